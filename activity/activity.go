@@ -1,0 +1,202 @@
+// Package activity is the append-only log of every transition of a worker or a job.
+package activity
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/hipq/hipq/schema"
+)
+
+// None stands for a text that an entry or a job doesn't have.
+const None = "NONE"
+
+// Kind says whose transition an entry records.
+type Kind string
+
+// The kinds.
+const (
+	Worker Kind = "worker"
+	Job    Kind = "job"
+)
+
+// State is what happened. A worker is Starting, then Finished or Error (it died). A job is Added, then in each attempt
+// Starting and, written with the decision, one of Finished (final), Error (it will be tried again), Failed (final with
+// an error).
+type State string
+
+// The states.
+const (
+	Added    State = "added"
+	Starting State = "starting"
+	Finished State = "finished"
+	Error    State = "error"
+	Failed   State = "failed"
+)
+
+// States are all states there are.
+var States = []State{Added, Starting, Finished, Error, Failed}
+
+// Entry is one row of the log. Texts that don't apply are None, numbers 0.
+type Entry struct {
+	ID       int64       `json:"-"`
+	At       schema.Time `json:"at"`
+	Kind     Kind        `json:"kind"`
+	State    State       `json:"state"`
+	Queue    string      `json:"queue"`
+	WorkerID string      `json:"worker_id" db:"worker_id"`
+	Host     string      `json:"host"`
+	PID      int         `json:"pid"`
+	JobID    int64       `json:"job_id" db:"job_id"`
+	JobType  string      `json:"job_type" db:"job_type"`
+	JobKey   string      `json:"job_key" db:"job_key"`
+	Attempt  int         `json:"attempt"`
+	// WaitMS is, of Starting, how long the job was due before it started, in milliseconds.
+	WaitMS int64 `json:"wait_ms" db:"wait_ms"`
+	// RunMS is, of an outcome, how long the attempt took, in milliseconds.
+	RunMS int64  `json:"run_ms" db:"run_ms"`
+	Error string `json:"error"`
+	// Output is what the handler printed, its tail if it was long.
+	Output string `json:"output"`
+}
+
+// MarshalJSON gives times as RFC 3339 in UTC.
+func (e Entry) MarshalJSON() ([]byte, error) {
+	type plain Entry
+	return json.Marshal(struct {
+		At time.Time `json:"at"`
+		plain
+	}{e.At.Time, plain(e)})
+}
+
+// Log is the log of one instance.
+type Log struct{ db *schema.DB }
+
+// New is the log in db's activity table.
+func New(db *schema.DB) *Log { return &Log{db: db} }
+
+const (
+	columns    = "at, kind, state, queue, worker_id, host, pid, job_id, job_type, job_key, attempt, wait_ms, run_ms, error, output"
+	row        = "(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
+	numColumns = 15
+	// maxRows keeps a statement under SQLite's 32,766 parameters, and short enough for a parser to like it.
+	maxRows = 500
+	// maxBytes keeps a statement well under the smallest max_allowed_packet that a server is likely to have.
+	maxBytes = 4 << 20
+)
+
+// Record appends entries inside the caller's transaction, whose time is theirs. Empty texts become None.
+func (l *Log) Record(ctx context.Context, tx *schema.Tx, entries []Entry) error {
+	for len(entries) > 0 {
+		n, size := 0, 0
+		for n < len(entries) && n < maxRows && size < maxBytes {
+			size += len(entries[n].Error) + len(entries[n].Output)
+			n++
+		}
+		if err := l.insert(ctx, tx, entries[:n]); err != nil {
+			return fmt.Errorf("record activity: %w", err)
+		}
+		entries = entries[n:]
+	}
+	return nil
+}
+
+func (l *Log) insert(ctx context.Context, tx *schema.Tx, entries []Entry) error {
+	at, err := schema.At(tx.Now).Value()
+	if err != nil {
+		return err
+	}
+	args := make([]any, 0, len(entries)*numColumns)
+	for i := range entries {
+		e := &entries[i]
+		args = append(args, at, string(e.Kind), string(e.State), orNone(e.Queue), orNone(e.WorkerID), orNone(e.Host), e.PID,
+			e.JobID, orNone(e.JobType), orNone(e.JobKey), e.Attempt, e.WaitMS, e.RunMS, orNone(e.Error), orNone(e.Output))
+	}
+	_, err = tx.ExecContext(ctx, "INSERT INTO "+l.db.Activity()+" ("+columns+") VALUES "+schema.Rows(row, len(entries)), args...)
+	return err
+}
+
+func orNone(s string) string {
+	if s == "" {
+		return None
+	}
+	return s
+}
+
+// Filter narrows what Find gives. A zero field doesn't narrow.
+type Filter struct {
+	Kind   Kind
+	Queue  string
+	JobID  int64
+	Worker string
+	State  State
+	Since  time.Time
+	// After takes entries with a higher ID only: where to go on from.
+	After int64
+	// Limit takes the newest so many.
+	Limit int
+}
+
+// Find calls f with each entry that the filter lets pass, oldest first, and ends with f's first error.
+func (l *Log) Find(ctx context.Context, by Filter, f func(Entry) error) error {
+	where, args := by.where()
+	query := "SELECT id, " + columns + " FROM " + l.db.Activity() + where
+	if by.Limit > 0 {
+		query = "SELECT * FROM (" + query + " ORDER BY id DESC LIMIT ?) AS newest ORDER BY id"
+		args = append(args, by.Limit)
+	} else {
+		query += " ORDER BY id"
+	}
+	rows, err := l.db.QueryxContext(ctx, query, args...)
+	if err != nil {
+		return fmt.Errorf("find activity: %w", err)
+	}
+	defer func() { _ = rows.Close() }()
+	for rows.Next() {
+		var e Entry
+		if err := rows.StructScan(&e); err != nil {
+			return fmt.Errorf("find activity: %w", err)
+		}
+		if err := f(e); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+func (by Filter) where() (string, []any) {
+	var terms []string
+	var args []any
+	add := func(term string, arg any) {
+		terms = append(terms, term)
+		args = append(args, arg)
+	}
+	if by.Kind != "" {
+		add("kind = ?", string(by.Kind))
+	}
+	if by.JobID != 0 {
+		add("job_id = ?", by.JobID)
+	}
+	if by.Queue != "" {
+		add("queue = ?", by.Queue)
+	}
+	if by.Worker != "" {
+		add("worker_id = ?", by.Worker)
+	}
+	if by.State != "" {
+		add("state = ?", string(by.State))
+	}
+	if !by.Since.IsZero() {
+		add("at >= ?", schema.At(by.Since))
+	}
+	if by.After != 0 {
+		add("id > ?", by.After)
+	}
+	if len(terms) == 0 {
+		return "", nil
+	}
+	return " WHERE " + strings.Join(terms, " AND "), args
+}

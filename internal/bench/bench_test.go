@@ -1,0 +1,105 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/hipq/hipq/internal/dbtest"
+	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/handler"
+	"github.com/hipq/hipq/queue/worker"
+	"github.com/hipq/hipq/schema"
+)
+
+const drained = 20_000
+
+// each runs a benchmark on both engines.
+func each(b *testing.B, f func(b *testing.B, db *schema.DB)) {
+	for _, driver := range []string{"sqlite", "mysql"} {
+		b.Run(driver, func(b *testing.B) {
+			var source string
+			if driver == "sqlite" {
+				source = dbtest.SQLite(b)
+			} else {
+				source = dbtest.MySQL(b)
+			}
+			f(b, dbtest.Open(b, driver, source, "bench", "floor"))
+		})
+	}
+}
+
+func openQueue(b *testing.B, db *schema.DB, name, jobType string) *queue.Queue {
+	b.Helper()
+	q, err := queue.New(db, queue.Options{Name: name, Types: []queue.JobType{queue.DefaultJobType(jobType)}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := q.Register(b.Context()); err != nil {
+		b.Fatal(err)
+	}
+	return q
+}
+
+func jobs(n int, jobType string) []queue.NewJob {
+	list := make([]queue.NewJob, n)
+	for i := range list {
+		list[i] = queue.NewJob{Type: jobType, Data: data}
+	}
+	return list
+}
+
+// timed gives the seconds that f takes.
+func timed(b *testing.B, f func() error) float64 {
+	b.Helper()
+	began := time.Now()
+	if err := f(); err != nil {
+		b.Fatal(err)
+	}
+	return time.Since(began).Seconds()
+}
+
+func drain(ctx context.Context, db *schema.DB, q *queue.Queue, handlers map[string]handler.Handler, concurrency, want int) error {
+	id, err := worker.NewID()
+	if err != nil {
+		return err
+	}
+	o := worker.DefaultOptions
+	o.Concurrency, o.RunFor = concurrency, 10*time.Minute
+	s, err := worker.Run(ctx, worker.Params{
+		DB: db, Queues: []worker.Queue{{Queue: q, Handlers: handlers}}, Options: o,
+		Worker: queue.Worker{ID: id, Host: "bench", PID: 1},
+	})
+	if err == nil && s.Finished != want {
+		err = fmt.Errorf("drained %d of %d", s.Finished, want)
+	}
+	return err
+}
+
+func noop(context.Context, *queue.Job) error { return nil }
+
+// BenchmarkThroughput compares bulk enqueue and a drain with a no-op handler with the floor.
+func BenchmarkThroughput(b *testing.B) {
+	each(b, func(b *testing.B, db *schema.DB) {
+		q := openQueue(b, db, "bench", "noop")
+		f := floor{db: db, table: "shop_floor"}
+		for b.Loop() {
+			floorAdd := timed(b, func() error { return f.enqueue(b.Context(), drained) })
+			add := timed(b, func() error {
+				_, err := q.EnqueueMany(b.Context(), jobs(drained, "noop"))
+				return err
+			})
+			floorDrain := timed(b, func() error { return f.drain(b.Context(), drained) })
+			work := timed(b, func() error {
+				return drain(b.Context(), db, q, map[string]handler.Handler{"noop": handler.Func(noop)}, 64, drained)
+			})
+			b.ReportMetric(floorAdd/add, "enqueue/floor")
+			b.ReportMetric(floorDrain/work, "drain/floor")
+			b.ReportMetric(drained/add, "enqueued/s")
+			b.ReportMetric(drained/work, "drained/s")
+			b.ReportMetric(drained/floorDrain, "floor-drained/s")
+		}
+	})
+}
+

@@ -1,0 +1,89 @@
+// Package dbtest gives each test a database of its own: a file for SQLite, a fresh database on a test server for MySQL.
+package dbtest
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"encoding/hex"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+)
+
+// The environment variables that say where the test server is, and whether tests may go without one.
+const (
+	dsnVar     = "HIPQ_TEST_MYSQL_DSN"
+	requireVar = "HIPQ_TEST_REQUIRE_MYSQL"
+	ciVar      = "CI"
+)
+
+// A test that left a transaction open would hold up DROP DATABASE for a day, which is the servers' default.
+const timeout = 30 * time.Second
+
+// MySQL makes a database on the server that HIPQ_TEST_MYSQL_DSN names and returns its DSN, with all other settings as
+// they are there. The database is dropped when the test ends. Without the variable the test is skipped, or fails where
+// HIPQ_TEST_REQUIRE_MYSQL or CI is set: there a skipped test would look like a passed one.
+func MySQL(t testing.TB) string {
+	t.Helper()
+	server := os.Getenv(dsnVar)
+	if server == "" {
+		const why = "no MySQL server: " + dsnVar + " is not set (make test starts a server for the tests)"
+		if os.Getenv(requireVar) != "" || os.Getenv(ciVar) != "" {
+			t.Fatal(why)
+		}
+		t.Skip(why)
+	}
+	cfg, err := mysql.ParseDSN(server)
+	if err != nil {
+		t.Fatalf("%s: %v", dsnVar, err)
+	}
+	name := databaseName()
+	cfg.DBName = ""
+	admin := cfg.FormatDSN()
+	if err := exec(admin, "CREATE DATABASE "+name+" CHARACTER SET utf8mb4"); err != nil {
+		t.Fatalf("create a test database: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := exec(admin, "DROP DATABASE IF EXISTS "+name); err != nil {
+			t.Errorf("drop the test database %s (does a connection still hold a transaction?): %v", name, err)
+		}
+	})
+	cfg.DBName = name
+	return cfg.FormatDSN()
+}
+
+// SQLite returns the path of a database file that does not exist yet, in a folder that goes when the test ends.
+func SQLite(t testing.TB) string {
+	t.Helper()
+	return filepath.Join(t.TempDir(), "hipq.db")
+}
+
+// Each runs f as a subtest for each driver, "sqlite" and "mysql", with a database of its own. source is what SQLite or
+// MySQL returned.
+func Each(t *testing.T, f func(t *testing.T, driver, source string)) {
+	t.Helper()
+	t.Run("sqlite", func(t *testing.T) { f(t, "sqlite", SQLite(t)) })
+	t.Run("mysql", func(t *testing.T) { f(t, "mysql", MySQL(t)) })
+}
+
+func databaseName() string {
+	b := make([]byte, 8)
+	_, _ = rand.Read(b) // never fails
+	return "hipq_" + hex.EncodeToString(b)
+}
+
+func exec(dsn, statement string) error {
+	db, err := sql.Open("mysql", dsn)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	_, err = db.ExecContext(ctx, statement)
+	return err
+}

@@ -1,0 +1,122 @@
+package dbtest_test
+
+import (
+	"database/sql"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/hipq/hipq/internal/dbtest"
+)
+
+func TestMySQL(t *testing.T) {
+	var dsns []string
+	t.Run("while the test runs", func(t *testing.T) {
+		dsns = []string{dbtest.MySQL(t), dbtest.MySQL(t)}
+		for _, dsn := range dsns {
+			// Fails in the second database if it were the first.
+			if _, err := open(t, dsn).Exec("CREATE TABLE things (name VARCHAR(10))"); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+	for _, dsn := range dsns {
+		cfg, err := mysql.ParseDSN(dsn)
+		if err != nil {
+			t.Fatal(err)
+		}
+		name := cfg.DBName
+		cfg.DBName = ""
+		var left int
+		row := open(t, cfg.FormatDSN()).QueryRow("SELECT COUNT(*) FROM information_schema.schemata WHERE schema_name = ?", name)
+		if err := row.Scan(&left); err != nil {
+			t.Fatal(err)
+		}
+		if left != 0 {
+			t.Errorf("database %s outlives its test", name)
+		}
+	}
+}
+
+func TestMySQLWithoutServer(t *testing.T) {
+	for _, c := range []struct{ require, ci, want string }{
+		{"", "", "skip"},
+		{"1", "", "fail"},
+		{"", "true", "fail"},
+	} {
+		t.Run("require="+c.require+",ci="+c.ci, func(t *testing.T) {
+			t.Setenv("HIPQ_TEST_MYSQL_DSN", "")
+			t.Setenv("HIPQ_TEST_REQUIRE_MYSQL", c.require)
+			t.Setenv("CI", c.ci)
+			tb := &recorder{TB: t}
+			func() {
+				defer func() { _ = recover() }()
+				dbtest.MySQL(tb)
+			}()
+			if tb.outcome != c.want {
+				t.Errorf("outcome %q, want %q", tb.outcome, c.want)
+			}
+			if !strings.Contains(tb.message, "make test") {
+				t.Errorf("message %q does not say how to run the test", tb.message)
+			}
+		})
+	}
+}
+
+func TestSQLite(t *testing.T) {
+	path := dbtest.SQLite(t)
+	if path == dbtest.SQLite(t) {
+		t.Error("the same file twice")
+	}
+	if _, err := os.Stat(filepath.Dir(path)); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(path); !os.IsNotExist(err) {
+		t.Errorf("the file is there already (%v)", err)
+	}
+}
+
+func TestEach(t *testing.T) {
+	var drivers []string
+	dbtest.Each(t, func(t *testing.T, driver, source string) {
+		drivers = append(drivers, driver)
+		if source == "" || !strings.HasSuffix(t.Name(), "/"+driver) {
+			t.Errorf("%s: source %q", t.Name(), source)
+		}
+	})
+	want := []string{"sqlite", "mysql"}
+	if os.Getenv("HIPQ_TEST_MYSQL_DSN") == "" {
+		want = want[:1]
+	}
+	if !slices.Equal(drivers, want) {
+		t.Errorf("ran for %v, want %v", drivers, want)
+	}
+}
+
+func open(t *testing.T, dsn string) *sql.DB {
+	t.Helper()
+	db, err := sql.Open("mysql", dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	return db
+}
+
+// recorder stands in for a test that MySQL skips or fails, and panics to end the call as Skip and Fatal do.
+type recorder struct {
+	testing.TB
+	outcome, message string
+}
+
+func (r *recorder) Skip(args ...any)  { r.end("skip", args) }
+func (r *recorder) Fatal(args ...any) { r.end("fail", args) }
+
+func (r *recorder) end(outcome string, args []any) {
+	r.outcome, r.message = outcome, args[0].(string)
+	panic(outcome)
+}

@@ -1,0 +1,237 @@
+package queue
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"time"
+
+	"github.com/hipq/hipq/activity"
+	"github.com/hipq/hipq/schema"
+)
+
+// Enqueue adds one job. Without a Key of your own, a call whose error left open whether the job is in must not simply
+// be repeated; with one it may.
+func (q *Queue) Enqueue(ctx context.Context, job NewJob) (Added, error) {
+	added, err := q.EnqueueMany(ctx, []NewJob{job})
+	if err != nil {
+		return Added{}, err
+	}
+	return added[0], nil
+}
+
+// EnqueueMany adds jobs in multi-row statements, some hundreds a transaction. After an error those that it returns are
+// in, and are the first of jobs; the others are not.
+func (q *Queue) EnqueueMany(ctx context.Context, jobs []NewJob) ([]Added, error) {
+	prepared, err := prepare(jobs)
+	if err != nil {
+		return nil, err
+	}
+	added := make([]Added, 0, len(jobs))
+	for len(prepared) > 0 {
+		n := chunk(prepared)
+		var batch []Added
+		err := q.db.Tx(ctx, func(tx *schema.Tx) (err error) {
+			batch, err = q.add(ctx, tx, prepared[:n])
+			return err
+		})
+		if err != nil {
+			return added, fmt.Errorf("enqueue in %s: %w", q.Name, err)
+		}
+		for i := range batch {
+			// a key that we made ourselves is taken only by an earlier run whose commit was answered by silence
+			batch[i].Duplicate = batch[i].Duplicate && jobs[len(added)+i].Key != ""
+		}
+		added = append(added, batch...)
+		prepared = prepared[n:]
+	}
+	return added, nil
+}
+
+// EnqueueTx adds jobs in the application's own transaction: they are there if and when it commits. After an error the
+// transaction must be rolled back.
+func (q *Queue) EnqueueTx(ctx context.Context, tx *sql.Tx, jobs ...NewJob) ([]Added, error) {
+	prepared, err := prepare(jobs)
+	if err != nil {
+		return nil, err
+	}
+	joined, err := q.db.Join(ctx, tx)
+	if err != nil {
+		return nil, err
+	}
+	var added []Added
+	for len(prepared) > 0 {
+		n := chunk(prepared)
+		batch, err := q.add(ctx, joined, prepared[:n])
+		if err != nil {
+			return nil, fmt.Errorf("enqueue in %s: %w", q.Name, err)
+		}
+		added = append(added, batch...)
+		prepared = prepared[n:]
+	}
+	return added, nil
+}
+
+// chunk says how many of the jobs go into one statement: enough to make the round trip cheap, not more than the servers'
+// packet limits and SQLite's number of parameters allow.
+func chunk(jobs []NewJob) int {
+	const maxRows, maxBytes = 500, 1 << 20
+	n, size := 0, 0
+	for n < len(jobs) && n < maxRows && (n == 0 || size+len(jobs[n].Data) <= maxBytes) {
+		size += len(jobs[n].Data)
+		n++
+	}
+	return n
+}
+
+func prepare(jobs []NewJob) (prepared []NewJob, err error) {
+	prepared = make([]NewJob, len(jobs))
+	for i, j := range jobs {
+		if err := j.Check(); err != nil {
+			return nil, err
+		}
+		if prepared[i], err = j.withKey(); err != nil {
+			return nil, err
+		}
+	}
+	return prepared, nil
+}
+
+// scheduled is when the job may start first.
+func (q *Queue) scheduled(j NewJob, now time.Time) time.Time {
+	at := j.At
+	if at.IsZero() {
+		at = now.Add(j.In)
+	}
+	return q.opening(*j.Windows, at)
+}
+
+// opening is t, or when the windows open next after it.
+func (q *Queue) opening(w Windows, t time.Time) time.Time {
+	if len(w) == 0 {
+		return t
+	}
+	return w.Next(t.In(q.Location)).UTC()
+}
+
+// place is where a job stands that should run at t: in the line, or out of it until it is promoted.
+func place(t, now time.Time) (line string, wake schema.Time) {
+	if t.After(now) {
+		return lineLater, schema.At(t)
+	}
+	return lineDue, schema.Time{}
+}
+
+// add inserts the jobs whose keys are free and gives the ids of those in whose way they are. The unique index decides:
+// only after it has refused a statement are the keys looked up, to find out which rows to leave out of the next try.
+func (q *Queue) add(ctx context.Context, tx *schema.Tx, prepared []NewJob) ([]Added, error) {
+	added, jobs := make([]Added, len(prepared)), make([]NewJob, len(prepared))
+	for i, j := range prepared {
+		t, err := q.jobType(ctx, tx, j.Type)
+		if err != nil {
+			return nil, err
+		}
+		jobs[i] = j.withDefaults(t)
+	}
+	todo, twins := distinct(jobs)
+	for try := 0; len(todo) > 0; try++ {
+		ids, err := q.insert(ctx, tx, jobs, todo)
+		if err == nil {
+			for i, at := range todo {
+				added[at] = Added{ID: ids[i], Key: jobs[at].Key}
+			}
+			break
+		}
+		if !schema.IsDuplicate(err) || try == 10 {
+			return nil, err
+		}
+		if todo, err = q.skipLive(ctx, tx, jobs, todo, added); err != nil {
+			return nil, err
+		}
+	}
+	for at, first := range twins {
+		added[at] = Added{ID: added[first].ID, Key: jobs[at].Key, Duplicate: true}
+	}
+	return added, q.log.Record(ctx, tx, q.addedEntries(jobs, added))
+}
+
+// distinct gives the indexes of the jobs with a type and key of their own, and for the others that of the first alike.
+func distinct(jobs []NewJob) (first []int, twins map[int]int) {
+	seen := make(map[[2]string]int, len(jobs))
+	first = make([]int, 0, len(jobs))
+	for i, j := range jobs {
+		k := [2]string{j.Type, j.Key}
+		if at, ok := seen[k]; ok {
+			if twins == nil {
+				twins = map[int]int{}
+			}
+			twins[i] = at
+			continue
+		}
+		seen[k] = i
+		first = append(first, i)
+	}
+	return first, twins
+}
+
+func (q *Queue) insert(ctx context.Context, tx *schema.Tx, jobs []NewJob, which []int) ([]int64, error) {
+	const columns = "job_type, job_data, job_key, line, timeout, priority, throttle_factor, time_windows, shard_key, " +
+		"scheduled_run_time, wake_time, create_time, update_time"
+	now := schema.At(tx.Now)
+	args := make([]any, 0, len(which)*13)
+	for _, i := range which {
+		j := &jobs[i]
+		at := q.scheduled(*j, tx.Now)
+		line, wake := place(at, tx.Now)
+		args = append(args, j.Type, j.Data, j.Key, line, int64(j.Timeout/time.Second), *j.Priority, *j.ThrottleFactor,
+			j.Windows.Encode(), j.ShardKey, schema.At(at), wake, now, now)
+	}
+	res, err := tx.ExecContext(ctx, "INSERT INTO "+q.table+" ("+columns+") VALUES "+
+		schema.Rows("(?,?,?,?,?,?,?,?,?,?,?,?,?)", len(which)), args...)
+	if err != nil {
+		return nil, err
+	}
+	return q.db.InsertedIDs(res, len(which))
+}
+
+// skipLive looks up which of the jobs' keys are taken, notes them in added, and gives back the others.
+func (q *Queue) skipLive(ctx context.Context, tx *schema.Tx, jobs []NewJob, which []int, added []Added) (rest []int, err error) {
+	byType := map[string][]any{}
+	for _, i := range which {
+		byType[jobs[i].Type] = append(byType[jobs[i].Type], jobs[i].Key)
+	}
+	live := map[[2]string]int64{}
+	for name, keys := range byType {
+		var rows []struct {
+			ID  int64
+			Key string `db:"job_key"`
+		}
+		query := "SELECT id, job_key FROM " + q.table + " WHERE live = 1 AND job_type = ? AND job_key IN " + schema.In(len(keys))
+		if err := tx.SelectContext(ctx, &rows, query, append([]any{name}, keys...)...); err != nil {
+			return nil, fmt.Errorf("find the jobs of these keys: %w", err)
+		}
+		for _, r := range rows {
+			live[[2]string{name, r.Key}] = r.ID
+		}
+	}
+	for _, i := range which {
+		if id, ok := live[[2]string{jobs[i].Type, jobs[i].Key}]; ok {
+			added[i] = Added{ID: id, Key: jobs[i].Key, Duplicate: true}
+		} else {
+			rest = append(rest, i)
+		}
+	}
+	return rest, nil
+}
+
+func (q *Queue) addedEntries(jobs []NewJob, added []Added) []activity.Entry {
+	entries := make([]activity.Entry, 0, len(jobs))
+	for i, a := range added {
+		if !a.Duplicate {
+			entries = append(entries, activity.Entry{
+				Kind: activity.Job, State: activity.Added, Queue: q.Name, JobID: a.ID, JobType: jobs[i].Type, JobKey: a.Key,
+			})
+		}
+	}
+	return entries
+}

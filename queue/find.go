@@ -1,0 +1,144 @@
+package queue
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hipq/hipq/schema"
+)
+
+// Filter narrows what Find gives. A zero field doesn't narrow.
+type Filter struct {
+	State State
+	Type  string
+	Key   string
+	// Limit takes the newest so many.
+	Limit int
+}
+
+// Find calls f with each job that the filter lets pass, oldest first, and ends with f's first error.
+func (q *Queue) Find(ctx context.Context, by Filter, f func(*Job) error) error {
+	where, args := " WHERE 1 = 1", []any{}
+	for _, term := range []struct{ column, value string }{{"state", string(by.State)}, {"job_type", by.Type}, {"job_key", by.Key}} {
+		if term.value != "" {
+			where += " AND " + term.column + " = ?"
+			args = append(args, term.value)
+		}
+	}
+	query := "SELECT " + recordColumns + " FROM " + q.table + where
+	if by.Limit > 0 {
+		query = "SELECT * FROM (" + query + " ORDER BY id DESC LIMIT ?) AS newest"
+		args = append(args, by.Limit)
+	}
+	rows, err := q.db.QueryxContext(ctx, query+" ORDER BY id", args...)
+	if err != nil {
+		return fmt.Errorf("find jobs of %s: %w", q.Name, err)
+	}
+	defer func() { _ = rows.Close() }()
+	for rows.Next() {
+		var r record
+		if err := rows.StructScan(&r); err != nil {
+			return fmt.Errorf("find jobs of %s: %w", q.Name, err)
+		}
+		job, err := r.job(q.Name)
+		if err != nil {
+			return err
+		}
+		if err := f(job); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+// Get reads one job: ErrNotFound if there is none of this id.
+func (q *Queue) Get(ctx context.Context, id int64) (*Job, error) {
+	var r record
+	err := q.db.GetContext(ctx, &r, "SELECT "+recordColumns+" FROM "+q.table+" WHERE id = ?", id)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return nil, fmt.Errorf("%w: %s %d", ErrNotFound, q.Name, id)
+	case err != nil:
+		return nil, fmt.Errorf("read job %d of %s: %w", id, q.Name, err)
+	}
+	return r.job(q.Name)
+}
+
+// Counts is how many jobs of a queue stand where.
+type Counts struct {
+	// Due may run now; Scheduled later.
+	Due       int64
+	Scheduled int64
+	// Locked are claimed by a worker and not started.
+	Locked  int64
+	Running int64
+	// Error waits for the retry decision.
+	Error int64
+	// Finished and Failed are final, without and with an error.
+	Finished int64
+	Failed   int64
+	// OldestDue is since when the first of Due has been; zero if none is.
+	OldestDue time.Time
+}
+
+// Counts counts the queue's jobs, as of the database's clock.
+func (q *Queue) Counts(ctx context.Context) (Counts, error) {
+	var c Counts
+	var rows []struct {
+		Line  string
+		State State
+		N     int64
+	}
+	lines := "SELECT line, CASE WHEN line = 'locked' THEN state ELSE '' END AS state, COUNT(*) AS n FROM " + q.table + " "
+	// only locked rows are read whole, for their state; the others are counted in the index
+	query := lines + q.index("pick") + " WHERE line = 'locked' GROUP BY 1, 2" +
+		" UNION ALL SELECT line, '', COUNT(*) FROM " + q.table + " " + q.index("pick") + " WHERE line <> 'locked' GROUP BY line"
+	if err := q.db.SelectContext(ctx, &rows, query); err != nil {
+		return c, fmt.Errorf("count the jobs of %s: %w", q.Name, err)
+	}
+	for _, r := range rows {
+		switch r.Line {
+		case lineNew, lineDue:
+			c.Due += r.N
+		case lineLater:
+			c.Scheduled += r.N
+		case lineLocked:
+			if r.State == Running {
+				c.Running += r.N
+			} else {
+				c.Locked += r.N
+			}
+		case lineError:
+			c.Error += r.N
+		case lineFinished:
+			c.Finished += r.N
+		case lineFailed:
+			c.Failed += r.N
+		}
+	}
+	return c, q.countDue(ctx, &c)
+}
+
+// countDue moves what is due but not promoted yet from Scheduled to Due, and finds the oldest due.
+func (q *Queue) countDue(ctx context.Context, c *Counts) error {
+	var waking int64
+	var oldestWaking, oldestDue schema.Time
+	err := q.db.QueryRowxContext(ctx, "SELECT COUNT(*), MIN(wake_time) FROM "+q.table+" "+q.index("wake")+
+		" WHERE wake_time <= (SELECT "+q.db.Now+")").Scan(&waking, &oldestWaking)
+	if err != nil {
+		return fmt.Errorf("count the due jobs of %s: %w", q.Name, err)
+	}
+	c.Scheduled, c.Due = c.Scheduled-waking, c.Due+waking
+	err = q.db.GetContext(ctx, &oldestDue, "SELECT MIN(scheduled_run_time) FROM "+q.table+" "+q.index("pick")+" WHERE line IN ('due', 'new')")
+	if err != nil {
+		return fmt.Errorf("find the oldest due job of %s: %w", q.Name, err)
+	}
+	c.OldestDue = oldestDue.Time
+	if c.OldestDue.IsZero() || !oldestWaking.IsZero() && oldestWaking.Before(c.OldestDue) {
+		c.OldestDue = oldestWaking.Time
+	}
+	return nil
+}

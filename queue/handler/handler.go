@@ -1,0 +1,15 @@
+// Package handler is what runs for a job. Each kind of handler turns the ways in which its work can end into one
+// queue.Outcome.
+package handler
+
+import (
+	"context"
+
+	"github.com/hipq/hipq/queue"
+)
+
+// Handler runs one attempt of a job. It must return soon after ctx ends; context.Cause(ctx) is then the error to report
+// (a timeout, a lost lock, an interruption). It may be called for many jobs at once.
+type Handler interface {
+	Handle(ctx context.Context, job *queue.Job) queue.Outcome
+}

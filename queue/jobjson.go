@@ -1,0 +1,60 @@
+package queue
+
+import (
+	"bytes"
+	"encoding/json"
+	"time"
+)
+
+// JSON is a job as scripts and handlers see it. The field names are fixed; new ones may come.
+type JSON struct {
+	ID               int64           `json:"id"`
+	Queue            string          `json:"queue"`
+	Type             string          `json:"job_type"`
+	Key              string          `json:"job_key"`
+	Data             json.RawMessage `json:"job_data"`
+	State            State           `json:"state"`
+	Timeout          int64           `json:"timeout"`
+	Error            string          `json:"error"`
+	Result           json.RawMessage `json:"result"`
+	Attempt          int             `json:"attempt"`
+	ScheduledRunTime time.Time       `json:"scheduled_run_time"`
+	Priority         int             `json:"priority"`
+	ThrottleFactor   int             `json:"throttle_factor"`
+	Windows          []string        `json:"time_windows"`
+	ShardKey         string          `json:"shard_key"`
+	CreateTime       time.Time       `json:"create_time"`
+	UpdateTime       time.Time       `json:"update_time"`
+	WorkerID         string          `json:"worker_id"`
+}
+
+// JSON gives the job's fields: times in UTC, the timeout in seconds. Without a shard key of its own a job's is its key.
+func (j *Job) JSON() JSON {
+	shard := j.ShardKey
+	if shard == None {
+		shard = j.Key
+	}
+	return JSON{
+		ID: j.ID, Queue: j.Queue, Type: j.Type, Key: j.Key, Data: EmbedJSON(j.Data), State: j.State,
+		Timeout: int64(j.Timeout / time.Second), Error: j.Error, Result: EmbedJSON(j.Result), Attempt: j.Attempt,
+		ScheduledRunTime: j.ScheduledRunTime.UTC(), Priority: j.Priority, ThrottleFactor: j.ThrottleFactor,
+		Windows: j.Windows.Strings(), ShardKey: shard, CreateTime: j.CreateTime.UTC(), UpdateTime: j.UpdateTime.UTC(),
+		WorkerID: j.WorkerID,
+	}
+}
+
+// MarshalJSON implements json.Marshaler.
+func (j *Job) MarshalJSON() ([]byte, error) { return json.Marshal(j.JSON()) }
+
+// EmbedJSON gives a text that is a JSON object or array as it is, and all else as a JSON string.
+func EmbedJSON(text string) json.RawMessage {
+	trimmed := bytes.TrimSpace([]byte(text))
+	if len(trimmed) > 0 && (trimmed[0] == '{' || trimmed[0] == '[') && json.Valid(trimmed) {
+		return trimmed
+	}
+	quoted, err := json.Marshal(text)
+	if err != nil {
+		panic(err) // a string always marshals
+	}
+	return quoted
+}

@@ -1,0 +1,176 @@
+package queue
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/hipq/hipq/schema"
+)
+
+// Locked is a job that a worker has a claim on and hasn't started. The claim is good only if the row still carries the
+// token: Start finds out.
+type Locked struct {
+	ID    int64
+	Type  string
+	Token string
+}
+
+// Locker takes jobs from the line for one worker. It is not safe for concurrent use.
+//
+// Where a database leaves dead entries in an index (schema.Dialect.LeavesDead) it goes on after the last entry that it
+// took, instead of walking over all that were taken before; and once a second it looks at the head of the line again,
+// for what came in with a better priority.
+type Locker struct {
+	q      *Queue
+	worker string
+	types  []string
+	// after is where each type's last lock ended.
+	after  map[string]candidate
+	headAt time.Time
+}
+
+// headEvery is how long a job that should be next may be passed over.
+const headEvery = time.Second
+
+// NewLocker is a Locker of jobs of these types for a worker.
+func (q *Queue) NewLocker(worker string, types []string) *Locker {
+	return &Locker{q: q, worker: worker, types: types, after: map[string]candidate{}}
+}
+
+// candidate is an entry of the line.
+type candidate struct {
+	ID               int64       `db:"id"`
+	Priority         int         `db:"priority"`
+	ScheduledRunTime schema.Time `db:"scheduled_run_time"`
+	ThrottleFactor   int         `db:"throttle_factor"`
+	Type             string      `db:"-"`
+}
+
+// Lock takes up to n jobs that are due, in their order: priority, scheduled run time, id. With a throttle limit it takes
+// no more than fits beside all that is locked or running.
+func (l *Locker) Lock(ctx context.Context, n int) ([]Locked, error) {
+	token, err := uuid.NewV7()
+	if err != nil {
+		return nil, fmt.Errorf("make a lock token: %w", err)
+	}
+	var taken []candidate
+	err = l.q.db.Tx(ctx, func(tx *schema.Tx) (err error) {
+		taken, err = l.lock(ctx, tx, token.String(), n)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("lock jobs of %s: %w", l.q.Name, err)
+	}
+	locked := make([]Locked, len(taken))
+	for i, c := range taken {
+		locked[i] = Locked{ID: c.ID, Type: c.Type, Token: token.String()}
+		l.after[c.Type] = c
+	}
+	return locked, nil
+}
+
+func (l *Locker) lock(ctx context.Context, tx *schema.Tx, token string, n int) ([]candidate, error) {
+	room, err := l.q.throttle(ctx, tx)
+	if err != nil {
+		return nil, err
+	}
+	found, err := l.find(ctx, tx, n)
+	if err != nil {
+		return nil, err
+	}
+	taken := room.fit(found)
+	if len(taken) == 0 {
+		return nil, nil
+	}
+	args := []any{l.worker, token, lineDue}
+	for _, c := range taken {
+		args = append(args, c.ID)
+	}
+	res, err := tx.ExecContext(ctx, "UPDATE "+l.q.table+" "+l.q.db.ByID+
+		" SET line = 'locked', worker_id = ?, lock_token = ? WHERE line = ? AND id IN "+schema.In(len(taken)), args...)
+	if err != nil {
+		return nil, err
+	}
+	if got, err := res.RowsAffected(); err != nil || int(got) != len(taken) {
+		return nil, fmt.Errorf("%d of %d rows changed under their lock (%w)", len(taken)-int(got), len(taken), err)
+	}
+	return taken, nil
+}
+
+// find reads the first n due jobs, in order.
+func (l *Locker) find(ctx context.Context, tx *schema.Tx, n int) ([]candidate, error) {
+	if !l.q.db.LeavesDead || tx.Now.Sub(l.headAt) >= headEvery {
+		l.headAt = tx.Now
+		clear(l.after)
+	}
+	found, err := l.walk(ctx, tx, n)
+	if err != nil || len(found) == n || len(l.after) == 0 {
+		return found, err
+	}
+	// the end of the line: what came in behind us meanwhile is at the head
+	l.headAt = tx.Now
+	clear(l.after)
+	return l.walk(ctx, tx, n)
+}
+
+// walk reads the first n due jobs of each type, for each type has a range of the index of its own, and merges them.
+func (l *Locker) walk(ctx context.Context, tx *schema.Tx, n int) ([]candidate, error) {
+	var found []candidate
+	for _, name := range l.types {
+		query := "SELECT id, priority, scheduled_run_time, throttle_factor FROM " + l.q.table + " " + l.q.index("pick") +
+			" WHERE line = 'due' AND job_type = ?"
+		args := []any{name}
+		if last, ok := l.after[name]; ok {
+			// spelled out, for MySQL walks no range of an index for (a, b, c) > (?, ?, ?)
+			query += " AND (priority > ? OR (priority = ? AND scheduled_run_time > ?) OR (priority = ? AND scheduled_run_time = ? AND id > ?))"
+			args = append(args, last.Priority, last.Priority, last.ScheduledRunTime, last.Priority, last.ScheduledRunTime, last.ID)
+		}
+		query += " ORDER BY priority, scheduled_run_time, id LIMIT ? " + l.q.db.SkipLocked
+		var rows []candidate
+		if err := tx.SelectContext(ctx, &rows, query, append(args, n)...); err != nil {
+			return nil, err
+		}
+		for i := range rows {
+			rows[i].Type = name
+		}
+		found = append(found, rows...)
+	}
+	if len(l.types) > 1 {
+		slices.SortFunc(found, candidate.compare)
+	}
+	return found[:min(n, len(found))], nil
+}
+
+func (c candidate) compare(d candidate) int {
+	return cmp.Or(cmp.Compare(c.Priority, d.Priority), c.ScheduledRunTime.Compare(d.ScheduledRunTime.Time), cmp.Compare(c.ID, d.ID))
+}
+
+// Release gives jobs that were locked and not started back to the line, at no cost in attempts. Those that are no longer
+// under their lock stay as they are. It may be repeated.
+func (q *Queue) Release(ctx context.Context, jobs []Locked) error {
+	for token, ids := range byToken(jobs) {
+		err := q.db.Tx(ctx, func(tx *schema.Tx) error {
+			_, err := tx.ExecContext(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET line = 'due', worker_id = 'NONE', lock_token = 'NONE'"+
+				" WHERE line = 'locked' AND state IN ('initial', 'retry') AND lock_token = ? AND id IN "+schema.In(len(ids)),
+				append([]any{token}, ids...)...)
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("give back jobs of %s: %w", q.Name, err)
+		}
+	}
+	return nil
+}
+
+func byToken(jobs []Locked) map[string][]any {
+	ids := map[string][]any{}
+	for _, j := range jobs {
+		ids[j.Token] = append(ids[j.Token], j.ID)
+	}
+	return ids
+}

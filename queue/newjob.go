@@ -1,0 +1,107 @@
+package queue
+
+import (
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/uuid"
+)
+
+// NewJob is a job to enqueue. Only Type is required; what is nil or zero is the job type's default.
+type NewJob struct {
+	Type string
+	// Data is any JSON or text, at most MaxDataBytes long; empty is None.
+	Data string
+	// Key is unique per type among the jobs that are not final, at most MaxKeyBytes long; empty is a UUID.
+	Key string
+	// At is when it should run; zero is now. In counts from now by the database's clock, and is for when At is zero.
+	At time.Time
+	In time.Duration
+
+	Priority       *int
+	Timeout        time.Duration
+	ThrottleFactor *int
+	Windows        *Windows
+	ShardKey       string
+}
+
+// Added is what became of a NewJob.
+type Added struct {
+	ID  int64
+	Key string
+	// Duplicate says that a job with this type and key was there and not final: ID is that job's, and nothing was added.
+	Duplicate bool
+}
+
+// Check refuses what no queue would take: ErrInvalid, or ErrWindow.
+func (j NewJob) Check() error {
+	if err := CheckType(j.Type); err != nil {
+		return err
+	}
+	switch {
+	case len(j.Data) > MaxDataBytes:
+		return fmt.Errorf("%w: job_data has %d bytes, allowed are %d; store it elsewhere and enqueue where it is", ErrInvalid, len(j.Data), MaxDataBytes)
+	case !utf8.ValidString(j.Data):
+		return fmt.Errorf("%w: job_data is not valid UTF-8", ErrInvalid)
+	case len(j.Key) > MaxKeyBytes:
+		return fmt.Errorf("%w: job_key has %d bytes, allowed are %d", ErrInvalid, len(j.Key), MaxKeyBytes)
+	case !utf8.ValidString(j.Key) || strings.ContainsRune(j.Key, 0):
+		return fmt.Errorf("%w: job_key %q is not valid UTF-8 text", ErrInvalid, j.Key)
+	case len(j.ShardKey) > MaxKeyBytes || !utf8.ValidString(j.ShardKey):
+		return fmt.Errorf("%w: shard_key is longer than %d bytes or not valid UTF-8", ErrInvalid, MaxKeyBytes)
+	case j.Timeout < 0 || j.Timeout%time.Second != 0 || j.Timeout/time.Second > maxSeconds:
+		return fmt.Errorf("%w: timeout %s is not a number of whole seconds from 1 to %d", ErrInvalid, j.Timeout, maxSeconds)
+	case j.ThrottleFactor != nil && (*j.ThrottleFactor < 0 || *j.ThrottleFactor > maxInt):
+		return fmt.Errorf("%w: throttle_factor %d is not from 0 to %d", ErrInvalid, *j.ThrottleFactor, maxInt)
+	case j.Priority != nil && (*j.Priority < -maxInt || *j.Priority > maxInt):
+		return fmt.Errorf("%w: priority %d is not from %d to %d", ErrInvalid, *j.Priority, -maxInt, maxInt)
+	case !j.At.IsZero() && (j.At.Year() < 1970 || j.At.Year() > 9998):
+		return fmt.Errorf("%w: scheduled_run_time %s is out of range", ErrInvalid, j.At.Format(time.RFC3339))
+	}
+	return nil
+}
+
+const (
+	maxInt = 1<<31 - 1
+	// maxSeconds is ten years: longer is a mistake.
+	maxSeconds = 10 * 366 * 24 * 3600
+)
+
+// withKey fills in what doesn't depend on the type. The key is made before any transaction, so that a transaction that is
+// repeated finds what an earlier run of it may have inserted.
+func (j NewJob) withKey() (NewJob, error) {
+	if j.Data == "" {
+		j.Data = None
+	}
+	if j.ShardKey == "" {
+		j.ShardKey = None
+	}
+	if j.Key == "" {
+		// by time, so that the index of keys grows at its end
+		key, err := uuid.NewV7()
+		if err != nil {
+			return j, fmt.Errorf("make a job key: %w", err)
+		}
+		j.Key = key.String()
+	}
+	return j, nil
+}
+
+// withDefaults fills in what the job leaves to its type.
+func (j NewJob) withDefaults(t JobType) NewJob {
+	if j.Priority == nil {
+		j.Priority = &t.Priority
+	}
+	if j.Timeout == 0 {
+		j.Timeout = t.Timeout
+	}
+	if j.ThrottleFactor == nil {
+		j.ThrottleFactor = &t.ThrottleFactor
+	}
+	if j.Windows == nil {
+		j.Windows = &t.Windows
+	}
+	return j
+}

@@ -1,0 +1,48 @@
+package queue
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/hipq/hipq/schema"
+)
+
+// promoteMax is how many jobs one transaction promotes, the earliest first: order holds among those promoted together.
+const promoteMax = 10_000
+
+// promote moves jobs whose time has come into the line.
+func (q *Queue) promote(ctx context.Context) (more bool, err error) {
+	var ids []any
+	err = q.db.Tx(ctx, func(tx *schema.Tx) error {
+		ids = ids[:0]
+		query := "SELECT id FROM " + q.table + " " + q.index("wake") + " WHERE wake_time <= ? ORDER BY wake_time LIMIT ? " + q.db.SkipLocked
+		rows, err := tx.QueryContext(ctx, query, schema.At(tx.Now), promoteMax)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = rows.Close() }()
+		for rows.Next() {
+			var id int64
+			if err := rows.Scan(&id); err != nil {
+				return err
+			}
+			ids = append(ids, id)
+		}
+		if err := rows.Err(); err != nil {
+			return err
+		}
+		for part := range slices.Chunk(ids, 1000) {
+			_, err := tx.ExecContext(ctx, "UPDATE "+q.table+" "+q.db.ByID+
+				" SET line = 'due', wake_time = NULL WHERE line = 'later' AND id IN "+schema.In(len(part)), part...)
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return false, fmt.Errorf("promote jobs of %s: %w", q.Name, err)
+	}
+	return len(ids) == promoteMax, nil
+}

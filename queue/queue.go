@@ -1,0 +1,82 @@
+// Package queue is the domain: jobs and their states, what may follow what, retries and time windows, and the store that
+// keeps them: enqueue, lock, start, settle, reclaim.
+package queue
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/hipq/hipq/activity"
+	"github.com/hipq/hipq/schema"
+)
+
+// Errors that callers test for.
+var (
+	// ErrNotFound: no such job.
+	ErrNotFound = errors.New("no such job")
+	// ErrInvalid: a job's field is not what it may be.
+	ErrInvalid = errors.New("not a valid job")
+)
+
+// Options describe one queue of an instance.
+type Options struct {
+	// Name is the queue's name.
+	Name string
+	// Types are the job types that the config names; others are registered when they are first enqueued.
+	Types []JobType
+	// ThrottleLimit is what the throttle factors of the locked and running jobs may sum to; below 1 is no limit.
+	ThrottleLimit int
+	// Location is the zone of the time windows.
+	Location *time.Location
+	// KeepFinished and KeepFailed are how long purge leaves final jobs, without and with an error.
+	KeepFinished, KeepFailed time.Duration
+}
+
+// The retention where the config says nothing.
+const (
+	DefaultKeepFinished = 14 * 24 * time.Hour
+	DefaultKeepFailed   = 90 * 24 * time.Hour
+)
+
+// Queue is one line of jobs. It is safe for concurrent use.
+type Queue struct {
+	Options
+	db    *schema.DB
+	log   *activity.Log
+	table string
+	// configured are the types of the config, by name.
+	configured map[string]JobType
+
+	mu sync.Mutex
+	// registered remembers the types that the database has, so that enqueueing asks once.
+	registered map[string]JobType
+}
+
+// New is the queue in db that the options describe. It doesn't talk to the database.
+func New(db *schema.DB, o Options) (*Queue, error) {
+	table, err := db.CheckQueue(o.Name)
+	if err != nil {
+		return nil, err
+	}
+	if o.Location == nil {
+		o.Location = time.UTC
+	}
+	q := &Queue{
+		Options: o, db: db, log: activity.New(db), table: table,
+		configured: map[string]JobType{}, registered: map[string]JobType{},
+	}
+	for _, t := range o.Types {
+		if err := CheckType(t.Name); err != nil {
+			return nil, fmt.Errorf("queue %s: %w", o.Name, err)
+		}
+		q.configured[t.Name] = t
+	}
+	return q, nil
+}
+
+// index is the hint that makes a query walk one of the table's indexes.
+func (q *Queue) index(name string) string {
+	return fmt.Sprintf(q.db.ByIndex, q.table+"_"+name)
+}

@@ -1,0 +1,49 @@
+package queue
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/hipq/hipq/activity"
+	"github.com/hipq/hipq/schema"
+)
+
+// Round is what a Round did.
+type Round struct {
+	// Started are the jobs to run now. One that was to be started and is not here has lost its lock, or its windows
+	// have closed.
+	Started []*Job
+	// Lost are the jobs whose settlement changed nothing, because the worker had lost its lock on them.
+	Lost []*Job
+}
+
+// Round settles attempts and starts locked jobs in their place, in one transaction.
+func (q *Queue) Round(ctx context.Context, w Worker, settle []Settled, start []Locked) (Round, error) {
+	var r Round
+	err := q.db.Tx(ctx, func(tx *schema.Tx) error {
+		r = Round{}
+		var entries []activity.Entry
+		if len(settle) > 0 {
+			settled, lost, err := q.settle(ctx, tx, w, settle)
+			if err != nil {
+				return err
+			}
+			entries, r.Lost = settled, lost
+		}
+		for token, ids := range byToken(start) {
+			started, starting, err := q.start(ctx, tx, token, ids)
+			if err != nil {
+				return err
+			}
+			entries, r.Started = append(entries, starting...), append(r.Started, started...)
+		}
+		for i := range entries {
+			entries[i].WorkerID, entries[i].Host, entries[i].PID = w.ID, w.Host, w.PID
+		}
+		return q.log.Record(ctx, tx, entries)
+	})
+	if err != nil {
+		return Round{}, fmt.Errorf("settle and start jobs of %s: %w", q.Name, err)
+	}
+	return r, nil
+}

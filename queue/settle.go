@@ -1,0 +1,142 @@
+package queue
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/hipq/hipq/activity"
+	"github.com/hipq/hipq/schema"
+)
+
+// Settled is an attempt that has ended, and how.
+type Settled struct {
+	Job     *Job
+	Outcome Outcome
+}
+
+// settle writes the outcomes of attempts. Each write carries the token and the attempt, so a worker that lost its lock
+// changes nothing: those jobs come back in lost. Like start it may be repeated after a lost commit.
+func (q *Queue) settle(ctx context.Context, tx *schema.Tx, w Worker, list []Settled) (entries []activity.Entry, lost []*Job, err error) {
+	type attempt struct {
+		token  string
+		number int
+	}
+	plain := map[attempt][]Settled{}
+	var others []Settled
+	for _, s := range list {
+		if s.Outcome.Verdict == Finished && s.Outcome.Result == "" {
+			k := attempt{s.Job.Token, s.Job.Attempt}
+			plain[k] = append(plain[k], s)
+		} else {
+			others = append(others, s)
+		}
+	}
+	for k, group := range plain {
+		settled, gone, err := q.finish(ctx, tx, w, k.token, k.number, group)
+		if err != nil {
+			return nil, nil, err
+		}
+		entries, lost = append(entries, settled...), append(lost, gone...)
+	}
+	for _, s := range others {
+		entry, state, err := q.settleOne(ctx, tx, w, s)
+		if err != nil {
+			return nil, nil, err
+		}
+		switch state {
+		case settledNow:
+			entries = append(entries, entry)
+		case settledLost:
+			lost = append(lost, s.Job)
+		}
+	}
+	return entries, lost, nil
+}
+
+// finish settles attempts that all ended well, in one statement.
+func (q *Queue) finish(ctx context.Context, tx *schema.Tx, w Worker, token string, attempt int, group []Settled) (entries []activity.Entry, lost []*Job, err error) {
+	args := []any{schema.At(tx.Now), token, attempt}
+	for _, s := range group {
+		args = append(args, s.Job.ID)
+	}
+	res, err := tx.ExecContext(ctx, "UPDATE "+q.table+" "+q.db.ByID+
+		" SET state = 'final', line = 'finished', update_time = ?"+
+		" WHERE state = 'running' AND lock_token = ? AND attempt = ? AND id IN "+schema.In(len(group)), args...)
+	if err != nil {
+		return nil, nil, fmt.Errorf("finish jobs: %w", err)
+	}
+	n, err := res.RowsAffected()
+	if err != nil {
+		return nil, nil, fmt.Errorf("finish jobs: %w", err)
+	}
+	ours := map[int64]bool{}
+	if int(n) != len(group) {
+		if ours, err = q.settledBy(ctx, tx, w, token, attempt, group); err != nil {
+			return nil, nil, err
+		}
+	}
+	for _, s := range group {
+		switch {
+		case int(n) == len(group) || n > 0 && ours[s.Job.ID]:
+			e := q.entry(s.Job, activity.Finished)
+			e.RunMS, e.Output = s.Outcome.Ran.Milliseconds(), s.Outcome.Output
+			entries = append(entries, e)
+		case !ours[s.Job.ID]:
+			lost = append(lost, s.Job)
+		}
+	}
+	return entries, lost, nil
+}
+
+// settledBy gives those of the jobs that this very attempt has settled: just now, or by a commit whose answer was lost.
+func (q *Queue) settledBy(ctx context.Context, tx *schema.Tx, w Worker, token string, attempt int, group []Settled) (map[int64]bool, error) {
+	args := []any{w.ID, token, attempt}
+	for _, s := range group {
+		args = append(args, s.Job.ID)
+	}
+	var ids []int64
+	query := "SELECT id FROM " + q.table + " " + q.db.ByID +
+		" WHERE state <> 'running' AND worker_id = ? AND lock_token = ? AND attempt = ? AND id IN " + schema.In(len(group))
+	if err := tx.SelectContext(ctx, &ids, query, args...); err != nil {
+		return nil, fmt.Errorf("look up settled jobs: %w", err)
+	}
+	ours := make(map[int64]bool, len(ids))
+	for _, id := range ids {
+		ours[id] = true
+	}
+	return ours, nil
+}
+
+// What became of a settle.
+type settledState int
+
+const (
+	settledNow     settledState = iota
+	settledEarlier              // by a commit whose answer was lost
+	settledLost                 // the lock was lost
+)
+
+// settleOne settles one attempt, of whatever outcome. The policy's decision needs no waiting: an error passes through
+// the state error to retry or final in one write.
+func (q *Queue) settleOne(ctx context.Context, tx *schema.Tx, w Worker, s Settled) (activity.Entry, settledState, error) {
+	next, entry, err := q.judge(s.Job, s.Outcome, tx.Now)
+	if err != nil {
+		return entry, 0, err
+	}
+	res, err := tx.ExecContext(ctx, "UPDATE "+q.table+" "+q.db.ByID+
+		" SET state = ?, line = ?, error = ?, result = ?, scheduled_run_time = ?, wake_time = ?, update_time = ?"+
+		" WHERE id = ? AND state = 'running' AND lock_token = ? AND attempt = ?",
+		next.state, next.line, next.error, next.result, schema.At(next.scheduled), next.wake, schema.At(tx.Now),
+		s.Job.ID, s.Job.Token, s.Job.Attempt)
+	if err != nil {
+		return entry, 0, fmt.Errorf("settle job %d: %w", s.Job.ID, err)
+	}
+	if n, err := res.RowsAffected(); err != nil || n == 1 {
+		return entry, settledNow, err
+	}
+	ours, err := q.settledBy(ctx, tx, w, s.Job.Token, s.Job.Attempt, []Settled{s})
+	if ours[s.Job.ID] {
+		return entry, settledEarlier, err
+	}
+	return entry, settledLost, err
+}

@@ -1,0 +1,103 @@
+package queue
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/hipq/hipq/activity"
+	"github.com/hipq/hipq/schema"
+)
+
+// Worker is who starts and settles jobs, as the activity names it.
+type Worker struct {
+	ID   string
+	Host string
+	PID  int
+}
+
+// start moves locked jobs to running, and gives those that are: a job whose lock was lost is not among them, nor one
+// whose windows have closed, which goes to the next opening. What it does for a token and these jobs happens once: when
+// it is repeated because the answer to the first commit was lost, it finds the jobs started and logs nothing again.
+func (q *Queue) start(ctx context.Context, tx *schema.Tx, token string, ids []any) (started []*Job, entries []activity.Entry, err error) {
+	records, err := q.readLocked(ctx, tx, token, ids)
+	if err != nil {
+		return nil, nil, err
+	}
+	var fresh []any
+	for _, r := range records {
+		job, err := r.job(q.Name)
+		if err != nil {
+			return nil, nil, err
+		}
+		if job.State == Running {
+			started = append(started, job)
+			continue
+		}
+		if err := CheckTransition(job.State, Running); err != nil {
+			return nil, nil, err
+		}
+		if opening := q.opening(job.Windows, tx.Now); opening.After(tx.Now) {
+			if err := q.postpone(ctx, tx, job, opening); err != nil {
+				return nil, nil, err
+			}
+			continue
+		}
+		wait := max(0, tx.Now.Sub(job.ScheduledRunTime))
+		job.State, job.Error, job.StartTime, job.UpdateTime = Running, None, tx.Now, tx.Now
+		job.Attempt++
+		started, fresh = append(started, job), append(fresh, job.ID)
+		entries = append(entries, q.entry(job, activity.Starting))
+		entries[len(entries)-1].WaitMS = wait.Milliseconds()
+	}
+	return started, entries, q.markRunning(ctx, tx, token, fresh)
+}
+
+func (q *Queue) readLocked(ctx context.Context, tx *schema.Tx, token string, ids []any) ([]record, error) {
+	var records []record
+	query := "SELECT " + recordColumns + " FROM " + q.table + " " + q.db.ByID +
+		" WHERE line = 'locked' AND lock_token = ? AND id IN " + schema.In(len(ids)) + " " + q.db.ForUpdate
+	if err := tx.SelectContext(ctx, &records, query, append([]any{token}, ids...)...); err != nil {
+		return nil, fmt.Errorf("read the locked jobs: %w", err)
+	}
+	return records, nil
+}
+
+func (q *Queue) markRunning(ctx context.Context, tx *schema.Tx, token string, ids []any) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	now := schema.At(tx.Now)
+	res, err := tx.ExecContext(ctx, "UPDATE "+q.table+" "+q.db.ByID+
+		" SET state = 'running', error = 'NONE', attempt = attempt + 1, start_time = ?, update_time = ?"+
+		" WHERE line = 'locked' AND state IN ('initial', 'retry') AND lock_token = ? AND id IN "+schema.In(len(ids)),
+		append([]any{now, now, token}, ids...)...)
+	if err != nil {
+		return fmt.Errorf("start jobs: %w", err)
+	}
+	if n, err := res.RowsAffected(); err != nil || int(n) != len(ids) {
+		return fmt.Errorf("start jobs: %d of %d rows changed under their lock (%w)", len(ids)-int(n), len(ids), err)
+	}
+	return nil
+}
+
+// postpone gives a locked job back, to run at t.
+func (q *Queue) postpone(ctx context.Context, tx *schema.Tx, job *Job, t time.Time) error {
+	line, wake := place(t, tx.Now)
+	_, err := tx.ExecContext(ctx, "UPDATE "+q.table+" "+q.db.ByID+
+		" SET line = ?, scheduled_run_time = ?, wake_time = ?, worker_id = 'NONE', lock_token = 'NONE', update_time = ?"+
+		" WHERE id = ? AND line = 'locked' AND lock_token = ?",
+		line, schema.At(t), wake, schema.At(tx.Now), job.ID, job.Token)
+	if err != nil {
+		return fmt.Errorf("postpone job %d to its window: %w", job.ID, err)
+	}
+	return nil
+}
+
+// entry is an entry about a job, without what only its author knows.
+func (q *Queue) entry(job *Job, state activity.State) activity.Entry {
+	return activity.Entry{
+		Kind: activity.Job, State: state, Queue: q.Name,
+		JobID: job.ID, JobType: job.Type, JobKey: job.Key, Attempt: job.Attempt,
+	}
+}

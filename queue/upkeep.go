@@ -1,0 +1,72 @@
+package queue
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/hipq/hipq/schema"
+)
+
+// Look says what there is to do in a queue.
+type Look struct {
+	// Due: a job of the given types may be locked.
+	Due bool
+	// Waking: a later job's time has come.
+	Waking bool
+	// New: a row inserted by plain SQL is to be taken in.
+	New bool
+	// Orphaned: a worker that is no more still has jobs.
+	Orphaned bool
+	// Undecided: a job of the given types waits for its retry decision.
+	Undecided bool
+}
+
+// Look finds out in one query what there is to do. It reads and locks nothing.
+func (q *Queue) Look(ctx context.Context, types []string) (Look, error) {
+	in, args := "('')", []any{}
+	if len(types) > 0 {
+		in = schema.In(len(types))
+		for range 2 {
+			for _, t := range types {
+				args = append(args, t)
+			}
+		}
+	}
+	pick := q.table + " " + q.index("pick")
+	var l Look
+	err := q.db.QueryRowxContext(ctx, "SELECT"+
+		" EXISTS (SELECT 1 FROM "+pick+" WHERE line = 'due' AND job_type IN "+in+"),"+
+		" EXISTS (SELECT 1 FROM "+pick+" WHERE line = 'error' AND job_type IN "+in+"),"+
+		" EXISTS (SELECT 1 FROM "+q.table+" "+q.index("wake")+" WHERE wake_time <= (SELECT "+q.db.Now+")),"+
+		" EXISTS (SELECT 1 FROM "+pick+" WHERE line = 'new'),"+
+		" EXISTS (SELECT 1 FROM "+q.orphans()+")", args...).
+		Scan(&l.Due, &l.Undecided, &l.Waking, &l.New, &l.Orphaned)
+	if err != nil {
+		return Look{}, fmt.Errorf("look at %s: %w", q.Name, err)
+	}
+	return l, nil
+}
+
+// Upkeep does what a look found, apart from locking: takes in, promotes, reclaims, decides. Any number of workers may do
+// it at once. It does a bounded part of each; when there may be more, more is true.
+func (q *Queue) Upkeep(ctx context.Context, w Worker, l Look, types []string) (more bool, err error) {
+	for _, step := range []struct {
+		wanted bool
+		do     func() (bool, error)
+	}{
+		{l.New, func() (bool, error) { return q.takeIn(ctx, w) }},
+		{l.Waking, func() (bool, error) { return q.promote(ctx) }},
+		{l.Orphaned, func() (bool, error) { return q.reclaim(ctx) }},
+		{l.Undecided || l.Orphaned, func() (bool, error) { return q.decide(ctx, w, types) }},
+	} {
+		if !step.wanted {
+			continue
+		}
+		again, err := step.do()
+		if err != nil {
+			return false, err
+		}
+		more = more || again
+	}
+	return more, nil
+}

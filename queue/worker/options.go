@@ -1,0 +1,58 @@
+package worker
+
+import (
+	"log/slog"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/handler"
+	"github.com/hipq/hipq/schema"
+)
+
+// Options bound what a worker takes on. It is a section of the config, so its fields have the config's names.
+type Options struct {
+	// Concurrency is how many jobs run at once on this host, over all of the instance's workers on it.
+	Concurrency int
+	// Batch is how many jobs one lock takes at most.
+	Batch int
+	// RunFor is how long the worker starts new jobs.
+	RunFor time.Duration
+	// Linger makes it look for new jobs until RunFor is over; else it ends when nothing is due.
+	Linger bool
+	// LockFor is how long a lock lasts unless it is renewed.
+	LockFor time.Duration
+	// Grace is how long a job may go on after it was told to stop.
+	Grace time.Duration
+	// MaxJobs ends the worker after so many starts; 0 is without end.
+	MaxJobs int
+}
+
+// DefaultOptions are those where the config says nothing.
+var DefaultOptions = Options{Concurrency: 4, Batch: 100, RunFor: 55 * time.Second, LockFor: time.Minute, Grace: 10 * time.Second}
+
+// Queue is a queue with what runs its jobs, by job type. Jobs of other types are left to other workers.
+type Queue struct {
+	*queue.Queue
+	Handlers map[string]handler.Handler
+}
+
+// Params are what a worker works with.
+type Params struct {
+	DB     *schema.DB
+	Queues []Queue
+	Options
+	// Worker names the worker: a new ID, this host and process.
+	queue.Worker
+	// Renewed, if not nil, is told each time how long the lock lasts from now on.
+	Renewed func(lasts time.Duration)
+	// Log, if not nil, gets what a person who debugs wants to know.
+	Log *slog.Logger
+}
+
+// NewID is a random id for a worker.
+func NewID() (string, error) {
+	id, err := uuid.NewV7()
+	return id.String(), err
+}

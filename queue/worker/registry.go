@@ -1,0 +1,163 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hipq/hipq/activity"
+	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/schema"
+)
+
+// ErrLockLost means that a worker didn't renew its lock in time: others take its jobs.
+var ErrLockLost = errors.New("worker lost its lock")
+
+// registry is the table of workers, as one of them uses it.
+type registry struct {
+	db  *schema.DB
+	log *activity.Log
+	queue.Worker
+	lockFor time.Duration
+}
+
+func (r registry) entry(state activity.State) activity.Entry {
+	return activity.Entry{Kind: activity.Worker, State: state, WorkerID: r.ID, Host: r.Host, PID: r.PID}
+}
+
+// register makes the worker known, with a lock and no slots yet.
+func (r registry) register(ctx context.Context) error {
+	err := r.db.Tx(ctx, func(tx *schema.Tx) error {
+		now := schema.At(tx.Now)
+		_, err := tx.ExecContext(ctx, "INSERT INTO "+r.db.Workers()+" (id, host, pid, state, slots, start_time, heartbeat, lock_until)"+
+			" VALUES (?, ?, ?, 'working', 0, ?, ?, ?)", r.ID, r.Host, r.PID, now, now, schema.At(tx.Now.Add(r.lockFor)))
+		if schema.IsDuplicate(err) {
+			return nil // the commit before this one was not answered; it wrote the activity too
+		}
+		if err != nil {
+			return err
+		}
+		return r.log.Record(ctx, tx, []activity.Entry{r.entry(activity.Starting)})
+	})
+	if err != nil {
+		return fmt.Errorf("register the worker: %w", err)
+	}
+	return nil
+}
+
+// renew makes the worker's lock, and with it all of its jobs' locks, last lockFor from now. ErrLockLost if another has
+// declared it dead.
+func (r registry) renew(ctx context.Context) error {
+	return r.db.Tx(ctx, func(tx *schema.Tx) error {
+		res, err := tx.ExecContext(ctx, "UPDATE "+r.db.Workers()+" SET heartbeat = ?, lock_until = ? WHERE id = ? AND state = 'working'",
+			schema.At(tx.Now), schema.At(tx.Now.Add(r.lockFor)), r.ID)
+		if err != nil {
+			return fmt.Errorf("renew the lock: %w", err)
+		}
+		if n, err := res.RowsAffected(); err != nil || n == 0 {
+			return errors.Join(ErrLockLost, err)
+		}
+		return nil
+	})
+}
+
+// claimSlots takes up to want of the slots that limit allows on this host and its other live workers leave. Those who
+// claim take turns.
+func (r registry) claimSlots(ctx context.Context, want, limit int) (got int, err error) {
+	err = r.db.Tx(ctx, func(tx *schema.Tx) error {
+		if err := r.db.TakeTurns(ctx, tx, r.db.Workers()); err != nil {
+			return err
+		}
+		var others int
+		err := tx.GetContext(ctx, &others, "SELECT COALESCE(SUM(slots), 0) FROM "+r.db.Workers()+
+			" WHERE state = 'working' AND lock_until > ? AND host = ? AND id <> ?", schema.At(tx.Now), r.Host, r.ID)
+		if err != nil {
+			return err
+		}
+		got = max(0, min(want, limit-others))
+		return r.setSlots(ctx, tx, got)
+	})
+	if err != nil {
+		return 0, fmt.Errorf("claim slots on this host: %w", err)
+	}
+	return got, nil
+}
+
+func (r registry) setSlots(ctx context.Context, tx *schema.Tx, n int) error {
+	_, err := tx.ExecContext(ctx, "UPDATE "+r.db.Workers()+" SET slots = ? WHERE id = ? AND state = 'working'", n, r.ID)
+	return err
+}
+
+// leaveSlots keeps n slots and leaves the others to the host's other workers.
+func (r registry) leaveSlots(ctx context.Context, n int) error {
+	if err := r.db.Tx(ctx, func(tx *schema.Tx) error { return r.setSlots(ctx, tx, n) }); err != nil {
+		return fmt.Errorf("leave slots: %w", err)
+	}
+	return nil
+}
+
+// anyDead says whether there are workers to bury.
+func (r registry) anyDead(ctx context.Context) (bool, error) {
+	var any bool
+	err := r.db.GetContext(ctx, &any, "SELECT EXISTS (SELECT 1 FROM "+r.db.Workers()+" WHERE state = 'working' AND lock_until <= (SELECT "+r.db.Now+"))")
+	if err != nil {
+		return false, fmt.Errorf("look for dead workers: %w", err)
+	}
+	return any, nil
+}
+
+// bury declares workers whose lock has expired dead and logs it. From then on they can't renew, and their jobs are
+// anybody's to reclaim.
+func (r registry) bury(ctx context.Context) error {
+	err := r.db.Tx(ctx, func(tx *schema.Tx) error {
+		var dead []struct {
+			ID        string
+			Host      string
+			PID       int
+			Heartbeat schema.Time
+		}
+		query := "SELECT id, host, pid, heartbeat FROM " + r.db.Workers() + " WHERE state = 'working' AND lock_until <= ? " + r.db.SkipLocked
+		if err := tx.SelectContext(ctx, &dead, query, schema.At(tx.Now)); err != nil {
+			return err
+		}
+		var entries []activity.Entry
+		for _, d := range dead {
+			_, err := tx.ExecContext(ctx, "UPDATE "+r.db.Workers()+" SET state = 'error', slots = 0, end_time = ? WHERE id = ? AND state = 'working'",
+				schema.At(tx.Now), d.ID)
+			if err != nil {
+				return err
+			}
+			entries = append(entries, activity.Entry{
+				Kind: activity.Worker, State: activity.Error, WorkerID: d.ID, Host: d.Host, PID: d.PID,
+				Error: "worker died: its last heartbeat was at " + d.Heartbeat.Format(time.RFC3339),
+			})
+		}
+		return r.log.Record(ctx, tx, entries)
+	})
+	if err != nil {
+		return fmt.Errorf("record dead workers: %w", err)
+	}
+	return nil
+}
+
+// finish ends the worker's row. remark, if any, goes to the activity.
+func (r registry) finish(ctx context.Context, remark string) error {
+	err := r.db.Tx(ctx, func(tx *schema.Tx) error {
+		res, err := tx.ExecContext(ctx, "UPDATE "+r.db.Workers()+" SET state = 'finished', slots = 0, end_time = ? WHERE id = ? AND state = 'working'",
+			schema.At(tx.Now), r.ID)
+		if err != nil {
+			return err
+		}
+		if n, err := res.RowsAffected(); err != nil || n == 0 {
+			return err // declared dead, or finished by a commit that was not answered
+		}
+		entry := r.entry(activity.Finished)
+		entry.Error = remark
+		return r.log.Record(ctx, tx, []activity.Entry{entry})
+	})
+	if err != nil {
+		return fmt.Errorf("sign off the worker: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,82 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/hipq/hipq/queue"
+)
+
+// rounds settles what has ended and starts as much as there are slots, in one transaction a queue.
+func (w *worker) rounds(work context.Context, accepting bool) error {
+	dealt := map[*line][]queue.Locked{}
+	if accepting {
+		dealt = w.deal()
+	}
+	for _, l := range w.lines {
+		start := dealt[l]
+		if len(l.ended) == 0 && len(start) == 0 {
+			continue
+		}
+		r, err := l.Round(work, w.Worker, l.ended, start)
+		if err != nil {
+			return err
+		}
+		l.pool = l.pool[len(start):]
+		w.count(l, r)
+		for _, job := range r.Started {
+			w.running++
+			w.summary.Started++
+			go w.run(l, job)
+		}
+	}
+	return nil
+}
+
+// count takes note of what a round settled.
+func (w *worker) count(l *line, r queue.Round) {
+	if len(l.ended) == 0 {
+		return
+	}
+	for _, e := range l.ended {
+		if e.Outcome.Verdict == queue.Finished {
+			w.summary.Finished++
+		} else {
+			w.summary.Errors++
+		}
+	}
+	for _, job := range r.Lost {
+		w.summary.Lost++
+		w.Log.Warn("lock lost: the outcome changes nothing", "queue", l.Name, "job", job.ID, "attempt", job.Attempt)
+	}
+	l.ended = nil
+	// a throttled queue has room again, and a retry may be due at once: look before going idle
+	l.more = l.more || l.ThrottleLimit > 0
+	if w.running == 0 {
+		w.lookAt = time.Time{}
+	}
+}
+
+// run runs one attempt.
+func (w *worker) run(l *line, job *queue.Job) {
+	ctx, cancel := context.WithTimeoutCause(w.jobs, job.Timeout, fmt.Errorf("timeout after %s", brief(job.Timeout)))
+	defer cancel()
+	began := time.Now()
+	outcome := l.Handlers[job.Type].Handle(ctx, job)
+	outcome.Ran = time.Since(began)
+	w.ended <- ended{l, queue.Settled{Job: job, Outcome: outcome}}
+}
+
+// brief is d without the zeros that Duration's String ends in: 1m instead of 1m0s.
+func brief(d time.Duration) string {
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
+}

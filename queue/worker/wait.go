@@ -1,0 +1,101 @@
+package worker
+
+import (
+	"context"
+	"time"
+)
+
+// share is how long a result may wait for others to share its commit.
+const share = 20 * time.Millisecond
+
+// wait waits until there is something to do: an attempt has ended, it is time to look, or to stop. It doesn't when more
+// can be started at once.
+func (w *worker) wait(ctx context.Context, accepting bool) {
+	if accepting && w.running < w.slots && (w.pooled() > 0 || w.anyMore()) {
+		w.collect(0)
+		return
+	}
+	var stop <-chan struct{}
+	if accepting {
+		stop = ctx.Done()
+	}
+	timer := time.NewTimer(w.untilLook(accepting))
+	defer timer.Stop()
+	select {
+	case e := <-w.ended:
+		w.take(e)
+		// with few left to come, waiting for them would leave slots idle
+		w.collect(w.running / 4)
+	case <-timer.C:
+	case <-stop:
+	}
+}
+
+// untilLook is how long there is nothing to do by the clock alone.
+func (w *worker) untilLook(accepting bool) time.Duration {
+	if !accepting {
+		return lookEvery
+	}
+	return max(0, min(lookEvery-time.Since(w.lookAt), time.Until(w.over)))
+}
+
+func (w *worker) anyMore() bool {
+	for _, l := range w.lines {
+		if l.more {
+			return true
+		}
+	}
+	return false
+}
+
+// collect takes the results that are there, and waits a moment for n of them.
+func (w *worker) collect(n int) {
+	var patience <-chan time.Time
+	for taken := 0; ; taken++ {
+		select {
+		case e := <-w.ended:
+			w.take(e)
+			continue
+		default:
+		}
+		if taken >= n || w.running == 0 {
+			return
+		}
+		if patience == nil {
+			timer := time.NewTimer(share)
+			defer timer.Stop()
+			patience = timer.C
+		}
+		select {
+		case e := <-w.ended:
+			w.take(e)
+		case <-patience:
+			return
+		}
+	}
+}
+
+// take notes that an attempt has ended: its slot is free.
+func (w *worker) take(e ended) {
+	w.running--
+	e.line.ended = append(e.line.ended, e.Settled)
+}
+
+// pause waits for d, and takes results meanwhile.
+func (w *worker) pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	for {
+		select {
+		case e := <-w.ended:
+			w.take(e)
+		case <-w.jobs.Done():
+			return
+		case <-timer.C:
+			return
+		case <-ctx.Done():
+			// told to stop: still wait, the database may come back within the grace
+			ctx = context.WithoutCancel(ctx)
+		}
+	}
+}

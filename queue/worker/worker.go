@@ -1,0 +1,183 @@
+// Package worker is one execution of hipq's worker: lock, start, run, settle, until nothing is due or the time is up.
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/hipq/hipq/activity"
+	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/schema"
+)
+
+// ErrInterrupted is the cause that handlers see, and the error that their jobs get, when the worker was told to stop and
+// the grace is over.
+var ErrInterrupted = errors.New("interrupted")
+
+// lookEvery is how often a worker looks for what has become due, and does the upkeep.
+const lookEvery = time.Second
+
+// Summary is what a worker did.
+type Summary struct {
+	Started, Finished, Errors int
+	// Lost are the attempts that could not be settled because the lock was lost meanwhile.
+	Lost int
+}
+
+// worker is one Run.
+type worker struct {
+	Params
+	registry registry
+	lines    []*line
+	// turn is the line that is served first next time.
+	turn int
+	// slots is how many jobs may run at once now; running how many do.
+	slots, running int
+	// shortAt is when there were no more slots to be had.
+	shortAt time.Time
+	// ended gets each attempt when it ends; it has room for all.
+	ended chan ended
+	// jobs is the context of all handlers. Its cause says why they must stop.
+	jobs     context.Context
+	stopJobs context.CancelCauseFunc
+	// over is when nothing new is started any more.
+	over    time.Time
+	lookAt  time.Time
+	summary Summary
+}
+
+// line is one queue, as the worker sees it.
+type line struct {
+	Queue
+	types  []string
+	locker *queue.Locker
+	// pool are the jobs locked and not started.
+	pool []queue.Locked
+	// ended are the attempts to settle.
+	ended []queue.Settled
+	// more says that a lock may find something: it isn't known to be empty.
+	more bool
+}
+
+type ended struct {
+	line *line
+	queue.Settled
+}
+
+// Run works until nothing is due (or, with Linger, until RunFor is over) and every job that it started has ended. When
+// ctx ends it starts nothing more, waits Grace for what runs, interrupts the rest, and returns nil.
+func Run(ctx context.Context, p Params) (Summary, error) {
+	if p.Log == nil {
+		p.Log = slog.New(slog.DiscardHandler)
+	}
+	if p.Renewed == nil {
+		p.Renewed = func(time.Duration) {}
+	}
+	w := &worker{
+		Params:   p,
+		registry: registry{db: p.DB, log: activity.New(p.DB), Worker: p.Worker, lockFor: p.LockFor},
+		ended:    make(chan ended, p.Concurrency),
+	}
+	for _, q := range p.Queues {
+		types := slices.Sorted(maps.Keys(q.Handlers))
+		w.lines = append(w.lines, &line{Queue: q, types: types, locker: q.NewLocker(p.Worker.ID, types)})
+	}
+	// what a job needs to be settled in order goes on when ctx has ended
+	work := context.WithoutCancel(ctx)
+	w.jobs, w.stopJobs = context.WithCancelCause(work)
+	defer w.stopJobs(nil)
+
+	began := time.Now()
+	w.over = began.Add(p.RunFor)
+	if err := w.registry.register(work); err != nil {
+		return w.summary, err
+	}
+	w.Renewed(p.LockFor - time.Since(began))
+	renewal, stopRenewal := context.WithCancel(work)
+	renewed := make(chan struct{})
+	go func() {
+		defer close(renewed)
+		w.keepLock(renewal, began)
+	}()
+	defer func() {
+		stopRenewal()
+		<-renewed
+	}()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(p.Grace, func() { w.stopJobs(ErrInterrupted) }) })()
+
+	if err := w.loop(ctx, work); err != nil {
+		w.abandon(err)
+		return w.summary, err
+	}
+	return w.summary, w.registry.finish(work, w.remark())
+}
+
+// remark is what the worker's last activity says of trouble.
+func (w *worker) remark() string {
+	if w.summary.Lost == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d attempts were not settled: their lock was lost", w.summary.Lost)
+}
+
+// abandon stops what runs and waits for it to end. What is not settled then is reclaimed when the lock has expired.
+func (w *worker) abandon(cause error) {
+	w.stopJobs(cause)
+	for w.running > 0 {
+		<-w.ended
+		w.running--
+	}
+}
+
+// loop is the worker's life. ctx is told to stop; work goes on.
+func (w *worker) loop(ctx, work context.Context) error {
+	for {
+		accepting := ctx.Err() == nil && w.jobs.Err() == nil && time.Now().Before(w.over) && !w.reachedMax()
+		if err := w.once(ctx, work, accepting); err != nil {
+			if kind, _ := schema.Diagnose(err); kind != schema.TryLater || w.jobs.Err() != nil {
+				return err
+			}
+			// as long as the lock holds, nothing is lost by waiting for the database
+			w.Log.Warn("the database does not answer", "error", err)
+			w.pause(ctx, lookEvery)
+			continue
+		}
+		if w.running == 0 && !w.unsettled() {
+			if errors.Is(context.Cause(w.jobs), ErrLockLost) {
+				return ErrLockLost
+			}
+			if !accepting || !w.Linger && w.idle() {
+				return nil
+			}
+		}
+		w.wait(ctx, accepting)
+	}
+}
+
+// once looks, locks, settles and starts.
+func (w *worker) once(ctx, work context.Context, accepting bool) error {
+	if accepting {
+		if err := w.refill(ctx, work); err != nil {
+			return err
+		}
+	} else if err := w.giveBack(work); err != nil {
+		return err
+	}
+	return w.rounds(work, accepting)
+}
+
+func (w *worker) reachedMax() bool { return w.MaxJobs > 0 && w.summary.Started >= w.MaxJobs }
+
+func (w *worker) unsettled() bool {
+	return slices.ContainsFunc(w.lines, func(l *line) bool { return len(l.ended) > 0 })
+}
+
+// idle says whether the last look found nothing to do and nothing has changed since.
+func (w *worker) idle() bool {
+	return !slices.ContainsFunc(w.lines, func(l *line) bool { return l.more || len(l.pool) > 0 }) && !w.lookAt.IsZero()
+}

@@ -1,0 +1,149 @@
+// Package schema is everything that hipq knows about databases as such: opening one, what differs between the engines,
+// transactions, the names and layouts of the tables and how they are created and migrated.
+package schema
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"time"
+
+	"github.com/jmoiron/sqlx"
+)
+
+// Options say which database to open. It is a section of the config, so its fields have the config's names.
+type Options struct {
+	// Driver is sqlite or mysql (which means MariaDB, MySQL, TiDB, Galera).
+	Driver string
+	// Path is SQLite's file.
+	Path string
+	// DSN is MySQL's data source name in go-sql-driver's form: user:password@tcp(host:3306)/database. Never logged.
+	DSN string
+	// Create lets Open create a SQLite file. Only init sets it: a wrong path under cron must not pass in silence.
+	Create bool
+}
+
+// DB is a database with the names of one instance's tables. It is safe for concurrent use.
+type DB struct {
+	*sqlx.DB
+	Dialect
+	Names
+	// idStep is how far the ids of one multi-row insert lie apart: the number of nodes on Galera, else 1.
+	idStep int64
+}
+
+// Open opens the database and talks to it once, so that one that is down or too old is known at once.
+func Open(ctx context.Context, o Options, names Names) (*DB, error) {
+	var db *DB
+	var err error
+	switch o.Driver {
+	case sqliteDialect.Name:
+		db, err = openSQLite(ctx, o)
+	case mysqlDialect.Name:
+		db, err = openMySQL(ctx, o)
+	default:
+		return nil, fmt.Errorf("open the database: unknown driver %q (sqlite or mysql)", o.Driver)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open the database: %w", err)
+	}
+	db.Names = names
+	return db, nil
+}
+
+// Clock reads the database's clock, in UTC. It is the only clock that decides: hosts' clocks may be wrong.
+func (db *DB) Clock(ctx context.Context) (time.Time, error) {
+	var now Time
+	if err := db.GetContext(ctx, &now, "SELECT "+db.Now); err != nil {
+		return time.Time{}, fmt.Errorf("read the database's clock: %w", err)
+	}
+	return now.Time, nil
+}
+
+// InsertedIDs gives the ids of the n rows of one multi-row insert, in the order of its rows.
+func (db *DB) InsertedIDs(res sql.Result, n int) ([]int64, error) {
+	id, err := res.LastInsertId()
+	if err != nil {
+		return nil, fmt.Errorf("read the new ids: %w", err)
+	}
+	if !db.lastIDIsFirst {
+		id -= int64(n-1) * db.idStep
+	}
+	ids := make([]int64, n)
+	for i := range ids {
+		ids[i] = id + int64(i)*db.idStep
+	}
+	return ids, nil
+}
+
+// Tx is a transaction with the time of the database at its beginning, which is the time of all that happens in it.
+type Tx struct {
+	*sqlx.Tx
+	Now time.Time
+}
+
+// Tx runs f in a transaction and commits. What the engine refuses for the sake of another transaction (a deadlock, a
+// lock not granted in time, a busy file) is rolled back and repeated as a whole, so f must start from nothing each time.
+// A lost connection is repeated too, even while committing: f must recognise what an earlier run of it may have done.
+func (db *DB) Tx(ctx context.Context, f func(*Tx) error) error {
+	const tries = 12
+	pause := 2 * time.Millisecond
+	for try := 1; ; try++ {
+		err := db.once(ctx, f)
+		if err == nil || try == tries || !Retryable(err) {
+			return err
+		}
+		if !sleep(ctx, jitter(pause)) {
+			return err
+		}
+		pause = min(2*pause, 500*time.Millisecond)
+	}
+}
+
+func (db *DB) once(ctx context.Context, f func(*Tx) error) (err error) {
+	sqltx, err := db.BeginTxx(ctx, nil)
+	if err != nil {
+		return fmt.Errorf("begin: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			// a second error here says nothing that the first did not
+			_ = sqltx.Rollback()
+		}
+	}()
+	tx := &Tx{Tx: sqltx}
+	var now Time
+	if err = sqltx.GetContext(ctx, &now, "SELECT "+db.Now); err != nil {
+		return fmt.Errorf("read the database's clock: %w", err)
+	}
+	tx.Now = now.Time
+	if err = f(tx); err != nil {
+		return err
+	}
+	if err = sqltx.Commit(); err != nil {
+		return fmt.Errorf("commit: %w", err)
+	}
+	return nil
+}
+
+// Join makes the application's own transaction one that hipq can work in. Committing, and repeating, stay with the
+// application.
+func (db *DB) Join(ctx context.Context, tx *sql.Tx) (*Tx, error) {
+	joined := &Tx{Tx: &sqlx.Tx{Tx: tx, Mapper: db.Mapper}}
+	var now Time
+	if err := joined.GetContext(ctx, &now, "SELECT "+db.Now); err != nil {
+		return nil, fmt.Errorf("read the database's clock: %w", err)
+	}
+	joined.Now = now.Time
+	return joined, nil
+}
+
+// TakeTurns makes the transactions that call it for the same table of hipq follow one another.
+func (db *DB) TakeTurns(ctx context.Context, tx *Tx, table string) error {
+	var name string
+	query := "SELECT table_name FROM " + ownersTable + " WHERE table_name = ? " + db.ForUpdate
+	if err := tx.GetContext(ctx, &name, query, table); err != nil {
+		return fmt.Errorf("wait for a turn at %s: %w", table, err)
+	}
+	return nil
+}

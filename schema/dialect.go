@@ -1,0 +1,48 @@
+package schema
+
+// Dialect is what differs between the engines in the SQL of the packages above: text, no logic. The statements
+// themselves stand beside the code that runs them.
+type Dialect struct {
+	// Name is the driver as the config names it: mysql or sqlite.
+	Name string
+	// ByIndex, with the index's name for %s, makes a query walk that index. MySQL's optimizer would otherwise leave the
+	// index of a polling query as soon as its statistics are stale, which in a queue they always are.
+	ByIndex string
+	// ByID makes a statement go to its rows by primary key, whatever else its conditions might suggest.
+	ByID string
+	// ForUpdate locks the rows that are read. SQLite locks the whole file when the transaction begins.
+	ForUpdate string
+	// SkipLocked is ForUpdate, passing over rows that another transaction holds.
+	SkipLocked string
+	// Now is the database's clock, in UTC, as an expression.
+	Now string
+	// LeavesDead says that entries which a transaction took out of an index stay in the way of those who walk it, until
+	// a purge in the background catches up. Who takes from the head of an index then wants to go on where it was.
+	LeavesDead bool
+	// lastIDIsFirst says which id of a multi-row insert the driver reports: the first or the last.
+	lastIDIsFirst bool
+	sqlDir        string
+	driver        string
+}
+
+var mysqlDialect = Dialect{
+	Name:          "mysql",
+	ByIndex:       "FORCE INDEX (%s)",
+	ByID:          "FORCE INDEX (PRIMARY)",
+	ForUpdate:     "FOR UPDATE",
+	SkipLocked:    "FOR UPDATE SKIP LOCKED",
+	Now:           "UTC_TIMESTAMP(6)",
+	LeavesDead:    true,
+	lastIDIsFirst: true,
+	sqlDir:        "sql/mysql",
+	driver:        "mysql",
+}
+
+var sqliteDialect = Dialect{
+	Name:    "sqlite",
+	ByIndex: "INDEXED BY %s",
+	ByID:    "NOT INDEXED",
+	Now:     "(strftime('%Y-%m-%d %H:%M:%f', 'now') || '000')",
+	sqlDir:  "sql/sqlite",
+	driver:  "sqlite",
+}

@@ -1,0 +1,162 @@
+package schema
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"net"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+)
+
+var (
+	// ErrConfig means that the database as configured can't be used; somebody must change something.
+	ErrConfig = errors.New("database configuration")
+	// ErrNotMigrated means that tables (or the SQLite file) are missing or of an older layout; hipq init mends it.
+	ErrNotMigrated = errors.New("the database is not initialised")
+	// ErrNewer means that the tables were made by a newer hipq than this one.
+	ErrNewer = errors.New("the tables are newer than this hipq")
+	// ErrTableTaken means that a table of the wanted name belongs to somebody else.
+	ErrTableTaken = errors.New("table belongs to another")
+)
+
+// Numbers of MySQL's and MariaDB's errors.
+const (
+	erDuplicateEntry  = 1062
+	erLockWaitTimeout = 1205
+	erDeadlock        = 1213
+	erCheckRead       = 1020
+	erWsrepNotReady   = 1047
+	erLockNowait      = 3572
+	erNoSuchTable     = 1146
+)
+
+// IsDuplicate says whether err is the violation of a unique index.
+func IsDuplicate(err error) bool {
+	if my, ok := errors.AsType[*mysql.MySQLError](err); ok {
+		return my.Number == erDuplicateEntry
+	}
+	if lite, ok := errors.AsType[*sqlite.Error](err); ok {
+		return lite.Code() == sqlite3.SQLITE_CONSTRAINT_UNIQUE || lite.Code() == sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY
+	}
+	return false
+}
+
+// Retryable says whether the same transaction may succeed when it is repeated as a whole.
+func Retryable(err error) bool {
+	if my, ok := errors.AsType[*mysql.MySQLError](err); ok {
+		switch my.Number {
+		case erLockWaitTimeout, erDeadlock, erCheckRead, erWsrepNotReady, erLockNowait:
+			return true
+		}
+		return false
+	}
+	if lite, ok := errors.AsType[*sqlite.Error](err); ok {
+		primary := lite.Code() & 0xff
+		return primary == sqlite3.SQLITE_BUSY || primary == sqlite3.SQLITE_LOCKED
+	}
+	return errors.Is(err, driver.ErrBadConn) || errors.Is(err, mysql.ErrInvalidConn)
+}
+
+// noSuchTable says whether err means that a table is not there.
+func noSuchTable(err error) bool {
+	if my, ok := errors.AsType[*mysql.MySQLError](err); ok {
+		return my.Number == erNoSuchTable
+	}
+	lite, ok := errors.AsType[*sqlite.Error](err)
+	return ok && lite.Code() == sqlite3.SQLITE_ERROR // the only message of this code in the queries that ask
+}
+
+// Trouble is what kind of remedy an error of the database wants.
+type Trouble int
+
+// The kinds of trouble.
+const (
+	// NoTrouble: not an error of the database.
+	NoTrouble Trouble = iota
+	// TryLater: unreachable, busy, overloaded, starting, failing over.
+	TryLater
+	// Misconfigured: somebody must change something first: rights, names, the disk.
+	Misconfigured
+)
+
+// Diagnose tells the kind of trouble an error stands for, with a remedy to print.
+func Diagnose(err error) (Trouble, string) {
+	switch {
+	case errors.Is(err, ErrNotMigrated):
+		return Misconfigured, "run hipq init"
+	case errors.Is(err, ErrNewer):
+		return Misconfigured, "install the hipq that made them, or a newer one"
+	case errors.Is(err, ErrConfig), errors.Is(err, ErrTableTaken), errors.Is(err, ErrName):
+		return Misconfigured, ""
+	}
+	if my, ok := errors.AsType[*mysql.MySQLError](err); ok {
+		return diagnoseMySQL(my)
+	}
+	if lite, ok := errors.AsType[*sqlite.Error](err); ok {
+		return diagnoseSQLite(lite)
+	}
+	if _, ok := errors.AsType[*net.OpError](err); ok || Retryable(err) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return TryLater, "the database can't be reached: is the server up, and database.dsn right?"
+	}
+	return NoTrouble, ""
+}
+
+func diagnoseMySQL(err *mysql.MySQLError) (Trouble, string) {
+	switch err.Number {
+	case 1044, 1045, 1142, 1143, 1227, 1698:
+		return Misconfigured, "check the user, the password and the grants of database.dsn"
+	case 1049:
+		return Misconfigured, "create the database first: CREATE DATABASE … CHARACTER SET utf8mb4"
+	case erNoSuchTable, 1054:
+		return Misconfigured, "run hipq init"
+	case 1290, 1792, 1836:
+		return TryLater, "the server is read-only: is it a replica, or failing over?"
+	case 1021, 1114, 3675:
+		return TryLater, "the server's disk or table space is full"
+	case 1040, 1203, 1226:
+		return TryLater, "the server has too many connections"
+	case 1053, 1077, 1079, 1080, 1927:
+		return TryLater, "the server is shutting down"
+	}
+	if Retryable(err) {
+		return TryLater, "the database is busy"
+	}
+	return NoTrouble, ""
+}
+
+func diagnoseSQLite(err *sqlite.Error) (Trouble, string) {
+	switch err.Code() & 0xff {
+	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED:
+		return TryLater, "another process holds the database file"
+	case sqlite3.SQLITE_FULL:
+		return TryLater, "the disk is full"
+	case sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH:
+		return Misconfigured, "check that this user may write the database file and its folder"
+	case sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT:
+		return Misconfigured, "the file is not a healthy SQLite database: check database.path"
+	case sqlite3.SQLITE_IOERR:
+		return TryLater, "the disk reports an error"
+	}
+	return NoTrouble, ""
+}
+
+// jitter spreads d over its second half, so that those who failed together don't come back together.
+func jitter(d time.Duration) time.Duration { return d/2 + rand.N(d/2+1) }
+
+// sleep waits for d; false if ctx ended first.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}

@@ -1,0 +1,302 @@
+package schema
+
+import (
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+
+	"github.com/jmoiron/sqlx"
+)
+
+//go:embed sql
+var files embed.FS
+
+// noQueue stands in the list of owners for the tables that belong to the instance as a whole.
+const noQueue = "NONE"
+
+// unit is what has a version of its own: the tables of the instance together, and the table of each queue.
+type unit struct {
+	kind    string // its files are <kind>_001.sql, <kind>_002.sql, …
+	queue   string
+	tables  []string
+	replace *strings.Replacer
+}
+
+func (db *DB) units(queues []string) ([]unit, error) {
+	all := []string{db.Activity(), db.Metrics(), db.Hours(), db.Workers(), db.Queues(), db.JobTypes()}
+	units := []unit{{kind: "instance", queue: noQueue, tables: all, replace: strings.NewReplacer(
+		"{activity}", db.Activity(), "{metrics}", db.Metrics(), "{hours}", db.Hours(),
+		"{workers}", db.Workers(), "{queues}", db.Queues(), "{job_types}", db.JobTypes())}}
+	for _, q := range queues {
+		table, err := db.CheckQueue(q)
+		if err != nil {
+			return nil, err
+		}
+		units = append(units, unit{kind: "queue", queue: q, tables: []string{table}, replace: strings.NewReplacer("{jobs}", table)})
+	}
+	return units, nil
+}
+
+// steps are the statements of a unit's migrations, by version: steps[0] leads to version 1.
+func (d Dialect) steps(u unit) ([][]string, error) {
+	names, err := fs.Glob(files, d.sqlDir+"/"+u.kind+"_*.sql") // sorted
+	if err != nil {
+		return nil, err
+	}
+	steps := make([][]string, len(names))
+	for i, name := range names {
+		text, err := files.ReadFile(name)
+		if err != nil {
+			return nil, err
+		}
+		steps[i] = statements(u.replace.Replace(string(text)))
+	}
+	return steps, nil
+}
+
+func (d Dialect) owners() ([]string, error) {
+	text, err := files.ReadFile(d.sqlDir + "/owners.sql")
+	if err != nil {
+		return nil, err
+	}
+	return statements(strings.ReplaceAll(string(text), "{owners}", ownersTable)), nil
+}
+
+// statements cuts a file where a line ends in a semicolon.
+func statements(text string) []string {
+	var list []string
+	for s := range strings.SplitSeq(text, ";\n") {
+		if s = strings.TrimSpace(s); s != "" {
+			list = append(list, s)
+		}
+	}
+	return list
+}
+
+// DDL is everything that Migrate would run in an empty database.
+func (db *DB) DDL(queues []string) (string, error) {
+	units, err := db.units(queues)
+	if err != nil {
+		return "", err
+	}
+	all, err := db.owners()
+	if err != nil {
+		return "", err
+	}
+	for _, u := range units {
+		steps, err := db.steps(u)
+		if err != nil {
+			return "", err
+		}
+		for _, s := range steps {
+			all = append(all, s...)
+		}
+	}
+	return strings.Join(all, ";\n\n") + ";\n", nil
+}
+
+// Migrate creates the tables of the instance and of these queues, or brings them up to date, and tells which it
+// touched. It may be repeated, and run by several at once: they take turns. MySQL's DDL knows no transaction, so a
+// Migrate that was interrupted there goes on at the step where it stopped; every step can be run again.
+func (db *DB) Migrate(ctx context.Context, queues []string) (changed []string, err error) {
+	units, err := db.units(queues)
+	if err != nil {
+		return nil, err
+	}
+	conn, err := db.Connx(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, conn.Close()) }()
+	m := migration{db: db, conn: conn}
+	end, err := m.begin(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("wait for another migration: %w", err)
+	}
+	defer func() { err = errors.Join(err, end(err)) }()
+	owners, err := db.owners()
+	if err != nil {
+		return nil, err
+	}
+	if err := m.exec(ctx, owners); err != nil {
+		return nil, err
+	}
+	for _, u := range units {
+		done, err := m.migrate(ctx, u)
+		if err != nil {
+			return nil, err
+		}
+		if done {
+			changed = append(changed, u.tables...)
+		}
+	}
+	return changed, nil
+}
+
+// migration is one run of Migrate on its one connection.
+type migration struct {
+	db   *DB
+	conn *sqlx.Conn
+}
+
+// begin takes the lock under which only one migrates. SQLite's is the file's own, and what it guards is atomic.
+func (m migration) begin(ctx context.Context) (end func(error) error, err error) {
+	if m.db.Name == sqliteDialect.Name {
+		_, err := m.conn.ExecContext(ctx, "BEGIN IMMEDIATE")
+		return func(failed error) error {
+			if failed != nil {
+				_, err := m.conn.ExecContext(context.WithoutCancel(ctx), "ROLLBACK")
+				return err
+			}
+			_, err := m.conn.ExecContext(ctx, "COMMIT")
+			return err
+		}, err
+	}
+	const lock = "SELECT COALESCE(GET_LOCK(CONCAT('hipq.', LEFT(MD5(DATABASE()), 16)), 60), 0)"
+	var got int
+	if err := m.conn.GetContext(ctx, &got, lock); err != nil {
+		return nil, err
+	}
+	if got != 1 {
+		return nil, errors.New("it has been running for a minute")
+	}
+	return func(error) error {
+		_, err := m.conn.ExecContext(context.WithoutCancel(ctx), "DO RELEASE_LOCK(CONCAT('hipq.', LEFT(MD5(DATABASE()), 16)))")
+		return err
+	}, nil
+}
+
+func (m migration) exec(ctx context.Context, list []string) error {
+	for _, s := range list {
+		if _, err := m.conn.ExecContext(ctx, s); err != nil {
+			return fmt.Errorf("migrate: %w", err)
+		}
+	}
+	return nil
+}
+
+// migrate brings one unit up to date; done says whether there was anything to do.
+func (m migration) migrate(ctx context.Context, u unit) (done bool, err error) {
+	steps, err := m.db.steps(u)
+	if err != nil {
+		return false, err
+	}
+	version, err := m.claim(ctx, u)
+	if err != nil {
+		return false, err
+	}
+	if version > len(steps) {
+		return false, fmt.Errorf("%w: %s has version %d, known is %d", ErrNewer, u.tables[0], version, len(steps))
+	}
+	for v := version; v < len(steps); v++ {
+		if err := m.exec(ctx, steps[v]); err != nil {
+			return false, err
+		}
+		for _, t := range u.tables {
+			if _, err := m.conn.ExecContext(ctx, "UPDATE "+ownersTable+" SET version = ? WHERE table_name = ?", v+1, t); err != nil {
+				return false, fmt.Errorf("record the version of %s: %w", t, err)
+			}
+		}
+	}
+	return version < len(steps), nil
+}
+
+// claim makes sure that the unit's tables belong to it, recording it before the table is made, and gives their version.
+func (m migration) claim(ctx context.Context, u unit) (version int, err error) {
+	for i, table := range u.tables {
+		var rows []owner
+		const find = "SELECT table_name, instance, queue, version FROM " + ownersTable + " WHERE table_name = ?"
+		if err := m.conn.SelectContext(ctx, &rows, find, table); err != nil {
+			return 0, fmt.Errorf("find the owner of %s: %w", table, err)
+		}
+		if len(rows) == 0 {
+			if err := m.claimNew(ctx, u, table); err != nil {
+				return 0, err
+			}
+			version = 0
+			continue
+		}
+		if o := rows[0]; o.Instance != m.db.instance || o.Queue != u.queue {
+			return 0, fmt.Errorf("%w: %s is the table of %s; choose another name, or another table template", ErrTableTaken, table, o)
+		}
+		if i == 0 || rows[0].Version < version {
+			version = rows[0].Version
+		}
+	}
+	return version, nil
+}
+
+func (m migration) claimNew(ctx context.Context, u unit, table string) error {
+	exists := "SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = ?"
+	if m.db.Name == sqliteDialect.Name {
+		exists = "SELECT COUNT(*) FROM sqlite_master WHERE name = ?"
+	}
+	var n int
+	if err := m.conn.GetContext(ctx, &n, exists, table); err != nil {
+		return fmt.Errorf("look for table %s: %w", table, err)
+	}
+	if n > 0 {
+		return fmt.Errorf("%w: there is a table %s that hipq did not make; choose another name, or another table template", ErrTableTaken, table)
+	}
+	const claim = "INSERT INTO " + ownersTable + " (table_name, instance, queue, version) VALUES (?, ?, ?, 0)"
+	if _, err := m.conn.ExecContext(ctx, claim, table, m.db.instance, u.queue); err != nil {
+		return fmt.Errorf("record the owner of %s: %w", table, err)
+	}
+	return nil
+}
+
+type owner struct {
+	Table    string `db:"table_name"`
+	Instance string
+	Queue    string
+	Version  int
+}
+
+func (o owner) String() string {
+	if o.Queue == noQueue {
+		return "instance " + o.Instance
+	}
+	return "queue " + o.Queue + " of instance " + o.Instance
+}
+
+// Check finds out, in one query, whether the tables of the instance and of these queues are there and up to date:
+// ErrNotMigrated or ErrNewer if not.
+func (db *DB) Check(ctx context.Context, queues []string) error {
+	units, err := db.units(queues)
+	if err != nil {
+		return err
+	}
+	var rows []owner
+	const find = "SELECT table_name, instance, queue, version FROM " + ownersTable + " WHERE instance = ?"
+	if err := db.SelectContext(ctx, &rows, find, db.instance); err != nil {
+		if noSuchTable(err) {
+			return fmt.Errorf("%w: it has no tables of hipq", ErrNotMigrated)
+		}
+		return fmt.Errorf("check the tables: %w", err)
+	}
+	version := map[string]int{}
+	for _, o := range rows {
+		version[o.Table+"/"+o.Queue] = o.Version
+	}
+	for _, u := range units {
+		steps, err := db.steps(u)
+		if err != nil {
+			return err
+		}
+		for _, t := range u.tables {
+			v, ok := version[t+"/"+u.queue]
+			switch {
+			case !ok:
+				return fmt.Errorf("%w: it has no table %s", ErrNotMigrated, t)
+			case v < len(steps):
+				return fmt.Errorf("%w: table %s has version %d, needed is %d", ErrNotMigrated, t, v, len(steps))
+			case v > len(steps):
+				return fmt.Errorf("%w: table %s has version %d, known is %d", ErrNewer, t, v, len(steps))
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,103 @@
+package schema
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+	"github.com/jmoiron/sqlx"
+)
+
+func openMySQL(ctx context.Context, o Options) (*DB, error) {
+	cfg, err := mysql.ParseDSN(o.DSN)
+	if err != nil {
+		// the driver's message may quote the DSN, and with it the password
+		return nil, fmt.Errorf("%w: database.dsn is not of the form user:password@tcp(host:3306)/database", ErrConfig)
+	}
+	if cfg.DBName == "" {
+		return nil, fmt.Errorf("%w: database.dsn names no database: user:password@tcp(host:3306)/database", ErrConfig)
+	}
+	cfg.InterpolateParams = true // one round trip a statement instead of three
+	cfg.ClientFoundRows = true   // an update that changes nothing has still found its row
+	cfg.RejectReadOnly = true    // after a failover, look for the new primary
+	cfg.ParseTime = false        // Time reads the text itself, whatever the session's zone
+	if cfg.Timeout == 0 {
+		cfg.Timeout = 10 * time.Second
+	}
+	if cfg.Params == nil {
+		cfg.Params = map[string]string{}
+	}
+	cfg.Params["time_zone"] = "'+00:00'"
+	if cfg.Collation == "" {
+		cfg.Collation = "utf8mb4_bin"
+	}
+	cfg.Logger = &mysql.NopLogger{} // it would print to stderr, which cron mails
+	connector, err := mysql.NewConnector(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("%w: database.dsn: %s", ErrConfig, strings.ReplaceAll(err.Error(), cfg.Passwd, "***"))
+	}
+	db := sqlx.NewDb(sql.OpenDB(readCommitted{connector}), mysqlDialect.driver)
+	db.SetConnMaxIdleTime(time.Minute)
+	var version string
+	var step int64
+	if err := db.QueryRowContext(ctx, "SELECT VERSION(), @@auto_increment_increment").Scan(&version, &step); err != nil {
+		_ = db.Close()
+		return nil, err
+	}
+	if err := checkVersion(version); err != nil {
+		_ = db.Close()
+		return nil, err
+	}
+	return &DB{DB: db, Dialect: mysqlDialect, idStep: step}, nil
+}
+
+// readCommitted asks for READ COMMITTED once for each connection. With the default, REPEATABLE READ, locks cover the
+// gaps between rows too and workers wait for each other; asking in BeginTx would cost a round trip each time.
+type readCommitted struct{ driver.Connector }
+
+func (c readCommitted) Connect(ctx context.Context) (driver.Conn, error) {
+	conn, err := c.Connector.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	const set = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED"
+	if _, err := conn.(driver.ExecerContext).ExecContext(ctx, set, nil); err != nil {
+		_ = conn.Close()
+		return nil, err
+	}
+	return conn, nil
+}
+
+var versionNumber = regexp.MustCompile(`(\d+)\.(\d+)\.(\d+)`)
+
+// checkVersion refuses a server without SKIP LOCKED or defaults that are expressions.
+func checkVersion(version string) error {
+	need, name := [3]int{8, 0, 13}, "MySQL"
+	switch {
+	case strings.Contains(version, "TiDB"):
+		return nil
+	case strings.Contains(version, "MariaDB"):
+		need, name = [3]int{10, 6, 0}, "MariaDB"
+		version = strings.TrimPrefix(version, "5.5.5-") // a prefix for old replicas, not a version
+	}
+	m := versionNumber.FindStringSubmatch(version)
+	if m == nil {
+		return nil
+	}
+	for i, want := range need {
+		got, _ := strconv.Atoi(m[i+1]) // digits by the pattern
+		if got > want {
+			return nil
+		}
+		if got < want {
+			return fmt.Errorf("%w: the server is %s %s, hipq needs %d.%d.%d or newer", ErrConfig, name, m[0], need[0], need[1], need[2])
+		}
+	}
+	return nil
+}

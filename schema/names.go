@@ -1,0 +1,117 @@
+package schema
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// ErrName is wrapped by every refusal of a name.
+var ErrName = errors.New("name not allowed")
+
+// DefaultTemplate is the table naming strategy where the config names none.
+const DefaultTemplate = "{instance}_{queue}"
+
+// ownersTable lists every table that hipq has in a database, with its owner. It is the one table that instances share.
+const ownersTable = "hipq_tables"
+
+// The instance-wide tables take the place of a queue in the naming strategy, so no queue can have these names.
+const (
+	activityTable = "activity"
+	metricsTable  = "metrics"
+	hoursTable    = "hours"
+	workersTable  = "workers"
+	queuesTable   = "queues"
+	typesTable    = "job_types"
+)
+
+var instanceTables = []string{activityTable, metricsTable, hoursTable, workersTable, queuesTable, typesTable}
+
+// The allow-lists. A name that passes goes into SQL as it stands, so nothing that needs quoting may pass.
+var (
+	instanceName = regexp.MustCompile(`^[a-z][a-z_]{0,31}$`)
+	queueName    = regexp.MustCompile(`^[a-z][a-z0-9_]{0,47}$`)
+	tableName    = regexp.MustCompile(`^[a-z][a-z0-9_]{0,55}$`)
+)
+
+// Names gives the tables of one instance their names.
+type Names struct {
+	instance string
+	table    func(instance, queue string) string
+}
+
+// NewNames checks the instance's name and the naming template: lower case letters, digits and underscores around
+// {instance} and {queue}. An empty template is DefaultTemplate.
+func NewNames(instance, template string) (Names, error) {
+	if template == "" {
+		template = DefaultTemplate
+	}
+	if !strings.Contains(template, "{queue}") {
+		return Names{}, fmt.Errorf("%w: table template %q has no {queue}", ErrName, template)
+	}
+	return NewNamesFunc(instance, func(instance, queue string) string {
+		return strings.NewReplacer("{instance}", instance, "{queue}", queue).Replace(template)
+	})
+}
+
+// NewNamesFunc is NewNames for a naming strategy of your own. table must be a pure function; what it returns is checked
+// against the allow-list each time, and for the instance-wide tables it is called with their reserved names.
+func NewNamesFunc(instance string, table func(instance, queue string) string) (Names, error) {
+	if !instanceName.MatchString(instance) {
+		return Names{}, fmt.Errorf("%w: instance %q (lower case letters and underscores, a letter first, at most 32)", ErrName, instance)
+	}
+	n := Names{instance: instance, table: table}
+	seen := map[string]string{ownersTable: "the list of tables"}
+	for _, t := range instanceTables {
+		name := table(instance, t)
+		if !tableName.MatchString(name) {
+			return Names{}, fmt.Errorf("%w: table %q (lower case letters, digits and underscores, at most 56)", ErrName, name)
+		}
+		if other, ok := seen[name]; ok {
+			return Names{}, fmt.Errorf("%w: table %q would hold both %s and %s", ErrName, name, other, t)
+		}
+		seen[name] = t
+	}
+	return n, nil
+}
+
+// Instance is the instance's name.
+func (n Names) Instance() string { return n.instance }
+
+// CheckQueue says whether a queue may have this name, and its table's name if so.
+func (n Names) CheckQueue(queue string) (table string, err error) {
+	if !queueName.MatchString(queue) {
+		return "", fmt.Errorf("%w: queue %q (lower case letters, digits and underscores, a letter first, at most 48)", ErrName, queue)
+	}
+	if slices.Contains(instanceTables, queue) {
+		return "", fmt.Errorf("%w: queue %q is reserved (so are %s)", ErrName, queue, strings.Join(instanceTables, ", "))
+	}
+	table = n.table(n.instance, queue)
+	if !tableName.MatchString(table) {
+		return "", fmt.Errorf("%w: table %q of queue %q (lower case letters, digits and underscores, at most 56)", ErrName, table, queue)
+	}
+	if table == ownersTable || slices.ContainsFunc(instanceTables, func(t string) bool { return n.table(n.instance, t) == table }) {
+		return "", fmt.Errorf("%w: table %q of queue %q is one of hipq's own", ErrName, table, queue)
+	}
+	return table, nil
+}
+
+// Activity is the name of the activity table.
+func (n Names) Activity() string { return n.table(n.instance, activityTable) }
+
+// Metrics is the name of the table of the monitor's hours, by queue and job type.
+func (n Names) Metrics() string { return n.table(n.instance, metricsTable) }
+
+// Hours is the name of the table of the hours that the monitor has taken.
+func (n Names) Hours() string { return n.table(n.instance, hoursTable) }
+
+// Workers is the name of the table of workers.
+func (n Names) Workers() string { return n.table(n.instance, workersTable) }
+
+// Queues is the name of the table of registered queues.
+func (n Names) Queues() string { return n.table(n.instance, queuesTable) }
+
+// JobTypes is the name of the table of registered job types.
+func (n Names) JobTypes() string { return n.table(n.instance, typesTable) }

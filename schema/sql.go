@@ -1,0 +1,38 @@
+package schema
+
+import (
+	"context"
+	"slices"
+	"strings"
+)
+
+// Rows is the values part of a multi-row insert: n times row, which is "(?,?,…)".
+func Rows(row string, n int) string {
+	return strings.Repeat(row+",", n-1) + row
+}
+
+// In is the list of an IN condition with n members.
+func In(n int) string {
+	return "(" + strings.Repeat("?,", n-1) + "?)"
+}
+
+// Upsert sets columns of the row with this key, which it makes if it isn't there. The names must be constants.
+func (tx *Tx) Upsert(ctx context.Context, table string, key []string, keyArgs []any, columns []string, args []any) error {
+	update := "UPDATE " + table + " SET " + strings.Join(columns, " = ?, ") + " = ? WHERE " + strings.Join(key, " = ? AND ") + " = ?"
+	insert := "INSERT INTO " + table + " (" + strings.Join(key, ", ") + ", " + strings.Join(columns, ", ") + ") VALUES " + In(len(key)+len(columns))
+	// twice, for another may insert it in between
+	for range 2 {
+		res, err := tx.ExecContext(ctx, update, append(slices.Clone(args), keyArgs...)...)
+		if err != nil {
+			return err
+		}
+		if n, err := res.RowsAffected(); err != nil || n > 0 {
+			return err
+		}
+		_, err = tx.ExecContext(ctx, insert, append(slices.Clone(keyArgs), args...)...)
+		if !IsDuplicate(err) {
+			return err
+		}
+	}
+	return nil
+}

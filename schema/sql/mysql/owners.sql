@@ -1,0 +1,9 @@
+-- Which instance and queue own a table, and the version of its layout.
+CREATE TABLE IF NOT EXISTS {owners} (
+  table_name  VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  instance    VARCHAR(32) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  queue       VARCHAR(48) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  version     INT NOT NULL,
+  create_time DATETIME(6) NOT NULL DEFAULT (UTC_TIMESTAMP(6)),
+  PRIMARY KEY (table_name)
+) ENGINE=InnoDB;

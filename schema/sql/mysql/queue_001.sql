@@ -1,0 +1,35 @@
+-- The jobs of one queue. docs/schema.md explains every column and lists the queries that each index serves.
+CREATE TABLE IF NOT EXISTS {jobs} (
+  id                 BIGINT UNSIGNED NOT NULL AUTO_INCREMENT,
+  job_type           VARBINARY(64) NOT NULL,
+  job_data           LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL DEFAULT ('NONE'),
+  job_key            VARBINARY(255) NOT NULL DEFAULT (UUID()),
+  state              ENUM('initial','running','error','retry','final') CHARACTER SET ascii NOT NULL DEFAULT 'initial',
+  -- where the row stands for the queries that poll: only 'due' is in the range that a lock walks
+  line               ENUM('new','due','later','held','locked','waiting','error','finished','failed') CHARACTER SET ascii NOT NULL DEFAULT 'new',
+  -- NULL in a row inserted by plain SQL until a tick takes it in: the job type's default
+  timeout            INT UNSIGNED NULL,
+  priority           INT NULL,
+  throttle_factor    INT UNSIGNED NULL,
+  time_windows       TEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NULL,
+  throttle_group     VARBINARY(255) NOT NULL DEFAULT 'NONE',
+  shard_key          VARBINARY(255) NOT NULL DEFAULT 'NONE',
+  attempt            INT UNSIGNED NOT NULL DEFAULT 0,
+  scheduled_run_time DATETIME(6) NOT NULL DEFAULT (UTC_TIMESTAMP(6)),
+  -- when somebody must look at the row though nothing touches it: 'later' is promoted, 'waiting' times out; else NULL
+  wake_time          DATETIME(6) NULL,
+  -- when the current attempt began; NULL before the first
+  start_time         DATETIME(6) NULL,
+  worker_id          CHAR(36) CHARACTER SET ascii COLLATE ascii_bin NOT NULL DEFAULT 'NONE',
+  lock_token         CHAR(36) CHARACTER SET ascii COLLATE ascii_bin NOT NULL DEFAULT 'NONE',
+  error              MEDIUMTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL DEFAULT ('NONE'),
+  result             LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL DEFAULT ('NONE'),
+  create_time        DATETIME(6) NOT NULL DEFAULT (UTC_TIMESTAMP(6)),
+  update_time        DATETIME(6) NOT NULL DEFAULT (UTC_TIMESTAMP(6)),
+  -- stored, not virtual: an index on a virtual column would bar MariaDB from adding columns instantly
+  live               TINYINT AS (IF(state = 'final', NULL, 1)) STORED,
+  PRIMARY KEY (id),
+  UNIQUE KEY {jobs}_live (job_type, job_key, live),
+  KEY {jobs}_pick (line, job_type, priority, scheduled_run_time, id),
+  KEY {jobs}_wake (wake_time)
+) ENGINE=InnoDB;

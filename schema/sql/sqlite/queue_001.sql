@@ -1,0 +1,33 @@
+-- The jobs of one queue. docs/schema.md explains every column and lists the queries that each index serves.
+CREATE TABLE IF NOT EXISTS {jobs} (
+  id                 INTEGER PRIMARY KEY AUTOINCREMENT, -- without AUTOINCREMENT a purged id would be used again
+  job_type           TEXT NOT NULL,
+  job_data           TEXT NOT NULL DEFAULT 'NONE',
+  job_key            TEXT NOT NULL DEFAULT (lower(hex(randomblob(16)))),
+  state              TEXT NOT NULL DEFAULT 'initial' CHECK (state IN ('initial','running','error','retry','final')),
+  -- where the row stands for the queries that poll: only 'due' is in the range that a lock walks
+  line               TEXT NOT NULL DEFAULT 'new' CHECK (line IN ('new','due','later','held','locked','waiting','error','finished','failed')),
+  -- NULL in a row inserted by plain SQL until a tick takes it in: the job type's default
+  timeout            INTEGER NULL,
+  priority           INTEGER NULL,
+  throttle_factor    INTEGER NULL,
+  time_windows       TEXT NULL,
+  throttle_group     TEXT NOT NULL DEFAULT 'NONE',
+  shard_key          TEXT NOT NULL DEFAULT 'NONE',
+  attempt            INTEGER NOT NULL DEFAULT 0,
+  scheduled_run_time TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now') || '000'),
+  -- when somebody must look at the row though nothing touches it: 'later' is promoted, 'waiting' times out; else NULL
+  wake_time          TEXT NULL,
+  -- when the current attempt began; NULL before the first
+  start_time         TEXT NULL,
+  worker_id          TEXT NOT NULL DEFAULT 'NONE',
+  lock_token         TEXT NOT NULL DEFAULT 'NONE',
+  error              TEXT NOT NULL DEFAULT 'NONE',
+  result             TEXT NOT NULL DEFAULT 'NONE',
+  create_time        TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now') || '000'),
+  update_time        TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now') || '000'),
+  live               INTEGER AS (iif(state = 'final', NULL, 1)) STORED
+);
+CREATE UNIQUE INDEX IF NOT EXISTS {jobs}_live ON {jobs} (job_type, job_key, live);
+CREATE INDEX IF NOT EXISTS {jobs}_pick ON {jobs} (line, job_type, priority, scheduled_run_time, id);
+CREATE INDEX IF NOT EXISTS {jobs}_wake ON {jobs} (wake_time) WHERE wake_time IS NOT NULL;

@@ -1,0 +1,44 @@
+package schema
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+
+	"github.com/jmoiron/sqlx"
+	_ "modernc.org/sqlite" // registers the driver "sqlite"
+)
+
+func openSQLite(ctx context.Context, o Options) (*DB, error) {
+	if o.Path == "" {
+		return nil, fmt.Errorf("%w: database.path is empty", ErrConfig)
+	}
+	mode := "rw"
+	if o.Create {
+		mode = "rwc"
+	} else if _, err := os.Stat(o.Path); errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%w: there is no database file %s", ErrNotMigrated, o.Path)
+	}
+	// Pragmas stand here because by Exec they would reach one pooled connection only. Transactions begin IMMEDIATE: one
+	// that read first and wrote later would fail at once, without regard to busy_timeout.
+	dsn := (&url.URL{Scheme: "file", Opaque: (&url.URL{Path: o.Path}).EscapedPath(), RawQuery: url.Values{
+		"mode":    {mode},
+		"_txlock": {"immediate"},
+		"_pragma": {"busy_timeout(20000)", "journal_mode(wal)", "synchronous(full)"},
+	}.Encode()}).String()
+	db, err := sqlx.Open(sqliteDialect.driver, dsn)
+	if err != nil {
+		return nil, err
+	}
+	// The file has one writer at a time; a few more connections serve readers.
+	db.SetMaxOpenConns(4)
+	db.SetMaxIdleConns(4)
+	if err := db.PingContext(ctx); err != nil {
+		_ = db.Close()
+		return nil, err
+	}
+	return &DB{DB: db, Dialect: sqliteDialect, idStep: 1}, nil
+}

@@ -1,0 +1,50 @@
+package schema
+
+import (
+	"database/sql/driver"
+	"fmt"
+	"time"
+)
+
+// layout is how both engines hold a time: UTC, microseconds, always the same width. MySQL takes and gives it for a
+// DATETIME(6); in SQLite, where it is text, a fixed width is what makes text order the order of time.
+const layout = "2006-01-02 15:04:05.000000"
+
+// Time is a time.Time as the tables hold it. The zero Time is NULL.
+type Time struct{ time.Time }
+
+// At wraps t for binding.
+func At(t time.Time) Time { return Time{t.UTC().Truncate(time.Microsecond)} }
+
+// Value implements driver.Valuer.
+func (t Time) Value() (driver.Value, error) {
+	if t.IsZero() {
+		return nil, nil
+	}
+	return t.UTC().Format(layout), nil
+}
+
+// Scan implements sql.Scanner. It reads any fraction: a row inserted by plain SQL may have none.
+func (t *Time) Scan(src any) error {
+	var text string
+	switch v := src.(type) {
+	case nil:
+		t.Time = time.Time{}
+		return nil
+	case []byte:
+		text = string(v)
+	case string:
+		text = v
+	case time.Time:
+		t.Time = v.UTC()
+		return nil
+	default:
+		return fmt.Errorf("read a time: unexpected %T", src)
+	}
+	parsed, err := time.Parse("2006-01-02 15:04:05.999999999", text)
+	if err != nil {
+		return fmt.Errorf("read a time: %w", err)
+	}
+	t.Time = parsed
+	return nil
+}
