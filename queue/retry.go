@@ -57,9 +57,9 @@ func (p RetryPolicy) Decide(attempt int, o Outcome, now time.Time, random float6
 func (p RetryPolicy) delay(attempt int, random float64) time.Duration {
 	d := float64(p.Delay)
 	if p.Backoff == Exponential {
-		d *= math.Pow(2, float64(min(attempt-1, 62)))
-		d = min(d, float64(p.MaxDelay))
+		d *= math.Pow(2, float64(min(max(attempt-1, 0), 62)))
+		d = min(d, float64(max(p.MaxDelay, p.Delay)))
 	}
-	d += d * p.Jitter * random
+	d *= 1 + p.Jitter*random
 	return time.Duration(min(d, float64(math.MaxInt64/2)))
 }

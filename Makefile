@@ -1,0 +1,60 @@
+# The tools that lint needs, at these versions; they are built into .bin/ on first use.
+GOLANGCI_LINT_VERSION := v2.15.0
+STATICCHECK_VERSION   := v0.8.2
+GOFUMPT_VERSION       := v0.12.0
+
+# A folder per version, so that a new version above is a new target.
+GOLANGCI_LINT := .bin/golangci-lint-$(GOLANGCI_LINT_VERSION)/golangci-lint
+STATICCHECK   := .bin/staticcheck-$(STATICCHECK_VERSION)/staticcheck
+GOFUMPT       := .bin/gofumpt-$(GOFUMPT_VERSION)/gofumpt
+
+# PKG narrows test and race: make test PKG=./queue
+PKG ?= ./...
+VERSION = $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+
+# These targets bring a server, so a test that finds none is a fault and not a reason to skip.
+export HIPQ_TEST_REQUIRE_MYSQL := 1
+
+.PHONY: help build demo test race crash bench lint fmt clean
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-6s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+build: ## build ./hipq, one static binary
+	CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X github.com/hipq/hipq/cmd.version=$(VERSION)" -o hipq .
+
+demo: build ## show hipq at work
+	docs/demo.sh
+
+test: ## run all tests on SQLite and on a MariaDB of their own
+	.ci/with-mariadb go test -count=1 -timeout 20m $(PKG)
+
+race: ## run the shorter tests under the race detector (needs a C compiler)
+	CGO_ENABLED=1 .ci/with-mariadb go test -race -short -count=1 -timeout 30m $(PKG)
+
+crash: ## kill workers at random and check that no job is lost or doubled
+	.ci/with-mariadb go test -count=1 -timeout 30m -run TestCrash -v ./internal/crash
+
+bench: ## measure throughput on a MariaDB with fsync on
+	.ci/with-mariadb --durable go test -run '^$$' -bench . -benchtime 1x -timeout 60m ./internal/bench
+
+lint: $(GOLANGCI_LINT) $(STATICCHECK) $(GOFUMPT) ## check style, imports between packages, and common mistakes
+	go vet ./...
+	$(STATICCHECK) ./...
+	$(GOLANGCI_LINT) run
+	@files=$$($(GOFUMPT) -l .); test -z "$$files" || { echo "not formatted (make fmt):"; echo "$$files"; exit 1; }
+
+fmt: $(GOFUMPT) ## format the source
+	$(GOFUMPT) -w .
+
+clean: ## remove what was built here
+	rm -rf hipq .bin coverage.*
+
+$(GOLANGCI_LINT):
+	GOBIN=$(CURDIR)/$(@D) go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_LINT_VERSION)
+
+$(STATICCHECK):
+	GOBIN=$(CURDIR)/$(@D) go install honnef.co/go/tools/cmd/staticcheck@$(STATICCHECK_VERSION)
+
+$(GOFUMPT):
+	GOBIN=$(CURDIR)/$(@D) go install mvdan.cc/gofumpt@$(GOFUMPT_VERSION)

@@ -1,0 +1,78 @@
+package monitor
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/hipq/hipq/schema"
+)
+
+// backlog is what of one job type waits that shouldn't.
+type backlog struct {
+	JobType string      `db:"job_type"`
+	N       int64       `db:"n"`
+	Oldest  schema.Time `db:"oldest"`
+}
+
+// gauge measures, as of now, the backlog of each registered queue: jobs that are due, and those whose worker is dead.
+// Types of the hour that have none get a 0, which is not the same as not measured.
+func (m *Monitor) gauge(ctx context.Context, hour metrics, now time.Time) error {
+	queues, err := m.queues(ctx)
+	if err != nil {
+		return err
+	}
+	for _, q := range queues {
+		if err := m.gaugeQueue(ctx, hour, q, now); err != nil {
+			return fmt.Errorf("measure the backlog of %s: %w", q, err)
+		}
+	}
+	for k, r := range hour.rows {
+		if k != workersKey {
+			r.add(backlog{}, now)
+		}
+	}
+	return nil
+}
+
+func (m *Monitor) gaugeQueue(ctx context.Context, hour metrics, queue string, now time.Time) error {
+	table, err := m.db.CheckQueue(queue)
+	if err != nil {
+		return err
+	}
+	pick, wake := fmt.Sprintf(m.db.ByIndex, table+"_pick"), fmt.Sprintf(m.db.ByIndex, table+"_wake")
+	for _, query := range []string{
+		// in the line, or inserted by plain SQL and not taken in yet
+		"SELECT job_type, COUNT(*) AS n, MIN(scheduled_run_time) AS oldest FROM " + table + " " + pick +
+			" WHERE line IN ('due', 'new') AND scheduled_run_time <= ? GROUP BY job_type",
+		// due, but no worker has promoted it
+		"SELECT job_type, COUNT(*) AS n, MIN(scheduled_run_time) AS oldest FROM " + table + " " + wake +
+			" WHERE line = 'later' AND wake_time <= ? GROUP BY job_type",
+		// a dead worker's; of these, only what was not started is due
+		"SELECT j.job_type, COUNT(*) AS n, MIN(CASE WHEN j.state <> 'running' THEN j.scheduled_run_time END) AS oldest" +
+			" FROM " + table + " AS j " + pick +
+			" LEFT JOIN " + m.db.Workers() + " AS w ON w.id = j.worker_id AND w.state = 'working' AND w.lock_until > ?" +
+			" WHERE j.line = 'locked' AND w.id IS NULL GROUP BY j.job_type",
+	} {
+		var found []backlog
+		if err := m.db.SelectContext(ctx, &found, query, schema.At(now)); err != nil {
+			return err
+		}
+		for _, b := range found {
+			hour.row(key{queue, b.JobType}).add(b, now)
+		}
+	}
+	return nil
+}
+
+func (r *metric) add(b backlog, now time.Time) {
+	var n, oldest int64
+	if r.Backlog != nil {
+		n, oldest = *r.Backlog, *r.OldestDueMS
+	}
+	n += b.N
+	if !b.Oldest.IsZero() {
+		oldest = max(oldest, now.Sub(b.Oldest.Time).Milliseconds())
+	}
+	r.Backlog, r.OldestDueMS, r.GaugeTime = &n, &oldest, schema.At(now)
+}

@@ -1,0 +1,69 @@
+// Package monitor turns each hour of activity into metrics, once, and hours into windows.
+package monitor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hipq/hipq/schema"
+)
+
+// Errors that callers test for.
+var (
+	// ErrIncomplete: the hour isn't over, or not for long enough.
+	ErrIncomplete = errors.New("hour not complete yet")
+	// ErrPurged: an hour can't be recounted because activity of it has been purged.
+	ErrPurged = errors.New("activity of the hour has been purged")
+)
+
+// settling is how long after its end an hour is complete: by then the transactions that were open have committed, and
+// the activity that they recorded can be read.
+const settling = 5 * time.Minute
+
+// Monitor counts the activity of one instance. It is safe for concurrent use, on many hosts at once.
+type Monitor struct{ db *schema.DB }
+
+// New is the monitor of db's instance.
+func New(db *schema.DB) *Monitor { return &Monitor{db: db} }
+
+// LastComplete is the last hour (UTC, its beginning) that is complete by the database's clock.
+func (m *Monitor) LastComplete(ctx context.Context) (time.Time, error) {
+	now, err := m.db.Clock(ctx)
+	if err != nil {
+		return time.Time{}, err
+	}
+	return lastComplete(now), nil
+}
+
+func lastComplete(now time.Time) time.Time { return hourOf(now.Add(-settling)).Add(-time.Hour) }
+
+// completeAt is when the hour is complete.
+func completeAt(hour time.Time) time.Time { return hour.Add(time.Hour + settling) }
+
+// hourOf is the beginning of the hour (UTC) that contains t.
+func hourOf(t time.Time) time.Time { return t.UTC().Truncate(time.Hour) }
+
+// taken gives the hours in [from, to) that have been taken.
+func (m *Monitor) taken(ctx context.Context, from, to time.Time) (map[time.Time]bool, error) {
+	var hours []schema.Time
+	query := "SELECT hour FROM " + m.db.Hours() + " WHERE hour >= ? AND hour < ?"
+	if err := m.db.SelectContext(ctx, &hours, query, schema.At(from), schema.At(to)); err != nil {
+		return nil, fmt.Errorf("find the hours taken: %w", err)
+	}
+	taken := make(map[time.Time]bool, len(hours))
+	for _, h := range hours {
+		taken[h.Time] = true
+	}
+	return taken, nil
+}
+
+// queues are the names of the registered queues.
+func (m *Monitor) queues(ctx context.Context) ([]string, error) {
+	var names []string
+	if err := m.db.SelectContext(ctx, &names, "SELECT queue FROM "+m.db.Queues()+" ORDER BY queue"); err != nil {
+		return nil, fmt.Errorf("find the queues: %w", err)
+	}
+	return names, nil
+}
