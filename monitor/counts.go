@@ -64,8 +64,8 @@ type metric struct {
 	Hour    schema.Time `db:"hour"`
 	Queue   string      `db:"queue"`
 	JobType string      `db:"job_type"`
-	Counts
-	Workers
+	Counts  `json:"-"`
+	Workers `json:"-"`
 	// The gauges; nil, and the zero time, where they were not measured.
 	Backlog     *int64      `db:"backlog"`
 	OldestDueMS *int64      `db:"oldest_due_ms"`

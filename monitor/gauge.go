@@ -29,7 +29,7 @@ func (m *Monitor) gauge(ctx context.Context, hour metrics, now time.Time) error 
 	}
 	for k, r := range hour.rows {
 		if k != workersKey {
-			r.add(backlog{}, now)
+			r.measured(backlog{}, now)
 		}
 	}
 	return nil
@@ -59,13 +59,14 @@ func (m *Monitor) gaugeQueue(ctx context.Context, hour metrics, queue string, no
 			return err
 		}
 		for _, b := range found {
-			hour.row(key{queue, b.JobType}).add(b, now)
+			hour.row(key{queue, b.JobType}).measured(b, now)
 		}
 	}
 	return nil
 }
 
-func (r *metric) add(b backlog, now time.Time) {
+// measured adds to the gauges of the row.
+func (r *metric) measured(b backlog, now time.Time) {
 	var n, oldest int64
 	if r.Backlog != nil {
 		n, oldest = *r.Backlog, *r.OldestDueMS

@@ -77,7 +77,7 @@ func (m *Monitor) write(ctx context.Context, tx *schema.Tx, counted metrics, o T
 		}
 		if n, err := res.RowsAffected(); err != nil || n > 0 {
 			if err == nil {
-				err = m.replace(ctx, tx, counted)
+				err = m.replace(ctx, tx, counted, !o.Gauge)
 			}
 			return err
 		}
@@ -92,8 +92,8 @@ func (m *Monitor) write(ctx context.Context, tx *schema.Tx, counted metrics, o T
 	return m.insert(ctx, tx, counted)
 }
 
-// replace puts new metrics in the place of those of an hour that has been taken.
-func (m *Monitor) replace(ctx context.Context, tx *schema.Tx, counted metrics) error {
+// replace puts new metrics in the place of those of an hour that has been taken, with the old gauges if they are to stay.
+func (m *Monitor) replace(ctx context.Context, tx *schema.Tx, counted metrics, keepGauges bool) error {
 	var old []metric
 	query := "SELECT " + metricColumns + " FROM " + m.db.Metrics() + " WHERE hour = ?"
 	if err := tx.SelectContext(ctx, &old, query, schema.At(counted.hour)); err != nil {
@@ -105,8 +105,9 @@ func (m *Monitor) replace(ctx context.Context, tx *schema.Tx, counted metrics) e
 	}
 	for _, r := range old {
 		before += r.entries()
-		if n, ok := counted.rows[key{r.Queue, r.JobType}]; !r.GaugeTime.IsZero() && (!ok || n.GaugeTime.IsZero()) {
-			counted.row(key{r.Queue, r.JobType}).keepGauge(r)
+		if keepGauges && !r.GaugeTime.IsZero() {
+			n := counted.row(key{r.Queue, r.JobType})
+			n.Backlog, n.OldestDueMS, n.GaugeTime = r.Backlog, r.OldestDueMS, r.GaugeTime
 		}
 	}
 	// nothing is ever added to an hour's activity but late, and nothing taken away but by purge
@@ -117,10 +118,6 @@ func (m *Monitor) replace(ctx context.Context, tx *schema.Tx, counted metrics) e
 		return fmt.Errorf("delete the metrics: %w", err)
 	}
 	return m.insert(ctx, tx, counted)
-}
-
-func (r *metric) keepGauge(old metric) {
-	r.Backlog, r.OldestDueMS, r.GaugeTime = old.Backlog, old.OldestDueMS, old.GaugeTime
 }
 
 func (m *Monitor) insert(ctx context.Context, tx *schema.Tx, counted metrics) error {

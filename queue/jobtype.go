@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -185,11 +186,34 @@ func (q *Queue) remembered(name string) (JobType, bool) {
 	return t, ok
 }
 
-// List gives the names of all queues registered in the instance, whoever's config they are in.
-func List(ctx context.Context, db *schema.DB) ([]string, error) {
-	var names []string
-	if err := db.SelectContext(ctx, &names, "SELECT queue FROM "+db.Queues()+" ORDER BY queue"); err != nil {
+// TypeNames gives the names of all job types that the queue has had.
+func (q *Queue) TypeNames(ctx context.Context) ([]string, error) {
+	known, err := q.loadTypes(ctx, q.db)
+	if err != nil {
+		return nil, err
+	}
+	return slices.Sorted(maps.Keys(known)), nil
+}
+
+// Registered gives all queues of the instance as the database has them, whoever's config they are in. Their types are
+// not among the options.
+func Registered(ctx context.Context, db *schema.DB) ([]Options, error) {
+	var rows []struct {
+		Queue         string
+		ThrottleLimit int   `db:"throttle_limit"`
+		KeepFinished  int64 `db:"keep_finished"`
+		KeepFailed    int64 `db:"keep_failed"`
+	}
+	query := "SELECT queue, throttle_limit, keep_finished, keep_failed FROM " + db.Queues() + " ORDER BY queue"
+	if err := db.SelectContext(ctx, &rows, query); err != nil {
 		return nil, fmt.Errorf("list the queues: %w", err)
 	}
-	return names, nil
+	all := make([]Options, len(rows))
+	for i, r := range rows {
+		all[i] = Options{
+			Name: r.Queue, ThrottleLimit: r.ThrottleLimit,
+			KeepFinished: time.Duration(r.KeepFinished) * time.Second, KeepFailed: time.Duration(r.KeepFailed) * time.Second,
+		}
+	}
+	return all, nil
 }

@@ -76,8 +76,12 @@ func statements(text string) []string {
 	return list
 }
 
-// DDL is everything that Migrate would run in an empty database.
-func (db *DB) DDL(queues []string) (string, error) {
+// DDL is everything that Migrate would run in an empty database of this driver.
+func DDL(driver string, names Names, queues []string) (string, error) {
+	db := &DB{Dialect: sqliteDialect, Names: names}
+	if driver == mysqlDialect.Name {
+		db.Dialect = mysqlDialect
+	}
 	units, err := db.units(queues)
 	if err != nil {
 		return "", err

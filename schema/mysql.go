@@ -42,7 +42,7 @@ func openMySQL(ctx context.Context, o Options) (*DB, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: database.dsn: %s", ErrConfig, strings.ReplaceAll(err.Error(), cfg.Passwd, "***"))
 	}
-	db := sqlx.NewDb(sql.OpenDB(readCommitted{connector}), mysqlDialect.driver)
+	db := sqlx.NewDb(sql.OpenDB(session{connector}), mysqlDialect.driver)
 	db.SetConnMaxIdleTime(time.Minute)
 	var version string
 	var step int64
@@ -57,17 +57,20 @@ func openMySQL(ctx context.Context, o Options) (*DB, error) {
 	return &DB{DB: db, Dialect: mysqlDialect, idStep: step}, nil
 }
 
-// readCommitted asks for READ COMMITTED once for each connection. With the default, REPEATABLE READ, locks cover the
-// gaps between rows too and workers wait for each other; asking in BeginTx would cost a round trip each time.
-type readCommitted struct{ driver.Connector }
+// session sets up each connection, once: asking for READ COMMITTED in BeginTx would cost a round trip each time, and the
+// name of the variable depends on the server, which is what the comments are for that only one of them reads. Besides,
+// MariaDB would turn a list of 1,000 ids into a table to join with, and walk all rows of the jobs.
+type session struct{ driver.Connector }
 
-func (c readCommitted) Connect(ctx context.Context) (driver.Conn, error) {
+const setSession = "SET /*M! tx_isolation = 'READ-COMMITTED', in_predicate_conversion_threshold = 0, */" +
+	" /*!80000 transaction_isolation = 'READ-COMMITTED', */ @hipq = 1"
+
+func (c session) Connect(ctx context.Context) (driver.Conn, error) {
 	conn, err := c.Connector.Connect(ctx)
 	if err != nil {
 		return nil, err
 	}
-	const set = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED"
-	if _, err := conn.(driver.ExecerContext).ExecContext(ctx, set, nil); err != nil {
+	if _, err := conn.(driver.ExecerContext).ExecContext(ctx, setSession, nil); err != nil {
 		_ = conn.Close()
 		return nil, err
 	}

@@ -102,4 +102,3 @@ func BenchmarkThroughput(b *testing.B) {
 		}
 	})
 }
-

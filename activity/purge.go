@@ -1,0 +1,173 @@
+package activity
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/hipq/hipq/schema"
+)
+
+// PurgeOptions say what Purge deletes.
+type PurgeOptions struct {
+	// Before: what is older than this goes.
+	Before time.Time
+	// Force deletes hours too that the monitor has not taken: they can't be counted any more.
+	Force bool
+	// DryRun counts what would go, and deletes nothing.
+	DryRun bool
+}
+
+// PurgeResult is what Purge did, or would do.
+type PurgeResult struct {
+	// Deleted is how many entries went.
+	Deleted int64
+	// KeptHours and KeptEntries count what is old enough and stays all the same, because the monitor has not taken it.
+	KeptHours   int
+	KeptEntries int64
+	// Kept names those hours, the earliest maxKept of them.
+	Kept []KeptHour
+}
+
+// KeptHour is an hour (UTC) that the monitor has not taken.
+type KeptHour struct {
+	Hour    time.Time
+	Entries int64
+}
+
+// maxKept bounds a list that is for people.
+const maxKept = 100
+
+const (
+	// purgeBatch is how many rows one transaction deletes.
+	purgeBatch = 500
+	// breath is the time between two batches. On SQLite those who wait for the file look again only now and then; without
+	// a pause they would hardly ever find it free.
+	breath = 10 * time.Millisecond
+)
+
+// Purge deletes old entries, hour by hour, in small transactions between which others get their turn. Hours that the
+// monitor has not taken stay unless forced. When it is interrupted, what it had deleted is gone, and the result says how
+// much; it may be repeated, and run by several at once.
+func (l *Log) Purge(ctx context.Context, o PurgeOptions) (PurgeResult, error) {
+	var r PurgeResult
+	from := time.Unix(0, 0)
+	for {
+		first, err := l.first(ctx, from, o.Before)
+		if err != nil || first.IsZero() {
+			return r, err
+		}
+		hour := first.Truncate(time.Hour)
+		to := hour.Add(time.Hour)
+		if o.Before.Before(to) {
+			to = o.Before
+		}
+		if err := l.purgeHour(ctx, o, hour, first, to, &r); err != nil {
+			return r, fmt.Errorf("purge activity: %w", err)
+		}
+		from = to
+	}
+}
+
+// first is the time of the first entry in [from, to), zero if there is none.
+func (l *Log) first(ctx context.Context, from, to time.Time) (time.Time, error) {
+	var at schema.Time
+	query := "SELECT MIN(at) FROM " + l.db.Activity() + " WHERE at >= ? AND at < ?"
+	if err := l.db.GetContext(ctx, &at, query, schema.At(from), schema.At(to)); err != nil {
+		return time.Time{}, fmt.Errorf("find the oldest activity: %w", err)
+	}
+	return at.Time, nil
+}
+
+// purgeHour purges [from, to), which lies within the hour.
+func (l *Log) purgeHour(ctx context.Context, o PurgeOptions, hour, from, to time.Time, r *PurgeResult) error {
+	goes := o.Force
+	if !goes {
+		query := "SELECT EXISTS (SELECT 1 FROM " + l.db.Hours() + " WHERE hour = ?)"
+		if err := l.db.GetContext(ctx, &goes, query, schema.At(hour)); err != nil {
+			return fmt.Errorf("look whether the monitor has taken the hour: %w", err)
+		}
+	}
+	if goes && !o.DryRun {
+		return l.deleteEntries(ctx, from, to, &r.Deleted)
+	}
+	var n int64
+	query := "SELECT COUNT(*) FROM " + l.db.Activity() + " WHERE at >= ? AND at < ?"
+	if err := l.db.GetContext(ctx, &n, query, schema.At(from), schema.At(to)); err != nil {
+		return fmt.Errorf("count entries: %w", err)
+	}
+	if goes {
+		r.Deleted += n
+		return nil
+	}
+	r.KeptHours++
+	r.KeptEntries += n
+	if len(r.Kept) < maxKept {
+		r.Kept = append(r.Kept, KeptHour{Hour: hour, Entries: n})
+	}
+	return nil
+}
+
+func (l *Log) deleteEntries(ctx context.Context, from, to time.Time, deleted *int64) error {
+	query := "SELECT id, at FROM " + l.db.Activity() + " " + fmt.Sprintf(l.db.ByIndex, l.db.Activity()+"_at") +
+		" WHERE at >= ? AND at < ? ORDER BY at LIMIT ?"
+	for {
+		var found []struct {
+			ID int64
+			At schema.Time
+		}
+		if err := l.db.SelectContext(ctx, &found, query, schema.At(from), schema.At(to), purgeBatch); err != nil {
+			return fmt.Errorf("find old entries: %w", err)
+		}
+		ids := make([]any, len(found))
+		for i, e := range found {
+			ids[i], from = e.ID, e.At.Time // the next batch needn't walk over what this one leaves in the index
+		}
+		n, err := l.deleteByID(ctx, ids)
+		*deleted += n
+		if err != nil || len(found) < purgeBatch {
+			return err
+		}
+		if err := pause(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// deleteByID deletes entries in a transaction of their own.
+func (l *Log) deleteByID(ctx context.Context, ids []any) (deleted int64, err error) {
+	if len(ids) == 0 {
+		return 0, nil
+	}
+	statement := "DELETE FROM " + l.db.Activity() + " WHERE id IN " + schema.In(len(ids))
+	if l.db.Name == "mysql" {
+		// With a list of ids, hint or not, MariaDB scans a table of which most rows go, and waits there for the entries
+		// that others are recording. A join from constants finds each row by its key.
+		statement = "DELETE t FROM (SELECT ? AS id" + strings.Repeat(" UNION ALL SELECT ?", len(ids)-1) + ") AS old" +
+			" STRAIGHT_JOIN " + l.db.Activity() + " AS t ON t.id = old.id"
+	}
+	err = l.db.Tx(ctx, func(tx *schema.Tx) error {
+		res, err := tx.ExecContext(ctx, statement, ids...)
+		if err != nil {
+			return err
+		}
+		deleted, err = res.RowsAffected()
+		return err
+	})
+	if err != nil {
+		return 0, fmt.Errorf("delete old entries: %w", err)
+	}
+	return deleted, nil
+}
+
+func pause(ctx context.Context) error {
+	timer := time.NewTimer(breath)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
+}

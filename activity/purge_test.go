@@ -1,0 +1,241 @@
+package activity
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hipq/hipq/internal/dbtest"
+	"github.com/hipq/hipq/schema"
+)
+
+func openLog(t *testing.T, driver, source string) *Log {
+	t.Helper()
+	names, err := schema.NewNames("test", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	db, err := schema.Open(t.Context(), schema.Options{Driver: driver, Path: source, DSN: source, Create: true}, names)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	if _, err := db.Migrate(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	return New(db)
+}
+
+func mustExec(t *testing.T, db *schema.DB, statement string, args ...any) {
+	t.Helper()
+	if _, err := db.ExecContext(t.Context(), statement, args...); err != nil {
+		t.Fatalf("%s: %v", statement, err)
+	}
+}
+
+// fill records n entries at each of these times.
+func fill(t *testing.T, l *Log, n int, times ...time.Time) {
+	t.Helper()
+	err := l.db.Tx(t.Context(), func(tx *schema.Tx) error {
+		for _, at := range times {
+			tx.Now = at
+			entries := make([]Entry, n)
+			for i := range entries {
+				entries[i] = Entry{Kind: Job, State: Added, Queue: "mail", JobID: int64(i + 1), JobType: "send"}
+			}
+			if err := l.Record(t.Context(), tx, entries); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// left are the times of the entries there are.
+func left(t *testing.T, l *Log) map[time.Time]int {
+	t.Helper()
+	times := map[time.Time]int{}
+	err := l.Find(t.Context(), Filter{}, func(e Entry) error {
+		times[e.At.Time]++
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return times
+}
+
+var purgeHour = time.Date(2025, 3, 30, 1, 0, 0, 0, time.UTC)
+
+func TestPurge(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, driver, source string) {
+		l := openLog(t, driver, source)
+		at := func(hours int, d time.Duration) time.Time { return purgeHour.Add(time.Duration(hours)*time.Hour + d) }
+		end := time.Hour - time.Microsecond
+		// hours 0, 2 and 5 have been taken, 1 and 4 not, in 3 nothing happened; 1,250 entries are more than two batches
+		for _, h := range []int{0, 2, 5} {
+			mustExec(t, l.db, "INSERT INTO "+l.db.Hours()+" (hour, taken_time) VALUES (?, ?)", schema.At(at(h, 0)), schema.At(at(9, 0)))
+		}
+		fill(t, l, 1250, at(0, time.Minute))
+		fill(t, l, 3, at(0, 0), at(0, end), at(1, 0), at(1, end), at(2, 0), at(2, end), at(4, time.Minute))
+		fill(t, l, 2, at(5, 0), at(5, 10*time.Minute), at(5, 10*time.Minute+time.Microsecond), at(6, 0))
+		all := left(t, l)
+
+		o := PurgeOptions{Before: at(5, 10*time.Minute).In(time.FixedZone("", 3600)), DryRun: true}
+		want := PurgeResult{
+			Deleted: 1250 + 4*3 + 2, KeptHours: 2, KeptEntries: 9,
+			Kept: []KeptHour{{at(1, 0), 6}, {at(4, 0), 3}},
+		}
+		purge := func(what string) {
+			t.Helper()
+			got, err := l.Purge(t.Context(), o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", what, diff)
+			}
+		}
+		purge("dry run")
+		if diff := cmp.Diff(all, left(t, l)); diff != "" {
+			t.Errorf("a dry run deleted:\n%s", diff)
+		}
+		o.DryRun = false
+		purge("purge")
+		for _, gone := range []time.Time{at(0, time.Minute), at(0, 0), at(0, end), at(2, 0), at(2, end), at(5, 0)} {
+			delete(all, gone)
+		}
+		if diff := cmp.Diff(all, left(t, l)); diff != "" {
+			t.Errorf("after the purge (-want +got):\n%s", diff)
+		}
+		want.Deleted = 0
+		purge("a second purge")
+
+		o.Force, o.DryRun = true, true
+		want = PurgeResult{Deleted: 9}
+		purge("forced dry run")
+		o.DryRun = false
+		purge("forced")
+		rest := map[time.Time]int{at(5, 10*time.Minute): 2, at(5, 10*time.Minute+time.Microsecond): 2, at(6, 0): 2}
+		if diff := cmp.Diff(rest, left(t, l)); diff != "" {
+			t.Errorf("after the forced purge (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestPurgeNamesABoundedNumberOfHours(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, driver, source string) {
+		l := openLog(t, driver, source)
+		for h := range maxKept + 20 {
+			fill(t, l, 2, purgeHour.Add(time.Duration(h)*time.Hour))
+		}
+		r, err := l.Purge(t.Context(), PurgeOptions{Before: purgeHour.Add(1000 * time.Hour)})
+		if err != nil || len(r.Kept) != maxKept || r.KeptHours != maxKept+20 || r.KeptEntries != 2*(maxKept+20) || r.Deleted != 0 {
+			t.Errorf("%d hours named, %+v (%v)", len(r.Kept), r, err)
+		}
+	})
+}
+
+func TestPurgeStops(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, driver, source string) {
+		l := openLog(t, driver, source)
+		fill(t, l, 20*purgeBatch, purgeHour)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		var r PurgeResult
+		done := make(chan error)
+		go func() {
+			var err error
+			r, err = l.Purge(ctx, PurgeOptions{Before: purgeHour.Add(time.Hour), Force: true})
+			done <- err
+		}()
+		const all = 20 * purgeBatch
+		n := all
+		for n == all {
+			if err := l.db.GetContext(t.Context(), &n, "SELECT COUNT(*) FROM "+l.db.Activity()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		cancel()
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Errorf("stopped with %v", err)
+		}
+		if err := l.db.GetContext(t.Context(), &n, "SELECT COUNT(*) FROM "+l.db.Activity()); err != nil {
+			t.Fatal(err)
+		}
+		// a commit whose answer the end of the context cut off may not be counted
+		if gone := int64(all - n); n == 0 || gone != r.Deleted && gone != r.Deleted+purgeBatch {
+			t.Errorf("%d entries are gone, %d reported", gone, r.Deleted)
+		}
+	})
+}
+
+// A row that somebody is writing, or has just written, must not hold up the purge of others.
+func TestPurgeWaitsForNobody(t *testing.T) {
+	l := openLog(t, "mysql", dbtest.MySQL(t))
+	fill(t, l, 50, purgeHour)
+	mustExec(t, l.db, "INSERT INTO "+l.db.Workers()+" (id, host, pid, state, start_time, heartbeat, lock_until, end_time)"+
+		" VALUES ('old', 'h', 1, 'finished', ?, ?, ?, ?)",
+		schema.At(purgeHour), schema.At(purgeHour), schema.At(purgeHour), schema.At(purgeHour))
+	open, err := l.db.BeginTxx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = open.Rollback() }()
+	tx := &schema.Tx{Tx: open, Now: purgeHour.Add(time.Hour)}
+	if err := l.Record(t.Context(), tx, []Entry{{Kind: Worker, State: Starting}}); err != nil {
+		t.Fatal(err)
+	}
+	_, err = tx.ExecContext(t.Context(), "INSERT INTO "+l.db.Workers()+" (id, host, pid, state, start_time, heartbeat, lock_until)"+
+		" VALUES ('new', 'h', 1, 'working', UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), UTC_TIMESTAMP(6))")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	o := PurgeOptions{Before: purgeHour.Add(time.Hour), Force: true}
+	if r, err := l.Purge(ctx, o); err != nil || r.Deleted != 50 {
+		t.Errorf("%+v, %v", r, err)
+	}
+	if n, err := l.PurgeWorkers(ctx, o); err != nil || n != 1 {
+		t.Errorf("%d workers, %v", n, err)
+	}
+}
+
+func TestPurgeWorkers(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, driver, source string) {
+		l := openLog(t, driver, source)
+		worker := func(id, state string, start, end schema.Time) {
+			mustExec(t, l.db, "INSERT INTO "+l.db.Workers()+" (id, host, pid, state, start_time, heartbeat, lock_until, end_time)"+
+				" VALUES (?, 'h', 1, ?, ?, ?, ?, ?)", id, state, start, start, start, end)
+		}
+		at := func(d time.Duration) schema.Time { return schema.At(purgeHour.Add(d)) }
+		for i := range purgeBatch + 10 {
+			worker(fmt.Sprintf("finished-%d", i), "finished", at(-2*time.Hour), at(-time.Hour))
+		}
+		worker("died", "error", at(-2*time.Hour), at(-time.Microsecond))
+		worker("working", "working", at(-1000*time.Hour), schema.Time{})
+		worker("just ended", "finished", at(-2*time.Hour), at(0))
+		worker("young", "finished", at(time.Hour), at(time.Hour))
+		for _, dry := range []bool{true, false} {
+			n, err := l.PurgeWorkers(t.Context(), PurgeOptions{Before: purgeHour, DryRun: dry})
+			if err != nil || n != purgeBatch+11 {
+				t.Errorf("dry run %v: %d workers, %v", dry, n, err)
+			}
+		}
+		var ids []string
+		if err := l.db.SelectContext(t.Context(), &ids, "SELECT id FROM "+l.db.Workers()+" ORDER BY id"); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff([]string{"just ended", "working", "young"}, ids); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	})
+}

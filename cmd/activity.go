@@ -1,0 +1,123 @@
+package cmd
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hipq/hipq/activity"
+)
+
+const activityLong = `Prints the activity, oldest first: every transition of a worker or a job. As a table it shows the newest 100 entries,
+unless --limit says otherwise; as JSON all, one object a line. With --follow it goes on with what comes, until it is
+interrupted.
+
+Exit codes: 0 done · 64 usage · 75 the database is unreachable or busy · 78 configuration · 130 interrupted.`
+
+func (a *app) activityCommand() *cobra.Command {
+	var by activity.Filter
+	var state, since string
+	var follow bool
+	c := &cobra.Command{
+		Use:   "activity",
+		Short: "Print what happened",
+		Long:  activityLong,
+		Example: `  hipq activity --since 1h --state failed
+  hipq activity --queue emails --job 42
+  hipq activity --follow --json`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			by.State = activity.State(state)
+			if state != "" && !strings.Contains(" "+strings.ReplaceAll(list(activity.States), ",", "")+" ", " "+state+" ") {
+				return usagef("--state: %q is none of %s", state, list(activity.States))
+			}
+			if by.JobID != 0 && by.Queue == "" {
+				return usagef("--job needs --queue: ids are unique within a queue")
+			}
+			by.Limit = a.limit(cmd, by.Limit)
+			return a.runActivity(cmd, by, since, follow)
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&by.Queue, "queue", "", "only about this queue's jobs")
+	f.Int64Var(&by.JobID, "job", 0, "only about the job with this id")
+	f.StringVar(&by.Worker, "worker", "", "only of the worker with this id")
+	f.StringVar(&state, "state", "", "only this: "+list(activity.States))
+	f.StringVar(&since, "since", "", "only the last so long: 90s, 2h, 1d")
+	f.BoolVar(&follow, "follow", false, "go on with what comes")
+	f.IntVar(&by.Limit, "limit", tableRows, "only the newest so many (0: all; the default for --json)")
+	return c
+}
+
+func (a *app) runActivity(cmd *cobra.Command, by activity.Filter, since string, follow bool) error {
+	ago, err := durationFlag("--since", since)
+	if err != nil {
+		return err
+	}
+	i, err := a.open(cmd)
+	if err != nil {
+		return err
+	}
+	defer i.close()
+	if by.Queue != "" {
+		if _, err := i.queue(cmd.Context(), by.Queue); err != nil {
+			return err
+		}
+	}
+	if ago > 0 {
+		now, err := i.db.Clock(cmd.Context())
+		if err != nil {
+			return err
+		}
+		by.Since = now.Add(-ago)
+	}
+	log := activity.New(i.db)
+	if follow {
+		return log.Follow(cmd.Context(), by, time.Second, func(e activity.Entry) error { return a.printEntry(i, e) })
+	}
+	var rows [][]string
+	err = log.Find(cmd.Context(), by, func(e activity.Entry) error {
+		if a.json {
+			return a.printJSON(e)
+		}
+		rows = append(rows, entryRow(i, e))
+		return nil
+	})
+	if err != nil || a.json {
+		return err
+	}
+	return table(a.out, []string{"AT", "KIND", "STATE", "QUEUE", "JOB", "TYPE", "KEY", "ATTEMPT", "WAITED", "RAN", "WORKER", "ERROR"}, rows)
+}
+
+// printEntry prints an entry as it comes.
+func (a *app) printEntry(i *instance, e activity.Entry) error {
+	if a.json {
+		return a.printJSON(e)
+	}
+	row := entryRow(i, e)
+	for n := range row {
+		row[n] = cell(row[n])
+	}
+	_, err := a.out.Write([]byte(strings.Join(row, "  ") + "\n"))
+	return err
+}
+
+func entryRow(i *instance, e activity.Entry) []string {
+	job, attempt, waited, ran := "–", "–", "–", "–"
+	if e.Kind == activity.Job {
+		job = strconv.FormatInt(e.JobID, 10)
+	}
+	switch {
+	case e.Attempt == 0:
+	case e.State == activity.Starting:
+		attempt, waited = strconv.Itoa(e.Attempt), millis(e.WaitMS)
+	default:
+		attempt, ran = strconv.Itoa(e.Attempt), millis(e.RunMS)
+	}
+	return []string{
+		i.local(e.At.Time), string(e.Kind), string(e.State), dash(e.Queue), job, dash(e.JobType), dash(e.JobKey), attempt, waited, ran,
+		dash(e.WorkerID), dash(e.Error),
+	}
+}

@@ -1,0 +1,188 @@
+package cmd
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hipq/hipq/config"
+	"github.com/hipq/hipq/queue"
+)
+
+const enqueueLong = `Adds a job and prints its id. A job with the same type and key that is not final yet is left as it is, and its id is
+printed.
+
+With --ndjson it adds many: one JSON object a line with queue, job_type, and any of job_data, job_key,
+scheduled_run_time, priority, timeout, throttle_factor, time_windows, shard_key. They are committed in batches. The first
+bad line stops it; the lines before are in, and it says how to go on.
+
+Exit codes: 0 done · 1 a line was bad · 64 usage · 75 the database is unreachable or busy · 78 configuration.`
+
+type enqueueOptions struct {
+	data, key, at, in, timeout, ndjson string
+	priority, throttleFactor           int
+	windows                            []string
+}
+
+func (a *app) enqueueCommand() *cobra.Command {
+	var o enqueueOptions
+	c := &cobra.Command{
+		Use:   "enqueue QUEUE TYPE",
+		Short: "Add a job, or many",
+		Long:  enqueueLong,
+		Example: `  hipq enqueue emails send --data '{"to":"ann@example.org"}' --key order-4711
+  hipq enqueue emails send --data @letter.json --in 2h --window 'mon-fri 09:00-17:30'
+  hipq enqueue --ndjson jobs.ndjson`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if o.ndjson != "" {
+				return cobra.NoArgs(cmd, args)
+			}
+			return cobra.ExactArgs(2)(cmd, args)
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if o.ndjson != "" {
+				return a.enqueueNDJSON(cmd, o.ndjson)
+			}
+			return a.enqueueOne(cmd, args[0], args[1], o)
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&o.data, "data", "", "what the handler needs: JSON or text, @FILE, or - for standard input")
+	f.StringVar(&o.key, "key", "", "unique per type among the jobs that are not final (default: a UUID)")
+	f.StringVar(&o.at, "at", "", "when to run: 2026-12-31T23:00:00Z, or '2026-12-31 23:00' in the config's zone (default: now)")
+	f.StringVar(&o.in, "in", "", "in how long to run: 90s, 5m, 2h, 1d")
+	f.IntVar(&o.priority, "priority", 100, "lower runs first (default: the job type's)")
+	f.StringVar(&o.timeout, "timeout", "", "how long an attempt may last (default: the job type's)")
+	f.IntVar(&o.throttleFactor, "throttle-factor", 1, "weight against the queue's throttle limit (default: the job type's)")
+	f.StringArrayVar(&o.windows, "window", nil, "time of day within which it must start, may be repeated (default: the job type's)")
+	f.StringVar(&o.ndjson, "ndjson", "", "add a job for each line of this file; - is standard input")
+	c.MarkFlagsMutuallyExclusive("at", "in")
+	for _, single := range []string{"data", "key", "at", "in", "priority", "timeout", "throttle-factor", "window"} {
+		c.MarkFlagsMutuallyExclusive("ndjson", single)
+	}
+	return c
+}
+
+// enqueued is what enqueue says about a job.
+type enqueued struct {
+	ID        int64  `json:"id"`
+	Queue     string `json:"queue"`
+	Duplicate bool   `json:"duplicate"`
+}
+
+func (a *app) enqueueOne(cmd *cobra.Command, name, jobType string, o enqueueOptions) error {
+	i, err := a.open(cmd)
+	if err != nil {
+		return err
+	}
+	defer i.close()
+	q, err := i.queue(cmd.Context(), name)
+	if err != nil {
+		return err
+	}
+	job, err := a.newJob(cmd, jobType, o, i.Location)
+	if err != nil {
+		return err
+	}
+	added, err := q.Enqueue(cmd.Context(), job)
+	if err != nil {
+		return err
+	}
+	if a.json {
+		return a.printJSON(enqueued{ID: added.ID, Queue: q.Name, Duplicate: added.Duplicate})
+	}
+	_, err = fmt.Fprintln(a.out, added.ID)
+	return err
+}
+
+// newJob reads the flags.
+func (a *app) newJob(cmd *cobra.Command, jobType string, o enqueueOptions, zone *time.Location) (queue.NewJob, error) {
+	job := queue.NewJob{Type: jobType, Key: o.key}
+	var err error
+	if job.Data, err = a.readData(o.data); err != nil {
+		return job, err
+	}
+	if o.at != "" {
+		if job.At, err = parseTime(o.at, zone); err != nil {
+			return job, usagef("--at: %w", err)
+		}
+	}
+	if job.In, err = durationFlag("--in", o.in); err != nil {
+		return job, err
+	}
+	if job.Timeout, err = durationFlag("--timeout", o.timeout); err != nil {
+		return job, err
+	}
+	if cmd.Flags().Changed("timeout") && job.Timeout < time.Second {
+		return job, usagef("--timeout: %q is shorter than a second", o.timeout)
+	}
+	if cmd.Flags().Changed("priority") {
+		job.Priority = &o.priority
+	}
+	if cmd.Flags().Changed("throttle-factor") {
+		job.ThrottleFactor = &o.throttleFactor
+	}
+	if len(o.windows) > 0 {
+		windows, err := queue.ParseWindows(o.windows)
+		if err != nil {
+			return job, usagef("--window: %w", err)
+		}
+		job.Windows = &windows
+	}
+	return job, nil
+}
+
+func durationFlag(name, text string) (time.Duration, error) {
+	if text == "" {
+		return 0, nil
+	}
+	d, err := config.ParseDuration(text)
+	if err != nil {
+		return 0, usagef("%s: %w", name, err)
+	}
+	if d < 0 {
+		return 0, usagef("%s: %q is negative", name, text)
+	}
+	return d, nil
+}
+
+// readData takes the text itself, or what a file or standard input holds. It reads no more than tells that it is too much.
+func (a *app) readData(text string) (string, error) {
+	var from io.Reader
+	switch {
+	case text == "-":
+		from = a.in
+	case strings.HasPrefix(text, "@"):
+		f, err := os.Open(text[1:])
+		if err != nil {
+			return "", usagef("--data: %w", err)
+		}
+		defer func() { _ = f.Close() }()
+		from = f
+	default:
+		return text, nil
+	}
+	data, err := io.ReadAll(io.LimitReader(from, queue.MaxDataBytes+1))
+	if err != nil {
+		return "", fmt.Errorf("read --data: %w", err)
+	}
+	return string(data), nil
+}
+
+// parseTime reads RFC 3339, or a date and time of day in the zone.
+func parseTime(text string, zone *time.Location) (time.Time, error) {
+	if t, err := time.Parse(time.RFC3339, text); err == nil {
+		return t, nil
+	}
+	for _, layout := range []string{"2006-01-02 15:04:05", "2006-01-02 15:04", "2006-01-02T15:04:05", "2006-01-02T15:04", "2006-01-02"} {
+		if t, err := time.ParseInLocation(layout, text, zone); err == nil {
+			return t, nil
+		}
+	}
+	return time.Time{}, errors.New(`"` + text + `" is not a time: write 2026-12-31T23:00:00Z, or "2026-12-31 23:00" in the config's zone`)
+}

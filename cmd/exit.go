@@ -1,0 +1,74 @@
+package cmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/hipq/hipq/config"
+	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/schema"
+)
+
+// The exit codes. Those above 63 are sysexits.h's, which cron jobs and monitoring know.
+const (
+	exitOK          = 0
+	exitFailed      = 1
+	exitUsage       = 64
+	exitTryLater    = 75
+	exitConfig      = 78
+	exitInterrupted = 130
+)
+
+// usageError is a command line that asks for what can't be.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
+
+func usage(err error) error { return usageError{err} }
+
+func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
+
+// exit reports an error and maps it to an exit code: the one place that does.
+func (a *app) exit(err error, signals *signals) int {
+	if signals.interrupted() {
+		if err != nil && !errors.Is(err, context.Canceled) {
+			a.report(err, "")
+		}
+		return exitInterrupted
+	}
+	if err == nil {
+		return exitOK
+	}
+	code, hint := a.diagnose(err)
+	a.report(err, hint)
+	return code
+}
+
+func (a *app) report(err error, hint string) {
+	if hint != "" {
+		hint = "\n  " + hint
+	}
+	fmt.Fprintf(a.err, "hipq: %v%s\n", err, hint)
+}
+
+func (a *app) diagnose(err error) (code int, hint string) {
+	switch {
+	case !a.running:
+		return exitUsage, "see hipq --help"
+	case errors.As(err, new(usageError)), errors.Is(err, queue.ErrInvalid), errors.Is(err, queue.ErrWindow):
+		return exitUsage, ""
+	case errors.Is(err, config.ErrNotFound):
+		return exitConfig, "run hipq init for a first one, or name it with --config"
+	case errors.Is(err, config.ErrInvalid):
+		return exitConfig, ""
+	}
+	switch trouble, hint := schema.Diagnose(err); trouble {
+	case schema.TryLater:
+		return exitTryLater, hint
+	case schema.Misconfigured:
+		return exitConfig, hint
+	default:
+		return exitFailed, ""
+	}
+}

@@ -1,0 +1,137 @@
+package cmd
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hipq/hipq/config"
+	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/schema"
+)
+
+const initLong = `Creates the tables of the instance and of its queues, or brings them up to date. With SQLite it creates the file.
+Where there is no config it writes a first hipq.yaml. It may be repeated, and run by several at once.
+
+Exit codes: 0 done · 64 usage · 75 the database is unreachable or busy · 78 configuration.`
+
+func (a *app) initCommand() *cobra.Command {
+	var ddl bool
+	c := &cobra.Command{
+		Use:     "init",
+		Short:   "Create or migrate the tables",
+		Long:    initLong,
+		Example: "  hipq init\n  hipq init --print | less   # the DDL, and nothing is changed",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if ddl {
+				return a.printDDL(cmd)
+			}
+			return a.runInit(cmd)
+		},
+	}
+	c.Flags().BoolVar(&ddl, "print", false, "print the DDL instead of running it")
+	return c
+}
+
+func (a *app) printDDL(cmd *cobra.Command) error {
+	c, err := a.load(cmd)
+	if err != nil {
+		return err
+	}
+	names, err := c.Names()
+	if err != nil {
+		return err
+	}
+	ddl, err := schema.DDL(c.Database.Driver, names, queueNames(c))
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprint(a.out, ddl)
+	return err
+}
+
+// initialised is what init has done.
+type initialised struct {
+	Config  string   `json:"config"`
+	Written bool     `json:"config_written"`
+	Tables  []string `json:"tables"`
+}
+
+func (a *app) runInit(cmd *cobra.Command) error {
+	var done initialised
+	c, err := a.load(cmd)
+	if errors.Is(err, config.ErrNotFound) {
+		if err := a.writeStarter(); err != nil {
+			return err
+		}
+		done.Written = true
+		c, err = a.load(cmd)
+	}
+	if err != nil {
+		return err
+	}
+	done.Config = c.File
+	if done.Tables, err = migrate(cmd, c); err != nil {
+		return err
+	}
+	if a.json {
+		return a.printJSON(done)
+	}
+	if done.Written {
+		fmt.Fprintln(a.out, "wrote", done.Config)
+	}
+	for _, t := range done.Tables {
+		fmt.Fprintln(a.out, "created or migrated table", t)
+	}
+	if len(done.Tables) == 0 {
+		fmt.Fprintln(a.out, "all tables are up to date")
+	}
+	return nil
+}
+
+func migrate(cmd *cobra.Command, c *config.Config) (tables []string, err error) {
+	names, err := c.Names()
+	if err != nil {
+		return nil, err
+	}
+	c.Database.Create = true
+	db, err := schema.Open(cmd.Context(), c.Database, names)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	if tables, err = db.Migrate(cmd.Context(), queueNames(c)); err != nil {
+		return nil, err
+	}
+	for _, q := range c.Queues {
+		opened, err := queue.New(db, q.Options)
+		if err != nil {
+			return nil, err
+		}
+		if err := opened.Register(cmd.Context()); err != nil {
+			return nil, err
+		}
+	}
+	return tables, nil
+}
+
+// writeStarter writes a first config where the next command will look for it, never over one that is there.
+func (a *app) writeStarter() error {
+	file := a.configFile
+	if file == "" {
+		file = os.Getenv("HIPQ_CONFIG")
+	}
+	if file == "" {
+		file = "hipq.yaml"
+	}
+	// it may get a password one day
+	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return fmt.Errorf("write a first config: %w", err)
+	}
+	_, err = f.Write(config.Starter())
+	return errors.Join(err, f.Close())
+}

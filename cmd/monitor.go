@@ -1,0 +1,121 @@
+package cmd
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hipq/hipq/monitor"
+)
+
+const monitorLong = `Turns the last complete hour (UTC) of activity into metrics, once: a second run for that hour changes nothing. An hour
+is complete 5 minutes after its end. On a terminal, or with --json, it then prints the windows of 6 hours, 12 hours, 1 day
+and 1 week that end with that hour, with how many of their hours are there. Else it is silent.
+
+An hour that was missed (the machine was down for more than an hour) is named; --at takes it.
+
+Exit codes: 0 done · 1 the hour is not complete yet · 64 usage · 75 the database is unreachable or busy ·
+78 configuration.`
+
+func (a *app) monitorCommand() *cobra.Command {
+	var at string
+	var again bool
+	c := &cobra.Command{
+		Use:   "monitor",
+		Short: "Turn an hour of activity into metrics",
+		Long:  monitorLong,
+		Example: `  5,20,35,50 * * * * hipq monitor          # in crontab
+  hipq monitor --at 2026-11-21T09:00:00Z   # an hour that was missed
+  hipq monitor --json | jq .missing`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.runMonitor(cmd, at, again) },
+	}
+	c.Flags().StringVar(&at, "at", "", "take the hour (UTC) that contains this time, instead of the last complete one")
+	c.Flags().BoolVar(&again, "again", false, "count the hour again")
+	return c
+}
+
+func (a *app) runMonitor(cmd *cobra.Command, at string, again bool) error {
+	i, err := a.open(cmd)
+	if err != nil {
+		return err
+	}
+	defer i.close()
+	m := monitor.New(i.db)
+	var hour time.Time
+	if at != "" {
+		hour, err = parseTime(at, i.Location)
+		if err != nil {
+			return usagef("--at: %w", err)
+		}
+	} else if hour, err = m.LastComplete(cmd.Context()); err != nil {
+		return err
+	}
+	taken, err := m.Take(cmd.Context(), hour, monitor.TakeOptions{Again: again, Gauge: at == ""})
+	if err != nil {
+		return err
+	}
+	if !a.json && !a.onTerminal() {
+		if taken && at == "" {
+			return a.warnOfGap(cmd, m, hour)
+		}
+		return nil
+	}
+	report, err := m.Report(cmd.Context(), hour)
+	if err != nil {
+		return err
+	}
+	if a.json {
+		return a.printJSON(report)
+	}
+	return a.printReport(i, report)
+}
+
+// warnOfGap says once, with the first hour after it, that hours were missed.
+func (a *app) warnOfGap(cmd *cobra.Command, m *monitor.Monitor, hour time.Time) error {
+	missing, err := m.Missing(cmd.Context(), hour)
+	if err != nil || !slices.ContainsFunc(missing, hour.Add(-time.Hour).Equal) {
+		return err
+	}
+	a.printMissing(a.err, missing)
+	return nil
+}
+
+func (a *app) printReport(i *instance, r monitor.Report) error {
+	fmt.Fprintf(a.out, "Up to %s UTC\n", r.Hour.Add(time.Hour).Format("2006-01-02 15:04"))
+	number := func(n int64) string { return strconv.FormatInt(n, 10) }
+	var rows [][]string
+	for _, w := range r.Windows {
+		for _, q := range w.Queues {
+			rows = append(rows, []string{
+				w.Name, fmt.Sprintf("%d of %d", w.Hours, w.Of), q.Queue, number(q.Added), number(q.Started), number(q.Finished),
+				number(q.Errors), number(q.Failed), number(q.Before.Finished),
+			})
+		}
+	}
+	header := []string{"WINDOW", "HOURS", "QUEUE", "ADDED", "STARTED", "FINISHED", "ERRORS", "FAILED", "FINISHED BEFORE"}
+	if err := table(a.out, header, rows); err != nil {
+		return err
+	}
+	for _, g := range r.Gauges {
+		fmt.Fprintf(a.out, "backlog of %s %s: %d, the oldest due for %s, at %s\n", g.Queue, cell(g.JobType), g.Backlog, millis(g.OldestDueMS), i.local(g.At))
+	}
+	a.printMissing(a.out, r.Missing)
+	return nil
+}
+
+// printMissing names hours that nobody has taken, with the command that does.
+func (a *app) printMissing(to io.Writer, missing []time.Time) {
+	const most = 24
+	for n, hour := range missing {
+		if n == most {
+			fmt.Fprintf(to, "… and %d more\n", len(missing)-most)
+			return
+		}
+		fmt.Fprintf(to, "missed hour: hipq monitor --at %s\n", hour.Format(time.RFC3339))
+	}
+}

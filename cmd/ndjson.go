@@ -1,0 +1,251 @@
+package cmd
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hipq/hipq/config"
+	"github.com/hipq/hipq/queue"
+)
+
+// A batch is this many lines or bytes, so that memory stays bounded however long the stream is.
+const (
+	batchLines = 500
+	batchBytes = 2 << 20
+	// maxLine leaves room for a job's data at its largest with every byte escaped.
+	maxLine = 6*queue.MaxDataBytes + 64<<10
+)
+
+// ndjson adds a stream of jobs.
+type ndjson struct {
+	cmd    *cobra.Command
+	i      *instance
+	file   string
+	queues map[string]*queue.Queue
+	// pending are the jobs of lines that were read and not added, all of one queue.
+	pending []queue.NewJob
+	lines   []int
+	to      *queue.Queue
+	size    int
+	// line is the last line that was read; in is the last one up to which all are added.
+	line, in int
+	counts   counts
+}
+
+// counts is what enqueue says about a stream.
+type counts struct {
+	Added      int `json:"added"`
+	Duplicates int `json:"duplicates"`
+}
+
+func (a *app) enqueueNDJSON(cmd *cobra.Command, file string) error {
+	from := a.in
+	if file != "-" {
+		f, err := os.Open(file)
+		if err != nil {
+			return usagef("--ndjson: %w", err)
+		}
+		defer func() { _ = f.Close() }()
+		from = f
+	}
+	i, err := a.open(cmd)
+	if err != nil {
+		return err
+	}
+	defer i.close()
+	n := &ndjson{cmd: cmd, i: i, file: file, queues: map[string]*queue.Queue{}}
+	if err := n.read(from); err != nil {
+		return n.stopped(err)
+	}
+	if a.json {
+		return a.printJSON(n.counts)
+	}
+	_, err = fmt.Fprintf(a.out, "added %d, duplicates %d\n", n.counts.Added, n.counts.Duplicates)
+	return err
+}
+
+// read adds every line until one is bad. What was read before is added all the same.
+func (n *ndjson) read(from io.Reader) error {
+	lines := bufio.NewReaderSize(from, 256<<10)
+	for {
+		text, err := readLine(lines)
+		if errors.Is(err, io.EOF) {
+			return n.flush()
+		}
+		n.line++
+		if err == nil {
+			err = n.parse(text)
+		}
+		if err != nil {
+			if failed := n.flush(); failed != nil {
+				return failed
+			}
+			return err
+		}
+	}
+}
+
+// readLine reads one line of bounded length, without its end. io.EOF if there is none.
+func readLine(r *bufio.Reader) ([]byte, error) {
+	var line []byte
+	for {
+		part, err := r.ReadSlice('\n')
+		line = append(line, part...)
+		switch {
+		case err == nil, errors.Is(err, io.EOF) && len(line) > 0:
+			return bytes.TrimSpace(line), nil
+		case !errors.Is(err, bufio.ErrBufferFull):
+			return nil, err
+		case len(line) > maxLine:
+			return nil, fmt.Errorf("a line is longer than %d bytes: job_data may have %d", maxLine, queue.MaxDataBytes)
+		}
+	}
+}
+
+// jobLine is a line. Its fields are fixed; an unknown one is refused, for it may be a misspelt one.
+type jobLine struct {
+	Queue            string          `json:"queue"`
+	Type             string          `json:"job_type"`
+	Data             json.RawMessage `json:"job_data"`
+	Key              string          `json:"job_key"`
+	ScheduledRunTime string          `json:"scheduled_run_time"`
+	Priority         *int            `json:"priority"`
+	Timeout          json.RawMessage `json:"timeout"`
+	ThrottleFactor   *int            `json:"throttle_factor"`
+	Windows          *[]string       `json:"time_windows"`
+	ShardKey         string          `json:"shard_key"`
+}
+
+func (n *ndjson) parse(text []byte) error {
+	if len(text) == 0 {
+		return nil
+	}
+	// a bad line is no bad command line, whatever its error would be there
+	bad := func(err error) error { return fmt.Errorf("%s: line %d: %v", n.file, n.line, err) }
+	var l jobLine
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&l); err != nil {
+		return bad(err)
+	}
+	if d.More() {
+		return bad(errors.New("more than one JSON object"))
+	}
+	q, err := n.queue(l.Queue)
+	if err != nil {
+		return bad(err)
+	}
+	job, err := l.job(n.i.Location)
+	if err != nil {
+		return bad(err)
+	}
+	if n.to != nil && n.to != q || len(n.pending) == batchLines || n.size > batchBytes {
+		if err := n.flush(); err != nil {
+			return err
+		}
+	}
+	n.to, n.pending, n.lines, n.size = q, append(n.pending, job), append(n.lines, n.line), n.size+len(text)
+	return nil
+}
+
+func (n *ndjson) queue(name string) (*queue.Queue, error) {
+	if name == "" {
+		return nil, errors.New("queue is missing")
+	}
+	if q, ok := n.queues[name]; ok {
+		return q, nil
+	}
+	q, err := n.i.queue(n.cmd.Context(), name)
+	if err == nil {
+		n.queues[name] = q
+	}
+	return q, err
+}
+
+func (l jobLine) job(zone *time.Location) (job queue.NewJob, err error) {
+	job = queue.NewJob{Type: l.Type, Key: l.Key, Priority: l.Priority, ThrottleFactor: l.ThrottleFactor, ShardKey: l.ShardKey}
+	job.Data = string(l.Data)
+	switch {
+	case job.Data == "null":
+		job.Data = ""
+	case len(l.Data) > 0 && l.Data[0] == '"':
+		if err := json.Unmarshal(l.Data, &job.Data); err != nil {
+			return job, fmt.Errorf("job_data: %w", err)
+		}
+	}
+	if l.ScheduledRunTime != "" {
+		if job.At, err = parseTime(l.ScheduledRunTime, zone); err != nil {
+			return job, fmt.Errorf("scheduled_run_time: %w", err)
+		}
+	}
+	if len(l.Timeout) > 0 {
+		if job.Timeout, err = l.timeout(); err != nil {
+			return job, fmt.Errorf("timeout: %w", err)
+		}
+	}
+	if l.Windows != nil {
+		windows, err := queue.ParseWindows(*l.Windows)
+		if err != nil {
+			return job, fmt.Errorf("time_windows: %w", err)
+		}
+		job.Windows = &windows
+	}
+	return job, job.Check()
+}
+
+// timeout is a number of seconds, or a string with a unit.
+func (l jobLine) timeout() (time.Duration, error) {
+	var text string
+	if json.Unmarshal(l.Timeout, &text) == nil {
+		d, err := config.ParseDuration(text)
+		if err == nil && d < time.Second {
+			err = fmt.Errorf("%q is shorter than a second", text)
+		}
+		return d, err
+	}
+	var seconds int64
+	if err := json.Unmarshal(l.Timeout, &seconds); err != nil || seconds < 1 || seconds > 1<<32 {
+		return 0, fmt.Errorf("%s is neither a whole number of seconds from 1 on nor a string with a unit", strings.TrimSpace(string(l.Timeout)))
+	}
+	return time.Duration(seconds) * time.Second, nil
+}
+
+// flush adds what is pending.
+func (n *ndjson) flush() error {
+	if len(n.pending) == 0 {
+		return nil
+	}
+	jobs, lines := n.pending, n.lines
+	n.pending, n.lines, n.size = nil, nil, 0
+	added, err := n.to.EnqueueMany(n.cmd.Context(), jobs)
+	for _, a := range added {
+		if a.Duplicate {
+			n.counts.Duplicates++
+		} else {
+			n.counts.Added++
+		}
+	}
+	if len(added) > 0 {
+		n.in = lines[len(added)-1]
+	}
+	return err
+}
+
+// stopped says what is in, and how to go on.
+func (n *ndjson) stopped(err error) error {
+	next := fmt.Sprintf("tail -n +%d %s | hipq enqueue --ndjson -", n.in+1, n.file)
+	if n.file == "-" {
+		next = fmt.Sprintf("begin again with line %d", n.in+1)
+	}
+	return fmt.Errorf("%w\n  the lines before line %d are in (added %d, duplicates %d); to go on: %s",
+		err, n.in+1, n.counts.Added, n.counts.Duplicates, next)
+}

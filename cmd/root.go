@@ -1,0 +1,157 @@
+// Package cmd is the command line: one command a file. It is the only place where the parts are wired together.
+package cmd
+
+import (
+	"context"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/hipq/hipq/config"
+	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/schema"
+)
+
+// app is what all commands share.
+type app struct {
+	in       io.Reader
+	out, err io.Writer
+	// configFile, json and verbose are the flags that every command has.
+	configFile    string
+	json, verbose bool
+	// running says that the command line was understood and a command began.
+	running bool
+}
+
+// Main runs one command line and gives the exit code. Success is silent where cron would mail it; a failure says on err
+// what happened, to what, and what to do.
+func Main(args []string, in io.Reader, out, err io.Writer) int {
+	a := &app{in: in, out: out, err: err}
+	ctx, signals := watchSignals(context.Background())
+	defer signals.stop()
+	root := a.root()
+	root.SetArgs(args)
+	root.SetIn(in)
+	root.SetOut(out)
+	root.SetErr(err)
+	return a.exit(root.ExecuteContext(ctx), signals)
+}
+
+const rootLong = `hipq is a durable job queue for teams that have a database and cron and want nothing else.
+
+  * * * * *          hipq work      runs due jobs
+  5,20,35,50 * * * * hipq monitor   turns the last hour of activity into metrics
+  0 4 1,15 * *       hipq purge     clears old activity and old final jobs
+
+Exit codes: 0 done, or nothing to do · 1 failed · 64 usage · 75 try again later (database unreachable or busy) ·
+78 configuration · 130 interrupted.`
+
+func (a *app) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:               "hipq",
+		Short:             "A durable job queue on MySQL, MariaDB or SQLite, run by cron",
+		Long:              rootLong,
+		SilenceErrors:     true,
+		SilenceUsage:      true,
+		PersistentPreRun:  func(*cobra.Command, []string) { a.running = true },
+		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: false},
+	}
+	flags := root.PersistentFlags()
+	flags.StringVar(&a.configFile, "config", "", "the config file (default: $HIPQ_CONFIG, ./hipq.yaml, ~/.config/hipq/hipq.yaml, /etc/hipq/hipq.yaml)")
+	flags.BoolVar(&a.json, "json", false, "print JSON with stable fields, times in RFC 3339, UTC")
+	flags.BoolVarP(&a.verbose, "verbose", "v", false, "say on stderr what is being done")
+	root.AddCommand(
+		a.initCommand(), a.enqueueCommand(), a.workCommand(), a.jobsCommand(), a.showCommand(), a.statusCommand(),
+		a.activityCommand(), a.monitorCommand(), a.purgeCommand(), a.versionCommand(), a.guardCommand(),
+	)
+	return root
+}
+
+// load reads the config.
+func (a *app) load(cmd *cobra.Command) (*config.Config, error) {
+	return config.Load(config.LoadOptions{File: a.configFile, Flags: cmd.Flags()})
+}
+
+// instance is what a command works with.
+type instance struct {
+	*config.Config
+	db *schema.DB
+}
+
+// open reads the config and opens its database, whose tables must be there and up to date.
+func (a *app) open(cmd *cobra.Command) (*instance, error) {
+	c, err := a.load(cmd)
+	if err != nil {
+		return nil, err
+	}
+	names, err := c.Names()
+	if err != nil {
+		return nil, err
+	}
+	db, err := schema.Open(cmd.Context(), c.Database, names)
+	if err != nil {
+		return nil, err
+	}
+	if err := db.Check(cmd.Context(), queueNames(c)); err != nil {
+		_ = db.Close()
+		return nil, err
+	}
+	return &instance{Config: c, db: db}, nil
+}
+
+func (i *instance) close() { _ = i.db.Close() }
+
+// queue finds a queue in the config, or else among those that are registered in the database.
+func (i *instance) queue(ctx context.Context, name string) (*queue.Queue, error) {
+	if c, err := i.Queue(name); err == nil {
+		return queue.New(i.db, c.Options)
+	}
+	all, err := i.queues(ctx)
+	if err != nil {
+		return nil, err
+	}
+	known := make([]string, len(all))
+	for n, q := range all {
+		if q.Name == name {
+			return q, nil
+		}
+		known[n] = q.Name
+	}
+	return nil, usagef("%w: %q; known are %s", config.ErrUnknownQueue, name, strings.Join(known, ", "))
+}
+
+// queues are all queues: those registered in the database, by whatever config. What this config says of one counts.
+func (i *instance) queues(ctx context.Context) ([]*queue.Queue, error) {
+	registered, err := queue.Registered(ctx, i.db)
+	if err != nil {
+		return nil, err
+	}
+	all := make([]*queue.Queue, len(registered))
+	for n, o := range registered {
+		o.Location = i.Location
+		if c, err := i.Queue(o.Name); err == nil {
+			o = c.Options
+		}
+		if all[n], err = queue.New(i.db, o); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+// onTerminal says whether people read what the command prints.
+func (a *app) onTerminal() bool {
+	f, ok := a.out.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+func queueNames(c *config.Config) []string {
+	names := make([]string, len(c.Queues))
+	for i, q := range c.Queues {
+		names[i] = q.Name
+	}
+	return names
+}

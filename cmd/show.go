@@ -1,0 +1,144 @@
+package cmd
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hipq/hipq/activity"
+	"github.com/hipq/hipq/queue"
+)
+
+const showLong = `Shows a job whole: its fields, its attempts and what their handlers printed, as far as the activity has not been purged.
+
+Exit codes: 0 done · 1 there is no such job · 64 usage · 75 the database is unreachable or busy · 78 configuration.`
+
+func (a *app) showCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "show QUEUE ID",
+		Short:   "Show a job, its attempts and their output",
+		Long:    showLong,
+		Example: "  hipq show emails 42",
+		Args:    cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			id, err := strconv.ParseInt(args[1], 10, 64)
+			if err != nil || id < 1 {
+				return usagef("%q is not the id of a job", args[1])
+			}
+			return a.runShow(cmd, args[0], id)
+		},
+	}
+}
+
+// attempt is one try of a job, put together from its activity.
+type attempt struct {
+	Attempt  int        `json:"attempt"`
+	WorkerID string     `json:"worker_id"`
+	Host     string     `json:"host"`
+	PID      int        `json:"pid"`
+	Started  *time.Time `json:"started"`
+	WaitMS   int64      `json:"wait_ms"`
+	// State is starting while it runs (or waits for its retry decision), else its outcome.
+	State  activity.State `json:"state"`
+	Ended  *time.Time     `json:"ended"`
+	RunMS  int64          `json:"run_ms"`
+	Error  string         `json:"error"`
+	Output string         `json:"output"`
+}
+
+// shown is a job with its attempts.
+type shown struct {
+	queue.JSON
+	Attempts []attempt `json:"attempts"`
+}
+
+func (a *app) runShow(cmd *cobra.Command, name string, id int64) error {
+	i, err := a.open(cmd)
+	if err != nil {
+		return err
+	}
+	defer i.close()
+	q, err := i.queue(cmd.Context(), name)
+	if err != nil {
+		return err
+	}
+	job, err := q.Get(cmd.Context(), id)
+	if err != nil {
+		return err
+	}
+	s := shown{JSON: job.JSON(), Attempts: []attempt{}}
+	by := activity.Filter{Kind: activity.Job, Queue: q.Name, JobID: id}
+	err = activity.New(i.db).Find(cmd.Context(), by, func(e activity.Entry) error {
+		s.note(e)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if a.json {
+		return a.printJSON(s)
+	}
+	return a.printJob(i, job, s)
+}
+
+// note adds an entry to the attempt that it is about.
+func (s *shown) note(e activity.Entry) {
+	if e.Attempt == 0 {
+		return
+	}
+	if n := len(s.Attempts); n == 0 || s.Attempts[n-1].Attempt != e.Attempt {
+		s.Attempts = append(s.Attempts, attempt{
+			Attempt: e.Attempt, WorkerID: e.WorkerID, Host: e.Host, PID: e.PID, State: activity.Starting, Error: activity.None, Output: activity.None,
+		})
+	}
+	last := &s.Attempts[len(s.Attempts)-1]
+	if e.State == activity.Starting {
+		last.Started, last.WaitMS = utc(e.At.Time), e.WaitMS
+		return
+	}
+	last.State, last.Ended, last.RunMS, last.Error, last.Output = e.State, utc(e.At.Time), e.RunMS, e.Error, e.Output
+}
+
+func (a *app) printJob(i *instance, job *queue.Job, s shown) error {
+	for _, field := range []struct{ name, value string }{
+		{"id", strconv.FormatInt(job.ID, 10)},
+		{"queue", job.Queue},
+		{"job_type", job.Type},
+		{"job_key", job.Key},
+		{"job_data", job.Data},
+		{"state", string(job.State)},
+		{"error", job.Error},
+		{"result", job.Result},
+		{"attempt", strconv.Itoa(job.Attempt)},
+		{"scheduled_run_time", i.local(job.ScheduledRunTime)},
+		{"time_windows", fmt.Sprint(job.Windows.Strings())},
+		{"timeout", job.Timeout.String()},
+		{"priority", strconv.Itoa(job.Priority)},
+		{"throttle_factor", strconv.Itoa(job.ThrottleFactor)},
+		{"create_time", i.local(job.CreateTime)},
+		{"update_time", i.local(job.UpdateTime)},
+	} {
+		if field.value != activity.None && field.value != "[]" {
+			fmt.Fprintf(a.out, "%-19s %s\n", field.name, safe(field.value))
+		}
+	}
+	for _, t := range s.Attempts {
+		fmt.Fprintf(a.out, "\nattempt %d: %s", t.Attempt, t.State)
+		if t.Started != nil {
+			fmt.Fprintf(a.out, ", started %s after a wait of %s", i.local(*t.Started), millis(t.WaitMS))
+		}
+		if t.Ended != nil {
+			fmt.Fprintf(a.out, ", ran %s", millis(t.RunMS))
+		}
+		fmt.Fprintf(a.out, ", worker %s on %s\n", t.WorkerID, cell(t.Host))
+		if t.Error != activity.None {
+			fmt.Fprintf(a.out, "  error: %s\n", safe(t.Error))
+		}
+		if t.Output != activity.None {
+			fmt.Fprintf(a.out, "  output:\n%s\n", indent(safe(t.Output)))
+		}
+	}
+	return nil
+}

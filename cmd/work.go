@@ -1,0 +1,143 @@
+package cmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hipq/hipq/config"
+	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/handler"
+	"github.com/hipq/hipq/queue/worker"
+)
+
+const workLong = `Runs the jobs that are due, of the job types that have a handler in the config. It ends when nothing is due, and starts
+nothing new after run_for (55 s), so that one line in crontab, every minute, is all it needs. Runs may overlap, on one
+host or many: no two have the same job, and together they keep to the host's concurrency.
+
+On SIGTERM or SIGINT it starts nothing more, waits for what runs up to worker.grace, and ends the rest, which is tried
+again. A second signal ends it at once.
+
+Exit codes: 0 done, or nothing to do, whatever became of the jobs (see hipq activity) · 64 usage · 75 the database is
+unreachable or busy · 78 configuration · 130 interrupted.`
+
+func (a *app) workCommand() *cobra.Command {
+	var types []string
+	c := &cobra.Command{
+		Use:   "work [QUEUE…]",
+		Short: "Run the jobs that are due",
+		Long:  workLong,
+		Example: `  * * * * * hipq work                       # in crontab
+  * * * * * hipq work --linger              # about a second of latency
+  hipq work emails --type send --max-jobs 1 # one job, by hand`,
+		RunE: func(cmd *cobra.Command, args []string) error { return a.runWork(cmd, args, types) },
+	}
+	f := c.Flags()
+	f.StringArrayVar(&types, "type", nil, "only jobs of this type, may be repeated")
+	f.String("run-for", "55s", "how long to start new jobs")
+	f.Bool("linger", false, "look for new jobs every second until run-for is over")
+	f.Int("max-jobs", 0, "end after so many (0: no limit)")
+	f.Int("batch", 100, "how many jobs to lock at once")
+	f.Int("concurrency", 4, "how many jobs run at once on this host, over all workers")
+	return c
+}
+
+func (a *app) runWork(cmd *cobra.Command, names, types []string) error {
+	i, err := a.open(cmd)
+	if err != nil {
+		return err
+	}
+	defer i.close()
+	id, err := worker.NewID()
+	if err != nil {
+		return err
+	}
+	guard := handler.NewGuard(a.guardArgv(), id, i.Worker.Grace)
+	queues, err := i.workQueues(cmd.Context(), names, types, id, guard)
+	if err != nil {
+		return err
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		return fmt.Errorf("find out this host's name: %w", err)
+	}
+	began := time.Now()
+	done, err := worker.Run(cmd.Context(), worker.Params{
+		DB: i.db, Queues: queues, Options: i.Worker, Renewed: guard.Extend, Log: a.logger(),
+		Worker: queue.Worker{ID: id, Host: host, PID: os.Getpid()},
+	})
+	err = errors.Join(err, guard.Close())
+	if err == nil && a.onTerminal() && !a.json {
+		fmt.Fprintf(a.out, "started %d, finished %d, errors %d, in %s\n", done.Started, done.Finished, done.Errors,
+			time.Since(began).Round(time.Millisecond))
+	}
+	return err
+}
+
+// workQueues are the config's queues, or those named, with the handlers of the types wanted.
+func (i *instance) workQueues(ctx context.Context, names, types []string, id string, guard *handler.Guard) ([]worker.Queue, error) {
+	for _, name := range names {
+		if _, err := i.Queue(name); err != nil {
+			return nil, usage(err)
+		}
+	}
+	var queues []worker.Queue
+	found := map[string]bool{}
+	for _, c := range i.Queues {
+		if len(names) > 0 && !slices.Contains(names, c.Name) {
+			continue
+		}
+		q, err := queue.New(i.db, c.Options)
+		if err != nil {
+			return nil, err
+		}
+		if err := q.Register(ctx); err != nil {
+			return nil, err
+		}
+		handlers := map[string]handler.Handler{}
+		for name, h := range c.Handlers {
+			if len(types) == 0 || slices.Contains(types, name) {
+				found[name] = true
+				handlers[name] = i.handler(h, id, guard)
+			}
+		}
+		queues = append(queues, worker.Queue{Queue: q, Handlers: handlers})
+	}
+	for _, t := range types {
+		if !found[t] {
+			return nil, usagef("--type: no queue in %s has a handler for job type %q", i.File, t)
+		}
+	}
+	return queues, nil
+}
+
+func (i *instance) handler(h config.Handler, id string, guard *handler.Guard) handler.Handler {
+	return &handler.Exec{
+		Argv: h.Exec, Dir: h.Dir, Env: h.Env, Grace: i.Worker.Grace, Guard: guard, WorkerID: id, ConfigFile: i.File,
+	}
+}
+
+// logger is for those who asked with -v.
+func (a *app) logger() *slog.Logger {
+	if !a.verbose {
+		return nil
+	}
+	return slog.New(slog.NewTextHandler(a.err, &slog.HandlerOptions{Level: slog.LevelDebug}))
+}
+
+// guardArgv starts this same binary as a guard.
+func (a *app) guardArgv() []string {
+	exe, err := os.Executable()
+	if err != nil {
+		// the file was replaced while we run; Linux still finds it here
+		exe = "/proc/self/exe"
+	}
+	return []string{strings.TrimSuffix(exe, " (deleted)"), guardCommand}
+}

@@ -1,0 +1,56 @@
+package config
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// TestBadFiles loads each file of testdata/bad, which begins with the message wanted, a comment for each line of it.
+// Where a message ends in … the rest is another package's to say.
+func TestBadFiles(t *testing.T) {
+	files, err := filepath.Glob("testdata/bad/*.yaml")
+	if err != nil || len(files) < 30 {
+		t.Fatalf("only %d files: %v", len(files), err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".yaml"), func(t *testing.T) {
+			data, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			path, err := filepath.Abs(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var want []string
+			for line := range strings.Lines(string(data)) {
+				message, ok := strings.CutPrefix(line, "# ")
+				if !ok {
+					break
+				}
+				want = append(want, "invalid configuration: "+path+": "+strings.TrimSuffix(message, "\n"))
+			}
+			_, err = Load(LoadOptions{File: file, Env: noEnv})
+			if !errors.Is(err, ErrInvalid) {
+				t.Fatalf("the error does not wrap ErrInvalid: %v", err)
+			}
+			got := err.Error()
+			if begin, open := strings.CutSuffix(strings.Join(want, "\n"), "…"); open && strings.HasPrefix(got, begin) && len(got) > len(begin) {
+				want = []string{got}
+			}
+			if diff := cmp.Diff(strings.Join(want, "\n"), got); diff != "" {
+				t.Errorf("message (-want +got):\n%s", diff)
+			}
+			if strings.Contains(got, "s3cret") {
+				t.Errorf("the message shows a secret: %v", err)
+			}
+		})
+	}
+}
+
+func noEnv(string) string { return "" }

@@ -1,0 +1,183 @@
+package config
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+	_ "time/tzdata" // hosts without zone files must not read a config differently
+
+	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/worker"
+	"github.com/hipq/hipq/schema"
+)
+
+// maxInt is what the databases' columns hold.
+const maxInt = math.MaxInt32
+
+// builder makes a Config of what the file, the environment and the flags say.
+type builder struct {
+	*checker
+	// dir is the config file's folder, to which paths are relative.
+	dir string
+}
+
+func (b builder) config(s *shape) *Config {
+	c := &Config{
+		File:         b.file,
+		Name:         s.Name,
+		Tables:       cmp.Or(s.Tables, schema.DefaultTemplate),
+		Database:     b.database(s.Database),
+		Location:     b.location(cmp.Or(s.Timezone, "UTC")),
+		Worker:       b.worker(s.Worker),
+		ActivityKeep: b.seconds("activity.keep", s.Activity.Keep, 14*day, 0),
+	}
+	names := b.names(c)
+	// what the instance says once is the default of each job type
+	outer := queue.DefaultJobType("")
+	outer.Timeout = b.timeout("timeout", s.Timeout, outer.Timeout)
+	outer.Retry = b.retry("retry", s.Retry, outer.Retry)
+	if len(s.Queues) == 0 {
+		b.refuse("queues", "is missing; a config needs at least one queue")
+	}
+	seen := map[string]bool{}
+	for i, section := range s.Queues {
+		path := element("queues", i, section.Name)
+		q := b.queue(path, section, outer)
+		q.Location = c.Location
+		b.queueName(i, section.Name, names, seen)
+		c.Queues = append(c.Queues, q)
+	}
+	return c
+}
+
+// names checks the name and the template. Where they fail, it gives names by which the queues can still be checked.
+func (b builder) names(c *Config) schema.Names {
+	names, err := schema.NewNames(cmp.Or(c.Name, "instance"), schema.DefaultTemplate)
+	if c.Name == "" {
+		b.refuse("name", "is missing; give the instance a name of lower case letters and underscores")
+		return names
+	}
+	if err != nil { // with the default template only the name can be at fault
+		b.refuseName("name", c.Name, err)
+		names, _ = schema.NewNames("instance", schema.DefaultTemplate)
+		return names
+	}
+	own, err := c.Names()
+	if err != nil {
+		b.refuseName("tables", c.Tables, fmt.Errorf("%w; the default is %s", err, schema.DefaultTemplate))
+		return names
+	}
+	return own
+}
+
+func (b builder) database(s databaseSection) schema.Options {
+	o := schema.Options{Driver: cmp.Or(s.Driver, "sqlite")}
+	switch o.Driver {
+	case "sqlite":
+		// With a driver from the environment the file's dsn rests. Otherwise somebody believes that it is in use.
+		given, key := s.DSN, "database.dsn"
+		if given == "" {
+			given, key = s.DSNFile, "database.dsn_file"
+		}
+		if given != "" && (b.origin["database.driver"] == "" || b.origin[key] != "") {
+			b.refuse(key, "is for database.driver: mysql, but the driver is sqlite; set the driver or leave the key out")
+		}
+		o.Path = b.absolute(cmp.Or(s.Path, "hipq.db"))
+	case "mysql":
+		o.DSN = b.dsn(s)
+	default:
+		b.refuse("database.driver", "%s is not a driver (sqlite or mysql)", shown(o.Driver))
+	}
+	return o
+}
+
+// dsn never lets the DSN into an error.
+func (b builder) dsn(s databaseSection) string {
+	const form = "user:password@tcp(host:3306)/database"
+	switch {
+	case s.DSN != "" && s.DSNFile != "":
+		b.refuse("database.dsn", "is given, and database.dsn_file too; leave one of them out")
+		return ""
+	case s.DSN != "":
+		return s.DSN
+	case s.DSNFile == "":
+		b.refuse("database.dsn", "is missing; the driver mysql needs dsn, or dsn_file with a file that holds it, as %s", form)
+		return ""
+	}
+	data, err := os.ReadFile(b.absolute(s.DSNFile))
+	if err != nil {
+		b.refuse("database.dsn_file", "%s can't be read: %w", shown(b.absolute(s.DSNFile)), errors.Unwrap(err))
+		return ""
+	}
+	dsn := strings.TrimRight(string(data), "\r\n")
+	if dsn == "" {
+		b.refuse("database.dsn_file", "%s is empty; it must hold a line of the form %s", shown(b.absolute(s.DSNFile)), form)
+	}
+	return dsn
+}
+
+func (b builder) location(zone string) *time.Location {
+	// "Local" would be another zone on each host
+	if zone != "Local" {
+		if l, err := time.LoadLocation(zone); err == nil {
+			return l
+		}
+	}
+	b.refuse("timezone", "%s is not a time zone; write its name, such as UTC or Europe/Berlin", shown(zone))
+	return time.UTC
+}
+
+func (b builder) worker(s workerSection) worker.Options {
+	before := len(b.errs)
+	o := worker.DefaultOptions
+	o.Concurrency = b.integer("worker.concurrency", s.Concurrency, o.Concurrency, 1, 10000)
+	o.Batch = b.integer("worker.batch", s.Batch, o.Batch, 1, 10000)
+	o.RunFor = b.duration("worker.run_for", s.RunFor, o.RunFor, time.Second)
+	o.Linger = b.truth("worker.linger", s.Linger, o.Linger)
+	o.LockFor = b.duration("worker.lock_for", s.LockFor, o.LockFor, time.Second)
+	o.Grace = b.duration("worker.grace", s.Grace, o.Grace, 0)
+	if need := 2*o.Grace + 5*time.Second; o.LockFor < need && len(b.errs) == before {
+		b.refuse("worker.lock_for", "%s is too short for worker.grace %s: at least %s (twice the grace and 5s), because a worker "+
+			"that can't renew its lock has to stop its handlers before the lock expires",
+			formatDuration(o.LockFor), formatDuration(o.Grace), formatDuration(need))
+	}
+	return o
+}
+
+func (b builder) timeout(path, text string, outer time.Duration) time.Duration {
+	return b.seconds(path, text, outer, time.Second)
+}
+
+// retry overrides the policy of the level outside, key by key.
+func (b builder) retry(path string, s retrySection, outer queue.RetryPolicy) queue.RetryPolicy {
+	before, p := len(b.errs), outer
+	p.Attempts = b.integer(path+".attempts", s.Attempts, p.Attempts, 1, maxInt)
+	p.Delay = b.duration(path+".delay", s.Delay, p.Delay, 0)
+	p.MaxDelay = b.duration(path+".max_delay", s.MaxDelay, p.MaxDelay, 0)
+	p.Jitter = b.fraction(path+".jitter", s.Jitter, p.Jitter)
+	p.Backoff = queue.Backoff(cmp.Or(s.Backoff, string(p.Backoff)))
+	if p.Backoff != queue.Fixed && p.Backoff != queue.Exponential {
+		b.refuse(path+".backoff", "%s is not a backoff (%s or %s)", shown(s.Backoff), queue.Fixed, queue.Exponential)
+	}
+	if p == outer || len(b.errs) > before {
+		return p
+	}
+	if p.Backoff == queue.Exponential && p.MaxDelay < p.Delay {
+		b.refuse(path+".max_delay", "%s is shorter than the delay of %s; an exponential backoff grows up to max_delay, so it must be at least the delay",
+			formatDuration(p.MaxDelay), formatDuration(p.Delay))
+	}
+	return p
+}
+
+// absolute makes a path absolute that is relative to the config file.
+func (b builder) absolute(path string) string {
+	if filepath.IsAbs(path) {
+		return filepath.Clean(path)
+	}
+	return filepath.Join(b.dir, path)
+}

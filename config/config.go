@@ -1,0 +1,97 @@
+// Package config reads hipq.yaml, strictly, into the option structs that the other packages own.
+package config
+
+import (
+	_ "embed" // the starter config
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/worker"
+	"github.com/hipq/hipq/schema"
+)
+
+var (
+	// ErrNotFound means that there is no config file, where it was named or anywhere that Load looks.
+	ErrNotFound = errors.New("no configuration file")
+	// ErrInvalid is wrapped by every refusal of what a config says.
+	ErrInvalid = errors.New("invalid configuration")
+	// ErrUnknownQueue means that a queue is not one of the config's.
+	ErrUnknownQueue = errors.New("unknown queue")
+)
+
+// Config is hipq.yaml, checked and complete.
+type Config struct {
+	// File is the absolute path of the file it came from.
+	File string
+	// Name is the instance's.
+	Name string
+	// Tables is the naming template of the tables.
+	Tables string
+	// Database says which one, with an absolute Path for SQLite. It may hold a password: don't print it.
+	Database schema.Options
+	// Location is the zone of the time windows and of what people read.
+	Location *time.Location
+	Worker   worker.Options
+	// ActivityKeep is how long purge leaves the activity.
+	ActivityKeep time.Duration
+	// Queues are at least one, in the order of the file.
+	Queues []Queue
+}
+
+// Queue is one queue of the config, with what runs for its jobs.
+type Queue struct {
+	queue.Options
+	// Handlers are by the name of the job type. A type without one is enqueued here and handled elsewhere.
+	Handlers map[string]Handler
+}
+
+// Handler says what runs for the jobs of one type: a program, so far.
+type Handler struct {
+	// Exec is the program and its arguments, run without a shell.
+	Exec []string
+	// Dir is the absolute path of the folder in which it runs.
+	Dir string
+	// Env is what its environment has besides: NAME=value, or NAME alone for the worker's own value.
+	Env []string
+}
+
+// LoadOptions say where to look. The zero value looks where a command without flags does.
+type LoadOptions struct {
+	// File is the file to read; empty to search for one.
+	File string
+	// Flags are a command's. Those of the worker (concurrency, batch, run-for, linger, max-jobs) outrank all else where
+	// they exist and were given. May be nil.
+	Flags *pflag.FlagSet
+	// Env looks up an environment variable; nil is os.Getenv.
+	Env func(name string) string
+	// Dir is the folder for hipq.yaml and for relative file names; empty is the working directory.
+	Dir string
+}
+
+// Names gives the instance's tables their names.
+func (c *Config) Names() (schema.Names, error) { return schema.NewNames(c.Name, c.Tables) }
+
+// Queue finds a queue by its name. The error for an unknown one lists those there are.
+func (c *Config) Queue(name string) (Queue, error) {
+	known := make([]string, len(c.Queues))
+	for i, q := range c.Queues {
+		if q.Name == name {
+			return q, nil
+		}
+		known[i] = q.Name
+	}
+	slices.Sort(known)
+	return Queue{}, fmt.Errorf("%w: %q; %s has %s", ErrUnknownQueue, name, c.File, strings.Join(known, ", "))
+}
+
+//go:embed starter.yaml
+var starter []byte
+
+// Starter is the smallest sensible config, with comments, for somebody who begins.
+func Starter() []byte { return slices.Clone(starter) }

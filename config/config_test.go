@@ -1,0 +1,181 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/pflag"
+
+	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/worker"
+	"github.com/hipq/hipq/schema"
+)
+
+// load loads a config of that text.
+func load(t *testing.T, text string, env func(string) string, flags *pflag.FlagSet) (*Config, error) {
+	t.Helper()
+	return Load(LoadOptions{File: write(t, filepath.Join(t.TempDir(), "hipq.yaml"), text), Env: env, Flags: flags})
+}
+
+func mustLoad(t *testing.T, text string) *Config {
+	t.Helper()
+	c, err := load(t, text, noEnv, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func diff(want, got any) string {
+	return cmp.Diff(want, got,
+		cmp.Comparer(func(a, b *time.Location) bool { return a.String() == b.String() }),
+		cmp.Comparer(func(a, b queue.Windows) bool { return fmt.Sprint(a) == fmt.Sprint(b) }))
+}
+
+func TestMinimal(t *testing.T) {
+	got := mustLoad(t, "name: shop\nqueues: [{name: emails, job_types: [{name: send, handler: {exec: [cat]}}]}]\n")
+	dir := filepath.Dir(got.File)
+	want := &Config{
+		File:         got.File,
+		Name:         "shop",
+		Tables:       schema.DefaultTemplate,
+		Database:     schema.Options{Driver: "sqlite", Path: filepath.Join(dir, "hipq.db")},
+		Location:     time.UTC,
+		Worker:       worker.DefaultOptions,
+		ActivityKeep: 14 * day,
+		Queues: []Queue{{
+			Options: queue.Options{
+				Name: "emails", Types: []queue.JobType{queue.DefaultJobType("send")}, Location: time.UTC,
+				KeepFinished: queue.DefaultKeepFinished, KeepFailed: queue.DefaultKeepFailed,
+			},
+			Handlers: map[string]Handler{"send": {Exec: []string{"cat"}, Dir: dir}},
+		}},
+	}
+	if diff := diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestEverySetting(t *testing.T) {
+	got := mustLoad(t, `
+name: shop
+tables: "q_{instance}_{queue}"
+database: {driver: mysql, dsn: "hipq:s3cret@tcp(db)/shop", path: ignored.db}
+timezone: Europe/Berlin
+worker: {concurrency: 1, batch: 10000, run_for: 1s, linger: yes, lock_for: 5s, grace: 0}
+activity: {keep: 0}
+timeout: 1h
+retry: {attempts: 7, jitter: 1}
+queues:
+  - name: emails
+    throttle_limit: -1
+    keep_finished: 0
+    keep_failed: 1w
+    timeout: 2h
+    retry: {delay: 10s}
+    job_types:
+      - name: "Send: ü.x"
+        timeout: 1m
+        retry: {attempts: 1, backoff: fixed, max_delay: 5s}
+        priority: -5
+        throttle_factor: 0
+        time_windows: ["mon-fri 09:00-17:30", "22:00-02:00"]
+        handler: {exec: [true, 1, ""], dir: sub/folder, env: [A=b=c, HOME, E=]}
+      - name: send
+        handler: {exec: [./run], dir: /srv}
+      - name: elsewhere
+  - name: files
+`)
+	dir := filepath.Dir(got.File)
+	berlin, err := time.LoadLocation("Europe/Berlin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	windows, err := queue.ParseWindows([]string{"mon-fri 09:00-17:30", "22:00-02:00"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	inherited := queue.RetryPolicy{Attempts: 7, Delay: 10 * time.Second, Backoff: queue.Exponential, MaxDelay: time.Hour, Jitter: 1}
+	own := queue.RetryPolicy{Attempts: 1, Delay: 10 * time.Second, Backoff: queue.Fixed, MaxDelay: 5 * time.Second, Jitter: 1}
+	want := &Config{
+		File:     got.File,
+		Name:     "shop",
+		Tables:   "q_{instance}_{queue}",
+		Database: schema.Options{Driver: "mysql", DSN: "hipq:s3cret@tcp(db)/shop"},
+		Location: berlin,
+		Worker:   worker.Options{Concurrency: 1, Batch: 10000, RunFor: time.Second, Linger: true, LockFor: 5 * time.Second},
+		Queues: []Queue{
+			{
+				Options: queue.Options{
+					Name: "emails", ThrottleLimit: -1, Location: berlin, KeepFailed: week,
+					Types: []queue.JobType{
+						{Name: "Send: ü.x", Timeout: time.Minute, Priority: -5, Windows: windows, Retry: own},
+						{Name: "send", Timeout: 2 * time.Hour, Priority: 100, ThrottleFactor: 1, Retry: inherited},
+						{Name: "elsewhere", Timeout: 2 * time.Hour, Priority: 100, ThrottleFactor: 1, Retry: inherited},
+					},
+				},
+				Handlers: map[string]Handler{
+					"Send: ü.x": {Exec: []string{"true", "1", ""}, Dir: filepath.Join(dir, "sub/folder"), Env: []string{"A=b=c", "HOME", "E="}},
+					"send":      {Exec: []string{"./run"}, Dir: "/srv"},
+				},
+			},
+			{
+				Options:  queue.Options{Name: "files", Location: berlin, KeepFinished: queue.DefaultKeepFinished, KeepFailed: queue.DefaultKeepFailed},
+				Handlers: map[string]Handler{},
+			},
+		},
+	}
+	if diff := diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	names, err := got.Names()
+	if err != nil || names.Activity() != "q_shop_activity" {
+		t.Errorf("the activity's table is %q, %v", names.Activity(), err)
+	}
+}
+
+// The policy of an outer level may be one that only an inner level would have to refuse, and the other way round.
+func TestRetryIsCheckedWhereItIsSet(t *testing.T) {
+	c := mustLoad(t, "name: shop\nretry: {backoff: fixed, delay: 2h}\nqueues: [{name: q, job_types: [{name: a}, {name: b, retry: {backoff: exponential, delay: 1m}}]}]\n")
+	want := queue.RetryPolicy{Attempts: 3, Delay: time.Minute, Backoff: queue.Exponential, MaxDelay: time.Hour, Jitter: 0.1}
+	if got := c.Queues[0].Types[1].Retry; got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	_, err := load(t, "name: shop\nretry: {backoff: fixed, delay: 2h}\nqueues: [{name: q, job_types: [{name: a, retry: {backoff: exponential}}]}]\n", noEnv, nil)
+	if err == nil || !strings.Contains(err.Error(), "queues.q.job_types.a.retry.max_delay: 1h is shorter than the delay of 2h") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestSectionsWithoutContentAreDefaults(t *testing.T) {
+	got := mustLoad(t, "name: shop\ndatabase:\nworker:\n  batch:\nactivity: {}\nretry: ~\nqueues:\n  - name: q\n    job_types:\n")
+	if diff := diff(worker.DefaultOptions, got.Worker); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestAllMistakesAtOnce(t *testing.T) {
+	_, err := load(t, "name: Shop\nworker: {batch: 0, concurrency: 0}\nqueues: [{name: q, job_types: [{name: a, timeout: 3}, {name: a}]}]\n", noEnv, nil)
+	if n := strings.Count(fmt.Sprint(err), "\n") + 1; n != 5 {
+		t.Errorf("%d lines, want 5:\n%v", n, err)
+	}
+	if !errors.Is(err, schema.ErrName) {
+		t.Errorf("the cause is lost: %v", err)
+	}
+}
+
+func TestQueue(t *testing.T) {
+	c := mustLoad(t, "name: shop\nqueues: [{name: files}, {name: emails}]\n")
+	if q, err := c.Queue("emails"); err != nil || q.Name != "emails" {
+		t.Errorf("got %q, %v", q.Name, err)
+	}
+	_, err := c.Queue("mails")
+	if want := `unknown queue: "mails"; ` + c.File + " has emails, files"; !errors.Is(err, ErrUnknownQueue) || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}

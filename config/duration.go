@@ -1,0 +1,80 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"regexp"
+	"strconv"
+	"time"
+)
+
+const (
+	day  = 24 * time.Hour
+	week = 7 * day
+)
+
+var (
+	digits       = regexp.MustCompile(`^[0-9]+$`)
+	weeksAndDays = regexp.MustCompile(`^(?:([0-9]+)w)?(?:([0-9]+)d)?([0-9].*)?$`)
+)
+
+// ParseDuration reads a duration of 0 or more: 30s, 5m, 24h, 14d, 1w, or several in this order: 1w2d, 1h30m. A number
+// needs a unit, as nobody could tell which was meant; only 0 does without.
+func ParseDuration(s string) (time.Duration, error) {
+	if s == "0" {
+		return 0, nil
+	}
+	if digits.MatchString(s) {
+		return 0, fmt.Errorf("%s has no unit; write %.20ss for seconds (units: s, m, h, d, w)", shown(s), s)
+	}
+	m := weeksAndDays.FindStringSubmatch(s)
+	if s == "" || m == nil || m[3] == "0" {
+		return 0, notADuration(s)
+	}
+	var rest time.Duration
+	if m[3] != "" {
+		var err error
+		if rest, err = time.ParseDuration(m[3]); err != nil {
+			return 0, notADuration(s)
+		}
+	}
+	weeks, err1 := times(m[1], week)
+	days, err2 := times(m[2], day)
+	if errors.Join(err1, err2) != nil || weeks > math.MaxInt64-days || weeks+days > math.MaxInt64-rest {
+		return 0, fmt.Errorf("%s is too long", shown(s))
+	}
+	return weeks + days + rest, nil
+}
+
+func notADuration(s string) error {
+	return fmt.Errorf("%s is not a duration; write a number with a unit: 30s, 5m, 24h, 14d, 1w, 1h30m", shown(s))
+}
+
+// times multiplies a number in digits, or none, by a unit.
+func times(number string, unit time.Duration) (time.Duration, error) {
+	if number == "" {
+		return 0, nil
+	}
+	n, err := strconv.ParseInt(number, 10, 64)
+	if err != nil || n > int64(math.MaxInt64/unit) {
+		return 0, strconv.ErrRange
+	}
+	return time.Duration(n) * unit, nil
+}
+
+// formatDuration writes a duration as a person would, in one unit where that is exact.
+func formatDuration(d time.Duration) string {
+	for _, u := range []struct {
+		size time.Duration
+		name string
+	}{{day, "d"}, {time.Hour, "h"}, {time.Minute, "m"}, {time.Second, "s"}} {
+		if d >= u.size && d%u.size == 0 {
+			return fmt.Sprintf("%d%s", d/u.size, u.name)
+		}
+	}
+	if d == 0 {
+		return "0"
+	}
+	return d.String()
+}

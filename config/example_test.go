@@ -1,0 +1,104 @@
+package config
+
+import (
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/hipq/hipq/queue"
+)
+
+const examplePath = "../hipq.example.yaml"
+
+func TestExampleLoads(t *testing.T) {
+	got, err := Load(LoadOptions{File: examplePath, Env: noEnv})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// What it shows outside of the queues is what holds without it.
+	want := mustLoad(t, minimal)
+	want.File, want.Database.Path, want.Queues = got.File, filepath.Join(filepath.Dir(got.File), "hipq.db"), got.Queues
+	if diff := diff(want, got); diff != "" {
+		t.Errorf("(-default +example):\n%s", diff)
+	}
+	files := got.Queues[0]
+	if files.KeepFinished != queue.DefaultKeepFinished || files.KeepFailed != queue.DefaultKeepFailed || files.ThrottleLimit != 0 {
+		t.Errorf("the first queue does not show the defaults: %+v", files.Options)
+	}
+}
+
+// TestExampleIsComplete wants each key of each section in the example, the two that can't stand there as a comment.
+func TestExampleIsComplete(t *testing.T) {
+	data, err := os.ReadFile(examplePath)
+	if err != nil {
+		t.Fatal(err)
+	}
+	content, err := parseYAML(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	shownKeys := map[string]bool{}
+	collect(content, reflect.TypeFor[shape](), shownKeys)
+	var missing []string
+	for _, key := range allKeys(reflect.TypeFor[shape]()) {
+		if !shownKeys[key] {
+			missing = append(missing, key)
+		}
+	}
+	if want := []string{"databaseSection.dsn", "databaseSection.dsn_file"}; !slices.Equal(missing, want) {
+		t.Errorf("not in the example: %v, want only %v", missing, want)
+	}
+	for _, comment := range []string{"\n  # dsn: ", "\n  # dsn_file: "} {
+		if !strings.Contains(string(data), comment) {
+			t.Errorf("the example has no comment %q", comment)
+		}
+	}
+}
+
+// collect notes the keys in content, with the section that they are of.
+func collect(content any, t reflect.Type, found map[string]bool) {
+	switch content := content.(type) {
+	case map[string]any:
+		if t.Kind() == reflect.Pointer {
+			t = t.Elem()
+		}
+		for key, value := range content {
+			found[t.Name()+"."+key] = true
+			if field, ok := fieldOf(t, key); ok {
+				collect(value, field.Type, found)
+			}
+		}
+	case []any:
+		for _, item := range content {
+			collect(item, t.Elem(), found)
+		}
+	}
+}
+
+func allKeys(t reflect.Type) []string {
+	var keys []string
+	switch t.Kind() {
+	case reflect.Pointer, reflect.Slice:
+		return allKeys(t.Elem())
+	case reflect.Struct:
+		for i := range t.NumField() {
+			keys = append(keys, t.Name()+"."+t.Field(i).Tag.Get("mapstructure"))
+			keys = append(keys, allKeys(t.Field(i).Type)...)
+		}
+	}
+	return keys
+}
+
+func TestStarterLoads(t *testing.T) {
+	c := mustLoad(t, string(Starter()))
+	if len(c.Queues) != 1 || len(c.Queues[0].Types) != 1 || len(c.Queues[0].Handlers) != 1 || c.Database.Driver != "sqlite" {
+		t.Errorf("got %+v", c)
+	}
+	Starter()[0] = 'x'
+	if Starter()[0] != '#' {
+		t.Error("a caller can change the starter config")
+	}
+}

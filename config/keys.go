@@ -1,0 +1,145 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// keys refuses what has no place in t, a type of shape: unknown keys, and lists, sections or values where another of the
+// three is wanted. It removes keys without a value, which stand for the default.
+func (c *checker) keys(path string, value any, t reflect.Type) {
+	switch t.Kind() {
+	case reflect.Pointer:
+		c.keys(path, value, t.Elem())
+	case reflect.Struct:
+		section, ok := value.(map[string]any)
+		if !ok {
+			c.refuse(path, "must be a section of keys (%s), not %s", strings.Join(knownKeys(t), ", "), kindOf(value))
+			return
+		}
+		c.section(path, section, t)
+	case reflect.Slice:
+		list, ok := value.([]any)
+		if !ok {
+			c.refuse(path, "must be a list, not %s", kindOf(value))
+			return
+		}
+		for i, item := range list {
+			name := ""
+			if m, ok := item.(map[string]any); ok {
+				name, _ = m["name"].(string)
+			}
+			if item == nil {
+				c.refuse(element(path, i, name), "is empty")
+				continue
+			}
+			c.keys(element(path, i, name), item, t.Elem())
+		}
+	default:
+		if _, ok := value.(string); !ok {
+			c.refuse(path, "must be a single value, not %s", kindOf(value))
+		}
+	}
+}
+
+func (c *checker) section(path string, section map[string]any, t reflect.Type) {
+	for _, key := range slices.Sorted(maps.Keys(section)) {
+		value, at := section[key], key
+		if path != "" {
+			at = path + "." + key
+		}
+		field, ok := fieldOf(t, key)
+		switch {
+		case !ok:
+			if !plainName.MatchString(key) {
+				at = strings.TrimSuffix(at, key) + shown(key)
+			}
+			if near := nearest(key, knownKeys(t)); near != "" {
+				c.refuse(at, "unknown key; did you mean %s?", near)
+			} else {
+				c.refuse(at, "unknown key; allowed here: %s", strings.Join(knownKeys(t), ", "))
+			}
+		case value == nil && field.Type.Kind() == reflect.Pointer:
+			c.refuse(at, "is empty; fill it in or leave the key out")
+		case value == nil:
+			delete(section, key)
+		case value == "":
+			c.refuse(at, "is empty; leave the key out for its default")
+		default:
+			c.keys(at, value, field.Type)
+		}
+	}
+}
+
+func fieldOf(t reflect.Type, key string) (reflect.StructField, bool) {
+	for i := range t.NumField() {
+		if f := t.Field(i); f.Tag.Get("mapstructure") == key {
+			return f, true
+		}
+	}
+	return reflect.StructField{}, false
+}
+
+func knownKeys(t reflect.Type) []string {
+	known := make([]string, t.NumField())
+	for i := range known {
+		known[i] = t.Field(i).Tag.Get("mapstructure")
+	}
+	slices.Sort(known)
+	return known
+}
+
+func kindOf(value any) string {
+	switch value.(type) {
+	case map[string]any:
+		return "a section of keys"
+	case []any:
+		return "a list"
+	}
+	return "a single value"
+}
+
+var plainName = regexp.MustCompile(`^[\w.:-]{1,64}$`)
+
+// element is the path of a list's element: by its name where that is fit to be printed, else by its number.
+func element(path string, i int, name string) string {
+	if plainName.MatchString(name) {
+		return path + "." + name
+	}
+	return fmt.Sprintf("%s[%d]", path, i)
+}
+
+// nearest finds the known key that key was probably meant to be, or nothing.
+func nearest(key string, known []string) string {
+	best, least := "", min(3, len(key)) // of three mistakes or more it would be a guess
+	for _, k := range known {
+		if d := distance(strings.ToLower(key), k); d < least {
+			best, least = k, d
+		}
+	}
+	return best
+}
+
+// distance counts the bytes to insert, delete or replace to make b of a.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			d := diagonal
+			if a[i] != b[j] {
+				d = 1 + min(diagonal, row[j], row[j+1])
+			}
+			diagonal, row[j+1] = row[j+1], d
+		}
+	}
+	return row[len(b)]
+}

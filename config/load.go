@@ -1,0 +1,139 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+
+	"github.com/spf13/pflag"
+	"github.com/spf13/viper"
+)
+
+// settings are the keys outside of the lists, which the environment can give as well: HIPQ_WORKER_RUN_FOR is
+// worker.run_for. The list is closed because handler programs find other HIPQ_ variables in their environment
+// (HIPQ_QUEUE, HIPQ_JOB_KEY, …), which must not be settings to a hipq that they call.
+func settings() []string {
+	return []string{
+		"name", "tables", "timezone",
+		"database.driver", "database.path", "database.dsn", "database.dsn_file",
+		"worker.concurrency", "worker.batch", "worker.run_for", "worker.linger", "worker.lock_for", "worker.grace",
+		"activity.keep",
+	}
+}
+
+// flagged are the settings that a command's flag may give.
+func flagged() map[string]string {
+	return map[string]string{
+		"worker.concurrency": "concurrency", "worker.batch": "batch", "worker.run_for": "run-for", "worker.linger": "linger",
+	}
+}
+
+func variable(key string) string {
+	return "HIPQ_" + strings.ToUpper(strings.ReplaceAll(key, ".", "_"))
+}
+
+// Load finds, reads and checks the config. A flag outranks the environment, the environment the file, the file the
+// default. The error wraps ErrNotFound or ErrInvalid; in the latter case it names every mistake, a line each, and never
+// a secret.
+func Load(o LoadOptions) (*Config, error) {
+	if o.Env == nil {
+		o.Env = os.Getenv
+	}
+	file, data, err := find(o.File, o.Dir, o.Env)
+	if err != nil {
+		return nil, err
+	}
+	content, err := parseYAML(data)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %s: %w", ErrInvalid, file, err)
+	}
+	c := &checker{file: file, origin: map[string]string{}}
+	c.keys("", content, reflect.TypeFor[shape]())
+	if c.errs != nil {
+		return nil, errors.Join(c.errs...)
+	}
+	s, err := c.layers(content, o)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %s: %w", ErrInvalid, file, err)
+	}
+	b := builder{checker: c, dir: filepath.Dir(file)}
+	config := b.config(s)
+	if f := changed(o.Flags, "max-jobs"); f != nil {
+		config.Worker.MaxJobs = c.integer("--max-jobs", f.Value.String(), 0, 0, maxInt)
+	}
+	if c.errs != nil {
+		return nil, errors.Join(c.errs...)
+	}
+	return config, nil
+}
+
+// layers lays the environment and the flags over the file.
+func (c *checker) layers(content map[string]any, o LoadOptions) (*shape, error) {
+	v := viper.New()
+	overlay := c.environment(o.Env)
+	if database, ok := content["database"].(map[string]any); ok && (c.origin["database.dsn"] != "" || c.origin["database.dsn_file"] != "") {
+		// two spellings of one setting: the environment's replaces the file's, whichever they are
+		delete(database, "dsn")
+		delete(database, "dsn_file")
+	}
+	for _, layer := range []map[string]any{content, overlay} {
+		if err := v.MergeConfigMap(layer); err != nil {
+			return nil, err
+		}
+	}
+	for key, name := range flagged() {
+		if f := changed(o.Flags, name); f != nil {
+			if err := v.BindPFlag(key, f); err != nil {
+				return nil, err
+			}
+			c.origin[key] = "--" + name
+			if f.Value.String() == "" {
+				c.refuse(key, "is empty; leave the flag out for what holds without it")
+			}
+		}
+	}
+	var s shape
+	if err := v.UnmarshalExact(&s); err != nil {
+		return nil, err
+	}
+	return &s, nil
+}
+
+// environment collects the settings that are in the environment. It is laid over the file as a layer rather than bound
+// in viper, which would not let a caller, or a test, give another environment. An empty variable is none.
+func (c *checker) environment(env func(string) string) map[string]any {
+	overlay := map[string]any{}
+	for _, key := range settings() {
+		value := env(variable(key))
+		if value == "" {
+			continue
+		}
+		c.origin[key] = variable(key)
+		section, name, nested := strings.Cut(key, ".")
+		if !nested {
+			overlay[key] = value
+			continue
+		}
+		inner, _ := overlay[section].(map[string]any)
+		if inner == nil {
+			inner = map[string]any{}
+			overlay[section] = inner
+		}
+		inner[name] = value
+	}
+	return overlay
+}
+
+// changed is the flag of that name if there is one and it was given.
+func changed(flags *pflag.FlagSet, name string) *pflag.Flag {
+	if flags == nil {
+		return nil
+	}
+	if f := flags.Lookup(name); f != nil && f.Changed {
+		return f
+	}
+	return nil
+}

@@ -1,0 +1,236 @@
+package config
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/hipq/hipq/queue/worker"
+	"github.com/hipq/hipq/schema"
+)
+
+// workFlags are flags as a command might have them.
+func workFlags(t *testing.T, args ...string) *pflag.FlagSet {
+	t.Helper()
+	flags := pflag.NewFlagSet("work", pflag.ContinueOnError)
+	flags.Int("concurrency", 77, "")
+	flags.Int("batch", 77, "")
+	flags.String("run-for", "77s", "")
+	flags.Bool("linger", false, "")
+	flags.Int("max-jobs", 77, "")
+	if err := flags.Parse(args); err != nil {
+		t.Fatal(err)
+	}
+	return flags
+}
+
+func TestPrecedence(t *testing.T) {
+	const file = minimal + "worker: {concurrency: 2, batch: 2, run_for: 2s, linger: true}\n"
+	env := environment("HIPQ_WORKER_CONCURRENCY", "3", "HIPQ_WORKER_BATCH", "3", "HIPQ_WORKER_RUN_FOR", "3s", "HIPQ_WORKER_LINGER", "true")
+	defaults := worker.DefaultOptions
+	want := func(concurrency, batch int, runFor time.Duration, linger bool, maxJobs int) worker.Options {
+		o := defaults
+		o.Concurrency, o.Batch, o.RunFor, o.Linger, o.MaxJobs = concurrency, batch, runFor, linger, maxJobs
+		return o
+	}
+	for _, c := range []struct {
+		name, file string
+		env        func(string) string
+		flags      *pflag.FlagSet
+		want       worker.Options
+	}{
+		{"default", minimal, noEnv, nil, defaults},
+		{"flags that were not given", minimal, noEnv, workFlags(t), defaults},
+		{"a command without such flags", file, noEnv, pflag.NewFlagSet("status", pflag.ContinueOnError), want(2, 2, 2*time.Second, true, 0)},
+		{"file", file, noEnv, workFlags(t), want(2, 2, 2*time.Second, true, 0)},
+		{"environment", file, env, workFlags(t), want(3, 3, 3*time.Second, true, 0)},
+		{"environment without a file's section", minimal, env, nil, want(3, 3, 3*time.Second, true, 0)},
+		{"environment over a section without content", minimal + "worker:\n", env, nil, want(3, 3, 3*time.Second, true, 0)},
+		{"one flag", file, env, workFlags(t, "--batch", "4"), want(3, 4, 3*time.Second, true, 0)},
+		{
+			"all flags", file, env, workFlags(t, "--concurrency=4", "--batch=4", "--run-for=1m30s", "--linger=false", "--max-jobs=4"),
+			want(4, 4, 90*time.Second, false, 4),
+		},
+		{"a flag over the default", minimal, noEnv, workFlags(t, "--linger", "--max-jobs=1"), want(4, 100, 55*time.Second, true, 1)},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got, err := load(t, c.file, c.env, c.flags)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := diff(c.want, got.Worker); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// Every setting can come from the environment, by the name that it is documented to have.
+func TestEnvironment(t *testing.T) {
+	got, err := load(t, minimal+"timezone: UTC\n", environment(
+		"HIPQ_NAME", "other",
+		"HIPQ_TABLES", "x_{instance}_{queue}",
+		"HIPQ_TIMEZONE", "Europe/Paris",
+		"HIPQ_DATABASE_DRIVER", "sqlite",
+		"HIPQ_DATABASE_PATH", "other.db",
+		"HIPQ_WORKER_CONCURRENCY", "9",
+		"HIPQ_WORKER_BATCH", "8",
+		"HIPQ_WORKER_RUN_FOR", "7s",
+		"HIPQ_WORKER_LINGER", "1",
+		"HIPQ_WORKER_LOCK_FOR", "6m",
+		"HIPQ_WORKER_GRACE", "5s",
+		"HIPQ_ACTIVITY_KEEP", "4w",
+	), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := *got
+	want.Name, want.Tables, want.ActivityKeep = "other", "x_{instance}_{queue}", 4*week
+	want.Database = schema.Options{Driver: "sqlite", Path: filepath.Join(filepath.Dir(got.File), "other.db")}
+	want.Worker = worker.Options{Concurrency: 9, Batch: 8, RunFor: 7 * time.Second, Linger: true, LockFor: 6 * time.Minute, Grace: 5 * time.Second}
+	if diff := diff(&want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if got.Location.String() != "Europe/Paris" || got.Queues[0].Location != got.Location {
+		t.Errorf("the time zone is %s", got.Location)
+	}
+}
+
+func TestTheProcessEnvironmentIsTheDefault(t *testing.T) {
+	for _, pair := range os.Environ() { // none of the machine's own may disturb
+		if name, _, _ := strings.Cut(pair, "="); strings.HasPrefix(name, "HIPQ_") {
+			t.Setenv(name, "")
+		}
+	}
+	t.Setenv("HIPQ_CONFIG", write(t, filepath.Join(t.TempDir(), "my.yaml"), minimal))
+	t.Setenv("HIPQ_WORKER_BATCH", "6")
+	t.Setenv("HIPQ_WORKER_CONCURRENCY", "")
+	got, err := Load(LoadOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.Worker.Batch != 6 || got.Worker.Concurrency != 4 || got.File != os.Getenv("HIPQ_CONFIG") {
+		t.Errorf("got %+v of %s", got.Worker, got.File)
+	}
+}
+
+// A handler program that calls hipq has its job in its environment.
+func TestAHandlersEnvironmentIsNoSetting(t *testing.T) {
+	want := mustLoad(t, minimal)
+	pairs := []string{"HIPQ_JOB_DATA", "x", "HIPQ_WORKER", "x", "HIPQ_QUEUES", "x", "HIPQ_DATABASE", "x", "HIPQ_RETRY", "x", "HIPQ_TIMEOUT", "1s"}
+	for _, name := range ownVariables() {
+		pairs = append(pairs, name, "77")
+	}
+	got, err := Load(LoadOptions{File: want.File, Env: environment(pairs...)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// What a variable or a flag got wrong must not be looked for in the file.
+func TestErrorsNameTheOrigin(t *testing.T) {
+	for _, c := range []struct {
+		env   func(string) string
+		flags *pflag.FlagSet
+		want  string
+	}{
+		{environment("HIPQ_WORKER_BATCH", "many"), nil, `worker.batch (HIPQ_WORKER_BATCH): "many" is not a whole number (1 to 10000)`},
+		{environment("HIPQ_WORKER_GRACE", "5"), nil, `worker.grace (HIPQ_WORKER_GRACE): "5" has no unit; write 5s for seconds (units: s, m, h, d, w)`},
+		{environment("HIPQ_NAME", "Shop"), nil, `name (HIPQ_NAME): name not allowed: instance "Shop" (lower case letters and underscores, a letter first, at most 32)`},
+		{noEnv, workFlags(t, "--run-for=5"), `worker.run_for (--run-for): "5" has no unit; write 5s for seconds (units: s, m, h, d, w)`},
+		{noEnv, workFlags(t, "--run-for="), "worker.run_for (--run-for): is empty; leave the flag out for what holds without it"},
+		{environment("HIPQ_WORKER_BATCH", "5"), workFlags(t, "--batch=0"), "worker.batch (--batch): 0 is out of range (1 to 10000)"},
+		{noEnv, workFlags(t, "--max-jobs=-1"), "--max-jobs: -1 is out of range (0 to 2147483647)"},
+	} {
+		_, err := load(t, minimal, c.env, c.flags)
+		if err == nil || !strings.HasSuffix(err.Error(), "/hipq.yaml: "+c.want) {
+			t.Errorf("got %v\nwant %s", err, c.want)
+		}
+	}
+}
+
+func TestDSN(t *testing.T) {
+	dir := t.TempDir()
+	secret := write(t, filepath.Join(dir, "dsn"), "u:s3cret@tcp(file)/x\r\n")
+	const mysql, both = "database: {driver: mysql, dsn: 'u:s3cret@tcp(yaml)/x'}\n", "database: {driver: mysql, dsn: 'u:s3cret@tcp(yaml)/x', dsn_file: dsn}\n"
+	for _, c := range []struct {
+		name, database string
+		env            func(string) string
+		want, refusal  string
+	}{
+		{"in the config", mysql, noEnv, "u:s3cret@tcp(yaml)/x", ""},
+		{"in a file beside the config", "database: {driver: mysql, dsn_file: dsn}\n", noEnv, "u:s3cret@tcp(file)/x", ""},
+		{"in a file elsewhere", "database: {driver: mysql, dsn_file: " + secret + "}\n", noEnv, "u:s3cret@tcp(file)/x", ""},
+		{"from the environment", "database: {driver: mysql, dsn_file: none}\n", environment("HIPQ_DATABASE_DSN", "u:s3cret@tcp(env)/x"), "u:s3cret@tcp(env)/x", ""},
+		{"a file from the environment", mysql, environment("HIPQ_DATABASE_DSN_FILE", "dsn"), "u:s3cret@tcp(file)/x", ""},
+		{"all from the environment", "", environment("HIPQ_DATABASE_DRIVER", "mysql", "HIPQ_DATABASE_DSN", "u:s3cret@tcp(env)/x"), "u:s3cret@tcp(env)/x", ""},
+		{"resting", mysql, environment("HIPQ_DATABASE_DRIVER", "sqlite"), "", ""},
+		{"twice", both, noEnv, "", "database.dsn: is given, and database.dsn_file too; leave one of them out"},
+		{
+			"twice in the environment", "database: {driver: mysql}\n",
+			environment("HIPQ_DATABASE_DSN", "u:s3cret@tcp(env)/x", "HIPQ_DATABASE_DSN_FILE", "dsn"),
+			"", "database.dsn (HIPQ_DATABASE_DSN): is given, and database.dsn_file too; leave one of them out",
+		},
+		{
+			"for the wrong driver", "database: {driver: sqlite}\n", environment("HIPQ_DATABASE_DSN", "u:s3cret@tcp(env)/x"),
+			"", "database.dsn (HIPQ_DATABASE_DSN): is for database.driver: mysql, but the driver is sqlite; set the driver or leave the key out",
+		},
+		{
+			"a secret in place of a driver", "", environment("HIPQ_DATABASE_DRIVER", "u:s3cret@tcp(env)/x"),
+			"", "database.driver (HIPQ_DATABASE_DRIVER): (a value not shown, as it may hold a password) is not a driver (sqlite or mysql)",
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got, err := Load(LoadOptions{File: write(t, filepath.Join(dir, "hipq.yaml"), minimal+c.database), Env: c.env})
+			switch {
+			case c.refusal == "" && err != nil:
+				t.Errorf("refused: %v", err)
+			case c.refusal == "" && got.Database.DSN != c.want:
+				t.Errorf("got %q, want %q", got.Database.DSN, c.want)
+			case c.refusal != "" && (err == nil || !strings.HasSuffix(err.Error(), "hipq.yaml: "+c.refusal)):
+				t.Errorf("got %v\nwant %s", err, c.refusal)
+			case err != nil && strings.Contains(err.Error(), "s3cret"):
+				t.Errorf("the message shows the secret: %v", err)
+			}
+		})
+	}
+}
+
+// Whatever else is wrong with a config, the password in its DSN is in no message.
+func TestSecretIsNeverShown(t *testing.T) {
+	const dsn = "hipq:s3cret@tcp(127.0.0.1:3306)/shop"
+	for _, text := range []string{
+		"name: shop\ndatabase: {driver: mysql, dsn: " + dsn + "}\n",
+		"name: Shop\ntimeout: 3\ndatabase: {driver: sqlite, dsn: '" + dsn + "'}\n" + "queues: [{name: Q}]\n",
+		"name: shop\ndatabase:\n  driver: mysql\n   dsn: " + dsn + "\n",
+		"name: shop\ndatabase:\n\tdsn: " + dsn + "\n",
+		"name: shop\ndatabase:\n  dsn: !!int " + dsn + "\n",
+		"name: shop\ndatabase:\n  dsn: [" + dsn + "]\n",
+		"name: shop\ndatabase:\n  - " + dsn + "\n",
+		"name: shop\ndatabase: {dsn: {a: '" + dsn + "'}}\n",
+		"name: shop\ndatabase:\n  " + dsn + ":\n",
+		"name: shop\ndatabase:\n  dns: " + dsn + "\n",
+		"name: shop\ndatabase:\n  dsn: *s3cret\n",
+		"name: shop\ndatabase:\n  dsn: \"" + dsn + "\n",
+		"name: " + dsn + "\n",
+		"name: shop\ntables: " + dsn + "\n",
+		"name: shop\ntables: " + dsn + "{queue}\n",
+		"name: shop\nqueues: [{name: '" + dsn + "'}]\n",
+		"name: shop\nqueues: [{name: q, throttle_limit: '" + dsn + "', job_types: [{name: \"\\a" + dsn + "\", time_windows: ['" + dsn + "']}]}]\n",
+		"timezone: " + dsn + "\n",
+		"worker: {batch: '" + dsn + "', run_for: '" + dsn + "', linger: '" + dsn + "'}\n",
+		dsn,
+		"- " + dsn,
+	} {
+		if _, err := load(t, text, noEnv, nil); err == nil || strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}

@@ -1,0 +1,70 @@
+package config
+
+// shape is hipq.yaml as it is written: every value is its text, and an empty text is a key that isn't there. It decides
+// which keys are known.
+type shape struct {
+	Name     string          `mapstructure:"name"`
+	Tables   string          `mapstructure:"tables"`
+	Database databaseSection `mapstructure:"database"`
+	Timezone string          `mapstructure:"timezone"`
+	Worker   workerSection   `mapstructure:"worker"`
+	Activity activitySection `mapstructure:"activity"`
+	Timeout  string          `mapstructure:"timeout"`
+	Retry    retrySection    `mapstructure:"retry"`
+	Queues   []queueSection  `mapstructure:"queues"`
+}
+
+type databaseSection struct {
+	Driver  string `mapstructure:"driver"`
+	Path    string `mapstructure:"path"`
+	DSN     string `mapstructure:"dsn"`
+	DSNFile string `mapstructure:"dsn_file"`
+}
+
+type workerSection struct {
+	Concurrency string `mapstructure:"concurrency"`
+	Batch       string `mapstructure:"batch"`
+	RunFor      string `mapstructure:"run_for"`
+	Linger      string `mapstructure:"linger"`
+	LockFor     string `mapstructure:"lock_for"`
+	Grace       string `mapstructure:"grace"`
+}
+
+type activitySection struct {
+	Keep string `mapstructure:"keep"`
+}
+
+type retrySection struct {
+	Attempts string `mapstructure:"attempts"`
+	Delay    string `mapstructure:"delay"`
+	Backoff  string `mapstructure:"backoff"`
+	MaxDelay string `mapstructure:"max_delay"`
+	Jitter   string `mapstructure:"jitter"`
+}
+
+type queueSection struct {
+	Name          string           `mapstructure:"name"`
+	ThrottleLimit string           `mapstructure:"throttle_limit"`
+	KeepFinished  string           `mapstructure:"keep_finished"`
+	KeepFailed    string           `mapstructure:"keep_failed"`
+	Timeout       string           `mapstructure:"timeout"`
+	Retry         retrySection     `mapstructure:"retry"`
+	JobTypes      []jobTypeSection `mapstructure:"job_types"`
+}
+
+type jobTypeSection struct {
+	Name           string       `mapstructure:"name"`
+	Timeout        string       `mapstructure:"timeout"`
+	Retry          retrySection `mapstructure:"retry"`
+	Priority       string       `mapstructure:"priority"`
+	ThrottleFactor string       `mapstructure:"throttle_factor"`
+	TimeWindows    []string     `mapstructure:"time_windows"`
+	// Handler is nil where there is none, which differs from one that says nothing.
+	Handler *handlerSection `mapstructure:"handler"`
+}
+
+type handlerSection struct {
+	Exec []string `mapstructure:"exec"`
+	Dir  string   `mapstructure:"dir"`
+	Env  []string `mapstructure:"env"`
+}

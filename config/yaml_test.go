@@ -1,0 +1,65 @@
+package config
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestValuesAreTakenAsWritten(t *testing.T) {
+	got, err := parseYAML([]byte(`
+exec: [true, 010, 1.10, 1_000, 0x1F, 2024-01-01, .5, yes, ~, "~", null, 'a b', ""]
+retry: &r {attempts: 5}
+on: {<<: *r, jitter: 0.10}
+same: *r
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]any{
+		"exec":  []any{"true", "010", "1.10", "1_000", "0x1F", "2024-01-01", ".5", "yes", nil, "~", nil, "a b", ""},
+		"retry": map[string]any{"attempts": "5"},
+		"on":    map[string]any{"attempts": "5", "jitter": "0.10"},
+		"same":  map[string]any{"attempts": "5"},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestEmptyFiles(t *testing.T) {
+	for _, text := range []string{"", "# nothing\n", "---\n", "~\n"} {
+		if got, err := parseYAML([]byte(text)); err != nil || len(got) != 0 {
+			t.Errorf("parseYAML(%q) = %v, %v", text, got, err)
+		}
+	}
+}
+
+func TestYAMLErrorsNameTheLine(t *testing.T) {
+	for text, want := range map[string]string{
+		"name: a: b\n":                   "not valid YAML: line 1: mapping values are not allowed in this context",
+		"name: ]\n":                      "not valid YAML: line 1: did not find expected node content",
+		"name: a\ntables: ]\n":           "not valid YAML: line 2: did not find expected node content",
+		"name: a\ntables: \"\\q\"\n":     "not valid YAML: line 2: found unknown escape character",
+		"name: a\nname: b\nname: c\n":    `not valid YAML: line 2: mapping key "name" already defined at line 1; line 3: mapping key "name" already defined at line 1; line 3: mapping key "name" already defined at line 2`,
+		"a: 1\nb:\n  c: 1\n   d: 2\n":    "not valid YAML: line 4: mapping values are not allowed in this context",
+		"name: a\nretry: {attempts: 5\n": "not valid YAML: line 2: did not find expected ',' or '}'",
+		"name: \x01\n":                   "not valid YAML: control characters are not allowed",
+	} {
+		if _, err := parseYAML([]byte(text)); err == nil || err.Error() != want {
+			t.Errorf("parseYAML(%q)\n got %v\nwant %s", text, err, want)
+		}
+	}
+}
+
+func TestNearest(t *testing.T) {
+	known := []string{"attempts", "backoff", "delay", "jitter", "max_delay"}
+	for key, want := range map[string]string{
+		"attempt": "attempts", "max-delay": "max_delay", "maxdelay": "max_delay", "DELAY": "delay", "dealy": "delay",
+		"x": "", "": "", "retries": "", "at": "",
+	} {
+		if got := nearest(key, known); got != want {
+			t.Errorf("nearest(%q) = %q, want %q", key, got, want)
+		}
+	}
+}

@@ -1,0 +1,90 @@
+package monitor
+
+import (
+	"testing"
+	"time"
+
+	"github.com/hipq/hipq/activity"
+	"github.com/hipq/hipq/internal/dbtest"
+	"github.com/hipq/hipq/schema"
+)
+
+func TestGauge(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, driver, source string) {
+		db := open(t, driver, source)
+		m := New(db)
+		hour := complete(t, m)
+		now, err := db.Clock(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		ago := func(d time.Duration) schema.Time { return schema.At(now.Add(-d)) }
+		worker := func(id, state string, until schema.Time) {
+			exec(t, db, "INSERT INTO "+db.Workers()+" (id, host, pid, state, start_time, heartbeat, lock_until) VALUES (?, 'h', 1, ?, ?, ?, ?)",
+				id, state, ago(time.Hour), ago(time.Hour), until)
+		}
+		worker("live", "working", ago(-time.Hour))
+		worker("late", "working", ago(time.Second))
+		worker("over", "finished", ago(-time.Hour))
+
+		job := func(jobType, state, line, worker string, scheduled, wake schema.Time) {
+			exec(t, db, "INSERT INTO test_mail (job_type, state, line, worker_id, scheduled_run_time, wake_time) VALUES (?, ?, ?, ?, ?, ?)",
+				jobType, state, line, worker, scheduled, wake)
+		}
+		var never schema.Time
+		soon := ago(-time.Hour)
+		// of each kind that counts, and of each that doesn't, with ages that would show
+		job("due", "initial", "due", "NONE", ago(10*time.Second), never)
+		job("due", "retry", "due", "NONE", ago(30*time.Second), never)
+		job("due", "initial", "new", "NONE", ago(20*time.Second), never)
+		job("due", "initial", "new", "NONE", soon, never)
+		job("due", "final", "finished", "NONE", ago(99*time.Hour), never)
+		job("due", "final", "failed", "NONE", ago(99*time.Hour), never)
+		job("due", "error", "error", "NONE", ago(99*time.Hour), never)
+		job("due", "running", "waiting", "NONE", ago(99*time.Hour), ago(time.Second))
+		job("later", "initial", "later", "NONE", ago(5*time.Second), ago(5*time.Second))
+		job("later", "initial", "later", "NONE", soon, soon)
+		job("locked", "initial", "locked", "live", ago(99*time.Hour), never)
+		job("locked", "running", "locked", "live", ago(99*time.Hour), never)
+		job("locked", "initial", "locked", "late", ago(40*time.Second), never)
+		job("locked", "running", "locked", "over", ago(99*time.Hour), never)
+		job("locked", "running", "locked", "unknown", ago(99*time.Hour), never)
+		job("running", "running", "locked", "over", ago(99*time.Hour), never)
+		job("idle", "initial", "later", "NONE", soon, soon)
+		record(t, db,
+			activity.Entry{At: schema.At(hour), Kind: activity.Job, State: activity.Added, Queue: "mail", JobType: "due"},
+			activity.Entry{At: schema.At(hour), Kind: activity.Job, State: activity.Added, Queue: "mail", JobType: "idle"},
+			activity.Entry{At: schema.At(hour), Kind: activity.Worker, State: activity.Starting})
+
+		take(t, m, hour, TakeOptions{Gauge: true})
+		report, err := m.Report(t.Context(), hour)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := []struct {
+			jobType string
+			backlog int64
+			age     time.Duration
+		}{{"due", 3, 30 * time.Second}, {"idle", 0, 0}, {"later", 1, 5 * time.Second}, {"locked", 3, 40 * time.Second}, {"running", 1, 0}}
+		if len(report.Gauges) != len(want) {
+			t.Fatalf("gauges %+v", report.Gauges)
+		}
+		for i, w := range want {
+			g := report.Gauges[i]
+			// it was measured at its own time, a little later than now; SQLite's clock has milliseconds
+			age, since := time.Duration(g.OldestDueMS)*time.Millisecond, g.At.Sub(now)
+			if g.Queue != "mail" || g.JobType != w.jobType || g.Backlog != w.backlog || since < 0 || since > time.Minute {
+				t.Errorf("%+v, want %+v", g, w)
+			}
+			if w.age == 0 && age != 0 || w.age > 0 && (age < w.age+since-2*time.Millisecond || age > w.age+since+2*time.Millisecond) {
+				t.Errorf("%s: %s old, want %s and %s", g.JobType, age, w.age, since)
+			}
+		}
+
+		// without the gauge, only what happened has rows
+		take(t, m, hour.Add(-time.Hour), TakeOptions{})
+		if rows := stored(t, m, hour.Add(-time.Hour)); len(rows) != 0 {
+			t.Errorf("rows of an idle hour: %+v", rows)
+		}
+	})
+}

@@ -1,0 +1,197 @@
+package monitor
+
+import (
+	"context"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/hipq/hipq/activity"
+	"github.com/hipq/hipq/schema"
+)
+
+// queues are registered in every test database.
+var queues = []string{"mail", "report"}
+
+// open opens the test's database, makes the tables and registers the queues.
+func open(t *testing.T, driver, source string) *schema.DB {
+	t.Helper()
+	db := connect(t, driver, source)
+	if _, err := db.Migrate(t.Context(), queues); err != nil {
+		t.Fatal(err)
+	}
+	for _, q := range queues {
+		exec(t, db, "INSERT INTO "+db.Queues()+" (queue) VALUES (?)", q)
+	}
+	return db
+}
+
+// connect opens the test's database, as another host would.
+func connect(t *testing.T, driver, source string) *schema.DB {
+	t.Helper()
+	names, err := schema.NewNames("test", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	db, err := schema.Open(t.Context(), schema.Options{Driver: driver, Path: source, DSN: source, Create: true}, names)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	return db
+}
+
+// fataler is a *testing.T or a *rapid.T.
+type fataler interface {
+	Helper()
+	Fatal(args ...any)
+	Fatalf(format string, args ...any)
+}
+
+func exec(t fataler, db *schema.DB, statement string, args ...any) {
+	t.Helper()
+	if _, err := db.ExecContext(context.Background(), statement, args...); err != nil {
+		t.Fatalf("%s: %v", statement, err)
+	}
+}
+
+// record appends entries to the activity, at their own times.
+func record(t fataler, db *schema.DB, entries ...activity.Entry) {
+	t.Helper()
+	err := db.Tx(context.Background(), func(tx *schema.Tx) error {
+		for _, e := range entries {
+			tx.Now = e.At.Time
+			if err := activity.New(db).Record(context.Background(), tx, []activity.Entry{e}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// take takes an hour and fails the test if that fails.
+func take(t fataler, m *Monitor, hour time.Time, o TakeOptions) bool {
+	t.Helper()
+	taken, err := m.Take(context.Background(), hour, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return taken
+}
+
+// stored are the metrics of one hour.
+func stored(t fataler, m *Monitor, hour time.Time) map[key]metric {
+	t.Helper()
+	rows := map[key]metric{}
+	err := m.eachMetric(context.Background(), hour, hour.Add(time.Hour), func(r metric) { rows[key{r.Queue, r.JobType}] = r })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rows
+}
+
+func complete(t *testing.T, m *Monitor) time.Time {
+	t.Helper()
+	hour, err := m.LastComplete(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return hour
+}
+
+// anyEntry is an entry of a worker or a job at a time within [from, to), often at its very beginning or end.
+func anyEntry(r *rand.Rand, from, to time.Time) activity.Entry {
+	at := from
+	switch r.IntN(6) {
+	case 0:
+	case 1:
+		at = to.Add(-time.Microsecond)
+	default:
+		at = from.Add(time.Duration(r.Int64N(to.Sub(from).Microseconds())) * time.Microsecond)
+	}
+	e := activity.Entry{At: schema.At(at), Kind: activity.Worker, WorkerID: "w"}
+	if r.IntN(4) == 0 {
+		e.State = []activity.State{activity.Starting, activity.Finished, activity.Error}[r.IntN(3)]
+		return e
+	}
+	e.Kind = activity.Job
+	e.State = activity.States[r.IntN(len(activity.States))]
+	e.Queue = []string{"mail", "report", "gone"}[r.IntN(3)] // the last is no longer registered
+	e.JobType = []string{"send", "Send", "send ", "größe", activity.None}[r.IntN(5)]
+	e.JobID, e.Attempt = r.Int64N(100)+1, r.IntN(3)
+	if e.State == activity.Starting {
+		e.WaitMS = r.Int64N(5000)
+	} else if e.State != activity.Added {
+		e.RunMS = r.Int64N(5000)
+	}
+	return e
+}
+
+// recount is what count should find: one entry after the other.
+func recount(entries []activity.Entry, from, to time.Time) (map[key]Counts, Workers) {
+	counts, workers := map[key]Counts{}, Workers{}
+	for _, e := range entries {
+		if e.At.Before(from) || !e.At.Before(to) {
+			continue
+		}
+		if e.Kind == activity.Worker {
+			switch e.State {
+			case activity.Starting:
+				workers.Started++
+			case activity.Finished:
+				workers.Finished++
+			case activity.Error:
+				workers.Died++
+			}
+			continue
+		}
+		c := counts[key{e.Queue, e.JobType}]
+		switch e.State {
+		case activity.Added:
+			c.Added++
+		case activity.Starting:
+			c.Started++
+			c.WaitCount++
+			c.WaitSumMS += e.WaitMS
+			c.WaitMaxMS = max(c.WaitMaxMS, e.WaitMS)
+		case activity.Finished:
+			c.Finished++
+		case activity.Error:
+			c.Errors++
+		case activity.Failed:
+			c.Failed++
+		}
+		if e.State == activity.Finished || e.State == activity.Error || e.State == activity.Failed {
+			c.RunCount++
+			c.RunSumMS += e.RunMS
+			c.RunMaxMS = max(c.RunMaxMS, e.RunMS)
+		}
+		counts[key{e.Queue, e.JobType}] = c
+	}
+	return counts, workers
+}
+
+func TestLastComplete(t *testing.T) {
+	for _, c := range []struct{ now, want string }{
+		{"2025-03-30T10:04:59.999999Z", "2025-03-30T08:00:00Z"},
+		{"2025-03-30T10:05:00Z", "2025-03-30T09:00:00Z"},
+		{"2025-03-30T11:04:00Z", "2025-03-30T09:00:00Z"},
+		{"2025-03-30T00:05:00Z", "2025-03-29T23:00:00Z"},
+		{"2025-03-30T12:07:00+05:30", "2025-03-30T05:00:00Z"},
+	} {
+		now, err := time.Parse(time.RFC3339Nano, c.now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		hour := lastComplete(now)
+		if got := hour.Format(time.RFC3339); got != c.want {
+			t.Errorf("at %s: %s, want %s", c.now, got, c.want)
+		}
+		if now.Before(completeAt(hour)) || !now.Before(completeAt(hour.Add(time.Hour))) {
+			t.Errorf("at %s: %s is not the last that is complete", c.now, hour)
+		}
+	}
+}

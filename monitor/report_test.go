@@ -1,0 +1,194 @@
+package monitor
+
+import (
+	"encoding/json"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hipq/hipq/activity"
+	"github.com/hipq/hipq/internal/dbtest"
+	"github.com/hipq/hipq/schema"
+)
+
+// sum adds up the entries of the hours in [from, to) that have been taken.
+func sum(entries []activity.Entry, taken map[time.Time]bool, from, to time.Time) (counts map[key]Counts, workers Workers, hours int) {
+	counts = map[key]Counts{}
+	for h := from; h.Before(to); h = h.Add(time.Hour) {
+		if !taken[h] {
+			continue
+		}
+		hours++
+		c, w := recount(entries, h, h.Add(time.Hour))
+		workers.add(w)
+		for k := range c {
+			s := counts[k]
+			s.add(c[k])
+			counts[k] = s
+		}
+	}
+	return counts, workers, hours
+}
+
+func TestReportMergesHours(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, driver, source string) {
+		m := New(open(t, driver, source))
+		hour := complete(t, m)
+		to := hour.Add(time.Hour)
+		r := rand.New(rand.NewPCG(7, 7))
+		var entries []activity.Entry
+		taken := map[time.Time]bool{}
+		// the hours on both sides of each window's edges, and some others; a third of them are missed
+		offsets := []int{0, 5, 6, 11, 12, 23, 24, 47, 48, 167, 168, 335, 336, 400}
+		for range 40 {
+			offsets = append(offsets, r.IntN(340))
+		}
+		for i, n := range offsets {
+			h := hour.Add(time.Duration(-n) * time.Hour)
+			for range 8 {
+				entries = append(entries, anyEntry(r, h, h.Add(time.Hour)))
+			}
+			taken[h] = taken[h] || i%3 > 0
+		}
+		record(t, m.db, entries...)
+		for h, ok := range taken {
+			if ok {
+				take(t, m, h, TakeOptions{})
+			}
+		}
+		report, err := m.Report(t.Context(), hour.Add(59*time.Minute))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !report.Hour.Equal(hour) || len(report.Windows) != 4 {
+			t.Fatalf("%+v", report)
+		}
+		for i, hours := range []int{6, 12, 24, 168} {
+			w := report.Windows[i]
+			length := time.Duration(hours) * time.Hour
+			from := to.Add(-length)
+			if w.Name != []string{"6h", "12h", "1d", "1w"}[i] || !w.From.Equal(from) || !w.To.Equal(to) || w.Of != hours {
+				t.Errorf("window %+v", w)
+			}
+			now, workers, covered := sum(entries, taken, from, to)
+			before, _, coveredBefore := sum(entries, taken, from.Add(-length), from)
+			if w.Hours != covered || w.Workers != workers {
+				t.Errorf("%s: %d hours, %+v; want %d, %+v", w.Name, w.Hours, w.Workers, covered, workers)
+			}
+			gotNow, gotBefore := map[key]Counts{}, map[key]Counts{}
+			for _, q := range w.Queues {
+				var all, allBefore Counts
+				for _, jt := range q.JobTypes {
+					k := key{q.Queue, jt.JobType}
+					if jt.Counts != (Counts{}) {
+						gotNow[k] = jt.Counts
+					}
+					if jt.Before.Counts != (Counts{}) {
+						gotBefore[k] = jt.Before.Counts
+					}
+					all.add(jt.Counts)
+					allBefore.add(jt.Before.Counts)
+				}
+				if q.Counts != all || q.Before.Counts != allBefore || q.Before.Hours != coveredBefore {
+					t.Errorf("%s of %s: %+v is not the sum of its types", q.Queue, w.Name, q)
+				}
+			}
+			if diff := cmp.Diff(now, gotNow, cmp.AllowUnexported(key{})); diff != "" {
+				t.Errorf("%s (-recount +got):\n%s", w.Name, diff)
+			}
+			if diff := cmp.Diff(before, gotBefore, cmp.AllowUnexported(key{})); diff != "" {
+				t.Errorf("before %s (-recount +got):\n%s", w.Name, diff)
+			}
+		}
+		var missing []time.Time
+		for h := to.Add(-week); h.Before(to); h = h.Add(time.Hour) {
+			if !taken[h] {
+				missing = append(missing, h)
+			}
+		}
+		if diff := cmp.Diff(missing, report.Missing); diff != "" {
+			t.Errorf("missing (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestMissing(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, driver, source string) {
+		m := New(open(t, driver, source))
+		hour := complete(t, m)
+		ago := func(n int) time.Time { return hour.Add(time.Duration(-n) * time.Hour) }
+		want := func(what string, at time.Time, want ...time.Time) {
+			t.Helper()
+			got, err := m.Missing(t.Context(), at)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(append([]time.Time{}, want...), got); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", what, diff)
+			}
+		}
+		want("nothing has happened yet", hour)
+		record(t, m.db, activity.Entry{At: schema.At(hour.Add(2 * time.Hour)), Kind: activity.Worker, State: activity.Starting})
+		want("the first activity is of this hour", hour.Add(2*time.Hour))
+
+		record(t, m.db, activity.Entry{At: schema.At(ago(3).Add(20 * time.Minute)), Kind: activity.Worker, State: activity.Starting})
+		want("three hours ago it began", hour, ago(3), ago(2), ago(1), hour)
+		take(t, m, ago(2), TakeOptions{})
+		take(t, m, hour, TakeOptions{})
+		want("two were taken", hour, ago(3), ago(1))
+		take(t, m, ago(1), TakeOptions{})
+		if got, err := m.Missing(t.Context(), hour.Add(5*time.Hour)); err != nil || len(got) > 2 { // one may become complete meanwhile
+			t.Errorf("an hour not complete yet is missing: %s (%v)", got, err)
+		}
+		want("at an earlier hour", ago(3), ago(3))
+
+		exec(t, m.db, "DELETE FROM "+m.db.Activity())
+		want("the activity was purged", hour)
+		take(t, m, ago(400), TakeOptions{})
+		got, err := m.Missing(t.Context(), hour)
+		if err != nil || len(got) != 165 || !got[0].Equal(ago(167)) {
+			t.Errorf("of a week, %d hours are missing (%v)", len(got), err)
+		}
+	})
+}
+
+func TestReportJSON(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, driver, source string) {
+		m := New(open(t, driver, source))
+		hour := complete(t, m)
+		at := schema.At(hour.Add(time.Minute))
+		record(t, m.db,
+			activity.Entry{At: at, Kind: activity.Worker, State: activity.Starting},
+			activity.Entry{At: at, Kind: activity.Job, State: activity.Added, Queue: "mail", JobType: "send"},
+			activity.Entry{At: at, Kind: activity.Job, State: activity.Starting, Queue: "mail", JobType: "send", WaitMS: 5},
+			activity.Entry{At: at, Kind: activity.Job, State: activity.Starting, Queue: "mail", JobType: "send", WaitMS: 8},
+			activity.Entry{At: at, Kind: activity.Job, State: activity.Error, Queue: "mail", JobType: "send", RunMS: 70})
+		take(t, m, hour, TakeOptions{})
+		report, err := m.Report(t.Context(), hour)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := json.Marshal(struct {
+			Hour    time.Time
+			Window  Window
+			Missing []time.Time
+			Gauges  []Gauge
+		}{report.Hour, report.Windows[0], report.Missing, report.Gauges})
+		if err != nil {
+			t.Fatal(err)
+		}
+		stamp := func(t time.Time) string { return t.Format("2006-01-02T15:04:05Z") }
+		const none = `"added":0,"started":0,"finished":0,"errors":0,"failed":0,"wait_count":0,"wait_sum_ms":0,"wait_max_ms":0,"wait_avg_ms":0,` +
+			`"run_count":0,"run_sum_ms":0,"run_max_ms":0,"run_avg_ms":0`
+		const sums = `"added":1,"started":2,"finished":0,"errors":1,"failed":0,"wait_count":2,"wait_sum_ms":13,"wait_max_ms":8,"wait_avg_ms":6,` +
+			`"run_count":1,"run_sum_ms":70,"run_max_ms":70,"run_avg_ms":70,"before":{"hours":0,` + none + `}`
+		want := `{"Hour":"` + stamp(hour) + `","Window":{"window":"6h","from":"` + stamp(hour.Add(-5*time.Hour)) + `","to":"` + stamp(hour.Add(time.Hour)) +
+			`","hours":1,"of":6,"queues":[{"queue":"mail",` + sums + `,"job_types":[{"job_type":"send",` + sums + `}]},` +
+			`{"queue":"report",` + none + `,"before":{"hours":0,` + none + `},"job_types":[]}],"workers":{"started":1,"finished":0,"died":0}},"Missing":[],"Gauges":[]}`
+		if diff := cmp.Diff(want, string(got)); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	})
+}

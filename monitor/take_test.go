@@ -1,0 +1,209 @@
+package monitor
+
+import (
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/hipq/hipq/activity"
+	"github.com/hipq/hipq/internal/dbtest"
+	"github.com/hipq/hipq/schema"
+)
+
+// wantMetrics fails unless the metrics of the hour are a recount of these entries.
+func wantMetrics(t fataler, m *Monitor, hour time.Time, entries []activity.Entry) {
+	t.Helper()
+	counts, workers := recount(entries, hour, hour.Add(time.Hour))
+	got, gotWorkers := map[key]Counts{}, Workers{}
+	for k, r := range stored(t, m, hour) {
+		if k == workersKey {
+			gotWorkers = r.Workers
+			if r.Counts != (Counts{}) {
+				t.Fatalf("jobs are counted as workers: %+v", r.Counts)
+			}
+			continue
+		}
+		if r.Workers != (Workers{}) {
+			t.Fatalf("workers are counted as jobs: %+v", r.Workers)
+		}
+		got[k] = r.Counts
+	}
+	if diff := cmp.Diff(counts, got, cmp.AllowUnexported(key{})); diff != "" {
+		t.Fatalf("metrics of %s (-recount +got):\n%s", hour, diff)
+	}
+	if workers != gotWorkers {
+		t.Fatalf("workers of %s: %+v, recounted %+v", hour, gotWorkers, workers)
+	}
+}
+
+func TestI8MetricsEqualRecount(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, driver, source string) {
+		db := open(t, driver, source)
+		m := New(db)
+		hour := complete(t, m).Add(-time.Hour)
+		rapid.Check(t, func(t *rapid.T) {
+			for _, table := range []string{db.Activity(), db.Hours(), db.Metrics()} {
+				exec(t, db, "DELETE FROM "+table)
+			}
+			r := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
+			draw := func(n int) []activity.Entry {
+				entries := make([]activity.Entry, n)
+				for i := range entries {
+					entries[i] = anyEntry(r, hour.Add(-30*time.Minute), hour.Add(90*time.Minute))
+					if r.IntN(2) == 0 {
+						entries[i] = anyEntry(r, hour, hour.Add(time.Hour))
+					}
+				}
+				record(t, db, entries...)
+				return entries
+			}
+			all := draw(rapid.IntRange(0, 60).Draw(t, "entries"))
+			within := time.Duration(rapid.Int64Range(0, int64(time.Hour)-1).Draw(t, "time"))
+			if !take(t, m, hour.Add(within), TakeOptions{}) {
+				t.Fatal("not taken")
+			}
+			wantMetrics(t, m, hour, all)
+
+			// a second time changes nothing, even if there is more to count now; until somebody asks for it
+			more := append(all, draw(rapid.IntRange(1, 10).Draw(t, "more"))...)
+			if take(t, m, hour, TakeOptions{}) {
+				t.Fatal("taken twice")
+			}
+			wantMetrics(t, m, hour, all)
+			if !take(t, m, hour, TakeOptions{Again: true}) {
+				t.Fatal("not taken again")
+			}
+			wantMetrics(t, m, hour, more)
+		})
+	})
+}
+
+func TestTakeOnce(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, driver, source string) {
+		const hosts, each = 4, 5
+		monitors := []*Monitor{New(open(t, driver, source))}
+		for range hosts - 1 {
+			monitors = append(monitors, New(connect(t, driver, source)))
+		}
+		hour := complete(t, monitors[0])
+		r := rand.New(rand.NewPCG(1, 1))
+		var entries []activity.Entry
+		for range 300 {
+			entries = append(entries, anyEntry(r, hour, hour.Add(time.Hour)))
+		}
+		record(t, monitors[0].db, entries...)
+
+		race := func(hour time.Time, o TakeOptions) (taken int64) {
+			var n atomic.Int64
+			var wg sync.WaitGroup
+			start := make(chan struct{})
+			for _, m := range monitors {
+				for range each {
+					wg.Go(func() {
+						<-start
+						switch taken, err := m.Take(t.Context(), hour, o); {
+						case err != nil:
+							t.Error(err)
+						case taken:
+							n.Add(1)
+						}
+					})
+				}
+			}
+			close(start)
+			wg.Wait()
+			return n.Load()
+		}
+		if n := race(hour, TakeOptions{Gauge: true}); n != 1 {
+			t.Errorf("%d took the hour", n)
+		}
+		wantMetrics(t, monitors[0], hour, entries)
+		if n := race(hour, TakeOptions{Again: true}); n != hosts*each {
+			t.Errorf("%d of %d took the hour again", n, hosts*each)
+		}
+		wantMetrics(t, monitors[0], hour, entries)
+		if n := race(hour.Add(-time.Hour), TakeOptions{Again: true}); n < 1 {
+			t.Error("nobody took an hour for the first time with Again")
+		}
+		wantMetrics(t, monitors[0], hour.Add(-time.Hour), nil)
+	})
+}
+
+func TestTakeIncomplete(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, driver, source string) {
+		db := open(t, driver, source)
+		m := New(db)
+		// not the very next, which may become complete while the test runs
+		for _, hour := range []time.Time{complete(t, m).Add(2 * time.Hour), complete(t, m).Add(48 * time.Hour)} {
+			for _, o := range []TakeOptions{{}, {Again: true}, {Gauge: true}} {
+				if taken, err := m.Take(t.Context(), hour, o); taken || !errors.Is(err, ErrIncomplete) {
+					t.Errorf("%s: %v, %v", hour, taken, err)
+				}
+			}
+		}
+		var n int
+		if err := db.GetContext(t.Context(), &n, "SELECT COUNT(*) FROM "+db.Hours()); err != nil || n != 0 {
+			t.Errorf("%d hours taken (%v)", n, err)
+		}
+	})
+}
+
+func TestTakeAgainKeepsWhatIsGone(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, driver, source string) {
+		db := open(t, driver, source)
+		m := New(db)
+		hour := complete(t, m)
+		entries := []activity.Entry{
+			{At: schema.At(hour), Kind: activity.Job, State: activity.Added, Queue: "mail", JobType: "send"},
+			{At: schema.At(hour), Kind: activity.Worker, State: activity.Starting},
+		}
+		record(t, db, entries...)
+		exec(t, db, "INSERT INTO test_report (job_type) VALUES ('yearly')")
+		take(t, m, hour, TakeOptions{Gauge: true})
+
+		// the gauge can't be measured again, so a recount keeps it, also of a type that had nothing but a gauge
+		exec(t, db, "DELETE FROM test_report")
+		take(t, m, hour, TakeOptions{Again: true})
+		rows := stored(t, m, hour)
+		if b := rows[key{"report", "yearly"}].Backlog; b == nil || *b != 1 {
+			t.Errorf("a recount lost the gauge: %+v", rows)
+		}
+		if b := rows[key{"mail", "send"}].Backlog; b == nil || *b != 0 {
+			t.Errorf("a recount lost the gauge: %+v", rows)
+		}
+		// unless it is measured anew
+		take(t, m, hour, TakeOptions{Again: true, Gauge: true})
+		if rows := stored(t, m, hour); len(rows) != 2 {
+			t.Errorf("an old gauge stays: %+v", rows)
+		}
+
+		exec(t, db, "DELETE FROM "+db.Activity()+" WHERE kind = 'worker'")
+		if taken, err := m.Take(t.Context(), hour, TakeOptions{Again: true}); taken || !errors.Is(err, ErrPurged) {
+			t.Errorf("recounted what was purged: %v, %v", taken, err)
+		}
+		wantMetrics(t, m, hour, entries)
+	})
+}
+
+func TestTakeManyTypes(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, driver, source string) {
+		db := open(t, driver, source)
+		m := New(db)
+		hour := complete(t, m)
+		entries := make([]activity.Entry, 1100) // more than one insert takes
+		for i := range entries {
+			entries[i] = activity.Entry{
+				At: schema.At(hour), Kind: activity.Job, State: activity.Added, Queue: "mail", JobType: string(rune('一' + i)),
+			}
+		}
+		record(t, db, entries...)
+		take(t, m, hour, TakeOptions{})
+		wantMetrics(t, m, hour, entries)
+	})
+}

@@ -1,0 +1,76 @@
+package handler
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/hipq/hipq/queue"
+)
+
+// answer is what a handler may say about its job, as one JSON object:
+//
+//	{"outcome": "finished|retry|failed|sent", "result": …, "error": …, "retry_after": "5m"}
+//
+// result and error are any JSON: a string stands for its text, all else for its JSON text.
+type answer struct {
+	Outcome    string          `json:"outcome"`
+	Result     json.RawMessage `json:"result"`
+	Error      json.RawMessage `json:"error"`
+	RetryAfter json.RawMessage `json:"retry_after"`
+}
+
+// sent is the outcome of an asynchronous job's handler. Who started the handler knows whether the job is one: to an exit
+// status it adds nothing.
+const sent = "sent"
+
+// parseAnswer reads a line. It is an answer if it is a JSON object with an outcome; any other is just output.
+func parseAnswer(line string) (answer, bool) {
+	var a answer
+	if !strings.HasPrefix(line, "{") || json.Unmarshal([]byte(line), &a) != nil {
+		return answer{}, false
+	}
+	switch a.Outcome {
+	case string(queue.Finished), string(queue.TryAgain), string(queue.Failed), sent:
+		return a, true
+	}
+	return answer{}, false
+}
+
+// amend adds the answer to what is known of an attempt already. It may make the verdict worse, never better: a program
+// that says finished and then crashes has not finished.
+func (a answer) amend(o *queue.Outcome) {
+	if said := queue.Verdict(a.Outcome); said == queue.Failed || said == queue.TryAgain && o.Verdict == queue.Finished {
+		o.Verdict = said
+	}
+	if o.Verdict == queue.Finished {
+		o.Result = jsonText(a.Result)
+		return
+	}
+	if text := jsonText(a.Error); text != "" {
+		o.Error = text
+	}
+	if o.Error == "" {
+		o.Error = "the handler said " + a.Outcome
+	}
+	if wish := jsonText(a.RetryAfter); wish != "" {
+		delay, err := parseDelay(wish)
+		if err != nil {
+			o.Error += fmt.Sprintf(" (retry_after ignored: %v)", err)
+		} else if o.Verdict == queue.TryAgain {
+			o.RetryAfter = delay
+		}
+	}
+}
+
+// jsonText is the text of a JSON string, and the JSON of anything else. null is nothing.
+func jsonText(raw json.RawMessage) string {
+	var text *string
+	if json.Unmarshal(raw, &text) != nil {
+		return clean(string(raw))
+	}
+	if text == nil {
+		return ""
+	}
+	return clean(*text)
+}

@@ -1,0 +1,70 @@
+package handler
+
+import (
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/hipq/hipq/queue"
+)
+
+// environment is what the program finds in its environment for a job.
+func (e *Exec) environment(job *queue.Job) []string {
+	e.once.Do(func() { e.constant = e.constantEnvironment() })
+	return append(slices.Grow(slices.Clip(e.constant), 6),
+		"HIPQ_JOB_ID="+strconv.FormatInt(job.ID, 10),
+		"HIPQ_QUEUE="+withoutNUL(job.Queue),
+		"HIPQ_JOB_TYPE="+withoutNUL(job.Type),
+		"HIPQ_JOB_KEY="+withoutNUL(job.Key),
+		"HIPQ_ATTEMPT="+strconv.Itoa(job.Attempt),
+		"HIPQ_TOKEN="+withoutNUL(job.Token),
+	)
+}
+
+// constantEnvironment is the part that is the same for all jobs. A name occurs once: which of two the program would see
+// is up to its language.
+func (e *Exec) constantEnvironment() []string {
+	var env []string
+	set := func(name, value string) {
+		env = slices.DeleteFunc(env, func(entry string) bool { return strings.HasPrefix(entry, name+"=") })
+		env = append(env, name+"="+value)
+	}
+	for _, entry := range os.Environ() {
+		if name, value, _ := strings.Cut(entry, "="); inherited(name) {
+			set(name, value)
+		}
+	}
+	for _, entry := range e.Env {
+		name, value, has := strings.Cut(entry, "=")
+		if !has {
+			value, has = os.LookupEnv(name)
+		}
+		if has && !perJob(name) {
+			set(name, value)
+		}
+	}
+	set("HIPQ_WORKER_ID", e.WorkerID)
+	if e.ConfigFile != "" {
+		set("HIPQ_CONFIG", e.ConfigFile)
+	}
+	return env
+}
+
+// inherited says whether a handler gets this variable of the worker unasked: what programs need to find their way and
+// to talk the operator's language, nothing that may hold a secret or that depends on who started the worker.
+func inherited(name string) bool {
+	switch name {
+	case "PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TZ", "TMPDIR":
+		return true
+	}
+	return strings.HasPrefix(name, "LC_")
+}
+
+func perJob(name string) bool {
+	switch name {
+	case "HIPQ_JOB_ID", "HIPQ_QUEUE", "HIPQ_JOB_TYPE", "HIPQ_JOB_KEY", "HIPQ_ATTEMPT", "HIPQ_TOKEN":
+		return true
+	}
+	return false
+}

@@ -1,0 +1,148 @@
+package handler
+
+import (
+	"os"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// sureRoom is what fits into an empty pipe in any case, also where the system is short of memory for pipes.
+const sureRoom = 4096
+
+// process is a program that was started: the leader of a process group of its own.
+type process struct {
+	pid    int
+	input  *input
+	output *capture
+
+	mu          sync.Mutex
+	reaped      bool // from now on the group's id may be somebody else's
+	interrupted bool // it was told to end before it ended by itself
+	kill        *time.Timer
+}
+
+// startProcess starts a program that reads message on its stdin and prints to out, with stdout and stderr alike. An
+// error is the bare errno.
+func startProcess(path string, argv []string, dir string, env []string, message []byte, out *output) (*process, error) {
+	stdin, in, err := feed(message)
+	if err != nil {
+		return nil, err
+	}
+	defer syscall.Close(stdin)
+	stdout, print, err := pipe()
+	if err != nil {
+		in.close()
+		return nil, err
+	}
+	defer syscall.Close(print)
+	pid := 0
+	if err = syscall.SetNonblock(stdout, true); err == nil { // ours alone: the other end has a flag of its own
+		pid, err = syscall.ForkExec(path, argv, &syscall.ProcAttr{
+			Dir: dir, Env: env, Files: []uintptr{uintptr(stdin), uintptr(print), uintptr(print)},
+			Sys: &syscall.SysProcAttr{Setpgid: true},
+		})
+	}
+	if err != nil {
+		in.close()
+		_ = syscall.Close(stdout)
+		return nil, err
+	}
+	in.begin()
+	return &process{pid: pid, input: in, output: newCapture(stdout, out)}, nil
+}
+
+// interrupt tells the group to end, and makes it end after grace. It does nothing if the leader has ended by itself.
+func (p *process) interrupt(grace time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.reaped || hasEnded(p.pid) {
+		return
+	}
+	p.interrupted = true
+	_ = syscall.Kill(-p.pid, syscall.SIGTERM)
+	p.kill = time.AfterFunc(grace, func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if !p.reaped {
+			_ = syscall.Kill(-p.pid, syscall.SIGKILL)
+		}
+	})
+}
+
+// await waits until the leader has ended, kills what is left of the group, and takes the rest of the output. The leader
+// stays a zombie, and so the group's id its own, until reap.
+func (p *process) await() {
+	awaitEnd(p.pid)
+	_ = syscall.Kill(-p.pid, syscall.SIGKILL)
+	p.input.close()
+	p.output.finish()
+}
+
+// reap says how the leader ended.
+func (p *process) reap() (status syscall.WaitStatus, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.reaped = true
+	if p.kill != nil {
+		p.kill.Stop()
+	}
+	for {
+		_, err = syscall.Wait4(p.pid, &status, 0, nil)
+		if err != syscall.EINTR {
+			return status, err
+		}
+	}
+}
+
+// input is what is left to write on a program's stdin; nil if nothing is.
+type input struct {
+	file *os.File
+	rest []byte
+	done chan struct{}
+}
+
+// feed makes a program's stdin that gives message. A short message is in the pipe before the program starts.
+func feed(message []byte) (stdin int, in *input, err error) {
+	r, w, err := pipe()
+	if err != nil {
+		return -1, nil, err
+	}
+	if len(message) <= sureRoom {
+		_, err = syscall.Write(w, message)
+		_ = syscall.Close(w)
+	} else {
+		// not blocking, so that close ends a write that nobody reads
+		err = syscall.SetNonblock(w, true)
+		in = &input{file: os.NewFile(uintptr(w), "input"), rest: message}
+	}
+	if err != nil {
+		in.close()
+		_ = syscall.Close(r)
+		return -1, nil, err
+	}
+	return r, in, nil
+}
+
+// begin writes beside whatever else happens. A program that doesn't read, or not all, is within its rights.
+func (in *input) begin() {
+	if in == nil {
+		return
+	}
+	in.done = make(chan struct{})
+	go func() {
+		defer close(in.done)
+		_, _ = in.file.Write(in.rest)
+		_ = in.file.Close()
+	}()
+}
+
+func (in *input) close() {
+	if in == nil {
+		return
+	}
+	_ = in.file.Close()
+	if in.done != nil {
+		<-in.done
+	}
+}

@@ -1,0 +1,46 @@
+//go:build !linux
+
+package handler
+
+import "syscall"
+
+// pipe makes a pipe that no child inherits.
+func pipe() (r, w int, err error) {
+	var ends [2]int
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
+	if err = syscall.Pipe(ends[:]); err != nil {
+		return -1, -1, err
+	}
+	syscall.CloseOnExec(ends[0])
+	syscall.CloseOnExec(ends[1])
+	return ends[0], ends[1], nil
+}
+
+// awaitEnd waits until a child has ended, and leaves it to be reaped. It isn't waitid, as on Linux, because Darwin's
+// returns for a child that was stopped as well.
+func awaitEnd(pid int) { exitEvent(pid, nil) }
+
+// hasEnded says whether a child has ended, and leaves it to be reaped.
+func hasEnded(pid int) bool { return exitEvent(pid, &syscall.Timespec{}) }
+
+// exitEvent waits for a child's end, at most so long. A child that can't be watched has ended already.
+func exitEvent(pid int, timeout *syscall.Timespec) (ended bool) {
+	kq, err := syscall.Kqueue()
+	if err != nil {
+		return timeout == nil // reap will wait
+	}
+	defer syscall.Close(kq)
+	var watch syscall.Kevent_t
+	syscall.SetKevent(&watch, pid, syscall.EVFILT_PROC, syscall.EV_ADD|syscall.EV_ONESHOT)
+	watch.Fflags = syscall.NOTE_EXIT
+	if _, err := syscall.Kevent(kq, []syscall.Kevent_t{watch}, nil, nil); err != nil {
+		return true
+	}
+	for {
+		n, err := syscall.Kevent(kq, nil, make([]syscall.Kevent_t, 1), timeout)
+		if err != syscall.EINTR {
+			return n > 0
+		}
+	}
+}

@@ -1,0 +1,132 @@
+package queue
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hipq/hipq/schema"
+)
+
+const (
+	// purgePage is how many rows one query reads.
+	purgePage = 2000
+	// purgeBatch is how many rows one transaction deletes.
+	purgeBatch = 500
+	// breath is the time between two batches. On SQLite those who wait for the file look again only now and then; without
+	// a pause they would hardly ever find it free.
+	breath = 10 * time.Millisecond
+)
+
+// Purge deletes final jobs past the queue's retention, and gives their numbers; a dry run only counts them. It walks the
+// whole table by primary key, in small steps that lock nothing but the rows that go, between which others get their
+// turn. When it is interrupted, what it had deleted is gone; it may be repeated, and run by several at once.
+func (q *Queue) Purge(ctx context.Context, dryRun bool) (finished, failed int64, err error) {
+	now, err := q.db.Clock(ctx)
+	if err != nil {
+		return 0, 0, err
+	}
+	p := purge{q: q, finishedBefore: now.Add(-q.KeepFinished), failedBefore: now.Add(-q.KeepFailed), dryRun: dryRun}
+	if err := p.run(ctx); err != nil {
+		return p.finished, p.failed, fmt.Errorf("purge %s: %w", q.Name, err)
+	}
+	return p.finished, p.failed, nil
+}
+
+type purge struct {
+	q                            *Queue
+	finishedBefore, failedBefore time.Time
+	dryRun                       bool
+	finished, failed             int64
+}
+
+func (p *purge) run(ctx context.Context) error {
+	for after, more := int64(0), true; more; {
+		finished, failed, last, err := p.page(ctx, after)
+		if err != nil {
+			return err
+		}
+		after, more = last, last > after
+		if err := p.delete(ctx, finished, &p.finished); err != nil {
+			return err
+		}
+		if err := p.delete(ctx, failed, &p.failed); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// page reads the rows that follow an id, and gives the ids of those that go and the last that it saw.
+func (p *purge) page(ctx context.Context, after int64) (finished, failed []any, last int64, err error) {
+	var rows []struct {
+		ID   int64
+		Line string
+		Old  bool
+	}
+	query := "SELECT id, line, state = 'final' AND (line = 'finished' AND update_time < ? OR line = 'failed' AND update_time < ?) AS old" +
+		" FROM " + p.q.table + " " + p.q.db.ByID + " WHERE id > ? ORDER BY id LIMIT ?"
+	err = p.q.db.SelectContext(ctx, &rows, query, schema.At(p.finishedBefore), schema.At(p.failedBefore), after, purgePage)
+	if err != nil {
+		return nil, nil, 0, fmt.Errorf("find old jobs: %w", err)
+	}
+	last = after
+	for _, r := range rows {
+		last = r.ID
+		switch {
+		case !r.Old:
+		case r.Line == lineFinished:
+			finished = append(finished, r.ID)
+		case r.Line == lineFailed:
+			failed = append(failed, r.ID)
+		}
+	}
+	return finished, failed, last, nil
+}
+
+// delete deletes in batches. The condition on the state is a second lock on the door: nothing leaves final.
+func (p *purge) delete(ctx context.Context, ids []any, deleted *int64) error {
+	if p.dryRun {
+		*deleted += int64(len(ids))
+		return nil
+	}
+	for batch := range slices.Chunk(ids, purgeBatch) {
+		statement := "DELETE FROM " + p.q.table + " WHERE id IN " + schema.In(len(batch)) + " AND state = 'final'"
+		if p.q.db.Name == "mysql" {
+			// With a list of ids, hint or not, MariaDB scans a table of which most rows go, and waits there for the jobs
+			// that workers hold. A join from constants finds each row by its key.
+			statement = "DELETE t FROM (SELECT ? AS id" + strings.Repeat(" UNION ALL SELECT ?", len(batch)-1) + ") AS old" +
+				" STRAIGHT_JOIN " + p.q.table + " AS t ON t.id = old.id WHERE t.state = 'final'"
+		}
+		var n int64
+		err := p.q.db.Tx(ctx, func(tx *schema.Tx) error {
+			res, err := tx.ExecContext(ctx, statement, batch...)
+			if err != nil {
+				return err
+			}
+			n, err = res.RowsAffected()
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("delete old jobs: %w", err)
+		}
+		*deleted += n
+		if err := pause(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func pause(ctx context.Context) error {
+	timer := time.NewTimer(breath)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
+}

@@ -1,0 +1,176 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/hipq/hipq/internal/dbtest"
+	"github.com/hipq/hipq/schema"
+)
+
+// purgeQueue is a queue that keeps what finished for a week and what failed for four.
+func purgeQueue(t *testing.T, driver, source string) *Queue {
+	t.Helper()
+	names, err := schema.NewNames("test", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	db, err := schema.Open(t.Context(), schema.Options{Driver: driver, Path: source, DSN: source, Create: true}, names)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	if _, err := db.Migrate(t.Context(), []string{"mail"}); err != nil {
+		t.Fatal(err)
+	}
+	q, err := New(db, Options{Name: "mail", KeepFinished: 7 * 24 * time.Hour, KeepFailed: 28 * 24 * time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return q
+}
+
+// purgeRow inserts a row that was last touched this long ago, n times.
+func purgeRow(t *testing.T, q *Queue, state State, line string, ago time.Duration, n int) {
+	t.Helper()
+	now, err := q.db.Clock(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	name, at := fmt.Sprintf("%s/%s/%s", state, line, ago), schema.At(now.Add(-ago))
+	row, args := "(?, ?, ?, ?, ?, ?)", []any{}
+	for i := range n {
+		args = append(args, name, fmt.Sprint(i), string(state), line, at, at)
+	}
+	_, err = q.db.ExecContext(t.Context(), "INSERT INTO "+q.table+" (job_type, job_key, state, line, create_time, update_time) VALUES "+schema.Rows(row, n), args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// purgeLeft counts the rows there are, by the names that purgeRow gave them.
+func purgeLeft(t *testing.T, q *Queue) map[string]int {
+	t.Helper()
+	var names []string
+	if err := q.db.SelectContext(t.Context(), &names, "SELECT job_type FROM "+q.table); err != nil {
+		t.Fatal(err)
+	}
+	n := map[string]int{}
+	for _, name := range names {
+		n[name]++
+	}
+	return n
+}
+
+func TestPurge(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, driver, source string) {
+		q := purgeQueue(t, driver, source)
+		const day = 24 * time.Hour
+		lines := []string{"new", "due", "later", "held", "locked", "waiting", "error", lineFinished, lineFailed}
+		live := 0
+		for _, s := range []State{Initial, Running, Error, Retry} {
+			for _, line := range lines { // whatever the line says
+				purgeRow(t, q, s, line, 1000*day, 1)
+				live++
+			}
+		}
+		purgeRow(t, q, Final, lineFinished, 7*day+time.Minute, 3000) // more than a page
+		purgeRow(t, q, Final, lineFinished, 7*day-time.Minute, 2)
+		purgeRow(t, q, Final, lineFailed, 7*day+time.Minute, 2)
+		purgeRow(t, q, Final, lineFailed, 28*day+time.Minute, 700)
+		purgeRow(t, q, Final, lineFailed, 28*day-time.Minute, 2)
+		purgeRow(t, q, Initial, "due", 0, 1)
+		live++
+
+		for _, dry := range []bool{true, false} {
+			finished, failed, err := q.Purge(t.Context(), dry)
+			if err != nil || finished != 3000 || failed != 700 {
+				t.Errorf("dry run %v: %d finished, %d failed, %v", dry, finished, failed, err)
+			}
+			rows, keys := 0, purgeLeft(t, q)
+			for _, n := range keys {
+				rows += n
+			}
+			if want := live + 6; dry && rows != want+3700 || !dry && (rows != want || len(keys) != live+3) {
+				t.Errorf("dry run %v: %d rows are left: %v", dry, rows, keys)
+			}
+		}
+		if finished, failed, err := q.Purge(t.Context(), false); err != nil || finished != 0 || failed != 0 {
+			t.Errorf("a second time: %d finished, %d failed, %v", finished, failed, err)
+		}
+		q.KeepFinished = 0 // discarded at once
+		if finished, failed, err := q.Purge(t.Context(), false); err != nil || finished != 2 || failed != 0 {
+			t.Errorf("without retention: %d finished, %d failed, %v", finished, failed, err)
+		}
+	})
+}
+
+// A job that leaves the state it was read in keeps its row: nothing but final goes.
+func TestPurgeDeletesOnlyFinal(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, driver, source string) {
+		q := purgeQueue(t, driver, source)
+		purgeRow(t, q, Retry, "due", 1000*time.Hour, 3)
+		purgeRow(t, q, Final, lineFinished, 1000*time.Hour, 1)
+		var ids []any
+		var found []int64
+		if err := q.db.SelectContext(t.Context(), &found, "SELECT id FROM "+q.table); err != nil {
+			t.Fatal(err)
+		}
+		for _, id := range found {
+			ids = append(ids, id)
+		}
+		p, n := purge{q: q}, int64(0)
+		if err := p.delete(t.Context(), ids, &n); err != nil || n != 1 {
+			t.Errorf("%d deleted, %v", n, err)
+		}
+		if rest := purgeLeft(t, q); len(rest) != 1 {
+			t.Errorf("left: %v", rest)
+		}
+	})
+}
+
+// A job that a worker has locked must not hold up the purge, nor the purge the worker.
+func TestPurgeWaitsForNobody(t *testing.T) {
+	q := purgeQueue(t, "mysql", dbtest.MySQL(t))
+	purgeRow(t, q, Final, lineFinished, 1000*time.Hour, 50)
+	purgeRow(t, q, Initial, "due", time.Hour, 1)
+	tx, err := q.db.BeginTxx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback() }()
+	if _, err := tx.ExecContext(t.Context(), "UPDATE "+q.table+" "+q.db.ByID+" SET line = 'locked' WHERE state = 'initial'"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.ExecContext(t.Context(), "INSERT INTO "+q.table+" (job_type) VALUES ('new')"); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if finished, _, err := q.Purge(ctx, false); err != nil || finished != 50 {
+		t.Errorf("%d purged, %v", finished, err)
+	}
+}
+
+func TestPurgeStops(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, driver, source string) {
+		q := purgeQueue(t, driver, source)
+		for range 5 {
+			purgeRow(t, q, Final, lineFinished, 1000*time.Hour, 3*purgeBatch)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, _, err := q.Purge(ctx, false); !errors.Is(err, context.Canceled) {
+			t.Errorf("stopped with %v", err)
+		}
+		rest := purgeLeft(t, q)
+		for _, n := range rest {
+			if n != 15*purgeBatch {
+				t.Errorf("left: %v", rest)
+			}
+		}
+	})
+}

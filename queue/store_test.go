@@ -1,0 +1,618 @@
+package queue_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hipq/hipq/activity"
+	"github.com/hipq/hipq/internal/dbtest"
+	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/schema"
+)
+
+// store is a queue with two types, on a database of its own.
+type store struct {
+	*queue.Queue
+	t  *testing.T
+	db *schema.DB
+}
+
+var soon = queue.RetryPolicy{Attempts: 2, Delay: time.Hour, Backoff: queue.Fixed}
+
+func options() queue.Options {
+	send, report := queue.DefaultJobType("send"), queue.DefaultJobType("report")
+	send.Retry = soon
+	return queue.Options{Name: "emails", Types: []queue.JobType{send, report}}
+}
+
+// suite runs a test on both engines.
+func suite(t *testing.T, f func(s store)) {
+	t.Helper()
+	dbtest.Each(t, func(t *testing.T, driver, source string) {
+		db := dbtest.Open(t, driver, source, "emails")
+		f(openStore(t, db, options()))
+	})
+}
+
+func openStore(t *testing.T, db *schema.DB, o queue.Options) store {
+	t.Helper()
+	q, err := queue.New(db, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := q.Register(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return store{Queue: q, t: t, db: db}
+}
+
+func must[T any](t *testing.T) func(T, error) T {
+	return func(v T, err error) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
+func (s store) add(jobs ...queue.NewJob) []queue.Added {
+	s.t.Helper()
+	return must[[]queue.Added](s.t)(s.EnqueueMany(s.t.Context(), jobs))
+}
+
+func (s store) lock(worker string, n int) []queue.Locked {
+	s.t.Helper()
+	return must[[]queue.Locked](s.t)(s.NewLocker(worker, []string{"send", "report"}).Lock(s.t.Context(), n))
+}
+
+func (s store) round(worker string, settle []queue.Settled, start []queue.Locked) queue.Round {
+	s.t.Helper()
+	return must[queue.Round](s.t)(s.Round(s.t.Context(), queue.Worker{ID: worker, Host: "h", PID: 1}, settle, start))
+}
+
+func (s store) start(worker string, n int) []*queue.Job {
+	s.t.Helper()
+	return s.round(worker, nil, s.lock(worker, n)).Started
+}
+
+func (s store) settle(worker string, o queue.Outcome, jobs ...*queue.Job) queue.Round {
+	s.t.Helper()
+	var settled []queue.Settled
+	for _, j := range jobs {
+		settled = append(settled, queue.Settled{Job: j, Outcome: o})
+	}
+	return s.round(worker, settled, nil)
+}
+
+func (s store) get(id int64) *queue.Job {
+	s.t.Helper()
+	return must[*queue.Job](s.t)(s.Get(s.t.Context(), id))
+}
+
+// upkeep does all that a look finds.
+func (s store) upkeep() {
+	s.t.Helper()
+	types := []string{"send", "report"}
+	look := must[queue.Look](s.t)(s.Look(s.t.Context(), types))
+	must[bool](s.t)(s.Upkeep(s.t.Context(), queue.Worker{ID: "keeper", Host: "h", PID: 1}, look, types))
+}
+
+func (s store) exec(query string, args ...any) {
+	s.t.Helper()
+	must[any](s.t)(s.db.ExecContext(s.t.Context(), query, args...))
+}
+
+// history is the states that the activity has of a job.
+func (s store) history(id int64) string {
+	s.t.Helper()
+	var states []string
+	err := activity.New(s.db).Find(s.t.Context(), activity.Filter{Queue: "emails", JobID: id}, func(e activity.Entry) error {
+		states = append(states, fmt.Sprintf("%s/%d", e.State, e.Attempt))
+		return nil
+	})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return strings.Join(states, " ")
+}
+
+func (s store) wantHistory(id int64, want string) {
+	s.t.Helper()
+	if got := s.history(id); got != want {
+		s.t.Errorf("activity of job %d: %s, want %s", id, got, want)
+	}
+}
+
+func (s store) wantState(id int64, state queue.State, line string, attempt int) *queue.Job {
+	s.t.Helper()
+	job := s.get(id)
+	if job.State != state || job.Line != line || job.Attempt != attempt {
+		s.t.Errorf("job %d is %s, %s, attempt %d; want %s, %s, attempt %d", id, job.State, job.Line, job.Attempt, state, line, attempt)
+	}
+	return job
+}
+
+var finished = queue.Outcome{Verdict: queue.Finished}
+
+func TestEnqueueFillsInTheTypesDefaults(t *testing.T) {
+	suite(t, func(s store) {
+		added := s.add(queue.NewJob{Type: "send", Data: "😀 {}"})[0]
+		job := s.wantState(added.ID, queue.Initial, "due", 0)
+		if job.Data != "😀 {}" || job.Priority != 100 || job.Timeout != 24*time.Hour || job.ThrottleFactor != 1 || job.Key != added.Key || len(job.Key) != 36 {
+			s.t.Errorf("defaults: %+v", job)
+		}
+		if job.CreateTime.IsZero() || !job.ScheduledRunTime.Equal(job.CreateTime) {
+			s.t.Errorf("created %s, scheduled %s", job.CreateTime, job.ScheduledRunTime)
+		}
+		s.wantHistory(added.ID, "added/0")
+	})
+}
+
+func TestEnqueueRegistersAnUnknownType(t *testing.T) {
+	suite(t, func(s store) {
+		s.add(queue.NewJob{Type: "Ünknown"})
+		if names := must[[]string](s.t)(s.TypeNames(s.t.Context())); !slices.Contains(names, "Ünknown") {
+			s.t.Errorf("registered are %v", names)
+		}
+		if got := s.start("w", 10); len(got) != 0 {
+			s.t.Errorf("a worker took %d jobs of a type that it has no handler for", len(got))
+		}
+	})
+}
+
+func TestEnqueueRefuses(t *testing.T) {
+	suite(t, func(s store) {
+		low := -1
+		for name, job := range map[string]queue.NewJob{
+			"no type": {}, "long type": {Type: strings.Repeat("x", 65)}, "bad type": {Type: "a\xff"}, "control": {Type: "a\n"},
+			"long key": {Type: "send", Key: strings.Repeat("k", 256)}, "bad key": {Type: "send", Key: "\xf0\x9f"},
+			"long data": {Type: "send", Data: strings.Repeat("d", queue.MaxDataBytes+1)}, "bad data": {Type: "send", Data: "\xff"},
+			"half second": {Type: "send", Timeout: 500 * time.Millisecond}, "factor": {Type: "send", ThrottleFactor: &low},
+			"year": {Type: "send", At: time.Date(12000, 1, 1, 0, 0, 0, 0, time.UTC)},
+		} {
+			if _, err := s.Enqueue(s.t.Context(), job); !errors.Is(err, queue.ErrInvalid) {
+				s.t.Errorf("%s: %v", name, err)
+			}
+		}
+		largest := queue.NewJob{Type: "send", Data: strings.Repeat("\\", queue.MaxDataBytes), Key: strings.Repeat("k", 255)}
+		if job := s.get(s.add(largest)[0].ID); job.Data != largest.Data {
+			s.t.Error("the largest job comes back otherwise")
+		}
+	})
+}
+
+// I10: a live key exists at most once per type, byte for byte.
+func TestLiveKeyIsUnique(t *testing.T) {
+	suite(t, func(s store) {
+		added := s.add(
+			queue.NewJob{Type: "send", Key: "k"}, queue.NewJob{Type: "send", Key: "K"}, queue.NewJob{Type: "send", Key: "k "},
+			queue.NewJob{Type: "report", Key: "k"}, queue.NewJob{Type: "send", Key: "k"},
+		)
+		if added[4].ID != added[0].ID || !added[4].Duplicate {
+			s.t.Errorf("twins in one call: %+v", added)
+		}
+		for i, a := range added[:4] {
+			if a.Duplicate || slices.ContainsFunc(added[:i], func(b queue.Added) bool { return b.ID == a.ID }) {
+				s.t.Errorf("%d: %+v", i, a)
+			}
+		}
+		again := s.add(queue.NewJob{Type: "send", Key: "new"}, queue.NewJob{Type: "send", Key: "k"})
+		if again[0].Duplicate || !again[1].Duplicate || again[1].ID != added[0].ID {
+			s.t.Errorf("a key that is taken: %+v", again)
+		}
+		s.settle("w", finished, s.start("w", 10)...)
+		if free := s.add(queue.NewJob{Type: "send", Key: "k"})[0]; free.Duplicate || free.ID == added[0].ID {
+			s.t.Errorf("a key whose job is final is not free: %+v", free)
+		}
+		s.wantHistory(added[0].ID, "added/0 starting/1 finished/1")
+	})
+}
+
+func TestEnqueueTheSameKeysAtOnce(t *testing.T) {
+	suite(t, func(s store) {
+		jobs := make([]queue.NewJob, 300)
+		for i := range jobs {
+			jobs[i] = queue.NewJob{Type: "send", Key: fmt.Sprint("key-", i)}
+		}
+		var wg sync.WaitGroup
+		var mu sync.Mutex
+		fresh := 0
+		for range 8 {
+			wg.Go(func() {
+				added, err := s.EnqueueMany(s.t.Context(), jobs)
+				if err != nil {
+					s.t.Error(err)
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				for _, a := range added {
+					if !a.Duplicate {
+						fresh++
+					}
+				}
+			})
+		}
+		wg.Wait()
+		if c := must[queue.Counts](s.t)(s.Counts(s.t.Context())); fresh != len(jobs) || int(c.Due) != len(jobs) {
+			s.t.Errorf("%d were said to be added, %d are there, want %d", fresh, c.Due, len(jobs))
+		}
+	})
+}
+
+func TestEnqueueTxIsTheApplications(t *testing.T) {
+	suite(t, func(s store) {
+		for _, commit := range []bool{false, true} {
+			tx := must[*sql.Tx](s.t)(s.db.DB.DB.BeginTx(s.t.Context(), nil))
+			added, err := s.EnqueueTx(s.t.Context(), tx, queue.NewJob{Type: "brand new", Key: "in tx"})
+			if err != nil {
+				s.t.Fatal(err)
+			}
+			if !commit {
+				must[any](s.t)(nil, tx.Rollback())
+				if _, err := s.Get(s.t.Context(), added[0].ID); !errors.Is(err, queue.ErrNotFound) {
+					s.t.Errorf("after the rollback: %v", err)
+				}
+				continue
+			}
+			must[any](s.t)(nil, tx.Commit())
+			s.wantState(added[0].ID, queue.Initial, "due", 0)
+		}
+	})
+}
+
+func TestLockKeepsTheOrder(t *testing.T) {
+	suite(t, func(s store) {
+		early, high := time.Now().Add(-time.Hour), 1
+		added := s.add(
+			queue.NewJob{Type: "send"}, queue.NewJob{Type: "report"}, queue.NewJob{Type: "send", At: early},
+			queue.NewJob{Type: "report", Priority: &high}, queue.NewJob{Type: "send", In: time.Hour, Priority: &high},
+		)
+		var got []int64
+		locker := s.NewLocker("w", []string{"report", "send"})
+		for range 3 {
+			for _, l := range must[[]queue.Locked](s.t)(locker.Lock(s.t.Context(), 2)) {
+				got = append(got, l.ID)
+			}
+		}
+		want := []int64{added[3].ID, added[2].ID, added[0].ID, added[1].ID}
+		if !slices.Equal(got, want) {
+			s.t.Errorf("locked %v, want %v", got, want)
+		}
+	})
+}
+
+func TestLockersShareNothing(t *testing.T) {
+	suite(t, func(s store) {
+		const n = 400
+		jobs := make([]queue.NewJob, n)
+		for i := range jobs {
+			jobs[i].Type = "send"
+		}
+		s.add(jobs...)
+		var wg sync.WaitGroup
+		var mu sync.Mutex
+		seen := map[int64]int{}
+		for w := range 4 {
+			wg.Go(func() {
+				locker := s.NewLocker(fmt.Sprint("w", w), []string{"send"})
+				for {
+					locked, err := locker.Lock(s.t.Context(), 7)
+					if err != nil {
+						s.t.Error(err)
+					}
+					if len(locked) == 0 {
+						return
+					}
+					mu.Lock()
+					for _, l := range locked {
+						seen[l.ID]++
+					}
+					mu.Unlock()
+				}
+			})
+		}
+		wg.Wait()
+		for id, times := range seen {
+			if times != 1 {
+				s.t.Errorf("job %d was locked %d times", id, times)
+			}
+		}
+		// a locker that skipped rows of another may end early; then they are still due
+		if c := must[queue.Counts](s.t)(s.Counts(s.t.Context())); int(c.Locked) != len(seen) || int(c.Locked+c.Due) != n {
+			s.t.Errorf("%d locked, %d due, %d seen", c.Locked, c.Due, len(seen))
+		}
+	})
+}
+
+func TestReleaseCostsNoAttempt(t *testing.T) {
+	suite(t, func(s store) {
+		id := s.add(queue.NewJob{Type: "send"})[0].ID
+		locked := s.lock("w", 1)
+		s.wantState(id, queue.Initial, "locked", 0)
+		must[any](s.t)(nil, s.Release(s.t.Context(), locked))
+		job := s.wantState(id, queue.Initial, "due", 0)
+		if job.Token != queue.None || job.WorkerID != queue.None {
+			s.t.Errorf("a released job keeps %s of %s", job.Token, job.WorkerID)
+		}
+		if r := s.round("w", nil, locked); len(r.Started) != 0 {
+			s.t.Error("a job was started under a lock that was given back")
+		}
+		started := s.start("w", 1)
+		must[any](s.t)(nil, s.Release(s.t.Context(), locked))
+		must[any](s.t)(nil, s.Release(s.t.Context(), []queue.Locked{{ID: id, Token: started[0].Token}}))
+		s.wantState(id, queue.Running, "locked", 1)
+	})
+}
+
+func TestOutcomes(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		outcome queue.Outcome
+		state   queue.State
+		line    string
+		history string
+	}{
+		{"finished", finished, queue.Final, "finished", "added/0 starting/1 finished/1"},
+		{"result", queue.Outcome{Verdict: queue.Finished, Result: `{"a":1}`}, queue.Final, "finished", "added/0 starting/1 finished/1"},
+		{"again", queue.Outcome{Verdict: queue.TryAgain, Error: "boo"}, queue.Retry, "later", "added/0 starting/1 error/1"},
+		{"failed", queue.Outcome{Verdict: queue.Failed, Error: "boo"}, queue.Final, "failed", "added/0 starting/1 failed/1"},
+		{"asked for a delay", queue.Outcome{Verdict: queue.TryAgain, Error: "boo", RetryAfter: time.Minute}, queue.Retry, "later", "added/0 starting/1 error/1"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			suite(t, func(s store) {
+				id := s.add(queue.NewJob{Type: "send"})[0].ID
+				c.outcome.Output, c.outcome.Ran = "said", 1500*time.Millisecond
+				s.settle("w", c.outcome, s.start("w", 1)...)
+				job := s.wantState(id, c.state, c.line, 1)
+				wantError, wantResult := c.outcome.Error, c.outcome.Result
+				if wantError == "" {
+					wantError = queue.None
+				}
+				if wantResult == "" {
+					wantResult = queue.None
+				}
+				if job.Error != wantError || job.Result != wantResult {
+					t.Errorf("error %q, result %q", job.Error, job.Result)
+				}
+				s.wantHistory(id, c.history)
+				delay := job.ScheduledRunTime.Sub(job.UpdateTime).Round(time.Second)
+				if want := map[string]time.Duration{"again": time.Hour, "asked for a delay": time.Minute}[c.name]; want != 0 && delay != want {
+					t.Errorf("again after %s, want %s", delay, want)
+				}
+			})
+		})
+	}
+}
+
+func TestAttemptsRunOut(t *testing.T) {
+	suite(t, func(s store) {
+		id := s.add(queue.NewJob{Type: "send"})[0].ID
+		for range 2 {
+			s.exec("UPDATE shop_emails SET wake_time = create_time WHERE line = 'later'")
+			s.upkeep()
+			s.settle("w", queue.Outcome{Verdict: queue.TryAgain, Error: "boo"}, s.start("w", 1)...)
+		}
+		s.wantState(id, queue.Final, "failed", 2)
+		s.wantHistory(id, "added/0 starting/1 error/1 starting/2 failed/2")
+	})
+}
+
+// A worker that lost its lock changes nothing, whatever has become of the job meanwhile.
+func TestLateWorkerChangesNothing(t *testing.T) {
+	lose := func(s store) {
+		s.exec("UPDATE shop_emails SET wake_time = create_time WHERE line = 'later'")
+		s.upkeep()
+	}
+	for _, late := range []queue.Outcome{finished, {Verdict: queue.Finished, Result: "r"}, {Verdict: queue.TryAgain, Error: "late"}, {Verdict: queue.Failed, Error: "late"}} {
+		t.Run(string(late.Verdict)+late.Result, func(t *testing.T) {
+			suite(t, func(s store) {
+				id := s.add(queue.NewJob{Type: "send"})[0].ID
+				old := s.start("dead", 1)
+
+				lose(s) // its worker has no row: it is no more
+				s.wantState(id, queue.Retry, "later", 1)
+				if r := s.settle("dead", late, old...); len(r.Lost) != 1 {
+					t.Error("settled a job that waits for its next attempt")
+				}
+				s.wantState(id, queue.Retry, "later", 1)
+
+				lose(s)
+				s.exec("INSERT INTO shop_workers (id, host, pid, state, start_time, heartbeat, lock_until) VALUES ('new', 'h', 1, 'working', '2026-01-01', '2026-01-01', '2036-01-01')")
+				again := s.start("new", 1)
+				s.wantState(id, queue.Running, "locked", 2)
+				if r := s.settle("dead", late, old...); len(r.Lost) != 1 {
+					t.Error("settled another worker's attempt")
+				}
+				stale := *again[0]
+				stale.Attempt = 1
+				if r := s.settle("new", late, &stale); len(r.Lost) != 1 {
+					t.Error("settled with the wrong attempt")
+				}
+				s.wantState(id, queue.Running, "locked", 2)
+
+				s.settle("new", finished, again...)
+				if r := s.settle("dead", late, old...); len(r.Lost) != 1 {
+					t.Error("settled a final job")
+				}
+				s.wantState(id, queue.Final, "finished", 2)
+				s.wantHistory(id, "added/0 starting/1 error/1 starting/2 finished/2")
+			})
+		})
+	}
+}
+
+// A commit whose answer is lost is repeated: the second run of it must find what the first has done.
+func TestRoundMayBeRepeated(t *testing.T) {
+	suite(t, func(s store) {
+		s.add(queue.NewJob{Type: "send"}, queue.NewJob{Type: "send"}, queue.NewJob{Type: "send"})
+		locked := s.lock("w", 3)
+		first := s.round("w", nil, locked)
+		again := s.round("w", nil, locked)
+		if len(first.Started) != 3 || len(again.Started) != 3 || again.Started[0].Attempt != 1 {
+			s.t.Fatalf("started %d, then %d", len(first.Started), len(again.Started))
+		}
+		for range 2 {
+			r := s.round("w", []queue.Settled{
+				{Job: first.Started[0], Outcome: finished},
+				{Job: first.Started[1], Outcome: finished},
+				{Job: first.Started[2], Outcome: queue.Outcome{Verdict: queue.TryAgain, Error: "boo"}},
+			}, nil)
+			if len(r.Lost) != 0 {
+				s.t.Errorf("lost %d", len(r.Lost))
+			}
+		}
+		for i, want := range []string{"added/0 starting/1 finished/1", "added/0 starting/1 finished/1", "added/0 starting/1 error/1"} {
+			s.wantHistory(first.Started[i].ID, want)
+		}
+	})
+}
+
+func TestReclaimFromADeadWorker(t *testing.T) {
+	suite(t, func(s store) {
+		added := s.add(queue.NewJob{Type: "send"}, queue.NewJob{Type: "send"}, queue.NewJob{Type: "other"})
+		locked := s.lock("dead", 2)
+		s.round("dead", nil, locked[:1])
+		s.upkeep()
+		s.wantState(added[0].ID, queue.Retry, "later", 1)
+		s.wantState(added[1].ID, queue.Initial, "due", 0)
+		s.wantHistory(added[0].ID, "added/0 starting/1 error/1")
+		s.wantHistory(added[1].ID, "added/0")
+		if job := s.get(added[0].ID); !strings.HasPrefix(job.Error, "worker lost") {
+			s.t.Errorf("error is %q", job.Error)
+		}
+	})
+}
+
+// A worker without the type in its config moves a lost job to error; only one that has it decides.
+func TestOnlyWhoKnowsTheTypeDecides(t *testing.T) {
+	suite(t, func(s store) {
+		id := s.add(queue.NewJob{Type: "send"})[0].ID
+		s.start("dead", 1)
+		look := must[queue.Look](s.t)(s.Look(s.t.Context(), []string{"report"}))
+		must[bool](s.t)(s.Upkeep(s.t.Context(), queue.Worker{ID: "other"}, look, []string{"report"}))
+		s.wantState(id, queue.Error, "error", 1)
+		s.wantHistory(id, "added/0 starting/1")
+		s.upkeep()
+		s.wantState(id, queue.Retry, "later", 1)
+		s.wantHistory(id, "added/0 starting/1 error/1")
+	})
+}
+
+func TestLaterJobsArePromoted(t *testing.T) {
+	suite(t, func(s store) {
+		id := s.add(queue.NewJob{Type: "send", In: time.Hour})[0].ID
+		s.wantState(id, queue.Initial, "later", 0)
+		s.upkeep()
+		s.wantState(id, queue.Initial, "later", 0)
+		s.exec("UPDATE shop_emails SET wake_time = create_time")
+		s.upkeep()
+		s.wantState(id, queue.Initial, "due", 0)
+	})
+}
+
+func TestPlainInsertIsTakenIn(t *testing.T) {
+	suite(t, func(s store) {
+		conn := must[*sql.Conn](s.t)(s.db.DB.DB.Conn(s.t.Context()))
+		defer func() { _ = conn.Close() }()
+		if s.db.Name == "mysql" {
+			must[any](s.t)(conn.ExecContext(s.t.Context(), "SET time_zone = '+09:00'"))
+		}
+		for _, insert := range []string{
+			"INSERT INTO shop_emails (job_type, job_data) VALUES ('send', 'plain')",
+			"INSERT INTO shop_emails (job_type, job_data, priority, time_windows) VALUES ('never seen', 'x', 5, '[\"00:00-24:00\"]')",
+			"INSERT INTO shop_emails (job_type, job_data, time_windows) VALUES ('send', 'x', 'teatime')",
+		} {
+			must[any](s.t)(conn.ExecContext(s.t.Context(), insert))
+		}
+		s.upkeep()
+		first := s.wantState(1, queue.Initial, "due", 0)
+		if first.Priority != 100 || first.Timeout != 24*time.Hour || len(first.Key) < 32 {
+			s.t.Errorf("taken in as %+v", first)
+		}
+		now := must[time.Time](s.t)(s.db.Clock(s.t.Context()))
+		if age := now.Sub(first.ScheduledRunTime); age < 0 || age > time.Minute {
+			s.t.Errorf("scheduled %s ago: the session's time zone has got into it", age)
+		}
+		if second := s.wantState(2, queue.Initial, "due", 0); second.Priority != 5 || second.Windows.Encode() == queue.None {
+			s.t.Errorf("taken in as %+v", second)
+		}
+		s.wantHistory(1, "added/0")
+		if bad := must[[]string](s.t)(s.TypeNames(s.t.Context())); !slices.Contains(bad, "never seen") {
+			s.t.Errorf("types: %v", bad)
+		}
+		var state, problem string
+		must[any](s.t)(nil, s.db.QueryRowContext(s.t.Context(), "SELECT state, error FROM shop_emails WHERE id = 3").Scan(&state, &problem))
+		if state != "final" || !strings.Contains(problem, "teatime") {
+			s.t.Errorf("a row that can't be a job is %s: %s", state, problem)
+		}
+	})
+}
+
+func TestWindows(t *testing.T) {
+	suite(t, func(s store) {
+		now := must[time.Time](s.t)(s.db.Clock(s.t.Context()))
+		hour := func(h int) string { return now.Add(time.Duration(h) * time.Hour).Format("15:04") }
+		closed := must[queue.Windows](s.t)(queue.ParseWindows([]string{hour(2) + "-" + hour(3)}))
+		id := s.add(queue.NewJob{Type: "send", Windows: &closed})[0].ID
+		job := s.wantState(id, queue.Initial, "later", 0)
+		if wait := job.ScheduledRunTime.Sub(now); wait < 119*time.Minute || wait > 121*time.Minute {
+			s.t.Errorf("scheduled in %s", wait)
+		}
+		// one whose window closes between its lock and its start goes to the next opening
+		open := must[queue.Windows](s.t)(queue.ParseWindows([]string{hour(-1) + "-" + hour(1)}))
+		id = s.add(queue.NewJob{Type: "send", Windows: &open})[0].ID
+		locked := s.lock("w", 1)
+		s.exec("UPDATE shop_emails SET time_windows = ? WHERE id = ?", closed.Encode(), id)
+		if r := s.round("w", nil, locked); len(r.Started) != 0 {
+			s.t.Error("started outside of its windows")
+		}
+		s.wantState(id, queue.Initial, "later", 0)
+	})
+}
+
+func TestThrottle(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, driver, source string) {
+		o := options()
+		o.ThrottleLimit = 10
+		s := openStore(t, dbtest.Open(t, driver, source, "emails"), o)
+		weight := func(w, priority int) queue.NewJob {
+			return queue.NewJob{Type: "send", ThrottleFactor: &w, Priority: &priority}
+		}
+		added := s.add(weight(6, 1), weight(6, 2), weight(1, 3), weight(0, 4), weight(50, 0))
+		ids := func(jobs []queue.Locked) (ids []int64) {
+			for _, j := range jobs {
+				ids = append(ids, j.ID)
+			}
+			return ids
+		}
+		// the heaviest goes alone, and only the weightless goes beside it
+		first := s.lock("w", 10)
+		if got, want := ids(first), []int64{added[4].ID, added[3].ID}; !slices.Equal(got, want) {
+			t.Fatalf("locked %v, want %v", got, want)
+		}
+		if got := s.lock("w", 10); len(got) != 0 {
+			t.Fatalf("locked %v beside the heaviest", got)
+		}
+		s.settle("w", finished, s.round("w", nil, first).Started...)
+		// 6 fits, the next 6 doesn't, and the 1 after it must not overtake
+		if got, want := ids(s.lock("w", 10)), []int64{added[0].ID}; !slices.Equal(got, want) {
+			t.Fatalf("locked %v, want %v", got, want)
+		}
+	})
+}
+
+func TestStatesAreChecked(t *testing.T) {
+	suite(t, func(s store) {
+		if _, err := s.db.ExecContext(context.Background(), "INSERT INTO shop_emails (job_type, job_data, state) VALUES ('send', 'x', 'sleeping')"); err == nil {
+			s.t.Error("the table takes a state that there isn't")
+		}
+	})
+}
