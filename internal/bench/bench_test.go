@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"fmt"
+	"os/exec"
 	"testing"
 	"time"
 
@@ -101,4 +102,47 @@ func BenchmarkThroughput(b *testing.B) {
 			b.ReportMetric(drained/floorDrain, "floor-drained/s")
 		}
 	})
+}
+// BenchmarkExec compares a drain of jobs that run /bin/true with a bare loop that runs it.
+func BenchmarkExec(b *testing.B) {
+	const n, concurrency = 3000, 16
+	each(b, func(b *testing.B, db *schema.DB) {
+		q := openQueue(b, db, "bench", "true")
+		for b.Loop() {
+			if _, err := q.EnqueueMany(b.Context(), jobs(n, "true")); err != nil {
+				b.Fatal(err)
+			}
+			bare := timed(b, func() error { return bareExec(b.Context(), n, concurrency) })
+			work := timed(b, func() error {
+				return drain(b.Context(), db, q, map[string]handler.Handler{"true": &handler.Exec{Argv: []string{"/bin/true"}}}, concurrency, n)
+			})
+			b.ReportMetric(bare/work, "exec/bare")
+			b.ReportMetric(n/work, "drained/s")
+		}
+	})
+}
+
+func bareExec(ctx context.Context, n, concurrency int) error {
+	todo, failed := make(chan struct{}), make(chan error, concurrency)
+	for range concurrency {
+		go func() {
+			var err error
+			for range todo {
+				if e := exec.CommandContext(ctx, "/bin/true").Run(); e != nil {
+					err = e
+				}
+			}
+			failed <- err
+		}()
+	}
+	for range n {
+		todo <- struct{}{}
+	}
+	close(todo)
+	for range concurrency {
+		if err := <-failed; err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -92,25 +92,35 @@ func (g *Guard) Close() error {
 	if g == nil {
 		return nil
 	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.closed = true
-	if g.process == nil {
+	process := g.leave()
+	if process == nil {
 		return nil
 	}
-	if len(g.groups) == 0 {
-		g.bury() // there is nothing that it could still do
-		return nil
-	}
-	process := g.process
-	g.process = nil
-	_ = syscall.Close(g.pipe) // to the guard it looks as if the worker had died
 	late := time.AfterFunc(g.grace+lastRounds*round+5*time.Second, func() { _ = process.Process.Kill() })
 	defer late.Stop()
 	if err := process.Wait(); err != nil {
 		return fmt.Errorf("end the guard: %w", err)
 	}
 	return nil
+}
+
+// leave leaves the guard process alone with the programs that still run: to it, it looks as if the worker had died. It
+// gives the process; nil if there is nothing to do.
+func (g *Guard) leave() *exec.Cmd {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.closed = true
+	process := g.process
+	if process == nil {
+		return nil
+	}
+	if len(g.groups) == 0 {
+		g.bury()
+		return nil
+	}
+	g.process = nil
+	_ = syscall.Close(g.pipe)
+	return process
 }
 
 // launch starts the guard process and tells it all there is to know.

@@ -30,16 +30,16 @@ func startProcess(path string, argv []string, dir string, env []string, message 
 		return nil, err
 	}
 	defer syscall.Close(stdin)
-	stdout, print, err := pipe()
+	stdout, theirs, err := pipe()
 	if err != nil {
 		in.close()
 		return nil, err
 	}
-	defer syscall.Close(print)
+	defer syscall.Close(theirs)
 	pid := 0
 	if err = syscall.SetNonblock(stdout, true); err == nil { // ours alone: the other end has a flag of its own
 		pid, err = syscall.ForkExec(path, argv, &syscall.ProcAttr{
-			Dir: dir, Env: env, Files: []uintptr{uintptr(stdin), uintptr(print), uintptr(print)},
+			Dir: dir, Env: env, Files: []uintptr{uintptr(stdin), uintptr(theirs), uintptr(theirs)},
 			Sys: &syscall.SysProcAttr{Setpgid: true},
 		})
 	}

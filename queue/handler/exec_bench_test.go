@@ -1,0 +1,92 @@
+package handler_test
+
+import (
+	"os/exec"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/handler"
+)
+
+func BenchmarkBareTrue(b *testing.B) { parallel(b, bareTrue(b)) }
+
+func BenchmarkExecTrue(b *testing.B) { parallel(b, execTrue(b, nil)) }
+
+func BenchmarkExecTrueGuarded(b *testing.B) { parallel(b, execTrue(b, benchGuard(b))) }
+
+// BenchmarkExecRatio compares what a job costs with what a bare start costs, in turns of 100 ms, so that the noise of a
+// busy machine hits all alike. It gives the medians.
+func BenchmarkExecRatio(b *testing.B) {
+	contestants := []func(){bareTrue(b), execTrue(b, nil), execTrue(b, benchGuard(b))}
+	rates := make([][]float64, len(contestants))
+	for b.Loop() {
+		for range 40 {
+			for i, run := range contestants {
+				rates[i] = append(rates[i], rate(run, 100*time.Millisecond))
+			}
+		}
+	}
+	median := func(i int) float64 { slices.Sort(rates[i]); return rates[i][len(rates[i])/2] }
+	b.ReportMetric(median(0), "bare/s")
+	b.ReportMetric(median(1)/median(0), "exec/bare")
+	b.ReportMetric(median(2)/median(0), "guarded/bare")
+}
+
+func parallel(b *testing.B, run func()) {
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			run()
+		}
+	})
+}
+
+// rate is how often a second two goroutines get run done.
+func rate(run func(), long time.Duration) float64 {
+	var n atomic.Int64
+	var both sync.WaitGroup
+	begin := time.Now()
+	for range 2 {
+		both.Go(func() {
+			for time.Since(begin) < long {
+				run()
+				n.Add(1)
+			}
+		})
+	}
+	both.Wait()
+	return float64(n.Load()) / time.Since(begin).Seconds()
+}
+
+func bareTrue(b *testing.B) func() {
+	return func() {
+		if err := exec.Command("/bin/true").Run(); err != nil {
+			b.Error(err)
+		}
+	}
+}
+
+func execTrue(b *testing.B, guard *handler.Guard) func() {
+	e := &handler.Exec{Argv: []string{"/bin/true"}, Grace: time.Second, Guard: guard, WorkerID: newWorkerID()}
+	job := &queue.Job{ID: 1, Queue: "emails", Type: "send", Key: "k", Data: `{"to":"a@example.com"}`, Timeout: time.Minute}
+	ctx := b.Context()
+	return func() {
+		if o := e.Handle(ctx, job); o.Verdict != queue.Finished {
+			b.Error(o)
+		}
+	}
+}
+
+func benchGuard(b *testing.B) *handler.Guard {
+	guard := handler.NewGuard(guardArgv(), newWorkerID(), time.Second)
+	guard.Extend(time.Hour)
+	b.Cleanup(func() {
+		if err := guard.Close(); err != nil {
+			b.Error(err)
+		}
+	})
+	return guard
+}
