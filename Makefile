@@ -36,7 +36,7 @@ crash: ## kill workers at random and check that no job is lost or doubled
 	.ci/with-mariadb go test -count=1 -timeout 30m -run TestCrash -v ./internal/crash
 
 bench: ## measure throughput on a MariaDB with fsync on
-	.ci/with-mariadb --durable go test -run '^$$' -bench . -benchtime 1x -timeout 60m ./internal/bench
+	.ci/with-mariadb --durable go test -run '^$$' -bench . -benchtime 1x -timeout 60m ./queue ./internal/bench
 
 lint: $(GOLANGCI_LINT) $(STATICCHECK) $(GOFUMPT) ## check style, imports between packages, and common mistakes
 	go vet ./...

@@ -30,10 +30,6 @@ func openMySQL(ctx context.Context, o Options) (*DB, error) {
 	if cfg.Timeout == 0 {
 		cfg.Timeout = 10 * time.Second
 	}
-	if cfg.Params == nil {
-		cfg.Params = map[string]string{}
-	}
-	cfg.Params["time_zone"] = "'+00:00'"
 	if cfg.Collation == "" {
 		cfg.Collation = "utf8mb4_bin"
 	}
@@ -63,7 +59,7 @@ func openMySQL(ctx context.Context, o Options) (*DB, error) {
 type session struct{ driver.Connector }
 
 const setSession = "SET /*M! tx_isolation = 'READ-COMMITTED', in_predicate_conversion_threshold = 0, */" +
-	" /*!80000 transaction_isolation = 'READ-COMMITTED', */ @hipq = 1"
+	" /*!80000 transaction_isolation = 'READ-COMMITTED', */ time_zone = '+00:00'"
 
 func (c session) Connect(ctx context.Context) (driver.Conn, error) {
 	conn, err := c.Connector.Connect(ctx)

@@ -103,6 +103,7 @@ func BenchmarkThroughput(b *testing.B) {
 		}
 	})
 }
+
 // BenchmarkExec compares a drain of jobs that run /bin/true with a bare loop that runs it.
 func BenchmarkExec(b *testing.B) {
 	const n, concurrency = 3000, 16

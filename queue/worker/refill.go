@@ -29,6 +29,19 @@ func (w *worker) refill(ctx, work context.Context) error {
 	return nil
 }
 
+// nothingToDo says whether a look finds nothing at all. It writes nothing.
+func (w *worker) nothingToDo(work context.Context) (bool, error) {
+	if dead, err := w.registry.anyDead(work); dead || err != nil {
+		return false, err
+	}
+	for _, l := range w.lines {
+		if found, err := l.Look(work, l.types); found != (queue.Look{}) || err != nil {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
 // look finds out what there is to do in each queue, and does the upkeep.
 func (w *worker) look(work context.Context) error {
 	dead, err := w.registry.anyDead(work)

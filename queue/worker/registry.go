@@ -28,17 +28,33 @@ func (r registry) entry(state activity.State) activity.Entry {
 
 // register makes the worker known, with a lock and no slots yet.
 func (r registry) register(ctx context.Context) error {
+	return r.insert(ctx, "working", r.lockFor, activity.Starting)
+}
+
+// pass records a worker that found nothing to do: its row and both of its entries, at the cost of one commit.
+func (r registry) pass(ctx context.Context) error {
+	return r.insert(ctx, "finished", 0, activity.Starting, activity.Finished)
+}
+
+func (r registry) insert(ctx context.Context, state string, lockFor time.Duration, happened ...activity.State) error {
+	var entries []activity.Entry
+	for _, h := range happened {
+		entries = append(entries, r.entry(h))
+	}
 	err := r.db.Tx(ctx, func(tx *schema.Tx) error {
-		now := schema.At(tx.Now)
-		_, err := tx.ExecContext(ctx, "INSERT INTO "+r.db.Workers()+" (id, host, pid, state, slots, start_time, heartbeat, lock_until)"+
-			" VALUES (?, ?, ?, 'working', 0, ?, ?, ?)", r.ID, r.Host, r.PID, now, now, schema.At(tx.Now.Add(r.lockFor)))
+		now, end := schema.At(tx.Now), schema.Time{}
+		if state != "working" {
+			end = now
+		}
+		_, err := tx.ExecContext(ctx, "INSERT INTO "+r.db.Workers()+" (id, host, pid, state, slots, start_time, heartbeat, lock_until, end_time)"+
+			" VALUES (?, ?, ?, ?, 0, ?, ?, ?, ?)", r.ID, r.Host, r.PID, state, now, now, schema.At(tx.Now.Add(lockFor)), end)
 		if schema.IsDuplicate(err) {
 			return nil // the commit before this one was not answered; it wrote the activity too
 		}
 		if err != nil {
 			return err
 		}
-		return r.log.Record(ctx, tx, []activity.Entry{r.entry(activity.Starting)})
+		return r.log.Record(ctx, tx, entries)
 	})
 	if err != nil {
 		return fmt.Errorf("register the worker: %w", err)

@@ -92,6 +92,11 @@ func Run(ctx context.Context, p Params) (Summary, error) {
 	w.jobs, w.stopJobs = context.WithCancelCause(work)
 	defer w.stopJobs(nil)
 
+	if idle, err := w.nothingToDo(work); err != nil {
+		return w.summary, err
+	} else if idle && !p.Linger {
+		return w.summary, w.registry.pass(work)
+	}
 	began := time.Now()
 	w.over = began.Add(p.RunFor)
 	if err := w.registry.register(work); err != nil {

@@ -1,0 +1,28 @@
+// Command idle is the floor of an idle tick: a static binary that connects, selects and ends.
+package main
+
+import (
+	"database/sql"
+	"fmt"
+	"os"
+
+	_ "github.com/go-sql-driver/mysql"
+	_ "modernc.org/sqlite"
+)
+
+func main() {
+	if err := run(os.Args[1], os.Args[2]); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func run(driver, source string) error {
+	db, err := sql.Open(driver, source)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = db.Close() }()
+	var one int
+	return db.QueryRow("SELECT 1").Scan(&one)
+}

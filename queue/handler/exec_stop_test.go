@@ -1,0 +1,131 @@
+package handler_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/handler"
+)
+
+// handleUntil runs a job, ends its context with a timeout's cause when ready says so, and gives the outcome.
+func handleUntil(t *testing.T, e *handler.Exec, ready func()) queue.Outcome {
+	t.Helper()
+	ctx, cancel := context.WithCancelCause(t.Context())
+	defer cancel(nil)
+	done := make(chan queue.Outcome, 1)
+	go func() { done <- e.Handle(ctx, testJob()) }()
+	ready()
+	cancel(errors.New("timeout after 30s"))
+	select {
+	case o := <-done:
+		return o
+	case <-time.After(30 * time.Second):
+		t.Fatal("the handler doesn't return")
+		return queue.Outcome{}
+	}
+}
+
+func wantTimeout(t *testing.T, o queue.Outcome) {
+	t.Helper()
+	if o.Verdict != queue.TryAgain || o.Error != "timeout after 30s" {
+		t.Errorf("%s %q, want retry, timeout after 30s", o.Verdict, o.Error)
+	}
+}
+
+// A program that obeys is not waited for any longer, and what it says while it ends is kept.
+func TestExecStops(t *testing.T) {
+	dir := t.TempDir()
+	e := sh(fmt.Sprintf(`trap 'echo got TERM; exit 0' TERM; echo $$ >%s/pid; while :; do sleep 0.01; done`, dir))
+	var pid int
+	o := handleUntil(t, e, func() { pid = number(t, dir+"/pid") })
+	wantTimeout(t, o)
+	if o.Output != "got TERM\n" {
+		t.Errorf("output %q", o.Output)
+	}
+	if o.Ran > 20*time.Second {
+		t.Errorf("took %s: waited for the grace", o.Ran)
+	}
+	eventuallyGone(t, "the program", pid)
+}
+
+func TestExecKillsTheDeaf(t *testing.T) {
+	dir := t.TempDir()
+	e := sh(fmt.Sprintf(`trap '' TERM; sleep 60 & echo $! >%[1]s/child; echo $$ >%[1]s/pid; wait; wait; sleep 60`, dir))
+	e.Grace = 200 * time.Millisecond
+	var pid, child int
+	o := handleUntil(t, e, func() { pid, child = number(t, dir+"/pid"), number(t, dir+"/child") })
+	wantTimeout(t, o)
+	if o.Ran < e.Grace {
+		t.Errorf("took %s, less than the grace", o.Ran)
+	}
+	eventuallyGone(t, "the program", pid)
+	eventuallyGone(t, "its child", child)
+}
+
+// TERM goes to the whole group; a child that is deaf is killed when the leader has ended, not after the grace.
+func TestExecStopsTheGroup(t *testing.T) {
+	dir := t.TempDir()
+	e := sh(fmt.Sprintf(`(trap '' TERM; echo $$ >/dev/null; sleep 60; sleep 60) & echo $! >%[1]s/child; echo $$ >%[1]s/pid; wait; exit 0`, dir))
+	var child int
+	o := handleUntil(t, e, func() { number(t, dir+"/pid"); child = number(t, dir+"/child") })
+	wantTimeout(t, o)
+	if o.Ran > 20*time.Second {
+		t.Errorf("took %s", o.Ran)
+	}
+	eventuallyGone(t, "the child", child)
+}
+
+func TestExecStopped(t *testing.T) {
+	dir := t.TempDir()
+	e := sh(fmt.Sprintf(`echo $$ >%s/pid; sleep 60`, dir))
+	e.Grace = 100 * time.Millisecond
+	wantTimeout(t, handleUntil(t, e, func() {
+		if err := syscall.Kill(number(t, dir+"/pid"), syscall.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+	}))
+}
+
+// What a program leaves behind is killed, whatever way it ends; it neither holds up the job nor spoils its output.
+func TestExecLeftovers(t *testing.T) {
+	for _, end := range []string{"exit 0", "exit 3", "kill -9 $$"} {
+		for _, wait := range []string{"", "sleep 0.03; "} { // before and after the output is read
+			dir := t.TempDir()
+			o := sh(fmt.Sprintf(`sleep 60 & echo $! >%s/child; echo out; %s%s`, dir, wait, end)).Handle(t.Context(), testJob())
+			if !strings.HasPrefix(o.Output, "out\n") || o.Ran > 20*time.Second {
+				t.Errorf("%s: %+v", end, o)
+			}
+			if (o.Verdict == queue.Finished) != (end == "exit 0") {
+				t.Errorf("%s: %s", end, o.Verdict)
+			}
+			eventuallyGone(t, "the child", number(t, dir+"/child"))
+		}
+	}
+}
+
+// A grandchild in a group of its own holds the pipe: the job ends without it.
+func TestExecHeldPipe(t *testing.T) {
+	for _, wait := range []string{"", "sleep 0.03; "} {
+		file := filepath.Join(t.TempDir(), "escaped")
+		script := fmt.Sprintf(`'%s' escape '%s' & while ! [ -s '%s' ]; do sleep 0.01; done; %secho out; exit 65`, os.Args[0], file, file, wait)
+		job := testJob()
+		job.Data = strings.Repeat("x", queue.MaxDataBytes) // it holds stdin too, and doesn't read
+		o := sh(script).Handle(t.Context(), job)
+		pid := number(t, file)
+		if !alive(pid) {
+			t.Error("the grandchild didn't escape; the test shows nothing")
+		}
+		_ = syscall.Kill(pid, syscall.SIGKILL)
+		if o.Verdict != queue.Failed || o.Output != "out\n" || o.Ran > 20*time.Second {
+			t.Errorf("%+v", o)
+		}
+	}
+}

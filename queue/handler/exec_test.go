@@ -1,0 +1,355 @@
+package handler_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/handler"
+)
+
+func TestExecOutcome(t *testing.T) {
+	const retry, failed, finished = queue.TryAgain, queue.Failed, queue.Finished
+	tests := []struct {
+		name, script string
+		want         queue.Outcome
+	}{
+		{"finished", `exit 0`, queue.Outcome{Verdict: finished}},
+		{"output", `echo a; echo b >&2`, queue.Outcome{Verdict: finished, Output: "a\nb\n"}},
+		{"failed", `exit 65`, queue.Outcome{Verdict: failed, Error: "exit status 65"}},
+		{"failed with a reason", `echo no such user; exit 65`, queue.Outcome{Verdict: failed, Error: "exit status 65: no such user", Output: "no such user\n"}},
+		{"try again", `exit 75`, queue.Outcome{Verdict: retry, Error: "exit status 75"}},
+		{"last line", `printf 'a\n  why \r\n\n \n'; exit 3`, queue.Outcome{Verdict: retry, Error: "exit status 3: why", Output: "a\n  why \r\n\n \n"}},
+		{"progress", `printf '10%%\r100%%'; exit 3`, queue.Outcome{Verdict: retry, Error: "exit status 3: 100%", Output: "10%\r100%"}},
+		{"killed", `kill -9 $$`, queue.Outcome{Verdict: retry, Error: "killed by signal: killed"}},
+		{"killed softly", `kill $$`, queue.Outcome{Verdict: retry, Error: "killed by signal: terminated"}},
+
+		{"says retry", `echo '{"outcome":"retry","error":"busy","retry_after":"1h30m"}'`, queue.Outcome{Verdict: retry, Error: "busy", RetryAfter: 90 * time.Minute}},
+		{"says failed", `echo '{"outcome":"failed","error":{"code":5}}'`, queue.Outcome{Verdict: failed, Error: `{"code":5}`}},
+		{"says no reason", `echo '{"outcome":"failed"}'`, queue.Outcome{Verdict: failed, Error: "the handler said failed"}},
+		{"says nothing new", `echo '{"outcome":"finished"}'`, queue.Outcome{Verdict: finished}},
+		{"text result", `echo '{"outcome":"finished","result":"id 5\u0000"}'`, queue.Outcome{Verdict: finished, Result: "id 5\uFFFD"}},
+		{"JSON result", `echo '{"outcome":"sent","result":{"id": 5}}'`, queue.Outcome{Verdict: finished, Result: `{"id": 5}`}},
+		{"null result", `echo '{"outcome":"finished","result":null}'`, queue.Outcome{Verdict: finished}},
+		{"weeks and days", `echo '{"outcome":"retry","error":"x","retry_after":"1w2d"}'`, queue.Outcome{Verdict: retry, Error: "x", RetryAfter: 9 * 24 * time.Hour}},
+		{
+			"no unit", `echo '{"outcome":"retry","error":"x","retry_after":30}'`,
+			queue.Outcome{Verdict: retry, Error: `x (retry_after ignored: "30" is no duration, want a number and a unit (s, m, h, d, w))`},
+		},
+		{
+			"no number", `echo '{"outcome":"retry","error":"x","retry_after":"soon"}'`,
+			queue.Outcome{Verdict: retry, Error: `x (retry_after ignored: "soon" is no duration, want a number and a unit (s, m, h, d, w))`},
+		},
+		{
+			"no such unit", `echo '{"outcome":"retry","error":"x","retry_after":"5y"}'`,
+			queue.Outcome{Verdict: retry, Error: `x (retry_after ignored: "5y" has an unknown unit, want s, m, h, d or w)`},
+		},
+		{
+			"too long", `echo '{"outcome":"retry","error":"x","retry_after":"9999999w"}'`,
+			queue.Outcome{Verdict: retry, Error: `x (retry_after ignored: "9999999w" is too long)`},
+		},
+
+		{"no upgrade", `echo '{"outcome":"finished","result":1}'; exit 3`, queue.Outcome{Verdict: retry, Error: `exit status 3: {"outcome":"finished","result":1}`}},
+		{"no upgrade of 65", `echo '{"outcome":"retry","error":"x","retry_after":"5m"}'; exit 65`, queue.Outcome{Verdict: failed, Error: "x"}},
+		{"downgrade", `echo '{"outcome":"failed","error":"x"}'; exit 3`, queue.Outcome{Verdict: failed, Error: "x"}},
+		{"adds", `echo '{"outcome":"retry","error":"x","retry_after":"5m"}'; exit 3`, queue.Outcome{Verdict: retry, Error: "x", RetryAfter: 5 * time.Minute}},
+		{"adds when", `echo '{"outcome":"retry","retry_after":"5m"}'; exit 3`, queue.Outcome{Verdict: retry, Error: `exit status 3: {"outcome":"retry","retry_after":"5m"}`, RetryAfter: 5 * time.Minute}},
+
+		{"not the last line", `echo '{"outcome":"failed"}'; echo done`, queue.Outcome{Verdict: finished}},
+		{"another word", `echo '{"outcome":"great"}'`, queue.Outcome{Verdict: finished}},
+		{"another kind", `echo '{"outcome":5}'`, queue.Outcome{Verdict: finished}},
+		{"another object", `echo '{"error":"x"}'`, queue.Outcome{Verdict: finished}},
+		{"a list", `echo '[{"outcome":"failed"}]'`, queue.Outcome{Verdict: finished}},
+		{"broken JSON", `echo '{"outcome":"failed"'`, queue.Outcome{Verdict: finished}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			got := sh(tt.script).Handle(t.Context(), testJob())
+			if got.Ran <= 0 || got.Ran > time.Minute {
+				t.Errorf("ran %s", got.Ran)
+			}
+			got.Ran = 0
+			if tt.want.Output == "" {
+				got.Output = "" // the line the test is about
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestExecCannotStart(t *testing.T) {
+	dir := t.TempDir()
+	plain := filepath.Join(dir, "plain")
+	if err := os.WriteFile(plain, []byte("#!/bin/sh\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	tests := []struct {
+		name string
+		exec *handler.Exec
+		want string
+	}{
+		{"not in PATH", &handler.Exec{Argv: []string{"hipq-no-such-program"}}, "start hipq-no-such-program: executable file not found in $PATH"},
+		{"no file", &handler.Exec{Argv: []string{"./nothing"}, Dir: dir}, "start ./nothing: no such file or directory"},
+		{"not executable", &handler.Exec{Argv: []string{"./plain"}, Dir: dir}, "start ./plain: permission denied"},
+		{"no directory", &handler.Exec{Argv: []string{"sh"}, Dir: dir + "/gone"}, "start sh: directory " + dir + "/gone: no such file or directory"},
+		{"NUL", &handler.Exec{Argv: []string{"sh", "\x00"}}, "start sh: invalid argument"},
+		{"nothing", &handler.Exec{}, "start the handler: it has no program"},
+		{
+			"no guard", &handler.Exec{Argv: []string{"sh"}, Guard: handler.NewGuard([]string{plain}, "w", 0)},
+			"start the guard: fork/exec " + plain + ": permission denied",
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			got := tt.exec.Handle(t.Context(), testJob())
+			if got.Verdict != queue.TryAgain || got.Error != tt.want {
+				t.Errorf("%s %q, want %q", got.Verdict, got.Error, tt.want)
+			}
+		})
+	}
+}
+
+// A program that is installed, or moved, while the worker runs is found.
+func TestExecFindsProgramAgain(t *testing.T) {
+	one, two := t.TempDir(), t.TempDir()
+	t.Setenv("PATH", one+":"+two+":"+os.Getenv("PATH"))
+	e := &handler.Exec{Argv: []string{"hipq-test-program"}}
+	verdict := func() queue.Verdict { return e.Handle(t.Context(), testJob()).Verdict }
+	if got := verdict(); got != queue.TryAgain {
+		t.Errorf("%s without the program", got)
+	}
+	if err := os.WriteFile(one+"/hipq-test-program", []byte("#!/bin/sh\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if got := verdict(); got != queue.Finished {
+		t.Errorf("%s with the program", got)
+	}
+	if err := os.Rename(one+"/hipq-test-program", two+"/hipq-test-program"); err != nil {
+		t.Fatal(err)
+	}
+	verdict() // finds out
+	if got := verdict(); got != queue.Finished {
+		t.Errorf("%s with the program elsewhere", got)
+	}
+}
+
+func TestExecStdin(t *testing.T) {
+	var want any
+	const text = `{"id":7,"queue":"emails","job_type":"send","job_key":"order-1","job_data":{"to":"a@example.com"},"attempt":2,
+		"token":"0198-token","priority":100,"timeout":90,"scheduled_run_time":"2026-03-01T11:00:00Z","create_time":"2026-03-01T10:00:00.25Z"}`
+	if err := json.Unmarshal([]byte(text), &want); err != nil {
+		t.Fatal(err)
+	}
+	var got any
+	out := sh("cat").Handle(t.Context(), testJob()).Output
+	if err := json.Unmarshal([]byte(out), &got); err != nil || strings.Count(out, "\n") != 1 || !strings.HasSuffix(out, "\n") {
+		t.Fatalf("not one line of JSON: %q: %v", out, err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestExecJobData(t *testing.T) {
+	tests := map[string]string{ // job_data: what arrives
+		`NONE`:                              `"NONE"`,
+		``:                                  `""`,
+		`5`:                                 `"5"`,
+		`"text"`:                            `"\"text\""`,
+		`null`:                              `"null"`,
+		`{broken`:                           `"{broken"`,
+		`[1,2] and more`:                    `"[1,2] and more"`,
+		`[1.0,12345678901234567890]`:        `[1.0,12345678901234567890]`,
+		" {\n \"a\": \"<b> & \\u00e4\"\n} ": `{"a":"<b> & \u00e4"}`,
+		"line\nline\x00":                    `"line\nline\u0000"`,
+		"bad \xff":                          `"bad ` + "\uFFFD" + `"`,
+		"{\"a\":\"\xff\"}":                  "{\"a\":\"\uFFFD\"}",
+	}
+	for data, want := range tests {
+		job := testJob()
+		job.Data = data
+		out := sh("cat").Handle(t.Context(), job).Output
+		if !strings.Contains(out, `"job_data":`+want+`,"attempt"`) {
+			t.Errorf("%q arrives in %s, want %s", data, out, want)
+		}
+	}
+}
+
+// Around what the pipe holds, and above: what is read is whole, and what isn't read is in nobody's way.
+func TestExecLongData(t *testing.T) {
+	for _, size := range []int{1, 3000, 3900, 4000, 4096, 5000, 60_000, 70_000, 1 << 20, 3 << 20} {
+		job := testJob()
+		job.Data = strings.Repeat("x", size)
+		if got := sh("tr -dc x | wc -c").Handle(t.Context(), job); strings.TrimSpace(got.Output) != fmt.Sprint(size) {
+			t.Errorf("%d bytes arrive as %s", size, got.Output)
+		}
+		for _, script := range []string{"exit 0", "exec <&-; exit 0", "head -c 10 >/dev/null", "sleep 0.05 <&-"} {
+			if got := sh(script).Handle(t.Context(), job); got.Verdict != queue.Finished {
+				t.Errorf("%d bytes that %q doesn't read: %+v", size, script, got)
+			}
+		}
+	}
+}
+
+func TestExecEnvironment(t *testing.T) {
+	for _, entry := range os.Environ() {
+		if name, value, _ := strings.Cut(entry, "="); strings.HasPrefix(name, "LC_") {
+			t.Setenv(name, value) // restores it
+			os.Unsetenv(name)
+		}
+	}
+	for name, value := range map[string]string{
+		"HOME": "/home/h", "USER": "u", "LOGNAME": "l", "SHELL": "/bin/s", "LANG": "C", "LC_TIME": "C", "TZ": "UTC", "TMPDIR": "/tmp",
+		"SECRET": "s", "PASSED": "p", "HIPQ_DSN": "s",
+	} {
+		t.Setenv(name, value)
+	}
+	e := sh("")
+	e.Argv = []string{"env"}
+	e.Env = []string{"PASSED", "NOT_SET", "OWN=a=b", "TZ=Europe/Berlin", "TZ=Asia/Tokyo", "HIPQ_JOB_KEY=fake", "HIPQ_WORKER_ID=fake"}
+	e.ConfigFile = "/etc/hipq/hipq.yaml"
+	job := testJob()
+	job.Key = "a\x00b"
+	got := e.Handle(t.Context(), job)
+	lines := strings.Split(strings.TrimSpace(got.Output), "\n")
+	slices.Sort(lines)
+	want := []string{
+		"HIPQ_ATTEMPT=2", "HIPQ_CONFIG=/etc/hipq/hipq.yaml", "HIPQ_JOB_ID=7", "HIPQ_JOB_KEY=a\uFFFDb", "HIPQ_JOB_TYPE=send", "HIPQ_QUEUE=emails",
+		"HIPQ_TOKEN=0198-token", "HIPQ_WORKER_ID=" + e.WorkerID, "HOME=/home/h", "LANG=C", "LC_TIME=C", "LOGNAME=l", "OWN=a=b", "PASSED=p",
+		"PATH=" + os.Getenv("PATH"), "SHELL=/bin/s", "TMPDIR=/tmp", "TZ=Asia/Tokyo", "USER=u",
+	}
+	if diff := cmp.Diff(want, lines); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestExecDir(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(dir+"/here", []byte("#!/bin/sh\necho $1 from $(basename $(pwd -P))\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	e := &handler.Exec{Argv: []string{"./here", "$HOME *"}, Dir: dir}
+	if got, want := e.Handle(t.Context(), testJob()).Output, "$HOME * from "+filepath.Base(dir)+"\n"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+func TestExecLongOutput(t *testing.T) {
+	const kept, size = 16 << 10, 10 << 20
+	got := sh(fmt.Sprintf(`head -c %d /dev/zero | tr '\0' x; echo; echo last; exit 3`, size)).Handle(t.Context(), testJob())
+	note, rest, _ := strings.Cut(got.Output, "\n")
+	if want := fmt.Sprintf("[%d bytes cut]", size+len("\nlast\n")-kept); note != want {
+		t.Errorf("note %q, want %q", note, want)
+	}
+	if len(rest) != kept || !strings.HasSuffix(rest, "x\nlast\n") || got.Error != "exit status 3: last" {
+		t.Errorf("%d bytes that end in %q, error %q", len(rest), rest[max(0, len(rest)-10):], got.Error)
+	}
+
+	// nothing is cut from what just fits, and no rune is cut in two
+	for _, n := range []int{kept - 1, kept, kept + 1, 2 * kept, 2*kept + 1} {
+		got := sh(fmt.Sprintf(`yes 'ä' | tr -d '\n' | head -c %d; printf '!'`, n-1)).Handle(t.Context(), testJob())
+		if cut := strings.HasPrefix(got.Output, "["); cut != (n > kept) {
+			t.Errorf("of %d bytes, cut: %t", n, cut)
+		}
+		begin := strings.TrimPrefix(got.Output[strings.IndexByte(got.Output, '\n')+1:], "ä")
+		if strings.HasPrefix(begin, "\uFFFD") {
+			t.Errorf("of %d bytes, half a rune is left: %.60q", n, got.Output)
+		}
+	}
+
+	got = sh(fmt.Sprintf(`head -c %d /dev/zero | tr '\0' x; exit 3`, 600)).Handle(t.Context(), testJob())
+	if want := "exit status 3: " + strings.Repeat("x", 500); got.Error != want {
+		t.Errorf("error %q", got.Error)
+	}
+}
+
+func TestExecBinaryOutput(t *testing.T) {
+	got := sh(`printf 'a\377\376b\000c \303\244\n\360\237'; exit 3`).Handle(t.Context(), testJob())
+	if want := "a\uFFFDb\uFFFDc ä\n\uFFFD"; got.Output != want || got.Error != "exit status 3: \uFFFD" {
+		t.Errorf("output %q, want %q; error %q", got.Output, want, got.Error)
+	}
+	got = sh(`head -c 100000 /dev/urandom; exit 3`).Handle(t.Context(), testJob())
+	if !utf8.ValidString(got.Output) || !utf8.ValidString(got.Error) || strings.Contains(got.Output+got.Error, "\x00") {
+		t.Error("noise is not valid text")
+	}
+}
+
+// More than a pipe holds, before and after the reader begins; slowly; and from a program that closes its output early.
+func TestExecOutputInTime(t *testing.T) {
+	tests := map[string]string{
+		`echo a; sleep 0.05; echo b; sleep 0.05; echo c`:                               "a\nb\nc\n",
+		`head -c 200000 /dev/zero | tr '\0' x >/dev/stderr; exec >&- 2>&-; sleep 0.05`: "",
+		`exec >/dev/null 2>&1; sleep 0.05; echo a`:                                     "",
+	}
+	for script, want := range tests {
+		got := sh(script).Handle(t.Context(), testJob())
+		if got.Verdict != queue.Finished || want != "" && got.Output != want {
+			t.Errorf("%s: %s %.80q", script, got.Verdict, got.Output)
+		}
+	}
+}
+
+func TestExecLeaksNoFile(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("needs /proc")
+	}
+	guard := handler.NewGuard(guardArgv(), newWorkerID(), time.Second)
+	defer func() {
+		if err := guard.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	e := &handler.Exec{Argv: []string{"sh", "-c", "ls /proc/$$/fd"}, Guard: guard}
+	var all sync.WaitGroup
+	for range 20 {
+		all.Go(func() {
+			got := e.Handle(t.Context(), testJob())
+			if fds := strings.Fields(got.Output); !slices.Equal(fds, []string{"0", "1", "2"}) {
+				t.Errorf("open in the program: %v", fds)
+			}
+		})
+	}
+	all.Wait()
+	open := func() int {
+		entries, err := os.ReadDir("/proc/self/fd")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(entries)
+	}
+	before := open()
+	for range 50 {
+		e.Handle(t.Context(), testJob())
+	}
+	if after := open(); after > before {
+		t.Errorf("%d files open, then %d", before, after)
+	}
+}
+
+func TestExecContextEndedBefore(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(errors.New("interrupted"))
+	file := filepath.Join(t.TempDir(), "ran")
+	got := sh("touch "+file).Handle(ctx, testJob())
+	if got.Verdict != queue.TryAgain || got.Error != "interrupted" {
+		t.Errorf("%+v", got)
+	}
+	if _, err := os.Stat(file); err == nil {
+		t.Error("the program ran")
+	}
+}
