@@ -44,7 +44,7 @@ const (
 	purgeBatch = 500
 	// breath is the time between two batches. On SQLite those who wait for the file look again only now and then; without
 	// a pause they would hardly ever find it free.
-	breath = 10 * time.Millisecond
+	breath = 5 * time.Millisecond
 )
 
 // Purge deletes old entries, hour by hour, in small transactions between which others get their turn. Hours that the

@@ -55,10 +55,9 @@ func TestI8MetricsEqualRecount(t *testing.T) {
 			draw := func(n int) []activity.Entry {
 				entries := make([]activity.Entry, n)
 				for i := range entries {
-					entries[i] = anyEntry(r, hour.Add(-30*time.Minute), hour.Add(90*time.Minute))
-					if r.IntN(2) == 0 {
-						entries[i] = anyEntry(r, hour, hour.Add(time.Hour))
-					}
+					// of this hour, or of those that touch it
+					from := hour.Add(time.Duration([]int{-1, 0, 0, 1}[r.IntN(4)]) * time.Hour)
+					entries[i] = anyEntry(r, from, from.Add(time.Hour))
 				}
 				record(t, db, entries...)
 				return entries

@@ -75,9 +75,9 @@ func (w *merge) add(r metric) {
 		types[r.JobType] = sums
 	}
 	if now {
-		sums.Counts.add(r.Counts)
+		sums.add(r.Counts)
 	} else {
-		sums.Before.Counts.add(r.Counts)
+		sums.Before.add(r.Counts)
 	}
 }
 
@@ -95,8 +95,8 @@ func (w *merge) window() Window {
 		for _, t := range slices.Sorted(maps.Keys(types)) {
 			sums := types[t]
 			sums.Before.Hours = w.hoursBefore
-			q.Counts.add(sums.Counts)
-			q.Before.Counts.add(sums.Before.Counts)
+			q.add(sums.Counts)
+			q.Before.add(sums.Before.Counts)
 			q.JobTypes = append(q.JobTypes, TypeSums{JobType: t, Sums: *sums})
 		}
 		w.Queues = append(w.Queues, q)

@@ -48,7 +48,7 @@ type candidate struct {
 	Priority         int         `db:"priority"`
 	ScheduledRunTime schema.Time `db:"scheduled_run_time"`
 	ThrottleFactor   int         `db:"throttle_factor"`
-	Type             string      `db:"-"`
+	Type             string      `db:"job_type"`
 }
 
 // Lock takes up to n jobs that are due, in their order: priority, scheduled run time, id. With a throttle limit it takes
@@ -59,7 +59,15 @@ func (l *Locker) Lock(ctx context.Context, n int) ([]Locked, error) {
 		return nil, fmt.Errorf("make a lock token: %w", err)
 	}
 	var taken []candidate
+	repeated := false
 	err = l.q.db.Tx(ctx, func(tx *schema.Tx) (err error) {
+		if taken = nil; repeated {
+			// the commit before this one may have succeeded: a claim is what carries the token
+			if taken, err = l.carrying(ctx, tx, token.String()); err != nil || len(taken) > 0 {
+				return err
+			}
+		}
+		repeated = true
 		taken, err = l.lock(ctx, tx, token.String(), n)
 		return err
 	})
@@ -87,12 +95,12 @@ func (l *Locker) lock(ctx context.Context, tx *schema.Tx, token string, n int) (
 	if len(taken) == 0 {
 		return nil, nil
 	}
-	args := []any{l.worker, token, lineDue}
+	args := []any{l.worker, token}
 	for _, c := range taken {
 		args = append(args, c.ID)
 	}
 	res, err := tx.ExecContext(ctx, "UPDATE "+l.q.table+" "+l.q.db.ByID+
-		" SET line = 'locked', worker_id = ?, lock_token = ? WHERE line = ? AND id IN "+schema.In(len(taken)), args...)
+		" SET line = 'locked', worker_id = ?, lock_token = ? WHERE line = 'due' AND id IN "+schema.In(len(taken)), args...)
 	if err != nil {
 		return nil, err
 	}
@@ -100,6 +108,13 @@ func (l *Locker) lock(ctx context.Context, tx *schema.Tx, token string, n int) (
 		return nil, fmt.Errorf("%d of %d rows changed under their lock (%w)", len(taken)-int(got), len(taken), err)
 	}
 	return taken, nil
+}
+
+// carrying reads the jobs that carry a token.
+func (l *Locker) carrying(ctx context.Context, tx *schema.Tx, token string) (found []candidate, err error) {
+	err = tx.SelectContext(ctx, &found, "SELECT id, job_type, priority, scheduled_run_time, throttle_factor FROM "+l.q.table+" "+
+		l.q.index("pick")+" WHERE line = 'locked' AND lock_token = ? ORDER BY priority, scheduled_run_time, id", token)
+	return found, err
 }
 
 // find reads the first n due jobs, in order.
@@ -122,7 +137,7 @@ func (l *Locker) find(ctx context.Context, tx *schema.Tx, n int) ([]candidate, e
 func (l *Locker) walk(ctx context.Context, tx *schema.Tx, n int) ([]candidate, error) {
 	var found []candidate
 	for _, name := range l.types {
-		query := "SELECT id, priority, scheduled_run_time, throttle_factor FROM " + l.q.table + " " + l.q.index("pick") +
+		query := "SELECT id, job_type, priority, scheduled_run_time, throttle_factor FROM " + l.q.table + " " + l.q.index("pick") +
 			" WHERE line = 'due' AND job_type = ?"
 		args := []any{name}
 		if last, ok := l.after[name]; ok {
@@ -134,9 +149,6 @@ func (l *Locker) walk(ctx context.Context, tx *schema.Tx, n int) ([]candidate, e
 		var rows []candidate
 		if err := tx.SelectContext(ctx, &rows, query, append(args, n)...); err != nil {
 			return nil, err
-		}
-		for i := range rows {
-			rows[i].Type = name
 		}
 		found = append(found, rows...)
 	}

@@ -17,7 +17,7 @@ const (
 	purgeBatch = 500
 	// breath is the time between two batches. On SQLite those who wait for the file look again only now and then; without
 	// a pause they would hardly ever find it free.
-	breath = 10 * time.Millisecond
+	breath = 5 * time.Millisecond
 )
 
 // Purge deletes final jobs past the queue's retention, and gives their numbers; a dry run only counts them. It walks the

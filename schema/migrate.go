@@ -159,7 +159,7 @@ func (m migration) begin(ctx context.Context) (end func(error) error, err error)
 			return err
 		}, err
 	}
-	const lock = "SELECT COALESCE(GET_LOCK(CONCAT('hipq.', LEFT(MD5(DATABASE()), 16)), 60), 0)"
+	const lock = "SELECT COALESCE(GET_LOCK(CONCAT('hipq.', LEFT(SHA2(DATABASE(), 256), 16)), 60), 0)"
 	var got int
 	if err := m.conn.GetContext(ctx, &got, lock); err != nil {
 		return nil, err
@@ -168,7 +168,7 @@ func (m migration) begin(ctx context.Context) (end func(error) error, err error)
 		return nil, errors.New("it has been running for a minute")
 	}
 	return func(error) error {
-		_, err := m.conn.ExecContext(context.WithoutCancel(ctx), "DO RELEASE_LOCK(CONCAT('hipq.', LEFT(MD5(DATABASE()), 16)))")
+		_, err := m.conn.ExecContext(context.WithoutCancel(ctx), "DO RELEASE_LOCK(CONCAT('hipq.', LEFT(SHA2(DATABASE(), 256), 16)))")
 		return err
 	}, nil
 }

@@ -22,9 +22,15 @@ const exitFailed = 65
 const maxReason = 500
 
 // Exec runs a program for each job. The program reads the job as one line of JSON on its stdin and finds HIPQ_*
-// variables in a clean environment. Exit status 0 is finished, 65 failed for good, all else an error to try again; the
-// last line of the output may say more (see answer). When the context ends, the program's process group gets a TERM and,
-// after Grace, a KILL; whatever ends the program, the rest of its group is killed.
+// variables in a clean environment. Exit status 0 is finished, 65 failed for good, all else an error to try again.
+//
+// What it prints is kept, the last 16 KiB of it. If the last line is a JSON object with an "outcome", it may make an
+// exit status worse, never better, and may add to it:
+//
+//	{"outcome": "finished|retry|failed", "result": …, "error": …, "retry_after": "5m"}
+//
+// When the context ends, the program's process group gets a TERM and, after Grace, a KILL. Whatever ends the program,
+// the rest of its group is killed.
 //
 // The fields are read when the first job runs and must not change after that. An Exec is safe for concurrent use.
 type Exec struct {

@@ -51,10 +51,8 @@ func TestFunc(t *testing.T) {
 func TestFuncPanic(t *testing.T) {
 	tests := map[string]handler.Func{
 		"panic: oh\uFFFD": func(context.Context, *queue.Job) error { panic("oh\xff") },
-		"panic: runtime error: invalid memory address or nil pointer dereference": func(_ context.Context, job *queue.Job) error {
-			var none *queue.Job
-			job.ID = none.ID
-			return nil
+		"panic: runtime error: index out of range [7] with length 0": func(_ context.Context, job *queue.Job) error {
+			return []error{}[job.ID]
 		},
 		"panic: no text": func(context.Context, *queue.Job) error { return nasty{} },
 	}

@@ -119,19 +119,19 @@ func TestGuardForkWindow(t *testing.T) {
 	dir := t.TempDir()
 	worker := startRole(t, "window", newWorkerID(), family(dir))
 	pids := familyPIDs(t, dir)
-	delete(pids, "escaped") // escape leaves with what it inherited; it does here too
-	escaped := number(t, dir+"/escaped")
 	signalTo(t, worker, syscall.SIGKILL)
 	for who, pid := range pids {
 		eventuallyGone(t, who, pid)
 	}
-	eventuallyGone(t, "escaped", escaped)
 }
 
 // Workers killed at any moment, also while they fork.
 func TestGuardWorkerKilledAnytime(t *testing.T) {
-	dir := t.TempDir()
-	for i := range 30 {
+	dir, times := t.TempDir(), 20
+	if testing.Short() {
+		times = 5
+	}
+	for i := range times {
 		id := newWorkerID()
 		worker := startRole(t, "worker", id, "60000", filepath.Join(dir, "end"+strconv.Itoa(i)), "sleep 60")
 		number(t, filepath.Join(dir, "end"+strconv.Itoa(i)))
@@ -238,17 +238,18 @@ func TestGuardExtend(t *testing.T) {
 	guard := startGuard(t)
 	pid := sleeper(t)
 	guard.Add(pid)
-	begin := time.Now()
-	for time.Since(begin) < 2*time.Second {
-		guard.Extend(time.Second)
+	const lock = 2 * time.Second
+	var last time.Time
+	for begin := time.Now(); last.Sub(begin) < lock*5/4; time.Sleep(100 * time.Millisecond) {
+		last = time.Now()
+		guard.Extend(lock)
 		if !alive(pid) {
 			t.Fatalf("killed after %s", time.Since(begin))
 		}
-		time.Sleep(100 * time.Millisecond)
 	}
 	eventuallyGone(t, "it, when nobody extends any more,", pid)
-	if late := time.Since(begin) - 3200*time.Millisecond; late > 0 {
-		t.Errorf("%s late", late)
+	if late := time.Since(last) - lock; late > 0 {
+		t.Errorf("it lived %s longer than the lock", late)
 	}
 	// too late a program is killed at once, and after a new lock the guard works as before
 	late := sleeper(t)
@@ -298,7 +299,7 @@ func TestGuardReplaced(t *testing.T) {
 	}
 }
 
-// A guard that was replaced because it died between two jobs is replaced before the next.
+// A guard that dies between two jobs is replaced.
 func TestExecReplacesGuard(t *testing.T) {
 	id := newWorkerID()
 	guard := handler.NewGuard(guardArgv(), id, time.Second)

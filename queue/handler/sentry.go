@@ -175,6 +175,8 @@ func (s *sentry) workerGone() {
 		}
 		sig = 0
 	}
+	s.signal(syscall.SIGKILL)
+	clear(s.groups) // nothing gets out of a group that was killed; zombies may stay in it for as long as nobody reaps them
 	for range lastRounds {
 		if !s.signal(syscall.SIGKILL) {
 			return
