@@ -87,7 +87,8 @@ func (g *Guard) Remove(pgid int) {
 	g.send("remove", int64(pgid))
 }
 
-// Close ends the guard process. If programs are still running they are killed first, and Close waits for that.
+// Close ends the guard process. If programs are still running, or something of them is that left their groups, they are
+// killed first, and Close waits for that: nothing of a worker is left when it has ended.
 func (g *Guard) Close() error {
 	if g == nil {
 		return nil
@@ -114,7 +115,7 @@ func (g *Guard) leave() *exec.Cmd {
 	if process == nil {
 		return nil
 	}
-	if len(g.groups) == 0 {
+	if len(g.groups) == 0 && len(strays(g.workerID)) == 0 {
 		g.bury()
 		return nil
 	}

@@ -233,6 +233,29 @@ func TestGuardClose(t *testing.T) {
 	}
 }
 
+// I9: when a worker has ended in order, nothing is left of a program that finished but left something behind which is
+// out of its group.
+func TestGuardCloseFindsWhatLeft(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("found by its environment, which only Linux shows")
+	}
+	e, escaped := sh(""), t.TempDir()+"/escaped"
+	e.Guard = handler.NewGuard(guardArgv(), e.WorkerID, 300*time.Millisecond)
+	e.Guard.Extend(time.Minute)
+	e.Argv[2] = fmt.Sprintf(`'%[1]s' escape '%[2]s' >/dev/null 2>&1 & while [ ! -s '%[2]s' ]; do sleep 0.01; done`, os.Args[0], escaped)
+	if o := e.Handle(t.Context(), testJob()); o.Verdict != queue.Finished {
+		t.Fatalf("%+v", o)
+	}
+	pid := number(t, escaped)
+	if !alive(pid) {
+		t.Fatal("it did not outlive its group: nothing is tested")
+	}
+	if err := e.Guard.Close(); err != nil {
+		t.Error(err)
+	}
+	eventuallyGone(t, "what left the group", pid)
+}
+
 // As long as the lock is extended, nothing is killed.
 func TestGuardExtend(t *testing.T) {
 	guard := startGuard(t)

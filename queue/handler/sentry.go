@@ -168,6 +168,7 @@ func (s *sentry) workerGone() {
 	}
 	sig := syscall.SIGTERM
 	for quiet := 0; time.Now().Before(limit); time.Sleep(round) {
+		s.dropLeaderless()
 		if s.signal(sig) {
 			quiet = 0
 		} else if quiet++; quiet == 2 {
@@ -176,12 +177,22 @@ func (s *sentry) workerGone() {
 		sig = 0
 	}
 	s.signal(syscall.SIGKILL)
-	clear(s.groups) // nothing gets out of a group that was killed; zombies may stay in it for as long as nobody reaps them
+	clear(s.groups) // nothing gets out of a group that was killed; zombies stay in it until somebody reaps them
 	for range lastRounds {
 		if !s.signal(syscall.SIGKILL) {
 			return
 		}
 		time.Sleep(round)
+	}
+}
+
+// dropLeaderless kills what is left of groups whose leader has ended, as the worker would have done.
+func (s *sentry) dropLeaderless() {
+	for pgid := range s.groups {
+		if !runs(pgid) {
+			s.kill(pgid, syscall.SIGKILL)
+			delete(s.groups, pgid)
+		}
 	}
 }
 

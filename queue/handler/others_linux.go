@@ -29,3 +29,13 @@ func strays(workerID string) []int {
 	}
 	return pids
 }
+
+// runs says whether a process, which needn't be a child, is there and not a zombie.
+func runs(pid int) bool {
+	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return false
+	}
+	_, after, _ := bytes.Cut(stat[max(0, bytes.LastIndexByte(stat, ')')):], []byte(" ")) // a name may have anything in it
+	return len(after) > 0 && after[0] != 'Z' && after[0] != 'X'
+}
