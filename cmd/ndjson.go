@@ -130,7 +130,7 @@ func (n *ndjson) parse(text []byte) error {
 		return nil
 	}
 	// a bad line is no bad command line, whatever its error would be there
-	bad := func(err error) error { return fmt.Errorf("%s: line %d: %v", n.file, n.line, err) }
+	bad := func(err error) error { return fmt.Errorf("%s: line %d: %s", n.file, n.line, err.Error()) }
 	var l jobLine
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()

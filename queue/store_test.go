@@ -250,7 +250,7 @@ func TestEnqueueTheSameKeysAtOnce(t *testing.T) {
 func TestEnqueueTxIsTheApplications(t *testing.T) {
 	suite(t, func(s store) {
 		for _, commit := range []bool{false, true} {
-			tx := must[*sql.Tx](s.t)(s.db.DB.DB.BeginTx(s.t.Context(), nil))
+			tx := must[*sql.Tx](s.t)(s.db.BeginTx(s.t.Context(), nil))
 			added, err := s.EnqueueTx(s.t.Context(), tx, queue.NewJob{Type: "brand new", Key: "in tx"})
 			if err != nil {
 				s.t.Fatal(err)
@@ -520,7 +520,7 @@ func TestLaterJobsArePromoted(t *testing.T) {
 
 func TestPlainInsertIsTakenIn(t *testing.T) {
 	suite(t, func(s store) {
-		conn := must[*sql.Conn](s.t)(s.db.DB.DB.Conn(s.t.Context()))
+		conn := must[*sql.Conn](s.t)(s.db.Conn(s.t.Context()))
 		defer func() { _ = conn.Close() }()
 		if s.db.Name == "mysql" {
 			must[any](s.t)(conn.ExecContext(s.t.Context(), "SET time_zone = '+09:00'"))

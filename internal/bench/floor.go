@@ -87,13 +87,14 @@ func (f floor) due(ctx context.Context, tx *sql.Tx) error {
 	if err != nil {
 		return err
 	}
+	defer func() { _ = rows.Close() }()
 	for rows.Next() {
 		var id int64
 		if err := rows.Scan(&id); err != nil {
 			return err
 		}
 	}
-	return rows.Close()
+	return rows.Err()
 }
 
 func (f floor) activity(ctx context.Context, tx *sql.Tx, state string, from int) error {
@@ -110,7 +111,7 @@ func (f floor) activity(ctx context.Context, tx *sql.Tx, state string, from int)
 }
 
 func (f floor) tx(ctx context.Context, do func(*sql.Tx) error) error {
-	tx, err := f.db.DB.DB.BeginTx(ctx, nil)
+	tx, err := f.db.BeginTx(ctx, nil)
 	if err != nil {
 		return err
 	}

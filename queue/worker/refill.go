@@ -53,7 +53,7 @@ func (w *worker) look(work context.Context) error {
 			return err
 		}
 	}
-	any, again := false, false
+	busy, again := false, false
 	for _, l := range w.lines {
 		found, err := l.Look(work, l.types)
 		if err != nil {
@@ -68,12 +68,12 @@ func (w *worker) look(work context.Context) error {
 			again = again || unfinished
 		}
 		l.more = found.Due && len(l.types) > 0
-		any = any || l.more || len(l.pool) > 0
+		busy = busy || l.more || len(l.pool) > 0
 	}
 	if w.lookAt = time.Now(); again {
 		w.lookAt = time.Time{} // at once, after a round
 	}
-	if any || w.slots <= w.running {
+	if busy || w.slots <= w.running {
 		return nil
 	}
 	// a worker that only lingers holds no slot that another could use

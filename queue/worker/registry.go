@@ -115,12 +115,12 @@ func (r registry) leaveSlots(ctx context.Context, n int) error {
 
 // anyDead says whether there are workers to bury.
 func (r registry) anyDead(ctx context.Context) (bool, error) {
-	var any bool
-	err := r.db.GetContext(ctx, &any, "SELECT EXISTS (SELECT 1 FROM "+r.db.Workers()+" WHERE state = 'working' AND lock_until <= (SELECT "+r.db.Now+"))")
+	var found bool
+	err := r.db.GetContext(ctx, &found, "SELECT EXISTS (SELECT 1 FROM "+r.db.Workers()+" WHERE state = 'working' AND lock_until <= (SELECT "+r.db.Now+"))")
 	if err != nil {
 		return false, fmt.Errorf("look for dead workers: %w", err)
 	}
-	return any, nil
+	return found, nil
 }
 
 // bury declares workers whose lock has expired dead and logs it. From then on they can't renew, and their jobs are

@@ -85,7 +85,7 @@ func Run(ctx context.Context, p Params) (Summary, error) {
 	}
 	for _, q := range p.Queues {
 		types := slices.Sorted(maps.Keys(q.Handlers))
-		w.lines = append(w.lines, &line{Queue: q, types: types, locker: q.NewLocker(p.Worker.ID, types)})
+		w.lines = append(w.lines, &line{Queue: q, types: types, locker: q.NewLocker(p.ID, types)})
 	}
 	// what a job needs to be settled in order goes on when ctx has ended
 	work := context.WithoutCancel(ctx)
