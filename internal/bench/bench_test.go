@@ -106,7 +106,7 @@ func BenchmarkThroughput(b *testing.B) {
 
 // BenchmarkExec compares a drain of jobs that run /bin/true with a bare loop that runs it.
 func BenchmarkExec(b *testing.B) {
-	const n, concurrency = 3000, 16
+	const n, concurrency = 6000, 64
 	each(b, func(b *testing.B, db *schema.DB) {
 		q := openQueue(b, db, "bench", "true")
 		for b.Loop() {

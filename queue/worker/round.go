@@ -20,7 +20,9 @@ func (w *worker) rounds(work context.Context, accepting bool) error {
 		if len(l.ended) == 0 && len(start) == 0 {
 			continue
 		}
+		began := time.Now()
 		r, err := l.Round(work, w.Worker, l.ended, start)
+		w.roundTook = time.Since(began)
 		if err != nil {
 			return err
 		}

@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// share is how long a result may wait for others to share its commit.
+// share is how long a result may wait for others to share its commit, at most. It waits no longer than the last commit
+// took: then what it costs the one result is never more than what it saves the others.
 const share = 20 * time.Millisecond
 
 // wait waits until there is something to do: an attempt has ended, it is time to look, or to stop. It doesn't when more
@@ -24,8 +25,7 @@ func (w *worker) wait(ctx context.Context, accepting bool) {
 	select {
 	case e := <-w.ended:
 		w.take(e)
-		// with few left to come, waiting for them would leave slots idle
-		w.collect(w.running / 4)
+		w.collect(w.running / 2)
 	case <-timer.C:
 	case <-stop:
 	}
@@ -62,7 +62,7 @@ func (w *worker) collect(n int) {
 			return
 		}
 		if patience == nil {
-			timer := time.NewTimer(share)
+			timer := time.NewTimer(min(share, w.roundTook))
 			defer timer.Stop()
 			patience = timer.C
 		}

@@ -45,6 +45,8 @@ type worker struct {
 	// jobs is the context of all handlers. Its cause says why they must stop.
 	jobs     context.Context
 	stopJobs context.CancelCauseFunc
+	// roundTook is how long the last transaction took that settled or started jobs.
+	roundTook time.Duration
 	// over is when nothing new is started any more.
 	over    time.Time
 	lookAt  time.Time
