@@ -3,7 +3,7 @@ CREATE TABLE IF NOT EXISTS {activity} (
   id        INTEGER PRIMARY KEY AUTOINCREMENT,
   at        TEXT NOT NULL,
   kind      TEXT NOT NULL CHECK (kind IN ('worker','job')),
-  state     TEXT NOT NULL CHECK (state IN ('added','starting','finished','error','failed')),
+  state     TEXT NOT NULL CHECK (state IN ('added','starting','finished','error','failed','cancelled')),
   queue     TEXT NOT NULL DEFAULT 'NONE',
   job_id    INTEGER NOT NULL DEFAULT 0,
   job_type  TEXT NOT NULL DEFAULT 'NONE',
