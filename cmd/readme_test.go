@@ -1,0 +1,361 @@
+package cmd_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hipq/hipq/config"
+	"github.com/hipq/hipq/internal/dbtest"
+	"github.com/hipq/hipq/queue"
+)
+
+// TestDocs holds the README and the guides to what hipq does. In a page, the word after a fence's language says what is
+// done with it:
+//
+//	sh quickstart   is run, one after the other in one folder; a command that fails fails the test
+//	text output     is what the block before it prints, up to times, ids and hosts
+//	sql enqueue     inserts jobs, on each engine
+//
+// Besides, each config in YAML must load, each program in Go compile, each hipq command with its flags exist, and each
+// link within the repository lead somewhere.
+func TestDocs(t *testing.T) {
+	root, err := filepath.Abs("..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	bin := t.TempDir()
+	build := exec.Command("go", "build", "-o", filepath.Join(bin, "hipq"), ".")
+	build.Dir = root
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	d := docs{root: root, bin: bin}
+	var pages []page
+	for _, name := range []string{"README.md", "CHANGELOG.md", "docs/lifecycle.md", "docs/schema.md"} {
+		pages = append(pages, d.read(t, name))
+	}
+	t.Run("quick start", func(t *testing.T) { d.quickStart(t, pages[0]) })
+	t.Run("demo", d.demo)
+	for _, p := range pages {
+		t.Run(p.name, func(t *testing.T) {
+			t.Run("commands", func(t *testing.T) { d.commands(t, p) })
+			t.Run("configs", func(t *testing.T) { configs(t, p) })
+			t.Run("programs", func(t *testing.T) { d.programs(t, p) })
+			t.Run("inserts", func(t *testing.T) { inserts(t, p) })
+			t.Run("links", func(t *testing.T) { d.links(t, p) })
+		})
+	}
+}
+
+type docs struct {
+	root string
+	bin  string // the folder of a fresh hipq
+}
+
+// page is a page of the docs.
+type page struct {
+	name, text string
+	fences     []codeBlock
+}
+
+// codeBlock is a fence: its language, the word after it, and what is in it.
+type codeBlock struct {
+	line           int
+	language, mark string
+	text           string
+}
+
+func (d docs) read(t *testing.T, name string) page {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(d.root, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := page{name: name}
+	open := false
+	for i, line := range strings.Split(string(text), "\n") {
+		info, fence := strings.CutPrefix(line, "```")
+		switch {
+		case fence && open:
+			open = false
+		case fence:
+			open = true
+			language, mark, _ := strings.Cut(info, " ")
+			p.fences = append(p.fences, codeBlock{line: i + 1, language: language, mark: mark})
+		case open:
+			p.fences[len(p.fences)-1].text += line + "\n"
+		default:
+			p.text += line + "\n"
+		}
+	}
+	if open {
+		t.Fatalf("%s: a fence is not closed", name)
+	}
+	return p
+}
+
+func (p page) with(language, mark string) []codeBlock {
+	return slices.DeleteFunc(slices.Clone(p.fences), func(b codeBlock) bool {
+		return b.language != language || mark != "" && b.mark != mark
+	})
+}
+
+// command is a command with hipq in its PATH and a home of its own.
+func (d docs) command(dir, name string, args ...string) *exec.Cmd {
+	c := exec.Command(name, args...)
+	c.Dir = dir
+	c.Env = []string{"PATH=" + d.bin + string(os.PathListSeparator) + os.Getenv("PATH"), "HOME=" + dir, "TMPDIR=" + dir, "LC_ALL=C"}
+	return c
+}
+
+func (d docs) quickStart(t *testing.T, p page) {
+	dir, ran := t.TempDir(), 0
+	for i, b := range p.fences {
+		if b.language != "sh" || b.mark != "quickstart" {
+			continue
+		}
+		ran++
+		out, err := d.command(dir, "sh", "-eu", "-c", b.text).CombinedOutput()
+		if err != nil {
+			t.Fatalf("%s:%d: %v\n%s%s", p.name, b.line, err, b.text, out)
+		}
+		if i+1 == len(p.fences) || p.fences[i+1].mark != "output" {
+			continue
+		}
+		if diff := cmp.Diff(timeless(p.fences[i+1].text), timeless(string(out))); diff != "" {
+			t.Errorf("%s:%d: the page shows (-) another output than there is (+):\n%s", p.name, p.fences[i+1].line, diff)
+		}
+	}
+	if ran == 0 {
+		t.Fatalf("%s has no quick start", p.name)
+	}
+}
+
+// What differs from run to run.
+var changing = []struct {
+	what *regexp.Regexp
+	by   string
+}{
+	{regexp.MustCompile(`\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(\.\d+)?Z?`), "TIME"},
+	{regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`), "ID"},
+	{regexp.MustCompile(`\b(\d+(\.\d+)?(ms|h|m|s))+\b`), "DURATION"},
+	{regexp.MustCompile(`pid \d+ on [^\s,]+`), "pid N on HOST"},
+	{regexp.MustCompile(`worker ID on \S+`), "worker ID on HOST"},
+	{regexp.MustCompile(`  +`), "  "},
+	{regexp.MustCompile(`(?m) +$`), ""},
+}
+
+// timeless gives the lines of a text without that.
+func timeless(text string) []string {
+	for _, c := range changing {
+		text = c.what.ReplaceAllString(text, c.by)
+	}
+	return strings.Split(text, "\n")
+}
+
+// demo runs the tour that make demo is.
+func (d docs) demo(t *testing.T) {
+	dir := t.TempDir()
+	for from, to := range map[string]string{
+		filepath.Join(d.root, "docs", "demo.sh"):   "docs/demo.sh",
+		filepath.Join(d.root, "hipq.example.yaml"): "hipq.example.yaml",
+		filepath.Join(d.bin, "hipq"):               "hipq",
+	} {
+		text, err := os.ReadFile(from)
+		if err == nil {
+			err = os.MkdirAll(filepath.Dir(filepath.Join(dir, to)), 0o700)
+		}
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dir, to), text, 0o700)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	before, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := d.command(dir, "bash", "docs/demo.sh").CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	after, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(after) != len(before) {
+		t.Errorf("it leaves something behind: %v", after)
+	}
+}
+
+var (
+	inlineCode = regexp.MustCompile("`[^`\n]+`")
+	invocation = regexp.MustCompile(`(?:^|[\s` + "`" + `(])hipq ([a-z]+)([^\n` + "`" + `|;&]*)`)
+	longFlag   = regexp.MustCompile(`(?:^|[\s` + "`" + `])(--[a-z][a-z-]*)`)
+	comment    = regexp.MustCompile(`(?m)(^|\s)#.*$`)
+)
+
+// commands looks for commands and flags that don't exist: in shell blocks, in inline code, and in tables, where the code
+// of a row is about the command in its first cell.
+func (d docs) commands(t *testing.T, p page) {
+	var texts []string
+	for _, b := range p.fences {
+		if b.language == "sh" || b.language == "crontab" {
+			texts = append(texts, strings.Split(comment.ReplaceAllString(b.text, ""), "\n")...)
+		}
+	}
+	for line := range strings.Lines(p.text) {
+		code := inlineCode.FindAllString(line, -1)
+		if strings.HasPrefix(line, "| `hipq ") {
+			code = []string{strings.ReplaceAll(strings.Join(code, " "), "`", "")}
+		}
+		texts = append(texts, code...)
+	}
+	helps := map[string]string{}
+	for _, text := range texts {
+		for _, m := range invocation.FindAllStringSubmatch(text, -1) {
+			name := m[1]
+			if _, ok := helps[name]; !ok {
+				out, err := d.command(t.TempDir(), "hipq", name, "--help").CombinedOutput()
+				if err != nil || !strings.Contains(string(out), "hipq "+name) {
+					t.Errorf("%s: there is no command %q: %s", p.name, name, text)
+				}
+				helps[name] = string(out)
+			}
+			for _, flag := range longFlag.FindAllStringSubmatch(m[2], -1) {
+				if !regexp.MustCompile(flag[1] + `\b`).MatchString(helps[name]) {
+					t.Errorf("%s: hipq %s has no flag %s: %s", p.name, name, flag[1], text)
+				}
+			}
+		}
+	}
+	if p.name == "README.md" && len(helps) < 10 {
+		t.Errorf("%s: commands found: %d", p.name, len(helps))
+	}
+}
+
+// configs loads each config, and each part of one with what it lacks.
+func configs(t *testing.T, p page) {
+	for _, b := range p.with("yaml", "") {
+		text := b.text
+		if !regexp.MustCompile(`(?m)^name:`).MatchString(text) {
+			text += "name: shop\n"
+		}
+		if !regexp.MustCompile(`(?m)^queues:`).MatchString(text) {
+			text += "queues: [{name: emails}]\n"
+		}
+		file := filepath.Join(t.TempDir(), "hipq.yaml")
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := config.Load(config.LoadOptions{File: file, Env: func(string) string { return "" }}); err != nil {
+			t.Errorf("%s:%d: %v", p.name, b.line, err)
+		}
+	}
+}
+
+// programs compiles each program in Go as if it were a package of this module, which takes no file in it.
+func (d docs) programs(t *testing.T, p page) {
+	for _, b := range p.with("go", "") {
+		dir := t.TempDir()
+		overlay, err := json.Marshal(map[string]map[string]string{"Replace": {
+			filepath.Join(d.root, "internal", "docsexample", "main.go"): filepath.Join(dir, "main.go"),
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = errors.Join(os.WriteFile(filepath.Join(dir, "main.go"), []byte(b.text), 0o600),
+			os.WriteFile(filepath.Join(dir, "overlay.json"), overlay, 0o600))
+		if err != nil {
+			t.Fatal(err)
+		}
+		build := exec.Command("go", "build", "-overlay", filepath.Join(dir, "overlay.json"), "-o", filepath.Join(dir, "program"), "./internal/docsexample")
+		build.Dir = d.root
+		if out, err := build.CombinedOutput(); err != nil {
+			t.Errorf("%s:%d: %v\n%s", p.name, b.line, err, out)
+		}
+	}
+}
+
+// inserts runs the plain INSERTs, which must become jobs.
+func inserts(t *testing.T, p page) {
+	blocks := p.with("sql", "enqueue")
+	if len(blocks) == 0 {
+		return
+	}
+	dbtest.Each(t, func(t *testing.T, driver, source string) {
+		db := dbtest.Open(t, driver, source, "emails")
+		q, err := queue.New(db, queue.Options{Name: "emails"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, b := range blocks {
+			if _, err := db.ExecContext(t.Context(), b.text); err != nil {
+				t.Errorf("%s:%d: %v", p.name, b.line, err)
+			}
+		}
+		if _, err := q.Upkeep(t.Context(), queue.Worker{ID: "docs"}, queue.Look{New: true}, nil); err != nil {
+			t.Fatal(err)
+		}
+		n := 0
+		err = q.Find(t.Context(), queue.Filter{}, func(job *queue.Job) error {
+			n++
+			if job.State != queue.Initial || job.Line != "due" && job.Line != "later" {
+				return fmt.Errorf("job %d is %s, %s: %s", job.ID, job.State, job.Line, job.Error)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Error(err)
+		}
+		if n != len(blocks) {
+			t.Errorf("%d jobs of %d", n, len(blocks))
+		}
+	})
+}
+
+var (
+	link    = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	heading = regexp.MustCompile(`(?m)^#+ (.*)$`)
+	notID   = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
+)
+
+// links follows the links that don't leave the repository.
+func (d docs) links(t *testing.T, p page) {
+	for _, m := range link.FindAllStringSubmatch(p.text, -1) {
+		if strings.Contains(m[1], "://") {
+			continue
+		}
+		file, anchor, _ := strings.Cut(m[1], "#")
+		target := p
+		if file != "" {
+			name := filepath.Join(filepath.Dir(p.name), file)
+			if _, err := os.Stat(filepath.Join(d.root, name)); err != nil {
+				t.Errorf("%s: link to %s: %v", p.name, m[1], err)
+				continue
+			}
+			if anchor == "" {
+				continue
+			}
+			target = d.read(t, name)
+		}
+		var anchors []string
+		for _, h := range heading.FindAllStringSubmatch(target.text, -1) {
+			anchors = append(anchors, strings.ReplaceAll(notID.ReplaceAllString(strings.ToLower(h[1]), ""), " ", "-"))
+		}
+		if !slices.Contains(anchors, anchor) {
+			t.Errorf("%s: link to %s: no such heading", p.name, m[1])
+		}
+	}
+}
