@@ -32,7 +32,7 @@ type enqueueOptions struct {
 func (a *app) enqueueCommand() *cobra.Command {
 	var o enqueueOptions
 	c := &cobra.Command{
-		Use:   "enqueue QUEUE TYPE",
+		Use:   "enqueue QUEUE TYPE | --ndjson FILE",
 		Short: "Add a job, or many",
 		Long:  enqueueLong,
 		Example: `  hipq enqueue emails send --data '{"to":"ann@example.org"}' --key order-4711
@@ -42,7 +42,10 @@ func (a *app) enqueueCommand() *cobra.Command {
 			if o.ndjson != "" {
 				return cobra.NoArgs(cmd, args)
 			}
-			return cobra.ExactArgs(2)(cmd, args)
+			if len(args) != 2 {
+				return fmt.Errorf("enqueue needs QUEUE and TYPE (or --ndjson FILE), got %d arguments", len(args))
+			}
+			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if o.ndjson != "" {
@@ -61,6 +64,9 @@ func (a *app) enqueueCommand() *cobra.Command {
 	f.IntVar(&o.throttleFactor, "throttle-factor", 1, "weight against the queue's throttle limit (default: the job type's)")
 	f.StringArrayVar(&o.windows, "window", nil, "time of day within which it must start, may be repeated (default: the job type's)")
 	f.StringVar(&o.ndjson, "ndjson", "", "add a job for each line of this file; - is standard input")
+	// what holds without them is the job type's, not a number
+	f.Lookup("priority").DefValue = ""
+	f.Lookup("throttle-factor").DefValue = ""
 	c.MarkFlagsMutuallyExclusive("at", "in")
 	for _, single := range []string{"data", "key", "at", "in", "priority", "timeout", "throttle-factor", "window"} {
 		c.MarkFlagsMutuallyExclusive("ndjson", single)

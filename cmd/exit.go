@@ -56,7 +56,7 @@ func (a *app) diagnose(err error) (code int, hint string) {
 	switch {
 	case !a.running:
 		return exitUsage, "see hipq --help"
-	case errors.As(err, new(usageError)), errors.Is(err, queue.ErrInvalid), errors.Is(err, queue.ErrWindow):
+	case errors.As(err, new(usageError)), errors.Is(err, queue.ErrInvalid), errors.Is(err, queue.ErrWindow), errors.Is(err, config.ErrFlag):
 		return exitUsage, ""
 	case errors.Is(err, config.ErrNotFound):
 		return exitConfig, "run hipq init for a first one, or name it with --config"

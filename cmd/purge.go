@@ -3,11 +3,13 @@ package cmd
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/hipq/hipq/activity"
+	"github.com/hipq/hipq/monitor"
 )
 
 const purgeLong = `Deletes activity older than activity.keep (14 days), but no hour that hipq monitor has not taken; workers that ended
@@ -47,6 +49,8 @@ type purged struct {
 	KeptHours   int         `json:"kept_hours"`
 	KeptEntries int64       `json:"kept_entries"`
 	Kept        []time.Time `json:"kept"`
+
+	now time.Time
 }
 
 type purgedQueue struct {
@@ -73,13 +77,13 @@ func (a *app) runPurge(cmd *cobra.Command, olderThan string, o activity.PurgeOpt
 		return err
 	}
 	o.Before = now.Add(-keep)
-	done, err := i.purge(cmd, o)
+	done, err := i.purge(cmd, o, now)
 	// what was done is said even if it could not be finished
 	return errors.Join(a.printPurged(done), err)
 }
 
-func (i *instance) purge(cmd *cobra.Command, o activity.PurgeOptions) (purged, error) {
-	done := purged{Before: o.Before.UTC(), DryRun: o.DryRun, Queues: []purgedQueue{}, Kept: []time.Time{}}
+func (i *instance) purge(cmd *cobra.Command, o activity.PurgeOptions, now time.Time) (purged, error) {
+	done := purged{now: now, Before: o.Before.UTC(), DryRun: o.DryRun, Queues: []purgedQueue{}, Kept: []time.Time{}}
 	log := activity.New(i.db)
 	entries, err := log.Purge(cmd.Context(), o)
 	done.Activity, done.KeptHours, done.KeptEntries = entries.Deleted, entries.KeptHours, entries.KeptEntries
@@ -121,9 +125,9 @@ func (a *app) printPurged(done purged) error {
 		}
 	}
 	if done.KeptHours > 0 {
-		fmt.Fprintf(a.err, "hipq: purge keeps %d activity entries in %d hours that hipq monitor has not taken; take them, or purge with --force:\n",
+		fmt.Fprintf(a.err, "hipq: purge keeps activity that hipq monitor has not counted: %d entries, hours: %d; take them, or purge with --force\n",
 			done.KeptEntries, done.KeptHours)
-		a.printMissing(a.err, done.Kept)
+		a.printMissing(a.err, slices.DeleteFunc(done.Kept, func(hour time.Time) bool { return !monitor.Complete(hour, done.now) }))
 	}
 	return nil
 }

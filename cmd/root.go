@@ -56,6 +56,7 @@ func (a *app) root() *cobra.Command {
 		Long:              rootLong,
 		SilenceErrors:     true,
 		SilenceUsage:      true,
+		Version:           versionText(),
 		PersistentPreRun:  func(*cobra.Command, []string) { a.running = true },
 		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: false},
 	}

@@ -114,7 +114,7 @@ func (a *app) printJob(i *instance, job *queue.Job, s shown) error {
 		{"attempt", strconv.Itoa(job.Attempt)},
 		{"scheduled_run_time", i.local(job.ScheduledRunTime)},
 		{"time_windows", fmt.Sprint(job.Windows.Strings())},
-		{"timeout", job.Timeout.String()},
+		{"timeout", strconv.Itoa(int(job.Timeout.Seconds())) + "s"},
 		{"priority", strconv.Itoa(job.Priority)},
 		{"throttle_factor", strconv.Itoa(job.ThrottleFactor)},
 		{"create_time", i.local(job.CreateTime)},

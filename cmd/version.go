@@ -16,15 +16,19 @@ func (a *app) versionCommand() *cobra.Command {
 		Short: "Print the version",
 		Args:  cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			v := version
-			if info, ok := debug.ReadBuildInfo(); ok && v == "" {
-				v = info.Main.Version
-			}
 			if a.json {
-				return a.printJSON(map[string]string{"version": v})
+				return a.printJSON(map[string]string{"version": versionText()})
 			}
-			_, err := fmt.Fprintln(a.out, "hipq", v)
+			_, err := fmt.Fprintln(a.out, "hipq", versionText())
 			return err
 		},
 	}
+}
+
+// versionText is what the linker set, or else what go install knows.
+func versionText() string {
+	if info, ok := debug.ReadBuildInfo(); ok && version == "" {
+		return info.Main.Version
+	}
+	return version
 }

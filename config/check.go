@@ -20,11 +20,25 @@ type checker struct {
 
 // refuse notes that the value at a key can't be used: what is wrong, and what is allowed.
 func (c *checker) refuse(path, format string, args ...any) {
-	if from := c.origin[path]; from != "" {
+	from := c.origin[path]
+	if strings.HasPrefix(path, "--") {
+		from = path
+	}
+	if strings.HasPrefix(from, "--") {
+		c.errs = append(c.errs, fmt.Errorf("%w: %s: %w", flagError{}, from, fmt.Errorf(format, args...)))
+		return
+	}
+	if from != "" {
 		path += " (" + from + ")"
 	}
 	c.errs = append(c.errs, fmt.Errorf("%w: %s: %s: %w", ErrInvalid, c.file, path, fmt.Errorf(format, args...)))
 }
+
+// flagError is ErrFlag and ErrInvalid at once.
+type flagError struct{}
+
+func (flagError) Error() string   { return ErrFlag.Error() }
+func (flagError) Unwrap() []error { return []error{ErrFlag, ErrInvalid} }
 
 // refuseName notes what another package has against a name or the like, in its words, which quote the value.
 func (c *checker) refuseName(path, value string, err error) {

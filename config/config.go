@@ -21,6 +21,8 @@ var (
 	ErrNotFound = errors.New("no configuration file")
 	// ErrInvalid is wrapped by every refusal of what a config says.
 	ErrInvalid = errors.New("invalid configuration")
+	// ErrFlag is wrapped besides when it was a flag that said it.
+	ErrFlag = errors.New("invalid flag")
 	// ErrUnknownQueue means that a queue is not one of the config's.
 	ErrUnknownQueue = errors.New("unknown queue")
 )

@@ -51,7 +51,7 @@ func (m *Monitor) gaugeQueue(ctx context.Context, hour metrics, queue string, no
 		// a dead worker's; of these, only what was not started is due
 		"SELECT j.job_type, COUNT(*) AS n, MIN(CASE WHEN j.state <> 'running' THEN j.scheduled_run_time END) AS oldest" +
 			" FROM " + table + " AS j " + pick +
-			" LEFT JOIN " + m.db.Workers() + " AS w ON w.id = j.worker_id AND w.state = 'working' AND w.lock_until > ?" +
+			" LEFT JOIN " + m.db.Workers() + " AS w " + m.db.ByKey + " ON w.id = j.worker_id AND w.state = 'working' AND w.lock_until > ?" +
 			" WHERE j.line = 'locked' AND w.id IS NULL GROUP BY j.job_type",
 	} {
 		var found []backlog

@@ -42,6 +42,9 @@ func lastComplete(now time.Time) time.Time { return hourOf(now.Add(-settling)).A
 // completeAt is when the hour is complete.
 func completeAt(hour time.Time) time.Time { return hour.Add(time.Hour + settling) }
 
+// Complete says whether, at now, the hour is complete and can be taken.
+func Complete(hour, now time.Time) bool { return !now.Before(completeAt(hour)) }
+
 // hourOf is the beginning of the hour (UTC) that contains t.
 func hourOf(t time.Time) time.Time { return t.UTC().Truncate(time.Hour) }
 

@@ -206,7 +206,7 @@ func (q *Queue) skipLive(ctx context.Context, tx *schema.Tx, jobs []NewJob, whic
 			ID  int64
 			Key string `db:"job_key"`
 		}
-		query := "SELECT id, job_key FROM " + q.table + " WHERE live = 1 AND job_type = ? AND job_key IN " + schema.In(len(keys))
+		query := "SELECT id, job_key FROM " + q.table + " WHERE live = 1 AND job_type = ? AND job_key IN " + schema.In(len(keys)) + " " + q.db.ForShare
 		if err := tx.SelectContext(ctx, &rows, query, append([]any{name}, keys...)...); err != nil {
 			return nil, fmt.Errorf("find the jobs of these keys: %w", err)
 		}

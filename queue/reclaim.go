@@ -14,7 +14,7 @@ const reclaimMax = 500
 // orphans are the jobs locked by workers that are no more. A worker is no more once its row says so, never because of
 // what its clock says: whoever finds it dead writes that first, and from then on its renewals fail.
 func (q *Queue) orphans() string {
-	return q.table + " j " + q.index("pick") + " LEFT JOIN " + q.db.Workers() + " w ON w.id = j.worker_id AND w.state = 'working'" +
+	return q.table + " j " + q.index("pick") + " LEFT JOIN " + q.db.Workers() + " w " + q.db.ByKey + " ON w.id = j.worker_id AND w.state = 'working'" +
 		" WHERE j.line = 'locked' AND w.id IS NULL"
 }
 
@@ -30,8 +30,8 @@ func (q *Queue) reclaim(ctx context.Context) (more bool, err error) {
 	}
 	// without locks, for those would be on the workers' rows too
 	query := "SELECT j.id, j.worker_id, d.host, d.pid FROM " + q.table + " j " + q.index("pick") +
-		" LEFT JOIN " + q.db.Workers() + " w ON w.id = j.worker_id AND w.state = 'working'" +
-		" LEFT JOIN " + q.db.Workers() + " d ON d.id = j.worker_id" +
+		" LEFT JOIN " + q.db.Workers() + " w " + q.db.ByKey + " ON w.id = j.worker_id AND w.state = 'working'" +
+		" LEFT JOIN " + q.db.Workers() + " d " + q.db.ByKey + " ON d.id = j.worker_id" +
 		" WHERE j.line = 'locked' AND w.id IS NULL LIMIT ?"
 	if err := q.db.SelectContext(ctx, &found, query, reclaimMax); err != nil {
 		return false, fmt.Errorf("find the jobs of dead workers in %s: %w", q.Name, err)

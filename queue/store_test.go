@@ -268,6 +268,32 @@ func TestEnqueueTxIsTheApplications(t *testing.T) {
 	})
 }
 
+// An application's connection has its own settings: times read in its zone, a snapshot older than the job in the way.
+func TestEnqueueTxOnTheApplicationsConnection(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, driver, source string) {
+		if driver != "mysql" {
+			return // SQLite has no such settings
+		}
+		s := openStore(t, dbtest.Open(t, driver, source, "emails"), options())
+		app := must[*sql.DB](t)(sql.Open("mysql", source+"?parseTime=true&loc=America%2FNew_York"))
+		defer func() { _ = app.Close() }()
+		tx := must[*sql.Tx](t)(app.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelRepeatableRead}))
+		defer func() { _ = tx.Rollback() }()
+		var n int
+		must[any](t)(nil, tx.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM shop_emails").Scan(&n))
+		first := s.add(queue.NewJob{Type: "send", Key: "k"})[0]
+		added := must[[]queue.Added](t)(s.EnqueueTx(t.Context(), tx, queue.NewJob{Type: "send", Key: "k"}, queue.NewJob{Type: "send", Key: "l"}))
+		if !added[0].Duplicate || added[0].ID != first.ID || added[1].Duplicate {
+			t.Errorf("added %+v", added)
+		}
+		must[any](t)(nil, tx.Commit())
+		now := must[time.Time](t)(s.db.Clock(t.Context()))
+		if age := now.Sub(s.get(added[1].ID).ScheduledRunTime); age < 0 || age > time.Minute {
+			t.Errorf("scheduled %s ago: the connection's zone has got into it", age)
+		}
+	})
+}
+
 func TestLockKeepsTheOrder(t *testing.T) {
 	suite(t, func(s store) {
 		early, high := time.Now().Add(-time.Hour), 1
@@ -552,6 +578,40 @@ func TestPlainInsertIsTakenIn(t *testing.T) {
 		must[any](s.t)(nil, s.db.QueryRowContext(s.t.Context(), "SELECT state, error FROM shop_emails WHERE id = 3").Scan(&state, &problem))
 		if state != "final" || !strings.Contains(problem, "teatime") {
 			s.t.Errorf("a row that can't be a job is %s: %s", state, problem)
+		}
+	})
+}
+
+// What MySQL's types would not refuse of a plain INSERT, the next tick does; SQLite's checks refuse the rest as MySQL does.
+func TestPlainInsertIsChecked(t *testing.T) {
+	suite(t, func(s store) {
+		for _, bad := range []string{
+			"(job_type, job_data, scheduled_run_time) VALUES ('send', 'x', '2026-11-22 00:00:00 or so')",
+			"(job_type, job_data, priority) VALUES ('send', 'x', 'abc')",
+			"(job_type, job_data, throttle_factor) VALUES ('send', 'x', -3)",
+			"(job_type, job_data, timeout) VALUES ('send', 'x', -5)",
+			"(job_type, job_data) VALUES ('" + strings.Repeat("x", 65) + "', 'x')",
+			"(job_type, job_data, job_key) VALUES ('send', 'x', '" + strings.Repeat("k", 256) + "')",
+		} {
+			if _, err := s.db.ExecContext(s.t.Context(), "INSERT INTO shop_emails "+bad); err == nil {
+				s.t.Errorf("the table takes %.80s", bad)
+			}
+		}
+		for i, late := range []string{
+			"(job_type, job_data, timeout) VALUES ('send', 'x', 0)",
+			"(job_type, job_data, job_key) VALUES ('send', 'x', '')",
+			"(job_type, job_data) VALUES ('', 'x')",
+			"(job_type, job_data, time_windows) VALUES ('send', 'x', '[\"9-5\"]')",
+			"(job_type, job_data) VALUES ('send', '" + strings.Repeat("d", queue.MaxDataBytes+1) + "')",
+		} {
+			s.exec("INSERT INTO shop_emails " + late)
+			s.upkeep()
+			var id int64
+			must[any](s.t)(nil, s.db.GetContext(s.t.Context(), &id, "SELECT MAX(id) FROM shop_emails"))
+			if job := s.wantState(id, queue.Final, "failed", 0); job.Error == queue.None {
+				s.t.Errorf("%d: refused without a reason", i)
+			}
+			s.wantHistory(id, "failed/0")
 		}
 	})
 }

@@ -3,6 +3,8 @@ package queue
 import (
 	"context"
 	"fmt"
+	"strings"
+	"time"
 
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/schema"
@@ -14,10 +16,11 @@ const takeInMax = 500
 // takeIn makes jobs of the rows that applications inserted by plain SQL: fills in what they left to the type, applies
 // the windows, logs them as added.
 func (q *Queue) takeIn(ctx context.Context, w Worker) (more bool, err error) {
-	var records []record
+	var records []inserted
 	err = q.db.Tx(ctx, func(tx *schema.Tx) error {
 		records = nil
-		query := "SELECT " + recordColumns + " FROM " + q.table + " " + q.index("pick") + " WHERE line = 'new' LIMIT ? " + q.db.SkipLocked
+		query := "SELECT id, job_type, job_key, OCTET_LENGTH(job_data) AS data_bytes, timeout, priority, throttle_factor, time_windows," +
+			" scheduled_run_time FROM " + q.table + " " + q.index("pick") + " WHERE line = 'new' LIMIT ? " + q.db.SkipLocked
 		if err := tx.SelectContext(ctx, &records, query, takeInMax); err != nil {
 			return err
 		}
@@ -38,11 +41,42 @@ func (q *Queue) takeIn(ctx context.Context, w Worker) (more bool, err error) {
 	return len(records) == takeInMax, nil
 }
 
-func (q *Queue) takeInOne(ctx context.Context, tx *schema.Tx, r record) (activity.Entry, error) {
+// inserted is a row that an application inserted, without its data, which may be large.
+type inserted struct {
+	ID               int64       `db:"id"`
+	Type             string      `db:"job_type"`
+	Key              string      `db:"job_key"`
+	DataBytes        int64       `db:"data_bytes"`
+	Timeout          *int64      `db:"timeout"`
+	Priority         *int        `db:"priority"`
+	ThrottleFactor   *int        `db:"throttle_factor"`
+	Windows          *string     `db:"time_windows"`
+	ScheduledRunTime schema.Time `db:"scheduled_run_time"`
+}
+
+// check refuses what Enqueue would have refused.
+func (r inserted) check() error {
+	if r.DataBytes > MaxDataBytes {
+		return fmt.Errorf("%w: job_data has %d bytes, allowed are %d", ErrInvalid, r.DataBytes, MaxDataBytes)
+	}
+	if r.Key == "" {
+		return fmt.Errorf("%w: job_key is empty", ErrInvalid)
+	}
+	job := NewJob{Type: r.Type, Key: r.Key, Priority: r.Priority, ThrottleFactor: r.ThrottleFactor, At: r.ScheduledRunTime.Time}
+	if r.Timeout != nil {
+		if *r.Timeout < 1 || *r.Timeout > maxSeconds {
+			return fmt.Errorf("%w: timeout %d is not a number of seconds from 1 to %d", ErrInvalid, *r.Timeout, maxSeconds)
+		}
+		job.Timeout = time.Duration(*r.Timeout) * time.Second
+	}
+	return job.Check()
+}
+
+func (q *Queue) takeInOne(ctx context.Context, tx *schema.Tx, r inserted) (activity.Entry, error) {
 	entry := activity.Entry{
 		Kind: activity.Job, State: activity.Added, Queue: q.Name, JobID: r.ID, JobType: r.Type, JobKey: r.Key,
 	}
-	if err := CheckType(r.Type); err != nil {
+	if err := r.check(); err != nil {
 		return q.refuse(ctx, tx, entry, err)
 	}
 	t, err := q.jobType(ctx, tx, r.Type)
@@ -66,9 +100,10 @@ func (q *Queue) takeInOne(ctx context.Context, tx *schema.Tx, r record) (activit
 
 // refuse ends a row that can't become a job: it stays, final, with the reason.
 func (q *Queue) refuse(ctx context.Context, tx *schema.Tx, entry activity.Entry, reason error) (activity.Entry, error) {
-	entry.State, entry.Error = activity.Failed, reason.Error()
+	entry.State, entry.Error = activity.Failed, strings.ToValidUTF8(reason.Error(), "\uFFFD")
+	entry.JobType, entry.JobKey = strings.ToValidUTF8(entry.JobType, "\uFFFD"), strings.ToValidUTF8(entry.JobKey, "\uFFFD")
 	_, err := tx.ExecContext(ctx, "UPDATE "+q.table+" "+q.db.ByID+
-		" SET state = 'final', line = 'failed', error = ?, update_time = ? WHERE id = ? AND line = 'new'",
+		" SET state = 'final', line = 'failed', error = ?, time_windows = 'NONE', update_time = ? WHERE id = ? AND line = 'new'",
 		entry.Error, schema.At(tx.Now), entry.JobID)
 	return entry, err
 }

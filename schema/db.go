@@ -13,7 +13,7 @@ import (
 
 // Options say which database to open. It is a section of the config, so its fields have the config's names.
 type Options struct {
-	// Driver is sqlite or mysql (which means MariaDB, MySQL, TiDB, Galera).
+	// Driver is sqlite or mysql (MySQL or MariaDB).
 	Driver string
 	// Path is SQLite's file.
 	Path string

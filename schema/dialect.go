@@ -10,8 +10,12 @@ type Dialect struct {
 	ByIndex string
 	// ByID makes a statement go to its rows by primary key, whatever else its conditions might suggest.
 	ByID string
+	// ByKey is ByID for a table whose key is a text.
+	ByKey string
 	// ForUpdate locks the rows that are read. SQLite locks the whole file when the transaction begins.
 	ForUpdate string
+	// ForShare reads what is committed now, also in an application's transaction that began before.
+	ForShare string
 	// SkipLocked is ForUpdate, passing over rows that another transaction holds.
 	SkipLocked string
 	// Now is the database's clock, in UTC, as an expression.
@@ -29,7 +33,9 @@ var mysqlDialect = Dialect{
 	Name:          "mysql",
 	ByIndex:       "FORCE INDEX (%s)",
 	ByID:          "FORCE INDEX (PRIMARY)",
+	ByKey:         "FORCE INDEX (PRIMARY)",
 	ForUpdate:     "FOR UPDATE",
+	ForShare:      "LOCK IN SHARE MODE",
 	SkipLocked:    "FOR UPDATE SKIP LOCKED",
 	Now:           "UTC_TIMESTAMP(6)",
 	LeavesDead:    true,

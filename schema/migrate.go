@@ -98,6 +98,11 @@ func DDL(driver string, names Names, queues []string) (string, error) {
 		for _, s := range steps {
 			all = append(all, s...)
 		}
+		for _, t := range u.tables {
+			// names from the allow-list need no quoting
+			all = append(all, fmt.Sprintf("INSERT INTO "+ownersTable+" (table_name, instance, queue, version) VALUES ('%s', '%s', '%s', %d)",
+				t, names.instance, u.queue, len(steps)))
+		}
 	}
 	return strings.Join(all, ";\n\n") + ";\n", nil
 }
@@ -109,6 +114,9 @@ func (db *DB) Migrate(ctx context.Context, queues []string) (changed []string, e
 	units, err := db.units(queues)
 	if err != nil {
 		return nil, err
+	}
+	if db.Check(ctx, queues) == nil {
+		return nil, nil // needs no right to create tables
 	}
 	conn, err := db.Connx(ctx)
 	if err != nil {

@@ -36,7 +36,8 @@ func (t *Time) Scan(src any) error {
 	case string:
 		text = v
 	case time.Time:
-		t.Time = v.UTC()
+		// an application's connection with parseTime: the columns hold UTC, whatever zone its driver takes them for
+		t.Time = time.Date(v.Year(), v.Month(), v.Day(), v.Hour(), v.Minute(), v.Second(), v.Nanosecond(), time.UTC)
 		return nil
 	default:
 		return fmt.Errorf("read a time: unexpected %T", src)
