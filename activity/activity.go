@@ -3,7 +3,6 @@ package activity
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
@@ -61,15 +60,6 @@ type Entry struct {
 	Error string `json:"error"`
 	// Output is what the handler printed, its tail if it was long.
 	Output string `json:"output"`
-}
-
-// MarshalJSON gives times as RFC 3339 in UTC.
-func (e Entry) MarshalJSON() ([]byte, error) {
-	type plain Entry
-	return json.Marshal(struct {
-		At time.Time `json:"at"`
-		plain
-	}{e.At.Time, plain(e)})
 }
 
 // Log is the log of one instance.

@@ -9,6 +9,9 @@ import (
 // after that of a higher one.
 const lateBy = 10 * time.Second
 
+// seenMax is after how many entries those are forgotten that are too old to matter.
+const seenMax = 10_000
+
 // Follow calls f with each entry that the filter lets pass, those that are there and then those that come, looking every
 // so often, until ctx ends (which is no error) or f returns an error.
 func (l *Log) Follow(ctx context.Context, by Filter, every time.Duration, f func(Entry) error) error {
@@ -20,7 +23,9 @@ func (l *Log) Follow(ctx context.Context, by Filter, every time.Duration, f func
 			if _, ok := seen[e.ID]; ok {
 				return nil
 			}
-			seen[e.ID] = e.At.Time
+			if seen[e.ID] = e.At.Time; len(seen)%seenMax == 0 {
+				by.After = forget(seen, by.After)
+			}
 			return f(e)
 		})
 		if err != nil && ctx.Err() != nil {

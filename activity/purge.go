@@ -110,7 +110,7 @@ func (l *Log) purgeHour(ctx context.Context, o PurgeOptions, hour, from, to time
 }
 
 func (l *Log) deleteEntries(ctx context.Context, from, to time.Time, deleted *int64) error {
-	query := "SELECT id, at FROM " + l.db.Activity() + " " + fmt.Sprintf(l.db.ByIndex, l.db.Activity()+"_at") +
+	query := "SELECT id, at FROM " + l.db.Activity() + " " + l.db.Index(l.db.Activity(), "at") +
 		" WHERE at >= ? AND at < ? ORDER BY at LIMIT ?"
 	for {
 		var found []struct {

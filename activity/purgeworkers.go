@@ -10,7 +10,7 @@ import (
 // PurgeWorkers deletes the rows of workers that ended before o.Before, and gives their number. It may be repeated.
 func (l *Log) PurgeWorkers(ctx context.Context, o PurgeOptions) (deleted int64, err error) {
 	// no worker ends before it starts, and the index on the start keeps the young ones out
-	where := " FROM " + l.db.Workers() + " " + fmt.Sprintf(l.db.ByIndex, l.db.Workers()+"_start") +
+	where := " FROM " + l.db.Workers() + " " + l.db.Index(l.db.Workers(), "start") +
 		" WHERE start_time < ? AND end_time < ? AND state <> 'working'"
 	before := schema.At(o.Before)
 	if o.DryRun {

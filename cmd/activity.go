@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -30,13 +31,21 @@ func (a *app) activityCommand() *cobra.Command {
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			by.State = activity.State(state)
-			if state != "" && !strings.Contains(" "+strings.ReplaceAll(list(activity.States), ",", "")+" ", " "+state+" ") {
+			if state != "" && !slices.Contains(activity.States, by.State) {
 				return usagef("--state: %q is none of %s", state, list(activity.States))
 			}
-			if by.JobID != 0 && by.Queue == "" {
-				return usagef("--job needs --queue: ids are unique within a queue")
+			if cmd.Flags().Changed("job") {
+				if by.JobID < 1 {
+					return usagef("--job: %d is not the id of a job", by.JobID)
+				}
+				if by.Queue == "" {
+					return usagef("--job needs --queue: ids are unique within a queue")
+				}
 			}
-			by.Limit = a.limit(cmd, by.Limit)
+			var err error
+			if by.Limit, err = a.limit(cmd, by.Limit); err != nil {
+				return err
+			}
 			return a.runActivity(cmd, by, since, follow)
 		},
 	}

@@ -182,13 +182,14 @@ func (a *app) readData(text string) (string, error) {
 
 // parseTime reads RFC 3339, or a date and time of day in the zone.
 func parseTime(text string, zone *time.Location) (time.Time, error) {
-	if t, err := time.Parse(time.RFC3339, text); err == nil {
-		return t, nil
-	}
+	t, err := time.Parse(time.RFC3339, text)
 	for _, layout := range []string{"2006-01-02 15:04:05", "2006-01-02 15:04", "2006-01-02T15:04:05", "2006-01-02T15:04", "2006-01-02"} {
-		if t, err := time.ParseInLocation(layout, text, zone); err == nil {
-			return t, nil
+		if err != nil {
+			t, err = time.ParseInLocation(layout, text, zone)
 		}
 	}
-	return time.Time{}, errors.New(`"` + text + `" is not a time: write 2026-12-31T23:00:00Z, or "2026-12-31 23:00" in the config's zone`)
+	if err != nil || t.Year() < 1970 || t.Year() > 9998 {
+		return time.Time{}, errors.New(`"` + text + `" is not a time from 1970 to 9998: write 2026-12-31T23:00:00Z, or "2026-12-31 23:00" in the config's zone`)
+	}
+	return t, nil
 }

@@ -56,12 +56,14 @@ func (a *app) diagnose(err error) (code int, hint string) {
 	switch {
 	case !a.running:
 		return exitUsage, "see hipq --help"
-	case errors.As(err, new(usageError)), errors.Is(err, queue.ErrInvalid), errors.Is(err, queue.ErrWindow), errors.Is(err, config.ErrFlag):
+	case errors.As(err, new(usageError)), errors.Is(err, config.ErrFlag):
 		return exitUsage, ""
 	case errors.Is(err, config.ErrNotFound):
 		return exitConfig, "run hipq init for a first one, or name it with --config"
 	case errors.Is(err, config.ErrInvalid):
 		return exitConfig, ""
+	case errors.Is(err, queue.ErrInvalid), errors.Is(err, queue.ErrWindow):
+		return exitUsage, ""
 	}
 	switch trouble, hint := schema.Diagnose(err); trouble {
 	case schema.TryLater:

@@ -1,6 +1,8 @@
 package cmd
 
 import (
+	"os"
+
 	"github.com/spf13/cobra"
 
 	"github.com/hipq/hipq/queue/handler"
@@ -15,7 +17,7 @@ func (a *app) guardCommand() *cobra.Command {
 		Hidden: true,
 		Args:   cobra.ArbitraryArgs,
 		RunE: func(_ *cobra.Command, args []string) error {
-			return handler.ServeGuard(a.in, args)
+			return handler.ServeGuard(os.Stdin, args)
 		},
 	}
 }

@@ -3,7 +3,9 @@ package cmd
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 
@@ -73,10 +75,12 @@ func (a *app) runInit(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	done.Config = c.File
-	if done.Tables, err = migrate(cmd, c); err != nil {
+	done.Config, done.Tables = c.File, []string{}
+	tables, err := migrate(cmd, c)
+	if err != nil {
 		return err
 	}
+	done.Tables = append(done.Tables, tables...)
 	if a.json {
 		return a.printJSON(done)
 	}
@@ -127,11 +131,23 @@ func (a *app) writeStarter() error {
 	if file == "" {
 		file = "hipq.yaml"
 	}
-	// it may get a password one day
-	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return fmt.Errorf("write a first config: %w", err)
+	if err := writeWhole(file, config.Starter()); err != nil && !errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("%w: write a first one: %w", config.ErrInvalid, err)
 	}
-	_, err = f.Write(config.Starter())
-	return errors.Join(err, f.Close())
+	return nil
+}
+
+// writeWhole makes a file that is there only when it is complete, for another init may be about to read it. It gives
+// fs.ErrExist if there is one. Nobody else may read it: it may get a password one day.
+func writeWhole(file string, content []byte) error {
+	f, err := os.CreateTemp(filepath.Dir(file), filepath.Base(file)+".*")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.Remove(f.Name()) }()
+	_, err = f.Write(content)
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	return os.Link(f.Name(), file)
 }

@@ -33,7 +33,10 @@ func (a *app) jobsCommand() *cobra.Command {
 			if state != "" && !slices.Contains(queue.States, by.State) {
 				return usagef("--state: %q is none of %s", state, list(queue.States))
 			}
-			by.Limit = a.limit(cmd, by.Limit)
+			var err error
+			if by.Limit, err = a.limit(cmd, by.Limit); err != nil {
+				return err
+			}
 			return a.listJobs(cmd, args, by)
 		},
 	}
@@ -46,11 +49,14 @@ func (a *app) jobsCommand() *cobra.Command {
 }
 
 // limit is how many rows to list: programs get all unless they say otherwise.
-func (a *app) limit(cmd *cobra.Command, flag int) int {
-	if a.json && !cmd.Flags().Changed("limit") {
-		return 0
+func (a *app) limit(cmd *cobra.Command, flag int) (int, error) {
+	switch {
+	case flag < 0:
+		return 0, usagef("--limit: %d is negative", flag)
+	case a.json && !cmd.Flags().Changed("limit"):
+		return 0, nil
 	}
-	return max(0, flag)
+	return flag, nil
 }
 
 func list[T ~string](words []T) string {
@@ -80,7 +86,7 @@ func (a *app) listJobs(cmd *cobra.Command, args []string, by queue.Filter) error
 	for _, q := range queues {
 		err := q.Find(cmd.Context(), by, func(job *queue.Job) error {
 			if a.json {
-				return a.printJSON(job)
+				return a.printJSON(job.JSON())
 			}
 			rows = append(rows, []string{
 				q.Name, strconv.FormatInt(job.ID, 10), job.Type, job.Key, string(job.State), strconv.Itoa(job.Attempt),

@@ -3,6 +3,7 @@ package cmd
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,6 +11,8 @@ import (
 	"os"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -79,14 +82,19 @@ func (n *ndjson) read(from io.Reader) error {
 	for {
 		text, err := readLine(lines)
 		if errors.Is(err, io.EOF) {
-			return n.flush()
+			return n.flush(n.cmd.Context())
 		}
 		n.line++
-		if err == nil {
+		switch {
+		case errors.Is(err, context.Canceled):
+		case err != nil:
+			err = n.bad(err)
+		default:
 			err = n.parse(text)
 		}
 		if err != nil {
-			if failed := n.flush(); failed != nil {
+			// the context may have ended, what was read is to be added all the same
+			if failed := n.flush(context.WithoutCancel(n.cmd.Context())); failed != nil {
 				return failed
 			}
 			return err
@@ -125,31 +133,40 @@ type jobLine struct {
 	ShardKey         string          `json:"shard_key"`
 }
 
+// bad says which line is. A bad line is no bad command line, whatever its error would be there, so it isn't wrapped.
+func (n *ndjson) bad(err error) error {
+	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		err = fmt.Errorf("%s may not be a JSON %s", wrong.Field, wrong.Value)
+	}
+	return fmt.Errorf("%s: line %d: %s", n.file, n.line, err.Error())
+}
+
 func (n *ndjson) parse(text []byte) error {
 	if len(text) == 0 {
 		return nil
 	}
-	// a bad line is no bad command line, whatever its error would be there
-	bad := func(err error) error { return fmt.Errorf("%s: line %d: %s", n.file, n.line, err.Error()) }
+	if !utf8.Valid(text) {
+		return n.bad(errors.New("it is not valid UTF-8"))
+	}
 	var l jobLine
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&l); err != nil {
-		return bad(err)
+		return n.bad(err)
 	}
 	if d.More() {
-		return bad(errors.New("more than one JSON object"))
+		return n.bad(errors.New("more than one JSON object"))
 	}
 	q, err := n.queue(l.Queue)
 	if err != nil {
-		return bad(err)
+		return n.bad(err)
 	}
 	job, err := l.job(n.i.Location)
 	if err != nil {
-		return bad(err)
+		return n.bad(err)
 	}
 	if n.to != nil && n.to != q || len(n.pending) == batchLines || n.size > batchBytes {
-		if err := n.flush(); err != nil {
+		if err := n.flush(n.cmd.Context()); err != nil {
 			return err
 		}
 	}
@@ -220,13 +237,13 @@ func (l jobLine) timeout() (time.Duration, error) {
 }
 
 // flush adds what is pending.
-func (n *ndjson) flush() error {
+func (n *ndjson) flush(ctx context.Context) error {
 	if len(n.pending) == 0 {
 		return nil
 	}
 	jobs, lines := n.pending, n.lines
 	n.pending, n.lines, n.size = nil, nil, 0
-	added, err := n.to.EnqueueMany(n.cmd.Context(), jobs)
+	added, err := n.to.EnqueueMany(ctx, jobs)
 	for _, a := range added {
 		if a.Duplicate {
 			n.counts.Duplicates++
@@ -242,10 +259,23 @@ func (n *ndjson) flush() error {
 
 // stopped says what is in, and how to go on.
 func (n *ndjson) stopped(err error) error {
-	next := fmt.Sprintf("tail -n +%d %s | hipq enqueue --ndjson -", n.in+1, n.file)
+	next := fmt.Sprintf("tail -n +%d %s | hipq enqueue --config %s --ndjson -", n.in+1, shellWord(n.file), shellWord(n.i.File))
 	if n.file == "-" {
 		next = fmt.Sprintf("begin again with line %d", n.in+1)
 	}
+	if errors.Is(err, context.Canceled) {
+		err = errors.New("interrupted") // with more to say than that
+	}
 	return fmt.Errorf("%w\n  the lines before line %d are in (added %d, duplicates %d); to go on: %s",
 		err, n.in+1, n.counts.Added, n.counts.Duplicates, next)
+}
+
+// shellWord quotes a text for a shell, if it needs it.
+func shellWord(s string) string {
+	if !strings.ContainsFunc(s, func(r rune) bool {
+		return !strings.ContainsRune("/._-+:@", r) && !unicode.IsLetter(r) && !unicode.IsDigit(r)
+	}) {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }

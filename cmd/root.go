@@ -3,11 +3,13 @@ package cmd
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"golang.org/x/term"
 
 	"github.com/hipq/hipq/config"
@@ -17,8 +19,9 @@ import (
 
 // app is what all commands share.
 type app struct {
-	in       io.Reader
-	out, err io.Writer
+	in  io.Reader
+	out *output
+	err io.Writer
 	// configFile, json and verbose are the flags that every command has.
 	configFile    string
 	json, verbose bool
@@ -29,15 +32,20 @@ type app struct {
 // Main runs one command line and gives the exit code. Success is silent where cron would mail it; a failure says on err
 // what happened, to what, and what to do.
 func Main(args []string, in io.Reader, out, err io.Writer) int {
-	a := &app{in: in, out: out, err: err}
 	ctx, signals := watchSignals(context.Background())
 	defer signals.stop()
+	printed := &output{Writer: out}
+	a := &app{in: interruptible{ctx, in}, out: printed, err: err}
 	root := a.root()
 	root.SetArgs(args)
-	root.SetIn(in)
-	root.SetOut(out)
+	root.SetIn(a.in)
+	root.SetOut(printed)
 	root.SetErr(err)
-	return a.exit(root.ExecuteContext(ctx), signals)
+	failure := root.ExecuteContext(ctx)
+	if failure == nil && printed.err != nil {
+		failure = fmt.Errorf("print: %w", printed.err)
+	}
+	return a.exit(failure, signals)
 }
 
 const rootLong = `hipq is a durable job queue for teams that have a database and cron and want nothing else.
@@ -57,7 +65,6 @@ func (a *app) root() *cobra.Command {
 		SilenceErrors:     true,
 		SilenceUsage:      true,
 		Version:           versionText(),
-		PersistentPreRun:  func(*cobra.Command, []string) { a.running = true },
 		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: false},
 	}
 	flags := root.PersistentFlags()
@@ -68,7 +75,51 @@ func (a *app) root() *cobra.Command {
 		a.initCommand(), a.enqueueCommand(), a.workCommand(), a.jobsCommand(), a.showCommand(), a.statusCommand(),
 		a.activityCommand(), a.monitorCommand(), a.purgeCommand(), a.versionCommand(), a.guardCommand(),
 	)
+	for _, c := range root.Commands() {
+		a.checkFlags(c)
+	}
+	refuseUnknownTopics(root)
 	return root
+}
+
+// checkFlags makes a command refuse flags with nothing in them: most likely a shell's variable that isn't set, which must
+// not pass for the flag left out. It also notes that the command line was understood.
+func (a *app) checkFlags(c *cobra.Command) {
+	run := c.RunE
+	c.RunE = func(cmd *cobra.Command, args []string) (err error) {
+		a.running = true
+		cmd.Flags().Visit(func(f *pflag.Flag) {
+			// no data is data too
+			if f.Value.String() == "" && f.Name != "data" && err == nil {
+				err = usagef("--%s is empty; leave it out for what holds without it", f.Name)
+			}
+		})
+		if err != nil {
+			return err
+		}
+		return run(cmd, args)
+	}
+}
+
+// refuseUnknownTopics makes help and completion fail for what isn't there; cobra would print a help text and succeed.
+func refuseUnknownTopics(root *cobra.Command) {
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd()
+	for _, c := range root.Commands() {
+		switch c.Name() {
+		case "help":
+			c.Args = func(_ *cobra.Command, args []string) error {
+				_, rest, err := root.Find(args)
+				if err == nil && len(rest) > 0 {
+					err = fmt.Errorf("there is no help on %q", strings.Join(args, " "))
+				}
+				return err
+			}
+		case "completion":
+			c.Args = cobra.NoArgs
+			c.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+		}
+	}
 }
 
 // load reads the config.
@@ -145,7 +196,7 @@ func (i *instance) queues(ctx context.Context) ([]*queue.Queue, error) {
 
 // onTerminal says whether people read what the command prints.
 func (a *app) onTerminal() bool {
-	f, ok := a.out.(*os.File)
+	f, ok := a.out.Writer.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 

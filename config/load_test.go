@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -150,7 +151,7 @@ func TestErrorsNameTheOrigin(t *testing.T) {
 		{noEnv, workFlags(t, "--max-jobs=-1"), "--max-jobs: -1 is out of range (0 to 2147483647)"},
 	} {
 		_, err := load(t, minimal, c.env, c.flags)
-		if err == nil || !strings.HasSuffix(err.Error(), "/hipq.yaml: "+c.want) {
+		if err == nil || !strings.HasSuffix(err.Error(), ": "+c.want) || strings.HasPrefix(c.want, "--") != errors.Is(err, ErrFlag) {
 			t.Errorf("got %v\nwant %s", err, c.want)
 		}
 	}

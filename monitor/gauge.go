@@ -40,7 +40,7 @@ func (m *Monitor) gaugeQueue(ctx context.Context, hour metrics, queue string, no
 	if err != nil {
 		return err
 	}
-	pick, wake := fmt.Sprintf(m.db.ByIndex, table+"_pick"), fmt.Sprintf(m.db.ByIndex, table+"_wake")
+	pick, wake := m.db.Index(table, "pick"), m.db.Index(table, "wake")
 	for _, query := range []string{
 		// in the line, or inserted by plain SQL and not taken in yet
 		"SELECT job_type, COUNT(*) AS n, MIN(scheduled_run_time) AS oldest FROM " + table + " " + pick +

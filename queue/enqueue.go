@@ -21,7 +21,8 @@ func (q *Queue) Enqueue(ctx context.Context, job NewJob) (Added, error) {
 }
 
 // EnqueueMany adds jobs in multi-row statements, some hundreds a transaction. After an error those that it returns are
-// in, and are the first of jobs; the others are not.
+// in, and are the first of jobs; the others are not, unless the answer to the last commit was lost: then the next few
+// hundred may be in too, and only those with a Key of your own may simply be enqueued again.
 func (q *Queue) EnqueueMany(ctx context.Context, jobs []NewJob) ([]Added, error) {
 	prepared, err := prepare(jobs)
 	if err != nil {
@@ -49,7 +50,7 @@ func (q *Queue) EnqueueMany(ctx context.Context, jobs []NewJob) ([]Added, error)
 }
 
 // EnqueueTx adds jobs in the application's own transaction: they are there if and when it commits. After an error the
-// transaction must be rolled back.
+// transaction must be rolled back. With SQLite the transaction must have begun IMMEDIATE, as with _txlock=immediate.
 func (q *Queue) EnqueueTx(ctx context.Context, tx *sql.Tx, jobs ...NewJob) ([]Added, error) {
 	prepared, err := prepare(jobs)
 	if err != nil {

@@ -131,8 +131,17 @@ func (q *Queue) countDue(ctx context.Context, c *Counts) error {
 	if err != nil {
 		return fmt.Errorf("count the due jobs of %s: %w", q.Name, err)
 	}
-	c.Scheduled, c.Due = c.Scheduled-waking, c.Due+waking
-	err = q.db.GetContext(ctx, &oldestDue, "SELECT MIN(scheduled_run_time) FROM "+q.table+" "+q.index("pick")+" WHERE line IN ('due', 'new')")
+	var later int64 // of the rows that are to be taken in
+	err = q.db.GetContext(ctx, &later, "SELECT COUNT(*) FROM "+q.table+" "+q.index("pick")+
+		" WHERE line = 'new' AND scheduled_run_time > (SELECT "+q.db.Now+")")
+	if err != nil {
+		return fmt.Errorf("count the new rows of %s: %w", q.Name, err)
+	}
+	// the queries see different moments
+	waking = min(waking-later, c.Scheduled)
+	c.Scheduled, c.Due = c.Scheduled-waking, max(0, c.Due+waking)
+	err = q.db.GetContext(ctx, &oldestDue, "SELECT MIN(scheduled_run_time) FROM "+q.table+" "+q.index("pick")+
+		" WHERE line IN ('due', 'new') AND scheduled_run_time <= (SELECT "+q.db.Now+")")
 	if err != nil {
 		return fmt.Errorf("find the oldest due job of %s: %w", q.Name, err)
 	}

@@ -51,9 +51,9 @@ type Job struct {
 	StartTime  time.Time
 	CreateTime time.Time
 	UpdateTime time.Time
-	// WorkerID is the worker that has it locked, or None.
+	// WorkerID is the worker that has it locked, or settled its last attempt; None if there is none.
 	WorkerID string
-	// Token is the lock under which the current attempt runs, or None.
+	// Token is the lock of the current attempt, or of the last; None if there is none.
 	Token string
 	// Line is where the row stands for the queries that poll; docs/schema.md explains it.
 	Line string
@@ -104,7 +104,7 @@ func (r record) job(queue string) (*Job, error) {
 	}
 	if r.Windows != nil && *r.Windows != None {
 		windows, err := DecodeWindows(*r.Windows)
-		if err != nil {
+		if err != nil && r.Line != lineNew { // one that no tick has taken in yet has not been checked
 			return nil, fmt.Errorf("read job %d of %s: %w", r.ID, queue, err)
 		}
 		job.Windows = windows

@@ -43,18 +43,17 @@ func (j *Job) JSON() JSON {
 	}
 }
 
-// MarshalJSON implements json.Marshaler.
-func (j *Job) MarshalJSON() ([]byte, error) { return json.Marshal(j.JSON()) }
-
 // EmbedJSON gives a text that is a JSON object or array as it is, and all else as a JSON string.
 func EmbedJSON(text string) json.RawMessage {
 	trimmed := bytes.TrimSpace([]byte(text))
 	if len(trimmed) > 0 && (trimmed[0] == '{' || trimmed[0] == '[') && json.Valid(trimmed) {
 		return trimmed
 	}
-	quoted, err := json.Marshal(text)
-	if err != nil {
-		panic(err) // a string always marshals
+	var quoted bytes.Buffer
+	e := json.NewEncoder(&quoted)
+	e.SetEscapeHTML(false) // this goes into no page
+	if err := e.Encode(text); err != nil {
+		panic(err) // a string can always be encoded
 	}
-	return quoted
+	return bytes.TrimSpace(quoted.Bytes())
 }

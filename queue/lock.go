@@ -3,6 +3,7 @@ package queue
 import (
 	"cmp"
 	"context"
+	"database/sql"
 	"fmt"
 	"slices"
 	"time"
@@ -32,6 +33,8 @@ type Locker struct {
 	// after is where each type's last lock ended.
 	after  map[string]candidate
 	headAt time.Time
+	// unanswered is the token of a lock that ended in an error: what it took, if anything, carries it.
+	unanswered string
 }
 
 // headEvery is how long a job that should be next may be passed over.
@@ -54,32 +57,61 @@ type candidate struct {
 // Lock takes up to n jobs that are due, in their order: priority, scheduled run time, id. With a throttle limit it takes
 // no more than fits beside all that is locked or running.
 func (l *Locker) Lock(ctx context.Context, n int) ([]Locked, error) {
-	token, err := uuid.NewV7()
-	if err != nil {
-		return nil, fmt.Errorf("make a lock token: %w", err)
+	token, repeated := l.unanswered, l.unanswered != ""
+	if token == "" {
+		fresh, err := uuid.NewV7()
+		if err != nil {
+			return nil, fmt.Errorf("make a lock token: %w", err)
+		}
+		token = fresh.String()
 	}
 	var taken []candidate
-	repeated := false
-	err = l.q.db.Tx(ctx, func(tx *schema.Tx) (err error) {
+	l.unanswered = token
+	err := l.q.db.Tx(ctx, func(tx *schema.Tx) (err error) {
 		if taken = nil; repeated {
 			// the commit before this one may have succeeded: a claim is what carries the token
-			if taken, err = l.carrying(ctx, tx, token.String()); err != nil || len(taken) > 0 {
+			if taken, err = l.carrying(ctx, tx, token); err != nil || len(taken) > 0 {
 				return err
 			}
 		}
 		repeated = true
-		taken, err = l.lock(ctx, tx, token.String(), n)
+		taken, err = l.lock(ctx, tx, token, n)
 		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("lock jobs of %s: %w", l.q.Name, err)
 	}
+	l.unanswered = ""
 	locked := make([]Locked, len(taken))
 	for i, c := range taken {
-		locked[i] = Locked{ID: c.ID, Type: c.Type, Token: token.String()}
+		locked[i] = Locked{ID: c.ID, Type: c.Type, Token: token}
 		l.after[c.Type] = c
 	}
 	return locked, nil
+}
+
+// GiveUp gives back what a Lock that ended in an error may have taken all the same. It may be repeated.
+func (l *Locker) GiveUp(ctx context.Context) error {
+	if l.unanswered == "" {
+		return nil
+	}
+	var taken []candidate
+	err := l.q.db.Tx(ctx, func(tx *schema.Tx) (err error) {
+		taken, err = l.carrying(ctx, tx, l.unanswered)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("find what a lock of %s took: %w", l.q.Name, err)
+	}
+	locked := make([]Locked, len(taken))
+	for i, c := range taken {
+		locked[i] = Locked{ID: c.ID, Type: c.Type, Token: l.unanswered}
+	}
+	if err := l.q.Release(ctx, locked); err != nil {
+		return err
+	}
+	l.unanswered = ""
+	return nil
 }
 
 func (l *Locker) lock(ctx context.Context, tx *schema.Tx, token string, n int) ([]candidate, error) {
@@ -104,10 +136,7 @@ func (l *Locker) lock(ctx context.Context, tx *schema.Tx, token string, n int) (
 	if err != nil {
 		return nil, err
 	}
-	if got, err := res.RowsAffected(); err != nil || int(got) != len(taken) {
-		return nil, fmt.Errorf("%d of %d rows changed under their lock (%w)", len(taken)-int(got), len(taken), err)
-	}
-	return taken, nil
+	return taken, mustHit(res, len(taken))
 }
 
 // carrying reads the jobs that carry a token.
@@ -119,7 +148,8 @@ func (l *Locker) carrying(ctx context.Context, tx *schema.Tx, token string) (fou
 
 // find reads the first n due jobs, in order.
 func (l *Locker) find(ctx context.Context, tx *schema.Tx, n int) ([]candidate, error) {
-	if !l.q.db.LeavesDead || tx.Now.Sub(l.headAt) >= headEvery {
+	// with a limit the first may be held back and one behind it taken: what was held back must not be passed over
+	if !l.q.db.LeavesDead || l.q.ThrottleLimit > 0 || tx.Now.Sub(l.headAt) >= headEvery {
 		l.headAt = tx.Now
 		clear(l.after)
 	}
@@ -177,6 +207,15 @@ func (q *Queue) Release(ctx context.Context, jobs []Locked) error {
 		}
 	}
 	return nil
+}
+
+// mustHit makes sure that a statement has hit the n rows that are locked for it.
+func mustHit(res sql.Result, n int) error {
+	hit, err := res.RowsAffected()
+	if err == nil && int(hit) != n {
+		err = fmt.Errorf("%d of %d rows were not as they had been read under their lock", n-int(hit), n)
+	}
+	return err
 }
 
 func byToken(jobs []Locked) map[string][]any {

@@ -54,7 +54,8 @@ type Queue struct {
 	registered map[string]JobType
 }
 
-// New is the queue in db that the options describe. It doesn't talk to the database.
+// New is the queue in db that the options describe. It doesn't talk to the database: Register makes the queue known, which
+// workers need.
 func New(db *schema.DB, o Options) (*Queue, error) {
 	table, err := db.CheckQueue(o.Name)
 	if err != nil {
@@ -78,5 +79,5 @@ func New(db *schema.DB, o Options) (*Queue, error) {
 
 // index is the hint that makes a query walk one of the table's indexes.
 func (q *Queue) index(name string) string {
-	return fmt.Sprintf(q.db.ByIndex, q.table+"_"+name)
+	return q.db.Index(q.table, name)
 }

@@ -69,52 +69,57 @@ func (q *Queue) finish(ctx context.Context, tx *schema.Tx, w Worker, token strin
 	if err != nil {
 		return nil, nil, fmt.Errorf("finish jobs: %w", err)
 	}
-	ours := map[int64]bool{}
-	if int(n) != len(group) {
-		if ours, err = q.settledBy(ctx, tx, w, token, attempt, group); err != nil {
+	all, states := int(n) == len(group), map[int64]settledState{}
+	if !all {
+		if states, err = q.settledBy(ctx, tx, w, token, attempt, group); err != nil {
 			return nil, nil, err
 		}
 	}
 	for _, s := range group {
 		switch {
-		case int(n) == len(group) || n > 0 && ours[s.Job.ID]:
+		case all || states[s.Job.ID] == settledNow:
 			e := q.entry(s.Job, activity.Finished)
 			e.RunMS, e.Output = s.Outcome.Ran.Milliseconds(), s.Outcome.Output
 			entries = append(entries, e)
-		case !ours[s.Job.ID]:
+		case states[s.Job.ID] == settledLost:
 			lost = append(lost, s.Job)
 		}
 	}
 	return entries, lost, nil
 }
 
-// settledBy gives those of the jobs that this very attempt has settled: just now, or by a commit whose answer was lost.
-func (q *Queue) settledBy(ctx context.Context, tx *schema.Tx, w Worker, token string, attempt int, group []Settled) (map[int64]bool, error) {
+// settledState is what became of a settle.
+type settledState int
+
+const (
+	settledLost    settledState = iota // the lock was lost
+	settledEarlier                     // by a commit whose answer was lost; it wrote the activity too
+	settledNow
+)
+
+// settledBy tells which of the jobs this very attempt has settled, and whether in this transaction.
+func (q *Queue) settledBy(ctx context.Context, tx *schema.Tx, w Worker, token string, attempt int, group []Settled) (map[int64]settledState, error) {
 	args := []any{w.ID, token, attempt}
 	for _, s := range group {
 		args = append(args, s.Job.ID)
 	}
-	var ids []int64
-	query := "SELECT id FROM " + q.table + " " + q.db.ByID +
+	var rows []struct {
+		ID         int64
+		UpdateTime schema.Time `db:"update_time"`
+	}
+	query := "SELECT id, update_time FROM " + q.table + " " + q.db.ByID +
 		" WHERE state <> 'running' AND worker_id = ? AND lock_token = ? AND attempt = ? AND id IN " + schema.In(len(group))
-	if err := tx.SelectContext(ctx, &ids, query, args...); err != nil {
+	if err := tx.SelectContext(ctx, &rows, query, args...); err != nil {
 		return nil, fmt.Errorf("look up settled jobs: %w", err)
 	}
-	ours := make(map[int64]bool, len(ids))
-	for _, id := range ids {
-		ours[id] = true
+	states := make(map[int64]settledState, len(rows))
+	for _, r := range rows {
+		if states[r.ID] = settledEarlier; r.UpdateTime.Equal(tx.Now) {
+			states[r.ID] = settledNow
+		}
 	}
-	return ours, nil
+	return states, nil
 }
-
-// What became of a settle.
-type settledState int
-
-const (
-	settledNow     settledState = iota
-	settledEarlier              // by a commit whose answer was lost
-	settledLost                 // the lock was lost
-)
 
 // settleOne settles one attempt, of whatever outcome. The policy's decision needs no waiting: an error passes through
 // the state error to retry or final in one write.
@@ -134,9 +139,6 @@ func (q *Queue) settleOne(ctx context.Context, tx *schema.Tx, w Worker, s Settle
 	if n, err := res.RowsAffected(); err != nil || n == 1 {
 		return entry, settledNow, err
 	}
-	ours, err := q.settledBy(ctx, tx, w, s.Job.Token, s.Job.Attempt, []Settled{s})
-	if ours[s.Job.ID] {
-		return entry, settledEarlier, err
-	}
-	return entry, settledLost, err
+	states, err := q.settledBy(ctx, tx, w, s.Job.Token, s.Job.Attempt, []Settled{s})
+	return entry, states[s.Job.ID], err
 }

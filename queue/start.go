@@ -16,8 +16,8 @@ type Worker struct {
 	PID  int
 }
 
-// start moves locked jobs to running, and gives those that are: a job whose lock was lost is not among them, nor one
-// whose windows have closed, which goes to the next opening. What it does for a token and these jobs happens once: when
+// start moves locked jobs to running, and gives those that are: a job whose lock was lost is not among them, nor any if the
+// worker was declared dead, nor one whose windows have closed, which goes to the next opening. What it does for a token and these jobs happens once: when
 // it is repeated because the answer to the first commit was lost, it finds the jobs started and logs nothing again.
 func (q *Queue) start(ctx context.Context, tx *schema.Tx, token string, ids []any) (started []*Job, entries []activity.Entry, err error) {
 	records, err := q.readLocked(ctx, tx, token, ids)
@@ -44,7 +44,7 @@ func (q *Queue) start(ctx context.Context, tx *schema.Tx, token string, ids []an
 			continue
 		}
 		wait := max(0, tx.Now.Sub(job.ScheduledRunTime))
-		job.State, job.Error, job.StartTime, job.UpdateTime = Running, None, tx.Now, tx.Now
+		job.State, job.Error, job.Result, job.StartTime, job.UpdateTime = Running, None, None, tx.Now, tx.Now
 		job.Attempt++
 		started, fresh = append(started, job), append(fresh, job.ID)
 		entries = append(entries, q.entry(job, activity.Starting))
@@ -56,7 +56,8 @@ func (q *Queue) start(ctx context.Context, tx *schema.Tx, token string, ids []an
 func (q *Queue) readLocked(ctx context.Context, tx *schema.Tx, token string, ids []any) ([]record, error) {
 	var records []record
 	query := "SELECT " + recordColumns + " FROM " + q.table + " " + q.db.ByID +
-		" WHERE line = 'locked' AND lock_token = ? AND id IN " + schema.In(len(ids)) + " " + q.db.ForUpdate
+		" WHERE line = 'locked' AND lock_token = ? AND id IN " + schema.In(len(ids)) +
+		" AND EXISTS (SELECT 1 FROM " + q.db.Workers() + " w WHERE w.id = worker_id AND w.state = 'working') " + q.db.ForUpdate
 	if err := tx.SelectContext(ctx, &records, query, append([]any{token}, ids...)...); err != nil {
 		return nil, fmt.Errorf("read the locked jobs: %w", err)
 	}
@@ -69,16 +70,13 @@ func (q *Queue) markRunning(ctx context.Context, tx *schema.Tx, token string, id
 	}
 	now := schema.At(tx.Now)
 	res, err := tx.ExecContext(ctx, "UPDATE "+q.table+" "+q.db.ByID+
-		" SET state = 'running', error = 'NONE', attempt = attempt + 1, start_time = ?, update_time = ?"+
+		" SET state = 'running', error = 'NONE', result = 'NONE', attempt = attempt + 1, start_time = ?, update_time = ?"+
 		" WHERE line = 'locked' AND state IN ('initial', 'retry') AND lock_token = ? AND id IN "+schema.In(len(ids)),
 		append([]any{now, now, token}, ids...)...)
 	if err != nil {
 		return fmt.Errorf("start jobs: %w", err)
 	}
-	if n, err := res.RowsAffected(); err != nil || int(n) != len(ids) {
-		return fmt.Errorf("start jobs: %d of %d rows changed under their lock (%w)", len(ids)-int(n), len(ids), err)
-	}
-	return nil
+	return mustHit(res, len(ids))
 }
 
 // postpone gives a locked job back, to run at t.
@@ -100,4 +98,29 @@ func (q *Queue) entry(job *Job, state activity.State) activity.Entry {
 		Kind: activity.Job, State: state, Queue: q.Name,
 		JobID: job.ID, JobType: job.Type, JobKey: job.Key, Attempt: job.Attempt,
 	}
+}
+
+// Resume gives those of the jobs that a Round has started although it ended in an error: its commit was not answered.
+func (q *Queue) Resume(ctx context.Context, jobs []Locked) (started []*Job, err error) {
+	err = q.db.Tx(ctx, func(tx *schema.Tx) error {
+		started = nil
+		for token, ids := range byToken(jobs) {
+			records, err := q.readLocked(ctx, tx, token, ids)
+			if err != nil {
+				return err
+			}
+			for _, r := range records {
+				if r.State != Running {
+					continue
+				}
+				job, err := r.job(q.Name)
+				if err != nil {
+					return err
+				}
+				started = append(started, job)
+			}
+		}
+		return nil
+	})
+	return started, err
 }

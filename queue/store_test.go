@@ -68,8 +68,25 @@ func (s store) add(jobs ...queue.NewJob) []queue.Added {
 	return must[[]queue.Added](s.t)(s.EnqueueMany(s.t.Context(), jobs))
 }
 
+// hire makes the worker known, unless it is; bury declares it dead.
+func (s store) hire(worker string) {
+	s.t.Helper()
+	var known bool
+	must[any](s.t)(nil, s.db.GetContext(s.t.Context(), &known, "SELECT EXISTS (SELECT 1 FROM shop_workers WHERE id = ?)", worker))
+	if !known {
+		s.exec("INSERT INTO shop_workers (id, host, pid, state, start_time, heartbeat, lock_until)"+
+			" VALUES (?, 'h', 1, 'working', '2026-01-01 00:00:00', '2026-01-01 00:00:00', '2036-01-01 00:00:00')", worker)
+	}
+}
+
+func (s store) bury(worker string) {
+	s.t.Helper()
+	s.exec("UPDATE shop_workers SET state = 'error' WHERE id = ?", worker)
+}
+
 func (s store) lock(worker string, n int) []queue.Locked {
 	s.t.Helper()
+	s.hire(worker)
 	return must[[]queue.Locked](s.t)(s.NewLocker(worker, []string{"send", "report"}).Lock(s.t.Context(), n))
 }
 
@@ -443,7 +460,8 @@ func TestLateWorkerChangesNothing(t *testing.T) {
 				id := s.add(queue.NewJob{Type: "send"})[0].ID
 				old := s.start("dead", 1)
 
-				lose(s) // its worker has no row: it is no more
+				s.bury("dead")
+				lose(s)
 				s.wantState(id, queue.Retry, "later", 1)
 				if r := s.settle("dead", late, old...); len(r.Lost) != 1 {
 					t.Error("settled a job that waits for its next attempt")
@@ -451,7 +469,6 @@ func TestLateWorkerChangesNothing(t *testing.T) {
 				s.wantState(id, queue.Retry, "later", 1)
 
 				lose(s)
-				s.exec("INSERT INTO shop_workers (id, host, pid, state, start_time, heartbeat, lock_until) VALUES ('new', 'h', 1, 'working', '2026-01-01', '2026-01-01', '2036-01-01')")
 				again := s.start("new", 1)
 				s.wantState(id, queue.Running, "locked", 2)
 				if r := s.settle("dead", late, old...); len(r.Lost) != 1 {
@@ -507,6 +524,12 @@ func TestReclaimFromADeadWorker(t *testing.T) {
 		locked := s.lock("dead", 2)
 		s.round("dead", nil, locked[:1])
 		s.upkeep()
+		s.wantState(added[0].ID, queue.Running, "locked", 1)
+		s.bury("dead")
+		if r := s.round("dead", nil, locked[1:]); len(r.Started) != 0 {
+			s.t.Error("a worker that was declared dead started a job")
+		}
+		s.upkeep()
 		s.wantState(added[0].ID, queue.Retry, "later", 1)
 		s.wantState(added[1].ID, queue.Initial, "due", 0)
 		s.wantHistory(added[0].ID, "added/0 starting/1 error/1")
@@ -522,6 +545,7 @@ func TestOnlyWhoKnowsTheTypeDecides(t *testing.T) {
 	suite(t, func(s store) {
 		id := s.add(queue.NewJob{Type: "send"})[0].ID
 		s.start("dead", 1)
+		s.bury("dead")
 		look := must[queue.Look](s.t)(s.Look(s.t.Context(), []string{"report"}))
 		must[bool](s.t)(s.Upkeep(s.t.Context(), queue.Worker{ID: "other"}, look, []string{"report"}))
 		s.wantState(id, queue.Error, "error", 1)

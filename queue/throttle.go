@@ -20,8 +20,12 @@ func (q *Queue) throttle(ctx context.Context, tx *schema.Tx) (room, error) {
 	if q.ThrottleLimit < 1 {
 		return room{}, nil
 	}
-	if _, err := tx.ExecContext(ctx, "UPDATE "+q.db.Queues()+" SET turn = turn + 1 WHERE queue = ?", q.Name); err != nil {
+	res, err := tx.ExecContext(ctx, "UPDATE "+q.db.Queues()+" SET turn = turn + 1 WHERE queue = ?", q.Name)
+	if err != nil {
 		return room{}, fmt.Errorf("wait for a turn: %w", err)
+	}
+	if err := mustHit(res, 1); err != nil {
+		return room{}, fmt.Errorf("wait for a turn: queue %s is not registered: %w", q.Name, err)
 	}
 	r := room{limit: q.ThrottleLimit}
 	query := "SELECT COALESCE(SUM(throttle_factor), 0) FROM " + q.table + " " + q.index("pick") + " WHERE line IN ('locked', 'waiting')"

@@ -51,10 +51,13 @@ func Open(ctx context.Context, o Options, names Names) (*DB, error) {
 	return db, nil
 }
 
+// readClock is the query for the database's clock, as text: an application's connection may take times for its own zone's.
+func (d Dialect) readClock() string { return "SELECT CAST(" + d.Now + " AS CHAR)" }
+
 // Clock reads the database's clock, in UTC. It is the only clock that decides: hosts' clocks may be wrong.
 func (db *DB) Clock(ctx context.Context) (time.Time, error) {
 	var now Time
-	if err := db.GetContext(ctx, &now, "SELECT "+db.Now); err != nil {
+	if err := db.GetContext(ctx, &now, db.readClock()); err != nil {
 		return time.Time{}, fmt.Errorf("read the database's clock: %w", err)
 	}
 	return now.Time, nil
@@ -113,7 +116,7 @@ func (db *DB) once(ctx context.Context, f func(*Tx) error) (err error) {
 	}()
 	tx := &Tx{Tx: sqltx}
 	var now Time
-	if err = sqltx.GetContext(ctx, &now, "SELECT "+db.Now); err != nil {
+	if err = sqltx.GetContext(ctx, &now, db.readClock()); err != nil {
 		return fmt.Errorf("read the database's clock: %w", err)
 	}
 	tx.Now = now.Time
@@ -131,7 +134,7 @@ func (db *DB) once(ctx context.Context, f func(*Tx) error) (err error) {
 func (db *DB) Join(ctx context.Context, tx *sql.Tx) (*Tx, error) {
 	joined := &Tx{Tx: &sqlx.Tx{Tx: tx, Mapper: db.Mapper}}
 	var now Time
-	if err := joined.GetContext(ctx, &now, "SELECT "+db.Now); err != nil {
+	if err := joined.GetContext(ctx, &now, db.readClock()); err != nil {
 		return nil, fmt.Errorf("read the database's clock: %w", err)
 	}
 	joined.Now = now.Time

@@ -1,13 +1,15 @@
 package schema
 
+import "fmt"
+
 // Dialect is what differs between the engines in the SQL of the packages above: text, no logic. The statements
 // themselves stand beside the code that runs them.
 type Dialect struct {
 	// Name is the driver as the config names it: mysql or sqlite.
 	Name string
-	// ByIndex, with the index's name for %s, makes a query walk that index. MySQL's optimizer would otherwise leave the
+	// byIndex, with the index's name for %s, makes a query walk that index. MySQL's optimizer would otherwise leave the
 	// index of a polling query as soon as its statistics are stale, which in a queue they always are.
-	ByIndex string
+	byIndex string
 	// ByID makes a statement go to its rows by primary key, whatever else its conditions might suggest.
 	ByID string
 	// ByKey is ByID for a table whose key is a text.
@@ -29,9 +31,12 @@ type Dialect struct {
 	driver        string
 }
 
+// Index makes a query walk an index of a table: indexes are named after their table, with a dollar that no table's name has.
+func (d Dialect) Index(table, name string) string { return fmt.Sprintf(d.byIndex, table+"$"+name) }
+
 var mysqlDialect = Dialect{
 	Name:          "mysql",
-	ByIndex:       "FORCE INDEX (%s)",
+	byIndex:       "FORCE INDEX (%s)",
 	ByID:          "FORCE INDEX (PRIMARY)",
 	ByKey:         "FORCE INDEX (PRIMARY)",
 	ForUpdate:     "FOR UPDATE",
@@ -46,7 +51,7 @@ var mysqlDialect = Dialect{
 
 var sqliteDialect = Dialect{
 	Name:    "sqlite",
-	ByIndex: "INDEXED BY %s",
+	byIndex: "INDEXED BY %s",
 	ByID:    "NOT INDEXED",
 	Now:     "(strftime('%Y-%m-%d %H:%M:%f', 'now') || '000')",
 	sqlDir:  "sql/sqlite",

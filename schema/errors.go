@@ -60,7 +60,9 @@ func Retryable(err error) bool {
 		primary := lite.Code() & 0xff
 		return primary == sqlite3.SQLITE_BUSY || primary == sqlite3.SQLITE_LOCKED
 	}
-	return errors.Is(err, driver.ErrBadConn) || errors.Is(err, mysql.ErrInvalidConn)
+	// a server that is starting again refuses connections for a moment
+	_, unreachable := errors.AsType[*net.OpError](err)
+	return unreachable || errors.Is(err, driver.ErrBadConn) || errors.Is(err, mysql.ErrInvalidConn)
 }
 
 // noSuchTable says whether err means that a table is not there.
@@ -101,8 +103,8 @@ func Diagnose(err error) (Trouble, string) {
 	if lite, ok := errors.AsType[*sqlite.Error](err); ok {
 		return diagnoseSQLite(lite)
 	}
-	if _, ok := errors.AsType[*net.OpError](err); ok || Retryable(err) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return TryLater, "the database can't be reached: is the server up, and database.dsn right?"
+	if Retryable(err) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return TryLater, "the database can't be reached, or is read-only: is the server up, is it a replica, is database.dsn right?"
 	}
 	return NoTrouble, ""
 }
@@ -115,8 +117,6 @@ func diagnoseMySQL(err *mysql.MySQLError) (Trouble, string) {
 		return Misconfigured, "create the database first: CREATE DATABASE … CHARACTER SET utf8mb4"
 	case erNoSuchTable, 1054:
 		return Misconfigured, "run hipq init"
-	case 1290, 1792, 1836:
-		return TryLater, "the server is read-only: is it a replica, or failing over?"
 	case 1021, 1114, 3675:
 		return TryLater, "the server's disk or table space is full"
 	case 1040, 1203, 1226:

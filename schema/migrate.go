@@ -136,8 +136,20 @@ func (db *DB) Migrate(ctx context.Context, queues []string) (changed []string, e
 	if err := m.exec(ctx, owners); err != nil {
 		return nil, err
 	}
-	for _, u := range units {
-		done, err := m.migrate(ctx, u)
+	// all claims come first: one that is refused leaves no tables behind
+	versions, unowned := make([]int, len(units)), make([][]string, len(units))
+	for i, u := range units {
+		if versions[i], unowned[i], err = m.owned(ctx, u); err != nil {
+			return nil, err
+		}
+	}
+	for i, u := range units {
+		if err := m.claim(ctx, u, unowned[i]); err != nil {
+			return nil, err
+		}
+	}
+	for i, u := range units {
+		done, err := m.migrate(ctx, u, versions[i])
 		if err != nil {
 			return nil, err
 		}
@@ -191,12 +203,8 @@ func (m migration) exec(ctx context.Context, list []string) error {
 }
 
 // migrate brings one unit up to date; done says whether there was anything to do.
-func (m migration) migrate(ctx context.Context, u unit) (done bool, err error) {
+func (m migration) migrate(ctx context.Context, u unit, version int) (done bool, err error) {
 	steps, err := m.db.steps(u)
-	if err != nil {
-		return false, err
-	}
-	version, err := m.claim(ctx, u)
 	if err != nil {
 		return false, err
 	}
@@ -216,35 +224,37 @@ func (m migration) migrate(ctx context.Context, u unit) (done bool, err error) {
 	return version < len(steps), nil
 }
 
-// claim makes sure that the unit's tables belong to it, recording it before the table is made, and gives their version.
-func (m migration) claim(ctx context.Context, u unit) (version int, err error) {
+// owned gives the version of a unit's tables, and those of them that nobody owns yet. It refuses a unit one of whose
+// tables is somebody else's.
+func (m migration) owned(ctx context.Context, u unit) (version int, unowned []string, err error) {
 	for i, table := range u.tables {
 		var rows []owner
 		const find = "SELECT table_name, instance, queue, version FROM " + ownersTable + " WHERE table_name = ?"
 		if err := m.conn.SelectContext(ctx, &rows, find, table); err != nil {
-			return 0, fmt.Errorf("find the owner of %s: %w", table, err)
+			return 0, nil, fmt.Errorf("find the owner of %s: %w", table, err)
 		}
 		if len(rows) == 0 {
-			if err := m.claimNew(ctx, u, table); err != nil {
-				return 0, err
+			if err := m.refuseForeign(ctx, table); err != nil {
+				return 0, nil, err
 			}
-			version = 0
+			version, unowned = 0, append(unowned, table)
 			continue
 		}
 		if o := rows[0]; o.Instance != m.db.instance || o.Queue != u.queue {
-			return 0, fmt.Errorf("%w: %s is the table of %s; choose another name, or another table template", ErrTableTaken, table, o)
+			return 0, nil, fmt.Errorf("%w: %s is the table of %s; choose another name, or another table template", ErrTableTaken, table, o)
 		}
 		if i == 0 || rows[0].Version < version {
 			version = rows[0].Version
 		}
 	}
-	return version, nil
+	return version, unowned, nil
 }
 
-func (m migration) claimNew(ctx context.Context, u unit, table string) error {
+// refuseForeign refuses a table that is there although hipq has not made it.
+func (m migration) refuseForeign(ctx context.Context, table string) error {
 	exists := "SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = ?"
 	if m.db.Name == sqliteDialect.Name {
-		exists = "SELECT COUNT(*) FROM sqlite_master WHERE name = ?"
+		exists = "SELECT COUNT(*) FROM sqlite_master WHERE type IN ('table', 'view') AND name = ? COLLATE NOCASE"
 	}
 	var n int
 	if err := m.conn.GetContext(ctx, &n, exists, table); err != nil {
@@ -253,9 +263,16 @@ func (m migration) claimNew(ctx context.Context, u unit, table string) error {
 	if n > 0 {
 		return fmt.Errorf("%w: there is a table %s that hipq did not make; choose another name, or another table template", ErrTableTaken, table)
 	}
+	return nil
+}
+
+// claim records the owner of tables, before they are made.
+func (m migration) claim(ctx context.Context, u unit, tables []string) error {
 	const claim = "INSERT INTO " + ownersTable + " (table_name, instance, queue, version) VALUES (?, ?, ?, 0)"
-	if _, err := m.conn.ExecContext(ctx, claim, table, m.db.instance, u.queue); err != nil {
-		return fmt.Errorf("record the owner of %s: %w", table, err)
+	for _, table := range tables {
+		if _, err := m.conn.ExecContext(ctx, claim, table, m.db.instance, u.queue); err != nil {
+			return fmt.Errorf("record the owner of %s: %w", table, err)
+		}
 	}
 	return nil
 }

@@ -77,8 +77,7 @@ func (w *worker) look(work context.Context) error {
 		return nil
 	}
 	// a worker that only lingers holds no slot that another could use
-	w.slots = w.running
-	return w.registry.leaveSlots(work, w.slots)
+	return w.leaveSlots(work)
 }
 
 // claimSlots asks for the slots that are missing, once a second if there are not enough.
@@ -113,6 +112,7 @@ func (w *worker) lock(work context.Context, l *line) error {
 	if err != nil {
 		return err
 	}
+	w.Log.Debug("locked", "queue", l.Name, "jobs", len(locked))
 	l.pool = append(l.pool, locked...)
 	l.more = len(locked) == n
 	return nil
@@ -130,8 +130,11 @@ func (w *worker) pooled() int {
 func (w *worker) giveBack(work context.Context) error {
 	for _, l := range w.lines {
 		l.more = false
-		if len(l.pool) == 0 {
-			continue
+		if err := w.resume(work, l); err != nil {
+			return err
+		}
+		if err := l.locker.GiveUp(work); err != nil {
+			return err
 		}
 		if err := l.Release(work, l.pool); err != nil {
 			return err
@@ -139,9 +142,17 @@ func (w *worker) giveBack(work context.Context) error {
 		l.pool = nil
 	}
 	if w.slots > w.running && w.running > 0 {
-		w.slots = w.running
-		return w.registry.leaveSlots(work, w.slots)
+		return w.leaveSlots(work)
 	}
+	return nil
+}
+
+// leaveSlots keeps the slots that are in use.
+func (w *worker) leaveSlots(work context.Context) error {
+	if err := w.registry.leaveSlots(work, w.running); err != nil {
+		return err
+	}
+	w.slots = w.running
 	return nil
 }
 

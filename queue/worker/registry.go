@@ -157,18 +157,18 @@ func (r registry) bury(ctx context.Context) error {
 	return nil
 }
 
-// finish ends the worker's row. remark, if any, goes to the activity.
-func (r registry) finish(ctx context.Context, remark string) error {
+// end ends the worker's row, as finished or error. remark, if any, goes to the activity.
+func (r registry) end(ctx context.Context, state, remark string) error {
 	err := r.db.Tx(ctx, func(tx *schema.Tx) error {
-		res, err := tx.ExecContext(ctx, "UPDATE "+r.db.Workers()+" SET state = 'finished', slots = 0, end_time = ? WHERE id = ? AND state = 'working'",
-			schema.At(tx.Now), r.ID)
+		res, err := tx.ExecContext(ctx, "UPDATE "+r.db.Workers()+" SET state = ?, slots = 0, end_time = ? WHERE id = ? AND state = 'working'",
+			state, schema.At(tx.Now), r.ID)
 		if err != nil {
 			return err
 		}
 		if n, err := res.RowsAffected(); err != nil || n == 0 {
 			return err // declared dead, or finished by a commit that was not answered
 		}
-		entry := r.entry(activity.Finished)
+		entry := r.entry(activity.State(state))
 		entry.Error = remark
 		return r.log.Record(ctx, tx, []activity.Entry{entry})
 	})

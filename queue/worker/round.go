@@ -20,20 +20,43 @@ func (w *worker) rounds(work context.Context, accepting bool) error {
 		if len(l.ended) == 0 && len(start) == 0 {
 			continue
 		}
-		began := time.Now()
+		settled, began := len(l.ended), time.Now()
 		r, err := l.Round(work, w.Worker, l.ended, start)
 		w.roundTook = time.Since(began)
 		if err != nil {
+			l.unanswered = start
 			return err
 		}
+		l.unanswered = nil
 		l.pool = l.pool[len(start):]
 		w.count(l, r)
-		for _, job := range r.Started {
-			w.running++
-			w.summary.Started++
-			go w.run(l, job)
-		}
+		w.Log.Debug("settled and started", "queue", l.Name, "settled", settled, "started", len(r.Started), "took", w.roundTook)
+		w.begin(l, r.Started)
 	}
+	return nil
+}
+
+// begin runs jobs that are started.
+func (w *worker) begin(l *line, started []*queue.Job) {
+	for _, job := range started {
+		w.running++
+		w.summary.Started++
+		go w.run(l, job)
+	}
+}
+
+// resume runs what a round has started whose commit was not answered, for it counts as an attempt, although the worker has
+// been told to stop meanwhile.
+func (w *worker) resume(work context.Context, l *line) error {
+	if len(l.unanswered) == 0 {
+		return nil
+	}
+	started, err := l.Resume(work, l.unanswered)
+	if err != nil {
+		return err
+	}
+	l.unanswered = nil
+	w.begin(l, started)
 	return nil
 }
 

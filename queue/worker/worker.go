@@ -60,6 +60,8 @@ type line struct {
 	locker *queue.Locker
 	// pool are the jobs locked and not started.
 	pool []queue.Locked
+	// unanswered are those that a round was to start which ended in an error: they may be running.
+	unanswered []queue.Locked
 	// ended are the attempts to settle.
 	ended []queue.Settled
 	// more says that a lock may find something: it isn't known to be empty.
@@ -119,9 +121,22 @@ func Run(ctx context.Context, p Params) (Summary, error) {
 
 	if err := w.loop(ctx, work); err != nil {
 		w.abandon(err)
+		// so that others need not wait for the lock to expire; if the database can't be reached, they must
+		_ = w.registry.end(work, "error", err.Error())
 		return w.summary, err
 	}
-	return w.summary, w.registry.finish(work, w.remark())
+	return w.summary, w.signOff(ctx, work)
+}
+
+// signOff ends the worker's row, as soon as the database answers and as long as the lock holds.
+func (w *worker) signOff(ctx, work context.Context) error {
+	for {
+		err := w.registry.end(work, "finished", w.remark())
+		if kind, _ := schema.Diagnose(err); kind != schema.TryLater || w.jobs.Err() != nil {
+			return err
+		}
+		w.pause(ctx, lookEvery)
+	}
 }
 
 // remark is what the worker's last activity says of trouble.
@@ -144,8 +159,8 @@ func (w *worker) abandon(cause error) {
 // loop is the worker's life. ctx is told to stop; work goes on.
 func (w *worker) loop(ctx, work context.Context) error {
 	for {
-		accepting := ctx.Err() == nil && w.jobs.Err() == nil && time.Now().Before(w.over) && !w.reachedMax()
-		if err := w.once(ctx, work, accepting); err != nil {
+		accepting, err := w.once(ctx, work)
+		if err != nil {
 			if kind, _ := schema.Diagnose(err); kind != schema.TryLater || w.jobs.Err() != nil {
 				return err
 			}
@@ -166,19 +181,25 @@ func (w *worker) loop(ctx, work context.Context) error {
 	}
 }
 
-// once looks, locks, settles and starts.
-func (w *worker) once(ctx, work context.Context, accepting bool) error {
-	if accepting {
+// once looks, locks, settles and starts. accepting says whether the worker still starts jobs.
+func (w *worker) once(ctx, work context.Context) (accepting bool, err error) {
+	if w.accepting(ctx) {
 		if err := w.refill(ctx, work); err != nil {
-			return err
+			return true, err
 		}
-	} else if err := w.giveBack(work); err != nil {
-		return err
 	}
-	return w.rounds(work, accepting)
+	// once more, for the refill may have had to wait for the database
+	if accepting = w.accepting(ctx); !accepting {
+		if err := w.giveBack(work); err != nil {
+			return false, err
+		}
+	}
+	return accepting, w.rounds(work, accepting)
 }
 
-func (w *worker) reachedMax() bool { return w.MaxJobs > 0 && w.summary.Started >= w.MaxJobs }
+func (w *worker) accepting(ctx context.Context) bool {
+	return ctx.Err() == nil && w.jobs.Err() == nil && time.Now().Before(w.over) && (w.MaxJobs == 0 || w.summary.Started < w.MaxJobs)
+}
 
 func (w *worker) unsettled() bool {
 	return slices.ContainsFunc(w.lines, func(l *line) bool { return len(l.ended) > 0 })

@@ -17,8 +17,8 @@ CREATE TABLE IF NOT EXISTS {activity} (
   error     MEDIUMTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL DEFAULT ('NONE'),
   output    MEDIUMTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL DEFAULT ('NONE'),
   PRIMARY KEY (id),
-  KEY {activity}_at (at),
-  KEY {activity}_job (job_id, queue)
+  KEY {activity}$at (at),
+  KEY {activity}$job (job_id, queue)
 ) ENGINE=InnoDB;
 
 -- One row an execution of the worker. lock_until is the expiry of all of its locks: one write renews them.
@@ -33,8 +33,8 @@ CREATE TABLE IF NOT EXISTS {workers} (
   lock_until DATETIME(6) NOT NULL,
   end_time   DATETIME(6) NULL,
   PRIMARY KEY (id),
-  KEY {workers}_state (state, lock_until),
-  KEY {workers}_start (start_time)
+  KEY {workers}$state (state, lock_until),
+  KEY {workers}$start (start_time)
 ) ENGINE=InnoDB;
 
 -- The registered queues, with what commands without their config need of them.

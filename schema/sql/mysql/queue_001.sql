@@ -29,7 +29,7 @@ CREATE TABLE IF NOT EXISTS {jobs} (
   -- stored, not virtual: an index on a virtual column would bar MariaDB from adding columns instantly
   live               TINYINT AS (IF(state = 'final', NULL, 1)) STORED,
   PRIMARY KEY (id),
-  UNIQUE KEY {jobs}_live (job_type, job_key, live),
-  KEY {jobs}_pick (line, job_type, priority, scheduled_run_time, id),
-  KEY {jobs}_wake (wake_time)
+  UNIQUE KEY {jobs}$live (job_type, job_key, live),
+  KEY {jobs}$pick (line, job_type, priority, scheduled_run_time, id),
+  KEY {jobs}$wake (wake_time)
 ) ENGINE=InnoDB;

@@ -17,8 +17,8 @@ CREATE TABLE IF NOT EXISTS {activity} (
   error     TEXT NOT NULL DEFAULT 'NONE',
   output    TEXT NOT NULL DEFAULT 'NONE'
 );
-CREATE INDEX IF NOT EXISTS {activity}_at ON {activity} (at);
-CREATE INDEX IF NOT EXISTS {activity}_job ON {activity} (job_id, queue);
+CREATE INDEX IF NOT EXISTS {activity}$at ON {activity} (at);
+CREATE INDEX IF NOT EXISTS {activity}$job ON {activity} (job_id, queue);
 
 -- One row an execution of the worker. lock_until is the expiry of all of its locks: one write renews them.
 CREATE TABLE IF NOT EXISTS {workers} (
@@ -33,8 +33,8 @@ CREATE TABLE IF NOT EXISTS {workers} (
   end_time   TEXT NULL,
   PRIMARY KEY (id)
 );
-CREATE INDEX IF NOT EXISTS {workers}_state ON {workers} (state, lock_until);
-CREATE INDEX IF NOT EXISTS {workers}_start ON {workers} (start_time);
+CREATE INDEX IF NOT EXISTS {workers}$state ON {workers} (state, lock_until);
+CREATE INDEX IF NOT EXISTS {workers}$start ON {workers} (start_time);
 
 -- The registered queues, with what commands without their config need of them.
 CREATE TABLE IF NOT EXISTS {queues} (

@@ -30,6 +30,6 @@ CREATE TABLE IF NOT EXISTS {jobs} (
   update_time        TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now') || '000'),
   live               INTEGER AS (iif(state = 'final', NULL, 1)) STORED
 );
-CREATE UNIQUE INDEX IF NOT EXISTS {jobs}_live ON {jobs} (job_type, job_key, live);
-CREATE INDEX IF NOT EXISTS {jobs}_pick ON {jobs} (line, job_type, priority, scheduled_run_time, id);
-CREATE INDEX IF NOT EXISTS {jobs}_wake ON {jobs} (wake_time) WHERE wake_time IS NOT NULL;
+CREATE UNIQUE INDEX IF NOT EXISTS {jobs}$live ON {jobs} (job_type, job_key, live);
+CREATE INDEX IF NOT EXISTS {jobs}$pick ON {jobs} (line, job_type, priority, scheduled_run_time, id);
+CREATE INDEX IF NOT EXISTS {jobs}$wake ON {jobs} (wake_time) WHERE wake_time IS NOT NULL;

@@ -1,0 +1,71 @@
+package cmd_test
+
+import (
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"strconv"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// onTerminal is the program terminal.
+func onTerminal(args []string) error {
+	screen, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	defer screen.Close()
+	// by the number of the descriptor, which Fd would make a blocking one
+	raw, err := screen.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var number int
+	err = errors.Join(raw.Control(func(fd uintptr) {
+		if err = unix.IoctlSetPointerInt(int(fd), unix.TIOCSPTLCK, 0); err == nil {
+			number, err = unix.IoctlGetInt(int(fd), unix.TIOCGPTN)
+		}
+	}), err)
+	if err != nil {
+		return err
+	}
+	line, err := os.OpenFile("/dev/pts/"+strconv.Itoa(number), os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		return err
+	}
+	shown := make(chan error)
+	go func() {
+		_, err := io.Copy(os.Stdout, screen)
+		shown <- err
+	}()
+	c := exec.Command(args[0], args[1:]...)
+	c.Stdin, c.Stdout, c.Stderr = os.Stdin, line, os.Stderr
+	failed := c.Run()
+	line.Close()
+	// reading from a terminal that nobody holds any more ends in EIO
+	if err := <-shown; err != nil && !errors.Is(err, syscall.EIO) {
+		return err
+	}
+	return failed
+}
+
+// unprivileged is the program of this name: it takes root's way around permissions from the program that it becomes.
+func unprivileged(args []string) error {
+	runtime.LockOSThread()
+	if os.Geteuid() == 0 {
+		for _, capability := range []uintptr{unix.CAP_DAC_OVERRIDE, unix.CAP_DAC_READ_SEARCH} {
+			if err := unix.Prctl(unix.PR_CAPBSET_DROP, capability, 0, 0, 0); err != nil {
+				return err
+			}
+		}
+	}
+	path, err := exec.LookPath(args[0])
+	if err != nil {
+		return err
+	}
+	return syscall.Exec(path, args, os.Environ())
+}

@@ -1,0 +1,203 @@
+package cmd_test
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	_ "github.com/go-sql-driver/mysql"
+	"github.com/rogpeppe/go-internal/testscript"
+	_ "modernc.org/sqlite"
+
+	"github.com/hipq/hipq/cmd"
+	"github.com/hipq/hipq/internal/dbtest"
+)
+
+// TestMain makes programs of this test binary, which scripts call by name: each call is a process of its own, so that
+// hipq finds its own file, is killed like any other, and counts for the coverage all the same.
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){
+		"hipq":         func() { os.Exit(cmd.Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) },
+		"sql":          func() { program(runSQL) },
+		"terminal":     func() { program(onTerminal) },
+		"unprivileged": func() { program(unprivileged) },
+	})
+}
+
+func program(run func(args []string) error) {
+	if err := run(os.Args[1:]); err != nil {
+		fmt.Fprintf(os.Stderr, "%s: %v\n", os.Args[0], err)
+		os.Exit(1)
+	}
+}
+
+// TestScripts runs each script of testdata/script twice, with a database of its own each time. Besides the commands of
+// testscript, scripts have:
+//
+//	hipq …                  the command itself; success is exit 0
+//	exits CODE PROGRAM …    runs a program, which must exit with this code; with one from 64 to 78 it must say why on
+//	                        standard error, and nothing on standard output
+//	sql STATEMENT…          runs statements on the script's database and prints their rows, a tab between the columns;
+//	                        @FILE is statements from a file, each of which ends with a semicolon and a line's end
+//	terminal PROGRAM …      runs a program with a terminal for its standard output, and prints what is shown there
+//	unprivileged PROGRAM …  runs a program to which file permissions apply even if the tests run as root
+//	shape FILE WANT         checks that each JSON object in FILE has the fields that WANT lists, of the types there
+//	hour NAME N             sets NAME to the hour that began N hours before this one, and NAME_SQL to a moment in it
+//
+// In the YAML files of a script, $DATABASE stands for the section of the script's database. DRIVER and SOURCE say which
+// it is, and [sqlite] and [mysql] ask.
+func TestScripts(t *testing.T) {
+	for _, driver := range []string{"sqlite", "mysql"} {
+		t.Run(driver, func(t *testing.T) {
+			testscript.Run(t, testscript.Params{
+				Dir:                filepath.Join("testdata", "script"),
+				RequireUniqueNames: true,
+				Setup:              func(env *testscript.Env) error { return setUp(env, driver) },
+				Condition:          func(name string) (bool, error) { return condition(name, driver) },
+				Cmds:               map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "shape": shape, "hour": hour},
+			})
+		})
+	}
+}
+
+func setUp(env *testscript.Env, driver string) error {
+	section, source := "{driver: sqlite, path: hipq.db}", filepath.Join(env.WorkDir, "hipq.db")
+	if driver == "mysql" {
+		source = dbtest.MySQL(env.T().(testing.TB))
+		section = fmt.Sprintf("{driver: mysql, dsn: %q}", source)
+	}
+	root, err := filepath.Abs("..")
+	if err != nil {
+		return err
+	}
+	env.Setenv("HOME", env.WorkDir)
+	env.Setenv("GORACE", strings.TrimSpace(os.Getenv("GORACE")+" atexit_sleep_ms=0")) // or each process would take a second more
+	env.Setenv("ROOT", root)
+	env.Setenv("DRIVER", driver)
+	env.Setenv("SOURCE", source)
+	env.Setenv("DATABASE", section)
+	return filepath.WalkDir(env.WorkDir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || filepath.Ext(path) != ".yaml" {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(path, []byte(strings.ReplaceAll(string(text), "$DATABASE", section)), 0o600)
+	})
+}
+
+func condition(name, driver string) (bool, error) {
+	if name == "sqlite" || name == "mysql" {
+		return name == driver, nil
+	}
+	return false, fmt.Errorf("unknown condition %q", name)
+}
+
+// exits is the command of this name.
+func exits(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: exits CODE PROGRAM …")
+	}
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	got := 0
+	if err := ts.Exec(args[1], args[2:]...); err != nil {
+		exit, ok := errors.AsType[*exec.ExitError](err)
+		if !ok {
+			ts.Fatalf("%v", err)
+		}
+		got = exit.ExitCode()
+	}
+	if got != want {
+		ts.Fatalf("exit code %d, want %d", got, want)
+	}
+	if want < 64 || want > 78 {
+		return
+	}
+	if ts.ReadFile("stdout") != "" || !strings.HasPrefix(ts.ReadFile("stderr"), "hipq: ") {
+		ts.Fatalf("what is refused has to say why on standard error, and nothing else")
+	}
+}
+
+// hour is the command of this name.
+func hour(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: hour NAME N")
+	}
+	n, err := strconv.Atoi(args[1])
+	ts.Check(err)
+	t := time.Now().UTC().Truncate(time.Hour).Add(-time.Duration(n) * time.Hour)
+	ts.Setenv(args[0], t.Format(time.RFC3339))
+	ts.Setenv(args[0]+"_SQL", t.Format("2006-01-02 15")+":30:00.000000")
+}
+
+// runSQL is the program sql.
+func runSQL(statements []string) error {
+	driver, source := os.Getenv("DRIVER"), os.Getenv("SOURCE")
+	if driver == "sqlite" {
+		source = "file:" + source + "?_pragma=busy_timeout(10000)"
+	}
+	db, err := sql.Open(driver, source)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	for _, s := range statements {
+		list := []string{s}
+		if file, ok := strings.CutPrefix(s, "@"); ok {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				return err
+			}
+			list = strings.SplitAfter(strings.TrimSpace(string(text)), ";\n")
+		}
+		for _, s := range list {
+			if err := printRows(db, s); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func printRows(db *sql.DB, statement string) error {
+	rows, err := db.QueryContext(context.Background(), statement)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	columns, err := rows.Columns()
+	if err != nil {
+		return err
+	}
+	texts, into := make([]sql.NullString, len(columns)), make([]any, len(columns))
+	for i := range into {
+		into[i] = &texts[i]
+	}
+	for rows.Next() {
+		if err := rows.Scan(into...); err != nil {
+			return err
+		}
+		line := make([]string, len(texts))
+		for i, text := range texts {
+			line[i] = text.String
+			if !text.Valid {
+				line[i] = "NULL"
+			}
+		}
+		fmt.Println(strings.Join(line, "\t"))
+	}
+	return cmp.Or(rows.Err(), rows.Close())
+}

@@ -1,0 +1,242 @@
+package crash
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+)
+
+// step is what the handler does in one attempt; the last one holds for all that follow.
+type step struct {
+	Do    string `json:"do"`
+	MS    int    `json:"ms,omitempty"`
+	Print int    `json:"print,omitempty"`
+}
+
+// What a handler can do.
+const (
+	doDone   = "done"
+	doExit1  = "exit1"
+	doExit65 = "exit65"
+	doCrash  = "crash" // kills itself
+	doHang   = "hang"  // until the timeout
+)
+
+// slow is a step that takes so long that a test can come upon it.
+const slow = 300
+
+// name is what a job is known by before it has an id.
+type name struct{ queue, jobType, key string }
+
+// spec is a job as it was enqueued.
+type spec struct {
+	name
+	steps []step
+}
+
+func (s spec) step(attempt int) step { return s.steps[min(attempt, len(s.steps))-1] }
+
+// book knows what was enqueued.
+type book struct {
+	rng *rand.Rand
+	// invented and files are how many there are.
+	invented, files int
+
+	mu    sync.Mutex
+	specs map[name]spec
+	order []spec
+	// rows is how many jobs hipq said it added, and the test inserted.
+	rows int
+	// asked counts how often each was to be enqueued; ids has those of which hipq printed the id.
+	asked map[name]int
+	ids   map[name]int64
+}
+
+func newBook(rng *rand.Rand) *book {
+	return &book{rng: rng, specs: map[name]spec{}, asked: map[name]int{}, ids: map[name]int64{}}
+}
+
+// spec gives what is known of a job.
+func (b *book) spec(n name) spec {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.specs[n]
+}
+
+// invent makes up a job. Most are done at once, so that much happens; enough take long enough to be hit by what happens to
+// their worker, or end otherwise.
+func (b *book) invent() spec {
+	b.invented++
+	s := spec{name: name{queue: queues[b.rng.IntN(len(queues))], jobType: "steady", key: fmt.Sprintf("job-%06d", b.invented)}}
+	done, again := step{Do: doDone}, 1+b.rng.IntN(2)
+	if b.rng.IntN(5) == 0 {
+		done.Print = b.rng.IntN(20_000)
+	}
+	fails := func(do string) {
+		for range again {
+			s.steps = append(s.steps, step{Do: do, MS: b.rng.IntN(50)})
+		}
+	}
+	switch p := b.rng.IntN(1000); {
+	case p < 250:
+		done.MS = 5 + b.rng.IntN(196)
+	case p < 300:
+		done.MS = slow + b.rng.IntN(600)
+	case p < 325:
+		fails(doExit1)
+	case p < 340:
+		fails(doCrash)
+	case p < 350:
+		s.steps = append(s.steps, step{Do: doExit65})
+		return s
+	case p < 360:
+		s.jobType = "brief"
+		s.steps = append(s.steps, step{Do: doHang})
+	case p < 370:
+		s.jobType = "fragile"
+		again = fragileAttempts
+		fails(doExit1)
+	case p < 390:
+		s.jobType = "fragile"
+		done.MS = b.rng.IntN(200)
+	case p < 420:
+		s.jobType = "brief"
+	}
+	s.steps = append(s.steps, done)
+	return s
+}
+
+// enqueue brings in n jobs and some duplicates: most as NDJSON, now and then by two processes at once that get the same
+// lines; a few one by one; a few by plain SQL.
+func (b *book) enqueue(ctx context.Context, h hipq, db *database, n int) error {
+	const single, plain = 2, 5
+	var alone, bulk []spec
+	for i := range n {
+		if i < single+plain {
+			alone = append(alone, b.invent())
+		} else {
+			bulk = append(bulk, b.invent())
+		}
+	}
+	b.order = append(b.order, bulk...)
+	for range 1 + len(bulk)/20 {
+		bulk = append(bulk, b.order[b.rng.IntN(len(b.order))])
+	}
+	b.order = append(b.order, alone...) // from now on they may have duplicates too
+	b.rng.Shuffle(len(bulk), func(i, j int) { bulk[i], bulk[j] = bulk[j], bulk[i] })
+	file, err := b.write(h, bulk)
+	if err != nil {
+		return err
+	}
+	times := 1
+	if b.rng.IntN(4) == 0 {
+		times = 2
+	}
+	b.expect(times, bulk)
+	b.expect(1, alone)
+	errs := make(chan error, times)
+	for range times {
+		go func() { errs <- b.enqueueFile(ctx, h, file, len(bulk)) }()
+	}
+	for range times {
+		if e := <-errs; e != nil {
+			err = e
+		}
+	}
+	for i, s := range alone {
+		if err != nil {
+			return err
+		}
+		if i < single {
+			err = b.enqueueOne(ctx, h, s)
+		} else if err = db.insert(s); err == nil {
+			b.count(1)
+		}
+	}
+	return err
+}
+
+func (b *book) expect(times int, specs []spec) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, s := range specs {
+		b.specs[s.name] = s
+		b.asked[s.name] += times
+	}
+}
+
+func (b *book) count(rows int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.rows += rows
+}
+
+func (s spec) data() string {
+	data, err := json.Marshal(map[string][]step{"steps": s.steps})
+	if err != nil {
+		panic(err) // there is nothing in it that could fail
+	}
+	return string(data)
+}
+
+func (b *book) write(h hipq, specs []spec) (string, error) {
+	var text strings.Builder
+	for _, s := range specs {
+		line := map[string]any{"queue": s.queue, "job_type": s.jobType, "job_key": s.key, "job_data": json.RawMessage(s.data())}
+		if b.rng.IntN(10) == 0 {
+			line["priority"] = b.rng.IntN(200)
+		}
+		if b.rng.IntN(20) == 0 {
+			line["scheduled_run_time"] = time.Now().Add(time.Duration(b.rng.IntN(4)) * time.Second).Format(time.RFC3339)
+		}
+		encoded, err := json.Marshal(line)
+		if err != nil {
+			return "", err
+		}
+		text.Write(append(encoded, '\n'))
+	}
+	b.files++
+	file := filepath.Join(filepath.Dir(h.ledger), fmt.Sprintf("jobs-%d.ndjson", b.files))
+	return file, os.WriteFile(file, []byte(text.String()), 0o600)
+}
+
+func (b *book) enqueueFile(ctx context.Context, h hipq, file string, lines int) error {
+	out, err := h.run(ctx, "enqueue", "--json", "--ndjson", file)
+	if err != nil {
+		return err
+	}
+	var counts struct{ Added, Duplicates int }
+	if err := json.Unmarshal([]byte(out), &counts); err != nil {
+		return fmt.Errorf("enqueue printed %q: %w", out, err)
+	}
+	b.count(counts.Added)
+	if counts.Added+counts.Duplicates != lines {
+		return fmt.Errorf("enqueue printed %q for %d lines", out, lines)
+	}
+	return nil
+}
+
+func (b *book) enqueueOne(ctx context.Context, h hipq, s spec) error {
+	out, err := h.run(ctx, "enqueue", s.queue, s.jobType, "--key", s.key, "--data", s.data(), "--json")
+	if err != nil {
+		return err
+	}
+	var added struct {
+		ID        int64
+		Duplicate bool
+	}
+	if err := json.Unmarshal([]byte(out), &added); err != nil || added.Duplicate {
+		return fmt.Errorf("enqueue printed %q for a new key (%w)", out, err)
+	}
+	b.count(1)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.ids[s.name] = added.ID
+	return nil
+}

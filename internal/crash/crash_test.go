@@ -1,0 +1,176 @@
+// Package crash has the test that kills workers: real processes of the real program, killed and stopped at random
+// moments, while the handlers of their jobs keep a ledger. Afterwards ledger, activity and jobs must agree.
+package crash
+
+import (
+	"context"
+	"flag"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hipq/hipq/internal/dbtest"
+)
+
+var (
+	jobsFlag  = flag.Int("crash.jobs", 0, "how many jobs at least (0: 5000, with -short 500)")
+	killsFlag = flag.Int("crash.kills", 0, "how many kills of live workers (0: 100, with -short 10)")
+	stopsFlag = flag.Int("crash.stops", 0, "how many workers to stop until their locks are lost (0: 9, with -short 3)")
+	seedFlag  = flag.Uint64("crash.seed", 0, "for the random choices (0: by the clock)")
+	// An undisturbed machine of two cores needs a third of it.
+	patienceFlag = flag.Duration("crash.patience", 6*time.Minute, "how long it may take until every job is final")
+)
+
+// size is how much of everything a run has.
+type size struct{ jobs, kills, stops int }
+
+func wanted() size {
+	s := size{jobs: 5000, kills: 100, stops: 9}
+	if testing.Short() {
+		s = size{jobs: 500, kills: 10, stops: 3}
+	}
+	for _, f := range []struct {
+		to   *int
+		from int
+	}{{&s.jobs, *jobsFlag}, {&s.kills, *killsFlag}, {&s.stops, *stopsFlag}} {
+		if f.from > 0 {
+			*f.to = f.from
+		}
+	}
+	return s
+}
+
+// TestCrash runs thousands of jobs with workers that are killed and stopped all the while, and checks the invariants.
+func TestCrash(t *testing.T) {
+	bin := build(t)
+	seed := *seedFlag
+	if seed == 0 {
+		seed = uint64(time.Now().UnixNano())
+	}
+	dbtest.Each(t, func(t *testing.T, driver, source string) {
+		t.Logf("seed %d (-crash.seed)", seed)
+		newRun(t, bin, driver, source, seed).run()
+	})
+}
+
+// run is one crash test, on one engine.
+type run struct {
+	t *testing.T
+	size
+	hipq  hipq
+	db    *database
+	book  *book
+	fleet *fleet
+	watch *watch
+	seed  uint64
+}
+
+func newRun(t *testing.T, bin binaries, driver, source string, seed uint64) *run {
+	h := configure(t, bin, driver, source)
+	h.mustRun(t, "init")
+	db := openDatabase(t, driver, source)
+	r := &run{t: t, size: wanted(), hipq: h, db: db, seed: seed}
+	r.book = newBook(r.random(1))
+	r.fleet = newFleet(t, h, db, r.random(2))
+	r.watch = newWatch(db)
+	return r
+}
+
+// random is a source of its own for each actor: their order in time must not change what the others do.
+func (r *run) random(actor uint64) *rand.Rand { return rand.New(rand.NewPCG(r.seed, actor)) }
+
+func (r *run) run() {
+	began := time.Now()
+	ctx, stop := context.WithTimeout(r.t.Context(), *patienceFlag)
+	defer stop()
+	if err := r.feed(ctx, r.jobs*2/5); err != nil {
+		r.t.Fatal(err)
+	}
+
+	var crew, harm sync.WaitGroup
+	working, rest := context.WithCancel(ctx)
+	defer rest()
+	crew.Go(func() { r.fleet.keep(working) })
+	crew.Go(func() { r.watch.keep(working, r.t) })
+	harm.Go(func() { r.fleet.killAll(ctx, r.kills, r.random(3)) })
+	harm.Go(func() { r.fleet.stopAll(ctx, r.stops, r.random(4), r.book) })
+	harmed := make(chan struct{})
+	go func() {
+		harm.Wait()
+		close(harmed)
+	}()
+	r.feedUntil(ctx, harmed)
+	<-harmed
+	r.t.Logf("%.0f s: %d jobs in, %s", time.Since(began).Seconds(), r.book.rows, r.fleet.summary())
+
+	r.awaitFinal(ctx)
+	rest()
+	crew.Wait()
+	r.fleet.sendHome()
+	r.awaitBurial()
+	r.t.Logf("%.0f s: over", time.Since(began).Seconds())
+	r.judge()
+}
+
+// feed enqueues so many jobs.
+func (r *run) feed(ctx context.Context, n int) error {
+	for n > 0 && ctx.Err() == nil {
+		some := min(n, 250)
+		if err := r.book.enqueue(ctx, r.hipq, r.db, some); err != nil {
+			return err
+		}
+		n -= some
+	}
+	return nil
+}
+
+// feedUntil keeps the workers busy as long as they are in danger, and enqueues the rest afterwards.
+func (r *run) feedUntil(ctx context.Context, harmed <-chan struct{}) {
+	const backlog = 400
+	for ctx.Err() == nil {
+		select {
+		case <-harmed:
+			if err := r.feed(ctx, r.jobs-r.book.rows); err != nil {
+				r.t.Error(err)
+			}
+			return
+		case <-time.After(100 * time.Millisecond):
+		}
+		if r.watch.open() > backlog {
+			continue
+		}
+		if err := r.feed(ctx, 250); err != nil {
+			r.t.Error(err)
+			return
+		}
+	}
+}
+
+// awaitFinal waits until every job is final. If time runs out, I4 tells which are not.
+func (r *run) awaitFinal(ctx context.Context) {
+	for ctx.Err() == nil {
+		open, err := r.db.open()
+		if err != nil {
+			r.t.Error(err)
+		}
+		if open == 0 {
+			return
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+}
+
+// awaitBurial lets ticks come, as cron would, until the last of those killed has been found dead.
+func (r *run) awaitBurial() {
+	for limit := time.Now().Add(30 * time.Second); time.Now().Before(limit); time.Sleep(500 * time.Millisecond) {
+		r.hipq.mustRun(r.t, "work")
+		working, err := r.db.working()
+		if err != nil {
+			r.t.Error(err)
+		}
+		if working == 0 {
+			return
+		}
+	}
+}

@@ -1,0 +1,232 @@
+package crash
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	_ "github.com/go-sql-driver/mysql"
+	_ "modernc.org/sqlite"
+)
+
+// database reads hipq's tables by SQL of its own: what is to be tested must not be its own witness.
+type database struct {
+	*sql.DB
+	// now is the database's clock.
+	now    string
+	sqlite bool
+}
+
+const (
+	workersTable  = "crash_workers"
+	activityTable = "crash_activity"
+)
+
+func jobsTable(queue string) string { return "crash_" + queue }
+
+func openDatabase(t *testing.T, driver, source string) *database {
+	t.Helper()
+	d := &database{now: "UTC_TIMESTAMP(6)"}
+	if driver == "sqlite" {
+		d.sqlite = true
+		d.now = "(strftime('%Y-%m-%d %H:%M:%f', 'now') || '000')"
+		source = "file:" + source + "?_pragma=busy_timeout(20000)"
+	}
+	db, err := sql.Open(driver, source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.DB = db
+	t.Cleanup(func() { _ = db.Close() })
+	return d
+}
+
+// each calls scan for each row of a query.
+func (d *database) each(query string, args []any, scan func(*sql.Rows) error) error {
+	rows, err := d.Query(query, args...)
+	if err != nil {
+		return fmt.Errorf("%s: %w", query, err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		if err := scan(rows); err != nil {
+			return fmt.Errorf("%s: %w", query, err)
+		}
+	}
+	return rows.Err()
+}
+
+// open counts the jobs that are not final.
+func (d *database) open() (n int, err error) {
+	for _, q := range queues {
+		some := 0
+		err = errors.Join(err, d.QueryRow("SELECT COUNT(*) FROM "+jobsTable(q)+" WHERE state <> 'final'").Scan(&some))
+		n += some
+	}
+	return n, err
+}
+
+// working counts the workers that have neither signed off nor been found dead.
+func (d *database) working() (n int, err error) {
+	err = d.QueryRow("SELECT COUNT(*) FROM " + workersTable + " WHERE state = 'working'").Scan(&n)
+	return n, err
+}
+
+// slots are how many jobs the workers that count as alive may run.
+func (d *database) slots() (n int, err error) {
+	err = d.QueryRow("SELECT COALESCE(SUM(slots), 0) FROM " + workersTable + " WHERE state = 'working' AND lock_until > " + d.now).Scan(&n)
+	return n, err
+}
+
+// workerOf gives the id of the worker that is this process, "" before it has registered.
+func (d *database) workerOf(pid int) (id string, err error) {
+	err = d.QueryRow("SELECT id FROM "+workersTable+" WHERE pid = ? AND state = 'working' ORDER BY start_time DESC LIMIT 1", pid).Scan(&id)
+	if errors.Is(err, sql.ErrNoRows) {
+		return "", nil
+	}
+	return id, err
+}
+
+func (d *database) workerState(id string) (state string, err error) {
+	err = d.QueryRow("SELECT state FROM "+workersTable+" WHERE id = ?", id).Scan(&state)
+	return state, err
+}
+
+// insert does what an application may do: two columns are enough, and the key is there to know the job again.
+func (d *database) insert(s spec) error {
+	_, err := d.Exec("INSERT INTO "+jobsTable(s.queue)+" (job_type, job_data, job_key) VALUES (?, ?, ?)", s.jobType, s.data(), s.key)
+	return err
+}
+
+// held are the jobs that a worker has, started or not.
+func (d *database) held(worker string) (jobs []row, err error) {
+	for _, q := range queues {
+		some, e := d.jobs(q, "WHERE line = 'locked' AND worker_id = ?", worker)
+		jobs, err = append(jobs, some...), errors.Join(err, e)
+	}
+	return jobs, err
+}
+
+// again reads jobs again.
+func (d *database) again(jobs []row) (now []row, err error) {
+	for _, q := range queues {
+		var ids []string
+		for _, j := range jobs {
+			if j.queue == q {
+				ids = append(ids, fmt.Sprint(j.id))
+			}
+		}
+		if len(ids) == 0 {
+			continue
+		}
+		some, e := d.jobs(q, "WHERE id IN ("+strings.Join(ids, ",")+")")
+		now, err = append(now, some...), errors.Join(err, e)
+	}
+	return now, err
+}
+
+// jobID names a job.
+type jobID struct {
+	queue string
+	id    int64
+}
+
+func (j jobID) String() string { return fmt.Sprintf("%s %d", j.queue, j.id) }
+
+// row is a job as its table has it.
+type row struct {
+	jobID
+	jobType, key               string
+	state, line, error, result string
+	worker, token              string
+	attempt                    int
+	created, updated           string
+}
+
+func (r row) name() name { return name{queue: r.queue, jobType: r.jobType, key: r.key} }
+
+func (d *database) jobs(queue, where string, args ...any) (jobs []row, err error) {
+	query := "SELECT id, job_type, job_key, state, line, error, result, worker_id, lock_token, attempt, create_time, update_time FROM " +
+		jobsTable(queue) + " " + where
+	err = d.each(query, args, func(rows *sql.Rows) error {
+		r := row{jobID: jobID{queue: queue}}
+		err := rows.Scan(&r.id, &r.jobType, &r.key, &r.state, &r.line, &r.error, &r.result, &r.worker, &r.token, &r.attempt, &r.created, &r.updated)
+		jobs = append(jobs, r)
+		return err
+	})
+	return jobs, err
+}
+
+// layout is how both engines show times.
+const layout = "2006-01-02 15:04:05.000000"
+
+// clock finds out how far the database's clock is ahead of ours, and how exact that is.
+func (d *database) clock() (ahead, tolerance time.Duration, err error) {
+	var text string
+	before := time.Now()
+	err = d.QueryRow("SELECT " + d.now).Scan(&text)
+	took := time.Since(before)
+	if err != nil {
+		return 0, 0, err
+	}
+	now, err := time.Parse(layout, text)
+	return now.Sub(before.Add(took / 2)), took/2 + 2*time.Millisecond, err
+}
+
+// stuck says whether a transaction is open that does not go on: that of a worker which was stopped in the middle of it.
+// With SQLite it holds up everybody, with MySQL those who need its rows.
+func (d *database) stuck() (bool, error) {
+	const breath = 300 * time.Millisecond
+	if d.sqlite {
+		return d.fileBusy(breath)
+	}
+	before, err := d.transactions()
+	if err != nil {
+		return false, err
+	}
+	time.Sleep(breath)
+	after, err := d.transactions()
+	for id := range after {
+		if before[id] {
+			return true, err
+		}
+	}
+	return false, err
+}
+
+// fileBusy says whether SQLite's one write lock can't be had for so long.
+func (d *database) fileBusy(patience time.Duration) (bool, error) {
+	ctx := context.Background()
+	conn, err := d.Conn(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer conn.Close()
+	if _, err := conn.ExecContext(ctx, fmt.Sprintf("PRAGMA busy_timeout(%d)", patience.Milliseconds())); err != nil {
+		return false, err
+	}
+	_, busy := conn.ExecContext(ctx, "BEGIN IMMEDIATE")
+	if busy == nil {
+		_, err = conn.ExecContext(ctx, "ROLLBACK")
+	}
+	_, e := conn.ExecContext(ctx, "PRAGMA busy_timeout(20000)")
+	return busy != nil, errors.Join(err, e)
+}
+
+// transactions are those in the test's database that hold locks.
+func (d *database) transactions() (map[string]bool, error) {
+	ids := map[string]bool{}
+	query := "SELECT t.trx_id FROM information_schema.innodb_trx t JOIN information_schema.processlist p ON p.id = t.trx_mysql_thread_id" +
+		" WHERE p.db = DATABASE() AND t.trx_rows_locked + t.trx_rows_modified > 0"
+	err := d.each(query, nil, func(rows *sql.Rows) error {
+		var id string
+		err := rows.Scan(&id)
+		ids[id] = true
+		return err
+	})
+	return ids, err
+}

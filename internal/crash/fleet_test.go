@@ -1,0 +1,241 @@
+package crash
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// fleet are the workers: processes of hipq work, as overlapping ticks of cron would be.
+type fleet struct {
+	t    *testing.T
+	hipq hipq
+	db   *database
+	rng  *rand.Rand
+
+	mu   sync.Mutex
+	live []*worker
+	// over are those that have ended.
+	over []*worker
+	// kills counts those that hit a worker at work, by its row; with is how many of them had handlers running.
+	kills, with int
+	// running and locked are the jobs that those killed had.
+	running, locked int
+	stops           []string
+	// missed counts the stops that were taken back, see stopAll.
+	missed int
+}
+
+// worker is one process.
+type worker struct {
+	cmd    *exec.Cmd
+	stderr bytes.Buffer
+	began  time.Time
+	// ended is closed when the process is.
+	ended chan struct{}
+	// taken says that somebody is about to send it signals, and others must leave it alone. Under fleet.mu.
+	taken bool
+	// id is known of those that were killed or stopped while they worked.
+	id     string
+	killed bool
+}
+
+func newFleet(t *testing.T, h hipq, db *database, rng *rand.Rand) *fleet {
+	f := &fleet{t: t, hipq: h, db: db, rng: rng}
+	t.Cleanup(f.destroy)
+	return f
+}
+
+// fleetSize is how many workers overlap, beside those that are stopped.
+const fleetSize = 5
+
+// keep replaces workers that have ended, until ctx does.
+func (f *fleet) keep(ctx context.Context) {
+	for ctx.Err() == nil {
+		f.mu.Lock()
+		free := 0
+		for _, w := range f.live {
+			if !w.taken {
+				free++
+			}
+		}
+		f.mu.Unlock()
+		if free < fleetSize {
+			f.launch()
+		}
+		// ticks that find nothing to do end at once: this bounds how fast they follow
+		time.Sleep(100 * time.Millisecond)
+	}
+}
+
+// launch starts a worker with options of its own.
+func (f *fleet) launch() {
+	slots, err := f.db.slots()
+	if err != nil {
+		f.t.Error(err)
+	}
+	pick := func(of ...int) int { return of[f.rng.IntN(len(of))] }
+	args := []string{
+		// verbose, for it says when it has lost a lock
+		"work", "--verbose", "--run-for", fmt.Sprint(pick(2, 5, 20), "s"), "--batch", fmt.Sprint(pick(1, 10, 50, 100)),
+		// concurrency is over all workers of the host, the dead included until their locks expire: one more than they
+		// have would be one slot for it
+		"--concurrency", fmt.Sprint(min(slots+pick(2, 4, 8), 40)),
+	}
+	if f.rng.IntN(2) == 0 {
+		args = append(args, "--linger")
+	}
+	if f.rng.IntN(8) == 0 {
+		args = append(args, "--max-jobs", fmt.Sprint(pick(1, 20, 100)))
+	}
+	if f.rng.IntN(8) == 0 {
+		args = append(args, queues[f.rng.IntN(len(queues))])
+	}
+	w := &worker{cmd: f.hipq.command(args...), began: time.Now(), ended: make(chan struct{})}
+	w.cmd.Stderr = &w.stderr
+	w.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := w.cmd.Start(); err != nil {
+		f.t.Error(err)
+		return
+	}
+	f.mu.Lock()
+	f.live = append(f.live, w)
+	f.mu.Unlock()
+	go f.await(w)
+}
+
+// await moves a worker that has ended.
+func (f *fleet) await(w *worker) {
+	_ = w.cmd.Wait() // the process's state has it too
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for i, other := range f.live {
+		if other == w {
+			f.live = append(f.live[:i:i], f.live[i+1:]...)
+			break
+		}
+	}
+	f.over = append(f.over, w)
+	close(w.ended)
+}
+
+// take gives a worker that nobody else has taken.
+func (f *fleet) take(rng *rand.Rand) *worker {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var free []*worker
+	for _, w := range f.live {
+		if !w.taken {
+			free = append(free, w)
+		}
+	}
+	if len(free) == 0 {
+		return nil
+	}
+	w := free[rng.IntN(len(free))]
+	w.taken = true
+	return w
+}
+
+func (f *fleet) leave(w *worker) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	w.taken = false
+}
+
+// signal sends one. The process has not been waited for, or this does nothing: its id can't be another's.
+func (w *worker) signal(s syscall.Signal) { _ = w.cmd.Process.Signal(s) }
+
+// killAll kills workers at random moments, until so many of them were at work.
+func (f *fleet) killAll(ctx context.Context, n int, rng *rand.Rand) {
+	for f.kills < n && ctx.Err() == nil {
+		time.Sleep(time.Duration(150+rng.IntN(700)) * time.Millisecond)
+		if w := f.take(rng); w != nil {
+			f.kill(w)
+		}
+	}
+}
+
+func (f *fleet) kill(w *worker) {
+	id, err := f.db.workerOf(w.cmd.Process.Pid)
+	w.signal(syscall.SIGKILL)
+	<-w.ended
+	if err != nil {
+		f.t.Error(err)
+	}
+	status, ok := w.cmd.ProcessState.Sys().(syscall.WaitStatus)
+	if !ok || !status.Signaled() || status.Signal() != syscall.SIGKILL {
+		return // it had ended just before
+	}
+	w.killed = true
+	if id == "" {
+		return // it had not registered yet
+	}
+	state, err := f.db.workerState(id)
+	held, e := f.db.held(id)
+	if err != nil || e != nil {
+		f.t.Error(err, e)
+	}
+	if state != "working" {
+		return // it had signed off
+	}
+	w.id = id
+	running := 0
+	for _, j := range held {
+		if j.state == "running" {
+			running++
+		}
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.kills++
+	f.running += running
+	f.locked += len(held) - running
+	if running > 0 {
+		f.with++
+	}
+}
+
+// sendHome tells those that are left to end, and waits.
+func (f *fleet) sendHome() {
+	f.mu.Lock()
+	left := append([]*worker(nil), f.live...)
+	f.mu.Unlock()
+	for _, w := range left {
+		w.signal(syscall.SIGTERM)
+	}
+	limit := time.After(20 * time.Second)
+	for _, w := range left {
+		select {
+		case <-w.ended:
+		case <-limit:
+			f.t.Errorf("worker %d does not end on SIGTERM", w.cmd.Process.Pid)
+			return
+		}
+	}
+}
+
+// destroy ends what a failed test would leave.
+func (f *fleet) destroy() {
+	f.mu.Lock()
+	left := append([]*worker(nil), f.live...)
+	f.mu.Unlock()
+	for _, w := range left {
+		w.signal(syscall.SIGKILL)
+		<-w.ended
+	}
+}
+
+func (f *fleet) summary() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return fmt.Sprintf("%d workers, %d killed at work (%d with handlers running; in all they had %d jobs running and %d locked), %d stopped (%s; %d tries taken back)",
+		len(f.over)+len(f.live), f.kills, f.with, f.running, f.locked, len(f.stops), strings.Join(f.stops, ", "), f.missed)
+}

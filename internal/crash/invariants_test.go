@@ -1,0 +1,297 @@
+package crash
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// invariants are what must always hold, by the names that the specification gives them. Each function returns what
+// violates it, and a word about what it was checked on.
+var invariants = []struct {
+	name, says string
+	check      func(*record) (violations []string, checked string)
+}{
+	{"I1", "no accepted job is missing", noneMissing},
+	{"I2", "what is final without an error was done", finishedWasDone},
+	{"I3", "an attempt starts once", startsOnce},
+	{"I3", "every further attempt has a reason", furtherAttemptsHaveReasons},
+	{"I3", "no two workers run a job at once", noneAtOnce},
+	{"I4", "every job is final", allFinal},
+	{"I5", "nothing leaves final", nothingLeavesFinal},
+	{"I7", "attempts have no gaps and one outcome each, as the job says", activityAgrees},
+	{"I9", "nothing is left of workers", nothingLeft},
+	{"I9", "every worker has signed off or was found dead", allAccountedFor},
+	{"I10", "a live key is there once", keysAreUnique},
+}
+
+// noneMissing (I1): as many rows as hipq said it added, each job among them, under the id that was printed.
+func noneMissing(c *record) (bad []string, checked string) {
+	rows := map[name]int{}
+	for _, j := range c.jobs {
+		rows[j.name()]++
+	}
+	if len(c.jobs) != c.book.rows {
+		bad = append(bad, fmt.Sprintf("%d jobs were accepted, %d are there", c.book.rows, len(c.jobs)))
+	}
+	for n := range c.book.specs {
+		if rows[n] < 1 || rows[n] > c.book.asked[n] {
+			bad = append(bad, fmt.Sprintf("%v was enqueued %d times and is there %d times", n, c.book.asked[n], rows[n]))
+		}
+	}
+	for n, id := range c.book.ids {
+		if j := c.jobs[jobID{n.queue, id}]; j.name() != n {
+			bad = append(bad, fmt.Sprintf("%v got id %d, which is %v", n, id, j.name()))
+		}
+	}
+	return bad, fmt.Sprintf("%d jobs accepted, of %d enqueued with %d duplicates", c.book.rows, len(c.book.specs), c.duplicates())
+}
+
+func (c *record) duplicates() (n int) {
+	for _, times := range c.book.asked {
+		n += times - 1
+	}
+	return n
+}
+
+// finishedWasDone (I2): the handler of the very attempt that finished, under the lock that the row has, got to its end.
+func finishedWasDone(c *record) (bad []string, checked string) {
+	finished := 0
+	for id, j := range c.jobs {
+		if j.state != "final" || j.error != "NONE" {
+			continue
+		}
+		finished++
+		done := slices.ContainsFunc(c.tries[id][j.attempt], func(e entry) bool { return e.event == "done" && e.token == j.token })
+		if !done || j.line != "finished" {
+			bad = append(bad, "not done: "+c.story(id))
+		}
+	}
+	return bad, fmt.Sprintf("%d jobs finished", finished)
+}
+
+// startsOnce (I3): in the ledger, of attempts that the activity knows to have started.
+func startsOnce(c *record) (bad []string, checked string) {
+	starts := 0
+	for id, tries := range c.tries {
+		known := map[int]bool{}
+		for _, e := range c.history[id] {
+			if e.state == "starting" {
+				known[e.attempt] = true
+			}
+		}
+		for attempt, entries := range tries {
+			n := 0
+			for _, e := range entries {
+				if e.event == "start" {
+					n++
+				}
+			}
+			starts += n
+			if n != 1 || !known[attempt] {
+				bad = append(bad, fmt.Sprintf("attempt %d started %d times: %s", attempt, n, c.story(id)))
+			}
+		}
+	}
+	return bad, fmt.Sprintf("%d handlers started", starts)
+}
+
+// reasons are why an attempt may have gone wrong, by how its error begins, with the step that explains it: none if it
+// was done to the attempt.
+var reasons = []struct{ text, do string }{
+	{"exit status 1", doExit1},
+	{"exit status 65", doExit65},
+	{"worker lost: ", ""},
+	{"worker lost its lock", ""},
+	// by itself, or by the guard of a worker that was stopped
+	{"killed by signal: killed", ""},
+	{"timeout after ", ""},
+	{"interrupted", ""},
+}
+
+// furtherAttemptsHaveReasons (I3): before each further attempt an error, and one that can be: what the handler was to
+// do, or what was done to its worker.
+func furtherAttemptsHaveReasons(c *record) (bad []string, checked string) {
+	count := map[string]int{}
+	for id, history := range c.history {
+		for _, e := range history {
+			if !e.outcome() || e.state == "finished" {
+				continue
+			}
+			why := ""
+			for _, r := range reasons {
+				if strings.HasPrefix(e.error, r.text) && (r.do == "" || c.book.spec(c.jobs[id].name()).step(e.attempt).Do == r.do) {
+					why = strings.TrimSuffix(strings.TrimSpace(r.text), ":")
+					break
+				}
+			}
+			if dead, ok := strings.CutPrefix(e.error, "worker lost: "); ok && c.workers[strings.Fields(dead)[0]] != "error" {
+				why = ""
+			}
+			if why == "" {
+				bad = append(bad, fmt.Sprintf("attempt %d has no reason for its error: %s", e.attempt, c.story(id)))
+			}
+			count[why]++
+		}
+	}
+	var words []string
+	for _, why := range slices.Sorted(maps.Keys(count)) {
+		words = append(words, fmt.Sprintf("%s %d", why, count[why]))
+	}
+	return bad, "errors: " + strings.Join(words, ", ")
+}
+
+// noneAtOnce (I3): what the ledger has of an attempt comes before what it has of the next, and the handler began before
+// the attempt was declared over.
+func noneAtOnce(c *record) (bad []string, checked string) {
+	again := 0
+	for id, entries := range c.order {
+		for i, e := range entries {
+			if i > 0 && e.attempt < entries[i-1].attempt {
+				bad = append(bad, fmt.Sprintf("attempt %d was still alive in attempt %d: %s", e.attempt, entries[i-1].attempt, c.story(id)))
+			}
+			if i > 0 && e.attempt > entries[i-1].attempt {
+				again++
+			}
+		}
+		for _, o := range c.history[id] {
+			if !o.outcome() {
+				continue
+			}
+			for _, e := range c.tries[id][o.attempt] {
+				if e.event == "start" && e.at.Add(c.ahead).After(o.at.Add(c.tolerance)) {
+					bad = append(bad, fmt.Sprintf("attempt %d began after it was over: %s", e.attempt, c.story(id)))
+				}
+			}
+		}
+	}
+	return bad, fmt.Sprintf("%d further attempts", again)
+}
+
+// allFinal (I4).
+func allFinal(c *record) (bad []string, checked string) {
+	count := map[string]int{}
+	for id, j := range c.jobs {
+		count[j.line]++
+		if j.state != "final" {
+			bad = append(bad, "not final: "+c.story(id))
+		}
+	}
+	return bad, fmt.Sprintf("%d finished, %d failed", count["finished"], count["failed"])
+}
+
+// nothingLeavesFinal (I5): what was seen final looks the same ever after, and no attempt comes after the last.
+func nothingLeavesFinal(c *record) (bad []string, checked string) {
+	bad = slices.Sorted(maps.Keys(c.watch.left))
+	for id, before := range c.watch.finals {
+		if now := c.jobs[id]; now != before {
+			bad = append(bad, fmt.Sprintf("was %+v: %s", before, c.story(id)))
+		}
+	}
+	for id, j := range c.jobs {
+		for attempt := range c.tries[id] {
+			if attempt > j.attempt {
+				bad = append(bad, fmt.Sprintf("attempt %d after the last: %s", attempt, c.story(id)))
+			}
+		}
+	}
+	return bad, fmt.Sprintf("%d looks, %d jobs seen final while others ran", c.watch.looks, len(c.watch.finals))
+}
+
+// activityAgrees (I7): added, then for each attempt from 1 to the row's one starting and one outcome, of which the last
+// alone is final and says what the row says.
+func activityAgrees(c *record) (bad []string, checked string) {
+	for id, j := range c.jobs {
+		last := "finished/%d"
+		if j.error != "NONE" {
+			last = "failed/%d"
+		}
+		want := []string{"added/0"}
+		for a := 1; a <= j.attempt; a++ {
+			want = append(want, fmt.Sprintf("starting/%d", a))
+			if a < j.attempt {
+				want = append(want, fmt.Sprintf("error/%d", a))
+			} else {
+				want = append(want, fmt.Sprintf(last, a))
+			}
+		}
+		var got []string
+		text := "NONE"
+		for _, e := range c.history[id] {
+			got = append(got, fmt.Sprintf("%s/%d", e.state, e.attempt))
+			text = e.error
+		}
+		if !slices.Equal(got, want) || text != j.error || j.attempt < 1 {
+			bad = append(bad, fmt.Sprintf("want %s: %s", strings.Join(want, " "), c.story(id)))
+		}
+	}
+	events := 0
+	for id, history := range c.history {
+		events += len(history)
+		if _, ok := c.jobs[id]; !ok {
+			bad = append(bad, fmt.Sprintf("activity of a job that isn't there: %s: %v", id, history))
+		}
+	}
+	return bad, fmt.Sprintf("%d jobs, %d rows of activity", len(c.jobs), events)
+}
+
+// nothingLeft (I9): no processes, transactions, locks.
+func nothingLeft(c *record) (bad []string, checked string) {
+	bad = append(bad, c.left...)
+	for id, j := range c.jobs {
+		if j.line == "locked" {
+			bad = append(bad, "locked: "+c.story(id))
+		}
+	}
+	return bad, fmt.Sprintf("%d processes of hipq work", len(c.fleet.over))
+}
+
+// allAccountedFor (I9): the killed have an error, once; the others ended well, or because their lock was lost.
+func allAccountedFor(c *record) (bad []string, checked string) {
+	lost, late := 0, 0
+	for _, w := range c.fleet.over {
+		said := w.stderr.String()
+		late += strings.Count(said, "lock lost: the outcome changes nothing")
+		code := w.cmd.ProcessState.ExitCode()
+		switch {
+		case w.killed && w.id != "" && c.workers[w.id] != "error":
+			bad = append(bad, fmt.Sprintf("worker %s was killed and is %q", w.id, c.workers[w.id]))
+		case w.killed || code == 0:
+		case code == 1 && strings.Contains(said, "worker lost its lock"):
+			lost++
+		default:
+			bad = append(bad, fmt.Sprintf("%s ended with %s: %s", w.cmd, w.cmd.ProcessState, said))
+		}
+	}
+	for id, state := range c.workers {
+		if state == "working" || state == "error" && c.deaths[id] != 1 || state == "finished" && c.deaths[id] != 0 {
+			bad = append(bad, fmt.Sprintf("worker %s is %s, and died %d times", id, state, c.deaths[id]))
+		}
+	}
+	if late == 0 {
+		bad = append(bad, "no late settlement was refused: the stops have lost their bite")
+	}
+	return bad, fmt.Sprintf("%d found dead; %d ended because their lock was lost; %d late settlements refused", len(c.deaths), lost, late)
+}
+
+// keysAreUnique (I10): never seen twice while they were live, and by the activity each was over before it came again.
+func keysAreUnique(c *record) (bad []string, checked string) {
+	bad = slices.Sorted(maps.Keys(c.watch.twice))
+	same := map[name][]jobID{}
+	for id, j := range c.jobs {
+		same[j.name()] = append(same[j.name()], id)
+	}
+	again := 0
+	for n, ids := range same {
+		slices.SortFunc(ids, func(a, b jobID) int { return int(a.id - b.id) })
+		for i, id := range ids[1:] {
+			again++
+			before, after := c.history[ids[i]], c.history[id]
+			if len(before) == 0 || len(after) == 0 || before[len(before)-1].id > after[0].id {
+				bad = append(bad, fmt.Sprintf("%v came again while it was live:\n\t%s\n\t%s", n, c.story(ids[i]), c.story(id)))
+			}
+		}
+	}
+	return bad, fmt.Sprintf("%d duplicates refused, %d keys came again when they were free", c.duplicates()-again, again)
+}

@@ -1,0 +1,37 @@
+package crash
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"time"
+)
+
+// entry is a line of the ledger.
+type entry struct {
+	event string
+	jobID
+	attempt int
+	token   string
+	pid     int
+	at      time.Time
+}
+
+// readLedger reads the lines in the order in which they were written.
+func readLedger(file string) (ledger []entry, err error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		var e entry
+		var nanos int64
+		if _, err := fmt.Sscan(lines.Text(), &e.event, &e.queue, &e.id, &e.attempt, &e.token, &e.pid, &nanos); err != nil {
+			return nil, fmt.Errorf("ledger: %q: %w", lines.Text(), err)
+		}
+		e.at = time.Unix(0, nanos).UTC()
+		ledger = append(ledger, e)
+	}
+	return ledger, nil
+}

@@ -1,0 +1,162 @@
+#!/usr/bin/env bash
+# Shows that the tests bite: breaks a copy of the source in one place after the other, and runs a reduced TestCrash and
+# the store's suite on it. Each mutant names the tests that must go red; what else goes red is shown too.
+#
+#   .ci/with-mariadb internal/crash/mutants.sh [MUTANT...]
+#
+# Not among them: settling without lock_token while the attempt is still compared, or the other way round. Each attempt
+# has one token and each token one attempt of a job, so either of them alone fences as well as both.
+set -euo pipefail
+
+root=$(cd "$(dirname "$0")/../.." && pwd)
+copy=$(mktemp -d)
+trap 'rm -rf "$copy"' EXIT
+(cd "$root" && tar -c --exclude=./.git --exclude=./.bin .) | tar -x -C "$copy"
+cp -r "$copy" "$copy.sound"
+trap 'rm -rf "$copy" "$copy.sound"' EXIT
+
+size=(-crash.jobs 600 -crash.kills 15 -crash.stops 6 -crash.patience 100s)
+
+# edit FILE PERL: a mutation that changes nothing would look like a test that does not bite.
+edit() {
+  perl -0pi -e "$2" "$copy/$1"
+  if cmp -s "$copy/$1" "$copy.sound/$1"; then echo "$1 is as it was after: $2" >&2 && exit 1; fi
+}
+
+# Every mutant is a function that begins with what must go red: crash, store, or both.
+mutants=()
+mutant() { mutants+=("$1"); }
+
+# What the comparison with a parameter becomes that is always true: the parameter stays.
+any_token='s/lock_token = \?/? <> \x27\x27/g'
+
+mutant settle_without_token # and attempt: a late worker settles another's attempt
+settle_without_token() {
+  must=(crash store)
+  edit queue/settle.go 's/state = \x27running\x27 AND lock_token = \? AND attempt = \?/state = \x27running\x27 AND ? <> \x27\x27 AND ? > 0/g'
+}
+
+mutant settle_without_state # a late worker settles what was taken from it and waits for its next attempt
+settle_without_state() {
+  must=(crash store)
+  edit queue/settle.go 's/state = \x27running\x27 AND lock_token/lock_token/g'
+}
+
+mutant start_without_token # a late worker starts what another has locked
+start_without_token() {
+  must=(store)
+  edit queue/start.go "$any_token"
+}
+
+mutant start_without_token_or_state # any worker starts any job
+start_without_token_or_state() {
+  must=(crash store)
+  edit queue/start.go "$any_token"
+  edit queue/start.go 's/line = \x27locked\x27 AND state IN \(\x27initial\x27, \x27retry\x27\) AND //; s/WHERE line = \x27locked\x27 AND \? <>/WHERE ? <>/'
+}
+
+mutant lock_what_is_locked # two workers have the same job
+lock_what_is_locked() {
+  must=(crash store)
+  edit queue/lock.go 's/WHERE line = \x27due\x27 AND job_type/WHERE line IN (\x27due\x27, \x27locked\x27) AND job_type/; s/WHERE line = \? AND id IN/WHERE ? <> \x27\x27 AND id IN/'
+}
+
+mutant lock_without_locks # neither row locks nor a look at the line: on SQLite the file's lock is enough
+lock_without_locks() {
+  must=(crash store) engines=(mysql)
+  edit queue/lock.go 's/LIMIT \? " \+ l\.q\.db\.SkipLocked/LIMIT ?"/; s/WHERE line = \? AND id IN/WHERE ? <> \x27\x27 AND id IN/'
+}
+
+mutant reclaim_from_the_living # nobody asks whether the worker is dead
+reclaim_from_the_living() {
+  must=(crash)
+  edit queue/reclaim.go 's/ AND w\.state = \x27working\x27/ AND 1 = 0/g'
+}
+
+mutant reclaim_as_finished # a lost attempt counts as done
+reclaim_as_finished() {
+  must=(crash store)
+  edit queue/reclaim.go 's/SET state = \x27error\x27, line = \x27error\x27, error = \?,/SET state = \x27final\x27, line = \x27finished\x27, error = IF(? = \x27\x27, \x27\x27, \x27NONE\x27),/'
+}
+
+mutant reclaim_running_as_due # a lost attempt starts again as the same attempt
+reclaim_running_as_due() {
+  must=(crash store)
+  edit queue/reclaim.go 's/where\+" AND state IN \(\x27initial\x27, \x27retry\x27\)"/where/'
+}
+
+mutant reclaim_costs_an_attempt # of a job that was never started
+reclaim_costs_an_attempt() {
+  must=(crash store)
+  edit queue/reclaim.go 's/SET line = \x27due\x27, worker_id = \x27NONE\x27"/SET line = \x27due\x27, worker_id = \x27NONE\x27, attempt = attempt + 1"/'
+}
+
+mutant reclaim_started_only # locked jobs stay locked for ever
+reclaim_started_only() {
+  must=(crash store)
+  edit queue/reclaim.go 's/AND state IN \(\x27initial\x27, \x27retry\x27\)"/AND state = \x27sleeping\x27"/'
+}
+
+mutant activity_on_its_own # a crash comes between a transition and its activity
+activity_on_its_own() {
+  must=(crash)
+  size=(-crash.jobs 2000 -crash.kills 80 -crash.stops 3 -crash.patience 180s)
+  edit queue/round.go 's/var r Round\n/var r Round\n\tvar written []activity.Entry\n/; s/return q\.log\.Record\(ctx, tx, entries\)\n\t\}\)/written = entries\n\t\treturn nil\n\t})\n\tif err == nil {\n\t\terr = q.db.Tx(ctx, func(tx *schema.Tx) error { return q.log.Record(ctx, tx, written) })\n\t}/'
+}
+
+mutant key_not_unique # and nobody looked first either
+key_not_unique() {
+  must=(crash store)
+  edit schema/sql/mysql/queue_001.sql 's/UNIQUE KEY \{jobs\}_live/KEY {jobs}_live/'
+  edit schema/sql/sqlite/queue_001.sql 's/CREATE UNIQUE INDEX IF NOT EXISTS \{jobs\}_live/CREATE INDEX IF NOT EXISTS {jobs}_live/'
+}
+
+mutant enqueue_drops # the others of a statement that met a duplicate
+enqueue_drops() {
+  must=(crash store)
+  edit queue/enqueue.go 's/\t\t\trest = append\(rest, i\)\n/\t\t\tadded[i] = Added{ID: 1, Key: jobs[i].Key}\n/'
+}
+
+mutant guard_asleep # handlers outlive their worker
+guard_asleep() {
+  must=(crash)
+  edit queue/handler/sentry.go 's/(workerGone\(\) \{\n)/$1\treturn\n/'
+}
+
+mutant final_comes_back # what failed for good is promoted
+final_comes_back() {
+  must=(crash)
+  edit queue/judge.go 's/(n\.line, entry\.State = lineFailed, activity\.Failed\n)/$1\t\tn.wake = schema.At(now.Add(3 * time.Second))\n/'
+  edit queue/promote.go 's/WHERE line = \x27later\x27 AND id/WHERE id/'
+}
+
+run() { # NAME
+  engines=(sqlite mysql) must=()
+  local size=("${size[@]}") test red='' name=$1 log="$copy.log"
+  rm -rf "$copy" && cp -r "$copy.sound" "$copy"
+  "$name"
+  (cd "$copy" && go vet ./queue/... && go build -o /dev/null .) || { echo "$name does not compile" >&2 && exit 1; }
+  for test in crash store; do
+    for engine in "${engines[@]}"; do
+      if [[ $test == crash ]]; then
+        (cd "$copy" && go test -count=1 -timeout 15m -run "TestCrash/$engine" ./internal/crash "${size[@]}") >"$log" 2>&1 && continue
+        red+=" crash/$engine($(grep -oE '_test.go:[0-9]+: I[0-9]+:' "$log" | grep -oE 'I[0-9]+' | sort -u | paste -sd, || true))"
+      else
+        (cd "$copy" && go test -count=1 -timeout 5m -run "Test[^/]*/($engine|.*/$engine)" ./queue) >"$log" 2>&1 && continue
+        red+=" store/$engine"
+      fi
+      if [[ ${KEEP_LOGS:-} ]]; then cp "$log" "$KEEP_LOGS/$name-$test-$engine.log"; fi
+    done
+  done
+  printf '%-30s red:%s\n' "$name" "$red"
+  for test in "${must[@]}"; do
+    for engine in "${engines[@]}"; do
+      if [[ " $red" != *" $test/$engine"* ]]; then echo "$name: $test/$engine did not go red" && survived=1; fi
+    done
+  done
+}
+
+survived=0
+for m in "${@:-${mutants[@]}}"; do run "$m"; done
+rm -f "$copy.log"
+exit "$survived"

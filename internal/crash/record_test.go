@@ -1,0 +1,169 @@
+package crash
+
+import (
+	"database/sql"
+	"fmt"
+	"time"
+)
+
+// record is all that is known when it is over.
+type record struct {
+	book  *book
+	watch *watch
+	fleet *fleet
+
+	jobs map[jobID]row
+	// history is each job's activity, by when it was written.
+	history map[jobID][]event
+	// tries are what the ledger has of each attempt, in order; order is that of a job's attempts in the ledger.
+	tries map[jobID]map[int][]entry
+	order map[jobID][]entry
+	// workers are the states of the workers, by id; deaths counts the errors that the activity has of each.
+	workers map[string]string
+	deaths  map[string]int
+	// ahead is how far the database's clock is ahead of the ledger's; tolerance is how well that is known.
+	ahead, tolerance time.Duration
+	// left are processes and transactions that are still there.
+	left []string
+}
+
+// event is a line of a job's activity.
+type event struct {
+	id      int64
+	at      time.Time
+	state   string
+	attempt int
+	error   string
+}
+
+// outcome says whether the event ends an attempt.
+func (e event) outcome() bool {
+	return e.state == "finished" || e.state == "error" || e.state == "failed"
+}
+
+func (r *run) record() (*record, error) {
+	c := &record{
+		book: r.book, watch: r.watch, fleet: r.fleet,
+		jobs: map[jobID]row{}, history: map[jobID][]event{}, tries: map[jobID]map[int][]entry{}, order: map[jobID][]entry{},
+		workers: map[string]string{}, deaths: map[string]int{},
+	}
+	var err error
+	if c.ahead, c.tolerance, err = r.db.clock(); err != nil {
+		return nil, err
+	}
+	for _, q := range queues {
+		jobs, err := r.db.jobs(q, "")
+		if err != nil {
+			return nil, err
+		}
+		for _, j := range jobs {
+			c.jobs[j.jobID] = j
+		}
+	}
+	if err := c.readActivity(r.db); err != nil {
+		return nil, err
+	}
+	ledger, err := readLedger(r.hipq.ledger)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range ledger {
+		if c.tries[e.jobID] == nil {
+			c.tries[e.jobID] = map[int][]entry{}
+		}
+		c.tries[e.jobID][e.attempt] = append(c.tries[e.jobID][e.attempt], e)
+		c.order[e.jobID] = append(c.order[e.jobID], e)
+	}
+	err = r.db.each("SELECT id, state FROM "+workersTable, nil, func(rows *sql.Rows) error {
+		var id, state string
+		err := rows.Scan(&id, &state)
+		c.workers[id] = state
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	c.left, err = r.leftovers()
+	return c, err
+}
+
+func (c *record) readActivity(db *database) error {
+	err := db.each("SELECT id, at, state, queue, job_id, attempt, error FROM "+activityTable+" WHERE kind = 'job' ORDER BY id", nil, func(rows *sql.Rows) error {
+		var e event
+		var j jobID
+		var at string
+		if err := rows.Scan(&e.id, &at, &e.state, &j.queue, &j.id, &e.attempt, &e.error); err != nil {
+			return err
+		}
+		var err error
+		e.at, err = time.Parse(layout, at)
+		c.history[j] = append(c.history[j], e)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return db.each("SELECT worker_id FROM "+activityTable+" WHERE kind = 'worker' AND state = 'error'", nil, func(rows *sql.Rows) error {
+		var id string
+		err := rows.Scan(&id)
+		c.deaths[id]++
+		return err
+	})
+}
+
+// leftovers waits a moment for processes and connections that are just ending.
+func (r *run) leftovers() (left []string, err error) {
+	for limit := time.Now().Add(5 * time.Second); ; time.Sleep(100 * time.Millisecond) {
+		left = r.hipq.left()
+		if !r.db.sqlite {
+			open, err := r.db.transactions()
+			if err != nil {
+				return nil, err
+			}
+			for id := range open {
+				left = append(left, "transaction "+id)
+			}
+		} else if busy, err := r.db.fileBusy(time.Second); err != nil {
+			return nil, err
+		} else if busy {
+			left = append(left, "a transaction that holds the file")
+		}
+		if len(left) == 0 || time.Now().After(limit) {
+			return left, nil
+		}
+	}
+}
+
+// judge checks every invariant and prints what it was checked on.
+func (r *run) judge() {
+	c, err := r.record()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	for _, i := range invariants {
+		violations, checked := i.check(c)
+		r.t.Logf("%-3s %s: %d violations (%s)", i.name, i.says, len(violations), checked)
+		for n, v := range violations {
+			if n == 10 {
+				r.t.Errorf("%s: and %d more", i.name, len(violations)-n)
+				break
+			}
+			r.t.Errorf("%s: %s", i.name, v)
+		}
+	}
+	if r.t.Failed() {
+		r.t.Logf("run again with -crash.seed %d; the schedule of the processes is not in the seed", r.seed)
+	}
+}
+
+// story tells all that is known of a job, for a violation to be understood.
+func (c *record) story(id jobID) string {
+	s := fmt.Sprintf("%+v\n\tsteps %v", c.jobs[id], c.book.spec(c.jobs[id].name()).steps)
+	for _, e := range c.history[id] {
+		s += fmt.Sprintf("\n\tactivity %d %s %s/%d %s", e.id, e.at.Format("15:04:05.000"), e.state, e.attempt, e.error)
+	}
+	for _, e := range c.order[id] {
+		s += fmt.Sprintf("\n\tledger %s %s/%d token %s pid %d", e.at.Add(c.ahead).Format("15:04:05.000"), e.event, e.attempt, e.token, e.pid)
+	}
+	return s
+}

@@ -1,0 +1,116 @@
+package crash
+
+import (
+	"context"
+	"math/rand/v2"
+	"slices"
+	"syscall"
+	"time"
+)
+
+// A stopped worker comes back to find its lock expired, its handlers killed or long done, and its jobs in others'
+// hands. What it writes then must change nothing. Each of these says when it comes back.
+var comebacks = []struct {
+	name string
+	when func(before, now row, book *book) bool
+}{
+	{"its jobs wait for their next attempt", func(before, now row, _ *book) bool {
+		return before.state == "running" && (now.state == "error" || now.state == "retry")
+	}},
+	{"another runs its jobs", func(before, now row, book *book) bool {
+		// only such as run long enough for the late settlement to arrive
+		return before.state == "running" && now.state == "running" && now.attempt > before.attempt &&
+			book.spec(now.name()).step(now.attempt).MS >= slow
+	}},
+	{"another has locked or started its jobs", func(before, now row, _ *book) bool {
+		return before.state != "running" && now.line == "locked" && now.token != before.token
+	}},
+}
+
+// held says whether a worker that has these jobs is worth stopping for a comeback.
+func worthwhile(mode int, jobs []row, book *book) bool {
+	return slices.ContainsFunc(jobs, func(j row) bool {
+		switch mode {
+		case 0:
+			return j.state == "running"
+		case 1:
+			return j.state == "running" && book.spec(j.name()).step(j.attempt+1).MS >= slow
+		default:
+			return j.state != "running"
+		}
+	})
+}
+
+// stopAll stops so many workers, one after the other, until their jobs are others'.
+func (f *fleet) stopAll(ctx context.Context, n int, rng *rand.Rand, book *book) {
+	for i := 0; i < n && ctx.Err() == nil; {
+		time.Sleep(time.Duration(50+rng.IntN(200)) * time.Millisecond)
+		w := f.take(rng)
+		if w == nil {
+			continue
+		}
+		if f.stop(ctx, w, i%len(comebacks), book) {
+			i++
+		}
+	}
+}
+
+// stop stops a worker until it has lost its lock and the moment for the comeback is there. False if it was not worth it.
+func (f *fleet) stop(ctx context.Context, w *worker, mode int, book *book) bool {
+	defer f.leave(w)
+	id, err := f.db.workerOf(w.cmd.Process.Pid)
+	if err != nil || id == "" {
+		return false
+	}
+	if held, err := f.db.held(id); err != nil || !worthwhile(mode, held, book) {
+		return false
+	}
+	w.signal(syscall.SIGSTOP)
+	defer w.signal(syscall.SIGCONT)
+	// one that holds locks of the database in its sleep holds up the others, and nobody could take its jobs
+	stuck, err := f.db.stuck()
+	held, e := f.db.held(id)
+	if err != nil || e != nil {
+		f.t.Error(err, e)
+		return false
+	}
+	if stuck || !worthwhile(mode, held, book) {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.missed++
+		return false
+	}
+	reached := f.awaitComeback(ctx, mode, held, book)
+	w.signal(syscall.SIGCONT)
+	f.mu.Lock()
+	w.id = id
+	if reached {
+		f.stops = append(f.stops, comebacks[mode].name)
+	} else {
+		f.missed++
+	}
+	f.mu.Unlock()
+	select { // nobody kills it before it has had its say
+	case <-w.ended:
+	case <-time.After(5 * time.Second):
+	}
+	return reached
+}
+
+func (f *fleet) awaitComeback(ctx context.Context, mode int, before []row, book *book) bool {
+	was := map[jobID]row{}
+	for _, j := range before {
+		was[j.jobID] = j
+	}
+	for limit := time.Now().Add(15 * time.Second); time.Now().Before(limit) && ctx.Err() == nil; time.Sleep(5 * time.Millisecond) {
+		now, err := f.db.again(before)
+		if err != nil {
+			f.t.Error(err)
+			return false
+		}
+		if slices.ContainsFunc(now, func(j row) bool { return comebacks[mode].when(was[j.jobID], j, book) }) {
+			return true
+		}
+	}
+	return false
+}

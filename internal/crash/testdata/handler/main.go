@@ -1,0 +1,68 @@
+// Command handler is what runs for the jobs of the crash test: it does what the job's data says for this attempt, and
+// keeps a ledger of it, by which the test knows what has happened whatever the database says. Usage: handler LEDGER.
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"time"
+)
+
+type step struct {
+	Do    string `json:"do"`
+	MS    int    `json:"ms"`
+	Print int    `json:"print"`
+}
+
+func main() {
+	if os.Args[1] == "sleep" {
+		time.Sleep(time.Minute)
+		return
+	}
+	var job struct {
+		Attempt int `json:"attempt"`
+		Data    struct {
+			Steps []step `json:"steps"`
+		} `json:"job_data"`
+	}
+	ledger, err := os.OpenFile(os.Args[1], os.O_WRONLY|os.O_APPEND, 0)
+	must(err)
+	note(ledger, "start")
+	must(json.NewDecoder(os.Stdin).Decode(&job))
+	s := job.Data.Steps[min(job.Attempt, len(job.Data.Steps))-1]
+	fmt.Print(strings.Repeat("x", s.Print))
+	time.Sleep(time.Duration(s.MS) * time.Millisecond)
+	switch s.Do {
+	case "exit1":
+		os.Exit(1)
+	case "exit65":
+		os.Exit(65)
+	case "crash":
+		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+		select {}
+	case "hang":
+		// with a child, which must not outlive the attempt either
+		self, err := os.Executable()
+		must(err)
+		must(exec.Command(self, "sleep").Start())
+		time.Sleep(time.Minute)
+	}
+	note(ledger, "done")
+}
+
+// note adds a line in one write, so that lines of many processes don't mix and a killed one leaves none by halves.
+func note(ledger *os.File, event string) {
+	_, err := fmt.Fprintf(ledger, "%s %s %s %s %s %d %d\n", event, os.Getenv("HIPQ_QUEUE"), os.Getenv("HIPQ_JOB_ID"),
+		os.Getenv("HIPQ_ATTEMPT"), os.Getenv("HIPQ_TOKEN"), os.Getpid(), time.Now().UnixNano())
+	must(err)
+}
+
+func must(err error) {
+	if err != nil {
+		panic(err)
+	}
+}

@@ -1,0 +1,105 @@
+package worker_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hipq/hipq/activity"
+	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/worker"
+	"github.com/hipq/hipq/schema"
+)
+
+// die leaves behind what a worker leaves that was killed: its row, and jobs of which it has locked some and started some.
+func (s shop) die(q *queue.Queue, id string, lock, start int) {
+	s.t.Helper()
+	at := s.clock().Add(-time.Minute)
+	s.exec("INSERT INTO shop_workers (id, host, pid, state, slots, start_time, heartbeat, lock_until) VALUES (?, 'here', 99, 'working', 4, ?, ?, ?)",
+		id, schema.At(at), schema.At(at), schema.At(at.Add(59*time.Second)))
+	locker := q.NewLocker(id, []string{"send", "later", "once"})
+	locked := must[[]queue.Locked](s.t)(locker.Lock(s.t.Context(), lock))
+	if len(locked) != lock {
+		s.t.Fatalf("locked %d", len(locked))
+	}
+	must[queue.Round](s.t)(q.Round(s.t.Context(), queue.Worker{ID: id, Host: "here", PID: 99}, nil, locked[:start]))
+}
+
+func TestDeadWorkerIsBuried(t *testing.T) {
+	suite(t, func(s shop) {
+		const dead = "dead-worker"
+		ids := s.addJobs(s.emails, queue.NewJob{Type: "send"}, queue.NewJob{Type: "later"}, queue.NewJob{Type: "once"},
+			queue.NewJob{Type: "send"}, queue.NewJob{Type: "once"})
+		s.die(s.emails, dead, 5, 3)
+		// several find it at once; they have its slots too
+		g := s.gate()
+		for range 3 {
+			p := s.elsewhere().worker(all(g.handle))
+			p.Linger = true
+			s.start(p)
+		}
+		g.holds(3) // the running job that is tried again, and those that were only locked
+		g.open()
+		eventually(s.t, "all is done", func() bool { return s.counts(s.emails).Finished == 3 })
+		const lost = "worker lost: dead-worker (pid 99 on here)"
+		s.wantJob(s.emails, ids[0], queue.Final, "finished", queue.None, 2)
+		s.wantJob(s.emails, ids[1], queue.Retry, "later", lost, 1)
+		s.wantJob(s.emails, ids[2], queue.Final, "failed", lost, 1)
+		s.wantHistory(s.emails, atSecond, ids[0])
+		s.wantHistory(s.emails, "added/0 starting/1 error/1", ids[1])
+		s.wantHistory(s.emails, "added/0 starting/1 failed/1", ids[2])
+		s.wantHistory(s.emails, atOnce, ids[3:]...)
+		row := s.row(dead)
+		if row.State != "error" || row.Slots != 0 || row.EndTime.IsZero() {
+			s.t.Errorf("its row: %+v", row)
+		}
+		entries := s.entries(activity.Filter{Kind: activity.Worker, Worker: dead})
+		if len(entries) != 1 {
+			s.t.Fatalf("its activity: %+v", entries)
+		}
+		if e := entries[0]; e.State != activity.Error || e.Host != "here" || e.PID != 99 ||
+			!strings.Contains(e.Error, row.Heartbeat.Format("2006-01-02T15:04:05Z")) {
+			s.t.Errorf("its activity: %+v", e)
+		}
+	})
+}
+
+// A job that kills its worker each time ends for good.
+func TestJobThatKillsItsWorkers(t *testing.T) {
+	suite(t, func(s shop) {
+		id := s.add(s.emails, "send", 1)[0]
+		for _, dead := range []string{"first", "second", "third"} {
+			s.die(s.emails, dead, 1, 1)
+			if dead != "third" {
+				s.work(only(s.reports, s.worker(all(nothing)))) // buries
+				s.upkeep(s.emails)
+			}
+		}
+		wantSummary(s.t, s.work(s.worker(all(nothing))), worker.Summary{})
+		s.wantJob(s.emails, id, queue.Final, "failed", "worker lost: third (pid 99 on here)", 3)
+		s.wantHistory(s.emails, "added/0 starting/1 error/1 starting/2 error/2 starting/3 failed/3", id)
+	})
+}
+
+// upkeep does what a look finds.
+func (s shop) upkeep(q *queue.Queue) {
+	s.t.Helper()
+	types := []string{"send", "later", "once"}
+	look := must[queue.Look](s.t)(q.Look(s.t.Context(), types))
+	must[bool](s.t)(q.Upkeep(s.t.Context(), queue.Worker{ID: "keeper", Host: "here", PID: 1}, look, types))
+}
+
+// A worker whose lock has not expired is left alone, whatever it has.
+func TestLivingWorkerIsLeftAlone(t *testing.T) {
+	suite(t, func(s shop) {
+		ids := s.add(s.emails, "send", 2)
+		s.die(s.emails, "alive", 2, 1)
+		s.exec("UPDATE shop_workers SET lock_until = ?, slots = 1 WHERE id = 'alive'", schema.At(s.clock().Add(time.Hour)))
+		wantSummary(s.t, s.work(s.worker(all(nothing))), worker.Summary{})
+		s.wantJob(s.emails, ids[0], queue.Running, "locked", queue.None, 1)
+		s.wantJob(s.emails, ids[1], queue.Initial, "locked", queue.None, 0)
+		if life := s.life("alive"); strings.Contains(life, "error") {
+			s.t.Errorf("the worker: %s", life)
+		}
+	})
+}

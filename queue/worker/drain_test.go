@@ -1,0 +1,345 @@
+package worker_test
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/handler"
+	"github.com/hipq/hipq/queue/worker"
+)
+
+// ledger is a handler that notes the jobs in the order of their starts.
+type ledger struct {
+	mu   sync.Mutex
+	jobs []*queue.Job
+}
+
+func (l *ledger) handle(_ context.Context, job *queue.Job) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.jobs = append(l.jobs, job)
+	return nil
+}
+
+// of gives the ids that the ledger has of a queue.
+func (l *ledger) of(q *queue.Queue) (ids []int64) {
+	for _, job := range l.jobs {
+		if job.Queue == q.Name {
+			ids = append(ids, job.ID)
+		}
+	}
+	return ids
+}
+
+func TestDrainsInOrder(t *testing.T) {
+	suite(t, func(s shop) {
+		const n = 30
+		now := s.clock()
+		random := rand.New(rand.NewPCG(1, 2))
+		add := func(q *queue.Queue) (inOrder []int64) {
+			jobs := make([]queue.NewJob, n)
+			for i := range jobs {
+				priority := random.IntN(3)
+				jobs[i] = queue.NewJob{
+					Type: []string{"send", "later", "once"}[i%3], Priority: &priority,
+					At: now.Add(-time.Duration(random.IntN(4)) * time.Minute),
+				}
+			}
+			ids := s.addJobs(q, jobs...)
+			which := make([]int, n)
+			for i := range which {
+				which[i] = i
+			}
+			slices.SortFunc(which, func(a, b int) int {
+				return cmp.Or(cmp.Compare(*jobs[a].Priority, *jobs[b].Priority), jobs[a].At.Compare(jobs[b].At), cmp.Compare(ids[a], ids[b]))
+			})
+			for _, i := range which {
+				inOrder = append(inOrder, ids[i])
+			}
+			return inOrder
+		}
+		emails, reports := add(s.emails), add(s.reports)
+		var l ledger
+		p := s.worker(all(l.handle))
+		p.Concurrency, p.Batch = 1, 7
+		wantSummary(s.t, s.work(p), worker.Summary{Started: 2 * n, Finished: 2 * n})
+		for _, c := range []struct {
+			q    *queue.Queue
+			want []int64
+		}{{s.emails, emails}, {s.reports, reports}} {
+			if got := l.of(c.q); !slices.Equal(got, c.want) {
+				s.t.Errorf("%s ran in the order %v, want %v", c.q.Name, got, c.want)
+			}
+			s.wantHistory(c.q, atOnce, c.want...)
+			if counts := s.counts(c.q); counts != (queue.Counts{Finished: n}) {
+				s.t.Errorf("%s: %+v", c.q.Name, counts)
+			}
+		}
+	})
+}
+
+func TestQueuesTakeTurns(t *testing.T) {
+	suite(t, func(s shop) {
+		const long, short = 60, 6
+		s.add(s.emails, "send", long)
+		s.add(s.reports, "send", short)
+		var l ledger
+		p := s.worker(all(l.handle))
+		p.Concurrency = 1
+		s.work(p)
+		if len(l.jobs) != long+short {
+			s.t.Fatalf("ran %d jobs", len(l.jobs))
+		}
+		for i, job := range l.jobs[:2*short] {
+			if job.Queue == l.jobs[(i+1)%(2*short)].Queue {
+				s.t.Fatalf("starts %d and %d are both of %s", i+1, i+2, job.Queue)
+			}
+		}
+	})
+}
+
+// Workers that come and go are fair too, in the long run.
+func TestShortTicksStarveNoQueue(t *testing.T) {
+	suite(t, func(s shop) {
+		s.add(s.emails, "send", 50)
+		reports := s.add(s.reports, "send", 1)
+		for range 30 {
+			p := s.worker(all(nothing))
+			p.MaxJobs = 1
+			wantSummary(s.t, s.work(p), worker.Summary{Started: 1, Finished: 1})
+			if s.get(s.reports, reports[0]).State == queue.Final {
+				return
+			}
+		}
+		s.t.Error("30 ticks of one job each, and none was for the shorter queue")
+	})
+}
+
+func TestTypesWithoutHandlerAreLeft(t *testing.T) {
+	suite(t, func(s shop) {
+		mine := s.add(s.emails, "send", 3)
+		theirs := append(s.add(s.emails, "once", 2), s.add(s.emails, "never seen", 1)...)
+		nobodys := s.add(s.reports, "send", 2)
+		p := s.worker(map[string]handler.Handler{"send": handler.Func(nothing)})
+		p.Queues[1].Handlers = nil
+		wantSummary(s.t, s.work(p), worker.Summary{Started: 3, Finished: 3})
+		s.wantHistory(s.emails, atOnce, mine...)
+		s.wantHistory(s.emails, untouched, theirs...)
+		s.wantHistory(s.reports, untouched, nobodys...)
+		for _, id := range theirs {
+			s.wantJob(s.emails, id, queue.Initial, "due", queue.None, 0)
+		}
+	})
+}
+
+// I3: each (job, attempt) starts at most once.
+func TestTwoWorkersRunEachJobOnce(t *testing.T) {
+	suite(t, func(s shop) {
+		const n = 500
+		ids := map[string][]int64{"emails": s.add(s.emails, "send", n), "reports": s.add(s.reports, "once", n)}
+		var mu sync.Mutex
+		times := map[string]int{}
+		work := func(s shop, host string, begun chan<- struct{}, other <-chan struct{}) *run {
+			var first sync.Once
+			p := s.worker(all(func(ctx context.Context, job *queue.Job) error {
+				// none drains the queues before the other has begun
+				first.Do(func() {
+					close(begun)
+					select {
+					case <-other:
+					case <-ctx.Done():
+					}
+				})
+				mu.Lock()
+				defer mu.Unlock()
+				times[fmt.Sprint(job.Queue, job.ID)]++
+				return nil
+			}))
+			p.Host, p.Batch, p.Concurrency = host, 20, 10
+			return s.start(p)
+		}
+		here, there := make(chan struct{}), make(chan struct{})
+		a, b := work(s, "here", here, there), work(s.elsewhere(), "there", there, here)
+		started := a.ended().Started + b.ended().Started
+		if started != 2*n || len(times) != 2*n {
+			s.t.Errorf("%d starts of %d jobs, want %d", started, len(times), 2*n)
+		}
+		for job, n := range times {
+			if n != 1 {
+				s.t.Errorf("%s ran %d times", job, n)
+			}
+		}
+		s.wantHistory(s.emails, atOnce, ids["emails"]...)
+		s.wantHistory(s.reports, atOnce, ids["reports"]...)
+	})
+}
+
+func TestMaxJobs(t *testing.T) {
+	suite(t, func(s shop) {
+		s.add(s.emails, "send", 5)
+		s.add(s.reports, "send", 5)
+		p := s.worker(all(nothing))
+		p.Concurrency, p.MaxJobs = 3, 4
+		wantSummary(s.t, s.work(p), worker.Summary{Started: 4, Finished: 4})
+		e, r := s.counts(s.emails), s.counts(s.reports)
+		if e.Finished+r.Finished != 4 || e.Due+r.Due != 6 || e.Locked+r.Locked != 0 {
+			s.t.Errorf("emails %+v, reports %+v", e, r)
+		}
+	})
+}
+
+func TestBatch(t *testing.T) {
+	suite(t, func(s shop) {
+		s.add(s.emails, "send", 10)
+		g := s.gate()
+		p := s.worker(all(g.handle))
+		p.Concurrency, p.Batch = 1, 3
+		r := s.start(p)
+		g.next()
+		for i := range 10 {
+			if c := s.counts(s.emails); c.Running != 1 || c.Locked > 3 {
+				s.t.Errorf("before end %d: %+v", i+1, c)
+			} else if i == 0 && c.Locked != 2 {
+				s.t.Errorf("the first batch leaves %d locked, want 2", c.Locked)
+			}
+			g.let()
+			if i < 9 {
+				g.next()
+			}
+		}
+		wantSummary(s.t, r.ended(), worker.Summary{Started: 10, Finished: 10})
+	})
+}
+
+func TestRunForIsOver(t *testing.T) {
+	suite(t, func(s shop) {
+		ids := s.add(s.emails, "send", 5)
+		g := s.gate()
+		p := s.worker(all(g.handle))
+		p.Concurrency, p.RunFor, p.Linger = 2, 3*time.Second, true
+		r := s.start(p)
+		g.holds(2)
+		if c := s.counts(s.emails); c.Locked != 3 {
+			s.t.Fatalf("not all is locked: %+v", c)
+		}
+		// what it won't start goes back while the others still run
+		eventually(s.t, "the locked jobs are given back", func() bool { return s.counts(s.emails).Due == 3 })
+		g.let()
+		eventually(s.t, "its slot is given back", func() bool { return s.row(p.ID).Slots == 1 })
+		if row := s.row(p.ID); row.State != "working" {
+			s.t.Errorf("the worker is %s while a job runs", row.State)
+		}
+		g.let()
+		wantSummary(s.t, r.ended(), worker.Summary{Started: 2, Finished: 2})
+		s.wantHistory(s.emails, atOnce, ids[:2]...)
+		s.wantHistory(s.emails, untouched, ids[2:]...)
+	})
+}
+
+func TestEndsWhenNothingIsDue(t *testing.T) {
+	suite(t, func(s shop) {
+		wantSummary(s.t, s.work(s.worker(all(nothing))), worker.Summary{})
+		id := s.addJobs(s.emails, queue.NewJob{Type: "send", In: time.Hour})[0]
+		wantSummary(s.t, s.work(s.worker(all(nothing))), worker.Summary{})
+		s.wantJob(s.emails, id, queue.Initial, "later", queue.None, 0)
+	})
+}
+
+func TestLingerPicksUpWhatComes(t *testing.T) {
+	suite(t, func(s shop) {
+		g := s.gate()
+		g.open()
+		p := s.worker(all(g.handle))
+		p.Linger = true
+		r := s.start(p)
+		eventually(s.t, "the worker is there", func() bool { return s.row(p.ID).State == "working" })
+		for i, job := range []queue.NewJob{{Type: "send"}, {Type: "send", In: 1500 * time.Millisecond}, {Type: "once"}} {
+			q := []*queue.Queue{s.emails, s.reports}[i%2]
+			id := s.addJobs(q, job)[0]
+			if got := g.next(); got.ID != id || got.Queue != q.Name {
+				s.t.Fatalf("started %s %d, want %s %d", got.Queue, got.ID, q.Name, id)
+			}
+			job := s.get(q, id)
+			// a look a second, and something for a slow machine
+			if late := job.StartTime.Sub(job.ScheduledRunTime); late < 0 || late > 2500*time.Millisecond {
+				s.t.Errorf("started %s after its time", late)
+			}
+		}
+		r.stop()
+		wantSummary(s.t, r.ended(), worker.Summary{Started: 3, Finished: 3})
+	})
+}
+
+func TestRetryDueAtOnceIsOfTheSameTick(t *testing.T) {
+	suite(t, func(s shop) {
+		send, once, later := s.add(s.emails, "send", 1), s.add(s.emails, "once", 1), s.add(s.reports, "later", 1)
+		p := s.worker(all(func(_ context.Context, job *queue.Job) error {
+			if job.Type == "send" && job.Attempt == 3 {
+				return nil
+			}
+			return fmt.Errorf("no luck %d", job.Attempt)
+		}))
+		wantSummary(s.t, s.work(p), worker.Summary{Started: 5, Finished: 1, Errors: 4})
+		s.wantJob(s.emails, send[0], queue.Final, "finished", queue.None, 3)
+		s.wantJob(s.emails, once[0], queue.Final, "failed", "no luck 1", 1)
+		s.wantJob(s.reports, later[0], queue.Retry, "later", "no luck 1", 1)
+		s.wantHistory(s.emails, "added/0 starting/1 error/1 starting/2 error/2 starting/3 finished/3", send...)
+		s.wantHistory(s.emails, "added/0 starting/1 failed/1", once...)
+		s.wantHistory(s.reports, "added/0 starting/1 error/1", later...)
+	})
+}
+
+func TestPanicIsAnErrorOfItsJobOnly(t *testing.T) {
+	suite(t, func(s shop) {
+		ids := s.add(s.emails, "once", 4)
+		p := s.worker(all(func(_ context.Context, job *queue.Job) error {
+			if job.ID == ids[1] {
+				panic("boom")
+			}
+			return nil
+		}))
+		wantSummary(s.t, s.work(p), worker.Summary{Started: 4, Finished: 3, Errors: 1})
+		s.wantJob(s.emails, ids[1], queue.Final, "failed", "panic: boom", 1)
+		s.wantHistory(s.emails, atOnce, ids[0], ids[2], ids[3])
+	})
+}
+
+func TestTimeout(t *testing.T) {
+	suite(t, func(s shop) {
+		job := queue.NewJob{Type: "send", Timeout: time.Second}
+		ids := s.addJobs(s.emails, job, queue.NewJob{Type: "later", Timeout: time.Second}, queue.NewJob{Type: "once"})
+		g := s.gate()
+		r := s.start(s.worker(all(func(ctx context.Context, job *queue.Job) error {
+			if job.Attempt == 2 {
+				return nil
+			}
+			return g.handle(ctx, job)
+		})))
+		for range 2 {
+			if cause := receive(s.t, "a timeout", g.stopped); cause.Error() != "timeout after 1s" {
+				s.t.Errorf("the context ends with %v", cause)
+			}
+		}
+		// another job's timeout is nothing to this one
+		s.wantJob(s.emails, ids[2], queue.Running, "locked", queue.None, 1)
+		g.let()
+		wantSummary(s.t, r.ended(), worker.Summary{Started: 4, Finished: 2, Errors: 2})
+		s.wantJob(s.emails, ids[0], queue.Final, "finished", queue.None, 2)
+		s.wantJob(s.emails, ids[1], queue.Retry, "later", "timeout after 1s", 1)
+		s.wantHistory(s.emails, atSecond, ids[0])
+		s.wantHistory(s.emails, "added/0 starting/1 error/1", ids[1])
+		s.wantHistory(s.emails, atOnce, ids[2])
+		for _, e := range s.jobErrors() {
+			if e.Error != "timeout after 1s" || e.RunMS < 900 {
+				s.t.Errorf("logged as %q after %d ms", e.Error, e.RunMS)
+			}
+		}
+	})
+}

@@ -1,0 +1,116 @@
+package worker_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hipq/hipq/activity"
+	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/worker"
+)
+
+// Another has found the worker dead, rightly or not, and runs its jobs: whatever it does now is too late.
+func TestLockIsLost(t *testing.T) {
+	suite(t, func(s shop) {
+		ids := s.add(s.emails, "send", 4)
+		taken := make(chan struct{})
+		g := s.gate()
+		p := s.worker(all(func(ctx context.Context, job *queue.Job) error {
+			err := g.handle(ctx, job)
+			select {
+			case <-taken:
+			case <-time.After(patience):
+			}
+			if job.ID == ids[0] {
+				return nil // it has done its work, and says so
+			}
+			return err
+		}))
+		p.Concurrency, p.LockFor, p.Grace, p.Linger = 2, 6*time.Second, 100*time.Millisecond, true
+		var j journal
+		p.Log = j.log()
+		r := s.start(p)
+		g.holds(2)
+		s.exec("UPDATE shop_workers SET state = 'error', slots = 0 WHERE id = ?", p.ID)
+
+		next := s.elsewhere().worker(all(nothing))
+		wantSummary(s.t, s.work(next), worker.Summary{Started: 4, Finished: 4})
+		close(taken)
+		for range 2 {
+			if cause := receive(s.t, "the handlers end", g.stopped); !errors.Is(cause, worker.ErrLockLost) {
+				s.t.Errorf("the context ends with %v", cause)
+			}
+		}
+		summary, err := r.end()
+		if !errors.Is(err, worker.ErrLockLost) {
+			s.t.Errorf("the worker ends with %v", err)
+		}
+		if summary.Started != 2 || summary.Lost != 2 {
+			s.t.Errorf("summary %+v", summary)
+		}
+		if n := j.count("lock lost"); n != 2 {
+			s.t.Errorf("the lost attempts are logged %d times", n)
+		}
+		for _, id := range ids[:2] {
+			s.wantJob(s.emails, id, queue.Final, "finished", queue.None, 2)
+		}
+		for _, id := range ids[2:] { // were locked only
+			s.wantJob(s.emails, id, queue.Final, "finished", queue.None, 1)
+		}
+		s.wantHistory(s.emails, atSecond, ids[:2]...)
+		s.wantHistory(s.emails, atOnce, ids[2:]...)
+		for _, e := range s.entries(activity.Filter{Kind: activity.Job, Worker: p.ID}) {
+			if e.State != activity.Starting {
+				s.t.Errorf("it logged %+v", e)
+			}
+		}
+		for _, e := range s.jobErrors() {
+			if !strings.HasPrefix(e.Error, "worker lost: "+p.ID) {
+				s.t.Errorf("lost for the reason %s", e.Error)
+			}
+		}
+		if life := s.life(p.ID); life != "starting" {
+			s.t.Errorf("it logged its own end: %s", life)
+		}
+	})
+}
+
+// A lingering worker with nothing to do that is declared dead ends too, with the same error.
+func TestLockIsLostWhileIdle(t *testing.T) {
+	suite(t, func(s shop) {
+		p := s.worker(all(nothing))
+		p.Linger, p.LockFor, p.Grace = true, 2*time.Second, 100*time.Millisecond
+		r := s.start(p)
+		eventually(s.t, "the worker is there", func() bool { return s.row(p.ID).State == "working" })
+		s.exec("UPDATE shop_workers SET state = 'error' WHERE id = ?", p.ID)
+		if _, err := r.end(); !errors.Is(err, worker.ErrLockLost) {
+			s.t.Errorf("the worker ends with %v", err)
+		}
+	})
+}
+
+func TestRenewalKeepsTheLock(t *testing.T) {
+	suite(t, func(s shop) {
+		id := s.add(s.emails, "send", 1)[0]
+		g := s.gate()
+		p := s.worker(all(g.handle))
+		p.LockFor, p.Grace = 3*time.Second, 100*time.Millisecond
+		r := s.start(p)
+		g.next()
+		// somebody who would take the job
+		other := s.elsewhere()
+		heir := other.worker(all(nothing))
+		heir.Linger, heir.Host = true, "there"
+		waiting := other.start(heir)
+		until := s.row(p.ID).StartTime.Add(3 * p.LockFor)
+		eventually(s.t, "three lock times pass", func() bool { return s.clock().After(until) })
+		g.let()
+		wantSummary(s.t, r.ended(), worker.Summary{Started: 1, Finished: 1})
+		waiting.stop()
+		wantSummary(s.t, waiting.ended(), worker.Summary{})
+		s.wantHistory(s.emails, atOnce, id)
+	})
+}

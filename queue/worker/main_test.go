@@ -1,0 +1,404 @@
+package worker_test
+
+import (
+	"bytes"
+	"context"
+	"flag"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/hipq/hipq/activity"
+	"github.com/hipq/hipq/internal/dbtest"
+	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/handler"
+	"github.com/hipq/hipq/queue/worker"
+	"github.com/hipq/hipq/schema"
+)
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	chosen := false
+	flag.Visit(func(f *flag.Flag) { chosen = chosen || f.Name == "test.parallel" })
+	if !chosen {
+		// these tests wait more than they work
+		if err := flag.Set("test.parallel", "8"); err != nil {
+			panic(err)
+		}
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// patience is how long a test waits for what must happen.
+const patience = 30 * time.Second
+
+// shop is an instance with two queues in a database of its own.
+type shop struct {
+	t               *testing.T
+	driver, source  string
+	db              *schema.DB
+	emails, reports *queue.Queue
+}
+
+// suite runs a test on both engines, beside other tests.
+func suite(t *testing.T, f func(s shop)) {
+	t.Helper()
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, driver, source string) {
+		t.Parallel()
+		f(openShop(t, driver, source))
+	})
+}
+
+// openShop opens the shop that is at source, on connections of its own.
+func openShop(t *testing.T, driver, source string) shop {
+	t.Helper()
+	db := dbtest.Open(t, driver, source, "emails", "reports")
+	return shop{t, driver, source, db, openQueue(t, db, "emails", 0), openQueue(t, db, "reports", 0)}
+}
+
+// openQueue opens a queue with three job types: send is tried three times, at once; later twice, an hour apart; once
+// once.
+func openQueue(t *testing.T, db *schema.DB, name string, limit int) *queue.Queue {
+	t.Helper()
+	send, later, once := queue.DefaultJobType("send"), queue.DefaultJobType("later"), queue.DefaultJobType("once")
+	send.Retry = queue.RetryPolicy{Attempts: 3, Backoff: queue.Fixed}
+	later.Retry = queue.RetryPolicy{Attempts: 2, Delay: time.Hour, Backoff: queue.Fixed}
+	once.Retry = queue.RetryPolicy{Attempts: 1, Backoff: queue.Fixed}
+	q, err := queue.New(db, queue.Options{Name: name, ThrottleLimit: limit, Types: []queue.JobType{send, later, once}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := q.Register(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return q
+}
+
+// elsewhere is the same shop on other connections, past whatever stands between this one and its database.
+func (s shop) elsewhere() shop {
+	s.t.Helper()
+	return openShop(s.t, s.driver, s.source)
+}
+
+func must[T any](t *testing.T) func(T, error) T {
+	return func(v T, err error) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
+// add enqueues n jobs of a type, in order.
+func (s shop) add(q *queue.Queue, jobType string, n int) (ids []int64) {
+	s.t.Helper()
+	jobs := make([]queue.NewJob, n)
+	for i := range jobs {
+		jobs[i].Type = jobType
+	}
+	return s.addJobs(q, jobs...)
+}
+
+func (s shop) addJobs(q *queue.Queue, jobs ...queue.NewJob) (ids []int64) {
+	s.t.Helper()
+	for _, a := range must[[]queue.Added](s.t)(q.EnqueueMany(s.t.Context(), jobs)) {
+		ids = append(ids, a.ID)
+	}
+	return ids
+}
+
+func (s shop) get(q *queue.Queue, id int64) *queue.Job {
+	s.t.Helper()
+	return must[*queue.Job](s.t)(q.Get(s.t.Context(), id))
+}
+
+func (s shop) counts(q *queue.Queue) queue.Counts {
+	s.t.Helper()
+	return must[queue.Counts](s.t)(q.Counts(s.t.Context()))
+}
+
+func (s shop) exec(query string, args ...any) {
+	s.t.Helper()
+	must[any](s.t)(s.db.ExecContext(s.t.Context(), query, args...))
+}
+
+func (s shop) clock() time.Time {
+	s.t.Helper()
+	return must[time.Time](s.t)(s.db.Clock(s.t.Context()))
+}
+
+// workerRow is a worker as its table has it.
+type workerRow struct {
+	ID        string
+	Host      string
+	PID       int
+	State     string
+	Slots     int
+	StartTime schema.Time `db:"start_time"`
+	Heartbeat schema.Time
+	LockUntil schema.Time `db:"lock_until"`
+	EndTime   schema.Time `db:"end_time"`
+}
+
+// row reads a worker's row; it is the zero row before the worker is there.
+func (s shop) row(id string) workerRow {
+	s.t.Helper()
+	var rows []workerRow
+	query := "SELECT id, host, pid, state, slots, start_time, heartbeat, lock_until, end_time FROM shop_workers WHERE id = ?"
+	must[any](s.t)(nil, s.db.SelectContext(s.t.Context(), &rows, query, id))
+	if len(rows) == 0 {
+		return workerRow{}
+	}
+	return rows[0]
+}
+
+// entries is what the activity has, oldest first.
+func (s shop) entries(by activity.Filter) (all []activity.Entry) {
+	s.t.Helper()
+	must[any](s.t)(nil, activity.New(s.db).Find(s.t.Context(), by, func(e activity.Entry) error {
+		all = append(all, e)
+		return nil
+	}))
+	return all
+}
+
+// life is the states that the activity has of a worker.
+func (s shop) life(id string) string {
+	s.t.Helper()
+	var states []string
+	for _, e := range s.entries(activity.Filter{Kind: activity.Worker, Worker: id}) {
+		states = append(states, string(e.State))
+	}
+	return strings.Join(states, " ")
+}
+
+// histories are the states that the activity has of each job of a queue, with their attempts.
+func (s shop) histories(q *queue.Queue) map[int64]string {
+	s.t.Helper()
+	all := map[int64]string{}
+	for _, e := range s.entries(activity.Filter{Kind: activity.Job, Queue: q.Name}) {
+		all[e.JobID] = strings.TrimSpace(fmt.Sprintf("%s %s/%d", all[e.JobID], e.State, e.Attempt))
+	}
+	return all
+}
+
+// The histories of a job.
+const (
+	untouched = "added/0"
+	atOnce    = "added/0 starting/1 finished/1"
+	atSecond  = "added/0 starting/1 error/1 starting/2 finished/2"
+)
+
+func (s shop) wantHistory(q *queue.Queue, want string, ids ...int64) {
+	s.t.Helper()
+	all := s.histories(q)
+	for _, id := range ids {
+		if all[id] != want {
+			s.t.Errorf("activity of job %d of %s: %s; want %s", id, q.Name, all[id], want)
+		}
+	}
+}
+
+func (s shop) wantJob(q *queue.Queue, id int64, state queue.State, line, problem string, attempt int) {
+	s.t.Helper()
+	job := s.get(q, id)
+	if job.State != state || job.Line != line || job.Error != problem || job.Attempt != attempt {
+		s.t.Errorf("job %d of %s is %s, %s, attempt %d, error %s; want %s, %s, attempt %d, error %s",
+			id, q.Name, job.State, job.Line, job.Attempt, job.Error, state, line, attempt, problem)
+	}
+}
+
+func wantSummary(t *testing.T, got, want worker.Summary) {
+	t.Helper()
+	if got != want {
+		t.Errorf("summary %+v, want %+v", got, want)
+	}
+}
+
+// eventually waits until ok is.
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	deadline := time.NewTimer(patience)
+	defer deadline.Stop()
+	for look := time.NewTicker(10 * time.Millisecond); ; {
+		if ok() {
+			look.Stop()
+			return
+		}
+		select {
+		case <-look.C:
+		case <-deadline.C:
+			look.Stop()
+			t.Fatalf("not in %s: %s", patience, what)
+		}
+	}
+}
+
+// receive takes what comes out of a channel.
+func receive[T any](t *testing.T, what string, from <-chan T) T {
+	t.Helper()
+	select {
+	case v := <-from:
+		return v
+	case <-time.After(patience):
+		t.Fatalf("not in %s: %s", patience, what)
+		panic("unreachable")
+	}
+}
+
+// all handles every job type of the queues' config in the same way.
+func all(f handler.Func) map[string]handler.Handler {
+	return map[string]handler.Handler{"send": f, "later": f, "once": f}
+}
+
+func nothing(context.Context, *queue.Job) error { return nil }
+
+// worker gives the params of a worker of host "here" for both queues.
+func (s shop) worker(handlers map[string]handler.Handler) worker.Params {
+	s.t.Helper()
+	return worker.Params{
+		DB:     s.db,
+		Worker: queue.Worker{ID: must[string](s.t)(worker.NewID()), Host: "here", PID: 4711},
+		Queues: []worker.Queue{{Queue: s.emails, Handlers: handlers}, {Queue: s.reports, Handlers: handlers}},
+		Options: worker.Options{
+			Concurrency: 4, Batch: 100, RunFor: time.Minute, LockFor: time.Minute, Grace: 2 * time.Second,
+		},
+	}
+}
+
+// only makes it a worker of one queue.
+func only(q *queue.Queue, p worker.Params) worker.Params {
+	p.Queues = []worker.Queue{{Queue: q, Handlers: p.Queues[0].Handlers}}
+	return p
+}
+
+// run is a worker at work.
+type run struct {
+	t       *testing.T
+	stop    context.CancelFunc
+	done    chan struct{}
+	summary worker.Summary
+	err     error
+}
+
+func (s shop) start(p worker.Params) *run {
+	ctx, stop := context.WithCancel(s.t.Context())
+	r := &run{t: s.t, stop: stop, done: make(chan struct{})}
+	go func() {
+		defer close(r.done)
+		r.summary, r.err = worker.Run(ctx, p)
+	}()
+	s.t.Cleanup(func() {
+		stop()
+		<-r.done
+	})
+	return r
+}
+
+// end waits for the end of the worker.
+func (r *run) end() (worker.Summary, error) {
+	r.t.Helper()
+	receive(r.t, "the worker's end", r.done)
+	return r.summary, r.err
+}
+
+// ended waits for the end of the worker, which must be a good one.
+func (r *run) ended() worker.Summary {
+	r.t.Helper()
+	summary, err := r.end()
+	if err != nil {
+		r.t.Fatalf("the worker ends with %v", err)
+	}
+	return summary
+}
+
+// work runs a worker to its end.
+func (s shop) work(p worker.Params) worker.Summary {
+	s.t.Helper()
+	return s.start(p).ended()
+}
+
+// gate is a handler that holds its jobs until it lets them through.
+type gate struct {
+	t       *testing.T
+	started chan *queue.Job
+	through chan struct{}
+	// stopped gets the cause of each context that ended first.
+	stopped chan error
+}
+
+func (s shop) gate() *gate {
+	return &gate{s.t, make(chan *queue.Job, 1000), make(chan struct{}), make(chan error, 1000)}
+}
+
+func (g *gate) handle(ctx context.Context, job *queue.Job) error {
+	g.started <- job
+	select {
+	case <-g.through:
+		return nil
+	case <-ctx.Done():
+		g.stopped <- context.Cause(ctx)
+		return ctx.Err()
+	}
+}
+
+// next waits until a job has been started.
+func (g *gate) next() *queue.Job {
+	g.t.Helper()
+	return receive(g.t, "the start of a job", g.started)
+}
+
+// holds waits until n jobs have been started.
+func (g *gate) holds(n int) (jobs []*queue.Job) {
+	g.t.Helper()
+	for range n {
+		jobs = append(jobs, g.next())
+	}
+	return jobs
+}
+
+// let lets one job through.
+func (g *gate) let() {
+	g.t.Helper()
+	select {
+	case g.through <- struct{}{}:
+	case <-time.After(patience):
+		g.t.Fatal("no job waits at the gate")
+	}
+}
+
+// open lets all jobs through from now on.
+func (g *gate) open() { close(g.through) }
+
+// journal is a worker's log that can be read meanwhile.
+type journal struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (j *journal) Write(b []byte) (int, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.Write(b)
+}
+
+func (j *journal) log() *slog.Logger { return slog.New(slog.NewTextHandler(j, nil)) }
+
+func (j *journal) count(what string) int {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return strings.Count(j.text.String(), what)
+}
+
+// jobErrors is what the activity has of attempts that will be repeated.
+func (s shop) jobErrors() []activity.Entry {
+	s.t.Helper()
+	return s.entries(activity.Filter{Kind: activity.Job, State: activity.Error})
+}

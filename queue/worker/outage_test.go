@@ -1,0 +1,275 @@
+package worker_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hipq/hipq/internal/dbtest"
+	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/worker"
+	"github.com/hipq/hipq/schema"
+)
+
+// outages runs a test on both engines, with the means to take the shop's database away and bring it back. On MySQL the
+// connections are cut; on SQLite another writer holds the file.
+func outages(t *testing.T, f func(s shop, cut, mend func())) {
+	t.Helper()
+	t.Parallel()
+	t.Run("sqlite", func(t *testing.T) {
+		t.Parallel()
+		s := openShop(t, "sqlite", dbtest.SQLite(t))
+		other := s.elsewhere()
+		var tx *sql.Tx
+		mend := func() {
+			if tx != nil {
+				must[any](t)(nil, tx.Rollback())
+				tx = nil
+			}
+		}
+		defer mend()
+		f(s, func() { tx = must[*sql.Tx](t)(other.db.DB.Begin()) }, mend)
+	})
+	t.Run("mysql", func(t *testing.T) {
+		t.Parallel()
+		s, p := proxied(t)
+		f(s, p.cut, p.mend)
+	})
+}
+
+// A database that comes back before the lock expires costs nothing.
+func TestDatabaseIsAwayForSomeSeconds(t *testing.T) {
+	outages(t, func(s shop, cut, mend func()) {
+		emails, reports := s.add(s.emails, "send", 6), s.add(s.reports, "once", 6)
+		g := s.gate()
+		p := s.worker(all(g.handle))
+		r := s.start(p)
+		g.holds(4)
+		direct := s.elsewhere()
+		cut()
+		back := direct.clock().Add(3 * time.Second)
+		g.open()
+		eventually(s.t, "three seconds pass", func() bool { return direct.clock().After(back) })
+		if n := direct.counts(direct.emails).Finished; n != 0 {
+			s.t.Fatalf("%d finished: the database is not away", n)
+		}
+		mend()
+		wantSummary(s.t, r.ended(), worker.Summary{Started: 12, Finished: 12})
+		s.wantHistory(s.emails, atOnce, emails...)
+		s.wantHistory(s.reports, atOnce, reports...)
+		if life := s.life(p.ID); life != "starting finished" {
+			s.t.Errorf("the worker: %s", life)
+		}
+	})
+}
+
+func TestStoppedWhileTheDatabaseIsAway(t *testing.T) {
+	outages(t, func(s shop, cut, mend func()) {
+		ids := s.add(s.emails, "send", 6)
+		g := s.gate()
+		p := s.worker(all(g.handle))
+		p.Grace = 20 * time.Second
+		r := s.start(p)
+		g.holds(4)
+		direct := s.elsewhere()
+		cut()
+		back := direct.clock().Add(2 * time.Second)
+		r.stop()
+		g.open()
+		eventually(s.t, "two seconds pass", func() bool { return direct.clock().After(back) })
+		mend()
+		wantSummary(s.t, r.ended(), worker.Summary{Started: 4, Finished: 4})
+		s.wantHistory(s.emails, atOnce, ids[:4]...)
+		s.wantHistory(s.emails, untouched, ids[4:]...)
+		if c := s.counts(s.emails); c.Due != 2 {
+			s.t.Errorf("%+v", c)
+		}
+	})
+}
+
+// Who can't renew stops its handlers before others may take their jobs, and so early that a grace is left for them.
+func TestHandlersEndBeforeTheLock(t *testing.T) {
+	outages(t, func(s shop, cut, mend func()) {
+		id := s.add(s.emails, "send", 1)[0]
+		direct := s.elsewhere()
+		ends := make(chan time.Time, 1)
+		g := s.gate()
+		p := s.worker(all(func(ctx context.Context, job *queue.Job) error {
+			err := g.handle(ctx, job)
+			now, clockErr := direct.db.Clock(context.WithoutCancel(ctx))
+			if clockErr != nil {
+				s.t.Error(clockErr)
+			}
+			ends <- now
+			return err
+		}))
+		p.LockFor, p.Grace = 4*time.Second, 1500*time.Millisecond
+		r := s.start(p)
+		g.next()
+		cut()
+		if cause := receive(s.t, "the lock is given up", g.stopped); !errors.Is(cause, worker.ErrLockLost) {
+			s.t.Errorf("the context ends with %v", cause)
+		}
+		// the grace, without something for a slow machine
+		end, row := receive(s.t, "the end of the handler", ends), direct.row(p.ID)
+		if left := row.LockUntil.Sub(end); left < time.Second || left > p.LockFor {
+			s.t.Errorf("the handler ends %s before the lock", left)
+		}
+		if row.State != "working" {
+			s.t.Errorf("the worker is %s", row.State)
+		}
+		mend()
+		_, err := r.end()
+		if trouble, _ := schema.Diagnose(err); err == nil || !errors.Is(err, worker.ErrLockLost) && trouble != schema.TryLater {
+			s.t.Errorf("the worker ends with %v", err)
+		}
+		next := direct.worker(all(nothing))
+		next.Linger, next.Host = true, "there"
+		direct.start(next)
+		eventually(s.t, "the job is done", func() bool { return direct.get(direct.emails, id).State == queue.Final })
+		eventually(s.t, "the worker is buried", func() bool { return direct.life(p.ID) == "starting error" })
+		direct.wantHistory(direct.emails, atSecond, id)
+	})
+}
+
+// A database that neither answers nor hangs up: the handlers end in time, and then the worker does.
+func TestDatabaseFallsSilent(t *testing.T) {
+	t.Parallel()
+	s, proxy := proxied(t)
+	id := s.add(s.emails, "send", 1)[0]
+	direct := s.elsewhere()
+	g := s.gate()
+	p := s.worker(all(g.handle))
+	p.LockFor, p.Grace = 4*time.Second, time.Second
+	r := s.start(p)
+	g.next()
+	proxy.stall()
+	defer proxy.resume()
+	if cause := receive(t, "the lock is given up", g.stopped); !errors.Is(cause, worker.ErrLockLost) {
+		t.Errorf("the context ends with %v", cause)
+	}
+	if now, row := direct.clock(), direct.row(p.ID); now.After(row.LockUntil.Time) {
+		t.Errorf("the handler ended at %s, the lock at %s", now, row.LockUntil)
+	}
+	next := direct.worker(all(nothing))
+	next.Linger, next.Host = true, "there"
+	direct.start(next)
+	eventually(t, "the job is done", func() bool { return direct.get(direct.emails, id).State == queue.Final })
+	direct.wantHistory(direct.emails, atSecond, id)
+	if _, err := r.end(); err == nil {
+		t.Error("the worker ends as if all were well")
+	}
+}
+
+// lostAnswers are the transactions of a worker, by a part of a statement that only they have.
+var lostAnswers = map[string]string{
+	"register": "INSERT INTO shop_workers",
+	"slots":    "FROM hipq_tables WHERE table_name",
+	"take in":  "line = 'new'",
+	"promote":  "SET line = 'due', wake_time = NULL",
+	"lock":     "SET line = 'locked'",
+	"start":    "SET state = 'running'",
+	"finish":   "SET state = 'final', line = 'finished'",
+	"settle":   "SET state = 'retry'",
+	"sign off": "SET state = 'finished', slots = 0",
+}
+
+// A commit may have happened though its answer was lost. Whichever it is, each attempt is made once and told once.
+func TestLostAnswers(t *testing.T) {
+	t.Parallel()
+	for name, statement := range lostAnswers {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, proxy := proxied(t)
+			ids := s.add(s.emails, "send", 4)
+			s.exec("INSERT INTO shop_emails (job_type, job_data) VALUES ('send', 'plain')")
+			s.exec("UPDATE shop_emails SET line = 'later', wake_time = create_time WHERE id = ?", ids[0])
+			ids = append(ids, ids[3]+1)
+			var once sync.Once
+			proxy.loses(func(statements string) (lose bool) {
+				if strings.Contains(statements, statement) {
+					once.Do(func() { lose = true })
+				}
+				return lose
+			}, nil)
+			var l ledger
+			p := s.worker(all(func(ctx context.Context, job *queue.Job) error {
+				if err := l.handle(ctx, job); err != nil || job.ID != ids[1] || job.Attempt > 1 {
+					return err
+				}
+				return errors.New("no luck")
+			}))
+			wantSummary(t, s.work(p), worker.Summary{Started: 6, Finished: 5, Errors: 1})
+			once.Do(func() { t.Errorf("no transaction has %s", statement) })
+			if len(l.jobs) != 6 {
+				t.Errorf("%d attempts ran, want 6", len(l.jobs))
+			}
+			s.wantHistory(s.emails, atOnce, ids[0], ids[2], ids[3], ids[4])
+			s.wantHistory(s.emails, atSecond, ids[1])
+			if life := s.life(p.ID); life != "starting finished" {
+				t.Errorf("the worker: %s", life)
+			}
+		})
+	}
+}
+
+func TestManyAnswersAreLost(t *testing.T) {
+	t.Parallel()
+	s, proxy := proxied(t)
+	const n = 100
+	emails, reports := s.add(s.emails, "send", n), s.add(s.reports, "send", n)
+	var mu sync.Mutex
+	commits := 0
+	proxy.loses(func(string) bool {
+		mu.Lock()
+		defer mu.Unlock()
+		commits++
+		return commits%3 == 0
+	}, nil)
+	var l ledger
+	p := s.worker(all(l.handle))
+	p.Batch = 10
+	s.work(p)
+	proxy.loses(nil, nil)
+	s.work(s.worker(all(l.handle))) // what is still locked was the first one's, which is no more
+	if len(l.jobs) != 2*n || commits < 10 {
+		t.Errorf("%d attempts ran, want %d; %d commits", len(l.jobs), 2*n, commits)
+	}
+	s.wantHistory(s.emails, atOnce, emails...)
+	s.wantHistory(s.reports, atOnce, reports...)
+}
+
+// After a commit whose answer was lost, its attempts are settled again together with others that have ended meanwhile.
+func TestOutcomesAreToldOnce(t *testing.T) {
+	t.Parallel()
+	s, proxy := proxied(t)
+	ids := s.add(s.emails, "send", 2)
+	direct := s.elsewhere()
+	first, second := s.gate(), s.gate()
+	var j journal
+	p := s.worker(all(func(ctx context.Context, job *queue.Job) error {
+		if job.ID == ids[0] {
+			return first.handle(ctx, job)
+		}
+		return second.handle(ctx, job)
+	}))
+	p.Log = j.log()
+	r := s.start(p)
+	first.next()
+	second.next()
+	proxy.loses(func(statements string) bool { return strings.Contains(statements, "line = 'finished'") }, proxy.cut)
+	first.let()
+	eventually(t, "the first job is settled", func() bool { return direct.get(direct.emails, ids[0]).State == queue.Final })
+	eventually(t, "the database is missed", func() bool { return j.count("does not answer") > 0 })
+	second.let()
+	seen := j.count("does not answer")
+	eventually(t, "both are tried", func() bool { return j.count("does not answer") > seen+1 })
+	proxy.loses(nil, nil)
+	proxy.mend()
+	wantSummary(t, r.ended(), worker.Summary{Started: 2, Finished: 2})
+	s.wantHistory(s.emails, atOnce, ids...)
+}

@@ -1,0 +1,118 @@
+package worker_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/hipq/hipq/activity"
+	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/worker"
+)
+
+func TestWorkerIsOnRecord(t *testing.T) {
+	suite(t, func(s shop) {
+		if last := must[*worker.Record](s.t)(worker.Last(s.t.Context(), s.db)); last != nil {
+			s.t.Errorf("the last of no workers is %+v", last)
+		}
+		s.add(s.emails, "send", 4)
+		g := s.gate()
+		p := s.worker(all(g.handle))
+		p.LockFor, p.Grace = 3*time.Second, 100*time.Millisecond
+		lasts := make(chan time.Duration, 100)
+		p.Renewed = func(d time.Duration) { lasts <- d }
+		before := s.clock()
+		r := s.start(p)
+		g.holds(4)
+		row := s.row(p.ID)
+		if row.Host != "here" || row.PID != 4711 || row.State != "working" || row.Slots != 4 || !row.EndTime.IsZero() {
+			s.t.Errorf("at work: %+v", row)
+		}
+		if row.StartTime.Before(before.Add(-time.Millisecond)) || row.StartTime.After(s.clock()) {
+			s.t.Errorf("started at %s, which is not after %s", row.StartTime, before)
+		}
+		if life := s.life(p.ID); life != "starting" {
+			s.t.Errorf("at work: %s", life)
+		}
+		for range 3 {
+			if d := receive(s.t, "a renewal", lasts); d <= 0 || d > p.LockFor {
+				s.t.Errorf("the lock is said to last %s", d)
+			}
+		}
+		eventually(s.t, "the heartbeat moves", func() bool { return s.row(p.ID).Heartbeat.After(row.Heartbeat.Add(time.Second)) })
+		beat := s.row(p.ID)
+		if lock := beat.LockUntil.Sub(beat.Heartbeat.Time); lock != p.LockFor {
+			s.t.Errorf("the lock lasts %s from the heartbeat", lock)
+		}
+		g.open()
+		r.ended()
+		row = s.row(p.ID)
+		if row.State != "finished" || row.Slots != 0 || row.EndTime.Before(beat.Heartbeat.Time) {
+			s.t.Errorf("at the end: %+v", row)
+		}
+		entries := s.entries(activity.Filter{Kind: activity.Worker})
+		if len(entries) != 2 {
+			s.t.Fatalf("activity: %+v", entries)
+		}
+		for i, state := range []activity.State{activity.Starting, activity.Finished} {
+			e := entries[i]
+			if e.State != state || e.WorkerID != p.ID || e.Host != "here" || e.PID != 4711 || e.Error != activity.None || e.Queue != activity.None {
+				s.t.Errorf("activity %d: %+v", i, e)
+			}
+		}
+		for _, e := range s.entries(activity.Filter{Kind: activity.Job, Worker: p.ID}) {
+			if e.Host != "here" || e.PID != 4711 {
+				s.t.Errorf("activity of a job: %+v", e)
+			}
+		}
+		next := s.worker(all(nothing))
+		s.work(next)
+		last := must[*worker.Record](s.t)(worker.Last(s.t.Context(), s.db))
+		if last == nil || last.ID != next.ID || last.State != "finished" || last.Host != "here" {
+			s.t.Errorf("the last worker is %+v", last)
+		}
+	})
+}
+
+// Jobs that were taken from a worker, which goes on, are left as they are and counted.
+func TestAttemptThatIsNoLongerTheWorkers(t *testing.T) {
+	suite(t, func(s shop) {
+		ids := s.add(s.emails, "send", 3)
+		g := s.gate()
+		p := s.worker(all(g.handle))
+		var j journal
+		p.Log = j.log()
+		r := s.start(p)
+		g.holds(3)
+		s.exec("UPDATE shop_emails SET lock_token = 'stolen' WHERE id = ?", ids[0])
+		s.exec("UPDATE shop_emails SET attempt = 7 WHERE id = ?", ids[1])
+		g.open()
+		summary := r.ended()
+		if summary.Started != 3 || summary.Lost != 2 {
+			s.t.Errorf("summary %+v", summary)
+		}
+		s.wantJob(s.emails, ids[0], queue.Running, "locked", queue.None, 1)
+		s.wantJob(s.emails, ids[1], queue.Running, "locked", queue.None, 7)
+		s.wantJob(s.emails, ids[2], queue.Final, "finished", queue.None, 1)
+		s.wantHistory(s.emails, "added/0 starting/1", ids[:2]...)
+		entries := s.entries(activity.Filter{Kind: activity.Worker, State: activity.Finished})
+		if len(entries) != 1 || entries[0].Error != "2 attempts were not settled: their lock was lost" {
+			s.t.Errorf("the worker's end: %+v", entries)
+		}
+		if n := j.count("lock lost"); n != 2 {
+			s.t.Errorf("logged %d times", n)
+		}
+	})
+}
+
+// Each attempt is counted once: finished, an error, or lost.
+func TestSummaryAddsUp(t *testing.T) {
+	suite(t, func(s shop) {
+		ids := s.add(s.emails, "send", 2)
+		g := s.gate()
+		r := s.start(s.worker(all(g.handle)))
+		g.holds(2)
+		s.exec("UPDATE shop_emails SET lock_token = 'stolen' WHERE id = ?", ids[0])
+		g.open()
+		wantSummary(s.t, r.ended(), worker.Summary{Started: 2, Finished: 1, Lost: 1})
+	})
+}

@@ -1,0 +1,265 @@
+package worker_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/worker"
+)
+
+// meter is a handler that does a little work and notes how many of it run at once.
+type meter struct {
+	mu        sync.Mutex
+	now, peak int
+}
+
+func (m *meter) handle(context.Context, *queue.Job) error {
+	m.add(1)
+	defer m.add(-1)
+	<-time.After(3 * time.Millisecond)
+	return nil
+}
+
+func (m *meter) add(n int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.now += n
+	m.peak = max(m.peak, m.now)
+}
+
+func TestConcurrencyOfOneWorker(t *testing.T) {
+	suite(t, func(s shop) {
+		s.add(s.emails, "send", 40)
+		s.add(s.reports, "once", 40)
+		var m meter
+		p := s.worker(all(m.handle))
+		p.Concurrency = 3
+		wantSummary(s.t, s.work(p), worker.Summary{Started: 80, Finished: 80})
+		if m.peak != 3 {
+			s.t.Errorf("%d ran at once, want 3", m.peak)
+		}
+	})
+}
+
+func TestConcurrencyOfAHost(t *testing.T) {
+	suite(t, func(s shop) {
+		s.add(s.emails, "send", 100)
+		s.add(s.reports, "once", 100)
+		var m meter
+		var runs []*run
+		for range 4 {
+			p := s.elsewhere().worker(all(m.handle))
+			p.Concurrency, p.Batch = 3, 10
+			runs = append(runs, s.start(p))
+		}
+		started := 0
+		for _, r := range runs {
+			started += r.ended().Started
+		}
+		for s.counts(s.emails).Due+s.counts(s.reports).Due > 0 {
+			// the last to have slots found nothing due while another still had jobs to give back
+			started += s.work(s.worker(all(m.handle))).Started
+		}
+		if m.peak != 3 || started != 200 {
+			s.t.Errorf("%d ran at once, want 3; %d started, want 200", m.peak, started)
+		}
+	})
+}
+
+// A worker that finds no slots ends at once, and one that finds some takes those and no more.
+func TestWorkerTakesWhatSlotsAreLeft(t *testing.T) {
+	suite(t, func(s shop) {
+		s.add(s.emails, "send", 3)
+		first := s.gate()
+		a := s.worker(all(first.handle))
+		running := s.start(a)
+		first.holds(3)
+		eventually(s.t, "the fourth slot is left", func() bool { return s.row(a.ID).Slots == 3 })
+
+		s.add(s.reports, "send", 5)
+		second := s.gate()
+		b := only(s.reports, s.worker(all(second.handle)))
+		rest := s.start(b)
+		second.next()
+		if row := s.row(b.ID); row.Slots != 1 {
+			s.t.Errorf("the second worker has %d slots", row.Slots)
+		}
+		third := only(s.reports, s.worker(all(nothing)))
+		wantSummary(s.t, s.work(third), worker.Summary{})
+		if life := s.life(third.ID); life != "starting finished" {
+			s.t.Errorf("the third worker: %s", life)
+		}
+		if c := s.counts(s.reports); c.Running != 1 {
+			s.t.Errorf("reports: %+v", c)
+		}
+		second.open()
+		wantSummary(s.t, rest.ended(), worker.Summary{Started: 5, Finished: 5})
+		first.open()
+		wantSummary(s.t, running.ended(), worker.Summary{Started: 3, Finished: 3})
+	})
+}
+
+func TestHostsShareNoSlots(t *testing.T) {
+	suite(t, func(s shop) {
+		s.add(s.emails, "send", 4)
+		s.add(s.reports, "send", 4)
+		g := s.gate()
+		here, there := only(s.emails, s.worker(all(g.handle))), only(s.reports, s.worker(all(g.handle)))
+		there.Host = "there"
+		a := s.start(here)
+		g.holds(4)
+		b := s.start(there)
+		g.holds(4)
+		g.open()
+		wantSummary(s.t, a.ended(), worker.Summary{Started: 4, Finished: 4})
+		wantSummary(s.t, b.ended(), worker.Summary{Started: 4, Finished: 4})
+	})
+}
+
+func TestIdleWorkerLeavesItsSlots(t *testing.T) {
+	suite(t, func(s shop) {
+		idle := only(s.emails, s.worker(all(nothing)))
+		idle.Linger = true
+		s.add(s.emails, "send", 1)
+		lingering := s.start(idle)
+		eventually(s.t, "the worker is idle", func() bool {
+			return s.counts(s.emails).Finished == 1 && s.row(idle.ID).Slots == 0
+		})
+		s.add(s.reports, "send", 4)
+		g := s.gate()
+		busy := s.start(only(s.reports, s.worker(all(g.handle))))
+		g.holds(4)
+
+		// now there are none for the idle one, until some are left again
+		id := s.add(s.emails, "send", 1)[0]
+		g.open()
+		busy.ended()
+		eventually(s.t, "the idle worker has slots again", func() bool { return s.get(s.emails, id).State == queue.Final })
+		lingering.stop()
+		wantSummary(s.t, lingering.ended(), worker.Summary{Started: 2, Finished: 2})
+	})
+}
+
+// A worker that waits for other hosts' jobs to make room under a throttle limit runs nothing, so it holds no slots.
+func TestThrottledWorkerLeavesItsSlots(t *testing.T) {
+	suite(t, func(s shop) {
+		s.emails = openQueue(s.t, s.db, "emails", 1)
+		s.add(s.emails, "send", 5)
+		g := s.gate()
+		there := s.worker(all(g.handle))
+		there.Host = "there"
+		s.start(there)
+		g.next()
+		waiting := only(s.emails, s.worker(all(nothing)))
+		waiting.Linger = true
+		s.start(waiting)
+		eventually(s.t, "the worker waits", func() bool { return s.row(waiting.ID).State == "working" })
+		s.add(s.reports, "send", 4)
+		here := s.gate()
+		eventually(s.t, "another worker has slots", func() bool {
+			p := only(s.reports, s.worker(all(here.handle)))
+			p.MaxJobs = 1
+			r := s.start(p)
+			select {
+			case <-r.done:
+				return false
+			case <-here.started:
+				return true
+			}
+		})
+		here.open()
+		g.open()
+	})
+}
+
+// Slots that others leave are taken, however many jobs are locked already.
+func TestWorkerTakesSlotsThatAreLeftLater(t *testing.T) {
+	suite(t, func(s shop) {
+		s.add(s.emails, "send", 3)
+		first := s.gate()
+		a := s.worker(all(first.handle))
+		s.start(a)
+		first.holds(3)
+		eventually(s.t, "the fourth slot is left", func() bool { return s.row(a.ID).Slots == 3 })
+		s.add(s.reports, "send", 10)
+		second := s.gate()
+		s.start(only(s.reports, s.worker(all(second.handle))))
+		second.next()
+		first.open()
+		second.holds(3)
+		second.open()
+	})
+}
+
+func TestThrottleLimit(t *testing.T) {
+	suite(t, func(s shop) {
+		s.emails = openQueue(s.t, s.db, "emails", 2)
+		s.add(s.emails, "send", 30)
+		var m meter
+		wantSummary(s.t, s.work(s.worker(all(m.handle))), worker.Summary{Started: 30, Finished: 30})
+		if m.peak != 2 {
+			s.t.Errorf("%d ran at once, want 2", m.peak)
+		}
+	})
+}
+
+func TestThrottledQueueIsNotHoarded(t *testing.T) {
+	suite(t, func(s shop) {
+		s.emails = openQueue(s.t, s.db, "emails", 50)
+		s.add(s.emails, "send", 20)
+		g := s.gate()
+		r := s.start(s.worker(all(g.handle)))
+		g.holds(4)
+		if c := s.counts(s.emails); c.Running != 4 || c.Locked != 0 {
+			s.t.Errorf("%+v", c)
+		}
+		g.open()
+		wantSummary(s.t, r.ended(), worker.Summary{Started: 20, Finished: 20})
+	})
+}
+
+// Two workers may have been told different limits. Whichever is the lower, slots in use are not given away.
+func TestSlotsInUseStay(t *testing.T) {
+	suite(t, func(s shop) {
+		s.add(s.reports, "send", 2)
+		g, high := s.gate(), s.gate()
+		first := s.start(only(s.reports, s.worker(all(g.handle))))
+		g.holds(2)
+		s.add(s.emails, "send", 2)
+		p := only(s.emails, s.worker(all(high.handle)))
+		eventually(s.t, "two slots are left", func() bool { return s.slots() == 2 })
+		low := s.start(p)
+		high.holds(2)
+		asked := s.clock()
+		g.let()
+		g.let()
+		first.ended()
+		s.add(s.reports, "send", 6)
+		other := only(s.reports, s.worker(all(g.handle)))
+		other.Concurrency = 8
+		s.start(other)
+		g.holds(6)
+		eventually(s.t, "a second passes, the worker may ask again", func() bool { return s.clock().Sub(asked) > 1100*time.Millisecond })
+		s.add(s.emails, "send", 1)
+		eventually(s.t, "the worker has asked for more slots, and is ready for when it has one", func() bool {
+			return s.counts(s.emails).Locked == 1
+		})
+		if n := s.row(p.ID).Slots; n != 2 {
+			s.t.Errorf("%d slots while two jobs run", n)
+		}
+		high.open()
+		wantSummary(s.t, low.ended(), worker.Summary{Started: 3, Finished: 3})
+		g.open()
+	})
+}
+
+// slots is how many the workers of host "here" have.
+func (s shop) slots() (n int) {
+	s.t.Helper()
+	query := "SELECT COALESCE(SUM(slots), 0) FROM shop_workers WHERE state = 'working' AND host = 'here'"
+	must[any](s.t)(nil, s.db.GetContext(s.t.Context(), &n, query))
+	return n
+}

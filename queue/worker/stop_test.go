@@ -1,0 +1,155 @@
+package worker_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/worker"
+)
+
+func TestStop(t *testing.T) {
+	suite(t, func(s shop) {
+		ids := s.addJobs(s.emails, queue.NewJob{Type: "send"}, queue.NewJob{Type: "later"}, queue.NewJob{Type: "once"},
+			queue.NewJob{Type: "send"}, queue.NewJob{Type: "send"})
+		reports := s.add(s.reports, "send", 2)
+		quick, slow := s.gate(), s.gate()
+		p := only(s.emails, s.worker(all(func(ctx context.Context, job *queue.Job) error {
+			if job.ID == ids[0] {
+				return quick.handle(ctx, job)
+			}
+			return slow.handle(ctx, job)
+		})))
+		p.Concurrency, p.Grace, p.Linger = 3, 3*time.Second, true
+		r := s.start(p)
+		quick.next()
+		slow.holds(2)
+		if c := s.counts(s.emails); c.Locked != 2 {
+			s.t.Fatalf("not all is locked: %+v", c)
+		}
+		stopped := time.Now()
+		r.stop()
+		eventually(s.t, "what is locked is given back", func() bool { return s.counts(s.emails).Due == 2 })
+		quick.let()
+		eventually(s.t, "what ends within the grace is settled", func() bool { return s.get(s.emails, ids[0]).State == queue.Final })
+		for range 2 {
+			if cause := receive(s.t, "an interruption", slow.stopped); !errors.Is(cause, worker.ErrInterrupted) {
+				s.t.Errorf("interrupted by %v", cause)
+			}
+		}
+		if grace := time.Since(stopped); grace < p.Grace {
+			s.t.Errorf("interrupted after %s", grace)
+		}
+		wantSummary(s.t, r.ended(), worker.Summary{Started: 3, Finished: 1, Errors: 2})
+		s.wantJob(s.emails, ids[0], queue.Final, "finished", queue.None, 1)
+		s.wantJob(s.emails, ids[1], queue.Retry, "later", "interrupted", 1)
+		s.wantJob(s.emails, ids[2], queue.Final, "failed", "interrupted", 1)
+		s.wantHistory(s.emails, "added/0 starting/1 error/1", ids[1])
+		s.wantHistory(s.emails, "added/0 starting/1 failed/1", ids[2])
+		s.wantHistory(s.emails, untouched, ids[3:]...)
+		s.wantHistory(s.reports, untouched, reports...)
+		if life := s.life(p.ID); life != "starting finished" {
+			s.t.Errorf("the worker: %s", life)
+		}
+		if row := s.row(p.ID); row.State != "finished" || row.Slots != 0 {
+			s.t.Errorf("the worker's row: %+v", row)
+		}
+	})
+}
+
+// The grace is for what runs, nobody waits for its end.
+func TestStopWaitsNoLongerThanItMust(t *testing.T) {
+	suite(t, func(s shop) {
+		s.add(s.emails, "send", 1)
+		g := s.gate()
+		p := s.worker(all(g.handle))
+		p.Grace, p.LockFor = time.Hour, 4*time.Hour
+		r := s.start(p)
+		g.next()
+		r.stop()
+		g.let()
+		wantSummary(s.t, r.ended(), worker.Summary{Started: 1, Finished: 1})
+
+		p = s.worker(all(g.handle))
+		p.Linger = true
+		p.Grace, p.LockFor = time.Hour, 4*time.Hour
+		r = s.start(p)
+		eventually(s.t, "the worker is there", func() bool { return s.row(p.ID).State == "working" })
+		r.stop()
+		wantSummary(s.t, r.ended(), worker.Summary{})
+	})
+}
+
+func TestStoppedBeforeItBegan(t *testing.T) {
+	suite(t, func(s shop) {
+		id := s.add(s.emails, "send", 1)[0]
+		ctx, stop := context.WithCancel(s.t.Context())
+		stop()
+		p := s.worker(all(nothing))
+		summary, err := worker.Run(ctx, p)
+		if err != nil {
+			s.t.Error(err)
+		}
+		wantSummary(s.t, summary, worker.Summary{})
+		s.wantJob(s.emails, id, queue.Initial, "due", queue.None, 0)
+		if life := s.life(p.ID); life != "starting finished" {
+			s.t.Errorf("the worker: %s", life)
+		}
+	})
+}
+
+// A worker lives until its last handler has ended, and so does its lock.
+func TestInterruptedWorkerKeepsItsLock(t *testing.T) {
+	suite(t, func(s shop) {
+		id := s.add(s.emails, "send", 1)[0]
+		started, interrupted, tidy := make(chan struct{}), make(chan struct{}), make(chan struct{})
+		p := s.worker(all(func(ctx context.Context, _ *queue.Job) error {
+			close(started)
+			<-ctx.Done()
+			close(interrupted)
+			select {
+			case <-tidy:
+			case <-time.After(patience):
+			}
+			return nil
+		}))
+		p.LockFor, p.Grace = 3*time.Second, 100*time.Millisecond
+		r := s.start(p)
+		receive(s.t, "the start", started)
+		other := s.elsewhere()
+		watch := other.worker(all(nothing))
+		watch.Linger, watch.Host = true, "there"
+		watching := other.start(watch)
+		r.stop()
+		receive(s.t, "the interruption", interrupted)
+		after := s.clock().Add(p.LockFor + p.LockFor/2)
+		eventually(s.t, "its lock would have expired", func() bool { return s.clock().After(after) })
+		close(tidy)
+		wantSummary(s.t, r.ended(), worker.Summary{Started: 1, Finished: 1})
+		watching.stop()
+		wantSummary(s.t, watching.ended(), worker.Summary{})
+		s.wantHistory(s.emails, atOnce, id)
+	})
+}
+
+// An error that waiting doesn't mend ends the worker, and before it the handlers; others reclaim its jobs.
+func TestErrorEndsTheWorker(t *testing.T) {
+	suite(t, func(s shop) {
+		id := s.add(s.emails, "send", 1)[0]
+		g := s.gate()
+		p := s.worker(all(g.handle))
+		r := s.start(p)
+		g.next()
+		s.exec("DROP TABLE shop_reports")
+		cause := receive(s.t, "the handler ends", g.stopped)
+		if _, err := r.end(); err == nil || !errors.Is(err, cause) {
+			s.t.Errorf("the handler ends with %v, the worker with %v", cause, err)
+		}
+		s.wantJob(s.emails, id, queue.Running, "locked", queue.None, 1)
+		s.exec("UPDATE shop_workers SET lock_until = start_time")
+		wantSummary(s.t, s.work(only(s.emails, s.worker(all(nothing)))), worker.Summary{Started: 1, Finished: 1})
+		s.wantHistory(s.emails, atSecond, id)
+	})
+}
