@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// keepLock renews the worker's lock every third of its time until ctx ends. The jobs' context ends when that doesn't
-// succeed in time, and so early that a handler which needs the whole grace to stop is gone when the lock expires.
+// keepLock renews the worker's lock every third of its time until ctx ends, also while interrupted jobs come to their end.
+// The jobs' context ends when that doesn't succeed in time, and so early that a handler which needs the whole grace to
+// stop is gone when the lock expires.
 func (w *worker) keepLock(ctx context.Context, renewedAt time.Time) {
 	margin := min(time.Second, w.LockFor/10)
 	hold := w.LockFor - w.Grace - margin
@@ -18,8 +19,6 @@ func (w *worker) keepLock(ctx context.Context, renewedAt time.Time) {
 	for {
 		select {
 		case <-ctx.Done():
-			return
-		case <-w.jobs.Done():
 			return
 		case <-next.C:
 		}

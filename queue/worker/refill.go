@@ -9,8 +9,12 @@ import (
 
 // refill looks after the queues once a second, and keeps a pool of locked jobs for each that has more.
 func (w *worker) refill(ctx, work context.Context) error {
-	if time.Since(w.lookAt) >= lookEvery {
+	looking := time.Since(w.lookAt) >= lookEvery
+	if looking {
 		if err := w.look(work); err != nil {
+			return err
+		}
+		if err := w.claimSlots(work); err != nil {
 			return err
 		}
 	}
@@ -19,12 +23,13 @@ func (w *worker) refill(ctx, work context.Context) error {
 		if !l.more || len(l.pool) >= w.Concurrency || ctx.Err() != nil {
 			continue
 		}
-		if err := w.claimSlots(work); err != nil {
-			return err
-		}
 		if err := w.lock(work, l); err != nil {
 			return err
 		}
+	}
+	// a worker that only lingers, or waits for others to make room under a limit, holds no slot that another could use
+	if looking && !w.anyMore() && w.slots > w.running+w.pooled() {
+		return w.keepSlots(work, w.running+w.pooled())
 	}
 	return nil
 }
@@ -53,7 +58,7 @@ func (w *worker) look(work context.Context) error {
 			return err
 		}
 	}
-	busy, again := false, false
+	again := false
 	for _, l := range w.lines {
 		found, err := l.Look(work, l.types)
 		if err != nil {
@@ -68,30 +73,27 @@ func (w *worker) look(work context.Context) error {
 			again = again || unfinished
 		}
 		l.more = found.Due && len(l.types) > 0
-		busy = busy || l.more || len(l.pool) > 0
 	}
 	if w.lookAt = time.Now(); again {
 		w.lookAt = time.Time{} // at once, after a round
 	}
-	if busy || w.slots <= w.running {
-		return nil
-	}
-	// a worker that only lingers holds no slot that another could use
-	return w.leaveSlots(work)
+	return nil
 }
 
-// claimSlots asks for the slots that are missing, once a second if there are not enough.
+// claimSlots asks for the slots that are missing, if there is anything to start.
 func (w *worker) claimSlots(work context.Context) (err error) {
-	if w.slots == w.Concurrency || time.Since(w.shortAt) < lookEvery {
-		return nil
+	if w.slots < w.Concurrency && (w.pooled() > 0 || w.anyMore()) {
+		w.slots, err = w.registry.claimSlots(work, w.running, w.Concurrency)
 	}
-	got, err := w.registry.claimSlots(work, w.Concurrency, w.Concurrency)
-	if err != nil {
+	return err
+}
+
+// keepSlots leaves all slots but n to the host's other workers.
+func (w *worker) keepSlots(work context.Context, n int) error {
+	if err := w.registry.leaveSlots(work, n); err != nil {
 		return err
 	}
-	if w.slots = got; got < w.Concurrency {
-		w.shortAt = time.Now()
-	}
+	w.slots = n
 	return nil
 }
 
@@ -142,17 +144,8 @@ func (w *worker) giveBack(work context.Context) error {
 		l.pool = nil
 	}
 	if w.slots > w.running && w.running > 0 {
-		return w.leaveSlots(work)
+		return w.keepSlots(work, w.running)
 	}
-	return nil
-}
-
-// leaveSlots keeps the slots that are in use.
-func (w *worker) leaveSlots(work context.Context) error {
-	if err := w.registry.leaveSlots(work, w.running); err != nil {
-		return err
-	}
-	w.slots = w.running
 	return nil
 }
 
@@ -166,9 +159,12 @@ func (w *worker) deal() map[*line][]queue.Locked {
 	for served := true; free > 0 && served; {
 		served = false
 		for range w.lines {
+			if free == 0 {
+				break // the next is first next time
+			}
 			l := w.lines[w.turn]
 			w.turn = (w.turn + 1) % len(w.lines)
-			if n := len(dealt[l]); free > 0 && n < len(l.pool) {
+			if n := len(dealt[l]); n < len(l.pool) {
 				dealt[l] = l.pool[:n+1]
 				free--
 				served = true

@@ -78,9 +78,9 @@ func (r registry) renew(ctx context.Context) error {
 	})
 }
 
-// claimSlots takes up to want of the slots that limit allows on this host and its other live workers leave. Those who
-// claim take turns.
-func (r registry) claimSlots(ctx context.Context, want, limit int) (got int, err error) {
+// claimSlots takes what this host's other live workers leave of its limit, and keeps at least those in use, for the others
+// may have been told a higher limit. Those who claim take turns.
+func (r registry) claimSlots(ctx context.Context, inUse, limit int) (got int, err error) {
 	err = r.db.Tx(ctx, func(tx *schema.Tx) error {
 		if err := r.db.TakeTurns(ctx, tx, r.db.Workers()); err != nil {
 			return err
@@ -91,7 +91,7 @@ func (r registry) claimSlots(ctx context.Context, want, limit int) (got int, err
 		if err != nil {
 			return err
 		}
-		got = max(0, min(want, limit-others))
+		got = max(inUse, limit-others)
 		return r.setSlots(ctx, tx, got)
 	})
 	if err != nil {

@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -66,14 +67,16 @@ func (w *worker) count(l *line, r queue.Round) {
 		return
 	}
 	for _, e := range l.ended {
-		if e.Outcome.Verdict == queue.Finished {
+		switch {
+		case slices.Contains(r.Lost, e.Job):
+			w.summary.Lost++
+		case e.Outcome.Verdict == queue.Finished:
 			w.summary.Finished++
-		} else {
+		default:
 			w.summary.Errors++
 		}
 	}
 	for _, job := range r.Lost {
-		w.summary.Lost++
 		w.Log.Warn("lock lost: the outcome changes nothing", "queue", l.Name, "job", job.ID, "attempt", job.Attempt)
 	}
 	l.ended = nil

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -38,8 +39,6 @@ type worker struct {
 	turn int
 	// slots is how many jobs may run at once now; running how many do.
 	slots, running int
-	// shortAt is when there were no more slots to be had.
-	shortAt time.Time
 	// ended gets each attempt when it ends; it has room for all.
 	ended chan ended
 	// jobs is the context of all handlers. Its cause says why they must stop.
@@ -87,14 +86,24 @@ func Run(ctx context.Context, p Params) (Summary, error) {
 		registry: registry{db: p.DB, log: activity.New(p.DB), Worker: p.Worker, lockFor: p.LockFor},
 		ended:    make(chan ended, p.Concurrency),
 	}
+	if len(p.Queues) > 0 {
+		w.turn = rand.IntN(len(p.Queues)) // else many short runs would serve the first only
+	}
 	for _, q := range p.Queues {
 		types := slices.Sorted(maps.Keys(q.Handlers))
 		w.lines = append(w.lines, &line{Queue: q, types: types, locker: q.NewLocker(p.ID, types)})
 	}
 	// what a job needs to be settled in order goes on when ctx has ended
-	work := context.WithoutCancel(ctx)
+	work, stopWork := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer stopWork(nil)
 	w.jobs, w.stopJobs = context.WithCancelCause(work)
 	defer w.stopJobs(nil)
+	defer context.AfterFunc(w.jobs, func() {
+		if errors.Is(context.Cause(w.jobs), ErrLockLost) {
+			// by the time that the lock has expired there is nothing more to write; a database may neither answer nor hang up
+			time.AfterFunc(p.Grace+time.Second, func() { stopWork(ErrLockLost) })
+		}
+	})()
 
 	if idle, err := w.nothingToDo(work); err != nil {
 		return w.summary, err
@@ -161,6 +170,9 @@ func (w *worker) loop(ctx, work context.Context) error {
 	for {
 		accepting, err := w.once(ctx, work)
 		if err != nil {
+			if errors.Is(context.Cause(work), ErrLockLost) {
+				return ErrLockLost
+			}
 			if kind, _ := schema.Diagnose(err); kind != schema.TryLater || w.jobs.Err() != nil {
 				return err
 			}
