@@ -29,7 +29,7 @@ func TestLockIsLost(t *testing.T) {
 			}
 			return err
 		}))
-		p.Concurrency, p.LockFor, p.Grace, p.Linger = 2, 6*time.Second, 100*time.Millisecond, true
+		p.Concurrency, p.LockFor, p.Grace, p.Linger = 2, 6*time.Second, 2*time.Second, true
 		var j journal
 		p.Log = j.log()
 		r := s.start(p)

@@ -32,7 +32,7 @@ func outages(t *testing.T, f func(s shop, cut, mend func())) {
 			}
 		}
 		defer mend()
-		f(s, func() { tx = must[*sql.Tx](t)(other.db.DB.Begin()) }, mend)
+		f(s, func() { tx = must[*sql.Tx](t)(other.db.Begin()) }, mend)
 	})
 	t.Run("mysql", func(t *testing.T) {
 		t.Parallel()

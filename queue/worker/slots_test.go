@@ -10,23 +10,36 @@ import (
 	"github.com/hipq/hipq/queue/worker"
 )
 
-// meter is a handler that does a little work and notes how many of it run at once.
+// meter is a handler that does a little work and notes how many of it run at once. The first jobs wait for one another
+// until there are as many as there may be.
 type meter struct {
+	most int
+	full chan struct{}
+
 	mu        sync.Mutex
 	now, peak int
 }
 
-func (m *meter) handle(context.Context, *queue.Job) error {
+func newMeter(most int) *meter { return &meter{most: most, full: make(chan struct{})} }
+
+func (m *meter) handle(ctx context.Context, _ *queue.Job) error {
 	m.add(1)
 	defer m.add(-1)
-	<-time.After(3 * time.Millisecond)
-	return nil
+	select {
+	case <-m.full:
+		<-time.After(3 * time.Millisecond)
+	case <-ctx.Done():
+	}
+	return ctx.Err()
 }
 
 func (m *meter) add(n int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.now += n
+	if m.now == m.most && m.peak < m.most {
+		close(m.full)
+	}
 	m.peak = max(m.peak, m.now)
 }
 
@@ -34,7 +47,7 @@ func TestConcurrencyOfOneWorker(t *testing.T) {
 	suite(t, func(s shop) {
 		s.add(s.emails, "send", 40)
 		s.add(s.reports, "once", 40)
-		var m meter
+		m := newMeter(3)
 		p := s.worker(all(m.handle))
 		p.Concurrency = 3
 		wantSummary(s.t, s.work(p), worker.Summary{Started: 80, Finished: 80})
@@ -48,7 +61,7 @@ func TestConcurrencyOfAHost(t *testing.T) {
 	suite(t, func(s shop) {
 		s.add(s.emails, "send", 100)
 		s.add(s.reports, "once", 100)
-		var m meter
+		m := newMeter(3)
 		var runs []*run
 		for range 4 {
 			p := s.elsewhere().worker(all(m.handle))
@@ -61,7 +74,9 @@ func TestConcurrencyOfAHost(t *testing.T) {
 		}
 		for s.counts(s.emails).Due+s.counts(s.reports).Due > 0 {
 			// the last to have slots found nothing due while another still had jobs to give back
-			started += s.work(s.worker(all(m.handle))).Started
+			p := s.worker(all(m.handle))
+			p.Concurrency = 3
+			started += s.work(p).Started
 		}
 		if m.peak != 3 || started != 200 {
 			s.t.Errorf("%d ran at once, want 3; %d started, want 200", m.peak, started)
@@ -198,7 +213,7 @@ func TestThrottleLimit(t *testing.T) {
 	suite(t, func(s shop) {
 		s.emails = openQueue(s.t, s.db, "emails", 2)
 		s.add(s.emails, "send", 30)
-		var m meter
+		m := newMeter(2)
 		wantSummary(s.t, s.work(s.worker(all(m.handle))), worker.Summary{Started: 30, Finished: 30})
 		if m.peak != 2 {
 			s.t.Errorf("%d ran at once, want 2", m.peak)
