@@ -37,10 +37,9 @@ func watchSignals(parent context.Context) (context.Context, *signals) {
 	return ctx, s
 }
 
-func (s *signals) stop() {
-	signal.Stop(s.caught)
-	close(s.done)
-}
+// stop is for when all is done. The signals stay caught: one that comes while the process ends must not turn its success
+// into a death.
+func (s *signals) stop() { close(s.done) }
 
 // interrupted says whether it was SIGINT that ended the context. SIGTERM is an orderly end.
 func (s *signals) interrupted() bool { return s.int.Load() }
