@@ -34,10 +34,12 @@ const (
 	Finished State = "finished"
 	Error    State = "error"
 	Failed   State = "failed"
+	// Cancelled: an operator ended the job before it started, or between two attempts.
+	Cancelled State = "cancelled"
 )
 
 // States are all states there are.
-var States = []State{Added, Starting, Finished, Error, Failed}
+var States = []State{Added, Starting, Finished, Error, Failed, Cancelled}
 
 // Entry is one row of the log. Texts that don't apply are None, numbers 0.
 type Entry struct {

@@ -74,10 +74,9 @@ func (a *app) root() *cobra.Command {
 	root.AddCommand(
 		a.initCommand(), a.enqueueCommand(), a.workCommand(), a.jobsCommand(), a.showCommand(), a.statusCommand(),
 		a.activityCommand(), a.monitorCommand(), a.purgeCommand(), a.versionCommand(), a.guardCommand(),
+		a.queueCommand(), a.cancelCommand(), a.rescheduleCommand(), a.retryCommand(),
 	)
-	for _, c := range root.Commands() {
-		a.checkFlags(c)
-	}
+	a.checkFlags(root)
 	refuseUnknownTopics(root)
 	return root
 }
@@ -85,7 +84,13 @@ func (a *app) root() *cobra.Command {
 // checkFlags makes a command refuse flags with nothing in them: most likely a shell's variable that isn't set, which must
 // not pass for the flag left out. It also notes that the command line was understood.
 func (a *app) checkFlags(c *cobra.Command) {
+	for _, sub := range c.Commands() {
+		a.checkFlags(sub)
+	}
 	run := c.RunE
+	if run == nil {
+		return // it only has commands below it
+	}
 	c.RunE = func(cmd *cobra.Command, args []string) (err error) {
 		a.running = true
 		cmd.Flags().Visit(func(f *pflag.Flag) {

@@ -29,6 +29,7 @@ func (a *app) statusCommand() *cobra.Command {
 // queueStatus is what status says of a queue.
 type queueStatus struct {
 	Queue     string     `json:"queue"`
+	Paused    bool       `json:"paused"`
 	Due       int64      `json:"due"`
 	Scheduled int64      `json:"scheduled"`
 	Locked    int64      `json:"locked"`
@@ -70,7 +71,7 @@ func (a *app) runStatus(cmd *cobra.Command) error {
 			return err
 		}
 		report.Queues = append(report.Queues, queueStatus{
-			q.Name, c.Due, c.Scheduled, c.Locked, c.Running, c.Error, c.Failed, c.Finished, utc(c.OldestDue),
+			q.Name, c.Paused, c.Due, c.Scheduled, c.Locked, c.Running, c.Error, c.Failed, c.Finished, utc(c.OldestDue),
 		})
 	}
 	last, err := worker.Last(cmd.Context(), i.db)
@@ -96,8 +97,12 @@ func (a *app) printStatus(i *instance, queues []queueStatus, last *workerStatus)
 		if q.OldestDue != nil {
 			oldest = i.local(*q.OldestDue)
 		}
+		name := q.Queue
+		if q.Paused {
+			name += " (paused)"
+		}
 		rows = append(rows, []string{
-			q.Queue, number(q.Due), number(q.Scheduled), number(q.Locked), number(q.Running), number(q.Error),
+			name, number(q.Due), number(q.Scheduled), number(q.Locked), number(q.Running), number(q.Error),
 			number(q.Failed), number(q.Finished), oldest,
 		})
 	}

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/jmoiron/sqlx"
+
 	"github.com/hipq/hipq/schema"
 )
 
@@ -15,6 +17,9 @@ type Filter struct {
 	State State
 	Type  string
 	Key   string
+	// Failed takes only final jobs with an error; Error only those whose error contains this text.
+	Failed bool
+	Error  string
 	// Limit takes the newest so many.
 	Limit int
 }
@@ -27,6 +32,14 @@ func (q *Queue) Find(ctx context.Context, by Filter, f func(*Job) error) error {
 			where += " AND " + term.column + " = ?"
 			args = append(args, term.value)
 		}
+	}
+	if by.Failed {
+		where += " AND line = 'failed'"
+	}
+	if by.Error != "" {
+		// LIKE would take % and _ for more than they are
+		where += " AND INSTR(error, ?) > 0"
+		args = append(args, by.Error)
 	}
 	query := "SELECT " + recordColumns + " FROM " + q.table + where
 	if by.Limit > 0 {
@@ -55,9 +68,11 @@ func (q *Queue) Find(ctx context.Context, by Filter, f func(*Job) error) error {
 }
 
 // Get reads one job: ErrNotFound if there is none of this id.
-func (q *Queue) Get(ctx context.Context, id int64) (*Job, error) {
+func (q *Queue) Get(ctx context.Context, id int64) (*Job, error) { return q.get(ctx, q.db, id, "") }
+
+func (q *Queue) get(ctx context.Context, from sqlx.QueryerContext, id int64, lock string) (*Job, error) {
 	var r record
-	err := q.db.GetContext(ctx, &r, "SELECT "+recordColumns+" FROM "+q.table+" WHERE id = ?", id)
+	err := sqlx.GetContext(ctx, from, &r, "SELECT "+recordColumns+" FROM "+q.table+" WHERE id = ? "+lock, id)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return nil, fmt.Errorf("%w: %s %d", ErrNotFound, q.Name, id)
@@ -69,6 +84,8 @@ func (q *Queue) Get(ctx context.Context, id int64) (*Job, error) {
 
 // Counts is how many jobs of a queue stand where.
 type Counts struct {
+	// Paused: nothing of the queue is started.
+	Paused bool
 	// Due may run now; Scheduled later.
 	Due       int64
 	Scheduled int64
@@ -96,7 +113,8 @@ func (q *Queue) Counts(ctx context.Context) (Counts, error) {
 	// only locked rows are read whole, for their state; the others are counted in the index
 	query := lines + q.index("pick") + " WHERE line = 'locked' GROUP BY 1, 2" +
 		" UNION ALL SELECT line, '', COUNT(*) FROM " + q.table + " " + q.index("pick") + " WHERE line <> 'locked' GROUP BY line"
-	if err := q.db.SelectContext(ctx, &rows, query); err != nil {
+	err := q.db.SelectContext(ctx, &rows, query)
+	if err != nil {
 		return c, fmt.Errorf("count the jobs of %s: %w", q.Name, err)
 	}
 	for _, r := range rows {
@@ -118,6 +136,9 @@ func (q *Queue) Counts(ctx context.Context) (Counts, error) {
 		case lineFailed:
 			c.Failed += r.N
 		}
+	}
+	if c.Paused, err = q.Paused(ctx); err != nil {
+		return c, err
 	}
 	return c, q.countDue(ctx, &c)
 }

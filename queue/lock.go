@@ -115,6 +115,10 @@ func (l *Locker) GiveUp(ctx context.Context) error {
 }
 
 func (l *Locker) lock(ctx context.Context, tx *schema.Tx, token string, n int) ([]candidate, error) {
+	var paused bool
+	if err := tx.GetContext(ctx, &paused, "SELECT "+l.q.paused(), l.q.Name); err != nil || paused {
+		return nil, err
+	}
 	room, err := l.q.throttle(ctx, tx)
 	if err != nil {
 		return nil, err

@@ -17,8 +17,9 @@ type Worker struct {
 }
 
 // start moves locked jobs to running, and gives those that are: a job whose lock was lost is not among them, nor any if the
-// worker was declared dead, nor one whose windows have closed, which goes to the next opening. What it does for a token and these jobs happens once: when
-// it is repeated because the answer to the first commit was lost, it finds the jobs started and logs nothing again.
+// worker was declared dead, nor one whose windows have closed, which goes to the next opening, nor one of a queue that was
+// paused, which goes back. What it does for a token and these jobs happens once: when it is repeated because the answer to
+// the first commit was lost, it finds the jobs started and logs nothing again.
 func (q *Queue) start(ctx context.Context, tx *schema.Tx, token string, ids []any) (started []*Job, entries []activity.Entry, err error) {
 	records, err := q.readLocked(ctx, tx, token, ids)
 	if err != nil {
@@ -43,6 +44,12 @@ func (q *Queue) start(ctx context.Context, tx *schema.Tx, token string, ids []an
 			}
 			continue
 		}
+		if r.Paused {
+			if err := q.postpone(ctx, tx, job, job.ScheduledRunTime); err != nil {
+				return nil, nil, err
+			}
+			continue
+		}
 		wait := max(0, tx.Now.Sub(job.ScheduledRunTime))
 		job.State, job.Error, job.Result, job.StartTime, job.UpdateTime = Running, None, None, tx.Now, tx.Now
 		job.Attempt++
@@ -53,12 +60,18 @@ func (q *Queue) start(ctx context.Context, tx *schema.Tx, token string, ids []an
 	return started, entries, q.markRunning(ctx, tx, token, fresh)
 }
 
-func (q *Queue) readLocked(ctx context.Context, tx *schema.Tx, token string, ids []any) ([]record, error) {
-	var records []record
-	query := "SELECT " + recordColumns + " FROM " + q.table + " " + q.db.ByID +
+// lockedRecord is a locked job, and whether its queue has been paused meanwhile.
+type lockedRecord struct {
+	record
+	Paused bool
+}
+
+func (q *Queue) readLocked(ctx context.Context, tx *schema.Tx, token string, ids []any) ([]lockedRecord, error) {
+	var records []lockedRecord
+	query := "SELECT " + recordColumns + ", " + q.paused() + " AS paused FROM " + q.table + " " + q.db.ByID +
 		" WHERE line = 'locked' AND lock_token = ? AND id IN " + schema.In(len(ids)) +
 		" AND EXISTS (SELECT 1 FROM " + q.db.Workers() + " w WHERE w.id = worker_id AND w.state = 'working') " + q.db.ForUpdate
-	if err := tx.SelectContext(ctx, &records, query, append([]any{token}, ids...)...); err != nil {
+	if err := tx.SelectContext(ctx, &records, query, append([]any{q.Name, token}, ids...)...); err != nil {
 		return nil, fmt.Errorf("read the locked jobs: %w", err)
 	}
 	return records, nil

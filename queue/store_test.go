@@ -700,3 +700,108 @@ func TestStatesAreChecked(t *testing.T) {
 		}
 	})
 }
+
+func TestPausedQueueStartsNothing(t *testing.T) {
+	suite(t, func(s store) {
+		id := s.add(queue.NewJob{Type: "send"})[0].ID
+		locked := s.lock("w", 1)
+		for range 2 {
+			must[any](s.t)(nil, s.Pause(s.t.Context(), true))
+		}
+		if r := s.round("w", nil, locked); len(r.Started) != 0 {
+			s.t.Error("a job that was locked before the pause was started")
+		}
+		s.wantState(id, queue.Initial, "due", 0)
+		if got := s.lock("w", 1); len(got) != 0 {
+			s.t.Error("a job of a paused queue was locked")
+		}
+		if look := must[queue.Look](s.t)(s.Look(s.t.Context(), []string{"send"})); look.Due {
+			s.t.Error("a paused queue looks as if it had work")
+		}
+		if c := must[queue.Counts](s.t)(s.Counts(s.t.Context())); !c.Paused || c.Due != 1 {
+			s.t.Errorf("%+v", c)
+		}
+		must[any](s.t)(nil, s.Pause(s.t.Context(), false))
+		s.settle("w", finished, s.start("w", 1)...)
+		s.wantState(id, queue.Final, "finished", 1)
+	})
+}
+
+func TestCancel(t *testing.T) {
+	suite(t, func(s store) {
+		in := s.t.Context()
+		added := s.add(queue.NewJob{Type: "send", Key: "k"}, queue.NewJob{Type: "send"}, queue.NewJob{Type: "send", In: time.Hour}, queue.NewJob{Type: "send"})
+		locked := s.lock("w", 3)
+		running := s.round("w", nil, locked[1:]).Started
+		s.settle("w", queue.Outcome{Verdict: queue.TryAgain, Error: "boo"}, running[1])
+
+		for _, id := range []int64{added[0].ID, added[2].ID, running[1].ID} {
+			must[any](s.t)(nil, s.Cancel(in, id))
+			if job := s.get(id); job.State != queue.Final || job.Line != "failed" || job.Error != queue.Cancelled {
+				s.t.Errorf("%+v", job)
+			}
+		}
+		s.wantHistory(added[0].ID, "added/0 cancelled/0")
+		s.wantHistory(running[1].ID, "added/0 starting/1 error/1 cancelled/1")
+		if r := s.round("w", nil, locked[:1]); len(r.Started) != 0 {
+			s.t.Error("a worker started a job that was cancelled while it had it locked")
+		}
+		for id, want := range map[int64]error{running[0].ID: queue.ErrStarted, added[0].ID: queue.ErrFinal, 4711: queue.ErrNotFound} {
+			if err := s.Cancel(in, id); !errors.Is(err, want) {
+				s.t.Errorf("cancel %d: %v, want %v", id, err, want)
+			}
+		}
+		s.settle("w", finished, running[0])
+		s.wantState(running[0].ID, queue.Final, "finished", 1)
+		if free := s.add(queue.NewJob{Type: "send", Key: "k"})[0]; free.Duplicate {
+			s.t.Error("the key of a cancelled job is not free")
+		}
+	})
+}
+
+func TestReschedule(t *testing.T) {
+	suite(t, func(s store) {
+		in, first, soon, later := s.t.Context(), 1, time.Duration(0), time.Hour
+		added := s.add(queue.NewJob{Type: "send", In: time.Hour}, queue.NewJob{Type: "send"})
+		must[any](s.t)(nil, s.Reschedule(in, added[0].ID, queue.When{In: &soon, Priority: &first}))
+		if job := s.wantState(added[0].ID, queue.Initial, "due", 0); job.Priority != 1 {
+			s.t.Errorf("priority %d", job.Priority)
+		}
+		locked := s.lock("w", 2)
+		must[any](s.t)(nil, s.Reschedule(in, added[1].ID, queue.When{In: &later}))
+		r := s.round("w", nil, locked)
+		if len(r.Started) != 1 || r.Started[0].ID != added[0].ID {
+			s.t.Errorf("started %d jobs", len(r.Started))
+		}
+		s.wantState(added[1].ID, queue.Initial, "later", 0)
+		if err := s.Reschedule(in, added[0].ID, queue.When{In: &soon}); !errors.Is(err, queue.ErrStarted) {
+			s.t.Error(err)
+		}
+		s.exec("INSERT INTO shop_emails (job_type, job_data) VALUES ('send', 'plain')")
+		must[any](s.t)(nil, s.Reschedule(in, 3, queue.When{At: time.Now().Add(time.Hour)}))
+		s.upkeep()
+		if job := s.wantState(3, queue.Initial, "later", 0); job.Priority != 100 {
+			s.t.Errorf("priority %d: what the row left to its type was lost", job.Priority)
+		}
+	})
+}
+
+func TestAgainIsANewJob(t *testing.T) {
+	suite(t, func(s store) {
+		low := 7
+		id := s.add(queue.NewJob{Type: "send", Key: "k", Data: "d", Priority: &low, Timeout: time.Minute})[0].ID
+		if _, err := s.Again(s.t.Context(), id); !errors.Is(err, queue.ErrNotFinal) {
+			s.t.Error(err)
+		}
+		s.settle("w", queue.Outcome{Verdict: queue.Failed, Error: "boo"}, s.start("w", 1)...)
+		again := must[queue.Added](s.t)(s.Again(s.t.Context(), id))
+		job := s.wantState(again.ID, queue.Initial, "due", 0)
+		if again.ID == id || job.Key != "k" || job.Data != "d" || job.Priority != 7 || job.Timeout != time.Minute {
+			s.t.Errorf("%+v", job)
+		}
+		if twice := must[queue.Added](s.t)(s.Again(s.t.Context(), id)); !twice.Duplicate || twice.ID != again.ID {
+			s.t.Errorf("%+v", twice)
+		}
+		s.wantState(id, queue.Final, "failed", 1)
+	})
+}

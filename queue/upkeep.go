@@ -3,13 +3,14 @@ package queue
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/hipq/hipq/schema"
 )
 
 // Look says what there is to do in a queue.
 type Look struct {
-	// Due: a job of the given types may be locked.
+	// Due: a job of the given types may be locked; never in a paused queue.
 	Due bool
 	// Waking: a later job's time has come.
 	Waking bool
@@ -23,19 +24,19 @@ type Look struct {
 
 // Look finds out in one query what there is to do. It reads and locks nothing.
 func (q *Queue) Look(ctx context.Context, types []string) (Look, error) {
-	in, args := "('')", []any{}
+	in := "('')"
+	var names []any
 	if len(types) > 0 {
 		in = schema.In(len(types))
-		for range 2 {
-			for _, t := range types {
-				args = append(args, t)
-			}
+		for _, t := range types {
+			names = append(names, t)
 		}
 	}
+	args := slices.Concat(names, []any{q.Name}, names)
 	pick := q.table + " " + q.index("pick")
 	var l Look
 	err := q.db.QueryRowxContext(ctx, "SELECT"+
-		" EXISTS (SELECT 1 FROM "+pick+" WHERE line = 'due' AND job_type IN "+in+"),"+
+		" EXISTS (SELECT 1 FROM "+pick+" WHERE line = 'due' AND job_type IN "+in+") AND NOT "+q.paused()+","+
 		" EXISTS (SELECT 1 FROM "+pick+" WHERE line = 'error' AND job_type IN "+in+"),"+
 		" EXISTS (SELECT 1 FROM "+q.table+" "+q.index("wake")+" WHERE wake_time <= (SELECT "+q.db.Now+")),"+
 		" EXISTS (SELECT 1 FROM "+pick+" WHERE line = 'new'),"+

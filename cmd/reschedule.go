@@ -1,0 +1,61 @@
+package cmd
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/hipq/hipq/queue"
+)
+
+const rescheduleLong = `Says anew when jobs that have not started (or wait for their next attempt) should run, or with which priority. Their
+time windows hold all the same.
+
+Exit codes: 0 done · 1 some could not be rescheduled · 64 usage · 75 the database is unreachable or busy ·
+78 configuration.`
+
+func (a *app) rescheduleCommand() *cobra.Command {
+	var at, in string
+	var priority int
+	c := &cobra.Command{
+		Use:     "reschedule QUEUE ID…",
+		Short:   "Change when jobs run, or their priority",
+		Long:    rescheduleLong,
+		Example: "  hipq reschedule emails 42 --in 0s\n  hipq reschedule emails 41 42 --at '2026-12-31 23:00' --priority 10",
+		Args:    cobra.MinimumNArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ids, err := parseIDs(args[1:])
+			if err != nil {
+				return err
+			}
+			changed := cmd.Flags().Changed
+			if !changed("at") && !changed("in") && !changed("priority") {
+				return usagef("reschedule needs --at, --in or --priority")
+			}
+			delay, err := durationFlag("--in", in)
+			if err != nil {
+				return err
+			}
+			return a.operate(cmd, args[0], "reschedule", operation{ids: ids, do: func(q *queue.Queue, id int64) (any, error) {
+				var when queue.When
+				if changed("at") {
+					if when.At, err = parseTime(at, q.Location); err != nil {
+						return nil, usagef("--at: %w", err)
+					}
+				}
+				if changed("in") {
+					when.In = &delay
+				}
+				if changed("priority") {
+					when.Priority = &priority
+				}
+				return nil, q.Reschedule(cmd.Context(), id, when)
+			}})
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&at, "at", "", "when to run: 2026-12-31T23:00:00Z, or '2026-12-31 23:00' in the config's zone")
+	f.StringVar(&in, "in", "", "in how long to run: 0s, 90s, 5m, 2h, 1d")
+	f.IntVar(&priority, "priority", 0, "lower runs first")
+	f.Lookup("priority").DefValue = ""
+	c.MarkFlagsMutuallyExclusive("at", "in")
+	return c
+}

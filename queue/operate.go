@@ -1,0 +1,114 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hipq/hipq/activity"
+	"github.com/hipq/hipq/schema"
+)
+
+// What an operator can't do to a job any more, or not yet.
+var (
+	// ErrStarted: the job is running, or waits for its retry decision.
+	ErrStarted = errors.New("the job has started")
+	// ErrFinal: the job is final, and a final job never changes.
+	ErrFinal = errors.New("the job is final")
+	// ErrNotFinal: the job is not final yet.
+	ErrNotFinal = errors.New("the job is not final")
+)
+
+// Cancelled is the error of a job that was cancelled.
+const Cancelled = "cancelled"
+
+// notStarted is the condition for a job that an operator may still change: it waits, whoever has it locked. Taking it
+// clears the token, so a worker that has it locked doesn't start it.
+const notStarted = " AND state IN ('initial', 'retry')"
+
+// Cancel makes a job that has not started (or waits for its next attempt) final, with the error Cancelled. ErrStarted,
+// ErrFinal or ErrNotFound if that can't be.
+func (q *Queue) Cancel(ctx context.Context, id int64) error {
+	return q.change(ctx, "cancel", id, func(tx *schema.Tx, job *Job) error {
+		if err := CheckTransition(job.State, Final); err != nil {
+			return err
+		}
+		entry := q.entry(job, activity.Cancelled)
+		entry.Error = Cancelled
+		if err := q.log.Record(ctx, tx, []activity.Entry{entry}); err != nil {
+			return err
+		}
+		_, err := tx.ExecContext(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET state = 'final', line = 'failed', error = ?, wake_time = NULL,"+
+			" worker_id = 'NONE', lock_token = 'NONE', update_time = ? WHERE id = ?"+notStarted, Cancelled, schema.At(tx.Now), id)
+		return err
+	})
+}
+
+// When says anew when a job should run, and with which priority. What is zero or nil stays as it is.
+type When struct {
+	At time.Time
+	// In counts from now by the database's clock.
+	In       *time.Duration
+	Priority *int
+}
+
+// Reschedule says anew when a job that waits should run, and with which priority. Its windows hold all the same.
+// ErrStarted, ErrFinal or ErrNotFound if that can't be. It may be repeated.
+func (q *Queue) Reschedule(ctx context.Context, id int64, w When) error {
+	return q.change(ctx, "reschedule", id, func(tx *schema.Tx, job *Job) error {
+		when := job.ScheduledRunTime
+		if !w.At.IsZero() {
+			when = w.At
+		}
+		if w.In != nil {
+			when = tx.Now.Add(*w.In)
+		}
+		when = q.opening(job.Windows, when)
+		line, wake := place(when, tx.Now)
+		// a row by plain SQL that no tick has taken in yet stays one
+		_, err := tx.ExecContext(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET line = CASE WHEN line = 'new' THEN 'new' ELSE ? END,"+
+			" wake_time = CASE WHEN line = 'new' THEN NULL ELSE ? END, scheduled_run_time = ?, priority = COALESCE(?, priority),"+
+			" worker_id = 'NONE', lock_token = 'NONE', update_time = ? WHERE id = ?"+notStarted,
+			line, wake, schema.At(when), w.Priority, schema.At(tx.Now), id)
+		return err
+	})
+}
+
+// change runs f for a job that waits, whose row stays locked until it is done.
+func (q *Queue) change(ctx context.Context, verb string, id int64, f func(*schema.Tx, *Job) error) error {
+	err := q.db.Tx(ctx, func(tx *schema.Tx) error {
+		job, err := q.get(ctx, tx, id, q.db.ForUpdate)
+		if err != nil {
+			return err
+		}
+		switch job.State {
+		case Final:
+			return ErrFinal
+		case Running, Error:
+			return ErrStarted
+		}
+		return f(tx, job)
+	})
+	if err != nil {
+		return fmt.Errorf("%s job %d of %s: %w", verb, id, q.Name, err)
+	}
+	return nil
+}
+
+// Again enqueues a new job that is like a final one, for a final job never changes: same type, data, key, priority and so
+// on, due at once. ErrNotFinal if it is not; if its key is taken by another live job, that one's id comes back as a
+// Duplicate.
+func (q *Queue) Again(ctx context.Context, id int64) (Added, error) {
+	job, err := q.Get(ctx, id)
+	if err != nil {
+		return Added{}, err
+	}
+	if job.State != Final {
+		return Added{}, fmt.Errorf("try job %d of %s again: %w", id, q.Name, ErrNotFinal)
+	}
+	return q.Enqueue(ctx, NewJob{
+		Type: job.Type, Data: job.Data, Key: job.Key, Priority: &job.Priority, Timeout: job.Timeout,
+		ThrottleFactor: &job.ThrottleFactor, Windows: &job.Windows, ShardKey: job.ShardKey,
+	})
+}

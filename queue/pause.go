@@ -1,0 +1,38 @@
+package queue
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/hipq/hipq/schema"
+)
+
+// Pause holds off new starts in the queue, by whatever worker, or with false lets them go on. What runs goes on running,
+// and jobs may be enqueued. It may be repeated.
+func (q *Queue) Pause(ctx context.Context, paused bool) error {
+	value := 0
+	if paused {
+		value = 1
+	}
+	err := q.db.Tx(ctx, func(tx *schema.Tx) error {
+		_, err := tx.ExecContext(ctx, "UPDATE "+q.db.Queues()+" SET paused = ? WHERE queue = ?", value, q.Name)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("pause or resume %s: %w", q.Name, err)
+	}
+	return nil
+}
+
+// paused is whether the queue is paused, as an expression; its parameter is the queue's name.
+func (q *Queue) paused() string {
+	return "EXISTS (SELECT 1 FROM " + q.db.Queues() + " WHERE queue = ? AND paused = 1)"
+}
+
+// Paused says whether the queue is paused.
+func (q *Queue) Paused(ctx context.Context) (paused bool, err error) {
+	if err := q.db.GetContext(ctx, &paused, "SELECT "+q.paused(), q.Name); err != nil {
+		return false, fmt.Errorf("find out whether %s is paused: %w", q.Name, err)
+	}
+	return paused, nil
+}
