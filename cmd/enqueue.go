@@ -15,18 +15,18 @@ import (
 )
 
 const enqueueLong = `Adds a job and prints its id. A job with the same type and key that is not final yet is left as it is, and its id is
-printed.
+printed; --on-duplicate says otherwise.
 
 With --ndjson it adds many: one JSON object a line with queue, job_type, and any of job_data, job_key,
 scheduled_run_time, priority, timeout, throttle_factor, time_windows, shard_key. They are committed in batches. The first
 bad line stops it; the lines before are in, and it says how to go on.
 
-Exit codes: 0 done · 1 a line was bad · 64 usage · 75 the database is unreachable or busy · 78 configuration.`
+Exit codes: 0 done · 1 a line was bad, or a duplicate refused · 64 usage · 75 the database is unreachable or busy · 78 configuration.`
 
 type enqueueOptions struct {
-	data, key, at, in, timeout, ndjson string
-	priority, throttleFactor           int
-	windows                            []string
+	data, key, at, in, timeout, ndjson, onDuplicate string
+	priority, throttleFactor                        int
+	windows                                         []string
 }
 
 func (a *app) enqueueCommand() *cobra.Command {
@@ -49,7 +49,7 @@ func (a *app) enqueueCommand() *cobra.Command {
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if o.ndjson != "" {
-				return a.enqueueNDJSON(cmd, o.ndjson)
+				return a.enqueueNDJSON(cmd, o)
 			}
 			return a.enqueueOne(cmd, args[0], args[1], o)
 		},
@@ -63,6 +63,7 @@ func (a *app) enqueueCommand() *cobra.Command {
 	f.StringVar(&o.timeout, "timeout", "", "how long an attempt may last (default: the job type's)")
 	f.IntVar(&o.throttleFactor, "throttle-factor", 1, "weight against the queue's throttle limit (default: the job type's)")
 	f.StringArrayVar(&o.windows, "window", nil, "time of day within which it must start, may be repeated (default: the job type's)")
+	f.StringVar(&o.onDuplicate, "on-duplicate", "keep", "if a job with this type and key is not final: keep it, replace it unless it has started, or error")
 	f.StringVar(&o.ndjson, "ndjson", "", "add a job for each line of this file; - is standard input")
 	// what holds without them is the job type's, not a number
 	f.Lookup("priority").DefValue = ""
@@ -79,6 +80,7 @@ type enqueued struct {
 	ID        int64  `json:"id"`
 	Queue     string `json:"queue"`
 	Duplicate bool   `json:"duplicate"`
+	Replaced  bool   `json:"replaced,omitempty"`
 }
 
 func (a *app) enqueueOne(cmd *cobra.Command, name, jobType string, o enqueueOptions) error {
@@ -100,7 +102,7 @@ func (a *app) enqueueOne(cmd *cobra.Command, name, jobType string, o enqueueOpti
 		return err
 	}
 	if a.json {
-		return a.printJSON(enqueued{ID: added.ID, Queue: q.Name, Duplicate: added.Duplicate})
+		return a.printJSON(enqueued{ID: added.ID, Queue: q.Name, Duplicate: added.Duplicate, Replaced: added.Replaced})
 	}
 	_, err = fmt.Fprintln(a.out, added.ID)
 	return err
@@ -108,7 +110,7 @@ func (a *app) enqueueOne(cmd *cobra.Command, name, jobType string, o enqueueOpti
 
 // newJob reads the flags.
 func (a *app) newJob(cmd *cobra.Command, jobType string, o enqueueOptions, zone *time.Location) (queue.NewJob, error) {
-	job := queue.NewJob{Type: jobType, Key: o.key}
+	job := queue.NewJob{Type: jobType, Key: o.key, OnDuplicate: queue.OnDuplicate(o.onDuplicate)}
 	var err error
 	if job.Data, err = a.readData(o.data); err != nil {
 		return job, err

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -34,6 +35,8 @@ type ndjson struct {
 	i      *instance
 	file   string
 	queues map[string]*queue.Queue
+
+	onDuplicate queue.OnDuplicate
 	// pending are the jobs of lines that were read and not added, all of one queue.
 	pending []queue.NewJob
 	lines   []int
@@ -50,7 +53,12 @@ type counts struct {
 	Duplicates int `json:"duplicates"`
 }
 
-func (a *app) enqueueNDJSON(cmd *cobra.Command, file string) error {
+func (a *app) enqueueNDJSON(cmd *cobra.Command, o enqueueOptions) error {
+	file := o.ndjson
+	onDuplicate := queue.OnDuplicate(o.onDuplicate)
+	if !slices.Contains(queue.OnDuplicates, onDuplicate) {
+		return usagef("--on-duplicate: %q is none of %s", o.onDuplicate, list(queue.OnDuplicates))
+	}
 	from := a.in
 	if file != "-" {
 		f, err := os.Open(file)
@@ -65,7 +73,7 @@ func (a *app) enqueueNDJSON(cmd *cobra.Command, file string) error {
 		return err
 	}
 	defer i.close()
-	n := &ndjson{cmd: cmd, i: i, file: file, queues: map[string]*queue.Queue{}}
+	n := &ndjson{cmd: cmd, onDuplicate: onDuplicate, i: i, file: file, queues: map[string]*queue.Queue{}}
 	if err := n.read(from); err != nil {
 		return n.stopped(err)
 	}
@@ -165,6 +173,7 @@ func (n *ndjson) parse(text []byte) error {
 	if err != nil {
 		return n.bad(err)
 	}
+	job.OnDuplicate = n.onDuplicate
 	if n.to != nil && n.to != q || len(n.pending) == batchLines || n.size > batchBytes {
 		if err := n.flush(n.cmd.Context()); err != nil {
 			return err

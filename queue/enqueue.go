@@ -3,6 +3,7 @@ package queue
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"time"
 
@@ -36,6 +37,14 @@ func (q *Queue) EnqueueMany(ctx context.Context, jobs []NewJob) ([]Added, error)
 			batch, err = q.add(ctx, tx, prepared[:n])
 			return err
 		})
+		if refused, ok := errors.AsType[*DuplicateError](err); ok {
+			if n = refused.Index; n > 0 {
+				// those before it are to be in
+				rest, failed := q.EnqueueMany(ctx, prepared[:n])
+				return append(added, rest...), errors.Join(failed, q.refused(len(added)+n, refused))
+			}
+			return added, q.refused(len(added), refused)
+		}
 		if err != nil {
 			return added, fmt.Errorf("enqueue in %s: %w", q.Name, err)
 		}
@@ -47,6 +56,11 @@ func (q *Queue) EnqueueMany(ctx context.Context, jobs []NewJob) ([]Added, error)
 		prepared = prepared[n:]
 	}
 	return added, nil
+}
+
+// refused is the error about the index-th of all jobs.
+func (q *Queue) refused(index int, e *DuplicateError) error {
+	return fmt.Errorf("enqueue in %s: %w", q.Name, &DuplicateError{Index: index, ID: e.ID, Key: e.Key})
 }
 
 // EnqueueTx adds jobs in the application's own transaction: they are there if and when it commits. After an error the
@@ -134,7 +148,10 @@ func (q *Queue) add(ctx context.Context, tx *schema.Tx, prepared []NewJob) ([]Ad
 		}
 		jobs[i] = j.withDefaults(t)
 	}
-	todo, twins := distinct(jobs)
+	todo, twins, err := distinct(jobs)
+	if err != nil {
+		return nil, err
+	}
 	for try := 0; len(todo) > 0; try++ {
 		ids, err := q.insert(ctx, tx, jobs, todo)
 		if err == nil {
@@ -151,13 +168,14 @@ func (q *Queue) add(ctx context.Context, tx *schema.Tx, prepared []NewJob) ([]Ad
 		}
 	}
 	for at, first := range twins {
-		added[at] = Added{ID: added[first].ID, Key: jobs[at].Key, Duplicate: true}
+		added[at] = Added{ID: added[first].ID, Key: jobs[at].Key, Duplicate: true, Replaced: jobs[at].OnDuplicate == ReplaceDuplicate}
 	}
 	return added, q.log.Record(ctx, tx, q.addedEntries(jobs, added))
 }
 
-// distinct gives the indexes of the jobs with a type and key of their own, and for the others that of the first alike.
-func distinct(jobs []NewJob) (first []int, twins map[int]int) {
+// distinct gives the indexes of the jobs with a type and key of their own, and for the others that of the first alike,
+// which one that replaces has become.
+func distinct(jobs []NewJob) (first []int, twins map[int]int, err error) {
 	seen := make(map[[2]string]int, len(jobs))
 	first = make([]int, 0, len(jobs))
 	for i, j := range jobs {
@@ -167,12 +185,18 @@ func distinct(jobs []NewJob) (first []int, twins map[int]int) {
 				twins = map[int]int{}
 			}
 			twins[i] = at
+			switch j.OnDuplicate {
+			case RefuseDuplicate:
+				return nil, nil, &DuplicateError{Index: i, Key: j.Key}
+			case ReplaceDuplicate:
+				jobs[at] = j
+			}
 			continue
 		}
 		seen[k] = i
 		first = append(first, i)
 	}
-	return first, twins
+	return first, twins, nil
 }
 
 func (q *Queue) insert(ctx context.Context, tx *schema.Tx, jobs []NewJob, which []int) ([]int64, error) {
@@ -216,13 +240,38 @@ func (q *Queue) skipLive(ctx context.Context, tx *schema.Tx, jobs []NewJob, whic
 		}
 	}
 	for _, i := range which {
-		if id, ok := live[[2]string{jobs[i].Type, jobs[i].Key}]; ok {
-			added[i] = Added{ID: id, Key: jobs[i].Key, Duplicate: true}
-		} else {
+		id, ok := live[[2]string{jobs[i].Type, jobs[i].Key}]
+		if !ok {
 			rest = append(rest, i)
+			continue
+		}
+		added[i] = Added{ID: id, Key: jobs[i].Key, Duplicate: true}
+		switch jobs[i].OnDuplicate {
+		case RefuseDuplicate:
+			return nil, &DuplicateError{Index: i, ID: id, Key: jobs[i].Key}
+		case ReplaceDuplicate:
+			if added[i].Replaced, err = q.replace(ctx, tx, id, jobs[i]); err != nil {
+				return nil, err
+			}
 		}
 	}
 	return rest, nil
+}
+
+// replace makes a job that has not started what j is to be. A worker that has it locked finds its lock gone.
+func (q *Queue) replace(ctx context.Context, tx *schema.Tx, id int64, j NewJob) (replaced bool, err error) {
+	at := q.scheduled(j, tx.Now)
+	line, wake := place(at, tx.Now)
+	res, err := tx.ExecContext(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET job_data = ?, line = CASE WHEN line = 'new' THEN 'new' ELSE ? END,"+
+		" wake_time = CASE WHEN line = 'new' THEN NULL ELSE ? END, timeout = ?, priority = ?, throttle_factor = ?, time_windows = ?,"+
+		" shard_key = ?, scheduled_run_time = ?, worker_id = 'NONE', lock_token = 'NONE', update_time = ? WHERE id = ? AND state = 'initial'",
+		j.Data, line, wake, int64(j.Timeout/time.Second), *j.Priority, *j.ThrottleFactor, j.Windows.Encode(), j.ShardKey,
+		schema.At(at), schema.At(tx.Now), id)
+	if err != nil {
+		return false, fmt.Errorf("replace job %d: %w", id, err)
+	}
+	n, err := res.RowsAffected()
+	return n == 1, err
 }
 
 func (q *Queue) addedEntries(jobs []NewJob, added []Added) []activity.Entry {

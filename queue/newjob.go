@@ -1,7 +1,9 @@
 package queue
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -25,7 +27,48 @@ type NewJob struct {
 	ThrottleFactor *int
 	Windows        *Windows
 	ShardKey       string
+	// OnDuplicate says what becomes of it if a job with its type and key is there that is not final.
+	OnDuplicate OnDuplicate
 }
+
+// OnDuplicate is what to do about a job whose type and key a job has that is not final.
+type OnDuplicate string
+
+// What to do. The empty OnDuplicate is KeepDuplicate.
+const (
+	// KeepDuplicate leaves the job that is there as it is; the new one is discarded.
+	KeepDuplicate OnDuplicate = "keep"
+	// ReplaceDuplicate puts the new one in the place of the one that is there, under its id, unless that has started: then
+	// it stays as it is.
+	ReplaceDuplicate OnDuplicate = "replace"
+	// RefuseDuplicate makes it a *DuplicateError.
+	RefuseDuplicate OnDuplicate = "error"
+)
+
+// OnDuplicates are all there are.
+var OnDuplicates = []OnDuplicate{KeepDuplicate, ReplaceDuplicate, RefuseDuplicate}
+
+// ErrDuplicateKey is what a *DuplicateError is.
+var ErrDuplicateKey = errors.New("a job with this key is not final yet")
+
+// DuplicateError says which of the jobs to enqueue has the type and key of one that is not final.
+type DuplicateError struct {
+	// Index is which of the jobs.
+	Index int
+	// ID is the job that is there; 0 if that is an earlier one of the jobs.
+	ID  int64
+	Key string
+}
+
+func (e *DuplicateError) Error() string {
+	if e.ID == 0 {
+		return fmt.Sprintf("%v: %q, twice in one call", ErrDuplicateKey, e.Key)
+	}
+	return fmt.Sprintf("%v: %q is job %d's", ErrDuplicateKey, e.Key, e.ID)
+}
+
+// Is makes it ErrDuplicateKey.
+func (e *DuplicateError) Is(target error) bool { return target == ErrDuplicateKey }
 
 // Added is what became of a NewJob.
 type Added struct {
@@ -33,6 +76,8 @@ type Added struct {
 	Key string
 	// Duplicate says that a job with this type and key was there and not final: ID is that job's, and nothing was added.
 	Duplicate bool
+	// Replaced says that the job that was there has become what the new one was to be.
+	Replaced bool
 }
 
 // Check refuses what no queue would take: ErrInvalid, or ErrWindow.
@@ -57,6 +102,8 @@ func (j NewJob) Check() error {
 		return fmt.Errorf("%w: throttle_factor %d is not from 0 to %d", ErrInvalid, *j.ThrottleFactor, maxInt)
 	case j.Priority != nil && (*j.Priority < -maxInt || *j.Priority > maxInt):
 		return fmt.Errorf("%w: priority %d is not from %d to %d", ErrInvalid, *j.Priority, -maxInt, maxInt)
+	case j.OnDuplicate != "" && !slices.Contains(OnDuplicates, j.OnDuplicate):
+		return fmt.Errorf("%w: on_duplicate %q is none of keep, replace, error", ErrInvalid, j.OnDuplicate)
 	case !j.At.IsZero() && (j.At.Year() < 1970 || j.At.Year() > 9998):
 		return fmt.Errorf("%w: scheduled_run_time %s is out of range", ErrInvalid, j.At.Format(time.RFC3339))
 	}

@@ -805,3 +805,40 @@ func TestAgainIsANewJob(t *testing.T) {
 		s.wantState(id, queue.Final, "failed", 1)
 	})
 }
+
+func TestOnDuplicate(t *testing.T) {
+	suite(t, func(s store) {
+		in, low := s.t.Context(), 3
+		with := func(key, data string, what queue.OnDuplicate) queue.NewJob {
+			return queue.NewJob{Type: "send", Key: key, Data: data, OnDuplicate: what, Priority: &low}
+		}
+		a := s.add(with("a", "1", queue.ReplaceDuplicate), with("a", "2", queue.ReplaceDuplicate), with("a", "3", queue.KeepDuplicate))
+		if job := s.wantState(a[0].ID, queue.Initial, "due", 0); job.Data != "2" || !a[1].Replaced || a[2].Replaced || !a[2].Duplicate {
+			s.t.Errorf("data %s, added %+v", job.Data, a)
+		}
+		locked := s.lock("w", 1)
+		if b := s.add(with("a", "4", queue.ReplaceDuplicate))[0]; !b.Replaced || b.ID != a[0].ID || s.get(b.ID).Data != "4" {
+			s.t.Errorf("%+v", b)
+		}
+		if r := s.round("w", nil, locked); len(r.Started) != 0 {
+			s.t.Error("a worker started what was replaced while it had it locked")
+		}
+		running := s.start("w", 1)
+		if b := s.add(with("a", "5", queue.ReplaceDuplicate))[0]; b.Replaced || !b.Duplicate || s.get(b.ID).Data != "4" {
+			s.t.Errorf("replaced a job that is running: %+v", b)
+		}
+		added, err := s.EnqueueMany(in, []queue.NewJob{with("b", "", ""), with("c", "", ""), with("a", "6", queue.RefuseDuplicate), with("d", "", "")})
+		var refused *queue.DuplicateError
+		if !errors.As(err, &refused) || !errors.Is(err, queue.ErrDuplicateKey) || refused.Index != 2 || refused.ID != a[0].ID || len(added) != 2 {
+			s.t.Errorf("added %d: %v", len(added), err)
+		}
+		if c := must[queue.Counts](s.t)(s.Counts(in)); c.Due != 2 {
+			s.t.Errorf("%d are due: those before the refused one should be in, and none after it", c.Due)
+		}
+		if _, err := s.EnqueueMany(in, []queue.NewJob{with("e", "", ""), with("e", "", queue.RefuseDuplicate)}); !errors.Is(err, queue.ErrDuplicateKey) {
+			s.t.Error(err)
+		}
+		s.settle("w", finished, running...)
+		s.wantHistory(a[0].ID, "added/0 starting/1 finished/1")
+	})
+}
