@@ -74,7 +74,7 @@ func (a *app) root() *cobra.Command {
 	root.AddCommand(
 		a.initCommand(), a.enqueueCommand(), a.workCommand(), a.jobsCommand(), a.showCommand(), a.statusCommand(),
 		a.activityCommand(), a.monitorCommand(), a.purgeCommand(), a.versionCommand(), a.guardCommand(),
-		a.queueCommand(), a.cancelCommand(), a.rescheduleCommand(), a.retryCommand(),
+		a.whyCommand(), a.queueCommand(), a.cancelCommand(), a.rescheduleCommand(), a.retryCommand(),
 	)
 	a.checkFlags(root)
 	refuseUnknownTopics(root)

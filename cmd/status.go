@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/hipq/hipq/queue/worker"
+	"github.com/hipq/hipq/queue"
 )
 
 const statusLong = `Shows for each queue how many jobs are due, scheduled for later, running, waiting for their retry decision, and failed
@@ -74,7 +74,7 @@ func (a *app) runStatus(cmd *cobra.Command) error {
 			q.Name, c.Paused, c.Due, c.Scheduled, c.Locked, c.Running, c.Error, c.Failed, c.Finished, utc(c.OldestDue),
 		})
 	}
-	last, err := worker.Last(cmd.Context(), i.db)
+	last, err := queue.LastWorker(cmd.Context(), i.db)
 	if err != nil {
 		return err
 	}

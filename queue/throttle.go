@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/jmoiron/sqlx"
+
 	"github.com/hipq/hipq/schema"
 )
 
@@ -27,12 +29,17 @@ func (q *Queue) throttle(ctx context.Context, tx *schema.Tx) (room, error) {
 	if err := mustHit(res, 1); err != nil {
 		return room{}, fmt.Errorf("wait for a turn: queue %s is not registered: %w", q.Name, err)
 	}
-	r := room{limit: q.ThrottleLimit}
+	used, err := q.used(ctx, tx)
+	return room{limit: q.ThrottleLimit, used: used}, err
+}
+
+// used is what the locked and running jobs weigh.
+func (q *Queue) used(ctx context.Context, from sqlx.QueryerContext) (used int, err error) {
 	query := "SELECT COALESCE(SUM(throttle_factor), 0) FROM " + q.table + " " + q.index("pick") + " WHERE line IN ('locked', 'waiting')"
-	if err := tx.GetContext(ctx, &r.used, query); err != nil {
-		return room{}, fmt.Errorf("sum up the throttle factors: %w", err)
+	if err := sqlx.GetContext(ctx, from, &used, query); err != nil {
+		return 0, fmt.Errorf("sum up the throttle factors: %w", err)
 	}
-	return r, nil
+	return used, nil
 }
 
 // fit gives those of the jobs, which are in order, that there is room for. Weight 0 is neither counted nor held back;

@@ -11,7 +11,7 @@ import (
 
 func TestWorkerIsOnRecord(t *testing.T) {
 	suite(t, func(s shop) {
-		if last := must[*worker.Record](s.t)(worker.Last(s.t.Context(), s.db)); last != nil {
+		if last := must[*queue.WorkerRow](s.t)(queue.LastWorker(s.t.Context(), s.db)); last != nil {
 			s.t.Errorf("the last of no workers is %+v", last)
 		}
 		s.add(s.emails, "send", 4)
@@ -66,7 +66,7 @@ func TestWorkerIsOnRecord(t *testing.T) {
 		}
 		next := s.worker(all(nothing))
 		s.work(next)
-		last := must[*worker.Record](s.t)(worker.Last(s.t.Context(), s.db))
+		last := must[*queue.WorkerRow](s.t)(queue.LastWorker(s.t.Context(), s.db))
 		if last == nil || last.ID != next.ID || last.State != "finished" || last.Host != "here" {
 			s.t.Errorf("the last worker is %+v", last)
 		}

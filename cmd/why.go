@@ -1,0 +1,65 @@
+package cmd
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hipq/hipq/queue"
+)
+
+const whyLong = `Says why a job isn't running: when it is due, when its window opens, what it waits for, who has it, what is missing.
+
+Exit codes: 0 done · 1 there is no such job · 64 usage · 75 the database is unreachable or busy · 78 configuration.`
+
+func (a *app) whyCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "why QUEUE ID",
+		Short:   "Say why a job isn't running",
+		Long:    whyLong,
+		Example: "  hipq why emails 42",
+		Args:    cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			id, err := strconv.ParseInt(args[1], 10, 64)
+			if err != nil || id < 1 {
+				return usagef("%q is not the id of a job", args[1])
+			}
+			return a.runWhy(cmd, args[0], id)
+		},
+	}
+}
+
+func (a *app) runWhy(cmd *cobra.Command, name string, id int64) error {
+	i, err := a.open(cmd)
+	if err != nil {
+		return err
+	}
+	defer i.close()
+	q, err := i.queue(cmd.Context(), name)
+	if err != nil {
+		return err
+	}
+	var handled []string
+	if c, err := i.Queue(name); err == nil {
+		handled = slices.Collect(maps.Keys(c.Handlers))
+	}
+	why, err := q.Why(cmd.Context(), id, handled)
+	if err != nil {
+		return err
+	}
+	if a.json {
+		return a.printJSON(struct {
+			ID      int64       `json:"id"`
+			Queue   string      `json:"queue"`
+			State   queue.State `json:"state"`
+			Reasons []string    `json:"reasons"`
+		}{id, q.Name, why.Job.State, why.Reasons()})
+	}
+	for _, reason := range why.Reasons() {
+		fmt.Fprintln(a.out, safe(reason))
+	}
+	return nil
+}

@@ -1,0 +1,70 @@
+package queue_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hipq/hipq/internal/dbtest"
+	"github.com/hipq/hipq/queue"
+)
+
+// wantWhy checks the reasons for a job, by a part of each.
+func (s store) wantWhy(id int64, want ...string) {
+	s.t.Helper()
+	why := must[queue.Why](s.t)(s.Why(s.t.Context(), id, []string{"send"}))
+	reasons := why.Reasons()
+	ok := len(reasons) == len(want)
+	for i := range min(len(reasons), len(want)) {
+		ok = ok && strings.Contains(reasons[i], want[i])
+	}
+	if !ok {
+		s.t.Errorf("job %d: %q, want %q", id, reasons, want)
+	}
+}
+
+func TestWhy(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, driver, source string) {
+		o := options()
+		o.ThrottleLimit = 10
+		s := openStore(t, dbtest.Open(t, driver, source, "emails"), o)
+		heavy, none := 8, 0
+		first := s.add(queue.NewJob{Type: "send", ThrottleFactor: &heavy})[0].ID
+		s.wantWhy(first, "no worker has run yet")
+		s.hire("w")
+		s.wantWhy(first, "no worker has run for")
+		s.exec("UPDATE shop_workers SET heartbeat = '2036-01-01 00:00:00'")
+		s.wantWhy(first, "nothing stands in its way")
+
+		added := s.add(queue.NewJob{Type: "send", ThrottleFactor: &heavy}, queue.NewJob{Type: "mystery", ThrottleFactor: &none}, queue.NewJob{Type: "send", In: time.Hour})
+		s.wantWhy(added[0].ID, "1 due jobs are before it")
+		s.wantWhy(added[1].ID, "no handler for job type mystery", "2 due jobs are before it")
+		s.wantWhy(added[2].ID, "not due until")
+		locked := s.lock("w", 1)
+		s.wantWhy(first, "locked, to start when a slot is free, by worker w (pid 1 on h)")
+		s.wantWhy(added[0].ID, "throttled: 8 of 10 are taken, and its factor is 8")
+		running := s.round("w", nil, locked).Started
+		s.wantWhy(first, "attempt 1 is running since")
+		must[any](t)(nil, s.Pause(t.Context(), true))
+		s.wantWhy(added[0].ID, "paused: hipq queue resume emails", "throttled")
+		must[any](t)(nil, s.Pause(t.Context(), false))
+		s.settle("w", queue.Outcome{Verdict: queue.TryAgain, Error: "boo"}, running...)
+		s.wantWhy(first, "attempt 1 failed (boo); the next is due at")
+		must[any](t)(nil, s.Cancel(t.Context(), first))
+		s.wantWhy(first, "with the error: cancelled")
+
+		second := s.start("w", 1)
+		s.bury("w")
+		s.wantWhy(second[0].ID, "is over: the next worker takes the job back")
+		look := must[queue.Look](t)(s.Look(t.Context(), nil))
+		must[bool](t)(s.Upkeep(t.Context(), queue.Worker{ID: "keeper"}, look, nil))
+		s.wantWhy(second[0].ID, "attempt 1 failed (worker lost: w (pid 1 on h)); the next worker that has a handler for send decides")
+
+		now := must[time.Time](t)(s.db.Clock(t.Context()))
+		hour := func(h int) string { return now.Add(time.Duration(h) * time.Hour).Format("15:04") }
+		closed := must[queue.Windows](t)(queue.ParseWindows([]string{hour(2) + "-" + hour(3)}))
+		s.wantWhy(s.add(queue.NewJob{Type: "send", Windows: &closed})[0].ID, "its windows are")
+		s.exec("INSERT INTO shop_emails (job_type, job_data) VALUES ('send', 'x')")
+		s.wantWhy(added[2].ID+2, "inserted by plain SQL")
+	})
+}
