@@ -63,6 +63,8 @@ func (g group) counts() Counts {
 	switch g.State {
 	case activity.Added:
 		return Counts{Added: g.N}
+	case activity.Cancelled:
+		return Counts{} // nothing was attempted
 	case activity.Starting:
 		return Counts{Started: g.N, WaitCount: g.N, WaitSumMS: g.WaitSumMS, WaitMaxMS: g.WaitMaxMS}
 	}

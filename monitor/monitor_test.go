@@ -134,7 +134,7 @@ func anyEntry(r *rand.Rand, from, to time.Time) activity.Entry {
 func recount(entries []activity.Entry, from, to time.Time) (map[key]Counts, Workers) {
 	counts, workers := map[key]Counts{}, Workers{}
 	for _, e := range entries {
-		if e.At.Before(from) || !e.At.Before(to) {
+		if e.At.Before(from) || !e.At.Before(to) || e.Kind == activity.Job && e.State == activity.Cancelled {
 			continue
 		}
 		if e.Kind == activity.Worker {

@@ -70,7 +70,7 @@ func (q *Queue) readLocked(ctx context.Context, tx *schema.Tx, token string, ids
 	var records []lockedRecord
 	query := "SELECT " + recordColumns + ", " + q.paused() + " AS paused FROM " + q.table + " " + q.db.ByID +
 		" WHERE line = 'locked' AND lock_token = ? AND id IN " + schema.In(len(ids)) +
-		" AND EXISTS (SELECT 1 FROM " + q.db.Workers() + " w WHERE w.id = worker_id AND w.state = 'working') " + q.db.ForUpdate
+		" AND EXISTS (SELECT 1 FROM " + q.db.Workers() + " w " + q.db.ByKey + " WHERE w.id = worker_id AND w.state = 'working') " + q.db.ForUpdate
 	if err := tx.SelectContext(ctx, &records, query, append([]any{q.Name, token}, ids...)...); err != nil {
 		return nil, fmt.Errorf("read the locked jobs: %w", err)
 	}

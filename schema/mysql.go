@@ -14,6 +14,9 @@ import (
 	"github.com/jmoiron/sqlx"
 )
 
+// silence is how long the server may take for an answer, unless the DSN says otherwise.
+const silence = 2 * time.Minute
+
 func openMySQL(ctx context.Context, o Options) (*DB, error) {
 	cfg, err := mysql.ParseDSN(o.DSN)
 	if err != nil {
@@ -29,6 +32,14 @@ func openMySQL(ctx context.Context, o Options) (*DB, error) {
 	cfg.ParseTime = false        // Time reads the text itself, whatever the session's zone
 	if cfg.Timeout == 0 {
 		cfg.Timeout = 10 * time.Second
+	}
+	// One that neither answers nor hangs up must not hold up a tick for ever, and with it all that cron starts after it.
+	// A migration may take as long as it takes.
+	if cfg.ReadTimeout == 0 && !o.Create {
+		cfg.ReadTimeout = silence
+	}
+	if cfg.WriteTimeout == 0 && !o.Create {
+		cfg.WriteTimeout = silence
 	}
 	if cfg.Collation == "" {
 		cfg.Collation = "utf8mb4_bin"

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -165,8 +166,8 @@ func TestDatabaseFallsSilent(t *testing.T) {
 	}
 }
 
-// lostAnswers are the transactions of a worker, by a part of a statement that only they have.
-var lostAnswers = map[string]string{
+// transactions are those of a worker, by a part of a statement that only they have.
+var transactions = map[string]string{
 	"register": "INSERT INTO shop_workers",
 	"slots":    "FROM hipq_tables WHERE table_name",
 	"take in":  "line = 'new'",
@@ -178,40 +179,105 @@ var lostAnswers = map[string]string{
 	"sign off": "SET state = 'finished', slots = 0",
 }
 
-// A commit may have happened though its answer was lost. Whichever it is, each attempt is made once and told once.
+// losesFirst makes the proxy lose the answer to the first commit of a transaction. What it returns is closed then.
+func (p *proxy) losesFirst(transaction string, then func()) <-chan struct{} {
+	var once sync.Once
+	lost := make(chan struct{})
+	p.loses(func(statements string) (lose bool) {
+		if strings.Contains(statements, transactions[transaction]) {
+			once.Do(func() { lose = true })
+		}
+		return lose
+	}, func() {
+		then()
+		close(lost)
+	})
+	return lost
+}
+
+// A commit may have happened though its answer was lost. Whichever it is, each attempt is made once and told once,
+// whether the transaction can be repeated at once or not for a while.
 func TestLostAnswers(t *testing.T) {
 	t.Parallel()
-	for name, statement := range lostAnswers {
+	for name := range transactions {
+		for _, outage := range []bool{false, true} {
+			if outage && name == "register" {
+				continue // the worker ends then
+			}
+			t.Run(fmt.Sprintf("%s,outage=%t", name, outage), func(t *testing.T) {
+				t.Parallel()
+				s, proxy := proxied(t)
+				ids := s.add(s.emails, "send", 4)
+				s.exec("INSERT INTO shop_emails (job_type, job_data) VALUES ('send', 'plain')")
+				s.exec("UPDATE shop_emails SET line = 'later', wake_time = create_time WHERE id = ?", ids[0])
+				ids = append(ids, ids[3]+1)
+				direct := s.elsewhere()
+				var l ledger
+				p := s.worker(all(func(ctx context.Context, job *queue.Job) error {
+					if err := l.handle(ctx, job); err != nil || job.ID != ids[1] || job.Attempt > 1 {
+						return err
+					}
+					return errors.New("no luck")
+				}))
+				var j journal
+				p.Log = j.log()
+				then := func() {}
+				if outage {
+					then = proxy.cut
+				}
+				lost := proxy.losesFirst(name, then)
+				r := s.start(p)
+				receive(t, "the lost answer", lost)
+				if outage {
+					eventually(t, "the database is missed", func() bool {
+						return j.count("does not answer") > 0 || direct.row(p.ID).State == "finished"
+					})
+					proxy.mend()
+				}
+				wantSummary(t, r.ended(), worker.Summary{Started: 6, Finished: 5, Errors: 1})
+				if len(l.jobs) != 6 {
+					t.Errorf("%d attempts ran, want 6", len(l.jobs))
+				}
+				s.wantHistory(s.emails, atOnce, ids[0], ids[2], ids[3], ids[4])
+				s.wantHistory(s.emails, atSecond, ids[1])
+				if life := s.life(p.ID); life != "starting finished" {
+					t.Errorf("the worker: %s", life)
+				}
+			})
+		}
+	}
+}
+
+// A worker that is told to stop gives back what it may have locked, and runs what it may have started.
+func TestStoppedAfterALostAnswer(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		summary worker.Summary
+		line    string
+		history string
+	}{
+		"lock":  {worker.Summary{}, "due", untouched},
+		"start": {worker.Summary{Started: 2, Finished: 2}, "finished", atOnce},
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s, proxy := proxied(t)
-			ids := s.add(s.emails, "send", 4)
-			s.exec("INSERT INTO shop_emails (job_type, job_data) VALUES ('send', 'plain')")
-			s.exec("UPDATE shop_emails SET line = 'later', wake_time = create_time WHERE id = ?", ids[0])
-			ids = append(ids, ids[3]+1)
-			var once sync.Once
-			proxy.loses(func(statements string) (lose bool) {
-				if strings.Contains(statements, statement) {
-					once.Do(func() { lose = true })
+			ids := s.add(s.emails, "once", 2)
+			p := s.worker(all(nothing))
+			var j journal
+			p.Log = j.log()
+			lost := proxy.losesFirst(name, proxy.cut)
+			r := s.start(p)
+			receive(t, "the lost answer", lost)
+			eventually(t, "the database is missed", func() bool { return j.count("does not answer") > 0 })
+			r.stop()
+			proxy.mend()
+			wantSummary(t, r.ended(), c.summary)
+			s.wantHistory(s.emails, c.history, ids...)
+			for _, id := range ids {
+				if job := s.get(s.emails, id); job.Line != c.line {
+					t.Errorf("job %d is %s, %s", id, job.State, job.Line)
 				}
-				return lose
-			}, nil)
-			var l ledger
-			p := s.worker(all(func(ctx context.Context, job *queue.Job) error {
-				if err := l.handle(ctx, job); err != nil || job.ID != ids[1] || job.Attempt > 1 {
-					return err
-				}
-				return errors.New("no luck")
-			}))
-			wantSummary(t, s.work(p), worker.Summary{Started: 6, Finished: 5, Errors: 1})
-			once.Do(func() { t.Errorf("no transaction has %s", statement) })
-			if len(l.jobs) != 6 {
-				t.Errorf("%d attempts ran, want 6", len(l.jobs))
-			}
-			s.wantHistory(s.emails, atOnce, ids[0], ids[2], ids[3], ids[4])
-			s.wantHistory(s.emails, atSecond, ids[1])
-			if life := s.life(p.ID); life != "starting finished" {
-				t.Errorf("the worker: %s", life)
 			}
 		})
 	}

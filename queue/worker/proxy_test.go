@@ -174,7 +174,7 @@ func (p *proxy) pass(from, to net.Conn, let func([]byte) bool) {
 type tap struct {
 	proxy *proxy
 	mu    sync.Mutex
-	// since is what was sent since the last commit.
+	// since is what was sent since the transaction began.
 	since strings.Builder
 	// mute means that the next answer is the one to lose.
 	mute bool
@@ -184,6 +184,9 @@ type tap struct {
 func (t *tap) ask(sent []byte) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if bytes.Contains(sent, []byte("\x03START TRANSACTION")) {
+		t.since.Reset()
+	}
 	t.since.Write(sent)
 	if !bytes.Contains(sent, []byte("\x03COMMIT")) {
 		return true

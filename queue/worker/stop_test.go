@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/worker"
 )
@@ -134,7 +135,7 @@ func TestInterruptedWorkerKeepsItsLock(t *testing.T) {
 	})
 }
 
-// An error that waiting doesn't mend ends the worker, and before it the handlers; others reclaim its jobs.
+// An error that waiting doesn't mend ends the worker, and before it the handlers; others take its jobs at once.
 func TestErrorEndsTheWorker(t *testing.T) {
 	suite(t, func(s shop) {
 		id := s.add(s.emails, "send", 1)[0]
@@ -148,7 +149,10 @@ func TestErrorEndsTheWorker(t *testing.T) {
 			s.t.Errorf("the handler ends with %v, the worker with %v", cause, err)
 		}
 		s.wantJob(s.emails, id, queue.Running, "locked", queue.None, 1)
-		s.exec("UPDATE shop_workers SET lock_until = start_time")
+		entries := s.entries(activity.Filter{Kind: activity.Worker, State: activity.Error})
+		if row := s.row(p.ID); row.State != "error" || row.Slots != 0 || len(entries) != 1 || entries[0].Error != r.err.Error() {
+			s.t.Errorf("the worker's row is %+v, its end is told as %+v", row, entries)
+		}
 		wantSummary(s.t, s.work(only(s.emails, s.worker(all(nothing)))), worker.Summary{Started: 1, Finished: 1})
 		s.wantHistory(s.emails, atSecond, id)
 	})
