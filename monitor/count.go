@@ -38,6 +38,9 @@ func (m *Monitor) count(ctx context.Context, hour time.Time) (metrics, error) {
 	}
 	counted := metrics{hour: hour, rows: map[key]*metric{}}
 	for _, g := range groups {
+		if g.State == activity.Cancelled {
+			continue // nothing was attempted
+		}
 		if g.Kind == activity.Worker {
 			counted.row(workersKey).Workers.add(g.workers())
 		} else {
@@ -63,8 +66,6 @@ func (g group) counts() Counts {
 	switch g.State {
 	case activity.Added:
 		return Counts{Added: g.N}
-	case activity.Cancelled:
-		return Counts{} // nothing was attempted
 	case activity.Starting:
 		return Counts{Started: g.N, WaitCount: g.N, WaitSumMS: g.WaitSumMS, WaitMaxMS: g.WaitMaxMS}
 	}
