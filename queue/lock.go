@@ -170,8 +170,12 @@ func (l *Locker) find(ctx context.Context, tx *schema.Tx, n int) ([]candidate, e
 // walk reads the first n due jobs of each type, for each type has a range of the index of its own, and merges them.
 func (l *Locker) walk(ctx context.Context, tx *schema.Tx, n int) ([]candidate, error) {
 	var found []candidate
+	weight := "" // all else is in the index
+	if l.q.ThrottleLimit > 0 {
+		weight = ", throttle_factor"
+	}
 	for _, name := range l.types {
-		query := "SELECT id, job_type, priority, scheduled_run_time, throttle_factor FROM " + l.q.table + " " + l.q.index("pick") +
+		query := "SELECT id, job_type, priority, scheduled_run_time" + weight + " FROM " + l.q.table + " " + l.q.index("pick") +
 			" WHERE line = 'due' AND job_type = ?"
 		args := []any{name}
 		if last, ok := l.after[name]; ok {

@@ -102,13 +102,14 @@ func (d *database) insert(s spec) error {
 	return err
 }
 
-// held are the jobs that a worker has, started or not.
-func (d *database) held(worker string) (jobs []row, err error) {
+// held are the jobs that a worker has, started or not, and the slots for them.
+func (d *database) held(worker string) (slots int, jobs []row, err error) {
+	err = d.QueryRow("SELECT slots FROM "+workersTable+" WHERE id = ?", worker).Scan(&slots)
 	for _, q := range queues {
 		some, e := d.jobs(q, "WHERE line = 'locked' AND worker_id = ?", worker)
 		jobs, err = append(jobs, some...), errors.Join(err, e)
 	}
-	return jobs, err
+	return slots, jobs, err
 }
 
 // again reads jobs again.

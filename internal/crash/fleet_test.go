@@ -179,7 +179,7 @@ func (f *fleet) kill(w *worker) {
 		return // it had not registered yet
 	}
 	state, err := f.db.workerState(id)
-	held, e := f.db.held(id)
+	_, held, e := f.db.held(id)
 	if err != nil || e != nil {
 		f.t.Error(err, e)
 	}

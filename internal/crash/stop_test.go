@@ -22,29 +22,36 @@ var comebacks = []struct {
 		return before.state == "running" && now.state == "running" && now.attempt > before.attempt &&
 			book.spec(now.name()).step(now.attempt).MS >= slow
 	}},
-	{"another has locked or started its jobs", func(before, now row, _ *book) bool {
+	{"another has what it was about to start", func(before, now row, _ *book) bool {
 		return before.state != "running" && now.line == "locked" && now.token != before.token
 	}},
 }
 
-// held says whether a worker that has these jobs is worth stopping for a comeback.
-func worthwhile(mode int, jobs []row, book *book) bool {
-	return slices.ContainsFunc(jobs, func(j row) bool {
-		switch mode {
-		case 0:
-			return j.state == "running"
-		case 1:
-			return j.state == "running" && book.spec(j.name()).step(j.attempt+1).MS >= slow
-		default:
-			return j.state != "running"
+// worthwhile says whether a worker that has these jobs is worth stopping for a comeback.
+func worthwhile(mode, slots int, jobs []row, book *book) bool {
+	running := 0
+	soon := false
+	for _, j := range jobs {
+		if j.state == "running" {
+			running++
+			soon = soon || book.spec(j.name()).step(j.attempt+1).MS >= slow
 		}
-	})
+	}
+	switch mode {
+	case 0:
+		return running > 0
+	case 1:
+		return soon
+	default:
+		// with slots free it starts jobs at once: it was caught just before
+		return running < min(slots, len(jobs))
+	}
 }
 
 // stopAll stops so many workers, one after the other, until their jobs are others'.
 func (f *fleet) stopAll(ctx context.Context, n int, rng *rand.Rand, book *book) {
 	for i := 0; i < n && ctx.Err() == nil; {
-		time.Sleep(time.Duration(50+rng.IntN(200)) * time.Millisecond)
+		time.Sleep(time.Duration(20+rng.IntN(80)) * time.Millisecond)
 		w := f.take(rng)
 		if w == nil {
 			continue
@@ -62,19 +69,22 @@ func (f *fleet) stop(ctx context.Context, w *worker, mode int, book *book) bool 
 	if err != nil || id == "" {
 		return false
 	}
-	if held, err := f.db.held(id); err != nil || !worthwhile(mode, held, book) {
-		return false
-	}
 	w.signal(syscall.SIGSTOP)
 	defer w.signal(syscall.SIGCONT)
-	// one that holds locks of the database in its sleep holds up the others, and nobody could take its jobs
-	stuck, err := f.db.stuck()
-	held, e := f.db.held(id)
-	if err != nil || e != nil {
-		f.t.Error(err, e)
+	slots, held, err := f.db.held(id)
+	if err != nil {
+		f.t.Error(err)
 		return false
 	}
-	if stuck || !worthwhile(mode, held, book) {
+	if !worthwhile(mode, slots, held, book) {
+		return false
+	}
+	// one that holds locks of the database in its sleep holds up the others, and nobody could take its jobs
+	stuck, err := f.db.stuck()
+	if err != nil {
+		f.t.Error(err)
+	}
+	if stuck || err != nil {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		f.missed++
