@@ -66,8 +66,8 @@ func (a *app) enqueueCommand() *cobra.Command {
 	f.StringVar(&o.onDuplicate, "on-duplicate", "keep", "if a job with this type and key is not final: keep it, replace it unless it has started, or error")
 	f.StringVar(&o.ndjson, "ndjson", "", "add a job for each line of this file; - is standard input")
 	// what holds without them is the job type's, not a number
-	f.Lookup("priority").DefValue = ""
-	f.Lookup("throttle-factor").DefValue = ""
+	f.Lookup("priority").DefValue = "0"
+	f.Lookup("throttle-factor").DefValue = "0"
 	c.MarkFlagsMutuallyExclusive("at", "in")
 	for _, single := range []string{"data", "key", "at", "in", "priority", "timeout", "throttle-factor", "window"} {
 		c.MarkFlagsMutuallyExclusive("ndjson", single)

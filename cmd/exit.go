@@ -7,6 +7,7 @@ import (
 
 	"github.com/hipq/hipq/config"
 	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/worker"
 	"github.com/hipq/hipq/schema"
 )
 
@@ -64,6 +65,9 @@ func (a *app) diagnose(err error) (code int, hint string) {
 		return exitConfig, ""
 	case errors.Is(err, queue.ErrInvalid), errors.Is(err, queue.ErrWindow):
 		return exitUsage, ""
+	}
+	if errors.Is(err, worker.ErrLockLost) {
+		return exitTryLater, "the database or this host was stalled for too long; the next tick takes the jobs back"
 	}
 	switch trouble, hint := schema.Diagnose(err); trouble {
 	case schema.TryLater:

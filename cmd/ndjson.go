@@ -132,7 +132,7 @@ type jobLine struct {
 	Queue            string          `json:"queue"`
 	Type             string          `json:"job_type"`
 	Data             json.RawMessage `json:"job_data"`
-	Key              string          `json:"job_key"`
+	Key              *string         `json:"job_key"`
 	ScheduledRunTime string          `json:"scheduled_run_time"`
 	Priority         *int            `json:"priority"`
 	Timeout          json.RawMessage `json:"timeout"`
@@ -198,7 +198,13 @@ func (n *ndjson) queue(name string) (*queue.Queue, error) {
 }
 
 func (l jobLine) job(zone *time.Location) (job queue.NewJob, err error) {
-	job = queue.NewJob{Type: l.Type, Key: l.Key, Priority: l.Priority, ThrottleFactor: l.ThrottleFactor, ShardKey: l.ShardKey}
+	if l.Key != nil {
+		if *l.Key == "" {
+			return job, errors.New("job_key is empty; leave it out for a key of its own")
+		}
+		job.Key = *l.Key
+	}
+	job = queue.NewJob{Type: l.Type, Key: job.Key, Priority: l.Priority, ThrottleFactor: l.ThrottleFactor, ShardKey: l.ShardKey}
 	job.Data = string(l.Data)
 	switch {
 	case job.Data == "null":

@@ -55,7 +55,6 @@ func (a *app) rescheduleCommand() *cobra.Command {
 	f.StringVar(&at, "at", "", "when to run: 2026-12-31T23:00:00Z, or '2026-12-31 23:00' in the config's zone")
 	f.StringVar(&in, "in", "", "in how long to run: 0s, 90s, 5m, 2h, 1d")
 	f.IntVar(&priority, "priority", 0, "lower runs first")
-	f.Lookup("priority").DefValue = ""
 	c.MarkFlagsMutuallyExclusive("at", "in")
 	return c
 }

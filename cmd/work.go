@@ -51,6 +51,9 @@ func (a *app) workCommand() *cobra.Command {
 
 func (a *app) runWork(cmd *cobra.Command, names, types []string) error {
 	i, err := a.open(cmd)
+	if errors.Is(err, context.Canceled) {
+		return nil // told to stop before it began
+	}
 	if err != nil {
 		return err
 	}

@@ -28,7 +28,7 @@ func TestGauge(t *testing.T) {
 		worker("over", "finished", ago(-time.Hour))
 
 		job := func(jobType, state, line, worker string, scheduled, wake schema.Time) {
-			exec(t, db, "INSERT INTO test_mail (job_type, state, line, worker_id, scheduled_run_time, wake_time) VALUES (?, ?, ?, ?, ?, ?)",
+			exec(t, db, "INSERT INTO test_mail (job_type, state, line, worker_id, scheduled_run_time, wake_time, timeout, priority, throttle_factor, time_windows) VALUES (?, ?, ?, ?, ?, ?, 60, 100, 1, 'NONE')",
 				jobType, state, line, worker, scheduled, wake)
 		}
 		var never schema.Time

@@ -90,6 +90,9 @@ func (l *Locker) Lock(ctx context.Context, n int) ([]Locked, error) {
 	return locked, nil
 }
 
+// InDoubt says whether a Lock ended in an error and may have taken jobs all the same: the next Lock finds them.
+func (l *Locker) InDoubt() bool { return l.unanswered != "" }
+
 // GiveUp gives back what a Lock that ended in an error may have taken all the same. It may be repeated.
 func (l *Locker) GiveUp(ctx context.Context) error {
 	if l.unanswered == "" {

@@ -65,7 +65,7 @@ func (q *Queue) fill(b *testing.B, kinds ...rows) {
 						args = append(args, k.jobType, fmt.Sprintf("%s-%s-%09d", k.line, k.jobType, i), k.line, k.state, k.priority, 1, at, wake)
 					}
 					_, err := tx.ExecContext(b.Context(), "INSERT INTO "+q.table+" (job_type, job_key, line, state, priority, throttle_factor,"+
-						" scheduled_run_time, wake_time) VALUES "+schema.Rows("(?,?,?,?,?,?,?,?)", len(few)), args...)
+						" scheduled_run_time, wake_time, timeout, time_windows) VALUES "+schema.Rows("(?,?,?,?,?,?,?,?,60,'NONE')", len(few)), args...)
 					if err != nil {
 						return err
 					}

@@ -41,11 +41,11 @@ func purgeRow(t *testing.T, q *Queue, state State, line string, ago time.Duratio
 		t.Fatal(err)
 	}
 	name, at := fmt.Sprintf("%s/%s/%s", state, line, ago), schema.At(now.Add(-ago))
-	row, args := "(?, ?, ?, ?, ?, ?)", []any{}
+	row, args := "(?, ?, ?, ?, ?, ?, 60, 100, 1, 'NONE')", []any{}
 	for i := range n {
 		args = append(args, name, fmt.Sprint(i), string(state), line, at, at)
 	}
-	_, err = q.db.ExecContext(t.Context(), "INSERT INTO "+q.table+" (job_type, job_key, state, line, create_time, update_time) VALUES "+schema.Rows(row, n), args...)
+	_, err = q.db.ExecContext(t.Context(), "INSERT INTO "+q.table+" (job_type, job_key, state, line, create_time, update_time, timeout, priority, throttle_factor, time_windows) VALUES "+schema.Rows(row, n), args...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,10 +69,10 @@ func TestPurge(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		q := purgeQueue(t, driver, source)
 		const day = 24 * time.Hour
-		lines := []string{"new", "due", "later", "held", "locked", "waiting", "error", lineFinished, lineFailed}
+		lines := []string{"due", "later", "held", "locked", "waiting", "error"}
 		live := 0
 		for _, s := range []State{Initial, Running, Error, Retry} {
-			for _, line := range lines { // whatever the line says
+			for _, line := range lines { // whatever the line says; the table refuses the other combinations
 				purgeRow(t, q, s, line, 1000*day, 1)
 				live++
 			}

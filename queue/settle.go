@@ -140,5 +140,16 @@ func (q *Queue) settleOne(ctx context.Context, tx *schema.Tx, w Worker, s Settle
 		return entry, settledNow, err
 	}
 	states, err := q.settledBy(ctx, tx, w, s.Job.Token, s.Job.Attempt, []Settled{s})
-	return entry, states[s.Job.ID], err
+	if err != nil || states[s.Job.ID] != settledLost {
+		return entry, states[s.Job.ID], err
+	}
+	// settled earlier, the job may have gone on to its next attempt already; then only the activity knows
+	var told bool
+	err = tx.GetContext(ctx, &told, "SELECT EXISTS (SELECT 1 FROM "+q.db.Activity()+" "+q.db.Index(q.db.Activity(), "job")+
+		" WHERE job_id = ? AND queue = ? AND attempt = ? AND worker_id = ? AND state IN ('finished', 'error', 'failed'))",
+		s.Job.ID, q.Name, s.Job.Attempt, w.ID)
+	if told {
+		return entry, settledEarlier, err
+	}
+	return entry, settledLost, err
 }

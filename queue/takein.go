@@ -103,7 +103,8 @@ func (q *Queue) refuse(ctx context.Context, tx *schema.Tx, entry activity.Entry,
 	entry.State, entry.Error = activity.Failed, strings.ToValidUTF8(reason.Error(), "\uFFFD")
 	entry.JobType, entry.JobKey = strings.ToValidUTF8(entry.JobType, "\uFFFD"), strings.ToValidUTF8(entry.JobKey, "\uFFFD")
 	_, err := tx.ExecContext(ctx, "UPDATE "+q.table+" "+q.db.ByID+
-		" SET state = 'final', line = 'failed', error = ?, time_windows = 'NONE', update_time = ? WHERE id = ? AND line = 'new'",
+		" SET state = 'final', line = 'failed', error = ?, timeout = COALESCE(timeout, 0), priority = COALESCE(priority, 0),"+
+		" throttle_factor = COALESCE(throttle_factor, 0), time_windows = 'NONE', update_time = ? WHERE id = ? AND line = 'new'",
 		entry.Error, schema.At(tx.Now), entry.JobID)
 	return entry, err
 }

@@ -258,7 +258,7 @@ func allAccountedFor(c *record) (bad []string, checked string) {
 		case w.killed && w.id != "" && c.workers[w.id] != "error":
 			bad = append(bad, fmt.Sprintf("worker %s was killed and is %q", w.id, c.workers[w.id]))
 		case w.killed || code == 0:
-		case code == 1 && strings.Contains(said, "worker lost its lock"):
+		case code == 75 && strings.Contains(said, "worker lost its lock"):
 			lost++
 		default:
 			bad = append(bad, fmt.Sprintf("%s ended with %s: %s", w.cmd, w.cmd.ProcessState, said))

@@ -154,7 +154,7 @@ try() { # MUTANT
     red "crash/$engine" go test -count=1 -timeout 15m -run "TestCrash/$engine" ./internal/crash "${size[@]}" ||
       [[ ${must[*]} != *crash* ]] || survivors+=" $name:crash/$engine"
   done
-  red store go test -count=1 -timeout 5m ./queue || [[ ${must[*]} != *store* ]] || survivors+=" $name:store"
+  red store go test -count=1 -timeout 2m ./queue || [[ ${must[*]} != *store* ]] || survivors+=" $name:store"
   printf '%-30s red:%s\n' "$name" "${went_red:- nothing}"
   if [[ $name == sound && $went_red ]]; then echo "the tests are red without any mutant" >&2 && exit 1; fi
 }

@@ -82,12 +82,17 @@ func TestLockIsLost(t *testing.T) {
 func TestLockIsLostWhileIdle(t *testing.T) {
 	suite(t, func(s shop) {
 		p := s.worker(all(nothing))
-		p.Linger, p.LockFor, p.Grace = true, 2*time.Second, 100*time.Millisecond
+		p.Linger, p.LockFor, p.Grace = true, 6*time.Second, 100*time.Millisecond
 		r := s.start(p)
 		eventually(s.t, "the worker is there", func() bool { return s.row(p.ID).State == "working" })
 		s.exec("UPDATE shop_workers SET state = 'error' WHERE id = ?", p.ID)
+		declared := time.Now()
 		if _, err := r.end(); !errors.Is(err, worker.ErrLockLost) {
 			s.t.Errorf("the worker ends with %v", err)
+		}
+		// the next renewal tells, not the clock
+		if d := time.Since(declared); d > 5*time.Second {
+			s.t.Errorf("the worker ends after %s", d)
 		}
 	})
 }

@@ -72,7 +72,7 @@ func (w *worker) look(work context.Context) error {
 			found.Due = true // or may be, by now
 			again = again || unfinished
 		}
-		l.more = found.Due && len(l.types) > 0
+		l.more = (found.Due || l.locker.InDoubt()) && len(l.types) > 0
 	}
 	if w.lookAt = time.Now(); again {
 		w.lookAt = time.Time{} // at once, after a round

@@ -1,6 +1,8 @@
 package worker_test
 
 import (
+	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -76,43 +78,34 @@ func TestWorkerIsOnRecord(t *testing.T) {
 // Jobs that were taken from a worker, which goes on, are left as they are and counted.
 func TestAttemptThatIsNoLongerTheWorkers(t *testing.T) {
 	suite(t, func(s shop) {
-		ids := s.add(s.emails, "send", 3)
+		ids := s.add(s.emails, "send", 4)
 		g := s.gate()
-		p := s.worker(all(g.handle))
+		p := s.worker(all(func(ctx context.Context, job *queue.Job) error {
+			if err := g.handle(ctx, job); err != nil || job.ID != ids[3] {
+				return err
+			}
+			return errors.New("no luck")
+		}))
 		var j journal
 		p.Log = j.log()
 		r := s.start(p)
-		g.holds(3)
-		s.exec("UPDATE shop_emails SET lock_token = 'stolen' WHERE id = ?", ids[0])
+		g.holds(4)
+		s.exec("UPDATE shop_emails SET lock_token = 'stolen' WHERE id IN (?, ?)", ids[0], ids[3])
 		s.exec("UPDATE shop_emails SET attempt = 7 WHERE id = ?", ids[1])
 		g.open()
 		summary := r.ended()
-		if summary.Started != 3 || summary.Lost != 2 {
-			s.t.Errorf("summary %+v", summary)
-		}
+		wantSummary(s.t, summary, worker.Summary{Started: 4, Finished: 1, Lost: 3})
 		s.wantJob(s.emails, ids[0], queue.Running, "locked", queue.None, 1)
+		s.wantJob(s.emails, ids[3], queue.Running, "locked", queue.None, 1)
 		s.wantJob(s.emails, ids[1], queue.Running, "locked", queue.None, 7)
 		s.wantJob(s.emails, ids[2], queue.Final, "finished", queue.None, 1)
-		s.wantHistory(s.emails, "added/0 starting/1", ids[:2]...)
+		s.wantHistory(s.emails, "added/0 starting/1", ids[0], ids[1], ids[3])
 		entries := s.entries(activity.Filter{Kind: activity.Worker, State: activity.Finished})
-		if len(entries) != 1 || entries[0].Error != "2 attempts were not settled: their lock was lost" {
+		if len(entries) != 1 || entries[0].Error != "3 attempts were not settled: their lock was lost" {
 			s.t.Errorf("the worker's end: %+v", entries)
 		}
-		if n := j.count("lock lost"); n != 2 {
+		if n := j.count("lock lost"); n != 3 {
 			s.t.Errorf("logged %d times", n)
 		}
-	})
-}
-
-// Each attempt is counted once: finished, an error, or lost.
-func TestSummaryAddsUp(t *testing.T) {
-	suite(t, func(s shop) {
-		ids := s.add(s.emails, "send", 2)
-		g := s.gate()
-		r := s.start(s.worker(all(g.handle)))
-		g.holds(2)
-		s.exec("UPDATE shop_emails SET lock_token = 'stolen' WHERE id = ?", ids[0])
-		g.open()
-		wantSummary(s.t, r.ended(), worker.Summary{Started: 2, Finished: 1, Lost: 1})
 	})
 }

@@ -89,14 +89,15 @@ func TestWorkerTakesWhatSlotsAreLeft(t *testing.T) {
 	suite(t, func(s shop) {
 		s.add(s.emails, "send", 3)
 		first := s.gate()
-		a := s.worker(all(first.handle))
+		a := only(s.emails, s.worker(all(first.handle)))
 		running := s.start(a)
 		first.holds(3)
 		eventually(s.t, "the fourth slot is left", func() bool { return s.row(a.ID).Slots == 3 })
 
-		s.add(s.reports, "send", 5)
+		s.add(s.reports, "send", 12)
 		second := s.gate()
 		b := only(s.reports, s.worker(all(second.handle)))
+		b.Batch = 2
 		rest := s.start(b)
 		second.next()
 		if row := s.row(b.ID); row.Slots != 1 {
@@ -107,11 +108,11 @@ func TestWorkerTakesWhatSlotsAreLeft(t *testing.T) {
 		if life := s.life(third.ID); life != "starting finished" {
 			s.t.Errorf("the third worker: %s", life)
 		}
-		if c := s.counts(s.reports); c.Running != 1 {
+		if c := s.counts(s.reports); c.Running != 1 || c.Due < 4 {
 			s.t.Errorf("reports: %+v", c)
 		}
 		second.open()
-		wantSummary(s.t, rest.ended(), worker.Summary{Started: 5, Finished: 5})
+		wantSummary(s.t, rest.ended(), worker.Summary{Started: 12, Finished: 12})
 		first.open()
 		wantSummary(s.t, running.ended(), worker.Summary{Started: 3, Finished: 3})
 	})
@@ -195,7 +196,7 @@ func TestWorkerTakesSlotsThatAreLeftLater(t *testing.T) {
 	suite(t, func(s shop) {
 		s.add(s.emails, "send", 3)
 		first := s.gate()
-		a := s.worker(all(first.handle))
+		a := only(s.emails, s.worker(all(first.handle)))
 		s.start(a)
 		first.holds(3)
 		eventually(s.t, "the fourth slot is left", func() bool { return s.row(a.ID).Slots == 3 })

@@ -1,11 +1,11 @@
 -- The append-only log of every transition of a worker or a job.
 CREATE TABLE IF NOT EXISTS {activity} (
-  id        BIGINT UNSIGNED NOT NULL AUTO_INCREMENT,
+  id        BIGINT NOT NULL AUTO_INCREMENT,
   at        DATETIME(6) NOT NULL,
   kind      ENUM('worker','job') CHARACTER SET ascii NOT NULL,
   state     ENUM('added','starting','finished','error','failed','cancelled') CHARACTER SET ascii NOT NULL,
   queue     VARCHAR(48) CHARACTER SET ascii COLLATE ascii_bin NOT NULL DEFAULT 'NONE',
-  job_id    BIGINT UNSIGNED NOT NULL DEFAULT 0,
+  job_id    BIGINT NOT NULL DEFAULT 0,
   job_type  VARBINARY(64) NOT NULL DEFAULT 'NONE',
   job_key   VARBINARY(255) NOT NULL DEFAULT 'NONE',
   worker_id CHAR(36) CHARACTER SET ascii COLLATE ascii_bin NOT NULL DEFAULT 'NONE',

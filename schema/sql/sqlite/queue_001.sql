@@ -28,7 +28,11 @@ CREATE TABLE IF NOT EXISTS {jobs} (
   result             TEXT NOT NULL DEFAULT 'NONE',
   create_time        TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now') || '000'),
   update_time        TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now') || '000'),
-  live               INTEGER AS (iif(state = 'final', NULL, 1)) STORED
+  live               INTEGER AS (iif(state = 'final', NULL, 1)) STORED,
+  -- what only hipq writes must be whole, whoever inserts a row: one that is not would stop the worker that meets it
+  CHECK (line <> 'new' OR state = 'initial'),
+  CHECK ((state = 'final') = (line IN ('finished', 'failed'))),
+  CHECK (line = 'new' OR timeout IS NOT NULL AND priority IS NOT NULL AND throttle_factor IS NOT NULL AND time_windows IS NOT NULL)
 );
 CREATE UNIQUE INDEX IF NOT EXISTS {jobs}$live ON {jobs} (job_type, job_key, live);
 CREATE INDEX IF NOT EXISTS {jobs}$pick ON {jobs} (line, job_type, priority, scheduled_run_time, id);
