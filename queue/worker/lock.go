@@ -9,10 +9,8 @@ import (
 // keepLock renews the worker's lock every third of its time until ctx ends, also while interrupted jobs come to their end.
 // The jobs' context ends when that doesn't succeed in time, and so early that a handler which needs the whole grace to
 // stop is gone when the lock expires.
-func (w *worker) keepLock(ctx context.Context, renewedAt time.Time) {
-	margin := min(time.Second, w.LockFor/10)
-	hold := w.LockFor - w.Grace - margin
-	expiry := time.AfterFunc(hold-time.Since(renewedAt), func() { w.stopJobs(ErrLockLost) })
+func (w *worker) keepLock(ctx context.Context) {
+	expiry := time.AfterFunc(time.Until(*w.heldUntil.Load()), func() { w.stopJobs(ErrLockLost) })
 	defer expiry.Stop()
 	next := time.NewTimer(w.LockFor / 3)
 	defer next.Stop()
@@ -28,7 +26,8 @@ func (w *worker) keepLock(ctx context.Context, renewedAt time.Time) {
 		cancel()
 		switch {
 		case err == nil:
-			expiry.Reset(hold - time.Since(asked))
+			w.hold(asked)
+			expiry.Reset(time.Until(*w.heldUntil.Load()))
 			w.Renewed(w.LockFor - time.Since(asked))
 			next.Reset(w.LockFor / 3)
 		case errors.Is(err, ErrLockLost):
@@ -38,5 +37,19 @@ func (w *worker) keepLock(ctx context.Context, renewedAt time.Time) {
 			w.Log.Warn("could not renew the lock yet", "error", err)
 			next.Reset(min(time.Second, w.LockFor/10))
 		}
+	}
+}
+
+// hold notes until when jobs may run under a lock that was asked for at t.
+func (w *worker) hold(t time.Time) {
+	until := t.Add(w.LockFor - w.Grace - min(time.Second, w.LockFor/10))
+	w.heldUntil.Store(&until)
+}
+
+// checkLock stops the jobs if their time is up. A process that was stopped and goes on may come to start a job before
+// its timers have fired.
+func (w *worker) checkLock() {
+	if time.Now().After(*w.heldUntil.Load()) {
+		w.stopJobs(ErrLockLost)
 	}
 }

@@ -231,7 +231,7 @@ func TestLostAnswers(t *testing.T) {
 				if outage {
 					missed := direct.clock()
 					eventually(t, "the database is missed", func() bool {
-						return j.count("does not answer") > 0 || direct.clock().Sub(missed) > time.Second
+						return j.count("does not answer") > 0 || direct.clock().Sub(missed) > 3*time.Second
 					})
 					proxy.mend()
 				}

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/hipq/hipq/activity"
@@ -41,6 +42,8 @@ type worker struct {
 	slots, running int
 	// ended gets each attempt when it ends; it has room for all.
 	ended chan ended
+	// heldUntil is until when jobs may run under the lock as it is.
+	heldUntil atomic.Pointer[time.Time]
 	// jobs is the context of all handlers. Its cause says why they must stop.
 	jobs     context.Context
 	stopJobs context.CancelCauseFunc
@@ -115,12 +118,13 @@ func Run(ctx context.Context, p Params) (Summary, error) {
 	if err := w.registry.register(work); err != nil {
 		return w.summary, err
 	}
+	w.hold(began)
 	w.Renewed(p.LockFor - time.Since(began))
 	renewal, stopRenewal := context.WithCancel(work)
 	renewed := make(chan struct{})
 	go func() {
 		defer close(renewed)
-		w.keepLock(renewal, began)
+		w.keepLock(renewal)
 	}()
 	defer func() {
 		stopRenewal()
