@@ -58,7 +58,8 @@ func Retryable(err error) bool {
 	}
 	if lite, ok := errors.AsType[*sqlite.Error](err); ok {
 		primary := lite.Code() & 0xff
-		return primary == sqlite3.SQLITE_BUSY || primary == sqlite3.SQLITE_LOCKED
+		// PROTOCOL is BUSY of a reader: somebody has held the log for ten seconds, a process that was stopped perhaps
+		return primary == sqlite3.SQLITE_BUSY || primary == sqlite3.SQLITE_LOCKED || primary == sqlite3.SQLITE_PROTOCOL
 	}
 	// a server that is starting again refuses connections for a moment
 	_, unreachable := errors.AsType[*net.OpError](err)
@@ -132,7 +133,7 @@ func diagnoseMySQL(err *mysql.MySQLError) (Trouble, string) {
 
 func diagnoseSQLite(err *sqlite.Error) (Trouble, string) {
 	switch err.Code() & 0xff {
-	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED:
+	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL:
 		return TryLater, "another process holds the database file"
 	case sqlite3.SQLITE_FULL:
 		return TryLater, "the disk is full"

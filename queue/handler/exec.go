@@ -70,6 +70,10 @@ func (e *Exec) run(ctx context.Context, job *queue.Job) queue.Outcome {
 	if err := e.Guard.Start(); err != nil {
 		return tryAgain(err.Error())
 	}
+	// again, as late as can be: starting the guard takes a while
+	if ctx.Err() != nil {
+		return tryAgain(context.Cause(ctx).Error())
+	}
 	out := e.takeOutput()
 	defer e.outputs.Put(out)
 	p, err := e.start(job, out)

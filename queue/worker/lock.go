@@ -46,8 +46,20 @@ func (w *worker) hold(t time.Time) {
 	w.heldUntil.Store(&until)
 }
 
-// checkLock stops the jobs if their time is up. A process that was stopped and goes on may come to start a job before
-// its timers have fired.
+// lockContext is a handler's context that looks at the clock when it is asked: a process that was stopped and goes on may
+// come to start a program before its timers have fired.
+type lockContext struct {
+	context.Context
+	check func()
+}
+
+// Err implements context.Context.
+func (c lockContext) Err() error {
+	c.check()
+	return c.Context.Err()
+}
+
+// checkLock stops the jobs if their time is up.
 func (w *worker) checkLock() {
 	if time.Now().After(*w.heldUntil.Load()) {
 		w.stopJobs(ErrLockLost)

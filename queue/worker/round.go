@@ -91,7 +91,7 @@ func (w *worker) count(l *line, r queue.Round) {
 func (w *worker) run(l *line, job *queue.Job) {
 	ctx, cancel := context.WithTimeoutCause(w.jobs, job.Timeout, fmt.Errorf("timeout after %s", brief(job.Timeout)))
 	defer cancel()
-	w.checkLock()
+	ctx = lockContext{ctx, w.checkLock}
 	began := time.Now()
 	outcome := l.Handlers[job.Type].Handle(ctx, job)
 	outcome.Ran = time.Since(began)
