@@ -231,6 +231,9 @@ func (f *fleet) destroy() {
 		w.signal(syscall.SIGKILL)
 		<-w.ended
 	}
+	for pid := range f.hipq.processes() {
+		_ = syscall.Kill(pid, syscall.SIGKILL)
+	}
 }
 
 func (f *fleet) summary() string {

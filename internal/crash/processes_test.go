@@ -4,20 +4,24 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 )
 
-// left finds the processes of this program and of its handlers. Only Linux shows the environment of processes that way;
+// processes finds those of this program and of its handlers, with their command lines. Only Linux shows them that way;
 // elsewhere it finds none.
-func (h hipq) left() (found []string) {
+func (h hipq) processes() map[int]string {
+	found := map[int]string{}
 	dirs, _ := filepath.Glob("/proc/[0-9]*")
 	for _, dir := range dirs {
 		exe, _ := os.Readlink(filepath.Join(dir, "exe"))
-		argv, _ := os.ReadFile(filepath.Join(dir, "cmdline"))
 		env, _ := os.ReadFile(filepath.Join(dir, "environ"))
-		ours := exe == h.program || exe == h.handler || strings.Contains(string(env), "HIPQ_CONFIG="+h.config+"\x00")
-		if ours {
-			found = append(found, fmt.Sprintf("process %s: %s", filepath.Base(dir), strings.ReplaceAll(string(argv), "\x00", " ")))
+		if exe != h.program && exe != h.handler && !strings.Contains(string(env), "HIPQ_CONFIG="+h.config+"\x00") {
+			continue
+		}
+		argv, _ := os.ReadFile(filepath.Join(dir, "cmdline"))
+		if pid, err := strconv.Atoi(filepath.Base(dir)); err == nil {
+			found[pid] = fmt.Sprintf("process %d: %s", pid, strings.ReplaceAll(string(argv), "\x00", " "))
 		}
 	}
 	return found

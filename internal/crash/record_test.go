@@ -3,6 +3,8 @@ package crash
 import (
 	"database/sql"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 )
 
@@ -114,7 +116,7 @@ func (c *record) readActivity(db *database) error {
 // leftovers waits a moment for processes and connections that are just ending.
 func (r *run) leftovers() (left []string, err error) {
 	for limit := time.Now().Add(5 * time.Second); ; time.Sleep(100 * time.Millisecond) {
-		left = r.hipq.left()
+		left = slices.Sorted(maps.Values(r.hipq.processes()))
 		if !r.db.sqlite {
 			open, err := r.db.transactions()
 			if err != nil {

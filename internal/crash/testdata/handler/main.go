@@ -18,9 +18,12 @@ type step struct {
 	Print int    `json:"print"`
 }
 
+// long is longer than a test.
+const long = 20 * time.Minute
+
 func main() {
 	if os.Args[1] == "sleep" {
-		time.Sleep(time.Minute)
+		time.Sleep(long)
 		return
 	}
 	var job struct {
@@ -49,7 +52,7 @@ func main() {
 		self, err := os.Executable()
 		must(err)
 		must(exec.Command(self, "sleep").Start())
-		time.Sleep(time.Minute)
+		time.Sleep(long)
 	}
 	note(ledger, "done")
 }
