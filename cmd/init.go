@@ -47,7 +47,7 @@ func (a *app) printDDL(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	ddl, err := schema.DDL(c.Database.Driver, names, queueNames(c))
+	ddl, err := schema.DDL(c.Database.Driver, names, tables(c))
 	if err != nil {
 		return err
 	}
@@ -76,11 +76,11 @@ func (a *app) runInit(cmd *cobra.Command) error {
 		return err
 	}
 	done.Config, done.Tables = c.File, []string{}
-	tables, err := migrate(cmd, c)
+	made, err := migrate(cmd, c)
 	if err != nil {
 		return err
 	}
-	done.Tables = append(done.Tables, tables...)
+	done.Tables = append(done.Tables, made...)
 	if a.json {
 		return a.printJSON(done)
 	}
@@ -96,7 +96,7 @@ func (a *app) runInit(cmd *cobra.Command) error {
 	return nil
 }
 
-func migrate(cmd *cobra.Command, c *config.Config) (tables []string, err error) {
+func migrate(cmd *cobra.Command, c *config.Config) (made []string, err error) {
 	names, err := c.Names()
 	if err != nil {
 		return nil, err
@@ -107,7 +107,7 @@ func migrate(cmd *cobra.Command, c *config.Config) (tables []string, err error) 
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	if tables, err = db.Migrate(cmd.Context(), queueNames(c)); err != nil {
+	if made, err = db.Migrate(cmd.Context(), tables(c)); err != nil {
 		return nil, err
 	}
 	for _, q := range c.Queues {
@@ -119,7 +119,7 @@ func migrate(cmd *cobra.Command, c *config.Config) (tables []string, err error) 
 			return nil, err
 		}
 	}
-	return tables, nil
+	return made, nil
 }
 
 // writeStarter writes a first config where the next command will look for it, never over one that is there.

@@ -152,7 +152,7 @@ func (a *app) open(cmd *cobra.Command) (*instance, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := db.Check(cmd.Context(), queueNames(c)); err != nil {
+	if err := db.Check(cmd.Context(), tables(c)); err != nil {
 		_ = db.Close()
 		return nil, err
 	}
@@ -205,10 +205,11 @@ func (a *app) onTerminal() bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-func queueNames(c *config.Config) []string {
-	names := make([]string, len(c.Queues))
+// tables are the config's queues, as their tables are made and checked.
+func tables(c *config.Config) []schema.Queue {
+	all := make([]schema.Queue, len(c.Queues))
 	for i, q := range c.Queues {
-		names[i] = q.Name
+		all[i] = q.Table()
 	}
-	return names
+	return all
 }

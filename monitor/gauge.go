@@ -42,9 +42,9 @@ func (m *Monitor) gaugeQueue(ctx context.Context, hour metrics, queue string, no
 	}
 	pick, wake := m.db.Index(table, "pick"), m.db.Index(table, "wake")
 	for _, query := range []string{
-		// in the line, or inserted by plain SQL and not taken in yet
+		// in the line, held back by a full group, or inserted by plain SQL and not taken in yet
 		"SELECT job_type, COUNT(*) AS n, MIN(scheduled_run_time) AS oldest FROM " + table + " " + pick +
-			" WHERE line IN ('due', 'new') AND scheduled_run_time <= ? GROUP BY job_type",
+			" WHERE line IN ('due', 'held', 'new') AND scheduled_run_time <= ? GROUP BY job_type",
 		// due, but no worker has promoted it
 		"SELECT job_type, COUNT(*) AS n, MIN(scheduled_run_time) AS oldest FROM " + table + " " + wake +
 			" WHERE line = 'later' AND wake_time <= ? GROUP BY job_type",

@@ -17,7 +17,11 @@ var queues = []string{"mail", "report"}
 func open(t *testing.T, driver, source string) *schema.DB {
 	t.Helper()
 	db := connect(t, driver, source)
-	if _, err := db.Migrate(t.Context(), queues); err != nil {
+	var tables []schema.Queue
+	for _, q := range queues {
+		tables = append(tables, schema.Queue{Name: q})
+	}
+	if _, err := db.Migrate(t.Context(), tables); err != nil {
 		t.Fatal(err)
 	}
 	for _, q := range queues {

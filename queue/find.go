@@ -89,15 +89,19 @@ type Counts struct {
 	// Due may run now; Scheduled later.
 	Due       int64
 	Scheduled int64
+	// Held are due, but their throttle groups are full.
+	Held int64
 	// Locked are claimed by a worker and not started.
 	Locked  int64
 	Running int64
+	// Waiting are running, for an answer from outside.
+	Waiting int64
 	// Error waits for the retry decision.
 	Error int64
 	// Finished and Failed are final, without and with an error.
 	Finished int64
 	Failed   int64
-	// OldestDue is since when the first of Due has been; zero if none is.
+	// OldestDue is since when the first of Due and Held has been; zero if none is.
 	OldestDue time.Time
 }
 
@@ -124,11 +128,18 @@ func (q *Queue) Counts(ctx context.Context) (Counts, error) {
 		case lineLater:
 			c.Scheduled += r.N
 		case lineLocked:
-			if r.State == Running {
+			switch r.State {
+			case Running:
 				c.Running += r.N
-			} else {
+			case Error:
+				c.Error += r.N
+			default:
 				c.Locked += r.N
 			}
+		case lineHeld:
+			c.Held += r.N
+		case lineWaiting:
+			c.Waiting += r.N
 		case lineError:
 			c.Error += r.N
 		case lineFinished:
@@ -148,7 +159,7 @@ func (q *Queue) countDue(ctx context.Context, c *Counts) error {
 	var waking int64
 	var oldestWaking, oldestDue schema.Time
 	err := q.db.QueryRowxContext(ctx, "SELECT COUNT(*), MIN(wake_time) FROM "+q.table+" "+q.index("wake")+
-		" WHERE wake_time <= (SELECT "+q.db.Now+")").Scan(&waking, &oldestWaking)
+		" WHERE line = 'later' AND wake_time <= (SELECT "+q.db.Now+")").Scan(&waking, &oldestWaking)
 	if err != nil {
 		return fmt.Errorf("count the due jobs of %s: %w", q.Name, err)
 	}
@@ -162,7 +173,7 @@ func (q *Queue) countDue(ctx context.Context, c *Counts) error {
 	waking = min(waking-later, c.Scheduled)
 	c.Scheduled, c.Due = c.Scheduled-waking, max(0, c.Due+waking)
 	err = q.db.GetContext(ctx, &oldestDue, "SELECT MIN(scheduled_run_time) FROM "+q.table+" "+q.index("pick")+
-		" WHERE line IN ('due', 'new') AND scheduled_run_time <= (SELECT "+q.db.Now+")")
+		" WHERE line IN ('due', 'held', 'new') AND scheduled_run_time <= (SELECT "+q.db.Now+")")
 	if err != nil {
 		return fmt.Errorf("find the oldest due job of %s: %w", q.Name, err)
 	}

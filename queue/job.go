@@ -57,6 +57,12 @@ type Job struct {
 	Token string
 	// Line is where the row stands for the queries that poll; docs/schema.md explains it.
 	Line string
+	// Group is its throttle group, once a lock has found it out; None before.
+	Group string
+
+	// wish is what its handler said of the retry; stopping that an operator wants it stopped.
+	wish     string
+	stopping bool
 }
 
 // record is a Job as its table has it.
@@ -79,12 +85,16 @@ type record struct {
 	Token            string      `db:"lock_token"`
 	Error            string      `db:"error"`
 	Result           string      `db:"result"`
+	Group            string      `db:"throttle_group"`
+	Wish             string      `db:"wish"`
+	Stopping         bool        `db:"stopping"`
 	CreateTime       schema.Time `db:"create_time"`
 	UpdateTime       schema.Time `db:"update_time"`
 }
 
 const recordColumns = "id, job_type, job_data, job_key, state, line, timeout, priority, throttle_factor, time_windows, shard_key, " +
-	"attempt, scheduled_run_time, start_time, worker_id, lock_token, error, result, create_time, update_time"
+	"attempt, scheduled_run_time, start_time, worker_id, lock_token, error, result, throttle_group, wish, stopping, " +
+	"create_time, update_time"
 
 // job reads a record. A row inserted by plain SQL that was not taken in yet has its numbers still open: they read as 0.
 func (r record) job(queue string) (*Job, error) {
@@ -92,6 +102,7 @@ func (r record) job(queue string) (*Job, error) {
 		ID: r.ID, Queue: queue, Type: r.Type, Data: r.Data, Key: r.Key, State: r.State, Error: r.Error, Result: r.Result,
 		Attempt: r.Attempt, ScheduledRunTime: r.ScheduledRunTime.Time, ShardKey: r.ShardKey, StartTime: r.StartTime.Time,
 		CreateTime: r.CreateTime.Time, UpdateTime: r.UpdateTime.Time, WorkerID: r.WorkerID, Token: r.Token, Line: r.Line,
+		Group: r.Group, wish: r.Wish, stopping: r.Stopping,
 	}
 	if r.Timeout != nil {
 		job.Timeout = time.Duration(*r.Timeout) * time.Second

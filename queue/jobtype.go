@@ -27,8 +27,12 @@ type JobType struct {
 	ThrottleFactor int
 	// Windows are the times of day within which a job must start; none means always.
 	Windows Windows
-	// Retry decides after an error.
+	// Retry decides after an error, unless a retry handler does.
 	Retry RetryPolicy
+	// Async: a handler's success only means that the work is under way; an answer from outside ends the job, or its timeout.
+	Async bool
+	// Concurrency is how many jobs of the type run at once on one host; 0 is as many as the queue's.
+	Concurrency int
 }
 
 // DefaultJobType has what holds for a type where the config says nothing.
@@ -72,60 +76,6 @@ func (r typeRecord) jobType() (JobType, error) {
 	t := DefaultJobType(r.Type)
 	t.Timeout, t.Priority, t.ThrottleFactor, t.Windows = time.Duration(r.Timeout)*time.Second, r.Priority, r.ThrottleFactor, windows
 	return t, nil
-}
-
-// Register records the queue and the configured types in the database, for the commands and the applications that have
-// no config of this queue. It writes only what has changed, and may be repeated.
-func (q *Queue) Register(ctx context.Context) error {
-	same, err := q.registeredAs(ctx)
-	if err != nil {
-		return err
-	}
-	known, err := q.loadTypes(ctx, q.db)
-	if err != nil {
-		return err
-	}
-	var changed []JobType
-	for name, t := range q.configured {
-		if known[name] != t.record() {
-			changed = append(changed, t)
-		}
-	}
-	if same && len(changed) == 0 {
-		return nil
-	}
-	err = q.db.Tx(ctx, func(tx *schema.Tx) error {
-		err := tx.Upsert(ctx, q.db.Queues(), []string{"queue"}, []any{q.Name}, []string{"throttle_limit", "keep_finished", "keep_failed"},
-			[]any{q.ThrottleLimit, int64(q.KeepFinished / time.Second), int64(q.KeepFailed / time.Second)})
-		if err != nil {
-			return err
-		}
-		for _, t := range changed {
-			if err := q.saveType(ctx, tx, t); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		return fmt.Errorf("register queue %s: %w", q.Name, err)
-	}
-	return nil
-}
-
-// registeredAs says whether the database has the queue as the options have it.
-func (q *Queue) registeredAs(ctx context.Context) (bool, error) {
-	var rows []struct {
-		ThrottleLimit int   `db:"throttle_limit"`
-		KeepFinished  int64 `db:"keep_finished"`
-		KeepFailed    int64 `db:"keep_failed"`
-	}
-	query := "SELECT throttle_limit, keep_finished, keep_failed FROM " + q.db.Queues() + " WHERE queue = ?"
-	if err := q.db.SelectContext(ctx, &rows, query, q.Name); err != nil {
-		return false, fmt.Errorf("read the registration of %s: %w", q.Name, err)
-	}
-	return len(rows) == 1 && rows[0].ThrottleLimit == q.ThrottleLimit &&
-		rows[0].KeepFinished == int64(q.KeepFinished/time.Second) && rows[0].KeepFailed == int64(q.KeepFailed/time.Second), nil
 }
 
 // loadTypes reads the registered types, and remembers them for jobType.
@@ -176,6 +126,9 @@ func (q *Queue) jobType(ctx context.Context, tx *schema.Tx, name string) (JobTyp
 	}
 	// remembered only once it is read back: the transaction may yet be rolled back
 	t := DefaultJobType(name)
+	if q.DefaultPriority != nil {
+		t.Priority = *q.DefaultPriority
+	}
 	return t, q.saveType(ctx, tx, t)
 }
 
@@ -193,27 +146,4 @@ func (q *Queue) TypeNames(ctx context.Context) ([]string, error) {
 		return nil, err
 	}
 	return slices.Sorted(maps.Keys(known)), nil
-}
-
-// Registered gives all queues of the instance as the database has them, whoever's config they are in. Their types are
-// not among the options.
-func Registered(ctx context.Context, db *schema.DB) ([]Options, error) {
-	var rows []struct {
-		Queue         string
-		ThrottleLimit int   `db:"throttle_limit"`
-		KeepFinished  int64 `db:"keep_finished"`
-		KeepFailed    int64 `db:"keep_failed"`
-	}
-	query := "SELECT queue, throttle_limit, keep_finished, keep_failed FROM " + db.Queues() + " ORDER BY queue"
-	if err := db.SelectContext(ctx, &rows, query); err != nil {
-		return nil, fmt.Errorf("list the queues: %w", err)
-	}
-	all := make([]Options, len(rows))
-	for i, r := range rows {
-		all[i] = Options{
-			Name: r.Queue, ThrottleLimit: r.ThrottleLimit,
-			KeepFinished: time.Duration(r.KeepFinished) * time.Second, KeepFailed: time.Duration(r.KeepFailed) * time.Second,
-		}
-	}
-	return all, nil
 }

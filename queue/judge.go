@@ -15,30 +15,52 @@ type next struct {
 	error, result string
 	scheduled     time.Time
 	wake          schema.Time
+	// data and priority are new ones, by a retry handler; nil leaves the job's.
+	data     *string
+	priority *int
 }
 
-// judge says what an attempt's outcome makes of its job, and the activity that tells of it.
-func (q *Queue) judge(job *Job, o Outcome, now time.Time) (next, activity.Entry, error) {
+// judge says what an attempt's outcome makes of its job, and the activity that tells of it. d is a retry handler's
+// decision; nil leaves it to the policy.
+func (q *Queue) judge(job *Job, o Outcome, d *Decision, now time.Time) (next, activity.Entry, error) {
 	n := next{state: Final, line: lineFinished, error: None, result: orNone(o.Result), scheduled: job.ScheduledRunTime}
 	entry := q.entry(job, activity.Finished)
 	entry.RunMS, entry.Output = o.Ran.Milliseconds(), o.Output
 	if o.Verdict == Finished {
 		return n, entry, CheckTransition(Running, Final)
 	}
-	n.error = o.Error
-	if n.error == "" {
-		n.error = "the handler gave no reason"
-	}
+	n.error = o.reason()
 	entry.Error = n.error
-	d := q.policy(job.Type).Decide(job.Attempt, o, now, rand.Float64())
+	policy := q.policy(job.Type)
+	if d == nil {
+		byPolicy := policy.Decide(job.Attempt, o, now, rand.Float64())
+		d = &byPolicy
+	}
 	if !d.Again {
 		n.line, entry.State = lineFailed, activity.Failed
 		return n, entry, CheckTransition(Error, Final)
 	}
 	n.state, entry.State = Retry, activity.Error
-	n.scheduled = q.opening(job.Windows, d.At)
+	n.data, n.priority = d.Data, d.Priority
+	switch at := d.At; {
+	case !at.IsZero():
+		n.scheduled = at
+	case d.In > 0:
+		n.scheduled = now.Add(d.In)
+	default:
+		n.scheduled = now.Add(policy.delay(job.Attempt, rand.Float64()))
+	}
+	n.scheduled = q.opening(job.Windows, n.scheduled)
 	n.line, n.wake = place(n.scheduled, now)
 	return n, entry, CheckTransition(Error, Retry)
+}
+
+// reason is what the job's error says.
+func (o Outcome) reason() string {
+	if o.Error == "" {
+		return "the handler gave no reason"
+	}
+	return o.Error
 }
 
 func (q *Queue) policy(jobType string) RetryPolicy {

@@ -1,11 +1,10 @@
 package queue
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"fmt"
-	"slices"
+	"maps"
 	"time"
 
 	"github.com/google/uuid"
@@ -19,6 +18,8 @@ type Locked struct {
 	ID    int64
 	Type  string
 	Token string
+	// Urgent: to be started outside of its windows, and in a paused queue.
+	Urgent bool
 }
 
 // Locker takes jobs from the line for one worker. It is not safe for concurrent use.
@@ -30,9 +31,15 @@ type Locker struct {
 	q      *Queue
 	worker string
 	types  []string
-	// after is where each type's last lock ended.
-	after  map[string]candidate
+	// after is where the last lock ended.
+	after  cursor
 	headAt time.Time
+	// free says that there were jobs which no limit holds back, at freeAt.
+	free   bool
+	freeAt time.Time
+	// more says that the last lock ended before it had seen all of the line; wait how long the queue's rate lets none start.
+	more bool
+	wait time.Duration
 	// unanswered is the token of a lock that ended in an error: what it took, if anything, carries it.
 	unanswered string
 }
@@ -42,20 +49,11 @@ const headEvery = time.Second
 
 // NewLocker is a Locker of jobs of these types for a worker.
 func (q *Queue) NewLocker(worker string, types []string) *Locker {
-	return &Locker{q: q, worker: worker, types: types, after: map[string]candidate{}}
+	return &Locker{q: q, worker: worker, types: types, after: cursor{}}
 }
 
-// candidate is an entry of the line.
-type candidate struct {
-	ID               int64       `db:"id"`
-	Priority         int         `db:"priority"`
-	ScheduledRunTime schema.Time `db:"scheduled_run_time"`
-	ThrottleFactor   int         `db:"throttle_factor"`
-	Type             string      `db:"job_type"`
-}
-
-// Lock takes up to n jobs that are due, in their order: priority, scheduled run time, id. With a throttle limit it takes
-// no more than fits beside all that is locked or running.
+// Lock takes up to n jobs that are due, in the queue's order. With limits it takes no more than fits beside all that is
+// locked or running, and with a rate no more than may be started now.
 func (l *Locker) Lock(ctx context.Context, n int) ([]Locked, error) {
 	token, repeated := l.unanswered, l.unanswered != ""
 	if token == "" {
@@ -66,8 +64,10 @@ func (l *Locker) Lock(ctx context.Context, n int) ([]Locked, error) {
 		token = fresh.String()
 	}
 	var taken []candidate
+	var after cursor
 	l.unanswered = token
 	err := l.q.db.Tx(ctx, func(tx *schema.Tx) (err error) {
+		after = maps.Clone(l.after)
 		if taken = nil; repeated {
 			// the commit before this one may have succeeded: a claim is what carries the token
 			if taken, err = l.carrying(ctx, tx, token); err != nil || len(taken) > 0 {
@@ -75,20 +75,29 @@ func (l *Locker) Lock(ctx context.Context, n int) ([]Locked, error) {
 			}
 		}
 		repeated = true
-		taken, err = l.lock(ctx, tx, token, n)
+		taken, err = l.lock(ctx, tx, token, n, after)
 		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("lock jobs of %s: %w", l.q.Name, err)
 	}
-	l.unanswered = ""
+	l.unanswered, l.after = "", after
+	return claimed(taken, token), nil
+}
+
+func claimed(taken []candidate, token string) []Locked {
 	locked := make([]Locked, len(taken))
 	for i, c := range taken {
 		locked[i] = Locked{ID: c.ID, Type: c.Type, Token: token}
-		l.after[c.Type] = c
 	}
-	return locked, nil
+	return locked
 }
+
+// More says that the last Lock may have left jobs that another could take at once: it ended before the end of the line.
+func (l *Locker) More() bool { return l.more }
+
+// Wait is how long the queue's rate lets no job start, if the last Lock found that; else 0.
+func (l *Locker) Wait() time.Duration { return l.wait }
 
 // InDoubt says whether a Lock ended in an error and may have taken jobs all the same: the next Lock finds them.
 func (l *Locker) InDoubt() bool { return l.unanswered != "" }
@@ -106,111 +115,82 @@ func (l *Locker) GiveUp(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("find what a lock of %s took: %w", l.q.Name, err)
 	}
-	locked := make([]Locked, len(taken))
-	for i, c := range taken {
-		locked[i] = Locked{ID: c.ID, Type: c.Type, Token: l.unanswered}
-	}
-	if err := l.q.Release(ctx, locked); err != nil {
+	if err := l.q.Release(ctx, claimed(taken, l.unanswered)); err != nil {
 		return err
 	}
 	l.unanswered = ""
 	return nil
 }
 
-func (l *Locker) lock(ctx context.Context, tx *schema.Tx, token string, n int) ([]candidate, error) {
+func (l *Locker) lock(ctx context.Context, tx *schema.Tx, token string, n int, after cursor) ([]candidate, error) {
+	l.more, l.wait = false, 0
 	var paused bool
 	if err := tx.GetContext(ctx, &paused, "SELECT "+l.q.paused(), l.q.Name); err != nil || paused {
 		return nil, err
 	}
-	room, err := l.q.throttle(ctx, tx)
+	room, err := l.q.room(ctx, tx)
 	if err != nil {
 		return nil, err
 	}
-	found, err := l.find(ctx, tx, n)
+	if l.q.Rate.Starts > 0 {
+		lately, err := l.q.startsLately(ctx, tx, "")
+		if err != nil {
+			return nil, err
+		}
+		left, wait := l.q.Rate.left(lately, tx.Now)
+		if n = min(n, left); n == 0 {
+			l.wait = wait
+			return nil, nil
+		}
+	}
+	if l.q.ThrottleGroups != nil {
+		if err := l.release(ctx, tx, room); err != nil {
+			return nil, err
+		}
+	}
+	taken, held, err := l.find(ctx, tx, room, n, after)
 	if err != nil {
 		return nil, err
 	}
-	taken := room.fit(found)
-	if len(taken) == 0 {
-		return nil, nil
+	if err := l.q.hold(ctx, tx, held); err != nil {
+		return nil, err
 	}
-	args := []any{l.worker, token}
-	for _, c := range taken {
+	return taken, l.q.take(ctx, tx, l.worker, token, taken)
+}
+
+// take makes due jobs a worker's.
+func (q *Queue) take(ctx context.Context, tx *schema.Tx, worker, token string, jobs []candidate) error {
+	if len(jobs) == 0 {
+		return nil
+	}
+	group, args := q.setGroup(jobs)
+	args = append([]any{worker, token}, args...)
+	for _, c := range jobs {
 		args = append(args, c.ID)
 	}
-	res, err := tx.ExecContext(ctx, "UPDATE "+l.q.table+" "+l.q.db.ByID+
-		" SET line = 'locked', worker_id = ?, lock_token = ? WHERE line = 'due' AND id IN "+schema.In(len(taken)), args...)
+	res, err := tx.ExecContext(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET line = 'locked', stopping = 0, worker_id = ?, lock_token = ?"+group+
+		" WHERE line = 'due' AND id IN "+schema.In(len(jobs)), args...)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return taken, mustHit(res, len(taken))
+	return mustHit(res, len(jobs))
 }
 
 // carrying reads the jobs that carry a token.
 func (l *Locker) carrying(ctx context.Context, tx *schema.Tx, token string) (found []candidate, err error) {
-	err = tx.SelectContext(ctx, &found, "SELECT id, job_type, priority, scheduled_run_time, throttle_factor FROM "+l.q.table+" "+
-		l.q.index("pick")+" WHERE line = 'locked' AND lock_token = ? ORDER BY priority, scheduled_run_time, id", token)
+	err = tx.SelectContext(ctx, &found, "SELECT id, job_type, priority, scheduled_run_time FROM "+l.q.table+" "+
+		l.q.index("pick")+" WHERE line = 'locked' AND lock_token = ? ORDER BY "+l.q.order.by(), token)
 	return found, err
-}
-
-// find reads the first n due jobs, in order.
-func (l *Locker) find(ctx context.Context, tx *schema.Tx, n int) ([]candidate, error) {
-	// with a limit the first may be held back and one behind it taken: what was held back must not be passed over
-	if !l.q.db.LeavesDead || l.q.ThrottleLimit > 0 || tx.Now.Sub(l.headAt) >= headEvery {
-		l.headAt = tx.Now
-		clear(l.after)
-	}
-	found, err := l.walk(ctx, tx, n)
-	if err != nil || len(found) == n || len(l.after) == 0 {
-		return found, err
-	}
-	// the end of the line: what came in behind us meanwhile is at the head
-	l.headAt = tx.Now
-	clear(l.after)
-	return l.walk(ctx, tx, n)
-}
-
-// walk reads the first n due jobs of each type, for each type has a range of the index of its own, and merges them.
-func (l *Locker) walk(ctx context.Context, tx *schema.Tx, n int) ([]candidate, error) {
-	var found []candidate
-	weight := "" // all else is in the index
-	if l.q.ThrottleLimit > 0 {
-		weight = ", throttle_factor"
-	}
-	for _, name := range l.types {
-		query := "SELECT id, job_type, priority, scheduled_run_time" + weight + " FROM " + l.q.table + " " + l.q.index("pick") +
-			" WHERE line = 'due' AND job_type = ?"
-		args := []any{name}
-		if last, ok := l.after[name]; ok {
-			// spelled out, for MySQL walks no range of an index for (a, b, c) > (?, ?, ?)
-			query += " AND (priority > ? OR (priority = ? AND scheduled_run_time > ?) OR (priority = ? AND scheduled_run_time = ? AND id > ?))"
-			args = append(args, last.Priority, last.Priority, last.ScheduledRunTime, last.Priority, last.ScheduledRunTime, last.ID)
-		}
-		query += " ORDER BY priority, scheduled_run_time, id LIMIT ? " + l.q.db.SkipLocked
-		var rows []candidate
-		if err := tx.SelectContext(ctx, &rows, query, append(args, n)...); err != nil {
-			return nil, err
-		}
-		found = append(found, rows...)
-	}
-	if len(l.types) > 1 {
-		slices.SortFunc(found, candidate.compare)
-	}
-	return found[:min(n, len(found))], nil
-}
-
-func (c candidate) compare(d candidate) int {
-	return cmp.Or(cmp.Compare(c.Priority, d.Priority), c.ScheduledRunTime.Compare(d.ScheduledRunTime.Time), cmp.Compare(c.ID, d.ID))
 }
 
 // Release gives jobs that were locked and not started back to the line, at no cost in attempts. Those that are no longer
 // under their lock stay as they are. It may be repeated.
 func (q *Queue) Release(ctx context.Context, jobs []Locked) error {
-	for token, ids := range byToken(jobs) {
+	for _, c := range claims(jobs) {
 		err := q.db.Tx(ctx, func(tx *schema.Tx) error {
 			_, err := tx.ExecContext(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET line = 'due', worker_id = 'NONE', lock_token = 'NONE'"+
-				" WHERE line = 'locked' AND state IN ('initial', 'retry') AND lock_token = ? AND id IN "+schema.In(len(ids)),
-				append([]any{token}, ids...)...)
+				" WHERE line = 'locked' AND state IN ('initial', 'retry') AND lock_token = ? AND id IN "+schema.In(len(c.ids)),
+				append([]any{c.token}, c.ids...)...)
 			return err
 		})
 		if err != nil {
@@ -229,10 +209,22 @@ func mustHit(res sql.Result, n int) error {
 	return err
 }
 
-func byToken(jobs []Locked) map[string][]any {
-	ids := map[string][]any{}
+// claim is what one lock has taken: jobs under the same token.
+type claim struct {
+	token  string
+	urgent bool
+	ids    []any
+}
+
+func claims(jobs []Locked) (list []*claim) {
+	byToken := map[string]*claim{}
 	for _, j := range jobs {
-		ids[j.Token] = append(ids[j.Token], j.ID)
+		c := byToken[j.Token]
+		if c == nil {
+			c = &claim{token: j.Token, urgent: j.Urgent}
+			byToken[j.Token], list = c, append(list, c)
+		}
+		c.ids = append(c.ids, j.ID)
 	}
-	return ids
+	return list
 }

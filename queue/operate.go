@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/schema"
 )
@@ -16,6 +18,12 @@ var (
 	ErrStarted = errors.New("the job has started")
 	// ErrFinal: the job is final, and a final job never changes.
 	ErrFinal = errors.New("the job is final")
+	// ErrLocked: a worker has the job locked.
+	ErrLocked = errors.New("a worker has the job locked")
+	// ErrNotTakenIn: the row was inserted by plain SQL, and no worker has taken it in yet.
+	ErrNotTakenIn = errors.New("no worker has taken the job in yet")
+	// ErrNoRoom: the queue's limits leave no room for the job.
+	ErrNoRoom = errors.New("the throttle limit leaves no room for the job")
 	// ErrNotFinal: the job is not final yet.
 	ErrNotFinal = errors.New("the job is not final")
 )
@@ -41,8 +49,90 @@ func (q *Queue) Cancel(ctx context.Context, id int64) error {
 		}
 		_, err := tx.ExecContext(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET state = 'final', line = 'failed', error = ?, wake_time = NULL,"+
 			" worker_id = 'NONE', lock_token = 'NONE', update_time = ? WHERE id = ?"+notStarted, Cancelled, schema.At(tx.Now), id)
-		return err
+		if err != nil {
+			return err
+		}
+		return q.discard(ctx, tx, lineFailed, []any{id})
 	})
+}
+
+// Stop ends a job that has been started: if a worker has it, that is asked to stop it, which takes it about a second and
+// the handler's grace; one that waits for an answer or for its retry decision ends at once. It ends with the error
+// Cancelled, unless it finishes before. asked is the worker that was asked, None if it has ended. ErrNotStarted, ErrFinal
+// or ErrNotFound if that can't be. It may be repeated.
+func (q *Queue) Stop(ctx context.Context, id int64) (asked string, err error) {
+	err = q.db.Tx(ctx, func(tx *schema.Tx) error {
+		job, err := q.get(ctx, tx, id, q.db.ForUpdate)
+		if err != nil {
+			return err
+		}
+		switch job.State {
+		case Final:
+			return ErrFinal
+		case Initial, Retry:
+			return ErrNotStarted
+		}
+		if asked = None; job.Line == lineLocked {
+			asked = job.WorkerID
+			_, err := tx.ExecContext(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET stopping = 1 WHERE id = ?", id)
+			return err
+		}
+		o := Outcome{Verdict: Stopped, Error: Cancelled, Result: job.Result, Ran: max(0, tx.Now.Sub(job.StartTime))}
+		return q.settleAnswered(ctx, tx, job, o)
+	})
+	if err != nil {
+		return asked, fmt.Errorf("stop job %d of %s: %w", id, q.Name, err)
+	}
+	return asked, nil
+}
+
+// Stopping are the jobs that a worker runs and is asked to stop.
+func (q *Queue) Stopping(ctx context.Context, worker string) (ids []int64, err error) {
+	err = q.db.SelectContext(ctx, &ids, "SELECT id FROM "+q.table+" "+q.index("pick")+
+		" WHERE line = 'locked' AND part = 'stop' AND worker_id = ?", worker)
+	if err != nil {
+		return nil, fmt.Errorf("find the jobs of %s to stop: %w", q.Name, err)
+	}
+	return ids, nil
+}
+
+// LockNow locks one job that waits, whatever its time, its windows and its queue's order say, and although the queue may be
+// paused; its limits hold all the same. ErrStarted, ErrFinal, ErrNotFound or ErrNoRoom if that can't be; ErrLocked if a
+// worker has it.
+func (q *Queue) LockNow(ctx context.Context, worker string, id int64) (Locked, error) {
+	token, err := uuid.NewV7()
+	if err != nil {
+		return Locked{}, fmt.Errorf("make a lock token: %w", err)
+	}
+	var locked Locked
+	err = q.change(ctx, "lock", id, func(tx *schema.Tx, job *Job) error {
+		locked = Locked{ID: id, Type: job.Type, Token: token.String(), Urgent: true}
+		switch {
+		case job.Line == lineLocked && job.Token == locked.Token:
+			return nil // by a commit that was not answered
+		case job.Line == lineLocked:
+			return ErrLocked
+		}
+		c := []candidate{{ID: id, Type: job.Type, ThrottleFactor: job.ThrottleFactor, Group: job.Group}}
+		if job.Line == lineNew {
+			return ErrNotTakenIn
+		}
+		room, err := q.room(ctx, tx)
+		if err != nil {
+			return err
+		}
+		if err := q.classify(ctx, tx, c); err != nil {
+			return err
+		}
+		if room.fit(c[0]) != fits {
+			return ErrNoRoom
+		}
+		if _, err := tx.ExecContext(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET line = 'due', wake_time = NULL WHERE id = ?"+notStarted, id); err != nil {
+			return err
+		}
+		return q.take(ctx, tx, worker, locked.Token, c)
+	})
+	return locked, err
 }
 
 // When says anew when a job should run, and with which priority. What is zero or nil stays as it is.

@@ -1,6 +1,9 @@
 package queue
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // Verdict is what a handler, or what watches over it, says of an attempt.
 type Verdict string
@@ -13,7 +16,14 @@ const (
 	TryAgain Verdict = "retry"
 	// Failed: an error for good, no retry.
 	Failed Verdict = "failed"
+	// Sent: the work is under way elsewhere, and an answer from there ends it.
+	Sent Verdict = "sent"
+	// Stopped: an operator had it cancelled while it ran.
+	Stopped Verdict = "cancelled"
 )
+
+// isError says whether a retry decision follows.
+func (v Verdict) isError() bool { return v == TryAgain || v == Failed }
 
 // Outcome is how an attempt ended.
 type Outcome struct {
@@ -28,4 +38,17 @@ type Outcome struct {
 	RetryAfter time.Duration
 	// Ran is how long the attempt took.
 	Ran time.Duration
+}
+
+// TimeoutError is the error of an attempt that took longer than its job's timeout.
+func TimeoutError(timeout time.Duration) string {
+	text := timeout.String()
+	// without the zeros that it ends in: 1m instead of 1m0s
+	if strings.HasSuffix(text, "m0s") {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	if strings.HasSuffix(text, "h0m") {
+		text = strings.TrimSuffix(text, "0m")
+	}
+	return "timeout after " + text
 }

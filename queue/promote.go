@@ -14,22 +14,9 @@ const promoteMax = 10_000
 // promote moves jobs whose time has come into the line.
 func (q *Queue) promote(ctx context.Context) (more bool, err error) {
 	var ids []any
-	err = q.db.Tx(ctx, func(tx *schema.Tx) error {
-		ids = ids[:0]
-		query := "SELECT id FROM " + q.table + " " + q.index("wake") + " WHERE wake_time <= ? ORDER BY wake_time LIMIT ? " + q.db.SkipLocked
-		rows, err := tx.QueryContext(ctx, query, schema.At(tx.Now), promoteMax)
-		if err != nil {
-			return err
-		}
-		defer func() { _ = rows.Close() }()
-		for rows.Next() {
-			var id int64
-			if err := rows.Scan(&id); err != nil {
-				return err
-			}
-			ids = append(ids, id)
-		}
-		if err := rows.Err(); err != nil {
+	err = q.db.Tx(ctx, func(tx *schema.Tx) (err error) {
+		query := "SELECT id FROM " + q.table + " " + q.index("wake") + " WHERE wake_time <= ? AND line = 'later' ORDER BY wake_time LIMIT ? " + q.db.SkipLocked
+		if ids, err = q.ids(ctx, tx, query, schema.At(tx.Now), promoteMax); err != nil {
 			return err
 		}
 		for part := range slices.Chunk(ids, 1000) {

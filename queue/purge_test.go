@@ -23,7 +23,7 @@ func purgeQueue(t *testing.T, driver, source string) *Queue {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = db.Close() })
-	if _, err := db.Migrate(t.Context(), []string{"mail"}); err != nil {
+	if _, err := db.Migrate(t.Context(), []schema.Queue{{Name: "mail"}}); err != nil {
 		t.Fatal(err)
 	}
 	q, err := New(db, Options{Name: "mail", KeepFinished: 7 * 24 * time.Hour, KeepFailed: 28 * 24 * time.Hour})
@@ -101,7 +101,7 @@ func TestPurge(t *testing.T) {
 		if finished, failed, err := q.Purge(t.Context(), false); err != nil || finished != 0 || failed != 0 {
 			t.Errorf("a second time: %d finished, %d failed, %v", finished, failed, err)
 		}
-		q.KeepFinished = 0 // discarded at once
+		q.KeepFinished = DiscardAtOnce
 		if finished, failed, err := q.Purge(t.Context(), false); err != nil || finished != 2 || failed != 0 {
 			t.Errorf("without retention: %d finished, %d failed, %v", finished, failed, err)
 		}

@@ -28,11 +28,26 @@ type Options struct {
 	Types []JobType
 	// ThrottleLimit is what the throttle factors of the locked and running jobs may sum to; below 1 is no limit.
 	ThrottleLimit int
+	// ThrottleGroups are limits of parts of the queue; nil is none.
+	ThrottleGroups *ThrottleGroups
+	// Rate bounds the starts in any stretch of time, over all workers.
+	Rate Rate
+	// Concurrency is how many of its jobs run at once on one host; 0 is as many as the worker's.
+	Concurrency int
+	// Order and PriorityOrder say which due job is locked first.
+	Order         Order
+	PriorityOrder PriorityOrder
+	// DefaultPriority is that of jobs of a type that isn't among Types; nil is 100.
+	DefaultPriority *int
 	// Location is the zone of the time windows.
 	Location *time.Location
-	// KeepFinished and KeepFailed are how long purge leaves final jobs, without and with an error.
+	// KeepFinished and KeepFailed are how long purge leaves final jobs, without and with an error. DiscardAtOnce deletes
+	// them when they become final; 0 is the default.
 	KeepFinished, KeepFailed time.Duration
 }
+
+// DiscardAtOnce is the retention of jobs that are deleted in the very transaction in which they become final.
+const DiscardAtOnce time.Duration = -1
 
 // The retention where the config says nothing.
 const (
@@ -46,6 +61,8 @@ type Queue struct {
 	db    *schema.DB
 	log   *activity.Log
 	table string
+	// order is that in which due jobs are locked.
+	order sorting
 	// configured are the types of the config, by name.
 	configured map[string]JobType
 
@@ -64,8 +81,14 @@ func New(db *schema.DB, o Options) (*Queue, error) {
 	if o.Location == nil {
 		o.Location = time.UTC
 	}
+	if o.KeepFinished == 0 {
+		o.KeepFinished = DefaultKeepFinished
+	}
+	if o.KeepFailed == 0 {
+		o.KeepFailed = DefaultKeepFailed
+	}
 	q := &Queue{
-		Options: o, db: db, log: activity.New(db), table: table,
+		Options: o, db: db, log: activity.New(db), table: table, order: o.sorting(),
 		configured: map[string]JobType{}, registered: map[string]JobType{},
 	}
 	for _, t := range o.Types {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/schema"
 )
 
@@ -18,9 +17,9 @@ func (q *Queue) orphans() string {
 		" WHERE j.line = 'locked' AND w.id IS NULL"
 }
 
-// reclaim takes jobs from dead workers: those that were never started go back to the line, at no cost in attempts;
-// those that were running have failed, and wait for the retry decision. The token stays with them: it says which
-// attempt it was.
+// reclaim takes jobs from dead workers: those that were never started go back to the line, at no cost in attempts; those
+// that were running have failed, and wait for the retry decision, as do those about which one was being taken. The token
+// stays with them: it says which attempt it was.
 func (q *Queue) reclaim(ctx context.Context) (more bool, err error) {
 	var found []struct {
 		ID       int64
@@ -64,55 +63,13 @@ func (q *Queue) reclaimFrom(ctx context.Context, worker, lost string, ids []any)
 			return err
 		}
 		_, err = tx.ExecContext(ctx, "UPDATE "+q.table+" "+q.db.ByID+
-			" SET state = 'error', line = 'error', error = ?, update_time = ?, worker_id = 'NONE'"+
+			" SET state = 'error', line = 'error', error = ?, wish = 'NONE', update_time = ?, worker_id = 'NONE'"+
 			where+" AND state = 'running'", append([]any{lost, schema.At(tx.Now), worker}, ids...)...)
+		if err != nil {
+			return err
+		}
+		_, err = tx.ExecContext(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET line = 'error', worker_id = 'NONE'"+
+			where+" AND state = 'error'", append([]any{worker}, ids...)...)
 		return err
 	})
-}
-
-// decide takes the retry decision for jobs of these types that wait for it, under the lock of the transaction.
-func (q *Queue) decide(ctx context.Context, w Worker, types []string) (more bool, err error) {
-	for _, name := range types {
-		n := 0
-		err := q.db.Tx(ctx, func(tx *schema.Tx) (err error) {
-			n, err = q.decideType(ctx, tx, w, name)
-			return err
-		})
-		if err != nil {
-			return false, fmt.Errorf("decide about failed jobs of %s: %w", q.Name, err)
-		}
-		more = more || n == reclaimMax
-	}
-	return more, nil
-}
-
-func (q *Queue) decideType(ctx context.Context, tx *schema.Tx, w Worker, name string) (int, error) {
-	var records []record
-	query := "SELECT " + recordColumns + " FROM " + q.table + " " + q.index("pick") +
-		" WHERE line = 'error' AND job_type = ? LIMIT ? " + q.db.SkipLocked
-	if err := tx.SelectContext(ctx, &records, query, name, reclaimMax); err != nil {
-		return 0, err
-	}
-	for _, r := range records {
-		job, err := r.job(q.Name)
-		if err != nil {
-			return 0, err
-		}
-		o := Outcome{Verdict: TryAgain, Error: job.Error, Ran: tx.Now.Sub(job.StartTime)}
-		next, entry, err := q.judge(job, o, tx.Now)
-		if err != nil {
-			return 0, err
-		}
-		_, err = tx.ExecContext(ctx, "UPDATE "+q.table+" "+q.db.ByID+
-			" SET state = ?, line = ?, scheduled_run_time = ?, wake_time = ?, update_time = ? WHERE id = ? AND state = 'error'",
-			next.state, next.line, schema.At(next.scheduled), next.wake, schema.At(tx.Now), job.ID)
-		if err != nil {
-			return 0, err
-		}
-		entry.WorkerID, entry.Host, entry.PID = w.ID, w.Host, w.PID
-		if err := q.log.Record(ctx, tx, []activity.Entry{entry}); err != nil {
-			return 0, err
-		}
-	}
-	return len(records), nil
 }

@@ -33,9 +33,15 @@ var DefaultRetry = RetryPolicy{Attempts: 3, Delay: time.Minute, Backoff: Exponen
 
 // Decision is what to do after an error, and why.
 type Decision struct {
-	Again  bool
-	At     time.Time
-	Reason string
+	// Again: run the job once more. Else it is final, with its error.
+	Again bool
+	// At is when, or else In how long from now by the database's clock; without either it is the policy's delay.
+	At time.Time
+	In time.Duration
+	// Data and Priority are the job's from now on; nil leaves them as they are.
+	Data     *string
+	Priority *int
+	Reason   string
 }
 
 // Decide judges the attempt-th attempt, which ended at now with o. random is in [0, 1).
@@ -43,6 +49,8 @@ func (p RetryPolicy) Decide(attempt int, o Outcome, now time.Time, random float6
 	switch {
 	case o.Verdict == Failed:
 		return Decision{Reason: "the handler said not to retry"}
+	case o.Verdict == Stopped:
+		return Decision{Reason: "it was cancelled"}
 	case attempt >= p.Attempts:
 		return Decision{Reason: fmt.Sprintf("attempt %d of %d was the last", attempt, p.Attempts)}
 	case o.RetryAfter > 0:

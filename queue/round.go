@@ -23,6 +23,11 @@ func (q *Queue) Round(ctx context.Context, w Worker, settle []Settled, start []L
 	err := q.db.Tx(ctx, func(tx *schema.Tx) error {
 		r = Round{}
 		var entries []activity.Entry
+		// first, for this may have to wait for a turn
+		allowed, err := q.ration(ctx, tx, len(start))
+		if err != nil {
+			return err
+		}
 		if len(settle) > 0 {
 			settled, lost, err := q.settle(ctx, tx, w, settle)
 			if err != nil {
@@ -30,12 +35,17 @@ func (q *Queue) Round(ctx context.Context, w Worker, settle []Settled, start []L
 			}
 			entries, r.Lost = settled, lost
 		}
-		for token, ids := range byToken(start) {
-			started, starting, err := q.start(ctx, tx, token, ids)
+		fresh := 0
+		for _, c := range claims(start) {
+			started, starting, err := q.start(ctx, tx, c, allowed-fresh)
 			if err != nil {
 				return err
 			}
+			fresh += len(starting)
 			entries, r.Started = append(entries, starting...), append(r.Started, started...)
+		}
+		if err := q.countStarts(ctx, tx, fresh); err != nil {
+			return err
 		}
 		for i := range entries {
 			entries[i].WorkerID, entries[i].Host, entries[i].PID = w.ID, w.Host, w.PID

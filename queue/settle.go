@@ -12,7 +12,27 @@ import (
 type Settled struct {
 	Job     *Job
 	Outcome Outcome
+	// Decide says who takes the retry decision, if the outcome is an error.
+	Decide Decide
+	// Decided says that a retry handler has been asked about the job, which rested in the state error, and Decision what it
+	// said; nil is that the policy decides, and Note why.
+	Decided  bool
+	Decision *Decision
+	Note     string
 }
+
+// Decide says who takes a retry decision.
+type Decide int
+
+// Who decides.
+const (
+	// ByPolicy: the policy, in the transaction that settles the attempt.
+	ByPolicy Decide = iota
+	// ByHandler: a retry handler of this worker. The job rests in the state error, under the worker's lock, until then.
+	ByHandler
+	// ByAnother: a retry handler of whatever worker comes next.
+	ByAnother
+)
 
 // settle writes the outcomes of attempts. Each write carries the token and the attempt, so a worker that lost its lock
 // changes nothing: those jobs come back in lost. Like start it may be repeated after a lost commit.
@@ -24,7 +44,7 @@ func (q *Queue) settle(ctx context.Context, tx *schema.Tx, w Worker, list []Sett
 	plain := map[attempt][]Settled{}
 	var others []Settled
 	for _, s := range list {
-		if s.Outcome.Verdict == Finished && s.Outcome.Result == "" {
+		if s.Outcome.Verdict == Finished && s.Outcome.Result == "" && !q.async(s.Job.Type) {
 			k := attempt{s.Job.Token, s.Job.Attempt}
 			plain[k] = append(plain[k], s)
 		} else {
@@ -75,6 +95,9 @@ func (q *Queue) finish(ctx context.Context, tx *schema.Tx, w Worker, token strin
 			return nil, nil, err
 		}
 	}
+	if err := q.discard(ctx, tx, lineFinished, args[3:]); err != nil {
+		return nil, nil, err
+	}
 	for _, s := range group {
 		switch {
 		case all || states[s.Job.ID] == settledNow:
@@ -95,6 +118,7 @@ const (
 	settledLost    settledState = iota // the lock was lost
 	settledEarlier                     // by a commit whose answer was lost; it wrote the activity too
 	settledNow
+	settledQuietly // the attempt goes on, or its decision is still to come: no activity yet
 )
 
 // settledBy tells which of the jobs this very attempt has settled, and whether in this transaction.
@@ -108,7 +132,7 @@ func (q *Queue) settledBy(ctx context.Context, tx *schema.Tx, w Worker, token st
 		UpdateTime schema.Time `db:"update_time"`
 	}
 	query := "SELECT id, update_time FROM " + q.table + " " + q.db.ByID +
-		" WHERE state <> 'running' AND worker_id = ? AND lock_token = ? AND attempt = ? AND id IN " + schema.In(len(group))
+		" WHERE (state <> 'running' OR line = 'waiting') AND worker_id = ? AND lock_token = ? AND attempt = ? AND id IN " + schema.In(len(group))
 	if err := tx.SelectContext(ctx, &rows, query, args...); err != nil {
 		return nil, fmt.Errorf("look up settled jobs: %w", err)
 	}
@@ -118,38 +142,131 @@ func (q *Queue) settledBy(ctx context.Context, tx *schema.Tx, w Worker, token st
 			states[r.ID] = settledNow
 		}
 	}
+	for _, s := range group {
+		if states[s.Job.ID] != settledLost {
+			continue
+		}
+		told, err := q.told(ctx, tx, w, s.Job)
+		if err != nil {
+			return nil, err
+		}
+		if told {
+			states[s.Job.ID] = settledEarlier
+		}
+	}
 	return states, nil
+}
+
+// told says whether the activity has the attempt's outcome already, by this worker or by an answer from outside. The job
+// itself may have gone on to its next attempt, or be gone.
+func (q *Queue) told(ctx context.Context, tx *schema.Tx, w Worker, job *Job) (told bool, err error) {
+	err = tx.GetContext(ctx, &told, "SELECT EXISTS (SELECT 1 FROM "+q.db.Activity()+" "+q.db.Index(q.db.Activity(), "job")+
+		" WHERE job_id = ? AND queue = ? AND attempt = ? AND worker_id IN (?, 'NONE') AND state IN ('finished', 'error', 'failed'))",
+		job.ID, q.Name, job.Attempt, w.ID)
+	if err != nil {
+		return false, fmt.Errorf("look up the outcome of job %d: %w", job.ID, err)
+	}
+	return told, nil
 }
 
 // settleOne settles one attempt, of whatever outcome. The policy's decision needs no waiting: an error passes through
 // the state error to retry or final in one write.
-func (q *Queue) settleOne(ctx context.Context, tx *schema.Tx, w Worker, s Settled) (activity.Entry, settledState, error) {
-	next, entry, err := q.judge(s.Job, s.Outcome, tx.Now)
+func (q *Queue) settleOne(ctx context.Context, tx *schema.Tx, w Worker, s Settled) (entry activity.Entry, state settledState, err error) {
+	where, args := " AND state = 'running' AND line = 'locked' AND lock_token = ? AND attempt = ?", []any{s.Job.Token, s.Job.Attempt}
+	if s.Decided {
+		where, args = " AND state = 'error' AND line = 'locked' AND worker_id = ? AND attempt = ?", []any{w.ID, s.Job.Attempt}
+	}
+	var stopping []bool
+	query := "SELECT stopping FROM " + q.table + " " + q.db.ByID + " WHERE id = ?" + where + " " + q.db.ForUpdate
+	if err := tx.SelectContext(ctx, &stopping, query, append([]any{s.Job.ID}, args...)...); err != nil {
+		return entry, 0, fmt.Errorf("settle job %d: %w", s.Job.ID, err)
+	}
+	if len(stopping) == 0 {
+		states, err := q.settledBy(ctx, tx, w, s.Job.Token, s.Job.Attempt, []Settled{s})
+		return entry, states[s.Job.ID], err
+	}
+	o := s.Outcome
+	if o.Verdict == Finished && q.async(s.Job.Type) {
+		o.Verdict = Sent
+	}
+	if stopping[0] && o.Verdict != Finished {
+		o.Verdict, o.Error = Stopped, Cancelled
+	}
+	switch {
+	case o.Verdict == Sent:
+		return entry, settledQuietly, q.send(ctx, tx, s.Job, o)
+	case o.Verdict.isError() && s.Decide != ByPolicy && !s.Decided:
+		return entry, settledQuietly, q.rest(ctx, tx, s.Job, o, s.Decide)
+	}
+	next, entry, err := q.judge(s.Job, o, s.Decision, tx.Now)
 	if err != nil {
 		return entry, 0, err
 	}
-	res, err := tx.ExecContext(ctx, "UPDATE "+q.table+" "+q.db.ByID+
-		" SET state = ?, line = ?, error = ?, result = ?, scheduled_run_time = ?, wake_time = ?, update_time = ?"+
-		" WHERE id = ? AND state = 'running' AND lock_token = ? AND attempt = ?",
-		next.state, next.line, next.error, next.result, schema.At(next.scheduled), next.wake, schema.At(tx.Now),
-		s.Job.ID, s.Job.Token, s.Job.Attempt)
-	if err != nil {
-		return entry, 0, fmt.Errorf("settle job %d: %w", s.Job.ID, err)
+	if s.Note != "" {
+		entry.Error += " (" + s.Note + ")"
 	}
-	if n, err := res.RowsAffected(); err != nil || n == 1 {
-		return entry, settledNow, err
-	}
-	states, err := q.settledBy(ctx, tx, w, s.Job.Token, s.Job.Attempt, []Settled{s})
-	if err != nil || states[s.Job.ID] != settledLost {
-		return entry, states[s.Job.ID], err
-	}
-	// settled earlier, the job may have gone on to its next attempt already; then only the activity knows
-	var told bool
-	err = tx.GetContext(ctx, &told, "SELECT EXISTS (SELECT 1 FROM "+q.db.Activity()+" "+q.db.Index(q.db.Activity(), "job")+
-		" WHERE job_id = ? AND queue = ? AND attempt = ? AND worker_id = ? AND state IN ('finished', 'error', 'failed'))",
-		s.Job.ID, q.Name, s.Job.Attempt, w.ID)
-	if told {
-		return entry, settledEarlier, err
-	}
-	return entry, settledLost, err
+	return entry, settledNow, q.write(ctx, tx, s.Job.ID, next)
 }
+
+// send leaves a job running, without a lock, for an answer from outside or its timeout.
+func (q *Queue) send(ctx context.Context, tx *schema.Tx, job *Job, o Outcome) error {
+	_, err := tx.ExecContext(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET line = 'waiting', result = ?, wake_time = ?, update_time = ? WHERE id = ?",
+		orNone(o.Result), schema.At(job.StartTime.Add(job.Timeout)), schema.At(tx.Now), job.ID)
+	if err != nil {
+		return fmt.Errorf("leave job %d to its answer: %w", job.ID, err)
+	}
+	return nil
+}
+
+// rest leaves a job in the state error for a retry handler.
+func (q *Queue) rest(ctx context.Context, tx *schema.Tx, job *Job, o Outcome, by Decide) error {
+	if err := CheckTransition(Running, Error); err != nil {
+		return err
+	}
+	line := lineLocked
+	if by == ByAnother {
+		line = lineError
+	}
+	_, err := tx.ExecContext(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET state = 'error', line = ?, error = ?, wish = ?, update_time = ? WHERE id = ?",
+		line, o.reason(), o.wish(), schema.At(tx.Now), job.ID)
+	if err != nil {
+		return fmt.Errorf("leave job %d to its retry handler: %w", job.ID, err)
+	}
+	return nil
+}
+
+// write writes down what a job becomes. Its row is locked, and what it was has been checked.
+func (q *Queue) write(ctx context.Context, tx *schema.Tx, id int64, n next) error {
+	set, args := "", []any{n.state, n.line, n.error, n.result, schema.At(n.scheduled), n.wake, schema.At(tx.Now)}
+	if n.data != nil {
+		set, args = set+", job_data = ?, throttle_group = 'NONE'", append(args, *n.data)
+	}
+	if n.priority != nil {
+		set, args = set+", priority = ?", append(args, *n.priority)
+	}
+	res, err := tx.ExecContext(ctx, "UPDATE "+q.table+" "+q.db.ByID+
+		" SET state = ?, line = ?, error = ?, result = ?, scheduled_run_time = ?, wake_time = ?, update_time = ?, wish = 'NONE'"+set+
+		" WHERE id = ? AND state <> 'final'", append(args, id)...)
+	if err == nil {
+		err = mustHit(res, 1)
+	}
+	if err != nil {
+		return fmt.Errorf("settle job %d: %w", id, err)
+	}
+	return q.discard(ctx, tx, n.line, []any{id})
+}
+
+// discard deletes jobs that have just become final, if the queue doesn't keep such.
+func (q *Queue) discard(ctx context.Context, tx *schema.Tx, line string, ids []any) error {
+	if (line != lineFinished || q.KeepFinished >= 0) && (line != lineFailed || q.KeepFailed >= 0) {
+		return nil
+	}
+	_, err := tx.ExecContext(ctx, "DELETE FROM "+q.table+" WHERE line = ? AND id IN "+schema.In(len(ids)), append([]any{line}, ids...)...)
+	if err != nil {
+		return fmt.Errorf("discard jobs: %w", err)
+	}
+	return nil
+}
+
+// async says whether an answer from outside ends the jobs of a type.
+func (q *Queue) async(jobType string) bool { return q.configured[jobType].Async }

@@ -19,9 +19,10 @@ type Worker struct {
 // start moves locked jobs to running, and gives those that are: a job whose lock was lost is not among them, nor any if the
 // worker was declared dead, nor one whose windows have closed, which goes to the next opening, nor one of a queue that was
 // paused, which goes back. What it does for a token and these jobs happens once: when it is repeated because the answer to
-// the first commit was lost, it finds the jobs started and logs nothing again.
-func (q *Queue) start(ctx context.Context, tx *schema.Tx, token string, ids []any) (started []*Job, entries []activity.Entry, err error) {
-	records, err := q.readLocked(ctx, tx, token, ids)
+// the first commit was lost, it finds the jobs started and logs nothing again. It starts at most allowed; the others go
+// back. Those of a claim that is urgent start outside of their windows, and in a paused queue.
+func (q *Queue) start(ctx context.Context, tx *schema.Tx, c *claim, allowed int) (started []*Job, entries []activity.Entry, err error) {
+	records, err := q.readLocked(ctx, tx, c.token, c.ids)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -38,13 +39,13 @@ func (q *Queue) start(ctx context.Context, tx *schema.Tx, token string, ids []an
 		if err := CheckTransition(job.State, Running); err != nil {
 			return nil, nil, err
 		}
-		if opening := q.opening(job.Windows, tx.Now); opening.After(tx.Now) {
+		if opening := q.opening(job.Windows, tx.Now); opening.After(tx.Now) && !c.urgent {
 			if err := q.postpone(ctx, tx, job, opening); err != nil {
 				return nil, nil, err
 			}
 			continue
 		}
-		if r.Paused {
+		if r.Paused && !c.urgent || len(fresh) >= allowed {
 			if err := q.postpone(ctx, tx, job, job.ScheduledRunTime); err != nil {
 				return nil, nil, err
 			}
@@ -57,7 +58,7 @@ func (q *Queue) start(ctx context.Context, tx *schema.Tx, token string, ids []an
 		entries = append(entries, q.entry(job, activity.Starting))
 		entries[len(entries)-1].WaitMS = wait.Milliseconds()
 	}
-	return started, entries, q.markRunning(ctx, tx, token, fresh)
+	return started, entries, q.markRunning(ctx, tx, c.token, fresh)
 }
 
 // lockedRecord is a locked job, and whether its queue has been paused meanwhile.
@@ -117,8 +118,8 @@ func (q *Queue) entry(job *Job, state activity.State) activity.Entry {
 func (q *Queue) Resume(ctx context.Context, jobs []Locked) (started []*Job, err error) {
 	err = q.db.Tx(ctx, func(tx *schema.Tx) error {
 		started = nil
-		for token, ids := range byToken(jobs) {
-			records, err := q.readLocked(ctx, tx, token, ids)
+		for _, c := range claims(jobs) {
+			records, err := q.readLocked(ctx, tx, c.token, c.ids)
 			if err != nil {
 				return err
 			}

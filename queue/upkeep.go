@@ -12,12 +12,14 @@ import (
 type Look struct {
 	// Due: a job of the given types may be locked; never in a paused queue.
 	Due bool
-	// Waking: a later job's time has come.
+	// Waking: a later job's time has come, or that of an answer is over.
 	Waking bool
 	// New: a row inserted by plain SQL is to be taken in.
 	New bool
 	// Orphaned: a worker that is no more still has jobs.
 	Orphaned bool
+	// Held: jobs whose throttle groups were full wait for room.
+	Held bool
 	// Undecided: a job of the given types waits for its retry decision.
 	Undecided bool
 }
@@ -32,24 +34,26 @@ func (q *Queue) Look(ctx context.Context, types []string) (Look, error) {
 			names = append(names, t)
 		}
 	}
-	args := slices.Concat(names, []any{q.Name}, names)
+	args := slices.Concat(names, []any{q.Name}, names, []any{q.Name})
 	pick := q.table + " " + q.index("pick")
 	var l Look
 	err := q.db.QueryRowxContext(ctx, "SELECT"+
-		" EXISTS (SELECT 1 FROM "+pick+" WHERE line = 'due' AND job_type IN "+in+") AND NOT "+q.paused()+","+
-		" EXISTS (SELECT 1 FROM "+pick+" WHERE line = 'error' AND job_type IN "+in+"),"+
+		" EXISTS (SELECT 1 FROM "+pick+" WHERE line = 'due' AND part IN ('NONE', 'free') AND job_type IN "+in+") AND NOT "+q.paused()+","+
+		" EXISTS (SELECT 1 FROM "+pick+" WHERE line = 'error' AND part = 'NONE' AND job_type IN "+in+"),"+
 		" EXISTS (SELECT 1 FROM "+q.table+" "+q.index("wake")+" WHERE wake_time <= (SELECT "+q.db.Now+")),"+
 		" EXISTS (SELECT 1 FROM "+pick+" WHERE line = 'new'),"+
+		" EXISTS (SELECT 1 FROM "+pick+" WHERE line = 'held') AND NOT "+q.paused()+","+
 		" EXISTS (SELECT 1 FROM "+q.orphans()+")", args...).
-		Scan(&l.Due, &l.Undecided, &l.Waking, &l.New, &l.Orphaned)
+		Scan(&l.Due, &l.Undecided, &l.Waking, &l.New, &l.Held, &l.Orphaned)
 	if err != nil {
 		return Look{}, fmt.Errorf("look at %s: %w", q.Name, err)
 	}
 	return l, nil
 }
 
-// Upkeep does what a look found, apart from locking: takes in, promotes, reclaims, decides. Any number of workers may do
-// it at once. It does a bounded part of each; when there may be more, more is true.
+// Upkeep does what a look found, apart from locking: takes in, promotes, reclaims, and decides by policy about
+// the jobs of these types, which are those without a retry handler. Any number of workers may do it at once. It does a bounded part of each; when there may be more, more
+// is true.
 func (q *Queue) Upkeep(ctx context.Context, w Worker, l Look, types []string) (more bool, err error) {
 	for _, step := range []struct {
 		wanted bool
@@ -57,8 +61,10 @@ func (q *Queue) Upkeep(ctx context.Context, w Worker, l Look, types []string) (m
 	}{
 		{l.New, func() (bool, error) { return q.takeIn(ctx, w) }},
 		{l.Waking, func() (bool, error) { return q.promote(ctx) }},
+		{l.Waking, func() (bool, error) { return q.expire(ctx) }},
+		{l.Held && q.ThrottleGroups == nil, func() (bool, error) { return q.unhold(ctx) }},
 		{l.Orphaned, func() (bool, error) { return q.reclaim(ctx) }},
-		{l.Undecided || l.Orphaned, func() (bool, error) { return q.decide(ctx, w, types) }},
+		{l.Undecided || l.Orphaned || l.Waking, func() (bool, error) { return q.decide(ctx, w, types) }},
 	} {
 		if !step.wanted {
 			continue

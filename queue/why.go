@@ -3,6 +3,7 @@ package queue
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/hipq/hipq/schema"
@@ -15,16 +16,17 @@ type Why struct {
 	Now time.Time
 	// Paused: nothing of the queue is started.
 	Paused bool
-	// Used is what counts against the throttle limit.
-	Used int
+	// Used is what counts against the throttle limit, GroupUsed against that of the job's throttle group.
+	Used, GroupUsed int
+	// Rate is how long the queue's rate lets no job start; 0 if it does.
+	Rate time.Duration
 	// Ahead is how many due jobs of the queue come before it, of whatever type.
 	Ahead int64
 	// Handled says whether the config that asks has a handler for the job's type.
 	Handled bool
 	// Worker is the worker that has it, if one does; Last is the one that started last, if any has.
 	Worker, Last *WorkerRow
-	limit        int
-	location     *time.Location
+	Options      Options
 }
 
 // Why finds out why a job isn't running. handled are the types for which the asking config has a handler.
@@ -33,7 +35,7 @@ func (q *Queue) Why(ctx context.Context, id int64, handled []string) (Why, error
 	if err != nil {
 		return Why{}, err
 	}
-	w := Why{Job: job, limit: q.ThrottleLimit, location: q.Location}
+	w := Why{Job: job, Options: q.Options}
 	for _, t := range handled {
 		w.Handled = w.Handled || t == job.Type
 	}
@@ -43,14 +45,22 @@ func (q *Queue) Why(ctx context.Context, id int64, handled []string) (Why, error
 	if w.Paused, err = q.Paused(ctx); err != nil {
 		return w, err
 	}
-	if w.Used, err = q.used(ctx, q.db); err != nil {
+	used, byGroup, err := q.used(ctx, q.db)
+	if err != nil {
 		return w, err
 	}
+	w.Used, w.GroupUsed = used, byGroup[job.Group]
+	if q.Rate.Starts > 0 {
+		lately, err := q.startsLately(ctx, q.db, "")
+		if err != nil {
+			return w, err
+		}
+		_, w.Rate = q.Rate.left(lately, w.Now)
+	}
 	if job.Line == lineDue {
-		query := "SELECT COUNT(*) FROM " + q.table + " " + q.index("pick") + " WHERE line = 'due' AND" +
-			" (priority < ? OR (priority = ? AND scheduled_run_time < ?) OR (priority = ? AND scheduled_run_time = ? AND id < ?))"
-		at := schema.At(job.ScheduledRunTime)
-		if err := q.db.GetContext(ctx, &w.Ahead, query, job.Priority, job.Priority, at, job.Priority, at, job.ID); err != nil {
+		before, args := q.order.before(candidate{ID: job.ID, Priority: job.Priority, ScheduledRunTime: schema.At(job.ScheduledRunTime)})
+		query := "SELECT COUNT(*) FROM " + q.table + " " + q.index(q.order.index) + " WHERE line = 'due' AND " + before
+		if err := q.db.GetContext(ctx, &w.Ahead, query, args...); err != nil {
 			return w, fmt.Errorf("count the jobs before job %d: %w", id, err)
 		}
 	}
@@ -73,9 +83,14 @@ func (w Why) Reasons() []string {
 		return w.orNoHandler("attempt %d failed (%s); the next worker that has a handler for %s decides whether it is tried again",
 			job.Attempt, job.Error, job.Type)
 	case lineLocked:
-		return []string{w.locked()}
+		return w.locked()
+	case lineWaiting:
+		return []string{fmt.Sprintf("attempt %d is waiting for an answer since %s, at most until %s: hipq complete %s %s %s, or hipq fail",
+			job.Attempt, w.local(job.StartTime), w.local(job.StartTime.Add(job.Timeout)), job.Queue, shellWord(job.Type), shellWord(job.Key))}
 	case lineNew:
 		return append([]string{"it was inserted by plain SQL, and the next worker takes it in"}, w.nobody()...)
+	case lineHeld:
+		return w.held()
 	case lineLater:
 		return append([]string{w.later()}, w.nobody()...)
 	}
@@ -102,13 +117,13 @@ func (w Why) later() string {
 		return "it has been due since " + at + ", and the next worker puts it into the line"
 	case w.Job.State == Retry:
 		return fmt.Sprintf("attempt %d failed (%s); the next is due at %s", w.Job.Attempt, w.Job.Error, at)
-	case len(w.Job.Windows) > 0 && !w.Job.Windows.Contains(w.Now.In(w.location)):
+	case len(w.Job.Windows) > 0 && !w.Job.Windows.Contains(w.Now.In(w.Options.Location)):
 		return fmt.Sprintf("it is not due until %s; its windows are %v, and closed now", at, w.Job.Windows.Strings())
 	}
 	return "it is not due until " + at
 }
 
-func (w Why) locked() string {
+func (w Why) locked() []string {
 	who := "worker " + w.Job.WorkerID + ", which is not known any more"
 	if w.Worker != nil {
 		who = fmt.Sprintf("worker %s (pid %d on %s), whose lock lasts until %s", w.Worker.ID, w.Worker.PID, w.Worker.Host, w.local(w.Worker.LockUntil.Time))
@@ -116,11 +131,47 @@ func (w Why) locked() string {
 			who += " and is over: the next worker takes the job back"
 		}
 	}
-	if w.Job.State == Running {
-		return fmt.Sprintf("attempt %d is running since %s, at most until %s, by %s", w.Job.Attempt, w.local(w.Job.StartTime),
-			w.local(w.Job.StartTime.Add(w.Job.Timeout)), who)
+	var reasons []string
+	switch w.Job.State {
+	case Running:
+		reasons = []string{fmt.Sprintf("attempt %d is running since %s, at most until %s, by %s", w.Job.Attempt, w.local(w.Job.StartTime),
+			w.local(w.Job.StartTime.Add(w.Job.Timeout)), who)}
+	case Error:
+		reasons = []string{fmt.Sprintf("attempt %d failed (%s); a retry handler decides whether it is tried again, run by %s",
+			w.Job.Attempt, w.Job.Error, who)}
+	default:
+		return []string{"it is locked, to start when a slot is free, by " + who}
 	}
-	return "it is locked, to start when a slot is free, by " + who
+	if w.Job.stopping {
+		reasons = append(reasons, "it was cancelled, and its worker is asked to stop it")
+	}
+	return reasons
+}
+
+// held gives what stands in the way of a job whose throttle group was full.
+func (w Why) held() []string {
+	var reasons []string
+	if w.Paused {
+		reasons = append(reasons, "the queue is paused: hipq queue resume "+w.Job.Queue)
+	}
+	if !w.Handled {
+		reasons = append(reasons, "this config has no handler for job type "+w.Job.Type)
+	}
+	limit := 0
+	if w.Options.ThrottleGroups != nil {
+		limit = w.Options.ThrottleGroups.limit(w.Job.Group)
+	}
+	switch {
+	case limit == 0:
+		reasons = append(reasons, "its throttle group was full, and has no limit any more: the next worker puts it into the line")
+	case w.GroupUsed > 0 && w.GroupUsed+w.Job.ThrottleFactor > limit:
+		reasons = append(reasons, fmt.Sprintf("throttled: of group %s %d of %d are taken, and its factor is %d",
+			w.Job.Group, w.GroupUsed, limit, w.Job.ThrottleFactor))
+	default:
+		reasons = append(reasons, fmt.Sprintf("its throttle group %s was full; %d of %d are taken now, and the next worker puts the first of the group into the line",
+			w.Job.Group, w.GroupUsed, limit))
+	}
+	return append(reasons, w.nobody()...)
 }
 
 // due gives all that stands in the way of a job in the line.
@@ -132,11 +183,15 @@ func (w Why) due() []string {
 	if !w.Handled {
 		reasons = append(reasons, "this config has no handler for job type "+w.Job.Type)
 	}
-	if opening := w.Job.Windows.Next(w.Now.In(w.location)); opening.After(w.Now) {
+	if opening := w.Job.Windows.Next(w.Now.In(w.Options.Location)); opening.After(w.Now) {
 		reasons = append(reasons, "its window opens at "+w.local(opening))
 	}
-	if f := w.Job.ThrottleFactor; w.limit > 0 && f > 0 && w.Used > 0 && w.Used+f > w.limit {
-		reasons = append(reasons, fmt.Sprintf("throttled: %d of %d are taken, and its factor is %d", w.Used, w.limit, f))
+	if f, limit := w.Job.ThrottleFactor, w.Options.ThrottleLimit; limit > 0 && f > 0 && !allows(limit, w.Used, f) {
+		reasons = append(reasons, fmt.Sprintf("throttled: %d of %d are taken, and its factor is %d", w.Used, limit, f))
+	}
+	if w.Rate > 0 {
+		reasons = append(reasons, fmt.Sprintf("the queue's rate of %d starts per %s is used up for %s", w.Options.Rate.Starts,
+			w.Options.Rate.Per, w.Rate.Round(time.Millisecond)))
 	}
 	reasons = append(reasons, w.nobody()...)
 	if w.Ahead > 0 {
@@ -156,4 +211,14 @@ func (w Why) orNoHandler(format string, args ...any) []string {
 	return append(reasons, w.nobody()...)
 }
 
-func (w Why) local(t time.Time) string { return t.In(w.location).Format("2006-01-02 15:04:05") }
+func (w Why) local(t time.Time) string { return t.In(w.Options.Location).Format("2006-01-02 15:04:05") }
+
+// shellWord is a text as a shell takes it for one word.
+func shellWord(s string) string {
+	if s != "" && !strings.ContainsFunc(s, func(r rune) bool {
+		return !strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./:@%+=,", r)
+	}) {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}

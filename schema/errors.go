@@ -34,6 +34,10 @@ const (
 	erWsrepNotReady   = 1047
 	erLockNowait      = 3572
 	erNoSuchTable     = 1146
+	erNoSuchColumn    = 1054
+	erNoSuchIndex     = 1176
+	erColumnExists    = 1060
+	erIndexExists     = 1061
 )
 
 // IsDuplicate says whether err is the violation of a unique index.
@@ -64,6 +68,12 @@ func Retryable(err error) bool {
 	// a server that is starting again refuses connections for a moment
 	_, unreachable := errors.AsType[*net.OpError](err)
 	return unreachable || errors.Is(err, driver.ErrBadConn) || errors.Is(err, mysql.ErrInvalidConn)
+}
+
+// isDone says whether err means that a step of a migration was run before.
+func isDone(err error) bool {
+	my, ok := errors.AsType[*mysql.MySQLError](err)
+	return ok && (my.Number == erColumnExists || my.Number == erIndexExists)
 }
 
 // noSuchTable says whether err means that a table is not there.
@@ -116,7 +126,7 @@ func diagnoseMySQL(err *mysql.MySQLError) (Trouble, string) {
 		return Misconfigured, "check the user, the password and the grants of database.dsn"
 	case 1049:
 		return Misconfigured, "create the database first: CREATE DATABASE … CHARACTER SET utf8mb4"
-	case erNoSuchTable, 1054:
+	case erNoSuchTable, erNoSuchColumn, erNoSuchIndex:
 		return Misconfigured, "run hipq init"
 	case 1021, 1114, 3675:
 		return TryLater, "the server's disk or table space is full"

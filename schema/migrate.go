@@ -21,21 +21,55 @@ const noQueue = "NONE"
 type unit struct {
 	kind    string // its files are <kind>_001.sql, <kind>_002.sql, …
 	queue   string
+	order   string // a key of orders, or empty
 	tables  []string
 	replace *strings.Replacer
 }
 
-func (db *DB) units(queues []string) ([]unit, error) {
+// Queue is a queue that has a table.
+type Queue struct {
+	Name string
+	// Order is the order in which its jobs are locked, if that is not by the lowest priority: OrderSchedule, OrderHighest
+	// or OrderScheduleHighest. Its table has an index for it.
+	Order string
+}
+
+// The orders that want an index of their own.
+const (
+	OrderSchedule        = "schedule"
+	OrderHighest         = "highest"
+	OrderScheduleHighest = "schedule_highest"
+)
+
+// orders are the columns behind line, part and job_type in the index of each order; the index is pick_ORDER.
+var orders = map[string]string{
+	OrderSchedule:        "scheduled_run_time, priority, id",
+	OrderHighest:         "priority DESC, scheduled_run_time, id",
+	OrderScheduleHighest: "scheduled_run_time, priority DESC, id",
+}
+
+func (u unit) orderIndex() string { return u.tables[0] + "$pick_" + u.order }
+
+func (u unit) createOrderIndex() string {
+	return "CREATE INDEX " + u.orderIndex() + " ON " + u.tables[0] + " (line, part, job_type, " + orders[u.order] + ")"
+}
+
+func (db *DB) units(queues []Queue) ([]unit, error) {
 	all := []string{db.Activity(), db.Metrics(), db.Hours(), db.Workers(), db.Queues(), db.JobTypes()}
 	units := []unit{{kind: "instance", queue: noQueue, tables: all, replace: strings.NewReplacer(
 		"{activity}", db.Activity(), "{metrics}", db.Metrics(), "{hours}", db.Hours(),
 		"{workers}", db.Workers(), "{queues}", db.Queues(), "{job_types}", db.JobTypes())}}
 	for _, q := range queues {
-		table, err := db.CheckQueue(q)
+		table, err := db.CheckQueue(q.Name)
 		if err != nil {
 			return nil, err
 		}
-		units = append(units, unit{kind: "queue", queue: q, tables: []string{table}, replace: strings.NewReplacer("{jobs}", table)})
+		if _, ok := orders[q.Order]; !ok && q.Order != "" {
+			return nil, fmt.Errorf("%w: queue %s has the unknown order %q", ErrConfig, q.Name, q.Order)
+		}
+		units = append(units, unit{
+			kind: "queue", queue: q.Name, order: q.Order, tables: []string{table}, replace: strings.NewReplacer("{jobs}", table),
+		})
 	}
 	return units, nil
 }
@@ -77,7 +111,7 @@ func statements(text string) []string {
 }
 
 // DDL is everything that Migrate would run in an empty database of this driver.
-func DDL(driver string, names Names, queues []string) (string, error) {
+func DDL(driver string, names Names, queues []Queue) (string, error) {
 	db := &DB{Dialect: sqliteDialect, Names: names}
 	if driver == mysqlDialect.Name {
 		db.Dialect = mysqlDialect
@@ -98,6 +132,9 @@ func DDL(driver string, names Names, queues []string) (string, error) {
 		for _, s := range steps {
 			all = append(all, s...)
 		}
+		if u.order != "" {
+			all = append(all, u.createOrderIndex())
+		}
 		for _, t := range u.tables {
 			// names from the allow-list need no quoting
 			all = append(all, fmt.Sprintf("INSERT INTO "+ownersTable+" (table_name, instance, queue, version) VALUES ('%s', '%s', '%s', %d)",
@@ -110,7 +147,7 @@ func DDL(driver string, names Names, queues []string) (string, error) {
 // Migrate creates the tables of the instance and of these queues, or brings them up to date, and tells which it
 // touched. It may be repeated, and run by several at once: they take turns. MySQL's DDL knows no transaction, so a
 // Migrate that was interrupted there goes on at the step where it stopped; every step can be run again.
-func (db *DB) Migrate(ctx context.Context, queues []string) (changed []string, err error) {
+func (db *DB) Migrate(ctx context.Context, queues []Queue) (changed []string, err error) {
 	units, err := db.units(queues)
 	if err != nil {
 		return nil, err
@@ -195,7 +232,8 @@ func (m migration) begin(ctx context.Context) (end func(error) error, err error)
 
 func (m migration) exec(ctx context.Context, list []string) error {
 	for _, s := range list {
-		if _, err := m.conn.ExecContext(ctx, s); err != nil {
+		// what an interrupted run had done already is no reason to stop
+		if _, err := m.conn.ExecContext(ctx, s); err != nil && !isDone(err) {
 			return fmt.Errorf("migrate: %w", err)
 		}
 	}
@@ -221,7 +259,27 @@ func (m migration) migrate(ctx context.Context, u unit, version int) (done bool,
 			}
 		}
 	}
-	return version < len(steps), nil
+	done = version < len(steps)
+	if u.order == "" {
+		return done, nil
+	}
+	there, err := m.db.hasIndex(ctx, m.conn, u.tables[0], u.orderIndex())
+	if err != nil || there {
+		return done, err
+	}
+	return true, m.exec(ctx, []string{u.createOrderIndex()})
+}
+
+// hasIndex says whether a table has an index.
+func (db *DB) hasIndex(ctx context.Context, from sqlx.QueryerContext, table, index string) (there bool, err error) {
+	query := "SELECT EXISTS (SELECT 1 FROM information_schema.statistics WHERE table_schema = DATABASE() AND table_name = ? AND index_name = ?)"
+	if db.Name == sqliteDialect.Name {
+		query = "SELECT EXISTS (SELECT 1 FROM sqlite_master WHERE type = 'index' AND tbl_name = ? AND name = ?)"
+	}
+	if err := sqlx.GetContext(ctx, from, &there, query, table, index); err != nil {
+		return false, fmt.Errorf("look for the index %s: %w", index, err)
+	}
+	return there, nil
 }
 
 // owned gives the version of a unit's tables, and those of them that nobody owns yet. It refuses a unit one of whose
@@ -291,9 +349,9 @@ func (o owner) String() string {
 	return "queue " + o.Queue + " of instance " + o.Instance
 }
 
-// Check finds out, in one query, whether the tables of the instance and of these queues are there and up to date:
-// ErrNotMigrated or ErrNewer if not.
-func (db *DB) Check(ctx context.Context, queues []string) error {
+// Check finds out whether the tables of the instance and of these queues are there and up to date, in one query, and one
+// more for each queue that needs an index for its order: ErrNotMigrated or ErrNewer if not.
+func (db *DB) Check(ctx context.Context, queues []Queue) error {
 	units, err := db.units(queues)
 	if err != nil {
 		return err
@@ -325,6 +383,14 @@ func (db *DB) Check(ctx context.Context, queues []string) error {
 			case v > len(steps):
 				return fmt.Errorf("%w: table %s has version %d, known is %d", ErrNewer, t, v, len(steps))
 			}
+		}
+		if u.order == "" {
+			continue
+		}
+		if there, err := db.hasIndex(ctx, db, u.tables[0], u.orderIndex()); err != nil {
+			return err
+		} else if !there {
+			return fmt.Errorf("%w: table %s has no index for the order of queue %s", ErrNotMigrated, u.tables[0], u.queue)
 		}
 	}
 	return nil

@@ -23,7 +23,11 @@ func Open(t testing.TB, driver, source string, queues ...string) *schema.DB {
 			t.Error(err)
 		}
 	})
-	if _, err := db.Migrate(t.Context(), queues); err != nil {
+	tables := make([]schema.Queue, len(queues))
+	for i, q := range queues {
+		tables[i].Name = q
+	}
+	if _, err := db.Migrate(t.Context(), tables); err != nil {
 		t.Fatal(err)
 	}
 	return db

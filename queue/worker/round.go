@@ -2,9 +2,8 @@ package worker
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/hipq/hipq/queue"
@@ -89,23 +88,11 @@ func (w *worker) count(l *line, r queue.Round) {
 
 // run runs one attempt.
 func (w *worker) run(l *line, job *queue.Job) {
-	ctx, cancel := context.WithTimeoutCause(w.jobs, job.Timeout, fmt.Errorf("timeout after %s", brief(job.Timeout)))
+	ctx, cancel := context.WithTimeoutCause(w.jobs, job.Timeout, errors.New(queue.TimeoutError(job.Timeout)))
 	defer cancel()
 	ctx = lockContext{ctx, w.checkLock}
 	began := time.Now()
 	outcome := l.Handlers[job.Type].Handle(ctx, job)
 	outcome.Ran = time.Since(began)
 	w.ended <- ended{l, queue.Settled{Job: job, Outcome: outcome}}
-}
-
-// brief is d without the zeros that Duration's String ends in: 1m instead of 1m0s.
-func brief(d time.Duration) string {
-	s := d.String()
-	if strings.HasSuffix(s, "m0s") {
-		s = strings.TrimSuffix(s, "0s")
-	}
-	if strings.HasSuffix(s, "h0m") {
-		s = strings.TrimSuffix(s, "0m")
-	}
-	return s
 }

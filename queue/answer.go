@@ -1,0 +1,150 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"unicode/utf8"
+
+	"github.com/hipq/hipq/activity"
+	"github.com/hipq/hipq/schema"
+)
+
+// Why an answer settles no job.
+var (
+	// ErrNotStarted: the job has not been tried yet, so there is nothing to answer.
+	ErrNotStarted = errors.New("the job has not been started")
+	// ErrOtherAttempt: the token is not that of the job's latest attempt.
+	ErrOtherAttempt = errors.New("the token is of another attempt")
+)
+
+// Answer is word from outside that the work of a job is done, or has failed.
+type Answer struct {
+	// Type and Key name the job: the one of this type and key that is not final.
+	Type, Key string
+	// Token, if not empty, is that of the attempt that is answered: no other is settled.
+	Token string
+	// Verdict is Finished, Failed (for good), or TryAgain: the attempt has failed, and the next worker that has a handler for
+	// the type takes the retry decision.
+	Verdict Verdict
+	// Result is kept with the job: any text or JSON, at most MaxDataBytes long. Error says what went wrong.
+	Result, Error string
+}
+
+// Answered is what an answer did.
+type Answered struct {
+	// Job is as it is now.
+	Job *Job
+	// Changed says whether the answer changed anything: an error of an attempt that has failed already changes nothing.
+	Changed bool
+}
+
+// Answer settles the job that the answer is for, if it has been started: whether it is asynchronous or not, still running
+// or already waiting for its next attempt. What a handler that is still running says later is ignored.
+//
+// It may be repeated: ErrFinal if the job (the newest of this key) is final already, ErrNotFound if there has been none,
+// ErrNotStarted, ErrOtherAttempt, ErrInvalid.
+func (q *Queue) Answer(ctx context.Context, a Answer) (Answered, error) {
+	var done Answered
+	err := a.check()
+	if err == nil {
+		err = q.db.Tx(ctx, func(tx *schema.Tx) (err error) {
+			done, err = q.answer(ctx, tx, a)
+			return err
+		})
+	}
+	if err != nil {
+		return done, fmt.Errorf("answer for %s %q in %s: %w", a.Type, a.Key, q.Name, err)
+	}
+	return done, nil
+}
+
+func (a Answer) check() error {
+	switch {
+	case a.Verdict != Finished && a.Verdict != Failed && a.Verdict != TryAgain:
+		return fmt.Errorf("%w: %q is no verdict of an answer", ErrInvalid, a.Verdict)
+	case len(a.Result) > MaxDataBytes || len(a.Error) > MaxDataBytes:
+		return fmt.Errorf("%w: an answer's text may have %d bytes", ErrInvalid, MaxDataBytes)
+	case !utf8.ValidString(a.Result) || !utf8.ValidString(a.Error):
+		return fmt.Errorf("%w: an answer's text is not valid UTF-8", ErrInvalid)
+	}
+	return nil
+}
+
+func (q *Queue) answer(ctx context.Context, tx *schema.Tx, a Answer) (Answered, error) {
+	job, err := q.byKey(ctx, tx, a.Type, a.Key)
+	if err != nil {
+		return Answered{}, err
+	}
+	done := Answered{Job: job}
+	switch {
+	case job.State == Final:
+		return done, ErrFinal
+	case job.Attempt == 0:
+		return done, ErrNotStarted
+	case a.Token != "" && a.Token != job.Token:
+		return done, ErrOtherAttempt
+	case job.State != Running && a.Verdict == TryAgain:
+		return done, nil // that attempt has failed, and is being tried again
+	}
+	o := Outcome{Verdict: a.Verdict, Result: a.Result, Error: a.Error}
+	if job.State == Running {
+		o.Ran = max(0, tx.Now.Sub(job.StartTime))
+	}
+	if o.Error == "" && o.Verdict != Finished {
+		o.Error = "answered: " + string(o.Verdict)
+	}
+	if o.Result == "" {
+		o.Result = job.Result // what the handler gave when it had sent the work
+	}
+	done.Changed = true
+	if a.Verdict == TryAgain {
+		err = q.rest(ctx, tx, job, o, ByAnother)
+	} else {
+		err = q.settleAnswered(ctx, tx, job, o)
+	}
+	if err != nil {
+		return done, err
+	}
+	// nobody's from now on: so the worker that may still run it learns that its word doesn't count
+	if _, err := tx.ExecContext(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET worker_id = 'NONE' WHERE id = ?", job.ID); err != nil {
+		return done, err
+	}
+	after, err := q.get(ctx, tx, job.ID, "")
+	if errors.Is(err, ErrNotFound) { // discarded
+		job.State, job.Error, job.Result = Final, orNone(o.Error), orNone(o.Result)
+		return done, nil
+	}
+	done.Job = after
+	return done, err
+}
+
+// settleAnswered ends an attempt, or what is left of it, by an answer.
+func (q *Queue) settleAnswered(ctx context.Context, tx *schema.Tx, job *Job, o Outcome) error {
+	next, entry, err := q.judge(job, o, nil, tx.Now)
+	if err != nil {
+		return err
+	}
+	if err := CheckTransition(job.State, Final); err != nil {
+		return err
+	}
+	if err := q.write(ctx, tx, job.ID, next); err != nil {
+		return err
+	}
+	return q.log.Record(ctx, tx, []activity.Entry{entry})
+}
+
+// byKey finds the job of a type and key that is not final, or else the newest that is.
+func (q *Queue) byKey(ctx context.Context, tx *schema.Tx, jobType, key string) (*Job, error) {
+	for _, which := range []string{"live = 1", "live IS NULL"} {
+		ids, err := q.ids(ctx, tx, "SELECT id FROM "+q.table+" "+q.index("live")+" WHERE job_type = ? AND job_key = ? AND "+which+
+			" ORDER BY id DESC LIMIT 1 "+q.db.ForUpdate, jobType, key)
+		if err != nil {
+			return nil, err
+		}
+		if len(ids) > 0 {
+			return q.get(ctx, tx, ids[0].(int64), q.db.ForUpdate)
+		}
+	}
+	return nil, ErrNotFound
+}

@@ -1,0 +1,126 @@
+package queue
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/hipq/hipq/activity"
+	"github.com/hipq/hipq/schema"
+)
+
+// decide takes the retry decision by policy for jobs of these types that wait for it, under the lock of the transaction.
+func (q *Queue) decide(ctx context.Context, w Worker, types []string) (more bool, err error) {
+	for _, name := range types {
+		n := 0
+		err := q.db.Tx(ctx, func(tx *schema.Tx) (err error) {
+			n, err = q.decideType(ctx, tx, w, name)
+			return err
+		})
+		if err != nil {
+			return false, fmt.Errorf("decide about failed jobs of %s: %w", q.Name, err)
+		}
+		more = more || n == reclaimMax
+	}
+	return more, nil
+}
+
+// undecided reads jobs of a type that wait for their retry decision.
+func (q *Queue) undecided(ctx context.Context, tx *schema.Tx, jobType string, n int) (jobs []*Job, err error) {
+	var records []record
+	query := "SELECT " + recordColumns + " FROM " + q.table + " " + q.index("pick") +
+		" WHERE line = 'error' AND part = 'NONE' AND job_type = ? LIMIT ? " + q.db.SkipLocked
+	if err := tx.SelectContext(ctx, &records, query, jobType, n); err != nil {
+		return nil, err
+	}
+	for _, r := range records {
+		job, err := r.job(q.Name)
+		if err != nil {
+			return nil, err
+		}
+		jobs = append(jobs, job)
+	}
+	return jobs, nil
+}
+
+func (q *Queue) decideType(ctx context.Context, tx *schema.Tx, w Worker, name string) (int, error) {
+	jobs, err := q.undecided(ctx, tx, name, reclaimMax)
+	if err != nil {
+		return 0, err
+	}
+	entries := make([]activity.Entry, 0, len(jobs))
+	for _, job := range jobs {
+		next, entry, err := q.judge(job, job.outcome(tx.Now), nil, tx.Now)
+		if err != nil {
+			return 0, err
+		}
+		if err := q.write(ctx, tx, job.ID, next); err != nil {
+			return 0, err
+		}
+		entry.WorkerID, entry.Host, entry.PID = w.ID, w.Host, w.PID
+		entries = append(entries, entry)
+	}
+	return len(jobs), q.log.Record(ctx, tx, entries)
+}
+
+// Undecided takes up to n jobs of these types that wait for their retry decision, under the worker's lock, and gives them
+// with what is known of their last attempt. A retry handler decides about them, and Round writes down what it says. A
+// worker that ends before gives them to others.
+func (q *Queue) Undecided(ctx context.Context, w Worker, types []string, n int) (list []Settled, err error) {
+	err = q.db.Tx(ctx, func(tx *schema.Tx) error {
+		list = nil
+		var ids []any
+		for _, name := range types {
+			if n <= len(list) {
+				break
+			}
+			jobs, err := q.undecided(ctx, tx, name, n-len(list))
+			if err != nil {
+				return err
+			}
+			for _, job := range jobs {
+				list, ids = append(list, Settled{Job: job, Outcome: job.outcome(tx.Now)}), append(ids, job.ID)
+			}
+		}
+		if len(ids) == 0 {
+			return nil
+		}
+		res, err := tx.ExecContext(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET line = 'locked', worker_id = ? WHERE line = 'error' AND id IN "+
+			schema.In(len(ids)), append([]any{w.ID}, ids...)...)
+		if err != nil {
+			return err
+		}
+		return mustHit(res, len(ids))
+	})
+	if err != nil {
+		return nil, fmt.Errorf("take failed jobs of %s to decide about: %w", q.Name, err)
+	}
+	return list, nil
+}
+
+// The wish of a handler is kept with a job that waits for its retry decision: never to be tried again, or after a delay.
+const wishNever = "never"
+
+func (o Outcome) wish() string {
+	switch {
+	case o.Verdict == Failed:
+		return wishNever
+	case o.RetryAfter > 0:
+		return o.RetryAfter.String()
+	}
+	return None
+}
+
+// outcome is what is known of the attempt of a job in the state error.
+func (j *Job) outcome(now time.Time) Outcome {
+	o := Outcome{Verdict: TryAgain, Error: j.Error, Ran: now.Sub(j.StartTime)}
+	switch {
+	case j.stopping:
+		o = Outcome{Verdict: Stopped, Error: Cancelled, Ran: o.Ran}
+	case j.wish == wishNever:
+		o.Verdict = Failed
+	case j.wish != None:
+		o.RetryAfter, _ = time.ParseDuration(j.wish) // no delay that can be read is none
+	}
+	return o
+}

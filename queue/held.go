@@ -1,0 +1,177 @@
+package queue
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/hipq/hipq/schema"
+)
+
+// releaseMax is how many held jobs one transaction lets back into the line, at most.
+const releaseMax = 10_000
+
+// classify tells jobs their throttle groups, where nobody has yet.
+func (q *Queue) classify(ctx context.Context, tx *schema.Tx, jobs []candidate) error {
+	if q.ThrottleGroups == nil {
+		return nil
+	}
+	unknown := map[int64]*candidate{}
+	for i := range jobs {
+		switch c := &jobs[i]; {
+		case c.ThrottleFactor == 0 || q.ThrottleGroups.knows(c.Group):
+		case q.ThrottleGroups.By == GroupByType:
+			c.Group = q.ThrottleGroups.of(c.Type, nil)
+		default:
+			unknown[c.ID] = c
+		}
+	}
+	if len(unknown) == 0 {
+		return nil
+	}
+	ids := make([]any, 0, len(unknown))
+	for id := range unknown {
+		ids = append(ids, id)
+	}
+	rows, err := tx.QueryContext(ctx, "SELECT id, job_data FROM "+q.table+" "+q.db.ByID+" WHERE id IN "+schema.In(len(ids)), ids...)
+	if err != nil {
+		return fmt.Errorf("read what makes the throttle groups: %w", err)
+	}
+	defer func() { _ = rows.Close() }()
+	for rows.Next() { // one by one, for the data may be large
+		var id int64
+		var data []byte
+		if err := rows.Scan(&id, &data); err != nil {
+			return fmt.Errorf("read what makes the throttle groups: %w", err)
+		}
+		unknown[id].Group = q.ThrottleGroups.of(unknown[id].Type, data)
+	}
+	return rows.Err()
+}
+
+// setGroup is the part of an update that writes down the jobs' groups.
+func (q *Queue) setGroup(jobs []candidate) (set string, args []any) {
+	if q.ThrottleGroups == nil {
+		return "", nil
+	}
+	for _, c := range jobs {
+		args = append(args, c.ID, c.Group)
+	}
+	return ", throttle_group = CASE id" + strings.Repeat(" WHEN ? THEN ?", len(jobs)) + " END", args
+}
+
+// hold takes due jobs whose groups are full out of the line, so that nobody has to pass them again.
+func (q *Queue) hold(ctx context.Context, tx *schema.Tx, jobs []candidate) error {
+	for batch := range slices.Chunk(jobs, 500) {
+		group, args := q.setGroup(batch)
+		for _, c := range batch {
+			args = append(args, c.ID)
+		}
+		_, err := tx.ExecContext(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET line = 'held'"+group+
+			" WHERE line = 'due' AND id IN "+schema.In(len(batch)), args...)
+		if err != nil {
+			return fmt.Errorf("hold back jobs of full groups: %w", err)
+		}
+	}
+	return nil
+}
+
+// release lets held jobs back into the line for which their groups have room. Where others of the group stay behind, the
+// group is closed to all that this lock finds: nothing overtakes them.
+func (l *Locker) release(ctx context.Context, tx *schema.Tx, r *room) error {
+	left := releaseMax
+	for group := ""; ; {
+		var next []string
+		query := "SELECT part FROM " + l.q.table + " " + l.q.index("pick") + " WHERE line = 'held' AND part > ? ORDER BY part LIMIT 1"
+		if err := tx.SelectContext(ctx, &next, query, group); err != nil {
+			return fmt.Errorf("find held jobs: %w", err)
+		}
+		if len(next) == 0 {
+			return nil
+		}
+		group = next[0]
+		n, err := l.releaseGroup(ctx, tx, r, group, left)
+		if err != nil {
+			return fmt.Errorf("let held jobs of %s back into the line: %w", group, err)
+		}
+		left -= n
+	}
+}
+
+func (l *Locker) releaseGroup(ctx context.Context, tx *schema.Tx, r *room, group string, most int) (released int, err error) {
+	limit, used := r.limitOf(group), r.usedBy[group]
+	if limit > 0 {
+		most = min(most, max(limit-used, 1)) // each weighs at least 1, and one may be heavier than the limit
+	}
+	if most < 1 || limit > 0 && used >= limit {
+		r.closed[group] = true
+		return 0, nil
+	}
+	var found []candidate
+	for _, name := range l.types {
+		var rows []candidate
+		query := "SELECT id, job_type, part, priority, scheduled_run_time, throttle_factor FROM " + l.q.table + " " + l.q.index(l.q.order.index) +
+			" WHERE line = 'held' AND part = ? AND job_type = ? ORDER BY " + l.q.order.by() + " LIMIT ? " + l.q.db.SkipLocked
+		if err := tx.SelectContext(ctx, &rows, query, group, name, most); err != nil {
+			return 0, err
+		}
+		found = append(found, rows...)
+	}
+	slices.SortFunc(found, l.q.order.compare)
+	var ids []any
+	for _, c := range found[:min(most, len(found))] {
+		fits := limit < 1 || allows(limit, used, c.ThrottleFactor)
+		if !fits && len(ids) == 0 {
+			r.closed[group] = true
+			return 0, nil
+		}
+		// the first that doesn't fit goes along, for in the line it closes the group to what is behind it
+		ids = append(ids, c.ID)
+		if !fits {
+			break
+		}
+		used += c.ThrottleFactor
+	}
+	for batch := range slices.Chunk(ids, 1000) {
+		_, err := tx.ExecContext(ctx, "UPDATE "+l.q.table+" "+l.q.db.ByID+" SET line = 'due' WHERE line = 'held' AND id IN "+schema.In(len(batch)), batch...)
+		if err != nil {
+			return 0, err
+		}
+	}
+	return len(ids), nil
+}
+
+// unhold lets held jobs back into the line of a queue that has no groups any more.
+func (q *Queue) unhold(ctx context.Context) (more bool, err error) {
+	var ids []any
+	err = q.db.Tx(ctx, func(tx *schema.Tx) (err error) {
+		ids, err = q.ids(ctx, tx, "SELECT id FROM "+q.table+" "+q.index("pick")+" WHERE line = 'held' LIMIT ? "+q.db.SkipLocked, releaseMax)
+		if err != nil {
+			return err
+		}
+		for batch := range slices.Chunk(ids, 1000) {
+			_, err := tx.ExecContext(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET line = 'due' WHERE line = 'held' AND id IN "+schema.In(len(batch)), batch...)
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return false, fmt.Errorf("let held jobs of %s back into the line: %w", q.Name, err)
+	}
+	return len(ids) == releaseMax, nil
+}
+
+// ids reads a column of ids.
+func (q *Queue) ids(ctx context.Context, tx *schema.Tx, query string, args ...any) (ids []any, err error) {
+	var found []int64
+	if err := tx.SelectContext(ctx, &found, query, args...); err != nil {
+		return nil, err
+	}
+	for _, id := range found {
+		ids = append(ids, id)
+	}
+	return ids, nil
+}
