@@ -1,6 +1,10 @@
 package cmd
 
 import (
+	"context"
+	"errors"
+	"fmt"
+
 	"github.com/spf13/cobra"
 
 	"github.com/hipq/hipq/queue"
@@ -8,18 +12,19 @@ import (
 
 const cancelLong = `Ends jobs that have not started, or that wait for their next attempt: they become final, with the error "cancelled".
 Either those of the ids, or with flags all that the flags describe. A job that a worker has locked and not started is
-among them; one that is running is not.
+among them; one that is running is not, but with --running its worker is asked to stop it, which takes it about a second,
+and worker.grace at most. A job that waits for an answer or for its retry decision ends at once then.
 
 Exit codes: 0 done · 1 some could not be cancelled · 64 usage · 75 the database is unreachable or busy · 78 configuration.`
 
 func (a *app) cancelCommand() *cobra.Command {
 	var by queue.Filter
-	var all, dryRun bool
+	var all, running, dryRun bool
 	c := &cobra.Command{
 		Use:     "cancel QUEUE [ID…]",
 		Short:   "End jobs that have not started",
 		Long:    cancelLong,
-		Example: "  hipq cancel emails 41 42\n  hipq cancel emails --type newsletter --dry-run",
+		Example: "  hipq cancel emails 41 42\n  hipq cancel emails --type newsletter --dry-run\n  hipq cancel emails 43 --running",
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ids, err := parseIDs(args[1:])
@@ -30,16 +35,38 @@ func (a *app) cancelCommand() *cobra.Command {
 			if filtered == (len(ids) > 0) {
 				return usagef("cancel needs either ids, or --type, --key or --all")
 			}
-			return a.operate(cmd, args[0], "cancel", operation{
-				ids: ids, states: []queue.State{queue.Initial, queue.Retry}, by: by, dryRun: dryRun,
-				do: func(q *queue.Queue, id int64) (any, error) { return nil, q.Cancel(cmd.Context(), id) },
-			})
+			o := operation{ids: ids, states: []queue.State{queue.Initial, queue.Retry}, by: by, dryRun: dryRun}
+			o.do = func(q *queue.Queue, id int64) (any, error) { return nil, q.Cancel(cmd.Context(), id) }
+			if running {
+				o.states = append(o.states, queue.Running, queue.Error)
+				o.do = func(q *queue.Queue, id int64) (any, error) { return cancelOrStop(cmd.Context(), q, id) }
+			}
+			return a.operate(cmd, args[0], "cancel", o)
 		},
 	}
 	f := c.Flags()
 	f.StringVar(&by.Type, "type", "", "all jobs of this type")
 	f.StringVar(&by.Key, "key", "", "all jobs with this key")
 	f.BoolVar(&all, "all", false, "all jobs of the queue")
+	f.BoolVar(&running, "running", false, "also those that have been started: their workers are asked to stop them")
 	f.BoolVar(&dryRun, "dry-run", false, "say how many it would be, and change nothing")
 	return c
+}
+
+// cancelOrStop ends a job, started or not, and tells which worker was asked to.
+func cancelOrStop(ctx context.Context, q *queue.Queue, id int64) (any, error) {
+	for {
+		err := q.Cancel(ctx, id)
+		if !errors.Is(err, queue.ErrStarted) {
+			return nil, err
+		}
+		asked, err := q.Stop(ctx, id)
+		switch {
+		case errors.Is(err, queue.ErrNotStarted): // it has gone on to wait for its next attempt
+			continue
+		case err != nil || asked == queue.None:
+			return nil, err
+		}
+		return fmt.Sprintf("job %d: worker %s is asked to stop it", id, asked), nil
+	}
 }

@@ -75,6 +75,7 @@ func (a *app) root() *cobra.Command {
 		a.initCommand(), a.enqueueCommand(), a.workCommand(), a.jobsCommand(), a.showCommand(), a.statusCommand(),
 		a.activityCommand(), a.monitorCommand(), a.purgeCommand(), a.versionCommand(), a.guardCommand(),
 		a.whyCommand(), a.queueCommand(), a.cancelCommand(), a.rescheduleCommand(), a.retryCommand(),
+		a.completeCommand(), a.failCommand(), a.runCommand(),
 	)
 	a.checkFlags(root)
 	refuseUnknownTopics(root)

@@ -10,8 +10,9 @@ import (
 	"github.com/hipq/hipq/queue"
 )
 
-const statusLong = `Shows for each queue how many jobs are due, scheduled for later, running, waiting for their retry decision, and failed
-for good; since when the oldest due job waits; and the last worker.
+const statusLong = `Shows for each queue how many jobs are due, held back by a full throttle group, scheduled for later, locked, running,
+waiting for an answer (WAITING) or for their retry decision (ERROR), and failed for good or finished; since when the oldest
+due job waits; and the last worker.
 
 Exit codes: 0 done · 64 usage · 75 the database is unreachable or busy · 78 configuration.`
 
@@ -31,9 +32,11 @@ type queueStatus struct {
 	Queue     string     `json:"queue"`
 	Paused    bool       `json:"paused"`
 	Due       int64      `json:"due"`
+	Held      int64      `json:"held"`
 	Scheduled int64      `json:"scheduled"`
 	Locked    int64      `json:"locked"`
 	Running   int64      `json:"running"`
+	Waiting   int64      `json:"waiting"`
 	Error     int64      `json:"error"`
 	Failed    int64      `json:"failed"`
 	Finished  int64      `json:"finished"`
@@ -71,7 +74,7 @@ func (a *app) runStatus(cmd *cobra.Command) error {
 			return err
 		}
 		report.Queues = append(report.Queues, queueStatus{
-			q.Name, c.Paused, c.Due, c.Scheduled, c.Locked, c.Running, c.Error, c.Failed, c.Finished, utc(c.OldestDue),
+			q.Name, c.Paused, c.Due, c.Held, c.Scheduled, c.Locked, c.Running, c.Waiting, c.Error, c.Failed, c.Finished, utc(c.OldestDue),
 		})
 	}
 	last, err := queue.LastWorker(cmd.Context(), i.db)
@@ -102,11 +105,11 @@ func (a *app) printStatus(i *instance, queues []queueStatus, last *workerStatus)
 			name += " (paused)"
 		}
 		rows = append(rows, []string{
-			name, number(q.Due), number(q.Scheduled), number(q.Locked), number(q.Running), number(q.Error),
-			number(q.Failed), number(q.Finished), oldest,
+			name, number(q.Due), number(q.Held), number(q.Scheduled), number(q.Locked), number(q.Running), number(q.Waiting),
+			number(q.Error), number(q.Failed), number(q.Finished), oldest,
 		})
 	}
-	header := []string{"QUEUE", "DUE", "SCHEDULED", "LOCKED", "RUNNING", "ERROR", "FAILED", "FINISHED", "OLDEST DUE"}
+	header := []string{"QUEUE", "DUE", "HELD", "SCHEDULED", "LOCKED", "RUNNING", "WAITING", "ERROR", "FAILED", "FINISHED", "OLDEST DUE"}
 	if err := table(a.out, header, rows); err != nil {
 		return err
 	}

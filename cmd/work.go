@@ -58,23 +58,18 @@ func (a *app) runWork(cmd *cobra.Command, names, types []string) error {
 		return err
 	}
 	defer i.close()
-	id, err := worker.NewID()
+	w, err := newWorker()
 	if err != nil {
 		return err
 	}
-	guard := handler.NewGuard(a.guardArgv(), id, i.Worker.Grace)
-	queues, err := i.workQueues(cmd.Context(), names, types, id, guard)
+	guard := handler.NewGuard(a.guardArgv(), w.ID, i.Worker.Grace)
+	queues, err := i.workQueues(cmd.Context(), names, types, w.ID, guard)
 	if err != nil {
 		return err
-	}
-	host, err := os.Hostname()
-	if err != nil {
-		return fmt.Errorf("find out this host's name: %w", err)
 	}
 	began := time.Now()
 	done, err := worker.Run(cmd.Context(), worker.Params{
-		DB: i.db, Queues: queues, Options: i.Worker, Renewed: guard.Extend, Log: a.logger(),
-		Worker: queue.Worker{ID: id, Host: host, PID: os.Getpid()},
+		DB: i.db, Queues: queues, Options: i.Worker, Renewed: guard.Extend, Log: a.logger(), Worker: w,
 	})
 	err = errors.Join(err, guard.Close())
 	if err == nil && a.onTerminal() && !a.json {
@@ -104,14 +99,17 @@ func (i *instance) workQueues(ctx context.Context, names, types []string, id str
 		if err := q.Register(ctx); err != nil {
 			return nil, err
 		}
-		handlers := map[string]handler.Handler{}
+		handlers, deciders := map[string]handler.Handler{}, map[string]handler.RetryHandler{}
 		for name, h := range c.Handlers {
 			if len(types) == 0 || slices.Contains(types, name) {
 				found[name] = true
 				handlers[name] = i.handler(h, id, guard)
+				if r, ok := c.RetryHandlers[name]; ok {
+					deciders[name] = handler.RetryExec{Exec: i.handler(r, id, guard)}
+				}
 			}
 		}
-		queues = append(queues, worker.Queue{Queue: q, Handlers: handlers})
+		queues = append(queues, worker.Queue{Queue: q, Handlers: handlers, RetryHandlers: deciders})
 	}
 	for _, t := range types {
 		if !found[t] {
@@ -121,7 +119,7 @@ func (i *instance) workQueues(ctx context.Context, names, types []string, id str
 	return queues, nil
 }
 
-func (i *instance) handler(h config.Handler, id string, guard *handler.Guard) handler.Handler {
+func (i *instance) handler(h config.Handler, id string, guard *handler.Guard) *handler.Exec {
 	return &handler.Exec{
 		Argv: h.Exec, Dir: h.Dir, Env: h.Env, Grace: i.Worker.Grace, Guard: guard, WorkerID: id, ConfigFile: i.File,
 	}

@@ -19,6 +19,12 @@ import (
 // maxInt is what the databases' columns hold.
 const maxInt = math.MaxInt32
 
+// defaults are what a job type has where it says nothing.
+type defaults struct {
+	queue.JobType
+	retryHandler *Handler
+}
+
 // builder makes a Config of what the file, the environment and the flags say.
 type builder struct {
 	*checker
@@ -38,9 +44,11 @@ func (b builder) config(s *shape) *Config {
 	}
 	names := b.names(c)
 	// what the instance says once is the default of each job type
-	outer := queue.DefaultJobType("")
+	outer := defaults{JobType: queue.DefaultJobType("")}
 	outer.Timeout = b.timeout("timeout", s.Timeout, outer.Timeout)
 	outer.Retry = b.retry("retry", s.Retry, outer.Retry)
+	outer.Priority = b.integer("default_priority", s.DefaultPriority, outer.Priority, -maxInt, maxInt)
+	outer.retryHandler = b.retryHandler("retry_handler", s.RetryHandler, nil)
 	if len(s.Queues) == 0 {
 		b.refuse("queues", "is missing; a config needs at least one queue")
 	}

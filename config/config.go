@@ -51,9 +51,11 @@ type Queue struct {
 	queue.Options
 	// Handlers are by the name of the job type. A type without one is enqueued here and handled elsewhere.
 	Handlers map[string]Handler
+	// RetryHandlers are by the name of the job type too; a type without one leaves the retry to its policy.
+	RetryHandlers map[string]Handler
 }
 
-// Handler says what runs for the jobs of one type: a program, so far.
+// Handler says what runs for the jobs of one type, or decides about their retry: a program, so far.
 type Handler struct {
 	// Exec is the program and its arguments, run without a shell.
 	Exec []string

@@ -51,9 +51,11 @@ func TestMinimal(t *testing.T) {
 		Queues: []Queue{{
 			Options: queue.Options{
 				Name: "emails", Types: []queue.JobType{queue.DefaultJobType("send")}, Location: time.UTC,
+				Order: queue.ByPriority, PriorityOrder: queue.LowestFirst,
 				KeepFinished: queue.DefaultKeepFinished, KeepFailed: queue.DefaultKeepFailed,
 			},
-			Handlers: map[string]Handler{"send": {Exec: []string{"cat"}, Dir: dir}},
+			RetryHandlers: map[string]Handler{},
+			Handlers:      map[string]Handler{"send": {Exec: []string{"cat"}, Dir: dir}},
 		}},
 	}
 	if diff := diff(want, got); diff != "" {
@@ -71,9 +73,18 @@ worker: {concurrency: 1, batch: 10000, run_for: 1s, linger: yes, lock_for: 5s, g
 activity: {keep: 0}
 timeout: 1h
 retry: {attempts: 7, jitter: 1}
+retry_handler: {exec: [decide], dir: /srv}
+default_priority: 500
 queues:
   - name: emails
     throttle_limit: -1
+    throttle_groups: {by: data.Customer.region, limits: {East: 40, a.b: 1, "*": 10}}
+    rate: 100/1m30s
+    concurrency: 3
+    order: schedule
+    priority_order: highest
+    default_priority: -7
+    retry_handler: {exec: [ask]}
     keep_finished: 0
     keep_failed: 1w
     timeout: 2h
@@ -87,7 +98,10 @@ queues:
         time_windows: ["mon-fri 09:00-17:30", "22:00-02:00"]
         handler: {exec: [true, 1, ""], dir: sub/folder, env: [A=b=c, HOME, E=]}
       - name: send
+        async: true
+        concurrency: 2
         handler: {exec: [./run], dir: /srv}
+        retry_handler: {exec: [ask, again], env: [A=b]}
       - name: elsewhere
   - name: files
 `)
@@ -112,21 +126,31 @@ queues:
 		Queues: []Queue{
 			{
 				Options: queue.Options{
-					Name: "emails", ThrottleLimit: -1, Location: berlin, KeepFailed: week,
+					Name: "emails", ThrottleLimit: -1, Location: berlin, KeepFinished: queue.DiscardAtOnce, KeepFailed: week,
+					ThrottleGroups: &queue.ThrottleGroups{By: "data.Customer.region", Limits: map[string]int{"East": 40, "a.b": 1, "*": 10}},
+					Rate:           queue.Rate{Starts: 100, Per: 90 * time.Second},
+					Concurrency:    3, Order: queue.BySchedule, PriorityOrder: queue.HighestFirst, DefaultPriority: new(-7),
 					Types: []queue.JobType{
 						{Name: "Send: ü.x", Timeout: time.Minute, Priority: -5, Windows: windows, Retry: own},
-						{Name: "send", Timeout: 2 * time.Hour, Priority: 100, ThrottleFactor: 1, Retry: inherited},
-						{Name: "elsewhere", Timeout: 2 * time.Hour, Priority: 100, ThrottleFactor: 1, Retry: inherited},
+						{Name: "send", Timeout: 2 * time.Hour, Priority: -7, ThrottleFactor: 1, Retry: inherited, Async: true, Concurrency: 2},
+						{Name: "elsewhere", Timeout: 2 * time.Hour, Priority: -7, ThrottleFactor: 1, Retry: inherited},
 					},
 				},
 				Handlers: map[string]Handler{
 					"Send: ü.x": {Exec: []string{"true", "1", ""}, Dir: filepath.Join(dir, "sub/folder"), Env: []string{"A=b=c", "HOME", "E="}},
 					"send":      {Exec: []string{"./run"}, Dir: "/srv"},
 				},
+				RetryHandlers: map[string]Handler{
+					"Send: ü.x": {Exec: []string{"ask"}, Dir: dir},
+					"send":      {Exec: []string{"ask", "again"}, Dir: dir, Env: []string{"A=b"}},
+				},
 			},
 			{
-				Options:  queue.Options{Name: "files", Location: berlin, KeepFinished: queue.DefaultKeepFinished, KeepFailed: queue.DefaultKeepFailed},
-				Handlers: map[string]Handler{},
+				Options: queue.Options{
+					Name: "files", Location: berlin, KeepFinished: queue.DefaultKeepFinished, KeepFailed: queue.DefaultKeepFailed,
+					Order: queue.ByPriority, PriorityOrder: queue.LowestFirst, DefaultPriority: new(500),
+				},
+				Handlers: map[string]Handler{}, RetryHandlers: map[string]Handler{},
 			},
 		},
 	}

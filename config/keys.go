@@ -39,6 +39,17 @@ func (c *checker) keys(path string, value any, t reflect.Type) {
 			}
 			c.keys(element(path, i, name), item, t.Elem())
 		}
+	case reflect.Map:
+		section, ok := value.(map[string]any)
+		if !ok {
+			c.refuse(path, "must be a section of keys, not %s", kindOf(value))
+			return
+		}
+		for i, key := range slices.Sorted(maps.Keys(section)) {
+			if text, ok := section[key].(string); !ok || text == "" {
+				c.refuse(element(path, i, key), "must be a single value, not %s", kindOf(section[key]))
+			}
+		}
 	default:
 		if _, ok := value.(string); !ok {
 			c.refuse(path, "must be a single value, not %s", kindOf(value))

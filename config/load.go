@@ -79,6 +79,7 @@ func (c *checker) layers(content map[string]any, o LoadOptions) (*shape, error) 
 		delete(database, "dsn")
 		delete(database, "dsn_file")
 	}
+	limits := setLimitsAside(content)
 	for _, layer := range []map[string]any{content, overlay} {
 		if err := v.MergeConfigMap(layer); err != nil {
 			return nil, err
@@ -99,7 +100,31 @@ func (c *checker) layers(content map[string]any, o LoadOptions) (*shape, error) 
 	if err := v.UnmarshalExact(&s); err != nil {
 		return nil, err
 	}
+	for i, values := range limits {
+		s.Queues[i].ThrottleGroups.Limits = values
+	}
 	return &s, nil
+}
+
+// setLimitsAside takes the limits of throttle groups out of the queues, and gives them by queue: their keys are values of
+// the jobs, and viper would make lower case of them.
+func setLimitsAside(content map[string]any) map[int]map[string]string {
+	aside := map[int]map[string]string{}
+	queues, _ := content["queues"].([]any)
+	for i, q := range queues {
+		q, _ := q.(map[string]any)
+		groups, _ := q["throttle_groups"].(map[string]any)
+		limits, ok := groups["limits"].(map[string]any)
+		if !ok {
+			continue
+		}
+		delete(groups, "limits")
+		aside[i] = map[string]string{}
+		for value, limit := range limits {
+			aside[i][value], _ = limit.(string) // the keys were checked
+		}
+	}
+	return aside
 }
 
 // environment collects the settings that are in the environment. It is laid over the file as a layer rather than bound

@@ -2,10 +2,12 @@ package config
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/schema"
@@ -26,24 +28,113 @@ func (b builder) queueName(i int, name string, names schema.Names, seen map[stri
 	seen[name] = true
 }
 
-func (b builder) queue(path string, s queueSection, outer queue.JobType) Queue {
-	q := Queue{Handlers: map[string]Handler{}}
+func (b builder) queue(path string, s queueSection, outer defaults) Queue {
+	q := Queue{Handlers: map[string]Handler{}, RetryHandlers: map[string]Handler{}}
 	q.Name = s.Name
 	q.ThrottleLimit = b.integer(path+".throttle_limit", s.ThrottleLimit, 0, math.MinInt32, maxInt)
-	q.KeepFinished = b.seconds(path+".keep_finished", s.KeepFinished, queue.DefaultKeepFinished, 0)
-	q.KeepFailed = b.seconds(path+".keep_failed", s.KeepFailed, queue.DefaultKeepFailed, 0)
+	q.ThrottleGroups = b.groups(path+".throttle_groups", s.ThrottleGroups)
+	q.Rate = b.rate(path+".rate", s.Rate)
+	q.Concurrency = b.integer(path+".concurrency", s.Concurrency, 0, 1, 10000)
+	q.Order = oneOf(b, path+".order", s.Order, queue.ByPriority, queue.BySchedule)
+	q.PriorityOrder = oneOf(b, path+".priority_order", s.PriorityOrder, queue.LowestFirst, queue.HighestFirst)
+	q.KeepFinished = b.keep(path+".keep_finished", s.KeepFinished, queue.DefaultKeepFinished)
+	q.KeepFailed = b.keep(path+".keep_failed", s.KeepFailed, queue.DefaultKeepFailed)
 	outer.Timeout = b.timeout(path+".timeout", s.Timeout, outer.Timeout)
 	outer.Retry = b.retry(path+".retry", s.Retry, outer.Retry)
+	outer.Priority = b.integer(path+".default_priority", s.DefaultPriority, outer.Priority, -maxInt, maxInt)
+	outer.retryHandler = b.retryHandler(path+".retry_handler", s.RetryHandler, outer.retryHandler)
+	if outer.Priority != queue.DefaultJobType("").Priority {
+		q.DefaultPriority = &outer.Priority
+	}
 	for i, section := range s.JobTypes {
 		at := element(path+".job_types", i, section.Name)
 		known := slices.ContainsFunc(q.Types, func(t queue.JobType) bool { return t.Name == section.Name })
 		b.typeName(fmt.Sprintf("%s.job_types[%d].name", path, i), section.Name, known)
-		q.Types = append(q.Types, b.jobType(at, section, outer))
+		q.Types = append(q.Types, b.jobType(at, section, outer.JobType))
 		if section.Handler != nil {
 			q.Handlers[section.Name] = b.handler(at+".handler", *section.Handler)
 		}
+		if h := b.retryHandler(at+".retry_handler", section.RetryHandler, outer.retryHandler); h != nil && section.Handler != nil {
+			q.RetryHandlers[section.Name] = *h
+		} else if section.RetryHandler != nil {
+			b.refuse(at+".retry_handler", "is for the jobs that this config runs, but the type has no handler; add one or leave the key out")
+		}
 	}
 	return q
+}
+
+// oneOf reads one of a few words; an empty text is the first.
+func oneOf[T ~string](b builder, path, text string, words ...T) T {
+	if text == "" {
+		return words[0]
+	}
+	if !slices.Contains(words, T(text)) {
+		list := make([]string, len(words))
+		for i, w := range words {
+			list[i] = string(w)
+		}
+		b.refuse(path, "%s is none of %s", shown(text), strings.Join(list, ", "))
+	}
+	return T(text)
+}
+
+// keep reads how long final jobs are kept; 0 is not at all.
+func (b builder) keep(path, text string, otherwise time.Duration) time.Duration {
+	if d := b.seconds(path, text, otherwise, 0); d > 0 {
+		return d
+	}
+	return queue.DiscardAtOnce
+}
+
+// groups reads the limits of throttle groups.
+func (b builder) groups(path string, s *groupsSection) *queue.ThrottleGroups {
+	if s == nil {
+		return nil
+	}
+	g := &queue.ThrottleGroups{By: s.By, Limits: map[string]int{}}
+	field, ofData := strings.CutPrefix(s.By, queue.GroupByData)
+	switch {
+	case s.By == "":
+		b.refuse(path+".by", "is missing; write %s, or %sNAME for a value inside job_data", queue.GroupByType, queue.GroupByData)
+	case s.By != queue.GroupByType && (!ofData || slices.Contains(strings.Split(field, "."), "")):
+		b.refuse(path+".by", "%s is neither %s nor %sNAME, which is a value inside job_data", shown(s.By), queue.GroupByType, queue.GroupByData)
+	case len(s.By) > 128:
+		b.refuse(path+".by", "has %d bytes, allowed are 128", len(s.By))
+	}
+	if len(s.Limits) == 0 {
+		b.refuse(path+".limits", "is missing; give at least one limit, such as {east: 40, %q: 10}", queue.OtherGroups)
+	}
+	for i, value := range slices.Sorted(maps.Keys(s.Limits)) {
+		g.Limits[value] = b.integer(element(path+".limits", i, value), s.Limits[value], 0, 1, maxInt)
+	}
+	return g
+}
+
+var rateForm = regexp.MustCompile(`^([0-9]{1,9})/(.+)$`)
+
+// rate reads starts per time: 100/1m.
+func (b builder) rate(path, text string) queue.Rate {
+	if text == "" {
+		return queue.Rate{}
+	}
+	m := rateForm.FindStringSubmatch(text)
+	if m == nil {
+		b.refuse(path, "%s is not a rate; write a number of starts and a time, such as 100/1m", shown(text))
+		return queue.Rate{}
+	}
+	return queue.Rate{
+		Starts: b.integer(path, m[1], 0, 1, maxInt),
+		Per:    b.duration(path, m[2], 0, time.Second),
+	}
+}
+
+// retryHandler reads a retry handler; without one that of the level outside holds.
+func (b builder) retryHandler(path string, s *handlerSection, outer *Handler) *Handler {
+	if s == nil {
+		return outer
+	}
+	h := b.handler(path, *s)
+	return &h
 }
 
 func (b builder) typeName(path, name string, known bool) {
@@ -63,6 +154,8 @@ func (b builder) jobType(path string, s jobTypeSection, t queue.JobType) queue.J
 	t.Name = s.Name
 	t.Timeout = b.timeout(path+".timeout", s.Timeout, t.Timeout)
 	t.Priority = b.integer(path+".priority", s.Priority, t.Priority, math.MinInt32, maxInt)
+	t.Async = b.truth(path+".async", s.Async, false)
+	t.Concurrency = b.integer(path+".concurrency", s.Concurrency, 0, 1, 10000)
 	t.ThrottleFactor = b.integer(path+".throttle_factor", s.ThrottleFactor, t.ThrottleFactor, 0, maxInt)
 	t.Retry = b.retry(path+".retry", s.Retry, t.Retry)
 	windows, err := queue.ParseWindows(s.TimeWindows)

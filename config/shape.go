@@ -11,7 +11,10 @@ type shape struct {
 	Activity activitySection `mapstructure:"activity"`
 	Timeout  string          `mapstructure:"timeout"`
 	Retry    retrySection    `mapstructure:"retry"`
-	Queues   []queueSection  `mapstructure:"queues"`
+	// RetryHandler is nil where there is none, which differs from one that says nothing.
+	RetryHandler    *handlerSection `mapstructure:"retry_handler"`
+	DefaultPriority string          `mapstructure:"default_priority"`
+	Queues          []queueSection  `mapstructure:"queues"`
 }
 
 type databaseSection struct {
@@ -43,24 +46,39 @@ type retrySection struct {
 }
 
 type queueSection struct {
-	Name          string           `mapstructure:"name"`
-	ThrottleLimit string           `mapstructure:"throttle_limit"`
-	KeepFinished  string           `mapstructure:"keep_finished"`
-	KeepFailed    string           `mapstructure:"keep_failed"`
-	Timeout       string           `mapstructure:"timeout"`
-	Retry         retrySection     `mapstructure:"retry"`
-	JobTypes      []jobTypeSection `mapstructure:"job_types"`
+	Name            string           `mapstructure:"name"`
+	ThrottleLimit   string           `mapstructure:"throttle_limit"`
+	ThrottleGroups  *groupsSection   `mapstructure:"throttle_groups"`
+	Rate            string           `mapstructure:"rate"`
+	Concurrency     string           `mapstructure:"concurrency"`
+	Order           string           `mapstructure:"order"`
+	PriorityOrder   string           `mapstructure:"priority_order"`
+	DefaultPriority string           `mapstructure:"default_priority"`
+	KeepFinished    string           `mapstructure:"keep_finished"`
+	KeepFailed      string           `mapstructure:"keep_failed"`
+	Timeout         string           `mapstructure:"timeout"`
+	Retry           retrySection     `mapstructure:"retry"`
+	RetryHandler    *handlerSection  `mapstructure:"retry_handler"`
+	JobTypes        []jobTypeSection `mapstructure:"job_types"`
+}
+
+// groupsSection has its limits by whatever values the jobs have, so their keys are not checked.
+type groupsSection struct {
+	By     string            `mapstructure:"by"`
+	Limits map[string]string `mapstructure:"limits"`
 }
 
 type jobTypeSection struct {
-	Name           string       `mapstructure:"name"`
-	Timeout        string       `mapstructure:"timeout"`
-	Retry          retrySection `mapstructure:"retry"`
-	Priority       string       `mapstructure:"priority"`
-	ThrottleFactor string       `mapstructure:"throttle_factor"`
-	TimeWindows    []string     `mapstructure:"time_windows"`
-	// Handler is nil where there is none, which differs from one that says nothing.
-	Handler *handlerSection `mapstructure:"handler"`
+	Name           string          `mapstructure:"name"`
+	Timeout        string          `mapstructure:"timeout"`
+	Retry          retrySection    `mapstructure:"retry"`
+	RetryHandler   *handlerSection `mapstructure:"retry_handler"`
+	Priority       string          `mapstructure:"priority"`
+	ThrottleFactor string          `mapstructure:"throttle_factor"`
+	TimeWindows    []string        `mapstructure:"time_windows"`
+	Async          string          `mapstructure:"async"`
+	Concurrency    string          `mapstructure:"concurrency"`
+	Handler        *handlerSection `mapstructure:"handler"`
 }
 
 type handlerSection struct {

@@ -65,6 +65,12 @@ type Job struct {
 	stopping bool
 }
 
+// IsNew says whether the job was inserted by plain SQL, and no worker has taken it in yet.
+func (j *Job) IsNew() bool { return j.Line == lineNew }
+
+// IsSent says whether the job is running elsewhere, and waits for an answer from there.
+func (j *Job) IsSent() bool { return j.Line == lineWaiting }
+
 // record is a Job as its table has it.
 type record struct {
 	ID               int64       `db:"id"`

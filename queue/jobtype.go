@@ -139,6 +139,9 @@ func (q *Queue) remembered(name string) (JobType, bool) {
 	return t, ok
 }
 
+// JobType gives a type of the config; the zero JobType if it isn't one.
+func (q *Queue) JobType(name string) JobType { return q.configured[name] }
+
 // TypeNames gives the names of all job types that the queue has had.
 func (q *Queue) TypeNames(ctx context.Context) ([]string, error) {
 	known, err := q.loadTypes(ctx, q.db)

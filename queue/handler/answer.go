@@ -20,10 +20,6 @@ type answer struct {
 	RetryAfter json.RawMessage `json:"retry_after"`
 }
 
-// sent is the outcome of an asynchronous job's handler. Who started the handler knows whether the job is one: to an exit
-// status it adds nothing.
-const sent = "sent"
-
 // parseAnswer reads a line. It is an answer if it is a JSON object with an outcome; any other is just output.
 func parseAnswer(line string) (answer, bool) {
 	var a answer
@@ -31,7 +27,7 @@ func parseAnswer(line string) (answer, bool) {
 		return answer{}, false
 	}
 	switch a.Outcome {
-	case string(queue.Finished), string(queue.TryAgain), string(queue.Failed), sent:
+	case string(queue.Finished), string(queue.TryAgain), string(queue.Failed), string(queue.Sent):
 		return a, true
 	}
 	return answer{}, false
@@ -40,10 +36,10 @@ func parseAnswer(line string) (answer, bool) {
 // amend adds the answer to what is known of an attempt already. It may make the verdict worse, never better: a program
 // that says finished and then crashes has not finished.
 func (a answer) amend(o *queue.Outcome) {
-	if said := queue.Verdict(a.Outcome); said == queue.Failed || said == queue.TryAgain && o.Verdict == queue.Finished {
+	if said := queue.Verdict(a.Outcome); said == queue.Failed || said != queue.Finished && o.Verdict == queue.Finished {
 		o.Verdict = said
 	}
-	if o.Verdict == queue.Finished {
+	if o.Verdict == queue.Finished || o.Verdict == queue.Sent {
 		o.Result = jsonText(a.Result)
 		return
 	}

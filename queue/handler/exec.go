@@ -58,27 +58,35 @@ type Exec struct {
 // Handle runs the program once.
 func (e *Exec) Handle(ctx context.Context, job *queue.Job) queue.Outcome {
 	begin := time.Now()
-	outcome := e.run(ctx, job)
-	outcome.Ran = time.Since(begin)
+	var outcome queue.Outcome
+	text, status, err := e.run(ctx, job, encodeJob(job))
+	if err != nil {
+		outcome = tryAgain(err.Error())
+	} else {
+		outcome = judge(status, lastLine(text))
+	}
+	outcome.Output, outcome.Ran = text, time.Since(begin)
 	return outcome
 }
 
-func (e *Exec) run(ctx context.Context, job *queue.Job) queue.Outcome {
+// run runs the program with input for a job, and gives the end of what it printed and how it ended; an error, meant for
+// people, if it couldn't be run or had to be stopped.
+func (e *Exec) run(ctx context.Context, job *queue.Job, input []byte) (text string, status syscall.WaitStatus, err error) {
 	if ctx.Err() != nil {
-		return tryAgain(context.Cause(ctx).Error())
+		return "", status, context.Cause(ctx)
 	}
 	if err := e.Guard.Start(); err != nil {
-		return tryAgain(err.Error())
+		return "", status, err
 	}
 	// again, as late as can be: starting the guard takes a while
 	if ctx.Err() != nil {
-		return tryAgain(context.Cause(ctx).Error())
+		return "", status, context.Cause(ctx)
 	}
 	out := e.takeOutput()
 	defer e.outputs.Put(out)
-	p, err := e.start(job, out)
+	p, err := e.start(job, input, out)
 	if err != nil {
-		return tryAgain(err.Error())
+		return "", status, err
 	}
 	e.Guard.Add(p.pid)
 	unwatch := context.AfterFunc(ctx, func() { p.interrupt(e.Grace) })
@@ -86,27 +94,23 @@ func (e *Exec) run(ctx context.Context, job *queue.Job) queue.Outcome {
 	unwatch()
 	// before the process is reaped, since its id may be somebody else's after that
 	e.Guard.Remove(p.pid)
-	status, err := p.reap()
+	status, err = p.reap()
 
 	text, cut := out.end()
-	var outcome queue.Outcome
+	if cut > 0 {
+		text = fmt.Sprintf("[%d bytes cut]\n%s", cut, text)
+	}
 	switch {
 	case p.interrupted:
-		outcome = tryAgain(context.Cause(ctx).Error())
+		err = context.Cause(ctx)
 	case err != nil:
-		outcome = tryAgain(fmt.Sprintf("wait for %s: %v", e.Argv[0], err))
-	default:
-		outcome = judge(status, lastLine(text))
+		err = fmt.Errorf("wait for %s: %w", e.Argv[0], err)
 	}
-	outcome.Output = text
-	if cut > 0 {
-		outcome.Output = fmt.Sprintf("[%d bytes cut]\n%s", cut, text)
-	}
-	return outcome
+	return text, status, err
 }
 
 // start starts the program for a job. Its error is meant for people.
-func (e *Exec) start(job *queue.Job, out *output) (*process, error) {
+func (e *Exec) start(job *queue.Job, input []byte, out *output) (*process, error) {
 	if len(e.Argv) == 0 {
 		return nil, errors.New("start the handler: it has no program")
 	}
@@ -114,7 +118,7 @@ func (e *Exec) start(job *queue.Job, out *output) (*process, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", e.Argv[0], err)
 	}
-	p, err := startProcess(path, e.Argv, e.Dir, e.environment(job), encodeJob(job), out)
+	p, err := startProcess(path, e.Argv, e.Dir, e.environment(job), input, out)
 	if err == nil {
 		return p, nil
 	}

@@ -44,7 +44,8 @@ func TestExecOutcome(t *testing.T) {
 		{"says no reason", `echo '{"outcome":"failed"}'`, queue.Outcome{Verdict: failed, Error: "the handler said failed"}},
 		{"says nothing new", `echo '{"outcome":"finished"}'`, queue.Outcome{Verdict: finished}},
 		{"text result", `echo '{"outcome":"finished","result":"id 5\u0000"}'`, queue.Outcome{Verdict: finished, Result: "id 5\uFFFD"}},
-		{"JSON result", `echo '{"outcome":"sent","result":{"id": 5}}'`, queue.Outcome{Verdict: finished, Result: `{"id": 5}`}},
+		{"JSON result", `echo '{"outcome":"finished","result":{"id": 5}}'`, queue.Outcome{Verdict: finished, Result: `{"id": 5}`}},
+		{"sent", `echo '{"outcome":"sent","result":{"id": 5}}'`, queue.Outcome{Verdict: queue.Sent, Result: `{"id": 5}`}},
 		{"null result", `echo '{"outcome":"finished","result":null}'`, queue.Outcome{Verdict: finished}},
 		{"weeks and days", `echo '{"outcome":"retry","error":"x","retry_after":"1w2d"}'`, queue.Outcome{Verdict: retry, Error: "x", RetryAfter: 9 * 24 * time.Hour}},
 		{

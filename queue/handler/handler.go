@@ -13,3 +13,10 @@ import (
 type Handler interface {
 	Handle(ctx context.Context, job *queue.Job) queue.Outcome
 }
+
+// RetryHandler decides after an error whether and when a job runs again. It is asked on every error of the job types that
+// have one, and asked again if its worker ended before the decision was written down. With an error it decides nothing,
+// and the retry policy does. It must return soon after ctx ends, and may be asked about many jobs at once.
+type RetryHandler interface {
+	Decide(ctx context.Context, job *queue.Job, o queue.Outcome) (queue.Decision, error)
+}

@@ -24,17 +24,22 @@ type message struct {
 	CreateTime       string `json:"create_time"`
 }
 
-// encodeJob is the job as one line of JSON, its newline included.
-func encodeJob(job *queue.Job) []byte {
-	var line bytes.Buffer
-	encoder := json.NewEncoder(&line)
-	encoder.SetEscapeHTML(false) // job_data shall arrive as it is
-	err := encoder.Encode(message{
+func newMessage(job *queue.Job) message {
+	return message{
 		ID: job.ID, Queue: job.Queue, Type: job.Type, Key: job.Key, Data: embed(job.Data), Attempt: job.Attempt, Token: job.Token,
 		Priority: job.Priority, Timeout: int64(job.Timeout / time.Second),
 		ScheduledRunTime: job.ScheduledRunTime.UTC().Format(time.RFC3339Nano), CreateTime: job.CreateTime.UTC().Format(time.RFC3339Nano),
-	})
-	if err != nil {
+	}
+}
+
+// encodeJob is the job as one line of JSON, its newline included.
+func encodeJob(job *queue.Job) []byte { return encode(newMessage(job)) }
+
+func encode(m any) []byte {
+	var line bytes.Buffer
+	encoder := json.NewEncoder(&line)
+	encoder.SetEscapeHTML(false) // job_data shall arrive as it is
+	if err := encoder.Encode(m); err != nil {
 		panic(err) // strings and numbers and JSON that was found valid: can't fail
 	}
 	return line.Bytes()

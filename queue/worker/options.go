@@ -36,6 +36,8 @@ var DefaultOptions = Options{Concurrency: 4, Batch: 100, RunFor: 55 * time.Secon
 type Queue struct {
 	*queue.Queue
 	Handlers map[string]handler.Handler
+	// RetryHandlers decide after an error of the types that have one; the policy does for the others.
+	RetryHandlers map[string]handler.RetryHandler
 }
 
 // Params are what a worker works with.
@@ -47,6 +49,11 @@ type Params struct {
 	queue.Worker
 	// Renewed, if not nil, is told each time how long the lock lasts from now on.
 	Renewed func(lasts time.Duration)
+	// Ended, if not nil, is told of each attempt when its handler has ended.
+	Ended func(queue.Settled)
+	// Job, if not 0, is the id of the one job of the one queue that the worker runs: now, whatever its time and its windows,
+	// beside the host's concurrency.
+	Job int64
 	// Log, if not nil, gets what a person who debugs wants to know.
 	Log *slog.Logger
 }

@@ -2,12 +2,13 @@ package worker
 
 import (
 	"context"
+	"math"
 	"time"
 
 	"github.com/hipq/hipq/queue"
 )
 
-// refill looks after the queues once a second, and keeps a pool of locked jobs for each that has more.
+// refill looks after the queues once a second, and keeps a pool of locked jobs for each line that has more.
 func (w *worker) refill(ctx, work context.Context) error {
 	looking := time.Since(w.lookAt) >= lookEvery
 	if looking {
@@ -20,16 +21,44 @@ func (w *worker) refill(ctx, work context.Context) error {
 	}
 	for i := range w.lines {
 		l := w.lines[(w.turn+i)%len(w.lines)]
-		if !l.more || len(l.pool) >= w.Concurrency || ctx.Err() != nil {
-			continue
+		if ctx.Err() != nil {
+			break
 		}
-		if err := w.lock(work, l); err != nil {
-			return err
+		if l.failing && len(l.undecided) < l.free() {
+			if err := w.takeUndecided(work, l); err != nil {
+				return err
+			}
+		}
+		if l.rationed && time.Now().After(l.moreAt) {
+			l.more, l.rationed = true, false
+		}
+		if l.more && len(l.pool) < l.width() {
+			if err := w.lock(work, l); err != nil {
+				return err
+			}
 		}
 	}
 	// a worker that only lingers, or waits for others to make room under a limit, holds no slot that another could use
-	if looking && !w.anyMore() && w.slots > w.running+w.pooled() {
-		return w.keepSlots(work, w.running+w.pooled())
+	if claims := w.claims(); looking && w.all.slots > claims[""].want {
+		return w.leaveSlots(work, claims)
+	}
+	return nil
+}
+
+// takeUndecided takes jobs about whose retry a handler is to decide, for the slots that are free.
+func (w *worker) takeUndecided(work context.Context, l *line) error {
+	n := l.free() - len(l.undecided)
+	list, err := l.Undecided(work, w.Worker, l.asked, n)
+	if err != nil {
+		return err
+	}
+	l.failing = len(list) == n
+	for _, s := range list {
+		if s.Decided = true; s.Outcome.Verdict == queue.Stopped {
+			l.ended = append(l.ended, s) // there is nothing to ask
+		} else {
+			l.undecided = append(l.undecided, s)
+		}
 	}
 	return nil
 }
@@ -64,15 +93,20 @@ func (w *worker) look(work context.Context) error {
 		if err != nil {
 			return err
 		}
-		if found.Waking || found.New || found.Orphaned || found.Undecided {
-			unfinished, err := l.Upkeep(work, w.Worker, found, l.types)
+		if found.Waking || found.New || found.Orphaned || found.Undecided || found.Held && l.ThrottleGroups == nil {
+			unfinished, err := l.Upkeep(work, w.Worker, found, l.byPolicy)
 			if err != nil {
 				return err
 			}
 			found.Due = true // or may be, by now
 			again = again || unfinished
 		}
-		l.more = (found.Due || l.locker.InDoubt()) && len(l.types) > 0
+		l.more = (found.Due || found.Held && l.ThrottleGroups != nil || l.locker.InDoubt()) && len(l.types) > 0
+		l.rationed = false
+		l.failing = len(l.asked) > 0 && (found.Undecided || found.Orphaned || found.Waking)
+		if err := w.stopCancelled(work, l); err != nil {
+			return err
+		}
 	}
 	if w.lookAt = time.Now(); again {
 		w.lookAt = time.Time{} // at once, after a round
@@ -80,34 +114,37 @@ func (w *worker) look(work context.Context) error {
 	return nil
 }
 
-// claimSlots asks for the slots that are missing, if there is anything to start.
-func (w *worker) claimSlots(work context.Context) (err error) {
-	if w.slots < w.Concurrency && (w.pooled() > 0 || w.anyMore()) {
-		w.slots, err = w.registry.claimSlots(work, w.running, w.Concurrency)
+// stopCancelled stops the jobs that an operator has cancelled while they run.
+func (w *worker) stopCancelled(work context.Context, l *line) error {
+	if len(l.cancel) == 0 {
+		return nil
 	}
-	return err
-}
-
-// keepSlots leaves all slots but n to the host's other workers.
-func (w *worker) keepSlots(work context.Context, n int) error {
-	if err := w.registry.leaveSlots(work, n); err != nil {
+	ids, err := l.Stopping(work, w.ID)
+	if err != nil {
 		return err
 	}
-	w.slots = n
+	for _, id := range ids {
+		if cancel := l.cancel[id]; cancel != nil {
+			cancel(errCancelled)
+		}
+	}
 	return nil
 }
 
-// lock takes a batch from the line; from one with a throttle limit no more than can start, so as to hoard nothing.
+// lock takes a batch from the line; where others could take what it doesn't start, no more than can start.
 func (w *worker) lock(work context.Context, l *line) error {
 	n := w.Batch
-	if l.ThrottleLimit > 0 {
-		n = min(n, w.slots-w.running-len(l.pool))
+	if len(l.lanes) > 1 {
+		n = min(n, l.width())
+	}
+	if l.Rationed() {
+		n = min(n, l.free()-len(l.pool))
 	}
 	if w.MaxJobs > 0 {
 		n = min(n, w.MaxJobs-w.summary.Started-w.pooled())
 	}
-	if n <= 0 || w.slots == 0 {
-		l.more = l.more && w.running > 0
+	if n <= 0 || l.noSlots() {
+		l.more = l.more && l.busy()
 		return nil
 	}
 	locked, err := l.locker.Lock(work, n)
@@ -116,7 +153,10 @@ func (w *worker) lock(work context.Context, l *line) error {
 	}
 	w.Log.Debug("locked", "queue", l.Name, "jobs", len(locked))
 	l.pool = append(l.pool, locked...)
-	l.more = len(locked) == n
+	l.more = l.locker.More()
+	if wait := l.locker.Wait(); wait > 0 {
+		l.rationed, l.moreAt = true, time.Now().Add(wait)
+	}
 	return nil
 }
 
@@ -143,33 +183,40 @@ func (w *worker) giveBack(work context.Context) error {
 		}
 		l.pool = nil
 	}
-	if w.slots > w.running && w.running > 0 {
-		return w.keepSlots(work, w.running)
+	if claims := w.claims(); w.all.slots > claims[""].want && w.all.running > 0 {
+		return w.leaveSlots(work, claims)
 	}
 	return nil
 }
 
-// deal hands the free slots to the queues in turns, one each, so that a long one starves no other.
+// deal hands the free slots to the lines in turns, one each, so that a long one starves no other.
 func (w *worker) deal() map[*line][]queue.Locked {
-	free := w.slots - w.running
+	most := math.MaxInt
 	if w.MaxJobs > 0 {
-		free = min(free, w.MaxJobs-w.summary.Started)
+		most = w.MaxJobs - w.summary.Started
 	}
 	dealt := map[*line][]queue.Locked{}
-	for served := true; free > 0 && served; {
+	total := 0
+	for served := true; served; {
 		served = false
 		for range w.lines {
-			if free == 0 {
+			if total == most || w.all.free() == 0 {
 				break // the next is first next time
 			}
 			l := w.lines[w.turn]
 			w.turn = (w.turn + 1) % len(w.lines)
-			if n := len(dealt[l]); n < len(l.pool) {
+			if n := len(dealt[l]); n < len(l.pool) && l.free() > 0 {
 				dealt[l] = l.pool[:n+1]
-				free--
+				for _, lane := range l.lanes {
+					lane.dealt++
+				}
+				total++
 				served = true
 			}
 		}
+	}
+	for _, lane := range w.named() {
+		lane.dealt = 0
 	}
 	return dealt
 }

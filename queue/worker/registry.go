@@ -2,8 +2,10 @@ package worker
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/hipq/hipq/activity"
@@ -78,36 +80,75 @@ func (r registry) renew(ctx context.Context) error {
 	})
 }
 
-// claimSlots takes what this host's other live workers leave of its limit, and keeps at least those in use, for the others
+// claimSlots takes what this host's other live workers leave of each lane, and keeps at least those in use, for the others
 // may have been told a higher limit. Those who claim take turns.
-func (r registry) claimSlots(ctx context.Context, inUse, limit int) (got int, err error) {
+func (r registry) claimSlots(ctx context.Context, claims map[string]claim) (got map[string]int, err error) {
 	err = r.db.Tx(ctx, func(tx *schema.Tx) error {
 		if err := r.db.TakeTurns(ctx, tx, r.db.Workers()); err != nil {
 			return err
 		}
-		var others int
-		err := tx.GetContext(ctx, &others, "SELECT COALESCE(SUM(slots), 0) FROM "+r.db.Workers()+
-			" WHERE state = 'working' AND lock_until > ? AND host = ? AND id <> ?", schema.At(tx.Now), r.Host, r.ID)
+		others, err := r.othersSlots(ctx, tx)
 		if err != nil {
 			return err
 		}
-		got = max(inUse, limit-others)
+		got = map[string]int{}
+		for lane, c := range claims {
+			got[lane] = max(c.inUse, min(c.want, c.limit-others[lane]))
+		}
 		return r.setSlots(ctx, tx, got)
 	})
 	if err != nil {
-		return 0, fmt.Errorf("claim slots on this host: %w", err)
+		return nil, fmt.Errorf("claim slots on this host: %w", err)
 	}
 	return got, nil
 }
 
-func (r registry) setSlots(ctx context.Context, tx *schema.Tx, n int) error {
-	_, err := tx.ExecContext(ctx, "UPDATE "+r.db.Workers()+" SET slots = ? WHERE id = ? AND state = 'working'", n, r.ID)
+// othersSlots are those of this host's other live workers, by lane; "" is the lane of all jobs.
+func (r registry) othersSlots(ctx context.Context, tx *schema.Tx) (map[string]int, error) {
+	var rows []struct {
+		Slots int
+		Lanes string
+	}
+	err := tx.SelectContext(ctx, &rows, "SELECT slots, lanes FROM "+r.db.Workers()+
+		" WHERE state = 'working' AND lock_until > ? AND host = ? AND id <> ?", schema.At(tx.Now), r.Host, r.ID)
+	if err != nil {
+		return nil, err
+	}
+	slots := map[string]int{}
+	for _, row := range rows {
+		slots[""] += row.Slots
+		if row.Lanes == queue.None {
+			continue
+		}
+		var lanes map[string]int
+		if err := json.Unmarshal([]byte(row.Lanes), &lanes); err != nil {
+			return nil, fmt.Errorf("read the lanes of a worker: %w", err)
+		}
+		for lane, n := range lanes {
+			slots[lane] += n
+		}
+	}
+	return slots, nil
+}
+
+func (r registry) setSlots(ctx context.Context, tx *schema.Tx, slots map[string]int) error {
+	lanes := maps.Clone(slots)
+	delete(lanes, "")
+	text := queue.None
+	if len(lanes) > 0 {
+		encoded, err := json.Marshal(lanes)
+		if err != nil {
+			return err
+		}
+		text = string(encoded)
+	}
+	_, err := tx.ExecContext(ctx, "UPDATE "+r.db.Workers()+" SET slots = ?, lanes = ? WHERE id = ? AND state = 'working'", slots[""], text, r.ID)
 	return err
 }
 
-// leaveSlots keeps n slots and leaves the others to the host's other workers.
-func (r registry) leaveSlots(ctx context.Context, n int) error {
-	if err := r.db.Tx(ctx, func(tx *schema.Tx) error { return r.setSlots(ctx, tx, n) }); err != nil {
+// leaveSlots keeps so many slots of each lane and leaves the others to the host's other workers.
+func (r registry) leaveSlots(ctx context.Context, keep map[string]int) error {
+	if err := r.db.Tx(ctx, func(tx *schema.Tx) error { return r.setSlots(ctx, tx, keep) }); err != nil {
 		return fmt.Errorf("leave slots: %w", err)
 	}
 	return nil

@@ -12,6 +12,9 @@ import (
 // rounds settles what has ended and starts as much as there are slots, in one transaction a queue.
 func (w *worker) rounds(work context.Context, accepting bool) error {
 	dealt := map[*line][]queue.Locked{}
+	for _, l := range w.lines {
+		w.decide(l)
+	}
 	if accepting {
 		dealt = w.deal()
 	}
@@ -39,9 +42,14 @@ func (w *worker) rounds(work context.Context, accepting bool) error {
 // begin runs jobs that are started.
 func (w *worker) begin(l *line, started []*queue.Job) {
 	for _, job := range started {
-		w.running++
+		l.began()
 		w.summary.Started++
-		go w.run(l, job)
+		ctx, cancel := context.WithCancelCause(w.jobs)
+		l.cancel[job.ID] = cancel
+		go func() {
+			defer cancel(nil)
+			w.run(ctx, l, job)
+		}()
 	}
 }
 
@@ -69,10 +77,15 @@ func (w *worker) count(l *line, r queue.Round) {
 		switch {
 		case slices.Contains(r.Lost, e.Job):
 			w.summary.Lost++
+		case e.Decided: // counted when its attempt ended
 		case e.Outcome.Verdict == queue.Finished:
 			w.summary.Finished++
 		default:
 			w.summary.Errors++
+			if e.Decide == queue.ByHandler {
+				e.Decided = true
+				l.undecided = append(l.undecided, e)
+			}
 		}
 	}
 	for _, job := range r.Lost {
@@ -80,19 +93,31 @@ func (w *worker) count(l *line, r queue.Round) {
 	}
 	l.ended = nil
 	// a throttled queue has room again, and a retry may be due at once: look before going idle
-	l.more = l.more || l.ThrottleLimit > 0
-	if w.running == 0 {
+	for _, other := range w.lines {
+		other.more = other.more || other.Name == l.Name && other.Rationed() && !other.rationed
+	}
+	if w.all.running == 0 {
 		w.lookAt = time.Time{}
 	}
 }
 
 // run runs one attempt.
-func (w *worker) run(l *line, job *queue.Job) {
-	ctx, cancel := context.WithTimeoutCause(w.jobs, job.Timeout, errors.New(queue.TimeoutError(job.Timeout)))
+func (w *worker) run(ctx context.Context, l *line, job *queue.Job) {
+	ctx, cancel := context.WithTimeoutCause(ctx, job.Timeout, errors.New(queue.TimeoutError(job.Timeout)))
 	defer cancel()
-	ctx = lockContext{ctx, w.checkLock}
 	began := time.Now()
-	outcome := l.Handlers[job.Type].Handle(ctx, job)
+	outcome := l.Handlers[job.Type].Handle(lockContext{ctx, w.checkLock}, job)
 	outcome.Ran = time.Since(began)
-	w.ended <- ended{l, queue.Settled{Job: job, Outcome: outcome}}
+	s := queue.Settled{Job: job, Outcome: outcome}
+	switch {
+	case context.Cause(ctx) == errCancelled && outcome.Verdict != queue.Finished: //nolint:errorlint // it is this very one
+		s.Outcome.Verdict, s.Outcome.Error = queue.Stopped, queue.Cancelled
+	case l.RetryHandlers[job.Type] == nil:
+	case w.jobs.Err() != nil:
+		s.Decide = queue.ByAnother
+	default:
+		s.Decide = queue.ByHandler
+	}
+	w.Ended(s)
+	w.ended <- ended{line: l, Settled: s}
 }

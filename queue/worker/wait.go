@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"slices"
 	"time"
 )
 
@@ -12,7 +13,7 @@ const share = 20 * time.Millisecond
 // wait waits until there is something to do: an attempt has ended, it is time to look, or to stop. It doesn't when more
 // can be started at once.
 func (w *worker) wait(ctx context.Context, accepting bool) {
-	if accepting && w.running < w.slots && (w.pooled() > 0 || w.anyMore()) {
+	if w.startable(accepting) {
 		w.collect(0)
 		return
 	}
@@ -25,10 +26,17 @@ func (w *worker) wait(ctx context.Context, accepting bool) {
 	select {
 	case e := <-w.ended:
 		w.take(e)
-		w.collect(w.running / 2)
+		w.collect(w.all.running / 2)
 	case <-timer.C:
 	case <-stop:
 	}
+}
+
+// startable says whether a line has something to start, and room for it.
+func (w *worker) startable(accepting bool) bool {
+	return slices.ContainsFunc(w.lines, func(l *line) bool {
+		return l.free() > 0 && (len(l.undecided) > 0 || accepting && l.wants())
+	})
 }
 
 // untilLook is how long there is nothing to do by the clock alone.
@@ -36,16 +44,13 @@ func (w *worker) untilLook(accepting bool) time.Duration {
 	if !accepting {
 		return lookEvery
 	}
-	return max(0, min(lookEvery-time.Since(w.lookAt), time.Until(w.over)))
-}
-
-func (w *worker) anyMore() bool {
+	until := min(lookEvery-time.Since(w.lookAt), time.Until(w.over))
 	for _, l := range w.lines {
-		if l.more {
-			return true
+		if l.rationed {
+			until = min(until, time.Until(l.moreAt))
 		}
 	}
-	return false
+	return max(0, until)
 }
 
 // collect takes the results that are there, and waits a moment for n of them.
@@ -58,7 +63,7 @@ func (w *worker) collect(n int) {
 			continue
 		default:
 		}
-		if taken >= n || w.running == 0 {
+		if taken >= n || w.all.running == 0 {
 			return
 		}
 		if patience == nil {
@@ -77,7 +82,11 @@ func (w *worker) collect(n int) {
 
 // take notes that an attempt has ended: its slot is free.
 func (w *worker) take(e ended) {
-	w.running--
+	e.line.took()
+	if e.left {
+		return
+	}
+	delete(e.line.cancel, e.Job.ID)
 	e.line.ended = append(e.line.ended, e.Settled)
 }
 

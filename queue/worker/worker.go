@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync/atomic"
@@ -38,8 +37,9 @@ type worker struct {
 	lines    []*line
 	// turn is the line that is served first next time.
 	turn int
-	// slots is how many jobs may run at once now; running how many do.
-	slots, running int
+	// all is the lane that all jobs share; lanes are those with a limit of their own, by name.
+	all   *lane
+	lanes map[string]*lane
 	// ended gets each attempt when it ends; it has room for all.
 	ended chan ended
 	// heldUntil is until when jobs may run under the lock as it is.
@@ -55,28 +55,16 @@ type worker struct {
 	summary Summary
 }
 
-// line is one queue, as the worker sees it.
-type line struct {
-	Queue
-	types  []string
-	locker *queue.Locker
-	// pool are the jobs locked and not started.
-	pool []queue.Locked
-	// unanswered are those that a round was to start which ended in an error: they may be running.
-	unanswered []queue.Locked
-	// ended are the attempts to settle.
-	ended []queue.Settled
-	// more says that a lock may find something: it isn't known to be empty.
-	more bool
-}
-
+// ended is an attempt or a decision that has ended, or a decision that is left to others.
 type ended struct {
 	line *line
 	queue.Settled
+	left bool
 }
 
 // Run works until nothing is due (or, with Linger, until RunFor is over) and every job that it started has ended. When
-// ctx ends it starts nothing more, waits Grace for what runs, interrupts the rest, and returns nil.
+// ctx ends it starts nothing more, waits Grace for what runs, interrupts the rest, and returns nil. With Job it runs that
+// one alone, at once, and ends.
 func Run(ctx context.Context, p Params) (Summary, error) {
 	if p.Log == nil {
 		p.Log = slog.New(slog.DiscardHandler)
@@ -84,17 +72,21 @@ func Run(ctx context.Context, p Params) (Summary, error) {
 	if p.Renewed == nil {
 		p.Renewed = func(time.Duration) {}
 	}
+	if p.Ended == nil {
+		p.Ended = func(queue.Settled) {}
+	}
 	w := &worker{
 		Params:   p,
 		registry: registry{db: p.DB, log: activity.New(p.DB), Worker: p.Worker, lockFor: p.LockFor},
 		ended:    make(chan ended, p.Concurrency),
-	}
-	if len(p.Queues) > 0 {
-		w.turn = rand.IntN(len(p.Queues)) // else many short runs would serve the first only
+		all:      &lane{limit: p.Concurrency},
+		lanes:    map[string]*lane{},
 	}
 	for _, q := range p.Queues {
-		types := slices.Sorted(maps.Keys(q.Handlers))
-		w.lines = append(w.lines, &line{Queue: q, types: types, locker: q.NewLocker(p.ID, types)})
+		w.addLines(q)
+	}
+	if len(w.lines) > 0 {
+		w.turn = rand.IntN(len(w.lines)) // else many short runs would serve the first only
 	}
 	// what a job needs to be settled in order goes on when ctx has ended
 	work, stopWork := context.WithCancelCause(context.WithoutCancel(ctx))
@@ -108,10 +100,12 @@ func Run(ctx context.Context, p Params) (Summary, error) {
 		}
 	})()
 
-	if idle, err := w.nothingToDo(work); err != nil {
-		return w.summary, err
-	} else if idle && !p.Linger {
-		return w.summary, w.registry.pass(work)
+	if p.Job == 0 {
+		if idle, err := w.nothingToDo(work); err != nil {
+			return w.summary, err
+		} else if idle && !p.Linger {
+			return w.summary, w.registry.pass(work)
+		}
 	}
 	began := time.Now()
 	w.over = began.Add(p.RunFor)
@@ -132,6 +126,11 @@ func Run(ctx context.Context, p Params) (Summary, error) {
 	}()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(p.Grace, func() { w.stopJobs(ErrInterrupted) }) })()
 
+	if p.Job != 0 {
+		if err := w.lockJob(work); err != nil {
+			return w.summary, errors.Join(err, w.signOff(ctx, work))
+		}
+	}
 	if err := w.loop(ctx, work); err != nil {
 		w.abandon(err)
 		// so that others need not wait for the lock to expire; if the database can't be reached, they must
@@ -163,9 +162,9 @@ func (w *worker) remark() string {
 // abandon stops what runs and waits for it to end. What is not settled then is reclaimed when the lock has expired.
 func (w *worker) abandon(cause error) {
 	w.stopJobs(cause)
-	for w.running > 0 {
+	for w.all.running > 0 {
 		<-w.ended
-		w.running--
+		w.all.running--
 	}
 }
 
@@ -185,7 +184,7 @@ func (w *worker) loop(ctx, work context.Context) error {
 			w.pause(ctx, lookEvery)
 			continue
 		}
-		if w.running == 0 && !w.unsettled() {
+		if w.all.running == 0 && !w.unsettled() {
 			if errors.Is(context.Cause(w.jobs), ErrLockLost) {
 				return ErrLockLost
 			}
@@ -199,10 +198,13 @@ func (w *worker) loop(ctx, work context.Context) error {
 
 // once looks, locks, settles and starts. accepting says whether the worker still starts jobs.
 func (w *worker) once(ctx, work context.Context) (accepting bool, err error) {
-	if w.accepting(ctx) {
+	if w.accepting(ctx) && w.Job == 0 {
 		if err := w.refill(ctx, work); err != nil {
 			return true, err
 		}
+	}
+	if w.stopped(ctx) {
+		w.leaveDecisions()
 	}
 	// once more, for the refill may have had to wait for the database
 	if accepting = w.accepting(ctx); !accepting {
@@ -213,15 +215,21 @@ func (w *worker) once(ctx, work context.Context) (accepting bool, err error) {
 	return accepting, w.rounds(work, accepting)
 }
 
+// stopped says whether the worker has been told to stop, or has to.
+func (w *worker) stopped(ctx context.Context) bool { return ctx.Err() != nil || w.jobs.Err() != nil }
+
 func (w *worker) accepting(ctx context.Context) bool {
-	return ctx.Err() == nil && w.jobs.Err() == nil && time.Now().Before(w.over) && (w.MaxJobs == 0 || w.summary.Started < w.MaxJobs)
+	return !w.stopped(ctx) && time.Now().Before(w.over) && (w.MaxJobs == 0 || w.summary.Started < w.MaxJobs)
 }
 
+// unsettled says whether there is an attempt to settle, or a decision to take.
 func (w *worker) unsettled() bool {
-	return slices.ContainsFunc(w.lines, func(l *line) bool { return len(l.ended) > 0 })
+	return slices.ContainsFunc(w.lines, func(l *line) bool { return len(l.ended)+len(l.undecided) > 0 })
 }
 
 // idle says whether the last look found nothing to do and nothing has changed since.
 func (w *worker) idle() bool {
-	return !slices.ContainsFunc(w.lines, func(l *line) bool { return l.more || len(l.pool) > 0 }) && !w.lookAt.IsZero()
+	return !slices.ContainsFunc(w.lines, func(l *line) bool {
+		return l.more || len(l.pool) > 0 || l.rationed && l.moreAt.Before(w.over)
+	}) && (!w.lookAt.IsZero() || w.Job != 0)
 }

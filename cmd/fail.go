@@ -1,0 +1,40 @@
+package cmd
+
+import (
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hipq/hipq/queue"
+)
+
+const failLong = `Tells that the work of a job has failed for good: the one of this type and key that is not final and has been started.
+With --retry it has failed like a handler with an exit code: the retry decision follows, by the next worker that has a
+handler for the type. It says what it did. What a handler that is still running says later is ignored.
+
+Exit codes: 0 done · 1 there is no such job, it is final already, or it has not been started: nothing changed · 64 usage ·
+75 the database is unreachable or busy · 78 configuration.`
+
+func (a *app) failCommand() *cobra.Command {
+	var text, token string
+	var retry bool
+	c := &cobra.Command{
+		Use:     "fail QUEUE TYPE KEY",
+		Short:   "Tell that the work of a job has failed",
+		Long:    failLong,
+		Example: "  hipq fail requests upload order-4711 --error 'no such customer'\n  hipq fail requests upload order-4711 --error timeout --retry",
+		Args:    cobra.ExactArgs(3),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			answer := queue.Answer{Type: args[1], Key: args[2], Token: token, Verdict: queue.Failed, Error: strings.TrimSpace(text)}
+			if retry {
+				answer.Verdict = queue.TryAgain
+			}
+			return a.answer(cmd, args[0], answer)
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&text, "error", "", "what went wrong")
+	f.StringVar(&token, "token", "", "only if the job's latest attempt is that of this token (HIPQ_TOKEN)")
+	f.BoolVar(&retry, "retry", false, "leave it to the retry decision whether it is tried again")
+	return c
+}

@@ -1,0 +1,155 @@
+package cmd
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/handler"
+	"github.com/hipq/hipq/queue/worker"
+)
+
+const runLong = `Runs one job now, in the foreground, to find out what is wrong with it: whatever its time, its windows and its place in the
+line, although its queue may be paused, and beside the host's concurrency. Throttle limits and the queue's rate hold all
+the same. It is an attempt like any other, by a worker of its own: with a lock, a timeout, a retry decision, and lines in
+the activity. It prints what the handler printed, and how the attempt ended.
+
+Exit codes: 0 the attempt finished (or has sent its work, if the job is asynchronous) · 1 it failed, or the job can't be
+run · 64 usage · 75 the database is unreachable or busy · 78 configuration · 130 interrupted.`
+
+func (a *app) runCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "run QUEUE ID",
+		Short:   "Run one job now, in the foreground",
+		Long:    runLong,
+		Example: "  hipq run emails 42",
+		Args:    cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ids, err := parseIDs(args[1:])
+			if err != nil {
+				return err
+			}
+			return a.runJob(cmd, args[0], ids[0])
+		},
+	}
+}
+
+func (a *app) runJob(cmd *cobra.Command, name string, id int64) error {
+	i, err := a.open(cmd)
+	if err != nil {
+		return err
+	}
+	defer i.close()
+	w, err := newWorker()
+	if err != nil {
+		return err
+	}
+	guard := handler.NewGuard(a.guardArgv(), w.ID, i.Worker.Grace)
+	queues, err := i.workQueues(cmd.Context(), []string{name}, nil, w.ID, guard)
+	if err != nil {
+		return err
+	}
+	q := queues[0]
+	if err := runnable(cmd, q, w, id); err != nil {
+		return err
+	}
+	ran := false
+	options := i.Worker
+	options.MaxJobs, options.Linger = 1, false
+	done, err := worker.Run(cmd.Context(), worker.Params{
+		DB: i.db, Queues: queues, Options: options, Renewed: guard.Extend, Log: a.logger(), Worker: w, Job: id,
+		Ended: func(s queue.Settled) {
+			ran = true
+			if !a.json {
+				a.printAttempt(s)
+			}
+		},
+	})
+	if err = errors.Join(err, guard.Close()); err != nil {
+		return err
+	}
+	if !ran {
+		return fmt.Errorf("job %d of %s was not started: the queue's rate is used up, or another has taken it; hipq why %s %d tells more", id, name, name, id)
+	}
+	return a.printRun(cmd, q, id, done)
+}
+
+// runnable refuses what can't be run here, and takes the job in first if it was inserted by plain SQL.
+func runnable(cmd *cobra.Command, q worker.Queue, w queue.Worker, id int64) error {
+	for {
+		job, err := q.Get(cmd.Context(), id)
+		if err != nil {
+			return err
+		}
+		if q.Handlers[job.Type] == nil {
+			return fmt.Errorf("job %d of %s: this config has no handler for job type %s", id, q.Name, safe(job.Type))
+		}
+		if !job.IsNew() {
+			return nil
+		}
+		if _, err := q.Upkeep(cmd.Context(), w, queue.Look{New: true}, nil); err != nil {
+			return err
+		}
+	}
+}
+
+// printAttempt shows what the handler printed.
+func (a *app) printAttempt(s queue.Settled) {
+	if s.Outcome.Output == "" {
+		return
+	}
+	fmt.Fprintln(a.out, strings.TrimRight(safe(s.Outcome.Output), "\n"))
+}
+
+// printRun says how it ended: what became of the job.
+func (a *app) printRun(cmd *cobra.Command, q worker.Queue, id int64, done worker.Summary) error {
+	job, err := q.Get(cmd.Context(), id)
+	switch {
+	case errors.Is(err, queue.ErrNotFound): // the queue doesn't keep what has ended
+		if !a.json {
+			fmt.Fprintf(a.out, "job %d has ended\n", id)
+		}
+	case err != nil:
+		return err
+	case a.json:
+		if err := a.printJSON(job.JSON()); err != nil {
+			return err
+		}
+	default:
+		fmt.Fprintf(a.out, "job %d: attempt %d %s\n", id, job.Attempt, became(job))
+	}
+	if done.Errors+done.Lost > 0 {
+		return errors.New("the attempt failed")
+	}
+	return nil
+}
+
+func became(job *queue.Job) string {
+	switch {
+	case job.IsSent():
+		return "has sent its work, and waits for an answer"
+	case job.State == queue.Retry:
+		return fmt.Sprintf("failed (%s); the next is due at %s", safe(job.Error), job.ScheduledRunTime.UTC().Format(time.RFC3339))
+	case job.State == queue.Error:
+		return fmt.Sprintf("failed (%s); the retry decision is to come", safe(job.Error))
+	}
+	return ending(job)
+}
+
+// newWorker names a worker: a new id, this host and process.
+func newWorker() (queue.Worker, error) {
+	id, err := worker.NewID()
+	if err != nil {
+		return queue.Worker{}, err
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		return queue.Worker{}, fmt.Errorf("find out this host's name: %w", err)
+	}
+	return queue.Worker{ID: id, Host: host, PID: os.Getpid()}, nil
+}

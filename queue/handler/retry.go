@@ -1,0 +1,121 @@
+package handler
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"runtime/debug"
+	"syscall"
+	"time"
+	"unicode/utf8"
+
+	"github.com/hipq/hipq/queue"
+)
+
+// RetryFunc is a retry handler in Go. A panic is an error.
+type RetryFunc func(ctx context.Context, job *queue.Job, o queue.Outcome) (queue.Decision, error)
+
+// Decide asks f once.
+func (f RetryFunc) Decide(ctx context.Context, job *queue.Job, o queue.Outcome) (d queue.Decision, err error) {
+	defer func() {
+		if value := recover(); value != nil {
+			d, err = queue.Decision{}, fmt.Errorf("panic: %v, at %s", value, panicStack(string(debug.Stack())))
+		}
+	}()
+	return f(ctx, job, o)
+}
+
+// RetryExec is a retry handler that is a program: the job comes as JSON on its stdin, as for a handler, with these fields
+// besides:
+//
+//	"error": what went wrong, "outcome": "retry" or "failed" (the handler said not to retry), "retry_after": seconds
+//	(what the handler asked for, or 0)
+//
+// Its last line of output is the decision, a JSON object:
+//
+//	{"decision": "again", "retry_after": "5m", "at": "2026-12-31T23:00:00Z", "job_data": …, "priority": 50}
+//	{"decision": "final"}
+//
+// All but the decision may be left out. Without a time it is the retry policy's delay.
+type RetryExec struct{ *Exec }
+
+// question is what a retry handler reads besides the job.
+type question struct {
+	message
+	Error      string `json:"error"`
+	Outcome    string `json:"outcome"`
+	RetryAfter int64  `json:"retry_after"`
+}
+
+// Decide runs the program once.
+func (e RetryExec) Decide(ctx context.Context, job *queue.Job, o queue.Outcome) (queue.Decision, error) {
+	input := encode(question{
+		message: newMessage(job), Error: o.Error, Outcome: string(o.Verdict), RetryAfter: int64(o.RetryAfter / time.Second),
+	})
+	text, status, err := e.run(ctx, job, input)
+	switch {
+	case err != nil:
+		return queue.Decision{}, err
+	case status.Signaled():
+		return queue.Decision{}, errors.New("killed by signal: " + status.Signal().String())
+	case status.ExitStatus() != 0:
+		return queue.Decision{}, exited(status, text)
+	}
+	return parseDecision(lastLine(text))
+}
+
+func exited(status syscall.WaitStatus, text string) error {
+	err := fmt.Errorf("exit status %d", status.ExitStatus())
+	if last := lastLine(text); last != "" {
+		err = fmt.Errorf("%w: %s", err, head(last, maxReason))
+	}
+	return err
+}
+
+// decision is a retry handler's answer.
+type decision struct {
+	Decision   string          `json:"decision"`
+	RetryAfter json.RawMessage `json:"retry_after"`
+	At         *time.Time      `json:"at"`
+	Data       json.RawMessage `json:"job_data"`
+	Priority   *int            `json:"priority"`
+}
+
+// parseDecision reads the last line of a retry handler's output.
+func parseDecision(line string) (d queue.Decision, err error) {
+	var said decision
+	if err := json.Unmarshal([]byte(line), &said); err != nil || said.Decision != "again" && said.Decision != "final" {
+		return d, fmt.Errorf(`its last line is not {"decision": "again"} or {"decision": "final"}, but %q`, head(line, maxReason))
+	}
+	if said.Decision == "final" {
+		return d, nil
+	}
+	d.Again, d.Priority = true, said.Priority
+	if said.Priority != nil && (*said.Priority > math.MaxInt32 || *said.Priority < -math.MaxInt32) {
+		return d, fmt.Errorf("its priority %d is out of range", *said.Priority)
+	}
+	if said.At != nil {
+		if d.At = *said.At; d.At.Year() < 1970 || d.At.Year() > 9998 {
+			return d, fmt.Errorf("its time %s is out of range", d.At.Format(time.RFC3339))
+		}
+	}
+	if wish := jsonText(said.RetryAfter); wish != "" {
+		if d.In, err = parseDelay(wish); err != nil {
+			return d, fmt.Errorf("its retry_after: %w", err)
+		}
+	}
+	if len(said.Data) > 0 && string(said.Data) != "null" {
+		data := string(said.Data)
+		var text string
+		if json.Unmarshal(said.Data, &text) == nil {
+			data = text
+		}
+		if len(data) > queue.MaxDataBytes || !utf8.ValidString(data) {
+			return d, fmt.Errorf("its job_data has %d bytes, allowed are %d of UTF-8", len(data), queue.MaxDataBytes)
+		}
+		d.Data = &data
+	}
+	return d, nil
+}

@@ -1,0 +1,66 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/hipq/hipq/queue"
+)
+
+// decide asks the retry handlers about jobs that wait for it, in slots that are free. It may take as long as an attempt.
+func (w *worker) decide(l *line) {
+	for len(l.undecided) > 0 && l.free() > 0 {
+		s := l.undecided[0]
+		l.undecided = l.undecided[1:]
+		l.began()
+		go w.ask(l, s)
+	}
+}
+
+// ask asks a retry handler about one job. If that fails, the policy decides, and the log says so.
+func (w *worker) ask(l *line, s queue.Settled) {
+	ctx, cancel := context.WithTimeoutCause(w.jobs, s.Job.Timeout, errors.New(queue.TimeoutError(s.Job.Timeout)))
+	defer cancel()
+	decision, err := l.RetryHandlers[s.Job.Type].Decide(lockContext{ctx, w.checkLock}, s.Job, s.Outcome)
+	switch {
+	case err == nil:
+		s.Decision = &decision
+	case w.jobs.Err() != nil:
+		// it was stopped: another worker asks again, once this one is no more
+		w.ended <- ended{line: l, left: true}
+		return
+	default:
+		s.Note = "the retry handler failed, so the policy decided: " + err.Error()
+	}
+	w.ended <- ended{line: l, Settled: s}
+}
+
+// leaveDecisions leaves the decisions that the worker has not begun to take to others.
+func (w *worker) leaveDecisions() {
+	for _, l := range w.lines {
+		l.undecided, l.failing = nil, false
+	}
+}
+
+// lockJob locks the one job that the worker is for.
+func (w *worker) lockJob(work context.Context) error {
+	l := w.lines[0]
+	for _, lane := range w.named() {
+		lane.slots = 1 // beside the host's other workers
+	}
+	locked, err := l.LockNow(work, w.ID, w.Job)
+	if err != nil {
+		return err
+	}
+	for _, other := range w.lines {
+		for _, t := range other.types {
+			if t == locked.Type {
+				l = other
+			}
+		}
+	}
+	l.pool = []queue.Locked{locked}
+	w.lookAt = time.Now()
+	return nil
+}
