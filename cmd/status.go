@@ -32,14 +32,14 @@ type queueStatus struct {
 	Queue     string     `json:"queue"`
 	Paused    bool       `json:"paused"`
 	Due       int64      `json:"due"`
-	Held      int64      `json:"held"`
 	Scheduled int64      `json:"scheduled"`
 	Locked    int64      `json:"locked"`
 	Running   int64      `json:"running"`
-	Waiting   int64      `json:"waiting"`
 	Error     int64      `json:"error"`
 	Failed    int64      `json:"failed"`
 	Finished  int64      `json:"finished"`
+	Held      int64      `json:"held"`
+	Waiting   int64      `json:"waiting"`
 	OldestDue *time.Time `json:"oldest_due"`
 }
 
@@ -74,7 +74,8 @@ func (a *app) runStatus(cmd *cobra.Command) error {
 			return err
 		}
 		report.Queues = append(report.Queues, queueStatus{
-			q.Name, c.Paused, c.Due, c.Held, c.Scheduled, c.Locked, c.Running, c.Waiting, c.Error, c.Failed, c.Finished, utc(c.OldestDue),
+			Queue: q.Name, Paused: c.Paused, Due: c.Due, Scheduled: c.Scheduled, Locked: c.Locked, Running: c.Running, Error: c.Error,
+			Failed: c.Failed, Finished: c.Finished, Held: c.Held, Waiting: c.Waiting, OldestDue: utc(c.OldestDue),
 		})
 	}
 	last, err := queue.LastWorker(cmd.Context(), i.db)
