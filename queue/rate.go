@@ -29,7 +29,7 @@ func (r Rate) slice() time.Duration { return max(r.Per/rateSlices, time.Millisec
 // left is how many more may be started at now, and if none, how long until one may be.
 func (r Rate) left(s starts, now time.Time) (left int, wait time.Duration) {
 	left = r.Starts
-	wait = r.Per
+	wait = r.Per + r.slice()
 	for at, n := range s {
 		over := time.UnixMicro(at).Add(r.slice() + r.Per)
 		if over.After(now) {

@@ -1,0 +1,169 @@
+package queue_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hipq/hipq/queue"
+)
+
+func asynchronous(o *queue.Options) {
+	o.Types[0].Async, o.Types[0].Timeout = true, time.Minute
+}
+
+func (s store) answer(a queue.Answer) (queue.Answered, error) {
+	s.t.Helper()
+	a.Type = "send"
+	return s.Answer(s.t.Context(), a)
+}
+
+func (s store) wantAnswer(err, want error) {
+	s.t.Helper()
+	if !errors.Is(err, want) {
+		s.t.Errorf("answered: %v, want %v", err, want)
+	}
+}
+
+var done = queue.Outcome{Verdict: queue.Finished}
+
+func TestAnswerEndsAnAsynchronousJob(t *testing.T) {
+	suiteWith(t, asynchronous, func(s store) {
+		id := s.add(queue.NewJob{Type: "send", Key: "k"})[0].ID
+		_, err := s.answer(queue.Answer{Key: "k", Verdict: queue.Finished})
+		s.wantAnswer(err, queue.ErrNotStarted)
+		_, err = s.answer(queue.Answer{Key: "other", Verdict: queue.Finished})
+		s.wantAnswer(err, queue.ErrNotFound)
+
+		jobs := s.start("w1", 1)
+		s.settle("w1", queue.Outcome{Verdict: queue.Finished, Result: "sent"}, jobs...)
+		s.settle("w1", queue.Outcome{Verdict: queue.Finished, Result: "sent"}, jobs...) // as after a lost answer of the database
+		s.wantState(id, queue.Running, "waiting", 1)
+		s.bury("w1") // who sent it may go
+		s.upkeep()
+		s.wantState(id, queue.Running, "waiting", 1)
+		s.wantHistory(id, "added/0 starting/1")
+
+		_, err = s.answer(queue.Answer{Key: "k", Token: "another", Verdict: queue.Finished})
+		s.wantAnswer(err, queue.ErrOtherAttempt)
+		got, err := s.answer(queue.Answer{Key: "k", Token: jobs[0].Token, Verdict: queue.Finished, Result: `{"n":1}`})
+		if err != nil || !got.Changed || got.Job.State != queue.Final || got.Job.Result != `{"n":1}` {
+			t.Errorf("%+v, %v", got, err)
+		}
+		s.wantState(id, queue.Final, "finished", 1)
+		s.wantHistory(id, "added/0 starting/1 finished/1")
+		for _, verdict := range []queue.Verdict{queue.Finished, queue.Failed, queue.TryAgain} {
+			got, err = s.answer(queue.Answer{Key: "k", Verdict: verdict, Error: "late"})
+			if s.wantAnswer(err, queue.ErrFinal); got.Job.ID != id || got.Changed {
+				t.Errorf("%+v", got)
+			}
+		}
+		s.wantHistory(id, "added/0 starting/1 finished/1")
+	})
+}
+
+// An answer that comes while the handler runs counts, and the handler's own later word doesn't, nor is it a lost lock.
+func TestAnswerBeforeTheHandlersWord(t *testing.T) {
+	for _, word := range []queue.Outcome{done, {Verdict: queue.TryAgain, Error: "no"}, {Verdict: queue.Failed, Error: "no"}, {Verdict: queue.Finished, Result: "r"}} {
+		suiteWith(t, asynchronous, func(s store) {
+			s.add(queue.NewJob{Type: "send", Key: "a"}, queue.NewJob{Type: "report", Key: "b"}, queue.NewJob{Type: "report", Key: "c"})
+			jobs := s.start("w1", 3)
+			for _, j := range jobs[:2] {
+				if _, err := s.Answer(t.Context(), queue.Answer{Type: j.Type, Key: j.Key, Verdict: queue.Failed, Error: "answered"}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if r := s.settle("w1", word, jobs[:2]...); len(r.Lost) > 0 {
+				t.Errorf("lost %v", r.Lost)
+			}
+			s.settle("w1", done, jobs[2])
+			for _, j := range jobs[:2] {
+				s.wantHistory(j.ID, "added/0 starting/1 failed/1")
+				if got := s.wantState(j.ID, queue.Final, "failed", 1); got.Error != "answered" {
+					t.Errorf("error %q", got.Error)
+				}
+			}
+			s.wantState(jobs[2].ID, queue.Final, "finished", 1)
+		})
+	}
+}
+
+func TestAnswersAreOverdue(t *testing.T) {
+	suiteWith(t, asynchronous, func(s store) {
+		s.add(queue.NewJob{Type: "send", Key: "a"}, queue.NewJob{Type: "send", Key: "b"}, queue.NewJob{Type: "send", Key: "c"})
+		s.settle("w1", done, s.start("w1", 3)...)
+		s.exec("UPDATE shop_emails SET wake_time = '2026-01-01 00:00:00.000000' WHERE job_key <> 'c'")
+		s.upkeep()
+		late := s.wantState(1, queue.Retry, "later", 1)
+		s.wantState(3, queue.Running, "waiting", 1)
+		if late.Error != "timeout after 1m" {
+			t.Errorf("error %q", late.Error)
+		}
+		// late, but it is welcome
+		if _, err := s.answer(queue.Answer{Key: "a", Verdict: queue.Finished}); err != nil {
+			t.Error(err)
+		}
+		s.wantState(1, queue.Final, "finished", 1)
+		// the attempt has failed already, and is being tried again
+		got, err := s.answer(queue.Answer{Key: "b", Verdict: queue.TryAgain, Error: "late"})
+		if err != nil || got.Changed {
+			t.Errorf("%+v, %v", got, err)
+		}
+		if _, err := s.answer(queue.Answer{Key: "b", Verdict: queue.Failed, Error: "for good"}); err != nil {
+			t.Error(err)
+		}
+		if job := s.wantState(2, queue.Final, "failed", 1); job.Error != "for good" {
+			t.Errorf("error %q", job.Error)
+		}
+		s.wantHistory(2, "added/0 starting/1 error/1 failed/1")
+		s.upkeep()
+		if n := len(s.lock("w2", 9)); n > 0 {
+			t.Errorf("%d can be locked", n)
+		}
+	})
+}
+
+// An error of an attempt goes to the retry decision like one of a handler.
+func TestAnswerToTryAgain(t *testing.T) {
+	suiteWith(t, asynchronous, func(s store) {
+		s.add(queue.NewJob{Type: "send", Key: "a"})
+		s.settle("w1", done, s.start("w1", 1)...)
+		got, err := s.answer(queue.Answer{Key: "a", Verdict: queue.TryAgain, Error: "busy"})
+		if err != nil || !got.Changed || got.Job.State != queue.Error {
+			t.Errorf("%+v, %v", got, err)
+		}
+		s.upkeep()
+		s.wantState(1, queue.Retry, "later", 1)
+		s.wantHistory(1, "added/0 starting/1 error/1")
+	})
+}
+
+// A job that waits for an answer counts against the limits.
+func TestAsynchronousJobsCount(t *testing.T) {
+	suiteWith(t, func(o *queue.Options) { asynchronous(o); o.ThrottleLimit = 1 }, func(s store) {
+		s.add(queue.NewJob{Type: "send", Key: "a"}, queue.NewJob{Type: "send"})
+		s.settle("w1", done, s.start("w1", 1)...)
+		if n := len(s.lock("w1", 9)); n > 0 {
+			t.Errorf("%d were locked", n)
+		}
+		if _, err := s.answer(queue.Answer{Key: "a", Verdict: queue.Finished}); err != nil {
+			t.Error(err)
+		}
+		if n := len(s.lock("w1", 9)); n != 1 {
+			t.Errorf("after the answer %d were locked", n)
+		}
+	})
+}
+
+func TestAnswerIsChecked(t *testing.T) {
+	suiteWith(t, asynchronous, func(s store) {
+		for _, a := range []queue.Answer{
+			{Verdict: queue.Sent}, {Verdict: ""}, {Verdict: queue.Finished, Result: "\xff"}, {Verdict: queue.Failed, Error: "\xff"},
+			{Verdict: queue.Finished, Result: strings.Repeat("x", queue.MaxDataBytes+1)},
+		} {
+			_, err := s.answer(a)
+			s.wantAnswer(err, queue.ErrInvalid)
+		}
+	})
+}

@@ -1,0 +1,256 @@
+package queue_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/hipq/hipq/internal/dbtest"
+	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/schema"
+)
+
+// suiteWith runs a test on both engines, with a queue of other options.
+func suiteWith(t *testing.T, change func(*queue.Options), f func(s store)) {
+	t.Helper()
+	dbtest.Each(t, func(t *testing.T, driver, source string) {
+		db := dbtest.Open(t, driver, source, "emails")
+		o := options()
+		change(&o)
+		if _, err := db.Migrate(t.Context(), []schema.Queue{o.Table()}); err != nil {
+			t.Fatal(err)
+		}
+		f(openStore(t, db, o))
+	})
+}
+
+func byRegion(limit int, limits map[string]int) func(*queue.Options) {
+	return func(o *queue.Options) {
+		o.ThrottleLimit, o.ThrottleGroups = limit, &queue.ThrottleGroups{By: "data.to.region", Limits: limits}
+	}
+}
+
+func inRegion(region string, weight int) queue.NewJob {
+	return queue.NewJob{Type: "send", Data: fmt.Sprintf(`{"to": {"region": %q}}`, region), ThrottleFactor: &weight}
+}
+
+func ids(jobs []queue.Locked) (list []int64) {
+	for _, j := range jobs {
+		list = append(list, j.ID)
+	}
+	return list
+}
+
+func TestAFullGroupHoldsBackOnlyItsOwn(t *testing.T) {
+	suiteWith(t, byRegion(0, map[string]int{"east": 2, "*": 1}), func(s store) {
+		east, west, none := inRegion("east", 1), inRegion("west", 1), queue.NewJob{Type: "send", Data: "no JSON"}
+		s.add(east, east, east, east, west, west, none, none, none)
+		first := s.lock("w1", 20)
+		if got := ids(first); !slices.Equal(got, []int64{1, 2, 5, 7, 8, 9}) {
+			t.Fatalf("locked %v", got)
+		}
+		s.wantState(3, queue.Initial, "held", 0)
+		s.wantState(6, queue.Initial, "held", 0)
+		if got := s.lock("w2", 20); len(got) != 0 {
+			t.Errorf("another worker locked %v", ids(got))
+		}
+		// one that comes later with a better priority goes before those that are held, and no more of them
+		better := east
+		better.Priority = new(1)
+		s.add(better) // 10
+		started := s.round("w1", nil, first).Started
+		s.settle("w1", queue.Outcome{Verdict: queue.Finished}, started[0], started[2])
+		if got := ids(s.lock("w1", 20)); !slices.Equal(got, []int64{10, 6}) {
+			t.Errorf("then locked %v", got)
+		}
+		s.wantState(3, queue.Initial, "held", 0)
+		c := must[queue.Counts](t)(s.Counts(t.Context()))
+		if c.Held != 2 || c.Due != 0 || c.OldestDue.IsZero() {
+			t.Errorf("counts %+v", c)
+		}
+	})
+}
+
+// What is held and doesn't fit beside the others of its group is not overtaken by what comes later and would.
+func TestNothingOvertakesInAGroup(t *testing.T) {
+	suiteWith(t, byRegion(0, map[string]int{"*": 4}), func(s store) {
+		s.add(inRegion("east", 4), inRegion("east", 2), inRegion("east", 3))
+		first := s.start("w1", 9)
+		s.wantState(3, queue.Initial, "held", 0)
+		s.settle("w1", queue.Outcome{Verdict: queue.Finished}, first...)
+		s.add(inRegion("east", 1))
+		if got := ids(s.lock("w1", 9)); !slices.Equal(got, []int64{2}) {
+			t.Errorf("locked %v", got)
+		}
+	})
+}
+
+// A queue whose groups are taken out of the config, or are by something else, lets go of what was held back by them.
+func TestGroupsMayChange(t *testing.T) {
+	suiteWith(t, byRegion(0, map[string]int{"*": 1}), func(s store) {
+		s.add(inRegion("east", 1), inRegion("east", 1), inRegion("east", 1))
+		s.lock("w1", 9)
+		s.wantState(2, queue.Initial, "held", 0)
+
+		o := options()
+		o.ThrottleGroups = &queue.ThrottleGroups{By: queue.GroupByType, Limits: map[string]int{"send": 2}}
+		byType := openStore(t, s.db, o)
+		// the one that is locked was not told its type's group: it counts in no group
+		if got := ids(byType.lock("w2", 9)); !slices.Equal(got, []int64{2, 3}) {
+			t.Errorf("by type: locked %v", got)
+		}
+		byType.add(queue.NewJob{Type: "send"})
+		byType.lock("w2", 9)
+		byType.wantState(4, queue.Initial, "held", 0)
+
+		none := openStore(t, s.db, options())
+		none.upkeep()
+		if got := ids(none.lock("w3", 9)); !slices.Equal(got, []int64{4}) {
+			t.Errorf("without groups: locked %v", got)
+		}
+	})
+}
+
+// Whatever its data, a job gets the right group, and a job with new data a new one.
+func TestGroupOfAJob(t *testing.T) {
+	suiteWith(t, byRegion(0, map[string]int{"7": 1, "true": 1, "ä": 1}), func(s store) {
+		for _, data := range []string{`{"to":{"region":7}}`, `{"to":{"region":7}}`, `{"to":{"region":true}}`, `{"to":{"region":true}}`, `{"to":{"region":"\u00e4"}}`, `{"to":{"region":"ä"}}`} {
+			s.add(queue.NewJob{Type: "send", Data: data, Key: fmt.Sprint(len(s.add()), data, rand.Int())})
+		}
+		for _, data := range []string{`{"to":{"region":null}}`, `{"to":"region"}`, `{"to":{"region":[7]}}`, `{"to":{"region":{}}}`, `{`, ``, `[]`} {
+			s.add(queue.NewJob{Type: "send", Data: data})
+		}
+		if got := ids(s.lock("w1", 20)); !slices.Equal(got, []int64{1, 3, 5, 7, 8, 9, 10, 11, 12, 13}) {
+			t.Errorf("locked %v", got)
+		}
+		_, err := s.EnqueueMany(t.Context(), []queue.NewJob{{Type: "send", Key: s.get(2).Key, Data: `{"to":{"region":"elsewhere"}}`, OnDuplicate: queue.ReplaceDuplicate}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := ids(s.lock("w1", 20)); !slices.Equal(got, []int64{2}) {
+			t.Errorf("after the change of its data: locked %v", got)
+		}
+	})
+}
+
+// Weight 0 is found behind whatever a full limit holds back.
+func TestWeightlessJobsAreNotHeldBack(t *testing.T) {
+	suiteWith(t, func(o *queue.Options) { o.ThrottleLimit = 1 }, func(s store) {
+		var jobs []queue.NewJob
+		for range 300 {
+			jobs = append(jobs, queue.NewJob{Type: "send"})
+		}
+		light := queue.NewJob{Type: "report", ThrottleFactor: new(0)}
+		s.add(append(jobs, light, light)...)
+		if got := ids(s.lock("w1", 1)); !slices.Equal(got, []int64{1}) {
+			t.Errorf("locked %v", got)
+		}
+		if got := ids(s.lock("w2", 1)); !slices.Equal(got, []int64{301}) {
+			t.Errorf("with the limit full, locked %v", got)
+		}
+		if got := ids(s.lock("w2", 9)); !slices.Equal(got, []int64{302}) {
+			t.Errorf("then locked %v", got)
+		}
+	})
+}
+
+// groupModel recomputes from the rows what must hold whatever has been done.
+type groupModel struct {
+	store
+	limit  int
+	limits map[string]int
+}
+
+type groupRow struct {
+	ID     int64
+	Line   string
+	State  string
+	Weight int `db:"throttle_factor"`
+	Data   string
+	Rank   int `db:"priority"`
+}
+
+func (m groupModel) rows() (rows []groupRow) {
+	m.t.Helper()
+	err := m.db.SelectContext(m.t.Context(), &rows, "SELECT id, line, state, throttle_factor, priority, job_data AS data FROM shop_emails ORDER BY priority, id")
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	return rows
+}
+
+// check wants the limits kept, and that none of a group was locked by the last lock before one that comes first.
+func (m groupModel) check(locked []int64) {
+	m.t.Helper()
+	all, counted, byGroup, countedIn := 0, 0, map[string]int{}, map[string]int{}
+	waitsIn := map[string]int64{}
+	for _, r := range m.rows() {
+		switch {
+		case r.Weight == 0:
+		case r.Line == "locked" && r.State != "error":
+			all, counted = all+r.Weight, counted+1
+			byGroup[r.Data] += r.Weight
+			countedIn[r.Data]++
+			if first, ok := waitsIn[r.Data]; ok && slices.Contains(locked, r.ID) {
+				m.t.Errorf("%d was locked before %d of the same group", r.ID, first)
+			}
+		case r.Line == "due" || r.Line == "held":
+			if _, ok := waitsIn[r.Data]; !ok {
+				waitsIn[r.Data] = r.ID
+			}
+		}
+	}
+	if m.limit > 0 && all > m.limit && counted > 1 {
+		m.t.Errorf("%d jobs weigh %d, the limit is %d", counted, all, m.limit)
+	}
+	for group, weight := range byGroup {
+		if limit := m.limits[group]; limit > 0 && weight > limit && countedIn[group] > 1 {
+			m.t.Errorf("%d jobs of group %s weigh %d, its limit is %d", countedIn[group], group, weight, limit)
+		}
+	}
+}
+
+func TestGroupsAtRandom(t *testing.T) {
+	regions := []string{"east", "west", "north", "south"}
+	for _, limit := range []int{0, 7} {
+		suiteWith(t, byRegion(limit, map[string]int{"east": 4, "west": 2, "*": 3}), func(s store) {
+			m := groupModel{s, limit, map[string]int{}}
+			for region, l := range map[string]int{"east": 4, "west": 2, "north": 3, "south": 3} {
+				m.limits[inRegion(region, 1).Data] = l
+			}
+			random := rand.New(rand.NewPCG(1, uint64(limit)))
+			var running []*queue.Job
+			done, added := 0, 0
+			for step := 0; done < added || step < 60; step++ {
+				if step > 3000 {
+					t.Fatalf("%d of %d are done", done, added)
+				}
+				if step < 60 {
+					var jobs []queue.NewJob
+					for range random.IntN(8) {
+						j := inRegion(regions[random.IntN(len(regions))], random.IntN(6))
+						j.Priority = new(random.IntN(5))
+						jobs = append(jobs, j)
+					}
+					added += len(s.add(jobs...))
+				}
+				worker := fmt.Sprint("w", random.IntN(3))
+				locked := s.lock(worker, 1+random.IntN(6))
+				m.check(ids(locked))
+				if random.IntN(5) == 0 {
+					must[any](t)(nil, s.Release(t.Context(), locked))
+					continue
+				}
+				running = append(running, s.round(worker, nil, locked).Started...)
+				random.Shuffle(len(running), func(i, j int) { running[i], running[j] = running[j], running[i] })
+				n := random.IntN(len(running) + 1)
+				for _, job := range running[:n] {
+					s.settle(job.WorkerID, queue.Outcome{Verdict: queue.Finished}, job)
+				}
+				done, running = done+n, running[n:]
+				m.check(nil)
+			}
+		})
+	}
+}

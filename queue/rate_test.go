@@ -1,0 +1,50 @@
+package queue
+
+import (
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+// However starts come, no stretch of the rate's time has more than it allows, and once that time is over there is room.
+func TestRate(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		r := Rate{
+			Starts: rapid.IntRange(1, 20).Draw(t, "starts"),
+			Per:    time.Duration(rapid.Int64Range(int64(time.Second), int64(time.Hour)).Draw(t, "per")),
+		}
+		now := time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC)
+		s := starts{}
+		var at []time.Time
+		for range rapid.IntRange(1, 60).Draw(t, "steps") {
+			now = now.Add(time.Duration(rapid.Int64Range(0, int64(r.Per)/2).Draw(t, "pause")))
+			left, wait := r.left(s, now)
+			if left > 0 != (wait == 0) || wait > r.Per+r.slice() {
+				t.Fatalf("%d left, wait %v", left, wait)
+			}
+			if left == 0 {
+				if later, _ := r.left(s, now.Add(wait)); later == 0 {
+					t.Fatalf("after %v there is still no room", wait)
+				}
+				continue
+			}
+			n := rapid.IntRange(1, left).Draw(t, "n")
+			s = r.add(s, n, now)
+			for range n {
+				at = append(at, now)
+			}
+		}
+		for i := range at {
+			if j := i + r.Starts; j < len(at) && at[j].Sub(at[i]) < r.Per {
+				t.Fatalf("%d starts within %v", r.Starts+1, at[j].Sub(at[i]))
+			}
+		}
+		if left, _ := r.left(s, now.Add(r.Per+r.slice())); left != r.Starts {
+			t.Fatalf("after all of it is over, %d are left of %d", left, r.Starts)
+		}
+		if len(s) > rateSlices+2 {
+			t.Fatalf("%d slices are kept", len(s))
+		}
+	})
+}
