@@ -79,23 +79,22 @@ func (q *Queue) hold(ctx context.Context, tx *schema.Tx, jobs []candidate) error
 
 // release lets held jobs back into the line for which their groups have room. Where others of the group stay behind, the
 // group is closed to all that this lock finds: nothing overtakes them.
-func (l *Locker) release(ctx context.Context, tx *schema.Tx, r *room) error {
-	left := releaseMax
+func (l *Locker) release(ctx context.Context, tx *schema.Tx, r *room) (released int, err error) {
 	for group := ""; ; {
 		var next []string
 		query := "SELECT part FROM " + l.q.table + " " + l.q.index("pick") + " WHERE line = 'held' AND part > ? ORDER BY part LIMIT 1"
 		if err := tx.SelectContext(ctx, &next, query, group); err != nil {
-			return fmt.Errorf("find held jobs: %w", err)
+			return 0, fmt.Errorf("find held jobs: %w", err)
 		}
 		if len(next) == 0 {
-			return nil
+			return released, nil
 		}
 		group = next[0]
-		n, err := l.releaseGroup(ctx, tx, r, group, left)
+		n, err := l.releaseGroup(ctx, tx, r, group, releaseMax-released)
 		if err != nil {
-			return fmt.Errorf("let held jobs of %s back into the line: %w", group, err)
+			return 0, fmt.Errorf("let held jobs of %s back into the line: %w", group, err)
 		}
-		left -= n
+		released += n
 	}
 }
 

@@ -144,8 +144,12 @@ func (l *Locker) lock(ctx context.Context, tx *schema.Tx, token string, n int, a
 		}
 	}
 	if l.q.ThrottleGroups != nil {
-		if err := l.release(ctx, tx, room); err != nil {
+		released, err := l.release(ctx, tx, room)
+		if err != nil {
 			return nil, err
+		}
+		if released > 0 {
+			clear(after)
 		}
 	}
 	taken, held, err := l.find(ctx, tx, room, n, after)

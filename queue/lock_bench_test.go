@@ -13,7 +13,7 @@ import (
 )
 
 // benchQueue is a queue with one configured type on a new database of each engine.
-func benchQueue(b *testing.B, f func(b *testing.B, q *Queue)) {
+func benchQueue(b *testing.B, o Options, f func(b *testing.B, q *Queue)) {
 	for _, driver := range []string{"sqlite", "mysql"} {
 		b.Run(driver, func(b *testing.B) {
 			source := ""
@@ -22,8 +22,16 @@ func benchQueue(b *testing.B, f func(b *testing.B, q *Queue)) {
 			} else {
 				source = dbtest.MySQL(b)
 			}
-			q, err := New(dbtest.Open(b, driver, source, "bench"), Options{Name: "bench", Types: []JobType{DefaultJobType("noop")}})
+			o.Name, o.Types = "bench", []JobType{DefaultJobType("noop")}
+			db := dbtest.Open(b, driver, source, o.Name)
+			if _, err := db.Migrate(b.Context(), []schema.Queue{o.Table()}); err != nil {
+				b.Fatal(err)
+			}
+			q, err := New(db, o)
 			if err != nil {
+				b.Fatal(err)
+			}
+			if err := q.Register(b.Context()); err != nil {
 				b.Fatal(err)
 			}
 			f(b, q)
@@ -108,7 +116,7 @@ func BenchmarkLockBacklog(b *testing.B) {
 	past, future := time.Now().Add(-24*time.Hour), time.Now().Add(24*time.Hour)
 	for _, shuffle := range []bool{false, true} {
 		b.Run(map[bool]string{false: "in-order", true: "at-random"}[shuffle], func(b *testing.B) {
-			benchQueue(b, func(b *testing.B, q *Queue) {
+			benchQueue(b, Options{}, func(b *testing.B, q *Queue) {
 				const million = 1_000_000
 				for b.Loop() {
 					q.fill(b, rows{n: 3000, line: lineDue, state: "initial", jobType: "noop", priority: 100, from: past, step: time.Millisecond})
@@ -133,10 +141,97 @@ func BenchmarkLockBacklog(b *testing.B) {
 	}
 }
 
+// BenchmarkLockOrders compares locking 100 jobs of 3,000 with locking them beside 1,000,000 rows, in the orders that have
+// an index of their own.
+func BenchmarkLockOrders(b *testing.B) {
+	past, future := time.Now().Add(-24*time.Hour), time.Now().Add(24*time.Hour)
+	for _, o := range []Options{{Order: BySchedule}, {PriorityOrder: HighestFirst}, {Order: BySchedule, PriorityOrder: HighestFirst}} {
+		b.Run(o.Table().Order, func(b *testing.B) {
+			benchQueue(b, o, func(b *testing.B, q *Queue) {
+				const quarter = 250_000
+				for b.Loop() {
+					q.fill(b, rows{n: 3000, line: lineDue, state: "initial", jobType: "noop", priority: 100, from: past, step: time.Millisecond})
+					q.lockCost(b, 5)
+					few := q.lockCost(b, 20)
+					if _, err := q.db.ExecContext(context.Background(), "DELETE FROM "+q.table); err != nil {
+						b.Fatal(err)
+					}
+					q.fill(b,
+						rows{n: quarter, line: lineDue, state: "initial", jobType: "noop", priority: 100, from: past, step: time.Millisecond},
+						rows{n: quarter, line: lineLater, state: "initial", jobType: "noop", priority: 1, from: future, step: time.Millisecond},
+						rows{n: quarter, line: lineFinished, state: "final", jobType: "noop", priority: 1, from: past, step: time.Millisecond},
+						rows{n: quarter, line: lineDue, state: "initial", jobType: "other", priority: 1, from: past, step: time.Millisecond})
+					q.lockCost(b, 5)
+					many := q.lockCost(b, 50)
+					b.ReportMetric(float64(few.Microseconds()), "µs/100-of-3000")
+					b.ReportMetric(float64(many.Microseconds()), "µs/100-of-1M")
+					b.ReportMetric(float64(many)/float64(few), "1M/3000")
+				}
+			})
+		})
+	}
+}
+
+// BenchmarkLockHeld compares locking 100 jobs whose group has room with locking them beside 100,000 of a better priority
+// that their full group holds back, after the locks that have taken these out of the line.
+func BenchmarkLockHeld(b *testing.B) {
+	groups := &ThrottleGroups{By: "data.region", Limits: map[string]int{"full": 1, OtherGroups: 1_000_000}}
+	benchQueue(b, Options{ThrottleGroups: groups}, func(b *testing.B, q *Queue) {
+		add := func(n, priority int, data string) {
+			jobs := make([]NewJob, n)
+			for i := range jobs {
+				jobs[i] = NewJob{Type: "noop", Data: data, Priority: &priority}
+			}
+			if _, err := q.EnqueueMany(b.Context(), jobs); err != nil {
+				b.Fatal(err)
+			}
+		}
+		// what is locked counts, so it must go before the next measure
+		clear := func() {
+			if _, err := q.db.ExecContext(b.Context(), "DELETE FROM "+q.table+" WHERE line = 'locked' AND throttle_group <> 'data.region=full'"); err != nil {
+				b.Fatal(err)
+			}
+		}
+		for b.Loop() {
+			add(10_000, 100, `{"region": "open"}`)
+			q.lockCost(b, 5)
+			without := q.lockCost(b, 20)
+			clear()
+			add(100_000, 1, `{"region": "full"}`)
+			began := time.Now()
+			for l := q.NewLocker("bench", []string{"noop"}); ; {
+				locked, err := l.Lock(b.Context(), 1)
+				if err != nil {
+					b.Fatal(err)
+				}
+				if len(locked) > 0 && !l.More() || q.held(b) == 100_000-1 {
+					break
+				}
+			}
+			holding := time.Since(began)
+			clear()
+			q.lockCost(b, 5)
+			with := q.lockCost(b, 20)
+			b.ReportMetric(float64(without.Microseconds()), "µs/100-alone")
+			b.ReportMetric(float64(with.Microseconds()), "µs/100-beside-held")
+			b.ReportMetric(float64(with)/float64(without), "beside/alone")
+			b.ReportMetric(float64(holding.Microseconds())/100_000, "µs/job-held")
+		}
+	})
+}
+
+func (q *Queue) held(b *testing.B) (n int) {
+	b.Helper()
+	if err := q.db.GetContext(b.Context(), &n, "SELECT COUNT(*) FROM "+q.table+" WHERE line = 'held'"); err != nil {
+		b.Fatal(err)
+	}
+	return n
+}
+
 // BenchmarkLockDrain compares the locks of the last tenth of a drain with those of the first.
 func BenchmarkLockDrain(b *testing.B) {
 	const n = 50_000
-	benchQueue(b, func(b *testing.B, q *Queue) {
+	benchQueue(b, Options{}, func(b *testing.B, q *Queue) {
 		for b.Loop() {
 			jobs := make([]NewJob, n)
 			for i := range jobs {

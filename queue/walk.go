@@ -30,17 +30,21 @@ const walkMax = 5000
 
 // find walks the line until it has n jobs that there is room for, and gives those too whose groups are full.
 func (l *Locker) find(ctx context.Context, tx *schema.Tx, room *room, n int, after cursor) (taken, held []candidate, err error) {
-	// with a limit the first may be held back and one behind it taken: what was held back must not be passed over
-	if !l.q.db.LeavesDead || l.q.limited() || tx.Now.Sub(l.headAt) >= headEvery {
+	// with a limit the first may wait in the line and one behind it be taken: what waits must not be passed over
+	if !l.q.db.LeavesDead || l.q.ThrottleLimit > 0 || tx.Now.Sub(l.headAt) >= headEvery {
 		l.headAt = tx.Now
 		clear(after)
 	}
 	atHead := len(after) == 0
 	taken, held, err = l.walk(ctx, tx, room, n, after)
-	if err != nil || len(taken) == n || atHead {
+	if err != nil || atHead {
 		return taken, held, err
 	}
-	// the end of the line: what came in behind us meanwhile is at the head
+	// at the end of the line: what came in behind us meanwhile is at the head
+	if len(taken)+len(held) > 0 {
+		l.more = true // for the next lock, which begins there
+		return taken, held, nil
+	}
 	l.headAt = tx.Now
 	clear(after)
 	return l.walk(ctx, tx, room, n, after)
