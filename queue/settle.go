@@ -183,7 +183,10 @@ func (q *Queue) settleOne(ctx context.Context, tx *schema.Tx, w Worker, s Settle
 	}
 	if len(stopping) == 0 {
 		states, err := q.settledBy(ctx, tx, w, s.Job.Token, s.Job.Attempt, []Settled{s})
-		return entry, states[s.Job.ID], err
+		if states[s.Job.ID] != settledLost {
+			return entry, settledEarlier, err // though the clock may not have moved since
+		}
+		return entry, settledLost, err
 	}
 	o := s.Outcome
 	if o.Verdict == Finished && q.async(s.Job.Type) {
