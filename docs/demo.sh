@@ -27,7 +27,7 @@ run() {
 }
 
 say "hipq, a durable job queue on a database and cron. The folder of this tour is $dir;
-in it is a copy of hipq.example.yaml as hipq.yaml. Its instance \"shop\" has two queues, files and emails."
+in it is a copy of hipq.example.yaml as hipq.yaml. Its instance \"shop\" has three queues, files, emails and requests."
 
 say "Create the tables, in the SQLite file that the config names. On MariaDB and MySQL it is the same command."
 run "hipq init"
@@ -78,6 +78,12 @@ run "hipq status"
 
 say "One job whole, with its attempts and what its handler printed."
 run "hipq show files 4"
+
+say "Some work ends elsewhere: this handler only sends it, and the job waits for an answer, by its type and key."
+run "hipq enqueue requests upload --key order-4711 --data '{\"region\":\"east\"}'"
+run "hipq work"
+run "hipq why requests 1"
+run "hipq complete requests upload order-4711 --data '{\"receipt\":17}'"
 
 say "The activity is the log of every transition of a job or a worker."
 run "hipq activity --queue files --job 3"
