@@ -23,11 +23,12 @@ func (w *worker) ask(l *line, s queue.Settled) {
 	ctx, cancel := context.WithTimeoutCause(w.jobs, s.Job.Timeout, errors.New(queue.TimeoutError(s.Job.Timeout)))
 	defer cancel()
 	decision, err := l.RetryHandlers[s.Job.Type].Decide(lockContext{ctx, w.checkLock}, s.Job, s.Outcome)
+	w.checkLock() // the worker's guard may have killed it: then it is for another to say what follows
 	switch {
 	case err == nil:
 		s.Decision = &decision
 	case w.jobs.Err() != nil:
-		// it was stopped: another worker asks again, once this one is no more
+		// another worker asks again, once this one is no more
 		w.ended <- ended{line: l, left: true}
 		return
 	default:
