@@ -22,6 +22,8 @@ type Why struct {
 	Rate time.Duration
 	// Ahead is how many due jobs of the queue come before it, of whatever type.
 	Ahead int64
+	// Lanes tells where the concurrency of the queue's or the job type's own is used up.
+	Lanes []string
 	// Handled says whether the config that asks has a handler for the job's type.
 	Handled bool
 	// Worker is the worker that has it, if one does; Last is the one that started last, if any has.
@@ -62,6 +64,9 @@ func (q *Queue) Why(ctx context.Context, id int64, handled []string) (Why, error
 		query := "SELECT COUNT(*) FROM " + q.table + " " + q.index(q.order.index) + " WHERE line = 'due' AND " + before
 		if err := q.db.GetContext(ctx, &w.Ahead, query, args...); err != nil {
 			return w, fmt.Errorf("count the jobs before job %d: %w", id, err)
+		}
+		if w.Lanes, err = q.fullLanes(ctx, job.Type); err != nil {
+			return w, err
 		}
 	}
 	if w.Worker, err = workerRow(ctx, q.db, " WHERE id = ?", job.WorkerID); err != nil {
@@ -193,6 +198,7 @@ func (w Why) due() []string {
 		reasons = append(reasons, fmt.Sprintf("the queue's rate of %d starts per %s is used up for %s", w.Options.Rate.Starts,
 			w.Options.Rate.Per, w.Rate.Round(time.Millisecond)))
 	}
+	reasons = append(reasons, w.Lanes...)
 	reasons = append(reasons, w.nobody()...)
 	if w.Ahead > 0 {
 		reasons = append(reasons, fmt.Sprintf("%d due jobs are before it", w.Ahead))

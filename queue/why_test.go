@@ -68,3 +68,46 @@ func TestWhy(t *testing.T) {
 		s.wantWhy(added[2].ID+2, "inserted by plain SQL")
 	})
 }
+
+func TestWhyOfTheOtherLimits(t *testing.T) {
+	change := func(o *queue.Options) {
+		asynchronous(o)
+		o.ThrottleGroups = &queue.ThrottleGroups{By: "data.region", Limits: map[string]int{"east": 1}}
+		o.Rate = queue.Rate{Starts: 2, Per: time.Hour}
+		o.Concurrency, o.Types[0].Concurrency = 5, 2
+	}
+	suiteWith(t, change, func(s store) {
+		east := queue.NewJob{Type: "send", Data: `{"region":"east"}`, Key: "it's k"}
+		s.add(east, queue.NewJob{Type: "send", Data: east.Data})
+		s.hire("w")
+		s.exec("UPDATE shop_workers SET heartbeat = '2036-01-01 00:00:00'")
+		jobs := s.start("w", 9)
+		s.wantWhy(2, "throttled: of group data.region=east 1 of 1 are taken, and its factor is 1")
+		s.exec("UPDATE shop_workers SET slots = 3, lanes = '{\"emails\":3,\"emails/send\":2}'")
+		s.add(queue.NewJob{Type: "send"})
+		s.wantWhy(3, "on h, the concurrency 2 of emails/send is used up")
+		s.exec("UPDATE shop_workers SET slots = 3, lanes = 'NONE'")
+		s.wantWhy(3, "nothing stands in its way")
+		s.settle("w", done, jobs...)
+		s.wantWhy(1, `waiting for an answer since`)
+		s.wantWhy(1, `hipq complete emails send 'it'\''s k', or hipq fail`)
+		s.start("w", 9)
+		s.add(queue.NewJob{Type: "report"})
+		s.wantWhy(4, "no handler for job type report", "the queue's rate of 2 starts per 1h0m0s is used up for")
+		must[string](t)(s.Stop(t.Context(), 3))
+		s.wantWhy(3, "attempt 1 is running since", "its worker is asked to stop it")
+		must[string](t)(s.Stop(t.Context(), 1))
+		s.wantWhy(2, "the next worker puts the first of the group into the line")
+		must[any](t)(nil, s.Pause(t.Context(), true))
+		s.wantWhy(2, "paused: hipq queue resume emails", "its throttle group data.region=east was full")
+	})
+}
+
+func TestWhyOfAnUndecidedJob(t *testing.T) {
+	suite(t, func(s store) {
+		s.add(queue.NewJob{Type: "send"})
+		jobs := s.start("w", 1)
+		s.fail(queue.ByHandler, queue.Outcome{Verdict: queue.TryAgain, Error: "e"}, jobs[0])
+		s.wantWhy(1, "attempt 1 failed (e); a retry handler decides whether it is tried again, run by worker w")
+	})
+}

@@ -43,12 +43,12 @@ type line struct {
 func (w *worker) addLines(q Queue) {
 	lanes := []*lane{w.all}
 	if q.Concurrency > 0 {
-		lanes = append(lanes, w.lane(q.Name, q.Concurrency))
+		lanes = append(lanes, w.lane(queue.Lane(q.Name, ""), q.Concurrency))
 	}
 	var common []string
 	for _, name := range slices.Sorted(maps.Keys(q.Handlers)) {
 		if own := q.JobType(name).Concurrency; own > 0 {
-			w.addLine(q, []string{name}, append(slices.Clip(lanes), w.lane(q.Name+"/"+name, own)))
+			w.addLine(q, []string{name}, append(slices.Clip(lanes), w.lane(queue.Lane(q.Name, name), own)))
 		} else {
 			common = append(common, name)
 		}

@@ -2,10 +2,8 @@ package worker
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"time"
 
 	"github.com/hipq/hipq/activity"
@@ -105,26 +103,19 @@ func (r registry) claimSlots(ctx context.Context, claims map[string]claim) (got 
 
 // othersSlots are those of this host's other live workers, by lane; "" is the lane of all jobs.
 func (r registry) othersSlots(ctx context.Context, tx *schema.Tx) (map[string]int, error) {
-	var rows []struct {
-		Slots int
-		Lanes string
-	}
-	err := tx.SelectContext(ctx, &rows, "SELECT slots, lanes FROM "+r.db.Workers()+
+	var rows []queue.Slots
+	err := tx.SelectContext(ctx, &rows, "SELECT host, slots, lanes FROM "+r.db.Workers()+
 		" WHERE state = 'working' AND lock_until > ? AND host = ? AND id <> ?", schema.At(tx.Now), r.Host, r.ID)
 	if err != nil {
 		return nil, err
 	}
 	slots := map[string]int{}
 	for _, row := range rows {
-		slots[""] += row.Slots
-		if row.Lanes == queue.None {
-			continue
+		byLane, err := row.ByLane()
+		if err != nil {
+			return nil, err
 		}
-		var lanes map[string]int
-		if err := json.Unmarshal([]byte(row.Lanes), &lanes); err != nil {
-			return nil, fmt.Errorf("read the lanes of a worker: %w", err)
-		}
-		for lane, n := range lanes {
+		for lane, n := range byLane {
 			slots[lane] += n
 		}
 	}
@@ -132,17 +123,11 @@ func (r registry) othersSlots(ctx context.Context, tx *schema.Tx) (map[string]in
 }
 
 func (r registry) setSlots(ctx context.Context, tx *schema.Tx, slots map[string]int) error {
-	lanes := maps.Clone(slots)
-	delete(lanes, "")
-	text := queue.None
-	if len(lanes) > 0 {
-		encoded, err := json.Marshal(lanes)
-		if err != nil {
-			return err
-		}
-		text = string(encoded)
+	lanes, err := queue.EncodeLanes(slots)
+	if err != nil {
+		return err
 	}
-	_, err := tx.ExecContext(ctx, "UPDATE "+r.db.Workers()+" SET slots = ?, lanes = ? WHERE id = ? AND state = 'working'", slots[""], text, r.ID)
+	_, err = tx.ExecContext(ctx, "UPDATE "+r.db.Workers()+" SET slots = ?, lanes = ? WHERE id = ? AND state = 'working'", slots[""], lanes, r.ID)
 	return err
 }
 
