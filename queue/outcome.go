@@ -41,14 +41,16 @@ type Outcome struct {
 }
 
 // TimeoutError is the error of an attempt that took longer than its job's timeout.
-func TimeoutError(timeout time.Duration) string {
-	text := timeout.String()
-	// without the zeros that it ends in: 1m instead of 1m0s
+func TimeoutError(timeout time.Duration) string { return "timeout after " + brief(timeout) }
+
+// brief is d without the zeros that Duration's String ends in: 1m instead of 1m0s.
+func brief(d time.Duration) string {
+	text := d.String()
 	if strings.HasSuffix(text, "m0s") {
 		text = strings.TrimSuffix(text, "0s")
 	}
 	if strings.HasSuffix(text, "h0m") {
 		text = strings.TrimSuffix(text, "0m")
 	}
-	return "timeout after " + text
+	return text
 }

@@ -196,7 +196,7 @@ func (w Why) due() []string {
 	}
 	if w.Rate > 0 {
 		reasons = append(reasons, fmt.Sprintf("the queue's rate of %d starts per %s is used up for %s", w.Options.Rate.Starts,
-			w.Options.Rate.Per, w.Rate.Round(time.Millisecond)))
+			brief(w.Options.Rate.Per), w.Rate.Round(time.Millisecond)))
 	}
 	reasons = append(reasons, w.Lanes...)
 	reasons = append(reasons, w.nobody()...)

@@ -93,7 +93,7 @@ func TestWhyOfTheOtherLimits(t *testing.T) {
 		s.wantWhy(1, `hipq complete emails send 'it'\''s k', or hipq fail`)
 		s.start("w", 9)
 		s.add(queue.NewJob{Type: "report"})
-		s.wantWhy(4, "no handler for job type report", "the queue's rate of 2 starts per 1h0m0s is used up for")
+		s.wantWhy(4, "no handler for job type report", "the queue's rate of 2 starts per 1h is used up for")
 		must[string](t)(s.Stop(t.Context(), 3))
 		s.wantWhy(3, "attempt 1 is running since", "its worker is asked to stop it")
 		must[string](t)(s.Stop(t.Context(), 1))
