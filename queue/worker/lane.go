@@ -26,25 +26,45 @@ func (w *worker) lane(name string, limit int) *lane {
 type claim struct{ want, inUse, limit int }
 
 // claims are what the worker would like to hold of each lane, by name; all's is "". A lane of which nothing is to be
-// started keeps what is in use or about to be, and leaves the others to the host's other workers.
+// started keeps what is in use or about to be, and leaves the others to the host's other workers; and so does the lane
+// around one that is full, for what waits there has no use for more.
 func (w *worker) claims() map[string]claim {
+	wants := map[*lane]int{}
+	for _, l := range w.lines {
+		wants[l.lanes[len(l.lanes)-1]] += l.want()
+	}
+	for depth := maxLanes - 1; depth > 0; depth-- {
+		seen := map[*lane]bool{}
+		for _, l := range w.lines {
+			if len(l.lanes) <= depth || seen[l.lanes[depth]] {
+				continue
+			}
+			inner := l.lanes[depth]
+			seen[inner] = true
+			wants[l.lanes[depth-1]] += inner.clamp(wants[inner])
+		}
+	}
 	claims := map[string]claim{}
 	for name, lane := range w.named() {
-		c := claim{want: lane.running, inUse: lane.running, limit: lane.limit}
-		for _, l := range w.lines {
-			if l.in(lane) {
-				c.want += len(l.pool) + len(l.undecided)
-			}
-		}
-		for _, l := range w.lines {
-			if l.in(lane) && l.more {
-				c.want = lane.limit
-			}
-		}
-		c.want = max(c.inUse, min(c.want, lane.limit))
-		claims[name] = c
+		claims[name] = claim{want: lane.clamp(wants[lane]), inUse: lane.running, limit: lane.limit}
 	}
 	return claims
+}
+
+// maxLanes is how many lanes a line may be in: that of all, its queue's, its type's.
+const maxLanes = 3
+
+// clamp makes n slots what can be had of the lane: no less than is in use.
+func (l *lane) clamp(n int) int { return max(l.running, min(n, l.limit)) }
+
+// spare says whether the worker has slots of a lane that it doesn't claim.
+func (w *worker) spare(claims map[string]claim) bool {
+	for name, lane := range w.named() {
+		if lane.slots > claims[name].want {
+			return true
+		}
+	}
+	return false
 }
 
 func (w *worker) named() map[string]*lane {
@@ -55,21 +75,11 @@ func (w *worker) named() map[string]*lane {
 	return named
 }
 
-func (l *line) in(lane *lane) bool {
-	for _, own := range l.lanes {
-		if own == lane {
-			return true
-		}
-	}
-	return false
-}
-
 // claimSlots asks for the slots that are missing, and leaves those that are not needed.
 func (w *worker) claimSlots(work context.Context) error {
-	claims, more, less := w.claims(), false, false
+	claims, more := w.claims(), false
 	for name, lane := range w.named() {
 		more = more || claims[name].want > lane.slots
-		less = less || claims[name].want < lane.slots
 	}
 	switch {
 	case more:
@@ -78,7 +88,7 @@ func (w *worker) claimSlots(work context.Context) error {
 			return err
 		}
 		w.setSlots(got)
-	case less:
+	case w.spare(claims):
 		return w.leaveSlots(work, claims)
 	}
 	return nil

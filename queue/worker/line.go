@@ -31,6 +31,8 @@ type line struct {
 	// failing says that there may be jobs which wait for a retry handler; undecided are those that the worker has.
 	failing   bool
 	undecided []queue.Settled
+	// running is how many of its attempts and decisions run.
+	running int
 	// cancel stops the jobs that run, by id.
 	cancel map[int64]context.CancelCauseFunc
 	// more says that a lock may find something: it isn't known to be empty. If it is rationed, it may from moreAt on.
@@ -103,14 +105,30 @@ func (l *line) noSlots() bool {
 // wants says whether the line has something to start.
 func (l *line) wants() bool { return l.more || len(l.pool)+len(l.undecided) > 0 }
 
+// want is how many slots the line has a use for, at most.
+func (l *line) want() int {
+	if l.more {
+		return l.width()
+	}
+	n := l.running + len(l.pool) + len(l.undecided)
+	for _, e := range l.ended {
+		if e.Decide == queue.ByHandler && !e.Decided && e.Outcome.Verdict != queue.Finished {
+			n++ // its retry handler is asked as soon as it is settled
+		}
+	}
+	return n
+}
+
 // began and took count what runs.
 func (l *line) began() {
+	l.running++
 	for _, lane := range l.lanes {
 		lane.running++
 	}
 }
 
 func (l *line) took() {
+	l.running--
 	for _, lane := range l.lanes {
 		lane.running--
 	}

@@ -39,7 +39,7 @@ func (w *worker) refill(ctx, work context.Context) error {
 		}
 	}
 	// a worker that only lingers, or waits for others to make room under a limit, holds no slot that another could use
-	if claims := w.claims(); looking && w.all.slots > claims[""].want {
+	if claims := w.claims(); looking && w.spare(claims) {
 		return w.leaveSlots(work, claims)
 	}
 	return nil
@@ -141,7 +141,13 @@ func (w *worker) lock(work context.Context, l *line) error {
 		n = min(n, l.free()-len(l.pool))
 	}
 	if w.MaxJobs > 0 {
-		n = min(n, w.MaxJobs-w.summary.Started-w.pooled())
+		most := w.MaxJobs - w.summary.Started - w.pooled()
+		if most <= 0 {
+			// what it may start is locked already, perhaps for a lane that is full: there is nothing to wait for but the next look
+			l.more = false
+			return nil
+		}
+		n = min(n, most)
 	}
 	if n <= 0 || l.noSlots() {
 		l.more = l.more && l.busy()
@@ -183,7 +189,7 @@ func (w *worker) giveBack(work context.Context) error {
 		}
 		l.pool = nil
 	}
-	if claims := w.claims(); w.all.slots > claims[""].want && w.all.running > 0 {
+	if claims := w.claims(); w.Job == 0 && w.spare(claims) && w.all.running > 0 {
 		return w.leaveSlots(work, claims)
 	}
 	return nil

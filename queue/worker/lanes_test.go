@@ -1,0 +1,381 @@
+package worker_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/handler"
+	"github.com/hipq/hipq/queue/worker"
+	"github.com/hipq/hipq/schema"
+)
+
+func TestLaneOfAType(t *testing.T) {
+	suite(t, func(s shop) {
+		s.emails = s.reopen(queue.Options{Name: "emails"}, laned("once", 1))
+		for range 10 {
+			s.add(s.emails, "once", 2)
+			s.add(s.emails, "send", 8)
+		}
+		y := newTally()
+		p := only(s.emails, s.worker(map[string]handler.Handler{
+			"once": y.of(short, "once", "all"), "send": y.of(short, "send", "all"),
+		}))
+		wantSummary(s.t, s.work(p), worker.Summary{Started: 100, Finished: 100})
+		y.want(s.t, "once", 1)
+		y.wantMost(s.t, "all", 4)
+		if c := s.counts(s.emails); c != (queue.Counts{Finished: 100}) {
+			s.t.Errorf("%+v", c)
+		}
+	})
+}
+
+// The line may begin with as many slow jobs as it likes: those that have no lane go past them.
+func TestFullLaneHoldsNobodyUp(t *testing.T) {
+	suite(t, func(s shop) {
+		s.emails = s.reopen(queue.Options{Name: "emails"}, laned("once", 2))
+		first := 1
+		slow := make([]queue.NewJob, 20)
+		for i := range slow {
+			slow[i] = queue.NewJob{Type: "once", Priority: &first}
+		}
+		slowIDs := s.addJobs(s.emails, slow...)
+		fast := append(s.add(s.emails, "send", 50), s.add(s.emails, "later", 50)...)
+		reports := s.add(s.reports, "once", 10) // no lane there
+		g, y := s.gate(), newTally()
+		p := s.worker(map[string]handler.Handler{
+			"once": y.of(g.handle, "once", "all"), "send": y.of(short, "all"), "later": y.of(short, "all"),
+		})
+		p.Queues[1].Handlers = map[string]handler.Handler{"once": y.of(short, "all")}
+		r := s.start(p)
+		g.holds(2)
+		eventually(s.t, "all others are done", func() bool {
+			return s.counts(s.emails).Finished == 100 && s.counts(s.reports).Finished == 10
+		})
+		if c := s.counts(s.emails); c.Running != 2 || c.Locked > 2 || c.Due < 16 {
+			s.t.Errorf("the lane takes more than it can hold: %+v", c)
+		}
+		g.open()
+		wantSummary(s.t, r.ended(), worker.Summary{Started: 130, Finished: 130})
+		y.want(s.t, "once", 2)
+		y.wantMost(s.t, "all", 4)
+		s.wantHistory(s.emails, atOnce, append(fast, slowIDs...)...)
+		s.wantHistory(s.reports, atOnce, reports...)
+	})
+}
+
+func TestLaneOfAQueue(t *testing.T) {
+	suite(t, func(s shop) {
+		s.emails = s.reopen(queue.Options{Name: "emails", Concurrency: 2}, laned("once", 1))
+		s.add(s.emails, "send", 20)
+		s.add(s.emails, "once", 20)
+		s.add(s.reports, "send", 40)
+		y := newTally()
+		p := s.worker(nil)
+		p.Queues[0].Handlers = map[string]handler.Handler{
+			"send": y.of(short, "emails", "all"), "once": y.of(short, "once", "emails", "all"),
+		}
+		p.Queues[1].Handlers = map[string]handler.Handler{"send": y.of(short, "all")}
+		wantSummary(s.t, s.work(p), worker.Summary{Started: 80, Finished: 80})
+		y.want(s.t, "once", 1)
+		y.wantMost(s.t, "emails", 2)
+		y.wantMost(s.t, "all", 4)
+
+		// full, it leaves the rest to the others
+		s.add(s.emails, "send", 5)
+		s.add(s.reports, "send", 5)
+		emails, reports := s.gate(), s.gate()
+		p = s.worker(nil)
+		p.Queues[0].Handlers = map[string]handler.Handler{"send": handler.Func(emails.handle)}
+		p.Queues[1].Handlers = map[string]handler.Handler{"send": handler.Func(reports.handle)}
+		r := s.start(p)
+		emails.holds(2)
+		reports.holds(2)
+		reports.open()
+		eventually(s.t, "the other queue is done", func() bool { return s.counts(s.reports).Finished == 45 })
+		if c := s.counts(s.emails); c.Running != 2 {
+			s.t.Errorf("%+v", c)
+		}
+		emails.open()
+		wantSummary(s.t, r.ended(), worker.Summary{Started: 10, Finished: 10})
+	})
+}
+
+// A lane that is wider than all of the worker is no wider for it.
+func TestLaneWiderThanTheWorker(t *testing.T) {
+	suite(t, func(s shop) {
+		s.emails = s.reopen(queue.Options{Name: "emails", Concurrency: 50}, laned("once", 70))
+		s.add(s.emails, "send", 20)
+		s.add(s.emails, "once", 20)
+		y := newTally()
+		p := only(s.emails, s.worker(all(y.of(short, "all"))))
+		p.Concurrency = 2
+		wantSummary(s.t, s.work(p), worker.Summary{Started: 40, Finished: 40})
+		y.want(s.t, "all", 2)
+	})
+}
+
+func TestLaneOfAHost(t *testing.T) {
+	suite(t, func(s shop) {
+		const slow, fast = 40, 80
+		y := newTally()
+		s.emails = s.reopen(queue.Options{Name: "emails"}, laned("once", 2))
+		s.add(s.emails, "once", slow)
+		s.add(s.emails, "send", fast)
+		params := func(other shop) worker.Params {
+			q := other.reopen(queue.Options{Name: "emails"}, laned("once", 2))
+			return only(q, other.worker(map[string]handler.Handler{
+				"once": y.of(short, "once", "all"), "send": y.of(short, "all"),
+			}))
+		}
+		var runs []*run
+		for range 3 {
+			p := params(s.elsewhere())
+			p.Batch = 5
+			runs = append(runs, s.start(p))
+		}
+		started := 0
+		for _, r := range runs {
+			started += r.ended().Started
+		}
+		for s.counts(s.emails).Due > 0 {
+			// the last to have a slot of the lane found nothing due while another still had jobs to give back
+			started += s.work(params(s)).Started
+		}
+		if started != slow+fast {
+			s.t.Errorf("%d started, want %d", started, slow+fast)
+		}
+		y.wantMost(s.t, "once", 2)
+		y.wantMost(s.t, "all", 4)
+	})
+}
+
+// Whoever has the lane keeps another of the host from it, but not from what else is due, and not one of another host.
+func TestLaneIsOthers(t *testing.T) {
+	suite(t, func(s shop) {
+		s.emails = s.reopen(queue.Options{Name: "emails"}, laned("once", 1))
+		s.add(s.emails, "once", 3)
+		g := s.gate()
+		a := s.start(only(s.emails, s.worker(map[string]handler.Handler{"once": handler.Func(g.handle)})))
+		g.next()
+
+		s.add(s.emails, "send", 5)
+		second := only(s.emails, s.worker(map[string]handler.Handler{
+			"once": handler.Func(g.handle), "send": handler.Func(nothing),
+		}))
+		second.Linger = true
+		second.RunFor = 2 * time.Minute
+		b, asked := s.startWatched(second)
+		eventually(s.t, "the other has done what needs no lane", func() bool { return s.counts(s.emails).Finished == 5 })
+		if c := s.counts(s.emails); c.Running != 1 {
+			s.t.Errorf("%+v", c)
+		}
+		s.wantCalm(asked)
+
+		there := s.gate()
+		third := only(s.emails, s.worker(all(there.handle)))
+		third.Host = "there"
+		c := s.start(third)
+		if job := there.next(); job.Type != "once" {
+			s.t.Errorf("the other host has started %s", job.Type)
+		}
+		there.open()
+		g.open()
+		a.ended()
+		c.ended()
+		eventually(s.t, "all is done", func() bool { return s.counts(s.emails).Finished == 8 })
+		b.stop()
+		b.ended()
+	})
+}
+
+// A lane is left when there is nothing more to run in it, also while the worker goes on with other jobs.
+func TestLaneIsLeft(t *testing.T) {
+	suite(t, func(s shop) {
+		s.emails = s.reopen(queue.Options{Name: "emails"}, laned("once", 1))
+		s.add(s.emails, "send", 1)
+		s.add(s.emails, "once", 1)
+		g, slow := s.gate(), s.gate()
+		handlers := map[string]handler.Handler{"once": handler.Func(slow.handle), "send": handler.Func(g.handle)}
+		first := only(s.emails, s.worker(handlers))
+		r := s.start(first)
+		g.next()
+		slow.next()
+		if lanes := s.lanes(first.ID); lanes != `{"emails/once":1}` {
+			s.t.Errorf("the lanes at work: %s", lanes)
+		}
+		slow.let()
+		eventually(s.t, "the lane is left", func() bool { return s.lanes(first.ID) == `{"emails/once":0}` })
+		s.add(s.emails, "once", 1)
+		second := s.gate()
+		p := only(s.emails, s.worker(map[string]handler.Handler{"once": handler.Func(second.handle)}))
+		// either may have it, and the other not
+		other := s.start(p)
+		select {
+		case <-second.started:
+		case <-slow.started:
+		case <-time.After(patience):
+			s.t.Fatal("nobody takes the lane")
+		}
+		slow.open()
+		second.open()
+		g.open()
+		r.ended()
+		other.ended()
+		if c := s.counts(s.emails); c.Finished != 3 {
+			s.t.Errorf("%+v", c)
+		}
+	})
+}
+
+// A worker that starts nothing any more keeps of its lanes what is in use, whatever it has of all slots.
+func TestLaneIsLeftWhenTheTimeIsUp(t *testing.T) {
+	suite(t, func(s shop) {
+		s.emails = s.reopen(queue.Options{Name: "emails"}, laned("once", 2))
+		s.add(s.emails, "send", 3)
+		s.add(s.emails, "once", 3)
+		g, slow := s.gate(), s.gate()
+		p := only(s.emails, s.worker(map[string]handler.Handler{"once": handler.Func(slow.handle), "send": handler.Func(g.handle)}))
+		p.MaxJobs = 4
+		p.Batch = 3
+		r := s.start(p)
+		n := 0
+		for range 4 {
+			select {
+			case <-g.started:
+			case <-slow.started:
+				n++
+			case <-time.After(patience):
+				s.t.Fatal("the jobs don't start")
+			}
+		}
+		if n != 1 && n != 2 {
+			s.t.Fatalf("%d run in the lane", n)
+		}
+		if n == 2 { // it depends on whose turn is first
+			slow.let()
+			n--
+		}
+		eventually(s.t, "the lane is left", func() bool { return s.lanes(p.ID) == `{"emails/once":1}` })
+		slow.open()
+		g.open()
+		wantSummary(s.t, r.ended(), worker.Summary{Started: 4, Finished: 4})
+	})
+}
+
+func TestLaneOfADeadWorker(t *testing.T) {
+	suite(t, func(s shop) {
+		s.emails = s.reopen(queue.Options{Name: "emails"}, laned("once", 1))
+		s.add(s.emails, "once", 2)
+		s.die(s.emails, "dead", 1, 1)
+		s.exec("UPDATE shop_workers SET lanes = '{\"emails/once\":1}', lock_until = ? WHERE id = 'dead'", schema.At(s.clock().Add(time.Hour)))
+		y := newTally()
+		p := only(s.emails, s.worker(all(y.of(short, "once"))))
+		wantSummary(s.t, s.work(p), worker.Summary{}) // it lives, so far
+		s.exec("UPDATE shop_workers SET lock_until = ? WHERE id = 'dead'", schema.At(s.clock().Add(-time.Second)))
+		p = only(s.emails, s.worker(all(y.of(short, "once"))))
+		wantSummary(s.t, s.work(p), worker.Summary{Started: 1, Finished: 1}) // the other was lost at its only attempt
+		y.want(s.t, "once", 1)
+	})
+}
+
+// While a lane is full, the worker looks once a second and locks what it can start next, no more.
+func TestFullLaneIsCalm(t *testing.T) {
+	suite(t, func(s shop) {
+		s.emails = s.reopen(queue.Options{Name: "emails"}, laned("once", 2))
+		s.add(s.emails, "once", 20)
+		g := s.gate()
+		var j journal
+		p := only(s.emails, s.worker(all(g.handle)))
+		p.Log = j.debug()
+		r, asked := s.startWatched(p)
+		g.holds(2)
+		s.wantCalm(asked)
+		if n := j.count("msg=locked"); n > 8 {
+			s.t.Errorf("it has locked %d times", n)
+		}
+		g.open()
+		wantSummary(s.t, r.ended(), worker.Summary{Started: 20, Finished: 20})
+	})
+}
+
+// Neither does it spin when the jobs that it may still start all wait in a lane.
+func TestFullLaneIsCalmWithMaxJobs(t *testing.T) {
+	suite(t, func(s shop) {
+		s.emails = s.reopen(queue.Options{Name: "emails"}, laned("once", 1))
+		s.add(s.emails, "once", 5)
+		s.add(s.emails, "send", 5)
+		g := s.gate()
+		p := only(s.emails, s.worker(map[string]handler.Handler{"once": handler.Func(g.handle), "send": handler.Func(nothing)}))
+		p.Concurrency, p.Batch, p.MaxJobs = 2, 2, 5
+		r, asked := s.startWatched(p)
+		g.next()
+		// by whose turn it is, the last that may start is one that waits in the lane, or not
+		eventually(s.t, "all but the last are started", func() bool { return s.counts(s.emails).Finished >= 3 })
+		s.wantCalm(asked)
+		g.open()
+		wantSummary(s.t, r.ended(), worker.Summary{Started: 5, Finished: 5})
+		if c := s.counts(s.emails); c.Due != 5 || c.Finished != 5 {
+			s.t.Errorf("%+v", c)
+		}
+	})
+}
+
+// Nor in a throttled queue.
+func TestFullLaneOfAThrottledQueueIsCalm(t *testing.T) {
+	suite(t, func(s shop) {
+		s.emails = s.reopen(queue.Options{Name: "emails", ThrottleLimit: 3}, laned("once", 1))
+		s.add(s.emails, "once", 5)
+		fast := s.add(s.emails, "send", 20)
+		g := s.gate()
+		var j journal
+		p := only(s.emails, s.worker(map[string]handler.Handler{"once": handler.Func(g.handle), "send": handler.Func(nothing)}))
+		p.Log = j.debug()
+		r, asked := s.startWatched(p)
+		g.next()
+		eventually(s.t, "all others are done", func() bool { return s.counts(s.emails).Finished == 20 })
+		locks := j.count("msg=locked")
+		s.wantCalm(asked)
+		if n := j.count("msg=locked") - locks; n > 20 {
+			s.t.Errorf("it has locked %d times more", n)
+		}
+		s.wantHistory(s.emails, atOnce, fast...)
+		g.open()
+		wantSummary(s.t, r.ended(), worker.Summary{Started: 25, Finished: 25})
+	})
+}
+
+// A worker whose time is up is calm too, however long its last job takes.
+func TestCalmWhenTheTimeIsUp(t *testing.T) {
+	suite(t, func(s shop) {
+		s.add(s.emails, "send", 3)
+		g := s.gate()
+		p := only(s.emails, s.worker(all(g.handle)))
+		p.MaxJobs = 1
+		r, asked := s.startWatched(p)
+		g.next()
+		s.wantCalm(asked)
+		g.open()
+		wantSummary(s.t, r.ended(), worker.Summary{Started: 1, Finished: 1})
+	})
+}
+
+// What a stopped worker has locked for a lane goes back at once.
+func TestStoppedWithAFullLane(t *testing.T) {
+	suite(t, func(s shop) {
+		s.emails = s.reopen(queue.Options{Name: "emails"}, laned("once", 1))
+		ids := s.add(s.emails, "once", 3)
+		g := s.gate()
+		p := only(s.emails, s.worker(all(func(ctx context.Context, job *queue.Job) error { return g.handle(ctx, job) })))
+		p.Grace = 20 * time.Second
+		r := s.start(p)
+		g.next()
+		eventually(s.t, "the next is locked", func() bool { return s.counts(s.emails).Locked == 1 })
+		r.stop()
+		eventually(s.t, "it is given back", func() bool { return s.counts(s.emails).Due == 2 })
+		g.let()
+		wantSummary(s.t, r.ended(), worker.Summary{Started: 1, Finished: 1})
+		s.wantHistory(s.emails, untouched, ids[1:]...)
+	})
+}

@@ -1,0 +1,564 @@
+package worker_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hipq/hipq/activity"
+	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/handler"
+	"github.com/hipq/hipq/queue/worker"
+)
+
+// asking makes retry handlers decide about all types of a worker's queues.
+func asking(p worker.Params, f handler.RetryFunc) worker.Params {
+	for i := range p.Queues {
+		p.Queues[i].RetryHandlers = map[string]handler.RetryHandler{"send": f, "later": f, "once": f}
+	}
+	return p
+}
+
+// court is a retry handler that holds its jobs until it lets them through, and notes what it was asked.
+type court struct {
+	t       *testing.T
+	asked   chan queue.Settled
+	through chan queue.Decision
+	stopped chan error
+}
+
+func (s shop) court() *court {
+	return &court{s.t, make(chan queue.Settled, 1000), make(chan queue.Decision), make(chan error, 1000)}
+}
+
+func (c *court) decide(ctx context.Context, job *queue.Job, o queue.Outcome) (queue.Decision, error) {
+	c.asked <- queue.Settled{Job: job, Outcome: o}
+	select {
+	case d := <-c.through:
+		return d, nil
+	case <-ctx.Done():
+		c.stopped <- context.Cause(ctx)
+		return queue.Decision{}, context.Cause(ctx)
+	}
+}
+
+func (c *court) next() queue.Settled {
+	c.t.Helper()
+	return receive(c.t, "a question to the retry handler", c.asked)
+}
+
+func (c *court) let(d queue.Decision) {
+	c.t.Helper()
+	select {
+	case c.through <- d:
+	case <-time.After(patience):
+		c.t.Fatal("no decision is awaited")
+	}
+}
+
+func (c *court) quiet(what string) {
+	c.t.Helper()
+	select {
+	case s := <-c.asked:
+		c.t.Errorf("%s: the retry handler was asked about job %d (%+v)", what, s.Job.ID, s.Outcome)
+	default:
+	}
+}
+
+func noLuck(context.Context, *queue.Job) error { return errors.New("no luck") }
+
+func TestRetryHandlerDecides(t *testing.T) {
+	suite(t, func(s shop) {
+		fixed := time.Date(2100, 5, 6, 7, 8, 9, 0, time.UTC)
+		text, priority := `{"changed": true}`, 7
+		cases := []struct {
+			data     string
+			timeout  time.Duration
+			outcome  queue.Outcome
+			decision queue.Decision
+			again    bool
+		}{
+			{data: "good"},
+			{"error", 0, queue.Outcome{Verdict: queue.TryAgain, Error: "no luck"}, queue.Decision{Again: true, At: fixed, Priority: &priority}, true},
+			{"panic", 0, queue.Outcome{Verdict: queue.TryAgain, Error: "panic: boom"}, queue.Decision{Again: true, In: 2 * time.Hour, Data: &text}, true},
+			{"never", 0, queue.Outcome{Verdict: queue.Failed, Error: "broken"}, queue.Decision{Again: true, In: 3 * time.Hour}, true},
+			{"soon", 0, queue.Outcome{Verdict: queue.TryAgain, Error: "busy", RetryAfter: 5 * time.Minute}, queue.Decision{Again: true}, true},
+			{"timeout", time.Second, queue.Outcome{Verdict: queue.TryAgain, Error: "timeout after 1s"}, queue.Decision{}, false},
+		}
+		var jobs []queue.NewJob
+		for _, c := range cases {
+			jobs = append(jobs, queue.NewJob{Type: "later", Data: c.data, Timeout: c.timeout})
+		}
+		ids := s.addJobs(s.emails, jobs...)
+		var mu sync.Mutex
+		asked := map[int64]queue.Outcome{}
+		p := only(s.emails, s.worker(all(func(ctx context.Context, job *queue.Job) error {
+			switch job.Data {
+			case "error":
+				return errors.New("no luck")
+			case "panic":
+				panic("boom")
+			case "never":
+				return handler.DoNotRetry(errors.New("broken"))
+			case "soon":
+				return handler.RetryAfter(errors.New("busy"), 5*time.Minute)
+			case "timeout":
+				<-ctx.Done()
+				return ctx.Err()
+			}
+			return nil
+		})))
+		before := s.clock()
+		done := s.work(asking(p, func(_ context.Context, job *queue.Job, o queue.Outcome) (queue.Decision, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			if _, twice := asked[job.ID]; twice {
+				s.t.Errorf("asked twice about job %d", job.ID)
+			}
+			o.Ran, o.Output = 0, ""
+			asked[job.ID] = o
+			for i, id := range ids {
+				if id == job.ID {
+					return cases[i].decision, nil
+				}
+			}
+			return queue.Decision{}, errors.New("no such job")
+		}))
+		after := s.clock()
+		wantSummary(s.t, done, worker.Summary{Started: len(cases), Finished: 1, Errors: len(cases) - 1})
+		if _, wrong := asked[ids[0]]; wrong {
+			s.t.Error("asked about a job that has finished")
+		}
+		for i, c := range cases[1:] {
+			id := ids[i+1]
+			if asked[id] != c.outcome {
+				s.t.Errorf("%s: asked with %+v, want %+v", c.data, asked[id], c.outcome)
+			}
+			job := s.get(s.emails, id)
+			if !c.again {
+				s.wantJob(s.emails, id, queue.Final, "failed", c.outcome.Error, 1)
+				s.wantHistory(s.emails, "added/0 starting/1 failed/1", id)
+				continue
+			}
+			s.wantJob(s.emails, id, queue.Retry, "later", c.outcome.Error, 1)
+			s.wantHistory(s.emails, "added/0 starting/1 error/1", id)
+			d := c.decision.In
+			if d == 0 {
+				d = time.Hour // the policy's
+			}
+			if at := job.ScheduledRunTime; c.decision.At.IsZero() && (at.Before(before.Add(d)) || at.After(after.Add(d))) {
+				s.t.Errorf("%s: again at %s, want %s after %s", c.data, at, d, before)
+			}
+		}
+		if job := s.get(s.emails, ids[1]); !job.ScheduledRunTime.Equal(fixed) || job.Priority != priority || job.Data != "error" {
+			s.t.Errorf("again at %s, priority %d, data %s", job.ScheduledRunTime, job.Priority, job.Data)
+		}
+		if job := s.get(s.emails, ids[2]); job.Data != text || job.Priority != 100 {
+			s.t.Errorf("its data are %s, its priority %d", job.Data, job.Priority)
+		}
+		for _, id := range ids[1:] {
+			if list := s.outcomes(s.emails, id); len(list) != 1 || list[0].Error != s.get(s.emails, id).Error || list[0].WorkerID != p.ID {
+				s.t.Errorf("activity: %+v", list)
+			}
+		}
+	})
+}
+
+// What the policy says of attempts is nothing to a retry handler, in either direction.
+func TestRetryHandlerIsAskedOnEveryError(t *testing.T) {
+	suite(t, func(s shop) {
+		id := s.add(s.emails, "once", 1)[0]
+		var data []string
+		p := only(s.emails, s.worker(all(func(_ context.Context, job *queue.Job) error {
+			data = append(data, job.Data)
+			return errors.New("no luck")
+		})))
+		done := s.work(asking(p, func(_ context.Context, job *queue.Job, _ queue.Outcome) (queue.Decision, error) {
+			text := strings.Repeat("x", job.Attempt)
+			return queue.Decision{Again: job.Attempt < 5, Data: &text}, nil
+		}))
+		wantSummary(s.t, done, worker.Summary{Started: 5, Errors: 5})
+		s.wantJob(s.emails, id, queue.Final, "failed", "no luck", 5)
+		s.wantHistory(s.emails, "added/0 starting/1 error/1 starting/2 error/2 starting/3 error/3 starting/4 error/4 starting/5 failed/5", id)
+		if got := strings.Join(data, " "); got != "NONE x xx xxx xxxx" {
+			s.t.Errorf("the attempts had the data %s", got)
+		}
+	})
+}
+
+func TestRetryHandlerFails(t *testing.T) {
+	suite(t, func(s shop) {
+		ids := s.addJobs(s.emails, queue.NewJob{Type: "once", Data: "error"}, queue.NewJob{Type: "later", Data: "panic"},
+			queue.NewJob{Type: "later", Data: "timeout", Timeout: time.Second})
+		p := only(s.emails, s.worker(all(noLuck)))
+		done := s.work(asking(p, func(ctx context.Context, job *queue.Job, _ queue.Outcome) (queue.Decision, error) {
+			switch job.Data {
+			case "panic":
+				panic("boom")
+			case "timeout":
+				<-ctx.Done()
+				return queue.Decision{Again: true}, context.Cause(ctx)
+			}
+			return queue.Decision{Again: true}, errors.New("no idea")
+		}))
+		wantSummary(s.t, done, worker.Summary{Started: 3, Errors: 3})
+		s.wantJob(s.emails, ids[0], queue.Final, "failed", "no luck", 1)
+		s.wantJob(s.emails, ids[1], queue.Retry, "later", "no luck", 1)
+		s.wantJob(s.emails, ids[2], queue.Retry, "later", "no luck", 1)
+		for i, why := range []string{"no idea)", "panic: boom, at ", "timeout after 1s)"} {
+			list := s.outcomes(s.emails, ids[i])
+			if want := "no luck (the retry handler failed, so the policy decided: " + why; len(list) != 1 || !strings.HasPrefix(list[0].Error, want) {
+				s.t.Errorf("activity %+v, want one that begins with %s", list, want)
+			}
+		}
+	})
+}
+
+// Until the decision is written down the job is the worker's, and weighs nothing.
+func TestJobRestsForItsDecision(t *testing.T) {
+	suite(t, func(s shop) {
+		s.emails = s.reopen(queue.Options{Name: "emails", ThrottleLimit: 1}, nil)
+		ids := s.add(s.emails, "send", 2)
+		c, g := s.court(), s.gate()
+		p := only(s.emails, s.worker(all(func(ctx context.Context, job *queue.Job) error {
+			if job.ID == ids[0] && job.Attempt == 1 {
+				return errors.New("no luck")
+			}
+			return g.handle(ctx, job)
+		})))
+		r := s.start(asking(p, c.decide))
+		if asked := c.next(); asked.Job.ID != ids[0] || asked.Outcome.Error != "no luck" {
+			s.t.Errorf("asked about %+v", asked)
+		}
+		s.wantJob(s.emails, ids[0], queue.Error, "locked", "no luck", 1)
+		s.wantHistory(s.emails, "added/0 starting/1", ids[0])
+		if job := s.get(s.emails, ids[0]); job.WorkerID != p.ID {
+			s.t.Errorf("it is of worker %s", job.WorkerID)
+		}
+		if counts := s.counts(s.emails); counts.Error != 1 {
+			s.t.Errorf("%+v", counts)
+		}
+		if job := g.next(); job.ID != ids[1] {
+			s.t.Errorf("started job %d", job.ID)
+		}
+		// another that looks leaves it alone
+		other := asking(only(s.emails, s.worker(all(nothing))), func(context.Context, *queue.Job, queue.Outcome) (queue.Decision, error) {
+			s.t.Error("another is asked")
+			return queue.Decision{}, nil
+		})
+		other.Host = "there"
+		wantSummary(s.t, s.work(other), worker.Summary{})
+		c.let(queue.Decision{Again: true})
+		eventually(s.t, "the decision is written down", func() bool { return s.get(s.emails, ids[0]).State == queue.Retry })
+		g.open()
+		wantSummary(s.t, r.ended(), worker.Summary{Started: 3, Finished: 2, Errors: 1})
+		s.wantHistory(s.emails, atSecond, ids[0])
+	})
+}
+
+func TestRetryHandlersTakeSlots(t *testing.T) {
+	suite(t, func(s shop) {
+		s.emails = s.reopen(queue.Options{Name: "emails"}, laned("once", 1))
+		s.add(s.emails, "send", 40)
+		s.add(s.emails, "once", 10)
+		y := newTally()
+		work := func(f handler.Func, names ...string) handler.Func { return y.of(f, append(names, "all")...) }
+		fails := func(ctx context.Context, job *queue.Job) error {
+			if err := short(ctx, job); err != nil || job.Attempt > 1 {
+				return err
+			}
+			return errors.New("no luck")
+		}
+		decides := func(names ...string) handler.RetryFunc {
+			return func(ctx context.Context, job *queue.Job, _ queue.Outcome) (queue.Decision, error) {
+				defer y.enter(append(names, "all")...)()
+				return queue.Decision{Again: true}, short(ctx, job)
+			}
+		}
+		p := only(s.emails, s.worker(map[string]handler.Handler{"send": work(fails), "once": work(fails, "once")}))
+		p.Queues[0].RetryHandlers = map[string]handler.RetryHandler{"send": decides(), "once": decides("once")}
+		p.Concurrency = 3
+		wantSummary(s.t, s.work(p), worker.Summary{Started: 100, Finished: 50, Errors: 50})
+		y.wantMost(s.t, "all", 3)
+		y.want(s.t, "once", 1)
+
+		// the one slot is for the question or for a job
+		ids := s.add(s.emails, "send", 2)
+		g, c := s.gate(), s.court()
+		p = only(s.emails, s.worker(all(func(ctx context.Context, job *queue.Job) error {
+			if job.Attempt == 1 && job.ID == ids[0] {
+				return errors.New("no luck")
+			}
+			return g.handle(ctx, job)
+		})))
+		p.Concurrency = 1
+		r := s.start(asking(p, c.decide))
+		// whichever comes first, the other has to wait for it
+		select {
+		case <-c.asked:
+			if counts := s.counts(s.emails); counts.Running != 0 {
+				s.t.Errorf("%+v beside the question", counts)
+			}
+			g.open()
+			c.let(queue.Decision{})
+		case <-g.started:
+			c.quiet("a job runs")
+			g.open()
+			c.let(queue.Decision{})
+		case <-time.After(patience):
+			s.t.Fatal("nothing happens")
+		}
+		wantSummary(s.t, r.ended(), worker.Summary{Started: 2, Finished: 1, Errors: 1})
+	})
+}
+
+// Between the error and the decision the worker dies. What the attempt came to is not forgotten.
+func TestWorkerDiesBeforeTheDecision(t *testing.T) {
+	suite(t, func(s shop) {
+		outcomes := []queue.Outcome{
+			{Verdict: queue.Failed, Error: "broken"},
+			{Verdict: queue.TryAgain, Error: "busy", RetryAfter: 90 * time.Second},
+			{Verdict: queue.TryAgain, Error: "no luck"},
+		}
+		ids := s.add(s.emails, "later", 4)
+		const dead = "dead-worker"
+		s.die(s.emails, dead, 4, 4)
+		var settled []queue.Settled
+		for i, o := range outcomes {
+			settled = append(settled, queue.Settled{Job: s.get(s.emails, ids[i]), Outcome: o, Decide: queue.ByHandler})
+		}
+		r := must[queue.Round](s.t)(s.emails.Round(s.t.Context(), queue.Worker{ID: dead, Host: "here", PID: 99}, settled, nil))
+		if len(r.Lost) > 0 {
+			s.t.Fatalf("lost %v", r.Lost)
+		}
+		for i, id := range ids[:3] {
+			s.wantJob(s.emails, id, queue.Error, "locked", outcomes[i].Error, 1)
+		}
+		// and the last was still running
+		outcomes = append(outcomes, queue.Outcome{Verdict: queue.TryAgain, Error: "worker lost: dead-worker (pid 99 on here)"})
+		var mu sync.Mutex
+		asked := map[int64]queue.Outcome{}
+		p := only(s.emails, s.worker(all(nothing)))
+		wantSummary(s.t, s.work(asking(p, func(_ context.Context, job *queue.Job, o queue.Outcome) (queue.Decision, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			o.Ran = 0
+			asked[job.ID] = o
+			return queue.Decision{Again: true, In: time.Hour}, nil
+		})), worker.Summary{})
+		for i, id := range ids {
+			if asked[id] != outcomes[i] {
+				s.t.Errorf("asked about job %d with %+v, want %+v", id, asked[id], outcomes[i])
+			}
+			s.wantJob(s.emails, id, queue.Retry, "later", outcomes[i].Error, 1)
+			s.wantHistory(s.emails, "added/0 starting/1 error/1", id)
+		}
+	})
+}
+
+// Rightly or not declared dead, the worker has nothing to say any more, neither before another has decided nor after.
+func TestDecisionOfAWorkerDeclaredDead(t *testing.T) {
+	suite(t, func(s shop) {
+		ids := s.add(s.emails, "later", 2)
+		first, second := s.court(), s.court()
+		stay := make(chan struct{})
+		p := only(s.emails, s.worker(all(noLuck)))
+		p.LockFor, p.Grace, p.Linger = 6*time.Second, 2*time.Second, true
+		r := s.start(asking(p, func(ctx context.Context, job *queue.Job, o queue.Outcome) (queue.Decision, error) {
+			_, err := first.decide(ctx, job, o)
+			select {
+			case <-stay:
+			case <-time.After(patience):
+			}
+			if job.ID == ids[0] {
+				return queue.Decision{Again: true, In: time.Minute}, nil
+			}
+			return queue.Decision{}, err
+		}))
+		first.next()
+		first.next()
+		s.declareDead(p.ID)
+		other := s.elsewhere()
+		next := asking(only(other.emails, other.worker(all(nothing))), second.decide)
+		heir := other.start(next)
+		for range 2 {
+			if asked := second.next(); asked.Outcome.Error != "no luck" || asked.Outcome.Verdict != queue.TryAgain {
+				s.t.Errorf("asked again with %+v", asked.Outcome)
+			}
+		}
+		for _, id := range ids {
+			if job := s.get(s.emails, id); job.State != queue.Error || job.WorkerID != next.ID {
+				s.t.Errorf("job %d is %s, of worker %s", id, job.State, job.WorkerID)
+			}
+		}
+		for range 2 {
+			if cause := receive(s.t, "the retry handlers end", first.stopped); !errors.Is(cause, worker.ErrLockLost) {
+				s.t.Errorf("the context ends with %v", cause)
+			}
+		}
+		close(stay)
+		if _, err := r.end(); !errors.Is(err, worker.ErrLockLost) {
+			s.t.Errorf("the worker ends with %v", err)
+		}
+		for range 2 {
+			second.let(queue.Decision{Again: true, In: 3 * time.Hour})
+		}
+		wantSummary(s.t, heir.ended(), worker.Summary{})
+		for _, id := range ids {
+			s.wantJob(s.emails, id, queue.Retry, "later", "no luck", 1)
+			s.wantHistory(s.emails, "added/0 starting/1 error/1", id)
+			job := s.get(s.emails, id)
+			if wait := job.ScheduledRunTime.Sub(job.UpdateTime); wait != 3*time.Hour {
+				s.t.Errorf("job %d is tried again after %s", id, wait)
+			}
+			if list := s.outcomes(s.emails, id); len(list) != 1 || list[0].WorkerID != next.ID {
+				s.t.Errorf("activity: %+v", list)
+			}
+		}
+	})
+}
+
+// A worker that is told to stop begins no decision; one that takes longer than the grace is left too.
+func TestStoppedWorkerLeavesDecisions(t *testing.T) {
+	suite(t, func(s shop) {
+		ids := s.add(s.emails, "later", 3)
+		g, c := s.gate(), s.court()
+		p := only(s.emails, s.worker(all(func(ctx context.Context, job *queue.Job) error {
+			switch job.ID {
+			case ids[0]:
+				return handler.DoNotRetry(errors.New("broken")) // is asked about when the worker is stopped
+			case ids[1]:
+				if err := g.handle(ctx, job); err != nil {
+					return err
+				}
+				return errors.New("no luck") // in the grace
+			}
+			<-ctx.Done() // at its end
+			return ctx.Err()
+		})))
+		r := s.start(asking(p, c.decide))
+		c.next()
+		g.next()
+		eventually(s.t, "all run", func() bool { return s.get(s.emails, ids[2]).State == queue.Running })
+		r.stop()
+		g.let()
+		if cause := receive(s.t, "the retry handler ends", c.stopped); !errors.Is(cause, worker.ErrInterrupted) {
+			s.t.Errorf("the context ends with %v", cause)
+		}
+		wantSummary(s.t, r.ended(), worker.Summary{Started: 3, Errors: 3})
+		c.quiet("the worker is stopped")
+		want := []queue.Outcome{
+			{Verdict: queue.Failed, Error: "broken"}, {Verdict: queue.TryAgain, Error: "no luck"}, {Verdict: queue.TryAgain, Error: "interrupted"},
+		}
+		for i, id := range ids {
+			if job := s.get(s.emails, id); job.State != queue.Error || job.Error != want[i].Error {
+				s.t.Errorf("job %d is %s, error %s", id, job.State, job.Error)
+			}
+			s.wantHistory(s.emails, "added/0 starting/1", id)
+		}
+		if life := s.life(p.ID); life != "starting finished" {
+			s.t.Errorf("the worker: %s", life)
+		}
+		next := s.start(asking(only(s.emails, s.worker(all(nothing))), c.decide))
+		for range ids {
+			asked := c.next()
+			asked.Outcome.Ran = 0
+			for i, id := range ids {
+				if id == asked.Job.ID && asked.Outcome != want[i] {
+					s.t.Errorf("asked about job %d with %+v, want %+v", id, asked.Outcome, want[i])
+				}
+			}
+		}
+		for range ids {
+			c.let(queue.Decision{})
+		}
+		wantSummary(s.t, next.ended(), worker.Summary{})
+		for i, id := range ids {
+			s.wantJob(s.emails, id, queue.Final, "failed", want[i].Error, 1)
+			s.wantHistory(s.emails, "added/0 starting/1 failed/1", id)
+		}
+	})
+}
+
+// A worker whose time is up still decides about its own, and does so beside what runs.
+func TestDecisionsWhenTheTimeIsUp(t *testing.T) {
+	suite(t, func(s shop) {
+		ids := s.add(s.emails, "later", 2)
+		failing, slow := s.gate(), s.gate()
+		p := only(s.emails, s.worker(all(func(ctx context.Context, job *queue.Job) error {
+			if job.ID == ids[0] {
+				if err := failing.handle(ctx, job); err != nil {
+					return err
+				}
+				return errors.New("no luck")
+			}
+			return slow.handle(ctx, job)
+		})))
+		p.MaxJobs = 2
+		r := s.start(asking(p, func(context.Context, *queue.Job, queue.Outcome) (queue.Decision, error) {
+			return queue.Decision{Again: true, In: time.Hour}, nil
+		}))
+		failing.next()
+		slow.next()
+		failing.let()
+		eventually(s.t, "it is decided while the other runs", func() bool { return s.get(s.emails, ids[0]).State == queue.Retry })
+		slow.let()
+		wantSummary(s.t, r.ended(), worker.Summary{Started: 2, Finished: 1, Errors: 1})
+	})
+}
+
+// More jobs may wait for their decisions than there are slots: all are decided by the one worker, which starts nothing.
+func TestManyDecisions(t *testing.T) {
+	suite(t, func(s shop) {
+		const n = 30
+		ids := s.add(s.emails, "later", n)
+		s.die(s.emails, "dead", n, n)
+		y := newTally()
+		p := only(s.emails, s.worker(all(nothing)))
+		wantSummary(s.t, s.work(asking(p, func(ctx context.Context, job *queue.Job, _ queue.Outcome) (queue.Decision, error) {
+			defer y.enter("all")()
+			return queue.Decision{Again: true, In: time.Hour}, short(ctx, job)
+		})), worker.Summary{})
+		y.wantMost(s.t, "all", 4)
+		s.wantHistory(s.emails, "added/0 starting/1 error/1", ids...)
+		if e := s.entries(activity.Filter{Kind: activity.Job, State: activity.Error, Worker: p.ID}); len(e) != n {
+			s.t.Errorf("%d decisions, want %d", len(e), n)
+		}
+	})
+}
+
+// A commit of a decision may have happened though its answer was lost: it is told once.
+func TestLostAnswersOfDecisions(t *testing.T) {
+	t.Parallel()
+	for name, statement := range map[string]string{
+		"rest": "SET state = 'error', line =", "decide": "SET state = 'retry'", "take": "SET line = 'locked', worker_id =",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, proxy := proxied(t)
+			ids := s.add(s.emails, "later", 2)
+			s.die(s.emails, "dead", 1, 1)
+			var once sync.Once
+			proxy.loses(func(statements string) (lose bool) {
+				if strings.Contains(statements, statement) && !strings.Contains(statements, "worker lost") {
+					once.Do(func() { lose = true })
+				}
+				return lose
+			}, func() {})
+			p := only(s.emails, s.worker(all(noLuck)))
+			wantSummary(t, s.work(asking(p, func(context.Context, *queue.Job, queue.Outcome) (queue.Decision, error) {
+				return queue.Decision{Again: true, In: time.Hour}, nil
+			})), worker.Summary{Started: 1, Errors: 1})
+			once.Do(func() { t.Error("no answer was lost") })
+			s.wantHistory(s.emails, "added/0 starting/1 error/1", ids...)
+			for _, id := range ids {
+				if job := s.get(s.emails, id); job.State != queue.Retry || job.Line != "later" {
+					t.Errorf("job %d is %s, %s", id, job.State, job.Line)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,176 @@
+package worker_test
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hipq/hipq/activity"
+	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/handler"
+	"github.com/hipq/hipq/queue/worker"
+)
+
+// reopen opens a queue with the types of openQueue after a change, and other options.
+func (s shop) reopen(o queue.Options, change func(*queue.JobType)) *queue.Queue {
+	s.t.Helper()
+	for _, name := range []string{"send", "later", "once"} {
+		t := s.emails.JobType(name)
+		if change != nil {
+			change(&t)
+		}
+		o.Types = append(o.Types, t)
+	}
+	q := must[*queue.Queue](s.t)(queue.New(s.db, o))
+	must[any](s.t)(nil, q.Register(s.t.Context()))
+	return q
+}
+
+// typed changes one type.
+func typed(name string, change func(*queue.JobType)) func(*queue.JobType) {
+	return func(t *queue.JobType) {
+		if t.Name == name {
+			change(t)
+		}
+	}
+}
+
+// laned gives a type a lane.
+func laned(name string, concurrency int) func(*queue.JobType) {
+	return typed(name, func(t *queue.JobType) { t.Concurrency = concurrency })
+}
+
+// watched is a context that counts how often it is asked whether it has ended. A worker asks in each of its turns.
+type watched struct {
+	context.Context
+	asked *atomic.Int64
+}
+
+func (c watched) Err() error {
+	c.asked.Add(1)
+	return c.Context.Err()
+}
+
+// startWatched starts a worker and counts its turns, more or less: some times each.
+func (s shop) startWatched(p worker.Params) (*run, *atomic.Int64) {
+	ctx, stop := context.WithCancel(s.t.Context())
+	asked := new(atomic.Int64)
+	r := &run{t: s.t, stop: stop, done: make(chan struct{})}
+	go func() {
+		defer close(r.done)
+		r.summary, r.err = worker.Run(watched{ctx, asked}, p)
+	}()
+	s.t.Cleanup(func() {
+		stop()
+		<-r.done
+	})
+	return r, asked
+}
+
+// pass waits until the database's clock has gone on by d.
+func (s shop) pass(d time.Duration) {
+	s.t.Helper()
+	until := s.clock().Add(d)
+	eventually(s.t, d.String()+" pass", func() bool { return s.clock().After(until) })
+}
+
+// wantCalm makes sure that a worker whose turns are counted doesn't spin while nothing happens: it looks once a second.
+func (s shop) wantCalm(asked *atomic.Int64) {
+	s.t.Helper()
+	const d = 2500 * time.Millisecond
+	before, began := asked.Load(), time.Now()
+	s.pass(d)
+	// as many as 20 a second could be a matter of how it asks, a spin is some 100,000
+	if n := asked.Load() - before; n > int64(100*(1+time.Since(began).Seconds())) {
+		s.t.Errorf("the worker took about %d turns in %s", n, time.Since(began).Round(time.Millisecond))
+	}
+}
+
+// debug is a log of everything.
+func (j *journal) debug() *slog.Logger {
+	return slog.New(slog.NewTextHandler(j, &slog.HandlerOptions{Level: slog.LevelDebug}))
+}
+
+// tally counts what runs at once, by name and of all.
+type tally struct {
+	mu        sync.Mutex
+	now, peak map[string]int
+}
+
+func newTally() *tally { return &tally{now: map[string]int{}, peak: map[string]int{}} }
+
+// of counts a handler under some names.
+func (y *tally) of(f handler.Func, names ...string) handler.Func {
+	return func(ctx context.Context, job *queue.Job) error {
+		defer y.enter(names...)()
+		return f(ctx, job)
+	}
+}
+
+func (y *tally) enter(names ...string) (leave func()) {
+	y.add(1, names)
+	return func() { y.add(-1, names) }
+}
+
+func (y *tally) add(n int, names []string) {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	for _, name := range names {
+		y.now[name] += n
+		y.peak[name] = max(y.peak[name], y.now[name])
+	}
+}
+
+func (y *tally) want(t *testing.T, name string, peak int) {
+	t.Helper()
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	if y.peak[name] != peak {
+		t.Errorf("at most %d of %s ran at once, want %d", y.peak[name], name, peak)
+	}
+}
+
+func (y *tally) wantMost(t *testing.T, name string, most int) {
+	t.Helper()
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	if y.peak[name] > most || y.peak[name] == 0 {
+		t.Errorf("%d of %s ran at once, want at most %d", y.peak[name], name, most)
+	}
+}
+
+// short is a little work.
+func short(ctx context.Context, _ *queue.Job) error {
+	select {
+	case <-time.After(3 * time.Millisecond):
+	case <-ctx.Done():
+	}
+	return ctx.Err()
+}
+
+// lanes are the slots that a worker has of its lanes, as its row has them.
+func (s shop) lanes(id string) (text string) {
+	s.t.Helper()
+	must[any](s.t)(nil, s.db.GetContext(s.t.Context(), &text, "SELECT lanes FROM shop_workers WHERE id = ?", id))
+	return text
+}
+
+// outcomes is what the activity has of a job apart from its starts, oldest first.
+func (s shop) outcomes(q *queue.Queue, id int64) (list []activity.Entry) {
+	s.t.Helper()
+	for _, e := range s.entries(activity.Filter{Kind: activity.Job, Queue: q.Name, JobID: id}) {
+		if e.State != activity.Added && e.State != activity.Starting {
+			list = append(list, e)
+		}
+	}
+	return list
+}
+
+// declareDead does what a worker does that finds this one dead.
+func (s shop) declareDead(id string) {
+	s.t.Helper()
+	s.exec("UPDATE shop_workers SET state = 'error', slots = 0 WHERE id = ?", id)
+}
