@@ -72,13 +72,17 @@ func (q *Queue) startsLately(ctx context.Context, from sqlx.QueryerContext, lock
 }
 
 // ration gives how many of n jobs may be started now. Those who start jobs of a queue with a rate take turns from here
-// until they have committed; what they started they tell by count.
+// until they have committed; what they started they tell by count. They start it when their turn has come, so that is their
+// time from here: from an earlier one the rate would be over too soon.
 func (q *Queue) ration(ctx context.Context, tx *schema.Tx, n int) (allowed int, err error) {
 	if q.Rate.Starts < 1 || n == 0 {
 		return n, nil
 	}
 	lately, err := q.startsLately(ctx, tx, q.db.ForUpdate)
 	if err != nil {
+		return 0, err
+	}
+	if err := q.db.SetClock(ctx, tx); err != nil {
 		return 0, err
 	}
 	left, _ := q.Rate.left(lately, tx.Now)

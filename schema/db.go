@@ -79,7 +79,8 @@ func (db *DB) InsertedIDs(res sql.Result, n int) ([]int64, error) {
 	return ids, nil
 }
 
-// Tx is a transaction with the time of the database at its beginning, which is the time of all that happens in it.
+// Tx is a transaction with the time of the database at its beginning (or since SetClock), which is the time of all that
+// happens in it.
 type Tx struct {
 	*sqlx.Tx
 	Now time.Time
@@ -115,11 +116,9 @@ func (db *DB) once(ctx context.Context, f func(*Tx) error) (err error) {
 		}
 	}()
 	tx := &Tx{Tx: sqltx}
-	var now Time
-	if err = sqltx.GetContext(ctx, &now, db.readClock()); err != nil {
-		return fmt.Errorf("read the database's clock: %w", err)
+	if err = db.SetClock(ctx, tx); err != nil {
+		return err
 	}
-	tx.Now = now.Time
 	if err = f(tx); err != nil {
 		return err
 	}
@@ -133,12 +132,21 @@ func (db *DB) once(ctx context.Context, f func(*Tx) error) (err error) {
 // application.
 func (db *DB) Join(ctx context.Context, tx *sql.Tx) (*Tx, error) {
 	joined := &Tx{Tx: &sqlx.Tx{Tx: tx, Mapper: db.Mapper}}
-	var now Time
-	if err := joined.GetContext(ctx, &now, db.readClock()); err != nil {
-		return nil, fmt.Errorf("read the database's clock: %w", err)
+	if err := db.SetClock(ctx, joined); err != nil {
+		return nil, err
 	}
-	joined.Now = now.Time
 	return joined, nil
+}
+
+// SetClock makes the time of a transaction that of now, by the database's clock: for one that had to wait for others before
+// anything happened in it.
+func (db *DB) SetClock(ctx context.Context, tx *Tx) error {
+	var now Time
+	if err := tx.GetContext(ctx, &now, db.readClock()); err != nil {
+		return fmt.Errorf("read the database's clock: %w", err)
+	}
+	tx.Now = now.Time
+	return nil
 }
 
 // TakeTurns makes the transactions that call it for the same table of hipq follow one another.

@@ -3,14 +3,16 @@ package worker
 import (
 	"context"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/hipq/hipq/queue"
 )
 
-// refill looks after the queues once a second, and keeps a pool of locked jobs for each line that has more.
+// refill looks after the queues once a second and when a rate allows more, and keeps a pool of locked jobs for each line
+// that has more.
 func (w *worker) refill(ctx, work context.Context) error {
-	looking := time.Since(w.lookAt) >= lookEvery
+	looking := time.Since(w.lookAt) >= lookEvery || w.rationOver()
 	if looking {
 		if err := w.look(work); err != nil {
 			return err
@@ -29,9 +31,6 @@ func (w *worker) refill(ctx, work context.Context) error {
 				return err
 			}
 		}
-		if l.rationed && time.Now().After(l.moreAt) {
-			l.more, l.rationed = true, false
-		}
 		if l.more && len(l.pool) < l.width() {
 			if err := w.lock(work, l); err != nil {
 				return err
@@ -43,6 +42,13 @@ func (w *worker) refill(ctx, work context.Context) error {
 		return w.leaveSlots(work, claims)
 	}
 	return nil
+}
+
+// rationOver says whether a line has waited long enough for its rate. Its slots have been left meanwhile: it takes a look
+// to have some again.
+func (w *worker) rationOver() bool {
+	now := time.Now()
+	return slices.ContainsFunc(w.lines, func(l *line) bool { return l.rationed && !now.Before(l.moreAt) })
 }
 
 // takeUndecided takes jobs about whose retry a handler is to decide, for the slots that are free.

@@ -32,6 +32,9 @@ func (w *worker) rounds(work context.Context, accepting bool) error {
 		}
 		l.unanswered = nil
 		l.pool = l.pool[len(start):]
+		if l.Rate.Starts > 0 && len(r.Started) < len(start) {
+			l.more = true // what the rate didn't allow went back: the next lock finds out how long that takes
+		}
 		w.count(l, r)
 		w.Log.Debug("settled and started", "queue", l.Name, "settled", settled, "started", len(r.Started), "took", w.roundTook)
 		w.begin(l, r.Started)

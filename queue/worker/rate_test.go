@@ -1,0 +1,200 @@
+package worker_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/hipq/hipq/activity"
+	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/worker"
+)
+
+// starts are the times at which jobs of a queue were started, by the database's clock.
+func (s shop) starts(q *queue.Queue) (at []time.Time) {
+	s.t.Helper()
+	for _, e := range s.entries(activity.Filter{Kind: activity.Job, Queue: q.Name, State: activity.Starting}) {
+		at = append(at, e.At.Time)
+	}
+	slices.SortFunc(at, time.Time.Compare)
+	return at
+}
+
+func (s shop) wantRate(q *queue.Queue) {
+	s.t.Helper()
+	at := s.starts(q)
+	for i := range max(0, len(at)-q.Rate.Starts) {
+		if d := at[i+q.Rate.Starts].Sub(at[i]); d < q.Rate.Per {
+			s.t.Errorf("starts %d to %d are in %s, allowed are %d in %s", i+1, i+1+q.Rate.Starts, d, q.Rate.Starts, q.Rate.Per)
+		}
+	}
+}
+
+// A worker waits for the rate; it goes on as soon as that allows, and doesn't end before.
+func TestRate(t *testing.T) {
+	suite(t, func(s shop) {
+		s.emails = s.reopen(queue.Options{Name: "emails", Rate: queue.Rate{Starts: 3, Per: 1500 * time.Millisecond}}, nil)
+		ids := s.add(s.emails, "send", 8)
+		others := s.add(s.reports, "send", 50)
+		p := s.worker(all(nothing))
+		r, asked := s.startWatched(p)
+		eventually(s.t, "the first are started", func() bool { return len(s.starts(s.emails)) == 3 })
+		eventually(s.t, "the other queue isn't held up", func() bool { return s.counts(s.reports).Finished == 50 })
+		before, began := asked.Load(), time.Now()
+		wantSummary(s.t, r.ended(), worker.Summary{Started: 58, Finished: 58})
+		if n := asked.Load() - before; n > int64(100*(1+time.Since(began).Seconds())) {
+			s.t.Errorf("it took about %d turns in %s", n, time.Since(began))
+		}
+		s.wantRate(s.emails)
+		at := s.starts(s.emails)
+		// two more slices of the rate at most, and something for a slow machine
+		if took := at[7].Sub(at[0]); took > 8*time.Second {
+			s.t.Errorf("the eighth is started %s after the first", took)
+		}
+		s.wantHistory(s.emails, atOnce, ids...)
+		s.wantHistory(s.reports, atOnce, others...)
+		if life := s.life(p.ID); life != "starting finished" {
+			s.t.Errorf("the worker: %s", life)
+		}
+	})
+}
+
+func TestRateOverTwoWorkers(t *testing.T) {
+	suite(t, func(s shop) {
+		o := queue.Options{Name: "emails", Rate: queue.Rate{Starts: 5, Per: time.Second}}
+		s.emails = s.reopen(o, nil)
+		ids := s.add(s.emails, "send", 22)
+		var runs []*run
+		for _, host := range []string{"here", "there"} {
+			other := s.elsewhere()
+			p := only(other.reopen(o, nil), other.worker(all(nothing)))
+			p.Host = host
+			runs = append(runs, other.start(p))
+		}
+		started := 0
+		for _, r := range runs {
+			started += r.ended().Started
+		}
+		if c := s.counts(s.emails); started != 22 || c.Finished != 22 {
+			s.t.Errorf("%d started, %+v", started, c)
+		}
+		s.wantRate(s.emails)
+		s.wantHistory(s.emails, atOnce, ids...)
+	})
+}
+
+// Each attempt counts, also the second of a job, and one that ends with an error.
+func TestRateCountsAttempts(t *testing.T) {
+	suite(t, func(s shop) {
+		s.emails = s.reopen(queue.Options{Name: "emails", Rate: queue.Rate{Starts: 2, Per: time.Second}}, nil)
+		ids := s.add(s.emails, "send", 2)
+		wantSummary(s.t, s.work(s.worker(all(func(_ context.Context, job *queue.Job) error {
+			if job.Attempt == 1 {
+				return errors.New("no luck")
+			}
+			return nil
+		}))), worker.Summary{Started: 4, Finished: 2, Errors: 2})
+		s.wantRate(s.emails)
+		s.wantHistory(s.emails, atSecond, ids...)
+	})
+}
+
+// What the rate doesn't allow within the worker's time is not worth waiting for.
+func TestRateBeyondTheWorkersTime(t *testing.T) {
+	suite(t, func(s shop) {
+		s.emails = s.reopen(queue.Options{Name: "emails", Rate: queue.Rate{Starts: 2, Per: time.Hour}}, nil)
+		ids := s.add(s.emails, "send", 3)
+		began := time.Now()
+		wantSummary(s.t, s.work(s.worker(all(nothing))), worker.Summary{Started: 2, Finished: 2})
+		wantSummary(s.t, s.work(s.worker(all(nothing))), worker.Summary{})
+		if took := time.Since(began); took > patience/2 {
+			s.t.Errorf("it took %s", took)
+		}
+		s.wantJob(s.emails, ids[2], queue.Initial, "due", queue.None, 0)
+	})
+}
+
+// A lingering worker that waits for the rate holds no slots then.
+func TestRatedWorkerLeavesItsSlots(t *testing.T) {
+	suite(t, func(s shop) {
+		s.emails = s.reopen(queue.Options{Name: "emails", Rate: queue.Rate{Starts: 1, Per: time.Hour}}, nil)
+		s.add(s.emails, "send", 3)
+		p := only(s.emails, s.worker(all(nothing)))
+		p.Linger = true
+		r, asked := s.startWatched(p)
+		eventually(s.t, "the first is done", func() bool { return s.counts(s.emails).Finished == 1 })
+		s.wantCalm(asked)
+		s.add(s.reports, "send", 4)
+		g := s.gate()
+		eventually(s.t, "another worker has slots", func() bool {
+			p := only(s.reports, s.worker(all(g.handle)))
+			p.MaxJobs = 1
+			r := s.start(p)
+			select {
+			case <-r.done:
+				return false
+			case <-g.started:
+				return true
+			}
+		})
+		g.open()
+		r.stop()
+		wantSummary(s.t, r.ended(), worker.Summary{Started: 1, Finished: 1})
+	})
+}
+
+// Several may lock what the rate allows only one to start. What the others give back they come back to.
+func TestRateIsUsedUpByAnother(t *testing.T) {
+	suite(t, func(s shop) {
+		o := queue.Options{Name: "emails", Rate: queue.Rate{Starts: 2, Per: 2 * time.Second}}
+		s.emails = s.reopen(o, nil)
+		ids := s.add(s.emails, "send", 3)
+		w := queue.Worker{ID: "other", Host: "there", PID: 1}
+		s.die(s.emails, w.ID, 0, 0)
+		s.exec("UPDATE shop_workers SET lock_until = '2999-01-01 00:00:00', host = 'there' WHERE id = 'other'")
+		mine := must[[]queue.Locked](s.t)(s.emails.NewLocker(w.ID, []string{"send"}).Lock(s.t.Context(), 2))
+		theirs := must[[]queue.Locked](s.t)(s.emails.NewLocker(w.ID, []string{"send"}).Lock(s.t.Context(), 2))
+		if len(mine) != 2 || len(theirs) != 1 {
+			s.t.Fatalf("locked %d and %d", len(mine), len(theirs))
+		}
+		if r := must[queue.Round](s.t)(s.emails.Round(s.t.Context(), w, nil, mine)); len(r.Started) != 2 {
+			s.t.Errorf("started %d", len(r.Started))
+		}
+		if r := must[queue.Round](s.t)(s.emails.Round(s.t.Context(), w, nil, theirs)); len(r.Started) != 0 {
+			s.t.Errorf("started %d more than the rate allows", len(r.Started))
+		}
+		s.wantJob(s.emails, ids[2], queue.Initial, "due", queue.None, 0)
+		s.wantHistory(s.emails, untouched, ids[2])
+		wantSummary(s.t, s.work(s.worker(all(nothing))), worker.Summary{Started: 1, Finished: 1})
+		s.wantRate(s.emails)
+	})
+}
+
+// Whoever had to wait for its turn starts its jobs after that, and counts them so.
+func TestRateCountsFromTheTurn(t *testing.T) {
+	suite(t, func(s shop) {
+		s.emails = s.reopen(queue.Options{Name: "emails", Rate: queue.Rate{Starts: 2, Per: time.Second}}, nil)
+		id := s.add(s.emails, "send", 1)[0]
+		s.die(s.emails, "other", 0, 0)
+		locked := must[[]queue.Locked](s.t)(s.emails.NewLocker("other", []string{"send"}).Lock(s.t.Context(), 1))
+		turn := must[*sql.Tx](s.t)(s.elsewhere().db.Begin())
+		must[any](s.t)(turn.Exec("UPDATE shop_queues SET turn = turn + 1 WHERE queue = 'emails'"))
+		done := make(chan error, 1)
+		go func() {
+			_, err := s.emails.Round(s.t.Context(), queue.Worker{ID: "other", Host: "here", PID: 1}, nil, locked)
+			done <- err
+		}()
+		s.pass(500 * time.Millisecond)
+		over := s.clock()
+		must[any](s.t)(nil, turn.Commit())
+		if err := receive(s.t, "the turn", done); err != nil {
+			s.t.Fatal(err)
+		}
+		if at := s.get(s.emails, id).StartTime; at.Before(over) {
+			s.t.Errorf("the job is said to have started %s before it could", over.Sub(at))
+		}
+	})
+}
