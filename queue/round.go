@@ -13,6 +13,8 @@ type Round struct {
 	// Started are the jobs to run now. One that was to be started and is not here has lost its lock, or its windows
 	// have closed.
 	Started []*Job
+	// Resting are the jobs in the state error, under the worker's lock, about which its retry handlers are to be asked now.
+	Resting []*Job
 	// Lost are the jobs whose settlement changed nothing, because the worker had lost its lock on them.
 	Lost []*Job
 }
@@ -29,11 +31,9 @@ func (q *Queue) Round(ctx context.Context, w Worker, settle []Settled, start []L
 			return err
 		}
 		if len(settle) > 0 {
-			settled, lost, err := q.settle(ctx, tx, w, settle)
-			if err != nil {
+			if entries, err = q.settle(ctx, tx, w, settle, &r); err != nil {
 				return err
 			}
-			entries, r.Lost = settled, lost
 		}
 		fresh := 0
 		for _, c := range claims(start) {

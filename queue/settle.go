@@ -35,8 +35,8 @@ const (
 )
 
 // settle writes the outcomes of attempts. Each write carries the token and the attempt, so a worker that lost its lock
-// changes nothing: those jobs come back in lost. Like start it may be repeated after a lost commit.
-func (q *Queue) settle(ctx context.Context, tx *schema.Tx, w Worker, list []Settled) (entries []activity.Entry, lost []*Job, err error) {
+// changes nothing: those jobs come back in r.Lost. Like start it may be repeated after a lost commit.
+func (q *Queue) settle(ctx context.Context, tx *schema.Tx, w Worker, list []Settled, r *Round) (entries []activity.Entry, err error) {
 	type attempt struct {
 		token  string
 		number int
@@ -52,25 +52,27 @@ func (q *Queue) settle(ctx context.Context, tx *schema.Tx, w Worker, list []Sett
 		}
 	}
 	for k, group := range plain {
-		settled, gone, err := q.finish(ctx, tx, w, k.token, k.number, group)
+		settled, lost, err := q.finish(ctx, tx, w, k.token, k.number, group)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
-		entries, lost = append(entries, settled...), append(lost, gone...)
+		entries, r.Lost = append(entries, settled...), append(r.Lost, lost...)
 	}
 	for _, s := range others {
 		entry, state, err := q.settleOne(ctx, tx, w, s)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		switch state {
 		case settledNow:
 			entries = append(entries, entry)
 		case settledLost:
-			lost = append(lost, s.Job)
+			r.Lost = append(r.Lost, s.Job)
+		case settledToRest:
+			r.Resting = append(r.Resting, s.Job)
 		}
 	}
-	return entries, lost, nil
+	return entries, nil
 }
 
 // finish settles attempts that all ended well, in one statement.
@@ -118,7 +120,8 @@ const (
 	settledLost    settledState = iota // the lock was lost
 	settledEarlier                     // by a commit whose answer was lost; it wrote the activity too
 	settledNow
-	settledQuietly // the attempt goes on, or its decision is still to come: no activity yet
+	settledQuietly // the attempt goes on, or another takes its decision: no activity yet
+	settledToRest  // this worker's retry handler is to be asked: no activity yet
 )
 
 // settledBy tells which of the jobs this very attempt has settled, and whether in this transaction.
@@ -157,16 +160,30 @@ func (q *Queue) settledBy(ctx context.Context, tx *schema.Tx, w Worker, token st
 	return states, nil
 }
 
-// told says whether the activity has the attempt's outcome already, by this worker or by an answer from outside. The job
-// itself may have gone on to its next attempt, or be gone.
+// told says whether the attempt has its outcome already, by this worker or by an answer from outside. The job itself may
+// have gone on to its next attempt, or be gone. Nobody takes the attempts of a worker that lives: so if another has decided
+// about one, or is to, that was after an answer.
 func (q *Queue) told(ctx context.Context, tx *schema.Tx, w Worker, job *Job) (told bool, err error) {
+	lives := "EXISTS (SELECT 1 FROM " + q.db.Workers() + " WHERE id = ? AND state = 'working')"
 	err = tx.GetContext(ctx, &told, "SELECT EXISTS (SELECT 1 FROM "+q.db.Activity()+" "+q.db.Index(q.db.Activity(), "job")+
-		" WHERE job_id = ? AND queue = ? AND attempt = ? AND worker_id IN (?, 'NONE') AND state IN ('finished', 'error', 'failed'))",
-		job.ID, q.Name, job.Attempt, w.ID)
+		" WHERE job_id = ? AND queue = ? AND attempt = ? AND state IN ('finished', 'error', 'failed') AND (worker_id IN (?, 'NONE') OR "+lives+"))"+
+		" OR EXISTS (SELECT 1 FROM "+q.table+" "+q.db.ByID+" WHERE id = ? AND lock_token = ? AND attempt = ? AND state = 'error' AND "+lives+")",
+		job.ID, q.Name, job.Attempt, w.ID, w.ID, job.ID, job.Token, job.Attempt, w.ID)
 	if err != nil {
 		return false, fmt.Errorf("look up the outcome of job %d: %w", job.ID, err)
 	}
 	return told, nil
+}
+
+// rests says whether a job waits for this worker's retry handler since a commit whose answer was lost.
+func (q *Queue) rests(ctx context.Context, tx *schema.Tx, w Worker, job *Job) (rests bool, err error) {
+	err = tx.GetContext(ctx, &rests, "SELECT EXISTS (SELECT 1 FROM "+q.table+" "+q.db.ByID+
+		" WHERE id = ? AND state = 'error' AND line = 'locked' AND worker_id = ? AND lock_token = ? AND attempt = ?)",
+		job.ID, w.ID, job.Token, job.Attempt)
+	if err != nil {
+		return false, fmt.Errorf("look up whether job %d waits for its retry handler: %w", job.ID, err)
+	}
+	return rests, nil
 }
 
 // settleOne settles one attempt, of whatever outcome. The policy's decision needs no waiting: an error passes through
@@ -182,6 +199,11 @@ func (q *Queue) settleOne(ctx context.Context, tx *schema.Tx, w Worker, s Settle
 		return entry, 0, fmt.Errorf("settle job %d: %w", s.Job.ID, err)
 	}
 	if len(stopping) == 0 {
+		if s.Decide == ByHandler && !s.Decided {
+			if rests, err := q.rests(ctx, tx, w, s.Job); rests || err != nil {
+				return entry, settledToRest, err
+			}
+		}
 		states, err := q.settledBy(ctx, tx, w, s.Job.Token, s.Job.Attempt, []Settled{s})
 		if states[s.Job.ID] != settledLost {
 			return entry, settledEarlier, err // though the clock may not have moved since
@@ -194,11 +216,14 @@ func (q *Queue) settleOne(ctx context.Context, tx *schema.Tx, w Worker, s Settle
 	}
 	if stopping[0] && o.Verdict != Finished {
 		o.Verdict, o.Error = Stopped, Cancelled
+		s.Decision, s.Note = nil, "" // whatever a retry handler said meanwhile
 	}
 	switch {
 	case o.Verdict == Sent:
 		return entry, settledQuietly, q.send(ctx, tx, s.Job, o)
-	case o.Verdict.isError() && s.Decide != ByPolicy && !s.Decided:
+	case o.Verdict.isError() && s.Decide == ByHandler && !s.Decided:
+		return entry, settledToRest, q.rest(ctx, tx, s.Job, o, s.Decide)
+	case o.Verdict.isError() && s.Decide == ByAnother && !s.Decided:
 		return entry, settledQuietly, q.rest(ctx, tx, s.Job, o, s.Decide)
 	}
 	next, entry, err := q.judge(s.Job, o, s.Decision, tx.Now)

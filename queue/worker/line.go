@@ -112,7 +112,7 @@ func (l *line) want() int {
 	}
 	n := l.running + len(l.pool) + len(l.undecided)
 	for _, e := range l.ended {
-		if e.Decide == queue.ByHandler && !e.Decided && e.Outcome.Verdict != queue.Finished {
+		if e.Decide == queue.ByHandler && !e.Decided && e.Outcome.Verdict != queue.Finished && e.Outcome.Verdict != queue.Sent {
 			n++ // its retry handler is asked as soon as it is settled
 		}
 	}

@@ -81,14 +81,15 @@ func (w *worker) count(l *line, r queue.Round) {
 		case slices.Contains(r.Lost, e.Job):
 			w.summary.Lost++
 		case e.Decided: // counted when its attempt ended
-		case e.Outcome.Verdict == queue.Finished:
+		case e.Outcome.Verdict == queue.Finished, e.Outcome.Verdict == queue.Sent:
 			w.summary.Finished++
 		default:
 			w.summary.Errors++
-			if e.Decide == queue.ByHandler {
-				e.Decided = true
-				l.undecided = append(l.undecided, e)
-			}
+		}
+		// not one that was answered or cancelled meanwhile
+		if slices.Contains(r.Resting, e.Job) {
+			e.Decided = true
+			l.undecided = append(l.undecided, e)
 		}
 	}
 	for _, job := range r.Lost {

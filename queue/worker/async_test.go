@@ -1,0 +1,346 @@
+package worker_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/hipq/hipq/activity"
+	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/handler"
+	"github.com/hipq/hipq/queue/worker"
+)
+
+// handle is a handler that gives an outcome.
+type handle func(ctx context.Context, job *queue.Job) queue.Outcome
+
+func (h handle) Handle(ctx context.Context, job *queue.Job) queue.Outcome { return h(ctx, job) }
+
+// async makes all types of emails asynchronous.
+func (s shop) async(limit int) *queue.Queue {
+	s.t.Helper()
+	return s.reopen(queue.Options{Name: "emails", ThrottleLimit: limit}, func(t *queue.JobType) { t.Async = true })
+}
+
+// answer answers a job, which must change something.
+func (s shop) answer(id int64, verdict queue.Verdict, result, problem string) {
+	s.t.Helper()
+	job := s.get(s.emails, id)
+	done := must[queue.Answered](s.t)(s.emails.Answer(s.t.Context(), queue.Answer{
+		Type: job.Type, Key: job.Key, Token: job.Token, Verdict: verdict, Result: result, Error: problem,
+	}))
+	if !done.Changed {
+		s.t.Errorf("the answer %s to job %d changes nothing", verdict, id)
+	}
+}
+
+func TestAsyncJobWaitsForItsAnswer(t *testing.T) {
+	suite(t, func(s shop) {
+		s.emails = s.async(2)
+		ids := s.add(s.emails, "send", 4)
+		p := only(s.emails, s.worker(all(nothing)))
+		wantSummary(s.t, s.work(p), worker.Summary{Started: 2, Finished: 2})
+		for _, id := range ids[:2] {
+			s.wantJob(s.emails, id, queue.Running, "waiting", queue.None, 1)
+			s.wantHistory(s.emails, "added/0 starting/1", id)
+		}
+		if c := s.counts(s.emails); c.Waiting != 2 || c.Due != 2 {
+			s.t.Errorf("%+v", c)
+		}
+		// they weigh as if they ran here
+		wantSummary(s.t, s.work(only(s.emails, s.worker(all(nothing)))), worker.Summary{})
+
+		s.answer(ids[0], queue.Finished, "all good", "")
+		s.wantJob(s.emails, ids[0], queue.Final, "finished", queue.None, 1)
+		if job := s.get(s.emails, ids[0]); job.Result != "all good" {
+			s.t.Errorf("its result: %s", job.Result)
+		}
+		s.wantHistory(s.emails, atOnce, ids[0])
+		wantSummary(s.t, s.work(only(s.emails, s.worker(all(nothing)))), worker.Summary{Started: 1, Finished: 1})
+
+		s.answer(ids[1], queue.Failed, "", "refused")
+		s.wantJob(s.emails, ids[1], queue.Final, "failed", "refused", 1)
+		s.answer(ids[2], queue.TryAgain, "", "try later")
+		s.wantJob(s.emails, ids[2], queue.Error, "error", "try later", 1)
+		// the next worker decides; its own attempt is sent like the first
+		wantSummary(s.t, s.work(only(s.emails, s.worker(all(nothing)))), worker.Summary{Started: 2, Finished: 2})
+		s.wantHistory(s.emails, "added/0 starting/1 error/1 starting/2", ids[2])
+		s.wantJob(s.emails, ids[2], queue.Running, "waiting", queue.None, 2)
+		s.wantJob(s.emails, ids[3], queue.Running, "waiting", queue.None, 1)
+	})
+}
+
+// A handler may say sent itself, whatever its type, and fail as any other.
+func TestHandlerSaysSent(t *testing.T) {
+	suite(t, func(s shop) {
+		ids := s.addJobs(s.emails, queue.NewJob{Type: "send"}, queue.NewJob{Type: "once"})
+		c := s.court()
+		p := only(s.emails, s.worker(nil))
+		p.Queues[0].Handlers = map[string]handler.Handler{
+			"send": handle(func(context.Context, *queue.Job) queue.Outcome {
+				return queue.Outcome{Verdict: queue.Sent, Result: "ticket 5"}
+			}),
+			"once": handler.Func(nothing),
+		}
+		wantSummary(s.t, s.work(asking(p, c.decide)), worker.Summary{Started: 2, Finished: 2})
+		c.quiet("the work is sent")
+		s.wantJob(s.emails, ids[0], queue.Running, "waiting", queue.None, 1)
+		if job := s.get(s.emails, ids[0]); job.Result != "ticket 5" {
+			s.t.Errorf("its result: %s", job.Result)
+		}
+		s.wantHistory(s.emails, atOnce, ids[1])
+		s.answer(ids[0], queue.Finished, "", "")
+		if job := s.get(s.emails, ids[0]); job.State != queue.Final || job.Result != "ticket 5" {
+			s.t.Errorf("it is %s, its result %s", job.State, job.Result)
+		}
+
+		s.emails = s.async(0)
+		id := s.add(s.emails, "once", 1)[0]
+		wantSummary(s.t, s.work(only(s.emails, s.worker(all(noLuck)))), worker.Summary{Started: 1, Errors: 1})
+		s.wantJob(s.emails, id, queue.Final, "failed", "no luck", 1)
+	})
+}
+
+// An answer that comes while the handler still runs is the outcome; what the handler says then, whatever that is, changes
+// nothing and is no trouble.
+func TestAnswerBeforeTheHandlerEnds(t *testing.T) {
+	suite(t, func(s shop) {
+		s.emails = s.async(0)
+		sync := s.reports // an answer settles jobs of any type
+		ids, others := s.add(s.emails, "later", 6), s.add(sync, "later", 2)
+		g := s.gate()
+		p := s.worker(all(func(ctx context.Context, job *queue.Job) error {
+			err := g.handle(ctx, job)
+			if err == nil && job.ID%2 == 0 {
+				return errors.New("no luck")
+			}
+			return err
+		}))
+		p.Concurrency = 8
+		var j journal
+		p.Log = j.log()
+		r := s.start(p)
+		g.holds(8)
+		for i, id := range ids {
+			s.answer(id, []queue.Verdict{queue.Finished, queue.Failed, queue.TryAgain}[i/2], "", []string{"", "refused", "try later"}[i/2])
+		}
+		emails := s.emails
+		s.emails = sync
+		for _, id := range others {
+			s.answer(id, queue.Finished, "", "")
+		}
+		s.emails = emails
+		g.open()
+		summary := r.ended()
+		if summary.Started != 8 || summary.Lost != 0 || summary.Finished+summary.Errors != 8 {
+			s.t.Errorf("summary %+v", summary)
+		}
+		if n := j.count("lock lost"); n != 0 {
+			s.t.Errorf("%d attempts are logged as lost", n)
+		}
+		if e := s.entries(activity.Filter{Kind: activity.Worker, Worker: p.ID, State: activity.Finished}); len(e) != 1 || e[0].Error != activity.None {
+			s.t.Errorf("the worker's end: %+v", e)
+		}
+		s.work(only(s.emails, s.worker(all(nothing)))) // decides, if the first hasn't
+		s.wantHistory(s.emails, atOnce, ids[:2]...)
+		s.wantHistory(s.emails, "added/0 starting/1 failed/1", ids[2:4]...)
+		s.wantHistory(s.emails, "added/0 starting/1 error/1", ids[4:]...)
+		s.wantHistory(sync, atOnce, others...)
+		for _, id := range ids[2:4] {
+			s.wantJob(s.emails, id, queue.Final, "failed", "refused", 1)
+		}
+		for _, id := range ids[4:] {
+			s.wantJob(s.emails, id, queue.Retry, "later", "try later", 1)
+		}
+	})
+}
+
+// Another worker may have decided after the answer, and even started the next attempt, before the handler ends.
+func TestAnsweredJobGoesOnElsewhere(t *testing.T) {
+	suite(t, func(s shop) {
+		s.emails = s.async(0)
+		id := s.add(s.emails, "send", 1)[0]
+		g := s.gate()
+		p := only(s.emails, s.worker(all(g.handle)))
+		p.MaxJobs = 1 // so that it doesn't take the next attempt
+		r := s.start(p)
+		g.next()
+		s.answer(id, queue.TryAgain, "", "try later")
+		other := s.elsewhere()
+		next := only(s.emails, other.worker(all(nothing)))
+		next.Host = "there"
+		wantSummary(s.t, s.work(next), worker.Summary{Started: 1, Finished: 1})
+		s.wantJob(s.emails, id, queue.Running, "waiting", queue.None, 2)
+		g.open()
+		wantSummary(s.t, r.ended(), worker.Summary{Started: 1, Finished: 1})
+		s.wantJob(s.emails, id, queue.Running, "waiting", queue.None, 2)
+		s.wantHistory(s.emails, "added/0 starting/1 error/1 starting/2", id)
+		s.answer(id, queue.Finished, "", "")
+		s.wantHistory(s.emails, atSecond, id)
+	})
+}
+
+// An answer that never comes: whoever ticks ends the attempt at its timeout.
+func TestAnswerIsOverdue(t *testing.T) {
+	suite(t, func(s shop) {
+		s.emails = s.async(0)
+		ids := s.addJobs(s.emails, queue.NewJob{Type: "later", Timeout: time.Second}, queue.NewJob{Type: "once", Timeout: time.Second},
+			queue.NewJob{Type: "later", Timeout: time.Hour})
+		wantSummary(s.t, s.work(only(s.emails, s.worker(all(nothing)))), worker.Summary{Started: 3, Finished: 3})
+		tokens := map[int64]string{}
+		for _, id := range ids {
+			tokens[id] = s.get(s.emails, id).Token
+			s.wantJob(s.emails, id, queue.Running, "waiting", queue.None, 1)
+		}
+		s.pass(1100 * time.Millisecond)
+		p := only(s.emails, s.elsewhere().worker(all(nothing)))
+		wantSummary(s.t, s.work(p), worker.Summary{})
+		s.wantJob(s.emails, ids[0], queue.Retry, "later", "timeout after 1s", 1)
+		s.wantJob(s.emails, ids[1], queue.Final, "failed", "timeout after 1s", 1)
+		s.wantJob(s.emails, ids[2], queue.Running, "waiting", queue.None, 1)
+		s.wantHistory(s.emails, "added/0 starting/1 error/1", ids[0])
+		s.wantHistory(s.emails, "added/0 starting/1 failed/1", ids[1])
+		for _, id := range ids[:2] {
+			if list := s.outcomes(s.emails, id); len(list) != 1 || list[0].WorkerID != p.ID || list[0].RunMS < 1000 {
+				s.t.Errorf("activity: %+v", list)
+			}
+		}
+
+		// too late
+		late := func(id int64, v queue.Verdict) (queue.Answered, error) {
+			job := s.get(s.emails, id)
+			return s.emails.Answer(s.t.Context(), queue.Answer{Type: job.Type, Key: job.Key, Token: tokens[id], Verdict: v})
+		}
+		if _, err := late(ids[1], queue.Finished); !errors.Is(err, queue.ErrFinal) {
+			s.t.Errorf("the answer to a final job: %v", err)
+		}
+		if done, err := late(ids[0], queue.TryAgain); err != nil || done.Changed {
+			s.t.Errorf("an error of an attempt that has failed: %+v, %v", done, err)
+		}
+		s.wantJob(s.emails, ids[0], queue.Retry, "later", "timeout after 1s", 1)
+		// but the work is done all the same
+		if done, err := late(ids[0], queue.Finished); err != nil || !done.Changed {
+			s.t.Errorf("a success after the timeout: %+v, %v", done, err)
+		}
+		s.wantJob(s.emails, ids[0], queue.Final, "finished", queue.None, 1)
+		s.wantHistory(s.emails, "added/0 starting/1 error/1 finished/1", ids[0])
+		wantSummary(s.t, s.work(only(s.emails, s.worker(all(nothing)))), worker.Summary{})
+	})
+}
+
+// The answer to the first attempt comes when the second is under way: that one it doesn't end.
+func TestAnswerToAnotherAttempt(t *testing.T) {
+	suite(t, func(s shop) {
+		s.emails = s.async(0)
+		id := s.addJobs(s.emails, queue.NewJob{Type: "send", Timeout: time.Second})[0]
+		wantSummary(s.t, s.work(only(s.emails, s.worker(all(nothing)))), worker.Summary{Started: 1, Finished: 1})
+		first := s.get(s.emails, id)
+		s.pass(1100 * time.Millisecond)
+		wantSummary(s.t, s.work(only(s.emails, s.worker(all(nothing)))), worker.Summary{Started: 1, Finished: 1})
+		for _, v := range []queue.Verdict{queue.Finished, queue.Failed, queue.TryAgain} {
+			_, err := s.emails.Answer(s.t.Context(), queue.Answer{Type: first.Type, Key: first.Key, Token: first.Token, Verdict: v})
+			if !errors.Is(err, queue.ErrOtherAttempt) {
+				s.t.Errorf("the answer %s to the first attempt: %v", v, err)
+			}
+		}
+		s.wantJob(s.emails, id, queue.Running, "waiting", queue.None, 2)
+		s.answer(id, queue.Finished, "", "")
+		s.wantHistory(s.emails, atSecond, id)
+	})
+}
+
+// An overdue answer goes to the retry handler like any error.
+func TestRetryHandlerOfAnAsyncJob(t *testing.T) {
+	suite(t, func(s shop) {
+		s.emails = s.async(0)
+		ids := s.addJobs(s.emails, queue.NewJob{Type: "once", Timeout: time.Second}, queue.NewJob{Type: "once"})
+		c := s.court()
+		wantSummary(s.t, s.work(asking(only(s.emails, s.worker(all(nothing))), c.decide)), worker.Summary{Started: 2, Finished: 2})
+		c.quiet("the work is sent")
+		s.answer(ids[1], queue.TryAgain, "", "busy")
+		s.pass(1100 * time.Millisecond)
+		r := s.start(asking(only(s.emails, s.worker(all(nothing))), c.decide))
+		want := map[int64]string{ids[0]: "timeout after 1s", ids[1]: "busy"}
+		for range ids {
+			if asked := c.next(); asked.Outcome.Error != want[asked.Job.ID] || asked.Outcome.Verdict != queue.TryAgain {
+				s.t.Errorf("asked about job %d with %+v", asked.Job.ID, asked.Outcome)
+			}
+		}
+		// word from outside while it is being decided about: then there is nothing to decide
+		s.answer(ids[0], queue.Finished, "", "")
+		for range ids {
+			c.let(queue.Decision{Again: true, In: time.Hour})
+		}
+		wantSummary(s.t, r.ended(), worker.Summary{})
+		s.wantJob(s.emails, ids[0], queue.Final, "finished", queue.None, 1)
+		s.wantHistory(s.emails, atOnce, ids[0])
+		s.wantJob(s.emails, ids[1], queue.Retry, "later", "busy", 1)
+	})
+}
+
+// A worker that dies takes those of its jobs along whose work was not sent yet.
+func TestWorkerOfAsyncJobsDies(t *testing.T) {
+	suite(t, func(s shop) {
+		s.emails = s.async(0)
+		ids := s.add(s.emails, "later", 2)
+		const dead = "dead-worker"
+		s.die(s.emails, dead, 2, 2)
+		w := queue.Worker{ID: dead, Host: "here", PID: 99}
+		must[queue.Round](s.t)(s.emails.Round(s.t.Context(), w, []queue.Settled{
+			{Job: s.get(s.emails, ids[0]), Outcome: queue.Outcome{Verdict: queue.Finished, Result: "ticket 1"}},
+		}, nil))
+		for range 2 {
+			wantSummary(s.t, s.work(only(s.emails, s.worker(all(nothing)))), worker.Summary{})
+		}
+		if state := s.row(dead).State; state != "error" {
+			s.t.Errorf("the dead worker is %s", state)
+		}
+		s.wantJob(s.emails, ids[0], queue.Running, "waiting", queue.None, 1)
+		s.wantJob(s.emails, ids[1], queue.Retry, "later", "worker lost: dead-worker (pid 99 on here)", 1)
+		s.answer(ids[0], queue.Finished, "", "")
+		s.wantHistory(s.emails, atOnce, ids[0])
+		if job := s.get(s.emails, ids[0]); job.Result != "ticket 1" {
+			s.t.Errorf("its result: %s", job.Result)
+		}
+	})
+}
+
+// Declared dead while its handler runs, a worker has sent work for an attempt that is lost.
+func TestAsyncWorkerDeclaredDead(t *testing.T) {
+	suite(t, func(s shop) {
+		s.emails = s.async(0)
+		ids := s.add(s.emails, "later", 2)
+		first, second := s.gate(), s.gate()
+		p := only(s.emails, s.worker(all(func(ctx context.Context, job *queue.Job) error {
+			if job.ID == ids[0] {
+				return first.handle(ctx, job)
+			}
+			return second.handle(ctx, job)
+		})))
+		p.Linger = true
+		r := s.start(p)
+		first.next()
+		second.next()
+		first.let()
+		eventually(s.t, "the first is sent", func() bool { return s.get(s.emails, ids[0]).IsSent() })
+		s.declareDead(p.ID)
+		wantSummary(s.t, s.work(only(s.emails, s.elsewhere().worker(all(nothing)))), worker.Summary{})
+		second.let()
+		eventually(s.t, "it has said so", func() bool {
+			select {
+			case <-r.done:
+				return true
+			default:
+				return len(s.outcomes(s.emails, ids[1])) > 0
+			}
+		})
+		r.stop()
+		summary, _ := r.end()
+		wantSummary(s.t, summary, worker.Summary{Started: 2, Finished: 1, Lost: 1})
+		s.wantJob(s.emails, ids[0], queue.Running, "waiting", queue.None, 1)
+		s.wantJob(s.emails, ids[1], queue.Retry, "later", s.get(s.emails, ids[1]).Error, 1)
+		s.wantHistory(s.emails, "added/0 starting/1", ids[0])
+		s.wantHistory(s.emails, "added/0 starting/1 error/1", ids[1])
+	})
+}
