@@ -60,7 +60,7 @@ func (a *app) answer(cmd *cobra.Command, name string, answer queue.Answer) error
 	if err != nil {
 		return err
 	}
-	if err := knownType(cmd, []*queue.Queue{q}, answer.Type); err != nil {
+	if err := knownType(cmd, []*queue.Queue{q}, "", answer.Type); err != nil {
 		return err
 	}
 	done, err := q.Answer(cmd.Context(), answer)

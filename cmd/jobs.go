@@ -78,7 +78,7 @@ func (a *app) listJobs(cmd *cobra.Command, args []string, by queue.Filter) error
 		return err
 	}
 	if by.Type != "" {
-		if err := knownType(cmd, queues, by.Type); err != nil {
+		if err := knownType(cmd, queues, "--type: ", by.Type); err != nil {
 			return err
 		}
 	}
@@ -113,8 +113,8 @@ func (i *instance) named(cmd *cobra.Command, args []string) ([]*queue.Queue, err
 	return []*queue.Queue{q}, err
 }
 
-// knownType refuses a filter by a type that none of the queues has ever had: it is misspelt.
-func knownType(cmd *cobra.Command, queues []*queue.Queue, name string) error {
+// knownType refuses a type that none of the queues has ever had: it is misspelt. what says which of the words it was.
+func knownType(cmd *cobra.Command, queues []*queue.Queue, what, name string) error {
 	var known []string
 	for _, q := range queues {
 		types, err := q.TypeNames(cmd.Context())
@@ -127,5 +127,5 @@ func knownType(cmd *cobra.Command, queues []*queue.Queue, name string) error {
 		return nil
 	}
 	slices.Sort(known)
-	return usage(fmt.Errorf("--type: unknown job type %q; known are %s", name, strings.Join(slices.Compact(known), ", ")))
+	return usage(fmt.Errorf("%sunknown job type %q; known are %s", what, name, strings.Join(slices.Compact(known), ", ")))
 }

@@ -80,7 +80,7 @@ func (a *app) operate(cmd *cobra.Command, name string, verb string, o operation)
 
 func (a *app) operateFound(cmd *cobra.Command, q *queue.Queue, o operation, done *operated) error {
 	if o.by.Type != "" {
-		if err := knownType(cmd, []*queue.Queue{q}, o.by.Type); err != nil {
+		if err := knownType(cmd, []*queue.Queue{q}, "--type: ", o.by.Type); err != nil {
 			return err
 		}
 	}

@@ -59,14 +59,22 @@ func (q *Queue) Answer(ctx context.Context, a Answer) (Answered, error) {
 	return done, nil
 }
 
+// answerError is the ErrInvalid of an answer.
+type answerError string
+
+func (e answerError) Error() string { return string(e) }
+
+// Is makes it ErrInvalid.
+func (e answerError) Is(target error) bool { return target == ErrInvalid }
+
 func (a Answer) check() error {
 	switch {
 	case a.Verdict != Finished && a.Verdict != Failed && a.Verdict != TryAgain:
-		return fmt.Errorf("%w: %q is no verdict of an answer", ErrInvalid, a.Verdict)
+		return answerError(fmt.Sprintf("%q is no verdict of an answer", a.Verdict))
 	case len(a.Result) > MaxDataBytes || len(a.Error) > MaxDataBytes:
-		return fmt.Errorf("%w: an answer's text may have %d bytes", ErrInvalid, MaxDataBytes)
+		return answerError(fmt.Sprintf("its text may have %d bytes at most", MaxDataBytes))
 	case !utf8.ValidString(a.Result) || !utf8.ValidString(a.Error):
-		return fmt.Errorf("%w: an answer's text is not valid UTF-8", ErrInvalid)
+		return answerError("its text is not valid UTF-8")
 	}
 	return nil
 }
