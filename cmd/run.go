@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -76,7 +75,7 @@ func (a *app) runJob(cmd *cobra.Command, name string, id int64) error {
 	if !ran {
 		return fmt.Errorf("job %d of %s was not started: the queue's rate is used up, or another has taken it; hipq why %s %d tells more", id, name, name, id)
 	}
-	return a.printRun(cmd, q, id, done)
+	return a.printRun(cmd, i, q, id, done)
 }
 
 // runnable refuses what can't be run here, and takes the job in first if it was inserted by plain SQL.
@@ -107,7 +106,7 @@ func (a *app) printAttempt(s queue.Settled) {
 }
 
 // printRun says how it ended: what became of the job.
-func (a *app) printRun(cmd *cobra.Command, q worker.Queue, id int64, done worker.Summary) error {
+func (a *app) printRun(cmd *cobra.Command, i *instance, q worker.Queue, id int64, done worker.Summary) error {
 	job, err := q.Get(cmd.Context(), id)
 	switch {
 	case errors.Is(err, queue.ErrNotFound): // the queue doesn't keep what has ended
@@ -121,7 +120,7 @@ func (a *app) printRun(cmd *cobra.Command, q worker.Queue, id int64, done worker
 			return err
 		}
 	default:
-		fmt.Fprintf(a.out, "job %d: attempt %d %s\n", id, job.Attempt, became(job))
+		fmt.Fprintf(a.out, "job %d: attempt %d %s\n", id, job.Attempt, i.became(job))
 	}
 	if done.Errors+done.Lost > 0 {
 		return errors.New("the attempt failed")
@@ -129,12 +128,12 @@ func (a *app) printRun(cmd *cobra.Command, q worker.Queue, id int64, done worker
 	return nil
 }
 
-func became(job *queue.Job) string {
+func (i *instance) became(job *queue.Job) string {
 	switch {
 	case job.IsSent():
 		return "has sent its work, and waits for an answer"
 	case job.State == queue.Retry:
-		return fmt.Sprintf("failed (%s); the next is due at %s", safe(job.Error), job.ScheduledRunTime.UTC().Format(time.RFC3339))
+		return fmt.Sprintf("failed (%s); the next is due at %s", safe(job.Error), i.local(job.ScheduledRunTime))
 	case job.State == queue.Error:
 		return fmt.Sprintf("failed (%s); the retry decision is to come", safe(job.Error))
 	}
