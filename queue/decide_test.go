@@ -230,3 +230,19 @@ func TestDiscardAtOnce(t *testing.T) {
 		s.wantHistory(6, "added/0 cancelled/0")
 	})
 }
+
+// What is discarded is only what ended so: not a job that an answer has made one to keep meanwhile.
+func TestDiscardLeavesTheOthers(t *testing.T) {
+	suiteWith(t, func(o *queue.Options) { o.KeepFinished = queue.DiscardAtOnce }, func(s store) {
+		s.add(queue.NewJob{Type: "send"}, queue.NewJob{Type: "send"})
+		jobs := s.start("w1", 2)
+		if _, err := s.answer(queue.Answer{Key: jobs[0].Key, Verdict: queue.Failed, Error: "no"}); err != nil {
+			t.Fatal(err)
+		}
+		s.settle("w1", done, jobs...)
+		s.wantState(1, queue.Final, "failed", 1)
+		if _, err := s.Get(t.Context(), 2); !errors.Is(err, queue.ErrNotFound) {
+			t.Error(err)
+		}
+	})
+}

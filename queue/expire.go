@@ -8,6 +8,15 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
+// wake does what it is time for: promotes later jobs, and when none is left, for both are in one index, looks after those
+// that wait for answers.
+func (q *Queue) wake(ctx context.Context) (more bool, err error) {
+	if more, err := q.promote(ctx); more || err != nil {
+		return more, err
+	}
+	return q.expire(ctx)
+}
+
 // expire ends the attempts of asynchronous jobs whose answers have not come in time: they wait for the retry decision.
 func (q *Queue) expire(ctx context.Context) (more bool, err error) {
 	if err := CheckTransition(Running, Error); err != nil {

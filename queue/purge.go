@@ -49,10 +49,10 @@ func (p *purge) run(ctx context.Context) error {
 			return err
 		}
 		after, more = last, last > after
-		if err := p.delete(ctx, finished, &p.finished); err != nil {
+		if err := p.delete(ctx, lineFinished, finished, &p.finished); err != nil {
 			return err
 		}
-		if err := p.delete(ctx, failed, &p.failed); err != nil {
+		if err := p.delete(ctx, lineFailed, failed, &p.failed); err != nil {
 			return err
 		}
 	}
@@ -86,27 +86,16 @@ func (p *purge) page(ctx context.Context, after int64) (finished, failed []any, 
 	return finished, failed, last, nil
 }
 
-// delete deletes in batches. The condition on the state is a second lock on the door: nothing leaves final.
-func (p *purge) delete(ctx context.Context, ids []any, deleted *int64) error {
+// delete deletes in batches.
+func (p *purge) delete(ctx context.Context, line string, ids []any, deleted *int64) error {
 	if p.dryRun {
 		*deleted += int64(len(ids))
 		return nil
 	}
 	for batch := range slices.Chunk(ids, purgeBatch) {
-		statement := "DELETE FROM " + p.q.table + " WHERE id IN " + schema.In(len(batch)) + " AND state = 'final'"
-		if p.q.db.Name == "mysql" {
-			// With a list of ids, hint or not, MariaDB scans a table of which most rows go, and waits there for the jobs
-			// that workers hold. A join from constants finds each row by its key.
-			statement = "DELETE t FROM (SELECT ? AS id" + strings.Repeat(" UNION ALL SELECT ?", len(batch)-1) + ") AS old" +
-				" STRAIGHT_JOIN " + p.q.table + " AS t ON t.id = old.id WHERE t.state = 'final'"
-		}
 		var n int64
-		err := p.q.db.Tx(ctx, func(tx *schema.Tx) error {
-			res, err := tx.ExecContext(ctx, statement, batch...)
-			if err != nil {
-				return err
-			}
-			n, err = res.RowsAffected()
+		err := p.q.db.Tx(ctx, func(tx *schema.Tx) (err error) {
+			n, err = p.q.deleteFinal(ctx, tx, line, batch)
 			return err
 		})
 		if err != nil {
@@ -118,6 +107,22 @@ func (p *purge) delete(ctx context.Context, ids []any, deleted *int64) error {
 		}
 	}
 	return nil
+}
+
+// deleteFinal deletes those of the jobs that are in a line of final ones.
+func (q *Queue) deleteFinal(ctx context.Context, tx *schema.Tx, line string, ids []any) (deleted int64, err error) {
+	statement := "DELETE FROM " + q.table + " " + q.db.ByID + " WHERE id IN " + schema.In(len(ids)) + " AND line = ?"
+	if q.db.Name == "mysql" {
+		// With a list of ids, hint or not, MariaDB scans a table of which most rows go, and waits there for the jobs
+		// that workers hold. A join from constants finds each row by its key.
+		statement = "DELETE t FROM (SELECT ? AS id" + strings.Repeat(" UNION ALL SELECT ?", len(ids)-1) + ") AS old" +
+			" STRAIGHT_JOIN " + q.table + " AS t ON t.id = old.id WHERE t.line = ?"
+	}
+	res, err := tx.ExecContext(ctx, statement, append(slices.Clip(ids), line)...)
+	if err != nil {
+		return 0, err
+	}
+	return res.RowsAffected()
 }
 
 func pause(ctx context.Context) error {

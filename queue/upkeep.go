@@ -60,8 +60,7 @@ func (q *Queue) Upkeep(ctx context.Context, w Worker, l Look, types []string) (m
 		do     func() (bool, error)
 	}{
 		{l.New, func() (bool, error) { return q.takeIn(ctx, w) }},
-		{l.Waking, func() (bool, error) { return q.promote(ctx) }},
-		{l.Waking, func() (bool, error) { return q.expire(ctx) }},
+		{l.Waking, func() (bool, error) { return q.wake(ctx) }},
 		{l.Held && q.ThrottleGroups == nil, func() (bool, error) { return q.unhold(ctx) }},
 		{l.Orphaned, func() (bool, error) { return q.reclaim(ctx) }},
 		{l.Undecided || l.Orphaned || l.Waking, func() (bool, error) { return q.decide(ctx, w, types) }},
