@@ -59,7 +59,7 @@ func (a *app) enqueueCommand() *cobra.Command {
 	f.StringVar(&o.key, "key", "", "unique per type among the jobs that are not final (default: a UUID)")
 	f.StringVar(&o.at, "at", "", "when to run: 2026-12-31T23:00:00Z, or '2026-12-31 23:00' in the config's zone (default: now)")
 	f.StringVar(&o.in, "in", "", "in how long to run: 90s, 5m, 2h, 1d")
-	f.IntVar(&o.priority, "priority", 100, "lower runs first (default: the job type's)")
+	f.IntVar(&o.priority, "priority", 100, "lower runs first, unless the queue says otherwise (default: the job type's)")
 	f.StringVar(&o.timeout, "timeout", "", "how long an attempt may last (default: the job type's)")
 	f.IntVar(&o.throttleFactor, "throttle-factor", 1, "weight against the queue's throttle limit (default: the job type's)")
 	f.StringArrayVar(&o.windows, "window", nil, "time of day within which it must start, may be repeated (default: the job type's)")
