@@ -51,6 +51,9 @@ type answered struct {
 }
 
 func (a *app) answer(cmd *cobra.Command, name string, answer queue.Answer) error {
+	if answer.Key == "" {
+		return usagef("the key is empty")
+	}
 	i, err := a.open(cmd)
 	if err != nil {
 		return err

@@ -35,7 +35,7 @@ var DefaultRetry = RetryPolicy{Attempts: 3, Delay: time.Minute, Backoff: Exponen
 type Decision struct {
 	// Again: run the job once more. Else it is final, with its error.
 	Again bool
-	// At is when, or else In how long from now by the database's clock; without either it is the policy's delay.
+	// At is when, or else In how long from now by the database's clock; where both are zero it is the policy's delay.
 	At time.Time
 	In time.Duration
 	// Data and Priority are the job's from now on; nil leaves them as they are.

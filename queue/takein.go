@@ -106,5 +106,8 @@ func (q *Queue) refuse(ctx context.Context, tx *schema.Tx, entry activity.Entry,
 		" SET state = 'final', line = 'failed', error = ?, timeout = COALESCE(timeout, 0), priority = COALESCE(priority, 0),"+
 		" throttle_factor = COALESCE(throttle_factor, 0), time_windows = 'NONE', update_time = ? WHERE id = ? AND line = 'new'",
 		entry.Error, schema.At(tx.Now), entry.JobID)
-	return entry, err
+	if err != nil {
+		return entry, err
+	}
+	return entry, q.discard(ctx, tx, lineFailed, []any{entry.JobID})
 }

@@ -16,8 +16,9 @@ type Why struct {
 	Now time.Time
 	// Paused: nothing of the queue is started.
 	Paused bool
-	// Used is what counts against the throttle limit, GroupUsed against that of the job's throttle group.
+	// Used is what counts against the throttle limit, GroupUsed against that of the job's throttle group, Group.
 	Used, GroupUsed int
+	Group           string
 	// Rate is how long the queue's rate lets no job start; 0 if it does.
 	Rate time.Duration
 	// Ahead is how many due jobs of the queue come before it, of whatever type.
@@ -51,7 +52,10 @@ func (q *Queue) Why(ctx context.Context, id int64, handled []string) (Why, error
 	if err != nil {
 		return w, err
 	}
-	w.Used, w.GroupUsed = used, byGroup[job.Group]
+	if w.Group = job.Group; job.Line == lineDue && q.ThrottleGroups != nil && !q.ThrottleGroups.knows(w.Group) {
+		w.Group = q.ThrottleGroups.of(job.Type, []byte(job.Data)) // no lock has found it out yet
+	}
+	w.Used, w.GroupUsed = used, byGroup[w.Group]
 	if q.Rate.Starts > 0 {
 		lately, err := q.startsLately(ctx, q.db, "")
 		if err != nil {
@@ -162,21 +166,33 @@ func (w Why) held() []string {
 	if !w.Handled {
 		reasons = append(reasons, "this config has no handler for job type "+w.Job.Type)
 	}
-	limit := 0
-	if w.Options.ThrottleGroups != nil {
-		limit = w.Options.ThrottleGroups.limit(w.Job.Group)
-	}
-	switch {
+	switch full, limit := w.groupFull(), w.groupLimit(); {
 	case limit == 0:
 		reasons = append(reasons, "its throttle group was full, and has no limit any more: the next worker puts it into the line")
-	case w.GroupUsed > 0 && w.GroupUsed+w.Job.ThrottleFactor > limit:
-		reasons = append(reasons, fmt.Sprintf("throttled: of group %s %d of %d are taken, and its factor is %d",
-			w.Job.Group, w.GroupUsed, limit, w.Job.ThrottleFactor))
+	case full != "":
+		reasons = append(reasons, full)
 	default:
 		reasons = append(reasons, fmt.Sprintf("its throttle group %s was full; %d of %d are taken now, and the next worker puts the first of the group into the line",
-			w.Job.Group, w.GroupUsed, limit))
+			w.Group, w.GroupUsed, limit))
 	}
 	return append(reasons, w.nobody()...)
+}
+
+// groupLimit is that of the job's throttle group; 0 is none.
+func (w Why) groupLimit() int {
+	if w.Options.ThrottleGroups == nil {
+		return 0
+	}
+	return w.Options.ThrottleGroups.limit(w.Group)
+}
+
+// groupFull says that the job's throttle group has no room for it; empty if it has.
+func (w Why) groupFull() string {
+	limit, factor := w.groupLimit(), w.Job.ThrottleFactor
+	if limit == 0 || factor == 0 || allows(limit, w.GroupUsed, factor) {
+		return ""
+	}
+	return fmt.Sprintf("throttled: of group %s %d of %d are taken, and its factor is %d", w.Group, w.GroupUsed, limit, factor)
 }
 
 // due gives all that stands in the way of a job in the line.
@@ -193,6 +209,9 @@ func (w Why) due() []string {
 	}
 	if f, limit := w.Job.ThrottleFactor, w.Options.ThrottleLimit; limit > 0 && f > 0 && !allows(limit, w.Used, f) {
 		reasons = append(reasons, fmt.Sprintf("throttled: %d of %d are taken, and its factor is %d", w.Used, limit, f))
+	}
+	if full := w.groupFull(); full != "" {
+		reasons = append(reasons, full)
 	}
 	if w.Rate > 0 {
 		reasons = append(reasons, fmt.Sprintf("the queue's rate of %d starts per %s is used up for %s", w.Options.Rate.Starts,

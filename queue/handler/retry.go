@@ -86,8 +86,12 @@ type decision struct {
 // parseDecision reads the last line of a retry handler's output.
 func parseDecision(line string) (d queue.Decision, err error) {
 	var said decision
-	if err := json.Unmarshal([]byte(line), &said); err != nil || said.Decision != "again" && said.Decision != "final" {
+	err = json.Unmarshal([]byte(line), &said)
+	if said.Decision != "again" && said.Decision != "final" {
 		return d, fmt.Errorf(`its last line is not {"decision": "again"} or {"decision": "final"}, but %q`, head(line, maxReason))
+	}
+	if err != nil {
+		return d, fmt.Errorf("its decision can't be read: %w", err)
 	}
 	if said.Decision == "final" {
 		return d, nil
@@ -105,6 +109,7 @@ func parseDecision(line string) (d queue.Decision, err error) {
 		if d.In, err = parseDelay(wish); err != nil {
 			return d, fmt.Errorf("its retry_after: %w", err)
 		}
+		d.In = max(d.In, 1) // 0 would leave it to the policy
 	}
 	if len(said.Data) > 0 && string(said.Data) != "null" {
 		data := string(said.Data)
