@@ -3,6 +3,7 @@ package queue
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/schema"
@@ -96,6 +97,11 @@ func (q *Queue) finish(ctx context.Context, tx *schema.Tx, w Worker, token strin
 		if states, err = q.settledBy(ctx, tx, w, token, attempt, group); err != nil {
 			return nil, nil, err
 		}
+		for id, state := range states {
+			if n == 0 && state == settledNow {
+				states[id] = settledEarlier // in the same tick of the clock
+			}
+		}
 	}
 	if err := q.discard(ctx, tx, lineFinished, args[3:]); err != nil {
 		return nil, nil, err
@@ -162,13 +168,17 @@ func (q *Queue) settledBy(ctx context.Context, tx *schema.Tx, w Worker, token st
 
 // told says whether the attempt has its outcome already, by this worker or by an answer from outside. The job itself may
 // have gone on to its next attempt, or be gone. Nobody takes the attempts of a worker that lives: so if another has decided
-// about one, or is to, that was after an answer.
+// about one that it has started, or is to, that was after an answer.
 func (q *Queue) told(ctx context.Context, tx *schema.Tx, w Worker, job *Job) (told bool, err error) {
-	lives := "EXISTS (SELECT 1 FROM " + q.db.Workers() + " WHERE id = ? AND state = 'working')"
-	err = tx.GetContext(ctx, &told, "SELECT EXISTS (SELECT 1 FROM "+q.db.Activity()+" "+q.db.Index(q.db.Activity(), "job")+
-		" WHERE job_id = ? AND queue = ? AND attempt = ? AND state IN ('finished', 'error', 'failed') AND (worker_id IN (?, 'NONE') OR "+lives+"))"+
-		" OR EXISTS (SELECT 1 FROM "+q.table+" "+q.db.ByID+" WHERE id = ? AND lock_token = ? AND attempt = ? AND state = 'error' AND "+lives+")",
-		job.ID, q.Name, job.Attempt, w.ID, w.ID, job.ID, job.Token, job.Attempt, w.ID)
+	entries := "EXISTS (SELECT 1 FROM " + q.db.Activity() + " " + q.db.Index(q.db.Activity(), "job") + " WHERE job_id = ? AND queue = ? AND attempt = ?"
+	const outcome = " AND state IN ('finished', 'error', 'failed')"
+	its := []any{job.ID, q.Name, job.Attempt}
+	args := slices.Concat(its, []any{w.ID, w.ID}, its, []any{w.ID}, its, []any{job.ID, job.Token, job.Attempt})
+	err = tx.GetContext(ctx, &told, "SELECT "+entries+outcome+" AND worker_id IN (?, 'NONE'))"+
+		" OR EXISTS (SELECT 1 FROM "+q.db.Workers()+" WHERE id = ? AND state = 'working')"+
+		" AND "+entries+" AND state = 'starting' AND worker_id = ?)"+
+		" AND ("+entries+outcome+") OR EXISTS (SELECT 1 FROM "+q.table+" "+q.db.ByID+" WHERE id = ? AND lock_token = ? AND attempt = ? AND state = 'error'))",
+		args...)
 	if err != nil {
 		return false, fmt.Errorf("look up the outcome of job %d: %w", job.ID, err)
 	}
@@ -205,10 +215,10 @@ func (q *Queue) settleOne(ctx context.Context, tx *schema.Tx, w Worker, s Settle
 			}
 		}
 		states, err := q.settledBy(ctx, tx, w, s.Job.Token, s.Job.Attempt, []Settled{s})
-		if states[s.Job.ID] != settledLost {
-			return entry, settledEarlier, err // though the clock may not have moved since
+		if state = states[s.Job.ID]; state == settledNow {
+			state = settledEarlier // in the same tick of the clock
 		}
-		return entry, settledLost, err
+		return entry, state, err
 	}
 	o := s.Outcome
 	if o.Verdict == Finished && q.async(s.Job.Type) {
@@ -255,7 +265,7 @@ func (q *Queue) rest(ctx context.Context, tx *schema.Tx, job *Job, o Outcome, by
 	if by == ByAnother {
 		line = lineError
 	}
-	_, err := tx.ExecContext(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET state = 'error', line = ?, error = ?, wish = ?, wake_time = NULL, update_time = ? WHERE id = ?",
+	_, err := tx.ExecContext(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET state = 'error', line = ?, error = ?, wish = ?, update_time = ? WHERE id = ?",
 		line, o.reason(), o.wish(), schema.At(tx.Now), job.ID)
 	if err != nil {
 		return fmt.Errorf("leave job %d to its retry handler: %w", job.ID, err)
@@ -289,7 +299,8 @@ func (q *Queue) discard(ctx context.Context, tx *schema.Tx, line string, ids []a
 	if (line != lineFinished || q.KeepFinished >= 0) && (line != lineFailed || q.KeepFailed >= 0) {
 		return nil
 	}
-	if _, err := q.deleteFinal(ctx, tx, line, ids); err != nil {
+	_, err := tx.ExecContext(ctx, "DELETE FROM "+q.table+" WHERE line = ? AND id IN "+schema.In(len(ids)), append([]any{line}, ids...)...)
+	if err != nil {
 		return fmt.Errorf("discard jobs: %w", err)
 	}
 	return nil
