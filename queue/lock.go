@@ -187,14 +187,20 @@ func (l *Locker) carrying(ctx context.Context, tx *schema.Tx, token string) (fou
 	return found, err
 }
 
+// backInLine is the part of an update that gives back what was locked and not started: by LockNow perhaps before its time.
+// It takes the time of now twice.
+const backInLine = "line = CASE WHEN scheduled_run_time > ? THEN 'later' ELSE 'due' END," +
+	" wake_time = CASE WHEN scheduled_run_time > ? THEN scheduled_run_time ELSE NULL END"
+
 // Release gives jobs that were locked and not started back to the line, at no cost in attempts. Those that are no longer
 // under their lock stay as they are. It may be repeated.
 func (q *Queue) Release(ctx context.Context, jobs []Locked) error {
 	for _, c := range claims(jobs) {
 		err := q.db.Tx(ctx, func(tx *schema.Tx) error {
-			_, err := tx.ExecContext(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET line = 'due', worker_id = 'NONE', lock_token = 'NONE'"+
+			now := schema.At(tx.Now)
+			_, err := tx.ExecContext(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET "+backInLine+", worker_id = 'NONE', lock_token = 'NONE'"+
 				" WHERE line = 'locked' AND state IN ('initial', 'retry') AND lock_token = ? AND id IN "+schema.In(len(c.ids)),
-				append([]any{c.token}, c.ids...)...)
+				append([]any{now, now, c.token}, c.ids...)...)
 			return err
 		})
 		if err != nil {

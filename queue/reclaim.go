@@ -57,8 +57,9 @@ func (q *Queue) reclaimFrom(ctx context.Context, worker, lost string, ids []any)
 	}
 	return q.db.Tx(ctx, func(tx *schema.Tx) error {
 		where := " WHERE line = 'locked' AND worker_id = ? AND id IN " + schema.In(len(ids))
-		_, err := tx.ExecContext(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET line = 'due', worker_id = 'NONE'"+
-			where+" AND state IN ('initial', 'retry')", append([]any{worker}, ids...)...)
+		now := schema.At(tx.Now)
+		_, err := tx.ExecContext(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET "+backInLine+", worker_id = 'NONE'"+
+			where+" AND state IN ('initial', 'retry')", append([]any{now, now, worker}, ids...)...)
 		if err != nil {
 			return err
 		}

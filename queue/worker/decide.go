@@ -3,6 +3,8 @@ package worker
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"time"
 
 	"github.com/hipq/hipq/queue"
@@ -46,22 +48,24 @@ func (w *worker) leaveDecisions() {
 
 // lockJob locks the one job that the worker is for.
 func (w *worker) lockJob(work context.Context) error {
-	l := w.lines[0]
+	if len(w.lines) == 0 {
+		return errors.New("a worker of one job needs its queue")
+	}
 	for _, lane := range w.named() {
 		lane.slots = 1 // beside the host's other workers
 	}
-	locked, err := l.LockNow(work, w.ID, w.Job)
+	q := w.lines[0].Queue
+	locked, err := q.LockNow(work, w.ID, w.Job)
 	if err != nil {
 		return err
 	}
-	for _, other := range w.lines {
-		for _, t := range other.types {
-			if t == locked.Type {
-				l = other
-			}
+	for _, l := range w.lines {
+		if slices.Contains(l.types, locked.Type) {
+			l.pool = []queue.Locked{locked}
+			w.lookAt = time.Now()
+			return nil
 		}
 	}
-	l.pool = []queue.Locked{locked}
-	w.lookAt = time.Now()
-	return nil
+	err = fmt.Errorf("job %d of %s: there is no handler for job type %q", w.Job, q.Name, locked.Type)
+	return errors.Join(err, q.Release(work, []queue.Locked{locked}))
 }

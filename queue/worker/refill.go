@@ -120,6 +120,20 @@ func (w *worker) look(work context.Context) error {
 	return nil
 }
 
+// attend is what a worker that takes in nothing does once a second for the jobs that it still runs.
+func (w *worker) attend(work context.Context) error {
+	if time.Since(w.lookAt) < lookEvery {
+		return nil
+	}
+	for _, l := range w.lines {
+		if err := w.stopCancelled(work, l); err != nil {
+			return err
+		}
+	}
+	w.lookAt = time.Now()
+	return nil
+}
+
 // stopCancelled stops the jobs that an operator has cancelled while they run.
 func (w *worker) stopCancelled(work context.Context, l *line) error {
 	if len(l.cancel) == 0 {

@@ -32,7 +32,7 @@ func (w *worker) rounds(work context.Context, accepting bool) error {
 		}
 		l.unanswered = nil
 		l.pool = l.pool[len(start):]
-		if l.Rate.Starts > 0 && len(r.Started) < len(start) {
+		if l.Rate.Starts > 0 && len(r.Started) < len(start) && w.Job == 0 {
 			l.more = true // what the rate didn't allow went back: the next lock finds out how long that takes
 		}
 		w.count(l, r)
@@ -98,7 +98,7 @@ func (w *worker) count(l *line, r queue.Round) {
 	l.ended = nil
 	// a throttled queue has room again, and a retry may be due at once: look before going idle
 	for _, other := range w.lines {
-		other.more = other.more || other.Name == l.Name && other.Rationed() && !other.rationed
+		other.more = other.more || other.Name == l.Name && other.Rationed() && !other.rationed && w.Job == 0
 	}
 	if w.all.running == 0 {
 		w.lookAt = time.Time{}

@@ -199,9 +199,12 @@ func (w *worker) loop(ctx, work context.Context) error {
 // once looks, locks, settles and starts. accepting says whether the worker still starts jobs.
 func (w *worker) once(ctx, work context.Context) (accepting bool, err error) {
 	if w.accepting(ctx) && w.Job == 0 {
-		if err := w.refill(ctx, work); err != nil {
-			return true, err
-		}
+		err = w.refill(ctx, work)
+	} else {
+		err = w.attend(work)
+	}
+	if err != nil {
+		return true, err
 	}
 	if w.stopped(ctx) {
 		w.leaveDecisions()

@@ -1,0 +1,270 @@
+package worker_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/handler"
+	"github.com/hipq/hipq/queue/worker"
+)
+
+// one makes it a worker of one job.
+func (s shop) one(id int64, f handler.Func) worker.Params {
+	s.t.Helper()
+	p := only(s.emails, s.worker(all(f)))
+	p.Job = id
+	return p
+}
+
+// refused wants a worker of one job to end with an error and to leave all as it was.
+func (s shop) refused(id int64, want error) {
+	s.t.Helper()
+	p := s.one(id, func(context.Context, *queue.Job) error {
+		s.t.Error("the job runs")
+		return nil
+	})
+	before := s.histories(s.emails)[id]
+	summary, err := s.start(p).end()
+	if !errors.Is(err, want) {
+		s.t.Errorf("job %d: the worker ends with %v, want %v", id, err, want)
+	}
+	wantSummary(s.t, summary, worker.Summary{})
+	s.wantHistory(s.emails, before, id)
+	if row := s.row(p.ID); row.State == "working" {
+		s.t.Error("its row says that it still works")
+	}
+}
+
+// closed is a window that isn't open now.
+func (s shop) closed() *queue.Windows {
+	s.t.Helper()
+	now := s.clock().UTC()
+	from, to := "12:00", "12:30"
+	if h := now.Hour(); h > 8 && h < 16 {
+		from, to = "00:10", "00:20"
+	}
+	w := must[queue.Windows](s.t)(queue.ParseWindows([]string{from + "-" + to}))
+	return &w
+}
+
+func TestOneJob(t *testing.T) {
+	suite(t, func(s shop) {
+		var ids []int64
+		ids = append(ids, s.add(s.emails, "send", 3)...)
+		ids = append(ids, s.addJobs(s.emails, queue.NewJob{Type: "later", In: time.Hour}, queue.NewJob{Type: "once", Windows: s.closed()})...)
+		for _, id := range []int64{ids[1], ids[3], ids[4]} {
+			var ended []queue.Settled
+			p := s.one(id, nothing)
+			p.Ended = func(e queue.Settled) { ended = append(ended, e) }
+			began := time.Now()
+			wantSummary(s.t, s.work(p), worker.Summary{Started: 1, Finished: 1})
+			if took := time.Since(began); took > patience/2 {
+				s.t.Errorf("it took %s", took)
+			}
+			if len(ended) != 1 || ended[0].Job.ID != id || ended[0].Outcome.Verdict != queue.Finished {
+				s.t.Errorf("told of %+v", ended)
+			}
+			if life := s.life(p.ID); life != "starting finished" {
+				s.t.Errorf("the worker: %s", life)
+			}
+		}
+		s.wantHistory(s.emails, atOnce, ids[1], ids[3], ids[4])
+		s.wantHistory(s.emails, untouched, ids[0], ids[2])
+		s.wantJob(s.emails, ids[0], queue.Initial, "due", queue.None, 0)
+
+		must[any](s.t)(nil, s.emails.Pause(s.t.Context(), true))
+		wantSummary(s.t, s.work(s.one(ids[2], nothing)), worker.Summary{Started: 1, Finished: 1})
+		s.wantHistory(s.emails, atOnce, ids[2])
+		wantSummary(s.t, s.work(s.worker(all(nothing))), worker.Summary{})
+		s.wantJob(s.emails, ids[0], queue.Initial, "due", queue.None, 0)
+
+		s.refused(ids[2], queue.ErrFinal)
+		s.refused(ids[2]+1000, queue.ErrNotFound)
+	})
+}
+
+// It is beside all limits of the host, and takes none of its slots.
+func TestOneJobBesideTheHostsSlots(t *testing.T) {
+	suite(t, func(s shop) {
+		s.emails = s.reopen(queue.Options{Name: "emails", Concurrency: 3}, laned("once", 1))
+		ids := s.add(s.emails, "once", 3)
+		busy := s.gate()
+		p := s.worker(all(busy.handle))
+		p.Concurrency = 1
+		r := s.start(p)
+		job := busy.next()
+		eventually(s.t, "the next is locked", func() bool { return s.counts(s.emails).Locked == 1 })
+		s.refused(ids[1], queue.ErrLocked)
+		s.refused(job.ID, queue.ErrStarted)
+
+		g := s.gate()
+		p = s.one(ids[2], g.handle)
+		p.MaxJobs = 1
+		alone := s.start(p)
+		if job := g.next(); job.ID != ids[2] {
+			s.t.Errorf("started job %d", job.ID)
+		}
+		if n := s.row(p.ID).Slots; n != 0 {
+			s.t.Errorf("it holds %d slots", n)
+		}
+		g.let()
+		wantSummary(s.t, alone.ended(), worker.Summary{Started: 1, Finished: 1})
+		busy.open()
+		r.ended()
+	})
+}
+
+func TestOneJobUnderAThrottleLimit(t *testing.T) {
+	suite(t, func(s shop) {
+		s.emails = s.reopen(queue.Options{Name: "emails", ThrottleLimit: 1}, nil)
+		free := 0
+		ids := append(s.add(s.emails, "send", 2), s.addJobs(s.emails, queue.NewJob{Type: "send", ThrottleFactor: &free})...)
+		g := s.gate()
+		p := s.one(ids[0], g.handle)
+		r, asked := s.startWatched(p)
+		g.next()
+		s.refused(ids[1], queue.ErrNoRoom)
+		s.wantJob(s.emails, ids[1], queue.Initial, "due", queue.None, 0)
+		wantSummary(s.t, s.work(s.one(ids[2], nothing)), worker.Summary{Started: 1, Finished: 1})
+		s.wantCalm(asked)
+		g.open()
+		// and ends then, though there is room again for others
+		began := time.Now()
+		wantSummary(s.t, r.ended(), worker.Summary{Started: 1, Finished: 1})
+		if took := time.Since(began); took > patience/2 {
+			s.t.Errorf("it ends %s later", took)
+		}
+		s.wantHistory(s.emails, untouched, ids[1])
+	})
+}
+
+// The rate holds too; a job that it doesn't allow goes back.
+func TestOneJobUnderARate(t *testing.T) {
+	suite(t, func(s shop) {
+		s.emails = s.reopen(queue.Options{Name: "emails", Rate: queue.Rate{Starts: 1, Per: time.Hour}}, nil)
+		ids := s.add(s.emails, "send", 2)
+		wantSummary(s.t, s.work(s.one(ids[0], nothing)), worker.Summary{Started: 1, Finished: 1})
+		began := time.Now()
+		wantSummary(s.t, s.work(s.one(ids[1], nothing)), worker.Summary{})
+		if took := time.Since(began); took > patience/2 {
+			s.t.Errorf("it took %s", took)
+		}
+		s.wantJob(s.emails, ids[1], queue.Initial, "due", queue.None, 0)
+		s.wantHistory(s.emails, untouched, ids[1])
+	})
+}
+
+// A long job: the worker waits for it calmly, renews its lock, and stops it when it is told to.
+func TestOneLongJob(t *testing.T) {
+	suite(t, func(s shop) {
+		ids := s.add(s.emails, "send", 2)
+		g := s.gate()
+		p := s.one(ids[0], g.handle)
+		p.LockFor, p.Grace = 3*time.Second, 100*time.Millisecond
+		r, asked := s.startWatched(p)
+		g.next()
+		s.wantCalm(asked)
+		s.stopJob(ids[0], p.ID)
+		g.wantCancelled()
+		wantSummary(s.t, r.ended(), worker.Summary{Started: 1, Errors: 1})
+		s.wantCancelled(ids[0], 1)
+		s.wantHistory(s.emails, untouched, ids[1])
+
+		p = s.one(ids[1], g.handle)
+		p.Grace = 100 * time.Millisecond
+		r = s.start(p)
+		g.next()
+		r.stop()
+		if cause := receive(s.t, "the interruption", g.stopped); !errors.Is(cause, worker.ErrInterrupted) {
+			s.t.Errorf("the context ends with %v", cause)
+		}
+		wantSummary(s.t, r.ended(), worker.Summary{Started: 1, Errors: 1})
+		s.wantHistory(s.emails, "added/0 starting/1 error/1", ids[1])
+	})
+}
+
+// One attempt is all it does: a retry that is due at once is for the next worker. Its retry handler is asked.
+func TestOneJobFails(t *testing.T) {
+	suite(t, func(s shop) {
+		ids := s.add(s.emails, "send", 3)
+		wantSummary(s.t, s.work(s.one(ids[0], noLuck)), worker.Summary{Started: 1, Errors: 1})
+		s.wantJob(s.emails, ids[0], queue.Retry, "due", "no luck", 1)
+		s.wantHistory(s.emails, "added/0 starting/1 error/1", ids[0])
+
+		p := asking(s.one(ids[1], noLuck), func(_ context.Context, _ *queue.Job, o queue.Outcome) (queue.Decision, error) {
+			return queue.Decision{Again: o.Error == "no luck", In: time.Hour}, nil
+		})
+		wantSummary(s.t, s.work(p), worker.Summary{Started: 1, Errors: 1})
+		s.wantJob(s.emails, ids[1], queue.Retry, "later", "no luck", 1)
+		// also from there it runs at once
+		wantSummary(s.t, s.work(s.one(ids[1], nothing)), worker.Summary{Started: 1, Finished: 1})
+		s.wantHistory(s.emails, atSecond, ids[1])
+
+		s.emails = s.async(0)
+		wantSummary(s.t, s.work(s.one(ids[2], nothing)), worker.Summary{Started: 1, Finished: 1})
+		s.wantJob(s.emails, ids[2], queue.Running, "waiting", queue.None, 1)
+		s.refused(ids[2], queue.ErrStarted)
+	})
+}
+
+// A job that the worker has no handler for is refused, not run by nobody.
+func TestOneJobWithoutHandler(t *testing.T) {
+	suite(t, func(s shop) {
+		id := s.add(s.emails, "unheard of", 1)[0]
+		p := s.one(id, nothing)
+		summary, err := s.start(p).end()
+		if err == nil || !strings.Contains(err.Error(), "unheard of") {
+			s.t.Errorf("the worker ends with %v", err)
+		}
+		wantSummary(s.t, summary, worker.Summary{})
+		s.wantJob(s.emails, id, queue.Initial, "due", queue.None, 0)
+		s.wantHistory(s.emails, untouched, id)
+	})
+}
+
+// What was locked before its time and isn't started runs at its time, not at once.
+func TestOneJobIsGivenBack(t *testing.T) {
+	suite(t, func(s shop) {
+		in := queue.NewJob{Type: "send", In: time.Hour}
+		ids := s.addJobs(s.emails, in, in)
+		want := s.get(s.emails, ids[0]).ScheduledRunTime
+		ctx, stop := context.WithCancel(s.t.Context())
+		stop()
+		summary, err := worker.Run(ctx, s.one(ids[0], nothing))
+		if err != nil {
+			s.t.Error(err)
+		}
+		wantSummary(s.t, summary, worker.Summary{})
+
+		s.die(s.emails, "dead", 0, 0)
+		must[queue.Locked](s.t)(s.emails.LockNow(s.t.Context(), "dead", ids[1]))
+		for range 2 {
+			wantSummary(s.t, s.work(s.worker(all(nothing))), worker.Summary{})
+		}
+		for _, id := range ids {
+			s.wantJob(s.emails, id, queue.Initial, "later", queue.None, 0)
+		}
+		if at := s.get(s.emails, ids[0]).ScheduledRunTime; !at.Equal(want) {
+			s.t.Errorf("it is to run at %s, want %s", at, want)
+		}
+		s.exec("UPDATE shop_emails SET scheduled_run_time = create_time, wake_time = create_time")
+		wantSummary(s.t, s.work(s.worker(all(nothing))), worker.Summary{Started: 2, Finished: 2})
+	})
+}
+
+// A row by plain SQL is no job yet.
+func TestOneJobNotTakenIn(t *testing.T) {
+	suite(t, func(s shop) {
+		s.exec("INSERT INTO shop_emails (job_type, job_data) VALUES ('send', 'plain')")
+		var id int64
+		must[any](s.t)(nil, s.db.GetContext(s.t.Context(), &id, "SELECT MAX(id) FROM shop_emails"))
+		_, err := s.start(s.one(id, nothing)).end()
+		if !errors.Is(err, queue.ErrNotTakenIn) {
+			s.t.Errorf("the worker ends with %v", err)
+		}
+	})
+}

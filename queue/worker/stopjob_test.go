@@ -1,0 +1,276 @@
+package worker_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/handler"
+	"github.com/hipq/hipq/queue/worker"
+)
+
+// cancelled is the history of a job that was stopped in its first attempt.
+const cancelled = "added/0 starting/1 failed/1"
+
+// stopJob asks for the end of a job, and wants this worker to be asked.
+func (s shop) stopJob(id int64, worker string) {
+	s.t.Helper()
+	if asked := must[string](s.t)(s.emails.Stop(s.t.Context(), id)); asked != worker {
+		s.t.Errorf("stopping job %d asks %s, want %s", id, asked, worker)
+	}
+}
+
+func (s shop) wantCancelled(id int64, attempt int) {
+	s.t.Helper()
+	s.wantJob(s.emails, id, queue.Final, "failed", queue.Cancelled, attempt)
+	list := s.outcomes(s.emails, id)
+	if len(list) == 0 || list[len(list)-1].Error != queue.Cancelled {
+		s.t.Errorf("the activity of job %d: %+v", id, list)
+	}
+}
+
+// wantCancelled waits for a context to end, which must do so because its job was cancelled.
+func (g *gate) wantCancelled() {
+	g.t.Helper()
+	if cause := receive(g.t, "the handler is stopped", g.stopped); cause.Error() != queue.Cancelled {
+		g.t.Errorf("the context ends with %v", cause)
+	}
+}
+
+func TestRunningJobIsStopped(t *testing.T) {
+	suite(t, func(s shop) {
+		ids := s.add(s.emails, "send", 3)
+		g, c := s.gate(), s.court()
+		p := only(s.emails, s.worker(all(g.handle)))
+		r := s.start(asking(p, c.decide))
+		g.holds(3)
+		s.stopJob(ids[0], p.ID)
+		s.stopJob(ids[0], p.ID) // once more is no harm
+		g.wantCancelled()
+		eventually(s.t, "it is final", func() bool { return s.get(s.emails, ids[0]).State == queue.Final })
+		s.wantCancelled(ids[0], 1)
+		s.wantHistory(s.emails, cancelled, ids[0])
+		for _, id := range ids[1:] {
+			s.wantJob(s.emails, id, queue.Running, "locked", queue.None, 1)
+		}
+		if _, err := s.emails.Stop(s.t.Context(), ids[0]); !errors.Is(err, queue.ErrFinal) {
+			s.t.Errorf("to stop it again: %v", err)
+		}
+		g.open()
+		wantSummary(s.t, r.ended(), worker.Summary{Started: 3, Finished: 2, Errors: 1})
+		c.quiet("the job was cancelled")
+		s.wantHistory(s.emails, atOnce, ids[1:]...)
+	})
+}
+
+// The policy isn't asked either: it would try again.
+func TestStoppedJobIsNotTriedAgain(t *testing.T) {
+	suite(t, func(s shop) {
+		ids := s.add(s.emails, "later", 2)
+		p := only(s.emails, s.worker(nil))
+		started := make(chan int64, 2)
+		p.Queues[0].Handlers = map[string]handler.Handler{"later": handle(func(ctx context.Context, job *queue.Job) queue.Outcome {
+			started <- job.ID
+			<-ctx.Done()
+			return queue.Outcome{Verdict: queue.TryAgain, Error: "what else", RetryAfter: time.Second, Output: "so far"}
+		})}
+		r := s.start(p)
+		for range 2 {
+			receive(s.t, "the start", started)
+		}
+		for _, id := range ids {
+			s.stopJob(id, p.ID)
+		}
+		wantSummary(s.t, r.ended(), worker.Summary{Started: 2, Errors: 2})
+		for _, id := range ids {
+			s.wantCancelled(id, 1)
+			if list := s.outcomes(s.emails, id); len(list) != 1 || list[0].Output != "so far" {
+				s.t.Errorf("activity: %+v", list)
+			}
+		}
+		s.wantHistory(s.emails, cancelled, ids...)
+	})
+}
+
+// Who finishes before it is stopped has finished; who fails before that is cancelled all the same.
+func TestStoppedTooLate(t *testing.T) {
+	suite(t, func(s shop) {
+		ids := s.add(s.emails, "later", 2)
+		g, c := s.gate(), s.court()
+		ends := make(chan struct{})
+		p := only(s.emails, s.worker(all(func(ctx context.Context, job *queue.Job) error {
+			g.started <- job
+			select {
+			case <-ends:
+			case <-time.After(patience): // its context is nothing to it
+			}
+			if job.ID == ids[0] {
+				return nil
+			}
+			return errors.New("no luck")
+		})))
+		r := s.start(asking(p, c.decide))
+		g.holds(2)
+		for _, id := range ids {
+			s.stopJob(id, p.ID)
+		}
+		close(ends)
+		wantSummary(s.t, r.ended(), worker.Summary{Started: 2, Finished: 1, Errors: 1})
+		s.wantJob(s.emails, ids[0], queue.Final, "finished", queue.None, 1)
+		s.wantHistory(s.emails, atOnce, ids[0])
+		s.wantCancelled(ids[1], 1)
+		s.wantHistory(s.emails, cancelled, ids[1])
+		c.quiet("the job was cancelled")
+	})
+}
+
+// A worker whose time is up, or that was told to stop, stops jobs too: those that take long are what one wants to stop.
+func TestJobIsStoppedAfterTheWorkersTime(t *testing.T) {
+	suite(t, func(s shop) {
+		id := s.add(s.emails, "send", 1)[0]
+		g := s.gate()
+		p := only(s.emails, s.worker(all(g.handle)))
+		p.RunFor = time.Second
+		r := s.start(p)
+		g.next()
+		s.pass(1200 * time.Millisecond)
+		s.stopJob(id, p.ID)
+		g.wantCancelled()
+		wantSummary(s.t, r.ended(), worker.Summary{Started: 1, Errors: 1})
+		s.wantCancelled(id, 1)
+
+		id = s.add(s.emails, "send", 1)[0]
+		p = only(s.emails, s.worker(all(g.handle)))
+		p.Grace, p.LockFor = time.Hour, 4*time.Hour
+		r = s.start(p)
+		g.next()
+		r.stop()
+		s.stopJob(id, p.ID)
+		g.wantCancelled()
+		wantSummary(s.t, r.ended(), worker.Summary{Started: 1, Errors: 1})
+		s.wantCancelled(id, 1)
+	})
+}
+
+// The worker was asked, and dies before it has done it. Whoever reclaims the job ends it.
+func TestWorkerOfAStoppedJobDies(t *testing.T) {
+	suite(t, func(s shop) {
+		ids := s.add(s.emails, "send", 2)
+		s.addJobs(s.emails, queue.NewJob{Type: "later"})
+		s.die(s.emails, "dead", 3, 3)
+		for _, id := range ids {
+			s.stopJob(id, "dead")
+		}
+		// one by the policy, then one of a type that has a retry handler
+		c := s.court()
+		p := only(s.emails, s.worker(all(nothing)))
+		p.Queues[0].RetryHandlers = map[string]handler.RetryHandler{"send": handler.RetryFunc(c.decide)}
+		wantSummary(s.t, s.work(p), worker.Summary{})
+		c.quiet("the job was cancelled")
+		for _, id := range ids {
+			s.wantCancelled(id, 1)
+		}
+		s.wantHistory(s.emails, cancelled, ids...)
+
+		ids = s.add(s.emails, "send", 1)
+		s.die(s.emails, "dead too", 1, 1)
+		s.stopJob(ids[0], "dead too")
+		wantSummary(s.t, s.work(only(s.emails, s.worker(all(nothing)))), worker.Summary{})
+		s.wantCancelled(ids[0], 1)
+	})
+}
+
+func TestStoppedJobOfAWorkerDeclaredDead(t *testing.T) {
+	suite(t, func(s shop) {
+		id := s.add(s.emails, "send", 1)[0]
+		g := s.gate()
+		p := only(s.emails, s.worker(all(g.handle)))
+		p.LockFor, p.Grace, p.Linger = 6*time.Second, 2*time.Second, true
+		r := s.start(p)
+		g.next()
+		s.stopJob(id, p.ID)
+		s.declareDead(p.ID)
+		wantSummary(s.t, s.work(only(s.emails, s.elsewhere().worker(all(nothing)))), worker.Summary{})
+		receive(s.t, "the handler ends", g.stopped)
+		if _, err := r.end(); !errors.Is(err, worker.ErrLockLost) {
+			s.t.Errorf("the worker ends with %v", err)
+		}
+		s.wantCancelled(id, 1)
+		s.wantHistory(s.emails, cancelled, id)
+	})
+}
+
+// A job that is only being decided about, or waits for that, or for its answer, ends at once or with the decision.
+func TestJobIsStoppedBeforeItsDecision(t *testing.T) {
+	suite(t, func(s shop) {
+		ids := s.add(s.emails, "later", 2)
+		c := s.court()
+		p := only(s.emails, s.worker(all(noLuck)))
+		p.Concurrency = 2
+		r := s.start(asking(p, c.decide))
+		c.next()
+		c.next()
+		s.stopJob(ids[0], p.ID)
+		c.let(queue.Decision{Again: true})
+		c.let(queue.Decision{Again: true, In: time.Hour})
+		eventually(s.t, "both are decided about", func() bool {
+			return s.get(s.emails, ids[0]).State != queue.Error && s.get(s.emails, ids[1]).State != queue.Error
+		})
+		s.wantCancelled(ids[0], 1)
+		s.wantHistory(s.emails, cancelled, ids[0])
+		if job := s.get(s.emails, ids[1]); job.State != queue.Retry {
+			s.t.Errorf("the other is %s", job.State)
+		}
+		r.stop()
+		r.ended()
+
+		// nobody's: it waits for a decision
+		id := s.add(s.emails, "later", 1)[0]
+		s.die(s.emails, "gone", 1, 1)
+		must[queue.Round](s.t)(s.emails.Round(s.t.Context(), queue.Worker{ID: "gone", Host: "here", PID: 99}, []queue.Settled{
+			{Job: s.get(s.emails, id), Outcome: queue.Outcome{Verdict: queue.TryAgain, Error: "boo"}, Decide: queue.ByAnother},
+		}, nil))
+		s.stopJob(id, queue.None)
+		s.wantCancelled(id, 1)
+	})
+}
+
+func TestSentJobIsStopped(t *testing.T) {
+	suite(t, func(s shop) {
+		s.emails = s.async(0)
+		ids := s.add(s.emails, "send", 2)
+		g := s.gate()
+		p := only(s.emails, s.worker(all(func(ctx context.Context, job *queue.Job) error {
+			if job.ID == ids[1] {
+				return g.handle(ctx, job)
+			}
+			return nil
+		})))
+		r := s.start(p)
+		eventually(s.t, "one is sent", func() bool { return s.get(s.emails, ids[0]).IsSent() })
+		g.next()
+		s.stopJob(ids[0], queue.None)
+		s.wantCancelled(ids[0], 1)
+		s.stopJob(ids[1], p.ID)
+		g.wantCancelled()
+		wantSummary(s.t, r.ended(), worker.Summary{Started: 2, Finished: 1, Errors: 1})
+		s.wantCancelled(ids[1], 1)
+		s.wantHistory(s.emails, cancelled, ids...)
+	})
+}
+
+func TestNotToBeStopped(t *testing.T) {
+	suite(t, func(s shop) {
+		id := s.add(s.emails, "send", 1)[0]
+		if _, err := s.emails.Stop(s.t.Context(), id); !errors.Is(err, queue.ErrNotStarted) {
+			s.t.Errorf("to stop a job that waits: %v", err)
+		}
+		if _, err := s.emails.Stop(s.t.Context(), id+1000); !errors.Is(err, queue.ErrNotFound) {
+			s.t.Errorf("to stop a job that isn't there: %v", err)
+		}
+		wantSummary(s.t, s.work(s.worker(all(nothing))), worker.Summary{Started: 1, Finished: 1})
+		s.wantHistory(s.emails, atOnce, id)
+	})
+}
