@@ -41,7 +41,11 @@ func (q *Queue) judge(job *Job, o Outcome, d *Decision, now time.Time) (next, ac
 		return n, entry, CheckTransition(Error, Final)
 	}
 	n.state, entry.State = Retry, activity.Error
-	n.data, n.priority = d.Data, d.Priority
+	n.priority = d.Priority
+	if d.Data != nil {
+		data := orNone(*d.Data)
+		n.data = &data
+	}
 	switch at := d.At; {
 	case !at.IsZero():
 		n.scheduled = at

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"time"
+	"unicode/utf8"
 )
 
 // Backoff is how the delay grows from attempt to attempt.
@@ -42,6 +43,21 @@ type Decision struct {
 	Data     *string
 	Priority *int
 	Reason   string
+}
+
+// Check refuses what can't be written down.
+func (d Decision) Check() error {
+	switch {
+	case d.Priority != nil && (*d.Priority < -maxInt || *d.Priority > maxInt):
+		return fmt.Errorf("%w: priority %d is not from %d to %d", ErrInvalid, *d.Priority, -maxInt, maxInt)
+	case !d.At.IsZero() && (d.At.Year() < 1970 || d.At.Year() > 9998):
+		return fmt.Errorf("%w: the time %s is out of range", ErrInvalid, d.At.Format(time.RFC3339))
+	case d.Data != nil && len(*d.Data) > MaxDataBytes:
+		return fmt.Errorf("%w: job_data has %d bytes, allowed are %d", ErrInvalid, len(*d.Data), MaxDataBytes)
+	case d.Data != nil && !utf8.ValidString(*d.Data):
+		return fmt.Errorf("%w: job_data is not valid UTF-8", ErrInvalid)
+	}
+	return nil
 }
 
 // Decide judges the attempt-th attempt, which ended at now with o. random is in [0, 1).

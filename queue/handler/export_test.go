@@ -9,3 +9,6 @@ func (g *Guard) PID() int {
 	}
 	return g.process.Process.Pid
 }
+
+// ParseDecision reads the last line of a retry handler's output.
+var ParseDecision = parseDecision

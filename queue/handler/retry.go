@@ -5,11 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"runtime/debug"
 	"syscall"
 	"time"
-	"unicode/utf8"
 
 	"github.com/hipq/hipq/queue"
 )
@@ -97,13 +95,8 @@ func parseDecision(line string) (d queue.Decision, err error) {
 		return d, nil
 	}
 	d.Again, d.Priority = true, said.Priority
-	if said.Priority != nil && (*said.Priority > math.MaxInt32 || *said.Priority < -math.MaxInt32) {
-		return d, fmt.Errorf("its priority %d is out of range", *said.Priority)
-	}
 	if said.At != nil {
-		if d.At = *said.At; d.At.Year() < 1970 || d.At.Year() > 9998 {
-			return d, fmt.Errorf("its time %s is out of range", d.At.Format(time.RFC3339))
-		}
+		d.At = *said.At
 	}
 	if wish := jsonText(said.RetryAfter); wish != "" {
 		if d.In, err = parseDelay(wish); err != nil {
@@ -117,10 +110,7 @@ func parseDecision(line string) (d queue.Decision, err error) {
 		if json.Unmarshal(said.Data, &text) == nil {
 			data = text
 		}
-		if len(data) > queue.MaxDataBytes || !utf8.ValidString(data) {
-			return d, fmt.Errorf("its job_data has %d bytes, allowed are %d of UTF-8", len(data), queue.MaxDataBytes)
-		}
 		d.Data = &data
 	}
-	return d, nil
+	return d, d.Check()
 }

@@ -26,6 +26,9 @@ func (w *worker) ask(l *line, s queue.Settled) {
 	defer cancel()
 	decision, err := l.RetryHandlers[s.Job.Type].Decide(lockContext{ctx, w.checkLock}, s.Job, s.Outcome)
 	w.checkLock() // the worker's guard may have killed it: then it is for another to say what follows
+	if err == nil {
+		err = decision.Check()
+	}
 	switch {
 	case err == nil:
 		s.Decision = &decision

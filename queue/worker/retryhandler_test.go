@@ -217,6 +217,32 @@ func TestRetryHandlerFails(t *testing.T) {
 	})
 }
 
+// A decision that can't be written down is an error of the retry handler, not of the worker.
+func TestDecisionThatIsNone(t *testing.T) {
+	suite(t, func(s shop) {
+		large, garbled, empty, priority := strings.Repeat("x", queue.MaxDataBytes+1), "a\xff", "", 1<<31
+		decisions := []queue.Decision{
+			{Again: true, Data: &large}, {Again: true, Data: &garbled}, {Again: true, Priority: &priority},
+			{Again: true, At: time.Date(12000, 1, 1, 0, 0, 0, 0, time.UTC)}, {Again: true, Data: &empty, In: time.Hour},
+		}
+		ids := s.add(s.emails, "once", len(decisions))
+		p := only(s.emails, s.worker(all(noLuck)))
+		wantSummary(s.t, s.work(asking(p, func(_ context.Context, job *queue.Job, _ queue.Outcome) (queue.Decision, error) {
+			return decisions[job.ID-ids[0]], nil
+		})), worker.Summary{Started: 5, Errors: 5})
+		for _, id := range ids[:4] {
+			s.wantJob(s.emails, id, queue.Final, "failed", "no luck", 1)
+			if list := s.outcomes(s.emails, id); len(list) != 1 || !strings.Contains(list[0].Error, "the retry handler failed") {
+				s.t.Errorf("activity: %+v", list)
+			}
+		}
+		s.wantJob(s.emails, ids[4], queue.Retry, "later", "no luck", 1)
+		if job := s.get(s.emails, ids[4]); job.Data != queue.None {
+			s.t.Errorf("no data are %q", job.Data)
+		}
+	})
+}
+
 // Until the decision is written down the job is the worker's, and weighs nothing.
 func TestJobRestsForItsDecision(t *testing.T) {
 	suite(t, func(s shop) {

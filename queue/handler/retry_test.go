@@ -1,0 +1,195 @@
+package handler_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/handler"
+)
+
+func pointer[T any](v T) *T { return &v }
+
+func TestParseDecision(t *testing.T) {
+	const neither = `its last line is not {"decision": "again"} or {"decision": "final"}, but `
+	large := strings.Repeat("x", queue.MaxDataBytes)
+	tests := []struct {
+		name, line string
+		want       queue.Decision
+		problem    string
+	}{
+		{"final", `{"decision": "final"}`, queue.Decision{}, ""},
+		{"again", `{"decision":"again"}`, queue.Decision{Again: true}, ""},
+		{"in a while", `{"decision":"again","retry_after":"1h30m"}`, queue.Decision{Again: true, In: 90 * time.Minute}, ""},
+		{"at", `{"decision":"again","at":"2026-12-31T23:00:00Z"}`, queue.Decision{Again: true, At: time.Date(2026, 12, 31, 23, 0, 0, 0, time.UTC)}, ""},
+		{
+			"at, elsewhere", `{"decision":"again","at":"2026-12-31T23:00:00+02:00"}`,
+			queue.Decision{Again: true, At: time.Date(2026, 12, 31, 21, 0, 0, 0, time.UTC)}, "",
+		},
+		{
+			"all", `{"decision":"again","retry_after":"5m","at":"2026-12-31T23:00:00Z","job_data":{"a":1},"priority":-50}`,
+			queue.Decision{
+				Again: true, In: 5 * time.Minute, At: time.Date(2026, 12, 31, 23, 0, 0, 0, time.UTC), Data: pointer(`{"a":1}`), Priority: pointer(-50),
+			}, "",
+		},
+		{"text data", `{"decision":"again","job_data":"a \"b\""}`, queue.Decision{Again: true, Data: pointer(`a "b"`)}, ""},
+		{"a list", `{"decision":"again","job_data":[1, 2]}`, queue.Decision{Again: true, Data: pointer(`[1, 2]`)}, ""},
+		{"a number", `{"decision":"again","job_data":1e3}`, queue.Decision{Again: true, Data: pointer(`1e3`)}, ""},
+		{"empty data", `{"decision":"again","job_data":""}`, queue.Decision{Again: true, Data: pointer("")}, ""},
+		{"nulls", `{"decision":"again","job_data":null,"priority":null,"at":null,"retry_after":null}`, queue.Decision{Again: true}, ""},
+		{"priority 0", `{"decision":"again","priority":0}`, queue.Decision{Again: true, Priority: pointer(0)}, ""},
+		{"more", `{"decision":"again","why":"it looks good"}`, queue.Decision{Again: true}, ""},
+		{"final and more", `{"decision":"final","retry_after":"5m","priority":3,"job_data":"x"}`, queue.Decision{}, ""},
+		{"data that just fit", `{"decision":"again","job_data":"` + large + `"}`, queue.Decision{Again: true, Data: &large}, ""},
+
+		{"nothing", "", queue.Decision{}, neither + `""`},
+		{"a word", "again", queue.Decision{}, neither + `"again"`},
+		{"another decision", `{"decision":"perhaps"}`, queue.Decision{}, neither + `"{\"decision\":\"perhaps\"}"`},
+		{"no decision", `{"retry_after":"5m"}`, queue.Decision{}, neither},
+		{"an outcome", `{"outcome":"retry"}`, queue.Decision{}, neither},
+		{"in capitals", `{"decision":"Again"}`, queue.Decision{}, neither},
+		{"a list of them", `[{"decision":"again"}]`, queue.Decision{}, neither},
+		{"half a line", `{"decision":"again"`, queue.Decision{}, neither},
+		{"two", `{"decision":"again"}{"decision":"final"}`, queue.Decision{}, neither},
+		{"a long line", strings.Repeat("y", 2000), queue.Decision{}, neither + `"` + strings.Repeat("y", 500) + `"`},
+		{"a number of seconds", `{"decision":"again","retry_after":300}`, queue.Decision{}, `its retry_after: "300" is no duration`},
+		{"no delay", `{"decision":"again","retry_after":"soon"}`, queue.Decision{}, `its retry_after: "soon" is no duration`},
+		{"a negative delay", `{"decision":"again","retry_after":"-5m"}`, queue.Decision{}, `its retry_after: "-5m" is no duration`},
+		{"no time", `{"decision":"again","at":"tomorrow"}`, queue.Decision{}, neither},
+		{"a time without a zone", `{"decision":"again","at":"2026-12-31T23:00:00"}`, queue.Decision{}, neither},
+		{"a time before time", `{"decision":"again","at":"1969-12-31T23:00:00Z"}`, queue.Decision{}, "the time 1969-12-31T23:00:00Z is out of range"},
+		{"a time after time", `{"decision":"again","at":"9999-01-01T00:00:00Z"}`, queue.Decision{}, "the time 9999-01-01T00:00:00Z is out of range"},
+		{"a priority as text", `{"decision":"again","priority":"50"}`, queue.Decision{}, neither},
+		{"a broken priority", `{"decision":"again","priority":1.5}`, queue.Decision{}, neither},
+		{"a high priority", `{"decision":"again","priority":2147483648}`, queue.Decision{}, "priority 2147483648 is not from"},
+		{"a low priority", `{"decision":"again","priority":-2147483648}`, queue.Decision{}, "priority -2147483648 is not from"},
+		{"much data", `{"decision":"again","job_data":"` + large + `x"}`, queue.Decision{}, "job_data has 1048577 bytes, allowed are 1048576"},
+		{"data that are not UTF-8", "{\"decision\":\"again\",\"job_data\":{\"a\":\"\xff\"}}", queue.Decision{}, "job_data is not valid UTF-8"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			got, err := handler.ParseDecision(tt.line)
+			if tt.problem != "" {
+				if err == nil || !strings.Contains(err.Error(), tt.problem) {
+					t.Errorf("error %v, want %s", err, tt.problem)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			got.At = got.At.UTC()
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestRetryExec(t *testing.T) {
+	tests := []struct {
+		name, script string
+		want         queue.Decision
+		problem      string
+	}{
+		{"the last line counts", `echo '{"decision":"final"}'; echo; echo '  {"decision":"again","retry_after":"7s"} '; echo`, queue.Decision{Again: true, In: 7 * time.Second}, ""},
+		{"on stderr too", `echo '{"decision":"again"}' >&2`, queue.Decision{Again: true}, ""},
+		{"silent", `:`, queue.Decision{}, "its last line is not"},
+		{"something after it", `echo '{"decision":"again"}'; echo bye`, queue.Decision{}, `but "bye"`},
+		{"exits with 1", `echo '{"decision":"again"}'; exit 1`, queue.Decision{}, `exit status 1: {"decision":"again"}`},
+		{"exits with 65 and says nothing", `exit 65`, queue.Decision{}, "exit status 65"},
+		{"is killed", `echo '{"decision":"again"}'; kill -9 $$`, queue.Decision{}, "killed by signal: killed"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			got, err := handler.RetryExec{Exec: sh(tt.script)}.Decide(t.Context(), testJob(), queue.Outcome{Verdict: queue.TryAgain, Error: "boo"})
+			if tt.problem != "" {
+				if err == nil || !strings.Contains(err.Error(), tt.problem) {
+					t.Errorf("error %v, want %s", err, tt.problem)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+	t.Run("no such program", func(t *testing.T) {
+		e := handler.RetryExec{Exec: &handler.Exec{Argv: []string{"/no/such/program"}, Grace: time.Second, WorkerID: newWorkerID()}}
+		if _, err := e.Decide(t.Context(), testJob(), queue.Outcome{}); err == nil || !strings.Contains(err.Error(), "start /no/such/program") {
+			t.Error(err)
+		}
+	})
+	t.Run("is stopped", func(t *testing.T) {
+		ctx, stop := context.WithCancelCause(t.Context())
+		stop(errors.New("enough"))
+		if _, err := (handler.RetryExec{Exec: sh(`echo '{"decision":"again"}'`)}).Decide(ctx, testJob(), queue.Outcome{}); err == nil || err.Error() != "enough" {
+			t.Error(err)
+		}
+		ctx, cancel := context.WithTimeoutCause(t.Context(), 50*time.Millisecond, errors.New("timeout after 50ms"))
+		defer cancel()
+		if _, err := (handler.RetryExec{Exec: sh(`sleep 60`)}).Decide(ctx, testJob(), queue.Outcome{}); err == nil || err.Error() != "timeout after 50ms" {
+			t.Error(err)
+		}
+	})
+}
+
+// The program reads the job, and what its attempt came to.
+func TestRetryExecReadsTheOutcome(t *testing.T) {
+	for _, o := range []queue.Outcome{
+		{Verdict: queue.TryAgain, Error: "it said \"no\"\n", RetryAfter: 90 * time.Second},
+		{Verdict: queue.Failed, Error: "broken"},
+	} {
+		e := handler.RetryExec{Exec: sh(`read -r line; printf '{"decision":"again","job_data":%s}' "$line"`)}
+		d, err := e.Decide(t.Context(), testJob(), o)
+		if err != nil || d.Data == nil {
+			t.Fatal(d, err)
+		}
+		var got map[string]any
+		if err := json.Unmarshal([]byte(*d.Data), &got); err != nil {
+			t.Fatal(err)
+		}
+		want := map[string]any{
+			"id": 7.0, "queue": "emails", "job_type": "send", "job_key": "order-1", "job_data": map[string]any{"to": "a@example.com"}, "attempt": 2.0,
+			"token": "0198-token", "priority": 100.0, "timeout": 90.0, "scheduled_run_time": "2026-03-01T11:00:00Z", "create_time": "2026-03-01T10:00:00.25Z",
+			"error": o.Error, "outcome": string(o.Verdict), "retry_after": o.RetryAfter.Seconds(),
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Error(diff)
+		}
+	}
+}
+
+func TestRetryFunc(t *testing.T) {
+	want := queue.Decision{Again: true, In: time.Minute}
+	f := handler.RetryFunc(func(_ context.Context, job *queue.Job, o queue.Outcome) (queue.Decision, error) {
+		switch o.Error {
+		case "panic":
+			panic(fmt.Sprintf("boom %d", job.ID))
+		case "error":
+			return want, errors.New("no idea")
+		}
+		return want, nil
+	})
+	if got, err := f.Decide(t.Context(), testJob(), queue.Outcome{}); err != nil || got != want {
+		t.Error(got, err)
+	}
+	if _, err := f.Decide(t.Context(), testJob(), queue.Outcome{Error: "error"}); err == nil || err.Error() != "no idea" {
+		t.Error(err)
+	}
+	got, err := f.Decide(t.Context(), testJob(), queue.Outcome{Error: "panic"})
+	if err == nil || !strings.HasPrefix(err.Error(), "panic: boom 7, at ") || !strings.Contains(err.Error(), "retry_test.go") || got.Again {
+		t.Error(got, err)
+	}
+}
