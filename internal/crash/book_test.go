@@ -38,13 +38,19 @@ type name struct{ queue, jobType, key string }
 type spec struct {
 	name
 	steps []step
+	// weight is its throttle factor.
+	weight int
 }
+
+// usual is the weight of a job about which nothing is said.
+const usual = 1
 
 func (s spec) step(attempt int) step { return s.steps[min(attempt, len(s.steps))-1] }
 
 // book knows what was enqueued.
 type book struct {
-	rng *rand.Rand
+	rng  *rand.Rand
+	make func(*book) spec
 	// invented and files are how many there are.
 	invented, files int
 
@@ -58,8 +64,8 @@ type book struct {
 	ids   map[name]int64
 }
 
-func newBook(rng *rand.Rand) *book {
-	return &book{rng: rng, specs: map[name]spec{}, asked: map[name]int{}, ids: map[name]int64{}}
+func newBook(rng *rand.Rand, invent func(*book) spec) *book {
+	return &book{rng: rng, make: invent, specs: map[name]spec{}, asked: map[name]int{}, ids: map[name]int64{}}
 }
 
 // spec gives what is known of a job.
@@ -69,11 +75,16 @@ func (b *book) spec(n name) spec {
 	return b.specs[n]
 }
 
+// named makes up a job that does nothing yet.
+func (b *book) named() spec {
+	b.invented++
+	return spec{name: name{queue: queues[b.rng.IntN(len(queues))], jobType: "steady", key: fmt.Sprintf("job-%06d", b.invented)}, weight: usual}
+}
+
 // invent makes up a job. Most are done at once, so that much happens; enough take long enough to be hit by what happens to
 // their worker, or end otherwise.
 func (b *book) invent() spec {
-	b.invented++
-	s := spec{name: name{queue: queues[b.rng.IntN(len(queues))], jobType: "steady", key: fmt.Sprintf("job-%06d", b.invented)}}
+	s := b.named()
 	done, again := step{Do: doDone}, 1+b.rng.IntN(2)
 	if b.rng.IntN(5) == 0 {
 		done.Print = b.rng.IntN(20_000)
@@ -119,9 +130,9 @@ func (b *book) enqueue(ctx context.Context, h hipq, db *database, n int) error {
 	var alone, bulk []spec
 	for i := range n {
 		if i < single+plain {
-			alone = append(alone, b.invent())
+			alone = append(alone, b.make(b))
 		} else {
-			bulk = append(bulk, b.invent())
+			bulk = append(bulk, b.make(b))
 		}
 	}
 	b.order = append(b.order, bulk...)
@@ -189,6 +200,9 @@ func (b *book) write(h hipq, specs []spec) (string, error) {
 	var text strings.Builder
 	for _, s := range specs {
 		line := map[string]any{"queue": s.queue, "job_type": s.jobType, "job_key": s.key, "job_data": json.RawMessage(s.data())}
+		if s.weight != usual {
+			line["throttle_factor"] = s.weight
+		}
 		if b.rng.IntN(10) == 0 {
 			line["priority"] = b.rng.IntN(200)
 		}
@@ -206,8 +220,8 @@ func (b *book) write(h hipq, specs []spec) (string, error) {
 	return file, os.WriteFile(file, []byte(text.String()), 0o600)
 }
 
-func (b *book) enqueueFile(ctx context.Context, h hipq, file string, lines int) error {
-	out, err := h.run(ctx, "enqueue", "--json", "--ndjson", file)
+func (b *book) enqueueFile(ctx context.Context, h hipq, file string, lines int, options ...string) error {
+	out, err := h.run(ctx, append([]string{"enqueue", "--json", "--ndjson", file}, options...)...)
 	if err != nil {
 		return err
 	}
@@ -223,7 +237,7 @@ func (b *book) enqueueFile(ctx context.Context, h hipq, file string, lines int) 
 }
 
 func (b *book) enqueueOne(ctx context.Context, h hipq, s spec) error {
-	out, err := h.run(ctx, "enqueue", s.queue, s.jobType, "--key", s.key, "--data", s.data(), "--json")
+	out, err := h.run(ctx, "enqueue", s.queue, s.jobType, "--key", s.key, "--data", s.data(), "--throttle-factor", fmt.Sprint(s.weight), "--json")
 	if err != nil {
 		return err
 	}

@@ -14,35 +14,56 @@ import (
 )
 
 var (
-	jobsFlag  = flag.Int("crash.jobs", 0, "how many jobs at least (0: 5000, with -short 500)")
-	killsFlag = flag.Int("crash.kills", 0, "how many kills of live workers (0: 100, with -short 10)")
-	stopsFlag = flag.Int("crash.stops", 0, "how many workers to stop until their locks are lost (0: 9, with -short 3)")
-	seedFlag  = flag.Uint64("crash.seed", 0, "for the random choices (0: by the clock)")
+	jobsFlag   = flag.Int("crash.jobs", 0, "how many jobs at least (0: 5000, with -short 500)")
+	killsFlag  = flag.Int("crash.kills", 0, "how many kills of live workers (0: 100, with -short 10; with a throttle limit 40 and 5)")
+	stopsFlag  = flag.Int("crash.stops", 0, "how many workers to stop until their locks are lost (0: 9, with -short 3)")
+	roundsFlag = flag.Int("crash.rounds", 0, "how many locks under a throttle limit at least (0: 2000, with -short 300)")
+	seedFlag   = flag.Uint64("crash.seed", 0, "for the random choices (0: by the clock)")
 	// An undisturbed machine of two cores needs a third of it.
 	patienceFlag = flag.Duration("crash.patience", 6*time.Minute, "how long it may take until every job is final")
 )
 
 // size is how much of everything a run has.
-type size struct{ jobs, kills, stops int }
+type size struct{ jobs, kills, stops, rounds int }
 
-func wanted() size {
-	s := size{jobs: 5000, kills: 100, stops: 9}
+// wanted is the size by the flags, of what the test has at all.
+func wanted(full, short size) size {
+	s := full
 	if testing.Short() {
-		s = size{jobs: 500, kills: 10, stops: 3}
+		s = short
 	}
 	for _, f := range []struct {
 		to   *int
 		from int
-	}{{&s.jobs, *jobsFlag}, {&s.kills, *killsFlag}, {&s.stops, *stopsFlag}} {
-		if f.from > 0 {
+	}{{&s.jobs, *jobsFlag}, {&s.kills, *killsFlag}, {&s.stops, *stopsFlag}, {&s.rounds, *roundsFlag}} {
+		if f.from > 0 && *f.to > 0 {
 			*f.to = f.from
 		}
 	}
 	return s
 }
 
+// plan is what one test has otherwise than the next.
+type plan struct {
+	size
+	// workers is how many overlap, beside those that are stopped.
+	workers int
+	// limit is the throttle limit of each queue, 0 for none.
+	limit      int
+	invent     func(*book) spec
+	invariants []invariant
+}
+
 // TestCrash runs thousands of jobs with workers that are killed and stopped all the while, and checks the invariants.
 func TestCrash(t *testing.T) {
+	each(t, plan{
+		size:    wanted(size{jobs: 5000, kills: 100, stops: 9}, size{jobs: 500, kills: 10, stops: 3}),
+		workers: 5, invent: (*book).invent, invariants: invariants,
+	}, (*run).run)
+}
+
+// each runs a test on each engine.
+func each(t *testing.T, p plan, test func(*run)) {
 	bin := build(t)
 	seed := *seedFlag
 	if seed == 0 {
@@ -50,30 +71,33 @@ func TestCrash(t *testing.T) {
 	}
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		t.Logf("seed %d (-crash.seed)", seed)
-		newRun(t, bin, driver, source, seed).run()
+		test(newRun(t, p, bin, driver, source, seed))
 	})
 }
 
-// run is one crash test, on one engine.
+// run is one test, on one engine.
 type run struct {
 	t *testing.T
-	size
+	plan
 	hipq  hipq
 	db    *database
 	book  *book
 	fleet *fleet
 	watch *watch
+	gauge *gauge
 	seed  uint64
 }
 
-func newRun(t *testing.T, bin binaries, driver, source string, seed uint64) *run {
-	h := configure(t, bin, driver, source)
+func newRun(t *testing.T, p plan, bin binaries, driver, source string, seed uint64) *run {
+	h := configure(t, bin, driver, source, p.limit)
 	h.mustRun(t, "init")
 	db := openDatabase(t, driver, source)
-	r := &run{t: t, size: wanted(), hipq: h, db: db, seed: seed}
-	r.book = newBook(r.random(1))
-	r.fleet = newFleet(t, h, db, r.random(2))
+	r := &run{t: t, plan: p, hipq: h, db: db, seed: seed}
+	r.book = newBook(r.random(1), p.invent)
+	r.fleet = newFleet(t, h, db, r.random(2), p.workers)
+	r.fleet.aim = p.limit > 0
 	r.watch = newWatch(db)
+	r.gauge = newGauge(db, p.limit)
 	return r
 }
 
@@ -88,11 +112,8 @@ func (r *run) run() {
 		r.t.Fatal(err)
 	}
 
-	var crew, harm sync.WaitGroup
-	working, rest := context.WithCancel(ctx)
-	defer rest()
-	crew.Go(func() { r.fleet.keep(working) })
-	crew.Go(func() { r.watch.keep(working, r.t) })
+	end := r.begin(ctx)
+	var harm sync.WaitGroup
 	harm.Go(func() { r.fleet.killAll(ctx, r.kills, r.random(3)) })
 	harm.Go(func() { r.fleet.stopAll(ctx, r.stops, r.random(4), r.book) })
 	harmed := make(chan struct{})
@@ -104,13 +125,27 @@ func (r *run) run() {
 	<-harmed
 	r.t.Logf("%.0f s: %d jobs in, %s", time.Since(began).Seconds(), r.book.rows, r.fleet.summary())
 
-	r.awaitFinal(ctx)
-	rest()
-	crew.Wait()
-	r.fleet.sendHome()
-	r.awaitBurial()
+	end()
 	r.t.Logf("%.0f s: over", time.Since(began).Seconds())
 	r.judge()
+}
+
+// begin lets the workers and those who watch them begin. What it gives waits until every job is final, and ends them.
+func (r *run) begin(ctx context.Context) (end func()) {
+	var crew sync.WaitGroup
+	working, rest := context.WithCancel(ctx)
+	crew.Go(func() { r.fleet.keep(working) })
+	crew.Go(func() { r.watch.keep(working, r.t) })
+	if r.limit > 0 {
+		crew.Go(func() { r.gauge.keep(working, r.t) })
+	}
+	return func() {
+		r.awaitFinal(ctx)
+		rest()
+		crew.Wait()
+		r.fleet.sendHome()
+		r.awaitBurial()
+	}
 }
 
 // feed enqueues so many jobs.
@@ -125,18 +160,28 @@ func (r *run) feed(ctx context.Context, n int) error {
 	return nil
 }
 
-// feedUntil keeps the workers busy as long as they are in danger, and enqueues the rest afterwards.
+// feedUntil keeps the workers busy as long as they are in danger, and until they have locked often enough, and enqueues the
+// rest afterwards.
 func (r *run) feedUntil(ctx context.Context, harmed <-chan struct{}) {
 	const backlog = 400
 	for ctx.Err() == nil {
 		select {
 		case <-harmed:
+			rounds, err := r.db.rounds()
+			if err != nil {
+				r.t.Error(err)
+				return
+			}
+			if rounds < r.rounds && !r.gauge.broken() {
+				break
+			}
 			if err := r.feed(ctx, r.jobs-r.book.rows); err != nil {
 				r.t.Error(err)
 			}
 			return
-		case <-time.After(100 * time.Millisecond):
+		default:
 		}
+		time.Sleep(100 * time.Millisecond)
 		if r.watch.open() > backlog {
 			continue
 		}

@@ -24,6 +24,7 @@ type database struct {
 const (
 	workersTable  = "crash_workers"
 	activityTable = "crash_activity"
+	queuesTable   = "crash_queues"
 )
 
 func jobsTable(queue string) string { return "crash_" + queue }
@@ -96,9 +97,19 @@ func (d *database) workerState(id string) (state string, err error) {
 	return state, err
 }
 
+// rounds counts the locks of queues with a throttle limit.
+func (d *database) rounds() (n int, err error) {
+	err = d.QueryRow("SELECT SUM(turn) FROM " + queuesTable).Scan(&n)
+	return n, err
+}
+
 // insert does what an application may do: two columns are enough, and the key is there to know the job again.
 func (d *database) insert(s spec) error {
-	_, err := d.Exec("INSERT INTO "+jobsTable(s.queue)+" (job_type, job_data, job_key) VALUES (?, ?, ?)", s.jobType, s.data(), s.key)
+	columns, values := "job_type, job_data, job_key", []any{s.jobType, s.data(), s.key}
+	if s.weight != usual {
+		columns, values = columns+", throttle_factor", append(values, s.weight)
+	}
+	_, err := d.Exec("INSERT INTO "+jobsTable(s.queue)+" ("+columns+") VALUES (?"+strings.Repeat(", ?", len(values)-1)+")", values...)
 	return err
 }
 
@@ -110,6 +121,21 @@ func (d *database) held(worker string) (slots int, jobs []row, err error) {
 		jobs, err = append(jobs, some...), errors.Join(err, e)
 	}
 	return slots, jobs, err
+}
+
+// busy are the processes of the workers that have jobs.
+func (d *database) busy() (pids map[int]bool, err error) {
+	pids = map[int]bool{}
+	for _, q := range queues {
+		query := "SELECT w.pid FROM " + jobsTable(q) + " j JOIN " + workersTable + " w ON w.id = j.worker_id WHERE j.line = 'locked' AND w.state = 'working'"
+		err = errors.Join(err, d.each(query, nil, func(rows *sql.Rows) error {
+			pid := 0
+			err := rows.Scan(&pid)
+			pids[pid] = true
+			return err
+		}))
+	}
+	return pids, err
 }
 
 // again reads jobs again.
@@ -144,18 +170,18 @@ type row struct {
 	jobType, key               string
 	state, line, error, result string
 	worker, token              string
-	attempt                    int
+	attempt, weight            int
 	created, updated           string
 }
 
 func (r row) name() name { return name{queue: r.queue, jobType: r.jobType, key: r.key} }
 
 func (d *database) jobs(queue, where string, args ...any) (jobs []row, err error) {
-	query := "SELECT id, job_type, job_key, state, line, error, result, worker_id, lock_token, attempt, create_time, update_time FROM " +
+	query := "SELECT id, job_type, job_key, state, line, error, result, worker_id, lock_token, attempt, COALESCE(throttle_factor, -1), create_time, update_time FROM " +
 		jobsTable(queue) + " " + where
 	err = d.each(query, args, func(rows *sql.Rows) error {
 		r := row{jobID: jobID{queue: queue}}
-		err := rows.Scan(&r.id, &r.jobType, &r.key, &r.state, &r.line, &r.error, &r.result, &r.worker, &r.token, &r.attempt, &r.created, &r.updated)
+		err := rows.Scan(&r.id, &r.jobType, &r.key, &r.state, &r.line, &r.error, &r.result, &r.worker, &r.token, &r.attempt, &r.weight, &r.created, &r.updated)
 		jobs = append(jobs, r)
 		return err
 	})

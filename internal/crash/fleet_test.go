@@ -19,6 +19,10 @@ type fleet struct {
 	hipq hipq
 	db   *database
 	rng  *rand.Rand
+	// size is how many workers overlap, beside those that are taken.
+	size int
+	// aim says that kills are for workers that have jobs: under a throttle limit few have any.
+	aim bool
 
 	mu   sync.Mutex
 	live []*worker
@@ -47,14 +51,11 @@ type worker struct {
 	killed bool
 }
 
-func newFleet(t *testing.T, h hipq, db *database, rng *rand.Rand) *fleet {
-	f := &fleet{t: t, hipq: h, db: db, rng: rng}
+func newFleet(t *testing.T, h hipq, db *database, rng *rand.Rand, size int) *fleet {
+	f := &fleet{t: t, hipq: h, db: db, rng: rng, size: size}
 	t.Cleanup(f.destroy)
 	return f
 }
-
-// fleetSize is how many workers overlap, beside those that are stopped.
-const fleetSize = 5
 
 // keep replaces workers that have ended, until ctx does.
 func (f *fleet) keep(ctx context.Context) {
@@ -67,7 +68,7 @@ func (f *fleet) keep(ctx context.Context) {
 			}
 		}
 		f.mu.Unlock()
-		if free < fleetSize {
+		if free < f.size {
 			f.launch()
 		}
 		// ticks that find nothing to do end at once: this bounds how fast they follow
@@ -126,13 +127,15 @@ func (f *fleet) await(w *worker) {
 	close(w.ended)
 }
 
-// take gives a worker that nobody else has taken.
-func (f *fleet) take(rng *rand.Rand) *worker {
+func anyWorker(*worker) bool { return true }
+
+// take gives one of these workers, that nobody else has taken.
+func (f *fleet) take(rng *rand.Rand, these func(*worker) bool) *worker {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	var free []*worker
 	for _, w := range f.live {
-		if !w.taken {
+		if !w.taken && these(w) {
 			free = append(free, w)
 		}
 	}
@@ -157,10 +160,30 @@ func (w *worker) signal(s syscall.Signal) { _ = w.cmd.Process.Signal(s) }
 func (f *fleet) killAll(ctx context.Context, n int, rng *rand.Rand) {
 	for f.kills < n && ctx.Err() == nil {
 		time.Sleep(time.Duration(150+rng.IntN(700)) * time.Millisecond)
-		if w := f.take(rng); w != nil {
+		take := func() *worker { return f.take(rng, anyWorker) }
+		if f.aim {
+			take = func() *worker { return f.takeBusy(rng) }
+		}
+		if w := take(); w != nil {
 			f.kill(w)
 		}
 	}
+}
+
+// takeBusy gives one that has jobs, if there comes one soon: there may be none for any of them.
+func (f *fleet) takeBusy(rng *rand.Rand) *worker {
+	for range 100 {
+		busy, err := f.db.busy()
+		if err != nil {
+			f.t.Error(err)
+			break
+		}
+		if w := f.take(rng, func(w *worker) bool { return busy[w.cmd.Process.Pid] }); w != nil {
+			return w
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+	return f.take(rng, anyWorker)
 }
 
 func (f *fleet) kill(w *worker) {

@@ -51,7 +51,7 @@ type hipq struct {
 // queues have the same job types.
 var queues = []string{"mail", "files"}
 
-func configure(t *testing.T, b binaries, driver, source string) hipq {
+func configure(t *testing.T, b binaries, driver, source string, limit int) hipq {
 	t.Helper()
 	dir := t.TempDir()
 	h := hipq{binaries: b, config: filepath.Join(dir, "hipq.yaml"), ledger: filepath.Join(dir, "ledger")}
@@ -63,7 +63,7 @@ func configure(t *testing.T, b binaries, driver, source string) hipq {
 	fmt.Fprintf(&c, "retry: {attempts: %d, delay: 500ms, backoff: fixed, jitter: 1}\ntimeout: 30s\nqueues:\n", attempts)
 	for _, q := range queues {
 		handler := fmt.Sprintf("handler: {exec: [%q, %q]}", h.handler, h.ledger)
-		fmt.Fprintf(&c, "  - name: %s\n    job_types:\n", q)
+		fmt.Fprintf(&c, "  - name: %s\n    throttle_limit: %d\n    job_types:\n", q, limit)
 		fmt.Fprintf(&c, "      - {name: steady, %s}\n", handler)
 		fmt.Fprintf(&c, "      - {name: brief, timeout: 1s, %s}\n", handler)
 		fmt.Fprintf(&c, "      - {name: fragile, retry: {attempts: %d}, %s}\n", fragileAttempts, handler)
@@ -81,13 +81,16 @@ func (h hipq) command(args ...string) *exec.Cmd {
 	return exec.Command(h.program, append(args, "--config", h.config)...)
 }
 
-// run runs a command to its end and gives what it printed.
+// run runs a command to its end and gives what it printed. Success is silent: cron mails what is on standard error.
 func (h hipq) run(ctx context.Context, args ...string) (string, error) {
 	var out, complaints bytes.Buffer
 	c := h.command(args...)
 	c.Stdout, c.Stderr = &out, &complaints
 	if err := c.Run(); err != nil {
 		return "", fmt.Errorf("hipq %s: %w: %s", strings.Join(args, " "), err, complaints.String())
+	}
+	if complaints.Len() > 0 {
+		return "", fmt.Errorf("hipq %s: exit status 0, but it said: %s", strings.Join(args, " "), complaints.String())
 	}
 	return out.String(), ctx.Err()
 }

@@ -10,13 +10,19 @@ import (
 
 // record is all that is known when it is over.
 type record struct {
+	plan  plan
 	book  *book
 	watch *watch
+	gauge *gauge
 	fleet *fleet
 
 	jobs map[jobID]row
+	// rounds counts the locks of queues with a throttle limit.
+	rounds int
 	// history is each job's activity, by when it was written.
 	history map[jobID][]event
+	// ledger is all of it, in the order in which it was written.
+	ledger []entry
 	// tries are what the ledger has of each attempt, in order; order is that of a job's attempts in the ledger.
 	tries map[jobID]map[int][]entry
 	order map[jobID][]entry
@@ -45,12 +51,15 @@ func (e event) outcome() bool {
 
 func (r *run) record() (*record, error) {
 	c := &record{
-		book: r.book, watch: r.watch, fleet: r.fleet,
+		plan: r.plan, book: r.book, watch: r.watch, gauge: r.gauge, fleet: r.fleet,
 		jobs: map[jobID]row{}, history: map[jobID][]event{}, tries: map[jobID]map[int][]entry{}, order: map[jobID][]entry{},
 		workers: map[string]string{}, deaths: map[string]int{},
 	}
 	var err error
 	if c.ahead, c.tolerance, err = r.db.clock(); err != nil {
+		return nil, err
+	}
+	if c.rounds, err = r.db.rounds(); err != nil {
 		return nil, err
 	}
 	for _, q := range queues {
@@ -65,11 +74,10 @@ func (r *run) record() (*record, error) {
 	if err := c.readActivity(r.db); err != nil {
 		return nil, err
 	}
-	ledger, err := readLedger(r.hipq.ledger)
-	if err != nil {
+	if c.ledger, err = readLedger(r.hipq.ledger); err != nil {
 		return nil, err
 	}
-	for _, e := range ledger {
+	for _, e := range c.ledger {
 		if c.tries[e.jobID] == nil {
 			c.tries[e.jobID] = map[int][]entry{}
 		}
@@ -142,7 +150,7 @@ func (r *run) judge() {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	for _, i := range invariants {
+	for _, i := range r.invariants {
 		violations, checked := i.check(c)
 		r.t.Logf("%-3s %s: %d violations (%s)", i.name, i.says, len(violations), checked)
 		for n, v := range violations {

@@ -52,7 +52,7 @@ func worthwhile(mode, slots int, jobs []row, book *book) bool {
 func (f *fleet) stopAll(ctx context.Context, n int, rng *rand.Rand, book *book) {
 	for i := 0; i < n && ctx.Err() == nil; {
 		time.Sleep(time.Duration(20+rng.IntN(80)) * time.Millisecond)
-		w := f.take(rng)
+		w := f.take(rng, anyWorker)
 		if w == nil {
 			continue
 		}

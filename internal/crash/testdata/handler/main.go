@@ -38,7 +38,7 @@ func main() {
 	must(json.NewDecoder(os.Stdin).Decode(&job))
 	s := job.Data.Steps[min(job.Attempt, len(job.Data.Steps))-1]
 	fmt.Print(strings.Repeat("x", s.Print))
-	time.Sleep(time.Duration(s.MS) * time.Millisecond)
+	work(ledger, time.Duration(s.MS)*time.Millisecond)
 	switch s.Do {
 	case "exit1":
 		os.Exit(1)
@@ -55,6 +55,19 @@ func main() {
 		time.Sleep(long)
 	}
 	note(ledger, "done")
+}
+
+// beat is how often a handler notes that it is still there: the last line of one that was killed is when it still was.
+const beat = 5 * time.Millisecond
+
+func work(ledger *os.File, d time.Duration) {
+	for end := time.Now().Add(d); ; note(ledger, "beat") {
+		left := time.Until(end)
+		if left <= 0 {
+			return
+		}
+		time.Sleep(min(left, beat))
+	}
 }
 
 // note adds a line in one write, so that lines of many processes don't mix and a killed one leaves none by halves.

@@ -1,0 +1,190 @@
+package crash
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+)
+
+// throttleLimit is that of each queue. Of the weights, 0 to 9, some are more than all of it.
+const throttleLimit = 7
+
+// TestThrottle runs weighted jobs with workers that are killed all the while. At no moment may more be locked and running,
+// by the rows and by the ledger, than the throttle limit lets.
+func TestThrottle(t *testing.T) {
+	each(t, plan{
+		size:    wanted(size{kills: 40, rounds: 2000}, size{kills: 5, rounds: 300}),
+		workers: 8, limit: throttleLimit, invent: (*book).inventWeighted,
+		invariants: append([]invariant{
+			{"rows", "what is locked and running is never more than the limit", rowsKeepLimit},
+			{"ledger", "the handlers that live at once never weigh more than the limit", handlersKeepLimit},
+		}, invariants...),
+	}, (*run).run)
+}
+
+// inventWeighted makes up a short job of any weight, more of them light than heavy, so that several fit at once.
+func (b *book) inventWeighted() spec {
+	s := b.named()
+	s.weight = min(b.rng.IntN(10), b.rng.IntN(10))
+	brief := func(do string) step { return step{Do: do, MS: b.rng.IntN(31)} }
+	switch p := b.rng.IntN(100); {
+	case p < 10:
+		s.steps = append(s.steps, brief(doExit1))
+	case p < 12:
+		s.steps = append(s.steps, brief(doCrash))
+	case p < 13:
+		s.steps = append(s.steps, brief(doExit65))
+		return s
+	}
+	s.steps = append(s.steps, brief(doDone))
+	return s
+}
+
+// load is what counts against the limit at a moment: jobs of weight 0 don't.
+type load struct{ jobs, sum int }
+
+// tooMuch says whether the limit is broken: one job that is heavier than all of it may run, alone.
+func (l load) tooMuch(limit int) bool { return l.sum > limit && l.jobs > 1 }
+
+// tally is how often a load was just at a limit, and otherwise worth a look.
+type tally struct{ looks, several, full, heavy int }
+
+func (t *tally) count(l load, limit int) {
+	t.looks++
+	if l.jobs > 1 {
+		t.several++
+	}
+	if l.sum == limit {
+		t.full++
+	}
+	if l.sum > limit && l.jobs == 1 {
+		t.heavy++
+	}
+}
+
+func (t tally) String() string {
+	return fmt.Sprintf("%d looks; %d times several counted jobs, %d times just the limit, %d times a heavier one alone",
+		t.looks, t.several, t.full, t.heavy)
+}
+
+// toothless complains if there was never anything that could have broken the limit.
+func (t tally) toothless() (bad []string) {
+	if (t.several == 0 || t.full == 0 || t.heavy == 0) && !testing.Short() {
+		bad = append(bad, "it has lost its bite: "+t.String())
+	}
+	return bad
+}
+
+// gauge looks at what is locked and running while all goes on.
+type gauge struct {
+	db    *database
+	limit int
+
+	mu sync.Mutex
+	tally
+	// over are the moments at which it was too much.
+	over map[string]bool
+}
+
+func newGauge(db *database, limit int) *gauge {
+	return &gauge{db: db, limit: limit, over: map[string]bool{}}
+}
+
+// keep looks until ctx ends.
+func (g *gauge) keep(ctx context.Context, t *testing.T) {
+	for ctx.Err() == nil {
+		for _, q := range queues {
+			if err := g.look(q); err != nil {
+				t.Error(err)
+				return
+			}
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+}
+
+// look is one statement, and so sees the rows as they were at one moment.
+func (g *gauge) look(queue string) error {
+	var l load
+	heaviest, ids := 0, ""
+	err := g.db.QueryRow("SELECT COUNT(*), COALESCE(SUM(throttle_factor), 0), COALESCE(MAX(throttle_factor), 0), COALESCE(GROUP_CONCAT(id), '') FROM "+
+		jobsTable(queue)+" WHERE line IN ('locked', 'waiting') AND state <> 'error' AND throttle_factor > 0").Scan(&l.jobs, &l.sum, &heaviest, &ids)
+	if err != nil {
+		return err
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.count(l, g.limit)
+	if l.tooMuch(g.limit) {
+		g.over[fmt.Sprintf("%s has %d jobs that weigh %d, the heaviest %d: %s", queue, l.jobs, l.sum, heaviest, ids)] = true
+	}
+	return nil
+}
+
+// broken says whether it has seen too much: then the test may end early.
+func (g *gauge) broken() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return len(g.over) > 0
+}
+
+// rowsKeepLimit: as the gauge saw it over so many locks, by rows that have the weights which were asked for.
+func rowsKeepLimit(c *record) (bad []string, checked string) {
+	bad = append(slices.Sorted(maps.Keys(c.gauge.over)), c.gauge.toothless()...)
+	if c.rounds < c.plan.rounds {
+		bad = append(bad, fmt.Sprintf("there were only %d locks", c.rounds))
+	}
+	for id, j := range c.jobs {
+		if want := c.book.spec(j.name()).weight; j.weight != want {
+			bad = append(bad, fmt.Sprintf("the weight is %d, not %d: %s", j.weight, want, c.story(id)))
+		}
+	}
+	return bad, fmt.Sprintf("%d locks; %s", c.rounds, c.gauge)
+}
+
+// handlersKeepLimit: a handler is in the ledger for the first time when it has begun, and for the last time when it is
+// about to end or, if it was killed, some milliseconds before that. In between it was there, so whatever this finds is
+// true. The order is that of the lines in the file, for no clock is as exact: each was written in one piece by a process
+// that was there at that moment.
+func handlersKeepLimit(c *record) (bad []string, checked string) {
+	type try struct {
+		jobID
+		attempt, pid int
+	}
+	of := func(e entry) try { return try{e.jobID, e.attempt, e.pid} }
+	last := map[try]int{}
+	for i, e := range c.ledger {
+		last[of(e)] = i
+	}
+	var seen tally
+	alive := map[string]map[try]int{}
+	for _, q := range queues {
+		alive[q] = map[try]int{}
+	}
+	cut := 0
+	for i, e := range c.ledger {
+		weight, there := c.book.spec(c.jobs[e.jobID].name()).weight, alive[e.queue]
+		if e.event == "start" && weight > 0 {
+			there[of(e)] = weight
+			l := load{jobs: len(there)}
+			for _, w := range there {
+				l.sum += w
+			}
+			seen.count(l, c.gauge.limit)
+			if l.tooMuch(c.gauge.limit) {
+				bad = append(bad, fmt.Sprintf("%s has %d handlers that weigh %d: %v", e.queue, l.jobs, l.sum, there))
+			}
+		}
+		if last[of(e)] == i {
+			delete(there, of(e))
+			if e.event != "done" {
+				cut++
+			}
+		}
+	}
+	return append(bad, seen.toothless()...), fmt.Sprintf("%d handlers that did not get to their end; %s", cut, seen)
+}
