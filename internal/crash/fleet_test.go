@@ -82,13 +82,17 @@ func (f *fleet) launch() {
 	if err != nil {
 		f.t.Error(err)
 	}
+	share := []int{2, 4, 8}
+	if f.aim {
+		share = []int{1, 2} // under a throttle limit, few jobs are to be many workers'
+	}
 	pick := func(of ...int) int { return of[f.rng.IntN(len(of))] }
 	args := []string{
 		// verbose, for it says when it has lost a lock
 		"work", "--verbose", "--run-for", fmt.Sprint(pick(2, 5, 20), "s"), "--batch", fmt.Sprint(pick(1, 10, 50, 100)),
 		// concurrency is over all workers of the host, the dead included until their locks expire: one more than they
 		// have would be one slot for it
-		"--concurrency", fmt.Sprint(min(slots+pick(2, 4, 8), 40)),
+		"--concurrency", fmt.Sprint(min(slots+pick(share...), 40)),
 	}
 	if f.rng.IntN(2) == 0 {
 		args = append(args, "--linger")

@@ -26,9 +26,13 @@ func TestThrottle(t *testing.T) {
 	}, (*run).run)
 }
 
-// inventWeighted makes up a short job of any weight, more of them light than heavy, so that several fit at once.
+// inventWeighted makes up a short job of any weight, more of them light than heavy, so that several fit at once, and most
+// of them for one queue, so that its workers are in each other's way.
 func (b *book) inventWeighted() spec {
 	s := b.named()
+	if b.rng.IntN(8) > 0 {
+		s.queue = queues[0]
+	}
 	s.weight = min(b.rng.IntN(10), b.rng.IntN(10))
 	brief := func(do string) step { return step{Do: do, MS: b.rng.IntN(31)} }
 	switch p := b.rng.IntN(100); {
