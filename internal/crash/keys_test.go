@@ -1,0 +1,124 @@
+package crash
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+)
+
+const (
+	// enqueuers is how many processes enqueue the same keys at once.
+	enqueuers = 16
+	// manyKeys are more than a batch: while one process adds its second, others still add their first.
+	manyKeys = 1000
+)
+
+// TestSameKeys enqueues the same keys from many processes at once, each in an order of its own: while nothing else goes
+// on, then to replace what is there, then while workers finish the jobs, so that keys are free again. Each process must end
+// well and in silence, and what they say they added must be what is there.
+func TestSameKeys(t *testing.T) {
+	each(t, plan{workers: 3, invent: (*book).named, invariants: invariants}, func(r *run) {
+		ctx, stop := context.WithTimeout(r.t.Context(), *patienceFlag)
+		defer stop()
+		first, more := r.sameKeys(manyKeys), r.sameKeys(manyKeys/2)
+		r.together(ctx, first, "keep")
+		r.wantAdded(len(first))
+		r.wantLive(first)
+
+		replaced, rest := slices.Clone(first[:manyKeys/2]), first[manyKeys/2:]
+		for i := range replaced {
+			replaced[i].steps = []step{{Do: doDone, Print: 1}}
+		}
+		r.together(ctx, slices.Concat(replaced, more), "replace")
+		keys := slices.Concat(replaced, more, rest)
+		r.wantAdded(len(keys))
+		r.wantLive(keys)
+
+		end := r.begin(ctx)
+		for r.book.rows < len(keys)+manyKeys/4 && ctx.Err() == nil && !r.t.Failed() {
+			r.together(ctx, keys, "keep", "replace")
+		}
+		end()
+		r.wantAdded(r.book.rows)
+		r.judge()
+	})
+}
+
+// sameKeys makes up jobs of one queue, for a batch is of one.
+func (r *run) sameKeys(n int) []spec {
+	specs := make([]spec, n)
+	for i := range specs {
+		specs[i] = r.book.make(r.book)
+		specs[i].queue, specs[i].steps = queues[0], []step{{Do: doDone}}
+	}
+	return specs
+}
+
+// together has all the processes enqueue the same jobs, with these answers to duplicates by turns.
+func (r *run) together(ctx context.Context, specs []spec, onDuplicate ...string) {
+	r.t.Helper()
+	before := r.book.rows
+	r.book.expect(enqueuers, specs)
+	var files [enqueuers]string
+	for i := range files {
+		order := slices.Clone(specs)
+		r.book.rng.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
+		var err error
+		if files[i], err = r.book.write(r.hipq, order); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+	var errs [enqueuers]error
+	var all sync.WaitGroup
+	for i, file := range files {
+		all.Go(func() {
+			// each of them must account for every line
+			errs[i] = r.book.enqueueFile(ctx, r.hipq, file, len(specs), "--on-duplicate", onDuplicate[i%len(onDuplicate)])
+		})
+	}
+	all.Wait()
+	if err := errors.Join(errs[:]...); err != nil {
+		r.t.Error(err)
+		return
+	}
+	added := r.book.rows - before
+	r.t.Logf("%d processes enqueued %d keys (%v): %d added, %d duplicates", enqueuers, len(specs), onDuplicate, added, enqueuers*len(specs)-added)
+}
+
+// wantAdded: so many jobs were added, say the processes, the queue and the activity.
+func (r *run) wantAdded(n int) {
+	r.t.Helper()
+	var rows, told int
+	err := r.db.QueryRow("SELECT COUNT(*) FROM " + jobsTable(queues[0])).Scan(&rows)
+	err = errors.Join(err, r.db.QueryRow("SELECT COUNT(*) FROM "+activityTable+" WHERE state = 'added'").Scan(&told))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if r.book.rows != n || rows != n || told != n {
+		r.t.Errorf("the processes added %d, there are %d jobs and %d of them in the activity, want %d", r.book.rows, rows, told, n)
+	}
+}
+
+// wantLive: each of these is there once and as it was enqueued last, and nothing else is.
+func (r *run) wantLive(specs []spec) {
+	r.t.Helper()
+	want := map[string]string{}
+	for _, s := range specs {
+		want[s.key] = s.data()
+	}
+	err := r.db.each("SELECT job_key, job_data FROM "+jobsTable(queues[0])+" WHERE state <> 'final'", nil, func(rows *sql.Rows) error {
+		var key, data string
+		err := rows.Scan(&key, &data)
+		if want[key] != data {
+			r.t.Errorf("%s is live with %s, want %q", key, data, want[key])
+		}
+		delete(want, key)
+		return err
+	})
+	if err != nil || len(want) > 0 {
+		r.t.Errorf("%d are missing (%v)", len(want), err)
+	}
+}
