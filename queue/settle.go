@@ -265,7 +265,7 @@ func (q *Queue) rest(ctx context.Context, tx *schema.Tx, job *Job, o Outcome, by
 	if by == ByAnother {
 		line = lineError
 	}
-	_, err := tx.ExecContext(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET state = 'error', line = ?, error = ?, wish = ?, update_time = ? WHERE id = ?",
+	_, err := tx.ExecContext(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET state = 'error', line = ?, error = ?, wish = ?, wake_time = NULL, update_time = ? WHERE id = ?",
 		line, o.reason(), o.wish(), schema.At(tx.Now), job.ID)
 	if err != nil {
 		return fmt.Errorf("leave job %d to its retry handler: %w", job.ID, err)
@@ -299,8 +299,7 @@ func (q *Queue) discard(ctx context.Context, tx *schema.Tx, line string, ids []a
 	if (line != lineFinished || q.KeepFinished >= 0) && (line != lineFailed || q.KeepFailed >= 0) {
 		return nil
 	}
-	_, err := tx.ExecContext(ctx, "DELETE FROM "+q.table+" WHERE line = ? AND id IN "+schema.In(len(ids)), append([]any{line}, ids...)...)
-	if err != nil {
+	if _, err := q.deleteFinal(ctx, tx, line, ids); err != nil {
 		return fmt.Errorf("discard jobs: %w", err)
 	}
 	return nil
