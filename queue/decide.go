@@ -65,10 +65,15 @@ func (q *Queue) decideType(ctx context.Context, tx *schema.Tx, w Worker, name st
 
 // Undecided takes up to n jobs of these types that wait for their retry decision, under the worker's lock, and gives them
 // with what is known of their last attempt. A retry handler decides about them, and Round writes down what it says. A
-// worker that ends before gives them to others.
+// worker that ends before gives them to others; one that was declared dead gets none.
 func (q *Queue) Undecided(ctx context.Context, w Worker, types []string, n int) (list []Settled, err error) {
 	err = q.db.Tx(ctx, func(tx *schema.Tx) error {
 		list = nil
+		var working bool
+		err := tx.GetContext(ctx, &working, "SELECT EXISTS (SELECT 1 FROM "+q.db.Workers()+" WHERE id = ? AND state = 'working')", w.ID)
+		if err != nil || !working {
+			return err
+		}
 		var ids []any
 		for _, name := range types {
 			if n <= len(list) {

@@ -336,8 +336,10 @@ func TestAsyncWorkerDeclaredDead(t *testing.T) {
 			}
 		})
 		r.stop()
-		summary, _ := r.end()
-		wantSummary(s.t, summary, worker.Summary{Started: 2, Finished: 1, Lost: 1})
+		// it may have reclaimed the job itself, as long as it doesn't know: then that was its word
+		if summary, _ := r.end(); summary.Started != 2 || summary.Finished+summary.Lost != 2 {
+			s.t.Errorf("summary %+v", summary)
+		}
 		s.wantJob(s.emails, ids[0], queue.Running, "waiting", queue.None, 1)
 		s.wantJob(s.emails, ids[1], queue.Retry, "later", s.get(s.emails, ids[1]).Error, 1)
 		s.wantHistory(s.emails, "added/0 starting/1", ids[0])

@@ -41,7 +41,7 @@ func TestRate(t *testing.T) {
 		others := s.add(s.reports, "send", 50)
 		p := s.worker(all(nothing))
 		r, asked := s.startWatched(p)
-		eventually(s.t, "the first are started", func() bool { return len(s.starts(s.emails)) == 3 })
+		eventually(s.t, "the first are started", func() bool { return len(s.starts(s.emails)) >= 3 })
 		eventually(s.t, "the other queue isn't held up", func() bool { return s.counts(s.reports).Finished == 50 })
 		before, began := asked.Load(), time.Now()
 		wantSummary(s.t, r.ended(), worker.Summary{Started: 58, Finished: 58})
@@ -50,8 +50,8 @@ func TestRate(t *testing.T) {
 		}
 		s.wantRate(s.emails)
 		at := s.starts(s.emails)
-		// two more slices of the rate at most, and something for a slow machine
-		if took := at[7].Sub(at[0]); took > 8*time.Second {
+		// it must take three seconds and two slices of the rate, and may something for a slow machine
+		if took := at[7].Sub(at[0]); took > patience/2 {
 			s.t.Errorf("the eighth is started %s after the first", took)
 		}
 		s.wantHistory(s.emails, atOnce, ids...)
