@@ -87,7 +87,11 @@ func (a *app) answer(cmd *cobra.Command, name string, answer queue.Answer) error
 	case !done.Changed:
 		_, err = fmt.Fprintf(a.out, "job %d: attempt %d has failed already (%s): nothing changed\n", job.ID, job.Attempt, safe(job.Error))
 	case job.State == queue.Error:
-		_, err = fmt.Fprintf(a.out, "job %d: attempt %d failed; the next worker decides whether it is tried again\n", job.ID, job.Attempt)
+		who := "the next worker decides whether it is tried again"
+		if job.WorkerID != queue.None {
+			who = "its worker decides whether it is tried again, once the handler has ended"
+		}
+		_, err = fmt.Fprintf(a.out, "job %d: attempt %d failed; %s\n", job.ID, job.Attempt, who)
 	default:
 		_, err = fmt.Fprintf(a.out, "job %d is final: %s\n", job.ID, ending(job))
 	}

@@ -24,8 +24,8 @@ type Answer struct {
 	Type, Key string
 	// Token, if not empty, is that of the attempt that is answered: no other is settled.
 	Token string
-	// Verdict is Finished, Failed (for good), or TryAgain: the attempt has failed, and the next worker that has a handler for
-	// the type takes the retry decision.
+	// Verdict is Finished, Failed (for good), or TryAgain: the attempt has failed, and the retry decision follows, by the
+	// worker whose handler still runs when that has ended, else by the next that has a handler for the type.
 	Verdict Verdict
 	// Result is kept with the job: any text or JSON, at most MaxDataBytes long. Error says what went wrong.
 	Result, Error string
@@ -90,7 +90,7 @@ func (q *Queue) answer(ctx context.Context, tx *schema.Tx, a Answer) (Answered, 
 		return done, ErrFinal
 	case job.Attempt == 0:
 		return done, ErrNotStarted
-	case a.Token != "" && a.Token != job.Token:
+	case a.Token != "" && a.Token != job.attemptToken:
 		return done, ErrOtherAttempt
 	case job.State != Running && a.Verdict == TryAgain:
 		return done, nil // that attempt has failed, and is being tried again
@@ -106,10 +106,18 @@ func (q *Queue) answer(ctx context.Context, tx *schema.Tx, a Answer) (Answered, 
 		o.Result = job.Result // what the handler gave when it had sent the work
 	}
 	done.Changed = true
-	if a.Verdict == TryAgain {
-		err = q.rest(ctx, tx, job, o, ByAnother)
-	} else {
+	switch {
+	case a.Verdict != TryAgain:
 		err = q.settleAnswered(ctx, tx, job, o)
+	case job.Line == lineLocked:
+		// its worker keeps it, for the next attempt must not begin beside this one
+		if err := q.rest(ctx, tx, job, o, ByHandler); err != nil {
+			return done, err
+		}
+		done.Job, err = q.get(ctx, tx, job.ID, "")
+		return done, err
+	default:
+		err = q.rest(ctx, tx, job, o, ByAnother)
 	}
 	if err != nil {
 		return done, err
@@ -145,13 +153,13 @@ func (q *Queue) settleAnswered(ctx context.Context, tx *schema.Tx, job *Job, o O
 // byKey finds the job of a type and key that is not final, or else the newest that is.
 func (q *Queue) byKey(ctx context.Context, tx *schema.Tx, jobType, key string) (*Job, error) {
 	for _, which := range []string{"live = 1", "live IS NULL"} {
-		ids, err := q.ids(ctx, tx, "SELECT id FROM "+q.table+" "+q.index("live")+" WHERE job_type = ? AND job_key = ? AND "+which+
-			" ORDER BY id DESC LIMIT 1 "+q.db.ForUpdate, jobType, key)
+		var id *int64
+		err := tx.GetContext(ctx, &id, "SELECT MAX(id) FROM "+q.table+" "+q.index("live")+" WHERE job_type = ? AND job_key = ? AND "+which, jobType, key)
 		if err != nil {
 			return nil, err
 		}
-		if len(ids) > 0 {
-			return q.get(ctx, tx, ids[0].(int64), q.db.ForUpdate)
+		if id != nil {
+			return q.get(ctx, tx, *id, q.db.ForUpdate)
 		}
 	}
 	return nil, ErrNotFound

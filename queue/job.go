@@ -60,6 +60,8 @@ type Job struct {
 	// Group is its throttle group, once a lock has found it out; None before.
 	Group string
 
+	// attemptToken is the lock of the latest attempt, also while the job is locked for the next.
+	attemptToken string
 	// wish is what its handler said of the retry; stopping that an operator wants it stopped.
 	wish     string
 	stopping bool
@@ -92,6 +94,7 @@ type record struct {
 	Error            string      `db:"error"`
 	Result           string      `db:"result"`
 	Group            string      `db:"throttle_group"`
+	AttemptToken     string      `db:"attempt_token"`
 	Wish             string      `db:"wish"`
 	Stopping         bool        `db:"stopping"`
 	CreateTime       schema.Time `db:"create_time"`
@@ -99,7 +102,7 @@ type record struct {
 }
 
 const recordColumns = "id, job_type, job_data, job_key, state, line, timeout, priority, throttle_factor, time_windows, shard_key, " +
-	"attempt, scheduled_run_time, start_time, worker_id, lock_token, error, result, throttle_group, wish, stopping, " +
+	"attempt, scheduled_run_time, start_time, worker_id, lock_token, error, result, throttle_group, attempt_token, wish, stopping, " +
 	"create_time, update_time"
 
 // job reads a record. A row inserted by plain SQL that was not taken in yet has its numbers still open: they read as 0.
@@ -108,7 +111,7 @@ func (r record) job(queue string) (*Job, error) {
 		ID: r.ID, Queue: queue, Type: r.Type, Data: r.Data, Key: r.Key, State: r.State, Error: r.Error, Result: r.Result,
 		Attempt: r.Attempt, ScheduledRunTime: r.ScheduledRunTime.Time, ShardKey: r.ShardKey, StartTime: r.StartTime.Time,
 		CreateTime: r.CreateTime.Time, UpdateTime: r.UpdateTime.Time, WorkerID: r.WorkerID, Token: r.Token, Line: r.Line,
-		Group: r.Group, wish: r.Wish, stopping: r.Stopping,
+		Group: r.Group, attemptToken: r.AttemptToken, wish: r.Wish, stopping: r.Stopping,
 	}
 	if r.Timeout != nil {
 		job.Timeout = time.Duration(*r.Timeout) * time.Second

@@ -13,8 +13,8 @@ type Round struct {
 	// Started are the jobs to run now. One that was to be started and is not here has lost its lock, or its windows
 	// have closed.
 	Started []*Job
-	// Resting are the jobs in the state error, under the worker's lock, about which its retry handlers are to be asked now.
-	Resting []*Job
+	// Resting are those in the state error, under the worker's lock, about which its retry handlers are to be asked now.
+	Resting []Settled
 	// Lost are the jobs whose settlement changed nothing, because the worker had lost its lock on them.
 	Lost []*Job
 }

@@ -3,7 +3,6 @@ package queue
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/schema"
@@ -53,14 +52,14 @@ func (q *Queue) settle(ctx context.Context, tx *schema.Tx, w Worker, list []Sett
 		}
 	}
 	for k, group := range plain {
-		settled, lost, err := q.finish(ctx, tx, w, k.token, k.number, group)
+		settled, rest, err := q.finish(ctx, tx, w, k.token, k.number, group)
 		if err != nil {
 			return nil, err
 		}
-		entries, r.Lost = append(entries, settled...), append(r.Lost, lost...)
+		entries, others = append(entries, settled...), append(others, rest...)
 	}
 	for _, s := range others {
-		entry, state, err := q.settleOne(ctx, tx, w, s)
+		entry, state, err := q.settleOne(ctx, tx, w, &s)
 		if err != nil {
 			return nil, err
 		}
@@ -70,14 +69,15 @@ func (q *Queue) settle(ctx context.Context, tx *schema.Tx, w Worker, list []Sett
 		case settledLost:
 			r.Lost = append(r.Lost, s.Job)
 		case settledToRest:
-			r.Resting = append(r.Resting, s.Job)
+			s.Decided = true
+			r.Resting = append(r.Resting, s)
 		}
 	}
 	return entries, nil
 }
 
-// finish settles attempts that all ended well, in one statement.
-func (q *Queue) finish(ctx context.Context, tx *schema.Tx, w Worker, token string, attempt int, group []Settled) (entries []activity.Entry, lost []*Job, err error) {
+// finish settles attempts that all ended well, in one statement, and gives back those that it didn't find as they had been.
+func (q *Queue) finish(ctx context.Context, tx *schema.Tx, w Worker, token string, attempt int, group []Settled) (entries []activity.Entry, rest []Settled, err error) {
 	args := []any{schema.At(tx.Now), token, attempt}
 	for _, s := range group {
 		args = append(args, s.Job.ID)
@@ -93,30 +93,24 @@ func (q *Queue) finish(ctx context.Context, tx *schema.Tx, w Worker, token strin
 		return nil, nil, fmt.Errorf("finish jobs: %w", err)
 	}
 	all, states := int(n) == len(group), map[int64]settledState{}
-	if !all {
+	if !all && n > 0 {
 		if states, err = q.settledBy(ctx, tx, w, token, attempt, group); err != nil {
 			return nil, nil, err
-		}
-		for id, state := range states {
-			if n == 0 && state == settledNow {
-				states[id] = settledEarlier // in the same tick of the clock
-			}
 		}
 	}
 	if err := q.discard(ctx, tx, lineFinished, args[3:]); err != nil {
 		return nil, nil, err
 	}
 	for _, s := range group {
-		switch {
-		case all || states[s.Job.ID] == settledNow:
-			e := q.entry(s.Job, activity.Finished)
-			e.RunMS, e.Output = s.Outcome.Ran.Milliseconds(), s.Outcome.Output
-			entries = append(entries, e)
-		case states[s.Job.ID] == settledLost:
-			lost = append(lost, s.Job)
+		if !all && states[s.Job.ID] != settledNow {
+			rest = append(rest, s)
+			continue
 		}
+		e := q.entry(s.Job, activity.Finished)
+		e.RunMS, e.Output = s.Outcome.Ran.Milliseconds(), s.Outcome.Output
+		entries = append(entries, e)
 	}
-	return entries, lost, nil
+	return entries, rest, nil
 }
 
 // settledState is what became of a settle.
@@ -151,90 +145,61 @@ func (q *Queue) settledBy(ctx context.Context, tx *schema.Tx, w Worker, token st
 			states[r.ID] = settledNow
 		}
 	}
-	for _, s := range group {
-		if states[s.Job.ID] != settledLost {
-			continue
-		}
-		told, err := q.told(ctx, tx, w, s.Job)
-		if err != nil {
-			return nil, err
-		}
-		if told {
-			states[s.Job.ID] = settledEarlier
-		}
-	}
 	return states, nil
 }
 
-// told says whether the attempt has its outcome already, by this worker or by an answer from outside. The job itself may
-// have gone on to its next attempt, or be gone. Nobody takes the attempts of a worker that lives: so if another has decided
-// about one that it has started, or is to, that was after an answer.
+// told says whether the activity has the attempt's outcome already, by this worker or by an answer from outside. The job
+// itself may have gone on to its next attempt, or be gone.
 func (q *Queue) told(ctx context.Context, tx *schema.Tx, w Worker, job *Job) (told bool, err error) {
-	entries := "EXISTS (SELECT 1 FROM " + q.db.Activity() + " " + q.db.Index(q.db.Activity(), "job") + " WHERE job_id = ? AND queue = ? AND attempt = ?"
-	const outcome = " AND state IN ('finished', 'error', 'failed')"
-	its := []any{job.ID, q.Name, job.Attempt}
-	args := slices.Concat(its, []any{w.ID, w.ID}, its, []any{w.ID}, its, []any{job.ID, job.Token, job.Attempt})
-	err = tx.GetContext(ctx, &told, "SELECT "+entries+outcome+" AND worker_id IN (?, 'NONE'))"+
-		" OR EXISTS (SELECT 1 FROM "+q.db.Workers()+" WHERE id = ? AND state = 'working')"+
-		" AND "+entries+" AND state = 'starting' AND worker_id = ?)"+
-		" AND ("+entries+outcome+") OR EXISTS (SELECT 1 FROM "+q.table+" "+q.db.ByID+" WHERE id = ? AND lock_token = ? AND attempt = ? AND state = 'error'))",
-		args...)
+	err = tx.GetContext(ctx, &told, "SELECT EXISTS (SELECT 1 FROM "+q.db.Activity()+" "+q.db.Index(q.db.Activity(), "job")+
+		" WHERE job_id = ? AND queue = ? AND attempt = ? AND worker_id IN (?, 'NONE') AND state IN ('finished', 'error', 'failed'))",
+		job.ID, q.Name, job.Attempt, w.ID)
 	if err != nil {
 		return false, fmt.Errorf("look up the outcome of job %d: %w", job.ID, err)
 	}
 	return told, nil
 }
 
-// rests says whether a job waits for this worker's retry handler since a commit whose answer was lost.
-func (q *Queue) rests(ctx context.Context, tx *schema.Tx, w Worker, job *Job) (rests bool, err error) {
-	err = tx.GetContext(ctx, &rests, "SELECT EXISTS (SELECT 1 FROM "+q.table+" "+q.db.ByID+
-		" WHERE id = ? AND state = 'error' AND line = 'locked' AND worker_id = ? AND lock_token = ? AND attempt = ?)",
-		job.ID, w.ID, job.Token, job.Attempt)
-	if err != nil {
-		return false, fmt.Errorf("look up whether job %d waits for its retry handler: %w", job.ID, err)
-	}
-	return rests, nil
-}
-
 // settleOne settles one attempt, of whatever outcome. The policy's decision needs no waiting: an error passes through
 // the state error to retry or final in one write.
-func (q *Queue) settleOne(ctx context.Context, tx *schema.Tx, w Worker, s Settled) (entry activity.Entry, state settledState, err error) {
-	where, args := " AND state = 'running' AND line = 'locked' AND lock_token = ? AND attempt = ?", []any{s.Job.Token, s.Job.Attempt}
-	if s.Decided {
-		where, args = " AND state = 'error' AND line = 'locked' AND worker_id = ? AND attempt = ?", []any{w.ID, s.Job.Attempt}
+func (q *Queue) settleOne(ctx context.Context, tx *schema.Tx, w Worker, s *Settled) (entry activity.Entry, state settledState, err error) {
+	var rows []struct {
+		State    State
+		Error    string
+		Wish     string
+		Stopping bool
 	}
-	var stopping []bool
-	query := "SELECT stopping FROM " + q.table + " " + q.db.ByID + " WHERE id = ?" + where + " " + q.db.ForUpdate
-	if err := tx.SelectContext(ctx, &stopping, query, append([]any{s.Job.ID}, args...)...); err != nil {
+	query := "SELECT state, error, wish, stopping FROM " + q.table + " " + q.db.ByID +
+		" WHERE id = ? AND line = 'locked' AND state IN ('running', 'error') AND lock_token = ? AND attempt = ? AND worker_id = ? " + q.db.ForUpdate
+	if err := tx.SelectContext(ctx, &rows, query, s.Job.ID, s.Job.Token, s.Job.Attempt, w.ID); err != nil {
 		return entry, 0, fmt.Errorf("settle job %d: %w", s.Job.ID, err)
 	}
-	if len(stopping) == 0 {
-		if s.Decide == ByHandler && !s.Decided {
-			if rests, err := q.rests(ctx, tx, w, s.Job); rests || err != nil {
-				return entry, settledToRest, err
-			}
-		}
-		states, err := q.settledBy(ctx, tx, w, s.Job.Token, s.Job.Attempt, []Settled{s})
-		if state = states[s.Job.ID]; state == settledNow {
-			state = settledEarlier // in the same tick of the clock
-		}
-		return entry, state, err
+	if len(rows) == 0 || s.Decided && rows[0].State == Running {
+		return q.settledBefore(ctx, tx, w, s)
 	}
-	o := s.Outcome
-	if o.Verdict == Finished && q.async(s.Job.Type) {
+	row, o := rows[0], s.Outcome
+	switch {
+	case row.Stopping && (o.Verdict != Finished || row.State == Error):
+		o = Outcome{Verdict: Stopped, Error: Cancelled, Output: o.Output, Ran: o.Ran}
+		s.Decision, s.Note = nil, "" // whatever a retry handler said meanwhile
+	case row.State == Error && !s.Decided:
+		// by an answer while the handler ran, whose own word doesn't count then; or by a commit whose answer was lost
+		failed := Job{Error: row.Error, wish: row.Wish}
+		ran, output := o.Ran, o.Output
+		o = failed.outcome(tx.Now)
+		o.Ran, o.Output = ran, output
+	case o.Verdict == Finished && q.async(s.Job.Type):
 		o.Verdict = Sent
 	}
-	if stopping[0] && o.Verdict != Finished {
-		o.Verdict, o.Error = Stopped, Cancelled
-		s.Decision, s.Note = nil, "" // whatever a retry handler said meanwhile
-	}
+	s.Outcome = o
 	switch {
 	case o.Verdict == Sent:
 		return entry, settledQuietly, q.send(ctx, tx, s.Job, o)
-	case o.Verdict.isError() && s.Decide == ByHandler && !s.Decided:
-		return entry, settledToRest, q.rest(ctx, tx, s.Job, o, s.Decide)
-	case o.Verdict.isError() && s.Decide == ByAnother && !s.Decided:
-		return entry, settledQuietly, q.rest(ctx, tx, s.Job, o, s.Decide)
+	case o.Verdict.isError() && s.Decide != ByPolicy && !s.Decided:
+		if state = settledToRest; s.Decide == ByAnother {
+			state = settledQuietly
+		}
+		return entry, state, q.rest(ctx, tx, s.Job, o, s.Decide)
 	}
 	next, entry, err := q.judge(s.Job, o, s.Decision, tx.Now)
 	if err != nil {
@@ -244,6 +209,22 @@ func (q *Queue) settleOne(ctx context.Context, tx *schema.Tx, w Worker, s Settle
 		entry.Error += " (" + s.Note + ")"
 	}
 	return entry, settledNow, q.write(ctx, tx, s.Job.ID, next)
+}
+
+// settledBefore finds out what became of an attempt that is not this worker's to settle any more.
+func (q *Queue) settledBefore(ctx context.Context, tx *schema.Tx, w Worker, s *Settled) (entry activity.Entry, state settledState, err error) {
+	states, err := q.settledBy(ctx, tx, w, s.Job.Token, s.Job.Attempt, []Settled{*s})
+	if err != nil {
+		return entry, 0, err
+	}
+	if states[s.Job.ID] != settledLost {
+		return entry, settledEarlier, nil // though the clock may not have moved since
+	}
+	told, err := q.told(ctx, tx, w, s.Job)
+	if told {
+		state = settledEarlier
+	}
+	return entry, state, err
 }
 
 // send leaves a job running, without a lock, for an answer from outside or its timeout.

@@ -84,7 +84,7 @@ func (q *Queue) markRunning(ctx context.Context, tx *schema.Tx, token string, id
 	}
 	now := schema.At(tx.Now)
 	res, err := tx.ExecContext(ctx, "UPDATE "+q.table+" "+q.db.ByID+
-		" SET state = 'running', error = 'NONE', result = 'NONE', attempt = attempt + 1, start_time = ?, update_time = ?"+
+		" SET state = 'running', error = 'NONE', result = 'NONE', attempt = attempt + 1, attempt_token = lock_token, start_time = ?, update_time = ?"+
 		" WHERE line = 'locked' AND state IN ('initial', 'retry') AND lock_token = ? AND id IN "+schema.In(len(ids)),
 		append([]any{now, now, token}, ids...)...)
 	if err != nil {

@@ -58,9 +58,8 @@ func (l *Locker) walk(ctx context.Context, tx *schema.Tx, room *room, n int, aft
 			return nil, nil, err
 		}
 	}
-	for walked, size := 0, n; ; size = walkMax / 5 {
-		parts := l.parts(room)
-		found, err := l.step(ctx, tx, parts, size, after)
+	for walked, size := 0, n; ; size = max(n, 250) {
+		found, err := l.step(ctx, tx, l.parts(room), size, after)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -68,6 +67,7 @@ func (l *Locker) walk(ctx context.Context, tx *schema.Tx, room *room, n int, aft
 			return nil, nil, err
 		}
 		for _, c := range found {
+			after[stretch{c.Part, c.Type}] = c
 			switch room.fit(c) {
 			case fits:
 				taken = append(taken, c)
@@ -118,10 +118,10 @@ func (l *Locker) lookForFree(ctx context.Context, tx *schema.Tx) error {
 	return nil
 }
 
-// step reads the next n entries: the next n of each stretch, which it merges. after moves on to the last of those it gives.
+// step reads the next n entries: the next n of each stretch behind after, which it merges.
 func (l *Locker) step(ctx context.Context, tx *schema.Tx, parts []string, n int, after cursor) ([]candidate, error) {
 	var found []candidate
-	columns := "SELECT id, job_type, part, priority, scheduled_run_time" // all in the index
+	columns := "SELECT id, job_type, part, priority, scheduled_run_time" // all in MySQL's index
 	if l.q.limited() {
 		columns += ", throttle_factor, throttle_group"
 	}
@@ -144,9 +144,5 @@ func (l *Locker) step(ctx context.Context, tx *schema.Tx, parts []string, n int,
 	if len(parts)*len(l.types) > 1 {
 		slices.SortFunc(found, l.q.order.compare)
 	}
-	found = found[:min(n, len(found))]
-	for _, c := range found {
-		after[stretch{c.Part, c.Type}] = c
-	}
-	return found, nil
+	return found[:min(n, len(found))], nil
 }

@@ -156,8 +156,8 @@ func TestAnswerBeforeTheHandlerEnds(t *testing.T) {
 	})
 }
 
-// Another worker may have decided after the answer, and even started the next attempt, before the handler ends.
-func TestAnsweredJobGoesOnElsewhere(t *testing.T) {
+// After the answer to try again the next attempt waits for the handler to end: two must not run at once.
+func TestNextAttemptWaitsForTheHandler(t *testing.T) {
 	suite(t, func(s shop) {
 		s.emails = s.async(0)
 		id := s.add(s.emails, "send", 1)[0]
@@ -168,14 +168,18 @@ func TestAnsweredJobGoesOnElsewhere(t *testing.T) {
 		g.next()
 		s.answer(id, queue.TryAgain, "", "try later")
 		other := s.elsewhere()
-		next := only(s.emails, other.worker(all(nothing)))
-		next.Host = "there"
-		wantSummary(s.t, s.work(next), worker.Summary{Started: 1, Finished: 1})
-		s.wantJob(s.emails, id, queue.Running, "waiting", queue.None, 2)
+		tick := func() worker.Params {
+			next := only(s.emails, other.worker(all(nothing)))
+			next.Host = "there"
+			return next
+		}
+		wantSummary(s.t, s.work(tick()), worker.Summary{})
+		s.wantJob(s.emails, id, queue.Error, "locked", "try later", 1)
 		g.open()
 		wantSummary(s.t, r.ended(), worker.Summary{Started: 1, Finished: 1})
+		s.wantHistory(s.emails, "added/0 starting/1 error/1", id)
+		wantSummary(s.t, s.work(tick()), worker.Summary{Started: 1, Finished: 1})
 		s.wantJob(s.emails, id, queue.Running, "waiting", queue.None, 2)
-		s.wantHistory(s.emails, "added/0 starting/1 error/1 starting/2", id)
 		s.answer(id, queue.Finished, "", "")
 		s.wantHistory(s.emails, atSecond, id)
 	})

@@ -74,6 +74,15 @@ func (w *worker) addLine(q Queue, types []string, lanes []*lane) {
 	w.lines = append(w.lines, l)
 }
 
+// doubt notes jobs that a round was to start which ended in an error.
+func (l *line) doubt(start []queue.Locked) {
+	for _, j := range start {
+		if !slices.Contains(l.unanswered, j) {
+			l.unanswered = append(l.unanswered, j)
+		}
+	}
+}
+
 // free is how many more jobs of the line may run now.
 func (l *line) free() int {
 	free := l.lanes[0].free()

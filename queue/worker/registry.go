@@ -93,6 +93,9 @@ func (r registry) claimSlots(ctx context.Context, claims map[string]claim) (got 
 		for lane, c := range claims {
 			got[lane] = max(c.inUse, min(c.want, c.limit-others[lane]))
 		}
+		for lane, c := range claims { // no more of a lane than can run at all
+			got[lane] = max(c.inUse, min(got[lane], got[""]))
+		}
 		return r.setSlots(ctx, tx, got)
 	})
 	if err != nil {

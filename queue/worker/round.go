@@ -27,10 +27,10 @@ func (w *worker) rounds(work context.Context, accepting bool) error {
 		r, err := l.Round(work, w.Worker, l.ended, start)
 		w.roundTook = time.Since(began)
 		if err != nil {
-			l.unanswered = start
+			l.doubt(start)
 			return err
 		}
-		l.unanswered = nil
+		l.unanswered = slices.DeleteFunc(l.unanswered, func(j queue.Locked) bool { return slices.Contains(start, j) })
 		l.pool = l.pool[len(start):]
 		if l.Rate.Starts > 0 && len(r.Started) < len(start) && w.Job == 0 {
 			l.more = true // what the rate didn't allow went back: the next lock finds out how long that takes
@@ -86,12 +86,8 @@ func (w *worker) count(l *line, r queue.Round) {
 		default:
 			w.summary.Errors++
 		}
-		// not one that was answered or cancelled meanwhile
-		if slices.Contains(r.Resting, e.Job) {
-			e.Decided = true
-			l.undecided = append(l.undecided, e)
-		}
 	}
+	l.undecided = append(l.undecided, r.Resting...)
 	for _, job := range r.Lost {
 		w.Log.Warn("lock lost: the outcome changes nothing", "queue", l.Name, "job", job.ID, "attempt", job.Attempt)
 	}
