@@ -86,6 +86,39 @@ func TestNothingOvertakesInAGroup(t *testing.T) {
 	})
 }
 
+// However many groups hold something back, all is found, and nothing overtakes.
+func TestManyFullGroups(t *testing.T) {
+	suiteWith(t, byRegion(0, map[string]int{"*": 1}), func(s store) {
+		const groups = 250
+		var jobs []queue.NewJob
+		for i := range 2 * groups {
+			jobs = append(jobs, inRegion(fmt.Sprint(i%groups), 1))
+		}
+		s.add(jobs...)
+		s.hire("w1")
+		l := s.NewLocker("w1", []string{"send", "report"})
+		drain := func() (all []queue.Locked) {
+			for {
+				locked := must[[]queue.Locked](t)(l.Lock(t.Context(), 1000)) // more than the groups that it looks at
+				all = append(all, locked...)
+				if len(locked) == 0 && !l.More() {
+					return all
+				}
+			}
+		}
+		first := drain()
+		if c := must[queue.Counts](t)(s.Counts(t.Context())); len(first) != groups || c.Held != groups {
+			t.Fatalf("%d locked, counts %+v", len(first), c)
+		}
+		s.settle("w1", queue.Outcome{Verdict: queue.Finished}, s.round("w1", nil, first).Started...)
+		s.add(inRegion("199", 1)) // behind the one that is held
+		second := drain()
+		if got := ids(second); len(got) != groups || !slices.Contains(got, 2*groups-50) || slices.Contains(got, 2*groups+1) {
+			t.Errorf("%d locked: %v", len(got), got)
+		}
+	})
+}
+
 // A queue whose groups are taken out of the config, or are by something else, lets go of what was held back by them.
 func TestGroupsMayChange(t *testing.T) {
 	suiteWith(t, byRegion(0, map[string]int{"*": 1}), func(s store) {

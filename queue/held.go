@@ -9,8 +9,12 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-// releaseMax is how many held jobs one transaction lets back into the line, at most.
-const releaseMax = 10_000
+const (
+	// releaseMax is how many held jobs one transaction lets back into the line, at most.
+	releaseMax = 10_000
+	// releaseGroups is at how many groups that hold jobs back one lock looks.
+	releaseGroups = 100
+)
 
 // classify tells jobs their throttle groups, where nobody has yet.
 func (q *Queue) classify(ctx context.Context, tx *schema.Tx, jobs []candidate) error {
@@ -77,25 +81,55 @@ func (q *Queue) hold(ctx context.Context, tx *schema.Tx, jobs []candidate) error
 	return nil
 }
 
-// release lets held jobs back into the line for which their groups have room. Where others of the group stay behind, the
-// group is closed to all that this lock finds: nothing overtakes them.
-func (l *Locker) release(ctx context.Context, tx *schema.Tx, r *room) (released int, err error) {
-	for group := ""; ; {
+// release lets held jobs back into the line for which their groups have room, as many as a lock of n could take. It looks
+// at some groups each time, in turns; what it has looked at, the room knows.
+func (l *Locker) release(ctx context.Context, tx *schema.Tx, r *room, n int) (released int, err error) {
+	start := l.groupAt
+	for wrapped := start == ""; len(r.checked) < releaseGroups; {
 		var next []string
 		query := "SELECT part FROM " + l.q.table + " " + l.q.index("pick") + " WHERE line = 'held' AND part > ? ORDER BY part LIMIT 1"
-		if err := tx.SelectContext(ctx, &next, query, group); err != nil {
+		if err := tx.SelectContext(ctx, &next, query, l.groupAt); err != nil {
 			return 0, fmt.Errorf("find held jobs: %w", err)
 		}
-		if len(next) == 0 {
+		switch {
+		case len(next) == 0 && !wrapped:
+			l.groupAt, wrapped = "", true
+			r.ended = true
+			continue
+		case len(next) == 0, wrapped && start != "" && next[0] > start:
+			l.groupAt, r.surveyed = "", true
 			return released, nil
 		}
-		group = next[0]
-		n, err := l.releaseGroup(ctx, tx, r, group, releaseMax-released)
+		l.groupAt = next[0]
+		r.checked[l.groupAt] = true
+		n, err := l.releaseGroup(ctx, tx, r, l.groupAt, min(n, releaseMax-released))
 		if err != nil {
-			return 0, fmt.Errorf("let held jobs of %s back into the line: %w", group, err)
+			return 0, fmt.Errorf("let held jobs of %s back into the line: %w", l.groupAt, err)
 		}
 		released += n
 	}
+	return released, nil
+}
+
+// closeHeld closes the groups of these jobs that release has not looked at, if jobs of theirs are held: nothing overtakes
+// those.
+func (l *Locker) closeHeld(ctx context.Context, tx *schema.Tx, r *room, jobs []candidate) error {
+	if r.groups == nil || r.surveyed {
+		return nil
+	}
+	for _, c := range jobs {
+		if r.checked[c.Group] || r.groups.limit(c.Group) == 0 {
+			continue
+		}
+		r.checked[c.Group] = true
+		var held bool
+		query := "SELECT EXISTS (SELECT 1 FROM " + l.q.table + " " + l.q.index("pick") + " WHERE line = 'held' AND part = ?)"
+		if err := tx.GetContext(ctx, &held, query, c.Group); err != nil {
+			return fmt.Errorf("find held jobs of %s: %w", c.Group, err)
+		}
+		r.closed[c.Group] = held
+	}
+	return nil
 }
 
 func (l *Locker) releaseGroup(ctx context.Context, tx *schema.Tx, r *room, group string, most int) (released int, err error) {
@@ -132,13 +166,7 @@ func (l *Locker) releaseGroup(ctx context.Context, tx *schema.Tx, r *room, group
 		}
 		used += c.ThrottleFactor
 	}
-	for batch := range slices.Chunk(ids, 1000) {
-		_, err := tx.ExecContext(ctx, "UPDATE "+l.q.table+" "+l.q.db.ByID+" SET line = 'due' WHERE line = 'held' AND id IN "+schema.In(len(batch)), batch...)
-		if err != nil {
-			return 0, err
-		}
-	}
-	return len(ids), nil
+	return len(ids), l.q.line(ctx, tx, ids, lineHeld)
 }
 
 // unhold lets held jobs back into the line of a queue that has no groups any more.
@@ -149,18 +177,24 @@ func (q *Queue) unhold(ctx context.Context) (more bool, err error) {
 		if err != nil {
 			return err
 		}
-		for batch := range slices.Chunk(ids, 1000) {
-			_, err := tx.ExecContext(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET line = 'due' WHERE line = 'held' AND id IN "+schema.In(len(batch)), batch...)
-			if err != nil {
-				return err
-			}
-		}
-		return nil
+		return q.line(ctx, tx, ids, lineHeld)
 	})
 	if err != nil {
 		return false, fmt.Errorf("let held jobs of %s back into the line: %w", q.Name, err)
 	}
 	return len(ids) == releaseMax, nil
+}
+
+// line puts jobs into the line, from another in which they wait.
+func (q *Queue) line(ctx context.Context, tx *schema.Tx, ids []any, from string) error {
+	for batch := range slices.Chunk(ids, 1000) {
+		_, err := tx.ExecContext(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET line = 'due', wake_time = NULL WHERE line = ? AND id IN "+
+			schema.In(len(batch)), slices.Concat([]any{from}, batch)...)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // ids reads a column of ids.

@@ -37,6 +37,8 @@ type Locker struct {
 	// free says that there were jobs which no limit holds back, at freeAt.
 	free   bool
 	freeAt time.Time
+	// groupAt is the group that holds jobs back at which a lock has looked last.
+	groupAt string
 	// more says that the last lock ended before it had seen all of the line; wait how long the queue's rate lets none start.
 	more bool
 	wait time.Duration
@@ -144,7 +146,7 @@ func (l *Locker) lock(ctx context.Context, tx *schema.Tx, token string, n int, a
 		}
 	}
 	if l.q.ThrottleGroups != nil {
-		released, err := l.release(ctx, tx, room)
+		released, err := l.release(ctx, tx, room, n)
 		if err != nil {
 			return nil, err
 		}
@@ -155,6 +157,9 @@ func (l *Locker) lock(ctx context.Context, tx *schema.Tx, token string, n int, a
 	taken, held, err := l.find(ctx, tx, room, n, after)
 	if err != nil {
 		return nil, err
+	}
+	if l.q.ThrottleGroups != nil && !room.surveyed && !room.ended {
+		l.more = true // in the groups that come next
 	}
 	if err := l.q.hold(ctx, tx, held); err != nil {
 		return nil, err

@@ -3,7 +3,6 @@ package queue
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"github.com/hipq/hipq/schema"
 )
@@ -19,14 +18,7 @@ func (q *Queue) promote(ctx context.Context) (more bool, err error) {
 		if ids, err = q.ids(ctx, tx, query, schema.At(tx.Now), promoteMax); err != nil {
 			return err
 		}
-		for part := range slices.Chunk(ids, 1000) {
-			_, err := tx.ExecContext(ctx, "UPDATE "+q.table+" "+q.db.ByID+
-				" SET line = 'due', wake_time = NULL WHERE line = 'later' AND id IN "+schema.In(len(part)), part...)
-			if err != nil {
-				return err
-			}
-		}
-		return nil
+		return q.line(ctx, tx, ids, lineLater)
 	})
 	if err != nil {
 		return false, fmt.Errorf("promote jobs of %s: %w", q.Name, err)

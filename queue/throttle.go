@@ -26,12 +26,17 @@ type room struct {
 	// full says that the next job in order waits for room, and so do all behind it; closed the same by group.
 	full   bool
 	closed map[string]bool
+	// checked are the groups of which it is known whether jobs are held; surveyed says that all others hold none.
+	checked  map[string]bool
+	surveyed bool
+	// ended says that the last of the groups that hold jobs back was among those looked at.
+	ended bool
 }
 
 // room reads what counts against the queue's limits. It makes those who lock jobs of this queue take turns until they
 // have committed, for a sum over rows says nothing of what another is about to lock.
 func (q *Queue) room(ctx context.Context, tx *schema.Tx) (*room, error) {
-	r := &room{limit: q.ThrottleLimit, groups: q.ThrottleGroups, closed: map[string]bool{}}
+	r := &room{limit: q.ThrottleLimit, groups: q.ThrottleGroups, closed: map[string]bool{}, checked: map[string]bool{}}
 	if !q.limited() {
 		return r, nil
 	}

@@ -66,6 +66,9 @@ func (l *Locker) walk(ctx context.Context, tx *schema.Tx, room *room, n int, aft
 		if err := l.q.classify(ctx, tx, found); err != nil {
 			return nil, nil, err
 		}
+		if err := l.closeHeld(ctx, tx, room, found); err != nil {
+			return nil, nil, err
+		}
 		for _, c := range found {
 			after[stretch{c.Part, c.Type}] = c
 			switch room.fit(c) {

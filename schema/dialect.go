@@ -25,6 +25,8 @@ type Dialect struct {
 	// LeavesDead says that entries which a transaction took out of an index stay in the way of those who walk it, until
 	// a purge in the background catches up. Who takes from the head of an index then wants to go on where it was.
 	LeavesDead bool
+	// ascendingOnly says that the server has no descending indexes: it reads DESC and ignores it.
+	ascendingOnly bool
 	// lastIDIsFirst says which id of a multi-row insert the driver reports: the first or the last.
 	lastIDIsFirst bool
 	sqlDir        string

@@ -67,6 +67,9 @@ func (db *DB) units(queues []Queue) ([]unit, error) {
 		if _, ok := orders[q.Order]; !ok && q.Order != "" {
 			return nil, fmt.Errorf("%w: queue %s has the unknown order %q", ErrConfig, q.Name, q.Order)
 		}
+		if strings.Contains(orders[q.Order], "DESC") && db.ascendingOnly {
+			return nil, fmt.Errorf("%w: queue %s wants the highest priority first, for which MariaDB must be 10.8 or newer", ErrConfig, q.Name)
+		}
 		units = append(units, unit{
 			kind: "queue", queue: q.Name, order: q.Order, tables: []string{table}, replace: strings.NewReplacer("{jobs}", table),
 		})
