@@ -146,10 +146,10 @@ func TestRatedWorkerLeavesItsSlots(t *testing.T) {
 	})
 }
 
-// Several may lock what the rate allows only one to start. What the others give back they come back to.
+// Several may lock what the rate allows only one to start. The others give it back.
 func TestRateIsUsedUpByAnother(t *testing.T) {
 	suite(t, func(s shop) {
-		o := queue.Options{Name: "emails", Rate: queue.Rate{Starts: 2, Per: 2 * time.Second}}
+		o := queue.Options{Name: "emails", Rate: queue.Rate{Starts: 2, Per: time.Hour}}
 		s.emails = s.reopen(o, nil)
 		ids := s.add(s.emails, "send", 3)
 		w := queue.Worker{ID: "other", Host: "there", PID: 1}
@@ -168,7 +168,7 @@ func TestRateIsUsedUpByAnother(t *testing.T) {
 		}
 		s.wantJob(s.emails, ids[2], queue.Initial, "due", queue.None, 0)
 		s.wantHistory(s.emails, untouched, ids[2])
-		wantSummary(s.t, s.work(s.worker(all(nothing))), worker.Summary{Started: 1, Finished: 1})
+		wantSummary(s.t, s.work(s.worker(all(nothing))), worker.Summary{})
 		s.wantRate(s.emails)
 	})
 }
