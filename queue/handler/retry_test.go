@@ -31,13 +31,15 @@ func TestParseDecision(t *testing.T) {
 		{"at", `{"decision":"again","at":"2026-12-31T23:00:00Z"}`, queue.Decision{Again: true, At: time.Date(2026, 12, 31, 23, 0, 0, 0, time.UTC)}, ""},
 		{
 			"at, elsewhere", `{"decision":"again","at":"2026-12-31T23:00:00+02:00"}`,
-			queue.Decision{Again: true, At: time.Date(2026, 12, 31, 21, 0, 0, 0, time.UTC)}, "",
+			queue.Decision{Again: true, At: time.Date(2026, 12, 31, 21, 0, 0, 0, time.UTC)},
+			"",
 		},
 		{
 			"all", `{"decision":"again","retry_after":"5m","at":"2026-12-31T23:00:00Z","job_data":{"a":1},"priority":-50}`,
 			queue.Decision{
 				Again: true, In: 5 * time.Minute, At: time.Date(2026, 12, 31, 23, 0, 0, 0, time.UTC), Data: pointer(`{"a":1}`), Priority: pointer(-50),
-			}, "",
+			},
+			"",
 		},
 		{"text data", `{"decision":"again","job_data":"a \"b\""}`, queue.Decision{Again: true, Data: pointer(`a "b"`)}, ""},
 		{"a list", `{"decision":"again","job_data":[1, 2]}`, queue.Decision{Again: true, Data: pointer(`[1, 2]`)}, ""},

@@ -222,8 +222,11 @@ func TestDecisionThatIsNone(t *testing.T) {
 	suite(t, func(s shop) {
 		large, garbled, empty, priority := strings.Repeat("x", queue.MaxDataBytes+1), "a\xff", "", 1<<31
 		decisions := []queue.Decision{
-			{Again: true, Data: &large}, {Again: true, Data: &garbled}, {Again: true, Priority: &priority},
-			{Again: true, At: time.Date(12000, 1, 1, 0, 0, 0, 0, time.UTC)}, {Again: true, Data: &empty, In: time.Hour},
+			{Again: true, Data: &large},
+			{Again: true, Data: &garbled},
+			{Again: true, Priority: &priority},
+			{Again: true, At: time.Date(12000, 1, 1, 0, 0, 0, 0, time.UTC)},
+			{Again: true, Data: &empty, In: time.Hour},
 		}
 		ids := s.add(s.emails, "once", len(decisions))
 		p := only(s.emails, s.worker(all(noLuck)))
