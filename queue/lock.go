@@ -57,6 +57,9 @@ func (q *Queue) NewLocker(worker string, types []string) *Locker {
 // Lock takes up to n jobs that are due, in the queue's order. With limits it takes no more than fits beside all that is
 // locked or running, and with a rate no more than may be started now.
 func (l *Locker) Lock(ctx context.Context, n int) ([]Locked, error) {
+	if n < 1 {
+		return nil, nil
+	}
 	token, repeated := l.unanswered, l.unanswered != ""
 	if token == "" {
 		fresh, err := uuid.NewV7()

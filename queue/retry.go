@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -49,13 +50,13 @@ type Decision struct {
 func (d Decision) Check() error {
 	switch {
 	case d.Priority != nil && (*d.Priority < -maxInt || *d.Priority > maxInt):
-		return fmt.Errorf("%w: priority %d is not from %d to %d", ErrInvalid, *d.Priority, -maxInt, maxInt)
+		return fmt.Errorf("its priority %d is out of range", *d.Priority)
 	case !d.At.IsZero() && (d.At.Year() < 1970 || d.At.Year() > 9998):
-		return fmt.Errorf("%w: the time %s is out of range", ErrInvalid, d.At.Format(time.RFC3339))
+		return fmt.Errorf("its time %s is out of range", d.At.Format(time.RFC3339))
 	case d.Data != nil && len(*d.Data) > MaxDataBytes:
-		return fmt.Errorf("%w: job_data has %d bytes, allowed are %d", ErrInvalid, len(*d.Data), MaxDataBytes)
+		return fmt.Errorf("its job_data has %d bytes, allowed are %d", len(*d.Data), MaxDataBytes)
 	case d.Data != nil && !utf8.ValidString(*d.Data):
-		return fmt.Errorf("%w: job_data is not valid UTF-8", ErrInvalid)
+		return errors.New("its job_data is not valid UTF-8")
 	}
 	return nil
 }

@@ -76,7 +76,7 @@ func exited(status syscall.WaitStatus, text string) error {
 type decision struct {
 	Decision   string          `json:"decision"`
 	RetryAfter json.RawMessage `json:"retry_after"`
-	At         *time.Time      `json:"at"`
+	At         *string         `json:"at"`
 	Data       json.RawMessage `json:"job_data"`
 	Priority   *int            `json:"priority"`
 }
@@ -88,15 +88,17 @@ func parseDecision(line string) (d queue.Decision, err error) {
 	if said.Decision != "again" && said.Decision != "final" {
 		return d, fmt.Errorf(`its last line is not {"decision": "again"} or {"decision": "final"}, but %q`, head(line, maxReason))
 	}
-	if err != nil {
-		return d, fmt.Errorf("its decision can't be read: %w", err)
+	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		return d, fmt.Errorf("its %s can't be a %s", wrong.Field, wrong.Value)
 	}
 	if said.Decision == "final" {
 		return d, nil
 	}
 	d.Again, d.Priority = true, said.Priority
 	if said.At != nil {
-		d.At = *said.At
+		if d.At, err = time.Parse(time.RFC3339, *said.At); err != nil {
+			return d, fmt.Errorf("its time %q is none: write 2026-12-31T23:00:00Z", *said.At)
+		}
 	}
 	if wish := jsonText(said.RetryAfter); wish != "" {
 		if d.In, err = parseDelay(wish); err != nil {
