@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/hipq/hipq/activity"
@@ -152,6 +153,13 @@ func (q *Queue) add(ctx context.Context, tx *schema.Tx, prepared []NewJob) ([]Ad
 	if err != nil {
 		return nil, err
 	}
+	if slices.ContainsFunc(jobs, func(j NewJob) bool { return j.OnDuplicate == ReplaceDuplicate }) {
+		// the jobs to replace are locked first, in the order of their keys: a refused insert would leave shared locks on them,
+		// and two who both want to write then stand in each other's way
+		if todo, err = q.skipLive(ctx, tx, jobs, todo, added, q.db.ForUpdate); err != nil {
+			return nil, err
+		}
+	}
 	for try := 0; len(todo) > 0; try++ {
 		ids, err := q.insert(ctx, tx, jobs, todo)
 		if err == nil {
@@ -163,7 +171,7 @@ func (q *Queue) add(ctx context.Context, tx *schema.Tx, prepared []NewJob) ([]Ad
 		if !schema.IsDuplicate(err) || try == 10 {
 			return nil, err
 		}
-		if todo, err = q.skipLive(ctx, tx, jobs, todo, added); err != nil {
+		if todo, err = q.skipLive(ctx, tx, jobs, todo, added, q.db.ForShare); err != nil {
 			return nil, err
 		}
 	}
@@ -220,7 +228,7 @@ func (q *Queue) insert(ctx context.Context, tx *schema.Tx, jobs []NewJob, which 
 }
 
 // skipLive looks up which of the jobs' keys are taken, notes them in added, and gives back the others.
-func (q *Queue) skipLive(ctx context.Context, tx *schema.Tx, jobs []NewJob, which []int, added []Added) (rest []int, err error) {
+func (q *Queue) skipLive(ctx context.Context, tx *schema.Tx, jobs []NewJob, which []int, added []Added, lock string) (rest []int, err error) {
 	byType := map[string][]any{}
 	for _, i := range which {
 		byType[jobs[i].Type] = append(byType[jobs[i].Type], jobs[i].Key)
@@ -231,7 +239,7 @@ func (q *Queue) skipLive(ctx context.Context, tx *schema.Tx, jobs []NewJob, whic
 			ID  int64
 			Key string `db:"job_key"`
 		}
-		query := "SELECT id, job_key FROM " + q.table + " WHERE live = 1 AND job_type = ? AND job_key IN " + schema.In(len(keys)) + " " + q.db.ForShare
+		query := "SELECT id, job_key FROM " + q.table + " WHERE live = 1 AND job_type = ? AND job_key IN " + schema.In(len(keys)) + " ORDER BY job_key " + lock
 		if err := tx.SelectContext(ctx, &rows, query, append([]any{name}, keys...)...); err != nil {
 			return nil, fmt.Errorf("find the jobs of these keys: %w", err)
 		}
