@@ -166,8 +166,8 @@ func (s *sentry) workerGone() {
 	if !s.killAt.IsZero() && s.killAt.Before(limit) {
 		limit = s.killAt
 	}
-	sig := syscall.SIGTERM
-	for quiet := 0; time.Now().Before(limit); time.Sleep(round) {
+	sig, quiet := syscall.SIGTERM, 0
+	for ; time.Now().Before(limit); time.Sleep(round) {
 		s.dropLeaderless()
 		if s.signal(sig) {
 			quiet = 0
@@ -179,7 +179,9 @@ func (s *sentry) workerGone() {
 	s.signal(syscall.SIGKILL)
 	clear(s.groups) // nothing gets out of a group that was killed; zombies stay in it until somebody reaps them
 	for range lastRounds {
-		if !s.signal(syscall.SIGKILL) {
+		if s.signal(syscall.SIGKILL) {
+			quiet = 0
+		} else if quiet++; quiet == 2 {
 			return
 		}
 		time.Sleep(round)
