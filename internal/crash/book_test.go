@@ -118,6 +118,11 @@ func (b *book) invent() spec {
 		done.MS = b.rng.IntN(200)
 	case p < 420:
 		s.jobType = "brief"
+	case p < 450:
+		s.jobType = "asked"
+		fails([]string{doExit1, doExit65, doCrash}[b.rng.IntN(3)])
+	case p < 480:
+		s.jobType = "sent"
 	}
 	s.steps = append(s.steps, done)
 	return s

@@ -85,7 +85,9 @@ type run struct {
 	fleet *fleet
 	watch *watch
 	gauge *gauge
-	seed  uint64
+	// answers are given to the asynchronous jobs.
+	answers *answers
+	seed    uint64
 }
 
 func newRun(t *testing.T, p plan, bin binaries, driver, source string, seed uint64) *run {
@@ -97,6 +99,7 @@ func newRun(t *testing.T, p plan, bin binaries, driver, source string, seed uint
 	r.fleet = newFleet(t, h, db, r.random(2), p.workers)
 	r.fleet.aim = p.limit > 0
 	r.watch = newWatch(db)
+	r.answers = newAnswers(h, db, r.random(5))
 	r.gauge = newGauge(db, p.limit)
 	return r
 }
@@ -136,6 +139,7 @@ func (r *run) begin(ctx context.Context) (end func()) {
 	working, rest := context.WithCancel(ctx)
 	crew.Go(func() { r.fleet.keep(working) })
 	crew.Go(func() { r.watch.keep(working, r.t) })
+	crew.Go(func() { r.answers.keep(working, r.t) })
 	if r.limit > 0 {
 		crew.Go(func() { r.gauge.keep(working, r.t) })
 	}

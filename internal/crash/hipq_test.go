@@ -66,6 +66,8 @@ func configure(t *testing.T, b binaries, driver, source string, limit int) hipq 
 		fmt.Fprintf(&c, "  - name: %s\n    throttle_limit: %d\n    job_types:\n", q, limit)
 		fmt.Fprintf(&c, "      - {name: steady, %s}\n", handler)
 		fmt.Fprintf(&c, "      - {name: brief, timeout: 1s, %s}\n", handler)
+		fmt.Fprintf(&c, "      - {name: asked, %s, retry_%s}\n", handler, strings.Replace(handler, "]", ", decide]", 1))
+		fmt.Fprintf(&c, "      - {name: sent, async: true, timeout: 3s, %s}\n", handler)
 		fmt.Fprintf(&c, "      - {name: fragile, retry: {attempts: %d}, %s}\n", fragileAttempts, handler)
 	}
 	for file, content := range map[string]string{h.config: c.String(), h.ledger: ""} {

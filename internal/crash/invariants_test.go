@@ -21,6 +21,7 @@ var invariants = []invariant{
 	{"I3", "an attempt starts once", startsOnce},
 	{"I3", "every further attempt has a reason", furtherAttemptsHaveReasons},
 	{"I3", "no two workers run a job at once", noneAtOnce},
+	{"§6", "on every error the retry handler is asked", askedOnEveryError},
 	{"I4", "every job is final", allFinal},
 	{"I5", "nothing leaves final", nothingLeavesFinal},
 	{"I7", "attempts have no gaps and one outcome each, as the job says", activityAgrees},
@@ -66,7 +67,10 @@ func finishedWasDone(c *record) (bad []string, checked string) {
 			continue
 		}
 		finished++
-		done := slices.ContainsFunc(c.tries[id][j.attempt], func(e entry) bool { return e.event == "done" && e.token == j.token })
+		done := slices.ContainsFunc(c.tries[id][j.attempt], func(e entry) bool {
+			answered := j.jobType == "sent" && c.answers[answered{j.queue, j.key, e.token}] == "complete"
+			return e.event == "done" && (e.token == j.token && j.jobType != "sent" || answered)
+		})
 		if !done || j.line != "finished" {
 			bad = append(bad, "not done: "+c.story(id))
 		}
@@ -111,6 +115,7 @@ var reasons = []struct{ text, do string }{
 	{"killed by signal: killed", ""},
 	{"timeout after ", ""},
 	{"interrupted", ""},
+	{answeredNo, ""},
 }
 
 // furtherAttemptsHaveReasons (I3): before each further attempt an error, and one that can be: what the handler was to
@@ -172,6 +177,35 @@ func noneAtOnce(c *record) (bad []string, checked string) {
 	return bad, fmt.Sprintf("%d further attempts", again)
 }
 
+// askedOnEveryError: of the type that has a retry handler, also when a crash came in between.
+func askedOnEveryError(c *record) (bad []string, checked string) {
+	errors, again := 0, 0
+	for id, history := range c.history {
+		if c.jobs[id].jobType != "asked" {
+			continue
+		}
+		for _, e := range history {
+			if !e.outcome() || e.state == "finished" {
+				continue
+			}
+			errors++
+			times := 0
+			for _, l := range c.tries[id][e.attempt] {
+				if l.event == "asked" {
+					times++
+				}
+			}
+			if times > 1 {
+				again++
+			}
+			if times == 0 || e.state != "error" {
+				bad = append(bad, fmt.Sprintf("of attempt %d it was asked %d times: %s", e.attempt, times, c.story(id)))
+			}
+		}
+	}
+	return bad, fmt.Sprintf("%d errors, %d of them asked about again", errors, again)
+}
+
 // allFinal (I4).
 func allFinal(c *record) (bad []string, checked string) {
 	count := map[string]int{}
@@ -224,6 +258,9 @@ func activityAgrees(c *record) (bad []string, checked string) {
 		for _, e := range c.history[id] {
 			got = append(got, fmt.Sprintf("%s/%d", e.state, e.attempt))
 			text = e.error
+		}
+		if n := len(got); j.jobType == "sent" && n > len(want) && got[n-2] == fmt.Sprintf("error/%d", j.attempt) {
+			got = slices.Delete(got, n-2, n-1) // the answer came after the timeout
 		}
 		if !slices.Equal(got, want) || text != j.error || j.attempt < 1 {
 			bad = append(bad, fmt.Sprintf("want %s: %s", strings.Join(want, " "), c.story(id)))

@@ -15,6 +15,8 @@ type record struct {
 	watch *watch
 	gauge *gauge
 	fleet *fleet
+	// answers are those that counted.
+	answers map[answered]string
 
 	jobs map[jobID]row
 	// rounds counts the locks of queues with a throttle limit.
@@ -51,7 +53,7 @@ func (e event) outcome() bool {
 
 func (r *run) record() (*record, error) {
 	c := &record{
-		plan: r.plan, book: r.book, watch: r.watch, gauge: r.gauge, fleet: r.fleet,
+		plan: r.plan, book: r.book, watch: r.watch, gauge: r.gauge, fleet: r.fleet, answers: r.answers.given,
 		jobs: map[jobID]row{}, history: map[jobID][]event{}, tries: map[jobID]map[int][]entry{}, order: map[jobID][]entry{},
 		workers: map[string]string{}, deaths: map[string]int{},
 	}

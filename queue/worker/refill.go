@@ -208,6 +208,9 @@ func (w *worker) giveBack(work context.Context) error {
 			return err
 		}
 		l.pool = nil
+		if l.free() < 1 && !l.busy() {
+			l.undecided = nil // no slot will come for these: others decide when this worker is no more
+		}
 	}
 	if claims := w.claims(); w.Job == 0 && w.spare(claims) && w.all.running > 0 {
 		return w.leaveSlots(work, claims)

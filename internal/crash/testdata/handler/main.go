@@ -1,5 +1,5 @@
 // Command handler is what runs for the jobs of the crash test: it does what the job's data says for this attempt, and
-// keeps a ledger of it, by which the test knows what has happened whatever the database says. Usage: handler LEDGER.
+// keeps a ledger of it, by which the test knows what has happened whatever the database says. Usage: handler LEDGER [decide].
 package main
 
 import (
@@ -34,6 +34,10 @@ func main() {
 	}
 	ledger, err := os.OpenFile(os.Args[1], os.O_WRONLY|os.O_APPEND, 0)
 	must(err)
+	if len(os.Args) > 2 {
+		decide(ledger)
+		return
+	}
 	note(ledger, "start")
 	must(json.NewDecoder(os.Stdin).Decode(&job))
 	s := job.Data.Steps[min(job.Attempt, len(job.Data.Steps))-1]
@@ -55,6 +59,13 @@ func main() {
 		time.Sleep(long)
 	}
 	note(ledger, "done")
+}
+
+// decide is the retry handler: each error is tried again. It takes so long that its worker may be killed meanwhile.
+func decide(ledger *os.File) {
+	note(ledger, "asked")
+	time.Sleep(60 * time.Millisecond)
+	fmt.Println(`{"decision":"again","retry_after":"1s"}`)
 }
 
 // beat is how often a handler notes that it is still there: the last line of one that was killed is when it still was.
