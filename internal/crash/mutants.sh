@@ -38,13 +38,15 @@ any_token='s/lock_token = \?/? <> \x27\x27/g'
 mutant settle_without_token # and attempt: a late worker settles another's attempt
 settle_without_token() {
   must=(crash store)
-  edit queue/settle.go 's/state = \x27running\x27 AND lock_token = \? AND attempt = \?/state = \x27running\x27 AND ? <> \x27\x27 AND ? > 0/g'
+  edit queue/settle.go 's/state = \x27running\x27 AND lock_token = \? AND attempt = \?/state = \x27running\x27 AND ? <> \x27\x27 AND ? > 0/g' \
+    's/AND lock_token = \? AND attempt = \? AND worker_id = \? " \+ q\.db\.ForUpdate/AND ? <> \x27\x27 AND ? > 0 AND ? <> \x27\x27 " + q.db.ForUpdate/'
 }
 
 mutant settle_without_state # a late worker settles what was taken from it and waits for its next attempt
 settle_without_state() {
   must=(crash store)
-  edit queue/settle.go 's/state = \x27running\x27 AND lock_token/lock_token/g'
+  edit queue/settle.go 's/state = \x27running\x27 AND lock_token/lock_token/g' \
+    's/line = \x27locked\x27 AND state IN \(\x27running\x27, \x27error\x27\) AND lock_token/lock_token/'
 }
 
 mutant start_without_token # a late worker starts what another has locked
@@ -63,13 +65,15 @@ start_without_token_or_state() {
 mutant lock_what_is_locked # two workers have the same job
 lock_what_is_locked() {
   must=(crash store)
-  edit queue/lock.go 's/WHERE line = \x27due\x27 AND job_type/WHERE line IN (\x27due\x27, \x27locked\x27) AND job_type/' 's/WHERE line = \x27due\x27 AND id IN/WHERE id IN/'
+  edit queue/walk.go 's/WHERE line = \x27due\x27 AND part = \? AND job_type/WHERE line IN (\x27due\x27, \x27locked\x27) AND part = ? AND job_type/'
+  edit queue/lock.go 's/WHERE line = \x27due\x27 AND id IN/WHERE id IN/'
 }
 
 mutant lock_without_locks # neither row locks nor a look at the line: on SQLite the file's lock is enough
 lock_without_locks() {
   must=(crash store) engines=(mysql)
-  edit queue/lock.go 's/LIMIT \? " \+ l\.q\.db\.SkipLocked/LIMIT ?"/' 's/WHERE line = \x27due\x27 AND id IN/WHERE id IN/'
+  edit queue/walk.go 's/LIMIT \? " \+ l\.q\.db\.SkipLocked/LIMIT ?"/'
+  edit queue/lock.go 's/WHERE line = \x27due\x27 AND id IN/WHERE id IN/'
 }
 
 mutant reclaim_from_the_living # nobody asks whether the worker is dead
@@ -93,7 +97,7 @@ reclaim_running_as_due() {
 mutant reclaim_costs_an_attempt # of a job that was never started
 reclaim_costs_an_attempt() {
   must=(crash store)
-  edit queue/reclaim.go 's/SET line = \x27due\x27, worker_id = \x27NONE\x27"/SET line = \x27due\x27, worker_id = \x27NONE\x27, attempt = attempt + 1"/'
+  edit queue/reclaim.go 's/backInLine\+", worker_id = \x27NONE\x27"/backInLine+", worker_id = \x27NONE\x27, attempt = attempt + 1"/'
 }
 
 mutant reclaim_started_only # locked jobs stay locked for ever
@@ -133,7 +137,8 @@ mutant final_comes_back # what failed for good is promoted
 final_comes_back() {
   must=(crash)
   edit queue/judge.go 's/n\.line, entry\.State = lineFailed, activity\.Failed\n\K/\t\tn.wake = schema.At(now.Add(3 * time.Second))\n/'
-  edit queue/promote.go 's/WHERE line = \x27later\x27 AND id/WHERE id/'
+  edit queue/promote.go 's/ AND line = \x27later\x27 ORDER/ ORDER/'
+  edit queue/held.go 's/WHERE line = \? AND id IN/WHERE ? <> \x27\x27 AND id IN/'
 }
 
 # The turn is over before the lock begins: it is counted, but two workers take the same room. Not on SQLite, where they take
@@ -147,7 +152,7 @@ limit_without_turns() {
 mutant limit_ignored # what doesn't fit goes along
 limit_ignored() {
   must=(throttle store) tests=(throttle)
-  edit queue/throttle.go 's/full = true\n\t\t\tcontinue/r.used += j.ThrottleFactor/'
+  edit queue/throttle.go 's/r\.full = true\n\t\treturn waits\n//'
 }
 
 mutant limit_forgets_running # only what is locked and not started counts
