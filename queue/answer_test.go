@@ -159,7 +159,10 @@ func TestAsynchronousJobsCount(t *testing.T) {
 func TestAnswerIsChecked(t *testing.T) {
 	suiteWith(t, asynchronous, func(s store) {
 		for _, a := range []queue.Answer{
-			{Verdict: queue.Sent}, {Verdict: ""}, {Verdict: queue.Finished, Result: "\xff"}, {Verdict: queue.Failed, Error: "\xff"},
+			{Verdict: queue.Sent},
+			{Verdict: ""},
+			{Verdict: queue.Finished, Result: "\xff"},
+			{Verdict: queue.Failed, Error: "\xff"},
 			{Verdict: queue.Finished, Result: strings.Repeat("x", queue.MaxDataBytes+1)},
 		} {
 			_, err := s.answer(a)

@@ -187,7 +187,7 @@ func BenchmarkLockHeld(b *testing.B) {
 			}
 		}
 		// what is locked counts, so it must go before the next measure
-		clear := func() {
+		forget := func() {
 			if _, err := q.db.ExecContext(b.Context(), "DELETE FROM "+q.table+" WHERE line = 'locked' AND throttle_group <> 'data.region=full'"); err != nil {
 				b.Fatal(err)
 			}
@@ -196,7 +196,7 @@ func BenchmarkLockHeld(b *testing.B) {
 			add(10_000, 100, `{"region": "open"}`)
 			q.lockCost(b, 5)
 			without := q.lockCost(b, 20)
-			clear()
+			forget()
 			add(100_000, 1, `{"region": "full"}`)
 			began := time.Now()
 			for l := q.NewLocker("bench", []string{"noop"}); ; {
@@ -209,7 +209,7 @@ func BenchmarkLockHeld(b *testing.B) {
 				}
 			}
 			holding := time.Since(began)
-			clear()
+			forget()
 			q.lockCost(b, 5)
 			with := q.lockCost(b, 20)
 			b.ReportMetric(float64(without.Microseconds()), "µs/100-alone")
