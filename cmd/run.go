@@ -57,13 +57,13 @@ func (a *app) runJob(cmd *cobra.Command, name string, id int64) error {
 	if err := runnable(cmd, q, w, id); err != nil {
 		return err
 	}
-	ran := false
+	var ran *queue.Settled
 	options := i.Worker
 	options.MaxJobs, options.Linger = 1, false
 	done, err := worker.Run(cmd.Context(), worker.Params{
 		DB: i.db, Queues: queues, Options: options, Renewed: guard.Extend, Log: a.logger(), Worker: w, Job: id,
 		Ended: func(s queue.Settled) {
-			ran = true
+			ran = &s
 			if !a.json {
 				a.printAttempt(s)
 			}
@@ -72,10 +72,10 @@ func (a *app) runJob(cmd *cobra.Command, name string, id int64) error {
 	if err = errors.Join(err, guard.Close()); err != nil {
 		return err
 	}
-	if !ran {
+	if ran == nil {
 		return fmt.Errorf("job %d of %s was not started: the queue's rate is used up, or another has taken it; hipq why %s %d tells more", id, name, name, id)
 	}
-	return a.printRun(cmd, i, q, id, done)
+	return a.printRun(cmd, i, q, *ran, done)
 }
 
 // runnable refuses what can't be run here, and takes the job in first if it was inserted by plain SQL.
@@ -106,13 +106,15 @@ func (a *app) printAttempt(s queue.Settled) {
 }
 
 // printRun says how it ended: what became of the job.
-func (a *app) printRun(cmd *cobra.Command, i *instance, q worker.Queue, id int64, done worker.Summary) error {
-	job, err := q.Get(cmd.Context(), id)
-	switch {
-	case errors.Is(err, queue.ErrNotFound): // the queue doesn't keep what has ended
-		if !a.json {
-			fmt.Fprintf(a.out, "job %d has ended\n", id)
+func (a *app) printRun(cmd *cobra.Command, i *instance, q worker.Queue, ran queue.Settled, done worker.Summary) error {
+	job, err := q.Get(cmd.Context(), ran.Job.ID)
+	if errors.Is(err, queue.ErrNotFound) { // the queue doesn't keep what has ended
+		job, err = ran.Job, nil
+		if job.State = queue.Final; ran.Outcome.Error != "" {
+			job.Error = ran.Outcome.Error
 		}
+	}
+	switch {
 	case err != nil:
 		return err
 	case a.json:
@@ -120,7 +122,7 @@ func (a *app) printRun(cmd *cobra.Command, i *instance, q worker.Queue, id int64
 			return err
 		}
 	default:
-		fmt.Fprintf(a.out, "job %d: attempt %d %s\n", id, job.Attempt, i.became(job))
+		fmt.Fprintf(a.out, "job %d: attempt %d %s\n", job.ID, job.Attempt, i.became(job))
 	}
 	if done.Errors+done.Lost > 0 {
 		return errors.New("the attempt failed")

@@ -105,6 +105,10 @@ func (b builder) groups(path string, s *groupsSection) *queue.ThrottleGroups {
 		b.refuse(path+".limits", "is missing; give at least one limit, such as {east: 40, %q: 10}", queue.OtherGroups)
 	}
 	for i, value := range slices.Sorted(maps.Keys(s.Limits)) {
+		if value == "" {
+			b.refuse(path+".limits", "has a limit for the value \"\", but a job with that is in no group")
+			continue
+		}
 		g.Limits[value] = b.integer(element(path+".limits", i, value), s.Limits[value], 0, 1, maxInt)
 	}
 	return g

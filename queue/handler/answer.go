@@ -26,17 +26,22 @@ func parseAnswer(line string) (answer, bool) {
 	if !strings.HasPrefix(line, "{") || json.Unmarshal([]byte(line), &a) != nil {
 		return answer{}, false
 	}
-	switch a.Outcome {
-	case string(queue.Finished), string(queue.TryAgain), string(queue.Failed), string(queue.Sent):
-		return a, true
-	}
-	return answer{}, false
+	return a, a.Outcome != ""
 }
 
 // amend adds the answer to what is known of an attempt already. It may make the verdict worse, never better: a program
 // that says finished and then crashes has not finished.
 func (a answer) amend(o *queue.Outcome) {
-	if said := queue.Verdict(a.Outcome); said == queue.Failed || said != queue.Finished && o.Verdict == queue.Finished {
+	said := queue.Verdict(a.Outcome)
+	switch said {
+	case queue.Finished, queue.TryAgain, queue.Failed, queue.Sent:
+	default: // a slip must not pass for success
+		if o.Verdict == queue.Finished {
+			*o = tryAgain(fmt.Sprintf("the handler said %q, which is none of finished, retry, failed, sent", head(a.Outcome, maxReason)))
+		}
+		return
+	}
+	if said == queue.Failed || said != queue.Finished && o.Verdict == queue.Finished {
 		o.Verdict = said
 	}
 	if o.Verdict == queue.Finished || o.Verdict == queue.Sent {

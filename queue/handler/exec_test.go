@@ -72,7 +72,7 @@ func TestExecOutcome(t *testing.T) {
 		{"adds when", `echo '{"outcome":"retry","retry_after":"5m"}'; exit 3`, queue.Outcome{Verdict: retry, Error: `exit status 3: {"outcome":"retry","retry_after":"5m"}`, RetryAfter: 5 * time.Minute}},
 
 		{"not the last line", `echo '{"outcome":"failed"}'; echo done`, queue.Outcome{Verdict: finished}},
-		{"another word", `echo '{"outcome":"great"}'`, queue.Outcome{Verdict: finished}},
+		{"another word", `echo '{"outcome":"great"}'`, queue.Outcome{Verdict: queue.TryAgain, Error: `the handler said "great", which is none of finished, retry, failed, sent`}},
 		{"another kind", `echo '{"outcome":5}'`, queue.Outcome{Verdict: finished}},
 		{"another object", `echo '{"error":"x"}'`, queue.Outcome{Verdict: finished}},
 		{"a list", `echo '[{"outcome":"failed"}]'`, queue.Outcome{Verdict: finished}},
