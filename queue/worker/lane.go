@@ -29,12 +29,9 @@ type claim struct{ want, inUse, limit int }
 // started keeps what is in use or about to be, and leaves the others to the host's other workers; and so does the lane
 // around one that is full, for what waits there has no use for more.
 func (w *worker) claims() map[string]claim {
-	wants, inUse := map[*lane]int{}, map[*lane]int{}
+	wants := map[*lane]int{}
 	for _, l := range w.lines {
 		wants[l.lanes[len(l.lanes)-1]] += l.want()
-		for _, lane := range l.lanes {
-			inUse[lane] += l.inUse()
-		}
 	}
 	for depth := maxLanes - 1; depth > 0; depth-- {
 		seen := map[*lane]bool{}
@@ -44,18 +41,21 @@ func (w *worker) claims() map[string]claim {
 			}
 			inner := l.lanes[depth]
 			seen[inner] = true
-			wants[l.lanes[depth-1]] += max(inUse[inner], min(wants[inner], inner.limit))
+			wants[l.lanes[depth-1]] += inner.clamp(wants[inner])
 		}
 	}
 	claims := map[string]claim{}
 	for name, lane := range w.named() {
-		claims[name] = claim{want: max(inUse[lane], min(wants[lane], lane.limit)), inUse: inUse[lane], limit: lane.limit}
+		claims[name] = claim{want: lane.clamp(wants[lane]), inUse: lane.running, limit: lane.limit}
 	}
 	return claims
 }
 
 // maxLanes is how many lanes a line may be in: that of all, its queue's, its type's.
 const maxLanes = 3
+
+// clamp makes n slots what can be had of the lane: no less than is in use.
+func (l *lane) clamp(n int) int { return max(l.running, min(n, l.limit)) }
 
 // spare says whether the worker has slots of a lane that it doesn't claim.
 func (w *worker) spare(claims map[string]claim) bool {

@@ -119,13 +119,7 @@ func (l *line) want() int {
 	if l.more {
 		return l.width()
 	}
-	return l.inUse() + len(l.pool)
-}
-
-// inUse is how many slots the line can't do without: those of what runs, and of the retry decisions that follow, for which
-// the job stays under this worker's lock.
-func (l *line) inUse() int {
-	n := l.running + len(l.undecided)
+	n := l.running + len(l.pool) + len(l.undecided)
 	for _, e := range l.ended {
 		if e.Decide == queue.ByHandler && !e.Decided {
 			n++ // its retry handler is asked as soon as it is settled
