@@ -33,13 +33,21 @@ type operated struct {
 func parseIDs(args []string) ([]int64, error) {
 	ids := make([]int64, len(args))
 	for i, arg := range args {
-		id, err := strconv.ParseInt(arg, 10, 64)
-		if err != nil || id < 1 {
-			return nil, usagef("%q is not the id of a job", arg)
+		id, err := parseID(arg)
+		if err != nil {
+			return nil, err
 		}
 		ids[i] = id
 	}
 	return ids, nil
+}
+
+func parseID(arg string) (int64, error) {
+	id, err := strconv.ParseInt(arg, 10, 64)
+	if err != nil || id < 1 {
+		return 0, usagef("%q is not the id of a job", arg)
+	}
+	return id, nil
 }
 
 // operate does it. What fails for one job is reported, and the others are done all the same.

@@ -29,11 +29,11 @@ func (a *app) runCommand() *cobra.Command {
 		Example: "  hipq run emails 42",
 		Args:    cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ids, err := parseIDs(args[1:])
+			id, err := parseID(args[1])
 			if err != nil {
 				return err
 			}
-			return a.runJob(cmd, args[0], ids[0])
+			return a.runJob(cmd, args[0], id)
 		},
 	}
 }

@@ -23,9 +23,9 @@ func (a *app) showCommand() *cobra.Command {
 		Example: "  hipq show emails 42",
 		Args:    cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			id, err := strconv.ParseInt(args[1], 10, 64)
-			if err != nil || id < 1 {
-				return usagef("%q is not the id of a job", args[1])
+			id, err := parseID(args[1])
+			if err != nil {
+				return err
 			}
 			return a.runShow(cmd, args[0], id)
 		},

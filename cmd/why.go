@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 
 	"github.com/spf13/cobra"
 
@@ -23,9 +22,9 @@ func (a *app) whyCommand() *cobra.Command {
 		Example: "  hipq why emails 42",
 		Args:    cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			id, err := strconv.ParseInt(args[1], 10, 64)
-			if err != nil || id < 1 {
-				return usagef("%q is not the id of a job", args[1])
+			id, err := parseID(args[1])
+			if err != nil {
+				return err
 			}
 			return a.runWhy(cmd, args[0], id)
 		},

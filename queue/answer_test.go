@@ -170,3 +170,23 @@ func TestAnswerIsChecked(t *testing.T) {
 		}
 	})
 }
+
+// The token of an attempt names it until the next one starts, also when the job is locked for that, or was given back.
+func TestTokenOutlivesTheLock(t *testing.T) {
+	suiteWith(t, asynchronous, func(s store) {
+		s.add(queue.NewJob{Type: "send", Key: "a"}, queue.NewJob{Type: "send", Key: "b"}, queue.NewJob{Type: "send", Key: "c"})
+		first := s.start("w1", 3)
+		s.settle("w1", done, first...)
+		s.exec("UPDATE shop_emails SET wake_time = '2026-01-01 00:00:00.000000'")
+		s.upkeep()
+		s.exec("UPDATE shop_emails SET wake_time = '2026-01-01 00:00:00.000000' WHERE line = 'later'")
+		s.upkeep()
+		locked := s.lock("w2", 3)
+		must[any](t)(nil, s.Release(t.Context(), locked[1:2]))
+		s.round("w2", nil, locked[2:])
+		for i, want := range []error{nil, nil, queue.ErrOtherAttempt} {
+			_, err := s.answer(queue.Answer{Key: first[i].Key, Token: first[i].Token, Verdict: queue.Finished})
+			s.wantAnswer(err, want)
+		}
+	})
+}
