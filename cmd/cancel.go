@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/job"
 )
 
 const cancelLong = `Ends jobs that have not started, or that wait for their next attempt: they become final, with the error "cancelled".
@@ -35,10 +36,10 @@ func (a *app) cancelCommand() *cobra.Command {
 			if filtered == (len(ids) > 0) {
 				return usagef("cancel needs either ids, or --type, --key or --all")
 			}
-			o := operation{ids: ids, states: []queue.State{queue.Initial, queue.Retry}, by: by, dryRun: dryRun}
+			o := operation{ids: ids, states: []job.State{job.Initial, job.Retry}, by: by, dryRun: dryRun}
 			o.do = func(q *queue.Queue, id int64) (any, error) { return nil, q.Cancel(cmd.Context(), id) }
 			if running {
-				o.states = append(o.states, queue.Running, queue.Error)
+				o.states = append(o.states, job.Running, job.Error)
 				o.do = func(q *queue.Queue, id int64) (any, error) { return cancelOrStop(cmd.Context(), q, id) }
 			}
 			return a.operate(cmd, args[0], "cancel", o)
@@ -64,7 +65,7 @@ func cancelOrStop(ctx context.Context, q *queue.Queue, id int64) (any, error) {
 		switch {
 		case errors.Is(err, queue.ErrNotStarted): // it has gone on to wait for its next attempt
 			continue
-		case err != nil || asked == queue.None:
+		case err != nil || asked == job.None:
 			return nil, err
 		}
 		return fmt.Sprintf("job %d: worker %s is asked to stop it", id, asked), nil

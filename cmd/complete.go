@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/job"
 )
 
 const completeLong = `Tells that the work of a job is done: the one of this type and key that is not final and has been started. It is meant for
@@ -30,7 +31,7 @@ func (a *app) completeCommand() *cobra.Command {
 				return err
 			}
 			return a.answer(cmd, args[0], queue.Answer{
-				Type: args[1], Key: args[2], Token: token, Verdict: queue.Finished, Result: result,
+				Type: args[1], Key: args[2], Token: token, Verdict: job.Finished, Result: result,
 			})
 		},
 	}
@@ -42,12 +43,12 @@ func (a *app) completeCommand() *cobra.Command {
 
 // answered is what complete and fail say about a job.
 type answered struct {
-	ID      int64       `json:"id"`
-	Queue   string      `json:"queue"`
-	State   queue.State `json:"state"`
-	Attempt int         `json:"attempt"`
-	Error   string      `json:"error"`
-	Changed bool        `json:"changed"`
+	ID      int64     `json:"id"`
+	Queue   string    `json:"queue"`
+	State   job.State `json:"state"`
+	Attempt int       `json:"attempt"`
+	Error   string    `json:"error"`
+	Changed bool      `json:"changed"`
 }
 
 func (a *app) answer(cmd *cobra.Command, name string, answer queue.Answer) error {
@@ -67,41 +68,41 @@ func (a *app) answer(cmd *cobra.Command, name string, answer queue.Answer) error
 		return err
 	}
 	done, err := q.Answer(cmd.Context(), answer)
-	job := done.Job
+	j := done.Job
 	switch {
 	case errors.Is(err, queue.ErrNotFound):
 		return fmt.Errorf("%s has no job of type %s with the key %q", q.Name, safe(answer.Type), answer.Key)
 	case errors.Is(err, queue.ErrFinal):
-		return fmt.Errorf("job %d of %s is final since %s (%s): the answer changes nothing", job.ID, q.Name, i.local(job.UpdateTime), ending(job))
+		return fmt.Errorf("job %d of %s is final since %s (%s): the answer changes nothing", j.ID, q.Name, i.local(j.UpdateTime), ending(j))
 	case errors.Is(err, queue.ErrNotStarted):
-		return fmt.Errorf("job %d of %s has not been started, so there is nothing to answer: hipq cancel ends it", job.ID, q.Name)
+		return fmt.Errorf("job %d of %s has not been started, so there is nothing to answer: hipq cancel ends it", j.ID, q.Name)
 	case errors.Is(err, queue.ErrOtherAttempt):
-		return fmt.Errorf("job %d of %s is at attempt %d, which has another token: the answer changes nothing", job.ID, q.Name, job.Attempt)
+		return fmt.Errorf("job %d of %s is at attempt %d, which has another token: the answer changes nothing", j.ID, q.Name, j.Attempt)
 	case err != nil:
 		return err
 	}
 	if a.json {
-		return a.printJSON(answered{job.ID, q.Name, job.State, job.Attempt, job.Error, done.Changed})
+		return a.printJSON(answered{j.ID, q.Name, j.State, j.Attempt, j.Error, done.Changed})
 	}
 	switch {
 	case !done.Changed:
-		_, err = fmt.Fprintf(a.out, "job %d: attempt %d has failed already (%s): nothing changed\n", job.ID, job.Attempt, safe(job.Error))
-	case job.State == queue.Error:
+		_, err = fmt.Fprintf(a.out, "job %d: attempt %d has failed already (%s): nothing changed\n", j.ID, j.Attempt, safe(j.Error))
+	case j.State == job.Error:
 		who := "the next worker decides whether it is tried again"
-		if job.WorkerID != queue.None {
+		if j.WorkerID != job.None {
 			who = "its worker decides whether it is tried again, once the handler has ended"
 		}
-		_, err = fmt.Fprintf(a.out, "job %d: attempt %d failed; %s\n", job.ID, job.Attempt, who)
+		_, err = fmt.Fprintf(a.out, "job %d: attempt %d failed; %s\n", j.ID, j.Attempt, who)
 	default:
-		_, err = fmt.Fprintf(a.out, "job %d is final: %s\n", job.ID, ending(job))
+		_, err = fmt.Fprintf(a.out, "job %d is final: %s\n", j.ID, ending(j))
 	}
 	return err
 }
 
 // ending says how a final job ended.
-func ending(job *queue.Job) string {
-	if job.Error == queue.None {
+func ending(j *job.Job) string {
+	if j.Error == job.None {
 		return "finished"
 	}
-	return "failed: " + safe(job.Error)
+	return "failed: " + safe(j.Error)
 }

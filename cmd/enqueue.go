@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hipq/hipq/config"
-	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/job"
 )
 
 const enqueueLong = `Adds a job and prints its id. A job with the same type and key that is not final yet is left as it is, and its id is
@@ -93,11 +93,11 @@ func (a *app) enqueueOne(cmd *cobra.Command, name, jobType string, o enqueueOpti
 	if err != nil {
 		return err
 	}
-	job, err := a.newJob(cmd, jobType, o, i.Location)
+	j, err := a.newJob(cmd, jobType, o, i.Location)
 	if err != nil {
 		return err
 	}
-	added, err := q.Enqueue(cmd.Context(), job)
+	added, err := q.Enqueue(cmd.Context(), j)
 	if err != nil {
 		return err
 	}
@@ -109,40 +109,40 @@ func (a *app) enqueueOne(cmd *cobra.Command, name, jobType string, o enqueueOpti
 }
 
 // newJob reads the flags.
-func (a *app) newJob(cmd *cobra.Command, jobType string, o enqueueOptions, zone *time.Location) (queue.NewJob, error) {
-	job := queue.NewJob{Type: jobType, Key: o.key, OnDuplicate: queue.OnDuplicate(o.onDuplicate)}
+func (a *app) newJob(cmd *cobra.Command, jobType string, o enqueueOptions, zone *time.Location) (job.New, error) {
+	j := job.New{Type: jobType, Key: o.key, OnDuplicate: job.OnDuplicate(o.onDuplicate)}
 	var err error
-	if job.Data, err = a.readData(o.data); err != nil {
-		return job, err
+	if j.Data, err = a.readData(o.data); err != nil {
+		return j, err
 	}
 	if o.at != "" {
-		if job.At, err = parseTime(o.at, zone); err != nil {
-			return job, usagef("--at: %w", err)
+		if j.At, err = parseTime(o.at, zone); err != nil {
+			return j, usagef("--at: %w", err)
 		}
 	}
-	if job.In, err = durationFlag("--in", o.in); err != nil {
-		return job, err
+	if j.In, err = durationFlag("--in", o.in); err != nil {
+		return j, err
 	}
-	if job.Timeout, err = durationFlag("--timeout", o.timeout); err != nil {
-		return job, err
+	if j.Timeout, err = durationFlag("--timeout", o.timeout); err != nil {
+		return j, err
 	}
-	if cmd.Flags().Changed("timeout") && job.Timeout < time.Second {
-		return job, usagef("--timeout: %q is shorter than a second", o.timeout)
+	if cmd.Flags().Changed("timeout") && j.Timeout < time.Second {
+		return j, usagef("--timeout: %q is shorter than a second", o.timeout)
 	}
 	if cmd.Flags().Changed("priority") {
-		job.Priority = &o.priority
+		j.Priority = &o.priority
 	}
 	if cmd.Flags().Changed("throttle-factor") {
-		job.ThrottleFactor = &o.throttleFactor
+		j.ThrottleFactor = &o.throttleFactor
 	}
 	if len(o.windows) > 0 {
-		windows, err := queue.ParseWindows(o.windows)
+		windows, err := job.ParseWindows(o.windows)
 		if err != nil {
-			return job, usagef("--window: %w", err)
+			return j, usagef("--window: %w", err)
 		}
-		job.Windows = &windows
+		j.Windows = &windows
 	}
-	return job, nil
+	return j, nil
 }
 
 func durationFlag(name, text string) (time.Duration, error) {
@@ -175,7 +175,7 @@ func (a *app) readData(text string) (string, error) {
 	default:
 		return text, nil
 	}
-	data, err := io.ReadAll(io.LimitReader(from, queue.MaxDataBytes+1))
+	data, err := io.ReadAll(io.LimitReader(from, job.MaxDataBytes+1))
 	if err != nil {
 		return "", fmt.Errorf("read --data: %w", err)
 	}

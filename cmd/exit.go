@@ -6,7 +6,7 @@ import (
 	"fmt"
 
 	"github.com/hipq/hipq/config"
-	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/queue/worker"
 	"github.com/hipq/hipq/schema"
 )
@@ -63,7 +63,7 @@ func (a *app) diagnose(err error) (code int, hint string) {
 		return exitConfig, "run hipq init for a first one, or name it with --config"
 	case errors.Is(err, config.ErrInvalid):
 		return exitConfig, ""
-	case errors.Is(err, queue.ErrInvalid), errors.Is(err, queue.ErrWindow):
+	case errors.Is(err, job.ErrInvalid), errors.Is(err, job.ErrWindow):
 		return exitUsage, ""
 	}
 	if errors.Is(err, worker.ErrLockLost) {

@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/job"
 )
 
 const failLong = `Tells that the work of a job has failed for good: the one of this type and key that is not final and has been started.
@@ -25,9 +26,9 @@ func (a *app) failCommand() *cobra.Command {
 		Example: "  hipq fail requests upload order-4711 --error 'no such customer'\n  hipq fail requests upload order-4711 --error timeout --retry",
 		Args:    cobra.ExactArgs(3),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			answer := queue.Answer{Type: args[1], Key: args[2], Token: token, Verdict: queue.Failed, Error: strings.TrimSpace(text)}
+			answer := queue.Answer{Type: args[1], Key: args[2], Token: token, Verdict: job.Failed, Error: strings.TrimSpace(text)}
 			if retry {
-				answer.Verdict = queue.TryAgain
+				answer.Verdict = job.TryAgain
 			}
 			return a.answer(cmd, args[0], answer)
 		},

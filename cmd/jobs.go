@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/job"
 )
 
 const jobsLong = `Lists jobs, oldest first. As a table it shows the newest 100 of each queue, unless --limit says otherwise; as JSON all,
@@ -29,9 +30,9 @@ func (a *app) jobsCommand() *cobra.Command {
 		Example: "  hipq jobs emails --state final --limit 10\n  hipq jobs --type send --json | jq .job_key",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			by.State = queue.State(state)
-			if state != "" && !slices.Contains(queue.States, by.State) {
-				return usagef("--state: %q is none of %s", state, list(queue.States))
+			by.State = job.State(state)
+			if state != "" && !slices.Contains(job.States, by.State) {
+				return usagef("--state: %q is none of %s", state, list(job.States))
 			}
 			var err error
 			if by.Limit, err = a.limit(cmd, by.Limit); err != nil {
@@ -41,7 +42,7 @@ func (a *app) jobsCommand() *cobra.Command {
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&state, "state", "", "only jobs in this state: "+list(queue.States))
+	f.StringVar(&state, "state", "", "only jobs in this state: "+list(job.States))
 	f.StringVar(&by.Type, "type", "", "only jobs of this type")
 	f.StringVar(&by.Key, "key", "", "only jobs with this key")
 	f.IntVar(&by.Limit, "limit", tableRows, "only the newest so many of each queue (0: all; the default for --json)")
@@ -84,13 +85,13 @@ func (a *app) listJobs(cmd *cobra.Command, args []string, by queue.Filter) error
 	}
 	var rows [][]string
 	for _, q := range queues {
-		err := q.Find(cmd.Context(), by, func(job *queue.Job) error {
+		err := q.Find(cmd.Context(), by, func(j *job.Job) error {
 			if a.json {
-				return a.printJSON(job.JSON())
+				return a.printJSON(j.JSON())
 			}
 			rows = append(rows, []string{
-				q.Name, strconv.FormatInt(job.ID, 10), job.Type, job.Key, string(job.State), strconv.Itoa(job.Attempt),
-				i.local(job.ScheduledRunTime), strconv.Itoa(job.Priority), dash(job.Error),
+				q.Name, strconv.FormatInt(j.ID, 10), j.Type, j.Key, string(j.State), strconv.Itoa(j.Attempt),
+				i.local(j.ScheduledRunTime), strconv.Itoa(j.Priority), dash(j.Error),
 			})
 			return nil
 		})

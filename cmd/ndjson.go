@@ -19,6 +19,7 @@ import (
 
 	"github.com/hipq/hipq/config"
 	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/job"
 )
 
 // A batch is this many lines or bytes, so that memory stays bounded however long the stream is.
@@ -26,7 +27,7 @@ const (
 	batchLines = 500
 	batchBytes = 2 << 20
 	// maxLine leaves room for a job's data at its largest with every byte escaped.
-	maxLine = 6*queue.MaxDataBytes + 64<<10
+	maxLine = 6*job.MaxDataBytes + 64<<10
 )
 
 // ndjson adds a stream of jobs.
@@ -36,9 +37,9 @@ type ndjson struct {
 	file   string
 	queues map[string]*queue.Queue
 
-	onDuplicate queue.OnDuplicate
+	onDuplicate job.OnDuplicate
 	// pending are the jobs of lines that were read and not added, all of one queue.
-	pending []queue.NewJob
+	pending []job.New
 	lines   []int
 	to      *queue.Queue
 	size    int
@@ -55,9 +56,9 @@ type counts struct {
 
 func (a *app) enqueueNDJSON(cmd *cobra.Command, o enqueueOptions) error {
 	file := o.ndjson
-	onDuplicate := queue.OnDuplicate(o.onDuplicate)
-	if !slices.Contains(queue.OnDuplicates, onDuplicate) {
-		return usagef("--on-duplicate: %q is none of %s", o.onDuplicate, list(queue.OnDuplicates))
+	onDuplicate := job.OnDuplicate(o.onDuplicate)
+	if !slices.Contains(job.OnDuplicates, onDuplicate) {
+		return usagef("--on-duplicate: %q is none of %s", o.onDuplicate, list(job.OnDuplicates))
 	}
 	from := a.in
 	if file != "-" {
@@ -122,7 +123,7 @@ func readLine(r *bufio.Reader) ([]byte, error) {
 		case !errors.Is(err, bufio.ErrBufferFull):
 			return nil, err
 		case len(line) > maxLine:
-			return nil, fmt.Errorf("a line is longer than %d bytes: job_data may have %d", maxLine, queue.MaxDataBytes)
+			return nil, fmt.Errorf("a line is longer than %d bytes: job_data may have %d", maxLine, job.MaxDataBytes)
 		}
 	}
 }
@@ -169,17 +170,17 @@ func (n *ndjson) parse(text []byte) error {
 	if err != nil {
 		return n.bad(err)
 	}
-	job, err := l.job(n.i.Location)
+	j, err := l.job(n.i.Location)
 	if err != nil {
 		return n.bad(err)
 	}
-	job.OnDuplicate = n.onDuplicate
+	j.OnDuplicate = n.onDuplicate
 	if n.to != nil && n.to != q || len(n.pending) == batchLines || n.size > batchBytes {
 		if err := n.flush(n.cmd.Context()); err != nil {
 			return err
 		}
 	}
-	n.to, n.pending, n.lines, n.size = q, append(n.pending, job), append(n.lines, n.line), n.size+len(text)
+	n.to, n.pending, n.lines, n.size = q, append(n.pending, j), append(n.lines, n.line), n.size+len(text)
 	return nil
 }
 
@@ -197,41 +198,41 @@ func (n *ndjson) queue(name string) (*queue.Queue, error) {
 	return q, err
 }
 
-func (l jobLine) job(zone *time.Location) (job queue.NewJob, err error) {
+func (l jobLine) job(zone *time.Location) (j job.New, err error) {
 	if l.Key != nil {
 		if *l.Key == "" {
-			return job, errors.New("job_key is empty; leave it out for a key of its own")
+			return j, errors.New("job_key is empty; leave it out for a key of its own")
 		}
-		job.Key = *l.Key
+		j.Key = *l.Key
 	}
-	job = queue.NewJob{Type: l.Type, Key: job.Key, Priority: l.Priority, ThrottleFactor: l.ThrottleFactor, ShardKey: l.ShardKey}
-	job.Data = string(l.Data)
+	j = job.New{Type: l.Type, Key: j.Key, Priority: l.Priority, ThrottleFactor: l.ThrottleFactor, ShardKey: l.ShardKey}
+	j.Data = string(l.Data)
 	switch {
-	case job.Data == "null":
-		job.Data = ""
+	case j.Data == "null":
+		j.Data = ""
 	case len(l.Data) > 0 && l.Data[0] == '"':
-		if err := json.Unmarshal(l.Data, &job.Data); err != nil {
-			return job, fmt.Errorf("job_data: %w", err)
+		if err := json.Unmarshal(l.Data, &j.Data); err != nil {
+			return j, fmt.Errorf("job_data: %w", err)
 		}
 	}
 	if l.ScheduledRunTime != "" {
-		if job.At, err = parseTime(l.ScheduledRunTime, zone); err != nil {
-			return job, fmt.Errorf("scheduled_run_time: %w", err)
+		if j.At, err = parseTime(l.ScheduledRunTime, zone); err != nil {
+			return j, fmt.Errorf("scheduled_run_time: %w", err)
 		}
 	}
 	if len(l.Timeout) > 0 {
-		if job.Timeout, err = l.timeout(); err != nil {
-			return job, fmt.Errorf("timeout: %w", err)
+		if j.Timeout, err = l.timeout(); err != nil {
+			return j, fmt.Errorf("timeout: %w", err)
 		}
 	}
 	if l.Windows != nil {
-		windows, err := queue.ParseWindows(*l.Windows)
+		windows, err := job.ParseWindows(*l.Windows)
 		if err != nil {
-			return job, fmt.Errorf("time_windows: %w", err)
+			return j, fmt.Errorf("time_windows: %w", err)
 		}
-		job.Windows = &windows
+		j.Windows = &windows
 	}
-	return job, job.Check()
+	return j, j.Check()
 }
 
 // timeout is a number of seconds, or a string with a unit.

@@ -8,13 +8,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/job"
 )
 
 // operation is what an operator does to jobs, one by one: those of the ids, or those that a filter finds.
 type operation struct {
 	ids []int64
 	// states and by find the jobs if there are no ids.
-	states []queue.State
+	states []job.State
 	by     queue.Filter
 	dryRun bool
 	// do does it to one job, and may tell what came of it.
@@ -94,7 +95,7 @@ func (a *app) operateFound(cmd *cobra.Command, q *queue.Queue, o operation, done
 	}
 	for _, state := range o.states {
 		o.by.State = state
-		err := q.Find(cmd.Context(), o.by, func(job *queue.Job) error { return a.operateOne(q, job.ID, o, done) })
+		err := q.Find(cmd.Context(), o.by, func(j *job.Job) error { return a.operateOne(q, j.ID, o, done) })
 		if err != nil {
 			return err
 		}

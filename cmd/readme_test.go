@@ -17,6 +17,7 @@ import (
 	"github.com/hipq/hipq/config"
 	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/job"
 )
 
 // TestDocs holds the README and the guides to what hipq does. In a page, the word after a fence's language says what is
@@ -309,10 +310,10 @@ func inserts(t *testing.T, p page) {
 			t.Fatal(err)
 		}
 		n := 0
-		err = q.Find(t.Context(), queue.Filter{}, func(job *queue.Job) error {
+		err = q.Find(t.Context(), queue.Filter{}, func(j *job.Job) error {
 			n++
-			if job.State != queue.Initial || job.Line != "due" && job.Line != "later" {
-				return fmt.Errorf("job %d is %s, %s: %s", job.ID, job.State, job.Line, job.Error)
+			if j.State != job.Initial || j.Line != "due" && j.Line != "later" {
+				return fmt.Errorf("job %d is %s, %s: %s", j.ID, j.State, j.Line, j.Error)
 			}
 			return nil
 		})

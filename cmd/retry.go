@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/job"
 )
 
 const retryLong = `Enqueues a new job like a final one, due at once, and prints its id: a final job itself never changes. Either for the
@@ -36,7 +37,7 @@ func (a *app) retryCommand() *cobra.Command {
 			}
 			by.Failed = true
 			return a.operate(cmd, args[0], "retry", operation{
-				ids: ids, states: []queue.State{queue.Final}, by: by, dryRun: dryRun,
+				ids: ids, states: []job.State{job.Final}, by: by, dryRun: dryRun,
 				do: func(q *queue.Queue, id int64) (any, error) {
 					added, err := q.Again(cmd.Context(), id)
 					return added.ID, err

@@ -10,6 +10,7 @@ import (
 
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/handler"
+	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/queue/worker"
 )
 
@@ -81,14 +82,14 @@ func (a *app) runJob(cmd *cobra.Command, name string, id int64) error {
 // runnable refuses what can't be run here, and takes the job in first if it was inserted by plain SQL.
 func runnable(cmd *cobra.Command, q worker.Queue, w queue.Worker, id int64) error {
 	for {
-		job, err := q.Get(cmd.Context(), id)
+		j, err := q.Get(cmd.Context(), id)
 		if err != nil {
 			return err
 		}
-		if q.Handlers[job.Type] == nil {
-			return fmt.Errorf("job %d of %s: this config has no handler for job type %s", id, q.Name, safe(job.Type))
+		if q.Handlers[j.Type] == nil {
+			return fmt.Errorf("job %d of %s: this config has no handler for job type %s", id, q.Name, safe(j.Type))
 		}
-		if !job.IsNew() {
+		if !j.IsNew() {
 			return nil
 		}
 		if _, err := q.Upkeep(cmd.Context(), w, queue.Look{New: true}, nil); err != nil {
@@ -107,22 +108,22 @@ func (a *app) printAttempt(s queue.Settled) {
 
 // printRun says how it ended: what became of the job.
 func (a *app) printRun(cmd *cobra.Command, i *instance, q worker.Queue, ran queue.Settled, done worker.Summary) error {
-	job, err := q.Get(cmd.Context(), ran.Job.ID)
+	j, err := q.Get(cmd.Context(), ran.Job.ID)
 	if errors.Is(err, queue.ErrNotFound) { // the queue doesn't keep what has ended
-		job, err = ran.Job, nil
-		if job.State = queue.Final; ran.Outcome.Error != "" {
-			job.Error = ran.Outcome.Error
+		j, err = ran.Job, nil
+		if j.State = job.Final; ran.Outcome.Error != "" {
+			j.Error = ran.Outcome.Error
 		}
 	}
 	switch {
 	case err != nil:
 		return err
 	case a.json:
-		if err := a.printJSON(job.JSON()); err != nil {
+		if err := a.printJSON(j.JSON()); err != nil {
 			return err
 		}
 	default:
-		fmt.Fprintf(a.out, "job %d: attempt %d %s\n", job.ID, job.Attempt, i.became(job))
+		fmt.Fprintf(a.out, "job %d: attempt %d %s\n", j.ID, j.Attempt, i.became(j))
 	}
 	if done.Errors+done.Lost > 0 {
 		return errors.New("the attempt failed")
@@ -130,16 +131,16 @@ func (a *app) printRun(cmd *cobra.Command, i *instance, q worker.Queue, ran queu
 	return nil
 }
 
-func (i *instance) became(job *queue.Job) string {
+func (i *instance) became(j *job.Job) string {
 	switch {
-	case job.IsSent():
+	case j.IsSent():
 		return "has sent its work, and waits for an answer"
-	case job.State == queue.Retry:
-		return fmt.Sprintf("failed (%s); the next is due at %s", safe(job.Error), i.local(job.ScheduledRunTime))
-	case job.State == queue.Error:
-		return fmt.Sprintf("failed (%s); the retry decision is to come", safe(job.Error))
+	case j.State == job.Retry:
+		return fmt.Sprintf("failed (%s); the next is due at %s", safe(j.Error), i.local(j.ScheduledRunTime))
+	case j.State == job.Error:
+		return fmt.Sprintf("failed (%s); the retry decision is to come", safe(j.Error))
 	}
-	return ending(job)
+	return ending(j)
 }
 
 // newWorker names a worker: a new id, this host and process.

@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hipq/hipq/activity"
-	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/job"
 )
 
 const showLong = `Shows a job whole: its fields, its attempts and what their handlers printed, as far as the activity has not been purged.
@@ -50,7 +50,7 @@ type attempt struct {
 
 // shown is a job with its attempts.
 type shown struct {
-	queue.JSON
+	job.JSON
 	Attempts []attempt `json:"attempts"`
 }
 
@@ -64,11 +64,11 @@ func (a *app) runShow(cmd *cobra.Command, name string, id int64) error {
 	if err != nil {
 		return err
 	}
-	job, err := q.Get(cmd.Context(), id)
+	j, err := q.Get(cmd.Context(), id)
 	if err != nil {
 		return err
 	}
-	s := shown{JSON: job.JSON(), Attempts: []attempt{}}
+	s := shown{JSON: j.JSON(), Attempts: []attempt{}}
 	by := activity.Filter{Kind: activity.Job, Queue: q.Name, JobID: id}
 	err = activity.New(i.db).Find(cmd.Context(), by, func(e activity.Entry) error {
 		s.note(e)
@@ -80,7 +80,7 @@ func (a *app) runShow(cmd *cobra.Command, name string, id int64) error {
 	if a.json {
 		return a.printJSON(s)
 	}
-	return a.printJob(i, job, s)
+	return a.printJob(i, j, s)
 }
 
 // note adds an entry to the attempt that it is about.
@@ -101,24 +101,24 @@ func (s *shown) note(e activity.Entry) {
 	last.State, last.Ended, last.RunMS, last.Error, last.Output = e.State, utc(e.At.Time), e.RunMS, e.Error, e.Output
 }
 
-func (a *app) printJob(i *instance, job *queue.Job, s shown) error {
+func (a *app) printJob(i *instance, j *job.Job, s shown) error {
 	for _, field := range []struct{ name, value string }{
-		{"id", strconv.FormatInt(job.ID, 10)},
-		{"queue", job.Queue},
-		{"job_type", job.Type},
-		{"job_key", job.Key},
-		{"job_data", job.Data},
-		{"state", string(job.State)},
-		{"error", job.Error},
-		{"result", job.Result},
-		{"attempt", strconv.Itoa(job.Attempt)},
-		{"scheduled_run_time", i.local(job.ScheduledRunTime)},
-		{"time_windows", fmt.Sprint(job.Windows.Strings())},
-		{"timeout", strconv.Itoa(int(job.Timeout.Seconds())) + "s"},
-		{"priority", strconv.Itoa(job.Priority)},
-		{"throttle_factor", strconv.Itoa(job.ThrottleFactor)},
-		{"create_time", i.local(job.CreateTime)},
-		{"update_time", i.local(job.UpdateTime)},
+		{"id", strconv.FormatInt(j.ID, 10)},
+		{"queue", j.Queue},
+		{"job_type", j.Type},
+		{"job_key", j.Key},
+		{"job_data", j.Data},
+		{"state", string(j.State)},
+		{"error", j.Error},
+		{"result", j.Result},
+		{"attempt", strconv.Itoa(j.Attempt)},
+		{"scheduled_run_time", i.local(j.ScheduledRunTime)},
+		{"time_windows", fmt.Sprint(j.Windows.Strings())},
+		{"timeout", strconv.Itoa(int(j.Timeout.Seconds())) + "s"},
+		{"priority", strconv.Itoa(j.Priority)},
+		{"throttle_factor", strconv.Itoa(j.ThrottleFactor)},
+		{"create_time", i.local(j.CreateTime)},
+		{"update_time", i.local(j.UpdateTime)},
 	} {
 		if field.value != activity.None && field.value != "[]" {
 			fmt.Fprintf(a.out, "%-19s %s\n", field.name, safe(field.value))

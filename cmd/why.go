@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/job"
 )
 
 const whyLong = `Says why a job isn't running: when it is due, when its window opens, what it waits for, who has it, what is missing.
@@ -51,10 +51,10 @@ func (a *app) runWhy(cmd *cobra.Command, name string, id int64) error {
 	}
 	if a.json {
 		return a.printJSON(struct {
-			ID      int64       `json:"id"`
-			Queue   string      `json:"queue"`
-			State   queue.State `json:"state"`
-			Reasons []string    `json:"reasons"`
+			ID      int64     `json:"id"`
+			Queue   string    `json:"queue"`
+			State   job.State `json:"state"`
+			Reasons []string  `json:"reasons"`
 		}{id, q.Name, why.Job.State, why.Reasons()})
 	}
 	for _, reason := range why.Reasons() {

@@ -11,7 +11,7 @@ import (
 	"time"
 	_ "time/tzdata" // hosts without zone files must not read a config differently
 
-	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/queue/worker"
 	"github.com/hipq/hipq/schema"
 )
@@ -21,7 +21,7 @@ const maxInt = math.MaxInt32
 
 // defaults are what a job type has where it says nothing.
 type defaults struct {
-	queue.JobType
+	job.Type
 	retryHandler *Handler
 }
 
@@ -44,7 +44,7 @@ func (b builder) config(s *shape) *Config {
 	}
 	names := b.names(c)
 	// what the instance says once is the default of each job type
-	outer := defaults{JobType: queue.DefaultJobType("")}
+	outer := defaults{Type: job.DefaultType("")}
 	outer.Timeout = b.timeout("timeout", s.Timeout, outer.Timeout)
 	outer.Retry = b.retry("retry", s.Retry, outer.Retry)
 	outer.Priority = b.integer("default_priority", s.DefaultPriority, outer.Priority, -maxInt, maxInt)
@@ -162,20 +162,20 @@ func (b builder) timeout(path, text string, outer time.Duration) time.Duration {
 }
 
 // retry overrides the policy of the level outside, key by key.
-func (b builder) retry(path string, s retrySection, outer queue.RetryPolicy) queue.RetryPolicy {
+func (b builder) retry(path string, s retrySection, outer job.RetryPolicy) job.RetryPolicy {
 	before, p := len(b.errs), outer
 	p.Attempts = b.integer(path+".attempts", s.Attempts, p.Attempts, 1, maxInt)
 	p.Delay = b.duration(path+".delay", s.Delay, p.Delay, 0)
 	p.MaxDelay = b.duration(path+".max_delay", s.MaxDelay, p.MaxDelay, 0)
 	p.Jitter = b.fraction(path+".jitter", s.Jitter, p.Jitter)
-	p.Backoff = queue.Backoff(cmp.Or(s.Backoff, string(p.Backoff)))
-	if p.Backoff != queue.Fixed && p.Backoff != queue.Exponential {
-		b.refuse(path+".backoff", "%s is not a backoff (%s or %s)", shown(s.Backoff), queue.Fixed, queue.Exponential)
+	p.Backoff = job.Backoff(cmp.Or(s.Backoff, string(p.Backoff)))
+	if p.Backoff != job.Fixed && p.Backoff != job.Exponential {
+		b.refuse(path+".backoff", "%s is not a backoff (%s or %s)", shown(s.Backoff), job.Fixed, job.Exponential)
 	}
 	if p == outer || len(b.errs) > before {
 		return p
 	}
-	if p.Backoff == queue.Exponential && p.MaxDelay < p.Delay {
+	if p.Backoff == job.Exponential && p.MaxDelay < p.Delay {
 		b.refuse(path+".max_delay", "%s is shorter than the delay of %s; an exponential backoff grows up to max_delay, so it must be at least the delay",
 			formatDuration(p.MaxDelay), formatDuration(p.Delay))
 	}

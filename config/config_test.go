@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/queue/worker"
 	"github.com/hipq/hipq/schema"
 )
@@ -34,7 +35,7 @@ func mustLoad(t *testing.T, text string) *Config {
 func diff(want, got any) string {
 	return cmp.Diff(want, got,
 		cmp.Comparer(func(a, b *time.Location) bool { return a.String() == b.String() }),
-		cmp.Comparer(func(a, b queue.Windows) bool { return fmt.Sprint(a) == fmt.Sprint(b) }))
+		cmp.Comparer(func(a, b job.Windows) bool { return fmt.Sprint(a) == fmt.Sprint(b) }))
 }
 
 func TestMinimal(t *testing.T) {
@@ -50,8 +51,8 @@ func TestMinimal(t *testing.T) {
 		ActivityKeep: 14 * day,
 		Queues: []Queue{{
 			Options: queue.Options{
-				Name: "emails", Types: []queue.JobType{queue.DefaultJobType("send")}, Location: time.UTC,
-				Order: queue.ByPriority, PriorityOrder: queue.LowestFirst,
+				Name: "emails", Types: []job.Type{job.DefaultType("send")}, Location: time.UTC,
+				Order: job.ByPriority, PriorityOrder: job.LowestFirst,
 				KeepFinished: queue.DefaultKeepFinished, KeepFailed: queue.DefaultKeepFailed,
 			},
 			RetryHandlers: map[string]Handler{},
@@ -110,12 +111,12 @@ queues:
 	if err != nil {
 		t.Fatal(err)
 	}
-	windows, err := queue.ParseWindows([]string{"mon-fri 09:00-17:30", "22:00-02:00"})
+	windows, err := job.ParseWindows([]string{"mon-fri 09:00-17:30", "22:00-02:00"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	inherited := queue.RetryPolicy{Attempts: 7, Delay: 10 * time.Second, Backoff: queue.Exponential, MaxDelay: time.Hour, Jitter: 1}
-	own := queue.RetryPolicy{Attempts: 1, Delay: 10 * time.Second, Backoff: queue.Fixed, MaxDelay: 5 * time.Second, Jitter: 1}
+	inherited := job.RetryPolicy{Attempts: 7, Delay: 10 * time.Second, Backoff: job.Exponential, MaxDelay: time.Hour, Jitter: 1}
+	own := job.RetryPolicy{Attempts: 1, Delay: 10 * time.Second, Backoff: job.Fixed, MaxDelay: 5 * time.Second, Jitter: 1}
 	want := &Config{
 		File:     got.File,
 		Name:     "shop",
@@ -127,10 +128,10 @@ queues:
 			{
 				Options: queue.Options{
 					Name: "emails", ThrottleLimit: -1, Location: berlin, KeepFinished: queue.DiscardAtOnce, KeepFailed: week,
-					ThrottleGroups: &queue.ThrottleGroups{By: "data.Customer.region", Limits: map[string]int{"East": 40, "a.b": 1, "*": 10}},
-					Rate:           queue.Rate{Starts: 100, Per: 90 * time.Second},
-					Concurrency:    3, Order: queue.BySchedule, PriorityOrder: queue.HighestFirst, DefaultPriority: new(-7),
-					Types: []queue.JobType{
+					ThrottleGroups: &job.ThrottleGroups{By: "data.Customer.region", Limits: map[string]int{"East": 40, "a.b": 1, "*": 10}},
+					Rate:           job.Rate{Starts: 100, Per: 90 * time.Second},
+					Concurrency:    3, Order: job.BySchedule, PriorityOrder: job.HighestFirst, DefaultPriority: new(-7),
+					Types: []job.Type{
 						{Name: "Send: ü.x", Timeout: time.Minute, Priority: -5, Windows: windows, Retry: own},
 						{Name: "send", Timeout: 2 * time.Hour, Priority: -7, ThrottleFactor: 1, Retry: inherited, Async: true, Concurrency: 2},
 						{Name: "elsewhere", Timeout: 2 * time.Hour, Priority: -7, ThrottleFactor: 1, Retry: inherited},
@@ -148,7 +149,7 @@ queues:
 			{
 				Options: queue.Options{
 					Name: "files", Location: berlin, KeepFinished: queue.DefaultKeepFinished, KeepFailed: queue.DefaultKeepFailed,
-					Order: queue.ByPriority, PriorityOrder: queue.LowestFirst, DefaultPriority: new(500),
+					Order: job.ByPriority, PriorityOrder: job.LowestFirst, DefaultPriority: new(500),
 				},
 				Handlers: map[string]Handler{}, RetryHandlers: map[string]Handler{},
 			},
@@ -166,7 +167,7 @@ queues:
 // The policy of an outer level may be one that only an inner level would have to refuse, and the other way round.
 func TestRetryIsCheckedWhereItIsSet(t *testing.T) {
 	c := mustLoad(t, "name: shop\nretry: {backoff: fixed, delay: 2h}\nqueues: [{name: q, job_types: [{name: a}, {name: b, retry: {backoff: exponential, delay: 1m}}]}]\n")
-	want := queue.RetryPolicy{Attempts: 3, Delay: time.Minute, Backoff: queue.Exponential, MaxDelay: time.Hour, Jitter: 0.1}
+	want := job.RetryPolicy{Attempts: 3, Delay: time.Minute, Backoff: job.Exponential, MaxDelay: time.Hour, Jitter: 0.1}
 	if got := c.Queues[0].Types[1].Retry; got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}

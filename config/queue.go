@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/schema"
 )
 
@@ -35,22 +36,22 @@ func (b builder) queue(path string, s queueSection, outer defaults) Queue {
 	q.ThrottleGroups = b.groups(path+".throttle_groups", s.ThrottleGroups)
 	q.Rate = b.rate(path+".rate", s.Rate)
 	q.Concurrency = b.integer(path+".concurrency", s.Concurrency, 0, 1, 10000)
-	q.Order = oneOf(b, path+".order", s.Order, queue.ByPriority, queue.BySchedule)
-	q.PriorityOrder = oneOf(b, path+".priority_order", s.PriorityOrder, queue.LowestFirst, queue.HighestFirst)
+	q.Order = oneOf(b, path+".order", s.Order, job.ByPriority, job.BySchedule)
+	q.PriorityOrder = oneOf(b, path+".priority_order", s.PriorityOrder, job.LowestFirst, job.HighestFirst)
 	q.KeepFinished = b.keep(path+".keep_finished", s.KeepFinished, queue.DefaultKeepFinished)
 	q.KeepFailed = b.keep(path+".keep_failed", s.KeepFailed, queue.DefaultKeepFailed)
 	outer.Timeout = b.timeout(path+".timeout", s.Timeout, outer.Timeout)
 	outer.Retry = b.retry(path+".retry", s.Retry, outer.Retry)
 	outer.Priority = b.integer(path+".default_priority", s.DefaultPriority, outer.Priority, -maxInt, maxInt)
 	outer.retryHandler = b.retryHandler(path+".retry_handler", s.RetryHandler, outer.retryHandler)
-	if outer.Priority != queue.DefaultJobType("").Priority {
+	if outer.Priority != job.DefaultType("").Priority {
 		q.DefaultPriority = &outer.Priority
 	}
 	for i, section := range s.JobTypes {
 		at := element(path+".job_types", i, section.Name)
-		known := slices.ContainsFunc(q.Types, func(t queue.JobType) bool { return t.Name == section.Name })
+		known := slices.ContainsFunc(q.Types, func(t job.Type) bool { return t.Name == section.Name })
 		b.typeName(fmt.Sprintf("%s.job_types[%d].name", path, i), section.Name, known)
-		q.Types = append(q.Types, b.jobType(at, section, outer.JobType))
+		q.Types = append(q.Types, b.jobType(at, section, outer.Type))
 		if section.Handler != nil {
 			q.Handlers[section.Name] = b.handler(at+".handler", *section.Handler)
 		}
@@ -87,22 +88,22 @@ func (b builder) keep(path, text string, otherwise time.Duration) time.Duration 
 }
 
 // groups reads the limits of throttle groups.
-func (b builder) groups(path string, s *groupsSection) *queue.ThrottleGroups {
+func (b builder) groups(path string, s *groupsSection) *job.ThrottleGroups {
 	if s == nil {
 		return nil
 	}
-	g := &queue.ThrottleGroups{By: s.By, Limits: map[string]int{}}
-	field, ofData := strings.CutPrefix(s.By, queue.GroupByData)
+	g := &job.ThrottleGroups{By: s.By, Limits: map[string]int{}}
+	field, ofData := strings.CutPrefix(s.By, job.GroupByData)
 	switch {
 	case s.By == "":
-		b.refuse(path+".by", "is missing; write %s, or %sNAME for a value inside job_data", queue.GroupByType, queue.GroupByData)
-	case s.By != queue.GroupByType && (!ofData || slices.Contains(strings.Split(field, "."), "")):
-		b.refuse(path+".by", "%s is neither %s nor %sNAME, which is a value inside job_data", shown(s.By), queue.GroupByType, queue.GroupByData)
+		b.refuse(path+".by", "is missing; write %s, or %sNAME for a value inside job_data", job.GroupByType, job.GroupByData)
+	case s.By != job.GroupByType && (!ofData || slices.Contains(strings.Split(field, "."), "")):
+		b.refuse(path+".by", "%s is neither %s nor %sNAME, which is a value inside job_data", shown(s.By), job.GroupByType, job.GroupByData)
 	case len(s.By) > 128:
 		b.refuse(path+".by", "has %d bytes, allowed are 128", len(s.By))
 	}
 	if len(s.Limits) == 0 {
-		b.refuse(path+".limits", "is missing; give at least one limit, such as {east: 40, %q: 10}", queue.OtherGroups)
+		b.refuse(path+".limits", "is missing; give at least one limit, such as {east: 40, %q: 10}", job.OtherGroups)
 	}
 	for i, value := range slices.Sorted(maps.Keys(s.Limits)) {
 		if value == "" {
@@ -117,16 +118,16 @@ func (b builder) groups(path string, s *groupsSection) *queue.ThrottleGroups {
 var rateForm = regexp.MustCompile(`^([0-9]{1,9})/(.+)$`)
 
 // rate reads starts per time: 100/1m.
-func (b builder) rate(path, text string) queue.Rate {
+func (b builder) rate(path, text string) job.Rate {
 	if text == "" {
-		return queue.Rate{}
+		return job.Rate{}
 	}
 	m := rateForm.FindStringSubmatch(text)
 	if m == nil {
 		b.refuse(path, "%s is not a rate; write a number of starts and a time, such as 100/1m", shown(text))
-		return queue.Rate{}
+		return job.Rate{}
 	}
-	return queue.Rate{
+	return job.Rate{
 		Starts: b.integer(path, m[1], 0, 1, maxInt),
 		Per:    b.duration(path, m[2], 0, time.Second),
 	}
@@ -148,13 +149,13 @@ func (b builder) typeName(path, name string, known bool) {
 	case known:
 		b.refuse(path, "%s is the name of an earlier job type of this queue already", shown(name))
 	default:
-		if err := queue.CheckType(name); err != nil {
+		if err := job.CheckType(name); err != nil {
 			b.refuseName(path, name, err)
 		}
 	}
 }
 
-func (b builder) jobType(path string, s jobTypeSection, t queue.JobType) queue.JobType {
+func (b builder) jobType(path string, s jobTypeSection, t job.Type) job.Type {
 	t.Name = s.Name
 	t.Timeout = b.timeout(path+".timeout", s.Timeout, t.Timeout)
 	t.Priority = b.integer(path+".priority", s.Priority, t.Priority, math.MinInt32, maxInt)
@@ -162,7 +163,7 @@ func (b builder) jobType(path string, s jobTypeSection, t queue.JobType) queue.J
 	t.Concurrency = b.integer(path+".concurrency", s.Concurrency, 0, 1, 10000)
 	t.ThrottleFactor = b.integer(path+".throttle_factor", s.ThrottleFactor, t.ThrottleFactor, 0, maxInt)
 	t.Retry = b.retry(path+".retry", s.Retry, t.Retry)
-	windows, err := queue.ParseWindows(s.TimeWindows)
+	windows, err := job.ParseWindows(s.TimeWindows)
 	if err != nil {
 		b.refuseName(path+".time_windows", strings.Join(s.TimeWindows, " "), err)
 	}

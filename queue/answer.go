@@ -1,12 +1,14 @@
 package queue
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"unicode/utf8"
 
 	"github.com/hipq/hipq/activity"
+	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/schema"
 )
 
@@ -26,15 +28,15 @@ type Answer struct {
 	Token string
 	// Verdict is Finished, Failed (for good), or TryAgain: the attempt has failed, and the retry decision follows, by the
 	// worker whose handler still runs when that has ended, else by the next that has a handler for the type.
-	Verdict Verdict
-	// Result is kept with the job: any text or JSON, at most MaxDataBytes long. Error says what went wrong.
+	Verdict job.Verdict
+	// Result is kept with the job: any text or JSON, at most job.MaxDataBytes long. Error says what went wrong.
 	Result, Error string
 }
 
 // Answered is what an answer did.
 type Answered struct {
 	// Job is as it is now.
-	Job *Job
+	Job *job.Job
 	// Changed says whether the answer changed anything: an error of an attempt that has failed already changes nothing.
 	Changed bool
 }
@@ -43,7 +45,7 @@ type Answered struct {
 // or already waiting for its next attempt. What a handler that is still running says later is ignored.
 //
 // It may be repeated: ErrFinal if the job (the newest of this key) is final already, ErrNotFound if there has been none,
-// ErrNotStarted, ErrOtherAttempt, ErrInvalid.
+// ErrNotStarted, ErrOtherAttempt, job.ErrInvalid.
 func (q *Queue) Answer(ctx context.Context, a Answer) (Answered, error) {
 	var done Answered
 	err := a.check()
@@ -59,20 +61,20 @@ func (q *Queue) Answer(ctx context.Context, a Answer) (Answered, error) {
 	return done, nil
 }
 
-// answerError is the ErrInvalid of an answer.
+// answerError is the job.ErrInvalid of an answer.
 type answerError string
 
 func (e answerError) Error() string { return string(e) }
 
-// Is makes it ErrInvalid.
-func (e answerError) Is(target error) bool { return target == ErrInvalid }
+// Is makes it job.ErrInvalid.
+func (e answerError) Is(target error) bool { return target == job.ErrInvalid }
 
 func (a Answer) check() error {
 	switch {
-	case a.Verdict != Finished && a.Verdict != Failed && a.Verdict != TryAgain:
+	case a.Verdict != job.Finished && a.Verdict != job.Failed && a.Verdict != job.TryAgain:
 		return answerError(fmt.Sprintf("%q is no verdict of an answer", a.Verdict))
-	case len(a.Result) > MaxDataBytes || len(a.Error) > MaxDataBytes:
-		return answerError(fmt.Sprintf("its text may have %d bytes at most", MaxDataBytes))
+	case len(a.Result) > job.MaxDataBytes || len(a.Error) > job.MaxDataBytes:
+		return answerError(fmt.Sprintf("its text may have %d bytes at most", job.MaxDataBytes))
 	case !utf8.ValidString(a.Result) || !utf8.ValidString(a.Error):
 		return answerError("its text is not valid UTF-8")
 	}
@@ -80,55 +82,55 @@ func (a Answer) check() error {
 }
 
 func (q *Queue) answer(ctx context.Context, tx *schema.Tx, a Answer) (Answered, error) {
-	job, err := q.byKey(ctx, tx, a.Type, a.Key)
+	j, err := q.byKey(ctx, tx, a.Type, a.Key)
 	if err != nil {
 		return Answered{}, err
 	}
-	done := Answered{Job: job}
+	done := Answered{Job: j}
 	switch {
-	case job.State == Final:
+	case j.State == job.Final:
 		return done, ErrFinal
-	case job.Attempt == 0:
+	case j.Attempt == 0:
 		return done, ErrNotStarted
-	case a.Token != "" && a.Token != job.attemptToken:
+	case a.Token != "" && a.Token != j.AttemptToken:
 		return done, ErrOtherAttempt
-	case job.State != Running && a.Verdict == TryAgain:
+	case j.State != job.Running && a.Verdict == job.TryAgain:
 		return done, nil // that attempt has failed, and is being tried again
 	}
-	o := Outcome{Verdict: a.Verdict, Result: a.Result, Error: a.Error}
-	if job.State == Running {
-		o.Ran = max(0, tx.Now.Sub(job.StartTime))
+	o := job.Outcome{Verdict: a.Verdict, Result: a.Result, Error: a.Error}
+	if j.State == job.Running {
+		o.Ran = max(0, tx.Now.Sub(j.StartTime))
 	}
-	if o.Error == "" && o.Verdict != Finished {
+	if o.Error == "" && o.Verdict != job.Finished {
 		o.Error = "answered: " + string(o.Verdict)
 	}
 	if o.Result == "" {
-		o.Result = job.Result // what the handler gave when it had sent the work
+		o.Result = j.Result // what the handler gave when it had sent the work
 	}
 	done.Changed = true
 	switch {
-	case a.Verdict != TryAgain:
-		err = q.settleAnswered(ctx, tx, job, o)
-	case job.Line == lineLocked:
+	case a.Verdict != job.TryAgain:
+		err = q.settleAnswered(ctx, tx, j, o)
+	case j.Line == job.LineLocked:
 		// its worker keeps it, for the next attempt must not begin beside this one
-		if err := q.rest(ctx, tx, job, o, ByHandler); err != nil {
+		if err := q.rest(ctx, tx, j, o, ByHandler); err != nil {
 			return done, err
 		}
-		done.Job, err = q.get(ctx, tx, job.ID, "")
+		done.Job, err = q.get(ctx, tx, j.ID, "")
 		return done, err
 	default:
-		err = q.rest(ctx, tx, job, o, ByAnother)
+		err = q.rest(ctx, tx, j, o, ByAnother)
 	}
 	if err != nil {
 		return done, err
 	}
 	// nobody's from now on: so the worker that may still run it learns that its word doesn't count
-	if _, err := tx.ExecContext(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET worker_id = 'NONE' WHERE id = ?", job.ID); err != nil {
+	if _, err := tx.ExecContext(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET worker_id = 'NONE' WHERE id = ?", j.ID); err != nil {
 		return done, err
 	}
-	after, err := q.get(ctx, tx, job.ID, "")
+	after, err := q.get(ctx, tx, j.ID, "")
 	if errors.Is(err, ErrNotFound) { // discarded
-		job.State, job.Error, job.Result = Final, orNone(o.Error), orNone(o.Result)
+		j.State, j.Error, j.Result = job.Final, cmp.Or(o.Error, job.None), cmp.Or(o.Result, job.None)
 		return done, nil
 	}
 	done.Job = after
@@ -136,22 +138,22 @@ func (q *Queue) answer(ctx context.Context, tx *schema.Tx, a Answer) (Answered, 
 }
 
 // settleAnswered ends an attempt, or what is left of it, by an answer.
-func (q *Queue) settleAnswered(ctx context.Context, tx *schema.Tx, job *Job, o Outcome) error {
-	next, entry, err := q.judge(job, o, nil, tx.Now)
+func (q *Queue) settleAnswered(ctx context.Context, tx *schema.Tx, j *job.Job, o job.Outcome) error {
+	next, entry, err := q.judge(j, o, nil, tx.Now)
 	if err != nil {
 		return err
 	}
-	if err := CheckTransition(job.State, Final); err != nil {
+	if err := job.CheckTransition(j.State, job.Final); err != nil {
 		return err
 	}
-	if err := q.write(ctx, tx, job.ID, next); err != nil {
+	if err := q.write(ctx, tx, j.ID, next); err != nil {
 		return err
 	}
 	return q.log.Record(ctx, tx, []activity.Entry{entry})
 }
 
 // byKey finds the job of a type and key that is not final, or else the newest that is.
-func (q *Queue) byKey(ctx context.Context, tx *schema.Tx, jobType, key string) (*Job, error) {
+func (q *Queue) byKey(ctx context.Context, tx *schema.Tx, jobType, key string) (*job.Job, error) {
 	for _, which := range []string{"live = 1", "live IS NULL"} {
 		var id *int64
 		err := tx.GetContext(ctx, &id, "SELECT MAX(id) FROM "+q.table+" "+q.index("live")+" WHERE job_type = ? AND job_key = ? AND "+which, jobType, key)

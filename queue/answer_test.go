@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/job"
 )
 
 func asynchronous(o *queue.Options) {
@@ -26,34 +27,34 @@ func (s store) wantAnswer(err, want error) {
 	}
 }
 
-var done = queue.Outcome{Verdict: queue.Finished}
+var done = job.Outcome{Verdict: job.Finished}
 
 func TestAnswerEndsAnAsynchronousJob(t *testing.T) {
 	suiteWith(t, asynchronous, func(s store) {
-		id := s.add(queue.NewJob{Type: "send", Key: "k"})[0].ID
-		_, err := s.answer(queue.Answer{Key: "k", Verdict: queue.Finished})
+		id := s.add(job.New{Type: "send", Key: "k"})[0].ID
+		_, err := s.answer(queue.Answer{Key: "k", Verdict: job.Finished})
 		s.wantAnswer(err, queue.ErrNotStarted)
-		_, err = s.answer(queue.Answer{Key: "other", Verdict: queue.Finished})
+		_, err = s.answer(queue.Answer{Key: "other", Verdict: job.Finished})
 		s.wantAnswer(err, queue.ErrNotFound)
 
 		jobs := s.start("w1", 1)
-		s.settle("w1", queue.Outcome{Verdict: queue.Finished, Result: "sent"}, jobs...)
-		s.settle("w1", queue.Outcome{Verdict: queue.Finished, Result: "sent"}, jobs...) // as after a lost answer of the database
-		s.wantState(id, queue.Running, "waiting", 1)
+		s.settle("w1", job.Outcome{Verdict: job.Finished, Result: "sent"}, jobs...)
+		s.settle("w1", job.Outcome{Verdict: job.Finished, Result: "sent"}, jobs...) // as after a lost answer of the database
+		s.wantState(id, job.Running, "waiting", 1)
 		s.bury("w1") // who sent it may go
 		s.upkeep()
-		s.wantState(id, queue.Running, "waiting", 1)
+		s.wantState(id, job.Running, "waiting", 1)
 		s.wantHistory(id, "added/0 starting/1")
 
-		_, err = s.answer(queue.Answer{Key: "k", Token: "another", Verdict: queue.Finished})
+		_, err = s.answer(queue.Answer{Key: "k", Token: "another", Verdict: job.Finished})
 		s.wantAnswer(err, queue.ErrOtherAttempt)
-		got, err := s.answer(queue.Answer{Key: "k", Token: jobs[0].Token, Verdict: queue.Finished, Result: `{"n":1}`})
-		if err != nil || !got.Changed || got.Job.State != queue.Final || got.Job.Result != `{"n":1}` {
+		got, err := s.answer(queue.Answer{Key: "k", Token: jobs[0].Token, Verdict: job.Finished, Result: `{"n":1}`})
+		if err != nil || !got.Changed || got.Job.State != job.Final || got.Job.Result != `{"n":1}` {
 			t.Errorf("%+v, %v", got, err)
 		}
-		s.wantState(id, queue.Final, "finished", 1)
+		s.wantState(id, job.Final, "finished", 1)
 		s.wantHistory(id, "added/0 starting/1 finished/1")
-		for _, verdict := range []queue.Verdict{queue.Finished, queue.Failed, queue.TryAgain} {
+		for _, verdict := range []job.Verdict{job.Finished, job.Failed, job.TryAgain} {
 			got, err = s.answer(queue.Answer{Key: "k", Verdict: verdict, Error: "late"})
 			if s.wantAnswer(err, queue.ErrFinal); got.Job.ID != id || got.Changed {
 				t.Errorf("%+v", got)
@@ -65,12 +66,12 @@ func TestAnswerEndsAnAsynchronousJob(t *testing.T) {
 
 // An answer that comes while the handler runs counts, and the handler's own later word doesn't, nor is it a lost lock.
 func TestAnswerBeforeTheHandlersWord(t *testing.T) {
-	for _, word := range []queue.Outcome{done, {Verdict: queue.TryAgain, Error: "no"}, {Verdict: queue.Failed, Error: "no"}, {Verdict: queue.Finished, Result: "r"}} {
+	for _, word := range []job.Outcome{done, {Verdict: job.TryAgain, Error: "no"}, {Verdict: job.Failed, Error: "no"}, {Verdict: job.Finished, Result: "r"}} {
 		suiteWith(t, asynchronous, func(s store) {
-			s.add(queue.NewJob{Type: "send", Key: "a"}, queue.NewJob{Type: "report", Key: "b"}, queue.NewJob{Type: "report", Key: "c"})
+			s.add(job.New{Type: "send", Key: "a"}, job.New{Type: "report", Key: "b"}, job.New{Type: "report", Key: "c"})
 			jobs := s.start("w1", 3)
 			for _, j := range jobs[:2] {
-				if _, err := s.Answer(t.Context(), queue.Answer{Type: j.Type, Key: j.Key, Verdict: queue.Failed, Error: "answered"}); err != nil {
+				if _, err := s.Answer(t.Context(), queue.Answer{Type: j.Type, Key: j.Key, Verdict: job.Failed, Error: "answered"}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -80,41 +81,41 @@ func TestAnswerBeforeTheHandlersWord(t *testing.T) {
 			s.settle("w1", done, jobs[2])
 			for _, j := range jobs[:2] {
 				s.wantHistory(j.ID, "added/0 starting/1 failed/1")
-				if got := s.wantState(j.ID, queue.Final, "failed", 1); got.Error != "answered" {
+				if got := s.wantState(j.ID, job.Final, "failed", 1); got.Error != "answered" {
 					t.Errorf("error %q", got.Error)
 				}
 			}
-			s.wantState(jobs[2].ID, queue.Final, "finished", 1)
+			s.wantState(jobs[2].ID, job.Final, "finished", 1)
 		})
 	}
 }
 
 func TestAnswersAreOverdue(t *testing.T) {
 	suiteWith(t, asynchronous, func(s store) {
-		s.add(queue.NewJob{Type: "send", Key: "a"}, queue.NewJob{Type: "send", Key: "b"}, queue.NewJob{Type: "send", Key: "c"})
+		s.add(job.New{Type: "send", Key: "a"}, job.New{Type: "send", Key: "b"}, job.New{Type: "send", Key: "c"})
 		s.settle("w1", done, s.start("w1", 3)...)
 		s.exec("UPDATE shop_emails SET wake_time = '2026-01-01 00:00:00.000000' WHERE job_key <> 'c'")
 		s.upkeep()
-		late := s.wantState(1, queue.Retry, "later", 1)
-		s.wantState(3, queue.Running, "waiting", 1)
+		late := s.wantState(1, job.Retry, "later", 1)
+		s.wantState(3, job.Running, "waiting", 1)
 		if late.Error != "timeout after 1m" {
 			t.Errorf("error %q", late.Error)
 		}
 		// late, but it is welcome
-		if _, err := s.answer(queue.Answer{Key: "a", Verdict: queue.Finished}); err != nil {
+		if _, err := s.answer(queue.Answer{Key: "a", Verdict: job.Finished}); err != nil {
 			t.Error(err)
 		}
-		s.wantState(1, queue.Final, "finished", 1)
+		s.wantState(1, job.Final, "finished", 1)
 		// the attempt has failed already, and is being tried again
-		got, err := s.answer(queue.Answer{Key: "b", Verdict: queue.TryAgain, Error: "late"})
+		got, err := s.answer(queue.Answer{Key: "b", Verdict: job.TryAgain, Error: "late"})
 		if err != nil || got.Changed {
 			t.Errorf("%+v, %v", got, err)
 		}
-		if _, err := s.answer(queue.Answer{Key: "b", Verdict: queue.Failed, Error: "for good"}); err != nil {
+		if _, err := s.answer(queue.Answer{Key: "b", Verdict: job.Failed, Error: "for good"}); err != nil {
 			t.Error(err)
 		}
-		if job := s.wantState(2, queue.Final, "failed", 1); job.Error != "for good" {
-			t.Errorf("error %q", job.Error)
+		if j := s.wantState(2, job.Final, "failed", 1); j.Error != "for good" {
+			t.Errorf("error %q", j.Error)
 		}
 		s.wantHistory(2, "added/0 starting/1 error/1 failed/1")
 		s.upkeep()
@@ -127,14 +128,14 @@ func TestAnswersAreOverdue(t *testing.T) {
 // An error of an attempt goes to the retry decision like one of a handler.
 func TestAnswerToTryAgain(t *testing.T) {
 	suiteWith(t, asynchronous, func(s store) {
-		s.add(queue.NewJob{Type: "send", Key: "a"})
+		s.add(job.New{Type: "send", Key: "a"})
 		s.settle("w1", done, s.start("w1", 1)...)
-		got, err := s.answer(queue.Answer{Key: "a", Verdict: queue.TryAgain, Error: "busy"})
-		if err != nil || !got.Changed || got.Job.State != queue.Error {
+		got, err := s.answer(queue.Answer{Key: "a", Verdict: job.TryAgain, Error: "busy"})
+		if err != nil || !got.Changed || got.Job.State != job.Error {
 			t.Errorf("%+v, %v", got, err)
 		}
 		s.upkeep()
-		s.wantState(1, queue.Retry, "later", 1)
+		s.wantState(1, job.Retry, "later", 1)
 		s.wantHistory(1, "added/0 starting/1 error/1")
 	})
 }
@@ -142,12 +143,12 @@ func TestAnswerToTryAgain(t *testing.T) {
 // A job that waits for an answer counts against the limits.
 func TestAsynchronousJobsCount(t *testing.T) {
 	suiteWith(t, func(o *queue.Options) { asynchronous(o); o.ThrottleLimit = 1 }, func(s store) {
-		s.add(queue.NewJob{Type: "send", Key: "a"}, queue.NewJob{Type: "send"})
+		s.add(job.New{Type: "send", Key: "a"}, job.New{Type: "send"})
 		s.settle("w1", done, s.start("w1", 1)...)
 		if n := len(s.lock("w1", 9)); n > 0 {
 			t.Errorf("%d were locked", n)
 		}
-		if _, err := s.answer(queue.Answer{Key: "a", Verdict: queue.Finished}); err != nil {
+		if _, err := s.answer(queue.Answer{Key: "a", Verdict: job.Finished}); err != nil {
 			t.Error(err)
 		}
 		if n := len(s.lock("w1", 9)); n != 1 {
@@ -159,14 +160,14 @@ func TestAsynchronousJobsCount(t *testing.T) {
 func TestAnswerIsChecked(t *testing.T) {
 	suiteWith(t, asynchronous, func(s store) {
 		for _, a := range []queue.Answer{
-			{Verdict: queue.Sent},
+			{Verdict: job.Sent},
 			{Verdict: ""},
-			{Verdict: queue.Finished, Result: "\xff"},
-			{Verdict: queue.Failed, Error: "\xff"},
-			{Verdict: queue.Finished, Result: strings.Repeat("x", queue.MaxDataBytes+1)},
+			{Verdict: job.Finished, Result: "\xff"},
+			{Verdict: job.Failed, Error: "\xff"},
+			{Verdict: job.Finished, Result: strings.Repeat("x", job.MaxDataBytes+1)},
 		} {
 			_, err := s.answer(a)
-			s.wantAnswer(err, queue.ErrInvalid)
+			s.wantAnswer(err, job.ErrInvalid)
 		}
 	})
 }
@@ -174,7 +175,7 @@ func TestAnswerIsChecked(t *testing.T) {
 // The token of an attempt names it until the next one starts, also when the job is locked for that, or was given back.
 func TestTokenOutlivesTheLock(t *testing.T) {
 	suiteWith(t, asynchronous, func(s store) {
-		s.add(queue.NewJob{Type: "send", Key: "a"}, queue.NewJob{Type: "send", Key: "b"}, queue.NewJob{Type: "send", Key: "c"})
+		s.add(job.New{Type: "send", Key: "a"}, job.New{Type: "send", Key: "b"}, job.New{Type: "send", Key: "c"})
 		first := s.start("w1", 3)
 		s.settle("w1", done, first...)
 		s.exec("UPDATE shop_emails SET wake_time = '2026-01-01 00:00:00.000000'")
@@ -185,7 +186,7 @@ func TestTokenOutlivesTheLock(t *testing.T) {
 		must[any](t)(nil, s.Release(t.Context(), locked[1:2]))
 		s.round("w2", nil, locked[2:])
 		for i, want := range []error{nil, nil, queue.ErrOtherAttempt} {
-			_, err := s.answer(queue.Answer{Key: first[i].Key, Token: first[i].Token, Verdict: queue.Finished})
+			_, err := s.answer(queue.Answer{Key: first[i].Key, Token: first[i].Token, Verdict: job.Finished})
 			s.wantAnswer(err, want)
 		}
 	})

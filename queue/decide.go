@@ -3,9 +3,9 @@ package queue
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/hipq/hipq/activity"
+	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/schema"
 )
 
@@ -26,7 +26,7 @@ func (q *Queue) decide(ctx context.Context, w Worker, types []string) (more bool
 }
 
 // undecided reads jobs of a type that wait for their retry decision.
-func (q *Queue) undecided(ctx context.Context, tx *schema.Tx, jobType string, n int) (jobs []*Job, err error) {
+func (q *Queue) undecided(ctx context.Context, tx *schema.Tx, jobType string, n int) (jobs []*job.Job, err error) {
 	var records []record
 	query := "SELECT " + recordColumns + " FROM " + q.table + " " + q.index("pick") +
 		" WHERE line = 'error' AND part = 'NONE' AND job_type = ? LIMIT ? " + q.db.SkipLocked
@@ -34,11 +34,11 @@ func (q *Queue) undecided(ctx context.Context, tx *schema.Tx, jobType string, n 
 		return nil, err
 	}
 	for _, r := range records {
-		job, err := r.job(q.Name)
+		j, err := r.job(q.Name)
 		if err != nil {
 			return nil, err
 		}
-		jobs = append(jobs, job)
+		jobs = append(jobs, j)
 	}
 	return jobs, nil
 }
@@ -49,12 +49,12 @@ func (q *Queue) decideType(ctx context.Context, tx *schema.Tx, w Worker, name st
 		return 0, err
 	}
 	entries := make([]activity.Entry, 0, len(jobs))
-	for _, job := range jobs {
-		next, entry, err := q.judge(job, job.outcome(tx.Now), nil, tx.Now)
+	for _, j := range jobs {
+		next, entry, err := q.judge(j, j.Outcome(tx.Now), nil, tx.Now)
 		if err != nil {
 			return 0, err
 		}
-		if err := q.write(ctx, tx, job.ID, next); err != nil {
+		if err := q.write(ctx, tx, j.ID, next); err != nil {
 			return 0, err
 		}
 		entry.WorkerID, entry.Host, entry.PID = w.ID, w.Host, w.PID
@@ -83,8 +83,8 @@ func (q *Queue) Undecided(ctx context.Context, w Worker, types []string, n int) 
 			if err != nil {
 				return err
 			}
-			for _, job := range jobs {
-				list, ids = append(list, Settled{Job: job, Outcome: job.outcome(tx.Now)}), append(ids, job.ID)
+			for _, j := range jobs {
+				list, ids = append(list, Settled{Job: j, Outcome: j.Outcome(tx.Now)}), append(ids, j.ID)
 			}
 		}
 		if len(ids) == 0 {
@@ -101,31 +101,4 @@ func (q *Queue) Undecided(ctx context.Context, w Worker, types []string, n int) 
 		return nil, fmt.Errorf("take failed jobs of %s to decide about: %w", q.Name, err)
 	}
 	return list, nil
-}
-
-// The wish of a handler is kept with a job that waits for its retry decision: never to be tried again, or after a delay.
-const wishNever = "never"
-
-func (o Outcome) wish() string {
-	switch {
-	case o.Verdict == Failed:
-		return wishNever
-	case o.RetryAfter > 0:
-		return o.RetryAfter.String()
-	}
-	return None
-}
-
-// outcome is what is known of the attempt of a job in the state error.
-func (j *Job) outcome(now time.Time) Outcome {
-	o := Outcome{Verdict: TryAgain, Error: j.Error, Ran: now.Sub(j.StartTime)}
-	switch {
-	case j.stopping:
-		o = Outcome{Verdict: Stopped, Error: Cancelled, Ran: o.Ran}
-	case j.wish == wishNever:
-		o.Verdict = Failed
-	case j.wish != None:
-		o.RetryAfter, _ = time.ParseDuration(j.wish) // no delay that can be read is none
-	}
-	return o
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/job"
 )
 
 func (s store) undecided(worker string, n int) []queue.Settled {
@@ -19,10 +20,10 @@ func (s store) undecided(worker string, n int) []queue.Settled {
 }
 
 // fail settles an attempt for which a retry handler decides.
-func (s store) fail(by queue.Decide, o queue.Outcome, job *queue.Job) queue.Settled {
+func (s store) fail(by queue.Decide, o job.Outcome, j *job.Job) queue.Settled {
 	s.t.Helper()
-	settled := queue.Settled{Job: job, Outcome: o, Decide: by}
-	if r := s.round(job.WorkerID, []queue.Settled{settled}, nil); len(r.Lost) > 0 {
+	settled := queue.Settled{Job: j, Outcome: o, Decide: by}
+	if r := s.round(j.WorkerID, []queue.Settled{settled}, nil); len(r.Lost) > 0 {
 		s.t.Errorf("lost %v", r.Lost)
 	}
 	settled.Decided = true
@@ -31,36 +32,36 @@ func (s store) fail(by queue.Decide, o queue.Outcome, job *queue.Job) queue.Sett
 
 func TestRetryHandlersDecisionHolds(t *testing.T) {
 	suite(t, func(s store) {
-		s.add(queue.NewJob{Type: "send", Data: "old"}, queue.NewJob{Type: "send"}, queue.NewJob{Type: "send"}, queue.NewJob{Type: "send"})
+		s.add(job.New{Type: "send", Data: "old"}, job.New{Type: "send"}, job.New{Type: "send"}, job.New{Type: "send"})
 		jobs := s.start("w1", 4)
 		failed := make([]queue.Settled, len(jobs))
-		for i, job := range jobs {
-			failed[i] = s.fail(queue.ByHandler, queue.Outcome{Verdict: queue.TryAgain, Error: "e"}, job)
-			s.wantState(job.ID, queue.Error, "locked", 1)
-			s.wantHistory(job.ID, "added/0 starting/1") // the outcome is written with the decision
+		for i, j := range jobs {
+			failed[i] = s.fail(queue.ByHandler, job.Outcome{Verdict: job.TryAgain, Error: "e"}, j)
+			s.wantState(j.ID, job.Error, "locked", 1)
+			s.wantHistory(j.ID, "added/0 starting/1") // the outcome is written with the decision
 		}
 		if n := len(s.undecided("w2", 9)); n > 0 {
 			t.Errorf("another worker may decide about %d", n)
 		}
 		at := must[time.Time](t)(s.db.Clock(t.Context())).Add(time.Hour).Truncate(time.Second)
-		failed[0].Decision = &queue.Decision{Again: true, At: at, Data: new("new"), Priority: new(-3)}
-		failed[1].Decision = &queue.Decision{}
-		failed[2].Decision = &queue.Decision{Again: true, In: 2 * time.Hour}
+		failed[0].Decision = &job.Decision{Again: true, At: at, Data: new("new"), Priority: new(-3)}
+		failed[1].Decision = &job.Decision{}
+		failed[2].Decision = &job.Decision{Again: true, In: 2 * time.Hour}
 		failed[3].Note = "the retry handler failed, so the policy decided: exit status 1"
 		s.round("w1", failed, nil)
 		s.round("w1", failed, nil) // as after a lost answer of the database
 
-		again := s.wantState(1, queue.Retry, "later", 1)
+		again := s.wantState(1, job.Retry, "later", 1)
 		if again.Data != "new" || again.Priority != -3 || !again.ScheduledRunTime.Equal(at) || again.Error != "e" {
 			t.Errorf("%+v", again)
 		}
-		if job := s.wantState(2, queue.Final, "failed", 1); job.Error != "e" {
-			t.Errorf("error %q", job.Error)
+		if j := s.wantState(2, job.Final, "failed", 1); j.Error != "e" {
+			t.Errorf("error %q", j.Error)
 		}
-		if job := s.wantState(3, queue.Retry, "later", 1); job.ScheduledRunTime.Before(at.Add(50 * time.Minute)) {
-			t.Errorf("scheduled to %v", job.ScheduledRunTime)
+		if j := s.wantState(3, job.Retry, "later", 1); j.ScheduledRunTime.Before(at.Add(50 * time.Minute)) {
+			t.Errorf("scheduled to %v", j.ScheduledRunTime)
 		}
-		s.wantState(4, queue.Retry, "later", 1)
+		s.wantState(4, job.Retry, "later", 1)
 		for id, want := range map[int64]string{1: "error/1", 2: "failed/1", 3: "error/1", 4: "error/1"} {
 			s.wantHistory(id, "added/0 starting/1 "+want)
 		}
@@ -76,13 +77,13 @@ func TestRetryHandlersDecisionHolds(t *testing.T) {
 func TestDecisionIsTakenByAnother(t *testing.T) {
 	suite(t, func(s store) {
 		for range 4 {
-			s.add(queue.NewJob{Type: "send"})
+			s.add(job.New{Type: "send"})
 		}
 		jobs := s.start("w1", 4)
-		late := s.fail(queue.ByHandler, queue.Outcome{Verdict: queue.Failed, Error: "never"}, jobs[0])
-		s.fail(queue.ByHandler, queue.Outcome{Verdict: queue.TryAgain, Error: "later", RetryAfter: 90 * time.Second}, jobs[1])
-		s.fail(queue.ByAnother, queue.Outcome{Verdict: queue.TryAgain, Error: "stopped"}, jobs[2])
-		s.wantState(3, queue.Error, "error", 1)
+		late := s.fail(queue.ByHandler, job.Outcome{Verdict: job.Failed, Error: "never"}, jobs[0])
+		s.fail(queue.ByHandler, job.Outcome{Verdict: job.TryAgain, Error: "later", RetryAfter: 90 * time.Second}, jobs[1])
+		s.fail(queue.ByAnother, job.Outcome{Verdict: job.TryAgain, Error: "stopped"}, jobs[2])
+		s.wantState(3, job.Error, "error", 1)
 		s.bury("w1")
 		look := must[queue.Look](t)(s.Look(t.Context(), []string{"send"}))
 		// both types have retry handlers here: none for the policy
@@ -92,25 +93,25 @@ func TestDecisionIsTakenByAnother(t *testing.T) {
 		if len(list) != 3 || len(s.undecided("w3", 9)) != 1 {
 			t.Fatalf("undecided are %+v", list)
 		}
-		want := map[int64]queue.Outcome{
-			1: {Verdict: queue.Failed, Error: "never"}, 2: {Verdict: queue.TryAgain, Error: "later", RetryAfter: 90 * time.Second},
-			3: {Verdict: queue.TryAgain, Error: "stopped"}, 4: {Verdict: queue.TryAgain, Error: "worker lost: w1 (pid 1 on h)"},
+		want := map[int64]job.Outcome{
+			1: {Verdict: job.Failed, Error: "never"}, 2: {Verdict: job.TryAgain, Error: "later", RetryAfter: 90 * time.Second},
+			3: {Verdict: job.TryAgain, Error: "stopped"}, 4: {Verdict: job.TryAgain, Error: "worker lost: w1 (pid 1 on h)"},
 		}
 		for i, u := range list {
 			u.Outcome.Ran = 0
 			if u.Outcome != want[u.Job.ID] {
 				t.Errorf("%d: %+v, want %+v", u.Job.ID, u.Outcome, want[u.Job.ID])
 			}
-			list[i].Decision = &queue.Decision{Again: true, In: time.Hour}
+			list[i].Decision = &job.Decision{Again: true, In: time.Hour}
 		}
 		// the first worker's word comes too late
-		late.Decision = &queue.Decision{}
+		late.Decision = &job.Decision{}
 		if r := s.round("w1", []queue.Settled{late}, nil); len(r.Lost) != 1 {
 			t.Errorf("the late decision counts: %+v", r)
 		}
 		s.round("w2", list, nil)
 		for _, u := range list {
-			s.wantState(u.Job.ID, queue.Retry, "later", 1)
+			s.wantState(u.Job.ID, job.Retry, "later", 1)
 		}
 	})
 }
@@ -118,15 +119,15 @@ func TestDecisionIsTakenByAnother(t *testing.T) {
 // The policy decides as the handler wished, also by another worker.
 func TestPolicyHonoursTheWish(t *testing.T) {
 	suite(t, func(s store) {
-		s.add(queue.NewJob{Type: "send"}, queue.NewJob{Type: "send"})
+		s.add(job.New{Type: "send"}, job.New{Type: "send"})
 		jobs := s.start("w1", 2)
-		s.fail(queue.ByAnother, queue.Outcome{Verdict: queue.Failed, Error: "never"}, jobs[0])
-		s.fail(queue.ByAnother, queue.Outcome{Verdict: queue.TryAgain, Error: "later", RetryAfter: 10 * time.Hour}, jobs[1])
+		s.fail(queue.ByAnother, job.Outcome{Verdict: job.Failed, Error: "never"}, jobs[0])
+		s.fail(queue.ByAnother, job.Outcome{Verdict: job.TryAgain, Error: "later", RetryAfter: 10 * time.Hour}, jobs[1])
 		s.upkeep()
-		s.wantState(1, queue.Final, "failed", 1)
-		job := s.wantState(2, queue.Retry, "later", 1)
-		if now := must[time.Time](t)(s.db.Clock(t.Context())); job.ScheduledRunTime.Before(now.Add(9 * time.Hour)) {
-			t.Errorf("scheduled to %v", job.ScheduledRunTime)
+		s.wantState(1, job.Final, "failed", 1)
+		j := s.wantState(2, job.Retry, "later", 1)
+		if now := must[time.Time](t)(s.db.Clock(t.Context())); j.ScheduledRunTime.Before(now.Add(9 * time.Hour)) {
+			t.Errorf("scheduled to %v", j.ScheduledRunTime)
 		}
 	})
 }
@@ -134,7 +135,7 @@ func TestPolicyHonoursTheWish(t *testing.T) {
 func TestStop(t *testing.T) {
 	suiteWith(t, func(o *queue.Options) { o.Types[1].Async = true }, func(s store) {
 		for _, name := range []string{"send", "send", "send", "send", "report", "send"} {
-			s.add(queue.NewJob{Type: name})
+			s.add(job.New{Type: name})
 		}
 		stop := func(id int64) string {
 			t.Helper()
@@ -146,7 +147,7 @@ func TestStop(t *testing.T) {
 		}
 		jobs := s.start("w1", 6)
 		s.settle("w1", done, jobs[4])
-		if asked := stop(5); asked != queue.None {
+		if asked := stop(5); asked != job.None {
 			t.Errorf("%s was asked to stop a job that waits for its answer", asked)
 		}
 		for id := int64(1); id <= 4; id++ {
@@ -158,19 +159,19 @@ func TestStop(t *testing.T) {
 			t.Errorf("stopping %v", list)
 		}
 		// whatever the handler says, unless it has finished
-		s.settle("w1", queue.Outcome{Verdict: queue.Stopped}, jobs[0])
-		s.settle("w1", queue.Outcome{Verdict: queue.TryAgain, Error: "e"}, jobs[1])
+		s.settle("w1", job.Outcome{Verdict: job.Stopped}, jobs[0])
+		s.settle("w1", job.Outcome{Verdict: job.TryAgain, Error: "e"}, jobs[1])
 		s.settle("w1", done, jobs[2])
 		// or its worker dies
 		s.bury("w1")
 		s.upkeep()
-		for id, line := range map[int64]string{1: "failed", 2: "failed", 3: "finished", 4: "failed", 5: "failed"} {
-			if job := s.wantState(id, queue.Final, line, 1); line == "failed" && job.Error != queue.Cancelled {
-				t.Errorf("%d: error %q", id, job.Error)
+		for id, line := range map[int64]job.Line{1: job.LineFailed, 2: job.LineFailed, 3: job.LineFinished, 4: job.LineFailed, 5: job.LineFailed} {
+			if j := s.wantState(id, job.Final, line, 1); line == job.LineFailed && j.Error != job.Cancelled {
+				t.Errorf("%d: error %q", id, j.Error)
 			}
-			s.wantHistory(id, "added/0 starting/1 "+line+"/1")
+			s.wantHistory(id, "added/0 starting/1 "+string(line)+"/1")
 		}
-		s.wantState(6, queue.Retry, "later", 1)
+		s.wantState(6, job.Retry, "later", 1)
 		if _, err := s.Stop(t.Context(), 1); !errors.Is(err, queue.ErrFinal) {
 			t.Errorf("of a final job: %v", err)
 		}
@@ -179,8 +180,8 @@ func TestStop(t *testing.T) {
 
 func TestLockNow(t *testing.T) {
 	suiteWith(t, func(o *queue.Options) { o.ThrottleLimit = 2 }, func(s store) {
-		closed := must[queue.Windows](t)(queue.ParseWindows([]string{must[time.Time](t)(s.db.Clock(t.Context())).Add(3*time.Hour).Format("15:00") + "-" + must[time.Time](t)(s.db.Clock(t.Context())).Add(4*time.Hour).Format("15:00")}))
-		s.add(queue.NewJob{Type: "send", In: time.Hour}, queue.NewJob{Type: "send", Windows: &closed}, queue.NewJob{Type: "send"})
+		closed := must[job.Windows](t)(job.ParseWindows([]string{must[time.Time](t)(s.db.Clock(t.Context())).Add(3*time.Hour).Format("15:00") + "-" + must[time.Time](t)(s.db.Clock(t.Context())).Add(4*time.Hour).Format("15:00")}))
+		s.add(job.New{Type: "send", In: time.Hour}, job.New{Type: "send", Windows: &closed}, job.New{Type: "send"})
 		must[any](t)(nil, s.Pause(t.Context(), true))
 		s.hire("w1")
 		for id := int64(1); id <= 2; id++ {
@@ -188,14 +189,14 @@ func TestLockNow(t *testing.T) {
 			if started := s.round("w1", nil, []queue.Locked{locked}).Started; len(started) != 1 {
 				t.Fatalf("%d was not started", id)
 			}
-			s.wantState(id, queue.Running, "locked", 1)
+			s.wantState(id, job.Running, "locked", 1)
 		}
 		for id, want := range map[int64]error{1: queue.ErrStarted, 3: queue.ErrNoRoom, 4: queue.ErrNotFound} {
 			if _, err := s.LockNow(t.Context(), "w1", id); !errors.Is(err, want) {
 				t.Errorf("%d: %v, want %v", id, err, want)
 			}
 		}
-		s.wantState(3, queue.Initial, "due", 0)
+		s.wantState(3, job.Initial, "due", 0)
 	})
 }
 
@@ -203,21 +204,21 @@ func TestLockNow(t *testing.T) {
 func TestDiscardAtOnce(t *testing.T) {
 	suiteWith(t, func(o *queue.Options) { o.KeepFinished, o.KeepFailed = queue.DiscardAtOnce, queue.DiscardAtOnce }, func(s store) {
 		for range 6 {
-			s.add(queue.NewJob{Type: "send", Key: ""})
+			s.add(job.New{Type: "send", Key: ""})
 		}
 		jobs := s.start("w1", 5)
 		for range 2 { // the second time as after a lost answer of the database
 			if r := s.settle("w1", done, jobs[:2]...); len(r.Lost) > 0 {
 				t.Errorf("lost %v", r.Lost)
 			}
-			if r := s.settle("w1", queue.Outcome{Verdict: queue.Finished, Result: "r"}, jobs[2]); len(r.Lost) > 0 {
+			if r := s.settle("w1", job.Outcome{Verdict: job.Finished, Result: "r"}, jobs[2]); len(r.Lost) > 0 {
 				t.Errorf("lost %v", r.Lost)
 			}
-			if r := s.settle("w1", queue.Outcome{Verdict: queue.Failed, Error: "e"}, jobs[3]); len(r.Lost) > 0 {
+			if r := s.settle("w1", job.Outcome{Verdict: job.Failed, Error: "e"}, jobs[3]); len(r.Lost) > 0 {
 				t.Errorf("lost %v", r.Lost)
 			}
 		}
-		if _, err := s.answer(queue.Answer{Key: jobs[4].Key, Verdict: queue.Finished}); err != nil {
+		if _, err := s.answer(queue.Answer{Key: jobs[4].Key, Verdict: job.Finished}); err != nil {
 			t.Error(err)
 		}
 		must[any](t)(nil, s.Cancel(t.Context(), 6))
@@ -234,13 +235,13 @@ func TestDiscardAtOnce(t *testing.T) {
 // What is discarded is only what ended so: not a job that an answer has made one to keep meanwhile.
 func TestDiscardLeavesTheOthers(t *testing.T) {
 	suiteWith(t, func(o *queue.Options) { o.KeepFinished = queue.DiscardAtOnce }, func(s store) {
-		s.add(queue.NewJob{Type: "send"}, queue.NewJob{Type: "send"})
+		s.add(job.New{Type: "send"}, job.New{Type: "send"})
 		jobs := s.start("w1", 2)
-		if _, err := s.answer(queue.Answer{Key: jobs[0].Key, Verdict: queue.Failed, Error: "no"}); err != nil {
+		if _, err := s.answer(queue.Answer{Key: jobs[0].Key, Verdict: job.Failed, Error: "no"}); err != nil {
 			t.Fatal(err)
 		}
 		s.settle("w1", done, jobs...)
-		s.wantState(1, queue.Final, "failed", 1)
+		s.wantState(1, job.Final, "failed", 1)
 		if _, err := s.Get(t.Context(), 2); !errors.Is(err, queue.ErrNotFound) {
 			t.Error(err)
 		}

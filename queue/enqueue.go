@@ -9,13 +9,14 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/activity"
+	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/schema"
 )
 
 // Enqueue adds one job. Without a Key of your own, a call whose error left open whether the job is in must not simply
 // be repeated; with one it may.
-func (q *Queue) Enqueue(ctx context.Context, job NewJob) (Added, error) {
-	added, err := q.EnqueueMany(ctx, []NewJob{job})
+func (q *Queue) Enqueue(ctx context.Context, j job.New) (Added, error) {
+	added, err := q.EnqueueMany(ctx, []job.New{j})
 	if err != nil {
 		return Added{}, err
 	}
@@ -25,7 +26,7 @@ func (q *Queue) Enqueue(ctx context.Context, job NewJob) (Added, error) {
 // EnqueueMany adds jobs in multi-row statements, some hundreds a transaction. After an error those that it returns are
 // in, and are the first of jobs; the others are not, unless the answer to the last commit was lost: then the next few
 // hundred may be in too, and only those with a Key of your own may simply be enqueued again.
-func (q *Queue) EnqueueMany(ctx context.Context, jobs []NewJob) ([]Added, error) {
+func (q *Queue) EnqueueMany(ctx context.Context, jobs []job.New) ([]Added, error) {
 	prepared, err := prepare(jobs)
 	if err != nil {
 		return nil, err
@@ -66,7 +67,7 @@ func (q *Queue) refused(index int, e *DuplicateError) error {
 
 // EnqueueTx adds jobs in the application's own transaction: they are there if and when it commits. After an error the
 // transaction must be rolled back. With SQLite the transaction must have begun IMMEDIATE, as with _txlock=immediate.
-func (q *Queue) EnqueueTx(ctx context.Context, tx *sql.Tx, jobs ...NewJob) ([]Added, error) {
+func (q *Queue) EnqueueTx(ctx context.Context, tx *sql.Tx, jobs ...job.New) ([]Added, error) {
 	prepared, err := prepare(jobs)
 	if err != nil {
 		return nil, err
@@ -90,7 +91,7 @@ func (q *Queue) EnqueueTx(ctx context.Context, tx *sql.Tx, jobs ...NewJob) ([]Ad
 
 // chunk says how many of the jobs go into one statement: enough to make the round trip cheap, not more than the servers'
 // packet limits and SQLite's number of parameters allow.
-func chunk(jobs []NewJob) int {
+func chunk(jobs []job.New) int {
 	const maxRows, maxBytes = 500, 1 << 20
 	n, size := 0, 0
 	for n < len(jobs) && n < maxRows && (n == 0 || size+len(jobs[n].Data) <= maxBytes) {
@@ -100,13 +101,13 @@ func chunk(jobs []NewJob) int {
 	return n
 }
 
-func prepare(jobs []NewJob) (prepared []NewJob, err error) {
-	prepared = make([]NewJob, len(jobs))
+func prepare(jobs []job.New) (prepared []job.New, err error) {
+	prepared = make([]job.New, len(jobs))
 	for i, j := range jobs {
 		if err := j.Check(); err != nil {
 			return nil, err
 		}
-		if prepared[i], err = j.withKey(); err != nil {
+		if prepared[i], err = j.WithKey(); err != nil {
 			return nil, err
 		}
 	}
@@ -114,46 +115,30 @@ func prepare(jobs []NewJob) (prepared []NewJob, err error) {
 }
 
 // scheduled is when the job may start first.
-func (q *Queue) scheduled(j NewJob, now time.Time) time.Time {
+func (q *Queue) scheduled(j job.New, now time.Time) time.Time {
 	at := j.At
 	if at.IsZero() {
 		at = now.Add(j.In)
 	}
-	return q.opening(*j.Windows, at)
-}
-
-// opening is t, or when the windows open next after it.
-func (q *Queue) opening(w Windows, t time.Time) time.Time {
-	if len(w) == 0 {
-		return t
-	}
-	return w.Next(t.In(q.Location)).UTC()
-}
-
-// place is where a job stands that should run at t: in the line, or out of it until it is promoted.
-func place(t, now time.Time) (line string, wake schema.Time) {
-	if t.After(now) {
-		return lineLater, schema.At(t)
-	}
-	return lineDue, schema.Time{}
+	return job.Opening(*j.Windows, q.Location, at)
 }
 
 // add inserts the jobs whose keys are free and gives the ids of those in whose way they are. The unique index decides:
 // only after it has refused a statement are the keys looked up, to find out which rows to leave out of the next try.
-func (q *Queue) add(ctx context.Context, tx *schema.Tx, prepared []NewJob) ([]Added, error) {
-	added, jobs := make([]Added, len(prepared)), make([]NewJob, len(prepared))
+func (q *Queue) add(ctx context.Context, tx *schema.Tx, prepared []job.New) ([]Added, error) {
+	added, jobs := make([]Added, len(prepared)), make([]job.New, len(prepared))
 	for i, j := range prepared {
 		t, err := q.jobType(ctx, tx, j.Type)
 		if err != nil {
 			return nil, err
 		}
-		jobs[i] = j.withDefaults(t)
+		jobs[i] = j.WithDefaults(t)
 	}
 	todo, twins, err := distinct(jobs)
 	if err != nil {
 		return nil, err
 	}
-	if slices.ContainsFunc(jobs, func(j NewJob) bool { return j.OnDuplicate == ReplaceDuplicate }) {
+	if slices.ContainsFunc(jobs, func(j job.New) bool { return j.OnDuplicate == job.ReplaceDuplicate }) {
 		// the jobs to replace are locked first, in the order of their keys: a refused insert would leave shared locks on them,
 		// and two who both want to write then stand in each other's way
 		if todo, err = q.skipLive(ctx, tx, jobs, todo, added, q.db.ForUpdate); err != nil {
@@ -176,14 +161,14 @@ func (q *Queue) add(ctx context.Context, tx *schema.Tx, prepared []NewJob) ([]Ad
 		}
 	}
 	for at, first := range twins {
-		added[at] = Added{ID: added[first].ID, Key: jobs[at].Key, Duplicate: true, Replaced: jobs[at].OnDuplicate == ReplaceDuplicate}
+		added[at] = Added{ID: added[first].ID, Key: jobs[at].Key, Duplicate: true, Replaced: jobs[at].OnDuplicate == job.ReplaceDuplicate}
 	}
 	return added, q.log.Record(ctx, tx, q.addedEntries(jobs, added))
 }
 
 // distinct gives the indexes of the jobs with a type and key of their own, and for the others that of the first alike,
 // which one that replaces has become.
-func distinct(jobs []NewJob) (first []int, twins map[int]int, err error) {
+func distinct(jobs []job.New) (first []int, twins map[int]int, err error) {
 	seen := make(map[[2]string]int, len(jobs))
 	first = make([]int, 0, len(jobs))
 	for i, j := range jobs {
@@ -194,9 +179,9 @@ func distinct(jobs []NewJob) (first []int, twins map[int]int, err error) {
 			}
 			twins[i] = at
 			switch j.OnDuplicate {
-			case RefuseDuplicate:
+			case job.RefuseDuplicate:
 				return nil, nil, &DuplicateError{Index: i, Key: j.Key}
-			case ReplaceDuplicate:
+			case job.ReplaceDuplicate:
 				jobs[at] = j
 			}
 			continue
@@ -207,7 +192,7 @@ func distinct(jobs []NewJob) (first []int, twins map[int]int, err error) {
 	return first, twins, nil
 }
 
-func (q *Queue) insert(ctx context.Context, tx *schema.Tx, jobs []NewJob, which []int) ([]int64, error) {
+func (q *Queue) insert(ctx context.Context, tx *schema.Tx, jobs []job.New, which []int) ([]int64, error) {
 	const columns = "job_type, job_data, job_key, line, timeout, priority, throttle_factor, time_windows, shard_key, " +
 		"scheduled_run_time, wake_time, create_time, update_time"
 	now := schema.At(tx.Now)
@@ -215,9 +200,9 @@ func (q *Queue) insert(ctx context.Context, tx *schema.Tx, jobs []NewJob, which 
 	for _, i := range which {
 		j := &jobs[i]
 		at := q.scheduled(*j, tx.Now)
-		line, wake := place(at, tx.Now)
+		line, wake := job.Place(at, tx.Now)
 		args = append(args, j.Type, j.Data, j.Key, line, int64(j.Timeout/time.Second), *j.Priority, *j.ThrottleFactor,
-			j.Windows.Encode(), j.ShardKey, schema.At(at), wake, now, now)
+			j.Windows.Encode(), j.ShardKey, schema.At(at), schema.At(wake), now, now)
 	}
 	res, err := tx.ExecContext(ctx, "INSERT INTO "+q.table+" ("+columns+") VALUES "+
 		schema.Rows("(?,?,?,?,?,?,?,?,?,?,?,?,?)", len(which)), args...)
@@ -228,7 +213,7 @@ func (q *Queue) insert(ctx context.Context, tx *schema.Tx, jobs []NewJob, which 
 }
 
 // skipLive looks up which of the jobs' keys are taken, notes them in added, and gives back the others.
-func (q *Queue) skipLive(ctx context.Context, tx *schema.Tx, jobs []NewJob, which []int, added []Added, lock string) (rest []int, err error) {
+func (q *Queue) skipLive(ctx context.Context, tx *schema.Tx, jobs []job.New, which []int, added []Added, lock string) (rest []int, err error) {
 	byType := map[string][]any{}
 	for _, i := range which {
 		byType[jobs[i].Type] = append(byType[jobs[i].Type], jobs[i].Key)
@@ -255,9 +240,9 @@ func (q *Queue) skipLive(ctx context.Context, tx *schema.Tx, jobs []NewJob, whic
 		}
 		added[i] = Added{ID: id, Key: jobs[i].Key, Duplicate: true}
 		switch jobs[i].OnDuplicate {
-		case RefuseDuplicate:
+		case job.RefuseDuplicate:
 			return nil, &DuplicateError{Index: i, ID: id, Key: jobs[i].Key}
-		case ReplaceDuplicate:
+		case job.ReplaceDuplicate:
 			if added[i].Replaced, err = q.replace(ctx, tx, id, jobs[i]); err != nil {
 				return nil, err
 			}
@@ -267,13 +252,13 @@ func (q *Queue) skipLive(ctx context.Context, tx *schema.Tx, jobs []NewJob, whic
 }
 
 // replace makes a job that has not started what j is to be. A worker that has it locked finds its lock gone.
-func (q *Queue) replace(ctx context.Context, tx *schema.Tx, id int64, j NewJob) (replaced bool, err error) {
+func (q *Queue) replace(ctx context.Context, tx *schema.Tx, id int64, j job.New) (replaced bool, err error) {
 	at := q.scheduled(j, tx.Now)
-	line, wake := place(at, tx.Now)
+	line, wake := job.Place(at, tx.Now)
 	res, err := tx.ExecContext(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET job_data = ?, line = CASE WHEN line = 'new' THEN 'new' ELSE ? END,"+
 		" wake_time = CASE WHEN line = 'new' THEN NULL ELSE ? END, timeout = ?, priority = ?, throttle_factor = ?, time_windows = ?,"+
 		" shard_key = ?, throttle_group = 'NONE', scheduled_run_time = ?, worker_id = 'NONE', lock_token = 'NONE', update_time = ? WHERE id = ? AND state = 'initial'",
-		j.Data, line, wake, int64(j.Timeout/time.Second), *j.Priority, *j.ThrottleFactor, j.Windows.Encode(), j.ShardKey,
+		j.Data, line, schema.At(wake), int64(j.Timeout/time.Second), *j.Priority, *j.ThrottleFactor, j.Windows.Encode(), j.ShardKey,
 		schema.At(at), schema.At(tx.Now), id)
 	if err != nil {
 		return false, fmt.Errorf("replace job %d: %w", id, err)
@@ -282,7 +267,7 @@ func (q *Queue) replace(ctx context.Context, tx *schema.Tx, id int64, j NewJob) 
 	return n == 1, err
 }
 
-func (q *Queue) addedEntries(jobs []NewJob, added []Added) []activity.Entry {
+func (q *Queue) addedEntries(jobs []job.New, added []Added) []activity.Entry {
 	entries := make([]activity.Entry, 0, len(jobs))
 	for i, a := range added {
 		if !a.Duplicate {

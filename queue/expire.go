@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/schema"
 )
 
@@ -19,7 +20,7 @@ func (q *Queue) wake(ctx context.Context) (more bool, err error) {
 
 // expire ends the attempts of asynchronous jobs whose answers have not come in time: they wait for the retry decision.
 func (q *Queue) expire(ctx context.Context) (more bool, err error) {
-	if err := CheckTransition(Running, Error); err != nil {
+	if err := job.CheckTransition(job.Running, job.Error); err != nil {
 		return false, err
 	}
 	var late []struct {
@@ -35,7 +36,7 @@ func (q *Queue) expire(ctx context.Context) (more bool, err error) {
 		for _, l := range late {
 			_, err := tx.ExecContext(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET state = 'error', line = 'error', error = ?, result = 'NONE', wish = 'NONE',"+
 				" wake_time = NULL, worker_id = 'NONE', update_time = ? WHERE id = ? AND line = 'waiting'",
-				TimeoutError(time.Duration(l.Timeout)*time.Second), schema.At(tx.Now), l.ID)
+				job.TimeoutError(time.Duration(l.Timeout)*time.Second), schema.At(tx.Now), l.ID)
 			if err != nil {
 				return err
 			}

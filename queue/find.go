@@ -9,12 +9,13 @@ import (
 
 	"github.com/jmoiron/sqlx"
 
+	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/schema"
 )
 
 // Filter narrows what Find gives. A zero field doesn't narrow.
 type Filter struct {
-	State State
+	State job.State
 	Type  string
 	Key   string
 	// Failed takes only final jobs with an error; Error only those whose error contains this text.
@@ -25,7 +26,7 @@ type Filter struct {
 }
 
 // Find calls f with each job that the filter lets pass, oldest first, and ends with f's first error.
-func (q *Queue) Find(ctx context.Context, by Filter, f func(*Job) error) error {
+func (q *Queue) Find(ctx context.Context, by Filter, f func(*job.Job) error) error {
 	where, args := " WHERE 1 = 1", []any{}
 	for _, term := range []struct{ column, value string }{{"state", string(by.State)}, {"job_type", by.Type}, {"job_key", by.Key}} {
 		if term.value != "" {
@@ -56,11 +57,11 @@ func (q *Queue) Find(ctx context.Context, by Filter, f func(*Job) error) error {
 		if err := rows.StructScan(&r); err != nil {
 			return fmt.Errorf("find jobs of %s: %w", q.Name, err)
 		}
-		job, err := r.job(q.Name)
+		j, err := r.job(q.Name)
 		if err != nil {
 			return err
 		}
-		if err := f(job); err != nil {
+		if err := f(j); err != nil {
 			return err
 		}
 	}
@@ -68,9 +69,9 @@ func (q *Queue) Find(ctx context.Context, by Filter, f func(*Job) error) error {
 }
 
 // Get reads one job: ErrNotFound if there is none of this id.
-func (q *Queue) Get(ctx context.Context, id int64) (*Job, error) { return q.get(ctx, q.db, id, "") }
+func (q *Queue) Get(ctx context.Context, id int64) (*job.Job, error) { return q.get(ctx, q.db, id, "") }
 
-func (q *Queue) get(ctx context.Context, from sqlx.QueryerContext, id int64, lock string) (*Job, error) {
+func (q *Queue) get(ctx context.Context, from sqlx.QueryerContext, id int64, lock string) (*job.Job, error) {
 	var r record
 	err := sqlx.GetContext(ctx, from, &r, "SELECT "+recordColumns+" FROM "+q.table+" WHERE id = ? "+lock, id)
 	switch {
@@ -109,8 +110,8 @@ type Counts struct {
 func (q *Queue) Counts(ctx context.Context) (Counts, error) {
 	var c Counts
 	var rows []struct {
-		Line  string
-		State State
+		Line  job.Line
+		State job.State
 		N     int64
 	}
 	lines := "SELECT line, CASE WHEN line = 'locked' THEN state ELSE '' END AS state, COUNT(*) AS n FROM " + q.table + " "
@@ -123,28 +124,28 @@ func (q *Queue) Counts(ctx context.Context) (Counts, error) {
 	}
 	for _, r := range rows {
 		switch r.Line {
-		case lineNew, lineDue:
+		case job.LineNew, job.LineDue:
 			c.Due += r.N
-		case lineLater:
+		case job.LineLater:
 			c.Scheduled += r.N
-		case lineLocked:
+		case job.LineLocked:
 			switch r.State {
-			case Running:
+			case job.Running:
 				c.Running += r.N
-			case Error:
+			case job.Error:
 				c.Error += r.N
 			default:
 				c.Locked += r.N
 			}
-		case lineHeld:
+		case job.LineHeld:
 			c.Held += r.N
-		case lineWaiting:
+		case job.LineWaiting:
 			c.Waiting += r.N
-		case lineError:
+		case job.LineError:
 			c.Error += r.N
-		case lineFinished:
+		case job.LineFinished:
 			c.Finished += r.N
-		case lineFailed:
+		case job.LineFailed:
 			c.Failed += r.N
 		}
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/schema"
 )
 
@@ -27,12 +28,12 @@ func suiteWith(t *testing.T, change func(*queue.Options), f func(s store)) {
 
 func byRegion(limit int, limits map[string]int) func(*queue.Options) {
 	return func(o *queue.Options) {
-		o.ThrottleLimit, o.ThrottleGroups = limit, &queue.ThrottleGroups{By: "data.to.region", Limits: limits}
+		o.ThrottleLimit, o.ThrottleGroups = limit, &job.ThrottleGroups{By: "data.to.region", Limits: limits}
 	}
 }
 
-func inRegion(region string, weight int) queue.NewJob {
-	return queue.NewJob{Type: "send", Data: fmt.Sprintf(`{"to": {"region": %q}}`, region), ThrottleFactor: &weight}
+func inRegion(region string, weight int) job.New {
+	return job.New{Type: "send", Data: fmt.Sprintf(`{"to": {"region": %q}}`, region), ThrottleFactor: &weight}
 }
 
 func ids(jobs []queue.Locked) (list []int64) {
@@ -44,14 +45,14 @@ func ids(jobs []queue.Locked) (list []int64) {
 
 func TestAFullGroupHoldsBackOnlyItsOwn(t *testing.T) {
 	suiteWith(t, byRegion(0, map[string]int{"east": 2, "*": 1}), func(s store) {
-		east, west, none := inRegion("east", 1), inRegion("west", 1), queue.NewJob{Type: "send", Data: "no JSON"}
+		east, west, none := inRegion("east", 1), inRegion("west", 1), job.New{Type: "send", Data: "no JSON"}
 		s.add(east, east, east, east, west, west, none, none, none)
 		first := s.lock("w1", 20)
 		if got := ids(first); !slices.Equal(got, []int64{1, 2, 5, 7, 8, 9}) {
 			t.Fatalf("locked %v", got)
 		}
-		s.wantState(3, queue.Initial, "held", 0)
-		s.wantState(6, queue.Initial, "held", 0)
+		s.wantState(3, job.Initial, "held", 0)
+		s.wantState(6, job.Initial, "held", 0)
 		if got := s.lock("w2", 20); len(got) != 0 {
 			t.Errorf("another worker locked %v", ids(got))
 		}
@@ -60,11 +61,11 @@ func TestAFullGroupHoldsBackOnlyItsOwn(t *testing.T) {
 		better.Priority = new(1)
 		s.add(better) // 10
 		started := s.round("w1", nil, first).Started
-		s.settle("w1", queue.Outcome{Verdict: queue.Finished}, started[0], started[2])
+		s.settle("w1", job.Outcome{Verdict: job.Finished}, started[0], started[2])
 		if got := ids(s.lock("w1", 20)); !slices.Equal(got, []int64{10, 6}) {
 			t.Errorf("then locked %v", got)
 		}
-		s.wantState(3, queue.Initial, "held", 0)
+		s.wantState(3, job.Initial, "held", 0)
 		c := must[queue.Counts](t)(s.Counts(t.Context()))
 		if c.Held != 2 || c.Due != 0 || c.OldestDue.IsZero() {
 			t.Errorf("counts %+v", c)
@@ -77,8 +78,8 @@ func TestNothingOvertakesInAGroup(t *testing.T) {
 	suiteWith(t, byRegion(0, map[string]int{"*": 4}), func(s store) {
 		s.add(inRegion("east", 4), inRegion("east", 2), inRegion("east", 3))
 		first := s.start("w1", 9)
-		s.wantState(3, queue.Initial, "held", 0)
-		s.settle("w1", queue.Outcome{Verdict: queue.Finished}, first...)
+		s.wantState(3, job.Initial, "held", 0)
+		s.settle("w1", job.Outcome{Verdict: job.Finished}, first...)
 		s.add(inRegion("east", 1))
 		if got := ids(s.lock("w1", 9)); !slices.Equal(got, []int64{2}) {
 			t.Errorf("locked %v", got)
@@ -90,7 +91,7 @@ func TestNothingOvertakesInAGroup(t *testing.T) {
 func TestManyFullGroups(t *testing.T) {
 	suiteWith(t, byRegion(0, map[string]int{"*": 1}), func(s store) {
 		const groups = 250
-		var jobs []queue.NewJob
+		var jobs []job.New
 		for i := range 2 * groups {
 			jobs = append(jobs, inRegion(fmt.Sprint(i%groups), 1))
 		}
@@ -110,7 +111,7 @@ func TestManyFullGroups(t *testing.T) {
 		if c := must[queue.Counts](t)(s.Counts(t.Context())); len(first) != groups || c.Held != groups {
 			t.Fatalf("%d locked, counts %+v", len(first), c)
 		}
-		s.settle("w1", queue.Outcome{Verdict: queue.Finished}, s.round("w1", nil, first).Started...)
+		s.settle("w1", job.Outcome{Verdict: job.Finished}, s.round("w1", nil, first).Started...)
 		s.add(inRegion("99", 1)) // the last group, behind the one that is held
 		second := drain()
 		if got := ids(second); len(got) != groups || !slices.Contains(got, groups+100) || slices.Contains(got, 2*groups+1) {
@@ -124,18 +125,18 @@ func TestGroupsMayChange(t *testing.T) {
 	suiteWith(t, byRegion(0, map[string]int{"*": 1}), func(s store) {
 		s.add(inRegion("east", 1), inRegion("east", 1), inRegion("east", 1))
 		s.lock("w1", 9)
-		s.wantState(2, queue.Initial, "held", 0)
+		s.wantState(2, job.Initial, "held", 0)
 
 		o := options()
-		o.ThrottleGroups = &queue.ThrottleGroups{By: queue.GroupByType, Limits: map[string]int{"send": 2}}
+		o.ThrottleGroups = &job.ThrottleGroups{By: job.GroupByType, Limits: map[string]int{"send": 2}}
 		byType := openStore(t, s.db, o)
 		// the one that is locked was not told its type's group: it counts in no group
 		if got := ids(byType.lock("w2", 9)); !slices.Equal(got, []int64{2, 3}) {
 			t.Errorf("by type: locked %v", got)
 		}
-		byType.add(queue.NewJob{Type: "send"})
+		byType.add(job.New{Type: "send"})
 		byType.lock("w2", 9)
-		byType.wantState(4, queue.Initial, "held", 0)
+		byType.wantState(4, job.Initial, "held", 0)
 
 		none := openStore(t, s.db, options())
 		none.upkeep()
@@ -149,15 +150,15 @@ func TestGroupsMayChange(t *testing.T) {
 func TestGroupOfAJob(t *testing.T) {
 	suiteWith(t, byRegion(0, map[string]int{"7": 1, "true": 1, "ä": 1}), func(s store) {
 		for _, data := range []string{`{"to":{"region":7}}`, `{"to":{"region":7}}`, `{"to":{"region":true}}`, `{"to":{"region":true}}`, `{"to":{"region":"\u00e4"}}`, `{"to":{"region":"ä"}}`} {
-			s.add(queue.NewJob{Type: "send", Data: data, Key: fmt.Sprint(len(s.add()), data, rand.Int())})
+			s.add(job.New{Type: "send", Data: data, Key: fmt.Sprint(len(s.add()), data, rand.Int())})
 		}
 		for _, data := range []string{`{"to":{"region":null}}`, `{"to":"region"}`, `{"to":{"region":[7]}}`, `{"to":{"region":{}}}`, `{`, ``, `[]`} {
-			s.add(queue.NewJob{Type: "send", Data: data})
+			s.add(job.New{Type: "send", Data: data})
 		}
 		if got := ids(s.lock("w1", 20)); !slices.Equal(got, []int64{1, 3, 5, 7, 8, 9, 10, 11, 12, 13}) {
 			t.Errorf("locked %v", got)
 		}
-		_, err := s.EnqueueMany(t.Context(), []queue.NewJob{{Type: "send", Key: s.get(2).Key, Data: `{"to":{"region":"elsewhere"}}`, OnDuplicate: queue.ReplaceDuplicate}})
+		_, err := s.EnqueueMany(t.Context(), []job.New{{Type: "send", Key: s.get(2).Key, Data: `{"to":{"region":"elsewhere"}}`, OnDuplicate: job.ReplaceDuplicate}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -170,11 +171,11 @@ func TestGroupOfAJob(t *testing.T) {
 // Weight 0 is found behind whatever a full limit holds back.
 func TestWeightlessJobsAreNotHeldBack(t *testing.T) {
 	suiteWith(t, func(o *queue.Options) { o.ThrottleLimit = 1 }, func(s store) {
-		var jobs []queue.NewJob
+		var jobs []job.New
 		for range 300 {
-			jobs = append(jobs, queue.NewJob{Type: "send"})
+			jobs = append(jobs, job.New{Type: "send"})
 		}
-		light := queue.NewJob{Type: "report", ThrottleFactor: new(0)}
+		light := job.New{Type: "report", ThrottleFactor: new(0)}
 		s.add(append(jobs, light, light)...)
 		if got := ids(s.lock("w1", 1)); !slices.Equal(got, []int64{1}) {
 			t.Errorf("locked %v", got)
@@ -253,14 +254,14 @@ func TestGroupsAtRandom(t *testing.T) {
 				m.limits[inRegion(region, 1).Data] = l
 			}
 			random := rand.New(rand.NewPCG(1, uint64(limit)))
-			var running []*queue.Job
+			var running []*job.Job
 			done, added := 0, 0
 			for step := 0; done < added || step < 60; step++ {
 				if step > 3000 {
 					t.Fatalf("%d of %d are done", done, added)
 				}
 				if step < 60 {
-					var jobs []queue.NewJob
+					var jobs []job.New
 					for range random.IntN(8) {
 						j := inRegion(regions[random.IntN(len(regions))], random.IntN(6))
 						j.Priority = new(random.IntN(5))
@@ -278,8 +279,8 @@ func TestGroupsAtRandom(t *testing.T) {
 				running = append(running, s.round(worker, nil, locked).Started...)
 				random.Shuffle(len(running), func(i, j int) { running[i], running[j] = running[j], running[i] })
 				n := random.IntN(len(running) + 1)
-				for _, job := range running[:n] {
-					s.settle(job.WorkerID, queue.Outcome{Verdict: queue.Finished}, job)
+				for _, j := range running[:n] {
+					s.settle(j.WorkerID, job.Outcome{Verdict: job.Finished}, j)
 				}
 				done, running = done+n, running[n:]
 				m.check(nil)

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/schema"
 )
 
@@ -24,9 +25,9 @@ func (q *Queue) classify(ctx context.Context, tx *schema.Tx, jobs []candidate) e
 	unknown := map[int64]*candidate{}
 	for i := range jobs {
 		switch c := &jobs[i]; {
-		case c.ThrottleFactor == 0 || q.ThrottleGroups.knows(c.Group):
-		case q.ThrottleGroups.By == GroupByType:
-			c.Group = q.ThrottleGroups.of(c.Type, nil)
+		case c.ThrottleFactor == 0 || q.ThrottleGroups.Knows(c.Group):
+		case q.ThrottleGroups.By == job.GroupByType:
+			c.Group = q.ThrottleGroups.Of(c.Type, nil)
 		default:
 			unknown[c.ID] = c
 		}
@@ -49,7 +50,7 @@ func (q *Queue) classify(ctx context.Context, tx *schema.Tx, jobs []candidate) e
 		if err := rows.Scan(&id, &data); err != nil {
 			return fmt.Errorf("read what makes the throttle groups: %w", err)
 		}
-		unknown[id].Group = q.ThrottleGroups.of(unknown[id].Type, data)
+		unknown[id].Group = q.ThrottleGroups.Of(unknown[id].Type, data)
 	}
 	return rows.Err()
 }
@@ -118,7 +119,7 @@ func (l *Locker) closeHeld(ctx context.Context, tx *schema.Tx, r *room, jobs []c
 		return nil
 	}
 	for _, c := range jobs {
-		if r.checked[c.Group] || r.groups.limit(c.Group) == 0 {
+		if r.checked[c.Group] || r.groups.Limit(c.Group) == 0 {
 			continue
 		}
 		r.checked[c.Group] = true
@@ -154,7 +155,7 @@ func (l *Locker) releaseGroup(ctx context.Context, tx *schema.Tx, r *room, group
 	slices.SortFunc(found, l.q.order.compare)
 	var ids []any
 	for _, c := range found[:min(most, len(found))] {
-		fits := limit < 1 || allows(limit, used, c.ThrottleFactor)
+		fits := limit < 1 || job.Allows(limit, used, c.ThrottleFactor)
 		if !fits && len(ids) == 0 {
 			r.closed[group] = true
 			return 0, nil
@@ -166,7 +167,7 @@ func (l *Locker) releaseGroup(ctx context.Context, tx *schema.Tx, r *room, group
 		}
 		used += c.ThrottleFactor
 	}
-	return len(ids), l.q.line(ctx, tx, ids, lineHeld)
+	return len(ids), l.q.line(ctx, tx, ids, job.LineHeld)
 }
 
 // unhold lets held jobs back into the line of a queue that has no groups any more.
@@ -177,7 +178,7 @@ func (q *Queue) unhold(ctx context.Context) (more bool, err error) {
 		if err != nil {
 			return err
 		}
-		return q.line(ctx, tx, ids, lineHeld)
+		return q.line(ctx, tx, ids, job.LineHeld)
 	})
 	if err != nil {
 		return false, fmt.Errorf("let held jobs of %s back into the line: %w", q.Name, err)
@@ -186,7 +187,7 @@ func (q *Queue) unhold(ctx context.Context) (more bool, err error) {
 }
 
 // line puts jobs into the line, from another in which they wait.
-func (q *Queue) line(ctx context.Context, tx *schema.Tx, ids []any, from string) error {
+func (q *Queue) line(ctx context.Context, tx *schema.Tx, ids []any, from job.Line) error {
 	for batch := range slices.Chunk(ids, 1000) {
 		_, err := tx.ExecContext(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET line = 'due', wake_time = NULL WHERE line = ? AND id IN "+
 			schema.In(len(batch)), slices.Concat([]any{from}, batch)...)

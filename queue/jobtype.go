@@ -5,55 +5,13 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/jmoiron/sqlx"
 
+	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/schema"
 )
-
-// JobType holds the defaults of the jobs of one type.
-type JobType struct {
-	// Name is compared byte for byte, at most MaxTypeBytes long.
-	Name string
-	// Timeout is how long an attempt may last, in whole seconds.
-	Timeout time.Duration
-	// Priority: the lower number first.
-	Priority int
-	// ThrottleFactor is the weight counted against the queue's throttle limit.
-	ThrottleFactor int
-	// Windows are the times of day within which a job must start; none means always.
-	Windows Windows
-	// Retry decides after an error, unless a retry handler does.
-	Retry RetryPolicy
-	// Async: a handler's success only means that the work is under way; an answer from outside ends the job, or its timeout.
-	Async bool
-	// Concurrency is how many jobs of the type run at once on one host; 0 is as many as the queue's.
-	Concurrency int
-}
-
-// DefaultJobType has what holds for a type where the config says nothing.
-func DefaultJobType(name string) JobType {
-	return JobType{Name: name, Timeout: 24 * time.Hour, Priority: 100, ThrottleFactor: 1, Retry: DefaultRetry}
-}
-
-// CheckType says whether a job type may have this name.
-func CheckType(name string) error {
-	switch {
-	case name == "" || name == None:
-		return fmt.Errorf("%w: job_type is missing", ErrInvalid)
-	case len(name) > MaxTypeBytes:
-		return fmt.Errorf("%w: job_type has %d bytes, allowed are %d", ErrInvalid, len(name), MaxTypeBytes)
-	case !utf8.ValidString(name):
-		return fmt.Errorf("%w: job_type %q is not valid UTF-8", ErrInvalid, name)
-	case strings.IndexFunc(name, unicode.IsControl) >= 0:
-		return fmt.Errorf("%w: job_type %q has a control character", ErrInvalid, name)
-	}
-	return nil
-}
 
 // typeRecord is a registered job type as its table has it.
 type typeRecord struct {
@@ -64,16 +22,16 @@ type typeRecord struct {
 	Windows        string `db:"time_windows"`
 }
 
-func (t JobType) record() typeRecord {
+func recordOf(t job.Type) typeRecord {
 	return typeRecord{t.Name, int64(t.Timeout / time.Second), t.Priority, t.ThrottleFactor, t.Windows.Encode()}
 }
 
-func (r typeRecord) jobType() (JobType, error) {
-	windows, err := DecodeWindows(r.Windows)
+func (r typeRecord) jobType() (job.Type, error) {
+	windows, err := job.DecodeWindows(r.Windows)
 	if err != nil {
-		return JobType{}, fmt.Errorf("job type %s: %w", r.Type, err)
+		return job.Type{}, fmt.Errorf("job type %s: %w", r.Type, err)
 	}
-	t := DefaultJobType(r.Type)
+	t := job.DefaultType(r.Type)
 	t.Timeout, t.Priority, t.ThrottleFactor, t.Windows = time.Duration(r.Timeout)*time.Second, r.Priority, r.ThrottleFactor, windows
 	return t, nil
 }
@@ -85,7 +43,7 @@ func (q *Queue) loadTypes(ctx context.Context, from sqlx.QueryerContext) (map[st
 	if err := sqlx.SelectContext(ctx, from, &rows, query, q.Name); err != nil {
 		return nil, fmt.Errorf("read the job types of %s: %w", q.Name, err)
 	}
-	records, types := map[string]typeRecord{}, map[string]JobType{}
+	records, types := map[string]typeRecord{}, map[string]job.Type{}
 	for _, r := range rows {
 		t, err := r.jobType()
 		if err != nil {
@@ -99,8 +57,8 @@ func (q *Queue) loadTypes(ctx context.Context, from sqlx.QueryerContext) (map[st
 	return records, nil
 }
 
-func (q *Queue) saveType(ctx context.Context, tx *schema.Tx, t JobType) error {
-	r := t.record()
+func (q *Queue) saveType(ctx context.Context, tx *schema.Tx, t job.Type) error {
+	r := recordOf(t)
 	err := tx.Upsert(ctx, q.db.JobTypes(), []string{"queue", "job_type"}, []any{q.Name, r.Type},
 		[]string{"timeout", "priority", "throttle_factor", "time_windows"}, []any{r.Timeout, r.Priority, r.ThrottleFactor, r.Windows})
 	if err != nil {
@@ -111,7 +69,7 @@ func (q *Queue) saveType(ctx context.Context, tx *schema.Tx, t JobType) error {
 
 // jobType gives the defaults of a type: the config's, else those in the database, where a type that nobody knew yet is
 // registered by this, in the caller's transaction: another one might wait for it for ever.
-func (q *Queue) jobType(ctx context.Context, tx *schema.Tx, name string) (JobType, error) {
+func (q *Queue) jobType(ctx context.Context, tx *schema.Tx, name string) (job.Type, error) {
 	if t, ok := q.configured[name]; ok {
 		return t, nil
 	}
@@ -119,28 +77,28 @@ func (q *Queue) jobType(ctx context.Context, tx *schema.Tx, name string) (JobTyp
 		return t, nil
 	}
 	if _, err := q.loadTypes(ctx, tx); err != nil {
-		return JobType{}, err
+		return job.Type{}, err
 	}
 	if t, ok := q.remembered(name); ok {
 		return t, nil
 	}
 	// remembered only once it is read back: the transaction may yet be rolled back
-	t := DefaultJobType(name)
+	t := job.DefaultType(name)
 	if q.DefaultPriority != nil {
 		t.Priority = *q.DefaultPriority
 	}
 	return t, q.saveType(ctx, tx, t)
 }
 
-func (q *Queue) remembered(name string) (JobType, bool) {
+func (q *Queue) remembered(name string) (job.Type, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	t, ok := q.registered[name]
 	return t, ok
 }
 
-// JobType gives a type of the config; the zero JobType if it isn't one.
-func (q *Queue) JobType(name string) JobType { return q.configured[name] }
+// JobType gives a type of the config; the zero Type if it isn't one.
+func (q *Queue) JobType(name string) job.Type { return q.configured[name] }
 
 // TypeNames gives the names of all job types that the queue has had.
 func (q *Queue) TypeNames(ctx context.Context) ([]string, error) {

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+
+	"github.com/hipq/hipq/queue/job"
 )
 
 // Lane names the lane of a queue, or of one of its job types, that has a concurrency of its own.
@@ -26,7 +28,7 @@ type Slots struct {
 // ByLane gives them by lane; "" is that of all jobs.
 func (s Slots) ByLane() (map[string]int, error) {
 	byLane := map[string]int{}
-	if s.Lanes != None {
+	if s.Lanes != job.None {
 		if err := json.Unmarshal([]byte(s.Lanes), &byLane); err != nil {
 			return nil, fmt.Errorf("read the lanes of a worker: %w", err)
 		}
@@ -40,7 +42,7 @@ func EncodeLanes(slots map[string]int) (string, error) {
 	lanes := maps.Clone(slots)
 	delete(lanes, "")
 	if len(lanes) == 0 {
-		return None, nil
+		return job.None, nil
 	}
 	text, err := json.Marshal(lanes)
 	return string(text), err

@@ -142,7 +142,7 @@ func (l *Locker) lock(ctx context.Context, tx *schema.Tx, token string, n int, a
 		if err != nil {
 			return nil, err
 		}
-		left, wait := l.q.Rate.left(lately, tx.Now)
+		left, wait := l.q.Rate.Left(lately, tx.Now)
 		if n = min(n, left); n == 0 {
 			l.wait = wait
 			return nil, nil

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/internal/dbtest"
+	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/schema"
 )
 
@@ -22,7 +23,7 @@ func benchQueue(b *testing.B, o Options, f func(b *testing.B, q *Queue)) {
 			} else {
 				source = dbtest.MySQL(b)
 			}
-			o.Name, o.Types = "bench", []JobType{DefaultJobType("noop")}
+			o.Name, o.Types = "bench", []job.Type{job.DefaultType("noop")}
 			db := dbtest.Open(b, driver, source, o.Name)
 			if _, err := db.Migrate(b.Context(), []schema.Queue{o.Table()}); err != nil {
 				b.Fatal(err)
@@ -41,12 +42,13 @@ func benchQueue(b *testing.B, o Options, f func(b *testing.B, q *Queue)) {
 
 // rows of a table, in bulk.
 type rows struct {
-	n                    int
-	line, state, jobType string
-	priority             int
-	from                 time.Time
-	step                 time.Duration
-	shuffle              bool
+	n              int
+	line           job.Line
+	state, jobType string
+	priority       int
+	from           time.Time
+	step           time.Duration
+	shuffle        bool
 }
 
 func (q *Queue) fill(b *testing.B, kinds ...rows) {
@@ -67,7 +69,7 @@ func (q *Queue) fill(b *testing.B, kinds ...rows) {
 					for _, i := range few {
 						at := schema.At(k.from.Add(time.Duration(i) * k.step))
 						var wake schema.Time
-						if k.line == lineLater {
+						if k.line == job.LineLater {
 							wake = at
 						}
 						args = append(args, k.jobType, fmt.Sprintf("%s-%s-%09d", k.line, k.jobType, i), k.line, k.state, k.priority, 1, at, wake)
@@ -119,17 +121,17 @@ func BenchmarkLockBacklog(b *testing.B) {
 			benchQueue(b, Options{}, func(b *testing.B, q *Queue) {
 				const million = 1_000_000
 				for b.Loop() {
-					q.fill(b, rows{n: 3000, line: lineDue, state: "initial", jobType: "noop", priority: 100, from: past, step: time.Millisecond})
+					q.fill(b, rows{n: 3000, line: job.LineDue, state: "initial", jobType: "noop", priority: 100, from: past, step: time.Millisecond})
 					q.lockCost(b, 5)
 					few := q.lockCost(b, 20)
 					if _, err := q.db.ExecContext(context.Background(), "DELETE FROM "+q.table); err != nil {
 						b.Fatal(err)
 					}
 					q.fill(b,
-						rows{n: million, line: lineDue, state: "initial", jobType: "noop", priority: 100, from: past, step: time.Millisecond, shuffle: shuffle},
-						rows{n: million, line: lineLater, state: "initial", jobType: "noop", priority: 1, from: future, step: time.Millisecond, shuffle: shuffle},
-						rows{n: million, line: lineFinished, state: "final", jobType: "noop", priority: 1, from: past, step: time.Millisecond, shuffle: shuffle},
-						rows{n: million, line: lineDue, state: "initial", jobType: "other", priority: 1, from: past, step: time.Millisecond, shuffle: shuffle})
+						rows{n: million, line: job.LineDue, state: "initial", jobType: "noop", priority: 100, from: past, step: time.Millisecond, shuffle: shuffle},
+						rows{n: million, line: job.LineLater, state: "initial", jobType: "noop", priority: 1, from: future, step: time.Millisecond, shuffle: shuffle},
+						rows{n: million, line: job.LineFinished, state: "final", jobType: "noop", priority: 1, from: past, step: time.Millisecond, shuffle: shuffle},
+						rows{n: million, line: job.LineDue, state: "initial", jobType: "other", priority: 1, from: past, step: time.Millisecond, shuffle: shuffle})
 					q.lockCost(b, 5)
 					many := q.lockCost(b, 50)
 					b.ReportMetric(float64(few.Microseconds()), "µs/100-of-3000")
@@ -145,22 +147,22 @@ func BenchmarkLockBacklog(b *testing.B) {
 // an index of their own.
 func BenchmarkLockOrders(b *testing.B) {
 	past, future := time.Now().Add(-24*time.Hour), time.Now().Add(24*time.Hour)
-	for _, o := range []Options{{Order: BySchedule}, {PriorityOrder: HighestFirst}, {Order: BySchedule, PriorityOrder: HighestFirst}} {
+	for _, o := range []Options{{Order: job.BySchedule}, {PriorityOrder: job.HighestFirst}, {Order: job.BySchedule, PriorityOrder: job.HighestFirst}} {
 		b.Run(o.Table().Order, func(b *testing.B) {
 			benchQueue(b, o, func(b *testing.B, q *Queue) {
 				const quarter = 250_000
 				for b.Loop() {
-					q.fill(b, rows{n: 3000, line: lineDue, state: "initial", jobType: "noop", priority: 100, from: past, step: time.Millisecond})
+					q.fill(b, rows{n: 3000, line: job.LineDue, state: "initial", jobType: "noop", priority: 100, from: past, step: time.Millisecond})
 					q.lockCost(b, 5)
 					few := q.lockCost(b, 20)
 					if _, err := q.db.ExecContext(context.Background(), "DELETE FROM "+q.table); err != nil {
 						b.Fatal(err)
 					}
 					q.fill(b,
-						rows{n: quarter, line: lineDue, state: "initial", jobType: "noop", priority: 100, from: past, step: time.Millisecond},
-						rows{n: quarter, line: lineLater, state: "initial", jobType: "noop", priority: 1, from: future, step: time.Millisecond},
-						rows{n: quarter, line: lineFinished, state: "final", jobType: "noop", priority: 1, from: past, step: time.Millisecond},
-						rows{n: quarter, line: lineDue, state: "initial", jobType: "other", priority: 1, from: past, step: time.Millisecond})
+						rows{n: quarter, line: job.LineDue, state: "initial", jobType: "noop", priority: 100, from: past, step: time.Millisecond},
+						rows{n: quarter, line: job.LineLater, state: "initial", jobType: "noop", priority: 1, from: future, step: time.Millisecond},
+						rows{n: quarter, line: job.LineFinished, state: "final", jobType: "noop", priority: 1, from: past, step: time.Millisecond},
+						rows{n: quarter, line: job.LineDue, state: "initial", jobType: "other", priority: 1, from: past, step: time.Millisecond})
 					q.lockCost(b, 5)
 					many := q.lockCost(b, 50)
 					b.ReportMetric(float64(few.Microseconds()), "µs/100-of-3000")
@@ -175,12 +177,12 @@ func BenchmarkLockOrders(b *testing.B) {
 // BenchmarkLockHeld compares locking 100 jobs whose group has room with locking them beside 100,000 of a better priority
 // that their full group holds back, after the locks that have taken these out of the line.
 func BenchmarkLockHeld(b *testing.B) {
-	groups := &ThrottleGroups{By: "data.region", Limits: map[string]int{"full": 1, OtherGroups: 1_000_000}}
+	groups := &job.ThrottleGroups{By: "data.region", Limits: map[string]int{"full": 1, job.OtherGroups: 1_000_000}}
 	benchQueue(b, Options{ThrottleGroups: groups}, func(b *testing.B, q *Queue) {
 		add := func(n, priority int, data string) {
-			jobs := make([]NewJob, n)
+			jobs := make([]job.New, n)
 			for i := range jobs {
-				jobs[i] = NewJob{Type: "noop", Data: data, Priority: &priority}
+				jobs[i] = job.New{Type: "noop", Data: data, Priority: &priority}
 			}
 			if _, err := q.EnqueueMany(b.Context(), jobs); err != nil {
 				b.Fatal(err)
@@ -233,9 +235,9 @@ func BenchmarkLockDrain(b *testing.B) {
 	const n = 50_000
 	benchQueue(b, Options{}, func(b *testing.B, q *Queue) {
 		for b.Loop() {
-			jobs := make([]NewJob, n)
+			jobs := make([]job.New, n)
 			for i := range jobs {
-				jobs[i] = NewJob{Type: "noop"}
+				jobs[i] = job.New{Type: "noop"}
 			}
 			if _, err := q.EnqueueMany(b.Context(), jobs); err != nil {
 				b.Fatal(err)
@@ -255,8 +257,8 @@ func BenchmarkLockDrain(b *testing.B) {
 					b.Fatal(err)
 				}
 				settle := make([]Settled, len(started.Started))
-				for i, job := range started.Started {
-					settle[i] = Settled{Job: job, Outcome: Outcome{Verdict: Finished}}
+				for i, j := range started.Started {
+					settle[i] = Settled{Job: j, Outcome: job.Outcome{Verdict: job.Finished}}
 				}
 				if _, err := q.Round(b.Context(), w, settle, nil); err != nil {
 					b.Fatal(err)

@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/hipq/hipq/activity"
+	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/schema"
 )
 
@@ -28,57 +29,54 @@ var (
 	ErrNotFinal = errors.New("the job is not final")
 )
 
-// Cancelled is the error of a job that was cancelled.
-const Cancelled = "cancelled"
-
 // notStarted is the condition for a job that an operator may still change: it waits, whoever has it locked. Taking it
 // clears the token, so a worker that has it locked doesn't start it.
 const notStarted = " AND state IN ('initial', 'retry')"
 
-// Cancel makes a job that has not started (or waits for its next attempt) final, with the error Cancelled. ErrStarted,
-// ErrFinal or ErrNotFound if that can't be.
+// Cancel makes a job that has not started (or waits for its next attempt) final, with the error job.Cancelled.
+// ErrStarted, ErrFinal or ErrNotFound if that can't be.
 func (q *Queue) Cancel(ctx context.Context, id int64) error {
-	return q.change(ctx, "cancel", id, func(tx *schema.Tx, job *Job) error {
-		if err := CheckTransition(job.State, Final); err != nil {
+	return q.change(ctx, "cancel", id, func(tx *schema.Tx, j *job.Job) error {
+		if err := job.CheckTransition(j.State, job.Final); err != nil {
 			return err
 		}
-		entry := q.entry(job, activity.Cancelled)
-		entry.Error = Cancelled
+		entry := q.entry(j, activity.Cancelled)
+		entry.Error = job.Cancelled
 		if err := q.log.Record(ctx, tx, []activity.Entry{entry}); err != nil {
 			return err
 		}
 		_, err := tx.ExecContext(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET state = 'final', line = 'failed', error = ?, wake_time = NULL,"+
-			" worker_id = 'NONE', lock_token = 'NONE', update_time = ? WHERE id = ?"+notStarted, Cancelled, schema.At(tx.Now), id)
+			" worker_id = 'NONE', lock_token = 'NONE', update_time = ? WHERE id = ?"+notStarted, job.Cancelled, schema.At(tx.Now), id)
 		if err != nil {
 			return err
 		}
-		return q.discard(ctx, tx, lineFailed, []any{id})
+		return q.discard(ctx, tx, job.LineFailed, []any{id})
 	})
 }
 
 // Stop ends a job that has been started: if a worker has it, that is asked to stop it, which takes it about a second and
 // the handler's grace; one that waits for an answer or for its retry decision ends at once. It ends with the error
-// Cancelled, unless it finishes before. asked is the worker that was asked, None if it has ended. ErrNotStarted, ErrFinal
-// or ErrNotFound if that can't be. It may be repeated.
+// job.Cancelled, unless it finishes before. asked is the worker that was asked, job.None if it has ended. ErrNotStarted,
+// ErrFinal or ErrNotFound if that can't be. It may be repeated.
 func (q *Queue) Stop(ctx context.Context, id int64) (asked string, err error) {
 	err = q.db.Tx(ctx, func(tx *schema.Tx) error {
-		job, err := q.get(ctx, tx, id, q.db.ForUpdate)
+		j, err := q.get(ctx, tx, id, q.db.ForUpdate)
 		if err != nil {
 			return err
 		}
-		switch job.State {
-		case Final:
+		switch j.State {
+		case job.Final:
 			return ErrFinal
-		case Initial, Retry:
+		case job.Initial, job.Retry:
 			return ErrNotStarted
 		}
-		if asked = None; job.Line == lineLocked {
-			asked = job.WorkerID
+		if asked = job.None; j.Line == job.LineLocked {
+			asked = j.WorkerID
 			_, err := tx.ExecContext(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET stopping = 1 WHERE id = ?", id)
 			return err
 		}
-		o := Outcome{Verdict: Stopped, Error: Cancelled, Result: job.Result, Ran: max(0, tx.Now.Sub(job.StartTime))}
-		return q.settleAnswered(ctx, tx, job, o)
+		o := job.Outcome{Verdict: job.Stopped, Error: job.Cancelled, Result: j.Result, Ran: max(0, tx.Now.Sub(j.StartTime))}
+		return q.settleAnswered(ctx, tx, j, o)
 	})
 	if err != nil {
 		return asked, fmt.Errorf("stop job %d of %s: %w", id, q.Name, err)
@@ -105,16 +103,16 @@ func (q *Queue) LockNow(ctx context.Context, worker string, id int64) (Locked, e
 		return Locked{}, fmt.Errorf("make a lock token: %w", err)
 	}
 	var locked Locked
-	err = q.change(ctx, "lock", id, func(tx *schema.Tx, job *Job) error {
-		locked = Locked{ID: id, Type: job.Type, Token: token.String(), Urgent: true}
+	err = q.change(ctx, "lock", id, func(tx *schema.Tx, j *job.Job) error {
+		locked = Locked{ID: id, Type: j.Type, Token: token.String(), Urgent: true}
 		switch {
-		case job.Line == lineLocked && job.Token == locked.Token:
+		case j.Line == job.LineLocked && j.Token == locked.Token:
 			return nil // by a commit that was not answered
-		case job.Line == lineLocked:
+		case j.Line == job.LineLocked:
 			return ErrLocked
 		}
-		c := []candidate{{ID: id, Type: job.Type, ThrottleFactor: job.ThrottleFactor, Group: job.Group}}
-		if job.Line == lineNew {
+		c := []candidate{{ID: id, Type: j.Type, ThrottleFactor: j.ThrottleFactor, Group: j.Group}}
+		if j.Line == job.LineNew {
 			return ErrNotTakenIn
 		}
 		room, err := q.room(ctx, tx)
@@ -124,7 +122,7 @@ func (q *Queue) LockNow(ctx context.Context, worker string, id int64) (Locked, e
 		if err := q.classify(ctx, tx, c); err != nil {
 			return err
 		}
-		if room.fit(c[0]) != fits {
+		if room.fit(c[0]) != job.Fits {
 			return ErrNoRoom
 		}
 		if _, err := tx.ExecContext(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET line = 'due', wake_time = NULL WHERE id = ?"+notStarted, id); err != nil {
@@ -146,39 +144,39 @@ type When struct {
 // Reschedule says anew when a job that waits should run, and with which priority. Its windows hold all the same.
 // ErrStarted, ErrFinal or ErrNotFound if that can't be. It may be repeated.
 func (q *Queue) Reschedule(ctx context.Context, id int64, w When) error {
-	return q.change(ctx, "reschedule", id, func(tx *schema.Tx, job *Job) error {
-		when := job.ScheduledRunTime
+	return q.change(ctx, "reschedule", id, func(tx *schema.Tx, j *job.Job) error {
+		when := j.ScheduledRunTime
 		if !w.At.IsZero() {
 			when = w.At
 		}
 		if w.In != nil {
 			when = tx.Now.Add(*w.In)
 		}
-		when = q.opening(job.Windows, when)
-		line, wake := place(when, tx.Now)
+		when = job.Opening(j.Windows, q.Location, when)
+		line, wake := job.Place(when, tx.Now)
 		// a row by plain SQL that no tick has taken in yet stays one
 		_, err := tx.ExecContext(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET line = CASE WHEN line = 'new' THEN 'new' ELSE ? END,"+
 			" wake_time = CASE WHEN line = 'new' THEN NULL ELSE ? END, scheduled_run_time = ?, priority = COALESCE(?, priority),"+
 			" worker_id = 'NONE', lock_token = 'NONE', update_time = ? WHERE id = ?"+notStarted,
-			line, wake, schema.At(when), w.Priority, schema.At(tx.Now), id)
+			line, schema.At(wake), schema.At(when), w.Priority, schema.At(tx.Now), id)
 		return err
 	})
 }
 
 // change runs f for a job that waits, whose row stays locked until it is done.
-func (q *Queue) change(ctx context.Context, verb string, id int64, f func(*schema.Tx, *Job) error) error {
+func (q *Queue) change(ctx context.Context, verb string, id int64, f func(*schema.Tx, *job.Job) error) error {
 	err := q.db.Tx(ctx, func(tx *schema.Tx) error {
-		job, err := q.get(ctx, tx, id, q.db.ForUpdate)
+		j, err := q.get(ctx, tx, id, q.db.ForUpdate)
 		if err != nil {
 			return err
 		}
-		switch job.State {
-		case Final:
+		switch j.State {
+		case job.Final:
 			return ErrFinal
-		case Running, Error:
+		case job.Running, job.Error:
 			return ErrStarted
 		}
-		return f(tx, job)
+		return f(tx, j)
 	})
 	if err != nil {
 		return fmt.Errorf("%s job %d of %s: %w", verb, id, q.Name, err)
@@ -190,15 +188,15 @@ func (q *Queue) change(ctx context.Context, verb string, id int64, f func(*schem
 // on, due at once. ErrNotFinal if it is not; if its key is taken by another live job, that one's id comes back as a
 // Duplicate.
 func (q *Queue) Again(ctx context.Context, id int64) (Added, error) {
-	job, err := q.Get(ctx, id)
+	j, err := q.Get(ctx, id)
 	if err != nil {
 		return Added{}, err
 	}
-	if job.State != Final {
+	if j.State != job.Final {
 		return Added{}, fmt.Errorf("try job %d of %s again: %w", id, q.Name, ErrNotFinal)
 	}
-	return q.Enqueue(ctx, NewJob{
-		Type: job.Type, Data: job.Data, Key: job.Key, Priority: &job.Priority, Timeout: job.Timeout,
-		ThrottleFactor: &job.ThrottleFactor, Windows: &job.Windows, ShardKey: job.ShardKey,
+	return q.Enqueue(ctx, job.New{
+		Type: j.Type, Data: j.Data, Key: j.Key, Priority: &j.Priority, Timeout: j.Timeout,
+		ThrottleFactor: &j.ThrottleFactor, Windows: &j.Windows, ShardKey: j.ShardKey,
 	})
 }

@@ -4,38 +4,19 @@ import (
 	"cmp"
 	"strings"
 
+	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/schema"
-)
-
-// Order is what decides first which of two due jobs is locked first.
-type Order string
-
-// The orders. The empty one is ByPriority.
-const (
-	// ByPriority locks by priority, then scheduled run time, then id.
-	ByPriority Order = "priority"
-	// BySchedule locks by scheduled run time, then priority, then id.
-	BySchedule Order = "schedule"
-)
-
-// PriorityOrder says which of two priorities comes first.
-type PriorityOrder string
-
-// The orders of priorities. The empty one is LowestFirst.
-const (
-	LowestFirst  PriorityOrder = "lowest"
-	HighestFirst PriorityOrder = "highest"
 )
 
 // Table is the queue as schema.Migrate wants it.
 func (o Options) Table() schema.Queue {
 	t := schema.Queue{Name: o.Name}
 	switch {
-	case o.Order == BySchedule && o.PriorityOrder == HighestFirst:
+	case o.Order == job.BySchedule && o.PriorityOrder == job.HighestFirst:
 		t.Order = schema.OrderScheduleHighest
-	case o.Order == BySchedule:
+	case o.Order == job.BySchedule:
 		t.Order = schema.OrderSchedule
-	case o.PriorityOrder == HighestFirst:
+	case o.PriorityOrder == job.HighestFirst:
 		t.Order = schema.OrderHighest
 	}
 	return t
@@ -57,7 +38,7 @@ type sortKey struct {
 
 func (o Options) sorting() sorting {
 	priority := sortKey{
-		"priority", o.PriorityOrder == HighestFirst,
+		"priority", o.PriorityOrder == job.HighestFirst,
 		func(c candidate) any { return c.Priority },
 		func(a, b candidate) int { return cmp.Compare(a.Priority, b.Priority) },
 	}
@@ -72,7 +53,7 @@ func (o Options) sorting() sorting {
 		func(a, b candidate) int { return cmp.Compare(a.ID, b.ID) },
 	}
 	s := sorting{"pick", []sortKey{priority, schedule, id}}
-	if o.Order == BySchedule {
+	if o.Order == job.BySchedule {
 		s.keys = []sortKey{schedule, priority, id}
 	}
 	if index := o.Table().Order; index != "" {

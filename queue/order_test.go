@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/schema"
 )
 
@@ -14,14 +15,14 @@ import (
 func TestOrders(t *testing.T) {
 	for _, c := range []struct {
 		name     string
-		order    queue.Order
-		priority queue.PriorityOrder
+		order    job.Order
+		priority job.PriorityOrder
 		want     []int64
 	}{
-		{"priority", queue.ByPriority, queue.LowestFirst, []int64{6, 3, 5, 2, 1, 4, 7}},
-		{"highest", queue.ByPriority, queue.HighestFirst, []int64{1, 4, 7, 5, 2, 6, 3}},
-		{"schedule", queue.BySchedule, queue.LowestFirst, []int64{5, 1, 6, 4, 3, 2, 7}},
-		{"schedule highest", queue.BySchedule, queue.HighestFirst, []int64{5, 1, 4, 6, 2, 3, 7}},
+		{"priority", job.ByPriority, job.LowestFirst, []int64{6, 3, 5, 2, 1, 4, 7}},
+		{"highest", job.ByPriority, job.HighestFirst, []int64{1, 4, 7, 5, 2, 6, 3}},
+		{"schedule", job.BySchedule, job.LowestFirst, []int64{5, 1, 6, 4, 3, 2, 7}},
+		{"schedule highest", job.BySchedule, job.HighestFirst, []int64{5, 1, 4, 6, 2, 3, 7}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			change := func(o *queue.Options) { o.Order, o.PriorityOrder = c.order, c.priority }
@@ -29,7 +30,7 @@ func TestOrders(t *testing.T) {
 				now := must[time.Time](t)(s.db.Clock(t.Context())).Add(-time.Hour)
 				for _, j := range []struct{ priority, minute int }{{30, 1}, {20, 3}, {10, 3}, {30, 2}, {20, 0}, {10, 2}, {30, 4}} {
 					name := []string{"send", "report"}[j.minute%2]
-					s.add(queue.NewJob{Type: name, Priority: new(j.priority), At: now.Add(time.Duration(j.minute) * time.Minute)})
+					s.add(job.New{Type: name, Priority: new(j.priority), At: now.Add(time.Duration(j.minute) * time.Minute)})
 				}
 				s.hire("w1")
 				locker := s.NewLocker("w1", []string{"send", "report"})
@@ -53,7 +54,7 @@ func TestOrders(t *testing.T) {
 func TestOrderWantsItsIndex(t *testing.T) {
 	suite(t, func(s store) {
 		o := options()
-		o.Order = queue.BySchedule
+		o.Order = job.BySchedule
 		err := s.db.Check(t.Context(), []schema.Queue{o.Table()})
 		if kind, hint := schema.Diagnose(err); kind != schema.Misconfigured || hint != "run hipq init" || !strings.Contains(err.Error(), "emails") {
 			t.Errorf("%v (%s)", err, hint)
@@ -71,7 +72,7 @@ func TestOrderWantsItsIndex(t *testing.T) {
 // The default priority holds for types that the config doesn't name.
 func TestDefaultPriority(t *testing.T) {
 	suiteWith(t, func(o *queue.Options) { o.DefaultPriority = new(1000) }, func(s store) {
-		s.add(queue.NewJob{Type: "new"}, queue.NewJob{Type: "send"})
+		s.add(job.New{Type: "new"}, job.New{Type: "send"})
 		if a, b := s.get(1).Priority, s.get(2).Priority; a != 1000 || b != 100 {
 			t.Errorf("priorities %d and %d", a, b)
 		}

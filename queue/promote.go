@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/schema"
 )
 
@@ -18,7 +19,7 @@ func (q *Queue) promote(ctx context.Context) (more bool, err error) {
 		if ids, err = q.ids(ctx, tx, query, schema.At(tx.Now), promoteMax); err != nil {
 			return err
 		}
-		return q.line(ctx, tx, ids, lineLater)
+		return q.line(ctx, tx, ids, job.LineLater)
 	})
 	if err != nil {
 		return false, fmt.Errorf("promote jobs of %s: %w", q.Name, err)

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/schema"
 )
 
@@ -49,10 +50,10 @@ func (p *purge) run(ctx context.Context) error {
 			return err
 		}
 		after, more = last, last > after
-		if err := p.delete(ctx, lineFinished, finished, &p.finished); err != nil {
+		if err := p.delete(ctx, job.LineFinished, finished, &p.finished); err != nil {
 			return err
 		}
-		if err := p.delete(ctx, lineFailed, failed, &p.failed); err != nil {
+		if err := p.delete(ctx, job.LineFailed, failed, &p.failed); err != nil {
 			return err
 		}
 	}
@@ -63,7 +64,7 @@ func (p *purge) run(ctx context.Context) error {
 func (p *purge) page(ctx context.Context, after int64) (finished, failed []any, last int64, err error) {
 	var rows []struct {
 		ID   int64
-		Line string
+		Line job.Line
 		Old  bool
 	}
 	query := "SELECT id, line, state = 'final' AND (line = 'finished' AND update_time < ? OR line = 'failed' AND update_time < ?) AS old" +
@@ -77,9 +78,9 @@ func (p *purge) page(ctx context.Context, after int64) (finished, failed []any, 
 		last = r.ID
 		switch {
 		case !r.Old:
-		case r.Line == lineFinished:
+		case r.Line == job.LineFinished:
 			finished = append(finished, r.ID)
-		case r.Line == lineFailed:
+		case r.Line == job.LineFailed:
 			failed = append(failed, r.ID)
 		}
 	}
@@ -87,7 +88,7 @@ func (p *purge) page(ctx context.Context, after int64) (finished, failed []any, 
 }
 
 // delete deletes in batches.
-func (p *purge) delete(ctx context.Context, line string, ids []any, deleted *int64) error {
+func (p *purge) delete(ctx context.Context, line job.Line, ids []any, deleted *int64) error {
 	if p.dryRun {
 		*deleted += int64(len(ids))
 		return nil
@@ -110,7 +111,7 @@ func (p *purge) delete(ctx context.Context, line string, ids []any, deleted *int
 }
 
 // deleteFinal deletes those of the jobs that are in a line of final ones.
-func (q *Queue) deleteFinal(ctx context.Context, tx *schema.Tx, line string, ids []any) (deleted int64, err error) {
+func (q *Queue) deleteFinal(ctx context.Context, tx *schema.Tx, line job.Line, ids []any) (deleted int64, err error) {
 	statement := "DELETE FROM " + q.table + " " + q.db.ByID + " WHERE id IN " + schema.In(len(ids)) + " AND line = ?"
 	if q.db.Name == "mysql" {
 		// With a list of ids, hint or not, MariaDB scans a table of which most rows go, and waits there for the jobs

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/internal/dbtest"
+	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/schema"
 )
 
@@ -34,7 +35,7 @@ func purgeQueue(t *testing.T, driver, source string) *Queue {
 }
 
 // purgeRow inserts a row that was last touched this long ago, n times.
-func purgeRow(t *testing.T, q *Queue, state State, line string, ago time.Duration, n int) {
+func purgeRow(t *testing.T, q *Queue, state job.State, line job.Line, ago time.Duration, n int) {
 	t.Helper()
 	now, err := q.db.Clock(t.Context())
 	if err != nil {
@@ -69,20 +70,20 @@ func TestPurge(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		q := purgeQueue(t, driver, source)
 		const day = 24 * time.Hour
-		lines := []string{"due", "later", "held", "locked", "waiting", "error"}
+		lines := []job.Line{job.LineDue, job.LineLater, job.LineHeld, job.LineLocked, job.LineWaiting, job.LineError}
 		live := 0
-		for _, s := range []State{Initial, Running, Error, Retry} {
+		for _, s := range []job.State{job.Initial, job.Running, job.Error, job.Retry} {
 			for _, line := range lines { // whatever the line says; the table refuses the other combinations
 				purgeRow(t, q, s, line, 1000*day, 1)
 				live++
 			}
 		}
-		purgeRow(t, q, Final, lineFinished, 7*day+time.Minute, 3000) // more than a page
-		purgeRow(t, q, Final, lineFinished, 7*day-time.Minute, 2)
-		purgeRow(t, q, Final, lineFailed, 7*day+time.Minute, 2)
-		purgeRow(t, q, Final, lineFailed, 28*day+time.Minute, 700)
-		purgeRow(t, q, Final, lineFailed, 28*day-time.Minute, 2)
-		purgeRow(t, q, Initial, "due", 0, 1)
+		purgeRow(t, q, job.Final, job.LineFinished, 7*day+time.Minute, 3000) // more than a page
+		purgeRow(t, q, job.Final, job.LineFinished, 7*day-time.Minute, 2)
+		purgeRow(t, q, job.Final, job.LineFailed, 7*day+time.Minute, 2)
+		purgeRow(t, q, job.Final, job.LineFailed, 28*day+time.Minute, 700)
+		purgeRow(t, q, job.Final, job.LineFailed, 28*day-time.Minute, 2)
+		purgeRow(t, q, job.Initial, "due", 0, 1)
 		live++
 
 		for _, dry := range []bool{true, false} {
@@ -112,8 +113,8 @@ func TestPurge(t *testing.T) {
 func TestPurgeDeletesOnlyFinal(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		q := purgeQueue(t, driver, source)
-		purgeRow(t, q, Retry, "due", 1000*time.Hour, 3)
-		purgeRow(t, q, Final, lineFinished, 1000*time.Hour, 1)
+		purgeRow(t, q, job.Retry, job.LineDue, 1000*time.Hour, 3)
+		purgeRow(t, q, job.Final, job.LineFinished, 1000*time.Hour, 1)
 		var ids []any
 		var found []int64
 		if err := q.db.SelectContext(t.Context(), &found, "SELECT id FROM "+q.table); err != nil {
@@ -123,7 +124,7 @@ func TestPurgeDeletesOnlyFinal(t *testing.T) {
 			ids = append(ids, id)
 		}
 		p, n := purge{q: q}, int64(0)
-		if err := p.delete(t.Context(), lineFinished, ids, &n); err != nil || n != 1 {
+		if err := p.delete(t.Context(), job.LineFinished, ids, &n); err != nil || n != 1 {
 			t.Errorf("%d deleted, %v", n, err)
 		}
 		if rest := purgeLeft(t, q); len(rest) != 1 {
@@ -135,8 +136,8 @@ func TestPurgeDeletesOnlyFinal(t *testing.T) {
 // A job that a worker has locked must not hold up the purge, nor the purge the worker.
 func TestPurgeWaitsForNobody(t *testing.T) {
 	q := purgeQueue(t, "mysql", dbtest.MySQL(t))
-	purgeRow(t, q, Final, lineFinished, 1000*time.Hour, 50)
-	purgeRow(t, q, Initial, "due", time.Hour, 1)
+	purgeRow(t, q, job.Final, job.LineFinished, 1000*time.Hour, 50)
+	purgeRow(t, q, job.Initial, "due", time.Hour, 1)
 	tx, err := q.db.BeginTxx(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -159,7 +160,7 @@ func TestPurgeStops(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		q := purgeQueue(t, driver, source)
 		for range 5 {
-			purgeRow(t, q, Final, lineFinished, 1000*time.Hour, 3*purgeBatch)
+			purgeRow(t, q, job.Final, job.LineFinished, 1000*time.Hour, 3*purgeBatch)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()

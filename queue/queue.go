@@ -1,5 +1,5 @@
-// Package queue is the domain: jobs and their states, what may follow what, retries and time windows, and the store that
-// keeps them: enqueue, lock, start, settle, reclaim.
+// Package queue is the store that keeps jobs: enqueue, lock, start, settle, reclaim. What jobs are, and what may become of
+// them, is in the package job.
 package queue
 
 import (
@@ -9,34 +9,30 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/activity"
+	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/schema"
 )
 
-// Errors that callers test for.
-var (
-	// ErrNotFound: no such job.
-	ErrNotFound = errors.New("no such job")
-	// ErrInvalid: a job's field is not what it may be.
-	ErrInvalid = errors.New("not a valid job")
-)
+// ErrNotFound is the error about a job that isn't there.
+var ErrNotFound = errors.New("no such job")
 
 // Options describe one queue of an instance.
 type Options struct {
 	// Name is the queue's name.
 	Name string
 	// Types are the job types that the config names; others are registered when they are first enqueued.
-	Types []JobType
+	Types []job.Type
 	// ThrottleLimit is what the throttle factors of the locked and running jobs may sum to; below 1 is no limit.
 	ThrottleLimit int
 	// ThrottleGroups are limits of parts of the queue; nil is none.
-	ThrottleGroups *ThrottleGroups
+	ThrottleGroups *job.ThrottleGroups
 	// Rate bounds the starts in any stretch of time, over all workers.
-	Rate Rate
+	Rate job.Rate
 	// Concurrency is how many of its jobs run at once on one host; 0 is as many as the worker's.
 	Concurrency int
 	// Order and PriorityOrder say which due job is locked first.
-	Order         Order
-	PriorityOrder PriorityOrder
+	Order         job.Order
+	PriorityOrder job.PriorityOrder
 	// DefaultPriority is that of jobs of a type that isn't among Types; nil is 100.
 	DefaultPriority *int
 	// Location is the zone of the time windows.
@@ -64,11 +60,11 @@ type Queue struct {
 	// order is that in which due jobs are locked.
 	order sorting
 	// configured are the types of the config, by name.
-	configured map[string]JobType
+	configured map[string]job.Type
 
 	mu sync.Mutex
 	// registered remembers the types that the database has, so that enqueueing asks once.
-	registered map[string]JobType
+	registered map[string]job.Type
 }
 
 // New is the queue in db that the options describe. It doesn't talk to the database: Register makes the queue known, which
@@ -89,10 +85,10 @@ func New(db *schema.DB, o Options) (*Queue, error) {
 	}
 	q := &Queue{
 		Options: o, db: db, log: activity.New(db), table: table, order: o.sorting(),
-		configured: map[string]JobType{}, registered: map[string]JobType{},
+		configured: map[string]job.Type{}, registered: map[string]job.Type{},
 	}
 	for _, t := range o.Types {
-		if err := CheckType(t.Name); err != nil {
+		if err := job.CheckType(t.Name); err != nil {
 			return nil, fmt.Errorf("queue %s: %w", o.Name, err)
 		}
 		q.configured[t.Name] = t

@@ -4,65 +4,21 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"time"
 
 	"github.com/jmoiron/sqlx"
 
+	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/schema"
 )
 
-// Rate bounds how many jobs of a queue are started in any stretch of time, over all workers. The zero Rate doesn't.
-type Rate struct {
-	Starts int           `json:"starts"`
-	Per    time.Duration `json:"per"`
-}
-
-// rateSlices is into how many parts a rate's time is cut to count in: starts are forgotten a part late at most.
-const rateSlices = 60
-
-// starts are the jobs started lately: how many, by the time of a slice in microseconds. They are in the queue's own row;
-// a start can't be taken back, so unlike a count of running jobs this one can't leak.
-type starts map[int64]int
-
-func (r Rate) slice() time.Duration { return max(r.Per/rateSlices, time.Millisecond) }
-
-// left is how many more may be started at now, and if none, how long until one may be.
-func (r Rate) left(s starts, now time.Time) (left int, wait time.Duration) {
-	left = r.Starts
-	wait = r.Per + r.slice()
-	for at, n := range s {
-		over := time.UnixMicro(at).Add(r.slice() + r.Per)
-		if over.After(now) {
-			left -= n
-			wait = min(wait, over.Sub(now))
-		}
-	}
-	if left > 0 {
-		return left, 0
-	}
-	return 0, wait
-}
-
-// add counts n starts and forgets those that don't matter any more.
-func (r Rate) add(s starts, n int, now time.Time) starts {
-	kept := starts{}
-	for at, n := range s {
-		if time.UnixMicro(at).Add(r.slice() + r.Per).After(now) {
-			kept[at] = n
-		}
-	}
-	kept[now.Truncate(r.slice()).UnixMicro()] += n
-	return kept
-}
-
 // startsLately reads the starts that count against the queue's rate.
-func (q *Queue) startsLately(ctx context.Context, from sqlx.QueryerContext, lock string) (starts, error) {
+func (q *Queue) startsLately(ctx context.Context, from sqlx.QueryerContext, lock string) (job.Starts, error) {
 	var text string
 	if err := sqlx.GetContext(ctx, from, &text, "SELECT starts FROM "+q.db.Queues()+" WHERE queue = ? "+lock, q.Name); err != nil {
 		return nil, fmt.Errorf("read the latest starts of %s: %w", q.Name, err)
 	}
-	s := starts{}
-	if text == None {
+	s := job.Starts{}
+	if text == job.None {
 		return s, nil
 	}
 	if err := json.Unmarshal([]byte(text), &s); err != nil {
@@ -85,7 +41,7 @@ func (q *Queue) ration(ctx context.Context, tx *schema.Tx, n int) (allowed int, 
 	if err := q.db.SetClock(ctx, tx); err != nil {
 		return 0, err
 	}
-	left, _ := q.Rate.left(lately, tx.Now)
+	left, _ := q.Rate.Left(lately, tx.Now)
 	return min(n, left), nil
 }
 
@@ -98,7 +54,7 @@ func (q *Queue) countStarts(ctx context.Context, tx *schema.Tx, n int) error {
 	if err != nil {
 		return err
 	}
-	text, err := json.Marshal(q.Rate.add(lately, n, tx.Now))
+	text, err := json.Marshal(q.Rate.Add(lately, n, tx.Now))
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/schema"
 )
 
@@ -52,7 +53,7 @@ func (q *Queue) reclaim(ctx context.Context) (more bool, err error) {
 }
 
 func (q *Queue) reclaimFrom(ctx context.Context, worker, lost string, ids []any) error {
-	if err := CheckTransition(Running, Error); err != nil {
+	if err := job.CheckTransition(job.Running, job.Error); err != nil {
 		return err
 	}
 	return q.db.Tx(ctx, func(tx *schema.Tx) error {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/schema"
 )
 
@@ -22,12 +23,12 @@ const queueColumns = "queue, throttle_limit, keep_finished, keep_failed, setting
 
 // settings are what the commands without a queue's config need to know besides.
 type settings struct {
-	ThrottleGroups  *ThrottleGroups `json:"throttle_groups,omitempty"`
-	Rate            *Rate           `json:"rate,omitempty"`
-	Concurrency     int             `json:"concurrency,omitempty"`
-	Order           Order           `json:"order,omitempty"`
-	PriorityOrder   PriorityOrder   `json:"priority_order,omitempty"`
-	DefaultPriority *int            `json:"default_priority,omitempty"`
+	ThrottleGroups  *job.ThrottleGroups `json:"throttle_groups,omitempty"`
+	Rate            *job.Rate           `json:"rate,omitempty"`
+	Concurrency     int                 `json:"concurrency,omitempty"`
+	Order           job.Order           `json:"order,omitempty"`
+	PriorityOrder   job.PriorityOrder   `json:"priority_order,omitempty"`
+	DefaultPriority *int                `json:"default_priority,omitempty"`
 }
 
 func (o Options) record() (queueRecord, error) {
@@ -49,7 +50,7 @@ func (o Options) record() (queueRecord, error) {
 
 func (r queueRecord) options() (Options, error) {
 	var s settings
-	if r.Settings != None {
+	if r.Settings != job.None {
 		if err := json.Unmarshal([]byte(r.Settings), &s); err != nil {
 			return Options{}, fmt.Errorf("read the settings of %s: %w", r.Queue, err)
 		}
@@ -87,9 +88,9 @@ func (q *Queue) Register(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var changed []JobType
+	var changed []job.Type
 	for name, t := range q.configured {
-		if known[name] != t.record() {
+		if known[name] != recordOf(t) {
 			changed = append(changed, t)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/hipq/hipq/activity"
+	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/schema"
 )
 
@@ -12,11 +13,11 @@ import (
 type Round struct {
 	// Started are the jobs to run now. One that was to be started and is not here has lost its lock, or its windows
 	// have closed.
-	Started []*Job
+	Started []*job.Job
 	// Resting are those in the state error, under the worker's lock, about which its retry handlers are to be asked now.
 	Resting []Settled
 	// Lost are the jobs whose settlement changed nothing, because the worker had lost its lock on them.
-	Lost []*Job
+	Lost []*job.Job
 }
 
 // Round settles attempts and starts locked jobs in their place, in one transaction.

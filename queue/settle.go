@@ -1,23 +1,25 @@
 package queue
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
 	"github.com/hipq/hipq/activity"
+	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/schema"
 )
 
 // Settled is an attempt that has ended, and how.
 type Settled struct {
-	Job     *Job
-	Outcome Outcome
+	Job     *job.Job
+	Outcome job.Outcome
 	// Decide says who takes the retry decision, if the outcome is an error.
 	Decide Decide
 	// Decided says that a retry handler has been asked about the job, which rested in the state error, and Decision what it
 	// said; nil is that the policy decides, and Note why.
 	Decided  bool
-	Decision *Decision
+	Decision *job.Decision
 	Note     string
 }
 
@@ -44,7 +46,7 @@ func (q *Queue) settle(ctx context.Context, tx *schema.Tx, w Worker, list []Sett
 	plain := map[attempt][]Settled{}
 	var others []Settled
 	for _, s := range list {
-		if s.Outcome.Verdict == Finished && s.Outcome.Result == "" && !q.async(s.Job.Type) {
+		if s.Outcome.Verdict == job.Finished && s.Outcome.Result == "" && !q.async(s.Job.Type) {
 			k := attempt{s.Job.Token, s.Job.Attempt}
 			plain[k] = append(plain[k], s)
 		} else {
@@ -98,7 +100,7 @@ func (q *Queue) finish(ctx context.Context, tx *schema.Tx, w Worker, token strin
 			return nil, nil, err
 		}
 	}
-	if err := q.discard(ctx, tx, lineFinished, args[3:]); err != nil {
+	if err := q.discard(ctx, tx, job.LineFinished, args[3:]); err != nil {
 		return nil, nil, err
 	}
 	for _, s := range group {
@@ -150,12 +152,12 @@ func (q *Queue) settledBy(ctx context.Context, tx *schema.Tx, w Worker, token st
 
 // told says whether the activity has the attempt's outcome already, by this worker or by an answer from outside. The job
 // itself may have gone on to its next attempt, or be gone.
-func (q *Queue) told(ctx context.Context, tx *schema.Tx, w Worker, job *Job) (told bool, err error) {
+func (q *Queue) told(ctx context.Context, tx *schema.Tx, w Worker, j *job.Job) (told bool, err error) {
 	err = tx.GetContext(ctx, &told, "SELECT EXISTS (SELECT 1 FROM "+q.db.Activity()+" "+q.db.Index(q.db.Activity(), "job")+
 		" WHERE job_id = ? AND queue = ? AND attempt = ? AND worker_id IN (?, 'NONE') AND state IN ('finished', 'error', 'failed'))",
-		job.ID, q.Name, job.Attempt, w.ID)
+		j.ID, q.Name, j.Attempt, w.ID)
 	if err != nil {
-		return false, fmt.Errorf("look up the outcome of job %d: %w", job.ID, err)
+		return false, fmt.Errorf("look up the outcome of job %d: %w", j.ID, err)
 	}
 	return told, nil
 }
@@ -164,7 +166,7 @@ func (q *Queue) told(ctx context.Context, tx *schema.Tx, w Worker, job *Job) (to
 // the state error to retry or final in one write.
 func (q *Queue) settleOne(ctx context.Context, tx *schema.Tx, w Worker, s *Settled) (entry activity.Entry, state settledState, err error) {
 	var rows []struct {
-		State    State
+		State    job.State
 		Error    string
 		Wish     string
 		Stopping bool
@@ -174,28 +176,28 @@ func (q *Queue) settleOne(ctx context.Context, tx *schema.Tx, w Worker, s *Settl
 	if err := tx.SelectContext(ctx, &rows, query, s.Job.ID, s.Job.Token, s.Job.Attempt, w.ID); err != nil {
 		return entry, 0, fmt.Errorf("settle job %d: %w", s.Job.ID, err)
 	}
-	if len(rows) == 0 || s.Decided && rows[0].State == Running {
+	if len(rows) == 0 || s.Decided && rows[0].State == job.Running {
 		return q.settledBefore(ctx, tx, w, s)
 	}
 	row, o := rows[0], s.Outcome
 	switch {
-	case row.Stopping && (o.Verdict != Finished || row.State == Error):
-		o = Outcome{Verdict: Stopped, Error: Cancelled, Output: o.Output, Ran: o.Ran}
+	case row.Stopping && (o.Verdict != job.Finished || row.State == job.Error):
+		o = job.Outcome{Verdict: job.Stopped, Error: job.Cancelled, Output: o.Output, Ran: o.Ran}
 		s.Decision, s.Note = nil, "" // whatever a retry handler said meanwhile
-	case row.State == Error && !s.Decided:
+	case row.State == job.Error && !s.Decided:
 		// by an answer while the handler ran, whose own word doesn't count then; or by a commit whose answer was lost
-		failed := Job{Error: row.Error, wish: row.Wish}
+		failed := job.Job{Error: row.Error, Wish: row.Wish}
 		ran, output := o.Ran, o.Output
-		o = failed.outcome(tx.Now)
+		o = failed.Outcome(tx.Now)
 		o.Ran, o.Output = ran, output
-	case o.Verdict == Finished && q.async(s.Job.Type):
-		o.Verdict = Sent
+	case o.Verdict == job.Finished && q.async(s.Job.Type):
+		o.Verdict = job.Sent
 	}
 	s.Outcome = o
 	switch {
-	case o.Verdict == Sent:
+	case o.Verdict == job.Sent:
 		return entry, settledQuietly, q.send(ctx, tx, s.Job, o)
-	case o.Verdict.isError() && s.Decide != ByPolicy && !s.Decided:
+	case o.Verdict.IsError() && s.Decide != ByPolicy && !s.Decided:
 		if state = settledToRest; s.Decide == ByAnother {
 			state = settledQuietly
 		}
@@ -228,40 +230,40 @@ func (q *Queue) settledBefore(ctx context.Context, tx *schema.Tx, w Worker, s *S
 }
 
 // send leaves a job running, without a lock, for an answer from outside or its timeout.
-func (q *Queue) send(ctx context.Context, tx *schema.Tx, job *Job, o Outcome) error {
+func (q *Queue) send(ctx context.Context, tx *schema.Tx, j *job.Job, o job.Outcome) error {
 	_, err := tx.ExecContext(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET line = 'waiting', result = ?, wake_time = ?, update_time = ? WHERE id = ?",
-		orNone(o.Result), schema.At(job.StartTime.Add(job.Timeout)), schema.At(tx.Now), job.ID)
+		cmp.Or(o.Result, job.None), schema.At(j.StartTime.Add(j.Timeout)), schema.At(tx.Now), j.ID)
 	if err != nil {
-		return fmt.Errorf("leave job %d to its answer: %w", job.ID, err)
+		return fmt.Errorf("leave job %d to its answer: %w", j.ID, err)
 	}
 	return nil
 }
 
 // rest leaves a job in the state error for a retry handler.
-func (q *Queue) rest(ctx context.Context, tx *schema.Tx, job *Job, o Outcome, by Decide) error {
-	if err := CheckTransition(Running, Error); err != nil {
+func (q *Queue) rest(ctx context.Context, tx *schema.Tx, j *job.Job, o job.Outcome, by Decide) error {
+	if err := job.CheckTransition(job.Running, job.Error); err != nil {
 		return err
 	}
-	line := lineLocked
+	line := job.LineLocked
 	if by == ByAnother {
-		line = lineError
+		line = job.LineError
 	}
 	_, err := tx.ExecContext(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET state = 'error', line = ?, error = ?, wish = ?, wake_time = NULL, update_time = ? WHERE id = ?",
-		line, o.reason(), o.wish(), schema.At(tx.Now), job.ID)
+		line, o.Reason(), o.Wish(), schema.At(tx.Now), j.ID)
 	if err != nil {
-		return fmt.Errorf("leave job %d to its retry handler: %w", job.ID, err)
+		return fmt.Errorf("leave job %d to its retry handler: %w", j.ID, err)
 	}
 	return nil
 }
 
 // write writes down what a job becomes. Its row is locked, and what it was has been checked.
-func (q *Queue) write(ctx context.Context, tx *schema.Tx, id int64, n next) error {
-	set, args := "", []any{n.state, n.line, n.error, n.result, schema.At(n.scheduled), n.wake, schema.At(tx.Now)}
-	if n.data != nil {
-		set, args = set+", job_data = ?, throttle_group = 'NONE'", append(args, *n.data)
+func (q *Queue) write(ctx context.Context, tx *schema.Tx, id int64, n job.Next) error {
+	set, args := "", []any{n.State, n.Line, n.Error, n.Result, schema.At(n.Scheduled), schema.At(n.Wake), schema.At(tx.Now)}
+	if n.Data != nil {
+		set, args = set+", job_data = ?, throttle_group = 'NONE'", append(args, *n.Data)
 	}
-	if n.priority != nil {
-		set, args = set+", priority = ?", append(args, *n.priority)
+	if n.Priority != nil {
+		set, args = set+", priority = ?", append(args, *n.Priority)
 	}
 	res, err := tx.ExecContext(ctx, "UPDATE "+q.table+" "+q.db.ByID+
 		" SET state = ?, line = ?, error = ?, result = ?, scheduled_run_time = ?, wake_time = ?, update_time = ?, wish = 'NONE'"+set+
@@ -272,12 +274,12 @@ func (q *Queue) write(ctx context.Context, tx *schema.Tx, id int64, n next) erro
 	if err != nil {
 		return fmt.Errorf("settle job %d: %w", id, err)
 	}
-	return q.discard(ctx, tx, n.line, []any{id})
+	return q.discard(ctx, tx, n.Line, []any{id})
 }
 
 // discard deletes jobs that have just become final, if the queue doesn't keep such.
-func (q *Queue) discard(ctx context.Context, tx *schema.Tx, line string, ids []any) error {
-	if (line != lineFinished || q.KeepFinished >= 0) && (line != lineFailed || q.KeepFailed >= 0) {
+func (q *Queue) discard(ctx context.Context, tx *schema.Tx, line job.Line, ids []any) error {
+	if (line != job.LineFinished || q.KeepFinished >= 0) && (line != job.LineFailed || q.KeepFailed >= 0) {
 		return nil
 	}
 	if _, err := q.deleteFinal(ctx, tx, line, ids); err != nil {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/activity"
+	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/schema"
 )
 
@@ -21,41 +22,41 @@ type Worker struct {
 // paused, which goes back. What it does for a token and these jobs happens once: when it is repeated because the answer to
 // the first commit was lost, it finds the jobs started and logs nothing again. It starts at most allowed; the others go
 // back. Those of a claim that is urgent start outside of their windows, and in a paused queue.
-func (q *Queue) start(ctx context.Context, tx *schema.Tx, c *claim, allowed int) (started []*Job, entries []activity.Entry, err error) {
+func (q *Queue) start(ctx context.Context, tx *schema.Tx, c *claim, allowed int) (started []*job.Job, entries []activity.Entry, err error) {
 	records, err := q.readLocked(ctx, tx, c.token, c.ids)
 	if err != nil {
 		return nil, nil, err
 	}
 	var fresh []any
 	for _, r := range records {
-		job, err := r.job(q.Name)
+		j, err := r.job(q.Name)
 		if err != nil {
 			return nil, nil, err
 		}
-		if job.State == Running {
-			started = append(started, job)
+		if j.State == job.Running {
+			started = append(started, j)
 			continue
 		}
-		if err := CheckTransition(job.State, Running); err != nil {
+		if err := job.CheckTransition(j.State, job.Running); err != nil {
 			return nil, nil, err
 		}
-		if opening := q.opening(job.Windows, tx.Now); opening.After(tx.Now) && !c.urgent {
-			if err := q.postpone(ctx, tx, job, opening); err != nil {
+		if opening := job.Opening(j.Windows, q.Location, tx.Now); opening.After(tx.Now) && !c.urgent {
+			if err := q.postpone(ctx, tx, j, opening); err != nil {
 				return nil, nil, err
 			}
 			continue
 		}
 		if r.Paused && !c.urgent || len(fresh) >= allowed {
-			if err := q.postpone(ctx, tx, job, job.ScheduledRunTime); err != nil {
+			if err := q.postpone(ctx, tx, j, j.ScheduledRunTime); err != nil {
 				return nil, nil, err
 			}
 			continue
 		}
-		wait := max(0, tx.Now.Sub(job.ScheduledRunTime))
-		job.State, job.Error, job.Result, job.StartTime, job.UpdateTime = Running, None, None, tx.Now, tx.Now
-		job.Attempt++
-		started, fresh = append(started, job), append(fresh, job.ID)
-		entries = append(entries, q.entry(job, activity.Starting))
+		wait := max(0, tx.Now.Sub(j.ScheduledRunTime))
+		j.State, j.Error, j.Result, j.StartTime, j.UpdateTime = job.Running, job.None, job.None, tx.Now, tx.Now
+		j.Attempt++
+		started, fresh = append(started, j), append(fresh, j.ID)
+		entries = append(entries, q.entry(j, activity.Starting))
 		entries[len(entries)-1].WaitMS = wait.Milliseconds()
 	}
 	return started, entries, q.markRunning(ctx, tx, c.token, fresh)
@@ -94,28 +95,28 @@ func (q *Queue) markRunning(ctx context.Context, tx *schema.Tx, token string, id
 }
 
 // postpone gives a locked job back, to run at t.
-func (q *Queue) postpone(ctx context.Context, tx *schema.Tx, job *Job, t time.Time) error {
-	line, wake := place(t, tx.Now)
+func (q *Queue) postpone(ctx context.Context, tx *schema.Tx, j *job.Job, t time.Time) error {
+	line, wake := job.Place(t, tx.Now)
 	_, err := tx.ExecContext(ctx, "UPDATE "+q.table+" "+q.db.ByID+
 		" SET line = ?, scheduled_run_time = ?, wake_time = ?, worker_id = 'NONE', lock_token = 'NONE', update_time = ?"+
 		" WHERE id = ? AND line = 'locked' AND lock_token = ?",
-		line, schema.At(t), wake, schema.At(tx.Now), job.ID, job.Token)
+		line, schema.At(t), schema.At(wake), schema.At(tx.Now), j.ID, j.Token)
 	if err != nil {
-		return fmt.Errorf("postpone job %d to its window: %w", job.ID, err)
+		return fmt.Errorf("postpone job %d to its window: %w", j.ID, err)
 	}
 	return nil
 }
 
 // entry is an entry about a job, without what only its author knows.
-func (q *Queue) entry(job *Job, state activity.State) activity.Entry {
+func (q *Queue) entry(j *job.Job, state activity.State) activity.Entry {
 	return activity.Entry{
 		Kind: activity.Job, State: state, Queue: q.Name,
-		JobID: job.ID, JobType: job.Type, JobKey: job.Key, Attempt: job.Attempt,
+		JobID: j.ID, JobType: j.Type, JobKey: j.Key, Attempt: j.Attempt,
 	}
 }
 
 // Resume gives those of the jobs that a Round has started although it ended in an error: its commit was not answered.
-func (q *Queue) Resume(ctx context.Context, jobs []Locked) (started []*Job, err error) {
+func (q *Queue) Resume(ctx context.Context, jobs []Locked) (started []*job.Job, err error) {
 	err = q.db.Tx(ctx, func(tx *schema.Tx) error {
 		started = nil
 		for _, c := range claims(jobs) {
@@ -124,14 +125,14 @@ func (q *Queue) Resume(ctx context.Context, jobs []Locked) (started []*Job, err 
 				return err
 			}
 			for _, r := range records {
-				if r.State != Running {
+				if r.State != job.Running {
 					continue
 				}
-				job, err := r.job(q.Name)
+				j, err := r.job(q.Name)
 				if err != nil {
 					return err
 				}
-				started = append(started, job)
+				started = append(started, j)
 			}
 		}
 		return nil

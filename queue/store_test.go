@@ -14,6 +14,7 @@ import (
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/schema"
 )
 
@@ -24,12 +25,12 @@ type store struct {
 	db *schema.DB
 }
 
-var soon = queue.RetryPolicy{Attempts: 2, Delay: time.Hour, Backoff: queue.Fixed}
+var soon = job.RetryPolicy{Attempts: 2, Delay: time.Hour, Backoff: job.Fixed}
 
 func options() queue.Options {
-	send, report := queue.DefaultJobType("send"), queue.DefaultJobType("report")
+	send, report := job.DefaultType("send"), job.DefaultType("report")
 	send.Retry = soon
-	return queue.Options{Name: "emails", Types: []queue.JobType{send, report}}
+	return queue.Options{Name: "emails", Types: []job.Type{send, report}}
 }
 
 // suite runs a test on both engines.
@@ -63,7 +64,7 @@ func must[T any](t *testing.T) func(T, error) T {
 	}
 }
 
-func (s store) add(jobs ...queue.NewJob) []queue.Added {
+func (s store) add(jobs ...job.New) []queue.Added {
 	s.t.Helper()
 	return must[[]queue.Added](s.t)(s.EnqueueMany(s.t.Context(), jobs))
 }
@@ -95,12 +96,12 @@ func (s store) round(worker string, settle []queue.Settled, start []queue.Locked
 	return must[queue.Round](s.t)(s.Round(s.t.Context(), queue.Worker{ID: worker, Host: "h", PID: 1}, settle, start))
 }
 
-func (s store) start(worker string, n int) []*queue.Job {
+func (s store) start(worker string, n int) []*job.Job {
 	s.t.Helper()
 	return s.round(worker, nil, s.lock(worker, n)).Started
 }
 
-func (s store) settle(worker string, o queue.Outcome, jobs ...*queue.Job) queue.Round {
+func (s store) settle(worker string, o job.Outcome, jobs ...*job.Job) queue.Round {
 	s.t.Helper()
 	var settled []queue.Settled
 	for _, j := range jobs {
@@ -109,9 +110,9 @@ func (s store) settle(worker string, o queue.Outcome, jobs ...*queue.Job) queue.
 	return s.round(worker, settled, nil)
 }
 
-func (s store) get(id int64) *queue.Job {
+func (s store) get(id int64) *job.Job {
 	s.t.Helper()
-	return must[*queue.Job](s.t)(s.Get(s.t.Context(), id))
+	return must[*job.Job](s.t)(s.Get(s.t.Context(), id))
 }
 
 // upkeep does all that a look finds.
@@ -148,26 +149,26 @@ func (s store) wantHistory(id int64, want string) {
 	}
 }
 
-func (s store) wantState(id int64, state queue.State, line string, attempt int) *queue.Job {
+func (s store) wantState(id int64, state job.State, line job.Line, attempt int) *job.Job {
 	s.t.Helper()
-	job := s.get(id)
-	if job.State != state || job.Line != line || job.Attempt != attempt {
-		s.t.Errorf("job %d is %s, %s, attempt %d; want %s, %s, attempt %d", id, job.State, job.Line, job.Attempt, state, line, attempt)
+	j := s.get(id)
+	if j.State != state || j.Line != line || j.Attempt != attempt {
+		s.t.Errorf("job %d is %s, %s, attempt %d; want %s, %s, attempt %d", id, j.State, j.Line, j.Attempt, state, line, attempt)
 	}
-	return job
+	return j
 }
 
-var finished = queue.Outcome{Verdict: queue.Finished}
+var finished = job.Outcome{Verdict: job.Finished}
 
 func TestEnqueueFillsInTheTypesDefaults(t *testing.T) {
 	suite(t, func(s store) {
-		added := s.add(queue.NewJob{Type: "send", Data: "😀 {}"})[0]
-		job := s.wantState(added.ID, queue.Initial, "due", 0)
-		if job.Data != "😀 {}" || job.Priority != 100 || job.Timeout != 24*time.Hour || job.ThrottleFactor != 1 || job.Key != added.Key || len(job.Key) != 36 {
-			s.t.Errorf("defaults: %+v", job)
+		added := s.add(job.New{Type: "send", Data: "😀 {}"})[0]
+		j := s.wantState(added.ID, job.Initial, "due", 0)
+		if j.Data != "😀 {}" || j.Priority != 100 || j.Timeout != 24*time.Hour || j.ThrottleFactor != 1 || j.Key != added.Key || len(j.Key) != 36 {
+			s.t.Errorf("defaults: %+v", j)
 		}
-		if job.CreateTime.IsZero() || !job.ScheduledRunTime.Equal(job.CreateTime) {
-			s.t.Errorf("created %s, scheduled %s", job.CreateTime, job.ScheduledRunTime)
+		if j.CreateTime.IsZero() || !j.ScheduledRunTime.Equal(j.CreateTime) {
+			s.t.Errorf("created %s, scheduled %s", j.CreateTime, j.ScheduledRunTime)
 		}
 		s.wantHistory(added.ID, "added/0")
 	})
@@ -175,7 +176,7 @@ func TestEnqueueFillsInTheTypesDefaults(t *testing.T) {
 
 func TestEnqueueRegistersAnUnknownType(t *testing.T) {
 	suite(t, func(s store) {
-		s.add(queue.NewJob{Type: "Ünknown"})
+		s.add(job.New{Type: "Ünknown"})
 		if names := must[[]string](s.t)(s.TypeNames(s.t.Context())); !slices.Contains(names, "Ünknown") {
 			s.t.Errorf("registered are %v", names)
 		}
@@ -188,19 +189,19 @@ func TestEnqueueRegistersAnUnknownType(t *testing.T) {
 func TestEnqueueRefuses(t *testing.T) {
 	suite(t, func(s store) {
 		low := -1
-		for name, job := range map[string]queue.NewJob{
+		for name, j := range map[string]job.New{
 			"no type": {}, "long type": {Type: strings.Repeat("x", 65)}, "bad type": {Type: "a\xff"}, "control": {Type: "a\n"},
 			"long key": {Type: "send", Key: strings.Repeat("k", 256)}, "bad key": {Type: "send", Key: "\xf0\x9f"},
-			"long data": {Type: "send", Data: strings.Repeat("d", queue.MaxDataBytes+1)}, "bad data": {Type: "send", Data: "\xff"},
+			"long data": {Type: "send", Data: strings.Repeat("d", job.MaxDataBytes+1)}, "bad data": {Type: "send", Data: "\xff"},
 			"half second": {Type: "send", Timeout: 500 * time.Millisecond}, "factor": {Type: "send", ThrottleFactor: &low},
 			"year": {Type: "send", At: time.Date(12000, 1, 1, 0, 0, 0, 0, time.UTC)},
 		} {
-			if _, err := s.Enqueue(s.t.Context(), job); !errors.Is(err, queue.ErrInvalid) {
+			if _, err := s.Enqueue(s.t.Context(), j); !errors.Is(err, job.ErrInvalid) {
 				s.t.Errorf("%s: %v", name, err)
 			}
 		}
-		largest := queue.NewJob{Type: "send", Data: strings.Repeat("\\", queue.MaxDataBytes), Key: strings.Repeat("k", 255)}
-		if job := s.get(s.add(largest)[0].ID); job.Data != largest.Data {
+		largest := job.New{Type: "send", Data: strings.Repeat("\\", job.MaxDataBytes), Key: strings.Repeat("k", 255)}
+		if j := s.get(s.add(largest)[0].ID); j.Data != largest.Data {
 			s.t.Error("the largest job comes back otherwise")
 		}
 	})
@@ -210,8 +211,8 @@ func TestEnqueueRefuses(t *testing.T) {
 func TestLiveKeyIsUnique(t *testing.T) {
 	suite(t, func(s store) {
 		added := s.add(
-			queue.NewJob{Type: "send", Key: "k"}, queue.NewJob{Type: "send", Key: "K"}, queue.NewJob{Type: "send", Key: "k "},
-			queue.NewJob{Type: "report", Key: "k"}, queue.NewJob{Type: "send", Key: "k"},
+			job.New{Type: "send", Key: "k"}, job.New{Type: "send", Key: "K"}, job.New{Type: "send", Key: "k "},
+			job.New{Type: "report", Key: "k"}, job.New{Type: "send", Key: "k"},
 		)
 		if added[4].ID != added[0].ID || !added[4].Duplicate {
 			s.t.Errorf("twins in one call: %+v", added)
@@ -221,12 +222,12 @@ func TestLiveKeyIsUnique(t *testing.T) {
 				s.t.Errorf("%d: %+v", i, a)
 			}
 		}
-		again := s.add(queue.NewJob{Type: "send", Key: "new"}, queue.NewJob{Type: "send", Key: "k"})
+		again := s.add(job.New{Type: "send", Key: "new"}, job.New{Type: "send", Key: "k"})
 		if again[0].Duplicate || !again[1].Duplicate || again[1].ID != added[0].ID {
 			s.t.Errorf("a key that is taken: %+v", again)
 		}
 		s.settle("w", finished, s.start("w", 10)...)
-		if free := s.add(queue.NewJob{Type: "send", Key: "k"})[0]; free.Duplicate || free.ID == added[0].ID {
+		if free := s.add(job.New{Type: "send", Key: "k"})[0]; free.Duplicate || free.ID == added[0].ID {
 			s.t.Errorf("a key whose job is final is not free: %+v", free)
 		}
 		s.wantHistory(added[0].ID, "added/0 starting/1 finished/1")
@@ -235,9 +236,9 @@ func TestLiveKeyIsUnique(t *testing.T) {
 
 func TestEnqueueTheSameKeysAtOnce(t *testing.T) {
 	suite(t, func(s store) {
-		jobs := make([]queue.NewJob, 300)
+		jobs := make([]job.New, 300)
 		for i := range jobs {
-			jobs[i] = queue.NewJob{Type: "send", Key: fmt.Sprint("key-", i)}
+			jobs[i] = job.New{Type: "send", Key: fmt.Sprint("key-", i)}
 		}
 		var wg sync.WaitGroup
 		var mu sync.Mutex
@@ -268,7 +269,7 @@ func TestEnqueueTxIsTheApplications(t *testing.T) {
 	suite(t, func(s store) {
 		for _, commit := range []bool{false, true} {
 			tx := must[*sql.Tx](s.t)(s.db.BeginTx(s.t.Context(), nil))
-			added, err := s.EnqueueTx(s.t.Context(), tx, queue.NewJob{Type: "brand new", Key: "in tx"})
+			added, err := s.EnqueueTx(s.t.Context(), tx, job.New{Type: "brand new", Key: "in tx"})
 			if err != nil {
 				s.t.Fatal(err)
 			}
@@ -280,7 +281,7 @@ func TestEnqueueTxIsTheApplications(t *testing.T) {
 				continue
 			}
 			must[any](s.t)(nil, tx.Commit())
-			s.wantState(added[0].ID, queue.Initial, "due", 0)
+			s.wantState(added[0].ID, job.Initial, "due", 0)
 		}
 	})
 }
@@ -298,8 +299,8 @@ func TestEnqueueTxOnTheApplicationsConnection(t *testing.T) {
 		defer func() { _ = tx.Rollback() }()
 		var n int
 		must[any](t)(nil, tx.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM shop_emails").Scan(&n))
-		first := s.add(queue.NewJob{Type: "send", Key: "k"})[0]
-		added := must[[]queue.Added](t)(s.EnqueueTx(t.Context(), tx, queue.NewJob{Type: "send", Key: "k"}, queue.NewJob{Type: "send", Key: "l"}))
+		first := s.add(job.New{Type: "send", Key: "k"})[0]
+		added := must[[]queue.Added](t)(s.EnqueueTx(t.Context(), tx, job.New{Type: "send", Key: "k"}, job.New{Type: "send", Key: "l"}))
 		if !added[0].Duplicate || added[0].ID != first.ID || added[1].Duplicate {
 			t.Errorf("added %+v", added)
 		}
@@ -315,8 +316,8 @@ func TestLockKeepsTheOrder(t *testing.T) {
 	suite(t, func(s store) {
 		early, high := time.Now().Add(-time.Hour), 1
 		added := s.add(
-			queue.NewJob{Type: "send"}, queue.NewJob{Type: "report"}, queue.NewJob{Type: "send", At: early},
-			queue.NewJob{Type: "report", Priority: &high}, queue.NewJob{Type: "send", In: time.Hour, Priority: &high},
+			job.New{Type: "send"}, job.New{Type: "report"}, job.New{Type: "send", At: early},
+			job.New{Type: "report", Priority: &high}, job.New{Type: "send", In: time.Hour, Priority: &high},
 		)
 		var got []int64
 		locker := s.NewLocker("w", []string{"report", "send"})
@@ -335,7 +336,7 @@ func TestLockKeepsTheOrder(t *testing.T) {
 func TestLockersShareNothing(t *testing.T) {
 	suite(t, func(s store) {
 		const n = 400
-		jobs := make([]queue.NewJob, n)
+		jobs := make([]job.New, n)
 		for i := range jobs {
 			jobs[i].Type = "send"
 		}
@@ -377,13 +378,13 @@ func TestLockersShareNothing(t *testing.T) {
 
 func TestReleaseCostsNoAttempt(t *testing.T) {
 	suite(t, func(s store) {
-		id := s.add(queue.NewJob{Type: "send"})[0].ID
+		id := s.add(job.New{Type: "send"})[0].ID
 		locked := s.lock("w", 1)
-		s.wantState(id, queue.Initial, "locked", 0)
+		s.wantState(id, job.Initial, "locked", 0)
 		must[any](s.t)(nil, s.Release(s.t.Context(), locked))
-		job := s.wantState(id, queue.Initial, "due", 0)
-		if job.Token != queue.None || job.WorkerID != queue.None {
-			s.t.Errorf("a released job keeps %s of %s", job.Token, job.WorkerID)
+		j := s.wantState(id, job.Initial, "due", 0)
+		if j.Token != job.None || j.WorkerID != job.None {
+			s.t.Errorf("a released job keeps %s of %s", j.Token, j.WorkerID)
 		}
 		if r := s.round("w", nil, locked); len(r.Started) != 0 {
 			s.t.Error("a job was started under a lock that was given back")
@@ -391,42 +392,42 @@ func TestReleaseCostsNoAttempt(t *testing.T) {
 		started := s.start("w", 1)
 		must[any](s.t)(nil, s.Release(s.t.Context(), locked))
 		must[any](s.t)(nil, s.Release(s.t.Context(), []queue.Locked{{ID: id, Token: started[0].Token}}))
-		s.wantState(id, queue.Running, "locked", 1)
+		s.wantState(id, job.Running, "locked", 1)
 	})
 }
 
 func TestOutcomes(t *testing.T) {
 	for _, c := range []struct {
 		name    string
-		outcome queue.Outcome
-		state   queue.State
-		line    string
+		outcome job.Outcome
+		state   job.State
+		line    job.Line
 		history string
 	}{
-		{"finished", finished, queue.Final, "finished", "added/0 starting/1 finished/1"},
-		{"result", queue.Outcome{Verdict: queue.Finished, Result: `{"a":1}`}, queue.Final, "finished", "added/0 starting/1 finished/1"},
-		{"again", queue.Outcome{Verdict: queue.TryAgain, Error: "boo"}, queue.Retry, "later", "added/0 starting/1 error/1"},
-		{"failed", queue.Outcome{Verdict: queue.Failed, Error: "boo"}, queue.Final, "failed", "added/0 starting/1 failed/1"},
-		{"asked for a delay", queue.Outcome{Verdict: queue.TryAgain, Error: "boo", RetryAfter: time.Minute}, queue.Retry, "later", "added/0 starting/1 error/1"},
+		{"finished", finished, job.Final, "finished", "added/0 starting/1 finished/1"},
+		{"result", job.Outcome{Verdict: job.Finished, Result: `{"a":1}`}, job.Final, "finished", "added/0 starting/1 finished/1"},
+		{"again", job.Outcome{Verdict: job.TryAgain, Error: "boo"}, job.Retry, "later", "added/0 starting/1 error/1"},
+		{"failed", job.Outcome{Verdict: job.Failed, Error: "boo"}, job.Final, "failed", "added/0 starting/1 failed/1"},
+		{"asked for a delay", job.Outcome{Verdict: job.TryAgain, Error: "boo", RetryAfter: time.Minute}, job.Retry, "later", "added/0 starting/1 error/1"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			suite(t, func(s store) {
-				id := s.add(queue.NewJob{Type: "send"})[0].ID
+				id := s.add(job.New{Type: "send"})[0].ID
 				c.outcome.Output, c.outcome.Ran = "said", 1500*time.Millisecond
 				s.settle("w", c.outcome, s.start("w", 1)...)
-				job := s.wantState(id, c.state, c.line, 1)
+				j := s.wantState(id, c.state, c.line, 1)
 				wantError, wantResult := c.outcome.Error, c.outcome.Result
 				if wantError == "" {
-					wantError = queue.None
+					wantError = job.None
 				}
 				if wantResult == "" {
-					wantResult = queue.None
+					wantResult = job.None
 				}
-				if job.Error != wantError || job.Result != wantResult {
-					t.Errorf("error %q, result %q", job.Error, job.Result)
+				if j.Error != wantError || j.Result != wantResult {
+					t.Errorf("error %q, result %q", j.Error, j.Result)
 				}
 				s.wantHistory(id, c.history)
-				delay := job.ScheduledRunTime.Sub(job.UpdateTime).Round(time.Second)
+				delay := j.ScheduledRunTime.Sub(j.UpdateTime).Round(time.Second)
 				if want := map[string]time.Duration{"again": time.Hour, "asked for a delay": time.Minute}[c.name]; want != 0 && delay != want {
 					t.Errorf("again after %s, want %s", delay, want)
 				}
@@ -437,13 +438,13 @@ func TestOutcomes(t *testing.T) {
 
 func TestAttemptsRunOut(t *testing.T) {
 	suite(t, func(s store) {
-		id := s.add(queue.NewJob{Type: "send"})[0].ID
+		id := s.add(job.New{Type: "send"})[0].ID
 		for range 2 {
 			s.exec("UPDATE shop_emails SET wake_time = create_time WHERE line = 'later'")
 			s.upkeep()
-			s.settle("w", queue.Outcome{Verdict: queue.TryAgain, Error: "boo"}, s.start("w", 1)...)
+			s.settle("w", job.Outcome{Verdict: job.TryAgain, Error: "boo"}, s.start("w", 1)...)
 		}
-		s.wantState(id, queue.Final, "failed", 2)
+		s.wantState(id, job.Final, "failed", 2)
 		s.wantHistory(id, "added/0 starting/1 error/1 starting/2 failed/2")
 	})
 }
@@ -454,36 +455,36 @@ func TestLateWorkerChangesNothing(t *testing.T) {
 		s.exec("UPDATE shop_emails SET wake_time = create_time WHERE line = 'later'")
 		s.upkeep()
 	}
-	for _, late := range []queue.Outcome{finished, {Verdict: queue.Finished, Result: "r"}, {Verdict: queue.TryAgain, Error: "late"}, {Verdict: queue.Failed, Error: "late"}} {
+	for _, late := range []job.Outcome{finished, {Verdict: job.Finished, Result: "r"}, {Verdict: job.TryAgain, Error: "late"}, {Verdict: job.Failed, Error: "late"}} {
 		t.Run(string(late.Verdict)+late.Result, func(t *testing.T) {
 			suite(t, func(s store) {
-				id := s.add(queue.NewJob{Type: "send"})[0].ID
+				id := s.add(job.New{Type: "send"})[0].ID
 				old := s.start("dead", 1)
 
 				s.bury("dead")
 				lose(s)
-				s.wantState(id, queue.Retry, "later", 1)
+				s.wantState(id, job.Retry, "later", 1)
 				if r := s.settle("dead", late, old...); len(r.Lost) != 1 {
 					t.Error("settled a job that waits for its next attempt")
 				}
-				s.wantState(id, queue.Retry, "later", 1)
+				s.wantState(id, job.Retry, "later", 1)
 
 				lose(s)
 				again := s.start("new", 1)
-				s.wantState(id, queue.Running, "locked", 2)
+				s.wantState(id, job.Running, "locked", 2)
 				if r := s.settle("dead", late, old...); len(r.Lost) != 1 {
 					t.Error("settled another worker's attempt")
 				}
 				stale := *again[0]
 				stale.Attempt = 1
 				s.settle("new", late, &stale) // with the wrong attempt
-				s.wantState(id, queue.Running, "locked", 2)
+				s.wantState(id, job.Running, "locked", 2)
 
 				s.settle("new", finished, again...)
 				if r := s.settle("dead", late, old...); len(r.Lost) != 1 {
 					t.Error("settled a final job")
 				}
-				s.wantState(id, queue.Final, "finished", 2)
+				s.wantState(id, job.Final, "finished", 2)
 				s.wantHistory(id, "added/0 starting/1 error/1 starting/2 finished/2")
 			})
 		})
@@ -493,7 +494,7 @@ func TestLateWorkerChangesNothing(t *testing.T) {
 // A commit whose answer is lost is repeated: the second run of it must find what the first has done.
 func TestRoundMayBeRepeated(t *testing.T) {
 	suite(t, func(s store) {
-		s.add(queue.NewJob{Type: "send"}, queue.NewJob{Type: "send"}, queue.NewJob{Type: "send"})
+		s.add(job.New{Type: "send"}, job.New{Type: "send"}, job.New{Type: "send"})
 		locked := s.lock("w", 3)
 		first := s.round("w", nil, locked)
 		again := s.round("w", nil, locked)
@@ -504,7 +505,7 @@ func TestRoundMayBeRepeated(t *testing.T) {
 			r := s.round("w", []queue.Settled{
 				{Job: first.Started[0], Outcome: finished},
 				{Job: first.Started[1], Outcome: finished},
-				{Job: first.Started[2], Outcome: queue.Outcome{Verdict: queue.TryAgain, Error: "boo"}},
+				{Job: first.Started[2], Outcome: job.Outcome{Verdict: job.TryAgain, Error: "boo"}},
 			}, nil)
 			if len(r.Lost) != 0 {
 				s.t.Errorf("lost %d", len(r.Lost))
@@ -518,22 +519,22 @@ func TestRoundMayBeRepeated(t *testing.T) {
 
 func TestReclaimFromADeadWorker(t *testing.T) {
 	suite(t, func(s store) {
-		added := s.add(queue.NewJob{Type: "send"}, queue.NewJob{Type: "send"}, queue.NewJob{Type: "other"})
+		added := s.add(job.New{Type: "send"}, job.New{Type: "send"}, job.New{Type: "other"})
 		locked := s.lock("dead", 2)
 		s.round("dead", nil, locked[:1])
 		s.upkeep()
-		s.wantState(added[0].ID, queue.Running, "locked", 1)
+		s.wantState(added[0].ID, job.Running, "locked", 1)
 		s.bury("dead")
 		if r := s.round("dead", nil, locked[1:]); len(r.Started) != 0 {
 			s.t.Error("a worker that was declared dead started a job")
 		}
 		s.upkeep()
-		s.wantState(added[0].ID, queue.Retry, "later", 1)
-		s.wantState(added[1].ID, queue.Initial, "due", 0)
+		s.wantState(added[0].ID, job.Retry, "later", 1)
+		s.wantState(added[1].ID, job.Initial, "due", 0)
 		s.wantHistory(added[0].ID, "added/0 starting/1 error/1")
 		s.wantHistory(added[1].ID, "added/0")
-		if job := s.get(added[0].ID); !strings.HasPrefix(job.Error, "worker lost") {
-			s.t.Errorf("error is %q", job.Error)
+		if j := s.get(added[0].ID); !strings.HasPrefix(j.Error, "worker lost") {
+			s.t.Errorf("error is %q", j.Error)
 		}
 	})
 }
@@ -541,28 +542,28 @@ func TestReclaimFromADeadWorker(t *testing.T) {
 // A worker without the type in its config moves a lost job to error; only one that has it decides.
 func TestOnlyWhoKnowsTheTypeDecides(t *testing.T) {
 	suite(t, func(s store) {
-		id := s.add(queue.NewJob{Type: "send"})[0].ID
+		id := s.add(job.New{Type: "send"})[0].ID
 		s.start("dead", 1)
 		s.bury("dead")
 		look := must[queue.Look](s.t)(s.Look(s.t.Context(), []string{"report"}))
 		must[bool](s.t)(s.Upkeep(s.t.Context(), queue.Worker{ID: "other"}, look, []string{"report"}))
-		s.wantState(id, queue.Error, "error", 1)
+		s.wantState(id, job.Error, "error", 1)
 		s.wantHistory(id, "added/0 starting/1")
 		s.upkeep()
-		s.wantState(id, queue.Retry, "later", 1)
+		s.wantState(id, job.Retry, "later", 1)
 		s.wantHistory(id, "added/0 starting/1 error/1")
 	})
 }
 
 func TestLaterJobsArePromoted(t *testing.T) {
 	suite(t, func(s store) {
-		id := s.add(queue.NewJob{Type: "send", In: time.Hour})[0].ID
-		s.wantState(id, queue.Initial, "later", 0)
+		id := s.add(job.New{Type: "send", In: time.Hour})[0].ID
+		s.wantState(id, job.Initial, "later", 0)
 		s.upkeep()
-		s.wantState(id, queue.Initial, "later", 0)
+		s.wantState(id, job.Initial, "later", 0)
 		s.exec("UPDATE shop_emails SET wake_time = create_time")
 		s.upkeep()
-		s.wantState(id, queue.Initial, "due", 0)
+		s.wantState(id, job.Initial, "due", 0)
 	})
 }
 
@@ -581,7 +582,7 @@ func TestPlainInsertIsTakenIn(t *testing.T) {
 			must[any](s.t)(conn.ExecContext(s.t.Context(), insert))
 		}
 		s.upkeep()
-		first := s.wantState(1, queue.Initial, "due", 0)
+		first := s.wantState(1, job.Initial, "due", 0)
 		if first.Priority != 100 || first.Timeout != 24*time.Hour || len(first.Key) < 32 {
 			s.t.Errorf("taken in as %+v", first)
 		}
@@ -589,7 +590,7 @@ func TestPlainInsertIsTakenIn(t *testing.T) {
 		if age := now.Sub(first.ScheduledRunTime); age < 0 || age > time.Minute {
 			s.t.Errorf("scheduled %s ago: the session's time zone has got into it", age)
 		}
-		if second := s.wantState(2, queue.Initial, "due", 0); second.Priority != 5 || second.Windows.Encode() == queue.None {
+		if second := s.wantState(2, job.Initial, "due", 0); second.Priority != 5 || second.Windows.Encode() == job.None {
 			s.t.Errorf("taken in as %+v", second)
 		}
 		s.wantHistory(1, "added/0")
@@ -633,13 +634,13 @@ func TestPlainInsertIsChecked(t *testing.T) {
 			"(job_type, job_data, job_key) VALUES ('send', 'x', '')",
 			"(job_type, job_data) VALUES ('', 'x')",
 			"(job_type, job_data, time_windows) VALUES ('send', 'x', '[\"9-5\"]')",
-			"(job_type, job_data) VALUES ('send', '" + strings.Repeat("d", queue.MaxDataBytes+1) + "')",
+			"(job_type, job_data) VALUES ('send', '" + strings.Repeat("d", job.MaxDataBytes+1) + "')",
 		} {
 			s.exec("INSERT INTO shop_emails " + late)
 			s.upkeep()
 			var id int64
 			must[any](s.t)(nil, s.db.GetContext(s.t.Context(), &id, "SELECT MAX(id) FROM shop_emails"))
-			if job := s.wantState(id, queue.Final, "failed", 0); job.Error == queue.None {
+			if j := s.wantState(id, job.Final, "failed", 0); j.Error == job.None {
 				s.t.Errorf("%d: refused without a reason", i)
 			}
 			s.wantHistory(id, "failed/0")
@@ -651,21 +652,21 @@ func TestWindows(t *testing.T) {
 	suite(t, func(s store) {
 		now := must[time.Time](s.t)(s.db.Clock(s.t.Context()))
 		hour := func(h int) string { return now.Add(time.Duration(h) * time.Hour).Format("15:04") }
-		closed := must[queue.Windows](s.t)(queue.ParseWindows([]string{hour(2) + "-" + hour(3)}))
-		id := s.add(queue.NewJob{Type: "send", Windows: &closed})[0].ID
-		job := s.wantState(id, queue.Initial, "later", 0)
-		if wait := job.ScheduledRunTime.Sub(now); wait < 119*time.Minute || wait > 121*time.Minute {
+		closed := must[job.Windows](s.t)(job.ParseWindows([]string{hour(2) + "-" + hour(3)}))
+		id := s.add(job.New{Type: "send", Windows: &closed})[0].ID
+		j := s.wantState(id, job.Initial, "later", 0)
+		if wait := j.ScheduledRunTime.Sub(now); wait < 119*time.Minute || wait > 121*time.Minute {
 			s.t.Errorf("scheduled in %s", wait)
 		}
 		// one whose window closes between its lock and its start goes to the next opening
-		open := must[queue.Windows](s.t)(queue.ParseWindows([]string{hour(-1) + "-" + hour(1)}))
-		id = s.add(queue.NewJob{Type: "send", Windows: &open})[0].ID
+		open := must[job.Windows](s.t)(job.ParseWindows([]string{hour(-1) + "-" + hour(1)}))
+		id = s.add(job.New{Type: "send", Windows: &open})[0].ID
 		locked := s.lock("w", 1)
 		s.exec("UPDATE shop_emails SET time_windows = ? WHERE id = ?", closed.Encode(), id)
 		if r := s.round("w", nil, locked); len(r.Started) != 0 {
 			s.t.Error("started outside of its windows")
 		}
-		s.wantState(id, queue.Initial, "later", 0)
+		s.wantState(id, job.Initial, "later", 0)
 	})
 }
 
@@ -674,8 +675,8 @@ func TestThrottle(t *testing.T) {
 		o := options()
 		o.ThrottleLimit = 10
 		s := openStore(t, dbtest.Open(t, driver, source, "emails"), o)
-		weight := func(w, priority int) queue.NewJob {
-			return queue.NewJob{Type: "send", ThrottleFactor: &w, Priority: &priority}
+		weight := func(w, priority int) job.New {
+			return job.New{Type: "send", ThrottleFactor: &w, Priority: &priority}
 		}
 		added := s.add(weight(6, 1), weight(6, 2), weight(1, 3), weight(0, 4), weight(50, 0))
 		ids := func(jobs []queue.Locked) (ids []int64) {
@@ -710,7 +711,7 @@ func TestStatesAreChecked(t *testing.T) {
 
 func TestPausedQueueStartsNothing(t *testing.T) {
 	suite(t, func(s store) {
-		id := s.add(queue.NewJob{Type: "send"})[0].ID
+		id := s.add(job.New{Type: "send"})[0].ID
 		locked := s.lock("w", 1)
 		for range 2 {
 			must[any](s.t)(nil, s.Pause(s.t.Context(), true))
@@ -718,7 +719,7 @@ func TestPausedQueueStartsNothing(t *testing.T) {
 		if r := s.round("w", nil, locked); len(r.Started) != 0 {
 			s.t.Error("a job that was locked before the pause was started")
 		}
-		s.wantState(id, queue.Initial, "due", 0)
+		s.wantState(id, job.Initial, "due", 0)
 		if got := s.lock("w", 1); len(got) != 0 {
 			s.t.Error("a job of a paused queue was locked")
 		}
@@ -730,22 +731,22 @@ func TestPausedQueueStartsNothing(t *testing.T) {
 		}
 		must[any](s.t)(nil, s.Pause(s.t.Context(), false))
 		s.settle("w", finished, s.start("w", 1)...)
-		s.wantState(id, queue.Final, "finished", 1)
+		s.wantState(id, job.Final, "finished", 1)
 	})
 }
 
 func TestCancel(t *testing.T) {
 	suite(t, func(s store) {
 		in := s.t.Context()
-		added := s.add(queue.NewJob{Type: "send", Key: "k"}, queue.NewJob{Type: "send"}, queue.NewJob{Type: "send", In: time.Hour}, queue.NewJob{Type: "send"})
+		added := s.add(job.New{Type: "send", Key: "k"}, job.New{Type: "send"}, job.New{Type: "send", In: time.Hour}, job.New{Type: "send"})
 		locked := s.lock("w", 3)
 		running := s.round("w", nil, locked[1:]).Started
-		s.settle("w", queue.Outcome{Verdict: queue.TryAgain, Error: "boo"}, running[1])
+		s.settle("w", job.Outcome{Verdict: job.TryAgain, Error: "boo"}, running[1])
 
 		for _, id := range []int64{added[0].ID, added[2].ID, running[1].ID} {
 			must[any](s.t)(nil, s.Cancel(in, id))
-			if job := s.get(id); job.State != queue.Final || job.Line != "failed" || job.Error != queue.Cancelled {
-				s.t.Errorf("%+v", job)
+			if j := s.get(id); j.State != job.Final || j.Line != "failed" || j.Error != job.Cancelled {
+				s.t.Errorf("%+v", j)
 			}
 		}
 		s.wantHistory(added[0].ID, "added/0 cancelled/0")
@@ -759,8 +760,8 @@ func TestCancel(t *testing.T) {
 			}
 		}
 		s.settle("w", finished, running[0])
-		s.wantState(running[0].ID, queue.Final, "finished", 1)
-		if free := s.add(queue.NewJob{Type: "send", Key: "k"})[0]; free.Duplicate {
+		s.wantState(running[0].ID, job.Final, "finished", 1)
+		if free := s.add(job.New{Type: "send", Key: "k"})[0]; free.Duplicate {
 			s.t.Error("the key of a cancelled job is not free")
 		}
 	})
@@ -769,10 +770,10 @@ func TestCancel(t *testing.T) {
 func TestReschedule(t *testing.T) {
 	suite(t, func(s store) {
 		in, first, soon, later := s.t.Context(), 1, time.Duration(0), time.Hour
-		added := s.add(queue.NewJob{Type: "send", In: time.Hour}, queue.NewJob{Type: "send"})
+		added := s.add(job.New{Type: "send", In: time.Hour}, job.New{Type: "send"})
 		must[any](s.t)(nil, s.Reschedule(in, added[0].ID, queue.When{In: &soon, Priority: &first}))
-		if job := s.wantState(added[0].ID, queue.Initial, "due", 0); job.Priority != 1 {
-			s.t.Errorf("priority %d", job.Priority)
+		if j := s.wantState(added[0].ID, job.Initial, "due", 0); j.Priority != 1 {
+			s.t.Errorf("priority %d", j.Priority)
 		}
 		locked := s.lock("w", 2)
 		must[any](s.t)(nil, s.Reschedule(in, added[1].ID, queue.When{In: &later}))
@@ -780,15 +781,15 @@ func TestReschedule(t *testing.T) {
 		if len(r.Started) != 1 || r.Started[0].ID != added[0].ID {
 			s.t.Errorf("started %d jobs", len(r.Started))
 		}
-		s.wantState(added[1].ID, queue.Initial, "later", 0)
+		s.wantState(added[1].ID, job.Initial, "later", 0)
 		if err := s.Reschedule(in, added[0].ID, queue.When{In: &soon}); !errors.Is(err, queue.ErrStarted) {
 			s.t.Error(err)
 		}
 		s.exec("INSERT INTO shop_emails (job_type, job_data) VALUES ('send', 'plain')")
 		must[any](s.t)(nil, s.Reschedule(in, 3, queue.When{At: time.Now().Add(time.Hour)}))
 		s.upkeep()
-		if job := s.wantState(3, queue.Initial, "later", 0); job.Priority != 100 {
-			s.t.Errorf("priority %d: what the row left to its type was lost", job.Priority)
+		if j := s.wantState(3, job.Initial, "later", 0); j.Priority != 100 {
+			s.t.Errorf("priority %d: what the row left to its type was lost", j.Priority)
 		}
 	})
 }
@@ -796,45 +797,45 @@ func TestReschedule(t *testing.T) {
 func TestAgainIsANewJob(t *testing.T) {
 	suite(t, func(s store) {
 		low := 7
-		id := s.add(queue.NewJob{Type: "send", Key: "k", Data: "d", Priority: &low, Timeout: time.Minute})[0].ID
+		id := s.add(job.New{Type: "send", Key: "k", Data: "d", Priority: &low, Timeout: time.Minute})[0].ID
 		if _, err := s.Again(s.t.Context(), id); !errors.Is(err, queue.ErrNotFinal) {
 			s.t.Error(err)
 		}
-		s.settle("w", queue.Outcome{Verdict: queue.Failed, Error: "boo"}, s.start("w", 1)...)
+		s.settle("w", job.Outcome{Verdict: job.Failed, Error: "boo"}, s.start("w", 1)...)
 		again := must[queue.Added](s.t)(s.Again(s.t.Context(), id))
-		job := s.wantState(again.ID, queue.Initial, "due", 0)
-		if again.ID == id || job.Key != "k" || job.Data != "d" || job.Priority != 7 || job.Timeout != time.Minute {
-			s.t.Errorf("%+v", job)
+		j := s.wantState(again.ID, job.Initial, "due", 0)
+		if again.ID == id || j.Key != "k" || j.Data != "d" || j.Priority != 7 || j.Timeout != time.Minute {
+			s.t.Errorf("%+v", j)
 		}
 		if twice := must[queue.Added](s.t)(s.Again(s.t.Context(), id)); !twice.Duplicate || twice.ID != again.ID {
 			s.t.Errorf("%+v", twice)
 		}
-		s.wantState(id, queue.Final, "failed", 1)
+		s.wantState(id, job.Final, "failed", 1)
 	})
 }
 
 func TestOnDuplicate(t *testing.T) {
 	suite(t, func(s store) {
 		in, low := s.t.Context(), 3
-		with := func(key, data string, what queue.OnDuplicate) queue.NewJob {
-			return queue.NewJob{Type: "send", Key: key, Data: data, OnDuplicate: what, Priority: &low}
+		with := func(key, data string, what job.OnDuplicate) job.New {
+			return job.New{Type: "send", Key: key, Data: data, OnDuplicate: what, Priority: &low}
 		}
-		a := s.add(with("a", "1", queue.ReplaceDuplicate), with("a", "2", queue.ReplaceDuplicate), with("a", "3", queue.KeepDuplicate))
-		if job := s.wantState(a[0].ID, queue.Initial, "due", 0); job.Data != "2" || !a[1].Replaced || a[2].Replaced || !a[2].Duplicate {
-			s.t.Errorf("data %s, added %+v", job.Data, a)
+		a := s.add(with("a", "1", job.ReplaceDuplicate), with("a", "2", job.ReplaceDuplicate), with("a", "3", job.KeepDuplicate))
+		if j := s.wantState(a[0].ID, job.Initial, "due", 0); j.Data != "2" || !a[1].Replaced || a[2].Replaced || !a[2].Duplicate {
+			s.t.Errorf("data %s, added %+v", j.Data, a)
 		}
 		locked := s.lock("w", 1)
-		if b := s.add(with("a", "4", queue.ReplaceDuplicate))[0]; !b.Replaced || b.ID != a[0].ID || s.get(b.ID).Data != "4" {
+		if b := s.add(with("a", "4", job.ReplaceDuplicate))[0]; !b.Replaced || b.ID != a[0].ID || s.get(b.ID).Data != "4" {
 			s.t.Errorf("%+v", b)
 		}
 		if r := s.round("w", nil, locked); len(r.Started) != 0 {
 			s.t.Error("a worker started what was replaced while it had it locked")
 		}
 		running := s.start("w", 1)
-		if b := s.add(with("a", "5", queue.ReplaceDuplicate))[0]; b.Replaced || !b.Duplicate || s.get(b.ID).Data != "4" {
+		if b := s.add(with("a", "5", job.ReplaceDuplicate))[0]; b.Replaced || !b.Duplicate || s.get(b.ID).Data != "4" {
 			s.t.Errorf("replaced a job that is running: %+v", b)
 		}
-		added, err := s.EnqueueMany(in, []queue.NewJob{with("b", "", ""), with("c", "", ""), with("a", "6", queue.RefuseDuplicate), with("d", "", "")})
+		added, err := s.EnqueueMany(in, []job.New{with("b", "", ""), with("c", "", ""), with("a", "6", job.RefuseDuplicate), with("d", "", "")})
 		var refused *queue.DuplicateError
 		if !errors.As(err, &refused) || !errors.Is(err, queue.ErrDuplicateKey) || refused.Index != 2 || refused.ID != a[0].ID || len(added) != 2 {
 			s.t.Errorf("added %d: %v", len(added), err)
@@ -842,7 +843,7 @@ func TestOnDuplicate(t *testing.T) {
 		if c := must[queue.Counts](s.t)(s.Counts(in)); c.Due != 2 {
 			s.t.Errorf("%d are due: those before the refused one should be in, and none after it", c.Due)
 		}
-		if _, err := s.EnqueueMany(in, []queue.NewJob{with("e", "", ""), with("e", "", queue.RefuseDuplicate)}); !errors.Is(err, queue.ErrDuplicateKey) {
+		if _, err := s.EnqueueMany(in, []job.New{with("e", "", ""), with("e", "", job.RefuseDuplicate)}); !errors.Is(err, queue.ErrDuplicateKey) {
 			s.t.Error(err)
 		}
 		s.settle("w", finished, running...)

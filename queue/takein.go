@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/activity"
+	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/schema"
 )
 
@@ -56,20 +57,20 @@ type inserted struct {
 
 // check refuses what Enqueue would have refused.
 func (r inserted) check() error {
-	if r.DataBytes > MaxDataBytes {
-		return fmt.Errorf("%w: job_data has %d bytes, allowed are %d", ErrInvalid, r.DataBytes, MaxDataBytes)
+	if r.DataBytes > job.MaxDataBytes {
+		return fmt.Errorf("%w: job_data has %d bytes, allowed are %d", job.ErrInvalid, r.DataBytes, job.MaxDataBytes)
 	}
 	if r.Key == "" {
-		return fmt.Errorf("%w: job_key is empty", ErrInvalid)
+		return fmt.Errorf("%w: job_key is empty", job.ErrInvalid)
 	}
-	job := NewJob{Type: r.Type, Key: r.Key, Priority: r.Priority, ThrottleFactor: r.ThrottleFactor, At: r.ScheduledRunTime.Time}
+	j := job.New{Type: r.Type, Key: r.Key, Priority: r.Priority, ThrottleFactor: r.ThrottleFactor, At: r.ScheduledRunTime.Time}
 	if r.Timeout != nil {
-		if *r.Timeout < 1 || *r.Timeout > maxSeconds {
-			return fmt.Errorf("%w: timeout %d is not a number of seconds from 1 to %d", ErrInvalid, *r.Timeout, maxSeconds)
+		if *r.Timeout < 1 || *r.Timeout > job.MaxSeconds {
+			return fmt.Errorf("%w: timeout %d is not a number of seconds from 1 to %d", job.ErrInvalid, *r.Timeout, job.MaxSeconds)
 		}
-		job.Timeout = time.Duration(*r.Timeout) * time.Second
+		j.Timeout = time.Duration(*r.Timeout) * time.Second
 	}
-	return job.Check()
+	return j.Check()
 }
 
 func (q *Queue) takeInOne(ctx context.Context, tx *schema.Tx, r inserted) (activity.Entry, error) {
@@ -85,16 +86,16 @@ func (q *Queue) takeInOne(ctx context.Context, tx *schema.Tx, r inserted) (activ
 	}
 	windows := t.Windows
 	if r.Windows != nil {
-		if windows, err = DecodeWindows(*r.Windows); err != nil {
+		if windows, err = job.DecodeWindows(*r.Windows); err != nil {
 			return q.refuse(ctx, tx, entry, err)
 		}
 	}
-	at := q.opening(windows, r.ScheduledRunTime.Time)
-	line, wake := place(at, tx.Now)
+	at := job.Opening(windows, q.Location, r.ScheduledRunTime.Time)
+	line, wake := job.Place(at, tx.Now)
 	_, err = tx.ExecContext(ctx, "UPDATE "+q.table+" "+q.db.ByID+
 		" SET line = ?, wake_time = ?, scheduled_run_time = ?, timeout = COALESCE(timeout, ?), priority = COALESCE(priority, ?),"+
 		" throttle_factor = COALESCE(throttle_factor, ?), time_windows = ?, update_time = ? WHERE id = ? AND line = 'new'",
-		line, wake, schema.At(at), int64(t.Timeout.Seconds()), t.Priority, t.ThrottleFactor, windows.Encode(), schema.At(tx.Now), r.ID)
+		line, schema.At(wake), schema.At(at), int64(t.Timeout.Seconds()), t.Priority, t.ThrottleFactor, windows.Encode(), schema.At(tx.Now), r.ID)
 	return entry, err
 }
 
@@ -109,5 +110,5 @@ func (q *Queue) refuse(ctx context.Context, tx *schema.Tx, entry activity.Entry,
 	if err != nil {
 		return entry, err
 	}
-	return entry, q.discard(ctx, tx, lineFailed, []any{entry.JobID})
+	return entry, q.discard(ctx, tx, job.LineFailed, []any{entry.JobID})
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/jmoiron/sqlx"
 
+	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/schema"
 )
 
@@ -19,7 +20,7 @@ func (q *Queue) Rationed() bool { return q.limited() || q.Rate.Starts > 0 }
 // room is what the throttle limits leave.
 type room struct {
 	limit  int
-	groups *ThrottleGroups
+	groups *job.ThrottleGroups
 	// used is what the locked and running jobs weigh; usedBy the same by group.
 	used   int
 	usedBy map[string]int
@@ -70,44 +71,30 @@ func (q *Queue) used(ctx context.Context, from sqlx.QueryerContext) (all int, by
 	return all, byGroup, nil
 }
 
-// fitting is what the limits say to a job.
-type fitting int
-
-const (
-	fits fitting = iota
-	// waits: the queue's limit leaves no room.
-	waits
-	// groupFull: its group's limit leaves no room.
-	groupFull
-)
-
 // fit judges jobs one after the other, in their order. Weight 0 is neither counted nor held back; of the others the first
 // that doesn't fit waits and none overtakes it, in its group or in all of the queue; one heavier than the whole limit goes
 // alone.
-func (r *room) fit(j candidate) fitting {
+func (r *room) fit(j candidate) job.Fit {
 	switch {
 	case j.ThrottleFactor == 0 || r.limit < 1 && r.groups == nil:
-		return fits
+		return job.Fits
 	case r.full:
-		return waits
-	case r.limitOf(j.Group) > 0 && (r.closed[j.Group] || !allows(r.limitOf(j.Group), r.usedBy[j.Group], j.ThrottleFactor)):
+		return job.Waits
+	case r.limitOf(j.Group) > 0 && (r.closed[j.Group] || !job.Allows(r.limitOf(j.Group), r.usedBy[j.Group], j.ThrottleFactor)):
 		r.closed[j.Group] = true
-		return groupFull
-	case r.limit > 0 && !allows(r.limit, r.used, j.ThrottleFactor):
+		return job.GroupFull
+	case r.limit > 0 && !job.Allows(r.limit, r.used, j.ThrottleFactor):
 		r.full = true
-		return waits
+		return job.Waits
 	}
 	r.used += j.ThrottleFactor
 	r.usedBy[j.Group] += j.ThrottleFactor
-	return fits
+	return job.Fits
 }
 
 func (r *room) limitOf(group string) int {
 	if r.groups == nil {
 		return 0
 	}
-	return r.groups.limit(group)
+	return r.groups.Limit(group)
 }
-
-// allows says whether a limit has room for a factor beside what is used.
-func allows(limit, used, factor int) bool { return used == 0 || used+factor <= limit }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/schema"
 )
 
@@ -72,9 +73,9 @@ func (l *Locker) walk(ctx context.Context, tx *schema.Tx, room *room, n int, aft
 		for _, c := range found {
 			after[stretch{c.Part, c.Type}] = c
 			switch room.fit(c) {
-			case fits:
+			case job.Fits:
 				taken = append(taken, c)
-			case groupFull:
+			case job.GroupFull:
 				held = append(held, c)
 			}
 			if len(taken) == n {

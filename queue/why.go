@@ -6,12 +6,13 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/schema"
 )
 
 // Why is what there is to know about a job that isn't running, or is.
 type Why struct {
-	Job *Job
+	Job *job.Job
 	// Now is the database's clock, at which all else holds.
 	Now time.Time
 	// Paused: nothing of the queue is started.
@@ -34,13 +35,13 @@ type Why struct {
 
 // Why finds out why a job isn't running. handled are the types for which the asking config has a handler.
 func (q *Queue) Why(ctx context.Context, id int64, handled []string) (Why, error) {
-	job, err := q.Get(ctx, id)
+	j, err := q.Get(ctx, id)
 	if err != nil {
 		return Why{}, err
 	}
-	w := Why{Job: job, Options: q.Options}
+	w := Why{Job: j, Options: q.Options}
 	for _, t := range handled {
-		w.Handled = w.Handled || t == job.Type
+		w.Handled = w.Handled || t == j.Type
 	}
 	if w.Now, err = q.db.Clock(ctx); err != nil {
 		return w, err
@@ -52,8 +53,8 @@ func (q *Queue) Why(ctx context.Context, id int64, handled []string) (Why, error
 	if err != nil {
 		return w, err
 	}
-	if w.Group = job.Group; job.Line == lineDue && q.ThrottleGroups != nil && !q.ThrottleGroups.knows(w.Group) {
-		w.Group = q.ThrottleGroups.of(job.Type, []byte(job.Data)) // no lock has found it out yet
+	if w.Group = j.Group; j.Line == job.LineDue && q.ThrottleGroups != nil && !q.ThrottleGroups.Knows(w.Group) {
+		w.Group = q.ThrottleGroups.Of(j.Type, []byte(j.Data)) // no lock has found it out yet
 	}
 	w.Used, w.GroupUsed = used, byGroup[w.Group]
 	if q.Rate.Starts > 0 {
@@ -61,19 +62,19 @@ func (q *Queue) Why(ctx context.Context, id int64, handled []string) (Why, error
 		if err != nil {
 			return w, err
 		}
-		_, w.Rate = q.Rate.left(lately, w.Now)
+		_, w.Rate = q.Rate.Left(lately, w.Now)
 	}
-	if job.Line == lineDue {
-		before, args := q.order.before(candidate{ID: job.ID, Priority: job.Priority, ScheduledRunTime: schema.At(job.ScheduledRunTime)})
+	if j.Line == job.LineDue {
+		before, args := q.order.before(candidate{ID: j.ID, Priority: j.Priority, ScheduledRunTime: schema.At(j.ScheduledRunTime)})
 		query := "SELECT COUNT(*) FROM " + q.table + " " + q.index(q.order.index) + " WHERE line = 'due' AND " + before
 		if err := q.db.GetContext(ctx, &w.Ahead, query, args...); err != nil {
 			return w, fmt.Errorf("count the jobs before job %d: %w", id, err)
 		}
-		if w.Lanes, err = q.fullLanes(ctx, job.Type); err != nil {
+		if w.Lanes, err = q.fullLanes(ctx, j.Type); err != nil {
 			return w, err
 		}
 	}
-	if w.Worker, err = workerRow(ctx, q.db, " WHERE id = ?", job.WorkerID); err != nil {
+	if w.Worker, err = workerRow(ctx, q.db, " WHERE id = ?", j.WorkerID); err != nil {
 		return w, err
 	}
 	w.Last, err = LastWorker(ctx, q.db)
@@ -82,25 +83,25 @@ func (q *Queue) Why(ctx context.Context, id int64, handled []string) (Why, error
 
 // Reasons are the answers to why the job isn't running, the most telling first; for one that runs, or is over, that.
 func (w Why) Reasons() []string {
-	job := w.Job
-	switch job.Line {
-	case lineFinished:
-		return []string{"it is final since " + w.local(job.UpdateTime)}
-	case lineFailed:
-		return []string{"it is final since " + w.local(job.UpdateTime) + ", with the error: " + job.Error}
-	case lineError:
+	j := w.Job
+	switch j.Line {
+	case job.LineFinished:
+		return []string{"it is final since " + w.local(j.UpdateTime)}
+	case job.LineFailed:
+		return []string{"it is final since " + w.local(j.UpdateTime) + ", with the error: " + j.Error}
+	case job.LineError:
 		return w.orNoHandler("attempt %d failed (%s); the next worker that has a handler for %s decides whether it is tried again",
-			job.Attempt, job.Error, job.Type)
-	case lineLocked:
+			j.Attempt, j.Error, j.Type)
+	case job.LineLocked:
 		return w.locked()
-	case lineWaiting:
+	case job.LineWaiting:
 		return []string{fmt.Sprintf("attempt %d is waiting for an answer since %s, at most until %s: hipq complete %s %s %s, or hipq fail",
-			job.Attempt, w.local(job.StartTime), w.local(job.StartTime.Add(job.Timeout)), job.Queue, shellWord(job.Type), shellWord(job.Key))}
-	case lineNew:
+			j.Attempt, w.local(j.StartTime), w.local(j.StartTime.Add(j.Timeout)), j.Queue, shellWord(j.Type), shellWord(j.Key))}
+	case job.LineNew:
 		return append([]string{"it was inserted by plain SQL, and the next worker takes it in"}, w.nobody()...)
-	case lineHeld:
+	case job.LineHeld:
 		return w.held()
-	case lineLater:
+	case job.LineLater:
 		return append([]string{w.later()}, w.nobody()...)
 	}
 	return w.due()
@@ -124,7 +125,7 @@ func (w Why) later() string {
 	switch {
 	case !w.Job.ScheduledRunTime.After(w.Now):
 		return "it has been due since " + at + ", and the next worker puts it into the line"
-	case w.Job.State == Retry:
+	case w.Job.State == job.Retry:
 		return fmt.Sprintf("attempt %d failed (%s); the next is due at %s", w.Job.Attempt, w.Job.Error, at)
 	case len(w.Job.Windows) > 0 && !w.Job.Windows.Contains(w.Now.In(w.Options.Location)):
 		return fmt.Sprintf("it is not due until %s; its windows are %v, and closed now", at, w.Job.Windows.Strings())
@@ -142,16 +143,16 @@ func (w Why) locked() []string {
 	}
 	var reasons []string
 	switch w.Job.State {
-	case Running:
+	case job.Running:
 		reasons = []string{fmt.Sprintf("attempt %d is running since %s, at most until %s, by %s", w.Job.Attempt, w.local(w.Job.StartTime),
 			w.local(w.Job.StartTime.Add(w.Job.Timeout)), who)}
-	case Error:
+	case job.Error:
 		reasons = []string{fmt.Sprintf("attempt %d failed (%s); a retry handler decides whether it is tried again, run by %s",
 			w.Job.Attempt, w.Job.Error, who)}
 	default:
 		return []string{"it is locked, to start when a slot is free, by " + who}
 	}
-	if w.Job.stopping {
+	if w.Job.Stopping {
 		reasons = append(reasons, "it was cancelled, and its worker is asked to stop it")
 	}
 	return reasons
@@ -183,13 +184,13 @@ func (w Why) groupLimit() int {
 	if w.Options.ThrottleGroups == nil {
 		return 0
 	}
-	return w.Options.ThrottleGroups.limit(w.Group)
+	return w.Options.ThrottleGroups.Limit(w.Group)
 }
 
 // groupFull says that the job's throttle group has no room for it; empty if it has.
 func (w Why) groupFull() string {
 	limit, factor := w.groupLimit(), w.Job.ThrottleFactor
-	if limit == 0 || factor == 0 || allows(limit, w.GroupUsed, factor) {
+	if limit == 0 || factor == 0 || job.Allows(limit, w.GroupUsed, factor) {
 		return ""
 	}
 	return fmt.Sprintf("throttled: of group %s %d of %d are taken, and its factor is %d", w.Group, w.GroupUsed, limit, factor)
@@ -207,7 +208,7 @@ func (w Why) due() []string {
 	if opening := w.Job.Windows.Next(w.Now.In(w.Options.Location)); opening.After(w.Now) {
 		reasons = append(reasons, "its window opens at "+w.local(opening))
 	}
-	if f, limit := w.Job.ThrottleFactor, w.Options.ThrottleLimit; limit > 0 && f > 0 && !allows(limit, w.Used, f) {
+	if f, limit := w.Job.ThrottleFactor, w.Options.ThrottleLimit; limit > 0 && f > 0 && !job.Allows(limit, w.Used, f) {
 		reasons = append(reasons, fmt.Sprintf("throttled: %d of %d are taken, and its factor is %d", w.Used, limit, f))
 	}
 	if full := w.groupFull(); full != "" {
@@ -215,7 +216,7 @@ func (w Why) due() []string {
 	}
 	if w.Rate > 0 {
 		reasons = append(reasons, fmt.Sprintf("the queue's rate of %d starts per %s is used up for %s", w.Options.Rate.Starts,
-			brief(w.Options.Rate.Per), w.Rate.Round(time.Millisecond)))
+			job.Brief(w.Options.Rate.Per), w.Rate.Round(time.Millisecond)))
 	}
 	reasons = append(reasons, w.Lanes...)
 	reasons = append(reasons, w.nobody()...)

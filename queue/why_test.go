@@ -7,6 +7,7 @@ import (
 
 	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/job"
 )
 
 // wantWhy checks the reasons for a job, by a part of each.
@@ -29,14 +30,14 @@ func TestWhy(t *testing.T) {
 		o.ThrottleLimit = 10
 		s := openStore(t, dbtest.Open(t, driver, source, "emails"), o)
 		heavy, none := 8, 0
-		first := s.add(queue.NewJob{Type: "send", ThrottleFactor: &heavy})[0].ID
+		first := s.add(job.New{Type: "send", ThrottleFactor: &heavy})[0].ID
 		s.wantWhy(first, "no worker has run yet")
 		s.hire("w")
 		s.wantWhy(first, "no worker has run for")
 		s.exec("UPDATE shop_workers SET heartbeat = '2036-01-01 00:00:00'")
 		s.wantWhy(first, "nothing stands in its way")
 
-		added := s.add(queue.NewJob{Type: "send", ThrottleFactor: &heavy}, queue.NewJob{Type: "mystery", ThrottleFactor: &none}, queue.NewJob{Type: "send", In: time.Hour})
+		added := s.add(job.New{Type: "send", ThrottleFactor: &heavy}, job.New{Type: "mystery", ThrottleFactor: &none}, job.New{Type: "send", In: time.Hour})
 		s.wantWhy(added[0].ID, "1 due jobs are before it")
 		s.wantWhy(added[1].ID, "no handler for job type mystery", "2 due jobs are before it")
 		s.wantWhy(added[2].ID, "not due until")
@@ -48,7 +49,7 @@ func TestWhy(t *testing.T) {
 		must[any](t)(nil, s.Pause(t.Context(), true))
 		s.wantWhy(added[0].ID, "paused: hipq queue resume emails", "throttled")
 		must[any](t)(nil, s.Pause(t.Context(), false))
-		s.settle("w", queue.Outcome{Verdict: queue.TryAgain, Error: "boo"}, running...)
+		s.settle("w", job.Outcome{Verdict: job.TryAgain, Error: "boo"}, running...)
 		s.wantWhy(first, "attempt 1 failed (boo); the next is due at")
 		must[any](t)(nil, s.Cancel(t.Context(), first))
 		s.wantWhy(first, "with the error: cancelled")
@@ -62,8 +63,8 @@ func TestWhy(t *testing.T) {
 
 		now := must[time.Time](t)(s.db.Clock(t.Context()))
 		hour := func(h int) string { return now.Add(time.Duration(h) * time.Hour).Format("15:04") }
-		closed := must[queue.Windows](t)(queue.ParseWindows([]string{hour(2) + "-" + hour(3)}))
-		s.wantWhy(s.add(queue.NewJob{Type: "send", Windows: &closed})[0].ID, "its windows are")
+		closed := must[job.Windows](t)(job.ParseWindows([]string{hour(2) + "-" + hour(3)}))
+		s.wantWhy(s.add(job.New{Type: "send", Windows: &closed})[0].ID, "its windows are")
 		s.exec("INSERT INTO shop_emails (job_type, job_data) VALUES ('send', 'x')")
 		s.wantWhy(added[2].ID+2, "inserted by plain SQL")
 	})
@@ -72,19 +73,19 @@ func TestWhy(t *testing.T) {
 func TestWhyOfTheOtherLimits(t *testing.T) {
 	change := func(o *queue.Options) {
 		asynchronous(o)
-		o.ThrottleGroups = &queue.ThrottleGroups{By: "data.region", Limits: map[string]int{"east": 1}}
-		o.Rate = queue.Rate{Starts: 2, Per: time.Hour}
+		o.ThrottleGroups = &job.ThrottleGroups{By: "data.region", Limits: map[string]int{"east": 1}}
+		o.Rate = job.Rate{Starts: 2, Per: time.Hour}
 		o.Concurrency, o.Types[0].Concurrency = 5, 2
 	}
 	suiteWith(t, change, func(s store) {
-		east := queue.NewJob{Type: "send", Data: `{"region":"east"}`, Key: "it's k"}
-		s.add(east, queue.NewJob{Type: "send", Data: east.Data})
+		east := job.New{Type: "send", Data: `{"region":"east"}`, Key: "it's k"}
+		s.add(east, job.New{Type: "send", Data: east.Data})
 		s.hire("w")
 		s.exec("UPDATE shop_workers SET heartbeat = '2036-01-01 00:00:00'")
 		jobs := s.start("w", 9)
 		s.wantWhy(2, "throttled: of group data.region=east 1 of 1 are taken, and its factor is 1")
 		s.exec("UPDATE shop_workers SET slots = 3, lanes = '{\"emails\":3,\"emails/send\":2}'")
-		s.add(queue.NewJob{Type: "send"})
+		s.add(job.New{Type: "send"})
 		s.wantWhy(3, "on h, the concurrency 2 of emails/send is used up")
 		s.exec("UPDATE shop_workers SET slots = 3, lanes = 'NONE'")
 		s.wantWhy(3, "nothing stands in its way")
@@ -92,7 +93,7 @@ func TestWhyOfTheOtherLimits(t *testing.T) {
 		s.wantWhy(1, `waiting for an answer since`)
 		s.wantWhy(1, `hipq complete emails send 'it'\''s k', or hipq fail`)
 		s.start("w", 9)
-		s.add(queue.NewJob{Type: "report"})
+		s.add(job.New{Type: "report"})
 		s.wantWhy(4, "no handler for job type report", "the queue's rate of 2 starts per 1h is used up for")
 		must[string](t)(s.Stop(t.Context(), 3))
 		s.wantWhy(3, "attempt 1 is running since", "its worker is asked to stop it")
@@ -105,9 +106,9 @@ func TestWhyOfTheOtherLimits(t *testing.T) {
 
 func TestWhyOfAnUndecidedJob(t *testing.T) {
 	suite(t, func(s store) {
-		s.add(queue.NewJob{Type: "send"})
+		s.add(job.New{Type: "send"})
 		jobs := s.start("w", 1)
-		s.fail(queue.ByHandler, queue.Outcome{Verdict: queue.TryAgain, Error: "e"}, jobs[0])
+		s.fail(queue.ByHandler, job.Outcome{Verdict: job.TryAgain, Error: "e"}, jobs[0])
 		s.wantWhy(1, "attempt 1 failed (e); a retry handler decides whether it is tried again, run by worker w")
 	})
 }

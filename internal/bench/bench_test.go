@@ -10,6 +10,7 @@ import (
 	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/handler"
+	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/queue/worker"
 	"github.com/hipq/hipq/schema"
 )
@@ -33,7 +34,7 @@ func each(b *testing.B, f func(b *testing.B, db *schema.DB)) {
 
 func openQueue(b *testing.B, db *schema.DB, name, jobType string) *queue.Queue {
 	b.Helper()
-	q, err := queue.New(db, queue.Options{Name: name, Types: []queue.JobType{queue.DefaultJobType(jobType)}})
+	q, err := queue.New(db, queue.Options{Name: name, Types: []job.Type{job.DefaultType(jobType)}})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -43,10 +44,10 @@ func openQueue(b *testing.B, db *schema.DB, name, jobType string) *queue.Queue {
 	return q
 }
 
-func jobs(n int, jobType string) []queue.NewJob {
-	list := make([]queue.NewJob, n)
+func jobs(n int, jobType string) []job.New {
+	list := make([]job.New, n)
 	for i := range list {
-		list[i] = queue.NewJob{Type: jobType, Data: data}
+		list[i] = job.New{Type: jobType, Data: data}
 	}
 	return list
 }
@@ -78,7 +79,7 @@ func drain(ctx context.Context, db *schema.DB, q *queue.Queue, handlers map[stri
 	return err
 }
 
-func noop(context.Context, *queue.Job) error { return nil }
+func noop(context.Context, *job.Job) error { return nil }
 
 // BenchmarkThroughput compares bulk enqueue and a drain with a no-op handler with the floor.
 func BenchmarkThroughput(b *testing.B) {

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/job"
 )
 
 // answer is what a handler may say about its job, as one JSON object:
@@ -31,20 +31,20 @@ func parseAnswer(line string) (answer, bool) {
 
 // amend adds the answer to what is known of an attempt already. It may make the verdict worse, never better: a program
 // that says finished and then crashes has not finished.
-func (a answer) amend(o *queue.Outcome) {
-	said := queue.Verdict(a.Outcome)
+func (a answer) amend(o *job.Outcome) {
+	said := job.Verdict(a.Outcome)
 	switch said {
-	case queue.Finished, queue.TryAgain, queue.Failed, queue.Sent:
+	case job.Finished, job.TryAgain, job.Failed, job.Sent:
 	default: // a slip must not pass for success
-		if o.Verdict == queue.Finished {
+		if o.Verdict == job.Finished {
 			*o = tryAgain(fmt.Sprintf("the handler said %q, which is none of finished, retry, failed, sent", head(a.Outcome, maxReason)))
 		}
 		return
 	}
-	if said == queue.Failed || said != queue.Finished && o.Verdict == queue.Finished {
+	if said == job.Failed || said != job.Finished && o.Verdict == job.Finished {
 		o.Verdict = said
 	}
-	if o.Verdict == queue.Finished || o.Verdict == queue.Sent {
+	if o.Verdict == job.Finished || o.Verdict == job.Sent {
 		o.Result = jsonText(a.Result)
 		return
 	}
@@ -58,7 +58,7 @@ func (a answer) amend(o *queue.Outcome) {
 		delay, err := parseDelay(wish)
 		if err != nil {
 			o.Error += fmt.Sprintf(" (retry_after ignored: %v)", err)
-		} else if o.Verdict == queue.TryAgain {
+		} else if o.Verdict == job.TryAgain {
 			o.RetryAfter = delay
 		}
 	}

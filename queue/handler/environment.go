@@ -6,19 +6,19 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/job"
 )
 
 // environment is what the program finds in its environment for a job.
-func (e *Exec) environment(job *queue.Job) []string {
+func (e *Exec) environment(j *job.Job) []string {
 	e.once.Do(func() { e.constant = e.constantEnvironment() })
 	return append(slices.Grow(slices.Clip(e.constant), 6),
-		"HIPQ_JOB_ID="+strconv.FormatInt(job.ID, 10),
-		"HIPQ_QUEUE="+withoutNUL(job.Queue),
-		"HIPQ_JOB_TYPE="+withoutNUL(job.Type),
-		"HIPQ_JOB_KEY="+withoutNUL(job.Key),
-		"HIPQ_ATTEMPT="+strconv.Itoa(job.Attempt),
-		"HIPQ_TOKEN="+withoutNUL(job.Token),
+		"HIPQ_JOB_ID="+strconv.FormatInt(j.ID, 10),
+		"HIPQ_QUEUE="+withoutNUL(j.Queue),
+		"HIPQ_JOB_TYPE="+withoutNUL(j.Type),
+		"HIPQ_JOB_KEY="+withoutNUL(j.Key),
+		"HIPQ_ATTEMPT="+strconv.Itoa(j.Attempt),
+		"HIPQ_TOKEN="+withoutNUL(j.Token),
 	)
 }
 

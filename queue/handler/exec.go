@@ -12,7 +12,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/job"
 )
 
 // exitFailed is the exit status that says: failed for good, don't retry (EX_DATAERR of sysexits.h).
@@ -56,10 +56,10 @@ type Exec struct {
 }
 
 // Handle runs the program once.
-func (e *Exec) Handle(ctx context.Context, job *queue.Job) queue.Outcome {
+func (e *Exec) Handle(ctx context.Context, j *job.Job) job.Outcome {
 	begin := time.Now()
-	var outcome queue.Outcome
-	text, status, err := e.run(ctx, job, encodeJob(job))
+	var outcome job.Outcome
+	text, status, err := e.run(ctx, j, encodeJob(j))
 	if err != nil {
 		outcome = tryAgain(err.Error())
 	} else {
@@ -71,7 +71,7 @@ func (e *Exec) Handle(ctx context.Context, job *queue.Job) queue.Outcome {
 
 // run runs the program with input for a job, and gives the end of what it printed and how it ended; an error, meant for
 // people, if it couldn't be run or had to be stopped.
-func (e *Exec) run(ctx context.Context, job *queue.Job, input []byte) (text string, status syscall.WaitStatus, err error) {
+func (e *Exec) run(ctx context.Context, j *job.Job, input []byte) (text string, status syscall.WaitStatus, err error) {
 	if ctx.Err() != nil {
 		return "", status, context.Cause(ctx)
 	}
@@ -84,7 +84,7 @@ func (e *Exec) run(ctx context.Context, job *queue.Job, input []byte) (text stri
 	}
 	out := e.takeOutput()
 	defer e.outputs.Put(out)
-	p, err := e.start(job, input, out)
+	p, err := e.start(j, input, out)
 	if err != nil {
 		return "", status, err
 	}
@@ -110,7 +110,7 @@ func (e *Exec) run(ctx context.Context, job *queue.Job, input []byte) (text stri
 }
 
 // start starts the program for a job. Its error is meant for people.
-func (e *Exec) start(job *queue.Job, input []byte, out *output) (*process, error) {
+func (e *Exec) start(j *job.Job, input []byte, out *output) (*process, error) {
 	if len(e.Argv) == 0 {
 		return nil, errors.New("start the handler: it has no program")
 	}
@@ -118,7 +118,7 @@ func (e *Exec) start(job *queue.Job, input []byte, out *output) (*process, error
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", e.Argv[0], err)
 	}
-	p, err := startProcess(path, e.Argv, e.Dir, e.environment(job), input, out)
+	p, err := startProcess(path, e.Argv, e.Dir, e.environment(j), input, out)
 	if err == nil {
 		return p, nil
 	}
@@ -158,20 +158,20 @@ func (e *Exec) takeOutput() *output {
 }
 
 // judge turns the way in which a program ended, and the last line it printed, into an outcome.
-func judge(status syscall.WaitStatus, last string) queue.Outcome {
-	var outcome queue.Outcome
+func judge(status syscall.WaitStatus, last string) job.Outcome {
+	var outcome job.Outcome
 	switch {
 	case status.Signaled():
 		return tryAgain("killed by signal: " + status.Signal().String())
 	case status.ExitStatus() == 0:
-		outcome.Verdict = queue.Finished
+		outcome.Verdict = job.Finished
 	default:
 		outcome = tryAgain(fmt.Sprintf("exit status %d", status.ExitStatus()))
 		if last != "" {
 			outcome.Error += ": " + head(last, maxReason)
 		}
 		if status.ExitStatus() == exitFailed {
-			outcome.Verdict = queue.Failed
+			outcome.Verdict = job.Failed
 		}
 	}
 	if a, ok := parseAnswer(last); ok {
@@ -181,6 +181,6 @@ func judge(status syscall.WaitStatus, last string) queue.Outcome {
 }
 
 // tryAgain is the outcome of an attempt that went wrong.
-func tryAgain(reason string) queue.Outcome {
-	return queue.Outcome{Verdict: queue.TryAgain, Error: clean(reason)}
+func tryAgain(reason string) job.Outcome {
+	return job.Outcome{Verdict: job.TryAgain, Error: clean(reason)}
 }

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/handler"
+	"github.com/hipq/hipq/queue/job"
 )
 
 func BenchmarkBareTrue(b *testing.B) { parallel(b, bareTrue(b)) }
@@ -71,10 +71,10 @@ func bareTrue(b *testing.B) func() {
 
 func execTrue(b *testing.B, guard *handler.Guard) func() {
 	e := &handler.Exec{Argv: []string{"/bin/true"}, Grace: time.Second, Guard: guard, WorkerID: newWorkerID()}
-	job := &queue.Job{ID: 1, Queue: "emails", Type: "send", Key: "k", Data: `{"to":"a@example.com"}`, Timeout: time.Minute}
+	j := &job.Job{ID: 1, Queue: "emails", Type: "send", Key: "k", Data: `{"to":"a@example.com"}`, Timeout: time.Minute}
 	ctx := b.Context()
 	return func() {
-		if o := e.Handle(ctx, job); o.Verdict != queue.Finished {
+		if o := e.Handle(ctx, j); o.Verdict != job.Finished {
 			b.Error(o)
 		}
 	}

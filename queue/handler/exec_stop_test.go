@@ -11,16 +11,16 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/handler"
+	"github.com/hipq/hipq/queue/job"
 )
 
 // handleUntil runs a job, ends its context with a timeout's cause when ready says so, and gives the outcome.
-func handleUntil(t *testing.T, e *handler.Exec, ready func()) queue.Outcome {
+func handleUntil(t *testing.T, e *handler.Exec, ready func()) job.Outcome {
 	t.Helper()
 	ctx, cancel := context.WithCancelCause(t.Context())
 	defer cancel(nil)
-	done := make(chan queue.Outcome, 1)
+	done := make(chan job.Outcome, 1)
 	go func() { done <- e.Handle(ctx, testJob()) }()
 	ready()
 	cancel(errors.New("timeout after 30s"))
@@ -29,13 +29,13 @@ func handleUntil(t *testing.T, e *handler.Exec, ready func()) queue.Outcome {
 		return o
 	case <-time.After(30 * time.Second):
 		t.Fatal("the handler doesn't return")
-		return queue.Outcome{}
+		return job.Outcome{}
 	}
 }
 
-func wantTimeout(t *testing.T, o queue.Outcome) {
+func wantTimeout(t *testing.T, o job.Outcome) {
 	t.Helper()
-	if o.Verdict != queue.TryAgain || o.Error != "timeout after 30s" {
+	if o.Verdict != job.TryAgain || o.Error != "timeout after 30s" {
 		t.Errorf("%s %q, want retry, timeout after 30s", o.Verdict, o.Error)
 	}
 }
@@ -103,7 +103,7 @@ func TestExecLeftovers(t *testing.T) {
 			if !strings.HasPrefix(o.Output, "out\n") || o.Ran > 20*time.Second {
 				t.Errorf("%s: %+v", end, o)
 			}
-			if (o.Verdict == queue.Finished) != (end == "exit 0") {
+			if (o.Verdict == job.Finished) != (end == "exit 0") {
 				t.Errorf("%s: %s", end, o.Verdict)
 			}
 			eventuallyGone(t, "the child", number(t, dir+"/child"))
@@ -116,15 +116,15 @@ func TestExecHeldPipe(t *testing.T) {
 	for _, wait := range []string{"", "sleep 0.03; "} {
 		file := filepath.Join(t.TempDir(), "escaped")
 		script := fmt.Sprintf(`'%s' escape '%s' & while ! [ -s '%s' ]; do sleep 0.01; done; %secho out; exit 65`, os.Args[0], file, file, wait)
-		job := testJob()
-		job.Data = strings.Repeat("x", queue.MaxDataBytes) // it holds stdin too, and doesn't read
-		o := sh(script).Handle(t.Context(), job)
+		j := testJob()
+		j.Data = strings.Repeat("x", job.MaxDataBytes) // it holds stdin too, and doesn't read
+		o := sh(script).Handle(t.Context(), j)
 		pid := number(t, file)
 		if !alive(pid) {
 			t.Error("the grandchild didn't escape; the test shows nothing")
 		}
 		_ = syscall.Kill(pid, syscall.SIGKILL)
-		if o.Verdict != queue.Failed || o.Output != "out\n" || o.Ran > 20*time.Second {
+		if o.Verdict != job.Failed || o.Output != "out\n" || o.Ran > 20*time.Second {
 			t.Errorf("%+v", o)
 		}
 	}

@@ -19,64 +19,64 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/handler"
+	"github.com/hipq/hipq/queue/job"
 )
 
 func TestExecOutcome(t *testing.T) {
-	const retry, failed, finished = queue.TryAgain, queue.Failed, queue.Finished
+	const retry, failed, finished = job.TryAgain, job.Failed, job.Finished
 	tests := []struct {
 		name, script string
-		want         queue.Outcome
+		want         job.Outcome
 	}{
-		{"finished", `exit 0`, queue.Outcome{Verdict: finished}},
-		{"output", `echo a; echo b >&2`, queue.Outcome{Verdict: finished, Output: "a\nb\n"}},
-		{"failed", `exit 65`, queue.Outcome{Verdict: failed, Error: "exit status 65"}},
-		{"failed with a reason", `echo no such user; exit 65`, queue.Outcome{Verdict: failed, Error: "exit status 65: no such user", Output: "no such user\n"}},
-		{"try again", `exit 75`, queue.Outcome{Verdict: retry, Error: "exit status 75"}},
-		{"last line", `printf 'a\n  why \r\n\n \n'; exit 3`, queue.Outcome{Verdict: retry, Error: "exit status 3: why", Output: "a\n  why \r\n\n \n"}},
-		{"progress", `printf '10%%\r100%%'; exit 3`, queue.Outcome{Verdict: retry, Error: "exit status 3: 100%", Output: "10%\r100%"}},
-		{"killed", `kill -9 $$`, queue.Outcome{Verdict: retry, Error: "killed by signal: killed"}},
-		{"killed softly", `kill $$`, queue.Outcome{Verdict: retry, Error: "killed by signal: terminated"}},
+		{"finished", `exit 0`, job.Outcome{Verdict: finished}},
+		{"output", `echo a; echo b >&2`, job.Outcome{Verdict: finished, Output: "a\nb\n"}},
+		{"failed", `exit 65`, job.Outcome{Verdict: failed, Error: "exit status 65"}},
+		{"failed with a reason", `echo no such user; exit 65`, job.Outcome{Verdict: failed, Error: "exit status 65: no such user", Output: "no such user\n"}},
+		{"try again", `exit 75`, job.Outcome{Verdict: retry, Error: "exit status 75"}},
+		{"last line", `printf 'a\n  why \r\n\n \n'; exit 3`, job.Outcome{Verdict: retry, Error: "exit status 3: why", Output: "a\n  why \r\n\n \n"}},
+		{"progress", `printf '10%%\r100%%'; exit 3`, job.Outcome{Verdict: retry, Error: "exit status 3: 100%", Output: "10%\r100%"}},
+		{"killed", `kill -9 $$`, job.Outcome{Verdict: retry, Error: "killed by signal: killed"}},
+		{"killed softly", `kill $$`, job.Outcome{Verdict: retry, Error: "killed by signal: terminated"}},
 
-		{"says retry", `echo '{"outcome":"retry","error":"busy","retry_after":"1h30m"}'`, queue.Outcome{Verdict: retry, Error: "busy", RetryAfter: 90 * time.Minute}},
-		{"says failed", `echo '{"outcome":"failed","error":{"code":5}}'`, queue.Outcome{Verdict: failed, Error: `{"code":5}`}},
-		{"says no reason", `echo '{"outcome":"failed"}'`, queue.Outcome{Verdict: failed, Error: "the handler said failed"}},
-		{"says nothing new", `echo '{"outcome":"finished"}'`, queue.Outcome{Verdict: finished}},
-		{"text result", `echo '{"outcome":"finished","result":"id 5\u0000"}'`, queue.Outcome{Verdict: finished, Result: "id 5\uFFFD"}},
-		{"JSON result", `echo '{"outcome":"finished","result":{"id": 5}}'`, queue.Outcome{Verdict: finished, Result: `{"id": 5}`}},
-		{"sent", `echo '{"outcome":"sent","result":{"id": 5}}'`, queue.Outcome{Verdict: queue.Sent, Result: `{"id": 5}`}},
-		{"null result", `echo '{"outcome":"finished","result":null}'`, queue.Outcome{Verdict: finished}},
-		{"weeks and days", `echo '{"outcome":"retry","error":"x","retry_after":"1w2d"}'`, queue.Outcome{Verdict: retry, Error: "x", RetryAfter: 9 * 24 * time.Hour}},
+		{"says retry", `echo '{"outcome":"retry","error":"busy","retry_after":"1h30m"}'`, job.Outcome{Verdict: retry, Error: "busy", RetryAfter: 90 * time.Minute}},
+		{"says failed", `echo '{"outcome":"failed","error":{"code":5}}'`, job.Outcome{Verdict: failed, Error: `{"code":5}`}},
+		{"says no reason", `echo '{"outcome":"failed"}'`, job.Outcome{Verdict: failed, Error: "the handler said failed"}},
+		{"says nothing new", `echo '{"outcome":"finished"}'`, job.Outcome{Verdict: finished}},
+		{"text result", `echo '{"outcome":"finished","result":"id 5\u0000"}'`, job.Outcome{Verdict: finished, Result: "id 5\uFFFD"}},
+		{"JSON result", `echo '{"outcome":"finished","result":{"id": 5}}'`, job.Outcome{Verdict: finished, Result: `{"id": 5}`}},
+		{"sent", `echo '{"outcome":"sent","result":{"id": 5}}'`, job.Outcome{Verdict: job.Sent, Result: `{"id": 5}`}},
+		{"null result", `echo '{"outcome":"finished","result":null}'`, job.Outcome{Verdict: finished}},
+		{"weeks and days", `echo '{"outcome":"retry","error":"x","retry_after":"1w2d"}'`, job.Outcome{Verdict: retry, Error: "x", RetryAfter: 9 * 24 * time.Hour}},
 		{
 			"no unit", `echo '{"outcome":"retry","error":"x","retry_after":30}'`,
-			queue.Outcome{Verdict: retry, Error: `x (retry_after ignored: "30" is no duration, want a number and a unit (s, m, h, d, w))`},
+			job.Outcome{Verdict: retry, Error: `x (retry_after ignored: "30" is no duration, want a number and a unit (s, m, h, d, w))`},
 		},
 		{
 			"no number", `echo '{"outcome":"retry","error":"x","retry_after":"soon"}'`,
-			queue.Outcome{Verdict: retry, Error: `x (retry_after ignored: "soon" is no duration, want a number and a unit (s, m, h, d, w))`},
+			job.Outcome{Verdict: retry, Error: `x (retry_after ignored: "soon" is no duration, want a number and a unit (s, m, h, d, w))`},
 		},
 		{
 			"no such unit", `echo '{"outcome":"retry","error":"x","retry_after":"5y"}'`,
-			queue.Outcome{Verdict: retry, Error: `x (retry_after ignored: "5y" has an unknown unit, want s, m, h, d or w)`},
+			job.Outcome{Verdict: retry, Error: `x (retry_after ignored: "5y" has an unknown unit, want s, m, h, d or w)`},
 		},
 		{
 			"too long", `echo '{"outcome":"retry","error":"x","retry_after":"9999999w"}'`,
-			queue.Outcome{Verdict: retry, Error: `x (retry_after ignored: "9999999w" is too long)`},
+			job.Outcome{Verdict: retry, Error: `x (retry_after ignored: "9999999w" is too long)`},
 		},
 
-		{"no upgrade", `echo '{"outcome":"finished","result":1}'; exit 3`, queue.Outcome{Verdict: retry, Error: `exit status 3: {"outcome":"finished","result":1}`}},
-		{"no upgrade of 65", `echo '{"outcome":"retry","error":"x","retry_after":"5m"}'; exit 65`, queue.Outcome{Verdict: failed, Error: "x"}},
-		{"downgrade", `echo '{"outcome":"failed","error":"x"}'; exit 3`, queue.Outcome{Verdict: failed, Error: "x"}},
-		{"adds", `echo '{"outcome":"retry","error":"x","retry_after":"5m"}'; exit 3`, queue.Outcome{Verdict: retry, Error: "x", RetryAfter: 5 * time.Minute}},
-		{"adds when", `echo '{"outcome":"retry","retry_after":"5m"}'; exit 3`, queue.Outcome{Verdict: retry, Error: `exit status 3: {"outcome":"retry","retry_after":"5m"}`, RetryAfter: 5 * time.Minute}},
+		{"no upgrade", `echo '{"outcome":"finished","result":1}'; exit 3`, job.Outcome{Verdict: retry, Error: `exit status 3: {"outcome":"finished","result":1}`}},
+		{"no upgrade of 65", `echo '{"outcome":"retry","error":"x","retry_after":"5m"}'; exit 65`, job.Outcome{Verdict: failed, Error: "x"}},
+		{"downgrade", `echo '{"outcome":"failed","error":"x"}'; exit 3`, job.Outcome{Verdict: failed, Error: "x"}},
+		{"adds", `echo '{"outcome":"retry","error":"x","retry_after":"5m"}'; exit 3`, job.Outcome{Verdict: retry, Error: "x", RetryAfter: 5 * time.Minute}},
+		{"adds when", `echo '{"outcome":"retry","retry_after":"5m"}'; exit 3`, job.Outcome{Verdict: retry, Error: `exit status 3: {"outcome":"retry","retry_after":"5m"}`, RetryAfter: 5 * time.Minute}},
 
-		{"not the last line", `echo '{"outcome":"failed"}'; echo done`, queue.Outcome{Verdict: finished}},
-		{"another word", `echo '{"outcome":"great"}'`, queue.Outcome{Verdict: queue.TryAgain, Error: `the handler said "great", which is none of finished, retry, failed, sent`}},
-		{"another kind", `echo '{"outcome":5}'`, queue.Outcome{Verdict: finished}},
-		{"another object", `echo '{"error":"x"}'`, queue.Outcome{Verdict: finished}},
-		{"a list", `echo '[{"outcome":"failed"}]'`, queue.Outcome{Verdict: finished}},
-		{"broken JSON", `echo '{"outcome":"failed"'`, queue.Outcome{Verdict: finished}},
+		{"not the last line", `echo '{"outcome":"failed"}'; echo done`, job.Outcome{Verdict: finished}},
+		{"another word", `echo '{"outcome":"great"}'`, job.Outcome{Verdict: job.TryAgain, Error: `the handler said "great", which is none of finished, retry, failed, sent`}},
+		{"another kind", `echo '{"outcome":5}'`, job.Outcome{Verdict: finished}},
+		{"another object", `echo '{"error":"x"}'`, job.Outcome{Verdict: finished}},
+		{"a list", `echo '[{"outcome":"failed"}]'`, job.Outcome{Verdict: finished}},
+		{"broken JSON", `echo '{"outcome":"failed"'`, job.Outcome{Verdict: finished}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -120,7 +120,7 @@ func TestExecCannotStart(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			got := tt.exec.Handle(t.Context(), testJob())
-			if got.Verdict != queue.TryAgain || got.Error != tt.want {
+			if got.Verdict != job.TryAgain || got.Error != tt.want {
 				t.Errorf("%s %q, want %q", got.Verdict, got.Error, tt.want)
 			}
 		})
@@ -132,21 +132,21 @@ func TestExecFindsProgramAgain(t *testing.T) {
 	one, two := t.TempDir(), t.TempDir()
 	t.Setenv("PATH", one+":"+two+":"+os.Getenv("PATH"))
 	e := &handler.Exec{Argv: []string{"hipq-test-program"}}
-	verdict := func() queue.Verdict { return e.Handle(t.Context(), testJob()).Verdict }
-	if got := verdict(); got != queue.TryAgain {
+	verdict := func() job.Verdict { return e.Handle(t.Context(), testJob()).Verdict }
+	if got := verdict(); got != job.TryAgain {
 		t.Errorf("%s without the program", got)
 	}
 	if err := os.WriteFile(one+"/hipq-test-program", []byte("#!/bin/sh\n"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if got := verdict(); got != queue.Finished {
+	if got := verdict(); got != job.Finished {
 		t.Errorf("%s with the program", got)
 	}
 	if err := os.Rename(one+"/hipq-test-program", two+"/hipq-test-program"); err != nil {
 		t.Fatal(err)
 	}
 	verdict() // finds out
-	if got := verdict(); got != queue.Finished {
+	if got := verdict(); got != job.Finished {
 		t.Errorf("%s with the program elsewhere", got)
 	}
 }
@@ -184,9 +184,9 @@ func TestExecJobData(t *testing.T) {
 		"{\"a\":\"\xff\"}":                  "{\"a\":\"\uFFFD\"}",
 	}
 	for data, want := range tests {
-		job := testJob()
-		job.Data = data
-		out := sh("cat").Handle(t.Context(), job).Output
+		j := testJob()
+		j.Data = data
+		out := sh("cat").Handle(t.Context(), j).Output
 		if !strings.Contains(out, `"job_data":`+want+`,"attempt"`) {
 			t.Errorf("%q arrives in %s, want %s", data, out, want)
 		}
@@ -196,13 +196,13 @@ func TestExecJobData(t *testing.T) {
 // Around what the pipe holds, and above: what is read is whole, and what isn't read is in nobody's way.
 func TestExecLongData(t *testing.T) {
 	for _, size := range []int{1, 3000, 3900, 4000, 4096, 5000, 60_000, 70_000, 1 << 20, 3 << 20} {
-		job := testJob()
-		job.Data = strings.Repeat("x", size)
-		if got := sh("tr -dc x | wc -c").Handle(t.Context(), job); strings.TrimSpace(got.Output) != fmt.Sprint(size) {
+		j := testJob()
+		j.Data = strings.Repeat("x", size)
+		if got := sh("tr -dc x | wc -c").Handle(t.Context(), j); strings.TrimSpace(got.Output) != fmt.Sprint(size) {
 			t.Errorf("%d bytes arrive as %s", size, got.Output)
 		}
 		for _, script := range []string{"exit 0", "exec <&-; exit 0", "head -c 10 >/dev/null", "sleep 0.05 <&-"} {
-			if got := sh(script).Handle(t.Context(), job); got.Verdict != queue.Finished {
+			if got := sh(script).Handle(t.Context(), j); got.Verdict != job.Finished {
 				t.Errorf("%d bytes that %q doesn't read: %+v", size, script, got)
 			}
 		}
@@ -226,9 +226,9 @@ func TestExecEnvironment(t *testing.T) {
 	e.Argv = []string{"env"}
 	e.Env = []string{"PASSED", "NOT_SET", "OWN=a=b", "TZ=Europe/Berlin", "TZ=Asia/Tokyo", "HIPQ_JOB_KEY=fake", "HIPQ_WORKER_ID=fake"}
 	e.ConfigFile = "/etc/hipq/hipq.yaml"
-	job := testJob()
-	job.Key = "a\x00b"
-	got := e.Handle(t.Context(), job)
+	j := testJob()
+	j.Key = "a\x00b"
+	got := e.Handle(t.Context(), j)
 	lines := strings.Split(strings.TrimSpace(got.Output), "\n")
 	slices.Sort(lines)
 	want := []string{
@@ -301,7 +301,7 @@ func TestExecOutputInTime(t *testing.T) {
 	}
 	for script, want := range tests {
 		got := sh(script).Handle(t.Context(), testJob())
-		if got.Verdict != queue.Finished || want != "" && got.Output != want {
+		if got.Verdict != job.Finished || want != "" && got.Output != want {
 			t.Errorf("%s: %s %.80q", script, got.Verdict, got.Output)
 		}
 	}
@@ -354,7 +354,7 @@ func TestExecContextEndedBefore(t *testing.T) {
 	cancel(errors.New("interrupted"))
 	file := filepath.Join(t.TempDir(), "ran")
 	got := sh("touch "+file).Handle(ctx, testJob())
-	if got.Verdict != queue.TryAgain || got.Error != "interrupted" {
+	if got.Verdict != job.TryAgain || got.Error != "interrupted" {
 		t.Errorf("%+v", got)
 	}
 	if _, err := os.Stat(file); err == nil {

@@ -8,19 +8,19 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/job"
 )
 
 // Func is a handler in Go, for applications that have the worker inside. No error is finished; an error is tried again,
 // unless DoNotRetry or RetryAfter says otherwise; a panic is an error. Its context ends with the timeout or the lock:
 // it must return then.
-type Func func(ctx context.Context, job *queue.Job) error
+type Func func(ctx context.Context, j *job.Job) error
 
 // stackLines is how much of a panic's stack is kept.
 const stackLines = 20
 
 // Handle calls f once.
-func (f Func) Handle(ctx context.Context, job *queue.Job) (outcome queue.Outcome) {
+func (f Func) Handle(ctx context.Context, j *job.Job) (outcome job.Outcome) {
 	begin := time.Now()
 	defer func() {
 		if value := recover(); value != nil {
@@ -29,15 +29,15 @@ func (f Func) Handle(ctx context.Context, job *queue.Job) (outcome queue.Outcome
 		}
 		outcome.Ran = time.Since(begin)
 	}()
-	err := f(ctx, job)
+	err := f(ctx, j)
 	if err == nil {
-		return queue.Outcome{Verdict: queue.Finished}
+		return job.Outcome{Verdict: job.Finished}
 	}
 	outcome = tryAgain(err.Error())
 	wish, _ := errors.AsType[*wish](err)
 	switch {
 	case wish != nil && wish.never:
-		outcome.Verdict = queue.Failed
+		outcome.Verdict = job.Failed
 	case ctx.Err() != nil:
 		// whatever f ran into then, this is why
 		return tryAgain(context.Cause(ctx).Error())

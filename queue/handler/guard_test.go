@@ -14,8 +14,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/handler"
+	"github.com/hipq/hipq/queue/job"
 )
 
 // family is a script that has a child in its group and one that left it, none of which obeys a TERM. It writes their pids
@@ -243,7 +243,7 @@ func TestGuardCloseFindsWhatLeft(t *testing.T) {
 	e.Guard = handler.NewGuard(guardArgv(), e.WorkerID, 300*time.Millisecond)
 	e.Guard.Extend(time.Minute)
 	e.Argv[2] = fmt.Sprintf(`'%[1]s' escape '%[2]s' >/dev/null 2>&1 & while [ ! -s '%[2]s' ]; do sleep 0.01; done`, os.Args[0], escaped)
-	if o := e.Handle(t.Context(), testJob()); o.Verdict != queue.Finished {
+	if o := e.Handle(t.Context(), testJob()); o.Verdict != job.Finished {
 		t.Fatalf("%+v", o)
 	}
 	pid := number(t, escaped)
@@ -328,7 +328,7 @@ func TestExecReplacesGuard(t *testing.T) {
 	guard := handler.NewGuard(guardArgv(), id, time.Second)
 	e := &handler.Exec{Argv: []string{"true"}, Guard: guard, WorkerID: id}
 	for range 5 {
-		if o := e.Handle(context.Background(), testJob()); o.Verdict != queue.Finished {
+		if o := e.Handle(context.Background(), testJob()); o.Verdict != job.Finished {
 			t.Error(o)
 		}
 		if pid := guard.PID(); pid != 0 {

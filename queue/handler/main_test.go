@@ -17,8 +17,8 @@ import (
 	"github.com/google/uuid"
 	"go.uber.org/goleak"
 
-	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/handler"
+	"github.com/hipq/hipq/queue/job"
 )
 
 // TestMain lets the test binary be the other processes that the tests need.
@@ -54,7 +54,7 @@ func fakeWorker(args []string) error {
 		return err
 	}
 	e := &handler.Exec{Argv: []string{"sh", "-c", args[3]}, Grace: time.Second, Guard: guard, WorkerID: args[0]}
-	e.Handle(context.Background(), &queue.Job{ID: 1})
+	e.Handle(context.Background(), &job.Job{ID: 1})
 	select {} // whatever became of the job: a worker that hangs
 }
 
@@ -89,8 +89,8 @@ func sh(script string) *handler.Exec {
 	return &handler.Exec{Argv: []string{"sh", "-c", script}, Grace: time.Minute, WorkerID: newWorkerID()}
 }
 
-func testJob() *queue.Job {
-	return &queue.Job{
+func testJob() *job.Job {
+	return &job.Job{
 		ID: 7, Queue: "emails", Type: "send", Key: "order-1", Data: `{"to":"a@example.com"}`, Attempt: 2, Token: "0198-token",
 		Priority: 100, Timeout: 90 * time.Second,
 		ScheduledRunTime: time.Date(2026, 3, 1, 12, 0, 0, 0, time.FixedZone("CET", 3600)),

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/job"
 )
 
 // message is a job as a handler reads it.
@@ -24,16 +24,16 @@ type message struct {
 	CreateTime       string `json:"create_time"`
 }
 
-func newMessage(job *queue.Job) message {
+func newMessage(j *job.Job) message {
 	return message{
-		ID: job.ID, Queue: job.Queue, Type: job.Type, Key: job.Key, Data: embed(job.Data), Attempt: job.Attempt, Token: job.Token,
-		Priority: job.Priority, Timeout: int64(job.Timeout / time.Second),
-		ScheduledRunTime: job.ScheduledRunTime.UTC().Format(time.RFC3339Nano), CreateTime: job.CreateTime.UTC().Format(time.RFC3339Nano),
+		ID: j.ID, Queue: j.Queue, Type: j.Type, Key: j.Key, Data: embed(j.Data), Attempt: j.Attempt, Token: j.Token,
+		Priority: j.Priority, Timeout: int64(j.Timeout / time.Second),
+		ScheduledRunTime: j.ScheduledRunTime.UTC().Format(time.RFC3339Nano), CreateTime: j.CreateTime.UTC().Format(time.RFC3339Nano),
 	}
 }
 
 // encodeJob is the job as one line of JSON, its newline included.
-func encodeJob(job *queue.Job) []byte { return encode(newMessage(job)) }
+func encodeJob(j *job.Job) []byte { return encode(newMessage(j)) }
 
 func encode(m any) []byte {
 	var line bytes.Buffer

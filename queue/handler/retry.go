@@ -9,20 +9,20 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/job"
 )
 
 // RetryFunc is a retry handler in Go. A panic is an error.
-type RetryFunc func(ctx context.Context, job *queue.Job, o queue.Outcome) (queue.Decision, error)
+type RetryFunc func(ctx context.Context, j *job.Job, o job.Outcome) (job.Decision, error)
 
 // Decide asks f once.
-func (f RetryFunc) Decide(ctx context.Context, job *queue.Job, o queue.Outcome) (d queue.Decision, err error) {
+func (f RetryFunc) Decide(ctx context.Context, j *job.Job, o job.Outcome) (d job.Decision, err error) {
 	defer func() {
 		if value := recover(); value != nil {
-			d, err = queue.Decision{}, fmt.Errorf("panic: %v, at %s", value, panicStack(string(debug.Stack())))
+			d, err = job.Decision{}, fmt.Errorf("panic: %v, at %s", value, panicStack(string(debug.Stack())))
 		}
 	}()
-	return f(ctx, job, o)
+	return f(ctx, j, o)
 }
 
 // RetryExec is a retry handler that is a program: the job comes as JSON on its stdin, as for a handler, with these fields
@@ -48,18 +48,18 @@ type question struct {
 }
 
 // Decide runs the program once.
-func (e RetryExec) Decide(ctx context.Context, job *queue.Job, o queue.Outcome) (queue.Decision, error) {
+func (e RetryExec) Decide(ctx context.Context, j *job.Job, o job.Outcome) (job.Decision, error) {
 	input := encode(question{
-		message: newMessage(job), Error: o.Error, Outcome: string(o.Verdict), RetryAfter: int64(o.RetryAfter / time.Second),
+		message: newMessage(j), Error: o.Error, Outcome: string(o.Verdict), RetryAfter: int64(o.RetryAfter / time.Second),
 	})
-	text, status, err := e.run(ctx, job, input)
+	text, status, err := e.run(ctx, j, input)
 	switch {
 	case err != nil:
-		return queue.Decision{}, err
+		return job.Decision{}, err
 	case status.Signaled():
-		return queue.Decision{}, errors.New("killed by signal: " + status.Signal().String())
+		return job.Decision{}, errors.New("killed by signal: " + status.Signal().String())
 	case status.ExitStatus() != 0:
-		return queue.Decision{}, exited(status, text)
+		return job.Decision{}, exited(status, text)
 	}
 	return parseDecision(lastLine(text))
 }
@@ -82,7 +82,7 @@ type decision struct {
 }
 
 // parseDecision reads the last line of a retry handler's output.
-func parseDecision(line string) (d queue.Decision, err error) {
+func parseDecision(line string) (d job.Decision, err error) {
 	var said decision
 	err = json.Unmarshal([]byte(line), &said)
 	if said.Decision != "again" && said.Decision != "final" {

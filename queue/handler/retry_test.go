@@ -11,69 +11,69 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/handler"
+	"github.com/hipq/hipq/queue/job"
 )
 
 func pointer[T any](v T) *T { return &v }
 
 func TestParseDecision(t *testing.T) {
 	const neither = `its last line is not {"decision": "again"} or {"decision": "final"}, but `
-	large := strings.Repeat("x", queue.MaxDataBytes)
+	large := strings.Repeat("x", job.MaxDataBytes)
 	tests := []struct {
 		name, line string
-		want       queue.Decision
+		want       job.Decision
 		problem    string
 	}{
-		{"final", `{"decision": "final"}`, queue.Decision{}, ""},
-		{"again", `{"decision":"again"}`, queue.Decision{Again: true}, ""},
-		{"in a while", `{"decision":"again","retry_after":"1h30m"}`, queue.Decision{Again: true, In: 90 * time.Minute}, ""},
-		{"at", `{"decision":"again","at":"2026-12-31T23:00:00Z"}`, queue.Decision{Again: true, At: time.Date(2026, 12, 31, 23, 0, 0, 0, time.UTC)}, ""},
+		{"final", `{"decision": "final"}`, job.Decision{}, ""},
+		{"again", `{"decision":"again"}`, job.Decision{Again: true}, ""},
+		{"in a while", `{"decision":"again","retry_after":"1h30m"}`, job.Decision{Again: true, In: 90 * time.Minute}, ""},
+		{"at", `{"decision":"again","at":"2026-12-31T23:00:00Z"}`, job.Decision{Again: true, At: time.Date(2026, 12, 31, 23, 0, 0, 0, time.UTC)}, ""},
 		{
 			"at, elsewhere", `{"decision":"again","at":"2026-12-31T23:00:00+02:00"}`,
-			queue.Decision{Again: true, At: time.Date(2026, 12, 31, 21, 0, 0, 0, time.UTC)},
+			job.Decision{Again: true, At: time.Date(2026, 12, 31, 21, 0, 0, 0, time.UTC)},
 			"",
 		},
 		{
 			"all", `{"decision":"again","retry_after":"5m","at":"2026-12-31T23:00:00Z","job_data":{"a":1},"priority":-50}`,
-			queue.Decision{
+			job.Decision{
 				Again: true, In: 5 * time.Minute, At: time.Date(2026, 12, 31, 23, 0, 0, 0, time.UTC), Data: pointer(`{"a":1}`), Priority: pointer(-50),
 			},
 			"",
 		},
-		{"text data", `{"decision":"again","job_data":"a \"b\""}`, queue.Decision{Again: true, Data: pointer(`a "b"`)}, ""},
-		{"a list", `{"decision":"again","job_data":[1, 2]}`, queue.Decision{Again: true, Data: pointer(`[1, 2]`)}, ""},
-		{"a number", `{"decision":"again","job_data":1e3}`, queue.Decision{Again: true, Data: pointer(`1e3`)}, ""},
-		{"empty data", `{"decision":"again","job_data":""}`, queue.Decision{Again: true, Data: pointer("")}, ""},
-		{"nulls", `{"decision":"again","job_data":null,"priority":null,"at":null,"retry_after":null}`, queue.Decision{Again: true}, ""},
-		{"priority 0", `{"decision":"again","priority":0}`, queue.Decision{Again: true, Priority: pointer(0)}, ""},
-		{"more", `{"decision":"again","why":"it looks good"}`, queue.Decision{Again: true}, ""},
-		{"final and more", `{"decision":"final","retry_after":"5m","priority":3,"job_data":"x"}`, queue.Decision{}, ""},
-		{"data that just fit", `{"decision":"again","job_data":"` + large + `"}`, queue.Decision{Again: true, Data: &large}, ""},
+		{"text data", `{"decision":"again","job_data":"a \"b\""}`, job.Decision{Again: true, Data: pointer(`a "b"`)}, ""},
+		{"a list", `{"decision":"again","job_data":[1, 2]}`, job.Decision{Again: true, Data: pointer(`[1, 2]`)}, ""},
+		{"a number", `{"decision":"again","job_data":1e3}`, job.Decision{Again: true, Data: pointer(`1e3`)}, ""},
+		{"empty data", `{"decision":"again","job_data":""}`, job.Decision{Again: true, Data: pointer("")}, ""},
+		{"nulls", `{"decision":"again","job_data":null,"priority":null,"at":null,"retry_after":null}`, job.Decision{Again: true}, ""},
+		{"priority 0", `{"decision":"again","priority":0}`, job.Decision{Again: true, Priority: pointer(0)}, ""},
+		{"more", `{"decision":"again","why":"it looks good"}`, job.Decision{Again: true}, ""},
+		{"final and more", `{"decision":"final","retry_after":"5m","priority":3,"job_data":"x"}`, job.Decision{}, ""},
+		{"data that just fit", `{"decision":"again","job_data":"` + large + `"}`, job.Decision{Again: true, Data: &large}, ""},
 
-		{"nothing", "", queue.Decision{}, neither + `""`},
-		{"a word", "again", queue.Decision{}, neither + `"again"`},
-		{"another decision", `{"decision":"perhaps"}`, queue.Decision{}, neither + `"{\"decision\":\"perhaps\"}"`},
-		{"no decision", `{"retry_after":"5m"}`, queue.Decision{}, neither},
-		{"an outcome", `{"outcome":"retry"}`, queue.Decision{}, neither},
-		{"in capitals", `{"decision":"Again"}`, queue.Decision{}, neither},
-		{"a list of them", `[{"decision":"again"}]`, queue.Decision{}, neither},
-		{"half a line", `{"decision":"again"`, queue.Decision{}, neither},
-		{"two", `{"decision":"again"}{"decision":"final"}`, queue.Decision{}, neither},
-		{"a long line", strings.Repeat("y", 2000), queue.Decision{}, neither + `"` + strings.Repeat("y", 500) + `"`},
-		{"a number of seconds", `{"decision":"again","retry_after":300}`, queue.Decision{}, `its retry_after: "300" is no duration`},
-		{"no delay", `{"decision":"again","retry_after":"soon"}`, queue.Decision{}, `its retry_after: "soon" is no duration`},
-		{"a negative delay", `{"decision":"again","retry_after":"-5m"}`, queue.Decision{}, `its retry_after: "-5m" is no duration`},
-		{"no time", `{"decision":"again","at":"tomorrow"}`, queue.Decision{}, `its time "tomorrow" is none: write 2026-12-31T23:00:00Z`},
-		{"a time without a zone", `{"decision":"again","at":"2026-12-31T23:00:00"}`, queue.Decision{}, `its time "2026-12-31T23:00:00" is none`},
-		{"a time before time", `{"decision":"again","at":"1969-12-31T23:00:00Z"}`, queue.Decision{}, "its time 1969-12-31T23:00:00Z is out of range"},
-		{"a time after time", `{"decision":"again","at":"9999-01-01T00:00:00Z"}`, queue.Decision{}, "its time 9999-01-01T00:00:00Z is out of range"},
-		{"a priority as text", `{"decision":"again","priority":"50"}`, queue.Decision{}, "its priority can't be a string"},
-		{"a broken priority", `{"decision":"again","priority":1.5}`, queue.Decision{}, "its priority can't be a number 1.5"},
-		{"a high priority", `{"decision":"again","priority":2147483648}`, queue.Decision{}, "its priority 2147483648 is out of range"},
-		{"a low priority", `{"decision":"again","priority":-2147483648}`, queue.Decision{}, "its priority -2147483648 is out of range"},
-		{"much data", `{"decision":"again","job_data":"` + large + `x"}`, queue.Decision{}, "job_data has 1048577 bytes, allowed are 1048576"},
-		{"data that are not UTF-8", "{\"decision\":\"again\",\"job_data\":{\"a\":\"\xff\"}}", queue.Decision{}, "job_data is not valid UTF-8"},
+		{"nothing", "", job.Decision{}, neither + `""`},
+		{"a word", "again", job.Decision{}, neither + `"again"`},
+		{"another decision", `{"decision":"perhaps"}`, job.Decision{}, neither + `"{\"decision\":\"perhaps\"}"`},
+		{"no decision", `{"retry_after":"5m"}`, job.Decision{}, neither},
+		{"an outcome", `{"outcome":"retry"}`, job.Decision{}, neither},
+		{"in capitals", `{"decision":"Again"}`, job.Decision{}, neither},
+		{"a list of them", `[{"decision":"again"}]`, job.Decision{}, neither},
+		{"half a line", `{"decision":"again"`, job.Decision{}, neither},
+		{"two", `{"decision":"again"}{"decision":"final"}`, job.Decision{}, neither},
+		{"a long line", strings.Repeat("y", 2000), job.Decision{}, neither + `"` + strings.Repeat("y", 500) + `"`},
+		{"a number of seconds", `{"decision":"again","retry_after":300}`, job.Decision{}, `its retry_after: "300" is no duration`},
+		{"no delay", `{"decision":"again","retry_after":"soon"}`, job.Decision{}, `its retry_after: "soon" is no duration`},
+		{"a negative delay", `{"decision":"again","retry_after":"-5m"}`, job.Decision{}, `its retry_after: "-5m" is no duration`},
+		{"no time", `{"decision":"again","at":"tomorrow"}`, job.Decision{}, `its time "tomorrow" is none: write 2026-12-31T23:00:00Z`},
+		{"a time without a zone", `{"decision":"again","at":"2026-12-31T23:00:00"}`, job.Decision{}, `its time "2026-12-31T23:00:00" is none`},
+		{"a time before time", `{"decision":"again","at":"1969-12-31T23:00:00Z"}`, job.Decision{}, "its time 1969-12-31T23:00:00Z is out of range"},
+		{"a time after time", `{"decision":"again","at":"9999-01-01T00:00:00Z"}`, job.Decision{}, "its time 9999-01-01T00:00:00Z is out of range"},
+		{"a priority as text", `{"decision":"again","priority":"50"}`, job.Decision{}, "its priority can't be a string"},
+		{"a broken priority", `{"decision":"again","priority":1.5}`, job.Decision{}, "its priority can't be a number 1.5"},
+		{"a high priority", `{"decision":"again","priority":2147483648}`, job.Decision{}, "its priority 2147483648 is out of range"},
+		{"a low priority", `{"decision":"again","priority":-2147483648}`, job.Decision{}, "its priority -2147483648 is out of range"},
+		{"much data", `{"decision":"again","job_data":"` + large + `x"}`, job.Decision{}, "job_data has 1048577 bytes, allowed are 1048576"},
+		{"data that are not UTF-8", "{\"decision\":\"again\",\"job_data\":{\"a\":\"\xff\"}}", job.Decision{}, "job_data is not valid UTF-8"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -98,21 +98,21 @@ func TestParseDecision(t *testing.T) {
 func TestRetryExec(t *testing.T) {
 	tests := []struct {
 		name, script string
-		want         queue.Decision
+		want         job.Decision
 		problem      string
 	}{
-		{"the last line counts", `echo '{"decision":"final"}'; echo; echo '  {"decision":"again","retry_after":"7s"} '; echo`, queue.Decision{Again: true, In: 7 * time.Second}, ""},
-		{"on stderr too", `echo '{"decision":"again"}' >&2`, queue.Decision{Again: true}, ""},
-		{"silent", `:`, queue.Decision{}, "its last line is not"},
-		{"something after it", `echo '{"decision":"again"}'; echo bye`, queue.Decision{}, `but "bye"`},
-		{"exits with 1", `echo '{"decision":"again"}'; exit 1`, queue.Decision{}, `exit status 1: {"decision":"again"}`},
-		{"exits with 65 and says nothing", `exit 65`, queue.Decision{}, "exit status 65"},
-		{"is killed", `echo '{"decision":"again"}'; kill -9 $$`, queue.Decision{}, "killed by signal: killed"},
+		{"the last line counts", `echo '{"decision":"final"}'; echo; echo '  {"decision":"again","retry_after":"7s"} '; echo`, job.Decision{Again: true, In: 7 * time.Second}, ""},
+		{"on stderr too", `echo '{"decision":"again"}' >&2`, job.Decision{Again: true}, ""},
+		{"silent", `:`, job.Decision{}, "its last line is not"},
+		{"something after it", `echo '{"decision":"again"}'; echo bye`, job.Decision{}, `but "bye"`},
+		{"exits with 1", `echo '{"decision":"again"}'; exit 1`, job.Decision{}, `exit status 1: {"decision":"again"}`},
+		{"exits with 65 and says nothing", `exit 65`, job.Decision{}, "exit status 65"},
+		{"is killed", `echo '{"decision":"again"}'; kill -9 $$`, job.Decision{}, "killed by signal: killed"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			got, err := handler.RetryExec{Exec: sh(tt.script)}.Decide(t.Context(), testJob(), queue.Outcome{Verdict: queue.TryAgain, Error: "boo"})
+			got, err := handler.RetryExec{Exec: sh(tt.script)}.Decide(t.Context(), testJob(), job.Outcome{Verdict: job.TryAgain, Error: "boo"})
 			if tt.problem != "" {
 				if err == nil || !strings.Contains(err.Error(), tt.problem) {
 					t.Errorf("error %v, want %s", err, tt.problem)
@@ -129,19 +129,19 @@ func TestRetryExec(t *testing.T) {
 	}
 	t.Run("no such program", func(t *testing.T) {
 		e := handler.RetryExec{Exec: &handler.Exec{Argv: []string{"/no/such/program"}, Grace: time.Second, WorkerID: newWorkerID()}}
-		if _, err := e.Decide(t.Context(), testJob(), queue.Outcome{}); err == nil || !strings.Contains(err.Error(), "start /no/such/program") {
+		if _, err := e.Decide(t.Context(), testJob(), job.Outcome{}); err == nil || !strings.Contains(err.Error(), "start /no/such/program") {
 			t.Error(err)
 		}
 	})
 	t.Run("is stopped", func(t *testing.T) {
 		ctx, stop := context.WithCancelCause(t.Context())
 		stop(errors.New("enough"))
-		if _, err := (handler.RetryExec{Exec: sh(`echo '{"decision":"again"}'`)}).Decide(ctx, testJob(), queue.Outcome{}); err == nil || err.Error() != "enough" {
+		if _, err := (handler.RetryExec{Exec: sh(`echo '{"decision":"again"}'`)}).Decide(ctx, testJob(), job.Outcome{}); err == nil || err.Error() != "enough" {
 			t.Error(err)
 		}
 		ctx, cancel := context.WithTimeoutCause(t.Context(), 50*time.Millisecond, errors.New("timeout after 50ms"))
 		defer cancel()
-		if _, err := (handler.RetryExec{Exec: sh(`sleep 60`)}).Decide(ctx, testJob(), queue.Outcome{}); err == nil || err.Error() != "timeout after 50ms" {
+		if _, err := (handler.RetryExec{Exec: sh(`sleep 60`)}).Decide(ctx, testJob(), job.Outcome{}); err == nil || err.Error() != "timeout after 50ms" {
 			t.Error(err)
 		}
 	})
@@ -149,9 +149,9 @@ func TestRetryExec(t *testing.T) {
 
 // The program reads the job, and what its attempt came to.
 func TestRetryExecReadsTheOutcome(t *testing.T) {
-	for _, o := range []queue.Outcome{
-		{Verdict: queue.TryAgain, Error: "it said \"no\"\n", RetryAfter: 90 * time.Second},
-		{Verdict: queue.Failed, Error: "broken"},
+	for _, o := range []job.Outcome{
+		{Verdict: job.TryAgain, Error: "it said \"no\"\n", RetryAfter: 90 * time.Second},
+		{Verdict: job.Failed, Error: "broken"},
 	} {
 		e := handler.RetryExec{Exec: sh(`read -r line; printf '{"decision":"again","job_data":%s}' "$line"`)}
 		d, err := e.Decide(t.Context(), testJob(), o)
@@ -174,23 +174,23 @@ func TestRetryExecReadsTheOutcome(t *testing.T) {
 }
 
 func TestRetryFunc(t *testing.T) {
-	want := queue.Decision{Again: true, In: time.Minute}
-	f := handler.RetryFunc(func(_ context.Context, job *queue.Job, o queue.Outcome) (queue.Decision, error) {
+	want := job.Decision{Again: true, In: time.Minute}
+	f := handler.RetryFunc(func(_ context.Context, j *job.Job, o job.Outcome) (job.Decision, error) {
 		switch o.Error {
 		case "panic":
-			panic(fmt.Sprintf("boom %d", job.ID))
+			panic(fmt.Sprintf("boom %d", j.ID))
 		case "error":
 			return want, errors.New("no idea")
 		}
 		return want, nil
 	})
-	if got, err := f.Decide(t.Context(), testJob(), queue.Outcome{}); err != nil || got != want {
+	if got, err := f.Decide(t.Context(), testJob(), job.Outcome{}); err != nil || got != want {
 		t.Error(got, err)
 	}
-	if _, err := f.Decide(t.Context(), testJob(), queue.Outcome{Error: "error"}); err == nil || err.Error() != "no idea" {
+	if _, err := f.Decide(t.Context(), testJob(), job.Outcome{Error: "error"}); err == nil || err.Error() != "no idea" {
 		t.Error(err)
 	}
-	got, err := f.Decide(t.Context(), testJob(), queue.Outcome{Error: "panic"})
+	got, err := f.Decide(t.Context(), testJob(), job.Outcome{Error: "panic"})
 	if err == nil || !strings.HasPrefix(err.Error(), "panic: boom 7, at ") || !strings.Contains(err.Error(), "retry_test.go") || got.Again {
 		t.Error(got, err)
 	}

@@ -9,27 +9,28 @@ import (
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/handler"
+	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/queue/worker"
 	"github.com/hipq/hipq/schema"
 )
 
 // handle is a handler that gives an outcome.
-type handle func(ctx context.Context, job *queue.Job) queue.Outcome
+type handle func(ctx context.Context, j *job.Job) job.Outcome
 
-func (h handle) Handle(ctx context.Context, job *queue.Job) queue.Outcome { return h(ctx, job) }
+func (h handle) Handle(ctx context.Context, j *job.Job) job.Outcome { return h(ctx, j) }
 
 // async makes all types of emails asynchronous.
 func (s shop) async(limit int) *queue.Queue {
 	s.t.Helper()
-	return s.reopen(queue.Options{Name: "emails", ThrottleLimit: limit}, func(t *queue.JobType) { t.Async = true })
+	return s.reopen(queue.Options{Name: "emails", ThrottleLimit: limit}, func(t *job.Type) { t.Async = true })
 }
 
 // answer answers a job, which must change something.
-func (s shop) answer(id int64, verdict queue.Verdict, result, problem string) {
+func (s shop) answer(id int64, verdict job.Verdict, result, problem string) {
 	s.t.Helper()
-	job := s.get(s.emails, id)
+	j := s.get(s.emails, id)
 	done := must[queue.Answered](s.t)(s.emails.Answer(s.t.Context(), queue.Answer{
-		Type: job.Type, Key: job.Key, Token: job.Token, Verdict: verdict, Result: result, Error: problem,
+		Type: j.Type, Key: j.Key, Token: j.Token, Verdict: verdict, Result: result, Error: problem,
 	}))
 	if !done.Changed {
 		s.t.Errorf("the answer %s to job %d changes nothing", verdict, id)
@@ -40,11 +41,11 @@ func (s shop) answer(id int64, verdict queue.Verdict, result, problem string) {
 func (s shop) overdue(ids ...int64) {
 	s.t.Helper()
 	for _, id := range ids {
-		job := s.get(s.emails, id)
+		j := s.get(s.emails, id)
 		var until schema.Time
 		must[any](s.t)(nil, s.db.GetContext(s.t.Context(), &until, "SELECT wake_time FROM shop_emails WHERE id = ?", id))
-		if !until.Equal(job.StartTime.Add(job.Timeout)) {
-			s.t.Errorf("job %d, started at %s, waits for its answer until %s", id, job.StartTime, until)
+		if !until.Equal(j.StartTime.Add(j.Timeout)) {
+			s.t.Errorf("job %d, started at %s, waits for its answer until %s", id, j.StartTime, until)
 		}
 		s.exec("UPDATE shop_emails SET wake_time = create_time WHERE line = 'waiting' AND id = ?", id)
 	}
@@ -57,7 +58,7 @@ func TestAsyncJobWaitsForItsAnswer(t *testing.T) {
 		p := only(s.emails, s.worker(all(nothing)))
 		wantSummary(s.t, s.work(p), worker.Summary{Started: 2, Finished: 2})
 		for _, id := range ids[:2] {
-			s.wantJob(s.emails, id, queue.Running, "waiting", queue.None, 1)
+			s.wantJob(s.emails, id, job.Running, "waiting", job.None, 1)
 			s.wantHistory(s.emails, "added/0 starting/1", id)
 		}
 		if c := s.counts(s.emails); c.Waiting != 2 || c.Due != 2 {
@@ -66,54 +67,54 @@ func TestAsyncJobWaitsForItsAnswer(t *testing.T) {
 		// they weigh as if they ran here
 		wantSummary(s.t, s.work(only(s.emails, s.worker(all(nothing)))), worker.Summary{})
 
-		s.answer(ids[0], queue.Finished, "all good", "")
-		s.wantJob(s.emails, ids[0], queue.Final, "finished", queue.None, 1)
-		if job := s.get(s.emails, ids[0]); job.Result != "all good" {
-			s.t.Errorf("its result: %s", job.Result)
+		s.answer(ids[0], job.Finished, "all good", "")
+		s.wantJob(s.emails, ids[0], job.Final, "finished", job.None, 1)
+		if j := s.get(s.emails, ids[0]); j.Result != "all good" {
+			s.t.Errorf("its result: %s", j.Result)
 		}
 		s.wantHistory(s.emails, atOnce, ids[0])
 		wantSummary(s.t, s.work(only(s.emails, s.worker(all(nothing)))), worker.Summary{Started: 1, Finished: 1})
 
-		s.answer(ids[1], queue.Failed, "", "refused")
-		s.wantJob(s.emails, ids[1], queue.Final, "failed", "refused", 1)
-		s.answer(ids[2], queue.TryAgain, "", "try later")
-		s.wantJob(s.emails, ids[2], queue.Error, "error", "try later", 1)
+		s.answer(ids[1], job.Failed, "", "refused")
+		s.wantJob(s.emails, ids[1], job.Final, "failed", "refused", 1)
+		s.answer(ids[2], job.TryAgain, "", "try later")
+		s.wantJob(s.emails, ids[2], job.Error, "error", "try later", 1)
 		// the next worker decides; its own attempt is sent like the first
 		wantSummary(s.t, s.work(only(s.emails, s.worker(all(nothing)))), worker.Summary{Started: 2, Finished: 2})
 		s.wantHistory(s.emails, "added/0 starting/1 error/1 starting/2", ids[2])
-		s.wantJob(s.emails, ids[2], queue.Running, "waiting", queue.None, 2)
-		s.wantJob(s.emails, ids[3], queue.Running, "waiting", queue.None, 1)
+		s.wantJob(s.emails, ids[2], job.Running, "waiting", job.None, 2)
+		s.wantJob(s.emails, ids[3], job.Running, "waiting", job.None, 1)
 	})
 }
 
 // A handler may say sent itself, whatever its type, and fail as any other.
 func TestHandlerSaysSent(t *testing.T) {
 	suite(t, func(s shop) {
-		ids := s.addJobs(s.emails, queue.NewJob{Type: "send"}, queue.NewJob{Type: "once"})
+		ids := s.addJobs(s.emails, job.New{Type: "send"}, job.New{Type: "once"})
 		c := s.court()
 		p := only(s.emails, s.worker(nil))
 		p.Queues[0].Handlers = map[string]handler.Handler{
-			"send": handle(func(context.Context, *queue.Job) queue.Outcome {
-				return queue.Outcome{Verdict: queue.Sent, Result: "ticket 5"}
+			"send": handle(func(context.Context, *job.Job) job.Outcome {
+				return job.Outcome{Verdict: job.Sent, Result: "ticket 5"}
 			}),
 			"once": handler.Func(nothing),
 		}
 		wantSummary(s.t, s.work(asking(p, c.decide)), worker.Summary{Started: 2, Finished: 2})
 		c.quiet("the work is sent")
-		s.wantJob(s.emails, ids[0], queue.Running, "waiting", queue.None, 1)
-		if job := s.get(s.emails, ids[0]); job.Result != "ticket 5" {
-			s.t.Errorf("its result: %s", job.Result)
+		s.wantJob(s.emails, ids[0], job.Running, "waiting", job.None, 1)
+		if j := s.get(s.emails, ids[0]); j.Result != "ticket 5" {
+			s.t.Errorf("its result: %s", j.Result)
 		}
 		s.wantHistory(s.emails, atOnce, ids[1])
-		s.answer(ids[0], queue.Finished, "", "")
-		if job := s.get(s.emails, ids[0]); job.State != queue.Final || job.Result != "ticket 5" {
-			s.t.Errorf("it is %s, its result %s", job.State, job.Result)
+		s.answer(ids[0], job.Finished, "", "")
+		if j := s.get(s.emails, ids[0]); j.State != job.Final || j.Result != "ticket 5" {
+			s.t.Errorf("it is %s, its result %s", j.State, j.Result)
 		}
 
 		s.emails = s.async(0)
 		id := s.add(s.emails, "once", 1)[0]
 		wantSummary(s.t, s.work(only(s.emails, s.worker(all(noLuck)))), worker.Summary{Started: 1, Errors: 1})
-		s.wantJob(s.emails, id, queue.Final, "failed", "no luck", 1)
+		s.wantJob(s.emails, id, job.Final, "failed", "no luck", 1)
 	})
 }
 
@@ -125,9 +126,9 @@ func TestAnswerBeforeTheHandlerEnds(t *testing.T) {
 		sync := s.reports // an answer settles jobs of any type
 		ids, others := s.add(s.emails, "later", 6), s.add(sync, "later", 2)
 		g := s.gate()
-		p := s.worker(all(func(ctx context.Context, job *queue.Job) error {
-			err := g.handle(ctx, job)
-			if err == nil && job.ID%2 == 0 {
+		p := s.worker(all(func(ctx context.Context, j *job.Job) error {
+			err := g.handle(ctx, j)
+			if err == nil && j.ID%2 == 0 {
 				return errors.New("no luck")
 			}
 			return err
@@ -138,12 +139,12 @@ func TestAnswerBeforeTheHandlerEnds(t *testing.T) {
 		r := s.start(p)
 		g.holds(8)
 		for i, id := range ids {
-			s.answer(id, []queue.Verdict{queue.Finished, queue.Failed, queue.TryAgain}[i/2], "", []string{"", "refused", "try later"}[i/2])
+			s.answer(id, []job.Verdict{job.Finished, job.Failed, job.TryAgain}[i/2], "", []string{"", "refused", "try later"}[i/2])
 		}
 		emails := s.emails
 		s.emails = sync
 		for _, id := range others {
-			s.answer(id, queue.Finished, "", "")
+			s.answer(id, job.Finished, "", "")
 		}
 		s.emails = emails
 		g.open()
@@ -163,10 +164,10 @@ func TestAnswerBeforeTheHandlerEnds(t *testing.T) {
 		s.wantHistory(s.emails, "added/0 starting/1 error/1", ids[4:]...)
 		s.wantHistory(sync, atOnce, others...)
 		for _, id := range ids[2:4] {
-			s.wantJob(s.emails, id, queue.Final, "failed", "refused", 1)
+			s.wantJob(s.emails, id, job.Final, "failed", "refused", 1)
 		}
 		for _, id := range ids[4:] {
-			s.wantJob(s.emails, id, queue.Retry, "later", "try later", 1)
+			s.wantJob(s.emails, id, job.Retry, "later", "try later", 1)
 		}
 	})
 }
@@ -181,7 +182,7 @@ func TestNextAttemptWaitsForTheHandler(t *testing.T) {
 		p.MaxJobs = 1 // so that it doesn't take the next attempt
 		r := s.start(p)
 		g.next()
-		s.answer(id, queue.TryAgain, "", "try later")
+		s.answer(id, job.TryAgain, "", "try later")
 		other := s.elsewhere()
 		tick := func() worker.Params {
 			next := only(s.emails, other.worker(all(nothing)))
@@ -189,13 +190,13 @@ func TestNextAttemptWaitsForTheHandler(t *testing.T) {
 			return next
 		}
 		wantSummary(s.t, s.work(tick()), worker.Summary{})
-		s.wantJob(s.emails, id, queue.Error, "locked", "try later", 1)
+		s.wantJob(s.emails, id, job.Error, "locked", "try later", 1)
 		g.open()
 		wantSummary(s.t, r.ended(), worker.Summary{Started: 1, Finished: 1})
 		s.wantHistory(s.emails, "added/0 starting/1 error/1", id)
 		wantSummary(s.t, s.work(tick()), worker.Summary{Started: 1, Finished: 1})
-		s.wantJob(s.emails, id, queue.Running, "waiting", queue.None, 2)
-		s.answer(id, queue.Finished, "", "")
+		s.wantJob(s.emails, id, job.Running, "waiting", job.None, 2)
+		s.answer(id, job.Finished, "", "")
 		s.wantHistory(s.emails, atSecond, id)
 	})
 }
@@ -204,22 +205,22 @@ func TestNextAttemptWaitsForTheHandler(t *testing.T) {
 func TestAnswerIsOverdue(t *testing.T) {
 	suite(t, func(s shop) {
 		s.emails = s.async(0)
-		ids := s.addJobs(s.emails, queue.NewJob{Type: "later", Timeout: time.Minute}, queue.NewJob{Type: "once", Timeout: time.Minute},
-			queue.NewJob{Type: "later", Timeout: time.Hour})
+		ids := s.addJobs(s.emails, job.New{Type: "later", Timeout: time.Minute}, job.New{Type: "once", Timeout: time.Minute},
+			job.New{Type: "later", Timeout: time.Hour})
 		wantSummary(s.t, s.work(only(s.emails, s.worker(all(nothing)))), worker.Summary{Started: 3, Finished: 3})
 		tokens := map[int64]string{}
 		for _, id := range ids {
 			tokens[id] = s.get(s.emails, id).Token
-			s.wantJob(s.emails, id, queue.Running, "waiting", queue.None, 1)
+			s.wantJob(s.emails, id, job.Running, "waiting", job.None, 1)
 		}
 		wantSummary(s.t, s.work(only(s.emails, s.worker(all(nothing)))), worker.Summary{})
-		s.wantJob(s.emails, ids[0], queue.Running, "waiting", queue.None, 1)
+		s.wantJob(s.emails, ids[0], job.Running, "waiting", job.None, 1)
 		s.overdue(ids[0], ids[1])
 		p := only(s.emails, s.elsewhere().worker(all(nothing)))
 		wantSummary(s.t, s.work(p), worker.Summary{})
-		s.wantJob(s.emails, ids[0], queue.Retry, "later", "timeout after 1m", 1)
-		s.wantJob(s.emails, ids[1], queue.Final, "failed", "timeout after 1m", 1)
-		s.wantJob(s.emails, ids[2], queue.Running, "waiting", queue.None, 1)
+		s.wantJob(s.emails, ids[0], job.Retry, "later", "timeout after 1m", 1)
+		s.wantJob(s.emails, ids[1], job.Final, "failed", "timeout after 1m", 1)
+		s.wantJob(s.emails, ids[2], job.Running, "waiting", job.None, 1)
 		s.wantHistory(s.emails, "added/0 starting/1 error/1", ids[0])
 		s.wantHistory(s.emails, "added/0 starting/1 failed/1", ids[1])
 		for _, id := range ids[:2] {
@@ -229,22 +230,22 @@ func TestAnswerIsOverdue(t *testing.T) {
 		}
 
 		// too late
-		late := func(id int64, v queue.Verdict) (queue.Answered, error) {
-			job := s.get(s.emails, id)
-			return s.emails.Answer(s.t.Context(), queue.Answer{Type: job.Type, Key: job.Key, Token: tokens[id], Verdict: v})
+		late := func(id int64, v job.Verdict) (queue.Answered, error) {
+			j := s.get(s.emails, id)
+			return s.emails.Answer(s.t.Context(), queue.Answer{Type: j.Type, Key: j.Key, Token: tokens[id], Verdict: v})
 		}
-		if _, err := late(ids[1], queue.Finished); !errors.Is(err, queue.ErrFinal) {
+		if _, err := late(ids[1], job.Finished); !errors.Is(err, queue.ErrFinal) {
 			s.t.Errorf("the answer to a final job: %v", err)
 		}
-		if done, err := late(ids[0], queue.TryAgain); err != nil || done.Changed {
+		if done, err := late(ids[0], job.TryAgain); err != nil || done.Changed {
 			s.t.Errorf("an error of an attempt that has failed: %+v, %v", done, err)
 		}
-		s.wantJob(s.emails, ids[0], queue.Retry, "later", "timeout after 1m", 1)
+		s.wantJob(s.emails, ids[0], job.Retry, "later", "timeout after 1m", 1)
 		// but the work is done all the same
-		if done, err := late(ids[0], queue.Finished); err != nil || !done.Changed {
+		if done, err := late(ids[0], job.Finished); err != nil || !done.Changed {
 			s.t.Errorf("a success after the timeout: %+v, %v", done, err)
 		}
-		s.wantJob(s.emails, ids[0], queue.Final, "finished", queue.None, 1)
+		s.wantJob(s.emails, ids[0], job.Final, "finished", job.None, 1)
 		s.wantHistory(s.emails, "added/0 starting/1 error/1 finished/1", ids[0])
 		wantSummary(s.t, s.work(only(s.emails, s.worker(all(nothing)))), worker.Summary{})
 	})
@@ -254,19 +255,19 @@ func TestAnswerIsOverdue(t *testing.T) {
 func TestAnswerToAnotherAttempt(t *testing.T) {
 	suite(t, func(s shop) {
 		s.emails = s.async(0)
-		id := s.addJobs(s.emails, queue.NewJob{Type: "send", Timeout: time.Minute})[0]
+		id := s.addJobs(s.emails, job.New{Type: "send", Timeout: time.Minute})[0]
 		wantSummary(s.t, s.work(only(s.emails, s.worker(all(nothing)))), worker.Summary{Started: 1, Finished: 1})
 		first := s.get(s.emails, id)
 		s.overdue(id)
 		wantSummary(s.t, s.work(only(s.emails, s.worker(all(nothing)))), worker.Summary{Started: 1, Finished: 1})
-		for _, v := range []queue.Verdict{queue.Finished, queue.Failed, queue.TryAgain} {
+		for _, v := range []job.Verdict{job.Finished, job.Failed, job.TryAgain} {
 			_, err := s.emails.Answer(s.t.Context(), queue.Answer{Type: first.Type, Key: first.Key, Token: first.Token, Verdict: v})
 			if !errors.Is(err, queue.ErrOtherAttempt) {
 				s.t.Errorf("the answer %s to the first attempt: %v", v, err)
 			}
 		}
-		s.wantJob(s.emails, id, queue.Running, "waiting", queue.None, 2)
-		s.answer(id, queue.Finished, "", "")
+		s.wantJob(s.emails, id, job.Running, "waiting", job.None, 2)
+		s.answer(id, job.Finished, "", "")
 		s.wantHistory(s.emails, atSecond, id)
 	})
 }
@@ -275,28 +276,28 @@ func TestAnswerToAnotherAttempt(t *testing.T) {
 func TestRetryHandlerOfAnAsyncJob(t *testing.T) {
 	suite(t, func(s shop) {
 		s.emails = s.async(0)
-		ids := s.addJobs(s.emails, queue.NewJob{Type: "once", Timeout: time.Minute}, queue.NewJob{Type: "once"})
+		ids := s.addJobs(s.emails, job.New{Type: "once", Timeout: time.Minute}, job.New{Type: "once"})
 		c := s.court()
 		wantSummary(s.t, s.work(asking(only(s.emails, s.worker(all(nothing))), c.decide)), worker.Summary{Started: 2, Finished: 2})
 		c.quiet("the work is sent")
-		s.answer(ids[1], queue.TryAgain, "", "busy")
+		s.answer(ids[1], job.TryAgain, "", "busy")
 		s.overdue(ids[0])
 		r := s.start(asking(only(s.emails, s.worker(all(nothing))), c.decide))
 		want := map[int64]string{ids[0]: "timeout after 1m", ids[1]: "busy"}
 		for range ids {
-			if asked := c.next(); asked.Outcome.Error != want[asked.Job.ID] || asked.Outcome.Verdict != queue.TryAgain {
+			if asked := c.next(); asked.Outcome.Error != want[asked.Job.ID] || asked.Outcome.Verdict != job.TryAgain {
 				s.t.Errorf("asked about job %d with %+v", asked.Job.ID, asked.Outcome)
 			}
 		}
 		// word from outside while it is being decided about: then there is nothing to decide
-		s.answer(ids[0], queue.Finished, "", "")
+		s.answer(ids[0], job.Finished, "", "")
 		for range ids {
-			c.let(queue.Decision{Again: true, In: time.Hour})
+			c.let(job.Decision{Again: true, In: time.Hour})
 		}
 		wantSummary(s.t, r.ended(), worker.Summary{})
-		s.wantJob(s.emails, ids[0], queue.Final, "finished", queue.None, 1)
+		s.wantJob(s.emails, ids[0], job.Final, "finished", job.None, 1)
 		s.wantHistory(s.emails, atOnce, ids[0])
-		s.wantJob(s.emails, ids[1], queue.Retry, "later", "busy", 1)
+		s.wantJob(s.emails, ids[1], job.Retry, "later", "busy", 1)
 	})
 }
 
@@ -309,7 +310,7 @@ func TestWorkerOfAsyncJobsDies(t *testing.T) {
 		s.die(s.emails, dead, 2, 2)
 		w := queue.Worker{ID: dead, Host: "here", PID: 99}
 		must[queue.Round](s.t)(s.emails.Round(s.t.Context(), w, []queue.Settled{
-			{Job: s.get(s.emails, ids[0]), Outcome: queue.Outcome{Verdict: queue.Finished, Result: "ticket 1"}},
+			{Job: s.get(s.emails, ids[0]), Outcome: job.Outcome{Verdict: job.Finished, Result: "ticket 1"}},
 		}, nil))
 		for range 2 {
 			wantSummary(s.t, s.work(only(s.emails, s.worker(all(nothing)))), worker.Summary{})
@@ -317,12 +318,12 @@ func TestWorkerOfAsyncJobsDies(t *testing.T) {
 		if state := s.row(dead).State; state != "error" {
 			s.t.Errorf("the dead worker is %s", state)
 		}
-		s.wantJob(s.emails, ids[0], queue.Running, "waiting", queue.None, 1)
-		s.wantJob(s.emails, ids[1], queue.Retry, "later", "worker lost: dead-worker (pid 99 on here)", 1)
-		s.answer(ids[0], queue.Finished, "", "")
+		s.wantJob(s.emails, ids[0], job.Running, "waiting", job.None, 1)
+		s.wantJob(s.emails, ids[1], job.Retry, "later", "worker lost: dead-worker (pid 99 on here)", 1)
+		s.answer(ids[0], job.Finished, "", "")
 		s.wantHistory(s.emails, atOnce, ids[0])
-		if job := s.get(s.emails, ids[0]); job.Result != "ticket 1" {
-			s.t.Errorf("its result: %s", job.Result)
+		if j := s.get(s.emails, ids[0]); j.Result != "ticket 1" {
+			s.t.Errorf("its result: %s", j.Result)
 		}
 	})
 }
@@ -333,11 +334,11 @@ func TestAsyncWorkerDeclaredDead(t *testing.T) {
 		s.emails = s.async(0)
 		ids := s.add(s.emails, "later", 2)
 		first, second := s.gate(), s.gate()
-		p := only(s.emails, s.worker(all(func(ctx context.Context, job *queue.Job) error {
-			if job.ID == ids[0] {
-				return first.handle(ctx, job)
+		p := only(s.emails, s.worker(all(func(ctx context.Context, j *job.Job) error {
+			if j.ID == ids[0] {
+				return first.handle(ctx, j)
 			}
-			return second.handle(ctx, job)
+			return second.handle(ctx, j)
 		})))
 		p.Linger = true
 		r := s.start(p)
@@ -361,8 +362,8 @@ func TestAsyncWorkerDeclaredDead(t *testing.T) {
 		if summary, _ := r.end(); summary.Started != 2 || summary.Finished+summary.Lost != 2 {
 			s.t.Errorf("summary %+v", summary)
 		}
-		s.wantJob(s.emails, ids[0], queue.Running, "waiting", queue.None, 1)
-		s.wantJob(s.emails, ids[1], queue.Retry, "later", s.get(s.emails, ids[1]).Error, 1)
+		s.wantJob(s.emails, ids[0], job.Running, "waiting", job.None, 1)
+		s.wantJob(s.emails, ids[1], job.Retry, "later", s.get(s.emails, ids[1]).Error, 1)
 		s.wantHistory(s.emails, "added/0 starting/1", ids[0])
 		s.wantHistory(s.emails, "added/0 starting/1 error/1", ids[1])
 	})

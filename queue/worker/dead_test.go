@@ -7,6 +7,7 @@ import (
 
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/queue/worker"
 	"github.com/hipq/hipq/schema"
 )
@@ -28,8 +29,8 @@ func (s shop) die(q *queue.Queue, id string, lock, start int) {
 func TestDeadWorkerIsBuried(t *testing.T) {
 	suite(t, func(s shop) {
 		const dead = "dead-worker"
-		ids := s.addJobs(s.emails, queue.NewJob{Type: "send"}, queue.NewJob{Type: "later"}, queue.NewJob{Type: "once"},
-			queue.NewJob{Type: "send"}, queue.NewJob{Type: "once"})
+		ids := s.addJobs(s.emails, job.New{Type: "send"}, job.New{Type: "later"}, job.New{Type: "once"},
+			job.New{Type: "send"}, job.New{Type: "once"})
 		s.die(s.emails, dead, 5, 3)
 		// several find it at once; they have its slots too
 		g := s.gate()
@@ -42,9 +43,9 @@ func TestDeadWorkerIsBuried(t *testing.T) {
 		g.open()
 		eventually(s.t, "all is done", func() bool { return s.counts(s.emails).Finished == 3 })
 		const lost = "worker lost: dead-worker (pid 99 on here)"
-		s.wantJob(s.emails, ids[0], queue.Final, "finished", queue.None, 2)
-		s.wantJob(s.emails, ids[1], queue.Retry, "later", lost, 1)
-		s.wantJob(s.emails, ids[2], queue.Final, "failed", lost, 1)
+		s.wantJob(s.emails, ids[0], job.Final, "finished", job.None, 2)
+		s.wantJob(s.emails, ids[1], job.Retry, "later", lost, 1)
+		s.wantJob(s.emails, ids[2], job.Final, "failed", lost, 1)
 		s.wantHistory(s.emails, atSecond, ids[0])
 		s.wantHistory(s.emails, "added/0 starting/1 error/1", ids[1])
 		s.wantHistory(s.emails, "added/0 starting/1 failed/1", ids[2])
@@ -76,7 +77,7 @@ func TestJobThatKillsItsWorkers(t *testing.T) {
 			}
 		}
 		wantSummary(s.t, s.work(s.worker(all(nothing))), worker.Summary{})
-		s.wantJob(s.emails, id, queue.Final, "failed", "worker lost: third (pid 99 on here)", 3)
+		s.wantJob(s.emails, id, job.Final, "failed", "worker lost: third (pid 99 on here)", 3)
 		s.wantHistory(s.emails, "added/0 starting/1 error/1 starting/2 error/2 starting/3 failed/3", id)
 	})
 }
@@ -96,8 +97,8 @@ func TestLivingWorkerIsLeftAlone(t *testing.T) {
 		s.die(s.emails, "alive", 2, 1)
 		s.exec("UPDATE shop_workers SET lock_until = ?, slots = 1 WHERE id = 'alive'", schema.At(s.clock().Add(time.Hour)))
 		wantSummary(s.t, s.work(s.worker(all(nothing))), worker.Summary{})
-		s.wantJob(s.emails, ids[0], queue.Running, "locked", queue.None, 1)
-		s.wantJob(s.emails, ids[1], queue.Initial, "locked", queue.None, 0)
+		s.wantJob(s.emails, ids[0], job.Running, "locked", job.None, 1)
+		s.wantJob(s.emails, ids[1], job.Initial, "locked", job.None, 0)
 		if life := s.life("alive"); strings.Contains(life, "error") {
 			s.t.Errorf("the worker: %s", life)
 		}

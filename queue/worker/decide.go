@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/job"
 )
 
 // decide asks the retry handlers about jobs that wait for it, in slots that are free. It may take as long as an attempt.
@@ -22,7 +23,7 @@ func (w *worker) decide(l *line) {
 
 // ask asks a retry handler about one job. If that fails, the policy decides, and the log says so.
 func (w *worker) ask(l *line, s queue.Settled) {
-	ctx, cancel := context.WithTimeoutCause(w.jobs, s.Job.Timeout, errors.New(queue.TimeoutError(s.Job.Timeout)))
+	ctx, cancel := context.WithTimeoutCause(w.jobs, s.Job.Timeout, errors.New(job.TimeoutError(s.Job.Timeout)))
 	defer cancel()
 	decision, err := l.RetryHandlers[s.Job.Type].Decide(lockContext{ctx, w.checkLock}, s.Job, s.Outcome)
 	w.checkLock() // the worker's guard may have killed it: then it is for another to say what follows

@@ -12,27 +12,28 @@ import (
 
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/handler"
+	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/queue/worker"
 )
 
 // ledger is a handler that notes the jobs in the order of their starts.
 type ledger struct {
 	mu   sync.Mutex
-	jobs []*queue.Job
+	jobs []*job.Job
 }
 
-func (l *ledger) handle(_ context.Context, job *queue.Job) error {
+func (l *ledger) handle(_ context.Context, j *job.Job) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.jobs = append(l.jobs, job)
+	l.jobs = append(l.jobs, j)
 	return nil
 }
 
 // of gives the ids that the ledger has of a queue.
 func (l *ledger) of(q *queue.Queue) (ids []int64) {
-	for _, job := range l.jobs {
-		if job.Queue == q.Name {
-			ids = append(ids, job.ID)
+	for _, j := range l.jobs {
+		if j.Queue == q.Name {
+			ids = append(ids, j.ID)
 		}
 	}
 	return ids
@@ -44,10 +45,10 @@ func TestDrainsInOrder(t *testing.T) {
 		now := s.clock()
 		random := rand.New(rand.NewPCG(1, 2))
 		add := func(q *queue.Queue) (inOrder []int64) {
-			jobs := make([]queue.NewJob, n)
+			jobs := make([]job.New, n)
 			for i := range jobs {
 				priority := random.IntN(3)
-				jobs[i] = queue.NewJob{
+				jobs[i] = job.New{
 					Type: []string{"send", "later", "once"}[i%3], Priority: &priority,
 					At: now.Add(-time.Duration(random.IntN(4)) * time.Minute),
 				}
@@ -97,9 +98,9 @@ func TestQueuesTakeTurns(t *testing.T) {
 		if len(l.jobs) != long+short {
 			s.t.Fatalf("ran %d jobs", len(l.jobs))
 		}
-		for i, job := range l.jobs[:2*short] {
-			if job.Queue == l.jobs[(i+1)%(2*short)].Queue {
-				s.t.Fatalf("starts %d and %d are both of %s", i+1, i+2, job.Queue)
+		for i, j := range l.jobs[:2*short] {
+			if j.Queue == l.jobs[(i+1)%(2*short)].Queue {
+				s.t.Fatalf("starts %d and %d are both of %s", i+1, i+2, j.Queue)
 			}
 		}
 	})
@@ -114,7 +115,7 @@ func TestShortTicksStarveNoQueue(t *testing.T) {
 			p := s.worker(all(nothing))
 			p.MaxJobs = 1
 			wantSummary(s.t, s.work(p), worker.Summary{Started: 1, Finished: 1})
-			if s.get(s.reports, reports[0]).State == queue.Final {
+			if s.get(s.reports, reports[0]).State == job.Final {
 				return
 			}
 		}
@@ -134,7 +135,7 @@ func TestTypesWithoutHandlerAreLeft(t *testing.T) {
 		s.wantHistory(s.emails, untouched, theirs...)
 		s.wantHistory(s.reports, untouched, nobodys...)
 		for _, id := range theirs {
-			s.wantJob(s.emails, id, queue.Initial, "due", queue.None, 0)
+			s.wantJob(s.emails, id, job.Initial, "due", job.None, 0)
 		}
 	})
 }
@@ -148,7 +149,7 @@ func TestTwoWorkersRunEachJobOnce(t *testing.T) {
 		times := map[string]int{}
 		work := func(s shop, host string, begun chan<- struct{}, other <-chan struct{}) *run {
 			var first sync.Once
-			p := s.worker(all(func(ctx context.Context, job *queue.Job) error {
+			p := s.worker(all(func(ctx context.Context, j *job.Job) error {
 				// none drains the queues before the other has begun
 				first.Do(func() {
 					close(begun)
@@ -159,7 +160,7 @@ func TestTwoWorkersRunEachJobOnce(t *testing.T) {
 				})
 				mu.Lock()
 				defer mu.Unlock()
-				times[fmt.Sprint(job.Queue, job.ID)]++
+				times[fmt.Sprint(j.Queue, j.ID)]++
 				return nil
 			}))
 			p.Host, p.Batch, p.Concurrency = host, 20, 10
@@ -171,9 +172,9 @@ func TestTwoWorkersRunEachJobOnce(t *testing.T) {
 		if started != 2*n || len(times) != 2*n {
 			s.t.Errorf("%d starts of %d jobs, want %d", started, len(times), 2*n)
 		}
-		for job, n := range times {
+		for j, n := range times {
 			if n != 1 {
-				s.t.Errorf("%s ran %d times", job, n)
+				s.t.Errorf("%s ran %d times", j, n)
 			}
 		}
 		s.wantHistory(s.emails, atOnce, ids["emails"]...)
@@ -246,9 +247,9 @@ func TestRunForIsOver(t *testing.T) {
 func TestEndsWhenNothingIsDue(t *testing.T) {
 	suite(t, func(s shop) {
 		wantSummary(s.t, s.work(s.worker(all(nothing))), worker.Summary{})
-		id := s.addJobs(s.emails, queue.NewJob{Type: "send", In: time.Hour})[0]
+		id := s.addJobs(s.emails, job.New{Type: "send", In: time.Hour})[0]
 		wantSummary(s.t, s.work(s.worker(all(nothing))), worker.Summary{})
-		s.wantJob(s.emails, id, queue.Initial, "later", queue.None, 0)
+		s.wantJob(s.emails, id, job.Initial, "later", job.None, 0)
 	})
 }
 
@@ -260,15 +261,15 @@ func TestLingerPicksUpWhatComes(t *testing.T) {
 		p.Linger = true
 		r := s.start(p)
 		eventually(s.t, "the worker is there", func() bool { return s.row(p.ID).State == "working" })
-		for i, job := range []queue.NewJob{{Type: "send"}, {Type: "send", In: 1500 * time.Millisecond}, {Type: "once"}} {
+		for i, j := range []job.New{{Type: "send"}, {Type: "send", In: 1500 * time.Millisecond}, {Type: "once"}} {
 			q := []*queue.Queue{s.emails, s.reports}[i%2]
-			id := s.addJobs(q, job)[0]
+			id := s.addJobs(q, j)[0]
 			if got := g.next(); got.ID != id || got.Queue != q.Name {
 				s.t.Fatalf("started %s %d, want %s %d", got.Queue, got.ID, q.Name, id)
 			}
-			job := s.get(q, id)
+			j := s.get(q, id)
 			// a look a second, and something for a slow machine
-			if late := job.StartTime.Sub(job.ScheduledRunTime); late < 0 || late > 2500*time.Millisecond {
+			if late := j.StartTime.Sub(j.ScheduledRunTime); late < 0 || late > 2500*time.Millisecond {
 				s.t.Errorf("started %s after its time", late)
 			}
 		}
@@ -280,16 +281,16 @@ func TestLingerPicksUpWhatComes(t *testing.T) {
 func TestRetryDueAtOnceIsOfTheSameTick(t *testing.T) {
 	suite(t, func(s shop) {
 		send, once, later := s.add(s.emails, "send", 1), s.add(s.emails, "once", 1), s.add(s.reports, "later", 1)
-		p := s.worker(all(func(_ context.Context, job *queue.Job) error {
-			if job.Type == "send" && job.Attempt == 3 {
+		p := s.worker(all(func(_ context.Context, j *job.Job) error {
+			if j.Type == "send" && j.Attempt == 3 {
 				return nil
 			}
-			return fmt.Errorf("no luck %d", job.Attempt)
+			return fmt.Errorf("no luck %d", j.Attempt)
 		}))
 		wantSummary(s.t, s.work(p), worker.Summary{Started: 5, Finished: 1, Errors: 4})
-		s.wantJob(s.emails, send[0], queue.Final, "finished", queue.None, 3)
-		s.wantJob(s.emails, once[0], queue.Final, "failed", "no luck 1", 1)
-		s.wantJob(s.reports, later[0], queue.Retry, "later", "no luck 1", 1)
+		s.wantJob(s.emails, send[0], job.Final, "finished", job.None, 3)
+		s.wantJob(s.emails, once[0], job.Final, "failed", "no luck 1", 1)
+		s.wantJob(s.reports, later[0], job.Retry, "later", "no luck 1", 1)
 		s.wantHistory(s.emails, "added/0 starting/1 error/1 starting/2 error/2 starting/3 finished/3", send...)
 		s.wantHistory(s.emails, "added/0 starting/1 failed/1", once...)
 		s.wantHistory(s.reports, "added/0 starting/1 error/1", later...)
@@ -299,28 +300,28 @@ func TestRetryDueAtOnceIsOfTheSameTick(t *testing.T) {
 func TestPanicIsAnErrorOfItsJobOnly(t *testing.T) {
 	suite(t, func(s shop) {
 		ids := s.add(s.emails, "once", 4)
-		p := s.worker(all(func(_ context.Context, job *queue.Job) error {
-			if job.ID == ids[1] {
+		p := s.worker(all(func(_ context.Context, j *job.Job) error {
+			if j.ID == ids[1] {
 				panic("boom")
 			}
 			return nil
 		}))
 		wantSummary(s.t, s.work(p), worker.Summary{Started: 4, Finished: 3, Errors: 1})
-		s.wantJob(s.emails, ids[1], queue.Final, "failed", "panic: boom", 1)
+		s.wantJob(s.emails, ids[1], job.Final, "failed", "panic: boom", 1)
 		s.wantHistory(s.emails, atOnce, ids[0], ids[2], ids[3])
 	})
 }
 
 func TestTimeout(t *testing.T) {
 	suite(t, func(s shop) {
-		job := queue.NewJob{Type: "send", Timeout: time.Second}
-		ids := s.addJobs(s.emails, job, queue.NewJob{Type: "later", Timeout: time.Second}, queue.NewJob{Type: "once"})
+		j := job.New{Type: "send", Timeout: time.Second}
+		ids := s.addJobs(s.emails, j, job.New{Type: "later", Timeout: time.Second}, job.New{Type: "once"})
 		g := s.gate()
-		r := s.start(s.worker(all(func(ctx context.Context, job *queue.Job) error {
-			if job.Attempt == 2 {
+		r := s.start(s.worker(all(func(ctx context.Context, j *job.Job) error {
+			if j.Attempt == 2 {
 				return nil
 			}
-			return g.handle(ctx, job)
+			return g.handle(ctx, j)
 		})))
 		for range 2 {
 			if cause := receive(s.t, "a timeout", g.stopped); cause.Error() != "timeout after 1s" {
@@ -328,11 +329,11 @@ func TestTimeout(t *testing.T) {
 			}
 		}
 		// another job's timeout is nothing to this one
-		s.wantJob(s.emails, ids[2], queue.Running, "locked", queue.None, 1)
+		s.wantJob(s.emails, ids[2], job.Running, "locked", job.None, 1)
 		g.let()
 		wantSummary(s.t, r.ended(), worker.Summary{Started: 4, Finished: 2, Errors: 2})
-		s.wantJob(s.emails, ids[0], queue.Final, "finished", queue.None, 2)
-		s.wantJob(s.emails, ids[1], queue.Retry, "later", "timeout after 1s", 1)
+		s.wantJob(s.emails, ids[0], job.Final, "finished", job.None, 2)
+		s.wantJob(s.emails, ids[1], job.Retry, "later", "timeout after 1s", 1)
 		s.wantHistory(s.emails, atSecond, ids[0])
 		s.wantHistory(s.emails, "added/0 starting/1 error/1", ids[1])
 		s.wantHistory(s.emails, atOnce, ids[2])

@@ -7,6 +7,7 @@ import (
 
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/handler"
+	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/queue/worker"
 	"github.com/hipq/hipq/schema"
 )
@@ -36,9 +37,9 @@ func TestFullLaneHoldsNobodyUp(t *testing.T) {
 	suite(t, func(s shop) {
 		s.emails = s.reopen(queue.Options{Name: "emails"}, laned("once", 2))
 		first := 1
-		slow := make([]queue.NewJob, 20)
+		slow := make([]job.New, 20)
 		for i := range slow {
-			slow[i] = queue.NewJob{Type: "once", Priority: &first}
+			slow[i] = job.New{Type: "once", Priority: &first}
 		}
 		slowIDs := s.addJobs(s.emails, slow...)
 		fast := append(s.add(s.emails, "send", 50), s.add(s.emails, "later", 50)...)
@@ -177,8 +178,8 @@ func TestLaneIsOthers(t *testing.T) {
 		third := only(s.emails, s.worker(all(there.handle)))
 		third.Host = "there"
 		c := s.start(third)
-		if job := there.next(); job.Type != "once" {
-			s.t.Errorf("the other host has started %s", job.Type)
+		if j := there.next(); j.Type != "once" {
+			s.t.Errorf("the other host has started %s", j.Type)
 		}
 		there.open()
 		g.open()
@@ -366,7 +367,7 @@ func TestStoppedWithAFullLane(t *testing.T) {
 		s.emails = s.reopen(queue.Options{Name: "emails"}, laned("once", 1))
 		ids := s.add(s.emails, "once", 3)
 		g := s.gate()
-		p := only(s.emails, s.worker(all(func(ctx context.Context, job *queue.Job) error { return g.handle(ctx, job) })))
+		p := only(s.emails, s.worker(all(func(ctx context.Context, j *job.Job) error { return g.handle(ctx, j) })))
 		p.Grace = 20 * time.Second
 		r := s.start(p)
 		g.next()

@@ -8,10 +8,11 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/job"
 )
 
 // errCancelled is the cause that a handler sees whose job an operator has cancelled.
-var errCancelled = errors.New(queue.Cancelled)
+var errCancelled = errors.New(job.Cancelled)
 
 // line is one queue, as the worker sees it, or the part of a queue that has a lane of its own: what it locks, runs and
 // settles.

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/activity"
-	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/queue/worker"
 )
 
@@ -18,13 +18,13 @@ func TestLockIsLost(t *testing.T) {
 		ids := s.add(s.emails, "send", 4)
 		taken := make(chan struct{})
 		g := s.gate()
-		p := s.worker(all(func(ctx context.Context, job *queue.Job) error {
-			err := g.handle(ctx, job)
+		p := s.worker(all(func(ctx context.Context, j *job.Job) error {
+			err := g.handle(ctx, j)
 			select {
 			case <-taken:
 			case <-time.After(patience):
 			}
-			if job.ID == ids[0] {
+			if j.ID == ids[0] {
 				return nil // it has done its work, and says so
 			}
 			return err
@@ -55,10 +55,10 @@ func TestLockIsLost(t *testing.T) {
 			s.t.Errorf("the lost attempts are logged %d times", n)
 		}
 		for _, id := range ids[:2] {
-			s.wantJob(s.emails, id, queue.Final, "finished", queue.None, 2)
+			s.wantJob(s.emails, id, job.Final, "finished", job.None, 2)
 		}
 		for _, id := range ids[2:] { // were locked only
-			s.wantJob(s.emails, id, queue.Final, "finished", queue.None, 1)
+			s.wantJob(s.emails, id, job.Final, "finished", job.None, 1)
 		}
 		s.wantHistory(s.emails, atSecond, ids[:2]...)
 		s.wantHistory(s.emails, atOnce, ids[2:]...)

@@ -17,6 +17,7 @@ import (
 	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/handler"
+	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/queue/worker"
 	"github.com/hipq/hipq/schema"
 )
@@ -66,11 +67,11 @@ func openShop(t *testing.T, driver, source string) shop {
 // once.
 func openQueue(t *testing.T, db *schema.DB, name string, limit int) *queue.Queue {
 	t.Helper()
-	send, later, once := queue.DefaultJobType("send"), queue.DefaultJobType("later"), queue.DefaultJobType("once")
-	send.Retry = queue.RetryPolicy{Attempts: 3, Backoff: queue.Fixed}
-	later.Retry = queue.RetryPolicy{Attempts: 2, Delay: time.Hour, Backoff: queue.Fixed}
-	once.Retry = queue.RetryPolicy{Attempts: 1, Backoff: queue.Fixed}
-	q, err := queue.New(db, queue.Options{Name: name, ThrottleLimit: limit, Types: []queue.JobType{send, later, once}})
+	send, later, once := job.DefaultType("send"), job.DefaultType("later"), job.DefaultType("once")
+	send.Retry = job.RetryPolicy{Attempts: 3, Backoff: job.Fixed}
+	later.Retry = job.RetryPolicy{Attempts: 2, Delay: time.Hour, Backoff: job.Fixed}
+	once.Retry = job.RetryPolicy{Attempts: 1, Backoff: job.Fixed}
+	q, err := queue.New(db, queue.Options{Name: name, ThrottleLimit: limit, Types: []job.Type{send, later, once}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,14 +100,14 @@ func must[T any](t *testing.T) func(T, error) T {
 // add enqueues n jobs of a type, in order.
 func (s shop) add(q *queue.Queue, jobType string, n int) (ids []int64) {
 	s.t.Helper()
-	jobs := make([]queue.NewJob, n)
+	jobs := make([]job.New, n)
 	for i := range jobs {
 		jobs[i].Type = jobType
 	}
 	return s.addJobs(q, jobs...)
 }
 
-func (s shop) addJobs(q *queue.Queue, jobs ...queue.NewJob) (ids []int64) {
+func (s shop) addJobs(q *queue.Queue, jobs ...job.New) (ids []int64) {
 	s.t.Helper()
 	for _, a := range must[[]queue.Added](s.t)(q.EnqueueMany(s.t.Context(), jobs)) {
 		ids = append(ids, a.ID)
@@ -114,9 +115,9 @@ func (s shop) addJobs(q *queue.Queue, jobs ...queue.NewJob) (ids []int64) {
 	return ids
 }
 
-func (s shop) get(q *queue.Queue, id int64) *queue.Job {
+func (s shop) get(q *queue.Queue, id int64) *job.Job {
 	s.t.Helper()
-	return must[*queue.Job](s.t)(q.Get(s.t.Context(), id))
+	return must[*job.Job](s.t)(q.Get(s.t.Context(), id))
 }
 
 func (s shop) counts(q *queue.Queue) queue.Counts {
@@ -206,12 +207,12 @@ func (s shop) wantHistory(q *queue.Queue, want string, ids ...int64) {
 	}
 }
 
-func (s shop) wantJob(q *queue.Queue, id int64, state queue.State, line, problem string, attempt int) {
+func (s shop) wantJob(q *queue.Queue, id int64, state job.State, line job.Line, problem string, attempt int) {
 	s.t.Helper()
-	job := s.get(q, id)
-	if job.State != state || job.Line != line || job.Error != problem || job.Attempt != attempt {
+	j := s.get(q, id)
+	if j.State != state || j.Line != line || j.Error != problem || j.Attempt != attempt {
 		s.t.Errorf("job %d of %s is %s, %s, attempt %d, error %s; want %s, %s, attempt %d, error %s",
-			id, q.Name, job.State, job.Line, job.Attempt, job.Error, state, line, attempt, problem)
+			id, q.Name, j.State, j.Line, j.Attempt, j.Error, state, line, attempt, problem)
 	}
 }
 
@@ -258,7 +259,7 @@ func all(f handler.Func) map[string]handler.Handler {
 	return map[string]handler.Handler{"send": f, "later": f, "once": f}
 }
 
-func nothing(context.Context, *queue.Job) error { return nil }
+func nothing(context.Context, *job.Job) error { return nil }
 
 // worker gives the params of a worker of host "here" for both queues.
 func (s shop) worker(handlers map[string]handler.Handler) worker.Params {
@@ -328,18 +329,18 @@ func (s shop) work(p worker.Params) worker.Summary {
 // gate is a handler that holds its jobs until it lets them through.
 type gate struct {
 	t       *testing.T
-	started chan *queue.Job
+	started chan *job.Job
 	through chan struct{}
 	// stopped gets the cause of each context that ended first.
 	stopped chan error
 }
 
 func (s shop) gate() *gate {
-	return &gate{s.t, make(chan *queue.Job, 1000), make(chan struct{}), make(chan error, 1000)}
+	return &gate{s.t, make(chan *job.Job, 1000), make(chan struct{}), make(chan error, 1000)}
 }
 
-func (g *gate) handle(ctx context.Context, job *queue.Job) error {
-	g.started <- job
+func (g *gate) handle(ctx context.Context, j *job.Job) error {
+	g.started <- j
 	select {
 	case <-g.through:
 		return nil
@@ -350,13 +351,13 @@ func (g *gate) handle(ctx context.Context, job *queue.Job) error {
 }
 
 // next waits until a job has been started.
-func (g *gate) next() *queue.Job {
+func (g *gate) next() *job.Job {
 	g.t.Helper()
 	return receive(g.t, "the start of a job", g.started)
 }
 
 // holds waits until n jobs have been started.
-func (g *gate) holds(n int) (jobs []*queue.Job) {
+func (g *gate) holds(n int) (jobs []*job.Job) {
 	g.t.Helper()
 	for range n {
 		jobs = append(jobs, g.next())

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/handler"
+	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/queue/worker"
 )
 
@@ -23,7 +24,7 @@ func (s shop) one(id int64, f handler.Func) worker.Params {
 // refused wants a worker of one job to end with an error and to leave all as it was.
 func (s shop) refused(id int64, want error) {
 	s.t.Helper()
-	p := s.one(id, func(context.Context, *queue.Job) error {
+	p := s.one(id, func(context.Context, *job.Job) error {
 		s.t.Error("the job runs")
 		return nil
 	})
@@ -40,14 +41,14 @@ func (s shop) refused(id int64, want error) {
 }
 
 // closed is a window that isn't open now.
-func (s shop) closed() *queue.Windows {
+func (s shop) closed() *job.Windows {
 	s.t.Helper()
 	now := s.clock().UTC()
 	from, to := "12:00", "12:30"
 	if h := now.Hour(); h > 8 && h < 16 {
 		from, to = "00:10", "00:20"
 	}
-	w := must[queue.Windows](s.t)(queue.ParseWindows([]string{from + "-" + to}))
+	w := must[job.Windows](s.t)(job.ParseWindows([]string{from + "-" + to}))
 	return &w
 }
 
@@ -55,7 +56,7 @@ func TestOneJob(t *testing.T) {
 	suite(t, func(s shop) {
 		var ids []int64
 		ids = append(ids, s.add(s.emails, "send", 3)...)
-		ids = append(ids, s.addJobs(s.emails, queue.NewJob{Type: "later", In: time.Hour}, queue.NewJob{Type: "once", Windows: s.closed()})...)
+		ids = append(ids, s.addJobs(s.emails, job.New{Type: "later", In: time.Hour}, job.New{Type: "once", Windows: s.closed()})...)
 		for _, id := range []int64{ids[1], ids[3], ids[4]} {
 			var ended []queue.Settled
 			p := s.one(id, nothing)
@@ -65,7 +66,7 @@ func TestOneJob(t *testing.T) {
 			if took := time.Since(began); took > patience/2 {
 				s.t.Errorf("it took %s", took)
 			}
-			if len(ended) != 1 || ended[0].Job.ID != id || ended[0].Outcome.Verdict != queue.Finished {
+			if len(ended) != 1 || ended[0].Job.ID != id || ended[0].Outcome.Verdict != job.Finished {
 				s.t.Errorf("told of %+v", ended)
 			}
 			if life := s.life(p.ID); life != "starting finished" {
@@ -74,13 +75,13 @@ func TestOneJob(t *testing.T) {
 		}
 		s.wantHistory(s.emails, atOnce, ids[1], ids[3], ids[4])
 		s.wantHistory(s.emails, untouched, ids[0], ids[2])
-		s.wantJob(s.emails, ids[0], queue.Initial, "due", queue.None, 0)
+		s.wantJob(s.emails, ids[0], job.Initial, "due", job.None, 0)
 
 		must[any](s.t)(nil, s.emails.Pause(s.t.Context(), true))
 		wantSummary(s.t, s.work(s.one(ids[2], nothing)), worker.Summary{Started: 1, Finished: 1})
 		s.wantHistory(s.emails, atOnce, ids[2])
 		wantSummary(s.t, s.work(s.worker(all(nothing))), worker.Summary{})
-		s.wantJob(s.emails, ids[0], queue.Initial, "due", queue.None, 0)
+		s.wantJob(s.emails, ids[0], job.Initial, "due", job.None, 0)
 
 		s.refused(ids[2], queue.ErrFinal)
 		s.refused(ids[2]+1000, queue.ErrNotFound)
@@ -96,17 +97,17 @@ func TestOneJobBesideTheHostsSlots(t *testing.T) {
 		p := s.worker(all(busy.handle))
 		p.Concurrency = 1
 		r := s.start(p)
-		job := busy.next()
+		j := busy.next()
 		eventually(s.t, "the next is locked", func() bool { return s.counts(s.emails).Locked == 1 })
 		s.refused(ids[1], queue.ErrLocked)
-		s.refused(job.ID, queue.ErrStarted)
+		s.refused(j.ID, queue.ErrStarted)
 
 		g := s.gate()
 		p = s.one(ids[2], g.handle)
 		p.MaxJobs = 1
 		alone := s.start(p)
-		if job := g.next(); job.ID != ids[2] {
-			s.t.Errorf("started job %d", job.ID)
+		if j := g.next(); j.ID != ids[2] {
+			s.t.Errorf("started job %d", j.ID)
 		}
 		if n := s.row(p.ID).Slots; n != 0 {
 			s.t.Errorf("it holds %d slots", n)
@@ -122,13 +123,13 @@ func TestOneJobUnderAThrottleLimit(t *testing.T) {
 	suite(t, func(s shop) {
 		s.emails = s.reopen(queue.Options{Name: "emails", ThrottleLimit: 1}, nil)
 		free := 0
-		ids := append(s.add(s.emails, "send", 2), s.addJobs(s.emails, queue.NewJob{Type: "send", ThrottleFactor: &free})...)
+		ids := append(s.add(s.emails, "send", 2), s.addJobs(s.emails, job.New{Type: "send", ThrottleFactor: &free})...)
 		g := s.gate()
 		p := s.one(ids[0], g.handle)
 		r, asked := s.startWatched(p)
 		g.next()
 		s.refused(ids[1], queue.ErrNoRoom)
-		s.wantJob(s.emails, ids[1], queue.Initial, "due", queue.None, 0)
+		s.wantJob(s.emails, ids[1], job.Initial, "due", job.None, 0)
 		wantSummary(s.t, s.work(s.one(ids[2], nothing)), worker.Summary{Started: 1, Finished: 1})
 		s.wantCalm(asked)
 		g.open()
@@ -145,7 +146,7 @@ func TestOneJobUnderAThrottleLimit(t *testing.T) {
 // The rate holds too; a job that it doesn't allow goes back.
 func TestOneJobUnderARate(t *testing.T) {
 	suite(t, func(s shop) {
-		s.emails = s.reopen(queue.Options{Name: "emails", Rate: queue.Rate{Starts: 1, Per: time.Hour}}, nil)
+		s.emails = s.reopen(queue.Options{Name: "emails", Rate: job.Rate{Starts: 1, Per: time.Hour}}, nil)
 		ids := s.add(s.emails, "send", 2)
 		wantSummary(s.t, s.work(s.one(ids[0], nothing)), worker.Summary{Started: 1, Finished: 1})
 		began := time.Now()
@@ -153,7 +154,7 @@ func TestOneJobUnderARate(t *testing.T) {
 		if took := time.Since(began); took > patience/2 {
 			s.t.Errorf("it took %s", took)
 		}
-		s.wantJob(s.emails, ids[1], queue.Initial, "due", queue.None, 0)
+		s.wantJob(s.emails, ids[1], job.Initial, "due", job.None, 0)
 		s.wantHistory(s.emails, untouched, ids[1])
 	})
 }
@@ -192,21 +193,21 @@ func TestOneJobFails(t *testing.T) {
 	suite(t, func(s shop) {
 		ids := s.add(s.emails, "send", 3)
 		wantSummary(s.t, s.work(s.one(ids[0], noLuck)), worker.Summary{Started: 1, Errors: 1})
-		s.wantJob(s.emails, ids[0], queue.Retry, "due", "no luck", 1)
+		s.wantJob(s.emails, ids[0], job.Retry, "due", "no luck", 1)
 		s.wantHistory(s.emails, "added/0 starting/1 error/1", ids[0])
 
-		p := asking(s.one(ids[1], noLuck), func(_ context.Context, _ *queue.Job, o queue.Outcome) (queue.Decision, error) {
-			return queue.Decision{Again: o.Error == "no luck", In: time.Hour}, nil
+		p := asking(s.one(ids[1], noLuck), func(_ context.Context, _ *job.Job, o job.Outcome) (job.Decision, error) {
+			return job.Decision{Again: o.Error == "no luck", In: time.Hour}, nil
 		})
 		wantSummary(s.t, s.work(p), worker.Summary{Started: 1, Errors: 1})
-		s.wantJob(s.emails, ids[1], queue.Retry, "later", "no luck", 1)
+		s.wantJob(s.emails, ids[1], job.Retry, "later", "no luck", 1)
 		// also from there it runs at once
 		wantSummary(s.t, s.work(s.one(ids[1], nothing)), worker.Summary{Started: 1, Finished: 1})
 		s.wantHistory(s.emails, atSecond, ids[1])
 
 		s.emails = s.async(0)
 		wantSummary(s.t, s.work(s.one(ids[2], nothing)), worker.Summary{Started: 1, Finished: 1})
-		s.wantJob(s.emails, ids[2], queue.Running, "waiting", queue.None, 1)
+		s.wantJob(s.emails, ids[2], job.Running, "waiting", job.None, 1)
 		s.refused(ids[2], queue.ErrStarted)
 	})
 }
@@ -221,7 +222,7 @@ func TestOneJobWithoutHandler(t *testing.T) {
 			s.t.Errorf("the worker ends with %v", err)
 		}
 		wantSummary(s.t, summary, worker.Summary{})
-		s.wantJob(s.emails, id, queue.Initial, "due", queue.None, 0)
+		s.wantJob(s.emails, id, job.Initial, "due", job.None, 0)
 		s.wantHistory(s.emails, untouched, id)
 	})
 }
@@ -229,7 +230,7 @@ func TestOneJobWithoutHandler(t *testing.T) {
 // What was locked before its time and isn't started runs at its time, not at once.
 func TestOneJobIsGivenBack(t *testing.T) {
 	suite(t, func(s shop) {
-		in := queue.NewJob{Type: "send", In: time.Hour}
+		in := job.New{Type: "send", In: time.Hour}
 		ids := s.addJobs(s.emails, in, in)
 		want := s.get(s.emails, ids[0]).ScheduledRunTime
 		ctx, stop := context.WithCancel(s.t.Context())
@@ -246,7 +247,7 @@ func TestOneJobIsGivenBack(t *testing.T) {
 			wantSummary(s.t, s.work(s.worker(all(nothing))), worker.Summary{})
 		}
 		for _, id := range ids {
-			s.wantJob(s.emails, id, queue.Initial, "later", queue.None, 0)
+			s.wantJob(s.emails, id, job.Initial, "later", job.None, 0)
 		}
 		if at := s.get(s.emails, ids[0]).ScheduledRunTime; !at.Equal(want) {
 			s.t.Errorf("it is to run at %s, want %s", at, want)

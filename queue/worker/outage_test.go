@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/internal/dbtest"
-	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/queue/worker"
 	"github.com/hipq/hipq/schema"
 )
@@ -99,8 +99,8 @@ func TestHandlersEndBeforeTheLock(t *testing.T) {
 		direct := s.elsewhere()
 		ends := make(chan time.Time, 1)
 		g := s.gate()
-		p := s.worker(all(func(ctx context.Context, job *queue.Job) error {
-			err := g.handle(ctx, job)
+		p := s.worker(all(func(ctx context.Context, j *job.Job) error {
+			err := g.handle(ctx, j)
 			now, clockErr := direct.db.Clock(context.WithoutCancel(ctx))
 			if clockErr != nil {
 				s.t.Error(clockErr)
@@ -131,7 +131,7 @@ func TestHandlersEndBeforeTheLock(t *testing.T) {
 		next := direct.worker(all(nothing))
 		next.Linger, next.Host = true, "there"
 		direct.start(next)
-		eventually(s.t, "the job is done", func() bool { return direct.get(direct.emails, id).State == queue.Final })
+		eventually(s.t, "the job is done", func() bool { return direct.get(direct.emails, id).State == job.Final })
 		eventually(s.t, "the worker is buried", func() bool { return direct.life(p.ID) == "starting error" })
 		direct.wantHistory(direct.emails, atSecond, id)
 	})
@@ -159,7 +159,7 @@ func TestDatabaseFallsSilent(t *testing.T) {
 	next := direct.worker(all(nothing))
 	next.Linger, next.Host = true, "there"
 	direct.start(next)
-	eventually(t, "the job is done", func() bool { return direct.get(direct.emails, id).State == queue.Final })
+	eventually(t, "the job is done", func() bool { return direct.get(direct.emails, id).State == job.Final })
 	direct.wantHistory(direct.emails, atSecond, id)
 	if _, err := r.end(); !errors.Is(err, worker.ErrLockLost) {
 		t.Errorf("the worker ends with %v", err)
@@ -213,8 +213,8 @@ func TestLostAnswers(t *testing.T) {
 				ids = append(ids, ids[3]+1)
 				direct := s.elsewhere()
 				var l ledger
-				p := s.worker(all(func(ctx context.Context, job *queue.Job) error {
-					if err := l.handle(ctx, job); err != nil || job.ID != ids[1] || job.Attempt > 1 {
+				p := s.worker(all(func(ctx context.Context, j *job.Job) error {
+					if err := l.handle(ctx, j); err != nil || j.ID != ids[1] || j.Attempt > 1 {
 						return err
 					}
 					return errors.New("no luck")
@@ -254,7 +254,7 @@ func TestStoppedAfterALostAnswer(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		summary worker.Summary
-		line    string
+		line    job.Line
 		history string
 	}{
 		"lock":  {worker.Summary{}, "due", untouched},
@@ -276,8 +276,8 @@ func TestStoppedAfterALostAnswer(t *testing.T) {
 			wantSummary(t, r.ended(), c.summary)
 			s.wantHistory(s.emails, c.history, ids...)
 			for _, id := range ids {
-				if job := s.get(s.emails, id); job.Line != c.line {
-					t.Errorf("job %d is %s, %s", id, job.State, job.Line)
+				if j := s.get(s.emails, id); j.Line != c.line {
+					t.Errorf("job %d is %s, %s", id, j.State, j.Line)
 				}
 			}
 		})
@@ -318,11 +318,11 @@ func TestOutcomesAreToldOnce(t *testing.T) {
 	direct := s.elsewhere()
 	first, second := s.gate(), s.gate()
 	var j journal
-	p := s.worker(all(func(ctx context.Context, job *queue.Job) error {
-		if job.ID == ids[0] {
-			return first.handle(ctx, job)
+	p := s.worker(all(func(ctx context.Context, j *job.Job) error {
+		if j.ID == ids[0] {
+			return first.handle(ctx, j)
 		}
-		return second.handle(ctx, job)
+		return second.handle(ctx, j)
 	}))
 	p.Log = j.log()
 	r := s.start(p)
@@ -330,7 +330,7 @@ func TestOutcomesAreToldOnce(t *testing.T) {
 	second.next()
 	proxy.loses(func(statements string) bool { return strings.Contains(statements, "line = 'finished'") }, proxy.cut)
 	first.let()
-	eventually(t, "the first job is settled", func() bool { return direct.get(direct.emails, ids[0]).State == queue.Final })
+	eventually(t, "the first job is settled", func() bool { return direct.get(direct.emails, ids[0]).State == job.Final })
 	eventually(t, "the database is missed", func() bool { return j.count("does not answer") > 0 })
 	second.let()
 	seen := j.count("does not answer")

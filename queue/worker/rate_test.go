@@ -10,6 +10,7 @@ import (
 
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/queue/worker"
 )
 
@@ -36,7 +37,7 @@ func (s shop) wantRate(q *queue.Queue) {
 // A worker waits for the rate; it goes on as soon as that allows, and doesn't end before.
 func TestRate(t *testing.T) {
 	suite(t, func(s shop) {
-		s.emails = s.reopen(queue.Options{Name: "emails", Rate: queue.Rate{Starts: 3, Per: 1500 * time.Millisecond}}, nil)
+		s.emails = s.reopen(queue.Options{Name: "emails", Rate: job.Rate{Starts: 3, Per: 1500 * time.Millisecond}}, nil)
 		ids := s.add(s.emails, "send", 8)
 		others := s.add(s.reports, "send", 50)
 		p := s.worker(all(nothing))
@@ -64,7 +65,7 @@ func TestRate(t *testing.T) {
 
 func TestRateOverTwoWorkers(t *testing.T) {
 	suite(t, func(s shop) {
-		o := queue.Options{Name: "emails", Rate: queue.Rate{Starts: 5, Per: time.Second}}
+		o := queue.Options{Name: "emails", Rate: job.Rate{Starts: 5, Per: time.Second}}
 		s.emails = s.reopen(o, nil)
 		ids := s.add(s.emails, "send", 22)
 		var runs []*run
@@ -89,10 +90,10 @@ func TestRateOverTwoWorkers(t *testing.T) {
 // Each attempt counts, also the second of a job, and one that ends with an error.
 func TestRateCountsAttempts(t *testing.T) {
 	suite(t, func(s shop) {
-		s.emails = s.reopen(queue.Options{Name: "emails", Rate: queue.Rate{Starts: 2, Per: time.Second}}, nil)
+		s.emails = s.reopen(queue.Options{Name: "emails", Rate: job.Rate{Starts: 2, Per: time.Second}}, nil)
 		ids := s.add(s.emails, "send", 2)
-		wantSummary(s.t, s.work(s.worker(all(func(_ context.Context, job *queue.Job) error {
-			if job.Attempt == 1 {
+		wantSummary(s.t, s.work(s.worker(all(func(_ context.Context, j *job.Job) error {
+			if j.Attempt == 1 {
 				return errors.New("no luck")
 			}
 			return nil
@@ -105,7 +106,7 @@ func TestRateCountsAttempts(t *testing.T) {
 // What the rate doesn't allow within the worker's time is not worth waiting for.
 func TestRateBeyondTheWorkersTime(t *testing.T) {
 	suite(t, func(s shop) {
-		s.emails = s.reopen(queue.Options{Name: "emails", Rate: queue.Rate{Starts: 2, Per: time.Hour}}, nil)
+		s.emails = s.reopen(queue.Options{Name: "emails", Rate: job.Rate{Starts: 2, Per: time.Hour}}, nil)
 		ids := s.add(s.emails, "send", 3)
 		began := time.Now()
 		wantSummary(s.t, s.work(s.worker(all(nothing))), worker.Summary{Started: 2, Finished: 2})
@@ -113,14 +114,14 @@ func TestRateBeyondTheWorkersTime(t *testing.T) {
 		if took := time.Since(began); took > patience/2 {
 			s.t.Errorf("it took %s", took)
 		}
-		s.wantJob(s.emails, ids[2], queue.Initial, "due", queue.None, 0)
+		s.wantJob(s.emails, ids[2], job.Initial, "due", job.None, 0)
 	})
 }
 
 // A lingering worker that waits for the rate holds no slots then.
 func TestRatedWorkerLeavesItsSlots(t *testing.T) {
 	suite(t, func(s shop) {
-		s.emails = s.reopen(queue.Options{Name: "emails", Rate: queue.Rate{Starts: 1, Per: time.Hour}}, nil)
+		s.emails = s.reopen(queue.Options{Name: "emails", Rate: job.Rate{Starts: 1, Per: time.Hour}}, nil)
 		s.add(s.emails, "send", 3)
 		p := only(s.emails, s.worker(all(nothing)))
 		p.Linger = true
@@ -149,7 +150,7 @@ func TestRatedWorkerLeavesItsSlots(t *testing.T) {
 // Several may lock what the rate allows only one to start. The others give it back.
 func TestRateIsUsedUpByAnother(t *testing.T) {
 	suite(t, func(s shop) {
-		o := queue.Options{Name: "emails", Rate: queue.Rate{Starts: 2, Per: time.Hour}}
+		o := queue.Options{Name: "emails", Rate: job.Rate{Starts: 2, Per: time.Hour}}
 		s.emails = s.reopen(o, nil)
 		ids := s.add(s.emails, "send", 3)
 		w := queue.Worker{ID: "other", Host: "there", PID: 1}
@@ -166,7 +167,7 @@ func TestRateIsUsedUpByAnother(t *testing.T) {
 		if r := must[queue.Round](s.t)(s.emails.Round(s.t.Context(), w, nil, theirs)); len(r.Started) != 0 {
 			s.t.Errorf("started %d more than the rate allows", len(r.Started))
 		}
-		s.wantJob(s.emails, ids[2], queue.Initial, "due", queue.None, 0)
+		s.wantJob(s.emails, ids[2], job.Initial, "due", job.None, 0)
 		s.wantHistory(s.emails, untouched, ids[2])
 		wantSummary(s.t, s.work(s.worker(all(nothing))), worker.Summary{})
 		s.wantRate(s.emails)
@@ -176,7 +177,7 @@ func TestRateIsUsedUpByAnother(t *testing.T) {
 // Whoever had to wait for its turn starts its jobs after that, and counts them so.
 func TestRateCountsFromTheTurn(t *testing.T) {
 	suite(t, func(s shop) {
-		s.emails = s.reopen(queue.Options{Name: "emails", Rate: queue.Rate{Starts: 2, Per: time.Second}}, nil)
+		s.emails = s.reopen(queue.Options{Name: "emails", Rate: job.Rate{Starts: 2, Per: time.Second}}, nil)
 		id := s.add(s.emails, "send", 1)[0]
 		s.die(s.emails, "other", 0, 0)
 		locked := must[[]queue.Locked](s.t)(s.emails.NewLocker("other", []string{"send"}).Lock(s.t.Context(), 1))

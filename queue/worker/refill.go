@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/job"
 )
 
 // refill looks after the queues once a second and when a rate allows more, and keeps a pool of locked jobs for each line
@@ -60,7 +61,7 @@ func (w *worker) takeUndecided(work context.Context, l *line) error {
 	}
 	l.failing = len(list) == n
 	for _, s := range list {
-		if s.Decided = true; s.Outcome.Verdict == queue.Stopped {
+		if s.Decided = true; s.Outcome.Verdict == job.Stopped {
 			l.ended = append(l.ended, s) // there is nothing to ask
 		} else {
 			l.undecided = append(l.undecided, s)

@@ -11,6 +11,7 @@ import (
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/handler"
+	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/queue/worker"
 )
 
@@ -26,22 +27,22 @@ func asking(p worker.Params, f handler.RetryFunc) worker.Params {
 type court struct {
 	t       *testing.T
 	asked   chan queue.Settled
-	through chan queue.Decision
+	through chan job.Decision
 	stopped chan error
 }
 
 func (s shop) court() *court {
-	return &court{s.t, make(chan queue.Settled, 1000), make(chan queue.Decision), make(chan error, 1000)}
+	return &court{s.t, make(chan queue.Settled, 1000), make(chan job.Decision), make(chan error, 1000)}
 }
 
-func (c *court) decide(ctx context.Context, job *queue.Job, o queue.Outcome) (queue.Decision, error) {
-	c.asked <- queue.Settled{Job: job, Outcome: o}
+func (c *court) decide(ctx context.Context, j *job.Job, o job.Outcome) (job.Decision, error) {
+	c.asked <- queue.Settled{Job: j, Outcome: o}
 	select {
 	case d := <-c.through:
 		return d, nil
 	case <-ctx.Done():
 		c.stopped <- context.Cause(ctx)
-		return queue.Decision{}, context.Cause(ctx)
+		return job.Decision{}, context.Cause(ctx)
 	}
 }
 
@@ -50,7 +51,7 @@ func (c *court) next() queue.Settled {
 	return receive(c.t, "a question to the retry handler", c.asked)
 }
 
-func (c *court) let(d queue.Decision) {
+func (c *court) let(d job.Decision) {
 	c.t.Helper()
 	select {
 	case c.through <- d:
@@ -68,7 +69,7 @@ func (c *court) quiet(what string) {
 	}
 }
 
-func noLuck(context.Context, *queue.Job) error { return errors.New("no luck") }
+func noLuck(context.Context, *job.Job) error { return errors.New("no luck") }
 
 func TestRetryHandlerDecides(t *testing.T) {
 	suite(t, func(s shop) {
@@ -77,26 +78,26 @@ func TestRetryHandlerDecides(t *testing.T) {
 		cases := []struct {
 			data     string
 			timeout  time.Duration
-			outcome  queue.Outcome
-			decision queue.Decision
+			outcome  job.Outcome
+			decision job.Decision
 			again    bool
 		}{
 			{data: "good"},
-			{"error", 0, queue.Outcome{Verdict: queue.TryAgain, Error: "no luck"}, queue.Decision{Again: true, At: fixed, Priority: &priority}, true},
-			{"panic", 0, queue.Outcome{Verdict: queue.TryAgain, Error: "panic: boom"}, queue.Decision{Again: true, In: 2 * time.Hour, Data: &text}, true},
-			{"never", 0, queue.Outcome{Verdict: queue.Failed, Error: "broken"}, queue.Decision{Again: true, In: 3 * time.Hour}, true},
-			{"soon", 0, queue.Outcome{Verdict: queue.TryAgain, Error: "busy", RetryAfter: 5 * time.Minute}, queue.Decision{Again: true}, true},
-			{"timeout", time.Second, queue.Outcome{Verdict: queue.TryAgain, Error: "timeout after 1s"}, queue.Decision{}, false},
+			{"error", 0, job.Outcome{Verdict: job.TryAgain, Error: "no luck"}, job.Decision{Again: true, At: fixed, Priority: &priority}, true},
+			{"panic", 0, job.Outcome{Verdict: job.TryAgain, Error: "panic: boom"}, job.Decision{Again: true, In: 2 * time.Hour, Data: &text}, true},
+			{"never", 0, job.Outcome{Verdict: job.Failed, Error: "broken"}, job.Decision{Again: true, In: 3 * time.Hour}, true},
+			{"soon", 0, job.Outcome{Verdict: job.TryAgain, Error: "busy", RetryAfter: 5 * time.Minute}, job.Decision{Again: true}, true},
+			{"timeout", time.Second, job.Outcome{Verdict: job.TryAgain, Error: "timeout after 1s"}, job.Decision{}, false},
 		}
-		var jobs []queue.NewJob
+		var jobs []job.New
 		for _, c := range cases {
-			jobs = append(jobs, queue.NewJob{Type: "later", Data: c.data, Timeout: c.timeout})
+			jobs = append(jobs, job.New{Type: "later", Data: c.data, Timeout: c.timeout})
 		}
 		ids := s.addJobs(s.emails, jobs...)
 		var mu sync.Mutex
-		asked := map[int64]queue.Outcome{}
-		p := only(s.emails, s.worker(all(func(ctx context.Context, job *queue.Job) error {
-			switch job.Data {
+		asked := map[int64]job.Outcome{}
+		p := only(s.emails, s.worker(all(func(ctx context.Context, j *job.Job) error {
+			switch j.Data {
 			case "error":
 				return errors.New("no luck")
 			case "panic":
@@ -112,20 +113,20 @@ func TestRetryHandlerDecides(t *testing.T) {
 			return nil
 		})))
 		before := s.clock()
-		done := s.work(asking(p, func(_ context.Context, job *queue.Job, o queue.Outcome) (queue.Decision, error) {
+		done := s.work(asking(p, func(_ context.Context, j *job.Job, o job.Outcome) (job.Decision, error) {
 			mu.Lock()
 			defer mu.Unlock()
-			if _, twice := asked[job.ID]; twice {
-				s.t.Errorf("asked twice about job %d", job.ID)
+			if _, twice := asked[j.ID]; twice {
+				s.t.Errorf("asked twice about job %d", j.ID)
 			}
 			o.Ran, o.Output = 0, ""
-			asked[job.ID] = o
+			asked[j.ID] = o
 			for i, id := range ids {
-				if id == job.ID {
+				if id == j.ID {
 					return cases[i].decision, nil
 				}
 			}
-			return queue.Decision{}, errors.New("no such job")
+			return job.Decision{}, errors.New("no such job")
 		}))
 		after := s.clock()
 		wantSummary(s.t, done, worker.Summary{Started: len(cases), Finished: 1, Errors: len(cases) - 1})
@@ -137,27 +138,27 @@ func TestRetryHandlerDecides(t *testing.T) {
 			if asked[id] != c.outcome {
 				s.t.Errorf("%s: asked with %+v, want %+v", c.data, asked[id], c.outcome)
 			}
-			job := s.get(s.emails, id)
+			j := s.get(s.emails, id)
 			if !c.again {
-				s.wantJob(s.emails, id, queue.Final, "failed", c.outcome.Error, 1)
+				s.wantJob(s.emails, id, job.Final, "failed", c.outcome.Error, 1)
 				s.wantHistory(s.emails, "added/0 starting/1 failed/1", id)
 				continue
 			}
-			s.wantJob(s.emails, id, queue.Retry, "later", c.outcome.Error, 1)
+			s.wantJob(s.emails, id, job.Retry, "later", c.outcome.Error, 1)
 			s.wantHistory(s.emails, "added/0 starting/1 error/1", id)
 			d := c.decision.In
 			if d == 0 {
 				d = time.Hour // the policy's
 			}
-			if at := job.ScheduledRunTime; c.decision.At.IsZero() && (at.Before(before.Add(d)) || at.After(after.Add(d))) {
+			if at := j.ScheduledRunTime; c.decision.At.IsZero() && (at.Before(before.Add(d)) || at.After(after.Add(d))) {
 				s.t.Errorf("%s: again at %s, want %s after %s", c.data, at, d, before)
 			}
 		}
-		if job := s.get(s.emails, ids[1]); !job.ScheduledRunTime.Equal(fixed) || job.Priority != priority || job.Data != "error" {
-			s.t.Errorf("again at %s, priority %d, data %s", job.ScheduledRunTime, job.Priority, job.Data)
+		if j := s.get(s.emails, ids[1]); !j.ScheduledRunTime.Equal(fixed) || j.Priority != priority || j.Data != "error" {
+			s.t.Errorf("again at %s, priority %d, data %s", j.ScheduledRunTime, j.Priority, j.Data)
 		}
-		if job := s.get(s.emails, ids[2]); job.Data != text || job.Priority != 100 {
-			s.t.Errorf("its data are %s, its priority %d", job.Data, job.Priority)
+		if j := s.get(s.emails, ids[2]); j.Data != text || j.Priority != 100 {
+			s.t.Errorf("its data are %s, its priority %d", j.Data, j.Priority)
 		}
 		for _, id := range ids[1:] {
 			if list := s.outcomes(s.emails, id); len(list) != 1 || list[0].Error != s.get(s.emails, id).Error || list[0].WorkerID != p.ID {
@@ -172,16 +173,16 @@ func TestRetryHandlerIsAskedOnEveryError(t *testing.T) {
 	suite(t, func(s shop) {
 		id := s.add(s.emails, "once", 1)[0]
 		var data []string
-		p := only(s.emails, s.worker(all(func(_ context.Context, job *queue.Job) error {
-			data = append(data, job.Data)
+		p := only(s.emails, s.worker(all(func(_ context.Context, j *job.Job) error {
+			data = append(data, j.Data)
 			return errors.New("no luck")
 		})))
-		done := s.work(asking(p, func(_ context.Context, job *queue.Job, _ queue.Outcome) (queue.Decision, error) {
-			text := strings.Repeat("x", job.Attempt)
-			return queue.Decision{Again: job.Attempt < 5, Data: &text}, nil
+		done := s.work(asking(p, func(_ context.Context, j *job.Job, _ job.Outcome) (job.Decision, error) {
+			text := strings.Repeat("x", j.Attempt)
+			return job.Decision{Again: j.Attempt < 5, Data: &text}, nil
 		}))
 		wantSummary(s.t, done, worker.Summary{Started: 5, Errors: 5})
-		s.wantJob(s.emails, id, queue.Final, "failed", "no luck", 5)
+		s.wantJob(s.emails, id, job.Final, "failed", "no luck", 5)
 		s.wantHistory(s.emails, "added/0 starting/1 error/1 starting/2 error/2 starting/3 error/3 starting/4 error/4 starting/5 failed/5", id)
 		if got := strings.Join(data, " "); got != "NONE x xx xxx xxxx" {
 			s.t.Errorf("the attempts had the data %s", got)
@@ -191,23 +192,23 @@ func TestRetryHandlerIsAskedOnEveryError(t *testing.T) {
 
 func TestRetryHandlerFails(t *testing.T) {
 	suite(t, func(s shop) {
-		ids := s.addJobs(s.emails, queue.NewJob{Type: "once", Data: "error"}, queue.NewJob{Type: "later", Data: "panic"},
-			queue.NewJob{Type: "later", Data: "timeout", Timeout: time.Second})
+		ids := s.addJobs(s.emails, job.New{Type: "once", Data: "error"}, job.New{Type: "later", Data: "panic"},
+			job.New{Type: "later", Data: "timeout", Timeout: time.Second})
 		p := only(s.emails, s.worker(all(noLuck)))
-		done := s.work(asking(p, func(ctx context.Context, job *queue.Job, _ queue.Outcome) (queue.Decision, error) {
-			switch job.Data {
+		done := s.work(asking(p, func(ctx context.Context, j *job.Job, _ job.Outcome) (job.Decision, error) {
+			switch j.Data {
 			case "panic":
 				panic("boom")
 			case "timeout":
 				<-ctx.Done()
-				return queue.Decision{Again: true}, context.Cause(ctx)
+				return job.Decision{Again: true}, context.Cause(ctx)
 			}
-			return queue.Decision{Again: true}, errors.New("no idea")
+			return job.Decision{Again: true}, errors.New("no idea")
 		}))
 		wantSummary(s.t, done, worker.Summary{Started: 3, Errors: 3})
-		s.wantJob(s.emails, ids[0], queue.Final, "failed", "no luck", 1)
-		s.wantJob(s.emails, ids[1], queue.Retry, "later", "no luck", 1)
-		s.wantJob(s.emails, ids[2], queue.Retry, "later", "no luck", 1)
+		s.wantJob(s.emails, ids[0], job.Final, "failed", "no luck", 1)
+		s.wantJob(s.emails, ids[1], job.Retry, "later", "no luck", 1)
+		s.wantJob(s.emails, ids[2], job.Retry, "later", "no luck", 1)
 		for i, why := range []string{"no idea)", "panic: boom, at ", "timeout after 1s)"} {
 			list := s.outcomes(s.emails, ids[i])
 			if want := "no luck (the retry handler failed, so the policy decided: " + why; len(list) != 1 || !strings.HasPrefix(list[0].Error, want) {
@@ -220,8 +221,8 @@ func TestRetryHandlerFails(t *testing.T) {
 // A decision that can't be written down is an error of the retry handler, not of the worker.
 func TestDecisionThatIsNone(t *testing.T) {
 	suite(t, func(s shop) {
-		large, garbled, empty, priority := strings.Repeat("x", queue.MaxDataBytes+1), "a\xff", "", 1<<31
-		decisions := []queue.Decision{
+		large, garbled, empty, priority := strings.Repeat("x", job.MaxDataBytes+1), "a\xff", "", 1<<31
+		decisions := []job.Decision{
 			{Again: true, Data: &large},
 			{Again: true, Data: &garbled},
 			{Again: true, Priority: &priority},
@@ -230,18 +231,18 @@ func TestDecisionThatIsNone(t *testing.T) {
 		}
 		ids := s.add(s.emails, "once", len(decisions))
 		p := only(s.emails, s.worker(all(noLuck)))
-		wantSummary(s.t, s.work(asking(p, func(_ context.Context, job *queue.Job, _ queue.Outcome) (queue.Decision, error) {
-			return decisions[job.ID-ids[0]], nil
+		wantSummary(s.t, s.work(asking(p, func(_ context.Context, j *job.Job, _ job.Outcome) (job.Decision, error) {
+			return decisions[j.ID-ids[0]], nil
 		})), worker.Summary{Started: 5, Errors: 5})
 		for _, id := range ids[:4] {
-			s.wantJob(s.emails, id, queue.Final, "failed", "no luck", 1)
+			s.wantJob(s.emails, id, job.Final, "failed", "no luck", 1)
 			if list := s.outcomes(s.emails, id); len(list) != 1 || !strings.Contains(list[0].Error, "the retry handler failed") {
 				s.t.Errorf("activity: %+v", list)
 			}
 		}
-		s.wantJob(s.emails, ids[4], queue.Retry, "later", "no luck", 1)
-		if job := s.get(s.emails, ids[4]); job.Data != queue.None {
-			s.t.Errorf("no data are %q", job.Data)
+		s.wantJob(s.emails, ids[4], job.Retry, "later", "no luck", 1)
+		if j := s.get(s.emails, ids[4]); j.Data != job.None {
+			s.t.Errorf("no data are %q", j.Data)
 		}
 	})
 }
@@ -252,36 +253,36 @@ func TestJobRestsForItsDecision(t *testing.T) {
 		s.emails = s.reopen(queue.Options{Name: "emails", ThrottleLimit: 1}, nil)
 		ids := s.add(s.emails, "send", 2)
 		c, g := s.court(), s.gate()
-		p := only(s.emails, s.worker(all(func(ctx context.Context, job *queue.Job) error {
-			if job.ID == ids[0] && job.Attempt == 1 {
+		p := only(s.emails, s.worker(all(func(ctx context.Context, j *job.Job) error {
+			if j.ID == ids[0] && j.Attempt == 1 {
 				return errors.New("no luck")
 			}
-			return g.handle(ctx, job)
+			return g.handle(ctx, j)
 		})))
 		r := s.start(asking(p, c.decide))
 		if asked := c.next(); asked.Job.ID != ids[0] || asked.Outcome.Error != "no luck" {
 			s.t.Errorf("asked about %+v", asked)
 		}
-		s.wantJob(s.emails, ids[0], queue.Error, "locked", "no luck", 1)
+		s.wantJob(s.emails, ids[0], job.Error, "locked", "no luck", 1)
 		s.wantHistory(s.emails, "added/0 starting/1", ids[0])
-		if job := s.get(s.emails, ids[0]); job.WorkerID != p.ID {
-			s.t.Errorf("it is of worker %s", job.WorkerID)
+		if j := s.get(s.emails, ids[0]); j.WorkerID != p.ID {
+			s.t.Errorf("it is of worker %s", j.WorkerID)
 		}
 		if counts := s.counts(s.emails); counts.Error != 1 {
 			s.t.Errorf("%+v", counts)
 		}
-		if job := g.next(); job.ID != ids[1] {
-			s.t.Errorf("started job %d", job.ID)
+		if j := g.next(); j.ID != ids[1] {
+			s.t.Errorf("started job %d", j.ID)
 		}
 		// another that looks leaves it alone
-		other := asking(only(s.emails, s.worker(all(nothing))), func(context.Context, *queue.Job, queue.Outcome) (queue.Decision, error) {
+		other := asking(only(s.emails, s.worker(all(nothing))), func(context.Context, *job.Job, job.Outcome) (job.Decision, error) {
 			s.t.Error("another is asked")
-			return queue.Decision{}, nil
+			return job.Decision{}, nil
 		})
 		other.Host = "there"
 		wantSummary(s.t, s.work(other), worker.Summary{})
-		c.let(queue.Decision{Again: true})
-		eventually(s.t, "the decision is written down", func() bool { return s.get(s.emails, ids[0]).State == queue.Retry })
+		c.let(job.Decision{Again: true})
+		eventually(s.t, "the decision is written down", func() bool { return s.get(s.emails, ids[0]).State == job.Retry })
 		g.open()
 		wantSummary(s.t, r.ended(), worker.Summary{Started: 3, Finished: 2, Errors: 1})
 		s.wantHistory(s.emails, atSecond, ids[0])
@@ -295,16 +296,16 @@ func TestRetryHandlersTakeSlots(t *testing.T) {
 		s.add(s.emails, "once", 10)
 		y := newTally()
 		work := func(f handler.Func, names ...string) handler.Func { return y.of(f, append(names, "all")...) }
-		fails := func(ctx context.Context, job *queue.Job) error {
-			if err := short(ctx, job); err != nil || job.Attempt > 1 {
+		fails := func(ctx context.Context, j *job.Job) error {
+			if err := short(ctx, j); err != nil || j.Attempt > 1 {
 				return err
 			}
 			return errors.New("no luck")
 		}
 		decides := func(names ...string) handler.RetryFunc {
-			return func(ctx context.Context, job *queue.Job, _ queue.Outcome) (queue.Decision, error) {
+			return func(ctx context.Context, j *job.Job, _ job.Outcome) (job.Decision, error) {
 				defer y.enter(append(names, "all")...)()
-				return queue.Decision{Again: true}, short(ctx, job)
+				return job.Decision{Again: true}, short(ctx, j)
 			}
 		}
 		p := only(s.emails, s.worker(map[string]handler.Handler{"send": work(fails), "once": work(fails, "once")}))
@@ -317,11 +318,11 @@ func TestRetryHandlersTakeSlots(t *testing.T) {
 		// the one slot is for the question or for a job
 		ids := s.add(s.emails, "send", 2)
 		g, c := s.gate(), s.court()
-		p = only(s.emails, s.worker(all(func(ctx context.Context, job *queue.Job) error {
-			if job.Attempt == 1 && job.ID == ids[0] {
+		p = only(s.emails, s.worker(all(func(ctx context.Context, j *job.Job) error {
+			if j.Attempt == 1 && j.ID == ids[0] {
 				return errors.New("no luck")
 			}
-			return g.handle(ctx, job)
+			return g.handle(ctx, j)
 		})))
 		p.Concurrency = 1
 		r := s.start(asking(p, c.decide))
@@ -332,11 +333,11 @@ func TestRetryHandlersTakeSlots(t *testing.T) {
 				s.t.Errorf("%+v beside the question", counts)
 			}
 			g.open()
-			c.let(queue.Decision{})
+			c.let(job.Decision{})
 		case <-g.started:
 			c.quiet("a job runs")
 			g.open()
-			c.let(queue.Decision{})
+			c.let(job.Decision{})
 		case <-time.After(patience):
 			s.t.Fatal("nothing happens")
 		}
@@ -347,10 +348,10 @@ func TestRetryHandlersTakeSlots(t *testing.T) {
 // Between the error and the decision the worker dies. What the attempt came to is not forgotten.
 func TestWorkerDiesBeforeTheDecision(t *testing.T) {
 	suite(t, func(s shop) {
-		outcomes := []queue.Outcome{
-			{Verdict: queue.Failed, Error: "broken"},
-			{Verdict: queue.TryAgain, Error: "busy", RetryAfter: 90 * time.Second},
-			{Verdict: queue.TryAgain, Error: "no luck"},
+		outcomes := []job.Outcome{
+			{Verdict: job.Failed, Error: "broken"},
+			{Verdict: job.TryAgain, Error: "busy", RetryAfter: 90 * time.Second},
+			{Verdict: job.TryAgain, Error: "no luck"},
 		}
 		ids := s.add(s.emails, "later", 4)
 		const dead = "dead-worker"
@@ -364,25 +365,25 @@ func TestWorkerDiesBeforeTheDecision(t *testing.T) {
 			s.t.Fatalf("lost %v", r.Lost)
 		}
 		for i, id := range ids[:3] {
-			s.wantJob(s.emails, id, queue.Error, "locked", outcomes[i].Error, 1)
+			s.wantJob(s.emails, id, job.Error, "locked", outcomes[i].Error, 1)
 		}
 		// and the last was still running
-		outcomes = append(outcomes, queue.Outcome{Verdict: queue.TryAgain, Error: "worker lost: dead-worker (pid 99 on here)"})
+		outcomes = append(outcomes, job.Outcome{Verdict: job.TryAgain, Error: "worker lost: dead-worker (pid 99 on here)"})
 		var mu sync.Mutex
-		asked := map[int64]queue.Outcome{}
+		asked := map[int64]job.Outcome{}
 		p := only(s.emails, s.worker(all(nothing)))
-		wantSummary(s.t, s.work(asking(p, func(_ context.Context, job *queue.Job, o queue.Outcome) (queue.Decision, error) {
+		wantSummary(s.t, s.work(asking(p, func(_ context.Context, j *job.Job, o job.Outcome) (job.Decision, error) {
 			mu.Lock()
 			defer mu.Unlock()
 			o.Ran = 0
-			asked[job.ID] = o
-			return queue.Decision{Again: true, In: time.Hour}, nil
+			asked[j.ID] = o
+			return job.Decision{Again: true, In: time.Hour}, nil
 		})), worker.Summary{})
 		for i, id := range ids {
 			if asked[id] != outcomes[i] {
 				s.t.Errorf("asked about job %d with %+v, want %+v", id, asked[id], outcomes[i])
 			}
-			s.wantJob(s.emails, id, queue.Retry, "later", outcomes[i].Error, 1)
+			s.wantJob(s.emails, id, job.Retry, "later", outcomes[i].Error, 1)
 			s.wantHistory(s.emails, "added/0 starting/1 error/1", id)
 		}
 	})
@@ -396,16 +397,16 @@ func TestDecisionOfAWorkerDeclaredDead(t *testing.T) {
 		stay := make(chan struct{})
 		p := only(s.emails, s.worker(all(noLuck)))
 		p.LockFor, p.Grace, p.Linger = 6*time.Second, 2*time.Second, true
-		r := s.start(asking(p, func(ctx context.Context, job *queue.Job, o queue.Outcome) (queue.Decision, error) {
-			_, err := first.decide(ctx, job, o)
+		r := s.start(asking(p, func(ctx context.Context, j *job.Job, o job.Outcome) (job.Decision, error) {
+			_, err := first.decide(ctx, j, o)
 			select {
 			case <-stay:
 			case <-time.After(patience):
 			}
-			if job.ID == ids[0] {
-				return queue.Decision{Again: true, In: time.Minute}, nil
+			if j.ID == ids[0] {
+				return job.Decision{Again: true, In: time.Minute}, nil
 			}
-			return queue.Decision{}, err
+			return job.Decision{}, err
 		}))
 		first.next()
 		first.next()
@@ -414,13 +415,13 @@ func TestDecisionOfAWorkerDeclaredDead(t *testing.T) {
 		next := asking(only(other.emails, other.worker(all(nothing))), second.decide)
 		heir := other.start(next)
 		for range 2 {
-			if asked := second.next(); asked.Outcome.Error != "no luck" || asked.Outcome.Verdict != queue.TryAgain {
+			if asked := second.next(); asked.Outcome.Error != "no luck" || asked.Outcome.Verdict != job.TryAgain {
 				s.t.Errorf("asked again with %+v", asked.Outcome)
 			}
 		}
 		for _, id := range ids {
-			if job := s.get(s.emails, id); job.State != queue.Error || job.WorkerID != next.ID {
-				s.t.Errorf("job %d is %s, of worker %s", id, job.State, job.WorkerID)
+			if j := s.get(s.emails, id); j.State != job.Error || j.WorkerID != next.ID {
+				s.t.Errorf("job %d is %s, of worker %s", id, j.State, j.WorkerID)
 			}
 		}
 		for range 2 {
@@ -433,14 +434,14 @@ func TestDecisionOfAWorkerDeclaredDead(t *testing.T) {
 			s.t.Errorf("the worker ends with %v", err)
 		}
 		for range 2 {
-			second.let(queue.Decision{Again: true, In: 3 * time.Hour})
+			second.let(job.Decision{Again: true, In: 3 * time.Hour})
 		}
 		wantSummary(s.t, heir.ended(), worker.Summary{})
 		for _, id := range ids {
-			s.wantJob(s.emails, id, queue.Retry, "later", "no luck", 1)
+			s.wantJob(s.emails, id, job.Retry, "later", "no luck", 1)
 			s.wantHistory(s.emails, "added/0 starting/1 error/1", id)
-			job := s.get(s.emails, id)
-			if wait := job.ScheduledRunTime.Sub(job.UpdateTime); wait != 3*time.Hour {
+			j := s.get(s.emails, id)
+			if wait := j.ScheduledRunTime.Sub(j.UpdateTime); wait != 3*time.Hour {
 				s.t.Errorf("job %d is tried again after %s", id, wait)
 			}
 			if list := s.outcomes(s.emails, id); len(list) != 1 || list[0].WorkerID != next.ID {
@@ -455,12 +456,12 @@ func TestStoppedWorkerLeavesDecisions(t *testing.T) {
 	suite(t, func(s shop) {
 		ids := s.add(s.emails, "later", 3)
 		g, c := s.gate(), s.court()
-		p := only(s.emails, s.worker(all(func(ctx context.Context, job *queue.Job) error {
-			switch job.ID {
+		p := only(s.emails, s.worker(all(func(ctx context.Context, j *job.Job) error {
+			switch j.ID {
 			case ids[0]:
 				return handler.DoNotRetry(errors.New("broken")) // is asked about when the worker is stopped
 			case ids[1]:
-				if err := g.handle(ctx, job); err != nil {
+				if err := g.handle(ctx, j); err != nil {
 					return err
 				}
 				return errors.New("no luck") // in the grace
@@ -471,7 +472,7 @@ func TestStoppedWorkerLeavesDecisions(t *testing.T) {
 		r := s.start(asking(p, c.decide))
 		c.next()
 		g.next()
-		eventually(s.t, "all run", func() bool { return s.get(s.emails, ids[2]).State == queue.Running })
+		eventually(s.t, "all run", func() bool { return s.get(s.emails, ids[2]).State == job.Running })
 		r.stop()
 		g.let()
 		if cause := receive(s.t, "the retry handler ends", c.stopped); !errors.Is(cause, worker.ErrInterrupted) {
@@ -479,12 +480,12 @@ func TestStoppedWorkerLeavesDecisions(t *testing.T) {
 		}
 		wantSummary(s.t, r.ended(), worker.Summary{Started: 3, Errors: 3})
 		c.quiet("the worker is stopped")
-		want := []queue.Outcome{
-			{Verdict: queue.Failed, Error: "broken"}, {Verdict: queue.TryAgain, Error: "no luck"}, {Verdict: queue.TryAgain, Error: "interrupted"},
+		want := []job.Outcome{
+			{Verdict: job.Failed, Error: "broken"}, {Verdict: job.TryAgain, Error: "no luck"}, {Verdict: job.TryAgain, Error: "interrupted"},
 		}
 		for i, id := range ids {
-			if job := s.get(s.emails, id); job.State != queue.Error || job.Error != want[i].Error {
-				s.t.Errorf("job %d is %s, error %s", id, job.State, job.Error)
+			if j := s.get(s.emails, id); j.State != job.Error || j.Error != want[i].Error {
+				s.t.Errorf("job %d is %s, error %s", id, j.State, j.Error)
 			}
 			s.wantHistory(s.emails, "added/0 starting/1", id)
 		}
@@ -502,11 +503,11 @@ func TestStoppedWorkerLeavesDecisions(t *testing.T) {
 			}
 		}
 		for range ids {
-			c.let(queue.Decision{})
+			c.let(job.Decision{})
 		}
 		wantSummary(s.t, next.ended(), worker.Summary{})
 		for i, id := range ids {
-			s.wantJob(s.emails, id, queue.Final, "failed", want[i].Error, 1)
+			s.wantJob(s.emails, id, job.Final, "failed", want[i].Error, 1)
 			s.wantHistory(s.emails, "added/0 starting/1 failed/1", id)
 		}
 	})
@@ -517,23 +518,23 @@ func TestDecisionsWhenTheTimeIsUp(t *testing.T) {
 	suite(t, func(s shop) {
 		ids := s.add(s.emails, "later", 2)
 		failing, slow := s.gate(), s.gate()
-		p := only(s.emails, s.worker(all(func(ctx context.Context, job *queue.Job) error {
-			if job.ID == ids[0] {
-				if err := failing.handle(ctx, job); err != nil {
+		p := only(s.emails, s.worker(all(func(ctx context.Context, j *job.Job) error {
+			if j.ID == ids[0] {
+				if err := failing.handle(ctx, j); err != nil {
 					return err
 				}
 				return errors.New("no luck")
 			}
-			return slow.handle(ctx, job)
+			return slow.handle(ctx, j)
 		})))
 		p.MaxJobs = 2
-		r := s.start(asking(p, func(context.Context, *queue.Job, queue.Outcome) (queue.Decision, error) {
-			return queue.Decision{Again: true, In: time.Hour}, nil
+		r := s.start(asking(p, func(context.Context, *job.Job, job.Outcome) (job.Decision, error) {
+			return job.Decision{Again: true, In: time.Hour}, nil
 		}))
 		failing.next()
 		slow.next()
 		failing.let()
-		eventually(s.t, "it is decided while the other runs", func() bool { return s.get(s.emails, ids[0]).State == queue.Retry })
+		eventually(s.t, "it is decided while the other runs", func() bool { return s.get(s.emails, ids[0]).State == job.Retry })
 		slow.let()
 		wantSummary(s.t, r.ended(), worker.Summary{Started: 2, Finished: 1, Errors: 1})
 	})
@@ -547,9 +548,9 @@ func TestManyDecisions(t *testing.T) {
 		s.die(s.emails, "dead", n, n)
 		y := newTally()
 		p := only(s.emails, s.worker(all(nothing)))
-		wantSummary(s.t, s.work(asking(p, func(ctx context.Context, job *queue.Job, _ queue.Outcome) (queue.Decision, error) {
+		wantSummary(s.t, s.work(asking(p, func(ctx context.Context, j *job.Job, _ job.Outcome) (job.Decision, error) {
 			defer y.enter("all")()
-			return queue.Decision{Again: true, In: time.Hour}, short(ctx, job)
+			return job.Decision{Again: true, In: time.Hour}, short(ctx, j)
 		})), worker.Summary{})
 		y.wantMost(s.t, "all", 4)
 		s.wantHistory(s.emails, "added/0 starting/1 error/1", ids...)
@@ -577,8 +578,8 @@ func TestLostAnswersOfDecisions(t *testing.T) {
 				}
 				return lose
 			}, func() {})
-			again := func(context.Context, *queue.Job, queue.Outcome) (queue.Decision, error) {
-				return queue.Decision{Again: true, In: time.Hour}, nil
+			again := func(context.Context, *job.Job, job.Outcome) (job.Decision, error) {
+				return job.Decision{Again: true, In: time.Hour}, nil
 			}
 			wantSummary(t, s.work(asking(only(s.emails, s.worker(all(noLuck))), again)), worker.Summary{Started: 1, Errors: 1})
 			once.Do(func() { t.Error("no answer was lost") })
@@ -588,8 +589,8 @@ func TestLostAnswersOfDecisions(t *testing.T) {
 			}
 			s.wantHistory(s.emails, "added/0 starting/1 error/1", ids...)
 			for _, id := range ids {
-				if job := s.get(s.emails, id); job.State != queue.Retry || job.Line != "later" {
-					t.Errorf("job %d is %s, %s", id, job.State, job.Line)
+				if j := s.get(s.emails, id); j.State != job.Retry || j.Line != "later" {
+					t.Errorf("job %d is %s, %s", id, j.State, j.Line)
 				}
 			}
 		})

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/job"
 )
 
 // rounds settles what has ended and starts as much as there are slots, in one transaction a queue.
@@ -43,15 +44,15 @@ func (w *worker) rounds(work context.Context, accepting bool) error {
 }
 
 // begin runs jobs that are started.
-func (w *worker) begin(l *line, started []*queue.Job) {
-	for _, job := range started {
+func (w *worker) begin(l *line, started []*job.Job) {
+	for _, j := range started {
 		l.began()
 		w.summary.Started++
 		ctx, cancel := context.WithCancelCause(w.jobs)
-		l.cancel[job.ID] = cancel
+		l.cancel[j.ID] = cancel
 		go func() {
 			defer cancel(nil)
-			w.run(ctx, l, job)
+			w.run(ctx, l, j)
 		}()
 	}
 }
@@ -81,15 +82,15 @@ func (w *worker) count(l *line, r queue.Round) {
 		case slices.Contains(r.Lost, e.Job):
 			w.summary.Lost++
 		case e.Decided: // counted when its attempt ended
-		case e.Outcome.Verdict == queue.Finished, e.Outcome.Verdict == queue.Sent:
+		case e.Outcome.Verdict == job.Finished, e.Outcome.Verdict == job.Sent:
 			w.summary.Finished++
 		default:
 			w.summary.Errors++
 		}
 	}
 	l.undecided = append(l.undecided, r.Resting...)
-	for _, job := range r.Lost {
-		w.Log.Warn("lock lost: the outcome changes nothing", "queue", l.Name, "job", job.ID, "attempt", job.Attempt)
+	for _, j := range r.Lost {
+		w.Log.Warn("lock lost: the outcome changes nothing", "queue", l.Name, "job", j.ID, "attempt", j.Attempt)
 	}
 	l.ended = nil
 	// a throttled queue has room again, and a retry may be due at once: look before going idle
@@ -102,17 +103,17 @@ func (w *worker) count(l *line, r queue.Round) {
 }
 
 // run runs one attempt.
-func (w *worker) run(ctx context.Context, l *line, job *queue.Job) {
-	ctx, cancel := context.WithTimeoutCause(ctx, job.Timeout, errors.New(queue.TimeoutError(job.Timeout)))
+func (w *worker) run(ctx context.Context, l *line, j *job.Job) {
+	ctx, cancel := context.WithTimeoutCause(ctx, j.Timeout, errors.New(job.TimeoutError(j.Timeout)))
 	defer cancel()
 	began := time.Now()
-	outcome := l.Handlers[job.Type].Handle(lockContext{ctx, w.checkLock}, job)
+	outcome := l.Handlers[j.Type].Handle(lockContext{ctx, w.checkLock}, j)
 	outcome.Ran = time.Since(began)
-	s := queue.Settled{Job: job, Outcome: outcome}
+	s := queue.Settled{Job: j, Outcome: outcome}
 	switch {
-	case context.Cause(ctx) == errCancelled && outcome.Verdict != queue.Finished: //nolint:errorlint // it is this very one
-		s.Outcome.Verdict, s.Outcome.Error = queue.Stopped, queue.Cancelled
-	case l.RetryHandlers[job.Type] == nil:
+	case context.Cause(ctx) == errCancelled && outcome.Verdict != job.Finished: //nolint:errorlint // it is this very one
+		s.Outcome.Verdict, s.Outcome.Error = job.Stopped, job.Cancelled
+	case l.RetryHandlers[j.Type] == nil:
 	case w.jobs.Err() != nil:
 		s.Decide = queue.ByAnother
 	default:

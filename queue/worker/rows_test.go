@@ -8,6 +8,7 @@ import (
 
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/queue/worker"
 )
 
@@ -80,8 +81,8 @@ func TestAttemptThatIsNoLongerTheWorkers(t *testing.T) {
 	suite(t, func(s shop) {
 		ids := s.add(s.emails, "send", 4)
 		g := s.gate()
-		p := s.worker(all(func(ctx context.Context, job *queue.Job) error {
-			if err := g.handle(ctx, job); err != nil || job.ID != ids[3] {
+		p := s.worker(all(func(ctx context.Context, j *job.Job) error {
+			if err := g.handle(ctx, j); err != nil || j.ID != ids[3] {
 				return err
 			}
 			return errors.New("no luck")
@@ -95,10 +96,10 @@ func TestAttemptThatIsNoLongerTheWorkers(t *testing.T) {
 		g.open()
 		summary := r.ended()
 		wantSummary(s.t, summary, worker.Summary{Started: 4, Finished: 1, Lost: 3})
-		s.wantJob(s.emails, ids[0], queue.Running, "locked", queue.None, 1)
-		s.wantJob(s.emails, ids[3], queue.Running, "locked", queue.None, 1)
-		s.wantJob(s.emails, ids[1], queue.Running, "locked", queue.None, 7)
-		s.wantJob(s.emails, ids[2], queue.Final, "finished", queue.None, 1)
+		s.wantJob(s.emails, ids[0], job.Running, "locked", job.None, 1)
+		s.wantJob(s.emails, ids[3], job.Running, "locked", job.None, 1)
+		s.wantJob(s.emails, ids[1], job.Running, "locked", job.None, 7)
+		s.wantJob(s.emails, ids[2], job.Final, "finished", job.None, 1)
 		s.wantHistory(s.emails, "added/0 starting/1", ids[0], ids[1], ids[3])
 		entries := s.entries(activity.Filter{Kind: activity.Worker, State: activity.Finished})
 		if len(entries) != 1 || entries[0].Error != "3 attempts were not settled: their lock was lost" {

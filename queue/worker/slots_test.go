@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/queue/worker"
 )
 
@@ -22,7 +22,7 @@ type meter struct {
 
 func newMeter(most int) *meter { return &meter{most: most, full: make(chan struct{})} }
 
-func (m *meter) handle(ctx context.Context, _ *queue.Job) error {
+func (m *meter) handle(ctx context.Context, _ *job.Job) error {
 	m.add(1)
 	defer m.add(-1)
 	select {
@@ -153,7 +153,7 @@ func TestIdleWorkerLeavesItsSlots(t *testing.T) {
 		id := s.add(s.emails, "send", 1)[0]
 		g.open()
 		busy.ended()
-		eventually(s.t, "the idle worker has slots again", func() bool { return s.get(s.emails, id).State == queue.Final })
+		eventually(s.t, "the idle worker has slots again", func() bool { return s.get(s.emails, id).State == job.Final })
 		lingering.stop()
 		wantSummary(s.t, lingering.ended(), worker.Summary{Started: 2, Finished: 2})
 	})

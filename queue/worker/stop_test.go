@@ -7,21 +7,21 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/activity"
-	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/queue/worker"
 )
 
 func TestStop(t *testing.T) {
 	suite(t, func(s shop) {
-		ids := s.addJobs(s.emails, queue.NewJob{Type: "send"}, queue.NewJob{Type: "later"}, queue.NewJob{Type: "once"},
-			queue.NewJob{Type: "send"}, queue.NewJob{Type: "send"})
+		ids := s.addJobs(s.emails, job.New{Type: "send"}, job.New{Type: "later"}, job.New{Type: "once"},
+			job.New{Type: "send"}, job.New{Type: "send"})
 		reports := s.add(s.reports, "send", 2)
 		quick, slow := s.gate(), s.gate()
-		p := only(s.emails, s.worker(all(func(ctx context.Context, job *queue.Job) error {
-			if job.ID == ids[0] {
-				return quick.handle(ctx, job)
+		p := only(s.emails, s.worker(all(func(ctx context.Context, j *job.Job) error {
+			if j.ID == ids[0] {
+				return quick.handle(ctx, j)
 			}
-			return slow.handle(ctx, job)
+			return slow.handle(ctx, j)
 		})))
 		p.Concurrency, p.Grace, p.Linger = 3, 3*time.Second, true
 		r := s.start(p)
@@ -34,7 +34,7 @@ func TestStop(t *testing.T) {
 		r.stop()
 		eventually(s.t, "what is locked is given back", func() bool { return s.counts(s.emails).Due == 2 })
 		quick.let()
-		eventually(s.t, "what ends within the grace is settled", func() bool { return s.get(s.emails, ids[0]).State == queue.Final })
+		eventually(s.t, "what ends within the grace is settled", func() bool { return s.get(s.emails, ids[0]).State == job.Final })
 		for range 2 {
 			if cause := receive(s.t, "an interruption", slow.stopped); !errors.Is(cause, worker.ErrInterrupted) {
 				s.t.Errorf("interrupted by %v", cause)
@@ -44,9 +44,9 @@ func TestStop(t *testing.T) {
 			s.t.Errorf("interrupted after %s", grace)
 		}
 		wantSummary(s.t, r.ended(), worker.Summary{Started: 3, Finished: 1, Errors: 2})
-		s.wantJob(s.emails, ids[0], queue.Final, "finished", queue.None, 1)
-		s.wantJob(s.emails, ids[1], queue.Retry, "later", "interrupted", 1)
-		s.wantJob(s.emails, ids[2], queue.Final, "failed", "interrupted", 1)
+		s.wantJob(s.emails, ids[0], job.Final, "finished", job.None, 1)
+		s.wantJob(s.emails, ids[1], job.Retry, "later", "interrupted", 1)
+		s.wantJob(s.emails, ids[2], job.Final, "failed", "interrupted", 1)
 		s.wantHistory(s.emails, "added/0 starting/1 error/1", ids[1])
 		s.wantHistory(s.emails, "added/0 starting/1 failed/1", ids[2])
 		s.wantHistory(s.emails, untouched, ids[3:]...)
@@ -94,7 +94,7 @@ func TestStoppedBeforeItBegan(t *testing.T) {
 			s.t.Error(err)
 		}
 		wantSummary(s.t, summary, worker.Summary{})
-		s.wantJob(s.emails, id, queue.Initial, "due", queue.None, 0)
+		s.wantJob(s.emails, id, job.Initial, "due", job.None, 0)
 		if life := s.life(p.ID); life != "starting finished" {
 			s.t.Errorf("the worker: %s", life)
 		}
@@ -106,7 +106,7 @@ func TestInterruptedWorkerKeepsItsLock(t *testing.T) {
 	suite(t, func(s shop) {
 		id := s.add(s.emails, "send", 1)[0]
 		started, interrupted, tidy := make(chan struct{}), make(chan struct{}), make(chan struct{})
-		p := s.worker(all(func(ctx context.Context, _ *queue.Job) error {
+		p := s.worker(all(func(ctx context.Context, _ *job.Job) error {
 			close(started)
 			<-ctx.Done()
 			close(interrupted)
@@ -148,7 +148,7 @@ func TestErrorEndsTheWorker(t *testing.T) {
 		if _, err := r.end(); err == nil || !errors.Is(err, cause) {
 			s.t.Errorf("the handler ends with %v, the worker with %v", cause, err)
 		}
-		s.wantJob(s.emails, id, queue.Running, "locked", queue.None, 1)
+		s.wantJob(s.emails, id, job.Running, "locked", job.None, 1)
 		entries := s.entries(activity.Filter{Kind: activity.Worker, State: activity.Error})
 		if row := s.row(p.ID); row.State != "error" || row.Slots != 0 || len(entries) != 1 || entries[0].Error != r.err.Error() {
 			s.t.Errorf("the worker's row is %+v, its end is told as %+v", row, entries)

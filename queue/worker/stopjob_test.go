@@ -8,6 +8,7 @@ import (
 
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/handler"
+	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/queue/worker"
 )
 
@@ -24,9 +25,9 @@ func (s shop) stopJob(id int64, worker string) {
 
 func (s shop) wantCancelled(id int64, attempt int) {
 	s.t.Helper()
-	s.wantJob(s.emails, id, queue.Final, "failed", queue.Cancelled, attempt)
+	s.wantJob(s.emails, id, job.Final, "failed", job.Cancelled, attempt)
 	list := s.outcomes(s.emails, id)
-	if len(list) == 0 || list[len(list)-1].Error != queue.Cancelled {
+	if len(list) == 0 || list[len(list)-1].Error != job.Cancelled {
 		s.t.Errorf("the activity of job %d: %+v", id, list)
 	}
 }
@@ -34,7 +35,7 @@ func (s shop) wantCancelled(id int64, attempt int) {
 // wantCancelled waits for a context to end, which must do so because its job was cancelled.
 func (g *gate) wantCancelled() {
 	g.t.Helper()
-	if cause := receive(g.t, "the handler is stopped", g.stopped); cause.Error() != queue.Cancelled {
+	if cause := receive(g.t, "the handler is stopped", g.stopped); cause.Error() != job.Cancelled {
 		g.t.Errorf("the context ends with %v", cause)
 	}
 }
@@ -49,11 +50,11 @@ func TestRunningJobIsStopped(t *testing.T) {
 		s.stopJob(ids[0], p.ID)
 		s.stopJob(ids[0], p.ID) // once more is no harm
 		g.wantCancelled()
-		eventually(s.t, "it is final", func() bool { return s.get(s.emails, ids[0]).State == queue.Final })
+		eventually(s.t, "it is final", func() bool { return s.get(s.emails, ids[0]).State == job.Final })
 		s.wantCancelled(ids[0], 1)
 		s.wantHistory(s.emails, cancelled, ids[0])
 		for _, id := range ids[1:] {
-			s.wantJob(s.emails, id, queue.Running, "locked", queue.None, 1)
+			s.wantJob(s.emails, id, job.Running, "locked", job.None, 1)
 		}
 		if _, err := s.emails.Stop(s.t.Context(), ids[0]); !errors.Is(err, queue.ErrFinal) {
 			s.t.Errorf("to stop it again: %v", err)
@@ -71,10 +72,10 @@ func TestStoppedJobIsNotTriedAgain(t *testing.T) {
 		ids := s.add(s.emails, "later", 2)
 		p := only(s.emails, s.worker(nil))
 		started := make(chan int64, 2)
-		p.Queues[0].Handlers = map[string]handler.Handler{"later": handle(func(ctx context.Context, job *queue.Job) queue.Outcome {
-			started <- job.ID
+		p.Queues[0].Handlers = map[string]handler.Handler{"later": handle(func(ctx context.Context, j *job.Job) job.Outcome {
+			started <- j.ID
 			<-ctx.Done()
-			return queue.Outcome{Verdict: queue.TryAgain, Error: "what else", RetryAfter: time.Second, Output: "so far"}
+			return job.Outcome{Verdict: job.TryAgain, Error: "what else", RetryAfter: time.Second, Output: "so far"}
 		})}
 		r := s.start(p)
 		for range 2 {
@@ -100,13 +101,13 @@ func TestStoppedTooLate(t *testing.T) {
 		ids := s.add(s.emails, "later", 2)
 		g, c := s.gate(), s.court()
 		ends := make(chan struct{})
-		p := only(s.emails, s.worker(all(func(ctx context.Context, job *queue.Job) error {
-			g.started <- job
+		p := only(s.emails, s.worker(all(func(ctx context.Context, j *job.Job) error {
+			g.started <- j
 			select {
 			case <-ends:
 			case <-time.After(patience): // its context is nothing to it
 			}
-			if job.ID == ids[0] {
+			if j.ID == ids[0] {
 				return nil
 			}
 			return errors.New("no luck")
@@ -118,7 +119,7 @@ func TestStoppedTooLate(t *testing.T) {
 		}
 		close(ends)
 		wantSummary(s.t, r.ended(), worker.Summary{Started: 2, Finished: 1, Errors: 1})
-		s.wantJob(s.emails, ids[0], queue.Final, "finished", queue.None, 1)
+		s.wantJob(s.emails, ids[0], job.Final, "finished", job.None, 1)
 		s.wantHistory(s.emails, atOnce, ids[0])
 		s.wantCancelled(ids[1], 1)
 		s.wantHistory(s.emails, cancelled, ids[1])
@@ -157,7 +158,7 @@ func TestJobIsStoppedAfterTheWorkersTime(t *testing.T) {
 func TestWorkerOfAStoppedJobDies(t *testing.T) {
 	suite(t, func(s shop) {
 		ids := s.add(s.emails, "send", 2)
-		s.addJobs(s.emails, queue.NewJob{Type: "later"})
+		s.addJobs(s.emails, job.New{Type: "later"})
 		s.die(s.emails, "dead", 3, 3)
 		for _, id := range ids {
 			s.stopJob(id, "dead")
@@ -212,15 +213,15 @@ func TestJobIsStoppedBeforeItsDecision(t *testing.T) {
 		c.next()
 		c.next()
 		s.stopJob(ids[0], p.ID)
-		c.let(queue.Decision{Again: true})
-		c.let(queue.Decision{Again: true, In: time.Hour})
+		c.let(job.Decision{Again: true})
+		c.let(job.Decision{Again: true, In: time.Hour})
 		eventually(s.t, "both are decided about", func() bool {
-			return s.get(s.emails, ids[0]).State != queue.Error && s.get(s.emails, ids[1]).State != queue.Error
+			return s.get(s.emails, ids[0]).State != job.Error && s.get(s.emails, ids[1]).State != job.Error
 		})
 		s.wantCancelled(ids[0], 1)
 		s.wantHistory(s.emails, cancelled, ids[0])
-		if job := s.get(s.emails, ids[1]); job.State != queue.Retry {
-			s.t.Errorf("the other is %s", job.State)
+		if j := s.get(s.emails, ids[1]); j.State != job.Retry {
+			s.t.Errorf("the other is %s", j.State)
 		}
 		r.stop()
 		r.ended()
@@ -229,9 +230,9 @@ func TestJobIsStoppedBeforeItsDecision(t *testing.T) {
 		id := s.add(s.emails, "later", 1)[0]
 		s.die(s.emails, "gone", 1, 1)
 		must[queue.Round](s.t)(s.emails.Round(s.t.Context(), queue.Worker{ID: "gone", Host: "here", PID: 99}, []queue.Settled{
-			{Job: s.get(s.emails, id), Outcome: queue.Outcome{Verdict: queue.TryAgain, Error: "boo"}, Decide: queue.ByAnother},
+			{Job: s.get(s.emails, id), Outcome: job.Outcome{Verdict: job.TryAgain, Error: "boo"}, Decide: queue.ByAnother},
 		}, nil))
-		s.stopJob(id, queue.None)
+		s.stopJob(id, job.None)
 		s.wantCancelled(id, 1)
 	})
 }
@@ -241,16 +242,16 @@ func TestSentJobIsStopped(t *testing.T) {
 		s.emails = s.async(0)
 		ids := s.add(s.emails, "send", 2)
 		g := s.gate()
-		p := only(s.emails, s.worker(all(func(ctx context.Context, job *queue.Job) error {
-			if job.ID == ids[1] {
-				return g.handle(ctx, job)
+		p := only(s.emails, s.worker(all(func(ctx context.Context, j *job.Job) error {
+			if j.ID == ids[1] {
+				return g.handle(ctx, j)
 			}
 			return nil
 		})))
 		r := s.start(p)
 		eventually(s.t, "one is sent", func() bool { return s.get(s.emails, ids[0]).IsSent() })
 		g.next()
-		s.stopJob(ids[0], queue.None)
+		s.stopJob(ids[0], job.None)
 		s.wantCancelled(ids[0], 1)
 		s.stopJob(ids[1], p.ID)
 		g.wantCancelled()

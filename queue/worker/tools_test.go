@@ -11,11 +11,12 @@ import (
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/handler"
+	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/queue/worker"
 )
 
 // reopen opens a queue with the types of openQueue after a change, and other options.
-func (s shop) reopen(o queue.Options, change func(*queue.JobType)) *queue.Queue {
+func (s shop) reopen(o queue.Options, change func(*job.Type)) *queue.Queue {
 	s.t.Helper()
 	for _, name := range []string{"send", "later", "once"} {
 		t := s.emails.JobType(name)
@@ -30,8 +31,8 @@ func (s shop) reopen(o queue.Options, change func(*queue.JobType)) *queue.Queue 
 }
 
 // typed changes one type.
-func typed(name string, change func(*queue.JobType)) func(*queue.JobType) {
-	return func(t *queue.JobType) {
+func typed(name string, change func(*job.Type)) func(*job.Type) {
+	return func(t *job.Type) {
 		if t.Name == name {
 			change(t)
 		}
@@ -39,8 +40,8 @@ func typed(name string, change func(*queue.JobType)) func(*queue.JobType) {
 }
 
 // laned gives a type a lane.
-func laned(name string, concurrency int) func(*queue.JobType) {
-	return typed(name, func(t *queue.JobType) { t.Concurrency = concurrency })
+func laned(name string, concurrency int) func(*job.Type) {
+	return typed(name, func(t *job.Type) { t.Concurrency = concurrency })
 }
 
 // watched is a context that counts how often it is asked whether it has ended. A worker asks in each of its turns.
@@ -104,9 +105,9 @@ func newTally() *tally { return &tally{now: map[string]int{}, peak: map[string]i
 
 // of counts a handler under some names.
 func (y *tally) of(f handler.Func, names ...string) handler.Func {
-	return func(ctx context.Context, job *queue.Job) error {
+	return func(ctx context.Context, j *job.Job) error {
 		defer y.enter(names...)()
-		return f(ctx, job)
+		return f(ctx, j)
 	}
 }
 
@@ -143,7 +144,7 @@ func (y *tally) wantMost(t *testing.T, name string, most int) {
 }
 
 // short is a little work.
-func short(ctx context.Context, _ *queue.Job) error {
+func short(ctx context.Context, _ *job.Job) error {
 	select {
 	case <-time.After(3 * time.Millisecond):
 	case <-ctx.Done():

@@ -1,4 +1,4 @@
-package queue
+package job
 
 import (
 	"bytes"
@@ -6,6 +6,22 @@ import (
 	"strings"
 	"unicode/utf8"
 )
+
+// Fit is what the limits say to a job.
+type Fit int
+
+// What they say.
+const (
+	// Fits: there is room.
+	Fits Fit = iota
+	// Waits: the queue's limit leaves no room.
+	Waits
+	// GroupFull: its group's limit leaves no room.
+	GroupFull
+)
+
+// Allows says whether a limit has room for a factor beside what is used.
+func Allows(limit, used, factor int) bool { return used == 0 || used+factor <= limit }
 
 // ThrottleGroups are limits beside the queue's own, one for each group of jobs: a full group holds back only its own.
 type ThrottleGroups struct {
@@ -27,9 +43,9 @@ const (
 // maxGroupBytes is what the column holds.
 const maxGroupBytes = 255
 
-// of names a job's group, with what it is by: so a job that was told its group before the config was changed is seen to
+// Of names a job's group, with what it is by: so a job that was told its group before the config was changed is seen to
 // be of another kind of group. Without a value it is that alone.
-func (g *ThrottleGroups) of(jobType string, data []byte) string {
+func (g *ThrottleGroups) Of(jobType string, data []byte) string {
 	value := jobType
 	if path, ok := strings.CutPrefix(g.By, GroupByData); ok {
 		value = valueAt(data, strings.Split(path, "."))
@@ -44,11 +60,11 @@ func (g *ThrottleGroups) of(jobType string, data []byte) string {
 	return name
 }
 
-// knows says whether a job was told its group.
-func (g *ThrottleGroups) knows(group string) bool { return strings.HasPrefix(group, g.By+"=") }
+// Knows says whether a job was told its group.
+func (g *ThrottleGroups) Knows(group string) bool { return strings.HasPrefix(group, g.By+"=") }
 
-// limit is a group's; 0 is none.
-func (g *ThrottleGroups) limit(group string) int {
+// Limit is a group's; 0 is none.
+func (g *ThrottleGroups) Limit(group string) int {
 	value, ok := strings.CutPrefix(group, g.By+"=")
 	if !ok || value == "" {
 		return 0

@@ -1,4 +1,4 @@
-package queue_test
+package job_test
 
 import (
 	"encoding/json"
@@ -12,7 +12,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/job"
 )
 
 // windowZones are those whose clocks do something that a sum of hours gets wrong, and some that don't.
@@ -39,9 +39,9 @@ func windowZone(t rapid.TB, name string) *time.Location {
 	return loc
 }
 
-func windowsOf(t *testing.T, list ...string) queue.Windows {
+func windowsOf(t *testing.T, list ...string) job.Windows {
 	t.Helper()
-	ws, err := queue.ParseWindows(list)
+	ws, err := job.ParseWindows(list)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,7 +112,7 @@ func drawInstant(t *rapid.T) time.Time {
 	return at.Add(time.Duration(rapid.SampledFrom([]int{0, 0, 1, 999_999_999}).Draw(t, "nanoseconds")))
 }
 
-func checkNext(t rapid.TB, ws queue.Windows, m *windowModel, at time.Time) {
+func checkNext(t rapid.TB, ws job.Windows, m *windowModel, at time.Time) {
 	t.Helper()
 	next := ws.Next(at)
 	switch {
@@ -146,7 +146,7 @@ func TestWindowsNextIsTheFirstInstantInside(t *testing.T) {
 		for range rapid.IntRange(1, 3).Draw(t, "windows") {
 			list = append(list, drawWindow(t, &m))
 		}
-		ws, err := queue.ParseWindows(list)
+		ws, err := job.ParseWindows(list)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -158,12 +158,12 @@ func TestWindowsContainsIsTheWallClock(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var m windowModel
 		text := drawWindow(t, &m)
-		w, err := queue.ParseWindow(text)
+		w, err := job.ParseWindow(text)
 		if err != nil {
 			t.Fatal(err)
 		}
 		at := drawInstant(t)
-		if got, want := (queue.Windows{w}).Contains(at), m.contains(at); got != want {
+		if got, want := (job.Windows{w}).Contains(at), m.contains(at); got != want {
 			t.Fatalf("%s contains %v: %v", text, at, got)
 		}
 	})
@@ -266,8 +266,8 @@ func TestParseWindowSays(t *testing.T) {
 		{"\xff\xfe-\xff", "is not a time"},
 		{strings.Repeat("x", 1<<20), "joined by a dash"},
 	} {
-		w, err := queue.ParseWindow(c.text)
-		if !errors.Is(err, queue.ErrWindow) {
+		w, err := job.ParseWindow(c.text)
+		if !errors.Is(err, job.ErrWindow) {
 			t.Errorf("%q: %v, %v", c.text, w, err)
 			continue
 		}
@@ -297,12 +297,12 @@ func TestWindowString(t *testing.T) {
 		"sun-mon 22:00-02:00":     "sun,mon 22:00-02:00",
 		"fri,mon-wed 10:00-12:00": "mon-wed,fri 10:00-12:00",
 	} {
-		w, err := queue.ParseWindow(text)
+		w, err := job.ParseWindow(text)
 		if err != nil || w.String() != want {
 			t.Errorf("%q: %q, %v, want %q", text, w, err, want)
 		}
 	}
-	if got := (queue.Window{}).String(); got != "00:00-24:00" {
+	if got := (job.Window{}).String(); got != "00:00-24:00" {
 		t.Errorf("the zero Window is %s", got)
 	}
 }
@@ -313,15 +313,15 @@ func TestWindowsRoundTrip(t *testing.T) {
 		for range rapid.IntRange(0, 4).Draw(t, "windows") {
 			list = append(list, drawWindow(t, &windowModel{}))
 		}
-		ws, err := queue.ParseWindows(list)
+		ws, err := job.ParseWindows(list)
 		if err != nil {
 			t.Fatal(err)
 		}
-		again, err := queue.ParseWindows(ws.Strings())
+		again, err := job.ParseWindows(ws.Strings())
 		if err != nil || !slices.Equal(ws, again) {
 			t.Fatalf("%v as strings: %v, %v", ws, again, err)
 		}
-		decoded, err := queue.DecodeWindows(ws.Encode())
+		decoded, err := job.DecodeWindows(ws.Encode())
 		if err != nil || !slices.Equal(ws, decoded) {
 			t.Fatalf("%s decoded: %v, %v", ws.Encode(), decoded, err)
 		}
@@ -332,7 +332,7 @@ func TestWindowsRoundTrip(t *testing.T) {
 		if len(ws) > 0 && string(text) != ws.Encode() {
 			t.Fatalf("JSON %s, encoded %s", text, ws.Encode())
 		}
-		var back queue.Windows
+		var back job.Windows
 		if err := json.Unmarshal(text, &back); err != nil || !slices.Equal(ws, back) {
 			t.Fatalf("%s from JSON: %v, %v", text, back, err)
 		}
@@ -342,14 +342,14 @@ func TestWindowsRoundTrip(t *testing.T) {
 func TestParseWindowReadsBackOrRefuses(t *testing.T) {
 	anything := rapid.OneOf(rapid.String(), rapid.StringMatching(`[a-z0-9:, -]{0,20}`), rapid.StringMatching(`((sun|mon|fri)[,-]?){0,3} ?[012][0-9]:[0-6][0-9]-[012][0-9]:[0-6][0-9]`))
 	rapid.Check(t, func(t *rapid.T) {
-		w, err := queue.ParseWindow(anything.Draw(t, "text"))
+		w, err := job.ParseWindow(anything.Draw(t, "text"))
 		if err != nil {
-			if !errors.Is(err, queue.ErrWindow) {
+			if !errors.Is(err, job.ErrWindow) {
 				t.Fatal(err)
 			}
 			return
 		}
-		if again, err := queue.ParseWindow(w.String()); err != nil || again != w {
+		if again, err := job.ParseWindow(w.String()); err != nil || again != w {
 			t.Fatalf("%v read again: %v, %v", w, again, err)
 		}
 	})
@@ -357,13 +357,13 @@ func TestParseWindowReadsBackOrRefuses(t *testing.T) {
 
 func TestWindowsNone(t *testing.T) {
 	for _, text := range []string{"NONE", "[]", "null"} {
-		ws, err := queue.DecodeWindows(text)
+		ws, err := job.DecodeWindows(text)
 		if err != nil || ws != nil {
 			t.Errorf("%s: %v, %v", text, ws, err)
 		}
 	}
-	var none queue.Windows
-	if got := none.Encode(); got != queue.None {
+	var none job.Windows
+	if got := none.Encode(); got != job.None {
 		t.Errorf("none is encoded as %s", got)
 	}
 	if text, err := json.Marshal(none); err != nil || string(text) != "[]" {
@@ -375,26 +375,26 @@ func TestWindowsNone(t *testing.T) {
 }
 
 func TestWindowsRefuse(t *testing.T) {
-	many, err := json.Marshal(slices.Repeat([]string{"05:00-07:00"}, queue.MaxWindows+1))
+	many, err := json.Marshal(slices.Repeat([]string{"05:00-07:00"}, job.MaxWindows+1))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, text := range []string{"", "none", "05:00-07:00", `"05:00-07:00"`, `[5]`, `{}`, `["05:00-07:00"`, `["05:00-07:00"] x`, `["25:00"]`, `[null]`, string(many)} {
-		if ws, err := queue.DecodeWindows(text); !errors.Is(err, queue.ErrWindow) || !strings.Contains(err.Error(), "09:00-17:30") || ws != nil {
+		if ws, err := job.DecodeWindows(text); !errors.Is(err, job.ErrWindow) || !strings.Contains(err.Error(), "09:00-17:30") || ws != nil {
 			t.Errorf("decoded %.60s: %v, %v", text, ws, err)
 		}
 	}
-	job := struct{ Windows queue.Windows }{windowsOf(t, "05:00-07:00")}
-	if err := json.Unmarshal([]byte(`{"Windows":["mon-fri"]}`), &job); !errors.Is(err, queue.ErrWindow) {
+	j := struct{ Windows job.Windows }{windowsOf(t, "05:00-07:00")}
+	if err := json.Unmarshal([]byte(`{"Windows":["mon-fri"]}`), &j); !errors.Is(err, job.ErrWindow) {
 		t.Errorf("within JSON: %v", err)
 	}
-	if len(job.Windows) != 1 {
-		t.Errorf("a refusal changed the windows to %v", job.Windows)
+	if len(j.Windows) != 1 {
+		t.Errorf("a refusal changed the windows to %v", j.Windows)
 	}
 }
 
 func BenchmarkWindowsNext(b *testing.B) {
-	w, err := queue.ParseWindow("mon-fri 09:00-17:30")
+	w, err := job.ParseWindow("mon-fri 09:00-17:30")
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -405,7 +405,7 @@ func BenchmarkWindowsNext(b *testing.B) {
 	} {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
-				queue.Windows{w}.Next(at)
+				job.Windows{w}.Next(at)
 			}
 		})
 	}

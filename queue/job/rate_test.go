@@ -1,4 +1,4 @@
-package queue
+package job
 
 import (
 	"testing"
@@ -15,22 +15,22 @@ func TestRate(t *testing.T) {
 			Per:    time.Duration(rapid.Int64Range(int64(time.Second), int64(time.Hour)).Draw(t, "per")),
 		}
 		now := time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC)
-		s := starts{}
+		s := Starts{}
 		var at []time.Time
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
 			now = now.Add(time.Duration(rapid.Int64Range(0, int64(r.Per)/2).Draw(t, "pause")))
-			left, wait := r.left(s, now)
+			left, wait := r.Left(s, now)
 			if left > 0 != (wait == 0) || wait > r.Per+r.slice() {
 				t.Fatalf("%d left, wait %v", left, wait)
 			}
 			if left == 0 {
-				if later, _ := r.left(s, now.Add(wait)); later == 0 {
+				if later, _ := r.Left(s, now.Add(wait)); later == 0 {
 					t.Fatalf("after %v there is still no room", wait)
 				}
 				continue
 			}
 			n := rapid.IntRange(1, left).Draw(t, "n")
-			s = r.add(s, n, now)
+			s = r.Add(s, n, now)
 			for range n {
 				at = append(at, now)
 			}
@@ -40,7 +40,7 @@ func TestRate(t *testing.T) {
 				t.Fatalf("%d starts within %v", r.Starts+1, at[j].Sub(at[i]))
 			}
 		}
-		if left, _ := r.left(s, now.Add(r.Per+r.slice())); left != r.Starts {
+		if left, _ := r.Left(s, now.Add(r.Per+r.slice())); left != r.Starts {
 			t.Fatalf("after all of it is over, %d are left of %d", left, r.Starts)
 		}
 		if len(s) > rateSlices+2 {

@@ -1,4 +1,4 @@
-package queue
+package job
 
 import (
 	"strings"
@@ -22,8 +22,8 @@ const (
 	Stopped Verdict = "cancelled"
 )
 
-// isError says whether a retry decision follows.
-func (v Verdict) isError() bool { return v == TryAgain || v == Failed }
+// IsError says whether a retry decision follows.
+func (v Verdict) IsError() bool { return v == TryAgain || v == Failed }
 
 // Outcome is how an attempt ended.
 type Outcome struct {
@@ -40,11 +40,37 @@ type Outcome struct {
 	Ran time.Duration
 }
 
-// TimeoutError is the error of an attempt that took longer than its job's timeout.
-func TimeoutError(timeout time.Duration) string { return "timeout after " + brief(timeout) }
+// Cancelled is the error of a job that was cancelled.
+const Cancelled = "cancelled"
 
-// brief is d without the zeros that Duration's String ends in: 1m instead of 1m0s.
-func brief(d time.Duration) string {
+// Reason is what the job's error says.
+func (o Outcome) Reason() string {
+	if o.Error == "" {
+		return "the handler gave no reason"
+	}
+	return o.Error
+}
+
+// wishNever is the wish never to be tried again. Else it is a delay, or none.
+const wishNever = "never"
+
+// Wish is what a handler wants, as it is kept with a job that waits for its retry decision: never to be tried again, or
+// after a delay.
+func (o Outcome) Wish() string {
+	switch {
+	case o.Verdict == Failed:
+		return wishNever
+	case o.RetryAfter > 0:
+		return o.RetryAfter.String()
+	}
+	return None
+}
+
+// TimeoutError is the error of an attempt that took longer than its job's timeout.
+func TimeoutError(timeout time.Duration) string { return "timeout after " + Brief(timeout) }
+
+// Brief is d without the zeros that Duration's String ends in: 1m instead of 1m0s.
+func Brief(d time.Duration) string {
 	text := d.String()
 	if strings.HasSuffix(text, "m0s") {
 		text = strings.TrimSuffix(text, "0s")

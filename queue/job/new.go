@@ -1,4 +1,4 @@
-package queue
+package job
 
 import (
 	"errors"
@@ -11,8 +11,11 @@ import (
 	"github.com/google/uuid"
 )
 
-// NewJob is a job to enqueue. Only Type is required; what is nil or zero is the job type's default.
-type NewJob struct {
+// ErrInvalid is wrapped by the refusal of a job: a field is not what it may be.
+var ErrInvalid = errors.New("not a valid job")
+
+// New is a job to enqueue. Only Type is required; what is nil or zero is the job type's default.
+type New struct {
 	Type string
 	// Data is any JSON or text, at most MaxDataBytes long; empty is None.
 	Data string
@@ -41,47 +44,15 @@ const (
 	// ReplaceDuplicate puts the new one in the place of the one that is there, under its id, unless that has started: then
 	// it stays as it is.
 	ReplaceDuplicate OnDuplicate = "replace"
-	// RefuseDuplicate makes it a *DuplicateError.
+	// RefuseDuplicate makes it an error, which names the job that is there.
 	RefuseDuplicate OnDuplicate = "error"
 )
 
 // OnDuplicates are all there are.
 var OnDuplicates = []OnDuplicate{KeepDuplicate, ReplaceDuplicate, RefuseDuplicate}
 
-// ErrDuplicateKey is what a *DuplicateError is.
-var ErrDuplicateKey = errors.New("a job with this key is not final yet")
-
-// DuplicateError says which of the jobs to enqueue has the type and key of one that is not final.
-type DuplicateError struct {
-	// Index is which of the jobs.
-	Index int
-	// ID is the job that is there; 0 if that is an earlier one of the jobs.
-	ID  int64
-	Key string
-}
-
-func (e *DuplicateError) Error() string {
-	if e.ID == 0 {
-		return fmt.Sprintf("%v: %q, twice in one call", ErrDuplicateKey, e.Key)
-	}
-	return fmt.Sprintf("%v: %q is job %d's", ErrDuplicateKey, e.Key, e.ID)
-}
-
-// Is makes it ErrDuplicateKey.
-func (e *DuplicateError) Is(target error) bool { return target == ErrDuplicateKey }
-
-// Added is what became of a NewJob.
-type Added struct {
-	ID  int64
-	Key string
-	// Duplicate says that a job with this type and key was there and not final: ID is that job's, and nothing was added.
-	Duplicate bool
-	// Replaced says that the job that was there has become what the new one was to be.
-	Replaced bool
-}
-
 // Check refuses what no queue would take: ErrInvalid, or ErrWindow.
-func (j NewJob) Check() error {
+func (j New) Check() error {
 	if err := CheckType(j.Type); err != nil {
 		return err
 	}
@@ -96,8 +67,8 @@ func (j NewJob) Check() error {
 		return fmt.Errorf("%w: job_key %q is not valid UTF-8 text", ErrInvalid, j.Key)
 	case len(j.ShardKey) > MaxKeyBytes || !utf8.ValidString(j.ShardKey):
 		return fmt.Errorf("%w: shard_key is longer than %d bytes or not valid UTF-8", ErrInvalid, MaxKeyBytes)
-	case j.Timeout < 0 || j.Timeout%time.Second != 0 || j.Timeout/time.Second > maxSeconds:
-		return fmt.Errorf("%w: timeout %s is not a number of whole seconds from 1 to %d", ErrInvalid, j.Timeout, maxSeconds)
+	case j.Timeout < 0 || j.Timeout%time.Second != 0 || j.Timeout/time.Second > MaxSeconds:
+		return fmt.Errorf("%w: timeout %s is not a number of whole seconds from 1 to %d", ErrInvalid, j.Timeout, MaxSeconds)
 	case j.ThrottleFactor != nil && (*j.ThrottleFactor < 0 || *j.ThrottleFactor > maxInt):
 		return fmt.Errorf("%w: throttle_factor %d is not from 0 to %d", ErrInvalid, *j.ThrottleFactor, maxInt)
 	case j.Priority != nil && (*j.Priority < -maxInt || *j.Priority > maxInt):
@@ -110,15 +81,15 @@ func (j NewJob) Check() error {
 	return nil
 }
 
-const (
-	maxInt = 1<<31 - 1
-	// maxSeconds is ten years: longer is a mistake.
-	maxSeconds = 10 * 366 * 24 * 3600
-)
+// MaxSeconds is the longest timeout, ten years: longer is a mistake.
+const MaxSeconds = 10 * 366 * 24 * 3600
 
-// withKey fills in what doesn't depend on the type. The key is made before any transaction, so that a transaction that is
+// maxInt is what the databases' columns hold.
+const maxInt = 1<<31 - 1
+
+// WithKey fills in what doesn't depend on the type. The key is made before any transaction, so that a transaction that is
 // repeated finds what an earlier run of it may have inserted.
-func (j NewJob) withKey() (NewJob, error) {
+func (j New) WithKey() (New, error) {
 	if j.Data == "" {
 		j.Data = None
 	}
@@ -136,8 +107,8 @@ func (j NewJob) withKey() (NewJob, error) {
 	return j, nil
 }
 
-// withDefaults fills in what the job leaves to its type.
-func (j NewJob) withDefaults(t JobType) NewJob {
+// WithDefaults fills in what the job leaves to its type.
+func (j New) WithDefaults(t Type) New {
 	if j.Priority == nil {
 		j.Priority = &t.Priority
 	}

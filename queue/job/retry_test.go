@@ -1,4 +1,4 @@
-package queue_test
+package job_test
 
 import (
 	"math"
@@ -8,25 +8,25 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/job"
 )
 
 var retryNow = time.Date(2025, 6, 1, 12, 0, 0, 0, time.UTC)
 
 // drawRetry draws a policy that the config would allow: a cap that is not below the delay.
-func drawRetry(t *rapid.T) queue.RetryPolicy {
+func drawRetry(t *rapid.T) job.RetryPolicy {
 	delay := rapid.OneOf(rapid.Int64Range(0, 3_600_000), rapid.Int64Range(0, 365*86_400_000)).Draw(t, "delay")
-	return queue.RetryPolicy{
+	return job.RetryPolicy{
 		Attempts: rapid.OneOf(rapid.IntRange(2, 10), rapid.IntRange(2, math.MaxInt)).Draw(t, "attempts"),
 		Delay:    time.Duration(delay) * time.Millisecond,
-		Backoff:  rapid.SampledFrom([]queue.Backoff{queue.Fixed, queue.Exponential}).Draw(t, "backoff"),
+		Backoff:  rapid.SampledFrom([]job.Backoff{job.Fixed, job.Exponential}).Draw(t, "backoff"),
 		MaxDelay: time.Duration(rapid.Int64Range(delay, 400*86_400_000).Draw(t, "max delay")) * time.Millisecond,
 		Jitter:   rapid.SampledFrom([]float64{0, 0.1, 0.5, 1}).Draw(t, "jitter"),
 	}
 }
 
 // drawAttempt draws one that is not the last.
-func drawAttempt(t *rapid.T, p queue.RetryPolicy) int {
+func drawAttempt(t *rapid.T, p job.RetryPolicy) int {
 	return rapid.OneOf(rapid.IntRange(1, min(p.Attempts-1, 80)), rapid.IntRange(1, p.Attempts-1)).Draw(t, "attempt")
 }
 
@@ -34,8 +34,8 @@ func drawRandom(t *rapid.T) float64 {
 	return rapid.OneOf(rapid.Float64Range(0, 0.999), rapid.Just(math.Nextafter(1, 0))).Draw(t, "random")
 }
 
-func decideAgain(t *rapid.T, p queue.RetryPolicy, attempt int, random float64) time.Duration {
-	d := p.Decide(attempt, queue.Outcome{Verdict: queue.TryAgain}, retryNow, random)
+func decideAgain(t *rapid.T, p job.RetryPolicy, attempt int, random float64) time.Duration {
+	d := p.Decide(attempt, job.Outcome{Verdict: job.TryAgain}, retryNow, random)
 	if !d.Again || d.Reason == "" {
 		t.Fatalf("%+v after attempt %d: %+v", p, attempt, d)
 	}
@@ -50,7 +50,7 @@ func TestRetryStaysBetweenDelayAndCap(t *testing.T) {
 			t.Fatalf("%+v: %s is too early", p, got)
 		}
 		limit := p.MaxDelay
-		if p.Backoff == queue.Fixed {
+		if p.Backoff == job.Fixed {
 			limit = p.Delay
 		}
 		// The last bits of a float of this size are some nanoseconds.
@@ -71,10 +71,10 @@ func TestRetryGrows(t *testing.T) {
 		switch {
 		case second < first:
 			t.Fatalf("%+v: %s after attempt %d, %s after %d", p, first, a, second, b)
-		case p.Backoff == queue.Fixed && (first != p.Delay || second != p.Delay):
+		case p.Backoff == job.Fixed && (first != p.Delay || second != p.Delay):
 			t.Fatalf("%+v: %s and %s", p, first, second)
 		}
-		if next := decideAgain(t, p, a+1, 0); p.Backoff == queue.Exponential && next != min(2*first, p.MaxDelay) && a < 62 {
+		if next := decideAgain(t, p, a+1, 0); p.Backoff == job.Exponential && next != min(2*first, p.MaxDelay) && a < 62 {
 			t.Fatalf("%+v: %s after attempt %d, then %s", p, first, a, next)
 		}
 	})
@@ -96,7 +96,7 @@ func TestRetryEnds(t *testing.T) {
 		p := drawRetry(t)
 		p.Attempts = rapid.IntRange(0, math.MaxInt).Draw(t, "all attempts")
 		after := time.Duration(rapid.Int64Range(0, int64(time.Hour)).Draw(t, "retry after"))
-		o := queue.Outcome{Verdict: queue.TryAgain, RetryAfter: after}
+		o := job.Outcome{Verdict: job.TryAgain, RetryAfter: after}
 		attempt := rapid.IntRange(max(p.Attempts, 1), math.MaxInt).Draw(t, "attempt")
 		if d := p.Decide(attempt, o, retryNow, drawRandom(t)); d.Again || !d.At.IsZero() || !strings.Contains(d.Reason, "the last") {
 			t.Fatalf("%+v after attempt %d: %+v", p, attempt, d)
@@ -107,7 +107,7 @@ func TestRetryEnds(t *testing.T) {
 func TestRetryFailedIsForGood(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := drawRetry(t)
-		o := queue.Outcome{Verdict: queue.Failed, RetryAfter: time.Duration(rapid.Int64Range(0, int64(time.Hour)).Draw(t, "retry after"))}
+		o := job.Outcome{Verdict: job.Failed, RetryAfter: time.Duration(rapid.Int64Range(0, int64(time.Hour)).Draw(t, "retry after"))}
 		if d := p.Decide(drawAttempt(t, p), o, retryNow, drawRandom(t)); d.Again || !d.At.IsZero() || d.Reason == "" {
 			t.Fatalf("%+v: %+v", p, d)
 		}
@@ -118,7 +118,7 @@ func TestRetryAfterIsRespected(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := drawRetry(t)
 		after := time.Duration(rapid.Int64Range(1, math.MaxInt64).Draw(t, "retry after"))
-		d := p.Decide(drawAttempt(t, p), queue.Outcome{Verdict: queue.TryAgain, RetryAfter: after}, retryNow, drawRandom(t))
+		d := p.Decide(drawAttempt(t, p), job.Outcome{Verdict: job.TryAgain, RetryAfter: after}, retryNow, drawRandom(t))
 		if !d.Again || !d.At.Equal(retryNow.Add(after)) {
 			t.Fatalf("%+v after %s: %+v", p, after, d)
 		}
@@ -128,10 +128,10 @@ func TestRetryAfterIsRespected(t *testing.T) {
 // The largest numbers that the types hold must not wrap around into the past.
 func TestRetryDoesNotOverflow(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		p := queue.RetryPolicy{
+		p := job.RetryPolicy{
 			Attempts: math.MaxInt,
 			Delay:    time.Duration(rapid.Int64Range(1, math.MaxInt64).Draw(t, "delay")),
-			Backoff:  rapid.SampledFrom([]queue.Backoff{queue.Fixed, queue.Exponential}).Draw(t, "backoff"),
+			Backoff:  rapid.SampledFrom([]job.Backoff{job.Fixed, job.Exponential}).Draw(t, "backoff"),
 			MaxDelay: math.MaxInt64,
 			Jitter:   rapid.Float64Range(0, 1e6).Draw(t, "jitter"),
 		}
@@ -146,12 +146,12 @@ func TestRetryDoesNotOverflow(t *testing.T) {
 func TestDefaultRetry(t *testing.T) {
 	want := []time.Duration{time.Minute, 2 * time.Minute}
 	for i, w := range want {
-		d := queue.DefaultRetry.Decide(i+1, queue.Outcome{Verdict: queue.TryAgain}, retryNow, 0)
+		d := job.DefaultRetry.Decide(i+1, job.Outcome{Verdict: job.TryAgain}, retryNow, 0)
 		if !d.Again || d.At.Sub(retryNow) != w {
 			t.Errorf("after attempt %d: %+v, want %s", i+1, d, w)
 		}
 	}
-	if d := queue.DefaultRetry.Decide(3, queue.Outcome{Verdict: queue.TryAgain}, retryNow, 0); d.Again {
+	if d := job.DefaultRetry.Decide(3, job.Outcome{Verdict: job.TryAgain}, retryNow, 0); d.Again {
 		t.Errorf("after attempt 3: %+v", d)
 	}
 }

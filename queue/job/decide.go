@@ -1,0 +1,72 @@
+package job
+
+import (
+	"cmp"
+	"time"
+)
+
+// Next is what a job becomes after an attempt.
+type Next struct {
+	State State
+	Line  Line
+	// Error and Result are texts of the job: None if there is nothing to say.
+	Error, Result string
+	Scheduled     time.Time
+	// Wake is when it is to be put into the line; zero if it needn't be.
+	Wake time.Time
+	// Data and Priority are new ones, by a retry handler; nil leaves the job's.
+	Data     *string
+	Priority *int
+}
+
+// Decide says what an attempt's outcome makes of its job. d is a retry handler's decision; nil leaves it to the
+// policy. loc is the zone of the job's windows, random is in [0, 1). The error is that of CheckTransition.
+func Decide(j *Job, o Outcome, d *Decision, p RetryPolicy, loc *time.Location, now time.Time, random float64) (Next, error) {
+	n := Next{State: Final, Line: LineFinished, Error: None, Result: cmp.Or(o.Result, None), Scheduled: j.ScheduledRunTime}
+	if o.Verdict == Finished {
+		return n, CheckTransition(Running, Final)
+	}
+	n.Error = o.Reason()
+	if d == nil {
+		byPolicy := p.Decide(j.Attempt, o, now, random)
+		d = &byPolicy
+	}
+	if !d.Again {
+		n.Line = LineFailed
+		return n, CheckTransition(Error, Final)
+	}
+	n.State = Retry
+	n.Priority = d.Priority
+	if d.Data != nil {
+		data := cmp.Or(*d.Data, None)
+		n.Data = &data
+	}
+	switch at := d.At; {
+	case !at.IsZero():
+		n.Scheduled = at
+	case d.In > 0:
+		n.Scheduled = now.Add(d.In)
+	default:
+		n.Scheduled = now.Add(p.delay(j.Attempt, random))
+	}
+	n.Scheduled = Opening(j.Windows, loc, n.Scheduled)
+	n.Line, n.Wake = Place(n.Scheduled, now)
+	return n, CheckTransition(Error, Retry)
+}
+
+// Opening is t, or when the windows open next after it; loc is their zone.
+func Opening(w Windows, loc *time.Location, t time.Time) time.Time {
+	if len(w) == 0 {
+		return t
+	}
+	return w.Next(t.In(loc)).UTC()
+}
+
+// Place is where a job stands that should run at t: in the line, or out of it until it is promoted, when it is time to
+// wake it. Else wake is zero.
+func Place(t, now time.Time) (line Line, wake time.Time) {
+	if t.After(now) {
+		return LineLater, t
+	}
+	return LineDue, time.Time{}
+}

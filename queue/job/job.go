@@ -1,0 +1,85 @@
+// Package job is the domain: jobs and their states, what may follow what, what an attempt makes of its job, retries, time
+// windows and limits. It knows neither SQL nor a clock: who asks says what time it is.
+package job
+
+import "time"
+
+// None stands for a text that a job doesn't have.
+const None = "NONE"
+
+// Limits of a job's fields, in bytes.
+const (
+	MaxTypeBytes = 64
+	MaxKeyBytes  = 255
+	MaxDataBytes = 1 << 20
+)
+
+// Job is one unit of work: a row of its queue's table.
+type Job struct {
+	// ID is numeric, unique within the queue, never reused.
+	ID int64
+	// Queue is the queue's name.
+	Queue string
+	// Type decides which handler runs.
+	Type string
+	// Data is any JSON or text that the handler needs.
+	Data string
+	// Key is unique per type among the jobs that are not final.
+	Key   string
+	State State
+	// Timeout is how long an attempt may last, in whole seconds.
+	Timeout time.Duration
+	// Error is None, or what went wrong: with Final, for good.
+	Error string
+	// Result is None, or what the handler gave back.
+	Result string
+	// Attempt counts the starts: 0 is never yet, 3 is on (or after) the third.
+	Attempt int
+	// ScheduledRunTime is when the job should run next; in Final, when it was last meant to.
+	ScheduledRunTime time.Time
+	// Priority: the lower number first.
+	Priority int
+	// ThrottleFactor is the weight counted against the queue's throttle limit.
+	ThrottleFactor int
+	// Windows are the times of day within which it must start; none means always.
+	Windows  Windows
+	ShardKey string
+	// StartTime is when the current attempt, or the last, began. Zero before the first.
+	StartTime  time.Time
+	CreateTime time.Time
+	UpdateTime time.Time
+	// WorkerID is the worker that has it locked, or settled its last attempt; None if there is none.
+	WorkerID string
+	// Token is the lock of the current attempt, or of the last; None if there is none.
+	Token string
+	// Line is where the row stands for the queries that poll; docs/schema.md explains it.
+	Line Line
+	// Group is its throttle group, once a lock has found it out; None before.
+	Group string
+
+	// AttemptToken is the lock of the latest attempt, also while the job is locked for the next.
+	AttemptToken string
+	// Wish is what its handler said of the retry; Stopping that an operator wants it stopped.
+	Wish     string
+	Stopping bool
+}
+
+// IsNew says whether the job was inserted by plain SQL, and no worker has taken it in yet.
+func (j *Job) IsNew() bool { return j.Line == LineNew }
+
+// IsSent says whether the job is running elsewhere, and waits for an answer from there.
+func (j *Job) IsSent() bool { return j.Line == LineWaiting }
+
+// Outcome is what is known of the attempt of a job in the state error.
+func (j *Job) Outcome(now time.Time) Outcome {
+	o := Outcome{Verdict: TryAgain, Error: j.Error, Ran: now.Sub(j.StartTime)}
+	switch {
+	case j.Stopping:
+		o = Outcome{Verdict: Stopped, Error: Cancelled, Ran: o.Ran}
+	case j.Wish == wishNever:
+		o.Verdict = Failed
+	case j.Wish != None:
+		o.RetryAfter, _ = time.ParseDuration(j.Wish) // no delay that can be read is none
+	}
+	return o
+}

@@ -1,0 +1,49 @@
+package job
+
+import (
+	"fmt"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Type holds the defaults of the jobs of one type.
+type Type struct {
+	// Name is compared byte for byte, at most MaxTypeBytes long.
+	Name string
+	// Timeout is how long an attempt may last, in whole seconds.
+	Timeout time.Duration
+	// Priority: the lower number first.
+	Priority int
+	// ThrottleFactor is the weight counted against the queue's throttle limit.
+	ThrottleFactor int
+	// Windows are the times of day within which a job must start; none means always.
+	Windows Windows
+	// Retry decides after an error, unless a retry handler does.
+	Retry RetryPolicy
+	// Async: a handler's success only means that the work is under way; an answer from outside ends the job, or its timeout.
+	Async bool
+	// Concurrency is how many jobs of the type run at once on one host; 0 is as many as the queue's.
+	Concurrency int
+}
+
+// DefaultType has what holds for a type where the config says nothing.
+func DefaultType(name string) Type {
+	return Type{Name: name, Timeout: 24 * time.Hour, Priority: 100, ThrottleFactor: 1, Retry: DefaultRetry}
+}
+
+// CheckType says whether a job type may have this name.
+func CheckType(name string) error {
+	switch {
+	case name == "" || name == None:
+		return fmt.Errorf("%w: job_type is missing", ErrInvalid)
+	case len(name) > MaxTypeBytes:
+		return fmt.Errorf("%w: job_type has %d bytes, allowed are %d", ErrInvalid, len(name), MaxTypeBytes)
+	case !utf8.ValidString(name):
+		return fmt.Errorf("%w: job_type %q is not valid UTF-8", ErrInvalid, name)
+	case strings.IndexFunc(name, unicode.IsControl) >= 0:
+		return fmt.Errorf("%w: job_type %q has a control character", ErrInvalid, name)
+	}
+	return nil
+}
