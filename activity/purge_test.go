@@ -3,7 +3,6 @@ package activity
 import (
 	"context"
 	"errors"
-	"fmt"
 	"testing"
 	"time"
 
@@ -181,9 +180,6 @@ func TestPurgeStops(t *testing.T) {
 func TestPurgeWaitsForNobody(t *testing.T) {
 	l := openLog(t, "mysql", dbtest.MySQL(t))
 	fill(t, l, 50, purgeHour)
-	mustExec(t, l.db, "INSERT INTO "+l.db.Workers()+" (id, host, pid, state, start_time, heartbeat, lock_until, end_time)"+
-		" VALUES ('old', 'h', 1, 'finished', ?, ?, ?, ?)",
-		schema.At(purgeHour), schema.At(purgeHour), schema.At(purgeHour), schema.At(purgeHour))
 	open, err := l.db.BeginTxx(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -193,49 +189,10 @@ func TestPurgeWaitsForNobody(t *testing.T) {
 	if err := l.Record(t.Context(), tx, []Entry{{Kind: Worker, State: Starting}}); err != nil {
 		t.Fatal(err)
 	}
-	_, err = tx.ExecContext(t.Context(), "INSERT INTO "+l.db.Workers()+" (id, host, pid, state, start_time, heartbeat, lock_until)"+
-		" VALUES ('new', 'h', 1, 'working', UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), UTC_TIMESTAMP(6))")
-	if err != nil {
-		t.Fatal(err)
-	}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	o := PurgeOptions{Before: purgeHour.Add(time.Hour), Force: true}
 	if r, err := l.Purge(ctx, o); err != nil || r.Deleted != 50 {
 		t.Errorf("%+v, %v", r, err)
 	}
-	if n, err := l.PurgeWorkers(ctx, o); err != nil || n != 1 {
-		t.Errorf("%d workers, %v", n, err)
-	}
-}
-
-func TestPurgeWorkers(t *testing.T) {
-	dbtest.Each(t, func(t *testing.T, driver, source string) {
-		l := openLog(t, driver, source)
-		worker := func(id, state string, start, end schema.Time) {
-			mustExec(t, l.db, "INSERT INTO "+l.db.Workers()+" (id, host, pid, state, start_time, heartbeat, lock_until, end_time)"+
-				" VALUES (?, 'h', 1, ?, ?, ?, ?, ?)", id, state, start, start, start, end)
-		}
-		at := func(d time.Duration) schema.Time { return schema.At(purgeHour.Add(d)) }
-		for i := range purgeBatch + 10 {
-			worker(fmt.Sprintf("finished-%d", i), "finished", at(-2*time.Hour), at(-time.Hour))
-		}
-		worker("died", "error", at(-2*time.Hour), at(-time.Microsecond))
-		worker("working", "working", at(-1000*time.Hour), schema.Time{})
-		worker("just ended", "finished", at(-2*time.Hour), at(0))
-		worker("young", "finished", at(time.Hour), at(time.Hour))
-		for _, dry := range []bool{true, false} {
-			n, err := l.PurgeWorkers(t.Context(), PurgeOptions{Before: purgeHour, DryRun: dry})
-			if err != nil || n != purgeBatch+11 {
-				t.Errorf("dry run %v: %d workers, %v", dry, n, err)
-			}
-		}
-		var ids []string
-		if err := l.db.SelectContext(t.Context(), &ids, "SELECT id FROM "+l.db.Workers()+" ORDER BY id"); err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff([]string{"just ended", "working", "young"}, ids); diff != "" {
-			t.Errorf("(-want +got):\n%s", diff)
-		}
-	})
 }

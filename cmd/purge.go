@@ -10,6 +10,7 @@ import (
 
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/monitor"
+	"github.com/hipq/hipq/queue/roster"
 )
 
 const purgeLong = `Deletes activity older than activity.keep (14 days), but no hour that hipq monitor has not taken; workers that ended
@@ -84,8 +85,7 @@ func (a *app) runPurge(cmd *cobra.Command, olderThan string, o activity.PurgeOpt
 
 func (i *instance) purge(cmd *cobra.Command, o activity.PurgeOptions, now time.Time) (purged, error) {
 	done := purged{now: now, Before: o.Before.UTC(), DryRun: o.DryRun, Queues: []purgedQueue{}, Kept: []time.Time{}}
-	log := activity.New(i.db)
-	entries, err := log.Purge(cmd.Context(), o)
+	entries, err := activity.New(i.db).Purge(cmd.Context(), o)
 	done.Activity, done.KeptHours, done.KeptEntries = entries.Deleted, entries.KeptHours, entries.KeptEntries
 	for _, k := range entries.Kept {
 		done.Kept = append(done.Kept, k.Hour)
@@ -93,7 +93,7 @@ func (i *instance) purge(cmd *cobra.Command, o activity.PurgeOptions, now time.T
 	if err != nil {
 		return done, err
 	}
-	if done.Workers, err = log.PurgeWorkers(cmd.Context(), o); err != nil {
+	if done.Workers, err = roster.New(i.db).Purge(cmd.Context(), o); err != nil {
 		return done, err
 	}
 	queues, err := i.queues(cmd.Context())

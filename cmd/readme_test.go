@@ -18,6 +18,7 @@ import (
 	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/job"
+	"github.com/hipq/hipq/queue/roster"
 )
 
 // TestDocs holds the README and the guides to what hipq does. In a page, the word after a fence's language says what is
@@ -306,7 +307,7 @@ func inserts(t *testing.T, p page) {
 				t.Errorf("%s:%d: %v", p.name, b.line, err)
 			}
 		}
-		if _, err := q.Upkeep(t.Context(), queue.Worker{ID: "docs"}, queue.Look{New: true}, nil); err != nil {
+		if _, err := q.Upkeep(t.Context(), roster.Worker{ID: "docs"}, queue.Look{New: true}, nil); err != nil {
 			t.Fatal(err)
 		}
 		n := 0

@@ -11,6 +11,7 @@ import (
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/handler"
 	"github.com/hipq/hipq/queue/job"
+	"github.com/hipq/hipq/queue/roster"
 	"github.com/hipq/hipq/queue/worker"
 )
 
@@ -80,7 +81,7 @@ func (a *app) runJob(cmd *cobra.Command, name string, id int64) error {
 }
 
 // runnable refuses what can't be run here, and takes the job in first if it was inserted by plain SQL.
-func runnable(cmd *cobra.Command, q worker.Queue, w queue.Worker, id int64) error {
+func runnable(cmd *cobra.Command, q worker.Queue, w roster.Worker, id int64) error {
 	for {
 		j, err := q.Get(cmd.Context(), id)
 		if err != nil {
@@ -144,14 +145,14 @@ func (i *instance) became(j *job.Job) string {
 }
 
 // newWorker names a worker: a new id, this host and process.
-func newWorker() (queue.Worker, error) {
+func newWorker() (roster.Worker, error) {
 	id, err := worker.NewID()
 	if err != nil {
-		return queue.Worker{}, err
+		return roster.Worker{}, err
 	}
 	host, err := os.Hostname()
 	if err != nil {
-		return queue.Worker{}, fmt.Errorf("find out this host's name: %w", err)
+		return roster.Worker{}, fmt.Errorf("find out this host's name: %w", err)
 	}
-	return queue.Worker{ID: id, Host: host, PID: os.Getpid()}, nil
+	return roster.Worker{ID: id, Host: host, PID: os.Getpid()}, nil
 }

@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/roster"
 )
 
 const statusLong = `Shows for each queue how many jobs are due, held back by a full throttle group, scheduled for later, locked, running,
@@ -78,7 +78,7 @@ func (a *app) runStatus(cmd *cobra.Command) error {
 			Failed: c.Failed, Finished: c.Finished, Held: c.Held, Waiting: c.Waiting, OldestDue: utc(c.OldestDue),
 		})
 	}
-	last, err := queue.LastWorker(cmd.Context(), i.db)
+	last, err := roster.New(i.db).Last(cmd.Context())
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/hipq/hipq/queue/roster"
 	"github.com/hipq/hipq/schema"
 )
 
@@ -40,6 +41,7 @@ func (m *Monitor) gaugeQueue(ctx context.Context, hour metrics, queue string, no
 	if err != nil {
 		return err
 	}
+	join, missing := roster.New(m.db).MissingAt("j.worker_id")
 	pick, wake := m.db.Index(table, "pick"), m.db.Index(table, "wake")
 	for _, query := range []string{
 		// in the line, held back by a full group, or inserted by plain SQL and not taken in yet
@@ -51,8 +53,7 @@ func (m *Monitor) gaugeQueue(ctx context.Context, hour metrics, queue string, no
 		// a dead worker's; of these, only what was not started is due
 		"SELECT j.job_type, COUNT(*) AS n, MIN(CASE WHEN j.state <> 'running' THEN j.scheduled_run_time END) AS oldest" +
 			" FROM " + table + " AS j " + pick +
-			" LEFT JOIN " + m.db.Workers() + " AS w " + m.db.ByKey + " ON w.id = j.worker_id AND w.state = 'working' AND w.lock_until > ?" +
-			" WHERE j.line = 'locked' AND w.id IS NULL GROUP BY j.job_type",
+			" " + join + " WHERE j.line = 'locked' AND " + missing + " GROUP BY j.job_type",
 	} {
 		var found []backlog
 		if err := m.db.SelectContext(ctx, &found, query, schema.At(now)); err != nil {

@@ -6,11 +6,12 @@ import (
 
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/queue/job"
+	"github.com/hipq/hipq/queue/roster"
 	"github.com/hipq/hipq/schema"
 )
 
 // decide takes the retry decision by policy for jobs of these types that wait for it, under the lock of the transaction.
-func (q *Queue) decide(ctx context.Context, w Worker, types []string) (more bool, err error) {
+func (q *Queue) decide(ctx context.Context, w roster.Worker, types []string) (more bool, err error) {
 	for _, name := range types {
 		n := 0
 		err := q.db.Tx(ctx, func(tx *schema.Tx) (err error) {
@@ -43,7 +44,7 @@ func (q *Queue) undecided(ctx context.Context, tx *schema.Tx, jobType string, n 
 	return jobs, nil
 }
 
-func (q *Queue) decideType(ctx context.Context, tx *schema.Tx, w Worker, name string) (int, error) {
+func (q *Queue) decideType(ctx context.Context, tx *schema.Tx, w roster.Worker, name string) (int, error) {
 	jobs, err := q.undecided(ctx, tx, name, reclaimMax)
 	if err != nil {
 		return 0, err
@@ -66,11 +67,11 @@ func (q *Queue) decideType(ctx context.Context, tx *schema.Tx, w Worker, name st
 // Undecided takes up to n jobs of these types that wait for their retry decision, under the worker's lock, and gives them
 // with what is known of their last attempt. A retry handler decides about them, and Round writes down what it says. A
 // worker that ends before gives them to others; one that was declared dead gets none.
-func (q *Queue) Undecided(ctx context.Context, w Worker, types []string, n int) (list []Settled, err error) {
+func (q *Queue) Undecided(ctx context.Context, w roster.Worker, types []string, n int) (list []Settled, err error) {
 	err = q.db.Tx(ctx, func(tx *schema.Tx) error {
 		list = nil
 		var working bool
-		err := tx.GetContext(ctx, &working, "SELECT EXISTS (SELECT 1 FROM "+q.db.Workers()+" WHERE id = ? AND state = 'working')", w.ID)
+		err := tx.GetContext(ctx, &working, "SELECT "+q.workers.Working("?"), w.ID)
 		if err != nil || !working {
 			return err
 		}

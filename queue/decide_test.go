@@ -7,12 +7,13 @@ import (
 
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/job"
+	"github.com/hipq/hipq/queue/roster"
 )
 
 func (s store) undecided(worker string, n int) []queue.Settled {
 	s.t.Helper()
 	s.hire(worker)
-	list := must[[]queue.Settled](s.t)(s.Undecided(s.t.Context(), queue.Worker{ID: worker}, []string{"send", "report"}, n))
+	list := must[[]queue.Settled](s.t)(s.Undecided(s.t.Context(), roster.Worker{ID: worker}, []string{"send", "report"}, n))
 	for i := range list {
 		list[i].Decided = true
 	}
@@ -87,7 +88,7 @@ func TestDecisionIsTakenByAnother(t *testing.T) {
 		s.bury("w1")
 		look := must[queue.Look](t)(s.Look(t.Context(), []string{"send"}))
 		// both types have retry handlers here: none for the policy
-		must[bool](t)(s.Upkeep(t.Context(), queue.Worker{ID: "keeper"}, look, nil))
+		must[bool](t)(s.Upkeep(t.Context(), roster.Worker{ID: "keeper"}, look, nil))
 
 		list := s.undecided("w2", 3)
 		if len(list) != 3 || len(s.undecided("w3", 9)) != 1 {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/queue/job"
+	"github.com/hipq/hipq/queue/roster"
 	"github.com/hipq/hipq/schema"
 )
 
@@ -251,7 +252,7 @@ func BenchmarkLockDrain(b *testing.B) {
 				if err != nil || len(locked) != 100 {
 					b.Fatalf("locked %d: %v", len(locked), err)
 				}
-				w := Worker{ID: "bench", Host: "bench", PID: 1}
+				w := roster.Worker{ID: "bench", Host: "bench", PID: 1}
 				started, err := q.Round(b.Context(), w, nil, locked)
 				if err != nil {
 					b.Fatal(err)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/queue/job"
+	"github.com/hipq/hipq/queue/roster"
 	"github.com/hipq/hipq/schema"
 )
 
@@ -54,9 +55,11 @@ const (
 // Queue is one line of jobs. It is safe for concurrent use.
 type Queue struct {
 	Options
-	db    *schema.DB
-	log   *activity.Log
-	table string
+	db  *schema.DB
+	log *activity.Log
+	// workers are those of the instance.
+	workers *roster.Roster
+	table   string
 	// order is that in which due jobs are locked.
 	order sorting
 	// configured are the types of the config, by name.
@@ -84,7 +87,7 @@ func New(db *schema.DB, o Options) (*Queue, error) {
 		o.KeepFailed = DefaultKeepFailed
 	}
 	q := &Queue{
-		Options: o, db: db, log: activity.New(db), table: table, order: o.sorting(),
+		Options: o, db: db, log: activity.New(db), workers: roster.New(db), table: table, order: o.sorting(),
 		configured: map[string]job.Type{}, registered: map[string]job.Type{},
 	}
 	for _, t := range o.Types {

@@ -14,8 +14,8 @@ const reclaimMax = 500
 // orphans are the jobs locked by workers that are no more. A worker is no more once its row says so, never because of
 // what its clock says: whoever finds it dead writes that first, and from then on its renewals fail.
 func (q *Queue) orphans() string {
-	return q.table + " j " + q.index("pick") + " LEFT JOIN " + q.db.Workers() + " w " + q.db.ByKey + " ON w.id = j.worker_id AND w.state = 'working'" +
-		" WHERE j.line = 'locked' AND w.id IS NULL"
+	join, missing := q.workers.Missing("j.worker_id")
+	return q.table + " j " + q.index("pick") + " " + join + " WHERE j.line = 'locked' AND " + missing
 }
 
 // reclaim takes jobs from dead workers: those that were never started go back to the line, at no cost in attempts; those
@@ -29,10 +29,9 @@ func (q *Queue) reclaim(ctx context.Context) (more bool, err error) {
 		PID      *int
 	}
 	// without locks, for those would be on the workers' rows too
-	query := "SELECT j.id, j.worker_id, d.host, d.pid FROM " + q.table + " j " + q.index("pick") +
-		" LEFT JOIN " + q.db.Workers() + " w " + q.db.ByKey + " ON w.id = j.worker_id AND w.state = 'working'" +
-		" LEFT JOIN " + q.db.Workers() + " d " + q.db.ByKey + " ON d.id = j.worker_id" +
-		" WHERE j.line = 'locked' AND w.id IS NULL LIMIT ?"
+	join, missing := q.workers.Missing("j.worker_id")
+	query := "SELECT j.id, j.worker_id, d.host, d.pid FROM " + q.table + " j " + q.index("pick") + " " + join +
+		" " + q.workers.Known("j.worker_id") + " WHERE j.line = 'locked' AND " + missing + " LIMIT ?"
 	if err := q.db.SelectContext(ctx, &found, query, reclaimMax); err != nil {
 		return false, fmt.Errorf("find the jobs of dead workers in %s: %w", q.Name, err)
 	}

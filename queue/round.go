@@ -6,6 +6,7 @@ import (
 
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/queue/job"
+	"github.com/hipq/hipq/queue/roster"
 	"github.com/hipq/hipq/schema"
 )
 
@@ -21,7 +22,7 @@ type Round struct {
 }
 
 // Round settles attempts and starts locked jobs in their place, in one transaction.
-func (q *Queue) Round(ctx context.Context, w Worker, settle []Settled, start []Locked) (Round, error) {
+func (q *Queue) Round(ctx context.Context, w roster.Worker, settle []Settled, start []Locked) (Round, error) {
 	var r Round
 	err := q.db.Tx(ctx, func(tx *schema.Tx) error {
 		r = Round{}

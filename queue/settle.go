@@ -7,6 +7,7 @@ import (
 
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/queue/job"
+	"github.com/hipq/hipq/queue/roster"
 	"github.com/hipq/hipq/schema"
 )
 
@@ -38,7 +39,7 @@ const (
 
 // settle writes the outcomes of attempts. Each write carries the token and the attempt, so a worker that lost its lock
 // changes nothing: those jobs come back in r.Lost. Like start it may be repeated after a lost commit.
-func (q *Queue) settle(ctx context.Context, tx *schema.Tx, w Worker, list []Settled, r *Round) (entries []activity.Entry, err error) {
+func (q *Queue) settle(ctx context.Context, tx *schema.Tx, w roster.Worker, list []Settled, r *Round) (entries []activity.Entry, err error) {
 	type attempt struct {
 		token  string
 		number int
@@ -79,7 +80,7 @@ func (q *Queue) settle(ctx context.Context, tx *schema.Tx, w Worker, list []Sett
 }
 
 // finish settles attempts that all ended well, in one statement, and gives back those that it didn't find as they had been.
-func (q *Queue) finish(ctx context.Context, tx *schema.Tx, w Worker, token string, attempt int, group []Settled) (entries []activity.Entry, rest []Settled, err error) {
+func (q *Queue) finish(ctx context.Context, tx *schema.Tx, w roster.Worker, token string, attempt int, group []Settled) (entries []activity.Entry, rest []Settled, err error) {
 	args := []any{schema.At(tx.Now), token, attempt}
 	for _, s := range group {
 		args = append(args, s.Job.ID)
@@ -127,7 +128,7 @@ const (
 )
 
 // settledBy tells which of the jobs this very attempt has settled, and whether in this transaction.
-func (q *Queue) settledBy(ctx context.Context, tx *schema.Tx, w Worker, token string, attempt int, group []Settled) (map[int64]settledState, error) {
+func (q *Queue) settledBy(ctx context.Context, tx *schema.Tx, w roster.Worker, token string, attempt int, group []Settled) (map[int64]settledState, error) {
 	args := []any{w.ID, token, attempt}
 	for _, s := range group {
 		args = append(args, s.Job.ID)
@@ -152,7 +153,7 @@ func (q *Queue) settledBy(ctx context.Context, tx *schema.Tx, w Worker, token st
 
 // told says whether the activity has the attempt's outcome already, by this worker or by an answer from outside. The job
 // itself may have gone on to its next attempt, or be gone.
-func (q *Queue) told(ctx context.Context, tx *schema.Tx, w Worker, j *job.Job) (told bool, err error) {
+func (q *Queue) told(ctx context.Context, tx *schema.Tx, w roster.Worker, j *job.Job) (told bool, err error) {
 	err = tx.GetContext(ctx, &told, "SELECT EXISTS (SELECT 1 FROM "+q.db.Activity()+" "+q.db.Index(q.db.Activity(), "job")+
 		" WHERE job_id = ? AND queue = ? AND attempt = ? AND worker_id IN (?, 'NONE') AND state IN ('finished', 'error', 'failed'))",
 		j.ID, q.Name, j.Attempt, w.ID)
@@ -164,7 +165,7 @@ func (q *Queue) told(ctx context.Context, tx *schema.Tx, w Worker, j *job.Job) (
 
 // settleOne settles one attempt, of whatever outcome. The policy's decision needs no waiting: an error passes through
 // the state error to retry or final in one write.
-func (q *Queue) settleOne(ctx context.Context, tx *schema.Tx, w Worker, s *Settled) (entry activity.Entry, state settledState, err error) {
+func (q *Queue) settleOne(ctx context.Context, tx *schema.Tx, w roster.Worker, s *Settled) (entry activity.Entry, state settledState, err error) {
 	var rows []struct {
 		State    job.State
 		Error    string
@@ -214,7 +215,7 @@ func (q *Queue) settleOne(ctx context.Context, tx *schema.Tx, w Worker, s *Settl
 }
 
 // settledBefore finds out what became of an attempt that is not this worker's to settle any more.
-func (q *Queue) settledBefore(ctx context.Context, tx *schema.Tx, w Worker, s *Settled) (entry activity.Entry, state settledState, err error) {
+func (q *Queue) settledBefore(ctx context.Context, tx *schema.Tx, w roster.Worker, s *Settled) (entry activity.Entry, state settledState, err error) {
 	states, err := q.settledBy(ctx, tx, w, s.Job.Token, s.Job.Attempt, []Settled{*s})
 	if err != nil {
 		return entry, 0, err

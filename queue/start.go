@@ -10,13 +10,6 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-// Worker is who starts and settles jobs, as the activity names it.
-type Worker struct {
-	ID   string
-	Host string
-	PID  int
-}
-
 // start moves locked jobs to running, and gives those that are: a job whose lock was lost is not among them, nor any if the
 // worker was declared dead, nor one whose windows have closed, which goes to the next opening, nor one of a queue that was
 // paused, which goes back. What it does for a token and these jobs happens once: when it is repeated because the answer to
@@ -72,7 +65,7 @@ func (q *Queue) readLocked(ctx context.Context, tx *schema.Tx, token string, ids
 	var records []lockedRecord
 	query := "SELECT " + recordColumns + ", " + q.paused() + " AS paused FROM " + q.table + " " + q.db.ByID +
 		" WHERE line = 'locked' AND lock_token = ? AND id IN " + schema.In(len(ids)) +
-		" AND EXISTS (SELECT 1 FROM " + q.db.Workers() + " w " + q.db.ByKey + " WHERE w.id = worker_id AND w.state = 'working') " + q.db.ForUpdate
+		" AND " + q.workers.Working("worker_id") + " " + q.db.ForUpdate
 	if err := tx.SelectContext(ctx, &records, query, append([]any{q.Name, token}, ids...)...); err != nil {
 		return nil, fmt.Errorf("read the locked jobs: %w", err)
 	}

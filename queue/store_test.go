@@ -15,6 +15,7 @@ import (
 	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/job"
+	"github.com/hipq/hipq/queue/roster"
 	"github.com/hipq/hipq/schema"
 )
 
@@ -93,7 +94,7 @@ func (s store) lock(worker string, n int) []queue.Locked {
 
 func (s store) round(worker string, settle []queue.Settled, start []queue.Locked) queue.Round {
 	s.t.Helper()
-	return must[queue.Round](s.t)(s.Round(s.t.Context(), queue.Worker{ID: worker, Host: "h", PID: 1}, settle, start))
+	return must[queue.Round](s.t)(s.Round(s.t.Context(), roster.Worker{ID: worker, Host: "h", PID: 1}, settle, start))
 }
 
 func (s store) start(worker string, n int) []*job.Job {
@@ -120,7 +121,7 @@ func (s store) upkeep() {
 	s.t.Helper()
 	types := []string{"send", "report"}
 	look := must[queue.Look](s.t)(s.Look(s.t.Context(), types))
-	must[bool](s.t)(s.Upkeep(s.t.Context(), queue.Worker{ID: "keeper", Host: "h", PID: 1}, look, types))
+	must[bool](s.t)(s.Upkeep(s.t.Context(), roster.Worker{ID: "keeper", Host: "h", PID: 1}, look, types))
 }
 
 func (s store) exec(query string, args ...any) {
@@ -546,7 +547,7 @@ func TestOnlyWhoKnowsTheTypeDecides(t *testing.T) {
 		s.start("dead", 1)
 		s.bury("dead")
 		look := must[queue.Look](s.t)(s.Look(s.t.Context(), []string{"report"}))
-		must[bool](s.t)(s.Upkeep(s.t.Context(), queue.Worker{ID: "other"}, look, []string{"report"}))
+		must[bool](s.t)(s.Upkeep(s.t.Context(), roster.Worker{ID: "other"}, look, []string{"report"}))
 		s.wantState(id, job.Error, "error", 1)
 		s.wantHistory(id, "added/0 starting/1")
 		s.upkeep()

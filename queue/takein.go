@@ -8,6 +8,7 @@ import (
 
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/queue/job"
+	"github.com/hipq/hipq/queue/roster"
 	"github.com/hipq/hipq/schema"
 )
 
@@ -16,7 +17,7 @@ const takeInMax = 500
 
 // takeIn makes jobs of the rows that applications inserted by plain SQL: fills in what they left to the type, applies
 // the windows, logs them as added.
-func (q *Queue) takeIn(ctx context.Context, w Worker) (more bool, err error) {
+func (q *Queue) takeIn(ctx context.Context, w roster.Worker) (more bool, err error) {
 	var records []inserted
 	err = q.db.Tx(ctx, func(tx *schema.Tx) error {
 		records = nil

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/hipq/hipq/queue/roster"
 	"github.com/hipq/hipq/schema"
 )
 
@@ -54,7 +55,7 @@ func (q *Queue) Look(ctx context.Context, types []string) (Look, error) {
 // Upkeep does what a look found, apart from locking: takes in, promotes, reclaims, and decides by policy about
 // the jobs of these types, which are those without a retry handler. Any number of workers may do it at once. It does a bounded part of each; when there may be more, more
 // is true.
-func (q *Queue) Upkeep(ctx context.Context, w Worker, l Look, types []string) (more bool, err error) {
+func (q *Queue) Upkeep(ctx context.Context, w roster.Worker, l Look, types []string) (more bool, err error) {
 	for _, step := range []struct {
 		wanted bool
 		do     func() (bool, error)

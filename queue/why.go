@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/queue/job"
+	"github.com/hipq/hipq/queue/roster"
 	"github.com/hipq/hipq/schema"
 )
 
@@ -29,7 +30,7 @@ type Why struct {
 	// Handled says whether the config that asks has a handler for the job's type.
 	Handled bool
 	// Worker is the worker that has it, if one does; Last is the one that started last, if any has.
-	Worker, Last *WorkerRow
+	Worker, Last *roster.Row
 	Options      Options
 }
 
@@ -74,10 +75,10 @@ func (q *Queue) Why(ctx context.Context, id int64, handled []string) (Why, error
 			return w, err
 		}
 	}
-	if w.Worker, err = workerRow(ctx, q.db, " WHERE id = ?", j.WorkerID); err != nil {
+	if w.Worker, err = q.workers.Get(ctx, j.WorkerID); err != nil {
 		return w, err
 	}
-	w.Last, err = LastWorker(ctx, q.db)
+	w.Last, err = q.workers.Last(ctx)
 	return w, err
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/job"
+	"github.com/hipq/hipq/queue/roster"
 )
 
 // wantWhy checks the reasons for a job, by a part of each.
@@ -58,7 +59,7 @@ func TestWhy(t *testing.T) {
 		s.bury("w")
 		s.wantWhy(second[0].ID, "is over: the next worker takes the job back")
 		look := must[queue.Look](t)(s.Look(t.Context(), nil))
-		must[bool](t)(s.Upkeep(t.Context(), queue.Worker{ID: "keeper"}, look, nil))
+		must[bool](t)(s.Upkeep(t.Context(), roster.Worker{ID: "keeper"}, look, nil))
 		s.wantWhy(second[0].ID, "attempt 1 failed (worker lost: w (pid 1 on h)); the next worker that has a handler for send decides")
 
 		now := must[time.Time](t)(s.db.Clock(t.Context()))

@@ -11,6 +11,7 @@ import (
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/handler"
 	"github.com/hipq/hipq/queue/job"
+	"github.com/hipq/hipq/queue/roster"
 	"github.com/hipq/hipq/queue/worker"
 	"github.com/hipq/hipq/schema"
 )
@@ -71,7 +72,7 @@ func drain(ctx context.Context, db *schema.DB, q *queue.Queue, handlers map[stri
 	o.Concurrency, o.RunFor = concurrency, 10*time.Minute
 	s, err := worker.Run(ctx, worker.Params{
 		DB: db, Queues: []worker.Queue{{Queue: q, Handlers: handlers}}, Options: o,
-		Worker: queue.Worker{ID: id, Host: "bench", PID: 1},
+		Worker: roster.Worker{ID: id, Host: "bench", PID: 1},
 	})
 	if err == nil && s.Finished != want {
 		err = fmt.Errorf("drained %d of %d", s.Finished, want)

@@ -8,6 +8,7 @@ import (
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/job"
+	"github.com/hipq/hipq/queue/roster"
 	"github.com/hipq/hipq/queue/worker"
 	"github.com/hipq/hipq/schema"
 )
@@ -23,7 +24,7 @@ func (s shop) die(q *queue.Queue, id string, lock, start int) {
 	if len(locked) != lock {
 		s.t.Fatalf("locked %d", len(locked))
 	}
-	must[queue.Round](s.t)(q.Round(s.t.Context(), queue.Worker{ID: id, Host: "here", PID: 99}, nil, locked[:start]))
+	must[queue.Round](s.t)(q.Round(s.t.Context(), roster.Worker{ID: id, Host: "here", PID: 99}, nil, locked[:start]))
 }
 
 func TestDeadWorkerIsBuried(t *testing.T) {
@@ -87,7 +88,7 @@ func (s shop) upkeep(q *queue.Queue) {
 	s.t.Helper()
 	types := []string{"send", "later", "once"}
 	look := must[queue.Look](s.t)(q.Look(s.t.Context(), types))
-	must[bool](s.t)(q.Upkeep(s.t.Context(), queue.Worker{ID: "keeper", Host: "here", PID: 1}, look, types))
+	must[bool](s.t)(q.Upkeep(s.t.Context(), roster.Worker{ID: "keeper", Host: "here", PID: 1}, look, types))
 }
 
 // A worker whose lock has not expired is left alone, whatever it has.

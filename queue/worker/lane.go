@@ -1,6 +1,10 @@
 package worker
 
-import "context"
+import (
+	"context"
+
+	"github.com/hipq/hipq/queue/roster"
+)
 
 // lane bounds how many jobs run at once on this host, over all of the instance's workers on it: all of them, or those of a
 // queue or of a job type that has a concurrency of its own.
@@ -22,13 +26,10 @@ func (w *worker) lane(name string, limit int) *lane {
 	return w.lanes[name]
 }
 
-// claim is what a worker wants to hold of a lane: so many slots, at least those in use.
-type claim struct{ want, inUse, limit int }
-
 // claims are what the worker would like to hold of each lane, by name; all's is "". A lane of which nothing is to be
 // started keeps what is in use or about to be, and leaves the others to the host's other workers; and so does the lane
 // around one that is full, for what waits there has no use for more.
-func (w *worker) claims() map[string]claim {
+func (w *worker) claims() map[string]roster.Claim {
 	wants := map[*lane]int{}
 	for _, l := range w.lines {
 		wants[l.lanes[len(l.lanes)-1]] += l.want()
@@ -44,9 +45,9 @@ func (w *worker) claims() map[string]claim {
 			wants[l.lanes[depth-1]] += inner.clamp(wants[inner])
 		}
 	}
-	claims := map[string]claim{}
+	claims := map[string]roster.Claim{}
 	for name, lane := range w.named() {
-		claims[name] = claim{want: lane.clamp(wants[lane]), inUse: lane.running, limit: lane.limit}
+		claims[name] = roster.Claim{Want: lane.clamp(wants[lane]), InUse: lane.running, Limit: lane.limit}
 	}
 	return claims
 }
@@ -58,9 +59,9 @@ const maxLanes = 3
 func (l *lane) clamp(n int) int { return max(l.running, min(n, l.limit)) }
 
 // spare says whether the worker has slots of a lane that it doesn't claim.
-func (w *worker) spare(claims map[string]claim) bool {
+func (w *worker) spare(claims map[string]roster.Claim) bool {
 	for name, lane := range w.named() {
-		if lane.slots > claims[name].want {
+		if lane.slots > claims[name].Want {
 			return true
 		}
 	}
@@ -79,11 +80,11 @@ func (w *worker) named() map[string]*lane {
 func (w *worker) claimSlots(work context.Context) error {
 	claims, more := w.claims(), false
 	for name, lane := range w.named() {
-		more = more || claims[name].want > lane.slots
+		more = more || claims[name].Want > lane.slots
 	}
 	switch {
 	case more:
-		got, err := w.registry.claimSlots(work, claims)
+		got, err := w.roster.ClaimSlots(work, w.Worker, claims)
 		if err != nil {
 			return err
 		}
@@ -95,12 +96,12 @@ func (w *worker) claimSlots(work context.Context) error {
 }
 
 // leaveSlots keeps no more than is wanted.
-func (w *worker) leaveSlots(work context.Context, claims map[string]claim) error {
+func (w *worker) leaveSlots(work context.Context, claims map[string]roster.Claim) error {
 	keep := map[string]int{}
 	for name, lane := range w.named() {
-		keep[name] = min(lane.slots, claims[name].want)
+		keep[name] = min(lane.slots, claims[name].Want)
 	}
-	if err := w.registry.leaveSlots(work, keep); err != nil {
+	if err := w.roster.LeaveSlots(work, w.Worker, keep); err != nil {
 		return err
 	}
 	w.setSlots(keep)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/job"
+	"github.com/hipq/hipq/queue/roster"
 )
 
 // errCancelled is the cause that a handler sees whose job an operator has cancelled.
@@ -46,12 +47,12 @@ type line struct {
 func (w *worker) addLines(q Queue) {
 	lanes := []*lane{w.all}
 	if q.Concurrency > 0 {
-		lanes = append(lanes, w.lane(queue.Lane(q.Name, ""), q.Concurrency))
+		lanes = append(lanes, w.lane(roster.Lane(q.Name, ""), q.Concurrency))
 	}
 	var common []string
 	for _, name := range slices.Sorted(maps.Keys(q.Handlers)) {
 		if own := q.JobType(name).Concurrency; own > 0 {
-			w.addLine(q, []string{name}, append(slices.Clip(lanes), w.lane(queue.Lane(q.Name, name), own)))
+			w.addLine(q, []string{name}, append(slices.Clip(lanes), w.lane(roster.Lane(q.Name, name), own)))
 		} else {
 			common = append(common, name)
 		}

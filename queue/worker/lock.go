@@ -4,13 +4,15 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/hipq/hipq/queue/roster"
 )
 
 // keepLock renews the worker's lock every third of its time until ctx ends, also while interrupted jobs come to their end.
 // The jobs' context ends when that doesn't succeed in time, and so early that a handler which needs the whole grace to
 // stop is gone when the lock expires.
 func (w *worker) keepLock(ctx context.Context) {
-	expiry := time.AfterFunc(time.Until(*w.heldUntil.Load()), func() { w.stopJobs(ErrLockLost) })
+	expiry := time.AfterFunc(time.Until(*w.heldUntil.Load()), func() { w.stopJobs(roster.ErrLockLost) })
 	defer expiry.Stop()
 	next := time.NewTimer(w.LockFor / 3)
 	defer next.Stop()
@@ -22,7 +24,7 @@ func (w *worker) keepLock(ctx context.Context) {
 		}
 		asked := time.Now()
 		attempt, cancel := context.WithTimeout(ctx, w.LockFor/3)
-		err := w.registry.renew(attempt)
+		err := w.roster.Renew(attempt, w.Worker, w.LockFor)
 		cancel()
 		switch {
 		case err == nil:
@@ -30,8 +32,8 @@ func (w *worker) keepLock(ctx context.Context) {
 			expiry.Reset(time.Until(*w.heldUntil.Load()))
 			w.Renewed(w.LockFor - time.Since(asked))
 			next.Reset(w.LockFor / 3)
-		case errors.Is(err, ErrLockLost):
-			w.stopJobs(ErrLockLost)
+		case errors.Is(err, roster.ErrLockLost):
+			w.stopJobs(roster.ErrLockLost)
 			return
 		default:
 			w.Log.Warn("could not renew the lock yet", "error", err)
@@ -62,6 +64,6 @@ func (c lockContext) Err() error {
 // checkLock stops the jobs if their time is up.
 func (w *worker) checkLock() {
 	if time.Now().After(*w.heldUntil.Load()) {
-		w.stopJobs(ErrLockLost)
+		w.stopJobs(roster.ErrLockLost)
 	}
 }

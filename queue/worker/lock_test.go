@@ -9,6 +9,7 @@ import (
 
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/queue/job"
+	"github.com/hipq/hipq/queue/roster"
 	"github.com/hipq/hipq/queue/worker"
 )
 
@@ -40,12 +41,12 @@ func TestLockIsLost(t *testing.T) {
 		wantSummary(s.t, s.work(next), worker.Summary{Started: 4, Finished: 4})
 		close(taken)
 		for range 2 {
-			if cause := receive(s.t, "the handlers end", g.stopped); !errors.Is(cause, worker.ErrLockLost) {
+			if cause := receive(s.t, "the handlers end", g.stopped); !errors.Is(cause, roster.ErrLockLost) {
 				s.t.Errorf("the context ends with %v", cause)
 			}
 		}
 		summary, err := r.end()
-		if !errors.Is(err, worker.ErrLockLost) {
+		if !errors.Is(err, roster.ErrLockLost) {
 			s.t.Errorf("the worker ends with %v", err)
 		}
 		if summary.Started != 2 || summary.Lost != 2 {
@@ -87,7 +88,7 @@ func TestLockIsLostWhileIdle(t *testing.T) {
 		eventually(s.t, "the worker is there", func() bool { return s.row(p.ID).State == "working" })
 		s.exec("UPDATE shop_workers SET state = 'error' WHERE id = ?", p.ID)
 		declared := time.Now()
-		if _, err := r.end(); !errors.Is(err, worker.ErrLockLost) {
+		if _, err := r.end(); !errors.Is(err, roster.ErrLockLost) {
 			s.t.Errorf("the worker ends with %v", err)
 		}
 		// the next renewal tells, not the clock

@@ -18,6 +18,7 @@ import (
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/handler"
 	"github.com/hipq/hipq/queue/job"
+	"github.com/hipq/hipq/queue/roster"
 	"github.com/hipq/hipq/queue/worker"
 	"github.com/hipq/hipq/schema"
 )
@@ -266,7 +267,7 @@ func (s shop) worker(handlers map[string]handler.Handler) worker.Params {
 	s.t.Helper()
 	return worker.Params{
 		DB:     s.db,
-		Worker: queue.Worker{ID: must[string](s.t)(worker.NewID()), Host: "here", PID: 4711},
+		Worker: roster.Worker{ID: must[string](s.t)(worker.NewID()), Host: "here", PID: 4711},
 		Queues: []worker.Queue{{Queue: s.emails, Handlers: handlers}, {Queue: s.reports, Handlers: handlers}},
 		Options: worker.Options{
 			Concurrency: 4, Batch: 100, RunFor: time.Minute, LockFor: time.Minute, Grace: 2 * time.Second,

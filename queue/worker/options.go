@@ -8,6 +8,7 @@ import (
 
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/handler"
+	"github.com/hipq/hipq/queue/roster"
 	"github.com/hipq/hipq/schema"
 )
 
@@ -46,7 +47,7 @@ type Params struct {
 	Queues []Queue
 	Options
 	// Worker names the worker: a new ID, this host and process.
-	queue.Worker
+	roster.Worker
 	// Renewed, if not nil, is told each time how long the lock lasts from now on.
 	Renewed func(lasts time.Duration)
 	// Ended, if not nil, is told of each attempt when its handler has ended.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/queue/job"
+	"github.com/hipq/hipq/queue/roster"
 	"github.com/hipq/hipq/queue/worker"
 	"github.com/hipq/hipq/schema"
 )
@@ -112,7 +113,7 @@ func TestHandlersEndBeforeTheLock(t *testing.T) {
 		r := s.start(p)
 		g.next()
 		cut()
-		if cause := receive(s.t, "the lock is given up", g.stopped); !errors.Is(cause, worker.ErrLockLost) {
+		if cause := receive(s.t, "the lock is given up", g.stopped); !errors.Is(cause, roster.ErrLockLost) {
 			s.t.Errorf("the context ends with %v", cause)
 		}
 		// the grace, without something for a slow machine
@@ -125,7 +126,7 @@ func TestHandlersEndBeforeTheLock(t *testing.T) {
 		}
 		mend()
 		_, err := r.end()
-		if trouble, _ := schema.Diagnose(err); err == nil || !errors.Is(err, worker.ErrLockLost) && trouble != schema.TryLater {
+		if trouble, _ := schema.Diagnose(err); err == nil || !errors.Is(err, roster.ErrLockLost) && trouble != schema.TryLater {
 			s.t.Errorf("the worker ends with %v", err)
 		}
 		next := direct.worker(all(nothing))
@@ -150,7 +151,7 @@ func TestDatabaseFallsSilent(t *testing.T) {
 	g.next()
 	proxy.stall()
 	defer proxy.resume()
-	if cause := receive(t, "the lock is given up", g.stopped); !errors.Is(cause, worker.ErrLockLost) {
+	if cause := receive(t, "the lock is given up", g.stopped); !errors.Is(cause, roster.ErrLockLost) {
 		t.Errorf("the context ends with %v", cause)
 	}
 	if now, row := direct.clock(), direct.row(p.ID); now.After(row.LockUntil.Time) {
@@ -161,7 +162,7 @@ func TestDatabaseFallsSilent(t *testing.T) {
 	direct.start(next)
 	eventually(t, "the job is done", func() bool { return direct.get(direct.emails, id).State == job.Final })
 	direct.wantHistory(direct.emails, atSecond, id)
-	if _, err := r.end(); !errors.Is(err, worker.ErrLockLost) {
+	if _, err := r.end(); !errors.Is(err, roster.ErrLockLost) {
 		t.Errorf("the worker ends with %v", err)
 	}
 }

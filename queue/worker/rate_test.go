@@ -11,6 +11,7 @@ import (
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/job"
+	"github.com/hipq/hipq/queue/roster"
 	"github.com/hipq/hipq/queue/worker"
 )
 
@@ -153,7 +154,7 @@ func TestRateIsUsedUpByAnother(t *testing.T) {
 		o := queue.Options{Name: "emails", Rate: job.Rate{Starts: 2, Per: time.Hour}}
 		s.emails = s.reopen(o, nil)
 		ids := s.add(s.emails, "send", 3)
-		w := queue.Worker{ID: "other", Host: "there", PID: 1}
+		w := roster.Worker{ID: "other", Host: "there", PID: 1}
 		s.die(s.emails, w.ID, 0, 0)
 		s.exec("UPDATE shop_workers SET lock_until = '2999-01-01 00:00:00', host = 'there' WHERE id = 'other'")
 		mine := must[[]queue.Locked](s.t)(s.emails.NewLocker(w.ID, []string{"send"}).Lock(s.t.Context(), 2))
@@ -185,7 +186,7 @@ func TestRateCountsFromTheTurn(t *testing.T) {
 		must[any](s.t)(turn.Exec("UPDATE shop_queues SET turn = turn + 1 WHERE queue = 'emails'"))
 		done := make(chan error, 1)
 		go func() {
-			_, err := s.emails.Round(s.t.Context(), queue.Worker{ID: "other", Host: "here", PID: 1}, nil, locked)
+			_, err := s.emails.Round(s.t.Context(), roster.Worker{ID: "other", Host: "here", PID: 1}, nil, locked)
 			done <- err
 		}()
 		s.pass(500 * time.Millisecond)

@@ -72,7 +72,7 @@ func (w *worker) takeUndecided(work context.Context, l *line) error {
 
 // nothingToDo says whether a look finds nothing at all. It writes nothing.
 func (w *worker) nothingToDo(work context.Context) (bool, error) {
-	if dead, err := w.registry.anyDead(work); dead || err != nil {
+	if dead, err := w.roster.AnyDead(work); dead || err != nil {
 		return false, err
 	}
 	for _, l := range w.lines {
@@ -85,12 +85,12 @@ func (w *worker) nothingToDo(work context.Context) (bool, error) {
 
 // look finds out what there is to do in each queue, and does the upkeep.
 func (w *worker) look(work context.Context) error {
-	dead, err := w.registry.anyDead(work)
+	dead, err := w.roster.AnyDead(work)
 	if err != nil {
 		return err
 	}
 	if dead {
-		if err := w.registry.bury(work); err != nil {
+		if err := w.roster.Bury(work); err != nil {
 			return err
 		}
 	}

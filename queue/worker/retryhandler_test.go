@@ -12,6 +12,7 @@ import (
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/handler"
 	"github.com/hipq/hipq/queue/job"
+	"github.com/hipq/hipq/queue/roster"
 	"github.com/hipq/hipq/queue/worker"
 )
 
@@ -360,7 +361,7 @@ func TestWorkerDiesBeforeTheDecision(t *testing.T) {
 		for i, o := range outcomes {
 			settled = append(settled, queue.Settled{Job: s.get(s.emails, ids[i]), Outcome: o, Decide: queue.ByHandler})
 		}
-		r := must[queue.Round](s.t)(s.emails.Round(s.t.Context(), queue.Worker{ID: dead, Host: "here", PID: 99}, settled, nil))
+		r := must[queue.Round](s.t)(s.emails.Round(s.t.Context(), roster.Worker{ID: dead, Host: "here", PID: 99}, settled, nil))
 		if len(r.Lost) > 0 {
 			s.t.Fatalf("lost %v", r.Lost)
 		}
@@ -425,12 +426,12 @@ func TestDecisionOfAWorkerDeclaredDead(t *testing.T) {
 			}
 		}
 		for range 2 {
-			if cause := receive(s.t, "the retry handlers end", first.stopped); !errors.Is(cause, worker.ErrLockLost) {
+			if cause := receive(s.t, "the retry handlers end", first.stopped); !errors.Is(cause, roster.ErrLockLost) {
 				s.t.Errorf("the context ends with %v", cause)
 			}
 		}
 		close(stay)
-		if _, err := r.end(); !errors.Is(err, worker.ErrLockLost) {
+		if _, err := r.end(); !errors.Is(err, roster.ErrLockLost) {
 			s.t.Errorf("the worker ends with %v", err)
 		}
 		for range 2 {

@@ -7,14 +7,14 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/activity"
-	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/job"
+	"github.com/hipq/hipq/queue/roster"
 	"github.com/hipq/hipq/queue/worker"
 )
 
 func TestWorkerIsOnRecord(t *testing.T) {
 	suite(t, func(s shop) {
-		if last := must[*queue.WorkerRow](s.t)(queue.LastWorker(s.t.Context(), s.db)); last != nil {
+		if last := must[*roster.Row](s.t)(roster.New(s.db).Last(s.t.Context())); last != nil {
 			s.t.Errorf("the last of no workers is %+v", last)
 		}
 		s.add(s.emails, "send", 4)
@@ -69,7 +69,7 @@ func TestWorkerIsOnRecord(t *testing.T) {
 		}
 		next := s.worker(all(nothing))
 		s.work(next)
-		last := must[*queue.WorkerRow](s.t)(queue.LastWorker(s.t.Context(), s.db))
+		last := must[*roster.Row](s.t)(roster.New(s.db).Last(s.t.Context()))
 		if last == nil || last.ID != next.ID || last.State != "finished" || last.Host != "here" {
 			s.t.Errorf("the last worker is %+v", last)
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/handler"
 	"github.com/hipq/hipq/queue/job"
+	"github.com/hipq/hipq/queue/roster"
 	"github.com/hipq/hipq/queue/worker"
 )
 
@@ -194,7 +195,7 @@ func TestStoppedJobOfAWorkerDeclaredDead(t *testing.T) {
 		s.declareDead(p.ID)
 		wantSummary(s.t, s.work(only(s.emails, s.elsewhere().worker(all(nothing)))), worker.Summary{})
 		_ = receive(s.t, "the handler ends", g.stopped) // by whichever comes first
-		if _, err := r.end(); !errors.Is(err, worker.ErrLockLost) {
+		if _, err := r.end(); !errors.Is(err, roster.ErrLockLost) {
 			s.t.Errorf("the worker ends with %v", err)
 		}
 		s.wantCancelled(id, 1)
@@ -229,7 +230,7 @@ func TestJobIsStoppedBeforeItsDecision(t *testing.T) {
 		// nobody's: it waits for a decision
 		id := s.add(s.emails, "later", 1)[0]
 		s.die(s.emails, "gone", 1, 1)
-		must[queue.Round](s.t)(s.emails.Round(s.t.Context(), queue.Worker{ID: "gone", Host: "here", PID: 99}, []queue.Settled{
+		must[queue.Round](s.t)(s.emails.Round(s.t.Context(), roster.Worker{ID: "gone", Host: "here", PID: 99}, []queue.Settled{
 			{Job: s.get(s.emails, id), Outcome: job.Outcome{Verdict: job.TryAgain, Error: "boo"}, Decide: queue.ByAnother},
 		}, nil))
 		s.stopJob(id, job.None)

@@ -11,8 +11,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/roster"
 	"github.com/hipq/hipq/schema"
 )
 
@@ -33,8 +33,8 @@ type Summary struct {
 // worker is one Run.
 type worker struct {
 	Params
-	registry registry
-	lines    []*line
+	roster *roster.Roster
+	lines  []*line
 	// turn is the line that is served first next time.
 	turn int
 	// all is the lane that all jobs share; lanes are those with a limit of their own, by name.
@@ -76,11 +76,11 @@ func Run(ctx context.Context, p Params) (Summary, error) {
 		p.Ended = func(queue.Settled) {}
 	}
 	w := &worker{
-		Params:   p,
-		registry: registry{db: p.DB, log: activity.New(p.DB), Worker: p.Worker, lockFor: p.LockFor},
-		ended:    make(chan ended, p.Concurrency),
-		all:      &lane{limit: p.Concurrency},
-		lanes:    map[string]*lane{},
+		Params: p,
+		roster: roster.New(p.DB),
+		ended:  make(chan ended, p.Concurrency),
+		all:    &lane{limit: p.Concurrency},
+		lanes:  map[string]*lane{},
 	}
 	for _, q := range p.Queues {
 		w.addLines(q)
@@ -94,9 +94,9 @@ func Run(ctx context.Context, p Params) (Summary, error) {
 	w.jobs, w.stopJobs = context.WithCancelCause(work)
 	defer w.stopJobs(nil)
 	defer context.AfterFunc(w.jobs, func() {
-		if errors.Is(context.Cause(w.jobs), ErrLockLost) {
+		if errors.Is(context.Cause(w.jobs), roster.ErrLockLost) {
 			// by the time that the lock has expired there is nothing more to write; a database may neither answer nor hang up
-			time.AfterFunc(p.Grace+time.Second, func() { stopWork(ErrLockLost) })
+			time.AfterFunc(p.Grace+time.Second, func() { stopWork(roster.ErrLockLost) })
 		}
 	})()
 
@@ -104,12 +104,12 @@ func Run(ctx context.Context, p Params) (Summary, error) {
 		if idle, err := w.nothingToDo(work); err != nil {
 			return w.summary, err
 		} else if idle && !p.Linger {
-			return w.summary, w.registry.pass(work)
+			return w.summary, w.roster.Pass(work, w.Worker)
 		}
 	}
 	began := time.Now()
 	w.over = began.Add(p.RunFor)
-	if err := w.registry.register(work); err != nil {
+	if err := w.roster.Register(work, w.Worker, w.LockFor); err != nil {
 		return w.summary, err
 	}
 	w.hold(began)
@@ -134,7 +134,7 @@ func Run(ctx context.Context, p Params) (Summary, error) {
 	if err := w.loop(ctx, work); err != nil {
 		w.abandon(err)
 		// so that others need not wait for the lock to expire; if the database can't be reached, they must
-		_ = w.registry.end(work, "error", err.Error())
+		_ = w.roster.End(work, w.Worker, "error", err.Error())
 		return w.summary, err
 	}
 	return w.summary, w.signOff(ctx, work)
@@ -143,7 +143,7 @@ func Run(ctx context.Context, p Params) (Summary, error) {
 // signOff ends the worker's row, as soon as the database answers and as long as the lock holds.
 func (w *worker) signOff(ctx, work context.Context) error {
 	for {
-		err := w.registry.end(work, "finished", w.remark())
+		err := w.roster.End(work, w.Worker, "finished", w.remark())
 		if kind, _ := schema.Diagnose(err); kind != schema.TryLater || w.jobs.Err() != nil {
 			return err
 		}
@@ -173,8 +173,8 @@ func (w *worker) loop(ctx, work context.Context) error {
 	for {
 		accepting, err := w.once(ctx, work)
 		if err != nil {
-			if errors.Is(context.Cause(work), ErrLockLost) {
-				return ErrLockLost
+			if errors.Is(context.Cause(work), roster.ErrLockLost) {
+				return roster.ErrLockLost
 			}
 			if kind, _ := schema.Diagnose(err); kind != schema.TryLater || w.jobs.Err() != nil {
 				return err
@@ -185,8 +185,8 @@ func (w *worker) loop(ctx, work context.Context) error {
 			continue
 		}
 		if w.all.running == 0 && !w.unsettled() {
-			if errors.Is(context.Cause(w.jobs), ErrLockLost) {
-				return ErrLockLost
+			if errors.Is(context.Cause(w.jobs), roster.ErrLockLost) {
+				return roster.ErrLockLost
 			}
 			if !accepting || !w.Linger && w.idle() {
 				return nil

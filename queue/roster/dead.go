@@ -1,0 +1,54 @@
+package roster
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/hipq/hipq/activity"
+	"github.com/hipq/hipq/schema"
+)
+
+// AnyDead says whether there are workers to bury.
+func (r *Roster) AnyDead(ctx context.Context) (bool, error) {
+	var found bool
+	err := r.db.GetContext(ctx, &found, "SELECT EXISTS (SELECT 1 FROM "+r.db.Workers()+" WHERE state = 'working' AND lock_until <= (SELECT "+r.db.Now+"))")
+	if err != nil {
+		return false, fmt.Errorf("look for dead workers: %w", err)
+	}
+	return found, nil
+}
+
+// Bury declares workers whose lock has expired dead and logs it. From then on they can't renew, and their jobs are
+// anybody's to reclaim.
+func (r *Roster) Bury(ctx context.Context) error {
+	err := r.db.Tx(ctx, func(tx *schema.Tx) error {
+		var dead []struct {
+			ID        string
+			Host      string
+			PID       int
+			Heartbeat schema.Time
+		}
+		query := "SELECT id, host, pid, heartbeat FROM " + r.db.Workers() + " WHERE state = 'working' AND lock_until <= ? " + r.db.SkipLocked
+		if err := tx.SelectContext(ctx, &dead, query, schema.At(tx.Now)); err != nil {
+			return err
+		}
+		var entries []activity.Entry
+		for _, d := range dead {
+			_, err := tx.ExecContext(ctx, "UPDATE "+r.db.Workers()+" SET state = 'error', slots = 0, end_time = ? WHERE id = ? AND state = 'working'",
+				schema.At(tx.Now), d.ID)
+			if err != nil {
+				return err
+			}
+			entries = append(entries, activity.Entry{
+				Kind: activity.Worker, State: activity.Error, WorkerID: d.ID, Host: d.Host, PID: d.PID,
+				Error: "worker died: its last heartbeat was at " + d.Heartbeat.Format(time.RFC3339),
+			})
+		}
+		return r.log.Record(ctx, tx, entries)
+	})
+	if err != nil {
+		return fmt.Errorf("record dead workers: %w", err)
+	}
+	return nil
+}

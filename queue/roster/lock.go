@@ -1,0 +1,87 @@
+package roster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hipq/hipq/activity"
+	"github.com/hipq/hipq/schema"
+)
+
+// ErrLockLost means that a worker didn't renew its lock in time: others take its jobs.
+var ErrLockLost = errors.New("worker lost its lock")
+
+// Register makes the worker known, with a lock and no slots yet.
+func (r *Roster) Register(ctx context.Context, w Worker, lockFor time.Duration) error {
+	return r.insert(ctx, w, "working", lockFor, activity.Starting)
+}
+
+// Pass records a worker that found nothing to do: its row and both of its entries, at the cost of one commit.
+func (r *Roster) Pass(ctx context.Context, w Worker) error {
+	return r.insert(ctx, w, "finished", 0, activity.Starting, activity.Finished)
+}
+
+func (r *Roster) insert(ctx context.Context, w Worker, state string, lockFor time.Duration, happened ...activity.State) error {
+	var entries []activity.Entry
+	for _, h := range happened {
+		entries = append(entries, w.entry(h))
+	}
+	err := r.db.Tx(ctx, func(tx *schema.Tx) error {
+		now, end := schema.At(tx.Now), schema.Time{}
+		if state != "working" {
+			end = now
+		}
+		_, err := tx.ExecContext(ctx, "INSERT INTO "+r.db.Workers()+" (id, host, pid, state, slots, start_time, heartbeat, lock_until, end_time)"+
+			" VALUES (?, ?, ?, ?, 0, ?, ?, ?, ?)", w.ID, w.Host, w.PID, state, now, now, schema.At(tx.Now.Add(lockFor)), end)
+		if schema.IsDuplicate(err) {
+			return nil // the commit before this one was not answered; it wrote the activity too
+		}
+		if err != nil {
+			return err
+		}
+		return r.log.Record(ctx, tx, entries)
+	})
+	if err != nil {
+		return fmt.Errorf("register the worker: %w", err)
+	}
+	return nil
+}
+
+// Renew makes the worker's lock, and with it all of its jobs' locks, last lockFor from now. ErrLockLost if another has
+// declared it dead.
+func (r *Roster) Renew(ctx context.Context, w Worker, lockFor time.Duration) error {
+	return r.db.Tx(ctx, func(tx *schema.Tx) error {
+		res, err := tx.ExecContext(ctx, "UPDATE "+r.db.Workers()+" SET heartbeat = ?, lock_until = ? WHERE id = ? AND state = 'working'",
+			schema.At(tx.Now), schema.At(tx.Now.Add(lockFor)), w.ID)
+		if err != nil {
+			return fmt.Errorf("renew the lock: %w", err)
+		}
+		if n, err := res.RowsAffected(); err != nil || n == 0 {
+			return errors.Join(ErrLockLost, err)
+		}
+		return nil
+	})
+}
+
+// End ends the worker's row, as finished or error. remark, if any, goes to the activity.
+func (r *Roster) End(ctx context.Context, w Worker, state, remark string) error {
+	err := r.db.Tx(ctx, func(tx *schema.Tx) error {
+		res, err := tx.ExecContext(ctx, "UPDATE "+r.db.Workers()+" SET state = ?, slots = 0, end_time = ? WHERE id = ? AND state = 'working'",
+			state, schema.At(tx.Now), w.ID)
+		if err != nil {
+			return err
+		}
+		if n, err := res.RowsAffected(); err != nil || n == 0 {
+			return err // declared dead, or finished by a commit that was not answered
+		}
+		entry := w.entry(activity.State(state))
+		entry.Error = remark
+		return r.log.Record(ctx, tx, []activity.Entry{entry})
+	})
+	if err != nil {
+		return fmt.Errorf("sign off the worker: %w", err)
+	}
+	return nil
+}

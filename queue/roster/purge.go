@@ -1,0 +1,81 @@
+package roster
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/hipq/hipq/activity"
+	"github.com/hipq/hipq/schema"
+)
+
+const (
+	// purgeBatch is how many rows one transaction deletes.
+	purgeBatch = 500
+	// breath is the time between two batches. On SQLite those who wait for the file look again only now and then; without
+	// a pause they would hardly ever find it free.
+	breath = 5 * time.Millisecond
+)
+
+// Purge deletes the rows of workers that ended before o.Before, and gives their number. It may be repeated.
+func (r *Roster) Purge(ctx context.Context, o activity.PurgeOptions) (deleted int64, err error) {
+	// no worker ends before it starts, and the index on the start keeps the young ones out
+	where := " FROM " + r.db.Workers() + " " + r.db.Index(r.db.Workers(), "start") +
+		" WHERE start_time < ? AND end_time < ? AND state <> 'working'"
+	before := schema.At(o.Before)
+	if o.DryRun {
+		if err := r.db.GetContext(ctx, &deleted, "SELECT COUNT(*)"+where, before, before); err != nil {
+			return 0, fmt.Errorf("count old workers: %w", err)
+		}
+		return deleted, nil
+	}
+	for {
+		var found []string
+		if err := r.db.SelectContext(ctx, &found, "SELECT id"+where+" ORDER BY start_time LIMIT ?", before, before, purgeBatch); err != nil {
+			return deleted, fmt.Errorf("find old workers: %w", err)
+		}
+		n, err := r.delete(ctx, found)
+		deleted += n
+		if err != nil || len(found) < purgeBatch {
+			return deleted, err
+		}
+		if err := pause(ctx); err != nil {
+			return deleted, err
+		}
+	}
+}
+
+// delete deletes rows in a transaction of their own, one by one: a list of ids would let MySQL scan the table, and
+// wait there for the live workers' rows. These are a handful an hour.
+func (r *Roster) delete(ctx context.Context, ids []string) (deleted int64, err error) {
+	err = r.db.Tx(ctx, func(tx *schema.Tx) error {
+		deleted = 0
+		for _, id := range ids {
+			res, err := tx.ExecContext(ctx, "DELETE FROM "+r.db.Workers()+" WHERE id = ?", id)
+			if err != nil {
+				return err
+			}
+			n, err := res.RowsAffected()
+			if err != nil {
+				return err
+			}
+			deleted += n
+		}
+		return nil
+	})
+	if err != nil {
+		return 0, fmt.Errorf("delete old workers: %w", err)
+	}
+	return deleted, nil
+}
+
+func pause(ctx context.Context) error {
+	timer := time.NewTimer(breath)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
+}

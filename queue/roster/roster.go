@@ -1,0 +1,66 @@
+// Package roster is the table of workers: who works, on what host, until when its lock lasts.
+package roster
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/hipq/hipq/activity"
+	"github.com/hipq/hipq/schema"
+)
+
+// Roster is the table of workers of one instance. It is safe for concurrent use.
+type Roster struct {
+	db  *schema.DB
+	log *activity.Log
+}
+
+// New is the roster of db's instance.
+func New(db *schema.DB) *Roster { return &Roster{db: db, log: activity.New(db)} }
+
+// Worker is who starts and settles jobs, as the activity names it.
+type Worker struct {
+	ID   string
+	Host string
+	PID  int
+}
+
+func (w Worker) entry(state activity.State) activity.Entry {
+	return activity.Entry{Kind: activity.Worker, State: state, WorkerID: w.ID, Host: w.Host, PID: w.PID}
+}
+
+// Row is a worker as its table has it.
+type Row struct {
+	ID   string
+	Host string
+	PID  int
+	// State is working, finished, or error: it was found dead, or ended by an error.
+	State     string
+	StartTime schema.Time `db:"start_time"`
+	Heartbeat schema.Time
+	// LockUntil is until when all of its locks last, as long as it is working.
+	LockUntil schema.Time `db:"lock_until"`
+	EndTime   schema.Time `db:"end_time"`
+}
+
+// Get is the worker of an id, or nil if it is not known, or not any more.
+func (r *Roster) Get(ctx context.Context, id string) (*Row, error) {
+	return r.row(ctx, " WHERE id = ?", id)
+}
+
+// Last is the worker of the instance that started last, or nil if there has been none.
+func (r *Roster) Last(ctx context.Context) (*Row, error) {
+	return r.row(ctx, " ORDER BY start_time DESC LIMIT 1")
+}
+
+func (r *Roster) row(ctx context.Context, which string, args ...any) (*Row, error) {
+	var rows []Row
+	query := "SELECT id, host, pid, state, start_time, heartbeat, lock_until, end_time FROM " + r.db.Workers() + which
+	if err := r.db.SelectContext(ctx, &rows, query, args...); err != nil {
+		return nil, fmt.Errorf("find the worker: %w", err)
+	}
+	if len(rows) == 0 {
+		return nil, nil
+	}
+	return &rows[0], nil
+}

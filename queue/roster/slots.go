@@ -1,0 +1,126 @@
+package roster
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+
+	"github.com/hipq/hipq/activity"
+	"github.com/hipq/hipq/schema"
+)
+
+// Lane names the lane of a queue, or of one of its job types, that has a concurrency of its own.
+func Lane(queue, jobType string) string {
+	if jobType == "" {
+		return queue
+	}
+	return queue + "/" + jobType
+}
+
+// Slots are what live workers hold of a host's concurrency: in all, and of the lanes that have one of their own.
+type Slots struct {
+	Host  string
+	Slots int
+	Lanes string
+}
+
+// ByLane gives them by lane; "" is that of all jobs.
+func (s Slots) ByLane() (map[string]int, error) {
+	byLane := map[string]int{}
+	if s.Lanes != activity.None {
+		if err := json.Unmarshal([]byte(s.Lanes), &byLane); err != nil {
+			return nil, fmt.Errorf("read the lanes of a worker: %w", err)
+		}
+	}
+	byLane[""] = s.Slots
+	return byLane, nil
+}
+
+// encodeLanes is how a worker's row has its slots by lane.
+func encodeLanes(slots map[string]int) (string, error) {
+	lanes := maps.Clone(slots)
+	delete(lanes, "")
+	if len(lanes) == 0 {
+		return activity.None, nil
+	}
+	text, err := json.Marshal(lanes)
+	return string(text), err
+}
+
+// LiveSlots are the slots of all live workers, by host.
+func (r *Roster) LiveSlots(ctx context.Context) (rows []Slots, err error) {
+	query := "SELECT host, slots, lanes FROM " + r.db.Workers() + " " + r.db.Index(r.db.Workers(), "state") +
+		" WHERE state = 'working' AND lock_until > (SELECT " + r.db.Now + ") ORDER BY host"
+	if err := r.db.SelectContext(ctx, &rows, query); err != nil {
+		return nil, fmt.Errorf("read the slots of live workers: %w", err)
+	}
+	return rows, nil
+}
+
+// Claim is what a worker wants to hold of a lane: so many slots, at least those in use. Limit is the lane's on the host.
+type Claim struct{ Want, InUse, Limit int }
+
+// ClaimSlots takes what this host's other live workers leave of each lane, and keeps at least those in use, for the others
+// may have been told a higher limit. Those who claim take turns.
+func (r *Roster) ClaimSlots(ctx context.Context, w Worker, claims map[string]Claim) (got map[string]int, err error) {
+	err = r.db.Tx(ctx, func(tx *schema.Tx) error {
+		if err := r.db.TakeTurns(ctx, tx, r.db.Workers()); err != nil {
+			return err
+		}
+		others, err := r.othersSlots(ctx, tx, w)
+		if err != nil {
+			return err
+		}
+		got = map[string]int{}
+		for lane, c := range claims {
+			got[lane] = max(c.InUse, min(c.Want, c.Limit-others[lane]))
+		}
+		for lane, c := range claims { // no more of a lane than can run at all
+			got[lane] = max(c.InUse, min(got[lane], got[""]))
+		}
+		return r.setSlots(ctx, tx, w, got)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("claim slots on this host: %w", err)
+	}
+	return got, nil
+}
+
+// othersSlots are those of this host's other live workers, by lane; "" is the lane of all jobs.
+func (r *Roster) othersSlots(ctx context.Context, tx *schema.Tx, w Worker) (map[string]int, error) {
+	var rows []Slots
+	err := tx.SelectContext(ctx, &rows, "SELECT host, slots, lanes FROM "+r.db.Workers()+
+		" WHERE state = 'working' AND lock_until > ? AND host = ? AND id <> ?", schema.At(tx.Now), w.Host, w.ID)
+	if err != nil {
+		return nil, err
+	}
+	slots := map[string]int{}
+	for _, row := range rows {
+		byLane, err := row.ByLane()
+		if err != nil {
+			return nil, err
+		}
+		for lane, n := range byLane {
+			slots[lane] += n
+		}
+	}
+	return slots, nil
+}
+
+func (r *Roster) setSlots(ctx context.Context, tx *schema.Tx, w Worker, slots map[string]int) error {
+	lanes, err := encodeLanes(slots)
+	if err != nil {
+		return err
+	}
+	_, err = tx.ExecContext(ctx, "UPDATE "+r.db.Workers()+" SET slots = ?, lanes = ? WHERE id = ? AND state = 'working'", slots[""], lanes, w.ID)
+	return err
+}
+
+// LeaveSlots keeps so many slots of each lane and leaves the others to the host's other workers.
+func (r *Roster) LeaveSlots(ctx context.Context, w Worker, keep map[string]int) error {
+	if err := r.db.Tx(ctx, func(tx *schema.Tx) error { return r.setSlots(ctx, tx, w, keep) }); err != nil {
+		return fmt.Errorf("leave slots: %w", err)
+	}
+	return nil
+}
