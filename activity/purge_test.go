@@ -185,7 +185,11 @@ func TestPurgeWaitsForNobody(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = open.Rollback() }()
-	tx := &schema.Tx{Tx: open, Now: purgeHour.Add(time.Hour)}
+	tx, err := l.db.Join(t.Context(), open.Tx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tx.Now = purgeHour.Add(time.Hour)
 	if err := l.Record(t.Context(), tx, []Entry{{Kind: Worker, State: Starting}}); err != nil {
 		t.Fatal(err)
 	}

@@ -20,13 +20,17 @@ type Dialect struct {
 	ForShare string
 	// SkipLocked is ForUpdate, passing over rows that another transaction holds.
 	SkipLocked string
+	// begin begins a transaction that will write.
+	begin string
+	// together says that the server takes several statements at once, in one round trip.
+	together bool
 	// Now is the database's clock, in UTC, as an expression.
 	Now string
 	// LeavesDead says that entries which a transaction took out of an index stay in the way of those who walk it, until
 	// a purge in the background catches up. Who takes from the head of an index then wants to go on where it was.
 	LeavesDead bool
-	// ascendingOnly says that the server has no descending indexes: it reads DESC and ignores it.
-	ascendingOnly bool
+	// reorder makes a jobs table's run_rank and its index anew.
+	reorder string
 	// lastIDIsFirst says which id of a multi-row insert the driver reports: the first or the last.
 	lastIDIsFirst bool
 	sqlDir        string
@@ -37,15 +41,19 @@ type Dialect struct {
 func (d Dialect) Index(table, name string) string { return fmt.Sprintf(d.byIndex, table+"$"+name) }
 
 var mysqlDialect = Dialect{
-	Name:          "mysql",
-	byIndex:       "FORCE INDEX (%s)",
-	ByID:          "FORCE INDEX (PRIMARY)",
-	ByKey:         "FORCE INDEX (PRIMARY)",
-	ForUpdate:     "FOR UPDATE",
-	ForShare:      "LOCK IN SHARE MODE",
-	SkipLocked:    "FOR UPDATE SKIP LOCKED",
-	Now:           "UTC_TIMESTAMP(6)",
-	LeavesDead:    true,
+	Name:       "mysql",
+	byIndex:    "FORCE INDEX (%s)",
+	ByID:       "FORCE INDEX (PRIMARY)",
+	ByKey:      "FORCE INDEX (PRIMARY)",
+	ForUpdate:  "FOR UPDATE",
+	ForShare:   "LOCK IN SHARE MODE",
+	SkipLocked: "FOR UPDATE SKIP LOCKED",
+	begin:      "START TRANSACTION",
+	together:   true,
+	Now:        "UTC_TIMESTAMP(6)",
+	LeavesDead: true,
+	reorder: "ALTER TABLE {jobs} DROP INDEX {old}, DROP COLUMN run_rank," +
+		" ADD COLUMN run_rank INT AS ({rank}) STORED AFTER part, ADD INDEX {new} {columns}",
 	lastIDIsFirst: true,
 	sqlDir:        "sql/mysql",
 	driver:        "mysql",
@@ -55,7 +63,10 @@ var sqliteDialect = Dialect{
 	Name:    "sqlite",
 	byIndex: "INDEXED BY %s",
 	ByID:    "NOT INDEXED",
-	Now:     "(strftime('%Y-%m-%d %H:%M:%f', 'now') || '000')",
-	sqlDir:  "sql/sqlite",
-	driver:  "sqlite",
+	begin:   "BEGIN IMMEDIATE",
+	reorder: "DROP INDEX {old};\nALTER TABLE {jobs} DROP COLUMN run_rank;\n" +
+		"ALTER TABLE {jobs} ADD COLUMN run_rank INTEGER AS ({rank}) VIRTUAL;\nCREATE INDEX {new} ON {jobs} {columns}",
+	Now:    "(strftime('%Y-%m-%d %H:%M:%f', 'now') || '000')",
+	sqlDir: "sql/sqlite",
+	driver: "sqlite",
 }

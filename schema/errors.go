@@ -38,6 +38,7 @@ const (
 	erNoSuchIndex     = 1176
 	erColumnExists    = 1060
 	erIndexExists     = 1061
+	erNothingToDrop   = 1091
 )
 
 // IsDuplicate says whether err is the violation of a unique index.
@@ -73,7 +74,7 @@ func Retryable(err error) bool {
 // isDone says whether err means that a step of a migration was run before.
 func isDone(err error) bool {
 	my, ok := errors.AsType[*mysql.MySQLError](err)
-	return ok && (my.Number == erColumnExists || my.Number == erIndexExists)
+	return ok && (my.Number == erColumnExists || my.Number == erIndexExists || my.Number == erNothingToDrop)
 }
 
 // noSuchTable says whether err means that a table is not there.

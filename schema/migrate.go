@@ -17,11 +17,14 @@ var files embed.FS
 // noQueue stands in the list of owners for the tables that belong to the instance as a whole.
 const noQueue = "NONE"
 
+// queueKind is the kind of the units that are queues.
+const queueKind = "queue"
+
 // unit is what has a version of its own: the tables of the instance together, and the table of each queue.
 type unit struct {
 	kind    string // its files are <kind>_001.sql, <kind>_002.sql, …
 	queue   string
-	order   string // a key of orders, or empty
+	order   Order
 	tables  []string
 	replace *strings.Replacer
 }
@@ -36,14 +39,11 @@ func (db *DB) units(queues []Queue) ([]unit, error) {
 		if err != nil {
 			return nil, err
 		}
-		if _, ok := orders[q.Order]; !ok && q.Order != "" {
+		if _, ok := ranks[q.Order]; !ok {
 			return nil, fmt.Errorf("%w: queue %s has the unknown order %q", ErrConfig, q.Name, q.Order)
 		}
-		if strings.Contains(orders[q.Order], "DESC") && db.ascendingOnly {
-			return nil, fmt.Errorf("%w: queue %s wants the highest priority first, for which MariaDB must be 10.8 or newer", ErrConfig, q.Name)
-		}
 		units = append(units, unit{
-			kind: "queue", queue: q.Name, order: q.Order, tables: []string{table}, replace: strings.NewReplacer("{jobs}", table),
+			kind: queueKind, queue: q.Name, order: q.Order, tables: []string{table}, replace: strings.NewReplacer("{jobs}", table),
 		})
 	}
 	return units, nil
@@ -107,8 +107,8 @@ func DDL(driver string, names Names, queues []Queue) (string, error) {
 		for _, s := range steps {
 			all = append(all, s...)
 		}
-		if u.order != "" {
-			all = append(all, u.createOrderIndex())
+		if u.order != OrderLowest {
+			all = append(all, db.setOrder(u.tables[0], OrderLowest, u.order)...)
 		}
 		for _, t := range u.tables {
 			// names from the allow-list need no quoting
@@ -127,7 +127,7 @@ func (db *DB) Migrate(ctx context.Context, queues []Queue) (changed []string, er
 	if err != nil {
 		return nil, err
 	}
-	if db.Check(ctx, queues) == nil {
+	if db.check(ctx, units, true) == nil {
 		return nil, nil // needs no right to create tables
 	}
 	conn, err := db.Connx(ctx)
@@ -235,14 +235,14 @@ func (m migration) migrate(ctx context.Context, u unit, version int) (done bool,
 		}
 	}
 	done = version < len(steps)
-	if u.order == "" {
+	if u.kind != queueKind {
 		return done, nil
 	}
-	there, err := m.db.hasIndex(ctx, m.conn, u.tables[0], u.orderIndex())
-	if err != nil || there {
+	order, ok, err := m.db.checkOrder(ctx, m.conn, u)
+	if err != nil || ok {
 		return done, err
 	}
-	return true, m.exec(ctx, []string{u.createOrderIndex()})
+	return true, m.exec(ctx, m.db.setOrder(u.tables[0], order, u.order))
 }
 
 // owned gives the version of a unit's tables, and those of them that nobody owns yet. It refuses a unit one of whose
@@ -313,12 +313,17 @@ func (o owner) String() string {
 }
 
 // Check finds out whether the tables of the instance and of these queues are there and up to date, in one query, and one
-// more for each queue that needs an index for its order: ErrNotMigrated or ErrNewer if not.
+// more for each queue that has an order of its own: ErrNotMigrated or ErrNewer if not. A table that has another order than
+// OrderLowest, where that is wanted, lacks the index that its queries name: they find out themselves.
 func (db *DB) Check(ctx context.Context, queues []Queue) error {
 	units, err := db.units(queues)
 	if err != nil {
 		return err
 	}
+	return db.check(ctx, units, false)
+}
+
+func (db *DB) check(ctx context.Context, units []unit, orders bool) error {
 	var rows []owner
 	const find = "SELECT table_name, instance, queue, version FROM " + ownersTable + " WHERE instance = ?"
 	if err := db.SelectContext(ctx, &rows, find, db.instance); err != nil {
@@ -347,13 +352,13 @@ func (db *DB) Check(ctx context.Context, queues []Queue) error {
 				return fmt.Errorf("%w: table %s has version %d, known is %d", ErrNewer, t, v, len(steps))
 			}
 		}
-		if u.order == "" {
+		if u.kind != queueKind || u.order == OrderLowest && !orders {
 			continue
 		}
-		if there, err := db.hasIndex(ctx, db, u.tables[0], u.orderIndex()); err != nil {
+		if _, ok, err := db.checkOrder(ctx, db, u); err != nil {
 			return err
-		} else if !there {
-			return fmt.Errorf("%w: table %s has no index for the order of queue %s", ErrNotMigrated, u.tables[0], u.queue)
+		} else if !ok {
+			return fmt.Errorf("%w: table %s is not in the order of queue %s", ErrNotMigrated, u.tables[0], u.queue)
 		}
 	}
 	return nil

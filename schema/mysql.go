@@ -27,6 +27,7 @@ func openMySQL(ctx context.Context, o Options) (*DB, error) {
 		return nil, fmt.Errorf("%w: database.dsn names no database: user:password@tcp(host:3306)/database", ErrConfig)
 	}
 	cfg.InterpolateParams = true // one round trip a statement instead of three
+	cfg.MultiStatements = true   // Tx sends together what need not be waited for
 	cfg.ClientFoundRows = true   // an update that changes nothing has still found its row
 	cfg.RejectReadOnly = true    // after a failover, look for the new primary
 	cfg.ParseTime = false        // Time reads the text itself, whatever the session's zone
@@ -61,9 +62,7 @@ func openMySQL(ctx context.Context, o Options) (*DB, error) {
 		_ = db.Close()
 		return nil, err
 	}
-	dialect := mysqlDialect
-	dialect.ascendingOnly = older(version, "MariaDB", 10, 8)
-	return &DB{DB: db, Dialect: dialect, idStep: step}, nil
+	return &DB{DB: db, Dialect: mysqlDialect, idStep: step}, nil
 }
 
 // session sets up each connection, once: asking for READ COMMITTED in BeginTx would cost a round trip each time, and the
@@ -87,17 +86,6 @@ func (c session) Connect(ctx context.Context) (driver.Conn, error) {
 }
 
 var versionNumber = regexp.MustCompile(`(\d+)\.(\d+)\.(\d+)`)
-
-// older says whether a server is of this make and older than a version.
-func older(version, name string, major, minor int) bool {
-	m := versionNumber.FindStringSubmatch(strings.TrimPrefix(version, "5.5.5-"))
-	if m == nil || !strings.Contains(version, name) {
-		return false
-	}
-	got, _ := strconv.Atoi(m[1]) // digits by the pattern
-	then, _ := strconv.Atoi(m[2])
-	return got < major || got == major && then < minor
-}
 
 // checkVersion refuses a server without SKIP LOCKED or defaults that are expressions.
 func checkVersion(version string) error {

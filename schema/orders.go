@@ -3,6 +3,7 @@ package schema
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/jmoiron/sqlx"
 )
@@ -10,39 +11,59 @@ import (
 // Queue is a queue that has a table.
 type Queue struct {
 	Name string
-	// Order is the order in which its jobs are locked, if that is not by the lowest priority: OrderSchedule, OrderHighest
-	// or OrderScheduleHighest. Its table has an index for it.
-	Order string
+	// Order is the order in which its jobs are locked; empty is OrderLowest.
+	Order Order
 }
 
-// The orders that want an index of their own.
+// Order is an order in which jobs are locked. A table has one: its run_rank and the index that begins with it are made for
+// it, so whoever adds jobs needn't know it.
+type Order string
+
+// The orders.
 const (
-	OrderSchedule        = "schedule"
-	OrderHighest         = "highest"
-	OrderScheduleHighest = "schedule_highest"
+	// OrderLowest: the lowest priority first, then the scheduled run time, then the id.
+	OrderLowest Order = ""
+	// OrderHighest: the highest priority first, then as in OrderLowest.
+	OrderHighest Order = "high"
+	// OrderSchedule: the scheduled run time first, then the id, whatever the priorities.
+	OrderSchedule Order = "time"
 )
 
-// orders are the columns behind line, part and job_type in the index of each order; the index is pick_ORDER.
-var orders = map[string]string{
-	OrderSchedule:        "scheduled_run_time, priority, id",
-	OrderHighest:         "priority DESC, scheduled_run_time, id",
-	OrderScheduleHighest: "scheduled_run_time, priority DESC, id",
+// ranks is what run_rank is, by order.
+var ranks = map[Order]string{OrderLowest: "priority", OrderHighest: "-priority", OrderSchedule: "0"}
+
+// Pick is the name of the index that has the jobs of each line in this order.
+func (o Order) Pick() string {
+	if o == OrderLowest {
+		return "pick"
+	}
+	return "pick_" + string(o)
 }
 
-func (u unit) orderIndex() string { return u.tables[0] + "$pick_" + u.order }
-
-func (u unit) createOrderIndex() string {
-	return "CREATE INDEX " + u.orderIndex() + " ON " + u.tables[0] + " (line, part, job_type, " + orders[u.order] + ")"
+// setOrder are the statements that give a table another order.
+func (db *DB) setOrder(table string, from, to Order) []string {
+	const columns = "(line, part, job_type, run_rank, scheduled_run_time, id)"
+	return statements(strings.NewReplacer(
+		"{jobs}", table, "{old}", table+"$"+from.Pick(), "{new}", table+"$"+to.Pick(), "{rank}", ranks[to], "{columns}", columns,
+	).Replace(db.reorder))
 }
 
-// hasIndex says whether a table has an index.
-func (db *DB) hasIndex(ctx context.Context, from sqlx.QueryerContext, table, index string) (there bool, err error) {
-	query := "SELECT EXISTS (SELECT 1 FROM information_schema.statistics WHERE table_schema = DATABASE() AND table_name = ? AND index_name = ?)"
+// checkOrder gives the order that a table has, if that isn't the wanted one.
+func (db *DB) checkOrder(ctx context.Context, from sqlx.QueryerContext, u unit) (other Order, ok bool, err error) {
+	query := "SELECT index_name FROM information_schema.statistics WHERE table_schema = DATABASE() AND table_name = ? AND column_name = 'run_rank'"
 	if db.Name == sqliteDialect.Name {
-		query = "SELECT EXISTS (SELECT 1 FROM sqlite_master WHERE type = 'index' AND tbl_name = ? AND name = ?)"
+		query = "SELECT name FROM sqlite_master WHERE type = 'index' AND tbl_name = ? AND name LIKE '%$pick%'"
 	}
-	if err := sqlx.GetContext(ctx, from, &there, query, table, index); err != nil {
-		return false, fmt.Errorf("look for the index %s: %w", index, err)
+	var names []string
+	if err := sqlx.SelectContext(ctx, from, &names, query, u.tables[0]); err != nil {
+		return "", false, fmt.Errorf("find out the order of %s: %w", u.tables[0], err)
 	}
-	return there, nil
+	for o := range ranks {
+		for _, name := range names {
+			if name == u.tables[0]+"$"+o.Pick() {
+				return o, o == u.order, nil
+			}
+		}
+	}
+	return "", false, fmt.Errorf("%w: table %s has no index for its order", ErrConfig, u.tables[0])
 }

@@ -2,6 +2,7 @@ package schema
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -10,7 +11,7 @@ import (
 	"time"
 
 	"github.com/jmoiron/sqlx"
-	_ "modernc.org/sqlite" // registers the driver "sqlite"
+	"modernc.org/sqlite"
 )
 
 func openSQLite(ctx context.Context, o Options) (*DB, error) {
@@ -31,10 +32,11 @@ func openSQLite(ctx context.Context, o Options) (*DB, error) {
 		"_txlock": {"immediate"},
 		"_pragma": {"busy_timeout(20000)", "journal_mode(wal)", "synchronous(full)", "cache_size(-65536)"},
 	}.Encode()}).String()
-	db, err := sqlx.Open(sqliteDialect.driver, dsn)
+	connector, err := sqlite.NewConnector(dsn)
 	if err != nil {
 		return nil, err
 	}
+	db := sqlx.NewDb(sql.OpenDB(preparing{connector}), sqliteDialect.driver)
 	// The file has one writer at a time; a few more connections serve readers.
 	db.SetMaxOpenConns(4)
 	db.SetMaxIdleConns(4)

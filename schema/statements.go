@@ -1,0 +1,121 @@
+package schema
+
+import (
+	"context"
+	"database/sql/driver"
+)
+
+// preparing makes connections of SQLite that keep their statements prepared: to parse one anew each time costs more than
+// to execute it.
+type preparing struct{ driver.Connector }
+
+// Connect implements driver.Connector.
+func (c preparing) Connect(ctx context.Context) (driver.Conn, error) {
+	conn, err := c.Connector.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &preparedConn{sqliteConn: conn.(sqliteConn), prepared: map[string]driver.Stmt{}}, nil
+}
+
+// sqliteConn is what the driver's connections can do.
+type sqliteConn interface {
+	driver.Conn
+	driver.ConnBeginTx
+	driver.ConnPrepareContext
+	driver.Pinger
+	driver.SessionResetter
+	driver.Validator
+}
+
+// preparedConn is a connection that keeps its statements. Like every driver.Conn it is used by one goroutine at a time.
+type preparedConn struct {
+	sqliteConn
+	prepared map[string]driver.Stmt
+}
+
+// preparedMax is how many statements a connection keeps.
+const preparedMax = 200
+
+// take gives the statement for a query, which nobody else uses until it is kept again: rows that are still being read
+// need it to themselves.
+func (c *preparedConn) take(ctx context.Context, query string) (driver.Stmt, error) {
+	if s, ok := c.prepared[query]; ok {
+		delete(c.prepared, query)
+		return s, nil
+	}
+	return c.PrepareContext(ctx, query)
+}
+
+func (c *preparedConn) keep(query string, s driver.Stmt) error {
+	if _, ok := c.prepared[query]; ok {
+		return s.Close()
+	}
+	if len(c.prepared) >= preparedMax {
+		for other, old := range c.prepared { // any will do
+			delete(c.prepared, other)
+			if err := old.Close(); err != nil {
+				return err
+			}
+			break
+		}
+	}
+	c.prepared[query] = s
+	return nil
+}
+
+// ExecContext implements driver.ExecerContext.
+func (c *preparedConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+	s, err := c.take(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	res, err := s.(driver.StmtExecContext).ExecContext(ctx, args)
+	if err != nil {
+		_ = s.Close() // the error that matters is the first
+		return nil, err
+	}
+	return res, c.keep(query, s)
+}
+
+// QueryContext implements driver.QueryerContext.
+func (c *preparedConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
+	s, err := c.take(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := s.(driver.StmtQueryContext).QueryContext(ctx, args)
+	if err != nil {
+		_ = s.Close()
+		return nil, err
+	}
+	return &keptRows{Rows: rows, keep: func() error { return c.keep(query, s) }}, nil
+}
+
+// Close implements driver.Conn.
+func (c *preparedConn) Close() error {
+	for _, s := range c.prepared {
+		_ = s.Close() // the connection's own Close has the error that matters
+	}
+	return c.sqliteConn.Close()
+}
+
+// keptRows give their statement back when they are closed.
+type keptRows struct {
+	driver.Rows
+	keep func() error
+}
+
+// Close implements driver.Rows.
+func (r *keptRows) Close() error {
+	err := r.Rows.Close()
+	if r.keep == nil {
+		return err
+	}
+	keep := r.keep
+	r.keep = nil
+	if err != nil {
+		return err
+	}
+	return keep()
+}

@@ -1,0 +1,183 @@
+package schema
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jmoiron/sqlx"
+)
+
+// Tx is a transaction with the time of the database at its beginning (or since SetClock), which is the time of all that
+// happens in it.
+//
+// A statement whose result nobody reads is for Write: it goes to the server together with the next one that is waited for,
+// or with the commit, so that a transaction costs few round trips. Statements are executed in the order of their calls.
+type Tx struct {
+	Now time.Time
+	on  executor
+	// together says that the server takes several statements at once.
+	together bool
+	// written are the statements that wait to be sent.
+	written []string
+	args    []any
+	size    int
+}
+
+// executor is what a transaction runs on: a connection of hipq's own, or the transaction of an application.
+type executor interface {
+	sqlx.QueryerContext
+	sqlx.ExecerContext
+}
+
+// writtenMax is how many bytes of statements and their parameters wait to be sent, at most: well under the smallest
+// max_allowed_packet that a server is likely to have.
+const writtenMax = 4 << 20
+
+// Tx runs f in a transaction and commits. What the engine refuses for the sake of another transaction (a deadlock, a
+// lock not granted in time, a busy file) is rolled back and repeated as a whole, so f must start from nothing each time.
+// A lost connection is repeated too, even while committing: f must recognise what an earlier run of it may have done.
+func (db *DB) Tx(ctx context.Context, f func(*Tx) error) error {
+	const tries = 12
+	pause := 2 * time.Millisecond
+	for try := 1; ; try++ {
+		err := db.once(ctx, f)
+		if err == nil || try == tries || !Retryable(err) {
+			return err
+		}
+		if !sleep(ctx, jitter(pause)) {
+			return err
+		}
+		pause = min(2*pause, 500*time.Millisecond)
+	}
+}
+
+func (db *DB) once(ctx context.Context, f func(*Tx) error) (err error) {
+	conn, err := db.Connx(ctx)
+	if err != nil {
+		return fmt.Errorf("begin: %w", err)
+	}
+	defer func() { _ = conn.Close() }() // gives it back to the pool
+	tx := &Tx{on: conn, together: db.together}
+	if err = tx.Write(ctx, db.begin); err != nil {
+		return fmt.Errorf("begin: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			tx.written = nil
+			// a second error here says nothing that the first did not
+			_, _ = conn.ExecContext(context.WithoutCancel(ctx), "ROLLBACK")
+		}
+	}()
+	if err = db.SetClock(ctx, tx); err != nil {
+		return err
+	}
+	if err = f(tx); err != nil {
+		return err
+	}
+	if _, err = tx.ExecContext(ctx, "COMMIT"); err != nil {
+		return fmt.Errorf("commit: %w", err)
+	}
+	return nil
+}
+
+// Join makes the application's own transaction one that hipq can work in. Committing, and repeating, stay with the
+// application.
+func (db *DB) Join(ctx context.Context, tx *sql.Tx) (*Tx, error) {
+	joined := &Tx{on: &sqlx.Tx{Tx: tx, Mapper: db.Mapper}}
+	if err := db.SetClock(ctx, joined); err != nil {
+		return nil, err
+	}
+	return joined, nil
+}
+
+// SetClock makes the time of a transaction that of now, by the database's clock: for one that had to wait for others before
+// anything happened in it.
+func (db *DB) SetClock(ctx context.Context, tx *Tx) error {
+	var now Time
+	if err := tx.GetContext(ctx, &now, db.readClock()); err != nil {
+		return fmt.Errorf("read the database's clock: %w", err)
+	}
+	tx.Now = now.Time
+	return nil
+}
+
+// Write executes a statement whose result nobody reads, with the next statement or the commit at the latest. An error may
+// come from there.
+func (tx *Tx) Write(ctx context.Context, statement string, args ...any) error {
+	if !tx.together {
+		_, err := tx.on.ExecContext(ctx, statement, args...)
+		return err
+	}
+	size := len(statement)
+	for _, a := range args {
+		if text, ok := a.(string); ok {
+			size += len(text)
+		}
+	}
+	if tx.size+size > writtenMax && len(tx.written) > 0 {
+		if err := tx.send(ctx); err != nil {
+			return err
+		}
+	}
+	tx.written, tx.args, tx.size = append(tx.written, statement), append(tx.args, args...), tx.size+size
+	return nil
+}
+
+// send sends what has been written.
+func (tx *Tx) send(ctx context.Context) error {
+	last := len(tx.written) - 1
+	statement := tx.written[last]
+	tx.written = tx.written[:last]
+	args := tx.args
+	tx.args = nil
+	_, err := tx.ExecContext(ctx, statement, args...)
+	return err
+}
+
+// with puts what waits to be sent before a statement.
+func (tx *Tx) with(statement string, args []any) (string, []any) {
+	if len(tx.written) == 0 && len(tx.args) == 0 {
+		return statement, args
+	}
+	statement = strings.Join(append(tx.written, statement), ";")
+	args = append(tx.args, args...)
+	tx.written, tx.args, tx.size = nil, nil, 0
+	return statement, args
+}
+
+// ExecContext implements sqlx.ExecerContext.
+func (tx *Tx) ExecContext(ctx context.Context, statement string, args ...any) (sql.Result, error) {
+	statement, args = tx.with(statement, args)
+	return tx.on.ExecContext(ctx, statement, args...)
+}
+
+// QueryContext implements sqlx.QueryerContext.
+func (tx *Tx) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+	query, args = tx.with(query, args)
+	return tx.on.QueryContext(ctx, query, args...)
+}
+
+// QueryxContext implements sqlx.QueryerContext.
+func (tx *Tx) QueryxContext(ctx context.Context, query string, args ...any) (*sqlx.Rows, error) {
+	query, args = tx.with(query, args)
+	return tx.on.QueryxContext(ctx, query, args...)
+}
+
+// QueryRowxContext implements sqlx.QueryerContext.
+func (tx *Tx) QueryRowxContext(ctx context.Context, query string, args ...any) *sqlx.Row {
+	query, args = tx.with(query, args)
+	return tx.on.QueryRowxContext(ctx, query, args...)
+}
+
+// SelectContext reads all rows into a slice.
+func (tx *Tx) SelectContext(ctx context.Context, dest any, query string, args ...any) error {
+	return sqlx.SelectContext(ctx, tx, dest, query, args...)
+}
+
+// GetContext reads one row: sql.ErrNoRows if there is none.
+func (tx *Tx) GetContext(ctx context.Context, dest any, query string, args ...any) error {
+	return sqlx.GetContext(ctx, tx, dest, query, args...)
+}
