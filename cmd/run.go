@@ -60,22 +60,17 @@ func (a *app) runJob(cmd *cobra.Command, name string, id int64) error {
 		return err
 	}
 	var ran *queue.Settled
-	options := i.Worker
-	options.MaxJobs, options.Linger = 1, false
-	done, err := worker.Run(cmd.Context(), worker.Params{
-		DB: i.db, Queues: queues, Options: options, Renewed: guard.Extend, Log: a.logger(), Worker: w, Job: id,
+	done, err := worker.RunJob(cmd.Context(), worker.Params{
+		DB: i.db, Queues: queues, Options: i.Worker, Renewed: guard.Extend, Log: a.logger(), Worker: w,
 		Ended: func(s queue.Settled) {
 			ran = &s
 			if !a.json {
 				a.printAttempt(s)
 			}
 		},
-	})
+	}, id)
 	if err = errors.Join(err, guard.Close()); err != nil {
 		return err
-	}
-	if ran == nil {
-		return fmt.Errorf("job %d of %s was not started: the queue's rate is used up, or another has taken it; hipq why %s %d tells more", id, name, name, id)
 	}
 	return a.printRun(cmd, i, q, *ran, done)
 }

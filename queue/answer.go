@@ -113,13 +113,13 @@ func (q *Queue) answer(ctx context.Context, tx *schema.Tx, a Answer) (Answered, 
 		err = q.settleAnswered(ctx, tx, j, o)
 	case j.Line == job.LineLocked:
 		// its worker keeps it, for the next attempt must not begin beside this one
-		if err := q.rest(ctx, tx, j, o, ByHandler); err != nil {
+		if err := q.rest(ctx, tx, j, o, job.LineLocked); err != nil {
 			return done, err
 		}
 		done.Job, err = q.get(ctx, tx, j.ID, "")
 		return done, err
 	default:
-		err = q.rest(ctx, tx, j, o, ByAnother)
+		err = q.rest(ctx, tx, j, o, job.LineError)
 	}
 	if err != nil {
 		return done, err

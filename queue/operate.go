@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/schema"
@@ -23,8 +21,8 @@ var (
 	ErrLocked = errors.New("a worker has the job locked")
 	// ErrNotTakenIn: the row was inserted by plain SQL, and no worker has taken it in yet.
 	ErrNotTakenIn = errors.New("no worker has taken the job in yet")
-	// ErrNoRoom: the queue's limits leave no room for the job.
-	ErrNoRoom = errors.New("the throttle limit leaves no room for the job")
+	// ErrNoRoom: the queue's limits, or its rate, leave no room for the job.
+	ErrNoRoom = errors.New("the queue's limits leave no room for the job now")
 	// ErrNotFinal: the job is not final yet.
 	ErrNotFinal = errors.New("the job is not final")
 )
@@ -86,51 +84,12 @@ func (q *Queue) Stop(ctx context.Context, id int64) (asked string, err error) {
 
 // Stopping are the jobs that a worker runs and is asked to stop.
 func (q *Queue) Stopping(ctx context.Context, worker string) (ids []int64, err error) {
-	err = q.db.SelectContext(ctx, &ids, "SELECT id FROM "+q.table+" "+q.index("pick")+
+	err = q.db.SelectContext(ctx, &ids, "SELECT id FROM "+q.table+" "+q.pick()+
 		" WHERE line = 'locked' AND part = 'stop' AND worker_id = ?", worker)
 	if err != nil {
 		return nil, fmt.Errorf("find the jobs of %s to stop: %w", q.Name, err)
 	}
 	return ids, nil
-}
-
-// LockNow locks one job that waits, whatever its time, its windows and its queue's order say, and although the queue may be
-// paused; its limits hold all the same. ErrStarted, ErrFinal, ErrNotFound or ErrNoRoom if that can't be; ErrLocked if a
-// worker has it.
-func (q *Queue) LockNow(ctx context.Context, worker string, id int64) (Locked, error) {
-	token, err := uuid.NewV7()
-	if err != nil {
-		return Locked{}, fmt.Errorf("make a lock token: %w", err)
-	}
-	var locked Locked
-	err = q.change(ctx, "lock", id, func(tx *schema.Tx, j *job.Job) error {
-		locked = Locked{ID: id, Type: j.Type, Token: token.String(), Urgent: true}
-		switch {
-		case j.Line == job.LineLocked && j.Token == locked.Token:
-			return nil // by a commit that was not answered
-		case j.Line == job.LineLocked:
-			return ErrLocked
-		}
-		c := []candidate{{ID: id, Type: j.Type, ThrottleFactor: j.ThrottleFactor, Group: j.Group}}
-		if j.Line == job.LineNew {
-			return ErrNotTakenIn
-		}
-		room, err := q.room(ctx, tx)
-		if err != nil {
-			return err
-		}
-		if err := q.classify(ctx, tx, c); err != nil {
-			return err
-		}
-		if room.fit(c[0]) != job.Fits {
-			return ErrNoRoom
-		}
-		if _, err := tx.ExecContext(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET line = 'due', wake_time = NULL WHERE id = ?"+notStarted, id); err != nil {
-			return err
-		}
-		return q.take(ctx, tx, worker, locked.Token, c)
-	})
-	return locked, err
 }
 
 // When says anew when a job should run, and with which priority. What is zero or nil stays as it is.

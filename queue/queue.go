@@ -60,8 +60,6 @@ type Queue struct {
 	// workers are those of the instance.
 	workers *roster.Roster
 	table   string
-	// order is that in which due jobs are locked.
-	order sorting
 	// configured are the types of the config, by name.
 	configured map[string]job.Type
 
@@ -87,7 +85,7 @@ func New(db *schema.DB, o Options) (*Queue, error) {
 		o.KeepFailed = DefaultKeepFailed
 	}
 	q := &Queue{
-		Options: o, db: db, log: activity.New(db), workers: roster.New(db), table: table, order: o.sorting(),
+		Options: o, db: db, log: activity.New(db), workers: roster.New(db), table: table,
 		configured: map[string]job.Type{}, registered: map[string]job.Type{},
 	}
 	for _, t := range o.Types {
@@ -99,7 +97,21 @@ func New(db *schema.DB, o Options) (*Queue, error) {
 	return q, nil
 }
 
-// index is the hint that makes a query walk one of the table's indexes.
-func (q *Queue) index(name string) string {
-	return q.db.Index(q.table, name)
+// Table is the queue as schema.Migrate wants it.
+func (o Options) Table() schema.Queue { return schema.Queue{Name: o.Name, Order: o.order()} }
+
+func (o Options) order() schema.Order {
+	switch {
+	case o.Order == job.BySchedule:
+		return schema.OrderSchedule
+	case o.PriorityOrder == job.HighestFirst:
+		return schema.OrderHighest
+	}
+	return schema.OrderLowest
 }
+
+// index is the hint that makes a query walk one of the table's indexes.
+func (q *Queue) index(name string) string { return q.db.Index(q.table, name) }
+
+// pick is the hint for the index that has the jobs of each line in the queue's order.
+func (q *Queue) pick() string { return q.index(q.order().Pick()) }

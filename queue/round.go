@@ -3,6 +3,9 @@ package queue
 import (
 	"context"
 	"fmt"
+	"time"
+
+	"github.com/google/uuid"
 
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/queue/job"
@@ -10,52 +13,100 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-// Round is what a Round did.
+// Round is what a worker does to a queue in one transaction: it settles the attempts that have ended, and locks and starts
+// the next jobs in their place.
 type Round struct {
-	// Started are the jobs to run now. One that was to be started and is not here has lost its lock, or its windows
-	// have closed.
+	Worker roster.Worker
+	// Token is the lock of the jobs that the round starts. A round that ended in an error may have been committed all the
+	// same: done again with its token, it finds what it has started, and settles nothing twice.
+	Token string
+	// Settle are the attempts that have ended.
+	Settle []Settled
+	// Slots is how many jobs to start, from Candidates, at most.
+	Slots      int
+	Candidates *Candidates
+	// Again says that the round was done before, and ended in an error.
+	Again bool
+}
+
+// NewRound is a round of a worker, with a token of its own.
+func NewRound(w roster.Worker) Round {
+	return Round{Worker: w, Token: uuid.Must(uuid.NewV7()).String()} // it fails only where there is no randomness at all
+}
+
+// Done is what a round did.
+type Done struct {
+	// Started are the jobs to run now.
 	Started []*job.Job
 	// Resting are those in the state error, under the worker's lock, about which its retry handlers are to be asked now.
 	Resting []Settled
+	// Unsettled are those whose rows another transaction holds: to be settled by a later round.
+	Unsettled []Settled
 	// Lost are the jobs whose settlement changed nothing, because the worker had lost its lock on them.
 	Lost []*job.Job
+	// More says that there may be jobs which the round could have started, had it had more slots or looked longer.
+	More bool
+	// Wait is how long the queue's rate lets no job start, if it does.
+	Wait time.Duration
 }
 
-// Round settles attempts and starts locked jobs in their place, in one transaction.
-func (q *Queue) Round(ctx context.Context, w roster.Worker, settle []Settled, start []Locked) (Round, error) {
-	var r Round
-	err := q.db.Tx(ctx, func(tx *schema.Tx) error {
-		r = Round{}
-		var entries []activity.Entry
-		// first, for this may have to wait for a turn
-		allowed, err := q.ration(ctx, tx, len(start))
+// Round does a round. It waits for no other transaction, but for its turn where the queue has limits or a rate. It may be
+// repeated: see Round.Token.
+func (q *Queue) Round(ctx context.Context, r Round) (Done, error) {
+	var done Done
+	again := r.Again
+	err := q.db.Tx(ctx, func(tx *schema.Tx) (err error) {
+		done = Done{}
+		slots := r.Slots
+		if again {
+			if r.Candidates != nil {
+				r.Candidates.Forget() // some were taken for nothing
+			}
+			if done.Started, err = q.startedUnder(ctx, tx, r); err != nil {
+				return err
+			}
+			if len(done.Started) > 0 {
+				slots = 0
+			}
+		}
+		again = true
+		entries, err := q.settle(ctx, tx, r, &done)
 		if err != nil {
 			return err
 		}
-		if len(settle) > 0 {
-			if entries, err = q.settle(ctx, tx, w, settle, &r); err != nil {
-				return err
+		if slots > 0 {
+			if q.TakesTurns() {
+				// those behind should not have to wait for this
+				if err := q.logAs(ctx, tx, r.Worker, entries); err != nil {
+					return err
+				}
+				entries = nil
 			}
-		}
-		fresh := 0
-		for _, c := range claims(start) {
-			started, starting, err := q.start(ctx, tx, c, allowed-fresh)
+			starting, err := q.start(ctx, tx, r, &done)
 			if err != nil {
 				return err
 			}
-			fresh += len(starting)
-			entries, r.Started = append(entries, starting...), append(r.Started, started...)
+			entries = append(entries, starting...)
 		}
-		if err := q.countStarts(ctx, tx, fresh); err != nil {
-			return err
-		}
-		for i := range entries {
-			entries[i].WorkerID, entries[i].Host, entries[i].PID = w.ID, w.Host, w.PID
-		}
-		return q.log.Record(ctx, tx, entries)
+		return q.logAs(ctx, tx, r.Worker, entries)
 	})
 	if err != nil {
-		return Round{}, fmt.Errorf("settle and start jobs of %s: %w", q.Name, err)
+		return Done{}, fmt.Errorf("settle and start jobs of %s: %w", q.Name, err)
 	}
-	return r, nil
+	return done, nil
+}
+
+// logAs logs what a worker did.
+func (q *Queue) logAs(ctx context.Context, tx *schema.Tx, w roster.Worker, entries []activity.Entry) error {
+	for i := range entries {
+		entries[i].WorkerID, entries[i].Host, entries[i].PID = w.ID, w.Host, w.PID
+	}
+	return q.log.Record(ctx, tx, entries)
+}
+
+// entry is an entry about a job, without what only its author knows.
+func (q *Queue) entry(j *job.Job, state activity.State) activity.Entry {
+	return activity.Entry{
+		Kind: activity.Job, State: state, Queue: q.Name, JobID: j.ID, JobType: j.Type, JobKey: j.Key, Attempt: j.Attempt,
+	}
 }

@@ -36,7 +36,7 @@ func (q *Queue) Look(ctx context.Context, types []string) (Look, error) {
 		}
 	}
 	args := slices.Concat(names, []any{q.Name}, names, []any{q.Name})
-	pick := q.table + " " + q.index("pick")
+	pick := q.table + " " + q.pick()
 	var l Look
 	err := q.db.QueryRowxContext(ctx, "SELECT"+
 		" EXISTS (SELECT 1 FROM "+pick+" WHERE line = 'due' AND part IN ('NONE', 'free') AND job_type IN "+in+") AND NOT "+q.paused()+","+

@@ -26,9 +26,8 @@ type Dialect struct {
 	together bool
 	// Now is the database's clock, in UTC, as an expression.
 	Now string
-	// LeavesDead says that entries which a transaction took out of an index stay in the way of those who walk it, until
-	// a purge in the background catches up. Who takes from the head of an index then wants to go on where it was.
-	LeavesDead bool
+	// Writers is how many transactions that write are worth having at the same time: more than one where they overlap.
+	Writers int
 	// reorder makes a jobs table's run_rank and its index anew.
 	reorder string
 	// lastIDIsFirst says which id of a multi-row insert the driver reports: the first or the last.
@@ -51,7 +50,7 @@ var mysqlDialect = Dialect{
 	begin:      "START TRANSACTION",
 	together:   true,
 	Now:        "UTC_TIMESTAMP(6)",
-	LeavesDead: true,
+	Writers:    2,
 	reorder: "ALTER TABLE {jobs} DROP INDEX {old}, DROP COLUMN run_rank," +
 		" ADD COLUMN run_rank INT AS ({rank}) STORED AFTER part, ADD INDEX {new} {columns}",
 	lastIDIsFirst: true,
@@ -64,6 +63,7 @@ var sqliteDialect = Dialect{
 	byIndex: "INDEXED BY %s",
 	ByID:    "NOT INDEXED",
 	begin:   "BEGIN IMMEDIATE",
+	Writers: 1,
 	reorder: "DROP INDEX {old};\nALTER TABLE {jobs} DROP COLUMN run_rank;\n" +
 		"ALTER TABLE {jobs} ADD COLUMN run_rank INTEGER AS ({rank}) VIRTUAL;\nCREATE INDEX {new} ON {jobs} {columns}",
 	Now:    "(strftime('%Y-%m-%d %H:%M:%f', 'now') || '000')",

@@ -5,6 +5,8 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/jmoiron/sqlx"
+
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/schema"
 )
@@ -63,4 +65,12 @@ func (r *Roster) row(ctx context.Context, which string, args ...any) (*Row, erro
 		return nil, nil
 	}
 	return &rows[0], nil
+}
+
+// IsWorking says whether a worker is at work and was not declared dead.
+func (r *Roster) IsWorking(ctx context.Context, from sqlx.QueryerContext, id string) (working bool, err error) {
+	if err := sqlx.GetContext(ctx, from, &working, "SELECT "+r.Working("?"), id); err != nil {
+		return false, fmt.Errorf("find out whether worker %s is at work: %w", id, err)
+	}
+	return working, nil
 }

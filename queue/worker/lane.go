@@ -1,115 +1,140 @@
 package worker
 
-import (
-	"context"
+import "github.com/hipq/hipq/queue/roster"
 
-	"github.com/hipq/hipq/queue/roster"
-)
-
-// lane bounds how many jobs run at once on this host, over all of the instance's workers on it: all of them, or those of a
-// queue or of a job type that has a concurrency of its own.
+// lane bounds how many jobs run at once on this host, over all of the instance's workers on it: all jobs, those of a queue,
+// or those of a job type. What runs in a lane runs in the lanes around it too.
 type lane struct {
-	limit int
-	// slots is how many jobs may run in it at once now, for this worker; running how many do.
-	slots, running int
-	// dealt is how many are being started.
-	dealt int
+	name   string
+	around *lane
+	limit  int
+	// slots is how many jobs may run in it at once now, for this worker; running is how many do, reserved how many may be
+	// started by rounds that are out.
+	slots, running, reserved int
 }
 
-func (l *lane) free() int { return l.slots - l.running - l.dealt }
-
-// lane is the lane of a name, made if it isn't there.
-func (w *worker) lane(name string, limit int) *lane {
-	if w.lanes[name] == nil {
-		w.lanes[name] = &lane{limit: limit}
-	}
-	return w.lanes[name]
-}
-
-// claims are what the worker would like to hold of each lane, by name; all's is "". A lane of which nothing is to be
-// started keeps what is in use or about to be, and leaves the others to the host's other workers; and so does the lane
-// around one that is full, for what waits there has no use for more.
-func (w *worker) claims() map[string]roster.Claim {
-	wants := map[*lane]int{}
-	for _, l := range w.lines {
-		wants[l.lanes[len(l.lanes)-1]] += l.want()
-	}
-	for depth := maxLanes - 1; depth > 0; depth-- {
-		seen := map[*lane]bool{}
-		for _, l := range w.lines {
-			if len(l.lanes) <= depth || seen[l.lanes[depth]] {
-				continue
-			}
-			inner := l.lanes[depth]
-			seen[inner] = true
-			wants[l.lanes[depth-1]] += inner.clamp(wants[inner])
+// addLane gives the lane of a name, made if it isn't there.
+func (w *worker) addLane(name string, around *lane, limit int) *lane {
+	for _, l := range w.lanes {
+		if l.name == name {
+			return l
 		}
 	}
+	l := &lane{name: name, around: around, limit: limit}
+	w.lanes = append(w.lanes, l)
+	return l
+}
+
+// free is how many more jobs may be started in it now.
+func (l *lane) free() int {
+	free := l.slots - l.running - l.reserved
+	if l.around != nil {
+		free = min(free, l.around.free())
+	}
+	return free
+}
+
+// width is how many jobs may run in it at once, at most.
+func (l *lane) width() int {
+	if l.around == nil {
+		return l.limit
+	}
+	return min(l.limit, l.around.width())
+}
+
+// without says whether others on this host have all slots of it, or of a lane around it.
+func (l *lane) without() bool {
+	return l.slots == 0 || l.around != nil && l.around.without()
+}
+
+// occupied says whether something runs, or may be starting, that keeps jobs of it from starting.
+func (l *lane) occupied() bool {
+	return l.running+l.reserved > 0 || l.around != nil && l.around.occupied()
+}
+
+// occupy counts n jobs that run, reserve n that may be started.
+func (l *lane) occupy(n int) {
+	for ; l != nil; l = l.around {
+		l.running += n
+	}
+}
+
+func (l *lane) reserve(n int) {
+	for ; l != nil; l = l.around {
+		l.reserved += n
+	}
+}
+
+// inUse is how many slots it can't give away.
+func (l *lane) inUse() int { return l.running + l.reserved }
+
+// clamp makes n slots what can be had of the lane: no less than is in use.
+func (l *lane) clamp(n int) int { return max(l.inUse(), min(n, l.limit)) }
+
+// claims are what the worker would like to hold of each lane, by name. A lane of which nothing is to be started keeps what
+// is in use or about to be, and leaves the others to the host's other workers; and so does the lane around one that is
+// full, for what waits there has no use for more.
+func (w *worker) claims() map[string]roster.Claim {
+	wants := map[*lane]int{}
+	for _, s := range w.sources {
+		wants[s.lane] += s.want()
+	}
 	claims := map[string]roster.Claim{}
-	for name, lane := range w.named() {
-		claims[name] = roster.Claim{Want: lane.clamp(wants[lane]), InUse: lane.running, Limit: lane.limit}
+	for i := len(w.lanes) - 1; i >= 0; i-- { // each before the one around it
+		l := w.lanes[i]
+		want := l.clamp(wants[l])
+		if l.around != nil {
+			wants[l.around] += want
+		}
+		claims[l.name] = roster.Claim{Want: want, InUse: l.inUse(), Limit: l.limit}
 	}
 	return claims
 }
 
-// maxLanes is how many lanes a line may be in: that of all, its queue's, its type's.
-const maxLanes = 3
-
-// clamp makes n slots what can be had of the lane: no less than is in use.
-func (l *lane) clamp(n int) int { return max(l.running, min(n, l.limit)) }
-
-// spare says whether the worker has slots of a lane that it doesn't claim.
-func (w *worker) spare(claims map[string]roster.Claim) bool {
-	for name, lane := range w.named() {
-		if lane.slots > claims[name].Want {
-			return true
-		}
+// balance asks for the slots that are missing and leaves those that aren't needed, to the host's other workers.
+func (w *worker) balance(accepting bool) {
+	if w.only {
+		return // its slot is beside the others
 	}
-	return false
-}
-
-func (w *worker) named() map[string]*lane {
-	named := map[string]*lane{"": w.all}
-	for name, lane := range w.lanes {
-		named[name] = lane
-	}
-	return named
-}
-
-// claimSlots asks for the slots that are missing, and leaves those that are not needed.
-func (w *worker) claimSlots(work context.Context) error {
-	claims, more := w.claims(), false
-	for name, lane := range w.named() {
-		more = more || claims[name].Want > lane.slots
+	claims, missing, spare := w.claims(), false, false
+	keep := map[string]int{}
+	for _, l := range w.lanes {
+		want := claims[l.name].Want
+		missing = missing || want > l.slots
+		spare = spare || want < l.slots
+		keep[l.name] = min(l.slots, want)
 	}
 	switch {
-	case more:
-		got, err := w.roster.ClaimSlots(work, w.Worker, claims)
-		if err != nil {
-			return err
-		}
-		w.setSlots(got)
-	case w.spare(claims):
-		return w.leaveSlots(work, claims)
+	case missing && accepting:
+		w.task(func() func() error {
+			got, err := w.roster.ClaimSlots(w.work, w.Worker, claims)
+			return func() error {
+				if err == nil {
+					w.setSlots(got)
+					w.dropWithout()
+				}
+				return w.trouble(err)
+			}
+		})
+	case spare:
+		// at once, for what is about to be left must not be used meanwhile
+		w.setSlots(keep)
+		w.task(func() func() error {
+			err := w.roster.LeaveSlots(w.work, w.Worker, keep)
+			return func() error { return w.trouble(err) }
+		})
 	}
-	return nil
 }
 
-// leaveSlots keeps no more than is wanted.
-func (w *worker) leaveSlots(work context.Context, claims map[string]roster.Claim) error {
-	keep := map[string]int{}
-	for name, lane := range w.named() {
-		keep[name] = min(lane.slots, claims[name].Want)
+// dropWithout gives up sources for which others on this host have all slots: those will look after them.
+func (w *worker) dropWithout() {
+	for _, s := range w.sources {
+		s.more = s.more && (!s.lane.without() || s.lane.occupied())
 	}
-	if err := w.roster.LeaveSlots(work, w.Worker, keep); err != nil {
-		return err
-	}
-	w.setSlots(keep)
-	return nil
 }
 
 func (w *worker) setSlots(slots map[string]int) {
-	for name, lane := range w.named() {
-		lane.slots = slots[name]
+	for _, l := range w.lanes {
+		l.slots = slots[l.name]
 	}
 }

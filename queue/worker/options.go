@@ -52,9 +52,6 @@ type Params struct {
 	Renewed func(lasts time.Duration)
 	// Ended, if not nil, is told of each attempt when its handler has ended.
 	Ended func(queue.Settled)
-	// Job, if not 0, is the id of the one job of the one queue that the worker runs: now, whatever its time and its windows,
-	// beside the host's concurrency.
-	Job int64
 	// Log, if not nil, gets what a person who debugs wants to know.
 	Log *slog.Logger
 }

@@ -1,4 +1,8 @@
-// Package worker is one execution of hipq's worker: lock, start, run, settle, until nothing is due or the time is up.
+// Package worker is one execution of hipq's worker: it locks and starts jobs, runs their handlers, and settles them, until
+// nothing is due or the time is up.
+//
+// One goroutine, the loop, owns all state. What has to wait for the database is a task beside it, and gives back what the
+// loop then does with the answer: so neither a slow commit nor a database that is silent holds up the loop.
 package worker
 
 import (
@@ -20,9 +24,6 @@ import (
 // the grace is over.
 var ErrInterrupted = errors.New("interrupted")
 
-// lookEvery is how often a worker looks for what has become due, and does the upkeep.
-const lookEvery = time.Second
-
 // Summary is what a worker did.
 type Summary struct {
 	Started, Finished, Errors int
@@ -33,39 +34,40 @@ type Summary struct {
 // worker is one Run.
 type worker struct {
 	Params
-	roster *roster.Roster
-	lines  []*line
-	// turn is the line that is served first next time.
+	roster  *roster.Roster
+	sources []*source
+	// turn is the source that is served first next time.
 	turn int
-	// all is the lane that all jobs share; lanes are those with a limit of their own, by name.
-	all   *lane
-	lanes map[string]*lane
-	// ended gets each attempt when it ends; it has room for all.
+	// host is the lane that all jobs share; lanes are all there are, each behind the one around it.
+	host  *lane
+	lanes []*lane
+	// ended gets each attempt and each decision when it ends; it has room for all.
 	ended chan ended
+	// landed gets what is to be done when a task has come back; tasks is how many are out.
+	landed chan func() error
+	tasks  int
 	// heldUntil is until when jobs may run under the lock as it is.
 	heldUntil atomic.Pointer[time.Time]
-	// jobs is the context of all handlers. Its cause says why they must stop.
-	jobs     context.Context
-	stopJobs context.CancelCauseFunc
-	// roundTook is how long the last transaction took that settled or started jobs.
-	roundTook time.Duration
+	// work is the context of the tasks; it goes on when the worker is told to stop. jobs is that of all handlers: its cause
+	// says why they must stop.
+	work, jobs context.Context
+	stopJobs   context.CancelCauseFunc
+	// only says that the worker is for one job, beside the host's concurrency: it takes on nothing else.
+	only bool
 	// over is when nothing new is started any more.
-	over    time.Time
+	over time.Time
+	// lookAt is when the last look came back; looking that one is out.
 	lookAt  time.Time
+	looking bool
+	// pausedUntil is until when the database is left alone, after it didn't answer.
+	pausedUntil time.Time
+	// commits is how long the last round took.
+	commits time.Duration
 	summary Summary
 }
 
-// ended is an attempt or a decision that has ended, or a decision that is left to others.
-type ended struct {
-	line *line
-	queue.Settled
-	left bool
-}
-
-// Run works until nothing is due (or, with Linger, until RunFor is over) and every job that it started has ended. When
-// ctx ends it starts nothing more, waits Grace for what runs, interrupts the rest, and returns nil. With Job it runs that
-// one alone, at once, and ends.
-func Run(ctx context.Context, p Params) (Summary, error) {
+// newWorker is a worker before anything has happened.
+func newWorker(p Params) *worker {
 	if p.Log == nil {
 		p.Log = slog.New(slog.DiscardHandler)
 	}
@@ -76,44 +78,54 @@ func Run(ctx context.Context, p Params) (Summary, error) {
 		p.Ended = func(queue.Settled) {}
 	}
 	w := &worker{
-		Params: p,
-		roster: roster.New(p.DB),
-		ended:  make(chan ended, p.Concurrency),
-		all:    &lane{limit: p.Concurrency},
-		lanes:  map[string]*lane{},
+		Params: p, roster: roster.New(p.DB), ended: make(chan ended, p.Concurrency), landed: make(chan func() error),
 	}
+	w.host = w.addLane("", nil, p.Concurrency)
 	for _, q := range p.Queues {
-		w.addLines(q)
+		w.addSources(q)
 	}
-	if len(w.lines) > 0 {
-		w.turn = rand.IntN(len(w.lines)) // else many short runs would serve the first only
+	if len(w.sources) > 0 {
+		w.turn = rand.IntN(len(w.sources)) // else many short runs would serve the first only
 	}
+	return w
+}
+
+// Run works until nothing is due (or, with Linger, until RunFor is over) and every job that it started has ended. When
+// ctx ends it starts nothing more, waits Grace for what runs, interrupts the rest, and returns nil.
+func Run(ctx context.Context, p Params) (Summary, error) {
+	w := newWorker(p)
+	if idle, err := w.nothingToDo(ctx); err != nil {
+		return w.summary, err
+	} else if idle && !p.Linger {
+		return w.summary, w.roster.Pass(ctx, p.Worker)
+	}
+	return w.live(ctx, func() error {
+		w.over = time.Now().Add(p.RunFor)
+		return nil
+	})
+}
+
+// live registers the worker, lets begin start it off, and loops until it is done, under a lock that is renewed all the while.
+func (w *worker) live(ctx context.Context, begin func() error) (Summary, error) {
 	// what a job needs to be settled in order goes on when ctx has ended
 	work, stopWork := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer stopWork(nil)
+	w.work = work
 	w.jobs, w.stopJobs = context.WithCancelCause(work)
 	defer w.stopJobs(nil)
 	defer context.AfterFunc(w.jobs, func() {
 		if errors.Is(context.Cause(w.jobs), roster.ErrLockLost) {
 			// by the time that the lock has expired there is nothing more to write; a database may neither answer nor hang up
-			time.AfterFunc(p.Grace+time.Second, func() { stopWork(roster.ErrLockLost) })
+			time.AfterFunc(w.Grace+time.Second, func() { stopWork(roster.ErrLockLost) })
 		}
 	})()
 
-	if p.Job == 0 {
-		if idle, err := w.nothingToDo(work); err != nil {
-			return w.summary, err
-		} else if idle && !p.Linger {
-			return w.summary, w.roster.Pass(work, w.Worker)
-		}
-	}
 	began := time.Now()
-	w.over = began.Add(p.RunFor)
 	if err := w.roster.Register(work, w.Worker, w.LockFor); err != nil {
 		return w.summary, err
 	}
 	w.hold(began)
-	w.Renewed(p.LockFor - time.Since(began))
+	w.Renewed(w.LockFor - time.Since(began))
 	renewal, stopRenewal := context.WithCancel(work)
 	renewed := make(chan struct{})
 	go func() {
@@ -124,30 +136,32 @@ func Run(ctx context.Context, p Params) (Summary, error) {
 		stopRenewal()
 		<-renewed
 	}()
-	defer context.AfterFunc(ctx, func() { time.AfterFunc(p.Grace, func() { w.stopJobs(ErrInterrupted) }) })()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(w.Grace, func() { w.stopJobs(ErrInterrupted) }) })()
 
-	if p.Job != 0 {
-		if err := w.lockJob(work); err != nil {
-			return w.summary, errors.Join(err, w.signOff(ctx, work))
-		}
+	if err := begin(); err != nil {
+		return w.summary, errors.Join(err, w.signOff(ctx))
 	}
-	if err := w.loop(ctx, work); err != nil {
+	if err := w.loop(ctx); err != nil {
 		w.abandon(err)
 		// so that others need not wait for the lock to expire; if the database can't be reached, they must
 		_ = w.roster.End(work, w.Worker, "error", err.Error())
 		return w.summary, err
 	}
-	return w.summary, w.signOff(ctx, work)
+	return w.summary, w.signOff(ctx)
 }
 
 // signOff ends the worker's row, as soon as the database answers and as long as the lock holds.
-func (w *worker) signOff(ctx, work context.Context) error {
+func (w *worker) signOff(ctx context.Context) error {
 	for {
-		err := w.roster.End(work, w.Worker, "finished", w.remark())
-		if kind, _ := schema.Diagnose(err); kind != schema.TryLater || w.jobs.Err() != nil {
+		err := w.roster.End(w.work, w.Worker, "finished", w.remark())
+		if kind, _ := schema.Diagnose(err); kind != schema.TryLater {
 			return err
 		}
-		w.pause(ctx, lookEvery)
+		select {
+		case <-w.jobs.Done():
+			return roster.ErrLockLost
+		case <-time.After(lookEvery):
+		}
 	}
 }
 
@@ -162,29 +176,38 @@ func (w *worker) remark() string {
 // abandon stops what runs and waits for it to end. What is not settled then is reclaimed when the lock has expired.
 func (w *worker) abandon(cause error) {
 	w.stopJobs(cause)
-	for w.all.running > 0 {
-		<-w.ended
-		w.all.running--
+	for w.host.running > 0 || w.tasks > 0 {
+		select {
+		case e := <-w.ended:
+			e.source.lane.occupy(-1)
+		case <-w.landed:
+			w.tasks--
+		}
 	}
 }
 
-// loop is the worker's life. ctx is told to stop; work goes on.
-func (w *worker) loop(ctx, work context.Context) error {
+// task does something beside the loop, and what that gives back in the loop.
+func (w *worker) task(do func() (land func() error)) {
+	w.tasks++
+	go func() { w.landed <- do() }()
+}
+
+// loop is the worker's life.
+func (w *worker) loop(ctx context.Context) error {
 	for {
-		accepting, err := w.once(ctx, work)
-		if err != nil {
-			if errors.Is(context.Cause(work), roster.ErrLockLost) {
-				return roster.ErrLockLost
-			}
-			if kind, _ := schema.Diagnose(err); kind != schema.TryLater || w.jobs.Err() != nil {
-				return err
-			}
-			// as long as the lock holds, nothing is lost by waiting for the database
-			w.Log.Warn("the database does not answer", "error", err)
-			w.pause(ctx, lookEvery)
-			continue
+		accepting := w.accepting(ctx)
+		w.look(accepting)
+		if w.stopped(ctx) {
+			w.leaveDecisions()
 		}
-		if w.all.running == 0 && !w.unsettled() {
+		for _, s := range w.sources {
+			w.decide(s)
+		}
+		w.dispatch(accepting)
+		if !accepting {
+			w.balance(false)
+		}
+		if w.tasks == 0 && w.host.running == 0 && !w.unsettled() {
 			if errors.Is(context.Cause(w.jobs), roster.ErrLockLost) {
 				return roster.ErrLockLost
 			}
@@ -192,47 +215,46 @@ func (w *worker) loop(ctx, work context.Context) error {
 				return nil
 			}
 		}
-		w.wait(ctx, accepting)
+		if err := w.wait(ctx, accepting); err != nil {
+			return err
+		}
 	}
 }
 
-// once looks, locks, settles and starts. accepting says whether the worker still starts jobs.
-func (w *worker) once(ctx, work context.Context) (accepting bool, err error) {
-	if w.accepting(ctx) && w.Job == 0 {
-		err = w.refill(ctx, work)
-	} else {
-		err = w.attend(work)
+// trouble says what a task's error means: that of a database that will answer later is no reason to end, for as long as
+// the lock holds nothing is lost by waiting.
+func (w *worker) trouble(err error) error {
+	switch kind, _ := schema.Diagnose(err); {
+	case err == nil:
+		return nil
+	case errors.Is(context.Cause(w.work), roster.ErrLockLost):
+		return roster.ErrLockLost
+	case kind != schema.TryLater || w.jobs.Err() != nil:
+		return err
 	}
-	if err != nil {
-		return true, err
-	}
-	if w.stopped(ctx) {
-		w.leaveDecisions()
-	}
-	// once more, for the refill may have had to wait for the database
-	if accepting = w.accepting(ctx); !accepting {
-		if err := w.giveBack(work); err != nil {
-			return false, err
-		}
-	}
-	return accepting, w.rounds(work, accepting)
+	w.Log.Warn("the database does not answer", "error", err)
+	w.pausedUntil = time.Now().Add(lookEvery)
+	return nil
 }
 
 // stopped says whether the worker has been told to stop, or has to.
 func (w *worker) stopped(ctx context.Context) bool { return ctx.Err() != nil || w.jobs.Err() != nil }
 
+// accepting says whether the worker still starts jobs.
 func (w *worker) accepting(ctx context.Context) bool {
 	return !w.stopped(ctx) && time.Now().Before(w.over) && (w.MaxJobs == 0 || w.summary.Started < w.MaxJobs)
 }
 
 // unsettled says whether there is an attempt to settle, or a decision to take.
 func (w *worker) unsettled() bool {
-	return slices.ContainsFunc(w.lines, func(l *line) bool { return len(l.ended)+len(l.undecided) > 0 })
+	return slices.ContainsFunc(w.sources, func(s *source) bool {
+		return len(s.ended)+len(s.unsettled)+len(s.unanswered)+len(s.undecided) > 0
+	})
 }
 
 // idle says whether the last look found nothing to do and nothing has changed since.
 func (w *worker) idle() bool {
-	return !slices.ContainsFunc(w.lines, func(l *line) bool {
-		return l.more || len(l.pool) > 0 || l.rationed && l.moreAt.Before(w.over)
-	}) && (!w.lookAt.IsZero() || w.Job != 0)
+	return !w.lookAt.IsZero() && !slices.ContainsFunc(w.sources, func(s *source) bool {
+		return s.more || !s.waitUntil.IsZero() && s.waitUntil.Before(w.over)
+	})
 }

@@ -22,7 +22,7 @@ func (q *Queue) takeIn(ctx context.Context, w roster.Worker) (more bool, err err
 	err = q.db.Tx(ctx, func(tx *schema.Tx) error {
 		records = nil
 		query := "SELECT id, job_type, job_key, OCTET_LENGTH(job_data) AS data_bytes, timeout, priority, throttle_factor, time_windows," +
-			" scheduled_run_time FROM " + q.table + " " + q.index("pick") + " WHERE line = 'new' LIMIT ? " + q.db.SkipLocked
+			" scheduled_run_time FROM " + q.table + " " + q.pick() + " WHERE line = 'new' LIMIT ? " + q.db.SkipLocked
 		if err := tx.SelectContext(ctx, &records, query, takeInMax); err != nil {
 			return err
 		}

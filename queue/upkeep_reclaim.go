@@ -15,7 +15,7 @@ const reclaimMax = 500
 // what its clock says: whoever finds it dead writes that first, and from then on its renewals fail.
 func (q *Queue) orphans() string {
 	join, missing := q.workers.Missing("j.worker_id")
-	return q.table + " j " + q.index("pick") + " " + join + " WHERE j.line = 'locked' AND " + missing
+	return q.table + " j " + q.pick() + " " + join + " WHERE j.line = 'locked' AND " + missing
 }
 
 // reclaim takes jobs from dead workers: those that were never started go back to the line, at no cost in attempts; those
@@ -30,7 +30,7 @@ func (q *Queue) reclaim(ctx context.Context) (more bool, err error) {
 	}
 	// without locks, for those would be on the workers' rows too
 	join, missing := q.workers.Missing("j.worker_id")
-	query := "SELECT j.id, j.worker_id, d.host, d.pid FROM " + q.table + " j " + q.index("pick") + " " + join +
+	query := "SELECT j.id, j.worker_id, d.host, d.pid FROM " + q.table + " j " + q.pick() + " " + join +
 		" " + q.workers.Known("j.worker_id") + " WHERE j.line = 'locked' AND " + missing + " LIMIT ?"
 	if err := q.db.SelectContext(ctx, &found, query, reclaimMax); err != nil {
 		return false, fmt.Errorf("find the jobs of dead workers in %s: %w", q.Name, err)
@@ -50,6 +50,11 @@ func (q *Queue) reclaim(ctx context.Context) (more bool, err error) {
 	}
 	return len(found) == reclaimMax, nil
 }
+
+// backInLine is the part of an update that gives back what was locked and not started: perhaps before its time. It takes
+// the time of now twice.
+const backInLine = "line = CASE WHEN scheduled_run_time > ? THEN 'later' ELSE 'due' END," +
+	" wake_time = CASE WHEN scheduled_run_time > ? THEN scheduled_run_time ELSE NULL END"
 
 func (q *Queue) reclaimFrom(ctx context.Context, worker, lost string, ids []any) error {
 	if err := job.CheckTransition(job.Running, job.Error); err != nil {

@@ -3,12 +3,13 @@ package queue
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/queue/roster"
-	"github.com/hipq/hipq/schema"
 )
 
 // Why is what there is to know about a job that isn't running, or is.
@@ -59,17 +60,15 @@ func (q *Queue) Why(ctx context.Context, id int64, handled []string) (Why, error
 	}
 	w.Used, w.GroupUsed = used, byGroup[w.Group]
 	if q.Rate.Starts > 0 {
-		lately, err := q.startsLately(ctx, q.db, "")
+		lately, err := q.startsLately(ctx)
 		if err != nil {
 			return w, err
 		}
 		_, w.Rate = q.Rate.Left(lately, w.Now)
 	}
 	if j.Line == job.LineDue {
-		before, args := q.order.before(candidate{ID: j.ID, Priority: j.Priority, ScheduledRunTime: schema.At(j.ScheduledRunTime)})
-		query := "SELECT COUNT(*) FROM " + q.table + " " + q.index(q.order.index) + " WHERE line = 'due' AND " + before
-		if err := q.db.GetContext(ctx, &w.Ahead, query, args...); err != nil {
-			return w, fmt.Errorf("count the jobs before job %d: %w", id, err)
+		if w.Ahead, err = q.ahead(ctx, j); err != nil {
+			return w, err
 		}
 		if w.Lanes, err = q.fullLanes(ctx, j.Type); err != nil {
 			return w, err
@@ -80,6 +79,28 @@ func (q *Queue) Why(ctx context.Context, id int64, handled []string) (Why, error
 	}
 	w.Last, err = q.workers.Last(ctx)
 	return w, err
+}
+
+// ahead counts the due jobs that come before one.
+func (q *Queue) ahead(ctx context.Context, j *job.Job) (n int64, err error) {
+	c := candidate{ID: j.ID}
+	err = q.db.QueryRowContext(ctx, "SELECT run_rank, scheduled_run_time FROM "+q.table+" WHERE id = ?", j.ID).Scan(&c.Rank, &c.At)
+	if err == nil {
+		err = q.db.GetContext(ctx, &n, "SELECT COUNT(*) FROM "+q.table+" "+q.pick()+" WHERE line = 'due' AND "+before, c.args()...)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("count the jobs before job %d: %w", j.ID, err)
+	}
+	return n, nil
+}
+
+// startsLately reads the starts that count against the queue's rate.
+func (q *Queue) startsLately(ctx context.Context) (job.Starts, error) {
+	var text string
+	if err := q.db.GetContext(ctx, &text, "SELECT starts FROM "+q.db.Queues()+" WHERE queue = ?", q.Name); err != nil {
+		return nil, fmt.Errorf("read the latest starts of %s: %w", q.Name, err)
+	}
+	return decodeStarts(text)
 }
 
 // Reasons are the answers to why the job isn't running, the most telling first; for one that runs, or is over, that.
@@ -248,4 +269,35 @@ func shellWord(s string) string {
 		return s
 	}
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}
+
+// fullLanes tells on which hosts live workers hold all slots of a lane that jobs of a type are in.
+func (q *Queue) fullLanes(ctx context.Context, jobType string) ([]string, error) {
+	limits := map[string]int{roster.Lane(q.Name, ""): q.Concurrency, roster.Lane(q.Name, jobType): q.configured[jobType].Concurrency}
+	maps.DeleteFunc(limits, func(_ string, limit int) bool { return limit < 1 })
+	if len(limits) == 0 {
+		return nil, nil
+	}
+	rows, err := q.workers.LiveSlots(ctx)
+	if err != nil {
+		return nil, err
+	}
+	taken := map[[2]string]int{}
+	for _, r := range rows {
+		byLane, err := r.ByLane()
+		if err != nil {
+			return nil, err
+		}
+		for lane, n := range byLane {
+			taken[[2]string{r.Host, lane}] += n
+		}
+	}
+	var full []string
+	for at, n := range taken {
+		if limit := limits[at[1]]; limit > 0 && n >= limit {
+			full = append(full, fmt.Sprintf("on %s, the concurrency %d of %s is used up", at[0], limit, at[1]))
+		}
+	}
+	slices.Sort(full)
+	return full, nil
 }

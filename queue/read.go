@@ -42,22 +42,19 @@ func (q *Queue) Find(ctx context.Context, by Filter, f func(*job.Job) error) err
 		where += " AND INSTR(error, ?) > 0"
 		args = append(args, by.Error)
 	}
-	query := "SELECT " + recordColumns + " FROM " + q.table + where
+	query := "SELECT " + selected() + " FROM " + q.table + where
 	if by.Limit > 0 {
 		query = "SELECT * FROM (" + query + " ORDER BY id DESC LIMIT ?) AS newest"
 		args = append(args, by.Limit)
 	}
-	rows, err := q.db.QueryxContext(ctx, query+" ORDER BY id", args...)
+	rows, err := q.db.QueryContext(ctx, query+" ORDER BY id", args...)
 	if err != nil {
 		return fmt.Errorf("find jobs of %s: %w", q.Name, err)
 	}
 	defer func() { _ = rows.Close() }()
+	s := q.scanner()
 	for rows.Next() {
-		var r record
-		if err := rows.StructScan(&r); err != nil {
-			return fmt.Errorf("find jobs of %s: %w", q.Name, err)
-		}
-		j, err := r.job(q.Name)
+		j, err := s.scan(rows)
 		if err != nil {
 			return err
 		}
@@ -72,15 +69,14 @@ func (q *Queue) Find(ctx context.Context, by Filter, f func(*job.Job) error) err
 func (q *Queue) Get(ctx context.Context, id int64) (*job.Job, error) { return q.get(ctx, q.db, id, "") }
 
 func (q *Queue) get(ctx context.Context, from sqlx.QueryerContext, id int64, lock string) (*job.Job, error) {
-	var r record
-	err := sqlx.GetContext(ctx, from, &r, "SELECT "+recordColumns+" FROM "+q.table+" WHERE id = ? "+lock, id)
+	j, err := q.scanner().scan(from.QueryRowxContext(ctx, "SELECT "+selected()+" FROM "+q.table+" WHERE id = ? "+lock, id))
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return nil, fmt.Errorf("%w: %s %d", ErrNotFound, q.Name, id)
 	case err != nil:
 		return nil, fmt.Errorf("read job %d of %s: %w", id, q.Name, err)
 	}
-	return r.job(q.Name)
+	return j, nil
 }
 
 // Counts is how many jobs of a queue stand where.
@@ -116,8 +112,8 @@ func (q *Queue) Counts(ctx context.Context) (Counts, error) {
 	}
 	lines := "SELECT line, CASE WHEN line = 'locked' THEN state ELSE '' END AS state, COUNT(*) AS n FROM " + q.table + " "
 	// only locked rows are read whole, for their state; the others are counted in the index
-	query := lines + q.index("pick") + " WHERE line = 'locked' GROUP BY 1, 2" +
-		" UNION ALL SELECT line, '', COUNT(*) FROM " + q.table + " " + q.index("pick") + " WHERE line <> 'locked' GROUP BY line"
+	query := lines + q.pick() + " WHERE line = 'locked' GROUP BY 1, 2" +
+		" UNION ALL SELECT line, '', COUNT(*) FROM " + q.table + " " + q.pick() + " WHERE line <> 'locked' GROUP BY line"
 	err := q.db.SelectContext(ctx, &rows, query)
 	if err != nil {
 		return c, fmt.Errorf("count the jobs of %s: %w", q.Name, err)
@@ -165,7 +161,7 @@ func (q *Queue) countDue(ctx context.Context, c *Counts) error {
 		return fmt.Errorf("count the due jobs of %s: %w", q.Name, err)
 	}
 	var later int64 // of the rows that are to be taken in
-	err = q.db.GetContext(ctx, &later, "SELECT COUNT(*) FROM "+q.table+" "+q.index("pick")+
+	err = q.db.GetContext(ctx, &later, "SELECT COUNT(*) FROM "+q.table+" "+q.pick()+
 		" WHERE line = 'new' AND scheduled_run_time > (SELECT "+q.db.Now+")")
 	if err != nil {
 		return fmt.Errorf("count the new rows of %s: %w", q.Name, err)
@@ -173,7 +169,7 @@ func (q *Queue) countDue(ctx context.Context, c *Counts) error {
 	// the queries see different moments
 	waking = min(waking-later, c.Scheduled)
 	c.Scheduled, c.Due = c.Scheduled-waking, max(0, c.Due+waking)
-	err = q.db.GetContext(ctx, &oldestDue, "SELECT MIN(scheduled_run_time) FROM "+q.table+" "+q.index("pick")+
+	err = q.db.GetContext(ctx, &oldestDue, "SELECT MIN(scheduled_run_time) FROM "+q.table+" "+q.pick()+
 		" WHERE line IN ('due', 'held', 'new') AND scheduled_run_time <= (SELECT "+q.db.Now+")")
 	if err != nil {
 		return fmt.Errorf("find the oldest due job of %s: %w", q.Name, err)

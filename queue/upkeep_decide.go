@@ -27,25 +27,18 @@ func (q *Queue) decide(ctx context.Context, w roster.Worker, types []string) (mo
 }
 
 // undecided reads jobs of a type that wait for their retry decision.
-func (q *Queue) undecided(ctx context.Context, tx *schema.Tx, jobType string, n int) (jobs []*job.Job, err error) {
-	var records []record
-	query := "SELECT " + recordColumns + " FROM " + q.table + " " + q.index("pick") +
+func (q *Queue) undecided(ctx context.Context, tx *schema.Tx, columns, jobType string, n int) (jobs []*job.Job, err error) {
+	query := "SELECT " + columns + " FROM " + q.table + " " + q.pick() +
 		" WHERE line = 'error' AND part = 'NONE' AND job_type = ? LIMIT ? " + q.db.SkipLocked
-	if err := tx.SelectContext(ctx, &records, query, jobType, n); err != nil {
+	rows, err := tx.QueryContext(ctx, query, jobType, n)
+	if err != nil {
 		return nil, err
 	}
-	for _, r := range records {
-		j, err := r.job(q.Name)
-		if err != nil {
-			return nil, err
-		}
-		jobs = append(jobs, j)
-	}
-	return jobs, nil
+	return q.scanAll(rows)
 }
 
 func (q *Queue) decideType(ctx context.Context, tx *schema.Tx, w roster.Worker, name string) (int, error) {
-	jobs, err := q.undecided(ctx, tx, name, reclaimMax)
+	jobs, err := q.undecided(ctx, tx, selected("job_data", "result"), name, reclaimMax)
 	if err != nil {
 		return 0, err
 	}
@@ -80,7 +73,7 @@ func (q *Queue) Undecided(ctx context.Context, w roster.Worker, types []string, 
 			if n <= len(list) {
 				break
 			}
-			jobs, err := q.undecided(ctx, tx, name, n-len(list))
+			jobs, err := q.undecided(ctx, tx, selected(), name, n-len(list))
 			if err != nil {
 				return err
 			}
@@ -91,12 +84,8 @@ func (q *Queue) Undecided(ctx context.Context, w roster.Worker, types []string, 
 		if len(ids) == 0 {
 			return nil
 		}
-		res, err := tx.ExecContext(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET line = 'locked', worker_id = ? WHERE line = 'error' AND id IN "+
+		return tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET line = 'locked', worker_id = ? WHERE line = 'error' AND id IN "+
 			schema.In(len(ids)), append([]any{w.ID}, ids...)...)
-		if err != nil {
-			return err
-		}
-		return mustHit(res, len(ids))
 	})
 	if err != nil {
 		return nil, fmt.Errorf("take failed jobs of %s to decide about: %w", q.Name, err)

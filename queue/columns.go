@@ -1,0 +1,145 @@
+package queue
+
+import (
+	"database/sql"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/hipq/hipq/queue/job"
+	"github.com/hipq/hipq/schema"
+)
+
+// columns are those of a job's row, each with the field that it is read into: the one list of them. A field that is missing
+// here is never read.
+var columns = []struct {
+	name  string
+	field func(*job.Job) any
+}{
+	{"id", func(j *job.Job) any { return &j.ID }},
+	{"job_type", func(j *job.Job) any { return &j.Type }},
+	{"job_data", func(j *job.Job) any { return &j.Data }},
+	{"job_key", func(j *job.Job) any { return &j.Key }},
+	{"state", func(j *job.Job) any { return &j.State }},
+	{"line", func(j *job.Job) any { return &j.Line }},
+	{"timeout", func(j *job.Job) any { return seconds{&j.Timeout} }},
+	{"priority", func(j *job.Job) any { return number{&j.Priority} }},
+	{"throttle_factor", func(j *job.Job) any { return number{&j.ThrottleFactor} }},
+	{"time_windows", func(j *job.Job) any { return windows{&j.Windows} }},
+	{"shard_key", func(j *job.Job) any { return &j.ShardKey }},
+	{"attempt", func(j *job.Job) any { return &j.Attempt }},
+	{"scheduled_run_time", func(j *job.Job) any { return moment{&j.ScheduledRunTime} }},
+	{"start_time", func(j *job.Job) any { return moment{&j.StartTime} }},
+	{"worker_id", func(j *job.Job) any { return &j.WorkerID }},
+	{"lock_token", func(j *job.Job) any { return &j.Token }},
+	{"error", func(j *job.Job) any { return &j.Error }},
+	{"result", func(j *job.Job) any { return &j.Result }},
+	{"throttle_group", func(j *job.Job) any { return &j.Group }},
+	{"attempt_token", func(j *job.Job) any { return &j.AttemptToken }},
+	{"wish", func(j *job.Job) any { return &j.Wish }},
+	{"stopping", func(j *job.Job) any { return &j.Stopping }},
+	{"create_time", func(j *job.Job) any { return moment{&j.CreateTime} }},
+	{"update_time", func(j *job.Job) any { return moment{&j.UpdateTime} }},
+}
+
+// bulky are the columns that may be large.
+var bulky = []string{"job_data", "error", "result"}
+
+// selected is the list of columns for SELECT. Those to be left out read as None, and none of the others may be named.
+func selected(without ...string) string {
+	names := make([]string, len(columns))
+	for i, c := range columns {
+		names[i] = c.name
+		for _, w := range without {
+			if c.name == w {
+				names[i] = "'" + job.None + "'"
+			}
+		}
+	}
+	return strings.Join(names, ", ")
+}
+
+// scanner reads rows of jobs, without the cost of finding out each time what goes where.
+type scanner struct {
+	queue string
+	row   job.Job
+	into  []any
+}
+
+func (q *Queue) scanner() *scanner {
+	s := &scanner{queue: q.Name, into: make([]any, len(columns))}
+	for i, c := range columns {
+		s.into[i] = c.field(&s.row)
+	}
+	return s
+}
+
+// scan reads the current row.
+func (s *scanner) scan(rows interface{ Scan(dest ...any) error }) (*job.Job, error) {
+	s.row = job.Job{Queue: s.queue}
+	if err := rows.Scan(s.into...); err != nil {
+		return nil, fmt.Errorf("read job %d of %s: %w", s.row.ID, s.queue, err)
+	}
+	j := s.row
+	return &j, nil
+}
+
+// scanAll reads all rows, and closes them.
+func (q *Queue) scanAll(rows *sql.Rows) (jobs []*job.Job, err error) {
+	defer func() { _ = rows.Close() }()
+	s := q.scanner()
+	for rows.Next() {
+		j, err := s.scan(rows)
+		if err != nil {
+			return nil, err
+		}
+		jobs = append(jobs, j)
+	}
+	return jobs, rows.Err()
+}
+
+// What a row inserted by plain SQL leaves open until a worker takes it in is NULL, and reads as zero.
+type (
+	seconds struct{ d *time.Duration }
+	number  struct{ n *int }
+	windows struct{ w *job.Windows }
+	moment  struct{ t *time.Time }
+)
+
+// Scan implements sql.Scanner.
+func (s seconds) Scan(src any) error {
+	var n sql.NullInt64
+	err := n.Scan(src)
+	*s.d = time.Duration(n.Int64) * time.Second
+	return err
+}
+
+// Scan implements sql.Scanner.
+func (i number) Scan(src any) error {
+	var n sql.NullInt64
+	err := n.Scan(src)
+	*i.n = int(n.Int64)
+	return err
+}
+
+// Scan implements sql.Scanner. Windows that can't be read are none: those of a row that was not taken in yet have not been
+// checked, and all others are hipq's own.
+func (w windows) Scan(src any) error {
+	var text sql.NullString
+	if err := text.Scan(src); err != nil {
+		return err
+	}
+	*w.w = nil
+	if text.Valid && text.String != job.None {
+		*w.w, _ = job.DecodeWindows(text.String)
+	}
+	return nil
+}
+
+// Scan implements sql.Scanner.
+func (m moment) Scan(src any) error {
+	var t schema.Time
+	err := t.Scan(src)
+	*m.t = t.Time
+	return err
+}

@@ -1,0 +1,221 @@
+package queue
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hipq/hipq/queue/job"
+)
+
+// candidate is a due job that may be locked, as the index has it. It is only a hint: whoever locks it looks again.
+type candidate struct {
+	ID int64
+	// Rank and At, then the ID, are what due jobs are ordered by. At is the scheduled run time, as text.
+	Rank int
+	At   string
+	// group is that which held it back, if one did.
+	group string
+	// from is where it goes back to, if it isn't taken.
+	from *indexRange
+}
+
+// compare orders candidates: the one to be locked first is the lesser.
+func (c candidate) compare(other candidate) int {
+	return cmp.Or(cmp.Compare(c.Rank, other.Rank), strings.Compare(c.At, other.At), cmp.Compare(c.ID, other.ID))
+}
+
+const (
+	// inOrder is the order for ORDER BY, which is that of the index.
+	inOrder = "run_rank, scheduled_run_time, id"
+	// behind is the condition for what comes behind a candidate. It is spelled out, for MySQL walks no range of an index for
+	// (a, b, c) > (?, ?, ?).
+	behind = "(run_rank > ? OR run_rank = ? AND scheduled_run_time > ? OR run_rank = ? AND scheduled_run_time = ? AND id > ?)"
+	// before is the condition for what comes before it.
+	before = "(run_rank < ? OR run_rank = ? AND scheduled_run_time < ? OR run_rank = ? AND scheduled_run_time = ? AND id < ?)"
+)
+
+// args are those of behind and before.
+func (c candidate) args() []any { return []any{c.Rank, c.Rank, c.At, c.Rank, c.At, c.ID} }
+
+// Candidates are the due jobs of some types, as one worker knows them: read from the index without locks, some at a time,
+// and handed out in order to its rounds. Whoever locks one by its id finds out whether another was faster.
+//
+// They are read on from the last one that was read, for where a worker takes from the head of an index, the entries of
+// the jobs that are gone lie in its way until the database purges them. Once in a while they are read from the head again:
+// so long a job that should be next may be passed over. It is safe for concurrent use.
+type Candidates struct {
+	q     *Queue
+	types []string
+
+	mu     sync.Mutex
+	ranges []*indexRange
+	// readAt is when the ranges were read from their heads last, and readFor how long that took.
+	readAt  time.Time
+	readFor time.Duration
+	// groupAt is the last of the groups that hold jobs back at which a round has looked.
+	groupAt string
+}
+
+// headEvery is how long a job that should be next may be passed over: or ten times as long as it takes to look.
+const headEvery = time.Second
+
+// indexRange is a range of the index in which the jobs are in order: each part of the line has one for each job type.
+type indexRange struct {
+	part, jobType string
+	// read are the candidates that were read and not handed out; last is the last that was read.
+	read []candidate
+	last *candidate
+	// ended says that there was none behind the last.
+	ended bool
+}
+
+// Candidates are those of these types, for one worker.
+func (q *Queue) Candidates(types []string) *Candidates {
+	c := &Candidates{q: q, types: types}
+	for _, part := range []string{partMain, partFree} {
+		for _, t := range types {
+			c.ranges = append(c.ranges, &indexRange{part: part, jobType: t})
+		}
+	}
+	return c
+}
+
+// Forget makes the next round read from the head of the line.
+func (c *Candidates) Forget() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.forget()
+}
+
+func (c *Candidates) forget() {
+	for _, r := range c.ranges {
+		r.read, r.last, r.ended = nil, nil, false
+	}
+	c.readAt = time.Time{}
+}
+
+// next hands out up to n, the first in order. free narrows them to those without weight. more says that there may be others.
+func (c *Candidates) next(ctx context.Context, n int, free bool) (list []candidate, more bool, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	fresh := false
+	if time.Since(c.readAt) >= max(headEvery, 10*c.readFor) {
+		c.forget()
+	}
+	for {
+		fresh = fresh || c.readAt.IsZero()
+		for len(list) < n {
+			if err := c.read(ctx, n); err != nil {
+				return nil, false, err
+			}
+			first := c.first(free)
+			if first == nil {
+				break
+			}
+			list, first.read = append(list, first.read[0]), first.read[1:]
+		}
+		if len(list) > 0 || fresh {
+			break
+		}
+		c.forget() // at the end of the line: what came in behind us meanwhile is at its head
+	}
+	return list, slices.ContainsFunc(c.ranges, func(r *indexRange) bool { return len(r.read) > 0 || !r.ended }), nil
+}
+
+// first is the range whose first candidate comes first; nil if there is none.
+func (c *Candidates) first(free bool) (first *indexRange) {
+	for _, r := range c.ranges {
+		if len(r.read) == 0 || free && r.part != partFree {
+			continue
+		}
+		if first == nil || r.read[0].compare(first.read[0]) < 0 {
+			first = r
+		}
+	}
+	return first
+}
+
+// unread takes back candidates that were handed out and are still due, in order.
+func (c *Candidates) unread(list []candidate) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, one := range slices.Backward(list) {
+		// a range that was forgotten meanwhile will read it again
+		if one.from != nil && one.from.last != nil {
+			one.from.read = append([]candidate{one}, one.from.read...)
+		}
+	}
+}
+
+// read reads on in each range of which nothing is left, all in one query.
+func (c *Candidates) read(ctx context.Context, n int) error {
+	var empty []*indexRange
+	for _, r := range c.ranges {
+		if len(r.read) == 0 && !r.ended {
+			empty = append(empty, r)
+		}
+	}
+	if len(empty) == 0 {
+		return nil
+	}
+	// some rounds' worth, for each reading costs a round trip
+	size := min(max(4*n, 100), 1000)
+	began := time.Now()
+	found, err := c.q.readRanges(ctx, job.LineDue, empty, size)
+	if err != nil {
+		return fmt.Errorf("find due jobs of %s: %w", c.q.Name, err)
+	}
+	if c.readAt.IsZero() {
+		c.readAt, c.readFor = time.Now(), time.Since(began)
+	}
+	for i, r := range empty {
+		r.read, r.ended = found[i], len(found[i]) < size
+		for at := range r.read {
+			r.read[at].from = r
+		}
+		if len(r.read) > 0 {
+			r.last = &r.read[len(r.read)-1]
+		}
+	}
+	return nil
+}
+
+// readRanges reads up to n entries of a line in each range, behind the last one read.
+func (q *Queue) readRanges(ctx context.Context, line job.Line, ranges []*indexRange, n int) ([][]candidate, error) {
+	var query strings.Builder
+	var args []any
+	for i, r := range ranges {
+		if i > 0 {
+			query.WriteString(" UNION ALL ")
+		}
+		// the number and the limit are no parameters, for SQLite has a bounded number of them and parses a query once
+		fmt.Fprintf(&query, "SELECT * FROM (SELECT %d AS n, id, run_rank, scheduled_run_time FROM %s %s WHERE line = '%s' AND part = ? AND job_type = ?",
+			i, q.table, q.pick(), line)
+		args = append(args, r.part, r.jobType)
+		if r.last != nil {
+			query.WriteString(" AND " + behind)
+			args = append(args, r.last.args()...)
+		}
+		fmt.Fprintf(&query, " ORDER BY %s LIMIT %d) AS r%d", inOrder, n, i)
+	}
+	rows, err := q.db.QueryContext(ctx, query.String(), args...)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = rows.Close() }()
+	found := make([][]candidate, len(ranges))
+	for rows.Next() {
+		var i int
+		var c candidate
+		if err := rows.Scan(&i, &c.ID, &c.Rank, &c.At); err != nil {
+			return nil, err
+		}
+		found[i] = append(found[i], c)
+	}
+	return found, rows.Err()
+}

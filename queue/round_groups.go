@@ -1,0 +1,175 @@
+package queue
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/hipq/hipq/queue/job"
+	"github.com/hipq/hipq/schema"
+)
+
+// A job whose throttle group is full is moved out of the line of due jobs when a round meets it, so that nobody has to pass
+// it again. A round that finds room in a group takes its jobs from there, beside those that are due.
+
+const (
+	// groupsMax is at how many groups that hold jobs back one round looks.
+	groupsMax = 100
+	// heldRangesMax is in how many ranges of the index one round looks for jobs that were held back: a group has one for each
+	// job type.
+	heldRangesMax = 200
+)
+
+// heldCandidates gives the first held jobs of groups that have room, as many as a round of n could start. It looks at some
+// groups each time, in turns.
+func (q *Queue) heldCandidates(ctx context.Context, tx *schema.Tx, c *Candidates, r *room, n int) (list []candidate, err error) {
+	if q.ThrottleGroups == nil {
+		return nil, nil
+	}
+	began := c.groupAt
+	groups, err := q.holding(ctx, tx, began)
+	if err != nil {
+		return nil, err
+	}
+	var open []*indexRange
+	more := len(groups) == groupsMax
+	for i, g := range groups {
+		if len(open)+len(c.types) > max(heldRangesMax, len(c.types)) {
+			groups, more = groups[:i], true // the next round goes on from here
+			break
+		}
+		r.seen[g] = true
+		if limit := r.limitOf(g); limit > 0 && !job.Allows(limit, r.usedBy[g], 1) {
+			r.closed[g] = true
+			continue
+		}
+		for _, t := range c.types {
+			open = append(open, &indexRange{part: g, jobType: t})
+		}
+	}
+	c.groupAt = ""
+	if more {
+		c.groupAt = groups[len(groups)-1]
+	}
+	r.unseen, r.unfinished = began != "" || more, more
+	if len(open) == 0 {
+		return nil, nil
+	}
+	found, err := q.readRanges(ctx, job.LineHeld, open, n)
+	if err != nil {
+		return nil, fmt.Errorf("find held jobs: %w", err)
+	}
+	for i, candidates := range found {
+		for _, one := range candidates {
+			one.group = open[i].part
+			list = append(list, one)
+		}
+	}
+	slices.SortFunc(list, candidate.compare)
+	return list, nil
+}
+
+// holding gives the next groups that hold jobs back, by name. Each is found by one dive into the index, however many jobs
+// it holds.
+func (q *Queue) holding(ctx context.Context, tx *schema.Tx, after string) (groups []string, err error) {
+	first := "SELECT MIN(part) FROM " + q.table + " " + q.pick() + " WHERE line = 'held' AND part > "
+	query := "WITH RECURSIVE g (part, n) AS (SELECT (" + first + "?), 1 UNION ALL" +
+		" SELECT (" + first + "g.part), n + 1 FROM g WHERE g.part IS NOT NULL AND n < " + fmt.Sprint(groupsMax) + ")" +
+		" SELECT part FROM g WHERE part IS NOT NULL"
+	if err := tx.SelectContext(ctx, &groups, query, after); err != nil {
+		return nil, fmt.Errorf("find the groups that hold jobs back: %w", err)
+	}
+	return groups, nil
+}
+
+// classify tells jobs their throttle groups, where nobody has yet, and closes those groups which hold jobs back that this
+// round doesn't see: nothing overtakes these.
+func (q *Queue) classify(ctx context.Context, tx *schema.Tx, r *room, jobs map[int64]*job.Job) error {
+	if q.ThrottleGroups == nil {
+		return nil
+	}
+	var unknown []any
+	for id, j := range jobs {
+		switch {
+		case j.ThrottleFactor == 0 || q.ThrottleGroups.Knows(j.Group):
+		case q.ThrottleGroups.By == job.GroupByType:
+			j.Group = q.ThrottleGroups.Of(j.Type, nil)
+		default:
+			unknown = append(unknown, id)
+		}
+	}
+	if err := q.readGroups(ctx, tx, jobs, unknown); err != nil || !r.unseen {
+		return err
+	}
+	return q.closeUnseen(ctx, tx, r, jobs)
+}
+
+// readGroups finds out the groups of jobs by their data, one after the other, for that may be large.
+func (q *Queue) readGroups(ctx context.Context, tx *schema.Tx, jobs map[int64]*job.Job, ids []any) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	rows, err := tx.QueryContext(ctx, "SELECT id, job_data FROM "+q.table+" "+q.db.ByID+" WHERE id IN "+schema.In(len(ids)), ids...)
+	if err != nil {
+		return fmt.Errorf("read what makes the throttle groups: %w", err)
+	}
+	defer func() { _ = rows.Close() }()
+	for rows.Next() {
+		var id int64
+		var data []byte
+		if err := rows.Scan(&id, &data); err != nil {
+			return fmt.Errorf("read what makes the throttle groups: %w", err)
+		}
+		jobs[id].Group = q.ThrottleGroups.Of(jobs[id].Type, data)
+	}
+	return rows.Err()
+}
+
+func (q *Queue) closeUnseen(ctx context.Context, tx *schema.Tx, r *room, jobs map[int64]*job.Job) error {
+	var groups []any
+	for _, j := range jobs {
+		if j.ThrottleFactor > 0 && !r.seen[j.Group] && r.limitOf(j.Group) > 0 {
+			r.seen[j.Group] = true
+			groups = append(groups, j.Group)
+		}
+	}
+	if len(groups) == 0 {
+		return nil
+	}
+	var holding []string
+	query := "SELECT DISTINCT part FROM " + q.table + " " + q.pick() + " WHERE line = 'held' AND part IN " + schema.In(len(groups))
+	if err := tx.SelectContext(ctx, &holding, query, groups...); err != nil {
+		return fmt.Errorf("find out which groups hold jobs back: %w", err)
+	}
+	for _, g := range holding {
+		r.closed[g] = true
+	}
+	return nil
+}
+
+// setGroup is the part of an update that writes down the jobs' groups.
+func (q *Queue) setGroup(jobs []*job.Job) (set string, args []any) {
+	if q.ThrottleGroups == nil {
+		return "", nil
+	}
+	for _, j := range jobs {
+		args = append(args, j.ID, j.Group)
+	}
+	return ", throttle_group = CASE id" + strings.Repeat(" WHEN ? THEN ?", len(jobs)) + " END", args
+}
+
+// hold takes jobs whose groups are full out of the line.
+func (q *Queue) hold(ctx context.Context, tx *schema.Tx, jobs []*job.Job) error {
+	for batch := range slices.Chunk(jobs, 500) {
+		group, args := q.setGroup(batch)
+		for _, j := range batch {
+			args = append(args, j.ID)
+		}
+		err := tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET line = 'held'"+group+" WHERE id IN "+schema.In(len(batch)), args...)
+		if err != nil {
+			return fmt.Errorf("hold back jobs of full groups: %w", err)
+		}
+	}
+	return nil
+}

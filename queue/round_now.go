@@ -1,0 +1,61 @@
+package queue
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/hipq/hipq/activity"
+	"github.com/hipq/hipq/queue/job"
+	"github.com/hipq/hipq/schema"
+)
+
+// StartNow locks and starts one job that waits, whatever its time, its windows and its queue's order say, and although the
+// queue may be paused; its limits and its rate hold all the same. ErrStarted, ErrFinal, ErrNotFound, ErrNotTakenIn or
+// ErrNoRoom if that can't be; ErrLocked if a worker has it. It may be repeated with the same round.
+func (q *Queue) StartNow(ctx context.Context, r Round, id int64) (*job.Job, error) {
+	var j *job.Job
+	err := q.db.Tx(ctx, func(tx *schema.Tx) (err error) {
+		if j, err = q.get(ctx, tx, id, q.db.ForUpdate); err != nil || j.Token == r.Token {
+			return err
+		}
+		var entries []activity.Entry
+		if entries, err = q.startOne(ctx, tx, r, j); err != nil {
+			return err
+		}
+		return q.logAs(ctx, tx, r.Worker, entries)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("start job %d of %s: %w", id, q.Name, err)
+	}
+	return j, nil
+}
+
+func (q *Queue) startOne(ctx context.Context, tx *schema.Tx, r Round, j *job.Job) ([]activity.Entry, error) {
+	switch {
+	case j.State == job.Final:
+		return nil, ErrFinal
+	case j.State != job.Initial && j.State != job.Retry:
+		return nil, ErrStarted
+	case j.Line == job.LineLocked:
+		return nil, ErrLocked
+	case j.Line == job.LineNew:
+		return nil, ErrNotTakenIn
+	}
+	room, err := q.room(ctx, tx)
+	if err != nil {
+		return nil, err
+	}
+	if q.Rate.Starts > 0 {
+		if left, _ := q.Rate.Left(room.starts, tx.Now); left < 1 {
+			return nil, ErrNoRoom
+		}
+	}
+	if err := q.classify(ctx, tx, room, map[int64]*job.Job{j.ID: j}); err != nil {
+		return nil, err
+	}
+	if room.fit(j) != job.Fits {
+		return nil, ErrNoRoom
+	}
+	j.Error, j.Result = job.None, job.None
+	return q.markStarted(ctx, tx, r, room, []*job.Job{j}, &Done{})
+}

@@ -1,0 +1,138 @@
+package queue
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/jmoiron/sqlx"
+
+	"github.com/hipq/hipq/queue/job"
+	"github.com/hipq/hipq/schema"
+)
+
+// limited says whether the queue's jobs may be held back by what others weigh.
+func (q *Queue) limited() bool { return q.ThrottleLimit > 0 || q.ThrottleGroups != nil }
+
+// TakesTurns says whether those who start jobs of the queue follow one another: a job that starts takes something from
+// the others.
+func (q *Queue) TakesTurns() bool { return q.limited() || q.Rate.Starts > 0 }
+
+// room is what the limits and the rate of a queue leave.
+type room struct {
+	limit  int
+	groups *job.ThrottleGroups
+	// used is what the locked and running jobs weigh; usedBy the same by group.
+	used   int
+	usedBy map[string]int
+	// full says that the next job in order waits for room, and so do all behind it; closed the same by group.
+	full   bool
+	closed map[string]bool
+	// seen are the groups of which it is known whether they hold jobs back; unseen says that there may be others which do,
+	// and unfinished that a next round will see those.
+	seen               map[string]bool
+	unseen, unfinished bool
+	// starts are the latest, for the rate.
+	starts job.Starts
+}
+
+// room reads what counts against the queue's limits and its rate. It makes those who start jobs of such a queue take turns
+// until they have committed, for a sum over rows says nothing of what another is about to start. Their time is that of
+// their turn: from an earlier one a rate would be over too soon.
+func (q *Queue) room(ctx context.Context, tx *schema.Tx) (*room, error) {
+	r := &room{limit: q.ThrottleLimit, groups: q.ThrottleGroups, closed: map[string]bool{}, seen: map[string]bool{}}
+	if !q.TakesTurns() {
+		return r, nil
+	}
+	if err := tx.Write(ctx, "UPDATE "+q.db.Queues()+" SET turn = turn + 1 WHERE queue = ?", q.Name); err != nil {
+		return nil, fmt.Errorf("wait for a turn: %w", err)
+	}
+	var now schema.Time
+	var starts string
+	err := tx.QueryRowxContext(ctx, "SELECT CAST("+q.db.Now+" AS CHAR), starts FROM "+q.db.Queues()+" WHERE queue = ?", q.Name).Scan(&now, &starts)
+	if err != nil {
+		return nil, fmt.Errorf("wait for a turn at %s: %w", q.Name, err)
+	}
+	tx.Now = now.Time
+	if r.starts, err = decodeStarts(starts); err != nil || !q.limited() {
+		return r, err
+	}
+	r.used, r.usedBy, err = q.used(ctx, tx)
+	return r, err
+}
+
+// used is what the locked and running jobs weigh, all and by group. Those that are only being decided about don't count.
+func (q *Queue) used(ctx context.Context, from sqlx.QueryerContext) (all int, byGroup map[string]int, err error) {
+	rows, err := from.QueryContext(ctx, "SELECT throttle_group, SUM(throttle_factor) FROM "+q.table+" "+q.pick()+
+		" WHERE line IN ('locked', 'waiting') AND state <> 'error' GROUP BY throttle_group")
+	if err != nil {
+		return 0, nil, fmt.Errorf("sum up the throttle factors: %w", err)
+	}
+	defer func() { _ = rows.Close() }()
+	byGroup = map[string]int{}
+	for rows.Next() {
+		var group string
+		var used int
+		if err := rows.Scan(&group, &used); err != nil {
+			return 0, nil, fmt.Errorf("sum up the throttle factors: %w", err)
+		}
+		all += used
+		byGroup[group] = used
+	}
+	return all, byGroup, rows.Err()
+}
+
+// fit judges jobs one after the other, in their order. Weight 0 is neither counted nor held back; of the others the first
+// that doesn't fit waits and none overtakes it, in its group or in all of the queue; one heavier than the whole limit goes
+// alone.
+func (r *room) fit(j *job.Job) job.Fit {
+	switch {
+	case j.ThrottleFactor == 0 || r.limit < 1 && r.groups == nil:
+		return job.Fits
+	case r.full:
+		return job.Waits
+	case r.limitOf(j.Group) > 0 && (r.closed[j.Group] || !job.Allows(r.limitOf(j.Group), r.usedBy[j.Group], j.ThrottleFactor)):
+		r.closed[j.Group] = true
+		return job.GroupFull
+	case r.limit > 0 && !job.Allows(r.limit, r.used, j.ThrottleFactor):
+		r.full = true
+		return job.Waits
+	}
+	r.used += j.ThrottleFactor
+	r.usedBy[j.Group] += j.ThrottleFactor
+	return job.Fits
+}
+
+func (r *room) limitOf(group string) int {
+	if r.groups == nil {
+		return 0
+	}
+	return r.groups.Limit(group)
+}
+
+// countStarts adds to the starts of a queue with a rate.
+func (q *Queue) countStarts(ctx context.Context, tx *schema.Tx, r *room, n int) error {
+	if q.Rate.Starts < 1 {
+		return nil
+	}
+	text, err := json.Marshal(q.Rate.Add(r.starts, n, tx.Now))
+	if err != nil {
+		return err
+	}
+	if err := tx.Write(ctx, "UPDATE "+q.db.Queues()+" SET starts = ? WHERE queue = ?", string(text), q.Name); err != nil {
+		return fmt.Errorf("count the starts of %s: %w", q.Name, err)
+	}
+	return nil
+}
+
+// decodeStarts reads the starts that count against a rate, as the queue's row has them.
+func decodeStarts(text string) (job.Starts, error) {
+	s := job.Starts{}
+	if text == job.None {
+		return s, nil
+	}
+	if err := json.Unmarshal([]byte(text), &s); err != nil {
+		return nil, fmt.Errorf("read the latest starts: %w", err)
+	}
+	return s, nil
+}

@@ -1,0 +1,283 @@
+package queue
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/hipq/hipq/activity"
+	"github.com/hipq/hipq/queue/job"
+	"github.com/hipq/hipq/schema"
+)
+
+// Settled is an attempt that has ended, and how.
+type Settled struct {
+	Job     *job.Job
+	Outcome job.Outcome
+	// Decider says who takes the retry decision, if the outcome is an error.
+	Decider Decider
+	// Asked says that the attempt was settled before, that the job has rested in the state error since, and that a retry
+	// handler has been asked about it. Decision is what it said; nil leaves it to the policy, and Note says why.
+	Asked    bool
+	Decision *job.Decision
+	Note     string
+}
+
+// Decider is who takes a retry decision.
+type Decider int
+
+// The deciders.
+const (
+	// Policy decides in the transaction that settles the attempt.
+	Policy Decider = iota
+	// OwnHandler is a retry handler of this worker: the job rests in the state error, under the worker's lock.
+	OwnHandler
+	// AnyHandler is a retry handler of whatever worker comes next.
+	AnyHandler
+)
+
+// settle writes the outcomes of attempts: it reads the jobs' rows, decides, and writes. A job that isn't any more as this
+// attempt left it stays as it is: it has been answered, or settled by a commit whose answer was lost; or, if the worker was
+// declared dead, its lock is lost.
+func (q *Queue) settle(ctx context.Context, tx *schema.Tx, r Round, done *Done) (entries []activity.Entry, err error) {
+	if len(r.Settle) == 0 {
+		return nil, nil
+	}
+	ids := make([]any, len(r.Settle))
+	for i, s := range r.Settle {
+		ids[i] = s.Job.ID
+	}
+	rows, err := q.settling(ctx, tx, r.Worker.ID, ids, q.db.SkipLocked)
+	if err != nil {
+		return nil, err
+	}
+	var finished []any
+	var absent []Settled
+	for _, s := range r.Settle {
+		row, ok := rows[s.Job.ID]
+		switch {
+		case !ok || !row.isOf(s):
+			absent = append(absent, s)
+		case row.State == job.Running && s.Outcome.Verdict == job.Finished && s.Outcome.Result == "" && !q.async(s.Job.Type):
+			finished = append(finished, s.Job.ID)
+			e := q.entry(s.Job, activity.Finished)
+			e.RunMS, e.Output = s.Outcome.Ran.Milliseconds(), s.Outcome.Output
+			entries = append(entries, e)
+		default:
+			entry, err := q.settleOne(ctx, tx, row, s, done)
+			if err != nil {
+				return nil, err
+			}
+			if entry != nil {
+				entries = append(entries, *entry)
+			}
+		}
+	}
+	if err := q.finish(ctx, tx, finished); err != nil {
+		return nil, err
+	}
+	return entries, q.lookForAbsent(ctx, tx, r.Worker.ID, absent, done)
+}
+
+// settling is what settle has to know of a job's row.
+type settling struct {
+	ID       int64
+	State    job.State
+	Attempt  int
+	Token    string `db:"lock_token"`
+	Error    string
+	Wish     string
+	Stopping bool
+}
+
+// isOf says whether the row is as this attempt left it.
+func (row settling) isOf(s Settled) bool {
+	return row.Token == s.Job.Token && row.Attempt == s.Job.Attempt && (row.State == job.Error || !s.Asked)
+}
+
+// settling reads the jobs that a worker has locked and started.
+func (q *Queue) settling(ctx context.Context, tx *schema.Tx, worker string, ids []any, lock string) (map[int64]settling, error) {
+	query := "SELECT id, state, attempt, lock_token, error, wish, stopping FROM " + q.table + " " + q.db.ByID +
+		" WHERE id IN " + schema.In(len(ids)) + " AND line = 'locked' AND state IN ('running', 'error') AND worker_id = ? " + lock
+	rows, err := tx.QueryContext(ctx, query, append(ids, worker)...)
+	if err != nil {
+		return nil, fmt.Errorf("read the jobs to settle: %w", err)
+	}
+	defer func() { _ = rows.Close() }()
+	found := make(map[int64]settling, len(ids))
+	for rows.Next() {
+		var s settling
+		if err := rows.Scan(&s.ID, &s.State, &s.Attempt, &s.Token, &s.Error, &s.Wish, &s.Stopping); err != nil {
+			return nil, fmt.Errorf("read the jobs to settle: %w", err)
+		}
+		found[s.ID] = s
+	}
+	return found, rows.Err()
+}
+
+// lookForAbsent finds out about attempts whose rows settle didn't find: another transaction may hold them.
+func (q *Queue) lookForAbsent(ctx context.Context, tx *schema.Tx, worker string, absent []Settled, done *Done) error {
+	if len(absent) == 0 {
+		return nil
+	}
+	ids := make([]any, len(absent))
+	for i, s := range absent {
+		ids[i] = s.Job.ID
+	}
+	rows, err := q.settling(ctx, tx, worker, ids, "")
+	if err != nil {
+		return err
+	}
+	working, err := q.workers.IsWorking(ctx, tx, worker)
+	if err != nil {
+		return err
+	}
+	for _, s := range absent {
+		if row, ok := rows[s.Job.ID]; ok && row.isOf(s) {
+			done.Unsettled = append(done.Unsettled, s)
+		} else if !working {
+			done.Lost = append(done.Lost, s.Job)
+		}
+	}
+	return nil
+}
+
+// finish ends attempts that went well and left nothing to keep.
+func (q *Queue) finish(ctx context.Context, tx *schema.Tx, ids []any) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	err := tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET state = 'final', line = 'finished', update_time = ? WHERE id IN "+schema.In(len(ids)),
+		append([]any{schema.At(tx.Now)}, ids...)...)
+	if err != nil {
+		return fmt.Errorf("finish jobs: %w", err)
+	}
+	return q.discard(ctx, tx, job.LineFinished, ids)
+}
+
+// settleOne settles one attempt, of whatever outcome. The policy's decision needs no waiting: an error passes through
+// the state error to retry or final in one write. Without an entry the attempt isn't over yet.
+func (q *Queue) settleOne(ctx context.Context, tx *schema.Tx, row settling, s Settled, done *Done) (*activity.Entry, error) {
+	o := s.Outcome
+	switch {
+	case row.Stopping && (o.Verdict != job.Finished || row.State == job.Error):
+		o = job.Outcome{Verdict: job.Stopped, Error: job.Cancelled, Output: o.Output, Ran: o.Ran}
+		s.Decision, s.Note = nil, "" // whatever a retry handler said meanwhile
+	case row.State == job.Error && !s.Asked:
+		// by an answer while the handler ran, whose own word doesn't count then; or by a commit whose answer was lost
+		failed := job.Job{Error: row.Error, Wish: row.Wish}
+		ran, output := o.Ran, o.Output
+		o = failed.Outcome(tx.Now)
+		o.Ran, o.Output = ran, output
+	case o.Verdict == job.Finished && q.async(s.Job.Type):
+		o.Verdict = job.Sent
+	}
+	s.Outcome = o
+	switch {
+	case o.Verdict == job.Sent:
+		return nil, q.send(ctx, tx, s.Job, o)
+	case o.Verdict.IsError() && s.Decider != Policy && !s.Asked:
+		if s.Decider == OwnHandler {
+			s.Asked = true
+			done.Resting = append(done.Resting, s)
+			return nil, q.rest(ctx, tx, s.Job, o, job.LineLocked)
+		}
+		return nil, q.rest(ctx, tx, s.Job, o, job.LineError)
+	}
+	next, entry, err := q.judge(s.Job, o, s.Decision, tx.Now)
+	if err != nil {
+		return nil, err
+	}
+	if s.Note != "" {
+		entry.Error += " (" + s.Note + ")"
+	}
+	return &entry, q.write(ctx, tx, s.Job.ID, next)
+}
+
+// judge says what an attempt's outcome makes of its job, and the activity that tells of it. d is a retry handler's
+// decision; nil leaves it to the policy.
+func (q *Queue) judge(j *job.Job, o job.Outcome, d *job.Decision, now time.Time) (job.Next, activity.Entry, error) {
+	next, err := job.Decide(j, o, d, q.policy(j.Type), q.Location, now, rand.Float64())
+	entry := q.entry(j, activity.Finished)
+	entry.RunMS, entry.Output = o.Ran.Milliseconds(), o.Output
+	switch {
+	case next.State == job.Retry:
+		entry.State = activity.Error
+	case next.Line == job.LineFailed:
+		entry.State = activity.Failed
+	}
+	if entry.State != activity.Finished {
+		entry.Error = next.Error
+	}
+	return next, entry, err
+}
+
+func (q *Queue) policy(jobType string) job.RetryPolicy {
+	if t, ok := q.configured[jobType]; ok {
+		return t.Retry
+	}
+	return job.DefaultRetry
+}
+
+// async says whether an answer from outside ends the jobs of a type.
+func (q *Queue) async(jobType string) bool { return q.configured[jobType].Async }
+
+// send leaves a job running, without a lock, for an answer from outside or its timeout.
+func (q *Queue) send(ctx context.Context, tx *schema.Tx, j *job.Job, o job.Outcome) error {
+	err := tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET line = 'waiting', result = ?, wake_time = ?, update_time = ? WHERE id = ?",
+		orNone(o.Result), schema.At(j.StartTime.Add(j.Timeout)), schema.At(tx.Now), j.ID)
+	if err != nil {
+		return fmt.Errorf("leave job %d to its answer: %w", j.ID, err)
+	}
+	return nil
+}
+
+// rest leaves a job in the state error for a retry handler.
+func (q *Queue) rest(ctx context.Context, tx *schema.Tx, j *job.Job, o job.Outcome, line job.Line) error {
+	if err := job.CheckTransition(job.Running, job.Error); err != nil {
+		return err
+	}
+	err := tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET state = 'error', line = ?, error = ?, wish = ?, wake_time = NULL, update_time = ? WHERE id = ?",
+		line, o.Reason(), o.Wish(), schema.At(tx.Now), j.ID)
+	if err != nil {
+		return fmt.Errorf("leave job %d to its retry handler: %w", j.ID, err)
+	}
+	return nil
+}
+
+// write writes down what a job becomes. Its row is locked, and what it was has been checked.
+func (q *Queue) write(ctx context.Context, tx *schema.Tx, id int64, n job.Next) error {
+	set, args := "", []any{n.State, n.Line, n.Error, n.Result, schema.At(n.Scheduled), schema.At(n.Wake), schema.At(tx.Now)}
+	if n.Data != nil {
+		set, args = set+", job_data = ?, throttle_group = 'NONE'", append(args, *n.Data)
+	}
+	if n.Priority != nil {
+		set, args = set+", priority = ?", append(args, *n.Priority)
+	}
+	err := tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+
+		" SET state = ?, line = ?, error = ?, result = ?, scheduled_run_time = ?, wake_time = ?, update_time = ?, wish = 'NONE'"+set+
+		" WHERE id = ? AND state <> 'final'", append(args, id)...)
+	if err != nil {
+		return fmt.Errorf("settle job %d: %w", id, err)
+	}
+	return q.discard(ctx, tx, n.Line, []any{id})
+}
+
+// discard deletes jobs that have just become final, if the queue doesn't keep such.
+func (q *Queue) discard(ctx context.Context, tx *schema.Tx, line job.Line, ids []any) error {
+	if (line != job.LineFinished || q.KeepFinished >= 0) && (line != job.LineFailed || q.KeepFailed >= 0) {
+		return nil
+	}
+	if _, err := q.deleteFinal(ctx, tx, line, ids); err != nil {
+		return fmt.Errorf("discard jobs: %w", err)
+	}
+	return nil
+}
+
+func orNone(s string) string {
+	if s == "" {
+		return job.None
+	}
+	return s
+}

@@ -1,0 +1,220 @@
+package queue
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/hipq/hipq/activity"
+	"github.com/hipq/hipq/queue/job"
+	"github.com/hipq/hipq/schema"
+)
+
+// walkMax is how many candidates one round looks at, at most, on its way to jobs whose groups have room.
+const walkMax = 5000
+
+// start locks and starts the next due jobs: as many as there are slots, limits, and the rate have room for. Those whose
+// windows have closed go to the next opening, those whose throttle groups are full are held back.
+func (q *Queue) start(ctx context.Context, tx *schema.Tx, r Round, done *Done) ([]activity.Entry, error) {
+	room, err := q.room(ctx, tx)
+	if err != nil {
+		return nil, err
+	}
+	slots := r.Slots
+	if q.Rate.Starts > 0 {
+		left, wait := q.Rate.Left(room.starts, tx.Now)
+		if slots = min(slots, left); slots == 0 {
+			done.Wait = wait
+			return nil, nil
+		}
+	}
+	held, err := q.heldCandidates(ctx, tx, r.Candidates, room, slots)
+	if err != nil {
+		return nil, err
+	}
+	var taken []*job.Job
+	for walked, size := 0, slots; ; size = max(slots-len(taken), q.stride()) {
+		due, more, err := r.Candidates.next(ctx, size, room.full)
+		if err != nil {
+			return nil, err
+		}
+		list := append(held, due...)
+		held = nil
+		slices.SortFunc(list, candidate.compare)
+		got, err := q.fit(ctx, tx, r, room, list, slots-len(taken))
+		if err != nil {
+			return nil, err
+		}
+		taken = append(taken, got...)
+		walked += len(list)
+		if len(taken) == slots || len(list) == 0 || walked >= walkMax {
+			done.More = room.unfinished || walked >= walkMax || len(taken) == slots && more
+			break
+		}
+	}
+	return q.markStarted(ctx, tx, r, room, taken, done)
+}
+
+// stride is how many more candidates are looked at where some were not to be had: with groups it may have to pass many.
+func (q *Queue) stride() int {
+	if q.ThrottleGroups != nil {
+		return 250
+	}
+	return 1
+}
+
+// fit locks those of the candidates that are still due and there is room for, n at most, in order.
+func (q *Queue) fit(ctx context.Context, tx *schema.Tx, r Round, room *room, list []candidate, n int) (taken []*job.Job, err error) {
+	if len(list) == 0 {
+		return nil, nil
+	}
+	rows, err := q.lockDue(ctx, tx, r.Worker.ID, list)
+	if err != nil {
+		return nil, err
+	}
+	if err := q.classify(ctx, tx, room, rows); err != nil {
+		return nil, err
+	}
+	var full []*job.Job
+	var left []candidate
+	for _, c := range list {
+		j := rows[c.ID]
+		if j == nil {
+			continue // another was faster, or holds it
+		}
+		if len(taken) == n {
+			left = append(left, c)
+			continue
+		}
+		if opening := job.Opening(j.Windows, q.Location, tx.Now); opening.After(tx.Now) {
+			if err := q.postpone(ctx, tx, j, opening); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		switch room.fit(j) {
+		case job.Fits:
+			taken = append(taken, j)
+		case job.GroupFull:
+			full = append(full, j)
+		case job.Waits:
+			left = append(left, c)
+		}
+	}
+	r.Candidates.unread(left)
+	return taken, q.hold(ctx, tx, full)
+}
+
+// lockDue locks those of the candidates that are due and not locked by another transaction, unless the queue is paused or
+// the worker was declared dead.
+func (q *Queue) lockDue(ctx context.Context, tx *schema.Tx, worker string, list []candidate) (map[int64]*job.Job, error) {
+	args := make([]any, 0, len(list)+2)
+	for _, c := range list {
+		args = append(args, c.ID)
+	}
+	rows, err := tx.QueryContext(ctx, "SELECT "+q.startColumns()+" FROM "+q.table+" "+q.db.ByID+
+		" WHERE id IN "+schema.In(len(list))+" AND line IN ('due', 'held') AND NOT "+q.paused()+
+		" AND "+q.workers.Working("?")+" "+q.db.SkipLocked, append(args, q.Name, worker)...)
+	if err != nil {
+		return nil, fmt.Errorf("lock due jobs: %w", err)
+	}
+	jobs, err := q.scanAll(rows)
+	if err != nil {
+		return nil, err
+	}
+	byID := make(map[int64]*job.Job, len(jobs))
+	for _, j := range jobs {
+		byID[j.ID] = j
+	}
+	return byID, nil
+}
+
+// startColumns are those of the jobs that are about to start: their last error and result are over then. With groups, many
+// may be looked at that don't start, so their data is read later.
+func (q *Queue) startColumns() string {
+	if q.ThrottleGroups != nil {
+		return selected(bulky...)
+	}
+	return selected("error", "result")
+}
+
+// markStarted moves locked jobs to running and counts their attempts.
+func (q *Queue) markStarted(ctx context.Context, tx *schema.Tx, r Round, room *room, jobs []*job.Job, done *Done) ([]activity.Entry, error) {
+	if len(jobs) == 0 {
+		return nil, nil
+	}
+	if err := q.readData(ctx, tx, jobs); err != nil {
+		return nil, err
+	}
+	now := schema.At(tx.Now)
+	group, args := q.setGroup(jobs)
+	args = append([]any{r.Worker.ID, r.Token, r.Token, now, now}, args...)
+	entries := make([]activity.Entry, len(jobs))
+	for i, j := range jobs {
+		if err := job.CheckTransition(j.State, job.Running); err != nil {
+			return nil, err
+		}
+		j.State, j.Line, j.Stopping = job.Running, job.LineLocked, false
+		j.StartTime, j.UpdateTime = now.Time, now.Time
+		j.WorkerID, j.Token, j.AttemptToken = r.Worker.ID, r.Token, r.Token
+		j.Attempt++
+		entries[i] = q.entry(j, activity.Starting)
+		entries[i].WaitMS = max(0, tx.Now.Sub(j.ScheduledRunTime)).Milliseconds()
+		args = append(args, j.ID)
+	}
+	err := tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET line = 'locked', state = 'running', error = 'NONE', result = 'NONE', stopping = 0,"+
+		" attempt = attempt + 1, wake_time = NULL, worker_id = ?, lock_token = ?, attempt_token = ?, start_time = ?, update_time = ?"+group+
+		" WHERE id IN "+schema.In(len(jobs)), args...)
+	if err != nil {
+		return nil, fmt.Errorf("start jobs: %w", err)
+	}
+	done.Started = jobs
+	return entries, q.countStarts(ctx, tx, room, len(jobs))
+}
+
+// readData reads the data of jobs that were locked without it.
+func (q *Queue) readData(ctx context.Context, tx *schema.Tx, jobs []*job.Job) error {
+	if q.ThrottleGroups == nil {
+		return nil
+	}
+	byID, ids := map[int64]*job.Job{}, make([]any, len(jobs))
+	for i, j := range jobs {
+		byID[j.ID], ids[i] = j, j.ID
+	}
+	rows, err := tx.QueryContext(ctx, "SELECT id, job_data FROM "+q.table+" "+q.db.ByID+" WHERE id IN "+schema.In(len(ids)), ids...)
+	if err != nil {
+		return fmt.Errorf("read the data of jobs: %w", err)
+	}
+	defer func() { _ = rows.Close() }()
+	for rows.Next() {
+		var id int64
+		var data string
+		if err := rows.Scan(&id, &data); err != nil {
+			return fmt.Errorf("read the data of jobs: %w", err)
+		}
+		byID[id].Data = data
+	}
+	return rows.Err()
+}
+
+// postpone moves a due job to the opening of its windows.
+func (q *Queue) postpone(ctx context.Context, tx *schema.Tx, j *job.Job, t time.Time) error {
+	line, wake := job.Place(t, tx.Now)
+	err := tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET line = ?, scheduled_run_time = ?, wake_time = ?, update_time = ? WHERE id = ?",
+		line, schema.At(t), schema.At(wake), schema.At(tx.Now), j.ID)
+	if err != nil {
+		return fmt.Errorf("postpone job %d to its window: %w", j.ID, err)
+	}
+	return nil
+}
+
+// startedUnder gives the jobs that a round has started, if it was committed although it ended in an error.
+func (q *Queue) startedUnder(ctx context.Context, tx *schema.Tx, r Round) ([]*job.Job, error) {
+	rows, err := tx.QueryContext(ctx, "SELECT "+selected()+" FROM "+q.table+" "+q.pick()+
+		" WHERE line = 'locked' AND state = 'running' AND worker_id = ? AND lock_token = ?", r.Worker.ID, r.Token)
+	if err != nil {
+		return nil, fmt.Errorf("find what a round has started: %w", err)
+	}
+	return q.scanAll(rows)
+}

@@ -1,0 +1,69 @@
+package queue
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/hipq/hipq/queue/job"
+	"github.com/hipq/hipq/schema"
+)
+
+// promoteMax is how many jobs one transaction promotes, the earliest first: order holds among those promoted together.
+const promoteMax = 10_000
+
+// promote moves jobs whose time has come into the line.
+func (q *Queue) promote(ctx context.Context) (more bool, err error) {
+	var ids []any
+	err = q.db.Tx(ctx, func(tx *schema.Tx) (err error) {
+		query := "SELECT id FROM " + q.table + " " + q.index("wake") + " WHERE wake_time <= ? AND line = 'later' ORDER BY wake_time LIMIT ? " + q.db.SkipLocked
+		if ids, err = q.ids(ctx, tx, query, schema.At(tx.Now), promoteMax); err != nil {
+			return err
+		}
+		return q.line(ctx, tx, ids, job.LineLater)
+	})
+	if err != nil {
+		return false, fmt.Errorf("promote jobs of %s: %w", q.Name, err)
+	}
+	return len(ids) == promoteMax, nil
+}
+
+// unhold lets held jobs back into the line of a queue that has no groups any more.
+func (q *Queue) unhold(ctx context.Context) (more bool, err error) {
+	var ids []any
+	err = q.db.Tx(ctx, func(tx *schema.Tx) (err error) {
+		ids, err = q.ids(ctx, tx, "SELECT id FROM "+q.table+" "+q.index("pick")+" WHERE line = 'held' LIMIT ? "+q.db.SkipLocked, promoteMax)
+		if err != nil {
+			return err
+		}
+		return q.line(ctx, tx, ids, job.LineHeld)
+	})
+	if err != nil {
+		return false, fmt.Errorf("let held jobs of %s back into the line: %w", q.Name, err)
+	}
+	return len(ids) == promoteMax, nil
+}
+
+// line puts jobs into the line, from another in which they wait.
+func (q *Queue) line(ctx context.Context, tx *schema.Tx, ids []any, from job.Line) error {
+	for batch := range slices.Chunk(ids, 1000) {
+		_, err := tx.ExecContext(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET line = 'due', wake_time = NULL WHERE line = ? AND id IN "+
+			schema.In(len(batch)), slices.Concat([]any{from}, batch)...)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ids reads a column of ids.
+func (q *Queue) ids(ctx context.Context, tx *schema.Tx, query string, args ...any) (ids []any, err error) {
+	var found []int64
+	if err := tx.SelectContext(ctx, &found, query, args...); err != nil {
+		return nil, err
+	}
+	for _, id := range found {
+		ids = append(ids, id)
+	}
+	return ids, nil
+}

@@ -1,0 +1,181 @@
+package worker
+
+import (
+	"slices"
+	"time"
+
+	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/job"
+)
+
+// share is how long a result may wait for others to share its commit, at most. It waits no longer than the last commit
+// took: then what it costs the one result is never more than what it saves the others.
+const share = 20 * time.Millisecond
+
+// dispatch sends rounds out, as many at once as the database has a use for: so that the worker and the server work at the
+// same time, and a slow commit doesn't hold back free slots.
+func (w *worker) dispatch(accepting bool) {
+	if time.Now().Before(w.pausedUntil) {
+		return
+	}
+	for range w.sources {
+		s := w.sources[w.turn]
+		w.turn = (w.turn + 1) % len(w.sources) // so that a long one starves no other
+		unanswered := s.unanswered
+		s.unanswered = nil
+		for _, r := range unanswered {
+			if !accepting {
+				r.Slots = 0 // but what it has started already counts
+			}
+			w.send(s, r)
+		}
+		for w.ready(s, accepting) {
+			r := round{Round: queue.NewRound(w.Worker), reserved: w.slots(s, accepting)}
+			r.Slots, r.Candidates = r.reserved, s.candidates
+			r.Settle, s.ended = s.ended, nil
+			w.reserve(s, r.reserved)
+			w.send(s, r)
+		}
+	}
+}
+
+// ready says whether a source's next round should go out now.
+func (w *worker) ready(s *source, accepting bool) bool {
+	switch {
+	case s.rounds >= w.side(s):
+		return false
+	case len(s.ended) == 0:
+		return w.slots(s, accepting) > 0
+	}
+	return len(s.ended) >= s.running || !time.Now().Before(s.gatherUntil)
+}
+
+// slots is how many jobs a source's next round may start: its share of what is free.
+func (w *worker) slots(s *source, accepting bool) int {
+	if !accepting || !s.more || len(s.types) == 0 {
+		return 0
+	}
+	n := min(s.lane.free()-s.owed(), w.Batch)
+	if w.MaxJobs > 0 {
+		n = min(n, w.MaxJobs-w.summary.Started-w.host.reserved)
+	}
+	if w.side(s) > 1 {
+		n = min(n, (s.lane.width()+1)/2) // the other half is for the round beside it
+	}
+	rivals := w.rivals(s)
+	return max(0, (n+rivals)/(rivals+1))
+}
+
+// side is how many rounds of a source may be out side by side.
+func (w *worker) side(s *source) int {
+	if s.TakesTurns() {
+		return 1
+	}
+	return w.DB.Writers
+}
+
+// rivals is how many other sources want slots too.
+func (w *worker) rivals(s *source) (n int) {
+	for _, other := range w.sources {
+		if other != s && other.more && other.lane.free() > 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// round is a round of a source, and how many slots are reserved for it.
+type round struct {
+	queue.Round
+	reserved int
+}
+
+// reserve takes n slots for jobs that a round may start.
+func (w *worker) reserve(s *source, n int) {
+	s.starting += n
+	s.lane.reserve(n)
+}
+
+// send sends a round out.
+func (w *worker) send(s *source, r round) {
+	s.rounds++
+	s.resting += resting(r.Settle)
+	w.task(func() func() error {
+		began := time.Now()
+		done, err := s.Round(w.work, r.Round)
+		took := time.Since(began)
+		return func() error {
+			s.rounds--
+			s.resting -= resting(r.Settle)
+			w.commits = took
+			if err != nil {
+				r.Again = true
+				s.unanswered = append(s.unanswered, r)
+				return w.trouble(err)
+			}
+			w.Log.Debug("settled and started", "queue", s.Name, "settled", len(r.Settle), "started", len(done.Started), "took", took)
+			w.land(s, r, done)
+			return nil
+		}
+	})
+}
+
+// land takes note of what a round has done.
+func (w *worker) land(s *source, r round, done queue.Done) {
+	w.reserve(s, -r.reserved)
+	if r.Slots > 0 {
+		s.more, s.waitUntil = done.More, time.Time{}
+		if done.Wait > 0 {
+			s.waitUntil = time.Now().Add(done.Wait)
+		}
+	}
+	w.count(s, r, done)
+	for _, j := range done.Started {
+		w.begin(s, j)
+	}
+}
+
+// count counts what a round settled.
+func (w *worker) count(s *source, r round, done queue.Done) {
+	if len(r.Settle) == 0 {
+		return
+	}
+	for _, e := range r.Settle {
+		switch {
+		case slices.Contains(done.Lost, e.Job):
+			w.summary.Lost++
+			w.Log.Warn("lock lost: the outcome changes nothing", "queue", s.Name, "job", e.Job.ID, "attempt", e.Job.Attempt)
+		case slices.ContainsFunc(done.Unsettled, func(u queue.Settled) bool { return u.Job == e.Job }):
+		case e.Asked: // counted when its attempt ended
+		case e.Outcome.Verdict.IsError(), e.Outcome.Verdict == job.Stopped:
+			w.summary.Errors++
+		default:
+			w.summary.Finished++
+		}
+	}
+	s.undecided = append(s.undecided, done.Resting...)
+	s.unsettled = append(s.unsettled, done.Unsettled...)
+	// a throttled queue has room again, and a retry may be due at once: look before going idle
+	for _, other := range w.sources {
+		if other.Name == s.Name && other.TakesTurns() && other.waitUntil.IsZero() {
+			other.more = !w.only
+		}
+	}
+	if w.host.running == 0 {
+		w.lookAt = time.Time{}
+	}
+}
+
+// gather takes note of an attempt or a decision that has ended: its slot is free.
+func (w *worker) gather(e ended) {
+	s := e.source
+	s.took()
+	if e.left {
+		return
+	}
+	delete(s.cancel, e.Job.ID)
+	if len(s.ended) == 0 {
+		s.gatherUntil = time.Now().Add(min(share, w.commits))
+	}
+	s.ended = append(s.ended, e.Settled)
+}

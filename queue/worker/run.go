@@ -1,0 +1,53 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/job"
+)
+
+// errCancelled is the cause that a handler sees whose job an operator has cancelled.
+var errCancelled = errors.New(job.Cancelled)
+
+// ended is an attempt or a retry decision that has ended, or a decision that is left to others.
+type ended struct {
+	source *source
+	queue.Settled
+	left bool
+}
+
+// begin runs a job that is started.
+func (w *worker) begin(s *source, j *job.Job) {
+	s.began()
+	w.summary.Started++
+	ctx, cancel := context.WithCancelCause(w.jobs)
+	s.cancel[j.ID] = cancel
+	go func() {
+		defer cancel(nil)
+		w.run(ctx, s, j)
+	}()
+}
+
+// run runs one attempt.
+func (w *worker) run(ctx context.Context, s *source, j *job.Job) {
+	ctx, cancel := context.WithTimeoutCause(ctx, j.Timeout, errors.New(job.TimeoutError(j.Timeout)))
+	defer cancel()
+	began := time.Now()
+	outcome := s.Handlers[j.Type].Handle(lockContext{ctx, w.checkLock}, j)
+	outcome.Ran = time.Since(began)
+	settled := queue.Settled{Job: j, Outcome: outcome}
+	switch {
+	case context.Cause(ctx) == errCancelled && outcome.Verdict != job.Finished: //nolint:errorlint // it is this very one
+		settled.Outcome.Verdict, settled.Outcome.Error = job.Stopped, job.Cancelled
+	case s.RetryHandlers[j.Type] == nil:
+	case w.jobs.Err() != nil:
+		settled.Decider = queue.AnyHandler
+	default:
+		settled.Decider = queue.OwnHandler
+	}
+	w.Ended(settled)
+	w.ended <- ended{source: s, Settled: settled}
+}

@@ -1,0 +1,35 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/hipq/hipq/queue"
+)
+
+// RunJob runs one job of the one queue, now, whatever its time and its windows, beside the host's concurrency, and ends
+// when it is settled. The errors of queue.StartNow say why that can't be.
+func RunJob(ctx context.Context, p Params, id int64) (Summary, error) {
+	w := newWorker(p)
+	w.only = true
+	for _, l := range w.lanes {
+		l.slots = 1 // beside the host's other workers
+	}
+	return w.live(ctx, func() error {
+		j, err := p.Queues[0].Get(w.work, id)
+		if err != nil {
+			return err
+		}
+		at := slices.IndexFunc(w.sources, func(s *source) bool { return slices.Contains(s.types, j.Type) })
+		if at < 0 {
+			return fmt.Errorf("job %d of %s: there is no handler for job type %q", id, p.Queues[0].Name, j.Type)
+		}
+		s := w.sources[at]
+		if j, err = s.StartNow(w.work, queue.NewRound(p.Worker), id); err != nil {
+			return err
+		}
+		w.begin(s, j)
+		return nil
+	})
+}

@@ -1,0 +1,106 @@
+package worker
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/roster"
+)
+
+// source is where jobs come from, as the worker sees it: a queue, or the part of one that has a lane of its own.
+type source struct {
+	Queue
+	// types are those of its jobs; asked those of them about whose retry a handler decides, byPolicy the others.
+	types, asked, byPolicy []string
+	lane                   *lane
+	candidates             *queue.Candidates
+	// running is how many of its attempts and decisions run; rounds how many of its rounds are out, and starting how many
+	// slots are reserved for these.
+	running, rounds, starting int
+	// ended are the attempts to settle, gatherUntil until when they wait for others; unsettled those whose rows another
+	// transaction held.
+	ended       []queue.Settled
+	gatherUntil time.Time
+	unsettled   []queue.Settled
+	// unanswered are rounds that ended in an error: they are done again.
+	unanswered []round
+	// failing says that there may be jobs which wait for a retry handler; undecided are those that the worker has.
+	failing   bool
+	undecided []queue.Settled
+	// resting is how many attempts are being settled about which the worker's retry handlers will be asked.
+	resting int
+	// cancel stops the jobs that run, by id.
+	cancel map[int64]context.CancelCauseFunc
+	// more says that a round may find something to start: it isn't known that there is nothing. If the queue's rate is used
+	// up, waitUntil is until when.
+	more      bool
+	waitUntil time.Time
+}
+
+// addSources adds the sources of a queue: one for each type that has a lane of its own, one for all others.
+func (w *worker) addSources(q Queue) {
+	around := w.host
+	if q.Concurrency > 0 {
+		around = w.addLane(roster.Lane(q.Name, ""), w.host, q.Concurrency)
+	}
+	var common []string
+	for _, name := range slices.Sorted(maps.Keys(q.Handlers)) {
+		if own := q.JobType(name).Concurrency; own > 0 {
+			w.addSource(q, []string{name}, w.addLane(roster.Lane(q.Name, name), around, own))
+		} else {
+			common = append(common, name)
+		}
+	}
+	if len(common) > 0 || len(q.Handlers) == 0 {
+		w.addSource(q, common, around)
+	}
+}
+
+func (w *worker) addSource(q Queue, types []string, l *lane) {
+	s := &source{Queue: q, types: types, lane: l, candidates: q.Candidates(types), cancel: map[int64]context.CancelCauseFunc{}}
+	for _, t := range types {
+		if q.RetryHandlers[t] != nil {
+			s.asked = append(s.asked, t)
+		} else {
+			s.byPolicy = append(s.byPolicy, t)
+		}
+	}
+	w.sources = append(w.sources, s)
+}
+
+// owed is how many slots are owed to retry decisions: of jobs that wait for one, and of attempts that are about to.
+func (s *source) owed() int {
+	return len(s.undecided) + s.resting + resting(s.ended)
+}
+
+// resting counts the attempts that will wait for this worker's retry handlers.
+func resting(list []queue.Settled) (n int) {
+	for _, e := range list {
+		if e.Outcome.Verdict.IsError() && e.Decider == queue.OwnHandler && !e.Asked {
+			n++
+		}
+	}
+	return n
+}
+
+// want is how many slots the source has a use for, at most.
+func (s *source) want() int {
+	if s.more {
+		return s.lane.width()
+	}
+	return s.running + s.starting + s.owed()
+}
+
+// began and took count what runs.
+func (s *source) began() {
+	s.running++
+	s.lane.occupy(1)
+}
+
+func (s *source) took() {
+	s.running--
+	s.lane.occupy(-1)
+}
