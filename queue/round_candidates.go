@@ -99,16 +99,16 @@ func (c *Candidates) forget() {
 	c.readAt = time.Time{}
 }
 
-// next hands out up to n, the first in order. free narrows them to those without weight. more says that there may be others.
-func (c *Candidates) next(ctx context.Context, n int, free bool) (list []candidate, more bool, err error) {
+// next hands out up to n, the first in order. free narrows them to those without weight; fromHead lets it look at the head
+// of the line again, which a round does once. more says that there may be others.
+func (c *Candidates) next(ctx context.Context, n int, free, fromHead bool) (list []candidate, more bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	fresh := false
-	if time.Since(c.readAt) >= max(headEvery, 10*c.readFor) {
+	if fromHead && time.Since(c.readAt) >= max(headEvery, 10*c.readFor) {
 		c.forget()
 	}
 	for {
-		fresh = fresh || c.readAt.IsZero()
+		fromHead = fromHead && !c.readAt.IsZero()
 		for len(list) < n {
 			if err := c.read(ctx, n); err != nil {
 				return nil, false, err
@@ -119,7 +119,7 @@ func (c *Candidates) next(ctx context.Context, n int, free bool) (list []candida
 			}
 			list, first.read = append(list, first.read[0]), first.read[1:]
 		}
-		if len(list) > 0 || fresh {
+		if len(list) > 0 || !fromHead {
 			break
 		}
 		c.forget() // at the end of the line: what came in behind us meanwhile is at its head

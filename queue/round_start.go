@@ -34,13 +34,17 @@ func (q *Queue) start(ctx context.Context, tx *schema.Tx, r Round, done *Done) (
 		return nil, err
 	}
 	var taken []*job.Job
+	seen := map[int64]bool{} // a round beside this one may have them read again
 	for walked, size := 0, slots; ; size = max(slots-len(taken), q.stride()) {
-		due, more, err := r.Candidates.next(ctx, size, room.full)
+		due, more, err := r.Candidates.next(ctx, size, room.full, walked == 0)
 		if err != nil {
 			return nil, err
 		}
-		list := append(held, due...)
+		list := append(held, slices.DeleteFunc(due, func(c candidate) bool { return seen[c.ID] })...)
 		held = nil
+		for _, c := range list {
+			seen[c.ID] = true
+		}
 		slices.SortFunc(list, candidate.compare)
 		got, err := q.fit(ctx, tx, r, room, list, slots-len(taken))
 		if err != nil {

@@ -155,15 +155,13 @@ func (w *worker) count(s *source, r round, done queue.Done) {
 	}
 	s.undecided = append(s.undecided, done.Resting...)
 	s.unsettled = append(s.unsettled, done.Unsettled...)
-	// a throttled queue has room again, and a retry may be due at once: look before going idle
+	// a throttled queue has room again
 	for _, other := range w.sources {
 		if other.Name == s.Name && other.TakesTurns() && other.waitUntil.IsZero() {
 			other.more = !w.only
 		}
 	}
-	if w.host.running == 0 {
-		w.lookAt = time.Time{}
-	}
+	w.changed = true
 }
 
 // gather takes note of an attempt or a decision that has ended: its slot is free.

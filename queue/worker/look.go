@@ -30,7 +30,7 @@ func (w *worker) look(accepting bool) {
 	if w.looking || w.untilLook() > 0 {
 		return
 	}
-	w.looking, w.lookAt = true, time.Now()
+	w.looking, w.changed, w.lookAt = true, false, time.Now()
 	var running []*source
 	for _, s := range w.sources {
 		if len(s.cancel) > 0 {

@@ -59,6 +59,8 @@ type worker struct {
 	// lookAt is when the last look came back; looking that one is out.
 	lookAt  time.Time
 	looking bool
+	// changed says that jobs were settled since: a retry may be due at once.
+	changed bool
 	// pausedUntil is until when the database is left alone, after it didn't answer.
 	pausedUntil time.Time
 	// commits is how long the last round took.
@@ -211,7 +213,14 @@ func (w *worker) loop(ctx context.Context) error {
 			if errors.Is(context.Cause(w.jobs), roster.ErrLockLost) {
 				return roster.ErrLockLost
 			}
-			if !accepting || !w.Linger && w.idle() {
+			switch {
+			case !accepting:
+				return nil
+			case w.Linger || !w.idle():
+			case w.changed:
+				w.lookAt = time.Time{} // once more, before it ends
+				continue
+			default:
 				return nil
 			}
 		}

@@ -126,7 +126,7 @@ func bench(pre string, o schema.Options) {
 		check(err)
 		return s.Finished
 	}
-	drain(100, 100) // what the singles left
+	fmt.Println("first", drain(100, 100)) // what the singles left
 	for i, s := range []struct{ c, batch, workers int }{{100, 100, 1}, {64, 100, 1}, {10, 100, 1}, {100, 100, 2}, {500, 500, 1}} {
 		name := pre + ".enqueue.bulk"
 		if i > 0 {
