@@ -10,7 +10,6 @@ import (
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/handler"
 	"github.com/hipq/hipq/queue/job"
-	"github.com/hipq/hipq/queue/roster"
 	"github.com/hipq/hipq/queue/worker"
 	"github.com/hipq/hipq/schema"
 )
@@ -308,11 +307,10 @@ func TestWorkerOfAsyncJobsDies(t *testing.T) {
 		s.emails = s.async(0)
 		ids := s.add(s.emails, "later", 2)
 		const dead = "dead-worker"
-		s.die(s.emails, dead, 2, 2)
-		w := roster.Worker{ID: dead, Host: "here", PID: 99}
-		must[queue.Round](s.t)(s.emails.Round(s.t.Context(), w, []queue.Settled{
-			{Job: s.get(s.emails, ids[0]), Outcome: job.Outcome{Verdict: job.Finished, Result: "ticket 1"}},
-		}, nil))
+		s.die(s.emails, dead, 2)
+		s.round(s.emails, dead, 0, queue.Settled{
+			Job: s.get(s.emails, ids[0]), Outcome: job.Outcome{Verdict: job.Finished, Result: "ticket 1"},
+		})
 		for range 2 {
 			wantSummary(s.t, s.work(only(s.emails, s.worker(all(nothing)))), worker.Summary{})
 		}

@@ -13,18 +13,35 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-// die leaves behind what a worker leaves that was killed: its row, and jobs of which it has locked some and started some.
-func (s shop) die(q *queue.Queue, id string, lock, start int) {
+// die leaves behind what a worker leaves that was killed: its row, and so many jobs that run.
+func (s shop) die(q *queue.Queue, id string, n int) {
 	s.t.Helper()
 	at := s.clock().Add(-time.Minute)
 	s.exec("INSERT INTO shop_workers (id, host, pid, state, slots, start_time, heartbeat, lock_until) VALUES (?, 'here', 99, 'working', 4, ?, ?, ?)",
 		id, schema.At(at), schema.At(at), schema.At(at.Add(59*time.Second)))
-	locker := q.NewLocker(id, []string{"send", "later", "once"})
-	locked := must[[]queue.Locked](s.t)(locker.Lock(s.t.Context(), lock))
-	if len(locked) != lock {
-		s.t.Fatalf("locked %d", len(locked))
+	if started := s.round(q, id, n).Started; len(started) != n {
+		s.t.Fatalf("started %d", len(started))
 	}
-	must[queue.Round](s.t)(q.Round(s.t.Context(), roster.Worker{ID: id, Host: "here", PID: 99}, nil, locked[:start]))
+}
+
+// newRound is a round of a worker that die has left behind.
+func newRound(q *queue.Queue, id string, slots int, settle ...queue.Settled) queue.Round {
+	r := queue.NewRound(roster.Worker{ID: id, Host: "here", PID: 99})
+	r.Settle, r.Slots, r.Candidates = settle, slots, q.Candidates([]string{"send", "later", "once"})
+	return r
+}
+
+func (s shop) round(q *queue.Queue, id string, slots int, settle ...queue.Settled) queue.Done {
+	s.t.Helper()
+	return must[queue.Done](s.t)(q.Round(s.t.Context(), newRound(q, id, slots, settle...)))
+}
+
+// lock locks jobs without starting them, as the workers of former versions did.
+func (s shop) lock(worker string, ids ...int64) {
+	s.t.Helper()
+	for _, id := range ids {
+		s.exec("UPDATE shop_emails SET line = 'locked', wake_time = NULL, worker_id = ?, lock_token = ? WHERE id = ?", worker, "of "+worker, id)
+	}
 }
 
 func TestDeadWorkerIsBuried(t *testing.T) {
@@ -32,7 +49,8 @@ func TestDeadWorkerIsBuried(t *testing.T) {
 		const dead = "dead-worker"
 		ids := s.addJobs(s.emails, job.New{Type: "send"}, job.New{Type: "later"}, job.New{Type: "once"},
 			job.New{Type: "send"}, job.New{Type: "once"})
-		s.die(s.emails, dead, 5, 3)
+		s.die(s.emails, dead, 3)
+		s.lock(dead, ids[3:]...)
 		// several find it at once; they have its slots too
 		g := s.gate()
 		for range 3 {
@@ -71,7 +89,7 @@ func TestJobThatKillsItsWorkers(t *testing.T) {
 	suite(t, func(s shop) {
 		id := s.add(s.emails, "send", 1)[0]
 		for _, dead := range []string{"first", "second", "third"} {
-			s.die(s.emails, dead, 1, 1)
+			s.die(s.emails, dead, 1)
 			if dead != "third" {
 				s.work(only(s.reports, s.worker(all(nothing)))) // buries
 				s.upkeep(s.emails)
@@ -95,7 +113,8 @@ func (s shop) upkeep(q *queue.Queue) {
 func TestLivingWorkerIsLeftAlone(t *testing.T) {
 	suite(t, func(s shop) {
 		ids := s.add(s.emails, "send", 2)
-		s.die(s.emails, "alive", 2, 1)
+		s.die(s.emails, "alive", 1)
+		s.lock("alive", ids[1])
 		s.exec("UPDATE shop_workers SET lock_until = ?, slots = 1 WHERE id = 'alive'", schema.At(s.clock().Add(time.Hour)))
 		wantSummary(s.t, s.work(s.worker(all(nothing))), worker.Summary{})
 		s.wantJob(s.emails, ids[0], job.Running, "locked", job.None, 1)

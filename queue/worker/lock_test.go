@@ -58,7 +58,7 @@ func TestLockIsLost(t *testing.T) {
 		for _, id := range ids[:2] {
 			s.wantJob(s.emails, id, job.Final, "finished", job.None, 2)
 		}
-		for _, id := range ids[2:] { // were locked only
+		for _, id := range ids[2:] { // were not started
 			s.wantJob(s.emails, id, job.Final, "finished", job.None, 1)
 		}
 		s.wantHistory(s.emails, atSecond, ids[:2]...)

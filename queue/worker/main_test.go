@@ -291,16 +291,7 @@ type run struct {
 }
 
 func (s shop) start(p worker.Params) *run {
-	ctx, stop := context.WithCancel(s.t.Context())
-	r := &run{t: s.t, stop: stop, done: make(chan struct{})}
-	go func() {
-		defer close(r.done)
-		r.summary, r.err = worker.Run(ctx, p)
-	}()
-	s.t.Cleanup(func() {
-		stop()
-		<-r.done
-	})
+	r, _ := s.startWatched(p)
 	return r
 }
 

@@ -13,23 +13,30 @@ import (
 	"github.com/hipq/hipq/queue/worker"
 )
 
-// one makes it a worker of one job.
-func (s shop) one(id int64, f handler.Func) worker.Params {
+// one is a worker for one job of emails.
+func (s shop) one(f handler.Func) worker.Params { return only(s.emails, s.worker(all(f))) }
+
+// startOne starts a worker of one job.
+func (s shop) startOne(p worker.Params, id int64) *run {
+	r, _ := s.runWatched(func(ctx context.Context) (worker.Summary, error) { return worker.RunJob(ctx, p, id) })
+	return r
+}
+
+// workOne runs one job to its end.
+func (s shop) workOne(p worker.Params, id int64) worker.Summary {
 	s.t.Helper()
-	p := only(s.emails, s.worker(all(f)))
-	p.Job = id
-	return p
+	return s.startOne(p, id).ended()
 }
 
 // refused wants a worker of one job to end with an error and to leave all as it was.
 func (s shop) refused(id int64, want error) {
 	s.t.Helper()
-	p := s.one(id, func(context.Context, *job.Job) error {
+	p := s.one(func(context.Context, *job.Job) error {
 		s.t.Error("the job runs")
 		return nil
 	})
 	before := s.histories(s.emails)[id]
-	summary, err := s.start(p).end()
+	summary, err := s.startOne(p, id).end()
 	if !errors.Is(err, want) {
 		s.t.Errorf("job %d: the worker ends with %v, want %v", id, err, want)
 	}
@@ -59,10 +66,10 @@ func TestOneJob(t *testing.T) {
 		ids = append(ids, s.addJobs(s.emails, job.New{Type: "later", In: time.Hour}, job.New{Type: "once", Windows: s.closed()})...)
 		for _, id := range []int64{ids[1], ids[3], ids[4]} {
 			var ended []queue.Settled
-			p := s.one(id, nothing)
+			p := s.one(nothing)
 			p.Ended = func(e queue.Settled) { ended = append(ended, e) }
 			began := time.Now()
-			wantSummary(s.t, s.work(p), worker.Summary{Started: 1, Finished: 1})
+			wantSummary(s.t, s.workOne(p, id), worker.Summary{Started: 1, Finished: 1})
 			if took := time.Since(began); took > patience/2 {
 				s.t.Errorf("it took %s", took)
 			}
@@ -78,7 +85,7 @@ func TestOneJob(t *testing.T) {
 		s.wantJob(s.emails, ids[0], job.Initial, "due", job.None, 0)
 
 		must[any](s.t)(nil, s.emails.Pause(s.t.Context(), true))
-		wantSummary(s.t, s.work(s.one(ids[2], nothing)), worker.Summary{Started: 1, Finished: 1})
+		wantSummary(s.t, s.workOne(s.one(nothing), ids[2]), worker.Summary{Started: 1, Finished: 1})
 		s.wantHistory(s.emails, atOnce, ids[2])
 		wantSummary(s.t, s.work(s.worker(all(nothing))), worker.Summary{})
 		s.wantJob(s.emails, ids[0], job.Initial, "due", job.None, 0)
@@ -98,14 +105,12 @@ func TestOneJobBesideTheHostsSlots(t *testing.T) {
 		p.Concurrency = 1
 		r := s.start(p)
 		j := busy.next()
-		eventually(s.t, "the next is locked", func() bool { return s.counts(s.emails).Locked == 1 })
-		s.refused(ids[1], queue.ErrLocked)
 		s.refused(j.ID, queue.ErrStarted)
 
 		g := s.gate()
-		p = s.one(ids[2], g.handle)
+		p = s.one(g.handle)
 		p.MaxJobs = 1
-		alone := s.start(p)
+		alone := s.startOne(p, ids[2])
 		if j := g.next(); j.ID != ids[2] {
 			s.t.Errorf("started job %d", j.ID)
 		}
@@ -125,12 +130,12 @@ func TestOneJobUnderAThrottleLimit(t *testing.T) {
 		free := 0
 		ids := append(s.add(s.emails, "send", 2), s.addJobs(s.emails, job.New{Type: "send", ThrottleFactor: &free})...)
 		g := s.gate()
-		p := s.one(ids[0], g.handle)
-		r, asked := s.startWatched(p)
+		p := s.one(g.handle)
+		r, asked := s.runWatched(func(ctx context.Context) (worker.Summary, error) { return worker.RunJob(ctx, p, ids[0]) })
 		g.next()
 		s.refused(ids[1], queue.ErrNoRoom)
 		s.wantJob(s.emails, ids[1], job.Initial, "due", job.None, 0)
-		wantSummary(s.t, s.work(s.one(ids[2], nothing)), worker.Summary{Started: 1, Finished: 1})
+		wantSummary(s.t, s.workOne(s.one(nothing), ids[2]), worker.Summary{Started: 1, Finished: 1})
 		s.wantCalm(asked)
 		g.open()
 		// and ends then, though there is room again for others
@@ -143,14 +148,14 @@ func TestOneJobUnderAThrottleLimit(t *testing.T) {
 	})
 }
 
-// The rate holds too; a job that it doesn't allow goes back.
+// The rate holds too; a job that it doesn't allow stays where it is.
 func TestOneJobUnderARate(t *testing.T) {
 	suite(t, func(s shop) {
 		s.emails = s.reopen(queue.Options{Name: "emails", Rate: job.Rate{Starts: 1, Per: time.Hour}}, nil)
 		ids := s.add(s.emails, "send", 2)
-		wantSummary(s.t, s.work(s.one(ids[0], nothing)), worker.Summary{Started: 1, Finished: 1})
+		wantSummary(s.t, s.workOne(s.one(nothing), ids[0]), worker.Summary{Started: 1, Finished: 1})
 		began := time.Now()
-		wantSummary(s.t, s.work(s.one(ids[1], nothing)), worker.Summary{})
+		s.refused(ids[1], queue.ErrNoRoom)
 		if took := time.Since(began); took > patience/2 {
 			s.t.Errorf("it took %s", took)
 		}
@@ -164,9 +169,9 @@ func TestOneLongJob(t *testing.T) {
 	suite(t, func(s shop) {
 		ids := s.add(s.emails, "send", 2)
 		g := s.gate()
-		p := s.one(ids[0], g.handle)
+		p := s.one(g.handle)
 		p.LockFor, p.Grace = 3*time.Second, 100*time.Millisecond
-		r, asked := s.startWatched(p)
+		r, asked := s.runWatched(func(ctx context.Context) (worker.Summary, error) { return worker.RunJob(ctx, p, ids[0]) })
 		g.next()
 		s.wantCalm(asked)
 		s.stopJob(ids[0], p.ID)
@@ -175,9 +180,9 @@ func TestOneLongJob(t *testing.T) {
 		s.wantCancelled(ids[0], 1)
 		s.wantHistory(s.emails, untouched, ids[1])
 
-		p = s.one(ids[1], g.handle)
+		p = s.one(g.handle)
 		p.Grace = 100 * time.Millisecond
-		r = s.start(p)
+		r = s.startOne(p, ids[1])
 		g.next()
 		r.stop()
 		if cause := receive(s.t, "the interruption", g.stopped); !errors.Is(cause, worker.ErrInterrupted) {
@@ -192,21 +197,21 @@ func TestOneLongJob(t *testing.T) {
 func TestOneJobFails(t *testing.T) {
 	suite(t, func(s shop) {
 		ids := s.add(s.emails, "send", 3)
-		wantSummary(s.t, s.work(s.one(ids[0], noLuck)), worker.Summary{Started: 1, Errors: 1})
+		wantSummary(s.t, s.workOne(s.one(noLuck), ids[0]), worker.Summary{Started: 1, Errors: 1})
 		s.wantJob(s.emails, ids[0], job.Retry, "due", "no luck", 1)
 		s.wantHistory(s.emails, "added/0 starting/1 error/1", ids[0])
 
-		p := asking(s.one(ids[1], noLuck), func(_ context.Context, _ *job.Job, o job.Outcome) (job.Decision, error) {
+		p := asking(s.one(noLuck), func(_ context.Context, _ *job.Job, o job.Outcome) (job.Decision, error) {
 			return job.Decision{Again: o.Error == "no luck", In: time.Hour}, nil
 		})
-		wantSummary(s.t, s.work(p), worker.Summary{Started: 1, Errors: 1})
+		wantSummary(s.t, s.workOne(p, ids[1]), worker.Summary{Started: 1, Errors: 1})
 		s.wantJob(s.emails, ids[1], job.Retry, "later", "no luck", 1)
 		// also from there it runs at once
-		wantSummary(s.t, s.work(s.one(ids[1], nothing)), worker.Summary{Started: 1, Finished: 1})
+		wantSummary(s.t, s.workOne(s.one(nothing), ids[1]), worker.Summary{Started: 1, Finished: 1})
 		s.wantHistory(s.emails, atSecond, ids[1])
 
 		s.emails = s.async(0)
-		wantSummary(s.t, s.work(s.one(ids[2], nothing)), worker.Summary{Started: 1, Finished: 1})
+		wantSummary(s.t, s.workOne(s.one(nothing), ids[2]), worker.Summary{Started: 1, Finished: 1})
 		s.wantJob(s.emails, ids[2], job.Running, "waiting", job.None, 1)
 		s.refused(ids[2], queue.ErrStarted)
 	})
@@ -216,8 +221,7 @@ func TestOneJobFails(t *testing.T) {
 func TestOneJobWithoutHandler(t *testing.T) {
 	suite(t, func(s shop) {
 		id := s.add(s.emails, "unheard of", 1)[0]
-		p := s.one(id, nothing)
-		summary, err := s.start(p).end()
+		summary, err := s.startOne(s.one(nothing), id).end()
 		if err == nil || !strings.Contains(err.Error(), "unheard of") {
 			s.t.Errorf("the worker ends with %v", err)
 		}
@@ -227,22 +231,39 @@ func TestOneJobWithoutHandler(t *testing.T) {
 	})
 }
 
-// What was locked before its time and isn't started runs at its time, not at once.
-func TestOneJobIsGivenBack(t *testing.T) {
+// A worker that is told to stop before it has begun leaves the job as it is.
+func TestOneJobIsStoppedBeforeItBegins(t *testing.T) {
+	suite(t, func(s shop) {
+		id := s.addJobs(s.emails, job.New{Type: "send", In: time.Hour})[0]
+		want := s.get(s.emails, id).ScheduledRunTime
+		ctx, stop := context.WithCancel(s.t.Context())
+		stop()
+		p := s.one(nothing)
+		summary, err := worker.RunJob(ctx, p, id)
+		if err != nil && !errors.Is(err, worker.ErrInterrupted) {
+			s.t.Error(err)
+		}
+		wantSummary(s.t, summary, worker.Summary{})
+		s.wantJob(s.emails, id, job.Initial, "later", job.None, 0)
+		if at := s.get(s.emails, id).ScheduledRunTime; !at.Equal(want) {
+			s.t.Errorf("it is to run at %s, want %s", at, want)
+		}
+		if life := s.life(p.ID); life != "" && life != "starting finished" {
+			s.t.Errorf("the worker: %s", life)
+		}
+	})
+}
+
+// Former versions locked jobs before they started them, perhaps before their time. Such a job is its worker's; when that is
+// no more, it runs at its time, not at once.
+func TestJobThatIsOnlyLocked(t *testing.T) {
 	suite(t, func(s shop) {
 		in := job.New{Type: "send", In: time.Hour}
 		ids := s.addJobs(s.emails, in, in)
 		want := s.get(s.emails, ids[0]).ScheduledRunTime
-		ctx, stop := context.WithCancel(s.t.Context())
-		stop()
-		summary, err := worker.Run(ctx, s.one(ids[0], nothing))
-		if err != nil {
-			s.t.Error(err)
-		}
-		wantSummary(s.t, summary, worker.Summary{})
-
-		s.die(s.emails, "dead", 0, 0)
-		must[queue.Locked](s.t)(s.emails.LockNow(s.t.Context(), "dead", ids[1]))
+		s.die(s.emails, "dead", 0)
+		s.lock("dead", ids...)
+		s.refused(ids[0], queue.ErrLocked)
 		for range 2 {
 			wantSummary(s.t, s.work(s.worker(all(nothing))), worker.Summary{})
 		}
@@ -263,7 +284,7 @@ func TestOneJobNotTakenIn(t *testing.T) {
 		s.exec("INSERT INTO shop_emails (job_type, job_data) VALUES ('send', 'plain')")
 		var id int64
 		must[any](s.t)(nil, s.db.GetContext(s.t.Context(), &id, "SELECT MAX(id) FROM shop_emails"))
-		_, err := s.start(s.one(id, nothing)).end()
+		_, err := s.startOne(s.one(nothing), id).end()
 		if !errors.Is(err, queue.ErrNotTakenIn) {
 			s.t.Errorf("the worker ends with %v", err)
 		}

@@ -28,10 +28,11 @@ type proxy struct {
 	conns    map[net.Conn]struct{}
 	// silent, if not nil, holds up all that is sent until it is closed.
 	silent chan struct{}
-	// lose says of the statements of a transaction that is committed whether the answer gets lost, and the connection.
-	// lost, if not nil, is called when that has happened.
-	lose func(statements string) bool
-	lost func()
+	// lose says of the statements of a transaction that is committed whether the answer gets lost, and the connection; or
+	// the question itself, if questions says so. lost, if not nil, is called when that has happened.
+	lose      func(statements string) bool
+	questions bool
+	lost      func()
 }
 
 // proxied opens a shop of its own behind a proxy. Its elsewhere is past it.
@@ -117,6 +118,13 @@ func (p *proxy) loses(which func(statements string) bool, then func()) {
 	p.lose, p.lost = which, then
 }
 
+// losesQuestions makes those commits get lost before they happen.
+func (p *proxy) losesQuestions(yes bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.questions = yes
+}
+
 func (p *proxy) serve(client net.Conn) {
 	server, err := net.Dial(p.net, p.server)
 	if err != nil {
@@ -141,8 +149,17 @@ func (p *proxy) serve(client net.Conn) {
 	delete(p.conns, server)
 }
 
+// verdict is what becomes of something that was sent.
+type verdict int
+
+const (
+	passOn verdict = iota
+	swallow
+	hangUp
+)
+
 // pass hands on what from sends while the tap lets it, and hangs up on both sides then.
-func (p *proxy) pass(from, to net.Conn, let func([]byte) bool) {
+func (p *proxy) pass(from, to net.Conn, judge func([]byte) verdict) {
 	defer func() {
 		_ = from.Close()
 		_ = to.Close()
@@ -157,11 +174,13 @@ func (p *proxy) pass(from, to net.Conn, let func([]byte) bool) {
 			if silent != nil {
 				<-silent
 			}
-			if !let(buf[:n]) {
+			switch judge(buf[:n]) {
+			case hangUp:
 				return
-			}
-			if _, err := to.Write(buf[:n]); err != nil {
-				return
+			case passOn:
+				if _, err := to.Write(buf[:n]); err != nil {
+					return
+				}
 			}
 		}
 		if err != nil {
@@ -176,36 +195,52 @@ type tap struct {
 	mu    sync.Mutex
 	// since is what was sent since the transaction began.
 	since strings.Builder
-	// mute means that the next answer is the one to lose.
-	mute bool
+	// mute means that the next answer is the one to lose; heard is what has come of it.
+	mute  bool
+	heard []byte
 }
 
 // ask hears what the client sends.
-func (t *tap) ask(sent []byte) bool {
+func (t *tap) ask(sent []byte) verdict {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if bytes.Contains(sent, []byte("\x03START TRANSACTION")) {
 		t.since.Reset()
 	}
 	t.since.Write(sent)
-	if !bytes.Contains(sent, []byte("\x03COMMIT")) {
-		return true
+	// alone, or behind what is sent together with it
+	if !bytes.HasSuffix(sent, []byte("\x03COMMIT")) && !bytes.HasSuffix(sent, []byte(";COMMIT")) {
+		return passOn
 	}
 	t.proxy.mu.Lock()
-	lose := t.proxy.lose
+	lose, questions, lost := t.proxy.lose, t.proxy.questions, t.proxy.lost
 	t.proxy.mu.Unlock()
-	t.mute = lose != nil && lose(t.since.String())
+	doomed := lose != nil && lose(t.since.String())
 	t.since.Reset()
-	return true
+	if doomed && questions {
+		if lost != nil {
+			lost()
+		}
+		return hangUp
+	}
+	t.mute = doomed
+	return passOn
 }
 
-// answer hears what the server sends: when it answers, the commit is done.
-func (t *tap) answer([]byte) bool {
+// answer hears what the server sends: when it has answered all that it was sent, the commit is done.
+func (t *tap) answer(sent []byte) verdict {
 	t.mu.Lock()
 	mute := t.mute
+	if mute {
+		t.heard = append(t.heard, sent...)
+	}
+	heard := t.heard
 	t.mu.Unlock()
-	if !mute {
-		return true
+	switch {
+	case !mute:
+		return passOn
+	case !complete(heard):
+		return swallow
 	}
 	t.proxy.mu.Lock()
 	lost := t.proxy.lost
@@ -213,5 +248,42 @@ func (t *tap) answer([]byte) bool {
 	if lost != nil {
 		lost()
 	}
+	return hangUp
+}
+
+// moreResults is the bit of a packet's status that says that another follows.
+const moreResults = 8
+
+// complete says whether these packets answer all statements that were sent together, none of which gives rows: each says
+// OK, and whether there are more.
+func complete(packets []byte) bool {
+	for len(packets) >= 4 {
+		n := int(packets[0]) | int(packets[1])<<8 | int(packets[2])<<16
+		if len(packets) < 4+n {
+			return false
+		}
+		payload := packets[4 : 4+n]
+		packets = packets[4+n:]
+		if payload[0] != 0 {
+			return true // an error ends all
+		}
+		status := skipNumber(skipNumber(payload[1:])) // behind the affected rows and the last id
+		if status[0]&moreResults == 0 {
+			return true
+		}
+	}
 	return false
+}
+
+// skipNumber passes over a number as the protocol has it: one byte, or one that says how many follow.
+func skipNumber(b []byte) []byte {
+	switch b[0] {
+	case 0xfc:
+		return b[3:]
+	case 0xfd:
+		return b[4:]
+	case 0xfe:
+		return b[9:]
+	}
+	return b[1:]
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/job"
-	"github.com/hipq/hipq/queue/roster"
 	"github.com/hipq/hipq/queue/worker"
 )
 
@@ -148,25 +147,36 @@ func TestRatedWorkerLeavesItsSlots(t *testing.T) {
 	})
 }
 
-// Several may lock what the rate allows only one to start. The others give it back.
+// Several may know of the same jobs, of which the rate allows only one to start some. The others wait, and say how long.
 func TestRateIsUsedUpByAnother(t *testing.T) {
 	suite(t, func(s shop) {
 		o := queue.Options{Name: "emails", Rate: job.Rate{Starts: 2, Per: time.Hour}}
 		s.emails = s.reopen(o, nil)
 		ids := s.add(s.emails, "send", 3)
-		w := roster.Worker{ID: "other", Host: "there", PID: 1}
-		s.die(s.emails, w.ID, 0, 0)
+		s.die(s.emails, "other", 0)
 		s.exec("UPDATE shop_workers SET lock_until = '2999-01-01 00:00:00', host = 'there' WHERE id = 'other'")
-		mine := must[[]queue.Locked](s.t)(s.emails.NewLocker(w.ID, []string{"send"}).Lock(s.t.Context(), 2))
-		theirs := must[[]queue.Locked](s.t)(s.emails.NewLocker(w.ID, []string{"send"}).Lock(s.t.Context(), 2))
-		if len(mine) != 2 || len(theirs) != 1 {
-			s.t.Fatalf("locked %d and %d", len(mine), len(theirs))
+		started, waiting := 0, 0
+		dones := make(chan queue.Done, 3)
+		for range cap(dones) {
+			go func() {
+				done, err := s.emails.Round(s.t.Context(), newRound(s.emails, "other", 2))
+				if err != nil {
+					s.t.Error(err)
+				}
+				dones <- done
+			}()
 		}
-		if r := must[queue.Round](s.t)(s.emails.Round(s.t.Context(), w, nil, mine)); len(r.Started) != 2 {
-			s.t.Errorf("started %d", len(r.Started))
+		for range cap(dones) {
+			done := receive(s.t, "a round", dones)
+			started += len(done.Started)
+			if len(done.Started) == 0 {
+				if waiting++; done.Wait < 50*time.Minute || done.Wait > 61*time.Minute {
+					s.t.Errorf("the rate lets nothing start for %s", done.Wait)
+				}
+			}
 		}
-		if r := must[queue.Round](s.t)(s.emails.Round(s.t.Context(), w, nil, theirs)); len(r.Started) != 0 {
-			s.t.Errorf("started %d more than the rate allows", len(r.Started))
+		if started != 2 || waiting != 2 {
+			s.t.Errorf("%d were started, %d of three rounds have to wait; the rate allows 2", started, waiting)
 		}
 		s.wantJob(s.emails, ids[2], job.Initial, "due", job.None, 0)
 		s.wantHistory(s.emails, untouched, ids[2])
@@ -180,20 +190,22 @@ func TestRateCountsFromTheTurn(t *testing.T) {
 	suite(t, func(s shop) {
 		s.emails = s.reopen(queue.Options{Name: "emails", Rate: job.Rate{Starts: 2, Per: time.Second}}, nil)
 		id := s.add(s.emails, "send", 1)[0]
-		s.die(s.emails, "other", 0, 0)
-		locked := must[[]queue.Locked](s.t)(s.emails.NewLocker("other", []string{"send"}).Lock(s.t.Context(), 1))
+		s.die(s.emails, "other", 0)
 		turn := must[*sql.Tx](s.t)(s.elsewhere().db.Begin())
 		must[any](s.t)(turn.Exec("UPDATE shop_queues SET turn = turn + 1 WHERE queue = 'emails'"))
-		done := make(chan error, 1)
+		done := make(chan queue.Done, 1)
 		go func() {
-			_, err := s.emails.Round(s.t.Context(), roster.Worker{ID: "other", Host: "here", PID: 1}, nil, locked)
-			done <- err
+			round, err := s.emails.Round(s.t.Context(), newRound(s.emails, "other", 1))
+			if err != nil {
+				s.t.Error(err)
+			}
+			done <- round
 		}()
 		s.pass(500 * time.Millisecond)
 		over := s.clock()
 		must[any](s.t)(nil, turn.Commit())
-		if err := receive(s.t, "the turn", done); err != nil {
-			s.t.Fatal(err)
+		if n := len(receive(s.t, "the turn", done).Started); n != 1 {
+			s.t.Fatalf("started %d", n)
 		}
 		if at := s.get(s.emails, id).StartTime; at.Before(over) {
 			s.t.Errorf("the job is said to have started %s before it could", over.Sub(at))

@@ -356,14 +356,13 @@ func TestWorkerDiesBeforeTheDecision(t *testing.T) {
 		}
 		ids := s.add(s.emails, "later", 4)
 		const dead = "dead-worker"
-		s.die(s.emails, dead, 4, 4)
+		s.die(s.emails, dead, 4)
 		var settled []queue.Settled
 		for i, o := range outcomes {
-			settled = append(settled, queue.Settled{Job: s.get(s.emails, ids[i]), Outcome: o, Decide: queue.ByHandler})
+			settled = append(settled, queue.Settled{Job: s.get(s.emails, ids[i]), Outcome: o, Decider: queue.OwnHandler})
 		}
-		r := must[queue.Round](s.t)(s.emails.Round(s.t.Context(), roster.Worker{ID: dead, Host: "here", PID: 99}, settled, nil))
-		if len(r.Lost) > 0 {
-			s.t.Fatalf("lost %v", r.Lost)
+		if done := s.round(s.emails, dead, 0, settled...); len(done.Lost) > 0 || len(done.Resting) != len(settled) {
+			s.t.Fatalf("lost %v, resting %v", done.Lost, done.Resting)
 		}
 		for i, id := range ids[:3] {
 			s.wantJob(s.emails, id, job.Error, "locked", outcomes[i].Error, 1)
@@ -546,7 +545,7 @@ func TestManyDecisions(t *testing.T) {
 	suite(t, func(s shop) {
 		const n = 30
 		ids := s.add(s.emails, "later", n)
-		s.die(s.emails, "dead", n, n)
+		s.die(s.emails, "dead", n)
 		y := newTally()
 		p := only(s.emails, s.worker(all(nothing)))
 		wantSummary(s.t, s.work(asking(p, func(ctx context.Context, j *job.Job, _ job.Outcome) (job.Decision, error) {
@@ -571,7 +570,7 @@ func TestLostAnswersOfDecisions(t *testing.T) {
 			t.Parallel()
 			s, proxy := proxied(t)
 			ids := s.add(s.emails, "later", 2)
-			s.die(s.emails, "dead", 1, 1)
+			s.die(s.emails, "dead", 1)
 			var once sync.Once
 			proxy.loses(func(statements string) (lose bool) {
 				if strings.Contains(statements, statement) && !strings.Contains(statements, "worker lost") {

@@ -160,7 +160,7 @@ func TestWorkerOfAStoppedJobDies(t *testing.T) {
 	suite(t, func(s shop) {
 		ids := s.add(s.emails, "send", 2)
 		s.addJobs(s.emails, job.New{Type: "later"})
-		s.die(s.emails, "dead", 3, 3)
+		s.die(s.emails, "dead", 3)
 		for _, id := range ids {
 			s.stopJob(id, "dead")
 		}
@@ -176,7 +176,7 @@ func TestWorkerOfAStoppedJobDies(t *testing.T) {
 		s.wantHistory(s.emails, cancelled, ids...)
 
 		ids = s.add(s.emails, "send", 1)
-		s.die(s.emails, "dead too", 1, 1)
+		s.die(s.emails, "dead too", 1)
 		s.stopJob(ids[0], "dead too")
 		wantSummary(s.t, s.work(only(s.emails, s.worker(all(nothing)))), worker.Summary{})
 		s.wantCancelled(ids[0], 1)
@@ -229,10 +229,10 @@ func TestJobIsStoppedBeforeItsDecision(t *testing.T) {
 
 		// nobody's: it waits for a decision
 		id := s.add(s.emails, "later", 1)[0]
-		s.die(s.emails, "gone", 1, 1)
-		must[queue.Round](s.t)(s.emails.Round(s.t.Context(), roster.Worker{ID: "gone", Host: "here", PID: 99}, []queue.Settled{
-			{Job: s.get(s.emails, id), Outcome: job.Outcome{Verdict: job.TryAgain, Error: "boo"}, Decide: queue.ByAnother},
-		}, nil))
+		s.die(s.emails, "gone", 1)
+		s.round(s.emails, "gone", 0, queue.Settled{
+			Job: s.get(s.emails, id), Outcome: job.Outcome{Verdict: job.TryAgain, Error: "boo"}, Decider: queue.AnyHandler,
+		})
 		s.stopJob(id, job.None)
 		s.wantCancelled(id, 1)
 	})

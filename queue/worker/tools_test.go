@@ -57,12 +57,17 @@ func (c watched) Err() error {
 
 // startWatched starts a worker and counts its turns, more or less: some times each.
 func (s shop) startWatched(p worker.Params) (*run, *atomic.Int64) {
+	return s.runWatched(func(ctx context.Context) (worker.Summary, error) { return worker.Run(ctx, p) })
+}
+
+// runWatched does so with whatever runs a worker.
+func (s shop) runWatched(work func(context.Context) (worker.Summary, error)) (*run, *atomic.Int64) {
 	ctx, stop := context.WithCancel(s.t.Context())
 	asked := new(atomic.Int64)
 	r := &run{t: s.t, stop: stop, done: make(chan struct{})}
 	go func() {
 		defer close(r.done)
-		r.summary, r.err = worker.Run(watched{ctx, asked}, p)
+		r.summary, r.err = work(watched{ctx, asked})
 	}()
 	s.t.Cleanup(func() {
 		stop()
