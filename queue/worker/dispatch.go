@@ -18,9 +18,10 @@ func (w *worker) dispatch(accepting bool) {
 	if time.Now().Before(w.pausedUntil) {
 		return
 	}
-	for range w.sources {
-		s := w.sources[w.turn]
-		w.turn = (w.turn + 1) % len(w.sources) // so that a long one starves no other
+	first := w.turn
+	for n := range w.sources {
+		at := (first + n) % len(w.sources)
+		s := w.sources[at]
 		unanswered := s.unanswered
 		s.unanswered = nil
 		for _, r := range unanswered {
@@ -34,6 +35,9 @@ func (w *worker) dispatch(accepting bool) {
 			r.Slots, r.Candidates = r.reserved, s.candidates
 			r.Settle, s.ended = s.ended, nil
 			w.reserve(s, r.reserved)
+			if r.reserved > 0 {
+				w.turn = (at + 1) % len(w.sources) // so that one with many jobs starves no other
+			}
 			w.send(s, r)
 		}
 	}
@@ -132,6 +136,9 @@ func (w *worker) land(s *source, r round, done queue.Done) {
 	w.count(s, r, done)
 	for _, j := range done.Started {
 		w.begin(s, j)
+	}
+	if r.Slots > 0 && len(done.Started) == 0 {
+		w.balance(false, true) // what it waits for may take long, and others have a use for the slots
 	}
 }
 

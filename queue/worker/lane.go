@@ -74,10 +74,10 @@ func (l *lane) clamp(n int) int { return max(l.inUse(), min(n, l.limit)) }
 // claims are what the worker would like to hold of each lane, by name. A lane of which nothing is to be started keeps what
 // is in use or about to be, and leaves the others to the host's other workers; and so does the lane around one that is
 // full, for what waits there has no use for more.
-func (w *worker) claims() map[string]roster.Claim {
+func (w *worker) claims(accepting bool) map[string]roster.Claim {
 	wants := map[*lane]int{}
 	for _, s := range w.sources {
-		wants[s.lane] += s.want()
+		wants[s.lane] += s.want(accepting)
 	}
 	claims := map[string]roster.Claim{}
 	for i := len(w.lanes) - 1; i >= 0; i-- { // each before the one around it
@@ -91,12 +91,13 @@ func (w *worker) claims() map[string]roster.Claim {
 	return claims
 }
 
-// balance asks for the slots that are missing and leaves those that aren't needed, to the host's other workers.
-func (w *worker) balance(accepting bool) {
-	if w.only {
-		return // its slot is beside the others
+// balance asks for the slots that are missing, if it is to claim, and leaves those that aren't needed to the host's other
+// workers.
+func (w *worker) balance(claim, accepting bool) {
+	if w.only || w.balancing {
+		return // the slot of one job is beside the others'
 	}
-	claims, missing, spare := w.claims(), false, false
+	claims, missing, spare := w.claims(accepting), false, false
 	keep := map[string]int{}
 	for _, l := range w.lanes {
 		want := claims[l.name].Want
@@ -105,10 +106,12 @@ func (w *worker) balance(accepting bool) {
 		keep[l.name] = min(l.slots, want)
 	}
 	switch {
-	case missing && accepting:
+	case missing && claim:
+		w.balancing = true
 		w.task(func() func() error {
 			got, err := w.roster.ClaimSlots(w.work, w.Worker, claims)
 			return func() error {
+				w.balancing = false
 				if err == nil {
 					w.setSlots(got)
 					w.dropWithout()
@@ -119,9 +122,13 @@ func (w *worker) balance(accepting bool) {
 	case spare:
 		// at once, for what is about to be left must not be used meanwhile
 		w.setSlots(keep)
+		w.balancing = true
 		w.task(func() func() error {
 			err := w.roster.LeaveSlots(w.work, w.Worker, keep)
-			return func() error { return w.trouble(err) }
+			return func() error {
+				w.balancing = false
+				return w.trouble(err)
+			}
 		})
 	}
 }

@@ -48,7 +48,7 @@ func (w *worker) look(accepting bool) {
 			}
 			w.see(seen)
 			if accepting {
-				w.balance(true)
+				w.balance(true, true)
 			}
 			return nil
 		}
@@ -123,11 +123,11 @@ func (w *worker) viewSource(s *source) (one sight, err error) {
 // see takes note of what a look has seen.
 func (w *worker) see(seen map[*source]sight) {
 	for s, one := range seen {
-		if len(s.types) > 0 && (one.Due || one.Held && s.ThrottleGroups != nil) {
-			s.more = true
-		}
 		if !s.waitUntil.After(time.Now()) {
 			s.waitUntil = time.Time{}
+		}
+		if len(s.types) > 0 && s.waitUntil.IsZero() && (one.Due || one.Held && s.ThrottleGroups != nil) {
+			s.more = true
 		}
 		if len(s.asked) > 0 && (one.Undecided || one.Orphaned || one.Waking) {
 			s.failing = true

@@ -17,6 +17,9 @@ func RunJob(ctx context.Context, p Params, id int64) (Summary, error) {
 		l.slots = 1 // beside the host's other workers
 	}
 	return w.live(ctx, func() error {
+		if ctx.Err() != nil {
+			return ErrInterrupted
+		}
 		j, err := p.Queues[0].Get(w.work, id)
 		if err != nil {
 			return err

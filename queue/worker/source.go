@@ -87,8 +87,8 @@ func resting(list []queue.Settled) (n int) {
 }
 
 // want is how many slots the source has a use for, at most.
-func (s *source) want() int {
-	if s.more {
+func (s *source) want(accepting bool) int {
+	if s.more && accepting {
 		return s.lane.width()
 	}
 	return s.running + s.starting + s.owed()

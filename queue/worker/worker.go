@@ -59,6 +59,8 @@ type worker struct {
 	// lookAt is when the last look came back; looking that one is out.
 	lookAt  time.Time
 	looking bool
+	// balancing says that slots are being claimed or left.
+	balancing bool
 	// changed says that jobs were settled since: a retry may be due at once.
 	changed bool
 	// pausedUntil is until when the database is left alone, after it didn't answer.
@@ -96,10 +98,11 @@ func newWorker(p Params) *worker {
 // ctx ends it starts nothing more, waits Grace for what runs, interrupts the rest, and returns nil.
 func Run(ctx context.Context, p Params) (Summary, error) {
 	w := newWorker(p)
-	if idle, err := w.nothingToDo(ctx); err != nil {
+	work := context.WithoutCancel(ctx) // one that is told to stop ends in order
+	if idle, err := w.nothingToDo(work); err != nil {
 		return w.summary, err
 	} else if idle && !p.Linger {
-		return w.summary, w.roster.Pass(ctx, p.Worker)
+		return w.summary, w.roster.Pass(work, p.Worker)
 	}
 	return w.live(ctx, func() error {
 		w.over = time.Now().Add(p.RunFor)
@@ -207,7 +210,7 @@ func (w *worker) loop(ctx context.Context) error {
 		}
 		w.dispatch(accepting)
 		if !accepting {
-			w.balance(false)
+			w.balance(false, false)
 		}
 		if w.tasks == 0 && w.host.running == 0 && !w.unsettled() {
 			if errors.Is(context.Cause(w.jobs), roster.ErrLockLost) {
