@@ -1,126 +1,82 @@
-// Package bench measures hipq beside the raw SQL floor: the same rows written by bare batched statements in the same
-// run. Absolute figures are the machine's; the ratios are hipq's.
 package bench
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
+	"strconv"
 	"strings"
-
-	"github.com/hipq/hipq/schema"
 )
 
-// floor writes what hipq writes, with nothing around it: no checks, no choice, no struct.
-type floor struct {
-	db    *schema.DB
-	table string
+// floor is a queue of bare SQL on one engine. It shares nothing with hipq, so that it stays where it is when hipq changes:
+// narrow rows, jobs with one index beside the primary key and a log with one, three log rows a job (added, starting,
+// finished). A claim writes in one transaction that the jobs are leased and started; their end is another.
+type floor interface {
+	// enqueueMany adds n jobs, perTransaction at a time.
+	enqueueMany(ctx context.Context, n int) error
+	// enqueueSingle adds n jobs, a transaction each, on so many connections.
+	enqueueSingle(ctx context.Context, n, connections int) error
+	// drain claims and finishes all jobs, floorBatch at a time, on so many connections.
+	drain(ctx context.Context, connections int) error
+	// drained is an error unless all jobs have been drained.
+	drained(ctx context.Context) error
 }
 
 const floorBatch = 100
 
-// enqueue inserts n jobs and their activity, a transaction each hundred.
-func (f floor) enqueue(ctx context.Context, n int) error {
-	job := "INSERT INTO " + f.table + " (job_type, job_data, job_key, line, timeout, priority, throttle_factor, time_windows, shard_key," +
-		" scheduled_run_time, create_time, update_time) VALUES " + schema.Rows("(?,?,?,?,?,?,?,?,?,?,?,?)", floorBatch)
-	const at = "2026-01-02 03:04:05.000000"
-	for from := 0; from < n; from += floorBatch {
-		args := make([]any, 0, floorBatch*12)
-		for i := range floorBatch {
-			args = append(args, "noop", data, fmt.Sprintf("019aa5f0-7c3b-7000-8000-%012d", from+i), "due", 86400, 100, 1, "NONE", "NONE", at, at, at)
+// What the state of a job may be, and what a log row may tell.
+const (
+	floorReady, floorRunning, floorDone     = 0, 1, 2
+	floorAdded, floorStarted, floorFinished = 0, 1, 2
+)
+
+// floorJobs is the insert of the jobs with these numbers: from to from+n-1. now is an expression.
+func floorJobs(from, n int, now string) (query string, args []any) {
+	row := fmt.Sprintf("(%d,100,%s,0,'noop',?,%s)", floorReady, now, now)
+	args = make([]any, n)
+	for i := range args {
+		args[i] = data(from + i)
+	}
+	return "INSERT INTO floor_jobs (state, priority, run_at, attempt, kind, payload, created_at) VALUES " +
+		row + strings.Repeat(","+row, n-1), args
+}
+
+// floorLog is the insert of a log row for each of the jobs.
+func floorLog(ids []int64, what int, now string) string {
+	var b strings.Builder
+	b.WriteString("INSERT INTO floor_log (job_id, at, what, note) VALUES ")
+	for i, id := range ids {
+		if i > 0 {
+			b.WriteByte(',')
 		}
-		err := f.tx(ctx, func(tx *sql.Tx) error {
-			if _, err := tx.ExecContext(ctx, job, args...); err != nil {
-				return err
-			}
-			return f.activity(ctx, tx, "added", from)
-		})
-		if err != nil {
-			return err
-		}
+		fmt.Fprintf(&b, "(%d,%s,%d,'')", id, now, what)
+	}
+	return b.String()
+}
+
+// floorIDs is a condition that only these jobs meet.
+func floorIDs(ids []int64) string {
+	list := make([]string, len(ids))
+	for i, id := range ids {
+		list[i] = strconv.FormatInt(id, 10)
+	}
+	return " WHERE id IN (" + strings.Join(list, ",") + ")"
+}
+
+// inARow are n ids of which first is the first.
+func inARow(first int64, n int) []int64 {
+	ids := make([]int64, n)
+	for i := range ids {
+		ids[i] = first + int64(i)
+	}
+	return ids
+}
+
+// floorCounts gives all jobs, those that are done, and the rows of the log.
+var floorCounts = fmt.Sprintf("SELECT COUNT(*), COALESCE(SUM(state = %d), 0), (SELECT COUNT(*) FROM floor_log) FROM floor_jobs", floorDone)
+
+func checkFloor(jobs, done, logged int) error {
+	if jobs == 0 || done != jobs || logged != 3*jobs {
+		return fmt.Errorf("the floor has %d jobs, of which %d are done, and %d log rows", jobs, done, logged)
 	}
 	return nil
 }
-
-// drain locks, starts and finishes n jobs: three transactions each hundred.
-func (f floor) drain(ctx context.Context, n int) error {
-	where := " WHERE id IN " + schema.In(floorBatch)
-	steps := []struct{ update, state string }{
-		{"UPDATE " + f.table + " SET line = 'locked', worker_id = ?, lock_token = ?" + where, ""},
-		{"UPDATE " + f.table + " SET state = 'running', attempt = attempt + 1, start_time = ?, update_time = ?" + where, "starting"},
-		{"UPDATE " + f.table + " SET state = 'final', line = ?, update_time = ?" + where, "finished"},
-	}
-	const at = "2026-01-02 03:04:06.000000"
-	const id = "019aa5f0-7c3b-7000-8000-000000000000"
-	first := [][2]any{{id, id}, {at, at}, {"finished", at}}
-	for from := 0; from < n; from += floorBatch {
-		ids := make([]any, floorBatch)
-		for i := range ids {
-			ids[i] = from + i + 1
-		}
-		for i, s := range steps {
-			err := f.tx(ctx, func(tx *sql.Tx) error {
-				if i == 0 {
-					// the lock has to read which jobs are due
-					if err := f.due(ctx, tx); err != nil {
-						return err
-					}
-				}
-				if _, err := tx.ExecContext(ctx, s.update, append([]any{first[i][0], first[i][1]}, ids...)...); err != nil {
-					return err
-				}
-				if s.state == "" {
-					return nil
-				}
-				return f.activity(ctx, tx, s.state, from)
-			})
-			if err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-func (f floor) due(ctx context.Context, tx *sql.Tx) error {
-	rows, err := tx.QueryContext(ctx, "SELECT id FROM "+f.table+" WHERE line = 'due' AND job_type = 'noop' ORDER BY priority, scheduled_run_time, id LIMIT 100 "+f.db.SkipLocked)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = rows.Close() }()
-	for rows.Next() {
-		var id int64
-		if err := rows.Scan(&id); err != nil {
-			return err
-		}
-	}
-	return rows.Err()
-}
-
-func (f floor) activity(ctx context.Context, tx *sql.Tx, state string, from int) error {
-	query := "INSERT INTO " + f.db.Activity() + " (at, kind, state, queue, worker_id, host, pid, job_id, job_type, job_key, attempt, wait_ms, run_ms, error, output) VALUES " +
-		schema.Rows("(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)", floorBatch)
-	args := make([]any, 0, floorBatch*15)
-	const at = "2026-01-02 03:04:06.000000"
-	const id = "019aa5f0-7c3b-7000-8000-000000000000"
-	for i := range floorBatch {
-		args = append(args, at, "job", state, "bench", id, "host", 4711, from+i+1, "noop", fmt.Sprintf("019aa5f0-7c3b-7000-8000-%012d", from+i), 1, 5, 0, "NONE", "NONE")
-	}
-	_, err := tx.ExecContext(ctx, query, args...)
-	return err
-}
-
-func (f floor) tx(ctx context.Context, do func(*sql.Tx) error) error {
-	tx, err := f.db.BeginTx(ctx, nil)
-	if err != nil {
-		return err
-	}
-	if err := do(tx); err != nil {
-		_ = tx.Rollback()
-		return err
-	}
-	return tx.Commit()
-}
-
-// data is a payload of an ordinary size.
-var data = `{"to":"someone@example.org","subject":"` + strings.Repeat("x", 80) + `"}`

@@ -1,0 +1,92 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/schema"
+)
+
+// Queue is one of hipq's, with the jobs to put into it: its types, and the values of its throttle groups, by turns.
+type Queue struct {
+	*queue.Queue
+	db *schema.DB
+}
+
+// Open makes a queue and its table.
+func Open(ctx context.Context, db *schema.DB, o queue.Options) (*Queue, error) {
+	if _, err := db.Migrate(ctx, []schema.Queue{o.Table()}); err != nil {
+		return nil, err
+	}
+	q, err := queue.New(db, o)
+	if err != nil {
+		return nil, err
+	}
+	return &Queue{q, db}, q.Register(ctx)
+}
+
+// Plain is a queue of one job type.
+func Plain(name string) queue.Options { return queue.Options{Name: name, Types: types(1)} }
+
+// ManyTypes is a queue of 20 job types.
+func ManyTypes(name string) queue.Options { return queue.Options{Name: name, Types: types(20)} }
+
+// The ways to have throttle groups.
+const (
+	ByType   = queue.GroupByType
+	ByRegion = queue.GroupByData + "region"
+)
+
+// Throttled is a queue with a limit and with five groups, ByType or ByRegion, with limits that sum to more: so now these
+// hold jobs back and now that.
+func Throttled(name, by string) queue.Options {
+	o := queue.Options{
+		Name: name, Types: types(1), ThrottleLimit: 100,
+		ThrottleGroups: &queue.ThrottleGroups{By: by, Limits: map[string]int{queue.OtherGroups: 30}},
+	}
+	if by == ByType {
+		o.Types = types(regions)
+	}
+	return o
+}
+
+const regions = 5
+
+func types(n int) []queue.JobType {
+	list := []queue.JobType{queue.DefaultJobType("noop")}
+	for i := 1; i < n; i++ {
+		list = append(list, queue.DefaultJobType(fmt.Sprintf("noop%d", i)))
+	}
+	return list
+}
+
+func (q *Queue) job(i int) queue.NewJob {
+	job := queue.NewJob{Type: q.Types[i%len(q.Types)].Name, Data: data(i)}
+	if g := q.ThrottleGroups; g != nil && g.By == ByRegion {
+		job.Data = fmt.Sprintf(`{"user":%d,"action":"welcome mail","region":"r%d"}`, i, i%regions)
+	}
+	return job
+}
+
+// Fill adds n jobs in bulk.
+func (q *Queue) Fill(ctx context.Context, n int) error {
+	for from := 0; from < n; from += perTransaction {
+		jobs := make([]queue.NewJob, min(perTransaction, n-from))
+		for i := range jobs {
+			jobs[i] = q.job(from + i)
+		}
+		if _, err := q.EnqueueMany(ctx, jobs); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// FillSingly adds n jobs one by one, by so many goroutines.
+func (q *Queue) FillSingly(ctx context.Context, n, goroutines int) error {
+	return share(n, goroutines, func(i int) error {
+		_, err := q.Enqueue(ctx, q.job(i))
+		return err
+	})
+}

@@ -1,0 +1,115 @@
+package bench
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/hipq/hipq/internal/dbtest"
+	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/schema"
+)
+
+// engines runs a benchmark on each engine. hipq and the floor have a database of their own each, on the same server or
+// disk.
+func engines(b *testing.B, f func(b *testing.B, db *schema.DB, bare floor)) {
+	b.Run("sqlite", func(b *testing.B) {
+		bare, err := openSQLiteFloor(b.Context(), dbtest.SQLite(b))
+		if err != nil {
+			b.Fatal(err)
+		}
+		closeAfter(b, bare.close)
+		f(b, dbtest.Open(b, "sqlite", dbtest.SQLite(b)), bare)
+	})
+	b.Run("mysql", func(b *testing.B) {
+		bare, err := openMySQLFloor(b.Context(), dbtest.MySQL(b))
+		if err != nil {
+			b.Fatal(err)
+		}
+		closeAfter(b, bare.close)
+		f(b, dbtest.Open(b, "mysql", dbtest.MySQL(b)), bare)
+	})
+}
+
+func closeAfter(b *testing.B, f func() error) {
+	b.Cleanup(func() {
+		if err := f(); err != nil {
+			b.Error(err)
+		}
+	})
+}
+
+// side is one of those that a benchmark compares.
+type side struct {
+	name string
+	// jobs is how many of them run does.
+	jobs int
+	// ready, if not nil, comes before it, and check after it. They are not timed.
+	ready, check func(context.Context) error
+	run          func(context.Context) error
+}
+
+// rates are how many jobs a second each side did, round by round.
+type rates map[string][]float64
+
+// rounds of a comparison. The figure of a busy machine is one that it doesn't give twice; the one in the middle is close.
+const rounds = 3
+
+// compare has the sides run by turns, so that noise hits them alike. Each round begins with another one, for what a side
+// leaves to be flushed and purged burdens the next.
+func compare(b *testing.B, sides ...side) rates {
+	b.Helper()
+	r := rates{}
+	for round := range rounds {
+		for i := range sides {
+			s := sides[(round+i)%len(sides)]
+			untimed(b, s, s.ready)
+			began := time.Now()
+			if err := s.run(b.Context()); err != nil {
+				b.Fatalf("%s: %v", s.name, err)
+			}
+			r[s.name] = append(r[s.name], float64(s.jobs)/time.Since(began).Seconds())
+			untimed(b, s, s.check)
+		}
+	}
+	b.ReportMetric(0, "ns/op") // of all rounds of all sides: it says nothing
+	for _, s := range sides {
+		b.ReportMetric(median(r[s.name]), s.name+"/s")
+	}
+	return r
+}
+
+func untimed(b *testing.B, s side, f func(context.Context) error) {
+	b.Helper()
+	if f == nil {
+		return
+	}
+	if err := f(b.Context()); err != nil {
+		b.Fatalf("%s: %v", s.name, err)
+	}
+}
+
+// report gives one side's rate as a part of another's, within the round, as name.
+func (r rates) report(b *testing.B, name, side, other string) {
+	parts := make([]float64, rounds)
+	for i := range parts {
+		parts[i] = r[side][i] / r[other][i]
+	}
+	b.ReportMetric(median(parts), name)
+}
+
+func median[T float64 | time.Duration](list []T) T {
+	list = slices.Sorted(slices.Values(list))
+	return list[len(list)/2]
+}
+
+// open is Open in a benchmark.
+func open(b *testing.B, db *schema.DB, o queue.Options) *Queue {
+	b.Helper()
+	q, err := Open(b.Context(), db, o)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return q
+}

@@ -1,0 +1,121 @@
+// Command self measures hipq by itself, in the units in which other queues are measured beside it. It prints lines of a
+// name, a metric, a value and a unit, with tabs between them. Names and cases stay as they are, so that the lines of two
+// commits can be compared.
+//
+// It is told what to do by its environment:
+//
+//	MARIA_DSN   a database of a MariaDB, in go-sql-driver's form; without it there is only SQLite
+//	SERVER_PID  the server's process, whose CPU time is wanted too
+//	BENCH_TMP   where SQLite's file goes
+//	N           how many jobs are drained at a time (20000)
+//	SINGLE      how many are enqueued one by one (2000)
+//	CASES       what to measure: plain (which is all by default), types20, throttle
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/hipq/hipq/internal/bench"
+	"github.com/hipq/hipq/schema"
+)
+
+func main() {
+	if err := run(context.Background()); err != nil {
+		panic(err)
+	}
+}
+
+func run(ctx context.Context) error {
+	n, err := number("N", 20_000)
+	if err != nil {
+		return err
+	}
+	single, err := number("SINGLE", 2000)
+	if err != nil {
+		return err
+	}
+	chosen, err := choose(os.Getenv("CASES"))
+	if err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp(os.Getenv("BENCH_TMP"), "hipqself")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	if dsn := os.Getenv("MARIA_DSN"); dsn != "" {
+		e := engine{meter: meter{os.Stdout, "hipq.maria", os.Getenv("SERVER_PID")}, n: n, single: single}
+		if err := e.measure(ctx, schema.Options{Driver: "mysql", DSN: dsn, Create: true}, chosen); err != nil {
+			return err
+		}
+	}
+	e := engine{meter: meter{os.Stdout, "hipq.sqlite", ""}, n: n, single: single}
+	return e.measure(ctx, schema.Options{Driver: "sqlite", Path: filepath.Join(dir, "hipq.db"), Create: true}, chosen)
+}
+
+func number(name string, otherwise int) (int, error) {
+	text := os.Getenv(name)
+	if text == "" {
+		return otherwise, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err == nil && n < 1 {
+		err = fmt.Errorf("%d is too few", n)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("%s: %w", name, err)
+	}
+	return n, nil
+}
+
+// choose gives the cases that a list with commas or blanks names.
+func choose(list string) ([]measurement, error) {
+	names := strings.FieldsFunc(list, func(r rune) bool { return r == ',' || r == ' ' })
+	if len(names) == 0 {
+		names = []string{"plain"}
+	}
+	chosen := make([]measurement, len(names))
+	for i, name := range names {
+		if chosen[i] = cases[name]; chosen[i].measure == nil {
+			return nil, fmt.Errorf("CASES: there is no %q", name)
+		}
+	}
+	return chosen, nil
+}
+
+// engine is a database on which hipq is measured.
+type engine struct {
+	meter
+	n, single int
+}
+
+func (e engine) measure(ctx context.Context, o schema.Options, chosen []measurement) error {
+	names, err := schema.NewNames("bench", "")
+	if err != nil {
+		return err
+	}
+	db, err := schema.Open(ctx, o, names)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	for _, m := range chosen {
+		q, err := bench.Open(ctx, db, m.queue)
+		if err != nil {
+			return err
+		}
+		// what an earlier run may have left that was ended
+		if _, err := q.Drain(ctx, bench.Workers{Concurrency: 100}); err != nil {
+			return err
+		}
+		if err := m.measure(e, ctx, q); err != nil {
+			return err
+		}
+	}
+	return nil
+}
