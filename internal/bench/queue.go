@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/schema"
 )
 
@@ -34,8 +35,8 @@ func ManyTypes(name string) queue.Options { return queue.Options{Name: name, Typ
 
 // The ways to have throttle groups.
 const (
-	ByType   = queue.GroupByType
-	ByRegion = queue.GroupByData + "region"
+	ByType   = job.GroupByType
+	ByRegion = job.GroupByData + "region"
 )
 
 // Throttled is a queue with a limit and with five groups, ByType or ByRegion, with limits that sum to more: so now these
@@ -43,7 +44,7 @@ const (
 func Throttled(name, by string) queue.Options {
 	o := queue.Options{
 		Name: name, Types: types(1), ThrottleLimit: 100,
-		ThrottleGroups: &queue.ThrottleGroups{By: by, Limits: map[string]int{queue.OtherGroups: 30}},
+		ThrottleGroups: &job.ThrottleGroups{By: by, Limits: map[string]int{job.OtherGroups: 30}},
 	}
 	if by == ByType {
 		o.Types = types(regions)
@@ -53,16 +54,16 @@ func Throttled(name, by string) queue.Options {
 
 const regions = 5
 
-func types(n int) []queue.JobType {
-	list := []queue.JobType{queue.DefaultJobType("noop")}
+func types(n int) []job.Type {
+	list := []job.Type{job.DefaultType("noop")}
 	for i := 1; i < n; i++ {
-		list = append(list, queue.DefaultJobType(fmt.Sprintf("noop%d", i)))
+		list = append(list, job.DefaultType(fmt.Sprintf("noop%d", i)))
 	}
 	return list
 }
 
-func (q *Queue) job(i int) queue.NewJob {
-	job := queue.NewJob{Type: q.Types[i%len(q.Types)].Name, Data: data(i)}
+func (q *Queue) job(i int) job.New {
+	job := job.New{Type: q.Types[i%len(q.Types)].Name, Data: data(i)}
 	if g := q.ThrottleGroups; g != nil && g.By == ByRegion {
 		job.Data = fmt.Sprintf(`{"user":%d,"action":"welcome mail","region":"r%d"}`, i, i%regions)
 	}
@@ -72,7 +73,7 @@ func (q *Queue) job(i int) queue.NewJob {
 // Fill adds n jobs in bulk.
 func (q *Queue) Fill(ctx context.Context, n int) error {
 	for from := 0; from < n; from += perTransaction {
-		jobs := make([]queue.NewJob, min(perTransaction, n-from))
+		jobs := make([]job.New, min(perTransaction, n-from))
 		for i := range jobs {
 			jobs[i] = q.job(from + i)
 		}

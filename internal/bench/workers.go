@@ -5,8 +5,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/handler"
+	"github.com/hipq/hipq/queue/job"
+	"github.com/hipq/hipq/queue/roster"
 	"github.com/hipq/hipq/queue/worker"
 )
 
@@ -39,7 +40,7 @@ func (q *Queue) work(ctx context.Context, w Workers) (worker.Summary, error) {
 		return worker.Summary{}, err
 	}
 	if w.Handler == nil {
-		w.Handler = handler.Func(func(context.Context, *queue.Job) error { return nil })
+		w.Handler = handler.Func(func(context.Context, *job.Job) error { return nil })
 	}
 	handlers := map[string]handler.Handler{}
 	for _, t := range q.Types {
@@ -53,6 +54,6 @@ func (q *Queue) work(ctx context.Context, w Workers) (worker.Summary, error) {
 	return worker.Run(ctx, worker.Params{
 		DB: q.db, Options: o,
 		Queues: []worker.Queue{{Queue: q.Queue, Handlers: handlers}},
-		Worker: queue.Worker{ID: id, Host: "bench-" + id, PID: 1},
+		Worker: roster.Worker{ID: id, Host: "bench-" + id, PID: 1},
 	})
 }
