@@ -2,6 +2,7 @@ package queue_test
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -119,8 +120,8 @@ func TestAnswersAreOverdue(t *testing.T) {
 		}
 		s.wantHistory(2, "added/0 starting/1 error/1 failed/1")
 		s.upkeep()
-		if n := len(s.lock("w2", 9)); n > 0 {
-			t.Errorf("%d can be locked", n)
+		if n := len(s.start("w2", 9)); n > 0 {
+			t.Errorf("%d can be started", n)
 		}
 	})
 }
@@ -145,14 +146,14 @@ func TestAsynchronousJobsCount(t *testing.T) {
 	suiteWith(t, func(o *queue.Options) { asynchronous(o); o.ThrottleLimit = 1 }, func(s store) {
 		s.add(job.New{Type: "send", Key: "a"}, job.New{Type: "send"})
 		s.settle("w1", done, s.start("w1", 1)...)
-		if n := len(s.lock("w1", 9)); n > 0 {
-			t.Errorf("%d were locked", n)
+		if n := len(s.start("w1", 9)); n > 0 {
+			t.Errorf("%d were started", n)
 		}
 		if _, err := s.answer(queue.Answer{Key: "a", Verdict: job.Finished}); err != nil {
 			t.Error(err)
 		}
-		if n := len(s.lock("w1", 9)); n != 1 {
-			t.Errorf("after the answer %d were locked", n)
+		if n := len(s.start("w1", 9)); n != 1 {
+			t.Errorf("after the answer %d were started", n)
 		}
 	})
 }
@@ -182,9 +183,15 @@ func TestTokenOutlivesTheLock(t *testing.T) {
 		s.upkeep()
 		s.exec("UPDATE shop_emails SET wake_time = '2026-01-01 00:00:00.000000' WHERE line = 'later'")
 		s.upkeep()
-		locked := s.lock("w2", 3)
-		must[any](t)(nil, s.Release(t.Context(), locked[1:2]))
-		s.round("w2", nil, locked[2:])
+		s.hire("w2")
+		s.lockOutside("w2", 1)
+		s.lockOutside("who is no more", 2)
+		if got := ids(s.start("w2", 3)); !slices.Equal(got, []int64{3}) {
+			t.Errorf("started %v", got)
+		}
+		s.upkeep()
+		s.wantState(1, job.Retry, "locked", 1)
+		s.wantState(2, job.Retry, "later", 1) // it was locked before its time
 		for i, want := range []error{nil, nil, queue.ErrOtherAttempt} {
 			_, err := s.answer(queue.Answer{Key: first[i].Key, Token: first[i].Token, Verdict: job.Finished})
 			s.wantAnswer(err, want)

@@ -2,6 +2,7 @@ package queue_test
 
 import (
 	"errors"
+	"reflect"
 	"testing"
 	"time"
 
@@ -15,20 +16,28 @@ func (s store) undecided(worker string, n int) []queue.Settled {
 	s.hire(worker)
 	list := must[[]queue.Settled](s.t)(s.Undecided(s.t.Context(), roster.Worker{ID: worker}, []string{"send", "report"}, n))
 	for i := range list {
-		list[i].Decided = true
+		list[i].Asked = true
 	}
 	return list
 }
 
 // fail settles an attempt for which a retry handler decides.
-func (s store) fail(by queue.Decide, o job.Outcome, j *job.Job) queue.Settled {
+func (s store) fail(by queue.Decider, o job.Outcome, j *job.Job) queue.Settled {
 	s.t.Helper()
-	settled := queue.Settled{Job: j, Outcome: o, Decide: by}
-	if r := s.round(j.WorkerID, []queue.Settled{settled}, nil); len(r.Lost) > 0 {
-		s.t.Errorf("lost %v", r.Lost)
+	failed := queue.Settled{Job: j, Outcome: o, Decider: by}
+	done := s.do(s.newRound(j.WorkerID, 0, failed))
+	failed.Asked = true
+	if by == queue.OwnHandler {
+		if len(done.Resting) != 1 || !reflect.DeepEqual(done.Resting[0], failed) {
+			s.t.Errorf("resting are %+v", done.Resting)
+		}
+	} else if len(done.Resting) > 0 {
+		s.t.Errorf("resting are %+v", done.Resting)
 	}
-	settled.Decided = true
-	return settled
+	if len(done.Lost) > 0 {
+		s.t.Errorf("lost %v", done.Lost)
+	}
+	return failed
 }
 
 func TestRetryHandlersDecisionHolds(t *testing.T) {
@@ -37,7 +46,7 @@ func TestRetryHandlersDecisionHolds(t *testing.T) {
 		jobs := s.start("w1", 4)
 		failed := make([]queue.Settled, len(jobs))
 		for i, j := range jobs {
-			failed[i] = s.fail(queue.ByHandler, job.Outcome{Verdict: job.TryAgain, Error: "e"}, j)
+			failed[i] = s.fail(queue.OwnHandler, job.Outcome{Verdict: job.TryAgain, Error: "e"}, j)
 			s.wantState(j.ID, job.Error, "locked", 1)
 			s.wantHistory(j.ID, "added/0 starting/1") // the outcome is written with the decision
 		}
@@ -49,8 +58,9 @@ func TestRetryHandlersDecisionHolds(t *testing.T) {
 		failed[1].Decision = &job.Decision{}
 		failed[2].Decision = &job.Decision{Again: true, In: 2 * time.Hour}
 		failed[3].Note = "the retry handler failed, so the policy decided: exit status 1"
-		s.round("w1", failed, nil)
-		s.round("w1", failed, nil) // as after a lost answer of the database
+		for range 2 { // the second time as after a lost answer of the database
+			s.do(s.newRound("w1", 0, failed...))
+		}
 
 		again := s.wantState(1, job.Retry, "later", 1)
 		if again.Data != "new" || again.Priority != -3 || !again.ScheduledRunTime.Equal(at) || again.Error != "e" {
@@ -81,9 +91,9 @@ func TestDecisionIsTakenByAnother(t *testing.T) {
 			s.add(job.New{Type: "send"})
 		}
 		jobs := s.start("w1", 4)
-		late := s.fail(queue.ByHandler, job.Outcome{Verdict: job.Failed, Error: "never"}, jobs[0])
-		s.fail(queue.ByHandler, job.Outcome{Verdict: job.TryAgain, Error: "later", RetryAfter: 90 * time.Second}, jobs[1])
-		s.fail(queue.ByAnother, job.Outcome{Verdict: job.TryAgain, Error: "stopped"}, jobs[2])
+		late := s.fail(queue.OwnHandler, job.Outcome{Verdict: job.Failed, Error: "never"}, jobs[0])
+		s.fail(queue.OwnHandler, job.Outcome{Verdict: job.TryAgain, Error: "later", RetryAfter: 90 * time.Second}, jobs[1])
+		s.fail(queue.AnyHandler, job.Outcome{Verdict: job.TryAgain, Error: "stopped"}, jobs[2])
 		s.wantState(3, job.Error, "error", 1)
 		s.bury("w1")
 		look := must[queue.Look](t)(s.Look(t.Context(), []string{"send"}))
@@ -107,10 +117,10 @@ func TestDecisionIsTakenByAnother(t *testing.T) {
 		}
 		// the first worker's word comes too late
 		late.Decision = &job.Decision{}
-		if r := s.round("w1", []queue.Settled{late}, nil); len(r.Lost) != 1 {
-			t.Errorf("the late decision counts: %+v", r)
+		if done := s.do(s.newRound("w1", 0, late)); len(done.Lost) != 1 {
+			t.Errorf("the late decision counts: %+v", done)
 		}
-		s.round("w2", list, nil)
+		s.do(s.newRound("w2", 0, list...))
 		for _, u := range list {
 			s.wantState(u.Job.ID, job.Retry, "later", 1)
 		}
@@ -122,8 +132,8 @@ func TestPolicyHonoursTheWish(t *testing.T) {
 	suite(t, func(s store) {
 		s.add(job.New{Type: "send"}, job.New{Type: "send"})
 		jobs := s.start("w1", 2)
-		s.fail(queue.ByAnother, job.Outcome{Verdict: job.Failed, Error: "never"}, jobs[0])
-		s.fail(queue.ByAnother, job.Outcome{Verdict: job.TryAgain, Error: "later", RetryAfter: 10 * time.Hour}, jobs[1])
+		s.fail(queue.AnyHandler, job.Outcome{Verdict: job.Failed, Error: "never"}, jobs[0])
+		s.fail(queue.AnyHandler, job.Outcome{Verdict: job.TryAgain, Error: "later", RetryAfter: 10 * time.Hour}, jobs[1])
 		s.upkeep()
 		s.wantState(1, job.Final, "failed", 1)
 		j := s.wantState(2, job.Retry, "later", 1)
@@ -179,21 +189,34 @@ func TestStop(t *testing.T) {
 	})
 }
 
-func TestLockNow(t *testing.T) {
+func TestStartNow(t *testing.T) {
 	suiteWith(t, func(o *queue.Options) { o.ThrottleLimit = 2 }, func(s store) {
-		closed := must[job.Windows](t)(job.ParseWindows([]string{must[time.Time](t)(s.db.Clock(t.Context())).Add(3*time.Hour).Format("15:00") + "-" + must[time.Time](t)(s.db.Clock(t.Context())).Add(4*time.Hour).Format("15:00")}))
-		s.add(job.New{Type: "send", In: time.Hour}, job.New{Type: "send", Windows: &closed}, job.New{Type: "send"})
+		now := must[time.Time](t)(s.db.Clock(t.Context()))
+		closed := must[job.Windows](t)(job.ParseWindows([]string{now.Add(3*time.Hour).Format("15:00") + "-" + now.Add(4*time.Hour).Format("15:00")}))
+		s.add(job.New{Type: "send", In: time.Hour}, job.New{Type: "send", Windows: &closed}, job.New{Type: "send"},
+			job.New{Type: "send", ThrottleFactor: new(0)}, job.New{Type: "send"})
+		s.exec("INSERT INTO shop_emails (job_type, job_data) VALUES ('send', 'plain')") // 6
 		must[any](t)(nil, s.Pause(t.Context(), true))
 		s.hire("w1")
 		for id := int64(1); id <= 2; id++ {
-			locked := must[queue.Locked](t)(s.LockNow(t.Context(), "w1", id))
-			if started := s.round("w1", nil, []queue.Locked{locked}).Started; len(started) != 1 {
-				t.Fatalf("%d was not started", id)
+			r := s.newRound("w1", 0)
+			for range 2 { // the second time as after a lost answer of the database
+				j := must[*job.Job](t)(s.StartNow(t.Context(), r, id))
+				if stored := s.wantState(id, job.Running, "locked", 1); !reflect.DeepEqual(j, stored) {
+					t.Errorf("started %+v, it is %+v", j, stored)
+				}
 			}
-			s.wantState(id, job.Running, "locked", 1)
+			s.wantHistory(id, "added/0 starting/1")
 		}
-		for id, want := range map[int64]error{1: queue.ErrStarted, 3: queue.ErrNoRoom, 4: queue.ErrNotFound} {
-			if _, err := s.LockNow(t.Context(), "w1", id); !errors.Is(err, want) {
+		s.lockOutside("w1", 4)
+		s.do(s.newRound("w1", 0, settled(done, s.get(2))...))
+		if _, err := s.StartNow(t.Context(), s.newRound("w1", 0), 5); err != nil {
+			t.Errorf("with room again: %v", err)
+		}
+		for id, want := range map[int64]error{
+			1: queue.ErrStarted, 2: queue.ErrFinal, 3: queue.ErrNoRoom, 4: queue.ErrLocked, 6: queue.ErrNotTakenIn, 7: queue.ErrNotFound,
+		} {
+			if _, err := s.StartNow(t.Context(), s.newRound("w1", 0), id); !errors.Is(err, want) {
 				t.Errorf("%d: %v, want %v", id, err, want)
 			}
 		}

@@ -36,34 +36,26 @@ func inRegion(region string, weight int) job.New {
 	return job.New{Type: "send", Data: fmt.Sprintf(`{"to": {"region": %q}}`, region), ThrottleFactor: &weight}
 }
 
-func ids(jobs []queue.Locked) (list []int64) {
-	for _, j := range jobs {
-		list = append(list, j.ID)
-	}
-	return list
-}
-
 func TestAFullGroupHoldsBackOnlyItsOwn(t *testing.T) {
 	suiteWith(t, byRegion(0, map[string]int{"east": 2, "*": 1}), func(s store) {
 		east, west, none := inRegion("east", 1), inRegion("west", 1), job.New{Type: "send", Data: "no JSON"}
 		s.add(east, east, east, east, west, west, none, none, none)
-		first := s.lock("w1", 20)
+		first := s.start("w1", 20)
 		if got := ids(first); !slices.Equal(got, []int64{1, 2, 5, 7, 8, 9}) {
-			t.Fatalf("locked %v", got)
+			t.Fatalf("started %v", got)
 		}
 		s.wantState(3, job.Initial, "held", 0)
 		s.wantState(6, job.Initial, "held", 0)
-		if got := s.lock("w2", 20); len(got) != 0 {
-			t.Errorf("another worker locked %v", ids(got))
+		if got := s.start("w2", 20); len(got) != 0 {
+			t.Errorf("another worker started %v", ids(got))
 		}
 		// one that comes later with a better priority goes before those that are held, and no more of them
 		better := east
 		better.Priority = new(1)
 		s.add(better) // 10
-		started := s.round("w1", nil, first).Started
-		s.settle("w1", job.Outcome{Verdict: job.Finished}, started[0], started[2])
-		if got := ids(s.lock("w1", 20)); !slices.Equal(got, []int64{10, 6}) {
-			t.Errorf("then locked %v", got)
+		s.settle("w1", done, first[0], first[2])
+		if got := ids(s.start("w1", 20)); !slices.Equal(got, []int64{10, 6}) {
+			t.Errorf("then started %v", got)
 		}
 		s.wantState(3, job.Initial, "held", 0)
 		c := must[queue.Counts](t)(s.Counts(t.Context()))
@@ -79,10 +71,10 @@ func TestNothingOvertakesInAGroup(t *testing.T) {
 		s.add(inRegion("east", 4), inRegion("east", 2), inRegion("east", 3))
 		first := s.start("w1", 9)
 		s.wantState(3, job.Initial, "held", 0)
-		s.settle("w1", job.Outcome{Verdict: job.Finished}, first...)
+		s.settle("w1", done, first...)
 		s.add(inRegion("east", 1))
-		if got := ids(s.lock("w1", 9)); !slices.Equal(got, []int64{2}) {
-			t.Errorf("locked %v", got)
+		if got := ids(s.start("w1", 9)); !slices.Equal(got, []int64{2}) {
+			t.Errorf("started %v", got)
 		}
 	})
 }
@@ -97,25 +89,27 @@ func TestManyFullGroups(t *testing.T) {
 		}
 		s.add(jobs...)
 		s.hire("w1")
-		drain := func() (all []queue.Locked) {
-			l := s.NewLocker("w1", []string{"send", "report"})
+		drain := func() (all []*job.Job) {
+			candidates := s.Candidates([]string{"send", "report"})
 			for {
-				locked := must[[]queue.Locked](t)(l.Lock(t.Context(), 1000)) // more than the groups that it looks at
-				all = append(all, locked...)
-				if len(locked) == 0 && !l.More() {
+				r := s.newRound("w1", 1000) // more than the groups that it looks at
+				r.Candidates = candidates
+				done := s.do(r)
+				all = append(all, done.Started...)
+				if len(done.Started) == 0 && !done.More {
 					return all
 				}
 			}
 		}
 		first := drain()
 		if c := must[queue.Counts](t)(s.Counts(t.Context())); len(first) != groups || c.Held != groups {
-			t.Fatalf("%d locked, counts %+v", len(first), c)
+			t.Fatalf("%d started, counts %+v", len(first), c)
 		}
-		s.settle("w1", job.Outcome{Verdict: job.Finished}, s.round("w1", nil, first).Started...)
+		s.settle("w1", done, first...)
 		s.add(inRegion("99", 1)) // the last group, behind the one that is held
 		second := drain()
 		if got := ids(second); len(got) != groups || !slices.Contains(got, groups+100) || slices.Contains(got, 2*groups+1) {
-			t.Errorf("%d locked: %v", len(got), got)
+			t.Errorf("%d started: %v", len(got), got)
 		}
 	})
 }
@@ -124,24 +118,24 @@ func TestManyFullGroups(t *testing.T) {
 func TestGroupsMayChange(t *testing.T) {
 	suiteWith(t, byRegion(0, map[string]int{"*": 1}), func(s store) {
 		s.add(inRegion("east", 1), inRegion("east", 1), inRegion("east", 1))
-		s.lock("w1", 9)
+		s.start("w1", 9)
 		s.wantState(2, job.Initial, "held", 0)
 
 		o := options()
 		o.ThrottleGroups = &job.ThrottleGroups{By: job.GroupByType, Limits: map[string]int{"send": 2}}
 		byType := openStore(t, s.db, o)
-		// the one that is locked was not told its type's group: it counts in no group
-		if got := ids(byType.lock("w2", 9)); !slices.Equal(got, []int64{2, 3}) {
-			t.Errorf("by type: locked %v", got)
+		// the one that is running was not told its type's group: it counts in no group
+		if got := ids(byType.start("w2", 9)); !slices.Equal(got, []int64{2, 3}) {
+			t.Errorf("by type: started %v", got)
 		}
 		byType.add(job.New{Type: "send"})
-		byType.lock("w2", 9)
+		byType.start("w2", 9)
 		byType.wantState(4, job.Initial, "held", 0)
 
 		none := openStore(t, s.db, options())
 		none.upkeep()
-		if got := ids(none.lock("w3", 9)); !slices.Equal(got, []int64{4}) {
-			t.Errorf("without groups: locked %v", got)
+		if got := ids(none.start("w3", 9)); !slices.Equal(got, []int64{4}) {
+			t.Errorf("without groups: started %v", got)
 		}
 	})
 }
@@ -155,15 +149,15 @@ func TestGroupOfAJob(t *testing.T) {
 		for _, data := range []string{`{"to":{"region":null}}`, `{"to":"region"}`, `{"to":{"region":[7]}}`, `{"to":{"region":{}}}`, `{`, ``, `[]`} {
 			s.add(job.New{Type: "send", Data: data})
 		}
-		if got := ids(s.lock("w1", 20)); !slices.Equal(got, []int64{1, 3, 5, 7, 8, 9, 10, 11, 12, 13}) {
-			t.Errorf("locked %v", got)
+		if got := ids(s.start("w1", 20)); !slices.Equal(got, []int64{1, 3, 5, 7, 8, 9, 10, 11, 12, 13}) {
+			t.Errorf("started %v", got)
 		}
 		_, err := s.EnqueueMany(t.Context(), []job.New{{Type: "send", Key: s.get(2).Key, Data: `{"to":{"region":"elsewhere"}}`, OnDuplicate: job.ReplaceDuplicate}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := ids(s.lock("w1", 20)); !slices.Equal(got, []int64{2}) {
-			t.Errorf("after the change of its data: locked %v", got)
+		if got := ids(s.start("w1", 20)); !slices.Equal(got, []int64{2}) {
+			t.Errorf("after the change of its data: started %v", got)
 		}
 	})
 }
@@ -177,14 +171,14 @@ func TestWeightlessJobsAreNotHeldBack(t *testing.T) {
 		}
 		light := job.New{Type: "report", ThrottleFactor: new(0)}
 		s.add(append(jobs, light, light)...)
-		if got := ids(s.lock("w1", 1)); !slices.Equal(got, []int64{1}) {
-			t.Errorf("locked %v", got)
+		if got := ids(s.start("w1", 1)); !slices.Equal(got, []int64{1}) {
+			t.Errorf("started %v", got)
 		}
-		if got := ids(s.lock("w2", 1)); !slices.Equal(got, []int64{301}) {
-			t.Errorf("with the limit full, locked %v", got)
+		if got := ids(s.start("w2", 1)); !slices.Equal(got, []int64{301}) {
+			t.Errorf("with the limit full, started %v", got)
 		}
-		if got := ids(s.lock("w2", 9)); !slices.Equal(got, []int64{302}) {
-			t.Errorf("then locked %v", got)
+		if got := ids(s.start("w2", 9)); !slices.Equal(got, []int64{302}) {
+			t.Errorf("then started %v", got)
 		}
 	})
 }
@@ -214,8 +208,8 @@ func (m groupModel) rows() (rows []groupRow) {
 	return rows
 }
 
-// check wants the limits kept, and that none of a group was locked by the last lock before one that comes first.
-func (m groupModel) check(locked []int64) {
+// check wants the limits kept, and that none of a group was started by the last round before one that comes first.
+func (m groupModel) check(started []int64) {
 	m.t.Helper()
 	all, counted, byGroup, countedIn := 0, 0, map[string]int{}, map[string]int{}
 	waitsIn := map[string]int64{}
@@ -226,8 +220,8 @@ func (m groupModel) check(locked []int64) {
 			all, counted = all+r.Weight, counted+1
 			byGroup[r.Data] += r.Weight
 			countedIn[r.Data]++
-			if first, ok := waitsIn[r.Data]; ok && slices.Contains(locked, r.ID) {
-				m.t.Errorf("%d was locked before %d of the same group", r.ID, first)
+			if first, ok := waitsIn[r.Data]; ok && slices.Contains(started, r.ID) {
+				m.t.Errorf("%d was started before %d of the same group", r.ID, first)
 			}
 		case r.Line == "due" || r.Line == "held":
 			if _, ok := waitsIn[r.Data]; !ok {
@@ -245,46 +239,70 @@ func (m groupModel) check(locked []int64) {
 	}
 }
 
+// groupsAtRandom adds, settles and starts jobs of these regions at random until all are done, and checks after each round.
+func groupsAtRandom(t *testing.T, limit int, limits map[string]int, regions []string, steps, atOnce int) {
+	t.Helper()
+	suiteWith(t, byRegion(limit, limits), func(s store) {
+		m := groupModel{s, limit, map[string]int{}}
+		for _, region := range regions {
+			l, ok := limits[region]
+			if !ok {
+				l = limits[job.OtherGroups]
+			}
+			m.limits[inRegion(region, 1).Data] = l
+		}
+		random := rand.New(rand.NewPCG(1, uint64(limit)))
+		// a worker's own, for they remember at which groups it has looked
+		candidates := map[string]*queue.Candidates{}
+		for _, w := range []string{"w0", "w1", "w2"} {
+			s.hire(w)
+			candidates[w] = s.Candidates([]string{"send"})
+		}
+		var running []*job.Job
+		ended, added := 0, 0
+		for step := 0; ended < added || step < steps; step++ {
+			if step > 50*steps {
+				s.t.Fatalf("%d of %d are done", ended, added)
+			}
+			if step < steps {
+				var jobs []job.New
+				for range random.IntN(2 * atOnce) {
+					j := inRegion(regions[random.IntN(len(regions))], random.IntN(6))
+					j.Priority = new(random.IntN(5))
+					jobs = append(jobs, j)
+				}
+				added += len(s.add(jobs...))
+			}
+			worker := fmt.Sprint("w", random.IntN(3))
+			var settle []*job.Job
+			running = slices.DeleteFunc(running, func(j *job.Job) bool {
+				if j.WorkerID != worker || random.IntN(3) == 0 {
+					return false
+				}
+				settle = append(settle, j)
+				return true
+			})
+			r := s.newRound(worker, 1+random.IntN(2*atOnce), settled(done, settle...)...)
+			r.Candidates = candidates[worker]
+			r.Candidates.Forget() // else what has just come in may be overtaken
+			started := s.do(r).Started
+			m.check(ids(started))
+			running, ended = append(running, started...), ended+len(settle)
+		}
+	})
+}
+
 func TestGroupsAtRandom(t *testing.T) {
-	regions := []string{"east", "west", "north", "south"}
 	for _, limit := range []int{0, 7} {
-		suiteWith(t, byRegion(limit, map[string]int{"east": 4, "west": 2, "*": 3}), func(s store) {
-			m := groupModel{s, limit, map[string]int{}}
-			for region, l := range map[string]int{"east": 4, "west": 2, "north": 3, "south": 3} {
-				m.limits[inRegion(region, 1).Data] = l
-			}
-			random := rand.New(rand.NewPCG(1, uint64(limit)))
-			var running []*job.Job
-			done, added := 0, 0
-			for step := 0; done < added || step < 60; step++ {
-				if step > 3000 {
-					t.Fatalf("%d of %d are done", done, added)
-				}
-				if step < 60 {
-					var jobs []job.New
-					for range random.IntN(8) {
-						j := inRegion(regions[random.IntN(len(regions))], random.IntN(6))
-						j.Priority = new(random.IntN(5))
-						jobs = append(jobs, j)
-					}
-					added += len(s.add(jobs...))
-				}
-				worker := fmt.Sprint("w", random.IntN(3))
-				locked := s.lock(worker, 1+random.IntN(6))
-				m.check(ids(locked))
-				if random.IntN(5) == 0 {
-					must[any](t)(nil, s.Release(t.Context(), locked))
-					continue
-				}
-				running = append(running, s.round(worker, nil, locked).Started...)
-				random.Shuffle(len(running), func(i, j int) { running[i], running[j] = running[j], running[i] })
-				n := random.IntN(len(running) + 1)
-				for _, j := range running[:n] {
-					s.settle(j.WorkerID, job.Outcome{Verdict: job.Finished}, j)
-				}
-				done, running = done+n, running[n:]
-				m.check(nil)
-			}
-		})
+		groupsAtRandom(t, limit, map[string]int{"east": 4, "west": 2, "*": 3}, []string{"east", "west", "north", "south"}, 60, 4)
 	}
+}
+
+// With more groups than a round looks at, what is held is not overtaken either by a job that is due.
+func TestHundredsOfGroupsAtRandom(t *testing.T) {
+	regions := make([]string, 300)
+	for i := range regions {
+		regions[i] = fmt.Sprint("region-", i)
+	}
+	groupsAtRandom(t, 0, map[string]int{"*": 5}, regions, 12, 150)
 }

@@ -11,43 +11,78 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-// Each order locks as it says, over several types, and also when it goes on from where the last lock ended.
+// orderOf gives in which order a worker starts the jobs that are due, some at a time.
+func (s store) orderOf(worker string) (list []int64) {
+	s.t.Helper()
+	s.hire(worker)
+	candidates := s.Candidates([]string{"send", "report"})
+	for {
+		r := s.newRound(worker, 2)
+		r.Candidates = candidates
+		started := ids(s.do(r).Started)
+		if len(started) == 0 {
+			return list
+		}
+		list = append(list, started...)
+	}
+}
+
+// jumble adds jobs of two types whose orders all differ.
+func (s store) jumble() {
+	s.t.Helper()
+	now := must[time.Time](s.t)(s.db.Clock(s.t.Context())).Add(-time.Hour)
+	for _, j := range []struct{ priority, minute int }{{30, 1}, {20, 3}, {10, 3}, {30, 2}, {20, 0}, {-10, 2}, {30, 4}} {
+		name := []string{"send", "report"}[j.minute%2]
+		s.add(job.New{Type: name, Priority: new(j.priority), At: now.Add(time.Duration(j.minute) * time.Minute)})
+	}
+}
+
+var orders = []struct {
+	name     string
+	order    job.Order
+	priority job.PriorityOrder
+	want     []int64
+}{
+	{"priority", job.ByPriority, job.LowestFirst, []int64{6, 3, 5, 2, 1, 4, 7}},
+	{"highest", job.ByPriority, job.HighestFirst, []int64{1, 4, 7, 5, 2, 3, 6}},
+	{"schedule", job.BySchedule, job.LowestFirst, []int64{5, 1, 4, 6, 2, 3, 7}},
+	{"schedule highest", job.BySchedule, job.HighestFirst, []int64{5, 1, 4, 6, 2, 3, 7}},
+}
+
+// Each order starts as it says, over several types, and also when it goes on from where the last round ended.
 func TestOrders(t *testing.T) {
-	for _, c := range []struct {
-		name     string
-		order    job.Order
-		priority job.PriorityOrder
-		want     []int64
-	}{
-		{"priority", job.ByPriority, job.LowestFirst, []int64{6, 3, 5, 2, 1, 4, 7}},
-		{"highest", job.ByPriority, job.HighestFirst, []int64{1, 4, 7, 5, 2, 6, 3}},
-		{"schedule", job.BySchedule, job.LowestFirst, []int64{5, 1, 6, 4, 3, 2, 7}},
-		{"schedule highest", job.BySchedule, job.HighestFirst, []int64{5, 1, 4, 6, 2, 3, 7}},
-	} {
+	for _, c := range orders {
 		t.Run(c.name, func(t *testing.T) {
 			change := func(o *queue.Options) { o.Order, o.PriorityOrder = c.order, c.priority }
 			suiteWith(t, change, func(s store) {
-				now := must[time.Time](t)(s.db.Clock(t.Context())).Add(-time.Hour)
-				for _, j := range []struct{ priority, minute int }{{30, 1}, {20, 3}, {10, 3}, {30, 2}, {20, 0}, {10, 2}, {30, 4}} {
-					name := []string{"send", "report"}[j.minute%2]
-					s.add(job.New{Type: name, Priority: new(j.priority), At: now.Add(time.Duration(j.minute) * time.Minute)})
-				}
-				s.hire("w1")
-				locker := s.NewLocker("w1", []string{"send", "report"})
-				var got []int64
-				for {
-					locked := must[[]queue.Locked](t)(locker.Lock(t.Context(), 2))
-					if len(locked) == 0 {
-						break
-					}
-					got = append(got, ids(locked)...)
-				}
-				if !slices.Equal(got, c.want) {
-					t.Errorf("locked %v, want %v", got, c.want)
+				s.jumble()
+				if got := s.orderOf("w1"); !slices.Equal(got, c.want) {
+					s.t.Errorf("started %v, want %v", got, c.want)
 				}
 			})
 		})
 	}
+}
+
+// A queue whose order is changed starts the jobs that are there already in the new one.
+func TestOrderMayChange(t *testing.T) {
+	suite(t, func(s store) {
+		s.jumble()
+		for _, c := range slices.Concat(orders, orders[:1]) {
+			o := options()
+			o.Order, o.PriorityOrder = c.order, c.priority
+			must[[]string](s.t)(s.db.Migrate(s.t.Context(), []schema.Queue{o.Table()}))
+			changed := openStore(s.t, s.db, o)
+			if got := changed.orderOf("w1"); !slices.Equal(got, c.want) {
+				s.t.Errorf("%s: started %v, want %v", c.name, got, c.want)
+			}
+			s.exec("UPDATE shop_emails SET line = 'due', state = 'initial', attempt = 0, worker_id = 'NONE', lock_token = 'NONE'")
+			ahead := must[queue.Why](s.t)(changed.Why(s.t.Context(), 2, nil)).Ahead
+			if want := slices.Index(c.want, 2); ahead != int64(want) {
+				s.t.Errorf("%s: %d are ahead of job 2, want %d", c.name, ahead, want)
+			}
+		}
+	})
 }
 
 // An order whose index is missing is found out before anything is done, with the remedy.

@@ -86,29 +86,58 @@ func (s store) bury(worker string) {
 	s.exec("UPDATE shop_workers SET state = 'error' WHERE id = ?", worker)
 }
 
-func (s store) lock(worker string, n int) []queue.Locked {
-	s.t.Helper()
-	s.hire(worker)
-	return must[[]queue.Locked](s.t)(s.NewLocker(worker, []string{"send", "report"}).Lock(s.t.Context(), n))
+// newRound is a round of a worker that starts up to n jobs. It knows none of them from before, so it starts them strictly in
+// order.
+func (s store) newRound(worker string, n int, settle ...queue.Settled) queue.Round {
+	r := queue.NewRound(roster.Worker{ID: worker, Host: "h", PID: 1})
+	r.Settle, r.Slots, r.Candidates = settle, n, s.Candidates([]string{"send", "report"})
+	return r
 }
 
-func (s store) round(worker string, settle []queue.Settled, start []queue.Locked) queue.Round {
+func (s store) do(r queue.Round) queue.Done {
 	s.t.Helper()
-	return must[queue.Round](s.t)(s.Round(s.t.Context(), roster.Worker{ID: worker, Host: "h", PID: 1}, settle, start))
+	return must[queue.Done](s.t)(s.Round(s.t.Context(), r))
 }
 
 func (s store) start(worker string, n int) []*job.Job {
 	s.t.Helper()
-	return s.round(worker, nil, s.lock(worker, n)).Started
+	s.hire(worker)
+	return s.do(s.newRound(worker, n)).Started
 }
 
-func (s store) settle(worker string, o job.Outcome, jobs ...*job.Job) queue.Round {
-	s.t.Helper()
-	var settled []queue.Settled
+// settled are attempts that ended alike.
+func settled(o job.Outcome, jobs ...*job.Job) (list []queue.Settled) {
 	for _, j := range jobs {
-		settled = append(settled, queue.Settled{Job: j, Outcome: o})
+		list = append(list, queue.Settled{Job: j, Outcome: o})
 	}
-	return s.round(worker, settled, nil)
+	return list
+}
+
+func (s store) settle(worker string, o job.Outcome, jobs ...*job.Job) queue.Done {
+	s.t.Helper()
+	return s.do(s.newRound(worker, 0, settled(o, jobs...)...))
+}
+
+// lockOutside locks jobs for a worker and doesn't start them, which only a program beside hipq does; giveBack undoes it.
+func (s store) lockOutside(worker string, ids ...int64) {
+	s.t.Helper()
+	for _, id := range ids {
+		s.exec("UPDATE shop_emails SET line = 'locked', worker_id = ?, lock_token = ? WHERE id = ?", worker, fmt.Sprint("outside-", id), id)
+	}
+}
+
+func (s store) giveBack(ids ...int64) {
+	s.t.Helper()
+	for _, id := range ids {
+		s.exec("UPDATE shop_emails SET line = 'due', worker_id = 'NONE', lock_token = 'NONE' WHERE id = ?", id)
+	}
+}
+
+func ids(jobs []*job.Job) (list []int64) {
+	for _, j := range jobs {
+		list = append(list, j.ID)
+	}
+	return list
 }
 
 func (s store) get(id int64) *job.Job {
@@ -313,28 +342,31 @@ func TestEnqueueTxOnTheApplicationsConnection(t *testing.T) {
 	})
 }
 
-func TestLockKeepsTheOrder(t *testing.T) {
+// A worker goes on from the last job that it has read, and keeps the order.
+func TestStartKeepsTheOrder(t *testing.T) {
 	suite(t, func(s store) {
 		early, high := time.Now().Add(-time.Hour), 1
 		added := s.add(
 			job.New{Type: "send"}, job.New{Type: "report"}, job.New{Type: "send", At: early},
 			job.New{Type: "report", Priority: &high}, job.New{Type: "send", In: time.Hour, Priority: &high},
 		)
+		s.hire("w")
 		var got []int64
-		locker := s.NewLocker("w", []string{"report", "send"})
+		candidates := s.Candidates([]string{"report", "send"})
 		for range 3 {
-			for _, l := range must[[]queue.Locked](s.t)(locker.Lock(s.t.Context(), 2)) {
-				got = append(got, l.ID)
-			}
+			r := s.newRound("w", 2)
+			r.Candidates = candidates
+			got = append(got, ids(s.do(r).Started)...)
 		}
 		want := []int64{added[3].ID, added[2].ID, added[0].ID, added[1].ID}
 		if !slices.Equal(got, want) {
-			s.t.Errorf("locked %v, want %v", got, want)
+			s.t.Errorf("started %v, want %v", got, want)
 		}
 	})
 }
 
-func TestLockersShareNothing(t *testing.T) {
+// Rounds of several workers, and two side by side of the same one, which share their candidates.
+func TestRoundsShareNothing(t *testing.T) {
 	suite(t, func(s store) {
 		const n = 400
 		jobs := make([]job.New, n)
@@ -342,23 +374,30 @@ func TestLockersShareNothing(t *testing.T) {
 			jobs[i].Type = "send"
 		}
 		s.add(jobs...)
+		shared := s.Candidates([]string{"send"})
 		var wg sync.WaitGroup
 		var mu sync.Mutex
 		seen := map[int64]int{}
 		for w := range 4 {
+			worker, candidates := "w", shared
+			if w > 1 {
+				worker, candidates = fmt.Sprint("w", w), s.Candidates([]string{"send"})
+			}
+			s.hire(worker)
 			wg.Go(func() {
-				locker := s.NewLocker(fmt.Sprint("w", w), []string{"send"})
 				for {
-					locked, err := locker.Lock(s.t.Context(), 7)
+					r := s.newRound(worker, 7)
+					r.Candidates = candidates
+					done, err := s.Round(s.t.Context(), r)
 					if err != nil {
 						s.t.Error(err)
 					}
-					if len(locked) == 0 {
+					if len(done.Started) == 0 {
 						return
 					}
 					mu.Lock()
-					for _, l := range locked {
-						seen[l.ID]++
+					for _, j := range done.Started {
+						seen[j.ID]++
 					}
 					mu.Unlock()
 				}
@@ -367,33 +406,36 @@ func TestLockersShareNothing(t *testing.T) {
 		wg.Wait()
 		for id, times := range seen {
 			if times != 1 {
-				s.t.Errorf("job %d was locked %d times", id, times)
+				s.t.Errorf("job %d was started %d times", id, times)
 			}
+			s.wantHistory(id, "added/0 starting/1")
 		}
-		// a locker that skipped rows of another may end early; then they are still due
-		if c := must[queue.Counts](s.t)(s.Counts(s.t.Context())); int(c.Locked) != len(seen) || int(c.Locked+c.Due) != n {
-			s.t.Errorf("%d locked, %d due, %d seen", c.Locked, c.Due, len(seen))
+		// a round that skipped rows of another may end early; then they are still due
+		if c := must[queue.Counts](s.t)(s.Counts(s.t.Context())); int(c.Running) != len(seen) || int(c.Running+c.Due) != n {
+			s.t.Errorf("%d running, %d due, %d seen", c.Running, c.Due, len(seen))
 		}
 	})
 }
 
-func TestReleaseCostsNoAttempt(t *testing.T) {
+// What a program has locked and never started comes back when its worker is no more, at no cost in attempts.
+func TestALockCostsNoAttempt(t *testing.T) {
 	suite(t, func(s store) {
 		id := s.add(job.New{Type: "send"})[0].ID
-		locked := s.lock("w", 1)
+		s.hire("outside")
+		s.lockOutside("outside", id)
+		if got := s.start("w", 1); len(got) != 0 {
+			s.t.Error("started a job that another has locked")
+		}
+		s.upkeep()
 		s.wantState(id, job.Initial, "locked", 0)
-		must[any](s.t)(nil, s.Release(s.t.Context(), locked))
-		j := s.wantState(id, job.Initial, "due", 0)
-		if j.Token != job.None || j.WorkerID != job.None {
-			s.t.Errorf("a released job keeps %s of %s", j.Token, j.WorkerID)
+		s.bury("outside")
+		s.upkeep()
+		if j := s.wantState(id, job.Initial, "due", 0); j.WorkerID != job.None {
+			s.t.Errorf("it is still of %s", j.WorkerID)
 		}
-		if r := s.round("w", nil, locked); len(r.Started) != 0 {
-			s.t.Error("a job was started under a lock that was given back")
-		}
-		started := s.start("w", 1)
-		must[any](s.t)(nil, s.Release(s.t.Context(), locked))
-		must[any](s.t)(nil, s.Release(s.t.Context(), []queue.Locked{{ID: id, Token: started[0].Token}}))
+		s.start("w", 1)
 		s.wantState(id, job.Running, "locked", 1)
+		s.wantHistory(id, "added/0 starting/1")
 	})
 }
 
@@ -492,43 +534,19 @@ func TestLateWorkerChangesNothing(t *testing.T) {
 	}
 }
 
-// A commit whose answer is lost is repeated: the second run of it must find what the first has done.
-func TestRoundMayBeRepeated(t *testing.T) {
-	suite(t, func(s store) {
-		s.add(job.New{Type: "send"}, job.New{Type: "send"}, job.New{Type: "send"})
-		locked := s.lock("w", 3)
-		first := s.round("w", nil, locked)
-		again := s.round("w", nil, locked)
-		if len(first.Started) != 3 || len(again.Started) != 3 || again.Started[0].Attempt != 1 {
-			s.t.Fatalf("started %d, then %d", len(first.Started), len(again.Started))
-		}
-		for range 2 {
-			r := s.round("w", []queue.Settled{
-				{Job: first.Started[0], Outcome: finished},
-				{Job: first.Started[1], Outcome: finished},
-				{Job: first.Started[2], Outcome: job.Outcome{Verdict: job.TryAgain, Error: "boo"}},
-			}, nil)
-			if len(r.Lost) != 0 {
-				s.t.Errorf("lost %d", len(r.Lost))
-			}
-		}
-		for i, want := range []string{"added/0 starting/1 finished/1", "added/0 starting/1 finished/1", "added/0 starting/1 error/1"} {
-			s.wantHistory(first.Started[i].ID, want)
-		}
-	})
-}
-
 func TestReclaimFromADeadWorker(t *testing.T) {
 	suite(t, func(s store) {
-		added := s.add(job.New{Type: "send"}, job.New{Type: "send"}, job.New{Type: "other"})
-		locked := s.lock("dead", 2)
-		s.round("dead", nil, locked[:1])
+		added := s.add(job.New{Type: "send"}, job.New{Type: "send"}, job.New{Type: "send"}, job.New{Type: "other"})
+		s.start("dead", 1)
+		s.lockOutside("dead", added[1].ID)
 		s.upkeep()
 		s.wantState(added[0].ID, job.Running, "locked", 1)
+		s.wantState(added[1].ID, job.Initial, "locked", 0)
 		s.bury("dead")
-		if r := s.round("dead", nil, locked[1:]); len(r.Started) != 0 {
+		if got := s.do(s.newRound("dead", 9)).Started; len(got) != 0 {
 			s.t.Error("a worker that was declared dead started a job")
 		}
+		s.wantState(added[2].ID, job.Initial, "due", 0)
 		s.upkeep()
 		s.wantState(added[0].ID, job.Retry, "later", 1)
 		s.wantState(added[1].ID, job.Initial, "due", 0)
@@ -659,12 +677,12 @@ func TestWindows(t *testing.T) {
 		if wait := j.ScheduledRunTime.Sub(now); wait < 119*time.Minute || wait > 121*time.Minute {
 			s.t.Errorf("scheduled in %s", wait)
 		}
-		// one whose window closes between its lock and its start goes to the next opening
+		// one whose window closes while it is in the line goes to the next opening
 		open := must[job.Windows](s.t)(job.ParseWindows([]string{hour(-1) + "-" + hour(1)}))
 		id = s.add(job.New{Type: "send", Windows: &open})[0].ID
-		locked := s.lock("w", 1)
+		s.wantState(id, job.Initial, "due", 0)
 		s.exec("UPDATE shop_emails SET time_windows = ? WHERE id = ?", closed.Encode(), id)
-		if r := s.round("w", nil, locked); len(r.Started) != 0 {
+		if got := s.start("w", 1); len(got) != 0 {
 			s.t.Error("started outside of its windows")
 		}
 		s.wantState(id, job.Initial, "later", 0)
@@ -680,24 +698,18 @@ func TestThrottle(t *testing.T) {
 			return job.New{Type: "send", ThrottleFactor: &w, Priority: &priority}
 		}
 		added := s.add(weight(6, 1), weight(6, 2), weight(1, 3), weight(0, 4), weight(50, 0))
-		ids := func(jobs []queue.Locked) (ids []int64) {
-			for _, j := range jobs {
-				ids = append(ids, j.ID)
-			}
-			return ids
-		}
 		// the heaviest goes alone, and only the weightless goes beside it
-		first := s.lock("w", 10)
+		first := s.start("w", 10)
 		if got, want := ids(first), []int64{added[4].ID, added[3].ID}; !slices.Equal(got, want) {
-			t.Fatalf("locked %v, want %v", got, want)
+			t.Fatalf("started %v, want %v", got, want)
 		}
-		if got := s.lock("w", 10); len(got) != 0 {
-			t.Fatalf("locked %v beside the heaviest", got)
+		if got := s.start("w", 10); len(got) != 0 {
+			t.Fatalf("started %v beside the heaviest", ids(got))
 		}
-		s.settle("w", finished, s.round("w", nil, first).Started...)
+		s.settle("w", finished, first...)
 		// 6 fits, the next 6 doesn't, and the 1 after it must not overtake
-		if got, want := ids(s.lock("w", 10)), []int64{added[0].ID}; !slices.Equal(got, want) {
-			t.Fatalf("locked %v, want %v", got, want)
+		if got, want := ids(s.start("w", 10)), []int64{added[0].ID}; !slices.Equal(got, want) {
+			t.Fatalf("started %v, want %v", got, want)
 		}
 	})
 }
@@ -713,18 +725,19 @@ func TestStatesAreChecked(t *testing.T) {
 func TestPausedQueueStartsNothing(t *testing.T) {
 	suite(t, func(s store) {
 		id := s.add(job.New{Type: "send"})[0].ID
-		locked := s.lock("w", 1)
+		running := s.add(job.New{Type: "report"})[0].ID
+		jobs := s.start("w", 1)
 		for range 2 {
 			must[any](s.t)(nil, s.Pause(s.t.Context(), true))
 		}
-		if r := s.round("w", nil, locked); len(r.Started) != 0 {
-			s.t.Error("a job that was locked before the pause was started")
+		// what runs is settled in the same round that finds the queue paused
+		if done := s.do(s.newRound("w", 9, settled(finished, jobs...)...)); len(done.Started) != 0 || done.More {
+			s.t.Errorf("in a paused queue: %+v", done)
 		}
+		s.wantState(id, job.Final, "finished", 1)
+		id = running
 		s.wantState(id, job.Initial, "due", 0)
-		if got := s.lock("w", 1); len(got) != 0 {
-			s.t.Error("a job of a paused queue was locked")
-		}
-		if look := must[queue.Look](s.t)(s.Look(s.t.Context(), []string{"send"})); look.Due {
+		if look := must[queue.Look](s.t)(s.Look(s.t.Context(), []string{"report"})); look.Due {
 			s.t.Error("a paused queue looks as if it had work")
 		}
 		if c := must[queue.Counts](s.t)(s.Counts(s.t.Context())); !c.Paused || c.Due != 1 {
@@ -740,8 +753,8 @@ func TestCancel(t *testing.T) {
 	suite(t, func(s store) {
 		in := s.t.Context()
 		added := s.add(job.New{Type: "send", Key: "k"}, job.New{Type: "send"}, job.New{Type: "send", In: time.Hour}, job.New{Type: "send"})
-		locked := s.lock("w", 3)
-		running := s.round("w", nil, locked[1:]).Started
+		s.lockOutside("w", added[0].ID)
+		running := s.start("w", 3)
 		s.settle("w", job.Outcome{Verdict: job.TryAgain, Error: "boo"}, running[1])
 
 		for _, id := range []int64{added[0].ID, added[2].ID, running[1].ID} {
@@ -752,8 +765,8 @@ func TestCancel(t *testing.T) {
 		}
 		s.wantHistory(added[0].ID, "added/0 cancelled/0")
 		s.wantHistory(running[1].ID, "added/0 starting/1 error/1 cancelled/1")
-		if r := s.round("w", nil, locked[:1]); len(r.Started) != 0 {
-			s.t.Error("a worker started a job that was cancelled while it had it locked")
+		if got := s.start("w", 9); len(got) != 0 {
+			s.t.Error("a worker started a job that was cancelled")
 		}
 		for id, want := range map[int64]error{running[0].ID: queue.ErrStarted, added[0].ID: queue.ErrFinal, 4711: queue.ErrNotFound} {
 			if err := s.Cancel(in, id); !errors.Is(err, want) {
@@ -776,13 +789,14 @@ func TestReschedule(t *testing.T) {
 		if j := s.wantState(added[0].ID, job.Initial, "due", 0); j.Priority != 1 {
 			s.t.Errorf("priority %d", j.Priority)
 		}
-		locked := s.lock("w", 2)
+		s.lockOutside("w", added[1].ID)
 		must[any](s.t)(nil, s.Reschedule(in, added[1].ID, queue.When{In: &later}))
-		r := s.round("w", nil, locked)
-		if len(r.Started) != 1 || r.Started[0].ID != added[0].ID {
-			s.t.Errorf("started %d jobs", len(r.Started))
+		if got := ids(s.start("w", 2)); !slices.Equal(got, []int64{added[0].ID}) {
+			s.t.Errorf("started %v", got)
 		}
-		s.wantState(added[1].ID, job.Initial, "later", 0)
+		if j := s.wantState(added[1].ID, job.Initial, "later", 0); j.WorkerID != job.None || j.Token != job.None {
+			s.t.Errorf("it is still locked: %+v", j)
+		}
 		if err := s.Reschedule(in, added[0].ID, queue.When{In: &soon}); !errors.Is(err, queue.ErrStarted) {
 			s.t.Error(err)
 		}
@@ -825,12 +839,12 @@ func TestOnDuplicate(t *testing.T) {
 		if j := s.wantState(a[0].ID, job.Initial, "due", 0); j.Data != "2" || !a[1].Replaced || a[2].Replaced || !a[2].Duplicate {
 			s.t.Errorf("data %s, added %+v", j.Data, a)
 		}
-		locked := s.lock("w", 1)
+		s.lockOutside("w", a[0].ID)
 		if b := s.add(with("a", "4", job.ReplaceDuplicate))[0]; !b.Replaced || b.ID != a[0].ID || s.get(b.ID).Data != "4" {
 			s.t.Errorf("%+v", b)
 		}
-		if r := s.round("w", nil, locked); len(r.Started) != 0 {
-			s.t.Error("a worker started what was replaced while it had it locked")
+		if j := s.wantState(a[0].ID, job.Initial, "due", 0); j.WorkerID != job.None || j.Token != job.None {
+			s.t.Errorf("what was replaced is still locked: %+v", j)
 		}
 		running := s.start("w", 1)
 		if b := s.add(with("a", "5", job.ReplaceDuplicate))[0]; b.Replaced || !b.Duplicate || s.get(b.ID).Data != "4" {

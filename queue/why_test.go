@@ -42,10 +42,11 @@ func TestWhy(t *testing.T) {
 		s.wantWhy(added[0].ID, "1 due jobs are before it")
 		s.wantWhy(added[1].ID, "no handler for job type mystery", "2 due jobs are before it")
 		s.wantWhy(added[2].ID, "not due until")
-		locked := s.lock("w", 1)
+		s.lockOutside("w", first)
 		s.wantWhy(first, "locked, to start when a slot is free, by worker w (pid 1 on h)")
 		s.wantWhy(added[0].ID, "throttled: 8 of 10 are taken, and its factor is 8")
-		running := s.round("w", nil, locked).Started
+		s.giveBack(first)
+		running := s.start("w", 1)
 		s.wantWhy(first, "attempt 1 is running since")
 		must[any](t)(nil, s.Pause(t.Context(), true))
 		s.wantWhy(added[0].ID, "paused: hipq queue resume emails", "throttled")
@@ -109,7 +110,7 @@ func TestWhyOfAnUndecidedJob(t *testing.T) {
 	suite(t, func(s store) {
 		s.add(job.New{Type: "send"})
 		jobs := s.start("w", 1)
-		s.fail(queue.ByHandler, job.Outcome{Verdict: job.TryAgain, Error: "e"}, jobs[0])
+		s.fail(queue.OwnHandler, job.Outcome{Verdict: job.TryAgain, Error: "e"}, jobs[0])
 		s.wantWhy(1, "attempt 1 failed (e); a retry handler decides whether it is tried again, run by worker w")
 	})
 }

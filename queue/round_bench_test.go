@@ -36,6 +36,9 @@ func benchQueue(b *testing.B, o Options, f func(b *testing.B, q *Queue)) {
 			if err := q.Register(b.Context()); err != nil {
 				b.Fatal(err)
 			}
+			if err := q.workers.Register(b.Context(), bencher, 24*time.Hour); err != nil {
+				b.Fatal(err)
+			}
 			f(b, q)
 		})
 	}
@@ -90,32 +93,41 @@ func (q *Queue) fill(b *testing.B, kinds ...rows) {
 	}
 }
 
-// lockCost is the median time in which 100 jobs are locked, without the commit.
-func (q *Queue) lockCost(b *testing.B, times int) time.Duration {
+// bencher is who starts the jobs; without its row nothing is started.
+var bencher = roster.Worker{ID: "bench", Host: "bench", PID: 1}
+
+// startRound does a round of the bencher, which is to start n jobs.
+func (q *Queue) startRound(b *testing.B, c *Candidates, n int, settle ...Settled) Done {
 	b.Helper()
-	l := q.NewLocker("bench", []string{"noop"})
+	r := NewRound(bencher)
+	r.Settle, r.Slots, r.Candidates = settle, n, c
+	done, err := q.Round(b.Context(), r)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return done
+}
+
+// startCost is the median time of a round that starts 100 jobs, of a worker that goes along the line.
+func (q *Queue) startCost(b *testing.B, times int) time.Duration {
+	b.Helper()
+	c := q.Candidates([]string{"noop"})
 	var costs []time.Duration
 	for range times {
-		err := q.db.Tx(b.Context(), func(tx *schema.Tx) error {
-			began := time.Now()
-			taken, err := l.lock(b.Context(), tx, "token", 100, l.after)
-			costs = append(costs, time.Since(began))
-			if err == nil && len(taken) != 100 {
-				err = fmt.Errorf("locked %d", len(taken))
-			}
-			return err
-		})
-		if err != nil {
-			b.Fatal(err)
+		began := time.Now()
+		done := q.startRound(b, c, 100)
+		costs = append(costs, time.Since(began))
+		if len(done.Started) != 100 {
+			b.Fatalf("started %d", len(done.Started))
 		}
 	}
 	slices.Sort(costs)
 	return costs[len(costs)/2]
 }
 
-// BenchmarkLockBacklog compares locking 100 jobs of 3,000 with locking them beside 4,000,000 rows: due, scheduled for
+// BenchmarkRoundBacklog compares starting 100 jobs of 3,000 with starting them beside 4,000,000 rows: due, scheduled for
 // later at a better priority, final, and due of a type that this worker doesn't handle.
-func BenchmarkLockBacklog(b *testing.B) {
+func BenchmarkRoundBacklog(b *testing.B) {
 	past, future := time.Now().Add(-24*time.Hour), time.Now().Add(24*time.Hour)
 	for _, shuffle := range []bool{false, true} {
 		b.Run(map[bool]string{false: "in-order", true: "at-random"}[shuffle], func(b *testing.B) {
@@ -123,8 +135,8 @@ func BenchmarkLockBacklog(b *testing.B) {
 				const million = 1_000_000
 				for b.Loop() {
 					q.fill(b, rows{n: 3000, line: job.LineDue, state: "initial", jobType: "noop", priority: 100, from: past, step: time.Millisecond})
-					q.lockCost(b, 5)
-					few := q.lockCost(b, 20)
+					q.startCost(b, 5)
+					few := q.startCost(b, 20)
 					if _, err := q.db.ExecContext(context.Background(), "DELETE FROM "+q.table); err != nil {
 						b.Fatal(err)
 					}
@@ -133,8 +145,8 @@ func BenchmarkLockBacklog(b *testing.B) {
 						rows{n: million, line: job.LineLater, state: "initial", jobType: "noop", priority: 1, from: future, step: time.Millisecond, shuffle: shuffle},
 						rows{n: million, line: job.LineFinished, state: "final", jobType: "noop", priority: 1, from: past, step: time.Millisecond, shuffle: shuffle},
 						rows{n: million, line: job.LineDue, state: "initial", jobType: "other", priority: 1, from: past, step: time.Millisecond, shuffle: shuffle})
-					q.lockCost(b, 5)
-					many := q.lockCost(b, 50)
+					q.startCost(b, 5)
+					many := q.startCost(b, 50)
 					b.ReportMetric(float64(few.Microseconds()), "µs/100-of-3000")
 					b.ReportMetric(float64(many.Microseconds()), "µs/100-of-4M")
 					b.ReportMetric(float64(many)/float64(few), "4M/3000")
@@ -144,18 +156,17 @@ func BenchmarkLockBacklog(b *testing.B) {
 	}
 }
 
-// BenchmarkLockOrders compares locking 100 jobs of 3,000 with locking them beside 1,000,000 rows, in the orders that have
-// an index of their own.
-func BenchmarkLockOrders(b *testing.B) {
+// BenchmarkRoundOrders compares starting 100 jobs of 3,000 with starting them beside 1,000,000 rows, in each order.
+func BenchmarkRoundOrders(b *testing.B) {
 	past, future := time.Now().Add(-24*time.Hour), time.Now().Add(24*time.Hour)
-	for _, o := range []Options{{Order: job.BySchedule}, {PriorityOrder: job.HighestFirst}, {Order: job.BySchedule, PriorityOrder: job.HighestFirst}} {
-		b.Run(o.Table().Order, func(b *testing.B) {
+	for _, o := range []Options{{}, {PriorityOrder: job.HighestFirst}, {Order: job.BySchedule}} {
+		b.Run(o.Table().Order.Pick(), func(b *testing.B) {
 			benchQueue(b, o, func(b *testing.B, q *Queue) {
 				const quarter = 250_000
 				for b.Loop() {
 					q.fill(b, rows{n: 3000, line: job.LineDue, state: "initial", jobType: "noop", priority: 100, from: past, step: time.Millisecond})
-					q.lockCost(b, 5)
-					few := q.lockCost(b, 20)
+					q.startCost(b, 5)
+					few := q.startCost(b, 20)
 					if _, err := q.db.ExecContext(context.Background(), "DELETE FROM "+q.table); err != nil {
 						b.Fatal(err)
 					}
@@ -164,8 +175,8 @@ func BenchmarkLockOrders(b *testing.B) {
 						rows{n: quarter, line: job.LineLater, state: "initial", jobType: "noop", priority: 1, from: future, step: time.Millisecond},
 						rows{n: quarter, line: job.LineFinished, state: "final", jobType: "noop", priority: 1, from: past, step: time.Millisecond},
 						rows{n: quarter, line: job.LineDue, state: "initial", jobType: "other", priority: 1, from: past, step: time.Millisecond})
-					q.lockCost(b, 5)
-					many := q.lockCost(b, 50)
+					q.startCost(b, 5)
+					many := q.startCost(b, 50)
 					b.ReportMetric(float64(few.Microseconds()), "µs/100-of-3000")
 					b.ReportMetric(float64(many.Microseconds()), "µs/100-of-1M")
 					b.ReportMetric(float64(many)/float64(few), "1M/3000")
@@ -175,9 +186,9 @@ func BenchmarkLockOrders(b *testing.B) {
 	}
 }
 
-// BenchmarkLockHeld compares locking 100 jobs whose group has room with locking them beside 100,000 of a better priority
-// that their full group holds back, after the locks that have taken these out of the line.
-func BenchmarkLockHeld(b *testing.B) {
+// BenchmarkRoundHeld compares starting 100 jobs whose group has room with starting them beside 100,000 of a better priority
+// that their full group holds back, after the rounds that have taken these out of the line.
+func BenchmarkRoundHeld(b *testing.B) {
 	groups := &job.ThrottleGroups{By: "data.region", Limits: map[string]int{"full": 1, job.OtherGroups: 1_000_000}}
 	benchQueue(b, Options{ThrottleGroups: groups}, func(b *testing.B, q *Queue) {
 		add := func(n, priority int, data string) {
@@ -189,7 +200,7 @@ func BenchmarkLockHeld(b *testing.B) {
 				b.Fatal(err)
 			}
 		}
-		// what is locked counts, so it must go before the next measure
+		// what runs counts, so it must go before the next measure
 		forget := func() {
 			if _, err := q.db.ExecContext(b.Context(), "DELETE FROM "+q.table+" WHERE line = 'locked' AND throttle_group <> 'data.region=full'"); err != nil {
 				b.Fatal(err)
@@ -197,24 +208,18 @@ func BenchmarkLockHeld(b *testing.B) {
 		}
 		for b.Loop() {
 			add(10_000, 100, `{"region": "open"}`)
-			q.lockCost(b, 5)
-			without := q.lockCost(b, 20)
+			q.startCost(b, 5)
+			without := q.startCost(b, 20)
 			forget()
 			add(100_000, 1, `{"region": "full"}`)
 			began := time.Now()
-			for l := q.NewLocker("bench", []string{"noop"}); ; {
-				locked, err := l.Lock(b.Context(), 1)
-				if err != nil {
-					b.Fatal(err)
-				}
-				if len(locked) > 0 && !l.More() || q.held(b) == 100_000-1 {
-					break
-				}
+			for c := q.Candidates([]string{"noop"}); q.held(b) < 100_000-1; {
+				q.startRound(b, c, 1)
 			}
 			holding := time.Since(began)
 			forget()
-			q.lockCost(b, 5)
-			with := q.lockCost(b, 20)
+			q.startCost(b, 5)
+			with := q.startCost(b, 20)
 			b.ReportMetric(float64(without.Microseconds()), "µs/100-alone")
 			b.ReportMetric(float64(with.Microseconds()), "µs/100-beside-held")
 			b.ReportMetric(float64(with)/float64(without), "beside/alone")
@@ -231,8 +236,9 @@ func (q *Queue) held(b *testing.B) (n int) {
 	return n
 }
 
-// BenchmarkLockDrain compares the locks of the last tenth of a drain with those of the first.
-func BenchmarkLockDrain(b *testing.B) {
+// BenchmarkRoundDrain compares the rounds of the last tenth of a drain with those of the first. Each settles what the one
+// before it has started, as a worker's do.
+func BenchmarkRoundDrain(b *testing.B) {
 	const n = 50_000
 	benchQueue(b, Options{}, func(b *testing.B, q *Queue) {
 		for b.Loop() {
@@ -243,28 +249,22 @@ func BenchmarkLockDrain(b *testing.B) {
 			if _, err := q.EnqueueMany(b.Context(), jobs); err != nil {
 				b.Fatal(err)
 			}
-			l := q.NewLocker("bench", []string{"noop"})
+			c := q.Candidates([]string{"noop"})
 			var costs []time.Duration
+			var ended []Settled
 			for range n / 100 {
 				began := time.Now()
-				locked, err := l.Lock(b.Context(), 100)
+				done := q.startRound(b, c, 100, ended...)
 				costs = append(costs, time.Since(began))
-				if err != nil || len(locked) != 100 {
-					b.Fatalf("locked %d: %v", len(locked), err)
+				if len(done.Started) != 100 {
+					b.Fatalf("started %d", len(done.Started))
 				}
-				w := roster.Worker{ID: "bench", Host: "bench", PID: 1}
-				started, err := q.Round(b.Context(), w, nil, locked)
-				if err != nil {
-					b.Fatal(err)
-				}
-				settle := make([]Settled, len(started.Started))
-				for i, j := range started.Started {
-					settle[i] = Settled{Job: j, Outcome: job.Outcome{Verdict: job.Finished}}
-				}
-				if _, err := q.Round(b.Context(), w, settle, nil); err != nil {
-					b.Fatal(err)
+				ended = nil
+				for _, j := range done.Started {
+					ended = append(ended, Settled{Job: j, Outcome: job.Outcome{Verdict: job.Finished}})
 				}
 			}
+			q.startRound(b, c, 0, ended...)
 			first, last := mean(costs[:len(costs)/10]), mean(costs[len(costs)*9/10:])
 			b.ReportMetric(float64(first.Microseconds()), "µs/first-tenth")
 			b.ReportMetric(float64(last.Microseconds()), "µs/last-tenth")
