@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/queue/job"
+	"github.com/hipq/hipq/schema"
 )
 
 // candidate is a due job that may be locked, as the index has it. It is only a hint: whoever locks it looks again.
@@ -101,7 +102,7 @@ func (c *Candidates) forget() {
 
 // next hands out up to n, the first in order. free narrows them to those without weight; fromHead lets it look at the head
 // of the line again, which a round does once. more says that there may be others.
-func (c *Candidates) next(ctx context.Context, n int, free, fromHead bool) (list []candidate, more bool, err error) {
+func (c *Candidates) next(ctx context.Context, tx *schema.Tx, n int, free, fromHead bool) (list []candidate, more bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if fromHead && time.Since(c.readAt) >= max(headEvery, 10*c.readFor) {
@@ -110,7 +111,7 @@ func (c *Candidates) next(ctx context.Context, n int, free, fromHead bool) (list
 	for {
 		fromHead = fromHead && !c.readAt.IsZero()
 		for len(list) < n {
-			if err := c.read(ctx, n); err != nil {
+			if err := c.read(ctx, tx, n); err != nil {
 				return nil, false, err
 			}
 			first := c.first(free)
@@ -153,7 +154,7 @@ func (c *Candidates) unread(list []candidate) {
 }
 
 // read reads on in each range of which nothing is left, all in one query.
-func (c *Candidates) read(ctx context.Context, n int) error {
+func (c *Candidates) read(ctx context.Context, tx *schema.Tx, n int) error {
 	var empty []*indexRange
 	for _, r := range c.ranges {
 		if len(r.read) == 0 && !r.ended {
@@ -166,7 +167,7 @@ func (c *Candidates) read(ctx context.Context, n int) error {
 	// some rounds' worth, for each reading costs a round trip
 	size := min(max(4*n, 100), 1000)
 	began := time.Now()
-	found, err := c.q.readRanges(ctx, job.LineDue, empty, size)
+	found, err := c.q.readRanges(ctx, tx, job.LineDue, empty, size)
 	if err != nil {
 		return fmt.Errorf("find due jobs of %s: %w", c.q.Name, err)
 	}
@@ -186,7 +187,7 @@ func (c *Candidates) read(ctx context.Context, n int) error {
 }
 
 // readRanges reads up to n entries of a line in each range, behind the last one read.
-func (q *Queue) readRanges(ctx context.Context, line job.Line, ranges []*indexRange, n int) ([][]candidate, error) {
+func (q *Queue) readRanges(ctx context.Context, tx *schema.Tx, line job.Line, ranges []*indexRange, n int) ([][]candidate, error) {
 	var query strings.Builder
 	var args []any
 	for i, r := range ranges {
@@ -203,7 +204,7 @@ func (q *Queue) readRanges(ctx context.Context, line job.Line, ranges []*indexRa
 		}
 		fmt.Fprintf(&query, " ORDER BY %s LIMIT %d) AS r%d", inOrder, n, i)
 	}
-	rows, err := q.db.QueryContext(ctx, query.String(), args...)
+	rows, err := tx.QueryContext(ctx, query.String(), args...)
 	if err != nil {
 		return nil, err
 	}

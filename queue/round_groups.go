@@ -56,7 +56,7 @@ func (q *Queue) heldCandidates(ctx context.Context, tx *schema.Tx, c *Candidates
 	if len(open) == 0 {
 		return nil, nil
 	}
-	found, err := q.readRanges(ctx, job.LineHeld, open, n)
+	found, err := q.readRanges(ctx, tx, job.LineHeld, open, n)
 	if err != nil {
 		return nil, fmt.Errorf("find held jobs: %w", err)
 	}

@@ -36,7 +36,7 @@ func (q *Queue) start(ctx context.Context, tx *schema.Tx, r Round, done *Done) (
 	var taken []*job.Job
 	seen := map[int64]bool{} // a round beside this one may have them read again
 	for walked, size := 0, slots; ; size = max(slots-len(taken), q.stride()) {
-		due, more, err := r.Candidates.next(ctx, size, room.full, walked == 0)
+		due, more, err := r.Candidates.next(ctx, tx, size, room.full, walked == 0)
 		if err != nil {
 			return nil, err
 		}

@@ -8,7 +8,6 @@ package worker
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"slices"
@@ -158,7 +157,7 @@ func (w *worker) live(ctx context.Context, begin func() error) (Summary, error) 
 // signOff ends the worker's row, as soon as the database answers and as long as the lock holds.
 func (w *worker) signOff(ctx context.Context) error {
 	for {
-		err := w.roster.End(w.work, w.Worker, "finished", w.remark())
+		err := w.roster.End(w.work, w.Worker, "finished", "")
 		if kind, _ := schema.Diagnose(err); kind != schema.TryLater {
 			return err
 		}
@@ -168,14 +167,6 @@ func (w *worker) signOff(ctx context.Context) error {
 		case <-time.After(lookEvery):
 		}
 	}
-}
-
-// remark is what the worker's last activity says of trouble.
-func (w *worker) remark() string {
-	if w.summary.Lost == 0 {
-		return ""
-	}
-	return fmt.Sprintf("%d attempts were not settled: their lock was lost", w.summary.Lost)
 }
 
 // abandon stops what runs and waits for it to end. What is not settled then is reclaimed when the lock has expired.
