@@ -1,0 +1,316 @@
+package queue_test
+
+import (
+	"cmp"
+	"context"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/jmoiron/sqlx"
+
+	"github.com/hipq/hipq/internal/dbtest"
+	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/job"
+)
+
+// sortedByID is for lists that have no order of their own.
+func sortedByID(jobs []*job.Job) []*job.Job {
+	return slices.SortedFunc(slices.Values(jobs), func(a, b *job.Job) int { return cmp.Compare(a.ID, b.ID) })
+}
+
+// A commit whose answer is lost is repeated: the same round again finds what the first has done.
+func TestRoundMayBeRepeated(t *testing.T) {
+	for _, change := range []func(*queue.Options){
+		func(*queue.Options) {}, byRegion(9, map[string]int{"*": 9}), func(o *queue.Options) { o.Rate = job.Rate{Starts: 9, Per: time.Hour} },
+	} {
+		suiteWith(t, change, func(s store) {
+			for i := range 9 {
+				s.add(job.New{Type: []string{"send", "report"}[i%2], Data: `{"to": {"region": "east"}}`})
+			}
+			jobs := s.start("w", 5)
+			r := s.newRound("w", 2, settled(finished, jobs[0])...)
+			r.Settle = append(r.Settle,
+				queue.Settled{Job: jobs[1], Outcome: job.Outcome{Verdict: job.Finished, Result: "r", Output: "said"}},
+				queue.Settled{Job: jobs[2], Outcome: job.Outcome{Verdict: job.TryAgain, Error: "boo"}},
+				queue.Settled{Job: jobs[3], Outcome: job.Outcome{Verdict: job.TryAgain, Error: "ask"}, Decider: queue.OwnHandler},
+				queue.Settled{Job: jobs[4], Outcome: job.Outcome{Verdict: job.Failed, Error: "ask"}, Decider: queue.AnyHandler})
+			first := s.do(r)
+			if !slices.Equal(ids(first.Started), []int64{6, 7}) || len(first.Resting) != 1 || first.Resting[0].Job != jobs[3] {
+				s.t.Fatalf("the first time: %+v", first)
+			}
+			var before []job.Job
+			for id := int64(1); id <= 9; id++ {
+				before = append(before, *s.get(id))
+			}
+			for r.Again = true; len(r.Token) == 36; r.Token += " " {
+				again := s.do(r)
+				if !reflect.DeepEqual(sortedByID(again.Started), sortedByID(first.Started)) {
+					s.t.Errorf("started %v, then %v", ids(first.Started), ids(again.Started))
+				}
+				if len(again.Resting) != 1 || !reflect.DeepEqual(again.Resting[0].Job, jobs[3]) || !again.Resting[0].Asked || again.Resting[0].Outcome.Error != "ask" {
+					s.t.Errorf("resting are %+v", again.Resting)
+				}
+				if len(again.Lost)+len(again.Unsettled) > 0 {
+					s.t.Errorf("lost %v, unsettled %v", again.Lost, again.Unsettled)
+				}
+			}
+			for i, want := range []string{
+				"finished/1", "finished/1", "error/1", "", "", "", "", "-", "-",
+			} {
+				history := "added/0 starting/1"
+				if want == "-" {
+					history = "added/0"
+				} else if want != "" {
+					history += " " + want
+				}
+				s.wantHistory(int64(i+1), history)
+				now := *s.get(int64(i + 1))
+				now.UpdateTime = before[i].UpdateTime // to write the same again is no harm
+				if !reflect.DeepEqual(now, before[i]) {
+					s.t.Errorf("job %d was %+v, is %+v", i+1, before[i], now)
+				}
+			}
+			if c := must[queue.Counts](s.t)(s.Counts(s.t.Context())); c.Running != 2 || c.Error != 2 || c.Due != 2 {
+				s.t.Errorf("counts %+v", c)
+			}
+			// the rate counts each start once, and the limits each job
+			if more := s.start("w", 9); len(more) != 2 {
+				s.t.Errorf("then started %v", ids(more))
+			}
+		})
+	}
+}
+
+// One that was not committed does its work the second time; one whose jobs have been taken from its worker since gives none.
+func TestRoundThatWasNotCommitted(t *testing.T) {
+	suite(t, func(s store) {
+		s.add(job.New{Type: "send"}, job.New{Type: "send"}, job.New{Type: "send"})
+		jobs := s.start("w", 1)
+		r := s.newRound("w", 1, settled(finished, jobs...)...)
+		r.Again = true
+		if got := ids(s.do(r).Started); !slices.Equal(got, []int64{2}) {
+			s.t.Errorf("started %v", got)
+		}
+		s.wantState(1, job.Final, "finished", 1)
+
+		s.bury("w")
+		s.upkeep()
+		if got := ids(s.do(r).Started); len(got) > 0 {
+			s.t.Errorf("a worker that was declared dead started %v", got)
+		}
+		s.wantState(2, job.Retry, "later", 1)
+		s.wantState(3, job.Initial, "due", 0)
+	})
+}
+
+// held opens a transaction that holds what a query finds, until it is let go.
+func (s store) held(query string, args ...any) (letGo func()) {
+	s.t.Helper()
+	tx := must[*sqlx.Tx](s.t)(s.db.BeginTxx(context.Background(), nil))
+	s.t.Cleanup(func() { _ = tx.Rollback() })
+	var found []any
+	rows := must[*sqlx.Rows](s.t)(tx.Queryx(query+" FOR UPDATE", args...))
+	for rows.Next() {
+		found = append(found, must[[]any](s.t)(rows.SliceScan())...)
+	}
+	if err := rows.Err(); err != nil || len(found) == 0 {
+		s.t.Fatalf("nothing to hold: %v", err)
+	}
+	return func() { must[any](s.t)(nil, tx.Rollback()) }
+}
+
+// mysqlSuite runs a test on MySQL alone: where a transaction holds rows. SQLite's holds the file.
+func mysqlSuite(t *testing.T, change func(*queue.Options), f func(s store)) {
+	t.Helper()
+	suiteWith(t, change, func(s store) {
+		if s.db.Name == "mysql" {
+			f(s)
+		}
+	})
+}
+
+// quick does a round that has no time to wait for another transaction.
+func (s store) quick(r queue.Round) queue.Done {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(s.t.Context(), 10*time.Second)
+	defer cancel()
+	return must[queue.Done](s.t)(s.Round(ctx, r))
+}
+
+// A row that another transaction holds doesn't hold up the other jobs of a round.
+func TestRoundWaitsForNoRow(t *testing.T) {
+	for _, change := range []func(*queue.Options){func(*queue.Options) {}, byRegion(0, map[string]int{"*": 9})} {
+		mysqlSuite(t, change, func(s store) {
+			s.add(make9("send")...)
+			jobs := s.start("w", 5)
+			letGo := s.held("SELECT id FROM shop_emails FORCE INDEX (PRIMARY) WHERE id IN (2, 4, 6)")
+			r := s.newRound("w", 2, settled(finished, jobs[:3]...)...)
+			r.Settle = append(r.Settle,
+				queue.Settled{Job: jobs[3], Outcome: job.Outcome{Verdict: job.Failed, Error: "boo"}},
+				queue.Settled{Job: jobs[4], Outcome: job.Outcome{Verdict: job.Failed, Error: "boo"}})
+			got := s.quick(r)
+			if !slices.Equal(ids(got.Started), []int64{7, 8}) {
+				s.t.Errorf("started %v", ids(got.Started))
+			}
+			if want := []queue.Settled{r.Settle[1], r.Settle[3]}; !reflect.DeepEqual(got.Unsettled, want) {
+				s.t.Errorf("unsettled are %+v, want %+v", got.Unsettled, want)
+			}
+			if len(got.Lost) > 0 {
+				s.t.Errorf("lost %v", got.Lost)
+			}
+			for id, line := range map[int64]job.Line{1: "finished", 3: "finished", 5: "failed"} {
+				s.wantState(id, job.Final, line, 1)
+			}
+			for _, id := range []int64{2, 4, 7, 8} {
+				s.wantState(id, job.Running, "locked", 1)
+			}
+			letGo()
+			if again := s.quick(s.newRound("w", 9, got.Unsettled...)); len(again.Unsettled) > 0 || !slices.Equal(ids(again.Started), []int64{6, 9}) {
+				s.t.Errorf("then: %+v", again)
+			}
+			s.wantState(2, job.Final, "finished", 1)
+			s.wantState(4, job.Final, "failed", 1)
+			s.wantHistory(2, "added/0 starting/1 finished/1")
+			s.wantHistory(4, "added/0 starting/1 failed/1")
+		})
+	}
+}
+
+func make9(jobType string) []job.New {
+	return slices.Repeat([]job.New{{Type: jobType, Data: `{"to": {"region": "east"}}`}}, 9)
+}
+
+// Nor is a job lost whose row is held, when its worker has been declared dead: it is, once another has taken it.
+func TestHeldRowOfADeadWorker(t *testing.T) {
+	mysqlSuite(t, func(*queue.Options) {}, func(s store) {
+		s.add(job.New{Type: "send"})
+		jobs := s.start("w", 1)
+		s.bury("w")
+		letGo := s.held("SELECT id FROM shop_emails WHERE id = 1")
+		got := s.quick(s.newRound("w", 0, settled(finished, jobs...)...))
+		if len(got.Unsettled) != 1 || len(got.Lost) != 0 {
+			s.t.Errorf("while it is held: %+v", got)
+		}
+		letGo()
+		s.upkeep()
+		if got = s.quick(s.newRound("w", 0, got.Unsettled...)); len(got.Unsettled) != 0 || len(got.Lost) != 1 {
+			s.t.Errorf("when it is reclaimed: %+v", got)
+		}
+		s.wantState(1, job.Retry, "later", 1)
+	})
+}
+
+// The workers renew their locks, and operators pause queues, while rounds go on.
+func TestRoundWaitsForNoOtherTable(t *testing.T) {
+	mysqlSuite(t, func(*queue.Options) {}, func(s store) {
+		s.add(make9("send")...)
+		jobs := s.start("w", 1)
+		s.held("SELECT id FROM shop_workers")
+		s.held("SELECT queue FROM shop_queues")
+		s.held("SELECT job_type FROM shop_job_types")
+		s.held("SELECT id FROM shop_activity")
+		gone := *jobs[0]
+		gone.Attempt++ // one that is to be looked for
+		if got := s.quick(s.newRound("w", 1, settled(finished, jobs[0], &gone)...)); !slices.Equal(ids(got.Started), []int64{2}) {
+			s.t.Errorf("started %v", ids(got.Started))
+		}
+		s.wantState(1, job.Final, "finished", 1)
+	})
+}
+
+// What comes in with a better place while a worker goes along the line is started first once it looks at the head again;
+// at the end of the line it looks at once.
+func TestCandidatesComeBackToTheHead(t *testing.T) {
+	suite(t, func(s store) {
+		s.hire("w")
+		candidates := s.Candidates([]string{"send", "report"})
+		one := func() []int64 {
+			r := s.newRound("w", 1)
+			r.Candidates = candidates
+			return ids(s.do(r).Started)
+		}
+		s.add(job.New{Type: "send"}, job.New{Type: "report"}, job.New{Type: "send"})
+		var got []int64
+		got = append(got, one()...)
+		s.add(job.New{Type: "report", Priority: new(1)})
+		candidates.Forget()
+		got = append(got, one()...)
+		got = append(got, one()...)
+		got = append(got, one()...)
+		s.add(job.New{Type: "send", Priority: new(1)}) // before all that were read
+		got = append(got, one()...)
+		if want := []int64{1, 4, 2, 3, 5}; !slices.Equal(got, want) {
+			s.t.Errorf("started %v, want %v", got, want)
+		}
+		if got := one(); len(got) > 0 {
+			s.t.Errorf("started %v", got)
+		}
+	})
+}
+
+// More says whether there is a use for another round.
+func TestRoundSaysWhetherThereIsMore(t *testing.T) {
+	suite(t, func(s store) {
+		s.hire("w")
+		s.add(slices.Repeat([]job.New{{Type: "send"}}, 250)...) // more than one reading
+		candidates := s.Candidates([]string{"send", "report"})
+		for n := 0; ; {
+			r := s.newRound("w", 50)
+			r.Candidates = candidates
+			got := s.do(r)
+			n += len(got.Started)
+			if got.More != (n < 250) {
+				s.t.Errorf("after %d more is %v", n, got.More)
+			}
+			if !got.More {
+				break
+			}
+		}
+		s.add(job.New{Type: "send"})
+		if got := s.do(s.newRound("w", 5)); len(got.Started) != 1 || got.More {
+			s.t.Errorf("with slots to spare: %+v", got)
+		}
+	})
+}
+
+func TestRateIsSaid(t *testing.T) {
+	suiteWith(t, func(o *queue.Options) { o.Rate = job.Rate{Starts: 3, Per: time.Hour} }, func(s store) {
+		s.hire("w")
+		s.add(make9("send")...)
+		if got := s.do(s.newRound("w", 2)); len(got.Started) != 2 || got.Wait != 0 || !got.More {
+			s.t.Errorf("%+v", got)
+		}
+		if got := s.do(s.newRound("w", 2)); len(got.Started) != 1 {
+			s.t.Errorf("%+v", got)
+		}
+		if got := s.do(s.newRound("w", 2)); len(got.Started) != 0 || got.Wait < 59*time.Minute || got.Wait > 61*time.Minute {
+			s.t.Errorf("%+v", got)
+		}
+	})
+}
+
+// A round of a queue that is paused, or of a worker that was declared dead, doesn't go all along the line to start nothing.
+func TestRoundInVain(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, driver, source string) {
+		db := dbtest.Open(t, driver, source, "emails")
+		counted, counter := count(t, db, source)
+		s := openStore(t, counted, options())
+		s.add(slices.Repeat([]job.New{{Type: "send"}}, 6000)...)
+		s.hire("w")
+		s.bury("w")
+		s.hire("alive")
+		for worker, paused := range map[string]bool{"w": false, "alive": true} {
+			must[any](t)(nil, s.Pause(t.Context(), paused))
+			before := counter.Load()
+			got := s.do(s.newRound(worker, 5))
+			if len(got.Started) > 0 || got.More {
+				t.Errorf("%s: %d started, more is %v", worker, len(got.Started), got.More)
+			}
+			if n := counter.Load() - before; n > 20 {
+				t.Errorf("%s: %d statements", worker, n)
+			}
+		}
+	})
+}
