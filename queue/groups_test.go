@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/queue"
@@ -110,6 +111,94 @@ func TestManyFullGroups(t *testing.T) {
 		second := drain()
 		if got := ids(second); len(got) != groups || !slices.Contains(got, groups+100) || slices.Contains(got, 2*groups+1) {
 			t.Errorf("%d started: %v", len(got), got)
+		}
+	})
+}
+
+// What is held comes after a better job of its group that is due, however many other due jobs are before that.
+func TestHeldJobsDontOvertake(t *testing.T) {
+	suiteWith(t, byRegion(0, map[string]int{"east": 1, "west": 1}), func(s store) {
+		s.add(inRegion("east", 1), inRegion("east", 1), inRegion("west", 1))
+		first := s.start("w1", 9)
+		s.wantState(2, job.Initial, "held", 0)
+		for _, region := range []string{"west", "east"} {
+			better := inRegion(region, 1)
+			better.Priority = new(1)
+			s.add(better) // 4 and 5, in this order
+		}
+		// only the east has room: 4 is looked at and held back, then comes 5, then what was held
+		if got := ids(s.do(s.newRound("w1", 1, settled(done, first[0])...)).Started); !slices.Equal(got, []int64{5}) {
+			s.t.Errorf("started %v", got)
+		}
+	})
+}
+
+// When the first that a group holds back can't start after all, it is the next of them that does, not one behind it.
+func TestHeldJobsFollowEachOther(t *testing.T) {
+	suiteWith(t, byRegion(0, map[string]int{"*": 1}), func(s store) {
+		s.add(slices.Repeat([]job.New{inRegion("east", 1)}, 3)...)
+		first := s.start("w1", 9)
+		s.wantState(3, job.Initial, "held", 0)
+		s.add(inRegion("east", 1)) // 4
+		now := must[time.Time](s.t)(s.db.Clock(s.t.Context()))
+		closed := must[job.Windows](s.t)(job.ParseWindows([]string{now.Add(2*time.Hour).Format("15:04") + "-" + now.Add(3*time.Hour).Format("15:04")}))
+		s.exec("UPDATE shop_emails SET time_windows = ? WHERE id = 2", closed.Encode())
+		if got := ids(s.do(s.newRound("w1", 1, settled(done, first...)...)).Started); len(got) > 0 && got[0] != 3 {
+			s.t.Errorf("started %v", got)
+		}
+		s.wantState(2, job.Initial, "later", 0)
+	})
+}
+
+// A round that could have started more of what is held says so, although nothing is due.
+func TestMoreIsHeld(t *testing.T) {
+	suiteWith(t, byRegion(0, map[string]int{"east": 2}), func(s store) {
+		s.add(slices.Repeat([]job.New{inRegion("east", 1)}, 5)...)
+		first := s.start("w1", 9)
+		candidates := s.Candidates([]string{"send"})
+		round := func(settle ...queue.Settled) queue.Done {
+			r := s.newRound("w1", 1, settle...)
+			r.Candidates = candidates
+			return s.do(r)
+		}
+		if got := round(settled(done, first...)...); !slices.Equal(ids(got.Started), []int64{3}) || !got.More {
+			s.t.Errorf("started %v, more is %v", ids(got.Started), got.More)
+		}
+		if got := round(); !slices.Equal(ids(got.Started), []int64{4}) {
+			s.t.Errorf("then started %v", ids(got.Started))
+		}
+		if got := round(); len(got.Started) > 0 || got.More {
+			s.t.Errorf("with the group full, started %v, more is %v", ids(got.Started), got.More)
+		}
+	})
+}
+
+// However much many groups hold back, a round looks at no more of it than it may have a use for.
+func TestManyHeldJobs(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, driver, source string) {
+		counted, counter := count(t, dbtest.Open(t, driver, source, "emails"), source)
+		o := options()
+		byRegion(0, map[string]int{"*": 1})(&o)
+		s := openStore(t, counted, o)
+		const groups, each, times = 100, 21, 4
+		var args []any
+		for i := range groups * each {
+			args = append(args, fmt.Sprint("data.to.region=", i%groups))
+		}
+		const columns = "job_type, job_data, state, line, timeout, priority, throttle_factor, time_windows, throttle_group"
+		const row = "('send', 'x', 'initial', 'held', 60, 100, 1, 'NONE', ?)"
+		s.exec("INSERT INTO shop_emails ("+columns+") VALUES "+schema.Rows(row, groups*each), args...)
+		for range times {
+			s.exec("INSERT INTO shop_emails (" + columns + ") SELECT " + columns + " FROM shop_emails")
+		}
+		s.hire("w1")
+		r := s.newRound("w1", each<<times)
+		before := counter.Load()
+		if got := s.do(r); len(got.Started) != groups {
+			t.Errorf("started %d, want one of each group", len(got.Started))
+		}
+		if n := counter.Load() - before; n > 30 {
+			t.Errorf("%d statements", n)
 		}
 	})
 }
