@@ -1,0 +1,193 @@
+package schema_test
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hipq/hipq/internal/dbtest"
+	"github.com/hipq/hipq/schema"
+)
+
+// ranked gives each row's priority with its rank, by id.
+func ranked(t *testing.T, db *schema.DB) (list [][2]int) {
+	t.Helper()
+	rows, err := db.QueryContext(t.Context(), "SELECT priority, run_rank FROM shop_emails ORDER BY id")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = rows.Close() }()
+	for rows.Next() {
+		var row [2]int
+		if err := rows.Scan(&row[0], &row[1]); err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, row)
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return list
+}
+
+// pickIndexes are those of the indexes for an order that the table has, with their columns.
+func pickIndexes(t *testing.T, db *schema.DB) (list []string) {
+	t.Helper()
+	query := "SELECT CONCAT(index_name, ': ', GROUP_CONCAT(column_name ORDER BY seq_in_index)) FROM information_schema.statistics" +
+		" WHERE table_schema = DATABASE() AND table_name = 'shop_emails' AND index_name LIKE '%pick%' GROUP BY index_name ORDER BY 1"
+	if db.Name == "sqlite" {
+		query = "SELECT m.name || ': ' || (SELECT group_concat(i.name) FROM pragma_index_info(m.name) i) FROM sqlite_master m" +
+			" WHERE m.type = 'index' AND m.tbl_name = 'shop_emails' AND m.name LIKE '%pick%' ORDER BY 1"
+	}
+	if err := db.SelectContext(t.Context(), &list, query); err != nil {
+		t.Fatal(err)
+	}
+	return list
+}
+
+// A change of order gives the rows that are there new ranks, as those that come in later, and replaces the one index.
+func TestMigrateChangesTheOrder(t *testing.T) {
+	rank := map[schema.Order]func(int) int{
+		schema.OrderLowest:   func(p int) int { return p },
+		schema.OrderHighest:  func(p int) int { return -p },
+		schema.OrderSchedule: func(int) int { return 0 },
+	}
+	lowest, highest, schedule := schema.OrderLowest, schema.OrderHighest, schema.OrderSchedule
+	dbtest.Each(t, func(t *testing.T, driver, source string) {
+		db := dbtest.Open(t, driver, source, "emails")
+		add := func(priority int) {
+			t.Helper()
+			_, err := db.ExecContext(t.Context(), "INSERT INTO shop_emails (job_type, job_data, line, timeout, priority, throttle_factor, time_windows)"+
+				" VALUES ('send', 'x', 'due', 60, ?, 1, 'NONE')", priority)
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		priorities := []int{100, -5, 0, math.MaxInt32, -math.MaxInt32}
+		for _, p := range priorities {
+			add(p)
+		}
+		before := lowest
+		// from each to each, and to itself
+		for _, order := range []schema.Order{lowest, highest, schedule, schedule, highest, highest, lowest, schedule, lowest} {
+			queues := []schema.Queue{{Name: "emails", Order: order}}
+			// a table that has another order than the default one shows it when it is used
+			err := db.Check(t.Context(), queues)
+			if kind, hint := schema.Diagnose(err); order != before && order != lowest && (kind != schema.Misconfigured || hint != "run hipq init") || order == before && err != nil {
+				t.Errorf("%s to %s: %v (%s)", before.Pick(), order.Pick(), err, hint)
+			}
+			for again := range 2 {
+				changed, err := db.Migrate(t.Context(), queues)
+				if err != nil {
+					t.Fatalf("%s to %s: %v", before.Pick(), order.Pick(), err)
+				}
+				var want []string
+				if again == 0 && order != before {
+					want = []string{"shop_emails"}
+				}
+				if !slices.Equal(changed, want) {
+					t.Errorf("%s to %s, %d: changed %v", before.Pick(), order.Pick(), again, changed)
+				}
+			}
+			if err := db.Check(t.Context(), queues); err != nil {
+				t.Error(err)
+			}
+			priorities = append(priorities, len(priorities))
+			add(len(priorities) - 1)
+			var want [][2]int
+			for _, p := range priorities {
+				want = append(want, [2]int{p, rank[order](p)})
+			}
+			if diff := cmp.Diff(want, ranked(t, db)); diff != "" {
+				t.Errorf("%s to %s (-want +got):\n%s", before.Pick(), order.Pick(), diff)
+			}
+			index := []string{"shop_emails$" + order.Pick() + ": line,part,job_type,run_rank,scheduled_run_time,id"}
+			if got := pickIndexes(t, db); !slices.Equal(got, index) {
+				t.Errorf("%s to %s: indexes %q, want %q", before.Pick(), order.Pick(), got, index)
+			}
+			before = order
+		}
+	})
+}
+
+// A table whose index somebody has dropped is not taken for one in order.
+func TestMigrateWithoutAnIndex(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, driver, source string) {
+		db := dbtest.Open(t, driver, source, "emails")
+		drop := "DROP INDEX shop_emails$pick ON shop_emails"
+		if driver == "sqlite" {
+			drop = "DROP INDEX shop_emails$pick"
+		}
+		if _, err := db.ExecContext(t.Context(), drop); err != nil {
+			t.Fatal(err)
+		}
+		queues := []schema.Queue{{Name: "emails", Order: schema.OrderHighest}}
+		if kind, _ := schema.Diagnose(db.Check(t.Context(), queues)); kind != schema.Misconfigured {
+			t.Errorf("a table without an index for its order passes for one in order: %v", kind)
+		}
+		if _, err := db.Migrate(t.Context(), queues); err == nil || !strings.Contains(err.Error(), "shop_emails") {
+			t.Errorf("migrate: %v", err)
+		}
+	})
+}
+
+// Rows by plain SQL have no priority until they are taken in, and no rank.
+func TestRankOfANewRow(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, driver, source string) {
+		db := dbtest.Open(t, driver, source, "emails")
+		for _, order := range []schema.Order{schema.OrderLowest, schema.OrderHighest, schema.OrderSchedule} {
+			if _, err := db.Migrate(t.Context(), []schema.Queue{{Name: "emails", Order: order}}); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := db.ExecContext(t.Context(), "INSERT INTO shop_emails (job_type) VALUES ('send')"); err != nil {
+				t.Fatal(err)
+			}
+			var wrong int
+			err := db.GetContext(t.Context(), &wrong, "SELECT COUNT(*) FROM shop_emails WHERE NOT (run_rank IS NULL OR ? = 'time' AND run_rank = 0)", string(order))
+			if err != nil || wrong > 0 {
+				t.Errorf("%s: %d, %v", order.Pick(), wrong, err)
+			}
+		}
+	})
+}
+
+// The statements for an empty database make what Migrate makes.
+func TestDDLOfEachOrder(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, driver, source string) {
+		names, err := schema.NewNames("shop", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		queues := []schema.Queue{{Name: "emails"}, {Name: "high", Order: schema.OrderHighest}, {Name: "time", Order: schema.OrderSchedule}}
+		ddl, err := schema.DDL(driver, names, queues)
+		if err != nil {
+			t.Fatal(err)
+		}
+		db, err := schema.Open(t.Context(), schema.Options{Driver: driver, Path: source, DSN: source, Create: true}, names)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = db.Close() }()
+		for s := range strings.SplitSeq(ddl, ";\n") {
+			if s = strings.TrimSpace(s); s == "" {
+				continue
+			}
+			if _, err := db.ExecContext(t.Context(), s); err != nil {
+				t.Fatalf("%s: %v", s, err)
+			}
+		}
+		if err := db.Check(t.Context(), queues); err != nil {
+			t.Error(err)
+		}
+		if changed, err := db.Migrate(t.Context(), queues); err != nil || len(changed) > 0 {
+			t.Errorf("changed %v: %v", changed, err)
+		}
+		if _, err := schema.DDL(driver, names, []schema.Queue{{Name: "emails", Order: "none"}}); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("%q", "none")) {
+			t.Errorf("an unknown order: %v", err)
+		}
+	})
+}
