@@ -191,3 +191,51 @@ func TestDDLOfEachOrder(t *testing.T) {
 		}
 	})
 }
+
+// Tables of the layout in which each order had an index of its own keep their rows, and have the one index afterwards.
+func TestMigrateFromTheFormerOrders(t *testing.T) {
+	for order, old := range map[schema.Order]string{
+		schema.OrderLowest:   "",
+		schema.OrderHighest:  "CREATE INDEX shop_emails$pick_highest ON shop_emails (line, part, job_type, priority DESC, scheduled_run_time, id)",
+		schema.OrderSchedule: "CREATE INDEX shop_emails$pick_schedule_highest ON shop_emails (line, part, job_type, scheduled_run_time, priority DESC, id)",
+	} {
+		dbtest.Each(t, func(t *testing.T, driver, source string) {
+			db := dbtest.Open(t, driver, source, "emails")
+			drop := "ALTER TABLE shop_emails DROP INDEX shop_emails$pick"
+			if driver == "sqlite" {
+				drop = "DROP INDEX shop_emails$pick"
+			}
+			for _, s := range []string{
+				drop, "ALTER TABLE shop_emails DROP COLUMN run_rank",
+				"CREATE INDEX shop_emails$pick ON shop_emails (line, part, job_type, priority, scheduled_run_time, id)", old,
+				"INSERT INTO shop_emails (job_type, job_data, line, timeout, priority, throttle_factor, time_windows) VALUES ('send', 'x', 'due', 60, 7, 1, 'NONE')",
+				"UPDATE hipq_tables SET version = 2 WHERE table_name = 'shop_emails'",
+			} {
+				if s == "" {
+					continue
+				}
+				if _, err := db.ExecContext(t.Context(), s); err != nil {
+					t.Fatalf("%s: %v", s, err)
+				}
+			}
+			queues := []schema.Queue{{Name: "emails", Order: order}}
+			if err := db.Check(t.Context(), queues); err == nil {
+				t.Error("the former layout passes for up to date")
+			}
+			if changed, err := db.Migrate(t.Context(), queues); err != nil || !slices.Equal(changed, []string{"shop_emails"}) {
+				t.Fatalf("changed %v: %v", changed, err)
+			}
+			if err := db.Check(t.Context(), queues); err != nil {
+				t.Error(err)
+			}
+			want := map[schema.Order]int{schema.OrderLowest: 7, schema.OrderHighest: -7}[order]
+			if got := ranked(t, db); !slices.Equal(got, [][2]int{{7, want}}) {
+				t.Errorf("%s: %v", order.Pick(), got)
+			}
+			index := []string{"shop_emails$" + order.Pick() + ": line,part,job_type,run_rank,scheduled_run_time,id"}
+			if got := pickIndexes(t, db); !slices.Equal(got, index) {
+				t.Errorf("indexes %q, want %q", got, index)
+			}
+		})
+	}
+}
