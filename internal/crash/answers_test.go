@@ -24,7 +24,7 @@ type answers struct {
 	given map[answered]string
 }
 
-// answered is an attempt: jobs that were locked together have the same token.
+// answered is an attempt: jobs that were started together have the same token.
 type answered struct{ queue, key, token string }
 
 func newAnswers(h hipq, db *database, rng *rand.Rand) *answers {

@@ -17,7 +17,7 @@ var (
 	jobsFlag   = flag.Int("crash.jobs", 0, "how many jobs at least (0: 5000, with -short 500)")
 	killsFlag  = flag.Int("crash.kills", 0, "how many kills of live workers (0: 100, with -short 10; with a throttle limit 40 and 5)")
 	stopsFlag  = flag.Int("crash.stops", 0, "how many workers to stop until their locks are lost (0: 9, with -short 3)")
-	roundsFlag = flag.Int("crash.rounds", 0, "how many locks under a throttle limit at least (0: 2000, with -short 300)")
+	roundsFlag = flag.Int("crash.rounds", 0, "how many rounds under a throttle limit at least (0: 2000, with -short 300)")
 	seedFlag   = flag.Uint64("crash.seed", 0, "for the random choices (0: by the clock)")
 	// An undisturbed machine of two cores needs a third of it.
 	patienceFlag = flag.Duration("crash.patience", 6*time.Minute, "how long it may take until every job is final")
@@ -164,7 +164,7 @@ func (r *run) feed(ctx context.Context, n int) error {
 	return nil
 }
 
-// feedUntil keeps the workers busy as long as they are in danger, and until they have locked often enough, and enqueues the
+// feedUntil keeps the workers busy as long as they are in danger, and until they have tried often enough, and enqueues the
 // rest afterwards.
 func (r *run) feedUntil(ctx context.Context, harmed <-chan struct{}) {
 	const backlog = 400

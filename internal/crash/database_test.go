@@ -97,7 +97,7 @@ func (d *database) workerState(id string) (state string, err error) {
 	return state, err
 }
 
-// rounds counts the locks of queues with a throttle limit.
+// rounds counts how often workers have tried to start jobs of queues with a throttle limit.
 func (d *database) rounds() (n int, err error) {
 	err = d.QueryRow("SELECT SUM(turn) FROM " + queuesTable).Scan(&n)
 	return n, err
@@ -113,14 +113,13 @@ func (d *database) insert(s spec) error {
 	return err
 }
 
-// held are the jobs that a worker has, started or not, and the slots for them.
-func (d *database) held(worker string) (slots int, jobs []row, err error) {
-	err = d.QueryRow("SELECT slots FROM "+workersTable+" WHERE id = ?", worker).Scan(&slots)
+// held are the jobs that a worker has: those that run, and those about which it decides.
+func (d *database) held(worker string) (jobs []row, err error) {
 	for _, q := range queues {
 		some, e := d.jobs(q, "WHERE line = 'locked' AND worker_id = ?", worker)
 		jobs, err = append(jobs, some...), errors.Join(err, e)
 	}
-	return slots, jobs, err
+	return jobs, err
 }
 
 // busy are the processes of the workers that have jobs.

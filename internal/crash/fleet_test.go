@@ -30,9 +30,9 @@ type fleet struct {
 	over []*worker
 	// kills counts those that hit a worker at work, by its row; with is how many of them had handlers running.
 	kills, with int
-	// running and locked are the jobs that those killed had.
-	running, locked int
-	stops           []string
+	// running and deciding are the jobs that those killed had.
+	running, deciding int
+	stops             []string
 	// missed counts the stops that were taken back, see stopAll.
 	missed int
 }
@@ -206,7 +206,7 @@ func (f *fleet) kill(w *worker) {
 		return // it had not registered yet
 	}
 	state, err := f.db.workerState(id)
-	_, held, e := f.db.held(id)
+	held, e := f.db.held(id)
 	if err != nil || e != nil {
 		f.t.Error(err, e)
 	}
@@ -224,7 +224,7 @@ func (f *fleet) kill(w *worker) {
 	defer f.mu.Unlock()
 	f.kills++
 	f.running += running
-	f.locked += len(held) - running
+	f.deciding += len(held) - running
 	if running > 0 {
 		f.with++
 	}
@@ -266,6 +266,6 @@ func (f *fleet) destroy() {
 func (f *fleet) summary() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return fmt.Sprintf("%d workers, %d killed at work (%d with handlers running; in all they had %d jobs running and %d locked), %d stopped (%s; %d tries taken back)",
-		len(f.over)+len(f.live), f.kills, f.with, f.running, f.locked, len(f.stops), strings.Join(f.stops, ", "), f.missed)
+	return fmt.Sprintf("%d workers, %d killed at work (%d with handlers running; in all they ran %d jobs and decided about %d), %d stopped (%s; %d tries taken back)",
+		len(f.over)+len(f.live), f.kills, f.with, f.running, f.deciding, len(f.stops), strings.Join(f.stops, ", "), f.missed)
 }

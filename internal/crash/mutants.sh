@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # Shows that the tests bite: breaks a copy of the source in one place after the other, and runs a reduced TestCrash (or,
-# where it is about the throttle limit, TestThrottle) and the store's suite on it. Each mutant names the tests that must go
-# red; what else goes red is shown too.
+# where it is about the throttle limit, TestThrottle) and the store's suite on it; where it is about the worker itself, a
+# part of the worker's. Each mutant names the tests that must go red; what else goes red is shown too.
 #
 #   .ci/with-mariadb internal/crash/mutants.sh [MUTANT...]
 #
-# Not among them: settling without lock_token while the attempt is still compared, or the other way round. Each attempt
+# Not among them: settling without the token while the attempt is still compared, or the other way round. Each attempt
 # has one token and each token one attempt of a job, so either of them alone fences as well as both.
 set -euo pipefail
 
@@ -15,6 +15,7 @@ trap 'rm -rf "$copy" "$copy.sound" "$copy.log"' EXIT
 (cd "$root" && tar -c --exclude=./.git --exclude=./.bin .) | tar -x -C "$copy"
 cp -r "$copy" "$copy.sound"
 
+worker_tests='^Test(LostAnswers|ManyAnswersAreLost|StoppedAfterALostAnswer|OutcomesAreToldOnce|Concurrency.*)$'
 size=(-crash.jobs 600 -crash.kills 15 -crash.stops 6 -crash.rounds 2000 -crash.patience 100s)
 
 # edit FILE PERL...: one that changes nothing would look like a test that does not bite.
@@ -28,90 +29,123 @@ edit() {
   done
 }
 
-# Every mutant is a function that says which tests must go red: crash or throttle (on each of its engines), store, or both.
+# Every mutant is a function that says which tests must go red: crash or throttle (on each of its engines), store, worker.
 mutants=()
 mutant() { mutants+=("$1"); }
 
-# What the comparison with a parameter becomes that is always true: the parameter stays.
-any_token='s/lock_token = \?/? <> \x27\x27/g'
+# What fences: the worker, the lock's token, and the attempt. Each fences the others' writes, and the last two also a later
+# attempt of the same worker's.
+fence() {
+  edit queue/round_settle.go 's/row\.Token == s\.Job\.Token && row\.Attempt == s\.Job\.Attempt && //' \
+    's/AND worker_id = \? " \+ lock/AND ? <> \x27\x27 " + lock/'
+}
 
-mutant settle_without_token # and attempt: a late worker settles another's attempt
+mutant settle_without_token # nor worker or attempt: a late worker settles another's attempt
 settle_without_token() {
   must=(crash store)
-  edit queue/settle.go 's/state = \x27running\x27 AND lock_token = \? AND attempt = \?/state = \x27running\x27 AND ? <> \x27\x27 AND ? > 0/g' \
-    's/AND lock_token = \? AND attempt = \? AND worker_id = \? " \+ q\.db\.ForUpdate/AND ? <> \x27\x27 AND ? > 0 AND ? <> \x27\x27 " + q.db.ForUpdate/'
+  fence
 }
 
-mutant settle_without_state # a late worker settles what was taken from it and waits for its next attempt
+mutant settle_without_state # nor worker: a late worker settles what was taken from it and waits for its next attempt
 settle_without_state() {
   must=(crash store)
-  edit queue/settle.go 's/state = \x27running\x27 AND lock_token/lock_token/g' \
-    's/line = \x27locked\x27 AND state IN \(\x27running\x27, \x27error\x27\) AND lock_token/lock_token/'
+  edit queue/round_settle.go 's/AND worker_id = \? " \+ lock/AND ? <> \x27\x27 " + lock/' \
+    's/ AND line = \x27locked\x27 AND state IN \(\x27running\x27, \x27error\x27\)//'
 }
 
-mutant start_without_token # a late worker starts what another has locked
-start_without_token() {
-  must=(store)
-  edit queue/start.go "$any_token"
+mutant settle_twice # a commit whose answer was lost is done again
+settle_twice() {
+  must=(store) tests=()
+  edit queue/round_settle.go 's/ AND line = \x27locked\x27 AND state IN \(\x27running\x27, \x27error\x27\)//' \
+    's/row\.Attempt == s\.Job\.Attempt && \(row\.State == job\.Error \|\| !s\.Asked\)/row.Attempt == s.Job.Attempt/'
+  edit queue/round_settle.go 's/ AND state <> \x27final\x27//'
 }
 
-mutant start_without_token_or_state # any worker starts any job
-start_without_token_or_state() {
+mutant settle_what_can_be_read # a row that another transaction holds counts as settled
+settle_what_can_be_read() {
+  must=(store) tests=() engines=(mysql)
+  edit queue/round_settle.go 's/\t\t\tdone\.Unsettled = append\(done\.Unsettled, s\)\n/\t\t\tcontinue\n/'
+}
+
+mutant start_what_has_started # nobody looks whether another was faster
+start_what_has_started() {
   must=(crash store)
-  edit queue/start.go "$any_token" 's/line = \x27locked\x27 AND state IN \(\x27initial\x27, \x27retry\x27\) AND //' \
-    's/WHERE line = \x27locked\x27 AND \? <>/WHERE ? <>/' 's/w\.id = worker_id AND w\.state = \x27working\x27/1 = 1/'
+  edit queue/round_start.go 's/ AND line IN \(\x27due\x27, \x27held\x27\)//' 's/job\.CheckTransition\(j\.State, job\.Running\)/error(nil)/'
 }
 
-mutant lock_what_is_locked # two workers have the same job
-lock_what_is_locked() {
-  must=(crash store)
-  edit queue/walk.go 's/WHERE line = \x27due\x27 AND part = \? AND job_type/WHERE line IN (\x27due\x27, \x27locked\x27) AND part = ? AND job_type/'
-  edit queue/lock.go 's/WHERE line = \x27due\x27 AND id IN/WHERE id IN/'
-}
-
-mutant lock_without_locks # neither row locks nor a look at the line: on SQLite the file's lock is enough
-lock_without_locks() {
+mutant start_without_locks # candidates are as good as locks: on SQLite the file's lock is enough
+start_without_locks() {
   must=(crash store) engines=(mysql)
-  edit queue/walk.go 's/LIMIT \? " \+ l\.q\.db\.SkipLocked/LIMIT ?"/'
-  edit queue/lock.go 's/WHERE line = \x27due\x27 AND id IN/WHERE id IN/'
+  edit queue/round_start.go 's/" "\+q\.db\.SkipLocked, append\(args/" ", append(args/'
+}
+
+mutant start_although_dead # a worker that was declared dead starts jobs
+start_although_dead() {
+  must=(store) tests=()
+  edit queue/round_start.go 's/AND "\+q\.workers\.Working\("\?"\)\+"/AND ? <> \x27\x27/'
+}
+
+mutant start_again # a round that is repeated starts others instead of those that it has started
+start_again() {
+  must=(store worker) tests=()
+  edit queue/round.go 's/\t\tif again \{/\t\tif again \&\& r.Slots < 0 {/'
+}
+
+mutant start_under_another_token # and so doesn't know them again
+start_under_another_token() {
+  must=(worker) tests=()
+  edit queue/worker/dispatch.go 's/r\.Again = true\n/r.Again, r.Token = true, queue.NewRound(w.Worker).Token\n/'
+}
+
+mutant slots_not_reserved # two rounds at once fill the same slots
+slots_not_reserved() {
+  must=(worker) tests=() engines=(mysql)
+  edit queue/worker/lane.go 's/l\.reserved \+= n/l.reserved += 0 * n/'
 }
 
 mutant reclaim_from_the_living # nobody asks whether the worker is dead
 reclaim_from_the_living() {
   must=(crash)
-  edit queue/reclaim.go 's/ AND w\.state = \x27working\x27/ AND 1 = 0/g'
+  edit queue/roster/fragments.go 's/" ON w\.id = " \+ id \+ " AND w\.state = \x27working\x27"/" ON w.id = " + id + " AND 1 = 0"/'
 }
 
 mutant reclaim_as_finished # a lost attempt counts as done
 reclaim_as_finished() {
   must=(crash store)
-  edit queue/reclaim.go 's/SET state = \x27error\x27, line = \x27error\x27, error = \?,/SET state = \x27final\x27, line = \x27finished\x27, error = CASE WHEN ? = \x27\x27 THEN \x27\x27 ELSE \x27NONE\x27 END,/'
+  edit queue/upkeep_reclaim.go 's/SET state = \x27error\x27, line = \x27error\x27, error = \?,/SET state = \x27final\x27, line = \x27finished\x27, error = CASE WHEN ? = \x27\x27 THEN \x27\x27 ELSE \x27NONE\x27 END,/'
+}
+
+mutant reclaim_undecided # a job about which a dead worker was deciding stays its own
+reclaim_undecided() {
+  must=(crash store)
+  edit queue/upkeep_reclaim.go 's/where\+" AND state = \x27error\x27"/where+" AND state = \x27sleeping\x27"/'
 }
 
 mutant reclaim_running_as_due # a lost attempt starts again as the same attempt
 reclaim_running_as_due() {
   must=(crash store)
-  edit queue/reclaim.go 's/where\+" AND state IN \(\x27initial\x27, \x27retry\x27\)"/where/'
+  edit queue/upkeep_reclaim.go 's/where\+" AND state IN \(\x27initial\x27, \x27retry\x27\)"/where/'
 }
 
-mutant reclaim_costs_an_attempt # of a job that was never started
+mutant reclaim_costs_an_attempt # of a job that was never started: former versions locked first
 reclaim_costs_an_attempt() {
-  must=(crash store)
-  edit queue/reclaim.go 's/backInLine\+", worker_id = \x27NONE\x27"/backInLine+", worker_id = \x27NONE\x27, attempt = attempt + 1"/'
+  must=(store) tests=()
+  edit queue/upkeep_reclaim.go 's/backInLine\+", worker_id = \x27NONE\x27"/backInLine+", worker_id = \x27NONE\x27, attempt = attempt + 1"/'
 }
 
 mutant reclaim_started_only # locked jobs stay locked for ever
 reclaim_started_only() {
-  must=(crash store)
-  edit queue/reclaim.go 's/AND state IN \(\x27initial\x27, \x27retry\x27\)"/AND state = \x27sleeping\x27"/'
+  must=(store) tests=()
+  edit queue/upkeep_reclaim.go 's/AND state IN \(\x27initial\x27, \x27retry\x27\)"/AND state = \x27sleeping\x27"/'
 }
 
 mutant activity_on_its_own # a crash comes between a transition and its activity
 activity_on_its_own() {
   must=(crash)
-  size=(-crash.jobs 2000 -crash.kills 80 -crash.stops 3 -crash.patience 180s)
-  edit queue/round.go 's/var r Round\n/var r Round\n\tvar written []activity.Entry\n/' \
-    's/return q\.log\.Record\(ctx, tx, entries\)\n\t\}\)/written = entries\n\t\treturn nil\n\t})\n\tif err == nil {\n\t\terr = q.db.Tx(ctx, func(tx *schema.Tx) error { return q.log.Record(ctx, tx, written) })\n\t}/'
+  worker_tests='^Test(LostAnswers|ManyAnswersAreLost|StoppedAfterALostAnswer|OutcomesAreToldOnce|Concurrency.*)$'
+size=(-crash.jobs 2000 -crash.kills 80 -crash.stops 3 -crash.patience 180s)
+  edit queue/round.go 's/var done Done\n/var done Done\n\tvar written []activity.Entry\n/' \
+    's/return q\.logAs\(ctx, tx, r\.Worker, entries\)\n\t\}\)/written = entries\n\t\treturn nil\n\t})\n\tif err == nil {\n\t\terr = q.db.Tx(ctx, func(tx *schema.Tx) error { return q.logAs(ctx, tx, r.Worker, written) })\n\t}/'
 }
 
 mutant key_not_unique # and nobody looked first either
@@ -136,29 +170,28 @@ guard_asleep() {
 mutant final_comes_back # what failed for good is promoted
 final_comes_back() {
   must=(crash)
-  edit queue/judge.go 's/n\.line, entry\.State = lineFailed, activity\.Failed\n\K/\t\tn.wake = schema.At(now.Add(3 * time.Second))\n/'
-  edit queue/promote.go 's/ AND line = \x27later\x27 ORDER/ ORDER/'
-  edit queue/held.go 's/WHERE line = \? AND id IN/WHERE ? <> \x27\x27 AND id IN/'
+  edit queue/job/decide.go 's/n\.Line = LineFailed\n\K/\t\tn.Wake = now.Add(3 * time.Second)\n/'
+  edit queue/upkeep_promote.go 's/ AND line = \x27later\x27 ORDER/ ORDER/' 's/SET line = \x27due\x27, wake_time = NULL WHERE line = \?/SET line = \x27due\x27, state = \x27retry\x27, wake_time = NULL WHERE ? <> \x27\x27/'
 }
 
-# The turn is over before the lock begins: it is counted, but two workers take the same room. Not on SQLite, where they take
+# The turn is over before the round begins: it is counted, but two workers take the same room. Not on SQLite, where they take
 # turns in any case, for it has one writer.
 mutant limit_without_turns
 limit_without_turns() {
   must=(throttle) tests=(throttle) engines=(mysql)
-  edit queue/throttle.go 's/tx\.ExecContext/q.db.ExecContext/'
+  edit queue/round_room.go 's/if err := tx\.Write\(ctx, "UPDATE "\+q\.db\.Queues\(\)\+" SET turn/if _, err := q.db.ExecContext(ctx, "UPDATE "+q.db.Queues()+" SET turn/'
 }
 
 mutant limit_ignored # what doesn't fit goes along
 limit_ignored() {
   must=(throttle store) tests=(throttle)
-  edit queue/throttle.go 's/r\.full = true\n\t\treturn waits\n//'
+  edit queue/round_room.go 's/r\.full = true\n\t\treturn job\.Waits\n//'
 }
 
-mutant limit_forgets_running # only what is locked and not started counts
+mutant limit_forgets_running # each round has all the room
 limit_forgets_running() {
   must=(throttle store) tests=(throttle)
-  edit queue/throttle.go 's/WHERE line IN \(\x27locked\x27, \x27waiting\x27\)/$& AND state <> \x27running\x27/'
+  edit queue/round_room.go 's/WHERE line IN \(\x27locked\x27, \x27waiting\x27\)/$& AND state <> \x27running\x27/'
 }
 
 # red TEST COMMAND...: runs it in the copy, true if it fails
@@ -183,12 +216,15 @@ try() { # MUTANT
     done
   done
   red store go test -count=1 -timeout 2m ./queue || [[ ${must[*]} != *store* ]] || survivors+=" $name:store"
+  if [[ ${must[*]} == *worker* ]]; then
+    red worker go test -count=1 -timeout 5m -run "$worker_tests" ./queue/worker || survivors+=" $name:worker"
+  fi
   printf '%-30s red:%s\n' "$name" "${went_red:- nothing}"
   if [[ $name == sound && $went_red ]]; then echo "the tests are red without any mutant" >&2 && exit 1; fi
 }
 
 survivors=''
-sound() { tests=(crash throttle); } # none: all must be green
+sound() { tests=(crash throttle) must=(worker); } # none: all must be green
 if (($#)); then mutants=("$@"); fi
 for m in sound "${mutants[@]}"; do try "$m"; done
 if [[ $survivors ]]; then echo "not red, but should be:$survivors" >&2 && exit 1; fi

@@ -19,7 +19,7 @@ type record struct {
 	answers map[answered]string
 
 	jobs map[jobID]row
-	// rounds counts the locks of queues with a throttle limit.
+	// rounds counts how often workers have tried to start jobs of queues with a throttle limit.
 	rounds int
 	// history is each job's activity, by when it was written.
 	history map[jobID][]event

@@ -22,30 +22,23 @@ var comebacks = []struct {
 		return before.state == "running" && now.state == "running" && now.attempt > before.attempt &&
 			book.spec(now.name()).step(now.attempt).MS >= slow
 	}},
-	{"another has what it was about to start", func(before, now row, _ *book) bool {
-		return before.state != "running" && now.line == "locked" && now.token != before.token
+	{"another decides about its jobs", func(before, now row, _ *book) bool {
+		return before.state == "error" && now.worker != before.worker && now.worker != "NONE"
 	}},
 }
 
 // worthwhile says whether a worker that has these jobs is worth stopping for a comeback.
-func worthwhile(mode, slots int, jobs []row, book *book) bool {
-	running := 0
-	soon := false
-	for _, j := range jobs {
-		if j.state == "running" {
-			running++
-			soon = soon || book.spec(j.name()).step(j.attempt+1).MS >= slow
+func worthwhile(mode int, jobs []row, book *book) bool {
+	return slices.ContainsFunc(jobs, func(j row) bool {
+		switch mode {
+		case 0:
+			return j.state == "running"
+		case 1:
+			return j.state == "running" && book.spec(j.name()).step(j.attempt+1).MS >= slow
+		default:
+			return j.state == "error"
 		}
-	}
-	switch mode {
-	case 0:
-		return running > 0
-	case 1:
-		return soon
-	default:
-		// with slots free it starts jobs at once: it was caught just before
-		return running < min(slots, len(jobs))
-	}
+	})
 }
 
 // stopAll stops so many workers, one after the other, until their jobs are others'.
@@ -71,12 +64,12 @@ func (f *fleet) stop(ctx context.Context, w *worker, mode int, book *book) bool 
 	}
 	w.signal(syscall.SIGSTOP)
 	defer w.signal(syscall.SIGCONT)
-	slots, held, err := f.db.held(id)
+	held, err := f.db.held(id)
 	if err != nil {
 		f.t.Error(err)
 		return false
 	}
-	if !worthwhile(mode, slots, held, book) {
+	if !worthwhile(mode, held, book) {
 		return false
 	}
 	// one that holds locks of the database in its sleep holds up the others, and nobody could take its jobs

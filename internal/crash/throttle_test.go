@@ -13,14 +13,14 @@ import (
 // throttleLimit is that of each queue. Of the weights, 0 to 9, some are more than all of it.
 const throttleLimit = 7
 
-// TestThrottle runs weighted jobs with workers that are killed all the while. At no moment may more be locked and running,
-// by the rows and by the ledger, than the throttle limit lets.
+// TestThrottle runs weighted jobs with workers that are killed all the while. At no moment may more run, by the rows
+// and by the ledger, than the throttle limit lets.
 func TestThrottle(t *testing.T) {
 	each(t, plan{
 		size:    wanted(size{kills: 40, rounds: 2000}, size{kills: 5, rounds: 300}),
 		workers: 8, limit: throttleLimit, invent: (*book).inventWeighted,
 		invariants: append([]invariant{
-			{"rows", "what is locked and running is never more than the limit", rowsKeepLimit},
+			{"rows", "what runs is never more than the limit", rowsKeepLimit},
 			{"ledger", "the handlers that live at once never weigh more than the limit", handlersKeepLimit},
 		}, invariants...),
 	}, (*run).run)
@@ -83,7 +83,7 @@ func (t tally) toothless() (bad []string) {
 	return bad
 }
 
-// gauge looks at what is locked and running while all goes on.
+// gauge looks at what runs while all goes on.
 type gauge struct {
 	db    *database
 	limit int
@@ -136,18 +136,18 @@ func (g *gauge) broken() bool {
 	return len(g.over) > 0
 }
 
-// rowsKeepLimit: as the gauge saw it over so many locks, by rows that have the weights which were asked for.
+// rowsKeepLimit: as the gauge saw it over so many rounds, by rows that have the weights which were asked for.
 func rowsKeepLimit(c *record) (bad []string, checked string) {
 	bad = append(slices.Sorted(maps.Keys(c.gauge.over)), c.gauge.toothless()...)
 	if c.rounds < c.plan.rounds {
-		bad = append(bad, fmt.Sprintf("there were only %d locks", c.rounds))
+		bad = append(bad, fmt.Sprintf("there were only %d rounds", c.rounds))
 	}
 	for id, j := range c.jobs {
 		if want := c.book.spec(j.name()).weight; j.weight != want {
 			bad = append(bad, fmt.Sprintf("the weight is %d, not %d: %s", j.weight, want, c.story(id)))
 		}
 	}
-	return bad, fmt.Sprintf("%d locks; %s", c.rounds, c.gauge)
+	return bad, fmt.Sprintf("%d rounds; %s", c.rounds, c.gauge)
 }
 
 // handlersKeepLimit: a handler is in the ledger for the first time when it has begun, and for the last time when it is
