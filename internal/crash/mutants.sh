@@ -33,23 +33,19 @@ edit() {
 mutants=()
 mutant() { mutants+=("$1"); }
 
-# What fences: the worker, the lock's token, and the attempt. Each fences the others' writes, and the last two also a later
-# attempt of the same worker's.
-fence() {
-  edit queue/round_settle.go 's/row\.Token == s\.Job\.Token && row\.Attempt == s\.Job\.Attempt && //' \
-    's/AND worker_id = \? " \+ lock/AND ? <> \x27\x27 " + lock/'
-}
+# What the comparison with a parameter becomes that is always true: the parameter stays.
+any_worker='s/AND worker_id = \?/AND ? <> \x27\x27/'
 
 mutant settle_without_token # nor worker or attempt: a late worker settles another's attempt
 settle_without_token() {
   must=(crash store)
-  fence
+  edit queue/round_settle.go 's/row\.Token == s\.Job\.Token && row\.Attempt == s\.Job\.Attempt && //' "$any_worker"
 }
 
 mutant settle_without_state # nor worker: a late worker settles what was taken from it and waits for its next attempt
 settle_without_state() {
   must=(crash store)
-  edit queue/round_settle.go 's/AND worker_id = \? " \+ lock/AND ? <> \x27\x27 " + lock/' \
+  edit queue/round_settle.go "$any_worker" \
     's/ AND line = \x27locked\x27 AND state IN \(\x27running\x27, \x27error\x27\)//'
 }
 
@@ -76,13 +72,13 @@ start_what_has_started() {
 mutant start_without_locks # candidates are as good as locks: on SQLite the file's lock is enough
 start_without_locks() {
   must=(crash store) engines=(mysql)
-  edit queue/round_start.go 's/" "\+q\.db\.SkipLocked, append\(args/" ", append(args/'
+  edit queue/round_start.go 's/(workers\.Working\("\?"\)) ?\+ ?" " ?\+ ?q\.db\.SkipLocked/$1/'
 }
 
 mutant start_although_dead # a worker that was declared dead starts jobs
 start_although_dead() {
   must=(store) tests=()
-  edit queue/round_start.go 's/AND "\+q\.workers\.Working\("\?"\)\+"/AND ? <> \x27\x27/'
+  edit queue/round_start.go 's/" AND " ?\+ ?q\.workers\.Working\("\?"\)/" AND ? <> \x27\x27"/'
 }
 
 mutant start_again # a round that is repeated starts others instead of those that it has started
