@@ -367,54 +367,64 @@ func TestStartKeepsTheOrder(t *testing.T) {
 
 // Rounds of several workers, and two side by side of the same one, which share their candidates.
 func TestRoundsShareNothing(t *testing.T) {
-	suite(t, func(s store) {
-		const n = 400
-		jobs := make([]job.New, n)
-		for i := range jobs {
-			jobs[i].Type = "send"
+	suite(t, roundsShareNothing)
+}
+
+func TestRoundsThatTakeTurnsShareNothing(t *testing.T) {
+	suiteWith(t, byRegion(0, map[string]int{"*": 30}), roundsShareNothing)
+}
+
+func roundsShareNothing(s store) {
+	const n = 400
+	jobs := make([]job.New, n)
+	for i := range jobs {
+		jobs[i] = inRegion(fmt.Sprint(i%8), 1)
+	}
+	s.add(jobs...)
+	shared := s.Candidates([]string{"send"})
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	seen := map[int64]int{}
+	for w := range 4 {
+		worker, candidates := "w", shared
+		if w > 1 {
+			worker, candidates = fmt.Sprint("w", w), s.Candidates([]string{"send"})
 		}
-		s.add(jobs...)
-		shared := s.Candidates([]string{"send"})
-		var wg sync.WaitGroup
-		var mu sync.Mutex
-		seen := map[int64]int{}
-		for w := range 4 {
-			worker, candidates := "w", shared
-			if w > 1 {
-				worker, candidates = fmt.Sprint("w", w), s.Candidates([]string{"send"})
-			}
-			s.hire(worker)
-			wg.Go(func() {
-				for {
-					r := s.newRound(worker, 7)
-					r.Candidates = candidates
-					done, err := s.Round(s.t.Context(), r)
-					if err != nil {
-						s.t.Error(err)
-					}
-					if len(done.Started) == 0 {
-						return
-					}
-					mu.Lock()
-					for _, j := range done.Started {
-						seen[j.ID]++
-					}
-					mu.Unlock()
+		s.hire(worker)
+		wg.Go(func() {
+			for {
+				r := s.newRound(worker, 7)
+				r.Candidates = candidates
+				done, err := s.Round(s.t.Context(), r)
+				if err != nil {
+					s.t.Error(err)
 				}
-			})
-		}
-		wg.Wait()
-		for id, times := range seen {
-			if times != 1 {
-				s.t.Errorf("job %d was started %d times", id, times)
+				if len(done.Started) == 0 {
+					return
+				}
+				mu.Lock()
+				for _, j := range done.Started {
+					seen[j.ID]++
+				}
+				mu.Unlock()
 			}
-			s.wantHistory(id, "added/0 starting/1")
+		})
+	}
+	wg.Wait()
+	for id, times := range seen {
+		if times != 1 {
+			s.t.Errorf("job %d was started %d times", id, times)
 		}
-		// a round that skipped rows of another may end early; then they are still due
-		if c := must[queue.Counts](s.t)(s.Counts(s.t.Context())); int(c.Running) != len(seen) || int(c.Running+c.Due) != n {
-			s.t.Errorf("%d running, %d due, %d seen", c.Running, c.Due, len(seen))
-		}
-	})
+		s.wantHistory(id, "added/0 starting/1")
+	}
+	// a round that skipped rows of another may end early; then they are still due
+	c := must[queue.Counts](s.t)(s.Counts(s.t.Context()))
+	if int(c.Running) != len(seen) || int(c.Running+c.Due+c.Held) != n {
+		s.t.Errorf("%d running, %d due, %d held, %d seen", c.Running, c.Due, c.Held, len(seen))
+	}
+	if s.TakesTurns() && c.Running != 8*30 {
+		s.t.Errorf("%d running, want all groups full", c.Running)
+	}
 }
 
 // What a program has locked and never started comes back when its worker is no more, at no cost in attempts.
