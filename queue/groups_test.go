@@ -13,18 +13,20 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
+// newStore is a queue with other options, on a database of its own.
+func newStore(t *testing.T, driver, source string, change func(*queue.Options)) store {
+	t.Helper()
+	db := dbtest.Open(t, driver, source, "emails")
+	o := options()
+	change(&o)
+	must[[]string](t)(db.Migrate(t.Context(), []schema.Queue{o.Table()}))
+	return openStore(t, db, o)
+}
+
 // suiteWith runs a test on both engines, with a queue of other options.
 func suiteWith(t *testing.T, change func(*queue.Options), f func(s store)) {
 	t.Helper()
-	dbtest.Each(t, func(t *testing.T, driver, source string) {
-		db := dbtest.Open(t, driver, source, "emails")
-		o := options()
-		change(&o)
-		if _, err := db.Migrate(t.Context(), []schema.Queue{o.Table()}); err != nil {
-			t.Fatal(err)
-		}
-		f(openStore(t, db, o))
-	})
+	dbtest.Each(t, func(t *testing.T, driver, source string) { f(newStore(t, driver, source, change)) })
 }
 
 func byRegion(limit int, limits map[string]int) func(*queue.Options) {

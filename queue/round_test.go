@@ -121,14 +121,10 @@ func (s store) held(query string, args ...any) (letGo func()) {
 	return func() { must[any](s.t)(nil, tx.Rollback()) }
 }
 
-// mysqlSuite runs a test on MySQL alone: where a transaction holds rows. SQLite's holds the file.
+// mysqlSuite runs a test on MySQL alone, where a transaction holds rows; SQLite's holds the file.
 func mysqlSuite(t *testing.T, change func(*queue.Options), f func(s store)) {
 	t.Helper()
-	suiteWith(t, change, func(s store) {
-		if s.db.Name == "mysql" {
-			f(s)
-		}
-	})
+	f(newStore(t, "mysql", dbtest.MySQL(t), change))
 }
 
 // quick does a round that has no time to wait for another transaction.
