@@ -86,6 +86,32 @@ func TestDrainsInOrder(t *testing.T) {
 	})
 }
 
+// A busy worker reads on from where it was, so it doesn't see at once what should be next; but soon.
+func TestBetterJobIsNotPassedOverForLong(t *testing.T) {
+	suite(t, func(s shop) {
+		s.add(s.emails, "send", 2000)
+		g := s.gate()
+		p := only(s.emails, s.worker(map[string]handler.Handler{"once": handler.Func(g.handle), "send": handler.Func(short)}))
+		p.Concurrency = 1
+		r := s.start(p)
+		eventually(s.t, "it is busy", func() bool { return s.counts(s.emails).Finished > 10 })
+		first := 1
+		id := s.addJobs(s.emails, job.New{Type: "once", Priority: &first})[0]
+		g.next()
+		j := s.get(s.emails, id)
+		// a second, and something for a slow machine
+		if late := j.StartTime.Sub(j.ScheduledRunTime); late > 3*time.Second {
+			s.t.Errorf("started %s after its time", late)
+		}
+		if c := s.counts(s.emails); c.Due == 0 {
+			s.t.Errorf("there was nothing that it could have overtaken: %+v", c)
+		}
+		r.stop()
+		g.open()
+		r.ended()
+	})
+}
+
 func TestQueuesTakeTurns(t *testing.T) {
 	suite(t, func(s shop) {
 		const long, short = 60, 6

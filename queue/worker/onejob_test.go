@@ -3,6 +3,7 @@ package worker_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -289,4 +290,22 @@ func TestOneJobNotTakenIn(t *testing.T) {
 			s.t.Errorf("the worker ends with %v", err)
 		}
 	})
+}
+
+// Whether a start was committed whose answer got lost, it finds out: the job runs once.
+func TestLostAnswerOfOneJob(t *testing.T) {
+	t.Parallel()
+	for _, committed := range []bool{true, false} {
+		t.Run(fmt.Sprintf("committed=%t", committed), func(t *testing.T) {
+			t.Parallel()
+			s, proxy := proxied(t)
+			id := s.add(s.emails, "send", 1)[0]
+			lost := proxy.losesFirst("start", func() {})
+			proxy.losesQuestions(!committed)
+			r := s.startOne(s.one(nothing), id)
+			receive(t, "the lost answer", lost)
+			wantSummary(t, r.ended(), worker.Summary{Started: 1, Finished: 1})
+			s.wantHistory(s.emails, atOnce, id)
+		})
+	}
 }
