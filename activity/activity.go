@@ -4,6 +4,7 @@ package activity
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -71,9 +72,12 @@ type Log struct{ db *schema.DB }
 func New(db *schema.DB) *Log { return &Log{db: db} }
 
 const (
-	columns    = "at, kind, state, queue, worker_id, host, pid, job_id, job_type, job_key, attempt, wait_ms, run_ms, error, output"
-	row        = "(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
-	numColumns = 15
+	// what every entry has, and what only those have whose handler said something
+	shortColumns = "at, kind, state, queue, worker_id, host, pid, job_id, job_type, job_key, attempt, wait_ms, run_ms"
+	columns      = shortColumns + ", error, output"
+	shortRow     = "(?,?,?,?,?,?,?,?,?,?,?,?,?)"
+	row          = "(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
+	numColumns   = 15
 	// maxRows keeps a statement under SQLite's 32,766 parameters, and short enough for a parser to like it.
 	maxRows = 500
 	// maxBytes keeps a statement well under the smallest max_allowed_packet that a server is likely to have.
@@ -101,14 +105,21 @@ func (l *Log) insert(ctx context.Context, tx *schema.Tx, entries []Entry) error 
 	if err != nil {
 		return err
 	}
+	names, values := shortColumns, shortRow
+	texts := slices.ContainsFunc(entries, func(e Entry) bool { return e.Error != "" || e.Output != "" })
+	if texts {
+		names, values = columns, row
+	}
 	args := make([]any, 0, len(entries)*numColumns)
 	for i := range entries {
 		e := &entries[i]
 		args = append(args, at, string(e.Kind), string(e.State), orNone(e.Queue), orNone(e.WorkerID), orNone(e.Host), e.PID,
-			e.JobID, orNone(e.JobType), orNone(e.JobKey), e.Attempt, e.WaitMS, e.RunMS, orNone(e.Error), orNone(e.Output))
+			e.JobID, orNone(e.JobType), orNone(e.JobKey), e.Attempt, e.WaitMS, e.RunMS)
+		if texts {
+			args = append(args, orNone(e.Error), orNone(e.Output))
+		}
 	}
-	_, err = tx.ExecContext(ctx, "INSERT INTO "+l.db.Activity()+" ("+columns+") VALUES "+schema.Rows(row, len(entries)), args...)
-	return err
+	return tx.Write(ctx, "INSERT INTO "+l.db.Activity()+" ("+names+") VALUES "+schema.Rows(values, len(entries)), args...)
 }
 
 func orNone(s string) string {

@@ -81,21 +81,25 @@ func (s *scanner) scan(rows interface{ Scan(dest ...any) error }) (*job.Job, err
 		return nil, fmt.Errorf("read job %d of %s: %w", s.row.ID, s.queue, err)
 	}
 	j := s.row
+	if j.Attempt == 0 {
+		j.StartTime = time.Time{} // the row has one from the beginning, so that it needn't grow when it starts
+	}
 	return &j, nil
 }
 
-// scanAll reads all rows, and closes them.
-func (q *Queue) scanAll(rows *sql.Rows) (jobs []*job.Job, err error) {
-	defer func() { _ = rows.Close() }()
-	s := q.scanner()
-	for rows.Next() {
-		j, err := s.scan(rows)
-		if err != nil {
-			return nil, err
+// jobs is the query for jobs with the columns of selected, which it gives to f.
+func (q *Queue) jobs(query string, args []any, f func(*job.Job)) schema.Query {
+	return schema.Query{SQL: query, Args: args, Scan: func(rows *sql.Rows) error {
+		s := q.scanner()
+		for rows.Next() {
+			j, err := s.scan(rows)
+			if err != nil {
+				return err
+			}
+			f(j)
 		}
-		jobs = append(jobs, j)
-	}
-	return jobs, rows.Err()
+		return nil
+	}}
 }
 
 // What a row inserted by plain SQL leaves open until a worker takes it in is NULL, and reads as zero.

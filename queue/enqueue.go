@@ -92,7 +92,7 @@ func (q *Queue) EnqueueTx(ctx context.Context, tx *sql.Tx, jobs ...job.New) ([]A
 // chunk says how many of the jobs go into one statement: enough to make the round trip cheap, not more than the servers'
 // packet limits and SQLite's number of parameters allow.
 func chunk(jobs []job.New) int {
-	const maxRows, maxBytes = 500, 1 << 20
+	const maxRows, maxBytes = 1000, 1 << 20
 	n, size := 0, 0
 	for n < len(jobs) && n < maxRows && (n == 0 || size+len(jobs[n].Data) <= maxBytes) {
 		size += len(jobs[n].Data)
@@ -193,19 +193,37 @@ func distinct(jobs []job.New) (first []int, twins map[int]int, err error) {
 }
 
 func (q *Queue) insert(ctx context.Context, tx *schema.Tx, jobs []job.New, which []int) ([]int64, error) {
-	const columns = "job_type, job_data, job_key, line, timeout, priority, throttle_factor, time_windows, shard_key, " +
-		"scheduled_run_time, wake_time, create_time, update_time"
-	now := schema.At(tx.Now)
-	args := make([]any, 0, len(which)*13)
+	names, values := "job_type, job_data, job_key, line, timeout, priority, throttle_factor, time_windows, "+
+		"scheduled_run_time, start_time", "(?,?,?,?,?,?,?,?,?,?"
+	// most jobs have neither of these
+	later := slices.ContainsFunc(which, func(i int) bool { return q.scheduled(jobs[i], tx.Now).After(tx.Now) })
+	sharded := slices.ContainsFunc(which, func(i int) bool { return jobs[i].ShardKey != job.None })
+	if later {
+		names, values = names+", wake_time", values+",?"
+	}
+	if sharded {
+		names, values = names+", shard_key", values+",?"
+	}
+	now := schema.Text(tx.Now)
+	args := make([]any, 0, len(which)*12)
 	for _, i := range which {
 		j := &jobs[i]
 		at := q.scheduled(*j, tx.Now)
 		line, wake := job.Place(at, tx.Now)
-		args = append(args, j.Type, j.Data, j.Key, line, int64(j.Timeout/time.Second), *j.Priority, *j.ThrottleFactor,
-			j.Windows.Encode(), j.ShardKey, schema.At(at), schema.At(wake), now, now)
+		scheduled := now
+		if !at.Equal(tx.Now) {
+			scheduled = schema.Text(at)
+		}
+		args = append(args, j.Type, j.Data, j.Key, string(line), int64(j.Timeout/time.Second), *j.Priority, *j.ThrottleFactor,
+			j.Windows.Encode(), scheduled, now)
+		if later {
+			args = append(args, schema.At(wake))
+		}
+		if sharded {
+			args = append(args, j.ShardKey)
+		}
 	}
-	res, err := tx.ExecContext(ctx, "INSERT INTO "+q.table+" ("+columns+") VALUES "+
-		schema.Rows("(?,?,?,?,?,?,?,?,?,?,?,?,?)", len(which)), args...)
+	res, err := tx.ExecContext(ctx, "INSERT INTO "+q.table+" ("+names+") VALUES "+schema.Rows(values+")", len(which)), args...)
 	if err != nil {
 		return nil, err
 	}

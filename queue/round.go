@@ -54,14 +54,18 @@ type Done struct {
 // repeated: see Round.Token.
 func (q *Queue) Round(ctx context.Context, r Round) (Done, error) {
 	var done Done
+	var first *firstRead
 	again := r.Again
-	err := q.db.Tx(ctx, func(tx *schema.Tx) (err error) {
+	err := q.db.TxReading(ctx, func() []schema.Query {
+		if again && r.Candidates != nil {
+			r.Candidates.Forget() // some were taken for nothing
+		}
+		first = &firstRead{settling: map[int64]settling{}, jobs: map[int64]*job.Job{}}
+		return q.readFirst(r, first, again)
+	}, func(tx *schema.Tx) (err error) {
 		done = Done{}
 		slots := r.Slots
 		if again {
-			if r.Candidates != nil {
-				r.Candidates.Forget() // some were taken for nothing
-			}
 			if done.Started, err = q.startedUnder(ctx, tx, r); err != nil {
 				return err
 			}
@@ -70,7 +74,7 @@ func (q *Queue) Round(ctx context.Context, r Round) (Done, error) {
 			}
 		}
 		again = true
-		entries, err := q.settle(ctx, tx, r, &done)
+		entries, err := q.settle(ctx, tx, r, first, &done)
 		if err != nil {
 			return err
 		}
@@ -82,7 +86,7 @@ func (q *Queue) Round(ctx context.Context, r Round) (Done, error) {
 				}
 				entries = nil
 			}
-			starting, err := q.start(ctx, tx, r, &done)
+			starting, err := q.start(ctx, tx, r, first, &done)
 			if err != nil {
 				return err
 			}
@@ -94,6 +98,26 @@ func (q *Queue) Round(ctx context.Context, r Round) (Done, error) {
 		return Done{}, fmt.Errorf("settle and start jobs of %s: %w", q.Name, err)
 	}
 	return done, nil
+}
+
+// firstRead is what a round reads in the round trip that begins its transaction: the rows to settle, by id, and the
+// candidates that it knows already, with those of their jobs that it has locked.
+type firstRead struct {
+	settling map[int64]settling
+	due      []candidate
+	jobs     map[int64]*job.Job
+}
+
+func (q *Queue) readFirst(r Round, first *firstRead, again bool) (queries []schema.Query) {
+	if len(r.Settle) > 0 {
+		queries = append(queries, q.settling(r.Worker.ID, r.Settle, q.db.SkipLocked, first.settling))
+	}
+	if r.Slots > 0 && !again && !q.TakesTurns() {
+		if first.due = r.Candidates.known(r.Slots); len(first.due) > 0 {
+			queries = append(queries, q.lockDue(r.Worker.ID, first.due, first.jobs))
+		}
+	}
+	return queries
 }
 
 // logAs logs what a worker did.

@@ -101,18 +101,18 @@ func (c *Candidates) forget() {
 }
 
 // next hands out up to n, the first in order. free narrows them to those without weight; fromHead lets it look at the head
-// of the line again, which a round does once. more says that there may be others.
-func (c *Candidates) next(ctx context.Context, tx *schema.Tx, n int, free, fromHead bool) (list []candidate, more bool, err error) {
+// of the line again, which a round does once.
+func (c *Candidates) next(ctx context.Context, tx *schema.Tx, n int, free, fromHead bool) (list []candidate, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if fromHead && time.Since(c.readAt) >= max(headEvery, 10*c.readFor) {
+	if fromHead && c.stale() {
 		c.forget()
 	}
 	for {
 		fromHead = fromHead && !c.readAt.IsZero()
 		for len(list) < n {
 			if err := c.read(ctx, tx, n); err != nil {
-				return nil, false, err
+				return nil, err
 			}
 			first := c.first(free)
 			if first == nil {
@@ -125,8 +125,36 @@ func (c *Candidates) next(ctx context.Context, tx *schema.Tx, n int, free, fromH
 		}
 		c.forget() // at the end of the line: what came in behind us meanwhile is at its head
 	}
-	return list, slices.ContainsFunc(c.ranges, func(r *indexRange) bool { return len(r.read) > 0 || !r.ended }), nil
+	return list, nil
 }
+
+// known hands out up to n, the first in order, as far as they have been read already.
+func (c *Candidates) known(n int) (list []candidate) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.stale() {
+		return nil
+	}
+	unread := func(r *indexRange) bool { return len(r.read) == 0 && !r.ended }
+	for len(list) < n && !slices.ContainsFunc(c.ranges, unread) {
+		first := c.first(false)
+		if first == nil {
+			break
+		}
+		list, first.read = append(list, first.read[0]), first.read[1:]
+	}
+	return list
+}
+
+// more says that there may be others than those that were handed out.
+func (c *Candidates) more() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.ContainsFunc(c.ranges, func(r *indexRange) bool { return len(r.read) > 0 || !r.ended })
+}
+
+// stale says that it is time to read from the head of the line again.
+func (c *Candidates) stale() bool { return time.Since(c.readAt) >= max(headEvery, 10*c.readFor) }
 
 // first is the range whose first candidate comes first; nil if there is none.
 func (c *Candidates) first(free bool) (first *indexRange) {

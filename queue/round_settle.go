@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"math/rand/v2"
 	"time"
@@ -40,22 +41,11 @@ const (
 // settle writes the outcomes of attempts: it reads the jobs' rows, decides, and writes. A job that isn't any more as this
 // attempt left it stays as it is: it has been answered, or settled by a commit whose answer was lost; or, if the worker was
 // declared dead, its lock is lost.
-func (q *Queue) settle(ctx context.Context, tx *schema.Tx, r Round, done *Done) (entries []activity.Entry, err error) {
-	if len(r.Settle) == 0 {
-		return nil, nil
-	}
-	ids := make([]any, len(r.Settle))
-	for i, s := range r.Settle {
-		ids[i] = s.Job.ID
-	}
-	rows, err := q.settling(ctx, tx, r.Worker.ID, ids, q.db.SkipLocked)
-	if err != nil {
-		return nil, err
-	}
+func (q *Queue) settle(ctx context.Context, tx *schema.Tx, r Round, first *firstRead, done *Done) (entries []activity.Entry, err error) {
 	var finished []any
 	var absent []Settled
 	for _, s := range r.Settle {
-		row, ok := rows[s.Job.ID]
+		row, ok := first.settling[s.Job.ID]
 		switch {
 		case !ok || !row.isOf(s):
 			absent = append(absent, s)
@@ -85,7 +75,7 @@ type settling struct {
 	ID       int64
 	State    job.State
 	Attempt  int
-	Token    string `db:"lock_token"`
+	Token    string
 	Error    string
 	Wish     string
 	Stopping bool
@@ -96,24 +86,24 @@ func (row settling) isOf(s Settled) bool {
 	return row.Token == s.Job.Token && row.Attempt == s.Job.Attempt && (row.State == job.Error || !s.Asked)
 }
 
-// settling reads the jobs that a worker has locked and started.
-func (q *Queue) settling(ctx context.Context, tx *schema.Tx, worker string, ids []any, lock string) (map[int64]settling, error) {
+// settling is the query for the rows of attempts that a worker has locked and started. It puts them into found.
+func (q *Queue) settling(worker string, list []Settled, lock string, found map[int64]settling) schema.Query {
+	args := make([]any, 0, len(list)+1)
+	for _, s := range list {
+		args = append(args, s.Job.ID)
+	}
 	query := "SELECT id, state, attempt, lock_token, error, wish, stopping FROM " + q.table + " " + q.db.ByID +
-		" WHERE id IN " + schema.In(len(ids)) + " AND line = 'locked' AND state IN ('running', 'error') AND worker_id = ? " + lock
-	rows, err := tx.QueryContext(ctx, query, append(ids, worker)...)
-	if err != nil {
-		return nil, fmt.Errorf("read the jobs to settle: %w", err)
-	}
-	defer func() { _ = rows.Close() }()
-	found := make(map[int64]settling, len(ids))
-	for rows.Next() {
-		var s settling
-		if err := rows.Scan(&s.ID, &s.State, &s.Attempt, &s.Token, &s.Error, &s.Wish, &s.Stopping); err != nil {
-			return nil, fmt.Errorf("read the jobs to settle: %w", err)
+		" WHERE id IN " + schema.In(len(list)) + " AND line = 'locked' AND state IN ('running', 'error') AND worker_id = ? " + lock
+	return schema.Query{SQL: query, Args: append(args, worker), Scan: func(rows *sql.Rows) error {
+		for rows.Next() {
+			var s settling
+			if err := rows.Scan(&s.ID, &s.State, &s.Attempt, &s.Token, &s.Error, &s.Wish, &s.Stopping); err != nil {
+				return err
+			}
+			found[s.ID] = s
 		}
-		found[s.ID] = s
-	}
-	return found, rows.Err()
+		return nil
+	}}
 }
 
 // lookForAbsent finds out about attempts whose rows settle didn't find: another transaction may hold them.
@@ -121,13 +111,9 @@ func (q *Queue) lookForAbsent(ctx context.Context, tx *schema.Tx, worker string,
 	if len(absent) == 0 {
 		return nil
 	}
-	ids := make([]any, len(absent))
-	for i, s := range absent {
-		ids[i] = s.Job.ID
-	}
-	rows, err := q.settling(ctx, tx, worker, ids, "")
-	if err != nil {
-		return err
+	rows := map[int64]settling{}
+	if err := tx.Read(ctx, q.settling(worker, absent, "", rows)); err != nil {
+		return fmt.Errorf("look for attempts: %w", err)
 	}
 	working, err := q.workers.IsWorking(ctx, tx, worker)
 	if err != nil {

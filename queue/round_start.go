@@ -16,7 +16,7 @@ const walkMax = 5000
 
 // start locks and starts the next due jobs: as many as there are slots, limits, and the rate have room for. Those whose
 // windows have closed go to the next opening, those whose throttle groups are full are held back.
-func (q *Queue) start(ctx context.Context, tx *schema.Tx, r Round, done *Done) ([]activity.Entry, error) {
+func (q *Queue) start(ctx context.Context, tx *schema.Tx, r Round, first *firstRead, done *Done) ([]activity.Entry, error) {
 	room, err := q.room(ctx, tx)
 	if err != nil {
 		return nil, err
@@ -33,31 +33,48 @@ func (q *Queue) start(ctx context.Context, tx *schema.Tx, r Round, done *Done) (
 	if err != nil {
 		return nil, err
 	}
-	var taken []*job.Job
+	taken, err := q.fit(ctx, tx, r, room, first.due, first.jobs, slots)
+	if err != nil {
+		return nil, err
+	}
 	seen := map[int64]bool{} // a round beside this one may have them read again
-	for walked, size := 0, slots; ; size = max(slots-len(taken), q.stride()) {
-		due, more, err := r.Candidates.next(ctx, tx, size, room.full, walked == 0)
+	for walked, size := note(seen, first.due), slots; len(taken) < slots; size = max(slots-len(taken), q.stride()) {
+		due, err := r.Candidates.next(ctx, tx, size, room.full, walked == 0)
 		if err != nil {
 			return nil, err
 		}
 		list := append(held, slices.DeleteFunc(due, func(c candidate) bool { return seen[c.ID] })...)
 		held = nil
-		for _, c := range list {
-			seen[c.ID] = true
-		}
 		slices.SortFunc(list, candidate.compare)
-		got, err := q.fit(ctx, tx, r, room, list, slots-len(taken))
+		jobs := map[int64]*job.Job{}
+		if len(list) > 0 {
+			if err := tx.Read(ctx, q.lockDue(r.Worker.ID, list, jobs)); err != nil {
+				return nil, fmt.Errorf("lock due jobs: %w", err)
+			}
+		}
+		got, err := q.fit(ctx, tx, r, room, list, jobs, slots-len(taken))
 		if err != nil {
 			return nil, err
 		}
 		taken = append(taken, got...)
-		walked += len(list)
-		if len(taken) == slots || len(list) == 0 || walked >= walkMax {
-			done.More = room.unfinished || walked >= walkMax || len(taken) == slots && more
+		if walked += note(seen, list); len(list) == 0 {
+			break
+		}
+		if walked >= walkMax {
+			done.More = true
 			break
 		}
 	}
+	done.More = done.More || room.unfinished || len(taken) == slots && r.Candidates.more()
 	return q.markStarted(ctx, tx, r, room, taken, done)
+}
+
+// note notes candidates that were looked at, and how many.
+func note(seen map[int64]bool, list []candidate) int {
+	for _, c := range list {
+		seen[c.ID] = true
+	}
+	return len(list)
 }
 
 // stride is how many more candidates are looked at where some were not to be had: with groups it may have to pass many.
@@ -68,25 +85,19 @@ func (q *Queue) stride() int {
 	return 1
 }
 
-// fit locks those of the candidates that are still due and there is room for, n at most, in order.
-func (q *Queue) fit(ctx context.Context, tx *schema.Tx, r Round, room *room, list []candidate, n int) (taken []*job.Job, err error) {
-	if len(list) == 0 {
-		return nil, nil
-	}
-	rows, err := q.lockDue(ctx, tx, r.Worker.ID, list)
-	if err != nil {
-		return nil, err
-	}
-	if err := q.classify(ctx, tx, room, rows); err != nil {
+// fit gives those of the candidates that were locked and there is room for, n at most, in order.
+func (q *Queue) fit(ctx context.Context, tx *schema.Tx, r Round, room *room, list []candidate, jobs map[int64]*job.Job, n int) (taken []*job.Job, err error) {
+	if err := q.classify(ctx, tx, room, jobs); err != nil {
 		return nil, err
 	}
 	var full []*job.Job
 	var left []candidate
 	for _, c := range list {
-		j := rows[c.ID]
+		j := jobs[c.ID]
 		if j == nil {
 			continue // another was faster, or holds it
 		}
+		delete(jobs, c.ID) // it may have been read twice
 		if len(taken) == n {
 			left = append(left, c)
 			continue
@@ -110,28 +121,17 @@ func (q *Queue) fit(ctx context.Context, tx *schema.Tx, r Round, room *room, lis
 	return taken, q.hold(ctx, tx, full)
 }
 
-// lockDue locks those of the candidates that are due and not locked by another transaction, unless the queue is paused or
-// the worker was declared dead.
-func (q *Queue) lockDue(ctx context.Context, tx *schema.Tx, worker string, list []candidate) (map[int64]*job.Job, error) {
+// lockDue is the query that locks those of the candidates which are due and not locked by another transaction, unless the
+// queue is paused or the worker was declared dead. It puts them into jobs.
+func (q *Queue) lockDue(worker string, list []candidate, jobs map[int64]*job.Job) schema.Query {
 	args := make([]any, 0, len(list)+2)
 	for _, c := range list {
 		args = append(args, c.ID)
 	}
-	rows, err := tx.QueryContext(ctx, "SELECT "+q.startColumns()+" FROM "+q.table+" "+q.db.ByID+
-		" WHERE id IN "+schema.In(len(list))+" AND line IN ('due', 'held') AND NOT "+q.paused()+
-		" AND "+q.workers.Working("?")+" "+q.db.SkipLocked, append(args, q.Name, worker)...)
-	if err != nil {
-		return nil, fmt.Errorf("lock due jobs: %w", err)
-	}
-	jobs, err := q.scanAll(rows)
-	if err != nil {
-		return nil, err
-	}
-	byID := make(map[int64]*job.Job, len(jobs))
-	for _, j := range jobs {
-		byID[j.ID] = j
-	}
-	return byID, nil
+	query := "SELECT " + q.startColumns() + " FROM " + q.table + " " + q.db.ByID +
+		" WHERE id IN " + schema.In(len(list)) + " AND line IN ('due', 'held') AND NOT " + q.paused() +
+		" AND " + q.workers.Working("?") + " " + q.db.SkipLocked
+	return q.jobs(query, append(args, q.Name, worker), func(j *job.Job) { jobs[j.ID] = j })
 }
 
 // startColumns are those of the jobs that are about to start: their last error and result are over then. With groups, many
@@ -152,6 +152,10 @@ func (q *Queue) markStarted(ctx context.Context, tx *schema.Tx, r Round, room *r
 		return nil, err
 	}
 	now := schema.At(tx.Now)
+	cleared := "" // of which a job that was never tried, and was due, has nothing
+	if slices.ContainsFunc(jobs, func(j *job.Job) bool { return j.Attempt > 0 || j.Line != job.LineDue }) {
+		cleared = " error = 'NONE', result = 'NONE', stopping = 0, wake_time = NULL,"
+	}
 	group, args := q.setGroup(jobs)
 	args = append([]any{r.Worker.ID, r.Token, r.Token, now, now}, args...)
 	entries := make([]activity.Entry, len(jobs))
@@ -167,8 +171,8 @@ func (q *Queue) markStarted(ctx context.Context, tx *schema.Tx, r Round, room *r
 		entries[i].WaitMS = max(0, tx.Now.Sub(j.ScheduledRunTime)).Milliseconds()
 		args = append(args, j.ID)
 	}
-	err := tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET line = 'locked', state = 'running', error = 'NONE', result = 'NONE', stopping = 0,"+
-		" attempt = attempt + 1, wake_time = NULL, worker_id = ?, lock_token = ?, attempt_token = ?, start_time = ?, update_time = ?"+group+
+	err := tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET line = 'locked', state = 'running',"+cleared+
+		" attempt = attempt + 1, worker_id = ?, lock_token = ?, attempt_token = ?, start_time = ?, update_time = ?"+group+
 		" WHERE id IN "+schema.In(len(jobs)), args...)
 	if err != nil {
 		return nil, fmt.Errorf("start jobs: %w", err)
@@ -214,11 +218,12 @@ func (q *Queue) postpone(ctx context.Context, tx *schema.Tx, j *job.Job, t time.
 }
 
 // startedUnder gives the jobs that a round has started, if it was committed although it ended in an error.
-func (q *Queue) startedUnder(ctx context.Context, tx *schema.Tx, r Round) ([]*job.Job, error) {
-	rows, err := tx.QueryContext(ctx, "SELECT "+selected()+" FROM "+q.table+" "+q.pick()+
-		" WHERE line = 'locked' AND state = 'running' AND worker_id = ? AND lock_token = ?", r.Worker.ID, r.Token)
+func (q *Queue) startedUnder(ctx context.Context, tx *schema.Tx, r Round) (started []*job.Job, err error) {
+	query := "SELECT " + selected() + " FROM " + q.table + " " + q.pick() +
+		" WHERE line = 'locked' AND state = 'running' AND worker_id = ? AND lock_token = ?"
+	err = tx.Read(ctx, q.jobs(query, []any{r.Worker.ID, r.Token}, func(j *job.Job) { started = append(started, j) }))
 	if err != nil {
 		return nil, fmt.Errorf("find what a round has started: %w", err)
 	}
-	return q.scanAll(rows)
+	return started, nil
 }

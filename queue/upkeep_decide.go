@@ -30,11 +30,8 @@ func (q *Queue) decide(ctx context.Context, w roster.Worker, types []string) (mo
 func (q *Queue) undecided(ctx context.Context, tx *schema.Tx, columns, jobType string, n int) (jobs []*job.Job, err error) {
 	query := "SELECT " + columns + " FROM " + q.table + " " + q.pick() +
 		" WHERE line = 'error' AND part = 'NONE' AND job_type = ? LIMIT ? " + q.db.SkipLocked
-	rows, err := tx.QueryContext(ctx, query, jobType, n)
-	if err != nil {
-		return nil, err
-	}
-	return q.scanAll(rows)
+	err = tx.Read(ctx, q.jobs(query, []any{jobType, n}, func(j *job.Job) { jobs = append(jobs, j) }))
+	return jobs, err
 }
 
 func (q *Queue) decideType(ctx context.Context, tx *schema.Tx, w roster.Worker, name string) (int, error) {

@@ -16,12 +16,15 @@ type Time struct{ time.Time }
 // At wraps t for binding.
 func At(t time.Time) Time { return Time{t.UTC().Truncate(time.Microsecond)} }
 
+// Text is t as the tables hold it.
+func Text(t time.Time) string { return t.UTC().Format(layout) }
+
 // Value implements driver.Valuer.
 func (t Time) Value() (driver.Value, error) {
 	if t.IsZero() {
 		return nil, nil
 	}
-	return t.UTC().Format(layout), nil
+	return Text(t.Time), nil
 }
 
 // Scan implements sql.Scanner. It reads any fraction: a row inserted by plain SQL may have none.
