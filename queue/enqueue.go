@@ -194,7 +194,7 @@ func distinct(jobs []job.New) (first []int, twins map[int]int, err error) {
 
 func (q *Queue) insert(ctx context.Context, tx *schema.Tx, jobs []job.New, which []int) ([]int64, error) {
 	names, values := "job_type, job_data, job_key, line, timeout, priority, throttle_factor, time_windows, "+
-		"scheduled_run_time, start_time", "(?,?,?,?,?,?,?,?,?,?"
+		"scheduled_run_time, start_time, create_time, update_time", "(?,?,?,?,?,?,?,?,?,?,?,?"
 	// most jobs have neither of these
 	later := slices.ContainsFunc(which, func(i int) bool { return q.scheduled(jobs[i], tx.Now).After(tx.Now) })
 	sharded := slices.ContainsFunc(which, func(i int) bool { return jobs[i].ShardKey != job.None })
@@ -205,7 +205,7 @@ func (q *Queue) insert(ctx context.Context, tx *schema.Tx, jobs []job.New, which
 		names, values = names+", shard_key", values+",?"
 	}
 	now := schema.Text(tx.Now)
-	args := make([]any, 0, len(which)*12)
+	args := make([]any, 0, len(which)*14)
 	for _, i := range which {
 		j := &jobs[i]
 		at := q.scheduled(*j, tx.Now)
@@ -215,7 +215,7 @@ func (q *Queue) insert(ctx context.Context, tx *schema.Tx, jobs []job.New, which
 			scheduled = schema.Text(at)
 		}
 		args = append(args, j.Type, j.Data, j.Key, string(line), int64(j.Timeout/time.Second), *j.Priority, *j.ThrottleFactor,
-			j.Windows.Encode(), scheduled, now)
+			j.Windows.Encode(), scheduled, now, now, now)
 		if later {
 			args = append(args, schema.At(wake))
 		}

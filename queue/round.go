@@ -100,10 +100,11 @@ func (q *Queue) Round(ctx context.Context, r Round) (Done, error) {
 	return done, nil
 }
 
-// firstRead is what a round reads in the round trip that begins its transaction: the rows to settle, by id, and the
-// candidates that it knows already, with those of their jobs that it has locked.
+// firstRead is what a round reads in the round trip that begins its transaction: the rows to settle, by id; whether it may
+// start anything; and the candidates that it knows already, with those of their jobs that it has locked.
 type firstRead struct {
 	settling map[int64]settling
+	open     bool
 	due      []candidate
 	jobs     map[int64]*job.Job
 }
@@ -112,9 +113,12 @@ func (q *Queue) readFirst(r Round, first *firstRead, again bool) (queries []sche
 	if len(r.Settle) > 0 {
 		queries = append(queries, q.settling(r.Worker.ID, r.Settle, q.db.SkipLocked, first.settling))
 	}
+	if r.Slots > 0 {
+		queries = append(queries, q.isOpen(r.Worker.ID, &first.open))
+	}
 	if r.Slots > 0 && !again && !q.TakesTurns() {
 		if first.due = r.Candidates.known(r.Slots); len(first.due) > 0 {
-			queries = append(queries, q.lockDue(r.Worker.ID, first.due, first.jobs))
+			queries = append(queries, q.lockDue(first.due, first.jobs))
 		}
 	}
 	return queries

@@ -21,6 +21,8 @@ type candidate struct {
 	At   string
 	// group is that which held it back, if one did.
 	group string
+	// cut says that it is the last of its range that was read, and that there may be others behind it.
+	cut bool
 	// from is where it goes back to, if it isn't taken.
 	from *indexRange
 }
@@ -68,6 +70,8 @@ const headEvery = time.Second
 // indexRange is a range of the index in which the jobs are in order: each part of the line has one for each job type.
 type indexRange struct {
 	part, jobType string
+	// size is how many candidates are read at a time.
+	size int
 	// read are the candidates that were read and not handed out; last is the last that was read.
 	read []candidate
 	last *candidate
@@ -193,9 +197,11 @@ func (c *Candidates) read(ctx context.Context, tx *schema.Tx, n int) error {
 		return nil
 	}
 	// some rounds' worth, for each reading costs a round trip
-	size := min(max(4*n, 100), 1000)
+	for _, r := range empty {
+		r.size = min(max(4*n, 100), 1000)
+	}
 	began := time.Now()
-	found, err := c.q.readRanges(ctx, tx, job.LineDue, empty, size)
+	found, err := c.q.readRanges(ctx, tx, job.LineDue, empty)
 	if err != nil {
 		return fmt.Errorf("find due jobs of %s: %w", c.q.Name, err)
 	}
@@ -203,7 +209,7 @@ func (c *Candidates) read(ctx context.Context, tx *schema.Tx, n int) error {
 		c.readAt, c.readFor = time.Now(), time.Since(began)
 	}
 	for i, r := range empty {
-		r.read, r.ended = found[i], len(found[i]) < size
+		r.read, r.ended = found[i], len(found[i]) < r.size
 		for at := range r.read {
 			r.read[at].from = r
 		}
@@ -214,8 +220,8 @@ func (c *Candidates) read(ctx context.Context, tx *schema.Tx, n int) error {
 	return nil
 }
 
-// readRanges reads up to n entries of a line in each range, behind the last one read.
-func (q *Queue) readRanges(ctx context.Context, tx *schema.Tx, line job.Line, ranges []*indexRange, n int) ([][]candidate, error) {
+// readRanges reads the next entries of a line in each range, behind the last one read.
+func (q *Queue) readRanges(ctx context.Context, tx *schema.Tx, line job.Line, ranges []*indexRange) ([][]candidate, error) {
 	var query strings.Builder
 	var args []any
 	for i, r := range ranges {
@@ -230,7 +236,7 @@ func (q *Queue) readRanges(ctx context.Context, tx *schema.Tx, line job.Line, ra
 			query.WriteString(" AND " + behind)
 			args = append(args, r.last.args()...)
 		}
-		fmt.Fprintf(&query, " ORDER BY %s LIMIT %d) AS r%d", inOrder, n, i)
+		fmt.Fprintf(&query, " ORDER BY %s LIMIT %d) AS r%d", inOrder, r.size, i)
 	}
 	rows, err := tx.QueryContext(ctx, query.String(), args...)
 	if err != nil {

@@ -19,6 +19,8 @@ const (
 	// heldRangesMax is in how many ranges of the index one round looks for jobs that were held back: a group has one for each
 	// job type.
 	heldRangesMax = 200
+	// spareHeld is how many more of a group one round reads than there is room for: some may not be to be had.
+	spareHeld = 3
 )
 
 // heldCandidates gives the first held jobs of groups that have room, as many as a round of n could start. It looks at some
@@ -33,9 +35,13 @@ func (q *Queue) heldCandidates(ctx context.Context, tx *schema.Tx, c *Candidates
 		return nil, err
 	}
 	var open []*indexRange
-	more := len(groups) == groupsMax
+	more, total := len(groups) == groupsMax, 0
 	for i, g := range groups {
-		if len(open)+len(c.types) > max(heldRangesMax, len(c.types)) {
+		size := n + spareHeld
+		if limit := r.limitOf(g); limit > 0 {
+			size = min(size, max(limit-r.usedBy[g], 1)+spareHeld) // each weighs 1 at least
+		}
+		if ranges := len(open) + len(c.types); i > 0 && (ranges > heldRangesMax || total+size*len(c.types) > walkMax) {
 			groups, more = groups[:i], true // the next round goes on from here
 			break
 		}
@@ -45,7 +51,7 @@ func (q *Queue) heldCandidates(ctx context.Context, tx *schema.Tx, c *Candidates
 			continue
 		}
 		for _, t := range c.types {
-			open = append(open, &indexRange{part: g, jobType: t})
+			open, total = append(open, &indexRange{part: g, jobType: t, size: size}), total+size
 		}
 	}
 	c.groupAt = ""
@@ -56,13 +62,15 @@ func (q *Queue) heldCandidates(ctx context.Context, tx *schema.Tx, c *Candidates
 	if len(open) == 0 {
 		return nil, nil
 	}
-	found, err := q.readRanges(ctx, tx, job.LineHeld, open, n)
+	found, err := q.readRanges(ctx, tx, job.LineHeld, open)
 	if err != nil {
 		return nil, fmt.Errorf("find held jobs: %w", err)
 	}
 	for i, candidates := range found {
-		for _, one := range candidates {
+		for at, one := range candidates {
 			one.group = open[i].part
+			one.cut = at == open[i].size-1
+			r.cut = r.cut || one.cut
 			list = append(list, one)
 		}
 	}

@@ -32,6 +32,8 @@ type room struct {
 	// and unfinished that a next round will see those.
 	seen               map[string]bool
 	unseen, unfinished bool
+	// cut says that a group with room held more jobs than were read.
+	cut bool
 	// starts are the latest, for the rate.
 	starts job.Starts
 }

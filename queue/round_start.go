@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"slices"
 	"time"
@@ -17,6 +18,10 @@ const walkMax = 5000
 // start locks and starts the next due jobs: as many as there are slots, limits, and the rate have room for. Those whose
 // windows have closed go to the next opening, those whose throttle groups are full are held back.
 func (q *Queue) start(ctx context.Context, tx *schema.Tx, r Round, first *firstRead, done *Done) ([]activity.Entry, error) {
+	if !first.open {
+		r.Candidates.unread(first.due)
+		return nil, nil
+	}
 	room, err := q.room(ctx, tx)
 	if err != nil {
 		return nil, err
@@ -43,12 +48,17 @@ func (q *Queue) start(ctx context.Context, tx *schema.Tx, r Round, first *firstR
 		if err != nil {
 			return nil, err
 		}
-		list := append(held, slices.DeleteFunc(due, func(c candidate) bool { return seen[c.ID] })...)
-		held = nil
+		now := len(held) // of the held ones, those that come before the due ones which are still to be read
+		if len(due) == size {
+			last := due[size-1]
+			now, _ = slices.BinarySearchFunc(held, last, candidate.compare)
+		}
+		list := append(slices.Clone(held[:now]), slices.DeleteFunc(due, func(c candidate) bool { return seen[c.ID] })...)
+		held = held[now:]
 		slices.SortFunc(list, candidate.compare)
 		jobs := map[int64]*job.Job{}
 		if len(list) > 0 {
-			if err := tx.Read(ctx, q.lockDue(r.Worker.ID, list, jobs)); err != nil {
+			if err := tx.Read(ctx, q.lockDue(list, jobs)); err != nil {
 				return nil, fmt.Errorf("lock due jobs: %w", err)
 			}
 		}
@@ -65,7 +75,7 @@ func (q *Queue) start(ctx context.Context, tx *schema.Tx, r Round, first *firstR
 			break
 		}
 	}
-	done.More = done.More || room.unfinished || len(taken) == slots && r.Candidates.more()
+	done.More = done.More || room.unfinished || len(taken) == slots && (len(held) > 0 || room.cut || r.Candidates.more())
 	return q.markStarted(ctx, tx, r, room, taken, done)
 }
 
@@ -94,44 +104,63 @@ func (q *Queue) fit(ctx context.Context, tx *schema.Tx, r Round, room *room, lis
 	var left []candidate
 	for _, c := range list {
 		j := jobs[c.ID]
-		if j == nil {
-			continue // another was faster, or holds it
-		}
 		delete(jobs, c.ID) // it may have been read twice
-		if len(taken) == n {
+		switch {
+		case j == nil: // another was faster, or holds it
+		case len(taken) == n:
 			left = append(left, c)
-			continue
-		}
-		if opening := job.Opening(j.Windows, q.Location, tx.Now); opening.After(tx.Now) {
-			if err := q.postpone(ctx, tx, j, opening); err != nil {
+		case !q.isOpenAt(j, tx.Now):
+			if err := q.postpone(ctx, tx, j); err != nil {
 				return nil, err
 			}
-			continue
+		default:
+			switch room.fit(j) {
+			case job.Fits:
+				taken = append(taken, j)
+			case job.Waits:
+				left = append(left, c)
+			case job.GroupFull:
+				if j.Group != c.group { // else it is held already
+					full = append(full, j)
+				}
+			}
 		}
-		switch room.fit(j) {
-		case job.Fits:
-			taken = append(taken, j)
-		case job.GroupFull:
-			full = append(full, j)
-		case job.Waits:
-			left = append(left, c)
+		if c.cut {
+			room.closed[c.group] = true // what comes behind it in its group isn't known to this round
 		}
 	}
 	r.Candidates.unread(left)
 	return taken, q.hold(ctx, tx, full)
 }
 
-// lockDue is the query that locks those of the candidates which are due and not locked by another transaction, unless the
-// queue is paused or the worker was declared dead. It puts them into jobs.
-func (q *Queue) lockDue(worker string, list []candidate, jobs map[int64]*job.Job) schema.Query {
-	args := make([]any, 0, len(list)+2)
+// isOpenAt says whether a job's windows are open.
+func (q *Queue) isOpenAt(j *job.Job, now time.Time) bool {
+	return !job.Opening(j.Windows, q.Location, now).After(now)
+}
+
+// isOpen is the query that finds out whether a worker may start jobs: not in a paused queue, nor once it was declared dead.
+func (q *Queue) isOpen(worker string, open *bool) schema.Query {
+	query := "SELECT NOT " + q.paused() + " AND " + q.workers.Working("?")
+	return schema.Query{SQL: query, Args: []any{q.Name, worker}, Scan: func(rows *sql.Rows) error {
+		for rows.Next() {
+			if err := rows.Scan(open); err != nil {
+				return err
+			}
+		}
+		return nil
+	}}
+}
+
+// lockDue is the query that locks those of the candidates which are due and not locked by another transaction. It puts them
+// into jobs.
+func (q *Queue) lockDue(list []candidate, jobs map[int64]*job.Job) schema.Query {
+	args := make([]any, 0, len(list))
 	for _, c := range list {
 		args = append(args, c.ID)
 	}
 	query := "SELECT " + q.startColumns() + " FROM " + q.table + " " + q.db.ByID +
-		" WHERE id IN " + schema.In(len(list)) + " AND line IN ('due', 'held') AND NOT " + q.paused() +
-		" AND " + q.workers.Working("?") + " " + q.db.SkipLocked
-	return q.jobs(query, append(args, q.Name, worker), func(j *job.Job) { jobs[j.ID] = j })
+		" WHERE id IN " + schema.In(len(list)) + " AND line IN ('due', 'held') " + q.db.SkipLocked
+	return q.jobs(query, args, func(j *job.Job) { jobs[j.ID] = j })
 }
 
 // startColumns are those of the jobs that are about to start: their last error and result are over then. With groups, many
@@ -207,10 +236,11 @@ func (q *Queue) readData(ctx context.Context, tx *schema.Tx, jobs []*job.Job) er
 }
 
 // postpone moves a due job to the opening of its windows.
-func (q *Queue) postpone(ctx context.Context, tx *schema.Tx, j *job.Job, t time.Time) error {
-	line, wake := job.Place(t, tx.Now)
+func (q *Queue) postpone(ctx context.Context, tx *schema.Tx, j *job.Job) error {
+	opening := job.Opening(j.Windows, q.Location, tx.Now)
+	line, wake := job.Place(opening, tx.Now)
 	err := tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET line = ?, scheduled_run_time = ?, wake_time = ?, update_time = ? WHERE id = ?",
-		line, schema.At(t), schema.At(wake), schema.At(tx.Now), j.ID)
+		line, schema.At(opening), schema.At(wake), schema.At(tx.Now), j.ID)
 	if err != nil {
 		return fmt.Errorf("postpone job %d to its window: %w", j.ID, err)
 	}

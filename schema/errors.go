@@ -7,6 +7,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
+	"strings"
 	"time"
 
 	"github.com/go-sql-driver/mysql"
@@ -144,6 +145,10 @@ func diagnoseMySQL(err *mysql.MySQLError) (Trouble, string) {
 
 func diagnoseSQLite(err *sqlite.Error) (Trouble, string) {
 	switch err.Code() & 0xff {
+	case sqlite3.SQLITE_ERROR:
+		if strings.Contains(err.Error(), "no such ") { // table, column, or index
+			return Misconfigured, "run hipq init"
+		}
 	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL:
 		return TryLater, "another process holds the database file"
 	case sqlite3.SQLITE_FULL:

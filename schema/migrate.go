@@ -234,7 +234,11 @@ func (m migration) migrate(ctx context.Context, u unit, version int) (done bool,
 			}
 		}
 	}
-	done = version < len(steps)
+	if done = version < len(steps); done {
+		if err := m.dropOld(ctx, u); err != nil {
+			return false, err
+		}
+	}
 	if u.kind != queueKind {
 		return done, nil
 	}

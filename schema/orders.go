@@ -24,20 +24,21 @@ const (
 	// OrderLowest: the lowest priority first, then the scheduled run time, then the id.
 	OrderLowest Order = ""
 	// OrderHighest: the highest priority first, then as in OrderLowest.
-	OrderHighest Order = "high"
+	OrderHighest Order = "highest"
 	// OrderSchedule: the scheduled run time first, then the id, whatever the priorities.
-	OrderSchedule Order = "time"
+	OrderSchedule Order = "schedule"
 )
 
 // ranks is what run_rank is, by order.
 var ranks = map[Order]string{OrderLowest: "priority", OrderHighest: "-priority", OrderSchedule: "0"}
 
-// Pick is the name of the index that has the jobs of each line in this order.
+// Pick is the name of the index that has the jobs of each line in this order. None begins with another: MySQL takes the
+// beginning of an index's name for the name.
 func (o Order) Pick() string {
 	if o == OrderLowest {
 		return "pick"
 	}
-	return "pick_" + string(o)
+	return string(o)
 }
 
 // setOrder are the statements that give a table another order.
@@ -52,7 +53,7 @@ func (db *DB) setOrder(table string, from, to Order) []string {
 func (db *DB) checkOrder(ctx context.Context, from sqlx.QueryerContext, u unit) (other Order, ok bool, err error) {
 	query := "SELECT index_name FROM information_schema.statistics WHERE table_schema = DATABASE() AND table_name = ? AND column_name = 'run_rank'"
 	if db.Name == sqliteDialect.Name {
-		query = "SELECT name FROM sqlite_master WHERE type = 'index' AND tbl_name = ? AND name LIKE '%$pick%'"
+		query = "SELECT name FROM sqlite_master WHERE type = 'index' AND tbl_name = ?"
 	}
 	var names []string
 	if err := sqlx.SelectContext(ctx, from, &names, query, u.tables[0]); err != nil {
@@ -66,4 +67,17 @@ func (db *DB) checkOrder(ctx context.Context, from sqlx.QueryerContext, u unit) 
 		}
 	}
 	return "", false, fmt.Errorf("%w: table %s has no index for its order", ErrConfig, u.tables[0])
+}
+
+// dropOld drops the indexes that orders had in a former layout of MySQL's tables. Its DROP INDEX knows no IF EXISTS.
+func (m migration) dropOld(ctx context.Context, u unit) error {
+	if m.db.Name == sqliteDialect.Name || u.kind != queueKind {
+		return nil
+	}
+	for _, old := range []string{"pick_schedule", "pick_highest", "pick_schedule_highest"} {
+		if err := m.exec(ctx, []string{"DROP INDEX " + u.tables[0] + "$" + old + " ON " + u.tables[0]}); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -1,9 +1,11 @@
 package schema
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"fmt"
+	"io"
 	"strings"
 	"time"
 
@@ -40,10 +42,16 @@ const writtenMax = 4 << 20
 // lock not granted in time, a busy file) is rolled back and repeated as a whole, so f must start from nothing each time.
 // A lost connection is repeated too, even while committing: f must recognise what an earlier run of it may have done.
 func (db *DB) Tx(ctx context.Context, f func(*Tx) error) error {
+	return db.TxReading(ctx, func() []Query { return nil }, f)
+}
+
+// TxReading is Tx for a transaction that begins with queries, for which it costs no round trip of its own: first gives
+// them, each time anew.
+func (db *DB) TxReading(ctx context.Context, first func() []Query, f func(*Tx) error) error {
 	const tries = 12
 	pause := 2 * time.Millisecond
 	for try := 1; ; try++ {
-		err := db.once(ctx, f)
+		err := db.once(ctx, first, f)
 		if err == nil || try == tries || !Retryable(err) {
 			return err
 		}
@@ -54,7 +62,7 @@ func (db *DB) Tx(ctx context.Context, f func(*Tx) error) error {
 	}
 }
 
-func (db *DB) once(ctx context.Context, f func(*Tx) error) (err error) {
+func (db *DB) once(ctx context.Context, first func() []Query, f func(*Tx) error) (err error) {
 	conn, err := db.Connx(ctx)
 	if err != nil {
 		return fmt.Errorf("begin: %w", err)
@@ -71,7 +79,7 @@ func (db *DB) once(ctx context.Context, f func(*Tx) error) (err error) {
 			_, _ = conn.ExecContext(context.WithoutCancel(ctx), "ROLLBACK")
 		}
 	}()
-	if err = db.SetClock(ctx, tx); err != nil {
+	if err = tx.Read(ctx, append([]Query{db.clock(tx)}, first()...)...); err != nil {
 		return err
 	}
 	if err = f(tx); err != nil {
@@ -96,12 +104,69 @@ func (db *DB) Join(ctx context.Context, tx *sql.Tx) (*Tx, error) {
 // SetClock makes the time of a transaction that of now, by the database's clock: for one that had to wait for others before
 // anything happened in it.
 func (db *DB) SetClock(ctx context.Context, tx *Tx) error {
-	var now Time
-	if err := tx.GetContext(ctx, &now, db.readClock()); err != nil {
+	if err := tx.Read(ctx, db.clock(tx)); err != nil {
 		return fmt.Errorf("read the database's clock: %w", err)
 	}
-	tx.Now = now.Time
 	return nil
+}
+
+func (db *DB) clock(tx *Tx) Query {
+	return Query{SQL: db.readClock(), Scan: func(rows *sql.Rows) error {
+		for rows.Next() {
+			var now Time
+			if err := rows.Scan(&now); err != nil {
+				return err
+			}
+			tx.Now = now.Time
+		}
+		return nil
+	}}
+}
+
+// Query is a query and what reads its rows: all of them, by Next and Scan.
+type Query struct {
+	SQL  string
+	Args []any
+	Scan func(*sql.Rows) error
+}
+
+// Read runs queries, one after the other: in one round trip where the server takes several statements at once.
+func (tx *Tx) Read(ctx context.Context, queries ...Query) error {
+	if !tx.together {
+		for _, q := range queries {
+			rows, err := tx.QueryContext(ctx, q.SQL, q.Args...)
+			if err == nil {
+				err = scan(rows, q)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	texts, args := make([]string, len(queries)), []any(nil)
+	for i, q := range queries {
+		texts[i], args = q.SQL, append(args, q.Args...)
+	}
+	rows, err := tx.QueryContext(ctx, strings.Join(texts, ";"), args...)
+	if err != nil {
+		return err
+	}
+	return scan(rows, queries...)
+}
+
+// scan reads the rows of queries, and closes them.
+func scan(rows *sql.Rows, queries ...Query) error {
+	defer func() { _ = rows.Close() }()
+	for i, q := range queries {
+		if i > 0 && !rows.NextResultSet() {
+			return cmp.Or(rows.Err(), io.ErrUnexpectedEOF)
+		}
+		if err := q.Scan(rows); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
 }
 
 // Write executes a statement whose result nobody reads, with the next statement or the commit at the latest. An error may

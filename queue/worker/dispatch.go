@@ -46,7 +46,7 @@ func (w *worker) dispatch(accepting bool) {
 // ready says whether a source's next round should go out now.
 func (w *worker) ready(s *source, accepting bool) bool {
 	switch {
-	case s.rounds >= w.side(s):
+	case w.crowded(s):
 		return false
 	case len(s.ended) == 0:
 		return w.slots(s, accepting) > 0
@@ -68,6 +68,12 @@ func (w *worker) slots(s *source, accepting bool) int {
 	}
 	rivals := w.rivals(s)
 	return max(0, (n+rivals)/(rivals+1))
+}
+
+// crowded says that no other round of a source can go out now. A database of one writer has them all one after the other,
+// else those that wait for it would hinder one another.
+func (w *worker) crowded(s *source) bool {
+	return s.rounds >= w.side(s) || w.DB.Writers == 1 && slices.ContainsFunc(w.sources, func(other *source) bool { return other.rounds > 0 })
 }
 
 // side is how many rounds of a source may be out side by side.

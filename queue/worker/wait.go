@@ -48,7 +48,7 @@ func (w *worker) untilNext(accepting bool) time.Duration {
 		until = min(until, time.Until(w.over))
 	}
 	for _, s := range w.sources {
-		if len(s.ended) > 0 && s.rounds < w.side(s) {
+		if len(s.ended) > 0 && !w.crowded(s) {
 			until = min(until, time.Until(s.gatherUntil))
 		}
 	}

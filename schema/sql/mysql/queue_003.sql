@@ -4,7 +4,3 @@ ALTER TABLE {jobs}
   ADD COLUMN run_rank INT AS (priority) STORED AFTER part,
   DROP INDEX {jobs}$pick,
   ADD INDEX {jobs}$pick (line, part, job_type, run_rank, scheduled_run_time, id);
--- The indexes that each order had of its own.
-DROP INDEX {jobs}$pick_schedule ON {jobs};
-DROP INDEX {jobs}$pick_highest ON {jobs};
-DROP INDEX {jobs}$pick_schedule_highest ON {jobs};
