@@ -182,7 +182,7 @@ func TestManyHeldJobs(t *testing.T) {
 		o := options()
 		byRegion(0, map[string]int{"*": 1})(&o)
 		s := openStore(t, counted, o)
-		const groups, each, times = 100, 21, 4
+		const groups, each, times = 99, 21, 4 // 33,264
 		var args []any
 		for i := range groups * each {
 			args = append(args, fmt.Sprint("data.to.region=", i%groups))
@@ -195,12 +195,19 @@ func TestManyHeldJobs(t *testing.T) {
 		}
 		s.hire("w1")
 		r := s.newRound("w1", each<<times)
-		before := counter.Load()
-		if got := s.do(r); len(got.Started) != groups {
-			t.Errorf("started %d, want one of each group", len(got.Started))
+		var jobs []*job.Job
+		var cost int64
+		for range 2 { // the second time the worker knows the groups
+			r.Token, r.Settle = r.Token[1:], settled(done, jobs...)
+			before := counter.Load()
+			jobs = s.do(r).Started
+			cost = counter.Load() - before
+			if len(jobs) != groups {
+				t.Errorf("started %d, want one of each group", len(jobs))
+			}
 		}
-		if n := counter.Load() - before; n > 30 {
-			t.Errorf("%d statements", n)
+		if cost > 30 {
+			t.Errorf("%d statements", cost)
 		}
 	})
 }
