@@ -104,6 +104,32 @@ func TestOrderWantsItsIndex(t *testing.T) {
 	})
 }
 
+// Whoever takes a queue for one of another order than its table has finds out, whichever the two are, before anything starts.
+func TestTableOfAnotherOrder(t *testing.T) {
+	for _, has := range orders[:3] {
+		suiteWith(t, func(o *queue.Options) { o.Order, o.PriorityOrder = has.order, has.priority }, func(s store) {
+			s.add(job.New{Type: "send"})
+			s.hire("w")
+			for _, wants := range orders[:3] {
+				if wants.name == has.name {
+					continue
+				}
+				o := options()
+				o.Order, o.PriorityOrder = wants.order, wants.priority
+				other := openStore(s.t, s.db, o)
+				_, lookErr := other.Look(s.t.Context(), []string{"send"})
+				_, roundErr := other.Round(s.t.Context(), other.newRound("w", 1))
+				for _, err := range []error{lookErr, roundErr} {
+					if kind, hint := schema.Diagnose(err); kind != schema.Misconfigured || hint != "run hipq init" {
+						s.t.Errorf("%s in a table of %s: %v (%s)", wants.name, has.name, err, hint)
+					}
+				}
+			}
+			s.wantState(1, job.Initial, "due", 0)
+		})
+	}
+}
+
 // The default priority holds for types that the config doesn't name.
 func TestDefaultPriority(t *testing.T) {
 	suiteWith(t, func(o *queue.Options) { o.DefaultPriority = new(1000) }, func(s store) {

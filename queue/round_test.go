@@ -310,3 +310,32 @@ func TestRoundInVain(t *testing.T) {
 		}
 	})
 }
+
+// A pause holds for a round too that waited for its turn meanwhile.
+func TestPauseWhileARoundWaitsForItsTurn(t *testing.T) {
+	mysqlSuite(t, func(o *queue.Options) { o.ThrottleLimit = 5 }, func(s store) {
+		s.add(make9("send")...)
+		s.hire("w")
+		tx := must[*sqlx.Tx](s.t)(s.db.BeginTxx(s.t.Context(), nil))
+		defer func() { _ = tx.Rollback() }()
+		must[any](s.t)(tx.Exec("UPDATE shop_queues SET paused = 1 WHERE queue = 'emails'"))
+		started := make(chan int)
+		go func() {
+			done, err := s.Round(s.t.Context(), s.newRound("w", 9))
+			if err != nil {
+				s.t.Error(err)
+			}
+			started <- len(done.Started)
+		}()
+		waiting := "SELECT EXISTS (SELECT 1 FROM information_schema.processlist WHERE db = DATABASE() AND info LIKE CONCAT('%turn = ', 'turn + 1%'))"
+		ctx, cancel := context.WithTimeout(s.t.Context(), 10*time.Second)
+		defer cancel()
+		for waits := false; !waits; {
+			must[any](s.t)(nil, s.db.GetContext(ctx, &waits, waiting))
+		}
+		must[any](s.t)(nil, tx.Commit())
+		if n := <-started; n > 0 {
+			s.t.Errorf("%d were started in a paused queue", n)
+		}
+	})
+}
