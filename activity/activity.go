@@ -119,7 +119,7 @@ func (l *Log) insert(ctx context.Context, tx *schema.Tx, entries []Entry) error 
 			args = append(args, orNone(e.Error), orNone(e.Output))
 		}
 	}
-	return tx.Write(ctx, "INSERT INTO "+l.db.Activity()+" ("+names+") VALUES "+schema.Rows(values, len(entries)), args...)
+	return tx.Insert(ctx, schema.Insert{Table: l.db.Activity(), Columns: names, Row: values, Args: args, N: len(entries)})
 }
 
 func orNone(s string) string {

@@ -223,11 +223,7 @@ func (q *Queue) insert(ctx context.Context, tx *schema.Tx, jobs []job.New, which
 			args = append(args, j.ShardKey)
 		}
 	}
-	res, err := tx.ExecContext(ctx, "INSERT INTO "+q.table+" ("+names+") VALUES "+schema.Rows(values+")", len(which)), args...)
-	if err != nil {
-		return nil, err
-	}
-	return q.db.InsertedIDs(res, len(which))
+	return tx.InsertIDs(ctx, q.db, schema.Insert{Table: q.table, Columns: names, Row: values + ")", Args: args, N: len(which)})
 }
 
 // skipLive looks up which of the jobs' keys are taken, notes them in added, and gives back the others.

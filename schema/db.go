@@ -4,7 +4,6 @@ package schema
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"time"
 
@@ -61,22 +60,6 @@ func (db *DB) Clock(ctx context.Context) (time.Time, error) {
 		return time.Time{}, fmt.Errorf("read the database's clock: %w", err)
 	}
 	return now.Time, nil
-}
-
-// InsertedIDs gives the ids of the n rows of one multi-row insert, in the order of its rows.
-func (db *DB) InsertedIDs(res sql.Result, n int) ([]int64, error) {
-	id, err := res.LastInsertId()
-	if err != nil {
-		return nil, fmt.Errorf("read the new ids: %w", err)
-	}
-	if !db.lastIDIsFirst {
-		id -= int64(n-1) * db.idStep
-	}
-	ids := make([]int64, n)
-	for i := range ids {
-		ids[i] = id + int64(i)*db.idStep
-	}
-	return ids, nil
 }
 
 // TakeTurns makes the transactions that call it for the same table of hipq follow one another.

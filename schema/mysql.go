@@ -50,7 +50,7 @@ func openMySQL(ctx context.Context, o Options) (*DB, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: database.dsn: %s", ErrConfig, strings.ReplaceAll(err.Error(), cfg.Passwd, "***"))
 	}
-	db := sqlx.NewDb(sql.OpenDB(session{connector}), mysqlDialect.driver)
+	db := sqlx.NewDb(sql.OpenDB(preparing{session{connector}, false}), mysqlDialect.driver)
 	db.SetConnMaxIdleTime(time.Minute)
 	var version string
 	var step int64

@@ -36,7 +36,7 @@ func openSQLite(ctx context.Context, o Options) (*DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	db := sqlx.NewDb(sql.OpenDB(preparing{connector}), sqliteDialect.driver)
+	db := sqlx.NewDb(sql.OpenDB(preparing{connector, true}), sqliteDialect.driver)
 	// The file has one writer at a time; a few more connections serve readers.
 	db.SetMaxOpenConns(4)
 	db.SetMaxIdleConns(4)

@@ -5,9 +5,12 @@ import (
 	"database/sql/driver"
 )
 
-// preparing makes connections of SQLite that keep their statements prepared: to parse one anew each time costs more than
-// to execute it.
-type preparing struct{ driver.Connector }
+// preparing makes connections that keep statements prepared, for to parse one anew each time may cost more than to execute
+// it: all of them, or (where that costs a round trip) those of a context that keep made.
+type preparing struct {
+	driver.Connector
+	all bool
+}
 
 // Connect implements driver.Connector.
 func (c preparing) Connect(ctx context.Context) (driver.Conn, error) {
@@ -15,14 +18,23 @@ func (c preparing) Connect(ctx context.Context) (driver.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &preparedConn{sqliteConn: conn.(sqliteConn), prepared: map[string]driver.Stmt{}}, nil
+	return &preparedConn{fullConn: conn.(fullConn), all: c.all, prepared: map[string]driver.Stmt{}}, nil
 }
 
-// sqliteConn is what the driver's connections can do.
-type sqliteConn interface {
+type keepKey struct{}
+
+// keep makes a context whose statements are kept prepared.
+func keep(ctx context.Context) context.Context { return context.WithValue(ctx, keepKey{}, true) }
+
+func (c *preparedConn) keeps(ctx context.Context) bool { return c.all || ctx.Value(keepKey{}) != nil }
+
+// fullConn is what the drivers' connections can do.
+type fullConn interface {
 	driver.Conn
 	driver.ConnBeginTx
 	driver.ConnPrepareContext
+	driver.ExecerContext
+	driver.QueryerContext
 	driver.Pinger
 	driver.SessionResetter
 	driver.Validator
@@ -30,8 +42,17 @@ type sqliteConn interface {
 
 // preparedConn is a connection that keeps its statements. Like every driver.Conn it is used by one goroutine at a time.
 type preparedConn struct {
-	sqliteConn
+	fullConn
+	all      bool
 	prepared map[string]driver.Stmt
+}
+
+// CheckNamedValue implements driver.NamedValueChecker.
+func (c *preparedConn) CheckNamedValue(v *driver.NamedValue) error {
+	if checker, ok := c.fullConn.(driver.NamedValueChecker); ok {
+		return checker.CheckNamedValue(v)
+	}
+	return driver.ErrSkip
 }
 
 // preparedMax is how many statements a connection keeps.
@@ -66,6 +87,9 @@ func (c *preparedConn) keep(query string, s driver.Stmt) error {
 
 // ExecContext implements driver.ExecerContext.
 func (c *preparedConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+	if !c.keeps(ctx) {
+		return c.fullConn.ExecContext(ctx, query, args)
+	}
 	s, err := c.take(ctx, query)
 	if err != nil {
 		return nil, err
@@ -80,6 +104,9 @@ func (c *preparedConn) ExecContext(ctx context.Context, query string, args []dri
 
 // QueryContext implements driver.QueryerContext.
 func (c *preparedConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
+	if !c.keeps(ctx) {
+		return c.fullConn.QueryContext(ctx, query, args)
+	}
 	s, err := c.take(ctx, query)
 	if err != nil {
 		return nil, err
@@ -97,7 +124,7 @@ func (c *preparedConn) Close() error {
 	for _, s := range c.prepared {
 		_ = s.Close() // the connection's own Close has the error that matters
 	}
-	return c.sqliteConn.Close()
+	return c.fullConn.Close()
 }
 
 // keptRows give their statement back when they are closed.

@@ -20,6 +20,8 @@ import (
 type Tx struct {
 	Now time.Time
 	on  executor
+	// own says that it is hipq's own connection, which keeps statements prepared.
+	own bool
 	// together says that the server takes several statements at once.
 	together bool
 	// written are the statements that wait to be sent.
@@ -68,7 +70,7 @@ func (db *DB) once(ctx context.Context, first func() []Query, f func(*Tx) error)
 		return fmt.Errorf("begin: %w", err)
 	}
 	defer func() { _ = conn.Close() }() // gives it back to the pool
-	tx := &Tx{on: conn, together: db.together}
+	tx := &Tx{on: conn, own: true, together: db.together}
 	if err = tx.Write(ctx, db.begin); err != nil {
 		return fmt.Errorf("begin: %w", err)
 	}
@@ -193,12 +195,14 @@ func (tx *Tx) Write(ctx context.Context, statement string, args ...any) error {
 
 // send sends what has been written.
 func (tx *Tx) send(ctx context.Context) error {
+	if len(tx.written) == 0 {
+		return nil
+	}
 	last := len(tx.written) - 1
 	statement := tx.written[last]
 	tx.written = tx.written[:last]
-	args := tx.args
-	tx.args = nil
-	_, err := tx.ExecContext(ctx, statement, args...)
+	statement, args := tx.with(statement, nil)
+	_, err := tx.on.ExecContext(ctx, statement, args...)
 	return err
 }
 

@@ -1,0 +1,95 @@
+package schema
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+)
+
+// preparedRows is how many rows a prepared insert has. All have the same number, so that a connection keeps one statement
+// for each kind of row.
+const preparedRows = 50
+
+// Insert is a multi-row insert.
+type Insert struct {
+	Table, Columns string
+	// Row is one row's parameters: "(?,?,…)".
+	Row string
+	// Args are those of all rows, of which there are N.
+	Args []any
+	N    int
+}
+
+func (i Insert) statement(rows int) string {
+	return "INSERT INTO " + i.Table + " (" + i.Columns + ") VALUES " + Rows(i.Row, rows)
+}
+
+// cut takes the first n rows.
+func (i *Insert) cut(n int) []any {
+	per := len(i.Args) / i.N
+	args := i.Args[:n*per]
+	i.Args, i.N = i.Args[n*per:], i.N-n
+	return args
+}
+
+// Insert inserts rows, as Write does.
+func (tx *Tx) Insert(ctx context.Context, i Insert) error {
+	if err := tx.insertPrepared(ctx, &i, func(sql.Result, int) error { return nil }); err != nil || i.N == 0 {
+		return err
+	}
+	return tx.Write(ctx, i.statement(i.N), i.Args...)
+}
+
+// InsertIDs inserts rows, and gives their ids.
+func (tx *Tx) InsertIDs(ctx context.Context, db *DB, i Insert) (ids []int64, err error) {
+	note := func(res sql.Result, n int) error {
+		some, err := db.insertedIDs(res, n)
+		ids = append(ids, some...)
+		return err
+	}
+	if err := tx.insertPrepared(ctx, &i, note); err != nil || i.N == 0 {
+		return ids, err
+	}
+	res, err := tx.ExecContext(ctx, i.statement(i.N), i.Args...)
+	if err != nil {
+		return nil, err
+	}
+	return ids, note(res, i.N)
+}
+
+// insertPrepared inserts as many rows as there are in full prepared statements.
+func (tx *Tx) insertPrepared(ctx context.Context, i *Insert, note func(res sql.Result, n int) error) error {
+	if !tx.own || i.N < preparedRows {
+		return nil
+	}
+	if err := tx.send(ctx); err != nil {
+		return err
+	}
+	statement := i.statement(preparedRows)
+	for i.N >= preparedRows {
+		res, err := tx.on.ExecContext(keep(ctx), statement, i.cut(preparedRows)...)
+		if err != nil {
+			return err
+		}
+		if err := note(res, preparedRows); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// insertedIDs gives the ids of the n rows of one multi-row insert, in the order of its rows.
+func (db *DB) insertedIDs(res sql.Result, n int) ([]int64, error) {
+	id, err := res.LastInsertId()
+	if err != nil {
+		return nil, fmt.Errorf("read the new ids: %w", err)
+	}
+	if !db.lastIDIsFirst {
+		id -= int64(n-1) * db.idStep
+	}
+	ids := make([]int64, n)
+	for i := range ids {
+		ids[i] = id + int64(i)*db.idStep
+	}
+	return ids, nil
+}
