@@ -62,6 +62,8 @@ type Candidates struct {
 	readFor time.Duration
 	// groupAt is the last of the groups that hold jobs back at which a round has looked.
 	groupAt string
+	// holding are those that held jobs back when a round looked last, by the group behind which it looked.
+	holding map[string][]string
 }
 
 // headEvery is how long a job that should be next may be passed over: or ten times as long as it takes to look.

@@ -30,7 +30,7 @@ func (q *Queue) heldCandidates(ctx context.Context, tx *schema.Tx, c *Candidates
 		return nil, nil
 	}
 	began := c.groupAt
-	groups, err := q.holding(ctx, tx, began)
+	groups, err := q.holding(ctx, tx, c, began)
 	if err != nil {
 		return nil, err
 	}
@@ -78,17 +78,59 @@ func (q *Queue) heldCandidates(ctx context.Context, tx *schema.Tx, c *Candidates
 	return list, nil
 }
 
-// holding gives the next groups that hold jobs back, by name. Each is found by one dive into the index, however many jobs
-// it holds.
-func (q *Queue) holding(ctx context.Context, tx *schema.Tx, after string) (groups []string, err error) {
-	first := "SELECT MIN(part) FROM " + q.table + " " + q.pick() + " WHERE line = 'held' AND part > "
-	query := "WITH RECURSIVE g (part, n) AS (SELECT (" + first + "?), 1 UNION ALL" +
-		" SELECT (" + first + "g.part), n + 1 FROM g WHERE g.part IS NOT NULL AND n < " + fmt.Sprint(groupsMax) + ")" +
-		" SELECT part FROM g WHERE part IS NOT NULL"
-	if err := tx.SelectContext(ctx, &groups, query, after); err != nil {
-		return nil, fmt.Errorf("find the groups that hold jobs back: %w", err)
+// holding gives the next groups that hold jobs back, by name. Each is found by one dive into the index, however many jobs it
+// holds. For that the dive must begin at a constant: what follows the groups that the worker knows is asked for at once, and
+// only a group that is new to it costs a query of its own.
+func (q *Queue) holding(ctx context.Context, tx *schema.Tx, c *Candidates, after string) (groups []string, err error) {
+	follows := map[string]*string{}
+	ask := append([]string{after}, c.holding[after]...)
+	for at := after; len(groups) < groupsMax; {
+		next, ok := follows[at]
+		if !ok {
+			if err := q.following(ctx, tx, ask, follows); err != nil {
+				return nil, fmt.Errorf("find the groups that hold jobs back: %w", err)
+			}
+			next = follows[at]
+		}
+		if next == nil {
+			break
+		}
+		at = *next
+		groups = append(groups, at)
+		ask = []string{at}
 	}
+	if c.holding == nil || after == "" && len(groups) < groupsMax {
+		c.holding = map[string][]string{}
+	}
+	c.holding[after] = groups
 	return groups, nil
+}
+
+// following finds the next group behind each of these that holds jobs back; nil if there is none.
+func (q *Queue) following(ctx context.Context, tx *schema.Tx, groups []string, follows map[string]*string) error {
+	var query strings.Builder
+	var args []any
+	for i, g := range groups {
+		if i > 0 {
+			query.WriteString(" UNION ALL ")
+		}
+		fmt.Fprintf(&query, "SELECT %d AS n, MIN(part) FROM %s %s WHERE line = 'held' AND part > ?", i, q.table, q.pick())
+		args = append(args, g)
+	}
+	rows, err := tx.QueryContext(ctx, query.String(), args...)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = rows.Close() }()
+	for rows.Next() {
+		var i int
+		var next *string
+		if err := rows.Scan(&i, &next); err != nil {
+			return err
+		}
+		follows[groups[i]] = next
+	}
+	return rows.Err()
 }
 
 // classify tells jobs their throttle groups, where nobody has yet, and closes those groups which hold jobs back that this

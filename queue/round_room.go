@@ -32,8 +32,10 @@ type room struct {
 	// and unfinished that a next round will see those.
 	seen               map[string]bool
 	unseen, unfinished bool
-	// cut says that a group with room held more jobs than were read.
+	// cut says that a group with room may hold more jobs than the round has looked at.
 	cut bool
+	// paused says that the queue is paused, as of the turn.
+	paused bool
 	// starts are the latest, for the rate.
 	starts job.Starts
 }
@@ -51,7 +53,7 @@ func (q *Queue) room(ctx context.Context, tx *schema.Tx) (*room, error) {
 	}
 	var now schema.Time
 	var starts string
-	err := tx.QueryRowxContext(ctx, "SELECT CAST("+q.db.Now+" AS CHAR), starts FROM "+q.db.Queues()+" WHERE queue = ?", q.Name).Scan(&now, &starts)
+	err := tx.QueryRowxContext(ctx, "SELECT CAST("+q.db.Now+" AS CHAR), starts, paused FROM "+q.db.Queues()+" WHERE queue = ?", q.Name).Scan(&now, &starts, &r.paused)
 	if err != nil {
 		return nil, fmt.Errorf("wait for a turn at %s: %w", q.Name, err)
 	}

@@ -26,6 +26,9 @@ func (q *Queue) start(ctx context.Context, tx *schema.Tx, r Round, first *firstR
 	if err != nil {
 		return nil, err
 	}
+	if room.paused {
+		return nil, nil // since the round has begun to wait for its turn
+	}
 	slots := r.Slots
 	if q.Rate.Starts > 0 {
 		left, wait := q.Rate.Left(room.starts, tx.Now)
@@ -109,6 +112,7 @@ func (q *Queue) fit(ctx context.Context, tx *schema.Tx, r Round, room *room, lis
 		case j == nil: // another was faster, or holds it
 		case len(taken) == n:
 			left = append(left, c)
+			room.cut = room.cut || c.group != ""
 		case !q.isOpenAt(j, tx.Now):
 			if err := q.postpone(ctx, tx, j); err != nil {
 				return nil, err

@@ -228,17 +228,16 @@ func (m migration) migrate(ctx context.Context, u unit, version int) (done bool,
 		if err := m.exec(ctx, steps[v]); err != nil {
 			return false, err
 		}
+		if err := m.dropOld(ctx, u); err != nil {
+			return false, err
+		}
 		for _, t := range u.tables {
 			if _, err := m.conn.ExecContext(ctx, "UPDATE "+ownersTable+" SET version = ? WHERE table_name = ?", v+1, t); err != nil {
 				return false, fmt.Errorf("record the version of %s: %w", t, err)
 			}
 		}
 	}
-	if done = version < len(steps); done {
-		if err := m.dropOld(ctx, u); err != nil {
-			return false, err
-		}
-	}
+	done = version < len(steps)
 	if u.kind != queueKind {
 		return done, nil
 	}
