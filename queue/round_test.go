@@ -250,14 +250,14 @@ func TestCandidatesComeBackToTheHead(t *testing.T) {
 func TestRoundSaysWhetherThereIsMore(t *testing.T) {
 	suite(t, func(s store) {
 		s.hire("w")
-		s.add(slices.Repeat([]job.New{{Type: "send"}}, 250)...) // more than one reading
+		s.add(slices.Repeat([]job.New{{Type: "send"}}, 260)...) // more than one reading
 		candidates := s.Candidates([]string{"send", "report"})
 		for n := 0; ; {
 			r := s.newRound("w", 50)
 			r.Candidates = candidates
 			got := s.do(r)
 			n += len(got.Started)
-			if got.More != (n < 250) {
+			if got.More != (n < 260) {
 				s.t.Errorf("after %d more is %v", n, got.More)
 			}
 			if !got.More {
