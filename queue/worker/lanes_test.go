@@ -91,9 +91,9 @@ func TestLaneOfAQueue(t *testing.T) {
 		p.Queues[0].Handlers = map[string]handler.Handler{"send": handler.Func(emails.handle)}
 		p.Queues[1].Handlers = map[string]handler.Handler{"send": handler.Func(reports.handle)}
 		r := s.start(p)
-		emails.holds(2)
 		reports.holds(2)
 		reports.open()
+		emails.holds(2)
 		eventually(s.t, "the other queue is done", func() bool { return s.counts(s.reports).Finished == 45 })
 		if c := s.counts(s.emails); c.Running != 2 {
 			s.t.Errorf("%+v", c)

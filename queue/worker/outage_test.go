@@ -149,6 +149,8 @@ func TestDatabaseFallsSilent(t *testing.T) {
 	p.LockFor, p.Grace = 4*time.Second, time.Second
 	r := s.start(p)
 	g.next()
+	// a transaction that the silence cuts short would hold its rows
+	eventually(t, "its other slots are left", func() bool { return direct.row(p.ID).Slots == 1 })
 	proxy.stall()
 	defer proxy.resume()
 	if cause := receive(t, "the lock is given up", g.stopped); !errors.Is(cause, roster.ErrLockLost) {
