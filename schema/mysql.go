@@ -5,8 +5,7 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"fmt"
-	"regexp"
-	"strconv"
+	"slices"
 	"strings"
 	"time"
 
@@ -85,8 +84,6 @@ func (c session) Connect(ctx context.Context) (driver.Conn, error) {
 	return conn, nil
 }
 
-var versionNumber = regexp.MustCompile(`(\d+)\.(\d+)\.(\d+)`)
-
 // checkVersion refuses a server without SKIP LOCKED or defaults that are expressions.
 func checkVersion(version string) error {
 	need, name := [3]int{8, 0, 13}, "MySQL"
@@ -97,18 +94,13 @@ func checkVersion(version string) error {
 		need, name = [3]int{10, 6, 0}, "MariaDB"
 		version = strings.TrimPrefix(version, "5.5.5-") // a prefix for old replicas, not a version
 	}
-	m := versionNumber.FindStringSubmatch(version)
-	if m == nil {
-		return nil
+	var got [3]int
+	if _, err := fmt.Sscanf(version, "%d.%d.%d", &got[0], &got[1], &got[2]); err != nil {
+		return nil //nolint:nilerr // a version that tells no numbers is taken at its word
 	}
-	for i, want := range need {
-		got, _ := strconv.Atoi(m[i+1]) // digits by the pattern
-		if got > want {
-			return nil
-		}
-		if got < want {
-			return fmt.Errorf("%w: the server is %s %s, hipq needs %d.%d.%d or newer", ErrConfig, name, m[0], need[0], need[1], need[2])
-		}
+	if slices.Compare(got[:], need[:]) < 0 {
+		return fmt.Errorf("%w: the server is %s %d.%d.%d, hipq needs %d.%d.%d or newer", ErrConfig, name,
+			got[0], got[1], got[2], need[0], need[1], need[2])
 	}
 	return nil
 }
