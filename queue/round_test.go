@@ -105,18 +105,14 @@ func TestRoundThatWasNotCommitted(t *testing.T) {
 	})
 }
 
-// held opens a transaction that holds what a query finds, until it is let go.
-func (s store) held(query string, args ...any) (letGo func()) {
+// held opens a transaction that holds the rows of which a query gives a column, until it is let go.
+func (s store) held(query string) (letGo func()) {
 	s.t.Helper()
 	tx := must[*sqlx.Tx](s.t)(s.db.BeginTxx(context.Background(), nil))
 	s.t.Cleanup(func() { _ = tx.Rollback() })
-	var found []any
-	rows := must[*sqlx.Rows](s.t)(tx.Queryx(query+" FOR UPDATE", args...))
-	for rows.Next() {
-		found = append(found, must[[]any](s.t)(rows.SliceScan())...)
-	}
-	if err := rows.Err(); err != nil || len(found) == 0 {
-		s.t.Fatalf("nothing to hold: %v", err)
+	var found []string
+	if err := tx.Select(&found, query+" FOR UPDATE"); err != nil || len(found) == 0 {
+		s.t.Fatalf("%d to hold: %v", len(found), err)
 	}
 	return func() { must[any](s.t)(nil, tx.Rollback()) }
 }
