@@ -75,9 +75,11 @@ const (
 	// what every entry has, and what only those have whose handler said something
 	shortColumns = "at, kind, state, queue, worker_id, host, pid, job_id, job_type, job_key, attempt, wait_ms, run_ms"
 	columns      = shortColumns + ", error, output"
-	shortRow     = "(?,?,?,?,?,?,?,?,?,?,?,?,?)"
-	row          = "(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
-	numColumns   = 15
+	// behind the time
+	shortRow = ",?,?,?,?,?,?,?,?,?,?,?,?)"
+	row      = ",?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
+
+	numColumns = 15
 	// maxRows keeps a statement under SQLite's 32,766 parameters, and short enough for a parser to like it.
 	maxRows = 500
 	// maxBytes keeps a statement well under the smallest max_allowed_packet that a server is likely to have.
@@ -101,10 +103,7 @@ func (l *Log) Record(ctx context.Context, tx *schema.Tx, entries []Entry) error 
 }
 
 func (l *Log) insert(ctx context.Context, tx *schema.Tx, entries []Entry) error {
-	at, err := schema.At(tx.Now).Value()
-	if err != nil {
-		return err
-	}
+	at, stamp := tx.Stamp()
 	names, values := shortColumns, shortRow
 	texts := slices.ContainsFunc(entries, func(e Entry) bool { return e.Error != "" || e.Output != "" })
 	if texts {
@@ -113,13 +112,13 @@ func (l *Log) insert(ctx context.Context, tx *schema.Tx, entries []Entry) error 
 	args := make([]any, 0, len(entries)*numColumns)
 	for i := range entries {
 		e := &entries[i]
-		args = append(args, at, string(e.Kind), string(e.State), orNone(e.Queue), orNone(e.WorkerID), orNone(e.Host), e.PID,
+		args = append(append(args, stamp...), string(e.Kind), string(e.State), orNone(e.Queue), orNone(e.WorkerID), orNone(e.Host), e.PID,
 			e.JobID, orNone(e.JobType), orNone(e.JobKey), e.Attempt, e.WaitMS, e.RunMS)
 		if texts {
 			args = append(args, orNone(e.Error), orNone(e.Output))
 		}
 	}
-	return tx.Insert(ctx, schema.Insert{Table: l.db.Activity(), Columns: names, Row: values, Args: args, N: len(entries)})
+	return tx.Insert(ctx, schema.Insert{Table: l.db.Activity(), Columns: names, Row: "(" + at + values, Args: args, N: len(entries)})
 }
 
 func orNone(s string) string {

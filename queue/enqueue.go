@@ -35,7 +35,7 @@ func (q *Queue) EnqueueMany(ctx context.Context, jobs []job.New) ([]Added, error
 	for len(prepared) > 0 {
 		n := chunk(prepared)
 		var batch []Added
-		err := q.db.Tx(ctx, func(tx *schema.Tx) (err error) {
+		err := q.db.TxUnclocked(ctx, func(tx *schema.Tx) (err error) {
 			batch, err = q.add(ctx, tx, prepared[:n])
 			return err
 		})
@@ -134,6 +134,11 @@ func (q *Queue) add(ctx context.Context, tx *schema.Tx, prepared []job.New) ([]A
 		}
 		jobs[i] = j.WithDefaults(t)
 	}
+	if tx.Now.IsZero() && slices.ContainsFunc(jobs, job.New.IsTimed) {
+		if err := q.db.SetClock(ctx, tx); err != nil {
+			return nil, err
+		}
+	}
 	todo, twins, err := distinct(jobs)
 	if err != nil {
 		return nil, err
@@ -193,37 +198,37 @@ func distinct(jobs []job.New) (first []int, twins map[int]int, err error) {
 }
 
 func (q *Queue) insert(ctx context.Context, tx *schema.Tx, jobs []job.New, which []int) ([]int64, error) {
-	names, values := "job_type, job_data, job_key, line, timeout, priority, throttle_factor, time_windows, "+
-		"scheduled_run_time, start_time, create_time, update_time", "(?,?,?,?,?,?,?,?,?,?,?,?"
-	// most jobs have neither of these
-	later := slices.ContainsFunc(which, func(i int) bool { return q.scheduled(jobs[i], tx.Now).After(tx.Now) })
+	now, stamp := tx.Stamp()
+	names := "job_type, job_data, job_key, timeout, priority, throttle_factor, time_windows, start_time, create_time, update_time"
+	row := "(?,?,?,?,?,?,?," + now + "," + now + "," + now
+	// most jobs have none of these
 	sharded := slices.ContainsFunc(which, func(i int) bool { return jobs[i].ShardKey != job.None })
-	if later {
-		names, values = names+", wake_time", values+",?"
-	}
+	timed := slices.ContainsFunc(which, func(i int) bool { return jobs[i].IsTimed() })
 	if sharded {
-		names, values = names+", shard_key", values+",?"
+		names, row = names+", shard_key", row+",?"
 	}
-	now := schema.Text(tx.Now)
+	if timed {
+		names, row = names+", line, scheduled_run_time, wake_time", row+",?,?,?)"
+	} else {
+		names, row = names+", line, scheduled_run_time", row+",'due',"+now+")"
+	}
 	args := make([]any, 0, len(which)*14)
 	for _, i := range which {
 		j := &jobs[i]
-		at := q.scheduled(*j, tx.Now)
-		line, wake := job.Place(at, tx.Now)
-		scheduled := now
-		if !at.Equal(tx.Now) {
-			scheduled = schema.Text(at)
-		}
-		args = append(args, j.Type, j.Data, j.Key, string(line), int64(j.Timeout/time.Second), *j.Priority, *j.ThrottleFactor,
-			j.Windows.Encode(), scheduled, now, now, now)
-		if later {
-			args = append(args, schema.At(wake))
-		}
+		args = append(args, j.Type, j.Data, j.Key, int64(j.Timeout/time.Second), *j.Priority, *j.ThrottleFactor, j.Windows.Encode())
+		args = append(append(append(args, stamp...), stamp...), stamp...)
 		if sharded {
 			args = append(args, j.ShardKey)
 		}
+		if timed {
+			at := q.scheduled(*j, tx.Now)
+			line, wake := job.Place(at, tx.Now)
+			args = append(args, string(line), schema.Text(at), schema.At(wake))
+		} else {
+			args = append(args, stamp...)
+		}
 	}
-	return tx.InsertIDs(ctx, q.db, schema.Insert{Table: q.table, Columns: names, Row: values + ")", Args: args, N: len(which)})
+	return tx.InsertIDs(ctx, q.db, schema.Insert{Table: q.table, Columns: names, Row: row, Args: args, N: len(which)})
 }
 
 // skipLive looks up which of the jobs' keys are taken, notes them in added, and gives back the others.

@@ -22,6 +22,8 @@ type Tx struct {
 	on  executor
 	// own says that it is hipq's own connection, which keeps statements prepared.
 	own bool
+	// now is the clock as an expression.
+	now string
 	// together says that the server takes several statements at once.
 	together bool
 	// written are the statements that wait to be sent.
@@ -47,9 +49,24 @@ func (db *DB) Tx(ctx context.Context, f func(*Tx) error) error {
 	return db.TxReading(ctx, func() []Query { return nil }, f)
 }
 
+// TxUnclocked is Tx for a transaction that may do without the time, where to read it costs a round trip: Now is zero there
+// until SetClock. Stamp is for that.
+func (db *DB) TxUnclocked(ctx context.Context, f func(*Tx) error) error {
+	return db.repeat(ctx, func(tx *Tx) []Query {
+		if db.together {
+			return nil
+		}
+		return []Query{db.clock(tx)}
+	}, f)
+}
+
 // TxReading is Tx for a transaction that begins with queries, for which it costs no round trip of its own: first gives
 // them, each time anew.
 func (db *DB) TxReading(ctx context.Context, first func() []Query, f func(*Tx) error) error {
+	return db.repeat(ctx, func(tx *Tx) []Query { return append([]Query{db.clock(tx)}, first()...) }, f)
+}
+
+func (db *DB) repeat(ctx context.Context, first func(*Tx) []Query, f func(*Tx) error) error {
 	const tries = 12
 	pause := 2 * time.Millisecond
 	for try := 1; ; try++ {
@@ -64,13 +81,13 @@ func (db *DB) TxReading(ctx context.Context, first func() []Query, f func(*Tx) e
 	}
 }
 
-func (db *DB) once(ctx context.Context, first func() []Query, f func(*Tx) error) (err error) {
+func (db *DB) once(ctx context.Context, first func(*Tx) []Query, f func(*Tx) error) (err error) {
 	conn, err := db.Connx(ctx)
 	if err != nil {
 		return fmt.Errorf("begin: %w", err)
 	}
 	defer func() { _ = conn.Close() }() // gives it back to the pool
-	tx := &Tx{on: conn, own: true, together: db.together}
+	tx := &Tx{on: conn, own: true, now: db.Now, together: db.together}
 	if err = tx.Write(ctx, db.begin); err != nil {
 		return fmt.Errorf("begin: %w", err)
 	}
@@ -81,8 +98,10 @@ func (db *DB) once(ctx context.Context, first func() []Query, f func(*Tx) error)
 			_, _ = conn.ExecContext(context.WithoutCancel(ctx), "ROLLBACK")
 		}
 	}()
-	if err = tx.Read(ctx, append([]Query{db.clock(tx)}, first()...)...); err != nil {
-		return err
+	if queries := first(tx); len(queries) > 0 {
+		if err = tx.Read(ctx, queries...); err != nil {
+			return err
+		}
 	}
 	if err = f(tx); err != nil {
 		return err
@@ -96,7 +115,7 @@ func (db *DB) once(ctx context.Context, first func() []Query, f func(*Tx) error)
 // Join makes the application's own transaction one that hipq can work in. Committing, and repeating, stay with the
 // application.
 func (db *DB) Join(ctx context.Context, tx *sql.Tx) (*Tx, error) {
-	joined := &Tx{on: &sqlx.Tx{Tx: tx, Mapper: db.Mapper}}
+	joined := &Tx{on: &sqlx.Tx{Tx: tx, Mapper: db.Mapper}, now: db.Now}
 	if err := db.SetClock(ctx, joined); err != nil {
 		return nil, err
 	}
@@ -110,6 +129,15 @@ func (db *DB) SetClock(ctx context.Context, tx *Tx) error {
 		return fmt.Errorf("read the database's clock: %w", err)
 	}
 	return nil
+}
+
+// Stamp is the transaction's time in a statement: an expression, and its parameters. In one without a clock it is that of
+// the statement.
+func (tx *Tx) Stamp() (expression string, args []any) {
+	if tx.Now.IsZero() {
+		return tx.now, nil
+	}
+	return "?", []any{Text(tx.Now)}
 }
 
 func (db *DB) clock(tx *Tx) Query {

@@ -87,6 +87,11 @@ const MaxSeconds = 10 * 366 * 24 * 3600
 // maxInt is what the databases' columns hold.
 const maxInt = 1<<31 - 1
 
+// IsTimed says whether the time matters of a job that has all of its defaults: one that is not is simply due at once.
+func (j New) IsTimed() bool {
+	return !j.At.IsZero() || j.In != 0 || len(*j.Windows) > 0 || j.OnDuplicate == ReplaceDuplicate
+}
+
 // WithKey fills in what doesn't depend on the type. The key is made before any transaction, so that a transaction that is
 // repeated finds what an earlier run of it may have inserted.
 func (j New) WithKey() (New, error) {
