@@ -145,7 +145,7 @@ func TestPolicyHonoursTheWish(t *testing.T) {
 
 func TestStop(t *testing.T) {
 	suiteWith(t, func(o *queue.Options) { o.Types[1].Async = true }, func(s store) {
-		for _, name := range []string{"send", "send", "send", "send", "report", "send"} {
+		for _, name := range []string{"send", "send", "send", "send", "report", "send", "report"} {
 			s.add(job.New{Type: name})
 		}
 		stop := func(id int64) string {
@@ -156,7 +156,7 @@ func TestStop(t *testing.T) {
 		if !errors.Is(err, queue.ErrNotStarted) {
 			t.Errorf("before its start: %v", err)
 		}
-		jobs := s.start("w1", 6)
+		jobs := s.start("w1", 7)
 		s.settle("w1", done, jobs[4])
 		if asked := stop(5); asked != job.None {
 			t.Errorf("%s was asked to stop a job that waits for its answer", asked)
@@ -173,10 +173,13 @@ func TestStop(t *testing.T) {
 		s.settle("w1", job.Outcome{Verdict: job.Stopped}, jobs[0])
 		s.settle("w1", job.Outcome{Verdict: job.TryAgain, Error: "e"}, jobs[1])
 		s.settle("w1", done, jobs[2])
+		// that of an asynchronous job has only sent it
+		stop(7)
+		s.settle("w1", done, jobs[6])
 		// or its worker dies
 		s.bury("w1")
 		s.upkeep()
-		for id, line := range map[int64]job.Line{1: job.LineFailed, 2: job.LineFailed, 3: job.LineFinished, 4: job.LineFailed, 5: job.LineFailed} {
+		for id, line := range map[int64]job.Line{1: job.LineFailed, 2: job.LineFailed, 3: job.LineFinished, 4: job.LineFailed, 5: job.LineFailed, 7: job.LineFailed} {
 			if j := s.wantState(id, job.Final, line, 1); line == job.LineFailed && j.Error != job.Cancelled {
 				t.Errorf("%d: error %q", id, j.Error)
 			}

@@ -146,8 +146,11 @@ func (q *Queue) finish(ctx context.Context, tx *schema.Tx, ids []any) error {
 // the state error to retry or final in one write. Without an entry the attempt isn't over yet.
 func (q *Queue) settleOne(ctx context.Context, tx *schema.Tx, row settling, s Settled, done *Done) (*activity.Entry, error) {
 	o := s.Outcome
+	if o.Verdict == job.Finished && q.async(s.Job.Type) {
+		o.Verdict = job.Sent
+	}
 	switch {
-	case row.Stopping && (o.Verdict != job.Finished || row.State == job.Error):
+	case row.Stopping && (o.Verdict != job.Finished || row.State == job.Error): // work that was only sent is not done
 		o = job.Outcome{Verdict: job.Stopped, Error: job.Cancelled, Output: o.Output, Ran: o.Ran}
 		s.Decision, s.Note = nil, "" // whatever a retry handler said meanwhile
 	case row.State == job.Error && !s.Asked:
@@ -156,8 +159,6 @@ func (q *Queue) settleOne(ctx context.Context, tx *schema.Tx, row settling, s Se
 		ran, output := o.Ran, o.Output
 		o = failed.Outcome(tx.Now)
 		o.Ran, o.Output = ran, output
-	case o.Verdict == job.Finished && q.async(s.Job.Type):
-		o.Verdict = job.Sent
 	}
 	s.Outcome = o
 	switch {
