@@ -1,5 +1,8 @@
-// Package queue is the store that keeps jobs: enqueue, lock, start, settle, reclaim. What jobs are, and what may become of
-// them, is in the package job.
+// Package queue is the store that keeps jobs. What jobs are, and what may become of them, is in the package job.
+//
+// The names of the files say who does it: enqueue for who adds jobs; round for a worker's transaction, in which it settles,
+// locks and starts them; upkeep for what any worker does once a second; operate for an operator's hand; read for who only
+// looks; register for what the database knows of the config.
 package queue
 
 import (
@@ -31,7 +34,7 @@ type Options struct {
 	Rate job.Rate
 	// Concurrency is how many of its jobs run at once on one host; 0 is as many as the worker's.
 	Concurrency int
-	// Order and PriorityOrder say which due job is locked first.
+	// Order and PriorityOrder say which due job is started first.
 	Order         job.Order
 	PriorityOrder job.PriorityOrder
 	// DefaultPriority is that of jobs of a type that isn't among Types; nil is 100.
@@ -52,7 +55,7 @@ const (
 	DefaultKeepFailed   = 90 * 24 * time.Hour
 )
 
-// Queue is one line of jobs. It is safe for concurrent use.
+// Queue is the jobs of one table. It is safe for concurrent use.
 type Queue struct {
 	Options
 	db  *schema.DB

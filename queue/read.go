@@ -88,7 +88,7 @@ type Counts struct {
 	Scheduled int64
 	// Held are due, but their throttle groups are full.
 	Held int64
-	// Locked are claimed by a worker and not started.
+	// Locked are locked and not started, which a round never leaves.
 	Locked  int64
 	Running int64
 	// Waiting are running, for an answer from outside.

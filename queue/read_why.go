@@ -56,7 +56,7 @@ func (q *Queue) Why(ctx context.Context, id int64, handled []string) (Why, error
 		return w, err
 	}
 	if w.Group = j.Group; j.Line == job.LineDue && q.ThrottleGroups != nil && !q.ThrottleGroups.Knows(w.Group) {
-		w.Group = q.ThrottleGroups.Of(j.Type, []byte(j.Data)) // no lock has found it out yet
+		w.Group = q.ThrottleGroups.Of(j.Type, []byte(j.Data)) // no round has found it out yet
 	}
 	w.Used, w.GroupUsed = used, byGroup[w.Group]
 	if q.Rate.Starts > 0 {

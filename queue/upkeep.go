@@ -11,7 +11,7 @@ import (
 
 // Look says what there is to do in a queue.
 type Look struct {
-	// Due: a job of the given types may be locked; never in a paused queue.
+	// Due: a job of the given types may be started; never in a paused queue.
 	Due bool
 	// Waking: a later job's time has come, or that of an answer is over.
 	Waking bool
@@ -52,9 +52,9 @@ func (q *Queue) Look(ctx context.Context, types []string) (Look, error) {
 	return l, nil
 }
 
-// Upkeep does what a look found, apart from locking: takes in, promotes, reclaims, and decides by policy about
-// the jobs of these types, which are those without a retry handler. Any number of workers may do it at once. It does a bounded part of each; when there may be more, more
-// is true.
+// Upkeep does what a look found, apart from what rounds do: takes in, promotes, reclaims, and decides by policy about the
+// jobs of these types, which are those without a retry handler. Any number of workers may do it at once. It does a bounded
+// part of each; when there may be more, more is true.
 func (q *Queue) Upkeep(ctx context.Context, w roster.Worker, l Look, types []string) (more bool, err error) {
 	for _, step := range []struct {
 		wanted bool

@@ -12,7 +12,7 @@ import (
 // promoteMax is how many jobs one transaction promotes, the earliest first: order holds among those promoted together.
 const promoteMax = 10_000
 
-// promote moves jobs whose time has come into the line.
+// promote makes jobs due whose time has come.
 func (q *Queue) promote(ctx context.Context) (more bool, err error) {
 	var ids []any
 	err = q.db.Tx(ctx, func(tx *schema.Tx) (err error) {
@@ -28,7 +28,7 @@ func (q *Queue) promote(ctx context.Context) (more bool, err error) {
 	return len(ids) == promoteMax, nil
 }
 
-// unhold lets held jobs back into the line of a queue that has no groups any more.
+// unhold makes the held jobs due of a queue that has no groups any more.
 func (q *Queue) unhold(ctx context.Context) (more bool, err error) {
 	var ids []any
 	err = q.db.Tx(ctx, func(tx *schema.Tx) (err error) {
@@ -44,7 +44,7 @@ func (q *Queue) unhold(ctx context.Context) (more bool, err error) {
 	return len(ids) == promoteMax, nil
 }
 
-// line puts jobs into the line, from another in which they wait.
+// line makes jobs due that wait in another line.
 func (q *Queue) line(ctx context.Context, tx *schema.Tx, ids []any, from job.Line) error {
 	for batch := range slices.Chunk(ids, 1000) {
 		_, err := tx.ExecContext(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET line = 'due', wake_time = NULL WHERE line = ? AND id IN "+

@@ -18,9 +18,10 @@ func (q *Queue) orphans() string {
 	return q.table + " j " + q.pick() + " " + join + " WHERE j.line = 'locked' AND " + missing
 }
 
-// reclaim takes jobs from dead workers: those that were never started go back to the line, at no cost in attempts; those
-// that were running have failed, and wait for the retry decision, as do those about which one was being taken. The token
-// stays with them: it says which attempt it was.
+// reclaim takes jobs from dead workers: those that were running have failed, and wait for the retry decision, as do those
+// about which one was being taken. The token stays with them: it says which attempt it was. Those that were never started
+// are due again, at no cost in attempts: of a program that locks jobs and starts them later, for a round starts what it
+// locks.
 func (q *Queue) reclaim(ctx context.Context) (more bool, err error) {
 	var found []struct {
 		ID       int64

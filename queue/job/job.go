@@ -54,10 +54,10 @@ type Job struct {
 	Token string
 	// Line is where the row stands for the queries that poll; docs/schema.md explains it.
 	Line Line
-	// Group is its throttle group, once a lock has found it out; None before.
+	// Group is its throttle group, once a round has found it out; None before.
 	Group string
 
-	// AttemptToken is the lock of the latest attempt, also while the job is locked for the next.
+	// AttemptToken is the lock of the latest attempt, also when Token is another's by then, or cleared.
 	AttemptToken string
 	// Wish is what its handler said of the retry; Stopping that an operator wants it stopped.
 	Wish     string

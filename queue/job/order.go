@@ -1,17 +1,17 @@
 package job
 
-// Order is what decides first which of two due jobs is locked first.
+// Order is what decides which of two due jobs is started first.
 type Order string
 
 // The orders. The empty one is ByPriority.
 const (
-	// ByPriority locks by priority, then scheduled run time, then id.
+	// ByPriority is by priority, then scheduled run time, then id.
 	ByPriority Order = "priority"
-	// BySchedule locks by scheduled run time, then priority, then id.
+	// BySchedule is by scheduled run time, then id, whatever the priorities.
 	BySchedule Order = "schedule"
 )
 
-// PriorityOrder says which of two priorities comes first.
+// PriorityOrder says which of two priorities comes first, where the order is ByPriority.
 type PriorityOrder string
 
 // The orders of priorities. The empty one is LowestFirst.

@@ -16,7 +16,7 @@ import (
 type Options struct {
 	// Concurrency is how many jobs run at once on this host, over all of the instance's workers on it.
 	Concurrency int
-	// Batch is how many jobs one lock takes at most.
+	// Batch is how many jobs one round starts at most.
 	Batch int
 	// RunFor is how long the worker starts new jobs.
 	RunFor time.Duration

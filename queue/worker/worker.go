@@ -1,5 +1,8 @@
-// Package worker is one execution of hipq's worker: it locks and starts jobs, runs their handlers, and settles them, until
-// nothing is due or the time is up.
+// Package worker is one execution of hipq's worker: it starts jobs, runs their handlers, and settles them, until nothing is
+// due or the time is up.
+//
+// It sees each queue, and each part of one that has a lane of its own, as a source. It sends rounds to a source when
+// attempts have ended or slots are free; between them it looks after all of them once a second.
 //
 // One goroutine, the loop, owns all state. What has to wait for the database is a task beside it, and gives back what the
 // loop then does with the answer: so neither a slow commit nor a database that is silent holds up the loop.

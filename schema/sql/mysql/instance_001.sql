@@ -44,7 +44,7 @@ CREATE TABLE IF NOT EXISTS {queues} (
   keep_finished  BIGINT NOT NULL DEFAULT 1209600,
   keep_failed    BIGINT NOT NULL DEFAULT 7776000,
   paused         TINYINT NOT NULL DEFAULT 0,
-  -- written by every lock of a queue with a throttle limit: the one row that makes them take turns
+  -- written by every round of a queue with a limit or a rate: the one row that makes them take turns
   turn           BIGINT NOT NULL DEFAULT 0,
   create_time    DATETIME(6) NOT NULL DEFAULT (UTC_TIMESTAMP(6)),
   PRIMARY KEY (queue)

@@ -5,7 +5,7 @@ CREATE TABLE IF NOT EXISTS {jobs} (
   job_data           LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL DEFAULT ('NONE'),
   job_key            VARBINARY(255) NOT NULL DEFAULT (UUID()),
   state              ENUM('initial','running','error','retry','final') CHARACTER SET ascii NOT NULL DEFAULT 'initial',
-  -- where the row stands for the queries that poll: only 'due' is in the range that a lock walks
+  -- where the row stands for the queries that poll: only 'due' is in the range from which candidates are read
   line               ENUM('new','due','later','held','locked','waiting','error','finished','failed') CHARACTER SET ascii NOT NULL DEFAULT 'new',
   -- NULL in a row inserted by plain SQL until a tick takes it in: the job type's default
   timeout            INT UNSIGNED NULL,
@@ -18,7 +18,7 @@ CREATE TABLE IF NOT EXISTS {jobs} (
   scheduled_run_time DATETIME(6) NOT NULL DEFAULT (UTC_TIMESTAMP(6)),
   -- when somebody must look at the row though nothing touches it: 'later' is promoted, 'waiting' times out; else NULL
   wake_time          DATETIME(6) NULL,
-  -- when the current attempt began; NULL before the first
+  -- when the current attempt began; before the first, when the job was added (of plain SQL: NULL), so that the row need not grow
   start_time         DATETIME(6) NULL,
   worker_id          CHAR(36) CHARACTER SET ascii COLLATE ascii_bin NOT NULL DEFAULT 'NONE',
   lock_token         CHAR(36) CHARACTER SET ascii COLLATE ascii_bin NOT NULL DEFAULT 'NONE',

@@ -1,6 +1,6 @@
 -- One statement, so that it happens as a whole.
 ALTER TABLE {jobs}
-  -- the lock of the latest attempt; lock_token is that of the next once the job is locked for it
+  -- the lock of the latest attempt, also when lock_token has changed since
   ADD COLUMN attempt_token CHAR(36) CHARACTER SET ascii COLLATE ascii_bin NOT NULL DEFAULT 'NONE' AFTER lock_token,
   -- what a handler said of its retry, for as long as the job waits for the decision: 'never', or a delay such as 5m0s
   ADD COLUMN wish VARCHAR(32) CHARACTER SET ascii COLLATE ascii_bin NOT NULL DEFAULT 'NONE' AFTER lock_token,

@@ -43,7 +43,7 @@ CREATE TABLE IF NOT EXISTS {queues} (
   keep_finished  INTEGER NOT NULL DEFAULT 1209600,
   keep_failed    INTEGER NOT NULL DEFAULT 7776000,
   paused         INTEGER NOT NULL DEFAULT 0,
-  -- written by every lock of a queue with a throttle limit: the one row that makes them take turns
+  -- written by every round of a queue with a limit or a rate: the one row that makes them take turns
   turn           INTEGER NOT NULL DEFAULT 0,
   create_time    TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now') || '000'),
   PRIMARY KEY (queue)

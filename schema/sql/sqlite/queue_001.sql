@@ -6,7 +6,7 @@ CREATE TABLE IF NOT EXISTS {jobs} (
   job_data           TEXT NOT NULL DEFAULT 'NONE',
   job_key            TEXT NOT NULL DEFAULT (lower(hex(randomblob(16)))) CHECK (length(CAST(job_key AS BLOB)) <= 255),
   state              TEXT NOT NULL DEFAULT 'initial' CHECK (state IN ('initial','running','error','retry','final')),
-  -- where the row stands for the queries that poll: only 'due' is in the range that a lock walks
+  -- where the row stands for the queries that poll: only 'due' is in the range from which candidates are read
   line               TEXT NOT NULL DEFAULT 'new' CHECK (line IN ('new','due','later','held','locked','waiting','error','finished','failed')),
   -- NULL in a row inserted by plain SQL until a tick takes it in: the job type's default
   timeout            INTEGER NULL CHECK (timeout IS NULL OR typeof(timeout) = 'integer' AND timeout BETWEEN 0 AND 4294967295),
@@ -20,7 +20,7 @@ CREATE TABLE IF NOT EXISTS {jobs} (
     CHECK (substr(strftime('%Y-%m-%d %H:%M:%S', scheduled_run_time), 1, 19) IS substr(scheduled_run_time, 1, 19) AND trim(substr(scheduled_run_time, 20), '.0123456789') = ''),
   -- when somebody must look at the row though nothing touches it: 'later' is promoted, 'waiting' times out; else NULL
   wake_time          TEXT NULL,
-  -- when the current attempt began; NULL before the first
+  -- when the current attempt began; before the first, when the job was added (of plain SQL: NULL), so that the row need not grow
   start_time         TEXT NULL,
   worker_id          TEXT NOT NULL DEFAULT 'NONE',
   lock_token         TEXT NOT NULL DEFAULT 'NONE',

@@ -1,4 +1,4 @@
--- The lock of the latest attempt; lock_token is that of the next once the job is locked for it.
+-- The lock of the latest attempt, also when lock_token has changed since.
 ALTER TABLE {jobs} ADD COLUMN attempt_token TEXT NOT NULL DEFAULT 'NONE';
 -- What a handler said of its retry, for as long as the job waits for the decision: 'never', or a delay such as 5m0s.
 ALTER TABLE {jobs} ADD COLUMN wish TEXT NOT NULL DEFAULT 'NONE';
