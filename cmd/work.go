@@ -44,7 +44,7 @@ func (a *app) workCommand() *cobra.Command {
 	f.String("run-for", "55s", "how long to start new jobs")
 	f.Bool("linger", false, "look for new jobs every second until run-for is over")
 	f.Int("max-jobs", 0, "end after so many (0: no limit)")
-	f.Int("batch", 100, "how many jobs to lock at once")
+	f.Int("batch", 100, "how many jobs to start at once, at most")
 	f.Int("concurrency", 4, "how many jobs run at once on this host, over all workers")
 	return c
 }

@@ -41,8 +41,12 @@ func (m *Monitor) gaugeQueue(ctx context.Context, hour metrics, queue string, no
 	if err != nil {
 		return err
 	}
+	order, err := m.db.OrderOf(ctx, m.db, table)
+	if err != nil {
+		return err
+	}
 	join, missing := roster.New(m.db).MissingAt("j.worker_id")
-	pick, wake := m.db.Index(table, "pick"), m.db.Index(table, "wake")
+	pick, wake := m.db.Index(table, order.Pick()), m.db.Index(table, "wake")
 	for _, query := range []string{
 		// in the line, held back by a full group, or inserted by plain SQL and not taken in yet
 		"SELECT job_type, COUNT(*) AS n, MIN(scheduled_run_time) AS oldest FROM " + table + " " + pick +

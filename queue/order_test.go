@@ -139,3 +139,20 @@ func TestDefaultPriority(t *testing.T) {
 		}
 	})
 }
+
+// The upkeep of a queue is the same in any order.
+func TestUpkeepInAnyOrder(t *testing.T) {
+	suiteWith(t, func(o *queue.Options) { o.Order = job.BySchedule }, func(s store) {
+		s.add(job.New{Type: "send"}, job.New{Type: "send", In: time.Hour}, job.New{Type: "send"}, job.New{Type: "send"})
+		s.exec("UPDATE shop_emails SET line = 'held' WHERE id = 1") // and its groups are gone
+		s.exec("UPDATE shop_emails SET wake_time = '2026-01-01 00:00:00.000000' WHERE id = 2")
+		s.exec("INSERT INTO shop_emails (job_type, job_data) VALUES ('send', 'plain')")
+		s.lockOutside("gone", 3)
+		s.upkeep()
+		for id := int64(1); id <= 5; id++ {
+			s.wantState(id, job.Initial, job.LineDue, 0)
+		}
+		must[queue.Counts](t)(s.Counts(t.Context()))
+		must[queue.Why](t)(s.Why(t.Context(), 4, nil))
+	})
+}

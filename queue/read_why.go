@@ -146,7 +146,7 @@ func (w Why) later() string {
 	at := w.local(w.Job.ScheduledRunTime)
 	switch {
 	case !w.Job.ScheduledRunTime.After(w.Now):
-		return "it has been due since " + at + ", and the next worker puts it into the line"
+		return "it has been due since " + at + ", and the next worker sees to it"
 	case w.Job.State == job.Retry:
 		return fmt.Sprintf("attempt %d failed (%s); the next is due at %s", w.Job.Attempt, w.Job.Error, at)
 	case len(w.Job.Windows) > 0 && !w.Job.Windows.Contains(w.Now.In(w.Options.Location)):
@@ -191,11 +191,11 @@ func (w Why) held() []string {
 	}
 	switch full, limit := w.groupFull(), w.groupLimit(); {
 	case limit == 0:
-		reasons = append(reasons, "its throttle group was full, and has no limit any more: the next worker puts it into the line")
+		reasons = append(reasons, "its throttle group was full, and has no limit any more: the next worker starts it")
 	case full != "":
 		reasons = append(reasons, full)
 	default:
-		reasons = append(reasons, fmt.Sprintf("its throttle group %s was full; %d of %d are taken now, and the next worker puts the first of the group into the line",
+		reasons = append(reasons, fmt.Sprintf("its throttle group %s was full; %d of %d are taken now, and the next worker starts the first of the group",
 			w.Group, w.GroupUsed, limit))
 	}
 	return append(reasons, w.nobody()...)
@@ -218,7 +218,7 @@ func (w Why) groupFull() string {
 	return fmt.Sprintf("throttled: of group %s %d of %d are taken, and its factor is %d", w.Group, w.GroupUsed, limit, factor)
 }
 
-// due gives all that stands in the way of a job in the line.
+// due gives all that stands in the way of a job that is due.
 func (w Why) due() []string {
 	var reasons []string
 	if w.Paused {

@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"slices"
 	"strings"
@@ -187,13 +188,21 @@ func (q *Queue) closeUnseen(ctx context.Context, tx *schema.Tx, r *room, jobs ma
 	if len(groups) == 0 {
 		return nil
 	}
-	var holding []string
-	query := "SELECT DISTINCT part FROM " + q.table + " " + q.pick() + " WHERE line = 'held' AND part IN " + schema.In(len(groups))
-	if err := tx.SelectContext(ctx, &holding, query, groups...); err != nil {
+	var query strings.Builder
+	for i := range groups { // each is one dive into the index
+		if i > 0 {
+			query.WriteString(" UNION ALL ")
+		}
+		fmt.Fprintf(&query, "SELECT MIN(part) FROM %s %s WHERE line = 'held' AND part = ?", q.table, q.pick())
+	}
+	var holding []sql.NullString
+	if err := tx.SelectContext(ctx, &holding, query.String(), groups...); err != nil {
 		return fmt.Errorf("find out which groups hold jobs back: %w", err)
 	}
 	for _, g := range holding {
-		r.closed[g] = true
+		if g.Valid {
+			r.closed[g.String] = true
+		}
 	}
 	return nil
 }

@@ -32,14 +32,14 @@ func (q *Queue) promote(ctx context.Context) (more bool, err error) {
 func (q *Queue) unhold(ctx context.Context) (more bool, err error) {
 	var ids []any
 	err = q.db.Tx(ctx, func(tx *schema.Tx) (err error) {
-		ids, err = q.ids(ctx, tx, "SELECT id FROM "+q.table+" "+q.index("pick")+" WHERE line = 'held' LIMIT ? "+q.db.SkipLocked, promoteMax)
+		ids, err = q.ids(ctx, tx, "SELECT id FROM "+q.table+" "+q.pick()+" WHERE line = 'held' LIMIT ? "+q.db.SkipLocked, promoteMax)
 		if err != nil {
 			return err
 		}
 		return q.line(ctx, tx, ids, job.LineHeld)
 	})
 	if err != nil {
-		return false, fmt.Errorf("let held jobs of %s back into the line: %w", q.Name, err)
+		return false, fmt.Errorf("make held jobs of %s due: %w", q.Name, err)
 	}
 	return len(ids) == promoteMax, nil
 }

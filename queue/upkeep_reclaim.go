@@ -44,12 +44,15 @@ func (q *Queue) reclaim(ctx context.Context) (more bool, err error) {
 			lost[f.WorkerID] += fmt.Sprintf(" (pid %d on %s)", *f.PID, *f.Host)
 		}
 	}
+	reclaimed := 0
 	for worker, ids := range byWorker {
-		if err := q.reclaimFrom(ctx, worker, lost[worker], ids); err != nil {
+		n, err := q.reclaimFrom(ctx, worker, lost[worker], ids)
+		if err != nil {
 			return false, fmt.Errorf("reclaim jobs of %s: %w", q.Name, err)
 		}
+		reclaimed += n
 	}
-	return len(found) == reclaimMax, nil
+	return reclaimed == reclaimMax, nil
 }
 
 // backInLine is the part of an update that gives back what was locked and not started: perhaps before its time. It takes
@@ -57,26 +60,31 @@ func (q *Queue) reclaim(ctx context.Context) (more bool, err error) {
 const backInLine = "line = CASE WHEN scheduled_run_time > ? THEN 'later' ELSE 'due' END," +
 	" wake_time = CASE WHEN scheduled_run_time > ? THEN scheduled_run_time ELSE NULL END"
 
-func (q *Queue) reclaimFrom(ctx context.Context, worker, lost string, ids []any) error {
+// reclaimFrom takes these jobs from a dead worker, but for those that another transaction holds: a later look finds them.
+func (q *Queue) reclaimFrom(ctx context.Context, worker, lost string, ids []any) (reclaimed int, err error) {
 	if err := job.CheckTransition(job.Running, job.Error); err != nil {
-		return err
+		return 0, err
 	}
-	return q.db.Tx(ctx, func(tx *schema.Tx) error {
-		where := " WHERE line = 'locked' AND worker_id = ? AND id IN " + schema.In(len(ids))
+	err = q.db.Tx(ctx, func(tx *schema.Tx) error {
+		free, err := q.ids(ctx, tx, "SELECT id FROM "+q.table+" "+q.db.ByID+" WHERE id IN "+schema.In(len(ids))+" "+q.db.SkipLocked, ids...)
+		if reclaimed = len(free); err != nil || reclaimed == 0 {
+			return err
+		}
+		where := " WHERE line = 'locked' AND worker_id = ? AND id IN " + schema.In(len(free))
 		now := schema.At(tx.Now)
-		_, err := tx.ExecContext(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET "+backInLine+", worker_id = 'NONE'"+
-			where+" AND state IN ('initial', 'retry')", append([]any{now, now, worker}, ids...)...)
+		err = tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET "+backInLine+", worker_id = 'NONE'"+
+			where+" AND state IN ('initial', 'retry')", append([]any{now, now, worker}, free...)...)
 		if err != nil {
 			return err
 		}
-		_, err = tx.ExecContext(ctx, "UPDATE "+q.table+" "+q.db.ByID+
+		err = tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+
 			" SET state = 'error', line = 'error', error = ?, wish = 'NONE', update_time = ?, worker_id = 'NONE'"+
-			where+" AND state = 'running'", append([]any{lost, schema.At(tx.Now), worker}, ids...)...)
+			where+" AND state = 'running'", append([]any{lost, now, worker}, free...)...)
 		if err != nil {
 			return err
 		}
-		_, err = tx.ExecContext(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET line = 'error', worker_id = 'NONE'"+
-			where+" AND state = 'error'", append([]any{worker}, ids...)...)
-		return err
+		return tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET line = 'error', worker_id = 'NONE'"+
+			where+" AND state = 'error'", append([]any{worker}, free...)...)
 	})
+	return reclaimed, err
 }

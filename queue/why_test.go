@@ -100,7 +100,7 @@ func TestWhyOfTheOtherLimits(t *testing.T) {
 		must[string](t)(s.Stop(t.Context(), 3))
 		s.wantWhy(3, "attempt 1 is running since", "its worker is asked to stop it")
 		must[string](t)(s.Stop(t.Context(), 1))
-		s.wantWhy(2, "the next worker puts the first of the group into the line")
+		s.wantWhy(2, "the next worker starts the first of the group")
 		must[any](t)(nil, s.Pause(t.Context(), true))
 		s.wantWhy(2, "paused: hipq queue resume emails", "its throttle group data.region=east was full")
 	})

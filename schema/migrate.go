@@ -241,8 +241,8 @@ func (m migration) migrate(ctx context.Context, u unit, version int) (done bool,
 	if u.kind != queueKind {
 		return done, nil
 	}
-	order, ok, err := m.db.checkOrder(ctx, m.conn, u)
-	if err != nil || ok {
+	order, err := m.db.OrderOf(ctx, m.conn, u.tables[0])
+	if err != nil || order == u.order {
 		return done, err
 	}
 	return true, m.exec(ctx, m.db.setOrder(u.tables[0], order, u.order))
@@ -358,9 +358,9 @@ func (db *DB) check(ctx context.Context, units []unit, orders bool) error {
 		if u.kind != queueKind || u.order == OrderLowest && !orders {
 			continue
 		}
-		if _, ok, err := db.checkOrder(ctx, db, u); err != nil {
+		if order, err := db.OrderOf(ctx, db, u.tables[0]); err != nil {
 			return err
-		} else if !ok {
+		} else if order != u.order {
 			return fmt.Errorf("%w: table %s is not in the order of queue %s", ErrNotMigrated, u.tables[0], u.queue)
 		}
 	}

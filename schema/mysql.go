@@ -49,8 +49,8 @@ func openMySQL(ctx context.Context, o Options) (*DB, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: database.dsn: %s", ErrConfig, strings.ReplaceAll(err.Error(), cfg.Passwd, "***"))
 	}
-	db := sqlx.NewDb(sql.OpenDB(preparing{session{connector}, false}), mysqlDialect.driver)
-	db.SetConnMaxIdleTime(time.Minute)
+	db := sqlx.NewDb(sql.OpenDB(preparing{session{connector, o.Create}, false}), mysqlDialect.driver)
+	db.SetConnMaxIdleTime(10 * time.Second) // before MySQL drops it
 	var version string
 	var step int64
 	if err := db.QueryRowContext(ctx, "SELECT VERSION(), @@auto_increment_increment").Scan(&version, &step); err != nil {
@@ -64,20 +64,36 @@ func openMySQL(ctx context.Context, o Options) (*DB, error) {
 	return &DB{DB: db, Dialect: mysqlDialect, idStep: step}, nil
 }
 
-// session sets up each connection, once: asking for READ COMMITTED in BeginTx would cost a round trip each time, and the
-// name of the variable depends on the server, which is what the comments are for that only one of them reads. Besides,
+// session sets up each connection, once: to ask for READ COMMITTED as each transaction begins would cost a round trip, and
 // MariaDB would turn a list of 1,000 ids into a table to join with, and walk all rows of the jobs.
-type session struct{ driver.Connector }
+//
+// Besides, no transaction of hipq's may hold up others for long: the server drops one whose client has vanished after some
+// seconds, where it would keep its locks for hours. (MySQL has that only for sessions that are idle in whatever way.) And
+// none waits longer than a few seconds for others: what waits is repeated, for as long as Tx has patience.
+//
+// The names of variables depend on the server, which is what the comments are for that only one of them reads.
+type session struct {
+	driver.Connector
+	// waits says that its statements may wait as long as they must: a migration's do.
+	waits bool
+}
 
-const setSession = "SET /*M! tx_isolation = 'READ-COMMITTED', in_predicate_conversion_threshold = 0, */" +
-	" /*!80000 transaction_isolation = 'READ-COMMITTED', */ time_zone = '+00:00'"
+const (
+	setSession = "SET /*M! tx_isolation = 'READ-COMMITTED', in_predicate_conversion_threshold = 0, idle_transaction_timeout = 10, */" +
+		" /*!80000 transaction_isolation = 'READ-COMMITTED', wait_timeout = 20, */ time_zone = '+00:00'"
+	setPatience = ", innodb_lock_wait_timeout = 3, lock_wait_timeout = 5"
+)
 
 func (c session) Connect(ctx context.Context) (driver.Conn, error) {
 	conn, err := c.Connector.Connect(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if _, err := conn.(driver.ExecerContext).ExecContext(ctx, setSession, nil); err != nil {
+	set := setSession
+	if !c.waits {
+		set += setPatience
+	}
+	if _, err := conn.(driver.ExecerContext).ExecContext(ctx, set, nil); err != nil {
 		_ = conn.Close()
 		return nil, err
 	}

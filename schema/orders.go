@@ -3,6 +3,7 @@ package schema
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/jmoiron/sqlx"
@@ -49,24 +50,22 @@ func (db *DB) setOrder(table string, from, to Order) []string {
 	).Replace(db.reorder))
 }
 
-// checkOrder gives the order that a table has, if that isn't the wanted one.
-func (db *DB) checkOrder(ctx context.Context, from sqlx.QueryerContext, u unit) (other Order, ok bool, err error) {
+// OrderOf gives the order that a queue's table has.
+func (db *DB) OrderOf(ctx context.Context, from sqlx.QueryerContext, table string) (Order, error) {
 	query := "SELECT index_name FROM information_schema.statistics WHERE table_schema = DATABASE() AND table_name = ? AND column_name = 'run_rank'"
 	if db.Name == sqliteDialect.Name {
 		query = "SELECT name FROM sqlite_master WHERE type = 'index' AND tbl_name = ?"
 	}
 	var names []string
-	if err := sqlx.SelectContext(ctx, from, &names, query, u.tables[0]); err != nil {
-		return "", false, fmt.Errorf("find out the order of %s: %w", u.tables[0], err)
+	if err := sqlx.SelectContext(ctx, from, &names, query, table); err != nil {
+		return "", fmt.Errorf("find out the order of %s: %w", table, err)
 	}
 	for o := range ranks {
-		for _, name := range names {
-			if name == u.tables[0]+"$"+o.Pick() {
-				return o, o == u.order, nil
-			}
+		if slices.Contains(names, table+"$"+o.Pick()) {
+			return o, nil
 		}
 	}
-	return "", false, fmt.Errorf("%w: table %s has no index for its order", ErrConfig, u.tables[0])
+	return "", fmt.Errorf("%w: table %s has no index for its order", ErrConfig, table)
 }
 
 // dropOld drops the indexes that orders had in a former layout of MySQL's tables. Its DROP INDEX knows no IF EXISTS.

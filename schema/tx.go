@@ -60,6 +60,10 @@ func (db *DB) TxUnclocked(ctx context.Context, f func(*Tx) error) error {
 	}, f)
 }
 
+// patience is how long a transaction is repeated. Whoever waits for it has an answer within half a minute, for the last try
+// may wait some seconds for a lock.
+const patience = 15 * time.Second
+
 // TxReading is Tx for a transaction that begins with queries, for which it costs no round trip of its own: first gives
 // them, each time anew.
 func (db *DB) TxReading(ctx context.Context, first func() []Query, f func(*Tx) error) error {
@@ -67,11 +71,10 @@ func (db *DB) TxReading(ctx context.Context, first func() []Query, f func(*Tx) e
 }
 
 func (db *DB) repeat(ctx context.Context, first func(*Tx) []Query, f func(*Tx) error) error {
-	const tries = 12
-	pause := 2 * time.Millisecond
-	for try := 1; ; try++ {
+	began, pause := time.Now(), 2*time.Millisecond
+	for {
 		err := db.once(ctx, first, f)
-		if err == nil || try == tries || !Retryable(err) {
+		if err == nil || !Retryable(err) || time.Since(began) > patience {
 			return err
 		}
 		if !sleep(ctx, jitter(pause)) {

@@ -12,7 +12,7 @@ type Next struct {
 	// Error and Result are texts of the job: None if there is nothing to say.
 	Error, Result string
 	Scheduled     time.Time
-	// Wake is when it is to be put into the line; zero if it needn't be.
+	// Wake is when it becomes due; zero if it is.
 	Wake time.Time
 	// Data and Priority are new ones, by a retry handler; nil leaves the job's.
 	Data     *string
@@ -62,7 +62,7 @@ func Opening(w Windows, loc *time.Location, t time.Time) time.Time {
 	return w.Next(t.In(loc)).UTC()
 }
 
-// Place is where a job stands that should run at t: in the line, or out of it until it is promoted, when it is time to
+// Place is where a job stands that should run at t: due, or kept apart until it is promoted, when it is time to
 // wake it. Else wake is zero.
 func Place(t, now time.Time) (line Line, wake time.Time) {
 	if t.After(now) {
