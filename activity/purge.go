@@ -3,7 +3,6 @@ package activity
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/hipq/hipq/schema"
@@ -38,14 +37,6 @@ type KeptHour struct {
 
 // maxKept bounds a list that is for people.
 const maxKept = 100
-
-const (
-	// purgeBatch is how many rows one transaction deletes.
-	purgeBatch = 500
-	// breath is the time between two batches. On SQLite those who wait for the file look again only now and then; without
-	// a pause they would hardly ever find it free.
-	breath = 5 * time.Millisecond
-)
 
 // Purge deletes old entries, hour by hour, in small transactions between which others get their turn. Hours that the
 // monitor has not taken stay unless forced. When it is interrupted, what it had deleted is gone, and the result says how
@@ -117,7 +108,7 @@ func (l *Log) deleteEntries(ctx context.Context, from, to time.Time, deleted *in
 			ID int64
 			At schema.Time
 		}
-		if err := l.db.SelectContext(ctx, &found, query, schema.At(from), schema.At(to), purgeBatch); err != nil {
+		if err := l.db.SelectContext(ctx, &found, query, schema.At(from), schema.At(to), schema.PurgeBatch); err != nil {
 			return fmt.Errorf("find old entries: %w", err)
 		}
 		ids := make([]any, len(found))
@@ -126,10 +117,10 @@ func (l *Log) deleteEntries(ctx context.Context, from, to time.Time, deleted *in
 		}
 		n, err := l.deleteByID(ctx, ids)
 		*deleted += n
-		if err != nil || len(found) < purgeBatch {
+		if err != nil || len(found) < schema.PurgeBatch {
 			return err
 		}
-		if err := pause(ctx); err != nil {
+		if err := schema.Breathe(ctx); err != nil {
 			return err
 		}
 	}
@@ -140,34 +131,12 @@ func (l *Log) deleteByID(ctx context.Context, ids []any) (deleted int64, err err
 	if len(ids) == 0 {
 		return 0, nil
 	}
-	statement := "DELETE FROM " + l.db.Activity() + " WHERE id IN " + schema.In(len(ids))
-	if l.db.Name == "mysql" {
-		// With a list of ids, hint or not, MariaDB scans a table of which most rows go, and waits there for the entries
-		// that others are recording. A join from constants finds each row by its key.
-		statement = "DELETE t FROM (SELECT ? AS id" + strings.Repeat(" UNION ALL SELECT ?", len(ids)-1) + ") AS old" +
-			" STRAIGHT_JOIN " + l.db.Activity() + " AS t ON t.id = old.id"
-	}
-	err = l.db.Tx(ctx, func(tx *schema.Tx) error {
-		res, err := tx.ExecContext(ctx, statement, ids...)
-		if err != nil {
-			return err
-		}
-		deleted, err = res.RowsAffected()
+	err = l.db.Tx(ctx, func(tx *schema.Tx) (err error) {
+		deleted, err = tx.DeleteByID(ctx, l.db.Dialect, l.db.Activity(), ids, "1 = 1")
 		return err
 	})
 	if err != nil {
 		return 0, fmt.Errorf("delete old entries: %w", err)
 	}
 	return deleted, nil
-}
-
-func pause(ctx context.Context) error {
-	timer := time.NewTimer(breath)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-timer.C:
-		return nil
-	}
 }

@@ -145,7 +145,7 @@ func TestPurgeNamesABoundedNumberOfHours(t *testing.T) {
 func TestPurgeStops(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		l := openLog(t, driver, source)
-		fill(t, l, 20*purgeBatch, purgeHour)
+		fill(t, l, 20*schema.PurgeBatch, purgeHour)
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		var r PurgeResult
@@ -155,7 +155,7 @@ func TestPurgeStops(t *testing.T) {
 			r, err = l.Purge(ctx, PurgeOptions{Before: purgeHour.Add(time.Hour), Force: true})
 			done <- err
 		}()
-		const all = 20 * purgeBatch
+		const all = 20 * schema.PurgeBatch
 		n := all
 		for n == all {
 			if err := l.db.GetContext(t.Context(), &n, "SELECT COUNT(*) FROM "+l.db.Activity()); err != nil {
@@ -170,7 +170,7 @@ func TestPurgeStops(t *testing.T) {
 			t.Fatal(err)
 		}
 		// a commit whose answer the end of the context cut off may not be counted
-		if gone := int64(all - n); n == 0 || gone != r.Deleted && gone != r.Deleted+purgeBatch {
+		if gone := int64(all - n); n == 0 || gone != r.Deleted && gone != r.Deleted+schema.PurgeBatch {
 			t.Errorf("%d entries are gone, %d reported", gone, r.Deleted)
 		}
 	})

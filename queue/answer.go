@@ -139,7 +139,7 @@ func (q *Queue) answer(ctx context.Context, tx *schema.Tx, a Answer) (Answered, 
 
 // settleAnswered ends an attempt, or what is left of it, by an answer.
 func (q *Queue) settleAnswered(ctx context.Context, tx *schema.Tx, j *job.Job, o job.Outcome) error {
-	next, entry, err := q.judge(j, o, nil, tx.Now)
+	next, entry, err := q.conclude(j, o, nil, tx.Now)
 	if err != nil {
 		return err
 	}

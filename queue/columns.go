@@ -10,8 +10,8 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-// columns are those of a job's row, each with the field that it is read into: the one list of them. A field that is missing
-// here is never read.
+// columns are those of a job's row, each with the field that it is read into: whoever reads a job reads these. What is
+// written stands with the statements that write: insert and replace of enqueue, Again of operate.
 var columns = []struct {
 	name  string
 	field func(*job.Job) any

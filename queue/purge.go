@@ -4,22 +4,14 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/schema"
 )
 
-const (
-	// purgePage is how many rows one query reads.
-	purgePage = 2000
-	// purgeBatch is how many rows one transaction deletes.
-	purgeBatch = 500
-	// breath is the time between two batches. On SQLite those who wait for the file look again only now and then; without
-	// a pause they would hardly ever find it free.
-	breath = 5 * time.Millisecond
-)
+// purgePage is how many rows one query reads.
+const purgePage = 2000
 
 // Purge deletes final jobs past the queue's retention, and gives their numbers; a dry run only counts them. It walks the
 // whole table by primary key, in small steps that lock nothing but the rows that go, between which others get their
@@ -93,7 +85,7 @@ func (p *purge) delete(ctx context.Context, line job.Line, ids []any, deleted *i
 		*deleted += int64(len(ids))
 		return nil
 	}
-	for batch := range slices.Chunk(ids, purgeBatch) {
+	for batch := range slices.Chunk(ids, schema.PurgeBatch) {
 		var n int64
 		err := p.q.db.Tx(ctx, func(tx *schema.Tx) (err error) {
 			n, err = p.q.deleteFinal(ctx, tx, line, batch)
@@ -103,7 +95,7 @@ func (p *purge) delete(ctx context.Context, line job.Line, ids []any, deleted *i
 			return fmt.Errorf("delete old jobs: %w", err)
 		}
 		*deleted += n
-		if err := pause(ctx); err != nil {
+		if err := schema.Breathe(ctx); err != nil {
 			return err
 		}
 	}
@@ -112,27 +104,5 @@ func (p *purge) delete(ctx context.Context, line job.Line, ids []any, deleted *i
 
 // deleteFinal deletes those of the jobs that are in a line of final ones.
 func (q *Queue) deleteFinal(ctx context.Context, tx *schema.Tx, line job.Line, ids []any) (deleted int64, err error) {
-	statement := "DELETE FROM " + q.table + " " + q.db.ByID + " WHERE id IN " + schema.In(len(ids)) + " AND line = ?"
-	if q.db.Name == "mysql" {
-		// With a list of ids, hint or not, MariaDB scans a table of which most rows go, and waits there for the jobs
-		// that workers hold. A join from constants finds each row by its key.
-		statement = "DELETE t FROM (SELECT ? AS id" + strings.Repeat(" UNION ALL SELECT ?", len(ids)-1) + ") AS old" +
-			" STRAIGHT_JOIN " + q.table + " AS t ON t.id = old.id WHERE t.line = ?"
-	}
-	res, err := tx.ExecContext(ctx, statement, append(slices.Clip(ids), line)...)
-	if err != nil {
-		return 0, err
-	}
-	return res.RowsAffected()
-}
-
-func pause(ctx context.Context) error {
-	timer := time.NewTimer(breath)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-timer.C:
-		return nil
-	}
+	return tx.DeleteByID(ctx, q.db.Dialect, q.table, ids, "t.line = ?", line)
 }

@@ -160,7 +160,7 @@ func TestPurgeStops(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		q := purgeQueue(t, driver, source)
 		for range 5 {
-			purgeRow(t, q, job.Final, job.LineFinished, 1000*time.Hour, 3*purgeBatch)
+			purgeRow(t, q, job.Final, job.LineFinished, 1000*time.Hour, 3*schema.PurgeBatch)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
@@ -169,7 +169,7 @@ func TestPurgeStops(t *testing.T) {
 		}
 		rest := purgeLeft(t, q)
 		for _, n := range rest {
-			if n != 15*purgeBatch {
+			if n != 15*schema.PurgeBatch {
 				t.Errorf("left: %v", rest)
 			}
 		}

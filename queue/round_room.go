@@ -40,10 +40,10 @@ type room struct {
 	starts job.Starts
 }
 
-// room reads what counts against the queue's limits and its rate. It makes those who start jobs of such a queue take turns
+// takeTurn reads what counts against the queue's limits and its rate. It makes those who start jobs of such a queue take turns
 // until they have committed, for a sum over rows says nothing of what another is about to start. Their time is that of
 // their turn: from an earlier one a rate would be over too soon.
-func (q *Queue) room(ctx context.Context, tx *schema.Tx) (*room, error) {
+func (q *Queue) takeTurn(ctx context.Context, tx *schema.Tx) (*room, error) {
 	r := &room{limit: q.ThrottleLimit, groups: q.ThrottleGroups, closed: map[string]bool{}, seen: map[string]bool{}}
 	if !q.TakesTurns() {
 		return r, nil

@@ -172,7 +172,7 @@ func (q *Queue) settleOne(ctx context.Context, tx *schema.Tx, row settling, s Se
 		}
 		return nil, q.rest(ctx, tx, s.Job, o, job.LineError)
 	}
-	next, entry, err := q.judge(s.Job, o, s.Decision, tx.Now)
+	next, entry, err := q.conclude(s.Job, o, s.Decision, tx.Now)
 	if err != nil {
 		return nil, err
 	}
@@ -182,10 +182,10 @@ func (q *Queue) settleOne(ctx context.Context, tx *schema.Tx, row settling, s Se
 	return &entry, q.write(ctx, tx, s.Job.ID, next)
 }
 
-// judge says what an attempt's outcome makes of its job, and the activity that tells of it. d is a retry handler's
+// conclude says what an attempt's outcome makes of its job, and the activity that tells of it. d is a retry handler's
 // decision; nil leaves it to the policy.
-func (q *Queue) judge(j *job.Job, o job.Outcome, d *job.Decision, now time.Time) (job.Next, activity.Entry, error) {
-	next, err := job.Decide(j, o, d, q.policy(j.Type), q.Location, now, rand.Float64())
+func (q *Queue) conclude(j *job.Job, o job.Outcome, d *job.Decision, now time.Time) (job.Next, activity.Entry, error) {
+	next, err := job.After(j, o, d, q.policy(j.Type), q.Location, now, rand.Float64())
 	entry := q.entry(j, activity.Finished)
 	entry.RunMS, entry.Output = o.Ran.Milliseconds(), o.Output
 	switch {

@@ -22,7 +22,7 @@ func (q *Queue) start(ctx context.Context, tx *schema.Tx, r Round, first *firstR
 		r.Candidates.unread(first.due)
 		return nil, nil
 	}
-	room, err := q.room(ctx, tx)
+	room, err := q.takeTurn(ctx, tx)
 	if err != nil {
 		return nil, err
 	}
@@ -41,7 +41,7 @@ func (q *Queue) start(ctx context.Context, tx *schema.Tx, r Round, first *firstR
 	if err != nil {
 		return nil, err
 	}
-	taken, err := q.fit(ctx, tx, r, room, first.due, first.jobs, slots)
+	taken, err := q.fitting(ctx, tx, r, room, first.due, first.jobs, slots)
 	if err != nil {
 		return nil, err
 	}
@@ -65,7 +65,7 @@ func (q *Queue) start(ctx context.Context, tx *schema.Tx, r Round, first *firstR
 				return nil, fmt.Errorf("lock due jobs: %w", err)
 			}
 		}
-		got, err := q.fit(ctx, tx, r, room, list, jobs, slots-len(taken))
+		got, err := q.fitting(ctx, tx, r, room, list, jobs, slots-len(taken))
 		if err != nil {
 			return nil, err
 		}
@@ -98,8 +98,8 @@ func (q *Queue) stride() int {
 	return 1
 }
 
-// fit gives those of the candidates that were locked and there is room for, n at most, in order.
-func (q *Queue) fit(ctx context.Context, tx *schema.Tx, r Round, room *room, list []candidate, jobs map[int64]*job.Job, n int) (taken []*job.Job, err error) {
+// fitting gives those of the candidates that were locked and there is room for, n at most, in order.
+func (q *Queue) fitting(ctx context.Context, tx *schema.Tx, r Round, room *room, list []candidate, jobs map[int64]*job.Job, n int) (taken []*job.Job, err error) {
 	if err := q.classify(ctx, tx, room, jobs); err != nil {
 		return nil, err
 	}

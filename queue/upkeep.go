@@ -64,7 +64,7 @@ func (q *Queue) Upkeep(ctx context.Context, w roster.Worker, l Look, types []str
 		{l.Waking, func() (bool, error) { return q.wake(ctx) }},
 		{l.Held && q.ThrottleGroups == nil, func() (bool, error) { return q.unhold(ctx) }},
 		{l.Orphaned, func() (bool, error) { return q.reclaim(ctx) }},
-		{l.Undecided || l.Orphaned || l.Waking, func() (bool, error) { return q.decide(ctx, w, types) }},
+		{l.Undecided || l.Orphaned || l.Waking, func() (bool, error) { return q.decideByPolicy(ctx, w, types) }},
 	} {
 		if !step.wanted {
 			continue

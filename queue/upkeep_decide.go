@@ -10,12 +10,12 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-// decide takes the retry decision by policy for jobs of these types that wait for it, under the lock of the transaction.
-func (q *Queue) decide(ctx context.Context, w roster.Worker, types []string) (more bool, err error) {
+// decideByPolicy takes the retry decision by policy for jobs of these types that wait for it, under the lock of the transaction.
+func (q *Queue) decideByPolicy(ctx context.Context, w roster.Worker, types []string) (more bool, err error) {
 	for _, name := range types {
 		n := 0
 		err := q.db.Tx(ctx, func(tx *schema.Tx) (err error) {
-			n, err = q.decideType(ctx, tx, w, name)
+			n, err = q.decideTypeByPolicy(ctx, tx, w, name)
 			return err
 		})
 		if err != nil {
@@ -34,14 +34,14 @@ func (q *Queue) undecided(ctx context.Context, tx *schema.Tx, columns, jobType s
 	return jobs, err
 }
 
-func (q *Queue) decideType(ctx context.Context, tx *schema.Tx, w roster.Worker, name string) (int, error) {
+func (q *Queue) decideTypeByPolicy(ctx context.Context, tx *schema.Tx, w roster.Worker, name string) (int, error) {
 	jobs, err := q.undecided(ctx, tx, selected("job_data", "result"), name, reclaimMax)
 	if err != nil {
 		return 0, err
 	}
 	entries := make([]activity.Entry, 0, len(jobs))
 	for _, j := range jobs {
-		next, entry, err := q.judge(j, j.Outcome(tx.Now), nil, tx.Now)
+		next, entry, err := q.conclude(j, j.Outcome(tx.Now), nil, tx.Now)
 		if err != nil {
 			return 0, err
 		}

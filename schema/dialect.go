@@ -20,6 +20,10 @@ type Dialect struct {
 	ForShare string
 	// SkipLocked is ForUpdate, passing over rows that another transaction holds.
 	SkipLocked string
+	// deleteByID deletes rows of {table}, as t, by {ids} if they meet {condition}. With a list of ids, hint or not, MariaDB scans
+	// a table of which most rows go, and waits there for those that others hold: a join from constants finds each row by its
+	// key. idSeparator stands between the parameters.
+	deleteByID, idSeparator string
 	// begin begins a transaction that will write.
 	begin string
 	// together says that the server takes several statements at once, in one round trip.
@@ -40,17 +44,19 @@ type Dialect struct {
 func (d Dialect) Index(table, name string) string { return fmt.Sprintf(d.byIndex, table+"$"+name) }
 
 var mysqlDialect = Dialect{
-	Name:       "mysql",
-	byIndex:    "FORCE INDEX (%s)",
-	ByID:       "FORCE INDEX (PRIMARY)",
-	ByKey:      "FORCE INDEX (PRIMARY)",
-	ForUpdate:  "FOR UPDATE",
-	ForShare:   "LOCK IN SHARE MODE",
-	SkipLocked: "FOR UPDATE SKIP LOCKED",
-	begin:      "START TRANSACTION",
-	together:   true,
-	Now:        "UTC_TIMESTAMP(6)",
-	Writers:    2,
+	Name:        "mysql",
+	byIndex:     "FORCE INDEX (%s)",
+	ByID:        "FORCE INDEX (PRIMARY)",
+	ByKey:       "FORCE INDEX (PRIMARY)",
+	ForUpdate:   "FOR UPDATE",
+	ForShare:    "LOCK IN SHARE MODE",
+	SkipLocked:  "FOR UPDATE SKIP LOCKED",
+	deleteByID:  "DELETE t FROM (SELECT {ids} AS id) AS old STRAIGHT_JOIN {table} AS t ON t.id = old.id WHERE {condition}",
+	idSeparator: " AS id UNION ALL SELECT ",
+	begin:       "START TRANSACTION",
+	together:    true,
+	Now:         "UTC_TIMESTAMP(6)",
+	Writers:     2,
 	reorder: "ALTER TABLE {jobs} DROP INDEX {old}, DROP COLUMN run_rank," +
 		" ADD COLUMN run_rank INT AS ({rank}) STORED AFTER part, ADD INDEX {new} {columns}",
 	lastIDIsFirst: true,
@@ -59,11 +65,13 @@ var mysqlDialect = Dialect{
 }
 
 var sqliteDialect = Dialect{
-	Name:    "sqlite",
-	byIndex: "INDEXED BY %s",
-	ByID:    "NOT INDEXED",
-	begin:   "BEGIN IMMEDIATE",
-	Writers: 1,
+	Name:        "sqlite",
+	byIndex:     "INDEXED BY %s",
+	ByID:        "NOT INDEXED",
+	deleteByID:  "DELETE FROM {table} AS t NOT INDEXED WHERE id IN ({ids}) AND {condition}",
+	idSeparator: ",",
+	begin:       "BEGIN IMMEDIATE",
+	Writers:     1,
 	reorder: "DROP INDEX {old};\nALTER TABLE {jobs} DROP COLUMN run_rank;\n" +
 		"ALTER TABLE {jobs} ADD COLUMN run_rank INTEGER AS ({rank}) VIRTUAL;\nCREATE INDEX {new} ON {jobs} {columns}",
 	Now:    "(strftime('%Y-%m-%d %H:%M:%f', 'now') || '000')",

@@ -61,7 +61,7 @@ func (d Dialect) steps(u unit) ([][]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		steps[i] = statements(u.replace.Replace(string(text)))
+		steps[i] = cutStatements(u.replace.Replace(string(text)))
 	}
 	return steps, nil
 }
@@ -71,11 +71,11 @@ func (d Dialect) owners() ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	return statements(strings.ReplaceAll(string(text), "{owners}", ownersTable)), nil
+	return cutStatements(strings.ReplaceAll(string(text), "{owners}", ownersTable)), nil
 }
 
-// statements cuts a file where a line ends in a semicolon.
-func statements(text string) []string {
+// cutStatements cuts a file where a line ends in a semicolon.
+func cutStatements(text string) []string {
 	var list []string
 	for s := range strings.SplitSeq(text, ";\n") {
 		if s = strings.TrimSpace(s); s != "" {

@@ -45,7 +45,7 @@ func (o Order) Pick() string {
 // setOrder are the statements that give a table another order.
 func (db *DB) setOrder(table string, from, to Order) []string {
 	const columns = "(line, part, job_type, run_rank, scheduled_run_time, id)"
-	return statements(strings.NewReplacer(
+	return cutStatements(strings.NewReplacer(
 		"{jobs}", table, "{old}", table+"$"+from.Pick(), "{new}", table+"$"+to.Pick(), "{rank}", ranks[to], "{columns}", columns,
 	).Replace(db.reorder))
 }

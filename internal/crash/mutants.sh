@@ -166,7 +166,7 @@ guard_asleep() {
 mutant final_comes_back # what failed for good is promoted
 final_comes_back() {
   must=(crash)
-  edit queue/job/decide.go 's/n\.Line = LineFailed\n\K/\t\tn.Wake = now.Add(3 * time.Second)\n/'
+  edit queue/job/after.go 's/n\.Line = LineFailed\n\K/\t\tn.Wake = now.Add(3 * time.Second)\n/'
   edit queue/upkeep_promote.go 's/ AND line = \x27later\x27 ORDER/ ORDER/' 's/SET line = \x27due\x27, wake_time = NULL WHERE line = \?/SET line = \x27due\x27, state = \x27retry\x27, wake_time = NULL WHERE ? <> \x27\x27/'
 }
 

@@ -63,7 +63,7 @@ func (e *Exec) Handle(ctx context.Context, j *job.Job) job.Outcome {
 	if err != nil {
 		outcome = tryAgain(err.Error())
 	} else {
-		outcome = judge(status, lastLine(text))
+		outcome = outcomeOf(status, lastLine(text))
 	}
 	outcome.Output, outcome.Ran = text, time.Since(begin)
 	return outcome
@@ -157,8 +157,8 @@ func (e *Exec) takeOutput() *output {
 	return new(output)
 }
 
-// judge turns the way in which a program ended, and the last line it printed, into an outcome.
-func judge(status syscall.WaitStatus, last string) job.Outcome {
+// outcomeOf turns the way in which a program ended, and the last line it printed, into an outcome.
+func outcomeOf(status syscall.WaitStatus, last string) job.Outcome {
 	var outcome job.Outcome
 	switch {
 	case status.Signaled():

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// JSON is a job as scripts and handlers see it. The field names are fixed; new ones may come.
+// JSON is a job as scripts see it; what a handler gets is queue/handler's message. The field names are fixed; new ones may come.
 type JSON struct {
 	ID               int64           `json:"id"`
 	Queue            string          `json:"queue"`

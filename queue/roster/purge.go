@@ -3,18 +3,9 @@ package roster
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/schema"
-)
-
-const (
-	// purgeBatch is how many rows one transaction deletes.
-	purgeBatch = 500
-	// breath is the time between two batches. On SQLite those who wait for the file look again only now and then; without
-	// a pause they would hardly ever find it free.
-	breath = 5 * time.Millisecond
 )
 
 // Purge deletes the rows of workers that ended before o.Before, and gives their number. It may be repeated.
@@ -31,15 +22,15 @@ func (r *Roster) Purge(ctx context.Context, o activity.PurgeOptions) (deleted in
 	}
 	for {
 		var found []string
-		if err := r.db.SelectContext(ctx, &found, "SELECT id"+where+" ORDER BY start_time LIMIT ?", before, before, purgeBatch); err != nil {
+		if err := r.db.SelectContext(ctx, &found, "SELECT id"+where+" ORDER BY start_time LIMIT ?", before, before, schema.PurgeBatch); err != nil {
 			return deleted, fmt.Errorf("find old workers: %w", err)
 		}
 		n, err := r.delete(ctx, found)
 		deleted += n
-		if err != nil || len(found) < purgeBatch {
+		if err != nil || len(found) < schema.PurgeBatch {
 			return deleted, err
 		}
-		if err := pause(ctx); err != nil {
+		if err := schema.Breathe(ctx); err != nil {
 			return deleted, err
 		}
 	}
@@ -67,15 +58,4 @@ func (r *Roster) delete(ctx context.Context, ids []string) (deleted int64, err e
 		return 0, fmt.Errorf("delete old workers: %w", err)
 	}
 	return deleted, nil
-}
-
-func pause(ctx context.Context) error {
-	timer := time.NewTimer(breath)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-timer.C:
-		return nil
-	}
 }

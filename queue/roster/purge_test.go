@@ -30,7 +30,7 @@ func TestPurge(t *testing.T) {
 				" VALUES (?, 'h', 1, ?, ?, ?, ?, ?)", id, state, start, start, start, end)
 		}
 		at := func(d time.Duration) schema.Time { return schema.At(purgeHour.Add(d)) }
-		for i := range purgeBatch + 10 {
+		for i := range schema.PurgeBatch + 10 {
 			worker(fmt.Sprintf("finished-%d", i), "finished", at(-2*time.Hour), at(-time.Hour))
 		}
 		worker("died", "error", at(-2*time.Hour), at(-time.Microsecond))
@@ -39,7 +39,7 @@ func TestPurge(t *testing.T) {
 		worker("young", "finished", at(time.Hour), at(time.Hour))
 		for _, dry := range []bool{true, false} {
 			n, err := r.Purge(t.Context(), activity.PurgeOptions{Before: purgeHour, DryRun: dry})
-			if err != nil || n != purgeBatch+11 {
+			if err != nil || n != schema.PurgeBatch+11 {
 				t.Errorf("dry run %v: %d workers, %v", dry, n, err)
 			}
 		}

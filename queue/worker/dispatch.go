@@ -8,9 +8,9 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// share is how long a result may wait for others to share its commit, at most. It waits no longer than the last commit
+// gatherFor is how long a result may wait for others to share its commit, at most. It waits no longer than the last commit
 // took: then what it costs the one result is never more than what it saves the others.
-const share = 20 * time.Millisecond
+const gatherFor = 20 * time.Millisecond
 
 // dispatch sends rounds out, as many at once as the database has a use for: so that the worker and the server work at the
 // same time, and a slow commit doesn't hold back free slots.
@@ -186,7 +186,7 @@ func (w *worker) gather(e ended) {
 	}
 	delete(s.cancel, e.Job.ID)
 	if len(s.ended) == 0 {
-		s.gatherUntil = time.Now().Add(min(share, w.commits))
+		s.gatherUntil = time.Now().Add(min(gatherFor, w.commits))
 	}
 	s.ended = append(s.ended, e.Settled)
 }

@@ -200,7 +200,7 @@ func (w *worker) loop(ctx context.Context) error {
 			w.leaveDecisions()
 		}
 		for _, s := range w.sources {
-			w.decide(s)
+			w.askAbout(s)
 		}
 		w.dispatch(accepting)
 		if !accepting {

@@ -19,9 +19,9 @@ type Next struct {
 	Priority *int
 }
 
-// Decide says what an attempt's outcome makes of its job. d is a retry handler's decision; nil leaves it to the
+// After says what an attempt's outcome makes of its job. d is a retry handler's decision; nil leaves it to the
 // policy. loc is the zone of the job's windows, random is in [0, 1). The error is that of CheckTransition.
-func Decide(j *Job, o Outcome, d *Decision, p RetryPolicy, loc *time.Location, now time.Time, random float64) (Next, error) {
+func After(j *Job, o Outcome, d *Decision, p RetryPolicy, loc *time.Location, now time.Time, random float64) (Next, error) {
 	n := Next{State: Final, Line: LineFinished, Error: None, Result: cmp.Or(o.Result, None), Scheduled: j.ScheduledRunTime}
 	if o.Verdict == Finished {
 		return n, CheckTransition(Running, Final)

@@ -8,9 +8,9 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// decide asks the retry handlers about jobs that wait for it, in slots that are free: that may take as long as an attempt.
+// askAbout asks the retry handlers about jobs that wait for it, in slots that are free: that may take as long as an attempt.
 // If there may be more such jobs, it takes them.
-func (w *worker) decide(s *source) {
+func (w *worker) askAbout(s *source) {
 	for len(s.undecided) > 0 && s.lane.free() > 0 {
 		u := s.undecided[0]
 		s.undecided = s.undecided[1:]
