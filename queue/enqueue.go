@@ -152,10 +152,10 @@ func (q *Queue) add(ctx context.Context, tx *schema.Tx, prepared []job.New) ([]A
 	}
 	for try := 0; len(todo) > 0; try++ {
 		ids, err := q.insert(ctx, tx, jobs, todo)
-		if err == nil {
-			for i, at := range todo {
-				added[at] = Added{ID: ids[i], Key: jobs[at].Key}
-			}
+		for i, id := range ids { // where some were refused, those before them may be in
+			added[todo[i]] = Added{ID: id, Key: jobs[todo[i]].Key}
+		}
+		if todo = todo[len(ids):]; err == nil {
 			break
 		}
 		if !schema.IsDuplicate(err) || try == 10 {

@@ -3,6 +3,7 @@ package queue
 import (
 	"cmp"
 	"context"
+	"database/sql"
 	"fmt"
 	"slices"
 	"strings"
@@ -224,6 +225,21 @@ func (c *Candidates) read(ctx context.Context, tx *schema.Tx, n int) error {
 
 // readRanges reads the next entries of a line in each range, behind the last one read.
 func (q *Queue) readRanges(ctx context.Context, tx *schema.Tx, line job.Line, ranges []*indexRange) ([][]candidate, error) {
+	found := make([][]candidate, 0, len(ranges))
+	for some := range slices.Chunk(ranges, rangesMax) {
+		list := make([][]candidate, len(some))
+		if err := tx.Read(ctx, q.rangesQuery(line, some, list)); err != nil {
+			return nil, err
+		}
+		found = append(found, list...)
+	}
+	return found, nil
+}
+
+// rangesMax is how many ranges one query reads: SQLite puts 500 together at most.
+const rangesMax = 250
+
+func (q *Queue) rangesQuery(line job.Line, ranges []*indexRange, found [][]candidate) schema.Query {
 	var query strings.Builder
 	var args []any
 	for i, r := range ranges {
@@ -240,19 +256,15 @@ func (q *Queue) readRanges(ctx context.Context, tx *schema.Tx, line job.Line, ra
 		}
 		fmt.Fprintf(&query, " ORDER BY %s LIMIT %d) AS r%d", inOrder, r.size, i)
 	}
-	rows, err := tx.QueryContext(ctx, query.String(), args...)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = rows.Close() }()
-	found := make([][]candidate, len(ranges))
-	for rows.Next() {
-		var i int
-		var c candidate
-		if err := rows.Scan(&i, &c.ID, &c.Rank, &c.At); err != nil {
-			return nil, err
+	return schema.Query{SQL: query.String(), Args: args, Scan: func(rows *sql.Rows) error {
+		for rows.Next() {
+			var i int
+			var c candidate
+			if err := rows.Scan(&i, &c.ID, &c.Rank, &c.At); err != nil {
+				return err
+			}
+			found[i] = append(found[i], c)
 		}
-		found[i] = append(found[i], c)
-	}
-	return found, rows.Err()
+		return nil
+	}}
 }

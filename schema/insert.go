@@ -40,7 +40,7 @@ func (tx *Tx) Insert(ctx context.Context, i Insert) error {
 	return tx.Write(ctx, i.statement(i.N), i.Args...)
 }
 
-// InsertIDs inserts rows, and gives their ids.
+// InsertIDs inserts rows, and gives their ids: in an error, those of the first rows that are in all the same.
 func (tx *Tx) InsertIDs(ctx context.Context, db *DB, i Insert) (ids []int64, err error) {
 	note := func(res sql.Result, n int) error {
 		some, err := db.insertedIDs(res, n)
@@ -52,7 +52,7 @@ func (tx *Tx) InsertIDs(ctx context.Context, db *DB, i Insert) (ids []int64, err
 	}
 	res, err := tx.ExecContext(ctx, i.statement(i.N), i.Args...)
 	if err != nil {
-		return nil, err
+		return ids, err
 	}
 	return ids, note(res, i.N)
 }
