@@ -78,6 +78,9 @@ func (q *Queue) scanner() *scanner {
 func (s *scanner) scan(rows interface{ Scan(dest ...any) error }) (*job.Job, error) {
 	s.row = job.Job{Queue: s.queue}
 	if err := rows.Scan(s.into...); err != nil {
+		if s.row.ID == 0 {
+			return nil, err // whoever asked knows which job it was
+		}
 		return nil, fmt.Errorf("read job %d of %s: %w", s.row.ID, s.queue, err)
 	}
 	j := s.row

@@ -46,6 +46,8 @@ type Done struct {
 	Lost []*job.Job
 	// More says that there may be jobs which the round could have started, had it had more slots or looked longer.
 	More bool
+	// Doubt says that it was done more than once: a commit of it may still be under way (see StartedBy).
+	Doubt bool
 	// Wait is how long the queue's rate lets no job start, if it does.
 	Wait time.Duration
 }
@@ -70,8 +72,9 @@ func (q *Queue) Round(ctx context.Context, r Round) (Done, error) {
 				return err
 			}
 			if len(done.Started) > 0 {
-				slots = 0
+				slots, done.More = 0, true
 			}
+			done.Doubt = true
 		}
 		again = true
 		entries, err := q.settle(ctx, tx, r, first, &done)

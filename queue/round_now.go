@@ -41,7 +41,7 @@ func (q *Queue) startOne(ctx context.Context, tx *schema.Tx, r Round, j *job.Job
 	case j.Line == job.LineNew:
 		return nil, ErrNotTakenIn
 	}
-	room, err := q.takeTurn(ctx, tx)
+	room, err := q.takeTurn(ctx, tx, r.Worker.ID)
 	if err != nil {
 		return nil, err
 	}

@@ -34,8 +34,8 @@ type room struct {
 	unseen, unfinished bool
 	// cut says that a group with room may hold more jobs than the round has looked at.
 	cut bool
-	// paused says that the queue is paused, as of the turn.
-	paused bool
+	// open says whether the worker may start jobs, as of its turn.
+	open bool
 	// starts are the latest, for the rate.
 	starts job.Starts
 }
@@ -43,8 +43,8 @@ type room struct {
 // takeTurn reads what counts against the queue's limits and its rate. It makes those who start jobs of such a queue take turns
 // until they have committed, for a sum over rows says nothing of what another is about to start. Their time is that of
 // their turn: from an earlier one a rate would be over too soon.
-func (q *Queue) takeTurn(ctx context.Context, tx *schema.Tx) (*room, error) {
-	r := &room{limit: q.ThrottleLimit, groups: q.ThrottleGroups, closed: map[string]bool{}, seen: map[string]bool{}}
+func (q *Queue) takeTurn(ctx context.Context, tx *schema.Tx, worker string) (*room, error) {
+	r := &room{open: true, limit: q.ThrottleLimit, groups: q.ThrottleGroups, closed: map[string]bool{}, seen: map[string]bool{}}
 	if !q.TakesTurns() {
 		return r, nil
 	}
@@ -53,7 +53,8 @@ func (q *Queue) takeTurn(ctx context.Context, tx *schema.Tx) (*room, error) {
 	}
 	var now schema.Time
 	var starts string
-	err := tx.QueryRowxContext(ctx, "SELECT CAST("+q.db.Now+" AS CHAR), starts, paused FROM "+q.db.Queues()+" WHERE queue = ?", q.Name).Scan(&now, &starts, &r.paused)
+	err := tx.QueryRowxContext(ctx, "SELECT CAST("+q.db.Now+" AS CHAR), starts, paused = 0 AND "+q.workers.Working("?")+
+		" FROM "+q.db.Queues()+" WHERE queue = ?", worker, q.Name).Scan(&now, &starts, &r.open)
 	if err != nil {
 		return nil, fmt.Errorf("wait for a turn at %s: %w", q.Name, err)
 	}

@@ -22,12 +22,12 @@ func (q *Queue) start(ctx context.Context, tx *schema.Tx, r Round, first *firstR
 		r.Candidates.unread(first.due)
 		return nil, nil
 	}
-	room, err := q.takeTurn(ctx, tx)
+	room, err := q.takeTurn(ctx, tx, r.Worker.ID)
 	if err != nil {
 		return nil, err
 	}
-	if room.paused {
-		return nil, nil // since the round has begun to wait for its turn
+	if !room.open {
+		return nil, nil // not any more, since the round has begun to wait for its turn
 	}
 	slots := r.Slots
 	if q.Rate.Starts > 0 {
@@ -249,6 +249,20 @@ func (q *Queue) postpone(ctx context.Context, tx *schema.Tx, j *job.Job) error {
 		return fmt.Errorf("postpone job %d to its window: %w", j.ID, err)
 	}
 	return nil
+}
+
+// StartedBy gives the jobs that run under a worker's lock, as the database has it: after a commit whose answer was lost, and
+// which may have been under way for longer than its round was repeated, these may be more than the worker knows.
+func (q *Queue) StartedBy(ctx context.Context, worker string) (started []*job.Job, err error) {
+	err = q.db.Tx(ctx, func(tx *schema.Tx) error {
+		started = nil
+		query := "SELECT " + selected() + " FROM " + q.table + " " + q.pick() + " WHERE line = 'locked' AND state = 'running' AND worker_id = ?"
+		return tx.Read(ctx, q.jobs(query, []any{worker}, func(j *job.Job) { started = append(started, j) }))
+	})
+	if err != nil {
+		return nil, fmt.Errorf("find the jobs of %s that a worker has started: %w", q.Name, err)
+	}
+	return started, nil
 }
 
 // startedUnder gives the jobs that a round has started, if it was committed although it ended in an error.

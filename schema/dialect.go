@@ -58,7 +58,7 @@ var mysqlDialect = Dialect{
 	Now:         "UTC_TIMESTAMP(6)",
 	Writers:     2,
 	reorder: "ALTER TABLE {jobs} DROP INDEX {old}, DROP COLUMN run_rank," +
-		" ADD COLUMN run_rank INT AS ({rank}) STORED AFTER part, ADD INDEX {new} {columns}",
+		" ADD COLUMN run_rank BIGINT AS ({rank}) STORED AFTER part, ADD INDEX {new} {columns}",
 	lastIDIsFirst: true,
 	sqlDir:        "sql/mysql",
 	driver:        "mysql",

@@ -22,6 +22,8 @@ var (
 	ErrNotMigrated = errors.New("the database is not initialised")
 	// ErrNewer means that the tables were made by a newer hipq than this one.
 	ErrNewer = errors.New("the tables are newer than this hipq")
+	// ErrNoAnswer means that the database did not answer in the time that there was.
+	ErrNoAnswer = errors.New("the database does not answer")
 	// ErrTableTaken means that a table of the wanted name belongs to somebody else.
 	ErrTableTaken = errors.New("table belongs to another")
 )
@@ -105,6 +107,8 @@ func Diagnose(err error) (Trouble, string) {
 	switch {
 	case errors.Is(err, ErrNotMigrated):
 		return Misconfigured, "run hipq init"
+	case errors.Is(err, ErrNoAnswer):
+		return TryLater, "the database is busy, full, or can't be reached"
 	case errors.Is(err, ErrNewer):
 		return Misconfigured, "install the hipq that made them, or a newer one"
 	case errors.Is(err, ErrConfig), errors.Is(err, ErrTableTaken), errors.Is(err, ErrName):

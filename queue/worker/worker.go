@@ -52,8 +52,8 @@ type worker struct {
 	heldUntil atomic.Pointer[time.Time]
 	// work is the context of the tasks; it goes on when the worker is told to stop. jobs is that of all handlers: its cause
 	// says why they must stop.
-	work, jobs context.Context
-	stopJobs   context.CancelCauseFunc
+	work, jobs         context.Context
+	stopWork, stopJobs context.CancelCauseFunc
 	// only says that the worker is for one job, beside the host's concurrency: it takes on nothing else.
 	only bool
 	// over is when nothing new is started any more.
@@ -67,6 +67,9 @@ type worker struct {
 	changed bool
 	// pausedUntil is until when the database is left alone, after it didn't answer.
 	pausedUntil time.Time
+	// quietSince is since when nothing runs any more, and only the database is waited for; missed is its last trouble.
+	quietSince time.Time
+	missed     error
 	// commits is how long the last round took.
 	commits time.Duration
 	summary Summary
@@ -100,8 +103,14 @@ func newWorker(p Params) *worker {
 // ctx ends it starts nothing more, waits Grace for what runs, interrupts the rest, and returns nil.
 func Run(ctx context.Context, p Params) (Summary, error) {
 	w := newWorker(p)
-	work := context.WithoutCancel(ctx) // one that is told to stop ends in order
+	// one that is told to stop ends in order, but neither then nor later does it wait for ever
+	work, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), p.RunFor+w.patience(), schema.ErrNoAnswer)
+	defer cancel()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(w.patience(), cancel) })()
 	if idle, err := w.nothingToDo(work); err != nil {
+		if work.Err() != nil {
+			err = errors.Join(schema.ErrNoAnswer, err)
+		}
 		return w.summary, err
 	} else if idle && !p.Linger {
 		return w.summary, w.roster.Pass(work, p.Worker)
@@ -117,7 +126,7 @@ func (w *worker) live(ctx context.Context, begin func() error) (Summary, error) 
 	// what a job needs to be settled in order goes on when ctx has ended
 	work, stopWork := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer stopWork(nil)
-	w.work = work
+	w.work, w.stopWork = work, stopWork
 	w.jobs, w.stopJobs = context.WithCancelCause(work)
 	defer w.stopJobs(nil)
 	defer context.AfterFunc(w.jobs, func() {
@@ -146,21 +155,28 @@ func (w *worker) live(ctx context.Context, begin func() error) (Summary, error) 
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(w.Grace, func() { w.stopJobs(ErrInterrupted) }) })()
 
 	if err := begin(); err != nil {
-		return w.summary, errors.Join(err, w.signOff(ctx))
+		return w.summary, errors.Join(err, w.signOff())
 	}
 	if err := w.loop(ctx); err != nil {
 		w.abandon(err)
 		// so that others need not wait for the lock to expire; if the database can't be reached, they must
-		_ = w.roster.End(work, w.Worker, "error", err.Error())
+		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookEvery)
+		defer cancel()
+		_ = w.roster.End(end, w.Worker, "error", err.Error())
 		return w.summary, err
 	}
-	return w.summary, w.signOff(ctx)
+	return w.summary, w.signOff()
 }
 
-// signOff ends the worker's row, as soon as the database answers and as long as the lock holds.
-func (w *worker) signOff(ctx context.Context) error {
+// signOff ends the worker's row, as soon as the database answers, if that is soon and while the lock holds.
+func (w *worker) signOff() error {
+	end, cancel := context.WithTimeout(w.work, w.patience())
+	defer cancel()
 	for {
-		err := w.roster.End(w.work, w.Worker, "finished", "")
+		err := w.roster.End(end, w.Worker, "finished", "")
+		if end.Err() != nil && w.jobs.Err() == nil {
+			return errors.Join(schema.ErrNoAnswer, err)
+		}
 		if kind, _ := schema.Diagnose(err); kind != schema.TryLater {
 			return err
 		}
@@ -172,9 +188,26 @@ func (w *worker) signOff(ctx context.Context) error {
 	}
 }
 
+// patience is how long the worker waits for the database when it has nothing else to do any more. A tick keeps to its time,
+// whatever the database does: what isn't settled by then is left to others.
+func (w *worker) patience() time.Duration { return max(w.Grace, 10*time.Second) }
+
+// overdue says whether the database has been waited for long enough.
+func (w *worker) overdue(accepting bool) bool {
+	if accepting || w.host.running > 0 {
+		w.quietSince = time.Time{}
+		return false
+	}
+	if w.quietSince.IsZero() {
+		w.quietSince = time.Now()
+	}
+	return time.Since(w.quietSince) > w.patience()
+}
+
 // abandon stops what runs and waits for it to end. What is not settled then is reclaimed when the lock has expired.
 func (w *worker) abandon(cause error) {
 	w.stopJobs(cause)
+	defer time.AfterFunc(w.Grace, func() { w.stopWork(cause) }).Stop()
 	for w.host.running > 0 || w.tasks > 0 {
 		select {
 		case e := <-w.ended:
@@ -221,6 +254,10 @@ func (w *worker) loop(ctx context.Context) error {
 				return nil
 			}
 		}
+		if w.overdue(accepting) {
+			w.stopWork(schema.ErrNoAnswer)
+			return errors.Join(schema.ErrNoAnswer, w.missed)
+		}
 		if err := w.wait(ctx, accepting); err != nil {
 			return err
 		}
@@ -239,6 +276,7 @@ func (w *worker) trouble(err error) error {
 		return err
 	}
 	w.Log.Warn("the database does not answer", "error", err)
+	w.missed = err
 	w.pausedUntil = time.Now().Add(lookEvery)
 	return nil
 }
