@@ -9,8 +9,8 @@ import (
 )
 
 // askAbout asks the retry handlers about jobs that wait for it, in slots that are free: that may take as long as an attempt.
-// If there may be more such jobs, it takes them.
-func (w *worker) askAbout(s *source) {
+// If there may be more such jobs, and it still takes on any, it takes them.
+func (w *worker) askAbout(s *source, accepting bool) {
 	for len(s.undecided) > 0 && s.lane.free() > 0 {
 		u := s.undecided[0]
 		s.undecided = s.undecided[1:]
@@ -20,7 +20,7 @@ func (w *worker) askAbout(s *source) {
 	if len(s.undecided) > 0 && s.lane.free() < 1 && !s.lane.occupied() && !w.only {
 		s.undecided = nil // no slot will come for these: others decide when this worker is no more
 	}
-	if n := s.lane.free(); s.failing && n > 0 && w.untilAnswer() <= 0 {
+	if n := s.lane.free(); accepting && s.failing && n > 0 && w.untilAnswer() <= 0 {
 		w.takeUndecided(s, n)
 	}
 }

@@ -233,7 +233,7 @@ func (w *worker) loop(ctx context.Context) error {
 			w.leaveDecisions()
 		}
 		for _, s := range w.sources {
-			w.askAbout(s)
+			w.askAbout(s, accepting)
 		}
 		w.dispatch(accepting)
 		if !accepting {
