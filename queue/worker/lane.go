@@ -105,6 +105,8 @@ func (w *worker) balance(claim, accepting bool) {
 		spare = spare || want < l.slots
 		keep[l.name] = min(l.slots, want)
 	}
+	// at once, for what is about to be left must not be used meanwhile
+	w.setSlots(keep)
 	switch {
 	case missing && claim:
 		w.balancing = true
@@ -120,8 +122,6 @@ func (w *worker) balance(claim, accepting bool) {
 			}
 		})
 	case spare:
-		// at once, for what is about to be left must not be used meanwhile
-		w.setSlots(keep)
 		w.balancing = true
 		w.task(func() func() error {
 			err := w.roster.LeaveSlots(w.work, w.Worker, keep)
