@@ -35,6 +35,8 @@ type record struct {
 	ahead, tolerance time.Duration
 	// left are processes and transactions that are still there.
 	left []string
+	// told are the jobs whose stories the invariant that is checked has told.
+	told map[jobID]bool
 }
 
 // event is a line of a job's activity.
@@ -153,6 +155,7 @@ func (r *run) judge() {
 		r.t.Fatal(err)
 	}
 	for _, i := range r.invariants {
+		c.told = map[jobID]bool{}
 		violations, checked := i.check(c)
 		r.t.Logf("%-3s %s: %d violations (%s)", i.name, i.says, len(violations), checked)
 		for n, v := range violations {
@@ -168,8 +171,13 @@ func (r *run) judge() {
 	}
 }
 
-// story tells all that is known of a job, for a violation to be understood.
+// story tells all that is known of a job, for a violation to be understood: once, for a job that was started again and
+// again may have a long one, and as many violations.
 func (c *record) story(id jobID) string {
+	if c.told[id] {
+		return fmt.Sprintf("%s, as above", id)
+	}
+	c.told[id] = true
 	s := fmt.Sprintf("%+v\n\tsteps %v", c.jobs[id], c.book.spec(c.jobs[id].name()).steps)
 	for _, e := range c.history[id] {
 		s += fmt.Sprintf("\n\tactivity %d %s %s/%d %s", e.id, e.at.Format("15:04:05.000"), e.state, e.attempt, e.error)
