@@ -1,12 +1,15 @@
 package queue_test
 
 import (
+	"database/sql"
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/job"
+	"github.com/hipq/hipq/schema"
 )
 
 func keyed(n int, on job.OnDuplicate) []job.New {
@@ -67,5 +70,47 @@ func TestHundredsOfTypes(t *testing.T) {
 		if done := s.do(r); len(done.Started) != len(types) {
 			t.Errorf("started %d of %d", len(done.Started), len(types))
 		}
+	})
+}
+
+// An application's open transaction with the same key holds an enqueue up for less than half a minute.
+func TestEnqueueBesideAnOpenTransaction(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes as long as Enqueue has patience")
+	}
+	mysqlSuite(t, func(*queue.Options) {}, func(s store) {
+		open := must[*sql.Tx](t)(s.db.BeginTx(t.Context(), nil))
+		defer func() { _ = open.Rollback() }()
+		for _, statement := range []string{
+			"SET /*M! idle_transaction_timeout = 0, */ wait_timeout = 100", // an application's has no such bounds as hipq's
+			"INSERT INTO shop_emails (job_type, job_key) VALUES ('send', 'k')",
+		} {
+			if _, err := open.ExecContext(t.Context(), statement); err != nil {
+				t.Fatal(err)
+			}
+		}
+		began := time.Now()
+		_, err := s.Enqueue(t.Context(), job.New{Type: "send", Key: "k"})
+		if kind, _ := schema.Diagnose(err); kind != schema.TryLater || time.Since(began) > 30*time.Second {
+			t.Errorf("after %s: %v", time.Since(began), err)
+		}
+		s.add(job.New{Type: "send", Key: "other"})
+	})
+}
+
+// A job that another transaction holds keeps no other job of a dead worker from being reclaimed.
+func TestReclaimBesideAnOpenTransaction(t *testing.T) {
+	mysqlSuite(t, func(*queue.Options) {}, func(s store) {
+		s.add(job.New{Type: "send"}, job.New{Type: "send"}, job.New{Type: "send"})
+		s.start("w", 3)
+		s.bury("w")
+		letGo := s.held("SELECT id FROM shop_emails WHERE id = 2")
+		s.upkeep()
+		s.wantState(1, job.Retry, job.LineLater, 1)
+		s.wantState(2, job.Running, job.LineLocked, 1)
+		s.wantState(3, job.Retry, job.LineLater, 1)
+		letGo()
+		s.upkeep()
+		s.wantState(2, job.Retry, job.LineLater, 1)
 	})
 }

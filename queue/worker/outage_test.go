@@ -182,6 +182,30 @@ var transactions = map[string][]string{
 	"sign off":         {"SET state = 'finished', slots = 0"},
 }
 
+// A tick keeps to its time, also while its lock holds: here its renewals would have an hour.
+func TestTimeIsUpAndTheDatabaseIsSilent(t *testing.T) {
+	t.Parallel()
+	s, proxy := proxied(t)
+	s.add(s.emails, "send", 1)
+	g := s.gate()
+	p := s.worker(all(g.handle))
+	p.LockFor, p.Grace, p.RunFor = time.Hour, time.Second, time.Second
+	r := s.start(p)
+	g.next()
+	proxy.stall()
+	defer proxy.resume()
+	began := time.Now()
+	g.let()
+	if _, err := r.end(); !errors.Is(err, schema.ErrNoAnswer) {
+		t.Errorf("the worker ends with %v", err)
+	} else if kind, _ := schema.Diagnose(err); kind != schema.TryLater {
+		t.Errorf("%v is not for later", err)
+	}
+	if took := time.Since(began); took > 30*time.Second {
+		t.Errorf("it took %s", took)
+	}
+}
+
 // has says whether a transaction with these statements is the one of that name.
 func has(statements, transaction string) bool {
 	for _, part := range transactions[transaction] {
