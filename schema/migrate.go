@@ -192,6 +192,9 @@ func (m migration) begin(ctx context.Context) (end func(error) error, err error)
 		}, err
 	}
 	const lock = "SELECT COALESCE(GET_LOCK(CONCAT('hipq.', LEFT(SHA2(DATABASE(), 256), 16)), 60), 0)"
+	if _, err := m.conn.ExecContext(ctx, setSession+patient); err != nil {
+		return nil, err
+	}
 	var got int
 	if err := m.conn.GetContext(ctx, &got, lock); err != nil {
 		return nil, err
@@ -201,6 +204,9 @@ func (m migration) begin(ctx context.Context) (end func(error) error, err error)
 	}
 	return func(error) error {
 		_, err := m.conn.ExecContext(context.WithoutCancel(ctx), "DO RELEASE_LOCK(CONCAT('hipq.', LEFT(SHA2(DATABASE(), 256), 16)))")
+		if err == nil {
+			_, err = m.conn.ExecContext(context.WithoutCancel(ctx), setSession+hurried)
+		}
 		return err
 	}, nil
 }

@@ -49,7 +49,7 @@ func openMySQL(ctx context.Context, o Options) (*DB, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: database.dsn: %s", ErrConfig, strings.ReplaceAll(err.Error(), cfg.Passwd, "***"))
 	}
-	db := sqlx.NewDb(sql.OpenDB(preparing{session{connector, o.Create}, false}), mysqlDialect.driver)
+	db := sqlx.NewDb(sql.OpenDB(preparing{session{connector}, false}), mysqlDialect.driver)
 	db.SetConnMaxIdleTime(10 * time.Second) // before MySQL drops it
 	var version string
 	var step int64
@@ -72,16 +72,14 @@ func openMySQL(ctx context.Context, o Options) (*DB, error) {
 // none waits longer than a few seconds for others: what waits is repeated, for as long as Tx has patience.
 //
 // The names of variables depend on the server, which is what the comments are for that only one of them reads.
-type session struct {
-	driver.Connector
-	// waits says that its statements may wait as long as they must: a migration's do.
-	waits bool
-}
+type session struct{ driver.Connector }
 
 const (
 	setSession = "SET /*M! tx_isolation = 'READ-COMMITTED', in_predicate_conversion_threshold = 0, idle_transaction_timeout = 10, */" +
 		" /*!80000 transaction_isolation = 'READ-COMMITTED', wait_timeout = 20, */ time_zone = '+00:00'"
-	setPatience = ", innodb_lock_wait_timeout = 3, lock_wait_timeout = 5"
+	// hurried and patient are how long a statement waits for locks of others: a migration's as long as it must.
+	hurried = ", innodb_lock_wait_timeout = 3, lock_wait_timeout = 5"
+	patient = ", innodb_lock_wait_timeout = 3600, lock_wait_timeout = 86400"
 )
 
 func (c session) Connect(ctx context.Context) (driver.Conn, error) {
@@ -89,11 +87,7 @@ func (c session) Connect(ctx context.Context) (driver.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	set := setSession
-	if !c.waits {
-		set += setPatience
-	}
-	if _, err := conn.(driver.ExecerContext).ExecContext(ctx, set, nil); err != nil {
+	if _, err := conn.(driver.ExecerContext).ExecContext(ctx, setSession+hurried, nil); err != nil {
 		_ = conn.Close()
 		return nil, err
 	}
