@@ -27,11 +27,16 @@ type Round struct {
 	Candidates *Candidates
 	// Again says that the round was done before, and ended in an error.
 	Again bool
+	// tried are the jobs that it has set out to start, each time that it was done.
+	tried *[]any
 }
 
 // NewRound is a round of a worker, with a token of its own.
 func NewRound(w roster.Worker) Round {
-	return Round{Worker: w, Token: uuid.Must(uuid.NewV7()).String()} // it fails only where there is no randomness at all
+	return Round{
+		Worker: w, Token: uuid.Must(uuid.NewV7()).String(), // it fails only where there is no randomness at all
+		tried: &[]any{},
+	}
 }
 
 // Done is what a round did.
@@ -46,14 +51,12 @@ type Done struct {
 	Lost []*job.Job
 	// More says that there may be jobs which the round could have started, had it had more slots or looked longer.
 	More bool
-	// Doubt says that it was done more than once: a commit of it may still be under way (see StartedBy).
-	Doubt bool
 	// Wait is how long the queue's rate lets no job start, if it does.
 	Wait time.Duration
 }
 
-// Round does a round. It waits for no other transaction, but for its turn where the queue has limits or a rate. It may be
-// repeated: see Round.Token.
+// Round does a round. It waits for no other transaction, but for its turn where the queue has limits or a rate, and, when it
+// is done again, for what may be left of the try before. It may be repeated: see Round.Token.
 func (q *Queue) Round(ctx context.Context, r Round) (Done, error) {
 	var done Done
 	var first *firstRead
@@ -74,7 +77,6 @@ func (q *Queue) Round(ctx context.Context, r Round) (Done, error) {
 			if len(done.Started) > 0 {
 				slots, done.More = 0, true
 			}
-			done.Doubt = true
 		}
 		again = true
 		entries, err := q.settle(ctx, tx, r, first, &done)

@@ -203,6 +203,7 @@ func (q *Queue) markStarted(ctx context.Context, tx *schema.Tx, r Round, room *r
 		entries[i] = q.entry(j, activity.Starting)
 		entries[i].WaitMS = max(0, tx.Now.Sub(j.ScheduledRunTime)).Milliseconds()
 		args = append(args, j.ID)
+		*r.tried = append(*r.tried, j.ID)
 	}
 	err := tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET line = 'locked', state = 'running',"+cleared+
 		" attempt = attempt + 1, worker_id = ?, lock_token = ?, attempt_token = ?, start_time = ?, update_time = ?"+group+
@@ -251,25 +252,20 @@ func (q *Queue) postpone(ctx context.Context, tx *schema.Tx, j *job.Job) error {
 	return nil
 }
 
-// StartedBy gives the jobs that run under a worker's lock, as the database has it: after a commit whose answer was lost, and
-// which may have been under way for longer than its round was repeated, these may be more than the worker knows.
-func (q *Queue) StartedBy(ctx context.Context, worker string) (started []*job.Job, err error) {
-	err = q.db.Tx(ctx, func(tx *schema.Tx) error {
-		started = nil
-		query := "SELECT " + selected() + " FROM " + q.table + " " + q.pick() + " WHERE line = 'locked' AND state = 'running' AND worker_id = ?"
-		return tx.Read(ctx, q.jobs(query, []any{worker}, func(j *job.Job) { started = append(started, j) }))
-	})
-	if err != nil {
-		return nil, fmt.Errorf("find the jobs of %s that a worker has started: %w", q.Name, err)
-	}
-	return started, nil
-}
-
-// startedUnder gives the jobs that a round has started, if it was committed although it ended in an error.
+// startedUnder gives the jobs that a round has started, if it was committed although it ended in an error. That commit may
+// still be under way: so it waits for the rows that the round had locked.
 func (q *Queue) startedUnder(ctx context.Context, tx *schema.Tx, r Round) (started []*job.Job, err error) {
-	query := "SELECT " + selected() + " FROM " + q.table + " " + q.pick() +
-		" WHERE line = 'locked' AND state = 'running' AND worker_id = ? AND lock_token = ?"
-	err = tx.Read(ctx, q.jobs(query, []any{r.Worker.ID, r.Token}, func(j *job.Job) { started = append(started, j) }))
+	tried := *r.tried
+	if len(tried) == 0 {
+		return nil, nil
+	}
+	in := " WHERE id IN " + schema.In(len(tried))
+	if _, err := q.ids(ctx, tx, "SELECT id FROM "+q.table+" "+q.db.ByID+in+" "+q.db.ForUpdate, tried...); err != nil {
+		return nil, fmt.Errorf("wait for an earlier try of a round: %w", err)
+	}
+	query := "SELECT " + selected() + " FROM " + q.table + " " + q.db.ByID + in +
+		" AND line = 'locked' AND state = 'running' AND worker_id = ? AND lock_token = ?"
+	err = tx.Read(ctx, q.jobs(query, slices.Concat(tried, []any{r.Worker.ID, r.Token}), func(j *job.Job) { started = append(started, j) }))
 	if err != nil {
 		return nil, fmt.Errorf("find what a round has started: %w", err)
 	}

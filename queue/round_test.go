@@ -323,15 +323,70 @@ func TestPauseWhileARoundWaitsForItsTurn(t *testing.T) {
 			}
 			started <- len(done.Started)
 		}()
-		waiting := "SELECT EXISTS (SELECT 1 FROM information_schema.processlist WHERE db = DATABASE() AND info LIKE CONCAT('%turn = ', 'turn + 1%'))"
-		ctx, cancel := context.WithTimeout(s.t.Context(), 10*time.Second)
-		defer cancel()
-		for waits := false; !waits; {
-			must[any](s.t)(nil, s.db.GetContext(ctx, &waits, waiting))
-		}
+		s.waitsForItsTurn()
 		must[any](s.t)(nil, tx.Commit())
 		if n := <-started; n > 0 {
 			s.t.Errorf("%d were started in a paused queue", n)
+		}
+	})
+}
+
+// waitsForItsTurn waits until a round does.
+func (s store) waitsForItsTurn() {
+	s.t.Helper()
+	query := "SELECT EXISTS (SELECT 1 FROM information_schema.processlist WHERE db = DATABASE() AND info LIKE CONCAT('%turn = ', 'turn + 1%'))"
+	ctx, cancel := context.WithTimeout(s.t.Context(), 10*time.Second)
+	defer cancel()
+	for waits := false; !waits; {
+		must[any](s.t)(nil, s.db.GetContext(ctx, &waits, query))
+	}
+}
+
+// The commit of a round whose answer was lost may still be under way when the round is done again.
+func TestCommitUnderWay(t *testing.T) {
+	mysqlSuite(t, func(*queue.Options) {}, func(s store) {
+		s.hire("w")
+		s.add(make9("send")...)
+		stall := must[*sqlx.Conn](t)(s.db.Connx(t.Context()))
+		defer func() { _ = stall.Close() }()
+		for _, stage := range []string{"START", "FLUSH", "BLOCK_DDL", "BLOCK_COMMIT"} {
+			if _, err := stall.ExecContext(t.Context(), "BACKUP STAGE "+stage); err != nil {
+				t.Skip(err) // MySQL has no such thing
+			}
+		}
+		r := s.newRound("w", 2)
+		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+		_, err := s.Round(ctx, r)
+		cancel()
+		if err == nil {
+			t.Fatal("the commit was not held up")
+		}
+		r.Again = true
+		again := make(chan queue.Done)
+		go func() { again <- s.do(r) }()
+		must[any](t)(stall.ExecContext(t.Context(), "BACKUP STAGE END"))
+		done := <-again
+		var running []int64
+		must[any](t)(nil, s.db.SelectContext(t.Context(), &running, "SELECT id FROM shop_emails WHERE state = 'running' ORDER BY id"))
+		if !slices.Equal(running, ids(done.Started)) {
+			t.Errorf("running %v; the worker knows of %v", running, ids(done.Started))
+		}
+	})
+}
+
+// A worker that is declared dead while it waits for its turn starts nothing.
+func TestDeadInItsTurn(t *testing.T) {
+	mysqlSuite(t, func(o *queue.Options) { o.ThrottleLimit = 10 }, func(s store) {
+		s.hire("w")
+		s.add(job.New{Type: "send"}, job.New{Type: "send"})
+		letGo := s.held("SELECT turn FROM shop_queues WHERE queue = 'emails'")
+		started := make(chan int)
+		go func() { started <- len(s.do(s.newRound("w", 2)).Started) }()
+		s.waitsForItsTurn()
+		s.bury("w")
+		letGo()
+		if n := <-started; n > 0 {
+			t.Errorf("%d jobs started by a dead worker", n)
 		}
 	})
 }

@@ -67,7 +67,8 @@ func finishedWasDone(c *record) (bad []string, checked string) {
 			continue
 		}
 		finished++
-		done := slices.ContainsFunc(c.tries[id][j.attempt], func(e entry) bool {
+		// an answer may come for an attempt whose worker was killed before its handler began
+		done := j.jobType == "sent" && c.answers[answered{j.queue, j.key, j.token}] == "complete" || slices.ContainsFunc(c.tries[id][j.attempt], func(e entry) bool {
 			answered := j.jobType == "sent" && c.answers[answered{j.queue, j.key, e.token}] == "complete"
 			return e.event == "done" && (e.token == j.token && j.jobType != "sent" || answered)
 		})

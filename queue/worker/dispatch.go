@@ -22,9 +22,6 @@ func (w *worker) dispatch(accepting bool) {
 	for n := range w.sources {
 		at := (first + n) % len(w.sources)
 		s := w.sources[at]
-		if w.check(s); s.checking {
-			continue
-		}
 		unanswered := s.unanswered
 		s.unanswered = nil
 		for _, r := range unanswered {
@@ -49,7 +46,7 @@ func (w *worker) dispatch(accepting bool) {
 // ready says whether a source's next round should go out now.
 func (w *worker) ready(s *source, accepting bool) bool {
 	switch {
-	case s.checking, w.crowded(s):
+	case w.crowded(s):
 		return false
 	case len(s.ended) == 0:
 		return w.slots(s, accepting) > 0
@@ -121,9 +118,6 @@ func (w *worker) send(s *source, r round) {
 			s.rounds--
 			s.resting -= resting(r.Settle)
 			w.commits = took
-			if err != nil || done.Doubt {
-				s.doubtUntil = time.Now().Add(w.LockFor)
-			}
 			if err != nil {
 				r.Again = true
 				s.unanswered = append(s.unanswered, r)
@@ -132,28 +126,6 @@ func (w *worker) send(s *source, r round) {
 			w.Log.Debug("settled and started", "queue", s.Name, "settled", len(r.Settle), "started", len(done.Started), "took", took)
 			w.land(s, r, done)
 			return nil
-		}
-	})
-}
-
-// check looks for jobs of a source that a commit has started which was not answered, once a second for as long as the lock
-// would last: none of its rounds is out meanwhile, so that none is taken for lost that is about to begin.
-func (w *worker) check(s *source) {
-	now := time.Now()
-	if s.checking || s.rounds > 0 || now.After(s.doubtUntil) || now.Sub(s.checkedAt) < lookEvery || len(s.unanswered) > 0 {
-		return
-	}
-	s.checking, s.checkedAt = true, now
-	w.task(func() func() error {
-		started, err := s.StartedBy(w.work, w.ID)
-		return func() error {
-			s.checking = false
-			for _, j := range started {
-				if !s.knows(j.ID) && slices.Contains(s.types, j.Type) {
-					w.begin(s, j)
-				}
-			}
-			return w.trouble(err)
 		}
 	})
 }

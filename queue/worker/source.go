@@ -27,11 +27,6 @@ type source struct {
 	unsettled   []queue.Settled
 	// unanswered are rounds that ended in an error: they are done again.
 	unanswered []round
-	// doubtUntil is until when a commit that was not answered may yet start jobs; checking that they are looked for, while no
-	// round is out.
-	doubtUntil time.Time
-	checkedAt  time.Time
-	checking   bool
 	// failing says that there may be jobs which wait for a retry handler; undecided are those that the worker has.
 	failing   bool
 	undecided []queue.Settled
@@ -97,12 +92,6 @@ func (s *source) want(accepting bool) int {
 		return s.lane.width()
 	}
 	return s.running + s.starting + s.owed()
-}
-
-// knows says whether a job runs, or is to be settled.
-func (s *source) knows(id int64) bool {
-	is := func(e queue.Settled) bool { return e.Job.ID == id }
-	return s.cancel[id] != nil || slices.ContainsFunc(s.ended, is) || slices.ContainsFunc(s.unsettled, is)
 }
 
 // began and took count what runs.
