@@ -30,7 +30,8 @@ type Dialect struct {
 	together bool
 	// Now is the database's clock, in UTC, as an expression.
 	Now string
-	// Writers is how many transactions that write are worth having at the same time: more than one where they overlap.
+	// Writers is how many transactions that write are worth having at the same time, such as a worker's rounds: more than one
+	// where they overlap.
 	Writers int
 	// reorder makes a jobs table's run_rank and its index anew.
 	reorder string

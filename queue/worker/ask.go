@@ -17,7 +17,7 @@ func (w *worker) askAbout(s *source, accepting bool) {
 		s.began()
 		go w.ask(s, u)
 	}
-	if len(s.undecided) > 0 && s.lane.free() < 1 && !s.lane.occupied() && !w.only {
+	if !accepting && len(s.undecided) > 0 && s.lane.free() < 1 && !s.lane.occupied() && !w.only {
 		s.undecided = nil // no slot will come for these: others decide when this worker is no more
 	}
 	if n := s.lane.free(); accepting && s.failing && n > 0 && w.untilAnswer() <= 0 {

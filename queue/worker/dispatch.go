@@ -63,8 +63,8 @@ func (w *worker) slots(s *source, accepting bool) int {
 	if w.MaxJobs > 0 {
 		n = min(n, w.MaxJobs-w.summary.Started-w.host.reserved)
 	}
-	if w.side(s) > 1 {
-		n = min(n, (s.lane.width()+1)/2) // the other half is for the round beside it
+	if side := w.side(s); side > 1 {
+		n = min(n, (s.lane.width()+side-1)/side) // the rest is for the rounds beside it
 	}
 	rivals := w.rivals(s)
 	return max(0, (n+rivals)/(rivals+1))

@@ -73,7 +73,11 @@ func (w *worker) addSource(q Queue, types []string, l *lane) {
 
 // owed is how many slots are owed to retry decisions: of jobs that wait for one, and of attempts that are about to.
 func (s *source) owed() int {
-	return len(s.undecided) + s.resting + resting(s.ended)
+	n := len(s.undecided) + s.resting + resting(s.ended) + resting(s.unsettled)
+	for _, r := range s.unanswered {
+		n += resting(r.Settle)
+	}
+	return n
 }
 
 // resting counts the attempts that will wait for this worker's retry handlers.
