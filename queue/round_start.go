@@ -47,6 +47,10 @@ func (q *Queue) start(ctx context.Context, tx *schema.Tx, r Round, first *firstR
 	}
 	seen := map[int64]bool{} // a round beside this one may have them read again
 	for walked, size := note(seen, first.due), slots; len(taken) < slots; size = max(slots-len(taken), q.stride()) {
+		// a settlement that waits for another transaction must not hold up the round beside this one, which shares the candidates
+		if err := tx.Flush(ctx); err != nil {
+			return nil, err
+		}
 		due, err := r.Candidates.next(ctx, tx, size, room.full, walked == 0)
 		if err != nil {
 			return nil, err

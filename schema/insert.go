@@ -62,7 +62,7 @@ func (tx *Tx) insertPrepared(ctx context.Context, i *Insert, note func(res sql.R
 	if !tx.own || i.N < preparedRows {
 		return nil
 	}
-	if err := tx.send(ctx); err != nil {
+	if err := tx.Flush(ctx); err != nil {
 		return err
 	}
 	statement := i.statement(preparedRows)

@@ -216,7 +216,7 @@ func (tx *Tx) Write(ctx context.Context, statement string, args ...any) error {
 		}
 	}
 	if tx.size+size > writtenMax && len(tx.written) > 0 {
-		if err := tx.send(ctx); err != nil {
+		if err := tx.Flush(ctx); err != nil {
 			return err
 		}
 	}
@@ -224,8 +224,8 @@ func (tx *Tx) Write(ctx context.Context, statement string, args ...any) error {
 	return nil
 }
 
-// send sends what has been written.
-func (tx *Tx) send(ctx context.Context) error {
+// Flush sends what has been written, and waits for it: before something that others would have to wait for with it.
+func (tx *Tx) Flush(ctx context.Context) error {
 	if len(tx.written) == 0 {
 		return nil
 	}

@@ -275,7 +275,7 @@ func (w *worker) trouble(err error) error {
 	case kind != schema.TryLater || w.jobs.Err() != nil:
 		return err
 	}
-	w.Log.Warn("the database does not answer", "error", err)
+	w.Log.Warn("the database is busy or away", "error", err)
 	w.missed = err
 	w.pausedUntil = time.Now().Add(lookEvery)
 	return nil
