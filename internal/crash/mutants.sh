@@ -72,7 +72,7 @@ start_what_has_started() {
 mutant start_without_locks # candidates are as good as locks: on SQLite the file's lock is enough
 start_without_locks() {
   must=(crash store) engines=(mysql)
-  edit queue/round_start.go 's/" AND " ?\+ ?q\.workers\.Working\("\?"\)/" AND ? <> \x27\x27"/'
+  edit queue/round_start.go 's/(AND line IN \(\x27due\x27, \x27held\x27\)) " ?\+ ?q\.db\.SkipLocked/$1"/'
 }
 
 mutant start_although_dead # a worker that was declared dead starts jobs
