@@ -91,9 +91,8 @@ func (db *DB) once(ctx context.Context, first func(*Tx) []Query, f func(*Tx) err
 	}
 	defer func() { _ = conn.Close() }() // gives it back to the pool
 	tx := &Tx{on: conn, own: true, now: db.Now, together: db.together}
-	if err = tx.Write(ctx, db.begin); err != nil {
-		return fmt.Errorf("begin: %w", err)
-	}
+	// also when it says that it could not begin: where ctx ends meanwhile, it may have begun all the same, and the connection
+	// must not go back to the pool like that
 	defer func() {
 		if err != nil {
 			tx.written = nil
@@ -101,6 +100,9 @@ func (db *DB) once(ctx context.Context, first func(*Tx) []Query, f func(*Tx) err
 			_, _ = conn.ExecContext(context.WithoutCancel(ctx), "ROLLBACK")
 		}
 	}()
+	if err = tx.Write(ctx, db.begin); err != nil {
+		return fmt.Errorf("begin: %w", err)
+	}
 	if queries := first(tx); len(queries) > 0 {
 		if err = tx.Read(ctx, queries...); err != nil {
 			return err
