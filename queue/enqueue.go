@@ -1,11 +1,13 @@
 package queue
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/hipq/hipq/activity"
@@ -35,8 +37,10 @@ func (q *Queue) EnqueueMany(ctx context.Context, jobs []job.New) ([]Added, error
 	for len(prepared) > 0 {
 		n := chunk(prepared)
 		var batch []Added
+		tries := 0
 		err := q.db.TxUnclocked(ctx, func(tx *schema.Tx) (err error) {
-			batch, err = q.add(ctx, tx, prepared[:n])
+			tries++
+			batch, err = q.add(ctx, tx, prepared[:n], tries > 1)
 			return err
 		})
 		if refused, ok := errors.AsType[*DuplicateError](err); ok {
@@ -79,7 +83,7 @@ func (q *Queue) EnqueueTx(ctx context.Context, tx *sql.Tx, jobs ...job.New) ([]A
 	var added []Added
 	for len(prepared) > 0 {
 		n := chunk(prepared)
-		batch, err := q.add(ctx, joined, prepared[:n])
+		batch, err := q.add(ctx, joined, prepared[:n], false)
 		if err != nil {
 			return nil, fmt.Errorf("enqueue in %s: %w", q.Name, err)
 		}
@@ -92,7 +96,7 @@ func (q *Queue) EnqueueTx(ctx context.Context, tx *sql.Tx, jobs ...job.New) ([]A
 // chunk says how many of the jobs go into one statement: enough to make the round trip cheap, not more than the servers'
 // packet limits and SQLite's number of parameters allow.
 func chunk(jobs []job.New) int {
-	const maxRows, maxBytes = 1000, 1 << 20
+	const maxRows, maxBytes = 500, 1 << 20
 	n, size := 0, 0
 	for n < len(jobs) && n < maxRows && (n == 0 || size+len(jobs[n].Data) <= maxBytes) {
 		size += len(jobs[n].Data)
@@ -125,7 +129,10 @@ func (q *Queue) scheduled(j job.New, now time.Time) time.Time {
 
 // add inserts the jobs whose keys are free and gives the ids of those in whose way they are. The unique index decides:
 // only after it has refused a statement are the keys looked up, to find out which rows to leave out of the next try.
-func (q *Queue) add(ctx context.Context, tx *schema.Tx, prepared []job.New) ([]Added, error) {
+//
+// byKey inserts them in the order of their keys, in one statement: so those who enqueue the same keys don't lock them crosswise again. It isn't
+// the rule, for of jobs that are alike in all else the one that was added first runs first.
+func (q *Queue) add(ctx context.Context, tx *schema.Tx, prepared []job.New, byKey bool) ([]Added, error) {
 	added, jobs := make([]Added, len(prepared)), make([]job.New, len(prepared))
 	for i, j := range prepared {
 		t, err := q.jobType(ctx, tx, j.Type)
@@ -143,6 +150,11 @@ func (q *Queue) add(ctx context.Context, tx *schema.Tx, prepared []job.New) ([]A
 	if err != nil {
 		return nil, err
 	}
+	if byKey {
+		slices.SortFunc(todo, func(a, b int) int {
+			return cmp.Or(strings.Compare(jobs[a].Type, jobs[b].Type), strings.Compare(jobs[a].Key, jobs[b].Key))
+		})
+	}
 	if slices.ContainsFunc(jobs, func(j job.New) bool { return j.OnDuplicate == job.ReplaceDuplicate }) {
 		// the jobs to replace are locked first, in the order of their keys: a refused insert would leave shared locks on them,
 		// and two who both want to write then stand in each other's way
@@ -151,7 +163,7 @@ func (q *Queue) add(ctx context.Context, tx *schema.Tx, prepared []job.New) ([]A
 		}
 	}
 	for try := 0; len(todo) > 0; try++ {
-		ids, err := q.insert(ctx, tx, jobs, todo)
+		ids, err := q.insert(ctx, tx, jobs, todo, byKey)
 		for i, id := range ids { // where some were refused, those before them may be in
 			added[todo[i]] = Added{ID: id, Key: jobs[todo[i]].Key}
 		}
@@ -197,7 +209,7 @@ func distinct(jobs []job.New) (first []int, twins map[int]int, err error) {
 	return first, twins, nil
 }
 
-func (q *Queue) insert(ctx context.Context, tx *schema.Tx, jobs []job.New, which []int) ([]int64, error) {
+func (q *Queue) insert(ctx context.Context, tx *schema.Tx, jobs []job.New, which []int, whole bool) ([]int64, error) {
 	now, stamp := tx.Stamp()
 	names := "job_type, job_data, job_key, timeout, priority, throttle_factor, time_windows, start_time, create_time, update_time"
 	row := "(?,?,?,?,?,?,?," + now + "," + now + "," + now
@@ -228,7 +240,7 @@ func (q *Queue) insert(ctx context.Context, tx *schema.Tx, jobs []job.New, which
 			args = append(args, stamp...)
 		}
 	}
-	return tx.InsertIDs(ctx, q.db, schema.Insert{Table: q.table, Columns: names, Row: row, Args: args, N: len(which)})
+	return tx.InsertIDs(ctx, q.db, schema.Insert{Table: q.table, Columns: names, Row: row, Args: args, N: len(which), Whole: whole})
 }
 
 // skipLive looks up which of the jobs' keys are taken, notes them in added, and gives back the others.

@@ -18,6 +18,8 @@ type Insert struct {
 	// Args are those of all rows, of which there are N.
 	Args []any
 	N    int
+	// Whole makes it one statement: fewer steps, in which others can come between.
+	Whole bool
 }
 
 func (i Insert) statement(rows int) string {
@@ -59,7 +61,7 @@ func (tx *Tx) InsertIDs(ctx context.Context, db *DB, i Insert) (ids []int64, err
 
 // insertPrepared inserts as many rows as there are in full prepared statements.
 func (tx *Tx) insertPrepared(ctx context.Context, i *Insert, note func(res sql.Result, n int) error) error {
-	if !tx.own || i.N < preparedRows {
+	if !tx.own || i.Whole || i.N < preparedRows {
 		return nil
 	}
 	if err := tx.Flush(ctx); err != nil {

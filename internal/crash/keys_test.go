@@ -11,7 +11,7 @@ import (
 
 const (
 	// enqueuers is how many processes enqueue the same keys at once.
-	enqueuers = 16
+	enqueuers, enqueuersShort = 16, 6
 	// manyKeys are more than a batch: while one process adds its second, others still add their first.
 	manyKeys = 1000
 )
@@ -47,6 +47,14 @@ func TestSameKeys(t *testing.T) {
 	})
 }
 
+// enqueuers is how many processes enqueue at once: each waits for all others, so on a busy machine many take very long.
+func (r *run) enqueuers() int {
+	if testing.Short() {
+		return enqueuersShort
+	}
+	return enqueuers
+}
+
 // sameKeys makes up jobs of one queue, for a batch is of one.
 func (r *run) sameKeys(n int) []spec {
 	specs := make([]spec, n)
@@ -61,8 +69,9 @@ func (r *run) sameKeys(n int) []spec {
 func (r *run) together(ctx context.Context, specs []spec, onDuplicate ...string) {
 	r.t.Helper()
 	before := r.book.rows
-	r.book.expect(enqueuers, specs)
-	var files [enqueuers]string
+	n := r.enqueuers()
+	r.book.expect(n, specs)
+	files := make([]string, n)
 	for i := range files {
 		order := slices.Clone(specs)
 		r.book.rng.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
@@ -71,7 +80,7 @@ func (r *run) together(ctx context.Context, specs []spec, onDuplicate ...string)
 			r.t.Fatal(err)
 		}
 	}
-	var errs [enqueuers]error
+	errs := make([]error, n)
 	var all sync.WaitGroup
 	for i, file := range files {
 		all.Go(func() {
@@ -80,12 +89,12 @@ func (r *run) together(ctx context.Context, specs []spec, onDuplicate ...string)
 		})
 	}
 	all.Wait()
-	if err := errors.Join(errs[:]...); err != nil {
+	if err := errors.Join(errs...); err != nil {
 		r.t.Error(err)
 		return
 	}
 	added := r.book.rows - before
-	r.t.Logf("%d processes enqueued %d keys (%v): %d added, %d duplicates", enqueuers, len(specs), onDuplicate, added, enqueuers*len(specs)-added)
+	r.t.Logf("%d processes enqueued %d keys (%v): %d added, %d duplicates", n, len(specs), onDuplicate, added, n*len(specs)-added)
 }
 
 // wantAdded: so many jobs were added, say the processes, the queue and the activity.
