@@ -62,7 +62,7 @@ func (db *DB) TxUnclocked(ctx context.Context, f func(*Tx) error) error {
 
 // patience is how long a transaction is repeated. Whoever waits for it has an answer within half a minute, for the last try
 // may wait some seconds for a lock.
-const patience = 25 * time.Second
+const patience = 22 * time.Second
 
 // TxReading is Tx for a transaction that begins with queries, for which it costs no round trip of its own: first gives
 // them, each time anew.
