@@ -172,7 +172,7 @@ func TestTypesWithoutHandlerAreLeft(t *testing.T) {
 // I3: each (job, attempt) starts at most once.
 func TestTwoWorkersRunEachJobOnce(t *testing.T) {
 	suite(t, func(s shop) {
-		const n = 500
+		const n = 300
 		ids := map[string][]int64{"emails": s.add(s.emails, "send", n), "reports": s.add(s.reports, "once", n)}
 		var mu sync.Mutex
 		times := map[string]int{}
