@@ -5,7 +5,6 @@ import (
 	"context"
 	"reflect"
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
@@ -388,35 +387,6 @@ func TestDeadInItsTurn(t *testing.T) {
 		letGo()
 		if n := <-started; n > 0 {
 			t.Errorf("%d jobs started by a dead worker", n)
-		}
-	})
-}
-
-// Whatever is going on when a caller gives up, no transaction is left open behind it.
-func TestCallersGiveUp(t *testing.T) {
-	suite(t, func(s store) {
-		s.hire("w")
-		var callers sync.WaitGroup
-		for caller := range 4 {
-			callers.Go(func() {
-				for n := range 100 {
-					ctx, cancel := context.WithTimeout(t.Context(), time.Duration((n*37+caller*11)%3000)*time.Microsecond)
-					if (n+caller)%2 == 0 {
-						_, _ = s.EnqueueMany(ctx, make9("send")) // with an error or without
-					} else {
-						_, _ = s.Round(ctx, s.newRound("w", 3))
-					}
-					cancel()
-				}
-			})
-		}
-		callers.Wait()
-		for range 8 {
-			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-			if _, err := s.Enqueue(ctx, job.New{Type: "send"}); err != nil {
-				t.Error(err)
-			}
-			cancel()
 		}
 	})
 }
