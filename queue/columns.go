@@ -38,6 +38,9 @@ var columns = []struct {
 	{"attempt_token", func(j *job.Job) any { return &j.AttemptToken }},
 	{"wish", func(j *job.Job) any { return &j.Wish }},
 	{"stopping", func(j *job.Job) any { return &j.Stopping }},
+	{"suspect", func(j *job.Job) any { return &j.Suspect }},
+	{"retry_of", func(j *job.Job) any { return reference{&j.RetryOf} }},
+	{"retried_as", func(j *job.Job) any { return reference{&j.RetriedAs} }},
 	{"create_time", func(j *job.Job) any { return moment{&j.CreateTime} }},
 	{"update_time", func(j *job.Job) any { return moment{&j.UpdateTime} }},
 }
@@ -105,12 +108,14 @@ func (q *Queue) jobs(query string, args []any, f func(*job.Job)) schema.Query {
 	}}
 }
 
-// What a row inserted by plain SQL leaves open until a worker takes it in is NULL, and reads as zero.
+// What a row inserted by plain SQL leaves open until a worker takes it in is NULL, and reads as zero. So does what a job
+// doesn't have.
 type (
-	seconds struct{ d *time.Duration }
-	number  struct{ n *int }
-	windows struct{ w *job.Windows }
-	moment  struct{ t *time.Time }
+	seconds   struct{ d *time.Duration }
+	number    struct{ n *int }
+	windows   struct{ w *job.Windows }
+	moment    struct{ t *time.Time }
+	reference struct{ id *int64 }
 )
 
 // Scan implements sql.Scanner.
@@ -148,5 +153,13 @@ func (m moment) Scan(src any) error {
 	var t schema.Time
 	err := t.Scan(src)
 	*m.t = t.Time
+	return err
+}
+
+// Scan implements sql.Scanner.
+func (r reference) Scan(src any) error {
+	var n sql.NullInt64
+	err := n.Scan(src)
+	*r.id = n.Int64
 	return err
 }

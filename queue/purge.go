@@ -59,7 +59,7 @@ func (p *purge) page(ctx context.Context, after int64) (finished, failed []any, 
 		Line job.Line
 		Old  bool
 	}
-	query := "SELECT id, line, state = 'final' AND (line = 'finished' AND update_time < ? OR line = 'failed' AND update_time < ?) AS old" +
+	query := "SELECT id, line, state = 'final' AND (line = 'finished' AND update_time < ? OR line IN ('failed', 'closed') AND update_time < ?) AS old" +
 		" FROM " + p.q.table + " " + p.q.db.ByID + " WHERE id > ? ORDER BY id LIMIT ?"
 	err = p.q.db.SelectContext(ctx, &rows, query, schema.At(p.finishedBefore), schema.At(p.failedBefore), after, purgePage)
 	if err != nil {
@@ -72,7 +72,7 @@ func (p *purge) page(ctx context.Context, after int64) (finished, failed []any, 
 		case !r.Old:
 		case r.Line == job.LineFinished:
 			finished = append(finished, r.ID)
-		case r.Line == job.LineFailed:
+		default:
 			failed = append(failed, r.ID)
 		}
 	}
@@ -102,7 +102,10 @@ func (p *purge) delete(ctx context.Context, line job.Line, ids []any, deleted *i
 	return nil
 }
 
-// deleteFinal deletes those of the jobs that are in a line of final ones.
+// deleteFinal deletes those of the jobs that are in a line of final ones. Of those that failed, some may have been closed.
 func (q *Queue) deleteFinal(ctx context.Context, tx *schema.Tx, line job.Line, ids []any) (deleted int64, err error) {
+	if line == job.LineFailed {
+		return tx.DeleteByID(ctx, q.db.Dialect, q.table, ids, "t.line IN (?, ?)", line, job.LineClosed)
+	}
 	return tx.DeleteByID(ctx, q.db.Dialect, q.table, ids, "t.line = ?", line)
 }

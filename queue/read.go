@@ -18,7 +18,7 @@ type Filter struct {
 	State job.State
 	Type  string
 	Key   string
-	// Failed takes only final jobs with an error; Error only those whose error contains this text.
+	// Failed takes only final jobs with an error that are not closed; Error only those whose error contains this text.
 	Failed bool
 	Error  string
 	// Limit takes the newest so many.
@@ -95,9 +95,10 @@ type Counts struct {
 	Waiting int64
 	// Error waits for the retry decision.
 	Error int64
-	// Finished and Failed are final, without and with an error.
+	// Finished and Failed are final, without and with an error; Closed failed too, and nothing is to be done about them any more.
 	Finished int64
 	Failed   int64
+	Closed   int64
 	// OldestDue is since when the first of Due and Held has been; zero if none is.
 	OldestDue time.Time
 }
@@ -143,6 +144,8 @@ func (q *Queue) Counts(ctx context.Context) (Counts, error) {
 			c.Finished += r.N
 		case job.LineFailed:
 			c.Failed += r.N
+		case job.LineClosed:
+			c.Closed += r.N
 		}
 	}
 	if c.Paused, err = q.Paused(ctx); err != nil {

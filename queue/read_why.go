@@ -109,7 +109,7 @@ func (w Why) Reasons() []string {
 	switch j.Line {
 	case job.LineFinished:
 		return []string{"it is final since " + w.local(j.UpdateTime)}
-	case job.LineFailed:
+	case job.LineFailed, job.LineClosed:
 		return []string{"it is final since " + w.local(j.UpdateTime) + ", with the error: " + j.Error}
 	case job.LineError:
 		return w.orNoHandler("attempt %d failed (%s); the next worker that has a handler for %s decides whether it is tried again",

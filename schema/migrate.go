@@ -231,10 +231,12 @@ func (m migration) migrate(ctx context.Context, u unit, version int) (done bool,
 		return false, fmt.Errorf("%w: %s has version %d, known is %d", ErrNewer, u.tables[0], version, len(steps))
 	}
 	for v := version; v < len(steps); v++ {
-		if err := m.exec(ctx, steps[v]); err != nil {
-			return false, err
+		if v > 0 {
+			if err := m.dropFormer(ctx, u); err != nil {
+				return false, err
+			}
 		}
-		if err := m.dropOld(ctx, u); err != nil {
+		if err := m.exec(ctx, steps[v]); err != nil {
 			return false, err
 		}
 		for _, t := range u.tables {

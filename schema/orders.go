@@ -67,16 +67,3 @@ func (db *DB) OrderOf(ctx context.Context, from sqlx.QueryerContext, table strin
 	}
 	return "", fmt.Errorf("%w: table %s has no index for its order", ErrConfig, table)
 }
-
-// dropOld drops the indexes that orders had in a former layout of MySQL's tables. Its DROP INDEX knows no IF EXISTS.
-func (m migration) dropOld(ctx context.Context, u unit) error {
-	if m.db.Name == sqliteDialect.Name || u.kind != queueKind {
-		return nil
-	}
-	for _, old := range []string{"pick_schedule", "pick_highest", "pick_schedule_highest"} {
-		if err := m.exec(ctx, []string{"DROP INDEX " + u.tables[0] + "$" + old + " ON " + u.tables[0]}); err != nil {
-			return err
-		}
-	}
-	return nil
-}

@@ -62,6 +62,10 @@ type Job struct {
 	// Wish is what its handler said of the retry; Stopping that an operator wants it stopped.
 	Wish     string
 	Stopping bool
+	// Suspect says that its last attempt ended with its worker.
+	Suspect bool
+	// RetryOf is the final job that this one repeats, RetriedAs the latest that repeats this one; 0 is none.
+	RetryOf, RetriedAs int64
 }
 
 // IsNew says whether the job was inserted by plain SQL, and no worker has taken it in yet.

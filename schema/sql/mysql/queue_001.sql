@@ -28,12 +28,6 @@ CREATE TABLE IF NOT EXISTS {jobs} (
   update_time        DATETIME(6) NOT NULL DEFAULT (UTC_TIMESTAMP(6)),
   -- stored, not virtual: an index on a virtual column would bar MariaDB from adding columns instantly
   live               TINYINT AS (IF(state = 'final', NULL, 1)) STORED,
-  -- what only hipq writes must be whole, whoever inserts a row: one that is not would stop the worker that meets it
-  CHECK (line <> 'new' OR state = 'initial'),
-  CHECK ((state = 'final') = (line IN ('finished', 'failed'))),
-  CHECK (line = 'new' OR timeout IS NOT NULL AND priority IS NOT NULL AND throttle_factor IS NOT NULL AND time_windows IS NOT NULL),
-  -- MySQL's servers may be told to take 0000-00-00, which is no time
-  CHECK (scheduled_run_time >= '1970-01-01' AND MONTH(scheduled_run_time) > 0 AND DAYOFMONTH(scheduled_run_time) > 0),
   PRIMARY KEY (id),
   UNIQUE KEY {jobs}$live (job_type, job_key, live),
   KEY {jobs}$pick (line, job_type, priority, scheduled_run_time, id),
