@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/queue/roster"
 	"github.com/hipq/hipq/queue/worker"
+	"github.com/hipq/hipq/schema"
 )
 
 const runLong = `Runs one job now, in the foreground, to find out what is wrong with it: whatever its time, its windows and its place in the
@@ -75,23 +77,29 @@ func (a *app) runJob(cmd *cobra.Command, name string, id int64) error {
 	return a.printRun(cmd, i, q, *ran, done)
 }
 
+// takeInWithin is how long run waits for another transaction that holds a row which is to be taken in.
+const takeInWithin = 10 * time.Second
+
 // runnable refuses what can't be run here, and takes the job in first if it was inserted by plain SQL.
 func runnable(cmd *cobra.Command, q worker.Queue, w roster.Worker, id int64) error {
-	for {
-		j, err := q.Get(cmd.Context(), id)
-		if err != nil {
-			return err
-		}
-		if q.Handlers[j.Type] == nil {
-			return fmt.Errorf("job %d of %s: this config has no handler for job type %s", id, q.Name, safe(j.Type))
-		}
-		if !j.IsNew() {
-			return nil
-		}
-		if _, err := q.Upkeep(cmd.Context(), w, queue.Look{New: true}, nil); err != nil {
-			return err
+	for began := time.Now(); time.Since(began) < takeInWithin; time.Sleep(100 * time.Millisecond) {
+		for more := true; more; {
+			j, err := q.Get(cmd.Context(), id)
+			if err != nil {
+				return err
+			}
+			if q.Handlers[j.Type] == nil {
+				return fmt.Errorf("job %d of %s: this config has no handler for job type %s", id, q.Name, safe(j.Type))
+			}
+			if !j.IsNew() {
+				return nil
+			}
+			if more, err = q.Upkeep(cmd.Context(), w, queue.Look{New: true}, nil); err != nil {
+				return err
+			}
 		}
 	}
+	return fmt.Errorf("%w: another transaction holds the row of job %d of %s", schema.ErrNoAnswer, id, q.Name)
 }
 
 // printAttempt shows what the handler printed.

@@ -55,13 +55,15 @@ type Done struct {
 	Wait time.Duration
 }
 
-// Round does a round. It waits for no other transaction, but for its turn where the queue has limits or a rate, and, when it
-// is done again, for what may be left of the try before. It may be repeated: see Round.Token.
+// Round does a round. It waits for its turn where the queue has limits or a rate, and, when it is done again, for what may be
+// left of the try before. It passes over rows that other transactions hold; for one that holds the place of a job's key in
+// the index it waits some seconds. After an error that is schema.IsLockTimeout it should be done again in parts, so that one
+// job holds up no other. It may be repeated: see Round.Token.
 func (q *Queue) Round(ctx context.Context, r Round) (Done, error) {
 	var done Done
 	var first *firstRead
 	again := r.Again
-	err := q.db.TxReading(ctx, func() []schema.Query {
+	err := q.db.TxInParts(ctx, func() []schema.Query {
 		if again && r.Candidates != nil {
 			r.Candidates.Forget() // some were taken for nothing
 		}

@@ -3,6 +3,7 @@ package queue
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/queue/job"
@@ -13,11 +14,10 @@ import (
 // decideByPolicy takes the retry decision by policy for jobs of these types that wait for it, under the lock of the transaction.
 func (q *Queue) decideByPolicy(ctx context.Context, w roster.Worker, types []string) (more bool, err error) {
 	for _, name := range types {
-		n := 0
-		err := q.db.Tx(ctx, func(tx *schema.Tx) (err error) {
-			n, err = q.decideTypeByPolicy(ctx, tx, w, name)
-			return err
-		})
+		n, err := q.decideSome(ctx, w, name, nil)
+		if schema.IsLockTimeout(err) {
+			n, err = q.decideOneByOne(ctx, w, name)
+		}
 		if err != nil {
 			return false, fmt.Errorf("decide about failed jobs of %s: %w", q.Name, err)
 		}
@@ -26,32 +26,65 @@ func (q *Queue) decideByPolicy(ctx context.Context, w roster.Worker, types []str
 	return more, nil
 }
 
-// undecided reads jobs of a type that wait for their retry decision.
-func (q *Queue) undecided(ctx context.Context, tx *schema.Tx, columns, jobType string, n int) (jobs []*job.Job, err error) {
-	query := "SELECT " + columns + " FROM " + q.table + " " + q.pick() +
-		" WHERE line = 'error' AND part = 'NONE' AND job_type = ? LIMIT ? " + q.db.SkipLocked
-	err = tx.Read(ctx, q.jobs(query, []any{jobType, n}, func(j *job.Job) { jobs = append(jobs, j) }))
-	return jobs, err
-}
+// heldMax is for how many jobs whose locks others hold one step of the upkeep waits, when it does them one by one.
+const heldMax = 3
 
-func (q *Queue) decideTypeByPolicy(ctx context.Context, tx *schema.Tx, w roster.Worker, name string) (int, error) {
-	jobs, err := q.undecided(ctx, tx, selected("job_data", "result"), name, reclaimMax)
-	if err != nil {
+// decideOneByOne is for when another transaction holds what one of the jobs needs: the others don't wait for that one.
+func (q *Queue) decideOneByOne(ctx context.Context, w roster.Worker, name string) (n int, err error) {
+	var ids []int64
+	query := "SELECT id FROM " + q.table + " " + q.pick() + " WHERE line = 'error' AND part = 'NONE' AND job_type = ? LIMIT ?"
+	if err := q.db.SelectContext(ctx, &ids, query, name, reclaimMax); err != nil {
 		return 0, err
 	}
-	entries := make([]activity.Entry, 0, len(jobs))
-	for _, j := range jobs {
-		next, entry, err := q.conclude(j, j.Outcome(tx.Now), nil, tx.Now)
-		if err != nil {
-			return 0, err
+	rand.Shuffle(len(ids), func(i, j int) { ids[i], ids[j] = ids[j], ids[i] }) // so that those that are held don't always come first
+	for held, at := 0, 0; at < len(ids) && held < heldMax; at++ {
+		switch one, err := q.decideSome(ctx, w, name, &ids[at]); {
+		case schema.IsLockTimeout(err):
+			held++
+		case err != nil:
+			return n, err
+		default:
+			n += one
 		}
-		if err := q.write(ctx, tx, j.ID, next); err != nil {
-			return 0, err
-		}
-		entry.WorkerID, entry.Host, entry.PID = w.ID, w.Host, w.PID
-		entries = append(entries, entry)
 	}
-	return len(jobs), q.log.Record(ctx, tx, entries)
+	return n, nil
+}
+
+// decideSome decides about some jobs of a type, or about only one, and says about how many.
+func (q *Queue) decideSome(ctx context.Context, w roster.Worker, name string, only *int64) (n int, err error) {
+	err = q.db.TxInParts(ctx, nil, func(tx *schema.Tx) error {
+		jobs, err := q.undecided(ctx, tx, selected("job_data", "result"), name, only, reclaimMax)
+		if err != nil {
+			return err
+		}
+		n = len(jobs)
+		entries := make([]activity.Entry, 0, n)
+		for _, j := range jobs {
+			next, entry, err := q.conclude(j, j.Outcome(tx.Now), nil, tx.Now)
+			if err != nil {
+				return err
+			}
+			if err := q.write(ctx, tx, j.ID, next); err != nil {
+				return err
+			}
+			entry.WorkerID, entry.Host, entry.PID = w.ID, w.Host, w.PID
+			entries = append(entries, entry)
+		}
+		return q.log.Record(ctx, tx, entries)
+	})
+	return n, err
+}
+
+// undecided reads jobs of a type that wait for their retry decision, or only one of them.
+func (q *Queue) undecided(ctx context.Context, tx *schema.Tx, columns, jobType string, only *int64, n int) (jobs []*job.Job, err error) {
+	hint, where, args := q.pick(), "", []any{jobType}
+	if only != nil {
+		hint, where, args = q.db.ByID, " AND id = ?", append(args, *only)
+	}
+	query := "SELECT " + columns + " FROM " + q.table + " " + hint +
+		" WHERE line = 'error' AND part = 'NONE' AND job_type = ?" + where + " LIMIT ? " + q.db.SkipLocked
+	err = tx.Read(ctx, q.jobs(query, append(args, n), func(j *job.Job) { jobs = append(jobs, j) }))
+	return jobs, err
 }
 
 // Undecided takes up to n jobs of these types that wait for their retry decision, under the worker's lock, and gives them
@@ -70,7 +103,7 @@ func (q *Queue) Undecided(ctx context.Context, w roster.Worker, types []string, 
 			if n <= len(list) {
 				break
 			}
-			jobs, err := q.undecided(ctx, tx, selected(), name, n-len(list))
+			jobs, err := q.undecided(ctx, tx, selected(), name, nil, n-len(list))
 			if err != nil {
 				return err
 			}

@@ -74,6 +74,12 @@ func Retryable(err error) bool {
 	return unreachable || errors.Is(err, driver.ErrBadConn) || errors.Is(err, mysql.ErrInvalidConn)
 }
 
+// IsLockTimeout says whether a statement has waited too long for a lock that another transaction holds. Nothing was committed.
+func IsLockTimeout(err error) bool {
+	my, ok := errors.AsType[*mysql.MySQLError](err)
+	return ok && my.Number == erLockWaitTimeout
+}
+
 // isDone says whether err means that a step of a migration was run before.
 func isDone(err error) bool {
 	my, ok := errors.AsType[*mysql.MySQLError](err)

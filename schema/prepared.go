@@ -116,7 +116,13 @@ func (c *preparedConn) QueryContext(ctx context.Context, query string, args []dr
 		_ = s.Close()
 		return nil, err
 	}
-	return &keptRows{Rows: rows, keep: func() error { return c.keep(query, s) }}, nil
+	return &keptRows{rows, func(failed error) error {
+		if failed != nil {
+			_ = s.Close()
+			return failed
+		}
+		return c.keep(query, s)
+	}}, nil
 }
 
 // Close implements driver.Conn.
@@ -130,19 +136,17 @@ func (c *preparedConn) Close() error {
 // keptRows give their statement back when they are closed.
 type keptRows struct {
 	driver.Rows
-	keep func() error
+	// giveBack gets the error of the rows; nil once it was called.
+	giveBack func(failed error) error
 }
 
 // Close implements driver.Rows.
 func (r *keptRows) Close() error {
 	err := r.Rows.Close()
-	if r.keep == nil {
+	if r.giveBack == nil {
 		return err
 	}
-	keep := r.keep
-	r.keep = nil
-	if err != nil {
-		return err
-	}
-	return keep()
+	giveBack := r.giveBack
+	r.giveBack = nil
+	return giveBack(err)
 }

@@ -46,13 +46,13 @@ const writtenMax = 4 << 20
 // lock not granted in time, a busy file) is rolled back and repeated as a whole, so f must start from nothing each time.
 // A lost connection is repeated too, even while committing: f must recognise what an earlier run of it may have done.
 func (db *DB) Tx(ctx context.Context, f func(*Tx) error) error {
-	return db.TxReading(ctx, func() []Query { return nil }, f)
+	return db.repeat(ctx, Retryable, func(tx *Tx) []Query { return []Query{db.clock(tx)} }, f)
 }
 
 // TxUnclocked is Tx for a transaction that may do without the time, where to read it costs a round trip: Now is zero there
 // until SetClock. Stamp is for that.
 func (db *DB) TxUnclocked(ctx context.Context, f func(*Tx) error) error {
-	return db.repeat(ctx, func(tx *Tx) []Query {
+	return db.repeat(ctx, Retryable, func(tx *Tx) []Query {
 		if db.together {
 			return nil
 		}
@@ -64,17 +64,26 @@ func (db *DB) TxUnclocked(ctx context.Context, f func(*Tx) error) error {
 // may wait some seconds for a lock.
 const patience = 22 * time.Second
 
-// TxReading is Tx for a transaction that begins with queries, for which it costs no round trip of its own: first gives
-// them, each time anew.
-func (db *DB) TxReading(ctx context.Context, first func() []Query, f func(*Tx) error) error {
-	return db.repeat(ctx, func(tx *Tx) []Query { return append([]Query{db.clock(tx)}, first()...) }, f)
+// TxInParts is Tx for a transaction about many rows, which its caller does again in parts if another transaction holds a lock
+// for too long: then it isn't repeated, and IsLockTimeout tells. It begins with queries that cost no round trip of their own:
+// first gives them, each time anew; nil is none.
+func (db *DB) TxInParts(ctx context.Context, first func() []Query, f func(*Tx) error) error {
+	again := func(err error) bool { return Retryable(err) && !IsLockTimeout(err) }
+	return db.repeat(ctx, again, func(tx *Tx) []Query {
+		queries := []Query{db.clock(tx)}
+		if first != nil {
+			queries = append(queries, first()...)
+		}
+		return queries
+	}, f)
 }
 
-func (db *DB) repeat(ctx context.Context, first func(*Tx) []Query, f func(*Tx) error) error {
+// repeat runs f in a transaction until it is committed, or ends in an error after which it isn't to be done again.
+func (db *DB) repeat(ctx context.Context, again func(error) bool, first func(*Tx) []Query, f func(*Tx) error) error {
 	began, pause := time.Now(), 2*time.Millisecond
 	for {
 		err := db.once(ctx, first, f)
-		if err == nil || !Retryable(err) || time.Since(began) > patience {
+		if err == nil || !again(err) || time.Since(began) > patience {
 			return err
 		}
 		if !sleep(ctx, jitter(pause)) {
@@ -84,7 +93,7 @@ func (db *DB) repeat(ctx context.Context, first func(*Tx) []Query, f func(*Tx) e
 	}
 }
 
-func (db *DB) once(ctx context.Context, first func(*Tx) []Query, f func(*Tx) error) (err error) {
+func (db *DB) once(ctx context.Context, first func(*Tx) []Query, f func(*Tx) error) error {
 	conn, err := db.Connx(ctx)
 	if err != nil {
 		return fmt.Errorf("begin: %w", err)
@@ -92,9 +101,10 @@ func (db *DB) once(ctx context.Context, first func(*Tx) []Query, f func(*Tx) err
 	defer func() { _ = conn.Close() }() // gives it back to the pool
 	tx := &Tx{on: conn, own: true, now: db.Now, together: db.together}
 	// also when it says that it could not begin: where ctx ends meanwhile, it may have begun all the same, and the connection
-	// must not go back to the pool like that
+	// must not go back to the pool like that, nor when f panics
+	committed := false
 	defer func() {
-		if err != nil {
+		if !committed {
 			tx.written = nil
 			// a second error here says nothing that the first did not
 			_, _ = conn.ExecContext(context.WithoutCancel(ctx), "ROLLBACK")
@@ -114,6 +124,7 @@ func (db *DB) once(ctx context.Context, first func(*Tx) []Query, f func(*Tx) err
 	if _, err = tx.ExecContext(ctx, "COMMIT"); err != nil {
 		return fmt.Errorf("commit: %w", err)
 	}
+	committed = true
 	return nil
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/job"
+	"github.com/hipq/hipq/schema"
 )
 
 // gatherFor is how long a result may wait for others to share its commit, at most. It waits no longer than the last commit
@@ -56,7 +57,7 @@ func (w *worker) ready(s *source, accepting bool) bool {
 
 // slots is how many jobs a source's next round may start: its share of what is free.
 func (w *worker) slots(s *source, accepting bool) int {
-	if !accepting || !s.more || len(s.types) == 0 {
+	if !accepting || !s.more || len(s.types) == 0 || s.apart > 0 && s.TakesTurns() {
 		return 0
 	}
 	n := min(s.lane.free()-s.owed(), w.Batch)
@@ -98,6 +99,8 @@ func (w *worker) rivals(s *source) (n int) {
 type round struct {
 	queue.Round
 	reserved int
+	// apart says that it may have to wait for another transaction: the source's other rounds don't wait for it.
+	apart bool
 }
 
 // reserve takes n slots for jobs that a round may start.
@@ -108,15 +111,21 @@ func (w *worker) reserve(s *source, n int) {
 
 // send sends a round out.
 func (w *worker) send(s *source, r round) {
-	s.rounds++
+	s.out(r, 1)
 	s.resting += resting(r.Settle)
 	w.task(func() func() error {
 		began := time.Now()
 		done, err := s.Round(w.work, r.Round)
 		took := time.Since(began)
 		return func() error {
-			s.rounds--
+			s.out(r, -1)
 			s.resting -= resting(r.Settle)
+			if schema.IsLockTimeout(err) {
+				w.Log.Warn("another transaction holds the row of a job", "queue", s.Name, "settling", len(r.Settle), "waited", took)
+				w.missed = err
+				w.split(s, r)
+				return nil
+			}
 			w.commits = took
 			if err != nil {
 				r.Again = true
@@ -128,6 +137,44 @@ func (w *worker) send(s *source, r round) {
 			return nil
 		}
 	})
+}
+
+// out counts n rounds like this one that are out.
+func (s *source) out(r round, n int) {
+	if r.apart {
+		s.apart += n
+	} else {
+		s.rounds += n
+	}
+}
+
+// splitInto is in how many parts a round is done again that waited too long for another transaction.
+const splitInto = 10
+
+// split does a round again in parts, because another transaction holds a lock that one of its jobs needs, or the queue's
+// turn: so the others don't wait for it. A job that is left alone with that waits for the next look.
+func (w *worker) split(s *source, r round) {
+	if r.Slots > 0 || r.Again {
+		start := r
+		start.Settle, start.Again, start.apart = nil, true, true // an earlier try of it may have been committed
+		s.unanswered = append(s.unanswered, start)
+	} else {
+		w.reserve(s, -r.reserved)
+	}
+	if len(r.Settle) == 1 {
+		s.unsettled = append(s.unsettled, r.Settle...)
+		return
+	}
+	for part := range slices.Chunk(r.Settle, (len(r.Settle)+splitInto-1)/splitInto) {
+		w.settleApart(s, part)
+	}
+}
+
+// settleApart sends out a round that only settles, and may have to wait for another transaction.
+func (w *worker) settleApart(s *source, list []queue.Settled) {
+	r := round{Round: queue.NewRound(w.Worker), apart: true}
+	r.Settle = list
+	w.send(s, r)
 }
 
 // land takes note of what a round has done.

@@ -140,6 +140,9 @@ func (w *worker) see(seen map[*source]sight) {
 		if one.unfinished {
 			w.lookAt = time.Time{} // at once
 		}
-		s.ended, s.unsettled = append(s.ended, s.unsettled...), nil
+		if list := s.unsettled; len(list) > 0 && s.apart == 0 {
+			s.unsettled = nil
+			w.settleApart(s, list)
+		}
 	}
 }

@@ -2,13 +2,11 @@ package worker_test
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"testing"
 	"time"
 
 	"github.com/hipq/hipq/activity"
-	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/queue/roster"
 	"github.com/hipq/hipq/queue/worker"
@@ -104,37 +102,4 @@ func TestAttemptThatIsNoLongerTheWorkers(t *testing.T) {
 		s.wantHistory(s.emails, "added/0 starting/1", ids[0], ids[1], ids[3])
 		s.wantHistory(s.emails, atOnce, ids[2])
 	})
-}
-
-// The row of a job that has ended is another's for a while, an operator's perhaps: that holds up nobody else, and the
-// result is written down when the row is free.
-func TestResultWaitsForItsRow(t *testing.T) {
-	t.Parallel()
-	s := openShop(t, "mysql", dbtest.MySQL(t)) // SQLite has no locks of rows
-	ids := s.add(s.emails, "once", 40)
-	g := s.gate()
-	p := only(s.emails, s.worker(all(func(ctx context.Context, j *job.Job) error {
-		if j.ID == ids[0] {
-			return g.handle(ctx, j)
-		}
-		return nil
-	})))
-	r := s.start(p)
-	g.next()
-	holder := must[*sql.Tx](t)(s.elsewhere().db.Begin())
-	defer func() { _ = holder.Rollback() }()
-	var id int64
-	must[any](t)(nil, holder.QueryRow("SELECT id FROM shop_emails WHERE id = ? FOR UPDATE", ids[0]).Scan(&id))
-	g.open()
-	eventually(t, "all others are done", func() bool { return s.counts(s.emails).Finished == 39 })
-	s.pass(1500 * time.Millisecond)
-	s.wantJob(s.emails, ids[0], job.Running, "locked", job.None, 1)
-	select {
-	case <-r.done:
-		t.Fatal("the worker has ended")
-	default:
-	}
-	must[any](t)(nil, holder.Rollback())
-	wantSummary(t, r.ended(), worker.Summary{Started: 40, Finished: 40})
-	s.wantHistory(s.emails, atOnce, ids...)
 }

@@ -17,11 +17,11 @@ type source struct {
 	types, asked, byPolicy []string
 	lane                   *lane
 	candidates             *queue.Candidates
-	// running is how many of its attempts and decisions run; rounds how many of its rounds are out, and starting how many
-	// slots are reserved for these.
-	running, rounds, starting int
+	// running is how many of its attempts and decisions run; rounds how many of its rounds are out, apart how many that may
+	// have to wait for another transaction, and starting how many slots are reserved for all of these.
+	running, rounds, apart, starting int
 	// ended are the attempts to settle, gatherUntil until when they wait for others; unsettled those whose rows another
-	// transaction held.
+	// transaction held: they are settled apart from the others, with the next look.
 	ended       []queue.Settled
 	gatherUntil time.Time
 	unsettled   []queue.Settled

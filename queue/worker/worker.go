@@ -26,6 +26,9 @@ import (
 // the grace is over.
 var ErrInterrupted = errors.New("interrupted")
 
+// errUnsettled is part of the error of a worker that had to end before its jobs were settled.
+var errUnsettled = errors.New("jobs have ended whose rows other transactions hold: they count as lost with their worker")
+
 // Summary is what a worker did.
 type Summary struct {
 	Started, Finished, Errors int
@@ -204,6 +207,15 @@ func (w *worker) overdue(accepting bool) bool {
 	return time.Since(w.quietSince) > w.patience()
 }
 
+// noAnswer is the error that ends a worker which has waited for the database long enough.
+func (w *worker) noAnswer() error {
+	waits := func(s *source) bool { return s.apart > 0 || len(s.unsettled) > 0 }
+	if slices.ContainsFunc(w.sources, waits) {
+		return errors.Join(schema.ErrNoAnswer, errUnsettled, w.missed)
+	}
+	return errors.Join(schema.ErrNoAnswer, w.missed)
+}
+
 // abandon stops what runs and waits for it to end. What is not settled then is reclaimed when the lock has expired.
 func (w *worker) abandon(cause error) {
 	w.stopJobs(cause)
@@ -256,7 +268,7 @@ func (w *worker) loop(ctx context.Context) error {
 		}
 		if w.overdue(accepting) {
 			w.stopWork(schema.ErrNoAnswer)
-			return errors.Join(schema.ErrNoAnswer, w.missed)
+			return w.noAnswer()
 		}
 		if err := w.wait(ctx, accepting); err != nil {
 			return err

@@ -1,0 +1,152 @@
+package worker_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hipq/hipq/internal/dbtest"
+	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/job"
+	"github.com/hipq/hipq/queue/worker"
+	"github.com/hipq/hipq/schema"
+)
+
+// held runs a test on the engine whose transactions lock rows. hold begins a transaction of an application's, executes
+// statements in it, and leaves it open; what it gives back ends it.
+func held(t *testing.T, f func(s shop, hold func(isolation string, statements ...string) (release func()))) {
+	t.Helper()
+	t.Parallel()
+	s := openShop(t, "mysql", dbtest.MySQL(t))
+	f(s, func(isolation string, statements ...string) func() {
+		t.Helper()
+		// an application's server drops no idle transactions
+		conn := must[*sql.Conn](t)(s.elsewhere().db.Conn(t.Context()))
+		first := []string{
+			"SET SESSION idle_transaction_timeout = 0", "SET SESSION TRANSACTION ISOLATION LEVEL " + isolation, "START TRANSACTION",
+		}
+		for _, statement := range append(first, statements...) {
+			must[sql.Result](t)(conn.ExecContext(t.Context(), statement))
+		}
+		release := func() { _, _ = conn.ExecContext(context.WithoutCancel(t.Context()), "ROLLBACK") }
+		t.Cleanup(func() {
+			release()
+			_ = conn.Close()
+		})
+		return release
+	})
+}
+
+// What an application's transaction may hold of the job whose key is 02.
+var holds = map[string]struct{ isolation, statement string }{
+	"row":         {"READ COMMITTED", "SELECT id FROM shop_emails WHERE id = 3 FOR UPDATE"},
+	"key":         {"REPEATABLE READ", "SELECT id FROM shop_emails WHERE job_type = 'once' AND job_key = '02' AND live = 1 FOR UPDATE"},
+	"keys around": {"REPEATABLE READ", "SELECT id FROM shop_emails WHERE job_type = 'once' AND job_key = '010' AND live = 1 FOR UPDATE"},
+	"duplicate":   {"READ COMMITTED", "INSERT IGNORE INTO shop_emails (job_type, job_key) VALUES ('once', '02')"},
+}
+
+// What another transaction holds of a job that has ended holds up nobody else, whether the others share its round or come
+// later. The result is written down when the other transaction is over.
+func TestResultWaitsForAnotherTransaction(t *testing.T) {
+	for name, h := range holds {
+		t.Run(name, func(t *testing.T) {
+			held(t, func(s shop, hold func(string, ...string) func()) {
+				var jobs []job.New
+				for i := range 40 {
+					jobs = append(jobs, job.New{Type: "once", Key: fmt.Sprintf("%02d", i)})
+				}
+				ids := s.addJobs(s.emails, jobs...)
+				g := s.gate()
+				p := only(s.emails, s.worker(all(func(ctx context.Context, j *job.Job) error {
+					if j.ID <= ids[3] {
+						return g.handle(ctx, j)
+					}
+					return nil
+				})))
+				r := s.start(p)
+				g.holds(4) // these end together
+				release := hold(h.isolation, h.statement)
+				g.open()
+				eventually(t, "all others are done", func() bool { return s.counts(s.emails).Finished == 39 })
+				s.pass(1500 * time.Millisecond)
+				s.wantJob(s.emails, ids[2], job.Running, "locked", job.None, 1)
+				select {
+				case <-r.done:
+					t.Fatal("the worker has ended")
+				default:
+				}
+				release()
+				wantSummary(t, r.ended(), worker.Summary{Started: 40, Finished: 40})
+				s.wantHistory(s.emails, atOnce, ids...)
+			})
+		})
+	}
+}
+
+// Who holds a limited queue's own row keeps jobs from starting, but not those that have ended from being settled.
+func TestResultsDoNotWaitForATurn(t *testing.T) {
+	held(t, func(s shop, hold func(string, ...string) func()) {
+		s.emails = s.reopen(queue.Options{Name: "emails", ThrottleLimit: 10}, nil)
+		ids := s.add(s.emails, "once", 12)
+		g := s.gate()
+		r := s.start(only(s.emails, s.worker(all(g.handle))))
+		g.holds(4)
+		release := hold("READ COMMITTED", "SELECT queue FROM shop_queues WHERE queue = 'emails' FOR UPDATE")
+		g.open()
+		eventually(t, "those that ran are done", func() bool { return s.counts(s.emails).Finished == 4 })
+		if c := s.counts(s.emails); c.Due != 8 || c.Running != 0 {
+			t.Errorf("%+v", c)
+		}
+		release()
+		wantSummary(t, r.ended(), worker.Summary{Started: 12, Finished: 12})
+		s.wantHistory(s.emails, atOnce, ids...)
+	})
+}
+
+// A worker that is told to stop doesn't wait for ever for a row that another transaction holds, and says what it waited for.
+func TestStoppedBesideAnotherTransaction(t *testing.T) {
+	held(t, func(s shop, hold func(string, ...string) func()) {
+		ids := s.add(s.emails, "once", 4)
+		g := s.gate()
+		p := only(s.emails, s.worker(all(g.handle)))
+		p.Grace = time.Second
+		r := s.start(p)
+		g.holds(4)
+		hold("READ COMMITTED", fmt.Sprintf("SELECT id FROM shop_emails WHERE id = %d FOR UPDATE", ids[2]))
+		r.stop()
+		g.open()
+		_, err := r.end()
+		if !errors.Is(err, schema.ErrNoAnswer) || !strings.Contains(err.Error(), "other transactions hold") {
+			t.Errorf("the worker ends with %v", err)
+		}
+		if c := s.counts(s.emails); c.Finished != 3 || c.Running != 1 {
+			t.Errorf("%+v", c)
+		}
+	})
+}
+
+// The retry decision about one job waits for another transaction, those about the others don't.
+func TestDecisionWaitsForAnotherTransaction(t *testing.T) {
+	held(t, func(s shop, hold func(string, ...string) func()) {
+		var jobs []job.New
+		for i := range 8 {
+			jobs = append(jobs, job.New{Type: "once", Key: fmt.Sprintf("%02d", i)})
+		}
+		ids := s.addJobs(s.emails, jobs...)
+		s.exec("UPDATE shop_emails SET line = 'error', state = 'error', error = 'no luck', attempt = 1")
+		release := hold("READ COMMITTED", "INSERT IGNORE INTO shop_emails (job_type, job_key) VALUES ('once', '02')")
+		p := only(s.emails, s.worker(all(nothing)))
+		p.Linger = true
+		r := s.start(p)
+		eventually(t, "the others are decided about", func() bool { return s.counts(s.emails).Failed == 7 })
+		s.wantJob(s.emails, ids[2], job.Error, "error", "no luck", 1)
+		release()
+		eventually(t, "the last is decided about", func() bool { return s.counts(s.emails).Failed == 8 })
+		r.stop()
+		r.ended()
+	})
+}
