@@ -241,6 +241,9 @@ func (w Why) due() []string {
 			job.Brief(w.Options.Rate.Per), w.Rate.Round(time.Millisecond)))
 	}
 	reasons = append(reasons, w.Lanes...)
+	if w.Job.Suspect {
+		reasons = append(reasons, "its last attempt ended with its worker, so it runs alone: a worker takes it that runs nothing else")
+	}
 	reasons = append(reasons, w.nobody()...)
 	if w.Ahead > 0 {
 		reasons = append(reasons, fmt.Sprintf("%d due jobs are before it", w.Ahead))

@@ -55,6 +55,8 @@ func (c candidate) args() []any { return []any{c.Rank, c.Rank, c.At, c.Rank, c.A
 type Candidates struct {
 	q     *Queue
 	types []string
+	// suspects says that they are suspects.
+	suspects bool
 
 	mu     sync.Mutex
 	ranges []*indexRange
@@ -82,10 +84,18 @@ type indexRange struct {
 	ended bool
 }
 
-// Candidates are those of these types, for one worker.
+// Candidates are those of these types, for one worker, apart from suspects.
 func (q *Queue) Candidates(types []string) *Candidates {
-	c := &Candidates{q: q, types: types}
-	for _, part := range []string{partMain, partFree} {
+	return q.candidates(false, types, partMain, partFree)
+}
+
+// Suspects are the candidates of these types whose last attempt ended with its worker, for one worker. Each is for a round
+// of one slot, of a worker that runs nothing else until the job has ended.
+func (q *Queue) Suspects(types []string) *Candidates { return q.candidates(true, types, partSuspect) }
+
+func (q *Queue) candidates(suspects bool, types []string, parts ...string) *Candidates {
+	c := &Candidates{q: q, types: types, suspects: suspects}
+	for _, part := range parts {
 		for _, t := range types {
 			c.ranges = append(c.ranges, &indexRange{part: part, jobType: t})
 		}

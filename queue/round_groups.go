@@ -27,7 +27,7 @@ const (
 // heldCandidates gives the first held jobs of groups that have room, as many as a round of n could start. It looks at some
 // groups each time, in turns.
 func (q *Queue) heldCandidates(ctx context.Context, tx *schema.Tx, c *Candidates, r *room, n int) (list []candidate, err error) {
-	if q.ThrottleGroups == nil {
+	if q.ThrottleGroups == nil || c.suspects {
 		return nil, nil
 	}
 	began := c.groupAt

@@ -114,6 +114,7 @@ func (q *Queue) fitting(ctx context.Context, tx *schema.Tx, r Round, room *room,
 		delete(jobs, c.ID) // it may have been read twice
 		switch {
 		case j == nil: // another was faster, or holds it
+		case j.Suspect != r.Candidates.suspects: // it has become one, or is none any more, since it was read
 		case len(taken) == n:
 			left = append(left, c)
 			room.cut = room.cut || c.group != ""
@@ -128,7 +129,8 @@ func (q *Queue) fitting(ctx context.Context, tx *schema.Tx, r Round, room *room,
 			case job.Waits:
 				left = append(left, c)
 			case job.GroupFull:
-				if j.Group != c.group { // else it is held already
+				// else it is held already, or a suspect, which stays in its part
+				if j.Group != c.group && !j.Suspect {
 					full = append(full, j)
 				}
 			}
@@ -191,7 +193,7 @@ func (q *Queue) markStarted(ctx context.Context, tx *schema.Tx, r Round, room *r
 	now := schema.At(tx.Now)
 	cleared := "" // of which a job that was never tried, and was due, has nothing
 	if slices.ContainsFunc(jobs, func(j *job.Job) bool { return j.Attempt > 0 || j.Line != job.LineDue }) {
-		cleared = " error = 'NONE', result = 'NONE', stopping = 0, wake_time = NULL,"
+		cleared = " error = 'NONE', result = 'NONE', stopping = 0, suspect = 0, wake_time = NULL,"
 	}
 	group, args := q.setGroup(jobs)
 	args = append([]any{r.Worker.ID, r.Token, r.Token, now, now}, args...)

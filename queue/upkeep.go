@@ -13,6 +13,8 @@ import (
 type Look struct {
 	// Due: a job of the given types may be started; never in a paused queue.
 	Due bool
+	// Suspect: one of them whose last attempt ended with its worker, and which is to run alone; it is not Due.
+	Suspect bool
 	// Waking: a later job's time has come, or that of an answer is over.
 	Waking bool
 	// New: a row inserted by plain SQL is to be taken in.
@@ -35,17 +37,18 @@ func (q *Queue) Look(ctx context.Context, types []string) (Look, error) {
 			names = append(names, t)
 		}
 	}
-	args := slices.Concat(names, []any{q.Name}, names, []any{q.Name})
+	args := slices.Concat(names, []any{q.Name}, names, []any{q.Name}, names, []any{q.Name})
 	pick := q.table + " " + q.pick()
 	var l Look
 	err := q.db.QueryRowxContext(ctx, "SELECT"+
 		" EXISTS (SELECT 1 FROM "+pick+" WHERE line = 'due' AND part IN ('NONE', 'free') AND job_type IN "+in+") AND NOT "+q.paused()+","+
+		" EXISTS (SELECT 1 FROM "+pick+" WHERE line = 'due' AND part = 'suspect' AND job_type IN "+in+") AND NOT "+q.paused()+","+
 		" EXISTS (SELECT 1 FROM "+pick+" WHERE line = 'error' AND part = 'NONE' AND job_type IN "+in+"),"+
 		" EXISTS (SELECT 1 FROM "+q.table+" "+q.index("wake")+" WHERE wake_time <= (SELECT "+q.db.Now+")),"+
 		" EXISTS (SELECT 1 FROM "+pick+" WHERE line = 'new'),"+
 		" EXISTS (SELECT 1 FROM "+pick+" WHERE line = 'held') AND NOT "+q.paused()+","+
 		" EXISTS (SELECT 1 FROM "+q.orphans()+")", args...).
-		Scan(&l.Due, &l.Undecided, &l.Waking, &l.New, &l.Held, &l.Orphaned)
+		Scan(&l.Due, &l.Suspect, &l.Undecided, &l.Waking, &l.New, &l.Held, &l.Orphaned)
 	if err != nil {
 		return Look{}, fmt.Errorf("look at %s: %w", q.Name, err)
 	}

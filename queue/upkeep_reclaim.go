@@ -18,8 +18,8 @@ func (q *Queue) orphans() string {
 	return q.table + " j " + q.pick() + " " + join + " WHERE j.line = 'locked' AND " + missing
 }
 
-// reclaim takes jobs from dead workers: those that were running have failed, and wait for the retry decision, as do those
-// about which one was being taken. The token stays with them: it says which attempt it was. Those that were never started
+// reclaim takes jobs from dead workers: those that were running have failed, are suspects, and wait for the retry decision,
+// as do those about which one was being taken. The token stays with them: it says which attempt it was. Those that were never started
 // are due again, at no cost in attempts: of a program that locks jobs and starts them later, for a round starts what it
 // locks.
 func (q *Queue) reclaim(ctx context.Context) (more bool, err error) {
@@ -78,7 +78,7 @@ func (q *Queue) reclaimFrom(ctx context.Context, worker, lost string, ids []any)
 			return err
 		}
 		err = tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+
-			" SET state = 'error', line = 'error', error = ?, wish = 'NONE', update_time = ?, worker_id = 'NONE'"+
+			" SET state = 'error', line = 'error', error = ?, wish = 'NONE', suspect = 1, update_time = ?, worker_id = 'NONE'"+
 			where+" AND state = 'running'", append([]any{lost, now, worker}, free...)...)
 		if err != nil {
 			return err

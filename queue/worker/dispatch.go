@@ -19,6 +19,7 @@ func (w *worker) dispatch(accepting bool) {
 	if time.Now().Before(w.pausedUntil) {
 		return
 	}
+	accepting = w.sendSuspect(accepting)
 	first := w.turn
 	for n := range w.sources {
 		at := (first + n) % len(w.sources)
@@ -99,6 +100,8 @@ func (w *worker) rivals(s *source) (n int) {
 type round struct {
 	queue.Round
 	reserved int
+	// suspect says that it is to start a suspect.
+	suspect bool
 	// apart says that it may have to wait for another transaction: the source's other rounds don't wait for it.
 	apart bool
 }
@@ -181,10 +184,17 @@ func (w *worker) settleApart(s *source, list []queue.Settled) {
 func (w *worker) land(s *source, r round, done queue.Done) {
 	w.reserve(s, -r.reserved)
 	if r.Slots > 0 {
-		s.more, s.waitUntil = done.More, time.Time{}
-		if done.Wait > 0 {
+		if s.waitUntil = (time.Time{}); done.Wait > 0 {
 			s.waitUntil = time.Now().Add(done.Wait)
 		}
+		if r.suspect {
+			s.suspected = done.More
+		} else {
+			s.more = done.More
+		}
+	}
+	if r.suspect {
+		w.suspect = len(done.Started) > 0
 	}
 	w.count(s, r, done)
 	for _, j := range done.Started {
@@ -232,6 +242,9 @@ func (w *worker) gather(e ended) {
 		return
 	}
 	delete(s.cancel, e.Job.ID)
+	if e.Job.Suspect {
+		w.suspect = false
+	}
 	if len(s.ended) == 0 {
 		s.gatherUntil = time.Now().Add(min(gatherFor, w.commits))
 	}

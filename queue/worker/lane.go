@@ -97,6 +97,7 @@ func (w *worker) balance(claim, accepting bool) {
 	if w.only || w.balancing {
 		return // the slot of one job is beside the others'
 	}
+	accepting = accepting && !w.suspect // what runs alone has no use for more
 	claims, missing, spare := w.claims(accepting), false, false
 	keep := map[string]int{}
 	for _, l := range w.lanes {

@@ -114,8 +114,9 @@ func (w *worker) viewSource(s *source) (one sight, err error) {
 		return one, err
 	}
 	if l := one.Look; l.Waking || l.New || l.Orphaned || l.Undecided || l.Held && s.ThrottleGroups == nil {
-		one.unfinished, err = s.Upkeep(w.work, w.Worker, l, s.byPolicy)
-		one.Due = true // or may be, by now
+		if one.unfinished, err = s.Upkeep(w.work, w.Worker, l, s.byPolicy); err == nil {
+			one.Look, err = s.Look(w.work, s.types)
+		}
 	}
 	return one, err
 }
@@ -129,6 +130,7 @@ func (w *worker) see(seen map[*source]sight) {
 		if len(s.types) > 0 && s.waitUntil.IsZero() && (one.Due || one.Held && s.ThrottleGroups != nil) {
 			s.more = true
 		}
+		s.suspected = s.suspected || one.Suspect && len(s.types) > 0 && s.waitUntil.IsZero()
 		if len(s.asked) > 0 && (one.Undecided || one.Orphaned || one.Waking) {
 			s.failing = true
 		}

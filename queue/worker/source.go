@@ -16,7 +16,7 @@ type source struct {
 	// types are those of its jobs; asked those of them about whose retry a handler decides, byPolicy the others.
 	types, asked, byPolicy []string
 	lane                   *lane
-	candidates             *queue.Candidates
+	candidates, suspects   *queue.Candidates
 	// running is how many of its attempts and decisions run; rounds how many of its rounds are out, apart how many that may
 	// have to wait for another transaction, and starting how many slots are reserved for all of these.
 	running, rounds, apart, starting int
@@ -34,10 +34,10 @@ type source struct {
 	resting int
 	// cancel stops the jobs that run, by id.
 	cancel map[int64]context.CancelCauseFunc
-	// more says that a round may find something to start: it isn't known that there is nothing. If the queue's rate is used
-	// up, waitUntil is until when.
-	more      bool
-	waitUntil time.Time
+	// more says that a round may find something to start: it isn't known that there is nothing; suspected the same of suspects.
+	// If the queue's rate is used up, waitUntil is until when.
+	more, suspected bool
+	waitUntil       time.Time
 }
 
 // addSources adds the sources of a queue: one for each type that has a lane of its own, one for all others.
@@ -60,7 +60,10 @@ func (w *worker) addSources(q Queue) {
 }
 
 func (w *worker) addSource(q Queue, types []string, l *lane) {
-	s := &source{Queue: q, types: types, lane: l, candidates: q.Candidates(types), cancel: map[int64]context.CancelCauseFunc{}}
+	s := &source{
+		Queue: q, types: types, lane: l, candidates: q.Candidates(types), suspects: q.Suspects(types),
+		cancel: map[int64]context.CancelCauseFunc{},
+	}
 	for _, t := range types {
 		if q.RetryHandlers[t] != nil {
 			s.asked = append(s.asked, t)
@@ -95,7 +98,11 @@ func (s *source) want(accepting bool) int {
 	if s.more && accepting {
 		return s.lane.width()
 	}
-	return s.running + s.starting + s.owed()
+	n := s.running + s.starting + s.owed()
+	if s.suspected && accepting {
+		n = max(n, 1)
+	}
+	return n
 }
 
 // began and took count what runs.

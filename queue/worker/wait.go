@@ -46,6 +46,9 @@ func (w *worker) untilNext(accepting bool) time.Duration {
 	}
 	if accepting {
 		until = min(until, time.Until(w.over))
+		if wait := time.Until(w.clearing); wait > 0 {
+			until = min(until, wait)
+		}
 	}
 	for _, s := range w.sources {
 		if len(s.ended) > 0 && !w.crowded(s) {

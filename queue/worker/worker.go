@@ -57,6 +57,10 @@ type worker struct {
 	// says why they must stop.
 	work, jobs         context.Context
 	stopWork, stopJobs context.CancelCauseFunc
+	// suspect says that a suspect runs, or may be starting; clearing until when nothing is started, so that one may run
+	// alone, and clearNext when that is tried next.
+	suspect             bool
+	clearing, clearNext time.Time
 	// only says that the worker is for one job, beside the host's concurrency: it takes on nothing else.
 	only bool
 	// over is when nothing new is started any more.
@@ -311,6 +315,6 @@ func (w *worker) unsettled() bool {
 // idle says whether the last look found nothing to do and nothing has changed since.
 func (w *worker) idle() bool {
 	return !w.lookAt.IsZero() && !slices.ContainsFunc(w.sources, func(s *source) bool {
-		return s.more || !s.waitUntil.IsZero() && s.waitUntil.Before(w.over)
+		return s.more || s.suspected || !s.waitUntil.IsZero() && s.waitUntil.Before(w.over)
 	})
 }

@@ -1,0 +1,93 @@
+package worker_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/hipq/hipq/queue/job"
+	"github.com/hipq/hipq/queue/worker"
+)
+
+// A job whose last attempt ended with its worker runs alone, whatever else is due: what it may kill is nobody else's.
+func TestSuspectRunsAlone(t *testing.T) {
+	suite(t, func(s shop) {
+		ids := s.add(s.emails, "send", 9)
+		others := s.add(s.reports, "once", 3)
+		for _, id := range ids[3:6] {
+			s.exec("UPDATE shop_emails SET suspect = 1, attempt = 1, state = 'retry' WHERE id = ?", id)
+		}
+		running := newTally()
+		p := s.worker(all(func(ctx context.Context, j *job.Job) error {
+			defer running.enter("all")()
+			if j.Suspect {
+				defer running.enter("suspects")()
+			}
+			s.pass(50 * time.Millisecond)
+			running.mu.Lock()
+			defer running.mu.Unlock()
+			if running.now["suspects"] > 0 && running.now["all"] > 1 {
+				t.Errorf("job %d runs beside a suspect: %v", j.ID, running.now)
+			}
+			return nil
+		}))
+		wantSummary(t, s.work(p), worker.Summary{Started: 12, Finished: 12})
+		running.want(t, "suspects", 1)
+		running.want(t, "all", 4)
+		s.wantHistory(s.reports, atOnce, others...)
+		for _, id := range ids {
+			if j := s.get(s.emails, id); j.State != job.Final || j.Suspect {
+				t.Errorf("%+v", j)
+			}
+		}
+	})
+}
+
+// A worker that runs something else leaves a suspect where it is, goes on with the others, and takes the suspect as soon as
+// nothing else runs.
+func TestSuspectWaitsForTheOthers(t *testing.T) {
+	suite(t, func(s shop) {
+		long := s.add(s.emails, "once", 1)
+		g := s.gate()
+		p := only(s.emails, s.worker(all(g.handle)))
+		p.Linger = true
+		r := s.start(p)
+		g.holds(1)
+		suspect := s.add(s.emails, "send", 1)
+		s.exec("UPDATE shop_emails SET suspect = 1, attempt = 1, state = 'retry' WHERE id = ?", suspect[0])
+		s.pass(2500 * time.Millisecond)
+		s.wantJob(s.emails, suspect[0], job.Retry, "due", job.None, 1)
+		g.let()
+		if j := g.next(); j.ID != suspect[0] {
+			t.Errorf("job %d has been started", j.ID)
+		}
+		next := s.add(s.emails, "once", 1)
+		s.pass(1500 * time.Millisecond)
+		s.wantJob(s.emails, next[0], job.Initial, "due", job.None, 0)
+		g.open()
+		eventually(t, "all are done", func() bool { return s.counts(s.emails).Finished == 3 })
+		r.stop()
+		r.ended()
+		s.wantHistory(s.emails, atOnce, long[0], next[0])
+	})
+}
+
+// What a dead worker had started are suspects, until they are started again.
+func TestJobsOfDeadWorkerAreSuspects(t *testing.T) {
+	suite(t, func(s shop) {
+		ids := s.add(s.emails, "send", 2)
+		dead := s.worker(nil)
+		s.exec("UPDATE shop_emails SET line = 'locked', state = 'running', attempt = 1, worker_id = ?", dead.ID)
+		suspects := 0
+		s.work(only(s.emails, s.worker(all(func(_ context.Context, j *job.Job) error {
+			if row := s.get(s.emails, j.ID); j.Suspect && !row.Suspect {
+				suspects++ // they follow one another
+			}
+			return nil
+		}))))
+		if suspects != 2 {
+			t.Errorf("%d of 2 ran as suspects", suspects)
+		}
+		s.wantHistory(s.emails, "added/0 error/1 starting/2 finished/2", ids...)
+	})
+}
