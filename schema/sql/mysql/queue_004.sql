@@ -5,6 +5,11 @@ ALTER TABLE {jobs}
   MODIFY COLUMN line ENUM('new','due','later','held','locked','waiting','error','finished','failed','closed') CHARACTER SET ascii NOT NULL DEFAULT 'new',
   -- 1: the last attempt ended with its worker
   ADD COLUMN suspect TINYINT NOT NULL DEFAULT 0 AFTER stopping,
+  -- where in its line: the jobs that a full group holds back, those that run alone, those that no limit holds back, those to
+  -- be stopped
+  MODIFY COLUMN part VARBINARY(255) AS (CASE line WHEN 'held' THEN throttle_group
+    WHEN 'due' THEN IF(suspect = 1, 'suspect', IF(throttle_factor = 0, 'free', 'NONE'))
+    WHEN 'locked' THEN IF(stopping = 1, 'stop', 'NONE') ELSE 'NONE' END) STORED,
   -- the final job that this one repeats, and the latest that repeats this one; NULL: none
   ADD COLUMN retry_of BIGINT NULL AFTER result,
   ADD COLUMN retried_as BIGINT NULL AFTER retry_of,

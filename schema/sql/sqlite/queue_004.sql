@@ -39,9 +39,11 @@ CREATE TABLE {jobs}$new (
   create_time        TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now') || '000'),
   update_time        TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now') || '000'),
   live               INTEGER AS (iif(state = 'final', NULL, 1)) STORED,
-  -- where in its line: the jobs that a full group holds back, those that no limit holds back, those to be stopped
+  -- where in its line: the jobs that a full group holds back, those that run alone, those that no limit holds back, those to
+  -- be stopped
   part               TEXT AS (CASE line WHEN 'held' THEN throttle_group
-    WHEN 'due' THEN iif(throttle_factor = 0, 'free', 'NONE') WHEN 'locked' THEN iif(stopping = 1, 'stop', 'NONE') ELSE 'NONE' END) VIRTUAL,
+    WHEN 'due' THEN iif(suspect = 1, 'suspect', iif(throttle_factor = 0, 'free', 'NONE'))
+    WHEN 'locked' THEN iif(stopping = 1, 'stop', 'NONE') ELSE 'NONE' END) VIRTUAL,
   -- of the default order: of another it is made anew after this
   run_rank           INTEGER AS (priority) VIRTUAL,
   -- what only hipq writes must be whole, whoever inserts a row: one that is not would stop the worker that meets it
