@@ -9,7 +9,6 @@ import (
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/queue/roster"
-	"github.com/hipq/hipq/queue/worker"
 )
 
 func TestWorkerIsOnRecord(t *testing.T) {
