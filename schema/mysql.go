@@ -85,6 +85,9 @@ const (
 func (c session) Connect(ctx context.Context) (driver.Conn, error) {
 	conn, err := c.Connector.Connect(ctx)
 	if err != nil {
+		if err.Error() == "bad connection" { // the driver's own error for a server that hangs up while it is greeted
+			err = driver.ErrBadConn
+		}
 		return nil, err
 	}
 	if _, err := conn.(driver.ExecerContext).ExecContext(ctx, setSession+hurried, nil); err != nil {

@@ -95,7 +95,7 @@ func resting(list []queue.Settled) (n int) {
 
 // want is how many slots the source has a use for, at most.
 func (s *source) want(accepting bool) int {
-	if s.more && accepting {
+	if (s.more || s.failing) && accepting {
 		return s.lane.width()
 	}
 	n := s.running + s.starting + s.owed()

@@ -286,7 +286,7 @@ func (w *worker) trouble(err error) error {
 	switch kind, _ := schema.Diagnose(err); {
 	case err == nil:
 		return nil
-	case errors.Is(context.Cause(w.work), roster.ErrLockLost):
+	case errors.Is(context.Cause(w.work), roster.ErrLockLost), kind == schema.TryLater && errors.Is(context.Cause(w.jobs), roster.ErrLockLost):
 		return roster.ErrLockLost
 	case kind != schema.TryLater || w.jobs.Err() != nil:
 		return err
