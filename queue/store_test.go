@@ -505,7 +505,7 @@ func TestAttemptsRunOut(t *testing.T) {
 // A worker that lost its lock changes nothing, whatever has become of the job meanwhile.
 func TestLateWorkerChangesNothing(t *testing.T) {
 	lose := func(s store) {
-		s.exec("UPDATE shop_emails SET wake_time = create_time WHERE line = 'later'")
+		s.exec("UPDATE shop_emails SET wake_time = create_time, suspect = 0 WHERE line = 'later'")
 		s.upkeep()
 	}
 	for _, late := range []job.Outcome{finished, {Verdict: job.Finished, Result: "r"}, {Verdict: job.TryAgain, Error: "late"}, {Verdict: job.Failed, Error: "late"}} {

@@ -19,15 +19,22 @@ func (s shop) die(q *queue.Queue, id string, n int) {
 	at := s.clock().Add(-time.Minute)
 	s.exec("INSERT INTO shop_workers (id, host, pid, state, slots, start_time, heartbeat, lock_until) VALUES (?, 'here', 99, 'working', 4, ?, ?, ?)",
 		id, schema.At(at), schema.At(at), schema.At(at.Add(59*time.Second)))
-	if started := s.round(q, id, n).Started; len(started) != n {
+	r := newRound(q, id, n)
+	if look := must[queue.Look](s.t)(q.Look(s.t.Context(), types)); look.Suspect {
+		r.Candidates = q.Suspects(types)
+	}
+	if started := must[queue.Done](s.t)(q.Round(s.t.Context(), r)).Started; len(started) != n {
 		s.t.Fatalf("started %d", len(started))
 	}
 }
 
+// types are those of the shop's queues.
+var types = []string{"send", "later", "once"}
+
 // newRound is a round of a worker that die has left behind.
 func newRound(q *queue.Queue, id string, slots int, settle ...queue.Settled) queue.Round {
 	r := queue.NewRound(roster.Worker{ID: id, Host: "here", PID: 99})
-	r.Settle, r.Slots, r.Candidates = settle, slots, q.Candidates([]string{"send", "later", "once"})
+	r.Settle, r.Slots, r.Candidates = settle, slots, q.Candidates(types)
 	return r
 }
 
@@ -104,7 +111,6 @@ func TestJobThatKillsItsWorkers(t *testing.T) {
 // upkeep does what a look finds.
 func (s shop) upkeep(q *queue.Queue) {
 	s.t.Helper()
-	types := []string{"send", "later", "once"}
 	look := must[queue.Look](s.t)(q.Look(s.t.Context(), types))
 	must[bool](s.t)(q.Upkeep(s.t.Context(), roster.Worker{ID: "keeper", Host: "here", PID: 1}, look, types))
 }
