@@ -51,6 +51,9 @@ func (q *Queue) EnqueueMany(ctx context.Context, jobs []job.New) ([]Added, error
 			}
 			return added, q.refused(len(added), refused)
 		}
+		if schema.IsLockTimeout(err) {
+			err = fmt.Errorf("wait for the keys of %d jobs, the first %s %q: %w", n, prepared[0].Type, prepared[0].Key, err)
+		}
 		if err != nil {
 			return added, fmt.Errorf("enqueue in %s: %w", q.Name, err)
 		}

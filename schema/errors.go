@@ -144,6 +144,8 @@ func diagnoseMySQL(err *mysql.MySQLError) (Trouble, string) {
 		return TryLater, "the server's disk or table space is full"
 	case 1040, 1203, 1226:
 		return TryLater, "the server has too many connections"
+	case erLockWaitTimeout, erLockNowait:
+		return TryLater, "another transaction holds what this needs: does an application keep one open?"
 	case 1053, 1077, 1079, 1080, 1927:
 		return TryLater, "the server is shutting down"
 	}
