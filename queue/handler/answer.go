@@ -3,6 +3,7 @@ package handler
 import (
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"strings"
 
 	"github.com/hipq/hipq/queue/job"
@@ -14,53 +15,66 @@ import (
 //
 // result and error are any JSON: a string stands for its text, all else for its JSON text.
 type answer struct {
-	Outcome    string          `json:"outcome"`
+	Outcome    json.RawMessage `json:"outcome"`
 	Result     json.RawMessage `json:"result"`
 	Error      json.RawMessage `json:"error"`
 	RetryAfter json.RawMessage `json:"retry_after"`
+	said       job.Verdict
 }
 
-// parseAnswer reads a line. It is an answer if it is a JSON object with an outcome; any other is just output.
-func parseAnswer(line string) (answer, bool) {
-	var a answer
-	if !strings.HasPrefix(line, "{") || json.Unmarshal([]byte(line), &a) != nil {
-		return answer{}, false
+// answerLike is what an answer has in it, whatever is wrong with it: the key outcome, as a language may print an object's.
+var answerLike = regexp.MustCompile(`(?i)[{,]\s*[:"']?outcome["']?\s*(:|=>)`)
+
+// errLong is the error of a last line that is longer than maxAnswer.
+var errLong = fmt.Errorf("it is longer than %d bytes", maxAnswer)
+
+// parseAnswer reads the last line of what a program printed. It is an answer if it is a JSON object with an outcome; any
+// other is just output, of which nothing is said. One that looks like an answer and can't be read is an error, for it may
+// have said that the job failed.
+func parseAnswer(p printed) (a answer, err error) {
+	if !strings.HasPrefix(p.last, "{") {
+		return a, nil
 	}
-	return a, a.Outcome != ""
+	if err = json.Unmarshal([]byte(p.last), &a); p.long {
+		err = errLong
+	}
+	switch {
+	case err != nil && !answerLike.MatchString(p.last):
+		return answer{}, nil
+	case err != nil || a.Outcome == nil:
+		return answer{}, err
+	}
+	switch a.said = job.Verdict(jsonText(a.Outcome)); a.said {
+	case job.Finished, job.TryAgain, job.Failed, job.Sent:
+		return a, nil
+	}
+	return answer{}, fmt.Errorf("its outcome is %s, which is none of finished, retry, failed, sent", head(string(a.Outcome), maxReason))
 }
 
 // amend adds the answer to what is known of an attempt already. It may make the verdict worse, never better: a program
 // that says finished and then crashes has not finished.
 func (a answer) amend(o *job.Outcome) {
-	said := job.Verdict(a.Outcome)
-	switch said {
-	case job.Finished, job.TryAgain, job.Failed, job.Sent:
-	default: // a slip must not pass for success
-		if o.Verdict == job.Finished {
-			*o = tryAgain(fmt.Sprintf("the handler said %q, which is none of finished, retry, failed, sent", head(a.Outcome, maxReason)))
-		}
-		return
-	}
-	if said == job.Failed || said != job.Finished && o.Verdict == job.Finished {
-		o.Verdict = said
+	if a.said == job.Failed || a.said != job.Finished && o.Verdict == job.Finished {
+		o.Verdict = a.said
 	}
 	if o.Verdict == job.Finished || o.Verdict == job.Sent {
-		o.Result = jsonText(a.Result)
+		if o.Result = jsonText(a.Result); len(o.Result) > job.MaxDataBytes {
+			*o = tryAgain(fmt.Sprintf("the handler's result has %d bytes, allowed are %d", len(o.Result), job.MaxDataBytes))
+		}
 		return
 	}
 	if text := jsonText(a.Error); text != "" {
-		o.Error = text
+		o.Error = head(text, job.MaxDataBytes)
 	}
 	if o.Error == "" {
-		o.Error = "the handler said " + a.Outcome
+		o.Error = "the handler said " + string(a.said)
 	}
-	if wish := jsonText(a.RetryAfter); wish != "" {
-		delay, err := parseDelay(wish)
-		if err != nil {
-			o.Error += fmt.Sprintf(" (retry_after ignored: %v)", err)
-		} else if o.Verdict == job.TryAgain {
-			o.RetryAfter = delay
-		}
+	delay, err := parseRetryAfter(a.RetryAfter)
+	switch {
+	case err != nil:
+		o.Error += fmt.Sprintf(" (retry_after ignored: %v)", err)
+	case o.Verdict == job.TryAgain:
+		o.RetryAfter = delay
 	}
 }
 

@@ -15,19 +15,27 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// exitFailed is the exit status that says: failed for good, don't retry (EX_DATAERR of sysexits.h).
-const exitFailed = 65
+// Exit statuses of sysexits.h that programs choose.
+const (
+	// exitFailed says: failed for good, don't retry (EX_DATAERR).
+	exitFailed = 65
+	// exitTryLater says so as well as any other (EX_TEMPFAIL).
+	exitTryLater = 75
+)
 
-// maxReason is how much of the output's last line goes into an error, in bytes.
+// maxReason is how much of the output goes into an error, in bytes.
 const maxReason = 500
 
 // Exec runs a program for each job. The program reads the job as one line of JSON on its stdin and finds HIPQ_*
 // variables in a clean environment. Exit status 0 is finished, 65 failed for good, all else an error to try again.
 //
-// What it prints is kept, the last 16 KiB of it. If the last line is a JSON object with an "outcome", it may make an
-// exit status worse, never better, and may add to it:
+// What it prints is kept, the last 16 KiB of it. If the last line is a JSON object with an "outcome", of 1 MiB at most, it
+// may make an exit status worse, never better, and may add to it:
 //
-//	{"outcome": "finished|retry|failed", "result": …, "error": …, "retry_after": "5m"}
+//	{"outcome": "finished|retry|failed|sent", "result": …, "error": …, "retry_after": "5m"}
+//
+// A last line that looks like one and can't be read makes an error of exit status 0. A retry_after that is a number is
+// seconds.
 //
 // When the context ends, the program's process group gets a TERM and, after Grace, a KILL. Whatever ends the program,
 // the rest of its group is killed.
@@ -59,54 +67,55 @@ type Exec struct {
 func (e *Exec) Handle(ctx context.Context, j *job.Job) job.Outcome {
 	begin := time.Now()
 	var outcome job.Outcome
-	text, status, err := e.run(ctx, j, encodeJob(j))
+	out, status, err := e.run(ctx, j, encodeJob(j))
 	if err != nil {
 		outcome = tryAgain(err.Error())
 	} else {
-		outcome = outcomeOf(status, lastLine(text))
+		outcome = outcomeOf(status, out)
 	}
-	outcome.Output, outcome.Ran = text, time.Since(begin)
+	outcome.Output, outcome.Ran = out.text, time.Since(begin)
 	return outcome
 }
 
-// run runs the program with input for a job, and gives the end of what it printed and how it ended; an error, meant for
-// people, if it couldn't be run or had to be stopped.
-func (e *Exec) run(ctx context.Context, j *job.Job, input []byte) (text string, status syscall.WaitStatus, err error) {
+// run runs the program with input for a job, and gives what it printed and how it ended; an error, meant for people, if it
+// couldn't be run or had to be stopped.
+func (e *Exec) run(ctx context.Context, j *job.Job, input []byte) (out printed, status syscall.WaitStatus, err error) {
 	if ctx.Err() != nil {
-		return "", status, context.Cause(ctx)
+		return out, status, context.Cause(ctx)
 	}
 	if err := e.Guard.Start(); err != nil {
-		return "", status, err
+		return out, status, err
 	}
 	// again, as late as can be: starting the guard takes a while
 	if ctx.Err() != nil {
-		return "", status, context.Cause(ctx)
+		return out, status, context.Cause(ctx)
 	}
-	out := e.takeOutput()
-	defer e.outputs.Put(out)
-	p, err := e.start(j, input, out)
+	buffer := e.takeOutput()
+	defer e.giveBack(buffer)
+	p, err := e.start(j, input, buffer)
 	if err != nil {
-		return "", status, err
+		return out, status, err
 	}
 	e.Guard.Add(p.pid)
 	unwatch := context.AfterFunc(ctx, func() { p.interrupt(e.Grace) })
 	p.await()
+	byGuard := e.Guard.mayStop()
 	unwatch()
 	// before the process is reaped, since its id may be somebody else's after that
 	e.Guard.Remove(p.pid)
 	status, err = p.reap()
-
-	text, cut := out.end()
-	if cut > 0 {
-		text = fmt.Sprintf("[%d bytes cut]\n%s", cut, text)
-	}
 	switch {
 	case p.interrupted:
 		err = context.Cause(ctx)
+	case byGuard:
+		// a worker that was itself stopped for a while learns only now that its time is up
+		if err = errGuardStops; ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
 	case err != nil:
 		err = fmt.Errorf("wait for %s: %w", e.Argv[0], err)
 	}
-	return text, status, err
+	return buffer.end(), status, err
 }
 
 // start starts the program for a job. Its error is meant for people.
@@ -151,33 +160,56 @@ func (e *Exec) program() (string, error) {
 
 func (e *Exec) takeOutput() *output {
 	if out, ok := e.outputs.Get().(*output); ok {
-		out.reset()
 		return out
 	}
 	return new(output)
 }
 
-// outcomeOf turns the way in which a program ended, and the last line it printed, into an outcome.
-func outcomeOf(status syscall.WaitStatus, last string) job.Outcome {
+func (e *Exec) giveBack(out *output) {
+	out.reset()
+	e.outputs.Put(out)
+}
+
+// outcomeOf turns the way in which a program ended, and what it printed, into an outcome.
+func outcomeOf(status syscall.WaitStatus, out printed) job.Outcome {
 	var outcome job.Outcome
 	switch {
 	case status.Signaled():
-		return tryAgain("killed by signal: " + status.Signal().String())
+		return tryAgain(failure(status, out))
 	case status.ExitStatus() == 0:
 		outcome.Verdict = job.Finished
 	default:
-		outcome = tryAgain(fmt.Sprintf("exit status %d", status.ExitStatus()))
-		if last != "" {
-			outcome.Error += ": " + head(last, maxReason)
-		}
+		outcome = tryAgain(failure(status, out))
 		if status.ExitStatus() == exitFailed {
 			outcome.Verdict = job.Failed
 		}
 	}
-	if a, ok := parseAnswer(last); ok {
+	switch a, err := parseAnswer(out); {
+	case err != nil && outcome.Verdict == job.Finished:
+		return tryAgain(fmt.Sprintf("the handler's answer can't be read: %v: %s", err, head(out.last, maxReason)))
+	case a.said != "":
 		a.amend(&outcome)
 	}
 	return outcome
+}
+
+// failure says how a program ended that did not exit with 0, and why, as far as it told.
+func failure(status syscall.WaitStatus, out printed) string {
+	text, why := "", ""
+	switch {
+	case !status.Signaled():
+		text = fmt.Sprintf("exit status %d", status.ExitStatus())
+		why = reason(out, status.ExitStatus() == exitFailed || status.ExitStatus() == exitTryLater)
+	case status.Signal() == syscall.SIGABRT: // a program's own, after an uncaught exception; all others come from outside
+		why = reason(out, false)
+		fallthrough
+	default:
+		text = "killed by signal: " + status.Signal().String()
+	}
+	if why != "" {
+		text += ": " + head(why, maxReason)
+	}
+	return text
 }
 
 // tryAgain is the outcome of an attempt that went wrong.

@@ -48,13 +48,26 @@ func TestExecOutcome(t *testing.T) {
 		{"sent", `echo '{"outcome":"sent","result":{"id": 5}}'`, job.Outcome{Verdict: job.Sent, Result: `{"id": 5}`}},
 		{"null result", `echo '{"outcome":"finished","result":null}'`, job.Outcome{Verdict: finished}},
 		{"weeks and days", `echo '{"outcome":"retry","error":"x","retry_after":"1w2d"}'`, job.Outcome{Verdict: retry, Error: "x", RetryAfter: 9 * 24 * time.Hour}},
+		{"seconds", `echo '{"outcome":"retry","error":"x","retry_after":90}'`, job.Outcome{Verdict: retry, Error: "x", RetryAfter: 90 * time.Second}},
+		{"half seconds", `echo '{"outcome":"retry","error":"x","retry_after":1.5}'`, job.Outcome{Verdict: retry, Error: "x", RetryAfter: 1500 * time.Millisecond}},
+		{"no wish", `echo '{"outcome":"retry","error":"x","retry_after":0}'`, job.Outcome{Verdict: retry, Error: "x"}},
+		{"an empty wish", `echo '{"outcome":"retry","error":"x","retry_after":""}'`, job.Outcome{Verdict: retry, Error: "x"}},
+		{"at once", `echo '{"outcome":"retry","error":"x","retry_after":"0s"}'`, job.Outcome{Verdict: retry, Error: "x", RetryAfter: 1}},
 		{
-			"no unit", `echo '{"outcome":"retry","error":"x","retry_after":30}'`,
-			job.Outcome{Verdict: retry, Error: `x (retry_after ignored: "30" is no duration, want a number and a unit (s, m, h, d, w))`},
+			"negative", `echo '{"outcome":"retry","error":"x","retry_after":-5}'`,
+			job.Outcome{Verdict: retry, Error: "x (retry_after ignored: -5 is negative)"},
+		},
+		{
+			"endless", `echo '{"outcome":"retry","error":"x","retry_after":1e10}'`,
+			job.Outcome{Verdict: retry, Error: "x (retry_after ignored: 1e10 is too long)"},
+		},
+		{
+			"no unit", `echo '{"outcome":"retry","error":"x","retry_after":"30"}'`,
+			job.Outcome{Verdict: retry, Error: `x (retry_after ignored: "30" is no duration, want a number and a unit (s, m, h, d, w), or a plain number of seconds)`},
 		},
 		{
 			"no number", `echo '{"outcome":"retry","error":"x","retry_after":"soon"}'`,
-			job.Outcome{Verdict: retry, Error: `x (retry_after ignored: "soon" is no duration, want a number and a unit (s, m, h, d, w))`},
+			job.Outcome{Verdict: retry, Error: `x (retry_after ignored: "soon" is no duration, want a number and a unit (s, m, h, d, w), or a plain number of seconds)`},
 		},
 		{
 			"no such unit", `echo '{"outcome":"retry","error":"x","retry_after":"5y"}'`,
@@ -72,11 +85,10 @@ func TestExecOutcome(t *testing.T) {
 		{"adds when", `echo '{"outcome":"retry","retry_after":"5m"}'; exit 3`, job.Outcome{Verdict: retry, Error: `exit status 3: {"outcome":"retry","retry_after":"5m"}`, RetryAfter: 5 * time.Minute}},
 
 		{"not the last line", `echo '{"outcome":"failed"}'; echo done`, job.Outcome{Verdict: finished}},
-		{"another word", `echo '{"outcome":"great"}'`, job.Outcome{Verdict: job.TryAgain, Error: `the handler said "great", which is none of finished, retry, failed, sent`}},
-		{"another kind", `echo '{"outcome":5}'`, job.Outcome{Verdict: finished}},
 		{"another object", `echo '{"error":"x"}'`, job.Outcome{Verdict: finished}},
 		{"a list", `echo '[{"outcome":"failed"}]'`, job.Outcome{Verdict: finished}},
-		{"broken JSON", `echo '{"outcome":"failed"'`, job.Outcome{Verdict: finished}},
+		{"broken JSON of something else", `echo '{"error":"no outcome"'`, job.Outcome{Verdict: finished}},
+		{"an outcome within", `echo '{"job":{"outcome":"failed"}}'`, job.Outcome{Verdict: finished}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -26,13 +26,18 @@ type Guard struct {
 	mu      sync.Mutex
 	groups  map[int]struct{}
 	lockEnd time.Time // zero until the first Extend
+	termAt  time.Time // when the guard process sends its TERM, at the earliest; zero as well
 	process *exec.Cmd // nil while none runs
 	pipe    int       // its stdin, not blocking
 	closed  bool
 }
 
-// errGuardClosed is what a program gets that starts after its worker has ended.
-var errGuardClosed = errors.New("start the guard: the worker has ended")
+var (
+	// errGuardClosed is what a program gets that starts after its worker has ended.
+	errGuardClosed = errors.New("start the guard: the worker has ended")
+	// errGuardStops is the error of a program that ended when the guard may have stopped it.
+	errGuardStops = errors.New("stopped by the worker's guard: the lock was about to end")
+)
 
 // NewGuard describes a guard and starts nothing yet. argv is a command that calls ServeGuard with its further arguments.
 // Programs get a TERM and, grace later at most, a KILL.
@@ -61,8 +66,20 @@ func (g *Guard) Extend(until time.Duration) {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.lockEnd = time.Now().Add(until)
+	now := time.Now()
+	g.lockEnd = now.Add(until)
+	g.termAt, _ = stopTimes(now, until, g.grace)
 	g.send("until", until.Milliseconds())
+}
+
+// mayStop says whether the guard process may have told programs to end: what those say of themselves then is no result.
+func (g *Guard) mayStop() bool {
+	if g == nil {
+		return false
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return !g.termAt.IsZero() && !time.Now().Before(g.termAt)
 }
 
 // Add puts a process group under guard.

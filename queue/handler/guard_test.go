@@ -2,12 +2,14 @@ package handler_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -109,6 +111,51 @@ func TestGuardLockEnds(t *testing.T) {
 	if late := time.Since(end); late > 0 {
 		t.Errorf("they lived %s longer than the lock", late)
 	}
+}
+
+// What a program says when its worker's guard has told it to end is no result, even if the worker hears of it in time.
+func TestGuardStopsNoResult(t *testing.T) {
+	for _, late := range []bool{false, true} {
+		guard := handler.NewGuard(guardArgv(), newWorkerID(), 300*time.Millisecond)
+		e := sh(`trap 'echo "{\"outcome\":\"finished\"}"; exit 0' TERM; while :; do sleep 0.01; done`)
+		e.Guard = guard
+		begin := time.Now()
+		guard.Extend(1500 * time.Millisecond) // and never again, as if the worker was stopped for a while
+		ctx, cancel := context.WithCancelCause(t.Context())
+		want := "stopped by the worker's guard: the lock was about to end"
+		var asked context.Context = ctx
+		if late {
+			asked, want = lateContext{ctx, func() {
+				if time.Since(begin) > 800*time.Millisecond {
+					cancel(errors.New("lock lost"))
+				}
+			}}, "lock lost"
+		}
+		if got := e.Handle(asked, testJob()); got.Verdict != job.TryAgain || got.Error != want || !strings.Contains(got.Output, "finished") {
+			t.Errorf("late %t: %+v", late, got)
+		}
+		cancel(nil)
+		guard.Extend(time.Minute)
+		again := sh("exit 0")
+		again.Guard = guard
+		if got := again.Handle(t.Context(), testJob()); got.Verdict != job.Finished {
+			t.Errorf("after the lock was renewed: %+v", got)
+		}
+		if err := guard.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// lateContext ends when it is asked.
+type lateContext struct {
+	context.Context
+	check func()
+}
+
+func (c lateContext) Err() error {
+	c.check()
+	return c.Context.Err()
 }
 
 // A program that was forked when the worker was killed, before the guard was told.

@@ -1,22 +1,38 @@
 package handler
 
-import "unicode/utf8"
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
 
-// keepOutput is how much of what a handler prints is kept, in bytes: the end of it.
-const keepOutput = 16 << 10
+const (
+	// keepOutput is how much of what a handler prints is kept, in bytes: the end of it.
+	keepOutput = 16 << 10
+	// maxAnswer is how long the last line may be, in bytes, to be read as an answer.
+	maxAnswer = 1 << 20
+)
 
-// output keeps the end of what a program prints, in memory that doesn't grow.
+// output keeps the end of what a program prints, in memory that doesn't grow: but for the beginning of a line that is longer
+// and may be an answer, if it is the last.
 type output struct {
 	buf [2 * keepOutput]byte
 	n   int   // so much of buf is filled
 	cut int64 // so much was dropped
+	// within says that buf begins within a line. If that begins like an answer, begin is what was dropped of it, up to
+	// maxAnswer; lost says that there was more.
+	within, lost bool
+	begin        []byte
 }
 
-func (o *output) reset() { o.n, o.cut = 0, 0 }
+func (o *output) reset() { o.n, o.cut, o.within, o.lost, o.begin = 0, 0, false, false, nil }
 
 // room is where the next bytes go; it is never empty. took says how many have come.
 func (o *output) room() []byte {
 	if o.n == len(o.buf) {
+		o.keepBeginning()
 		o.n = copy(o.buf[:], o.buf[keepOutput:])
 		o.cut += keepOutput
 	}
@@ -25,19 +41,77 @@ func (o *output) room() []byte {
 
 func (o *output) took(n int) { o.n += n }
 
-// end is what is kept, as a clean text, and how many bytes before it were cut.
-func (o *output) end() (text string, cut int64) {
-	kept := o.buf[:o.n]
-	kept = kept[max(0, len(kept)-keepOutput):]
-	if total := o.cut + int64(o.n); total > int64(len(kept)) {
-		// don't begin within a rune
-		for range utf8.UTFMax - 1 {
-			if utf8.RuneStart(kept[0]) {
-				break
-			}
-			kept = kept[1:]
-		}
-		cut = total - int64(len(kept))
+// keepBeginning keeps what room is about to drop of the last line.
+func (o *output) keepBeginning() {
+	line := o.buf[:]
+	if start := lastLineStart(line); start > 0 {
+		o.within, o.lost, o.begin = false, false, o.begin[:0]
+		line = line[start:]
 	}
-	return clean(string(kept)), cut
+	part := line[:max(0, len(line)-keepOutput)]
+	if len(o.begin) > 0 || !o.within && likeAnswer(line) {
+		fits := part[:min(len(part), maxAnswer-len(o.begin))]
+		o.begin = append(o.begin, fits...)
+		o.lost = o.lost || len(trimRight(part)) > len(fits)
+	}
+	o.within = o.within || len(part) > 0
+}
+
+// likeAnswer says whether a line begins like a JSON object.
+func likeAnswer(line []byte) bool { return bytes.HasPrefix(bytes.TrimLeft(line, " \t"), []byte("{")) }
+
+// lastLineStart is where the last line begins that isn't empty; 0 if all are.
+func lastLineStart(text []byte) int {
+	text = trimRight(text)
+	if bytes.IndexByte(text, '\n') < 0 && bytes.IndexByte(text, '\r') < 0 {
+		return 0 // in a flood without lines this is faster
+	}
+	return bytes.LastIndexAny(text, "\r\n") + 1
+}
+
+// trimRight cuts off the spaces that TrimSpace does, and is faster where there are many.
+func trimRight(text []byte) []byte {
+	return bytes.TrimRightFunc(bytes.TrimRight(text, " \t\r\n"), unicode.IsSpace)
+}
+
+// printed is what a program has printed.
+type printed struct {
+	// text is what is kept of it, and clean; cut says that a note comes first, and then perhaps the rest of a line.
+	text string
+	cut  bool
+	// last is its last line, by itself, for it may be longer: whole if it begins with a brace, but for what is beyond
+	// maxAnswer. Else it may be only the end of that line.
+	last string
+	// long says that last is longer than an answer may be.
+	long bool
+}
+
+// end is what has been printed, all of it.
+func (o *output) end() printed {
+	all := o.buf[:o.n]
+	kept := all[max(0, len(all)-keepOutput):]
+	cut := o.cut + int64(len(all)-len(kept))
+	if cut == 0 {
+		text := clean(string(kept))
+		return printed{text: text, last: lastLine(text)}
+	}
+	// don't begin within a rune
+	for range utf8.UTFMax - 1 {
+		if utf8.RuneStart(kept[0]) {
+			break
+		}
+		kept, cut = kept[1:], cut+1
+	}
+	p := printed{cut: true, text: fmt.Sprintf("[%d bytes cut]\n%s", cut, clean(string(kept)))}
+	start := lastLineStart(all)
+	switch {
+	case start > 0 || !o.within:
+		p.last = lastLine(clean(string(all[start:])))
+	case len(o.begin) == 0:
+		p.last = "…" + lastLine(clean(string(all)))
+	default:
+		line := strings.TrimSpace(string(o.begin) + string(all))
+		p.last, p.long = lastLine(clean(line)), o.lost || len(line) > maxAnswer
+	}
+	return p
 }

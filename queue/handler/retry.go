@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
-	"syscall"
 	"time"
 
 	"github.com/hipq/hipq/queue/job"
@@ -22,7 +21,10 @@ func (f RetryFunc) Decide(ctx context.Context, j *job.Job, o job.Outcome) (d job
 			d, err = job.Decision{}, fmt.Errorf("panic: %v, at %s", value, panicStack(string(debug.Stack())))
 		}
 	}()
-	return f(ctx, j, o)
+	if d, err = f(ctx, j, o); err != nil && ctx.Err() != nil {
+		err = context.Cause(ctx) // whatever f ran into then
+	}
+	return d, err
 }
 
 // RetryExec is a retry handler that is a program: the job comes as JSON on its stdin, as for a handler, with these fields
@@ -31,12 +33,13 @@ func (f RetryFunc) Decide(ctx context.Context, j *job.Job, o job.Outcome) (d job
 //	"error": what went wrong, "outcome": "retry" or "failed" (the handler said not to retry), "retry_after": seconds
 //	(what the handler asked for, or 0)
 //
-// Its last line of output is the decision, a JSON object:
+// Its last line of output, of 1 MiB at most, is the decision, a JSON object:
 //
 //	{"decision": "again", "retry_after": "5m", "at": "2026-12-31T23:00:00Z", "job_data": …, "priority": 50}
 //	{"decision": "final"}
 //
-// All but the decision may be left out. Without a time it is the retry policy's delay.
+// All but the decision may be left out. Without a time it is the retry policy's delay. A retry_after that is a number is
+// seconds, as in the question.
 type RetryExec struct{ *Exec }
 
 // question is what a retry handler reads besides the job.
@@ -52,24 +55,16 @@ func (e RetryExec) Decide(ctx context.Context, j *job.Job, o job.Outcome) (job.D
 	input := encode(question{
 		message: newMessage(j), Error: o.Error, Outcome: string(o.Verdict), RetryAfter: int64(o.RetryAfter / time.Second),
 	})
-	text, status, err := e.run(ctx, j, input)
+	out, status, err := e.run(ctx, j, input)
 	switch {
 	case err != nil:
 		return job.Decision{}, err
-	case status.Signaled():
-		return job.Decision{}, errors.New("killed by signal: " + status.Signal().String())
-	case status.ExitStatus() != 0:
-		return job.Decision{}, exited(status, text)
+	case status.Signaled() || status.ExitStatus() != 0:
+		return job.Decision{}, errors.New(failure(status, out))
+	case out.long:
+		return job.Decision{}, fmt.Errorf("its last line can't be read: %w: %s", errLong, head(out.last, maxReason))
 	}
-	return parseDecision(lastLine(text))
-}
-
-func exited(status syscall.WaitStatus, text string) error {
-	err := fmt.Errorf("exit status %d", status.ExitStatus())
-	if last := lastLine(text); last != "" {
-		err = fmt.Errorf("%w: %s", err, head(last, maxReason))
-	}
-	return err
+	return parseDecision(out.last)
 }
 
 // decision is a retry handler's answer.
@@ -100,11 +95,8 @@ func parseDecision(line string) (d job.Decision, err error) {
 			return d, fmt.Errorf("its time %q is none: write 2026-12-31T23:00:00Z", *said.At)
 		}
 	}
-	if wish := jsonText(said.RetryAfter); wish != "" {
-		if d.In, err = parseDelay(wish); err != nil {
-			return d, fmt.Errorf("its retry_after: %w", err)
-		}
-		d.In = max(d.In, 1) // 0 would leave it to the policy
+	if d.In, err = parseRetryAfter(said.RetryAfter); err != nil {
+		return d, fmt.Errorf("its retry_after: %w", err)
 	}
 	if len(said.Data) > 0 && string(said.Data) != "null" {
 		data := string(said.Data)

@@ -28,6 +28,9 @@ func TestParseDecision(t *testing.T) {
 		{"final", `{"decision": "final"}`, job.Decision{}, ""},
 		{"again", `{"decision":"again"}`, job.Decision{Again: true}, ""},
 		{"in a while", `{"decision":"again","retry_after":"1h30m"}`, job.Decision{Again: true, In: 90 * time.Minute}, ""},
+		{"in some seconds", `{"decision":"again","retry_after":300}`, job.Decision{Again: true, In: 5 * time.Minute}, ""},
+		{"no wish, as in the question", `{"decision":"again","retry_after":0}`, job.Decision{Again: true}, ""},
+		{"at once", `{"decision":"again","retry_after":"0s"}`, job.Decision{Again: true, In: 1}, ""},
 		{"at", `{"decision":"again","at":"2026-12-31T23:00:00Z"}`, job.Decision{Again: true, At: time.Date(2026, 12, 31, 23, 0, 0, 0, time.UTC)}, ""},
 		{
 			"at, elsewhere", `{"decision":"again","at":"2026-12-31T23:00:00+02:00"}`,
@@ -61,7 +64,8 @@ func TestParseDecision(t *testing.T) {
 		{"half a line", `{"decision":"again"`, job.Decision{}, neither},
 		{"two", `{"decision":"again"}{"decision":"final"}`, job.Decision{}, neither},
 		{"a long line", strings.Repeat("y", 2000), job.Decision{}, neither + `"` + strings.Repeat("y", 500) + `"`},
-		{"a number of seconds", `{"decision":"again","retry_after":300}`, job.Decision{}, `its retry_after: "300" is no duration`},
+		{"a number as text", `{"decision":"again","retry_after":"300"}`, job.Decision{}, `its retry_after: "300" is no duration`},
+		{"negative seconds", `{"decision":"again","retry_after":-5}`, job.Decision{}, `its retry_after: -5 is negative`},
 		{"no delay", `{"decision":"again","retry_after":"soon"}`, job.Decision{}, `its retry_after: "soon" is no duration`},
 		{"a negative delay", `{"decision":"again","retry_after":"-5m"}`, job.Decision{}, `its retry_after: "-5m" is no duration`},
 		{"no time", `{"decision":"again","at":"tomorrow"}`, job.Decision{}, `its time "tomorrow" is none: write 2026-12-31T23:00:00Z`},
@@ -103,6 +107,8 @@ func TestRetryExec(t *testing.T) {
 	}{
 		{"the last line counts", `echo '{"decision":"final"}'; echo; echo '  {"decision":"again","retry_after":"7s"} '; echo`, job.Decision{Again: true, In: 7 * time.Second}, ""},
 		{"on stderr too", `echo '{"decision":"again"}' >&2`, job.Decision{Again: true}, ""},
+		{"a long line", `printf '{"decision":"again","job_data":"'; head -c 100000 /dev/zero | tr '\0' x; echo '"}'`, job.Decision{Again: true, Data: pointer(strings.Repeat("x", 100_000))}, ""},
+		{"too long a line", `printf '{"decision":"again","job_data":"'; head -c 1048576 /dev/zero | tr '\0' x; echo '"}'`, job.Decision{}, "its last line can't be read: it is longer than 1048576 bytes"},
 		{"silent", `:`, job.Decision{}, "its last line is not"},
 		{"something after it", `echo '{"decision":"again"}'; echo bye`, job.Decision{}, `but "bye"`},
 		{"exits with 1", `echo '{"decision":"again"}'; exit 1`, job.Decision{}, `exit status 1: {"decision":"again"}`},
@@ -189,6 +195,11 @@ func TestRetryFunc(t *testing.T) {
 	}
 	if _, err := f.Decide(t.Context(), testJob(), job.Outcome{Error: "error"}); err == nil || err.Error() != "no idea" {
 		t.Error(err)
+	}
+	over, end := context.WithCancelCause(t.Context())
+	end(errors.New("timeout after 30s"))
+	if _, err := f.Decide(over, testJob(), job.Outcome{Error: "error"}); err == nil || err.Error() != "timeout after 30s" {
+		t.Errorf("after its time: %v", err)
 	}
 	got, err := f.Decide(t.Context(), testJob(), job.Outcome{Error: "panic"})
 	if err == nil || !strings.HasPrefix(err.Error(), "panic: boom 7, at ") || !strings.Contains(err.Error(), "retry_test.go") || got.Again {

@@ -111,10 +111,7 @@ func (s *sentry) hear(line string, now time.Time) {
 	}
 	switch word {
 	case "until":
-		left := time.Duration(n) * time.Millisecond
-		s.killAt = now.Add(left - min(left/20, maxMargin))
-		// a worker renews after a third of the lock: a grace that is too long must not get in its way
-		s.termAt = s.killAt.Add(-min(s.grace, left/2))
+		s.termAt, s.killAt = stopTimes(now, time.Duration(n)*time.Millisecond, s.grace)
 		s.stage = watching
 		clear(s.termed)
 	case "add":
@@ -128,6 +125,13 @@ func (s *sentry) hear(line string, now time.Time) {
 	case "remove":
 		delete(s.groups, n)
 	}
+}
+
+// stopTimes says when the guard sends its TERM and its KILL, under a lock that lasts so long from now.
+func stopTimes(now time.Time, lasts, grace time.Duration) (term, kill time.Time) {
+	kill = now.Add(lasts - min(lasts/20, maxMargin))
+	// a worker renews after a third of the lock: a grace that is too long must not get in its way
+	return kill.Add(-min(grace, lasts/2)), kill
 }
 
 // next is how long look has time.

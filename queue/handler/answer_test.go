@@ -1,0 +1,145 @@
+package handler_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hipq/hipq/queue/handler"
+	"github.com/hipq/hipq/queue/job"
+)
+
+// xs is a command that prints so many.
+func xs(n int) string { return fmt.Sprintf(`head -c %d /dev/zero | tr '\0' x`, n) }
+
+// What is printed as an answer must not pass for success because it can't be read.
+func TestUnreadableAnswer(t *testing.T) {
+	long := `printf '{"outcome":"failed","error":"'; ` + xs(2<<20) + `; echo '"}'`
+	tests := []struct{ name, script, want string }{
+		{"another word", `echo '{"outcome":"great"}'`, `its outcome is "great", which is none of finished, retry, failed, sent: {"outcome":"great"}`},
+		{"one of hipq's own", `echo '{"outcome":"cancelled"}'`, `its outcome is "cancelled", which`},
+		{"another kind", `echo '{"outcome":5}'`, `its outcome is 5, which`},
+		{"null", `echo '{"outcome":null}'`, `its outcome is null, which`},
+		{"empty", `echo '{"outcome":""}'`, `its outcome is "", which`},
+		{"cut off", `echo '{"error":"x","outcome":"failed"'`, `unexpected end of JSON input: {"error":"x","outcome":"failed"`},
+		{"not quoted right", `echo '{"error":"say "no"","outcome":"failed"}'`, `invalid character 'n' after object key:value pair: {"error":"say "no"",`},
+		{"two", `echo '{"outcome":"finished"}{"outcome":"failed"}'`, `invalid character '{' after top-level value`},
+		{"printed by Python", `echo "{'outcome': 'failed'}"`, `invalid character '\''`},
+		{"printed by Ruby", `echo '{"outcome"=>"failed"}'`, `invalid character '='`},
+		{"printed by Ruby, with a symbol", `echo '{:outcome=>"failed"}'`, `invalid character ':'`},
+		{"printed by Node.js", `echo "{ error: 'x', outcome: 'failed' }"`, `invalid character 'e'`},
+		{"too long", long, `it is longer than 1048576 bytes: {"outcome":"failed","error":"xxx`},
+		{"too long, its outcome last", `printf '{"error":"'; ` + xs(2<<20) + `; echo '","outcome":"failed"}'`, `it is longer than 1048576 bytes: {"error":"xxx`},
+		{"a byte too long", `printf '{"outcome":"failed","error":"'; ` + xs(1<<20-30) + `; echo '"}'`, `it is longer than 1048576 bytes: {"outcome":"failed","error":"xxx`},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			got := sh(tt.script).Handle(t.Context(), testJob())
+			want := "the handler's answer can't be read: " + tt.want
+			if got.Verdict != job.TryAgain || !strings.HasPrefix(got.Error, want) || len(got.Error) > 700 {
+				t.Errorf("%s %q, want retry, %s", got.Verdict, got.Error, want)
+			}
+			// a failure is one in any case, for the reason that it has itself
+			if got := sh(tt.script+"; exit 65").Handle(t.Context(), testJob()); got.Verdict != job.Failed || !strings.HasPrefix(got.Error, "exit status 65: {") {
+				t.Errorf("with exit status 65: %s %q", got.Verdict, got.Error)
+			}
+		})
+	}
+}
+
+// A long line that is no answer, or not the last, is output like any other.
+func TestLongOutputIsNoAnswer(t *testing.T) {
+	for _, script := range []string{
+		`printf '{"orders":"'; ` + xs(2<<20) + `; echo '"}'`,
+		`printf '{"outcome":"failed","error":"'; ` + xs(2<<20) + `; echo '"}'; echo done`,
+		`printf '{"outcome":"failed","error":"'; ` + xs(100_000) + `; echo '"}'; ` + xs(100_000),
+		`echo '{"outcome":"failed"}'; ` + xs(100_000),
+		xs(16<<10) + `; printf '{"outcome":"failed","error":"'; ` + xs(17<<10) + `; printf '"}'`, // what is left of a line looks like one
+	} {
+		if got := sh(script).Handle(t.Context(), testJob()); got.Verdict != job.Finished || got.Result != "" {
+			t.Errorf("%s: %s %.200q", script, got.Verdict, got.Error)
+		}
+	}
+}
+
+// An answer is read whole, however its bytes come; what is kept of the output stays short.
+func TestLongAnswer(t *testing.T) {
+	const kept, brackets = 16 << 10, len(`{"outcome":"failed","error":""}`)
+	for _, size := range []int{kept, kept + 1, 2*kept + 1, 3 * kept, 100_000, 1<<20 - brackets} {
+		for _, before := range []string{"", "echo first", xs(kept) + "; echo", xs(5*kept-7) + "; echo", "seq 20000", `echo '{"outcome":"finished"'; ` + xs(3*kept) + "; echo"} {
+			for _, after := range []string{"", "echo", "yes '' | head -n 40000", "sleep 0.02; echo"} {
+				script := strings.Join([]string{before, `printf '{"outcome":"failed","error":"'`, xs(size), `printf '"}'`, after}, "\n")
+				got := sh(script).Handle(t.Context(), testJob())
+				if got.Verdict != job.Failed || len(got.Error) != size || strings.Trim(got.Error, "x") != "" {
+					t.Fatalf("after %q and before %q, %d bytes: %s, %d bytes: %.100q", before, after, size, got.Verdict, len(got.Error), got.Error)
+				}
+				if n := len(got.Output); n > kept+40 {
+					t.Fatalf("%d bytes of output are kept", n)
+				}
+			}
+		}
+	}
+}
+
+// A result is stored as it is, or not at all.
+func TestLongResult(t *testing.T) {
+	got := sh(`printf '{"outcome":"finished","result":"'; `+xs(1_000_000)+`; echo '"}'`).Handle(t.Context(), testJob())
+	if got.Verdict != job.Finished || got.Result != strings.Repeat("x", 1_000_000) {
+		t.Errorf("%s %q, a result of %d bytes", got.Verdict, got.Error, len(got.Result))
+	}
+	for _, outcome := range []string{"finished", "sent"} {
+		// a byte that is no UTF-8 becomes three
+		got = sh(`printf '{"outcome":"`+outcome+`","result":"'; yes "$(printf '\377')" | tr '\n' x | head -c 800000; echo '"}'`).Handle(t.Context(), testJob())
+		if got.Verdict != job.TryAgain || got.Error != "the handler's result has 1600000 bytes, allowed are 1048576" || got.Result != "" {
+			t.Errorf("%s %q, a result of %d bytes", got.Verdict, got.Error, len(got.Result))
+		}
+	}
+}
+
+// Whatever floods the output, memory stays as it is, also where an answer may be coming.
+func TestFlood(t *testing.T) {
+	for _, flood := range []string{`printf '{'; ` + xs(200<<20), xs(200 << 20), `yes '{"a":1}' | head -c 200M`, `yes '' | head -c 100M`} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		began := time.Now()
+		if got := sh(flood).Handle(t.Context(), testJob()); got.Verdict != job.Finished {
+			t.Errorf("%s: %s %.100q", flood, got.Verdict, got.Error)
+		}
+		runtime.ReadMemStats(&after)
+		t.Logf("%s: %s", flood, time.Since(began).Round(time.Millisecond))
+		if all := after.TotalAlloc - before.TotalAlloc; all > 12<<20 {
+			t.Errorf("%s: %d MiB of memory", flood, all>>20)
+		}
+	}
+}
+
+// What is kept, and the last line, are what one would cut from the whole, however it comes.
+func TestOutput(t *testing.T) {
+	for seed := range uint64(300) {
+		r := rand.New(rand.NewPCG(seed, 0))
+		var whole strings.Builder
+		for range 1 + r.IntN(40) {
+			piece := []string{"{", "}", "x", "\n", "\r", " ", "\t", "ä", "\n{\"outcome\":", "\r\n", "\n\n{"}[r.IntN(11)]
+			n := []int{1, 1, 1, 2, 100, 5000, 16 << 10, 20000}[r.IntN(8)]
+			whole.WriteString(strings.Repeat(piece, max(1, n/len(piece))))
+		}
+		text := whole.String()
+		last := handler.LastLine(text)
+		gotText, gotLast, long := handler.Printed(text, func() int { return 1 + r.IntN(1+r.IntN(40000)) })
+		if len(text) <= 16<<10 && gotText != text || len(text) > 16<<10 && !strings.HasSuffix(text, gotText[strings.Index(gotText, "\n")+1:]) {
+			t.Fatalf("seed %d: kept is %.60q…", seed, gotText)
+		}
+		switch {
+		case long:
+			t.Fatalf("seed %d: %d bytes are too long", seed, len(last))
+		case gotLast == last:
+		case strings.HasPrefix(last, "{") || strings.HasPrefix(gotLast, "{"):
+			t.Fatalf("seed %d: the last line is %.60q… (%d), want %.60q… (%d)", seed, gotLast, len(gotLast), last, len(last))
+		case !strings.HasSuffix(last, strings.TrimLeft(gotLast, "…\uFFFD ")):
+			t.Fatalf("seed %d: the last line ends in %.60q…, want %.60q…", seed, gotLast, last)
+		}
+	}
+}

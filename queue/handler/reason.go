@@ -1,0 +1,87 @@
+package handler
+
+import "strings"
+
+// reason says why a program failed, by what it printed: that is its last line. But where the output ends in what a language
+// prints of an uncaught exception, a panic or the like, whose last lines say where it happened, it is what happened, and
+// what caused that at first. chose says that the program chose its exit status: then what it printed last was meant.
+func reason(out printed, chose bool) string {
+	lines := strings.Split(out.text, "\n")
+	if out.cut {
+		lines = lines[min(2, len(lines)):]
+	}
+	for i, line := range lines {
+		line = strings.TrimRight(line, " \t\r")
+		lines[i] = line[strings.LastIndexByte(line, '\r')+1:] // behind what was drawn over
+	}
+	for len(lines) > 0 && lines[len(lines)-1] == "" {
+		lines = lines[:len(lines)-1]
+	}
+	for _, find := range traces {
+		t := find(lines)
+		switch {
+		case t.what == "" || t.end < len(lines) && chose:
+		case t.end < len(lines):
+			return head(t.String(), maxReason/2) + " … " + out.last
+		default:
+			return t.String()
+		}
+	}
+	return out.last
+}
+
+// trace is what a program has printed of an uncaught exception.
+type trace struct {
+	what, cause string
+	// end is behind its last line. There may be more: some languages keep back what was printed to standard output until
+	// the program ends.
+	end int
+}
+
+func (t trace) String() string {
+	if t.cause == "" || strings.Contains(t.what, t.cause) {
+		return t.what
+	}
+	return t.what + " (caused by " + t.cause + ")"
+}
+
+// messageLines is how many lines a message may have, at most, to be told from what was printed before or after it.
+const messageLines = 12
+
+// joined is a message of several lines as one, without those that only mark a place in the line above.
+func joined(lines []string) string {
+	var parts []string
+	for _, line := range lines {
+		if line = strings.TrimSpace(line); strings.Trim(line, "^~") != "" {
+			parts = append(parts, line)
+		}
+	}
+	return strings.TrimSuffix(strings.Join(parts, " "), " {")
+}
+
+// messageStart is where the message begins whose last line is lines[end]: at the nearest line that is a beginning, unless a
+// line comes first that is before any message; else it is that one line.
+func messageStart(lines []string, end int, beginning, before func(string) bool) int {
+	for i := end; i >= 0 && i > end-messageLines && !before(lines[i]); i-- {
+		if beginning(lines[i]) {
+			return i
+		}
+	}
+	return end
+}
+
+// lastWith is the last line for which one of the functions is true; -1 is none.
+func lastWith(lines []string, is ...func(string) bool) int {
+	for i := len(lines) - 1; i >= 0; i-- {
+		for _, f := range is {
+			if f(lines[i]) {
+				return i
+			}
+		}
+	}
+	return -1
+}
+
+func isIndented(line string) bool {
+	return strings.HasPrefix(line, " ") || strings.HasPrefix(line, "\t")
+}

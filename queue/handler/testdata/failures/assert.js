@@ -1,0 +1,1 @@
+require("assert").strictEqual(1, 2);

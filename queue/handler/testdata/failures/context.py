@@ -1,0 +1,9 @@
+import json
+
+try:
+    json.loads("{")
+except ValueError:
+    try:
+        open("/nonexistent/fallback.json")
+    except OSError:
+        undefined_name

@@ -1,0 +1,10 @@
+package main
+
+import "sync"
+
+func main() {
+	var all sync.WaitGroup
+	all.Add(1)
+	go func() { select {} }()
+	all.Wait()
+}

@@ -1,0 +1,2 @@
+print "sending\n";
+die "no route to example.org";

@@ -1,0 +1,4 @@
+set -e
+echo sending
+sendmial ann@example.org
+echo sent

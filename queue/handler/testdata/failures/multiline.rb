@@ -1,0 +1,1 @@
+raise "the server said:\n550 no such user"

@@ -1,0 +1,5 @@
+def total(order)
+  order.amuont
+end
+
+total(Struct.new(:amount).new(1))

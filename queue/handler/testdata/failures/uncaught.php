@@ -1,0 +1,7 @@
+<?php
+function send(string $to): void
+{
+    throw new RuntimeException("no route to $to");
+}
+echo "sending\n";
+send('example.org');

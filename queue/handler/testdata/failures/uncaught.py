@@ -1,0 +1,5 @@
+def send(to):
+    raise ConnectionError("no route to " + to)
+
+print("sending", flush=True)
+send("example.org")

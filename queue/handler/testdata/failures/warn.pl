@@ -1,0 +1,3 @@
+print "sending\n";
+warn "slow";
+open(my $order, "<", "nowhere.txt") or die "no order: $!";
