@@ -77,6 +77,7 @@ func (a *app) runShow(cmd *cobra.Command, name string, id int64) error {
 	if err != nil {
 		return err
 	}
+	s.undecided(j)
 	if a.json {
 		return a.printJSON(s)
 	}
@@ -98,7 +99,19 @@ func (s *shown) note(e activity.Entry) {
 		last.Started, last.WaitMS = utc(e.At.Time), e.WaitMS
 		return
 	}
-	last.State, last.Ended, last.RunMS, last.Error, last.Output = e.State, utc(e.At.Time), e.RunMS, e.Error, e.Output
+	last.State, last.Ended, last.RunMS, last.Error = e.State, utc(e.At.Time), e.RunMS, e.Error
+	if e.Output != activity.None { // a late answer has none
+		last.Output = e.Output
+	}
+}
+
+// undecided adds what the job's row knows of an attempt that waits for its answer or its retry decision.
+func (s *shown) undecided(j *job.Job) {
+	n := len(s.Attempts)
+	if n == 0 || s.Attempts[n-1].Attempt != j.Attempt || s.Attempts[n-1].Ended != nil {
+		return
+	}
+	s.Attempts[n-1].Error, s.Attempts[n-1].Output = j.Error, j.Output
 }
 
 func (a *app) printJob(i *instance, j *job.Job, s shown) error {

@@ -97,7 +97,7 @@ func (q *Queue) answer(ctx context.Context, tx *schema.Tx, a Answer) (Answered, 
 	case j.State != job.Running && a.Verdict == job.TryAgain:
 		return done, nil // that attempt has failed, and is being tried again
 	}
-	o := job.Outcome{Verdict: a.Verdict, Result: a.Result, Error: a.Error}
+	o := job.Outcome{Verdict: a.Verdict, Result: a.Result, Error: a.Error, Output: j.Output}
 	if j.State == job.Running {
 		o.Ran = max(0, tx.Now.Sub(j.StartTime))
 	}

@@ -34,6 +34,7 @@ var columns = []struct {
 	{"lock_token", func(j *job.Job) any { return &j.Token }},
 	{"error", func(j *job.Job) any { return &j.Error }},
 	{"result", func(j *job.Job) any { return &j.Result }},
+	{"output", func(j *job.Job) any { return &j.Output }},
 	{"throttle_group", func(j *job.Job) any { return &j.Group }},
 	{"attempt_token", func(j *job.Job) any { return &j.AttemptToken }},
 	{"wish", func(j *job.Job) any { return &j.Wish }},
@@ -46,7 +47,7 @@ var columns = []struct {
 }
 
 // bulky are the columns that may be large.
-var bulky = []string{"job_data", "error", "result"}
+var bulky = []string{"job_data", "error", "result", "output"}
 
 // selected is the list of columns for SELECT. Those to be left out read as None, and none of the others may be named.
 func selected(without ...string) string {

@@ -1,6 +1,7 @@
 package queue_test
 
 import (
+	"cmp"
 	"errors"
 	"reflect"
 	"testing"
@@ -91,9 +92,9 @@ func TestDecisionIsTakenByAnother(t *testing.T) {
 			s.add(job.New{Type: "send"})
 		}
 		jobs := s.start("w1", 4)
-		late := s.fail(queue.OwnHandler, job.Outcome{Verdict: job.Failed, Error: "never"}, jobs[0])
+		late := s.fail(queue.OwnHandler, job.Outcome{Verdict: job.Failed, Error: "never", Output: "said"}, jobs[0])
 		s.fail(queue.OwnHandler, job.Outcome{Verdict: job.TryAgain, Error: "later", RetryAfter: 90 * time.Second}, jobs[1])
-		s.fail(queue.AnyHandler, job.Outcome{Verdict: job.TryAgain, Error: "stopped"}, jobs[2])
+		s.fail(queue.AnyHandler, job.Outcome{Verdict: job.TryAgain, Error: "stopped", Output: "so far"}, jobs[2])
 		s.wantState(3, job.Error, "error", 1)
 		s.bury("w1")
 		look := must[queue.Look](t)(s.Look(t.Context(), []string{"send"}))
@@ -105,8 +106,8 @@ func TestDecisionIsTakenByAnother(t *testing.T) {
 			t.Fatalf("undecided are %+v", list)
 		}
 		want := map[int64]job.Outcome{
-			1: {Verdict: job.Failed, Error: "never"}, 2: {Verdict: job.TryAgain, Error: "later", RetryAfter: 90 * time.Second},
-			3: {Verdict: job.TryAgain, Error: "stopped"}, 4: {Verdict: job.TryAgain, Error: "worker lost: w1 (pid 1 on h)"},
+			1: {Verdict: job.Failed, Error: "never", Output: "said"}, 2: {Verdict: job.TryAgain, Error: "later", RetryAfter: 90 * time.Second},
+			3: {Verdict: job.TryAgain, Error: "stopped", Output: "so far"}, 4: {Verdict: job.TryAgain, Error: "worker lost: w1 (pid 1 on h)"},
 		}
 		for i, u := range list {
 			u.Outcome.Ran = 0
@@ -122,7 +123,14 @@ func TestDecisionIsTakenByAnother(t *testing.T) {
 		}
 		s.do(s.newRound("w2", 0, list...))
 		for _, u := range list {
-			s.wantState(u.Job.ID, job.Retry, "later", 1)
+			if j := s.wantState(u.Job.ID, job.Retry, "later", 1); j.Output != job.None {
+				t.Errorf("%d: the row still has the output %q", j.ID, j.Output)
+			}
+			var told string
+			must[any](t)(nil, s.db.Get(&told, "SELECT output FROM shop_activity WHERE state = 'error' AND kind = 'job' AND job_id = ?", u.Job.ID))
+			if want := cmp.Or(want[u.Job.ID].Output, job.None); told != want {
+				t.Errorf("%d: the activity has the output %q, want %q", u.Job.ID, told, want)
+			}
 		}
 	})
 }

@@ -73,7 +73,7 @@ func (q *Queue) Stop(ctx context.Context, id int64) (asked string, err error) {
 			_, err := tx.ExecContext(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET stopping = 1 WHERE id = ?", id)
 			return err
 		}
-		o := job.Outcome{Verdict: job.Stopped, Error: job.Cancelled, Result: j.Result, Ran: max(0, tx.Now.Sub(j.StartTime))}
+		o := job.Outcome{Verdict: job.Stopped, Error: job.Cancelled, Result: j.Result, Output: j.Output, Ran: max(0, tx.Now.Sub(j.StartTime))}
 		return q.settleAnswered(ctx, tx, j, o)
 	})
 	if err != nil {

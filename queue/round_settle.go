@@ -210,10 +210,11 @@ func (q *Queue) policy(jobType string) job.RetryPolicy {
 // async says whether an answer from outside ends the jobs of a type.
 func (q *Queue) async(jobType string) bool { return q.configured[jobType].Async }
 
-// send leaves a job running, without a lock, for an answer from outside or its timeout.
+// send leaves a job running, without a lock, for an answer from outside or its timeout. The output stays in its row until
+// the attempt has its outcome, as it does while a retry handler is to decide.
 func (q *Queue) send(ctx context.Context, tx *schema.Tx, j *job.Job, o job.Outcome) error {
-	err := tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET line = 'waiting', result = ?, wake_time = ?, update_time = ? WHERE id = ?",
-		orNone(o.Result), schema.At(j.StartTime.Add(j.Timeout)), schema.At(tx.Now), j.ID)
+	err := tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET line = 'waiting', result = ?, output = ?, wake_time = ?, update_time = ? WHERE id = ?",
+		orNone(o.Result), orNone(o.Output), schema.At(j.StartTime.Add(j.Timeout)), schema.At(tx.Now), j.ID)
 	if err != nil {
 		return fmt.Errorf("leave job %d to its answer: %w", j.ID, err)
 	}
@@ -225,8 +226,8 @@ func (q *Queue) rest(ctx context.Context, tx *schema.Tx, j *job.Job, o job.Outco
 	if err := job.CheckTransition(job.Running, job.Error); err != nil {
 		return err
 	}
-	err := tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET state = 'error', line = ?, error = ?, wish = ?, wake_time = NULL, update_time = ? WHERE id = ?",
-		line, o.Reason(), o.Wish(), schema.At(tx.Now), j.ID)
+	err := tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET state = 'error', line = ?, error = ?, wish = ?, output = ?, wake_time = NULL, update_time = ? WHERE id = ?",
+		line, o.Reason(), o.Wish(), orNone(o.Output), schema.At(tx.Now), j.ID)
 	if err != nil {
 		return fmt.Errorf("leave job %d to its retry handler: %w", j.ID, err)
 	}
@@ -243,7 +244,7 @@ func (q *Queue) write(ctx context.Context, tx *schema.Tx, id int64, n job.Next) 
 		set, args = set+", priority = ?", append(args, *n.Priority)
 	}
 	err := tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+
-		" SET state = ?, line = ?, error = ?, result = ?, scheduled_run_time = ?, wake_time = ?, update_time = ?, wish = 'NONE'"+set+
+		" SET state = ?, line = ?, error = ?, result = ?, scheduled_run_time = ?, wake_time = ?, update_time = ?, wish = 'NONE', output = 'NONE'"+set+
 		" WHERE id = ? AND state <> 'final'", append(args, id)...)
 	if err != nil {
 		return fmt.Errorf("settle job %d: %w", id, err)

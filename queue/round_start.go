@@ -173,13 +173,13 @@ func (q *Queue) lockDue(list []candidate, jobs map[int64]*job.Job) schema.Query 
 	return q.jobs(query, args, func(j *job.Job) { jobs[j.ID] = j })
 }
 
-// startColumns are those of the jobs that are about to start: their last error and result are over then. With groups, many
+// startColumns are those of the jobs that are about to start: what is left of their last attempt is over then. With groups, many
 // may be looked at that don't start, so their data is read later.
 func (q *Queue) startColumns() string {
 	if q.ThrottleGroups != nil {
 		return selected(bulky...)
 	}
-	return selected("error", "result")
+	return selected("error", "result", "output")
 }
 
 // markStarted moves locked jobs to running and counts their attempts.

@@ -33,6 +33,9 @@ type Job struct {
 	Error string
 	// Result is None, or what the handler gave back.
 	Result string
+	// Output is what the handler printed in the latest attempt, while that waits for an answer or a retry decision; None
+	// before, and after: then it is in the activity.
+	Output string
 	// Attempt counts the starts: 0 is never yet, 3 is on (or after) the third.
 	Attempt int
 	// ScheduledRunTime is when the job should run next; in Final, when it was last meant to.
@@ -77,9 +80,12 @@ func (j *Job) IsSent() bool { return j.Line == LineWaiting }
 // Outcome is what is known of the attempt of a job in the state error.
 func (j *Job) Outcome(now time.Time) Outcome {
 	o := Outcome{Verdict: TryAgain, Error: j.Error, Ran: now.Sub(j.StartTime)}
+	if j.Output != None {
+		o.Output = j.Output
+	}
 	switch {
 	case j.Stopping:
-		o = Outcome{Verdict: Stopped, Error: Cancelled, Ran: o.Ran}
+		o.Verdict, o.Error = Stopped, Cancelled
 	case j.Wish == wishNever:
 		o.Verdict = Failed
 	case j.Wish != None:

@@ -13,6 +13,8 @@ ALTER TABLE {jobs}
   -- the final job that this one repeats, and the latest that repeats this one; NULL: none
   ADD COLUMN retry_of BIGINT NULL AFTER result,
   ADD COLUMN retried_as BIGINT NULL AFTER retry_of,
+  -- what the handler printed in an attempt that has no outcome in the activity yet
+  ADD COLUMN output MEDIUMTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL DEFAULT ('NONE') AFTER result,
   -- what only hipq writes must be whole, whoever inserts a row: one that is not would stop the worker that meets it
   ADD CONSTRAINT {jobs}$new CHECK (line <> 'new' OR state = 'initial'),
   ADD CONSTRAINT {jobs}$final CHECK ((state = 'final') = (line IN ('finished', 'failed', 'closed'))),

@@ -33,6 +33,8 @@ CREATE TABLE {jobs}$new (
   attempt_token      TEXT NOT NULL DEFAULT 'NONE',
   error              TEXT NOT NULL DEFAULT 'NONE',
   result             TEXT NOT NULL DEFAULT 'NONE',
+  -- what the handler printed in an attempt that has no outcome in the activity yet
+  output             TEXT NOT NULL DEFAULT 'NONE',
   -- the final job that this one repeats, and the latest that repeats this one; NULL: none
   retry_of           INTEGER NULL,
   retried_as         INTEGER NULL,
