@@ -4,22 +4,26 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"syscall"
 
 	"github.com/hipq/hipq/config"
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/queue/roster"
+	"github.com/hipq/hipq/queue/worker"
 	"github.com/hipq/hipq/schema"
 )
 
 // The exit codes. Those above 63 are sysexits.h's, which cron jobs and monitoring know.
 const (
-	exitOK          = 0
-	exitFailed      = 1
-	exitUsage       = 64
-	exitTryLater    = 75
-	exitConfig      = 78
-	exitInterrupted = 130
+	exitOK       = 0
+	exitFailed   = 1
+	exitUsage    = 64
+	exitTryLater = 75
+	exitConfig   = 78
 )
+
+// errInterrupted is the error of a command that a signal has ended before it was done.
+var errInterrupted = errors.New("interrupted")
 
 // usageError is a command line that asks for what can't be.
 type usageError struct{ error }
@@ -32,14 +36,21 @@ func usagef(format string, args ...any) error { return usageError{fmt.Errorf(for
 
 // exit reports an error and maps it to an exit code: the one place that does.
 func (a *app) exit(err error, signals *signals) int {
-	if signals.interrupted() {
-		if err != nil && !errors.Is(err, context.Canceled) {
+	sig := signals.ended()
+	if sig != 0 && errors.Is(err, context.Canceled) {
+		err = errInterrupted // what says so names the means, not what happened
+	}
+	switch {
+	case sig == syscall.SIGINT:
+		if err != nil && err != errInterrupted { //nolint:errorlint // who pressed ^C knows this much, but not what else it says
 			a.report(err, "")
 		}
-		return exitInterrupted
-	}
-	if err == nil {
+		return exitOf(sig)
+	case err == nil: // SIGTERM asks for an orderly end
 		return exitOK
+	case sig != 0 && (errors.Is(err, errInterrupted) || errors.Is(err, worker.ErrInterrupted)):
+		a.report(err, "")
+		return exitOf(sig)
 	}
 	code, hint := a.diagnose(err)
 	a.report(err, hint)

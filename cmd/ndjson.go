@@ -280,7 +280,7 @@ func (n *ndjson) stopped(err error) error {
 		next = fmt.Sprintf("begin again with line %d", n.in+1)
 	}
 	if errors.Is(err, context.Canceled) {
-		err = errors.New("interrupted") // with more to say than that
+		err = errInterrupted // with more to say than that
 	}
 	return fmt.Errorf("%w\n  the lines before line %d are in (added %d, duplicates %d); to go on: %s",
 		err, n.in+1, n.counts.Added, n.counts.Duplicates, next)

@@ -12,25 +12,25 @@ import (
 type signals struct {
 	caught chan os.Signal
 	done   chan struct{}
-	int    atomic.Bool
+	first  atomic.Int32
 }
 
 func watchSignals(parent context.Context) (context.Context, *signals) {
 	ctx, cancel := context.WithCancel(parent)
 	s := &signals{caught: make(chan os.Signal, 2), done: make(chan struct{})}
-	signal.Notify(s.caught, os.Interrupt, syscall.SIGTERM)
+	signal.Notify(s.caught, syscall.SIGINT, syscall.SIGTERM)
 	go func() {
 		defer cancel()
 		select {
 		case sig := <-s.caught:
-			s.int.Store(sig == os.Interrupt)
+			s.first.Store(int32(sig.(syscall.Signal)))
 			cancel()
 		case <-s.done:
 			return
 		}
 		select {
-		case <-s.caught:
-			os.Exit(exitInterrupted)
+		case sig := <-s.caught:
+			os.Exit(exitOf(sig.(syscall.Signal)))
 		case <-s.done:
 		}
 	}()
@@ -41,5 +41,8 @@ func watchSignals(parent context.Context) (context.Context, *signals) {
 // into a death.
 func (s *signals) stop() { close(s.done) }
 
-// interrupted says whether it was SIGINT that ended the context. SIGTERM is an orderly end.
-func (s *signals) interrupted() bool { return s.int.Load() }
+// ended is the signal that ended the context; 0 is none.
+func (s *signals) ended() syscall.Signal { return syscall.Signal(s.first.Load()) }
+
+// exitOf is how a shell sees a process that a signal has ended: 130 for SIGINT, 143 for SIGTERM.
+func exitOf(sig syscall.Signal) int { return 128 + int(sig) }

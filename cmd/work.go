@@ -25,8 +25,9 @@ host or many: no two have the same job, and together they keep to the host's con
 On SIGTERM or SIGINT it starts nothing more, waits for what runs up to worker.grace, and ends the rest, which is tried
 again. A second signal ends it at once.
 
-Exit codes: 0 done, or nothing to do, whatever became of the jobs (see hipq activity) · 64 usage · 75 the database is
-unreachable or busy · 78 configuration · 130 interrupted.`
+Exit codes: 0 done, or nothing to do, whatever became of the jobs (see hipq activity), or ended in order after SIGTERM ·
+64 usage · 75 the database is unreachable or busy · 78 configuration · 130 interrupted by SIGINT · 143 ended at once by
+a second SIGTERM.`
 
 func (a *app) workCommand() *cobra.Command {
 	var types []string
@@ -37,7 +38,13 @@ func (a *app) workCommand() *cobra.Command {
 		Example: `  * * * * * hipq work                       # in crontab
   * * * * * hipq work --linger              # about a second of latency
   hipq work emails --type send --max-jobs 1 # one job, by hand`,
-		RunE: func(cmd *cobra.Command, args []string) error { return a.runWork(cmd, args, types) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			err := a.runWork(cmd, args, types)
+			if errors.Is(err, context.Canceled) {
+				return nil // told to stop before it began
+			}
+			return err
+		},
 	}
 	f := c.Flags()
 	f.StringArrayVar(&types, "type", nil, "only jobs of this type, may be repeated")
@@ -51,9 +58,6 @@ func (a *app) workCommand() *cobra.Command {
 
 func (a *app) runWork(cmd *cobra.Command, names, types []string) error {
 	i, err := a.open(cmd)
-	if errors.Is(err, context.Canceled) {
-		return nil // told to stop before it began
-	}
 	if err != nil {
 		return err
 	}

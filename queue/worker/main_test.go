@@ -295,10 +295,13 @@ func (s shop) start(p worker.Params) *run {
 	return r
 }
 
-// end waits for the end of the worker.
+// end waits for the end of the worker, whose error is for people.
 func (r *run) end() (worker.Summary, error) {
 	r.t.Helper()
 	receive(r.t, "the worker's end", r.done)
+	if r.err != nil && strings.Contains(r.err.Error(), "context ") {
+		r.t.Errorf("the worker ends with %v", r.err)
+	}
 	return r.summary, r.err
 }
 

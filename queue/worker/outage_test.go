@@ -206,6 +206,56 @@ func TestTimeIsUpAndTheDatabaseIsSilent(t *testing.T) {
 	}
 }
 
+// A worker that can't sign off says why: the database, or that the lock is lost meanwhile.
+func TestDatabaseIsSilentAtTheEnd(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		lock time.Duration
+		stop bool
+		want error
+	}{
+		"its time is up":       {time.Hour, false, schema.ErrNoAnswer},
+		"it was interrupted":   {time.Hour, true, schema.ErrNoAnswer},
+		"it has lost its lock": {5 * time.Second, false, roster.ErrLockLost},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, proxy := proxied(t)
+			s.add(s.emails, "send", 1)
+			g := s.gate()
+			p := s.worker(all(g.handle))
+			p.LockFor, p.Grace, p.RunFor = c.lock, 500*time.Millisecond, time.Second
+			silent := proxy.losesFirst("sign off", proxy.stall)
+			defer proxy.resume()
+			r := s.start(p)
+			g.next()
+			if c.stop {
+				r.stop()
+				receive(t, "the interruption", g.stopped)
+			} else {
+				g.let()
+			}
+			receive(t, "the silence", silent)
+			if _, err := r.end(); !errors.Is(err, c.want) {
+				t.Errorf("the worker ends with %v, want %v", err, c.want)
+			}
+		})
+	}
+}
+
+// A worker that is told to stop before the database has ever answered says so.
+func TestStoppedBeforeTheDatabaseAnswers(t *testing.T) {
+	t.Parallel()
+	s, proxy := proxied(t)
+	proxy.stall()
+	defer proxy.resume()
+	r := s.start(s.worker(all(nothing)))
+	r.stop()
+	if _, err := r.end(); !errors.Is(err, schema.ErrNoAnswer) {
+		t.Errorf("the worker ends with %v", err)
+	}
+}
+
 // has says whether a transaction with these statements is the one of that name.
 func has(statements, transaction string) bool {
 	for _, part := range transactions[transaction] {

@@ -35,6 +35,8 @@ func (w *worker) keepLock(ctx context.Context) {
 		case errors.Is(err, roster.ErrLockLost):
 			w.stopJobs(roster.ErrLockLost)
 			return
+		case ctx.Err() != nil:
+			return
 		default:
 			w.Log.Warn("could not renew the lock yet", "error", err)
 			next.Reset(min(time.Second, w.LockFor/10))

@@ -114,13 +114,15 @@ func Run(ctx context.Context, p Params) (Summary, error) {
 	work, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), p.RunFor+w.patience(), schema.ErrNoAnswer)
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(w.patience(), cancel) })()
-	if idle, err := w.nothingToDo(work); err != nil {
-		if work.Err() != nil {
-			err = errors.Join(schema.ErrNoAnswer, err)
-		}
+	idle, err := w.nothingToDo(work)
+	if err == nil && idle && !p.Linger {
+		err = w.roster.Pass(work, p.Worker)
+	}
+	switch {
+	case err != nil && work.Err() != nil:
+		return w.summary, unanswered(err)
+	case err != nil || idle && !p.Linger:
 		return w.summary, err
-	} else if idle && !p.Linger {
-		return w.summary, w.roster.Pass(work, p.Worker)
 	}
 	return w.live(ctx, func() error {
 		w.over = time.Now().Add(p.RunFor)
@@ -181,18 +183,29 @@ func (w *worker) signOff() error {
 	defer cancel()
 	for {
 		err := w.roster.End(end, w.Worker, "finished", "")
-		if end.Err() != nil && w.jobs.Err() == nil {
-			return errors.Join(schema.ErrNoAnswer, err)
-		}
-		if kind, _ := schema.Diagnose(err); kind != schema.TryLater {
+		kind, _ := schema.Diagnose(err)
+		switch later := end.Err() != nil || kind == schema.TryLater; {
+		case err == nil || !later:
 			return err
+		case errors.Is(context.Cause(w.jobs), roster.ErrLockLost):
+			return roster.ErrLockLost
+		case end.Err() != nil:
+			return unanswered(err)
 		}
 		select {
-		case <-w.jobs.Done():
-			return roster.ErrLockLost
+		case <-end.Done():
 		case <-time.After(lookEvery):
 		}
 	}
+}
+
+// unanswered is the error of a worker that the database has not answered in its time, with the last trouble that it had. That
+// a context has ended is none: the worker has ended it.
+func unanswered(last error) error {
+	if errors.Is(last, context.Canceled) || errors.Is(last, context.DeadlineExceeded) {
+		return schema.ErrNoAnswer
+	}
+	return errors.Join(schema.ErrNoAnswer, last)
 }
 
 // patience is how long the worker waits for the database when it has nothing else to do any more. A tick keeps to its time,
@@ -217,7 +230,7 @@ func (w *worker) noAnswer() error {
 	if slices.ContainsFunc(w.sources, waits) {
 		return errors.Join(schema.ErrNoAnswer, errUnsettled, w.missed)
 	}
-	return errors.Join(schema.ErrNoAnswer, w.missed)
+	return unanswered(w.missed)
 }
 
 // abandon stops what runs and waits for it to end. What is not settled then is reclaimed when the lock has expired.
