@@ -113,7 +113,8 @@ func (a *app) printAttempt(s queue.Settled) {
 
 // printRun says how it ended: what became of the job.
 func (a *app) printRun(cmd *cobra.Command, i *instance, q worker.Queue, ran queue.Settled, done worker.Summary) error {
-	j, err := q.Get(context.WithoutCancel(cmd.Context()), ran.Job.ID) // also when it was interrupted
+	// also when it was interrupted
+	j, err := q.Get(context.WithoutCancel(cmd.Context()), ran.Job.ID)
 	if errors.Is(err, queue.ErrNotFound) { // the queue doesn't keep what has ended
 		j, err = ran.Job, nil
 		if j.State = job.Final; ran.Outcome.Error != "" {

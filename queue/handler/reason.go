@@ -19,13 +19,20 @@ func reason(out printed, chose bool) string {
 	}
 	for _, find := range traces {
 		t := find(lines)
-		switch {
-		case t.what == "" || t.end < len(lines) && chose:
-		case t.end < len(lines):
-			return head(t.String(), maxReason/2) + " … " + out.last
-		default:
-			return t.String()
+		if t.what == "" {
+			continue
 		}
+		rest := lines[t.end:]
+		switch {
+		case len(rest) == 0:
+		case chose:
+			return out.last
+		case t.open && len(rest) < messageLines:
+			t.what = joined(append([]string{t.what}, rest...))
+		default:
+			return head(t.String(), maxReason/2) + " … " + out.last
+		}
+		return t.String()
 	}
 	return out.last
 }
@@ -34,8 +41,9 @@ func reason(out printed, chose bool) string {
 type trace struct {
 	what, cause string
 	// end is behind its last line. There may be more: some languages keep back what was printed to standard output until
-	// the program ends.
-	end int
+	// the program ends. open says that its message comes last, so that what follows may belong to that.
+	end  int
+	open bool
 }
 
 func (t trace) String() string {

@@ -128,6 +128,11 @@ func TestReasonAmongOtherLines(t *testing.T) {
 		{"only frames", "  at sea\n", "exit 1", "exit status 1: at sea"},
 		{"a word of it", "goroutine 1 [running]:\n", "exit 1", "exit status 1: goroutine 1 [running]:"},
 		{"a frame of it", "#1 {main}\n", "exit 1", "exit status 1: #1 {main}"},
+		{"a list", "these failed:\n#1 ann\n#2 bob\n", "exit 1", "exit status 1: #2 bob"},
+		{"a diary", "started\n  at 10:00 all was well\n  at 10:05 the mail server was down\n", "exit 1", "exit status 1: at 10:05 the mail server was down"},
+		{"logged by Python", record("cause.py") + "no such order\n", "exit 65", "exit status 65: no such order"},
+		{"perhaps of the message", record("cause.py") + "in the shop\n", "exit 1", "exit status 1: RuntimeError: no such order in the shop (caused by KeyError: 'b')"},
+		{"logged by Ruby", record("multiline.rb") + "gone\n", "exit 65", "exit status 65: gone"},
 		{"an answer", record("uncaught.js") + `{"error":"{\"a\":1}"}`, "exit 1", `exit status 1: {"error":"{\"a\":1}"}`},
 	}
 	for _, tt := range tests {

@@ -14,11 +14,12 @@ var (
 	// uncaught is what stands before the name of an exception that nobody has caught.
 	uncaught = regexp.MustCompile(`^(?:Exception in thread ".*?" |Unhandled exception\. |\[ERROR\] FATAL UNHANDLED EXCEPTION: |.*Fatal error: +Uncaught )`)
 
-	phpFrame  = regexp.MustCompile(`^#\d+ `)
-	phpThrown = regexp.MustCompile(`^  thrown in .* on line \d+$`)
-	rubyHead  = regexp.MustCompile("^\\S.*:\\d+:in [`'].*': .*\\([A-Z][\\w:]*\\)$")
-	perlFrame = regexp.MustCompile(`^\t.* called at .* line \d+\.?$|^BEGIN failed--compilation aborted at |^Compilation failed in require at |^Execution of .* aborted due to compilation errors\.$`)
-	perlHead  = regexp.MustCompile(` at \S+ line \d+(?:, <\w+> (?:line|chunk) \d+)?\.$`)
+	stackFrame = regexp.MustCompile(`^\s+at .*(?:\(|:\d+:\d+)`)
+	phpFrame   = regexp.MustCompile(`^#\d+ `)
+	phpThrown  = regexp.MustCompile(`^  thrown in .* on line \d+$`)
+	rubyHead   = regexp.MustCompile("^\\S.*:\\d+:in [`'].*': .*\\([A-Z][\\w:]*\\)$")
+	perlFrame  = regexp.MustCompile(`^\t.* called at .* line \d+\.?$|^BEGIN failed--compilation aborted at |^Compilation failed in require at |^Execution of .* aborted due to compilation errors\.$`)
+	perlHead   = regexp.MustCompile(` at \S+ line \d+(?:, <\w+> (?:line|chunk) \d+)?\.$`)
 )
 
 // phpTrace: the first cause, its frames, and then "Next" and the same of what it led to.
@@ -29,13 +30,13 @@ func phpTrace(lines []string) (t trace) {
 	}
 	isFrame := func(line string) bool { return phpFrame.MatchString(line) || line == "Stack trace:" }
 	for {
-		n := last
-		for last > 0 && isFrame(lines[last-1]) {
+		for last > 0 && phpFrame.MatchString(lines[last-1]) {
 			last--
 		}
-		if last == 0 || last == n {
+		if last < 2 || lines[last-1] != "Stack trace:" {
 			return t
 		}
+		last--
 		start := messageStart(lines, last-1, exception.MatchString, isFrame)
 		text, next := strings.CutPrefix(joined(lines[start:last]), "Next ")
 		t.cause = uncaught.ReplaceAllString(text, "")
@@ -54,7 +55,7 @@ const pythonHead = "Traceback (most recent call last):"
 
 // pythonTrace: frames and then a message, of the first cause; a sentence; and the same of what it led to.
 func pythonTrace(lines []string) (t trace) {
-	t.end = len(lines)
+	t.open = true
 	for end := len(lines); ; {
 		first := lastWith(lines[:end], func(line string) bool { return line == pythonHead }) + 1
 		start := first
@@ -64,9 +65,9 @@ func pythonTrace(lines []string) (t trace) {
 		if first == 0 || start == first || start == end || end-start > messageLines {
 			return t
 		}
-		t.cause = joined(lines[start:end])
-		if t.what == "" {
-			t.what = t.cause
+		if t.cause = joined(lines[start:end]); t.what == "" {
+			t.what, t.end = lines[start], start+1
+			t.cause = t.what
 		}
 		// between empty lines: "During handling of the above exception, …", "The above exception was the direct cause of …"
 		if first < 4 || !strings.Contains(lines[first-3], " above exception") {
@@ -103,10 +104,8 @@ func rubyTrace(lines []string) (t trace) {
 		return strings.HasPrefix(line, "\tfrom ") || strings.HasPrefix(line, "\t ... ")
 	}
 	last := lastWith(lines, isFrame, rubyHead.MatchString)
-	if t.end = last + 1; last >= 0 && !isFrame(lines[last]) && len(lines)-last <= messageLines {
-		t.end = len(lines) // the rest of the message, as far as can be told
-	}
-	for last = t.end - 1; last >= 0; {
+	t.end, t.open = last+1, last >= 0 && !isFrame(lines[last])
+	for last >= 0 {
 		for last >= 0 && isFrame(lines[last]) {
 			last--
 		}
@@ -158,9 +157,6 @@ func perlTrace(lines []string) (t trace) {
 func stackTrace(lines []string) (t trace) {
 	t.end = len(lines)
 	found := false
-	isFrame := func(line string) bool {
-		return isIndented(line) && strings.HasPrefix(strings.TrimSpace(line), "at ")
-	}
 	for i := len(lines) - 1; i >= 0; i-- {
 		line := lines[i]
 		text, isCause := causeIn(line)
@@ -169,13 +165,13 @@ func stackTrace(lines []string) (t trace) {
 			if t.cause == "" { // the lowest is the first
 				t.cause = joined([]string{text})
 			}
-		case isFrame(line), strings.HasPrefix(line, "Node.js v"):
+		case stackFrame.MatchString(line), strings.HasPrefix(line, "Node.js v"):
 			found = true
 		case line == "", isIndented(line), line[0] == '}', strings.HasPrefix(line, "(Use `node "), strings.HasPrefix(line, "Emitted '"):
 		case !found:
 			return t
 		default:
-			start := messageStart(lines, i, exception.MatchString, isFrame)
+			start := messageStart(lines, i, exception.MatchString, stackFrame.MatchString)
 			message := lines[start : i+1]
 			text, isCause := causeIn(message[0])
 			if !isCause {
