@@ -123,7 +123,7 @@ func TestGuardStopsNoResult(t *testing.T) {
 		guard.Extend(1500 * time.Millisecond) // and never again, as if the worker was stopped for a while
 		ctx, cancel := context.WithCancelCause(t.Context())
 		want := "stopped by the worker's guard: the lock was about to end"
-		var asked context.Context = ctx
+		asked := ctx
 		if late {
 			asked, want = lateContext{ctx, func() {
 				if time.Since(begin) > 800*time.Millisecond {

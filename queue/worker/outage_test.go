@@ -231,7 +231,7 @@ func TestDatabaseIsSilentAtTheEnd(t *testing.T) {
 			g.next()
 			if c.stop {
 				r.stop()
-				receive(t, "the interruption", g.stopped)
+				_ = receive(t, "the interruption", g.stopped)
 			} else {
 				g.let()
 			}
