@@ -65,7 +65,7 @@ func (a *app) runActivity(cmd *cobra.Command, by activity.Filter, since string, 
 	if err != nil {
 		return err
 	}
-	i, err := a.open(cmd)
+	i, err := a.openPatiently(cmd)
 	if err != nil {
 		return err
 	}

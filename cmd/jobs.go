@@ -69,7 +69,7 @@ func list[T ~string](words []T) string {
 }
 
 func (a *app) listJobs(cmd *cobra.Command, args []string, by queue.Filter) error {
-	i, err := a.open(cmd)
+	i, err := a.openPatiently(cmd)
 	if err != nil {
 		return err
 	}

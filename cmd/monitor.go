@@ -40,7 +40,7 @@ func (a *app) monitorCommand() *cobra.Command {
 }
 
 func (a *app) runMonitor(cmd *cobra.Command, at string, again bool) error {
-	i, err := a.open(cmd)
+	i, err := a.openPatiently(cmd)
 	if err != nil {
 		return err
 	}

@@ -53,7 +53,7 @@ func parseID(arg string) (int64, error) {
 
 // operate does it. What fails for one job is reported, and the others are done all the same.
 func (a *app) operate(cmd *cobra.Command, name string, verb string, o operation) error {
-	i, err := a.open(cmd)
+	i, err := a.openPatiently(cmd)
 	if err != nil {
 		return err
 	}

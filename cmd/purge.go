@@ -65,7 +65,7 @@ func (a *app) runPurge(cmd *cobra.Command, olderThan string, o activity.PurgeOpt
 	if err != nil {
 		return err
 	}
-	i, err := a.open(cmd)
+	i, err := a.openPatiently(cmd)
 	if err != nil {
 		return err
 	}

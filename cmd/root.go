@@ -139,12 +139,26 @@ type instance struct {
 	db *schema.DB
 }
 
+// openPatiently is open for a command that reads or deletes much, for which the database may take its time.
+func (a *app) openPatiently(cmd *cobra.Command) (*instance, error) {
+	c, err := a.load(cmd)
+	if err != nil {
+		return nil, err
+	}
+	c.Database.Patient = true
+	return connect(cmd, c)
+}
+
 // open reads the config and opens its database, whose tables must be there and up to date.
 func (a *app) open(cmd *cobra.Command) (*instance, error) {
 	c, err := a.load(cmd)
 	if err != nil {
 		return nil, err
 	}
+	return connect(cmd, c)
+}
+
+func connect(cmd *cobra.Command, c *config.Config) (*instance, error) {
 	names, err := c.Names()
 	if err != nil {
 		return nil, err

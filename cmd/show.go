@@ -55,7 +55,7 @@ type shown struct {
 }
 
 func (a *app) runShow(cmd *cobra.Command, name string, id int64) error {
-	i, err := a.open(cmd)
+	i, err := a.openPatiently(cmd)
 	if err != nil {
 		return err
 	}

@@ -55,7 +55,7 @@ type workerStatus struct {
 }
 
 func (a *app) runStatus(cmd *cobra.Command) error {
-	i, err := a.open(cmd)
+	i, err := a.openPatiently(cmd)
 	if err != nil {
 		return err
 	}

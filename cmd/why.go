@@ -32,7 +32,7 @@ func (a *app) whyCommand() *cobra.Command {
 }
 
 func (a *app) runWhy(cmd *cobra.Command, name string, id int64) error {
-	i, err := a.open(cmd)
+	i, err := a.openPatiently(cmd)
 	if err != nil {
 		return err
 	}

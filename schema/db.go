@@ -20,6 +20,8 @@ type Options struct {
 	DSN string
 	// Create lets Open create a SQLite file. Only init sets it: a wrong path under cron must not pass in silence.
 	Create bool
+	// Patient lets the server take long for an answer: for commands that read or delete much.
+	Patient bool
 }
 
 // DB is a database with the names of one instance's tables. It is safe for concurrent use.

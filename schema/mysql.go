@@ -13,8 +13,12 @@ import (
 	"github.com/jmoiron/sqlx"
 )
 
-// silence is how long the server may take for an answer, unless the DSN says otherwise.
-const silence = 2 * time.Minute
+// silence is how long the server may take for an answer, unless the DSN says otherwise; longSilence is that for commands that
+// read much.
+const (
+	silence     = 10 * time.Second
+	longSilence = 5 * time.Minute
+)
 
 func openMySQL(ctx context.Context, o Options) (*DB, error) {
 	cfg, err := mysql.ParseDSN(o.DSN)
@@ -35,11 +39,15 @@ func openMySQL(ctx context.Context, o Options) (*DB, error) {
 	}
 	// One that neither answers nor hangs up must not hold up a tick for ever, and with it all that cron starts after it.
 	// A migration may take as long as it takes.
+	allowed := silence
+	if o.Patient {
+		allowed = longSilence
+	}
 	if cfg.ReadTimeout == 0 && !o.Create {
-		cfg.ReadTimeout = silence
+		cfg.ReadTimeout = allowed
 	}
 	if cfg.WriteTimeout == 0 && !o.Create {
-		cfg.WriteTimeout = silence
+		cfg.WriteTimeout = allowed
 	}
 	if cfg.Collation == "" {
 		cfg.Collation = "utf8mb4_bin"

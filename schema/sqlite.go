@@ -30,7 +30,7 @@ func openSQLite(ctx context.Context, o Options) (*DB, error) {
 	dsn := (&url.URL{Scheme: "file", Opaque: (&url.URL{Path: o.Path}).EscapedPath(), RawQuery: url.Values{
 		"mode":    {mode},
 		"_txlock": {"immediate"},
-		"_pragma": {"busy_timeout(7000)", "journal_mode(wal)", "synchronous(full)", "cache_size(-16384)"},
+		"_pragma": {"busy_timeout(2000)", "journal_mode(wal)", "synchronous(full)", "cache_size(-16384)"},
 	}.Encode()}).String()
 	connector, err := sqlite.NewConnector(dsn)
 	if err != nil {

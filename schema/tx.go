@@ -61,7 +61,7 @@ func (db *DB) TxUnclocked(ctx context.Context, f func(*Tx) error) error {
 }
 
 // patience is how long a transaction is repeated. Whoever waits for it has an answer within half a minute, for the last try
-// may wait some seconds for a lock: 3 for a row, 7 for SQLite's file.
+// may wait some seconds for a lock: 3 for a row, 2 for SQLite's file.
 const patience = 22 * time.Second
 
 // TxInParts is Tx for a transaction about many rows, which its caller does again in parts if another transaction holds a lock

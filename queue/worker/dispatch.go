@@ -164,7 +164,7 @@ func (w *worker) split(s *source, r round) {
 	} else {
 		w.reserve(s, -r.reserved)
 	}
-	if len(r.Settle) == 1 {
+	if len(r.Settle) < 2 {
 		s.unsettled = append(s.unsettled, r.Settle...)
 		return
 	}
@@ -193,8 +193,8 @@ func (w *worker) land(s *source, r round, done queue.Done) {
 			s.more = done.More
 		}
 	}
-	if r.suspect {
-		w.suspect = len(done.Started) > 0
+	if r.suspect && len(done.Started) == 0 {
+		w.endSuspect()
 	}
 	w.count(s, r, done)
 	for _, j := range done.Started {
@@ -243,7 +243,7 @@ func (w *worker) gather(e ended) {
 	}
 	delete(s.cancel, e.Job.ID)
 	if e.Job.Suspect {
-		w.suspect = false
+		w.endSuspect()
 	}
 	if len(s.ended) == 0 {
 		s.gatherUntil = time.Now().Add(min(gatherFor, w.commits))

@@ -107,6 +107,24 @@ func TestResultsDoNotWaitForATurn(t *testing.T) {
 	})
 }
 
+// So it is with a worker that has nothing to settle.
+func TestStartsWaitForATurn(t *testing.T) {
+	held(t, func(s shop, hold func(string, ...string) func()) {
+		s.emails = s.reopen(queue.Options{Name: "emails", ThrottleLimit: 10}, nil)
+		ids := s.add(s.emails, "once", 6)
+		release := hold("READ COMMITTED", "SELECT queue FROM shop_queues WHERE queue = 'emails' FOR UPDATE")
+		p := only(s.emails, s.worker(all(nothing)))
+		p.Linger = true
+		r := s.start(p)
+		s.pass(5 * time.Second) // longer than a statement waits
+		s.wantHistory(s.emails, untouched, ids...)
+		release()
+		eventually(t, "all are done", func() bool { return s.counts(s.emails).Finished == 6 })
+		r.stop()
+		r.ended()
+	})
+}
+
 // A worker that is told to stop doesn't wait for ever for a row that another transaction holds, and says what it waited for.
 func TestStoppedBesideAnotherTransaction(t *testing.T) {
 	held(t, func(s shop, hold func(string, ...string) func()) {

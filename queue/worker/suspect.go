@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -9,35 +10,68 @@ import (
 
 // A suspect is a job whose last attempt ended with its worker: perhaps it is what killed it. It is started alone, so that it
 // takes no other job with it if it does so again.
+//
+// Where nothing else is due, suspects run one after the other. Where something is, they get a fifth of the worker's time: for
+// a suspect the worker starts nothing until what runs has ended, runs the suspect, and then leaves it at that for four
+// times as long.
 
-// clearFor is how long a worker starts nothing, so that what runs may end and a suspect may run alone. If that doesn't do,
-// it goes on as ever for the time of a lock: other workers may be luckier.
-const clearFor = 10 * time.Second
+const (
+	// clearFor is how long a worker starts nothing, so that what runs may end. If that doesn't do, it goes on as ever.
+	clearFor = 10 * time.Second
+	// othersShare is how much longer the other jobs have the worker than a suspect has it.
+	othersShare = 4
+)
 
-// sendSuspect sends a round out that starts a suspect, if there may be one and nothing runs. It says whether anything else
-// may be started now.
+// sendSuspect sends a round out that starts a suspect, if it is its turn and nothing runs. It says whether anything else may be
+// started now.
 func (w *worker) sendSuspect(accepting bool) (others bool) {
-	at := slices.IndexFunc(w.sources, func(s *source) bool { return s.suspected && s.lane.width() > 0 && !s.lane.without() })
-	switch now := time.Now(); {
-	case w.suspect:
+	if w.suspect {
 		return false
-	case !accepting || at < 0:
-		w.clearing = time.Time{}
-		return accepting
-	case w.host.inUse() > 0:
-		if now.After(w.clearNext) {
-			w.clearing, w.clearNext = now.Add(clearFor), now.Add(clearFor+w.LockFor)
-		}
-		return !now.Before(w.clearing)
 	}
-	s := w.sources[at]
-	if w.crowded(s) || s.lane.free() < 1 {
+	at := slices.IndexFunc(w.sources, func(s *source) bool { return s.suspected && !s.lane.without() })
+	if !accepting || at < 0 {
+		w.suspectNext, w.clearing = time.Time{}, time.Time{}
+		return accepting
+	}
+	now, s := time.Now(), w.sources[at]
+	busy := w.host.inUse() > 0
+	if busy || slices.ContainsFunc(w.sources, func(s *source) bool { return s.more }) {
+		if w.suspectNext.IsZero() {
+			w.suspectNext = now.Add(rand.N(2 * clearFor)) // the workers of a fleet should not all do this at once
+		}
+		if now.Before(w.suspectNext) {
+			return true
+		}
+	}
+	if w.clearing.IsZero() {
+		w.clearing = now
+	}
+	switch {
+	case busy && now.Sub(w.clearing) >= clearFor:
+		w.endClearing()
+		return true
+	case busy, w.crowded(s), s.lane.free() < 1:
 		return false
 	}
 	r := round{Round: queue.NewRound(w.Worker), reserved: 1, suspect: true}
 	r.Slots, r.Candidates = 1, s.suspects
-	w.suspect, w.clearing = true, time.Time{}
+	w.suspect = true
 	w.reserve(s, 1)
 	w.send(s, r)
 	return false
+}
+
+// endSuspect takes note that a suspect has ended, or that there was none.
+func (w *worker) endSuspect() {
+	w.suspect = false
+	w.endClearing()
+}
+
+// endClearing leaves the worker to the other jobs.
+func (w *worker) endClearing() {
+	now := time.Now()
+	if !w.clearing.IsZero() {
+		w.suspectNext = now.Add(othersShare * now.Sub(w.clearing))
+	}
+	w.clearing = time.Time{}
 }

@@ -43,11 +43,43 @@ func TestSuspectRunsAlone(t *testing.T) {
 	})
 }
 
-// A worker that runs something else leaves a suspect where it is, and starts nothing new for a while, so that the suspect may
-// have its turn before the others.
+// Where there is always something else to do, a suspect has its turn all the same: the worker clears itself for it.
+func TestSuspectHasItsTurn(t *testing.T) {
+	suite(t, func(s shop) {
+		suspect := s.add(s.emails, "send", 1)[0]
+		s.exec("UPDATE shop_emails SET suspect = 1, attempt = 1, state = 'retry' WHERE id = ?", suspect)
+		s.add(s.emails, "once", 4000)
+		alone, ended := newTally(), make(chan int, 1)
+		p := only(s.emails, s.worker(all(func(_ context.Context, j *job.Job) error {
+			leave := alone.enter("all")
+			time.Sleep(20 * time.Millisecond)
+			alone.mu.Lock()
+			n := alone.now["all"]
+			alone.mu.Unlock()
+			leave()
+			if j.Suspect {
+				ended <- n
+			}
+			return nil
+		})))
+		p.Linger = true
+		r := s.start(p)
+		if n := receive(t, "the suspect has run", ended); n != 1 {
+			t.Errorf("the suspect ran beside %d others", n-1)
+		}
+		if c := s.counts(s.emails); c.Due == 0 {
+			t.Error("there was nothing else to do any more: this shows nothing")
+		}
+		r.stop()
+		r.ended()
+		alone.want(t, "all", 4)
+	})
+}
+
+// A suspect is not started beside what runs, and what is due goes on meanwhile.
 func TestSuspectWaitsForTheOthers(t *testing.T) {
 	suite(t, func(s shop) {
-		long := s.add(s.emails, "once", 1)
+		s.add(s.emails, "once", 1)
 		g := s.gate()
 		p := only(s.emails, s.worker(all(g.handle)))
 		p.Linger = true
@@ -55,20 +87,20 @@ func TestSuspectWaitsForTheOthers(t *testing.T) {
 		g.holds(1)
 		suspect := s.add(s.emails, "send", 1)
 		s.exec("UPDATE shop_emails SET suspect = 1, attempt = 1, state = 'retry' WHERE id = ?", suspect[0])
-		next := s.add(s.emails, "once", 3)
 		s.pass(2500 * time.Millisecond)
 		s.wantJob(s.emails, suspect[0], job.Retry, "due", job.None, 1)
 		g.let()
 		if j := g.next(); j.ID != suspect[0] {
 			t.Errorf("job %d has been started", j.ID)
 		}
+		next := s.add(s.emails, "once", 3)
 		s.pass(1500 * time.Millisecond)
 		s.wantJob(s.emails, next[0], job.Initial, "due", job.None, 0)
 		g.open()
-		eventually(t, "all are done", func() bool { return s.counts(s.emails).Finished == 5 })
+		eventually(s.t, "all are done", func() bool { return s.counts(s.emails).Finished == 5 })
 		r.stop()
 		r.ended()
-		s.wantHistory(s.emails, atOnce, append(long, next...)...)
+		s.wantHistory(s.emails, atOnce, next...)
 	})
 }
 

@@ -46,8 +46,8 @@ func (w *worker) untilNext(accepting bool) time.Duration {
 	}
 	if accepting {
 		until = min(until, time.Until(w.over))
-		if wait := time.Until(w.clearing); wait > 0 {
-			until = min(until, wait)
+		if !w.clearing.IsZero() {
+			until = min(until, time.Until(w.clearing.Add(clearFor)))
 		}
 	}
 	for _, s := range w.sources {

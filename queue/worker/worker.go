@@ -57,10 +57,10 @@ type worker struct {
 	// says why they must stop.
 	work, jobs         context.Context
 	stopWork, stopJobs context.CancelCauseFunc
-	// suspect says that a suspect runs, or may be starting; clearing until when nothing is started, so that one may run
-	// alone, and clearNext when that is tried next.
-	suspect             bool
-	clearing, clearNext time.Time
+	// suspect says that a suspect runs, or may be starting. Where other jobs are due, suspectNext is when the next may have its
+	// turn; clearing is since when nothing is started, so that it may run alone.
+	suspect               bool
+	suspectNext, clearing time.Time
 	// only says that the worker is for one job, beside the host's concurrency: it takes on nothing else.
 	only bool
 	// over is when nothing new is started any more.
