@@ -83,22 +83,22 @@ const takeInWithin = 10 * time.Second
 
 // runnable refuses what can't be run here, and takes the job in first if it was inserted by plain SQL.
 func runnable(cmd *cobra.Command, q worker.Queue, w roster.Worker, id int64) error {
-	for began := time.Now(); time.Since(began) < takeInWithin; time.Sleep(100 * time.Millisecond) {
-		for more := true; more; {
-			j, err := q.Get(cmd.Context(), id)
-			if err != nil {
-				return err
-			}
-			if q.Handlers[j.Type] == nil {
-				return fmt.Errorf("job %d of %s: this config has no handler for job type %s", id, q.Name, safe(j.Type))
-			}
-			if !j.IsNew() {
-				return nil
-			}
-			if more, err = q.Upkeep(cmd.Context(), w, queue.Look{New: true}, nil); err != nil {
-				return err
-			}
+	pause := time.Duration(0)
+	for began := time.Now(); time.Since(began) < takeInWithin; time.Sleep(pause) {
+		j, err := q.Get(cmd.Context(), id)
+		if err != nil {
+			return err
 		}
+		if q.Handlers[j.Type] == nil {
+			return fmt.Errorf("job %d of %s: this config has no handler for job type %s", id, q.Name, safe(j.Type))
+		}
+		if !j.IsNew() {
+			return nil
+		}
+		if _, err := q.Upkeep(cmd.Context(), w, queue.Look{New: true}, nil); err != nil {
+			return err
+		}
+		pause = min(2*pause+time.Millisecond, 200*time.Millisecond)
 	}
 	return fmt.Errorf("%w: another transaction holds the row of job %d of %s", schema.ErrNoAnswer, id, q.Name)
 }

@@ -25,6 +25,8 @@ type Round struct {
 	// Slots is how many jobs to start, from Candidates, at most.
 	Slots      int
 	Candidates *Candidates
+	// BehindSuspects says that there may be suspects: in a queue with limits no job overtakes one that waits for room.
+	BehindSuspects bool
 	// Again says that the round was done before, and ended in an error.
 	Again bool
 	// tried are the jobs that it has set out to start, each time that it was done.
@@ -38,6 +40,9 @@ func NewRound(w roster.Worker) Round {
 		tried: &[]any{},
 	}
 }
+
+// HasTried says whether the round has set out to start a job, which it then may have started.
+func (r Round) HasTried() bool { return len(*r.tried) > 0 }
 
 // Done is what a round did.
 type Done struct {

@@ -91,7 +91,9 @@ func (q *Queue) Candidates(types []string) *Candidates {
 
 // Suspects are the candidates of these types whose last attempt ended with its worker, for one worker. Each is for a round
 // of one slot, of a worker that runs nothing else until the job has ended.
-func (q *Queue) Suspects(types []string) *Candidates { return q.candidates(true, types, partSuspect) }
+func (q *Queue) Suspects(types []string) *Candidates {
+	return q.candidates(true, types, partSuspect, partSuspectFree)
+}
 
 func (q *Queue) candidates(suspects bool, types []string, parts ...string) *Candidates {
 	c := &Candidates{q: q, types: types, suspects: suspects}
@@ -176,7 +178,7 @@ func (c *Candidates) stale() bool { return time.Since(c.readAt) >= max(headEvery
 // first is the range whose first candidate comes first; nil if there is none.
 func (c *Candidates) first(free bool) (first *indexRange) {
 	for _, r := range c.ranges {
-		if len(r.read) == 0 || free && r.part != partFree {
+		if len(r.read) == 0 || free && r.part != partFree && r.part != partSuspectFree {
 			continue
 		}
 		if first == nil || r.read[0].compare(first.read[0]) < 0 {

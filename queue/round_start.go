@@ -37,6 +37,11 @@ func (q *Queue) start(ctx context.Context, tx *schema.Tx, r Round, first *firstR
 			return nil, nil
 		}
 	}
+	if r.BehindSuspects {
+		if err := q.leaveRoom(ctx, tx, r.Candidates, room); err != nil {
+			return nil, err
+		}
+	}
 	held, err := q.heldCandidates(ctx, tx, r.Candidates, room, slots)
 	if err != nil {
 		return nil, err

@@ -42,7 +42,7 @@ func (q *Queue) Look(ctx context.Context, types []string) (Look, error) {
 	var l Look
 	err := q.db.QueryRowxContext(ctx, "SELECT"+
 		" EXISTS (SELECT 1 FROM "+pick+" WHERE line = 'due' AND part IN ('NONE', 'free') AND job_type IN "+in+") AND NOT "+q.paused()+","+
-		" EXISTS (SELECT 1 FROM "+pick+" WHERE line = 'due' AND part = 'suspect' AND job_type IN "+in+") AND NOT "+q.paused()+","+
+		" EXISTS (SELECT 1 FROM "+pick+" WHERE line = 'due' AND part IN ('suspect', 'suspect free') AND job_type IN "+in+") AND NOT "+q.paused()+","+
 		" EXISTS (SELECT 1 FROM "+pick+" WHERE line = 'error' AND part = 'NONE' AND job_type IN "+in+"),"+
 		" EXISTS (SELECT 1 FROM "+q.table+" "+q.index("wake")+" WHERE wake_time <= (SELECT "+q.db.Now+")),"+
 		" EXISTS (SELECT 1 FROM "+pick+" WHERE line = 'new'),"+

@@ -32,9 +32,10 @@ func (w *worker) dispatch(accepting bool) {
 			}
 			w.send(s, r)
 		}
+		w.sendParts(s)
 		for w.ready(s, accepting) {
 			r := round{Round: queue.NewRound(w.Worker), reserved: w.slots(s, accepting)}
-			r.Slots, r.Candidates = r.reserved, s.candidates
+			r.Slots, r.Candidates, r.BehindSuspects = r.reserved, s.candidates, s.moreSuspects
 			r.Settle, s.ended = s.ended, nil
 			w.reserve(s, r.reserved)
 			if r.reserved > 0 {
@@ -58,7 +59,7 @@ func (w *worker) ready(s *source, accepting bool) bool {
 
 // slots is how many jobs a source's next round may start: its share of what is free.
 func (w *worker) slots(s *source, accepting bool) int {
-	if !accepting || !s.more || len(s.types) == 0 || s.apart > 0 && s.TakesTurns() {
+	if !accepting || !s.more || len(s.types) == 0 || s.turning > 0 && s.TakesTurns() {
 		return 0
 	}
 	n := min(s.lane.free()-s.owed(), w.Batch)
@@ -124,7 +125,7 @@ func (w *worker) send(s *source, r round) {
 			s.out(r, -1)
 			s.resting -= resting(r.Settle)
 			if schema.IsLockTimeout(err) {
-				w.Log.Warn("another transaction holds the row of a job", "queue", s.Name, "settling", len(r.Settle), "waited", took)
+				w.Log.Warn("another transaction holds what a round needs", "queue", s.Name, "settling", len(r.Settle), "waited", took)
 				w.missed = err
 				w.split(s, r)
 				return nil
@@ -144,10 +145,14 @@ func (w *worker) send(s *source, r round) {
 
 // out counts n rounds like this one that are out.
 func (s *source) out(r round, n int) {
-	if r.apart {
-		s.apart += n
-	} else {
+	switch {
+	case !r.apart:
 		s.rounds += n
+	case r.reserved > 0:
+		s.turning += n
+		fallthrough
+	default:
+		s.roundsApart += n
 	}
 }
 
@@ -157,19 +162,32 @@ const splitInto = 10
 // split does a round again in parts, because another transaction holds a lock that one of its jobs needs, or the queue's
 // turn: so the others don't wait for it. A job that is left alone with that waits for the next look.
 func (w *worker) split(s *source, r round) {
-	if r.Slots > 0 || r.Again {
+	switch mayHaveStarted := r.Again || r.HasTried(); {
+	case r.suspect && !mayHaveStarted:
+		w.reserve(s, -r.reserved)
+		s.moreSuspects = false // until the next look; the others need not wait for this turn
+		w.endSuspect()
+	case r.Slots > 0 || mayHaveStarted:
 		start := r
 		start.Settle, start.Again, start.apart = nil, true, true // an earlier try of it may have been committed
 		s.unanswered = append(s.unanswered, start)
-	} else {
+	default:
 		w.reserve(s, -r.reserved)
 	}
 	if len(r.Settle) < 2 {
 		s.unsettled = append(s.unsettled, r.Settle...)
 		return
 	}
-	for part := range slices.Chunk(r.Settle, (len(r.Settle)+splitInto-1)/splitInto) {
-		w.settleApart(s, part)
+	s.parts = slices.AppendSeq(s.parts, slices.Chunk(r.Settle, (len(r.Settle)+splitInto-1)/splitInto))
+	w.sendParts(s)
+}
+
+// sendParts sends out the rounds that settle what is to be settled apart: not more at once than a round has parts, for each
+// needs a connection.
+func (w *worker) sendParts(s *source) {
+	for len(s.parts) > 0 && s.roundsApart < splitInto {
+		w.settleApart(s, s.parts[0])
+		s.parts = s.parts[1:]
 	}
 }
 
@@ -188,7 +206,7 @@ func (w *worker) land(s *source, r round, done queue.Done) {
 			s.waitUntil = time.Now().Add(done.Wait)
 		}
 		if r.suspect {
-			s.suspected = done.More
+			s.moreSuspects = done.More
 		} else {
 			s.more = done.More
 		}
@@ -198,6 +216,7 @@ func (w *worker) land(s *source, r round, done queue.Done) {
 	}
 	w.count(s, r, done)
 	for _, j := range done.Started {
+		j.Suspect = r.suspect // also if its row was read after it had been started
 		w.begin(s, j)
 	}
 	if r.Slots > 0 && len(done.Started) == 0 {
@@ -242,8 +261,9 @@ func (w *worker) gather(e ended) {
 		return
 	}
 	delete(s.cancel, e.Job.ID)
-	if e.Job.Suspect {
+	if e.Job.Suspect && !e.Asked { // not the decision about one, which ends later
 		w.endSuspect()
+		w.lookAt = time.Time{} // the slots were left to others meanwhile
 	}
 	if len(s.ended) == 0 {
 		s.gatherUntil = time.Now().Add(min(gatherFor, w.commits))

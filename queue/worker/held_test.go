@@ -168,3 +168,75 @@ func TestDecisionWaitsForAnotherTransaction(t *testing.T) {
 		r.ended()
 	})
 }
+
+// What another transaction holds of one result keeps no job of a limited queue from starting either.
+func TestLimitedQueueBesideAHeldKey(t *testing.T) {
+	for _, limit := range []int{0, 10} {
+		t.Run(fmt.Sprint(limit), func(t *testing.T) {
+			held(t, func(s shop, hold func(string, ...string) func()) {
+				s.emails = s.reopen(queue.Options{Name: "emails", ThrottleLimit: limit}, nil)
+				var jobs []job.New
+				for i := range 60 {
+					jobs = append(jobs, job.New{Type: "once", Key: fmt.Sprintf("%02d", i)})
+				}
+				ids := s.addJobs(s.emails, jobs...)
+				g := s.gate()
+				s.start(only(s.emails, s.worker(all(func(ctx context.Context, j *job.Job) error {
+					if j.ID <= ids[3] {
+						return g.handle(ctx, j)
+					}
+					time.Sleep(300 * time.Millisecond)
+					return nil
+				}))))
+				g.holds(4)
+				release := hold("READ COMMITTED", "INSERT IGNORE INTO shop_emails (job_type, job_key) VALUES ('once', '02')")
+				g.open()
+				within(t, 12*time.Second, "all others are done", func() bool { return s.counts(s.emails).Finished == 59 })
+				release()
+			})
+		})
+	}
+}
+
+// A result whose row was held is settled when the row is free, also while the turn is held.
+func TestResultBesideAHeldTurn(t *testing.T) {
+	held(t, func(s shop, hold func(string, ...string) func()) {
+		s.emails = s.reopen(queue.Options{Name: "emails", ThrottleLimit: 10}, nil)
+		ids := s.add(s.emails, "once", 12)
+		g := s.gate()
+		r := s.start(only(s.emails, s.worker(all(g.handle))))
+		g.holds(4)
+		release := hold("READ COMMITTED", "SELECT queue FROM shop_queues WHERE queue = 'emails' FOR UPDATE")
+		row := hold("READ COMMITTED", fmt.Sprintf("SELECT id FROM shop_emails WHERE id = %d FOR UPDATE", ids[2]))
+		g.open()
+		eventually(t, "three are done", func() bool { return s.counts(s.emails).Finished == 3 })
+		s.pass(4 * time.Second)
+		row()
+		within(t, 5*time.Second, "the fourth is done", func() bool { return s.counts(s.emails).Finished == 4 })
+		release()
+		wantSummary(t, r.ended(), worker.Summary{Started: 12, Finished: 12})
+	})
+}
+
+// However many results wait for another transaction, they share a few connections.
+func TestConnectionsBesideAHeldRange(t *testing.T) {
+	held(t, func(s shop, hold func(string, ...string) func()) {
+		s.add(s.emails, "once", 120)
+		g := s.gate()
+		p := only(s.emails, s.worker(all(g.handle)))
+		p.Concurrency, p.Batch = 120, 120
+		s.start(p)
+		g.holds(120)
+		release := hold("REPEATABLE READ", "SELECT COUNT(*) FROM shop_emails FORCE INDEX (shop_emails$live) WHERE job_type = 'once' LOCK IN SHARE MODE")
+		g.open()
+		most := 0
+		for range 140 {
+			time.Sleep(100 * time.Millisecond)
+			most = max(most, s.db.Stats().OpenConnections)
+		}
+		if most > 30 {
+			t.Errorf("%d connections at once", most)
+		}
+		release()
+	})
+}

@@ -97,7 +97,7 @@ func (w *worker) balance(claim, accepting bool) {
 	if w.only || w.balancing {
 		return // the slot of one job is beside the others'
 	}
-	accepting = accepting && !w.suspect // what runs alone has no use for more
+	accepting = accepting && !w.alone // what runs alone has no use for more
 	claims, missing, spare := w.claims(accepting), false, false
 	keep := map[string]int{}
 	for _, l := range w.lanes {
@@ -137,7 +137,8 @@ func (w *worker) balance(claim, accepting bool) {
 // dropWithout gives up sources for which others on this host have all slots: those will look after them.
 func (w *worker) dropWithout() {
 	for _, s := range w.sources {
-		s.more = s.more && (!s.lane.without() || s.lane.occupied())
+		may := !s.lane.without() || s.lane.occupied()
+		s.more, s.moreSuspects = s.more && may, s.moreSuspects && may
 	}
 }
 

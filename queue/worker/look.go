@@ -130,7 +130,7 @@ func (w *worker) see(seen map[*source]sight) {
 		if len(s.types) > 0 && s.waitUntil.IsZero() && (one.Due || one.Held && s.ThrottleGroups != nil) {
 			s.more = true
 		}
-		s.suspected = s.suspected || one.Suspect && len(s.types) > 0 && s.waitUntil.IsZero()
+		s.moreSuspects = one.Suspect && len(s.types) > 0 && s.waitUntil.IsZero()
 		if len(s.asked) > 0 && (one.Undecided || one.Orphaned || one.Waking) {
 			s.failing = true
 		}
@@ -142,7 +142,7 @@ func (w *worker) see(seen map[*source]sight) {
 		if one.unfinished {
 			w.lookAt = time.Time{} // at once
 		}
-		if list := s.unsettled; len(list) > 0 && s.apart == 0 {
+		if list := s.unsettled; len(list) > 0 && s.roundsApart == s.turning && len(s.parts) == 0 {
 			s.unsettled = nil
 			w.settleApart(s, list)
 		}

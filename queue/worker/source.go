@@ -17,14 +17,17 @@ type source struct {
 	types, asked, byPolicy []string
 	lane                   *lane
 	candidates, suspects   *queue.Candidates
-	// running is how many of its attempts and decisions run; rounds how many of its rounds are out, apart how many that may
-	// have to wait for another transaction, and starting how many slots are reserved for all of these.
-	running, rounds, apart, starting int
+	// running is how many of its attempts and decisions run; rounds how many of its rounds are out. roundsApart is how
+	// many may have to wait for another transaction, of which turning are to start jobs. starting is how many slots are reserved
+	// for all of these.
+	running, rounds, roundsApart, turning, starting int
 	// ended are the attempts to settle, gatherUntil until when they wait for others; unsettled those whose rows another
-	// transaction held: they are settled apart from the others, with the next look.
+	// transaction held: they are settled apart from the others, with the next look. parts are those that are to be settled
+	// apart now.
 	ended       []queue.Settled
 	gatherUntil time.Time
 	unsettled   []queue.Settled
+	parts       [][]queue.Settled
 	// unanswered are rounds that ended in an error: they are done again.
 	unanswered []round
 	// failing says that there may be jobs which wait for a retry handler; undecided are those that the worker has.
@@ -34,10 +37,10 @@ type source struct {
 	resting int
 	// cancel stops the jobs that run, by id.
 	cancel map[int64]context.CancelCauseFunc
-	// more says that a round may find something to start: it isn't known that there is nothing; suspected the same of suspects.
+	// more says that a round may find something to start: it isn't known that there is nothing; moreSuspects the same of suspects.
 	// If the queue's rate is used up, waitUntil is until when.
-	more, suspected bool
-	waitUntil       time.Time
+	more, moreSuspects bool
+	waitUntil          time.Time
 }
 
 // addSources adds the sources of a queue: one for each type that has a lane of its own, one for all others.
@@ -77,6 +80,9 @@ func (w *worker) addSource(q Queue, types []string, l *lane) {
 // owed is how many slots are owed to retry decisions: of jobs that wait for one, and of attempts that are about to.
 func (s *source) owed() int {
 	n := len(s.undecided) + s.resting + resting(s.ended) + resting(s.unsettled)
+	for _, part := range s.parts {
+		n += resting(part)
+	}
 	for _, r := range s.unanswered {
 		n += resting(r.Settle)
 	}
@@ -99,7 +105,7 @@ func (s *source) want(accepting bool) int {
 		return s.lane.width()
 	}
 	n := s.running + s.starting + s.owed()
-	if s.suspected && accepting {
+	if s.moreSuspects && accepting {
 		n = max(n, 1)
 	}
 	return n

@@ -25,15 +25,15 @@ const (
 // sendSuspect sends a round out that starts a suspect, if it is its turn and nothing runs. It says whether anything else may be
 // started now.
 func (w *worker) sendSuspect(accepting bool) (others bool) {
-	if w.suspect {
+	if w.alone {
 		return false
 	}
-	at := slices.IndexFunc(w.sources, func(s *source) bool { return s.suspected && !s.lane.without() })
-	if !accepting || at < 0 {
+	s := w.suspectSource()
+	if !accepting || s == nil {
 		w.suspectNext, w.clearing = time.Time{}, time.Time{}
 		return accepting
 	}
-	now, s := time.Now(), w.sources[at]
+	now := time.Now()
 	busy := w.host.inUse() > 0
 	if busy || slices.ContainsFunc(w.sources, func(s *source) bool { return s.more }) {
 		if w.suspectNext.IsZero() {
@@ -55,15 +55,26 @@ func (w *worker) sendSuspect(accepting bool) (others bool) {
 	}
 	r := round{Round: queue.NewRound(w.Worker), reserved: 1, suspect: true}
 	r.Slots, r.Candidates = 1, s.suspects
-	w.suspect = true
+	w.alone, w.turn = true, (slices.Index(w.sources, s)+1)%len(w.sources)
 	w.reserve(s, 1)
 	w.send(s, r)
 	return false
 }
 
+// suspectSource is the source whose turn it is to start a suspect; nil if there is none.
+func (w *worker) suspectSource() *source {
+	for n := range w.sources {
+		s := w.sources[(w.turn+n)%len(w.sources)]
+		if s.moreSuspects && !s.lane.without() {
+			return s
+		}
+	}
+	return nil
+}
+
 // endSuspect takes note that a suspect has ended, or that there was none.
 func (w *worker) endSuspect() {
-	w.suspect = false
+	w.alone = false
 	w.endClearing()
 }
 

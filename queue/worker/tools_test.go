@@ -180,3 +180,23 @@ func (s shop) declareDead(id string) {
 	s.t.Helper()
 	s.exec("UPDATE shop_workers SET state = 'error', slots = 0 WHERE id = ?", id)
 }
+
+// suspects makes jobs ones whose last attempt ended with its worker.
+func (s shop) suspects(q *queue.Queue, ids ...int64) {
+	for _, id := range ids {
+		s.exec("UPDATE shop_"+q.Name+" SET suspect = 1, attempt = 1, state = 'retry' WHERE id = ?", id)
+	}
+}
+
+// within is eventually for what would happen later without what is tested.
+func within(t *testing.T, d time.Duration, what string, ok func() bool) {
+	t.Helper()
+	began := time.Now()
+	for !ok() {
+		if time.Since(began) > d {
+			t.Errorf("not in %s: %s", d, what)
+			return
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}

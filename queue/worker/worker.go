@@ -57,9 +57,9 @@ type worker struct {
 	// says why they must stop.
 	work, jobs         context.Context
 	stopWork, stopJobs context.CancelCauseFunc
-	// suspect says that a suspect runs, or may be starting. Where other jobs are due, suspectNext is when the next may have its
+	// alone says that a suspect runs, or may be starting. Where other jobs are due, suspectNext is when the next may have its
 	// turn; clearing is since when nothing is started, so that it may run alone.
-	suspect               bool
+	alone                 bool
 	suspectNext, clearing time.Time
 	// only says that the worker is for one job, beside the host's concurrency: it takes on nothing else.
 	only bool
@@ -226,7 +226,7 @@ func (w *worker) overdue(accepting bool) bool {
 
 // noAnswer is the error that ends a worker which has waited for the database long enough.
 func (w *worker) noAnswer() error {
-	waits := func(s *source) bool { return s.apart > 0 || len(s.unsettled) > 0 }
+	waits := func(s *source) bool { return s.roundsApart+len(s.parts)+len(s.unsettled) > 0 }
 	if slices.ContainsFunc(w.sources, waits) {
 		return errors.Join(schema.ErrNoAnswer, errUnsettled, w.missed)
 	}
@@ -321,13 +321,13 @@ func (w *worker) accepting(ctx context.Context) bool {
 // unsettled says whether there is an attempt to settle, or a decision to take.
 func (w *worker) unsettled() bool {
 	return slices.ContainsFunc(w.sources, func(s *source) bool {
-		return len(s.ended)+len(s.unsettled)+len(s.unanswered)+len(s.undecided) > 0
+		return len(s.ended)+len(s.unsettled)+len(s.parts)+len(s.unanswered)+len(s.undecided) > 0
 	})
 }
 
 // idle says whether the last look found nothing to do and nothing has changed since.
 func (w *worker) idle() bool {
 	return !w.lookAt.IsZero() && !slices.ContainsFunc(w.sources, func(s *source) bool {
-		return s.more || s.suspected || !s.waitUntil.IsZero() && s.waitUntil.Before(w.over)
+		return s.more || s.moreSuspects || !s.waitUntil.IsZero() && s.waitUntil.Before(w.over)
 	})
 }

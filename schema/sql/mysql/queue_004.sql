@@ -8,7 +8,7 @@ ALTER TABLE {jobs}
   -- where in its line: the jobs that a full group holds back, those that run alone, those that no limit holds back, those to
   -- be stopped
   MODIFY COLUMN part VARBINARY(255) AS (CASE line WHEN 'held' THEN throttle_group
-    WHEN 'due' THEN IF(suspect = 1, 'suspect', IF(throttle_factor = 0, 'free', 'NONE'))
+    WHEN 'due' THEN IF(throttle_factor = 0, IF(suspect = 1, 'suspect free', 'free'), IF(suspect = 1, 'suspect', 'NONE'))
     WHEN 'locked' THEN IF(stopping = 1, 'stop', 'NONE') ELSE 'NONE' END) STORED,
   -- the final job that this one repeats, and the latest that repeats this one; NULL: none
   ADD COLUMN retry_of BIGINT NULL AFTER result,

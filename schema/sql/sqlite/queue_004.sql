@@ -44,7 +44,7 @@ CREATE TABLE {jobs}$new (
   -- where in its line: the jobs that a full group holds back, those that run alone, those that no limit holds back, those to
   -- be stopped
   part               TEXT AS (CASE line WHEN 'held' THEN throttle_group
-    WHEN 'due' THEN iif(suspect = 1, 'suspect', iif(throttle_factor = 0, 'free', 'NONE'))
+    WHEN 'due' THEN iif(throttle_factor = 0, iif(suspect = 1, 'suspect free', 'free'), iif(suspect = 1, 'suspect', 'NONE'))
     WHEN 'locked' THEN iif(stopping = 1, 'stop', 'NONE') ELSE 'NONE' END) VIRTUAL,
   -- of the default order: of another it is made anew after this
   run_rank           INTEGER AS (priority) VIRTUAL,
