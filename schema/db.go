@@ -18,6 +18,8 @@ type Options struct {
 	Path string
 	// DSN is MySQL's data source name in go-sql-driver's form: user:password@tcp(host:3306)/database. Never logged.
 	DSN string
+	// TLS, if not nil, encrypts the connection to MySQL.
+	TLS *TLS
 	// Create lets Open create a SQLite file. Only init sets it: a wrong path under cron must not pass in silence.
 	Create bool
 	// Patient lets the server take long for an answer: for commands that read or delete much.

@@ -113,6 +113,8 @@ func Diagnose(err error) (Trouble, string) {
 	switch {
 	case errors.Is(err, ErrNotMigrated):
 		return Misconfigured, "run hipq init"
+	case errors.Is(err, ErrDriver):
+		return TryLater, "is it a MySQL or MariaDB server that database.dsn leads to, and nothing in between?"
 	case errors.Is(err, ErrNoAnswer):
 		return TryLater, "the database is busy, full, or can't be reached"
 	case errors.Is(err, ErrNewer):

@@ -1,10 +1,12 @@
 package schema
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"database/sql/driver"
 	"fmt"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -29,11 +31,20 @@ func openMySQL(ctx context.Context, o Options) (*DB, error) {
 	if cfg.DBName == "" {
 		return nil, fmt.Errorf("%w: database.dsn names no database: user:password@tcp(host:3306)/database", ErrConfig)
 	}
+	if err := checkOptions(o.DSN, cfg); err != nil {
+		return nil, err
+	}
+	if o.TLS != nil {
+		if cfg.TLS, err = o.TLS.config(cfg.Addr); err != nil {
+			return nil, err
+		}
+	}
 	cfg.InterpolateParams = true // one round trip a statement instead of three
 	cfg.MultiStatements = true   // Tx sends together what need not be waited for
 	cfg.ClientFoundRows = true   // an update that changes nothing has still found its row
 	cfg.RejectReadOnly = true    // after a failover, look for the new primary
 	cfg.ParseTime = false        // Time reads the text itself, whatever the session's zone
+	cfg.AllowAllFiles = false    // else the server could ask for any file of this host
 	if cfg.Timeout == 0 {
 		cfg.Timeout = 10 * time.Second
 	}
@@ -72,6 +83,33 @@ func openMySQL(ctx context.Context, o Options) (*DB, error) {
 	return &DB{DB: db, Dialect: mysqlDialect, idStep: step}, nil
 }
 
+// ownVariables are the server's variables that hipq sets itself on each connection: a DSN must not seem to.
+var ownVariables = []string{
+	"autocommit", "character_set_client", "character_set_connection", "character_set_results", "collation_connection",
+	"idle_transaction_timeout", "in_predicate_conversion_threshold", "innodb_lock_wait_timeout", "lock_wait_timeout", "sql_mode",
+	"time_zone", "transaction_isolation", "transaction_read_only", "tx_isolation", "tx_read_only",
+}
+
+// checkOptions refuses options of a DSN that would break what hipq relies on.
+func checkOptions(dsn string, cfg *mysql.Config) error {
+	_, options, _ := strings.Cut(dsn[strings.LastIndex(dsn, "/"):], "?")
+	if given, err := url.ParseQuery(options); err == nil && given.Get("charset") != "" && given.Get("charset") != "utf8mb4" {
+		return fmt.Errorf("%w: database.dsn: charset=%q is not utf8mb4; leave it out", ErrConfig, given.Get("charset"))
+	}
+	if cfg.AllowAllFiles {
+		return fmt.Errorf("%w: database.dsn: allowAllFiles would let the server read any file of this host; leave it out", ErrConfig)
+	}
+	if cfg.Collation != "" && !strings.HasPrefix(cfg.Collation, "utf8mb4_") {
+		return fmt.Errorf("%w: database.dsn: collation=%q is not one of utf8mb4; leave it out", ErrConfig, cfg.Collation)
+	}
+	for name := range cfg.Params {
+		if slices.Contains(ownVariables, strings.ToLower(strings.TrimPrefix(name, "@@"))) {
+			return fmt.Errorf("%w: database.dsn: hipq sets %s itself; leave it out", ErrConfig, name)
+		}
+	}
+	return nil
+}
+
 // session sets up each connection, once: to ask for READ COMMITTED as each transaction begins would cost a round trip, and
 // MariaDB would turn a list of 1,000 ids into a table to join with, and walk all rows of the jobs.
 //
@@ -79,11 +117,15 @@ func openMySQL(ctx context.Context, o Options) (*DB, error) {
 // seconds, where it would keep its locks for hours. (MySQL has that only for sessions that are idle in whatever way.) And
 // none waits longer than a few seconds for others: what waits is repeated, for as long as Tx has patience.
 //
+// Parameters are written into the statements, and in another character set some of their bytes would be read for quotes. So the
+// session sets its own after all that the DSN and the server's init_connect may have set, and looks whether it got it.
+//
 // The names of variables depend on the server, which is what the comments are for that only one of them reads.
 type session struct{ driver.Connector }
 
 const (
-	setSession = "SET /*M! tx_isolation = 'READ-COMMITTED', in_predicate_conversion_threshold = 0, idle_transaction_timeout = 10, */" +
+	setSession = "SET NAMES utf8mb4 COLLATE utf8mb4_bin, sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', autocommit = 1," +
+		" /*M! tx_isolation = 'READ-COMMITTED', in_predicate_conversion_threshold = 0, idle_transaction_timeout = 10, */" +
 		" /*!80000 transaction_isolation = 'READ-COMMITTED', wait_timeout = 20, */ time_zone = '+00:00'"
 	// hurried and patient are how long a statement waits for locks of others: a migration's as long as it must.
 	hurried = ", innodb_lock_wait_timeout = 3, lock_wait_timeout = 5"
@@ -98,11 +140,30 @@ func (c session) Connect(ctx context.Context) (driver.Conn, error) {
 		}
 		return nil, err
 	}
-	if _, err := conn.(driver.ExecerContext).ExecContext(ctx, setSession+hurried, nil); err != nil {
+	if err := setUp(ctx, conn.(driver.QueryerContext)); err != nil {
 		_ = conn.Close()
 		return nil, err
 	}
 	return conn, nil
+}
+
+// setUp sets up a connection, and makes sure of its character set, in one round trip.
+func setUp(ctx context.Context, conn driver.QueryerContext) error {
+	rows, err := conn.QueryContext(ctx, setSession+hurried+"; SELECT @@character_set_client, @@character_set_connection", nil)
+	if err != nil {
+		return err
+	}
+	got := make([]driver.Value, 2)
+	err = rows.Next(got)
+	if err = cmp.Or(err, rows.Close()); err != nil {
+		return fmt.Errorf("set up a connection: %w", err)
+	}
+	for _, one := range got {
+		if name := fmt.Sprintf("%s", one); name != "utf8mb4" {
+			return fmt.Errorf("%w: the server keeps a connection's character set at %q, hipq needs utf8mb4", ErrConfig, name)
+		}
+	}
+	return nil
 }
 
 // checkVersion refuses a server without SKIP LOCKED or defaults that are expressions.

@@ -3,6 +3,9 @@ package schema
 import (
 	"context"
 	"database/sql/driver"
+	"errors"
+	"fmt"
+	"io"
 )
 
 // preparing makes connections that keep statements prepared, for to parse one anew each time may cost more than to execute
@@ -13,12 +16,15 @@ type preparing struct {
 }
 
 // Connect implements driver.Connector.
-func (c preparing) Connect(ctx context.Context) (driver.Conn, error) {
+func (c preparing) Connect(ctx context.Context) (_ driver.Conn, err error) {
+	made := &preparedConn{all: c.all, prepared: map[string]driver.Stmt{}}
+	defer made.recovered(&err)
 	conn, err := c.Connector.Connect(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return &preparedConn{fullConn: conn.(fullConn), all: c.all, prepared: map[string]driver.Stmt{}}, nil
+	made.fullConn = conn.(fullConn)
+	return made, nil
 }
 
 type keepKey struct{}
@@ -45,7 +51,23 @@ type preparedConn struct {
 	fullConn
 	all      bool
 	prepared map[string]driver.Stmt
+	// panicked says that the driver has, and left the connection in the middle of something.
+	panicked bool
 }
+
+// ErrDriver means that the driver could not cope with what the database, or whoever answers in its place, said.
+var ErrDriver = errors.New("the database's answer makes no sense")
+
+// recovered makes an error of the driver's panic: what a server says must not end the program.
+func (c *preparedConn) recovered(err *error) {
+	if value := recover(); value != nil {
+		c.panicked = true
+		*err = fmt.Errorf("%w: %v", ErrDriver, value)
+	}
+}
+
+// IsValid implements driver.Validator.
+func (c *preparedConn) IsValid() bool { return !c.panicked && c.fullConn.IsValid() }
 
 // CheckNamedValue implements driver.NamedValueChecker.
 func (c *preparedConn) CheckNamedValue(v *driver.NamedValue) error {
@@ -86,7 +108,8 @@ func (c *preparedConn) keep(query string, s driver.Stmt) error {
 }
 
 // ExecContext implements driver.ExecerContext.
-func (c *preparedConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+func (c *preparedConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (_ driver.Result, err error) {
+	defer c.recovered(&err)
 	if !c.keeps(ctx) {
 		return c.fullConn.ExecContext(ctx, query, args)
 	}
@@ -103,9 +126,14 @@ func (c *preparedConn) ExecContext(ctx context.Context, query string, args []dri
 }
 
 // QueryContext implements driver.QueryerContext.
-func (c *preparedConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
+func (c *preparedConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (_ driver.Rows, err error) {
+	defer c.recovered(&err)
 	if !c.keeps(ctx) {
-		return c.fullConn.QueryContext(ctx, query, args)
+		rows, err := c.fullConn.QueryContext(ctx, query, args)
+		if err != nil {
+			return nil, err
+		}
+		return &connRows{rows, c, nil}, nil
 	}
 	s, err := c.take(ctx, query)
 	if err != nil {
@@ -116,7 +144,7 @@ func (c *preparedConn) QueryContext(ctx context.Context, query string, args []dr
 		_ = s.Close()
 		return nil, err
 	}
-	return &keptRows{rows, func(failed error) error {
+	return &connRows{rows, c, func(failed error) error {
 		if failed != nil {
 			_ = s.Close()
 			return failed
@@ -133,15 +161,37 @@ func (c *preparedConn) Close() error {
 	return c.fullConn.Close()
 }
 
-// keptRows give their statement back when they are closed.
-type keptRows struct {
+// connRows are the rows of a connection's query. They give their statement back when they are closed, if they have one.
+type connRows struct {
 	driver.Rows
-	// giveBack gets the error of the rows; nil once it was called.
+	conn *preparedConn
+	// giveBack gets the error of the rows; nil if there is nothing to give back, or once it was called.
 	giveBack func(failed error) error
 }
 
+// Next implements driver.Rows.
+func (r *connRows) Next(dest []driver.Value) (err error) {
+	defer r.conn.recovered(&err)
+	return r.Rows.Next(dest)
+}
+
+// HasNextResultSet implements driver.RowsNextResultSet.
+func (r *connRows) HasNextResultSet() bool {
+	more, ok := r.Rows.(driver.RowsNextResultSet)
+	return ok && more.HasNextResultSet()
+}
+
+// NextResultSet implements driver.RowsNextResultSet.
+func (r *connRows) NextResultSet() (err error) {
+	defer r.conn.recovered(&err)
+	if more, ok := r.Rows.(driver.RowsNextResultSet); ok {
+		return more.NextResultSet()
+	}
+	return io.EOF
+}
+
 // Close implements driver.Rows.
-func (r *keptRows) Close() error {
+func (r *connRows) Close() error {
 	err := r.Rows.Close()
 	if r.giveBack == nil {
 		return err
