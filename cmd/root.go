@@ -130,7 +130,13 @@ func refuseUnknownTopics(root *cobra.Command) {
 
 // load reads the config.
 func (a *app) load(cmd *cobra.Command) (*config.Config, error) {
-	return config.Load(config.LoadOptions{File: a.configFile, Flags: cmd.Flags()})
+	c, err := config.Load(config.LoadOptions{File: a.configFile, Flags: cmd.Flags()})
+	if err == nil && (cmd.Name() == "init" || isTerminal(a.err)) { // cron would mail them each minute
+		for _, warning := range c.Warnings {
+			fmt.Fprintln(a.err, "hipq: warning: "+warning)
+		}
+	}
+	return c, err
 }
 
 // instance is what a command works with.
@@ -215,8 +221,10 @@ func (i *instance) queues(ctx context.Context) ([]*queue.Queue, error) {
 }
 
 // onTerminal says whether people read what the command prints.
-func (a *app) onTerminal() bool {
-	f, ok := a.out.Writer.(*os.File)
+func (a *app) onTerminal() bool { return isTerminal(a.out.Writer) }
+
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 

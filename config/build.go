@@ -4,9 +4,10 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math"
-	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 	_ "time/tzdata" // hosts without zone files must not read a config differently
@@ -28,8 +29,9 @@ type defaults struct {
 // builder makes a Config of what the file, the environment and the flags say.
 type builder struct {
 	*checker
-	// dir is the config file's folder, to which paths are relative.
-	dir string
+	// dir is the config file's folder, to which paths are relative; shared says that others may read the file.
+	dir    string
+	shared bool
 }
 
 func (b builder) config(s *shape) *Config {
@@ -42,6 +44,7 @@ func (b builder) config(s *shape) *Config {
 		Worker:       b.worker(s.Worker),
 		ActivityKeep: b.seconds("activity.keep", s.Activity.Keep, 14*day, 0),
 	}
+	c.Warnings = b.warnings
 	names := b.names(c)
 	// what the instance says once is the default of each job type
 	outer := defaults{Type: job.DefaultType("")}
@@ -96,12 +99,43 @@ func (b builder) database(s databaseSection) schema.Options {
 			b.refuse(key, "is for database.driver: mysql, but the driver is sqlite; set the driver or leave the key out")
 		}
 		o.Path = b.absolute(cmp.Or(s.Path, "hipq.db"))
+		o.Mode = b.mode("database.mode", s.Mode)
 	case "mysql":
 		o.DSN = b.dsn(s)
+		o.TLS = b.tls(s.TLS)
+		if o.TLS == nil && (strings.Contains(o.DSN, "tls=skip-verify") || strings.Contains(o.DSN, "tls=preferred")) {
+			b.warn("the connection to the database is encrypted, but nobody makes sure who is at its other end: see database.tls")
+		}
 	default:
 		b.refuse("database.driver", "%s is not a driver (sqlite or mysql)", shown(o.Driver))
 	}
 	return o
+}
+
+// mode reads the rights of a file, as chmod takes them.
+func (b builder) mode(path, text string) fs.FileMode {
+	if text == "" {
+		return 0o600
+	}
+	n, err := strconv.ParseUint(text, 8, 9)
+	if err != nil || n&0o600 != 0o600 || n&0o111 != 0 {
+		b.refuse(path, "%s is no rights of a database file; write 0600, 0640 or 0660", shown(text))
+	}
+	return fs.FileMode(n)
+}
+
+// tls gives how the connection is encrypted; nil leaves it to the DSN.
+func (b builder) tls(s *tlsSection) *schema.TLS {
+	if s == nil || *s == (tlsSection{}) {
+		return nil
+	}
+	file := func(path string) string {
+		if path == "" {
+			return ""
+		}
+		return b.absolute(path)
+	}
+	return &schema.TLS{CA: file(s.CA), Cert: file(s.Cert), Key: file(s.Key), ServerName: s.ServerName}
 }
 
 // dsn never lets the DSN into an error.
@@ -112,15 +146,24 @@ func (b builder) dsn(s databaseSection) string {
 		b.refuse("database.dsn", "is given, and database.dsn_file too; leave one of them out")
 		return ""
 	case s.DSN != "":
+		if b.shared && b.origin["database.dsn"] == "" && strings.Contains(s.DSN, ":") {
+			b.warn("others may read %s, which has the password of the database: chmod 600, or put it into database.dsn_file", b.file)
+		}
 		return s.DSN
 	case s.DSNFile == "":
 		b.refuse("database.dsn", "is missing; the driver mysql needs dsn, or dsn_file with a file that holds it, as %s", form)
 		return ""
 	}
-	data, err := os.ReadFile(b.absolute(s.DSNFile))
-	if err != nil {
+	data, shared, err := readTrusted(b.absolute(s.DSNFile))
+	switch {
+	case errors.Is(err, errUntrusted):
+		b.refuse("database.dsn_file", "%s %w", shown(b.absolute(s.DSNFile)), err)
+		return ""
+	case err != nil:
 		b.refuse("database.dsn_file", "%s can't be read: %w", shown(b.absolute(s.DSNFile)), errors.Unwrap(err))
 		return ""
+	case shared:
+		b.warn("others may read %s, which has the password of the database: chmod 600", b.absolute(s.DSNFile))
 	}
 	dsn := strings.TrimRight(string(data), "\r\n")
 	if dsn == "" {

@@ -16,6 +16,12 @@ type checker struct {
 	// origin says of the settings that the file did not give who did: a variable or a flag.
 	origin map[string]string
 	errs   []error
+	// warnings are about what can be used, and should be otherwise.
+	warnings []string
+}
+
+func (c *checker) warn(format string, args ...any) {
+	c.warnings = append(c.warnings, fmt.Sprintf(format, args...))
 }
 
 // refuse notes that the value at a key can't be used: what is wrong, and what is allowed.

@@ -42,6 +42,8 @@ type Config struct {
 	Worker   worker.Options
 	// ActivityKeep is how long purge leaves the activity.
 	ActivityKeep time.Duration
+	// Warnings say what should be otherwise, for people to read.
+	Warnings []string
 	// Queues are at least one, in the order of the file.
 	Queues []Queue
 }

@@ -45,7 +45,7 @@ func TestMinimal(t *testing.T) {
 		File:         got.File,
 		Name:         "shop",
 		Tables:       schema.DefaultTemplate,
-		Database:     schema.Options{Driver: "sqlite", Path: filepath.Join(dir, "hipq.db")},
+		Database:     schema.Options{Driver: "sqlite", Path: filepath.Join(dir, "hipq.db"), Mode: 0o600},
 		Location:     time.UTC,
 		Worker:       worker.DefaultOptions,
 		ActivityKeep: 14 * day,

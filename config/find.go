@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -12,7 +11,9 @@ import (
 
 // find reads the config file: the one that is named, else the first there is of the usual places. One that is there and
 // can't be read ends the search, so that no other is taken for it in silence.
-func find(file, dir string, env func(string) string) (path string, data []byte, err error) {
+//
+// shared says that others may read it.
+func find(file, dir string, env func(string) string) (path string, data []byte, shared bool, err error) {
 	places, named := []string{file}, ""
 	if file == "" && env("HIPQ_CONFIG") != "" {
 		places, named = []string{env("HIPQ_CONFIG")}, " (named by HIPQ_CONFIG)"
@@ -20,25 +21,27 @@ func find(file, dir string, env func(string) string) (path string, data []byte, 
 		places = usualPlaces(env)
 	}
 	if dir, err = filepath.Abs(dir); err != nil {
-		return "", nil, fmt.Errorf("find the working directory: %w", err)
+		return "", nil, false, fmt.Errorf("find the working directory: %w", err)
 	}
 	for i, place := range places {
 		if !filepath.IsAbs(place) {
 			places[i] = filepath.Join(dir, place)
 		}
 		path = filepath.Clean(places[i])
-		data, err := os.ReadFile(path)
-		if err == nil {
-			return path, data, nil
-		}
-		if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
-			return "", nil, fmt.Errorf("%w: %s%s can't be read: %w", ErrInvalid, path, named, errors.Unwrap(err))
+		data, shared, err := readTrusted(path)
+		switch {
+		case err == nil:
+			return path, data, shared, nil
+		case errors.Is(err, errUntrusted):
+			return "", nil, false, fmt.Errorf("%w: %s%s %w", ErrInvalid, path, named, err)
+		case !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR):
+			return "", nil, false, fmt.Errorf("%w: %s%s can't be read: %w", ErrInvalid, path, named, errors.Unwrap(err))
 		}
 	}
 	if len(places) == 1 {
-		return "", nil, fmt.Errorf("%w: %s%s does not exist", ErrNotFound, path, named)
+		return "", nil, false, fmt.Errorf("%w: %s%s does not exist", ErrNotFound, path, named)
 	}
-	return "", nil, fmt.Errorf("%w: looked for %s; write one there, or name it with --config or HIPQ_CONFIG", ErrNotFound, strings.Join(places, ", "))
+	return "", nil, false, fmt.Errorf("%w: looked for %s; write one there, or name it with --config or HIPQ_CONFIG", ErrNotFound, strings.Join(places, ", "))
 }
 
 func usualPlaces(env func(string) string) []string {

@@ -18,7 +18,8 @@ import (
 func settings() []string {
 	return []string{
 		"name", "tables", "timezone",
-		"database.driver", "database.path", "database.dsn", "database.dsn_file",
+		"database.driver", "database.path", "database.mode", "database.dsn", "database.dsn_file",
+		"database.tls.ca", "database.tls.cert", "database.tls.key", "database.tls.server_name",
 		"worker.concurrency", "worker.batch", "worker.run_for", "worker.linger", "worker.lock_for", "worker.grace",
 		"activity.keep",
 	}
@@ -42,7 +43,7 @@ func Load(o LoadOptions) (*Config, error) {
 	if o.Env == nil {
 		o.Env = os.Getenv
 	}
-	file, data, err := find(o.File, o.Dir, o.Env)
+	file, data, shared, err := find(o.File, o.Dir, o.Env)
 	if err != nil {
 		return nil, err
 	}
@@ -59,7 +60,7 @@ func Load(o LoadOptions) (*Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %s: %w", ErrInvalid, file, err)
 	}
-	b := builder{checker: c, dir: filepath.Dir(file)}
+	b := builder{checker: c, dir: filepath.Dir(file), shared: shared}
 	config := b.config(s)
 	if f := changed(o.Flags, "max-jobs"); f != nil {
 		config.Worker.MaxJobs = c.integer("--max-jobs", f.Value.String(), 0, 0, maxInt)
@@ -137,17 +138,17 @@ func (c *checker) environment(env func(string) string) map[string]any {
 			continue
 		}
 		c.origin[key] = variable(key)
-		section, name, nested := strings.Cut(key, ".")
-		if !nested {
-			overlay[key] = value
-			continue
+		path := strings.Split(key, ".")
+		section := overlay
+		for _, name := range path[:len(path)-1] {
+			inner, _ := section[name].(map[string]any)
+			if inner == nil {
+				inner = map[string]any{}
+				section[name] = inner
+			}
+			section = inner
 		}
-		inner, _ := overlay[section].(map[string]any)
-		if inner == nil {
-			inner = map[string]any{}
-			overlay[section] = inner
-		}
-		inner[name] = value
+		section[path[len(path)-1]] = value
 	}
 	return overlay
 }

@@ -78,6 +78,7 @@ func TestEnvironment(t *testing.T) {
 		"HIPQ_TIMEZONE", "Europe/Paris",
 		"HIPQ_DATABASE_DRIVER", "sqlite",
 		"HIPQ_DATABASE_PATH", "other.db",
+		"HIPQ_DATABASE_MODE", "0640",
 		"HIPQ_WORKER_CONCURRENCY", "9",
 		"HIPQ_WORKER_BATCH", "8",
 		"HIPQ_WORKER_RUN_FOR", "7s",
@@ -91,7 +92,7 @@ func TestEnvironment(t *testing.T) {
 	}
 	want := *got
 	want.Name, want.Tables, want.ActivityKeep = "other", "x_{instance}_{queue}", 4*week
-	want.Database = schema.Options{Driver: "sqlite", Path: filepath.Join(filepath.Dir(got.File), "other.db")}
+	want.Database = schema.Options{Driver: "sqlite", Path: filepath.Join(filepath.Dir(got.File), "other.db"), Mode: 0o640}
 	want.Worker = worker.Options{Concurrency: 9, Batch: 8, RunFor: 7 * time.Second, Linger: true, LockFor: 6 * time.Minute, Grace: 5 * time.Second}
 	if diff := diff(&want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

@@ -22,6 +22,16 @@ type databaseSection struct {
 	Path    string `mapstructure:"path"`
 	DSN     string `mapstructure:"dsn"`
 	DSNFile string `mapstructure:"dsn_file"`
+	Mode    string `mapstructure:"mode"`
+	// TLS is nil where there is none.
+	TLS *tlsSection `mapstructure:"tls"`
+}
+
+type tlsSection struct {
+	CA         string `mapstructure:"ca"`
+	Cert       string `mapstructure:"cert"`
+	Key        string `mapstructure:"key"`
+	ServerName string `mapstructure:"server_name"`
 }
 
 type workerSection struct {

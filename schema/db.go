@@ -5,6 +5,7 @@ package schema
 import (
 	"context"
 	"fmt"
+	"io/fs"
 	"time"
 
 	"github.com/jmoiron/sqlx"
@@ -16,6 +17,8 @@ type Options struct {
 	Driver string
 	// Path is SQLite's file.
 	Path string
+	// Mode are the rights of SQLite's file, where Open creates it; 0 is 0600.
+	Mode fs.FileMode
 	// DSN is MySQL's data source name in go-sql-driver's form: user:password@tcp(host:3306)/database. Never logged.
 	DSN string
 	// TLS, if not nil, encrypts the connection to MySQL.

@@ -1,6 +1,7 @@
 package schema
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -14,13 +15,27 @@ import (
 	"modernc.org/sqlite"
 )
 
+// create makes an empty file with these rights, whatever the umask, if there is none: SQLite's own would be everybody's to
+// read. The files beside it get its rights.
+func create(path string, mode fs.FileMode) error {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, mode)
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Chmod(mode), f.Close())
+}
+
 func openSQLite(ctx context.Context, o Options) (*DB, error) {
 	if o.Path == "" {
 		return nil, fmt.Errorf("%w: database.path is empty", ErrConfig)
 	}
-	mode := "rw"
 	if o.Create {
-		mode = "rwc"
+		if err := create(o.Path, cmp.Or(o.Mode, 0o600)); err != nil {
+			return nil, fmt.Errorf("%w: create the database file: %w", ErrConfig, err)
+		}
 	} else if _, err := os.Stat(o.Path); errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("%w: there is no database file %s", ErrNotMigrated, o.Path)
 	}
@@ -28,7 +43,7 @@ func openSQLite(ctx context.Context, o Options) (*DB, error) {
 	// that read first and wrote later would fail at once, without regard to busy_timeout. The cache, 16 MiB where 2 are the
 	// default, holds the inner pages of a table of some million jobs; it is taken as it is needed.
 	dsn := (&url.URL{Scheme: "file", Opaque: (&url.URL{Path: o.Path}).EscapedPath(), RawQuery: url.Values{
-		"mode":    {mode},
+		"mode":    {"rw"},
 		"_txlock": {"immediate"},
 		"_pragma": {"busy_timeout(2000)", "journal_mode(wal)", "synchronous(full)", "cache_size(-16384)"},
 	}.Encode()}).String()

@@ -1,0 +1,90 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+)
+
+// maxFile is how long a config, or the file of a secret, may be, in bytes.
+const maxFile = 1 << 20
+
+var (
+	errUntrusted = errors.New("is not to be trusted")
+	errTooLong   = fmt.Errorf("is longer than %d bytes: it is no such file", maxFile)
+)
+
+// readTrusted reads a file that says what hipq does: none that somebody else could have written, for whoever writes it may
+// run any program as the user that hipq runs as. shared says that others may read it.
+func readTrusted(path string) (data []byte, shared bool, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, false, err
+	}
+	defer func() { _ = f.Close() }()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, false, err
+	}
+	if err := trust(path, info); err != nil {
+		return nil, false, err
+	}
+	if data, err = io.ReadAll(io.LimitReader(f, maxFile+1)); err != nil {
+		return nil, false, err
+	}
+	if len(data) > maxFile {
+		return nil, false, &fs.PathError{Op: "read", Path: path, Err: errTooLong}
+	}
+	return data, info.Mode().Perm()&0o044 != 0, nil
+}
+
+// trust refuses a file that others own or may write, or that lies in a folder where they could put another in its place: that
+// of its name, and where the name is a link that of the file.
+func trust(path string, info fs.FileInfo) error {
+	if info.IsDir() {
+		return &fs.PathError{Op: "read", Path: path, Err: syscall.EISDIR}
+	}
+	if err := ours(path, info); err != nil || !info.Mode().IsRegular() { // a pipe has no place in a folder
+		return err
+	}
+	folders := map[string]bool{filepath.Dir(path): true}
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		folders[filepath.Dir(real)] = true
+	}
+	for folder := range folders {
+		info, err := os.Stat(folder)
+		if err != nil {
+			return err
+		}
+		if err := ours("its folder "+folder, info); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ours refuses what is neither root's nor this user's, or what a third may write: the folder of all, in which each can only
+// take away what is his own, may be written by all, and so may a device.
+func ours(what string, info fs.FileInfo) error {
+	owner, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return nil
+	}
+	user, group := os.Geteuid(), os.Getegid()
+	mode := info.Mode()
+	switch {
+	case owner.Uid != 0 && int(owner.Uid) != user:
+		return fmt.Errorf("%w: %s belongs to user %d, who could make it run any program as user %d; give it to root or to this user",
+			errUntrusted, what, owner.Uid, user)
+	case mode&fs.ModeDevice != 0, mode&fs.ModeSticky != 0 && mode.IsDir():
+	case mode&0o002 != 0:
+		return fmt.Errorf("%w: everybody may write %s; take that right away (chmod o-w)", errUntrusted, what)
+	case mode&0o020 != 0 && owner.Gid != 0 && int(owner.Gid) != group:
+		return fmt.Errorf("%w: group %d may write %s; take that right away (chmod g-w)", errUntrusted, owner.Gid, what)
+	}
+	return nil
+}

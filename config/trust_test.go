@@ -1,0 +1,131 @@
+package config
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// nobody is a user who is neither root nor the one who runs the tests.
+const nobody = 65534
+
+// place makes a folder with a config in it.
+func place(t *testing.T, text string) (dir, file string) {
+	t.Helper()
+	dir = filepath.Join(t.TempDir(), "etc")
+	return dir, write(t, filepath.Join(dir, "hipq.yaml"), text)
+}
+
+func do(t *testing.T, errs ...error) {
+	t.Helper()
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// What somebody else could have written is not done: a config may name any program.
+func TestConfigOfSomebodyElse(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can give files away") // CI runs as root
+	}
+	for name, c := range map[string]struct {
+		give func(t *testing.T, dir, file string)
+		want string // empty: it is trusted
+	}{
+		"ours":                {func(*testing.T, string, string) {}, ""},
+		"another's":           {func(t *testing.T, _, file string) { do(t, os.Chown(file, nobody, 0)) }, "belongs to user 65534"},
+		"in another's folder": {func(t *testing.T, dir, _ string) { do(t, os.Chown(dir, nobody, 0)) }, "its folder"},
+		"for all to write":    {func(t *testing.T, _, file string) { do(t, os.Chmod(file, 0o666)) }, "everybody may write"},
+		"for a group":         {func(t *testing.T, _, file string) { do(t, os.Chown(file, 0, nobody), os.Chmod(file, 0o660)) }, "group 65534 may write"},
+		"for our group":       {func(t *testing.T, _, file string) { do(t, os.Chmod(file, 0o660)) }, ""},
+		"in a folder of all":  {func(t *testing.T, dir, _ string) { do(t, os.Chmod(dir, 0o777)) }, "everybody may write its folder"},
+		"in one like /tmp":    {func(t *testing.T, dir, _ string) { do(t, os.Chmod(dir, 0o777|fs.ModeSticky)) }, ""},
+		"a link of another's": {func(t *testing.T, dir, file string) {
+			real := write(t, filepath.Join(filepath.Dir(dir), "theirs", "real.yaml"), minimal)
+			do(t, os.Remove(file), os.Symlink(real, file), os.Chown(filepath.Dir(real), nobody, 0))
+		}, "its folder"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir, file := place(t, minimal)
+			c.give(t, dir, file)
+			_, err := Load(LoadOptions{File: file, Env: noEnv})
+			switch {
+			case c.want == "" && err != nil:
+				t.Error(err)
+			case c.want != "" && (!errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), c.want)):
+				t.Errorf("%v, want: %s", err, c.want)
+			}
+		})
+	}
+}
+
+const withDSN = "name: shop\nqueues: [{name: emails}]\ndatabase: {driver: mysql, "
+
+// A secret that others may read is one to warn of, and so is a server of whom nobody makes sure.
+func TestWarnings(t *testing.T) {
+	dir, file := place(t, withDSN+"dsn: 'hipq:secret@tcp(db)/shop'}\n")
+	secret := write(t, filepath.Join(dir, "dsn"), "hipq:secret@tcp(db)/shop\n")
+	warnings := func(want ...string) {
+		t.Helper()
+		c, err := Load(LoadOptions{File: file, Env: noEnv})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(c.Warnings) != len(want) {
+			t.Fatalf("%q, want %q", c.Warnings, want)
+		}
+		for i, w := range c.Warnings {
+			if !strings.Contains(w, want[i]) || strings.Contains(w, "secret@") {
+				t.Errorf("%q, want %q", w, want[i])
+			}
+		}
+	}
+	warnings()
+	do(t, os.Chmod(file, 0o644))
+	warnings("others may read " + file)
+	write(t, file, withDSN+"dsn_file: dsn}\n")
+	warnings()
+	do(t, os.Chmod(secret, 0o640))
+	warnings("others may read " + secret)
+	do(t, os.Chmod(secret, 0o600))
+	write(t, secret, "hipq:secret@tcp(db)/shop?tls=skip-verify")
+	warnings("nobody makes sure")
+	do(t, os.Chmod(secret, 0o666))
+	if _, err := Load(LoadOptions{File: file, Env: noEnv}); err == nil || !strings.Contains(err.Error(), "database.dsn_file: ") || !strings.Contains(err.Error(), "everybody may write") {
+		t.Errorf("a secret that everybody may write: %v", err)
+	}
+}
+
+// A file without end is none.
+func TestEndlessFiles(t *testing.T) {
+	if _, err := Load(LoadOptions{File: "/dev/zero", Env: noEnv}); !errors.Is(err, ErrInvalid) {
+		t.Errorf("%v", err)
+	}
+	_, file := place(t, withDSN+"dsn_file: /dev/zero}\n")
+	if _, err := Load(LoadOptions{File: file, Env: noEnv}); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "can't be read") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestModeAndTLS(t *testing.T) {
+	c := mustLoad(t, "name: shop\nqueues: [{name: emails}]\ndatabase: {mode: 0660}\n")
+	if c.Database.Mode != 0o660 {
+		t.Errorf("mode %o", c.Database.Mode)
+	}
+	for _, mode := range []string{"777", "0444", "rw", "0o600", "1600"} {
+		if _, err := load(t, "name: shop\nqueues: [{name: emails}]\ndatabase: {mode: "+mode+"}\n", noEnv, nil); !errors.Is(err, ErrInvalid) {
+			t.Errorf("%s: %v", mode, err)
+		}
+	}
+	c, err := load(t, withDSN+"dsn: 'hipq@tcp(db)/shop'}\n", environment("HIPQ_DATABASE_TLS_SERVER_NAME", "db.example.org"), nil)
+	if err != nil || c.Database.TLS == nil || c.Database.TLS.ServerName != "db.example.org" {
+		t.Errorf("from the environment: %v, %v", c, err)
+	}
+	c = mustLoad(t, withDSN+"dsn: 'hipq@tcp(db)/shop', tls: {ca: ca.pem, server_name: db.example.org}}\n")
+	if got := c.Database.TLS; got == nil || got.CA != filepath.Join(filepath.Dir(c.File), "ca.pem") || got.ServerName != "db.example.org" || got.Key != "" {
+		t.Errorf("%+v", got)
+	}
+}
