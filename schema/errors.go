@@ -2,6 +2,7 @@ package schema
 
 import (
 	"context"
+	"crypto/tls"
 	"database/sql/driver"
 	"errors"
 	"io"
@@ -113,6 +114,8 @@ func Diagnose(err error) (Trouble, string) {
 	switch {
 	case errors.Is(err, ErrNotMigrated):
 		return Misconfigured, "run hipq init"
+	case errors.Is(err, mysql.ErrNoTLS), errors.As(err, new(*tls.CertificateVerificationError)):
+		return Misconfigured, "check database.tls, and the option tls of database.dsn"
 	case errors.Is(err, ErrDriver):
 		return TryLater, "is it a MySQL or MariaDB server that database.dsn leads to, and nothing in between?"
 	case errors.Is(err, ErrNoAnswer):

@@ -1,12 +1,21 @@
 package schema_test
 
 import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/binary"
+	"encoding/pem"
 	"errors"
 	"io"
+	"math/big"
 	"net"
+	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/go-sql-driver/mysql"
 
@@ -89,7 +98,7 @@ func TestServerOutOfItsMind(t *testing.T) {
 		"nothing": {},
 	} {
 		t.Run(name, func(t *testing.T) {
-			address := mad(t, answer)
+			address := mad(t, answer, nil)
 			_, err := schema.Open(t.Context(), schema.Options{Driver: "mysql", DSN: "root@tcp(" + address + ")/shop?readTimeout=1s"}, schema.Names{})
 			if trouble, _ := schema.Diagnose(err); err == nil || trouble != schema.TryLater {
 				t.Errorf("%v", err)
@@ -98,8 +107,73 @@ func TestServerOutOfItsMind(t *testing.T) {
 	}
 }
 
-// mad is a server that greets as MySQL does, lets everybody in, and gives the same answer to all that it is asked.
-func mad(t *testing.T, answer []byte) (address string) {
+// Only a server that proves its name is talked to, where the config wants it encrypted.
+func TestTLS(t *testing.T) {
+	dir := t.TempDir()
+	certificate, ca := certify(t, dir, "db.example.org")
+	_, other := certify(t, t.TempDir(), "db.example.org")
+	for name, c := range map[string]struct {
+		want    *schema.TLS
+		trouble schema.Trouble // TryLater: it came to the answer that makes no sense
+		text    string
+	}{
+		"right":                {&schema.TLS{CA: ca, ServerName: "db.example.org"}, schema.TryLater, ""},
+		"another's name":       {&schema.TLS{CA: ca, ServerName: "evil.example.org"}, schema.Misconfigured, "evil.example.org"},
+		"the host's name":      {&schema.TLS{CA: ca}, schema.Misconfigured, "127.0.0.1"},
+		"another's signature":  {&schema.TLS{CA: other, ServerName: "db.example.org"}, schema.Misconfigured, "unknown authority"},
+		"the system's":         {&schema.TLS{ServerName: "db.example.org"}, schema.Misconfigured, "unknown authority"},
+		"no certificate":       {&schema.TLS{CA: "/dev/null"}, schema.Misconfigured, "holds no certificate"},
+		"no file":              {&schema.TLS{CA: dir + "/none"}, schema.Misconfigured, "no such file"},
+		"a key of our own":     {&schema.TLS{CA: ca, ServerName: "db.example.org", Cert: ca, Key: dir + "/key.pem"}, schema.TryLater, ""},
+		"a key without a cert": {&schema.TLS{CA: ca, Key: dir + "/key.pem"}, schema.Misconfigured, "belong together"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			address := mad(t, []byte{0xfe, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f}, &tls.Config{Certificates: []tls.Certificate{certificate}})
+			o := schema.Options{Driver: "mysql", DSN: "root@tcp(" + address + ")/shop?readTimeout=1s", TLS: c.want}
+			_, err := schema.Open(t.Context(), o, schema.Names{})
+			if trouble, _ := schema.Diagnose(err); err == nil || trouble != c.trouble || !strings.Contains(err.Error(), c.text) {
+				t.Errorf("%v", err)
+			}
+		})
+	}
+	address := mad(t, nil, nil) // which knows no TLS
+	_, err := schema.Open(t.Context(), schema.Options{Driver: "mysql", DSN: "root@tcp(" + address + ")/shop", TLS: &schema.TLS{CA: ca}}, schema.Names{})
+	if trouble, _ := schema.Diagnose(err); trouble != schema.Misconfigured {
+		t.Errorf("%v", err)
+	}
+}
+
+// certify makes a certificate for a name, which has signed itself, and its files.
+func certify(t *testing.T, dir, name string) (_ tls.Certificate, file string) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), DNSNames: []string{name}, NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	private, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file = dir + "/cert.pem"
+	for path, block := range map[string]*pem.Block{file: {Type: "CERTIFICATE", Bytes: der}, dir + "/key.pem": {Type: "PRIVATE KEY", Bytes: private}} {
+		if err := os.WriteFile(path, pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, file
+}
+
+// mad is a server that greets as MySQL does, lets everybody in, and gives the same answer to all that it is asked. It is
+// encrypted if it has a certificate and the client wants it.
+func mad(t *testing.T, answer []byte, certificate *tls.Config) (address string) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -111,20 +185,23 @@ func mad(t *testing.T, answer []byte) (address string) {
 			if err != nil {
 				return
 			}
-			go serveMad(conn, answer)
+			go serveMad(conn, answer, certificate)
 		}
 	}()
 	return listener.Addr().String()
 }
 
-func serveMad(conn net.Conn, answer []byte) {
+func serveMad(conn net.Conn, answer []byte, certificate *tls.Config) {
 	defer func() { _ = conn.Close() }()
 	send := func(number byte, payload []byte) {
 		header := binary.LittleEndian.AppendUint32(nil, uint32(len(payload)))
 		header[3] = number
 		_, _ = conn.Write(append(header, payload...))
 	}
-	greeting := append([]byte("\n8.4.0\x00\x01\x00\x00\x00salt5678\x00"), 0xff, 0xff, 45, 2, 0, 0xff, 0xc7, 21)
+	greeting := append([]byte("\n8.4.0\x00\x01\x00\x00\x00salt5678\x00"), 0xff, 0xf7, 45, 2, 0, 0xff, 0xc7, 21)
+	if certificate != nil {
+		greeting[21] |= 0x08 // it knows TLS
+	}
 	greeting = append(greeting, make([]byte, 10)...)
 	send(0, append(greeting, "salt90123456\x00mysql_native_password\x00"...))
 	for number := byte(2); ; number = 1 {
@@ -132,12 +209,23 @@ func serveMad(conn net.Conn, answer []byte) {
 		if _, err := io.ReadFull(conn, header); err != nil {
 			return
 		}
-		if _, err := io.CopyN(io.Discard, conn, int64(header[0])|int64(header[1])<<8|int64(header[2])<<16); err != nil {
+		length := int64(header[0]) | int64(header[1])<<8 | int64(header[2])<<16
+		if _, err := io.CopyN(io.Discard, conn, length); err != nil {
 			return
 		}
-		if number == 2 {
+		switch {
+		case number == 2 && length == 32: // a wish for TLS, before the name
+			conn = tls.Server(conn, certificate)
+			if _, err := io.ReadFull(conn, header); err != nil {
+				return
+			}
+			if _, err := io.CopyN(io.Discard, conn, int64(header[0])|int64(header[1])<<8|int64(header[2])<<16); err != nil {
+				return
+			}
+			send(3, []byte{0, 0, 0, 2, 0, 0, 0})
+		case number == 2:
 			send(number, []byte{0, 0, 0, 2, 0, 0, 0})
-		} else {
+		default:
 			send(number, answer)
 		}
 	}
