@@ -38,7 +38,7 @@ func TestCharacterSetIsOurOwn(t *testing.T) {
 	// of an administrator's connection the server executes no init_connect
 	cfg.User, cfg.Passwd = "hipq_gbk", "secret"
 	for _, statement := range []string{
-		"CREATE OR REPLACE USER hipq_gbk@'%' IDENTIFIED BY 'secret'", "GRANT ALL ON " + cfg.DBName + ".* TO hipq_gbk@'%'",
+		"CREATE USER IF NOT EXISTS hipq_gbk@'%' IDENTIFIED BY 'secret'", "GRANT ALL ON " + cfg.DBName + ".* TO hipq_gbk@'%'",
 		"SET GLOBAL init_connect = 'SET NAMES gbk'",
 	} {
 		if _, err := root.ExecContext(t.Context(), statement); err != nil {
