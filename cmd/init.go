@@ -20,7 +20,7 @@ Where there is no config it writes a first hipq.yaml. It may be repeated, and ru
 Exit codes: 0 done · 64 usage · 75 the database is unreachable or busy · 78 configuration.`
 
 func (a *app) initCommand() *cobra.Command {
-	var ddl bool
+	var ddl, grants bool
 	c := &cobra.Command{
 		Use:     "init",
 		Short:   "Create or migrate the tables",
@@ -28,13 +28,19 @@ func (a *app) initCommand() *cobra.Command {
 		Example: "  hipq init\n  hipq init --print | less   # the DDL, and nothing is changed",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if ddl {
+			switch {
+			case ddl && grants:
+				return usagef("--print and --print-grants are two things to print; choose one")
+			case ddl:
 				return a.printDDL(cmd)
+			case grants:
+				return a.printGrants(cmd)
 			}
 			return a.runInit(cmd)
 		},
 	}
 	c.Flags().BoolVar(&ddl, "print", false, "print the DDL instead of running it")
+	c.Flags().BoolVar(&grants, "print-grants", false, "print the rights that init, hipq and an application need in MySQL; nothing is changed")
 	return c
 }
 
@@ -52,6 +58,23 @@ func (a *app) printDDL(cmd *cobra.Command) error {
 		return err
 	}
 	_, err = fmt.Fprint(a.out, ddl)
+	return err
+}
+
+func (a *app) printGrants(cmd *cobra.Command) error {
+	c, err := a.load(cmd)
+	if err != nil {
+		return err
+	}
+	names, err := c.Names()
+	if err != nil {
+		return err
+	}
+	grants, err := schema.Grants(c.Database, names, tables(c))
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprint(a.out, grants)
 	return err
 }
 

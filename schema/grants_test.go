@@ -1,0 +1,65 @@
+package schema_test
+
+import (
+	"database/sql"
+	"strings"
+	"testing"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/hipq/hipq/internal/dbtest"
+	"github.com/hipq/hipq/schema"
+)
+
+// With what Grants gives it, an application can enqueue, and nothing else: neither read, nor write what is hipq's alone.
+func TestGrants(t *testing.T) {
+	source := dbtest.MySQL(t)
+	root := dbtest.Open(t, "mysql", source, "emails")
+	names, err := schema.NewNames("shop", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	grants, err := schema.Grants(schema.Options{Driver: "mysql", DSN: source}, names, []schema.Queue{{Name: "emails"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const application = "hipq_application"
+	for _, statement := range []string{"DROP USER IF EXISTS " + application, "CREATE USER " + application + " IDENTIFIED BY 'secret'"} {
+		if _, err := root.ExecContext(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for line := range strings.Lines(grants) {
+		if !strings.Contains(line, "'application'") {
+			continue
+		}
+		if _, err := root.ExecContext(t.Context(), strings.Replace(line, "'application'", "'"+application+"'", 1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cfg, err := mysql.ParseDSN(source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.User, cfg.Passwd = application, "secret"
+	app, err := sql.Open("mysql", cfg.FormatDSN()) // as an application does
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = app.Close() }()
+	for statement, allowed := range map[string]bool{
+		"INSERT INTO shop_emails (job_type) VALUES ('send')":                            true,
+		"INSERT INTO shop_emails (job_type, job_key, priority) VALUES ('send', 'a', 5)": true,
+		"INSERT INTO shop_emails (id, job_type) VALUES (9223372036854775807, 'send')":   false,
+		"INSERT INTO shop_emails (job_type, line) VALUES ('send', 'due')":               false,
+		"INSERT INTO shop_emails (job_type, attempt) VALUES ('send', 4294967295)":       false,
+		"SELECT COUNT(*) FROM shop_emails":                                              false,
+		"UPDATE shop_emails SET priority = 1":                                           false,
+		"DELETE FROM shop_emails":                                                       false,
+		"INSERT INTO shop_queues (queue) VALUES ('x')":                                  false,
+	} {
+		if _, err := app.ExecContext(t.Context(), statement); (err == nil) != allowed {
+			t.Errorf("%s: %v", statement, err)
+		}
+	}
+}
