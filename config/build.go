@@ -112,6 +112,12 @@ func (b builder) database(s databaseSection) schema.Options {
 	return o
 }
 
+// hasPassword says whether a DSN has one.
+func hasPassword(dsn string) bool {
+	user := dsn[:max(0, strings.LastIndex(dsn, "@"))]
+	return strings.Contains(user, ":")
+}
+
 // mode reads the rights of a file, as chmod takes them.
 func (b builder) mode(path, text string) fs.FileMode {
 	if text == "" {
@@ -146,7 +152,7 @@ func (b builder) dsn(s databaseSection) string {
 		b.refuse("database.dsn", "is given, and database.dsn_file too; leave one of them out")
 		return ""
 	case s.DSN != "":
-		if b.shared && b.origin["database.dsn"] == "" && strings.Contains(s.DSN, ":") {
+		if b.shared && b.origin["database.dsn"] == "" && hasPassword(s.DSN) {
 			b.warn("others may read %s, which has the password of the database: chmod 600, or put it into database.dsn_file", b.file)
 		}
 		return s.DSN
@@ -162,7 +168,7 @@ func (b builder) dsn(s databaseSection) string {
 	case err != nil:
 		b.refuse("database.dsn_file", "%s can't be read: %w", shown(b.absolute(s.DSNFile)), errors.Unwrap(err))
 		return ""
-	case shared:
+	case shared && hasPassword(string(data)):
 		b.warn("others may read %s, which has the password of the database: chmod 600", b.absolute(s.DSNFile))
 	}
 	dsn := strings.TrimRight(string(data), "\r\n")
