@@ -133,6 +133,7 @@ type Filter struct {
 	Kind   Kind
 	Queue  string
 	JobID  int64
+	JobKey string
 	Worker string
 	State  State
 	Since  time.Time
@@ -169,6 +170,15 @@ func (l *Log) Find(ctx context.Context, by Filter, f func(Entry) error) error {
 	return rows.Err()
 }
 
+// Has says whether there is an entry that the filter lets pass, as of a transaction.
+func (l *Log) Has(ctx context.Context, tx *schema.Tx, by Filter) (found bool, err error) {
+	where, args := by.where()
+	if err := tx.GetContext(ctx, &found, "SELECT EXISTS (SELECT 1 FROM "+l.db.Activity()+where+")", args...); err != nil {
+		return false, fmt.Errorf("find activity: %w", err)
+	}
+	return found, nil
+}
+
 func (by Filter) where() (string, []any) {
 	var terms []string
 	var args []any
@@ -184,6 +194,9 @@ func (by Filter) where() (string, []any) {
 	}
 	if by.Queue != "" {
 		add("queue = ?", by.Queue)
+	}
+	if by.JobKey != "" {
+		add("job_key = ?", by.JobKey)
 	}
 	if by.Worker != "" {
 		add("worker_id = ?", by.Worker)

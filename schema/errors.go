@@ -80,6 +80,13 @@ func IsLockTimeout(err error) bool {
 	return ok && my.Number == erLockWaitTimeout
 }
 
+// isAnswer says whether err is what the engine itself says, and not that nothing was heard of it.
+func isAnswer(err error) bool {
+	_, my := errors.AsType[*mysql.MySQLError](err)
+	_, lite := errors.AsType[*sqlite.Error](err)
+	return my || lite
+}
+
 // isDone says whether err means that a step of a migration was run before.
 func isDone(err error) bool {
 	my, ok := errors.AsType[*mysql.MySQLError](err)

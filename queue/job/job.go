@@ -77,6 +77,9 @@ func (j *Job) IsNew() bool { return j.Line == LineNew }
 // IsSent says whether the job is running elsewhere, and waits for an answer from there.
 func (j *Job) IsSent() bool { return j.Line == LineWaiting }
 
+// IsDismissed says whether the job has failed, and somebody has said that nothing is to be done about it.
+func (j *Job) IsDismissed() bool { return j.Line == LineClosed && j.RetriedAs == 0 }
+
 // Outcome is what is known of the attempt of a job in the state error.
 func (j *Job) Outcome(now time.Time) Outcome {
 	o := Outcome{Verdict: TryAgain, Error: j.Error, Ran: now.Sub(j.StartTime)}
