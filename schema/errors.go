@@ -131,7 +131,7 @@ func Diagnose(err error) (Trouble, string) {
 		return diagnoseMySQL(my)
 	}
 	if lite, ok := errors.AsType[*sqlite.Error](err); ok {
-		return diagnoseSQLite(lite)
+		return diagnoseSQLite(lite.Code(), lite.Error())
 	}
 	if Retryable(err) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return TryLater, "the database can't be reached, or is read-only: is the server up, is it a replica, is database.dsn right?"
@@ -149,6 +149,12 @@ func diagnoseMySQL(err *mysql.MySQLError) (Trouble, string) {
 		return Misconfigured, "run hipq init"
 	case 1021, 1114, 3675:
 		return TryLater, "the server's disk or table space is full"
+	case 3, 1026, 1030: // an error while writing, or of the storage engine, whose number is in the text
+		for _, sign := range []string{"No space left", "Errcode: 28", "errno 28", "error 28"} {
+			if strings.Contains(err.Message, sign) {
+				return TryLater, "the server's disk is full"
+			}
+		}
 	case 1040, 1203, 1226:
 		return TryLater, "the server has too many connections"
 	case erLockWaitTimeout, erLockNowait:
@@ -162,10 +168,10 @@ func diagnoseMySQL(err *mysql.MySQLError) (Trouble, string) {
 	return NoTrouble, ""
 }
 
-func diagnoseSQLite(err *sqlite.Error) (Trouble, string) {
-	switch err.Code() & 0xff {
+func diagnoseSQLite(code int, text string) (Trouble, string) {
+	switch code & 0xff {
 	case sqlite3.SQLITE_ERROR:
-		if strings.Contains(err.Error(), "no such ") { // table, column, or index
+		if strings.Contains(text, "no such ") { // table, column, or index
 			return Misconfigured, "run hipq init"
 		}
 	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL:
@@ -177,7 +183,8 @@ func diagnoseSQLite(err *sqlite.Error) (Trouble, string) {
 	case sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT:
 		return Misconfigured, "the file is not a healthy SQLite database: check database.path"
 	case sqlite3.SQLITE_IOERR:
-		return TryLater, "the disk reports an error"
+		// a full disk is one where a file can't grow that is written to the end, and for readers too, who write beside the file
+		return TryLater, "the disk may be full, or it reports an error"
 	}
 	return NoTrouble, ""
 }
