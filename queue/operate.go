@@ -65,6 +65,17 @@ func (q *Queue) Cancel(ctx context.Context, id int64) error {
 	})
 }
 
+// CanCancel says whether Cancel, or Reschedule, would refuse a job as it is: ErrStarted or ErrFinal.
+func CanCancel(j *job.Job) error {
+	switch j.State {
+	case job.Final:
+		return ErrFinal
+	case job.Running, job.Error:
+		return ErrStarted
+	}
+	return nil
+}
+
 // isCancelled says whether a job, or the error of its reading, is what a transaction that cancels leaves: an earlier try of
 // it has been committed then, although the commit was not answered.
 func isCancelled(tx *schema.Tx, j *job.Job, err error) bool {
@@ -155,14 +166,11 @@ func (q *Queue) change(ctx context.Context, verb string, id int64, done func(*sc
 		if done != nil && done(tx, j, err) {
 			return nil
 		}
+		if err == nil {
+			err = CanCancel(j)
+		}
 		if err != nil {
 			return err
-		}
-		switch j.State {
-		case job.Final:
-			return ErrFinal
-		case job.Running, job.Error:
-			return ErrStarted
 		}
 		return f(tx, j)
 	})

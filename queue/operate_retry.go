@@ -36,10 +36,9 @@ func (q *Queue) Retry(ctx context.Context, id int64, again bool) (Added, error) 
 			return err
 		case tx.MayBeDone && added.ID != 0 && added.ID == j.RetriedAs:
 			return nil // by an earlier try
-		case j.State != job.Final:
-			return ErrNotFinal
-		case !again && (j.RetriedAs != 0 || j.Line == job.LineClosed):
-			return &ClosedError{j.RetriedAs}
+		}
+		if err := CanRetry(j, again); err != nil {
+			return err
 		}
 		added, err = q.repeat(ctx, tx, j)
 		return err
@@ -48,6 +47,17 @@ func (q *Queue) Retry(ctx context.Context, id int64, again bool) (Added, error) 
 		return Added{}, fmt.Errorf("retry job %d of %s: %w", id, q.Name, err)
 	}
 	return added, nil
+}
+
+// CanRetry says whether Retry would refuse a job as it is: ErrNotFinal, or a *ClosedError.
+func CanRetry(j *job.Job, again bool) error {
+	switch {
+	case j.State != job.Final:
+		return ErrNotFinal
+	case !again && (j.RetriedAs != 0 || j.Line == job.LineClosed):
+		return &ClosedError{j.RetriedAs}
+	}
+	return nil
 }
 
 // repeat adds a job like a final one, and links the two.
@@ -80,18 +90,27 @@ func (q *Queue) repeat(ctx context.Context, tx *schema.Tx, j *job.Job) (Added, e
 func (q *Queue) Dismiss(ctx context.Context, id int64) error {
 	err := q.db.Tx(ctx, func(tx *schema.Tx) error {
 		j, err := q.get(ctx, tx, id, q.db.ForUpdate)
-		switch {
-		case err != nil:
+		if err == nil {
+			err = CanDismiss(j)
+		}
+		if err != nil {
 			return err
-		case j.State != job.Final:
-			return ErrNotFinal
-		case j.Line == job.LineFinished:
-			return ErrNotFailed
 		}
 		return tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET line = 'closed' WHERE id = ? AND line = 'failed'", id)
 	})
 	if err != nil {
 		return fmt.Errorf("dismiss job %d of %s: %w", id, q.Name, err)
+	}
+	return nil
+}
+
+// CanDismiss says whether Dismiss would refuse a job as it is: ErrNotFinal, or ErrNotFailed.
+func CanDismiss(j *job.Job) error {
+	switch {
+	case j.State != job.Final:
+		return ErrNotFinal
+	case j.Line == job.LineFinished:
+		return ErrNotFailed
 	}
 	return nil
 }

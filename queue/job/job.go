@@ -67,9 +67,14 @@ type Job struct {
 	Stopping bool
 	// Suspect says that its last attempt ended with its worker.
 	Suspect bool
+	// Left says what a row inserted by plain SQL leaves to its type, until a worker takes it in.
+	Left Left
 	// RetryOf is the final job that this one repeats, RetriedAs the latest that repeats this one; 0 is none.
 	RetryOf, RetriedAs int64
 }
+
+// Left is which fields of a job are its type's to fill in; they are zero until then.
+type Left struct{ Timeout, Priority, ThrottleFactor, Windows bool }
 
 // IsNew says whether the job was inserted by plain SQL, and no worker has taken it in yet.
 func (j *Job) IsNew() bool { return j.Line == LineNew }
