@@ -130,12 +130,14 @@ func orNone(s string) string {
 
 // Filter narrows what Find gives. A zero field doesn't narrow.
 type Filter struct {
-	Kind   Kind
-	Queue  string
-	JobID  int64
-	Worker string
-	State  State
-	Since  time.Time
+	Kind    Kind
+	Queue   string
+	JobID   int64
+	JobType string
+	JobKey  string
+	Worker  string
+	State   State
+	Since   time.Time
 	// After takes entries with a higher ID only: where to go on from.
 	After int64
 	// Limit takes the newest so many.
@@ -169,6 +171,20 @@ func (l *Log) Find(ctx context.Context, by Filter, f func(Entry) error) error {
 	return rows.Err()
 }
 
+// Getter reads one row: a database, or a transaction.
+type Getter interface {
+	GetContext(ctx context.Context, dest any, query string, args ...any) error
+}
+
+// Has says whether there is an entry that the filter lets pass.
+func (l *Log) Has(ctx context.Context, from Getter, by Filter) (found bool, err error) {
+	where, args := by.where()
+	if err := from.GetContext(ctx, &found, "SELECT EXISTS (SELECT 1 FROM "+l.db.Activity()+where+")", args...); err != nil {
+		return false, fmt.Errorf("find activity: %w", err)
+	}
+	return found, nil
+}
+
 func (by Filter) where() (string, []any) {
 	var terms []string
 	var args []any
@@ -184,6 +200,12 @@ func (by Filter) where() (string, []any) {
 	}
 	if by.Queue != "" {
 		add("queue = ?", by.Queue)
+	}
+	if by.JobType != "" {
+		add("job_type = ?", by.JobType)
+	}
+	if by.JobKey != "" {
+		add("job_key = ?", by.JobKey)
 	}
 	if by.Worker != "" {
 		add("worker_id = ?", by.Worker)

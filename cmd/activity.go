@@ -54,17 +54,13 @@ func (a *app) activityCommand() *cobra.Command {
 	f.Int64Var(&by.JobID, "job", 0, "only about the job with this id")
 	f.StringVar(&by.Worker, "worker", "", "only of the worker with this id")
 	f.StringVar(&state, "state", "", "only this: "+list(activity.States))
-	f.StringVar(&since, "since", "", "only the last so long: 90s, 2h, 1d")
+	f.StringVar(&since, "since", "", "only what happened since: "+sinceUsage)
 	f.BoolVar(&follow, "follow", false, "go on with what comes")
 	f.IntVar(&by.Limit, "limit", tableRows, "only the newest so many (0: all; the default for --json)")
 	return c
 }
 
 func (a *app) runActivity(cmd *cobra.Command, by activity.Filter, since string, follow bool) error {
-	ago, err := durationFlag("--since", since)
-	if err != nil {
-		return err
-	}
 	i, err := a.openPatiently(cmd)
 	if err != nil {
 		return err
@@ -75,12 +71,8 @@ func (a *app) runActivity(cmd *cobra.Command, by activity.Filter, since string, 
 			return err
 		}
 	}
-	if ago > 0 {
-		now, err := i.db.Clock(cmd.Context())
-		if err != nil {
-			return err
-		}
-		by.Since = now.Add(-ago)
+	if by.Since, err = i.since(cmd, since); err != nil {
+		return err
 	}
 	log := activity.New(i.db)
 	if follow {
@@ -91,13 +83,13 @@ func (a *app) runActivity(cmd *cobra.Command, by activity.Filter, since string, 
 		if a.json {
 			return a.printJSON(e)
 		}
-		rows = append(rows, entryRow(i, e))
+		rows = append(rows, entryRow(i.localCell(e.At.Time), e))
 		return nil
 	})
 	if err != nil || a.json {
 		return err
 	}
-	return table(a.out, []string{"AT", "KIND", "STATE", "QUEUE", "JOB", "TYPE", "KEY", "ATTEMPT", "WAITED", "RAN", "WORKER", "ERROR"}, rows)
+	return table(a.out, []string{i.zoned("AT"), "KIND", "STATE", "QUEUE", "JOB", "TYPE", "KEY", "ATTEMPT", "WAITED", "RAN", "WORKER", "ERROR"}, rows)
 }
 
 // printEntry prints an entry as it comes.
@@ -105,7 +97,7 @@ func (a *app) printEntry(i *instance, e activity.Entry) error {
 	if a.json {
 		return a.printJSON(e)
 	}
-	row := entryRow(i, e)
+	row := entryRow(i.local(e.At.Time), e)
 	for n := range row {
 		row[n] = cell(row[n])
 	}
@@ -113,7 +105,7 @@ func (a *app) printEntry(i *instance, e activity.Entry) error {
 	return err
 }
 
-func entryRow(i *instance, e activity.Entry) []string {
+func entryRow(at string, e activity.Entry) []string {
 	job, attempt, waited, ran := "–", "–", "–", "–"
 	if e.Kind == activity.Job {
 		job = strconv.FormatInt(e.JobID, 10)
@@ -126,7 +118,7 @@ func entryRow(i *instance, e activity.Entry) []string {
 		attempt, ran = strconv.Itoa(e.Attempt), millis(e.RunMS)
 	}
 	return []string{
-		i.local(e.At.Time), string(e.Kind), string(e.State), dash(e.Queue), job, dash(e.JobType), dash(e.JobKey), attempt, waited, ran,
+		at, string(e.Kind), string(e.State), dash(e.Queue), job, dash(e.JobType), dash(e.JobKey), attempt, waited, ran,
 		dash(e.WorkerID), dash(e.Error),
 	}
 }

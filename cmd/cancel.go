@@ -36,11 +36,23 @@ func (a *app) cancelCommand() *cobra.Command {
 			if filtered == (len(ids) > 0) {
 				return usagef("cancel needs either ids, or --type, --key or --all")
 			}
-			o := operation{ids: ids, states: []job.State{job.Initial, job.Retry}, by: by, dryRun: dryRun}
-			o.do = func(q *queue.Queue, id int64) (any, error) { return nil, q.Cancel(cmd.Context(), id) }
+			standing := func(states ...job.State) (list []queue.Standing) {
+				for _, s := range states {
+					list = append(list, queue.Standing(s))
+				}
+				return list
+			}
+			o := operation{ids: ids, standings: standing(job.Initial, job.Retry), by: by, dryRun: dryRun, can: queue.CanCancel}
+			o.do = func(q *queue.Queue, id int64) (fmt.Stringer, error) { return nil, q.Cancel(cmd.Context(), id) }
 			if running {
-				o.states = append(o.states, job.Running, job.Error)
-				o.do = func(q *queue.Queue, id int64) (any, error) { return cancelOrStop(cmd.Context(), q, id) }
+				o.standings = standing(job.Initial, job.Retry, job.Running, job.Error)
+				o.can = func(j *job.Job) error {
+					if err := queue.CanCancel(j); !errors.Is(err, queue.ErrStarted) {
+						return err
+					}
+					return nil
+				}
+				o.do = func(q *queue.Queue, id int64) (fmt.Stringer, error) { return cancelOrStop(cmd.Context(), q, id) }
 			}
 			return a.operate(cmd, args[0], "cancel", o)
 		},
@@ -54,20 +66,30 @@ func (a *app) cancelCommand() *cobra.Command {
 	return c
 }
 
+// asked says which worker was asked to stop a job.
+type asked struct {
+	ID       int64  `json:"id"`
+	WorkerID string `json:"worker_id"`
+}
+
+func (a asked) String() string {
+	return fmt.Sprintf("job %d: worker %s is asked to stop it", a.ID, a.WorkerID)
+}
+
 // cancelOrStop ends a job, started or not, and tells which worker was asked to.
-func cancelOrStop(ctx context.Context, q *queue.Queue, id int64) (any, error) {
+func cancelOrStop(ctx context.Context, q *queue.Queue, id int64) (fmt.Stringer, error) {
 	for {
 		err := q.Cancel(ctx, id)
 		if !errors.Is(err, queue.ErrStarted) {
 			return nil, err
 		}
-		asked, err := q.Stop(ctx, id)
+		worker, err := q.Stop(ctx, id)
 		switch {
 		case errors.Is(err, queue.ErrNotStarted): // it has gone on to wait for its next attempt
 			continue
-		case err != nil || asked == job.None:
+		case err != nil || worker == job.None:
 			return nil, err
 		}
-		return fmt.Sprintf("job %d: worker %s is asked to stop it", id, asked), nil
+		return asked{id, worker}, nil
 	}
 }

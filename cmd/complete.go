@@ -11,11 +11,12 @@ import (
 )
 
 const completeLong = `Tells that the work of a job is done: the one of this type and key that is not final and has been started. It is meant for
-asynchronous jobs, whose handlers only send the work, but it settles any. It says what it did. What a handler that is
-still running says later is ignored.
+asynchronous jobs, whose handlers only send the work, but it settles any. It says what it did; as JSON with "result":
+answered, already (the job has ended well before: no harm), unknown (there is no job of this key) or refused. What a handler
+that is still running says later is ignored.
 
-Exit codes: 0 done · 1 there is no such job, it is final already, or it has not been started: nothing changed · 64 usage ·
-75 the database is unreachable or busy · 78 configuration.`
+Exit codes: 0 done, or done already · 1 there is no such job, it has failed, or it has not been started: nothing changed ·
+64 usage · 75 the database is unreachable or busy · 78 configuration.`
 
 func (a *app) completeCommand() *cobra.Command {
 	var data, token string
@@ -49,6 +50,7 @@ type answered struct {
 	Attempt int       `json:"attempt"`
 	Error   string    `json:"error"`
 	Changed bool      `json:"changed"`
+	Result  string    `json:"result"`
 }
 
 func (a *app) answer(cmd *cobra.Command, name string, answer queue.Answer) error {
@@ -68,35 +70,60 @@ func (a *app) answer(cmd *cobra.Command, name string, answer queue.Answer) error
 		return err
 	}
 	done, err := q.Answer(cmd.Context(), answer)
-	j := done.Job
-	switch {
-	case errors.Is(err, queue.ErrNotFound):
-		return fmt.Errorf("%s has no job of type %s with the key %q", q.Name, safe(answer.Type), answer.Key)
-	case errors.Is(err, queue.ErrFinal):
-		return fmt.Errorf("job %d of %s is final since %s (%s): the answer changes nothing", j.ID, q.Name, i.local(j.UpdateTime), ending(j))
-	case errors.Is(err, queue.ErrNotStarted):
-		return fmt.Errorf("job %d of %s has not been started, so there is nothing to answer: hipq cancel ends it", j.ID, q.Name)
-	case errors.Is(err, queue.ErrOtherAttempt):
-		return fmt.Errorf("job %d of %s is at attempt %d, which has another token: the answer changes nothing", j.ID, q.Name, j.Attempt)
-	case err != nil:
+	result, refusal := i.judge(q.Name, answer, done, err)
+	if result == "" {
 		return err
 	}
 	if a.json {
-		return a.printJSON(answered{j.ID, q.Name, j.State, j.Attempt, j.Error, done.Changed})
-	}
-	switch {
-	case !done.Changed:
-		_, err = fmt.Fprintf(a.out, "job %d: attempt %d has failed already (%s): nothing changed\n", j.ID, j.Attempt, safe(j.Error))
-	case j.State == job.Error:
-		who := "the next worker decides whether it is tried again"
-		if j.WorkerID != job.None {
-			who = "its worker decides whether it is tried again, once the handler has ended"
+		said := answered{Queue: q.Name, State: job.None, Error: job.None, Changed: done.Changed, Result: result}
+		if j := done.Job; j != nil {
+			said.ID, said.State, said.Attempt, said.Error = j.ID, j.State, j.Attempt, j.Error
 		}
-		_, err = fmt.Fprintf(a.out, "job %d: attempt %d failed; %s\n", j.ID, j.Attempt, who)
-	default:
-		_, err = fmt.Fprintf(a.out, "job %d is final: %s\n", j.ID, ending(j))
+		return errors.Join(refusal, a.printJSON(said))
 	}
-	return err
+	if refusal == nil {
+		_, err = fmt.Fprintln(a.out, i.answered(done))
+		return err
+	}
+	return refusal
+}
+
+// judge says in one word what an answer did, and why it did nothing, if somebody should know. No word: err says what failed.
+func (i *instance) judge(name string, answer queue.Answer, done queue.Answered, err error) (result string, refusal error) {
+	j := done.Job
+	switch {
+	case errors.Is(err, queue.ErrNotFound):
+		return "unknown", fmt.Errorf("%s has no job of type %s with the key %q", name, safe(answer.Type), answer.Key)
+	case errors.Is(err, queue.ErrFinal):
+		return "refused", fmt.Errorf("job %d of %s is final since %s (%s): the answer changes nothing", j.ID, name, i.local(j.UpdateTime), ending(j))
+	case errors.Is(err, queue.ErrNotStarted):
+		return "refused", fmt.Errorf("job %d of %s has not been started, so there is nothing to answer: hipq cancel ends it", j.ID, name)
+	case errors.Is(err, queue.ErrOtherAttempt):
+		return "refused", fmt.Errorf("job %d of %s is at attempt %d, which has another token: the answer changes nothing", j.ID, name, j.Attempt)
+	case err != nil:
+		return "", nil
+	case done.Changed:
+		return "answered", nil
+	}
+	return "already", nil
+}
+
+// answered says for people what an answer did.
+func (i *instance) answered(done queue.Answered) string {
+	j := done.Job
+	switch {
+	case j.State == job.Final && !done.Changed:
+		return fmt.Sprintf("job %d is final since %s (%s): nothing changed", j.ID, i.local(j.UpdateTime), ending(j))
+	case !done.Changed:
+		return fmt.Sprintf("job %d: attempt %d has failed already (%s): nothing changed", j.ID, j.Attempt, safe(j.Error))
+	case j.State == job.Error && j.WorkerID != job.None:
+		return fmt.Sprintf("job %d: attempt %d failed; its worker decides whether it is tried again, once the handler has ended", j.ID, j.Attempt)
+	case j.State == job.Error:
+		return fmt.Sprintf("job %d: attempt %d failed; the next worker decides whether it is tried again", j.ID, j.Attempt)
+	case j.State == job.Final:
+		return fmt.Sprintf("job %d is final: %s", j.ID, ending(j))
+	}
+	return fmt.Sprintf("job %d: attempt %d failed, and is being tried again", j.ID, j.Attempt) // the decision was faster than the answer of the database
 }
 
 // ending says how a final job ended.

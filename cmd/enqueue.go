@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -43,7 +44,7 @@ func (a *app) enqueueCommand() *cobra.Command {
 				return cobra.NoArgs(cmd, args)
 			}
 			if len(args) != 2 {
-				return fmt.Errorf("enqueue needs QUEUE and TYPE (or --ndjson FILE), got %d arguments", len(args))
+				return fmt.Errorf("it needs QUEUE and TYPE (or --ndjson FILE), got %d arguments", len(args))
 			}
 			return nil
 		},
@@ -101,11 +102,20 @@ func (a *app) enqueueOne(cmd *cobra.Command, name, jobType string, o enqueueOpti
 	if err != nil {
 		return err
 	}
+	if a.onTerminal() && i.isNew(q.Name, jobType) {
+		fmt.Fprintf(a.err, "hipq: this config names no job type %q in queue %s: is another meant?\n", jobType, q.Name)
+	}
 	if a.json {
 		return a.printJSON(enqueued{ID: added.ID, Queue: q.Name, Duplicate: added.Duplicate, Replaced: added.Replaced})
 	}
 	_, err = fmt.Fprintln(a.out, added.ID)
 	return err
+}
+
+// isNew says whether the config has a queue with job types, and this isn't one of them.
+func (i *instance) isNew(queue, jobType string) bool {
+	c, err := i.Queue(queue)
+	return err == nil && len(c.Types) > 0 && !slices.ContainsFunc(c.Types, func(t job.Type) bool { return t.Name == jobType })
 }
 
 // newJob reads the flags.
@@ -178,6 +188,9 @@ func (a *app) readData(text string) (string, error) {
 	data, err := io.ReadAll(io.LimitReader(from, job.MaxDataBytes+1))
 	if err != nil {
 		return "", fmt.Errorf("read --data: %w", err)
+	}
+	if len(data) > job.MaxDataBytes {
+		return "", usagef("--data: it has more than %d bytes; store it elsewhere, and give where it is", job.MaxDataBytes)
 	}
 	return string(data), nil
 }

@@ -11,10 +11,12 @@ import (
 
 const failLong = `Tells that the work of a job has failed for good: the one of this type and key that is not final and has been started.
 With --retry it has failed like a handler with an exit code: the retry decision follows, by the next worker that has a
-handler for the type. It says what it did. What a handler that is still running says later is ignored.
+handler for the type. It says what it did; as JSON with "result": answered, already (the job, or with --retry the attempt,
+has failed before: no harm), unknown (there is no job of this key) or refused. What a handler that is still running says
+later is ignored.
 
-Exit codes: 0 done · 1 there is no such job, it is final already, or it has not been started: nothing changed · 64 usage ·
-75 the database is unreachable or busy · 78 configuration.`
+Exit codes: 0 done, or done already · 1 there is no such job, it has finished, or it has not been started: nothing changed ·
+64 usage · 75 the database is unreachable or busy · 78 configuration.`
 
 func (a *app) failCommand() *cobra.Command {
 	var text, token string

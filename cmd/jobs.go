@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -13,7 +14,10 @@ import (
 )
 
 const jobsLong = `Lists jobs, oldest first. As a table it shows the newest 100 of each queue, unless --limit says otherwise; as JSON all,
-one object a line.
+one object a line. RETRY says which job a retry repeats, or which repeats it, or that it was dismissed.
+
+--state takes the states (initial, running, error, retry, final) and what hipq status counts. Running are all that are in
+this state, those too that wait for an answer; failed are those that are still to be seen to.
 
 Exit codes: 0 done · 64 usage · 75 the database is unreachable or busy · 78 configuration.`
 
@@ -22,29 +26,32 @@ const tableRows = 100
 
 func (a *app) jobsCommand() *cobra.Command {
 	var by queue.Filter
-	var state string
+	var state, since string
 	c := &cobra.Command{
 		Use:     "jobs [QUEUE]",
 		Short:   "List jobs",
 		Long:    jobsLong,
-		Example: "  hipq jobs emails --state final --limit 10\n  hipq jobs --type send --json | jq .job_key",
+		Example: "  hipq jobs emails --state failed --since 1d --error refused\n  hipq jobs --type send --json | jq .job_key",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			by.State = job.State(state)
-			if state != "" && !slices.Contains(job.States, by.State) {
-				return usagef("--state: %q is none of %s", state, list(job.States))
+			by.Standing = queue.Standing(state)
+			if state != "" && !slices.Contains(queue.Standings, by.Standing) {
+				return usagef("--state: %q is none of %s", state, list(queue.Standings))
 			}
+			by.Error = strings.TrimSpace(by.Error)
 			var err error
 			if by.Limit, err = a.limit(cmd, by.Limit); err != nil {
 				return err
 			}
-			return a.listJobs(cmd, args, by)
+			return a.listJobs(cmd, args, by, since)
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&state, "state", "", "only jobs in this state: "+list(job.States))
+	f.StringVar(&state, "state", "", "only jobs that are: "+list(queue.Standings))
 	f.StringVar(&by.Type, "type", "", "only jobs of this type")
 	f.StringVar(&by.Key, "key", "", "only jobs with this key")
+	f.StringVar(&by.Error, "error", "", "only jobs whose error contains this")
+	f.StringVar(&since, "since", "", "only jobs that have become what they are since: "+sinceUsage)
 	f.IntVar(&by.Limit, "limit", tableRows, "only the newest so many of each queue (0: all; the default for --json)")
 	return c
 }
@@ -68,7 +75,7 @@ func list[T ~string](words []T) string {
 	return strings.Join(texts, ", ")
 }
 
-func (a *app) listJobs(cmd *cobra.Command, args []string, by queue.Filter) error {
+func (a *app) listJobs(cmd *cobra.Command, args []string, by queue.Filter, since string) error {
 	i, err := a.openPatiently(cmd)
 	if err != nil {
 		return err
@@ -76,6 +83,9 @@ func (a *app) listJobs(cmd *cobra.Command, args []string, by queue.Filter) error
 	defer i.close()
 	queues, err := i.named(cmd, args)
 	if err != nil {
+		return err
+	}
+	if by.Since, err = i.since(cmd, since); err != nil {
 		return err
 	}
 	if by.Type != "" {
@@ -91,7 +101,7 @@ func (a *app) listJobs(cmd *cobra.Command, args []string, by queue.Filter) error
 			}
 			rows = append(rows, []string{
 				q.Name, strconv.FormatInt(j.ID, 10), j.Type, j.Key, string(j.State), strconv.Itoa(j.Attempt),
-				i.local(j.ScheduledRunTime), strconv.Itoa(j.Priority), dash(j.Error),
+				i.localCell(j.ScheduledRunTime), unlessLeft(j.Left.Priority, j.Priority, ""), links(j), dash(j.Error),
 			})
 			return nil
 		})
@@ -102,7 +112,41 @@ func (a *app) listJobs(cmd *cobra.Command, args []string, by queue.Filter) error
 	if a.json {
 		return nil
 	}
-	return table(a.out, []string{"QUEUE", "ID", "TYPE", "KEY", "STATE", "ATTEMPT", "SCHEDULED", "PRIORITY", "ERROR"}, rows)
+	return table(a.out, []string{"QUEUE", "ID", "TYPE", "KEY", "STATE", "ATTEMPT", i.zoned("SCHEDULED"), "PRIORITY", "RETRY", "ERROR"}, rows)
+}
+
+// links says what a job has to do with retries.
+func links(j *job.Job) string {
+	var said []string
+	if j.RetryOf != 0 {
+		said = append(said, fmt.Sprintf("of %d", j.RetryOf))
+	}
+	if j.RetriedAs != 0 {
+		said = append(said, fmt.Sprintf("as %d", j.RetriedAs))
+	}
+	if j.IsDismissed() {
+		said = append(said, "dismissed")
+	}
+	return dash(strings.Join(said, ", "))
+}
+
+// sinceUsage is what --since takes.
+const sinceUsage = "90s, 2h, 1d ago, 2026-12-31T23:00:00Z, or '2026-12-31 23:00' in the config's zone"
+
+// since is the time that --since means: so long ago by the database's clock, or a time. Zero if it isn't given.
+func (i *instance) since(cmd *cobra.Command, text string) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	if t, err := parseTime(text, i.Location); err == nil {
+		return t, nil
+	}
+	ago, err := durationFlag("--since", text)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("%w; or a time: 2026-12-31T23:00:00Z, or \"2026-12-31 23:00\" in the config's zone", err)
+	}
+	now, err := i.db.Clock(cmd.Context())
+	return now.Add(-ago), err
 }
 
 // named is the queue of the argument, or all.

@@ -34,7 +34,7 @@ func (a *app) monitorCommand() *cobra.Command {
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.runMonitor(cmd, at, again) },
 	}
-	c.Flags().StringVar(&at, "at", "", "take the hour (UTC) that contains this time, instead of the last complete one")
+	c.Flags().StringVar(&at, "at", "", "take the hour (of UTC) in which this time is, instead of the last complete one: 2026-12-31T23:00:00Z, or '2026-12-31 23:00' in the config's zone")
 	c.Flags().BoolVar(&again, "again", false, "count the hour again")
 	return c
 }

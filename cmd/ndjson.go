@@ -145,7 +145,9 @@ type jobLine struct {
 // bad says which line is. A bad line is no bad command line, whatever its error would be there, so it isn't wrapped.
 func (n *ndjson) bad(err error) error {
 	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		err = fmt.Errorf("%s may not be a JSON %s", wrong.Field, wrong.Value)
+		if err = fmt.Errorf("%s may not be a JSON %s", wrong.Field, wrong.Value); wrong.Field == "" {
+			err = fmt.Errorf("it is no JSON object, but a JSON %s", wrong.Value)
+		}
 	}
 	return fmt.Errorf("%s: line %d: %s", n.file, n.line, err.Error())
 }

@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"bytes"
 	"encoding/json"
 	"io"
 	"strings"
@@ -21,7 +22,8 @@ func (a *app) printJSON(v any) error {
 
 // table prints rows under a header, without lines: easy to read, and to cut by a script that must.
 func table(out io.Writer, header []string, rows [][]string) error {
-	t := tablewriter.NewTable(out,
+	var drawn bytes.Buffer
+	t := tablewriter.NewTable(&drawn,
 		tablewriter.WithRenderer(renderer.NewBlueprint(tw.Rendition{
 			Borders:  tw.BorderNone,
 			Settings: tw.Settings{Lines: tw.LinesNone, Separators: tw.SeparatorsNone},
@@ -47,7 +49,15 @@ func table(out io.Writer, header []string, rows [][]string) error {
 			return err
 		}
 	}
-	return t.Render()
+	if err := t.Render(); err != nil {
+		return err
+	}
+	var trimmed strings.Builder // the last cell of a line is padded like the others
+	for line := range strings.Lines(drawn.String()) {
+		trimmed.WriteString(strings.TrimRight(line, " \n") + "\n")
+	}
+	_, err := io.WriteString(out, trimmed.String())
+	return err
 }
 
 // safe makes a text safe for a terminal: what a job's data or a handler's output holds must not move the cursor or
@@ -76,8 +86,15 @@ func indent(s string) string {
 	return "    " + strings.ReplaceAll(strings.TrimRight(s, "\n"), "\n", "\n    ")
 }
 
-// local is a time for people, in the config's zone.
+// local is a time for people, in the config's zone, which it names.
 func (i *instance) local(t time.Time) string {
+	return t.In(i.Location).Format("2006-01-02 15:04:05 MST")
+}
+
+// zoned is the heading of a column of times, which names the config's zone; localCell is a time below it.
+func (i *instance) zoned(heading string) string { return heading + " (" + i.Location.String() + ")" }
+
+func (i *instance) localCell(t time.Time) string {
 	if t.IsZero() {
 		return "–"
 	}

@@ -1,6 +1,8 @@
 package cmd
 
 import (
+	"fmt"
+
 	"github.com/spf13/cobra"
 
 	"github.com/hipq/hipq/queue"
@@ -34,7 +36,7 @@ func (a *app) rescheduleCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.operate(cmd, args[0], "reschedule", operation{ids: ids, do: func(q *queue.Queue, id int64) (any, error) {
+			return a.operate(cmd, args[0], "reschedule", operation{ids: ids, do: func(q *queue.Queue, id int64) (fmt.Stringer, error) {
 				var when queue.When
 				if changed("at") {
 					if when.At, err = parseTime(at, q.Location); err != nil {

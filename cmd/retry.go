@@ -1,6 +1,8 @@
 package cmd
 
 import (
+	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -10,44 +12,75 @@ import (
 )
 
 const retryLong = `Enqueues a new job like a final one, due at once, and prints its id: a final job itself never changes. Either for the
-ids, or with flags for all failed jobs that the flags describe. Where a job with the same type and key is not final, that
-one's id is printed and nothing is added.
+ids, or with flags for all failed jobs that the flags describe. The two are linked (hipq show), and the failed one is
+closed: hipq status counts it as failed no more, and it is retried only once, unless with --again. The same holds for what
+was dismissed. Where a job with the same type and key is not final, that one's id is printed, and nothing is changed.
 
-Exit codes: 0 done · 1 some could not be tried again · 64 usage · 75 the database is unreachable or busy ·
+Exit codes: 0 done · 1 some could not be retried, or were before · 64 usage · 75 the database is unreachable or busy ·
 78 configuration.`
 
 func (a *app) retryCommand() *cobra.Command {
-	var by queue.Filter
-	var text string
-	var dryRun bool
+	var f failedFlags
+	var again bool
 	c := &cobra.Command{
 		Use:     "retry QUEUE [ID…]",
 		Short:   "Enqueue new jobs like final ones",
 		Long:    retryLong,
-		Example: "  hipq retry emails 42\n  hipq retry emails --type send --error 'connection refused'",
+		Example: "  hipq retry emails 42\n  hipq retry emails --type send --error 'connection refused' --since 1d",
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ids, err := parseIDs(args[1:])
+			o, err := f.operation("retry", args[1:])
 			if err != nil {
 				return err
 			}
-			by.Error = strings.TrimSpace(text)
-			if (by.Type != "" || by.Error != "") == (len(ids) > 0) {
-				return usagef("retry needs either ids, or --type or --error")
+			if again {
+				o.standings = append(o.standings, queue.Closed)
 			}
-			by.Failed = true
-			return a.operate(cmd, args[0], "retry", operation{
-				ids: ids, states: []job.State{job.Final}, by: by, dryRun: dryRun,
-				do: func(q *queue.Queue, id int64) (any, error) {
-					added, err := q.Again(cmd.Context(), id)
-					return added.ID, err
-				},
-			})
+			o.can = func(j *job.Job) error { return queue.CanRetry(j, again) }
+			o.do = func(q *queue.Queue, id int64) (fmt.Stringer, error) {
+				added, err := q.Retry(cmd.Context(), id, again)
+				return retried{id, added.ID, added.Duplicate}, err
+			}
+			return a.operate(cmd, args[0], "retry", o)
 		},
 	}
-	f := c.Flags()
-	f.StringVar(&by.Type, "type", "", "all failed jobs of this type")
-	f.StringVar(&text, "error", "", "all failed jobs whose error contains this")
-	f.BoolVar(&dryRun, "dry-run", false, "say how many it would be, and change nothing")
+	f.add(c)
+	c.Flags().BoolVar(&again, "again", false, "also jobs that were retried, or dismissed, before")
 	return c
+}
+
+// retried says which job repeats another, or with Duplicate has its key.
+type retried struct {
+	ID        int64 `json:"id"`
+	NewID     int64 `json:"new_id"`
+	Duplicate bool  `json:"duplicate"`
+}
+
+func (r retried) String() string { return strconv.FormatInt(r.NewID, 10) }
+
+// failedFlags are those of the commands about failed jobs: by id, or all that they describe.
+type failedFlags struct {
+	by     queue.Filter
+	since  string
+	dryRun bool
+}
+
+func (f *failedFlags) add(c *cobra.Command) {
+	c.Flags().StringVar(&f.by.Type, "type", "", "all failed jobs of this type")
+	c.Flags().StringVar(&f.by.Error, "error", "", "all failed jobs whose error contains this")
+	c.Flags().StringVar(&f.since, "since", "", "all jobs that have failed since: "+sinceUsage)
+	c.Flags().BoolVar(&f.dryRun, "dry-run", false, "say how many it would be, and change nothing")
+}
+
+// operation is what to do to which jobs, but for the doing.
+func (f *failedFlags) operation(verb string, args []string) (operation, error) {
+	ids, err := parseIDs(args)
+	if err != nil {
+		return operation{}, err
+	}
+	f.by.Error = strings.TrimSpace(f.by.Error)
+	if (f.by.Type != "" || f.by.Error != "" || f.since != "") == (len(ids) > 0) {
+		return operation{}, usagef("%s needs either ids, or --type, --error or --since", verb)
+	}
+	return operation{ids: ids, standings: []queue.Standing{queue.Failed}, by: f.by, since: f.since, dryRun: f.dryRun}, nil
 }

@@ -41,7 +41,10 @@ func Main(args []string, in io.Reader, out, err io.Writer) int {
 	root.SetIn(a.in)
 	root.SetOut(printed)
 	root.SetErr(err)
-	failure := root.ExecuteContext(ctx)
+	c, failure := root.ExecuteContextC(ctx)
+	if failure != nil && !a.running {
+		failure = misread{failure, c}
+	}
 	if failure == nil && printed.err != nil {
 		failure = fmt.Errorf("print: %w", printed.err)
 	}
@@ -74,7 +77,7 @@ func (a *app) root() *cobra.Command {
 	root.AddCommand(
 		a.initCommand(), a.enqueueCommand(), a.workCommand(), a.jobsCommand(), a.showCommand(), a.statusCommand(),
 		a.activityCommand(), a.monitorCommand(), a.purgeCommand(), a.versionCommand(), a.guardCommand(),
-		a.whyCommand(), a.queueCommand(), a.cancelCommand(), a.rescheduleCommand(), a.retryCommand(),
+		a.whyCommand(), a.queueCommand(), a.cancelCommand(), a.rescheduleCommand(), a.retryCommand(), a.dismissCommand(),
 		a.completeCommand(), a.failCommand(), a.runCommand(),
 	)
 	a.checkFlags(root)
@@ -130,6 +133,9 @@ func refuseUnknownTopics(root *cobra.Command) {
 
 // load reads the config.
 func (a *app) load(cmd *cobra.Command) (*config.Config, error) {
+	for _, warning := range config.Misspelt(os.Environ()) {
+		fmt.Fprintln(a.err, "hipq: warning: "+warning)
+	}
 	c, err := config.Load(config.LoadOptions{File: a.configFile, Flags: cmd.Flags()})
 	if err == nil && (cmd.Name() == "init" || isTerminal(a.err)) { // cron would mail them each minute
 		for _, warning := range c.Warnings {

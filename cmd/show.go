@@ -3,6 +3,7 @@ package cmd
 import (
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -126,14 +127,17 @@ func (a *app) printJob(i *instance, j *job.Job, s shown) error {
 		{"result", j.Result},
 		{"attempt", strconv.Itoa(j.Attempt)},
 		{"scheduled_run_time", i.local(j.ScheduledRunTime)},
-		{"time_windows", fmt.Sprint(j.Windows.Strings())},
-		{"timeout", strconv.Itoa(int(j.Timeout.Seconds())) + "s"},
-		{"priority", strconv.Itoa(j.Priority)},
-		{"throttle_factor", strconv.Itoa(j.ThrottleFactor)},
+		{"time_windows", strings.Join(j.Windows.Strings(), ", ")},
+		{"timeout", unlessLeft(j.Left.Timeout, int(j.Timeout.Seconds()), "s")},
+		{"priority", unlessLeft(j.Left.Priority, j.Priority, "")},
+		{"throttle_factor", unlessLeft(j.Left.ThrottleFactor, j.ThrottleFactor, "")},
+		{"retry_of", reference(j.RetryOf)},
+		{"retried_as", reference(j.RetriedAs)},
+		{"dismissed", map[bool]string{true: "yes", false: activity.None}[j.IsDismissed()]},
 		{"create_time", i.local(j.CreateTime)},
 		{"update_time", i.local(j.UpdateTime)},
 	} {
-		if field.value != activity.None && field.value != "[]" {
+		if field.value != activity.None && field.value != "" {
 			fmt.Fprintf(a.out, "%-19s %s\n", field.name, safe(field.value))
 		}
 	}
@@ -154,4 +158,20 @@ func (a *app) printJob(i *instance, j *job.Job, s shown) error {
 		}
 	}
 	return nil
+}
+
+// unlessLeft is a number of a job's that it may leave to its type.
+func unlessLeft(left bool, n int, unit string) string {
+	if left {
+		return "–"
+	}
+	return strconv.Itoa(n) + unit
+}
+
+// reference is the id of another job, if there is one.
+func reference(id int64) string {
+	if id == 0 {
+		return activity.None
+	}
+	return strconv.FormatInt(id, 10)
 }

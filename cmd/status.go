@@ -1,18 +1,23 @@
 package cmd
 
 import (
+	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/roster"
 )
 
 const statusLong = `Shows for each queue how many jobs are due, held back by a full throttle group, scheduled for later, locked, running,
-waiting for an answer (WAITING) or for their retry decision (ERROR), and failed for good or finished; since when the oldest
-due job waits; and the last worker.
+waiting for an answer (WAITING) or for their retry decision (ERROR), failed for good and still to be seen to (FAILED), finished,
+and failed but retried or dismissed since (CLOSED); since when the oldest due job waits; job types of which a job has been
+due for an hour and no worker has started any, for want of a handler most likely; and the last worker.
 
 Exit codes: 0 done · 64 usage · 75 the database is unreachable or busy · 78 configuration.`
 
@@ -41,6 +46,14 @@ type queueStatus struct {
 	Held      int64      `json:"held"`
 	Waiting   int64      `json:"waiting"`
 	OldestDue *time.Time `json:"oldest_due"`
+	Closed    int64      `json:"closed"`
+	// Unhandled are job types that no worker seems to have a handler for.
+	Unhandled []unhandledType `json:"unhandled"`
+}
+
+type unhandledType struct {
+	Type      string     `json:"job_type"`
+	OldestDue *time.Time `json:"oldest_due"`
 }
 
 // workerStatus is what status says of the last worker.
@@ -51,7 +64,10 @@ type workerStatus struct {
 	State     string     `json:"state"`
 	StartTime *time.Time `json:"start_time"`
 	Heartbeat *time.Time `json:"heartbeat"`
+	LockUntil *time.Time `json:"lock_until"`
 	EndTime   *time.Time `json:"end_time"`
+	// silence says what to expect of one that has missed a renewal.
+	silence string
 }
 
 func (a *app) runStatus(cmd *cobra.Command) error {
@@ -68,23 +84,20 @@ func (a *app) runStatus(cmd *cobra.Command) error {
 		Queues     []queueStatus `json:"queues"`
 		LastWorker *workerStatus `json:"last_worker"`
 	}{Queues: []queueStatus{}}
-	for _, q := range queues {
-		c, err := q.Counts(cmd.Context())
-		if err != nil {
-			return err
-		}
-		report.Queues = append(report.Queues, queueStatus{
-			Queue: q.Name, Paused: c.Paused, Due: c.Due, Scheduled: c.Scheduled, Locked: c.Locked, Running: c.Running, Error: c.Error,
-			Failed: c.Failed, Finished: c.Finished, Held: c.Held, Waiting: c.Waiting, OldestDue: utc(c.OldestDue),
-		})
-	}
 	last, err := roster.New(i.db).Last(cmd.Context())
 	if err != nil {
 		return err
 	}
+	for _, q := range queues {
+		s, err := i.queueStatus(cmd.Context(), q, last)
+		if err != nil {
+			return err
+		}
+		report.Queues = append(report.Queues, s)
+	}
 	if last != nil {
-		report.LastWorker = &workerStatus{
-			last.ID, last.Host, last.PID, last.State, utc(last.StartTime.Time), utc(last.Heartbeat.Time), utc(last.EndTime.Time),
+		if report.LastWorker, err = i.workerStatus(cmd.Context(), last); err != nil {
+			return err
 		}
 	}
 	if a.json {
@@ -93,13 +106,57 @@ func (a *app) runStatus(cmd *cobra.Command) error {
 	return a.printStatus(i, report.Queues, report.LastWorker)
 }
 
+func (i *instance) queueStatus(ctx context.Context, q *queue.Queue, last *roster.Row) (queueStatus, error) {
+	c, err := q.Counts(ctx)
+	if err != nil {
+		return queueStatus{}, err
+	}
+	s := queueStatus{
+		Queue: q.Name, Paused: c.Paused, Due: c.Due, Scheduled: c.Scheduled, Locked: c.Locked, Running: c.Running, Error: c.Error,
+		Failed: c.Failed, Closed: c.Closed, Finished: c.Finished, Held: c.Held, Waiting: c.Waiting, OldestDue: utc(c.OldestDue),
+		Unhandled: []unhandledType{},
+	}
+	types, err := q.Unhandled(ctx, c, last, i.handled(q.Name))
+	for _, name := range slices.Sorted(maps.Keys(types)) {
+		s.Unhandled = append(s.Unhandled, unhandledType{name, utc(types[name])})
+	}
+	return s, err
+}
+
+// handled are the job types of a queue for which the config has a handler.
+func (i *instance) handled(queue string) []string {
+	c, err := i.Queue(queue)
+	if err != nil {
+		return nil // a queue of another config's
+	}
+	return slices.Collect(maps.Keys(c.Handlers))
+}
+
+func (i *instance) workerStatus(ctx context.Context, w *roster.Row) (*workerStatus, error) {
+	now, err := i.db.Clock(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s := &workerStatus{
+		ID: w.ID, Host: w.Host, PID: w.PID, State: w.State, StartTime: utc(w.StartTime.Time), Heartbeat: utc(w.Heartbeat.Time),
+		LockUntil: utc(w.LockUntil.Time), EndTime: utc(w.EndTime.Time),
+	}
+	switch dead, silent := w.Silent(now); {
+	case silent && dead == 0:
+		s.silence = "; its lock is over: the next worker declares it dead"
+	case silent:
+		s.silence = fmt.Sprintf("; unless it comes back it is declared dead in %s", dead.Round(time.Second))
+	}
+	return s, nil
+}
+
 func (a *app) printStatus(i *instance, queues []queueStatus, last *workerStatus) error {
 	var rows [][]string
 	number := func(n int64) string { return strconv.FormatInt(n, 10) }
 	for _, q := range queues {
 		oldest := "–"
 		if q.OldestDue != nil {
-			oldest = i.local(*q.OldestDue)
+			oldest = i.localCell(*q.OldestDue)
 		}
 		name := q.Queue
 		if q.Paused {
@@ -107,18 +164,24 @@ func (a *app) printStatus(i *instance, queues []queueStatus, last *workerStatus)
 		}
 		rows = append(rows, []string{
 			name, number(q.Due), number(q.Held), number(q.Scheduled), number(q.Locked), number(q.Running), number(q.Waiting),
-			number(q.Error), number(q.Failed), number(q.Finished), oldest,
+			number(q.Error), number(q.Failed), number(q.Finished), number(q.Closed), oldest,
 		})
 	}
-	header := []string{"QUEUE", "DUE", "HELD", "SCHEDULED", "LOCKED", "RUNNING", "WAITING", "ERROR", "FAILED", "FINISHED", "OLDEST DUE"}
+	header := []string{"QUEUE", "DUE", "HELD", "SCHEDULED", "LOCKED", "RUNNING", "WAITING", "ERROR", "FAILED", "FINISHED", "CLOSED", i.zoned("OLDEST DUE")}
 	if err := table(a.out, header, rows); err != nil {
 		return err
+	}
+	for _, q := range queues {
+		for _, t := range q.Unhandled {
+			// quoted, for a blank at its end must be seen
+			fmt.Fprintf(a.out, "%s: due since %s, but no worker handles type %q\n", q.Queue, i.local(*t.OldestDue), t.Type)
+		}
 	}
 	if last == nil {
 		_, err := fmt.Fprintln(a.out, "no worker has run yet: is hipq work in crontab?")
 		return err
 	}
-	_, err := fmt.Fprintf(a.out, "last worker: %s, %s, pid %d on %s, started %s, last heartbeat %s\n",
-		last.ID, last.State, last.PID, cell(last.Host), i.local(*last.StartTime), i.local(*last.Heartbeat))
+	_, err := fmt.Fprintf(a.out, "last worker: %s, %s, pid %d on %s, started %s, last heartbeat %s%s\n",
+		last.ID, last.State, last.PID, cell(last.Host), i.local(*last.StartTime), i.local(*last.Heartbeat), last.silence)
 	return err
 }

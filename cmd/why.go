@@ -2,8 +2,6 @@ package cmd
 
 import (
 	"fmt"
-	"maps"
-	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -41,11 +39,7 @@ func (a *app) runWhy(cmd *cobra.Command, name string, id int64) error {
 	if err != nil {
 		return err
 	}
-	var handled []string
-	if c, err := i.Queue(name); err == nil {
-		handled = slices.Collect(maps.Keys(c.Handlers))
-	}
-	why, err := q.Why(cmd.Context(), id, handled)
+	why, err := q.Why(cmd.Context(), id, i.handled(name))
 	if err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -34,6 +35,43 @@ func flagged() map[string]string {
 
 func variable(key string) string {
 	return "HIPQ_" + strings.ToUpper(strings.ReplaceAll(key, ".", "_"))
+}
+
+// handed are the variables that are no settings, and mean something all the same: where the config is, what handlers find in
+// their environment, and what hipq's own tests go by.
+func handed() []string {
+	return []string{
+		"HIPQ_CONFIG", "HIPQ_WORKER_ID", "HIPQ_JOB_ID", "HIPQ_QUEUE", "HIPQ_JOB_TYPE", "HIPQ_JOB_KEY", "HIPQ_ATTEMPT", "HIPQ_TOKEN",
+		"HIPQ_TEST_MYSQL_DSN", "HIPQ_TEST_REQUIRE_MYSQL",
+	}
+}
+
+// Misspelt gives a warning for each variable of an environment, as os.Environ gives it, that begins like hipq's and is none.
+func Misspelt(environ []string) (warnings []string) {
+	known := handed()
+	for _, key := range settings() {
+		known = append(known, variable(key))
+	}
+	for _, entry := range environ {
+		name, value, _ := strings.Cut(entry, "=")
+		if !strings.HasPrefix(name, "HIPQ_") || value == "" || slices.Contains(known, name) {
+			continue
+		}
+		warning := fmt.Sprintf("the variable %.80q means nothing to hipq", name)
+		if near := nearest(name, lowered(known)); near != "" {
+			warning += "; did you mean " + strings.ToUpper(near) + "?"
+		}
+		warnings = append(warnings, warning)
+	}
+	return warnings
+}
+
+func lowered(names []string) []string {
+	low := make([]string, len(names))
+	for i, name := range names {
+		low[i] = strings.ToLower(name)
+	}
+	return low
 }
 
 // Load finds, reads and checks the config. A flag outranks the environment, the environment the file, the file the

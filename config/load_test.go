@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -234,5 +235,19 @@ func TestSecretIsNeverShown(t *testing.T) {
 		if _, err := load(t, text, noEnv, nil); err == nil || strings.Contains(err.Error(), "s3cret") {
 			t.Errorf("%s: %v", text, err)
 		}
+	}
+}
+
+func TestMisspeltVariables(t *testing.T) {
+	got := Misspelt([]string{
+		"PATH=/bin", "HIPQ_CONFIG=x", "HIPQ_WORKER_BATCH=3", "HIPQ_JOB_KEY=k", "HIPQ_DATABSE_DSN=secret", "HIPQ_OWN=1", "HIPQ_EMPTY=", "HIPQ_Name=x",
+	})
+	want := []string{
+		`the variable "HIPQ_DATABSE_DSN" means nothing to hipq; did you mean HIPQ_DATABASE_DSN?`,
+		`the variable "HIPQ_OWN" means nothing to hipq`,
+		`the variable "HIPQ_Name" means nothing to hipq; did you mean HIPQ_NAME?`,
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
 	}
 }

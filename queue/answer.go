@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 	"unicode/utf8"
 
 	"github.com/hipq/hipq/activity"
@@ -37,21 +38,23 @@ type Answer struct {
 type Answered struct {
 	// Job is as it is now.
 	Job *job.Job
-	// Changed says whether the answer changed anything: an error of an attempt that has failed already changes nothing.
+	// Changed says whether the answer changed anything: one that says what is so already changes nothing.
 	Changed bool
 }
 
 // Answer settles the job that the answer is for, if it has been started: whether it is asynchronous or not, still running
 // or already waiting for its next attempt. What a handler that is still running says later is ignored.
 //
-// It may be repeated: ErrFinal if the job (the newest of this key) is final already, ErrNotFound if there has been none,
-// ErrNotStarted, ErrOtherAttempt, job.ErrInvalid.
+// It may be repeated: an answer about a job (the newest of this key) that has ended in the same sense changes nothing, nor
+// does an error of an attempt that has failed already. ErrFinal if the job has ended in the other sense, ErrNotStarted,
+// ErrOtherAttempt, each with the job in Answered; ErrNotFound if there has been none of this key, job.ErrInvalid.
 func (q *Queue) Answer(ctx context.Context, a Answer) (Answered, error) {
 	var done Answered
 	err := a.check()
 	if err == nil {
+		var before job.Job // as the latest try of the transaction found the job that it changed
 		err = q.db.Tx(ctx, func(tx *schema.Tx) (err error) {
-			done, err = q.answer(ctx, tx, a)
+			done, err = q.answer(ctx, tx, a, &before)
 			return err
 		})
 	}
@@ -81,60 +84,112 @@ func (a Answer) check() error {
 	return nil
 }
 
-func (q *Queue) answer(ctx context.Context, tx *schema.Tx, a Answer) (Answered, error) {
-	j, err := q.byKey(ctx, tx, a.Type, a.Key)
-	if err != nil {
-		return Answered{}, err
-	}
-	done := Answered{Job: j}
-	switch {
-	case j.State == job.Final:
-		return done, ErrFinal
-	case j.Attempt == 0:
-		return done, ErrNotStarted
-	case a.Token != "" && a.Token != j.AttemptToken:
-		return done, ErrOtherAttempt
-	case j.State != job.Running && a.Verdict == job.TryAgain:
-		return done, nil // that attempt has failed, and is being tried again
-	}
-	o := job.Outcome{Verdict: a.Verdict, Result: a.Result, Error: a.Error, Output: j.Output}
+// outcome is what the answer says of a job's attempt.
+func (a Answer) outcome(j *job.Job, now time.Time) job.Outcome {
+	// the result and the output are what the handler gave when it had sent the work
+	o := job.Outcome{Verdict: a.Verdict, Error: a.Error, Result: cmp.Or(a.Result, j.Result), Output: j.Output}
 	if j.State == job.Running {
-		o.Ran = max(0, tx.Now.Sub(j.StartTime))
+		o.Ran = max(0, now.Sub(j.StartTime))
 	}
 	if o.Error == "" && o.Verdict != job.Finished {
 		o.Error = "answered: " + string(o.Verdict)
 	}
-	if o.Result == "" {
-		o.Result = j.Result // what the handler gave when it had sent the work
+	return o
+}
+
+// late is what becomes of an answer about a job that is final.
+func (a Answer) late(j *job.Job) (Answered, error) {
+	if finished := j.Error == job.None; finished == (a.Verdict == job.Finished) {
+		return Answered{Job: j}, nil
 	}
-	done.Changed = true
+	return Answered{Job: j}, ErrFinal
+}
+
+func (q *Queue) answer(ctx context.Context, tx *schema.Tx, a Answer, before *job.Job) (Answered, error) {
+	if tx.MayBeDone && before.ID != 0 {
+		if done, over, err := q.answeredBefore(ctx, tx, a, before); over || err != nil {
+			return done, err
+		}
+	}
+	j, err := q.byKey(ctx, tx, a.Type, a.Key)
+	if err != nil {
+		return Answered{}, err
+	}
+	switch {
+	case j.State == job.Final:
+		return a.late(j)
+	case j.Attempt == 0:
+		return Answered{Job: j}, ErrNotStarted
+	case a.Token != "" && a.Token != j.AttemptToken:
+		return Answered{Job: j}, ErrOtherAttempt
+	case j.State != job.Running && a.Verdict == job.TryAgain:
+		return Answered{Job: j}, nil // that attempt has failed, and is being tried again
+	}
+	*before = *j
+	o := a.outcome(j, tx.Now)
 	switch {
 	case a.Verdict != job.TryAgain:
 		err = q.settleAnswered(ctx, tx, j, o)
 	case j.Line == job.LineLocked:
-		// its worker keeps it, for the next attempt must not begin beside this one
-		if err := q.rest(ctx, tx, j, o, job.LineLocked); err != nil {
-			return done, err
-		}
-		done.Job, err = q.get(ctx, tx, j.ID, "")
-		return done, err
+		// its worker keeps it, for the next attempt must not begin beside this one, whose handler still runs
+		err = q.rest(ctx, tx, j, o, job.LineLocked)
 	default:
 		err = q.rest(ctx, tx, j, o, job.LineError)
 	}
 	if err != nil {
-		return done, err
+		return Answered{}, err
 	}
-	// nobody's from now on: so the worker that may still run it learns that its word doesn't count
-	if _, err := tx.ExecContext(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET worker_id = 'NONE' WHERE id = ?", j.ID); err != nil {
-		return done, err
+	set := "worker_id = 'NONE'" // nobody's from now on: so the worker that may still run it learns that its word doesn't count
+	if a.Verdict == job.TryAgain && j.Line == job.LineLocked {
+		set = "answered = 1"
+	}
+	if err := tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET "+set+" WHERE id = ?", j.ID); err != nil {
+		return Answered{}, err
 	}
 	after, err := q.get(ctx, tx, j.ID, "")
-	if errors.Is(err, ErrNotFound) { // discarded
-		j.State, j.Error, j.Result = job.Final, cmp.Or(o.Error, job.None), cmp.Or(o.Result, job.None)
-		return done, nil
+	if errors.Is(err, ErrNotFound) {
+		return discarded(j, o), nil
 	}
-	done.Job = after
-	return done, err
+	return Answered{Job: after, Changed: true}, err
+}
+
+// discarded is what an answer has done to a job that it has ended, and that the queue doesn't keep.
+func discarded(j *job.Job, o job.Outcome) Answered {
+	ended := *j
+	ended.State, ended.Error, ended.Result = job.Final, cmp.Or(o.Error, job.None), cmp.Or(o.Result, job.None)
+	return Answered{Job: &ended, Changed: true}
+}
+
+// answeredBefore finds out what an earlier try has done to a job, if its commit happened although it was not answered. over
+// says that the answer is given, or too late. By the job's key another might be found by now.
+func (q *Queue) answeredBefore(ctx context.Context, tx *schema.Tx, a Answer, before *job.Job) (done Answered, over bool, err error) {
+	o := a.outcome(before, tx.Now)
+	j, err := q.get(ctx, tx, before.ID, q.db.ForUpdate)
+	if errors.Is(err, ErrNotFound) {
+		return discarded(before, o), true, nil
+	}
+	if err != nil {
+		return Answered{}, false, err
+	}
+	ours := false
+	switch a.Verdict {
+	case job.Finished:
+		ours = j.Line == job.LineFinished && j.WorkerID == job.None && j.Result == o.Result
+	case job.Failed:
+		ours = j.State == job.Final && j.Error == o.Error
+	default: // it was running; its retry decision may have been taken since
+		ours = j.Attempt == before.Attempt && j.State != job.Running && j.Error == o.Error
+	}
+	switch {
+	case ours:
+		return Answered{Job: j, Changed: true}, true, nil
+	case j.State == job.Final:
+		done, err = a.late(j)
+		return done, true, err
+	case a.Verdict == job.TryAgain && j.Attempt != before.Attempt:
+		return Answered{Job: j}, true, nil // the attempt is over in any case, and is being tried again
+	}
+	return Answered{}, false, nil
 }
 
 // settleAnswered ends an attempt, or what is left of it, by an answer.

@@ -2,8 +2,10 @@ package queue_test
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -55,9 +57,10 @@ func TestAnswerEndsAnAsynchronousJob(t *testing.T) {
 		}
 		s.wantState(id, job.Final, "finished", 1)
 		s.wantHistory(id, "added/0 starting/1 finished/1")
-		for _, verdict := range []job.Verdict{job.Finished, job.Failed, job.TryAgain} {
+		// once more is no harm; the contrary is refused
+		for verdict, want := range map[job.Verdict]error{job.Finished: nil, job.Failed: queue.ErrFinal, job.TryAgain: queue.ErrFinal} {
 			got, err = s.answer(queue.Answer{Key: "k", Verdict: verdict, Error: "late"})
-			if s.wantAnswer(err, queue.ErrFinal); got.Job.ID != id || got.Changed {
+			if s.wantAnswer(err, want); got.Job.ID != id || got.Changed {
 				t.Errorf("%+v", got)
 			}
 		}
@@ -141,6 +144,33 @@ func TestAnswerToTryAgain(t *testing.T) {
 	})
 }
 
+// An attempt that was answered to be tried again counts against the limits until its handler has ended.
+func TestHandlersCountWhenTheyWereAnswered(t *testing.T) {
+	for name, end := range map[string]func(s store, j *job.Job){
+		"policy": func(s store, j *job.Job) { s.settle("w1", done, j) },
+		"retry handler": func(s store, j *job.Job) {
+			s.do(s.newRound("w1", 0, queue.Settled{Job: j, Outcome: done, Decider: queue.OwnHandler}))
+		},
+		"lost": func(s store, _ *job.Job) { s.bury("w1"); s.upkeep() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			suiteWith(t, func(o *queue.Options) { o.ThrottleLimit = 1 }, func(s store) {
+				s.add(job.New{Type: "send", Key: "a"}, job.New{Type: "send"})
+				j := s.start("w1", 1)[0]
+				_, err := s.answer(queue.Answer{Key: "a", Verdict: job.TryAgain})
+				s.wantAnswer(err, nil)
+				if n := len(s.start("w2", 9)); n > 0 {
+					t.Errorf("%d were started beside the handler", n)
+				}
+				end(s, j)
+				if n := len(s.start("w2", 9)); n != 1 {
+					t.Errorf("%d were started when it had ended", n)
+				}
+			})
+		})
+	}
+}
+
 // A job that waits for an answer counts against the limits.
 func TestAsynchronousJobsCount(t *testing.T) {
 	suiteWith(t, func(o *queue.Options) { asynchronous(o); o.ThrottleLimit = 1 }, func(s store) {
@@ -195,6 +225,46 @@ func TestTokenOutlivesTheLock(t *testing.T) {
 		for i, want := range []error{nil, nil, queue.ErrOtherAttempt} {
 			_, err := s.answer(queue.Answer{Key: first[i].Key, Token: first[i].Token, Verdict: job.Finished})
 			s.wantAnswer(err, want)
+		}
+	})
+}
+
+// Whichever comes first of an answer and the handler's own word, the row and the activity tell the same story.
+func TestAnswerAndSettlementAtOnce(t *testing.T) {
+	suite(t, func(s store) {
+		const n = 200
+		jobs := make([]job.New, n)
+		for i := range jobs {
+			jobs[i] = job.New{Type: "send", Key: fmt.Sprint(i)}
+		}
+		s.add(jobs...)
+		for _, j := range s.start("w1", n) {
+			var wg sync.WaitGroup
+			wg.Go(func() {
+				r := s.newRound("w1", 0, settled(done, j)...)
+				for len(r.Settle) > 0 { // what another transaction holds is settled by a later round
+					got, err := s.Round(t.Context(), r)
+					if err != nil {
+						t.Error(err)
+					}
+					r.Settle = got.Unsettled
+				}
+			})
+			wg.Go(func() {
+				if _, err := s.answer(queue.Answer{Key: j.Key, Verdict: job.TryAgain, Error: "no"}); err != nil && !errors.Is(err, queue.ErrFinal) {
+					t.Error(err)
+				}
+			})
+			wg.Wait()
+			want := "added/0 starting/1 finished/1"
+			switch j := s.get(j.ID); j.State {
+			case job.Final:
+			case job.Retry:
+				want = "added/0 starting/1 error/1"
+			default:
+				t.Errorf("job %d rests in %s, %s", j.ID, j.State, j.Line)
+			}
+			s.wantHistory(j.ID, want)
 		}
 	})
 }

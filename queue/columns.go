@@ -11,7 +11,7 @@ import (
 )
 
 // columns are those of a job's row, each with the field that it is read into: whoever reads a job reads these. What is
-// written stands with the statements that write: insert and replace of enqueue, Again of operate.
+// written stands with the statements that write: insert and replace of enqueue, what Retry links, of operate.
 var columns = []struct {
 	name  string
 	field func(*job.Job) any
@@ -22,10 +22,10 @@ var columns = []struct {
 	{"job_key", func(j *job.Job) any { return &j.Key }},
 	{"state", func(j *job.Job) any { return &j.State }},
 	{"line", func(j *job.Job) any { return &j.Line }},
-	{"timeout", func(j *job.Job) any { return seconds{&j.Timeout} }},
-	{"priority", func(j *job.Job) any { return number{&j.Priority} }},
-	{"throttle_factor", func(j *job.Job) any { return number{&j.ThrottleFactor} }},
-	{"time_windows", func(j *job.Job) any { return windows{&j.Windows} }},
+	{"timeout", func(j *job.Job) any { return seconds{&j.Timeout, &j.Left.Timeout} }},
+	{"priority", func(j *job.Job) any { return number{&j.Priority, &j.Left.Priority} }},
+	{"throttle_factor", func(j *job.Job) any { return number{&j.ThrottleFactor, &j.Left.ThrottleFactor} }},
+	{"time_windows", func(j *job.Job) any { return windows{&j.Windows, &j.Left.Windows} }},
 	{"shard_key", func(j *job.Job) any { return &j.ShardKey }},
 	{"attempt", func(j *job.Job) any { return &j.Attempt }},
 	{"scheduled_run_time", func(j *job.Job) any { return moment{&j.ScheduledRunTime} }},
@@ -112,9 +112,18 @@ func (q *Queue) jobs(query string, args []any, f func(*job.Job)) schema.Query {
 // What a row inserted by plain SQL leaves open until a worker takes it in is NULL, and reads as zero. So does what a job
 // doesn't have.
 type (
-	seconds   struct{ d *time.Duration }
-	number    struct{ n *int }
-	windows   struct{ w *job.Windows }
+	seconds struct {
+		d    *time.Duration
+		left *bool
+	}
+	number struct {
+		n    *int
+		left *bool
+	}
+	windows struct {
+		w    *job.Windows
+		left *bool
+	}
 	moment    struct{ t *time.Time }
 	reference struct{ id *int64 }
 )
@@ -123,7 +132,7 @@ type (
 func (s seconds) Scan(src any) error {
 	var n sql.NullInt64
 	err := n.Scan(src)
-	*s.d = time.Duration(n.Int64) * time.Second
+	*s.d, *s.left = time.Duration(n.Int64)*time.Second, !n.Valid
 	return err
 }
 
@@ -131,7 +140,7 @@ func (s seconds) Scan(src any) error {
 func (i number) Scan(src any) error {
 	var n sql.NullInt64
 	err := n.Scan(src)
-	*i.n = int(n.Int64)
+	*i.n, *i.left = int(n.Int64), !n.Valid
 	return err
 }
 
@@ -142,7 +151,7 @@ func (w windows) Scan(src any) error {
 	if err := text.Scan(src); err != nil {
 		return err
 	}
-	*w.w = nil
+	*w.w, *w.left = nil, !text.Valid
 	if text.Valid && text.String != job.None {
 		*w.w, _ = job.DecodeWindows(text.String)
 	}

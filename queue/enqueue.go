@@ -36,13 +36,7 @@ func (q *Queue) EnqueueMany(ctx context.Context, jobs []job.New) ([]Added, error
 	added := make([]Added, 0, len(jobs))
 	for len(prepared) > 0 {
 		n := chunk(prepared)
-		var batch []Added
-		tries := 0
-		err := q.db.TxUnclocked(ctx, func(tx *schema.Tx) (err error) {
-			tries++
-			batch, err = q.add(ctx, tx, prepared[:n], tries > 1)
-			return err
-		})
+		batch, err := q.addChunk(ctx, prepared[:n])
 		if refused, ok := errors.AsType[*DuplicateError](err); ok {
 			if n = refused.Index; n > 0 {
 				// those before it are to be in
@@ -57,14 +51,45 @@ func (q *Queue) EnqueueMany(ctx context.Context, jobs []job.New) ([]Added, error
 		if err != nil {
 			return added, fmt.Errorf("enqueue in %s: %w", q.Name, err)
 		}
-		for i := range batch {
-			// a key that we made ourselves is taken only by an earlier run whose commit was answered by silence
-			batch[i].Duplicate = batch[i].Duplicate && jobs[len(added)+i].Key != ""
-		}
 		added = append(added, batch...)
 		prepared = prepared[n:]
 	}
 	return added, nil
+}
+
+// addChunk adds jobs in a transaction of their own.
+func (q *Queue) addChunk(ctx context.Context, prepared []job.New) (added []Added, err error) {
+	tries := 0
+	err = q.db.TxUnclocked(ctx, func(tx *schema.Tx) error {
+		tries++
+		if tx.MayBeDone {
+			// they must not be taken for duplicates of themselves, nor added again if they are final by now
+			if in, err := q.wasAdded(ctx, tx, added); in || err != nil {
+				return err
+			}
+		}
+		all, err := q.add(ctx, tx, prepared, tries > 1)
+		if err == nil {
+			added = all
+		}
+		return err
+	})
+	return added, err
+}
+
+// wasAdded says whether jobs are in that an earlier try of the transaction has added, whose commit was not answered. That may
+// still be under way, so it waits for the row of the first.
+func (q *Queue) wasAdded(ctx context.Context, tx *schema.Tx, jobs []Added) (bool, error) {
+	first := slices.IndexFunc(jobs, func(a Added) bool { return !a.Duplicate })
+	if first < 0 {
+		return false, nil
+	}
+	id := jobs[first].ID
+	if _, err := q.ids(ctx, tx, "SELECT id FROM "+q.table+" "+q.db.ByID+" WHERE id = ? "+q.db.ForUpdate, id); err != nil {
+		return false, fmt.Errorf("wait for an earlier try: %w", err)
+	}
+	// by the activity, for the row may be gone
+	return q.log.Has(ctx, tx, activity.Filter{Kind: activity.Job, State: activity.Added, Queue: q.Name, JobID: id, JobKey: jobs[first].Key})
 }
 
 // refused is the error about the index-th of all jobs.

@@ -25,22 +25,35 @@ var (
 	ErrNoRoom = errors.New("the queue's limits leave no room for the job now")
 	// ErrNotFinal: the job is not final yet.
 	ErrNotFinal = errors.New("the job is not final")
+	// ErrNotFailed: the job is final, and without an error.
+	ErrNotFailed = errors.New("the job has not failed")
 )
 
 // notStarted is the condition for a job that an operator may still change: it waits, whoever has it locked. Taking it
 // clears the token, so a worker that has it locked doesn't start it.
 const notStarted = " AND state IN ('initial', 'retry')"
 
-// Cancel makes a job that has not started (or waits for its next attempt) final, with the error job.Cancelled.
+// Cancel makes a job that has not started (or waits for its next attempt) final, with the error job.Cancelled. A row
+// inserted by plain SQL is taken in first; one that can't be a job ends with that reason.
 // ErrStarted, ErrFinal or ErrNotFound if that can't be.
 func (q *Queue) Cancel(ctx context.Context, id int64) error {
-	return q.change(ctx, "cancel", id, func(tx *schema.Tx, j *job.Job) error {
+	return q.change(ctx, "cancel", id, isCancelled, func(tx *schema.Tx, j *job.Job) error {
+		var entries []activity.Entry
+		if j.IsNew() {
+			taken, err := q.takeInNow(ctx, tx, id)
+			if err != nil {
+				return err
+			}
+			if entries = append(entries, taken); taken.State == activity.Failed {
+				return q.log.Record(ctx, tx, entries)
+			}
+		}
 		if err := job.CheckTransition(j.State, job.Final); err != nil {
 			return err
 		}
 		entry := q.entry(j, activity.Cancelled)
 		entry.Error = job.Cancelled
-		if err := q.log.Record(ctx, tx, []activity.Entry{entry}); err != nil {
+		if err := q.log.Record(ctx, tx, append(entries, entry)); err != nil {
 			return err
 		}
 		_, err := tx.ExecContext(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET state = 'final', line = 'failed', error = ?, wake_time = NULL,"+
@@ -52,6 +65,26 @@ func (q *Queue) Cancel(ctx context.Context, id int64) error {
 	})
 }
 
+// CanCancel says whether Cancel, or Reschedule, would refuse a job as it is: ErrStarted or ErrFinal.
+func CanCancel(j *job.Job) error {
+	switch j.State {
+	case job.Final:
+		return ErrFinal
+	case job.Running, job.Error:
+		return ErrStarted
+	}
+	return nil
+}
+
+// isCancelled says whether a job, or the error of its reading, is what a transaction that cancels leaves: an earlier try of
+// it has been committed then, although the commit was not answered.
+func isCancelled(tx *schema.Tx, j *job.Job, err error) bool {
+	if !tx.MayBeDone {
+		return false
+	}
+	return errors.Is(err, ErrNotFound) || err == nil && j.State == job.Final && j.Error == job.Cancelled
+}
+
 // Stop ends a job that has been started: if a worker has it, that is asked to stop it, which takes it about a second and
 // the handler's grace; one that waits for an answer or for its retry decision ends at once. It ends with the error
 // job.Cancelled, unless it finishes before. asked is the worker that was asked, job.None if it has ended. ErrNotStarted,
@@ -59,6 +92,9 @@ func (q *Queue) Cancel(ctx context.Context, id int64) error {
 func (q *Queue) Stop(ctx context.Context, id int64) (asked string, err error) {
 	err = q.db.Tx(ctx, func(tx *schema.Tx) error {
 		j, err := q.get(ctx, tx, id, q.db.ForUpdate)
+		if asked = job.None; isCancelled(tx, j, err) {
+			return nil
+		}
 		if err != nil {
 			return err
 		}
@@ -68,7 +104,7 @@ func (q *Queue) Stop(ctx context.Context, id int64) (asked string, err error) {
 		case job.Initial, job.Retry:
 			return ErrNotStarted
 		}
-		if asked = job.None; j.Line == job.LineLocked {
+		if j.Line == job.LineLocked {
 			asked = j.WorkerID
 			_, err := tx.ExecContext(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET stopping = 1 WHERE id = ?", id)
 			return err
@@ -103,7 +139,7 @@ type When struct {
 // Reschedule says anew when a job that waits should run, and with which priority. Its windows hold all the same.
 // ErrStarted, ErrFinal or ErrNotFound if that can't be. It may be repeated.
 func (q *Queue) Reschedule(ctx context.Context, id int64, w When) error {
-	return q.change(ctx, "reschedule", id, func(tx *schema.Tx, j *job.Job) error {
+	return q.change(ctx, "reschedule", id, nil, func(tx *schema.Tx, j *job.Job) error {
 		when := j.ScheduledRunTime
 		if !w.At.IsZero() {
 			when = w.At
@@ -122,18 +158,19 @@ func (q *Queue) Reschedule(ctx context.Context, id int64, w When) error {
 	})
 }
 
-// change runs f for a job that waits, whose row stays locked until it is done.
-func (q *Queue) change(ctx context.Context, verb string, id int64, f func(*schema.Tx, *job.Job) error) error {
+// change runs f for a job that waits, whose row stays locked until it is done. done, if not nil, says that an earlier try of
+// the transaction has done so.
+func (q *Queue) change(ctx context.Context, verb string, id int64, done func(*schema.Tx, *job.Job, error) bool, f func(*schema.Tx, *job.Job) error) error {
 	err := q.db.Tx(ctx, func(tx *schema.Tx) error {
 		j, err := q.get(ctx, tx, id, q.db.ForUpdate)
+		if done != nil && done(tx, j, err) {
+			return nil
+		}
+		if err == nil {
+			err = CanCancel(j)
+		}
 		if err != nil {
 			return err
-		}
-		switch j.State {
-		case job.Final:
-			return ErrFinal
-		case job.Running, job.Error:
-			return ErrStarted
 		}
 		return f(tx, j)
 	})
@@ -141,21 +178,4 @@ func (q *Queue) change(ctx context.Context, verb string, id int64, f func(*schem
 		return fmt.Errorf("%s job %d of %s: %w", verb, id, q.Name, err)
 	}
 	return nil
-}
-
-// Again enqueues a new job that is like a final one, for a final job never changes: same type, data, key, priority and so
-// on, due at once. ErrNotFinal if it is not; if its key is taken by another live job, that one's id comes back as a
-// Duplicate.
-func (q *Queue) Again(ctx context.Context, id int64) (Added, error) {
-	j, err := q.Get(ctx, id)
-	if err != nil {
-		return Added{}, err
-	}
-	if j.State != job.Final {
-		return Added{}, fmt.Errorf("try job %d of %s again: %w", id, q.Name, ErrNotFinal)
-	}
-	return q.Enqueue(ctx, job.New{
-		Type: j.Type, Data: j.Data, Key: j.Key, Priority: &j.Priority, Timeout: j.Timeout,
-		ThrottleFactor: &j.ThrottleFactor, Windows: &j.Windows, ShardKey: j.ShardKey,
-	})
 }

@@ -13,58 +13,6 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-// Filter narrows what Find gives. A zero field doesn't narrow.
-type Filter struct {
-	State job.State
-	Type  string
-	Key   string
-	// Failed takes only final jobs with an error that are not closed; Error only those whose error contains this text.
-	Failed bool
-	Error  string
-	// Limit takes the newest so many.
-	Limit int
-}
-
-// Find calls f with each job that the filter lets pass, oldest first, and ends with f's first error.
-func (q *Queue) Find(ctx context.Context, by Filter, f func(*job.Job) error) error {
-	where, args := " WHERE 1 = 1", []any{}
-	for _, term := range []struct{ column, value string }{{"state", string(by.State)}, {"job_type", by.Type}, {"job_key", by.Key}} {
-		if term.value != "" {
-			where += " AND " + term.column + " = ?"
-			args = append(args, term.value)
-		}
-	}
-	if by.Failed {
-		where += " AND line = 'failed'"
-	}
-	if by.Error != "" {
-		// LIKE would take % and _ for more than they are
-		where += " AND INSTR(error, ?) > 0"
-		args = append(args, by.Error)
-	}
-	query := "SELECT " + selected() + " FROM " + q.table + where
-	if by.Limit > 0 {
-		query = "SELECT * FROM (" + query + " ORDER BY id DESC LIMIT ?) AS newest"
-		args = append(args, by.Limit)
-	}
-	rows, err := q.db.QueryContext(ctx, query+" ORDER BY id", args...)
-	if err != nil {
-		return fmt.Errorf("find jobs of %s: %w", q.Name, err)
-	}
-	defer func() { _ = rows.Close() }()
-	s := q.scanner()
-	for rows.Next() {
-		j, err := s.scan(rows)
-		if err != nil {
-			return err
-		}
-		if err := f(j); err != nil {
-			return err
-		}
-	}
-	return rows.Err()
-}
-
 // Get reads one job: ErrNotFound if there is none of this id.
 func (q *Queue) Get(ctx context.Context, id int64) (*job.Job, error) { return q.get(ctx, q.db, id, "") }
 

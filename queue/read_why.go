@@ -110,7 +110,14 @@ func (w Why) Reasons() []string {
 	case job.LineFinished:
 		return []string{"it is final since " + w.local(j.UpdateTime)}
 	case job.LineFailed, job.LineClosed:
-		return []string{"it is final since " + w.local(j.UpdateTime) + ", with the error: " + j.Error}
+		reasons := []string{"it is final since " + w.local(j.UpdateTime) + ", with the error: " + j.Error}
+		switch {
+		case j.RetriedAs != 0:
+			reasons = append(reasons, fmt.Sprintf("it was retried, as job %d", j.RetriedAs))
+		case j.IsDismissed():
+			reasons = append(reasons, "it was dismissed")
+		}
+		return reasons
 	case job.LineError:
 		return w.orNoHandler("attempt %d failed (%s); the next worker that has a handler for %s decides whether it is tried again",
 			j.Attempt, j.Error, j.Type)
@@ -137,7 +144,7 @@ func (w Why) nobody() []string {
 		return []string{"no worker has run yet: is hipq work in crontab?"}
 	case w.Now.Sub(w.Last.Heartbeat.Time) > long:
 		return []string{fmt.Sprintf("no worker has run for %s (the last: pid %d on %s): is hipq work in crontab?",
-			w.Now.Sub(w.Last.Heartbeat.Time).Round(time.Second), w.Last.PID, w.Last.Host)}
+			brief(w.Now.Sub(w.Last.Heartbeat.Time)), w.Last.PID, w.Last.Host)}
 	}
 	return nil
 }
@@ -150,24 +157,30 @@ func (w Why) later() string {
 	case w.Job.State == job.Retry:
 		return fmt.Sprintf("attempt %d failed (%s); the next is due at %s", w.Job.Attempt, w.Job.Error, at)
 	case len(w.Job.Windows) > 0 && !w.Job.Windows.Contains(w.Now.In(w.Options.Location)):
-		return fmt.Sprintf("it is not due until %s; its windows are %v, and closed now", at, w.Job.Windows.Strings())
+		return fmt.Sprintf("it is not due until %s; its windows are %s, and closed now", at, strings.Join(w.Job.Windows.Strings(), ", "))
 	}
 	return "it is not due until " + at
 }
 
 func (w Why) locked() []string {
-	who := "worker " + w.Job.WorkerID + ", which is not known any more"
+	who, until := "worker "+w.Job.WorkerID+", which is not known any more", ""
 	if w.Worker != nil {
-		who = fmt.Sprintf("worker %s (pid %d on %s), whose lock lasts until %s", w.Worker.ID, w.Worker.PID, w.Worker.Host, w.local(w.Worker.LockUntil.Time))
-		if w.Worker.State != "working" || !w.Worker.LockUntil.After(w.Now) {
-			who += " and is over: the next worker takes the job back"
+		who = fmt.Sprintf("worker %s (pid %d on %s), ", w.Worker.ID, w.Worker.PID, w.Worker.Host)
+		switch dead, silent := w.Worker.Silent(w.Now); {
+		case w.Worker.State != "working" || silent && dead == 0:
+			who += fmt.Sprintf("whose lock lasted until %s and is over: the next worker takes the job back", w.local(w.Worker.LockUntil.Time))
+		case silent:
+			who += fmt.Sprintf("of which nothing was heard for %s: unless it comes back it is declared dead in %s, and the next worker takes the job back",
+				brief(w.Now.Sub(w.Worker.Heartbeat.Time)), brief(dead))
+		default:
+			who += "whose lock lasts until " + w.local(w.Worker.LockUntil.Time)
+			until = ", at most until " + w.local(w.Job.StartTime.Add(w.Job.Timeout)) // of one that is lost the timeout says nothing
 		}
 	}
 	var reasons []string
 	switch w.Job.State {
 	case job.Running:
-		reasons = []string{fmt.Sprintf("attempt %d is running since %s, at most until %s, by %s", w.Job.Attempt, w.local(w.Job.StartTime),
-			w.local(w.Job.StartTime.Add(w.Job.Timeout)), who)}
+		reasons = []string{fmt.Sprintf("attempt %d is running since %s%s, by %s", w.Job.Attempt, w.local(w.Job.StartTime), until, who)}
 	case job.Error:
 		reasons = []string{fmt.Sprintf("attempt %d failed (%s); a retry handler decides whether it is tried again, run by %s",
 			w.Job.Attempt, w.Job.Error, who)}
@@ -262,7 +275,12 @@ func (w Why) orNoHandler(format string, args ...any) []string {
 	return append(reasons, w.nobody()...)
 }
 
-func (w Why) local(t time.Time) string { return t.In(w.Options.Location).Format("2006-01-02 15:04:05") }
+func (w Why) local(t time.Time) string {
+	return t.In(w.Options.Location).Format("2006-01-02 15:04:05 MST")
+}
+
+// brief is a time of some seconds and more for people.
+func brief(d time.Duration) string { return d.Round(time.Second).String() }
 
 // shellWord is a text as a shell takes it for one word.
 func shellWord(s string) string {

@@ -66,10 +66,11 @@ func (q *Queue) takeTurn(ctx context.Context, tx *schema.Tx, worker string) (*ro
 	return r, err
 }
 
-// used is what the locked and running jobs weigh, all and by group. Those that are only being decided about don't count.
+// used is what the locked and running jobs weigh, all and by group. Those that are only being decided about don't count, but
+// those do that were answered to be tried again while their handlers run on.
 func (q *Queue) used(ctx context.Context, from sqlx.QueryerContext) (all int, byGroup map[string]int, err error) {
 	rows, err := from.QueryContext(ctx, "SELECT throttle_group, SUM(throttle_factor) FROM "+q.table+" "+q.pick()+
-		" WHERE line IN ('locked', 'waiting') AND state <> 'error' GROUP BY throttle_group")
+		" WHERE line IN ('locked', 'waiting') AND (state <> 'error' OR answered = 1) GROUP BY throttle_group")
 	if err != nil {
 		return 0, nil, fmt.Errorf("sum up the throttle factors: %w", err)
 	}

@@ -226,8 +226,8 @@ func (q *Queue) rest(ctx context.Context, tx *schema.Tx, j *job.Job, o job.Outco
 	if err := job.CheckTransition(job.Running, job.Error); err != nil {
 		return err
 	}
-	err := tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET state = 'error', line = ?, error = ?, wish = ?, output = ?, wake_time = NULL, update_time = ? WHERE id = ?",
-		line, o.Reason(), o.Wish(), orNone(o.Output), schema.At(tx.Now), j.ID)
+	err := tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET state = 'error', line = ?, error = ?, wish = ?, answered = 0, output = ?,"+
+		" wake_time = NULL, update_time = ? WHERE id = ?", line, o.Reason(), o.Wish(), orNone(o.Output), schema.At(tx.Now), j.ID)
 	if err != nil {
 		return fmt.Errorf("leave job %d to its retry handler: %w", j.ID, err)
 	}
@@ -244,7 +244,8 @@ func (q *Queue) write(ctx context.Context, tx *schema.Tx, id int64, n job.Next) 
 		set, args = set+", priority = ?", append(args, *n.Priority)
 	}
 	err := tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+
-		" SET state = ?, line = ?, error = ?, result = ?, scheduled_run_time = ?, wake_time = ?, update_time = ?, wish = 'NONE', output = 'NONE'"+set+
+		" SET state = ?, line = ?, error = ?, result = ?, scheduled_run_time = ?, wake_time = ?, update_time = ?, wish = 'NONE', answered = 0,"+
+		" output = 'NONE'"+set+
 		" WHERE id = ? AND state <> 'final'", append(args, id)...)
 	if err != nil {
 		return fmt.Errorf("settle job %d: %w", id, err)

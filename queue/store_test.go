@@ -791,6 +791,27 @@ func TestCancel(t *testing.T) {
 	})
 }
 
+// A row that no worker has taken in yet is cancelled like any other; one that can't be a job ends with that reason.
+func TestCancelWhatIsNew(t *testing.T) {
+	suite(t, func(s store) {
+		s.exec("INSERT INTO shop_emails (job_type, job_data) VALUES ('send', 'x'), ('new', 'x')")
+		s.exec("INSERT INTO shop_emails (job_type, time_windows) VALUES ('send', 'never')")
+		for id := range int64(3) {
+			must[any](s.t)(nil, s.Cancel(s.t.Context(), id+1))
+		}
+		for id := range int64(2) {
+			if j := s.wantState(id+1, job.Final, "failed", 0); j.Error != job.Cancelled || j.Priority != 100 || j.Timeout != 24*time.Hour {
+				s.t.Errorf("%+v", j)
+			}
+			s.wantHistory(id+1, "added/0 cancelled/0")
+		}
+		if j := s.wantState(3, job.Final, "failed", 0); !strings.Contains(j.Error, "never") {
+			s.t.Errorf("error %q", j.Error)
+		}
+		s.wantHistory(3, "failed/0")
+	})
+}
+
 func TestReschedule(t *testing.T) {
 	suite(t, func(s store) {
 		in, first, soon, later := s.t.Context(), 1, time.Duration(0), time.Hour
@@ -816,26 +837,6 @@ func TestReschedule(t *testing.T) {
 		if j := s.wantState(3, job.Initial, "later", 0); j.Priority != 100 {
 			s.t.Errorf("priority %d: what the row left to its type was lost", j.Priority)
 		}
-	})
-}
-
-func TestAgainIsANewJob(t *testing.T) {
-	suite(t, func(s store) {
-		low := 7
-		id := s.add(job.New{Type: "send", Key: "k", Data: "d", Priority: &low, Timeout: time.Minute})[0].ID
-		if _, err := s.Again(s.t.Context(), id); !errors.Is(err, queue.ErrNotFinal) {
-			s.t.Error(err)
-		}
-		s.settle("w", job.Outcome{Verdict: job.Failed, Error: "boo"}, s.start("w", 1)...)
-		again := must[queue.Added](s.t)(s.Again(s.t.Context(), id))
-		j := s.wantState(again.ID, job.Initial, "due", 0)
-		if again.ID == id || j.Key != "k" || j.Data != "d" || j.Priority != 7 || j.Timeout != time.Minute {
-			s.t.Errorf("%+v", j)
-		}
-		if twice := must[queue.Added](s.t)(s.Again(s.t.Context(), id)); !twice.Duplicate || twice.ID != again.ID {
-			s.t.Errorf("%+v", twice)
-		}
-		s.wantState(id, job.Final, "failed", 1)
 	})
 }
 

@@ -83,7 +83,7 @@ func (q *Queue) reclaimFrom(ctx context.Context, worker, lost string, ids []any)
 		if err != nil {
 			return err
 		}
-		return tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET line = 'error', worker_id = 'NONE'"+
+		return tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET line = 'error', worker_id = 'NONE', answered = 0"+
 			where+" AND state = 'error'", append([]any{worker}, free...)...)
 	})
 	return reclaimed, err

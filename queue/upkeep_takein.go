@@ -21,8 +21,7 @@ func (q *Queue) takeIn(ctx context.Context, w roster.Worker) (more bool, err err
 	var records []inserted
 	err = q.db.Tx(ctx, func(tx *schema.Tx) error {
 		records = nil
-		query := "SELECT id, job_type, job_key, OCTET_LENGTH(job_data) AS data_bytes, timeout, priority, throttle_factor, time_windows," +
-			" scheduled_run_time FROM " + q.table + " " + q.pick() + " WHERE line = 'new' LIMIT ? " + q.db.SkipLocked
+		query := "SELECT " + insertedColumns + " FROM " + q.table + " " + q.pick() + " WHERE line = 'new' LIMIT ? " + q.db.SkipLocked
 		if err := tx.SelectContext(ctx, &records, query, takeInMax); err != nil {
 			return err
 		}
@@ -54,6 +53,18 @@ type inserted struct {
 	ThrottleFactor   *int        `db:"throttle_factor"`
 	Windows          *string     `db:"time_windows"`
 	ScheduledRunTime schema.Time `db:"scheduled_run_time"`
+}
+
+const insertedColumns = "id, job_type, job_key, OCTET_LENGTH(job_data) AS data_bytes, timeout, priority, throttle_factor, time_windows," +
+	" scheduled_run_time"
+
+// takeInNow takes in one row, which the caller has locked.
+func (q *Queue) takeInNow(ctx context.Context, tx *schema.Tx, id int64) (activity.Entry, error) {
+	var r inserted
+	if err := tx.GetContext(ctx, &r, "SELECT "+insertedColumns+" FROM "+q.table+" WHERE id = ?", id); err != nil {
+		return activity.Entry{}, fmt.Errorf("take in the row: %w", err)
+	}
+	return q.takeInOne(ctx, tx, r)
 }
 
 // check refuses what Enqueue would have refused.

@@ -66,7 +66,7 @@ func TestWhy(t *testing.T) {
 		now := must[time.Time](t)(s.db.Clock(t.Context()))
 		hour := func(h int) string { return now.Add(time.Duration(h) * time.Hour).Format("15:04") }
 		closed := must[job.Windows](t)(job.ParseWindows([]string{hour(2) + "-" + hour(3)}))
-		s.wantWhy(s.add(job.New{Type: "send", Windows: &closed})[0].ID, "its windows are")
+		s.wantWhy(s.add(job.New{Type: "send", Windows: &closed})[0].ID, " UTC; its windows are "+hour(2)+"-"+hour(3)+", and closed now")
 		s.exec("INSERT INTO shop_emails (job_type, job_data) VALUES ('send', 'x')")
 		s.wantWhy(added[2].ID+2, "inserted by plain SQL")
 	})

@@ -81,6 +81,13 @@ func IsLockTimeout(err error) bool {
 	return ok && my.Number == erLockWaitTimeout
 }
 
+// isAnswer says whether err is what the engine itself says, and not that nothing was heard of it.
+func isAnswer(err error) bool {
+	_, my := errors.AsType[*mysql.MySQLError](err)
+	_, lite := errors.AsType[*sqlite.Error](err)
+	return my || lite
+}
+
 // isDone says whether err means that a step of a migration was run before.
 func isDone(err error) bool {
 	my, ok := errors.AsType[*mysql.MySQLError](err)
@@ -129,7 +136,7 @@ func Diagnose(err error) (Trouble, string) {
 		return diagnoseMySQL(my)
 	}
 	if lite, ok := errors.AsType[*sqlite.Error](err); ok {
-		return diagnoseSQLite(lite)
+		return diagnoseSQLite(lite.Code(), lite.Error())
 	}
 	if Retryable(err) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return TryLater, "the database can't be reached, or is read-only: is the server up, is it a replica, is database.dsn right?"
@@ -147,6 +154,12 @@ func diagnoseMySQL(err *mysql.MySQLError) (Trouble, string) {
 		return Misconfigured, "run hipq init"
 	case 1021, 1114, 3675:
 		return TryLater, "the server's disk or table space is full"
+	case 3, 1026, 1030: // an error while writing, or of the storage engine, whose number is in the text
+		for _, sign := range []string{"No space left", "Errcode: 28", "errno 28", "error 28"} {
+			if strings.Contains(err.Message, sign) {
+				return TryLater, "the server's disk is full"
+			}
+		}
 	case 1040, 1203, 1226:
 		return TryLater, "the server has too many connections"
 	case erLockWaitTimeout, erLockNowait:
@@ -160,10 +173,10 @@ func diagnoseMySQL(err *mysql.MySQLError) (Trouble, string) {
 	return NoTrouble, ""
 }
 
-func diagnoseSQLite(err *sqlite.Error) (Trouble, string) {
-	switch err.Code() & 0xff {
+func diagnoseSQLite(code int, text string) (Trouble, string) {
+	switch code & 0xff {
 	case sqlite3.SQLITE_ERROR:
-		if strings.Contains(err.Error(), "no such ") { // table, column, or index
+		if strings.Contains(text, "no such ") { // table, column, or index
 			return Misconfigured, "run hipq init"
 		}
 	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL:
@@ -175,7 +188,8 @@ func diagnoseSQLite(err *sqlite.Error) (Trouble, string) {
 	case sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT:
 		return Misconfigured, "the file is not a healthy SQLite database: check database.path"
 	case sqlite3.SQLITE_IOERR:
-		return TryLater, "the disk reports an error"
+		// a full disk is one where a file can't grow that is written to the end, and for readers too, who write beside the file
+		return TryLater, "the disk may be full, or it reports an error"
 	}
 	return NoTrouble, ""
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -19,7 +20,9 @@ import (
 // or with the commit, so that a transaction costs few round trips. Statements are executed in the order of their calls.
 type Tx struct {
 	Now time.Time
-	on  executor
+	// MayBeDone says that an earlier try of the transaction may have been committed: its COMMIT was not answered.
+	MayBeDone bool
+	on        executor
 	// own says that it is hipq's own connection, which keeps statements prepared.
 	own bool
 	// now is the clock as an expression.
@@ -44,7 +47,8 @@ const writtenMax = 4 << 20
 
 // Tx runs f in a transaction and commits. What the engine refuses for the sake of another transaction (a deadlock, a
 // lock not granted in time, a busy file) is rolled back and repeated as a whole, so f must start from nothing each time.
-// A lost connection is repeated too, even while committing: f must recognise what an earlier run of it may have done.
+// A lost connection is repeated too, even while committing: f must recognise what an earlier run of it may have done, which
+// MayBeDone is for.
 func (db *DB) Tx(ctx context.Context, f func(*Tx) error) error {
 	return db.repeat(ctx, Retryable, func(tx *Tx) []Query { return []Query{db.clock(tx)} }, f)
 }
@@ -80,9 +84,10 @@ func (db *DB) TxInParts(ctx context.Context, first func() []Query, f func(*Tx) e
 
 // repeat runs f in a transaction until it is committed, or ends in an error after which it isn't to be done again.
 func (db *DB) repeat(ctx context.Context, again func(error) bool, first func(*Tx) []Query, f func(*Tx) error) error {
-	began, pause := time.Now(), 2*time.Millisecond
+	began, pause, mayBeDone := time.Now(), 2*time.Millisecond, false
 	for {
-		err := db.once(ctx, first, f)
+		err := db.once(ctx, mayBeDone, first, f)
+		mayBeDone = mayBeDone || errors.Is(err, errUnanswered)
 		if err == nil || !again(err) || time.Since(began) > patience {
 			return err
 		}
@@ -93,13 +98,16 @@ func (db *DB) repeat(ctx context.Context, again func(error) bool, first func(*Tx
 	}
 }
 
-func (db *DB) once(ctx context.Context, first func(*Tx) []Query, f func(*Tx) error) error {
+// errUnanswered is the error of a COMMIT of which nobody knows whether it happened.
+var errUnanswered = errors.New("the commit was not answered")
+
+func (db *DB) once(ctx context.Context, mayBeDone bool, first func(*Tx) []Query, f func(*Tx) error) error {
 	conn, err := db.Connx(ctx)
 	if err != nil {
 		return fmt.Errorf("begin: %w", err)
 	}
 	defer func() { _ = conn.Close() }() // gives it back to the pool
-	tx := &Tx{on: conn, own: true, now: db.Now, together: db.together}
+	tx := &Tx{MayBeDone: mayBeDone, on: conn, own: true, now: db.Now, together: db.together}
 	// also when it says that it could not begin: where ctx ends meanwhile, it may have begun all the same, and the connection
 	// must not go back to the pool like that, nor when f panics
 	committed := false
@@ -122,7 +130,10 @@ func (db *DB) once(ctx context.Context, first func(*Tx) []Query, f func(*Tx) err
 		return err
 	}
 	if _, err = tx.ExecContext(ctx, "COMMIT"); err != nil {
-		return fmt.Errorf("commit: %w", err)
+		if isAnswer(err) {
+			return fmt.Errorf("commit: %w", err)
+		}
+		return fmt.Errorf("commit: %w: %w", errUnanswered, err)
 	}
 	committed = true
 	return nil

@@ -67,15 +67,23 @@ type Job struct {
 	Stopping bool
 	// Suspect says that its last attempt ended with its worker.
 	Suspect bool
+	// Left says what a row inserted by plain SQL leaves to its type, until a worker takes it in.
+	Left Left
 	// RetryOf is the final job that this one repeats, RetriedAs the latest that repeats this one; 0 is none.
 	RetryOf, RetriedAs int64
 }
+
+// Left is which fields of a job are its type's to fill in; they are zero until then.
+type Left struct{ Timeout, Priority, ThrottleFactor, Windows bool }
 
 // IsNew says whether the job was inserted by plain SQL, and no worker has taken it in yet.
 func (j *Job) IsNew() bool { return j.Line == LineNew }
 
 // IsSent says whether the job is running elsewhere, and waits for an answer from there.
 func (j *Job) IsSent() bool { return j.Line == LineWaiting }
+
+// IsDismissed says whether the job has failed, and somebody has said that nothing is to be done about it.
+func (j *Job) IsDismissed() bool { return j.Line == LineClosed && j.RetriedAs == 0 }
 
 // Outcome is what is known of the attempt of a job in the state error.
 func (j *Job) Outcome(now time.Time) Outcome {

@@ -14,33 +14,50 @@ type JSON struct {
 	Key              string          `json:"job_key"`
 	Data             json.RawMessage `json:"job_data"`
 	State            State           `json:"state"`
-	Timeout          int64           `json:"timeout"`
+	Timeout          *int64          `json:"timeout"`
 	Error            string          `json:"error"`
 	Result           json.RawMessage `json:"result"`
 	Attempt          int             `json:"attempt"`
 	ScheduledRunTime time.Time       `json:"scheduled_run_time"`
-	Priority         int             `json:"priority"`
-	ThrottleFactor   int             `json:"throttle_factor"`
+	Priority         *int            `json:"priority"`
+	ThrottleFactor   *int            `json:"throttle_factor"`
 	Windows          []string        `json:"time_windows"`
 	ShardKey         string          `json:"shard_key"`
 	CreateTime       time.Time       `json:"create_time"`
 	UpdateTime       time.Time       `json:"update_time"`
 	WorkerID         string          `json:"worker_id"`
+	RetryOf          *int64          `json:"retry_of"`
+	RetriedAs        *int64          `json:"retried_as"`
+	Dismissed        bool            `json:"dismissed"`
 }
 
-// JSON gives the job's fields: times in UTC, the timeout in seconds. Without a shard key of its own a job's is its key.
+// JSON gives the job's fields: times in UTC, the timeout in seconds. What is left to the job's type is null, as is another
+// job where there is none. Without a shard key of its own a job's is its key.
 func (j *Job) JSON() JSON {
 	shard := j.ShardKey
 	if shard == None {
 		shard = j.Key
 	}
-	return JSON{
+	o := JSON{
 		ID: j.ID, Queue: j.Queue, Type: j.Type, Key: j.Key, Data: EmbedJSON(j.Data), State: j.State,
-		Timeout: int64(j.Timeout / time.Second), Error: j.Error, Result: EmbedJSON(j.Result), Attempt: j.Attempt,
-		ScheduledRunTime: j.ScheduledRunTime.UTC(), Priority: j.Priority, ThrottleFactor: j.ThrottleFactor,
-		Windows: j.Windows.Strings(), ShardKey: shard, CreateTime: j.CreateTime.UTC(), UpdateTime: j.UpdateTime.UTC(),
-		WorkerID: j.WorkerID,
+		Timeout: unless(j.Left.Timeout, int64(j.Timeout/time.Second)), Error: j.Error, Result: EmbedJSON(j.Result), Attempt: j.Attempt,
+		ScheduledRunTime: j.ScheduledRunTime.UTC(), Priority: unless(j.Left.Priority, j.Priority),
+		ThrottleFactor: unless(j.Left.ThrottleFactor, j.ThrottleFactor), ShardKey: shard, CreateTime: j.CreateTime.UTC(),
+		UpdateTime: j.UpdateTime.UTC(), WorkerID: j.WorkerID, RetryOf: unless(j.RetryOf == 0, j.RetryOf),
+		RetriedAs: unless(j.RetriedAs == 0, j.RetriedAs), Dismissed: j.IsDismissed(),
 	}
+	if !j.Left.Windows {
+		o.Windows = j.Windows.Strings()
+	}
+	return o
+}
+
+// unless is nil if a value isn't there.
+func unless[T any](absent bool, v T) *T {
+	if absent {
+		return nil
+	}
+	return &v
 }
 
 // EmbedJSON gives a text that is a JSON object or array as it is, and all else as a JSON string.

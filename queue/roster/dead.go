@@ -42,7 +42,7 @@ func (r *Roster) Bury(ctx context.Context) error {
 			}
 			entries = append(entries, activity.Entry{
 				Kind: activity.Worker, State: activity.Error, WorkerID: d.ID, Host: d.Host, PID: d.PID,
-				Error: "worker died: its last heartbeat was at " + d.Heartbeat.Format(time.RFC3339),
+				Error: "worker died: its last heartbeat was " + tx.Now.Sub(d.Heartbeat.Time).Round(time.Second).String() + " before",
 			})
 		}
 		return r.log.Record(ctx, tx, entries)

@@ -4,6 +4,7 @@ package roster
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/jmoiron/sqlx"
 
@@ -43,6 +44,15 @@ type Row struct {
 	// LockUntil is until when all of its locks last, as long as it is working.
 	LockUntil schema.Time `db:"lock_until"`
 	EndTime   schema.Time `db:"end_time"`
+}
+
+// Silent says whether a worker at work has missed a renewal of its lock, as one that was killed does, and in how long it will
+// be found dead, unless it comes back; 0 is at once. It renews after a third of the time that its lock lasts.
+func (r Row) Silent(now time.Time) (dead time.Duration, silent bool) {
+	if r.State != "working" || now.Sub(r.Heartbeat.Time) < r.LockUntil.Sub(r.Heartbeat.Time)/2 {
+		return 0, false
+	}
+	return max(0, r.LockUntil.Sub(now)), true
 }
 
 // Get is the worker of an id, or nil if it is not known, or not any more.

@@ -300,8 +300,8 @@ func TestLostAnswerOfOneJob(t *testing.T) {
 			t.Parallel()
 			s, proxy := proxied(t)
 			id := s.add(s.emails, "send", 1)[0]
-			lost := proxy.losesFirst("start", func() {})
-			proxy.losesQuestions(!committed)
+			lost := losesFirst(proxy, "start", func() {})
+			proxy.LosesQuestions(!committed)
 			r := s.startOne(s.one(nothing), id)
 			receive(t, "the lost answer", lost)
 			wantSummary(t, r.ended(), worker.Summary{Started: 1, Finished: 1})

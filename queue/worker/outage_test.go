@@ -39,7 +39,7 @@ func outages(t *testing.T, f func(s shop, cut, mend func())) {
 	t.Run("mysql", func(t *testing.T) {
 		t.Parallel()
 		s, p := proxied(t)
-		f(s, p.cut, p.mend)
+		f(s, p.Cut, p.Mend)
 	})
 }
 
@@ -151,8 +151,8 @@ func TestDatabaseFallsSilent(t *testing.T) {
 	g.next()
 	// a transaction that the silence cuts short would hold its rows
 	eventually(t, "its other slots are left", func() bool { return direct.row(p.ID).Slots == 1 })
-	proxy.stall()
-	defer proxy.resume()
+	proxy.Stall()
+	defer proxy.Resume()
 	if cause := receive(t, "the lock is given up", g.stopped); !errors.Is(cause, roster.ErrLockLost) {
 		t.Errorf("the context ends with %v", cause)
 	}
@@ -192,8 +192,8 @@ func TestTimeIsUpAndTheDatabaseIsSilent(t *testing.T) {
 	p.LockFor, p.Grace, p.RunFor = time.Hour, time.Second, time.Second
 	r := s.start(p)
 	g.next()
-	proxy.stall()
-	defer proxy.resume()
+	proxy.Stall()
+	defer proxy.Resume()
 	began := time.Now()
 	g.let()
 	if _, err := r.end(); !errors.Is(err, schema.ErrNoAnswer) {
@@ -225,8 +225,8 @@ func TestDatabaseIsSilentAtTheEnd(t *testing.T) {
 			g := s.gate()
 			p := s.worker(all(g.handle))
 			p.LockFor, p.Grace, p.RunFor = c.lock, 500*time.Millisecond, time.Second
-			silent := proxy.losesFirst("sign off", proxy.stall)
-			defer proxy.resume()
+			silent := losesFirst(proxy, "sign off", proxy.Stall)
+			defer proxy.Resume()
 			r := s.start(p)
 			g.next()
 			if c.stop {
@@ -247,8 +247,8 @@ func TestDatabaseIsSilentAtTheEnd(t *testing.T) {
 func TestStoppedBeforeTheDatabaseAnswers(t *testing.T) {
 	t.Parallel()
 	s, proxy := proxied(t)
-	proxy.stall()
-	defer proxy.resume()
+	proxy.Stall()
+	defer proxy.Resume()
 	r := s.start(s.worker(all(nothing)))
 	r.stop()
 	if _, err := r.end(); !errors.Is(err, schema.ErrNoAnswer) {
@@ -266,20 +266,18 @@ func has(statements, transaction string) bool {
 	return true
 }
 
+// proxied opens a shop of its own behind a proxy. Its elsewhere is past it.
+func proxied(t *testing.T) (shop, *dbtest.Proxy) {
+	t.Helper()
+	p := dbtest.NewProxy(t)
+	s := openShop(t, "mysql", p.Source)
+	s.source = p.Direct
+	return s, p
+}
+
 // losesFirst makes the proxy lose the answer to the first commit of a transaction. What it returns is closed then.
-func (p *proxy) losesFirst(transaction string, then func()) <-chan struct{} {
-	var once sync.Once
-	lost := make(chan struct{})
-	p.loses(func(statements string) (lose bool) {
-		if has(statements, transaction) {
-			once.Do(func() { lose = true })
-		}
-		return lose
-	}, func() {
-		then()
-		close(lost)
-	})
-	return lost
+func losesFirst(p *dbtest.Proxy, transaction string, then func()) <-chan struct{} {
+	return p.LosesFirst(func(statements string) bool { return has(statements, transaction) }, then)
 }
 
 // A commit may have happened though its answer was lost. Whichever it is, each attempt is made once and told once,
@@ -313,9 +311,9 @@ func TestLostAnswers(t *testing.T) {
 				p.Log = j.log()
 				then := func() {}
 				if outage {
-					then = proxy.cut
+					then = proxy.Cut
 				}
-				lost := proxy.losesFirst(name, then)
+				lost := losesFirst(proxy, name, then)
 				r := s.start(p)
 				receive(t, "the lost answer", lost)
 				if outage {
@@ -323,7 +321,7 @@ func TestLostAnswers(t *testing.T) {
 					eventually(t, "the database is missed", func() bool {
 						return j.count("busy or away") > 0 || direct.clock().Sub(missed) > 3*time.Second
 					})
-					proxy.mend()
+					proxy.Mend()
 				}
 				wantSummary(t, r.ended(), worker.Summary{Started: 6, Finished: 5, Errors: 1})
 				if len(l.jobs) != 6 {
@@ -359,13 +357,13 @@ func TestStoppedAfterALostAnswer(t *testing.T) {
 			p.Concurrency = 1 // one round: another beside it would go on trying
 			var j journal
 			p.Log = j.log()
-			lost := proxy.losesFirst("start", proxy.cut)
-			proxy.losesQuestions(!c.committed)
+			lost := losesFirst(proxy, "start", proxy.Cut)
+			proxy.LosesQuestions(!c.committed)
 			r := s.start(p)
 			receive(t, "the lost answer", lost)
 			eventually(t, "the round has given up", func() bool { return j.count("settle and start jobs") > 0 })
 			r.stop()
-			proxy.mend()
+			proxy.Mend()
 			wantSummary(t, r.ended(), c.summary)
 			s.wantHistory(s.emails, c.history, id)
 			if j := s.get(s.emails, id); j.Line != c.line {
@@ -382,7 +380,7 @@ func TestManyAnswersAreLost(t *testing.T) {
 	emails, reports := s.add(s.emails, "send", n), s.add(s.reports, "send", n)
 	var mu sync.Mutex
 	commits := 0
-	proxy.loses(func(string) bool {
+	proxy.Loses(func(string) bool {
 		mu.Lock()
 		defer mu.Unlock()
 		commits++
@@ -392,7 +390,7 @@ func TestManyAnswersAreLost(t *testing.T) {
 	p := s.worker(all(l.handle))
 	p.Batch = 10
 	wantSummary(t, s.work(p), worker.Summary{Started: 2 * n, Finished: 2 * n})
-	proxy.loses(nil, nil)
+	proxy.Loses(nil, nil)
 	if len(l.jobs) != 2*n || commits < 10 {
 		t.Errorf("%d attempts ran, want %d; %d commits", len(l.jobs), 2*n, commits)
 	}
@@ -418,15 +416,15 @@ func TestOutcomesAreToldOnce(t *testing.T) {
 	r := s.start(p)
 	first.next()
 	second.next()
-	proxy.loses(func(statements string) bool { return strings.Contains(statements, "line = 'finished'") }, proxy.cut)
+	proxy.Loses(func(statements string) bool { return strings.Contains(statements, "line = 'finished'") }, proxy.Cut)
 	first.let()
 	eventually(t, "the first job is settled", func() bool { return direct.get(direct.emails, ids[0]).State == job.Final })
 	eventually(t, "the database is missed", func() bool { return j.count("busy or away") > 0 })
 	second.let()
 	seen := j.count("busy or away")
 	eventually(t, "both are tried", func() bool { return j.count("busy or away") > seen+1 })
-	proxy.loses(nil, nil)
-	proxy.mend()
+	proxy.Loses(nil, nil)
+	proxy.Mend()
 	wantSummary(t, r.ended(), worker.Summary{Started: 2, Finished: 2})
 	s.wantHistory(s.emails, atOnce, ids...)
 }

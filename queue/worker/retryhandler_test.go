@@ -572,7 +572,7 @@ func TestLostAnswersOfDecisions(t *testing.T) {
 			ids := s.add(s.emails, "later", 2)
 			s.die(s.emails, "dead", 1)
 			var once sync.Once
-			proxy.loses(func(statements string) (lose bool) {
+			proxy.Loses(func(statements string) (lose bool) {
 				if strings.Contains(statements, statement) && !strings.Contains(statements, "worker lost") {
 					once.Do(func() { lose = true })
 				}

@@ -10,6 +10,8 @@ ALTER TABLE {jobs}
   MODIFY COLUMN part VARBINARY(255) AS (CASE line WHEN 'held' THEN throttle_group
     WHEN 'due' THEN IF(throttle_factor = 0, IF(suspect = 1, 'suspect free', 'free'), IF(suspect = 1, 'suspect', 'NONE'))
     WHEN 'locked' THEN IF(stopping = 1, 'stop', 'NONE') ELSE 'NONE' END) STORED,
+  -- 1: an answer says that the attempt has failed, and its handler runs on
+  ADD COLUMN answered TINYINT NOT NULL DEFAULT 0 AFTER wish,
   -- the final job that this one repeats, and the latest that repeats this one; NULL: none
   ADD COLUMN retry_of BIGINT NULL AFTER result,
   ADD COLUMN retried_as BIGINT NULL AFTER retry_of,

@@ -29,6 +29,8 @@ CREATE TABLE {jobs}$new (
   suspect            INTEGER NOT NULL DEFAULT 0,
   -- what a handler said of its retry, for as long as the job waits for the decision: 'never', or a delay such as 5m0s
   wish               TEXT NOT NULL DEFAULT 'NONE',
+  -- 1: an answer says that the attempt has failed, and its handler runs on
+  answered           INTEGER NOT NULL DEFAULT 0,
   -- the lock of the latest attempt, also when lock_token has changed since
   attempt_token      TEXT NOT NULL DEFAULT 'NONE',
   error              TEXT NOT NULL DEFAULT 'NONE',

@@ -1,4 +1,4 @@
-package worker_test
+package dbtest
 
 import (
 	"bytes"
@@ -12,13 +12,14 @@ import (
 	"testing"
 
 	"github.com/go-sql-driver/mysql"
-
-	"github.com/hipq/hipq/internal/dbtest"
 )
 
-// proxy stands between a worker and its MySQL server, and can fail as networks do.
-type proxy struct {
-	t           *testing.T
+// Proxy stands between a test and a database of its own on the MySQL server, and can fail as networks do.
+type Proxy struct {
+	// Source is the database behind the proxy, Direct the same past it.
+	Source, Direct string
+
+	t           testing.TB
 	path        string
 	net, server string
 	all         sync.WaitGroup
@@ -35,30 +36,35 @@ type proxy struct {
 	lost      func()
 }
 
-// proxied opens a shop of its own behind a proxy. Its elsewhere is past it.
-func proxied(t *testing.T) (shop, *proxy) {
+// NewProxy makes a database, and lets connections through to it until the test ends.
+func NewProxy(t testing.TB) *Proxy {
 	t.Helper()
-	source := dbtest.MySQL(t)
-	cfg := must[*mysql.Config](t)(mysql.ParseDSN(source))
-	dir := must[string](t)(os.MkdirTemp("", "hipq")) // the path of a socket must be short
-	p := &proxy{t: t, path: filepath.Join(dir, "sql"), net: cfg.Net, server: cfg.Addr, conns: map[net.Conn]struct{}{}}
-	p.mend()
+	direct := MySQL(t)
+	cfg, err := mysql.ParseDSN(direct)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, err := os.MkdirTemp("", "hipq") // the path of a socket must be short
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &Proxy{Direct: direct, t: t, path: filepath.Join(dir, "sql"), net: cfg.Net, server: cfg.Addr, conns: map[net.Conn]struct{}{}}
+	cfg.Net, cfg.Addr = "unix", p.path
+	p.Source = cfg.FormatDSN()
+	p.Mend()
 	t.Cleanup(func() {
-		p.resume()
-		p.cut()
+		p.Resume()
+		p.Cut()
 		p.all.Wait()
 		if err := os.RemoveAll(dir); err != nil {
 			t.Error(err)
 		}
 	})
-	cfg.Net, cfg.Addr = "unix", p.path
-	s := openShop(t, "mysql", cfg.FormatDSN())
-	s.source = source
-	return s, p
+	return p
 }
 
-// mend lets connections through again.
-func (p *proxy) mend() {
+// Mend lets connections through again.
+func (p *Proxy) Mend() {
 	p.t.Helper()
 	listener, err := net.Listen("unix", p.path)
 	if err != nil {
@@ -78,8 +84,8 @@ func (p *proxy) mend() {
 	})
 }
 
-// cut ends all connections and refuses new ones.
-func (p *proxy) cut() {
+// Cut ends all connections and refuses new ones.
+func (p *Proxy) Cut() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.listener == nil {
@@ -94,15 +100,15 @@ func (p *proxy) cut() {
 	}
 }
 
-// stall lets connections stand and new ones come, but nothing gets through.
-func (p *proxy) stall() {
+// Stall lets connections stand and new ones come, but nothing gets through.
+func (p *Proxy) Stall() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.silent = make(chan struct{})
 }
 
-// resume ends a stall.
-func (p *proxy) resume() {
+// Resume ends a stall.
+func (p *Proxy) Resume() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.silent != nil {
@@ -111,21 +117,40 @@ func (p *proxy) resume() {
 	}
 }
 
-// loses says which commits' answers get lost from now on, and the connection with each, and what happens then.
-func (p *proxy) loses(which func(statements string) bool, then func()) {
+// Loses says which commits' answers get lost from now on, and the connection with each, and what happens then.
+func (p *Proxy) Loses(which func(statements string) bool, then func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.lose, p.lost = which, then
 }
 
-// losesQuestions makes those commits get lost before they happen.
-func (p *proxy) losesQuestions(yes bool) {
+// LosesFirst makes the answer to the first of these commits get lost, and the connection with it. What it returns is closed
+// when then, if not nil, has been called.
+func (p *Proxy) LosesFirst(which func(statements string) bool, then func()) <-chan struct{} {
+	var once sync.Once
+	lost := make(chan struct{})
+	p.Loses(func(statements string) (lose bool) {
+		if which(statements) {
+			once.Do(func() { lose = true })
+		}
+		return lose
+	}, func() {
+		if then != nil {
+			then()
+		}
+		close(lost)
+	})
+	return lost
+}
+
+// LosesQuestions makes those commits get lost before they happen.
+func (p *Proxy) LosesQuestions(yes bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.questions = yes
 }
 
-func (p *proxy) serve(client net.Conn) {
+func (p *Proxy) serve(client net.Conn) {
 	server, err := net.Dial(p.net, p.server)
 	if err != nil {
 		p.t.Error(err)
@@ -159,7 +184,7 @@ const (
 )
 
 // pass hands on what from sends while the tap lets it, and hangs up on both sides then.
-func (p *proxy) pass(from, to net.Conn, judge func([]byte) verdict) {
+func (p *Proxy) pass(from, to net.Conn, judge func([]byte) verdict) {
 	defer func() {
 		_ = from.Close()
 		_ = to.Close()
@@ -191,7 +216,7 @@ func (p *proxy) pass(from, to net.Conn, judge func([]byte) verdict) {
 
 // tap listens to the statements of one connection.
 type tap struct {
-	proxy *proxy
+	proxy *Proxy
 	mu    sync.Mutex
 	// since is what was sent since the transaction began.
 	since strings.Builder

@@ -1,0 +1,37 @@
+package cmd
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hipq/hipq/queue"
+)
+
+const dismissLong = `Closes failed jobs about which nothing is to be done any more: hipq status counts them as failed no more, and hipq retry
+leaves them out. Either those of the ids, or with flags all failed ones that the flags describe. They stay as long as
+failed jobs do, and are still listed by hipq jobs --state closed. It may be repeated.
+
+Exit codes: 0 done · 1 some could not be dismissed · 64 usage · 75 the database is unreachable or busy · 78 configuration.`
+
+func (a *app) dismissCommand() *cobra.Command {
+	var f failedFlags
+	c := &cobra.Command{
+		Use:     "dismiss QUEUE [ID…]",
+		Short:   "Close failed jobs that shall not run again",
+		Long:    dismissLong,
+		Example: "  hipq dismiss emails 42\n  hipq dismiss emails --error 'no such customer' --dry-run",
+		Args:    cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o, err := f.operation("dismiss", args[1:])
+			if err != nil {
+				return err
+			}
+			o.can = queue.CanDismiss
+			o.do = func(q *queue.Queue, id int64) (fmt.Stringer, error) { return nil, q.Dismiss(cmd.Context(), id) }
+			return a.operate(cmd, args[0], "dismiss", o)
+		},
+	}
+	f.add(c)
+	return c
+}

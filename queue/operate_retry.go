@@ -1,0 +1,116 @@
+package queue
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/hipq/hipq/queue/job"
+	"github.com/hipq/hipq/schema"
+)
+
+// ClosedError says that nothing is to be done about a final job any more.
+type ClosedError struct {
+	// RetriedAs is the latest job that repeats it; 0 if it was dismissed.
+	RetriedAs int64
+}
+
+func (e *ClosedError) Error() string {
+	if e.RetriedAs == 0 {
+		return "the job was dismissed"
+	}
+	return fmt.Sprintf("the job was retried, as job %d", e.RetriedAs)
+}
+
+// Retry enqueues a new job like a final one, for a final job never changes: same type, data, key, priority and so on, due at
+// once. Each is linked to the other, and if the old one has failed, it is closed.
+//
+// A job that was retried, or dismissed, is retried only with again: else the error is a *ClosedError. So it may be repeated
+// without again, and by several at once. ErrNotFinal or ErrNotFound if it can't be, job.ErrInvalid if it was never fit to be a
+// job. If its key is taken by a job that is not final, that one's id comes back as a Duplicate, and nothing is changed.
+func (q *Queue) Retry(ctx context.Context, id int64, again bool) (Added, error) {
+	var added Added
+	err := q.db.Tx(ctx, func(tx *schema.Tx) error {
+		j, err := q.get(ctx, tx, id, q.db.ForUpdate) // so that others who retry it wait, and see
+		switch {
+		case err != nil:
+			return err
+		case tx.MayBeDone && added.ID != 0 && added.ID == j.RetriedAs:
+			return nil // by an earlier try
+		}
+		if err := CanRetry(j, again); err != nil {
+			return err
+		}
+		added, err = q.repeat(ctx, tx, j)
+		return err
+	})
+	if err != nil {
+		return Added{}, fmt.Errorf("retry job %d of %s: %w", id, q.Name, err)
+	}
+	return added, nil
+}
+
+// CanRetry says whether Retry would refuse a job as it is: ErrNotFinal, or a *ClosedError.
+func CanRetry(j *job.Job, again bool) error {
+	switch {
+	case j.State != job.Final:
+		return ErrNotFinal
+	case !again && (j.RetriedAs != 0 || j.Line == job.LineClosed):
+		return &ClosedError{j.RetriedAs}
+	}
+	return nil
+}
+
+// repeat adds a job like a final one, and links the two.
+func (q *Queue) repeat(ctx context.Context, tx *schema.Tx, j *job.Job) (Added, error) {
+	prepared, err := prepare([]job.New{{
+		Type: j.Type, Data: j.Data, Key: j.Key, Priority: &j.Priority, Timeout: j.Timeout,
+		ThrottleFactor: &j.ThrottleFactor, Windows: &j.Windows, ShardKey: j.ShardKey,
+	}})
+	if err != nil {
+		return Added{}, err
+	}
+	list, err := q.add(ctx, tx, prepared, false)
+	if err != nil {
+		return Added{}, err
+	}
+	added := list[0]
+	if added.Duplicate {
+		return added, nil
+	}
+	if err := tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET retry_of = ? WHERE id = ?", j.ID, added.ID); err != nil {
+		return Added{}, err
+	}
+	// its update_time stays, by which purge goes
+	return added, tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+
+		" SET retried_as = ?, line = CASE line WHEN 'failed' THEN 'closed' ELSE line END WHERE id = ?", added.ID, j.ID)
+}
+
+// Dismiss closes a failed job: nothing is to be done about it any more. It may be repeated. ErrNotFinal, ErrNotFailed or
+// ErrNotFound if that can't be.
+func (q *Queue) Dismiss(ctx context.Context, id int64) error {
+	err := q.db.Tx(ctx, func(tx *schema.Tx) error {
+		j, err := q.get(ctx, tx, id, q.db.ForUpdate)
+		if err == nil {
+			err = CanDismiss(j)
+		}
+		if err != nil {
+			return err
+		}
+		return tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET line = 'closed' WHERE id = ? AND line = 'failed'", id)
+	})
+	if err != nil {
+		return fmt.Errorf("dismiss job %d of %s: %w", id, q.Name, err)
+	}
+	return nil
+}
+
+// CanDismiss says whether Dismiss would refuse a job as it is: ErrNotFinal, or ErrNotFailed.
+func CanDismiss(j *job.Job) error {
+	switch {
+	case j.State != job.Final:
+		return ErrNotFinal
+	case j.Line == job.LineFinished:
+		return ErrNotFailed
+	}
+	return nil
+}

@@ -1,0 +1,166 @@
+package queue
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hipq/hipq/queue/job"
+	"github.com/hipq/hipq/schema"
+)
+
+// Standing is where a job stands: one of job.States, or of what Counts counts.
+type Standing string
+
+// The standings that are no states.
+const (
+	Due       Standing = "due"
+	Held      Standing = "held"
+	Scheduled Standing = "scheduled"
+	Locked    Standing = "locked"
+	Waiting   Standing = "waiting"
+	Failed    Standing = "failed"
+	Closed    Standing = "closed"
+	Finished  Standing = "finished"
+)
+
+// Standings are all there are. Running and error are the states: with those that wait for an answer, and those about which
+// a retry handler is asked.
+var Standings = []Standing{
+	Standing(job.Initial), Standing(job.Running), Standing(job.Error), Standing(job.Retry), Standing(job.Final),
+	Due, Held, Scheduled, Locked, Waiting, Failed, Closed, Finished,
+}
+
+// condition is what the rows of a standing meet, for each by the lines, which the index has.
+func (q *Queue) condition(s Standing) (condition string, args []any) {
+	now := "(SELECT " + q.db.Now + ")"
+	switch s {
+	case Standing(job.Initial), Standing(job.Retry):
+		return "line IN ('new', 'due', 'later', 'held', 'locked') AND state = ?", []any{string(s)}
+	case Standing(job.Running):
+		return "line IN ('locked', 'waiting') AND state = 'running'", nil
+	case Standing(job.Error):
+		return "line IN ('locked', 'error') AND state = 'error'", nil
+	case Standing(job.Final):
+		return "line IN ('finished', 'failed', 'closed') AND part = 'NONE'", nil
+	case Due:
+		return "line IN ('new', 'due', 'later') AND (line = 'due' OR scheduled_run_time <= " + now + ")", nil
+	case Scheduled:
+		return "line IN ('new', 'later') AND scheduled_run_time > " + now, nil
+	case Locked:
+		return "line = 'locked' AND state IN ('initial', 'retry')", nil
+	case Held:
+		return "line = 'held'", nil
+	}
+	return "line = ? AND part = 'NONE'", []any{string(s)} // the others are lines
+}
+
+// Filter narrows what Find gives. A zero field doesn't narrow.
+type Filter struct {
+	Standing Standing
+	Type     string
+	Key      string
+	// Error takes only jobs whose error contains this text.
+	Error string
+	// Since takes only jobs that have become what they are since: by their update_time.
+	Since time.Time
+	// Limit takes the newest so many.
+	Limit int
+}
+
+// where is the condition of a filter, and the hint for the index that serves it, if one does.
+func (q *Queue) where(by Filter) (where, hint string, args []any) {
+	terms := []string{"1 = 1"}
+	add := func(term string, arg any) { terms, args = append(terms, term), append(args, arg) }
+	switch {
+	case by.Standing != "":
+		condition, its := q.condition(by.Standing)
+		terms, args, hint = append(terms, condition), its, q.pick()
+	case by.Error != "":
+		// where an error can be: not in the lines that most jobs are in
+		terms, hint = append(terms, "line IN ('due', 'later', 'held', 'locked', 'error', 'failed', 'closed')"), q.pick()
+	}
+	if by.Type != "" {
+		add("job_type = ?", by.Type)
+	}
+	if by.Key != "" {
+		add("job_key = ?", by.Key)
+	}
+	if by.Type != "" && by.Key != "" {
+		hint = q.index("live")
+	}
+	if by.Error != "" {
+		// LIKE would take % and _ for more than they are
+		add("INSTR(error, ?) > 0", by.Error)
+	}
+	if !by.Since.IsZero() {
+		add("update_time >= ?", schema.At(by.Since))
+	}
+	return " WHERE " + strings.Join(terms, " AND "), hint, args
+}
+
+// FindIDs gives the ids of the jobs that the filter lets pass, in order.
+func (q *Queue) FindIDs(ctx context.Context, by Filter) (ids []int64, err error) {
+	where, hint, args := q.where(by)
+	query := "SELECT id FROM " + q.table + " " + hint + where + " ORDER BY id"
+	if by.Limit > 0 {
+		query, args = query+" DESC LIMIT ?", append(args, by.Limit)
+	}
+	if err := q.db.SelectContext(ctx, &ids, query, args...); err != nil {
+		return nil, fmt.Errorf("find jobs of %s: %w", q.Name, err)
+	}
+	if by.Limit > 0 {
+		slices.Reverse(ids)
+	}
+	return ids, nil
+}
+
+// Find calls f with each job that the filter lets pass, oldest first, and ends with f's first error.
+func (q *Queue) Find(ctx context.Context, by Filter, f func(*job.Job) error) error {
+	where, hint, args := q.where(by)
+	if hint == "" {
+		query := "SELECT " + selected() + " FROM " + q.table + where
+		if by.Limit > 0 {
+			query, args = "SELECT * FROM ("+query+" ORDER BY id DESC LIMIT ?) AS newest", append(args, by.Limit)
+		}
+		return q.each(ctx, query+" ORDER BY id", args, f)
+	}
+	// the ids first, for in the order of the index whole rows would have to be sorted, with all of their data
+	ids, err := q.FindIDs(ctx, by)
+	if err != nil {
+		return err
+	}
+	for batch := range slices.Chunk(ids, 500) {
+		all := slices.Clone(args) // what has become another meanwhile is left out
+		for _, id := range batch {
+			all = append(all, id)
+		}
+		query := "SELECT " + selected() + " FROM " + q.table + " " + q.db.ByID + where + " AND id IN " + schema.In(len(batch)) + " ORDER BY id"
+		if err := q.each(ctx, query, all, f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// each calls f with the job of each row.
+func (q *Queue) each(ctx context.Context, query string, args []any, f func(*job.Job) error) error {
+	rows, err := q.db.QueryContext(ctx, query, args...)
+	if err != nil {
+		return fmt.Errorf("find jobs of %s: %w", q.Name, err)
+	}
+	defer func() { _ = rows.Close() }()
+	s := q.scanner()
+	for rows.Next() {
+		j, err := s.scan(rows)
+		if err != nil {
+			return err
+		}
+		if err := f(j); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}

@@ -1,0 +1,67 @@
+package queue
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/hipq/hipq/activity"
+	"github.com/hipq/hipq/queue/roster"
+	"github.com/hipq/hipq/schema"
+)
+
+// passedBy is how long workers pass a job type by until it is said that none of them has a handler for it.
+const passedBy = time.Hour
+
+// Unhandled gives the job types that no worker seems to have a handler for, misspelt ones perhaps, and since when the first of
+// their jobs has been due: for an hour, while workers have run, and none of the type is running, nor was started in that hour.
+// What handlers there are is in the workers' configs, which nobody knows; handled are the types of the one that asks, which are
+// left out. c is what Counts has just counted, last the latest worker, nil if there was none.
+//
+// Where there may be such types it reads all due jobs, in the index, and the activity of an hour.
+func (q *Queue) Unhandled(ctx context.Context, c Counts, last *roster.Row, handled []string) (map[string]time.Time, error) {
+	if c.Paused || last == nil || c.OldestDue.IsZero() || last.Heartbeat.Sub(c.OldestDue) < passedBy {
+		return nil, nil
+	}
+	var due []struct {
+		Type  string `db:"job_type"`
+		Since schema.Time
+	}
+	err := q.db.SelectContext(ctx, &due, "SELECT job_type, MIN(scheduled_run_time) AS since FROM "+q.table+" "+q.pick()+" WHERE line = 'due' GROUP BY job_type")
+	if err != nil {
+		return nil, fmt.Errorf("find the oldest due jobs of %s: %w", q.Name, err)
+	}
+	unhandled := map[string]time.Time{}
+	for _, d := range due {
+		if slices.Contains(handled, d.Type) || last.Heartbeat.Sub(d.Since.Time) < passedBy {
+			continue
+		}
+		passed, err := q.isPassedBy(ctx, d.Type)
+		if err != nil {
+			return nil, fmt.Errorf("find out whether job type %s of %s is handled: %w", d.Type, q.Name, err)
+		}
+		if passed {
+			unhandled[d.Type] = d.Since.Time
+		}
+	}
+	return unhandled, nil
+}
+
+// isPassedBy says whether no job of a type is running, nor was started for a while.
+func (q *Queue) isPassedBy(ctx context.Context, jobType string) (bool, error) {
+	var running bool
+	err := q.db.GetContext(ctx, &running, "SELECT EXISTS (SELECT 1 FROM "+q.table+" "+q.pick()+
+		" WHERE line IN ('locked', 'waiting') AND part IN ('NONE', 'stop') AND job_type = ?)", jobType)
+	if err != nil || running {
+		return false, err
+	}
+	now, err := q.db.Clock(ctx)
+	if err != nil {
+		return false, err
+	}
+	started, err := q.log.Has(ctx, q.db, activity.Filter{
+		Kind: activity.Job, State: activity.Starting, Queue: q.Name, JobType: jobType, Since: now.Add(-passedBy),
+	})
+	return !started, err
+}

@@ -1,0 +1,33 @@
+package schema
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/go-sql-driver/mysql"
+	sqlite3 "modernc.org/sqlite/lib"
+)
+
+// A full disk has many numbers, and is called by its name.
+func TestDiagnoseAFullDisk(t *testing.T) {
+	for _, err := range []*mysql.MySQLError{
+		{Number: 1114, Message: "The table 'shop_emails' is full"},
+		{Number: 1021, Message: `Disk full (/tmp/#sql); waiting for someone to free some space... (errno: 28 "No space left on device")`},
+		{Number: 3, Message: `Error writing file '/tmp/ML5' (Errcode: 28 "No space left on device")`},
+		{Number: 1026, Message: `Error writing file './bin.000001' (errno: 28 - No space left on device)`},
+		{Number: 1030, Message: `Got error 28 from storage engine`},
+	} {
+		if trouble, hint := Diagnose(err); trouble != TryLater || !strings.Contains(hint, "full") {
+			t.Errorf("%v: %v, %s", err, trouble, hint)
+		}
+	}
+	if trouble, _ := Diagnose(&mysql.MySQLError{Number: 1030, Message: "Got error 168 from storage engine"}); trouble != NoTrouble {
+		t.Errorf("another error of a storage engine is %v", trouble)
+	}
+	// the last is what modernc gives, for readers too
+	for _, code := range []int{sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_SHMSIZE} {
+		if trouble, hint := diagnoseSQLite(code, "disk I/O error"); trouble != TryLater || !strings.Contains(hint, "full") {
+			t.Errorf("%d: %v, %s", code, trouble, hint)
+		}
+	}
+}
