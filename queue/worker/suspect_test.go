@@ -133,7 +133,7 @@ func TestSuspectWhoseStartWasNotAnswered(t *testing.T) {
 	s, proxy := proxied(t)
 	s.suspects(s.emails, s.add(s.emails, "send", 1)...)
 	s.add(s.emails, "once", 3)
-	proxy.LosesFirst("start", func() {})
+	losesFirst(proxy, "start", func() {})
 	s.start(only(s.emails, s.worker(all(nothing))))
 	eventually(t, "all are done", func() bool { return s.counts(s.emails).Finished == 4 })
 }
