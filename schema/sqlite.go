@@ -16,16 +16,14 @@ import (
 )
 
 // create makes an empty file with these rights, whatever the umask, if there is none: SQLite's own would be everybody's to
-// read. The files beside it get its rights.
-func create(path string, mode fs.FileMode) error {
+// read. The files beside it get its rights. If that can't be, SQLite says why.
+func create(path string, mode fs.FileMode) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, mode)
-	if errors.Is(err, fs.ErrExist) {
-		return nil
-	}
 	if err != nil {
-		return err
+		return
 	}
-	return errors.Join(f.Chmod(mode), f.Close())
+	_ = f.Chmod(mode)
+	_ = f.Close()
 }
 
 func openSQLite(ctx context.Context, o Options) (*DB, error) {
@@ -33,9 +31,7 @@ func openSQLite(ctx context.Context, o Options) (*DB, error) {
 		return nil, fmt.Errorf("%w: database.path is empty", ErrConfig)
 	}
 	if o.Create {
-		if err := create(o.Path, cmp.Or(o.Mode, 0o600)); err != nil {
-			return nil, fmt.Errorf("%w: create the database file: %w", ErrConfig, err)
-		}
+		create(o.Path, cmp.Or(o.Mode, 0o600))
 	} else if _, err := os.Stat(o.Path); errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("%w: there is no database file %s", ErrNotMigrated, o.Path)
 	}

@@ -71,9 +71,9 @@ func TestReason(t *testing.T) {
 	}
 	recorded := map[string]bool{}
 	for _, tt := range tests {
-		recorded[tt.program+".out"] = true
+		recorded[tt.program+".printed"] = true
 		t.Run(tt.program, func(t *testing.T) {
-			e := sh(fmt.Sprintf("cat %s.out; exit %d", tt.program, tt.status))
+			e := sh(fmt.Sprintf("cat %s.printed; exit %d", tt.program, tt.status))
 			e.Dir = filepath.Join("testdata", "failures")
 			got := e.Handle(t.Context(), testJob())
 			want := fmt.Sprintf("exit status %d: %s", tt.status, tt.want)
@@ -86,7 +86,7 @@ func TestReason(t *testing.T) {
 			}
 		})
 	}
-	outputs, err := filepath.Glob(filepath.Join("testdata", "failures", "*.out"))
+	outputs, err := filepath.Glob(filepath.Join("testdata", "failures", "*.printed"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +100,7 @@ func TestReason(t *testing.T) {
 // What was printed before a trace, and beside it.
 func TestReasonAmongOtherLines(t *testing.T) {
 	record := func(program string) string {
-		text, err := os.ReadFile(filepath.Join("testdata", "failures", program+".out"))
+		text, err := os.ReadFile(filepath.Join("testdata", "failures", program+".printed"))
 		if err != nil {
 			t.Fatal(err)
 		}

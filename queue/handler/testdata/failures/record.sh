@@ -1,5 +1,5 @@
 #!/bin/sh
-# Runs each program here for which there is an interpreter, and keeps what it prints, on both of its outputs, in NAME.out,
+# Runs each program here for which there is an interpreter, and keeps what it prints, on both of its outputs, in NAME.printed,
 # and then its exit status. They run in /srv/shop, so that no other path gets into the outputs. As root: ./record.sh
 set -eu
 cd "$(dirname "$0")"
@@ -12,7 +12,7 @@ record() { # PROGRAM COMMAND…
 	shift
 	command -v "$1" >/dev/null || return 0
 	status=0
-	"$@" >"$here/$program.out" 2>&1 </dev/null || status=$?
+	"$@" >"$here/$program.printed" 2>&1 </dev/null || status=$?
 	echo "$program $status"
 }
 for p in *.php; do record "$p" php "$p"; done
