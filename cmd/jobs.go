@@ -89,9 +89,13 @@ func (a *app) listJobs(cmd *cobra.Command, args []string, by queue.Filter) error
 			if a.json {
 				return a.printJSON(j.JSON())
 			}
+			problem := j.Error
+			if j.Flaw != nil {
+				problem = j.Flaw.Error()
+			}
 			rows = append(rows, []string{
 				q.Name, strconv.FormatInt(j.ID, 10), j.Type, j.Key, string(j.State), strconv.Itoa(j.Attempt),
-				i.local(j.ScheduledRunTime), strconv.Itoa(j.Priority), dash(j.Error),
+				i.local(j.ScheduledRunTime), strconv.Itoa(j.Priority), dash(problem),
 			})
 			return nil
 		})

@@ -117,7 +117,8 @@ func (a *app) operateOne(q *queue.Queue, id int64, o operation, done *operated) 
 			fmt.Fprintln(a.out, result)
 		}
 		return nil
-	case errors.Is(err, queue.ErrStarted), errors.Is(err, queue.ErrFinal), errors.Is(err, queue.ErrNotFinal), errors.Is(err, queue.ErrNotFound):
+	case errors.Is(err, queue.ErrStarted), errors.Is(err, queue.ErrFinal), errors.Is(err, queue.ErrNotFinal), errors.Is(err, queue.ErrNotFound),
+		errors.Is(err, job.ErrInvalid):
 		if len(o.ids) > 0 {
 			done.Failed++
 			a.report(err, "")

@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"time"
@@ -109,6 +110,7 @@ func (a *app) printJob(i *instance, j *job.Job, s shown) error {
 		{"job_key", j.Key},
 		{"job_data", j.Data},
 		{"state", string(j.State)},
+		{"flaw", cmp.Or(s.Flaw, activity.None)},
 		{"error", j.Error},
 		{"result", j.Result},
 		{"attempt", strconv.Itoa(j.Attempt)},

@@ -90,6 +90,8 @@ func (q *Queue) answer(ctx context.Context, tx *schema.Tx, a Answer) (Answered, 
 	switch {
 	case j.State == job.Final:
 		return done, ErrFinal
+	case j.Flaw != nil:
+		return done, j.Flaw
 	case j.Attempt == 0:
 		return done, ErrNotStarted
 	case a.Token != "" && a.Token != j.AttemptToken:
@@ -99,7 +101,7 @@ func (q *Queue) answer(ctx context.Context, tx *schema.Tx, a Answer) (Answered, 
 	}
 	o := job.Outcome{Verdict: a.Verdict, Result: a.Result, Error: a.Error}
 	if j.State == job.Running {
-		o.Ran = max(0, tx.Now.Sub(j.StartTime))
+		o.Ran = j.Ran(tx.Now)
 	}
 	if o.Error == "" && o.Verdict != job.Finished {
 		o.Error = "answered: " + string(o.Verdict)

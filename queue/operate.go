@@ -35,6 +35,9 @@ const notStarted = " AND state IN ('initial', 'retry')"
 // ErrStarted, ErrFinal or ErrNotFound if that can't be.
 func (q *Queue) Cancel(ctx context.Context, id int64) error {
 	return q.change(ctx, "cancel", id, func(tx *schema.Tx, j *job.Job) error {
+		if j.Flaw != nil {
+			return q.refuseOne(ctx, tx, j)
+		}
 		if err := job.CheckTransition(j.State, job.Final); err != nil {
 			return err
 		}
@@ -68,12 +71,15 @@ func (q *Queue) Stop(ctx context.Context, id int64) (asked string, err error) {
 		case job.Initial, job.Retry:
 			return ErrNotStarted
 		}
-		if asked = job.None; j.Line == job.LineLocked {
+		if asked = job.None; j.Flaw != nil {
+			return q.refuseOne(ctx, tx, j)
+		}
+		if j.Line == job.LineLocked {
 			asked = j.WorkerID
 			_, err := tx.ExecContext(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET stopping = 1 WHERE id = ?", id)
 			return err
 		}
-		o := job.Outcome{Verdict: job.Stopped, Error: job.Cancelled, Result: j.Result, Ran: max(0, tx.Now.Sub(j.StartTime))}
+		o := job.Outcome{Verdict: job.Stopped, Error: job.Cancelled, Result: j.Result, Ran: j.Ran(tx.Now)}
 		return q.settleAnswered(ctx, tx, j, o)
 	})
 	if err != nil {
@@ -104,6 +110,9 @@ type When struct {
 // ErrStarted, ErrFinal or ErrNotFound if that can't be. It may be repeated.
 func (q *Queue) Reschedule(ctx context.Context, id int64, w When) error {
 	return q.change(ctx, "reschedule", id, func(tx *schema.Tx, j *job.Job) error {
+		if j.Flaw != nil {
+			return j.Flaw
+		}
 		when := j.ScheduledRunTime
 		if !w.At.IsZero() {
 			when = w.At

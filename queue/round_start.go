@@ -16,7 +16,8 @@ import (
 const walkMax = 5000
 
 // start locks and starts the next due jobs: as many as there are slots, limits, and the rate have room for. Those whose
-// windows have closed go to the next opening, those whose throttle groups are full are held back.
+// windows have closed go to the next opening, those whose throttle groups are full are held back, and those whose rows can't
+// be jobs are refused.
 func (q *Queue) start(ctx context.Context, tx *schema.Tx, r Round, first *firstRead, done *Done) ([]activity.Entry, error) {
 	if !first.open {
 		r.Candidates.unread(first.due)
@@ -83,7 +84,12 @@ func (q *Queue) start(ctx context.Context, tx *schema.Tx, r Round, first *firstR
 		}
 	}
 	done.More = done.More || room.unfinished || len(taken) == slots && (len(held) > 0 || room.cut || r.Candidates.more())
-	return q.markStarted(ctx, tx, r, room, taken, done)
+	refused, err := q.refuse(ctx, tx, room.flawed)
+	if err != nil {
+		return nil, err
+	}
+	started, err := q.markStarted(ctx, tx, r, room, taken, done)
+	return append(refused, started...), err
 }
 
 // note notes candidates that were looked at, and how many.
@@ -114,6 +120,8 @@ func (q *Queue) fitting(ctx context.Context, tx *schema.Tx, r Round, room *room,
 		delete(jobs, c.ID) // it may have been read twice
 		switch {
 		case j == nil: // another was faster, or holds it
+		case j.Flaw != nil:
+			room.flawed = append(room.flawed, j)
 		case len(taken) == n:
 			left = append(left, c)
 			room.cut = room.cut || c.group != ""
@@ -201,7 +209,7 @@ func (q *Queue) markStarted(ctx context.Context, tx *schema.Tx, r Round, room *r
 			return nil, err
 		}
 		j.State, j.Line, j.Stopping = job.Running, job.LineLocked, false
-		j.StartTime, j.UpdateTime = now.Time, now.Time
+		j.StartTime, j.UpdateTime, j.WakeTime = now.Time, now.Time, time.Time{}
 		j.WorkerID, j.Token, j.AttemptToken = r.Worker.ID, r.Token, r.Token
 		j.Attempt++
 		entries[i] = q.entry(j, activity.Starting)

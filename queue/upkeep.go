@@ -61,9 +61,9 @@ func (q *Queue) Upkeep(ctx context.Context, w roster.Worker, l Look, types []str
 		do     func() (bool, error)
 	}{
 		{l.New, func() (bool, error) { return q.takeIn(ctx, w) }},
-		{l.Waking, func() (bool, error) { return q.wake(ctx) }},
-		{l.Held && q.ThrottleGroups == nil, func() (bool, error) { return q.unhold(ctx) }},
-		{l.Orphaned, func() (bool, error) { return q.reclaim(ctx) }},
+		{l.Waking, func() (bool, error) { return q.wake(ctx, w) }},
+		{l.Held && q.ThrottleGroups == nil, func() (bool, error) { return q.unhold(ctx, w) }},
+		{l.Orphaned, func() (bool, error) { return q.reclaim(ctx, w) }},
 		{l.Undecided || l.Orphaned || l.Waking, func() (bool, error) { return q.decideByPolicy(ctx, w, types) }},
 	} {
 		if !step.wanted {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/queue/roster"
 	"github.com/hipq/hipq/schema"
@@ -39,8 +38,12 @@ func (q *Queue) decideTypeByPolicy(ctx context.Context, tx *schema.Tx, w roster.
 	if err != nil {
 		return 0, err
 	}
-	entries := make([]activity.Entry, 0, len(jobs))
-	for _, j := range jobs {
+	sound, flawed := apart(jobs)
+	entries, err := q.refuse(ctx, tx, flawed)
+	if err != nil {
+		return 0, err
+	}
+	for _, j := range sound {
 		next, entry, err := q.conclude(j, j.Outcome(tx.Now), nil, tx.Now)
 		if err != nil {
 			return 0, err
@@ -48,10 +51,9 @@ func (q *Queue) decideTypeByPolicy(ctx context.Context, tx *schema.Tx, w roster.
 		if err := q.write(ctx, tx, j.ID, next); err != nil {
 			return 0, err
 		}
-		entry.WorkerID, entry.Host, entry.PID = w.ID, w.Host, w.PID
 		entries = append(entries, entry)
 	}
-	return len(jobs), q.log.Record(ctx, tx, entries)
+	return len(jobs), q.logAs(ctx, tx, w, entries)
 }
 
 // Undecided takes up to n jobs of these types that wait for their retry decision, under the worker's lock, and gives them
@@ -74,7 +76,15 @@ func (q *Queue) Undecided(ctx context.Context, w roster.Worker, types []string, 
 			if err != nil {
 				return err
 			}
-			for _, j := range jobs {
+			sound, flawed := apart(jobs)
+			entries, err := q.refuse(ctx, tx, flawed)
+			if err != nil {
+				return err
+			}
+			if err := q.logAs(ctx, tx, w, entries); err != nil {
+				return err
+			}
+			for _, j := range sound {
 				list, ids = append(list, Settled{Job: j, Outcome: j.Outcome(tx.Now)}), append(ids, j.ID)
 			}
 		}

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/hipq/hipq/queue/job"
+	"github.com/hipq/hipq/queue/roster"
 	"github.com/hipq/hipq/schema"
 )
 
@@ -13,7 +14,7 @@ import (
 const promoteMax = 10_000
 
 // promote makes jobs due whose time has come.
-func (q *Queue) promote(ctx context.Context) (more bool, err error) {
+func (q *Queue) promote(ctx context.Context, w roster.Worker) (more bool, err error) {
 	var ids []any
 	err = q.db.Tx(ctx, func(tx *schema.Tx) (err error) {
 		query := "SELECT id FROM " + q.table + " " + q.index("wake") + " WHERE wake_time <= ? AND line = 'later' ORDER BY wake_time LIMIT ? " + q.db.SkipLocked
@@ -22,14 +23,17 @@ func (q *Queue) promote(ctx context.Context) (more bool, err error) {
 		}
 		return q.line(ctx, tx, ids, job.LineLater)
 	})
+	if schema.IsRefused(err) {
+		more, err = true, q.weed(ctx, w, ids, err)
+	}
 	if err != nil {
 		return false, fmt.Errorf("promote jobs of %s: %w", q.Name, err)
 	}
-	return len(ids) == promoteMax, nil
+	return more || len(ids) == promoteMax, nil
 }
 
 // unhold makes the held jobs due of a queue that has no groups any more.
-func (q *Queue) unhold(ctx context.Context) (more bool, err error) {
+func (q *Queue) unhold(ctx context.Context, w roster.Worker) (more bool, err error) {
 	var ids []any
 	err = q.db.Tx(ctx, func(tx *schema.Tx) (err error) {
 		ids, err = q.ids(ctx, tx, "SELECT id FROM "+q.table+" "+q.pick()+" WHERE line = 'held' LIMIT ? "+q.db.SkipLocked, promoteMax)
@@ -38,10 +42,13 @@ func (q *Queue) unhold(ctx context.Context) (more bool, err error) {
 		}
 		return q.line(ctx, tx, ids, job.LineHeld)
 	})
+	if schema.IsRefused(err) {
+		more, err = true, q.weed(ctx, w, ids, err)
+	}
 	if err != nil {
 		return false, fmt.Errorf("make held jobs of %s due: %w", q.Name, err)
 	}
-	return len(ids) == promoteMax, nil
+	return more || len(ids) == promoteMax, nil
 }
 
 // line makes jobs due that wait in another line.

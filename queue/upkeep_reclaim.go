@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/hipq/hipq/queue/job"
+	"github.com/hipq/hipq/queue/roster"
 	"github.com/hipq/hipq/schema"
 )
 
@@ -22,12 +23,12 @@ func (q *Queue) orphans() string {
 // about which one was being taken. The token stays with them: it says which attempt it was. Those that were never started
 // are due again, at no cost in attempts: of a program that locks jobs and starts them later, for a round starts what it
 // locks.
-func (q *Queue) reclaim(ctx context.Context) (more bool, err error) {
+func (q *Queue) reclaim(ctx context.Context, w roster.Worker) (more bool, err error) {
 	var found []struct {
 		ID       int64
 		WorkerID string `db:"worker_id"`
 		Host     *string
-		PID      *int
+		PID      *string
 	}
 	// without locks, for those would be on the workers' rows too
 	join, missing := q.workers.Missing("j.worker_id")
@@ -41,18 +42,21 @@ func (q *Queue) reclaim(ctx context.Context) (more bool, err error) {
 		byWorker[f.WorkerID] = append(byWorker[f.WorkerID], f.ID)
 		lost[f.WorkerID] = "worker lost: " + f.WorkerID
 		if f.Host != nil && f.PID != nil {
-			lost[f.WorkerID] += fmt.Sprintf(" (pid %d on %s)", *f.PID, *f.Host)
+			lost[f.WorkerID] += fmt.Sprintf(" (pid %s on %s)", *f.PID, *f.Host)
 		}
 	}
 	reclaimed := 0
 	for worker, ids := range byWorker {
 		n, err := q.reclaimFrom(ctx, worker, lost[worker], ids)
+		if schema.IsRefused(err) {
+			more, err = true, q.weed(ctx, w, ids, err)
+		}
 		if err != nil {
 			return false, fmt.Errorf("reclaim jobs of %s: %w", q.Name, err)
 		}
 		reclaimed += n
 	}
-	return reclaimed == reclaimMax, nil
+	return more || reclaimed == reclaimMax, nil
 }
 
 // backInLine is the part of an update that gives back what was locked and not started: perhaps before its time. It takes

@@ -42,6 +42,9 @@ const (
 	erColumnExists    = 1060
 	erIndexExists     = 1061
 	erNothingToDrop   = 1091
+	erCheckExists     = 3822
+	erCheckMySQL      = 3819
+	erCheckMariaDB    = 4025
 )
 
 // IsDuplicate says whether err is the violation of a unique index.
@@ -53,6 +56,15 @@ func IsDuplicate(err error) bool {
 		return lite.Code() == sqlite3.SQLITE_CONSTRAINT_UNIQUE || lite.Code() == sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY
 	}
 	return false
+}
+
+// IsRefused says whether err is the violation of a table's CHECK.
+func IsRefused(err error) bool {
+	if my, ok := errors.AsType[*mysql.MySQLError](err); ok {
+		return my.Number == erCheckMySQL || my.Number == erCheckMariaDB
+	}
+	lite, ok := errors.AsType[*sqlite.Error](err)
+	return ok && lite.Code() == sqlite3.SQLITE_CONSTRAINT_CHECK
 }
 
 // Retryable says whether the same transaction may succeed when it is repeated as a whole.
@@ -77,7 +89,7 @@ func Retryable(err error) bool {
 // isDone says whether err means that a step of a migration was run before.
 func isDone(err error) bool {
 	my, ok := errors.AsType[*mysql.MySQLError](err)
-	return ok && (my.Number == erColumnExists || my.Number == erIndexExists || my.Number == erNothingToDrop)
+	return ok && (my.Number == erColumnExists || my.Number == erIndexExists || my.Number == erCheckExists || my.Number == erNothingToDrop)
 }
 
 // noSuchTable says whether err means that a table is not there.

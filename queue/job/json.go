@@ -26,11 +26,16 @@ type JSON struct {
 	CreateTime       time.Time       `json:"create_time"`
 	UpdateTime       time.Time       `json:"update_time"`
 	WorkerID         string          `json:"worker_id"`
+	// Flaw is there if the row can't be a job's, and says why.
+	Flaw string `json:"flaw,omitempty"`
 }
 
 // JSON gives the job's fields: times in UTC, the timeout in seconds. Without a shard key of its own a job's is its key.
 func (j *Job) JSON() JSON {
-	shard := j.ShardKey
+	shard, flaw := j.ShardKey, ""
+	if j.Flaw != nil {
+		flaw = j.Flaw.Error()
+	}
 	if shard == None {
 		shard = j.Key
 	}
@@ -39,7 +44,7 @@ func (j *Job) JSON() JSON {
 		Timeout: int64(j.Timeout / time.Second), Error: j.Error, Result: EmbedJSON(j.Result), Attempt: j.Attempt,
 		ScheduledRunTime: j.ScheduledRunTime.UTC(), Priority: j.Priority, ThrottleFactor: j.ThrottleFactor,
 		Windows: j.Windows.Strings(), ShardKey: shard, CreateTime: j.CreateTime.UTC(), UpdateTime: j.UpdateTime.UTC(),
-		WorkerID: j.WorkerID,
+		WorkerID: j.WorkerID, Flaw: flaw,
 	}
 }
 

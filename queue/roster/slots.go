@@ -25,16 +25,14 @@ type Slots struct {
 	Lanes string
 }
 
-// ByLane gives them by lane; "" is that of all jobs.
-func (s Slots) ByLane() (map[string]int, error) {
-	byLane := map[string]int{}
-	if s.Lanes != activity.None {
-		if err := json.Unmarshal([]byte(s.Lanes), &byLane); err != nil {
-			return nil, fmt.Errorf("read the lanes of a worker: %w", err)
-		}
+// ByLane gives them by lane; "" is that of all jobs. Lanes that can't be read are none.
+func (s Slots) ByLane() map[string]int {
+	var byLane map[string]int
+	if s.Lanes == activity.None || json.Unmarshal([]byte(s.Lanes), &byLane) != nil || byLane == nil {
+		byLane = map[string]int{}
 	}
 	byLane[""] = s.Slots
-	return byLane, nil
+	return byLane
 }
 
 // encodeLanes is how a worker's row has its slots by lane.
@@ -97,11 +95,7 @@ func (r *Roster) othersSlots(ctx context.Context, tx *schema.Tx, w Worker) (map[
 	}
 	slots := map[string]int{}
 	for _, row := range rows {
-		byLane, err := row.ByLane()
-		if err != nil {
-			return nil, err
-		}
-		for lane, n := range byLane {
+		for lane, n := range row.ByLane() {
 			slots[lane] += n
 		}
 	}
