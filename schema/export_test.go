@@ -8,3 +8,6 @@ func (db *DB) QueueSteps(queue string) ([][]string, error) {
 	}
 	return db.steps(units[1])
 }
+
+// ChangeOrder are the statements that give a table another order.
+func (db *DB) ChangeOrder(table string, from, to Order) []string { return db.setOrder(table, from, to) }
