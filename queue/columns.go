@@ -2,6 +2,7 @@ package queue
 
 import (
 	"database/sql"
+	"errors"
 	"fmt"
 	"math"
 	"strconv"
@@ -25,12 +26,13 @@ var columns = []struct {
 	{"job_type", text(func(j *job.Job) *string { return &j.Type })},
 	{"job_data", text(func(j *job.Job) *string { return &j.Data })},
 	{"job_key", text(func(j *job.Job) *string { return &j.Key })},
+	// before those that are read by them
 	{"state", text(func(j *job.Job) *job.State { return &j.State })},
 	{"line", text(func(j *job.Job) *job.Line { return &j.Line })},
-	{"timeout", readTimeout},
-	{"priority", number(func(j *job.Job) *int { return &j.Priority })},
-	{"throttle_factor", number(func(j *job.Job) *int { return &j.ThrottleFactor })},
-	{"time_windows", readWindows},
+	{"timeout", takenIn(readTimeout)},
+	{"priority", takenIn(number(func(j *job.Job) *int { return &j.Priority }))},
+	{"throttle_factor", takenIn(number(func(j *job.Job) *int { return &j.ThrottleFactor }))},
+	{"time_windows", takenIn(readWindows)},
 	{"shard_key", text(func(j *job.Job) *string { return &j.ShardKey })},
 	{"attempt", number(func(j *job.Job) *int { return &j.Attempt })},
 	{"scheduled_run_time", moment(func(j *job.Job) *time.Time { return &j.ScheduledRunTime })},
@@ -71,13 +73,15 @@ func selected(without ...string) string {
 // scanner reads rows of jobs, without the cost of finding out each time what goes where.
 type scanner struct {
 	queue string
-	row   job.Job
-	into  []any
+	// noBytes says that a column which has bytes has no text.
+	noBytes bool
+	row     job.Job
+	into    []any
 }
 
 // scanner is for rows with the columns of selected, and perhaps others behind them.
 func (q *Queue) scanner(others ...any) *scanner {
-	s := &scanner{queue: q.Name, into: make([]any, len(columns), len(columns)+len(others))}
+	s := &scanner{queue: q.Name, noBytes: q.db.AnyBytes, into: make([]any, len(columns), len(columns)+len(others))}
 	for i := range columns {
 		s.into[i] = &cell{s, i}
 	}
@@ -110,7 +114,11 @@ type cell struct {
 // Scan implements sql.Scanner.
 func (c *cell) Scan(src any) error {
 	column := &columns[c.column]
-	if err := column.read(&c.row, src); err != nil && c.row.Flaw == nil {
+	err := column.read(&c.row, src)
+	if _, bytes := src.([]byte); bytes && c.noBytes && err == nil {
+		err = errors.New("it has bytes, which are no text")
+	}
+	if err != nil && c.row.Flaw == nil {
 		c.row.Flaw = fmt.Errorf("%w: %s: %w", job.ErrInvalid, column.name, err)
 	}
 	return nil
@@ -203,12 +211,22 @@ func moment(field func(*job.Job) *time.Time) func(*job.Job, any) error {
 	}
 }
 
+// takenIn is for what a row must have from when it is taken in until it is final.
+func takenIn(read func(*job.Job, any) error) func(*job.Job, any) error {
+	return func(j *job.Job, src any) error {
+		if src == nil && !j.IsNew() && j.State != job.Final {
+			return errors.New("it is missing")
+		}
+		return read(j, src)
+	}
+}
+
 func readTimeout(j *job.Job, src any) error {
 	n, err := asNumber(src)
 	switch {
 	case err != nil || src == nil:
 		return err
-	case n < 0 || n > math.MaxUint32:
+	case n < 0 || n > math.MaxUint32 || n == 0 && j.State != job.Final:
 		return fmt.Errorf("%d is not a number of seconds from 1 to %d", n, job.MaxSeconds)
 	}
 	j.Timeout = time.Duration(n) * time.Second

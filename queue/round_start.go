@@ -118,6 +118,9 @@ func (q *Queue) fitting(ctx context.Context, tx *schema.Tx, r Round, room *room,
 	for _, c := range list {
 		j := jobs[c.ID]
 		delete(jobs, c.ID) // it may have been read twice
+		if j != nil {
+			*r.met = append(*r.met, j.ID)
+		}
 		switch {
 		case j == nil: // another was faster, or holds it
 		case j.Flaw != nil:

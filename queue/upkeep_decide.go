@@ -10,11 +10,11 @@ import (
 )
 
 // decideByPolicy takes the retry decision by policy for jobs of these types that wait for it, under the lock of the transaction.
-func (q *Queue) decideByPolicy(ctx context.Context, w roster.Worker, types []string) (more bool, err error) {
+func (q *Queue) decideByPolicy(ctx context.Context, w roster.Worker, types []string, met *[]any) (more bool, err error) {
 	for _, name := range types {
 		n := 0
 		err := q.db.Tx(ctx, func(tx *schema.Tx) (err error) {
-			n, err = q.decideTypeByPolicy(ctx, tx, w, name)
+			n, err = q.decideTypeByPolicy(ctx, tx, w, name, met)
 			return err
 		})
 		if err != nil {
@@ -33,7 +33,7 @@ func (q *Queue) undecided(ctx context.Context, tx *schema.Tx, columns, jobType s
 	return jobs, err
 }
 
-func (q *Queue) decideTypeByPolicy(ctx context.Context, tx *schema.Tx, w roster.Worker, name string) (int, error) {
+func (q *Queue) decideTypeByPolicy(ctx context.Context, tx *schema.Tx, w roster.Worker, name string, met *[]any) (int, error) {
 	jobs, err := q.undecided(ctx, tx, selected("job_data", "result"), name, reclaimMax)
 	if err != nil {
 		return 0, err
@@ -44,6 +44,7 @@ func (q *Queue) decideTypeByPolicy(ctx context.Context, tx *schema.Tx, w roster.
 		return 0, err
 	}
 	for _, j := range sound {
+		*met = append(*met, j.ID)
 		next, entry, err := q.conclude(j, j.Outcome(tx.Now), nil, tx.Now)
 		if err != nil {
 			return 0, err

@@ -11,15 +11,15 @@ import (
 
 // wake does what it is time for: promotes later jobs, and when none is left, for both are in one index, looks after those
 // that wait for answers.
-func (q *Queue) wake(ctx context.Context, w roster.Worker) (more bool, err error) {
-	if more, err := q.promote(ctx, w); more || err != nil {
+func (q *Queue) wake(ctx context.Context, w roster.Worker, met *[]any) (more bool, err error) {
+	if more, err := q.promote(ctx, met); more || err != nil {
 		return more, err
 	}
-	return q.expire(ctx, w)
+	return q.expire(ctx, w, met)
 }
 
 // expire ends the attempts of asynchronous jobs whose answers have not come in time: they wait for the retry decision.
-func (q *Queue) expire(ctx context.Context, w roster.Worker) (more bool, err error) {
+func (q *Queue) expire(ctx context.Context, w roster.Worker, met *[]any) (more bool, err error) {
 	if err := job.CheckTransition(job.Running, job.Error); err != nil {
 		return false, err
 	}
@@ -28,7 +28,9 @@ func (q *Queue) expire(ctx context.Context, w roster.Worker) (more bool, err err
 		late = nil
 		query := "SELECT " + selected(bulky...) + " FROM " + q.table + " " + q.index("wake") +
 			" WHERE wake_time <= ? AND line = 'waiting' ORDER BY wake_time LIMIT ? " + q.db.SkipLocked
-		err := tx.Read(ctx, q.jobs(query, []any{schema.At(tx.Now), reclaimMax}, func(j *job.Job) { late = append(late, j) }))
+		err := tx.Read(ctx, q.jobs(query, []any{schema.At(tx.Now), reclaimMax}, func(j *job.Job) {
+			late, *met = append(late, j), append(*met, j.ID)
+		}))
 		if err != nil {
 			return err
 		}

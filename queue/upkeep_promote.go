@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/hipq/hipq/queue/job"
-	"github.com/hipq/hipq/queue/roster"
 	"github.com/hipq/hipq/schema"
 )
 
@@ -14,41 +13,37 @@ import (
 const promoteMax = 10_000
 
 // promote makes jobs due whose time has come.
-func (q *Queue) promote(ctx context.Context, w roster.Worker) (more bool, err error) {
+func (q *Queue) promote(ctx context.Context, met *[]any) (more bool, err error) {
 	var ids []any
 	err = q.db.Tx(ctx, func(tx *schema.Tx) (err error) {
 		query := "SELECT id FROM " + q.table + " " + q.index("wake") + " WHERE wake_time <= ? AND line = 'later' ORDER BY wake_time LIMIT ? " + q.db.SkipLocked
 		if ids, err = q.ids(ctx, tx, query, schema.At(tx.Now), promoteMax); err != nil {
 			return err
 		}
+		*met = ids
 		return q.line(ctx, tx, ids, job.LineLater)
 	})
-	if schema.IsRefused(err) {
-		more, err = true, q.weed(ctx, w, ids, err)
-	}
 	if err != nil {
 		return false, fmt.Errorf("promote jobs of %s: %w", q.Name, err)
 	}
-	return more || len(ids) == promoteMax, nil
+	return len(ids) == promoteMax, nil
 }
 
 // unhold makes the held jobs due of a queue that has no groups any more.
-func (q *Queue) unhold(ctx context.Context, w roster.Worker) (more bool, err error) {
+func (q *Queue) unhold(ctx context.Context, met *[]any) (more bool, err error) {
 	var ids []any
 	err = q.db.Tx(ctx, func(tx *schema.Tx) (err error) {
 		ids, err = q.ids(ctx, tx, "SELECT id FROM "+q.table+" "+q.pick()+" WHERE line = 'held' LIMIT ? "+q.db.SkipLocked, promoteMax)
 		if err != nil {
 			return err
 		}
+		*met = ids
 		return q.line(ctx, tx, ids, job.LineHeld)
 	})
-	if schema.IsRefused(err) {
-		more, err = true, q.weed(ctx, w, ids, err)
-	}
 	if err != nil {
 		return false, fmt.Errorf("make held jobs of %s due: %w", q.Name, err)
 	}
-	return more || len(ids) == promoteMax, nil
+	return len(ids) == promoteMax, nil
 }
 
 // line makes jobs due that wait in another line.

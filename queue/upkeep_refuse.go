@@ -66,16 +66,19 @@ func apart(jobs []*job.Job) (sound, flawed []*job.Job) {
 	return sound, flawed
 }
 
+// weedMax is of how many jobs one transaction reads all that there is.
+const weedMax = 50
+
 // weed refuses those of the jobs that have a flaw, where the database has refused to write to all of them because of one:
 // what was to be done can be done again then. It gives that refusal back if there is none such. A constraint may have been
 // out of force when the row was written.
 func (q *Queue) weed(ctx context.Context, w roster.Worker, ids []any, refusal error) error {
 	found := 0
-	for batch := range slices.Chunk(ids, reclaimMax) {
+	for batch := range slices.Chunk(ids, weedMax) {
 		err := q.db.Tx(ctx, func(tx *schema.Tx) error {
 			var jobs []*job.Job
-			query := "SELECT " + selected(bulky...) + " FROM " + q.table + " " + q.db.ByID + " WHERE id IN " + schema.In(len(batch)) +
-				" AND state <> 'final' " + q.db.SkipLocked
+			query := "SELECT " + selected() + " FROM " + q.table + " " + q.db.ByID + " WHERE id IN " + schema.In(len(batch)) +
+				" AND line NOT IN ('finished', 'failed', 'closed') " + q.db.SkipLocked
 			if err := tx.Read(ctx, q.jobs(query, batch, func(j *job.Job) { jobs = append(jobs, j) })); err != nil {
 				return err
 			}

@@ -16,7 +16,7 @@ const takeInMax = 500
 
 // takeIn makes jobs of the rows that applications inserted by plain SQL: fills in what they left to the type, applies
 // the windows, logs them as added. Those that can't be jobs are refused.
-func (q *Queue) takeIn(ctx context.Context, w roster.Worker) (more bool, err error) {
+func (q *Queue) takeIn(ctx context.Context, w roster.Worker, met *[]any) (more bool, err error) {
 	n := 0
 	err = q.db.Tx(ctx, func(tx *schema.Tx) error {
 		var found []inserted
@@ -27,6 +27,7 @@ func (q *Queue) takeIn(ctx context.Context, w roster.Worker) (more bool, err err
 		var flawed []*job.Job
 		var entries []activity.Entry
 		for _, i := range found {
+			*met = append(*met, i.ID)
 			if i.Flaw != nil {
 				flawed = append(flawed, i.Job)
 				continue

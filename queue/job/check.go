@@ -30,8 +30,6 @@ func (j *Job) Check() error {
 		return fmt.Errorf("%w: attempt %d is not from 0 to %d", ErrInvalid, j.Attempt, MaxAttempt-1)
 	case j.Key == "":
 		return fmt.Errorf("%w: job_key is empty", ErrInvalid)
-	case j.Timeout == 0 && !j.IsNew():
-		return fmt.Errorf("%w: timeout is missing", ErrInvalid)
 	}
 	return New{
 		Type: j.Type, Data: j.Data, Key: j.Key, ShardKey: j.ShardKey, At: j.ScheduledRunTime, Timeout: j.Timeout,
