@@ -65,8 +65,9 @@ var mysqlDialect = Dialect{
 	reorder: "ALTER TABLE {jobs} DROP INDEX {old}, DROP COLUMN run_rank," +
 		" ADD COLUMN run_rank BIGINT AS ({rank}) STORED AFTER part, ADD INDEX {new} {columns}",
 	// A server may be told to take 0000-00-00, or 30 February. LAST_DAY would be an error in a statement that mends one.
-	isTime: "((? >= '1970-01-01' AND MONTH(?) > 0 AND DAYOFMONTH(?) BETWEEN 1 AND CASE WHEN MONTH(?) IN (4, 6, 9, 11) THEN 30" +
-		" WHEN MONTH(?) = 2 THEN 28 + (YEAR(?) % 4 = 0 AND (YEAR(?) % 100 > 0 OR YEAR(?) % 400 = 0)) ELSE 31 END) IS TRUE)",
+	isTime: "((? >= '1970-01-01' AND MONTH(?) > 0 AND (DAYOFMONTH(?) BETWEEN 1 AND 28 OR DAYOFMONTH(?) BETWEEN 29 AND" +
+		" CASE WHEN MONTH(?) IN (4, 6, 9, 11) THEN 30 WHEN MONTH(?) <> 2 THEN 31" +
+		" ELSE 28 + (YEAR(?) % 4 = 0 AND (YEAR(?) % 100 > 0 OR YEAR(?) % 400 = 0)) END)) IS TRUE)",
 	lastIDIsFirst: true,
 	sqlDir:        "sql/mysql",
 	driver:        "mysql",

@@ -69,9 +69,9 @@ func (d Dialect) steps(u unit) ([][]string, error) {
 }
 
 // isPlaced is the condition that a row's line goes with its state.
-const isPlaced = "(state = 'initial' AND line IN ('new', 'due', 'later', 'held', 'locked')" +
-	" OR state = 'retry' AND line IN ('due', 'later', 'held', 'locked') OR state = 'running' AND line IN ('locked', 'waiting')" +
-	" OR state = 'error' AND line IN ('locked', 'error') OR state = 'final' AND line IN ('finished', 'failed', 'closed'))"
+const isPlaced = "(state = 'running' AND line IN ('locked', 'waiting') OR state = 'final' AND line IN ('finished', 'failed', 'closed')" +
+	" OR state = 'initial' AND line IN ('due', 'new', 'later', 'held', 'locked')" +
+	" OR state = 'retry' AND line IN ('due', 'later', 'held', 'locked') OR state = 'error' AND line IN ('error', 'locked'))"
 
 // expandTimes puts in what {is_time COLUMN} stands for.
 func (d Dialect) expandTimes(text string) string {

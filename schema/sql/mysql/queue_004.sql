@@ -43,14 +43,14 @@ ALTER TABLE {jobs}
   ADD COLUMN retry_of BIGINT NULL AFTER result,
   ADD COLUMN retried_as BIGINT NULL AFTER retry_of,
   -- A row that hipq could not work with is refused, whoever writes it; one that is final may keep what made it fail. The names
-  -- tell an application what is wrong.
+  -- tell an application what is wrong. They are looked at with each write to a row, so what is usual stands first in them.
   ADD CONSTRAINT {jobs}$line CHECK {is_placed},
-  ADD CONSTRAINT {jobs}$timeout CHECK (state = 'final' OR timeout IS NULL AND line = 'new' OR timeout IS NOT NULL AND timeout BETWEEN 1 AND 316224000),
-  ADD CONSTRAINT {jobs}$priority CHECK (state = 'final' OR priority IS NULL AND line = 'new' OR priority IS NOT NULL AND priority >= -2147483647),
-  ADD CONSTRAINT {jobs}$factor CHECK (state = 'final' OR throttle_factor IS NULL AND line = 'new' OR throttle_factor IS NOT NULL AND throttle_factor <= 2147483647),
-  ADD CONSTRAINT {jobs}$windows CHECK (state = 'final' OR line = 'new' OR time_windows IS NOT NULL),
+  ADD CONSTRAINT {jobs}$timeout CHECK (timeout IS NOT NULL AND timeout BETWEEN 1 AND 316224000 OR timeout IS NULL AND line = 'new' OR state = 'final'),
+  ADD CONSTRAINT {jobs}$priority CHECK (priority IS NOT NULL AND priority >= -2147483647 OR priority IS NULL AND line = 'new' OR state = 'final'),
+  ADD CONSTRAINT {jobs}$factor CHECK (throttle_factor IS NOT NULL AND throttle_factor <= 2147483647 OR throttle_factor IS NULL AND line = 'new' OR state = 'final'),
+  ADD CONSTRAINT {jobs}$windows CHECK (time_windows IS NOT NULL OR line = 'new' OR state = 'final'),
   ADD CONSTRAINT {jobs}$group CHECK (line <> 'held' OR throttle_group <> ''),
-  ADD CONSTRAINT {jobs}$size CHECK (state = 'final' OR OCTET_LENGTH(job_data) <= 1048576),
+  ADD CONSTRAINT {jobs}$size CHECK (OCTET_LENGTH(job_data) <= 1048576 OR state = 'final'),
   ADD CONSTRAINT {jobs}$attempt CHECK (attempt <= 2147483647),
   ADD CONSTRAINT {jobs}$run_time CHECK {is_time scheduled_run_time},
   ADD CONSTRAINT {jobs}$wake CHECK (wake_time IS NULL AND line NOT IN ('later', 'waiting') OR line IN ('later', 'waiting') AND {is_time wake_time}),

@@ -71,12 +71,12 @@ CREATE TABLE {jobs}$new (
   -- A row that hipq could not work with is refused, whoever writes it; one that is final may keep what made it fail. The names
   -- tell an application what is wrong.
   CONSTRAINT {jobs}$line CHECK {is_placed},
-  CONSTRAINT {jobs}$timeout CHECK (state = 'final' OR timeout IS NULL AND line = 'new' OR timeout IS NOT NULL AND timeout BETWEEN 1 AND 316224000),
-  CONSTRAINT {jobs}$priority CHECK (state = 'final' OR priority IS NULL AND line = 'new' OR priority IS NOT NULL AND priority BETWEEN -2147483647 AND 2147483647),
-  CONSTRAINT {jobs}$factor CHECK (state = 'final' OR throttle_factor IS NULL AND line = 'new' OR throttle_factor IS NOT NULL AND throttle_factor BETWEEN 0 AND 2147483647),
-  CONSTRAINT {jobs}$windows CHECK (state = 'final' OR line = 'new' OR time_windows IS NOT NULL),
+  CONSTRAINT {jobs}$timeout CHECK (timeout IS NOT NULL AND timeout BETWEEN 1 AND 316224000 OR timeout IS NULL AND line = 'new' OR state = 'final'),
+  CONSTRAINT {jobs}$priority CHECK (priority IS NOT NULL AND priority BETWEEN -2147483647 AND 2147483647 OR priority IS NULL AND line = 'new' OR state = 'final'),
+  CONSTRAINT {jobs}$factor CHECK (throttle_factor IS NOT NULL AND throttle_factor BETWEEN 0 AND 2147483647 OR throttle_factor IS NULL AND line = 'new' OR state = 'final'),
+  CONSTRAINT {jobs}$windows CHECK (time_windows IS NOT NULL OR line = 'new' OR state = 'final'),
   CONSTRAINT {jobs}$group CHECK (line <> 'held' OR throttle_group <> ''),
-  CONSTRAINT {jobs}$size CHECK (state = 'final' OR length(CAST(job_data AS BLOB)) <= 1048576),
+  CONSTRAINT {jobs}$size CHECK (length(CAST(job_data AS BLOB)) <= 1048576 OR state = 'final'),
   CONSTRAINT {jobs}$attempt CHECK (attempt BETWEEN 0 AND 2147483647),
   CONSTRAINT {jobs}$run_time CHECK {is_time scheduled_run_time},
   CONSTRAINT {jobs}$wake CHECK (wake_time IS NULL AND line NOT IN ('later', 'waiting') OR line IN ('later', 'waiting') AND {is_time wake_time}),
