@@ -101,6 +101,7 @@ func TestOneRowStopsNoOther(t *testing.T) {
 					h.attack(queue)
 					h.insertGood(queue)
 				}
+				h.spoilOthers()
 				h.hipq("work")
 				h.hipq("work") // what is late because of what the first has done
 				began := time.Now()
@@ -214,6 +215,32 @@ func (h hostileDB) attack(queue string) {
 	h.t.Logf("%s takes %d rows", queue, in)
 }
 
+// spoilOthers writes rows into hipq's own tables that only a hand can have written there: a worker that lives, one that is
+// dead, and entries of the activity.
+func (h hostileDB) spoilOthers() {
+	h.t.Helper()
+	host, err := os.Hostname()
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	time, number := "'0000-00-00'", "-1"
+	if h.driver == "sqlite" {
+		time, number = "'x'", "'many'"
+	}
+	for id, until := range map[string]string{"alive": "'2099-01-01 00:00:00.000000'", "dead": time} {
+		if err := h.exec("INSERT INTO shop_workers (id, host, pid, state, slots, lanes, start_time, heartbeat, lock_until) VALUES ('" + id +
+			"', '" + host + "', " + number + ", 'working', " + number + ", '{', " + time + ", " + time + ", " + until + ")"); err != nil {
+			h.t.Fatal(err)
+		}
+	}
+	for _, at := range []string{time, h.now()} {
+		if err := h.exec("INSERT INTO shop_activity (at, kind, state, queue, job_id, pid, attempt, wait_ms, run_ms) VALUES (" + at +
+			", 'job', 'failed', 'plain', 41, " + number + ", " + strings.TrimPrefix(number, "-") + ", " + number + ", " + number + ")"); err != nil {
+			h.t.Fatal(err)
+		}
+	}
+}
+
 func (h hostileDB) insert(queue string, row map[string]string) error {
 	var columns, values []string
 	for _, column := range slices.Sorted(maps.Keys(row)) {
@@ -308,7 +335,9 @@ func (h hostileDB) wantListed() {
 		}
 		h.t.Logf("%s: asked about %d of %d", queue, len(some), n)
 	}
-	for _, args := range [][]string{{"jobs"}, {"jobs", "--limit", "0"}, {"status"}, {"status", "--json"}, {"activity", "--json"}, {"monitor"}, {"purge", "--dry-run"}} {
+	for _, args := range [][]string{
+		{"jobs"}, {"jobs", "--limit", "0"}, {"show", "plain", "41"}, {"status"}, {"status", "--json"}, {"activity", "--json"}, {"monitor"}, {"activity"}, {"purge", "--dry-run"},
+	} {
 		h.ask(args...)
 	}
 }

@@ -48,7 +48,7 @@ func encodeLanes(slots map[string]int) (string, error) {
 
 // LiveSlots are the slots of all live workers, by host.
 func (r *Roster) LiveSlots(ctx context.Context) (rows []Slots, err error) {
-	query := "SELECT host, slots, lanes FROM " + r.db.Workers() + " " + r.db.Index(r.db.Workers(), "state") +
+	query := "SELECT host, " + readSlots + ", lanes FROM " + r.db.Workers() + " " + r.db.Index(r.db.Workers(), "state") +
 		" WHERE state = 'working' AND lock_until > (SELECT " + r.db.Now + ") ORDER BY host"
 	if err := r.db.SelectContext(ctx, &rows, query); err != nil {
 		return nil, fmt.Errorf("read the slots of live workers: %w", err)
@@ -88,7 +88,7 @@ func (r *Roster) ClaimSlots(ctx context.Context, w Worker, claims map[string]Cla
 // othersSlots are those of this host's other live workers, by lane; "" is the lane of all jobs.
 func (r *Roster) othersSlots(ctx context.Context, tx *schema.Tx, w Worker) (map[string]int, error) {
 	var rows []Slots
-	err := tx.SelectContext(ctx, &rows, "SELECT host, slots, lanes FROM "+r.db.Workers()+
+	err := tx.SelectContext(ctx, &rows, "SELECT host, "+readSlots+", lanes FROM "+r.db.Workers()+
 		" WHERE state = 'working' AND lock_until > ? AND host = ? AND id <> ?", schema.At(tx.Now), w.Host, w.ID)
 	if err != nil {
 		return nil, err
