@@ -90,6 +90,9 @@ queues:
 // One row must never stop the others, whatever an application writes into it: the table refuses it, or it fails alone. So it
 // is where the constraints are out of force, and hipq has only its own eyes.
 func TestOneRowStopsNoOther(t *testing.T) {
+	if testing.Short() {
+		t.Skip("thousands of rows")
+	}
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		for _, checked := range []bool{true, false} {
 			t.Run(fmt.Sprintf("checked=%v", checked), func(t *testing.T) {

@@ -146,6 +146,8 @@ func diagnoseMySQL(err *mysql.MySQLError) (Trouble, string) {
 		return Misconfigured, "create the database first: CREATE DATABASE … CHARACTER SET utf8mb4"
 	case erNoSuchTable, erNoSuchColumn, erNoSuchIndex:
 		return Misconfigured, "run hipq init"
+	case 167, 1467:
+		return Misconfigured, "somebody has inserted a row with the highest id there is: docs/schema.md has the remedy"
 	case 1021, 1114, 3675:
 		return TryLater, "the server's disk or table space is full"
 	case 1040, 1203, 1226:
