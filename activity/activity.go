@@ -75,6 +75,10 @@ const (
 	// what every entry has, and what only those have whose handler said something
 	shortColumns = "at, kind, state, queue, worker_id, host, pid, job_id, job_type, job_key, attempt, wait_ms, run_ms"
 	columns      = shortColumns + ", error, output"
+	// what is read: numbers, whatever a hand other than hipq's has put there
+	readColumns = "at, kind, state, queue, worker_id, host, CAST(pid AS SIGNED INTEGER) AS pid, CAST(job_id AS SIGNED INTEGER) AS job_id," +
+		" job_type, job_key, CAST(attempt AS SIGNED INTEGER) AS attempt, CAST(wait_ms AS SIGNED INTEGER) AS wait_ms," +
+		" CAST(run_ms AS SIGNED INTEGER) AS run_ms, error, output"
 	// behind the time
 	shortRow = ",?,?,?,?,?,?,?,?,?,?,?,?)"
 	row      = ",?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
@@ -147,7 +151,7 @@ type Filter struct {
 // Find calls f with each entry that the filter lets pass, oldest first, and ends with f's first error.
 func (l *Log) Find(ctx context.Context, by Filter, f func(Entry) error) error {
 	where, args := by.where()
-	query := "SELECT id, " + columns + " FROM " + l.db.Activity() + where
+	query := "SELECT id, " + readColumns + " FROM " + l.db.Activity() + where
 	if by.Limit > 0 {
 		query = "SELECT * FROM (" + query + " ORDER BY id DESC LIMIT ?) AS newest ORDER BY id"
 		args = append(args, by.Limit)

@@ -63,12 +63,15 @@ func (l *Log) Purge(ctx context.Context, o PurgeOptions) (PurgeResult, error) {
 
 // first is the time of the first entry in [from, to), zero if there is none.
 func (l *Log) first(ctx context.Context, from, to time.Time) (time.Time, error) {
-	var at schema.Time
+	var at *string
 	query := "SELECT MIN(at) FROM " + l.db.Activity() + " WHERE at >= ? AND at < ?"
 	if err := l.db.GetContext(ctx, &at, query, schema.At(from), schema.At(to)); err != nil {
 		return time.Time{}, fmt.Errorf("find the oldest activity: %w", err)
 	}
-	return at.Time, nil
+	if at == nil {
+		return time.Time{}, nil
+	}
+	return schema.ParseTime(*at)
 }
 
 // purgeHour purges [from, to), which lies within the hour.

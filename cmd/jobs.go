@@ -99,9 +99,13 @@ func (a *app) listJobs(cmd *cobra.Command, args []string, by queue.Filter, since
 			if a.json {
 				return a.printJSON(j.JSON())
 			}
+			problem := j.Error
+			if j.Flaw != nil {
+				problem = j.Flaw.Error()
+			}
 			rows = append(rows, []string{
 				q.Name, strconv.FormatInt(j.ID, 10), j.Type, j.Key, string(j.State), strconv.Itoa(j.Attempt),
-				i.localCell(j.ScheduledRunTime), unlessLeft(j.Left.Priority, j.Priority, ""), links(j), dash(j.Error),
+				i.localCell(j.ScheduledRunTime), unlessLeft(j.Left.Priority, j.Priority, ""), links(j), dash(problem),
 			})
 			return nil
 		})

@@ -101,6 +101,14 @@ func (i *instance) localCell(t time.Time) string {
 	return t.In(i.Location).Format("2006-01-02 15:04:05")
 }
 
+// maybe is local for a time that may be missing.
+func (i *instance) maybe(t *time.Time) string {
+	if t == nil {
+		return i.local(time.Time{})
+	}
+	return i.local(*t)
+}
+
 // dash is how people see what isn't there.
 func dash(s string) string {
 	if s == "" || s == "NONE" {

@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -123,6 +124,7 @@ func (a *app) printJob(i *instance, j *job.Job, s shown) error {
 		{"job_key", j.Key},
 		{"job_data", j.Data},
 		{"state", string(j.State)},
+		{"flaw", cmp.Or(s.Flaw, activity.None)},
 		{"error", j.Error},
 		{"result", j.Result},
 		{"attempt", strconv.Itoa(j.Attempt)},

@@ -182,6 +182,6 @@ func (a *app) printStatus(i *instance, queues []queueStatus, last *workerStatus)
 		return err
 	}
 	_, err := fmt.Fprintf(a.out, "last worker: %s, %s, pid %d on %s, started %s, last heartbeat %s%s\n",
-		last.ID, last.State, last.PID, cell(last.Host), i.local(*last.StartTime), i.local(*last.Heartbeat), last.silence)
+		last.ID, last.State, last.PID, cell(last.Host), i.maybe(last.StartTime), i.maybe(last.Heartbeat), last.silence)
 	return err
 }

@@ -29,7 +29,8 @@ type group struct {
 func (m *Monitor) count(ctx context.Context, hour time.Time) (metrics, error) {
 	var groups []group
 	query := "SELECT kind, queue, job_type, state, COUNT(*) AS n," +
-		" SUM(wait_ms) AS wait_sum, MAX(wait_ms) AS wait_max, SUM(run_ms) AS run_sum, MAX(run_ms) AS run_max" +
+		" CAST(SUM(wait_ms) AS SIGNED INTEGER) AS wait_sum, CAST(MAX(wait_ms) AS SIGNED INTEGER) AS wait_max," +
+		" CAST(SUM(run_ms) AS SIGNED INTEGER) AS run_sum, CAST(MAX(run_ms) AS SIGNED INTEGER) AS run_max" +
 		" FROM " + m.db.Activity() + " " + m.db.Index(m.db.Activity(), "at") +
 		" WHERE at >= ? AND at < ? GROUP BY kind, queue, job_type, state"
 	err := m.db.SelectContext(ctx, &groups, query, schema.At(hour), schema.At(hour.Add(time.Hour)))

@@ -89,7 +89,7 @@ func (a Answer) outcome(j *job.Job, now time.Time) job.Outcome {
 	// the result and the output are what the handler gave when it had sent the work
 	o := job.Outcome{Verdict: a.Verdict, Error: a.Error, Result: cmp.Or(a.Result, j.Result), Output: j.Output}
 	if j.State == job.Running {
-		o.Ran = max(0, now.Sub(j.StartTime))
+		o.Ran = j.Ran(now)
 	}
 	if o.Error == "" && o.Verdict != job.Finished {
 		o.Error = "answered: " + string(o.Verdict)
@@ -118,6 +118,8 @@ func (q *Queue) answer(ctx context.Context, tx *schema.Tx, a Answer, before *job
 	switch {
 	case j.State == job.Final:
 		return a.late(j)
+	case j.Flaw != nil:
+		return Answered{Job: j}, j.Flaw
 	case j.Attempt == 0:
 		return Answered{Job: j}, ErrNotStarted
 	case a.Token != "" && a.Token != j.AttemptToken:

@@ -2,7 +2,10 @@ package queue
 
 import (
 	"database/sql"
+	"errors"
 	"fmt"
+	"math"
+	"strconv"
 	"strings"
 	"time"
 
@@ -10,40 +13,45 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-// columns are those of a job's row, each with the field that it is read into: whoever reads a job reads these. What is
-// written stands with the statements that write: insert and replace of enqueue, what Retry links, of operate.
+// columns are those of a job's row, each with what reads it: whoever reads a job reads these. What is written stands with
+// the statements that write: insert and replace of enqueue, what Retry links, of operate.
+//
+// What a row inserted by plain SQL leaves open until a worker takes it in is NULL, and reads as zero. So does what a job
+// doesn't have.
 var columns = []struct {
-	name  string
-	field func(*job.Job) any
+	name string
+	read func(*job.Job, any) error
 }{
-	{"id", func(j *job.Job) any { return &j.ID }},
-	{"job_type", func(j *job.Job) any { return &j.Type }},
-	{"job_data", func(j *job.Job) any { return &j.Data }},
-	{"job_key", func(j *job.Job) any { return &j.Key }},
-	{"state", func(j *job.Job) any { return &j.State }},
-	{"line", func(j *job.Job) any { return &j.Line }},
-	{"timeout", func(j *job.Job) any { return seconds{&j.Timeout, &j.Left.Timeout} }},
-	{"priority", func(j *job.Job) any { return number{&j.Priority, &j.Left.Priority} }},
-	{"throttle_factor", func(j *job.Job) any { return number{&j.ThrottleFactor, &j.Left.ThrottleFactor} }},
-	{"time_windows", func(j *job.Job) any { return windows{&j.Windows, &j.Left.Windows} }},
-	{"shard_key", func(j *job.Job) any { return &j.ShardKey }},
-	{"attempt", func(j *job.Job) any { return &j.Attempt }},
-	{"scheduled_run_time", func(j *job.Job) any { return moment{&j.ScheduledRunTime} }},
-	{"start_time", func(j *job.Job) any { return moment{&j.StartTime} }},
-	{"worker_id", func(j *job.Job) any { return &j.WorkerID }},
-	{"lock_token", func(j *job.Job) any { return &j.Token }},
-	{"error", func(j *job.Job) any { return &j.Error }},
-	{"result", func(j *job.Job) any { return &j.Result }},
-	{"output", func(j *job.Job) any { return &j.Output }},
-	{"throttle_group", func(j *job.Job) any { return &j.Group }},
-	{"attempt_token", func(j *job.Job) any { return &j.AttemptToken }},
-	{"wish", func(j *job.Job) any { return &j.Wish }},
-	{"stopping", func(j *job.Job) any { return &j.Stopping }},
-	{"suspect", func(j *job.Job) any { return &j.Suspect }},
-	{"retry_of", func(j *job.Job) any { return reference{&j.RetryOf} }},
-	{"retried_as", func(j *job.Job) any { return reference{&j.RetriedAs} }},
-	{"create_time", func(j *job.Job) any { return moment{&j.CreateTime} }},
-	{"update_time", func(j *job.Job) any { return moment{&j.UpdateTime} }},
+	{"id", number(func(j *job.Job) *int64 { return &j.ID })},
+	{"job_type", text(func(j *job.Job) *string { return &j.Type })},
+	{"job_data", text(func(j *job.Job) *string { return &j.Data })},
+	{"job_key", text(func(j *job.Job) *string { return &j.Key })},
+	// before those that are read by them
+	{"state", text(func(j *job.Job) *job.State { return &j.State })},
+	{"line", text(func(j *job.Job) *job.Line { return &j.Line })},
+	{"timeout", takenIn(func(l *job.Left) *bool { return &l.Timeout }, readTimeout)},
+	{"priority", takenIn(func(l *job.Left) *bool { return &l.Priority }, number(func(j *job.Job) *int { return &j.Priority }))},
+	{"throttle_factor", takenIn(func(l *job.Left) *bool { return &l.ThrottleFactor }, number(func(j *job.Job) *int { return &j.ThrottleFactor }))},
+	{"time_windows", takenIn(func(l *job.Left) *bool { return &l.Windows }, readWindows)},
+	{"shard_key", text(func(j *job.Job) *string { return &j.ShardKey })},
+	{"attempt", number(func(j *job.Job) *int { return &j.Attempt })},
+	{"scheduled_run_time", moment(func(j *job.Job) *time.Time { return &j.ScheduledRunTime })},
+	{"wake_time", moment(func(j *job.Job) *time.Time { return &j.WakeTime })},
+	{"start_time", moment(func(j *job.Job) *time.Time { return &j.StartTime })},
+	{"worker_id", text(func(j *job.Job) *string { return &j.WorkerID })},
+	{"lock_token", text(func(j *job.Job) *string { return &j.Token })},
+	{"error", text(func(j *job.Job) *string { return &j.Error })},
+	{"result", text(func(j *job.Job) *string { return &j.Result })},
+	{"output", text(func(j *job.Job) *string { return &j.Output })},
+	{"throttle_group", text(func(j *job.Job) *string { return &j.Group })},
+	{"attempt_token", text(func(j *job.Job) *string { return &j.AttemptToken })},
+	{"wish", text(func(j *job.Job) *string { return &j.Wish })},
+	{"stopping", truth(func(j *job.Job) *bool { return &j.Stopping })},
+	{"suspect", truth(func(j *job.Job) *bool { return &j.Suspect })},
+	{"retry_of", number(func(j *job.Job) *int64 { return &j.RetryOf })},
+	{"retried_as", number(func(j *job.Job) *int64 { return &j.RetriedAs })},
+	{"create_time", moment(func(j *job.Job) *time.Time { return &j.CreateTime })},
+	{"update_time", moment(func(j *job.Job) *time.Time { return &j.UpdateTime })},
 }
 
 // bulky are the columns that may be large.
@@ -66,32 +74,55 @@ func selected(without ...string) string {
 // scanner reads rows of jobs, without the cost of finding out each time what goes where.
 type scanner struct {
 	queue string
-	row   job.Job
-	into  []any
+	// noBytes says that a column which has bytes has no text.
+	noBytes bool
+	row     job.Job
+	into    []any
 }
 
-func (q *Queue) scanner() *scanner {
-	s := &scanner{queue: q.Name, into: make([]any, len(columns))}
-	for i, c := range columns {
-		s.into[i] = c.field(&s.row)
+// scanner is for rows with the columns of selected, and perhaps others behind them.
+func (q *Queue) scanner(others ...any) *scanner {
+	s := &scanner{queue: q.Name, noBytes: q.db.AnyBytes, into: make([]any, len(columns), len(columns)+len(others))}
+	for i := range columns {
+		s.into[i] = &cell{s, i}
 	}
+	s.into = append(s.into, others...)
 	return s
 }
 
-// scan reads the current row.
+// scan reads the current row. One that can't be a job's is no error, for it must not hide the others: it has a flaw.
 func (s *scanner) scan(rows interface{ Scan(dest ...any) error }) (*job.Job, error) {
 	s.row = job.Job{Queue: s.queue}
 	if err := rows.Scan(s.into...); err != nil {
-		if s.row.ID == 0 {
-			return nil, err // whoever asked knows which job it was
-		}
-		return nil, fmt.Errorf("read job %d of %s: %w", s.row.ID, s.queue, err)
+		return nil, err
 	}
 	j := s.row
 	if j.Attempt == 0 {
 		j.StartTime = time.Time{} // the row has one from the beginning, so that it needn't grow when it starts
 	}
+	if j.Flaw == nil {
+		j.Flaw = j.Check()
+	}
 	return &j, nil
+}
+
+// cell is one column of the row that a scanner reads.
+type cell struct {
+	*scanner
+	column int
+}
+
+// Scan implements sql.Scanner.
+func (c *cell) Scan(src any) error {
+	column := &columns[c.column]
+	err := column.read(&c.row, src)
+	if _, bytes := src.([]byte); bytes && c.noBytes && err == nil {
+		err = errors.New("it has bytes, which are no text")
+	}
+	if err != nil && c.row.Flaw == nil {
+		c.row.Flaw = fmt.Errorf("%w: %s: %w", job.ErrInvalid, column.name, err)
+	}
+	return nil
 }
 
 // jobs is the query for jobs with the columns of selected, which it gives to f.
@@ -109,67 +140,106 @@ func (q *Queue) jobs(query string, args []any, f func(*job.Job)) schema.Query {
 	}}
 }
 
-// What a row inserted by plain SQL leaves open until a worker takes it in is NULL, and reads as zero. So does what a job
-// doesn't have.
-type (
-	seconds struct {
-		d    *time.Duration
-		left *bool
+// asText is a value as text; ok is false for NULL.
+func asText(src any) (text string, ok bool) {
+	switch v := src.(type) {
+	case nil:
+		return "", false
+	case []byte:
+		return string(v), true
+	case string:
+		return v, true
 	}
-	number struct {
-		n    *int
-		left *bool
-	}
-	windows struct {
-		w    *job.Windows
-		left *bool
-	}
-	moment    struct{ t *time.Time }
-	reference struct{ id *int64 }
-)
-
-// Scan implements sql.Scanner.
-func (s seconds) Scan(src any) error {
-	var n sql.NullInt64
-	err := n.Scan(src)
-	*s.d, *s.left = time.Duration(n.Int64)*time.Second, !n.Valid
-	return err
+	return fmt.Sprint(src), true
 }
 
-// Scan implements sql.Scanner.
-func (i number) Scan(src any) error {
-	var n sql.NullInt64
-	err := n.Scan(src)
-	*i.n, *i.left = int(n.Int64), !n.Valid
-	return err
+func asNumber(src any) (int64, error) {
+	if n, ok := src.(int64); ok {
+		return n, nil
+	}
+	text, ok := asText(src)
+	if !ok {
+		return 0, nil
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("%q is not a number", text)
+	}
+	return n, nil
 }
 
-// Scan implements sql.Scanner. Windows that can't be read are none: those of a row that was not taken in yet have not been
-// checked, and all others are hipq's own.
-func (w windows) Scan(src any) error {
-	var text sql.NullString
-	if err := text.Scan(src); err != nil {
+func text[T ~string](field func(*job.Job) *T) func(*job.Job, any) error {
+	return func(j *job.Job, src any) error {
+		value, _ := asText(src)
+		*field(j) = T(value)
+		return nil
+	}
+}
+
+func number[T int | int64](field func(*job.Job) *T) func(*job.Job, any) error {
+	return func(j *job.Job, src any) error {
+		n, err := asNumber(src)
+		*field(j) = T(n)
 		return err
 	}
-	*w.w, *w.left = nil, !text.Valid
-	if text.Valid && text.String != job.None {
-		*w.w, _ = job.DecodeWindows(text.String)
+}
+
+func truth(field func(*job.Job) *bool) func(*job.Job, any) error {
+	return func(j *job.Job, src any) error {
+		n, err := asNumber(src)
+		if err == nil && n != 0 && n != 1 {
+			err = fmt.Errorf("%d is neither 0 nor 1", n)
+		}
+		*field(j) = n == 1
+		return err
 	}
+}
+
+func moment(field func(*job.Job) *time.Time) func(*job.Job, any) error {
+	return func(j *job.Job, src any) error {
+		value, ok := asText(src)
+		if !ok {
+			return nil
+		}
+		t, err := schema.ParseTime(value)
+		if err == nil && t.Year() < 1970 {
+			err = fmt.Errorf("%q is before 1970", value)
+		}
+		if err == nil {
+			*field(j) = t
+		}
+		return err
+	}
+}
+
+// takenIn is for what a row must have from when it is taken in until it is final.
+func takenIn(left func(*job.Left) *bool, read func(*job.Job, any) error) func(*job.Job, any) error {
+	return func(j *job.Job, src any) error {
+		*left(&j.Left) = src == nil
+		if src == nil && !j.IsNew() && j.State != job.Final {
+			return errors.New("it is missing")
+		}
+		return read(j, src)
+	}
+}
+
+func readTimeout(j *job.Job, src any) error {
+	n, err := asNumber(src)
+	switch {
+	case err != nil || src == nil:
+		return err
+	case n < 0 || n > math.MaxUint32 || n == 0 && j.State != job.Final:
+		return fmt.Errorf("%d is not a number of seconds from 1 to %d", n, job.MaxSeconds)
+	}
+	j.Timeout = time.Duration(n) * time.Second
 	return nil
 }
 
-// Scan implements sql.Scanner.
-func (m moment) Scan(src any) error {
-	var t schema.Time
-	err := t.Scan(src)
-	*m.t = t.Time
-	return err
-}
-
-// Scan implements sql.Scanner.
-func (r reference) Scan(src any) error {
-	var n sql.NullInt64
-	err := n.Scan(src)
-	*r.id = n.Int64
+func readWindows(j *job.Job, src any) (err error) {
+	value, ok := asText(src)
+	if !ok || value == job.None {
+		return nil
+	}
+	j.Windows, err = job.DecodeWindows(value)
 	return err
 }

@@ -38,15 +38,15 @@ const notStarted = " AND state IN ('initial', 'retry')"
 // ErrStarted, ErrFinal or ErrNotFound if that can't be.
 func (q *Queue) Cancel(ctx context.Context, id int64) error {
 	return q.change(ctx, "cancel", id, isCancelled, func(tx *schema.Tx, j *job.Job) error {
+		if j.Flaw != nil {
+			return q.refuseOne(ctx, tx, j)
+		}
 		var entries []activity.Entry
 		if j.IsNew() {
-			taken, err := q.takeInNow(ctx, tx, id)
-			if err != nil {
+			if err := q.takeInOne(ctx, tx, inserted{j, j.Left.Windows}); err != nil {
 				return err
 			}
-			if entries = append(entries, taken); taken.State == activity.Failed {
-				return q.log.Record(ctx, tx, entries)
-			}
+			entries = append(entries, q.entry(j, activity.Added))
 		}
 		if err := job.CheckTransition(j.State, job.Final); err != nil {
 			return err
@@ -104,12 +104,15 @@ func (q *Queue) Stop(ctx context.Context, id int64) (asked string, err error) {
 		case job.Initial, job.Retry:
 			return ErrNotStarted
 		}
+		if j.Flaw != nil {
+			return q.refuseOne(ctx, tx, j)
+		}
 		if j.Line == job.LineLocked {
 			asked = j.WorkerID
 			_, err := tx.ExecContext(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET stopping = 1 WHERE id = ?", id)
 			return err
 		}
-		o := job.Outcome{Verdict: job.Stopped, Error: job.Cancelled, Result: j.Result, Output: j.Output, Ran: max(0, tx.Now.Sub(j.StartTime))}
+		o := job.Outcome{Verdict: job.Stopped, Error: job.Cancelled, Result: j.Result, Output: j.Output, Ran: j.Ran(tx.Now)}
 		return q.settleAnswered(ctx, tx, j, o)
 	})
 	if err != nil {
@@ -140,6 +143,9 @@ type When struct {
 // ErrStarted, ErrFinal or ErrNotFound if that can't be. It may be repeated.
 func (q *Queue) Reschedule(ctx context.Context, id int64, w When) error {
 	return q.change(ctx, "reschedule", id, nil, func(tx *schema.Tx, j *job.Job) error {
+		if j.Flaw != nil {
+			return j.Flaw
+		}
 		when := j.ScheduledRunTime
 		if !w.At.IsZero() {
 			when = w.At

@@ -42,11 +42,15 @@ func purgeRow(t *testing.T, q *Queue, state job.State, line job.Line, ago time.D
 		t.Fatal(err)
 	}
 	name, at := fmt.Sprintf("%s/%s/%s", state, line, ago), schema.At(now.Add(-ago))
-	row, args := "(?, ?, ?, ?, ?, ?, 60, 100, 1, 'NONE')", []any{}
-	for i := range n {
-		args = append(args, name, fmt.Sprint(i), string(state), line, at, at)
+	var wake schema.Time
+	if line == job.LineLater || line == job.LineWaiting {
+		wake = at
 	}
-	_, err = q.db.ExecContext(t.Context(), "INSERT INTO "+q.table+" (job_type, job_key, state, line, create_time, update_time, timeout, priority, throttle_factor, time_windows) VALUES "+schema.Rows(row, n), args...)
+	row, args := "(?, ?, ?, ?, ?, ?, ?, 60, 100, 1, 'NONE')", []any{}
+	for i := range n {
+		args = append(args, name, fmt.Sprint(i), string(state), line, at, at, wake)
+	}
+	_, err = q.db.ExecContext(t.Context(), "INSERT INTO "+q.table+" (job_type, job_key, state, line, create_time, update_time, wake_time, timeout, priority, throttle_factor, time_windows) VALUES "+schema.Rows(row, n), args...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,10 +74,12 @@ func TestPurge(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		q := purgeQueue(t, driver, source)
 		const day = 24 * time.Hour
-		lines := []job.Line{job.LineDue, job.LineLater, job.LineHeld, job.LineLocked, job.LineWaiting, job.LineError}
 		live := 0
-		for _, s := range []job.State{job.Initial, job.Running, job.Error, job.Retry} {
-			for _, line := range lines { // whatever the line says; the table refuses the other combinations
+		for s, lines := range map[job.State][]job.Line{
+			job.Initial: {job.LineLater, job.LineHeld, job.LineLocked}, job.Retry: {job.LineDue, job.LineLater, job.LineHeld, job.LineLocked},
+			job.Running: {job.LineLocked, job.LineWaiting}, job.Error: {job.LineLocked, job.LineError},
+		} {
+			for _, line := range lines {
 				purgeRow(t, q, s, line, 1000*day, 1)
 				live++
 			}
@@ -81,8 +87,10 @@ func TestPurge(t *testing.T) {
 		purgeRow(t, q, job.Final, job.LineFinished, 7*day+time.Minute, 3000) // more than a page
 		purgeRow(t, q, job.Final, job.LineFinished, 7*day-time.Minute, 2)
 		purgeRow(t, q, job.Final, job.LineFailed, 7*day+time.Minute, 2)
-		purgeRow(t, q, job.Final, job.LineFailed, 28*day+time.Minute, 700)
+		purgeRow(t, q, job.Final, job.LineFailed, 28*day+time.Minute, 600)
+		purgeRow(t, q, job.Final, job.LineClosed, 28*day+time.Minute, 100)
 		purgeRow(t, q, job.Final, job.LineFailed, 28*day-time.Minute, 2)
+		purgeRow(t, q, job.Final, job.LineClosed, 28*day-time.Minute, 2)
 		purgeRow(t, q, job.Initial, "due", 0, 1)
 		live++
 
@@ -95,7 +103,7 @@ func TestPurge(t *testing.T) {
 			for _, n := range keys {
 				rows += n
 			}
-			if want := live + 6; dry && rows != want+3700 || !dry && (rows != want || len(keys) != live+3) {
+			if want := live + 8; dry && rows != want+3700 || !dry && (rows != want || len(keys) != live+4) {
 				t.Errorf("dry run %v: %d rows are left: %v", dry, rows, keys)
 			}
 		}

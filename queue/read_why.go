@@ -106,6 +106,9 @@ func (q *Queue) startsLately(ctx context.Context) (job.Starts, error) {
 // Reasons are the answers to why the job isn't running, the most telling first; for one that runs, or is over, that.
 func (w Why) Reasons() []string {
 	j := w.Job
+	if j.Flaw != nil && j.State != job.Final {
+		return append([]string{"its row can't be a job's, and the next worker that comes to it ends it: " + j.Flaw.Error()}, w.nobody()...)
+	}
 	switch j.Line {
 	case job.LineFinished:
 		return []string{"it is final since " + w.local(j.UpdateTime)}
@@ -305,11 +308,7 @@ func (q *Queue) fullLanes(ctx context.Context, jobType string) ([]string, error)
 	}
 	taken := map[[2]string]int{}
 	for _, r := range rows {
-		byLane, err := r.ByLane()
-		if err != nil {
-			return nil, err
-		}
-		for lane, n := range byLane {
+		for lane, n := range r.ByLane() {
 			taken[[2]string{r.Host, lane}] += n
 		}
 	}

@@ -3,6 +3,7 @@ package queue
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -29,15 +30,15 @@ type Round struct {
 	BehindSuspects bool
 	// Again says that the round was done before, and ended in an error.
 	Again bool
-	// tried are the jobs that it has set out to start, each time that it was done.
-	tried *[]any
+	// tried are the jobs that it has set out to start, each time that it was done; met those that it has looked at.
+	tried, met *[]any
 }
 
 // NewRound is a round of a worker, with a token of its own.
 func NewRound(w roster.Worker) Round {
 	return Round{
 		Worker: w, Token: uuid.Must(uuid.NewV7()).String(), // it fails only where there is no randomness at all
-		tried: &[]any{},
+		tried: &[]any{}, met: &[]any{},
 	}
 }
 
@@ -106,6 +107,16 @@ func (q *Queue) Round(ctx context.Context, r Round) (Done, error) {
 		}
 		return q.logAs(ctx, tx, r.Worker, entries)
 	})
+	if schema.IsRefused(err) {
+		ids := slices.Clone(*r.met)
+		for _, s := range r.Settle {
+			ids = append(ids, s.Job.ID)
+		}
+		if err = q.weed(ctx, r.Worker, ids, err); err == nil {
+			r.Again = true
+			return q.Round(ctx, r)
+		}
+	}
 	if err != nil {
 		return Done{}, fmt.Errorf("settle and start jobs of %s: %w", q.Name, err)
 	}

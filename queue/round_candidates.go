@@ -5,6 +5,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -18,7 +19,7 @@ import (
 type candidate struct {
 	ID int64
 	// Rank and At, then the ID, are what due jobs are ordered by. At is the scheduled run time, as text.
-	Rank int
+	Rank rank
 	At   string
 	// group is that which held it back, if one did.
 	group string
@@ -26,6 +27,23 @@ type candidate struct {
 	cut bool
 	// from is where it goes back to, if it isn't taken.
 	from *indexRange
+}
+
+// rank is where the queue's order puts a job. What is no number, which only a row can have that can't be a job, is where
+// the index has it: before all numbers, or behind.
+type rank int64
+
+// Scan implements sql.Scanner.
+func (r *rank) Scan(src any) error {
+	n, err := asNumber(src)
+	switch {
+	case src == nil:
+		n = math.MinInt64
+	case err != nil:
+		n = math.MaxInt64
+	}
+	*r = rank(n)
+	return nil
 }
 
 // compare orders candidates: the one to be locked first is the lesser.
@@ -44,7 +62,10 @@ const (
 )
 
 // args are those of behind and before.
-func (c candidate) args() []any { return []any{c.Rank, c.Rank, c.At, c.Rank, c.At, c.ID} }
+func (c candidate) args() []any {
+	at := int64(c.Rank)
+	return []any{at, at, c.At, at, c.At, c.ID}
+}
 
 // Candidates are the due jobs of some types, as one worker knows them: read from the index without locks, some at a time,
 // and handed out in order to its rounds. Whoever locks one by its id finds out whether another was faster.

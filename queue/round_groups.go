@@ -93,7 +93,7 @@ func (q *Queue) holding(ctx context.Context, tx *schema.Tx, c *Candidates, after
 			}
 			next = follows[at]
 		}
-		if next == nil {
+		if next == nil || *next <= at { // bytes, which no text is and SQLite puts behind all, would come again and again
 			break
 		}
 		at = *next

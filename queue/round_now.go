@@ -34,6 +34,8 @@ func (q *Queue) startOne(ctx context.Context, tx *schema.Tx, r Round, j *job.Job
 	switch {
 	case j.State == job.Final:
 		return nil, ErrFinal
+	case j.Flaw != nil:
+		return nil, j.Flaw
 	case j.State != job.Initial && j.State != job.Retry:
 		return nil, ErrStarted
 	case j.Line == job.LineLocked:

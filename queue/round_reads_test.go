@@ -3,6 +3,7 @@ package queue_test
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/job"
@@ -36,12 +37,16 @@ func (s store) reads(f func()) int64 {
 // multiply inserts n rows and doubles them some times: jobs that weigh 1, each in the group of its number modulo groups.
 func (s store) multiply(jobType string, state job.State, line job.Line, priority, groups, n, times int) {
 	s.t.Helper()
-	const columns = "job_type, state, line, priority, throttle_group, job_data, timeout, throttle_factor, time_windows"
+	const columns = "job_type, state, line, priority, throttle_group, job_data, timeout, throttle_factor, time_windows, wake_time"
 	var args []any
-	for i := range n {
-		args = append(args, jobType, state, line, priority, fmt.Sprint("data.to.region=", i%groups))
+	var wake schema.Time
+	if line == job.LineLater {
+		wake = schema.At(time.Now().Add(24 * time.Hour))
 	}
-	s.exec("INSERT INTO shop_emails ("+columns+") VALUES "+schema.Rows("(?, ?, ?, ?, ?, 'x', 60, 1, 'NONE')", n), args...)
+	for i := range n {
+		args = append(args, jobType, state, line, priority, fmt.Sprint("data.to.region=", i%groups), wake)
+	}
+	s.exec("INSERT INTO shop_emails ("+columns+") VALUES "+schema.Rows("(?, ?, ?, ?, ?, 'x', 60, 1, 'NONE', ?)", n), args...)
 	for range times {
 		s.exec("INSERT INTO shop_emails ("+columns+") SELECT "+columns+" FROM shop_emails WHERE job_type = ? AND line = ? AND priority = ?", jobType, line, priority)
 	}

@@ -2,8 +2,10 @@ package queue
 
 import (
 	"context"
+	"database/sql"
 	"encoding/json"
 	"fmt"
+	"math"
 
 	"github.com/jmoiron/sqlx"
 
@@ -34,6 +36,8 @@ type room struct {
 	unseen, unfinished bool
 	// cut says that a group with room may hold more jobs than the round has looked at.
 	cut bool
+	// flawed are the jobs that the round has met and can't start, nor can another.
+	flawed []*job.Job
 	// open says whether the worker may start jobs, as of its turn.
 	open bool
 	// starts are the latest, for the rate.
@@ -51,14 +55,15 @@ func (q *Queue) takeTurn(ctx context.Context, tx *schema.Tx, worker string) (*ro
 	if err := tx.Write(ctx, "UPDATE "+q.db.Queues()+" SET turn = turn + 1 WHERE queue = ?", q.Name); err != nil {
 		return nil, fmt.Errorf("wait for a turn: %w", err)
 	}
-	var now schema.Time
-	var starts string
+	var now, starts string
 	err := tx.QueryRowxContext(ctx, "SELECT CAST("+q.db.Now+" AS CHAR), starts, paused = 0 AND "+q.workers.Working("?")+
 		" FROM "+q.db.Queues()+" WHERE queue = ?", worker, q.Name).Scan(&now, &starts, &r.open)
+	if err == nil {
+		tx.Now, err = schema.ParseTime(now)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("wait for a turn at %s: %w", q.Name, err)
 	}
-	tx.Now = now.Time
 	if r.starts, err = decodeStarts(starts); err != nil || !q.limited() {
 		return r, err
 	}
@@ -78,10 +83,11 @@ func (q *Queue) used(ctx context.Context, from sqlx.QueryerContext) (all int, by
 	byGroup = map[string]int{}
 	for rows.Next() {
 		var group string
-		var used int
-		if err := rows.Scan(&group, &used); err != nil {
+		var sum sql.NullFloat64 // the sum of what are no numbers is none
+		if err := rows.Scan(&group, &sum); err != nil {
 			return 0, nil, fmt.Errorf("sum up the throttle factors: %w", err)
 		}
+		used := int(min(sum.Float64, math.MaxInt32))
 		all += used
 		byGroup[group] = used
 	}

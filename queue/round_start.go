@@ -16,7 +16,8 @@ import (
 const walkMax = 5000
 
 // start locks and starts the next due jobs: as many as there are slots, limits, and the rate have room for. Those whose
-// windows have closed go to the next opening, those whose throttle groups are full are held back.
+// windows have closed go to the next opening, those whose throttle groups are full are held back, and those whose rows can't
+// be jobs are refused.
 func (q *Queue) start(ctx context.Context, tx *schema.Tx, r Round, first *firstRead, done *Done) ([]activity.Entry, error) {
 	if !first.open {
 		r.Candidates.unread(first.due)
@@ -88,7 +89,12 @@ func (q *Queue) start(ctx context.Context, tx *schema.Tx, r Round, first *firstR
 		}
 	}
 	done.More = done.More || room.unfinished || len(taken) == slots && (len(held) > 0 || room.cut || r.Candidates.more())
-	return q.markStarted(ctx, tx, r, room, taken, done)
+	refused, err := q.refuse(ctx, tx, room.flawed)
+	if err != nil {
+		return nil, err
+	}
+	started, err := q.markStarted(ctx, tx, r, room, taken, done)
+	return append(refused, started...), err
 }
 
 // note notes candidates that were looked at, and how many.
@@ -117,8 +123,13 @@ func (q *Queue) fitting(ctx context.Context, tx *schema.Tx, r Round, room *room,
 	for _, c := range list {
 		j := jobs[c.ID]
 		delete(jobs, c.ID) // it may have been read twice
+		if j != nil {
+			*r.met = append(*r.met, j.ID)
+		}
 		switch {
 		case j == nil: // another was faster, or holds it
+		case j.Flaw != nil:
+			room.flawed = append(room.flawed, j)
 		case j.Suspect != r.Candidates.suspects: // it has become one, or is none any more, since it was read
 		case len(taken) == n:
 			left = append(left, c)
@@ -208,7 +219,7 @@ func (q *Queue) markStarted(ctx context.Context, tx *schema.Tx, r Round, room *r
 			return nil, err
 		}
 		j.State, j.Line, j.Stopping = job.Running, job.LineLocked, false
-		j.StartTime, j.UpdateTime = now.Time, now.Time
+		j.StartTime, j.UpdateTime, j.WakeTime = now.Time, now.Time, time.Time{}
 		j.WorkerID, j.Token, j.AttemptToken = r.Worker.ID, r.Token, r.Token
 		j.Attempt++
 		entries[i] = q.entry(j, activity.Starting)

@@ -646,6 +646,8 @@ func TestPlainInsertIsChecked(t *testing.T) {
 			"(job_type, job_data, line) VALUES ('send', 'x', 'due')",
 			"(job_type, job_data, state) VALUES ('send', 'x', 'final')",
 			"(id, job_type, job_data) VALUES (18446744073709551614, 'send', 'x')",
+			"(job_type, job_data, timeout) VALUES ('send', 'x', 0)",
+			"(job_type, job_data) VALUES ('send', '" + strings.Repeat("d", job.MaxDataBytes+1) + "')",
 			"(job_type, job_data) VALUES ('" + strings.Repeat("x", 65) + "', 'x')",
 			"(job_type, job_data, job_key) VALUES ('send', 'x', '" + strings.Repeat("k", 256) + "')",
 		} {
@@ -659,11 +661,9 @@ func TestPlainInsertIsChecked(t *testing.T) {
 			must[any](s.t)(nil, conn.Close())
 		}
 		for i, late := range []string{
-			"(job_type, job_data, timeout) VALUES ('send', 'x', 0)",
 			"(job_type, job_data, job_key) VALUES ('send', 'x', '')",
 			"(job_type, job_data) VALUES ('', 'x')",
 			"(job_type, job_data, time_windows) VALUES ('send', 'x', '[\"9-5\"]')",
-			"(job_type, job_data) VALUES ('send', '" + strings.Repeat("d", job.MaxDataBytes+1) + "')",
 		} {
 			s.exec("INSERT INTO shop_emails " + late)
 			s.upkeep()

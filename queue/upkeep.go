@@ -61,18 +61,22 @@ func (q *Queue) Look(ctx context.Context, types []string) (Look, error) {
 func (q *Queue) Upkeep(ctx context.Context, w roster.Worker, l Look, types []string) (more bool, err error) {
 	for _, step := range []struct {
 		wanted bool
-		do     func() (bool, error)
+		do     func(met *[]any) (bool, error)
 	}{
-		{l.New, func() (bool, error) { return q.takeIn(ctx, w) }},
-		{l.Waking, func() (bool, error) { return q.wake(ctx) }},
-		{l.Held && q.ThrottleGroups == nil, func() (bool, error) { return q.unhold(ctx) }},
-		{l.Orphaned, func() (bool, error) { return q.reclaim(ctx) }},
-		{l.Undecided || l.Orphaned || l.Waking, func() (bool, error) { return q.decideByPolicy(ctx, w, types) }},
+		{l.New, func(met *[]any) (bool, error) { return q.takeIn(ctx, w, met) }},
+		{l.Waking, func(met *[]any) (bool, error) { return q.wake(ctx, w, met) }},
+		{l.Held && q.ThrottleGroups == nil, func(met *[]any) (bool, error) { return q.unhold(ctx, met) }},
+		{l.Orphaned, func(met *[]any) (bool, error) { return q.reclaim(ctx, met) }},
+		{l.Undecided || l.Orphaned || l.Waking, func(met *[]any) (bool, error) { return q.decideByPolicy(ctx, w, types, met) }},
 	} {
 		if !step.wanted {
 			continue
 		}
-		again, err := step.do()
+		var met []any // the jobs that the step has come to
+		again, err := step.do(&met)
+		if schema.IsRefused(err) {
+			again, err = true, q.weed(ctx, w, met, err)
+		}
 		if err != nil {
 			return false, err
 		}

@@ -4,19 +4,19 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 
-	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/queue/roster"
 	"github.com/hipq/hipq/schema"
 )
 
 // decideByPolicy takes the retry decision by policy for jobs of these types that wait for it, under the lock of the transaction.
-func (q *Queue) decideByPolicy(ctx context.Context, w roster.Worker, types []string) (more bool, err error) {
+func (q *Queue) decideByPolicy(ctx context.Context, w roster.Worker, types []string, met *[]any) (more bool, err error) {
 	for _, name := range types {
-		n, err := q.decideSome(ctx, w, name, nil)
+		n, err := q.decideSome(ctx, w, name, nil, met)
 		if schema.IsLockTimeout(err) {
-			n, err = q.decideOneByOne(ctx, w, name)
+			n, err = q.decideOneByOne(ctx, w, name, met)
 		}
 		if err != nil {
 			return false, fmt.Errorf("decide about failed jobs of %s: %w", q.Name, err)
@@ -26,11 +26,11 @@ func (q *Queue) decideByPolicy(ctx context.Context, w roster.Worker, types []str
 	return more, nil
 }
 
-// heldMax is for how many jobs whose locks others hold one step of the upkeep waits, when it does them one by one.
-const heldMax = 3
+// heldMax is for how many jobs that wait for another transaction a step of the upkeep waits, when it does them one by one.
+const heldMax = 1
 
-// decideOneByOne is for when another transaction holds what one of the jobs needs: the others don't wait for that one.
-func (q *Queue) decideOneByOne(ctx context.Context, w roster.Worker, name string) (n int, err error) {
+// decideOneByOne is for when a job has to wait for another transaction: the others don't wait with it.
+func (q *Queue) decideOneByOne(ctx context.Context, w roster.Worker, name string, met *[]any) (n int, err error) {
 	var ids []int64
 	query := "SELECT id FROM " + q.table + " " + q.pick() + " WHERE line = 'error' AND part = 'NONE' AND job_type = ? LIMIT ?"
 	if err := q.db.SelectContext(ctx, &ids, query, name, reclaimMax); err != nil {
@@ -38,7 +38,7 @@ func (q *Queue) decideOneByOne(ctx context.Context, w roster.Worker, name string
 	}
 	rand.Shuffle(len(ids), func(i, j int) { ids[i], ids[j] = ids[j], ids[i] }) // so that those that are held don't always come first
 	for held, at := 0, 0; at < len(ids) && held < heldMax; at++ {
-		switch one, err := q.decideSome(ctx, w, name, &ids[at]); {
+		switch one, err := q.decideSome(ctx, w, name, &ids[at], met); {
 		case schema.IsLockTimeout(err):
 			held++
 		case err != nil:
@@ -51,15 +51,23 @@ func (q *Queue) decideOneByOne(ctx context.Context, w roster.Worker, name string
 }
 
 // decideSome decides about some jobs of a type, or about only one, and says about how many.
-func (q *Queue) decideSome(ctx context.Context, w roster.Worker, name string, only *int64) (n int, err error) {
+func (q *Queue) decideSome(ctx context.Context, w roster.Worker, name string, only *int64, met *[]any) (n int, err error) {
 	err = q.db.TxInParts(ctx, nil, func(tx *schema.Tx) error {
 		jobs, err := q.undecided(ctx, tx, selected("job_data", "result"), name, only, reclaimMax)
 		if err != nil {
 			return err
 		}
+		if jobs, err = q.withFreeKeys(ctx, tx, jobs); err != nil {
+			return err
+		}
 		n = len(jobs)
-		entries := make([]activity.Entry, 0, n)
-		for _, j := range jobs {
+		sound, flawed := apart(jobs)
+		entries, err := q.refuse(ctx, tx, flawed)
+		if err != nil {
+			return err
+		}
+		for _, j := range sound {
+			*met = append(*met, j.ID)
 			next, entry, err := q.conclude(j, j.Outcome(tx.Now), nil, tx.Now)
 			if err != nil {
 				return err
@@ -67,12 +75,34 @@ func (q *Queue) decideSome(ctx context.Context, w roster.Worker, name string, on
 			if err := q.write(ctx, tx, j.ID, next); err != nil {
 				return err
 			}
-			entry.WorkerID, entry.Host, entry.PID = w.ID, w.Host, w.PID
 			entries = append(entries, entry)
 		}
-		return q.log.Record(ctx, tx, entries)
+		return q.logAs(ctx, tx, w, entries)
 	})
 	return n, err
+}
+
+// withFreeKeys gives those of the jobs, whose rows are locked, that have their places in the index of keys to themselves: to
+// end a job is to give its place up, for which one would wait where another transaction holds it.
+func (q *Queue) withFreeKeys(ctx context.Context, tx *schema.Tx, jobs []*job.Job) (free []*job.Job, err error) {
+	if q.db.SkipLocked == "" || len(jobs) == 0 {
+		return jobs, nil
+	}
+	keys, found := map[string][]any{}, map[int64]bool{}
+	for _, j := range jobs {
+		keys[j.Type] = append(keys[j.Type], j.Key)
+	}
+	for name, of := range keys {
+		query := "SELECT id FROM " + q.table + " " + q.index("live") + " WHERE job_type = ? AND live = 1 AND job_key IN " + schema.In(len(of)) + " " + q.db.SkipLocked
+		ids, err := q.ids(ctx, tx, query, append([]any{name}, of...)...)
+		if err != nil {
+			return nil, fmt.Errorf("lock the keys of jobs: %w", err)
+		}
+		for _, id := range ids {
+			found[id.(int64)] = true
+		}
+	}
+	return slices.DeleteFunc(jobs, func(j *job.Job) bool { return !found[j.ID] }), nil
 }
 
 // undecided reads jobs of a type that wait for their retry decision, or only one of them.
@@ -107,7 +137,15 @@ func (q *Queue) Undecided(ctx context.Context, w roster.Worker, types []string, 
 			if err != nil {
 				return err
 			}
-			for _, j := range jobs {
+			sound, flawed := apart(jobs)
+			entries, err := q.refuse(ctx, tx, flawed)
+			if err != nil {
+				return err
+			}
+			if err := q.logAs(ctx, tx, w, entries); err != nil {
+				return err
+			}
+			for _, j := range sound {
 				list, ids = append(list, Settled{Job: j, Outcome: j.Outcome(tx.Now)}), append(ids, j.ID)
 			}
 		}

@@ -3,45 +3,51 @@ package queue
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/hipq/hipq/queue/job"
+	"github.com/hipq/hipq/queue/roster"
 	"github.com/hipq/hipq/schema"
 )
 
 // wake does what it is time for: promotes later jobs, and when none is left, for both are in one index, looks after those
 // that wait for answers.
-func (q *Queue) wake(ctx context.Context) (more bool, err error) {
-	if more, err := q.promote(ctx); more || err != nil {
+func (q *Queue) wake(ctx context.Context, w roster.Worker, met *[]any) (more bool, err error) {
+	if more, err := q.promote(ctx, met); more || err != nil {
 		return more, err
 	}
-	return q.expire(ctx)
+	return q.expire(ctx, w, met)
 }
 
 // expire ends the attempts of asynchronous jobs whose answers have not come in time: they wait for the retry decision.
-func (q *Queue) expire(ctx context.Context) (more bool, err error) {
+func (q *Queue) expire(ctx context.Context, w roster.Worker, met *[]any) (more bool, err error) {
 	if err := job.CheckTransition(job.Running, job.Error); err != nil {
 		return false, err
 	}
-	var late []struct {
-		ID      int64
-		Timeout int64
-	}
+	var late []*job.Job
 	err = q.db.Tx(ctx, func(tx *schema.Tx) error {
 		late = nil
-		query := "SELECT id, timeout FROM " + q.table + " " + q.index("wake") + " WHERE wake_time <= ? AND line = 'waiting' ORDER BY wake_time LIMIT ? " + q.db.SkipLocked
-		if err := tx.SelectContext(ctx, &late, query, schema.At(tx.Now), reclaimMax); err != nil {
+		query := "SELECT " + selected(bulky...) + " FROM " + q.table + " " + q.index("wake") +
+			" WHERE wake_time <= ? AND line = 'waiting' ORDER BY wake_time LIMIT ? " + q.db.SkipLocked
+		err := tx.Read(ctx, q.jobs(query, []any{schema.At(tx.Now), reclaimMax}, func(j *job.Job) {
+			late, *met = append(late, j), append(*met, j.ID)
+		}))
+		if err != nil {
 			return err
 		}
-		for _, l := range late {
+		sound, flawed := apart(late)
+		for _, j := range sound {
 			_, err := tx.ExecContext(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET state = 'error', line = 'error', error = ?, result = 'NONE', wish = 'NONE',"+
 				" wake_time = NULL, worker_id = 'NONE', update_time = ? WHERE id = ? AND line = 'waiting'",
-				job.TimeoutError(time.Duration(l.Timeout)*time.Second), schema.At(tx.Now), l.ID)
+				job.TimeoutError(j.Timeout), schema.At(tx.Now), j.ID)
 			if err != nil {
 				return err
 			}
 		}
-		return nil
+		entries, err := q.refuse(ctx, tx, flawed)
+		if err != nil {
+			return err
+		}
+		return q.logAs(ctx, tx, w, entries)
 	})
 	if err != nil {
 		return false, fmt.Errorf("end jobs of %s whose answers are overdue: %w", q.Name, err)

@@ -22,12 +22,12 @@ func (q *Queue) orphans() string {
 // as do those about which one was being taken. The token stays with them: it says which attempt it was. Those that were never started
 // are due again, at no cost in attempts: of a program that locks jobs and starts them later, for a round starts what it
 // locks.
-func (q *Queue) reclaim(ctx context.Context) (more bool, err error) {
+func (q *Queue) reclaim(ctx context.Context, met *[]any) (more bool, err error) {
 	var found []struct {
 		ID       int64
 		WorkerID string `db:"worker_id"`
 		Host     *string
-		PID      *int
+		PID      *string
 	}
 	// without locks, for those would be on the workers' rows too
 	join, missing := q.workers.Missing("j.worker_id")
@@ -38,10 +38,10 @@ func (q *Queue) reclaim(ctx context.Context) (more bool, err error) {
 	}
 	byWorker, lost := map[string][]any{}, map[string]string{}
 	for _, f := range found {
-		byWorker[f.WorkerID] = append(byWorker[f.WorkerID], f.ID)
+		byWorker[f.WorkerID], *met = append(byWorker[f.WorkerID], f.ID), append(*met, f.ID)
 		lost[f.WorkerID] = "worker lost: " + f.WorkerID
 		if f.Host != nil && f.PID != nil {
-			lost[f.WorkerID] += fmt.Sprintf(" (pid %d on %s)", *f.PID, *f.Host)
+			lost[f.WorkerID] += fmt.Sprintf(" (pid %s on %s)", *f.PID, *f.Host)
 		}
 	}
 	reclaimed := 0
@@ -66,25 +66,44 @@ func (q *Queue) reclaimFrom(ctx context.Context, worker, lost string, ids []any)
 		return 0, err
 	}
 	err = q.db.Tx(ctx, func(tx *schema.Tx) error {
-		free, err := q.ids(ctx, tx, "SELECT id FROM "+q.table+" "+q.db.ByID+" WHERE id IN "+schema.In(len(ids))+" "+q.db.SkipLocked, ids...)
+		free, err := q.lockedBy(ctx, tx, worker, ids)
 		if reclaimed = len(free); err != nil || reclaimed == 0 {
 			return err
 		}
-		where := " WHERE line = 'locked' AND worker_id = ? AND id IN " + schema.In(len(free))
+		where := " WHERE id IN " + schema.In(len(free))
 		now := schema.At(tx.Now)
 		err = tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET "+backInLine+", worker_id = 'NONE'"+
-			where+" AND state IN ('initial', 'retry')", append([]any{now, now, worker}, free...)...)
+			where+" AND state IN ('initial', 'retry')", append([]any{now, now}, free...)...)
 		if err != nil {
 			return err
 		}
 		err = tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+
 			" SET state = 'error', line = 'error', error = ?, wish = 'NONE', suspect = 1, update_time = ?, worker_id = 'NONE'"+
-			where+" AND state = 'running'", append([]any{lost, now, worker}, free...)...)
+			where+" AND state = 'running'", append([]any{lost, now}, free...)...)
 		if err != nil {
 			return err
 		}
 		return tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET line = 'error', worker_id = 'NONE', answered = 0"+
-			where+" AND state = 'error'", append([]any{worker}, free...)...)
+			where+" AND state = 'error'", free...)
 	})
 	return reclaimed, err
+}
+
+// lockedBy locks those of the jobs that a worker still has. It compares what it reads, for what may be in the column that only
+// a hand other than hipq's has written, MariaDB finds by no text.
+func (q *Queue) lockedBy(ctx context.Context, tx *schema.Tx, worker string, ids []any) (free []any, err error) {
+	var found []struct {
+		ID       int64
+		WorkerID string `db:"worker_id"`
+	}
+	query := "SELECT id, worker_id FROM " + q.table + " " + q.db.ByID + " WHERE line = 'locked' AND id IN " + schema.In(len(ids)) + " " + q.db.SkipLocked
+	if err := tx.SelectContext(ctx, &found, query, ids...); err != nil {
+		return nil, err
+	}
+	for _, f := range found {
+		if f.WorkerID == worker {
+			free = append(free, f.ID)
+		}
+	}
+	return free, nil
 }

@@ -2,9 +2,8 @@ package queue
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
-	"strings"
-	"time"
 
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/queue/job"
@@ -16,111 +15,104 @@ import (
 const takeInMax = 500
 
 // takeIn makes jobs of the rows that applications inserted by plain SQL: fills in what they left to the type, applies
-// the windows, logs them as added.
-func (q *Queue) takeIn(ctx context.Context, w roster.Worker) (more bool, err error) {
-	var records []inserted
-	err = q.db.Tx(ctx, func(tx *schema.Tx) error {
-		records = nil
-		query := "SELECT " + insertedColumns + " FROM " + q.table + " " + q.pick() + " WHERE line = 'new' LIMIT ? " + q.db.SkipLocked
-		if err := tx.SelectContext(ctx, &records, query, takeInMax); err != nil {
-			return err
-		}
-		entries := make([]activity.Entry, len(records))
-		for i, r := range records {
-			entry, err := q.takeInOne(ctx, tx, r)
-			if err != nil {
-				return err
-			}
-			entries[i] = entry
-			entries[i].WorkerID, entries[i].Host, entries[i].PID = w.ID, w.Host, w.PID
-		}
-		return q.log.Record(ctx, tx, entries)
-	})
+// the windows, logs them as added. Those that can't be jobs are refused.
+func (q *Queue) takeIn(ctx context.Context, w roster.Worker, met *[]any) (more bool, err error) {
+	n, err := q.takeInSome(ctx, w, met, true)
+	if schema.IsLockTimeout(err) { // to end a row is to give up its key's place, which another transaction may hold
+		n, err = q.takeInSome(ctx, w, met, false)
+	}
 	if err != nil {
 		return false, fmt.Errorf("take in rows of %s: %w", q.Name, err)
 	}
-	return len(records) == takeInMax, nil
+	return n == takeInMax, nil
 }
 
-// inserted is a row that an application inserted, without its data, which may be large.
+// takeInSome takes some rows in, and says how many it has come to. It refuses those that can't be jobs, or leaves them for later.
+func (q *Queue) takeInSome(ctx context.Context, w roster.Worker, met *[]any, refuse bool) (n int, err error) {
+	err = q.db.TxInParts(ctx, nil, func(tx *schema.Tx) error {
+		var found []inserted
+		if err := tx.Read(ctx, q.inserted(&found)); err != nil {
+			return err
+		}
+		n = len(found)
+		var flawed []*job.Job
+		var entries []activity.Entry
+		for _, i := range found {
+			*met = append(*met, i.ID)
+			if i.Flaw != nil {
+				flawed = append(flawed, i.Job)
+				continue
+			}
+			if err := q.takeInOne(ctx, tx, i); err != nil {
+				return err
+			}
+			entries = append(entries, q.entry(i.Job, activity.Added))
+		}
+		if !refuse {
+			flawed = nil
+		}
+		flawed, err := q.withFreeKeys(ctx, tx, flawed)
+		if err != nil {
+			return err
+		}
+		refused, err := q.refuse(ctx, tx, flawed)
+		if err != nil {
+			return err
+		}
+		return q.logAs(ctx, tx, w, append(entries, refused...))
+	})
+	return n, err
+}
+
+// inserted is a row that an application inserted.
 type inserted struct {
-	ID               int64       `db:"id"`
-	Type             string      `db:"job_type"`
-	Key              string      `db:"job_key"`
-	DataBytes        int64       `db:"data_bytes"`
-	Timeout          *int64      `db:"timeout"`
-	Priority         *int        `db:"priority"`
-	ThrottleFactor   *int        `db:"throttle_factor"`
-	Windows          *string     `db:"time_windows"`
-	ScheduledRunTime schema.Time `db:"scheduled_run_time"`
+	*job.Job
+	// open says that it leaves its windows to the type.
+	open bool
 }
 
-const insertedColumns = "id, job_type, job_key, OCTET_LENGTH(job_data) AS data_bytes, timeout, priority, throttle_factor, time_windows," +
-	" scheduled_run_time"
-
-// takeInNow takes in one row, which the caller has locked.
-func (q *Queue) takeInNow(ctx context.Context, tx *schema.Tx, id int64) (activity.Entry, error) {
-	var r inserted
-	if err := tx.GetContext(ctx, &r, "SELECT "+insertedColumns+" FROM "+q.table+" WHERE id = ?", id); err != nil {
-		return activity.Entry{}, fmt.Errorf("take in the row: %w", err)
+// inserted is the query for such rows. It reads their data, which may be large, only where the database takes any bytes for
+// a text, and keeps none of it.
+func (q *Queue) inserted(found *[]inserted) schema.Query {
+	without := bulky
+	if q.db.AnyBytes {
+		without = []string{"error", "result"}
 	}
-	return q.takeInOne(ctx, tx, r)
-}
-
-// check refuses what Enqueue would have refused.
-func (r inserted) check() error {
-	if r.DataBytes > job.MaxDataBytes {
-		return fmt.Errorf("%w: job_data has %d bytes, allowed are %d", job.ErrInvalid, r.DataBytes, job.MaxDataBytes)
-	}
-	if r.Key == "" {
-		return fmt.Errorf("%w: job_key is empty", job.ErrInvalid)
-	}
-	j := job.New{Type: r.Type, Key: r.Key, Priority: r.Priority, ThrottleFactor: r.ThrottleFactor, At: r.ScheduledRunTime.Time}
-	if r.Timeout != nil {
-		if *r.Timeout < 1 || *r.Timeout > job.MaxSeconds {
-			return fmt.Errorf("%w: timeout %d is not a number of seconds from 1 to %d", job.ErrInvalid, *r.Timeout, job.MaxSeconds)
+	query := "SELECT " + selected(without...) + ", time_windows IS NULL, OCTET_LENGTH(job_data) FROM " + q.table + " " + q.pick() +
+		" WHERE line = 'new' LIMIT ? " + q.db.SkipLocked
+	return schema.Query{SQL: query, Args: []any{takeInMax}, Scan: func(rows *sql.Rows) error {
+		var open bool
+		var size int
+		s := q.scanner(&open, &size)
+		for rows.Next() {
+			j, err := s.scan(rows)
+			if err != nil {
+				return err
+			}
+			if j.Data = job.None; j.Flaw == nil {
+				j.Flaw = job.CheckSize(size)
+			}
+			*found = append(*found, inserted{j, open})
 		}
-		j.Timeout = time.Duration(*r.Timeout) * time.Second
-	}
-	return j.Check()
+		return nil
+	}}
 }
 
-func (q *Queue) takeInOne(ctx context.Context, tx *schema.Tx, r inserted) (activity.Entry, error) {
-	entry := activity.Entry{
-		Kind: activity.Job, State: activity.Added, Queue: q.Name, JobID: r.ID, JobType: r.Type, JobKey: r.Key,
-	}
-	if err := r.check(); err != nil {
-		return q.refuse(ctx, tx, entry, err)
-	}
-	t, err := q.jobType(ctx, tx, r.Type)
+// takeInOne makes a job of a row, whatever that says of what only hipq can say.
+func (q *Queue) takeInOne(ctx context.Context, tx *schema.Tx, i inserted) error {
+	t, err := q.jobType(ctx, tx, i.Type)
 	if err != nil {
-		return entry, err
+		return err
 	}
-	windows := t.Windows
-	if r.Windows != nil {
-		if windows, err = job.DecodeWindows(*r.Windows); err != nil {
-			return q.refuse(ctx, tx, entry, err)
-		}
+	if i.open {
+		i.Windows = t.Windows
 	}
-	at := job.Opening(windows, q.Location, r.ScheduledRunTime.Time)
+	at := job.Opening(i.Windows, q.Location, i.ScheduledRunTime)
 	line, wake := job.Place(at, tx.Now)
 	_, err = tx.ExecContext(ctx, "UPDATE "+q.table+" "+q.db.ByID+
 		" SET line = ?, wake_time = ?, scheduled_run_time = ?, timeout = COALESCE(timeout, ?), priority = COALESCE(priority, ?),"+
-		" throttle_factor = COALESCE(throttle_factor, ?), time_windows = ?, update_time = ? WHERE id = ? AND line = 'new'",
-		line, schema.At(wake), schema.At(at), int64(t.Timeout.Seconds()), t.Priority, t.ThrottleFactor, windows.Encode(), schema.At(tx.Now), r.ID)
-	return entry, err
-}
-
-// refuse ends a row that can't become a job: it stays, final, with the reason.
-func (q *Queue) refuse(ctx context.Context, tx *schema.Tx, entry activity.Entry, reason error) (activity.Entry, error) {
-	entry.State, entry.Error = activity.Failed, strings.ToValidUTF8(reason.Error(), "\uFFFD")
-	entry.JobType, entry.JobKey = strings.ToValidUTF8(entry.JobType, "\uFFFD"), strings.ToValidUTF8(entry.JobKey, "\uFFFD")
-	_, err := tx.ExecContext(ctx, "UPDATE "+q.table+" "+q.db.ByID+
-		" SET state = 'final', line = 'failed', error = ?, timeout = COALESCE(timeout, 0), priority = COALESCE(priority, 0),"+
-		" throttle_factor = COALESCE(throttle_factor, 0), time_windows = 'NONE', update_time = ? WHERE id = ? AND line = 'new'",
-		entry.Error, schema.At(tx.Now), entry.JobID)
-	if err != nil {
-		return entry, err
-	}
-	return entry, q.discard(ctx, tx, job.LineFailed, []any{entry.JobID})
+		" throttle_factor = COALESCE(throttle_factor, ?), time_windows = ?, throttle_group = 'NONE', error = 'NONE', result = 'NONE',"+
+		" stopping = 0, suspect = 0, update_time = ? WHERE id = ? AND line = 'new'",
+		line, schema.At(wake), schema.At(at), int64(t.Timeout.Seconds()), t.Priority, t.ThrottleFactor, i.Windows.Encode(), schema.At(tx.Now), i.ID)
+	return err
 }

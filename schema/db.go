@@ -62,11 +62,11 @@ func (d Dialect) readClock() string { return "SELECT CAST(" + d.Now + " AS CHAR)
 
 // Clock reads the database's clock, in UTC. It is the only clock that decides: hosts' clocks may be wrong.
 func (db *DB) Clock(ctx context.Context) (time.Time, error) {
-	var now Time
+	var now string
 	if err := db.GetContext(ctx, &now, db.readClock()); err != nil {
 		return time.Time{}, fmt.Errorf("read the database's clock: %w", err)
 	}
-	return now.Time, nil
+	return ParseTime(now)
 }
 
 // TakeTurns makes the transactions that call it for the same table of hipq follow one another.

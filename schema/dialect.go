@@ -35,6 +35,10 @@ type Dialect struct {
 	Writers int
 	// reorder makes a jobs table's run_rank and its index anew.
 	reorder string
+	// isTime, with a column's name for each ?, is the condition that the column has a time which hipq can read.
+	isTime string
+	// AnyBytes says that a text may be any bytes: nobody has seen to it that they are UTF-8.
+	AnyBytes bool
 	// lastIDIsFirst says which id of a multi-row insert the driver reports: the first or the last.
 	lastIDIsFirst bool
 	sqlDir        string
@@ -60,6 +64,10 @@ var mysqlDialect = Dialect{
 	Writers:     2,
 	reorder: "ALTER TABLE {jobs} DROP INDEX {old}, DROP COLUMN run_rank," +
 		" ADD COLUMN run_rank BIGINT AS ({rank}) STORED AFTER part, ADD INDEX {new} {columns}",
+	// A server may be told to take 0000-00-00, or 30 February. LAST_DAY would be an error in a statement that mends one.
+	isTime: "((? >= '1970-01-01' AND MONTH(?) > 0 AND (DAYOFMONTH(?) BETWEEN 1 AND 28 OR DAYOFMONTH(?) BETWEEN 29 AND" +
+		" CASE WHEN MONTH(?) IN (4, 6, 9, 11) THEN 30 WHEN MONTH(?) <> 2 THEN 31" +
+		" ELSE 28 + (YEAR(?) % 4 = 0 AND (YEAR(?) % 100 > 0 OR YEAR(?) % 400 = 0)) END)) IS TRUE)",
 	lastIDIsFirst: true,
 	sqlDir:        "sql/mysql",
 	driver:        "mysql",
@@ -75,7 +83,12 @@ var sqliteDialect = Dialect{
 	Writers:     1,
 	reorder: "DROP INDEX {old};\nALTER TABLE {jobs} DROP COLUMN run_rank;\n" +
 		"ALTER TABLE {jobs} ADD COLUMN run_rank INTEGER AS ({rank}) VIRTUAL;\nCREATE INDEX {new} ON {jobs} {columns}",
-	Now:    "(strftime('%Y-%m-%d %H:%M:%f', 'now') || '000')",
-	sqlDir: "sql/sqlite",
-	driver: "sqlite",
+	// whatever versions of SQLite take for a time: 24:00 and 30 February, some of them
+	isTime: "(typeof(?) = 'text' AND ? >= '1970' AND ? GLOB '[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9] [0-2][0-9]:[0-5][0-9]:[0-5][0-9]*'" +
+		" AND date(julianday(substr(?, 1, 10))) IS substr(?, 1, 10) AND substr(?, 12, 2) < '24' AND (length(CAST(? AS BLOB)) = 19" +
+		" OR substr(?, 20, 1) = '.' AND length(CAST(? AS BLOB)) BETWEEN 21 AND 29 AND substr(?, 21) NOT GLOB '*[^0-9]*'))",
+	AnyBytes: true,
+	Now:      "(strftime('%Y-%m-%d %H:%M:%f', 'now') || '000')",
+	sqlDir:   "sql/sqlite",
+	driver:   "sqlite",
 }

@@ -43,6 +43,9 @@ const (
 	erColumnExists    = 1060
 	erIndexExists     = 1061
 	erNothingToDrop   = 1091
+	erCheckExists     = 3822
+	erCheckMySQL      = 3819
+	erCheckMariaDB    = 4025
 )
 
 // IsDuplicate says whether err is the violation of a unique index.
@@ -54,6 +57,15 @@ func IsDuplicate(err error) bool {
 		return lite.Code() == sqlite3.SQLITE_CONSTRAINT_UNIQUE || lite.Code() == sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY
 	}
 	return false
+}
+
+// IsRefused says whether err is the violation of a table's CHECK.
+func IsRefused(err error) bool {
+	if my, ok := errors.AsType[*mysql.MySQLError](err); ok {
+		return my.Number == erCheckMySQL || my.Number == erCheckMariaDB
+	}
+	lite, ok := errors.AsType[*sqlite.Error](err)
+	return ok && lite.Code() == sqlite3.SQLITE_CONSTRAINT_CHECK
 }
 
 // Retryable says whether the same transaction may succeed when it is repeated as a whole.
@@ -91,7 +103,7 @@ func isAnswer(err error) bool {
 // isDone says whether err means that a step of a migration was run before.
 func isDone(err error) bool {
 	my, ok := errors.AsType[*mysql.MySQLError](err)
-	return ok && (my.Number == erColumnExists || my.Number == erIndexExists || my.Number == erNothingToDrop)
+	return ok && (my.Number == erColumnExists || my.Number == erIndexExists || my.Number == erCheckExists || my.Number == erNothingToDrop)
 }
 
 // noSuchTable says whether err means that a table is not there.
@@ -152,6 +164,8 @@ func diagnoseMySQL(err *mysql.MySQLError) (Trouble, string) {
 		return Misconfigured, "create the database first: CREATE DATABASE … CHARACTER SET utf8mb4"
 	case erNoSuchTable, erNoSuchColumn, erNoSuchIndex:
 		return Misconfigured, "run hipq init"
+	case 167, 1467:
+		return Misconfigured, "somebody has inserted a row with the highest id there is: docs/schema.md has the remedy"
 	case 1021, 1114, 3675:
 		return TryLater, "the server's disk or table space is full"
 	case 3, 1026, 1030: // an error while writing, or of the storage engine, whose number is in the text

@@ -43,7 +43,9 @@ func (db *DB) units(queues []Queue) ([]unit, error) {
 			return nil, fmt.Errorf("%w: queue %s has the unknown order %q", ErrConfig, q.Name, q.Order)
 		}
 		units = append(units, unit{
-			kind: queueKind, queue: q.Name, order: q.Order, tables: []string{table}, replace: strings.NewReplacer("{jobs}", table),
+			kind: queueKind, queue: q.Name, order: q.Order, tables: []string{table},
+			replace: strings.NewReplacer("{jobs}", table, "{activity}", db.Activity(), "{queue}", q.Name,
+				"{is_placed}", isPlaced, "{now}", db.Now),
 		})
 	}
 	return units, nil
@@ -61,9 +63,27 @@ func (d Dialect) steps(u unit) ([][]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		steps[i] = cutStatements(u.replace.Replace(string(text)))
+		steps[i] = cutStatements(d.expandTimes(u.replace.Replace(string(text))))
 	}
 	return steps, nil
+}
+
+// isPlaced is the condition that a row's line goes with its state.
+const isPlaced = "(state = 'running' AND line IN ('locked', 'waiting') OR state = 'final' AND line IN ('finished', 'failed', 'closed')" +
+	" OR state = 'initial' AND line IN ('due', 'new', 'later', 'held', 'locked')" +
+	" OR state = 'retry' AND line IN ('due', 'later', 'held', 'locked') OR state = 'error' AND line IN ('error', 'locked'))"
+
+// expandTimes puts in what {is_time COLUMN} stands for.
+func (d Dialect) expandTimes(text string) string {
+	const mark = "{is_time "
+	for {
+		before, rest, found := strings.Cut(text, mark)
+		if !found {
+			return text
+		}
+		column, after, _ := strings.Cut(rest, "}")
+		text = before + strings.ReplaceAll(d.isTime, "?", column) + after
+	}
 }
 
 func (d Dialect) owners() ([]string, error) {
@@ -221,6 +241,16 @@ func (m migration) exec(ctx context.Context, list []string) error {
 	return nil
 }
 
+// step runs the statements of one version. A row that its constraints refuse may have come in behind the statements that see
+// to such rows: these are repeated then.
+func (m migration) step(ctx context.Context, list []string) error {
+	for try := 0; ; try++ {
+		if err := m.exec(ctx, list); !IsRefused(err) || try == 10 {
+			return err
+		}
+	}
+}
+
 // migrate brings one unit up to date; done says whether there was anything to do.
 func (m migration) migrate(ctx context.Context, u unit, version int) (done bool, err error) {
 	steps, err := m.db.steps(u)
@@ -236,7 +266,7 @@ func (m migration) migrate(ctx context.Context, u unit, version int) (done bool,
 				return false, err
 			}
 		}
-		if err := m.exec(ctx, steps[v]); err != nil {
+		if err := m.step(ctx, steps[v]); err != nil {
 			return false, err
 		}
 		for _, t := range u.tables {

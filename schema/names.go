@@ -36,7 +36,7 @@ const (
 
 	maxInstance = 32
 	maxQueue    = 48
-	maxTable    = 56
+	maxTable    = 55 // with $schedule behind it, it has the 64 that MySQL allows
 )
 
 func allowed(name, rest string, most int) bool {
@@ -80,7 +80,7 @@ func NewNamesFunc(instance string, table func(instance, queue string) string) (N
 	for _, t := range instanceTables {
 		name := table(instance, t)
 		if !tableName(name) {
-			return Names{}, fmt.Errorf("%w: table %q (lower case letters, digits and underscores, at most 56)", ErrName, name)
+			return Names{}, fmt.Errorf("%w: table %q (lower case letters, digits and underscores, at most 55)", ErrName, name)
 		}
 		if other, ok := seen[name]; ok {
 			return Names{}, fmt.Errorf("%w: table %q would hold both %s and %s", ErrName, name, other, t)
@@ -103,7 +103,7 @@ func (n Names) CheckQueue(queue string) (table string, err error) {
 	}
 	table = n.table(n.instance, queue)
 	if !tableName(table) {
-		return "", fmt.Errorf("%w: table %q of queue %q (lower case letters, digits and underscores, at most 56)", ErrName, table, queue)
+		return "", fmt.Errorf("%w: table %q of queue %q (lower case letters, digits and underscores, at most 55)", ErrName, table, queue)
 	}
 	if table == ownersTable || slices.ContainsFunc(instanceTables, func(t string) bool { return n.table(n.instance, t) == table }) {
 		return "", fmt.Errorf("%w: table %q of queue %q is one of hipq's own", ErrName, table, queue)

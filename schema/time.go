@@ -27,24 +27,24 @@ func (t Time) Value() (driver.Value, error) {
 	return Text(t.Time), nil
 }
 
-// Scan implements sql.Scanner. It reads any fraction: a row inserted by plain SQL may have none.
+// Scan implements sql.Scanner. What can't be read is the zero Time, as NULL is: one row that somebody has spoilt must not
+// hide the others.
 func (t *Time) Scan(src any) error {
-	var text string
+	t.Time = time.Time{}
 	switch v := src.(type) {
-	case nil:
-		t.Time = time.Time{}
-		return nil
 	case []byte:
-		text = string(v)
+		t.Time, _ = ParseTime(string(v))
 	case string:
-		text = v
-	default:
-		return fmt.Errorf("read a time: unexpected %T", src)
+		t.Time, _ = ParseTime(v)
 	}
-	parsed, err := time.Parse("2006-01-02 15:04:05.999999999", text)
-	if err != nil {
-		return fmt.Errorf("read a time: %w", err)
-	}
-	t.Time = parsed
 	return nil
+}
+
+// ParseTime reads a time as the tables hold it, with any fraction: a row inserted by plain SQL may have none.
+func ParseTime(text string) (time.Time, error) {
+	t, err := time.Parse("2006-01-02 15:04:05.999999999", text)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("%q is not a time", text)
+	}
+	return t, nil
 }

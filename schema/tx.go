@@ -170,11 +170,14 @@ func (tx *Tx) Stamp() (expression string, args []any) {
 func (db *DB) clock(tx *Tx) Query {
 	return Query{SQL: db.readClock(), Scan: func(rows *sql.Rows) error {
 		for rows.Next() {
-			var now Time
-			if err := rows.Scan(&now); err != nil {
+			var now string
+			err := rows.Scan(&now)
+			if err == nil {
+				tx.Now, err = ParseTime(now)
+			}
+			if err != nil {
 				return err
 			}
-			tx.Now = now.Time
 		}
 		return nil
 	}}

@@ -40,6 +40,9 @@ type Job struct {
 	Attempt int
 	// ScheduledRunTime is when the job should run next; in Final, when it was last meant to.
 	ScheduledRunTime time.Time
+	// WakeTime is when somebody must look at it although nothing touches it: to make it due, or because the time for an answer
+	// is over. Zero for all others.
+	WakeTime time.Time
 	// Priority: the lower number first.
 	Priority int
 	// ThrottleFactor is the weight counted against the queue's throttle limit.
@@ -71,6 +74,9 @@ type Job struct {
 	Left Left
 	// RetryOf is the final job that this one repeats, RetriedAs the latest that repeats this one; 0 is none.
 	RetryOf, RetriedAs int64
+
+	// Flaw says why the row can't be a job's, if it can't: what can't be read is zero. Whoever comes to it ends it.
+	Flaw error
 }
 
 // Left is which fields of a job are its type's to fill in; they are zero until then.
@@ -85,9 +91,17 @@ func (j *Job) IsSent() bool { return j.Line == LineWaiting }
 // IsDismissed says whether the job has failed, and somebody has said that nothing is to be done about it.
 func (j *Job) IsDismissed() bool { return j.Line == LineClosed && j.RetriedAs == 0 }
 
+// Ran is how long its attempt has taken until now.
+func (j *Job) Ran(now time.Time) time.Duration {
+	if j.StartTime.IsZero() {
+		return 0
+	}
+	return max(0, now.Sub(j.StartTime))
+}
+
 // Outcome is what is known of the attempt of a job in the state error.
 func (j *Job) Outcome(now time.Time) Outcome {
-	o := Outcome{Verdict: TryAgain, Error: j.Error, Ran: now.Sub(j.StartTime)}
+	o := Outcome{Verdict: TryAgain, Error: j.Error, Ran: j.Ran(now)}
 	if j.Output != None {
 		o.Output = j.Output
 	}

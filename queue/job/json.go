@@ -29,12 +29,17 @@ type JSON struct {
 	RetryOf          *int64          `json:"retry_of"`
 	RetriedAs        *int64          `json:"retried_as"`
 	Dismissed        bool            `json:"dismissed"`
+	// Flaw is there if the row can't be a job's, and says why.
+	Flaw string `json:"flaw,omitempty"`
 }
 
 // JSON gives the job's fields: times in UTC, the timeout in seconds. What is left to the job's type is null, as is another
 // job where there is none. Without a shard key of its own a job's is its key.
 func (j *Job) JSON() JSON {
-	shard := j.ShardKey
+	shard, flaw := j.ShardKey, ""
+	if j.Flaw != nil {
+		flaw = j.Flaw.Error()
+	}
 	if shard == None {
 		shard = j.Key
 	}
@@ -44,7 +49,7 @@ func (j *Job) JSON() JSON {
 		ScheduledRunTime: j.ScheduledRunTime.UTC(), Priority: unless(j.Left.Priority, j.Priority),
 		ThrottleFactor: unless(j.Left.ThrottleFactor, j.ThrottleFactor), ShardKey: shard, CreateTime: j.CreateTime.UTC(),
 		UpdateTime: j.UpdateTime.UTC(), WorkerID: j.WorkerID, RetryOf: unless(j.RetryOf == 0, j.RetryOf),
-		RetriedAs: unless(j.RetriedAs == 0, j.RetriedAs), Dismissed: j.IsDismissed(),
+		RetriedAs: unless(j.RetriedAs == 0, j.RetriedAs), Dismissed: j.IsDismissed(), Flaw: flaw,
 	}
 	if !j.Left.Windows {
 		o.Windows = j.Windows.Strings()

@@ -58,7 +58,7 @@ func (j New) Check() error {
 	}
 	switch {
 	case len(j.Data) > MaxDataBytes:
-		return fmt.Errorf("%w: job_data has %d bytes, allowed are %d; store it elsewhere and enqueue where it is", ErrInvalid, len(j.Data), MaxDataBytes)
+		return CheckSize(len(j.Data))
 	case !utf8.ValidString(j.Data):
 		return fmt.Errorf("%w: job_data is not valid UTF-8", ErrInvalid)
 	case len(j.Key) > MaxKeyBytes:
@@ -81,11 +81,22 @@ func (j New) Check() error {
 	return nil
 }
 
+// CheckSize says whether a job's data may have so many bytes.
+func CheckSize(bytes int) error {
+	if bytes > MaxDataBytes {
+		return fmt.Errorf("%w: job_data has %d bytes, allowed are %d; store it elsewhere and enqueue where it is", ErrInvalid, bytes, MaxDataBytes)
+	}
+	return nil
+}
+
 // MaxSeconds is the longest timeout, ten years: longer is a mistake.
 const MaxSeconds = 10 * 366 * 24 * 3600
 
 // maxInt is what the databases' columns hold.
 const maxInt = 1<<31 - 1
+
+// MaxAttempt is how far attempts are counted.
+const MaxAttempt = maxInt
 
 // IsTimed says whether the time matters of a job that has all of its defaults: one that is not is simply due at once.
 func (j New) IsTimed() bool {

@@ -55,6 +55,12 @@ func (r Row) Silent(now time.Time) (dead time.Duration, silent bool) {
 	return max(0, r.LockUntil.Sub(now)), true
 }
 
+// readPID and readSlots are numbers, whatever a hand other than hipq's has put there.
+const (
+	readPID   = "CAST(pid AS SIGNED INTEGER) AS pid"
+	readSlots = "CAST(slots AS SIGNED INTEGER) AS slots"
+)
+
 // Get is the worker of an id, or nil if it is not known, or not any more.
 func (r *Roster) Get(ctx context.Context, id string) (*Row, error) {
 	return r.row(ctx, " WHERE id = ?", id)
@@ -67,7 +73,7 @@ func (r *Roster) Last(ctx context.Context) (*Row, error) {
 
 func (r *Roster) row(ctx context.Context, which string, args ...any) (*Row, error) {
 	var rows []Row
-	query := "SELECT id, host, pid, state, start_time, heartbeat, lock_until, end_time FROM " + r.db.Workers() + which
+	query := "SELECT id, host, " + readPID + ", state, start_time, heartbeat, lock_until, end_time FROM " + r.db.Workers() + which
 	if err := r.db.SelectContext(ctx, &rows, query, args...); err != nil {
 		return nil, fmt.Errorf("find the worker: %w", err)
 	}

@@ -25,16 +25,14 @@ type Slots struct {
 	Lanes string
 }
 
-// ByLane gives them by lane; "" is that of all jobs.
-func (s Slots) ByLane() (map[string]int, error) {
-	byLane := map[string]int{}
-	if s.Lanes != activity.None {
-		if err := json.Unmarshal([]byte(s.Lanes), &byLane); err != nil {
-			return nil, fmt.Errorf("read the lanes of a worker: %w", err)
-		}
+// ByLane gives them by lane; "" is that of all jobs. Lanes that can't be read are none.
+func (s Slots) ByLane() map[string]int {
+	var byLane map[string]int
+	if s.Lanes == activity.None || json.Unmarshal([]byte(s.Lanes), &byLane) != nil || byLane == nil {
+		byLane = map[string]int{}
 	}
 	byLane[""] = s.Slots
-	return byLane, nil
+	return byLane
 }
 
 // encodeLanes is how a worker's row has its slots by lane.
@@ -50,7 +48,7 @@ func encodeLanes(slots map[string]int) (string, error) {
 
 // LiveSlots are the slots of all live workers, by host.
 func (r *Roster) LiveSlots(ctx context.Context) (rows []Slots, err error) {
-	query := "SELECT host, slots, lanes FROM " + r.db.Workers() + " " + r.db.Index(r.db.Workers(), "state") +
+	query := "SELECT host, " + readSlots + ", lanes FROM " + r.db.Workers() + " " + r.db.Index(r.db.Workers(), "state") +
 		" WHERE state = 'working' AND lock_until > (SELECT " + r.db.Now + ") ORDER BY host"
 	if err := r.db.SelectContext(ctx, &rows, query); err != nil {
 		return nil, fmt.Errorf("read the slots of live workers: %w", err)
@@ -90,18 +88,14 @@ func (r *Roster) ClaimSlots(ctx context.Context, w Worker, claims map[string]Cla
 // othersSlots are those of this host's other live workers, by lane; "" is the lane of all jobs.
 func (r *Roster) othersSlots(ctx context.Context, tx *schema.Tx, w Worker) (map[string]int, error) {
 	var rows []Slots
-	err := tx.SelectContext(ctx, &rows, "SELECT host, slots, lanes FROM "+r.db.Workers()+
+	err := tx.SelectContext(ctx, &rows, "SELECT host, "+readSlots+", lanes FROM "+r.db.Workers()+
 		" WHERE state = 'working' AND lock_until > ? AND host = ? AND id <> ?", schema.At(tx.Now), w.Host, w.ID)
 	if err != nil {
 		return nil, err
 	}
 	slots := map[string]int{}
 	for _, row := range rows {
-		byLane, err := row.ByLane()
-		if err != nil {
-			return nil, err
-		}
-		for lane, n := range byLane {
+		for lane, n := range row.ByLane() {
 			slots[lane] += n
 		}
 	}

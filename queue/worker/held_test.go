@@ -240,3 +240,39 @@ func TestConnectionsBesideAHeldRange(t *testing.T) {
 		release()
 	})
 }
+
+// A row that is to be refused, and whose key another transaction holds, stops no other queue.
+func TestBadRowWhoseKeyIsHeld(t *testing.T) {
+	held(t, func(s shop, hold func(string, ...string) func()) {
+		p := s.worker(all(nothing))
+		p.Linger = true
+		s.exec("INSERT INTO shop_emails (job_type, job_key, timeout) VALUES ('once', '02', 0)")
+		release := hold("READ COMMITTED", "INSERT IGNORE INTO shop_emails (job_type, job_key) VALUES ('once', '02')")
+		s.start(p)
+		time.Sleep(1500 * time.Millisecond)
+		s.add(s.reports, "once", 1)
+		within(t, 15*time.Second, "the other queue's job is done", func() bool { return s.counts(s.reports).Finished == 1 })
+		release()
+	})
+}
+
+// Decisions that wait for another transaction stop no other queue.
+func TestDecisionsHoldUpNoOtherQueue(t *testing.T) {
+	held(t, func(s shop, hold func(string, ...string) func()) {
+		var jobs []job.New
+		for i := range 8 {
+			jobs = append(jobs, job.New{Type: "once", Key: fmt.Sprintf("%02d", i)})
+		}
+		s.addJobs(s.emails, jobs...)
+		s.exec("UPDATE shop_emails SET line = 'error', state = 'error', error = 'no luck', attempt = 1")
+		release := hold("READ COMMITTED", "INSERT IGNORE INTO shop_emails (job_type, job_key) VALUES ('once', '01'),('once','02'),('once','03'),('once','04')")
+		p := s.worker(all(nothing))
+		p.Linger = true
+		s.start(p)
+		time.Sleep(500 * time.Millisecond)
+		s.add(s.reports, "once", 1)
+		within(t, 4*time.Second, "the other queue's job is done", func() bool { return s.counts(s.reports).Finished == 1 })
+		time.Sleep(9 * time.Second)
+		release()
+	})
+}

@@ -1,0 +1,346 @@
+package cmd_test
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hipq/hipq/cmd"
+	"github.com/hipq/hipq/internal/dbtest"
+)
+
+// places are the lines that a row may be in, each with what a row there has: in the words of SQL.
+var places = map[string]map[string]string{
+	"new":   {},
+	"due":   {"line": "'due'"},
+	"retry": {"line": "'due'", "state": "'retry'", "attempt": "1", "error": "'boo'", "start_time": someTime},
+	"later": {"line": "'later'", "wake_time": someTime},
+	"held":  {"line": "'held'", "throttle_group": "'data.region=east'"},
+	"locked": {
+		"line": "'locked'", "state": "'running'", "attempt": "1", "start_time": someTime, "worker_id": "'no such worker'", "lock_token": "'t'",
+	},
+	"deciding": {
+		"line": "'locked'", "state": "'error'", "attempt": "1", "start_time": someTime, "worker_id": "'no such worker'", "error": "'boo'",
+	},
+	"waiting":  {"line": "'waiting'", "state": "'running'", "attempt": "1", "start_time": someTime, "wake_time": someTime},
+	"error":    {"line": "'error'", "state": "'error'", "attempt": "1", "start_time": someTime, "error": "'boo'"},
+	"finished": {"line": "'finished'", "state": "'final'"},
+	"closed":   {"line": "'closed'", "state": "'final'", "error": "'boo'"},
+}
+
+const someTime = "'2026-01-02 03:04:05.000006'"
+
+// hostile are values that an application could write into each column.
+var hostile = func() map[string][]string {
+	numbers := []string{
+		"0", "1", "-1", "7", "2147483646", "2147483647", "2147483648", "-2147483648", "4294967295", "316224001", "9223372036854775807",
+		"1.5", "1e300", "'abc'", "''", "NULL", "X'ff'", "'12abc'",
+	}
+	times := []string{
+		"'0000-00-00'", "'0000-00-00 00:00:00'", "'2026-00-10 00:00:00'", "'2026-01-00 00:00:00'", "'2026-02-30 00:00:00'", "'2026-02-29 00:00:00'",
+		"'2026-01-01 24:00:00'", "'2026-01-01 23:59:60'", "'0001-01-01 00:00:00'", "'1969-12-31 23:59:59'", "'1970-01-01 00:00:00'",
+		"'9999-12-31 23:59:59.999999'", "'10000-01-01 00:00:00'", "'2026-01-01'", "'2026-01-01T00:00:00Z'", "'2026-01-01 00:00:00.'",
+		"'2026-01-01 00:00:00 or so'", "'now'", "'x'", "''", "5", "NULL", "X'ff'", "'2026-01-01 00:00:00.1'",
+	}
+	texts := []string{
+		"''", "'NONE'", "NULL", "X'ff'", "X'c3'", "X'00'", "X'eda080'", "5", "'a\nb'", "'\x1b[31m'", "'😀'",
+		"'" + strings.Repeat("x", 65) + "'", "'" + strings.Repeat("x", 256) + "'",
+		"X'" + strings.Repeat("ff", 254) + "'", "X'" + strings.Repeat("ff", 64) + "'", "'data.region='", "'never'", "'5m'",
+		"CAST(X'73656e64ff' AS TEXT)", // which only SQLite takes for a text
+	}
+	words := []string{"''", "'bogus'", "NULL", "0", "1", "99", "X'ff'"}
+	return map[string][]string{
+		"job_type": texts, "job_data": append([]string{"'" + strings.Repeat("x", 1<<20+1) + "'"}, texts...), "job_key": texts, "throttle_group": texts, "shard_key": texts, "worker_id": texts,
+		"lock_token": texts, "attempt_token": texts, "wish": texts, "error": texts, "result": texts,
+		"time_windows": append([]string{`'["25:00-26:00"]'`, `'[]'`, `'[1]'`, `'null'`, `'{"a":1}'`, `'["05:00-07:00"'`}, texts...),
+		"timeout":      numbers, "priority": numbers, "throttle_factor": numbers, "attempt": numbers, "stopping": numbers, "suspect": numbers,
+		"retry_of": numbers, "retried_as": numbers,
+		"scheduled_run_time": times, "wake_time": times, "start_time": times, "create_time": times, "update_time": times,
+		"state": append([]string{"'initial'", "'running'", "'error'", "'retry'", "'final'"}, words...),
+		"line": append([]string{
+			"'new'", "'due'", "'later'", "'held'", "'locked'", "'waiting'", "'error'", "'finished'", "'failed'", "'closed'",
+		}, words...),
+	}
+}()
+
+const hostileConfig = `
+name: shop
+database: %s
+worker: {concurrency: 50}
+queues:
+  - name: plain
+    retry: {attempts: 1}
+    job_types: [{name: send, handler: {exec: ["true"]}}]
+  - name: limited
+    retry: {attempts: 1}
+    throttle_limit: 40
+    throttle_groups: {by: data.region, limits: {east: 20, "*": 10}}
+    job_types: [{name: send, handler: {exec: ["true"]}}]
+`
+
+// One row must never stop the others, whatever an application writes into it: the table refuses it, or it fails alone. So it
+// is where the constraints are out of force, and hipq has only its own eyes.
+func TestOneRowStopsNoOther(t *testing.T) {
+	if testing.Short() {
+		t.Skip("thousands of rows")
+	}
+	dbtest.Each(t, func(t *testing.T, driver, source string) {
+		for _, checked := range []bool{true, false} {
+			t.Run(fmt.Sprintf("checked=%v", checked), func(t *testing.T) {
+				if source = dbtest.SQLite(t); driver == "mysql" {
+					source = dbtest.MySQL(t)
+				}
+				h := openHostile(t, driver, source, checked)
+				for _, queue := range []string{"plain", "limited"} {
+					h.attack(queue)
+					h.insertGood(queue)
+				}
+				h.spoilOthers()
+				h.hipq("work")
+				h.hipq("work") // what is late because of what the first has done
+				began := time.Now()
+				h.hipq("work")
+				if took := time.Since(began); took > 20*time.Second {
+					t.Errorf("a worker that has nothing to do took %s for it", took)
+				}
+				for _, queue := range []string{"plain", "limited"} {
+					h.wantGood(queue)
+					h.wantNoneLeft(queue)
+				}
+				h.wantListed()
+			})
+		}
+	})
+}
+
+type hostileDB struct {
+	t       *testing.T
+	driver  string
+	checked bool
+	dir     string
+	conn    *sql.Conn
+}
+
+func openHostile(t *testing.T, driver, source string, checked bool) hostileDB {
+	t.Helper()
+	h := hostileDB{t: t, driver: driver, checked: checked, dir: t.TempDir()}
+	section, dsn := fmt.Sprintf("{driver: mysql, dsn: %q}", source), source
+	if driver == "sqlite" {
+		section, dsn = fmt.Sprintf("{driver: sqlite, path: %q}", source), "file:"+source+"?_pragma=busy_timeout(20000)&_pragma=synchronous(off)"
+	}
+	if err := os.WriteFile(h.config(), fmt.Appendf(nil, hostileConfig, section), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	h.hipq("init")
+	db, err := sql.Open(driver, dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	if h.conn, err = db.Conn(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	// an application's session, which takes what it can
+	session := "SET sql_mode = 'ALLOW_INVALID_DATES'"
+	switch {
+	case driver == "mysql" && !checked:
+		session += " /*M!, check_constraint_checks = 0 */"
+	case driver == "sqlite":
+		session = fmt.Sprintf("PRAGMA ignore_check_constraints = %v", !checked)
+	}
+	if err := h.exec(session); err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+func (h hostileDB) config() string { return filepath.Join(h.dir, "hipq.yaml") }
+
+func (h hostileDB) exec(query string) error {
+	_, err := h.conn.ExecContext(context.Background(), query)
+	return err
+}
+
+// hipq runs a command that must go well, and say nothing on standard error.
+func (h hostileDB) hipq(args ...string) string {
+	h.t.Helper()
+	c := exec.Command("hipq", append(args, "--config", h.config())...)
+	var out, errs bytes.Buffer
+	c.Dir, c.Stdout, c.Stderr = h.dir, &out, &errs
+	if err := c.Run(); err != nil || errs.Len() > 0 {
+		h.t.Errorf("hipq %s: %v\n%.1000s", strings.Join(args, " "), err, errs.String())
+	}
+	return out.String()
+}
+
+// ask runs a command that only looks, in this process: for there are many.
+func (h hostileDB) ask(args ...string) string {
+	h.t.Helper()
+	var out, errs bytes.Buffer
+	if code := cmd.Main(append(args, "--config", h.config()), strings.NewReader(""), &out, &errs); code != 0 || errs.Len() > 0 {
+		h.t.Errorf("hipq %s: exit code %d\n%.1000s", strings.Join(args, " "), code, errs.String())
+	}
+	return out.String()
+}
+
+// attack inserts each hostile value in each place.
+func (h hostileDB) attack(queue string) {
+	h.t.Helper()
+	in := 0
+	for _, place := range slices.Sorted(maps.Keys(places)) {
+		for _, column := range slices.Sorted(maps.Keys(hostile)) {
+			for _, value := range hostile[column] {
+				row := map[string]string{"job_type": "'send'", "job_data": `'{"region":"east"}'`}
+				if place != "new" {
+					maps.Copy(row, map[string]string{"timeout": "60", "priority": "100", "throttle_factor": "1", "time_windows": "'NONE'"})
+				}
+				maps.Copy(row, places[place])
+				row[column] = value
+				if h.insert(queue, row) == nil {
+					in++
+				}
+			}
+		}
+	}
+	// one that waits for an answer until then counts against the limit until then, as it says
+	if err := h.exec("DELETE FROM shop_" + queue + " WHERE line = 'waiting' AND wake_time > " + h.now()); err != nil {
+		h.t.Fatal(err)
+	}
+	h.t.Logf("%s takes %d rows", queue, in)
+}
+
+// spoilOthers writes rows into hipq's own tables that only a hand can have written there: a worker that lives, one that is
+// dead, and entries of the activity.
+func (h hostileDB) spoilOthers() {
+	h.t.Helper()
+	host, err := os.Hostname()
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	time, number := "'0000-00-00'", "-1"
+	if h.driver == "sqlite" {
+		time, number = "'x'", "'many'"
+	}
+	for id, until := range map[string]string{"alive": "'2099-01-01 00:00:00.000000'", "dead": time} {
+		if err := h.exec("INSERT INTO shop_workers (id, host, pid, state, slots, lanes, start_time, heartbeat, lock_until) VALUES ('" + id +
+			"', '" + host + "', " + number + ", 'working', " + number + ", '{', " + time + ", " + time + ", " + until + ")"); err != nil {
+			h.t.Fatal(err)
+		}
+	}
+	for _, at := range []string{time, h.now()} {
+		if err := h.exec("INSERT INTO shop_activity (at, kind, state, queue, job_id, pid, attempt, wait_ms, run_ms) VALUES (" + at +
+			", 'job', 'failed', 'plain', 41, " + number + ", " + strings.TrimPrefix(number, "-") + ", " + number + ", " + number + ")"); err != nil {
+			h.t.Fatal(err)
+		}
+	}
+}
+
+func (h hostileDB) insert(queue string, row map[string]string) error {
+	var columns, values []string
+	for _, column := range slices.Sorted(maps.Keys(row)) {
+		columns, values = append(columns, column), append(values, row[column])
+	}
+	return h.exec("INSERT INTO shop_" + queue + " (" + strings.Join(columns, ", ") + ") VALUES (" + strings.Join(values, ", ") + ")")
+}
+
+const goodJobs = 20
+
+func (h hostileDB) insertGood(queue string) {
+	h.t.Helper()
+	for i := range goodJobs {
+		err := h.insert(queue, map[string]string{"job_type": "'send'", "job_key": fmt.Sprintf("'good %d'", i), "job_data": `'{"region":"west"}'`})
+		if err != nil {
+			h.t.Fatal(err)
+		}
+	}
+}
+
+func (h hostileDB) wantGood(queue string) {
+	h.t.Helper()
+	if n := h.count(queue, "job_key LIKE 'good %' AND line = 'finished' AND error = 'NONE'"); n != goodJobs {
+		h.t.Errorf("%s: %d of %d good jobs are done", queue, n, goodJobs)
+	}
+}
+
+func (h hostileDB) count(queue, where string) (n int) {
+	h.t.Helper()
+	err := h.conn.QueryRowContext(context.Background(), "SELECT COUNT(*) FROM shop_"+queue+" WHERE "+where).Scan(&n)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return n
+}
+
+// ids are those of some rows.
+func (h hostileDB) ids(queue, where string) (ids []string) {
+	h.t.Helper()
+	rows, err := h.conn.QueryContext(context.Background(), "SELECT id FROM shop_"+queue+" WHERE "+where+" ORDER BY id")
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	defer func() { _ = rows.Close() }()
+	for rows.Next() {
+		var id string
+		if err := rows.Scan(&id); err != nil {
+			h.t.Fatal(err)
+		}
+		ids = append(ids, id)
+	}
+	if err := rows.Err(); err != nil {
+		h.t.Fatal(err)
+	}
+	return ids
+}
+
+func (h hostileDB) now() string {
+	if h.driver == "mysql" {
+		return "UTC_TIMESTAMP(6)"
+	}
+	return "strftime('%Y-%m-%d %H:%M:%f', 'now')"
+}
+
+// wantNoneLeft finds jobs that nobody has done, although nothing keeps them.
+func (h hostileDB) wantNoneLeft(queue string) {
+	h.t.Helper()
+	if !h.checked {
+		return // some are where nobody comes to them
+	}
+	for _, id := range h.ids(queue, "state <> 'final' AND job_type = 'send' AND NOT (line IN ('later', 'waiting') AND wake_time > "+h.now()+")") {
+		h.t.Errorf("%s %s: %s", queue, id, h.ask("why", queue, id))
+	}
+}
+
+// wantListed wants every row to be shown by those who only look.
+func (h hostileDB) wantListed() {
+	h.t.Helper()
+	total := 0
+	for _, queue := range []string{"plain", "limited"} {
+		n := h.count(queue, "1 = 1")
+		total += n
+		if got := strings.Count(h.ask("jobs", queue, "--json"), "\n"); got != n {
+			h.t.Errorf("%s: %d of %d are listed", queue, got, n)
+		}
+		some := h.ids(queue, "id % 41 = 0")
+		for _, id := range some {
+			h.ask("show", queue, id)
+			if h.ask("why", queue, id) == "" {
+				h.t.Errorf("%s %s: no reason", queue, id)
+			}
+		}
+		h.t.Logf("%s: asked about %d of %d", queue, len(some), n)
+	}
+	for _, args := range [][]string{
+		{"jobs"}, {"jobs", "--limit", "0"}, {"show", "plain", "41"}, {"status"}, {"status", "--json"}, {"activity", "--json"}, {"monitor"}, {"activity"}, {"purge", "--dry-run"},
+	} {
+		h.ask(args...)
+	}
+}

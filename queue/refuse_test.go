@@ -1,0 +1,243 @@
+package queue_test
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hipq/hipq/internal/dbtest"
+	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/job"
+	"github.com/hipq/hipq/queue/roster"
+)
+
+// unchecked inserts rows past the table's constraints, each in a place of its own: where they were out of force.
+func (s store) unchecked(columns, values string) {
+	s.t.Helper()
+	off, on := "SET check_constraint_checks = 0", "SET check_constraint_checks = 1"
+	if s.db.Name == "sqlite" {
+		off, on = "PRAGMA ignore_check_constraints = yes", "PRAGMA ignore_check_constraints = no"
+	}
+	conn, err := s.db.Conn(s.t.Context())
+	must[any](s.t)(nil, err)
+	defer func() { _ = conn.Close() }()
+	for _, statement := range []string{off, insertOf(columns, values), on} {
+		must[any](s.t)(conn.ExecContext(s.t.Context(), statement))
+	}
+}
+
+// insertOf is a row that says that hipq has taken it in, with some columns of its own.
+func insertOf(columns, values string) string {
+	for _, c := range [][2]string{{"job_type", "'send'"}, {"timeout", "60"}, {"priority", "100"}, {"throttle_factor", "1"}, {"time_windows", "'NONE'"}} {
+		if !slices.Contains(strings.Split(columns, ", "), c[0]) {
+			columns, values = columns+", "+c[0], values+", "+c[1]
+		}
+	}
+	return "INSERT INTO shop_emails (" + columns + ") VALUES (" + values + ")"
+}
+
+// wantRefused wants a job to have ended without an attempt, with this in its error.
+func (s store) wantRefused(id int64, reason string) {
+	s.t.Helper()
+	j := s.get(id)
+	if j.State != job.Final || j.Line != job.LineFailed || !strings.Contains(j.Error, reason) || j.Flaw != nil {
+		s.t.Errorf("job %d is %s, %s, with the error %q, want %q, flaw %v", id, j.State, j.Line, j.Error, reason, j.Flaw)
+	}
+	s.wantHistory(id, "failed/0")
+}
+
+// A row in the line that can't be a job's is refused by the round that meets it, in whatever line it was, and takes nobody's slot.
+func TestRoundRefuses(t *testing.T) {
+	for name, change := range map[string]func(*queue.Options){
+		"plain": func(*queue.Options) {}, "limit": func(o *queue.Options) { o.ThrottleLimit = 5 }, "groups": byRegion(0, map[string]int{"*": 5}),
+	} {
+		t.Run(name, func(t *testing.T) {
+			suiteWith(t, change, func(s store) {
+				const past = "'2026-01-01 00:00:00'"
+				wants := []string{}
+				for _, c := range [][3]string{
+					{"line, time_windows", "'due', '[\"9-5\"]'", "time_windows: "},
+					{"line, time_windows", "'due', 'teatime'", "time_windows: "},
+					{"line, job_key", "'due', ''", "job_key is empty"},
+					{"line, state, attempt", "'due', 'retry', 2147483647", "attempt 2147483647"},
+					{"line, time_windows, throttle_group", "'held', 'x', 'data.region=east'", "time_windows: "},
+					{"line, time_windows, wake_time", "'later', 'x', " + past, "time_windows: "},
+					{"line, state, time_windows", "'error', 'error', 'x'", "time_windows: "},
+					{"line, state, time_windows, wake_time, start_time, attempt", "'waiting', 'running', 'x', " + past + ", " + past + ", 1", "time_windows: "},
+					{"line, state, time_windows", "'locked', 'running', 'x'", "time_windows: "},
+				} {
+					s.exec(insertOf(c[0], c[1]))
+					wants = append(wants, c[2])
+				}
+				good := s.add(inRegion("west", 1), inRegion("west", 1))
+				s.upkeep() // the lost and the overdue are to be decided about
+				s.upkeep()
+				if got := ids(s.start("w", 2)); !slices.Equal(got, []int64{good[0].ID, good[1].ID}) {
+					s.t.Errorf("started %v", got)
+				}
+				for range 2 {
+					s.start("w", 1)
+				}
+				for i, reason := range wants {
+					s.wantRefused(int64(i+1), reason)
+				}
+			})
+		})
+	}
+}
+
+// A row by plain SQL that can't be a job is refused when it is taken in, whatever its bytes are; what it says of hipq's own
+// columns counts for nothing.
+func TestTakeInRefuses(t *testing.T) {
+	suite(t, func(s store) {
+		long := "X'" + strings.Repeat("ff", 254) + "'"
+		if s.db.Name == "sqlite" {
+			long = "CAST(" + long + " AS TEXT)"
+			s.exec("INSERT INTO shop_emails (job_type, job_data) VALUES ('send', CAST(X'7bff7d' AS TEXT))")
+		} else {
+			s.exec("INSERT INTO shop_emails (job_type, job_data, time_windows) VALUES ('send', 'x', '[]]')")
+		}
+		s.exec("INSERT INTO shop_emails (job_type, job_key) VALUES ('send', " + long + ")")
+		s.exec("INSERT INTO shop_emails (job_type, scheduled_run_time) VALUES ('send', '9999-01-01 00:00:00')")
+		s.exec("INSERT INTO shop_emails (job_type, error, result, throttle_group, stopping, suspect) VALUES ('send', 'e', 'r', 'data.to.region=x', 1, 1)")
+		s.upkeep()
+		first := "job_data is not valid UTF-8"
+		if s.db.Name == "mysql" {
+			first = "time_windows: "
+		}
+		s.wantRefused(1, first)
+		s.wantRefused(2, "is not valid UTF-8 text")
+		s.wantRefused(3, "scheduled_run_time 9999-01-01T00:00:00Z is out of range")
+		if j := s.wantState(4, job.Initial, "due", 0); j.Error != job.None || j.Result != job.None || j.Group != job.None || j.Stopping || j.Suspect {
+			s.t.Errorf("taken in as %+v", j)
+		}
+	})
+}
+
+// Where a constraint was out of force, hipq finds out itself: before it writes, or because it may not write. The others go on.
+func TestUncheckedRowsAreWeededOut(t *testing.T) {
+	for name, change := range map[string]func(*queue.Options){"plain": func(*queue.Options) {}, "groups": byRegion(0, map[string]int{"*": 50})} {
+		t.Run(name, func(t *testing.T) {
+			suiteWith(t, change, func(s store) {
+				const past = "'2026-01-01 00:00:00'"
+				huge := "'" + strings.Repeat("d", job.MaxDataBytes+1) + "'"
+				rows := [][3]string{
+					{"line, timeout", "'new', 0", "timeout: 0"},
+					{"line, job_data", "'new', " + huge, "job_data has"},
+					{"line, priority", "'due', NULL", "priority: it is missing"},
+					{"line, create_time", "'due', '1960-01-01 00:00:00'", "create_time: "},
+					{"line, state", "'due', 'error'", "line due does not go with state error"},
+					{"line, state", "'due', 'final'", "line due does not go with state final"},
+					{"line, wake_time", "'due', " + past, "wake_time does not go with line due"},
+					{"line, job_data", "'due', " + huge, "job_data has"},
+					{"line, wake_time, job_data", "'later', " + past + ", " + huge, "job_data has"},
+					{"line, wake_time, stopping", "'later', " + past + ", 7", "stopping: 7 is neither 0 nor 1"},
+					{"line, state, wake_time, job_data", "'waiting', 'running', " + past + ", " + huge, "job_data has"},
+					{"line, state, job_data", "'locked', 'running', " + huge, "job_data has"},
+					{"line, state, job_data", "'error', 'error', " + huge, "job_data has"},
+					{"line, throttle_group, job_data", "'held', 'data.to.region=east', " + huge, "job_data has"},
+				}
+				if s.db.Name == "sqlite" {
+					rows = append(rows, [3]string{"line, error", "'due', X'00'", "error: it has bytes"}, [3]string{"line, attempt", "'due', 'x'", `attempt: "x"`})
+				}
+				for _, r := range rows {
+					s.unchecked(r[0], r[1])
+				}
+				good := s.add(inRegion("west", 1), inRegion("east", 1), job.New{Type: "report", In: time.Hour})
+				s.exec("UPDATE shop_emails SET wake_time = '2026-01-01 00:00:00' WHERE job_type = 'report'")
+				for range 6 { // each time some more is found
+					s.upkeep()
+				}
+				if got := ids(s.start("w", 10)); !slices.Equal(got, []int64{good[0].ID, good[1].ID, good[2].ID}) {
+					s.t.Errorf("started %v", got)
+				}
+				for i, r := range rows {
+					s.wantRefused(int64(i+1), r[2])
+				}
+			})
+		})
+	}
+}
+
+// What an operator does to a row that can't be a job's is an error, but for ending it.
+func TestOperateOnAFlawedRow(t *testing.T) {
+	suite(t, func(s store) {
+		in := s.t.Context()
+		for range 2 {
+			s.exec(insertOf("line, time_windows", "'due', 'x'"))
+			s.exec(insertOf("line, state, time_windows, start_time, wake_time, attempt", "'waiting', 'running', 'x', '2026-01-01 00:00:00', '2036-01-01 00:00:00', 1"))
+		}
+		j := s.get(1)
+		if j.Flaw == nil || !errors.Is(j.Flaw, job.ErrInvalid) {
+			s.t.Fatalf("flaw: %v", j.Flaw)
+		}
+		s.hire("w")
+		_, startNow := s.StartNow(in, s.newRound("w", 1), 1)
+		_, answer := s.Answer(in, queue.Answer{Type: "send", Key: s.get(2).Key, Verdict: job.Finished})
+		for verb, err := range map[string]error{"start": startNow, "answer": answer, "reschedule": s.Reschedule(in, 1, queue.When{At: time.Now()})} {
+			if !errors.Is(err, job.ErrInvalid) || !strings.Contains(err.Error(), "time_windows") {
+				s.t.Errorf("%s: %v", verb, err)
+			}
+		}
+		if reasons := must[queue.Why](s.t)(s.Why(in, 1, nil)).Reasons(); !strings.Contains(reasons[0], "time_windows") {
+			s.t.Errorf("why: %v", reasons)
+		}
+		must[any](s.t)(nil, s.Cancel(in, 1))
+		s.wantRefused(1, "time_windows")
+		if asked := must[string](s.t)(s.Stop(in, 2)); asked != job.None {
+			s.t.Errorf("asked %s", asked)
+		}
+		s.wantRefused(2, "time_windows")
+		listed := 0
+		must[any](s.t)(nil, s.Find(in, queue.Filter{}, func(*job.Job) error { listed++; return nil }))
+		if c := must[queue.Counts](s.t)(s.Counts(in)); listed != 4 || c.Failed != 2 || c.Due != 1 || c.Waiting != 1 {
+			s.t.Errorf("%d are listed, %+v", listed, c)
+		}
+	})
+}
+
+// A retry handler isn't asked about a row that can't be a job's.
+func TestUndecidedRefuses(t *testing.T) {
+	suite(t, func(s store) {
+		s.exec(insertOf("line, state, time_windows", "'error', 'error', 'x'"))
+		s.exec(insertOf("line, state, attempt, error", "'error', 'error', 1, 'boo'"))
+		s.hire("w")
+		list := must[[]queue.Settled](s.t)(s.Undecided(s.t.Context(), roster.Worker{ID: "w", Host: "h", PID: 1}, []string{"send"}, 5))
+		if len(list) != 1 || list[0].Job.ID != 2 {
+			s.t.Errorf("to be asked about: %+v", list)
+		}
+		s.wantRefused(1, "time_windows")
+	})
+}
+
+// With keep_failed: 0 what is refused is deleted like all that fails; the activity tells of it.
+func TestRefusedRowsAreDiscarded(t *testing.T) {
+	suiteWith(t, func(o *queue.Options) { o.KeepFailed = queue.DiscardAtOnce }, func(s store) {
+		s.exec(insertOf("line, time_windows", "'due', 'x'"))
+		s.start("w", 1)
+		if _, err := s.Get(s.t.Context(), 1); !errors.Is(err, queue.ErrNotFound) {
+			s.t.Error(err)
+		}
+		s.wantHistory(1, "failed/0")
+	})
+}
+
+// An order by something that is no number, as only a hand can have written it on SQLite, is no reason to stop.
+func TestUncheckedRank(t *testing.T) {
+	s := newStore(t, "sqlite", dbtest.SQLite(t), func(*queue.Options) {})
+	for _, priority := range []string{"'abc'", "X'ff'", "NULL", "1.5", "9223372036854775807"} {
+		s.unchecked("line, priority", "'due', "+priority)
+	}
+	good := s.add(job.New{Type: "send"})
+	if got := ids(s.start("w", 3)); !slices.Equal(got, []int64{good[0].ID}) {
+		t.Errorf("started %v", got)
+	}
+	for id := range int64(5) {
+		s.wantRefused(id+1, "priority")
+	}
+	if why := must[queue.Why](t)(s.Why(t.Context(), good[0].ID, nil)); why.Ahead != 0 {
+		t.Errorf("%d are ahead", why.Ahead)
+	}
+}

@@ -1,0 +1,101 @@
+package queue
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hipq/hipq/activity"
+	"github.com/hipq/hipq/queue/job"
+	"github.com/hipq/hipq/queue/roster"
+	"github.com/hipq/hipq/schema"
+)
+
+// refuse ends jobs that have a flaw: their rows stay, final, each with its reason, and without what the table's constraints
+// refuse. Nothing was attempted.
+func (q *Queue) refuse(ctx context.Context, tx *schema.Tx, jobs []*job.Job) ([]activity.Entry, error) {
+	entries := make([]activity.Entry, 0, len(jobs))
+	orNow := func(t time.Time) schema.Time {
+		if t.IsZero() {
+			t = tx.Now
+		}
+		return schema.At(t)
+	}
+	for _, j := range jobs {
+		reason := strings.ToValidUTF8(j.Flaw.Error(), "\uFFFD")
+		err := tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+
+			" SET state = 'final', line = 'failed', error = ?, timeout = ?, priority = ?, throttle_factor = ?, time_windows = ?, shard_key = ?,"+
+			" throttle_group = 'NONE', attempt = ?, scheduled_run_time = ?, wake_time = NULL, start_time = ?, create_time = ?, update_time = ?,"+
+			" worker_id = 'NONE', lock_token = 'NONE', attempt_token = ?, stopping = 0, suspect = 0, wish = 'NONE' WHERE id = ?",
+			reason, int64(j.Timeout/time.Second), j.Priority, j.ThrottleFactor, j.Windows.Encode(), j.ShardKey,
+			min(max(j.Attempt, 0), job.MaxAttempt), orNow(j.ScheduledRunTime), schema.At(j.StartTime), orNow(j.CreateTime), schema.At(tx.Now),
+			j.AttemptToken, j.ID)
+		if err != nil {
+			return nil, fmt.Errorf("refuse job %d: %w", j.ID, err)
+		}
+		if err := q.discard(ctx, tx, job.LineFailed, []any{j.ID}); err != nil {
+			return nil, err
+		}
+		entry := q.entry(j, activity.Failed)
+		entry.Attempt, entry.Error = 0, reason
+		entries = append(entries, entry)
+	}
+	return entries, nil
+}
+
+// refuseOne is refuse for what an operator ends.
+func (q *Queue) refuseOne(ctx context.Context, tx *schema.Tx, j *job.Job) error {
+	entries, err := q.refuse(ctx, tx, []*job.Job{j})
+	if err != nil {
+		return err
+	}
+	return q.log.Record(ctx, tx, entries)
+}
+
+// apart parts the jobs that have a flaw from the others.
+func apart(jobs []*job.Job) (sound, flawed []*job.Job) {
+	for _, j := range jobs {
+		if j.Flaw != nil {
+			flawed = append(flawed, j)
+		} else {
+			sound = append(sound, j)
+		}
+	}
+	return sound, flawed
+}
+
+// weedMax is of how many jobs one transaction reads all that there is.
+const weedMax = 50
+
+// weed refuses those of the jobs that have a flaw, where the database has refused to write to all of them because of one:
+// what was to be done can be done again then. It gives that refusal back if there is none such. A constraint may have been
+// out of force when the row was written.
+func (q *Queue) weed(ctx context.Context, w roster.Worker, ids []any, refusal error) error {
+	found := 0
+	for batch := range slices.Chunk(ids, weedMax) {
+		err := q.db.Tx(ctx, func(tx *schema.Tx) error {
+			var jobs []*job.Job
+			query := "SELECT " + selected() + " FROM " + q.table + " " + q.db.ByID + " WHERE id IN " + schema.In(len(batch)) +
+				" AND line NOT IN ('finished', 'failed', 'closed') " + q.db.SkipLocked
+			if err := tx.Read(ctx, q.jobs(query, batch, func(j *job.Job) { jobs = append(jobs, j) })); err != nil {
+				return err
+			}
+			_, flawed := apart(jobs)
+			entries, err := q.refuse(ctx, tx, flawed)
+			if err != nil {
+				return err
+			}
+			found += len(entries)
+			return q.logAs(ctx, tx, w, entries)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	if found == 0 {
+		return refusal
+	}
+	return nil
+}

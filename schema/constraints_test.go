@@ -1,0 +1,161 @@
+package schema_test
+
+import (
+	"database/sql"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hipq/hipq/internal/dbtest"
+	"github.com/hipq/hipq/queue/job"
+	"github.com/hipq/hipq/schema"
+)
+
+// An application that inserts what can't be is told which column it is.
+func TestConstraintsSayWhatIsWrong(t *testing.T) {
+	const due = "timeout, priority, throttle_factor, time_windows, line, "
+	const whole = "60, 100, 1, 'NONE', 'due', "
+	cases := []struct{ driver, columns, values, name string }{
+		{"", "timeout", "0", "timeout"},
+		{"", "timeout", "316224001", "timeout"},
+		{"", "throttle_factor", "2147483648", "factor"},
+		{"", "attempt", "2147483648", "attempt"},
+		{"", "job_data", "'" + strings.Repeat("d", 1<<20+1) + "'", "size"},
+		{"", due + "job_data", whole + "'" + strings.Repeat("ü", 1<<19+1) + "'", "size"},
+		{"", "scheduled_run_time", "'1969-12-31 23:59:59'", "run_time"},
+		{"", "create_time", "'1969-12-31 23:59:59'", "create"},
+		{"", "update_time", "'1969-12-31 23:59:59'", "update"},
+		{"", "start_time", "'1969-12-31 23:59:59'", "start"},
+		{"", "wake_time", "'2026-01-01 00:00:00'", "wake"},
+		{"", "stopping", "7", "stopping"},
+		{"", "suspect", "2", "suspect"},
+		{"", "state", "'retry'", "line"},
+		{"", "line, timeout, priority, throttle_factor, time_windows", "'later', 60, 100, 1, 'NONE'", "wake"},
+		{"", "line, timeout, priority, throttle_factor, time_windows, throttle_group", "'held', 60, 100, 1, 'NONE', ''", "group"},
+		{"", "line, priority, throttle_factor, time_windows", "'due', 100, 1, 'NONE'", "timeout"},
+		{"", "line, timeout, throttle_factor, time_windows", "'due', 60, 1, 'NONE'", "priority"},
+		{"", "line, timeout, priority, time_windows", "'due', 60, 100, 'NONE'", "factor"},
+		{"", "line, timeout, priority, throttle_factor", "'due', 60, 100, 1", "windows"},
+		{"mysql", "priority", "-2147483648", "priority"},
+		{"mysql", "timeout, priority, throttle_factor, time_windows, line", "60, 100, 1, 'NONE', ''", "line"},
+		{"mysql", "scheduled_run_time", "'0000-00-00'", "run_time"},
+		{"mysql", "scheduled_run_time", "'2026-00-10'", "run_time"},
+		{"mysql", "create_time", "'2026-02-30'", "create"},
+		{"mysql", "update_time", "'2025-02-29'", "update"},
+		{"mysql", "start_time", "'2026-11-31'", "start"},
+		{"sqlite", "priority", "2147483648", "priority"},
+		{"sqlite", "priority", "1.5", "number"},
+		{"sqlite", "timeout", "'abc'", "timeout"},
+		{"sqlite", "throttle_factor", "-1", "factor"},
+		{"sqlite", "attempt", "-1", "attempt"},
+		{"sqlite", "line", "'bogus'", "line"},
+		{"sqlite", "state", "'sleeping'", "line"},
+		{"sqlite", "id", "9223372036854775807", "id"},
+		{"sqlite", "id", "0", "id"},
+		{"sqlite", "id", "-1", "id"},
+		{"sqlite", "job_key", "'" + strings.Repeat("k", 256) + "'", "job_key"},
+		{"sqlite", "job_key", "X'6b'", "job_key"},
+		{"sqlite", "job_data", "X'6b'", "job_data"},
+		{"sqlite", "result", "X'6b'", "result"},
+		{"sqlite", "worker_id", "X'6b'", "text"},
+		{"sqlite", "retry_of", "'x'", "retries"},
+		{"sqlite", "scheduled_run_time", "'2026-01-01 24:00:00'", "run_time"},
+		{"sqlite", "scheduled_run_time", "'2026-02-30 00:00:00'", "run_time"},
+		{"sqlite", "scheduled_run_time", "'2025-02-29 00:00:00'", "run_time"},
+		{"sqlite", "scheduled_run_time", "'2026-13-01 00:00:00'", "run_time"},
+		{"sqlite", "scheduled_run_time", "'2026-01-01 00:60:00'", "run_time"},
+		{"sqlite", "scheduled_run_time", "'2026-01-01 00:00:60'", "run_time"},
+		{"sqlite", "scheduled_run_time", "'2026-01-01 00:00:00.'", "run_time"},
+		{"sqlite", "scheduled_run_time", "'2026-01-01 00:00:00.1.2'", "run_time"},
+		{"sqlite", "scheduled_run_time", "'2026-01-01T00:00:00Z'", "run_time"},
+		{"sqlite", "scheduled_run_time", "'2026-01-01'", "run_time"},
+		{"sqlite", "scheduled_run_time", "'now'", "run_time"},
+		{"sqlite", "scheduled_run_time", "''", "run_time"},
+		{"sqlite", "scheduled_run_time", "2461000", "run_time"},
+		{"sqlite", "scheduled_run_time", "X'323032362d30312d30312030303a30303a3030'", "run_time"},
+		{"sqlite", "scheduled_run_time", "'0001-01-01 00:00:00'", "run_time"},
+		{"sqlite", "scheduled_run_time", "'10000-01-01 00:00:00'", "run_time"},
+		{"sqlite", "scheduled_run_time", "'2026-01-01 00:00:00' || char(0) || 'x'", "run_time"},
+		{"sqlite", "create_time", "'x'", "create"},
+	}
+	dbtest.Each(t, func(t *testing.T, driver, source string) {
+		db, conn := lenient(t, driver, source)
+		for _, c := range cases {
+			if c.driver != "" && c.driver != driver {
+				continue
+			}
+			_, err := conn.ExecContext(t.Context(), "INSERT INTO shop_emails (job_type, "+c.columns+") VALUES ('send', "+c.values+")")
+			if !schema.IsRefused(err) || !strings.Contains(err.Error(), "shop_emails$"+c.name) {
+				t.Errorf("%s %.60s: %v, want %s", c.columns, c.values, err, c.name)
+			}
+		}
+		var n int
+		must(t, db.GetContext(t.Context(), &n, "SELECT COUNT(*) FROM shop_emails"))
+		if n != 0 {
+			t.Errorf("%d are in", n)
+		}
+	})
+}
+
+// Of the lines and states only those go together that the life of a job has.
+func TestConstraintOfLineAndState(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, driver, source string) {
+		_, conn := lenient(t, driver, source)
+		for _, state := range job.States {
+			for _, line := range []job.Line{
+				job.LineNew, job.LineDue, job.LineLater, job.LineHeld, job.LineLocked, job.LineWaiting, job.LineError, job.LineFinished,
+				job.LineFailed, job.LineClosed,
+			} {
+				j := job.Job{State: state, Line: line, Type: "send", Key: "k", Group: job.None, Timeout: time.Minute}
+				if line == job.LineLater || line == job.LineWaiting {
+					j.WakeTime = time.Now()
+				}
+				_, err := conn.ExecContext(t.Context(), "INSERT INTO shop_emails (job_type, timeout, priority, throttle_factor, time_windows, state, line, wake_time)"+
+					" VALUES ('send', 60, 100, 1, 'NONE', ?, ?, ?)", string(state), string(line), schema.At(j.WakeTime))
+				if wrong := j.Check(); (err == nil) != (wrong == nil) || err != nil && !strings.Contains(err.Error(), "shop_emails$line") {
+					t.Errorf("%s, %s: the table says %v, the job %v", line, state, err, wrong)
+				}
+			}
+		}
+	})
+}
+
+// Times that hipq can read are taken, whatever their fraction.
+func TestConstraintsTakeTimes(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, driver, source string) {
+		db, conn := lenient(t, driver, source)
+		for _, at := range []string{
+			"1970-01-01 00:00:00", "2026-01-31 23:59:59", "2024-02-29 12:00:00.5", "2000-02-29 12:00:00.123456", "2026-12-31 00:00:00",
+			"2026-04-30 00:00:00", "9999-12-31 23:59:59",
+		} {
+			_, err := conn.ExecContext(t.Context(), "INSERT INTO shop_emails (job_type, scheduled_run_time, create_time) VALUES ('send', ?, ?)", at, at)
+			if err != nil {
+				t.Errorf("%s: %v", at, err)
+			}
+		}
+		var times []string
+		must(t, db.SelectContext(t.Context(), &times, "SELECT scheduled_run_time FROM shop_emails ORDER BY id"))
+		for _, text := range times {
+			if _, err := schema.ParseTime(text); err != nil {
+				t.Error(err)
+			}
+		}
+		if len(times) != 7 {
+			t.Errorf("%d times", len(times))
+		}
+	})
+}
+
+// lenient opens a database with a session that takes what it can.
+func lenient(t *testing.T, driver, source string) (*schema.DB, *sql.Conn) {
+	t.Helper()
+	db := dbtest.Open(t, driver, source, "emails")
+	conn, err := db.Conn(t.Context())
+	must(t, err)
+	t.Cleanup(func() { _ = conn.Close() })
+	if driver == "mysql" {
+		_, err := conn.ExecContext(t.Context(), "SET sql_mode = 'ALLOW_INVALID_DATES'")
+		must(t, err)
+	}
+	return db, conn
+}

@@ -1,0 +1,29 @@
+package schema_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/hipq/hipq/internal/dbtest"
+	"github.com/hipq/hipq/schema"
+)
+
+// What hipq puts behind the longest name of a table is short enough for MySQL, in every order.
+func TestLongestTableName(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, driver, source string) {
+		names, err := schema.NewNamesFunc("shop", func(_, queue string) string { return (queue + "_" + strings.Repeat("x", 55))[:55] })
+		must(t, err)
+		db, err := schema.Open(t.Context(), schema.Options{Driver: driver, Path: source, DSN: source, Create: true}, names)
+		must(t, err)
+		defer func() { _ = db.Close() }()
+		for _, order := range []schema.Order{schema.OrderSchedule, schema.OrderHighest, schema.OrderLowest} {
+			if _, err := db.Migrate(t.Context(), []schema.Queue{{Name: "emails", Order: order}}); err != nil {
+				t.Errorf("%s: %v", order.Pick(), err)
+			}
+		}
+		if _, err := schema.NewNamesFunc("shop", func(_, queue string) string { return (queue + "_" + strings.Repeat("x", 56))[:56] }); !errors.Is(err, schema.ErrName) {
+			t.Errorf("a name of 56: %v", err)
+		}
+	})
+}
