@@ -130,6 +130,10 @@ func (q *Queue) fitting(ctx context.Context, tx *schema.Tx, r Round, room *room,
 		case j == nil: // another was faster, or holds it
 		case j.Flaw != nil:
 			room.flawed = append(room.flawed, j)
+		case j.Suspect && j.Line == job.LineHeld: // its place is among the due ones
+			if err := q.line(ctx, tx, []any{j.ID}, job.LineHeld); err != nil {
+				return nil, err
+			}
 		case j.Suspect != r.Candidates.suspects: // it has become one, or is none any more, since it was read
 		case len(taken) == n:
 			left = append(left, c)

@@ -246,7 +246,7 @@ func TestBadRowWhoseKeyIsHeld(t *testing.T) {
 	held(t, func(s shop, hold func(string, ...string) func()) {
 		p := s.worker(all(nothing))
 		p.Linger = true
-		s.exec("INSERT INTO shop_emails (job_type, job_key, timeout) VALUES ('once', '02', 0)")
+		s.exec("INSERT INTO shop_emails (job_type, job_key, time_windows) VALUES ('once', '02', 'never')")
 		release := hold("READ COMMITTED", "INSERT IGNORE INTO shop_emails (job_type, job_key) VALUES ('once', '02')")
 		s.start(p)
 		time.Sleep(1500 * time.Millisecond)
