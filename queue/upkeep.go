@@ -64,7 +64,7 @@ func (q *Queue) Upkeep(ctx context.Context, w roster.Worker, l Look, types []str
 		do     func(met *[]any) (bool, error)
 	}{
 		{l.New, func(met *[]any) (bool, error) { return q.takeIn(ctx, w, met) }},
-		{l.Waking, func(met *[]any) (bool, error) { return q.wake(ctx, w, met) }},
+		{l.Waking, func(met *[]any) (bool, error) { return q.wake(ctx, met) }},
 		{l.Held && q.ThrottleGroups == nil, func(met *[]any) (bool, error) { return q.unhold(ctx, met) }},
 		{l.Orphaned, func(met *[]any) (bool, error) { return q.reclaim(ctx, met) }},
 		{l.Undecided || l.Orphaned || l.Waking, func(met *[]any) (bool, error) { return q.decideByPolicy(ctx, w, types, met) }},

@@ -5,21 +5,20 @@ import (
 	"fmt"
 
 	"github.com/hipq/hipq/queue/job"
-	"github.com/hipq/hipq/queue/roster"
 	"github.com/hipq/hipq/schema"
 )
 
 // wake does what it is time for: promotes later jobs, and when none is left, for both are in one index, looks after those
 // that wait for answers.
-func (q *Queue) wake(ctx context.Context, w roster.Worker, met *[]any) (more bool, err error) {
+func (q *Queue) wake(ctx context.Context, met *[]any) (more bool, err error) {
 	if more, err := q.promote(ctx, met); more || err != nil {
 		return more, err
 	}
-	return q.expire(ctx, w, met)
+	return q.expire(ctx, met)
 }
 
 // expire ends the attempts of asynchronous jobs whose answers have not come in time: they wait for the retry decision.
-func (q *Queue) expire(ctx context.Context, w roster.Worker, met *[]any) (more bool, err error) {
+func (q *Queue) expire(ctx context.Context, met *[]any) (more bool, err error) {
 	if err := job.CheckTransition(job.Running, job.Error); err != nil {
 		return false, err
 	}
@@ -34,8 +33,7 @@ func (q *Queue) expire(ctx context.Context, w roster.Worker, met *[]any) (more b
 		if err != nil {
 			return err
 		}
-		sound, flawed := apart(late)
-		for _, j := range sound {
+		for _, j := range late {
 			_, err := tx.ExecContext(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET state = 'error', line = 'error', error = ?, result = 'NONE', wish = 'NONE',"+
 				" wake_time = NULL, worker_id = 'NONE', update_time = ? WHERE id = ? AND line = 'waiting'",
 				job.TimeoutError(j.Timeout), schema.At(tx.Now), j.ID)
@@ -43,11 +41,7 @@ func (q *Queue) expire(ctx context.Context, w roster.Worker, met *[]any) (more b
 				return err
 			}
 		}
-		entries, err := q.refuse(ctx, tx, flawed)
-		if err != nil {
-			return err
-		}
-		return q.logAs(ctx, tx, w, entries)
+		return nil
 	})
 	if err != nil {
 		return false, fmt.Errorf("end jobs of %s whose answers are overdue: %w", q.Name, err)
