@@ -29,7 +29,7 @@ func (q *Queue) expire(ctx context.Context) (more bool, err error) {
 	}
 	err = q.db.Tx(ctx, func(tx *schema.Tx) error {
 		late = nil
-		query := "SELECT id, timeout FROM " + q.table + " " + q.index("wake") + " WHERE wake_time <= ? AND line = 'waiting' ORDER BY wake_time LIMIT ? " + q.db.SkipLocked
+		query := "SELECT id, timeout FROM " + q.table + " " + q.index("wake") + " WHERE wake_time <= ? AND line = 'waiting' ORDER BY wake_time LIMIT ? " + tx.SkipLocked
 		if err := tx.SelectContext(ctx, &late, query, schema.At(tx.Now), reclaimMax); err != nil {
 			return err
 		}

@@ -66,7 +66,7 @@ func (q *Queue) reclaimFrom(ctx context.Context, worker, lost string, ids []any)
 		return 0, err
 	}
 	err = q.db.Tx(ctx, func(tx *schema.Tx) error {
-		free, err := q.ids(ctx, tx, "SELECT id FROM "+q.table+" "+q.db.ByID+" WHERE id IN "+schema.In(len(ids))+" "+q.db.SkipLocked, ids...)
+		free, err := q.ids(ctx, tx, "SELECT id FROM "+q.table+" "+q.db.ByID+" WHERE id IN "+schema.In(len(ids))+" "+tx.SkipLocked, ids...)
 		if reclaimed = len(free); err != nil || reclaimed == 0 {
 			return err
 		}

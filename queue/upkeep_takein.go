@@ -19,15 +19,16 @@ const takeInMax = 500
 // the windows, logs them as added.
 func (q *Queue) takeIn(ctx context.Context, w roster.Worker) (more bool, err error) {
 	var records []inserted
+	var types typesIn
 	err = q.db.Tx(ctx, func(tx *schema.Tx) error {
-		records = nil
-		query := "SELECT " + insertedColumns + " FROM " + q.table + " " + q.pick() + " WHERE line = 'new' LIMIT ? " + q.db.SkipLocked
+		records, types = nil, q.typesIn(tx)
+		query := "SELECT " + insertedColumns + " FROM " + q.table + " " + q.pick() + " WHERE line = 'new' LIMIT ? " + tx.SkipLocked
 		if err := tx.SelectContext(ctx, &records, query, takeInMax); err != nil {
 			return err
 		}
 		entries := make([]activity.Entry, len(records))
 		for i, r := range records {
-			entry, err := q.takeInOne(ctx, tx, r)
+			entry, err := q.takeInOne(ctx, tx, types, r)
 			if err != nil {
 				return err
 			}
@@ -39,6 +40,7 @@ func (q *Queue) takeIn(ctx context.Context, w roster.Worker) (more bool, err err
 	if err != nil {
 		return false, fmt.Errorf("take in rows of %s: %w", q.Name, err)
 	}
+	q.remember(types.seen)
 	return len(records) == takeInMax, nil
 }
 
@@ -64,7 +66,7 @@ func (q *Queue) takeInNow(ctx context.Context, tx *schema.Tx, id int64) (activit
 	if err := tx.GetContext(ctx, &r, "SELECT "+insertedColumns+" FROM "+q.table+" WHERE id = ?", id); err != nil {
 		return activity.Entry{}, fmt.Errorf("take in the row: %w", err)
 	}
-	return q.takeInOne(ctx, tx, r)
+	return q.takeInOne(ctx, tx, q.typesIn(tx), r)
 }
 
 // check refuses what Enqueue would have refused.
@@ -85,14 +87,14 @@ func (r inserted) check() error {
 	return j.Check()
 }
 
-func (q *Queue) takeInOne(ctx context.Context, tx *schema.Tx, r inserted) (activity.Entry, error) {
+func (q *Queue) takeInOne(ctx context.Context, tx *schema.Tx, types typesIn, r inserted) (activity.Entry, error) {
 	entry := activity.Entry{
 		Kind: activity.Job, State: activity.Added, Queue: q.Name, JobID: r.ID, JobType: r.Type, JobKey: r.Key,
 	}
 	if err := r.check(); err != nil {
 		return q.refuse(ctx, tx, entry, err)
 	}
-	t, err := q.jobType(ctx, tx, r.Type)
+	t, err := types.get(ctx, r.Type)
 	if err != nil {
 		return entry, err
 	}
