@@ -15,10 +15,10 @@ VERSION = $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 # These targets bring a server, so a test that finds none is a fault and not a reason to skip.
 export HIPQ_TEST_REQUIRE_MYSQL := 1
 
-.PHONY: help build demo test race crash bench lint fmt clean
+.PHONY: help build demo test test-galera race crash bench lint fmt clean
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-6s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## build ./hipq, one static binary
 	CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X github.com/hipq/hipq/cmd.version=$(VERSION)" -o hipq .
@@ -31,6 +31,11 @@ demo: build ## show hipq at work
 BUT_CRASH = $(if $(filter ./...,$(PKG)),$$(go list ./... | grep -v /internal/crash),$(PKG))
 test: ## run all tests on SQLite and on a MariaDB of their own
 	.ci/with-mariadb sh -c 'go test -count=1 -timeout 20m $(BUT_CRASH) && go test -count=1 -short -v -timeout 20m ./internal/crash'
+
+# The command's scripts speak of the jobs 1, 2 and 3, whatever steps a cluster takes.
+test-galera: ## run all tests on SQLite and on a Galera cluster of their own
+	.ci/with-galera sh -c 'go test -count=1 -timeout 30m $$(go list ./... | grep -v -e /cmd$$ -e /internal/crash) && go test -count=1 -short -v -timeout 20m ./internal/crash'
+	.ci/with-galera --wsrep-auto-increment-control=OFF go test -count=1 -timeout 30m ./cmd
 
 race: ## run the shorter tests under the race detector (needs a C compiler)
 	CGO_ENABLED=1 .ci/with-mariadb go test -race -short -count=1 -timeout 30m $(BUT_CRASH)

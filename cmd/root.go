@@ -3,6 +3,7 @@ package cmd
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -149,6 +150,8 @@ func (a *app) load(cmd *cobra.Command) (*config.Config, error) {
 type instance struct {
 	*config.Config
 	db *schema.DB
+	// unfit are the queues of the config whose tables can't be used: new ones before hipq init, mostly.
+	unfit schema.QueueErrors
 }
 
 // openPatiently is open for a command that reads or deletes much, for which the database may take its time.
@@ -161,7 +164,8 @@ func (a *app) openPatiently(cmd *cobra.Command) (*instance, error) {
 	return connect(cmd, c)
 }
 
-// open reads the config and opens its database, whose tables must be there and up to date.
+// open reads the config and opens its database, whose tables must be there and up to date: those of the instance, and of one
+// queue at least.
 func (a *app) open(cmd *cobra.Command) (*instance, error) {
 	c, err := a.load(cmd)
 	if err != nil {
@@ -179,17 +183,22 @@ func connect(cmd *cobra.Command, c *config.Config) (*instance, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := db.Check(cmd.Context(), tables(c)); err != nil {
+	err = db.Check(cmd.Context(), tables(c))
+	unfit, _ := errors.AsType[schema.QueueErrors](err)
+	if err != nil && (len(unfit) == 0 || len(unfit) == len(c.Queues)) {
 		_ = db.Close()
 		return nil, err
 	}
-	return &instance{Config: c, db: db}, nil
+	return &instance{Config: c, db: db, unfit: unfit}, nil
 }
 
 func (i *instance) close() { _ = i.db.Close() }
 
 // queue finds a queue in the config, or else among those that are registered in the database.
 func (i *instance) queue(ctx context.Context, name string) (*queue.Queue, error) {
+	if err := i.unfit[name]; err != nil {
+		return nil, err
+	}
 	if c, err := i.Queue(name); err == nil {
 		return queue.New(i.db, c.Options)
 	}
@@ -207,21 +216,27 @@ func (i *instance) queue(ctx context.Context, name string) (*queue.Queue, error)
 	return nil, usagef("%w: %q; known are %s", config.ErrUnknownQueue, name, strings.Join(known, ", "))
 }
 
-// queues are all queues: those registered in the database, by whatever config. What this config says of one counts.
+// queues are all queues that can be used: those registered in the database, by whatever config. What this config says of one
+// counts.
 func (i *instance) queues(ctx context.Context) ([]*queue.Queue, error) {
 	registered, err := queue.Registered(ctx, i.db)
 	if err != nil {
 		return nil, err
 	}
-	all := make([]*queue.Queue, len(registered))
-	for n, o := range registered {
+	var all []*queue.Queue
+	for _, o := range registered {
+		if i.unfit[o.Name] != nil {
+			continue
+		}
 		o.Location = i.Location
 		if c, err := i.Queue(o.Name); err == nil {
 			o = c.Options
 		}
-		if all[n], err = queue.New(i.db, o); err != nil {
+		q, err := queue.New(i.db, o)
+		if err != nil {
 			return nil, err
 		}
+		all = append(all, q)
 	}
 	return all, nil
 }

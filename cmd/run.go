@@ -54,7 +54,7 @@ func (a *app) runJob(cmd *cobra.Command, name string, id int64) error {
 		return err
 	}
 	guard := handler.NewGuard(a.guardArgv(), w.ID, i.Worker.Grace)
-	queues, err := i.workQueues(cmd.Context(), []string{name}, nil, w.ID, guard)
+	queues, _, err := i.workQueues([]string{name}, nil, w.ID, guard)
 	if err != nil {
 		return err
 	}

@@ -12,12 +12,14 @@ import (
 
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/roster"
+	"github.com/hipq/hipq/schema"
 )
 
 const statusLong = `Shows for each queue how many jobs are due, held back by a full throttle group, scheduled for later, locked, running,
 waiting for an answer (WAITING) or for their retry decision (ERROR), failed for good and still to be seen to (FAILED), finished,
 and failed but retried or dismissed since (CLOSED); since when the oldest due job waits; job types of which a job has been
-due for an hour and no worker has started any, for want of a handler most likely; and the last worker.
+due for an hour and no worker has started any, for want of a handler most likely; queues of the config that hipq work leaves
+out, and why; and the last worker.
 
 Exit codes: 0 done · 64 usage · 75 the database is unreachable or busy · 78 configuration.`
 
@@ -56,6 +58,13 @@ type unhandledType struct {
 	OldestDue *time.Time `json:"oldest_due"`
 }
 
+// unfitQueue is a queue whose table can't be used as it is.
+type unfitQueue struct {
+	Queue  string `json:"queue"`
+	Error  string `json:"error"`
+	remedy string
+}
+
 // workerStatus is what status says of the last worker.
 type workerStatus struct {
 	ID        string     `json:"id"`
@@ -82,8 +91,13 @@ func (a *app) runStatus(cmd *cobra.Command) error {
 	}
 	report := struct {
 		Queues     []queueStatus `json:"queues"`
+		LeftOut    []unfitQueue  `json:"left_out"`
 		LastWorker *workerStatus `json:"last_worker"`
-	}{Queues: []queueStatus{}}
+	}{Queues: []queueStatus{}, LeftOut: []unfitQueue{}}
+	for _, name := range slices.Sorted(maps.Keys(i.unfit)) {
+		_, remedy := schema.Diagnose(i.unfit[name])
+		report.LeftOut = append(report.LeftOut, unfitQueue{name, i.unfit[name].Error(), remedy})
+	}
 	last, err := roster.New(i.db).Last(cmd.Context())
 	if err != nil {
 		return err
@@ -103,7 +117,7 @@ func (a *app) runStatus(cmd *cobra.Command) error {
 	if a.json {
 		return a.printJSON(report)
 	}
-	return a.printStatus(i, report.Queues, report.LastWorker)
+	return a.printStatus(i, report.Queues, report.LeftOut, report.LastWorker)
 }
 
 func (i *instance) queueStatus(ctx context.Context, q *queue.Queue, last *roster.Row) (queueStatus, error) {
@@ -150,7 +164,7 @@ func (i *instance) workerStatus(ctx context.Context, w *roster.Row) (*workerStat
 	return s, nil
 }
 
-func (a *app) printStatus(i *instance, queues []queueStatus, last *workerStatus) error {
+func (a *app) printStatus(i *instance, queues []queueStatus, leftOut []unfitQueue, last *workerStatus) error {
 	var rows [][]string
 	number := func(n int64) string { return strconv.FormatInt(n, 10) }
 	for _, q := range queues {
@@ -176,6 +190,9 @@ func (a *app) printStatus(i *instance, queues []queueStatus, last *workerStatus)
 			// quoted, for a blank at its end must be seen
 			fmt.Fprintf(a.out, "%s: due since %s, but no worker handles type %q\n", q.Queue, i.local(*t.OldestDue), t.Type)
 		}
+	}
+	for _, q := range leftOut {
+		fmt.Fprintf(a.out, "queue %s is left out: %s; %s\n", q.Queue, q.Error, q.remedy)
 	}
 	if last == nil {
 		_, err := fmt.Fprintln(a.out, "no worker has run yet: is hipq work in crontab?")

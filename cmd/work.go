@@ -25,6 +25,9 @@ host or many: no two have the same job, and together they keep to the host's con
 On SIGTERM or SIGINT it starts nothing more, waits for what runs up to worker.grace, and ends the rest, which is tried
 again. A second signal ends it at once.
 
+A queue that is new in the config is left out until hipq init has made its table; the others are worked, and the exit code
+is 78.
+
 Exit codes: 0 done, or nothing to do, whatever became of the jobs (see hipq activity), or ended in order after SIGTERM ·
 64 usage · 75 the database is unreachable or busy · 78 configuration · 130 interrupted by SIGINT · 143 ended at once by
 a second SIGTERM.`
@@ -67,7 +70,7 @@ func (a *app) runWork(cmd *cobra.Command, names, types []string) error {
 		return err
 	}
 	guard := handler.NewGuard(a.guardArgv(), w.ID, i.Worker.Grace)
-	queues, err := i.workQueues(cmd.Context(), names, types, w.ID, guard)
+	queues, unfit, err := i.workQueues(names, types, w.ID, guard)
 	if err != nil {
 		return err
 	}
@@ -80,28 +83,29 @@ func (a *app) runWork(cmd *cobra.Command, names, types []string) error {
 		fmt.Fprintf(a.out, "started %d, finished %d, errors %d, in %s\n", done.Started, done.Finished, done.Errors,
 			time.Since(began).Round(time.Millisecond))
 	}
-	return err
+	return errors.Join(err, unfit)
 }
 
-// workQueues are the config's queues, or those named, with the handlers of the types wanted.
-func (i *instance) workQueues(ctx context.Context, names, types []string, id string, guard *handler.Guard) ([]worker.Queue, error) {
+// workQueues are the config's queues, or those named, with the handlers of the types wanted. Those whose tables can't be used
+// are left out: unfit says why, and if none is left, so does err.
+func (i *instance) workQueues(names, types []string, id string, guard *handler.Guard) (queues []worker.Queue, unfit, err error) {
 	for _, name := range names {
 		if _, err := i.Queue(name); err != nil {
-			return nil, usage(err)
+			return nil, nil, usage(err)
 		}
 	}
-	var queues []worker.Queue
 	found := map[string]bool{}
 	for _, c := range i.Queues {
 		if len(names) > 0 && !slices.Contains(names, c.Name) {
 			continue
 		}
+		if err := i.unfit[c.Name]; err != nil {
+			unfit = errors.Join(unfit, fmt.Errorf("queue %s is left out: %w", c.Name, err))
+			continue
+		}
 		q, err := queue.New(i.db, c.Options)
 		if err != nil {
-			return nil, err
-		}
-		if err := q.Register(ctx); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		handlers, deciders := map[string]handler.Handler{}, map[string]handler.RetryHandler{}
 		for name, h := range c.Handlers {
@@ -115,12 +119,15 @@ func (i *instance) workQueues(ctx context.Context, names, types []string, id str
 		}
 		queues = append(queues, worker.Queue{Queue: q, Handlers: handlers, RetryHandlers: deciders})
 	}
+	if len(queues) == 0 {
+		return nil, nil, unfit
+	}
 	for _, t := range types {
 		if !found[t] {
-			return nil, usagef("--type: no queue in %s has a handler for job type %q", i.File, t)
+			return nil, nil, usagef("--type: no queue in %s has a handler for job type %q", i.File, t)
 		}
 	}
-	return queues, nil
+	return queues, unfit, nil
 }
 
 func (i *instance) handler(h config.Handler, id string, guard *handler.Guard) *handler.Exec {

@@ -65,7 +65,7 @@ func (m *Monitor) taken(ctx context.Context, from, to time.Time) (map[time.Time]
 // queues are the names of the registered queues.
 func (m *Monitor) queues(ctx context.Context) ([]string, error) {
 	var names []string
-	if err := m.db.SelectContext(ctx, &names, "SELECT queue FROM "+m.db.Queues()+" ORDER BY queue"); err != nil {
+	if err := m.db.SelectContext(ctx, &names, "SELECT queue FROM "+m.db.Queues()+" WHERE queue <> 'NONE' ORDER BY queue"); err != nil {
 		return nil, fmt.Errorf("find the queues: %w", err)
 	}
 	return names, nil

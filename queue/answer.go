@@ -25,7 +25,7 @@ var (
 type Answer struct {
 	// Type and Key name the job: the one of this type and key that is not final.
 	Type, Key string
-	// Token, if not empty, is that of the attempt that is answered: no other is settled.
+	// Token, if not empty, is the AttemptToken of the attempt that is answered: no other is settled.
 	Token string
 	// Verdict is Finished, Failed (for good), or TryAgain: the attempt has failed, and the retry decision follows, by the
 	// worker whose handler still runs when that has ended, else by the next that has a handler for the type.

@@ -100,8 +100,8 @@ func TestAnswersAreOverdue(t *testing.T) {
 		s.settle("w1", done, s.start("w1", 3)...)
 		s.exec("UPDATE shop_emails SET wake_time = '2026-01-01 00:00:00.000000' WHERE job_key <> 'c'")
 		s.upkeep()
-		late := s.wantState(1, job.Retry, "later", 1)
-		s.wantState(3, job.Running, "waiting", 1)
+		late := s.wantState(s.nth(1), job.Retry, "later", 1)
+		s.wantState(s.nth(3), job.Running, "waiting", 1)
 		if late.Error != "timeout after 1m" {
 			t.Errorf("error %q", late.Error)
 		}
@@ -109,7 +109,7 @@ func TestAnswersAreOverdue(t *testing.T) {
 		if _, err := s.answer(queue.Answer{Key: "a", Verdict: job.Finished}); err != nil {
 			t.Error(err)
 		}
-		s.wantState(1, job.Final, "finished", 1)
+		s.wantState(s.nth(1), job.Final, "finished", 1)
 		// the attempt has failed already, and is being tried again
 		got, err := s.answer(queue.Answer{Key: "b", Verdict: job.TryAgain, Error: "late"})
 		if err != nil || got.Changed {
@@ -118,10 +118,10 @@ func TestAnswersAreOverdue(t *testing.T) {
 		if _, err := s.answer(queue.Answer{Key: "b", Verdict: job.Failed, Error: "for good"}); err != nil {
 			t.Error(err)
 		}
-		if j := s.wantState(2, job.Final, "failed", 1); j.Error != "for good" {
+		if j := s.wantState(s.nth(2), job.Final, "failed", 1); j.Error != "for good" {
 			t.Errorf("error %q", j.Error)
 		}
-		s.wantHistory(2, "added/0 starting/1 error/1 failed/1")
+		s.wantHistory(s.nth(2), "added/0 starting/1 error/1 failed/1")
 		s.upkeep()
 		if n := len(s.start("w2", 9)); n > 0 {
 			t.Errorf("%d can be started", n)
@@ -214,14 +214,14 @@ func TestTokenOutlivesTheLock(t *testing.T) {
 		s.exec("UPDATE shop_emails SET wake_time = '2026-01-01 00:00:00.000000' WHERE line = 'later'")
 		s.upkeep()
 		s.hire("w2")
-		s.lockOutside("w2", 1)
-		s.lockOutside("who is no more", 2)
-		if got := ids(s.start("w2", 3)); !slices.Equal(got, []int64{3}) {
+		s.lockOutside("w2", s.nth(1))
+		s.lockOutside("who is no more", s.nth(2))
+		if got := s.places(s.start("w2", 3)); !slices.Equal(got, []int64{3}) {
 			t.Errorf("started %v", got)
 		}
 		s.upkeep()
-		s.wantState(1, job.Retry, "locked", 1)
-		s.wantState(2, job.Retry, "later", 1) // it was locked before its time
+		s.wantState(s.nth(1), job.Retry, "locked", 1)
+		s.wantState(s.nth(2), job.Retry, "later", 1) // it was locked before its time
 		for i, want := range []error{nil, nil, queue.ErrOtherAttempt} {
 			_, err := s.answer(queue.Answer{Key: first[i].Key, Token: first[i].Token, Verdict: job.Finished})
 			s.wantAnswer(err, want)

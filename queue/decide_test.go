@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"reflect"
+	"slices"
 	"testing"
 	"time"
 
@@ -15,7 +16,7 @@ import (
 func (s store) undecided(worker string, n int) []queue.Settled {
 	s.t.Helper()
 	s.hire(worker)
-	list := must[[]queue.Settled](s.t)(s.Undecided(s.t.Context(), roster.Worker{ID: worker}, []string{"send", "report"}, n))
+	list := must[[]queue.Settled](s.t)(s.Undecided(s.t.Context(), s.newRound(worker, n), []string{"send", "report"}))
 	for i := range list {
 		list[i].Asked = true
 	}
@@ -63,22 +64,22 @@ func TestRetryHandlersDecisionHolds(t *testing.T) {
 			s.do(s.newRound("w1", 0, failed...))
 		}
 
-		again := s.wantState(1, job.Retry, "later", 1)
+		again := s.wantState(s.nth(1), job.Retry, "later", 1)
 		if again.Data != "new" || again.Priority != -3 || !again.ScheduledRunTime.Equal(at) || again.Error != "e" {
 			t.Errorf("%+v", again)
 		}
-		if j := s.wantState(2, job.Final, "failed", 1); j.Error != "e" {
+		if j := s.wantState(s.nth(2), job.Final, "failed", 1); j.Error != "e" {
 			t.Errorf("error %q", j.Error)
 		}
-		if j := s.wantState(3, job.Retry, "later", 1); j.ScheduledRunTime.Before(at.Add(50 * time.Minute)) {
+		if j := s.wantState(s.nth(3), job.Retry, "later", 1); j.ScheduledRunTime.Before(at.Add(50 * time.Minute)) {
 			t.Errorf("scheduled to %v", j.ScheduledRunTime)
 		}
-		s.wantState(4, job.Retry, "later", 1)
-		for id, want := range map[int64]string{1: "error/1", 2: "failed/1", 3: "error/1", 4: "error/1"} {
-			s.wantHistory(id, "added/0 starting/1 "+want)
+		s.wantState(s.nth(4), job.Retry, "later", 1)
+		for n, want := range []string{"error/1", "failed/1", "error/1", "error/1"} {
+			s.wantHistory(s.nth(n+1), "added/0 starting/1 "+want)
 		}
 		var told string
-		must[any](t)(nil, s.db.Get(&told, "SELECT error FROM shop_activity WHERE job_id = 4 AND state = 'error'"))
+		must[any](t)(nil, s.db.Get(&told, "SELECT error FROM shop_activity WHERE job_id = ? AND state = 'error'", s.nth(4)))
 		if want := "e (the retry handler failed, so the policy decided: exit status 1)"; told != want {
 			t.Errorf("the activity says %q", told)
 		}
@@ -95,7 +96,7 @@ func TestDecisionIsTakenByAnother(t *testing.T) {
 		late := s.fail(queue.OwnHandler, job.Outcome{Verdict: job.Failed, Error: "never", Output: "said"}, jobs[0])
 		s.fail(queue.OwnHandler, job.Outcome{Verdict: job.TryAgain, Error: "later", RetryAfter: 90 * time.Second}, jobs[1])
 		s.fail(queue.AnyHandler, job.Outcome{Verdict: job.TryAgain, Error: "stopped", Output: "so far"}, jobs[2])
-		s.wantState(3, job.Error, "error", 1)
+		s.wantState(s.nth(3), job.Error, "error", 1)
 		s.bury("w1")
 		look := must[queue.Look](t)(s.Look(t.Context(), []string{"send"}))
 		// both types have retry handlers here: none for the policy
@@ -106,8 +107,9 @@ func TestDecisionIsTakenByAnother(t *testing.T) {
 			t.Fatalf("undecided are %+v", list)
 		}
 		want := map[int64]job.Outcome{
-			1: {Verdict: job.Failed, Error: "never", Output: "said"}, 2: {Verdict: job.TryAgain, Error: "later", RetryAfter: 90 * time.Second},
-			3: {Verdict: job.TryAgain, Error: "stopped", Output: "so far"}, 4: {Verdict: job.TryAgain, Error: "worker lost: w1 (pid 1 on h)"},
+			s.nth(1): {Verdict: job.Failed, Error: "never", Output: "said"},
+			s.nth(2): {Verdict: job.TryAgain, Error: "later", RetryAfter: 90 * time.Second},
+			s.nth(3): {Verdict: job.TryAgain, Error: "stopped", Output: "so far"}, s.nth(4): {Verdict: job.TryAgain, Error: "worker lost: w1 (pid 1 on h)"},
 		}
 		for i, u := range list {
 			u.Outcome.Ran = 0
@@ -135,6 +137,46 @@ func TestDecisionIsTakenByAnother(t *testing.T) {
 	})
 }
 
+// A commit whose answer is lost is repeated here too: the worker gets to know of what it has taken, and no others besides.
+func TestUndecidedMayBeRepeated(t *testing.T) {
+	suite(t, func(s store) {
+		s.add(slices.Repeat([]job.New{{Type: "send"}}, 5)...)
+		for _, j := range s.start("w1", 5) {
+			s.fail(queue.AnyHandler, job.Outcome{Verdict: job.TryAgain, Error: "e"}, j)
+		}
+		s.hire("w2")
+		types := []string{"send", "report"}
+		r := s.newRound("w2", 3)
+		first := must[[]queue.Settled](t)(s.Undecided(t.Context(), r, types))
+		if len(first) != 3 {
+			t.Fatalf("%d were taken", len(first))
+		}
+		must[any](t)(s.answer(queue.Answer{Key: first[2].Job.Key, Verdict: job.Finished}))
+		r.Again = true
+		again := must[[]queue.Settled](t)(s.Undecided(t.Context(), r, types))
+		if len(again) != 2 || !reflect.DeepEqual(again[0].Job, s.get(first[0].Job.ID)) || again[1].Job.ID != first[1].Job.ID {
+			t.Errorf("taken were %+v, then %+v", first, again)
+		}
+		// what it takes otherwise has nothing to do with it
+		if other := s.undecided("w2", 9); len(other) != 2 {
+			t.Errorf("%d were left", len(other))
+		}
+		for i := range again {
+			again[i].Asked, again[i].Decision = true, &job.Decision{}
+		}
+		s.do(s.newRound("w2", 0, again...))
+		for _, u := range again {
+			s.wantState(u.Job.ID, job.Final, job.LineFailed, 1)
+			s.wantHistory(u.Job.ID, "added/0 starting/1 failed/1")
+		}
+		// one that was not committed takes them now
+		r = s.newRound("w2", 3)
+		if r.Again = true; len(must[[]queue.Settled](t)(s.Undecided(t.Context(), r, types))) != 0 {
+			t.Error("there is nothing left to take")
+		}
+	})
+}
+
 // The policy decides as the handler wished, also by another worker.
 func TestPolicyHonoursTheWish(t *testing.T) {
 	suite(t, func(s store) {
@@ -143,8 +185,8 @@ func TestPolicyHonoursTheWish(t *testing.T) {
 		s.fail(queue.AnyHandler, job.Outcome{Verdict: job.Failed, Error: "never"}, jobs[0])
 		s.fail(queue.AnyHandler, job.Outcome{Verdict: job.TryAgain, Error: "later", RetryAfter: 10 * time.Hour}, jobs[1])
 		s.upkeep()
-		s.wantState(1, job.Final, "failed", 1)
-		j := s.wantState(2, job.Retry, "later", 1)
+		s.wantState(s.nth(1), job.Final, "failed", 1)
+		j := s.wantState(s.nth(2), job.Retry, "later", 1)
 		if now := must[time.Time](t)(s.db.Clock(t.Context())); j.ScheduledRunTime.Before(now.Add(9 * time.Hour)) {
 			t.Errorf("scheduled to %v", j.ScheduledRunTime)
 		}
@@ -156,11 +198,11 @@ func TestStop(t *testing.T) {
 		for _, name := range []string{"send", "send", "send", "send", "report", "send", "report"} {
 			s.add(job.New{Type: name})
 		}
-		stop := func(id int64) string {
+		stop := func(n int) string {
 			t.Helper()
-			return must[string](t)(s.Stop(t.Context(), id))
+			return must[string](t)(s.Stop(t.Context(), s.nth(n)))
 		}
-		_, err := s.Stop(t.Context(), 1)
+		_, err := s.Stop(t.Context(), s.nth(1))
 		if !errors.Is(err, queue.ErrNotStarted) {
 			t.Errorf("before its start: %v", err)
 		}
@@ -169,8 +211,8 @@ func TestStop(t *testing.T) {
 		if asked := stop(5); asked != job.None {
 			t.Errorf("%s was asked to stop a job that waits for its answer", asked)
 		}
-		for id := int64(1); id <= 4; id++ {
-			if asked := stop(id); asked != "w1" {
+		for n := range 4 {
+			if asked := stop(n + 1); asked != "w1" {
 				t.Errorf("%s was asked", asked)
 			}
 		}
@@ -187,14 +229,15 @@ func TestStop(t *testing.T) {
 		// or its worker dies
 		s.bury("w1")
 		s.upkeep()
-		for id, line := range map[int64]job.Line{1: job.LineFailed, 2: job.LineFailed, 3: job.LineFinished, 4: job.LineFailed, 5: job.LineFailed, 7: job.LineFailed} {
+		for n, line := range map[int]job.Line{1: job.LineFailed, 2: job.LineFailed, 3: job.LineFinished, 4: job.LineFailed, 5: job.LineFailed, 7: job.LineFailed} {
+			id := s.nth(n)
 			if j := s.wantState(id, job.Final, line, 1); line == job.LineFailed && j.Error != job.Cancelled {
 				t.Errorf("%d: error %q", id, j.Error)
 			}
 			s.wantHistory(id, "added/0 starting/1 "+string(line)+"/1")
 		}
-		s.wantState(6, job.Retry, "later", 1)
-		if _, err := s.Stop(t.Context(), 1); !errors.Is(err, queue.ErrFinal) {
+		s.wantState(s.nth(6), job.Retry, "later", 1)
+		if _, err := s.Stop(t.Context(), s.nth(1)); !errors.Is(err, queue.ErrFinal) {
 			t.Errorf("of a final job: %v", err)
 		}
 	})
@@ -209,7 +252,8 @@ func TestStartNow(t *testing.T) {
 		s.exec("INSERT INTO shop_emails (job_type, job_data) VALUES ('send', 'plain')") // 6
 		must[any](t)(nil, s.Pause(t.Context(), true))
 		s.hire("w1")
-		for id := int64(1); id <= 2; id++ {
+		for n := range 2 {
+			id := s.nth(n + 1)
 			r := s.newRound("w1", 0)
 			for range 2 { // the second time as after a lost answer of the database
 				j := must[*job.Job](t)(s.StartNow(t.Context(), r, id))
@@ -219,28 +263,27 @@ func TestStartNow(t *testing.T) {
 			}
 			s.wantHistory(id, "added/0 starting/1")
 		}
-		s.lockOutside("w1", 4)
-		s.do(s.newRound("w1", 0, settled(done, s.get(2))...))
-		if _, err := s.StartNow(t.Context(), s.newRound("w1", 0), 5); err != nil {
+		s.lockOutside("w1", s.nth(4))
+		s.do(s.newRound("w1", 0, settled(done, s.get(s.nth(2)))...))
+		if _, err := s.StartNow(t.Context(), s.newRound("w1", 0), s.nth(5)); err != nil {
 			t.Errorf("with room again: %v", err)
 		}
 		for id, want := range map[int64]error{
-			1: queue.ErrStarted, 2: queue.ErrFinal, 3: queue.ErrNoRoom, 4: queue.ErrLocked, 6: queue.ErrNotTakenIn, 7: queue.ErrNotFound,
+			s.nth(1): queue.ErrStarted, s.nth(2): queue.ErrFinal, s.nth(3): queue.ErrNoRoom, s.nth(4): queue.ErrLocked,
+			s.nth(6): queue.ErrNotTakenIn, s.nth(6) + 1: queue.ErrNotFound,
 		} {
 			if _, err := s.StartNow(t.Context(), s.newRound("w1", 0), id); !errors.Is(err, want) {
 				t.Errorf("%d: %v, want %v", id, err, want)
 			}
 		}
-		s.wantState(3, job.Initial, "due", 0)
+		s.wantState(s.nth(3), job.Initial, "due", 0)
 	})
 }
 
 // A queue that doesn't keep what has ended deletes it in the same transaction; the activity stays.
 func TestDiscardAtOnce(t *testing.T) {
 	suiteWith(t, func(o *queue.Options) { o.KeepFinished, o.KeepFailed = queue.DiscardAtOnce, queue.DiscardAtOnce }, func(s store) {
-		for range 6 {
-			s.add(job.New{Type: "send", Key: ""})
-		}
+		added := s.add(slices.Repeat([]job.New{{Type: "send"}}, 6)...)
 		jobs := s.start("w1", 5)
 		for range 2 { // the second time as after a lost answer of the database
 			if r := s.settle("w1", done, jobs[:2]...); len(r.Lost) > 0 {
@@ -256,14 +299,15 @@ func TestDiscardAtOnce(t *testing.T) {
 		if _, err := s.answer(queue.Answer{Key: jobs[4].Key, Verdict: job.Finished}); err != nil {
 			t.Error(err)
 		}
-		must[any](t)(nil, s.Cancel(t.Context(), 6))
-		for id, want := range map[int64]string{1: "finished/1", 2: "finished/1", 3: "finished/1", 4: "failed/1", 5: "finished/1"} {
+		must[any](t)(nil, s.Cancel(t.Context(), added[5].ID))
+		for n, want := range []string{"finished/1", "finished/1", "finished/1", "failed/1", "finished/1"} {
+			id := added[n].ID
 			if _, err := s.Get(t.Context(), id); !errors.Is(err, queue.ErrNotFound) {
 				t.Errorf("%d: %v", id, err)
 			}
 			s.wantHistory(id, "added/0 starting/1 "+want)
 		}
-		s.wantHistory(6, "added/0 cancelled/0")
+		s.wantHistory(added[5].ID, "added/0 cancelled/0")
 	})
 }
 
@@ -276,8 +320,8 @@ func TestDiscardLeavesTheOthers(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.settle("w1", done, jobs...)
-		s.wantState(1, job.Final, "failed", 1)
-		if _, err := s.Get(t.Context(), 2); !errors.Is(err, queue.ErrNotFound) {
+		s.wantState(jobs[0].ID, job.Final, "failed", 1)
+		if _, err := s.Get(t.Context(), jobs[1].ID); !errors.Is(err, queue.ErrNotFound) {
 			t.Error(err)
 		}
 	})

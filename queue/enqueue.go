@@ -59,21 +59,26 @@ func (q *Queue) EnqueueMany(ctx context.Context, jobs []job.New) ([]Added, error
 
 // addChunk adds jobs in a transaction of their own.
 func (q *Queue) addChunk(ctx context.Context, prepared []job.New) (added []Added, err error) {
+	var types typesIn
 	tries := 0
 	err = q.db.TxUnclocked(ctx, func(tx *schema.Tx) error {
 		tries++
+		types = q.typesIn(tx)
 		if tx.MayBeDone {
 			// they must not be taken for duplicates of themselves, nor added again if they are final by now
 			if in, err := q.wasAdded(ctx, tx, added); in || err != nil {
 				return err
 			}
 		}
-		all, err := q.add(ctx, tx, prepared, tries > 1)
+		all, err := q.add(ctx, tx, types, prepared, tries > 1)
 		if err == nil {
 			added = all
 		}
 		return err
 	})
+	if err == nil {
+		q.remember(types.seen)
+	}
 	return added, err
 }
 
@@ -109,9 +114,10 @@ func (q *Queue) EnqueueTx(ctx context.Context, tx *sql.Tx, jobs ...job.New) ([]A
 		return nil, err
 	}
 	var added []Added
+	types := q.typesIn(joined)
 	for len(prepared) > 0 {
 		n := chunk(prepared)
-		batch, err := q.add(ctx, joined, prepared[:n], false)
+		batch, err := q.add(ctx, joined, types, prepared[:n], false)
 		if err != nil {
 			return nil, fmt.Errorf("enqueue in %s: %w", q.Name, err)
 		}
@@ -160,10 +166,10 @@ func (q *Queue) scheduled(j job.New, now time.Time) time.Time {
 //
 // byKey inserts them in the order of their keys, in one statement: so those who enqueue the same keys don't lock them crosswise again. It isn't
 // the rule, for of jobs that are alike in all else the one that was added first runs first.
-func (q *Queue) add(ctx context.Context, tx *schema.Tx, prepared []job.New, byKey bool) ([]Added, error) {
+func (q *Queue) add(ctx context.Context, tx *schema.Tx, types typesIn, prepared []job.New, byKey bool) ([]Added, error) {
 	added, jobs := make([]Added, len(prepared)), make([]job.New, len(prepared))
 	for i, j := range prepared {
-		t, err := q.jobType(ctx, tx, j.Type)
+		t, err := types.get(ctx, j.Type)
 		if err != nil {
 			return nil, err
 		}
@@ -217,7 +223,7 @@ func distinct(jobs []job.New) (first []int, twins map[int]int, err error) {
 	seen := make(map[[2]string]int, len(jobs))
 	first = make([]int, 0, len(jobs))
 	for i, j := range jobs {
-		k := [2]string{j.Type, j.Key}
+		k := typeAndKey(j)
 		if at, ok := seen[k]; ok {
 			if twins == nil {
 				twins = map[int]int{}
@@ -237,62 +243,14 @@ func distinct(jobs []job.New) (first []int, twins map[int]int, err error) {
 	return first, twins, nil
 }
 
-func (q *Queue) insert(ctx context.Context, tx *schema.Tx, jobs []job.New, which []int, whole bool) ([]int64, error) {
-	now, stamp := tx.Stamp()
-	names := "job_type, job_data, job_key, timeout, priority, throttle_factor, time_windows, start_time, create_time, update_time"
-	row := "(?,?,?,?,?,?,?," + now + "," + now + "," + now
-	// most jobs have none of these
-	sharded := slices.ContainsFunc(which, func(i int) bool { return jobs[i].ShardKey != job.None })
-	timed := slices.ContainsFunc(which, func(i int) bool { return jobs[i].IsTimed() })
-	if sharded {
-		names, row = names+", shard_key", row+",?"
-	}
-	if timed {
-		names, row = names+", line, scheduled_run_time, wake_time", row+",?,?,?)"
-	} else {
-		names, row = names+", line, scheduled_run_time", row+",'due',"+now+")"
-	}
-	args := make([]any, 0, len(which)*14)
-	for _, i := range which {
-		j := &jobs[i]
-		args = append(args, j.Type, j.Data, j.Key, int64(j.Timeout/time.Second), *j.Priority, *j.ThrottleFactor, j.Windows.Encode())
-		args = append(append(append(args, stamp...), stamp...), stamp...)
-		if sharded {
-			args = append(args, j.ShardKey)
-		}
-		if timed {
-			at := q.scheduled(*j, tx.Now)
-			line, wake := job.Place(at, tx.Now)
-			args = append(args, string(line), schema.Text(at), schema.At(wake))
-		} else {
-			args = append(args, stamp...)
-		}
-	}
-	return tx.InsertIDs(ctx, q.db, schema.Insert{Table: q.table, Columns: names, Row: row, Args: args, N: len(which), Whole: whole})
-}
-
 // skipLive looks up which of the jobs' keys are taken, notes them in added, and gives back the others.
 func (q *Queue) skipLive(ctx context.Context, tx *schema.Tx, jobs []job.New, which []int, added []Added, lock string) (rest []int, err error) {
-	byType := map[string][]any{}
-	for _, i := range which {
-		byType[jobs[i].Type] = append(byType[jobs[i].Type], jobs[i].Key)
-	}
-	live := map[[2]string]int64{}
-	for name, keys := range byType {
-		var rows []struct {
-			ID  int64
-			Key string `db:"job_key"`
-		}
-		query := "SELECT id, job_key FROM " + q.table + " WHERE live = 1 AND job_type = ? AND job_key IN " + schema.In(len(keys)) + " ORDER BY job_key " + lock
-		if err := tx.SelectContext(ctx, &rows, query, append([]any{name}, keys...)...); err != nil {
-			return nil, fmt.Errorf("find the jobs of these keys: %w", err)
-		}
-		for _, r := range rows {
-			live[[2]string{name, r.Key}] = r.ID
-		}
+	live, err := q.live(ctx, tx, jobs, which, lock)
+	if err != nil {
+		return nil, err
 	}
 	for _, i := range which {
-		id, ok := live[[2]string{jobs[i].Type, jobs[i].Key}]
+		id, ok := live[typeAndKey(jobs[i])]
 		if !ok {
 			rest = append(rest, i)
 			continue

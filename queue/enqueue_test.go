@@ -1,9 +1,12 @@
 package queue_test
 
 import (
+	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -104,13 +107,96 @@ func TestReclaimBesideAnOpenTransaction(t *testing.T) {
 		s.add(job.New{Type: "send"}, job.New{Type: "send"}, job.New{Type: "send"})
 		s.start("w", 3)
 		s.bury("w")
-		letGo := s.held("SELECT id FROM shop_emails WHERE id = 2")
+		letGo := s.held(fmt.Sprint("SELECT id FROM shop_emails WHERE id = ", s.nth(2)))
 		s.upkeep()
-		s.wantState(1, job.Retry, job.LineLater, 1)
-		s.wantState(2, job.Running, job.LineLocked, 1)
-		s.wantState(3, job.Retry, job.LineLater, 1)
+		s.wantState(s.nth(1), job.Retry, job.LineLater, 1)
+		s.wantState(s.nth(2), job.Running, job.LineLocked, 1)
+		s.wantState(s.nth(3), job.Retry, job.LineLater, 1)
 		letGo()
 		s.upkeep()
-		s.wantState(2, job.Retry, job.LineLater, 1)
+		s.wantState(s.nth(2), job.Retry, job.LineLater, 1)
+	})
+}
+
+// appTx begins a transaction of an application, on a connection with a setting of its own.
+func (s store) appTx(setting string) *sql.Tx {
+	s.t.Helper()
+	conn := must[*sql.Conn](s.t)(s.db.Conn(context.Background()))
+	must[any](s.t)(conn.ExecContext(s.t.Context(), setting))
+	tx := must[*sql.Tx](s.t)(conn.BeginTx(s.t.Context(), &sql.TxOptions{Isolation: sql.LevelRepeatableRead}))
+	s.t.Cleanup(func() {
+		_ = tx.Rollback()
+		_ = conn.Raw(func(any) error { return driver.ErrBadConn }) // no other gets it from the pool
+	})
+	return tx
+}
+
+// wantKeys makes sure that the ids are those of the jobs.
+func (s store) wantKeys(added []queue.Added) {
+	s.t.Helper()
+	for i, a := range added {
+		if j := s.get(a.ID); j.Key != a.Key {
+			s.t.Errorf("%d: id %d has the key %s, not %s", i, a.ID, j.Key, a.Key)
+		}
+		s.wantHistory(a.ID, "added/0")
+	}
+}
+
+// How far ids lie apart is a setting of each connection.
+func TestIDsOfAnotherStep(t *testing.T) {
+	mysqlSuite(t, func(*queue.Options) {}, func(s store) {
+		s.db.SetMaxOpenConns(1)
+		s.exec("SET auto_increment_increment = 5")
+		for _, n := range []int{1, 2, 49, 120} {
+			s.wantKeys(s.add(slices.Repeat([]job.New{{Type: "send"}}, n)...))
+		}
+		s.db.SetMaxOpenConns(0)
+
+		tx := s.appTx("SET auto_increment_increment = 3")
+		added := must[[]queue.Added](t)(s.EnqueueTx(t.Context(), tx, keyed(120, "")...))
+		must[any](t)(nil, tx.Commit())
+		s.wantKeys(added)
+	})
+}
+
+// An application's transaction that began before a type was registered leaves the type's settings as they are.
+func TestEnqueueTxOfATypeThatIsNewer(t *testing.T) {
+	mysqlSuite(t, func(*queue.Options) {}, func(s store) {
+		tx := s.appTx("SET autocommit = 1")
+		var n int
+		must[any](t)(nil, tx.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM shop_job_types").Scan(&n))
+		o := options()
+		newer := job.DefaultType("newer")
+		newer.Priority, newer.Timeout = 7, time.Minute
+		o.Types = append(o.Types, newer)
+		openStore(t, s.db, o)
+
+		added := must[[]queue.Added](t)(s.EnqueueTx(t.Context(), tx, job.New{Type: "newer"}, job.New{Type: "newer"}))
+		must[any](t)(nil, tx.Commit())
+		var priority int
+		must[any](t)(nil, s.db.GetContext(t.Context(), &priority, "SELECT priority FROM shop_job_types WHERE job_type = 'newer'"))
+		if priority != 7 {
+			t.Errorf("the type's priority is %d now", priority)
+		}
+		for _, a := range added {
+			if j := s.get(a.ID); j.Priority != 7 || j.Timeout != time.Minute {
+				t.Errorf("%+v", j)
+			}
+		}
+	})
+}
+
+// A type that an application's transaction has registered isn't there when that is rolled back.
+func TestTypeThatIsRolledBack(t *testing.T) {
+	suite(t, func(s store) {
+		tx := must[*sql.Tx](t)(s.db.BeginTx(t.Context(), nil))
+		for range 2 {
+			must[[]queue.Added](t)(s.EnqueueTx(t.Context(), tx, job.New{Type: "fleeting"}))
+		}
+		must[any](t)(nil, tx.Rollback())
+		s.add(job.New{Type: "fleeting"})
+		if names := must[[]string](t)(s.TypeNames(t.Context())); !slices.Contains(names, "fleeting") {
+			t.Errorf("registered are %v", names)
+		}
 	})
 }

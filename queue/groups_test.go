@@ -44,11 +44,11 @@ func TestAFullGroupHoldsBackOnlyItsOwn(t *testing.T) {
 		east, west, none := inRegion("east", 1), inRegion("west", 1), job.New{Type: "send", Data: "no JSON"}
 		s.add(east, east, east, east, west, west, none, none, none)
 		first := s.start("w1", 20)
-		if got := ids(first); !slices.Equal(got, []int64{1, 2, 5, 7, 8, 9}) {
+		if got := s.places(first); !slices.Equal(got, []int64{1, 2, 5, 7, 8, 9}) {
 			t.Fatalf("started %v", got)
 		}
-		s.wantState(3, job.Initial, "held", 0)
-		s.wantState(6, job.Initial, "held", 0)
+		s.wantState(s.nth(3), job.Initial, "held", 0)
+		s.wantState(s.nth(6), job.Initial, "held", 0)
 		if got := s.start("w2", 20); len(got) != 0 {
 			t.Errorf("another worker started %v", ids(got))
 		}
@@ -57,10 +57,10 @@ func TestAFullGroupHoldsBackOnlyItsOwn(t *testing.T) {
 		better.Priority = new(1)
 		s.add(better) // 10
 		s.settle("w1", done, first[0], first[2])
-		if got := ids(s.start("w1", 20)); !slices.Equal(got, []int64{10, 6}) {
+		if got := s.places(s.start("w1", 20)); !slices.Equal(got, []int64{10, 6}) {
 			t.Errorf("then started %v", got)
 		}
-		s.wantState(3, job.Initial, "held", 0)
+		s.wantState(s.nth(3), job.Initial, "held", 0)
 		c := must[queue.Counts](t)(s.Counts(t.Context()))
 		if c.Held != 2 || c.Due != 0 || c.OldestDue.IsZero() {
 			t.Errorf("counts %+v", c)
@@ -73,10 +73,10 @@ func TestNothingOvertakesInAGroup(t *testing.T) {
 	suiteWith(t, byRegion(0, map[string]int{"*": 4}), func(s store) {
 		s.add(inRegion("east", 4), inRegion("east", 2), inRegion("east", 3))
 		first := s.start("w1", 9)
-		s.wantState(3, job.Initial, "held", 0)
+		s.wantState(s.nth(3), job.Initial, "held", 0)
 		s.settle("w1", done, first...)
 		s.add(inRegion("east", 1))
-		if got := ids(s.start("w1", 9)); !slices.Equal(got, []int64{2}) {
+		if got := s.places(s.start("w1", 9)); !slices.Equal(got, []int64{2}) {
 			t.Errorf("started %v", got)
 		}
 	})
@@ -111,7 +111,7 @@ func TestManyFullGroups(t *testing.T) {
 		s.settle("w1", done, first...)
 		s.add(inRegion("99", 1)) // the last group, behind the one that is held
 		second := drain()
-		if got := ids(second); len(got) != groups || !slices.Contains(got, groups+100) || slices.Contains(got, 2*groups+1) {
+		if got := s.places(second); len(got) != groups || !slices.Contains(got, groups+100) || slices.Contains(got, 2*groups+1) {
 			t.Errorf("%d started: %v", len(got), got)
 		}
 	})
@@ -122,14 +122,14 @@ func TestHeldJobsDontOvertake(t *testing.T) {
 	suiteWith(t, byRegion(0, map[string]int{"east": 1, "west": 1}), func(s store) {
 		s.add(inRegion("east", 1), inRegion("east", 1), inRegion("west", 1))
 		first := s.start("w1", 9)
-		s.wantState(2, job.Initial, "held", 0)
+		s.wantState(s.nth(2), job.Initial, "held", 0)
 		for _, region := range []string{"west", "east"} {
 			better := inRegion(region, 1)
 			better.Priority = new(1)
 			s.add(better) // 4 and 5, in this order
 		}
 		// only the east has room: 4 is looked at and held back, then comes 5, then what was held
-		if got := ids(s.do(s.newRound("w1", 1, settled(done, first[0])...)).Started); !slices.Equal(got, []int64{5}) {
+		if got := s.places(s.do(s.newRound("w1", 1, settled(done, first[0])...)).Started); !slices.Equal(got, []int64{5}) {
 			s.t.Errorf("started %v", got)
 		}
 	})
@@ -140,15 +140,15 @@ func TestHeldJobsFollowEachOther(t *testing.T) {
 	suiteWith(t, byRegion(0, map[string]int{"*": 1}), func(s store) {
 		s.add(slices.Repeat([]job.New{inRegion("east", 1)}, 3)...)
 		first := s.start("w1", 9)
-		s.wantState(3, job.Initial, "held", 0)
+		s.wantState(s.nth(3), job.Initial, "held", 0)
 		s.add(inRegion("east", 1)) // 4
 		now := must[time.Time](s.t)(s.db.Clock(s.t.Context()))
 		closed := must[job.Windows](s.t)(job.ParseWindows([]string{now.Add(2*time.Hour).Format("15:04") + "-" + now.Add(3*time.Hour).Format("15:04")}))
-		s.exec("UPDATE shop_emails SET time_windows = ? WHERE id = 2", closed.Encode())
-		if got := ids(s.do(s.newRound("w1", 1, settled(done, first...)...)).Started); len(got) > 0 && got[0] != 3 {
+		s.exec("UPDATE shop_emails SET time_windows = ? WHERE id = ?", closed.Encode(), s.nth(2))
+		if got := s.places(s.do(s.newRound("w1", 1, settled(done, first...)...)).Started); len(got) > 0 && got[0] != 3 {
 			s.t.Errorf("started %v", got)
 		}
-		s.wantState(2, job.Initial, "later", 0)
+		s.wantState(s.nth(2), job.Initial, "later", 0)
 	})
 }
 
@@ -163,10 +163,10 @@ func TestMoreIsHeld(t *testing.T) {
 			r.Candidates = candidates
 			return s.do(r)
 		}
-		if got := round(settled(done, first...)...); !slices.Equal(ids(got.Started), []int64{3}) || !got.More {
+		if got := round(settled(done, first...)...); !slices.Equal(s.places(got.Started), []int64{3}) || !got.More {
 			s.t.Errorf("started %v, more is %v", ids(got.Started), got.More)
 		}
-		if got := round(); !slices.Equal(ids(got.Started), []int64{4}) {
+		if got := round(); !slices.Equal(s.places(got.Started), []int64{4}) {
 			s.t.Errorf("then started %v", ids(got.Started))
 		}
 		if got := round(); len(got.Started) > 0 || got.More {
@@ -217,22 +217,22 @@ func TestGroupsMayChange(t *testing.T) {
 	suiteWith(t, byRegion(0, map[string]int{"*": 1}), func(s store) {
 		s.add(inRegion("east", 1), inRegion("east", 1), inRegion("east", 1))
 		s.start("w1", 9)
-		s.wantState(2, job.Initial, "held", 0)
+		s.wantState(s.nth(2), job.Initial, "held", 0)
 
 		o := options()
 		o.ThrottleGroups = &job.ThrottleGroups{By: job.GroupByType, Limits: map[string]int{"send": 2}}
 		byType := openStore(t, s.db, o)
 		// the one that is running was not told its type's group: it counts in no group
-		if got := ids(byType.start("w2", 9)); !slices.Equal(got, []int64{2, 3}) {
+		if got := s.places(byType.start("w2", 9)); !slices.Equal(got, []int64{2, 3}) {
 			t.Errorf("by type: started %v", got)
 		}
 		byType.add(job.New{Type: "send"})
 		byType.start("w2", 9)
-		byType.wantState(4, job.Initial, "held", 0)
+		byType.wantState(s.nth(4), job.Initial, "held", 0)
 
 		none := openStore(t, s.db, options())
 		none.upkeep()
-		if got := ids(none.start("w3", 9)); !slices.Equal(got, []int64{4}) {
+		if got := s.places(none.start("w3", 9)); !slices.Equal(got, []int64{4}) {
 			t.Errorf("without groups: started %v", got)
 		}
 	})
@@ -247,14 +247,14 @@ func TestGroupOfAJob(t *testing.T) {
 		for _, data := range []string{`{"to":{"region":null}}`, `{"to":"region"}`, `{"to":{"region":[7]}}`, `{"to":{"region":{}}}`, `{`, ``, `[]`} {
 			s.add(job.New{Type: "send", Data: data})
 		}
-		if got := ids(s.start("w1", 20)); !slices.Equal(got, []int64{1, 3, 5, 7, 8, 9, 10, 11, 12, 13}) {
+		if got := s.places(s.start("w1", 20)); !slices.Equal(got, []int64{1, 3, 5, 7, 8, 9, 10, 11, 12, 13}) {
 			t.Errorf("started %v", got)
 		}
-		_, err := s.EnqueueMany(t.Context(), []job.New{{Type: "send", Key: s.get(2).Key, Data: `{"to":{"region":"elsewhere"}}`, OnDuplicate: job.ReplaceDuplicate}})
+		_, err := s.EnqueueMany(t.Context(), []job.New{{Type: "send", Key: s.get(s.nth(2)).Key, Data: `{"to":{"region":"elsewhere"}}`, OnDuplicate: job.ReplaceDuplicate}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := ids(s.start("w1", 20)); !slices.Equal(got, []int64{2}) {
+		if got := s.places(s.start("w1", 20)); !slices.Equal(got, []int64{2}) {
 			t.Errorf("after the change of its data: started %v", got)
 		}
 	})
@@ -269,13 +269,13 @@ func TestWeightlessJobsAreNotHeldBack(t *testing.T) {
 		}
 		light := job.New{Type: "report", ThrottleFactor: new(0)}
 		s.add(append(jobs, light, light)...)
-		if got := ids(s.start("w1", 1)); !slices.Equal(got, []int64{1}) {
+		if got := s.places(s.start("w1", 1)); !slices.Equal(got, []int64{1}) {
 			t.Errorf("started %v", got)
 		}
-		if got := ids(s.start("w2", 1)); !slices.Equal(got, []int64{301}) {
+		if got := s.places(s.start("w2", 1)); !slices.Equal(got, []int64{301}) {
 			t.Errorf("with the limit full, started %v", got)
 		}
-		if got := ids(s.start("w2", 9)); !slices.Equal(got, []int64{302}) {
+		if got := s.places(s.start("w2", 9)); !slices.Equal(got, []int64{302}) {
 			t.Errorf("then started %v", got)
 		}
 	})

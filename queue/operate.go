@@ -43,7 +43,7 @@ func (q *Queue) Cancel(ctx context.Context, id int64) error {
 		}
 		var entries []activity.Entry
 		if j.IsNew() {
-			if err := q.takeInOne(ctx, tx, inserted{j, j.Left.Windows}); err != nil {
+			if err := q.takeInOne(ctx, tx, q.typesIn(tx), inserted{j, j.Left.Windows}); err != nil {
 				return err
 			}
 			entries = append(entries, q.entry(j, activity.Added))

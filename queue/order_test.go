@@ -19,7 +19,7 @@ func (s store) orderOf(worker string) (list []int64) {
 	for {
 		r := s.newRound(worker, 2)
 		r.Candidates = candidates
-		started := ids(s.do(r).Started)
+		started := s.places(s.do(r).Started)
 		if len(started) == 0 {
 			return list
 		}
@@ -77,7 +77,7 @@ func TestOrderMayChange(t *testing.T) {
 				s.t.Errorf("%s: started %v, want %v", c.name, got, c.want)
 			}
 			s.exec("UPDATE shop_emails SET line = 'due', state = 'initial', attempt = 0, worker_id = 'NONE', lock_token = 'NONE'")
-			ahead := must[queue.Why](s.t)(changed.Why(s.t.Context(), 2, nil)).Ahead
+			ahead := must[queue.Why](s.t)(changed.Why(s.t.Context(), s.nth(2), nil)).Ahead
 			if want := slices.Index(c.want, 2); ahead != int64(want) {
 				s.t.Errorf("%s: %d are ahead of job 2, want %d", c.name, ahead, want)
 			}
@@ -125,7 +125,7 @@ func TestTableOfAnotherOrder(t *testing.T) {
 					}
 				}
 			}
-			s.wantState(1, job.Initial, "due", 0)
+			s.wantState(s.nth(1), job.Initial, "due", 0)
 		})
 	}
 }
@@ -134,7 +134,7 @@ func TestTableOfAnotherOrder(t *testing.T) {
 func TestDefaultPriority(t *testing.T) {
 	suiteWith(t, func(o *queue.Options) { o.DefaultPriority = new(1000) }, func(s store) {
 		s.add(job.New{Type: "new"}, job.New{Type: "send"})
-		if a, b := s.get(1).Priority, s.get(2).Priority; a != 1000 || b != 100 {
+		if a, b := s.get(s.nth(1)).Priority, s.get(s.nth(2)).Priority; a != 1000 || b != 100 {
 			t.Errorf("priorities %d and %d", a, b)
 		}
 	})
@@ -144,15 +144,15 @@ func TestDefaultPriority(t *testing.T) {
 func TestUpkeepInAnyOrder(t *testing.T) {
 	suiteWith(t, func(o *queue.Options) { o.Order = job.BySchedule }, func(s store) {
 		s.add(job.New{Type: "send"}, job.New{Type: "send", In: time.Hour}, job.New{Type: "send"}, job.New{Type: "send"})
-		s.exec("UPDATE shop_emails SET line = 'held' WHERE id = 1") // and its groups are gone
-		s.exec("UPDATE shop_emails SET wake_time = '2026-01-01 00:00:00.000000' WHERE id = 2")
+		s.exec("UPDATE shop_emails SET line = 'held' WHERE id = ?", s.nth(1)) // and its groups are gone
+		s.exec("UPDATE shop_emails SET wake_time = '2026-01-01 00:00:00.000000' WHERE id = ?", s.nth(2))
 		s.exec("INSERT INTO shop_emails (job_type, job_data) VALUES ('send', 'plain')")
-		s.lockOutside("gone", 3)
+		s.lockOutside("gone", s.nth(3))
 		s.upkeep()
-		for id := int64(1); id <= 5; id++ {
-			s.wantState(id, job.Initial, job.LineDue, 0)
+		for n := range 5 {
+			s.wantState(s.nth(n+1), job.Initial, job.LineDue, 0)
 		}
 		must[queue.Counts](t)(s.Counts(t.Context()))
-		must[queue.Why](t)(s.Why(t.Context(), 4, nil))
+		must[queue.Why](t)(s.Why(t.Context(), s.nth(4), nil))
 	})
 }

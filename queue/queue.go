@@ -71,8 +71,7 @@ type Queue struct {
 	registered map[string]job.Type
 }
 
-// New is the queue in db that the options describe. It doesn't talk to the database: Register makes the queue known, which
-// workers need.
+// New is the queue in db that the options describe. It doesn't talk to the database: Register makes the queue known.
 func New(db *schema.DB, o Options) (*Queue, error) {
 	table, err := db.CheckQueue(o.Name)
 	if err != nil {

@@ -74,7 +74,7 @@ func kept(seconds int64) time.Duration {
 }
 
 // Register records the queue and the configured types in the database, for the commands and the applications that have
-// no config of this queue. It writes only what has changed, and may be repeated.
+// no config of this queue. It writes only what has changed, and may be repeated. Workers do it when they begin.
 func (q *Queue) Register(ctx context.Context) error {
 	want, err := q.record()
 	if err != nil {
@@ -84,7 +84,7 @@ func (q *Queue) Register(ctx context.Context) error {
 	if err := q.db.SelectContext(ctx, &there, "SELECT "+queueColumns+" FROM "+q.db.Queues()+" WHERE queue = ?", q.Name); err != nil {
 		return fmt.Errorf("read the registration of %s: %w", q.Name, err)
 	}
-	known, err := q.loadTypes(ctx, q.db)
+	known, err := q.loadTypes(ctx)
 	if err != nil {
 		return err
 	}
@@ -120,7 +120,7 @@ func (q *Queue) Register(ctx context.Context) error {
 // not among the options.
 func Registered(ctx context.Context, db *schema.DB) ([]Options, error) {
 	var rows []queueRecord
-	if err := db.SelectContext(ctx, &rows, "SELECT "+queueColumns+" FROM "+db.Queues()+" ORDER BY queue"); err != nil {
+	if err := db.SelectContext(ctx, &rows, "SELECT "+queueColumns+" FROM "+db.Queues()+" WHERE queue <> 'NONE' ORDER BY queue"); err != nil {
 		return nil, fmt.Errorf("list the queues: %w", err)
 	}
 	all := make([]Options, len(rows))

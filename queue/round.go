@@ -69,12 +69,12 @@ func (q *Queue) Round(ctx context.Context, r Round) (Done, error) {
 	var done Done
 	var first *firstRead
 	again := r.Again
-	err := q.db.TxInParts(ctx, func() []schema.Query {
+	err := q.db.TxInParts(ctx, func(tx *schema.Tx) []schema.Query {
 		if again && r.Candidates != nil {
 			r.Candidates.Forget() // some were taken for nothing
 		}
 		first = &firstRead{settling: map[int64]settling{}, jobs: map[int64]*job.Job{}}
-		return q.readFirst(r, first, again)
+		return q.readFirst(tx, r, first, again)
 	}, func(tx *schema.Tx) (err error) {
 		done = Done{}
 		slots := r.Slots
@@ -132,16 +132,16 @@ type firstRead struct {
 	jobs     map[int64]*job.Job
 }
 
-func (q *Queue) readFirst(r Round, first *firstRead, again bool) (queries []schema.Query) {
+func (q *Queue) readFirst(tx *schema.Tx, r Round, first *firstRead, again bool) (queries []schema.Query) {
 	if len(r.Settle) > 0 {
-		queries = append(queries, q.settling(r.Worker.ID, r.Settle, q.db.SkipLocked, first.settling))
+		queries = append(queries, q.settling(r.Worker.ID, r.Settle, tx.SkipLocked, first.settling))
 	}
 	if r.Slots > 0 {
 		queries = append(queries, q.isOpen(r.Worker.ID, &first.open))
 	}
 	if r.Slots > 0 && !again && !q.TakesTurns() {
 		if first.due = r.Candidates.known(r.Slots); len(first.due) > 0 {
-			queries = append(queries, q.lockDue(first.due, first.jobs))
+			queries = append(queries, q.lockDue(tx, first.due, first.jobs))
 		}
 	}
 	return queries

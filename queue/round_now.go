@@ -15,7 +15,7 @@ import (
 func (q *Queue) StartNow(ctx context.Context, r Round, id int64) (*job.Job, error) {
 	var j *job.Job
 	err := q.db.Tx(ctx, func(tx *schema.Tx) (err error) {
-		if j, err = q.get(ctx, tx, id, q.db.ForUpdate); err != nil || j.Token == r.Token {
+		if j, err = q.get(ctx, tx, id, q.db.ForUpdate); err != nil || j.Token == r.Token && j.State == job.Running {
 			return err
 		}
 		var entries []activity.Entry

@@ -55,6 +55,11 @@ func (q *Queue) takeTurn(ctx context.Context, tx *schema.Tx, worker string) (*ro
 	if err := tx.Write(ctx, "UPDATE "+q.db.Queues()+" SET turn = turn + 1 WHERE queue = ?", q.Name); err != nil {
 		return nil, fmt.Errorf("wait for a turn: %w", err)
 	}
+	if q.db.StillClock {
+		if err := tx.Flush(ctx); err != nil {
+			return nil, fmt.Errorf("wait for a turn: %w", err)
+		}
+	}
 	var now, starts string
 	err := tx.QueryRowxContext(ctx, "SELECT CAST("+q.db.Now+" AS CHAR), starts, paused = 0 AND "+q.workers.Working("?")+
 		" FROM "+q.db.Queues()+" WHERE queue = ?", worker, q.Name).Scan(&now, &starts, &r.open)
@@ -64,8 +69,17 @@ func (q *Queue) takeTurn(ctx context.Context, tx *schema.Tx, worker string) (*ro
 	if err != nil {
 		return nil, fmt.Errorf("wait for a turn at %s: %w", q.Name, err)
 	}
-	if r.starts, err = decodeStarts(starts); err != nil || !q.limited() {
+	if r.starts, err = decodeStarts(starts); err != nil {
 		return r, err
+	}
+	if r.starts.After(tx.Now) {
+		// the database's clock has been put back: they count from now on, so that is to be written down once
+		if err := q.countStarts(ctx, tx, r, 0); err != nil {
+			return r, err
+		}
+	}
+	if !q.limited() {
+		return r, nil
 	}
 	r.used, r.usedBy, err = q.used(ctx, tx)
 	return r, err
@@ -122,12 +136,13 @@ func (r *room) limitOf(group string) int {
 	return r.groups.Limit(group)
 }
 
-// countStarts adds to the starts of a queue with a rate.
+// countStarts adds to the starts of a queue with a rate, as of the transaction's time.
 func (q *Queue) countStarts(ctx context.Context, tx *schema.Tx, r *room, n int) error {
 	if q.Rate.Starts < 1 {
 		return nil
 	}
-	text, err := json.Marshal(q.Rate.Add(r.starts, n, tx.Now))
+	r.starts = q.Rate.Add(r.starts, n, tx.Now)
+	text, err := json.Marshal(r.starts)
 	if err != nil {
 		return err
 	}

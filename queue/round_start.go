@@ -71,7 +71,7 @@ func (q *Queue) start(ctx context.Context, tx *schema.Tx, r Round, first *firstR
 		slices.SortFunc(list, candidate.compare)
 		jobs := map[int64]*job.Job{}
 		if len(list) > 0 {
-			if err := tx.Read(ctx, q.lockDue(list, jobs)); err != nil {
+			if err := tx.Read(ctx, q.lockDue(tx, list, jobs)); err != nil {
 				return nil, fmt.Errorf("lock due jobs: %w", err)
 			}
 		}
@@ -183,13 +183,13 @@ func (q *Queue) isOpen(worker string, open *bool) schema.Query {
 
 // lockDue is the query that locks those of the candidates which are due and not locked by another transaction. It puts them
 // into jobs.
-func (q *Queue) lockDue(list []candidate, jobs map[int64]*job.Job) schema.Query {
+func (q *Queue) lockDue(tx *schema.Tx, list []candidate, jobs map[int64]*job.Job) schema.Query {
 	args := make([]any, 0, len(list))
 	for _, c := range list {
 		args = append(args, c.ID)
 	}
 	query := "SELECT " + q.startColumns() + " FROM " + q.table + " " + q.db.ByID +
-		" WHERE id IN " + schema.In(len(list)) + " AND line IN ('due', 'held') " + q.db.SkipLocked
+		" WHERE id IN " + schema.In(len(list)) + " AND line IN ('due', 'held') " + tx.SkipLocked
 	return q.jobs(query, args, func(j *job.Job) { jobs[j.ID] = j })
 }
 
@@ -278,9 +278,28 @@ func (q *Queue) postpone(ctx context.Context, tx *schema.Tx, j *job.Job) error {
 	return nil
 }
 
-// startedUnder gives the jobs that a round has started, if it was committed although it ended in an error. That commit may
-// still be under way: so it waits for the rows that the round had locked.
+// startedUnder gives the jobs that a round has started, if it was committed although it ended in an error. One whose attempt
+// an answer has ended meanwhile, before its handler began, is left to whoever takes the retry decision.
 func (q *Queue) startedUnder(ctx context.Context, tx *schema.Tx, r Round) (started []*job.Job, err error) {
+	locked, err := q.lockedUnder(ctx, tx, r)
+	if err != nil {
+		return nil, err
+	}
+	for _, j := range locked {
+		if j.State == job.Running {
+			started = append(started, j)
+			continue
+		}
+		if err := tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET line = 'error', worker_id = 'NONE', answered = 0 WHERE id = ?", j.ID); err != nil {
+			return nil, fmt.Errorf("leave job %d to its retry decision: %w", j.ID, err)
+		}
+	}
+	return started, nil
+}
+
+// lockedUnder gives the jobs that a round has locked, if it was committed although it ended in an error. That commit may
+// still be under way: so it waits for the rows that the round had read.
+func (q *Queue) lockedUnder(ctx context.Context, tx *schema.Tx, r Round) (locked []*job.Job, err error) {
 	tried := *r.tried
 	if len(tried) == 0 {
 		return nil, nil
@@ -290,10 +309,10 @@ func (q *Queue) startedUnder(ctx context.Context, tx *schema.Tx, r Round) (start
 		return nil, fmt.Errorf("wait for an earlier try of a round: %w", err)
 	}
 	query := "SELECT " + selected() + " FROM " + q.table + " " + q.db.ByID + in +
-		" AND line = 'locked' AND state = 'running' AND worker_id = ? AND lock_token = ?"
-	err = tx.Read(ctx, q.jobs(query, slices.Concat(tried, []any{r.Worker.ID, r.Token}), func(j *job.Job) { started = append(started, j) }))
+		" AND line = 'locked' AND worker_id = ? AND lock_token = ?"
+	err = tx.Read(ctx, q.jobs(query, slices.Concat(tried, []any{r.Worker.ID, r.Token}), func(j *job.Job) { locked = append(locked, j) }))
 	if err != nil {
-		return nil, fmt.Errorf("find what a round has started: %w", err)
+		return nil, fmt.Errorf("find what a round has locked: %w", err)
 	}
-	return started, nil
+	return locked, nil
 }

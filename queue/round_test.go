@@ -3,6 +3,7 @@ package queue_test
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"reflect"
 	"slices"
 	"testing"
@@ -37,12 +38,12 @@ func TestRoundMayBeRepeated(t *testing.T) {
 				queue.Settled{Job: jobs[3], Outcome: job.Outcome{Verdict: job.TryAgain, Error: "ask"}, Decider: queue.OwnHandler},
 				queue.Settled{Job: jobs[4], Outcome: job.Outcome{Verdict: job.Failed, Error: "ask"}, Decider: queue.AnyHandler})
 			first := s.do(r)
-			if !slices.Equal(ids(first.Started), []int64{6, 7}) || len(first.Resting) != 1 || first.Resting[0].Job != jobs[3] {
+			if !slices.Equal(s.places(first.Started), []int64{6, 7}) || len(first.Resting) != 1 || first.Resting[0].Job != jobs[3] {
 				s.t.Fatalf("the first time: %+v", first)
 			}
 			var before []job.Job
-			for id := int64(1); id <= 9; id++ {
-				before = append(before, *s.get(id))
+			for n := range 9 {
+				before = append(before, *s.get(s.nth(n + 1)))
 			}
 			for r.Again = true; len(r.Token) == 36; r.Token += " " {
 				again := s.do(r)
@@ -65,8 +66,8 @@ func TestRoundMayBeRepeated(t *testing.T) {
 				} else if want != "" {
 					history += " " + want
 				}
-				s.wantHistory(int64(i+1), history)
-				now := *s.get(int64(i + 1))
+				s.wantHistory(s.nth(i+1), history)
+				now := *s.get(s.nth(i + 1))
 				now.UpdateTime = before[i].UpdateTime // to write the same again is no harm
 				if !reflect.DeepEqual(now, before[i]) {
 					s.t.Errorf("job %d was %+v, is %+v", i+1, before[i], now)
@@ -90,18 +91,40 @@ func TestRoundThatWasNotCommitted(t *testing.T) {
 		jobs := s.start("w", 1)
 		r := s.newRound("w", 1, settled(finished, jobs...)...)
 		r.Again = true
-		if got := ids(s.do(r).Started); !slices.Equal(got, []int64{2}) {
+		if got := s.places(s.do(r).Started); !slices.Equal(got, []int64{2}) {
 			s.t.Errorf("started %v", got)
 		}
-		s.wantState(1, job.Final, "finished", 1)
+		s.wantState(s.nth(1), job.Final, "finished", 1)
 
 		s.bury("w")
 		s.upkeep()
 		if got := ids(s.do(r).Started); len(got) > 0 {
 			s.t.Errorf("a worker that was declared dead started %v", got)
 		}
-		s.wantState(2, job.Retry, "later", 1)
-		s.wantState(3, job.Initial, "due", 0)
+		s.wantState(s.nth(2), job.Retry, "later", 1)
+		s.wantState(s.nth(3), job.Initial, "due", 0)
+	})
+}
+
+// An answer may end an attempt that its worker doesn't know of yet, since it has still to learn that its round was committed.
+func TestAnswerBeforeTheRoundIsRepeated(t *testing.T) {
+	suite(t, func(s store) {
+		s.hire("w")
+		keys := s.add(job.New{Type: "send"}, job.New{Type: "send"}, job.New{Type: "send"})
+		r := s.newRound("w", 3)
+		s.do(r)
+		for i, verdict := range []job.Verdict{job.TryAgain, job.Finished} {
+			must[queue.Answered](t)(s.answer(queue.Answer{Key: keys[i].Key, Verdict: verdict, Error: "no"}))
+		}
+		s.wantState(keys[0].ID, job.Error, job.LineLocked, 1)
+		r.Again = true
+		if got := ids(s.do(r).Started); !slices.Equal(got, []int64{keys[2].ID}) {
+			t.Errorf("to be run are %v", got)
+		}
+		s.upkeep()
+		s.wantState(keys[0].ID, job.Retry, job.LineLater, 1)
+		s.wantHistory(keys[0].ID, "added/0 starting/1 error/1")
+		s.wantState(keys[1].ID, job.Final, job.LineFinished, 1)
 	})
 }
 
@@ -137,13 +160,13 @@ func TestRoundWaitsForNoRow(t *testing.T) {
 		mysqlSuite(t, change, func(s store) {
 			s.add(make9("send")...)
 			jobs := s.start("w", 5)
-			letGo := s.held("SELECT id FROM shop_emails FORCE INDEX (PRIMARY) WHERE id IN (2, 4, 6)")
+			letGo := s.held(fmt.Sprintf("SELECT id FROM shop_emails FORCE INDEX (PRIMARY) WHERE id IN (%d, %d, %d)", s.nth(2), s.nth(4), s.nth(6)))
 			r := s.newRound("w", 2, settled(finished, jobs[:3]...)...)
 			r.Settle = append(r.Settle,
 				queue.Settled{Job: jobs[3], Outcome: job.Outcome{Verdict: job.Failed, Error: "boo"}},
 				queue.Settled{Job: jobs[4], Outcome: job.Outcome{Verdict: job.Failed, Error: "boo"}})
 			got := s.quick(r)
-			if !slices.Equal(ids(got.Started), []int64{7, 8}) {
+			if !slices.Equal(s.places(got.Started), []int64{7, 8}) {
 				s.t.Errorf("started %v", ids(got.Started))
 			}
 			if want := []queue.Settled{r.Settle[1], r.Settle[3]}; !reflect.DeepEqual(got.Unsettled, want) {
@@ -152,20 +175,20 @@ func TestRoundWaitsForNoRow(t *testing.T) {
 			if len(got.Lost) > 0 {
 				s.t.Errorf("lost %v", got.Lost)
 			}
-			for id, line := range map[int64]job.Line{1: "finished", 3: "finished", 5: "failed"} {
-				s.wantState(id, job.Final, line, 1)
+			for n, line := range map[int]job.Line{1: "finished", 3: "finished", 5: "failed"} {
+				s.wantState(s.nth(n), job.Final, line, 1)
 			}
-			for _, id := range []int64{2, 4, 7, 8} {
-				s.wantState(id, job.Running, "locked", 1)
+			for _, n := range []int{2, 4, 7, 8} {
+				s.wantState(s.nth(n), job.Running, "locked", 1)
 			}
 			letGo()
-			if again := s.quick(s.newRound("w", 9, got.Unsettled...)); len(again.Unsettled) > 0 || !slices.Equal(ids(again.Started), []int64{6, 9}) {
+			if again := s.quick(s.newRound("w", 9, got.Unsettled...)); len(again.Unsettled) > 0 || !slices.Equal(s.places(again.Started), []int64{6, 9}) {
 				s.t.Errorf("then: %+v", again)
 			}
-			s.wantState(2, job.Final, "finished", 1)
-			s.wantState(4, job.Final, "failed", 1)
-			s.wantHistory(2, "added/0 starting/1 finished/1")
-			s.wantHistory(4, "added/0 starting/1 failed/1")
+			s.wantState(s.nth(2), job.Final, "finished", 1)
+			s.wantState(s.nth(4), job.Final, "failed", 1)
+			s.wantHistory(s.nth(2), "added/0 starting/1 finished/1")
+			s.wantHistory(s.nth(4), "added/0 starting/1 failed/1")
 		})
 	}
 }
@@ -180,7 +203,7 @@ func TestHeldRowOfADeadWorker(t *testing.T) {
 		s.add(job.New{Type: "send"})
 		jobs := s.start("w", 1)
 		s.bury("w")
-		letGo := s.held("SELECT id FROM shop_emails WHERE id = 1")
+		letGo := s.held("SELECT id FROM shop_emails")
 		got := s.quick(s.newRound("w", 0, settled(finished, jobs...)...))
 		if len(got.Unsettled) != 1 || len(got.Lost) != 0 {
 			s.t.Errorf("while it is held: %+v", got)
@@ -190,7 +213,7 @@ func TestHeldRowOfADeadWorker(t *testing.T) {
 		if got = s.quick(s.newRound("w", 0, got.Unsettled...)); len(got.Unsettled) != 0 || len(got.Lost) != 1 {
 			s.t.Errorf("when it is reclaimed: %+v", got)
 		}
-		s.wantState(1, job.Retry, "later", 1)
+		s.wantState(s.nth(1), job.Retry, "later", 1)
 	})
 }
 
@@ -205,10 +228,10 @@ func TestRoundWaitsForNoOtherTable(t *testing.T) {
 		s.held("SELECT id FROM shop_activity")
 		gone := *jobs[0]
 		gone.Attempt++ // one that is to be looked for
-		if got := s.quick(s.newRound("w", 1, settled(finished, jobs[0], &gone)...)); !slices.Equal(ids(got.Started), []int64{2}) {
+		if got := s.quick(s.newRound("w", 1, settled(finished, jobs[0], &gone)...)); !slices.Equal(s.places(got.Started), []int64{2}) {
 			s.t.Errorf("started %v", ids(got.Started))
 		}
-		s.wantState(1, job.Final, "finished", 1)
+		s.wantState(s.nth(1), job.Final, "finished", 1)
 	})
 }
 
@@ -221,7 +244,7 @@ func TestCandidatesComeBackToTheHead(t *testing.T) {
 		one := func() []int64 {
 			r := s.newRound("w", 1)
 			r.Candidates = candidates
-			return ids(s.do(r).Started)
+			return s.places(s.do(r).Started)
 		}
 		s.add(job.New{Type: "send"}, job.New{Type: "report"}, job.New{Type: "send"})
 		var got []int64
@@ -279,6 +302,25 @@ func TestRateIsSaid(t *testing.T) {
 		}
 		if got := s.do(s.newRound("w", 2)); len(got.Started) != 0 || got.Wait < 59*time.Minute || got.Wait > 61*time.Minute {
 			s.t.Errorf("%+v", got)
+		}
+	})
+}
+
+// Starts that the database's clock has yet to come to, for it was put back, hold a queue up for the rate's time and no longer.
+func TestRateAfterTheClockWasPutBack(t *testing.T) {
+	suiteWith(t, func(o *queue.Options) { o.Rate = job.Rate{Starts: 2, Per: time.Second} }, func(s store) {
+		s.hire("w")
+		s.add(make9("send")...)
+		later := must[time.Time](t)(s.db.Clock(t.Context())).Add(time.Hour)
+		s.exec("UPDATE shop_queues SET starts = ? WHERE queue = 'emails'", fmt.Sprintf(`{"%d":2}`, later.UnixMicro()))
+		if got := s.do(s.newRound("w", 2)); len(got.Started) != 0 || got.Wait > 1100*time.Millisecond {
+			t.Errorf("at first: %+v", got)
+		}
+		deadline := time.Now().Add(10 * time.Second)
+		for started := 0; started == 0; started = len(s.do(s.newRound("w", 2)).Started) {
+			if time.Now().After(deadline) {
+				t.Fatal("nothing is started any more")
+			}
 		}
 	})
 }

@@ -140,6 +140,24 @@ func ids(jobs []*job.Job) (list []int64) {
 	return list
 }
 
+// nth is the id of the n-th row that was inserted: on a Galera cluster they lie apart.
+func (s store) nth(n int) (id int64) {
+	s.t.Helper()
+	must[any](s.t)(nil, s.db.GetContext(s.t.Context(), &id, "SELECT id FROM shop_emails ORDER BY id LIMIT 1 OFFSET ?", n-1))
+	return id
+}
+
+// places says which rows the jobs are, as nth counts them.
+func (s store) places(jobs []*job.Job) (list []int64) {
+	s.t.Helper()
+	var all []int64
+	must[any](s.t)(nil, s.db.SelectContext(s.t.Context(), &all, "SELECT id FROM shop_emails ORDER BY id"))
+	for _, j := range jobs {
+		list = append(list, int64(slices.Index(all, j.ID)+1))
+	}
+	return list
+}
+
 func (s store) get(id int64) *job.Job {
 	s.t.Helper()
 	return must[*job.Job](s.t)(s.Get(s.t.Context(), id))
@@ -611,7 +629,7 @@ func TestPlainInsertIsTakenIn(t *testing.T) {
 			must[any](s.t)(conn.ExecContext(s.t.Context(), insert))
 		}
 		s.upkeep()
-		first := s.wantState(1, job.Initial, "due", 0)
+		first := s.wantState(s.nth(1), job.Initial, "due", 0)
 		if first.Priority != 100 || first.Timeout != 24*time.Hour || len(first.Key) < 32 {
 			s.t.Errorf("taken in as %+v", first)
 		}
@@ -619,15 +637,15 @@ func TestPlainInsertIsTakenIn(t *testing.T) {
 		if age := now.Sub(first.ScheduledRunTime); age < 0 || age > time.Minute {
 			s.t.Errorf("scheduled %s ago: the session's time zone has got into it", age)
 		}
-		if second := s.wantState(2, job.Initial, "due", 0); second.Priority != 5 || second.Windows.Encode() == job.None {
+		if second := s.wantState(s.nth(2), job.Initial, "due", 0); second.Priority != 5 || second.Windows.Encode() == job.None {
 			s.t.Errorf("taken in as %+v", second)
 		}
-		s.wantHistory(1, "added/0")
+		s.wantHistory(s.nth(1), "added/0")
 		if bad := must[[]string](s.t)(s.TypeNames(s.t.Context())); !slices.Contains(bad, "never seen") {
 			s.t.Errorf("types: %v", bad)
 		}
 		var state, problem string
-		must[any](s.t)(nil, s.db.QueryRowContext(s.t.Context(), "SELECT state, error FROM shop_emails WHERE id = 3").Scan(&state, &problem))
+		must[any](s.t)(nil, s.db.QueryRowContext(s.t.Context(), "SELECT state, error FROM shop_emails WHERE id = ?", s.nth(3)).Scan(&state, &problem))
 		if state != "final" || !strings.Contains(problem, "teatime") {
 			s.t.Errorf("a row that can't be a job is %s: %s", state, problem)
 		}
@@ -832,9 +850,9 @@ func TestReschedule(t *testing.T) {
 			s.t.Error(err)
 		}
 		s.exec("INSERT INTO shop_emails (job_type, job_data) VALUES ('send', 'plain')")
-		must[any](s.t)(nil, s.Reschedule(in, 3, queue.When{At: time.Now().Add(time.Hour)}))
+		must[any](s.t)(nil, s.Reschedule(in, s.nth(3), queue.When{At: time.Now().Add(time.Hour)}))
 		s.upkeep()
-		if j := s.wantState(3, job.Initial, "later", 0); j.Priority != 100 {
+		if j := s.wantState(s.nth(3), job.Initial, "later", 0); j.Priority != 100 {
 			s.t.Errorf("priority %d: what the row left to its type was lost", j.Priority)
 		}
 	})

@@ -85,7 +85,7 @@ func (q *Queue) decideSome(ctx context.Context, w roster.Worker, name string, on
 // withFreeKeys gives those of the jobs, whose rows are locked, that have their places in the index of keys to themselves: to
 // end a job is to give its place up, for which one would wait where another transaction holds it.
 func (q *Queue) withFreeKeys(ctx context.Context, tx *schema.Tx, jobs []*job.Job) (free []*job.Job, err error) {
-	if q.db.SkipLocked == "" || len(jobs) == 0 {
+	if tx.SkipLocked == "" || len(jobs) == 0 {
 		return jobs, nil
 	}
 	keys, found := map[string][]any{}, map[int64]bool{}
@@ -93,7 +93,7 @@ func (q *Queue) withFreeKeys(ctx context.Context, tx *schema.Tx, jobs []*job.Job
 		keys[j.Type] = append(keys[j.Type], j.Key)
 	}
 	for name, of := range keys {
-		query := "SELECT id FROM " + q.table + " " + q.index("live") + " WHERE job_type = ? AND live = 1 AND job_key IN " + schema.In(len(of)) + " " + q.db.SkipLocked
+		query := "SELECT id FROM " + q.table + " " + q.index("live") + " WHERE job_type = ? AND live = 1 AND job_key IN " + schema.In(len(of)) + " " + tx.SkipLocked
 		ids, err := q.ids(ctx, tx, query, append([]any{name}, of...)...)
 		if err != nil {
 			return nil, fmt.Errorf("lock the keys of jobs: %w", err)
@@ -112,51 +112,68 @@ func (q *Queue) undecided(ctx context.Context, tx *schema.Tx, columns, jobType s
 		hint, where, args = q.db.ByID, " AND id = ?", append(args, *only)
 	}
 	query := "SELECT " + columns + " FROM " + q.table + " " + hint +
-		" WHERE line = 'error' AND part = 'NONE' AND job_type = ?" + where + " LIMIT ? " + q.db.SkipLocked
+		" WHERE line = 'error' AND part = 'NONE' AND job_type = ?" + where + " LIMIT ? " + tx.SkipLocked
 	err = tx.Read(ctx, q.jobs(query, append(args, n), func(j *job.Job) { jobs = append(jobs, j) }))
 	return jobs, err
 }
 
-// Undecided takes up to n jobs of these types that wait for their retry decision, under the worker's lock, and gives them
-// with what is known of their last attempt. A retry handler decides about them, and Round writes down what it says. A
-// worker that ends before gives them to others; one that was declared dead gets none.
-func (q *Queue) Undecided(ctx context.Context, w roster.Worker, types []string, n int) (list []Settled, err error) {
+// Undecided takes up to r.Slots jobs of these types that wait for their retry decision, under the lock of a round that is only
+// for this, and gives them with what is known of their last attempt. A retry handler decides about them, and another round
+// writes down what it says. A worker that ends before gives them to others; one that was declared dead gets none. It may be
+// repeated: see Round.Token.
+func (q *Queue) Undecided(ctx context.Context, r Round, types []string) (list []Settled, err error) {
+	again := r.Again
 	err = q.db.Tx(ctx, func(tx *schema.Tx) error {
+		var jobs []*job.Job
+		var err error
+		if again {
+			jobs, err = q.lockedUnder(ctx, tx, r)
+		}
+		if again = true; err == nil && len(jobs) == 0 {
+			jobs, err = q.takeUndecided(ctx, tx, r, types)
+		}
 		list = nil
-		var working bool
-		err := tx.GetContext(ctx, &working, "SELECT "+q.workers.Working("?"), w.ID)
-		if err != nil || !working {
-			return err
+		for _, j := range jobs {
+			list = append(list, Settled{Job: j, Outcome: j.Outcome(tx.Now)})
 		}
-		var ids []any
-		for _, name := range types {
-			if n <= len(list) {
-				break
-			}
-			jobs, err := q.undecided(ctx, tx, selected(), name, nil, n-len(list))
-			if err != nil {
-				return err
-			}
-			sound, flawed := apart(jobs)
-			entries, err := q.refuse(ctx, tx, flawed)
-			if err != nil {
-				return err
-			}
-			if err := q.logAs(ctx, tx, w, entries); err != nil {
-				return err
-			}
-			for _, j := range sound {
-				list, ids = append(list, Settled{Job: j, Outcome: j.Outcome(tx.Now)}), append(ids, j.ID)
-			}
-		}
-		if len(ids) == 0 {
-			return nil
-		}
-		return tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET line = 'locked', worker_id = ? WHERE line = 'error' AND id IN "+
-			schema.In(len(ids)), append([]any{w.ID}, ids...)...)
+		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("take failed jobs of %s to decide about: %w", q.Name, err)
 	}
 	return list, nil
+}
+
+func (q *Queue) takeUndecided(ctx context.Context, tx *schema.Tx, r Round, types []string) (taken []*job.Job, err error) {
+	if working, err := q.workers.IsWorking(ctx, tx, r.Worker.ID); err != nil || !working {
+		return nil, err
+	}
+	for _, name := range types {
+		if r.Slots <= len(taken) {
+			break
+		}
+		jobs, err := q.undecided(ctx, tx, selected(), name, nil, r.Slots-len(taken))
+		if err != nil {
+			return nil, err
+		}
+		sound, flawed := apart(jobs)
+		entries, err := q.refuse(ctx, tx, flawed)
+		if err != nil {
+			return nil, err
+		}
+		if err := q.logAs(ctx, tx, r.Worker, entries); err != nil {
+			return nil, err
+		}
+		taken = append(taken, sound...)
+	}
+	if len(taken) == 0 {
+		return nil, nil
+	}
+	args := []any{r.Worker.ID, r.Token}
+	for _, j := range taken {
+		j.Line, j.WorkerID, j.Token = job.LineLocked, r.Worker.ID, r.Token
+		args, *r.tried = append(args, j.ID), append(*r.tried, j.ID)
+	}
+	return taken, tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET line = 'locked', worker_id = ?, lock_token = ? WHERE line = 'error' AND id IN "+
+		schema.In(len(taken)), args...)
 }

@@ -26,7 +26,7 @@ func (q *Queue) expire(ctx context.Context, met *[]any) (more bool, err error) {
 	err = q.db.Tx(ctx, func(tx *schema.Tx) error {
 		late = nil
 		query := "SELECT " + selected(bulky...) + " FROM " + q.table + " " + q.index("wake") +
-			" WHERE wake_time <= ? AND line = 'waiting' ORDER BY wake_time LIMIT ? " + q.db.SkipLocked
+			" WHERE wake_time <= ? AND line = 'waiting' ORDER BY wake_time LIMIT ? " + tx.SkipLocked
 		err := tx.Read(ctx, q.jobs(query, []any{schema.At(tx.Now), reclaimMax}, func(j *job.Job) {
 			late, *met = append(late, j), append(*met, j.ID)
 		}))

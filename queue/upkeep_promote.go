@@ -16,7 +16,7 @@ const promoteMax = 10_000
 func (q *Queue) promote(ctx context.Context, met *[]any) (more bool, err error) {
 	var ids []any
 	err = q.db.Tx(ctx, func(tx *schema.Tx) (err error) {
-		query := "SELECT id FROM " + q.table + " " + q.index("wake") + " WHERE wake_time <= ? AND line = 'later' ORDER BY wake_time LIMIT ? " + q.db.SkipLocked
+		query := "SELECT id FROM " + q.table + " " + q.index("wake") + " WHERE wake_time <= ? AND line = 'later' ORDER BY wake_time LIMIT ? " + tx.SkipLocked
 		if ids, err = q.ids(ctx, tx, query, schema.At(tx.Now), promoteMax); err != nil {
 			return err
 		}
@@ -33,7 +33,7 @@ func (q *Queue) promote(ctx context.Context, met *[]any) (more bool, err error) 
 func (q *Queue) unhold(ctx context.Context, met *[]any) (more bool, err error) {
 	var ids []any
 	err = q.db.Tx(ctx, func(tx *schema.Tx) (err error) {
-		ids, err = q.ids(ctx, tx, "SELECT id FROM "+q.table+" "+q.pick()+" WHERE line = 'held' LIMIT ? "+q.db.SkipLocked, promoteMax)
+		ids, err = q.ids(ctx, tx, "SELECT id FROM "+q.table+" "+q.pick()+" WHERE line = 'held' LIMIT ? "+tx.SkipLocked, promoteMax)
 		if err != nil {
 			return err
 		}

@@ -96,7 +96,7 @@ func (q *Queue) lockedBy(ctx context.Context, tx *schema.Tx, worker string, ids 
 		ID       int64
 		WorkerID string `db:"worker_id"`
 	}
-	query := "SELECT id, worker_id FROM " + q.table + " " + q.db.ByID + " WHERE line = 'locked' AND id IN " + schema.In(len(ids)) + " " + q.db.SkipLocked
+	query := "SELECT id, worker_id FROM " + q.table + " " + q.db.ByID + " WHERE line = 'locked' AND id IN " + schema.In(len(ids)) + " " + tx.SkipLocked
 	if err := tx.SelectContext(ctx, &found, query, ids...); err != nil {
 		return nil, err
 	}

@@ -78,7 +78,7 @@ func (q *Queue) weed(ctx context.Context, w roster.Worker, ids []any, refusal er
 		err := q.db.Tx(ctx, func(tx *schema.Tx) error {
 			var jobs []*job.Job
 			query := "SELECT " + selected() + " FROM " + q.table + " " + q.db.ByID + " WHERE id IN " + schema.In(len(batch)) +
-				" AND line NOT IN ('finished', 'failed', 'closed') " + q.db.SkipLocked
+				" AND line NOT IN ('finished', 'failed', 'closed') " + tx.SkipLocked
 			if err := tx.Read(ctx, q.jobs(query, batch, func(j *job.Job) { jobs = append(jobs, j) })); err != nil {
 				return err
 			}

@@ -29,9 +29,11 @@ func (q *Queue) takeIn(ctx context.Context, w roster.Worker, met *[]any) (more b
 
 // takeInSome takes some rows in, and says how many it has come to. It refuses those that can't be jobs, or leaves them for later.
 func (q *Queue) takeInSome(ctx context.Context, w roster.Worker, met *[]any, refuse bool) (n int, err error) {
+	var types typesIn
 	err = q.db.TxInParts(ctx, nil, func(tx *schema.Tx) error {
+		types = q.typesIn(tx)
 		var found []inserted
-		if err := tx.Read(ctx, q.inserted(&found)); err != nil {
+		if err := tx.Read(ctx, q.inserted(tx, &found)); err != nil {
 			return err
 		}
 		n = len(found)
@@ -43,7 +45,7 @@ func (q *Queue) takeInSome(ctx context.Context, w roster.Worker, met *[]any, ref
 				flawed = append(flawed, i.Job)
 				continue
 			}
-			if err := q.takeInOne(ctx, tx, i); err != nil {
+			if err := q.takeInOne(ctx, tx, types, i); err != nil {
 				return err
 			}
 			entries = append(entries, q.entry(i.Job, activity.Added))
@@ -61,6 +63,9 @@ func (q *Queue) takeInSome(ctx context.Context, w roster.Worker, met *[]any, ref
 		}
 		return q.logAs(ctx, tx, w, append(entries, refused...))
 	})
+	if err == nil {
+		q.remember(types.seen)
+	}
 	return n, err
 }
 
@@ -73,13 +78,13 @@ type inserted struct {
 
 // inserted is the query for such rows. It reads their data, which may be large, only where the database takes any bytes for
 // a text, and keeps none of it.
-func (q *Queue) inserted(found *[]inserted) schema.Query {
+func (q *Queue) inserted(tx *schema.Tx, found *[]inserted) schema.Query {
 	without := bulky
 	if q.db.AnyBytes {
 		without = []string{"error", "result"}
 	}
 	query := "SELECT " + selected(without...) + ", time_windows IS NULL, OCTET_LENGTH(job_data) FROM " + q.table + " " + q.pick() +
-		" WHERE line = 'new' LIMIT ? " + q.db.SkipLocked
+		" WHERE line = 'new' LIMIT ? " + tx.SkipLocked
 	return schema.Query{SQL: query, Args: []any{takeInMax}, Scan: func(rows *sql.Rows) error {
 		var open bool
 		var size int
@@ -99,8 +104,8 @@ func (q *Queue) inserted(found *[]inserted) schema.Query {
 }
 
 // takeInOne makes a job of a row, whatever that says of what only hipq can say.
-func (q *Queue) takeInOne(ctx context.Context, tx *schema.Tx, i inserted) error {
-	t, err := q.jobType(ctx, tx, i.Type)
+func (q *Queue) takeInOne(ctx context.Context, tx *schema.Tx, types typesIn, i inserted) error {
+	t, err := types.get(ctx, i.Type)
 	if err != nil {
 		return err
 	}

@@ -34,8 +34,6 @@ type DB struct {
 	*sqlx.DB
 	Dialect
 	Names
-	// idStep is how far the ids of one multi-row insert lie apart: the number of nodes on Galera, else 1.
-	idStep int64
 }
 
 // Open opens the database and talks to it once, so that one that is down or too old is known at once.
@@ -67,14 +65,4 @@ func (db *DB) Clock(ctx context.Context) (time.Time, error) {
 		return time.Time{}, fmt.Errorf("read the database's clock: %w", err)
 	}
 	return ParseTime(now)
-}
-
-// TakeTurns makes the transactions that call it for the same table of hipq follow one another.
-func (db *DB) TakeTurns(ctx context.Context, tx *Tx, table string) error {
-	var name string
-	query := "SELECT table_name FROM " + ownersTable + " WHERE table_name = ? " + db.ForUpdate
-	if err := tx.GetContext(ctx, &name, query, table); err != nil {
-		return fmt.Errorf("wait for a turn at %s: %w", table, err)
-	}
-	return nil
 }

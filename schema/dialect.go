@@ -18,8 +18,10 @@ type Dialect struct {
 	ForUpdate string
 	// ForShare reads what is committed now, also in an application's transaction that began before.
 	ForShare string
-	// SkipLocked is ForUpdate, passing over rows that another transaction holds.
-	SkipLocked string
+	// skipLocked is ForUpdate, passing over rows that another transaction holds: see Tx.SkipLocked. waitsFirst says that a
+	// transaction does so only after it has waited in vain.
+	skipLocked string
+	waitsFirst bool
 	// deleteByID deletes rows of {table}, as t, by {ids} if they meet {condition}. With a list of ids, hint or not, MariaDB scans
 	// a table of which most rows go, and waits there for those that others hold: a join from constants finds each row by its
 	// key. idSeparator stands between the parameters.
@@ -41,8 +43,14 @@ type Dialect struct {
 	AnyBytes bool
 	// lastIDIsFirst says which id of a multi-row insert the driver reports: the first or the last.
 	lastIDIsFirst bool
-	sqlDir        string
-	driver        string
+	// StillClock says that Now doesn't go on between statements that are sent together, whatever they wait for.
+	StillClock bool
+	// idStep is the query for how far the ids of one multi-row insert lie apart on a connection; where there is none, it is 1.
+	idStep string
+	// IDsByKey says that the ids of a multi-row insert can't be counted: who inserts reads them back by their rows' keys.
+	IDsByKey bool
+	sqlDir   string
+	driver   string
 }
 
 // Index makes a query walk an index of a table: indexes are named after their table, with a dollar that no table's name has.
@@ -55,7 +63,7 @@ var mysqlDialect = Dialect{
 	ByKey:       "FORCE INDEX (PRIMARY)",
 	ForUpdate:   "FOR UPDATE",
 	ForShare:    "LOCK IN SHARE MODE",
-	SkipLocked:  "FOR UPDATE SKIP LOCKED",
+	skipLocked:  "FOR UPDATE SKIP LOCKED",
 	deleteByID:  "DELETE t FROM (SELECT {ids} AS id) AS old STRAIGHT_JOIN {table} AS t ON t.id = old.id WHERE {condition}",
 	idSeparator: " AS id UNION ALL SELECT ",
 	begin:       "START TRANSACTION",
@@ -69,8 +77,18 @@ var mysqlDialect = Dialect{
 		" CASE WHEN MONTH(?) IN (4, 6, 9, 11) THEN 30 WHEN MONTH(?) <> 2 THEN 31" +
 		" ELSE 28 + (YEAR(?) % 4 = 0 AND (YEAR(?) % 100 > 0 OR YEAR(?) % 400 = 0)) END)) IS TRUE)",
 	lastIDIsFirst: true,
+	idStep:        "SELECT @@auto_increment_increment",
 	sqlDir:        "sql/mysql",
 	driver:        "mysql",
+}
+
+// galeraDialect is MySQL's on a node of a Galera cluster. The nodes number rows in steps of as many as they are, which
+// changes as one comes or goes, also in the midst of a transaction. And while others' writes are applied to a node, SKIP
+// LOCKED has crashed it (MariaDB 10.11.14), so it is kept for what can't be done without.
+func galeraDialect() Dialect {
+	d := mysqlDialect
+	d.waitsFirst, d.IDsByKey, d.StillClock = true, true, true
+	return d
 }
 
 var sqliteDialect = Dialect{

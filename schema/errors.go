@@ -32,6 +32,7 @@ var (
 // Numbers of MySQL's and MariaDB's errors.
 const (
 	erDuplicateEntry  = 1062
+	erFailedCommit    = 1180
 	erLockWaitTimeout = 1205
 	erDeadlock        = 1213
 	erCheckRead       = 1020
@@ -70,12 +71,8 @@ func IsRefused(err error) bool {
 
 // Retryable says whether the same transaction may succeed when it is repeated as a whole.
 func Retryable(err error) bool {
-	if my, ok := errors.AsType[*mysql.MySQLError](err); ok {
-		switch my.Number {
-		case erLockWaitTimeout, erDeadlock, erCheckRead, erWsrepNotReady, erLockNowait:
-			return true
-		}
-		return false
+	if _, ok := errors.AsType[*mysql.MySQLError](err); ok {
+		return isConflict(err)
 	}
 	if lite, ok := errors.AsType[*sqlite.Error](err); ok {
 		primary := lite.Code() & 0xff
@@ -87,17 +84,32 @@ func Retryable(err error) bool {
 	return unreachable || errors.Is(err, driver.ErrBadConn) || errors.Is(err, mysql.ErrInvalidConn)
 }
 
+// isConflict says whether a server of MySQL's kind has refused something for the sake of another transaction, or of the other
+// nodes of its cluster, and may not refuse it again.
+func isConflict(err error) bool {
+	my, ok := errors.AsType[*mysql.MySQLError](err)
+	if !ok {
+		return false
+	}
+	switch my.Number {
+	case erLockWaitTimeout, erDeadlock, erCheckRead, erWsrepNotReady, erFailedCommit, erLockNowait:
+		return true
+	}
+	return false
+}
+
 // IsLockTimeout says whether a statement has waited too long for a lock that another transaction holds. Nothing was committed.
 func IsLockTimeout(err error) bool {
 	my, ok := errors.AsType[*mysql.MySQLError](err)
 	return ok && my.Number == erLockWaitTimeout
 }
 
-// isAnswer says whether err is what the engine itself says, and not that nothing was heard of it.
+// isAnswer says whether err is what the engine itself says, and not that nothing was heard of it. What a node of a cluster says
+// that it could not commit, for it has lost the others, is none.
 func isAnswer(err error) bool {
-	_, my := errors.AsType[*mysql.MySQLError](err)
+	my, ok := errors.AsType[*mysql.MySQLError](err)
 	_, lite := errors.AsType[*sqlite.Error](err)
-	return my || lite
+	return ok && my.Number != erFailedCommit || lite
 }
 
 // isDone says whether err means that a step of a migration was run before.

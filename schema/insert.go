@@ -42,10 +42,30 @@ func (tx *Tx) Insert(ctx context.Context, i Insert) error {
 	return tx.Write(ctx, i.statement(i.N), i.Args...)
 }
 
-// InsertIDs inserts rows, and gives their ids: in an error, those of the first rows that are in all the same.
-func (tx *Tx) InsertIDs(ctx context.Context, db *DB, i Insert) (ids []int64, err error) {
+// Undoing undoes what do has done if that is refused for a duplicate. A server does so by itself, for a statement; but a node of
+// a Galera cluster (MariaDB 10.11.19, without a binary log) then still sends the rows that came before the duplicate, when the
+// transaction commits: so that the nodes differ, or one of them is put out.
+func (tx *Tx) Undoing(ctx context.Context, do func() error) error {
+	if err := tx.Write(ctx, "SAVEPOINT hipq"); err != nil {
+		return err
+	}
+	err := do()
+	if IsDuplicate(err) {
+		if _, failed := tx.ExecContext(ctx, "ROLLBACK TO SAVEPOINT hipq"); failed != nil {
+			return failed
+		}
+	}
+	return err
+}
+
+// InsertIDs inserts rows, and gives their ids: in an error, those of the first rows that are in all the same. It is not for
+// where Dialect.IDsByKey.
+func (tx *Tx) InsertIDs(ctx context.Context, d Dialect, i Insert) (ids []int64, err error) {
+	if err := tx.readIDStep(ctx, d, i.N); err != nil {
+		return nil, err
+	}
 	note := func(res sql.Result, n int) error {
-		some, err := db.insertedIDs(res, n)
+		some, err := tx.insertedIDs(d, res, n)
 		ids = append(ids, some...)
 		return err
 	}
@@ -80,18 +100,33 @@ func (tx *Tx) insertPrepared(ctx context.Context, i *Insert, note func(res sql.R
 	return nil
 }
 
+// readIDStep reads how far the ids of n rows will lie apart. The connection may be an application's, which has its own step.
+func (tx *Tx) readIDStep(ctx context.Context, d Dialect, n int) error {
+	switch {
+	case n == 1 || tx.idStep > 0:
+		return nil
+	case d.idStep == "":
+		tx.idStep = 1
+		return nil
+	}
+	if err := tx.Read(ctx, Query{SQL: d.idStep, Scan: row(&tx.idStep)}); err != nil {
+		return fmt.Errorf("read the step of new ids: %w", err)
+	}
+	return nil
+}
+
 // insertedIDs gives the ids of the n rows of one multi-row insert, in the order of its rows.
-func (db *DB) insertedIDs(res sql.Result, n int) ([]int64, error) {
+func (tx *Tx) insertedIDs(d Dialect, res sql.Result, n int) ([]int64, error) {
 	id, err := res.LastInsertId()
 	if err != nil {
 		return nil, fmt.Errorf("read the new ids: %w", err)
 	}
-	if !db.lastIDIsFirst {
-		id -= int64(n-1) * db.idStep
+	if !d.lastIDIsFirst {
+		id -= int64(n-1) * tx.idStep
 	}
 	ids := make([]int64, n)
 	for i := range ids {
-		ids[i] = id + int64(i)*db.idStep
+		ids[i] = id + int64(i)*tx.idStep
 	}
 	return ids, nil
 }

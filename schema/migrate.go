@@ -141,7 +141,9 @@ func DDL(driver string, names Names, queues []Queue) (string, error) {
 
 // Migrate creates the tables of the instance and of these queues, or brings them up to date, and tells which it
 // touched. It may be repeated, and run by several at once: they take turns. MySQL's DDL knows no transaction, so a
-// Migrate that was interrupted there goes on at the step where it stopped; every step can be run again.
+// Migrate that was interrupted there goes on at the step where it stopped; every step can be run again. That is also why two
+// on different nodes of a Galera cluster, which know nothing of each other's locks, may do the same steps: a statement of DDL
+// happens on all nodes at once, and the second finds it done.
 func (db *DB) Migrate(ctx context.Context, queues []Queue) (changed []string, err error) {
 	units, err := db.units(queues)
 	if err != nil {
@@ -234,7 +236,7 @@ func (m migration) begin(ctx context.Context) (end func(error) error, err error)
 func (m migration) exec(ctx context.Context, list []string) error {
 	for _, s := range list {
 		// what an interrupted run had done already is no reason to stop
-		if _, err := m.conn.ExecContext(ctx, s); err != nil && !isDone(err) {
+		if err := m.write(ctx, s); err != nil && !isDone(err) {
 			return fmt.Errorf("migrate: %w", err)
 		}
 	}
@@ -249,6 +251,14 @@ func (m migration) step(ctx context.Context, list []string) error {
 			return err
 		}
 	}
+}
+
+// write runs a statement of its own, which another node of a Galera cluster may stand in the way of.
+func (m migration) write(ctx context.Context, statement string, args ...any) error {
+	return patiently(ctx, isConflict, func() error {
+		_, err := m.conn.ExecContext(ctx, statement, args...)
+		return err
+	})
 }
 
 // migrate brings one unit up to date; done says whether there was anything to do.
@@ -270,7 +280,8 @@ func (m migration) migrate(ctx context.Context, u unit, version int) (done bool,
 			return false, err
 		}
 		for _, t := range u.tables {
-			if _, err := m.conn.ExecContext(ctx, "UPDATE "+ownersTable+" SET version = ? WHERE table_name = ?", v+1, t); err != nil {
+			// never back to one that another is past
+			if err := m.write(ctx, "UPDATE "+ownersTable+" SET version = ? WHERE table_name = ? AND version < ?", v+1, t, v+1); err != nil {
 				return false, fmt.Errorf("record the version of %s: %w", t, err)
 			}
 		}
@@ -284,123 +295,4 @@ func (m migration) migrate(ctx context.Context, u unit, version int) (done bool,
 		return done, err
 	}
 	return true, m.exec(ctx, m.db.setOrder(u.tables[0], order, u.order))
-}
-
-// owned gives the version of a unit's tables, and those of them that nobody owns yet. It refuses a unit one of whose
-// tables is somebody else's.
-func (m migration) owned(ctx context.Context, u unit) (version int, unowned []string, err error) {
-	for i, table := range u.tables {
-		var rows []owner
-		const find = "SELECT table_name, instance, queue, version FROM " + ownersTable + " WHERE table_name = ?"
-		if err := m.conn.SelectContext(ctx, &rows, find, table); err != nil {
-			return 0, nil, fmt.Errorf("find the owner of %s: %w", table, err)
-		}
-		if len(rows) == 0 {
-			if err := m.refuseForeign(ctx, table); err != nil {
-				return 0, nil, err
-			}
-			version, unowned = 0, append(unowned, table)
-			continue
-		}
-		if o := rows[0]; o.Instance != m.db.instance || o.Queue != u.queue {
-			return 0, nil, fmt.Errorf("%w: %s is the table of %s; choose another name, or another table template", ErrTableTaken, table, o)
-		}
-		if i == 0 || rows[0].Version < version {
-			version = rows[0].Version
-		}
-	}
-	return version, unowned, nil
-}
-
-// refuseForeign refuses a table that is there although hipq has not made it.
-func (m migration) refuseForeign(ctx context.Context, table string) error {
-	exists := "SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = ?"
-	if m.db.Name == sqliteDialect.Name {
-		exists = "SELECT COUNT(*) FROM sqlite_master WHERE type IN ('table', 'view') AND name = ? COLLATE NOCASE"
-	}
-	var n int
-	if err := m.conn.GetContext(ctx, &n, exists, table); err != nil {
-		return fmt.Errorf("look for table %s: %w", table, err)
-	}
-	if n > 0 {
-		return fmt.Errorf("%w: there is a table %s that hipq did not make; choose another name, or another table template", ErrTableTaken, table)
-	}
-	return nil
-}
-
-// claim records the owner of tables, before they are made.
-func (m migration) claim(ctx context.Context, u unit, tables []string) error {
-	const claim = "INSERT INTO " + ownersTable + " (table_name, instance, queue, version) VALUES (?, ?, ?, 0)"
-	for _, table := range tables {
-		if _, err := m.conn.ExecContext(ctx, claim, table, m.db.instance, u.queue); err != nil {
-			return fmt.Errorf("record the owner of %s: %w", table, err)
-		}
-	}
-	return nil
-}
-
-type owner struct {
-	Table    string `db:"table_name"`
-	Instance string
-	Queue    string
-	Version  int
-}
-
-func (o owner) String() string {
-	if o.Queue == noQueue {
-		return "instance " + o.Instance
-	}
-	return "queue " + o.Queue + " of instance " + o.Instance
-}
-
-// Check finds out whether the tables of the instance and of these queues are there and up to date, in one query, and one
-// more for each queue that has an order of its own: ErrNotMigrated or ErrNewer if not. A table that has another order than
-// OrderLowest, where that is wanted, lacks the index that its queries name: they find out themselves.
-func (db *DB) Check(ctx context.Context, queues []Queue) error {
-	units, err := db.units(queues)
-	if err != nil {
-		return err
-	}
-	return db.check(ctx, units, false)
-}
-
-func (db *DB) check(ctx context.Context, units []unit, orders bool) error {
-	var rows []owner
-	const find = "SELECT table_name, instance, queue, version FROM " + ownersTable + " WHERE instance = ?"
-	if err := db.SelectContext(ctx, &rows, find, db.instance); err != nil {
-		if noSuchTable(err) {
-			return fmt.Errorf("%w: it has no tables of hipq", ErrNotMigrated)
-		}
-		return fmt.Errorf("check the tables: %w", err)
-	}
-	version := map[string]int{}
-	for _, o := range rows {
-		version[o.Table+"/"+o.Queue] = o.Version
-	}
-	for _, u := range units {
-		steps, err := db.steps(u)
-		if err != nil {
-			return err
-		}
-		for _, t := range u.tables {
-			v, ok := version[t+"/"+u.queue]
-			switch {
-			case !ok:
-				return fmt.Errorf("%w: it has no table %s", ErrNotMigrated, t)
-			case v < len(steps):
-				return fmt.Errorf("%w: table %s has version %d, needed is %d", ErrNotMigrated, t, v, len(steps))
-			case v > len(steps):
-				return fmt.Errorf("%w: table %s has version %d, known is %d", ErrNewer, t, v, len(steps))
-			}
-		}
-		if u.kind != queueKind || u.order == OrderLowest && !orders {
-			continue
-		}
-		if order, err := db.OrderOf(ctx, db, u.tables[0]); err != nil {
-			return err
-		} else if order != u.order {
-			return fmt.Errorf("%w: table %s is not in the order of queue %s", ErrNotMigrated, u.tables[0], u.queue)
-		}
-	}
-	return nil
 }

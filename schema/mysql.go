@@ -70,17 +70,29 @@ func openMySQL(ctx context.Context, o Options) (*DB, error) {
 	}
 	db := sqlx.NewDb(sql.OpenDB(preparing{session{connector}, false}), mysqlDialect.driver)
 	db.SetConnMaxIdleTime(10 * time.Second) // before MySQL drops it
-	var version string
-	var step int64
-	if err := db.QueryRowContext(ctx, "SELECT VERSION(), @@auto_increment_increment").Scan(&version, &step); err != nil {
+	dialect, err := knowServer(ctx, db)
+	if err != nil {
 		_ = db.Close()
 		return nil, err
 	}
-	if err := checkVersion(version); err != nil {
-		_ = db.Close()
-		return nil, err
+	return &DB{DB: db, Dialect: dialect}, nil
+}
+
+// knowServer finds out what the server is, in one round trip, and refuses one that won't do.
+func knowServer(ctx context.Context, db *sqlx.DB) (Dialect, error) {
+	var version, name, wsrep string
+	// a variable that most servers don't have
+	rows, err := db.QueryContext(ctx, "SELECT VERSION(); SHOW VARIABLES LIKE 'wsrep_on'")
+	if err == nil {
+		err = scan(rows, Query{Scan: row(&version)}, Query{Scan: row(&name, &wsrep)})
 	}
-	return &DB{DB: db, Dialect: mysqlDialect, idStep: step}, nil
+	if err == nil {
+		err = checkVersion(version)
+	}
+	if wsrep == "ON" {
+		return galeraDialect(), err
+	}
+	return mysqlDialect, err
 }
 
 // ownVariables are the server's variables that hipq sets itself on each connection: a DSN must not seem to.
@@ -171,7 +183,7 @@ func checkVersion(version string) error {
 	need, name := [3]int{8, 0, 13}, "MySQL"
 	switch {
 	case strings.Contains(version, "TiDB"):
-		return nil
+		return fmt.Errorf("%w: the server is TiDB, on which hipq was never tested; it needs MariaDB 10.6 or MySQL 8.0.13, or newer", ErrConfig)
 	case strings.Contains(version, "MariaDB"):
 		need, name = [3]int{10, 6, 0}, "MariaDB"
 		version = strings.TrimPrefix(version, "5.5.5-") // a prefix for old replicas, not a version

@@ -61,5 +61,5 @@ func openSQLite(ctx context.Context, o Options) (*DB, error) {
 			return nil, err
 		}
 	}
-	return &DB{DB: db, Dialect: sqliteDialect, idStep: 1}, nil
+	return &DB{DB: db, Dialect: sqliteDialect}, nil
 }

@@ -22,13 +22,18 @@ type Tx struct {
 	Now time.Time
 	// MayBeDone says that an earlier try of the transaction may have been committed: its COMMIT was not answered.
 	MayBeDone bool
-	on        executor
+	// SkipLocked is the clause that locks the rows that are read, passing over those that another transaction holds: on a
+	// Galera cluster only once the transaction has waited for such a row in vain, and is repeated.
+	SkipLocked string
+	on         executor
 	// own says that it is hipq's own connection, which keeps statements prepared.
 	own bool
 	// now is the clock as an expression.
 	now string
 	// together says that the server takes several statements at once.
 	together bool
+	// idStep is how far the ids of one multi-row insert lie apart on the connection; 0 as long as nobody has asked.
+	idStep int64
 	// written are the statements that wait to be sent.
 	written []string
 	args    []any
@@ -71,24 +76,46 @@ const patience = 22 * time.Second
 // TxInParts is Tx for a transaction about many rows, which its caller does again in parts if another transaction holds a lock
 // for too long: then it isn't repeated, and IsLockTimeout tells. It begins with queries that cost no round trip of their own:
 // first gives them, each time anew; nil is none.
-func (db *DB) TxInParts(ctx context.Context, first func() []Query, f func(*Tx) error) error {
+func (db *DB) TxInParts(ctx context.Context, first func(*Tx) []Query, f func(*Tx) error) error {
 	again := func(err error) bool { return Retryable(err) && !IsLockTimeout(err) }
 	return db.repeat(ctx, again, func(tx *Tx) []Query {
 		queries := []Query{db.clock(tx)}
 		if first != nil {
-			queries = append(queries, first()...)
+			queries = append(queries, first(tx)...)
 		}
 		return queries
 	}, f)
 }
 
-// repeat runs f in a transaction until it is committed, or ends in an error after which it isn't to be done again.
+// repeat runs f in a transaction until it is committed, or ends in an error after which it isn't to be done again. It is done
+// again as a whole: after a deadlock, and where a cluster refuses a commit for the sake of another node's, nothing of it is
+// left.
 func (db *DB) repeat(ctx context.Context, again func(error) bool, first func(*Tx) []Query, f func(*Tx) error) error {
-	began, pause, mayBeDone := time.Now(), 2*time.Millisecond, false
-	for {
-		err := db.once(ctx, mayBeDone, first, f)
+	mayBeDone, waits := false, db.waitsFirst
+	passes := func(err error) bool {
+		if waits && IsLockTimeout(err) {
+			waits = false
+			return true
+		}
+		return again(err)
+	}
+	return patiently(ctx, passes, func() error {
+		skipLocked := db.skipLocked
+		if waits {
+			skipLocked = db.ForUpdate
+		}
+		err := db.once(ctx, mayBeDone, skipLocked, first, f)
 		mayBeDone = mayBeDone || errors.Is(err, errUnanswered)
-		if err == nil || !again(err) || time.Since(began) > patience {
+		return err
+	})
+}
+
+// patiently does something until it succeeds, or its error is none that passes, or there is no patience left.
+func patiently(ctx context.Context, passes func(error) bool, do func() error) error {
+	began, pause := time.Now(), 2*time.Millisecond
+	for {
+		err := do()
+		if err == nil || !passes(err) || time.Since(began) > patience {
 			return err
 		}
 		if !sleep(ctx, jitter(pause)) {
@@ -101,13 +128,13 @@ func (db *DB) repeat(ctx context.Context, again func(error) bool, first func(*Tx
 // errUnanswered is the error of a COMMIT of which nobody knows whether it happened.
 var errUnanswered = errors.New("the commit was not answered")
 
-func (db *DB) once(ctx context.Context, mayBeDone bool, first func(*Tx) []Query, f func(*Tx) error) error {
+func (db *DB) once(ctx context.Context, mayBeDone bool, skipLocked string, first func(*Tx) []Query, f func(*Tx) error) error {
 	conn, err := db.Connx(ctx)
 	if err != nil {
 		return fmt.Errorf("begin: %w", err)
 	}
 	defer func() { _ = conn.Close() }() // gives it back to the pool
-	tx := &Tx{MayBeDone: mayBeDone, on: conn, own: true, now: db.Now, together: db.together}
+	tx := &Tx{MayBeDone: mayBeDone, SkipLocked: skipLocked, on: conn, own: true, now: db.Now, together: db.together}
 	// also when it says that it could not begin: where ctx ends meanwhile, it may have begun all the same, and the connection
 	// must not go back to the pool like that, nor when f panics
 	committed := false
@@ -142,7 +169,7 @@ func (db *DB) once(ctx context.Context, mayBeDone bool, first func(*Tx) []Query,
 // Join makes the application's own transaction one that hipq can work in. Committing, and repeating, stay with the
 // application.
 func (db *DB) Join(ctx context.Context, tx *sql.Tx) (*Tx, error) {
-	joined := &Tx{on: &sqlx.Tx{Tx: tx, Mapper: db.Mapper}, now: db.Now}
+	joined := &Tx{SkipLocked: db.skipLocked, on: &sqlx.Tx{Tx: tx, Mapper: db.Mapper}, now: db.Now}
 	if err := db.SetClock(ctx, joined); err != nil {
 		return nil, err
 	}
@@ -188,6 +215,18 @@ type Query struct {
 	SQL  string
 	Args []any
 	Scan func(*sql.Rows) error
+}
+
+// row reads a row, if there is one.
+func row(into ...any) func(*sql.Rows) error {
+	return func(rows *sql.Rows) error {
+		for rows.Next() {
+			if err := rows.Scan(into...); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
 }
 
 // Read runs queries, one after the other: in one round trip where the server takes several statements at once.

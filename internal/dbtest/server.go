@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 // The environment variables that say where the test server is, and whether tests may go without one.
 const (
 	dsnVar     = "HIPQ_TEST_MYSQL_DSN"
+	galeraVar  = "HIPQ_TEST_GALERA_DSNS"
 	requireVar = "HIPQ_TEST_REQUIRE_MYSQL"
 	ciVar      = "CI"
 )
@@ -37,13 +39,8 @@ func MySQL(t testing.TB) string {
 		}
 		t.Skip(why)
 	}
-	cfg, err := mysql.ParseDSN(server)
-	if err != nil {
-		t.Fatalf("%s: %v", dsnVar, err)
-	}
 	name := databaseName()
-	cfg.DBName = ""
-	admin := cfg.FormatDSN()
+	admin := withDatabase(t, server, "")
 	if err := exec(admin, "CREATE DATABASE "+name+" CHARACTER SET utf8mb4"); err != nil {
 		t.Fatalf("create a test database: %v", err)
 	}
@@ -52,6 +49,41 @@ func MySQL(t testing.TB) string {
 			t.Errorf("drop the test database %s (does a connection still hold a transaction?): %v", name, err)
 		}
 	})
+	return withDatabase(t, server, name)
+}
+
+// Galera makes a database on the cluster whose nodes HIPQ_TEST_GALERA_DSNS names, and returns its DSN on each of them. Without
+// the variable the test is skipped: only make test-galera starts a cluster.
+func Galera(t testing.TB) (dsns []string) {
+	t.Helper()
+	nodes := strings.Fields(os.Getenv(galeraVar))
+	if len(nodes) == 0 {
+		t.Skip("no Galera cluster: " + galeraVar + " is not set (make test-galera starts one)")
+	}
+	t.Setenv(dsnVar, nodes[0])
+	cfg, err := mysql.ParseDSN(MySQL(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, node := range nodes {
+		dsn := withDatabase(t, node, cfg.DBName)
+		deadline := time.Now().Add(timeout)
+		for exec(dsn, "DO 1") != nil { // until it has come there too
+			if time.Now().After(deadline) {
+				t.Fatalf("the test database doesn't come to node %s", node)
+			}
+		}
+		dsns = append(dsns, dsn)
+	}
+	return dsns
+}
+
+func withDatabase(t testing.TB, dsn, name string) string {
+	t.Helper()
+	cfg, err := mysql.ParseDSN(dsn)
+	if err != nil {
+		t.Fatalf("%s, %s: %v", dsnVar, galeraVar, err)
+	}
 	cfg.DBName = name
 	return cfg.FormatDSN()
 }

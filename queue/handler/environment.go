@@ -18,7 +18,7 @@ func (e *Exec) environment(j *job.Job) []string {
 		"HIPQ_JOB_TYPE="+withoutNUL(j.Type),
 		"HIPQ_JOB_KEY="+withoutNUL(j.Key),
 		"HIPQ_ATTEMPT="+strconv.Itoa(j.Attempt),
-		"HIPQ_TOKEN="+withoutNUL(j.Token),
+		"HIPQ_TOKEN="+withoutNUL(j.AttemptToken),
 	)
 }
 

@@ -26,7 +26,7 @@ type message struct {
 
 func newMessage(j *job.Job) message {
 	return message{
-		ID: j.ID, Queue: j.Queue, Type: j.Type, Key: j.Key, Data: embed(j.Data), Attempt: j.Attempt, Token: j.Token,
+		ID: j.ID, Queue: j.Queue, Type: j.Type, Key: j.Key, Data: embed(j.Data), Attempt: j.Attempt, Token: j.AttemptToken,
 		Priority: j.Priority, Timeout: int64(j.Timeout / time.Second),
 		ScheduledRunTime: j.ScheduledRunTime.UTC().Format(time.RFC3339Nano), CreateTime: j.CreateTime.UTC().Format(time.RFC3339Nano),
 	}

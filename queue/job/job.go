@@ -56,7 +56,7 @@ type Job struct {
 	UpdateTime time.Time
 	// WorkerID is the worker that has it locked, or settled its last attempt; None if there is none.
 	WorkerID string
-	// Token is the lock of the current attempt, or of the last; None if there is none.
+	// Token is the lock under which a worker has it, or had it last: to run it, or to take its retry decision; None if none had.
 	Token string
 	// Line is where the row stands for the queries that poll; docs/schema.md explains it.
 	Line Line

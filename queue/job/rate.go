@@ -21,12 +21,9 @@ func (r Rate) slice() time.Duration { return max(r.Per/rateSlices, time.Millisec
 func (r Rate) Left(s Starts, now time.Time) (left int, wait time.Duration) {
 	left = r.Starts
 	wait = r.Per + r.slice()
-	for at, n := range s {
-		over := time.UnixMicro(at).Add(r.slice() + r.Per)
-		if over.After(now) {
-			left -= n
-			wait = min(wait, over.Sub(now))
-		}
+	for at, n := range r.AsOf(s, now) {
+		left -= n
+		wait = min(wait, time.UnixMicro(at).Add(r.slice()+r.Per).Sub(now))
 	}
 	if left > 0 {
 		return left, 0
@@ -34,14 +31,32 @@ func (r Rate) Left(s Starts, now time.Time) (left int, wait time.Duration) {
 	return 0, wait
 }
 
-// Add counts n starts and forgets those that don't matter any more.
+// Add counts n starts at now.
 func (r Rate) Add(s Starts, n int, now time.Time) Starts {
+	sum := r.AsOf(s, now)
+	sum[now.Truncate(r.slice()).UnixMicro()] += n
+	return sum
+}
+
+// AsOf forgets the starts that don't matter any more at now. Those later than now, for the clock has been put back since,
+// count as of now: else they would hold the queue up until the clock has come so far again.
+func (r Rate) AsOf(s Starts, now time.Time) Starts {
+	latest := now.Truncate(r.slice()).UnixMicro()
 	kept := Starts{}
 	for at, n := range s {
-		if time.UnixMicro(at).Add(r.slice() + r.Per).After(now) {
-			kept[at] = n
+		if at = min(at, latest); time.UnixMicro(at).Add(r.slice() + r.Per).After(now) {
+			kept[at] += n
 		}
 	}
-	kept[now.Truncate(r.slice()).UnixMicro()] += n
 	return kept
+}
+
+// After says whether there are starts later than now.
+func (s Starts) After(now time.Time) bool {
+	for at := range s {
+		if time.UnixMicro(at).After(now) {
+			return true
+		}
+	}
+	return false
 }

@@ -48,3 +48,27 @@ func TestRate(t *testing.T) {
 		}
 	})
 }
+
+// Starts that the clock has yet to come to, for it was put back, count as of the moment in which that is found out.
+func TestRateOfAClockThatWasPutBack(t *testing.T) {
+	for _, r := range []Rate{{Starts: 3, Per: time.Minute}, {Starts: 3, Per: 2 * time.Hour}} {
+		late := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+		s := r.Add(r.Add(Starts{}, 2, late), 1, late.Add(r.Per/2))
+		now := late.Add(-time.Hour)
+		if left, wait := r.Left(s, now); left != 0 || wait > r.Per+r.slice() {
+			t.Errorf("%d left, wait %s", left, wait)
+		}
+		if !s.After(now) {
+			t.Error("nothing is after now")
+		}
+		if s = r.AsOf(s, now); s.After(now) {
+			t.Errorf("still later than now: %v", s)
+		}
+		if left, wait := r.Left(s, now); left != 0 || wait > r.Per+r.slice() {
+			t.Errorf("then %d left, wait %s", left, wait)
+		}
+		if left, _ := r.Left(s, now.Add(r.Per+r.slice())); left != r.Starts {
+			t.Errorf("after a whole period there are %d left", left)
+		}
+	}
+}

@@ -29,7 +29,7 @@ func (r *Roster) Bury(ctx context.Context) error {
 			PID       int
 			Heartbeat schema.Time
 		}
-		query := "SELECT id, host, " + readPID + ", heartbeat FROM " + r.db.Workers() + " WHERE state = 'working' AND lock_until <= ? " + r.db.SkipLocked
+		query := "SELECT id, host, " + readPID + ", heartbeat FROM " + r.db.Workers() + " WHERE state = 'working' AND lock_until <= ? " + tx.SkipLocked
 		if err := tx.SelectContext(ctx, &dead, query, schema.At(tx.Now)); err != nil {
 			return err
 		}

@@ -63,7 +63,7 @@ type Claim struct{ Want, InUse, Limit int }
 // may have been told a higher limit. Those who claim take turns.
 func (r *Roster) ClaimSlots(ctx context.Context, w Worker, claims map[string]Claim) (got map[string]int, err error) {
 	err = r.db.Tx(ctx, func(tx *schema.Tx) error {
-		if err := r.db.TakeTurns(ctx, tx, r.db.Workers()); err != nil {
+		if err := r.takeTurn(ctx, tx); err != nil {
 			return err
 		}
 		others, err := r.othersSlots(ctx, tx, w)
@@ -83,6 +83,24 @@ func (r *Roster) ClaimSlots(ctx context.Context, w Worker, claims map[string]Cla
 		return nil, fmt.Errorf("claim slots on this host: %w", err)
 	}
 	return got, nil
+}
+
+// takeTurn makes those who claim slots follow one another, by a row among the queues' that is nobody's else. They write it,
+// for two on different nodes of a Galera cluster don't see each other's locks: there the commit of the second is refused.
+func (r *Roster) takeTurn(ctx context.Context, tx *schema.Tx) error {
+	for {
+		res, err := tx.ExecContext(ctx, "UPDATE "+r.db.Queues()+" SET turn = turn + 1 WHERE queue = ?", activity.None)
+		if err != nil {
+			return fmt.Errorf("wait for a turn: %w", err)
+		}
+		if n, err := res.RowsAffected(); err != nil || n > 0 {
+			return err
+		}
+		_, err = tx.ExecContext(ctx, "INSERT INTO "+r.db.Queues()+" (queue) VALUES (?)", activity.None)
+		if !schema.IsDuplicate(err) { // else another was faster
+			return err
+		}
+	}
 }
 
 // othersSlots are those of this host's other live workers, by lane; "" is the lane of all jobs.

@@ -29,11 +29,19 @@ func (w *worker) askAbout(s *source, accepting bool) {
 func (w *worker) takeUndecided(s *source, n int) {
 	s.failing = false
 	w.reserve(s, n)
+	r := queue.NewRound(w.Worker)
+	if s.untaken != nil {
+		r, s.untaken = *s.untaken, nil
+	}
+	r.Slots = n
 	w.task(func() func() error {
-		list, err := s.Undecided(w.work, w.Worker, s.asked, n)
+		list, err := s.Undecided(w.work, r, s.asked)
 		return func() error {
 			w.reserve(s, -n)
-			s.failing = err != nil || len(list) == n
+			if s.failing = err != nil || len(list) >= n; err != nil {
+				r.Again = true
+				s.untaken = &r
+			}
 			for _, u := range list {
 				if u.Asked = true; u.Outcome.Verdict == job.Stopped {
 					s.ended = append(s.ended, u) // there is nothing to ask

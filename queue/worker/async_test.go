@@ -30,7 +30,7 @@ func (s shop) answer(id int64, verdict job.Verdict, result, problem string) {
 	s.t.Helper()
 	j := s.get(s.emails, id)
 	done := must[queue.Answered](s.t)(s.emails.Answer(s.t.Context(), queue.Answer{
-		Type: j.Type, Key: j.Key, Token: j.Token, Verdict: verdict, Result: result, Error: problem,
+		Type: j.Type, Key: j.Key, Token: j.AttemptToken, Verdict: verdict, Result: result, Error: problem,
 	}))
 	if !done.Changed {
 		s.t.Errorf("the answer %s to job %d changes nothing", verdict, id)

@@ -372,3 +372,18 @@ func TestTimeout(t *testing.T) {
 		}
 	})
 }
+
+// A worker makes its queues known to the commands and the applications that don't have its config.
+func TestRunRegistersItsQueues(t *testing.T) {
+	suite(t, func(s shop) {
+		s.exec("DELETE FROM shop_queues")
+		wantSummary(s.t, s.work(s.worker(all(nothing))), worker.Summary{})
+		var names []string
+		for _, o := range must[[]queue.Options](s.t)(queue.Registered(s.t.Context(), s.db)) {
+			names = append(names, o.Name)
+		}
+		if !slices.Equal(names, []string{"emails", "reports"}) {
+			s.t.Errorf("registered are %v", names)
+		}
+	})
+}

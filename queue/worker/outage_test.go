@@ -172,7 +172,7 @@ func TestDatabaseFallsSilent(t *testing.T) {
 // transactions are those of a worker, by the parts of statements that only they have.
 var transactions = map[string][]string{
 	"register":         {"INSERT INTO shop_workers"},
-	"slots":            {"FROM hipq_tables WHERE table_name"},
+	"slots":            {"SET turn = turn + 1 WHERE queue = 'NONE'"},
 	"take in":          {"line = 'new'"},
 	"promote":          {"SET line = 'due', wake_time = NULL"},
 	"start":            {"SET line = 'locked', state = 'running'"},
@@ -256,6 +256,46 @@ func TestStoppedBeforeTheDatabaseAnswers(t *testing.T) {
 	}
 }
 
+// Nor does a tick wait longer than its lock would last for the answer that it has it.
+func TestDatabaseIsSilentAtTheBeginning(t *testing.T) {
+	t.Parallel()
+	s, proxy := proxied(t)
+	s.add(s.emails, "send", 1)
+	p := s.worker(all(nothing))
+	p.LockFor, p.Grace = 3*time.Second, time.Second
+	silent := losesFirst(proxy, "register", proxy.Stall)
+	defer proxy.Resume()
+	r := s.start(p)
+	receive(t, "the silence", silent)
+	if _, err := r.end(); !errors.Is(err, schema.ErrNoAnswer) {
+		t.Errorf("the worker ends with %v", err)
+	}
+}
+
+// A worker whose jobs were interrupted signs off as soon as the database lets it.
+func TestSignOffAfterAnInterruption(t *testing.T) {
+	t.Parallel()
+	s, _ := proxied(t)
+	s.add(s.emails, "send", 1)
+	s.exec("CREATE TRIGGER refuse BEFORE UPDATE ON shop_workers FOR EACH ROW" +
+		" IF NEW.state = 'finished' THEN SIGNAL SQLSTATE '08S01' SET MYSQL_ERRNO = 1053, MESSAGE_TEXT = 'shutting down'; END IF")
+	g := s.gate()
+	p := s.worker(all(g.handle))
+	p.Grace = 100 * time.Millisecond
+	r := s.start(p)
+	g.next()
+	r.stop()
+	if cause := receive(t, "the interruption", g.stopped); !errors.Is(cause, worker.ErrInterrupted) {
+		t.Errorf("interrupted by %v", cause)
+	}
+	s.pass(1500 * time.Millisecond)
+	s.exec("DROP TRIGGER refuse")
+	r.ended()
+	if life := s.life(p.ID); life != "starting finished" {
+		t.Errorf("the worker: %s", life)
+	}
+}
+
 // has says whether a transaction with these statements is the one of that name.
 func has(statements, transaction string) bool {
 	for _, part := range transactions[transaction] {
@@ -295,7 +335,9 @@ func TestLostAnswers(t *testing.T) {
 				ids := s.add(s.emails, "send", 4)
 				s.exec("INSERT INTO shop_emails (job_type, job_data) VALUES ('send', 'plain')")
 				s.exec("UPDATE shop_emails SET line = 'later', wake_time = create_time WHERE id = ?", ids[0])
-				ids = append(ids, ids[3]+1)
+				var plain int64
+				must[any](t)(nil, s.db.GetContext(t.Context(), &plain, "SELECT MAX(id) FROM shop_emails"))
+				ids = append(ids, plain)
 				direct := s.elsewhere()
 				var l ledger
 				p := s.worker(all(func(ctx context.Context, j *job.Job) error {
@@ -335,6 +377,27 @@ func TestLostAnswers(t *testing.T) {
 			})
 		}
 	}
+}
+
+// The worker that has taken a job to decide about its retry learns of it though the commit's answer was lost.
+func TestLostAnswerBeforeADecision(t *testing.T) {
+	t.Parallel()
+	s, proxy := proxied(t)
+	id := s.add(s.emails, "send", 1)[0]
+	s.die(s.emails, "dead", 1)
+	var once sync.Once
+	proxy.Loses(func(statements string) (lose bool) {
+		if strings.Contains(statements, "SET line = 'locked', worker_id") {
+			once.Do(func() { lose = true })
+		}
+		return lose
+	}, nil)
+	p := only(s.emails, s.worker(all(nothing)))
+	r := s.start(asking(p, func(context.Context, *job.Job, job.Outcome) (job.Decision, error) {
+		return job.Decision{Again: true}, nil
+	}))
+	wantSummary(t, r.ended(), worker.Summary{Started: 1, Finished: 1})
+	s.wantHistory(s.emails, atSecond, id)
 }
 
 // A worker that is told to stop runs what it may have started, for that is so or not: it asks. It starts nothing else.

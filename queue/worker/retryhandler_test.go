@@ -3,6 +3,7 @@ package worker_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -233,7 +234,7 @@ func TestDecisionThatIsNone(t *testing.T) {
 		ids := s.add(s.emails, "once", len(decisions))
 		p := only(s.emails, s.worker(all(noLuck)))
 		wantSummary(s.t, s.work(asking(p, func(_ context.Context, j *job.Job, _ job.Outcome) (job.Decision, error) {
-			return decisions[j.ID-ids[0]], nil
+			return decisions[slices.Index(ids, j.ID)], nil
 		})), worker.Summary{Started: 5, Errors: 5})
 		for _, id := range ids[:4] {
 			s.wantJob(s.emails, id, job.Final, "failed", "no luck", 1)

@@ -20,6 +20,9 @@ func RunJob(ctx context.Context, p Params, id int64) (Summary, error) {
 		if ctx.Err() != nil {
 			return ErrInterrupted
 		}
+		if err := p.Queues[0].Register(w.work); err != nil {
+			return err
+		}
 		j, err := p.Queues[0].Get(w.work, id)
 		if err != nil {
 			return err

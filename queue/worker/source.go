@@ -33,6 +33,8 @@ type source struct {
 	// failing says that there may be jobs which wait for a retry handler; undecided are those that the worker has.
 	failing   bool
 	undecided []queue.Settled
+	// untaken is the round that was to take such, and ended in an error: it is done again.
+	untaken *queue.Round
 	// resting is how many attempts are being settled about which the worker's retry handlers will be asked.
 	resting int
 	// cancel stops the jobs that run, by id.

@@ -106,28 +106,42 @@ func newWorker(p Params) *worker {
 	return w
 }
 
-// Run works until nothing is due (or, with Linger, until RunFor is over) and every job that it started has ended. When
-// ctx ends it starts nothing more, waits Grace for what runs, interrupts the rest, and returns nil.
+// Run registers its queues, and works until nothing is due (or, with Linger, until RunFor is over) and every job that it
+// started has ended. When ctx ends it starts nothing more, waits Grace for what runs, interrupts the rest, and returns nil.
 func Run(ctx context.Context, p Params) (Summary, error) {
 	w := newWorker(p)
-	// one that is told to stop ends in order, but neither then nor later does it wait for ever
-	work, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), p.RunFor+w.patience(), schema.ErrNoAnswer)
-	defer cancel()
-	defer context.AfterFunc(ctx, func() { time.AfterFunc(w.patience(), cancel) })()
-	idle, err := w.nothingToDo(work)
-	if err == nil && idle && !p.Linger {
-		err = w.roster.Pass(work, p.Worker)
-	}
-	switch {
-	case err != nil && work.Err() != nil:
-		return w.summary, unanswered(err)
-	case err != nil || idle && !p.Linger:
+	idle := false
+	err := w.bounded(ctx, p.RunFor+w.patience(), func(work context.Context) (err error) {
+		for _, q := range p.Queues {
+			if err := q.Register(work); err != nil {
+				return err
+			}
+		}
+		if idle, err = w.nothingToDo(work); idle && !p.Linger {
+			err = w.roster.Pass(work, p.Worker)
+		}
+		return err
+	})
+	if err != nil || idle && !p.Linger {
 		return w.summary, err
 	}
 	return w.live(ctx, func() error {
 		w.over = time.Now().Add(p.RunFor)
 		return nil
 	})
+}
+
+// bounded does what comes before the loop. It goes on when ctx ends, for one that is told to stop ends in order; but neither
+// then nor later does it wait for ever.
+func (w *worker) bounded(ctx context.Context, most time.Duration, do func(context.Context) error) error {
+	work, cancel := context.WithTimeout(context.WithoutCancel(ctx), most)
+	defer cancel()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(w.patience(), cancel) })()
+	err := do(work)
+	if err != nil && work.Err() != nil {
+		return unanswered(err)
+	}
+	return err
 }
 
 // live registers the worker, lets begin start it off, and loops until it is done, under a lock that is renewed all the while.
@@ -146,7 +160,9 @@ func (w *worker) live(ctx context.Context, begin func() error) (Summary, error) 
 	})()
 
 	began := time.Now()
-	if err := w.roster.Register(work, w.Worker, w.LockFor); err != nil {
+	// a lock that is as old as it lasts is none
+	register := func(ctx context.Context) error { return w.roster.Register(ctx, w.Worker, w.LockFor) }
+	if err := w.bounded(ctx, w.LockFor, register); err != nil {
 		return w.summary, err
 	}
 	w.hold(began)

@@ -1,0 +1,46 @@
+package worker_test
+
+import (
+	"testing"
+
+	"github.com/hipq/hipq/internal/dbtest"
+	"github.com/hipq/hipq/queue"
+)
+
+// Workers at all nodes of a cluster start each job once, and keep to the throttle limit and the host's concurrency together.
+func TestGaleraDrain(t *testing.T) {
+	const n, limit, concurrency = 300, 5, 8
+	var shops []shop
+	for _, dsn := range dbtest.Galera(t) {
+		shops = append(shops, openShop(t, "mysql", dsn))
+	}
+	first := shops[0]
+	emails, reports := first.add(first.emails, "send", n), first.add(first.reports, "send", n)
+	var l ledger
+	running := newTally()
+	var runs []*run
+	for _, s := range shops {
+		o := queue.Options{Name: "emails", ThrottleLimit: limit}
+		s.emails = s.reopen(o, nil)
+		p := s.worker(all(running.of(l.handle, "all")))
+		p.Queues[0].Queue = s.emails
+		p.Queues[0].Handlers = all(running.of(running.of(l.handle, "all"), "emails"))
+		p.Concurrency = concurrency
+		runs = append(runs, s.start(p))
+	}
+	started := 0
+	for _, r := range runs {
+		started += r.ended().Started
+	}
+	// the last of them may have ended while others still had something to do
+	if started != 2*n || len(l.jobs) != 2*n {
+		t.Errorf("%d were started, %d ran, of %d", started, len(l.jobs), 2*n)
+	}
+	running.wantMost(t, "emails", limit)
+	running.wantMost(t, "all", concurrency)
+	for _, s := range shops {
+		eventually(t, "a node has it all", func() bool { return s.counts(s.emails).Finished+s.counts(s.reports).Finished == 2*n })
+	}
+	first.wantHistory(first.emails, atOnce, emails...)
+	first.wantHistory(first.reports, atOnce, reports...)
+}
