@@ -204,7 +204,7 @@ func TestUndecidedRefuses(t *testing.T) {
 		s.exec(insertOf("line, state, time_windows", "'error', 'error', 'x'"))
 		s.exec(insertOf("line, state, attempt, error", "'error', 'error', 1, 'boo'"))
 		s.hire("w")
-		list := must[[]queue.Settled](s.t)(s.Undecided(s.t.Context(), roster.Worker{ID: "w", Host: "h", PID: 1}, []string{"send"}, 5))
+		list := must[[]queue.Settled](s.t)(s.Undecided(s.t.Context(), s.newRound("w", 5), []string{"send"}))
 		if len(list) != 1 || list[0].Job.ID != 2 {
 			s.t.Errorf("to be asked about: %+v", list)
 		}
