@@ -48,8 +48,10 @@ func TestExampleIsComplete(t *testing.T) {
 			missing = append(missing, key)
 		}
 	}
-	if want := []string{"databaseSection.dsn", "databaseSection.dsn_file", "databaseSection.tls", "tlsSection.ca", "tlsSection.cert",
-		"tlsSection.key", "tlsSection.server_name", "shape.retry_handler", "queueSection.retry_handler"}; !slices.Equal(missing, want) {
+	if want := []string{
+		"databaseSection.dsn", "databaseSection.dsn_file", "databaseSection.tls", "tlsSection.ca", "tlsSection.cert",
+		"tlsSection.key", "tlsSection.server_name", "shape.retry_handler", "queueSection.retry_handler",
+	}; !slices.Equal(missing, want) {
 		t.Errorf("not in the example: %v, want only %v", missing, want)
 	}
 	for _, comment := range []string{"\n  # dsn: ", "\n  # dsn_file: ", "\n  # tls: {ca: ", "\n# retry_handler: ", "\n    # retry_handler: "} {

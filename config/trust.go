@@ -52,8 +52,8 @@ func trust(path string, info fs.FileInfo) error {
 		return err
 	}
 	folders := map[string]bool{filepath.Dir(path): true}
-	if real, err := filepath.EvalSymlinks(path); err == nil {
-		folders[filepath.Dir(real)] = true
+	if target, err := filepath.EvalSymlinks(path); err == nil {
+		folders[filepath.Dir(target)] = true
 	}
 	for folder := range folders {
 		info, err := os.Stat(folder)

@@ -44,8 +44,8 @@ func TestConfigOfSomebodyElse(t *testing.T) {
 		"in a folder of all":  {func(t *testing.T, dir, _ string) { do(t, os.Chmod(dir, 0o777)) }, "everybody may write its folder"},
 		"in one like /tmp":    {func(t *testing.T, dir, _ string) { do(t, os.Chmod(dir, 0o777|fs.ModeSticky)) }, ""},
 		"a link of another's": {func(t *testing.T, dir, file string) {
-			real := write(t, filepath.Join(filepath.Dir(dir), "theirs", "real.yaml"), minimal)
-			do(t, os.Remove(file), os.Symlink(real, file), os.Chown(filepath.Dir(real), nobody, 0))
+			target := write(t, filepath.Join(filepath.Dir(dir), "theirs", "real.yaml"), minimal)
+			do(t, os.Remove(file), os.Symlink(target, file), os.Chown(filepath.Dir(target), nobody, 0))
 		}, "its folder"},
 	} {
 		t.Run(name, func(t *testing.T) {

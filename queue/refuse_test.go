@@ -10,7 +10,6 @@ import (
 	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/job"
-	"github.com/hipq/hipq/queue/roster"
 )
 
 // unchecked inserts rows past the table's constraints, each in a place of its own: where they were out of force.

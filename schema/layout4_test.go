@@ -126,7 +126,7 @@ func TestLayout4MendsWhatIsThere(t *testing.T) {
 			must(t, exec(set))
 			err := exec("INSERT INTO shop_emails (job_type, shard_key, "+c.columns+") VALUES ('send', ?, "+c.values+")", strconv.Itoa(i))
 			must(t, exec(reset))
-			if err != nil && !(c.before == "off" && schema.IsRefused(err)) { // which MySQL can't be told not to look for
+			if err != nil && (c.before != "off" || !schema.IsRefused(err)) { // which MySQL can't be told not to look for
 				t.Fatalf("%s: %v", c.columns, err)
 			}
 			in[i] = err == nil
