@@ -93,7 +93,7 @@ func (q *Queue) settling(worker string, list []Settled, lock string, found map[i
 		args = append(args, s.Job.ID)
 	}
 	query := "SELECT id, state, attempt, lock_token, error, wish, stopping FROM " + q.table + " " + q.db.ByID +
-		" WHERE id IN " + schema.In(len(list)) + " AND line = 'locked' AND state IN ('running', 'error') AND worker_id = ? " + lock
+		" WHERE id IN " + notAlone(len(list)) + " AND line = 'locked' AND state IN ('running', 'error') AND worker_id = ? " + lock
 	return schema.Query{SQL: query, Args: append(args, worker), Scan: func(rows *sql.Rows) error {
 		for rows.Next() {
 			var s settling

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/hipq/hipq/activity"
@@ -189,9 +190,13 @@ func (q *Queue) lockDue(tx *schema.Tx, list []candidate, jobs map[int64]*job.Job
 		args = append(args, c.ID)
 	}
 	query := "SELECT " + q.startColumns() + " FROM " + q.table + " " + q.db.ByID +
-		" WHERE id IN " + schema.In(len(list)) + " AND line IN ('due', 'held') " + tx.SkipLocked
+		" WHERE id IN " + notAlone(len(list)) + " AND line IN ('due', 'held') " + tx.SkipLocked
 	return q.jobs(query, args, func(j *job.Job) { jobs[j.ID] = j })
 }
+
+// notAlone is a list of n ids, and of 0, which no job has. A row that is found by one id alone stays locked on MariaDB, although
+// the other conditions may not be met: by a round that has come too late, and to the harm of the worker that runs the job.
+func notAlone(n int) string { return strings.TrimSuffix(schema.In(n), ")") + ",0)" }
 
 // startColumns are those of the jobs that are about to start: what is left of their last attempt is over then. With groups, many
 // may be looked at that don't start, so their data is read later.

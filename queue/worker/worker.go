@@ -162,7 +162,7 @@ func (w *worker) live(ctx context.Context, begin func() error) (Summary, error) 
 	began := time.Now()
 	// a lock that is as old as it lasts is none
 	register := func(ctx context.Context) error { return w.roster.Register(ctx, w.Worker, w.LockFor) }
-	if err := w.bounded(ctx, w.LockFor, register); err != nil {
+	if err := w.bounded(ctx, min(w.LockFor, w.patience()), register); err != nil {
 		return w.summary, err
 	}
 	w.hold(began)
@@ -195,7 +195,11 @@ func (w *worker) live(ctx context.Context, begin func() error) (Summary, error) 
 
 // signOff ends the worker's row, as soon as the database answers, if that is soon and while the lock holds.
 func (w *worker) signOff() error {
-	end, cancel := context.WithTimeout(w.work, w.patience())
+	until := time.Now().Add(w.patience())
+	if !w.quietSince.IsZero() {
+		until = w.quietSince.Add(w.patience()) // what has been waited for the database counts
+	}
+	end, cancel := context.WithDeadline(w.work, until)
 	defer cancel()
 	for {
 		err := w.roster.End(end, w.Worker, "finished", "")

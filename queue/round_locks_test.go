@@ -1,0 +1,52 @@
+package queue
+
+import (
+	"testing"
+
+	"github.com/hipq/hipq/internal/dbtest"
+	"github.com/hipq/hipq/queue/job"
+	"github.com/hipq/hipq/queue/roster"
+	"github.com/hipq/hipq/schema"
+)
+
+// A round keeps no lock on a candidate that is another's by now, nor on a row that it is not to settle: not even where the row
+// is the only one.
+func TestRoundKeepsNoForeignLock(t *testing.T) {
+	db := dbtest.Open(t, "mysql", dbtest.MySQL(t), "emails")
+	q, err := New(db, Options{Name: "emails", Types: []job.Type{job.DefaultType("send")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	added, err := q.Enqueue(t.Context(), job.New{Type: "send"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := db.ExecContext(t.Context(), "UPDATE shop_emails SET line = 'locked', state = 'running', worker_id = 'w1'"); err != nil {
+		t.Fatal(err)
+	}
+	w := roster.Worker{ID: "w2"}
+	for name, query := range map[string]func(tx *schema.Tx) schema.Query{
+		"candidate": func(tx *schema.Tx) schema.Query {
+			return q.lockDue(tx, []candidate{{ID: added.ID}}, map[int64]*job.Job{})
+		},
+		"attempt": func(tx *schema.Tx) schema.Query {
+			return q.settling(w.ID, []Settled{{Job: &job.Job{ID: added.ID}}}, tx.SkipLocked, map[int64]settling{})
+		},
+	} {
+		err := db.Tx(t.Context(), func(tx *schema.Tx) error {
+			if err := tx.Read(t.Context(), query(tx)); err != nil {
+				return err
+			}
+			return db.Tx(t.Context(), func(other *schema.Tx) error {
+				ids, err := q.ids(t.Context(), other, "SELECT id FROM shop_emails WHERE id = ? "+other.SkipLocked, added.ID)
+				if len(ids) != 1 {
+					t.Errorf("%s: the row is locked", name)
+				}
+				return err
+			})
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
