@@ -48,12 +48,12 @@ func TestRetryIsANewJobOnce(t *testing.T) {
 		before := s.get(1)
 		added := must[queue.Added](s.t)(s.Retry(s.t.Context(), 1, false))
 		j := s.wantState(added.ID, job.Initial, "due", 0)
-		if added.ID != 2 || added.Duplicate || j.Key != "k" || j.Data != "d" || j.Priority != 7 || j.Timeout != time.Minute {
+		if added.Duplicate || j.Key != "k" || j.Data != "d" || j.Priority != 7 || j.Timeout != time.Minute {
 			s.t.Errorf("%+v, %+v", added, j)
 		}
-		s.wantHistory(2, "added/0")
-		s.wantLinks(1, 0, 2)
-		s.wantLinks(2, 1, 0)
+		s.wantHistory(added.ID, "added/0")
+		s.wantLinks(1, 0, added.ID)
+		s.wantLinks(added.ID, 1, 0)
 		if old := s.wantState(1, job.Final, "closed", 1); !old.UpdateTime.Equal(before.UpdateTime) || old.Error != "boo" {
 			s.t.Errorf("%+v", old)
 		}
@@ -62,19 +62,19 @@ func TestRetryIsANewJobOnce(t *testing.T) {
 		}
 
 		_, err := s.Retry(s.t.Context(), 1, false)
-		s.wantClosed(err, 2)
-		if again := must[queue.Added](s.t)(s.Retry(s.t.Context(), 1, true)); !again.Duplicate || again.ID != 2 {
+		s.wantClosed(err, added.ID)
+		if again := must[queue.Added](s.t)(s.Retry(s.t.Context(), 1, true)); !again.Duplicate || again.ID != added.ID {
 			s.t.Errorf("%+v", again)
 		}
 		s.settle("w", finished, s.start("w", 1)...)
 		_, err = s.Retry(s.t.Context(), 1, false)
-		s.wantClosed(err, 2)
+		s.wantClosed(err, added.ID)
 		again := must[queue.Added](s.t)(s.Retry(s.t.Context(), 1, true))
-		if again.Duplicate || again.ID == 2 {
+		if again.Duplicate || again.ID == added.ID {
 			s.t.Errorf("%+v", again)
 		}
 		s.wantLinks(1, 0, again.ID)
-		s.wantLinks(2, 1, 0)
+		s.wantLinks(added.ID, 1, 0)
 		s.wantLinks(again.ID, 1, 0)
 	})
 }
@@ -87,7 +87,7 @@ func TestRetryWhatHasFinished(t *testing.T) {
 		must[queue.Added](s.t)(s.Retry(s.t.Context(), 1, false))
 		s.wantState(1, job.Final, "finished", 1)
 		_, err := s.Retry(s.t.Context(), 1, false)
-		s.wantClosed(err, 2)
+		s.wantClosed(err, s.nth(2))
 	})
 }
 
@@ -96,12 +96,12 @@ func TestRetryOfATakenKey(t *testing.T) {
 	suite(t, func(s store) {
 		s.failed(job.New{Type: "send", Key: "k"})
 		s.add(job.New{Type: "send", Key: "k"})
-		if added := must[queue.Added](s.t)(s.Retry(s.t.Context(), 1, false)); !added.Duplicate || added.ID != 2 {
+		if added := must[queue.Added](s.t)(s.Retry(s.t.Context(), 1, false)); !added.Duplicate || added.ID != s.nth(2) {
 			s.t.Errorf("%+v", added)
 		}
 		s.wantState(1, job.Final, "failed", 1)
 		s.wantLinks(1, 0, 0)
-		s.wantLinks(2, 0, 0)
+		s.wantLinks(s.nth(2), 0, 0)
 	})
 }
 
@@ -130,7 +130,7 @@ func TestDismiss(t *testing.T) {
 			}
 		}
 		s.wantHistory(1, "added/0 starting/1 failed/1")
-		for id, want := range map[int64]error{2: queue.ErrNotFailed, 3: queue.ErrNotFinal, 4: queue.ErrNotFound} {
+		for id, want := range map[int64]error{s.nth(2): queue.ErrNotFailed, s.nth(3): queue.ErrNotFinal, s.nth(3) + 1: queue.ErrNotFound} {
 			if err := s.Dismiss(s.t.Context(), id); !errors.Is(err, want) {
 				s.t.Errorf("job %d: %v", id, err)
 			}

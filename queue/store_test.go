@@ -814,19 +814,20 @@ func TestCancelWhatIsNew(t *testing.T) {
 	suite(t, func(s store) {
 		s.exec("INSERT INTO shop_emails (job_type, job_data) VALUES ('send', 'x'), ('new', 'x')")
 		s.exec("INSERT INTO shop_emails (job_type, time_windows) VALUES ('send', 'never')")
-		for id := range int64(3) {
-			must[any](s.t)(nil, s.Cancel(s.t.Context(), id+1))
+		for n := range 3 {
+			must[any](s.t)(nil, s.Cancel(s.t.Context(), s.nth(n+1)))
 		}
-		for id := range int64(2) {
-			if j := s.wantState(id+1, job.Final, "failed", 0); j.Error != job.Cancelled || j.Priority != 100 || j.Timeout != 24*time.Hour {
+		for n := range 2 {
+			id := s.nth(n + 1)
+			if j := s.wantState(id, job.Final, "failed", 0); j.Error != job.Cancelled || j.Priority != 100 || j.Timeout != 24*time.Hour {
 				s.t.Errorf("%+v", j)
 			}
-			s.wantHistory(id+1, "added/0 cancelled/0")
+			s.wantHistory(id, "added/0 cancelled/0")
 		}
-		if j := s.wantState(3, job.Final, "failed", 0); !strings.Contains(j.Error, "never") {
+		if j := s.wantState(s.nth(3), job.Final, "failed", 0); !strings.Contains(j.Error, "never") {
 			s.t.Errorf("error %q", j.Error)
 		}
-		s.wantHistory(3, "failed/0")
+		s.wantHistory(s.nth(3), "failed/0")
 	})
 }
 
