@@ -28,7 +28,7 @@ func (q *Queue) refuse(ctx context.Context, tx *schema.Tx, jobs []*job.Job) ([]a
 		err := tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+
 			" SET state = 'final', line = 'failed', error = ?, timeout = ?, priority = ?, throttle_factor = ?, time_windows = ?, shard_key = ?,"+
 			" throttle_group = 'NONE', attempt = ?, scheduled_run_time = ?, wake_time = NULL, start_time = ?, create_time = ?, update_time = ?,"+
-			" worker_id = 'NONE', lock_token = 'NONE', attempt_token = ?, stopping = 0, suspect = 0, wish = 'NONE' WHERE id = ?",
+			" worker_id = 'NONE', lock_token = 'NONE', attempt_token = ?, stopping = 0, suspect = 0, answered = 0, wish = 'NONE', output = 'NONE' WHERE id = ?",
 			reason, int64(j.Timeout/time.Second), j.Priority, j.ThrottleFactor, j.Windows.Encode(), j.ShardKey,
 			min(max(j.Attempt, 0), job.MaxAttempt), orNow(j.ScheduledRunTime), schema.At(j.StartTime), orNow(j.CreateTime), schema.At(tx.Now),
 			j.AttemptToken, j.ID)

@@ -58,6 +58,7 @@ func TestConstraintsSayWhatIsWrong(t *testing.T) {
 		{"sqlite", "job_data", "X'6b'", "job_data"},
 		{"sqlite", "result", "X'6b'", "result"},
 		{"sqlite", "worker_id", "X'6b'", "text"},
+		{"sqlite", "output", "X'6b'", "text"},
 		{"sqlite", "retry_of", "'x'", "retries"},
 		{"sqlite", "scheduled_run_time", "'2026-01-01 24:00:00'", "run_time"},
 		{"sqlite", "scheduled_run_time", "'2026-02-30 00:00:00'", "run_time"},

@@ -102,7 +102,8 @@ CREATE TABLE {jobs}$new (
   CONSTRAINT {jobs}$number CHECK (typeof(timeout) IN ('integer', 'null') AND typeof(priority) IN ('integer', 'null')
     AND typeof(throttle_factor) IN ('integer', 'null') AND typeof(attempt) = 'integer' AND typeof(stopping) = 'integer' AND typeof(suspect) = 'integer'),
   CONSTRAINT {jobs}$text CHECK (typeof(time_windows) IN ('text', 'null') AND typeof(throttle_group) = 'text' AND typeof(shard_key) = 'text'
-    AND typeof(worker_id) = 'text' AND typeof(lock_token) = 'text' AND typeof(attempt_token) = 'text' AND typeof(wish) = 'text' AND typeof(error) = 'text')
+    AND typeof(worker_id) = 'text' AND typeof(lock_token) = 'text' AND typeof(attempt_token) = 'text' AND typeof(wish) = 'text'
+    AND typeof(error) = 'text' AND typeof(output) = 'text')
 );
 
 INSERT OR IGNORE INTO {jobs}$new (
