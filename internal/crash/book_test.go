@@ -17,6 +17,8 @@ type step struct {
 	Do    string `json:"do"`
 	MS    int    `json:"ms,omitempty"`
 	Print int    `json:"print,omitempty"`
+	// Still says that the handler notes its beginning and its end alone.
+	Still bool `json:"still,omitempty"`
 }
 
 // What a handler can do.

@@ -49,7 +49,9 @@ type plan struct {
 	// workers is how many overlap, beside those that are stopped.
 	workers int
 	// limit is the throttle limit of each queue, 0 for none.
-	limit      int
+	limit int
+	// lockFor is how long a lock lasts, at least.
+	lockFor    time.Duration
 	invent     func(*book) spec
 	invariants []invariant
 }
@@ -91,16 +93,16 @@ type run struct {
 }
 
 func newRun(t *testing.T, p plan, bin binaries, driver, source string, seed uint64) *run {
-	h := configure(t, bin, driver, source, p.limit)
+	h := configure(t, bin, driver, source, p)
 	h.mustRun(t, "init")
 	db := openDatabase(t, driver, source)
 	r := &run{t: t, plan: p, hipq: h, db: db, seed: seed}
 	r.book = newBook(r.random(1), p.invent)
 	r.fleet = newFleet(t, h, db, r.random(2), p.workers)
 	r.fleet.aim = p.limit > 0
-	r.watch = newWatch(db)
+	r.watch = newWatch(db, 250*time.Millisecond)
 	r.answers = newAnswers(h, db, r.random(5))
-	r.gauge = newGauge(db, p.limit)
+	r.gauge = newGauge(db, p.limit, 2*time.Millisecond)
 	return r
 }
 

@@ -11,6 +11,8 @@ import (
 
 	_ "github.com/go-sql-driver/mysql"
 	_ "modernc.org/sqlite"
+
+	"github.com/hipq/hipq/internal/dbtest"
 )
 
 // database reads hipq's tables by SQL of its own: what is to be tested must not be its own witness.
@@ -44,6 +46,15 @@ func openDatabase(t *testing.T, driver, source string) *database {
 	d.DB = db
 	t.Cleanup(func() { _ = db.Close() })
 	return d
+}
+
+// sourceOf makes a database.
+func sourceOf(t *testing.T, driver string) string {
+	t.Helper()
+	if driver == "sqlite" {
+		return dbtest.SQLite(t)
+	}
+	return dbtest.MySQL(t)
 }
 
 // each calls scan for each row of a query.

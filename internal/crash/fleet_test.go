@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -46,6 +47,8 @@ type worker struct {
 	ended chan struct{}
 	// taken says that somebody is about to send it signals, and others must leave it alone. Under fleet.mu.
 	taken bool
+	// excused says that it may end with 75.
+	excused bool
 	// id is known of those that were killed or stopped while they worked.
 	id     string
 	killed bool
@@ -103,17 +106,24 @@ func (f *fleet) launch() {
 	if f.rng.IntN(8) == 0 {
 		args = append(args, queues[f.rng.IntN(len(queues))])
 	}
-	w := &worker{cmd: f.hipq.command(args...), began: time.Now(), ended: make(chan struct{})}
+	if _, err := f.start(f.hipq.command(args...)); err != nil {
+		f.t.Error(err)
+	}
+}
+
+// start starts a worker.
+func (f *fleet) start(c *exec.Cmd) (*worker, error) {
+	w := &worker{cmd: c, began: time.Now(), ended: make(chan struct{})}
 	w.cmd.Stderr = &w.stderr
 	w.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := w.cmd.Start(); err != nil {
-		f.t.Error(err)
-		return
+		return nil, err
 	}
 	f.mu.Lock()
 	f.live = append(f.live, w)
 	f.mu.Unlock()
 	go f.await(w)
+	return w, nil
 }
 
 // await moves a worker that has ended.
@@ -159,6 +169,12 @@ func (f *fleet) leave(w *worker) {
 
 // signal sends one. The process has not been waited for, or this does nothing: its id can't be another's.
 func (w *worker) signal(s syscall.Signal) { _ = w.cmd.Process.Signal(s) }
+
+// complaints are what it said that is not about its ordinary work.
+func (w *worker) complaints() string {
+	lines := slices.DeleteFunc(strings.Split(w.stderr.String(), "\n"), func(line string) bool { return strings.Contains(line, "level=DEBUG") })
+	return strings.Join(lines[:min(len(lines), 20)], "\n")
+}
 
 // killAll kills workers at random moments, until so many of them were at work.
 func (f *fleet) killAll(ctx context.Context, n int, rng *rand.Rand) {

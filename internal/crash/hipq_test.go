@@ -3,12 +3,14 @@ package crash
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 // binaries are what is built for the test.
@@ -33,8 +35,19 @@ func build(t *testing.T) binaries {
 	return b
 }
 
-// lockFor is the shortest that the config allows.
-const lockFor = "5s"
+// own are the same binaries under names of their own, so that a test that runs beside others knows its processes.
+func (b binaries) own(t *testing.T) binaries {
+	t.Helper()
+	dir := t.TempDir()
+	mine := binaries{program: filepath.Join(dir, "hipq"), handler: filepath.Join(dir, "handler")}
+	if err := errors.Join(os.Link(b.program, mine.program), os.Link(b.handler, mine.handler)); err != nil {
+		t.Fatal(err)
+	}
+	return mine
+}
+
+// shortestLock is the shortest that the config allows.
+const shortestLock = 5 * time.Second
 
 // The attempts that jobs have. Kills must not exhaust those of the ordinary types; those of fragile jobs they may.
 const (
@@ -46,34 +59,45 @@ const (
 type hipq struct {
 	binaries
 	config, ledger string
+	// driver and settings are what the config says, but for where the database is.
+	driver, settings string
 }
 
 // queues have the same job types.
 var queues = []string{"mail", "files"}
 
-func configure(t *testing.T, b binaries, driver, source string, limit int) hipq {
+func configure(t *testing.T, b binaries, driver, source string, p plan) hipq {
 	t.Helper()
-	dir := t.TempDir()
-	h := hipq{binaries: b, config: filepath.Join(dir, "hipq.yaml"), ledger: filepath.Join(dir, "ledger")}
+	h := hipq{binaries: b, driver: driver, ledger: filepath.Join(t.TempDir(), "ledger")}
+	if err := os.WriteFile(h.ledger, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	var c strings.Builder
-	where := map[string]string{"sqlite": "path", "mysql": "dsn"}[driver]
-	fmt.Fprintf(&c, "name: crash\ndatabase: {driver: %s, %s: %q}\n", driver, where, source)
-	fmt.Fprintf(&c, "worker: {lock_for: %s, grace: 0s}\n", lockFor)
+	fmt.Fprintf(&c, "worker: {lock_for: %s, grace: 0s}\n", max(p.lockFor, shortestLock))
 	// long enough for a late worker to come upon a job that waits for its next attempt
 	fmt.Fprintf(&c, "retry: {attempts: %d, delay: 500ms, backoff: fixed, jitter: 1}\ntimeout: 30s\nqueues:\n", attempts)
 	for _, q := range queues {
 		handler := fmt.Sprintf("handler: {exec: [%q, %q]}", h.handler, h.ledger)
-		fmt.Fprintf(&c, "  - name: %s\n    throttle_limit: %d\n    job_types:\n", q, limit)
+		fmt.Fprintf(&c, "  - name: %s\n    throttle_limit: %d\n    job_types:\n", q, p.limit)
+		fmt.Fprintf(&c, "      - {name: quick, handler: {exec: ['true']}}\n")
 		fmt.Fprintf(&c, "      - {name: steady, %s}\n", handler)
 		fmt.Fprintf(&c, "      - {name: brief, timeout: 1s, %s}\n", handler)
 		fmt.Fprintf(&c, "      - {name: asked, %s, retry_%s}\n", handler, strings.Replace(handler, "]", ", decide]", 1))
 		fmt.Fprintf(&c, "      - {name: sent, async: true, timeout: 3s, %s}\n", handler)
 		fmt.Fprintf(&c, "      - {name: fragile, retry: {attempts: %d}, %s}\n", fragileAttempts, handler)
 	}
-	for file, content := range map[string]string{h.config: c.String(), h.ledger: ""} {
-		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+	h.settings = c.String()
+	return h.by(t, source)
+}
+
+// by is the same hipq with a config of its own, by which its database is there.
+func (h hipq) by(t *testing.T, source string) hipq {
+	t.Helper()
+	h.config = filepath.Join(t.TempDir(), "hipq.yaml")
+	where := map[string]string{"sqlite": "path", "mysql": "dsn"}[h.driver]
+	head := fmt.Sprintf("name: crash\ndatabase: {driver: %s, %s: %q}\n", h.driver, where, source)
+	if err := os.WriteFile(h.config, []byte(head+h.settings), 0o600); err != nil {
+		t.Fatal(err)
 	}
 	return h
 }

@@ -302,11 +302,11 @@ func allAccountedFor(c *record) (bad []string, checked string) {
 		switch {
 		case w.killed && w.id != "" && c.workers[w.id] != "error":
 			bad = append(bad, fmt.Sprintf("worker %s was killed and is %q", w.id, c.workers[w.id]))
-		case w.killed || code == 0:
+		case w.killed, code == 0, code == 75 && w.excused:
 		case code == 75 && strings.Contains(said, "worker lost its lock"):
 			lost++
 		default:
-			bad = append(bad, fmt.Sprintf("%s ended with %s: %s", w.cmd, w.cmd.ProcessState, said))
+			bad = append(bad, fmt.Sprintf("%s ended with %s: %s", w.cmd, w.cmd.ProcessState, w.complaints()))
 		}
 	}
 	for id, state := range c.workers {

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Shows that the tests bite: breaks a copy of the source in one place after the other, and runs a reduced TestCrash (or,
 # where it is about the throttle limit, TestThrottle) and the store's suite on it; where it is about the worker itself, a
-# part of the worker's. Each mutant names the tests that must go red; what else goes red is shown too.
+# part of the worker's; where it is about others that hold something, those that look at that from outside. Each mutant names the tests that must go red; what else goes red is shown too.
 #
 #   .ci/with-mariadb internal/crash/mutants.sh [MUTANT...]
 #
@@ -29,7 +29,7 @@ edit() {
   done
 }
 
-# Every mutant is a function that says which tests must go red: crash or throttle (on each of its engines), store, worker.
+# Every mutant is a function that says which tests must go red: those of this package (on each of its engines), store, worker.
 mutants=()
 mutant() { mutants+=("$1"); }
 
@@ -190,6 +190,39 @@ limit_forgets_running() {
   edit queue/round_room.go 's/WHERE line IN \(\x27locked\x27, \x27waiting\x27\)/$& AND state <> \x27running\x27/'
 }
 
+# What the tests do that look at others, in their short form.
+beside=(-short -parallel 16)
+
+mutant wait_for_others # for locks, as long as the server lets everybody wait
+wait_for_others() {
+  must=(disturbed) tests=(disturbed) engines=(mysql) size=("${beside[@]}")
+  edit schema/mysql.go 's/innodb_lock_wait_timeout = 3, lock_wait_timeout = 5/innodb_lock_wait_timeout = 50, lock_wait_timeout = 86400/'
+}
+
+mutant wait_for_the_dead # the server keeps the locks of those who are gone
+wait_for_the_dead() {
+  must=(disturbed) tests=(disturbed) engines=(mysql) size=("${beside[@]}")
+  edit schema/mysql.go 's/idle_transaction_timeout = 10/idle_transaction_timeout = 0/'
+}
+
+mutant wait_in_line # jobs whose rows are held are waited for
+wait_in_line() {
+  must=(disturbed) tests=(disturbed) engines=(mysql) size=("${beside[@]}")
+  edit schema/dialect.go 's/FOR UPDATE SKIP LOCKED/FOR UPDATE/'
+}
+
+mutant repeat_for_ever # what can't be done now
+repeat_for_ever() {
+  must=(waits) tests=(waits) engines=(mysql) size=("${beside[@]}")
+  edit schema/tx.go 's/patience = 22 \* time\.Second/patience = 22 * time.Minute/'
+}
+
+mutant tick_without_end # as long as its lock holds
+tick_without_end() {
+  must=(ticks) tests=(ticks) engines=(mysql) size=("${beside[@]}")
+  edit queue/worker/worker.go 's/return max\(w\.Grace, 10\*time\.Second\)/return time.Hour/'
+}
+
 # red TEST COMMAND...: runs it in the copy, true if it fails
 red() {
   local test=$1 log="$copy.log"
@@ -216,11 +249,12 @@ try() { # MUTANT
     red worker go test -count=1 -timeout 5m -run "$worker_tests" ./queue/worker || survivors+=" $name:worker"
   fi
   printf '%-30s red:%s\n' "$name" "${went_red:- nothing}"
-  if [[ $name == sound && $went_red ]]; then echo "the tests are red without any mutant" >&2 && exit 1; fi
+  if [[ $name == sound* && $went_red ]]; then echo "the tests are red without any mutant" >&2 && exit 1; fi
 }
 
 survivors=''
 sound() { tests=(crash throttle) must=(worker); } # none: all must be green
+sound_beside() { tests=(disturbed waits ticks) size=("${beside[@]}"); }
 if (($#)); then mutants=("$@"); fi
-for m in sound "${mutants[@]}"; do try "$m"; done
+for m in sound sound_beside "${mutants[@]}"; do try "$m"; done
 if [[ $survivors ]]; then echo "not red, but should be:$survivors" >&2 && exit 1; fi

@@ -87,6 +87,8 @@ func (t tally) toothless() (bad []string) {
 type gauge struct {
 	db    *database
 	limit int
+	// every is how often it looks.
+	every time.Duration
 
 	mu sync.Mutex
 	tally
@@ -94,8 +96,8 @@ type gauge struct {
 	over map[string]bool
 }
 
-func newGauge(db *database, limit int) *gauge {
-	return &gauge{db: db, limit: limit, over: map[string]bool{}}
+func newGauge(db *database, limit int, every time.Duration) *gauge {
+	return &gauge{db: db, limit: limit, every: every, over: map[string]bool{}}
 }
 
 // keep looks until ctx ends.
@@ -107,7 +109,7 @@ func (g *gauge) keep(ctx context.Context, t *testing.T) {
 				return
 			}
 		}
-		time.Sleep(2 * time.Millisecond)
+		time.Sleep(g.every)
 	}
 }
 

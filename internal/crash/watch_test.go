@@ -12,6 +12,8 @@ import (
 // watch looks at the jobs while all goes on: for what must never be, and can't be seen any more at the end.
 type watch struct {
 	db *database
+	// every is how often it looks.
+	every time.Duration
 
 	mu     sync.Mutex
 	looks  int
@@ -21,8 +23,8 @@ type watch struct {
 	unfinished  int
 }
 
-func newWatch(db *database) *watch {
-	return &watch{db: db, finals: map[jobID]row{}, left: map[string]bool{}, twice: map[string]bool{}}
+func newWatch(db *database, every time.Duration) *watch {
+	return &watch{db: db, every: every, finals: map[jobID]row{}, left: map[string]bool{}, twice: map[string]bool{}}
 }
 
 // keep looks until ctx ends.
@@ -32,7 +34,7 @@ func (w *watch) keep(ctx context.Context, t *testing.T) {
 			t.Error(err)
 			return
 		}
-		time.Sleep(250 * time.Millisecond)
+		time.Sleep(w.every)
 	}
 }
 

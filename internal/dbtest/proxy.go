@@ -2,6 +2,7 @@ package dbtest
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"io/fs"
 	"net"
@@ -14,7 +15,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 )
 
-// Proxy stands between a test and a database of its own on the MySQL server, and can fail as networks do.
+// Proxy stands between a test and a database on a MySQL server, and can fail as networks do.
 type Proxy struct {
 	// Source is the database behind the proxy, Direct the same past it.
 	Source, Direct string
@@ -34,12 +35,21 @@ type Proxy struct {
 	lose      func(statements string) bool
 	questions bool
 	lost      func()
+	// trap, if not nil, says what makes the proxy fall silent; caught gets the number of the connection, prey, when the server has it.
+	trap   func(statements string) bool
+	caught chan uint32
+	prey   uint32
 }
 
 // NewProxy makes a database, and lets connections through to it until the test ends.
 func NewProxy(t testing.TB) *Proxy {
 	t.Helper()
-	direct := MySQL(t)
+	return ProxyTo(t, MySQL(t))
+}
+
+// ProxyTo lets connections through to the database of this DSN until the test ends.
+func ProxyTo(t testing.TB, direct string) *Proxy {
+	t.Helper()
 	cfg, err := mysql.ParseDSN(direct)
 	if err != nil {
 		t.Fatal(err)
@@ -100,11 +110,17 @@ func (p *Proxy) Cut() {
 	}
 }
 
-// Stall lets connections stand and new ones come, but nothing gets through.
+// Stall lets connections stand and new ones come, but nothing gets through, not even that somebody has hung up.
 func (p *Proxy) Stall() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.silent = make(chan struct{})
+	p.stall()
+}
+
+func (p *Proxy) stall() {
+	if p.silent == nil {
+		p.silent = make(chan struct{})
+	}
 }
 
 // Resume ends a stall.
@@ -115,6 +131,27 @@ func (p *Proxy) Resume() {
 		close(p.silent)
 		p.silent = nil
 	}
+}
+
+// Catch stalls in the middle of a transaction: when a client sends such statements, which the server still gets. What it
+// returns gets the server's number of that connection then.
+func (p *Proxy) Catch(these func(statements string) bool) (caught <-chan uint32) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.trap, p.caught = these, make(chan uint32, 1)
+	return p.caught
+}
+
+// catches says whether these are the statements to be caught, and falls silent then.
+func (p *Proxy) catches(sent []byte, number uint32) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.trap == nil || !p.trap(string(sent)) {
+		return false
+	}
+	p.trap, p.prey = nil, number
+	p.stall()
+	return true
 }
 
 // Loses says which commits' answers get lost from now on, and the connection with each, and what happens then.
@@ -181,6 +218,7 @@ const (
 	passOn verdict = iota
 	swallow
 	hangUp
+	catch // hand it on; the silence has begun
 )
 
 // pass hands on what from sends while the tap lets it, and hangs up on both sides then.
@@ -192,13 +230,13 @@ func (p *Proxy) pass(from, to net.Conn, judge func([]byte) verdict) {
 	buf := make([]byte, 64<<10)
 	for {
 		n, err := from.Read(buf)
+		p.mu.Lock()
+		silent := p.silent
+		p.mu.Unlock()
+		if silent != nil {
+			<-silent
+		}
 		if n > 0 {
-			p.mu.Lock()
-			silent := p.silent
-			p.mu.Unlock()
-			if silent != nil {
-				<-silent
-			}
 			switch judge(buf[:n]) {
 			case hangUp:
 				return
@@ -206,6 +244,11 @@ func (p *Proxy) pass(from, to net.Conn, judge func([]byte) verdict) {
 				if _, err := to.Write(buf[:n]); err != nil {
 					return
 				}
+			case catch:
+				if _, err := to.Write(buf[:n]); err != nil {
+					p.t.Error(err)
+				}
+				p.caught <- p.prey
 			}
 		}
 		if err != nil {
@@ -218,6 +261,8 @@ func (p *Proxy) pass(from, to net.Conn, judge func([]byte) verdict) {
 type tap struct {
 	proxy *Proxy
 	mu    sync.Mutex
+	// number is the server's for the connection, 0 before it has greeted.
+	number uint32
 	// since is what was sent since the transaction began.
 	since strings.Builder
 	// mute means that the next answer is the one to lose; heard is what has come of it.
@@ -229,6 +274,9 @@ type tap struct {
 func (t *tap) ask(sent []byte) verdict {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if t.proxy.catches(sent, t.number) {
+		return catch
+	}
 	if bytes.Contains(sent, []byte("\x03START TRANSACTION")) {
 		t.since.Reset()
 	}
@@ -255,6 +303,10 @@ func (t *tap) ask(sent []byte) verdict {
 // answer hears what the server sends: when it has answered all that it was sent, the commit is done.
 func (t *tap) answer(sent []byte) verdict {
 	t.mu.Lock()
+	if t.number == 0 { // it is in the server's greeting, behind the header, the protocol's version, and the server's
+		version := bytes.IndexByte(sent[5:], 0)
+		t.number = binary.LittleEndian.Uint32(sent[5+version+1:])
+	}
 	mute := t.mute
 	if mute {
 		t.heard = append(t.heard, sent...)

@@ -39,13 +39,19 @@ func MySQL(t testing.TB) string {
 		}
 		t.Skip(why)
 	}
+	return database(t, server)
+}
+
+// database makes one on the server of this DSN, until the test ends.
+func database(t testing.TB, server string) string {
+	t.Helper()
 	name := databaseName()
 	admin := withDatabase(t, server, "")
-	if err := exec(admin, "CREATE DATABASE "+name+" CHARACTER SET utf8mb4"); err != nil {
+	if err := execute(admin, "CREATE DATABASE "+name+" CHARACTER SET utf8mb4"); err != nil {
 		t.Fatalf("create a test database: %v", err)
 	}
 	t.Cleanup(func() {
-		if err := exec(admin, "DROP DATABASE IF EXISTS "+name); err != nil {
+		if err := execute(admin, "DROP DATABASE IF EXISTS "+name); err != nil {
 			t.Errorf("drop the test database %s (does a connection still hold a transaction?): %v", name, err)
 		}
 	})
@@ -68,7 +74,7 @@ func Galera(t testing.TB) (dsns []string) {
 	for _, node := range nodes {
 		dsn := withDatabase(t, node, cfg.DBName)
 		deadline := time.Now().Add(timeout)
-		for exec(dsn, "DO 1") != nil { // until it has come there too
+		for execute(dsn, "DO 1") != nil { // until it has come there too
 			if time.Now().After(deadline) {
 				t.Fatalf("the test database doesn't come to node %s", node)
 			}
@@ -108,7 +114,7 @@ func databaseName() string {
 	return "hipq_" + hex.EncodeToString(b)
 }
 
-func exec(dsn, statement string) error {
+func execute(dsn, statement string) error {
 	db, err := sql.Open("mysql", dsn)
 	if err != nil {
 		return err

@@ -16,6 +16,7 @@ type step struct {
 	Do    string `json:"do"`
 	MS    int    `json:"ms"`
 	Print int    `json:"print"`
+	Still bool   `json:"still"`
 }
 
 // long is longer than a test.
@@ -42,7 +43,11 @@ func main() {
 	must(json.NewDecoder(os.Stdin).Decode(&job))
 	s := job.Data.Steps[min(job.Attempt, len(job.Data.Steps))-1]
 	fmt.Print(strings.Repeat("x", s.Print))
-	work(ledger, time.Duration(s.MS)*time.Millisecond)
+	if d := time.Duration(s.MS) * time.Millisecond; s.Still {
+		time.Sleep(d)
+	} else {
+		work(ledger, d)
+	}
 	switch s.Do {
 	case "exit1":
 		os.Exit(1)

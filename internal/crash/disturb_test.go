@@ -1,0 +1,238 @@
+package crash
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"maps"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/hipq/hipq/internal/dbtest"
+)
+
+// disturbance is what another client of the server does to the workers: it is gone in the middle of a transaction, or it
+// holds something that they need.
+type disturbance struct {
+	name string
+	// limit is the throttle limit of each queue, 0 for none.
+	limit int
+	// begin does it; what it gives makes an end of it.
+	begin func(*stage) (end func())
+	// stopped is the queue that has to stand still as long as it lasts, or everything. What counts is the pace of the rest.
+	stopped string
+	// long says that it is left out of the short run.
+	long bool
+}
+
+const everything = "everything"
+
+// tight is a throttle limit that leaves some slots empty.
+const tight = 10
+
+var disturbances = []disturbance{
+	{name: "stopped in a round", begin: stopped("line IN ('due', 'held')")},
+	{name: "stopped as it settles", begin: stopped("state IN ('running', 'error')"), long: true},
+	{name: "stopped in its turn", limit: tight, begin: stopped("SET turn = turn + 1")},
+	{name: "stopped as it claims slots", begin: stopped("FROM hipq_tables WHERE table_name"), long: true},
+	{name: "stopped as it renews its lock", begin: stopped("SET heartbeat ="), long: true},
+	{name: "vanished in a round", begin: vanished("line IN ('due', 'held')")},
+	{name: "vanished in its turn", limit: tight, begin: vanished("SET turn = turn + 1"), long: true},
+
+	{name: "due jobs are held by id", begin: held(repeatableRead, byID, due), long: true},
+	{name: "running jobs are held by id", begin: held(repeatableRead, byID, running)},
+	{name: "running jobs are held by key, read committed", begin: held(readCommitted, byKey, running), long: true},
+	{name: "running jobs are held by key", begin: held(repeatableRead, byKey, running)},
+	{name: "due jobs are held by key", begin: held(repeatableRead, byKey, due), long: true},
+	{name: "running jobs are enqueued again", begin: held(repeatableRead, again, running)},
+	{name: "running jobs are enqueued again, read committed", begin: held(readCommitted, again, running), long: true},
+	{name: "due jobs are enqueued again", begin: held(repeatableRead, again, due), long: true},
+	{name: "a queue is held", begin: held(repeatableRead, theQueue, due), long: true},
+	{name: "a queue with a limit is held", limit: tight, begin: held(repeatableRead, theQueue, due), stopped: queues[0]},
+
+	{name: "all tables are read only", begin: backedUp, stopped: everything},
+}
+
+// TestDisturbed: nothing waits for the dead, and nobody's transaction stops the queue. While one client is gone in the middle
+// of a transaction, or keeps one open, the others' pace is that of before, some seconds after it has begun.
+func TestDisturbed(t *testing.T) {
+	t.Parallel()
+	bin := build(t)
+	t.Run("mysql", func(t *testing.T) {
+		for _, d := range disturbances {
+			if d.long && testing.Short() {
+				continue
+			}
+			t.Run(d.name, func(t *testing.T) {
+				t.Parallel()
+				source, lockFor := "", 12*time.Second
+				if d.stopped == everything {
+					source, lockFor = dbtest.OwnMySQL(t), time.Minute
+				} else {
+					source = dbtest.MySQL(t)
+				}
+				newStage(t, bin.own(t), source, d.limit, lockFor).play(d)
+			})
+		}
+	})
+}
+
+// caught cuts the victim off in the middle of a transaction in which it has sent such statements, and holds something.
+func (s *stage) caught(statements string) {
+	s.t.Helper()
+	s.lost = s.idOf(s.victim)
+	for range 50 {
+		select {
+		case connection := <-s.proxy.Catch(func(sent string) bool { return strings.Contains(sent, statements) }):
+			time.Sleep(breath / 10)
+			if s.connection = connection; s.holds() {
+				return
+			}
+		case <-time.After(time.Minute):
+			s.t.Fatalf("the victim never sent %q", statements)
+		}
+		s.proxy.Resume()
+	}
+	s.t.Fatalf("the victim never holds anything when it has sent %q", statements)
+}
+
+// holds says whether the connection on which the victim was caught holds something, and waits for its client.
+func (s *stage) holds() bool {
+	s.t.Helper()
+	n := 0
+	err := s.db.QueryRow("SELECT COUNT(*) FROM information_schema.innodb_trx t JOIN information_schema.processlist p ON p.id = t.trx_mysql_thread_id"+
+		" WHERE p.id = ? AND p.command = 'Sleep' AND t.trx_rows_locked > 0", s.connection).Scan(&n)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return n > 0
+}
+
+// stopped stops the victim's process in the middle of such a transaction, and lets it go on in the end.
+func stopped(statements string) func(*stage) func() {
+	return func(s *stage) func() {
+		s.caught(statements)
+		s.victim.signal(syscall.SIGSTOP)
+		s.proxy.Resume()
+		return func() { s.victim.signal(syscall.SIGCONT) }
+	}
+}
+
+// vanished swallows all that the victim and the server send each other, from the middle of such a transaction on. The victim
+// has to end by itself.
+func vanished(statements string) func(*stage) func() {
+	return func(s *stage) func() {
+		s.caught(statements)
+		return func() {
+			select {
+			case <-s.victim.ended:
+			case <-time.After(5 * time.Second):
+				s.t.Error("the worker that was cut off has not ended")
+				s.victim.signal(syscall.SIGKILL)
+			}
+			s.proxy.Resume()
+		}
+	}
+}
+
+const repeatableRead, readCommitted = sql.LevelRepeatableRead, sql.LevelReadCommitted
+
+// What an application may do to a job.
+var (
+	byID     = "SELECT id FROM " + jobsTable(queues[0]) + " WHERE id = ? FOR UPDATE"
+	byKey    = "SELECT id FROM " + jobsTable(queues[0]) + " WHERE job_type = 'steady' AND job_key = ? FOR UPDATE"
+	again    = "INSERT IGNORE INTO " + jobsTable(queues[0]) + " (job_type, job_key) VALUES ('steady', ?)"
+	theQueue = "SELECT turn FROM " + queuesTable + " WHERE queue = '" + queues[0] + "' AND ? <> '' FOR UPDATE"
+)
+
+// To which: three that are soon to start, or three of different workers that have just started.
+var (
+	due     = "line = 'due' ORDER BY run_rank, scheduled_run_time, id LIMIT 3 OFFSET 5"
+	running = "id IN (SELECT MAX(id) FROM " + jobsTable(queues[0]) + " WHERE line = 'locked' AND " +
+		"start_time > UTC_TIMESTAMP(6) - INTERVAL 1 SECOND GROUP BY worker_id) LIMIT 3"
+)
+
+// held keeps an application's transaction open that has done something to some jobs.
+func held(isolation sql.IsolationLevel, what, which string) func(*stage) func() {
+	return func(s *stage) func() {
+		s.touch(which)
+		tx, err := s.db.BeginTx(s.t.Context(), &sql.TxOptions{Isolation: isolation})
+		for id, key := range maps.Clone(s.touched) {
+			if what == byKey && isolation == repeatableRead {
+				s.touchNext(key)
+			}
+			arg := any(key)
+			if what == byID {
+				arg = id
+			}
+			if err == nil {
+				_, err = tx.Exec(what, arg)
+			}
+		}
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		return func() {
+			if err := tx.Rollback(); err != nil {
+				s.t.Error(err)
+			}
+		}
+	}
+}
+
+// touch chooses three jobs of the first queue, as soon as there are so many.
+func (s *stage) touch(which string) {
+	s.t.Helper()
+	for range 2000 {
+		s.touched = map[int64]string{}
+		err := s.db.each("SELECT id, job_key FROM "+jobsTable(queues[0])+" WHERE "+which, nil, func(rows *sql.Rows) error {
+			var id int64
+			var key string
+			err := rows.Scan(&id, &key)
+			s.touched[id] = key
+			return err
+		})
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		if len(s.touched) == 3 {
+			return
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	s.t.Fatalf("there are never three jobs with %s", which)
+}
+
+// touchNext touches the job with the next key: a gap in front of it is locked with this key.
+func (s *stage) touchNext(key string) {
+	s.t.Helper()
+	var id int64
+	query := "SELECT id, job_key FROM " + jobsTable(queues[0]) + " WHERE job_type = 'steady' AND job_key > ? ORDER BY job_key LIMIT 1"
+	if err := s.db.QueryRow(query, key).Scan(&id, &key); err != nil {
+		s.t.Fatal(err)
+	}
+	s.touched[id] = key
+}
+
+// backedUp is what some backups do: nobody writes anything.
+func backedUp(s *stage) func() { return s.db.readOnly(s.t) }
+
+// readOnly lets nobody write anything on the server.
+func (d *database) readOnly(t *testing.T) (end func()) {
+	t.Helper()
+	conn, err := d.Conn(t.Context())
+	if err == nil {
+		_, err = conn.ExecContext(t.Context(), "FLUSH TABLES WITH READ LOCK")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		_, err := conn.ExecContext(context.Background(), "UNLOCK TABLES")
+		if err = errors.Join(err, conn.Close()); err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -1,0 +1,244 @@
+package crash
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/hipq/hipq/internal/dbtest"
+)
+
+const (
+	// tickRuns is a tick's run_for. What it started before that must not take longer.
+	tickRuns = 4 * time.Second
+	// reserve is how long a worker that has nothing else to do waits for its database, and what a busy machine takes besides.
+	reserve = 10*time.Second + 6*time.Second
+)
+
+// outage is a way in which a database does nothing for a tick, though it doesn't refuse it.
+type outage struct {
+	name, driver string
+	// own says that it is for a server of its own, since all databases there feel it.
+	own bool
+	// begin does it; what it gives makes an end of it.
+	begin func(*tickTest) (end func())
+	// says is what the tick says of it, a regular expression.
+	says string
+	// long says that it is left out of the short run.
+	long bool
+	// moments are those at which it can begin.
+	moments []moment
+}
+
+// moment is when an outage begins.
+type moment string
+
+const (
+	atFirst  moment = "before it begins"
+	idle     moment = "while it waits for jobs"
+	handling moment = "while handlers run"
+	amidst   moment = "in a round"
+)
+
+var outages = []outage{
+	{name: "silent", driver: "mysql", begin: silent, says: "does not answer|can't be reached", moments: []moment{atFirst, idle, handling, amidst}},
+	{name: "held", driver: "sqlite", begin: fileHeld, says: "does not answer|holds the database file", moments: []moment{atFirst, idle, handling}},
+	{name: "read only", driver: "mysql", own: true, begin: tablesLocked, says: "does not answer|another transaction", long: true, moments: []moment{atFirst, idle, handling}},
+	{name: "full", driver: "mysql", begin: full, says: "full", moments: []moment{atFirst, handling}},
+	{name: "full", driver: "sqlite", begin: fileFull, says: "disk", moments: []moment{atFirst}},
+}
+
+// TestTicks: a tick keeps to its time, and to SIGTERM, whatever its database does.
+func TestTicks(t *testing.T) {
+	t.Parallel()
+	bin := build(t)
+	for _, driver := range []string{"sqlite", "mysql"} {
+		t.Run(driver, func(t *testing.T) {
+			for _, o := range outages {
+				for _, m := range o.moments {
+					for _, told := range []bool{false, true} {
+						if o.driver != driver || testing.Short() && (o.long || told && m != handling) {
+							continue
+						}
+						name := fmt.Sprintf("%s %s", o.name, m)
+						if told {
+							name += ", told to stop"
+						}
+						t.Run(name, func(t *testing.T) {
+							t.Parallel()
+							newTickTest(t, bin.own(t), o).play(m, told)
+						})
+					}
+				}
+			}
+		})
+	}
+}
+
+// tickTest is a run of one tick.
+type tickTest struct {
+	*run
+	outage outage
+	proxy  *dbtest.Proxy
+	// limit is the size that files may have, in blocks; 0 is no limit.
+	limit int
+}
+
+func newTickTest(t *testing.T, bin binaries, o outage) *tickTest {
+	t.Helper()
+	source := ""
+	if o.own {
+		source = dbtest.OwnMySQL(t)
+	} else {
+		source = sourceOf(t, o.driver)
+	}
+	// its lock must not be over before its time is
+	p := plan{workers: 2, lockFor: 40 * time.Second, invent: (*book).inventLoud, invariants: invariants}
+	s := &tickTest{run: newRun(t, p, bin, o.driver, source, uint64(time.Now().UnixNano())), outage: o}
+	s.watch.every = time.Second
+	if o.driver == "mysql" {
+		s.proxy = dbtest.ProxyTo(t, source)
+	}
+	return s
+}
+
+// inventLoud makes up a job that leaves much to be written.
+func (b *book) inventLoud() spec {
+	s := b.named()
+	s.steps = []step{{Do: doDone, MS: 1000, Print: 16 << 10, Still: true}}
+	return s
+}
+
+// play lets the outage begin at this moment, and looks how long the tick takes and what it says. told says that the tick
+// has more time, but is told to stop then.
+func (s *tickTest) play(m moment, told bool) {
+	ctx, stop := context.WithTimeout(s.t.Context(), *patienceFlag)
+	defer stop()
+	if m != idle {
+		if err := s.feed(ctx, 20); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	var end func()
+	if m == atFirst {
+		end = s.outage.begin(s)
+	}
+	w := s.tick(told)
+	deadline := w.began.Add(tickRuns + reserve)
+	if m != atFirst {
+		s.await(w, m)
+		end = s.outage.begin(s)
+	}
+	if told {
+		time.Sleep(time.Second)
+		w.signal(syscall.SIGTERM)
+		deadline = time.Now().Add(reserve)
+	}
+	select {
+	case <-w.ended:
+	case <-time.After(3 * time.Minute):
+		w.signal(syscall.SIGKILL)
+		<-w.ended
+	}
+	late := time.Since(deadline)
+	end()
+	said, code := w.stderr.String(), w.cmd.ProcessState.ExitCode()
+	s.t.Logf("%s, exit status %d: %s", time.Since(w.began).Round(time.Second/10), code, said)
+	if late > 0 {
+		s.t.Errorf("the tick has ended %s too late", late)
+	}
+	if !(code == 75 && regexp.MustCompile(s.outage.says).MatchString(said) || code == 0 && told) {
+		s.t.Errorf("exit status %d: %s", code, said)
+	}
+	s.begin(ctx)()
+	s.judge()
+}
+
+// tick starts the tick.
+func (s *tickTest) tick(told bool) *worker {
+	s.t.Helper()
+	h := s.hipq
+	if s.proxy != nil {
+		h = h.by(s.t, s.proxy.Source)
+	}
+	runs := tickRuns
+	if told {
+		runs = time.Hour
+	}
+	c := h.command("work", "--linger", "--run-for", runs.String(), "--concurrency", "2")
+	if s.limit > 0 {
+		c = exec.Command("sh", append([]string{"-c", fmt.Sprintf(`ulimit -f %d; exec "$@"`, s.limit), "sh"}, c.Args...)...)
+	}
+	w, err := s.fleet.start(c)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	w.excused = true
+	return w
+}
+
+// await waits until the tick has come so far.
+func (s *tickTest) await(w *worker, m moment) {
+	s.t.Helper()
+	if m == amidst {
+		select {
+		case <-s.proxy.Catch(func(sent string) bool { return strings.Contains(sent, "line IN ('due', 'held')") }):
+		case <-time.After(10 * time.Second):
+			s.t.Fatal("no round")
+		}
+		return
+	}
+	for limit := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		id, err := s.db.workerOf(w.cmd.Process.Pid)
+		ledger, e := readLedger(s.hipq.ledger)
+		if err = errors.Join(err, e); err != nil || time.Now().After(limit) {
+			s.t.Fatalf("the tick does nothing (%v): %s", err, w.stderr.String())
+		}
+		if id != "" && (len(ledger) > 0) == (m == handling) {
+			time.Sleep(300 * time.Millisecond)
+			return
+		}
+	}
+}
+
+// silent swallows all that the tick and the server send each other.
+func silent(s *tickTest) func() {
+	s.proxy.Stall()
+	return s.proxy.Resume
+}
+
+// fileHeld holds SQLite's file, which has one writer.
+func fileHeld(s *tickTest) func() { return s.db.hold(s.t, "") }
+
+// tablesLocked lets nobody write anything.
+func tablesLocked(s *tickTest) func() { return s.db.readOnly(s.t) }
+
+// full makes the server say what it says when there is no room for what happens.
+func full(s *tickTest) func() {
+	for _, table := range []string{activityTable, workersTable} {
+		_, err := s.db.Exec("CREATE TRIGGER full_" + table + " BEFORE INSERT ON " + table +
+			" FOR EACH ROW SIGNAL SQLSTATE 'HY000' SET MYSQL_ERRNO = 1114, MESSAGE_TEXT = 'The table is full'")
+		if err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	return func() {
+		for _, table := range []string{activityTable, workersTable} {
+			if _, err := s.db.Exec("DROP TRIGGER full_" + table); err != nil {
+				s.t.Error(err)
+			}
+		}
+	}
+}
+
+// fileFull lets the tick write no more than the beginning of a file.
+func fileFull(s *tickTest) func() {
+	s.limit = 80
+	return func() { s.limit = 0 }
+}

@@ -1,0 +1,145 @@
+package crash
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"errors"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// halfAMinute is how long a command may wait for others, with the time that a busy machine takes to start it.
+const halfAMinute = 32 * time.Second
+
+// wait is a command that has to wait for somebody else's transaction, and can't wait for ever.
+type wait struct {
+	name string
+	// held are what that transaction has done on MySQL; with SQLite it has the file, whatever it does.
+	held string
+	args []string
+	// says is what the command must name, of what it waited for.
+	says string
+	long bool
+}
+
+var waits = []wait{
+	{
+		name: "a key that is just being added",
+		held: "INSERT INTO crash_mail (job_type, job_key) VALUES ('steady', 'new')",
+		args: []string{"enqueue", "mail", "steady", "--key", "new"}, says: "new",
+	},
+	{
+		name: "a key that is to be replaced",
+		held: "SELECT id FROM crash_mail WHERE job_type = 'steady' AND job_key = 'waiting' FOR UPDATE",
+		args: []string{"enqueue", "mail", "steady", "--key", "waiting", "--on-duplicate", "replace"}, says: "waiting",
+	},
+	{
+		name: "a type that is just being added",
+		held: "INSERT INTO crash_job_types (queue, job_type) VALUES ('mail', 'latest')",
+		args: []string{"enqueue", "mail", "latest"}, says: "latest", long: true,
+	},
+	{
+		name: "a job that is held", held: "SELECT id FROM crash_mail WHERE id = 1 FOR UPDATE",
+		args: []string{"cancel", "mail", "1"}, says: "1",
+	},
+	{
+		name: "a queue that is held", held: "SELECT turn FROM crash_queues WHERE queue = 'mail' FOR UPDATE",
+		args: []string{"queue", "pause", "mail"}, says: "mail", long: true,
+	},
+	{
+		name: "an attempt that is held", held: "SELECT id FROM crash_mail WHERE id = 2 FOR UPDATE",
+		args: []string{"complete", "mail", "sent", "asynchronous"}, says: "asynchronous",
+	},
+}
+
+// TestWaits: what has to wait for somebody else's transaction gives up within half a minute, and says what it has waited
+// for. When that transaction is over it can be done again.
+func TestWaits(t *testing.T) {
+	t.Parallel()
+	bin := build(t)
+	for _, driver := range []string{"sqlite", "mysql"} {
+		t.Run(driver, func(t *testing.T) {
+			for _, w := range waits {
+				if !w.long || !testing.Short() {
+					t.Run(w.name, func(t *testing.T) {
+						t.Parallel()
+						w.play(t, bin.own(t), driver)
+					})
+				}
+			}
+		})
+	}
+}
+
+// play lets the command wait.
+func (w wait) play(t *testing.T, bin binaries, driver string) {
+	t.Helper()
+	source := sourceOf(t, driver)
+	h := configure(t, bin, driver, source, plan{})
+	h.mustRun(t, "init")
+	h.mustRun(t, "enqueue", "mail", "steady", "--key", "waiting", "--in", "1h")
+	h.mustRun(t, "enqueue", "mail", "sent", "--key", "asynchronous", "--data", `{"steps":[{"do":"done"}]}`)
+	h.mustRun(t, "work")
+	says := []string{w.says, "another transaction"}
+	if driver == "sqlite" {
+		says = []string{"another process holds the database file"}
+	}
+
+	letGo := openDatabase(t, driver, source).hold(t, w.held)
+	took, code, said := h.outcome(w.args...)
+	letGo()
+	t.Logf("%s, exit status %d: %s", took.Round(time.Second/10), code, said)
+	silent := slices.ContainsFunc(says, func(word string) bool { return !strings.Contains(said, word) })
+	if code != 75 || took > halfAMinute || silent {
+		t.Errorf("hipq %s took %s, with exit status %d, and said: %s", strings.Join(w.args, " "), took, code, said)
+	}
+	if took, code, said := h.outcome(w.args...); code != 0 {
+		t.Errorf("afterwards it took %s, with exit status %d, and said: %s", took, code, said)
+	}
+}
+
+// hold opens a transaction that has done this, until it is let go.
+func (d *database) hold(t *testing.T, statement string) (letGo func()) {
+	t.Helper()
+	conn, err := d.Conn(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	statements := []string{"BEGIN", statement}
+	if d.sqlite {
+		statements = []string{"BEGIN IMMEDIATE"}
+	}
+	for _, s := range statements {
+		if _, err := conn.ExecContext(t.Context(), s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	letGo = func() {
+		_, err := conn.ExecContext(context.Background(), "ROLLBACK")
+		if err = errors.Join(err, conn.Close()); err != nil && !errors.Is(err, sql.ErrConnDone) {
+			t.Error(err)
+		}
+	}
+	return letGo
+}
+
+// outcome runs a command and gives how it ended, and what it said of that.
+func (h hipq) outcome(args ...string) (took time.Duration, code int, said string) {
+	var complaints bytes.Buffer
+	c := h.command(args...)
+	c.Stderr = &complaints
+	began := time.Now()
+	err := c.Run()
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+		err = nil
+		code = exit.ExitCode()
+	}
+	if err != nil {
+		return time.Since(began), -1, err.Error()
+	}
+	return time.Since(began), code, complaints.String()
+}

@@ -1,0 +1,64 @@
+package dbtest
+
+import (
+	"bufio"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// OwnMySQL starts a MariaDB for one test alone and makes a database there, whose DSN it returns. It is for what would hold up
+// all others on their server. Where the tests go without a server it is skipped, as with MySQL.
+func OwnMySQL(t testing.TB) string {
+	t.Helper()
+	if os.Getenv(dsnVar) == "" {
+		return MySQL(t) // which says why there is none
+	}
+	alive, hold, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer alive.Close()
+	// it ends when nobody holds the other end of the pipe any more: with the test, however that ends
+	c := exec.Command(filepath.Join(root(t), ".ci", "with-mariadb"), "sh", "-c", `echo "$`+dsnVar+`"; cat <&3`)
+	c.Env = append(os.Environ(), dsnVar+"=")
+	c.ExtraFiles, c.Stderr = []*os.File{alive}, os.Stderr
+	out, err := c.StdoutPipe()
+	if err == nil {
+		err = c.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = hold.Close()
+		if err := c.Wait(); err != nil {
+			t.Errorf("the test's own MariaDB: %v", err)
+		}
+	})
+	server, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		t.Fatalf("start a MariaDB of its own: %v", err)
+	}
+	return database(t, strings.TrimSpace(server))
+}
+
+// root is the folder of the module.
+func root(t testing.TB) string {
+	t.Helper()
+	dir, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return dir
+		}
+		if dir == filepath.Dir(dir) {
+			t.Fatal("the test runs outside of the module")
+		}
+		dir = filepath.Dir(dir)
+	}
+}
