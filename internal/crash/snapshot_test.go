@@ -62,7 +62,7 @@ type effort struct{ entries, pages int }
 func (d *database) effort(t *testing.T) (e effort) {
 	t.Helper()
 	var pidFile string
-	err := d.QueryRow("SELECT MAX(id), @@pid_file FROM " + activityTable).Scan(&e.entries, &pidFile)
+	err := d.QueryRow("SELECT MAX(id), @@pid_file FROM "+activityTable).Scan(&e.entries, &pidFile)
 	pid, f := os.ReadFile(pidFile)
 	if err = errors.Join(err, f); err != nil {
 		t.Fatal(err)

@@ -153,7 +153,7 @@ func (s *tickTest) play(m moment, told bool) {
 	if late > 0 {
 		s.t.Errorf("the tick has ended %s too late", late)
 	}
-	if !(code == 75 && regexp.MustCompile(s.outage.says).MatchString(said) || code == 0 && told) {
+	if right := code == 75 && regexp.MustCompile(s.outage.says).MatchString(said) || code == 0 && told; !right {
 		s.t.Errorf("exit status %d: %s", code, said)
 	}
 	s.begin(ctx)()
