@@ -71,25 +71,34 @@ func IsRefused(err error) bool {
 
 // Retryable says whether the same transaction may succeed when it is repeated as a whole.
 func Retryable(err error) bool {
-	if _, ok := errors.AsType[*mysql.MySQLError](err); ok {
-		return isConflict(err)
-	}
-	if lite, ok := errors.AsType[*sqlite.Error](err); ok {
-		primary := lite.Code() & 0xff
-		// PROTOCOL is BUSY of a reader: somebody has held the log for ten seconds, a process that was stopped perhaps
-		return primary == sqlite3.SQLITE_BUSY || primary == sqlite3.SQLITE_LOCKED || primary == sqlite3.SQLITE_PROTOCOL
+	if isConflict(err) {
+		return true
 	}
 	// a server that is starting again refuses connections for a moment
 	_, unreachable := errors.AsType[*net.OpError](err)
 	return unreachable || errors.Is(err, driver.ErrBadConn) || errors.Is(err, mysql.ErrInvalidConn)
 }
 
-// isConflict says whether a server of MySQL's kind has refused something for the sake of another transaction, or of the other
+// isBusy says whether another process holds SQLite's file. PROTOCOL is what a reader has then: somebody has held the log for ten
+// seconds, a process that was stopped perhaps.
+func isBusy(err error) bool {
+	lite, ok := errors.AsType[*sqlite.Error](err)
+	if !ok {
+		return false
+	}
+	switch lite.Code() & 0xff {
+	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL:
+		return true
+	}
+	return false
+}
+
+// isConflict says whether the database has refused something for the sake of another process or transaction, or of the other
 // nodes of its cluster, and may not refuse it again.
 func isConflict(err error) bool {
 	my, ok := errors.AsType[*mysql.MySQLError](err)
 	if !ok {
-		return false
+		return isBusy(err)
 	}
 	switch my.Number {
 	case erLockWaitTimeout, erDeadlock, erCheckRead, erWsrepNotReady, erFailedCommit, erLockNowait:

@@ -203,7 +203,7 @@ type migration struct {
 // begin takes the lock under which only one migrates. SQLite's is the file's own, and what it guards is atomic.
 func (m migration) begin(ctx context.Context) (end func(error) error, err error) {
 	if m.db.Name == sqliteDialect.Name {
-		_, err := m.conn.ExecContext(ctx, "BEGIN IMMEDIATE")
+		err := m.write(ctx, "BEGIN IMMEDIATE")
 		return func(failed error) error {
 			if failed != nil {
 				_, err := m.conn.ExecContext(context.WithoutCancel(ctx), "ROLLBACK")
@@ -253,7 +253,7 @@ func (m migration) step(ctx context.Context, list []string) error {
 	}
 }
 
-// write runs a statement of its own, which another node of a Galera cluster may stand in the way of.
+// write runs a statement that another process may stand in the way of, or another node of a Galera cluster.
 func (m migration) write(ctx context.Context, statement string, args ...any) error {
 	return patiently(ctx, isConflict, func() error {
 		_, err := m.conn.ExecContext(ctx, statement, args...)

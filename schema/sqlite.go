@@ -36,12 +36,13 @@ func openSQLite(ctx context.Context, o Options) (*DB, error) {
 		return nil, fmt.Errorf("%w: there is no database file %s", ErrNotMigrated, o.Path)
 	}
 	// Pragmas stand here because by Exec they would reach one pooled connection only. Transactions begin IMMEDIATE: one
-	// that read first and wrote later would fail at once, without regard to busy_timeout. The cache, 16 MiB where 2 are the
+	// that read first and wrote later would fail at once, without regard to busy_timeout. That is short, for the longer SQLite
+	// waits, the more seldom it looks: what waits longer is repeated. The cache, 16 MiB where 2 are the
 	// default, holds the inner pages of a table of some million jobs; it is taken as it is needed.
 	dsn := (&url.URL{Scheme: "file", Opaque: (&url.URL{Path: o.Path}).EscapedPath(), RawQuery: url.Values{
 		"mode":    {"rw"},
 		"_txlock": {"immediate"},
-		"_pragma": {"busy_timeout(2000)", "journal_mode(wal)", "synchronous(full)", "cache_size(-16384)"},
+		"_pragma": {"busy_timeout(250)", "journal_mode(wal)", "synchronous(full)", "cache_size(-16384)"},
 	}.Encode()}).String()
 	connector, err := sqlite.NewConnector(dsn)
 	if err != nil {

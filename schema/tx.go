@@ -70,7 +70,7 @@ func (db *DB) TxUnclocked(ctx context.Context, f func(*Tx) error) error {
 }
 
 // patience is how long a transaction is repeated. Whoever waits for it has an answer within half a minute, for the last try
-// may wait some seconds for a lock: 3 for a row, 2 for SQLite's file.
+// may wait 3 s for a row.
 const patience = 22 * time.Second
 
 // TxInParts is Tx for a transaction about many rows, which its caller does again in parts if another transaction holds a lock
@@ -110,7 +110,8 @@ func (db *DB) repeat(ctx context.Context, again func(error) bool, first func(*Tx
 	})
 }
 
-// patiently does something until it succeeds, or its error is none that passes, or there is no patience left.
+// patiently does something until it succeeds, or its error is none that passes, or there is no patience left. It asks for
+// SQLite's file as often at last as at first: who has waited long would come too late each time to those who ask anew.
 func patiently(ctx context.Context, passes func(error) bool, do func() error) error {
 	began, pause := time.Now(), 2*time.Millisecond
 	for {
@@ -121,7 +122,9 @@ func patiently(ctx context.Context, passes func(error) bool, do func() error) er
 		if !sleep(ctx, jitter(pause)) {
 			return err
 		}
-		pause = min(2*pause, 500*time.Millisecond)
+		if !isBusy(err) {
+			pause = min(2*pause, 500*time.Millisecond)
+		}
 	}
 }
 
