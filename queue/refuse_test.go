@@ -80,7 +80,7 @@ func TestRoundRefuses(t *testing.T) {
 					s.start("w", 1)
 				}
 				for i, reason := range wants {
-					s.wantRefused(int64(i+1), reason)
+					s.wantRefused(s.nth(i+1), reason)
 				}
 			})
 		})
@@ -107,9 +107,9 @@ func TestTakeInRefuses(t *testing.T) {
 			first = "time_windows: "
 		}
 		s.wantRefused(1, first)
-		s.wantRefused(2, "is not valid UTF-8 text")
-		s.wantRefused(3, "scheduled_run_time 9999-01-01T00:00:00Z is out of range")
-		if j := s.wantState(4, job.Initial, "due", 0); j.Error != job.None || j.Result != job.None || j.Group != job.None || j.Stopping || j.Suspect {
+		s.wantRefused(s.nth(2), "is not valid UTF-8 text")
+		s.wantRefused(s.nth(3), "scheduled_run_time 9999-01-01T00:00:00Z is out of range")
+		if j := s.wantState(s.nth(4), job.Initial, "due", 0); j.Error != job.None || j.Result != job.None || j.Group != job.None || j.Stopping || j.Suspect {
 			s.t.Errorf("taken in as %+v", j)
 		}
 	})
@@ -153,7 +153,7 @@ func TestUncheckedRowsAreWeededOut(t *testing.T) {
 					s.t.Errorf("started %v", got)
 				}
 				for i, r := range rows {
-					s.wantRefused(int64(i+1), r[2])
+					s.wantRefused(s.nth(i+1), r[2])
 				}
 			})
 		})
@@ -174,7 +174,7 @@ func TestOperateOnAFlawedRow(t *testing.T) {
 		}
 		s.hire("w")
 		_, startNow := s.StartNow(in, s.newRound("w", 1), 1)
-		_, answer := s.Answer(in, queue.Answer{Type: "send", Key: s.get(2).Key, Verdict: job.Finished})
+		_, answer := s.Answer(in, queue.Answer{Type: "send", Key: s.get(s.nth(2)).Key, Verdict: job.Finished})
 		for verb, err := range map[string]error{"start": startNow, "answer": answer, "reschedule": s.Reschedule(in, 1, queue.When{At: time.Now()})} {
 			if !errors.Is(err, job.ErrInvalid) || !strings.Contains(err.Error(), "time_windows") {
 				s.t.Errorf("%s: %v", verb, err)
@@ -185,10 +185,10 @@ func TestOperateOnAFlawedRow(t *testing.T) {
 		}
 		must[any](s.t)(nil, s.Cancel(in, 1))
 		s.wantRefused(1, "time_windows")
-		if asked := must[string](s.t)(s.Stop(in, 2)); asked != job.None {
+		if asked := must[string](s.t)(s.Stop(in, s.nth(2))); asked != job.None {
 			s.t.Errorf("asked %s", asked)
 		}
-		s.wantRefused(2, "time_windows")
+		s.wantRefused(s.nth(2), "time_windows")
 		listed := 0
 		must[any](s.t)(nil, s.Find(in, queue.Filter{}, func(*job.Job) error { listed++; return nil }))
 		if c := must[queue.Counts](s.t)(s.Counts(in)); listed != 4 || c.Failed != 2 || c.Due != 1 || c.Waiting != 1 {
@@ -204,7 +204,7 @@ func TestUndecidedRefuses(t *testing.T) {
 		s.exec(insertOf("line, state, attempt, error", "'error', 'error', 1, 'boo'"))
 		s.hire("w")
 		list := must[[]queue.Settled](s.t)(s.Undecided(s.t.Context(), s.newRound("w", 5), []string{"send"}))
-		if len(list) != 1 || list[0].Job.ID != 2 {
+		if len(list) != 1 || list[0].Job.ID != s.nth(2) {
 			s.t.Errorf("to be asked about: %+v", list)
 		}
 		s.wantRefused(1, "time_windows")

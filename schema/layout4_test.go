@@ -187,6 +187,8 @@ func TestLayout4KeepsTheRest(t *testing.T) {
 					", 'send', '{\"a\":\"ü\"}', '" + strconv.Itoa(i) + "', 60, " + strconv.Itoa(i) + ", 0, '[\"05:00-07:00\"]'," +
 					" 'data.x=y', 3, '2026-01-01 00:00:00.123456', 'w', 't', 'u', 1, 'never', 'boo', 'r')")
 			}
+			var deleted int
+			must(t, db.GetContext(t.Context(), &deleted, "SELECT MAX(id) FROM shop_emails"))
 			exec("DELETE FROM shop_emails WHERE job_key = '13'")
 			if driver == "sqlite" {
 				exec("CREATE VIEW live_emails AS SELECT * FROM shop_emails WHERE live = 1")
@@ -220,8 +222,8 @@ func TestLayout4KeepsTheRest(t *testing.T) {
 			exec("INSERT INTO shop_emails (job_type, job_key) VALUES ('send', 'next')")
 			var id int
 			must(t, db.GetContext(t.Context(), &id, "SELECT id FROM shop_emails WHERE job_key = 'next' AND suspect = 0 AND retry_of IS NULL AND retried_as IS NULL"))
-			if id != 15 {
-				t.Errorf("the next id is %d", id)
+			if id <= deleted {
+				t.Errorf("the next id is %d, after %d", id, deleted)
 			}
 			if _, err := db.ExecContext(t.Context(), "INSERT INTO shop_emails (job_type, job_key) VALUES ('send', 'next')"); !schema.IsDuplicate(err) {
 				t.Errorf("the same key twice: %v", err)
