@@ -43,7 +43,7 @@ func held(t *testing.T, f func(s shop, hold func(isolation string, statements ..
 
 // What an application's transaction may hold of the job whose key is 02.
 var holds = map[string]struct{ isolation, statement string }{
-	"row":         {"READ COMMITTED", "SELECT id FROM shop_emails WHERE id = 3 FOR UPDATE"},
+	"row":         {"READ COMMITTED", "SELECT id FROM shop_emails WHERE id = {id} FOR UPDATE"},
 	"key":         {"REPEATABLE READ", "SELECT id FROM shop_emails WHERE job_type = 'once' AND job_key = '02' AND live = 1 FOR UPDATE"},
 	"keys around": {"REPEATABLE READ", "SELECT id FROM shop_emails WHERE job_type = 'once' AND job_key = '010' AND live = 1 FOR UPDATE"},
 	"duplicate":   {"READ COMMITTED", "INSERT IGNORE INTO shop_emails (job_type, job_key) VALUES ('once', '02')"},
@@ -69,7 +69,7 @@ func TestResultWaitsForAnotherTransaction(t *testing.T) {
 				})))
 				r := s.start(p)
 				g.holds(4) // these end together
-				release := hold(h.isolation, h.statement)
+				release := hold(h.isolation, strings.ReplaceAll(h.statement, "{id}", fmt.Sprint(ids[2])))
 				g.open()
 				eventually(t, "all others are done", func() bool { return s.counts(s.emails).Finished == 39 })
 				s.pass(1500 * time.Millisecond)
