@@ -23,7 +23,9 @@ func (db *DB) Check(ctx context.Context, queues []Queue) error {
 func (db *DB) check(ctx context.Context, units []unit, orders bool) error {
 	var rows []owner
 	const find = "SELECT table_name, instance, queue, version FROM " + ownersTable + " WHERE instance = ?"
-	if err := db.SelectContext(ctx, &rows, find, db.instance); err != nil {
+	// a migration at another node of a cluster may refuse it
+	err := patiently(ctx, isConflict, func() error { return db.SelectContext(ctx, &rows, find, db.instance) })
+	if err != nil {
 		if noSuchTable(err) {
 			return fmt.Errorf("%w: it has no tables of hipq", ErrNotMigrated)
 		}

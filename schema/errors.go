@@ -35,6 +35,7 @@ const (
 	erFailedCommit    = 1180
 	erLockWaitTimeout = 1205
 	erDeadlock        = 1213
+	erInterrupted     = 1317 // what a node of a cluster is doing, for the sake of another's commit
 	erCheckRead       = 1020
 	erWsrepNotReady   = 1047
 	erLockNowait      = 3572
@@ -101,7 +102,7 @@ func isConflict(err error) bool {
 		return isBusy(err)
 	}
 	switch my.Number {
-	case erLockWaitTimeout, erDeadlock, erCheckRead, erWsrepNotReady, erFailedCommit, erLockNowait:
+	case erLockWaitTimeout, erDeadlock, erInterrupted, erCheckRead, erWsrepNotReady, erFailedCommit, erLockNowait:
 		return true
 	}
 	return false
@@ -113,12 +114,12 @@ func IsLockTimeout(err error) bool {
 	return ok && my.Number == erLockWaitTimeout
 }
 
-// isAnswer says whether err is what the engine itself says, and not that nothing was heard of it. What a node of a cluster says
-// that it could not commit, for it has lost the others, is none.
+// isAnswer says whether err is what the engine itself says, and not that nothing was heard of it. It is none that a node of a
+// cluster could not commit, for it has lost the others, or was interrupted.
 func isAnswer(err error) bool {
 	my, ok := errors.AsType[*mysql.MySQLError](err)
 	_, lite := errors.AsType[*sqlite.Error](err)
-	return ok && my.Number != erFailedCommit || lite
+	return ok && my.Number != erFailedCommit && my.Number != erInterrupted || lite
 }
 
 // isDone says whether err means that a step of a migration was run before.

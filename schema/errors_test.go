@@ -34,7 +34,7 @@ func TestDiagnoseAFullDisk(t *testing.T) {
 
 // What a cluster refuses at a commit, or between two, is for later: the transaction may be repeated as a whole.
 func TestRefusedByTheCluster(t *testing.T) {
-	for _, number := range []uint16{1047, 1180, 1205, 1213} {
+	for _, number := range []uint16{1047, 1180, 1205, 1213, 1317} {
 		err := error(&mysql.MySQLError{Number: number})
 		if trouble, _ := Diagnose(err); !Retryable(err) || trouble != TryLater {
 			t.Errorf("%d is for good", number)

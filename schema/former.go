@@ -22,7 +22,8 @@ func (m migration) dropFormer(ctx context.Context, u unit) error {
 	var former []string
 	const find = "SELECT constraint_name FROM information_schema.table_constraints WHERE constraint_schema = DATABASE()" +
 		" AND table_name = ? AND constraint_type = 'CHECK' AND (constraint_name REGEXP '^CONSTRAINT_[1-4]$' OR constraint_name REGEXP ?)"
-	if err := m.conn.SelectContext(ctx, &former, find, table, "^"+table+"_chk_[1-4]$"); err != nil {
+	err := m.read(ctx, func() error { return m.conn.SelectContext(ctx, &former, find, table, "^"+table+"_chk_[1-4]$") })
+	if err != nil {
 		return fmt.Errorf("find the former constraints of %s: %w", table, err)
 	}
 	if len(former) == 0 {

@@ -253,7 +253,12 @@ func (m migration) step(ctx context.Context, list []string) error {
 	}
 }
 
-// write runs a statement that another process may stand in the way of, or another node of a Galera cluster.
+// read reads something by a statement of its own, write writes: another process may stand in the way of
+// either, or another node of a Galera cluster.
+func (m migration) read(ctx context.Context, do func() error) error {
+	return patiently(ctx, isConflict, do)
+}
+
 func (m migration) write(ctx context.Context, statement string, args ...any) error {
 	return patiently(ctx, isConflict, func() error {
 		_, err := m.conn.ExecContext(ctx, statement, args...)
@@ -290,7 +295,11 @@ func (m migration) migrate(ctx context.Context, u unit, version int) (done bool,
 	if u.kind != queueKind {
 		return done, nil
 	}
-	order, err := m.db.OrderOf(ctx, m.conn, u.tables[0])
+	var order Order
+	err = m.read(ctx, func() (err error) {
+		order, err = m.db.OrderOf(ctx, m.conn, u.tables[0])
+		return err
+	})
 	if err != nil || order == u.order {
 		return done, err
 	}

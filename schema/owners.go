@@ -33,7 +33,7 @@ func (m migration) owned(ctx context.Context, u unit) (version int, unowned []st
 func (m migration) ownerOf(ctx context.Context, u unit, table string) (*owner, error) {
 	var rows []owner
 	const find = "SELECT table_name, instance, queue, version FROM " + ownersTable + " WHERE table_name = ?"
-	if err := m.conn.SelectContext(ctx, &rows, find, table); err != nil {
+	if err := m.read(ctx, func() error { return m.conn.SelectContext(ctx, &rows, find, table) }); err != nil {
 		return nil, fmt.Errorf("find the owner of %s: %w", table, err)
 	}
 	if len(rows) == 0 {
@@ -52,7 +52,7 @@ func (m migration) exists(ctx context.Context, table string) (bool, error) {
 		exists = "SELECT COUNT(*) FROM sqlite_master WHERE type IN ('table', 'view') AND name = ? COLLATE NOCASE"
 	}
 	var n int
-	if err := m.conn.GetContext(ctx, &n, exists, table); err != nil {
+	if err := m.read(ctx, func() error { return m.conn.GetContext(ctx, &n, exists, table) }); err != nil {
 		return false, fmt.Errorf("look for table %s: %w", table, err)
 	}
 	return n > 0, nil
