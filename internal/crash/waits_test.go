@@ -93,8 +93,8 @@ func (w wait) play(t *testing.T, bin binaries, driver string) {
 	took, code, said := h.outcome(w.args...)
 	letGo()
 	t.Logf("%s, exit status %d: %s", took.Round(time.Second/10), code, said)
-	silent := slices.ContainsFunc(says, func(word string) bool { return !strings.Contains(said, word) })
-	if code != 75 || took > halfAMinute || silent {
+	isSilent := func(of string) bool { return !strings.Contains(said, of) }
+	if code != 75 || took > halfAMinute || slices.ContainsFunc(says, isSilent) {
 		t.Errorf("hipq %s took %s, with exit status %d, and said: %s", strings.Join(w.args, " "), took, code, said)
 	}
 	if took, code, said := h.outcome(w.args...); code != 0 {

@@ -1,14 +1,11 @@
 package dbtest
 
 import (
-	"bytes"
-	"encoding/binary"
 	"errors"
 	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"testing"
 
@@ -255,112 +252,4 @@ func (p *Proxy) pass(from, to net.Conn, judge func([]byte) verdict) {
 			return
 		}
 	}
-}
-
-// tap listens to the statements of one connection.
-type tap struct {
-	proxy *Proxy
-	mu    sync.Mutex
-	// number is the server's for the connection, 0 before it has greeted.
-	number uint32
-	// since is what was sent since the transaction began.
-	since strings.Builder
-	// mute means that the next answer is the one to lose; heard is what has come of it.
-	mute  bool
-	heard []byte
-}
-
-// ask hears what the client sends.
-func (t *tap) ask(sent []byte) verdict {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.proxy.catches(sent, t.number) {
-		return catch
-	}
-	if bytes.Contains(sent, []byte("\x03START TRANSACTION")) {
-		t.since.Reset()
-	}
-	t.since.Write(sent)
-	// alone, or behind what is sent together with it
-	if !bytes.HasSuffix(sent, []byte("\x03COMMIT")) && !bytes.HasSuffix(sent, []byte(";COMMIT")) {
-		return passOn
-	}
-	t.proxy.mu.Lock()
-	lose, questions, lost := t.proxy.lose, t.proxy.questions, t.proxy.lost
-	t.proxy.mu.Unlock()
-	doomed := lose != nil && lose(t.since.String())
-	t.since.Reset()
-	if doomed && questions {
-		if lost != nil {
-			lost()
-		}
-		return hangUp
-	}
-	t.mute = doomed
-	return passOn
-}
-
-// answer hears what the server sends: when it has answered all that it was sent, the commit is done.
-func (t *tap) answer(sent []byte) verdict {
-	t.mu.Lock()
-	if t.number == 0 { // it is in the server's greeting, behind the header, the protocol's version, and the server's
-		version := bytes.IndexByte(sent[5:], 0)
-		t.number = binary.LittleEndian.Uint32(sent[5+version+1:])
-	}
-	mute := t.mute
-	if mute {
-		t.heard = append(t.heard, sent...)
-	}
-	heard := t.heard
-	t.mu.Unlock()
-	switch {
-	case !mute:
-		return passOn
-	case !complete(heard):
-		return swallow
-	}
-	t.proxy.mu.Lock()
-	lost := t.proxy.lost
-	t.proxy.mu.Unlock()
-	if lost != nil {
-		lost()
-	}
-	return hangUp
-}
-
-// moreResults is the bit of a packet's status that says that another follows.
-const moreResults = 8
-
-// complete says whether these packets answer all statements that were sent together, none of which gives rows: each says
-// OK, and whether there are more.
-func complete(packets []byte) bool {
-	for len(packets) >= 4 {
-		n := int(packets[0]) | int(packets[1])<<8 | int(packets[2])<<16
-		if len(packets) < 4+n {
-			return false
-		}
-		payload := packets[4 : 4+n]
-		packets = packets[4+n:]
-		if payload[0] != 0 {
-			return true // an error ends all
-		}
-		status := skipNumber(skipNumber(payload[1:])) // behind the affected rows and the last id
-		if status[0]&moreResults == 0 {
-			return true
-		}
-	}
-	return false
-}
-
-// skipNumber passes over a number as the protocol has it: one byte, or one that says how many follow.
-func skipNumber(b []byte) []byte {
-	switch b[0] {
-	case 0xfc:
-		return b[3:]
-	case 0xfd:
-		return b[4:]
-	case 0xfe:
-		return b[9:]
-	}
-	return b[1:]
 }

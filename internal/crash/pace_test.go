@@ -1,0 +1,129 @@
+package crash
+
+import (
+	"database/sql"
+	"fmt"
+	"strings"
+	"time"
+)
+
+const (
+	// window is how long a pace is measured. That is done again if the machine had something else to do meanwhile.
+	window, windows = 5 * time.Second, 3
+	// keptPace is which part of their undisturbed pace the others keep at least: one of them may be busy with suspects, jobs of a dead
+	// worker, which run alone, and the machine with other tests.
+	keptPace = 0.5
+	// soon is how late the results of jobs that nobody touched may be written.
+	soon = 8 * time.Second
+)
+
+// span is a time by the database's clock.
+type span struct{ from, to time.Time }
+
+// look waits for as long as a pace is measured.
+func (s *stage) look() span {
+	from := s.now()
+	time.Sleep(window)
+	to := s.now()
+	time.Sleep(breath / 10) // a commit is later than the time that the activity has of it
+	return span{from, to}
+}
+
+// wantPace complains if the others don't keep their pace, in all queues but one.
+func (s *stage) wantPace(when string, before span, but string) {
+	s.t.Helper()
+	for n := 1; ; n++ {
+		now := s.look()
+		worst := 1.0
+		for _, q := range s.apart() {
+			if q == but {
+				continue
+			}
+			was, is := s.pace(before, q), s.pace(now, q)
+			worst = min(worst, is/was)
+			s.t.Logf("%s the others finish %.1f jobs/s of %s, before %.1f: %.2f", when, is, q, was, is/was)
+		}
+		if worst >= keptPace {
+			return
+		}
+		if n == windows {
+			s.t.Errorf("%s the others don't keep their pace", when)
+			return
+		}
+	}
+}
+
+// apart are the queues of which each has to keep its pace: with a throttle limit they have turns of their own. Else all together
+// keep it, for they share the slots.
+func (s *stage) apart() []string {
+	if s.limit > 0 {
+		return queues
+	}
+	return []string{everything}
+}
+
+// finishedByOthers are the jobs that count, in the activity: it has them when their results are written.
+const finishedByOthers = " FROM " + activityTable + " WHERE kind = 'job' AND state = 'finished' AND worker_id <> ?"
+
+// pace is how many jobs of a queue, or of everything, the others finished in a second.
+func (s *stage) pace(in span, of string) float64 {
+	s.t.Helper()
+	n := 0
+	err := s.db.QueryRow("SELECT COUNT(*)"+finishedByOthers+" AND ? IN (queue, ?) AND at >= ? AND at < ?", s.lost, of, everything,
+		in.from.UTC().Format(layout), in.to.UTC().Format(layout)).Scan(&n)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return float64(n) / in.to.Sub(in.from).Seconds()
+}
+
+// bySecond shows how many jobs the others finished each second.
+func (s *stage) bySecond(from time.Time) (text string) {
+	s.t.Helper()
+	for _, q := range queues {
+		text += fmt.Sprintf("\n%-5s", q)
+		at := 0
+		query := "SELECT FLOOR(TIMESTAMPDIFF(MICROSECOND, ?, at) / 1000000) AS second, COUNT(*)" + finishedByOthers + " AND queue = ? GROUP BY second ORDER BY second"
+		err := s.db.each(query, []any{from.UTC().Format(layout), s.lost, q}, func(rows *sql.Rows) error {
+			var second, n int
+			err := rows.Scan(&second, &n)
+			text += strings.Repeat("  0", second-at) + fmt.Sprintf("%3d", n)
+			at = second + 1
+			return err
+		})
+		if err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	return text
+}
+
+// wantSoon complains if results were written late, of jobs of the others that nobody has touched.
+func (s *stage) wantSoon(disturbed time.Time) {
+	s.t.Helper()
+	query := "SELECT f.queue, f.job_id, f.job_key, s.at, f.at, f.worker_id, TIMESTAMPDIFF(MICROSECOND, s.at, f.at) / 1000000 - f.run_ms / 1000 AS late FROM " +
+		activityTable + " f JOIN " + activityTable + " s ON s.state = 'starting' AND s.queue = f.queue AND s.job_id = f.job_id AND s.attempt = f.attempt" +
+		" WHERE f.kind = 'job' AND f.state = 'finished' AND f.worker_id <> ? AND f.at >= ? HAVING late > 1 ORDER BY late DESC"
+	var list []string
+	worst := 0.0
+	err := s.db.each(query, []any{s.lost, disturbed.UTC().Format(layout)}, func(rows *sql.Rows) error {
+		var j jobID
+		var key string
+		var late float64
+		var started, settled, worker string
+		err := rows.Scan(&j.queue, &j.id, &key, &started, &settled, &worker, &late)
+		_, touched := s.touched[j.id]
+		if !touched || j.queue != queues[0] {
+			worst = max(worst, late)
+			key += fmt.Sprintf(" of %s, untouched, started %s, settled %s", worker, started, settled)
+		}
+		list = append(list, fmt.Sprintf("%.1f s %s, %s", late, j, key))
+		return err
+	})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if s.t.Logf("late are %d: %s", len(list), strings.Join(list, "; ")); worst > soon.Seconds() {
+		s.t.Errorf("a result that nobody touched came %.1f s late", worst)
+	}
+}
