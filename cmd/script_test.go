@@ -59,6 +59,9 @@ func program(run func(args []string) error) {
 func TestScripts(t *testing.T) {
 	for _, driver := range []string{"sqlite", "mysql"} {
 		t.Run(driver, func(t *testing.T) {
+			if testing.Short() && driver == "sqlite" {
+				t.Skip("the commands are the same")
+			}
 			testscript.Run(t, testscript.Params{
 				Dir:                filepath.Join("testdata", "script"),
 				RequireUniqueNames: true,

@@ -173,7 +173,10 @@ func (s store) upkeep() {
 
 func (s store) exec(query string, args ...any) {
 	s.t.Helper()
-	must[any](s.t)(s.db.ExecContext(s.t.Context(), query, args...))
+	must[any](s.t)(nil, s.db.Tx(s.t.Context(), func(tx *schema.Tx) error {
+		_, err := tx.ExecContext(s.t.Context(), query, args...)
+		return err
+	}))
 }
 
 // history is the states that the activity has of a job.

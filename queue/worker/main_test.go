@@ -128,7 +128,10 @@ func (s shop) counts(q *queue.Queue) queue.Counts {
 
 func (s shop) exec(query string, args ...any) {
 	s.t.Helper()
-	must[any](s.t)(s.db.ExecContext(s.t.Context(), query, args...))
+	must[any](s.t)(nil, s.db.Tx(s.t.Context(), func(tx *schema.Tx) error {
+		_, err := tx.ExecContext(s.t.Context(), query, args...)
+		return err
+	}))
 }
 
 func (s shop) clock() time.Time {
