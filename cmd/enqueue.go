@@ -1,7 +1,6 @@
 package cmd
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -11,7 +10,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/hipq/hipq/config"
 	"github.com/hipq/hipq/queue/job"
 )
 
@@ -58,7 +56,7 @@ func (a *app) enqueueCommand() *cobra.Command {
 	f := c.Flags()
 	f.StringVar(&o.data, "data", "", "what the handler needs: JSON or text, @FILE, or - for standard input")
 	f.StringVar(&o.key, "key", "", "unique per type among the jobs that are not final (default: a UUID)")
-	f.StringVar(&o.at, "at", "", "when to run: 2026-12-31T23:00:00Z, or '2026-12-31 23:00' in the config's zone (default: now)")
+	f.StringVar(&o.at, "at", "", "when to run: "+timeUsage+" (default: now)")
 	f.StringVar(&o.in, "in", "", "in how long to run: 90s, 5m, 2h, 1d")
 	f.IntVar(&o.priority, "priority", 100, "lower runs first, unless the queue says otherwise (default: the job type's)")
 	f.StringVar(&o.timeout, "timeout", "", "how long an attempt may last (default: the job type's)")
@@ -94,7 +92,7 @@ func (a *app) enqueueOne(cmd *cobra.Command, name, jobType string, o enqueueOpti
 	if err != nil {
 		return err
 	}
-	j, err := a.newJob(cmd, jobType, o, i.Location)
+	j, err := a.newJob(cmd, jobType, o, i)
 	if err != nil {
 		return err
 	}
@@ -119,16 +117,14 @@ func (i *instance) isNew(queue, jobType string) bool {
 }
 
 // newJob reads the flags.
-func (a *app) newJob(cmd *cobra.Command, jobType string, o enqueueOptions, zone *time.Location) (job.New, error) {
+func (a *app) newJob(cmd *cobra.Command, jobType string, o enqueueOptions, i *instance) (job.New, error) {
 	j := job.New{Type: jobType, Key: o.key, OnDuplicate: job.OnDuplicate(o.onDuplicate)}
 	var err error
 	if j.Data, err = a.readData(o.data); err != nil {
 		return j, err
 	}
-	if o.at != "" {
-		if j.At, err = parseTime(o.at, zone); err != nil {
-			return j, usagef("--at: %w", err)
-		}
+	if j.At, err = i.time(cmd, "--at", o.at); err != nil {
+		return j, err
 	}
 	if j.In, err = durationFlag("--in", o.in); err != nil {
 		return j, err
@@ -155,20 +151,6 @@ func (a *app) newJob(cmd *cobra.Command, jobType string, o enqueueOptions, zone 
 	return j, nil
 }
 
-func durationFlag(name, text string) (time.Duration, error) {
-	if text == "" {
-		return 0, nil
-	}
-	d, err := config.ParseDuration(text)
-	if err != nil {
-		return 0, usagef("%s: %w", name, err)
-	}
-	if d < 0 {
-		return 0, usagef("%s: %q is negative", name, text)
-	}
-	return d, nil
-}
-
 // readData takes the text itself, or what a file or standard input holds. It reads no more than tells that it is too much.
 func (a *app) readData(text string) (string, error) {
 	var from io.Reader
@@ -193,18 +175,4 @@ func (a *app) readData(text string) (string, error) {
 		return "", usagef("--data: it has more than %d bytes; store it elsewhere, and give where it is", job.MaxDataBytes)
 	}
 	return string(data), nil
-}
-
-// parseTime reads RFC 3339, or a date and time of day in the zone.
-func parseTime(text string, zone *time.Location) (time.Time, error) {
-	t, err := time.Parse(time.RFC3339, text)
-	for _, layout := range []string{"2006-01-02 15:04:05", "2006-01-02 15:04", "2006-01-02T15:04:05", "2006-01-02T15:04", "2006-01-02"} {
-		if err != nil {
-			t, err = time.ParseInLocation(layout, text, zone)
-		}
-	}
-	if err != nil || t.Year() < 1970 || t.Year() > 9998 {
-		return time.Time{}, errors.New(`"` + text + `" is not a time from 1970 to 9998: write 2026-12-31T23:00:00Z, or "2026-12-31 23:00" in the config's zone`)
-	}
-	return t, nil
 }

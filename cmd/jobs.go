@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -132,25 +131,6 @@ func links(j *job.Job) string {
 		said = append(said, "dismissed")
 	}
 	return dash(strings.Join(said, ", "))
-}
-
-// sinceUsage is what --since takes.
-const sinceUsage = "90s, 2h, 1d ago, 2026-12-31T23:00:00Z, or '2026-12-31 23:00' in the config's zone"
-
-// since is the time that --since means: so long ago by the database's clock, or a time. Zero if it isn't given.
-func (i *instance) since(cmd *cobra.Command, text string) (time.Time, error) {
-	if text == "" {
-		return time.Time{}, nil
-	}
-	if t, err := parseTime(text, i.Location); err == nil {
-		return t, nil
-	}
-	ago, err := durationFlag("--since", text)
-	if err != nil {
-		return time.Time{}, fmt.Errorf("%w; or a time: 2026-12-31T23:00:00Z, or \"2026-12-31 23:00\" in the config's zone", err)
-	}
-	now, err := i.db.Clock(cmd.Context())
-	return now.Add(-ago), err
 }
 
 // named is the queue of the argument, or all.

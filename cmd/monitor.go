@@ -34,7 +34,7 @@ func (a *app) monitorCommand() *cobra.Command {
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.runMonitor(cmd, at, again) },
 	}
-	c.Flags().StringVar(&at, "at", "", "take the hour (of UTC) in which this time is, instead of the last complete one: 2026-12-31T23:00:00Z, or '2026-12-31 23:00' in the config's zone")
+	c.Flags().StringVar(&at, "at", "", "take the hour (of UTC) in which this time is, instead of the last complete one: "+timeUsage)
 	c.Flags().BoolVar(&again, "again", false, "count the hour again")
 	return c
 }
@@ -48,11 +48,11 @@ func (a *app) runMonitor(cmd *cobra.Command, at string, again bool) error {
 	m := monitor.New(i.db)
 	var hour time.Time
 	if at != "" {
-		hour, err = parseTime(at, i.Location)
-		if err != nil {
-			return usagef("--at: %w", err)
-		}
-	} else if hour, err = m.LastComplete(cmd.Context()); err != nil {
+		hour, err = i.time(cmd, "--at", at)
+	} else {
+		hour, err = m.LastComplete(cmd.Context())
+	}
+	if err != nil {
 		return err
 	}
 	taken, err := m.Take(cmd.Context(), hour, monitor.TakeOptions{Again: again, Gauge: at == ""})

@@ -172,7 +172,7 @@ func (n *ndjson) parse(text []byte) error {
 	if err != nil {
 		return n.bad(err)
 	}
-	j, err := l.job(n.i.Location)
+	j, err := l.job(func(text string) (time.Time, error) { return n.i.parseTime(n.cmd, text) })
 	if err != nil {
 		return n.bad(err)
 	}
@@ -200,7 +200,7 @@ func (n *ndjson) queue(name string) (*queue.Queue, error) {
 	return q, err
 }
 
-func (l jobLine) job(zone *time.Location) (j job.New, err error) {
+func (l jobLine) job(parseTime func(string) (time.Time, error)) (j job.New, err error) {
 	if l.Key != nil {
 		if *l.Key == "" {
 			return j, errors.New("job_key is empty; leave it out for a key of its own")
@@ -218,7 +218,7 @@ func (l jobLine) job(zone *time.Location) (j job.New, err error) {
 		}
 	}
 	if l.ScheduledRunTime != "" {
-		if j.At, err = parseTime(l.ScheduledRunTime, zone); err != nil {
+		if j.At, err = parseTime(l.ScheduledRunTime); err != nil {
 			return j, fmt.Errorf("scheduled_run_time: %w", err)
 		}
 	}

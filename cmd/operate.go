@@ -21,6 +21,8 @@ type operation struct {
 	by        queue.Filter
 	since     string
 	dryRun    bool
+	// prepare, if there is one, reads those flags that need the config or the database.
+	prepare func(i *instance) error
 	// can says of a job of the ids, in a dry run, whether do would refuse it.
 	can func(j *job.Job) error
 	// do does it to one job, and may tell what came of it: as text, and as JSON.
@@ -68,6 +70,11 @@ func (a *app) operate(cmd *cobra.Command, name string, verb string, o operation)
 	q, err := i.queue(cmd.Context(), name)
 	if err != nil {
 		return err
+	}
+	if o.prepare != nil {
+		if err := o.prepare(i); err != nil {
+			return err
+		}
 	}
 	done := operated{Queue: q.Name, DryRun: o.dryRun}
 	for _, id := range o.ids {

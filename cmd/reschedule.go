@@ -36,25 +36,25 @@ func (a *app) rescheduleCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.operate(cmd, args[0], "reschedule", operation{ids: ids, do: func(q *queue.Queue, id int64) (fmt.Stringer, error) {
-				var when queue.When
-				if changed("at") {
-					if when.At, err = parseTime(at, q.Location); err != nil {
-						return nil, usagef("--at: %w", err)
-					}
-				}
-				if changed("in") {
-					when.In = &delay
-				}
-				if changed("priority") {
-					when.Priority = &priority
-				}
-				return nil, q.Reschedule(cmd.Context(), id, when)
-			}})
+			var when queue.When
+			if changed("in") {
+				when.In = &delay
+			}
+			if changed("priority") {
+				when.Priority = &priority
+			}
+			return a.operate(cmd, args[0], "reschedule", operation{
+				ids: ids,
+				prepare: func(i *instance) (err error) {
+					when.At, err = i.time(cmd, "--at", at)
+					return err
+				},
+				do: func(q *queue.Queue, id int64) (fmt.Stringer, error) { return nil, q.Reschedule(cmd.Context(), id, when) },
+			})
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&at, "at", "", "when to run: 2026-12-31T23:00:00Z, or '2026-12-31 23:00' in the config's zone")
+	f.StringVar(&at, "at", "", "when to run: "+timeUsage)
 	f.StringVar(&in, "in", "", "in how long to run: 0s, 90s, 5m, 2h, 1d")
 	f.IntVar(&priority, "priority", 0, "lower runs first")
 	c.MarkFlagsMutuallyExclusive("at", "in")

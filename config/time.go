@@ -1,0 +1,113 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// dayAndTime is a time in a zone: a day, a time of day, or both.
+var dayAndTime = func() *regexp.Regexp {
+	const day, clock = `(yesterday|today|tomorrow|[0-9]{4}-[0-9]{2}-[0-9]{2})`, `([0-9]{2}:[0-9]{2}(?::[0-9]{2})?)`
+	return regexp.MustCompile(`^(?:` + day + `(?:[ T]` + clock + `)?|` + clock + `)$`)
+}()
+
+// ParseTime reads a time as people write it, from 1970 to 9998:
+//
+//	2026-12-31T23:00:00Z, 2026-12-31T23:00:00+01:00    RFC 3339
+//	2026-12-31 23:00, 2026-12-31 23:00:05, 2026-12-31  in the zone; a day alone begins it
+//	tomorrow 09:00, today, yesterday 18:30             likewise
+//	09:00                                              today
+//	now, -1h, +90s, +1d                                from now on, or back: a duration with its sign
+//
+// A time of day that the zone's clocks leave out that day, or show twice, is refused with the times that may be meant. Only
+// what needs it asks for now.
+func ParseTime(text string, zone *time.Location, now func() (time.Time, error)) (t time.Time, err error) {
+	parts := dayAndTime.FindStringSubmatch(text)
+	switch {
+	case text == "now":
+		t, err = now()
+	case strings.HasPrefix(text, "+") || strings.HasPrefix(text, "-"):
+		t, err = fromNow(text, now)
+	case parts != nil:
+		t, err = inZone(parts[1], parts[2]+parts[3], zone, now)
+	default:
+		if t, err = time.Parse(time.RFC3339, text); err != nil {
+			err = errNoTime
+		}
+	}
+	if errors.Is(err, errNoTime) {
+		return t, fmt.Errorf("%s %w", shown(text), err)
+	}
+	if err == nil && (t.Year() < 1970 || t.Year() > 9998) {
+		err = fmt.Errorf("%s is not between 1970 and 9998", shown(text))
+	}
+	return t, err
+}
+
+var errNoTime = errors.New(`is not a time; write 2026-12-31T23:00:00Z, "2026-12-31 23:00" or "tomorrow 09:00" in the config's zone, +90s, or -1h`)
+
+// fromNow reads a duration with its sign.
+func fromNow(text string, now func() (time.Time, error)) (time.Time, error) {
+	d, err := ParseDuration(text[1:])
+	if err != nil {
+		return time.Time{}, err
+	}
+	if text[0] == '-' {
+		d = -d
+	}
+	t, err := now()
+	return t.Add(d), err
+}
+
+// inZone reads a day (none is today) and a time of day (none is midnight) in the zone.
+func inZone(day, clock string, zone *time.Location, now func() (time.Time, error)) (time.Time, error) {
+	ahead, named := map[string]int{"": 0, "yesterday": -1, "today": 0, "tomorrow": 1}[day]
+	if named {
+		t, err := now()
+		if err != nil {
+			return t, err
+		}
+		day = t.In(zone).AddDate(0, 0, ahead).Format(time.DateOnly)
+	}
+	if clock == "" {
+		clock = "00:00"
+	}
+	if len(clock) < len("00:00:00") {
+		clock += ":00"
+	}
+	wall, err := time.Parse(time.DateTime, day+" "+clock)
+	if err != nil {
+		return wall, errNoTime
+	}
+	return local(wall, zone)
+}
+
+// local is when the zone's clocks show what wall shows.
+func local(wall time.Time, zone *time.Location) (time.Time, error) {
+	var all, right []time.Time
+	for _, near := range []time.Duration{-24 * time.Hour, 24 * time.Hour} { // no zone changes its clocks twice in that time
+		_, offset := wall.Add(near).In(zone).Zone()
+		t := wall.Add(-time.Duration(offset) * time.Second).In(zone)
+		if slices.ContainsFunc(all, t.Equal) {
+			continue
+		}
+		all = append(all, t)
+		if t.Format(time.DateTime) == wall.Format(time.DateTime) {
+			right = append(right, t)
+		}
+	}
+	if len(right) == 1 {
+		return right[0], nil
+	}
+	how := "does not exist"
+	if len(right) > 1 {
+		how = "is there twice"
+	}
+	slices.SortFunc(all, time.Time.Compare)
+	return time.Time{}, fmt.Errorf("%s %s in %s, where clocks are changed; write %s or %s", wall.Format(time.DateTime), how, zone,
+		all[0].UTC().Format(time.RFC3339), all[1].UTC().Format(time.RFC3339))
+}

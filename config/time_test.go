@@ -1,0 +1,124 @@
+package config
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+func zone(t interface{ Fatal(...any) }, name string) *time.Location {
+	z, err := time.LoadLocation(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return z
+}
+
+// at is a clock that stands still.
+func at(text string) func() (time.Time, error) {
+	return func() (time.Time, error) { return time.Parse(time.RFC3339, text) }
+}
+
+func TestParseTime(t *testing.T) {
+	berlin := zone(t, "Europe/Berlin")
+	// late in the evening of UTC it is tomorrow in Berlin
+	now := at("2026-11-21T23:30:00Z")
+	for text, want := range map[string]string{
+		"2026-12-31T23:00:00Z":      "2026-12-31T23:00:00Z",
+		"2026-12-31T23:00:00+05:30": "2026-12-31T17:30:00Z",
+		"2026-12-31T23:00:00.5Z":    "2026-12-31T23:00:00.5Z",
+		"2026-12-31 23:00":          "2026-12-31T22:00:00Z",
+		"2026-12-31T23:00":          "2026-12-31T22:00:00Z",
+		"2026-07-01 23:00:05":       "2026-07-01T21:00:05Z",
+		"2026-07-01":                "2026-06-30T22:00:00Z",
+		"2024-02-29":                "2024-02-28T23:00:00Z",
+		"09:00":                     "2026-11-22T08:00:00Z",
+		"09:00:01":                  "2026-11-22T08:00:01Z",
+		"today":                     "2026-11-21T23:00:00Z",
+		"today 09:00":               "2026-11-22T08:00:00Z",
+		"tomorrow":                  "2026-11-22T23:00:00Z",
+		"tomorrow 09:00":            "2026-11-23T08:00:00Z",
+		"yesterday 18:30":           "2026-11-21T17:30:00Z",
+		"now":                       "2026-11-21T23:30:00Z",
+		"-1h":                       "2026-11-21T22:30:00Z",
+		"+90s":                      "2026-11-21T23:31:30Z",
+		"+1w2d":                     "2026-11-30T23:30:00Z",
+		// the hour that is left out in spring, and the one that is there twice in autumn, from both sides
+		"2026-03-29 01:59:59": "2026-03-29T00:59:59Z",
+		"2026-03-29 03:00":    "2026-03-29T01:00:00Z",
+		"2026-10-25 01:59:59": "2026-10-24T23:59:59Z",
+		"2026-10-25 03:00":    "2026-10-25T02:00:00Z",
+	} {
+		got, err := ParseTime(text, berlin, now)
+		if err != nil || got.UTC().Format(time.RFC3339Nano) != want {
+			t.Errorf("ParseTime(%q) = %s, %v; want %s", text, got.UTC().Format(time.RFC3339Nano), err, want)
+		}
+	}
+}
+
+func TestParseTimeRefuses(t *testing.T) {
+	berlin, now := zone(t, "Europe/Berlin"), at("2026-11-21T12:00:00Z")
+	const syntax = "is not a time"
+	for text, want := range map[string]string{
+		"":                     syntax,
+		" ":                    syntax,
+		"tuesday":              syntax,
+		"1h":                   syntax,
+		"2026-02-30":           syntax,
+		"2026-02-30 10:00":     syntax,
+		"24:00":                syntax,
+		"12:60":                syntax,
+		"9:00":                 syntax,
+		"tomorrow  09:00":      syntax,
+		"tomorrow 09:00 ":      syntax,
+		"12:00\n":              syntax,
+		" 12:00":               syntax,
+		"T12:00":               syntax,
+		"tomorrow12:00":        syntax,
+		"2026-12-3112:00":      syntax,
+		"2026-12-31T23:00:00z": syntax,
+		"1700000000":           syntax,
+		"+":                    "is not a duration",
+		"-1":                   "no unit",
+		"--1h":                 "is not a duration",
+		"+ 1h":                 "is not a duration",
+		"1969-12-31T23:59:59Z": "between 1970 and 9998",
+		"9999-01-01":           "between 1970 and 9998",
+		"-3000w":               "between 1970 and 9998",
+		"2026-03-29 02:30":     "2026-03-29 02:30:00 does not exist in Europe/Berlin, where clocks are changed; write 2026-03-29T00:30:00Z or 2026-03-29T01:30:00Z",
+		"2026-10-25 02:30":     "2026-10-25 02:30:00 is there twice in Europe/Berlin, where clocks are changed; write 2026-10-25T00:30:00Z or 2026-10-25T01:30:00Z",
+	} {
+		if got, err := ParseTime(text, berlin, now); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("ParseTime(%q) = %s, %v; want %q", text, got, err, want)
+		}
+	}
+	silent := errors.New("no clock")
+	for _, text := range []string{"now", "-1h", "09:00", "tomorrow"} {
+		if _, err := ParseTime(text, berlin, func() (time.Time, error) { return time.Time{}, silent }); !errors.Is(err, silent) {
+			t.Errorf("ParseTime(%q) without a clock: %v", text, err)
+		}
+	}
+}
+
+// TestParseTimeOfAnyHour: whatever a clock of a zone shows is either that time, or one that it shows twice; what is refused as
+// not there is shown by none.
+func TestParseTimeOfAnyHour(t *testing.T) {
+	rapid.Check(t, func(r *rapid.T) {
+		z := zone(t, rapid.SampledFrom([]string{
+			"UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Asia/Kathmandu", "America/Sao_Paulo", "Pacific/Apia", "Africa/Casablanca",
+		}).Draw(r, "zone"))
+		from := time.Date(2010, 1, 1, 0, 0, 0, 0, time.UTC)
+		want := from.Add(time.Duration(rapid.IntRange(0, 20*365*24*4).Draw(r, "quarter")) * 15 * time.Minute)
+		text := want.In(z).Format("2006-01-02 15:04")
+		got, err := ParseTime(text, z, nil)
+		switch {
+		case err == nil && !got.Equal(want):
+			r.Fatalf("%s in %s is %s, want %s", text, z, got, want)
+		case err != nil && (!strings.Contains(err.Error(), "twice") || !strings.Contains(err.Error(), want.Format(time.RFC3339))):
+			r.Fatalf("%s in %s: %v, want %s", text, z, err, want)
+		}
+	})
+}
