@@ -49,7 +49,9 @@ func (a *app) rescheduleCommand() *cobra.Command {
 					when.At, err = i.time(cmd, "--at", at)
 					return err
 				},
-				do: func(q *queue.Queue, id int64) (fmt.Stringer, error) { return nil, q.Reschedule(cmd.Context(), id, when) },
+				do: func(q *queue.Queue, id int64) (fmt.Stringer, error) {
+					return nil, q.Reschedule(cmd.Context(), id, when)
+				},
 			})
 		},
 	}
