@@ -59,7 +59,7 @@ const rootLong = `hipq is a durable job queue for teams that have a database and
   0 4 1,15 * *       hipq purge     clears old activity and old final jobs
 
 Exit codes: 0 done, or nothing to do · 1 failed · 64 usage · 75 try again later (database unreachable or busy) ·
-78 configuration · 130 interrupted by SIGINT · 143 ended by SIGTERM before it was done.`
+78 configuration · 130 interrupted by SIGINT · 129 or 143 ended by SIGHUP or SIGTERM before it was done.`
 
 func (a *app) root() *cobra.Command {
 	root := &cobra.Command{

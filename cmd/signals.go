@@ -8,7 +8,8 @@ import (
 	"syscall"
 )
 
-// signals are SIGINT and SIGTERM: the first ends the context, the second the process.
+// signals are SIGINT, SIGTERM, and SIGHUP, which a connection that breaks off sends: the first ends the context, the second the
+// process.
 type signals struct {
 	caught chan os.Signal
 	done   chan struct{}
@@ -19,6 +20,9 @@ func watchSignals(parent context.Context) (context.Context, *signals) {
 	ctx, cancel := context.WithCancel(parent)
 	s := &signals{caught: make(chan os.Signal, 2), done: make(chan struct{})}
 	signal.Notify(s.caught, syscall.SIGINT, syscall.SIGTERM)
+	if !signal.Ignored(syscall.SIGHUP) { // as nohup has it
+		signal.Notify(s.caught, syscall.SIGHUP)
+	}
 	go func() {
 		defer cancel()
 		select {
@@ -44,5 +48,5 @@ func (s *signals) stop() { close(s.done) }
 // ended is the signal that ended the context; 0 is none.
 func (s *signals) ended() syscall.Signal { return syscall.Signal(s.first.Load()) }
 
-// exitOf is how a shell sees a process that a signal has ended: 130 for SIGINT, 143 for SIGTERM.
+// exitOf is how a shell sees a process that a signal has ended: 129 for SIGHUP, 130 for SIGINT, 143 for SIGTERM.
 func exitOf(sig syscall.Signal) int { return 128 + int(sig) }

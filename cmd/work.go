@@ -22,15 +22,15 @@ const workLong = `Runs the jobs that are due, of the job types that have a handl
 nothing new after run_for (55 s), so that one line in crontab, every minute, is all it needs. Runs may overlap, on one
 host or many: no two have the same job, and together they keep to the host's concurrency.
 
-On SIGTERM or SIGINT it starts nothing more, waits for what runs up to worker.grace, and ends the rest, which is tried
+On SIGTERM, SIGHUP or SIGINT it starts nothing more, waits for what runs up to worker.grace, and ends the rest, which is tried
 again. A second signal ends it at once.
 
 A queue that is new in the config is left out until hipq init has made its table; the others are worked, and the exit code
 is 78.
 
-Exit codes: 0 done, or nothing to do, whatever became of the jobs (see hipq activity), or ended in order after SIGTERM ·
-64 usage · 75 the database is unreachable or busy · 78 configuration · 130 interrupted by SIGINT · 143 ended at once by
-a second SIGTERM.`
+Exit codes: 0 done, or nothing to do, whatever became of the jobs (see hipq activity), or ended in order after SIGTERM or
+SIGHUP · 64 usage · 75 the database is unreachable or busy · 78 configuration · 130 interrupted by SIGINT · 129 or 143 ended
+at once by a second SIGHUP or SIGTERM.`
 
 func (a *app) workCommand() *cobra.Command {
 	var types []string
