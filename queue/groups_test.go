@@ -177,6 +177,9 @@ func TestMoreIsHeld(t *testing.T) {
 
 // However much many groups hold back, a round looks at no more of it than it may have a use for.
 func TestManyHeldJobs(t *testing.T) {
+	if testing.Short() {
+		t.Skip("one worker has no races")
+	}
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		counted, counter := count(t, dbtest.Open(t, driver, source, "emails"), source)
 		o := options()
@@ -398,6 +401,9 @@ func TestGroupsAtRandom(t *testing.T) {
 
 // With more groups than a round looks at, what is held is not overtaken either by a job that is due.
 func TestHundredsOfGroupsAtRandom(t *testing.T) {
+	if testing.Short() {
+		t.Skip("one worker has no races")
+	}
 	regions := make([]string, 300)
 	for i := range regions {
 		regions[i] = fmt.Sprint("region-", i)
