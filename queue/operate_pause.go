@@ -8,13 +8,21 @@ import (
 )
 
 // Pause holds off new starts in the queue, by whatever worker, or with false lets them go on. What runs goes on running,
-// and jobs may be enqueued. It may be repeated.
+// and jobs may be enqueued. It registers the queue if nobody has yet, and may be repeated.
 func (q *Queue) Pause(ctx context.Context, paused bool) error {
 	value := 0
 	if paused {
 		value = 1
 	}
-	err := q.db.Tx(ctx, func(tx *schema.Tx) error {
+	var known bool
+	err := q.db.GetContext(ctx, &known, "SELECT EXISTS (SELECT 1 FROM "+q.db.Queues()+" WHERE queue = ?)", q.Name)
+	if err == nil && !known {
+		err = q.Register(ctx)
+	}
+	if err != nil {
+		return fmt.Errorf("pause or resume %s: %w", q.Name, err)
+	}
+	err = q.db.Tx(ctx, func(tx *schema.Tx) error {
 		_, err := tx.ExecContext(ctx, "UPDATE "+q.db.Queues()+" SET paused = ? WHERE queue = ?", value, q.Name)
 		return err
 	})

@@ -73,6 +73,9 @@ type Queue struct {
 
 // New is the queue in db that the options describe. It doesn't talk to the database: Register makes the queue known.
 func New(db *schema.DB, o Options) (*Queue, error) {
+	if db == nil {
+		return nil, fmt.Errorf("queue %s: the database is nil", o.Name)
+	}
 	table, err := db.CheckQueue(o.Name)
 	if err != nil {
 		return nil, err

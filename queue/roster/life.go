@@ -13,7 +13,10 @@ import (
 // ErrLockLost means that a worker didn't renew its lock in time: others take its jobs.
 var ErrLockLost = errors.New("worker lost its lock")
 
-// Register makes the worker known, with a lock and no slots yet.
+// ErrKnown means that there has been a worker with this id.
+var ErrKnown = errors.New("the worker's id is not new")
+
+// Register makes the worker known, with a lock and no slots yet. ErrKnown if its id isn't new.
 func (r *Roster) Register(ctx context.Context, w Worker, lockFor time.Duration) error {
 	return r.insert(ctx, w, "working", lockFor, activity.Starting)
 }
@@ -36,7 +39,10 @@ func (r *Roster) insert(ctx context.Context, w Worker, state string, lockFor tim
 		_, err := tx.ExecContext(ctx, "INSERT INTO "+r.db.Workers()+" (id, host, pid, state, slots, start_time, heartbeat, lock_until, end_time)"+
 			" VALUES (?, ?, ?, ?, 0, ?, ?, ?, ?)", w.ID, w.Host, w.PID, state, now, now, schema.At(tx.Now.Add(lockFor)), end)
 		if schema.IsDuplicate(err) {
-			return nil // the commit before this one was not answered; it wrote the activity too
+			if tx.MayBeDone {
+				return nil // it was done, with the activity
+			}
+			return fmt.Errorf("%w: %s", ErrKnown, w.ID)
 		}
 		if err != nil {
 			return err

@@ -296,8 +296,8 @@ func TestLingerPicksUpWhatComes(t *testing.T) {
 				s.t.Fatalf("started %s %d, want %s %d", got.Queue, got.ID, q.Name, id)
 			}
 			j := s.get(q, id)
-			// a look a second, and something for a slow machine
-			if late := j.StartTime.Sub(j.ScheduledRunTime); late < 0 || late > 2500*time.Millisecond {
+			// a look a second, and much for a slow machine
+			if late := j.StartTime.Sub(j.ScheduledRunTime); late < 0 || late > 15*time.Second {
 				s.t.Errorf("started %s after its time", late)
 			}
 		}

@@ -12,7 +12,8 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-// Options bound what a worker takes on. It is a section of the config, so its fields have the config's names.
+// Options bound what a worker takes on. It is a section of the config, so its fields have the config's names. What is 0 is that
+// of DefaultOptions, but for Grace and MaxJobs.
 type Options struct {
 	// Concurrency is how many jobs run at once on this host, over all of the instance's workers on it.
 	Concurrency int
@@ -24,7 +25,7 @@ type Options struct {
 	Linger bool
 	// LockFor is how long a lock lasts unless it is renewed.
 	LockFor time.Duration
-	// Grace is how long a job may go on after it was told to stop.
+	// Grace is how long a job may go on after it was told to stop; 0 is not at all.
 	Grace time.Duration
 	// MaxJobs ends the worker after so many starts; 0 is without end.
 	MaxJobs int
@@ -41,12 +42,12 @@ type Queue struct {
 	RetryHandlers map[string]handler.RetryHandler
 }
 
-// Params are what a worker works with.
+// Params are what a worker works with: DB and Queues, which there must be, and what else isn't as usual.
 type Params struct {
 	DB     *schema.DB
 	Queues []Queue
 	Options
-	// Worker names the worker: a new ID, this host and process.
+	// Worker names the worker: an ID that none has had, a host and a process. What is left out is made, or found out.
 	roster.Worker
 	// Renewed, if not nil, is told each time how long the lock lasts from now on.
 	Renewed func(lasts time.Duration)

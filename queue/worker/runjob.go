@@ -11,7 +11,10 @@ import (
 // RunJob runs one job of the one queue, now, whatever its time and its windows, beside the host's concurrency, and ends
 // when it is settled. The errors of queue.StartNow say why that can't be.
 func RunJob(ctx context.Context, p Params, id int64) (Summary, error) {
-	w := newWorker(p)
+	w, err := newWorker(p)
+	if err != nil {
+		return Summary{}, err
+	}
 	w.only = true
 	for _, l := range w.lanes {
 		l.slots = 1 // beside the host's other workers
@@ -32,7 +35,7 @@ func RunJob(ctx context.Context, p Params, id int64) (Summary, error) {
 			return fmt.Errorf("job %d of %s: there is no handler for job type %q", id, p.Queues[0].Name, j.Type)
 		}
 		s := w.sources[at]
-		if j, err = s.StartNow(w.work, queue.NewRound(p.Worker), id); err != nil {
+		if j, err = s.StartNow(w.work, queue.NewRound(w.Worker), id); err != nil {
 			return err
 		}
 		w.begin(s, j)

@@ -11,13 +11,11 @@ package worker
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"math/rand/v2"
 	"slices"
 	"sync/atomic"
 	"time"
 
-	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/roster"
 	"github.com/hipq/hipq/schema"
 )
@@ -83,15 +81,10 @@ type worker struct {
 }
 
 // newWorker is a worker before anything has happened.
-func newWorker(p Params) *worker {
-	if p.Log == nil {
-		p.Log = slog.New(slog.DiscardHandler)
-	}
-	if p.Renewed == nil {
-		p.Renewed = func(time.Duration) {}
-	}
-	if p.Ended == nil {
-		p.Ended = func(queue.Settled) {}
+func newWorker(p Params) (*worker, error) {
+	p, err := p.complete()
+	if err != nil {
+		return nil, err
 	}
 	w := &worker{
 		Params: p, roster: roster.New(p.DB), ended: make(chan ended, p.Concurrency), landed: make(chan func() error),
@@ -103,22 +96,27 @@ func newWorker(p Params) *worker {
 	if len(w.sources) > 0 {
 		w.turn = rand.IntN(len(w.sources)) // else many short runs would serve the first only
 	}
-	return w
+	return w, nil
 }
 
-// Run registers its queues, and works until nothing is due (or, with Linger, until RunFor is over) and every job that it
-// started has ended. When ctx ends it starts nothing more, waits Grace for what runs, interrupts the rest, and returns nil.
+// Run registers its queues and itself, and works until nothing is due (or, with Linger, until RunFor is over) and every job
+// that it started has ended. When ctx ends it starts nothing more, waits Grace for what runs, interrupts the rest, and returns
+// nil. ErrParams says that p can't be; ErrLockLost and schema.ErrNoAnswer, in package roster and schema, that the jobs it had
+// are left to other workers. It may be called again, and beside others, each with an ID of its own or none.
 func Run(ctx context.Context, p Params) (Summary, error) {
-	w := newWorker(p)
+	w, err := newWorker(p)
+	if err != nil {
+		return Summary{}, err
+	}
 	idle := false
-	err := w.bounded(ctx, p.RunFor+w.patience(), func(work context.Context) (err error) {
+	err = w.bounded(ctx, w.RunFor+w.patience(), func(work context.Context) (err error) {
 		for _, q := range p.Queues {
 			if err := q.Register(work); err != nil {
 				return err
 			}
 		}
 		if idle, err = w.nothingToDo(work); idle && !p.Linger {
-			err = w.roster.Pass(work, p.Worker)
+			err = w.roster.Pass(work, w.Worker)
 		}
 		return err
 	})
@@ -126,7 +124,7 @@ func Run(ctx context.Context, p Params) (Summary, error) {
 		return w.summary, err
 	}
 	return w.live(ctx, func() error {
-		w.over = time.Now().Add(p.RunFor)
+		w.over = time.Now().Add(w.RunFor)
 		return nil
 	})
 }

@@ -1,0 +1,96 @@
+package worker
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/hipq/hipq/queue"
+)
+
+// ErrParams is the error about parameters that a worker can't work with.
+var ErrParams = errors.New("worker parameters")
+
+// longest bounds RunFor, so that the end of a worker is a time that there is.
+const longest = 100 * 365 * 24 * time.Hour
+
+// complete checks the parameters and fills in what was left out.
+func (p Params) complete() (Params, error) {
+	if err := p.check(); err != nil {
+		return p, fmt.Errorf("%w: %w", ErrParams, err)
+	}
+	p.Concurrency = cmp.Or(p.Concurrency, DefaultOptions.Concurrency)
+	p.Batch = cmp.Or(p.Batch, DefaultOptions.Batch)
+	p.RunFor = min(cmp.Or(p.RunFor, DefaultOptions.RunFor), longest)
+	p.LockFor = cmp.Or(p.LockFor, DefaultOptions.LockFor)
+	if p.Log == nil {
+		p.Log = slog.New(slog.DiscardHandler)
+	}
+	if p.Renewed == nil {
+		p.Renewed = func(time.Duration) {}
+	}
+	if p.Ended == nil {
+		p.Ended = func(queue.Settled) {}
+	}
+	var err error
+	if p.ID == "" {
+		if p.ID, err = NewID(); err != nil {
+			return p, fmt.Errorf("make an id for the worker: %w", err)
+		}
+	}
+	if p.Host == "" {
+		if p.Host, err = os.Hostname(); err != nil {
+			return p, fmt.Errorf("find out this host's name: %w", err)
+		}
+	}
+	p.PID = cmp.Or(p.PID, os.Getpid())
+	return p, nil
+}
+
+func (p Params) check() error {
+	if p.DB == nil {
+		return errors.New("DB is nil")
+	}
+	if len(p.Queues) == 0 {
+		return errors.New("there are no Queues")
+	}
+	known := map[string]bool{}
+	for _, q := range p.Queues {
+		if q.Queue == nil {
+			return errors.New("a Queue is nil")
+		}
+		if known[q.Name] {
+			return fmt.Errorf("queue %s is there twice", q.Name)
+		}
+		known[q.Name] = true
+		for name, h := range q.Handlers {
+			if h == nil {
+				return fmt.Errorf("the handler of %s/%s is nil", q.Name, name)
+			}
+		}
+		for name, h := range q.RetryHandlers {
+			if h == nil {
+				return fmt.Errorf("the retry handler of %s/%s is nil", q.Name, name)
+			}
+		}
+	}
+	for _, n := range []struct {
+		name  string
+		value int64
+	}{
+		{"Concurrency", int64(p.Concurrency)}, {"Batch", int64(p.Batch)}, {"MaxJobs", int64(p.MaxJobs)},
+		{"RunFor", int64(p.RunFor)}, {"LockFor", int64(p.LockFor)}, {"Grace", int64(p.Grace)},
+	} {
+		if n.value < 0 {
+			return fmt.Errorf("%s is negative", n.name)
+		}
+	}
+	if lock := cmp.Or(p.LockFor, DefaultOptions.LockFor); lock < time.Second || lock <= 2*p.Grace {
+		return fmt.Errorf("LockFor is %s: it must be a second at least, and longer than twice Grace, for a worker that can't renew its "+
+			"lock has to stop its handlers before it expires", lock)
+	}
+	return nil
+}

@@ -1,0 +1,87 @@
+package worker_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/handler"
+	"github.com/hipq/hipq/queue/roster"
+	"github.com/hipq/hipq/queue/worker"
+)
+
+// A worker needs a database and queues with handlers; all else has a default.
+func TestWorkerOfNothingElse(t *testing.T) {
+	suite(t, func(s shop) {
+		s.add(s.emails, "send", 3)
+		p := worker.Params{DB: s.db, Queues: []worker.Queue{{Queue: s.emails, Handlers: all(nothing)}}}
+		for _, want := range []worker.Summary{{Started: 3, Finished: 3}, {}} {
+			summary, err := worker.Run(s.t.Context(), p)
+			if err != nil {
+				s.t.Fatal(err)
+			}
+			wantSummary(s.t, summary, want)
+		}
+		var workers int
+		must[any](s.t)(nil, s.db.GetContext(s.t.Context(), &workers, "SELECT COUNT(*) FROM shop_workers WHERE state = 'finished' AND host <> '' AND pid > 0"))
+		if workers != 2 {
+			s.t.Errorf("%d workers are known, want 2", workers)
+		}
+	})
+}
+
+// An id names one worker: a second would write under the first one's lock.
+func TestWorkerIDIsNew(t *testing.T) {
+	suite(t, func(s shop) {
+		p := s.worker(all(nothing))
+		wantSummary(s.t, s.work(p), worker.Summary{}) // with nothing to do
+		s.add(s.emails, "send", 1)
+		if _, err := worker.Run(s.t.Context(), p); !errors.Is(err, roster.ErrKnown) {
+			s.t.Errorf("the same id again: %v", err)
+		}
+		if c := s.counts(s.emails); c.Due != 1 {
+			s.t.Errorf("%+v", c)
+		}
+	})
+}
+
+func TestParamsThatCannotBe(t *testing.T) {
+	suite(t, func(s shop) {
+		for want, change := range map[string]func(*worker.Params){
+			"DB is nil":                   func(p *worker.Params) { p.DB = nil },
+			"no Queues":                   func(p *worker.Params) { p.Queues = nil },
+			"a Queue is nil":              func(p *worker.Params) { p.Queues[1].Queue = nil },
+			"queue emails is there twice": func(p *worker.Params) { p.Queues[1] = p.Queues[0] },
+			"the handler of emails/send is nil": func(p *worker.Params) {
+				p.Queues[0].Handlers = map[string]handler.Handler{"send": nil}
+			},
+			"the retry handler of emails/send is nil": func(p *worker.Params) {
+				p.Queues[0].RetryHandlers = map[string]handler.RetryHandler{"send": nil}
+			},
+			"Concurrency is negative": func(p *worker.Params) { p.Concurrency = -1 },
+			"Batch is negative":       func(p *worker.Params) { p.Batch = -1 },
+			"MaxJobs is negative":     func(p *worker.Params) { p.MaxJobs = -1 },
+			"RunFor is negative":      func(p *worker.Params) { p.RunFor = -1 },
+			"Grace is negative":       func(p *worker.Params) { p.Grace = -1 },
+			"LockFor is 1ms":          func(p *worker.Params) { p.LockFor = time.Millisecond },
+			"LockFor is 4s":           func(p *worker.Params) { p.LockFor, p.Grace = 4*time.Second, 2*time.Second },
+			"LockFor is 1m0s":         func(p *worker.Params) { p.LockFor, p.Grace = 0, time.Minute },
+		} {
+			p := s.worker(all(nothing))
+			change(&p)
+			for name, run := range map[string]func() error{
+				"Run":    func() error { _, err := worker.Run(s.t.Context(), p); return err },
+				"RunJob": func() error { _, err := worker.RunJob(s.t.Context(), p, 1); return err },
+			} {
+				if err := run(); !errors.Is(err, worker.ErrParams) || !strings.Contains(err.Error(), want) {
+					s.t.Errorf("%s: %v, want %q", name, err, want)
+				}
+			}
+		}
+		if _, err := queue.New(nil, queue.Options{Name: "emails"}); err == nil {
+			s.t.Error("a queue in no database")
+		}
+	})
+}
