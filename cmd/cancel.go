@@ -3,7 +3,6 @@ package cmd
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -20,7 +19,7 @@ Exit codes: 0 done · 1 some could not be cancelled · 64 usage · 75 the databa
 
 func (a *app) cancelCommand() *cobra.Command {
 	var by queue.Filter
-	var all, running, dryRun bool
+	var all, yes, running, dryRun bool
 	c := &cobra.Command{
 		Use:     "cancel QUEUE [ID…]",
 		Short:   "End jobs that have not started",
@@ -32,9 +31,12 @@ func (a *app) cancelCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			filtered := by.Type != "" || by.Key != "" || all
-			if filtered == (len(ids) > 0) {
+			filtered := by.Type != "" || by.Key != ""
+			if (filtered || all) == (len(ids) > 0) {
 				return usagef("cancel needs either ids, or --type, --key or --all")
+			}
+			if filtered && all {
+				return usagef("--all is all jobs of the queue; leave it out for those of --type and --key")
 			}
 			standing := func(states ...job.State) (list []queue.Standing) {
 				for _, s := range states {
@@ -42,8 +44,11 @@ func (a *app) cancelCommand() *cobra.Command {
 				}
 				return list
 			}
-			o := operation{ids: ids, standings: standing(job.Initial, job.Retry), by: by, dryRun: dryRun, can: queue.CanCancel}
-			o.do = func(q *queue.Queue, id int64) (fmt.Stringer, error) { return nil, q.Cancel(cmd.Context(), id) }
+			o := operation{
+				verb: "cancel", done: "cancelled", ids: ids, standings: standing(job.Initial, job.Retry), by: by, dryRun: dryRun,
+				ask: all && !yes, can: queue.CanCancel,
+				do: func(q *queue.Queue, c *change) error { return q.Cancel(cmd.Context(), c.ID) },
+			}
 			if running {
 				o.standings = standing(job.Initial, job.Retry, job.Running, job.Error)
 				o.can = func(j *job.Job) error {
@@ -52,44 +57,35 @@ func (a *app) cancelCommand() *cobra.Command {
 					}
 					return nil
 				}
-				o.do = func(q *queue.Queue, id int64) (fmt.Stringer, error) { return cancelOrStop(cmd.Context(), q, id) }
+				o.do = func(q *queue.Queue, c *change) error { return cancelOrStop(cmd.Context(), q, c) }
 			}
-			return a.operate(cmd, args[0], "cancel", o)
+			return a.operate(cmd, args[0], o)
 		},
 	}
 	f := c.Flags()
 	f.StringVar(&by.Type, "type", "", "all jobs of this type")
 	f.StringVar(&by.Key, "key", "", "all jobs with this key")
-	f.BoolVar(&all, "all", false, "all jobs of the queue")
+	f.BoolVar(&all, "all", false, "all jobs of the queue; on a terminal it asks first")
+	f.BoolVar(&yes, "yes", false, "don't ask")
 	f.BoolVar(&running, "running", false, "also those that have been started: their workers are asked to stop them")
-	f.BoolVar(&dryRun, "dry-run", false, "say how many it would be, and change nothing")
+	f.BoolVar(&dryRun, "dry-run", false, dryRunUsage)
 	return c
 }
 
-// asked says which worker was asked to stop a job.
-type asked struct {
-	ID       int64  `json:"id"`
-	WorkerID string `json:"worker_id"`
-}
-
-func (a asked) String() string {
-	return fmt.Sprintf("job %d: worker %s is asked to stop it", a.ID, a.WorkerID)
-}
-
 // cancelOrStop ends a job, started or not, and tells which worker was asked to.
-func cancelOrStop(ctx context.Context, q *queue.Queue, id int64) (fmt.Stringer, error) {
+func cancelOrStop(ctx context.Context, q *queue.Queue, c *change) error {
 	for {
-		err := q.Cancel(ctx, id)
+		err := q.Cancel(ctx, c.ID)
 		if !errors.Is(err, queue.ErrStarted) {
-			return nil, err
+			return err
 		}
-		worker, err := q.Stop(ctx, id)
+		worker, err := q.Stop(ctx, c.ID)
 		switch {
 		case errors.Is(err, queue.ErrNotStarted): // it has gone on to wait for its next attempt
 			continue
-		case err != nil || worker == job.None:
-			return nil, err
+		case err == nil && worker != job.None:
+			c.Result, c.WorkerID = "asked", &worker
 		}
-		return asked{id, worker}, nil
+		return err
 	}
 }

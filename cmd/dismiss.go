@@ -1,8 +1,6 @@
 package cmd
 
 import (
-	"fmt"
-
 	"github.com/spf13/cobra"
 
 	"github.com/hipq/hipq/queue"
@@ -23,13 +21,13 @@ func (a *app) dismissCommand() *cobra.Command {
 		Example: "  hipq dismiss emails 42\n  hipq dismiss emails --error 'no such customer' --dry-run",
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			o, err := f.operation("dismiss", args[1:])
+			o, err := f.operation("dismiss", "dismissed", args[1:])
 			if err != nil {
 				return err
 			}
 			o.can = queue.CanDismiss
-			o.do = func(q *queue.Queue, id int64) (fmt.Stringer, error) { return nil, q.Dismiss(cmd.Context(), id) }
-			return a.operate(cmd, args[0], "dismiss", o)
+			o.do = func(q *queue.Queue, c *change) error { return q.Dismiss(cmd.Context(), c.ID) }
+			return a.operate(cmd, args[0], o)
 		},
 	}
 	f.add(c)

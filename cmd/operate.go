@@ -1,11 +1,14 @@
 package cmd
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -15,28 +18,56 @@ import (
 
 // operation is what an operator does to jobs, one by one: those of the ids, or those that a filter finds.
 type operation struct {
-	ids []int64
+	// verb is the command's name, done its result for a job.
+	verb, done string
+	ids        []int64
 	// standings and by, and since, as its flag has it, find the jobs if there are no ids.
 	standings []queue.Standing
 	by        queue.Filter
 	since     string
 	dryRun    bool
+	// ask makes a person at a terminal confirm what a filter has found.
+	ask bool
 	// prepare, if there is one, reads those flags that need the config or the database.
 	prepare func(i *instance) error
 	// can says of a job of the ids, in a dry run, whether do would refuse it.
 	can func(j *job.Job) error
-	// do does it to one job, and may tell what came of it: as text, and as JSON.
-	do func(q *queue.Queue, id int64) (result fmt.Stringer, err error)
+	// do does it to one job, and may fill in what came of it.
+	do func(q *queue.Queue, c *change) error
 }
 
-// operated is what came of an operation.
+// change is what became of a job.
+type change struct {
+	Queue string `json:"queue"`
+	ID    int64  `json:"id"`
+	// Result is what has been done, or with DryRun would be; or "refused", for a Reason.
+	Result string  `json:"result"`
+	DryRun bool    `json:"dry_run"`
+	Reason *string `json:"reason"`
+	// NewID is the job that repeats this one, or as a "duplicate" has its key.
+	NewID *int64 `json:"new_id,omitempty"`
+	// WorkerID is the worker that was asked to stop the job.
+	WorkerID *string `json:"worker_id,omitempty"`
+}
+
+// text is what a change says to people; mostly it goes without saying.
+func (c change) text() string {
+	switch {
+	case c.NewID != nil:
+		return strconv.FormatInt(*c.NewID, 10)
+	case c.WorkerID != nil:
+		return fmt.Sprintf("job %d: worker %s is asked to stop it", c.ID, *c.WorkerID)
+	}
+	return ""
+}
+
+// operated is how an operation goes on.
 type operated struct {
-	Queue  string `json:"queue"`
-	Done   int    `json:"done"`
-	Failed int    `json:"failed"`
-	DryRun bool   `json:"dry_run"`
-	// Jobs are what do has told.
-	Jobs []fmt.Stringer `json:"jobs,omitempty"`
+	operation
+	q *queue.Queue
+	// changed are the jobs that were, or would be; refused is how many could not be.
+	changed []int64
+	refused int
 }
 
 // parseIDs reads the arguments behind the queue's name.
@@ -61,7 +92,7 @@ func parseID(arg string) (int64, error) {
 }
 
 // operate does it. What fails for one job is reported, and the others are done all the same.
-func (a *app) operate(cmd *cobra.Command, name string, verb string, o operation) error {
+func (a *app) operate(cmd *cobra.Command, name string, o operation) error {
 	i, err := a.openPatiently(cmd)
 	if err != nil {
 		return err
@@ -76,101 +107,155 @@ func (a *app) operate(cmd *cobra.Command, name string, verb string, o operation)
 			return err
 		}
 	}
-	done := operated{Queue: q.Name, DryRun: o.dryRun}
-	for _, id := range o.ids {
-		if err := a.operateOne(cmd.Context(), q, id, o, &done); err != nil {
-			return err
-		}
-	}
+	all := o.ids
 	if len(o.ids) == 0 {
-		if err := a.operateFound(cmd, i, q, o, &done); err != nil {
+		if all, err = i.found(cmd, q, o); err != nil {
+			return err
+		}
+		if o.ask && !o.dryRun && !a.confirmed(fmt.Sprintf("%s %s of %s", o.verb, jobs(len(all)), q.Name)) {
+			return errors.New("nothing was changed")
+		}
+	}
+	d := operated{operation: o, q: q}
+	for n, id := range all {
+		if err := cmd.Context().Err(); err != nil {
+			a.report(fmt.Errorf("%s: %s of %d are done; the next is %d", o.verb, jobs(n), len(all), id), "")
+			return err
+		}
+		if err := a.operateOne(cmd.Context(), id, &d); err != nil {
 			return err
 		}
 	}
-	switch {
-	case a.json:
-		err = a.printJSON(done)
-	case o.dryRun:
-		_, err = fmt.Fprintf(a.out, "would %s %d jobs of %s\n", verb, done.Done, q.Name)
-	case a.onTerminal():
-		_, err = fmt.Fprintf(a.out, "%s: %d jobs of %s\n", verb, done.Done, q.Name)
-	}
-	if err == nil && done.Failed > 0 {
-		return fmt.Errorf("%s: %d of %d jobs could not be", verb, done.Failed, done.Failed+done.Done)
-	}
-	return err
+	return a.summarize(d)
 }
 
-func (a *app) operateFound(cmd *cobra.Command, i *instance, q *queue.Queue, o operation, done *operated) (err error) {
-	if o.by.Since, err = i.since(cmd, o.since); err != nil {
-		return err
+// summarize says what an operation has come to.
+func (a *app) summarize(d operated) error {
+	of := jobs(len(d.changed)) + " of " + d.q.Name
+	switch {
+	case a.json:
+	case d.dryRun:
+		fmt.Fprintf(a.out, "would %s %s%s\n", d.verb, of, listed(d.changed))
+	case a.onTerminal():
+		fmt.Fprintf(a.out, "%s: %s\n", d.verb, of)
 	}
-	if o.by.Type != "" {
-		if err := knownType(cmd, []*queue.Queue{q}, "--type: ", o.by.Type); err != nil {
-			return err
-		}
+	if d.refused > 0 {
+		return fmt.Errorf("%s: %d of %s could not be", d.verb, d.refused, jobs(d.refused+len(d.changed)))
 	}
-	var ids []int64 // before the first is changed, for it may stand elsewhere then
-	for _, s := range o.standings {
-		o.by.Standing = s
-		found, err := q.FindIDs(cmd.Context(), o.by)
-		if err != nil {
-			return err
-		}
-		ids = append(ids, found...)
-	}
-	slices.Sort(ids)
-	for _, id := range slices.Compact(ids) {
-		if err := a.operateOne(cmd.Context(), q, id, o, done); err != nil {
-			return err
-		}
+	if d.dryRun && len(d.changed) == 0 {
+		return fmt.Errorf("%s: there is no such job of %s", d.verb, d.q.Name)
 	}
 	return nil
 }
 
-// try does it to one job, or in a dry run says whether it would be refused. What a filter finds would not.
-func (o operation) try(ctx context.Context, q *queue.Queue, id int64) (fmt.Stringer, error) {
-	if !o.dryRun {
-		return o.do(q, id)
-	}
-	if len(o.ids) == 0 {
-		return nil, nil
-	}
-	j, err := q.Get(ctx, id)
-	if err != nil {
+// found are the ids of the jobs that the filter finds, before the first is changed, for it may stand elsewhere then.
+func (i *instance) found(cmd *cobra.Command, q *queue.Queue, o operation) (ids []int64, err error) {
+	if o.by.Since, err = i.since(cmd, o.since); err != nil {
 		return nil, err
 	}
-	if err := o.can(j); err != nil {
-		return nil, fmt.Errorf("job %d of %s: %w", id, q.Name, err)
+	if o.by.Type != "" {
+		if err := knownType(cmd, []*queue.Queue{q}, "--type: ", o.by.Type); err != nil {
+			return nil, err
+		}
 	}
-	return nil, nil
+	for _, s := range o.standings {
+		o.by.Standing = s
+		found, err := q.FindIDs(cmd.Context(), o.by)
+		if err != nil {
+			return nil, err
+		}
+		ids = append(ids, found...)
+	}
+	slices.Sort(ids)
+	return slices.Compact(ids), nil
+}
+
+// try does it to one job, or in a dry run says whether it would be refused. What a filter finds would not.
+func (d *operated) try(ctx context.Context, c *change) error {
+	if !d.dryRun {
+		return d.do(d.q, c)
+	}
+	if len(d.ids) == 0 {
+		return nil
+	}
+	j, err := d.q.Get(ctx, c.ID)
+	if err != nil {
+		return err
+	}
+	if err := d.can(j); err != nil {
+		return fmt.Errorf("job %d of %s: %w", c.ID, d.q.Name, err)
+	}
+	return nil
 }
 
 // operateOne gives an error only for what would fail for every job.
-func (a *app) operateOne(ctx context.Context, q *queue.Queue, id int64, o operation, done *operated) error {
-	result, err := o.try(ctx, q, id)
+func (a *app) operateOne(ctx context.Context, id int64, d *operated) error {
+	c := change{Queue: d.q.Name, ID: id, Result: d.done, DryRun: d.dryRun}
+	err := d.try(ctx, &c)
 	_, closed := errors.AsType[*queue.ClosedError](err)
 	moved := closed || errors.Is(err, queue.ErrStarted) || errors.Is(err, queue.ErrFinal) || errors.Is(err, queue.ErrNotFinal) ||
 		errors.Is(err, queue.ErrNotFailed) || errors.Is(err, queue.ErrNotFound)
 	switch {
 	case err == nil:
-		done.Done++
-		if result != nil && a.json {
-			done.Jobs = append(done.Jobs, result)
-		} else if result != nil {
-			fmt.Fprintln(a.out, result)
-		}
-	case moved && len(o.ids) == 0:
-		// one that the filter found has gone on meanwhile
+		d.changed = append(d.changed, id)
+		return a.printChange(c)
+	case moved && len(d.ids) == 0:
+		return nil // one that the filter found has gone on meanwhile
 	case moved, errors.Is(err, job.ErrInvalid):
-		done.Failed++
+		d.refused++
+		if a.json {
+			reason := err.Error()
+			c.Result, c.Reason = "refused", &reason
+			return a.printJSON(c)
+		}
 		hint := ""
 		if closed {
 			hint = "--again retries it all the same"
 		}
 		a.report(err, hint)
-	default:
-		return err
+		return nil
+	}
+	return err
+}
+
+func (a *app) printChange(c change) error {
+	if a.json {
+		return a.printJSON(c)
+	}
+	if text := c.text(); text != "" {
+		fmt.Fprintln(a.out, text)
 	}
 	return nil
+}
+
+// confirmed asks a person at a terminal; a script has meant it.
+func (a *app) confirmed(question string) bool {
+	if !a.onTerminal() || a.json {
+		return true
+	}
+	fmt.Fprintf(a.out, "%s? [y/N] ", question)
+	answer, _ := bufio.NewReader(io.LimitReader(a.in, 100)).ReadString('\n') // none is no
+	answer = strings.ToLower(strings.TrimSpace(answer))
+	return answer == "y" || answer == "yes"
+}
+
+// jobs is a number of jobs.
+func jobs(n int) string {
+	if n == 1 {
+		return "1 job"
+	}
+	return strconv.Itoa(n) + " jobs"
+}
+
+// listed are the first of some ids.
+func listed(ids []int64) string {
+	const most = 20
+	var text strings.Builder
+	for n, id := range ids[:min(most, len(ids))] {
+		text.WriteString([]string{": ", ", "}[min(n, 1)] + strconv.FormatInt(id, 10))
+	}
+	if more := len(ids) - most; more > 0 {
+		fmt.Fprintf(&text, " and %d more", more)
+	}
+	return text.String()
 }

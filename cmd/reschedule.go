@@ -1,8 +1,6 @@
 package cmd
 
 import (
-	"fmt"
-
 	"github.com/spf13/cobra"
 
 	"github.com/hipq/hipq/queue"
@@ -17,6 +15,7 @@ Exit codes: 0 done · 1 some could not be rescheduled · 64 usage · 75 the data
 func (a *app) rescheduleCommand() *cobra.Command {
 	var at, in string
 	var priority int
+	var dryRun bool
 	c := &cobra.Command{
 		Use:     "reschedule QUEUE ID…",
 		Short:   "Change when jobs run, or their priority",
@@ -43,15 +42,13 @@ func (a *app) rescheduleCommand() *cobra.Command {
 			if changed("priority") {
 				when.Priority = &priority
 			}
-			return a.operate(cmd, args[0], "reschedule", operation{
-				ids: ids,
+			return a.operate(cmd, args[0], operation{
+				verb: "reschedule", done: "rescheduled", ids: ids, dryRun: dryRun, can: queue.CanCancel,
 				prepare: func(i *instance) (err error) {
 					when.At, err = i.time(cmd, "--at", at)
 					return err
 				},
-				do: func(q *queue.Queue, id int64) (fmt.Stringer, error) {
-					return nil, q.Reschedule(cmd.Context(), id, when)
-				},
+				do: func(q *queue.Queue, c *change) error { return q.Reschedule(cmd.Context(), c.ID, when) },
 			})
 		},
 	}
@@ -59,6 +56,7 @@ func (a *app) rescheduleCommand() *cobra.Command {
 	f.StringVar(&at, "at", "", "when to run: "+timeUsage)
 	f.StringVar(&in, "in", "", "in how long to run: 0s, 90s, 5m, 2h, 1d")
 	f.IntVar(&priority, "priority", 0, "lower runs first")
+	f.BoolVar(&dryRun, "dry-run", false, dryRunUsage)
 	c.MarkFlagsMutuallyExclusive("at", "in")
 	return c
 }

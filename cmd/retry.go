@@ -1,8 +1,6 @@
 package cmd
 
 import (
-	"fmt"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -29,7 +27,7 @@ func (a *app) retryCommand() *cobra.Command {
 		Example: "  hipq retry emails 42\n  hipq retry emails --type send --error 'connection refused' --since 1d",
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			o, err := f.operation("retry", args[1:])
+			o, err := f.operation("retry", "retried", args[1:])
 			if err != nil {
 				return err
 			}
@@ -37,11 +35,17 @@ func (a *app) retryCommand() *cobra.Command {
 				o.standings = append(o.standings, queue.Closed)
 			}
 			o.can = func(j *job.Job) error { return queue.CanRetry(j, again) }
-			o.do = func(q *queue.Queue, id int64) (fmt.Stringer, error) {
-				added, err := q.Retry(cmd.Context(), id, again)
-				return retried{id, added.ID, added.Duplicate}, err
+			o.do = func(q *queue.Queue, c *change) error {
+				added, err := q.Retry(cmd.Context(), c.ID, again)
+				if err != nil {
+					return err
+				}
+				if c.NewID = &added.ID; added.Duplicate {
+					c.Result = "duplicate"
+				}
+				return nil
 			}
-			return a.operate(cmd, args[0], "retry", o)
+			return a.operate(cmd, args[0], o)
 		},
 	}
 	f.add(c)
@@ -49,14 +53,8 @@ func (a *app) retryCommand() *cobra.Command {
 	return c
 }
 
-// retried says which job repeats another, or with Duplicate has its key.
-type retried struct {
-	ID        int64 `json:"id"`
-	NewID     int64 `json:"new_id"`
-	Duplicate bool  `json:"duplicate"`
-}
-
-func (r retried) String() string { return strconv.FormatInt(r.NewID, 10) }
+// dryRunUsage is what --dry-run does, in each command that has it.
+const dryRunUsage = "say which jobs it would be, and change nothing; exit 1 if it is none"
 
 // failedFlags are those of the commands about failed jobs: by id, or all that they describe.
 type failedFlags struct {
@@ -69,11 +67,11 @@ func (f *failedFlags) add(c *cobra.Command) {
 	c.Flags().StringVar(&f.by.Type, "type", "", "all failed jobs of this type")
 	c.Flags().StringVar(&f.by.Error, "error", "", "all failed jobs whose error contains this")
 	c.Flags().StringVar(&f.since, "since", "", "all jobs that have failed since: "+sinceUsage)
-	c.Flags().BoolVar(&f.dryRun, "dry-run", false, "say how many it would be, and change nothing")
+	c.Flags().BoolVar(&f.dryRun, "dry-run", false, dryRunUsage)
 }
 
 // operation is what to do to which jobs, but for the doing.
-func (f *failedFlags) operation(verb string, args []string) (operation, error) {
+func (f *failedFlags) operation(verb, done string, args []string) (operation, error) {
 	ids, err := parseIDs(args)
 	if err != nil {
 		return operation{}, err
@@ -82,5 +80,7 @@ func (f *failedFlags) operation(verb string, args []string) (operation, error) {
 	if (f.by.Type != "" || f.by.Error != "" || f.since != "") == (len(ids) > 0) {
 		return operation{}, usagef("%s needs either ids, or --type, --error or --since", verb)
 	}
-	return operation{ids: ids, standings: []queue.Standing{queue.Failed}, by: f.by, since: f.since, dryRun: f.dryRun}, nil
+	return operation{
+		verb: verb, done: done, ids: ids, standings: []queue.Standing{queue.Failed}, by: f.by, since: f.since, dryRun: f.dryRun,
+	}, nil
 }
