@@ -128,27 +128,8 @@ func readLine(r *bufio.Reader) ([]byte, error) {
 	}
 }
 
-// jobLine is a line. Its fields are fixed; an unknown one is refused, for it may be a misspelt one.
-type jobLine struct {
-	Queue            string          `json:"queue"`
-	Type             string          `json:"job_type"`
-	Data             json.RawMessage `json:"job_data"`
-	Key              *string         `json:"job_key"`
-	ScheduledRunTime string          `json:"scheduled_run_time"`
-	Priority         *int            `json:"priority"`
-	Timeout          json.RawMessage `json:"timeout"`
-	ThrottleFactor   *int            `json:"throttle_factor"`
-	Windows          *[]string       `json:"time_windows"`
-	ShardKey         string          `json:"shard_key"`
-}
-
 // bad says which line is. A bad line is no bad command line, whatever its error would be there, so it isn't wrapped.
 func (n *ndjson) bad(err error) error {
-	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		if err = fmt.Errorf("%s may not be a JSON %s", wrong.Field, wrong.Value); wrong.Field == "" {
-			err = fmt.Errorf("it is no JSON object, but a JSON %s", wrong.Value)
-		}
-	}
 	return fmt.Errorf("%s: line %d: %s", n.file, n.line, err.Error())
 }
 
@@ -159,20 +140,18 @@ func (n *ndjson) parse(text []byte) error {
 	if !utf8.Valid(text) {
 		return n.bad(errors.New("it is not valid UTF-8"))
 	}
-	var l jobLine
-	d := json.NewDecoder(bytes.NewReader(text))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&l); err != nil {
+	l, err := readJobLine(text)
+	if err != nil {
 		return n.bad(err)
-	}
-	if d.More() {
-		return n.bad(errors.New("more than one JSON object"))
 	}
 	q, err := n.queue(l.Queue)
 	if err != nil {
 		return n.bad(err)
 	}
 	j, err := l.job(func(text string) (time.Time, error) { return n.i.parseTime(n.cmd, text) })
+	if err == nil {
+		err = q.Check(j)
+	}
 	if err != nil {
 		return n.bad(err)
 	}
@@ -234,7 +213,7 @@ func (l jobLine) job(parseTime func(string) (time.Time, error)) (j job.New, err 
 		}
 		j.Windows = &windows
 	}
-	return j, j.Check()
+	return j, nil
 }
 
 // timeout is a number of seconds, or a string with a unit.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -28,6 +29,7 @@ type app struct {
 	json, verbose bool
 	// running says that the command line was understood and a command began.
 	running bool
+	warned  warnings
 }
 
 // Main runs one command line and gives the exit code. Success is silent where cron would mail it; a failure says on err
@@ -138,12 +140,18 @@ func (a *app) load(cmd *cobra.Command) (*config.Config, error) {
 		fmt.Fprintln(a.err, "hipq: warning: "+warning)
 	}
 	c, err := config.Load(config.LoadOptions{File: a.configFile, Flags: cmd.Flags()})
-	if err == nil && (cmd.Name() == "init" || isTerminal(a.err)) { // cron would mail them each minute
+	if err != nil {
+		return nil, err
+	}
+	if cmd.Name() == "init" || isTerminal(a.err) { // cron would mail them each minute
 		for _, warning := range c.Warnings {
 			fmt.Fprintln(a.err, "hipq: warning: "+warning)
 		}
 	}
-	return c, err
+	if cmd.Name() != "work" || isTerminal(a.err) {
+		c.Database.Warn = a.warn
+	}
+	return c, nil
 }
 
 // instance is what a command works with.
@@ -202,43 +210,83 @@ func (i *instance) queue(ctx context.Context, name string) (*queue.Queue, error)
 	if c, err := i.Queue(name); err == nil {
 		return queue.New(i.db, c.Options)
 	}
-	all, err := i.queues(ctx)
+	all, err := i.options(ctx)
 	if err != nil {
 		return nil, err
 	}
 	known := make([]string, len(all))
-	for n, q := range all {
-		if q.Name == name {
-			return q, nil
+	for n, o := range all {
+		if o.Name == name {
+			if err := i.db.CheckOrders(ctx, []schema.Queue{o.Table()}); err != nil {
+				return nil, err
+			}
+			return queue.New(i.db, o)
 		}
-		known[n] = q.Name
+		known[n] = o.Name
 	}
 	return nil, usagef("%w: %q; known are %s", config.ErrUnknownQueue, name, strings.Join(known, ", "))
 }
 
-// queues are all queues that can be used: those registered in the database, by whatever config. What this config says of one
-// counts.
-func (i *instance) queues(ctx context.Context) ([]*queue.Queue, error) {
-	registered, err := queue.Registered(ctx, i.db)
+// options are those of the queues of this config whose tables can be used, and of the others that are registered in the
+// database, by name.
+func (i *instance) options(ctx context.Context) ([]queue.Options, error) {
+	all, err := queue.Registered(ctx, i.db)
 	if err != nil {
 		return nil, err
 	}
-	var all []*queue.Queue
-	for _, o := range registered {
-		if i.unfit[o.Name] != nil {
-			continue
+	all = slices.DeleteFunc(all, func(o queue.Options) bool { return i.has(o.Name) })
+	for n := range all {
+		all[n].Location = i.Location
+	}
+	for _, c := range i.Queues {
+		if i.unfit[c.Name] == nil {
+			all = append(all, c.Options)
 		}
-		o.Location = i.Location
-		if c, err := i.Queue(o.Name); err == nil {
-			o = c.Options
+	}
+	slices.SortFunc(all, func(a, b queue.Options) int { return strings.Compare(a.Name, b.Name) })
+	return all, nil
+}
+
+// has says whether a queue is in the config.
+func (i *instance) has(name string) bool {
+	_, err := i.Queue(name)
+	return err == nil
+}
+
+// queues are all queues that can be used. Others that are registered, and have no table of their own that can be used, are
+// warned of.
+func (i *instance) queues(ctx context.Context) ([]*queue.Queue, error) {
+	all, err := i.options(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var others []schema.Queue
+	for _, o := range all {
+		if !i.has(o.Name) {
+			others = append(others, o.Table())
+		}
+	}
+	var unfit schema.QueueErrors
+	if len(others) > 0 {
+		err := i.db.CheckOrders(ctx, others)
+		ok := false
+		if unfit, ok = errors.AsType[schema.QueueErrors](err); err != nil && !ok {
+			return nil, err
+		}
+	}
+	var list []*queue.Queue
+	for _, o := range all {
+		if err := unfit[o.Name]; err != nil {
+			i.db.Warn(fmt.Errorf("queue %s is left out: %w", o.Name, err))
+			continue
 		}
 		q, err := queue.New(i.db, o)
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, q)
+		list = append(list, q)
 	}
-	return all, nil
+	return list, nil
 }
 
 // onTerminal says whether people read what the command prints.

@@ -105,6 +105,7 @@ queues:
         retry_handler: {exec: [ask, again], env: [A=b]}
       - name: elsewhere
   - name: files
+    allow_weightless: no
 `)
 	dir := filepath.Dir(got.File)
 	berlin, err := time.LoadLocation("Europe/Berlin")
@@ -148,7 +149,7 @@ queues:
 			},
 			{
 				Options: queue.Options{
-					Name: "files", Location: berlin, KeepFinished: queue.DefaultKeepFinished, KeepFailed: queue.DefaultKeepFailed,
+					Name: "files", RefuseWeightless: true, Location: berlin, KeepFinished: queue.DefaultKeepFinished, KeepFailed: queue.DefaultKeepFailed,
 					Order: job.ByPriority, PriorityOrder: job.LowestFirst, DefaultPriority: new(500),
 				},
 				Handlers: map[string]Handler{}, RetryHandlers: map[string]Handler{},

@@ -6,6 +6,7 @@ import (
 	"math"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -34,6 +35,7 @@ func (b builder) queue(path string, s queueSection, outer defaults) Queue {
 	q.Name = s.Name
 	q.ThrottleLimit = b.integer(path+".throttle_limit", s.ThrottleLimit, 0, math.MinInt32, maxInt)
 	q.ThrottleGroups = b.groups(path+".throttle_groups", s.ThrottleGroups)
+	q.RefuseWeightless = !b.truth(path+".allow_weightless", s.AllowWeightless, true)
 	q.Rate = b.rate(path+".rate", s.Rate)
 	q.Concurrency = b.integer(path+".concurrency", s.Concurrency, 0, 1, 10000)
 	q.Order = oneOf(b, path+".order", s.Order, job.ByPriority, job.BySchedule)
@@ -52,6 +54,9 @@ func (b builder) queue(path string, s queueSection, outer defaults) Queue {
 		known := slices.ContainsFunc(q.Types, func(t job.Type) bool { return t.Name == section.Name })
 		b.typeName(fmt.Sprintf("%s.job_types[%d].name", path, i), section.Name, known)
 		q.Types = append(q.Types, b.jobType(at, section, outer.Type))
+		if weightless(section.ThrottleFactor) && q.RefuseWeightless {
+			b.refuse(at+".throttle_factor", "0 would pass the limits by, which %s.allow_weightless: false refuses", path)
+		}
 		if section.Handler != nil {
 			q.Handlers[section.Name] = b.handler(at+".handler", *section.Handler)
 		}
@@ -158,7 +163,7 @@ func (b builder) typeName(path, name string, known bool) {
 func (b builder) jobType(path string, s jobTypeSection, t job.Type) job.Type {
 	t.Name = s.Name
 	t.Timeout = b.timeout(path+".timeout", s.Timeout, t.Timeout)
-	t.Priority = b.integer(path+".priority", s.Priority, t.Priority, math.MinInt32, maxInt)
+	t.Priority = b.integer(path+".priority", s.Priority, t.Priority, -maxInt, maxInt)
 	t.Async = b.truth(path+".async", s.Async, false)
 	t.Concurrency = b.integer(path+".concurrency", s.Concurrency, 0, 1, 10000)
 	t.ThrottleFactor = b.integer(path+".throttle_factor", s.ThrottleFactor, t.ThrottleFactor, 0, maxInt)
@@ -169,6 +174,12 @@ func (b builder) jobType(path string, s jobTypeSection, t job.Type) job.Type {
 	}
 	t.Windows = windows
 	return t
+}
+
+// weightless says whether a throttle factor is given, and 0.
+func weightless(text string) bool {
+	n, err := strconv.Atoi(text)
+	return err == nil && n == 0
 }
 
 var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)

@@ -59,6 +59,7 @@ type queueSection struct {
 	Name            string           `mapstructure:"name"`
 	ThrottleLimit   string           `mapstructure:"throttle_limit"`
 	ThrottleGroups  *groupsSection   `mapstructure:"throttle_groups"`
+	AllowWeightless string           `mapstructure:"allow_weightless"`
 	Rate            string           `mapstructure:"rate"`
 	Concurrency     string           `mapstructure:"concurrency"`
 	Order           string           `mapstructure:"order"`

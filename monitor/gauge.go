@@ -2,7 +2,9 @@ package monitor
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/hipq/hipq/queue/roster"
@@ -19,7 +21,7 @@ type backlog struct {
 // gauge measures, as of now, the backlog of each registered queue: jobs that are due, and those whose worker is dead.
 // Types of the hour that have none get a 0, which is not the same as not measured.
 func (m *Monitor) gauge(ctx context.Context, hour metrics, now time.Time) error {
-	queues, err := m.queues(ctx)
+	queues, err := m.usable(ctx)
 	if err != nil {
 		return err
 	}
@@ -34,6 +36,27 @@ func (m *Monitor) gauge(ctx context.Context, hour metrics, now time.Time) error 
 		}
 	}
 	return nil
+}
+
+// usable are the registered queues that have a table of their own.
+func (m *Monitor) usable(ctx context.Context) ([]string, error) {
+	names, err := m.queues(ctx)
+	if err != nil {
+		return nil, err
+	}
+	tables := make([]schema.Queue, len(names))
+	for i, name := range names {
+		tables[i].Name = name
+	}
+	err = m.db.Check(ctx, tables)
+	unfit, ok := errors.AsType[schema.QueueErrors](err)
+	if err != nil && !ok {
+		return nil, err
+	}
+	for name, err := range unfit {
+		m.db.Warn(fmt.Errorf("queue %s is not measured: %w", name, err))
+	}
+	return slices.DeleteFunc(names, func(name string) bool { return unfit[name] != nil }), nil
 }
 
 func (m *Monitor) gaugeQueue(ctx context.Context, hour metrics, queue string, now time.Time) error {

@@ -74,15 +74,15 @@ func selected(without ...string) string {
 // scanner reads rows of jobs, without the cost of finding out each time what goes where.
 type scanner struct {
 	queue string
-	// noBytes says that a column which has bytes has no text.
-	noBytes bool
+	// noBytes says that a column which has bytes has no text; weighty that a row needs a weight to be taken in.
+	noBytes, weighty bool
 	row     job.Job
 	into    []any
 }
 
 // scanner is for rows with the columns of selected, and perhaps others behind them.
 func (q *Queue) scanner(others ...any) *scanner {
-	s := &scanner{queue: q.Name, noBytes: q.db.AnyBytes, into: make([]any, len(columns), len(columns)+len(others))}
+	s := &scanner{queue: q.Name, noBytes: q.db.AnyBytes, weighty: q.RefuseWeightless, into: make([]any, len(columns), len(columns)+len(others))}
 	for i := range columns {
 		s.into[i] = &cell{s, i}
 	}
@@ -102,6 +102,9 @@ func (s *scanner) scan(rows interface{ Scan(dest ...any) error }) (*job.Job, err
 	}
 	if j.Flaw == nil {
 		j.Flaw = j.Check()
+	}
+	if s.weighty && j.IsNew() && !j.Left.ThrottleFactor && j.ThrottleFactor == 0 && j.Flaw == nil {
+		j.Flaw = job.ErrWeightless
 	}
 	return &j, nil
 }
@@ -212,14 +215,19 @@ func moment(field func(*job.Job) *time.Time) func(*job.Job, any) error {
 	}
 }
 
-// takenIn is for what a row must have from when it is taken in until it is final.
+// takenIn is for what a row must have from when it is taken in until it is final. What can't be read is left to the type too:
+// should the job be retried, it must not have become 0.
 func takenIn(left func(*job.Left) *bool, read func(*job.Job, any) error) func(*job.Job, any) error {
 	return func(j *job.Job, src any) error {
 		*left(&j.Left) = src == nil
 		if src == nil && !j.IsNew() && j.State != job.Final {
 			return errors.New("it is missing")
 		}
-		return read(j, src)
+		err := read(j, src)
+		if err != nil {
+			*left(&j.Left) = true
+		}
+		return err
 	}
 }
 

@@ -29,7 +29,7 @@ func (q *Queue) Enqueue(ctx context.Context, j job.New) (Added, error) {
 // in, and are the first of jobs; the others are not, unless the answer to the last commit was lost: then the next few
 // hundred may be in too, and only those with a Key of your own may simply be enqueued again.
 func (q *Queue) EnqueueMany(ctx context.Context, jobs []job.New) ([]Added, error) {
-	prepared, err := prepare(jobs)
+	prepared, err := q.prepare(jobs)
 	if err != nil {
 		return nil, err
 	}
@@ -105,7 +105,7 @@ func (q *Queue) refused(index int, e *DuplicateError) error {
 // EnqueueTx adds jobs in the application's own transaction: they are there if and when it commits. After an error the
 // transaction must be rolled back. With SQLite the transaction must have begun IMMEDIATE, as with _txlock=immediate.
 func (q *Queue) EnqueueTx(ctx context.Context, tx *sql.Tx, jobs ...job.New) ([]Added, error) {
-	prepared, err := prepare(jobs)
+	prepared, err := q.prepare(jobs)
 	if err != nil {
 		return nil, err
 	}
@@ -139,10 +139,10 @@ func chunk(jobs []job.New) int {
 	return n
 }
 
-func prepare(jobs []job.New) (prepared []job.New, err error) {
+func (q *Queue) prepare(jobs []job.New) (prepared []job.New, err error) {
 	prepared = make([]job.New, len(jobs))
 	for i, j := range jobs {
-		if err := j.Check(); err != nil {
+		if err := q.Check(j); err != nil {
 			return nil, err
 		}
 		if prepared[i], err = j.WithKey(); err != nil {
@@ -174,6 +174,9 @@ func (q *Queue) add(ctx context.Context, tx *schema.Tx, types typesIn, prepared 
 			return nil, err
 		}
 		jobs[i] = j.WithDefaults(t)
+	}
+	if err := q.checkWeights(ctx, tx, jobs); err != nil {
+		return nil, err
 	}
 	if tx.Now.IsZero() && slices.ContainsFunc(jobs, job.New.IsTimed) {
 		if err := q.db.SetClock(ctx, tx); err != nil {

@@ -62,10 +62,7 @@ func CanRetry(j *job.Job, again bool) error {
 
 // repeat adds a job like a final one, and links the two.
 func (q *Queue) repeat(ctx context.Context, tx *schema.Tx, j *job.Job) (Added, error) {
-	prepared, err := prepare([]job.New{{
-		Type: j.Type, Data: j.Data, Key: j.Key, Priority: &j.Priority, Timeout: j.Timeout,
-		ThrottleFactor: &j.ThrottleFactor, Windows: &j.Windows, ShardKey: j.ShardKey,
-	}})
+	prepared, err := q.prepare([]job.New{like(j)})
 	if err != nil {
 		return Added{}, err
 	}
@@ -83,6 +80,24 @@ func (q *Queue) repeat(ctx context.Context, tx *schema.Tx, j *job.Job) (Added, e
 	// its update_time stays, by which purge goes
 	return added, tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+
 		" SET retried_as = ?, line = CASE line WHEN 'failed' THEN 'closed' ELSE line END WHERE id = ?", added.ID, j.ID)
+}
+
+// like is a new job like one. What that has left to its type, for it was refused before it was taken in, is its type's.
+func like(j *job.Job) job.New {
+	n := job.New{
+		Type: j.Type, Data: j.Data, Key: j.Key, Priority: &j.Priority, Timeout: j.Timeout,
+		ThrottleFactor: &j.ThrottleFactor, Windows: &j.Windows, ShardKey: j.ShardKey,
+	}
+	if j.Left.Priority {
+		n.Priority = nil
+	}
+	if j.Left.ThrottleFactor {
+		n.ThrottleFactor = nil
+	}
+	if j.Left.Windows {
+		n.Windows = nil
+	}
+	return n
 }
 
 // Dismiss closes a failed job: nothing is to be done about it any more. It may be repeated. ErrNotFinal, ErrNotFailed or

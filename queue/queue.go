@@ -30,6 +30,9 @@ type Options struct {
 	ThrottleLimit int
 	// ThrottleGroups are limits of parts of the queue; nil is none.
 	ThrottleGroups *job.ThrottleGroups
+	// RefuseWeightless refuses jobs whose throttle factor is 0, which would pass the limits by. Those that are in the queue
+	// already stay as they are.
+	RefuseWeightless bool
 	// Rate bounds the starts in any stretch of time, over all workers.
 	Rate job.Rate
 	// Concurrency is how many of its jobs run at once on one host; 0 is as many as the worker's.
@@ -96,6 +99,9 @@ func New(db *schema.DB, o Options) (*Queue, error) {
 	for _, t := range o.Types {
 		if err := job.CheckType(t.Name); err != nil {
 			return nil, fmt.Errorf("queue %s: %w", o.Name, err)
+		}
+		if o.RefuseWeightless && t.ThrottleFactor == 0 {
+			return nil, fmt.Errorf("queue %s: job type %q: %w", o.Name, t.Name, job.ErrWeightless)
 		}
 		q.configured[t.Name] = t
 	}

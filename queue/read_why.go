@@ -60,7 +60,7 @@ func (q *Queue) Why(ctx context.Context, id int64, handled []string) (Why, error
 	}
 	w.Used, w.GroupUsed = used, byGroup[w.Group]
 	if q.Rate.Starts > 0 {
-		lately, err := q.startsLately(ctx)
+		lately, err := q.startsLately(ctx, w.Now)
 		if err != nil {
 			return w, err
 		}
@@ -95,12 +95,13 @@ func (q *Queue) ahead(ctx context.Context, j *job.Job) (n int64, err error) {
 }
 
 // startsLately reads the starts that count against the queue's rate.
-func (q *Queue) startsLately(ctx context.Context) (job.Starts, error) {
-	var text string
-	if err := q.db.GetContext(ctx, &text, "SELECT starts FROM "+q.db.Queues()+" WHERE queue = ?", q.Name); err != nil {
+func (q *Queue) startsLately(ctx context.Context, now time.Time) (job.Starts, error) {
+	var starts any
+	if err := q.db.QueryRowxContext(ctx, "SELECT "+startsColumn.list+" FROM "+q.db.Queues()+" WHERE queue = ?", q.Name).Scan(&starts); err != nil {
 		return nil, fmt.Errorf("read the latest starts of %s: %w", q.Name, err)
 	}
-	return decodeStarts(text)
+	lately, _ := q.decodeStarts(starts, now)
+	return lately, nil
 }
 
 // Reasons are the answers to why the job isn't running, the most telling first; for one that runs, or is over, that.

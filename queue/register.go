@@ -4,7 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"time"
+
+	"github.com/jmoiron/sqlx"
 
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/schema"
@@ -13,28 +16,32 @@ import (
 // queueRecord is a registered queue as its table has it.
 type queueRecord struct {
 	Queue         string
-	ThrottleLimit int   `db:"throttle_limit"`
-	KeepFinished  int64 `db:"keep_finished"`
-	KeepFailed    int64 `db:"keep_failed"`
+	ThrottleLimit int
+	KeepFinished  int64
+	KeepFailed    int64
 	Settings      string
 }
 
-const queueColumns = "queue, throttle_limit, keep_finished, keep_failed, settings"
+// queueColumns are those of a queueRecord, with the most bytes that each may have.
+var queueColumns = columnsOf(
+	bounded{"queue", 48}, bounded{"throttle_limit", 24}, bounded{"keep_finished", 24}, bounded{"keep_failed", 24}, bounded{"settings", 1 << 20},
+)
 
 // settings are what the commands without a queue's config need to know besides.
 type settings struct {
-	ThrottleGroups  *job.ThrottleGroups `json:"throttle_groups,omitempty"`
-	Rate            *job.Rate           `json:"rate,omitempty"`
-	Concurrency     int                 `json:"concurrency,omitempty"`
-	Order           job.Order           `json:"order,omitempty"`
-	PriorityOrder   job.PriorityOrder   `json:"priority_order,omitempty"`
-	DefaultPriority *int                `json:"default_priority,omitempty"`
+	ThrottleGroups   *job.ThrottleGroups `json:"throttle_groups,omitempty"`
+	RefuseWeightless bool                `json:"refuse_weightless,omitempty"`
+	Rate             *job.Rate           `json:"rate,omitempty"`
+	Concurrency      int                 `json:"concurrency,omitempty"`
+	Order            job.Order           `json:"order,omitempty"`
+	PriorityOrder    job.PriorityOrder   `json:"priority_order,omitempty"`
+	DefaultPriority  *int                `json:"default_priority,omitempty"`
 }
 
 func (o Options) record() (queueRecord, error) {
 	s := settings{
-		ThrottleGroups: o.ThrottleGroups, Concurrency: o.Concurrency, Order: o.Order, PriorityOrder: o.PriorityOrder,
-		DefaultPriority: o.DefaultPriority,
+		ThrottleGroups: o.ThrottleGroups, RefuseWeightless: o.RefuseWeightless, Concurrency: o.Concurrency, Order: o.Order,
+		PriorityOrder: o.PriorityOrder, DefaultPriority: o.DefaultPriority,
 	}
 	if o.Rate.Starts > 0 {
 		s.Rate = &o.Rate
@@ -48,16 +55,34 @@ func (o Options) record() (queueRecord, error) {
 	}, nil
 }
 
+// options gives what a row says, which is an error if no config could have said it.
 func (r queueRecord) options() (Options, error) {
 	var s settings
 	if r.Settings != job.None {
 		if err := json.Unmarshal([]byte(r.Settings), &s); err != nil {
-			return Options{}, fmt.Errorf("read the settings of %s: %w", r.Queue, err)
+			return Options{}, fmt.Errorf("settings: %w", err)
+		}
+	}
+	for _, c := range []struct {
+		name string
+		ok   bool
+	}{
+		{"throttle_limit", r.ThrottleLimit <= math.MaxInt32},
+		{"keep_finished", r.KeepFinished >= 0 && r.KeepFinished <= job.MaxSeconds},
+		{"keep_failed", r.KeepFailed >= 0 && r.KeepFailed <= job.MaxSeconds},
+		{"concurrency", s.Concurrency >= 0 && s.Concurrency <= math.MaxInt32},
+		{"order", s.Order == "" || s.Order == job.ByPriority || s.Order == job.BySchedule},
+		{"priority_order", s.PriorityOrder == "" || s.PriorityOrder == job.LowestFirst || s.PriorityOrder == job.HighestFirst},
+		{"default_priority", job.New{Type: "any", Priority: s.DefaultPriority}.Check() == nil},
+		{"rate", s.Rate == nil || s.Rate.Starts > 0 && s.Rate.Per > 0 && s.Rate.Per <= job.MaxSeconds*time.Second},
+	} {
+		if !c.ok {
+			return Options{}, fmt.Errorf("%s is none that a config could have", c.name)
 		}
 	}
 	o := Options{
-		Name: r.Queue, ThrottleLimit: r.ThrottleLimit, ThrottleGroups: s.ThrottleGroups, Concurrency: s.Concurrency,
-		Order: s.Order, PriorityOrder: s.PriorityOrder, DefaultPriority: s.DefaultPriority,
+		Name: r.Queue, ThrottleLimit: r.ThrottleLimit, ThrottleGroups: s.ThrottleGroups, RefuseWeightless: s.RefuseWeightless,
+		Concurrency: s.Concurrency, Order: s.Order, PriorityOrder: s.PriorityOrder, DefaultPriority: s.DefaultPriority,
 		KeepFinished: kept(r.KeepFinished), KeepFailed: kept(r.KeepFailed),
 	}
 	if s.Rate != nil {
@@ -73,15 +98,26 @@ func kept(seconds int64) time.Duration {
 	return time.Duration(seconds) * time.Second
 }
 
+// readQueues reads the rows of registered queues that a condition finds. What can't be read in a row is its flaw.
+func readQueues(ctx context.Context, db *schema.DB, from sqlx.QueryerContext, where string, args ...any) (list []queueRecord, flaws []error, err error) {
+	err = readRows(ctx, from, "SELECT "+queueColumns.list+" FROM "+db.Queues()+" WHERE "+where, args, func(row []any) {
+		c := cells{columns: queueColumns, row: row, noBytes: db.AnyBytes}
+		list = append(list, queueRecord{c.text(0), int(c.number(1)), c.number(2), c.number(3), c.text(4)})
+		flaws = append(flaws, c.flaw)
+	})
+	return list, flaws, err
+}
+
 // Register records the queue and the configured types in the database, for the commands and the applications that have
-// no config of this queue. It writes only what has changed, and may be repeated. Workers do it when they begin.
+// no config of this queue. It writes only what has changed, rows that can't be read among it, and may be repeated. Workers do it
+// when they begin.
 func (q *Queue) Register(ctx context.Context) error {
 	want, err := q.record()
 	if err != nil {
 		return err
 	}
-	var there []queueRecord
-	if err := q.db.SelectContext(ctx, &there, "SELECT "+queueColumns+" FROM "+q.db.Queues()+" WHERE queue = ?", q.Name); err != nil {
+	there, flaws, err := readQueues(ctx, q.db, q.db, "queue = ?", q.Name)
+	if err != nil {
 		return fmt.Errorf("read the registration of %s: %w", q.Name, err)
 	}
 	known, err := q.loadTypes(ctx)
@@ -94,7 +130,7 @@ func (q *Queue) Register(ctx context.Context) error {
 			changed = append(changed, t)
 		}
 	}
-	if len(there) == 1 && there[0] == want && len(changed) == 0 {
+	if len(there) == 1 && flaws[0] == nil && there[0] == want && len(changed) == 0 {
 		return nil
 	}
 	err = q.db.Tx(ctx, func(tx *schema.Tx) error {
@@ -116,19 +152,30 @@ func (q *Queue) Register(ctx context.Context) error {
 	return nil
 }
 
-// Registered gives all queues of the instance as the database has them, whoever's config they are in. Their types are
-// not among the options.
+// Registered gives all queues of the instance as the database has them, whoever's config they are in, by name. Their types
+// are not among the options. A row that can't be a queue's counts for nothing, and the database's Warn is told of it; whether
+// a queue's table can be used is not looked at.
 func Registered(ctx context.Context, db *schema.DB) ([]Options, error) {
-	var rows []queueRecord
-	if err := db.SelectContext(ctx, &rows, "SELECT "+queueColumns+" FROM "+db.Queues()+" WHERE queue <> 'NONE' ORDER BY queue"); err != nil {
+	rows, flaws, err := readQueues(ctx, db, db, "queue <> 'NONE' ORDER BY queue")
+	if err != nil {
 		return nil, fmt.Errorf("list the queues: %w", err)
 	}
-	all := make([]Options, len(rows))
+	all := make([]Options, 0, len(rows))
 	for i, r := range rows {
-		var err error
-		if all[i], err = r.options(); err != nil {
-			return nil, err
+		flaw := flaws[i]
+		if flaw == nil {
+			_, flaw = db.CheckQueue(r.Queue)
 		}
+		var o Options
+		if flaw == nil {
+			o, flaw = r.options()
+		}
+		if flaw != nil {
+			db.Warn(fmt.Errorf("a row of %s, queue %.60q, counts for nothing: %w; "+
+				"delete it, or run hipq init with a config that has the queue", db.Queues(), r.Queue, flaw))
+			continue
+		}
+		all = append(all, o)
 	}
 	return all, nil
 }

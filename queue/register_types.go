@@ -15,49 +15,86 @@ import (
 
 // typeRecord is a registered job type as its table has it.
 type typeRecord struct {
-	Type           string `db:"job_type"`
+	Type           string
 	Timeout        int64
 	Priority       int
-	ThrottleFactor int    `db:"throttle_factor"`
-	Windows        string `db:"time_windows"`
+	ThrottleFactor int
+	Windows        string
 }
+
+// typeColumns are those of a typeRecord, with the most bytes that each may have.
+var typeColumns = columnsOf(
+	bounded{"job_type", job.MaxTypeBytes}, bounded{"timeout", 24}, bounded{"priority", 24}, bounded{"throttle_factor", 24},
+	bounded{"time_windows", 1 << 16},
+)
 
 func recordOf(t job.Type) typeRecord {
 	return typeRecord{t.Name, int64(t.Timeout / time.Second), t.Priority, t.ThrottleFactor, t.Windows.Encode()}
 }
 
+// jobType gives the type that a row says, which is an error if its jobs could not be.
 func (r typeRecord) jobType() (job.Type, error) {
-	windows, err := job.DecodeWindows(r.Windows)
-	if err != nil {
-		return job.Type{}, fmt.Errorf("job type %s: %w", r.Type, err)
+	if r.Timeout < 1 || r.Timeout > job.MaxSeconds {
+		return job.Type{}, fmt.Errorf("timeout %d is not a number of seconds from 1 to %d", r.Timeout, job.MaxSeconds)
 	}
 	t := job.DefaultType(r.Type)
-	t.Timeout, t.Priority, t.ThrottleFactor, t.Windows = time.Duration(r.Timeout)*time.Second, r.Priority, r.ThrottleFactor, windows
-	return t, nil
+	t.Timeout, t.Priority, t.ThrottleFactor = time.Duration(r.Timeout)*time.Second, r.Priority, r.ThrottleFactor
+	err := job.New{Type: t.Name, Timeout: t.Timeout, Priority: &t.Priority, ThrottleFactor: &t.ThrottleFactor}.Check()
+	if err == nil {
+		t.Windows, err = job.DecodeWindows(r.Windows)
+	}
+	return t, err
 }
 
-// readTypes reads the registered types of a condition, besides that of the queue.
-func (q *Queue) readTypes(ctx context.Context, from sqlx.QueryerContext, which string, args ...any) (rows []typeRecord, err error) {
-	query := "SELECT job_type, timeout, priority, throttle_factor, time_windows FROM " + q.db.JobTypes() + " WHERE queue = ? " + which
-	if err := sqlx.SelectContext(ctx, from, &rows, query, append([]any{q.Name}, args...)...); err != nil {
-		return nil, fmt.Errorf("read the job types of %s: %w", q.Name, err)
+// registeredType is a row of a job type, and the type that it says.
+type registeredType struct {
+	record typeRecord
+	says   job.Type
+}
+
+// readTypes reads the registered types of a condition, besides that of the queue. A row that can't be a type's counts for
+// nothing, and the database's Warn is told of it, unless the config has the type: then its row is about to be mended. left is
+// how many there are.
+func (q *Queue) readTypes(ctx context.Context, from sqlx.QueryerContext, which string, args ...any) (list []registeredType, left int, err error) {
+	query := "SELECT " + typeColumns.list + " FROM " + q.db.JobTypes() + " WHERE queue = ? " + which
+	err = readRows(ctx, from, query, append([]any{q.Name}, args...), func(row []any) {
+		c := cells{columns: typeColumns, row: row, noBytes: q.db.AnyBytes}
+		name := c.text(0)
+		_, mended := q.configured[name]
+		mended = mended && c.flaw == nil
+		r := typeRecord{name, c.number(1), int(c.number(2)), int(c.number(3)), c.text(4)}
+		t, flaw := job.Type{}, c.flaw
+		if flaw == nil {
+			t, flaw = r.jobType()
+		}
+		if flaw == nil && q.RefuseWeightless && t.ThrottleFactor == 0 {
+			flaw = job.ErrWeightless
+		}
+		if flaw == nil {
+			list = append(list, registeredType{r, t})
+			return
+		}
+		left++
+		if !mended {
+			q.db.Warn(fmt.Errorf("a row of %s, queue %s, job type %.60q, counts for nothing: %w; "+
+				"delete it, or run hipq init with a config that has the job type", q.db.JobTypes(), q.Name, name, flaw))
+		}
+	})
+	if err != nil {
+		return nil, 0, fmt.Errorf("read the job types of %s: %w", q.Name, err)
 	}
-	return rows, nil
+	return list, left, nil
 }
 
 // loadTypes reads the registered types, and remembers them.
 func (q *Queue) loadTypes(ctx context.Context) (map[string]typeRecord, error) {
-	rows, err := q.readTypes(ctx, q.db, "")
+	list, _, err := q.readTypes(ctx, q.db, "")
 	if err != nil {
 		return nil, err
 	}
 	records, types := map[string]typeRecord{}, map[string]job.Type{}
-	for _, r := range rows {
-		t, err := r.jobType()
-		if err != nil {
-			return nil, err
-		}
-		records[r.Type], types[r.Type] = r, t
+	for _, r := range list {
+		records[r.record.Type], types[r.record.Type] = r.record, r.says
 	}
 	q.remember(types)
 	return records, nil
@@ -106,22 +143,35 @@ func (in typesIn) get(ctx context.Context, name string) (t job.Type, err error) 
 	return t, nil
 }
 
+// read gives a registered type. One whose row counts for nothing has what holds where nothing is said.
 func (in typesIn) read(ctx context.Context, name, lock string) (t job.Type, found bool, err error) {
-	rows, err := in.q.readTypes(ctx, in.tx, "AND job_type = ? "+lock, name)
-	if err != nil || len(rows) == 0 {
+	list, left, err := in.q.readTypes(ctx, in.tx, "AND job_type = ? "+lock, name)
+	switch {
+	case err != nil:
 		return job.Type{}, false, err
+	case len(list) > 0:
+		t = list[0].says
+	case left > 0:
+		t = in.q.defaultType(name)
+	default:
+		return job.Type{}, false, nil
 	}
-	t, err = rows[0].jobType()
-	return t, err == nil, err
+	return t, true, nil
+}
+
+// defaultType is a type of which nothing is said.
+func (q *Queue) defaultType(name string) job.Type {
+	t := job.DefaultType(name)
+	if q.DefaultPriority != nil {
+		t.Priority = *q.DefaultPriority
+	}
+	return t
 }
 
 // add registers a type. One that is there all the same stays as it is: an application's transaction may have begun before it
 // was registered, and see the database as it was then.
 func (in typesIn) add(ctx context.Context, name string) (job.Type, error) {
-	t := job.DefaultType(name)
-	if in.q.DefaultPriority != nil {
-		t.Priority = *in.q.DefaultPriority
-	}
+	t := in.q.defaultType(name)
 	r := recordOf(t)
 	_, err := in.tx.ExecContext(ctx, "INSERT INTO "+in.q.db.JobTypes()+" (queue, job_type, timeout, priority, throttle_factor, time_windows)"+
 		" VALUES (?, ?, ?, ?, ?, ?)", in.q.Name, r.Type, r.Timeout, r.Priority, r.ThrottleFactor, r.Windows)
@@ -153,11 +203,13 @@ func (q *Queue) remember(types map[string]job.Type) {
 // JobType gives a type of the config; the zero Type if it isn't one.
 func (q *Queue) JobType(name string) job.Type { return q.configured[name] }
 
-// TypeNames gives the names of all job types that the queue has had.
+// TypeNames gives the names of all job types that the queue has had, or has in the config.
 func (q *Queue) TypeNames(ctx context.Context) ([]string, error) {
 	known, err := q.loadTypes(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return slices.Sorted(maps.Keys(known)), nil
+	names := slices.AppendSeq(slices.Collect(maps.Keys(known)), maps.Keys(q.configured))
+	slices.Sort(names)
+	return slices.Compact(names), nil
 }

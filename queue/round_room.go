@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"time"
 
 	"github.com/jmoiron/sqlx"
 
@@ -52,7 +53,7 @@ func (q *Queue) takeTurn(ctx context.Context, tx *schema.Tx, worker string) (*ro
 	if !q.TakesTurns() {
 		return r, nil
 	}
-	if err := tx.Write(ctx, "UPDATE "+q.db.Queues()+" SET turn = turn + 1 WHERE queue = ?", q.Name); err != nil {
+	if err := tx.Write(ctx, "UPDATE "+q.db.Queues()+" SET turn = (turn = 0) WHERE queue = ?", q.Name); err != nil {
 		return nil, fmt.Errorf("wait for a turn: %w", err)
 	}
 	if q.db.StillClock {
@@ -60,8 +61,9 @@ func (q *Queue) takeTurn(ctx context.Context, tx *schema.Tx, worker string) (*ro
 			return nil, fmt.Errorf("wait for a turn: %w", err)
 		}
 	}
-	var now, starts string
-	err := tx.QueryRowxContext(ctx, "SELECT CAST("+q.db.Now+" AS CHAR), starts, paused = 0 AND "+q.workers.Working("?")+
+	var now string
+	var starts any
+	err := tx.QueryRowxContext(ctx, "SELECT CAST("+q.db.Now+" AS CHAR), "+startsColumn.list+", paused <> 1 AND "+q.workers.Working("?")+
 		" FROM "+q.db.Queues()+" WHERE queue = ?", worker, q.Name).Scan(&now, &starts, &r.open)
 	if err == nil {
 		tx.Now, err = schema.ParseTime(now)
@@ -69,11 +71,9 @@ func (q *Queue) takeTurn(ctx context.Context, tx *schema.Tx, worker string) (*ro
 	if err != nil {
 		return nil, fmt.Errorf("wait for a turn at %s: %w", q.Name, err)
 	}
-	if r.starts, err = decodeStarts(starts); err != nil {
-		return r, err
-	}
-	if r.starts.After(tx.Now) {
-		// the database's clock has been put back: they count from now on, so that is to be written down once
+	readable := true
+	if r.starts, readable = q.decodeStarts(starts, tx.Now); !readable || r.starts.After(tx.Now) {
+		// the database's clock has been put back, or so it seems: they count from now on, so that is to be written down once
 		if err := q.countStarts(ctx, tx, r, 0); err != nil {
 			return r, err
 		}
@@ -152,14 +152,18 @@ func (q *Queue) countStarts(ctx context.Context, tx *schema.Tx, r *room, n int) 
 	return nil
 }
 
-// decodeStarts reads the starts that count against a rate, as the queue's row has them.
-func decodeStarts(text string) (job.Starts, error) {
-	s := job.Starts{}
-	if text == job.None {
-		return s, nil
+// startsColumn has the starts that count against a rate.
+var startsColumn = columnsOf(bounded{"starts", 1 << 16})
+
+// decodeStarts reads the starts that count against a rate, as the queue's row has them. If they can't be read, for a hand has
+// written something else there, there were as many now as the rate allows: so it is kept all the same, and is over in its time.
+func (q *Queue) decodeStarts(value any, now time.Time) (s job.Starts, readable bool) {
+	c := cells{columns: startsColumn, row: []any{value}, noBytes: q.db.AnyBytes}
+	switch text := c.text(0); {
+	case c.flaw == nil && text == job.None:
+		return job.Starts{}, true
+	case c.flaw == nil && json.Unmarshal([]byte(text), &s) == nil && s != nil:
+		return s, true
 	}
-	if err := json.Unmarshal([]byte(text), &s); err != nil {
-		return nil, fmt.Errorf("read the latest starts: %w", err)
-	}
-	return s, nil
+	return q.Rate.Add(job.Starts{}, q.Rate.Starts, now), false
 }

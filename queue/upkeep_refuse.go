@@ -14,7 +14,7 @@ import (
 )
 
 // refuse ends jobs that have a flaw: their rows stay, final, each with its reason, and without what the table's constraints
-// refuse. Nothing was attempted.
+// refuse. What they left to their types stays so. Nothing was attempted.
 func (q *Queue) refuse(ctx context.Context, tx *schema.Tx, jobs []*job.Job) ([]activity.Entry, error) {
 	entries := make([]activity.Entry, 0, len(jobs))
 	orNow := func(t time.Time) schema.Time {
@@ -23,13 +23,20 @@ func (q *Queue) refuse(ctx context.Context, tx *schema.Tx, jobs []*job.Job) ([]a
 		}
 		return schema.At(t)
 	}
+	orLeft := func(left bool, value any) any {
+		if left {
+			return nil
+		}
+		return value
+	}
 	for _, j := range jobs {
 		reason := strings.ToValidUTF8(j.Flaw.Error(), "\uFFFD")
 		err := tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+
 			" SET state = 'final', line = 'failed', error = ?, timeout = ?, priority = ?, throttle_factor = ?, time_windows = ?, shard_key = ?,"+
 			" throttle_group = 'NONE', attempt = ?, scheduled_run_time = ?, wake_time = NULL, start_time = ?, create_time = ?, update_time = ?,"+
 			" worker_id = 'NONE', lock_token = 'NONE', attempt_token = ?, stopping = 0, suspect = 0, answered = 0, wish = 'NONE', output = 'NONE' WHERE id = ?",
-			reason, int64(j.Timeout/time.Second), j.Priority, j.ThrottleFactor, j.Windows.Encode(), j.ShardKey,
+			reason, orLeft(j.Left.Timeout, int64(j.Timeout/time.Second)), orLeft(j.Left.Priority, j.Priority),
+			orLeft(j.Left.ThrottleFactor, j.ThrottleFactor), orLeft(j.Left.Windows, j.Windows.Encode()), j.ShardKey,
 			min(max(j.Attempt, 0), job.MaxAttempt), orNow(j.ScheduledRunTime), schema.At(j.StartTime), orNow(j.CreateTime), schema.At(tx.Now),
 			j.AttemptToken, j.ID)
 		if err != nil {

@@ -20,6 +20,16 @@ func (db *DB) Check(ctx context.Context, queues []Queue) error {
 	return db.check(ctx, units, false)
 }
 
+// CheckOrders is Check, and makes sure of the order of each table, also where that is to be OrderLowest: for queues of which
+// only the database says that they are there. It asks once more for each.
+func (db *DB) CheckOrders(ctx context.Context, queues []Queue) error {
+	units, err := db.units(queues)
+	if err != nil {
+		return err
+	}
+	return db.check(ctx, units, true)
+}
+
 func (db *DB) check(ctx context.Context, units []unit, orders bool) error {
 	var rows []owner
 	const find = "SELECT table_name, instance, queue, version FROM " + ownersTable + " WHERE instance = ?"

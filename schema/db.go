@@ -27,6 +27,9 @@ type Options struct {
 	Create bool
 	// Patient lets the server take long for an answer: for commands that read or delete much.
 	Patient bool
+	// Warn, if not nil, is told of rows in hipq's own tables that can't be what they should, and count for nothing: a hand must
+	// have written them. It may be told more than once of the same, and by several goroutines at once.
+	Warn func(error)
 }
 
 // DB is a database with the names of one instance's tables. It is safe for concurrent use.
@@ -34,6 +37,7 @@ type DB struct {
 	*sqlx.DB
 	Dialect
 	Names
+	warn func(error)
 }
 
 // Open opens the database and talks to it once, so that one that is down or too old is known at once.
@@ -51,8 +55,15 @@ func Open(ctx context.Context, o Options, names Names) (*DB, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the database: %w", err)
 	}
-	db.Names = names
+	db.Names, db.warn = names, o.Warn
 	return db, nil
+}
+
+// Warn tells of a row that counts for nothing: see Options.
+func (db *DB) Warn(err error) {
+	if db.warn != nil {
+		db.warn(err)
+	}
 }
 
 // readClock is the query for the database's clock, as text: an application's connection may take times for its own zone's.

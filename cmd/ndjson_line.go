@@ -1,0 +1,120 @@
+package cmd
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+)
+
+// jobLine is a line of NDJSON.
+type jobLine struct {
+	Queue            string
+	Type             string
+	Data             json.RawMessage
+	Key              *string
+	ScheduledRunTime string
+	Priority         *int
+	Timeout          json.RawMessage
+	ThrottleFactor   *int
+	Windows          *[]string
+	ShardKey         string
+}
+
+// field is where the value of a field goes; nil if there is none of this name.
+func (l *jobLine) field(name string) any {
+	switch name {
+	case "queue":
+		return &l.Queue
+	case "job_type":
+		return &l.Type
+	case "job_data":
+		return &l.Data
+	case "job_key":
+		return &l.Key
+	case "scheduled_run_time":
+		return &l.ScheduledRunTime
+	case "priority":
+		return &l.Priority
+	case "timeout":
+		return &l.Timeout
+	case "throttle_factor":
+		return &l.ThrottleFactor
+	case "time_windows":
+		return &l.Windows
+	case "shard_key":
+		return &l.ShardKey
+	}
+	return nil
+}
+
+// readJobLine reads a line field by field, for to the json package a name in other letters is the same, and the last of two
+// counts: whoever has looked at the line before, and let it pass, may have seen another job in it. An unknown field is refused,
+// for it may be a misspelt one.
+func readJobLine(text []byte) (l jobLine, err error) {
+	d := json.NewDecoder(bytes.NewReader(text))
+	begin, err := d.Token()
+	if err != nil {
+		return l, err
+	}
+	if begin != json.Delim('{') {
+		return l, fmt.Errorf("it is no JSON object, but a JSON %s", kindOf(begin))
+	}
+	seen := make([]string, 0, 10)
+	for d.More() {
+		token, err := d.Token()
+		if err != nil {
+			return l, cutShort(err)
+		}
+		name, _ := token.(string)
+		into := l.field(name)
+		switch {
+		case into == nil && l.field(strings.ToLower(name)) != nil:
+			return l, fmt.Errorf("unknown field %q; it is written %s", name, strings.ToLower(name))
+		case into == nil:
+			return l, fmt.Errorf("unknown field %.80q", name)
+		case slices.Contains(seen, name):
+			return l, fmt.Errorf("the field %s is given twice", name)
+		}
+		seen = append(seen, name)
+		if err := d.Decode(into); err != nil {
+			if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+				err = fmt.Errorf("%s may not be a JSON %s", name, wrong.Value)
+			}
+			return l, cutShort(err)
+		}
+	}
+	if _, err := d.Token(); err != nil {
+		return l, cutShort(err)
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return l, errors.New("more than one JSON object")
+	}
+	return l, nil
+}
+
+// cutShort is the error of a line that ends too soon, as what it is.
+func cutShort(err error) error {
+	if errors.Is(err, io.EOF) {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}
+
+// kindOf says what begins with a token.
+func kindOf(token json.Token) string {
+	switch token.(type) {
+	case json.Delim:
+		return "array"
+	case string:
+		return "string"
+	case float64:
+		return "number"
+	case bool:
+		return "bool"
+	}
+	return "null"
+}
