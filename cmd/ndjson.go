@@ -251,6 +251,9 @@ func (n *ndjson) flush(ctx context.Context) error {
 	if len(added) > 0 {
 		n.in = lines[len(added)-1]
 	}
+	if errors.Is(err, job.ErrInvalid) { // what only the database knew: see bad
+		err = fmt.Errorf("%s: line %d to %d: %s", n.file, lines[len(added)], lines[len(lines)-1], err.Error())
+	}
 	return err
 }
 

@@ -46,22 +46,21 @@ func (r typeRecord) jobType() (job.Type, error) {
 	return t, err
 }
 
-// registeredType is a row of a job type, and the type that it says.
+// registeredType is a row of a job type, empty if it counts for nothing, and the type that it says.
 type registeredType struct {
 	record typeRecord
 	says   job.Type
 }
 
-// readTypes reads the registered types of a condition, besides that of the queue. A row that can't be a type's counts for
-// nothing, and the database's Warn is told of it, unless the config has the type: then its row is about to be mended. left is
-// how many there are.
-func (q *Queue) readTypes(ctx context.Context, from sqlx.QueryerContext, which string, args ...any) (list []registeredType, left int, err error) {
+// readTypes reads the registered types of a condition, besides that of the queue. What a row says that can't be a type's counts
+// for nothing: at most its name is left, with what holds where nothing is said. The database's Warn is told of it, unless the
+// config has the type: then its row is about to be mended.
+func (q *Queue) readTypes(ctx context.Context, from sqlx.QueryerContext, which string, args ...any) (list []registeredType, err error) {
 	query := "SELECT " + typeColumns.list + " FROM " + q.db.JobTypes() + " WHERE queue = ? " + which
 	err = readRows(ctx, from, query, append([]any{q.Name}, args...), func(row []any) {
 		c := cells{columns: typeColumns, row: row, noBytes: q.db.AnyBytes}
 		name := c.text(0)
-		_, mended := q.configured[name]
-		mended = mended && c.flaw == nil
+		named := c.flaw == nil && job.CheckType(name) == nil
 		r := typeRecord{name, c.number(1), int(c.number(2)), int(c.number(3)), c.text(4)}
 		t, flaw := job.Type{}, c.flaw
 		if flaw == nil {
@@ -74,27 +73,29 @@ func (q *Queue) readTypes(ctx context.Context, from sqlx.QueryerContext, which s
 			list = append(list, registeredType{r, t})
 			return
 		}
-		left++
-		if !mended {
+		if named {
+			list = append(list, registeredType{says: q.defaultType(name)})
+		}
+		if _, mended := q.configured[name]; !mended || !named {
 			q.db.Warn(fmt.Errorf("a row of %s, queue %s, job type %.60q, counts for nothing: %w; "+
 				"delete it, or run hipq init with a config that has the job type", q.db.JobTypes(), q.Name, name, flaw))
 		}
 	})
 	if err != nil {
-		return nil, 0, fmt.Errorf("read the job types of %s: %w", q.Name, err)
+		return nil, fmt.Errorf("read the job types of %s: %w", q.Name, err)
 	}
-	return list, left, nil
+	return list, nil
 }
 
 // loadTypes reads the registered types, and remembers them.
 func (q *Queue) loadTypes(ctx context.Context) (map[string]typeRecord, error) {
-	list, _, err := q.readTypes(ctx, q.db, "")
+	list, err := q.readTypes(ctx, q.db, "")
 	if err != nil {
 		return nil, err
 	}
 	records, types := map[string]typeRecord{}, map[string]job.Type{}
 	for _, r := range list {
-		records[r.record.Type], types[r.record.Type] = r.record, r.says
+		records[r.says.Name], types[r.says.Name] = r.record, r.says
 	}
 	q.remember(types)
 	return records, nil
@@ -143,20 +144,12 @@ func (in typesIn) get(ctx context.Context, name string) (t job.Type, err error) 
 	return t, nil
 }
 
-// read gives a registered type. One whose row counts for nothing has what holds where nothing is said.
 func (in typesIn) read(ctx context.Context, name, lock string) (t job.Type, found bool, err error) {
-	list, left, err := in.q.readTypes(ctx, in.tx, "AND job_type = ? "+lock, name)
-	switch {
-	case err != nil:
+	list, err := in.q.readTypes(ctx, in.tx, "AND job_type = ? "+lock, name)
+	if err != nil || len(list) == 0 {
 		return job.Type{}, false, err
-	case len(list) > 0:
-		t = list[0].says
-	case left > 0:
-		t = in.q.defaultType(name)
-	default:
-		return job.Type{}, false, nil
 	}
-	return t, true, nil
+	return list[0].says, true, nil
 }
 
 // defaultType is a type of which nothing is said.

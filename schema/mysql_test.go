@@ -1,11 +1,13 @@
 package schema_test
 
 import (
+	"bytes"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
+	"database/sql"
 	"encoding/binary"
 	"encoding/pem"
 	"errors"
@@ -13,6 +15,7 @@ import (
 	"math/big"
 	"net"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -47,28 +50,78 @@ func TestCharacterSetIsOurOwn(t *testing.T) {
 	}
 	t.Cleanup(func() { _, _ = root.Exec("SET GLOBAL init_connect = ''") })
 	for _, options := range []string{"", "?charset=utf8mb4", "?collation=utf8mb4_general_ci"} {
-		db := dbtest.Open(t, "mysql", cfg.FormatDSN()+options, "emails")
-		for _, text := range inGBK {
-			if _, err := db.ExecContext(t.Context(), "DELETE FROM shop_emails"); err != nil {
-				t.Fatal(err)
-			}
-			err := db.Tx(t.Context(), func(tx *schema.Tx) error {
-				_, err := tx.ExecContext(t.Context(), "INSERT INTO shop_emails (job_type) VALUES (?)", text)
-				return err
-			})
-			if err != nil {
-				t.Fatalf("%s: %v", options, err)
-			}
-			var there []string
-			if err := db.SelectContext(t.Context(), &there, "SELECT job_type FROM shop_emails"); err != nil {
-				t.Fatal(err)
-			}
-			if len(there) != 1 || there[0] != text {
-				t.Errorf("%s: %q became %q", options, text, there)
-			}
+		wantTexts(t, cfg.FormatDSN()+options)
+	}
+}
+
+// So it does if the server is told to give every client its own character set, whatever that asks for as it is greeted.
+func TestCharacterSetOfTheServer(t *testing.T) {
+	for _, charset := range []string{"gbk", "big5"} {
+		source := dbtest.OwnMySQL(t, "--character-set-server="+charset, "--skip-character-set-client-handshake")
+		db, err := sql.Open("mysql", source)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = db.Close() }()
+		var got string
+		if err := db.QueryRowContext(t.Context(), "SELECT @@character_set_client").Scan(&got); err != nil || got != charset {
+			t.Fatalf("another's connection has %q, want %q: %v", got, charset, err)
+		}
+		wantTexts(t, source)
+	}
+}
+
+// wantTexts wants texts to stay what they are in the database of this DSN.
+func wantTexts(t *testing.T, source string) {
+	t.Helper()
+	db := dbtest.Open(t, "mysql", source, "emails")
+	for _, text := range inGBK {
+		if _, err := db.ExecContext(t.Context(), "DELETE FROM shop_emails"); err != nil {
+			t.Fatal(err)
+		}
+		err := db.Tx(t.Context(), func(tx *schema.Tx) error {
+			_, err := tx.ExecContext(t.Context(), "INSERT INTO shop_emails (job_type) VALUES (?)", text)
+			return err
+		})
+		if err != nil {
+			t.Fatalf("%s: %v", source, err)
+		}
+		var there []string
+		if err := db.SelectContext(t.Context(), &there, "SELECT job_type FROM shop_emails"); err != nil {
+			t.Fatal(err)
+		}
+		if len(there) != 1 || there[0] != text {
+			t.Errorf("%s: %q became %q", source, text, there)
 		}
 	}
 }
+
+// A server that says that the connection's character set is another than it was told to is not believed to quote as hipq does.
+func TestServerKeepsItsCharacterSet(t *testing.T) {
+	field := []byte("\x03def\x00\x00\x00\x01c\x00\x0c\x2d\x00\xff\x00\x00\x00\xfd\x00\x00\x00\x00\x00")
+	end := []byte{0xfe, 0, 0, 2, 0, 0, 0}
+	address := mad(t, nil, []byte{0, 0, 0, 10, 0, 0, 0}, []byte{2}, field, field, []byte("\x03gbk\x03gbk"), end)
+	_, err := schema.Open(t.Context(), schema.Options{Driver: "mysql", DSN: "root@tcp(" + address + ")/shop?readTimeout=1s"}, schema.Names{})
+	if !errors.Is(err, schema.ErrConfig) || !strings.Contains(err.Error(), `at "gbk", hipq needs utf8mb4`) {
+		t.Errorf("%v", err)
+	}
+}
+
+// A server that answers with the wish for a file of this host gets none of it.
+func TestServerAsksForAFile(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, []byte(ofNobodys), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	address := mad(t, nil, append([]byte{0xfb}, file...))
+	_, err := schema.Open(t.Context(), schema.Options{Driver: "mysql", DSN: "root@tcp(" + address + ")/shop?readTimeout=1s"}, schema.Names{})
+	if err == nil || !strings.Contains(err.Error(), "is not registered") {
+		t.Errorf("%v", err)
+	}
+}
+
+// ofNobodys is the content of a file that no server may get.
+const ofNobodys = "nobody's business"
 
 // Options that would break what hipq relies on are refused by their names, and nothing else of the DSN is shown.
 func TestOptionsOfTheDSN(t *testing.T) {
@@ -98,7 +151,7 @@ func TestServerOutOfItsMind(t *testing.T) {
 		"nothing": {},
 	} {
 		t.Run(name, func(t *testing.T) {
-			address := mad(t, answer, nil)
+			address := mad(t, nil, answer)
 			_, err := schema.Open(t.Context(), schema.Options{Driver: "mysql", DSN: "root@tcp(" + address + ")/shop?readTimeout=1s"}, schema.Names{})
 			if trouble, _ := schema.Diagnose(err); err == nil || trouble != schema.TryLater {
 				t.Errorf("%v", err)
@@ -123,12 +176,16 @@ func TestTLS(t *testing.T) {
 		"another's signature":  {&schema.TLS{CA: other, ServerName: "db.example.org"}, schema.Misconfigured, "unknown authority"},
 		"the system's":         {&schema.TLS{ServerName: "db.example.org"}, schema.Misconfigured, "unknown authority"},
 		"no certificate":       {&schema.TLS{CA: "/dev/null"}, schema.Misconfigured, "holds no certificate"},
+		"no certificate's end": {&schema.TLS{CA: "/dev/zero"}, schema.Misconfigured, "is longer than"},
+		"no key's end":         {&schema.TLS{CA: ca, Cert: ca, Key: "/dev/zero"}, schema.Misconfigured, "is longer than"},
+		"another's key":        {&schema.TLS{CA: ca, Cert: ca, Key: ca}, schema.Misconfigured, "a certificate rather than a key"},
 		"no file":              {&schema.TLS{CA: dir + "/none"}, schema.Misconfigured, "no such file"},
 		"a key of our own":     {&schema.TLS{CA: ca, ServerName: "db.example.org", Cert: ca, Key: dir + "/key.pem"}, schema.TryLater, ""},
 		"a key without a cert": {&schema.TLS{CA: ca, Key: dir + "/key.pem"}, schema.Misconfigured, "belong together"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			address := mad(t, []byte{0xfe, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f}, &tls.Config{Certificates: []tls.Certificate{certificate}})
+			certified := &tls.Config{Certificates: []tls.Certificate{certificate}}
+			address := mad(t, certified, []byte{0xfe, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f})
 			o := schema.Options{Driver: "mysql", DSN: "root@tcp(" + address + ")/shop?readTimeout=1s", TLS: c.want}
 			_, err := schema.Open(t.Context(), o, schema.Names{})
 			if trouble, _ := schema.Diagnose(err); err == nil || trouble != c.trouble || !strings.Contains(err.Error(), c.text) {
@@ -171,9 +228,9 @@ func certify(t *testing.T, dir, name string) (_ tls.Certificate, file string) {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, file
 }
 
-// mad is a server that greets as MySQL does, lets everybody in, and gives the same answer to all that it is asked. It is
-// encrypted if it has a certificate and the client wants it.
-func mad(t *testing.T, answer []byte, certificate *tls.Config) (address string) {
+// mad is a server that greets as MySQL does, lets everybody in, and gives the same answer, of some packets, to all that it is
+// asked. It is encrypted if it has a certificate and the client wants it. No test may let it have a file.
+func mad(t *testing.T, certificate *tls.Config, answer ...[]byte) (address string) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -185,13 +242,13 @@ func mad(t *testing.T, answer []byte, certificate *tls.Config) (address string) 
 			if err != nil {
 				return
 			}
-			go serveMad(conn, answer, certificate)
+			go serveMad(t, conn, certificate, answer)
 		}
 	}()
 	return listener.Addr().String()
 }
 
-func serveMad(conn net.Conn, answer []byte, certificate *tls.Config) {
+func serveMad(t *testing.T, conn net.Conn, certificate *tls.Config, answer [][]byte) {
 	defer func() { _ = conn.Close() }()
 	send := func(number byte, payload []byte) {
 		header := binary.LittleEndian.AppendUint32(nil, uint32(len(payload)))
@@ -210,8 +267,12 @@ func serveMad(conn net.Conn, answer []byte, certificate *tls.Config) {
 			return
 		}
 		length := int64(header[0]) | int64(header[1])<<8 | int64(header[2])<<16
-		if _, err := io.CopyN(io.Discard, conn, length); err != nil {
+		said := make([]byte, length)
+		if _, err := io.ReadFull(conn, said); err != nil {
 			return
+		}
+		if bytes.Contains(said, []byte(ofNobodys)) {
+			t.Errorf("the server got a file: %q", said)
 		}
 		switch {
 		case number == 2 && length == 32: // a wish for TLS, before the name
@@ -226,7 +287,9 @@ func serveMad(conn net.Conn, answer []byte, certificate *tls.Config) {
 		case number == 2:
 			send(number, []byte{0, 0, 0, 2, 0, 0, 0})
 		default:
-			send(number, answer)
+			for i, packet := range answer {
+				send(number+byte(i), packet)
+			}
 		}
 	}
 }

@@ -3,8 +3,8 @@ package schema
 import (
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 )
@@ -31,7 +31,7 @@ func (t *TLS) config(addr string) (*tls.Config, error) {
 		c.ServerName = host
 	}
 	if t.CA != "" {
-		pem, err := os.ReadFile(t.CA)
+		pem, err := readPEM(t.CA)
 		if err != nil {
 			return nil, fmt.Errorf("%w: database.tls.ca: %w", ErrConfig, err)
 		}
@@ -46,11 +46,34 @@ func (t *TLS) config(addr string) (*tls.Config, error) {
 	if t.Cert == "" || t.Key == "" {
 		return nil, fmt.Errorf("%w: database.tls: cert and key belong together", ErrConfig)
 	}
-	own, err := tls.LoadX509KeyPair(t.Cert, t.Key)
+	cert, err := readPEM(t.Cert)
 	if err != nil {
-		// of a key's file only the fault, in case it quotes something
-		return nil, fmt.Errorf("%w: database.tls: cert %s and key %s: %w", ErrConfig, t.Cert, t.Key, errors.Unwrap(err))
+		return nil, fmt.Errorf("%w: database.tls.cert: %w", ErrConfig, err)
+	}
+	key, err := readPEM(t.Key)
+	if err != nil {
+		return nil, fmt.Errorf("%w: database.tls.key: %w", ErrConfig, err)
+	}
+	own, err := tls.X509KeyPair(cert, key)
+	if err != nil {
+		return nil, fmt.Errorf("%w: database.tls: cert %s and key %s: %w", ErrConfig, t.Cert, t.Key, err)
 	}
 	c.Certificates = []tls.Certificate{own}
 	return c, nil
+}
+
+// maxPEM is how long a file of certificates, or of a key, may be, in bytes: that of all authorities has a fifth of it.
+const maxPEM = 1 << 20
+
+func readPEM(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	pem, err := io.ReadAll(io.LimitReader(f, maxPEM+1))
+	if err == nil && len(pem) > maxPEM {
+		err = fmt.Errorf("%s is longer than %d bytes: it is no such file", path, maxPEM)
+	}
+	return pem, err
 }

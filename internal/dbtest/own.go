@@ -10,8 +10,8 @@ import (
 )
 
 // OwnMySQL starts a MariaDB for one test alone and makes a database there, whose DSN it returns. It is for what would hold up
-// all others on their server. Where the tests go without a server it is skipped, as with MySQL.
-func OwnMySQL(t testing.TB) string {
+// all others on their server, or needs one with such options. Where the tests go without a server it is skipped, as with MySQL.
+func OwnMySQL(t testing.TB, options ...string) string {
 	t.Helper()
 	if os.Getenv(dsnVar) == "" {
 		return MySQL(t) // which says why there is none
@@ -22,7 +22,12 @@ func OwnMySQL(t testing.TB) string {
 	}
 	defer alive.Close()
 	// it ends when nobody holds the other end of the pipe any more: with the test, however that ends
-	c := exec.Command(filepath.Join(root(t), ".ci", "with-mariadb"), "sh", "-c", `echo "$`+dsnVar+`"; cat <&3`)
+	var args []string
+	for _, o := range options {
+		args = append(args, "--server="+o)
+	}
+	args = append(args, "sh", "-c", `echo "$`+dsnVar+`"; cat <&3`)
+	c := exec.Command(filepath.Join(root(t), ".ci", "with-mariadb"), args...)
 	c.Env = append(os.Environ(), dsnVar+"=")
 	c.ExtraFiles, c.Stderr = []*os.File{alive}, os.Stderr
 	out, err := c.StdoutPipe()
