@@ -43,7 +43,7 @@ func TestDocs(t *testing.T) {
 	}
 	d := docs{root: root, bin: bin}
 	var pages []page
-	for _, name := range []string{"README.md", "CHANGELOG.md", "docs/lifecycle.md", "docs/schema.md"} {
+	for _, name := range []string{"README.md", "CHANGELOG.md", "SECURITY.md", "docs/lifecycle.md", "docs/schema.md", "docs/security.md"} {
 		pages = append(pages, d.read(t, name))
 	}
 	t.Run("quick start", func(t *testing.T) { d.quickStart(t, pages[0]) })
@@ -55,6 +55,7 @@ func TestDocs(t *testing.T) {
 			t.Run("programs", func(t *testing.T) { d.programs(t, p) })
 			t.Run("inserts", func(t *testing.T) { inserts(t, p) })
 			t.Run("links", func(t *testing.T) { d.links(t, p) })
+			t.Run("tests", func(t *testing.T) { d.tests(t, p) })
 		})
 	}
 }
@@ -244,6 +245,25 @@ func (d docs) commands(t *testing.T, p page) {
 	}
 	if p.name == "README.md" && len(helps) < 10 {
 		t.Errorf("%s: commands found: %d", p.name, len(helps))
+	}
+}
+
+var namedTest = regexp.MustCompile("`(Test\\w+|\\w+\\.txtar)`")
+
+// tests looks for tests that a page names and nobody has.
+func (d docs) tests(t *testing.T, p page) {
+	named := namedTest.FindAllStringSubmatch(p.text, -1)
+	if p.name == "docs/security.md" && len(named) < 30 {
+		t.Errorf("%s: tests found: %d", p.name, len(named))
+	}
+	for _, m := range named {
+		where := []string{"ls", "cmd/testdata/script/" + m[1]}
+		if strings.HasPrefix(m[1], "Test") {
+			where = []string{"grep", "-rqF", "--include=*_test.go", "func " + m[1] + "(", "."}
+		}
+		if err := d.command(d.root, where[0], where[1:]...).Run(); err != nil {
+			t.Errorf("%s: there is no test %s", p.name, m[1])
+		}
 	}
 }
 

@@ -1,0 +1,133 @@
+package cmd_test
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/hipq/hipq/internal/dbtest"
+)
+
+// What init --print-grants prints suffices: init makes the tables with the rights of the first user, all other commands do with
+// those of the second, and what an application inserts with those of the third, hostile as it may be, stops no job.
+func TestGrantsSuffice(t *testing.T) {
+	source := dbtest.MySQL(t)
+	cfg, err := mysql.ParseDSN(source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const password = "s3cret"
+	user := func(name string) string { return cfg.DBName + "_" + name } // others test on the same server
+	root := openAs(t, cfg, cfg.User, cfg.Passwd)
+	for _, name := range []string{"hipq_init", "hipq", "application"} {
+		run(t, root, "CREATE USER '"+user(name)+"'@'%' IDENTIFIED BY '"+password+"'")
+		t.Cleanup(func() { run(t, root, "DROP USER '"+user(name)+"'@'%'") })
+	}
+	dir := t.TempDir()
+	file := filepath.Join(dir, "hipq.yaml")
+	own := *cfg
+	own.User, own.Passwd = user("hipq"), password
+	if err := os.WriteFile(file, fmt.Appendf(nil, hostileConfig, fmt.Sprintf("{driver: mysql, dsn: %q}", own.FormatDSN())), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	hipq := func(env string, args ...string) string {
+		t.Helper()
+		c := exec.Command("hipq", append(args, "--config", file)...)
+		c.Dir, c.Env = dir, append(os.Environ(), env)
+		var errs strings.Builder
+		c.Stderr = &errs
+		out, err := c.Output()
+		if err != nil || errs.Len() > 0 {
+			t.Fatalf("hipq %s: %v\n%.1000s", strings.Join(args, " "), err, errs.String())
+		}
+		return string(out)
+	}
+	grants := strings.Split(strings.TrimSpace(hipq("", "init", "--print-grants")), "\n")
+	grant := func(printed, to string) {
+		t.Helper()
+		n := 0
+		for _, statement := range grants {
+			if strings.Contains(statement, " TO '"+printed+"'@") {
+				run(t, root, strings.Replace(statement, "'"+printed+"'@", "'"+to+"'@", 1))
+				n++
+			}
+		}
+		if n == 0 {
+			t.Fatalf("no rights for %s in:\n%s", printed, strings.Join(grants, "\n"))
+		}
+	}
+	grant("hipq_init", user("hipq_init"))
+	making := own
+	making.User = user("hipq_init")
+	hipq("HIPQ_DATABASE_DSN="+making.FormatDSN(), "init")
+	grant(user("hipq"), user("hipq"))
+	grant("application", user("application"))
+
+	app, in := openAs(t, cfg, user("application"), password), 0
+	for _, queue := range []string{"plain", "limited"} {
+		for _, column := range []string{"job_type", "job_data", "job_key", "shard_key", "scheduled_run_time", "priority", "timeout", "throttle_factor", "time_windows"} {
+			for _, value := range hostile[column] {
+				row := map[string]string{"job_type": "'send'"}
+				row[column] = value
+				columns := slices.Sorted(maps.Keys(row))
+				var values []string
+				for _, c := range columns {
+					values = append(values, row[c])
+				}
+				_, err := app.ExecContext(t.Context(), "INSERT INTO shop_"+queue+" ("+strings.Join(columns, ", ")+") VALUES ("+strings.Join(values, ", ")+")")
+				if err == nil {
+					in++
+				}
+			}
+		}
+		for i := range goodJobs {
+			run(t, app, fmt.Sprintf("INSERT INTO shop_%s (job_type, job_key) VALUES ('send', 'good %d')", queue, i))
+		}
+	}
+	if in < 26 {
+		t.Errorf("only %d hostile rows were taken", in)
+	}
+	hipq("", "work")
+	hipq("", "work")
+	for _, queue := range []string{"plain", "limited"} {
+		if done := strings.Count(hipq("", "jobs", queue, "--state", "finished", "--json"), `"job_key":"good `); done != goodJobs {
+			t.Errorf("%s: %d of %d good jobs are done", queue, done, goodJobs)
+		}
+	}
+	for _, args := range [][]string{
+		{"jobs"}, {"show", "plain", "1"}, {"status"}, {"why", "plain", "1"}, {"activity", "--limit", "10"}, {"monitor"}, {"purge"},
+		{"enqueue", "plain", "send", "--key", "k", "--in", "1h"}, {"cancel", "plain", "--key", "k"},
+		{"queue", "pause", "plain"}, {"queue", "resume", "plain"}, {"dismiss", "plain", "--type", "send"}, {"init"},
+	} {
+		hipq("", args...)
+	}
+}
+
+// openAs opens the database as a user.
+func openAs(t *testing.T, cfg *mysql.Config, user, password string) *sql.DB {
+	t.Helper()
+	as := *cfg
+	as.User, as.Passwd = user, password
+	db, err := sql.Open("mysql", as.FormatDSN())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	return db
+}
+
+func run(t *testing.T, db *sql.DB, statement string) {
+	t.Helper()
+	if _, err := db.ExecContext(context.Background(), statement); err != nil {
+		t.Fatalf("%s: %v", statement, err)
+	}
+}
