@@ -104,9 +104,19 @@ func TestGrantsSuffice(t *testing.T) {
 		}
 	}
 	for _, args := range [][]string{
-		{"jobs"}, {"show", "plain", "1"}, {"status"}, {"why", "plain", "1"}, {"activity", "--limit", "10"}, {"monitor"}, {"purge"},
-		{"enqueue", "plain", "send", "--key", "k", "--in", "1h"}, {"cancel", "plain", "--key", "k"},
-		{"queue", "pause", "plain"}, {"queue", "resume", "plain"}, {"dismiss", "plain", "--type", "send"}, {"init"},
+		{"jobs"},
+		{"show", "plain", "1"},
+		{"status"},
+		{"why", "plain", "1"},
+		{"activity", "--limit", "10"},
+		{"monitor"},
+		{"purge"},
+		{"enqueue", "plain", "send", "--key", "k", "--in", "1h"},
+		{"cancel", "plain", "--key", "k"},
+		{"queue", "pause", "plain"},
+		{"queue", "resume", "plain"},
+		{"dismiss", "plain", "--type", "send"},
+		{"init"},
 	} {
 		hipq("", args...)
 	}

@@ -83,6 +83,7 @@ queues:
   - name: limited
     retry: {attempts: 1}
     throttle_limit: 40
+    allow_weightless: false
     throttle_groups: {by: data.region, limits: {east: 20, "*": 10}}
     job_types: [{name: send, handler: {exec: ["true"]}}]
 `

@@ -76,8 +76,8 @@ type scanner struct {
 	queue string
 	// noBytes says that a column which has bytes has no text; weighty that a row needs a weight to be taken in.
 	noBytes, weighty bool
-	row     job.Job
-	into    []any
+	row              job.Job
+	into             []any
 }
 
 // scanner is for rows with the columns of selected, and perhaps others behind them.

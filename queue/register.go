@@ -24,7 +24,8 @@ type queueRecord struct {
 
 // queueColumns are those of a queueRecord, with the most bytes that each may have.
 var queueColumns = columnsOf(
-	bounded{"queue", 48}, bounded{"throttle_limit", 24}, bounded{"keep_finished", 24}, bounded{"keep_failed", 24}, bounded{"settings", 1 << 20},
+	bounded{"queue", 48}, bounded{"throttle_limit", 24}, bounded{"keep_finished", 24}, bounded{"keep_failed", 24},
+	bounded{"settings", 1 << 20},
 )
 
 // settings are what the commands without a queue's config need to know besides.
@@ -99,7 +100,9 @@ func kept(seconds int64) time.Duration {
 }
 
 // readQueues reads the rows of registered queues that a condition finds. What can't be read in a row is its flaw.
-func readQueues(ctx context.Context, db *schema.DB, from sqlx.QueryerContext, where string, args ...any) (list []queueRecord, flaws []error, err error) {
+func readQueues(
+	ctx context.Context, db *schema.DB, from sqlx.QueryerContext, where string, args ...any,
+) (list []queueRecord, flaws []error, err error) {
 	err = readRows(ctx, from, "SELECT "+queueColumns.list+" FROM "+db.Queues()+" WHERE "+where, args, func(row []any) {
 		c := cells{columns: queueColumns, row: row, noBytes: db.AnyBytes}
 		list = append(list, queueRecord{c.text(0), int(c.number(1)), c.number(2), c.number(3), c.text(4)})

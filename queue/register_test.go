@@ -188,8 +188,13 @@ func TestRoundMendsItsTurn(t *testing.T) {
 		s.add(make9("send")...)
 		s.hire("w")
 		values := [][2]string{
-			{"turn", "9223372036854775807"}, {"turn", "-9223372036854775808"}, {"paused", "7"},
-			{"starts", "'{'"}, {"starts", "'null'"}, {"starts", `'{"x":1}'`}, {"starts", "'" + strings.Repeat("1", 60000) + "'"},
+			{"turn", "9223372036854775807"},
+			{"turn", "-9223372036854775808"},
+			{"paused", "7"},
+			{"starts", "'{'"},
+			{"starts", "'null'"},
+			{"starts", `'{"x":1}'`},
+			{"starts", "'" + strings.Repeat("1", 60000) + "'"},
 		}
 		if s.db.Name == "sqlite" {
 			values = append(values, [][2]string{{"turn", "'x'"}, {"turn", "X'ff'"}, {"paused", "'x'"}, {"starts", "X'ff'"}, {"starts", "7"}}...)

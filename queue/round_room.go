@@ -71,7 +71,7 @@ func (q *Queue) takeTurn(ctx context.Context, tx *schema.Tx, worker string) (*ro
 	if err != nil {
 		return nil, fmt.Errorf("wait for a turn at %s: %w", q.Name, err)
 	}
-	readable := true
+	var readable bool
 	if r.starts, readable = q.decodeStarts(starts, tx.Now); !readable || r.starts.After(tx.Now) {
 		// the database's clock has been put back, or so it seems: they count from now on, so that is to be written down once
 		if err := q.countStarts(ctx, tx, r, 0); err != nil {

@@ -82,7 +82,8 @@ func (j New) Check() error {
 }
 
 // ErrWeightless is the refusal of a job in a queue that takes none without weight.
-var ErrWeightless = fmt.Errorf("%w: with throttle_factor 0 it would pass the queue's limits by, which this queue refuses (allow_weightless: false)", ErrInvalid)
+var ErrWeightless = fmt.Errorf("%w: with throttle_factor 0 it would pass the queue's limits by, "+
+	"which this queue refuses (allow_weightless: false)", ErrInvalid)
 
 // CheckSize says whether a job's data may have so many bytes.
 func CheckSize(bytes int) error {
