@@ -44,25 +44,25 @@ var States = []State{Added, Starting, Finished, Error, Failed, Cancelled}
 
 // Entry is one row of the log. Texts that don't apply are None, numbers 0.
 type Entry struct {
-	ID       int64       `json:"-"`
-	At       schema.Time `json:"at"`
-	Kind     Kind        `json:"kind"`
-	State    State       `json:"state"`
-	Queue    string      `json:"queue"`
-	WorkerID string      `json:"worker_id" db:"worker_id"`
-	Host     string      `json:"host"`
-	PID      int         `json:"pid"`
-	JobID    int64       `json:"job_id" db:"job_id"`
-	JobType  string      `json:"job_type" db:"job_type"`
-	JobKey   string      `json:"job_key" db:"job_key"`
-	Attempt  int         `json:"attempt"`
+	ID       int64
+	At       schema.Time
+	Kind     Kind
+	State    State
+	Queue    string
+	WorkerID string `db:"worker_id"`
+	Host     string
+	PID      int
+	JobID    int64  `db:"job_id"`
+	JobType  string `db:"job_type"`
+	JobKey   string `db:"job_key"`
+	Attempt  int
 	// WaitMS is, of Starting, how long the job was due before it started, in milliseconds.
-	WaitMS int64 `json:"wait_ms" db:"wait_ms"`
+	WaitMS int64 `db:"wait_ms"`
 	// RunMS is, of an outcome, how long the attempt took, in milliseconds.
-	RunMS int64  `json:"run_ms" db:"run_ms"`
-	Error string `json:"error"`
+	RunMS int64 `db:"run_ms"`
+	Error string
 	// Output is what the handler printed, its tail if it was long.
-	Output string `json:"output"`
+	Output string
 }
 
 // Log is the log of one instance.

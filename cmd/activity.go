@@ -81,7 +81,7 @@ func (a *app) runActivity(cmd *cobra.Command, by activity.Filter, since string, 
 	var rows [][]string
 	err = log.Find(cmd.Context(), by, func(e activity.Entry) error {
 		if a.json {
-			return a.printJSON(e)
+			return a.printJSON(e.JSON())
 		}
 		rows = append(rows, entryRow(i.localCell(e.At.Time), e))
 		return nil
@@ -95,7 +95,7 @@ func (a *app) runActivity(cmd *cobra.Command, by activity.Filter, since string, 
 // printEntry prints an entry as it comes.
 func (a *app) printEntry(i *instance, e activity.Entry) error {
 	if a.json {
-		return a.printJSON(e)
+		return a.printJSON(e.JSON())
 	}
 	row := entryRow(i.local(e.At.Time), e)
 	for n := range row {

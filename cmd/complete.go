@@ -44,13 +44,13 @@ func (a *app) completeCommand() *cobra.Command {
 
 // answered is what complete and fail say about a job.
 type answered struct {
-	ID      int64     `json:"id"`
-	Queue   string    `json:"queue"`
-	State   job.State `json:"state"`
-	Attempt int       `json:"attempt"`
-	Error   string    `json:"error"`
-	Changed bool      `json:"changed"`
-	Result  string    `json:"result"`
+	ID      *int64     `json:"id"`
+	Queue   string     `json:"queue"`
+	State   *job.State `json:"state"`
+	Attempt int        `json:"attempt"`
+	Error   *string    `json:"error"`
+	Changed bool       `json:"changed"`
+	Result  string     `json:"result"`
 }
 
 func (a *app) answer(cmd *cobra.Command, name string, answer queue.Answer) error {
@@ -75,9 +75,9 @@ func (a *app) answer(cmd *cobra.Command, name string, answer queue.Answer) error
 		return err
 	}
 	if a.json {
-		said := answered{Queue: q.Name, State: job.None, Error: job.None, Changed: done.Changed, Result: result}
+		said := answered{Queue: q.Name, Changed: done.Changed, Result: result}
 		if j := done.Job; j != nil {
-			said.ID, said.State, said.Attempt, said.Error = j.ID, j.State, j.Attempt, j.Error
+			said.ID, said.State, said.Attempt, said.Error = &j.ID, &j.State, j.Attempt, job.Text(j.Error)
 		}
 		return errors.Join(refusal, a.printJSON(said))
 	}

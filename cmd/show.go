@@ -37,8 +37,8 @@ func (a *app) showCommand() *cobra.Command {
 // attempt is one try of a job, put together from its activity.
 type attempt struct {
 	Attempt  int        `json:"attempt"`
-	WorkerID string     `json:"worker_id"`
-	Host     string     `json:"host"`
+	WorkerID *string    `json:"worker_id"`
+	Host     *string    `json:"host"`
 	PID      int        `json:"pid"`
 	Started  *time.Time `json:"started"`
 	WaitMS   int64      `json:"wait_ms"`
@@ -46,8 +46,8 @@ type attempt struct {
 	State  activity.State `json:"state"`
 	Ended  *time.Time     `json:"ended"`
 	RunMS  int64          `json:"run_ms"`
-	Error  string         `json:"error"`
-	Output string         `json:"output"`
+	Error  *string        `json:"error"`
+	Output *string        `json:"output"`
 }
 
 // shown is a job with its attempts.
@@ -93,7 +93,7 @@ func (s *shown) note(e activity.Entry) {
 	}
 	if n := len(s.Attempts); n == 0 || s.Attempts[n-1].Attempt != e.Attempt {
 		s.Attempts = append(s.Attempts, attempt{
-			Attempt: e.Attempt, WorkerID: e.WorkerID, Host: e.Host, PID: e.PID, State: activity.Starting, Error: activity.None, Output: activity.None,
+			Attempt: e.Attempt, WorkerID: job.Text(e.WorkerID), Host: job.Text(e.Host), PID: e.PID, State: activity.Starting,
 		})
 	}
 	last := &s.Attempts[len(s.Attempts)-1]
@@ -101,9 +101,9 @@ func (s *shown) note(e activity.Entry) {
 		last.Started, last.WaitMS = utc(e.At.Time), e.WaitMS
 		return
 	}
-	last.State, last.Ended, last.RunMS, last.Error = e.State, utc(e.At.Time), e.RunMS, e.Error
+	last.State, last.Ended, last.RunMS, last.Error = e.State, utc(e.At.Time), e.RunMS, job.Text(e.Error)
 	if e.Output != activity.None { // a late answer has none
-		last.Output = e.Output
+		last.Output = job.Text(e.Output)
 	}
 }
 
@@ -113,7 +113,7 @@ func (s *shown) undecided(j *job.Job) {
 	if n == 0 || s.Attempts[n-1].Attempt != j.Attempt || s.Attempts[n-1].Ended != nil {
 		return
 	}
-	s.Attempts[n-1].Error, s.Attempts[n-1].Output = j.Error, j.Output
+	s.Attempts[n-1].Error, s.Attempts[n-1].Output = job.Text(j.Error), job.Text(j.Output)
 }
 
 func (a *app) printJob(i *instance, j *job.Job, s shown) error {
@@ -151,12 +151,12 @@ func (a *app) printJob(i *instance, j *job.Job, s shown) error {
 		if t.Ended != nil {
 			fmt.Fprintf(a.out, ", ran %s", millis(t.RunMS))
 		}
-		fmt.Fprintf(a.out, ", worker %s on %s\n", t.WorkerID, cell(t.Host))
-		if t.Error != activity.None {
-			fmt.Fprintf(a.out, "  error: %s\n", safe(t.Error))
+		fmt.Fprintf(a.out, ", worker %s on %s\n", orDash(t.WorkerID), cell(orDash(t.Host)))
+		if t.Error != nil {
+			fmt.Fprintf(a.out, "  error: %s\n", safe(*t.Error))
 		}
-		if t.Output != activity.None {
-			fmt.Fprintf(a.out, "  output:\n%s\n", indent(safe(t.Output)))
+		if t.Output != nil {
+			fmt.Fprintf(a.out, "  output:\n%s\n", indent(safe(*t.Output)))
 		}
 	}
 	return nil
@@ -176,4 +176,12 @@ func reference(id int64) string {
 		return activity.None
 	}
 	return strconv.FormatInt(id, 10)
+}
+
+// orDash is a text of which there may be none.
+func orDash(s *string) string {
+	if s == nil {
+		return dash("")
+	}
+	return *s
 }

@@ -166,7 +166,7 @@ func TestExecFindsProgramAgain(t *testing.T) {
 func TestExecStdin(t *testing.T) {
 	var want any
 	const text = `{"id":7,"queue":"emails","job_type":"send","job_key":"order-1","job_data":{"to":"a@example.com"},"attempt":2,
-		"token":"0198-token","priority":100,"timeout":90,"scheduled_run_time":"2026-03-01T11:00:00Z","create_time":"2026-03-01T10:00:00.25Z"}`
+		"token":"0198-token","priority":100,"timeout_ms":90000,"scheduled_run_time":"2026-03-01T11:00:00Z","create_time":"2026-03-01T10:00:00.25Z"}`
 	if err := json.Unmarshal([]byte(text), &want); err != nil {
 		t.Fatal(err)
 	}
@@ -182,7 +182,7 @@ func TestExecStdin(t *testing.T) {
 
 func TestExecJobData(t *testing.T) {
 	tests := map[string]string{ // job_data: what arrives
-		`NONE`:                              `"NONE"`,
+		`NONE`:                              `null`,
 		``:                                  `""`,
 		`5`:                                 `"5"`,
 		`"text"`:                            `"\"text\""`,
@@ -192,7 +192,7 @@ func TestExecJobData(t *testing.T) {
 		`[1.0,12345678901234567890]`:        `[1.0,12345678901234567890]`,
 		" {\n \"a\": \"<b> & \\u00e4\"\n} ": `{"a":"<b> & \u00e4"}`,
 		"line\nline\x00":                    `"line\nline\u0000"`,
-		"bad \xff":                          `"bad \ufffd"`,
+		"bad \xff":                          "\"bad \uFFFD\"",
 		"{\"a\":\"\xff\"}":                  "{\"a\":\"\uFFFD\"}",
 	}
 	for data, want := range tests {

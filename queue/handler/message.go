@@ -3,7 +3,6 @@ package handler
 import (
 	"bytes"
 	"encoding/json"
-	"strings"
 	"time"
 
 	"github.com/hipq/hipq/queue/job"
@@ -11,23 +10,23 @@ import (
 
 // message is a job as a handler reads it.
 type message struct {
-	ID               int64  `json:"id"`
-	Queue            string `json:"queue"`
-	Type             string `json:"job_type"`
-	Key              string `json:"job_key"`
-	Data             any    `json:"job_data"`
-	Attempt          int    `json:"attempt"`
-	Token            string `json:"token"`
-	Priority         int    `json:"priority"`
-	Timeout          int64  `json:"timeout"`
-	ScheduledRunTime string `json:"scheduled_run_time"`
-	CreateTime       string `json:"create_time"`
+	ID               int64           `json:"id"`
+	Queue            string          `json:"queue"`
+	Type             string          `json:"job_type"`
+	Key              string          `json:"job_key"`
+	Data             json.RawMessage `json:"job_data"`
+	Attempt          int             `json:"attempt"`
+	Token            string          `json:"token"`
+	Priority         int             `json:"priority"`
+	TimeoutMS        int64           `json:"timeout_ms"`
+	ScheduledRunTime string          `json:"scheduled_run_time"`
+	CreateTime       string          `json:"create_time"`
 }
 
 func newMessage(j *job.Job) message {
 	return message{
-		ID: j.ID, Queue: j.Queue, Type: j.Type, Key: j.Key, Data: embed(j.Data), Attempt: j.Attempt, Token: j.AttemptToken,
-		Priority: j.Priority, Timeout: int64(j.Timeout / time.Second),
+		ID: j.ID, Queue: j.Queue, Type: j.Type, Key: j.Key, Data: job.EmbedJSON(j.Data), Attempt: j.Attempt, Token: j.AttemptToken,
+		Priority: j.Priority, TimeoutMS: j.Timeout.Milliseconds(),
 		ScheduledRunTime: j.ScheduledRunTime.UTC().Format(time.RFC3339Nano), CreateTime: j.CreateTime.UTC().Format(time.RFC3339Nano),
 	}
 }
@@ -43,15 +42,4 @@ func encode(m any) []byte {
 		panic(err) // strings and numbers and JSON that was found valid: can't fail
 	}
 	return line.Bytes()
-}
-
-// embed gives job_data as what goes into the message: a JSON object or array as itself, all else as a string.
-func embed(data string) any {
-	start := strings.TrimLeft(data, " \t\r\n")
-	if strings.HasPrefix(start, "{") || strings.HasPrefix(start, "[") {
-		if raw := []byte(strings.ToValidUTF8(data, "\uFFFD")); json.Valid(raw) {
-			return json.RawMessage(raw)
-		}
-	}
-	return data
 }

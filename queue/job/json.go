@@ -3,6 +3,7 @@ package job
 import (
 	"bytes"
 	"encoding/json"
+	"strings"
 	"time"
 )
 
@@ -14,8 +15,8 @@ type JSON struct {
 	Key              string          `json:"job_key"`
 	Data             json.RawMessage `json:"job_data"`
 	State            State           `json:"state"`
-	Timeout          *int64          `json:"timeout"`
-	Error            string          `json:"error"`
+	TimeoutMS        *int64          `json:"timeout_ms"`
+	Error            *string         `json:"error"`
 	Result           json.RawMessage `json:"result"`
 	Attempt          int             `json:"attempt"`
 	ScheduledRunTime time.Time       `json:"scheduled_run_time"`
@@ -25,7 +26,7 @@ type JSON struct {
 	ShardKey         string          `json:"shard_key"`
 	CreateTime       time.Time       `json:"create_time"`
 	UpdateTime       time.Time       `json:"update_time"`
-	WorkerID         string          `json:"worker_id"`
+	WorkerID         *string         `json:"worker_id"`
 	RetryOf          *int64          `json:"retry_of"`
 	RetriedAs        *int64          `json:"retried_as"`
 	Dismissed        bool            `json:"dismissed"`
@@ -33,8 +34,8 @@ type JSON struct {
 	Flaw string `json:"flaw,omitempty"`
 }
 
-// JSON gives the job's fields: times in UTC, the timeout in seconds. What is left to the job's type is null, as is another
-// job where there is none. Without a shard key of its own a job's is its key.
+// JSON gives the job's fields, times in UTC. What is left to the job's type is null, as is what there is none of. Without a
+// shard key of its own a job's is its key.
 func (j *Job) JSON() JSON {
 	shard, flaw := j.ShardKey, ""
 	if j.Flaw != nil {
@@ -45,10 +46,10 @@ func (j *Job) JSON() JSON {
 	}
 	o := JSON{
 		ID: j.ID, Queue: j.Queue, Type: j.Type, Key: j.Key, Data: EmbedJSON(j.Data), State: j.State,
-		Timeout: unless(j.Left.Timeout, int64(j.Timeout/time.Second)), Error: j.Error, Result: EmbedJSON(j.Result), Attempt: j.Attempt,
+		TimeoutMS: unless(j.Left.Timeout, j.Timeout.Milliseconds()), Error: Text(j.Error), Result: EmbedJSON(j.Result), Attempt: j.Attempt,
 		ScheduledRunTime: j.ScheduledRunTime.UTC(), Priority: unless(j.Left.Priority, j.Priority),
 		ThrottleFactor: unless(j.Left.ThrottleFactor, j.ThrottleFactor), ShardKey: shard, CreateTime: j.CreateTime.UTC(),
-		UpdateTime: j.UpdateTime.UTC(), WorkerID: j.WorkerID, RetryOf: unless(j.RetryOf == 0, j.RetryOf),
+		UpdateTime: j.UpdateTime.UTC(), WorkerID: Text(j.WorkerID), RetryOf: unless(j.RetryOf == 0, j.RetryOf),
 		RetriedAs: unless(j.RetriedAs == 0, j.RetriedAs), Dismissed: j.IsDismissed(), Flaw: flaw,
 	}
 	if !j.Left.Windows {
@@ -65,8 +66,16 @@ func unless[T any](absent bool, v T) *T {
 	return &v
 }
 
-// EmbedJSON gives a text that is a JSON object or array as it is, and all else as a JSON string.
+// Text is a text for JSON: nil, which is null there, for None.
+func Text(s string) *string { return unless(s == None, s) }
+
+// EmbedJSON gives a text that is a JSON object or array as it is, None as null, and all else as a JSON string. What isn't UTF-8
+// is replaced.
 func EmbedJSON(text string) json.RawMessage {
+	if text == None {
+		return json.RawMessage("null")
+	}
+	text = strings.ToValidUTF8(text, "\uFFFD")
 	trimmed := bytes.TrimSpace([]byte(text))
 	if len(trimmed) > 0 && (trimmed[0] == '{' || trimmed[0] == '[') && json.Valid(trimmed) {
 		return trimmed
