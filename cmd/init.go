@@ -57,6 +57,9 @@ func (a *app) printDDL(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
+	if a.json {
+		return a.printJSON(map[string]string{"ddl": ddl})
+	}
 	_, err = fmt.Fprint(a.out, ddl)
 	return err
 }
@@ -73,6 +76,9 @@ func (a *app) printGrants(cmd *cobra.Command) error {
 	grants, err := schema.Grants(c.Database, names, tables(c))
 	if err != nil {
 		return err
+	}
+	if a.json {
+		return a.printJSON(map[string]string{"grants": grants})
 	}
 	_, err = fmt.Fprint(a.out, grants)
 	return err

@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/job"
 )
 
@@ -45,14 +46,14 @@ func (a *app) runWhy(cmd *cobra.Command, name string, id int64) error {
 	}
 	if a.json {
 		return a.printJSON(struct {
-			ID      int64     `json:"id"`
-			Queue   string    `json:"queue"`
-			State   job.State `json:"state"`
-			Reasons []string  `json:"reasons"`
+			ID      int64          `json:"id"`
+			Queue   string         `json:"queue"`
+			State   job.State      `json:"state"`
+			Reasons []queue.Reason `json:"reasons"`
 		}{id, q.Name, why.Job.State, why.Reasons()})
 	}
 	for _, reason := range why.Reasons() {
-		fmt.Fprintln(a.out, safe(reason))
+		fmt.Fprintln(a.out, safe(reason.Text))
 	}
 	return nil
 }

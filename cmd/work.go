@@ -59,6 +59,16 @@ func (a *app) workCommand() *cobra.Command {
 	return c
 }
 
+// worked is what a worker did.
+type worked struct {
+	WorkerID string `json:"worker_id"`
+	Started  int    `json:"started"`
+	Finished int    `json:"finished"`
+	Errors   int    `json:"errors"`
+	Lost     int    `json:"lost"`
+	TookMS   int64  `json:"took_ms"`
+}
+
 func (a *app) runWork(cmd *cobra.Command, names, types []string) error {
 	i, err := a.open(cmd)
 	if err != nil {
@@ -79,9 +89,14 @@ func (a *app) runWork(cmd *cobra.Command, names, types []string) error {
 		DB: i.db, Queues: queues, Options: i.Worker, Renewed: guard.Extend, Log: a.logger(), Worker: w,
 	})
 	err = errors.Join(err, guard.Close())
-	if err == nil && a.onTerminal() && !a.json {
-		fmt.Fprintf(a.out, "started %d, finished %d, errors %d, in %s\n", done.Started, done.Finished, done.Errors,
-			time.Since(began).Round(time.Millisecond))
+	took := time.Since(began)
+	switch {
+	case a.json:
+		err = errors.Join(err, a.printJSON(worked{
+			WorkerID: w.ID, Started: done.Started, Finished: done.Finished, Errors: done.Errors, Lost: done.Lost, TookMS: took.Milliseconds(),
+		}))
+	case err == nil && a.onTerminal():
+		fmt.Fprintf(a.out, "started %d, finished %d, errors %d, in %s\n", done.Started, done.Finished, done.Errors, took.Round(time.Millisecond))
 	}
 	return errors.Join(err, unfit)
 }

@@ -18,7 +18,7 @@ func (s store) wantWhy(id int64, want ...string) {
 	reasons := why.Reasons()
 	ok := len(reasons) == len(want)
 	for i := range min(len(reasons), len(want)) {
-		ok = ok && strings.Contains(reasons[i], want[i])
+		ok = ok && strings.Contains(reasons[i].Text, want[i])
 	}
 	if !ok {
 		s.t.Errorf("job %d: %q, want %q", id, reasons, want)

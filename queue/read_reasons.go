@@ -1,0 +1,214 @@
+package queue
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/hipq/hipq/queue/job"
+)
+
+// Reason is why a job isn't running: a word, which stays as it is, and a sentence for people.
+type Reason struct {
+	Word string `json:"reason"`
+	Text string `json:"text"`
+}
+
+func because(word, format string, args ...any) Reason {
+	return Reason{word, fmt.Sprintf(format, args...)}
+}
+
+// Reasons are the answers to why the job isn't running, the most telling first; for one that runs, or is over, that.
+func (w Why) Reasons() []Reason {
+	j := w.Job
+	if j.Flaw != nil && j.State != job.Final {
+		return append([]Reason{because("flawed", "its row can't be a job's, and the next worker that comes to it ends it: %s", j.Flaw)}, w.nobody()...)
+	}
+	switch j.Line {
+	case job.LineFinished:
+		return []Reason{because("finished", "it is final since %s", w.local(j.UpdateTime))}
+	case job.LineFailed, job.LineClosed:
+		reasons := []Reason{because("failed", "it is final since %s, with the error: %s", w.local(j.UpdateTime), j.Error)}
+		switch {
+		case j.RetriedAs != 0:
+			reasons = append(reasons, because("retried", "it was retried, as job %d", j.RetriedAs))
+		case j.IsDismissed():
+			reasons = append(reasons, because("dismissed", "it was dismissed"))
+		}
+		return reasons
+	case job.LineError:
+		return w.orNoHandler("undecided", "attempt %d failed (%s); the next worker that has a handler for %s decides whether it is tried again",
+			j.Attempt, j.Error, j.Type)
+	case job.LineLocked:
+		return w.locked()
+	case job.LineWaiting:
+		return []Reason{because("waiting", "attempt %d is waiting for an answer since %s, at most until %s: hipq complete %s %s %s, or hipq fail",
+			j.Attempt, w.local(j.StartTime), w.local(j.StartTime.Add(j.Timeout)), j.Queue, shellWord(j.Type), shellWord(j.Key))}
+	case job.LineNew:
+		return append([]Reason{because("new", "it was inserted by plain SQL, and the next worker takes it in")}, w.nobody()...)
+	case job.LineHeld:
+		return w.held()
+	case job.LineLater:
+		return append([]Reason{w.later()}, w.nobody()...)
+	}
+	return w.due()
+}
+
+// nobody says whether it looks as if no worker ran at all.
+func (w Why) nobody() []Reason {
+	const long = 5 * time.Minute
+	switch {
+	case w.Last == nil:
+		return []Reason{because("no_worker", "no worker has run yet: is hipq work in crontab?")}
+	case w.Now.Sub(w.Last.Heartbeat.Time) > long:
+		return []Reason{because("no_worker", "no worker has run for %s (the last: pid %d on %s): is hipq work in crontab?",
+			brief(w.Now.Sub(w.Last.Heartbeat.Time)), w.Last.PID, w.Last.Host)}
+	}
+	return nil
+}
+
+func (w Why) later() Reason {
+	at := w.local(w.Job.ScheduledRunTime)
+	switch {
+	case !w.Job.ScheduledRunTime.After(w.Now):
+		return because("due", "it has been due since %s, and the next worker sees to it", at)
+	case w.Job.State == job.Retry:
+		return because("retry", "attempt %d failed (%s); the next is due at %s", w.Job.Attempt, w.Job.Error, at)
+	case len(w.Job.Windows) > 0 && !w.Job.Windows.Contains(w.Now.In(w.Options.Location)):
+		return because("window", "it is not due until %s; its windows are %s, and closed now", at, strings.Join(w.Job.Windows.Strings(), ", "))
+	}
+	return because("scheduled", "it is not due until %s", at)
+}
+
+func (w Why) locked() []Reason {
+	who, until := "worker "+w.Job.WorkerID+", which is not known any more", ""
+	if w.Worker != nil {
+		who = fmt.Sprintf("worker %s (pid %d on %s), ", w.Worker.ID, w.Worker.PID, w.Worker.Host)
+		switch dead, silent := w.Worker.Silent(w.Now); {
+		case w.Worker.State != "working" || silent && dead == 0:
+			who += fmt.Sprintf("whose lock lasted until %s and is over: the next worker takes the job back", w.local(w.Worker.LockUntil.Time))
+		case silent:
+			who += fmt.Sprintf("of which nothing was heard for %s: unless it comes back it is declared dead in %s, and the next worker takes the job back",
+				brief(w.Now.Sub(w.Worker.Heartbeat.Time)), brief(dead))
+		default:
+			who += "whose lock lasts until " + w.local(w.Worker.LockUntil.Time)
+			until = ", at most until " + w.local(w.Job.StartTime.Add(w.Job.Timeout)) // of one that is lost the timeout says nothing
+		}
+	}
+	var reasons []Reason
+	switch w.Job.State {
+	case job.Running:
+		reasons = []Reason{because("running", "attempt %d is running since %s%s, by %s", w.Job.Attempt, w.local(w.Job.StartTime), until, who)}
+	case job.Error:
+		reasons = []Reason{because("deciding", "attempt %d failed (%s); a retry handler decides whether it is tried again, run by %s",
+			w.Job.Attempt, w.Job.Error, who)}
+	default:
+		return []Reason{because("locked", "it is locked, to start when a slot is free, by %s", who)}
+	}
+	if w.Job.Stopping {
+		reasons = append(reasons, because("stopping", "it was cancelled, and its worker is asked to stop it"))
+	}
+	return reasons
+}
+
+// held gives what stands in the way of a job whose throttle group was full.
+func (w Why) held() []Reason {
+	var reasons []Reason
+	if w.Paused {
+		reasons = append(reasons, because("paused", "the queue is paused: hipq queue resume %s", w.Job.Queue))
+	}
+	if !w.Handled {
+		reasons = append(reasons, because("no_handler", "this config has no handler for job type %s", w.Job.Type))
+	}
+	switch full, limit := w.groupFull(), w.groupLimit(); {
+	case limit == 0:
+		reasons = append(reasons, because("held", "its throttle group was full, and has no limit any more: the next worker starts it"))
+	case full != nil:
+		reasons = append(reasons, *full)
+	default:
+		reasons = append(reasons, because("held", "its throttle group %s was full; %d of %d are taken now, and the next worker starts the first of the group",
+			w.Group, w.GroupUsed, limit))
+	}
+	return append(reasons, w.nobody()...)
+}
+
+// groupLimit is that of the job's throttle group; 0 is none.
+func (w Why) groupLimit() int {
+	if w.Options.ThrottleGroups == nil {
+		return 0
+	}
+	return w.Options.ThrottleGroups.Limit(w.Group)
+}
+
+// groupFull says that the job's throttle group has no room for it; nil if it has.
+func (w Why) groupFull() *Reason {
+	limit, factor := w.groupLimit(), w.Job.ThrottleFactor
+	if limit == 0 || factor == 0 || job.Allows(limit, w.GroupUsed, factor) {
+		return nil
+	}
+	full := because("group_full", "throttled: of group %s %d of %d are taken, and its factor is %d", w.Group, w.GroupUsed, limit, factor)
+	return &full
+}
+
+// due gives all that stands in the way of a job that is due.
+func (w Why) due() []Reason {
+	var reasons []Reason
+	if w.Paused {
+		reasons = append(reasons, because("paused", "the queue is paused: hipq queue resume %s", w.Job.Queue))
+	}
+	if !w.Handled {
+		reasons = append(reasons, because("no_handler", "this config has no handler for job type %s", w.Job.Type))
+	}
+	if opening := w.Job.Windows.Next(w.Now.In(w.Options.Location)); opening.After(w.Now) {
+		reasons = append(reasons, because("window", "its window opens at %s", w.local(opening)))
+	}
+	if f, limit := w.Job.ThrottleFactor, w.Options.ThrottleLimit; limit > 0 && f > 0 && !job.Allows(limit, w.Used, f) {
+		reasons = append(reasons, because("limit_full", "throttled: %d of %d are taken, and its factor is %d", w.Used, limit, f))
+	}
+	if full := w.groupFull(); full != nil {
+		reasons = append(reasons, *full)
+	}
+	if w.Rate > 0 {
+		reasons = append(reasons, because("rate", "the queue's rate of %d starts per %s is used up for %s", w.Options.Rate.Starts,
+			job.Brief(w.Options.Rate.Per), w.Rate.Round(time.Millisecond)))
+	}
+	for _, full := range w.Lanes {
+		reasons = append(reasons, because("lane_full", "%s", full))
+	}
+	if w.Job.Suspect {
+		reasons = append(reasons, because("suspect", "its last attempt ended with its worker, so it runs alone: a worker takes it that runs nothing else"))
+	}
+	reasons = append(reasons, w.nobody()...)
+	if w.Ahead > 0 {
+		reasons = append(reasons, because("behind", "%d due jobs are before it", w.Ahead))
+	}
+	if len(reasons) == 0 {
+		reasons = []Reason{because("due", "nothing stands in its way: the next worker with a free slot takes it")}
+	}
+	return reasons
+}
+
+func (w Why) orNoHandler(word, format string, args ...any) []Reason {
+	reasons := []Reason{because(word, format, args...)}
+	if !w.Handled {
+		reasons = append(reasons, because("no_handler", "this config has no handler for job type %s", w.Job.Type))
+	}
+	return append(reasons, w.nobody()...)
+}
+
+func (w Why) local(t time.Time) string {
+	return t.In(w.Options.Location).Format("2006-01-02 15:04:05 MST")
+}
+
+// brief is a time of some seconds and more for people.
+func brief(d time.Duration) string { return d.Round(time.Second).String() }
+
+// shellWord is a text as a shell takes it for one word.
+func shellWord(s string) string {
+	if s != "" && !strings.ContainsFunc(s, func(r rune) bool {
+		return !strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./:@%+=,", r)
+	}) {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}
