@@ -57,8 +57,10 @@ func (q *Queue) Look(ctx context.Context, types []string) (Look, error) {
 
 // Upkeep does what a look found, apart from what rounds do: takes in, promotes, reclaims, and decides by policy about the
 // jobs of these types, which are those without a retry handler. Any number of workers may do it at once. It does a bounded
-// part of each; when there may be more, more is true.
+// part of each; when there may be more, more is true. What has to wait for another transaction waits some seconds, and keeps
+// nothing else from being done: then comes the error, which is schema.IsLockTimeout.
 func (q *Queue) Upkeep(ctx context.Context, w roster.Worker, l Look, types []string) (more bool, err error) {
+	var held error
 	for _, step := range []struct {
 		wanted bool
 		do     func(met *[]any) (bool, error)
@@ -77,10 +79,13 @@ func (q *Queue) Upkeep(ctx context.Context, w roster.Worker, l Look, types []str
 		if schema.IsRefused(err) {
 			again, err = true, q.weed(ctx, w, met, err)
 		}
-		if err != nil {
+		switch {
+		case schema.IsLockTimeout(err):
+			held = err
+		case err != nil:
 			return false, err
 		}
 		more = more || again
 	}
-	return more, nil
+	return more, held
 }

@@ -23,7 +23,7 @@ func (q *Queue) expire(ctx context.Context, met *[]any) (more bool, err error) {
 		return false, err
 	}
 	var late []*job.Job
-	err = q.db.Tx(ctx, func(tx *schema.Tx) error {
+	err = q.db.TxInParts(ctx, nil, func(tx *schema.Tx) error {
 		late = nil
 		query := "SELECT " + selected(bulky...) + " FROM " + q.table + " " + q.index("wake") +
 			" WHERE wake_time <= ? AND line = 'waiting' ORDER BY wake_time LIMIT ? " + tx.SkipLocked

@@ -65,7 +65,7 @@ func (q *Queue) reclaimFrom(ctx context.Context, worker, lost string, ids []any)
 	if err := job.CheckTransition(job.Running, job.Error); err != nil {
 		return 0, err
 	}
-	err = q.db.Tx(ctx, func(tx *schema.Tx) error {
+	err = q.db.TxInParts(ctx, nil, func(tx *schema.Tx) error {
 		free, err := q.lockedBy(ctx, tx, worker, ids)
 		if reclaimed = len(free); err != nil || reclaimed == 0 {
 			return err

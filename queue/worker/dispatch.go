@@ -105,6 +105,8 @@ type round struct {
 	suspect bool
 	// apart says that it may have to wait for another transaction: the source's other rounds don't wait for it.
 	apart bool
+	// sent is when it was.
+	sent time.Time
 }
 
 // reserve takes n slots for jobs that a round may start.
@@ -115,6 +117,7 @@ func (w *worker) reserve(s *source, n int) {
 
 // send sends a round out.
 func (w *worker) send(s *source, r round) {
+	r.sent = time.Now()
 	s.out(r, 1)
 	s.resting += resting(r.Settle)
 	w.task(func() func() error {
@@ -205,10 +208,13 @@ func (w *worker) land(s *source, r round, done queue.Done) {
 		if s.waitUntil = (time.Time{}); done.Wait > 0 {
 			s.waitUntil = time.Now().Add(done.Wait)
 		}
-		if r.suspect {
+		switch {
+		case r.suspect:
 			s.moreSuspects = done.More
-		} else {
-			s.more = done.More
+		case done.More:
+			s.foundMore()
+		case r.sent.After(s.moreAt):
+			s.more = false // else the round beside it, or a look, has found something since
 		}
 	}
 	if r.suspect && len(done.Started) == 0 {
@@ -246,8 +252,8 @@ func (w *worker) count(s *source, r round, done queue.Done) {
 	s.unsettled = append(s.unsettled, done.Unsettled...)
 	// a throttled queue has room again
 	for _, other := range w.sources {
-		if other.Name == s.Name && other.TakesTurns() && other.waitUntil.IsZero() {
-			other.more = !w.only
+		if other.Name == s.Name && other.TakesTurns() && other.waitUntil.IsZero() && !w.only {
+			other.foundMore()
 		}
 	}
 	w.changed = true

@@ -32,7 +32,7 @@ func held(t *testing.T, f func(s shop, hold func(isolation string, statements ..
 		for _, statement := range append(first, statements...) {
 			must[sql.Result](t)(conn.ExecContext(t.Context(), statement))
 		}
-		release := func() { _, _ = conn.ExecContext(context.WithoutCancel(t.Context()), "ROLLBACK") }
+		release := func() { _, _ = conn.ExecContext(context.WithoutCancel(t.Context()), "ROLLBACK; UNLOCK TABLES") }
 		t.Cleanup(func() {
 			release()
 			_ = conn.Close()
@@ -131,7 +131,7 @@ func TestStoppedBesideAnotherTransaction(t *testing.T) {
 		ids := s.add(s.emails, "once", 4)
 		g := s.gate()
 		p := only(s.emails, s.worker(all(g.handle)))
-		p.Grace = time.Second
+		p.Grace = 5 * time.Second
 		r := s.start(p)
 		g.holds(4)
 		hold("READ COMMITTED", fmt.Sprintf("SELECT id FROM shop_emails WHERE id = %d FOR UPDATE", ids[2]))
@@ -191,7 +191,7 @@ func TestLimitedQueueBesideAHeldKey(t *testing.T) {
 				g.holds(4)
 				release := hold("READ COMMITTED", "INSERT IGNORE INTO shop_emails (job_type, job_key) VALUES ('once', '02')")
 				g.open()
-				within(t, 12*time.Second, "all others are done", func() bool { return s.counts(s.emails).Finished == 59 })
+				within(t, 25*time.Second, "all others are done", func() bool { return s.counts(s.emails).Finished == 59 })
 				release()
 			})
 		})
@@ -212,7 +212,7 @@ func TestResultBesideAHeldTurn(t *testing.T) {
 		eventually(t, "three are done", func() bool { return s.counts(s.emails).Finished == 3 })
 		s.pass(4 * time.Second)
 		row()
-		within(t, 5*time.Second, "the fourth is done", func() bool { return s.counts(s.emails).Finished == 4 })
+		within(t, 20*time.Second, "the fourth is done", func() bool { return s.counts(s.emails).Finished == 4 })
 		release()
 		wantSummary(t, r.ended(), worker.Summary{Started: 12, Finished: 12})
 	})
@@ -271,8 +271,44 @@ func TestDecisionsHoldUpNoOtherQueue(t *testing.T) {
 		s.start(p)
 		time.Sleep(500 * time.Millisecond)
 		s.add(s.reports, "once", 1)
-		within(t, 4*time.Second, "the other queue's job is done", func() bool { return s.counts(s.reports).Finished == 1 })
+		within(t, 9*time.Second, "the other queue's job is done", func() bool { return s.counts(s.reports).Finished == 1 })
 		time.Sleep(9 * time.Second)
 		release()
+	})
+}
+
+// A later job whose place in the line another transaction holds, so that the upkeep waits for it again and again, keeps the
+// other queues' jobs from nothing, nor the due ones of its own.
+func TestUpkeepThatIsHeldUp(t *testing.T) {
+	held(t, func(s shop, hold func(string, ...string) func()) {
+		ids := append(s.add(s.emails, "later", 1), s.add(s.emails, "send", 1)...)
+		s.exec("UPDATE shop_emails SET line = 'later', wake_time = create_time WHERE id = ?", ids[0])
+		// in front of the due job
+		release := hold("REPEATABLE READ", "SELECT id FROM shop_emails FORCE INDEX (shop_emails$pick)"+
+			" WHERE line = 'due' AND part = 'NONE' AND job_type = 'later' FOR UPDATE")
+		p := s.worker(all(nothing))
+		p.Linger = true
+		r := s.start(p)
+		within(t, 10*time.Second, "the due job of its queue is done", func() bool { return s.counts(s.emails).Finished == 1 })
+		s.add(s.reports, "once", 1)
+		within(t, 10*time.Second, "the other queue's job is done", func() bool { return s.counts(s.reports).Finished == 1 })
+		s.wantHistory(s.emails, untouched, ids[0])
+		release()
+		eventually(t, "the later job is done", func() bool { return s.counts(s.emails).Finished == 2 })
+		r.stop()
+		r.ended()
+	})
+}
+
+// A queue whose whole table another session has locked stops no other queue.
+func TestTableThatIsLocked(t *testing.T) {
+	held(t, func(s shop, hold func(string, ...string) func()) {
+		s.add(s.emails, "once", 1)
+		s.add(s.reports, "once", 1)
+		release := hold("READ COMMITTED", "LOCK TABLES shop_emails WRITE")
+		r := s.start(s.worker(all(nothing)))
+		eventually(t, "the other queue's job is done", func() bool { return s.counts(s.reports).Finished == 1 })
+		release()
+		wantSummary(t, r.ended(), worker.Summary{Started: 2, Finished: 2})
 	})
 }

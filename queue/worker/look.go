@@ -6,10 +6,14 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/schema"
 )
 
 // lookEvery is how often a worker looks for what has become due, and does the upkeep.
 const lookEvery = time.Second
+
+// looksMax is at how many sources a worker looks at once, at most: each needs a connection.
+const looksMax = 10
 
 // nothingToDo says whether a look finds nothing at all. It writes nothing.
 func (w *worker) nothingToDo(ctx context.Context) (bool, error) {
@@ -17,42 +21,50 @@ func (w *worker) nothingToDo(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	for _, s := range w.sources {
-		if found, err := s.Look(ctx, s.types); found != (queue.Look{}) || err != nil {
+		found, err := s.Look(ctx, s.types)
+		if schema.IsLockTimeout(err) {
+			return false, nil // nobody knows
+		}
+		if found != (queue.Look{}) || err != nil {
 			return false, err
 		}
 	}
 	return true, nil
 }
 
-// look looks after the queues once a second, and when a rate allows more. A worker that takes on nothing only looks for jobs
-// that it is to stop.
+// look looks after the queues once a second, and when a rate allows more: after the dead, and then after one source at a
+// time. Where that takes a second, perhaps because another transaction holds what the upkeep needs, the others are looked
+// after beside it. A worker that takes on nothing only looks for jobs that it is to stop.
 func (w *worker) look(accepting bool) {
-	if w.looking || w.untilLook() > 0 {
-		return
-	}
-	w.looking, w.changed, w.lookAt = true, false, time.Now()
-	var running []*source
-	for _, s := range w.sources {
-		if len(s.cancel) > 0 {
-			running = append(running, s)
+	accepting = accepting && !w.only
+	if !w.looking {
+		if w.untilLook() > 0 {
+			return
+		}
+		w.looking, w.lookAt = true, time.Now()
+		w.toLook = slices.DeleteFunc(slices.Clone(w.sources), func(s *source) bool { return s.glimpse != nil })
+		w.changed = w.changed && len(w.toLook) < len(w.sources)
+		if accepting && !w.burying {
+			w.bury()
 		}
 	}
-	accepting = accepting && !w.only
-	w.task(func() func() error {
-		seen, err := w.view(accepting, running)
-		return func() error {
+	for w.untilNextSource() <= 0 {
+		w.seeGlimpses()
+		if len(w.toLook) == 0 {
 			w.looking = false
-			if err != nil {
-				w.lookAt = time.Time{}
-				return w.trouble(err)
-			}
-			w.see(seen)
 			if accepting {
 				w.balance(true, true)
 			}
-			return nil
+			return
 		}
-	})
+		s := w.toLook[0]
+		w.toLook = w.toLook[1:]
+		if accepting || len(s.cancel) > 0 {
+			w.lookAfter(s, accepting)
+		} else {
+			w.see(s, sight{})
+		}
+	}
 }
 
 // untilLook is how long it is until the next look.
@@ -61,7 +73,7 @@ func (w *worker) untilLook() time.Duration {
 	until := w.lookAt.Add(lookEvery)
 	for _, s := range w.sources {
 		// its slots have been left meanwhile: it takes a look to have some again
-		if !s.waitUntil.IsZero() && s.waitUntil.Before(until) {
+		if s.glimpse == nil && !s.waitUntil.IsZero() && s.waitUntil.Before(until) {
 			until = s.waitUntil
 		}
 	}
@@ -69,6 +81,77 @@ func (w *worker) untilLook() time.Duration {
 		until = w.pausedUntil
 	}
 	return until.Sub(now)
+}
+
+// untilNextSource is how long a look that is under way waits before it goes on. In a database of one writer to go on beside
+// what is held up would be of no use.
+func (w *worker) untilNextSource() time.Duration {
+	out := 0
+	for _, s := range w.sources {
+		if s.glimpse != nil {
+			out++
+		}
+	}
+	switch {
+	case w.lookSent.IsZero():
+		return w.untilAnswer()
+	case w.DB.Writers == 1, out >= looksMax:
+		return lookEvery
+	}
+	return max(time.Until(w.lookSent.Add(lookEvery)), w.untilAnswer())
+}
+
+// bury sends out what looks after the dead workers, so that the looks behind it find what those have left.
+func (w *worker) bury() {
+	sent := time.Now()
+	w.burying, w.lookSent = true, sent
+	w.task(func() func() error {
+		dead, err := w.roster.AnyDead(w.work)
+		if dead && err == nil {
+			err = w.roster.Bury(w.work)
+		}
+		return func() error {
+			w.burying = false
+			return w.looked(sent, err)
+		}
+	})
+}
+
+// lookAfter sends a look at a source out.
+func (w *worker) lookAfter(s *source, accepting bool) {
+	running, sent := len(s.cancel) > 0, time.Now()
+	glimpse := make(chan sight, 1)
+	s.glimpse, w.lookSent = glimpse, sent
+	w.task(func() func() error {
+		one, err := w.view(s, accepting, running, glimpse)
+		return func() error {
+			if s.unseen = err != nil; err == nil {
+				w.see(s, one)
+				w.looking = true // if it was over already, it ends once more, for the slots that the source wants
+			} else {
+				w.seeGlimpses()
+			}
+			s.glimpse = nil
+			return w.looked(sent, err)
+		}
+	})
+}
+
+// looked takes note that a look has come back. Whom another transaction has held up is looked after again with the next;
+// after any other trouble all are.
+func (w *worker) looked(sent time.Time, err error) error {
+	if w.lookSent.Equal(sent) {
+		w.lookSent = time.Time{}
+	}
+	if schema.IsLockTimeout(err) {
+		w.Log.Warn("another transaction holds what a look needs", "error", err, "waited", time.Since(sent))
+		w.missed = err
+		return nil
+	}
+	if err != nil {
+		w.looking, w.toLook, w.lookAt = false, nil, time.Time{}
+	}
+	return w.trouble(err)
 }
 
 // sight is what a look has seen of a source.
@@ -79,41 +162,20 @@ type sight struct {
 	unfinished bool
 }
 
-// view finds out what there is to do in each queue, and does the upkeep.
-func (w *worker) view(accepting bool, running []*source) (map[*source]sight, error) {
+// view finds out what there is to do in a source, and does the upkeep. Before that, glimpse gets what it has seen.
+func (w *worker) view(s *source, accepting, running bool, glimpse chan<- sight) (one sight, err error) {
 	if accepting {
-		if dead, err := w.roster.AnyDead(w.work); err != nil {
-			return nil, err
-		} else if dead {
-			if err := w.roster.Bury(w.work); err != nil {
-				return nil, err
-			}
+		if one.Look, err = s.Look(w.work, s.types); err != nil {
+			return one, err
 		}
 	}
-	seen := map[*source]sight{}
-	for _, s := range w.sources {
-		var one sight
-		var err error
-		if accepting {
-			if one, err = w.viewSource(s); err != nil {
-				return nil, err
-			}
+	if running {
+		if one.stopping, err = s.Stopping(w.work, w.ID); err != nil {
+			return one, err
 		}
-		if slices.Contains(running, s) {
-			if one.stopping, err = s.Stopping(w.work, w.ID); err != nil {
-				return nil, err
-			}
-		}
-		seen[s] = one
-	}
-	return seen, nil
-}
-
-func (w *worker) viewSource(s *source) (one sight, err error) {
-	if one.Look, err = s.Look(w.work, s.types); err != nil {
-		return one, err
 	}
 	if l := one.Look; l.Waking || l.New || l.Orphaned || l.Undecided || l.Held && s.ThrottleGroups == nil {
+		glimpse <- one
 		if one.unfinished, err = s.Upkeep(w.work, w.Worker, l, s.byPolicy); err == nil {
 			one.Look, err = s.Look(w.work, s.types)
 		}
@@ -121,30 +183,39 @@ func (w *worker) viewSource(s *source) (one sight, err error) {
 	return one, err
 }
 
+// seeGlimpses takes note of what looks that are still out have seen so far.
+func (w *worker) seeGlimpses() {
+	for _, s := range w.sources {
+		select {
+		case one := <-s.glimpse:
+			w.see(s, one)
+		default:
+		}
+	}
+}
+
 // see takes note of what a look has seen.
-func (w *worker) see(seen map[*source]sight) {
-	for s, one := range seen {
-		if !s.waitUntil.After(time.Now()) {
-			s.waitUntil = time.Time{}
+func (w *worker) see(s *source, one sight) {
+	if !s.waitUntil.After(time.Now()) {
+		s.waitUntil = time.Time{}
+	}
+	if len(s.types) > 0 && s.waitUntil.IsZero() && (one.Due || one.Held && s.ThrottleGroups != nil) {
+		s.foundMore()
+	}
+	s.moreSuspects = one.Suspect && len(s.types) > 0 && s.waitUntil.IsZero()
+	if len(s.asked) > 0 && (one.Undecided || one.Orphaned || one.Waking) {
+		s.failing = true
+	}
+	for _, id := range one.stopping {
+		if cancel := s.cancel[id]; cancel != nil {
+			cancel(errCancelled)
 		}
-		if len(s.types) > 0 && s.waitUntil.IsZero() && (one.Due || one.Held && s.ThrottleGroups != nil) {
-			s.more = true
-		}
-		s.moreSuspects = one.Suspect && len(s.types) > 0 && s.waitUntil.IsZero()
-		if len(s.asked) > 0 && (one.Undecided || one.Orphaned || one.Waking) {
-			s.failing = true
-		}
-		for _, id := range one.stopping {
-			if cancel := s.cancel[id]; cancel != nil {
-				cancel(errCancelled)
-			}
-		}
-		if one.unfinished {
-			w.lookAt = time.Time{} // at once
-		}
-		if list := s.unsettled; len(list) > 0 && s.roundsApart == s.turning && len(s.parts) == 0 {
-			s.unsettled = nil
-			w.settleApart(s, list)
-		}
+	}
+	if one.unfinished {
+		w.lookAt = time.Time{} // at once
+	}
+	if list := s.unsettled; len(list) > 0 && s.roundsApart == s.turning && len(s.parts) == 0 {
+		s.unsettled = nil
+		w.settleApart(s, list)
 	}
 }

@@ -39,10 +39,13 @@ type source struct {
 	resting int
 	// cancel stops the jobs that run, by id.
 	cancel map[int64]context.CancelCauseFunc
-	// more says that a round may find something to start: it isn't known that there is nothing; moreSuspects the same of suspects.
-	// If the queue's rate is used up, waitUntil is until when.
+	// more says that a round may find something to start: it isn't known that there is nothing; moreAt is when that was found
+	// out last. moreSuspects says the same of suspects. If the queue's rate is used up, waitUntil is until when.
 	more, moreSuspects bool
-	waitUntil          time.Time
+	moreAt, waitUntil  time.Time
+	// glimpse is there while a look at it is out; unseen says that the last one was held up.
+	glimpse chan sight
+	unseen  bool
 }
 
 // addSources adds the sources of a queue: one for each type that has a lane of its own, one for all others.
@@ -112,6 +115,9 @@ func (s *source) want(accepting bool) int {
 	}
 	return n
 }
+
+// foundMore takes note that a round may find something to start.
+func (s *source) foundMore() { s.more, s.moreAt = true, time.Now() }
 
 // began and took count what runs.
 func (s *source) began() {

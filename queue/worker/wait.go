@@ -40,9 +40,9 @@ func (w *worker) gatherAll() {
 
 // untilNext is how long there is nothing to do by the clock alone.
 func (w *worker) untilNext(accepting bool) time.Duration {
-	until := lookEvery
-	if !w.looking {
-		until = w.untilLook()
+	until := w.untilLook()
+	if w.looking {
+		until = w.untilNextSource()
 	}
 	if accepting {
 		until = min(until, time.Until(w.over))

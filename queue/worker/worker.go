@@ -63,9 +63,11 @@ type worker struct {
 	only bool
 	// over is when nothing new is started any more.
 	over time.Time
-	// lookAt is when the last look came back; looking that one is out.
-	lookAt  time.Time
-	looking bool
+	// lookAt is when the last look began; looking that it is under way, toLook at which sources it has yet to look. lookSent is
+	// when what it waits for was sent, if it waits; burying that the dead are being looked after.
+	lookAt, lookSent time.Time
+	looking, burying bool
+	toLook           []*source
 	// balancing says that slots are being claimed or left.
 	balancing bool
 	// changed says that jobs were settled since: a retry may be due at once.
@@ -345,7 +347,7 @@ func (w *worker) unsettled() bool {
 
 // idle says whether the last look found nothing to do and nothing has changed since.
 func (w *worker) idle() bool {
-	return !w.lookAt.IsZero() && !slices.ContainsFunc(w.sources, func(s *source) bool {
-		return s.more || s.moreSuspects || !s.waitUntil.IsZero() && s.waitUntil.Before(w.over)
+	return !w.lookAt.IsZero() && !w.looking && !slices.ContainsFunc(w.sources, func(s *source) bool {
+		return s.unseen || s.more || s.moreSuspects || !s.waitUntil.IsZero() && s.waitUntil.Before(w.over)
 	})
 }

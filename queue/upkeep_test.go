@@ -1,0 +1,36 @@
+package queue_test
+
+import (
+	"database/sql"
+	"testing"
+
+	"github.com/jmoiron/sqlx"
+
+	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/job"
+	"github.com/hipq/hipq/queue/roster"
+	"github.com/hipq/hipq/schema"
+)
+
+// What one part of the upkeep has to wait for keeps the others from nothing, and is said soon.
+func TestUpkeepThatIsHeldUp(t *testing.T) {
+	mysqlSuite(t, func(*queue.Options) {}, func(s store) {
+		s.add(job.New{Type: "send"}, job.New{Type: "send"})
+		s.start("w", 1)
+		s.bury("w")
+		s.exec("UPDATE shop_emails SET line = 'later', wake_time = create_time WHERE id = ?", s.nth(2))
+		tx := must[*sqlx.Tx](t)(s.db.BeginTxx(t.Context(), &sql.TxOptions{Isolation: sql.LevelRepeatableRead}))
+		defer func() { _ = tx.Rollback() }()
+		must[any](t)(tx.Exec("SELECT id FROM shop_emails FORCE INDEX (shop_emails$pick) WHERE line = 'due' FOR UPDATE"))
+
+		types := []string{"send", "report"}
+		look := must[queue.Look](t)(s.Look(t.Context(), types))
+		_, err := s.Upkeep(t.Context(), roster.Worker{ID: "keeper", Host: "h", PID: 1}, look, types)
+		if !schema.IsLockTimeout(err) {
+			t.Errorf("the upkeep ends with %v", err)
+		}
+		s.wantState(s.nth(1), job.Retry, "later", 1)
+		s.wantHistory(s.nth(1), "added/0 starting/1 error/1")
+		s.wantState(s.nth(2), job.Initial, "later", 0)
+	})
+}

@@ -1,0 +1,38 @@
+package worker
+
+import (
+	"testing"
+	"time"
+
+	"github.com/hipq/hipq/internal/dbtest"
+	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/handler"
+	"github.com/hipq/hipq/queue/job"
+)
+
+// Of two rounds side by side, the one that has found nothing may come back after the one that has found more: so there is a
+// use for another, and what that one says holds.
+func TestRoundThatFoundNothingComesBackLate(t *testing.T) {
+	db := dbtest.Open(t, "sqlite", dbtest.SQLite(t), "emails")
+	q, err := queue.New(db, queue.Options{Name: "emails", Types: []job.Type{job.DefaultType("send")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := newWorker(Params{DB: db, Queues: []Queue{{Queue: q, Handlers: map[string]handler.Handler{"send": nil}}}, Options: DefaultOptions})
+	s := w.sources[0]
+	newRound := func() round {
+		r := round{Round: queue.NewRound(w.Worker), sent: time.Now()}
+		r.Slots = 1
+		return r
+	}
+	nothing, something := newRound(), newRound()
+	w.land(s, something, queue.Done{More: true})
+	w.land(s, nothing, queue.Done{})
+	if !s.more {
+		t.Error("what a round has found is forgotten")
+	}
+	w.land(s, newRound(), queue.Done{})
+	if s.more {
+		t.Error("what a later round has not found is still looked for")
+	}
+}
