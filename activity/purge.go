@@ -134,8 +134,12 @@ func (l *Log) deleteByID(ctx context.Context, ids []any) (deleted int64, err err
 	if len(ids) == 0 {
 		return 0, nil
 	}
-	err = l.db.Tx(ctx, func(tx *schema.Tx) (err error) {
-		deleted, err = tx.DeleteByID(ctx, l.db.Dialect, l.db.Activity(), ids, "1 = 1")
+	err = l.db.Tx(ctx, func(tx *schema.Tx) error {
+		res, err := tx.ExecContext(ctx, l.db.DeleteByID(l.db.Activity(), len(ids), "1 = 1"), ids...)
+		if err != nil {
+			return err
+		}
+		deleted, err = res.RowsAffected()
 		return err
 	})
 	if err != nil {

@@ -181,7 +181,7 @@ func TestManyHeldJobs(t *testing.T) {
 		t.Skip("one worker has no races")
 	}
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
-		counted, counter := count(t, dbtest.Open(t, driver, source, "emails"), source)
+		counted, sent := count(t, dbtest.Open(t, driver, source, "emails"), source)
 		o := options()
 		byRegion(0, map[string]int{"*": 1})(&o)
 		s := openStore(t, counted, o)
@@ -199,12 +199,10 @@ func TestManyHeldJobs(t *testing.T) {
 		s.hire("w1")
 		r := s.newRound("w1", each<<times)
 		var jobs []*job.Job
-		var cost int64
+		var cost int
 		for range 2 { // the second time the worker knows the groups
 			r.Token, r.Settle = r.Token[1:], settled(done, jobs...)
-			before := counter.Load()
-			jobs = s.do(r).Started
-			cost = counter.Load() - before
+			cost = statements(sent.during(func() { jobs = s.do(r).Started }))
 			if len(jobs) != groups {
 				t.Errorf("started %d, want one of each group", len(jobs))
 			}

@@ -87,8 +87,13 @@ func (p *purge) delete(ctx context.Context, line job.Line, ids []any, deleted *i
 	}
 	for batch := range slices.Chunk(ids, schema.PurgeBatch) {
 		var n int64
-		err := p.q.db.Tx(ctx, func(tx *schema.Tx) (err error) {
-			n, err = p.q.deleteFinal(ctx, tx, line, batch)
+		err := p.q.db.Tx(ctx, func(tx *schema.Tx) error {
+			statement, args := p.q.deleteFinal(line, batch)
+			res, err := tx.ExecContext(ctx, statement, args...)
+			if err != nil {
+				return err
+			}
+			n, err = res.RowsAffected()
 			return err
 		})
 		if err != nil {
@@ -102,10 +107,12 @@ func (p *purge) delete(ctx context.Context, line job.Line, ids []any, deleted *i
 	return nil
 }
 
-// deleteFinal deletes those of the jobs that are in a line of final ones. Of those that failed, some may have been closed.
-func (q *Queue) deleteFinal(ctx context.Context, tx *schema.Tx, line job.Line, ids []any) (deleted int64, err error) {
+// deleteFinal is the statement that deletes those of the jobs that are in a line of final ones, with its parameters. Of those
+// that failed, some may have been closed.
+func (q *Queue) deleteFinal(line job.Line, ids []any) (statement string, args []any) {
+	condition, lines := "t.line = ?", []any{line}
 	if line == job.LineFailed {
-		return tx.DeleteByID(ctx, q.db.Dialect, q.table, ids, "t.line IN (?, ?)", line, job.LineClosed)
+		condition, lines = "t.line IN (?, ?)", []any{line, job.LineClosed}
 	}
-	return tx.DeleteByID(ctx, q.db.Dialect, q.table, ids, "t.line = ?", line)
+	return q.db.DeleteByID(q.table, len(ids), condition), slices.Concat(ids, lines)
 }

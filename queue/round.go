@@ -123,8 +123,9 @@ func (q *Queue) Round(ctx context.Context, r Round) (Done, error) {
 	return done, nil
 }
 
-// firstRead is what a round reads in the round trip that begins its transaction: the rows to settle, by id; whether it may
-// start anything; and the candidates that it knows already, with those of their jobs that it has locked.
+// firstRead is what a round reads in the round trip that begins its transaction: the rows to settle, by id; and, where it need
+// not wait for its turn, whether it may start anything, and the candidates that it knows already, with those of their jobs that
+// it has locked.
 type firstRead struct {
 	settling map[int64]settling
 	open     bool
@@ -136,10 +137,11 @@ func (q *Queue) readFirst(tx *schema.Tx, r Round, first *firstRead, again bool) 
 	if len(r.Settle) > 0 {
 		queries = append(queries, q.settling(r.Worker.ID, r.Settle, tx.SkipLocked, first.settling))
 	}
-	if r.Slots > 0 {
-		queries = append(queries, q.isOpen(r.Worker.ID, &first.open))
+	if r.Slots < 1 || q.TakesTurns() {
+		return queries
 	}
-	if r.Slots > 0 && !again && !q.TakesTurns() {
+	queries = append(queries, q.isOpen(r.Worker.ID, &first.open))
+	if !again {
 		if first.due = r.Candidates.known(r.Slots); len(first.due) > 0 {
 			queries = append(queries, q.lockDue(tx, first.due, first.jobs))
 		}

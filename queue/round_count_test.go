@@ -7,8 +7,9 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync/atomic"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/go-sql-driver/mysql"
 	"github.com/jmoiron/sqlx"
@@ -19,11 +20,36 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-// count gives the same database on connections that count the statements sent on them.
-func count(t *testing.T, db *schema.DB, source string) (*schema.DB, *atomic.Int64) {
+// sent is what has been sent to a database, one text for each round trip.
+type sent struct {
+	mu    sync.Mutex
+	texts []string
+}
+
+// during gives what is sent meanwhile.
+func (s *sent) during(f func()) []string {
+	s.mu.Lock()
+	before := len(s.texts)
+	s.mu.Unlock()
+	f()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.texts[before:]
+}
+
+// statements counts them in what was sent: those that were sent together one by one.
+func statements(texts []string) (n int) {
+	for _, text := range texts {
+		n += 1 + strings.Count(text, ";")
+	}
+	return n
+}
+
+// count gives the same database on connections that note what is sent on them.
+func count(t *testing.T, db *schema.DB, source string) (*schema.DB, *sent) {
 	t.Helper()
 	c := counting{driver: db.Driver(), source: "file:" + source + "?_txlock=immediate&_pragma=busy_timeout(20000)&_pragma=journal_mode(wal)"}
-	c.statements = new(atomic.Int64)
+	c.sent = new(sent)
 	if db.Name == "mysql" {
 		cfg := must[*mysql.Config](t)(mysql.ParseDSN(source))
 		cfg.InterpolateParams, cfg.MultiStatements, cfg.ClientFoundRows = true, true, true
@@ -32,14 +58,14 @@ func count(t *testing.T, db *schema.DB, source string) (*schema.DB, *atomic.Int6
 	counted := *db
 	counted.DB = sqlx.NewDb(sql.OpenDB(c), db.DriverName())
 	t.Cleanup(func() { _ = counted.Close() })
-	return &counted, c.statements
+	return &counted, c.sent
 }
 
-// counting makes connections that count.
+// counting makes connections that note what is sent.
 type counting struct {
-	driver     driver.Driver
-	source     string
-	statements *atomic.Int64
+	driver driver.Driver
+	source string
+	sent   *sent
 }
 
 // Driver implements driver.Connector.
@@ -51,26 +77,29 @@ func (c counting) Connect(context.Context) (driver.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return countingConn{conn, c.statements}, nil
+	return countingConn{conn, c.sent}, nil
 }
 
 type countingConn struct {
 	driver.Conn
-	statements *atomic.Int64
+	sent *sent
 }
 
-// several statements that are sent together count one by one.
-func (c countingConn) count(query string) { c.statements.Add(int64(1 + strings.Count(query, ";"))) }
+func (c countingConn) note(query string) {
+	c.sent.mu.Lock()
+	defer c.sent.mu.Unlock()
+	c.sent.texts = append(c.sent.texts, query)
+}
 
 // QueryContext implements driver.QueryerContext.
 func (c countingConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
-	c.count(query)
+	c.note(query)
 	return c.Conn.(driver.QueryerContext).QueryContext(ctx, query, args)
 }
 
 // ExecContext implements driver.ExecerContext.
 func (c countingConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
-	c.count(query)
+	c.note(query)
 	return c.Conn.(driver.ExecerContext).ExecContext(ctx, query, args)
 }
 
@@ -92,7 +121,7 @@ func TestRoundOfManyTypes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dbtest.Each(t, func(t *testing.T, driver, source string) {
-				var costs [][]int64
+				var costs [][]int
 				for _, n := range []int{1, 20} {
 					costs = append(costs, roundsOfTypes(t, driver, source, change, n))
 				}
@@ -106,7 +135,7 @@ func TestRoundOfManyTypes(t *testing.T) {
 }
 
 // roundsOfTypes gives how many statements some rounds send in a queue with n job types.
-func roundsOfTypes(t *testing.T, driver, source string, change func(*queue.Options), n int) (costs []int64) {
+func roundsOfTypes(t *testing.T, driver, source string, change func(*queue.Options), n int) (costs []int) {
 	t.Helper()
 	o := queue.Options{Name: fmt.Sprint("of_", n)}
 	var types []string
@@ -116,7 +145,7 @@ func roundsOfTypes(t *testing.T, driver, source string, change func(*queue.Optio
 	}
 	change(&o)
 	db := dbtest.Open(t, driver, source, "emails", o.Name)
-	counted, counter := count(t, db, source)
+	counted, sent := count(t, db, source)
 	s := openStore(t, counted, o)
 	s.hire("w")
 	add := func() {
@@ -136,12 +165,97 @@ func roundsOfTypes(t *testing.T, driver, source string, change func(*queue.Optio
 			r.Settle[0].Outcome = job.Outcome{Verdict: job.Failed, Error: "boo"}
 		}
 		r.Candidates = candidates
-		before := counter.Load()
-		jobs = s.do(r).Started
-		costs = append(costs, counter.Load()-before)
+		costs = append(costs, statements(sent.during(func() { jobs = s.do(r).Started })))
 		if len(jobs) != 10 {
 			t.Errorf("%d types: round %d started %d", n, i, len(jobs))
 		}
 	}
 	return costs
+}
+
+// A round of a queue whose workers take turns asks in its turn whether it may start anything, and nowhere else.
+func TestRoundAsksOnceWhetherTheQueueIsOpen(t *testing.T) {
+	for name, change := range map[string]func(*queue.Options){
+		"plain": func(*queue.Options) {},
+		"limit": func(o *queue.Options) { o.ThrottleLimit = 1000 },
+		"rate":  func(o *queue.Options) { o.Rate.Starts, o.Rate.Per = 1000, 1e12 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			dbtest.Each(t, func(t *testing.T, driver, source string) {
+				counted, sent := count(t, dbtest.Open(t, driver, source, "emails"), source)
+				o := options()
+				change(&o)
+				s := openStore(t, counted, o)
+				s.hire("w")
+				s.add(make9("send")...)
+				var jobs []*job.Job
+				for range 2 {
+					texts := sent.during(func() { jobs = s.do(s.newRound("w", 3, settled(finished, jobs...)...)).Started })
+					if n := strings.Count(strings.Join(texts, ";"), "paused = "); n != 1 || len(jobs) != 3 {
+						t.Errorf("%d were started by a round that asks %d times", len(jobs), n)
+					}
+				}
+			})
+		})
+	}
+}
+
+// Jobs that are discarded at once cost a round no round trip.
+func TestDiscardingCostsNoRoundTrip(t *testing.T) {
+	var trips []int
+	for _, keep := range []time.Duration{0, queue.DiscardAtOnce} {
+		source := dbtest.MySQL(t)
+		counted, sent := count(t, dbtest.Open(t, "mysql", source, "emails"), source)
+		o := options()
+		o.KeepFinished, o.KeepFailed = keep, keep
+		s := openStore(t, counted, o)
+		s.hire("w")
+		s.add(make9("send")...)
+		r := s.newRound("w", 3, settled(finished, s.start("w", 4)...)...)
+		r.Settle[0].Outcome = job.Outcome{Verdict: job.Failed, Error: "boo"}
+		r.Settle[1].Outcome = job.Outcome{Verdict: job.Finished, Result: "it is done"}
+		var got queue.Done
+		trips = append(trips, len(sent.during(func() { got = s.do(r) })))
+		var n int
+		must[any](t)(nil, s.db.GetContext(t.Context(), &n, "SELECT COUNT(*) FROM shop_emails"))
+		if want := map[time.Duration]int{0: 9, queue.DiscardAtOnce: 5}[keep]; n != want || len(got.Started) != 3 || len(got.Lost) > 0 {
+			t.Errorf("%d jobs are left, want %d; the round: %+v", n, want, got)
+		}
+	}
+	if trips[0] != trips[1] {
+		t.Errorf("%d round trips, but %d where jobs are discarded", trips[0], trips[1])
+	}
+}
+
+// What it costs to write down the groups of jobs doesn't grow with the square of their number.
+func TestGroupsAreWrittenInParts(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, driver, source string) {
+		counted, sent := count(t, dbtest.Open(t, driver, source, "emails"), source)
+		o := options()
+		byRegion(0, map[string]int{"*": 150})(&o)
+		s := openStore(t, counted, o)
+		var jobs []job.New
+		for range 400 {
+			jobs = append(jobs, inRegion("east", 1))
+		}
+		s.add(jobs...)
+		s.hire("w")
+		texts := sent.during(func() {
+			if got := s.do(s.newRound("w", 300)); len(got.Started) != 150 {
+				t.Errorf("started %d", len(got.Started))
+			}
+		})
+		for _, text := range texts {
+			for statement := range strings.SplitSeq(text, ";") {
+				if n := strings.Count(statement, " WHEN "); n > 50 {
+					t.Errorf("a statement for the groups of %d jobs", n)
+				}
+			}
+		}
+		var n int
+		must[any](t)(nil, s.db.GetContext(t.Context(), &n, "SELECT COUNT(*) FROM shop_emails WHERE throttle_group = 'data.to.region=east'"))
+		if c := must[queue.Counts](t)(s.Counts(t.Context())); n != 400 || c.Held != 250 || c.Running != 150 {
+			t.Errorf("%d have their groups: %+v", n, c)
+		}
+	})
 }

@@ -207,6 +207,9 @@ func (q *Queue) closeUnseen(ctx context.Context, tx *schema.Tx, r *room, jobs ma
 	return nil
 }
 
+// setGroupMax is of how many jobs one update writes down the groups: for each of them the database goes along the list of all.
+const setGroupMax = 50
+
 // setGroup is the part of an update that writes down the jobs' groups.
 func (q *Queue) setGroup(jobs []*job.Job) (set string, args []any) {
 	if q.ThrottleGroups == nil {
@@ -220,7 +223,7 @@ func (q *Queue) setGroup(jobs []*job.Job) (set string, args []any) {
 
 // hold takes jobs whose groups are full out of the line.
 func (q *Queue) hold(ctx context.Context, tx *schema.Tx, jobs []*job.Job) error {
-	for batch := range slices.Chunk(jobs, 500) {
+	for batch := range slices.Chunk(jobs, setGroupMax) {
 		group, args := q.setGroup(batch)
 		for _, j := range batch {
 			args = append(args, j.ID)

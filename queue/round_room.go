@@ -39,7 +39,7 @@ type room struct {
 	cut bool
 	// flawed are the jobs that the round has met and can't start, nor can another.
 	flawed []*job.Job
-	// open says whether the worker may start jobs, as of its turn.
+	// open says whether the worker may start jobs, where it has had to wait for its turn.
 	open bool
 	// starts are the latest, for the rate.
 	starts job.Starts
@@ -49,7 +49,7 @@ type room struct {
 // until they have committed, for a sum over rows says nothing of what another is about to start. Their time is that of
 // their turn: from an earlier one a rate would be over too soon.
 func (q *Queue) takeTurn(ctx context.Context, tx *schema.Tx, worker string) (*room, error) {
-	r := &room{open: true, limit: q.ThrottleLimit, groups: q.ThrottleGroups, closed: map[string]bool{}, seen: map[string]bool{}}
+	r := &room{limit: q.ThrottleLimit, groups: q.ThrottleGroups, closed: map[string]bool{}, seen: map[string]bool{}}
 	if !q.TakesTurns() {
 		return r, nil
 	}

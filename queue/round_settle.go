@@ -258,7 +258,8 @@ func (q *Queue) discard(ctx context.Context, tx *schema.Tx, line job.Line, ids [
 	if (line != job.LineFinished || q.KeepFinished >= 0) && (line != job.LineFailed || q.KeepFailed >= 0) {
 		return nil
 	}
-	if _, err := q.deleteFinal(ctx, tx, line, ids); err != nil {
+	statement, args := q.deleteFinal(line, ids)
+	if err := tx.Write(ctx, statement, args...); err != nil {
 		return fmt.Errorf("discard jobs: %w", err)
 	}
 	return nil

@@ -20,16 +20,13 @@ const walkMax = 5000
 // windows have closed go to the next opening, those whose throttle groups are full are held back, and those whose rows can't
 // be jobs are refused.
 func (q *Queue) start(ctx context.Context, tx *schema.Tx, r Round, first *firstRead, done *Done) ([]activity.Entry, error) {
-	if !first.open {
-		r.Candidates.unread(first.due)
-		return nil, nil
-	}
 	room, err := q.takeTurn(ctx, tx, r.Worker.ID)
 	if err != nil {
 		return nil, err
 	}
-	if !room.open {
-		return nil, nil // not any more, since the round has begun to wait for its turn
+	if !first.open && !room.open {
+		r.Candidates.unread(first.due)
+		return nil, nil
 	}
 	slots := r.Slots
 	if q.Rate.Starts > 0 {
@@ -220,8 +217,6 @@ func (q *Queue) markStarted(ctx context.Context, tx *schema.Tx, r Round, room *r
 	if slices.ContainsFunc(jobs, func(j *job.Job) bool { return j.Attempt > 0 || j.Line != job.LineDue }) {
 		cleared = " error = 'NONE', result = 'NONE', stopping = 0, suspect = 0, wake_time = NULL,"
 	}
-	group, args := q.setGroup(jobs)
-	args = append([]any{r.Worker.ID, r.Token, r.Token, now, now}, args...)
 	entries := make([]activity.Entry, len(jobs))
 	for i, j := range jobs {
 		if err := job.CheckTransition(j.State, job.Running); err != nil {
@@ -233,14 +228,24 @@ func (q *Queue) markStarted(ctx context.Context, tx *schema.Tx, r Round, room *r
 		j.Attempt++
 		entries[i] = q.entry(j, activity.Starting)
 		entries[i].WaitMS = max(0, tx.Now.Sub(j.ScheduledRunTime)).Milliseconds()
-		args = append(args, j.ID)
 		*r.tried = append(*r.tried, j.ID)
 	}
-	err := tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET line = 'locked', state = 'running',"+cleared+
-		" attempt = attempt + 1, worker_id = ?, lock_token = ?, attempt_token = ?, start_time = ?, update_time = ?"+group+
-		" WHERE id IN "+schema.In(len(jobs)), args...)
-	if err != nil {
-		return nil, fmt.Errorf("start jobs: %w", err)
+	size := len(jobs)
+	if q.ThrottleGroups != nil {
+		size = setGroupMax
+	}
+	for batch := range slices.Chunk(jobs, size) {
+		group, groups := q.setGroup(batch)
+		args := append([]any{r.Worker.ID, r.Token, r.Token, now, now}, groups...)
+		for _, j := range batch {
+			args = append(args, j.ID)
+		}
+		err := tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET line = 'locked', state = 'running',"+cleared+
+			" attempt = attempt + 1, worker_id = ?, lock_token = ?, attempt_token = ?, start_time = ?, update_time = ?"+group+
+			" WHERE id IN "+schema.In(len(batch)), args...)
+		if err != nil {
+			return nil, fmt.Errorf("start jobs: %w", err)
+		}
 	}
 	done.Started = jobs
 	return entries, q.countStarts(ctx, tx, room, len(jobs))

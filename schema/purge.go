@@ -22,19 +22,9 @@ func Breathe(ctx context.Context) error {
 	return nil
 }
 
-// DeleteByID deletes those of the rows with these ids that meet a condition on the table t, and gives their number. It
-// touches no other rows.
-func (tx *Tx) DeleteByID(ctx context.Context, d Dialect, table string, ids []any, condition string, args ...any) (deleted int64, err error) {
-	if len(ids) == 0 {
-		return 0, nil
-	}
-	statement := strings.NewReplacer("{table}", table, "{ids}", d.listed(len(ids)), "{condition}", condition).Replace(d.deleteByID)
-	res, err := tx.ExecContext(ctx, statement, append(ids[:len(ids):len(ids)], args...)...)
-	if err != nil {
-		return 0, err
-	}
-	return res.RowsAffected()
+// DeleteByID is the statement that deletes those of n rows, 1 at least, that meet a condition on the table t. Its parameters
+// are their ids, and then the condition's. It touches no other rows.
+func (d Dialect) DeleteByID(table string, n int, condition string) string {
+	ids := "?" + strings.Repeat(d.idSeparator+"?", n-1)
+	return strings.NewReplacer("{table}", table, "{ids}", ids, "{condition}", condition).Replace(d.deleteByID)
 }
-
-// listed are n parameters, as deleteByID wants them.
-func (d Dialect) listed(n int) string { return "?" + strings.Repeat(d.idSeparator+"?", n-1) }
