@@ -109,11 +109,13 @@ func TestLaneWiderThanTheWorker(t *testing.T) {
 		s.emails = s.reopen(queue.Options{Name: "emails", Concurrency: 50}, laned("once", 70))
 		s.add(s.emails, "send", 20)
 		s.add(s.emails, "once", 20)
-		y := newTally()
-		p := only(s.emails, s.worker(all(y.of(short, "all"))))
+		m := newMeter(2)
+		p := only(s.emails, s.worker(all(m.handle)))
 		p.Concurrency = 2
 		wantSummary(s.t, s.work(p), worker.Summary{Started: 40, Finished: 40})
-		y.want(s.t, "all", 2)
+		if m.peak != 2 {
+			s.t.Errorf("%d ran at once, want 2", m.peak)
+		}
 	})
 }
 
@@ -162,7 +164,6 @@ func TestLaneIsOthers(t *testing.T) {
 			"once": handler.Func(g.handle), "send": handler.Func(nothing),
 		}))
 		second.Linger = true
-		second.RunFor = 2 * time.Minute
 		b, asked := s.startWatched(second)
 		eventually(s.t, "the other has done what needs no lane", func() bool { return s.counts(s.emails).Finished == 5 })
 		if c := s.counts(s.emails); c.Running != 1 {

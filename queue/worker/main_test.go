@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 }
 
 // patience is how long a test waits for what must happen.
-const patience = 30 * time.Second
+const patience = time.Minute
 
 // shop is an instance with two queues in a database of its own.
 type shop struct {
@@ -273,7 +273,7 @@ func (s shop) worker(handlers map[string]handler.Handler) worker.Params {
 		Worker: roster.Worker{ID: must[string](s.t)(worker.NewID()), Host: "here", PID: 4711},
 		Queues: []worker.Queue{{Queue: s.emails, Handlers: handlers}, {Queue: s.reports, Handlers: handlers}},
 		Options: worker.Options{
-			Concurrency: 4, Batch: 100, RunFor: time.Minute, LockFor: time.Minute, Grace: 2 * time.Second,
+			Concurrency: 4, Batch: 100, RunFor: 3 * patience, LockFor: time.Minute, Grace: 2 * time.Second,
 		},
 	}
 }

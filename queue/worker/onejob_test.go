@@ -171,7 +171,7 @@ func TestOneLongJob(t *testing.T) {
 		ids := s.add(s.emails, "send", 2)
 		g := s.gate()
 		p := s.one(g.handle)
-		p.LockFor, p.Grace = 3*time.Second, 100*time.Millisecond
+		p.LockFor, p.Grace = 6*time.Second, 100*time.Millisecond
 		r, asked := s.runWatched(func(ctx context.Context) (worker.Summary, error) { return worker.RunJob(ctx, p, ids[0]) })
 		g.next()
 		s.wantCalm(asked)

@@ -109,7 +109,7 @@ func TestHandlersEndBeforeTheLock(t *testing.T) {
 			ends <- now
 			return err
 		}))
-		p.LockFor, p.Grace = 4*time.Second, 1500*time.Millisecond
+		p.LockFor, p.Grace = 9*time.Second, 4*time.Second
 		r := s.start(p)
 		g.next()
 		cut()
@@ -146,7 +146,7 @@ func TestDatabaseFallsSilent(t *testing.T) {
 	direct := s.elsewhere()
 	g := s.gate()
 	p := s.worker(all(g.handle))
-	p.LockFor, p.Grace = 4*time.Second, time.Second
+	p.LockFor, p.Grace = 9*time.Second, 4*time.Second
 	r := s.start(p)
 	g.next()
 	// a transaction that the silence cuts short would hold its rows
@@ -189,7 +189,7 @@ func TestTimeIsUpAndTheDatabaseIsSilent(t *testing.T) {
 	s.add(s.emails, "send", 1)
 	g := s.gate()
 	p := s.worker(all(g.handle))
-	p.LockFor, p.Grace, p.RunFor = time.Hour, time.Second, time.Second
+	p.LockFor, p.Grace, p.MaxJobs = time.Hour, time.Second, 1
 	r := s.start(p)
 	g.next()
 	proxy.Stall()
@@ -224,7 +224,7 @@ func TestDatabaseIsSilentAtTheEnd(t *testing.T) {
 			s.add(s.emails, "send", 1)
 			g := s.gate()
 			p := s.worker(all(g.handle))
-			p.LockFor, p.Grace, p.RunFor = c.lock, 500*time.Millisecond, time.Second
+			p.LockFor, p.Grace, p.MaxJobs = c.lock, 500*time.Millisecond, 1
 			silent := losesFirst(proxy, "sign off", proxy.Stall)
 			defer proxy.Resume()
 			r := s.start(p)
@@ -418,6 +418,7 @@ func TestStoppedAfterALostAnswer(t *testing.T) {
 			id := s.add(s.emails, "once", 1)[0]
 			p := s.worker(all(nothing))
 			p.Concurrency = 1 // one round: another beside it would go on trying
+			p.Grace = 10 * time.Second
 			var j journal
 			p.Log = j.log()
 			lost := losesFirst(proxy, "start", proxy.Cut)

@@ -397,7 +397,7 @@ func TestDecisionOfAWorkerDeclaredDead(t *testing.T) {
 		first, second := s.court(), s.court()
 		stay := make(chan struct{})
 		p := only(s.emails, s.worker(all(noLuck)))
-		p.LockFor, p.Grace, p.Linger = 6*time.Second, 2*time.Second, true
+		p.LockFor, p.Linger = 18*time.Second, true
 		r := s.start(asking(p, func(ctx context.Context, j *job.Job, o job.Outcome) (job.Decision, error) {
 			_, err := first.decide(ctx, j, o)
 			select {
@@ -470,6 +470,7 @@ func TestStoppedWorkerLeavesDecisions(t *testing.T) {
 			<-ctx.Done() // at its end
 			return ctx.Err()
 		})))
+		p.Grace = 5 * time.Second
 		r := s.start(asking(p, c.decide))
 		c.next()
 		g.next()

@@ -19,7 +19,7 @@ func TestWorkerIsOnRecord(t *testing.T) {
 		s.add(s.emails, "send", 4)
 		g := s.gate()
 		p := s.worker(all(g.handle))
-		p.LockFor, p.Grace = 3*time.Second, 100*time.Millisecond
+		p.LockFor, p.Grace = 6*time.Second, 100*time.Millisecond
 		lasts := make(chan time.Duration, 100)
 		p.Renewed = func(d time.Duration) { lasts <- d }
 		before := s.clock()

@@ -23,7 +23,7 @@ func TestStop(t *testing.T) {
 			}
 			return slow.handle(ctx, j)
 		})))
-		p.Concurrency, p.Grace, p.Linger = 3, 3*time.Second, true
+		p.Concurrency, p.Grace, p.Linger = 3, 6*time.Second, true
 		r := s.start(p)
 		quick.next()
 		slow.holds(2)
@@ -115,7 +115,7 @@ func TestInterruptedWorkerKeepsItsLock(t *testing.T) {
 			}
 			return nil
 		}))
-		p.LockFor, p.Grace = 3*time.Second, 100*time.Millisecond
+		p.LockFor, p.Grace = 6*time.Second, 100*time.Millisecond
 		r := s.start(p)
 		receive(s.t, "the start", started)
 		other := s.elsewhere()

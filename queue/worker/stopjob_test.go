@@ -188,7 +188,7 @@ func TestStoppedJobOfAWorkerDeclaredDead(t *testing.T) {
 		id := s.add(s.emails, "send", 1)[0]
 		g := s.gate()
 		p := only(s.emails, s.worker(all(g.handle)))
-		p.LockFor, p.Grace, p.Linger = 6*time.Second, 2*time.Second, true
+		p.LockFor, p.Linger = 18*time.Second, true
 		r := s.start(p)
 		g.next()
 		s.stopJob(id, p.ID)

@@ -3,6 +3,7 @@ package worker_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -15,11 +16,8 @@ import (
 // A job whose last attempt ended with its worker runs alone, whatever else is due: what it may kill is nobody else's.
 func TestSuspectRunsAlone(t *testing.T) {
 	suite(t, func(s shop) {
-		ids := s.add(s.emails, "send", 9)
+		ids := append(s.add(s.emails, "send", 6), s.addSuspects(s.emails, slices.Repeat([]job.New{{Type: "send"}}, 3)...)...)
 		others := s.add(s.reports, "once", 3)
-		for _, id := range ids[3:6] {
-			s.exec("UPDATE shop_emails SET suspect = 1, attempt = 1, state = 'retry' WHERE id = ?", id)
-		}
 		running := newTally()
 		p := s.worker(all(func(ctx context.Context, j *job.Job) error {
 			defer running.enter("all")()
@@ -49,8 +47,7 @@ func TestSuspectRunsAlone(t *testing.T) {
 // Where there is always something else to do, a suspect has its turn all the same: the worker clears itself for it.
 func TestSuspectHasItsTurn(t *testing.T) {
 	suite(t, func(s shop) {
-		suspect := s.add(s.emails, "send", 1)[0]
-		s.exec("UPDATE shop_emails SET suspect = 1, attempt = 1, state = 'retry' WHERE id = ?", suspect)
+		s.addSuspects(s.emails, job.New{Type: "send"})
 		s.add(s.emails, "once", 4000)
 		alone, ended := newTally(), make(chan int, 1)
 		p := only(s.emails, s.worker(all(func(_ context.Context, j *job.Job) error {
@@ -75,7 +72,7 @@ func TestSuspectHasItsTurn(t *testing.T) {
 		}
 		r.stop()
 		r.ended()
-		alone.want(t, "all", 4)
+		alone.wantMost(t, "all", 4)
 	})
 }
 
@@ -88,8 +85,7 @@ func TestSuspectWaitsForTheOthers(t *testing.T) {
 		p.Linger = true
 		r := s.start(p)
 		g.holds(1)
-		suspect := s.add(s.emails, "send", 1)
-		s.exec("UPDATE shop_emails SET suspect = 1, attempt = 1, state = 'retry' WHERE id = ?", suspect[0])
+		suspect := s.addSuspects(s.emails, job.New{Type: "send"})
 		s.pass(2500 * time.Millisecond)
 		s.wantJob(s.emails, suspect[0], job.Retry, "due", job.None, 1)
 		g.let()
@@ -131,7 +127,7 @@ func TestJobsOfDeadWorkerAreSuspects(t *testing.T) {
 func TestSuspectWhoseStartWasNotAnswered(t *testing.T) {
 	t.Parallel()
 	s, proxy := proxied(t)
-	s.suspects(s.emails, s.add(s.emails, "send", 1)...)
+	s.addSuspects(s.emails, job.New{Type: "send"})
 	s.add(s.emails, "once", 3)
 	losesFirst(proxy, "start", func() {})
 	s.start(only(s.emails, s.worker(all(nothing))))
@@ -141,8 +137,7 @@ func TestSuspectWhoseStartWasNotAnswered(t *testing.T) {
 // The decision about a suspect may end while the next one runs, which stays alone.
 func TestDecisionAboutASuspect(t *testing.T) {
 	suite(t, func(s shop) {
-		ids := s.add(s.emails, "send", 2)
-		s.suspects(s.emails, ids...)
+		ids := s.addSuspects(s.emails, job.New{Type: "send"}, job.New{Type: "send"})
 		s.add(s.emails, "once", 3)
 		running := newTally()
 		p := only(s.emails, s.worker(all(func(ctx context.Context, j *job.Job) error {
@@ -175,9 +170,9 @@ func TestSuspectAndNoSlots(t *testing.T) {
 		g := s.gate()
 		s.start(only(s.emails, s.worker(all(g.handle))))
 		g.holds(4)
-		s.suspects(s.emails, s.add(s.emails, "send", 1)...)
+		s.addSuspects(s.emails, job.New{Type: "send"})
 		r := s.start(only(s.emails, s.elsewhere().worker(all(nothing))))
-		within(t, 8*time.Second, "the one without slots ends", func() bool {
+		within(t, 25*time.Second, "the one without slots ends", func() bool {
 			select {
 			case <-r.done:
 				return true
@@ -198,8 +193,7 @@ func TestSuspectThatIsGone(t *testing.T) {
 		p.Linger = true
 		s.start(p)
 		g.holds(1)
-		id := s.add(s.emails, "send", 1)[0]
-		s.suspects(s.emails, id)
+		id := s.addSuspects(s.emails, job.New{Type: "send"})[0]
 		s.pass(1500 * time.Millisecond)
 		must[any](t)(nil, s.emails.Cancel(t.Context(), id))
 		s.add(s.emails, "once", 1)
@@ -230,8 +224,7 @@ func TestHeavySuspectIsNotOvertaken(t *testing.T) {
 	time.Sleep(500 * time.Millisecond)
 	s.start(b)
 	time.Sleep(time.Second)
-	id := s.addJobs(s.emails, job.New{Type: "send", ThrottleFactor: &heavy, Priority: &first})[0]
-	s.suspects(s.emails, id)
+	id := s.addSuspects(s.emails, job.New{Type: "send", ThrottleFactor: &heavy, Priority: &first})[0]
 	eventually(t, "the heavy suspect is done", func() bool { return s.get(s.emails, id).State == job.Final })
 }
 
@@ -244,8 +237,7 @@ func TestWeightlessSuspect(t *testing.T) {
 		s.start(only(s.emails, s.worker(all(g.handle))))
 		g.holds(1)
 		none := 0
-		ids := s.addJobs(s.emails, job.New{Type: "send"}, job.New{Type: "send", ThrottleFactor: &none})
-		s.suspects(s.emails, ids...)
+		ids := s.addSuspects(s.emails, job.New{Type: "send"}, job.New{Type: "send", ThrottleFactor: &none})
 		p := only(s.emails, s.worker(all(nothing)))
 		p.Linger, p.Host = true, "there"
 		s.start(p)
@@ -257,13 +249,12 @@ func TestWeightlessSuspect(t *testing.T) {
 // Suspects keep no other queue waiting until the last of them has run.
 func TestSuspectsAreNotAlwaysFirst(t *testing.T) {
 	suite(t, func(s shop) {
-		ids := s.add(s.emails, "send", 6)
-		s.suspects(s.emails, ids...)
+		s.addSuspects(s.emails, slices.Repeat([]job.New{{Type: "send"}}, 6)...)
 		other := s.add(s.reports, "once", 1)[0]
 		s.start(s.worker(all(func(ctx context.Context, j *job.Job) error {
-			time.Sleep(time.Second)
+			time.Sleep(3 * time.Second)
 			return nil
 		})))
-		within(t, 4*time.Second, "the other queue's job starts", func() bool { return s.get(s.reports, other).Attempt == 1 })
+		within(t, 12*time.Second, "the other queue's job starts", func() bool { return s.get(s.reports, other).Attempt == 1 })
 	})
 }
