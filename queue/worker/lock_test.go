@@ -30,7 +30,8 @@ func TestLockIsLost(t *testing.T) {
 			}
 			return err
 		}))
-		p.Concurrency, p.LockFor, p.Linger = 2, 18*time.Second, true
+		// it doesn't look for what the dead have left, so that another does; and has time to settle what it has lost
+		p.Concurrency, p.MaxJobs, p.LockFor, p.Grace = 2, 2, 24*time.Second, 14*time.Second
 		var j journal
 		p.Log = j.log()
 		r := s.start(p)
