@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -18,16 +19,20 @@ func TestRoundThatFoundNothingComesBackLate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := newWorker(Params{DB: db, Queues: []Queue{{Queue: q, Handlers: map[string]handler.Handler{"send": nil}}}, Options: DefaultOptions})
+	nothing := handler.Func(func(context.Context, *job.Job) error { return nil })
+	w, err := newWorker(Params{DB: db, Queues: []Queue{{Queue: q, Handlers: map[string]handler.Handler{"send": nothing}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
 	s := w.sources[0]
 	newRound := func() round {
 		r := round{Round: queue.NewRound(w.Worker), sent: time.Now()}
 		r.Slots = 1
 		return r
 	}
-	nothing, something := newRound(), newRound()
-	w.land(s, something, queue.Done{More: true})
-	w.land(s, nothing, queue.Done{})
+	without, with := newRound(), newRound()
+	w.land(s, with, queue.Done{More: true})
+	w.land(s, without, queue.Done{})
 	if !s.more {
 		t.Error("what a round has found is forgotten")
 	}

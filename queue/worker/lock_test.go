@@ -31,7 +31,7 @@ func TestLockIsLost(t *testing.T) {
 			return err
 		}))
 		// it doesn't look for what the dead have left, so that another does; and has time to settle what it has lost
-		p.Concurrency, p.MaxJobs, p.LockFor, p.Grace = 2, 2, 24*time.Second, 14*time.Second
+		p.Concurrency, p.MaxJobs, p.LockFor, p.Grace = 2, 2, 30*time.Second, 14*time.Second
 		var j journal
 		p.Log = j.log()
 		r := s.start(p)
