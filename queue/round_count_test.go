@@ -191,7 +191,7 @@ func TestRoundAsksOnceWhetherTheQueueIsOpen(t *testing.T) {
 				var jobs []*job.Job
 				for range 2 {
 					texts := sent.during(func() { jobs = s.do(s.newRound("w", 3, settled(finished, jobs...)...)).Started })
-					if n := strings.Count(strings.Join(texts, ";"), "paused = "); n != 1 || len(jobs) != 3 {
+					if n := strings.Count(strings.Join(texts, ";"), "paused "); n != 1 || len(jobs) != 3 {
 						t.Errorf("%d were started by a round that asks %d times", len(jobs), n)
 					}
 				}
