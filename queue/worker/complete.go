@@ -81,8 +81,12 @@ func (p Params) check() error {
 		name  string
 		value int64
 	}{
-		{"Concurrency", int64(p.Concurrency)}, {"Batch", int64(p.Batch)}, {"MaxJobs", int64(p.MaxJobs)},
-		{"RunFor", int64(p.RunFor)}, {"LockFor", int64(p.LockFor)}, {"Grace", int64(p.Grace)},
+		{"Concurrency", int64(p.Concurrency)},
+		{"Batch", int64(p.Batch)},
+		{"MaxJobs", int64(p.MaxJobs)},
+		{"RunFor", int64(p.RunFor)},
+		{"LockFor", int64(p.LockFor)},
+		{"Grace", int64(p.Grace)},
 	} {
 		if n.value < 0 {
 			return fmt.Errorf("%s is negative", n.name)
