@@ -9,6 +9,9 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
+// workerVariable is where a program finds its worker's id, and so who looks for a worker's programs.
+const workerVariable = "HIPQ_WORKER_ID"
+
 // environment is what the program finds in its environment for a job.
 func (e *Exec) environment(j *job.Job) []string {
 	e.once.Do(func() { e.constant = e.constantEnvironment() })
@@ -44,7 +47,7 @@ func (e *Exec) constantEnvironment() []string {
 			set(name, value)
 		}
 	}
-	set("HIPQ_WORKER_ID", e.WorkerID)
+	set(workerVariable, e.WorkerID)
 	if e.ConfigFile != "" {
 		set("HIPQ_CONFIG", e.ConfigFile)
 	}

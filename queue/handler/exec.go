@@ -96,13 +96,10 @@ func (e *Exec) run(ctx context.Context, j *job.Job, input []byte) (out printed, 
 	if err != nil {
 		return out, status, err
 	}
-	e.Guard.Add(p.pid)
-	unwatch := context.AfterFunc(ctx, func() { p.interrupt(e.Grace) })
-	p.await()
+	unwatch := context.AfterFunc(ctx, func() { p.interrupt(e.Grace, func() { disown(ctx, p, buffer) }) })
+	p.await() // in this goroutine: a wake-up from another would cost a short job a tenth of its time
 	byGuard := e.Guard.mayStop()
 	unwatch()
-	// before the process is reaped, since its id may be somebody else's after that
-	e.Guard.Remove(p.pid)
 	status, err = p.reap()
 	switch {
 	case p.interrupted:
@@ -118,6 +115,14 @@ func (e *Exec) run(ctx context.Context, j *job.Job, input []byte) (out printed, 
 	return buffer.end(), status, err
 }
 
+// disown ends the attempt of a program that may not be killed, so that it keeps no slot.
+func disown(ctx context.Context, p *process, buffer *output) {
+	p.close()
+	outcome := tryAgain(fmt.Sprintf("%v; process %d still runs: the worker may not signal it", context.Cause(ctx), p.pid))
+	outcome.Output = buffer.end().text
+	Disown(ctx, outcome)
+}
+
 // start starts the program for a job. Its error is meant for people.
 func (e *Exec) start(j *job.Job, input []byte, out *output) (*process, error) {
 	if len(e.Argv) == 0 {
@@ -127,7 +132,7 @@ func (e *Exec) start(j *job.Job, input []byte, out *output) (*process, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", e.Argv[0], err)
 	}
-	p, err := startProcess(path, e.Argv, e.Dir, e.environment(j), input, out)
+	p, err := startProcess(e.Guard, path, e.Argv, e.Dir, e.environment(j), input, out)
 	if err == nil {
 		return p, nil
 	}

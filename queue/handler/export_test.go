@@ -10,6 +10,18 @@ func (g *Guard) PID() int {
 	return g.process.Process.Pid
 }
 
+// Count counts the foundlings, and reaps those that have ended.
+func (g *Guard) Count() { g.children.count() }
+
+// HeadcountEvery is how often a worker that adopts does so.
+const HeadcountEvery = headcountEvery
+
+// Born is when a process was born.
+func Born(pid int) int {
+	o, _ := otherOf(pid)
+	return o.born
+}
+
 // ParseDecision reads the last line of a retry handler's output.
 var ParseDecision = parseDecision
 

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -16,21 +17,28 @@ import (
 // more, because it was killed, crashed, or stopped. It does so before the worker's lock ends and another worker may take
 // the jobs. ServeGuard is the other end.
 //
-// The guard process starts with the first program. If it dies, or doesn't listen, the next word to it starts another;
-// while none can be started, no further program starts. A nil Guard guards nothing. A Guard is safe for concurrent use.
+// The guard process starts with the first program. If it was stopped, the next word to it continues it; if it dies, or
+// doesn't listen, that starts another; while none can be started, no further program starts. A nil Guard guards nothing. A
+// Guard is safe for concurrent use.
 type Guard struct {
 	argv     []string
 	workerID string
 	grace    time.Duration
+	hunt     *hunt // its groups are those under guard
+	children *children
 
 	mu      sync.Mutex
-	groups  map[int]struct{}
 	lockEnd time.Time // zero until the first Extend
 	termAt  time.Time // when the guard process sends its TERM, at the earliest; zero as well
 	process *exec.Cmd // nil while none runs
 	pipe    int       // its stdin, not blocking
-	closed  bool
+	// started says that there has been a guard process, closed that there will be none any more.
+	started, closed bool
+	counting        *time.Timer // until the next headcount; nil if the worker doesn't adopt
 }
+
+// headcountEvery is how often a worker that adopts looks for foundlings.
+const headcountEvery = time.Second
 
 var (
 	// errGuardClosed is what a program gets that starts after its worker has ended.
@@ -42,8 +50,15 @@ var (
 // NewGuard describes a guard and starts nothing yet. argv is a command that calls ServeGuard with its further arguments.
 // Programs get a TERM and, grace later at most, a KILL.
 func NewGuard(argv []string, workerID string, grace time.Duration) *Guard {
-	return &Guard{argv: argv, workerID: workerID, grace: grace, groups: map[int]struct{}{}}
+	g := &Guard{argv: argv, workerID: workerID, grace: grace, hunt: newHunt(workerID), children: newChildren()}
+	g.hunt.children = g.children
+	return g
 }
+
+// Adopt makes this process the parent of what its programs leave behind, where the system can do that (Linux): then Close
+// finds it, whatever it did to hide. All children that the process gets after the first program has started are taken for
+// such foundlings, so Adopt is for processes that start nothing else. Call it once, before the first program starts.
+func (g *Guard) Adopt() { g.children.adopt() }
 
 // Start starts the guard process unless it runs. Call it before each program: one that started while there is no guard
 // might outlive the worker.
@@ -89,7 +104,7 @@ func (g *Guard) Add(pgid int) {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.groups[pgid] = struct{}{}
+	g.hunt.add(pgid)
 	g.send("add", int64(pgid))
 }
 
@@ -100,45 +115,82 @@ func (g *Guard) Remove(pgid int) {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	delete(g.groups, pgid)
+	g.hunt.remove(pgid)
 	g.send("remove", int64(pgid))
 }
 
-// Close ends the guard process. If programs are still running, or something of them is that left their groups, they are
-// killed first, and Close waits for that: nothing of a worker is left when it has ended.
-func (g *Guard) Close() error {
+// fork starts a program, the leader of a group, and puts it under guard; reap is for its end.
+func (g *Guard) fork(start func() (pid int, err error)) (pid int, err error) {
 	if g == nil {
+		return start()
+	}
+	if pid, err = g.children.fork(start); err == nil {
+		g.Add(pid)
+	}
+	return pid, err
+}
+
+// reap takes a program that has ended from under guard, and reaps it.
+func (g *Guard) reap(pid int, wait func()) {
+	if g == nil {
+		wait()
+		return
+	}
+	g.Remove(pid) // first, since the id may be somebody else's after that
+	g.children.reap(pid, wait)
+}
+
+// Close ends the guard process. If programs are still running, or something of them is that left their groups, they are
+// killed first, and Close waits for that: nothing of a worker is left when it has ended. Its error, for people, names what
+// could not be killed.
+func (g *Guard) Close() error {
+	if g == nil || !g.close() {
 		return nil
 	}
-	process := g.leave()
-	if process == nil {
-		return nil
+	// the guard process stays beside it, for a worker that is killed meanwhile
+	var left []string
+	if g.hunt.any() {
+		g.hunt.end(time.Now().Add(g.grace))
+		left = g.hunt.left()
 	}
-	late := time.AfterFunc(g.grace+lastRounds*round+5*time.Second, func() { _ = process.Process.Kill() })
-	defer late.Stop()
-	if err := process.Wait(); err != nil {
-		return fmt.Errorf("end the guard: %w", err)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.process != nil {
+		g.bury()
+	}
+	if len(left) > 0 {
+		return fmt.Errorf("end what handlers have left: %s", strings.Join(left, "; "))
 	}
 	return nil
 }
 
-// leave leaves the guard process alone with the programs that still run: to it, it looks as if the worker had died. It
-// gives the process; nil if there is nothing to do.
-func (g *Guard) leave() *exec.Cmd {
+// close makes sure that there will be no other guard process, nor program, and says whether there has been one.
+func (g *Guard) close() (started bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	first := !g.closed
 	g.closed = true
-	process := g.process
-	if process == nil {
-		return nil
+	if g.counting != nil {
+		g.counting.Stop()
 	}
-	if len(g.groups) == 0 && len(strays(g.workerID)) == 0 {
-		g.bury()
-		return nil
+	if g.process != nil {
+		g.hunt.spared = g.process.Process.Pid
 	}
-	g.process = nil
-	_ = syscall.Close(g.pipe)
-	return process
+	return g.started && first
+}
+
+// headcount reaps the foundlings that have ended, and tells the guard process of new ones: once the worker is dead nobody
+// knows any more whose they were.
+func (g *Guard) headcount() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closed {
+		return
+	}
+	for pid, born := range g.hunt.headcount() {
+		g.send("adopted", int64(pid), int64(born))
+	}
+	g.counting.Reset(headcountEvery)
 }
 
 // launch starts the guard process and tells it all there is to know.
@@ -154,17 +206,26 @@ func (g *Guard) launch() error {
 	defer stdin.Close()
 	process := exec.Command(g.argv[0], append(slices.Clone(g.argv[1:]), g.workerID, g.grace.String())...)
 	process.Stdin = stdin
-	// Without the worker's id, by which it finds what to kill; and out of reach of whatever hits the worker's session.
-	process.Env = []string{}
+	// With the worker's id, so that KillStrays finds one that has been stopped; and out of reach of whatever hits the worker's
+	// session.
+	process.Env = []string{workerVariable + "=" + g.workerID}
 	process.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err = syscall.SetNonblock(w, true); err == nil {
-		err = process.Start()
+		_, err = g.children.fork(func() (int, error) {
+			if err := process.Start(); err != nil {
+				return 0, err
+			}
+			return process.Process.Pid, nil
+		})
 	}
 	if err != nil {
 		_ = syscall.Close(w)
 		return fmt.Errorf("start the guard: %w", err)
 	}
-	g.process, g.pipe = process, w
+	g.process, g.pipe, g.started = process, w, true
+	if g.children.adopts && g.counting == nil {
+		g.counting = time.AfterFunc(headcountEvery, g.headcount)
+	}
 	if err := g.tellAll(); err != nil {
 		g.bury()
 		return fmt.Errorf("talk to the guard: %w", err)
@@ -176,39 +237,45 @@ func (g *Guard) tellAll() (err error) {
 	if !g.lockEnd.IsZero() {
 		err = g.write("until", time.Until(g.lockEnd).Milliseconds())
 	}
-	for pgid := range g.groups {
+	groups, foundlings := g.hunt.known()
+	for pgid := range groups {
 		err = errors.Join(err, g.write("add", int64(pgid)))
+	}
+	for pid, born := range foundlings {
+		err = errors.Join(err, g.write("adopted", int64(pid), int64(born)))
 	}
 	return err
 }
 
 // send tells the guard process one thing. One that doesn't take it is replaced, as is one that could not be replaced
 // before, if there is anything to guard; else the next Start does it.
-func (g *Guard) send(word string, n int64) {
+func (g *Guard) send(word string, numbers ...int64) {
 	if g.process != nil {
-		if g.write(word, n) == nil {
+		if g.write(word, numbers...) == nil {
+			_ = syscall.Kill(g.process.Process.Pid, syscall.SIGCONT) // a handler may have stopped it
 			return
 		}
 		g.bury()
 	}
-	if len(g.groups) > 0 {
+	if groups, foundlings := g.hunt.known(); len(groups)+len(foundlings) > 0 {
 		_ = g.launch() // Start says why not
 	}
 }
 
 // write writes a line, whole or not at all, and never waits: a full pipe means that the guard hangs.
-func (g *Guard) write(word string, n int64) error {
-	line := make([]byte, 0, 32)
-	line = append(append(line, word...), ' ')
-	line = append(strconv.AppendInt(line, n, 10), '\n')
-	_, err := syscall.Write(g.pipe, line)
+func (g *Guard) write(word string, numbers ...int64) error {
+	line := append(make([]byte, 0, 48), word...)
+	for _, n := range numbers {
+		line = strconv.AppendInt(append(line, ' '), n, 10)
+	}
+	_, err := syscall.Write(g.pipe, append(line, '\n'))
 	return err
 }
 
 // bury ends the guard process without letting it kill anything: it must not see its stdin end.
 func (g *Guard) bury() {
 	_ = g.process.Process.Kill()
-	_ = g.process.Wait()
+	g.children.reap(g.process.Process.Pid, func() { _ = g.process.Wait() })
 	_ = syscall.Close(g.pipe)
 	g.process = nil
 }

@@ -334,20 +334,24 @@ func TestGuardExtend(t *testing.T) {
 	eventuallyGone(t, "a program started with the new lock", after)
 }
 
-// A guard that dies, or hangs, is replaced, and the new one knows everything.
+// A guard that dies, or doesn't listen, is replaced, and the new one knows everything.
 func TestGuardReplaced(t *testing.T) {
-	tests := map[string]syscall.Signal{"dead": syscall.SIGKILL, "hanging": syscall.SIGSTOP}
-	for name, sig := range tests {
+	for name, argv := range map[string][]string{"dead": guardArgv(), "deaf": {os.Args[0], "deaf", filepath.Join(t.TempDir(), "first")}} {
 		t.Run(name, func(t *testing.T) {
-			guard := startGuard(t)
+			guard := handler.NewGuard(argv, newWorkerID(), time.Second)
+			if err := guard.Start(); err != nil {
+				t.Fatal(err)
+			}
 			guard.Extend(time.Hour)
 			pid, first := sleeper(t), guard.PID()
 			guard.Add(pid)
-			if err := syscall.Kill(first, syscall.SIGTERM); err != nil { // which doesn't impress it
+			if err := syscall.Kill(first, syscall.SIGTERM); err != nil && name != "deaf" { // which doesn't impress it
 				t.Fatal(err)
 			}
-			if err := syscall.Kill(first, sig); err != nil {
-				t.Fatal(err)
+			if name == "dead" {
+				if err := syscall.Kill(first, syscall.SIGKILL); err != nil {
+					t.Fatal(err)
+				}
 			}
 			eventually(t, "another guard", func() bool {
 				for range 100 {

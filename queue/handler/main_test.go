@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -25,10 +26,14 @@ import (
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 {
 		if role := map[string]func([]string) error{
-			"guard":  func(args []string) error { return handler.ServeGuard(os.Stdin, args) },
-			"worker": fakeWorker,
-			"window": forkedInSecret,
-			"escape": escape,
+			"guard":   func(args []string) error { return handler.ServeGuard(os.Stdin, args) },
+			"deaf":    deafGuard,
+			"worker":  func(args []string) error { return fakeWorker(args, false) },
+			"adopter": func(args []string) error { return fakeWorker(args, true) },
+			"window":  forkedInSecret,
+			"escape":  escape,
+			"busy":    busyAdopter,
+			"heir":    heir,
 		}[os.Args[1]]; role != nil {
 			if err := role(os.Args[2:]); err != nil {
 				fmt.Fprintln(os.Stderr, err)
@@ -42,12 +47,15 @@ func TestMain(m *testing.M) {
 
 // fakeWorker has a lock of so many milliseconds, runs a script for one job, and never renews: ID MILLISECONDS FILE SCRIPT.
 // It writes the lock's end to the file.
-func fakeWorker(args []string) error {
+func fakeWorker(args []string, adopts bool) error {
 	lock, err := strconv.Atoi(args[1])
 	if err != nil {
 		return err
 	}
 	guard := handler.NewGuard(guardArgv(), args[0], 300*time.Millisecond)
+	if adopts {
+		guard.Adopt()
+	}
 	end := time.Now().Add(time.Duration(lock) * time.Millisecond)
 	guard.Extend(time.Until(end))
 	if err := os.WriteFile(args[2], fmt.Appendln(nil, end.UnixNano()), 0o600); err != nil {
@@ -56,6 +64,17 @@ func fakeWorker(args []string) error {
 	e := &handler.Exec{Argv: []string{"sh", "-c", args[3]}, Grace: time.Second, Guard: guard, WorkerID: args[0]}
 	e.Handle(context.Background(), &job.Job{ID: 1})
 	select {} // whatever became of the job: a worker that hangs
+}
+
+// deafGuard is a guard that doesn't listen, if there is no file of this name yet: FILE and a guard's arguments.
+func deafGuard(args []string) error {
+	file, err := os.OpenFile(args[0], os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return handler.ServeGuard(os.Stdin, args[1:])
+	}
+	signal.Ignore(syscall.SIGTERM)
+	time.Sleep(time.Minute)
+	return file.Close()
 }
 
 // forkedInSecret starts a program of which its guard isn't told: ID SCRIPT.
@@ -78,6 +97,12 @@ func escape(args []string) error {
 	stay := exec.Command("sh", "-c", `trap "" TERM; echo $$ >"$0"; sleep 60; :`, args[0])
 	stay.Stdout, stay.Stderr = os.Stdout, os.Stderr
 	return stay.Run()
+}
+
+// hide is a script that leaves behind what has nothing of a worker's but its blood, and is deaf to TERM: neither group nor
+// session, parent or environment. It writes its pid to the file.
+func hide(file string) string {
+	return fmt.Sprintf(`env -i setsid sh -c 'trap "" TERM; echo $$ >"$0"; sleep 60; :' '%[1]s' >/dev/null 2>&1 & while [ ! -s '%[1]s' ]; do sleep 0.01; done`, file)
 }
 
 func guardArgv() []string { return []string{os.Args[0], "guard"} }

@@ -13,8 +13,10 @@ const sureRoom = 4096
 // process is a program that was started: the leader of a process group of its own.
 type process struct {
 	pid    int
+	guard  *Guard
 	input  *input
 	output *capture
+	closed sync.Once
 
 	mu          sync.Mutex
 	reaped      bool // from now on the group's id may be somebody else's
@@ -22,9 +24,9 @@ type process struct {
 	kill        *time.Timer
 }
 
-// startProcess starts a program that reads message on its stdin and prints to out, with stdout and stderr alike. An
-// error is the bare errno.
-func startProcess(path string, argv []string, dir string, env []string, message []byte, out *output) (*process, error) {
+// startProcess starts a program, under guard, that reads message on its stdin and prints to out, with stdout and stderr
+// alike. An error is the bare errno.
+func startProcess(guard *Guard, path string, argv []string, dir string, env []string, message []byte, out *output) (*process, error) {
 	stdin, in, err := feed(message)
 	if err != nil {
 		return nil, err
@@ -38,9 +40,11 @@ func startProcess(path string, argv []string, dir string, env []string, message 
 	defer syscall.Close(theirs)
 	pid := 0
 	if err = syscall.SetNonblock(stdout, true); err == nil { // ours alone: the other end has a flag of its own
-		pid, err = syscall.ForkExec(path, argv, &syscall.ProcAttr{
-			Dir: dir, Env: env, Files: []uintptr{uintptr(stdin), uintptr(theirs), uintptr(theirs)},
-			Sys: &syscall.SysProcAttr{Setpgid: true},
+		pid, err = guard.fork(func() (int, error) {
+			return syscall.ForkExec(path, argv, &syscall.ProcAttr{
+				Dir: dir, Env: env, Files: []uintptr{uintptr(stdin), uintptr(theirs), uintptr(theirs)},
+				Sys: &syscall.SysProcAttr{Setpgid: true},
+			})
 		})
 	}
 	if err != nil {
@@ -49,11 +53,12 @@ func startProcess(path string, argv []string, dir string, env []string, message 
 		return nil, err
 	}
 	in.begin()
-	return &process{pid: pid, input: in, output: newCapture(stdout, out)}, nil
+	return &process{pid: pid, guard: guard, input: in, output: newCapture(stdout, out)}, nil
 }
 
-// interrupt tells the group to end, and makes it end after grace. It does nothing if the leader has ended by itself.
-func (p *process) interrupt(grace time.Duration) {
+// interrupt tells the group to end, and makes it end after grace. It does nothing if the leader has ended by itself. It calls
+// denied if the leader may not be killed; until that returns, the leader isn't reaped.
+func (p *process) interrupt(grace time.Duration, denied func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.reaped || hasEnded(p.pid) {
@@ -64,8 +69,12 @@ func (p *process) interrupt(grace time.Duration) {
 	p.kill = time.AfterFunc(grace, func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		if !p.reaped {
-			_ = syscall.Kill(-p.pid, syscall.SIGKILL)
+		if p.reaped {
+			return
+		}
+		_ = syscall.Kill(-p.pid, syscall.SIGKILL)
+		if syscall.Kill(p.pid, syscall.SIGKILL) == syscall.EPERM && !hasEnded(p.pid) {
+			denied()
 		}
 	})
 }
@@ -75,8 +84,15 @@ func (p *process) interrupt(grace time.Duration) {
 func (p *process) await() {
 	awaitEnd(p.pid)
 	_ = syscall.Kill(-p.pid, syscall.SIGKILL)
-	p.input.close()
-	p.output.finish()
+	p.close()
+}
+
+// close closes what the worker has of its input and output, which is complete then.
+func (p *process) close() {
+	p.closed.Do(func() {
+		p.input.close()
+		p.output.finish()
+	})
 }
 
 // reap says how the leader ended.
@@ -87,12 +103,14 @@ func (p *process) reap() (status syscall.WaitStatus, err error) {
 	if p.kill != nil {
 		p.kill.Stop()
 	}
-	for {
-		_, err = syscall.Wait4(p.pid, &status, 0, nil)
-		if err != syscall.EINTR {
-			return status, err
+	p.guard.reap(p.pid, func() {
+		for {
+			if _, err = syscall.Wait4(p.pid, &status, 0, nil); err != syscall.EINTR {
+				return
+			}
 		}
-	}
+	})
+	return status, err
 }
 
 // input is what is left to write on a program's stdin; nil if nothing is.

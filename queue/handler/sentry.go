@@ -1,11 +1,11 @@
 package handler
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
-	"io"
+	"os"
 	"os/signal"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -15,10 +15,6 @@ import (
 const (
 	// breath is how long the guard waits before it reads on, so that a busy worker doesn't wake it for each job.
 	breath = 10 * time.Millisecond
-	// round is how often it looks whether processes that it has sent a signal are gone.
-	round = 50 * time.Millisecond
-	// lastRounds is how often it sends KILL to processes that won't be gone, before it gives up on them.
-	lastRounds = 40
 	// maxMargin is how long before a long lock's end the KILL is sent; less than what a worker leaves that stops its
 	// handlers itself, and can say why.
 	maxMargin = 500 * time.Millisecond
@@ -27,55 +23,38 @@ const (
 // ServeGuard is the other end of a Guard: the whole life of a process that has in as its stdin and args as the last of
 // its arguments. It learns from in which process groups the worker runs and how long the worker's lock lasts. When in
 // ends while there are any, or the lock is about to end, it kills them: TERM, a grace, KILL, before the lock ends. On
-// Linux it also finds, by HIPQ_WORKER_ID in their environment, processes that it wasn't told of: one that was just being
-// started, one that left its group. It ignores the signals by which processes are usually told to end.
-func ServeGuard(in io.Reader, args []string) error {
+// Linux it also finds processes that it wasn't told of: one that was just being started, one that left its group. It
+// ignores the signals by which processes are usually told to end.
+func ServeGuard(in *os.File, args []string) error {
 	s, err := newSentry(args)
 	if err != nil {
 		return err
 	}
 	signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT)
-	lines := make(chan string, 64)
-	go func() {
-		defer close(lines)
-		scanner := bufio.NewScanner(unhurried{in})
-		for scanner.Scan() {
-			lines <- scanner.Text()
-		}
-	}()
-	alarm := time.NewTimer(0)
+	defer runtime.KeepAlive(in)
+	worker := &ear{fd: int(in.Fd())}
 	for {
-		select {
-		case line, open := <-lines:
-			if !open {
-				s.workerGone()
-				return nil
-			}
-			s.hear(line, time.Now())
-		case <-alarm.C:
-			s.look(time.Now())
+		lines, more, open := worker.listen(s.next(time.Now()))
+		if !open {
+			s.workerGone(time.Now())
+			return nil
 		}
-		alarm.Reset(s.next(time.Now()))
+		for _, line := range lines {
+			s.hear(line, time.Now())
+		}
+		if !more { // a guard that was stopped for a while hears first that its worker is well
+			s.look(time.Now())
+			if len(lines) > 0 {
+				time.Sleep(breath)
+			}
+		}
 	}
-}
-
-// unhurried rests after each read.
-type unhurried struct{ in io.Reader }
-
-func (u unhurried) Read(p []byte) (int, error) {
-	n, err := u.in.Read(p)
-	if err == nil {
-		time.Sleep(breath)
-	}
-	return n, err
 }
 
 // sentry is what the guard knows.
 type sentry struct {
-	workerID string
-	grace    time.Duration
-	groups   map[int]struct{}
-	termed   map[int]struct{} // processes outside of the groups that have got their TERM
+	*hunt
+	grace time.Duration
 	// termAt and killAt are when the time is up; zero as long as the lock's end is not known.
 	termAt, killAt time.Time
 	stage          stage
@@ -99,13 +78,14 @@ func newSentry(args []string) (*sentry, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start as guard: %w", err)
 	}
-	return &sentry{workerID: args[0], grace: grace, groups: map[int]struct{}{}, termed: map[int]struct{}{}}, nil
+	return &sentry{hunt: newHunt(args[0]), grace: grace}, nil
 }
 
-// hear takes a line: "until MILLISECONDS", "add GROUP", "remove GROUP".
+// hear takes a line: "until MILLISECONDS", "add GROUP", "remove GROUP", "adopted PROCESS BORN".
 func (s *sentry) hear(line string, now time.Time) {
-	word, number, _ := strings.Cut(line, " ")
-	n, err := strconv.Atoi(number)
+	word, numbers, _ := strings.Cut(line, " ")
+	first, second, _ := strings.Cut(numbers, " ")
+	n, err := strconv.Atoi(first)
 	if err != nil {
 		return
 	}
@@ -113,17 +93,20 @@ func (s *sentry) hear(line string, now time.Time) {
 	case "until":
 		s.termAt, s.killAt = stopTimes(now, time.Duration(n)*time.Millisecond, s.grace)
 		s.stage = watching
-		clear(s.termed)
+		s.pardon()
 	case "add":
-		s.groups[n] = struct{}{}
+		s.add(n)
 		switch s.stage { // one that the worker started although its time is up
 		case terminated:
-			s.kill(n, syscall.SIGTERM)
+			_ = syscall.Kill(-n, syscall.SIGTERM)
 		case killed:
-			s.kill(n, syscall.SIGKILL)
+			_ = syscall.Kill(-n, syscall.SIGKILL)
 		}
 	case "remove":
-		delete(s.groups, n)
+		s.remove(n)
+	case "adopted":
+		born, _ := strconv.Atoi(second)
+		s.adopt(n, born)
 	}
 }
 
@@ -141,21 +124,23 @@ func (s *sentry) next(now time.Time) time.Duration {
 		return time.Hour
 	case s.stage == watching:
 		return s.termAt.Sub(now)
-	case now.Before(s.killAt):
-		return s.killAt.Sub(now)
+	case now.Before(s.killFrom()):
+		return s.killFrom().Sub(now)
 	}
 	return round
 }
+
+// killFrom is when it begins to kill, to be done with it at killAt: on a busy host it takes a while to find all strays.
+func (s *sentry) killFrom() time.Time { return s.killAt.Add(-2 * s.took) }
 
 // look does what it is time for. The worker may be about to renew its lock after all; then it finds that its jobs have
 // failed, no worse than if it had stopped them itself.
 func (s *sentry) look(now time.Time) {
 	switch {
 	case s.killAt.IsZero() || s.stage == killed:
-	case !now.Before(s.killAt):
+	case !now.Before(s.killFrom()):
 		s.stage = terminated
-		s.signal(syscall.SIGKILL)
-		if len(strays(s.workerID)) == 0 {
+		if !s.signal(syscall.SIGKILL) || !seesOthers {
 			s.stage = killed
 		}
 	case s.stage == watching && !now.Before(s.termAt):
@@ -164,74 +149,15 @@ func (s *sentry) look(now time.Time) {
 	}
 }
 
-// workerGone ends what the worker left. What comes to light meanwhile, being just started, gets its TERM too.
-func (s *sentry) workerGone() {
-	limit := time.Now().Add(s.grace)
+// workerGone ends what the worker has left.
+func (s *sentry) workerGone(now time.Time) {
+	limit := now.Add(s.grace)
 	if !s.killAt.IsZero() && s.killAt.Before(limit) {
 		limit = s.killAt
 	}
-	sig, quiet := syscall.SIGTERM, 0
-	for ; time.Now().Before(limit); time.Sleep(round) {
-		s.dropLeaderless()
-		if s.signal(sig) {
-			quiet = 0
-		} else if quiet++; quiet == 2 {
-			return // twice, since a program shows its environment a moment after its start
-		}
-		sig = 0
+	if s.stage == watching && now.After(limit.Add(maxMargin)) {
+		// it has itself been stopped until after the lock's end, and the ids of groups may be others' by now
+		s.forgetGroups()
 	}
-	s.signal(syscall.SIGKILL)
-	clear(s.groups) // nothing gets out of a group that was killed; zombies stay in it until somebody reaps them
-	for range lastRounds {
-		if s.signal(syscall.SIGKILL) {
-			quiet = 0
-		} else if quiet++; quiet == 2 {
-			return
-		}
-		time.Sleep(round)
-	}
-}
-
-// dropLeaderless kills what is left of groups whose leader has ended, as the worker would have done.
-func (s *sentry) dropLeaderless() {
-	for pgid := range s.groups {
-		if !runs(pgid) {
-			s.kill(pgid, syscall.SIGKILL)
-			delete(s.groups, pgid)
-		}
-	}
-}
-
-// signal sends sig to all groups, and to the strays; 0 only looks, but gives strays that it hasn't seen yet a TERM. It
-// says whether anything is there, and forgets groups that aren't: their ids may be given to others.
-func (s *sentry) signal(sig syscall.Signal) (found bool) {
-	for pgid := range s.groups {
-		if s.kill(pgid, sig) {
-			found = true
-		} else {
-			delete(s.groups, pgid)
-		}
-	}
-	for _, pid := range strays(s.workerID) {
-		found = true
-		if pgid, err := syscall.Getpgid(pid); err == nil {
-			if _, ok := s.groups[pgid]; ok {
-				continue
-			}
-		}
-		_, told := s.termed[pid]
-		s.termed[pid] = struct{}{}
-		switch {
-		case sig == syscall.SIGKILL:
-			_ = syscall.Kill(pid, syscall.SIGKILL)
-		case !told:
-			_ = syscall.Kill(pid, syscall.SIGTERM)
-		}
-	}
-	return found
-}
-
-// kill signals a group and says whether it is there.
-func (s *sentry) kill(pgid int, sig syscall.Signal) bool {
-	return pgid > 1 && syscall.Kill(-pgid, sig) != syscall.ESRCH
+	s.end(limit)
 }

@@ -1,0 +1,120 @@
+package handler_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/hipq/hipq/queue/handler"
+)
+
+// stopGuard stops a guard, and waits until it has stopped.
+func stopGuard(t *testing.T, guard *handler.Guard) {
+	t.Helper()
+	pid := guard.PID()
+	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	var status syscall.WaitStatus
+	if _, err := syscall.Wait4(pid, &status, syscall.WUNTRACED, nil); err != nil || !status.Stopped() {
+		t.Fatalf("the guard: %v, %v", status, err)
+	}
+}
+
+// A guard that somebody has stopped goes on with the worker's next word, and so guards a worker that is killed after it.
+func TestGuardStopped(t *testing.T) {
+	guard := startGuard(t)
+	stopGuard(t, guard)
+	guard.Extend(time.Hour)
+	var status syscall.WaitStatus
+	eventually(t, "the guard goes on", func() bool {
+		pid, err := syscall.Wait4(guard.PID(), &status, syscall.WCONTINUED|syscall.WNOHANG, nil)
+		return err == nil && pid == guard.PID() && status.Continued()
+	})
+	if err := guard.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// Close needs no guard: it kills what is left, and the guard that somebody has stopped.
+func TestGuardStoppedAtTheEnd(t *testing.T) {
+	guard := startGuard(t)
+	pid, process := sleeper(t), guard.PID()
+	guard.Add(pid)
+	stopGuard(t, guard)
+	begin := time.Now()
+	if err := guard.Close(); err != nil {
+		t.Error(err)
+	}
+	if took := time.Since(begin); took > 10*time.Second {
+		t.Errorf("it took %s", took)
+	}
+	eventuallyGone(t, "what was under guard", pid)
+	eventuallyGone(t, "the guard", process)
+}
+
+// A guard that was stopped for longer than the lock hears that the worker has renewed it, before it does anything.
+func TestServeGuardHearsFirst(t *testing.T) {
+	kept := sleeper(t)
+	for range 5 {
+		guard, say, _ := guardProcess(t)
+		say("until 600\nadd %d\n", kept)
+		time.Sleep(100 * time.Millisecond) // not waiting for anything: it may have heard that, or not
+		if err := guard.Process.Signal(syscall.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(700 * time.Millisecond)                         // the lock's time, and more
+		say("%suntil 60000\n", strings.Repeat("remove 2\n", 1000)) // more than it reads at once
+		if err := guard.Process.Signal(syscall.SIGCONT); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(100 * time.Millisecond) // for it to do the wrong thing
+		if !alive(kept) {
+			t.Fatal("it killed the programs of a worker that is well")
+		}
+	}
+}
+
+// guardProcess is a guard that is told what say is given.
+func guardProcess(t *testing.T) (guard *exec.Cmd, say func(format string, args ...any), hangUp func()) {
+	t.Helper()
+	guard = exec.Command(os.Args[0], "guard", newWorkerID(), "100ms")
+	in, err := guard.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := guard.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = guard.Process.Kill()
+		_ = guard.Wait()
+	})
+	say = func(format string, args ...any) {
+		t.Helper()
+		if _, err := fmt.Fprintf(in, format, args...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return guard, say, func() { _ = in.Close() }
+}
+
+// What the worker has adopted is killed with it, but no other process that has its id since.
+func TestServeGuardFoundlings(t *testing.T) {
+	onlyLinux(t)
+	adopted, another := sleeper(t), sleeper(t)
+	guard, say, hangUp := guardProcess(t)
+	say("adopted %d %d\nadopted %d %d\n", adopted, handler.Born(adopted), another, handler.Born(another)-1)
+	hangUp()
+	if err := guard.Wait(); err != nil {
+		t.Error(err)
+	}
+	eventuallyGone(t, "what was adopted", adopted)
+	if !alive(another) {
+		t.Error("it killed another")
+	}
+}
