@@ -1,7 +1,9 @@
 package cmd
 
 import (
+	"fmt"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -19,5 +21,36 @@ func (a *app) guardCommand() *cobra.Command {
 		RunE: func(_ *cobra.Command, args []string) error {
 			return handler.ServeGuard(os.Stdin, args)
 		},
+	}
+}
+
+// newGuard is the guard of a worker whose process starts nothing but handlers.
+func (a *app) newGuard(i *instance, workerID string) *handler.Guard {
+	guard := handler.NewGuard(a.guardArgv(), workerID, i.Worker.Grace)
+	guard.Adopt()
+	return guard
+}
+
+// closeGuard ends a guard. What can't be killed changes nothing about what the worker did.
+func (a *app) closeGuard(guard *handler.Guard) {
+	if err := guard.Close(); err != nil {
+		a.warn(err)
+	}
+}
+
+// guardArgv starts this same binary as a guard.
+func (a *app) guardArgv() []string {
+	exe, err := os.Executable()
+	if err != nil {
+		// the file was replaced while we run; Linux still finds it here
+		exe = "/proc/self/exe"
+	}
+	return []string{strings.TrimSuffix(exe, " (deleted)"), guardCommand}
+}
+
+// killStrays kills what a dead worker's handlers have left on this host.
+func (a *app) killStrays(workerID string) {
+	if left := handler.KillStrays(workerID); len(left) > 0 {
+		a.warn(fmt.Errorf("end what dead worker %s has left: %s", workerID, strings.Join(left, "; ")))
 	}
 }

@@ -57,7 +57,7 @@ func onTerminal(args []string) error {
 func unprivileged(args []string) error {
 	runtime.LockOSThread()
 	if os.Geteuid() == 0 {
-		for _, capability := range []uintptr{unix.CAP_DAC_OVERRIDE, unix.CAP_DAC_READ_SEARCH} {
+		for _, capability := range []uintptr{unix.CAP_DAC_OVERRIDE, unix.CAP_DAC_READ_SEARCH, unix.CAP_KILL} {
 			if err := unix.Prctl(unix.PR_CAPBSET_DROP, capability, 0, 0, 0); err != nil {
 				return err
 			}

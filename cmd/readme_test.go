@@ -327,7 +327,7 @@ func inserts(t *testing.T, p page) {
 				t.Errorf("%s:%d: %v", p.name, b.line, err)
 			}
 		}
-		if _, err := q.Upkeep(t.Context(), roster.Worker{ID: "docs"}, queue.Look{New: true}, nil); err != nil {
+		if _, err := q.Upkeep(t.Context(), roster.Worker{ID: "docs"}, queue.Look{New: true}, nil, nil); err != nil {
 			t.Fatal(err)
 		}
 		n := 0

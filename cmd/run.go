@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hipq/hipq/queue"
-	"github.com/hipq/hipq/queue/handler"
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/queue/roster"
 	"github.com/hipq/hipq/queue/worker"
@@ -53,7 +52,7 @@ func (a *app) runJob(cmd *cobra.Command, name string, id int64) error {
 	if err != nil {
 		return err
 	}
-	guard := handler.NewGuard(a.guardArgv(), w.ID, i.Worker.Grace)
+	guard := a.newGuard(i, w.ID)
 	queues, _, err := i.workQueues([]string{name}, nil, w.ID, guard)
 	if err != nil {
 		return err
@@ -64,7 +63,7 @@ func (a *app) runJob(cmd *cobra.Command, name string, id int64) error {
 	}
 	var ran *queue.Settled
 	done, err := worker.RunJob(cmd.Context(), worker.Params{
-		DB: i.db, Queues: queues, Options: i.Worker, Renewed: guard.Extend, Log: a.logger(), Worker: w,
+		DB: i.db, Queues: queues, Options: i.Worker, Renewed: guard.Extend, KillStrays: a.killStrays, Log: a.logger(), Worker: w,
 		Ended: func(s queue.Settled) {
 			ran = &s
 			if !a.json {
@@ -72,7 +71,8 @@ func (a *app) runJob(cmd *cobra.Command, name string, id int64) error {
 			}
 		},
 	}, id)
-	if err = errors.Join(err, guard.Close()); err != nil {
+	a.closeGuard(guard)
+	if err != nil {
 		return err
 	}
 	return a.printRun(cmd, i, q, *ran, done)
@@ -95,7 +95,7 @@ func runnable(cmd *cobra.Command, q worker.Queue, w roster.Worker, id int64) err
 		if !j.IsNew() {
 			return nil
 		}
-		if _, err := q.Upkeep(cmd.Context(), w, queue.Look{New: true}, nil); err != nil {
+		if _, err := q.Upkeep(cmd.Context(), w, queue.Look{New: true}, nil, nil); err != nil {
 			return err
 		}
 		pause = min(2*pause+time.Millisecond, 200*time.Millisecond)

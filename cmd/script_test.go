@@ -50,12 +50,13 @@ func program(run func(args []string) error) {
 //	sql STATEMENT…          runs statements on the script's database and prints their rows, a tab between the columns;
 //	                        @FILE is statements from a file, each of which ends with a semicolon and a line's end
 //	terminal PROGRAM …      runs a program with a terminal for its standard output, and prints what is shown there
-//	unprivileged PROGRAM …  runs a program to which file permissions apply even if the tests run as root
+//	unprivileged PROGRAM …  runs a program to which file permissions apply even if the tests run as root, and which may not
+//	                        signal other users' processes
 //	shape FILE WANT         checks that each JSON object in FILE has the fields that WANT lists, of the types there
 //	hour NAME N             sets NAME to the hour that began N hours before this one, and NAME_SQL to a moment in it
 //
 // In the YAML files of a script, $DATABASE stands for the section of the script's database. DRIVER and SOURCE say which
-// it is, and [sqlite] and [mysql] ask.
+// it is, and [sqlite] and [mysql] ask; [root] asks whether the tests run as root.
 func TestScripts(t *testing.T) {
 	for _, driver := range []string{"sqlite", "mysql"} {
 		t.Run(driver, func(t *testing.T) {
@@ -104,6 +105,9 @@ func setUp(env *testscript.Env, driver string) error {
 func condition(name, driver string) (bool, error) {
 	if name == "sqlite" || name == "mysql" {
 		return name == driver, nil
+	}
+	if name == "root" {
+		return os.Geteuid() == 0, nil
 	}
 	return false, fmt.Errorf("unknown condition %q", name)
 }

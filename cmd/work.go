@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -79,16 +77,16 @@ func (a *app) runWork(cmd *cobra.Command, names, types []string) error {
 	if err != nil {
 		return err
 	}
-	guard := handler.NewGuard(a.guardArgv(), w.ID, i.Worker.Grace)
+	guard := a.newGuard(i, w.ID)
 	queues, unfit, err := i.workQueues(names, types, w.ID, guard)
 	if err != nil {
 		return err
 	}
 	began := time.Now()
 	done, err := worker.Run(cmd.Context(), worker.Params{
-		DB: i.db, Queues: queues, Options: i.Worker, Renewed: guard.Extend, Log: a.logger(), Worker: w,
+		DB: i.db, Queues: queues, Options: i.Worker, Renewed: guard.Extend, KillStrays: a.killStrays, Log: a.logger(), Worker: w,
 	})
-	err = errors.Join(err, guard.Close())
+	a.closeGuard(guard)
 	took := time.Since(began)
 	switch {
 	case a.json:
@@ -157,14 +155,4 @@ func (a *app) logger() *slog.Logger {
 		return nil
 	}
 	return slog.New(slog.NewTextHandler(a.err, &slog.HandlerOptions{Level: slog.LevelDebug}))
-}
-
-// guardArgv starts this same binary as a guard.
-func (a *app) guardArgv() []string {
-	exe, err := os.Executable()
-	if err != nil {
-		// the file was replaced while we run; Linux still finds it here
-		exe = "/proc/self/exe"
-	}
-	return []string{strings.TrimSuffix(exe, " (deleted)"), guardCommand}
 }

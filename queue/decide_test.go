@@ -100,7 +100,7 @@ func TestDecisionIsTakenByAnother(t *testing.T) {
 		s.bury("w1")
 		look := must[queue.Look](t)(s.Look(t.Context(), []string{"send"}))
 		// both types have retry handlers here: none for the policy
-		must[bool](t)(s.Upkeep(t.Context(), roster.Worker{ID: "keeper"}, look, nil))
+		must[bool](t)(s.Upkeep(t.Context(), roster.Worker{ID: "keeper"}, look, nil, nil))
 
 		list := s.undecided("w2", 3)
 		if len(list) != 3 || len(s.undecided("w3", 9)) != 1 {

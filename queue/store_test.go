@@ -168,7 +168,7 @@ func (s store) upkeep() {
 	s.t.Helper()
 	types := []string{"send", "report"}
 	look := must[queue.Look](s.t)(s.Look(s.t.Context(), types))
-	must[bool](s.t)(s.Upkeep(s.t.Context(), roster.Worker{ID: "keeper", Host: "h", PID: 1}, look, types))
+	must[bool](s.t)(s.Upkeep(s.t.Context(), roster.Worker{ID: "keeper", Host: "h", PID: 1}, look, types, nil))
 }
 
 func (s store) exec(query string, args ...any) {
@@ -596,7 +596,7 @@ func TestOnlyWhoKnowsTheTypeDecides(t *testing.T) {
 		s.start("dead", 1)
 		s.bury("dead")
 		look := must[queue.Look](s.t)(s.Look(s.t.Context(), []string{"report"}))
-		must[bool](s.t)(s.Upkeep(s.t.Context(), roster.Worker{ID: "other"}, look, []string{"report"}))
+		must[bool](s.t)(s.Upkeep(s.t.Context(), roster.Worker{ID: "other"}, look, []string{"report"}, nil))
 		s.wantState(id, job.Error, "error", 1)
 		s.wantHistory(id, "added/0 starting/1")
 		s.upkeep()

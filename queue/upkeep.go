@@ -57,9 +57,10 @@ func (q *Queue) Look(ctx context.Context, types []string) (Look, error) {
 
 // Upkeep does what a look found, apart from what rounds do: takes in, promotes, reclaims, and decides by policy about the
 // jobs of these types, which are those without a retry handler. Any number of workers may do it at once. It does a bounded
-// part of each; when there may be more, more is true. What has to wait for another transaction waits some seconds, and keeps
-// nothing else from being done: then comes the error, which is schema.IsLockTimeout.
-func (q *Queue) Upkeep(ctx context.Context, w roster.Worker, l Look, types []string) (more bool, err error) {
+// part of each; when there may be more, more is true. dead, if not nil, is called with each worker of the instance that is no
+// more, before jobs are reclaimed from it; perhaps more than once. What has to wait for another transaction waits some seconds,
+// and keeps nothing else from being done: then comes the error, which is schema.IsLockTimeout.
+func (q *Queue) Upkeep(ctx context.Context, w roster.Worker, l Look, types []string, dead func(workerID string)) (more bool, err error) {
 	var held error
 	for _, step := range []struct {
 		wanted bool
@@ -68,7 +69,7 @@ func (q *Queue) Upkeep(ctx context.Context, w roster.Worker, l Look, types []str
 		{l.New, func(met *[]any) (bool, error) { return q.takeIn(ctx, w, met) }},
 		{l.Waking, func(met *[]any) (bool, error) { return q.wake(ctx, met) }},
 		{l.Held && q.ThrottleGroups == nil, func(met *[]any) (bool, error) { return q.unhold(ctx, met) }},
-		{l.Orphaned, func(met *[]any) (bool, error) { return q.reclaim(ctx, met) }},
+		{l.Orphaned, func(met *[]any) (bool, error) { return q.reclaim(ctx, dead, met) }},
 		{l.Undecided || l.Orphaned || l.Waking, func(met *[]any) (bool, error) { return q.decideByPolicy(ctx, w, types, met) }},
 	} {
 		if !step.wanted {

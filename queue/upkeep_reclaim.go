@@ -21,8 +21,9 @@ func (q *Queue) orphans() string {
 // reclaim takes jobs from dead workers: those that were running have failed, are suspects, and wait for the retry decision,
 // as do those about which one was being taken. The token stays with them: it says which attempt it was. Those that were never started
 // are due again, at no cost in attempts: of a program that locks jobs and starts them later, for a round starts what it
-// locks.
-func (q *Queue) reclaim(ctx context.Context, met *[]any) (more bool, err error) {
+// locks. Before any of that, dead is called with each worker that is known to have been one: what a job's row says of its
+// worker may be another instance's, written by a hand other than hipq's.
+func (q *Queue) reclaim(ctx context.Context, dead func(workerID string), met *[]any) (more bool, err error) {
 	var found []struct {
 		ID       int64
 		WorkerID string `db:"worker_id"`
@@ -36,16 +37,20 @@ func (q *Queue) reclaim(ctx context.Context, met *[]any) (more bool, err error) 
 	if err := q.db.SelectContext(ctx, &found, query, reclaimMax); err != nil {
 		return false, fmt.Errorf("find the jobs of dead workers in %s: %w", q.Name, err)
 	}
-	byWorker, lost := map[string][]any{}, map[string]string{}
+	byWorker, lost, known := map[string][]any{}, map[string]string{}, map[string]bool{}
 	for _, f := range found {
 		byWorker[f.WorkerID], *met = append(byWorker[f.WorkerID], f.ID), append(*met, f.ID)
 		lost[f.WorkerID] = "worker lost: " + f.WorkerID
 		if f.Host != nil && f.PID != nil {
 			lost[f.WorkerID] += fmt.Sprintf(" (pid %s on %s)", *f.PID, *f.Host)
+			known[f.WorkerID] = true
 		}
 	}
 	reclaimed := 0
 	for worker, ids := range byWorker {
+		if dead != nil && known[worker] {
+			dead(worker)
+		}
 		n, err := q.reclaimFrom(ctx, worker, lost[worker], ids)
 		if err != nil {
 			return false, fmt.Errorf("reclaim jobs of %s: %w", q.Name, err)

@@ -25,7 +25,7 @@ func TestUpkeepThatIsHeldUp(t *testing.T) {
 
 		types := []string{"send", "report"}
 		look := must[queue.Look](t)(s.Look(t.Context(), types))
-		_, err := s.Upkeep(t.Context(), roster.Worker{ID: "keeper", Host: "h", PID: 1}, look, types)
+		_, err := s.Upkeep(t.Context(), roster.Worker{ID: "keeper", Host: "h", PID: 1}, look, types, nil)
 		if !schema.IsLockTimeout(err) {
 			t.Errorf("the upkeep ends with %v", err)
 		}

@@ -60,7 +60,7 @@ func TestWhy(t *testing.T) {
 		s.bury("w")
 		s.wantWhy(second[0].ID, "is over: the next worker takes the job back")
 		look := must[queue.Look](t)(s.Look(t.Context(), nil))
-		must[bool](t)(s.Upkeep(t.Context(), roster.Worker{ID: "keeper"}, look, nil))
+		must[bool](t)(s.Upkeep(t.Context(), roster.Worker{ID: "keeper"}, look, nil, nil))
 		s.wantWhy(second[0].ID, "attempt 1 failed (worker lost: w (pid 1 on h)); the next worker that has a handler for send decides")
 
 		now := must[time.Time](t)(s.db.Clock(t.Context()))

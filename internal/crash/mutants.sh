@@ -157,10 +157,11 @@ enqueue_drops() {
   edit queue/enqueue.go 's/\t\t\trest = append\(rest, i\)\n/\t\t\tadded[i] = Added{ID: 1, Key: jobs[i].Key}\n/'
 }
 
-mutant guard_asleep # handlers outlive their worker
+mutant guard_asleep # handlers outlive their worker, and those who take its jobs don't look after them
 guard_asleep() {
   must=(crash)
-  edit queue/handler/sentry.go 's/workerGone\(\) \{\n\K/\tif s.grace >= 0 {\n\t\treturn\n\t}\n/'
+  edit queue/handler/sentry.go 's/\ts\.end\(limit\)/\t_ = limit/'
+  edit queue/handler/stray.go 's/h := newHunt\(workerID\)\n\K/\tif workerID != "" {\n\t\treturn nil\n\t}\n/'
 }
 
 mutant final_comes_back # what failed for good is promoted

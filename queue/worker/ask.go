@@ -3,8 +3,10 @@ package worker
 import (
 	"context"
 	"errors"
+	"sync"
 
 	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/handler"
 	"github.com/hipq/hipq/queue/job"
 )
 
@@ -54,11 +56,20 @@ func (w *worker) takeUndecided(s *source, n int) {
 	})
 }
 
-// ask asks a retry handler about one job. If that fails, the policy decides, and the log says so.
+// ask asks a retry handler about one job. It returns when that does; a decision that the handler disowns is taken before.
 func (w *worker) ask(s *source, u queue.Settled) {
 	ctx, cancel := context.WithTimeoutCause(w.jobs, u.Job.Timeout, errors.New(job.TimeoutError(u.Job.Timeout)))
 	defer cancel()
-	decision, err := s.RetryHandlers[u.Job.Type].Decide(lockContext{ctx, w.checkLock}, u.Job, u.Outcome)
+	var once sync.Once
+	disowned := handler.WithDisown(ctx, func(o job.Outcome) {
+		once.Do(func() { w.decided(s, u, job.Decision{}, errors.New(o.Error)) })
+	})
+	decision, err := s.RetryHandlers[u.Job.Type].Decide(lockContext{disowned, w.checkLock}, u.Job, u.Outcome)
+	once.Do(func() { w.decided(s, u, decision, err) })
+}
+
+// decided notes what a retry handler said. If it failed, the policy decides, and the log says so.
+func (w *worker) decided(s *source, u queue.Settled, decision job.Decision, err error) {
 	w.checkLock() // the worker's guard may have killed it: then it is for another to say what follows
 	if err == nil {
 		err = decision.Check()

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/handler"
 )
 
 // ErrParams is the error about parameters that a worker can't work with.
@@ -34,6 +35,14 @@ func (p Params) complete() (Params, error) {
 	}
 	if p.Ended == nil {
 		p.Ended = func(queue.Settled) {}
+	}
+	if p.KillStrays == nil {
+		log := p.Log
+		p.KillStrays = func(id string) {
+			for _, left := range handler.KillStrays(id) {
+				log.Warn("a dead worker's handler could not be killed", "worker", id, "left", left)
+			}
+		}
 	}
 	var err error
 	if p.ID == "" {

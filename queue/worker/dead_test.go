@@ -112,7 +112,7 @@ func TestJobThatKillsItsWorkers(t *testing.T) {
 func (s shop) upkeep(q *queue.Queue) {
 	s.t.Helper()
 	look := must[queue.Look](s.t)(q.Look(s.t.Context(), types))
-	must[bool](s.t)(q.Upkeep(s.t.Context(), roster.Worker{ID: "keeper", Host: "here", PID: 1}, look, types))
+	must[bool](s.t)(q.Upkeep(s.t.Context(), roster.Worker{ID: "keeper", Host: "here", PID: 1}, look, types, nil))
 }
 
 // A worker whose lock has not expired is left alone, whatever it has.

@@ -176,11 +176,23 @@ func (w *worker) view(s *source, accepting, running bool, glimpse chan<- sight) 
 	}
 	if l := one.Look; l.Waking || l.New || l.Orphaned || l.Undecided || l.Held && s.ThrottleGroups == nil {
 		glimpse <- one
-		if one.unfinished, err = s.Upkeep(w.work, w.Worker, l, s.byPolicy); err == nil {
+		if one.unfinished, err = s.Upkeep(w.work, w.Worker, l, s.byPolicy, w.killStrays); err == nil {
 			one.Look, err = s.Look(w.work, s.types)
 		}
 	}
 	return one, err
+}
+
+// killStrays kills what a worker that is no more has left running on this host, before anybody can start its jobs again. It
+// looks whatever the other's host was called: containers may have their processes in common and not the name, or the name
+// and not the processes.
+func (w *worker) killStrays(dead string) {
+	w.searching.Lock() // also while they are killed: one queue's look must not go on before
+	defer w.searching.Unlock()
+	if !w.searched[dead] {
+		w.searched[dead] = true
+		w.KillStrays(dead)
+	}
 }
 
 // seeGlimpses takes note of what looks that are still out have seen so far.

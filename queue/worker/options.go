@@ -53,6 +53,9 @@ type Params struct {
 	Renewed func(lasts time.Duration)
 	// Ended, if not nil, is told of each attempt when its handler has ended.
 	Ended func(queue.Settled)
+	// KillStrays kills what a worker that is no more has left running on this host; its jobs are reclaimed after that. nil is
+	// handler.KillStrays, with what it could not kill in the log.
+	KillStrays func(workerID string)
 	// Log, if not nil, gets what a person who debugs wants to know.
 	Log *slog.Logger
 }

@@ -3,9 +3,11 @@ package worker
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/handler"
 	"github.com/hipq/hipq/queue/job"
 )
 
@@ -31,18 +33,25 @@ func (w *worker) begin(s *source, j *job.Job) {
 	}()
 }
 
-// run runs one attempt.
+// run runs one attempt. It returns when the handler does; an attempt that the handler disowns has ended before.
 func (w *worker) run(ctx context.Context, s *source, j *job.Job) {
 	ctx, cancel := context.WithTimeoutCause(ctx, j.Timeout, errors.New(job.TimeoutError(j.Timeout)))
 	defer cancel()
 	began := time.Now()
-	outcome := s.Handlers[j.Type].Handle(lockContext{ctx, w.checkLock}, j)
-	outcome.Ran = time.Since(began)
-	settled := queue.Settled{Job: j, Outcome: outcome}
+	var once sync.Once
+	end := func(o job.Outcome) {
+		o.Ran = time.Since(began)
+		once.Do(func() { w.end(ctx, s, queue.Settled{Job: j, Outcome: o}) })
+	}
+	end(s.Handlers[j.Type].Handle(lockContext{handler.WithDisown(ctx, end), w.checkLock}, j))
+}
+
+// end notes the end of an attempt.
+func (w *worker) end(ctx context.Context, s *source, settled queue.Settled) {
 	switch {
-	case context.Cause(ctx) == errCancelled && outcome.Verdict != job.Finished: //nolint:errorlint // it is this very one
+	case context.Cause(ctx) == errCancelled && settled.Outcome.Verdict != job.Finished: //nolint:errorlint // it is this very one
 		settled.Outcome.Verdict, settled.Outcome.Error = job.Stopped, job.Cancelled
-	case s.RetryHandlers[j.Type] == nil:
+	case s.RetryHandlers[settled.Job.Type] == nil:
 	case w.jobs.Err() != nil:
 		settled.Decider = queue.AnyHandler
 	default:

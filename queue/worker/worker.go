@@ -13,6 +13,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -68,6 +69,9 @@ type worker struct {
 	lookAt, lookSent time.Time
 	looking, burying bool
 	toLook           []*source
+	// searched are the workers that are no more whose strays have been looked for on this host; looks share it.
+	searching sync.Mutex
+	searched  map[string]bool
 	// balancing says that slots are being claimed or left.
 	balancing bool
 	// changed says that jobs were settled since: a retry may be due at once.
@@ -90,6 +94,7 @@ func newWorker(p Params) (*worker, error) {
 	}
 	w := &worker{
 		Params: p, roster: roster.New(p.DB), ended: make(chan ended, p.Concurrency), landed: make(chan func() error),
+		searched: map[string]bool{},
 	}
 	w.host = w.addLane("", nil, p.Concurrency)
 	for _, q := range p.Queues {
