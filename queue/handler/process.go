@@ -26,7 +26,7 @@ type process struct {
 
 // startProcess starts a program, under guard, that reads message on its stdin and prints to out, with stdout and stderr
 // alike. An error is the bare errno.
-func startProcess(guard *Guard, path string, argv []string, dir string, env []string, message []byte, out *output) (*process, error) {
+func startProcess(g *Guard, path string, argv []string, dir string, env []string, message []byte, out *output) (*process, error) {
 	stdin, in, err := feed(message)
 	if err != nil {
 		return nil, err
@@ -40,7 +40,7 @@ func startProcess(guard *Guard, path string, argv []string, dir string, env []st
 	defer syscall.Close(theirs)
 	pid := 0
 	if err = syscall.SetNonblock(stdout, true); err == nil { // ours alone: the other end has a flag of its own
-		pid, err = guard.fork(func() (int, error) {
+		pid, err = g.fork(func() (int, error) {
 			return syscall.ForkExec(path, argv, &syscall.ProcAttr{
 				Dir: dir, Env: env, Files: []uintptr{uintptr(stdin), uintptr(theirs), uintptr(theirs)},
 				Sys: &syscall.SysProcAttr{Setpgid: true},
@@ -53,7 +53,7 @@ func startProcess(guard *Guard, path string, argv []string, dir string, env []st
 		return nil, err
 	}
 	in.begin()
-	return &process{pid: pid, guard: guard, input: in, output: newCapture(stdout, out)}, nil
+	return &process{pid: pid, guard: g, input: in, output: newCapture(stdout, out)}, nil
 }
 
 // interrupt tells the group to end, and makes it end after grace. It does nothing if the leader has ended by itself. It calls
