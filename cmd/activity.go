@@ -78,18 +78,15 @@ func (a *app) runActivity(cmd *cobra.Command, by activity.Filter, since string, 
 	if follow {
 		return log.Follow(cmd.Context(), by, time.Second, func(e activity.Entry) error { return a.printEntry(i, e) })
 	}
-	var rows [][]string
-	err = log.Find(cmd.Context(), by, func(e activity.Entry) error {
-		if a.json {
-			return a.printJSON(e.JSON())
-		}
-		rows = append(rows, entryRow(i.localCell(e.At.Time), e))
-		return nil
-	})
-	if err != nil || a.json {
+	if a.json {
+		return log.Find(cmd.Context(), by, func(e activity.Entry) error { return a.printJSON(e.JSON()) })
+	}
+	t := newTable(a.out, i.zoned("AT"), "KIND", "STATE", "QUEUE", "JOB", "TYPE", "KEY", "ATTEMPT", "WAITED", "RAN", "WORKER", "ERROR")
+	err = log.Find(cmd.Context(), by, func(e activity.Entry) error { return t.row(entryRow(i.localCell(e.At.Time), e)...) })
+	if err != nil {
 		return err
 	}
-	return table(a.out, []string{i.zoned("AT"), "KIND", "STATE", "QUEUE", "JOB", "TYPE", "KEY", "ATTEMPT", "WAITED", "RAN", "WORKER", "ERROR"}, rows)
+	return t.end()
 }
 
 // printEntry prints an entry as it comes.
@@ -101,8 +98,8 @@ func (a *app) printEntry(i *instance, e activity.Entry) error {
 	for n := range row {
 		row[n] = cell(row[n])
 	}
-	_, err := a.out.Write([]byte(strings.Join(row, "  ") + "\n"))
-	return err
+	a.out.line("%s", strings.Join(row, "  "))
+	return a.out.err
 }
 
 func entryRow(at string, e activity.Entry) []string {

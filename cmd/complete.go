@@ -82,8 +82,8 @@ func (a *app) answer(cmd *cobra.Command, name string, answer queue.Answer) error
 		return errors.Join(refusal, a.printJSON(said))
 	}
 	if refusal == nil {
-		_, err = fmt.Fprintln(a.out, i.answered(done))
-		return err
+		a.out.line("%s", i.answered(done))
+		return nil
 	}
 	return refusal
 }
@@ -93,7 +93,7 @@ func (i *instance) judge(name string, answer queue.Answer, done queue.Answered, 
 	j := done.Job
 	switch {
 	case errors.Is(err, queue.ErrNotFound):
-		return "unknown", fmt.Errorf("%s has no job of type %s with the key %q", name, safe(answer.Type), answer.Key)
+		return "unknown", fmt.Errorf("%s has no job of type %s with the key %q", name, answer.Type, answer.Key)
 	case errors.Is(err, queue.ErrFinal):
 		return "refused", fmt.Errorf("job %d of %s is final since %s (%s): the answer changes nothing", j.ID, name, i.local(j.UpdateTime), ending(j))
 	case errors.Is(err, queue.ErrNotStarted):
@@ -115,7 +115,7 @@ func (i *instance) answered(done queue.Answered) string {
 	case j.State == job.Final && !done.Changed:
 		return fmt.Sprintf("job %d is final since %s (%s): nothing changed", j.ID, i.local(j.UpdateTime), ending(j))
 	case !done.Changed:
-		return fmt.Sprintf("job %d: attempt %d has failed already (%s): nothing changed", j.ID, j.Attempt, safe(j.Error))
+		return fmt.Sprintf("job %d: attempt %d has failed already (%s): nothing changed", j.ID, j.Attempt, j.Error)
 	case j.State == job.Error && j.WorkerID != job.None:
 		return fmt.Sprintf("job %d: attempt %d failed; its worker decides whether it is tried again, once the handler has ended", j.ID, j.Attempt)
 	case j.State == job.Error:
@@ -131,5 +131,5 @@ func ending(j *job.Job) string {
 	if j.Error == job.None {
 		return "finished"
 	}
-	return "failed: " + safe(j.Error)
+	return "failed: " + j.Error
 }

@@ -101,13 +101,13 @@ func (a *app) enqueueOne(cmd *cobra.Command, name, jobType string, o enqueueOpti
 		return err
 	}
 	if a.onTerminal() && i.isNew(q.Name, jobType) {
-		fmt.Fprintf(a.err, "hipq: this config names no job type %q in queue %s: is another meant?\n", jobType, q.Name)
+		a.err.line("hipq: this config names no job type %q in queue %s: is another meant?", jobType, q.Name)
 	}
 	if a.json {
 		return a.printJSON(enqueued{ID: added.ID, Queue: q.Name, Duplicate: added.Duplicate, Replaced: added.Replaced})
 	}
-	_, err = fmt.Fprintln(a.out, added.ID)
-	return err
+	a.out.line("%d", added.ID)
+	return nil
 }
 
 // isNew says whether the config has a queue with job types, and this isn't one of them.

@@ -75,11 +75,51 @@ func (a *app) exit(err error, signals *signals) int {
 	return code
 }
 
+// advised is an error with what to do about it, which is said on a line of its own.
+type advised struct {
+	error
+	advice string
+}
+
+func (e advised) Unwrap() error { return e.error }
+
+// maxReported is how many errors of several are told.
+const maxReported = 50
+
+// report says what went wrong and what to do. Each error of several has a line of its own, and none has more.
 func (a *app) report(err error, hint string) {
-	if hint != "" {
-		hint = "\n  " + hint
+	said := joined(err)
+	if more := len(said) - maxReported; more > 0 {
+		said = append(said[:maxReported], fmt.Sprintf("… and %d more", more))
 	}
-	fmt.Fprintf(a.err, "hipq: %v%s\n", err, hint)
+	if e, ok := errors.AsType[advised](err); ok {
+		said = append(said, e.advice)
+	}
+	if hint != "" {
+		said = append(said, hint)
+	}
+	for n := range said {
+		said[n] = oneLine(said[n])
+	}
+	a.err.text("hipq: %s\n", strings.Join(said, "\n  "))
+}
+
+// joined are the errors of errors.Join, or the one.
+func joined(err error) (said []string) {
+	if within := errors.Unwrap(err); within != nil && within.Error() == err.Error() {
+		return joined(within)
+	}
+	all, ok := err.(interface{ Unwrap() []error }) //nolint:errorlint // what wraps others has a text of its own
+	if !ok {
+		return []string{err.Error()}
+	}
+	for _, e := range all.Unwrap() {
+		said = append(said, joined(e)...)
+	}
+	if strings.Join(said, "\n") != err.Error() {
+		return []string{err.Error()}
+	}
+	return said
 }
 
 func (a *app) diagnose(err error) (code int, hint string) {

@@ -60,8 +60,8 @@ func (a *app) printDDL(cmd *cobra.Command) error {
 	if a.json {
 		return a.printJSON(map[string]string{"ddl": ddl})
 	}
-	_, err = fmt.Fprint(a.out, ddl)
-	return err
+	a.out.text("%s", ddl)
+	return nil
 }
 
 func (a *app) printGrants(cmd *cobra.Command) error {
@@ -80,8 +80,8 @@ func (a *app) printGrants(cmd *cobra.Command) error {
 	if a.json {
 		return a.printJSON(map[string]string{"grants": grants})
 	}
-	_, err = fmt.Fprint(a.out, grants)
-	return err
+	a.out.text("%s", grants)
+	return nil
 }
 
 // initialised is what init has done.
@@ -114,13 +114,13 @@ func (a *app) runInit(cmd *cobra.Command) error {
 		return a.printJSON(done)
 	}
 	if done.Written {
-		fmt.Fprintln(a.out, "wrote", done.Config)
+		a.out.line("wrote %s", done.Config)
 	}
 	for _, t := range done.Tables {
-		fmt.Fprintln(a.out, "created or migrated table", t)
+		a.out.line("created or migrated table %s", t)
 	}
 	if len(done.Tables) == 0 {
-		fmt.Fprintln(a.out, "all tables are up to date")
+		a.out.line("all tables are up to date")
 	}
 	return nil
 }

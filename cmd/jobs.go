@@ -92,7 +92,7 @@ func (a *app) listJobs(cmd *cobra.Command, args []string, by queue.Filter, since
 			return err
 		}
 	}
-	var rows [][]string
+	t := newTable(a.out, "QUEUE", "ID", "TYPE", "KEY", "STATE", "ATTEMPT", i.zoned("SCHEDULED"), "PRIORITY", "RETRY", "ERROR")
 	for _, q := range queues {
 		err := q.Find(cmd.Context(), by, func(j *job.Job) error {
 			if a.json {
@@ -102,11 +102,8 @@ func (a *app) listJobs(cmd *cobra.Command, args []string, by queue.Filter, since
 			if j.Flaw != nil {
 				problem = j.Flaw.Error()
 			}
-			rows = append(rows, []string{
-				q.Name, strconv.FormatInt(j.ID, 10), j.Type, j.Key, string(j.State), strconv.Itoa(j.Attempt),
-				i.localCell(j.ScheduledRunTime), unlessLeft(j.Left.Priority, j.Priority, ""), links(j), dash(problem),
-			})
-			return nil
+			return t.row(q.Name, strconv.FormatInt(j.ID, 10), j.Type, j.Key, string(j.State), strconv.Itoa(j.Attempt),
+				i.localCell(j.ScheduledRunTime), unlessLeft(j.Left.Priority, j.Priority, ""), links(j), dash(problem))
 		})
 		if err != nil {
 			return err
@@ -115,7 +112,7 @@ func (a *app) listJobs(cmd *cobra.Command, args []string, by queue.Filter, since
 	if a.json {
 		return nil
 	}
-	return table(a.out, []string{"QUEUE", "ID", "TYPE", "KEY", "STATE", "ATTEMPT", i.zoned("SCHEDULED"), "PRIORITY", "RETRY", "ERROR"}, rows)
+	return t.end()
 }
 
 // links says what a job has to do with retries.

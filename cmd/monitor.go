@@ -2,7 +2,6 @@ package cmd
 
 import (
 	"fmt"
-	"io"
 	"slices"
 	"strconv"
 	"time"
@@ -86,36 +85,36 @@ func (a *app) warnOfGap(cmd *cobra.Command, m *monitor.Monitor, hour time.Time) 
 }
 
 func (a *app) printReport(i *instance, r monitor.Report) error {
-	fmt.Fprintf(a.out, "Up to %s UTC\n", r.Hour.Add(time.Hour).Format("2006-01-02 15:04"))
+	a.out.line("Up to %s UTC", r.Hour.Add(time.Hour).Format("2006-01-02 15:04"))
 	number := func(n int64) string { return strconv.FormatInt(n, 10) }
-	var rows [][]string
+	t := newTable(a.out, "WINDOW", "HOURS", "QUEUE", "ADDED", "STARTED", "FINISHED", "ERRORS", "FAILED", "FINISHED BEFORE")
 	for _, w := range r.Windows {
 		for _, q := range w.Queues {
-			rows = append(rows, []string{
-				w.Name, fmt.Sprintf("%d of %d", w.Hours, w.Of), q.Queue, number(q.Added), number(q.Started), number(q.Finished),
-				number(q.Errors), number(q.Failed), number(q.Before.Finished),
-			})
+			err := t.row(w.Name, fmt.Sprintf("%d of %d", w.Hours, w.Of), q.Queue, number(q.Added), number(q.Started), number(q.Finished),
+				number(q.Errors), number(q.Failed), number(q.Before.Finished))
+			if err != nil {
+				return err
+			}
 		}
 	}
-	header := []string{"WINDOW", "HOURS", "QUEUE", "ADDED", "STARTED", "FINISHED", "ERRORS", "FAILED", "FINISHED BEFORE"}
-	if err := table(a.out, header, rows); err != nil {
+	if err := t.end(); err != nil {
 		return err
 	}
 	for _, g := range r.Gauges {
-		fmt.Fprintf(a.out, "backlog of %s %s: %d, the oldest due for %s, at %s\n", g.Queue, cell(g.JobType), g.Backlog, millis(g.OldestDueMS), i.local(g.At))
+		a.out.line("backlog of %s %s: %d, the oldest due for %s, at %s", g.Queue, g.JobType, g.Backlog, millis(g.OldestDueMS), i.local(g.At))
 	}
 	a.printMissing(a.out, r.Missing)
 	return nil
 }
 
 // printMissing names hours that nobody has taken, with the command that does.
-func (a *app) printMissing(to io.Writer, missing []time.Time) {
+func (a *app) printMissing(to *output, missing []time.Time) {
 	const most = 24
 	for n, hour := range missing {
 		if n == most {
-			fmt.Fprintf(to, "… and %d more\n", len(missing)-most)
+			to.line("… and %d more", len(missing)-most)
 			return
 		}
-		fmt.Fprintf(to, "missed hour: hipq monitor --at %s\n", hour.Format(time.RFC3339))
+		to.line("missed hour: hipq monitor --at %s", hour.Format(time.RFC3339))
 	}
 }

@@ -81,8 +81,8 @@ func (a *app) enqueueNDJSON(cmd *cobra.Command, o enqueueOptions) error {
 	if a.json {
 		return a.printJSON(n.counts)
 	}
-	_, err = fmt.Fprintf(a.out, "added %d, duplicates %d\n", n.counts.Added, n.counts.Duplicates)
-	return err
+	a.out.line("added %d, duplicates %d", n.counts.Added, n.counts.Duplicates)
+	return nil
 }
 
 // read adds every line until one is bad. What was read before is added all the same.
@@ -228,7 +228,7 @@ func (l jobLine) timeout() (time.Duration, error) {
 	}
 	var seconds int64
 	if err := json.Unmarshal(l.Timeout, &seconds); err != nil || seconds < 1 || seconds > 1<<32 {
-		return 0, fmt.Errorf("%s is neither a whole number of seconds from 1 on nor a string with a unit", strings.TrimSpace(string(l.Timeout)))
+		return 0, fmt.Errorf("%.80s is neither a whole number of seconds from 1 on nor a string with a unit", strings.TrimSpace(string(l.Timeout)))
 	}
 	return time.Duration(seconds) * time.Second, nil
 }
@@ -266,8 +266,8 @@ func (n *ndjson) stopped(err error) error {
 	if errors.Is(err, context.Canceled) {
 		err = errInterrupted // with more to say than that
 	}
-	return fmt.Errorf("%w\n  the lines before line %d are in (added %d, duplicates %d); to go on: %s",
-		err, n.in+1, n.counts.Added, n.counts.Duplicates, next)
+	return advised{err, fmt.Sprintf("the lines before line %d are in (added %d, duplicates %d); to go on: %s",
+		n.in+1, n.counts.Added, n.counts.Duplicates, next)}
 }
 
 // shellWord quotes a text for a shell, if it needs it.

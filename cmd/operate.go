@@ -135,9 +135,9 @@ func (a *app) summarize(d operated) error {
 	switch {
 	case a.json:
 	case d.dryRun:
-		fmt.Fprintf(a.out, "would %s %s%s\n", d.verb, of, listed(d.changed))
+		a.out.line("would %s %s%s", d.verb, of, listed(d.changed))
 	case a.onTerminal():
-		fmt.Fprintf(a.out, "%s: %s\n", d.verb, of)
+		a.out.line("%s: %s", d.verb, of)
 	}
 	if d.refused > 0 {
 		return fmt.Errorf("%s: %d of %s could not be", d.verb, d.refused, jobs(d.refused+len(d.changed)))
@@ -223,7 +223,7 @@ func (a *app) printChange(c change) error {
 		return a.printJSON(c)
 	}
 	if text := c.text(); text != "" {
-		fmt.Fprintln(a.out, text)
+		a.out.line("%s", text)
 	}
 	return nil
 }
@@ -233,7 +233,7 @@ func (a *app) confirmed(question string) bool {
 	if !a.onTerminal() || a.json {
 		return true
 	}
-	fmt.Fprintf(a.out, "%s? [y/N] ", question)
+	a.out.text("%s? [y/N] ", oneLine(question))
 	answer, _ := bufio.NewReader(io.LimitReader(a.in, 100)).ReadString('\n') // none is no
 	answer = strings.ToLower(strings.TrimSpace(answer))
 	return answer == "y" || answer == "yes"

@@ -3,87 +3,19 @@ package cmd
 import (
 	"bytes"
 	"encoding/json"
-	"io"
-	"strings"
 	"time"
-	"unicode"
-
-	"github.com/olekukonko/tablewriter"
-	"github.com/olekukonko/tablewriter/renderer"
-	"github.com/olekukonko/tablewriter/tw"
 )
 
-// printJSON prints v on one line.
+// printJSON prints v on one line: the one encoder of all that --json prints.
 func (a *app) printJSON(v any) error {
-	e := json.NewEncoder(a.out)
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
-	return e.Encode(v)
-}
-
-// table prints rows under a header, without lines: easy to read, and to cut by a script that must.
-func table(out io.Writer, header []string, rows [][]string) error {
-	var drawn bytes.Buffer
-	t := tablewriter.NewTable(&drawn,
-		tablewriter.WithRenderer(renderer.NewBlueprint(tw.Rendition{
-			Borders:  tw.BorderNone,
-			Settings: tw.Settings{Lines: tw.LinesNone, Separators: tw.SeparatorsNone},
-		})),
-		tablewriter.WithConfig(tablewriter.Config{
-			Header: tw.CellConfig{
-				Alignment:  tw.CellAlignment{Global: tw.AlignLeft},
-				Formatting: tw.CellFormatting{AutoFormat: tw.Off},
-				Padding:    tw.CellPadding{Global: tw.Padding{Right: "  "}},
-			},
-			Row: tw.CellConfig{
-				Alignment:  tw.CellAlignment{Global: tw.AlignLeft},
-				Formatting: tw.CellFormatting{AutoWrap: tw.WrapNone},
-				Padding:    tw.CellPadding{Global: tw.Padding{Right: "  "}},
-			},
-		}))
-	t.Header(header)
-	for _, r := range rows {
-		for i := range r {
-			r[i] = cell(r[i])
-		}
-		if err := t.Append(r); err != nil {
-			return err
-		}
-	}
-	if err := t.Render(); err != nil {
+	if err := e.Encode(v); err != nil {
 		return err
 	}
-	var trimmed strings.Builder // the last cell of a line is padded like the others
-	for line := range strings.Lines(drawn.String()) {
-		trimmed.WriteString(strings.TrimRight(line, " \n") + "\n")
-	}
-	_, err := io.WriteString(out, trimmed.String())
+	_, err := a.out.Write(escaped(b.Bytes()))
 	return err
-}
-
-// safe makes a text safe for a terminal: what a job's data or a handler's output holds must not move the cursor or
-// recolour the screen.
-func safe(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r == '\n' || r == '\t' || unicode.IsPrint(r) || unicode.IsSpace(r) && !unicode.IsControl(r) {
-			return r
-		}
-		return unicode.ReplacementChar
-	}, strings.ReplaceAll(s, "\r\n", "\n"))
-}
-
-// cell is safe, and fits one line of a table.
-func cell(s string) string {
-	const most = 80
-	s = strings.NewReplacer("\n", " ", "\t", " ").Replace(safe(s))
-	if runes := []rune(s); len(runes) > most {
-		return string(runes[:most-1]) + "…"
-	}
-	return s
-}
-
-// indent sets a text of several lines apart.
-func indent(s string) string {
-	return "    " + strings.ReplaceAll(strings.TrimRight(s, "\n"), "\n", "\n    ")
 }
 
 // local is a time for people, in the config's zone, which it names.

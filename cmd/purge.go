@@ -2,7 +2,6 @@ package cmd
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -119,13 +118,13 @@ func (a *app) printPurged(done purged) error {
 		if done.DryRun {
 			verb = "would delete"
 		}
-		fmt.Fprintf(a.out, "%s %d activity entries, %d workers\n", verb, done.Activity, done.Workers)
+		a.out.line("%s %d activity entries, %d workers", verb, done.Activity, done.Workers)
 		for _, q := range done.Queues {
-			fmt.Fprintf(a.out, "%s %d finished and %d failed jobs of %s\n", verb, q.Finished, q.Failed, q.Queue)
+			a.out.line("%s %d finished and %d failed jobs of %s", verb, q.Finished, q.Failed, q.Queue)
 		}
 	}
 	if done.KeptHours > 0 {
-		fmt.Fprintf(a.err, "hipq: purge keeps activity that hipq monitor has not counted: %d entries, hours: %d; take them, or purge with --force\n",
+		a.err.line("hipq: purge keeps activity that hipq monitor has not counted: %d entries, hours: %d; take them, or purge with --force",
 			done.KeptEntries, done.KeptHours)
 		a.printMissing(a.err, slices.DeleteFunc(done.Kept, func(hour time.Time) bool { return !monitor.Complete(hour, done.now) }))
 	}

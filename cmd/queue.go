@@ -1,8 +1,6 @@
 package cmd
 
 import (
-	"fmt"
-
 	"github.com/spf13/cobra"
 )
 
@@ -54,7 +52,7 @@ func (a *app) runPause(cmd *cobra.Command, name string, paused bool) error {
 		}{q.Name, paused})
 	}
 	if a.onTerminal() {
-		fmt.Fprintln(a.out, map[bool]string{true: "paused", false: "resumed"}[paused], q.Name)
+		a.out.line("%s %s", map[bool]string{true: "paused", false: "resumed"}[paused], q.Name)
 	}
 	return nil
 }

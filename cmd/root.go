@@ -12,7 +12,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"golang.org/x/term"
 
 	"github.com/hipq/hipq/config"
 	"github.com/hipq/hipq/queue"
@@ -23,7 +22,7 @@ import (
 type app struct {
 	in  io.Reader
 	out *output
-	err io.Writer
+	err *output
 	// configFile, json and verbose are the flags that every command has.
 	configFile    string
 	json, verbose bool
@@ -37,19 +36,15 @@ type app struct {
 func Main(args []string, in io.Reader, out, err io.Writer) int {
 	ctx, signals := watchSignals(context.Background())
 	defer signals.stop()
-	printed := &output{Writer: out}
-	a := &app{in: interruptible{ctx, in}, out: printed, err: err}
+	a := &app{in: interruptible{ctx, in}, out: &output{ctx: ctx, Writer: out}, err: &output{ctx: ctx, Writer: err}}
 	root := a.root()
 	root.SetArgs(args)
-	root.SetIn(a.in)
-	root.SetOut(printed)
-	root.SetErr(err)
 	c, failure := root.ExecuteContextC(ctx)
 	if failure != nil && !a.running {
 		failure = misread{failure, c}
 	}
-	if failure == nil && printed.err != nil {
-		failure = fmt.Errorf("print: %w", printed.err)
+	if failure == nil && a.out.err != nil {
+		failure = fmt.Errorf("print: %w", a.out.err)
 	}
 	return a.exit(failure, signals)
 }
@@ -73,6 +68,9 @@ func (a *app) root() *cobra.Command {
 		Version:           versionText(),
 		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: false},
 	}
+	root.SetIn(a.in)
+	root.SetOut(a.out)
+	root.SetErr(a.err)
 	flags := root.PersistentFlags()
 	flags.StringVar(&a.configFile, "config", "", "the config file (default: $HIPQ_CONFIG, ./hipq.yaml, ~/.config/hipq/hipq.yaml, /etc/hipq/hipq.yaml)")
 	flags.BoolVar(&a.json, "json", false, "print JSON with stable fields, times in RFC 3339, UTC")
@@ -137,18 +135,18 @@ func refuseUnknownTopics(root *cobra.Command) {
 // load reads the config.
 func (a *app) load(cmd *cobra.Command) (*config.Config, error) {
 	for _, warning := range config.Misspelt(os.Environ()) {
-		fmt.Fprintln(a.err, "hipq: warning: "+warning)
+		a.err.line("hipq: warning: %s", warning)
 	}
 	c, err := config.Load(config.LoadOptions{File: a.configFile, Flags: cmd.Flags()})
 	if err != nil {
 		return nil, err
 	}
-	if cmd.Name() == "init" || isTerminal(a.err) { // cron would mail them each minute
+	if cmd.Name() == "init" || a.err.isTerminal() { // cron would mail them each minute
 		for _, warning := range c.Warnings {
-			fmt.Fprintln(a.err, "hipq: warning: "+warning)
+			a.err.line("hipq: warning: %s", warning)
 		}
 	}
-	if cmd.Name() != "work" || isTerminal(a.err) {
+	if cmd.Name() != "work" || a.err.isTerminal() {
 		c.Database.Warn = a.warn
 	}
 	return c, nil
@@ -290,12 +288,7 @@ func (i *instance) queues(ctx context.Context) ([]*queue.Queue, error) {
 }
 
 // onTerminal says whether people read what the command prints.
-func (a *app) onTerminal() bool { return isTerminal(a.out.Writer) }
-
-func isTerminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
-	return ok && term.IsTerminal(int(f.Fd()))
-}
+func (a *app) onTerminal() bool { return a.out.isTerminal() }
 
 // tables are the config's queues, as their tables are made and checked.
 func tables(c *config.Config) []schema.Queue {

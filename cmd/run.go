@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -20,7 +19,7 @@ import (
 const runLong = `Runs one job now, in the foreground, to find out what is wrong with it: whatever its time, its windows and its place in the
 line, although its queue may be paused, and beside the host's concurrency. Throttle limits and the queue's rate hold all
 the same. It is an attempt like any other, by a worker of its own: with a lock, a timeout, a retry decision, and lines in
-the activity. It prints what the handler printed, and how the attempt ended.
+the activity. It prints what the handler printed, set apart, and how the attempt ended.
 
 Exit codes: 0 the attempt finished (or has sent its work, if the job is asynchronous) · 1 it failed, or the job can't be
 run · 64 usage · 75 the database is unreachable or busy · 78 configuration · 130 interrupted.`
@@ -90,7 +89,7 @@ func runnable(cmd *cobra.Command, q worker.Queue, w roster.Worker, id int64) err
 			return err
 		}
 		if q.Handlers[j.Type] == nil {
-			return fmt.Errorf("job %d of %s: this config has no handler for job type %s", id, q.Name, safe(j.Type))
+			return fmt.Errorf("job %d of %s: this config has no handler for job type %s", id, q.Name, j.Type)
 		}
 		if !j.IsNew() {
 			return nil
@@ -108,7 +107,7 @@ func (a *app) printAttempt(s queue.Settled) {
 	if s.Outcome.Output == "" {
 		return
 	}
-	fmt.Fprintln(a.out, strings.TrimRight(safe(s.Outcome.Output), "\n"))
+	a.out.text("%s\n", indent(safe(s.Outcome.Output)))
 }
 
 // printRun says how it ended: what became of the job.
@@ -129,7 +128,7 @@ func (a *app) printRun(cmd *cobra.Command, i *instance, q worker.Queue, ran queu
 			return err
 		}
 	default:
-		fmt.Fprintf(a.out, "job %d: attempt %d %s\n", j.ID, j.Attempt, i.became(j))
+		a.out.line("job %d: attempt %d %s", j.ID, j.Attempt, i.became(j))
 	}
 	if done.Errors+done.Lost > 0 {
 		return errors.New("the attempt failed")
@@ -142,9 +141,9 @@ func (i *instance) became(j *job.Job) string {
 	case j.IsSent():
 		return "has sent its work, and waits for an answer"
 	case j.State == job.Retry:
-		return fmt.Sprintf("failed (%s); the next is due at %s", safe(j.Error), i.local(j.ScheduledRunTime))
+		return fmt.Sprintf("failed (%s); the next is due at %s", j.Error, i.local(j.ScheduledRunTime))
 	case j.State == job.Error:
-		return fmt.Sprintf("failed (%s); the retry decision is to come", safe(j.Error))
+		return fmt.Sprintf("failed (%s); the retry decision is to come", j.Error)
 	}
 	return ending(j)
 }

@@ -140,23 +140,24 @@ func (a *app) printJob(i *instance, j *job.Job, s shown) error {
 		{"update_time", i.local(j.UpdateTime)},
 	} {
 		if field.value != activity.None && field.value != "" {
-			fmt.Fprintf(a.out, "%-19s %s\n", field.name, safe(field.value))
+			a.out.text("%-19s %s\n", field.name, hang(safe(field.value), 20))
 		}
 	}
 	for _, t := range s.Attempts {
-		fmt.Fprintf(a.out, "\nattempt %d: %s", t.Attempt, t.State)
+		began, ran := "", ""
 		if t.Started != nil {
-			fmt.Fprintf(a.out, ", started %s after a wait of %s", i.local(*t.Started), millis(t.WaitMS))
+			began = fmt.Sprintf(", started %s after a wait of %s", i.local(*t.Started), millis(t.WaitMS))
 		}
 		if t.Ended != nil {
-			fmt.Fprintf(a.out, ", ran %s", millis(t.RunMS))
+			ran = fmt.Sprintf(", ran %s", millis(t.RunMS))
 		}
-		fmt.Fprintf(a.out, ", worker %s on %s\n", orDash(t.WorkerID), cell(orDash(t.Host)))
+		a.out.line("")
+		a.out.line("attempt %d: %s%s%s, worker %s on %s", t.Attempt, t.State, began, ran, orDash(t.WorkerID), orDash(t.Host))
 		if t.Error != nil {
-			fmt.Fprintf(a.out, "  error: %s\n", safe(*t.Error))
+			a.out.text("  error: %s\n", hang(safe(*t.Error), 9))
 		}
 		if t.Output != nil {
-			fmt.Fprintf(a.out, "  output:\n%s\n", indent(safe(*t.Output)))
+			a.out.text("  output:\n%s\n", indent(safe(*t.Output)))
 		}
 	}
 	return nil

@@ -165,7 +165,7 @@ func (i *instance) workerStatus(ctx context.Context, w *roster.Row) (*workerStat
 }
 
 func (a *app) printStatus(i *instance, queues []queueStatus, leftOut []unfitQueue, last *workerStatus) error {
-	var rows [][]string
+	t := newTable(a.out, "QUEUE", "DUE", "HELD", "SCHEDULED", "LOCKED", "RUNNING", "WAITING", "ERROR", "FAILED", "FINISHED", "CLOSED", i.zoned("OLDEST DUE"))
 	number := func(n int64) string { return strconv.FormatInt(n, 10) }
 	for _, q := range queues {
 		oldest := "–"
@@ -176,29 +176,29 @@ func (a *app) printStatus(i *instance, queues []queueStatus, leftOut []unfitQueu
 		if q.Paused {
 			name += " (paused)"
 		}
-		rows = append(rows, []string{
-			name, number(q.Due), number(q.Held), number(q.Scheduled), number(q.Locked), number(q.Running), number(q.Waiting),
-			number(q.Error), number(q.Failed), number(q.Finished), number(q.Closed), oldest,
-		})
+		err := t.row(name, number(q.Due), number(q.Held), number(q.Scheduled), number(q.Locked), number(q.Running), number(q.Waiting),
+			number(q.Error), number(q.Failed), number(q.Finished), number(q.Closed), oldest)
+		if err != nil {
+			return err
+		}
 	}
-	header := []string{"QUEUE", "DUE", "HELD", "SCHEDULED", "LOCKED", "RUNNING", "WAITING", "ERROR", "FAILED", "FINISHED", "CLOSED", i.zoned("OLDEST DUE")}
-	if err := table(a.out, header, rows); err != nil {
+	if err := t.end(); err != nil {
 		return err
 	}
 	for _, q := range queues {
 		for _, t := range q.Unhandled {
 			// quoted, for a blank at its end must be seen
-			fmt.Fprintf(a.out, "%s: due since %s, but no worker handles type %q\n", q.Queue, i.local(*t.OldestDue), t.Type)
+			a.out.line("%s: due since %s, but no worker handles type %q", q.Queue, i.local(*t.OldestDue), t.Type)
 		}
 	}
 	for _, q := range leftOut {
-		fmt.Fprintf(a.out, "queue %s is left out: %s; %s\n", q.Queue, q.Error, q.remedy)
+		a.out.line("queue %s is left out: %s; %s", q.Queue, q.Error, q.remedy)
 	}
 	if last == nil {
-		_, err := fmt.Fprintln(a.out, "no worker has run yet: is hipq work in crontab?")
-		return err
+		a.out.line("no worker has run yet: is hipq work in crontab?")
+		return nil
 	}
-	_, err := fmt.Fprintf(a.out, "last worker: %s, %s, pid %d on %s, started %s, last heartbeat %s%s\n",
-		last.ID, last.State, last.PID, cell(last.Host), i.maybe(last.StartTime), i.maybe(last.Heartbeat), last.silence)
-	return err
+	a.out.line("last worker: %s, %s, pid %d on %s, started %s, last heartbeat %s%s",
+		last.ID, last.State, last.PID, last.Host, i.maybe(last.StartTime), i.maybe(last.Heartbeat), last.silence)
+	return nil
 }

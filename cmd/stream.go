@@ -2,21 +2,75 @@ package cmd
 
 import (
 	"context"
+	"fmt"
 	"io"
+	"os"
+	"strings"
+	"time"
+
+	"golang.org/x/term"
 )
 
-// output remembers the first error of writing, so that no command has to check each of its prints: Main does, once.
+// output is the door through which all goes that a command prints: clean, whatever others have written into it. Each Write
+// has whole characters. It remembers the first error of writing, so that no command has to check each of its prints: Main
+// does, once.
 type output struct {
+	ctx context.Context
 	io.Writer
 	err error
 }
 
+// stalledFor is how long a command that shall end waits for one that has stopped to read what it prints.
+const stalledFor = 300 * time.Millisecond
+
 func (o *output) Write(p []byte) (int, error) {
-	n, err := o.Writer.Write(p)
+	clean := []byte(cleaned(string(p))) // not p, which is the caller's again if the write is given up
+	written := make(chan error, 1)
+	go func() {
+		_, err := o.Writer.Write(clean)
+		written <- err
+	}()
+	var err error
+	select {
+	case err = <-written:
+	case <-o.ctx.Done():
+		select {
+		case err = <-written:
+		case <-time.After(stalledFor):
+			err = o.ctx.Err()
+		}
+	}
+	if err == nil {
+		return len(p), nil
+	}
 	if o.err == nil {
 		o.err = err
 	}
-	return n, err
+	return 0, err
+}
+
+// line prints one line: whatever the arguments hold, and no more of it than people can read.
+func (o *output) line(format string, args ...any) {
+	_, _ = io.WriteString(o, oneLine(fmt.Sprintf(format, args...))+"\n")
+}
+
+// text prints any number of lines, which its caller has made so that none can pass for another.
+func (o *output) text(format string, args ...any) {
+	_, _ = fmt.Fprintf(o, format, args...)
+}
+
+// isTerminal says whether people read it at once.
+func (o *output) isTerminal() bool {
+	f, ok := o.Writer.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+// lines prints each Write as a line: a log, whose records come whole.
+type lines struct{ *output }
+
+func (l lines) Write(p []byte) (int, error) {
+	l.line("%s", strings.TrimSuffix(string(p), "\n"))
+	return len(p), l.err
 }
 
 // interruptible is a reader, such as a terminal or a pipe, that is left alone when the context ends: its next bytes may

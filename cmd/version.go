@@ -1,7 +1,6 @@
 package cmd
 
 import (
-	"fmt"
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
@@ -19,8 +18,8 @@ func (a *app) versionCommand() *cobra.Command {
 			if a.json {
 				return a.printJSON(map[string]string{"version": versionText()})
 			}
-			_, err := fmt.Fprintln(a.out, "hipq", versionText())
-			return err
+			a.out.line("hipq %s", versionText())
+			return nil
 		},
 	}
 }

@@ -1,9 +1,6 @@
 package cmd
 
-import (
-	"fmt"
-	"sync"
-)
+import "sync"
 
 // warningsMost is how many warnings a command prints: somebody may have written any number of rows that are worth one.
 const warningsMost = 20
@@ -28,5 +25,5 @@ func (a *app) warn(err error) {
 	if a.warned.said[text] = true; len(a.warned.said) > warningsMost {
 		text = "there are more such warnings, which are not shown"
 	}
-	fmt.Fprintln(a.err, "hipq: warning: "+text)
+	a.err.line("hipq: warning: %s", text)
 }

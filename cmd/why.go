@@ -1,8 +1,6 @@
 package cmd
 
 import (
-	"fmt"
-
 	"github.com/spf13/cobra"
 
 	"github.com/hipq/hipq/queue"
@@ -53,7 +51,7 @@ func (a *app) runWhy(cmd *cobra.Command, name string, id int64) error {
 		}{id, q.Name, why.Job.State, why.Reasons()})
 	}
 	for _, reason := range why.Reasons() {
-		fmt.Fprintln(a.out, safe(reason.Text))
+		a.out.line("%s", reason.Text)
 	}
 	return nil
 }

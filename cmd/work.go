@@ -94,7 +94,7 @@ func (a *app) runWork(cmd *cobra.Command, names, types []string) error {
 			WorkerID: w.ID, Started: done.Started, Finished: done.Finished, Errors: done.Errors, Lost: done.Lost, TookMS: took.Milliseconds(),
 		}))
 	case err == nil && a.onTerminal():
-		fmt.Fprintf(a.out, "started %d, finished %d, errors %d, in %s\n", done.Started, done.Finished, done.Errors, took.Round(time.Millisecond))
+		a.out.line("started %d, finished %d, errors %d, in %s", done.Started, done.Finished, done.Errors, took.Round(time.Millisecond))
 	}
 	return errors.Join(err, unfit)
 }
@@ -154,5 +154,5 @@ func (a *app) logger() *slog.Logger {
 	if !a.verbose {
 		return nil
 	}
-	return slog.New(slog.NewTextHandler(a.err, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	return slog.New(slog.NewTextHandler(lines{a.err}, &slog.HandlerOptions{Level: slog.LevelDebug}))
 }

@@ -1,0 +1,380 @@
+package cmd_test
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/hipq/hipq/cmd"
+	"github.com/hipq/hipq/internal/dbtest"
+)
+
+// Lines that a text may not pass for: where a command's own begin.
+var forged = []string{
+	"state               settled", "error  none", "hipq: all is well", "attempt 9: finished", "job 1: attempt 9 finished",
+}
+
+// tricks are texts that would do something to a terminal, or look like another line of a command's.
+var tricks = []string{
+	"\x1b[31mred\x1b]0;title\x07", "one\rtwo\r\nthree", "\u009b31m\u0085", "\u202egnp.exe\u202d\u202c", "\x7f\x08\x00", "\u2066a\u2069\u200e\u200f\u061c",
+	"a\u2028b\u2029c\vd\fe", "tab\tand\u00a0more 😀 ä", "k\n" + strings.Join(forged, "\n"), "\xff\xfea\xc3", "\U000e0041\ufeff",
+}
+
+// trick says what in a text is one: a character that isn't only shown, or a line that a command never prints.
+func trick(text string) string {
+	for i, r := range text {
+		switch {
+		case r == '\n', r == '\t':
+		case r < ' ', 0x7f <= r && r < 0xa0, 0x200b <= r && r <= 0x200f, 0x2028 <= r && r <= 0x202e, 0x2060 <= r && r <= 0x206f, r == 0x61c,
+			r == 0xfeff, 0xe0000 <= r && r <= 0xe0fff:
+			return fmt.Sprintf("%q at %d in %.300q", r, i, text[max(0, i-100):])
+		case r == utf8.RuneError && !strings.HasPrefix(text[i:], "\uFFFD"):
+			return fmt.Sprintf("no character at %d in %.300q", i, text[max(0, i-100):])
+		}
+	}
+	for line := range strings.Lines(text) {
+		line = strings.TrimSuffix(line, "\n")
+		for _, f := range forged {
+			if line == f {
+				return fmt.Sprintf("the line %q", f)
+			}
+		}
+	}
+	return ""
+}
+
+// shown is a command in this process, with what it shows.
+func shown(args ...string) (code int, out, errs string) {
+	var stdout, stderr bytes.Buffer
+	code = cmd.Main(args, strings.NewReader(""), &stdout, &stderr)
+	return code, stdout.String(), stderr.String()
+}
+
+// apart is a command in a process of its own, which finds itself as its guard.
+func (h hostileDB) apart(args ...string) (code int, out, errs string) {
+	c := exec.Command("hipq", args...)
+	var stdout, stderr bytes.Buffer
+	c.Dir, c.Stdout, c.Stderr = h.dir, &stdout, &stderr
+	_ = c.Run()
+	return c.ProcessState.ExitCode(), stdout.String(), stderr.String()
+}
+
+// Whatever the database holds, nobody's terminal does more than show it, and no text passes for a line of hipq's.
+func TestTextsAreShownOnly(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, driver, source string) {
+		h := openHostile(t, driver, source, false)
+		for n, text := range tricks {
+			h.insertTrick(n, text)
+		}
+		ask := func(args ...string) (out string) {
+			t.Helper()
+			ran := shown
+			if args[0] == "run" || args[0] == "work" {
+				ran = h.apart
+			}
+			code, out, errs := ran(append(args, "--config", h.config())...)
+			if code == 64 || code == 78 {
+				t.Errorf("hipq %q: exit code %d: %.300s", args, code, errs)
+			}
+			if found := cmp.Or(trick(out), trick(errs)); found != "" {
+				t.Errorf("hipq %.200q: %s", args, found)
+			}
+			return out
+		}
+		for _, args := range [][]string{
+			{"jobs"}, {"jobs", "plain", "--state", "failed"}, {"activity"}, {"activity", "--limit", "0"}, {"status"}, {"purge", "--dry-run"}, {"monitor"},
+		} {
+			if out := ask(args...); out == "" && args[0] != "monitor" {
+				t.Errorf("hipq %q: nothing", args)
+			}
+			ask(append(args, "--json")...)
+		}
+		for _, id := range h.ids("plain", "1 = 1") {
+			for _, verb := range []string{"show", "why"} {
+				ask(verb, "plain", id)
+				ask(verb, "plain", id, "--json")
+			}
+			ask("cancel", "plain", id, "--running")
+		}
+		for _, text := range tricks[:len(tricks)-2] { // those that are UTF-8
+			if text == "\x7f\x08\x00" {
+				continue // no argument of a program's has a NUL
+			}
+			ask("complete", "plain", "send", text)
+			ask("fail", "plain", "send", text, "--error", text)
+			ask("enqueue", "plain", "send", "--data", text, "--key", text)
+			ask("jobs", "--key", text)
+			ask("jobs", "--error", text)
+		}
+		h.printTricks()
+		ask("run", "plain", h.add("run"))
+		last := h.add("work")
+		ask("work", "-v")
+		if out := ask("show", "plain", last); !strings.Contains(out, "\n    "+forged[0]+"\n") {
+			t.Errorf("show says %q", out)
+		}
+
+		// As JSON it is the same value still.
+		for n, text := range tricks {
+			id := h.ids("plain", fmt.Sprintf("line = 'failed' AND priority = %d", n))[0]
+			var job struct {
+				Key      string `json:"job_key"`
+				Attempts []struct{ Error, Output string }
+			}
+			if err := json.Unmarshal([]byte(ask("show", "plain", id, "--json")), &job); err != nil {
+				t.Fatal(err)
+			}
+			if want := strings.ToValidUTF8(text, "\uFFFD"); utf8.ValidString(text) && (job.Key != want || job.Attempts[0].Output != want) {
+				t.Errorf("%q is %+q", want, job)
+			}
+		}
+	})
+}
+
+// printTricks makes the handler print them, and fail.
+func (h hostileDB) printTricks() {
+	h.t.Helper()
+	config, err := os.ReadFile(h.config())
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	text := strings.Join(tricks, "\n")
+	if err := os.WriteFile(filepath.Join(h.dir, "tricks"), []byte(text), 0o600); err != nil {
+		h.t.Fatal(err)
+	}
+	config = bytes.ReplaceAll(config, []byte(`["true"]`), []byte(`[sh, -c, "cat tricks; exit 1"]`))
+	if err := os.WriteFile(h.config(), config, 0o600); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+// add adds a job that is the first to run.
+func (h hostileDB) add(key string) (id string) {
+	h.t.Helper()
+	code, out, errs := shown("enqueue", "plain", "send", "--key", key+rand.Text(), "--priority", "-1000", "--config", h.config())
+	if code != 0 {
+		h.t.Fatal(errs)
+	}
+	return strings.TrimSpace(out)
+}
+
+// insertTrick writes a text wherever a row can hold one: in jobs of several lines, in the activity and in a worker's row.
+func (h hostileDB) insertTrick(n int, text string) {
+	h.t.Helper()
+	exec := func(query string, args ...any) {
+		h.t.Helper()
+		if _, err := h.conn.ExecContext(context.Background(), query, args...); err != nil {
+			h.t.Fatal(err)
+		}
+	}
+	valid := strings.ToValidUTF8(text, "?")
+	short := valid
+	if len(short) > 60 {
+		short = valid[:60]
+	}
+	ascii := strings.Map(func(r rune) rune {
+		if r >= utf8.RuneSelf {
+			return -1
+		}
+		return r
+	}, short)
+	job := "INSERT INTO shop_plain (line, state, job_type, job_key, job_data, error, result, worker_id, attempt, timeout, priority, throttle_factor, time_windows, start_time, wake_time, output) " +
+		"VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 60, ?, 1, 'NONE', " + h.now() + ", ?, ?)"
+	worker := strconv.Itoa(n) + ascii[:min(len(ascii), 30)]
+	exec("INSERT INTO shop_workers (id, host, pid, state, start_time, heartbeat, lock_until) VALUES (?, ?, 1, 'working', "+h.now()+", "+h.now()+", '2099-01-01 00:00:00.000000')",
+		worker, valid)
+	exec(job, "failed", "final", short, text, valid, valid, valid, "NONE", 1, n, nil, "NONE")
+	exec(job, "closed", "final", "send", text, valid, valid, valid, "NONE", 1, n, nil, "NONE")
+	exec(job, "due", "retry", short, text, valid, valid, "NONE", "NONE", 1, n, nil, "NONE")
+	exec(job, "locked", "running", "send", text, valid, "NONE", "NONE", worker, 1, n, nil, valid)
+	exec(job, "waiting", "running", short, "waits "+text, valid, "NONE", "NONE", "NONE", 1, n, "2099-01-01 00:00:00.000000", valid)
+	failed := h.ids("plain", fmt.Sprintf("line = 'failed' AND priority = %d", n))[0]
+	for _, state := range []string{"starting", "failed"} {
+		exec("INSERT INTO shop_activity (at, kind, state, queue, worker_id, host, pid, job_id, job_type, job_key, attempt, error, output) VALUES ("+h.now()+
+			", 'job', ?, 'plain', ?, ?, 1, ?, ?, ?, 1, ?, ?)", state, worker, valid, failed, short, text, valid, valid)
+		exec("INSERT INTO shop_activity (at, kind, state, queue, worker_id, host, pid, job_id, job_type, job_key, attempt, error, output) VALUES ("+h.now()+
+			", 'worker', ?, ?, ?, ?, 1, 0, 'NONE', 'NONE', 0, ?, 'NONE')", state, ascii[:min(len(ascii), 40)], worker, valid, valid)
+	}
+	if ascii != "" {
+		exec("INSERT INTO shop_job_types (queue, job_type) VALUES ('limited', ?)", short)
+	}
+}
+
+// What a person types comes back quoted, or cleaned, and no more of it than can be read.
+func TestErrorsAreShownOnly(t *testing.T) {
+	h := openHostile(t, "sqlite", dbtest.SQLite(t), true)
+	const long = 30 << 10
+	for _, text := range append(slices.Clone(tricks), strings.Repeat("x", long), strings.Repeat("\x1b\n", long/2), strings.Repeat("\u202e", long/3)) {
+		for _, args := range [][]string{
+			{text},
+			{"--" + text},
+			{"-" + text},
+			{"help", text},
+			{"jobs", text},
+			{"jobs", "--limit", text},
+			{"jobs", "--state", text},
+			{"jobs", "--since", text},
+			{"jobs", "--type", text},
+			{"jobs", "--" + text + "=1"},
+			{"activity", "--state", text},
+			{"activity", "--queue", text},
+			{"activity", "--since", text},
+			{"monitor", "--at", text},
+			{"purge", "--older-than", text},
+			{"show", text, "1"},
+			{"show", "plain", text},
+			{"why", "plain", text},
+			{"run", text, "1"},
+			{"queue", "pause", text},
+			{"queue", text},
+			{"cancel", "plain", text},
+			{"retry", "plain", text},
+			{"reschedule", "plain", "1", "--at", text},
+			{"reschedule", "plain", "1", "--in", text},
+			{"dismiss", "plain", text},
+			{"complete", text, "send", "k"},
+			{"complete", "plain", text, "k"},
+			{"complete", "plain", "send", "k", "--data", "@/" + text},
+			{"enqueue", text, "send"},
+			{"enqueue", "plain", text + "\x01"},
+			{"enqueue", "plain", "send", "--at", text},
+			{"enqueue", "plain", "send", "--in", text},
+			{"enqueue", "plain", "send", "--window", text},
+			{"enqueue", "plain", "send", "--timeout", text},
+			{"enqueue", "plain", "send", "--on-duplicate", text},
+			{"enqueue", "plain", "send", "--data", "@/" + text},
+			{"enqueue", "--ndjson", "/" + text},
+			{"work", text},
+			{"work", "--type", text},
+			{"work", "--run-for", text},
+			{"jobs", "--config", "/" + text},
+			{"completion", text},
+			{"version", text},
+		} {
+			code, errs := h.refused(args...)
+			if code == 0 {
+				t.Errorf("hipq %.200q is not refused: %q", args, errs)
+			}
+		}
+	}
+}
+
+// So do a file's lines, which may be longer.
+func TestLinesErrorsAreShownOnly(t *testing.T) {
+	h := openHostile(t, "sqlite", dbtest.SQLite(t), true)
+	file := filepath.Join(t.TempDir(), "lines")
+	const long = 5 << 20
+	for _, text := range append(slices.Clone(tricks), strings.Repeat("x", long), strings.Repeat("\u202e", long/3)) {
+		quoted, err := json.Marshal(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, line := range []string{
+			`{"queue": %s}`, `{%s: 1}`, `{"queue": "plain", "job_type": "send", "scheduled_run_time": %s}`,
+			`{"queue": "plain", "job_type": "send", "timeout": [%s]}`, `{"queue": "plain", "job_type": "send", "timeout": %s}`,
+			`{"queue": "plain", "job_type": "send", "time_windows": [%s]}`, `{"queue": "plain", "job_type": "send", "priority": %s}`, "%s",
+			`{"queue": "plain", "job_type": "send` + "\x1b" + `", "job_key": %s}`,
+		} {
+			if err := os.WriteFile(file, fmt.Appendf(nil, line, quoted), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if code, errs := h.refused("enqueue", "--ndjson", file); code != 1 || !strings.Contains(errs, "line 1: ") || !strings.Contains(errs, "to go on: ") {
+				t.Errorf("%.200s: exit code %d, %q", fmt.Sprintf(line, quoted), code, errs)
+			}
+		}
+	}
+}
+
+// refused runs a command that has to say why it does nothing, in lines that can be read.
+func (h hostileDB) refused(args ...string) (code int, errs string) {
+	h.t.Helper()
+	if !slices.Contains(args, "--config") {
+		args = append(args, "--config", h.config())
+	}
+	code, out, errs := shown(args...)
+	if found := cmp.Or(trick(out), trick(errs)); found != "" {
+		h.t.Errorf("hipq %.200q: %s", args, found)
+	}
+	if len(errs) > 10<<10 {
+		h.t.Errorf("hipq %.200q: a message of %d bytes", args, len(errs))
+	}
+	for line := range strings.Lines(errs) {
+		if !strings.HasPrefix(line, "hipq: ") && !strings.HasPrefix(line, "  ") {
+			h.t.Fatalf("hipq %.200q: the line %.200q", args, line)
+		}
+	}
+	return code, errs
+}
+
+// A server that somebody else has put there says no more than fits a line, and that can't be taken for hipq's.
+func TestServersTextIsShownOnly(t *testing.T) {
+	for _, text := range []string{strings.Join(tricks, ""), strings.Repeat("\x1b[2J\nhipq: all is well\n", 5<<20/24)} {
+		dir := t.TempDir()
+		config := filepath.Join(dir, "hipq.yaml")
+		yaml := fmt.Sprintf("name: shop\ndatabase: {driver: mysql, dsn: \"hipq:secret@tcp(%s)/shop\"}\nqueues: [{name: plain}]\n", rogue(t, text))
+		if err := os.WriteFile(config, []byte(yaml), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for _, args := range [][]string{{"jobs"}, {"work"}, {"work", "-v"}, {"init"}, {"status", "--json"}, {"show", "plain", "1"}} {
+			code, out, errs := shown(append(args, "--config", config)...)
+			if code == 0 || out != "" || !strings.HasPrefix(errs, "hipq: ") {
+				t.Errorf("hipq %q: exit code %d, %.200q, %.200q", args, code, out, errs)
+			}
+			if found := trick(errs); found != "" || len(errs) > 10<<10 {
+				t.Errorf("hipq %q: %d bytes: %s", args, len(errs), found)
+			}
+		}
+	}
+}
+
+// rogue is a server that greets each client with an error of this text.
+func rogue(t *testing.T, text string) (address string) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan struct{})
+	t.Cleanup(func() {
+		_ = listener.Close()
+		<-served
+	})
+	greeting := append([]byte{0xff, 0x51, 0x04, '#', 'H', 'Y', '0', '0', '0'}, text...) // 1105, an unknown error
+	packet := append([]byte{byte(len(greeting)), byte(len(greeting) >> 8), byte(len(greeting) >> 16), 0}, greeting...)
+	go func() {
+		defer close(served)
+		for {
+			client, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = client.Write(packet)
+			_, _ = io.Copy(io.Discard, client) // until the client has read it
+			_ = client.Close()
+		}
+	}()
+	return listener.Addr().String()
+}
+
+// What cobra prints by itself goes through the same door unharmed.
+func TestCompletionIsWhole(t *testing.T) {
+	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
+		code, out, errs := shown("completion", shell)
+		if code != 0 || errs != "" || len(out) < 1000 || strings.Contains(out, "\uFFFD") {
+			t.Errorf("%s: exit code %d, %d bytes, %q", shell, code, len(out), errs)
+		}
+	}
+}
