@@ -61,17 +61,17 @@ func (a *app) exit(err error, signals *signals) int {
 	switch {
 	case sig == syscall.SIGINT:
 		if err != nil && err != errInterrupted { //nolint:errorlint // who pressed ^C knows this much, but not what else it says
-			a.report(err, "")
+			a.report(exitOf(sig), err, "")
 		}
 		return exitOf(sig)
 	case err == nil: // SIGTERM asks for an orderly end
 		return exitOK
 	case sig != 0 && (errors.Is(err, errInterrupted) || errors.Is(err, worker.ErrInterrupted)):
-		a.report(err, "")
+		a.report(exitOf(sig), err, "")
 		return exitOf(sig)
 	}
 	code, hint := a.diagnose(err)
-	a.report(err, hint)
+	a.report(code, err, hint)
 	return code
 }
 
@@ -86,22 +86,43 @@ func (e advised) Unwrap() error { return e.error }
 // maxReported is how many errors of several are told.
 const maxReported = 50
 
-// report says what went wrong and what to do. Each error of several has a line of its own, and none has more.
-func (a *app) report(err error, hint string) {
+// failure is what went wrong, for scripts.
+type failure struct {
+	Code    int    `json:"code"`
+	Message string `json:"message"`
+	// Hint is what to do about it.
+	Hint *string `json:"hint"`
+}
+
+// report says what went wrong and what to do: in lines, one for each error of several, or as JSON. The code is that with which
+// the command ends for its sake.
+func (a *app) report(code int, err error, hint string) {
 	said := joined(err)
 	if more := len(said) - maxReported; more > 0 {
 		said = append(said[:maxReported], fmt.Sprintf("… and %d more", more))
 	}
+	var hints []string
 	if e, ok := errors.AsType[advised](err); ok {
-		said = append(said, e.advice)
+		hints = append(hints, e.advice)
 	}
 	if hint != "" {
-		said = append(said, hint)
+		hints = append(hints, hint)
 	}
-	for n := range said {
-		said[n] = oneLine(said[n])
+	for _, list := range [][]string{said, hints} {
+		for n := range list {
+			list[n] = oneLine(list[n])
+		}
 	}
-	a.err.text("hipq: %s\n", strings.Join(said, "\n  "))
+	if !a.json {
+		a.err.text("hipq: %s\n", strings.Join(append(said, hints...), "\n  "))
+		return
+	}
+	f := failure{Code: code, Message: strings.Join(said, "\n")}
+	if len(hints) > 0 {
+		all := strings.Join(hints, "\n")
+		f.Hint = &all
+	}
+	_ = a.err.json(map[string]failure{"error": f}) // whoever doesn't read it has the code
 }
 
 // joined are the errors of errors.Join, or the one.

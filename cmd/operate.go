@@ -118,9 +118,8 @@ func (a *app) operate(cmd *cobra.Command, name string, o operation) error {
 	}
 	d := operated{operation: o, q: q}
 	for n, id := range all {
-		if err := cmd.Context().Err(); err != nil {
-			a.report(fmt.Errorf("%s: %s of %d are done; the next is %d", o.verb, jobs(n), len(all), id), "")
-			return err
+		if cmd.Context().Err() != nil {
+			return advised{errInterrupted, fmt.Sprintf("%s: %d of %s are done; the next is %d", o.verb, n, jobs(len(all)), id)}
 		}
 		if err := a.operateOne(cmd.Context(), id, &d); err != nil {
 			return err
@@ -212,7 +211,7 @@ func (a *app) operateOne(ctx context.Context, id int64, d *operated) error {
 		if closed {
 			hint = "--again retries it all the same"
 		}
-		a.report(err, hint)
+		a.report(exitFailed, err, hint)
 		return nil
 	}
 	return err

@@ -7,14 +7,16 @@ import (
 )
 
 // printJSON prints v on one line: the one encoder of all that --json prints.
-func (a *app) printJSON(v any) error {
+func (a *app) printJSON(v any) error { return a.out.json(v) }
+
+func (o *output) json(v any) error {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
 	if err := e.Encode(v); err != nil {
 		return err
 	}
-	_, err := a.out.Write(escaped(b.Bytes()))
+	_, err := o.Write(escaped(b.Bytes()))
 	return err
 }
 

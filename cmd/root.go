@@ -42,6 +42,7 @@ func Main(args []string, in io.Reader, out, err io.Writer) int {
 	c, failure := root.ExecuteContextC(ctx)
 	if failure != nil && !a.running {
 		failure = misread{failure, c}
+		a.json = a.json || slices.Contains(args, "--json") // nobody may have come to it
 	}
 	if failure == nil && a.out.err != nil {
 		failure = fmt.Errorf("print: %w", a.out.err)
@@ -135,7 +136,7 @@ func refuseUnknownTopics(root *cobra.Command) {
 // load reads the config.
 func (a *app) load(cmd *cobra.Command) (*config.Config, error) {
 	for _, warning := range config.Misspelt(os.Environ()) {
-		a.err.line("hipq: warning: %s", warning)
+		a.printWarning(warning)
 	}
 	c, err := config.Load(config.LoadOptions{File: a.configFile, Flags: cmd.Flags()})
 	if err != nil {
@@ -143,7 +144,7 @@ func (a *app) load(cmd *cobra.Command) (*config.Config, error) {
 	}
 	if cmd.Name() == "init" || a.err.isTerminal() { // cron would mail them each minute
 		for _, warning := range c.Warnings {
-			a.err.line("hipq: warning: %s", warning)
+			a.printWarning(warning)
 		}
 	}
 	if cmd.Name() != "work" || a.err.isTerminal() {

@@ -133,7 +133,8 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	if want < 64 || want > 78 {
 		return
 	}
-	if ts.ReadFile("stdout") != "" || !strings.HasPrefix(ts.ReadFile("stderr"), "hipq: ") {
+	why := ts.ReadFile("stderr")
+	if ts.ReadFile("stdout") != "" || !strings.HasPrefix(why, "hipq: ") && !strings.HasPrefix(why, `{"error":{"code":`+strconv.Itoa(want)+`,"message":"`) {
 		ts.Fatalf("what is refused has to say why on standard error, and nothing else")
 	}
 }

@@ -25,5 +25,13 @@ func (a *app) warn(err error) {
 	if a.warned.said[text] = true; len(a.warned.said) > warningsMost {
 		text = "there are more such warnings, which are not shown"
 	}
+	a.printWarning(text)
+}
+
+func (a *app) printWarning(text string) {
+	if a.json {
+		_ = a.err.json(map[string]string{"warning": text}) // a warning changes nothing
+		return
+	}
 	a.err.line("hipq: warning: %s", text)
 }
