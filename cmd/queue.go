@@ -46,13 +46,16 @@ func (a *app) runPause(cmd *cobra.Command, name string, paused bool) error {
 		return err
 	}
 	if a.json {
-		return a.printJSON(struct {
-			Queue  string `json:"queue"`
-			Paused bool   `json:"paused"`
-		}{q.Name, paused})
+		return a.printJSON(queuePaused{q.Name, paused})
 	}
 	if a.onTerminal() {
 		a.out.line("%s %s", map[bool]string{true: "paused", false: "resumed"}[paused], q.Name)
 	}
 	return nil
+}
+
+// queuePaused is what pause and resume have made of a queue.
+type queuePaused struct {
+	Queue  string `json:"queue"`
+	Paused bool   `json:"paused"`
 }

@@ -79,6 +79,13 @@ type workerStatus struct {
 	silence string
 }
 
+// statusReport is how many jobs stand where.
+type statusReport struct {
+	Queues     []queueStatus `json:"queues"`
+	LeftOut    []unfitQueue  `json:"left_out"`
+	LastWorker *workerStatus `json:"last_worker"`
+}
+
 func (a *app) runStatus(cmd *cobra.Command) error {
 	i, err := a.openPatiently(cmd)
 	if err != nil {
@@ -89,11 +96,7 @@ func (a *app) runStatus(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	report := struct {
-		Queues     []queueStatus `json:"queues"`
-		LeftOut    []unfitQueue  `json:"left_out"`
-		LastWorker *workerStatus `json:"last_worker"`
-	}{Queues: []queueStatus{}, LeftOut: []unfitQueue{}}
+	report := statusReport{Queues: []queueStatus{}, LeftOut: []unfitQueue{}}
 	for _, name := range slices.Sorted(maps.Keys(i.unfit)) {
 		_, remedy := schema.Diagnose(i.unfit[name])
 		report.LeftOut = append(report.LeftOut, unfitQueue{name, i.unfit[name].Error(), remedy})

@@ -28,6 +28,14 @@ func (a *app) whyCommand() *cobra.Command {
 	}
 }
 
+// explained is why a job isn't running.
+type explained struct {
+	ID      int64          `json:"id"`
+	Queue   string         `json:"queue"`
+	State   job.State      `json:"state"`
+	Reasons []queue.Reason `json:"reasons"`
+}
+
 func (a *app) runWhy(cmd *cobra.Command, name string, id int64) error {
 	i, err := a.openPatiently(cmd)
 	if err != nil {
@@ -43,12 +51,7 @@ func (a *app) runWhy(cmd *cobra.Command, name string, id int64) error {
 		return err
 	}
 	if a.json {
-		return a.printJSON(struct {
-			ID      int64          `json:"id"`
-			Queue   string         `json:"queue"`
-			State   job.State      `json:"state"`
-			Reasons []queue.Reason `json:"reasons"`
-		}{id, q.Name, why.Job.State, why.Reasons()})
+		return a.printJSON(explained{id, q.Name, why.Job.State, why.Reasons()})
 	}
 	for _, reason := range why.Reasons() {
 		a.out.line("%s", reason.Text)
