@@ -281,7 +281,7 @@ func configs(t *testing.T, p page) {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := config.Load(config.LoadOptions{File: file, Env: func(string) string { return "" }}); err != nil {
+		if _, err := config.Load(config.LoadOptions{File: file, Env: []string{}}); err != nil {
 			t.Errorf("%s:%d: %v", p.name, b.line, err)
 		}
 	}

@@ -53,4 +53,5 @@ func TestBadFiles(t *testing.T) {
 	}
 }
 
-func noEnv(string) string { return "" }
+// noEnv is an environment with nothing in it.
+var noEnv = []string{}

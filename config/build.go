@@ -24,6 +24,7 @@ const maxInt = math.MaxInt32
 type defaults struct {
 	job.Type
 	retryHandler *Handler
+	strictTypes  bool
 }
 
 // builder makes a Config of what the file, the environment and the flags say.
@@ -37,10 +38,10 @@ type builder struct {
 func (b builder) config(s *shape) *Config {
 	c := &Config{
 		File:         b.file,
-		Name:         s.Name,
-		Tables:       cmp.Or(s.Tables, schema.DefaultTemplate),
+		Name:         b.text("name", s.Name, ""),
+		Tables:       b.text("tables", s.Tables, schema.DefaultTemplate),
 		Database:     b.database(s.Database),
-		Location:     b.location(cmp.Or(s.Timezone, "UTC")),
+		Location:     b.location(s.Timezone),
 		Worker:       b.worker(s.Worker),
 		ActivityKeep: b.seconds("activity.keep", s.Activity.Keep, 14*day, 0),
 	}
@@ -50,10 +51,12 @@ func (b builder) config(s *shape) *Config {
 	outer := defaults{Type: job.DefaultType("")}
 	outer.Timeout = b.timeout("timeout", s.Timeout, outer.Timeout)
 	outer.Retry = b.retry("retry", s.Retry, outer.Retry)
-	outer.Priority = b.integer("default_priority", s.DefaultPriority, outer.Priority, -maxInt, maxInt)
 	outer.retryHandler = b.retryHandler("retry_handler", s.RetryHandler, nil)
+	outer.Priority = b.integer("default_priority", s.DefaultPriority, outer.Priority, -maxInt, maxInt)
+	outer.strictTypes = b.truth("strict_types", s.StrictTypes, false)
+	c.StrictTypes = outer.strictTypes
 	if len(s.Queues) == 0 {
-		b.refuse("queues", "is missing; a config needs at least one queue")
+		b.missing("queues", "; a config needs at least one queue")
 	}
 	seen := map[string]bool{}
 	for i, section := range s.Queues {
@@ -70,7 +73,7 @@ func (b builder) config(s *shape) *Config {
 func (b builder) names(c *Config) schema.Names {
 	names, err := schema.NewNames(cmp.Or(c.Name, "instance"), schema.DefaultTemplate)
 	if c.Name == "" {
-		b.refuse("name", "is missing; give the instance a name of lower case letters and underscores")
+		b.missing("name", "; give the instance a name of lower case letters and underscores")
 		return names
 	}
 	if err != nil { // with the default template only the name can be at fault
@@ -87,7 +90,7 @@ func (b builder) names(c *Config) schema.Names {
 }
 
 func (b builder) database(s databaseSection) schema.Options {
-	o := schema.Options{Driver: cmp.Or(s.Driver, "sqlite")}
+	o := schema.Options{Driver: b.text("database.driver", s.Driver, "sqlite")}
 	switch o.Driver {
 	case "sqlite":
 		// With a driver from the environment the file's dsn rests. Otherwise somebody believes that it is in use.
@@ -99,6 +102,7 @@ func (b builder) database(s databaseSection) schema.Options {
 			b.refuse(key, "is for database.driver: mysql, but the driver is sqlite; set the driver or leave the key out")
 		}
 		o.Path = b.absolute(cmp.Or(s.Path, "hipq.db"))
+		b.note("database.path", o.Path, s.Path)
 		o.Mode = b.mode("database.mode", s.Mode)
 	case "mysql":
 		o.DSN = b.dsn(s)
@@ -120,28 +124,32 @@ func hasPassword(dsn string) bool {
 
 // mode reads the rights of a file, as chmod takes them.
 func (b builder) mode(path, text string) fs.FileMode {
-	if text == "" {
-		return 0o600
-	}
-	n, err := strconv.ParseUint(text, 8, 9)
+	n, err := strconv.ParseUint(cmp.Or(text, "0600"), 8, 9)
 	if err != nil || n&0o600 != 0o600 || n&0o111 != 0 {
 		b.refuse(path, "%s is no rights of a database file; write 0600, 0640 or 0660", shown(text))
 	}
+	b.note(path, fmt.Sprintf("%04o", n), text)
 	return fs.FileMode(n)
 }
 
 // tls gives how the connection is encrypted; nil leaves it to the DSN.
 func (b builder) tls(s *tlsSection) *schema.TLS {
 	if s == nil || *s == (tlsSection{}) {
+		b.note("database.tls", nil, "")
 		return nil
 	}
-	file := func(path string) string {
-		if path == "" {
+	file := func(path, text string) string {
+		if text == "" {
+			b.note(path, nil, "")
 			return ""
 		}
-		return b.absolute(path)
+		b.note(path, b.absolute(text), text)
+		return b.absolute(text)
 	}
-	return &schema.TLS{CA: file(s.CA), Cert: file(s.Cert), Key: file(s.Key), ServerName: s.ServerName}
+	return &schema.TLS{
+		CA: file("database.tls.ca", s.CA), Cert: file("database.tls.cert", s.Cert), Key: file("database.tls.key", s.Key),
+		ServerName: b.text("database.tls.server_name", s.ServerName, ""),
+	}
 }
 
 // dsn never lets the DSN into an error.
@@ -155,30 +163,47 @@ func (b builder) dsn(s databaseSection) string {
 		if b.shared && b.origin["database.dsn"] == "" && hasPassword(s.DSN) {
 			b.warn("others may read %s, which has the password of the database: chmod 600, or put it into database.dsn_file", b.file)
 		}
+		b.noteDSN(s.DSN, s)
 		return s.DSN
 	case s.DSNFile == "":
-		b.refuse("database.dsn", "is missing; the driver mysql needs dsn, or dsn_file with a file that holds it, as %s", form)
+		if !b.refused["database.dsn_file"] {
+			b.missing("database.dsn", "; the driver mysql needs dsn, or dsn_file with a file that holds it, as %s", form)
+		}
 		return ""
 	}
-	data, shared, err := readTrusted(b.absolute(s.DSNFile))
+	file := b.absolute(s.DSNFile)
+	data, shared, err := readTrusted(file)
 	switch {
 	case errors.Is(err, errUntrusted):
-		b.refuse("database.dsn_file", "%s %w", shown(b.absolute(s.DSNFile)), err)
+		b.refuse("database.dsn_file", "%s %w", shown(file), err)
 		return ""
 	case err != nil:
-		b.refuse("database.dsn_file", "%s can't be read: %w", shown(b.absolute(s.DSNFile)), errors.Unwrap(err))
+		b.refuse("database.dsn_file", "%s can't be read: %w", shown(file), errors.Unwrap(err))
 		return ""
 	case shared && hasPassword(string(data)):
-		b.warn("others may read %s, which has the password of the database: chmod 600", b.absolute(s.DSNFile))
+		b.warn("others may read %s, which has the password of the database: chmod 600", file)
 	}
 	dsn := strings.TrimRight(string(data), "\r\n")
 	if dsn == "" {
-		b.refuse("database.dsn_file", "%s is empty; it must hold a line of the form %s", shown(b.absolute(s.DSNFile)), form)
+		b.refuse("database.dsn_file", "%s is empty; it must hold a line of the form %s", shown(file), form)
 	}
+	b.noteDSN(dsn, s)
 	return dsn
 }
 
-func (b builder) location(zone string) *time.Location {
+// noteDSN notes the DSN, without its password, and the file that it may come from.
+func (b builder) noteDSN(dsn string, s databaseSection) {
+	if s.DSNFile == "" {
+		b.note("database.dsn_file", nil, "")
+	} else {
+		b.note("database.dsn_file", b.absolute(s.DSNFile), s.DSNFile)
+		b.outer["database.dsn"] = "database.dsn_file"
+	}
+	b.note("database.dsn", openText(schema.WithoutPassword(dsn)), s.DSN)
+}
+
+func (b builder) location(text string) *time.Location {
+	zone := b.text("timezone", text, "UTC")
 	// "Local" would be another zone on each host
 	if zone != "Local" {
 		if l, err := time.LoadLocation(zone); err == nil {
@@ -198,7 +223,7 @@ func (b builder) worker(s workerSection) worker.Options {
 	o.Linger = b.truth("worker.linger", s.Linger, o.Linger)
 	o.LockFor = b.duration("worker.lock_for", s.LockFor, o.LockFor, time.Second)
 	o.Grace = b.duration("worker.grace", s.Grace, o.Grace, 0)
-	if need := 2*o.Grace + 5*time.Second; o.LockFor < need && len(b.errs) == before {
+	if need := 2*o.Grace + 5*time.Second; o.LockFor < need && len(b.errs) == before && !b.unsure["worker"] {
 		b.refuse("worker.lock_for", "%s is too short for worker.grace %s: at least %s (twice the grace and 5s), because a worker "+
 			"that can't renew its lock has to stop its handlers before the lock expires",
 			formatDuration(o.LockFor), formatDuration(o.Grace), formatDuration(need))
@@ -215,9 +240,9 @@ func (b builder) retry(path string, s retrySection, outer job.RetryPolicy) job.R
 	before, p := len(b.errs), outer
 	p.Attempts = b.integer(path+".attempts", s.Attempts, p.Attempts, 1, maxInt)
 	p.Delay = b.duration(path+".delay", s.Delay, p.Delay, 0)
+	p.Backoff = job.Backoff(b.text(path+".backoff", s.Backoff, string(p.Backoff)))
 	p.MaxDelay = b.duration(path+".max_delay", s.MaxDelay, p.MaxDelay, 0)
 	p.Jitter = b.fraction(path+".jitter", s.Jitter, p.Jitter)
-	p.Backoff = job.Backoff(cmp.Or(s.Backoff, string(p.Backoff)))
 	if p.Backoff != job.Fixed && p.Backoff != job.Exponential {
 		b.refuse(path+".backoff", "%s is not a backoff (%s or %s)", shown(s.Backoff), job.Fixed, job.Exponential)
 	}

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -13,11 +14,23 @@ const longest = 3650 * 24 * time.Hour
 // checker turns texts into values and collects what it has to refuse, so that one run shows all mistakes.
 type checker struct {
 	file string
+	// lines are those of the file's keys.
+	lines map[string]int
 	// origin says of the settings that the file did not give who did: a variable or a flag.
 	origin map[string]string
 	errs   []error
+	// refused are the keys of errs; unsure are the sections with an unknown key, which may be one that seems to be missing.
+	refused, unsure map[string]bool
 	// warnings are about what can be used, and should be otherwise.
 	warnings []string
+	effective
+}
+
+func newChecker() *checker {
+	return &checker{
+		origin: map[string]string{}, refused: map[string]bool{}, unsure: map[string]bool{},
+		effective: effective{outer: map[string]string{}},
+	}
 }
 
 func (c *checker) warn(format string, args ...any) {
@@ -26,25 +39,20 @@ func (c *checker) warn(format string, args ...any) {
 
 // refuse notes that the value at a key can't be used: what is wrong, and what is allowed.
 func (c *checker) refuse(path, format string, args ...any) {
-	from := c.origin[path]
-	if strings.HasPrefix(path, "--") {
-		from = path
+	m := &Mistake{File: c.file, Key: path, From: c.origin[path], Err: fmt.Errorf(format, args...)}
+	if strings.HasPrefix(m.From, "--") {
+		m.Key, m.From = m.From, ""
 	}
-	if strings.HasPrefix(from, "--") {
-		c.errs = append(c.errs, fmt.Errorf("%w: %s: %w", flagError{}, from, fmt.Errorf(format, args...)))
-		return
-	}
-	if from != "" {
-		path += " (" + from + ")"
-	}
-	c.errs = append(c.errs, fmt.Errorf("%w: %s: %s: %w", ErrInvalid, c.file, path, fmt.Errorf(format, args...)))
+	c.errs, c.refused[path] = append(c.errs, m), true
 }
 
-// flagError is ErrFlag and ErrInvalid at once.
-type flagError struct{}
-
-func (flagError) Error() string   { return ErrFlag.Error() }
-func (flagError) Unwrap() []error { return []error{ErrFlag, ErrInvalid} }
+// missing refuses a key that is not there, unless that follows from what was refused already.
+func (c *checker) missing(path, format string, args ...any) {
+	section := path[:max(0, strings.LastIndex(path, "."))]
+	if !c.refused[path] && !c.unsure[section] {
+		c.refuse(path, "is missing"+format, args...)
+	}
+}
 
 // refuseName notes what another package has against a name or the like, in its words, which quote the value.
 func (c *checker) refuseName(path, value string, err error) {
@@ -54,8 +62,19 @@ func (c *checker) refuseName(path, value string, err error) {
 	c.refuse(path, "%w", err)
 }
 
-// integer reads a whole number; an empty text is the default.
+// integer reads a whole number; an empty text is the default, which is none where it is out of range.
 func (c *checker) integer(path, text string, otherwise, low, high int) int {
+	n := c.whole(path, text, otherwise, low, high)
+	if n >= low {
+		c.note(path, n, text)
+	} else {
+		c.note(path, nil, text)
+	}
+	return n
+}
+
+// whole is integer for what is a part of a setting.
+func (c *checker) whole(path, text string, otherwise, low, high int) int {
 	if text == "" {
 		return otherwise
 	}
@@ -71,32 +90,42 @@ func (c *checker) integer(path, text string, otherwise, low, high int) int {
 
 // fraction reads a number from 0 to 1; an empty text is the default.
 func (c *checker) fraction(path, text string, otherwise float64) float64 {
-	if text == "" {
-		return otherwise
+	f := otherwise
+	if text != "" {
+		var err error
+		if f, err = strconv.ParseFloat(text, 64); err != nil || !(f >= 0 && f <= 1) { // so written it refuses NaN too
+			c.refuse(path, "%s is not a number from 0 to 1", shown(text))
+		}
 	}
-	f, err := strconv.ParseFloat(text, 64)
-	if err != nil || !(f >= 0 && f <= 1) { // so written it refuses NaN too
-		c.refuse(path, "%s is not a number from 0 to 1", shown(text))
-	}
+	c.note(path, f, text)
 	return f
 }
 
 // truth reads true or false, in the spellings that YAML files and environments have; an empty text is the default.
 func (c *checker) truth(path, text string, otherwise bool) bool {
+	is := otherwise
 	switch strings.ToLower(text) {
 	case "":
-		return otherwise
 	case "true", "yes", "on", "1":
-		return true
+		is = true
 	case "false", "no", "off", "0":
-		return false
+		is = false
+	default:
+		c.refuse(path, "%s is neither true nor false", shown(text))
 	}
-	c.refuse(path, "%s is neither true nor false", shown(text))
-	return otherwise
+	c.note(path, is, text)
+	return is
 }
 
 // duration reads a time with its unit; an empty text is the default.
 func (c *checker) duration(path, text string, otherwise, low time.Duration) time.Duration {
+	d := c.span(path, text, otherwise, low)
+	c.note(path, formatDuration(d), text)
+	return d
+}
+
+// span is duration for what is a part of a setting.
+func (c *checker) span(path, text string, otherwise, low time.Duration) time.Duration {
 	if text == "" {
 		return otherwise
 	}
@@ -117,6 +146,17 @@ func (c *checker) seconds(path, text string, otherwise, low time.Duration) time.
 		c.refuse(path, "%s is not in whole seconds", shown(text))
 	}
 	return d
+}
+
+// text reads what needs no checking here; an empty text is the default, and may be none.
+func (c *checker) text(path, text, otherwise string) string {
+	value := cmp.Or(text, otherwise)
+	if value == "" {
+		c.note(path, nil, text)
+	} else {
+		c.note(path, value, text)
+	}
+	return value
 }
 
 // shown quotes a value for an error message, unless it may be a secret.

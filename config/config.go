@@ -42,6 +42,8 @@ type Config struct {
 	Worker   worker.Options
 	// ActivityKeep is how long purge leaves the activity.
 	ActivityKeep time.Duration
+	// StrictTypes is what a Queue's is where it says nothing, and that of queues which this config doesn't have.
+	StrictTypes bool
 	// Warnings say what should be otherwise, for people to read.
 	Warnings []string
 	// Queues are at least one, in the order of the file.
@@ -55,10 +57,14 @@ type Queue struct {
 	Handlers map[string]Handler
 	// RetryHandlers are by the name of the job type too; a type without one leaves the retry to its policy.
 	RetryHandlers map[string]Handler
+	// StrictTypes says that hipq enqueue takes jobs of the types in the config alone. The library and plain SQL don't ask.
+	StrictTypes bool
 }
 
 // Handler says what runs for the jobs of one type, or decides about their retry: a program, so far.
 type Handler struct {
+	// Key is the path of its section in the config: queues.emails.job_types.send.handler.
+	Key string
 	// Exec is the program and its arguments, run without a shell.
 	Exec []string
 	// Dir is the absolute path of the folder in which it runs.
@@ -74,8 +80,8 @@ type LoadOptions struct {
 	// Flags are a command's. Those of the worker (concurrency, batch, run-for, linger, max-jobs) outrank all else where
 	// they exist and were given. May be nil.
 	Flags *pflag.FlagSet
-	// Env looks up an environment variable; nil is os.Getenv.
-	Env func(name string) string
+	// Env is the environment, NAME=value each; nil is the process's.
+	Env []string
 	// Dir is the folder for hipq.yaml and for relative file names; empty is the working directory.
 	Dir string
 }

@@ -18,7 +18,7 @@ import (
 )
 
 // load loads a config of that text.
-func load(t *testing.T, text string, env func(string) string, flags *pflag.FlagSet) (*Config, error) {
+func load(t *testing.T, text string, env []string, flags *pflag.FlagSet) (*Config, error) {
 	t.Helper()
 	return Load(LoadOptions{File: write(t, filepath.Join(t.TempDir(), "hipq.yaml"), text), Env: env, Flags: flags})
 }
@@ -56,7 +56,7 @@ func TestMinimal(t *testing.T) {
 				KeepFinished: queue.DefaultKeepFinished, KeepFailed: queue.DefaultKeepFailed,
 			},
 			RetryHandlers: map[string]Handler{},
-			Handlers:      map[string]Handler{"send": {Exec: []string{"cat"}, Dir: dir}},
+			Handlers:      map[string]Handler{"send": {Key: "queues.emails.job_types.send.handler", Exec: []string{"cat"}, Dir: dir}},
 		}},
 	}
 	if diff := diff(want, got); diff != "" {
@@ -76,8 +76,10 @@ timeout: 1h
 retry: {attempts: 7, jitter: 1}
 retry_handler: {exec: [decide], dir: /srv}
 default_priority: 500
+strict_types: true
 queues:
   - name: emails
+    strict_types: no
     throttle_limit: -1
     throttle_groups: {by: data.Customer.region, limits: {East: 40, a.b: 1, "*": 10}}
     rate: 100/1m30s
@@ -123,7 +125,7 @@ queues:
 		Name:     "shop",
 		Tables:   "q_{instance}_{queue}",
 		Database: schema.Options{Driver: "mysql", DSN: "hipq:s3cret@tcp(db)/shop"},
-		Location: berlin,
+		Location: berlin, StrictTypes: true,
 		Worker:   worker.Options{Concurrency: 1, Batch: 10000, RunFor: time.Second, Linger: true, LockFor: 5 * time.Second},
 		Queues: []Queue{
 			{
@@ -139,12 +141,12 @@ queues:
 					},
 				},
 				Handlers: map[string]Handler{
-					"Send: ü.x": {Exec: []string{"true", "1", ""}, Dir: filepath.Join(dir, "sub/folder"), Env: []string{"A=b=c", "HOME", "E="}},
-					"send":      {Exec: []string{"./run"}, Dir: "/srv"},
+					"Send: ü.x": {Key: "queues.emails.job_types[0].handler", Exec: []string{"true", "1", ""}, Dir: filepath.Join(dir, "sub/folder"), Env: []string{"A=b=c", "HOME", "E="}},
+					"send":      {Key: "queues.emails.job_types.send.handler", Exec: []string{"./run"}, Dir: "/srv"},
 				},
 				RetryHandlers: map[string]Handler{
-					"Send: ü.x": {Exec: []string{"ask"}, Dir: dir},
-					"send":      {Exec: []string{"ask", "again"}, Dir: dir, Env: []string{"A=b"}},
+					"Send: ü.x": {Key: "queues.emails.retry_handler", Exec: []string{"ask"}, Dir: dir},
+					"send":      {Key: "queues.emails.job_types.send.retry_handler", Exec: []string{"ask", "again"}, Dir: dir, Env: []string{"A=b"}},
 				},
 			},
 			{
@@ -152,7 +154,7 @@ queues:
 					Name: "files", RefuseWeightless: true, Location: berlin, KeepFinished: queue.DefaultKeepFinished, KeepFailed: queue.DefaultKeepFailed,
 					Order: job.ByPriority, PriorityOrder: job.LowestFirst, DefaultPriority: new(500),
 				},
-				Handlers: map[string]Handler{}, RetryHandlers: map[string]Handler{},
+				Handlers: map[string]Handler{}, RetryHandlers: map[string]Handler{}, StrictTypes: true,
 			},
 		},
 	}
@@ -192,6 +194,27 @@ func TestAllMistakesAtOnce(t *testing.T) {
 	}
 	if !errors.Is(err, schema.ErrName) {
 		t.Errorf("the cause is lost: %v", err)
+	}
+}
+
+// A key that nobody knows hides no other mistake, and nothing is said to be missing that it may have been meant for.
+func TestMistakes(t *testing.T) {
+	_, err := load(t, "nmae: shop\nworker: {batch: 0, lock_fro: 90s, grace: 40s}\nqueues: [{name: q, job_types: [{name: a, timeout: 3, handler: {exce: [x]}}]}]\n",
+		environment("HIPQ_WORKER_CONCURENCY", "3", "HIPQ_TIMEZONE", "Mars"), nil)
+	var got []string
+	for _, m := range Mistakes(err) {
+		got = append(got, m.Key+" "+m.From)
+	}
+	want := []string{
+		"HIPQ_WORKER_CONCURENCY ", "nmae ", "queues.q.job_types.a.handler.exce ", "worker.lock_fro ",
+		"timezone HIPQ_TIMEZONE", "worker.batch ", "queues.q.job_types.a.timeout ",
+	}
+	if diff := diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s\n%v", diff, err)
+	}
+	_, err = load(t, "\tname: x", noEnv, nil)
+	if got := Mistakes(err); len(got) != 1 || got[0].Key != "" || got[0].Err != err || Mistakes(nil) != nil {
+		t.Errorf("%v", got)
 	}
 }
 

@@ -36,7 +36,7 @@ func TestExampleIsComplete(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	content, err := parseYAML(data)
+	content, _, err := parseYAML(data)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,10 +13,10 @@ import (
 // can't be read ends the search, so that no other is taken for it in silence.
 //
 // shared says that others may read it.
-func find(file, dir string, env func(string) string) (path string, data []byte, shared bool, err error) {
+func find(file, dir string, env map[string]string) (path string, data []byte, shared bool, err error) {
 	places, named := []string{file}, ""
-	if file == "" && env("HIPQ_CONFIG") != "" {
-		places, named = []string{env("HIPQ_CONFIG")}, " (named by HIPQ_CONFIG)"
+	if file == "" && env["HIPQ_CONFIG"] != "" {
+		places, named = []string{env["HIPQ_CONFIG"]}, " (named by HIPQ_CONFIG)"
 	} else if file == "" {
 		places = usualPlaces(env)
 	}
@@ -44,12 +44,12 @@ func find(file, dir string, env func(string) string) (path string, data []byte, 
 	return "", nil, false, fmt.Errorf("%w: looked for %s; write one there, or name it with --config or HIPQ_CONFIG", ErrNotFound, strings.Join(places, ", "))
 }
 
-func usualPlaces(env func(string) string) []string {
+func usualPlaces(env map[string]string) []string {
 	places := []string{"hipq.yaml"}
-	home := env("XDG_CONFIG_HOME")
+	home := env["XDG_CONFIG_HOME"]
 	if !filepath.IsAbs(home) { // so the XDG specification wants it
 		home = ""
-		if user := env("HOME"); user != "" {
+		if user := env["HOME"]; user != "" {
 			home = filepath.Join(user, ".config")
 		}
 	}

@@ -22,15 +22,12 @@ func write(t *testing.T, path, text string) string {
 	return path
 }
 
-func environment(pairs ...string) func(string) string {
-	return func(name string) string {
-		for i := 0; i < len(pairs); i += 2 {
-			if pairs[i] == name {
-				return pairs[i+1]
-			}
-		}
-		return ""
+// environment is one of names and values, one after the other.
+func environment(pairs ...string) (env []string) {
+	for i := 0; i < len(pairs); i += 2 {
+		env = append(env, pairs[i]+"="+pairs[i+1])
 	}
+	return env
 }
 
 func TestSearchOrder(t *testing.T) {

@@ -10,24 +10,27 @@ import (
 )
 
 // keys refuses what has no place in t, a type of shape: unknown keys, and lists, sections or values where another of the
-// three is wanted. It removes keys without a value, which stand for the default.
-func (c *checker) keys(path string, value any, t reflect.Type) {
+// three is wanted. It takes that out, and keys without a value, which stand for the default; fits says whether value itself
+// may stay.
+func (c *checker) keys(path string, value any, t reflect.Type) (fits bool) {
 	switch t.Kind() {
 	case reflect.Pointer:
-		c.keys(path, value, t.Elem())
+		return c.keys(path, value, t.Elem())
 	case reflect.Struct:
 		section, ok := value.(map[string]any)
 		if !ok {
 			c.refuse(path, "must be a section of keys (%s), not %s", strings.Join(knownKeys(t), ", "), kindOf(value))
-			return
+			return false
 		}
 		c.section(path, section, t)
+		return true
 	case reflect.Slice:
 		list, ok := value.([]any)
 		if !ok {
 			c.refuse(path, "must be a list, not %s", kindOf(value))
-			return
+			return false
 		}
+		fits = true
 		for i, item := range list {
 			name := ""
 			if m, ok := item.(map[string]any); ok {
@@ -35,55 +38,70 @@ func (c *checker) keys(path string, value any, t reflect.Type) {
 			}
 			if item == nil {
 				c.refuse(element(path, i, name), "is empty")
+				fits = false
 				continue
 			}
-			c.keys(element(path, i, name), item, t.Elem())
+			fits = c.keys(element(path, i, name), item, t.Elem()) && fits
 		}
+		return fits
 	case reflect.Map:
 		section, ok := value.(map[string]any)
 		if !ok {
 			c.refuse(path, "must be a section of keys, not %s", kindOf(value))
-			return
+			return false
 		}
+		fits = true
 		for i, key := range slices.Sorted(maps.Keys(section)) {
 			if text, ok := section[key].(string); !ok || text == "" {
 				c.refuse(element(path, i, key), "must be a single value, not %s", kindOf(section[key]))
+				fits = false
 			}
 		}
-	default:
-		if _, ok := value.(string); !ok {
-			c.refuse(path, "must be a single value, not %s", kindOf(value))
-		}
+		return fits
 	}
+	if _, ok := value.(string); !ok {
+		c.refuse(path, "must be a single value, not %s", kindOf(value))
+		return false
+	}
+	return true
 }
 
 func (c *checker) section(path string, section map[string]any, t reflect.Type) {
 	for _, key := range slices.Sorted(maps.Keys(section)) {
-		value, at := section[key], key
-		if path != "" {
-			at = path + "." + key
-		}
+		value, at, fits := section[key], under(path, key), false
 		field, ok := fieldOf(t, key)
 		switch {
 		case !ok:
 			if !plainName.MatchString(key) {
 				at = strings.TrimSuffix(at, key) + shown(key)
 			}
-			if near := nearest(key, knownKeys(t)); near != "" {
+			if near := Nearest(key, knownKeys(t)); near != "" {
 				c.refuse(at, "unknown key; did you mean %s?", near)
 			} else {
 				c.refuse(at, "unknown key; allowed here: %s", strings.Join(knownKeys(t), ", "))
 			}
+			c.unsure[path] = true
 		case value == nil && field.Type.Kind() == reflect.Pointer:
 			c.refuse(at, "is empty; fill it in or leave the key out")
 		case value == nil:
-			delete(section, key)
 		case value == "":
 			c.refuse(at, "is empty; leave the key out for its default")
 		default:
-			c.keys(at, value, field.Type)
+			fits = c.keys(at, value, field.Type)
+			c.refused[at] = !fits
+		}
+		if !fits {
+			delete(section, key)
 		}
 	}
+}
+
+// under is the path of a key in the section at path.
+func under(path, key string) string {
+	if path == "" {
+		return key
+	}
+	return path + "." + key
 }
 
 func fieldOf(t reflect.Type, key string) (reflect.StructField, bool) {
@@ -124,11 +142,11 @@ func element(path string, i int, name string) string {
 	return fmt.Sprintf("%s[%d]", path, i)
 }
 
-// nearest finds the known key that key was probably meant to be, or nothing.
-func nearest(key string, known []string) string {
-	best, least := "", min(3, len(key)) // of three mistakes or more it would be a guess
+// Nearest finds the known word that word was probably meant to be, in whatever case, or nothing.
+func Nearest(word string, known []string) string {
+	best, least := "", min(3, len(word)) // of three mistakes or more it would be a guess
 	for _, k := range known {
-		if d := distance(strings.ToLower(key), k); d < least {
+		if d := distance(strings.ToLower(word), strings.ToLower(k)); d < least {
 			best, least = k, d
 		}
 	}

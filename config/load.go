@@ -6,25 +6,11 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
-	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
 	"github.com/spf13/viper"
 )
-
-// settings are the keys outside of the lists, which the environment can give as well: HIPQ_WORKER_RUN_FOR is
-// worker.run_for. The list is closed because handler programs find other HIPQ_ variables in their environment
-// (HIPQ_QUEUE, HIPQ_JOB_KEY, …), which must not be settings to a hipq that they call.
-func settings() []string {
-	return []string{
-		"name", "tables", "timezone",
-		"database.driver", "database.path", "database.mode", "database.dsn", "database.dsn_file",
-		"database.tls.ca", "database.tls.cert", "database.tls.key", "database.tls.server_name",
-		"worker.concurrency", "worker.batch", "worker.run_for", "worker.linger", "worker.lock_for", "worker.grace",
-		"activity.keep",
-	}
-}
 
 // flagged are the settings that a command's flag may give.
 func flagged() map[string]string {
@@ -33,86 +19,54 @@ func flagged() map[string]string {
 	}
 }
 
-func variable(key string) string {
-	return "HIPQ_" + strings.ToUpper(strings.ReplaceAll(key, ".", "_"))
-}
-
-// handed are the variables that are no settings, and mean something all the same: where the config is, what handlers find in
-// their environment, and what hipq's own tests go by.
-func handed() []string {
-	return []string{
-		"HIPQ_CONFIG", "HIPQ_WORKER_ID", "HIPQ_JOB_ID", "HIPQ_QUEUE", "HIPQ_JOB_TYPE", "HIPQ_JOB_KEY", "HIPQ_ATTEMPT", "HIPQ_TOKEN",
-		"HIPQ_TEST_MYSQL_DSN", "HIPQ_TEST_REQUIRE_MYSQL",
-	}
-}
-
-// Misspelt gives a warning for each variable of an environment, as os.Environ gives it, that begins like hipq's and is none.
-func Misspelt(environ []string) (warnings []string) {
-	known := handed()
-	for _, key := range settings() {
-		known = append(known, variable(key))
-	}
-	for _, entry := range environ {
-		name, value, _ := strings.Cut(entry, "=")
-		if !strings.HasPrefix(name, "HIPQ_") || value == "" || slices.Contains(known, name) {
-			continue
-		}
-		warning := fmt.Sprintf("the variable %.80q means nothing to hipq", name)
-		if near := nearest(name, lowered(known)); near != "" {
-			warning += "; did you mean " + strings.ToUpper(near) + "?"
-		}
-		warnings = append(warnings, warning)
-	}
-	return warnings
-}
-
-func lowered(names []string) []string {
-	low := make([]string, len(names))
-	for i, name := range names {
-		low[i] = strings.ToLower(name)
-	}
-	return low
-}
-
 // Load finds, reads and checks the config. A flag outranks the environment, the environment the file, the file the
 // default. The error wraps ErrNotFound or ErrInvalid; in the latter case it names every mistake, a line each, and never
-// a secret.
+// a secret. Mistakes takes it apart.
 func Load(o LoadOptions) (*Config, error) {
+	config, _, err := read(o)
+	return config, err
+}
+
+func read(o LoadOptions) (*Config, *checker, error) {
 	if o.Env == nil {
-		o.Env = os.Getenv
+		o.Env = os.Environ()
 	}
-	file, data, shared, err := find(o.File, o.Dir, o.Env)
+	env := map[string]string{}
+	for _, entry := range o.Env {
+		name, value, _ := strings.Cut(entry, "=")
+		env[name] = value
+	}
+	c := newChecker()
+	c.variables(env)
+	file, data, shared, err := find(o.File, o.Dir, env)
 	if err != nil {
-		return nil, err
+		return nil, nil, errors.Join(append(c.errs, err)...)
 	}
-	content, err := parseYAML(data)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %s: %w", ErrInvalid, file, err)
+	c.file = file
+	var content map[string]any
+	if content, c.lines, err = parseYAML(data); err != nil {
+		return nil, nil, errors.Join(append(c.errs, fmt.Errorf("%w: %s: %w", ErrInvalid, file, err))...)
 	}
-	c := &checker{file: file, origin: map[string]string{}}
 	c.keys("", content, reflect.TypeFor[shape]())
-	if c.errs != nil {
-		return nil, errors.Join(c.errs...)
-	}
-	s, err := c.layers(content, o)
+	s, err := c.layers(content, env, o.Flags)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %s: %w", ErrInvalid, file, err)
+		return nil, nil, errors.Join(append(c.errs, fmt.Errorf("%w: %s: %w", ErrInvalid, file, err))...)
 	}
 	b := builder{checker: c, dir: filepath.Dir(file), shared: shared}
 	config := b.config(s)
 	if f := changed(o.Flags, "max-jobs"); f != nil {
-		config.Worker.MaxJobs = c.integer("--max-jobs", f.Value.String(), 0, 0, maxInt)
+		config.Worker.MaxJobs = c.whole("--max-jobs", f.Value.String(), 0, 0, maxInt)
 	}
 	if c.errs != nil {
-		return nil, errors.Join(c.errs...)
+		return nil, nil, errors.Join(c.errs...)
 	}
-	return config, nil
+	return config, c, nil
 }
 
 // layers lays the environment and the flags over the file.
-func (c *checker) layers(content map[string]any, o LoadOptions) (*shape, error) {
+func (c *checker) layers(content map[string]any, env map[string]string, flags *pflag.FlagSet) (*shape, error) {
 	v := viper.New()
-	overlay := c.environment(o.Env)
+	overlay := c.environment(env)
 	if database, ok := content["database"].(map[string]any); ok && (c.origin["database.dsn"] != "" || c.origin["database.dsn_file"] != "") {
 		// two spellings of one setting: the environment's replaces the file's, whichever they are
 		delete(database, "dsn")
@@ -125,7 +79,7 @@ func (c *checker) layers(content map[string]any, o LoadOptions) (*shape, error) 
 		}
 	}
 	for key, name := range flagged() {
-		if f := changed(o.Flags, name); f != nil {
+		if f := changed(flags, name); f != nil {
 			if err := v.BindPFlag(key, f); err != nil {
 				return nil, err
 			}
@@ -168,10 +122,10 @@ func setLimitsAside(content map[string]any) map[int]map[string]string {
 
 // environment collects the settings that are in the environment. It is laid over the file as a layer rather than bound
 // in viper, which would not let a caller, or a test, give another environment. An empty variable is none.
-func (c *checker) environment(env func(string) string) map[string]any {
+func (c *checker) environment(env map[string]string) map[string]any {
 	overlay := map[string]any{}
 	for _, key := range settings() {
-		value := env(variable(key))
+		value := env[variable(key)]
 		if value == "" {
 			continue
 		}

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -41,7 +40,7 @@ func TestPrecedence(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name, file string
-		env        func(string) string
+		env        []string
 		flags      *pflag.FlagSet
 		want       worker.Options
 	}{
@@ -124,7 +123,7 @@ func TestTheProcessEnvironmentIsTheDefault(t *testing.T) {
 // A handler program that calls hipq has its job in its environment.
 func TestAHandlersEnvironmentIsNoSetting(t *testing.T) {
 	want := mustLoad(t, minimal)
-	pairs := []string{"HIPQ_JOB_DATA", "x", "HIPQ_WORKER", "x", "HIPQ_QUEUES", "x", "HIPQ_DATABASE", "x", "HIPQ_RETRY", "x", "HIPQ_TIMEOUT", "1s"}
+	pairs := []string{"HIPQ_JOB_DATA", "x", "HIPQ_QUEUES", "x", "HIPQ_PRIORITY", "1"}
 	for _, name := range ownVariables() {
 		pairs = append(pairs, name, "77")
 	}
@@ -140,7 +139,7 @@ func TestAHandlersEnvironmentIsNoSetting(t *testing.T) {
 // What a variable or a flag got wrong must not be looked for in the file.
 func TestErrorsNameTheOrigin(t *testing.T) {
 	for _, c := range []struct {
-		env   func(string) string
+		env   []string
 		flags *pflag.FlagSet
 		want  string
 	}{
@@ -165,7 +164,7 @@ func TestDSN(t *testing.T) {
 	const mysql, both = "database: {driver: mysql, dsn: 'u:s3cret@tcp(yaml)/x'}\n", "database: {driver: mysql, dsn: 'u:s3cret@tcp(yaml)/x', dsn_file: dsn}\n"
 	for _, c := range []struct {
 		name, database string
-		env            func(string) string
+		env            []string
 		want, refusal  string
 	}{
 		{"in the config", mysql, noEnv, "u:s3cret@tcp(yaml)/x", ""},
@@ -238,16 +237,46 @@ func TestSecretIsNeverShown(t *testing.T) {
 	}
 }
 
-func TestMisspeltVariables(t *testing.T) {
-	got := Misspelt([]string{
-		"PATH=/bin", "HIPQ_CONFIG=x", "HIPQ_WORKER_BATCH=3", "HIPQ_JOB_KEY=k", "HIPQ_DATABSE_DSN=secret", "HIPQ_OWN=1", "HIPQ_EMPTY=", "HIPQ_Name=x",
-	})
-	want := []string{
-		`the variable "HIPQ_DATABSE_DSN" means nothing to hipq; did you mean HIPQ_DATABASE_DSN?`,
-		`the variable "HIPQ_OWN" means nothing to hipq`,
-		`the variable "HIPQ_Name" means nothing to hipq; did you mean HIPQ_NAME?`,
+// What is meant for hipq and would be of no effect is refused; other programs' variables, and those of handlers, are not.
+func TestUnknownVariables(t *testing.T) {
+	for name, want := range map[string]string{
+		"HIPQ_WORKER_CONCURENCY":  "did you mean HIPQ_WORKER_CONCURRENCY?",
+		"HIPQ_WROKER_CONCURRENCY": "did you mean HIPQ_WORKER_CONCURRENCY?",
+		"HIPQ_DATABSE_DSN":        "did you mean HIPQ_DATABASE_DSN?",
+		"HIPQ_Name":               "did you mean HIPQ_NAME?",
+		"HIPQ_TABEL":              "",
+		"HIPQ_TABLE":              "did you mean HIPQ_TABLES?",
+		"HIPQ_CONFIGS":            "did you mean HIPQ_CONFIG?",
+		"HIPQ_ACTIVITY_MONTHS":    "there are HIPQ_ACTIVITY_KEEP",
+		"HIPQ_WORKER":             "there are HIPQ_WORKER_CONCURRENCY, HIPQ_WORKER_BATCH, HIPQ_WORKER_RUN_FOR, HIPQ_WORKER_LINGER, HIPQ_WORKER_LOCK_FOR, HIPQ_WORKER_GRACE",
+		"HIPQ_TIMEOUT":            "timeout can only be set in the file",
+		"HIPQ_RETRY_DELAY":        "retry can only be set in the file",
+		"HIPQ_STRICT_TYPES":       "strict_types can only be set in the file",
+		"HIPQ_WORKER_ID":          "",
+		"HIPQ_JOB_KEY":            "",
+		"HIPQ_JOB_KEYS":           "",
+		"HIPQ_JOB_DATA":           "",
+		"HIPQ_ATTEMPTS":           "",
+		"HIPQ_QUEUES":             "",
+		"HIPQ_HOME":               "",
+		"HIPQ_OWN":                "",
+		"HIPQ_TEST_MYSQL_DSN":     "",
+		"hipq_worker_batches":     "",
+		"WORKER_CONCURENCY":       "",
+	} {
+		_, err := load(t, minimal, environment(name, "s3cret"), nil)
+		if want != "" {
+			want = "invalid configuration: " + name + ": unknown variable; " + want
+		}
+		if want == "" && err != nil || want != "" && (!errors.Is(err, ErrInvalid) || err.Error() != want) {
+			t.Errorf("%s:\n got %v\nwant %s", name, err, want)
+		}
+		if _, err := load(t, minimal, environment(name, ""), nil); err != nil {
+			t.Errorf("%s, empty: %v", name, err)
+		}
 	}
-	if !slices.Equal(got, want) {
-		t.Errorf("%q, want %q", got, want)
+	_, err := Load(LoadOptions{Dir: t.TempDir(), Env: environment("HIPQ_CONFG", "/etc/hipq.yaml")})
+	if !errors.Is(err, ErrNotFound) || len(Mistakes(err)) != 2 || Mistakes(err)[0].Key != "HIPQ_CONFG" {
+		t.Errorf("where no config was found: %v", err)
 	}
 }

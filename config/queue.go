@@ -19,7 +19,7 @@ func (b builder) queueName(i int, name string, names schema.Names, seen map[stri
 	at := fmt.Sprintf("queues[%d].name", i)
 	switch {
 	case name == "":
-		b.refuse(at, "is missing; every queue needs a name")
+		b.missing(at, "; every queue needs a name")
 	case seen[name]:
 		b.refuse(at, "%s is the name of an earlier queue already", shown(name))
 	default:
@@ -32,7 +32,8 @@ func (b builder) queueName(i int, name string, names schema.Names, seen map[stri
 
 func (b builder) queue(path string, s queueSection, outer defaults) Queue {
 	q := Queue{Handlers: map[string]Handler{}, RetryHandlers: map[string]Handler{}}
-	q.Name = s.Name
+	b.inherits(path, "", "timeout", "retry", "retry_handler", "default_priority", "strict_types")
+	q.Name = b.text(path+".name", s.Name, "")
 	q.ThrottleLimit = b.integer(path+".throttle_limit", s.ThrottleLimit, 0, math.MinInt32, maxInt)
 	q.ThrottleGroups = b.groups(path+".throttle_groups", s.ThrottleGroups)
 	q.RefuseWeightless = !b.truth(path+".allow_weightless", s.AllowWeightless, true)
@@ -40,30 +41,36 @@ func (b builder) queue(path string, s queueSection, outer defaults) Queue {
 	q.Concurrency = b.integer(path+".concurrency", s.Concurrency, 0, 1, 10000)
 	q.Order = oneOf(b, path+".order", s.Order, job.ByPriority, job.BySchedule)
 	q.PriorityOrder = oneOf(b, path+".priority_order", s.PriorityOrder, job.LowestFirst, job.HighestFirst)
+	outer.Priority = b.integer(path+".default_priority", s.DefaultPriority, outer.Priority, -maxInt, maxInt)
+	if outer.Priority != job.DefaultType("").Priority {
+		q.DefaultPriority = &outer.Priority
+	}
+	q.StrictTypes = b.truth(path+".strict_types", s.StrictTypes, outer.strictTypes)
 	q.KeepFinished = b.keep(path+".keep_finished", s.KeepFinished, queue.DefaultKeepFinished)
 	q.KeepFailed = b.keep(path+".keep_failed", s.KeepFailed, queue.DefaultKeepFailed)
 	outer.Timeout = b.timeout(path+".timeout", s.Timeout, outer.Timeout)
 	outer.Retry = b.retry(path+".retry", s.Retry, outer.Retry)
-	outer.Priority = b.integer(path+".default_priority", s.DefaultPriority, outer.Priority, -maxInt, maxInt)
 	outer.retryHandler = b.retryHandler(path+".retry_handler", s.RetryHandler, outer.retryHandler)
-	if outer.Priority != job.DefaultType("").Priority {
-		q.DefaultPriority = &outer.Priority
-	}
 	for i, section := range s.JobTypes {
 		at := element(path+".job_types", i, section.Name)
 		known := slices.ContainsFunc(q.Types, func(t job.Type) bool { return t.Name == section.Name })
 		b.typeName(fmt.Sprintf("%s.job_types[%d].name", path, i), section.Name, known)
+		b.inherits(at, path, "timeout", "retry", "retry_handler")
+		b.outer[at+".priority"] = path + ".default_priority"
 		q.Types = append(q.Types, b.jobType(at, section, outer.Type))
 		if weightless(section.ThrottleFactor) && q.RefuseWeightless {
 			b.refuse(at+".throttle_factor", "0 would pass the limits by, which %s.allow_weightless: false refuses", path)
 		}
-		if section.Handler != nil {
-			q.Handlers[section.Name] = b.handler(at+".handler", *section.Handler)
+		if section.Handler == nil {
+			b.note(at+".handler", nil, "")
+			if section.RetryHandler != nil {
+				b.refuse(at+".retry_handler", "is for the jobs that this config runs, but the type has no handler; add one or leave the key out")
+			}
+			continue
 		}
-		if h := b.retryHandler(at+".retry_handler", section.RetryHandler, outer.retryHandler); h != nil && section.Handler != nil {
+		q.Handlers[section.Name] = b.handler(at+".handler", *section.Handler)
+		if h := b.retryHandler(at+".retry_handler", section.RetryHandler, outer.retryHandler); h != nil {
 			q.RetryHandlers[section.Name] = *h
-		} else if section.RetryHandler != nil {
-			b.refuse(at+".retry_handler", "is for the jobs that this config runs, but the type has no handler; add one or leave the key out")
 		}
 	}
 	return q
@@ -71,17 +78,15 @@ func (b builder) queue(path string, s queueSection, outer defaults) Queue {
 
 // oneOf reads one of a few words; an empty text is the first.
 func oneOf[T ~string](b builder, path, text string, words ...T) T {
-	if text == "" {
-		return words[0]
-	}
-	if !slices.Contains(words, T(text)) {
+	word := T(b.text(path, text, string(words[0])))
+	if !slices.Contains(words, word) {
 		list := make([]string, len(words))
 		for i, w := range words {
 			list[i] = string(w)
 		}
 		b.refuse(path, "%s is none of %s", shown(text), strings.Join(list, ", "))
 	}
-	return T(text)
+	return word
 }
 
 // keep reads how long final jobs are kept; 0 is not at all.
@@ -95,28 +100,31 @@ func (b builder) keep(path, text string, otherwise time.Duration) time.Duration 
 // groups reads the limits of throttle groups.
 func (b builder) groups(path string, s *groupsSection) *job.ThrottleGroups {
 	if s == nil {
+		b.note(path, nil, "")
 		return nil
 	}
 	g := &job.ThrottleGroups{By: s.By, Limits: map[string]int{}}
 	field, ofData := strings.CutPrefix(s.By, job.GroupByData)
 	switch {
 	case s.By == "":
-		b.refuse(path+".by", "is missing; write %s, or %sNAME for a value inside job_data", job.GroupByType, job.GroupByData)
+		b.missing(path+".by", "; write %s, or %sNAME for a value inside job_data", job.GroupByType, job.GroupByData)
 	case s.By != job.GroupByType && (!ofData || slices.Contains(strings.Split(field, "."), "")):
 		b.refuse(path+".by", "%s is neither %s nor %sNAME, which is a value inside job_data", shown(s.By), job.GroupByType, job.GroupByData)
 	case len(s.By) > 128:
 		b.refuse(path+".by", "has %d bytes, allowed are 128", len(s.By))
 	}
 	if len(s.Limits) == 0 {
-		b.refuse(path+".limits", "is missing; give at least one limit, such as {east: 40, %q: 10}", job.OtherGroups)
+		b.missing(path+".limits", "; give at least one limit, such as {east: 40, %q: 10}", job.OtherGroups)
 	}
 	for i, value := range slices.Sorted(maps.Keys(s.Limits)) {
 		if value == "" {
 			b.refuse(path+".limits", "has a limit for the value \"\", but a job with that is in no group")
 			continue
 		}
-		g.Limits[value] = b.integer(element(path+".limits", i, value), s.Limits[value], 0, 1, maxInt)
+		g.Limits[value] = b.whole(element(path+".limits", i, value), s.Limits[value], 0, 1, maxInt)
 	}
+	b.text(path+".by", s.By, "")
+	b.note(path+".limits", g.Limits, s.By)
 	return g
 }
 
@@ -124,7 +132,7 @@ var rateForm = regexp.MustCompile(`^([0-9]{1,9})/(.+)$`)
 
 // rate reads starts per time: 100/1m.
 func (b builder) rate(path, text string) job.Rate {
-	if text == "" {
+	if b.text(path, text, "") == "" {
 		return job.Rate{}
 	}
 	m := rateForm.FindStringSubmatch(text)
@@ -133,24 +141,29 @@ func (b builder) rate(path, text string) job.Rate {
 		return job.Rate{}
 	}
 	return job.Rate{
-		Starts: b.integer(path, m[1], 0, 1, maxInt),
-		Per:    b.duration(path, m[2], 0, time.Second),
+		Starts: b.whole(path, m[1], 0, 1, maxInt),
+		Per:    b.span(path, m[2], 0, time.Second),
 	}
 }
 
 // retryHandler reads a retry handler; without one that of the level outside holds.
 func (b builder) retryHandler(path string, s *handlerSection, outer *Handler) *Handler {
-	if s == nil {
-		return outer
+	switch {
+	case s != nil:
+		h := b.handler(path, *s)
+		return &h
+	case outer != nil:
+		b.noteHandler(path, *outer, handlerSection{})
+	default:
+		b.note(path, nil, "")
 	}
-	h := b.handler(path, *s)
-	return &h
+	return outer
 }
 
 func (b builder) typeName(path, name string, known bool) {
 	switch {
 	case name == "":
-		b.refuse(path, "is missing; every job type needs a name")
+		b.missing(path, "; every job type needs a name")
 	case known:
 		b.refuse(path, "%s is the name of an earlier job type of this queue already", shown(name))
 	default:
@@ -161,18 +174,19 @@ func (b builder) typeName(path, name string, known bool) {
 }
 
 func (b builder) jobType(path string, s jobTypeSection, t job.Type) job.Type {
-	t.Name = s.Name
+	t.Name = b.text(path+".name", s.Name, "")
 	t.Timeout = b.timeout(path+".timeout", s.Timeout, t.Timeout)
-	t.Priority = b.integer(path+".priority", s.Priority, t.Priority, -maxInt, maxInt)
-	t.Async = b.truth(path+".async", s.Async, false)
-	t.Concurrency = b.integer(path+".concurrency", s.Concurrency, 0, 1, 10000)
-	t.ThrottleFactor = b.integer(path+".throttle_factor", s.ThrottleFactor, t.ThrottleFactor, 0, maxInt)
 	t.Retry = b.retry(path+".retry", s.Retry, t.Retry)
+	t.Priority = b.integer(path+".priority", s.Priority, t.Priority, -maxInt, maxInt)
+	t.ThrottleFactor = b.integer(path+".throttle_factor", s.ThrottleFactor, t.ThrottleFactor, 0, maxInt)
 	windows, err := job.ParseWindows(s.TimeWindows)
 	if err != nil {
 		b.refuseName(path+".time_windows", strings.Join(s.TimeWindows, " "), err)
 	}
 	t.Windows = windows
+	b.noteList(path+".time_windows", windows.Strings(), strings.Join(s.TimeWindows, " "))
+	t.Async = b.truth(path+".async", s.Async, false)
+	t.Concurrency = b.integer(path+".concurrency", s.Concurrency, 0, 1, 10000)
 	return t
 }
 
@@ -184,16 +198,11 @@ func weightless(text string) bool {
 
 var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// ownVariables are those that tell a handler about its job.
-func ownVariables() []string {
-	return []string{"HIPQ_ATTEMPT", "HIPQ_CONFIG", "HIPQ_JOB_ID", "HIPQ_JOB_KEY", "HIPQ_JOB_TYPE", "HIPQ_QUEUE", "HIPQ_TOKEN", "HIPQ_WORKER_ID"}
-}
-
 // handler shows no arguments and no variables' values in an error, as they may be secrets.
 func (b builder) handler(path string, s handlerSection) Handler {
 	switch {
 	case len(s.Exec) == 0:
-		b.refuse(path+".exec", "is missing; write the program and its arguments as a list, such as [php, send.php]")
+		b.missing(path+".exec", "; write the program and its arguments as a list, such as [php, send.php]")
 	case s.Exec[0] == "":
 		b.refuse(path+".exec[0]", "is empty; it must be the program to run")
 	}
@@ -218,5 +227,7 @@ func (b builder) handler(path string, s handlerSection) Handler {
 		}
 		seen[name] = true
 	}
-	return Handler{Exec: s.Exec, Dir: b.absolute(s.Dir), Env: s.Env}
+	h := Handler{Key: path, Exec: s.Exec, Dir: b.absolute(s.Dir), Env: s.Env}
+	b.noteHandler(path, h, s)
+	return h
 }

@@ -14,6 +14,7 @@ type shape struct {
 	// RetryHandler is nil where there is none, which differs from one that says nothing.
 	RetryHandler    *handlerSection `mapstructure:"retry_handler"`
 	DefaultPriority string          `mapstructure:"default_priority"`
+	StrictTypes     string          `mapstructure:"strict_types"`
 	Queues          []queueSection  `mapstructure:"queues"`
 }
 
@@ -65,6 +66,7 @@ type queueSection struct {
 	Order           string           `mapstructure:"order"`
 	PriorityOrder   string           `mapstructure:"priority_order"`
 	DefaultPriority string           `mapstructure:"default_priority"`
+	StrictTypes     string           `mapstructure:"strict_types"`
 	KeepFinished    string           `mapstructure:"keep_finished"`
 	KeepFailed      string           `mapstructure:"keep_failed"`
 	Timeout         string           `mapstructure:"timeout"`

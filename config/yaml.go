@@ -14,31 +14,35 @@ import (
 
 // parseYAML turns a file into maps, lists and texts. Every value is the text that stands in the file: YAML would read
 // the program true as a truth value, the version 1.10 as 1.1 and a timeout of 30 as a number that has lost its unit.
-func parseYAML(data []byte) (map[string]any, error) {
+//
+// lines has the line of each key, by its path.
+func parseYAML(data []byte) (content map[string]any, lines map[string]int, err error) {
 	decoder := yaml.NewDecoder(bytes.NewReader(data))
 	var doc, more yaml.Node
 	if err := decoder.Decode(&doc); errors.Is(err, io.EOF) {
-		return map[string]any{}, nil
+		return map[string]any{}, nil, nil
 	} else if err != nil {
-		return nil, yamlError(err)
+		return nil, nil, yamlError(err)
 	}
 	if err := decoder.Decode(&more); err == nil {
-		return nil, errors.New("the file holds more than one YAML document; only one can be the configuration")
+		return nil, nil, errors.New("the file holds more than one YAML document; only one can be the configuration")
 	} else if !errors.Is(err, io.EOF) {
-		return nil, yamlError(err)
+		return nil, nil, yamlError(err)
 	}
 	asWritten(&doc)
-	var content any
-	if err := doc.Decode(&content); err != nil {
-		return nil, yamlError(err)
+	var whole any
+	if err := doc.Decode(&whole); err != nil {
+		return nil, nil, yamlError(err)
 	}
-	switch content := content.(type) {
+	switch whole := whole.(type) {
 	case nil:
-		return map[string]any{}, nil
+		return map[string]any{}, nil, nil
 	case map[string]any:
-		return content, nil
+		lines = map[string]int{}
+		keyLines("", doc.Content[0], lines)
+		return whole, lines, nil
 	}
-	return nil, errors.New("the file must be a section of keys, such as name and queues")
+	return nil, nil, errors.New("the file must be a section of keys, such as name and queues")
 }
 
 // asWritten makes every value of a document a text, but for those that are not there at all.
@@ -51,6 +55,44 @@ func asWritten(n *yaml.Node) {
 		}
 		asWritten(child)
 	}
+}
+
+// keyLines notes the lines of the keys in n, which is at path.
+func keyLines(path string, n *yaml.Node, lines map[string]int) {
+	switch n.Kind {
+	case yaml.AliasNode:
+		keyLines(path, n.Alias, lines)
+	case yaml.SequenceNode:
+		for i, item := range n.Content {
+			keyLines(element(path, i, nameIn(item)), item, lines)
+		}
+	case yaml.MappingNode:
+		for i := 0; i < len(n.Content); i += 2 { // first what the section's own keys outrank
+			if n.Content[i].ShortTag() == "!!merge" {
+				keyLines(path, n.Content[i+1], lines)
+			}
+		}
+		for i := 0; i < len(n.Content); i += 2 {
+			if key := n.Content[i]; key.ShortTag() != "!!merge" {
+				at := under(path, key.Value)
+				lines[at] = key.Line
+				keyLines(at, n.Content[i+1], lines)
+			}
+		}
+	}
+}
+
+// nameIn is the name of a list's element.
+func nameIn(n *yaml.Node) string {
+	if n.Kind != yaml.MappingNode {
+		return ""
+	}
+	for i := 0; i < len(n.Content); i += 2 {
+		if n.Content[i].Value == "name" {
+			return n.Content[i+1].Value
+		}
+	}
+	return ""
 }
 
 // What is to be changed in the messages of the YAML package.

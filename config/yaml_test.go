@@ -7,7 +7,7 @@ import (
 )
 
 func TestValuesAreTakenAsWritten(t *testing.T) {
-	got, err := parseYAML([]byte(`
+	got, _, err := parseYAML([]byte(`
 exec: [true, 010, 1.10, 1_000, 0x1F, 2024-01-01, .5, yes, ~, "~", null, 'a b', ""]
 retry: &r {attempts: 5}
 on: {<<: *r, jitter: 0.10}
@@ -29,7 +29,7 @@ same: *r
 
 func TestEmptyFiles(t *testing.T) {
 	for _, text := range []string{"", "# nothing\n", "---\n", "~\n"} {
-		if got, err := parseYAML([]byte(text)); err != nil || len(got) != 0 {
+		if got, _, err := parseYAML([]byte(text)); err != nil || len(got) != 0 {
 			t.Errorf("parseYAML(%q) = %v, %v", text, got, err)
 		}
 	}
@@ -46,7 +46,7 @@ func TestYAMLErrorsNameTheLine(t *testing.T) {
 		"name: a\nretry: {attempts: 5\n": "not valid YAML: line 2: did not find expected ',' or '}'",
 		"name: \x01\n":                   "not valid YAML: control characters are not allowed",
 	} {
-		if _, err := parseYAML([]byte(text)); err == nil || err.Error() != want {
+		if _, _, err := parseYAML([]byte(text)); err == nil || err.Error() != want {
 			t.Errorf("parseYAML(%q)\n got %v\nwant %s", text, err, want)
 		}
 	}
@@ -58,8 +58,8 @@ func TestNearest(t *testing.T) {
 		"attempt": "attempts", "max-delay": "max_delay", "maxdelay": "max_delay", "DELAY": "delay", "dealy": "delay",
 		"x": "", "": "", "retries": "", "at": "",
 	} {
-		if got := nearest(key, known); got != want {
-			t.Errorf("nearest(%q) = %q, want %q", key, got, want)
+		if got := Nearest(key, known); got != want {
+			t.Errorf("Nearest(%q) = %q, want %q", key, got, want)
 		}
 	}
 }

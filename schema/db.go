@@ -32,6 +32,16 @@ type Options struct {
 	Warn func(error)
 }
 
+// Check finds out what Open would refuse before it asks the database: a DSN that can't be, files of TLS that can't be read.
+// The error is an ErrConfig.
+func (o Options) Check() error {
+	if o.Driver != mysqlDialect.Name {
+		return nil
+	}
+	_, err := o.connector()
+	return err
+}
+
 // DB is a database with the names of one instance's tables. It is safe for concurrent use.
 type DB struct {
 	*sqlx.DB

@@ -22,7 +22,8 @@ const (
 	longSilence = 5 * time.Minute
 )
 
-func openMySQL(ctx context.Context, o Options) (*DB, error) {
+// connector is how connections are made; it is made without one.
+func (o Options) connector() (driver.Connector, error) {
 	cfg, err := mysql.ParseDSN(o.DSN)
 	if err != nil {
 		// the driver's message may quote the DSN, and with it the password
@@ -68,6 +69,14 @@ func openMySQL(ctx context.Context, o Options) (*DB, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: database.dsn: %s", ErrConfig, strings.ReplaceAll(err.Error(), cfg.Passwd, "***"))
 	}
+	return connector, nil
+}
+
+func openMySQL(ctx context.Context, o Options) (*DB, error) {
+	connector, err := o.connector()
+	if err != nil {
+		return nil, err
+	}
 	db := sqlx.NewDb(sql.OpenDB(preparing{session{connector}, false}), mysqlDialect.driver)
 	db.SetConnMaxIdleTime(10 * time.Second) // before MySQL drops it
 	dialect, err := knowServer(ctx, db)
@@ -76,6 +85,21 @@ func openMySQL(ctx context.Context, o Options) (*DB, error) {
 		return nil, err
 	}
 	return &DB{DB: db, Dialect: dialect}, nil
+}
+
+// WithoutPassword is a DSN for people to see; of one that can't be read they see nothing.
+func WithoutPassword(dsn string) string {
+	cfg, err := mysql.ParseDSN(dsn)
+	slash := strings.LastIndex(dsn, "/")
+	if err != nil || slash < 0 {
+		return "***"
+	}
+	user := cfg.User
+	if cfg.Passwd != "" {
+		user += ":***"
+	}
+	// what is behind the last slash has no password in it
+	return fmt.Sprintf("%s@%s(%s)%s", user, cfg.Net, cfg.Addr, dsn[slash:])
 }
 
 // knowServer finds out what the server is, in one round trip, and refuses one that won't do.

@@ -1,0 +1,162 @@
+package config
+
+import (
+	"fmt"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spf13/pflag"
+)
+
+// explain gives the settings of a config of that text, by key, with FILE in the place of its path, and DIR in that of its
+// folder's.
+func explain(t *testing.T, text string, env []string, flags *pflag.FlagSet) map[string]string {
+	t.Helper()
+	dir := t.TempDir()
+	file := write(t, filepath.Join(dir, "hipq.yaml"), text)
+	all, err := Explain(LoadOptions{File: file, Env: env, Flags: flags})
+	if err != nil {
+		t.Fatal(err)
+	}
+	by := map[string]string{}
+	for _, s := range all {
+		if _, ok := by[s.Key]; ok {
+			t.Errorf("%s is there twice", s.Key)
+		}
+		line := strings.NewReplacer(file, "FILE", dir, "DIR").Replace(fmt.Sprintf("%v, %s", s.Value, s.From))
+		by[s.Key] = line
+		if strings.Contains(line, "s3cret") {
+			t.Errorf("%s shows a secret: %s", s.Key, line)
+		}
+	}
+	return by
+}
+
+func TestExplain(t *testing.T) {
+	got := explain(t, `name: shop
+database: {driver: mysql,
+  dsn: "hipq:s3cret@tcp(db:3306)/shop?readTimeout=90s"}
+worker: {concurrency: 2, batch: 3, linger: yes}
+timeout: 1h
+retry_handler: {exec: [decide], env: [TOKEN=s3cret, HOME]}
+queues:
+  - name: emails
+    retry: {delay: 90s}
+    default_priority: 7
+    rate: 100/1m
+    throttle_groups: {by: job_type, limits: {"*": 10}}
+    job_types:
+      - &send
+        name: send
+        handler: {exec: [curl, 'https://u:s3cret@example.org'], dir: sub}
+        timeout: 5m
+        time_windows: ["09:00-17:00"]
+      - {<<: *send, name: resend, priority: 1}
+      - name: print
+`, environment("HIPQ_WORKER_BATCH", "4", "HIPQ_WORKER_CONCURRENCY", "4"), workFlags(t, "--batch=5", "--run-for=65s"))
+	for key, want := range map[string]string{
+		"name":                                            "shop, FILE:1",
+		"tables":                                          "{instance}_{queue}, default",
+		"database.driver":                                 "mysql, FILE:2",
+		"database.dsn":                                    "hipq:***@tcp(db:3306)/shop?readTimeout=90s, FILE:3",
+		"database.dsn_file":                               "<nil>, default",
+		"database.tls":                                    "<nil>, default",
+		"database.path":                                   "",
+		"timezone":                                        "UTC, default",
+		"worker.concurrency":                              "4, HIPQ_WORKER_CONCURRENCY",
+		"worker.batch":                                    "5, --batch",
+		"worker.run_for":                                  "1m5s, --run-for",
+		"worker.linger":                                   "true, FILE:4",
+		"worker.lock_for":                                 "1m, default",
+		"strict_types":                                    "false, default",
+		"default_priority":                                "100, default",
+		"queues.emails.timeout":                           "1h, FILE:5",
+		"queues.emails.retry.delay":                       "1m30s, FILE:9",
+		"queues.emails.retry.attempts":                    "3, default",
+		"queues.emails.rate":                              "100/1m, FILE:11",
+		"queues.emails.throttle_groups.limits":            "map[*:10], FILE:12",
+		"queues.emails.throttle_limit":                    "0, default",
+		"queues.emails.concurrency":                       "<nil>, default",
+		"queues.emails.job_types.send.timeout":            "5m, FILE:17",
+		"queues.emails.job_types.send.priority":           "7, FILE:10",
+		"queues.emails.job_types.send.retry.delay":        "1m30s, FILE:9",
+		"queues.emails.job_types.send.handler.exec":       "[curl ***], FILE:16",
+		"queues.emails.job_types.send.handler.dir":        "DIR/sub, FILE:16",
+		"queues.emails.job_types.send.handler.env":        "<nil>, default",
+		"queues.emails.job_types.send.retry_handler.exec": "[decide], FILE:6",
+		"queues.emails.job_types.send.retry_handler.env":  "[TOKEN=*** HOME], FILE:6",
+		"queues.emails.job_types.send.retry_handler.dir":  "DIR, default",
+		"queues.emails.job_types.send.time_windows":       "[09:00-17:00], FILE:18",
+		"queues.emails.job_types.resend.timeout":          "5m, FILE:17",
+		"queues.emails.job_types.resend.priority":         "1, FILE:19",
+		"queues.emails.job_types.print.handler":           "<nil>, default",
+		"queues.emails.job_types.print.retry_handler":     "",
+		"queues.emails.job_types.print.timeout":           "1h, FILE:5",
+	} {
+		if got[key] != want {
+			t.Errorf("%s: %q, want %q", key, got[key], want)
+		}
+	}
+}
+
+func TestExplainDSNFile(t *testing.T) {
+	secret := write(t, filepath.Join(t.TempDir(), "dsn"), "u:s3:@cret@tcp(file)/x\n")
+	got := explain(t, minimal+"database: {driver: mysql, dsn_file: "+secret+", tls: {ca: ca.pem}}\n", noEnv, nil)
+	for key, want := range map[string]string{
+		"database.dsn":             "u:***@tcp(file:3306)/x, FILE:3",
+		"database.dsn_file":        secret + ", FILE:3",
+		"database.tls.ca":          "DIR/ca.pem, FILE:3",
+		"database.tls.key":         "<nil>, default",
+		"database.tls.server_name": "<nil>, default",
+	} {
+		if got[key] != want {
+			t.Errorf("%s: %q, want %q", key, got[key], want)
+		}
+	}
+}
+
+// Every key of the config is explained.
+func TestExplainIsComplete(t *testing.T) {
+	explained := map[string]bool{}
+	for _, database := range []string{"{driver: sqlite}", "{driver: mysql, dsn: u@tcp(db)/x, tls: {ca: ca.pem}}"} {
+		for key := range explain(t, `name: shop
+database: `+database+`
+retry_handler: {exec: [x]}
+queues:
+  - name: q
+    throttle_groups: {by: job_type, limits: {a: 1}}
+    job_types: [{name: t, handler: {exec: [x]}}]
+`, noEnv, nil) {
+			explained[key] = true
+		}
+	}
+	for _, key := range leaves("", reflect.TypeFor[shape]()) {
+		if !explained[key] {
+			t.Errorf("%s is not explained", key)
+		}
+		delete(explained, key)
+	}
+	if len(explained) > 0 {
+		t.Errorf("unknown keys: %v", explained)
+	}
+}
+
+// leaves are the keys of a section that have values, with the queue q and the job type t.
+func leaves(path string, t reflect.Type) (keys []string) {
+	switch {
+	case t.Kind() == reflect.Pointer:
+		return leaves(path, t.Elem())
+	case t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Struct:
+		return leaves(path+map[string]string{"queues": ".q"}[path]+strings.Repeat(".t", strings.Count(path, "job_types")), t.Elem())
+	case t.Kind() == reflect.Struct:
+		for _, key := range knownKeys(t) {
+			field, _ := fieldOf(t, key)
+			keys = append(keys, leaves(under(path, key), field.Type)...)
+		}
+		return slices.Clip(keys)
+	}
+	return []string{path}
+}

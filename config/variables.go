@@ -1,0 +1,85 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+)
+
+// settings are the keys outside of the lists, which the environment can give as well: HIPQ_WORKER_RUN_FOR is
+// worker.run_for. The list is closed because handler programs find other HIPQ_ variables in their environment
+// (HIPQ_QUEUE, HIPQ_JOB_KEY, …), which must not be settings to a hipq that they call.
+func settings() []string {
+	return []string{
+		"name", "tables", "timezone",
+		"database.driver", "database.path", "database.mode", "database.dsn", "database.dsn_file",
+		"database.tls.ca", "database.tls.cert", "database.tls.key", "database.tls.server_name",
+		"worker.concurrency", "worker.batch", "worker.run_for", "worker.linger", "worker.lock_for", "worker.grace",
+		"activity.keep",
+	}
+}
+
+const prefix = "HIPQ_"
+
+func variable(key string) string {
+	return prefix + strings.ToUpper(strings.ReplaceAll(key, ".", "_"))
+}
+
+// ownVariables are no settings: where the config is, and what tells a handler about its job.
+func ownVariables() []string {
+	return []string{"HIPQ_ATTEMPT", "HIPQ_CONFIG", "HIPQ_JOB_ID", "HIPQ_JOB_KEY", "HIPQ_JOB_TYPE", "HIPQ_QUEUE", "HIPQ_TOKEN", "HIPQ_WORKER_ID"}
+}
+
+// variables refuses those of the environment that are meant for hipq and would be of no effect: whose name is a key of the
+// config or begins with a section of it (HIPQ_WORKER_…), and those that are nearly a setting. All others are somebody
+// else's, also where they begin with HIPQ_. An empty variable is none.
+func (c *checker) variables(env map[string]string) {
+	known := []string{"HIPQ_CONFIG"}
+	for _, key := range settings() {
+		known = append(known, variable(key))
+	}
+	for _, name := range slices.Sorted(maps.Keys(env)) {
+		own, ours := strings.CutPrefix(name, prefix)
+		if !ours || env[name] == "" || slices.Contains(known, name) || slices.Contains(ownVariables(), name) {
+			continue
+		}
+		at := name
+		if !plainName.MatchString(name) {
+			at = fmt.Sprintf("%.80q", name)
+		}
+		section, ofSection := sectionOf(name)
+		near := Nearest(name, known)
+		// of a short name that is nobody's section two mistakes are too many: HIPQ_HOME is not HIPQ_NAME
+		isNear := near != "" && (ofSection || 3*distance(strings.ToUpper(name), near) <= len(own))
+		beside := slices.DeleteFunc(slices.Clone(known), func(name string) bool { return !strings.HasPrefix(name, variable(section)+"_") })
+		var err error
+		switch {
+		case isNear:
+			err = fmt.Errorf("unknown variable; did you mean %s?", near)
+		case !ofSection:
+			continue
+		case len(beside) > 0:
+			err = fmt.Errorf("unknown variable; there are %s", strings.Join(beside, ", "))
+		default:
+			err = errors.New("unknown variable; " + section + " can only be set in the file")
+		}
+		c.errs = append(c.errs, &Mistake{Key: at, Err: err})
+	}
+}
+
+// sectionOf is the key at the top of the config, other than queues, to which a variable seems to belong.
+func sectionOf(name string) (key string, ok bool) {
+	top := reflect.TypeFor[shape]()
+	for i := range top.NumField() {
+		key := top.Field(i).Tag.Get("mapstructure")
+		switch kind := top.Field(i).Type.Kind(); {
+		case kind == reflect.Slice:
+		case name == variable(key), kind != reflect.String && strings.HasPrefix(name, variable(key)+"_"):
+			return key, true
+		}
+	}
+	return "", false
+}
