@@ -126,7 +126,7 @@ queues:
 		Tables:   "q_{instance}_{queue}",
 		Database: schema.Options{Driver: "mysql", DSN: "hipq:s3cret@tcp(db)/shop"},
 		Location: berlin, StrictTypes: true,
-		Worker:   worker.Options{Concurrency: 1, Batch: 10000, RunFor: time.Second, Linger: true, LockFor: 5 * time.Second},
+		Worker: worker.Options{Concurrency: 1, Batch: 10000, RunFor: time.Second, Linger: true, LockFor: 5 * time.Second},
 		Queues: []Queue{
 			{
 				Options: queue.Options{

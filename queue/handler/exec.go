@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -144,23 +142,6 @@ func (e *Exec) start(j *job.Job, input []byte, out *output) (*process, error) {
 		}
 	}
 	return nil, fmt.Errorf("start %s: %w", e.Argv[0], err)
-}
-
-// program finds the program's file, once: a search through $PATH costs as much as a tenth of a start.
-func (e *Exec) program() (string, error) {
-	name := e.Argv[0]
-	if strings.Contains(name, "/") {
-		return name, nil // the kernel's business; relative to Dir
-	}
-	if path := e.path.Load(); path != nil {
-		return *path, nil
-	}
-	path, err := exec.LookPath(name)
-	if err != nil {
-		return "", errors.Unwrap(err)
-	}
-	e.path.Store(&path)
-	return path, nil
 }
 
 func (e *Exec) takeOutput() *output {

@@ -1,0 +1,154 @@
+package handler
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"unicode/utf8"
+)
+
+// program finds the program's file, once: a search through $PATH costs as much as a tenth of a start.
+func (e *Exec) program() (string, error) {
+	name := e.Argv[0]
+	if strings.Contains(name, "/") {
+		return name, nil // the kernel's business; relative to Dir
+	}
+	if path := e.path.Load(); path != nil {
+		return *path, nil
+	}
+	path, err := exec.LookPath(name)
+	if err != nil {
+		return "", errors.Unwrap(err)
+	}
+	e.path.Store(&path)
+	return path, nil
+}
+
+// Check finds out, without running it, whether the program could be started: that it is there and may be executed, and of a
+// script what its first line names. The search is that of a worker with this process's environment and user. The error is
+// meant for people.
+func (e *Exec) Check() error {
+	if len(e.Argv) == 0 {
+		return errors.New("it has no program")
+	}
+	if e.Dir != "" {
+		if info, err := os.Stat(e.Dir); err != nil {
+			return fmt.Errorf("its directory %s: %w", e.Dir, errors.Unwrap(err))
+		} else if !info.IsDir() {
+			return fmt.Errorf("its directory %s is a file", e.Dir)
+		}
+	}
+	path, err := e.program()
+	if err != nil {
+		return fmt.Errorf("%s: %w", e.Argv[0], err)
+	}
+	path, err = e.executable(path)
+	if err == nil {
+		err = e.checkScript(path)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return nil
+}
+
+// executable gives the path, from here, of a file that may be executed.
+func (e *Exec) executable(path string) (string, error) {
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(e.Dir, path)
+	}
+	if !strings.Contains(path, "/") {
+		path = "./" + path
+	}
+	_, err := exec.LookPath(path)
+	if failed, ok := errors.AsType[*exec.Error](err); ok {
+		err = failed.Err
+	}
+	if failed, ok := errors.AsType[*fs.PathError](err); ok {
+		err = failed.Err
+	}
+	return path, err
+}
+
+// maxFirstLine is how much of a script Linux reads for its first line.
+const maxFirstLine = 256
+
+// checkScript looks for the interpreter of a script. A program that may be executed and not read is taken as it is.
+func (e *Exec) checkScript(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil
+	}
+	defer func() { _ = f.Close() }()
+	begin, err := io.ReadAll(io.LimitReader(f, maxFirstLine))
+	if err != nil {
+		return nil
+	}
+	line, script := bytes.CutPrefix(begin, []byte("#!"))
+	if !script {
+		if isText(begin) {
+			return errors.New("it is a text without #! in its first line, such as #!/bin/sh, so the system can't run it")
+		}
+		return nil
+	}
+	line, _, _ = bytes.Cut(line, []byte("\n"))
+	words := strings.Fields(string(line))
+	switch {
+	case bytes.HasSuffix(line, []byte("\r")):
+		return fmt.Errorf("its first line ends as on Windows (CR LF), so the system looks for the interpreter %q", strings.TrimLeft(string(line), " \t"))
+	case len(words) == 0:
+		return errors.New("its first line names no interpreter after #!")
+	}
+	if _, err := e.executable(words[0]); err != nil {
+		return fmt.Errorf("its interpreter %s: %w", words[0], err)
+	}
+	if filepath.Base(words[0]) == "env" {
+		return e.checkEnv(words[1:])
+	}
+	return nil
+}
+
+// checkEnv looks for the program that env(1) would start, in the PATH that the handler has. Options other than -S, and
+// variables, are too much for a check.
+func (e *Exec) checkEnv(args []string) error {
+	if len(args) > 0 && args[0] == "-S" {
+		args = args[1:]
+	}
+	if len(args) == 0 || strings.HasPrefix(args[0], "-") || strings.ContainsAny(args[0], "=/") {
+		return nil
+	}
+	for _, folder := range filepath.SplitList(e.variable("PATH")) {
+		if _, err := e.executable(filepath.Join(folder, args[0])); err == nil {
+			return nil
+		}
+	}
+	return fmt.Errorf("its interpreter %s: %w", args[0], exec.ErrNotFound)
+}
+
+// variable is one that the program finds in its environment for every job.
+func (e *Exec) variable(name string) (value string) {
+	for _, entry := range e.constantEnvironment() {
+		if v, ok := strings.CutPrefix(entry, name+"="); ok {
+			value = v
+		}
+	}
+	return value
+}
+
+// isText says whether a file begins like a text, and is no program by that. One that is empty is as good as a text.
+func isText(begin []byte) bool {
+	for len(begin) > 0 {
+		r, size := utf8.DecodeRune(begin)
+		if r == utf8.RuneError && size == 1 && utf8.FullRune(begin) || r < ' ' && !strings.ContainsRune("\t\n\r\f", r) {
+			return false
+		}
+		begin = begin[size:]
+	}
+	return true
+}
