@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
@@ -14,7 +13,8 @@ import (
 )
 
 const enqueueLong = `Adds a job and prints its id. A job with the same type and key that is not final yet is left as it is, and its id is
-printed; --on-duplicate says otherwise.
+printed; --on-duplicate says otherwise. A job type that nobody knew is registered, unless the config says strict_types: then
+only those in the config are taken.
 
 With --ndjson it adds many: one JSON object a line with queue, job_type, and any of job_data, job_key,
 scheduled_run_time, priority, timeout, throttle_factor, time_windows, shard_key. They are committed in batches. The first
@@ -96,24 +96,29 @@ func (a *app) enqueueOne(cmd *cobra.Command, name, jobType string, o enqueueOpti
 	if err != nil {
 		return err
 	}
+	types, err := i.accepted(cmd.Context(), q)
+	if err != nil {
+		return err
+	}
+	if err := types.check(jobType); err != nil {
+		return err
+	}
 	added, err := q.Enqueue(cmd.Context(), j)
 	if err != nil {
 		return err
 	}
-	if a.onTerminal() && i.isNew(q.Name, jobType) {
-		a.err.line("hipq: this config names no job type %q in queue %s: is another meant?", jobType, q.Name)
+	if is, near := i.isNew(q.Name, jobType); is && a.onTerminal() {
+		meant := "is another meant?"
+		if near != "" {
+			meant = "did you mean " + near + "?"
+		}
+		a.err.line("hipq: this config names no job type %q in queue %s: %s", jobType, q.Name, meant)
 	}
 	if a.json {
 		return a.printJSON(enqueued{ID: added.ID, Queue: q.Name, Duplicate: added.Duplicate, Replaced: added.Replaced})
 	}
 	a.out.line("%d", added.ID)
 	return nil
-}
-
-// isNew says whether the config has a queue with job types, and this isn't one of them.
-func (i *instance) isNew(queue, jobType string) bool {
-	c, err := i.Queue(queue)
-	return err == nil && len(c.Types) > 0 && !slices.ContainsFunc(c.Types, func(t job.Type) bool { return t.Name == jobType })
 }
 
 // newJob reads the flags.

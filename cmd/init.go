@@ -94,7 +94,7 @@ type initialised struct {
 func (a *app) runInit(cmd *cobra.Command) error {
 	var done initialised
 	c, err := a.load(cmd)
-	if errors.Is(err, config.ErrNotFound) {
+	if errors.Is(err, config.ErrNotFound) && !errors.Is(err, config.ErrInvalid) {
 		if err := a.writeStarter(); err != nil {
 			return err
 		}

@@ -152,6 +152,5 @@ func knownType(cmd *cobra.Command, queues []*queue.Queue, what, name string) err
 	if slices.Contains(known, name) {
 		return nil
 	}
-	slices.Sort(known)
-	return usage(fmt.Errorf("%sunknown job type %q; known are %s", what, name, strings.Join(slices.Compact(known), ", ")))
+	return unknownType(what, name, known)
 }

@@ -36,6 +36,7 @@ type ndjson struct {
 	i      *instance
 	file   string
 	queues map[string]*queue.Queue
+	types  map[string]accepted
 
 	onDuplicate job.OnDuplicate
 	// pending are the jobs of lines that were read and not added, all of one queue.
@@ -74,7 +75,7 @@ func (a *app) enqueueNDJSON(cmd *cobra.Command, o enqueueOptions) error {
 		return err
 	}
 	defer i.close()
-	n := &ndjson{cmd: cmd, onDuplicate: onDuplicate, i: i, file: file, queues: map[string]*queue.Queue{}}
+	n := &ndjson{cmd: cmd, onDuplicate: onDuplicate, i: i, file: file, queues: map[string]*queue.Queue{}, types: map[string]accepted{}}
 	if err := n.read(from); err != nil {
 		return n.stopped(err)
 	}
@@ -152,6 +153,9 @@ func (n *ndjson) parse(text []byte) error {
 	if err == nil {
 		err = q.Check(j)
 	}
+	if err == nil {
+		err = n.types[q.Name].check(j.Type)
+	}
 	if err != nil {
 		return n.bad(err)
 	}
@@ -173,9 +177,11 @@ func (n *ndjson) queue(name string) (*queue.Queue, error) {
 		return q, nil
 	}
 	q, err := n.i.queue(n.cmd.Context(), name)
-	if err == nil {
-		n.queues[name] = q
+	if err != nil {
+		return nil, err
 	}
+	n.queues[name] = q
+	n.types[name], err = n.i.accepted(n.cmd.Context(), q)
 	return q, err
 }
 

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 
@@ -80,7 +79,7 @@ func (a *app) root() *cobra.Command {
 		a.initCommand(), a.enqueueCommand(), a.workCommand(), a.jobsCommand(), a.showCommand(), a.statusCommand(),
 		a.activityCommand(), a.monitorCommand(), a.purgeCommand(), a.versionCommand(), a.guardCommand(),
 		a.whyCommand(), a.queueCommand(), a.cancelCommand(), a.rescheduleCommand(), a.retryCommand(), a.dismissCommand(),
-		a.completeCommand(), a.failCommand(), a.runCommand(),
+		a.completeCommand(), a.failCommand(), a.runCommand(), a.configCommand(),
 	)
 	a.checkFlags(root)
 	refuseUnknownTopics(root)
@@ -133,18 +132,20 @@ func refuseUnknownTopics(root *cobra.Command) {
 	}
 }
 
+// loadOptions say where a command's config is, and what outranks it.
+func (a *app) loadOptions(cmd *cobra.Command) config.LoadOptions {
+	return config.LoadOptions{File: a.configFile, Flags: cmd.Flags()}
+}
+
 // load reads the config.
 func (a *app) load(cmd *cobra.Command) (*config.Config, error) {
-	for _, warning := range config.Misspelt(os.Environ()) {
-		a.printWarning(warning)
-	}
-	c, err := config.Load(config.LoadOptions{File: a.configFile, Flags: cmd.Flags()})
+	c, err := config.Load(a.loadOptions(cmd))
 	if err != nil {
 		return nil, err
 	}
 	if cmd.Name() == "init" || a.err.isTerminal() { // cron would mail them each minute
 		for _, warning := range c.Warnings {
-			a.printWarning(warning)
+			a.warn(errors.New(warning))
 		}
 	}
 	if cmd.Name() != "work" || a.err.isTerminal() {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/hipq/hipq/config"
 	"github.com/hipq/hipq/queue"
@@ -49,12 +50,17 @@ func (a *app) workCommand() *cobra.Command {
 	}
 	f := c.Flags()
 	f.StringArrayVar(&types, "type", nil, "only jobs of this type, may be repeated")
+	f.Int("max-jobs", 0, "end after so many (0: no limit)")
+	settingFlags(f)
+	return c
+}
+
+// settingFlags are those that outrank a setting of the config.
+func settingFlags(f *pflag.FlagSet) {
 	f.String("run-for", "55s", "how long to start new jobs")
 	f.Bool("linger", false, "look for new jobs every second until run-for is over")
-	f.Int("max-jobs", 0, "end after so many (0: no limit)")
 	f.Int("batch", 100, "how many jobs to start at once, at most")
 	f.Int("concurrency", 4, "how many jobs run at once on this host, over all workers")
-	return c
 }
 
 // worked is what a worker did.

@@ -24,6 +24,16 @@ func flagged() map[string]string {
 // a secret. Mistakes takes it apart.
 func Load(o LoadOptions) (*Config, error) {
 	config, _, err := read(o)
+	if err != nil {
+		return nil, err
+	}
+	return config, nil
+}
+
+// Inspect is Load for who looks for more mistakes: it gives what could be read of a config beside the error about the rest.
+// Nil is none at all.
+func Inspect(o LoadOptions) (*Config, error) {
+	config, _, err := read(o)
 	return config, err
 }
 
@@ -57,10 +67,7 @@ func read(o LoadOptions) (*Config, *checker, error) {
 	if f := changed(o.Flags, "max-jobs"); f != nil {
 		config.Worker.MaxJobs = c.whole("--max-jobs", f.Value.String(), 0, 0, maxInt)
 	}
-	if c.errs != nil {
-		return nil, nil, errors.Join(c.errs...)
-	}
-	return config, c, nil
+	return config, c, errors.Join(c.errs...)
 }
 
 // layers lays the environment and the flags over the file.

@@ -161,6 +161,42 @@ func TestServerOutOfItsMind(t *testing.T) {
 }
 
 // Only a server that proves its name is talked to, where the config wants it encrypted.
+func TestWithoutPassword(t *testing.T) {
+	for dsn, want := range map[string]string{
+		"hipq:s3cret@tcp(db:3306)/shop?readTimeout=90s": "hipq:***@tcp(db:3306)/shop?readTimeout=90s",
+		"hipq:s3:/@c?ret@tcp(db)/shop":                  "hipq:***@tcp(db:3306)/shop",
+		"hipq@unix(/run/mysqld.sock)/shop":              "hipq@unix(/run/mysqld.sock)/shop",
+		"hipq:s3cret@/shop":                             "hipq:***@tcp(127.0.0.1:3306)/shop",
+		"mysql://hipq:s3cret@db/shop":                   "***",
+		"hipq:s3cret@tcp(db)/shop?loc=s3cret/s3cret":    "***",
+		"hipq:s3cret":                                   "***",
+		"":                                              "***",
+	} {
+		if got := schema.WithoutPassword(dsn); got != want {
+			t.Errorf("%q: %q, want %q", dsn, got, want)
+		}
+	}
+}
+
+// Check refuses what Open would, without a server.
+func TestCheckOptions(t *testing.T) {
+	for _, c := range []struct {
+		o    schema.Options
+		want string
+	}{
+		{schema.Options{Driver: "sqlite", Path: "/nowhere/hipq.db"}, ""},
+		{schema.Options{Driver: "mysql", DSN: "hipq@tcp(127.0.0.1:1)/shop"}, ""},
+		{schema.Options{Driver: "mysql", DSN: "hipq@tcp(127.0.0.1:1)/"}, "names no database"},
+		{schema.Options{Driver: "mysql", DSN: "hipq:s3cret"}, "is not of the form"},
+		{schema.Options{Driver: "mysql", DSN: "hipq@tcp(127.0.0.1:1)/shop", TLS: &schema.TLS{CA: "/nowhere/ca.pem"}}, "database.tls.ca: open /nowhere/ca.pem"},
+	} {
+		err := c.o.Check()
+		if c.want == "" && err != nil || c.want != "" && (!errors.Is(err, schema.ErrConfig) || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%+v: %v, want %q", c.o, err, c.want)
+		}
+	}
+}
+
 func TestTLS(t *testing.T) {
 	dir := t.TempDir()
 	certificate, ca := certify(t, dir, "db.example.org")
