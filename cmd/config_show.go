@@ -2,6 +2,7 @@ package cmd
 
 import (
 	"encoding/json"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
@@ -76,9 +77,11 @@ func settingCells(s config.Setting) (cells [2]string, err error) {
 	case string:
 		text = value
 	default:
-		var written []byte
-		written, err = json.Marshal(value)
-		text = string(written)
+		var written strings.Builder
+		e := json.NewEncoder(&written)
+		e.SetEscapeHTML(false)
+		err = e.Encode(value)
+		text = strings.TrimSuffix(written.String(), "\n")
 	}
 	return [2]string{oneLine(s.Key), oneLine(text)}, err
 }
