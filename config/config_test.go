@@ -199,21 +199,21 @@ func TestAllMistakesAtOnce(t *testing.T) {
 
 // A key that nobody knows hides no other mistake, and nothing is said to be missing that it may have been meant for.
 func TestMistakes(t *testing.T) {
-	_, err := load(t, "nmae: shop\nworker: {batch: 0, lock_fro: 90s, grace: 40s}\nqueues: [{name: q, job_types: [{name: a, timeout: 3, handler: {exce: [x]}}]}]\n",
+	_, err := load(t, "naem: shop\nworker: {batch: 0, lock_fro: 90s, grace: 40s}\nqueues: [{name: q, job_types: [{name: a, timeout: 3, handler: {exce: [x]}}]}]\n",
 		environment("HIPQ_WORKER_CONCURENCY", "3", "HIPQ_TIMEZONE", "Mars"), nil)
 	var got []string
 	for _, m := range Mistakes(err) {
 		got = append(got, m.Key+" "+m.From)
 	}
 	want := []string{
-		"HIPQ_WORKER_CONCURENCY ", "nmae ", "queues.q.job_types.a.handler.exce ", "worker.lock_fro ",
+		"HIPQ_WORKER_CONCURENCY ", "naem ", "queues.q.job_types.a.handler.exce ", "worker.lock_fro ",
 		"timezone HIPQ_TIMEZONE", "worker.batch ", "queues.q.job_types.a.timeout ",
 	}
 	if diff := diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s\n%v", diff, err)
 	}
 	_, err = load(t, "\tname: x", noEnv, nil)
-	if got := Mistakes(err); len(got) != 1 || got[0].Key != "" || got[0].Err != err || Mistakes(nil) != nil {
+	if got := Mistakes(err); len(got) != 1 || got[0].Key != "" || !errors.Is(got[0], ErrInvalid) || Mistakes(nil) != nil {
 		t.Errorf("%v", got)
 	}
 }

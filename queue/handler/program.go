@@ -103,7 +103,7 @@ func (e *Exec) checkScript(path string) error {
 	case bytes.HasSuffix(line, []byte("\r")):
 		return fmt.Errorf("its first line ends as on Windows (CR LF), so the system looks for the interpreter %q", strings.TrimLeft(string(line), " \t"))
 	case len(words) == 0:
-		return errors.New("its first line names no interpreter after #!")
+		return errors.New("there is no interpreter behind the #! of its first line")
 	}
 	if _, err := e.executable(words[0]); err != nil {
 		return fmt.Errorf("its interpreter %s: %w", words[0], err)

@@ -56,7 +56,7 @@ func TestCheck(t *testing.T) {
 		{"a line's end of Windows", &handler.Exec{Argv: []string{"./windows"}, Dir: dir}, dir + `/windows: its first line ends as on Windows (CR LF), so the system looks for the interpreter "/bin/sh\r"`},
 		{"no #!", &handler.Exec{Argv: []string{"./bare"}, Dir: dir}, dir + "/bare: it is a text without #! in its first line, such as #!/bin/sh, so the system can't run it"},
 		{"empty", &handler.Exec{Argv: []string{"./empty"}, Dir: dir}, dir + "/empty: it is a text without #! in its first line, such as #!/bin/sh, so the system can't run it"},
-		{"nothing after #!", &handler.Exec{Argv: []string{"./nothing"}, Dir: dir}, dir + "/nothing: its first line names no interpreter after #!"},
+		{"nothing after #!", &handler.Exec{Argv: []string{"./nothing"}, Dir: dir}, dir + "/nothing: there is no interpreter behind the #! of its first line"},
 		{"by env", &handler.Exec{Argv: []string{"./env"}, Dir: dir}, ""},
 		{"by env, unknown", &handler.Exec{Argv: []string{"./envlost"}, Dir: dir}, dir + "/envlost: its interpreter no-such-php: executable file not found in $PATH"},
 		{"by env, not in this PATH", &handler.Exec{Argv: []string{"./envmine"}, Dir: dir}, dir + "/envmine: its interpreter mine: executable file not found in $PATH"},
