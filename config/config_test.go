@@ -213,7 +213,7 @@ func TestMistakes(t *testing.T) {
 		t.Errorf("(-want +got):\n%s\n%v", diff, err)
 	}
 	_, err = load(t, "\tname: x", noEnv, nil)
-	if got := Mistakes(err); len(got) != 1 || got[0].Key != "" || !errors.Is(got[0], ErrInvalid) || Mistakes(nil) != nil {
+	if got := Mistakes(err); len(got) != 1 || got[0].Key != "" || !errors.Is(got[0], ErrInvalid) || got[0].Error() != err.Error() || Mistakes(nil) != nil {
 		t.Errorf("%v", got)
 	}
 }

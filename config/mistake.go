@@ -6,11 +6,12 @@ import (
 	"strings"
 )
 
-// Mistake is one thing that is wrong with a config. It wraps ErrInvalid, and ErrFlag where a flag is at fault.
+// Mistake is one thing that is wrong with a config. With a Key it wraps ErrInvalid, and ErrFlag where a flag is at fault.
 type Mistake struct {
 	// File is the config; empty where it isn't to blame: for flags, and variables that nobody knows.
 	File string
-	// Key is the path of a key (queues.emails.job_types.send.timeout), a flag with its dashes, or a variable.
+	// Key is the path of a key (queues.emails.job_types.send.timeout), a flag with its dashes, or a variable. Empty is none:
+	// Err says all, as it came.
 	Key string
 	// From is the variable that gave the key its value; empty if the file did.
 	From string
@@ -22,6 +23,8 @@ type Mistake struct {
 func (m *Mistake) Error() string {
 	kind, at := ErrInvalid, m.Key
 	switch {
+	case m.Key == "":
+		return m.Err.Error()
 	case m.isFlag():
 		kind = ErrFlag
 	case m.File != "":
@@ -35,7 +38,10 @@ func (m *Mistake) Error() string {
 
 // Unwrap gives the kinds of error that it is, and the cause.
 func (m *Mistake) Unwrap() []error {
-	if m.isFlag() {
+	switch {
+	case m.Key == "":
+		return []error{m.Err}
+	case m.isFlag():
 		return []error{ErrFlag, ErrInvalid, m.Err}
 	}
 	return []error{ErrInvalid, m.Err}
@@ -43,7 +49,7 @@ func (m *Mistake) Unwrap() []error {
 
 func (m *Mistake) isFlag() bool { return strings.HasPrefix(m.Key, "--") }
 
-// Mistakes are those in an error of Load. One that is none, such as a file that is no YAML, comes without a Key.
+// Mistakes are those in an error of Load. What is none, such as a file that is no YAML, comes without a Key.
 func Mistakes(err error) (all []*Mistake) {
 	if err == nil {
 		return nil
