@@ -191,11 +191,12 @@ func setUp(ctx context.Context, conn driver.QueryerContext) error {
 	}
 	got := make([]driver.Value, 2)
 	err = rows.Next(got)
+	names := []string{fmt.Sprintf("%s", got[0]), fmt.Sprintf("%s", got[1])} // now: Close reads on, into the same bytes
 	if err = cmp.Or(err, rows.Close()); err != nil {
 		return fmt.Errorf("set up a connection: %w", err)
 	}
-	for _, one := range got {
-		if name := fmt.Sprintf("%s", one); name != "utf8mb4" {
+	for _, name := range names {
+		if name != "utf8mb4" {
 			return fmt.Errorf("%w: the server keeps a connection's character set at %q, hipq needs utf8mb4", ErrConfig, name)
 		}
 	}
