@@ -1,12 +1,14 @@
-# The tools that lint needs, at these versions; they are built into .bin/ on first use.
+# The tools that lint and releases need, at these versions; they are built into .bin/ on first use.
 GOLANGCI_LINT_VERSION := v2.15.0
 STATICCHECK_VERSION   := v0.8.2
 GOFUMPT_VERSION       := v0.12.0
+GORELEASER_VERSION    := v2.15.1
 
 # A folder per version, so that a new version above is a new target.
 GOLANGCI_LINT := .bin/golangci-lint-$(GOLANGCI_LINT_VERSION)/golangci-lint
 STATICCHECK   := .bin/staticcheck-$(STATICCHECK_VERSION)/staticcheck
 GOFUMPT       := .bin/gofumpt-$(GOFUMPT_VERSION)/gofumpt
+GORELEASER    := .bin/goreleaser-$(GORELEASER_VERSION)/goreleaser
 
 # PKG narrows test and race: make test PKG=./queue
 PKG ?= ./...
@@ -15,7 +17,7 @@ VERSION = $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 # These targets bring a server, so a test that finds none is a fault and not a reason to skip.
 export HIPQ_TEST_REQUIRE_MYSQL := 1
 
-.PHONY: help build demo test test-galera race crash bench lint fmt clean
+.PHONY: help build demo test test-galera race crash bench lint fmt packaging snapshot release clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -55,14 +57,33 @@ lint: $(GOLANGCI_LINT) $(STATICCHECK) $(GOFUMPT) ## check style, imports between
 fmt: $(GOFUMPT) ## format the source
 	$(GOFUMPT) -w .
 
+# With the commit's date in the pages, the same source gives the same files.
+packaging: ## write into build/ what packages have beside the binary: man pages and completions
+	rm -rf build/man build/completions
+	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) go run ./internal/packaging build
+
+snapshot: $(GORELEASER) ## build a release into dist/, and publish nothing
+	$(GORELEASER) release --snapshot --clean
+
+# Its notes are what CHANGELOG.md says of the version: from the heading to the next.
+release: $(GORELEASER) ## publish the tag that is checked out, as a draft, as the release workflow does
+	mkdir -p build
+	version=$$(git describe --tags --exact-match) && \
+		awk -v heading="## [$${version#v}]" 'index($$0, "## ") == 1 { on = index($$0, heading) == 1; next } on' CHANGELOG.md >build/notes.md
+	grep -q . build/notes.md || { echo "CHANGELOG.md has no section for this tag" >&2; exit 1; }
+	$(GORELEASER) release --clean --release-notes build/notes.md
+
 clean: ## remove what was built here
-	rm -rf hipq .bin coverage.*
+	rm -rf hipq .bin build dist coverage.*
 
 $(GOLANGCI_LINT):
 	GOBIN=$(CURDIR)/$(@D) go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_LINT_VERSION)
 
 $(STATICCHECK):
 	GOBIN=$(CURDIR)/$(@D) go install honnef.co/go/tools/cmd/staticcheck@$(STATICCHECK_VERSION)
+
+$(GORELEASER):
+	GOBIN=$(CURDIR)/$(@D) go install github.com/goreleaser/goreleaser/v2@$(GORELEASER_VERSION)
 
 $(GOFUMPT):
 	GOBIN=$(CURDIR)/$(@D) go install mvdan.cc/gofumpt@$(GOFUMPT_VERSION)

@@ -49,6 +49,9 @@ func Main(args []string, in io.Reader, out, err io.Writer) int {
 	return a.exit(failure, signals)
 }
 
+// Root is the tree of commands, to be described. Main runs them.
+func Root() *cobra.Command { return new(app).root() }
+
 const rootLong = `hipq is a durable job queue for teams that have a database and cron and want nothing else.
 
   * * * * *          hipq work      runs due jobs

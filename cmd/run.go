@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/handler"
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/queue/roster"
 	"github.com/hipq/hipq/queue/worker"
@@ -42,6 +43,9 @@ func (a *app) runCommand() *cobra.Command {
 }
 
 func (a *app) runJob(cmd *cobra.Command, name string, id int64) error {
+	if err := handler.CanExec(); err != nil {
+		return usage(err)
+	}
 	i, err := a.open(cmd)
 	if err != nil {
 		return err

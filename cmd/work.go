@@ -74,6 +74,9 @@ type worked struct {
 }
 
 func (a *app) runWork(cmd *cobra.Command, names, types []string) error {
+	if err := handler.CanExec(); err != nil {
+		return usage(err)
+	}
 	i, err := a.open(cmd)
 	if err != nil {
 		return err

@@ -1,0 +1,97 @@
+//go:build !windows
+
+package handler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+
+	"github.com/hipq/hipq/queue/job"
+)
+
+// CanExec says whether hipq can run programs on this system, and why not.
+func CanExec() error { return nil }
+
+// run runs the program with input for a job, and gives what it printed and how it ended; an error, meant for people, if it
+// couldn't be run or had to be stopped.
+func (e *Exec) run(ctx context.Context, j *job.Job, input []byte) (out printed, status syscall.WaitStatus, err error) {
+	if ctx.Err() != nil {
+		return out, status, context.Cause(ctx)
+	}
+	if err := e.Guard.Start(); err != nil {
+		return out, status, err
+	}
+	// again, as late as can be: starting the guard takes a while
+	if ctx.Err() != nil {
+		return out, status, context.Cause(ctx)
+	}
+	buffer := e.takeOutput()
+	defer e.giveBack(buffer)
+	p, err := e.start(j, input, buffer)
+	if err != nil {
+		return out, status, err
+	}
+	unwatch := context.AfterFunc(ctx, func() { p.interrupt(e.Grace, func() { disown(ctx, p, buffer) }) })
+	p.await() // in this goroutine: a wake-up from another would cost a short job a tenth of its time
+	byGuard := e.Guard.mayStop()
+	unwatch()
+	status, err = p.reap()
+	switch {
+	case p.interrupted:
+		err = context.Cause(ctx)
+	case byGuard:
+		// a worker that was itself stopped for a while learns only now that its time is up
+		if err = errGuardStops; ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+	case err != nil:
+		err = fmt.Errorf("wait for %s: %w", e.Argv[0], err)
+	}
+	return buffer.end(), status, err
+}
+
+// disown ends the attempt of a program that may not be killed, so that it keeps no slot.
+func disown(ctx context.Context, p *process, buffer *output) {
+	p.close()
+	outcome := tryAgain(fmt.Sprintf("%v; process %d still runs: the worker may not signal it", context.Cause(ctx), p.pid))
+	outcome.Output = buffer.end().text
+	Disown(ctx, outcome)
+}
+
+// start starts the program for a job. Its error is meant for people.
+func (e *Exec) start(j *job.Job, input []byte, out *output) (*process, error) {
+	if len(e.Argv) == 0 {
+		return nil, errors.New("start the handler: it has no program")
+	}
+	path, err := e.program()
+	if err != nil {
+		return nil, fmt.Errorf("start %s: %w", e.Argv[0], err)
+	}
+	p, err := startProcess(e.Guard, path, e.Argv, e.Dir, e.environment(j), input, out)
+	if err == nil {
+		return p, nil
+	}
+	e.path.Store(nil) // perhaps it was moved: look again next time
+	if e.Dir != "" {
+		// the kernel doesn't say whether the program or the directory is to blame
+		if _, dirErr := os.Stat(e.Dir); dirErr != nil {
+			return nil, fmt.Errorf("start %s: directory %s: %w", e.Argv[0], e.Dir, errors.Unwrap(dirErr))
+		}
+	}
+	return nil, fmt.Errorf("start %s: %w", e.Argv[0], err)
+}
+
+func (e *Exec) takeOutput() *output {
+	if out, ok := e.outputs.Get().(*output); ok {
+		return out
+	}
+	return new(output)
+}
+
+func (e *Exec) giveBack(out *output) {
+	out.reset()
+	e.outputs.Put(out)
+}
