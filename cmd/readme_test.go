@@ -43,7 +43,10 @@ func TestDocs(t *testing.T) {
 	}
 	d := docs{root: root, bin: bin}
 	var pages []page
-	for _, name := range []string{"README.md", "CHANGELOG.md", "SECURITY.md", "docs/lifecycle.md", "docs/schema.md", "docs/security.md"} {
+	for _, name := range []string{
+		"README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md",
+		"docs/lifecycle.md", "docs/schema.md", "docs/security.md", "docs/versions.md",
+	} {
 		pages = append(pages, d.read(t, name))
 	}
 	t.Run("quick start", func(t *testing.T) { d.quickStart(t, pages[0]) })
