@@ -48,8 +48,12 @@ crash: ## kill and disturb workers and check that no job is lost, doubled, or he
 bench: ## measure throughput on a MariaDB with fsync on
 	.ci/with-mariadb --durable go test -run '^$$' -bench . -benchtime 1x -timeout 60m ./queue ./internal/bench
 
+# What systems differ in is how programs are run. To build all for each would take minutes, mostly for SQLite.
 lint: $(GOLANGCI_LINT) $(STATICCHECK) $(GOFUMPT) ## check style, imports between packages, and common mistakes
 	go vet ./...
+	GOOS=darwin go vet ./queue/handler
+	GOOS=freebsd go vet ./queue/handler
+	GOOS=windows go build ./queue/handler
 	$(STATICCHECK) ./...
 	$(GOLANGCI_LINT) run
 	@files=$$($(GOFUMPT) -l .); test -z "$$files" || { echo "not formatted (make fmt):"; echo "$$files"; exit 1; }
