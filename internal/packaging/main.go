@@ -10,7 +10,6 @@ import (
 	"bytes"
 	"compress/gzip"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -24,15 +23,9 @@ import (
 )
 
 func main() {
-	if len(os.Args) != 2 {
-		fmt.Fprintln(os.Stderr, "usage: packaging FOLDER")
-		os.Exit(64)
-	}
-	root := cmd.Root()
-	man, completions := filepath.Join(os.Args[1], "man"), filepath.Join(os.Args[1], "completions")
-	if err := errors.Join(writeMan(root, man), writeCompletions(root, completions)); err != nil {
-		fmt.Fprintln(os.Stderr, "packaging:", err)
-		os.Exit(1)
+	root, dir := cmd.Root(), os.Args[1]
+	if err := errors.Join(writeMan(root, filepath.Join(dir, "man")), writeCompletions(root, filepath.Join(dir, "completions"))); err != nil {
+		panic(err)
 	}
 }
 
