@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
+	"go.yaml.in/yaml/v3"
 
 	hipq "github.com/hipq/hipq/cmd"
 )
@@ -99,6 +100,25 @@ func TestPagesAreReproducible(t *testing.T) {
 	}
 	if page, err := io.ReadAll(r); err != nil || !bytes.Contains(page, []byte("Nov 2023")) || !r.ModTime.IsZero() {
 		t.Errorf("%v: the page is not of that date, or its file has a time: %s", err, page)
+	}
+}
+
+// What GitHub and goreleaser read is YAML: a mistake in it would come to light with the first release, or the first issue.
+func TestYAML(t *testing.T) {
+	for _, pattern := range []string{".goreleaser.yaml", ".github/*/*.yml"} {
+		names, err := filepath.Glob(filepath.Join("../..", pattern))
+		if err != nil || len(names) == 0 {
+			t.Errorf("%s: %v, %v", pattern, names, err)
+		}
+		for _, name := range names {
+			text, err := os.ReadFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := yaml.Unmarshal(text, new(map[string]any)); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
 	}
 }
 
