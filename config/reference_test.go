@@ -1,0 +1,301 @@
+package config
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"go.yaml.in/yaml/v3"
+)
+
+var update = flag.Bool("update", false, "write docs/configuration.md anew")
+
+const referencePath = "../docs/configuration.md"
+
+// TestReference holds docs/configuration.md to the config. The keys are those of shape, the bounds are what the checker
+// says that it allows, and the rest is in the comments of the example. After a change of any of the three:
+//
+//	go test ./config -run TestReference -update
+func TestReference(t *testing.T) {
+	want := reference(t)
+	if *update {
+		if err := os.WriteFile(referencePath, []byte(want), 0o644); err != nil { //nolint:gosec // a page of the docs is for all
+			t.Fatal(err)
+		}
+	}
+	got, err := os.ReadFile(referencePath)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := diff(want, string(got)); diff != "" {
+		t.Errorf("docs/configuration.md is stale; write it by go test ./config -run TestReference -update:\n%s", diff)
+	}
+}
+
+const referenceHead = `# Every setting
+
+This page is made of hipq's own config by a test, which fails when the page is stale. [hipq.example.yaml](../hipq.example.yaml)
+has the same as a file to copy and cut down; the smallest useful config is a name, one queue, and one job type with a
+handler.
+
+A value comes from a flag, else from the environment, else from the file, else it is the default. Durations carry a unit
+(` + "`30s`, `5m`, `24h`, `14d`, `1w`, `1h30m`" + `). Paths are relative to the folder of the file. An unknown key, a number
+without its unit and a value out of its bounds are refused: exit code 78 names each with what is allowed, in a flag 64.
+
+The file is the first that is there of ` + "`--config`, `$HIPQ_CONFIG`, `./hipq.yaml`, `$XDG_CONFIG_HOME/hipq/hipq.yaml`" + `
+(` + "`~/.config/hipq/hipq.yaml`) and `/etc/hipq/hipq.yaml`" + `.
+`
+
+// headings are the sections, in the order of the page.
+var headings = []struct{ section, heading, about string }{
+	{"shape", "The instance", ""},
+	{"databaseSection", "`database`", ""},
+	{"tlsSection", "`database.tls`", ""},
+	{"workerSection", "`worker`", ""},
+	{"activitySection", "`activity`", ""},
+	{"retrySection", "`retry`", "Of the instance, a queue or a job type: the nearest wins, key by key."},
+	{"queueSection", "`queues`", "A list; each of them has these keys."},
+	{"groupsSection", "`throttle_groups`", "Of a queue."},
+	{"jobTypeSection", "`job_types`", "Of a queue: a list; each of them has these keys."},
+	{"handlerSection", "`handler`, `retry_handler`", "A handler is a job type's, a retry handler of the instance, a queue or a job type: the nearest wins."},
+}
+
+func reference(t *testing.T) string {
+	comments := exampleComments(t)
+	paths := map[string][]string{}
+	findSections(reflect.TypeFor[shape](), nil, paths)
+	var page strings.Builder
+	page.WriteString(referenceHead)
+	for _, h := range headings {
+		fmt.Fprintf(&page, "\n## %s\n\n", h.heading)
+		if h.about != "" {
+			page.WriteString(h.about + "\n\n")
+		}
+		page.WriteString("| key | value | default | what it does | variable, flag |\n|---|---|---|---|---|\n")
+		path, ok := paths[h.section]
+		if !ok {
+			t.Fatalf("there is no section %s", h.section)
+		}
+		delete(paths, h.section)
+		for _, f := range reflect.VisibleFields(sectionAt(path)) {
+			key := f.Tag.Get("mapstructure")
+			does, otherwise := comments.of(t, h.section, key)
+			at := append(slices.Clone(path), key)
+			value := form(t, at, f.Type)
+			checkDefault(t, at, value, otherwise)
+			fmt.Fprintf(&page, "| `%s` | %s | %s | %s | %s |\n", key, value, inCell(otherwise), inCell(does), elsewhere(at))
+		}
+	}
+	for section := range paths {
+		t.Errorf("section %s has no heading", section)
+	}
+	return page.String()
+}
+
+// findSections notes where each section is met first.
+func findSections(t reflect.Type, path []string, found map[string][]string) {
+	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
+		t = t.Elem()
+	}
+	if t.Kind() != reflect.Struct {
+		return
+	}
+	if _, ok := found[t.Name()]; !ok {
+		found[t.Name()] = path
+	}
+	for _, f := range reflect.VisibleFields(t) {
+		findSections(f.Type, append(slices.Clone(path), f.Tag.Get("mapstructure")), found)
+	}
+}
+
+func sectionAt(path []string) reflect.Type {
+	t := reflect.TypeFor[shape]()
+	for _, key := range path {
+		f, _ := fieldOf(t, key)
+		for t = f.Type; t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice; {
+			t = t.Elem()
+		}
+	}
+	return t
+}
+
+// elsewhere names the variable and the flag that give a setting.
+func elsewhere(path []string) string {
+	key := strings.Join(path, ".")
+	var from []string
+	if slices.Contains(settings(), key) {
+		from = append(from, "`"+variable(key)+"`")
+	}
+	if name, ok := flagged()[key]; ok {
+		from = append(from, "`--"+name+"`")
+	}
+	return strings.Join(from, ", ")
+}
+
+// built is the config of a file that has one value beside what it needs; without a path, just that.
+func built(path []string, text string) (*Config, []error) {
+	s := shape{Name: "shop", Queues: []queueSection{{Name: "files", JobTypes: []jobTypeSection{{
+		Name: "compress", Handler: &handlerSection{Exec: []string{"true"}},
+	}}}}}
+	v := reflect.ValueOf(&s).Elem()
+	for _, key := range path {
+		f, _ := fieldOf(v.Type(), key)
+		v = v.FieldByIndex(f.Index)
+		if v.Kind() == reflect.Pointer {
+			if v.IsNil() {
+				v.Set(reflect.New(v.Type().Elem()))
+			}
+			v = v.Elem()
+		}
+		if v.Kind() == reflect.Slice && v.Len() > 0 && v.Type().Elem().Kind() == reflect.Struct {
+			v = v.Index(0)
+		}
+	}
+	if len(path) > 0 {
+		v.SetString(text)
+	}
+	b := builder{checker: &checker{file: "hipq.yaml", origin: map[string]string{}}, dir: "/"}
+	return b.config(&s), b.errs
+}
+
+// What the checker says of an impossible value, and so which there may be.
+var refusals = []struct {
+	says  *regexp.Regexp
+	value string
+}{
+	{regexp.MustCompile(`is not a whole number \((.*)\)`), "whole number, "},
+	{regexp.MustCompile(`is not a number (from 0 to 1)`), "number "},
+	{regexp.MustCompile(`is neither (true) nor (false)`), ""},
+	{regexp.MustCompile(`is none of (.*)`), "one of: "},
+	{regexp.MustCompile(`is not a (?:backoff|driver) \((.*)\)`), "one of: "},
+	{regexp.MustCompile(`is not a rate; write (.*)`), ""},
+	{regexp.MustCompile(`is no rights of a database file; write (.*)`), ""},
+	{regexp.MustCompile(`is not a time zone; write (its name, such as .*)`), ""},
+}
+
+// form says what a value may be, by what the checker has against others.
+func form(t *testing.T, path []string, of reflect.Type) string {
+	switch of.Kind() {
+	case reflect.Slice:
+		if of.Elem().Kind() == reflect.Struct {
+			return "list, [below](#" + path[len(path)-1] + ")"
+		}
+		return "list of texts"
+	case reflect.Map:
+		return "section, a whole number for each key"
+	case reflect.Struct, reflect.Pointer:
+		return "section, below"
+	}
+	refusal := func(text string) string {
+		_, errs := built(path, text)
+		if len(errs) == 0 {
+			return ""
+		}
+		return errs[0].Error()
+	}
+	said := refusal("?")
+	for _, r := range refusals {
+		if m := r.says.FindStringSubmatch(said); m != nil {
+			return r.value + strings.Join(m[1:], ", ")
+		}
+	}
+	if !strings.Contains(said, "is not a duration") {
+		return "text"
+	}
+	bounds := regexp.MustCompile(`is out of range \((.*)\)`).FindStringSubmatch(refusal("9999w"))
+	if bounds == nil {
+		t.Fatalf("%v: a duration without bounds", path)
+	}
+	if strings.Contains(refusal("1h0.5s"), "not in whole seconds") {
+		return "duration in whole seconds, " + bounds[1]
+	}
+	return "duration, " + bounds[1]
+}
+
+// checkDefault sees to it that what is called the default of a value with bounds makes no difference.
+func checkDefault(t *testing.T, path []string, value, otherwise string) {
+	if value == "text" || strings.HasPrefix(value, "list") || strings.HasPrefix(value, "section") || strings.ContainsAny(otherwise, " _") {
+		return
+	}
+	want, _ := built(nil, "")
+	got, errs := built(path, otherwise)
+	if len(errs) > 0 {
+		t.Errorf("%v: the default %q is refused: %v", path, otherwise, errs)
+	} else if diff := diff(want, got); diff != "" {
+		t.Errorf("%v: %q is not the default (-default +got):\n%s", path, otherwise, diff)
+	}
+}
+
+// commentary are the comments of the example, by section and key.
+type commentary map[string]string
+
+var (
+	asComment   = regexp.MustCompile(`(?m)^( *)# ((?:dsn|dsn_file|tls|retry_handler):|  )`)
+	defaultSays = regexp.MustCompile(`Default: (.*?)\.(?: |$)`)
+	flagSays    = regexp.MustCompile(` ?Flag: --[a-z-]+\.`)
+)
+
+// exampleComments reads the example, with the keys that can only stand there as comments.
+func exampleComments(t *testing.T) commentary {
+	data, err := os.ReadFile(examplePath)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var doc yaml.Node
+	if err := yaml.Unmarshal(asComment.ReplaceAll(data, []byte("$1$2")), &doc); err != nil {
+		t.Fatal(err)
+	}
+	c := commentary{}
+	c.collect(doc.Content[0], reflect.TypeFor[shape]())
+	return c
+}
+
+func (c commentary) collect(n *yaml.Node, t reflect.Type) {
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	switch {
+	case n.Kind == yaml.SequenceNode:
+		for _, item := range n.Content {
+			c.collect(item, t.Elem())
+		}
+	case n.Kind == yaml.MappingNode && t.Kind() == reflect.Struct:
+		for i := 0; i < len(n.Content); i += 2 {
+			key, says := n.Content[i], n.Content[i].HeadComment
+			if i == 0 && says == "" {
+				says = n.HeadComment // of the first key of a list's item
+			}
+			at := t.Name() + "." + key.Value
+			if says != "" && c[at] == "" {
+				paragraphs := strings.Split(says, "\n\n") // the first key has the head of the file too
+				says, _, _ = strings.Cut(paragraphs[len(paragraphs)-1], "\n#\n")
+				c[at] = strings.Join(strings.Fields(strings.ReplaceAll(says, "#", "")), " ")
+			}
+			if f, ok := fieldOf(t, key.Value); ok {
+				c.collect(n.Content[i+1], f.Type)
+			}
+		}
+	}
+}
+
+// of gives what the example says that a key does, and its default.
+func (c commentary) of(t *testing.T, section, key string) (does, otherwise string) {
+	says := c[section+"."+key]
+	if says == "" {
+		t.Errorf("hipq.example.yaml has no comment on %s of %s", key, section)
+	}
+	if m := defaultSays.FindStringSubmatch(says); m != nil {
+		otherwise = m[1]
+		says = strings.Replace(says, m[0], "", 1)
+	} else if strings.Contains(says, "Required.") {
+		otherwise, says = "required", strings.Replace(says, "Required.", "", 1)
+	}
+	return strings.Join(strings.Fields(flagSays.ReplaceAllString(says, "")), " "), otherwise
+}
+
+func inCell(s string) string { return strings.ReplaceAll(s, "|", `\|`) }
