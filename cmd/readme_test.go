@@ -27,6 +27,9 @@ import (
 //	sh quickstart   is run, one after the other in one folder; a command that fails fails the test
 //	text output     is what the block before it prints, up to times, ids and hosts
 //	sql enqueue     inserts jobs, on each engine
+//	go run          is run, in an empty folder
+//	… handler       fails for good, with 65, for a job without data and key
+//	… decider       decides that a job is final for which there is no such customer
 //
 // Besides, each config in YAML must load, each program in Go compile, each hipq command with its flags exist, and each
 // link within the repository lead somewhere.
@@ -42,20 +45,28 @@ func TestDocs(t *testing.T) {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
 	d := docs{root: root, bin: bin}
-	var pages []page
-	for _, name := range []string{
-		"README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md",
-		"docs/lifecycle.md", "docs/schema.md", "docs/security.md", "docs/versions.md",
-	} {
-		pages = append(pages, d.read(t, name))
+	var pages, story []page // story is the quick start, and what goes on from there
+	for _, names := range []string{"*.md", "docs/*.md"} {
+		found, err := filepath.Glob(filepath.Join(root, names))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range found {
+			p := d.read(t, filepath.Join(filepath.Dir(names), filepath.Base(file)))
+			pages = append(pages, p)
+			if len(p.with("sh", "quickstart")) > 0 {
+				story = append(story, p)
+			}
+		}
 	}
-	t.Run("quick start", func(t *testing.T) { d.quickStart(t, pages[0]) })
+	t.Run("quick start", func(t *testing.T) { d.quickStart(t, story) })
 	t.Run("demo", d.demo)
 	for _, p := range pages {
 		t.Run(p.name, func(t *testing.T) {
 			t.Run("commands", func(t *testing.T) { d.commands(t, p) })
 			t.Run("configs", func(t *testing.T) { configs(t, p) })
 			t.Run("programs", func(t *testing.T) { d.programs(t, p) })
+			t.Run("handlers", func(t *testing.T) { d.handlers(t, p) })
 			t.Run("inserts", func(t *testing.T) { inserts(t, p) })
 			t.Run("links", func(t *testing.T) { d.links(t, p) })
 			t.Run("tests", func(t *testing.T) { d.tests(t, p) })
@@ -124,26 +135,33 @@ func (d docs) command(dir, name string, args ...string) *exec.Cmd {
 	return c
 }
 
-func (d docs) quickStart(t *testing.T, p page) {
-	dir, ran := t.TempDir(), 0
-	for i, b := range p.fences {
-		if b.language != "sh" || b.mark != "quickstart" {
-			continue
-		}
-		ran++
-		out, err := d.command(dir, "sh", "-eu", "-c", b.text).CombinedOutput()
-		if err != nil {
-			t.Fatalf("%s:%d: %v\n%s%s", p.name, b.line, err, b.text, out)
-		}
-		if i+1 == len(p.fences) || p.fences[i+1].mark != "output" {
-			continue
-		}
-		if diff := cmp.Diff(timeless(p.fences[i+1].text), timeless(string(out))); diff != "" {
-			t.Errorf("%s:%d: the page shows (-) another output than there is (+):\n%s", p.name, p.fences[i+1].line, diff)
+func (d docs) quickStart(t *testing.T, story []page) {
+	if len(story) == 0 || story[0].name != "README.md" {
+		t.Fatal("README.md has no quick start")
+	}
+	dir := t.TempDir()
+	for _, p := range story {
+		for i, b := range p.fences {
+			if b.language != "sh" || b.mark != "quickstart" {
+				continue
+			}
+			out, err := d.command(dir, "sh", "-eu", "-c", b.text).CombinedOutput()
+			if err != nil {
+				t.Fatalf("%s:%d: %v\n%s%s", p.name, b.line, err, b.text, out)
+			}
+			p.wantOutput(t, i, string(out))
 		}
 	}
-	if ran == 0 {
-		t.Fatalf("%s has no quick start", p.name)
+}
+
+// wantOutput compares what the i-th block has printed with what the page shows behind it, if it does.
+func (p page) wantOutput(t *testing.T, i int, printed string) {
+	t.Helper()
+	if i+1 == len(p.fences) || p.fences[i+1].mark != "output" {
+		return
+	}
+	if diff := cmp.Diff(timeless(p.fences[i+1].text), timeless(printed)); diff != "" {
+		t.Errorf("%s:%d: the page shows (-) another output than there is (+):\n%s", p.name, p.fences[i+1].line, diff)
 	}
 }
 
@@ -246,7 +264,7 @@ func (d docs) commands(t *testing.T, p page) {
 			}
 		}
 	}
-	if p.name == "README.md" && len(helps) < 10 {
+	if p.name == "docs/commands.md" && len(helps) < 10 {
 		t.Errorf("%s: commands found: %d", p.name, len(helps))
 	}
 }
@@ -290,9 +308,13 @@ func configs(t *testing.T, p page) {
 	}
 }
 
-// programs compiles each program in Go as if it were a package of this module, which takes no file in it.
+// programs compiles each program in Go as if it were a package of this module, which takes no file in it, and runs those that
+// are marked so.
 func (d docs) programs(t *testing.T, p page) {
-	for _, b := range p.with("go", "") {
+	for i, b := range p.fences {
+		if b.language != "go" {
+			continue
+		}
 		dir := t.TempDir()
 		overlay, err := json.Marshal(map[string]map[string]string{"Replace": {
 			filepath.Join(d.root, "internal", "docsexample", "main.go"): filepath.Join(dir, "main.go"),
@@ -309,7 +331,53 @@ func (d docs) programs(t *testing.T, p page) {
 		build.Dir = d.root
 		if out, err := build.CombinedOutput(); err != nil {
 			t.Errorf("%s:%d: %v\n%s", p.name, b.line, err, out)
+			continue
 		}
+		if b.mark != "run" {
+			continue
+		}
+		out, err := d.command(t.TempDir(), filepath.Join(dir, "program")).CombinedOutput()
+		if err != nil {
+			t.Errorf("%s:%d: %v\n%s", p.name, b.line, err, out)
+		}
+		p.wantOutput(t, i, string(out))
+	}
+}
+
+// handlers runs the handlers and the retry handlers of a page, where there is what runs them, as hipq would for a job that they
+// can do nothing for.
+func (d docs) handlers(t *testing.T, p page) {
+	interpreters := map[string]string{"sh": "sh", "php": "php", "python": "python3", "ruby": "ruby", "js": "node"}
+	const question = `{"id":7,"queue":"emails","job_type":"send","job_key":"none","job_data":null,"attempt":1,` +
+		`"error":"exit status 65: no such customer","outcome":"failed","retry_after":0}`
+	ran := 0
+	for _, b := range p.fences {
+		if b.mark != "handler" && b.mark != "decider" {
+			continue
+		}
+		ran++
+		interpreter := interpreters[b.language]
+		if _, err := exec.LookPath(interpreter); err != nil {
+			t.Logf("%s:%d: not run: %v", p.name, b.line, err)
+			continue
+		}
+		dir := t.TempDir()
+		if err := os.WriteFile(filepath.Join(dir, "handler"), []byte(b.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		c := d.command(dir, interpreter, "handler")
+		c.Env = append(c.Env, "HIPQ_JOB_KEY=none", "HIPQ_JOB_ID=7")
+		c.Stdin = strings.NewReader(question)
+		out, err := c.CombinedOutput()
+		switch {
+		case b.mark == "handler" && c.ProcessState.ExitCode() != 65:
+			t.Errorf("%s:%d: %v, want exit status 65\n%s", p.name, b.line, err, out)
+		case b.mark == "decider" && (err != nil || string(out) != "{\"decision\": \"final\"}\n"):
+			t.Errorf("%s:%d: %v\n%s", p.name, b.line, err, out)
+		}
+	}
+	if p.name == "docs/handlers.md" && ran < 6 {
+		t.Errorf("%s: handlers found: %d", p.name, ran)
 	}
 }
 
