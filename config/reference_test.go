@@ -4,6 +4,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"path/filepath"
 	"reflect"
 	"regexp"
 	"slices"
@@ -127,29 +128,48 @@ func elsewhere(path []string) string {
 }
 
 // built is the config of a file that has one value beside what it needs; without a path, just that.
-func built(path []string, text string) (*Config, []error) {
-	s := shape{Name: "shop", Queues: []queueSection{{Name: "files", JobTypes: []jobTypeSection{{
-		Name: "compress", Handler: &handlerSection{Exec: []string{"true"}},
-	}}}}}
-	v := reflect.ValueOf(&s).Elem()
-	for _, key := range path {
-		f, _ := fieldOf(v.Type(), key)
-		v = v.FieldByIndex(f.Index)
-		if v.Kind() == reflect.Pointer {
-			if v.IsNil() {
-				v.Set(reflect.New(v.Type().Elem()))
-			}
-			v = v.Elem()
+func built(t *testing.T, path []string, text string) (*Config, error) {
+	t.Helper()
+	jobType := map[string]any{"name": "compress", "handler": map[string]any{"exec": []any{"true"}}}
+	queue := map[string]any{"name": "files", "job_types": []any{jobType}}
+	at := map[string]any{"name": "shop", "queues": []any{queue}}
+	content := at
+	for i, key := range path {
+		if i == len(path)-1 {
+			at[key] = text
+			break
 		}
-		if v.Kind() == reflect.Slice && v.Len() > 0 && v.Type().Elem().Kind() == reflect.Struct {
-			v = v.Index(0)
+		switch inner := at[key].(type) {
+		case []any:
+			at, _ = inner[0].(map[string]any)
+		case map[string]any:
+			at = inner
+		default:
+			section := map[string]any{}
+			at[key], at = section, section
 		}
 	}
-	if len(path) > 0 {
-		v.SetString(text)
+	data, err := yaml.Marshal(content)
+	if err != nil {
+		t.Fatal(err)
 	}
-	b := builder{checker: &checker{file: "hipq.yaml", origin: map[string]string{}}, dir: "/"}
-	return b.config(&s), b.errs
+	file := filepath.Join(t.TempDir(), "hipq.yaml")
+	if err := os.WriteFile(file, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, err := Load(LoadOptions{File: file, Dir: filepath.Dir(file)})
+	if err != nil {
+		return nil, err
+	}
+	// where it lies makes no difference
+	c.File, c.Database.Path = "", strings.TrimPrefix(c.Database.Path, filepath.Dir(file))
+	for _, q := range c.Queues {
+		for name, h := range q.Handlers {
+			h.Dir = ""
+			q.Handlers[name] = h
+		}
+	}
+	return c, nil
 }
 
 // What the checker says of an impossible value, and so which there may be.
@@ -181,11 +201,10 @@ func form(t *testing.T, path []string, of reflect.Type) string {
 		return "section, below"
 	}
 	refusal := func(text string) string {
-		_, errs := built(path, text)
-		if len(errs) == 0 {
-			return ""
+		if _, err := built(t, path, text); err != nil {
+			return err.Error()
 		}
-		return errs[0].Error()
+		return ""
 	}
 	said := refusal("?")
 	for _, r := range refusals {
@@ -211,10 +230,13 @@ func checkDefault(t *testing.T, path []string, value, otherwise string) {
 	if value == "text" || strings.HasPrefix(value, "list") || strings.HasPrefix(value, "section") || strings.ContainsAny(otherwise, " _") {
 		return
 	}
-	want, _ := built(nil, "")
-	got, errs := built(path, otherwise)
-	if len(errs) > 0 {
-		t.Errorf("%v: the default %q is refused: %v", path, otherwise, errs)
+	want, err := built(t, nil, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := built(t, path, otherwise)
+	if err != nil {
+		t.Errorf("%v: the default %q is refused: %v", path, otherwise, err)
 	} else if diff := diff(want, got); diff != "" {
 		t.Errorf("%v: %q is not the default (-default +got):\n%s", path, otherwise, diff)
 	}
