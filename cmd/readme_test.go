@@ -30,6 +30,7 @@ import (
 //	go run          is run, in an empty folder
 //	… handler       fails for good, with 65, for a job without data and key
 //	… decider       decides that a job is final for which there is no such customer
+//	crontab         is run line by line, with nothing in the environment but what it sets, and is silent
 //
 // Besides, each config in YAML must load, each program in Go compile, each hipq command with its flags exist, and each
 // link within the repository lead somewhere.
@@ -67,6 +68,7 @@ func TestDocs(t *testing.T) {
 			t.Run("configs", func(t *testing.T) { configs(t, p) })
 			t.Run("programs", func(t *testing.T) { d.programs(t, p) })
 			t.Run("handlers", func(t *testing.T) { d.handlers(t, p) })
+			t.Run("crontabs", func(t *testing.T) { d.crontabs(t, p) })
 			t.Run("inserts", func(t *testing.T) { inserts(t, p) })
 			t.Run("links", func(t *testing.T) { d.links(t, p) })
 			t.Run("tests", func(t *testing.T) { d.tests(t, p) })
@@ -341,6 +343,53 @@ func (d docs) programs(t *testing.T, p page) {
 			t.Errorf("%s:%d: %v\n%s", p.name, b.line, err, out)
 		}
 		p.wantOutput(t, i, string(out))
+	}
+}
+
+var (
+	assignment  = regexp.MustCompile(`^([A-Z_]+)=(.*)$`)
+	crontabLine = regexp.MustCompile(`^(?:[0-9*/,-]+ +){5}(.*)$`)
+)
+
+// crontabs runs each line as cron would, on an instance with a job that is due.
+func (d docs) crontabs(t *testing.T, p page) {
+	for _, b := range p.with("crontab", "") {
+		dir := t.TempDir()
+		file := filepath.Join(dir, "hipq.yaml")
+		const text = "name: shop\nqueues: [{name: emails, job_types: [{name: send, handler: {exec: [cat]}}]}]\n"
+		err := os.WriteFile(file, []byte(text), 0o600)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if out, err := d.command(dir, "sh", "-ec", "hipq init; hipq enqueue emails send").CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		env := []string{"HOME=" + dir, "HIPQ_WORKER_RUN_FOR=1s"} // for the sake of --linger
+		for line := range strings.Lines(b.text) {
+			line = strings.TrimSpace(line)
+			if m := assignment.FindStringSubmatch(line); m != nil {
+				switch m[1] {
+				case "PATH":
+					line = "PATH=" + d.bin + ":" + m[2]
+				case "HIPQ_CONFIG":
+					line = "HIPQ_CONFIG=" + file
+				}
+				env = append(env, line)
+				continue
+			}
+			m := crontabLine.FindStringSubmatch(line)
+			if m == nil {
+				if line != "" {
+					t.Errorf("%s:%d: no line of a crontab: %s", p.name, b.line, line)
+				}
+				continue
+			}
+			c := exec.Command("/bin/sh", "-c", m[1])
+			c.Dir, c.Env = dir, env
+			if out, err := c.CombinedOutput(); err != nil || len(out) > 0 {
+				t.Errorf("%s:%d: %s: %v\n%s", p.name, b.line, m[1], err, out)
+			}
+		}
 	}
 }
 
