@@ -20,6 +20,7 @@ import (
 	"github.com/hipq/hipq/config"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/job"
+	"github.com/hipq/hipq/schema"
 )
 
 // A batch is this many lines or bytes, so that memory stays bounded however long the stream is.
@@ -146,6 +147,9 @@ func (n *ndjson) parse(text []byte) error {
 		return n.bad(err)
 	}
 	q, err := n.queue(l.Queue)
+	if trouble, _ := schema.Diagnose(err); trouble != schema.NoTrouble { // the line isn't bad
+		return fmt.Errorf("%s: line %d: %w", n.file, n.line, err)
+	}
 	if err != nil {
 		return n.bad(err)
 	}

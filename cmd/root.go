@@ -220,7 +220,7 @@ func (i *instance) queue(ctx context.Context, name string) (*queue.Queue, error)
 	known := make([]string, len(all))
 	for n, o := range all {
 		if o.Name == name {
-			if err := i.db.CheckOrders(ctx, []schema.Queue{o.Table()}); err != nil {
+			if err := i.db.Check(ctx, []schema.Queue{o.Table()}); err != nil {
 				return nil, err
 			}
 			return queue.New(i.db, o)
@@ -271,7 +271,7 @@ func (i *instance) queues(ctx context.Context) ([]*queue.Queue, error) {
 	}
 	var unfit schema.QueueErrors
 	if len(others) > 0 {
-		err := i.db.CheckOrders(ctx, others)
+		err := i.db.Check(ctx, others)
 		ok := false
 		if unfit, ok = errors.AsType[schema.QueueErrors](err); err != nil && !ok {
 			return nil, err

@@ -27,7 +27,7 @@ func (m *Monitor) gauge(ctx context.Context, hour metrics, now time.Time) error 
 	}
 	for _, q := range queues {
 		if err := m.gaugeQueue(ctx, hour, q, now); err != nil {
-			return fmt.Errorf("measure the backlog of %s: %w", q, err)
+			return fmt.Errorf("measure the backlog of %s: %w", q.Name, err)
 		}
 	}
 	for k, r := range hour.rows {
@@ -38,38 +38,43 @@ func (m *Monitor) gauge(ctx context.Context, hour metrics, now time.Time) error 
 	return nil
 }
 
-// usable are the registered queues that have a table of their own.
-func (m *Monitor) usable(ctx context.Context) ([]string, error) {
+// usable are the registered queues that have a table of their own, each in the order that it has.
+func (m *Monitor) usable(ctx context.Context) ([]schema.Queue, error) {
 	names, err := m.queues(ctx)
 	if err != nil {
 		return nil, err
 	}
-	tables := make([]schema.Queue, len(names))
+	queues := make([]schema.Queue, len(names))
 	for i, name := range names {
-		tables[i].Name = name
+		table, err := m.db.CheckQueue(name)
+		if err != nil {
+			return nil, err
+		}
+		queues[i].Name = name
+		if queues[i].Order, err = m.db.OrderOf(ctx, table); err != nil && !errors.Is(err, schema.ErrNotMigrated) {
+			return nil, err
+		}
 	}
-	err = m.db.Check(ctx, tables)
+	err = m.db.Check(ctx, queues)
 	unfit, ok := errors.AsType[schema.QueueErrors](err)
 	if err != nil && !ok {
 		return nil, err
 	}
-	for name, err := range unfit {
-		m.db.Warn(fmt.Errorf("queue %s is not measured: %w", name, err))
+	for _, name := range names {
+		if err := unfit[name]; err != nil {
+			m.db.Warn(fmt.Errorf("queue %s is not measured: %w", name, err))
+		}
 	}
-	return slices.DeleteFunc(names, func(name string) bool { return unfit[name] != nil }), nil
+	return slices.DeleteFunc(queues, func(q schema.Queue) bool { return unfit[q.Name] != nil }), nil
 }
 
-func (m *Monitor) gaugeQueue(ctx context.Context, hour metrics, queue string, now time.Time) error {
-	table, err := m.db.CheckQueue(queue)
-	if err != nil {
-		return err
-	}
-	order, err := m.db.OrderOf(ctx, m.db, table)
+func (m *Monitor) gaugeQueue(ctx context.Context, hour metrics, q schema.Queue, now time.Time) error {
+	table, err := m.db.CheckQueue(q.Name)
 	if err != nil {
 		return err
 	}
 	join, missing := roster.New(m.db).MissingAt("j.worker_id")
-	pick, wake := m.db.Index(table, order.Pick()), m.db.Index(table, "wake")
+	pick, wake := m.db.Index(table, q.Order.Pick()), m.db.Index(table, "wake")
 	for _, query := range []string{
 		// in the line, held back by a full group, or inserted by plain SQL and not taken in yet
 		"SELECT job_type, COUNT(*) AS n, MIN(scheduled_run_time) AS oldest FROM " + table + " " + pick +
@@ -87,7 +92,7 @@ func (m *Monitor) gaugeQueue(ctx context.Context, hour metrics, queue string, no
 			return err
 		}
 		for _, b := range found {
-			hour.row(key{queue, b.JobType}).measured(b, now)
+			hour.row(key{q.Name, b.JobType}).measured(b, now)
 		}
 	}
 	return nil

@@ -8,6 +8,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"strings"
 	"time"
 
@@ -124,6 +125,9 @@ func isAnswer(err error) bool {
 
 // isDone says whether err means that a step of a migration was run before.
 func isDone(err error) bool {
+	if lite, ok := errors.AsType[*sqlite.Error](err); ok {
+		return lite.Code() == sqlite3.SQLITE_ERROR && strings.Contains(lite.Error(), "duplicate column name")
+	}
 	my, ok := errors.AsType[*mysql.MySQLError](err)
 	return ok && (my.Number == erColumnExists || my.Number == erIndexExists || my.Number == erCheckExists || my.Number == erNothingToDrop)
 }
@@ -135,6 +139,20 @@ func noSuchTable(err error) bool {
 	}
 	lite, ok := errors.AsType[*sqlite.Error](err)
 	return ok && lite.Code() == sqlite3.SQLITE_ERROR // the only message of this code in the queries that ask
+}
+
+// Lacks says whether err means that the table of a queue is not there, or lacks an index.
+func (db *DB) Lacks(err error, queue string) bool {
+	var text string
+	if my, ok := errors.AsType[*mysql.MySQLError](err); ok && (my.Number == erNoSuchTable || my.Number == erNoSuchIndex) {
+		text = my.Message
+	} else if lite, ok := errors.AsType[*sqlite.Error](err); ok && lite.Code() == sqlite3.SQLITE_ERROR && strings.Contains(lite.Error(), "no such ") {
+		text = lite.Error()
+	}
+	table, err := db.CheckQueue(queue)
+	// in all of these the name stands alone, or before the dollar of an index
+	names := strings.FieldsFunc(text, func(r rune) bool { return !strings.ContainsRune(letters+"_0123456789", r) })
+	return err == nil && slices.Contains(names, table)
 }
 
 // Trouble is what kind of remedy an error of the database wants.

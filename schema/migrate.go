@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"strings"
 
 	"github.com/jmoiron/sqlx"
@@ -140,7 +141,7 @@ func DDL(driver string, names Names, queues []Queue) (string, error) {
 }
 
 // Migrate creates the tables of the instance and of these queues, or brings them up to date, and tells which it
-// touched. It may be repeated, and run by several at once: they take turns. MySQL's DDL knows no transaction, so a
+// touched. Tables that are on record and not there any more, and indexes, it makes anew. It may be repeated, and run by several at once: they take turns. MySQL's DDL knows no transaction, so a
 // Migrate that was interrupted there goes on at the step where it stopped; every step can be run again. That is also why two
 // on different nodes of a Galera cluster, which know nothing of each other's locks, may do the same steps: a statement of DDL
 // happens on all nodes at once, and the second finds it done.
@@ -149,7 +150,7 @@ func (db *DB) Migrate(ctx context.Context, queues []Queue) (changed []string, er
 	if err != nil {
 		return nil, err
 	}
-	if db.check(ctx, units, true) == nil {
+	if db.check(ctx, units) == nil {
 		return nil, nil // needs no right to create tables
 	}
 	conn, err := db.Connx(ctx)
@@ -171,25 +172,23 @@ func (db *DB) Migrate(ctx context.Context, queues []Queue) (changed []string, er
 		return nil, err
 	}
 	// all claims come first: one that is refused leaves no tables behind
-	versions, unowned := make([]int, len(units)), make([][]string, len(units))
+	states := make([]state, len(units))
 	for i, u := range units {
-		if versions[i], unowned[i], err = m.owned(ctx, u); err != nil {
+		if states[i], err = m.owned(ctx, u); err != nil {
 			return nil, err
 		}
 	}
 	for i, u := range units {
-		if err := m.claim(ctx, u, unowned[i]); err != nil {
+		if err := m.claim(ctx, u, states[i]); err != nil {
 			return nil, err
 		}
 	}
 	for i, u := range units {
-		done, err := m.migrate(ctx, u, versions[i])
+		done, err := m.migrate(ctx, u, states[i])
 		if err != nil {
 			return nil, err
 		}
-		if done {
-			changed = append(changed, u.tables...)
-		}
+		changed = append(changed, done...)
 	}
 	return changed, nil
 }
@@ -266,42 +265,68 @@ func (m migration) write(ctx context.Context, statement string, args ...any) err
 	})
 }
 
-// migrate brings one unit up to date; done says whether there was anything to do.
-func (m migration) migrate(ctx context.Context, u unit, version int) (done bool, err error) {
+// migrate brings one unit up to date, and tells which of its tables it touched.
+func (m migration) migrate(ctx context.Context, u unit, found state) (changed []string, err error) {
 	steps, err := m.db.steps(u)
 	if err != nil {
-		return false, err
+		return nil, err
 	}
-	if version > len(steps) {
-		return false, fmt.Errorf("%w: %s has version %d, known is %d", ErrNewer, u.tables[0], version, len(steps))
-	}
-	for v := version; v < len(steps); v++ {
+	for v := found.lowest(); v < len(steps); v++ {
 		if v > 0 {
 			if err := m.dropFormer(ctx, u); err != nil {
-				return false, err
+				return nil, err
 			}
 		}
 		if err := m.step(ctx, steps[v]); err != nil {
-			return false, err
+			return nil, err
 		}
 		for _, t := range u.tables {
 			// never back to one that another is past
 			if err := m.write(ctx, "UPDATE "+ownersTable+" SET version = ? WHERE table_name = ? AND version < ?", v+1, t, v+1); err != nil {
-				return false, fmt.Errorf("record the version of %s: %w", t, err)
+				return nil, fmt.Errorf("record the version of %s: %w", t, err)
 			}
 		}
 	}
-	done = version < len(steps)
+	mended, err := m.mendIndexes(ctx, u)
+	for _, t := range u.tables {
+		if found.versions[t] < len(steps) || slices.Contains(mended, t) {
+			changed = append(changed, t)
+		}
+	}
+	return changed, err
+}
+
+// mendIndexes makes the indexes that a unit's tables lack, and that of its order, and tells which tables it touched.
+func (m migration) mendIndexes(ctx context.Context, u unit) (mended []string, err error) {
+	there := map[string]bool{}
+	err = m.read(ctx, func() error { return (&Tx{on: m.conn}).Read(ctx, m.db.present(u.tables, there)) })
+	if err != nil {
+		return nil, fmt.Errorf("look for the indexes of %s: %w", u.tables[0], err)
+	}
+	for _, i := range m.db.indexes(u) {
+		if there[i.name] {
+			continue
+		}
+		if err := m.exec(ctx, []string{i.create}); err != nil {
+			if IsDuplicate(err) {
+				err = fmt.Errorf("%w: of jobs with the same type and key only one may be live; cancel or delete the others: %w", ErrConfig, err)
+			}
+			return nil, err
+		}
+		mended = append(mended, i.table)
+	}
 	if u.kind != queueKind {
-		return done, nil
+		return mended, nil
 	}
-	var order Order
-	err = m.read(ctx, func() (err error) {
-		order, err = m.db.OrderOf(ctx, m.conn, u.tables[0])
-		return err
-	})
-	if err != nil || order == u.order {
-		return done, err
+	table := u.tables[0]
+	order, ok := orderIn(there, table)
+	if ok && order == u.order {
+		return mended, nil
 	}
-	return true, m.exec(ctx, m.db.setOrder(u.tables[0], order, u.order))
+	if !ok { // then nobody knows of which order its run_rank is, and that is made anew too
+		if err := m.exec(ctx, []string{newIndex("", table, order.Pick(), pickColumns).create}); err != nil {
+			return nil, err
+		}
+	}
+	return append(mended, table), m.exec(ctx, m.db.setOrder(table, order, u.order))
 }

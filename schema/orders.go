@@ -3,10 +3,7 @@ package schema
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
-
-	"github.com/jmoiron/sqlx"
 )
 
 // Queue is a queue that has a table.
@@ -44,26 +41,30 @@ func (o Order) Pick() string {
 
 // setOrder are the statements that give a table another order.
 func (db *DB) setOrder(table string, from, to Order) []string {
-	const columns = "(line, part, job_type, run_rank, scheduled_run_time, id)"
 	return cutStatements(strings.NewReplacer(
-		"{jobs}", table, "{old}", table+"$"+from.Pick(), "{new}", table+"$"+to.Pick(), "{rank}", ranks[to], "{columns}", columns,
+		"{jobs}", table, "{old}", table+"$"+from.Pick(), "{new}", table+"$"+to.Pick(), "{rank}", ranks[to], "{columns}", pickColumns,
 	).Replace(db.reorder))
 }
 
-// OrderOf gives the order that a queue's table has.
-func (db *DB) OrderOf(ctx context.Context, from sqlx.QueryerContext, table string) (Order, error) {
-	query := "SELECT index_name FROM information_schema.statistics WHERE table_schema = DATABASE() AND table_name = ? AND column_name = 'run_rank'"
-	if db.Name == sqliteDialect.Name {
-		query = "SELECT name FROM sqlite_master WHERE type = 'index' AND tbl_name = ?"
-	}
-	var names []string
-	if err := sqlx.SelectContext(ctx, from, &names, query, table); err != nil {
+// OrderOf gives the order that a queue's table has: ErrNotMigrated if it has none. It may be asked again.
+func (db *DB) OrderOf(ctx context.Context, table string) (Order, error) {
+	there := map[string]bool{}
+	tx := &Tx{on: db.DB}
+	if err := tx.Read(ctx, db.present([]string{table}, there)); err != nil {
 		return "", fmt.Errorf("find out the order of %s: %w", table, err)
 	}
+	if order, ok := orderIn(there, table); ok {
+		return order, nil
+	}
+	return "", fmt.Errorf("%w: table %s has no index for its order", ErrNotMigrated, table)
+}
+
+// orderIn is the order of a table, by the names of the indexes that are there.
+func orderIn(there map[string]bool, table string) (order Order, ok bool) {
 	for o := range ranks {
-		if slices.Contains(names, table+"$"+o.Pick()) {
-			return o, nil
+		if there[table+"$"+o.Pick()] {
+			return o, true
 		}
 	}
-	return "", fmt.Errorf("%w: table %s has no index for its order", ErrConfig, table)
+	return "", false
 }

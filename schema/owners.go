@@ -3,30 +3,50 @@ package schema
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 )
 
-// owned gives the version of a unit's tables, and those of them that nobody owns yet. It refuses a unit one of whose
-// tables is somebody else's.
-func (m migration) owned(ctx context.Context, u unit) (version int, unowned []string, err error) {
-	for i, table := range u.tables {
+// state is how a migration finds the tables of a unit.
+type state struct {
+	// versions are those of the tables' layouts; 0 of one that is not there, and of one that was made in part.
+	versions map[string]int
+	// unowned are the tables that nobody owns yet; gone are those on record that somebody has dropped, or not restored.
+	unowned, gone []string
+}
+
+func (s state) lowest() int { return slices.Min(slices.Collect(maps.Values(s.versions))) }
+
+// owned finds out the state of a unit's tables. It refuses a unit one of whose tables is somebody else's, or newer.
+func (m migration) owned(ctx context.Context, u unit) (state, error) {
+	found := state{versions: map[string]int{}}
+	steps, err := m.db.steps(u)
+	if err != nil {
+		return found, err
+	}
+	for _, table := range u.tables {
 		// in this order: whoever makes a table has claimed it before
 		there, err := m.exists(ctx, table)
 		if err != nil {
-			return 0, nil, err
+			return found, err
 		}
 		o, err := m.ownerOf(ctx, u, table)
 		switch {
 		case err != nil:
-			return 0, nil, err
+			return found, err
 		case o == nil && there:
-			return 0, nil, fmt.Errorf("%w: there is a table %s that hipq did not make; choose another name, or another table template", ErrTableTaken, table)
+			return found, fmt.Errorf("%w: there is a table %s that hipq did not make; choose another name, or another table template", ErrTableTaken, table)
 		case o == nil:
-			version, unowned = 0, append(unowned, table)
-		case i == 0 || o.Version < version:
-			version = o.Version
+			found.versions[table], found.unowned = 0, append(found.unowned, table)
+		case o.Version > len(steps):
+			return found, fmt.Errorf("%w: table %s has version %d, known is %d", ErrNewer, table, o.Version, len(steps))
+		case !there:
+			found.versions[table], found.gone = 0, append(found.gone, table)
+		default:
+			found.versions[table] = o.Version
 		}
 	}
-	return version, unowned, nil
+	return found, nil
 }
 
 // ownerOf gives the owner of a unit's table, nil if it has none yet. It refuses one that is somebody else's.
@@ -58,17 +78,23 @@ func (m migration) exists(ctx context.Context, table string) (bool, error) {
 	return n > 0, nil
 }
 
-// claim records the owner of tables, before they are made. On another node of a cluster somebody else may do so at this very
+// claim records the owner of tables, before they are made, and that those which are gone have no layout: else one that is
+// interrupted would leave a table that passes for whole. On another node of a cluster somebody else may do so at this very
 // moment: then it looks again whose they are.
-func (m migration) claim(ctx context.Context, u unit, tables []string) error {
+func (m migration) claim(ctx context.Context, u unit, found state) error {
 	const claim = "INSERT INTO " + ownersTable + " (table_name, instance, queue, version) VALUES (?, ?, ?, 0)"
-	for _, table := range tables {
+	for _, table := range found.unowned {
 		err := m.write(ctx, claim, table, m.db.instance, u.queue)
 		if IsDuplicate(err) {
 			_, err = m.ownerOf(ctx, u, table)
 		}
 		if err != nil {
 			return fmt.Errorf("record the owner of %s: %w", table, err)
+		}
+	}
+	for _, table := range found.gone {
+		if err := m.write(ctx, "UPDATE "+ownersTable+" SET version = 0 WHERE table_name = ?", table); err != nil {
+			return fmt.Errorf("record that table %s is gone: %w", table, err)
 		}
 	}
 	return nil

@@ -30,6 +30,9 @@ func openSQLite(ctx context.Context, o Options) (*DB, error) {
 	if o.Path == "" {
 		return nil, fmt.Errorf("%w: database.path is empty", ErrConfig)
 	}
+	if at, err := os.Stat(o.Path); err == nil && at.IsDir() {
+		return nil, fmt.Errorf("%w: database.path: %s is a directory, not a file", ErrConfig, o.Path)
+	}
 	if o.Create {
 		create(o.Path, cmp.Or(o.Mode, 0o600))
 	} else if _, err := os.Stat(o.Path); errors.Is(err, fs.ErrNotExist) {

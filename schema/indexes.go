@@ -1,0 +1,33 @@
+package schema
+
+// index is an index of a table, and the statement that makes it.
+type index struct{ table, name, create string }
+
+func newIndex(unique, table, name, columns string) index {
+	full := table + "$" + name
+	return index{table, full, "CREATE " + unique + "INDEX " + full + " ON " + table + " " + columns}
+}
+
+// pickColumns are the columns of the index that has a table's order.
+const pickColumns = "(line, part, job_type, run_rank, scheduled_run_time, id)"
+
+// indexes are those that a unit's tables have besides their primary keys and the one of a queue's order: what the files of
+// SQL make, once more, to make one anew that somebody has dropped.
+func (db *DB) indexes(u unit) []index {
+	if u.kind != queueKind {
+		return []index{
+			newIndex("", db.Activity(), "at", "(at)"),
+			newIndex("", db.Activity(), "job", "(job_id, queue)"),
+			newIndex("", db.Workers(), "state", "(state, lock_until)"),
+			newIndex("", db.Workers(), "start", "(start_time)"),
+		}
+	}
+	wake := "(wake_time)"
+	if db.Name == sqliteDialect.Name {
+		wake += " WHERE wake_time IS NOT NULL"
+	}
+	return []index{
+		newIndex("UNIQUE ", u.tables[0], "live", "(job_type, job_key, live)"),
+		newIndex("", u.tables[0], "wake", wake),
+	}
+}

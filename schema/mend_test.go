@@ -1,0 +1,216 @@
+package schema_test
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/go-sql-driver/mysql"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hipq/hipq/internal/dbtest"
+	"github.com/hipq/hipq/schema"
+)
+
+// layout is how all tables and indexes of a database are made, by name.
+func layout(t *testing.T, db *schema.DB) map[string]string {
+	t.Helper()
+	query := "SELECT CONCAT(table_name, '.', index_name), CONCAT(non_unique, GROUP_CONCAT(column_name ORDER BY seq_in_index))" +
+		" FROM information_schema.statistics WHERE table_schema = DATABASE() GROUP BY table_name, index_name, non_unique UNION ALL" +
+		" SELECT table_name, GROUP_CONCAT(column_name, column_type, is_nullable, COALESCE(generation_expression, '') ORDER BY ordinal_position)" +
+		" FROM information_schema.columns WHERE table_schema = DATABASE() GROUP BY table_name UNION ALL" +
+		" SELECT CONCAT(table_name, ' checks'), GROUP_CONCAT(constraint_name ORDER BY constraint_name)" +
+		" FROM information_schema.table_constraints WHERE table_schema = DATABASE() AND constraint_type = 'CHECK' GROUP BY table_name"
+	if db.Name == "sqlite" {
+		query = "SELECT name, COALESCE(sql, '') FROM sqlite_master"
+	}
+	rows, err := db.QueryContext(t.Context(), query)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = rows.Close() }()
+	made := map[string]string{}
+	for rows.Next() {
+		var name, how string
+		if err := rows.Scan(&name, &how); err != nil {
+			t.Fatal(err)
+		}
+		made[name] = how
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return made
+}
+
+func execute(t *testing.T, db *schema.DB, statements ...string) {
+	t.Helper()
+	for _, s := range statements {
+		if _, err := db.ExecContext(t.Context(), s); err != nil {
+			t.Fatalf("%s: %v", s, err)
+		}
+	}
+}
+
+// mended makes sure that Migrate makes what is missing of these tables as it was.
+func mended(t *testing.T, db *schema.DB, queues []schema.Queue, what string, tables ...string) {
+	t.Helper()
+	if changed, err := db.Migrate(t.Context(), queues); err != nil || !slices.Equal(changed, tables) {
+		t.Errorf("%s is gone: migrate says %v: %v", what, changed, err)
+	}
+	if err := db.Check(t.Context(), queues); err != nil {
+		t.Errorf("%s was made anew: %v", what, err)
+	}
+	if changed, err := db.Migrate(t.Context(), queues); err != nil || len(changed) > 0 {
+		t.Errorf("%s: once more: %v: %v", what, changed, err)
+	}
+}
+
+var mendedQueues = []schema.Queue{{Name: "emails"}, {Name: "files", Order: schema.OrderSchedule}}
+
+func openMended(t *testing.T, driver, source string) *schema.DB {
+	t.Helper()
+	db := dbtest.Open(t, driver, source, "emails", "files")
+	if _, err := db.Migrate(t.Context(), mendedQueues); err != nil {
+		t.Fatal(err)
+	}
+	return db
+}
+
+// Each table that is on record and gone is missed by Check, and made anew by Migrate; the others keep their rows.
+func TestMigrateMakesATableAnew(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, driver, source string) {
+		db := openMended(t, driver, source)
+		execute(t, db, "INSERT INTO shop_emails (job_type) VALUES ('kept')", "INSERT INTO shop_hours (hour, taken_time) VALUES ('2026-01-01 00:00:00', '2026-01-01 01:00:00')")
+		before := layout(t, db)
+		for _, table := range []string{
+			"shop_files", "shop_activity", "shop_metrics", "shop_workers", "shop_queues", "shop_job_types",
+		} {
+			execute(t, db, "DROP TABLE "+table)
+			err := db.Check(t.Context(), mendedQueues)
+			unfit, _ := errors.AsType[schema.QueueErrors](err)
+			if _, hint := schema.Diagnose(err); hint != "run hipq init" || !strings.HasSuffix(err.Error(), "it has no table "+table) {
+				t.Errorf("%s is gone: %v (%s)", table, err, hint)
+			}
+			if (table == "shop_files") != (len(unfit) == 1 && unfit["files"] != nil) {
+				t.Errorf("%s is gone: it concerns the queues %v", table, unfit)
+			}
+			mended(t, db, mendedQueues, table, table)
+			if diff := cmp.Diff(before, layout(t, db)); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", table, diff)
+			}
+		}
+		for _, table := range []string{"shop_emails", "shop_hours"} {
+			var n int
+			if err := db.GetContext(t.Context(), &n, "SELECT COUNT(*) FROM "+table); err != nil || n != 1 {
+				t.Errorf("%s has %d rows: %v", table, n, err)
+			}
+		}
+	})
+}
+
+// Each index that is gone, whichever the files of SQL make, is missed by Check and made anew by Migrate.
+func TestMigrateMakesAnIndexAnew(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, driver, source string) {
+		db := openMended(t, driver, source)
+		execute(t, db, "INSERT INTO shop_files (job_type, line, timeout, priority, throttle_factor, time_windows) VALUES ('pack', 'due', 60, 7, 1, 'NONE')")
+		before, n := layout(t, db), 0
+		for name := range before {
+			index := name[strings.LastIndex(name, ".")+1:]
+			table, _, ok := strings.Cut(index, "$")
+			if !ok {
+				continue
+			}
+			n++
+			if driver == "sqlite" {
+				execute(t, db, "DROP INDEX "+index)
+			} else {
+				execute(t, db, "DROP INDEX "+index+" ON "+table)
+			}
+			if _, hint := schema.Diagnose(db.Check(t.Context(), mendedQueues)); hint != "run hipq init" {
+				t.Errorf("%s is gone: Check says %q", index, hint)
+			}
+			mended(t, db, mendedQueues, index, table)
+			after := layout(t, db)
+			if index == "shop_emails$pick" || index == "shop_files$schedule" { // their run_rank was made anew too
+				before[table] = after[table]
+			}
+			if diff := cmp.Diff(before, after); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", index, diff)
+			}
+		}
+		if n != 10 {
+			t.Errorf("%d indexes", n)
+		}
+	})
+}
+
+// A table without an index for its order may have ranks of any order: they are made anew, of the order that is wanted.
+func TestMigrateWithoutAnOrder(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, driver, source string) {
+		db := dbtest.Open(t, driver, source, "emails")
+		execute(t, db, "INSERT INTO shop_emails (job_type, line, timeout, priority, throttle_factor, time_windows) VALUES ('send', 'due', 60, 7, 1, 'NONE')")
+		from := schema.OrderLowest
+		for _, to := range []schema.Order{schema.OrderHighest, schema.OrderLowest} {
+			if driver == "sqlite" {
+				execute(t, db, "DROP INDEX shop_emails$"+from.Pick())
+			} else {
+				execute(t, db, "DROP INDEX shop_emails$"+from.Pick()+" ON shop_emails")
+			}
+			mended(t, db, []schema.Queue{{Name: "emails", Order: to}}, from.Pick(), "shop_emails")
+			want := map[schema.Order]int{schema.OrderLowest: 7, schema.OrderHighest: -7}[to]
+			if got := ranked(t, db); !slices.Equal(got, [][2]int{{7, want}}) {
+				t.Errorf("%s: %v", to.Pick(), got)
+			}
+			from = to
+		}
+	})
+}
+
+// Where two live jobs have come to have one key, the index that would keep them apart can't be made: the error says which.
+func TestMigrateWithDuplicates(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, driver, source string) {
+		db := dbtest.Open(t, driver, source, "emails")
+		drop := "DROP INDEX shop_emails$live ON shop_emails"
+		if driver == "sqlite" {
+			drop = "DROP INDEX shop_emails$live"
+		}
+		execute(t, db, drop, "INSERT INTO shop_emails (job_type, job_key) VALUES ('send', 'twice'), ('send', 'twice')")
+		_, err := db.Migrate(t.Context(), []schema.Queue{{Name: "emails"}})
+		if !errors.Is(err, schema.ErrConfig) || !strings.Contains(err.Error(), "shop_emails") || !strings.Contains(err.Error(), "only one may be live") {
+			t.Errorf("migrate: %v", err)
+		}
+	})
+}
+
+// One that was interrupted while it made a table anew goes on where it stopped. (SQLite's is one transaction.)
+func TestMigrateOfATableAnewGoesOn(t *testing.T) {
+	source := dbtest.MySQL(t)
+	db := openMended(t, "mysql", source)
+	before := layout(t, db)
+	cfg, err := mysql.ParseDSN(source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// a user whose migration ends behind the first step, for the second wants ALTER
+	cfg.User, cfg.Passwd = "hipq_creator", "secret"
+	execute(t, db, "DROP TABLE shop_emails", "DROP USER IF EXISTS hipq_creator", "CREATE USER hipq_creator IDENTIFIED BY 'secret'",
+		"GRANT SELECT, INSERT, UPDATE, CREATE, INDEX ON "+cfg.DBName+".* TO hipq_creator")
+	names, err := schema.NewNames("shop", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	creator, err := schema.Open(t.Context(), schema.Options{Driver: "mysql", DSN: cfg.FormatDSN()}, names)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = creator.Close() }()
+	if changed, err := creator.Migrate(t.Context(), mendedQueues); err == nil || layout(t, db)["shop_emails"] == "" {
+		t.Fatalf("it was to end halfway: %v: %v", changed, err)
+	}
+	mended(t, db, mendedQueues, "the rest", "shop_emails")
+	if diff := cmp.Diff(before, layout(t, db)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
