@@ -24,8 +24,8 @@ host or many: no two have the same job, and together they keep to the host's con
 On SIGTERM, SIGHUP or SIGINT it starts nothing more, waits for what runs up to worker.grace, and ends the rest, which is tried
 again. A second signal ends it at once.
 
-A queue that is new in the config is left out until hipq init has made its table; the others are worked, and the exit code
-is 78.
+A queue whose table is not there, for it is new in the config, or somebody has dropped the table, is left out until hipq init
+has made it; the others are worked, and the exit code is 78.
 
 Exit codes: 0 done, or nothing to do, whatever became of the jobs (see hipq activity), or ended in order after SIGTERM or
 SIGHUP · 64 usage · 75 the database is unreachable or busy · 78 configuration · 130 interrupted by SIGINT · 129 or 143 ended

@@ -85,8 +85,8 @@ func (db *DB) find(ctx context.Context, units []unit) (versions map[string]int, 
 	return versions, there, err
 }
 
-// probe is a query that the server refuses if any of the units' tables or indexes is not there. It notes the names of all. To ask
-// MariaDB what is there takes 20 times as long, for it opens each table on the way.
+// probe is a query that the server refuses if any of the units' tables or indexes is not there. It notes the names of all.
+// To ask MariaDB what is there takes 20 times as long, for it opens each table on the way.
 func (db *DB) probe(units []unit, there map[string]bool) Query {
 	var probes []string
 	for _, u := range units {

@@ -40,6 +40,9 @@ func (w *worker) takeUndecided(s *source, n int) {
 		list, err := s.Undecided(w.work, r, s.asked)
 		return func() error {
 			w.reserve(s, -n)
+			if w.leftOut(s, err) {
+				return nil
+			}
 			if s.failing = err != nil || len(list) >= n; err != nil {
 				r.Again = true
 				s.untaken = &r

@@ -134,6 +134,10 @@ func (w *worker) send(s *source, r round) {
 				return nil
 			}
 			w.commits = took
+			if w.leftOut(s, err) {
+				w.drop(s, r)
+				return nil
+			}
 			if err != nil {
 				r.Again = true
 				s.unanswered = append(s.unanswered, r)

@@ -22,6 +22,9 @@ func (w *worker) nothingToDo(ctx context.Context) (bool, error) {
 	}
 	for _, s := range w.sources {
 		found, err := s.Look(ctx, s.types)
+		if w.leftOut(s, err) {
+			continue
+		}
 		if schema.IsLockTimeout(err) {
 			return false, nil // nobody knows
 		}
@@ -59,7 +62,7 @@ func (w *worker) look(accepting bool) {
 		}
 		s := w.toLook[0]
 		w.toLook = w.toLook[1:]
-		if accepting || len(s.cancel) > 0 {
+		if s.gone == nil && (accepting || len(s.cancel) > 0) {
 			w.lookAfter(s, accepting)
 		} else {
 			w.see(s, sight{})
@@ -125,6 +128,9 @@ func (w *worker) lookAfter(s *source, accepting bool) {
 	w.task(func() func() error {
 		one, err := w.view(s, accepting, running, glimpse)
 		return func() error {
+			if w.leftOut(s, err) {
+				err = nil
+			}
 			if s.unseen = err != nil; err == nil {
 				w.see(s, one)
 				w.looking = true // if it was over already, it ends once more, for the slots that the source wants
@@ -208,6 +214,9 @@ func (w *worker) seeGlimpses() {
 
 // see takes note of what a look has seen.
 func (w *worker) see(s *source, one sight) {
+	if s.gone != nil {
+		one = sight{}
+	}
 	if !s.waitUntil.After(time.Now()) {
 		s.waitUntil = time.Time{}
 	}

@@ -46,6 +46,8 @@ type source struct {
 	// glimpse is there while a look at it is out; unseen says that the last one was held up.
 	glimpse chan sight
 	unseen  bool
+	// gone is why its queue is left out; nil as long as it isn't.
+	gone error
 }
 
 // addSources adds the sources of a queue: one for each type that has a lane of its own, one for all others.
@@ -117,7 +119,7 @@ func (s *source) want(accepting bool) int {
 }
 
 // foundMore takes note that a round may find something to start.
-func (s *source) foundMore() { s.more, s.moreAt = true, time.Now() }
+func (s *source) foundMore() { s.more, s.moreAt = s.gone == nil, time.Now() }
 
 // began and took count what runs.
 func (s *source) began() {

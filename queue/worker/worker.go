@@ -108,8 +108,9 @@ func newWorker(p Params) (*worker, error) {
 
 // Run registers its queues and itself, and works until nothing is due (or, with Linger, until RunFor is over) and every job
 // that it started has ended. When ctx ends it starts nothing more, waits Grace for what runs, interrupts the rest, and returns
-// nil. ErrParams says that p can't be; ErrLockLost and schema.ErrNoAnswer, in package roster and schema, that the jobs it had
-// are left to other workers. It may be called again, and beside others, each with an ID of its own or none.
+// nil. A queue whose table is not there, or lacks an index, is left out, and the error says so in the end. ErrParams says that
+// p can't be; ErrLockLost and schema.ErrNoAnswer, in package roster and schema, that the jobs it had are left to other workers.
+// It may be called again, and beside others, each with an ID of its own or none.
 func Run(ctx context.Context, p Params) (Summary, error) {
 	w, err := newWorker(p)
 	if err != nil {
@@ -128,7 +129,7 @@ func Run(ctx context.Context, p Params) (Summary, error) {
 		return err
 	})
 	if err != nil || idle && !p.Linger {
-		return w.summary, err
+		return w.summary, w.withLeftOut(err)
 	}
 	return w.live(ctx, func() error {
 		w.over = time.Now().Add(w.RunFor)
@@ -150,7 +151,8 @@ func (w *worker) bounded(ctx context.Context, most time.Duration, do func(contex
 }
 
 // live registers the worker, lets begin start it off, and loops until it is done, under a lock that is renewed all the while.
-func (w *worker) live(ctx context.Context, begin func() error) (Summary, error) {
+func (w *worker) live(ctx context.Context, begin func() error) (_ Summary, err error) {
+	defer func() { err = w.withLeftOut(err) }()
 	// what a job needs to be settled in order goes on when ctx has ended
 	work, stopWork := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer stopWork(nil)
@@ -340,7 +342,7 @@ func (w *worker) stopped(ctx context.Context) bool { return ctx.Err() != nil || 
 
 // accepting says whether the worker still starts jobs.
 func (w *worker) accepting(ctx context.Context) bool {
-	return !w.stopped(ctx) && time.Now().Before(w.over) && (w.MaxJobs == 0 || w.summary.Started < w.MaxJobs)
+	return !w.stopped(ctx) && !w.allLeftOut() && time.Now().Before(w.over) && (w.MaxJobs == 0 || w.summary.Started < w.MaxJobs)
 }
 
 // unsettled says whether there is an attempt to settle, or a decision to take.

@@ -1,0 +1,116 @@
+package worker_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hipq/hipq/queue/job"
+	"github.com/hipq/hipq/queue/worker"
+	"github.com/hipq/hipq/schema"
+)
+
+// wantLeftOut makes sure that a worker has ended with the error about reports, and its remedy.
+func wantLeftOut(t *testing.T, r *run, want worker.Summary) {
+	t.Helper()
+	got, err := r.end()
+	wantSummary(t, got, want)
+	kind, hint := schema.Diagnose(err)
+	if kind != schema.Misconfigured || hint != "run hipq init" || strings.Count(err.Error(), "queue reports is left out: ") != 1 {
+		t.Errorf("%v (%s)", err, hint)
+	}
+}
+
+// dropIndex drops an index of reports.
+func (s shop) dropIndex(name string) {
+	s.t.Helper()
+	if s.driver == "sqlite" {
+		s.exec("DROP INDEX shop_reports$" + name)
+	} else {
+		s.exec("DROP INDEX shop_reports$" + name + " ON shop_reports")
+	}
+}
+
+// A queue whose table is dropped while the worker runs is left out: the others go on, and their handlers run to their end.
+func TestTableIsDropped(t *testing.T) {
+	suite(t, func(s shop) {
+		ids := s.add(s.emails, "send", 1)
+		g, j := s.gate(), &journal{}
+		p := s.worker(all(g.handle))
+		p.Linger, p.RunFor, p.Log = true, patience, j.log()
+		r, asked := s.startWatched(p)
+		g.holds(1)
+		s.exec("DROP TABLE shop_reports")
+		eventually(s.t, "reports is left out", func() bool { return j.count("a queue is left out") == 1 })
+		ids = append(ids, s.add(s.emails, "send", 1)...)
+		g.holds(1)
+		s.wantCalm(asked)
+		g.open()
+		eventually(s.t, "the others are finished", func() bool { return s.counts(s.emails).Finished == 2 })
+		r.stop()
+		wantLeftOut(s.t, r, worker.Summary{Started: 2, Finished: 2})
+		for _, id := range ids {
+			s.wantJob(s.emails, id, job.Final, job.LineFinished, "NONE", 1)
+		}
+		if n := j.count("a queue is left out"); n != 1 {
+			s.t.Errorf("said %d times", n)
+		}
+	})
+}
+
+// What runs of it comes to its end, and is lost.
+func TestTableOfRunningJobsIsDropped(t *testing.T) {
+	suite(t, func(s shop) {
+		s.add(s.emails, "send", 1)
+		s.add(s.reports, "send", 2)
+		g := s.gate()
+		r := s.start(s.worker(all(g.handle)))
+		g.holds(3)
+		s.exec("DROP TABLE shop_reports")
+		g.open()
+		wantLeftOut(s.t, r, worker.Summary{Started: 3, Finished: 1, Lost: 2})
+	})
+}
+
+// Without an index nothing more is started, but what runs is settled.
+func TestIndexIsDropped(t *testing.T) {
+	for _, index := range []string{"wake", "pick"} {
+		t.Run(index, func(t *testing.T) {
+			suite(t, func(s shop) {
+				s.add(s.emails, "send", 1)
+				id := s.add(s.reports, "send", 1)[0]
+				g, j := s.gate(), &journal{}
+				p := s.worker(all(g.handle))
+				p.Linger, p.RunFor, p.Log = true, patience, j.log()
+				r := s.start(p)
+				g.holds(2)
+				s.dropIndex(index)
+				eventually(s.t, "reports is left out", func() bool { return j.count("a queue is left out") == 1 })
+				g.open()
+				eventually(s.t, "both are settled", func() bool {
+					return s.counts(s.emails).Finished == 1 && s.get(s.reports, id).State == job.Final
+				})
+				r.stop()
+				wantLeftOut(s.t, r, worker.Summary{Started: 2, Finished: 2})
+			})
+		})
+	}
+}
+
+// Where no queue is left the worker ends, also one that would linger, or would have had nothing to do.
+func TestOnlyTableIsDropped(t *testing.T) {
+	suite(t, func(s shop) {
+		for _, linger := range []bool{false, true} {
+			p := only(s.reports, s.worker(all(nothing)))
+			p.Linger, p.RunFor = linger, patience
+			if !linger {
+				s.exec("DROP TABLE shop_reports")
+			}
+			began := time.Now()
+			wantLeftOut(s.t, s.start(p), worker.Summary{})
+			if took := time.Since(began); took > patience/2 {
+				s.t.Errorf("it took %s", took)
+			}
+		}
+	})
+}
