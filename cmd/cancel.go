@@ -48,6 +48,12 @@ func (a *app) cancelCommand() *cobra.Command {
 				verb: "cancel", done: "cancelled", ids: ids, standings: standing(job.Initial, job.Retry), by: by, dryRun: dryRun,
 				ask: all && !yes, can: queue.CanCancel,
 				do: func(q *queue.Queue, c *change) error { return q.Cancel(cmd.Context(), c.ID) },
+				hint: func(err error) string {
+					if errors.Is(err, queue.ErrStarted) {
+						return "--running has its worker stop it"
+					}
+					return ""
+				},
 			}
 			if running {
 				o.standings = standing(job.Initial, job.Retry, job.Running, job.Error)

@@ -31,6 +31,9 @@ const (
 	maxLine = 6*job.MaxDataBytes + 64<<10
 )
 
+// byteOrderMark is what some editors begin a file with that is UTF-8 anyway.
+const byteOrderMark = "\ufeff"
+
 // ndjson adds a stream of jobs.
 type ndjson struct {
 	cmd    *cobra.Command
@@ -47,7 +50,9 @@ type ndjson struct {
 	size    int
 	// line is the last line that was read; in is the last one up to which all are added.
 	line, in int
-	counts   counts
+	// mend says which line is to be mended before it can go on, if one is bad.
+	mend   string
+	counts counts
 }
 
 // counts is what enqueue says about a stream.
@@ -90,6 +95,9 @@ func (a *app) enqueueNDJSON(cmd *cobra.Command, o enqueueOptions) error {
 // read adds every line until one is bad. What was read before is added all the same.
 func (n *ndjson) read(from io.Reader) error {
 	lines := bufio.NewReaderSize(from, 256<<10)
+	if mark, _ := lines.Peek(len(byteOrderMark)); string(mark) == byteOrderMark { // an error comes again with the first line
+		_, _ = lines.Discard(len(byteOrderMark))
+	}
 	for {
 		text, err := readLine(lines)
 		if errors.Is(err, io.EOF) {
@@ -132,6 +140,7 @@ func readLine(r *bufio.Reader) ([]byte, error) {
 
 // bad says which line is. A bad line is no bad command line, whatever its error would be there, so it isn't wrapped.
 func (n *ndjson) bad(err error) error {
+	n.mend = fmt.Sprintf("mend line %d; ", n.line)
 	return fmt.Errorf("%s: line %d: %s", n.file, n.line, err.Error())
 }
 
@@ -276,8 +285,8 @@ func (n *ndjson) stopped(err error) error {
 	if errors.Is(err, context.Canceled) {
 		err = errInterrupted // with more to say than that
 	}
-	return advised{err, fmt.Sprintf("the lines before line %d are in (added %d, duplicates %d); to go on: %s",
-		n.in+1, n.counts.Added, n.counts.Duplicates, next)}
+	return advised{err, fmt.Sprintf("the lines before line %d are in (added %d, duplicates %d); %sto go on: %s",
+		n.in+1, n.counts.Added, n.counts.Duplicates, n.mend, next)}
 }
 
 // shellWord quotes a text for a shell, if it needs it.

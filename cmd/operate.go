@@ -32,6 +32,10 @@ type operation struct {
 	prepare func(i *instance) error
 	// can says of a job of the ids, in a dry run, whether do would refuse it.
 	can func(j *job.Job) error
+	// would, if there is one, fills in what would come of a job in a dry run.
+	would func(q *queue.Queue, j *job.Job, c *change) error
+	// hint, if there is one, says what to do about a refusal.
+	hint func(err error) string
 	// do does it to one job, and may fill in what came of it.
 	do func(q *queue.Queue, c *change) error
 }
@@ -44,7 +48,7 @@ type change struct {
 	Result string  `json:"result"`
 	DryRun bool    `json:"dry_run"`
 	Reason *string `json:"reason"`
-	// NewID is the job that repeats this one, or as a "duplicate" has its key.
+	// NewID is the job that repeats this one, or as a "duplicate" has its type and key.
 	NewID *int64 `json:"new_id,omitempty"`
 	// WorkerID is the worker that was asked to stop the job.
 	WorkerID *string `json:"worker_id,omitempty"`
@@ -53,7 +57,7 @@ type change struct {
 // text is what a change says to people; mostly it goes without saying.
 func (c change) text() string {
 	switch {
-	case c.NewID != nil:
+	case c.NewID != nil && !c.DryRun:
 		return strconv.FormatInt(*c.NewID, 10)
 	case c.WorkerID != nil:
 		return fmt.Sprintf("job %d: worker %s is asked to stop it", c.ID, *c.WorkerID)
@@ -61,13 +65,25 @@ func (c change) text() string {
 	return ""
 }
 
+// duplicate is the result for a job whose type and key another one has that is not final.
+const duplicate = "duplicate"
+
+// live says which job has the type and key of a duplicate.
+func (c change) live() string {
+	if c.NewID == nil {
+		return "one before it has its type and key"
+	}
+	return fmt.Sprintf("job %d has its type and key, and is not final", *c.NewID)
+}
+
 // operated is how an operation goes on.
 type operated struct {
 	operation
 	q *queue.Queue
-	// changed are the jobs that were, or would be; refused is how many could not be.
-	changed []int64
-	refused int
+	// changed are the jobs that were, or would be; refused is how many could not be; duplicates of how many another job has the
+	// type and key.
+	changed             []int64
+	refused, duplicates int
 }
 
 // parseIDs reads the arguments behind the queue's name.
@@ -142,6 +158,9 @@ func (a *app) summarize(d operated) error {
 		return fmt.Errorf("%s: %d of %s could not be", d.verb, d.refused, jobs(d.refused+len(d.changed)))
 	}
 	if d.dryRun && len(d.changed) == 0 {
+		if d.duplicates > 0 {
+			return fmt.Errorf("%s: it would be no job of %s", d.verb, d.q.Name)
+		}
 		return fmt.Errorf("%s: there is no such job of %s", d.verb, d.q.Name)
 	}
 	return nil
@@ -169,12 +188,12 @@ func (i *instance) found(cmd *cobra.Command, q *queue.Queue, o operation) (ids [
 	return slices.Compact(ids), nil
 }
 
-// try does it to one job, or in a dry run says whether it would be refused. What a filter finds would not.
+// try does it to one job, or in a dry run says what would come of it. What a filter finds would not be refused.
 func (d *operated) try(ctx context.Context, c *change) error {
 	if !d.dryRun {
 		return d.do(d.q, c)
 	}
-	if len(d.ids) == 0 {
+	if len(d.ids) == 0 && d.would == nil {
 		return nil
 	}
 	j, err := d.q.Get(ctx, c.ID)
@@ -184,6 +203,9 @@ func (d *operated) try(ctx context.Context, c *change) error {
 	if err := d.can(j); err != nil {
 		return fmt.Errorf("job %d of %s: %w", c.ID, d.q.Name, err)
 	}
+	if d.would != nil {
+		return d.would(d.q, j, c)
+	}
 	return nil
 }
 
@@ -191,10 +213,15 @@ func (d *operated) try(ctx context.Context, c *change) error {
 func (a *app) operateOne(ctx context.Context, id int64, d *operated) error {
 	c := change{Queue: d.q.Name, ID: id, Result: d.done, DryRun: d.dryRun}
 	err := d.try(ctx, &c)
-	_, closed := errors.AsType[*queue.ClosedError](err)
-	moved := closed || errors.Is(err, queue.ErrStarted) || errors.Is(err, queue.ErrFinal) || errors.Is(err, queue.ErrNotFinal) ||
+	moved := errors.As(err, new(*queue.ClosedError)) || errors.Is(err, queue.ErrStarted) || errors.Is(err, queue.ErrFinal) || errors.Is(err, queue.ErrNotFinal) ||
 		errors.Is(err, queue.ErrNotFailed) || errors.Is(err, queue.ErrNotFound)
 	switch {
+	case err == nil && c.Result == duplicate:
+		d.duplicates++
+		if !a.json {
+			a.report(fmt.Errorf("job %d of %s is not retried: %s", id, d.q.Name, c.live()), "")
+		}
+		return a.printChange(c)
 	case err == nil:
 		d.changed = append(d.changed, id)
 		return a.printChange(c)
@@ -208,8 +235,8 @@ func (a *app) operateOne(ctx context.Context, id int64, d *operated) error {
 			return a.printJSON(c)
 		}
 		hint := ""
-		if closed {
-			hint = "--again retries it all the same"
+		if d.hint != nil {
+			hint = d.hint(err)
 		}
 		a.report(exitFailed, err, hint)
 		return nil

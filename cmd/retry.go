@@ -1,6 +1,8 @@
 package cmd
 
 import (
+	"context"
+	"errors"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -12,7 +14,8 @@ import (
 const retryLong = `Enqueues a new job like a final one, due at once, and prints its id: a final job itself never changes. Either for the
 ids, or with flags for all failed jobs that the flags describe. The two are linked (hipq show), and the failed one is
 closed: hipq status counts it as failed no more, and it is retried only once, unless with --again. The same holds for what
-was dismissed. Where a job with the same type and key is not final, that one's id is printed, and nothing is changed.
+was dismissed. Where a job with the same type and key is not final, that one's id is printed, with a word about it to
+stderr, and nothing is changed.
 
 Exit codes: 0 done · 1 some could not be retried, or were before · 64 usage · 75 the database is unreachable or busy ·
 78 configuration.`
@@ -41,9 +44,16 @@ func (a *app) retryCommand() *cobra.Command {
 					return err
 				}
 				if c.NewID = &added.ID; added.Duplicate {
-					c.Result = "duplicate"
+					c.Result = duplicate
 				}
 				return nil
+			}
+			o.would = wouldRetry(cmd.Context())
+			o.hint = func(err error) string {
+				if errors.As(err, new(*queue.ClosedError)) {
+					return "--again retries it all the same"
+				}
+				return ""
 			}
 			return a.operate(cmd, args[0], o)
 		},
@@ -51,6 +61,26 @@ func (a *app) retryCommand() *cobra.Command {
 	f.add(c)
 	c.Flags().BoolVar(&again, "again", false, "also jobs that were retried, or dismissed, before")
 	return c
+}
+
+// wouldRetry finds the jobs that would not be retried, for another has their type and key.
+func wouldRetry(ctx context.Context) func(*queue.Queue, *job.Job, *change) error {
+	before := map[[2]string]bool{}
+	return func(q *queue.Queue, j *job.Job, c *change) error {
+		live, err := q.LiveID(ctx, j.Type, j.Key)
+		if err != nil {
+			return err
+		}
+		key := [2]string{j.Type, j.Key}
+		if live != 0 {
+			c.NewID = &live
+		}
+		if live != 0 || before[key] {
+			c.Result = duplicate
+		}
+		before[key] = true
+		return nil
+	}
 }
 
 // dryRunUsage is what --dry-run does, in each command that has it.

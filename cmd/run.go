@@ -103,7 +103,7 @@ func runnable(cmd *cobra.Command, q worker.Queue, w roster.Worker, id int64) err
 		}
 		pause = min(2*pause+time.Millisecond, 200*time.Millisecond)
 	}
-	return fmt.Errorf("%w: another transaction holds the row of job %d of %s", schema.ErrNoAnswer, id, q.Name)
+	return fmt.Errorf("the row of job %d of %s: %w", id, q.Name, schema.ErrHeld)
 }
 
 // printAttempt shows what the handler printed.

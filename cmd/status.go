@@ -19,7 +19,8 @@ const statusLong = `Shows for each queue how many jobs are due, held back by a f
 waiting for an answer (WAITING) or for their retry decision (ERROR), failed for good and still to be seen to (FAILED), finished,
 and failed but retried or dismissed since (CLOSED); since when the oldest due job waits; job types of which a job has been
 due for an hour and no worker has started any, for want of a handler most likely; queues of the config that hipq work leaves
-out, and why; and the last worker.
+out, and why; the worker that started last; and others that hold slots, or from which nothing was heard for long, as of
+one that was killed.
 
 Exit codes: 0 done · 64 usage · 75 the database is unreachable or busy · 78 configuration.`
 
@@ -65,7 +66,7 @@ type unfitQueue struct {
 	remedy string
 }
 
-// workerStatus is what status says of the last worker.
+// workerStatus is what status says of a worker.
 type workerStatus struct {
 	ID        string     `json:"id"`
 	Host      string     `json:"host"`
@@ -75,6 +76,7 @@ type workerStatus struct {
 	Heartbeat *time.Time `json:"heartbeat"`
 	LockUntil *time.Time `json:"lock_until"`
 	EndTime   *time.Time `json:"end_time"`
+	Slots     int        `json:"slots"`
 	// silence says what to expect of one that has missed a renewal.
 	silence string
 }
@@ -84,6 +86,8 @@ type statusReport struct {
 	Queues     []queueStatus `json:"queues"`
 	LeftOut    []unfitQueue  `json:"left_out"`
 	LastWorker *workerStatus `json:"last_worker"`
+	// Workers are all that are at work.
+	Workers []workerStatus `json:"workers"`
 }
 
 func (a *app) runStatus(cmd *cobra.Command) error {
@@ -96,7 +100,7 @@ func (a *app) runStatus(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	report := statusReport{Queues: []queueStatus{}, LeftOut: []unfitQueue{}}
+	report := statusReport{Queues: []queueStatus{}, LeftOut: []unfitQueue{}, Workers: []workerStatus{}}
 	for _, name := range slices.Sorted(maps.Keys(i.unfit)) {
 		_, remedy := schema.Diagnose(i.unfit[name])
 		report.LeftOut = append(report.LeftOut, unfitQueue{name, i.unfit[name].Error(), remedy})
@@ -112,15 +116,25 @@ func (a *app) runStatus(cmd *cobra.Command) error {
 		}
 		report.Queues = append(report.Queues, s)
 	}
+	now, err := i.db.Clock(cmd.Context())
+	if err != nil {
+		return err
+	}
+	atWork, err := roster.New(i.db).AtWork(cmd.Context())
+	if err != nil {
+		return err
+	}
+	for _, w := range atWork {
+		report.Workers = append(report.Workers, newWorkerStatus(w, now))
+	}
 	if last != nil {
-		if report.LastWorker, err = i.workerStatus(cmd.Context(), last); err != nil {
-			return err
-		}
+		s := newWorkerStatus(*last, now)
+		report.LastWorker = &s
 	}
 	if a.json {
 		return a.printJSON(report)
 	}
-	return a.printStatus(i, report.Queues, report.LeftOut, report.LastWorker)
+	return a.printStatus(i, report.Queues, report.LeftOut, report.LastWorker, report.Workers)
 }
 
 func (i *instance) queueStatus(ctx context.Context, q *queue.Queue, last *roster.Row) (queueStatus, error) {
@@ -149,14 +163,10 @@ func (i *instance) handled(queue string) []string {
 	return slices.Collect(maps.Keys(c.Handlers))
 }
 
-func (i *instance) workerStatus(ctx context.Context, w *roster.Row) (*workerStatus, error) {
-	now, err := i.db.Clock(ctx)
-	if err != nil {
-		return nil, err
-	}
-	s := &workerStatus{
+func newWorkerStatus(w roster.Row, now time.Time) workerStatus {
+	s := workerStatus{
 		ID: w.ID, Host: w.Host, PID: w.PID, State: w.State, StartTime: utc(w.StartTime.Time), Heartbeat: utc(w.Heartbeat.Time),
-		LockUntil: utc(w.LockUntil.Time), EndTime: utc(w.EndTime.Time),
+		LockUntil: utc(w.LockUntil.Time), EndTime: utc(w.EndTime.Time), Slots: w.Slots,
 	}
 	switch dead, silent := w.Silent(now); {
 	case silent && dead == 0:
@@ -164,10 +174,10 @@ func (i *instance) workerStatus(ctx context.Context, w *roster.Row) (*workerStat
 	case silent:
 		s.silence = fmt.Sprintf("; unless it comes back it is declared dead in %s", dead.Round(time.Second))
 	}
-	return s, nil
+	return s
 }
 
-func (a *app) printStatus(i *instance, queues []queueStatus, leftOut []unfitQueue, last *workerStatus) error {
+func (a *app) printStatus(i *instance, queues []queueStatus, leftOut []unfitQueue, last *workerStatus, atWork []workerStatus) error {
 	t := newTable(a.out, "QUEUE", "DUE", "HELD", "SCHEDULED", "LOCKED", "RUNNING", "WAITING", "ERROR", "FAILED", "FINISHED", "CLOSED", i.zoned("OLDEST DUE"))
 	number := func(n int64) string { return strconv.FormatInt(n, 10) }
 	for _, q := range queues {
@@ -201,7 +211,20 @@ func (a *app) printStatus(i *instance, queues []queueStatus, leftOut []unfitQueu
 		a.out.line("no worker has run yet: is hipq work in crontab?")
 		return nil
 	}
-	a.out.line("last worker: %s, %s, pid %d on %s, started %s, last heartbeat %s%s",
-		last.ID, last.State, last.PID, last.Host, i.maybe(last.StartTime), i.maybe(last.Heartbeat), last.silence)
+	a.printWorker(i, "last worker", *last)
+	for _, w := range atWork {
+		if w.ID != last.ID && (w.Slots > 0 || w.silence != "") {
+			a.printWorker(i, "worker", w)
+		}
+	}
 	return nil
+}
+
+func (a *app) printWorker(i *instance, which string, w workerStatus) {
+	slots := ""
+	if w.State == "working" {
+		slots = fmt.Sprintf(", slots in use %d", w.Slots)
+	}
+	a.out.line("%s: %s, %s, pid %d on %s%s, started %s, last heartbeat %s%s",
+		which, w.ID, w.State, w.PID, w.Host, slots, i.maybe(w.StartTime), i.maybe(w.Heartbeat), w.silence)
 }

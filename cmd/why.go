@@ -46,7 +46,7 @@ func (a *app) runWhy(cmd *cobra.Command, name string, id int64) error {
 	if err != nil {
 		return err
 	}
-	why, err := q.Why(cmd.Context(), id, i.handled(name))
+	why, err := q.Why(cmd.Context(), id, queue.Asker{Handled: i.handled(name), Concurrency: i.Worker.Concurrency})
 	if err != nil {
 		return err
 	}

@@ -77,7 +77,7 @@ func TestOrderMayChange(t *testing.T) {
 				s.t.Errorf("%s: started %v, want %v", c.name, got, c.want)
 			}
 			s.exec("UPDATE shop_emails SET line = 'due', state = 'initial', attempt = 0, worker_id = 'NONE', lock_token = 'NONE'")
-			ahead := must[queue.Why](s.t)(changed.Why(s.t.Context(), s.nth(2), nil)).Ahead
+			ahead := must[queue.Why](s.t)(changed.Why(s.t.Context(), s.nth(2), queue.Asker{})).Ahead
 			if want := slices.Index(c.want, 2); ahead != int64(want) {
 				s.t.Errorf("%s: %d are ahead of job 2, want %d", c.name, ahead, want)
 			}
@@ -153,6 +153,6 @@ func TestUpkeepInAnyOrder(t *testing.T) {
 			s.wantState(s.nth(n+1), job.Initial, job.LineDue, 0)
 		}
 		must[queue.Counts](t)(s.Counts(t.Context()))
-		must[queue.Why](t)(s.Why(t.Context(), s.nth(4), nil))
+		must[queue.Why](t)(s.Why(t.Context(), s.nth(4), queue.Asker{}))
 	})
 }

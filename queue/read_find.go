@@ -101,6 +101,16 @@ func (q *Queue) where(by Filter) (where, hint string, args []any) {
 	return " WHERE " + strings.Join(terms, " AND "), hint, args
 }
 
+// LiveID is the id of the job that has a type and a key and is not final; 0 if there is none.
+func (q *Queue) LiveID(ctx context.Context, jobType, key string) (int64, error) {
+	var ids []int64
+	err := q.db.SelectContext(ctx, &ids, "SELECT id FROM "+q.table+" "+q.index("live")+" WHERE live = 1 AND job_type = ? AND job_key = ?", jobType, key)
+	if err != nil {
+		return 0, fmt.Errorf("find the live job of %s: %w", q.Name, err)
+	}
+	return slices.Max(append(ids, 0)), nil
+}
+
 // FindIDs gives the ids of the jobs that the filter lets pass, in order.
 func (q *Queue) FindIDs(ctx context.Context, by Filter) (ids []int64, err error) {
 	where, hint, args := q.where(by)

@@ -28,7 +28,7 @@ func (w Why) Reasons() []Reason {
 	case job.LineFinished:
 		return []Reason{because("finished", "it is final since %s", w.local(j.UpdateTime))}
 	case job.LineFailed, job.LineClosed:
-		reasons := []Reason{because("failed", "it is final since %s, with the error: %s", w.local(j.UpdateTime), j.Error)}
+		reasons := []Reason{w.failed()}
 		switch {
 		case j.RetriedAs != 0:
 			reasons = append(reasons, because("retried", "it was retried, as job %d", j.RetriedAs))
@@ -52,6 +52,15 @@ func (w Why) Reasons() []Reason {
 		return append([]Reason{w.later()}, w.nobody()...)
 	}
 	return w.due()
+}
+
+// failed is the reason of a job that is final and didn't finish. A hand other than hipq's may have left out the error.
+func (w Why) failed() Reason {
+	since := w.local(w.Job.UpdateTime)
+	if w.Job.Error == job.None {
+		return because("failed", "it is final since %s, without an error", since)
+	}
+	return because("failed", "it is final since %s, with the error: %s", since, w.Job.Error)
 }
 
 // nobody says whether it looks as if no worker ran at all.
@@ -172,13 +181,16 @@ func (w Why) due() []Reason {
 		reasons = append(reasons, because("rate", "the queue's rate of %d starts per %s is used up for %s", w.Options.Rate.Starts,
 			job.Brief(w.Options.Rate.Per), w.Rate.Round(time.Millisecond)))
 	}
-	for _, full := range w.Lanes {
-		reasons = append(reasons, because("lane_full", "%s", full))
+	for _, full := range w.Full {
+		reasons = append(reasons, w.full(full))
 	}
 	if w.Job.Suspect {
 		reasons = append(reasons, because("suspect", "its last attempt ended with its worker, so it runs alone: a worker takes it that runs nothing else"))
 	}
 	reasons = append(reasons, w.nobody()...)
+	if w.Held {
+		reasons = append(reasons, because("row_held", "another transaction holds its row: does an application keep one open?"))
+	}
 	if w.Ahead > 0 {
 		reasons = append(reasons, because("behind", "%d due jobs are before it", w.Ahead))
 	}
@@ -187,6 +199,29 @@ func (w Why) due() []Reason {
 	}
 	return reasons
 }
+
+// full says who holds all slots of a lane.
+func (w Why) full(f FullLane) Reason {
+	var workers []string
+	for _, r := range f.Workers[:min(len(f.Workers), fullWorkers)] {
+		text := fmt.Sprintf("worker %s (pid %d)", r.ID, r.PID)
+		if dead, silent := r.Silent(w.Now); silent {
+			text += fmt.Sprintf(", silent for %s: unless it comes back it is declared dead in %s", brief(w.Now.Sub(r.Heartbeat.Time)), brief(dead))
+		}
+		workers = append(workers, text)
+	}
+	if more := len(f.Workers) - len(workers); more > 0 {
+		workers = append(workers, fmt.Sprintf("and %d more", more))
+	}
+	by := strings.Join(workers, "; ")
+	if f.Lane == "" {
+		return because("slots_full", "all %d slots of host %s are taken, by %s", f.Limit, f.Host, by)
+	}
+	return because("lane_full", "on %s, the concurrency %d of %s is used up, by %s", f.Host, f.Limit, f.Lane, by)
+}
+
+// fullWorkers is how many workers are named, at most, that hold the slots of a lane.
+const fullWorkers = 10
 
 func (w Why) orNoHandler(word, format string, args ...any) []Reason {
 	reasons := []Reason{because(word, format, args...)}

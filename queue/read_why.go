@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -25,8 +26,11 @@ type Why struct {
 	Rate time.Duration
 	// Ahead is how many due jobs of the queue come before it, of whatever type.
 	Ahead int64
-	// Lanes tells where the concurrency of the queue's or the job type's own is used up.
-	Lanes []string
+	// Full tells where workers hold all slots of a concurrency that the job comes under: the host's, the queue's or the job
+	// type's own.
+	Full []FullLane
+	// Held says that another transaction holds the job's row.
+	Held bool
 	// Handled says whether the config that asks has a handler for the job's type.
 	Handled bool
 	// Worker is the worker that has it, if one does; Last is the one that started last, if any has.
@@ -34,16 +38,22 @@ type Why struct {
 	Options      Options
 }
 
-// Why finds out why a job isn't running. handled are the types for which the asking config has a handler.
-func (q *Queue) Why(ctx context.Context, id int64, handled []string) (Why, error) {
+// Asker is what the config that asks says of a worker.
+type Asker struct {
+	// Handled are the job types of the queue for which it has a handler.
+	Handled []string
+	// Concurrency is that of a host; 0 if it says nothing of that.
+	Concurrency int
+}
+
+// Why finds out why a job isn't running.
+func (q *Queue) Why(ctx context.Context, id int64, by Asker) (Why, error) {
 	j, err := q.Get(ctx, id)
 	if err != nil {
 		return Why{}, err
 	}
 	w := Why{Job: j, Options: q.Options}
-	for _, t := range handled {
-		w.Handled = w.Handled || t == j.Type
-	}
+	w.Handled = slices.Contains(by.Handled, j.Type)
 	if w.Now, err = q.db.Clock(ctx); err != nil {
 		return w, err
 	}
@@ -66,10 +76,7 @@ func (q *Queue) Why(ctx context.Context, id int64, handled []string) (Why, error
 		_, w.Rate = q.Rate.Left(lately, w.Now)
 	}
 	if j.Line == job.LineDue {
-		if w.Ahead, err = q.ahead(ctx, j); err != nil {
-			return w, err
-		}
-		if w.Lanes, err = q.fullLanes(ctx, j.Type); err != nil {
+		if err := q.whyDue(ctx, &w, by); err != nil {
 			return w, err
 		}
 	}
@@ -78,6 +85,18 @@ func (q *Queue) Why(ctx context.Context, id int64, handled []string) (Why, error
 	}
 	w.Last, err = q.workers.Last(ctx)
 	return w, err
+}
+
+// whyDue finds out what may stand in the way of a job that is due.
+func (q *Queue) whyDue(ctx context.Context, w *Why, by Asker) (err error) {
+	if w.Ahead, err = q.ahead(ctx, w.Job); err != nil {
+		return err
+	}
+	if w.Full, err = q.fullLanes(ctx, w.Job.Type, by.Concurrency, w.Now); err != nil {
+		return err
+	}
+	w.Held, err = q.db.IsHeld(ctx, q.table, w.Job.ID)
+	return err
 }
 
 // ahead counts the due jobs that come before one.
@@ -103,29 +122,48 @@ func (q *Queue) startsLately(ctx context.Context, now time.Time) (job.Starts, er
 	return lately, nil
 }
 
-// fullLanes tells on which hosts live workers hold all slots of a lane that jobs of a type are in.
-func (q *Queue) fullLanes(ctx context.Context, jobType string) ([]string, error) {
-	limits := map[string]int{roster.Lane(q.Name, ""): q.Concurrency, roster.Lane(q.Name, jobType): q.configured[jobType].Concurrency}
+// FullLane is a concurrency of which workers hold all slots on a host.
+type FullLane struct {
+	Host  string
+	Limit int
+	// Lane names it: a queue, or one of its job types. It is empty for the host's own.
+	Lane string
+	// Workers hold the slots.
+	Workers []roster.Row
+}
+
+// fullLanes tells on which hosts live workers hold all slots that jobs of a type can have.
+func (q *Queue) fullLanes(ctx context.Context, jobType string, concurrency int, now time.Time) ([]FullLane, error) {
+	limits := map[string]int{
+		"": concurrency, roster.Lane(q.Name, ""): q.Concurrency, roster.Lane(q.Name, jobType): q.configured[jobType].Concurrency,
+	}
 	maps.DeleteFunc(limits, func(_ string, limit int) bool { return limit < 1 })
 	if len(limits) == 0 {
 		return nil, nil
 	}
-	rows, err := q.workers.LiveSlots(ctx)
+	rows, err := q.workers.AtWork(ctx)
 	if err != nil {
 		return nil, err
 	}
 	taken := map[[2]string]int{}
+	holders := map[[2]string][]roster.Row{}
 	for _, r := range rows {
+		if !r.LockUntil.After(now) {
+			continue // its slots are free
+		}
 		for lane, n := range r.ByLane() {
-			taken[[2]string{r.Host, lane}] += n
+			if at := [2]string{r.Host, lane}; n > 0 {
+				taken[at] += n
+				holders[at] = append(holders[at], r)
+			}
 		}
 	}
-	var full []string
+	var full []FullLane
 	for at, n := range taken {
 		if limit := limits[at[1]]; limit > 0 && n >= limit {
-			full = append(full, fmt.Sprintf("on %s, the concurrency %d of %s is used up", at[0], limit, at[1]))
+			full = append(full, FullLane{Host: at[0], Limit: limit, Lane: at[1], Workers: holders[at]})
 		}
 	}
-	slices.Sort(full)
+	slices.SortFunc(full, func(a, b FullLane) int { return cmp.Or(cmp.Compare(a.Host, b.Host), cmp.Compare(a.Lane, b.Lane)) })
 	return full, nil
 }

@@ -107,8 +107,8 @@ func TestTakeInRefuses(t *testing.T) {
 			first = "time_windows: "
 		}
 		s.wantRefused(1, first)
-		s.wantRefused(s.nth(2), "is not valid UTF-8 text")
-		s.wantRefused(s.nth(3), "scheduled_run_time 9999-01-01T00:00:00Z is out of range")
+		s.wantRefused(s.nth(2), "is not valid UTF-8")
+		s.wantRefused(s.nth(3), "scheduled_run_time 9999-01-01T00:00:00Z is not between 1970 and 9998")
 		if j := s.wantState(s.nth(4), job.Initial, "due", 0); j.Error != job.None || j.Result != job.None || j.Group != job.None || j.Stopping || j.Suspect {
 			s.t.Errorf("taken in as %+v", j)
 		}
@@ -180,7 +180,7 @@ func TestOperateOnAFlawedRow(t *testing.T) {
 				s.t.Errorf("%s: %v", verb, err)
 			}
 		}
-		if reasons := must[queue.Why](s.t)(s.Why(in, 1, nil)).Reasons(); !strings.Contains(reasons[0].Text, "time_windows") {
+		if reasons := must[queue.Why](s.t)(s.Why(in, 1, queue.Asker{})).Reasons(); !strings.Contains(reasons[0].Text, "time_windows") {
 			s.t.Errorf("why: %v", reasons)
 		}
 		must[any](s.t)(nil, s.Cancel(in, 1))
@@ -236,7 +236,7 @@ func TestUncheckedRank(t *testing.T) {
 	for id := range int64(5) {
 		s.wantRefused(id+1, "priority")
 	}
-	if why := must[queue.Why](t)(s.Why(t.Context(), good[0].ID, nil)); why.Ahead != 0 {
+	if why := must[queue.Why](t)(s.Why(t.Context(), good[0].ID, queue.Asker{})); why.Ahead != 0 {
 		t.Errorf("%d are ahead", why.Ahead)
 	}
 }

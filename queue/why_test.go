@@ -1,6 +1,9 @@
 package queue_test
 
 import (
+	"database/sql"
+	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -9,12 +12,13 @@ import (
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/queue/roster"
+	"github.com/hipq/hipq/schema"
 )
 
-// wantWhy checks the reasons for a job, by a part of each.
+// wantWhy checks the reasons for a job, by a part of each, which a config with 4 slots on a host asks for.
 func (s store) wantWhy(id int64, want ...string) {
 	s.t.Helper()
-	why := must[queue.Why](s.t)(s.Why(s.t.Context(), id, []string{"send"}))
+	why := must[queue.Why](s.t)(s.Why(s.t.Context(), id, queue.Asker{Handled: []string{"send"}, Concurrency: 4}))
 	reasons := why.Reasons()
 	ok := len(reasons) == len(want)
 	for i := range min(len(reasons), len(want)) {
@@ -103,6 +107,52 @@ func TestWhyOfTheOtherLimits(t *testing.T) {
 		s.wantWhy(s.nth(2), "the next worker starts the first of the group")
 		must[any](t)(nil, s.Pause(t.Context(), true))
 		s.wantWhy(s.nth(2), "paused: hipq queue resume emails", "its throttle group data.region=east was full")
+	})
+}
+
+// Who holds all slots of a host keeps jobs waiting, also when it was killed: until it is declared dead.
+func TestWhyOfFullHosts(t *testing.T) {
+	suite(t, func(s store) {
+		id := s.add(job.New{Type: "send"})[0].ID
+		for _, worker := range []string{"a", "b"} {
+			s.hire(worker)
+		}
+		now := must[time.Time](t)(s.db.Clock(t.Context()))
+		s.exec("UPDATE shop_workers SET heartbeat = ?, lock_until = ?, slots = 3 WHERE id = 'a'",
+			schema.At(now.Add(-40*time.Second)), schema.At(now.Add(20*time.Second)))
+		s.exec("UPDATE shop_workers SET heartbeat = ?, lock_until = ?, slots = 1 WHERE id = 'b'", schema.At(now), schema.At(now.Add(time.Hour)))
+		why := must[queue.Why](t)(s.Why(t.Context(), id, queue.Asker{Handled: []string{"send"}, Concurrency: 4}))
+		want := regexp.MustCompile(`^\[{slots_full all 4 slots of host h are taken, by worker a \(pid 1\), silent for 4\ds: unless it comes back it is` +
+			` declared dead in [12]\ds; worker b \(pid 1\)}\]$`)
+		if got := fmt.Sprint(why.Reasons()); !want.MatchString(got) {
+			t.Error(got)
+		}
+		s.exec("UPDATE shop_workers SET lock_until = ? WHERE id = 'a'", schema.At(now.Add(-time.Second)))
+		s.wantWhy(id, "nothing stands in its way")
+	})
+}
+
+// An application's transaction may hold the row of a job that is due.
+func TestWhyOfAHeldRow(t *testing.T) {
+	s := openStore(t, dbtest.Open(t, "mysql", dbtest.MySQL(t), "emails"), options())
+	added := s.add(job.New{Type: "send"}, job.New{Type: "send"})
+	s.hire("w")
+	s.exec("UPDATE shop_workers SET heartbeat = '2036-01-01 00:00:00'")
+	tx := must[*sql.Tx](t)(s.db.BeginTx(t.Context(), nil))
+	defer func() { _ = tx.Rollback() }()
+	must[sql.Result](t)(tx.ExecContext(t.Context(), "SELECT id FROM shop_emails WHERE id = ? FOR UPDATE", added[0].ID))
+	s.wantWhy(added[0].ID, "another transaction holds its row")
+	s.wantWhy(added[1].ID, "1 due jobs are before it")
+	must[any](t)(nil, tx.Rollback())
+	s.wantWhy(added[0].ID, "nothing stands in its way")
+}
+
+// A hand other than hipq's may have ended a job without an error.
+func TestWhyOfAFailureWithoutAnError(t *testing.T) {
+	suite(t, func(s store) {
+		id := s.add(job.New{Type: "send"})[0].ID
+		s.exec("UPDATE shop_emails SET state = 'final', line = 'failed', error = 'NONE'")
+		s.wantWhy(id, ", without an error")
 	})
 }
 

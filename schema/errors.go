@@ -26,6 +26,8 @@ var (
 	ErrNewer = errors.New("the tables are newer than this hipq")
 	// ErrNoAnswer means that the database did not answer in the time that there was.
 	ErrNoAnswer = errors.New("the database does not answer")
+	// ErrHeld means that another transaction holds the locks that are needed.
+	ErrHeld = errors.New("another transaction holds what this needs")
 	// ErrTableTaken means that a table of the wanted name belongs to somebody else.
 	ErrTableTaken = errors.New("table belongs to another")
 )
@@ -36,6 +38,9 @@ const (
 	erFailedCommit    = 1180
 	erLockWaitTimeout = 1205
 	erDeadlock        = 1213
+	erReadOnlyOption  = 1290
+	erReadOnlySession = 1792
+	erReadOnlyMode    = 1836
 	erInterrupted     = 1317 // what a node of a cluster is doing, for the sake of another's commit
 	erCheckRead       = 1020
 	erWsrepNotReady   = 1047
@@ -73,7 +78,7 @@ func IsRefused(err error) bool {
 
 // Retryable says whether the same transaction may succeed when it is repeated as a whole.
 func Retryable(err error) bool {
-	if isConflict(err) {
+	if isConflict(err) || isReadOnly(err) {
 		return true
 	}
 	// a server that is starting again refuses connections for a moment
@@ -109,15 +114,22 @@ func isConflict(err error) bool {
 	return false
 }
 
+// isReadOnly says whether the server writes nothing, for it is a replica, or being backed up. After a failover another server
+// answers at the same address, or this one writes again.
+func isReadOnly(err error) bool {
+	my, ok := errors.AsType[*mysql.MySQLError](err)
+	return ok && (my.Number == erReadOnlyOption || my.Number == erReadOnlySession || my.Number == erReadOnlyMode)
+}
+
 // IsLockTimeout says whether a statement has waited too long for a lock that another transaction holds. Nothing was committed.
 func IsLockTimeout(err error) bool {
 	my, ok := errors.AsType[*mysql.MySQLError](err)
 	return ok && my.Number == erLockWaitTimeout
 }
 
-// isAnswer says whether err is what the engine itself says, and not that nothing was heard of it. It is none that a node of a
+// IsAnswer says whether err is what the engine itself says, and not that nothing was heard of it. It is none that a node of a
 // cluster could not commit, for it has lost the others, or was interrupted.
-func isAnswer(err error) bool {
+func IsAnswer(err error) bool {
 	my, ok := errors.AsType[*mysql.MySQLError](err)
 	_, lite := errors.AsType[*sqlite.Error](err)
 	return ok && my.Number != erFailedCommit && my.Number != erInterrupted || lite
@@ -179,6 +191,8 @@ func Diagnose(err error) (Trouble, string) {
 		return TryLater, "is it a MySQL or MariaDB server that database.dsn leads to, and nothing in between?"
 	case errors.Is(err, ErrNoAnswer):
 		return TryLater, "the database is busy, full, or can't be reached"
+	case errors.Is(err, ErrHeld):
+		return TryLater, "does an application keep one open?"
 	case errors.Is(err, ErrNewer):
 		return Misconfigured, "install the hipq that made them, or a newer one"
 	case errors.Is(err, ErrConfig), errors.Is(err, ErrTableTaken), errors.Is(err, ErrName):
@@ -191,7 +205,7 @@ func Diagnose(err error) (Trouble, string) {
 		return diagnoseSQLite(lite.Code(), lite.Error())
 	}
 	if Retryable(err) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return TryLater, "the database can't be reached, or is read-only: is the server up, is it a replica, is database.dsn right?"
+		return TryLater, "the database can't be reached: is the server up, is database.dsn right?"
 	}
 	return NoTrouble, ""
 }
@@ -218,6 +232,8 @@ func diagnoseMySQL(err *mysql.MySQLError) (Trouble, string) {
 		return TryLater, "the server has too many connections"
 	case erLockWaitTimeout, erLockNowait:
 		return TryLater, "another transaction holds what this needs: does an application keep one open?"
+	case erReadOnlyOption, erReadOnlySession, erReadOnlyMode:
+		return TryLater, "the server is read-only: is it a replica, is database.dsn right?"
 	case 1053, 1077, 1079, 1080, 1927:
 		return TryLater, "the server is shutting down"
 	}

@@ -41,3 +41,13 @@ func TestRefusedByTheCluster(t *testing.T) {
 		}
 	}
 }
+
+// A server that writes nothing is called by its name, and may write again.
+func TestDiagnoseAReadOnlyServer(t *testing.T) {
+	for _, number := range []uint16{1290, 1792, 1836} {
+		err := error(&mysql.MySQLError{Number: number})
+		if trouble, hint := Diagnose(err); !Retryable(err) || trouble != TryLater || !strings.Contains(hint, "read-only") {
+			t.Errorf("%d: %v, %s", number, trouble, hint)
+		}
+	}
+}

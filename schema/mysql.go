@@ -43,7 +43,7 @@ func (o Options) connector() (driver.Connector, error) {
 	cfg.InterpolateParams = true // one round trip a statement instead of three
 	cfg.MultiStatements = true   // Tx sends together what need not be waited for
 	cfg.ClientFoundRows = true   // an update that changes nothing has still found its row
-	cfg.RejectReadOnly = true    // after a failover, look for the new primary
+	cfg.RejectReadOnly = false   // it would hide what the server says: preparedConn sees to it
 	cfg.ParseTime = false        // Time reads the text itself, whatever the session's zone
 	cfg.AllowAllFiles = false    // else the server could ask for any file of this host
 	if cfg.Timeout == 0 {

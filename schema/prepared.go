@@ -18,7 +18,7 @@ type preparing struct {
 // Connect implements driver.Connector.
 func (c preparing) Connect(ctx context.Context) (_ driver.Conn, err error) {
 	made := &preparedConn{all: c.all, prepared: map[string]driver.Stmt{}}
-	defer made.recovered(&err)
+	defer made.watched(&err)
 	conn, err := c.Connector.Connect(ctx)
 	if err != nil {
 		return nil, err
@@ -51,23 +51,26 @@ type preparedConn struct {
 	fullConn
 	all      bool
 	prepared map[string]driver.Stmt
-	// panicked says that the driver has, and left the connection in the middle of something.
-	panicked bool
+	// spent says that nobody should use it again: the driver has panicked, and left it in the middle of something, or the server
+	// is read-only: after a failover, a new connection may lead to the new primary.
+	spent bool
 }
 
 // ErrDriver means that the driver could not cope with what the database, or whoever answers in its place, said.
 var ErrDriver = errors.New("the database's answer makes no sense")
 
-// recovered makes an error of the driver's panic: what a server says must not end the program.
-func (c *preparedConn) recovered(err *error) {
+// watched makes an error of the driver's panic, for what a server says must not end the program, and sees whether the
+// connection is spent.
+func (c *preparedConn) watched(err *error) {
 	if value := recover(); value != nil {
-		c.panicked = true
+		c.spent = true
 		*err = fmt.Errorf("%w: %v", ErrDriver, value)
 	}
+	c.spent = c.spent || isReadOnly(*err)
 }
 
 // IsValid implements driver.Validator.
-func (c *preparedConn) IsValid() bool { return !c.panicked && c.fullConn.IsValid() }
+func (c *preparedConn) IsValid() bool { return !c.spent && c.fullConn.IsValid() }
 
 // CheckNamedValue implements driver.NamedValueChecker.
 func (c *preparedConn) CheckNamedValue(v *driver.NamedValue) error {
@@ -109,7 +112,7 @@ func (c *preparedConn) keep(query string, s driver.Stmt) error {
 
 // ExecContext implements driver.ExecerContext.
 func (c *preparedConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (_ driver.Result, err error) {
-	defer c.recovered(&err)
+	defer c.watched(&err)
 	if !c.keeps(ctx) {
 		return c.fullConn.ExecContext(ctx, query, args)
 	}
@@ -127,7 +130,7 @@ func (c *preparedConn) ExecContext(ctx context.Context, query string, args []dri
 
 // QueryContext implements driver.QueryerContext.
 func (c *preparedConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (_ driver.Rows, err error) {
-	defer c.recovered(&err)
+	defer c.watched(&err)
 	if !c.keeps(ctx) {
 		rows, err := c.fullConn.QueryContext(ctx, query, args)
 		if err != nil {
@@ -171,7 +174,7 @@ type connRows struct {
 
 // Next implements driver.Rows.
 func (r *connRows) Next(dest []driver.Value) (err error) {
-	defer r.conn.recovered(&err)
+	defer r.conn.watched(&err)
 	return r.Rows.Next(dest)
 }
 
@@ -183,7 +186,7 @@ func (r *connRows) HasNextResultSet() bool {
 
 // NextResultSet implements driver.RowsNextResultSet.
 func (r *connRows) NextResultSet() (err error) {
-	defer r.conn.recovered(&err)
+	defer r.conn.watched(&err)
 	if more, ok := r.Rows.(driver.RowsNextResultSet); ok {
 		return more.NextResultSet()
 	}

@@ -116,6 +116,7 @@ func patiently(ctx context.Context, passes func(error) bool, do func() error) er
 	began, pause := time.Now(), 2*time.Millisecond
 	for {
 		err := do()
+		hear(ctx, err)
 		if err == nil || !passes(err) || time.Since(began) > patience {
 			return err
 		}
@@ -125,6 +126,39 @@ func patiently(ctx context.Context, passes func(error) bool, do func() error) er
 		if !isBusy(err) {
 			pause = min(2*pause, 500*time.Millisecond)
 		}
+	}
+}
+
+// IsHeld says whether another transaction holds a row, where the engine locks rows and passes over those that are locked. That
+// there is no such row any more looks alike. It locks the row for a moment itself. Who may not, is told nothing.
+func (db *DB) IsHeld(ctx context.Context, table string, id int64) (bool, error) {
+	if db.skipLocked == "" || db.waitsFirst {
+		return false, nil
+	}
+	held := false
+	err := db.TxUnclocked(ctx, func(tx *Tx) error {
+		var found []int64
+		err := tx.SelectContext(ctx, &found, "SELECT id FROM "+table+" "+db.ByID+" WHERE id = ? "+db.skipLocked, id)
+		held = err == nil && len(found) == 0
+		return err
+	})
+	if kind, _ := Diagnose(err); kind == Misconfigured || isReadOnly(err) {
+		return false, nil
+	}
+	return held, err
+}
+
+type hearKey struct{}
+
+// Hearing makes a context in which f gets each error of a transaction after which it may be repeated, as it happens: who waits
+// for a transaction that is repeated, and has no time left, can tell what for. Several may call it at once.
+func Hearing(ctx context.Context, f func(error)) context.Context {
+	return context.WithValue(ctx, hearKey{}, f)
+}
+
+func hear(ctx context.Context, err error) {
+	if f, ok := ctx.Value(hearKey{}).(func(error)); ok && err != nil && Retryable(err) {
+		f(err)
 	}
 }
 
@@ -160,7 +194,7 @@ func (db *DB) once(ctx context.Context, mayBeDone bool, skipLocked string, first
 		return err
 	}
 	if _, err = tx.ExecContext(ctx, "COMMIT"); err != nil {
-		if isAnswer(err) {
+		if IsAnswer(err) {
 			return fmt.Errorf("commit: %w", err)
 		}
 		return fmt.Errorf("commit: %w: %w", errUnanswered, err)

@@ -63,8 +63,10 @@ func (j New) Check() error {
 		return fmt.Errorf("%w: job_data is not valid UTF-8", ErrInvalid)
 	case len(j.Key) > MaxKeyBytes:
 		return fmt.Errorf("%w: job_key has %d bytes, allowed are %d", ErrInvalid, len(j.Key), MaxKeyBytes)
-	case !utf8.ValidString(j.Key) || strings.ContainsRune(j.Key, 0):
-		return fmt.Errorf("%w: job_key %q is not valid UTF-8 text", ErrInvalid, j.Key)
+	case !utf8.ValidString(j.Key):
+		return fmt.Errorf("%w: job_key %q is not valid UTF-8", ErrInvalid, j.Key)
+	case strings.ContainsRune(j.Key, 0):
+		return fmt.Errorf("%w: job_key %q has a control character, NUL, which a handler's environment can't have", ErrInvalid, j.Key)
 	case len(j.ShardKey) > MaxKeyBytes || !utf8.ValidString(j.ShardKey):
 		return fmt.Errorf("%w: shard_key is longer than %d bytes or not valid UTF-8", ErrInvalid, MaxKeyBytes)
 	case j.Timeout < 0 || j.Timeout%time.Second != 0 || j.Timeout/time.Second > MaxSeconds:
@@ -76,7 +78,7 @@ func (j New) Check() error {
 	case j.OnDuplicate != "" && !slices.Contains(OnDuplicates, j.OnDuplicate):
 		return fmt.Errorf("%w: on_duplicate %q is none of keep, replace, error", ErrInvalid, j.OnDuplicate)
 	case !j.At.IsZero() && (j.At.Year() < 1970 || j.At.Year() > 9998):
-		return fmt.Errorf("%w: scheduled_run_time %s is out of range", ErrInvalid, j.At.Format(time.RFC3339))
+		return fmt.Errorf("%w: scheduled_run_time %s is not between 1970 and 9998", ErrInvalid, j.At.Format(time.RFC3339))
 	}
 	return nil
 }

@@ -52,7 +52,7 @@ func (d Decision) Check() error {
 	case d.Priority != nil && (*d.Priority < -maxInt || *d.Priority > maxInt):
 		return fmt.Errorf("its priority %d is out of range", *d.Priority)
 	case !d.At.IsZero() && (d.At.Year() < 1970 || d.At.Year() > 9998):
-		return fmt.Errorf("its time %s is out of range", d.At.Format(time.RFC3339))
+		return fmt.Errorf("its time %s is not between 1970 and 9998", d.At.Format(time.RFC3339))
 	case d.Data != nil && len(*d.Data) > MaxDataBytes:
 		return fmt.Errorf("its job_data has %d bytes, allowed are %d", len(*d.Data), MaxDataBytes)
 	case d.Data != nil && !utf8.ValidString(*d.Data):

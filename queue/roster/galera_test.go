@@ -39,7 +39,7 @@ func TestGaleraSlots(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	rows, err := rosters[0].LiveSlots(t.Context())
+	rows, err := rosters[0].AtWork(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

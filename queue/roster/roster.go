@@ -44,6 +44,9 @@ type Row struct {
 	// LockUntil is until when all of its locks last, as long as it is working.
 	LockUntil schema.Time `db:"lock_until"`
 	EndTime   schema.Time `db:"end_time"`
+	// Slots are what it holds of its host's concurrency, Lanes what it holds of the lanes that have one of their own.
+	Slots int
+	Lanes string
 }
 
 // Silent says whether a worker at work has missed a renewal of its lock, as one that was killed does, and in how long it will
@@ -61,6 +64,9 @@ const (
 	readSlots = "CAST(slots AS SIGNED INTEGER) AS slots"
 )
 
+// rowColumns are those of a Row.
+const rowColumns = "id, host, " + readPID + ", state, start_time, heartbeat, lock_until, end_time, " + readSlots + ", lanes"
+
 // Get is the worker of an id, or nil if it is not known, or not any more.
 func (r *Roster) Get(ctx context.Context, id string) (*Row, error) {
 	return r.row(ctx, " WHERE id = ?", id)
@@ -71,9 +77,19 @@ func (r *Roster) Last(ctx context.Context) (*Row, error) {
 	return r.row(ctx, " ORDER BY start_time DESC LIMIT 1")
 }
 
+// AtWork are the workers that have neither ended nor been declared dead, those too whose lock is over, by host and since when.
+func (r *Roster) AtWork(ctx context.Context) (rows []Row, err error) {
+	query := "SELECT " + rowColumns + " FROM " + r.db.Workers() + " " + r.db.Index(r.db.Workers(), "state") +
+		" WHERE state = 'working' ORDER BY host, start_time, id"
+	if err := r.db.SelectContext(ctx, &rows, query); err != nil {
+		return nil, fmt.Errorf("find the workers that are at work: %w", err)
+	}
+	return rows, nil
+}
+
 func (r *Roster) row(ctx context.Context, which string, args ...any) (*Row, error) {
 	var rows []Row
-	query := "SELECT id, host, " + readPID + ", state, start_time, heartbeat, lock_until, end_time FROM " + r.db.Workers() + which
+	query := "SELECT " + rowColumns + " FROM " + r.db.Workers() + which
 	if err := r.db.SelectContext(ctx, &rows, query, args...); err != nil {
 		return nil, fmt.Errorf("find the worker: %w", err)
 	}

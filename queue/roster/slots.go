@@ -18,20 +18,13 @@ func Lane(queue, jobType string) string {
 	return queue + "/" + jobType
 }
 
-// Slots are what live workers hold of a host's concurrency: in all, and of the lanes that have one of their own.
-type Slots struct {
-	Host  string
-	Slots int
-	Lanes string
-}
-
-// ByLane gives them by lane; "" is that of all jobs. Lanes that can't be read are none.
-func (s Slots) ByLane() map[string]int {
+// ByLane gives the worker's slots by lane; "" is that of all jobs. Lanes that can't be read are none.
+func (r Row) ByLane() map[string]int {
 	var byLane map[string]int
-	if s.Lanes == activity.None || json.Unmarshal([]byte(s.Lanes), &byLane) != nil || byLane == nil {
+	if r.Lanes == activity.None || json.Unmarshal([]byte(r.Lanes), &byLane) != nil || byLane == nil {
 		byLane = map[string]int{}
 	}
-	byLane[""] = s.Slots
+	byLane[""] = r.Slots
 	return byLane
 }
 
@@ -44,16 +37,6 @@ func encodeLanes(slots map[string]int) (string, error) {
 	}
 	text, err := json.Marshal(lanes)
 	return string(text), err
-}
-
-// LiveSlots are the slots of all live workers, by host.
-func (r *Roster) LiveSlots(ctx context.Context) (rows []Slots, err error) {
-	query := "SELECT host, " + readSlots + ", lanes FROM " + r.db.Workers() + " " + r.db.Index(r.db.Workers(), "state") +
-		" WHERE state = 'working' AND lock_until > (SELECT " + r.db.Now + ") ORDER BY host"
-	if err := r.db.SelectContext(ctx, &rows, query); err != nil {
-		return nil, fmt.Errorf("read the slots of live workers: %w", err)
-	}
-	return rows, nil
 }
 
 // Claim is what a worker wants to hold of a lane: so many slots, at least those in use. Limit is the lane's on the host.
@@ -105,7 +88,7 @@ func (r *Roster) takeTurn(ctx context.Context, tx *schema.Tx) error {
 
 // othersSlots are those of this host's other live workers, by lane; "" is the lane of all jobs.
 func (r *Roster) othersSlots(ctx context.Context, tx *schema.Tx, w Worker) (map[string]int, error) {
-	var rows []Slots
+	var rows []Row
 	err := tx.SelectContext(ctx, &rows, "SELECT host, "+readSlots+", lanes FROM "+r.db.Workers()+
 		" WHERE state = 'working' AND lock_until > ? AND host = ? AND id <> ?", schema.At(tx.Now), w.Host, w.ID)
 	if err != nil {

@@ -129,7 +129,7 @@ func (w *worker) send(s *source, r round) {
 			s.resting -= resting(r.Settle)
 			if schema.IsLockTimeout(err) {
 				w.Log.Warn("another transaction holds what a round needs", "queue", s.Name, "settling", len(r.Settle), "waited", took)
-				w.missed = err
+				w.miss(err)
 				w.split(s, r)
 				return nil
 			}

@@ -138,13 +138,72 @@ func TestStoppedBesideAnotherTransaction(t *testing.T) {
 		r.stop()
 		g.open()
 		_, err := r.end()
-		if !errors.Is(err, schema.ErrNoAnswer) || !strings.Contains(err.Error(), "other transactions hold") {
+		if kind, _ := schema.Diagnose(err); kind != schema.TryLater || errors.Is(err, schema.ErrNoAnswer) || !errors.Is(err, schema.ErrHeld) {
 			t.Errorf("the worker ends with %v", err)
 		}
 		if c := s.counts(s.emails); c.Finished != 3 || c.Running != 1 {
 			t.Errorf("%+v", c)
 		}
 	})
+}
+
+// A worker that waits in vain for another transaction says so, and not that its database is silent.
+func TestWaitsInVain(t *testing.T) {
+	t.Parallel()
+	for name, statement := range map[string]string{
+		"the queues' rows":     "SELECT queue FROM shop_queues FOR UPDATE",
+		"a job's key":          "INSERT IGNORE INTO shop_emails (job_type, job_key) VALUES ('once', 'k')",
+		"the table of workers": "LOCK TABLES shop_workers WRITE",
+	} {
+		t.Run(name, func(t *testing.T) {
+			held(t, func(s shop, hold func(string, ...string) func()) {
+				s.addJobs(s.emails, job.New{Type: "once", Key: "k"})
+				s.exec("INSERT INTO shop_queues (queue) VALUES ('NONE')") // whose turn it is to claim slots
+				hold("READ COMMITTED", statement)
+				p := only(s.emails, s.worker(all(nothing)))
+				p.RunFor, p.Linger = 2*time.Second, true
+				_, err := s.start(p).end()
+				if kind, _ := schema.Diagnose(err); kind != schema.TryLater || errors.Is(err, schema.ErrNoAnswer) || !schema.IsLockTimeout(err) && !errors.Is(err, schema.ErrHeld) {
+					t.Errorf("the worker ends with %v", err)
+				}
+			})
+		})
+	}
+}
+
+// So does one whose SQLite file another process holds.
+func TestWaitsInVainForTheFile(t *testing.T) {
+	t.Parallel()
+	for _, began := range []bool{false, true} {
+		t.Run(fmt.Sprintf("began=%t", began), func(t *testing.T) {
+			t.Parallel()
+			s := openShop(t, "sqlite", dbtest.SQLite(t))
+			s.add(s.emails, "once", 1)
+			other := s.elsewhere()
+			g := s.gate()
+			p := only(s.emails, s.worker(all(g.handle)))
+			p.MaxJobs = 1
+			if began {
+				p.Grace = 10 * time.Second
+			}
+			start := func() *sql.Tx { return must[*sql.Tx](t)(other.db.Begin()) }
+			var tx *sql.Tx
+			if !began {
+				tx = start()
+			}
+			r := s.start(p)
+			if began {
+				g.next()
+				tx = start()
+				g.let()
+			}
+			defer func() { _ = tx.Rollback() }()
+			_, err := r.end()
+			if kind, hint := schema.Diagnose(err); kind != schema.TryLater || errors.Is(err, schema.ErrNoAnswer) || !strings.Contains(hint, "holds the database file") {
+				t.Errorf("the worker ends with %v", err)
+			}
+		})
+	}
 }
 
 // The retry decision about one job waits for another transaction, those about the others don't.

@@ -151,7 +151,7 @@ func (w *worker) looked(sent time.Time, err error) error {
 	}
 	if schema.IsLockTimeout(err) {
 		w.Log.Warn("another transaction holds what a look needs", "error", err, "waited", time.Since(sent))
-		w.missed = err
+		w.miss(err)
 		return nil
 	}
 	if err != nil {

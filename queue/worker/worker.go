@@ -11,6 +11,7 @@ package worker
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -25,8 +26,11 @@ import (
 // the grace is over.
 var ErrInterrupted = errors.New("interrupted")
 
-// errUnsettled is part of the error of a worker that had to end before its jobs were settled.
-var errUnsettled = errors.New("jobs have ended whose rows other transactions hold: they count as lost with their worker")
+// errUnsettled is the error of a worker that had to end before its jobs were settled.
+var errUnsettled = fmt.Errorf("jobs have ended whose results could not be written, so they count as lost with their worker: %w", schema.ErrHeld)
+
+// errWaited is part of the error of a worker whose database answers, but not with what it waited for.
+var errWaited = errors.New("waited for the database in vain")
 
 // Summary is what a worker did.
 type Summary struct {
@@ -78,9 +82,10 @@ type worker struct {
 	changed bool
 	// pausedUntil is until when the database is left alone, after it didn't answer.
 	pausedUntil time.Time
-	// quietSince is since when nothing runs any more, and only the database is waited for; missed is its last trouble.
+	// quietSince is since when nothing runs any more, and only the database is waited for; missed is its last trouble since, nil
+	// if there was none.
 	quietSince time.Time
-	missed     error
+	missed     atomic.Pointer[error]
 	// commits is how long the last round took.
 	commits time.Duration
 	summary Summary
@@ -109,8 +114,8 @@ func newWorker(p Params) (*worker, error) {
 // Run registers its queues and itself, and works until nothing is due (or, with Linger, until RunFor is over) and every job
 // that it started has ended. When ctx ends it starts nothing more, waits Grace for what runs, interrupts the rest, and returns
 // nil. A queue whose table is not there, or lacks an index, is left out, and the error says so in the end. ErrParams says that
-// p can't be; ErrLockLost and schema.ErrNoAnswer, in package roster and schema, that the jobs it had are left to other workers.
-// It may be called again, and beside others, each with an ID of its own or none.
+// p can't be; roster.ErrLockLost, schema.ErrNoAnswer, and what schema.Diagnose calls TryLater, that the jobs it had are left to
+// other workers. It may be called again, and beside others, each with an ID of its own or none.
 func Run(ctx context.Context, p Params) (Summary, error) {
 	w, err := newWorker(p)
 	if err != nil {
@@ -140,13 +145,14 @@ func Run(ctx context.Context, p Params) (Summary, error) {
 // bounded does what comes before the loop. It goes on when ctx ends, for one that is told to stop ends in order; but neither
 // then nor later does it wait for ever.
 func (w *worker) bounded(ctx context.Context, most time.Duration, do func(context.Context) error) error {
-	work, cancel := context.WithTimeout(context.WithoutCancel(ctx), most)
+	work, cancel := context.WithTimeout(schema.Hearing(context.WithoutCancel(ctx), w.miss), most)
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(w.patience(), cancel) })()
 	err := do(work)
 	if err != nil && work.Err() != nil {
-		return unanswered(err)
+		return w.unanswered(err)
 	}
+	w.missed.Store(nil)
 	return err
 }
 
@@ -154,7 +160,7 @@ func (w *worker) bounded(ctx context.Context, most time.Duration, do func(contex
 func (w *worker) live(ctx context.Context, begin func() error) (_ Summary, err error) {
 	defer func() { err = w.withLeftOut(err) }()
 	// what a job needs to be settled in order goes on when ctx has ended
-	work, stopWork := context.WithCancelCause(context.WithoutCancel(ctx))
+	work, stopWork := context.WithCancelCause(schema.Hearing(context.WithoutCancel(ctx), w.miss))
 	defer stopWork(nil)
 	w.work, w.stopWork = work, stopWork
 	w.jobs, w.stopJobs = context.WithCancelCause(work)
@@ -205,6 +211,8 @@ func (w *worker) signOff() error {
 	until := time.Now().Add(w.patience())
 	if !w.quietSince.IsZero() {
 		until = w.quietSince.Add(w.patience()) // what has been waited for the database counts
+	} else {
+		w.missed.Store(nil)
 	}
 	end, cancel := context.WithDeadline(w.work, until)
 	defer cancel()
@@ -217,7 +225,7 @@ func (w *worker) signOff() error {
 		case errors.Is(context.Cause(w.jobs), roster.ErrLockLost):
 			return roster.ErrLockLost
 		case end.Err() != nil:
-			return unanswered(err)
+			return w.unanswered(err)
 		}
 		select {
 		case <-end.Done():
@@ -226,11 +234,22 @@ func (w *worker) signOff() error {
 	}
 }
 
-// unanswered is the error of a worker that the database has not answered in its time, with the last trouble that it had. That
-// a context has ended is none: the worker has ended it.
-func unanswered(last error) error {
-	if errors.Is(last, context.Canceled) || errors.Is(last, context.DeadlineExceeded) {
+// miss takes note of the last trouble with the database. It may be called at any time.
+func (w *worker) miss(err error) { w.missed.Store(&err) }
+
+// unanswered is the error of a worker that had no time left to wait for the database: the last trouble that it had with it,
+// if that is what the engine said, and otherwise that there was no answer. That a context has ended is no trouble: the worker has
+// ended it.
+func (w *worker) unanswered(last error) error {
+	ended := last == nil || errors.Is(last, context.Canceled) || errors.Is(last, context.DeadlineExceeded)
+	if missed := w.missed.Load(); ended && missed != nil {
+		last, ended = *missed, false
+	}
+	switch {
+	case ended:
 		return schema.ErrNoAnswer
+	case schema.IsAnswer(last):
+		return fmt.Errorf("%w: %w", errWaited, last)
 	}
 	return errors.Join(schema.ErrNoAnswer, last)
 }
@@ -247,17 +266,18 @@ func (w *worker) overdue(accepting bool) bool {
 	}
 	if w.quietSince.IsZero() {
 		w.quietSince = time.Now()
+		w.missed.Store(nil)
 	}
 	return time.Since(w.quietSince) > w.patience()
 }
 
 // noAnswer is the error that ends a worker which has waited for the database long enough.
 func (w *worker) noAnswer() error {
-	waits := func(s *source) bool { return s.roundsApart+len(s.parts)+len(s.unsettled) > 0 }
-	if slices.ContainsFunc(w.sources, waits) {
-		return errors.Join(schema.ErrNoAnswer, errUnsettled, w.missed)
+	waits := func(s *source) bool { return s.roundsApart-s.turning+len(s.parts)+len(s.unsettled) > 0 }
+	if missed := w.missed.Load(); slices.ContainsFunc(w.sources, waits) && (missed == nil || schema.IsLockTimeout(*missed)) {
+		return errUnsettled
 	}
-	return unanswered(w.missed)
+	return w.unanswered(nil)
 }
 
 // abandon stops what runs and waits for it to end. What is not settled then is reclaimed when the lock has expired.
@@ -332,7 +352,7 @@ func (w *worker) trouble(err error) error {
 		return err
 	}
 	w.Log.Warn("the database is busy or away", "error", err)
-	w.missed = err
+	w.miss(err)
 	w.pausedUntil = time.Now().Add(lookEvery)
 	return nil
 }
