@@ -219,7 +219,7 @@ func (a *app) operateOne(ctx context.Context, id int64, d *operated) error {
 	case err == nil && c.Result == duplicate:
 		d.duplicates++
 		if !a.json {
-			a.report(fmt.Errorf("job %d of %s is not retried: %s", id, d.q.Name, c.live()), "")
+			a.err.line("hipq: job %d of %s is not retried: %s", id, d.q.Name, c.live())
 		}
 		return a.printChange(c)
 	case err == nil:
