@@ -330,7 +330,7 @@ func TestServersTextIsShownOnly(t *testing.T) {
 		}
 		for _, args := range [][]string{{"jobs"}, {"work"}, {"work", "-v"}, {"init"}, {"status", "--json"}, {"show", "plain", "1"}} {
 			code, out, errs := shown(append(args, "--config", config)...)
-			if code == 0 || out != "" || !strings.HasPrefix(errs, "hipq: ") {
+			if code == 0 || out != "" || !strings.HasPrefix(errs, "hipq: ") && !strings.HasPrefix(errs, `{"error":`) {
 				t.Errorf("hipq %q: exit code %d, %.200q, %.200q", args, code, out, errs)
 			}
 			if found := trick(errs); found != "" || len(errs) > 10<<10 {

@@ -142,7 +142,7 @@ func (h hostileDB) interrupt(t *testing.T, read bool, args []string) {
 			t.Errorf("%d bytes more were printed", n)
 		}
 	}
-	if code, got := c.ProcessState.ExitCode(), errs.String(); code != 143 || got != "hipq: interrupted\n" {
+	if code, got := c.ProcessState.ExitCode(), errs.String(); code != 143 || got != "hipq: interrupted\n" && got != `{"error":{"code":143,"message":"interrupted","hint":null}}`+"\n" {
 		t.Errorf("exit code %d, and it said %q", code, got)
 	}
 }

@@ -30,12 +30,19 @@ func newChildren() *children {
 // adopt makes this process adopt, if the system can do that. The children that it has already are its own.
 func (c *children) adopt() {
 	had, err := listChildren()
-	if err != nil || !adoptOrphans() {
+	if err != nil || !adoptOrphans(true) {
 		return
 	}
 	c.adopts = true
 	for _, pid := range had {
 		c.own[pid] = struct{}{}
+	}
+}
+
+// release ends that: what this process starts from now on, nobody here would reap.
+func (c *children) release() {
+	if c.adopts {
+		adoptOrphans(false)
 	}
 }
 

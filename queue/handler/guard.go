@@ -146,7 +146,11 @@ func (g *Guard) reap(pid int, wait func()) {
 // killed first, and Close waits for that: nothing of a worker is left when it has ended. Its error, for people, names what
 // could not be killed.
 func (g *Guard) Close() error {
-	if g == nil || !g.close() {
+	if g == nil {
+		return nil
+	}
+	defer g.children.release()
+	if !g.close() {
 		return nil
 	}
 	// the guard process stays beside it, for a worker that is killed meanwhile

@@ -86,8 +86,14 @@ func runs(pid int) bool {
 	return ok && !o.ended
 }
 
-// adoptOrphans makes this process the parent of what its descendants leave behind, and says whether that can be.
-func adoptOrphans() bool { return unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == nil }
+// adoptOrphans makes this process the parent of what its descendants leave behind, or no more, and says whether that can be.
+func adoptOrphans(adopt bool) bool {
+	value := uintptr(0)
+	if adopt {
+		value = 1
+	}
+	return unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, value, 0, 0, 0) == nil
+}
 
 // listChildren gives the children of this process's first thread: all that it has adopted, and some that it has started.
 func listChildren() (pids []int, err error) {

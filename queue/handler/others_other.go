@@ -23,7 +23,7 @@ func nameOf(int) string { return "" }
 // runs says whether a process, which needn't be a child, is there. A zombie is too, until it is reaped.
 func runs(pid int) bool { return syscall.Kill(pid, 0) != syscall.ESRCH }
 
-// adoptOrphans makes this process the parent of what its descendants leave behind, and says whether that can be.
-func adoptOrphans() bool { return false }
+// adoptOrphans makes this process the parent of what its descendants leave behind, or no more, and says whether that can be.
+func adoptOrphans(bool) bool { return false }
 
 func listChildren() ([]int, error) { return nil, errors.ErrUnsupported }

@@ -142,7 +142,7 @@ func TestErrorEndsTheWorker(t *testing.T) {
 		p := s.worker(all(g.handle))
 		r := s.start(p)
 		g.next()
-		s.exec("DROP TABLE shop_reports")
+		s.exec("ALTER TABLE shop_queues RENAME TO shop_lost")
 		cause := receive(s.t, "the handler ends", g.stopped)
 		if _, err := r.end(); err == nil || !errors.Is(err, cause) {
 			s.t.Errorf("the handler ends with %v, the worker with %v", cause, err)
@@ -152,6 +152,7 @@ func TestErrorEndsTheWorker(t *testing.T) {
 		if row := s.row(p.ID); row.State != "error" || row.Slots != 0 || len(entries) != 1 || entries[0].Error != r.err.Error() {
 			s.t.Errorf("the worker's row is %+v, its end is told as %+v", row, entries)
 		}
+		s.exec("ALTER TABLE shop_lost RENAME TO shop_queues")
 		wantSummary(s.t, s.work(only(s.emails, s.worker(all(nothing)))), worker.Summary{Started: 1, Finished: 1})
 		s.wantHistory(s.emails, atSecond, id)
 	})
