@@ -18,7 +18,7 @@ var dayAndTime = func() *regexp.Regexp {
 // ParseTime reads a time as people write it, from 1970 to 9998:
 //
 //	2026-12-31T23:00:00Z, 2026-12-31T23:00:00+01:00    RFC 3339
-//	2026-12-31 23:00, 2026-12-31 23:00:05, 2026-12-31  in the zone; a day alone begins it
+//	2026-12-31 23:00, 2026-12-31 23:00:05, 2026-12-31  in the zone; a day alone is when it begins
 //	tomorrow 09:00, today, yesterday 18:30             likewise
 //	09:00                                              today
 //	now, -1h, +90s, +1d                                from now on, or back: a duration with its sign
@@ -71,9 +71,12 @@ func inZone(day, clock string, zone *time.Location, now func() (time.Time, error
 		if err != nil {
 			return t, err
 		}
-		day = t.In(zone).AddDate(0, 0, ahead).Format(time.DateOnly)
+		y, m, d := t.In(zone).Date()
+		// not in the zone, whose clocks may leave out on that day the time that it is now
+		day = time.Date(y, m, d+ahead, 0, 0, 0, 0, time.UTC).Format(time.DateOnly)
 	}
-	if clock == "" {
+	dayAlone := clock == ""
+	if dayAlone {
 		clock = "00:00"
 	}
 	if len(clock) < len("00:00:00") {
@@ -83,11 +86,11 @@ func inZone(day, clock string, zone *time.Location, now func() (time.Time, error
 	if err != nil {
 		return wall, errNoTime
 	}
-	return local(wall, zone)
+	return local(wall, zone, dayAlone)
 }
 
-// local is when the zone's clocks show what wall shows.
-func local(wall time.Time, zone *time.Location) (time.Time, error) {
+// local is when the zone's clocks show what wall shows; of a day alone, whose wall is midnight, when the day begins.
+func local(wall time.Time, zone *time.Location, dayAlone bool) (time.Time, error) {
 	var all, right []time.Time
 	for _, near := range []time.Duration{-24 * time.Hour, 24 * time.Hour} { // no zone changes its clocks twice in that time
 		_, offset := wall.Add(near).In(zone).Zone()
@@ -100,14 +103,19 @@ func local(wall time.Time, zone *time.Location) (time.Time, error) {
 			right = append(right, t)
 		}
 	}
-	if len(right) == 1 {
+	slices.SortFunc(all, time.Time.Compare)
+	switch {
+	case len(right) == 1:
 		return right[0], nil
+	case dayAlone && len(right) > 1:
+		return all[0], nil // the first midnight
+	case dayAlone:
+		return all[1], nil // there is no midnight: the day begins when the clocks are changed
 	}
 	how := "does not exist"
 	if len(right) > 1 {
 		how = "is there twice"
 	}
-	slices.SortFunc(all, time.Time.Compare)
 	return time.Time{}, fmt.Errorf("%s %s in %s, where clocks are changed; write %s or %s", wall.Format(time.DateTime), how, zone,
 		all[0].UTC().Format(time.RFC3339), all[1].UTC().Format(time.RFC3339))
 }

@@ -103,6 +103,30 @@ func TestParseTimeRefuses(t *testing.T) {
 	}
 }
 
+// TestParseTimeAtMidnight: where a zone changes its clocks at midnight, tomorrow is the next day, and each day has a beginning.
+func TestParseTimeAtMidnight(t *testing.T) {
+	for _, c := range []struct{ zone, now, text, want string }{
+		// 2026-09-06 begins at 01:00: half past midnight of the day before, and of the day after, has none on that day
+		{"America/Santiago", "2026-09-05T04:30:00Z", "tomorrow 09:00", "2026-09-06T12:00:00Z"},
+		{"America/Santiago", "2026-09-05T04:30:00Z", "tomorrow", "2026-09-06T04:00:00Z"},
+		{"America/Santiago", "2026-09-06T15:00:00Z", "today", "2026-09-06T04:00:00Z"},
+		{"America/Santiago", "2026-09-07T03:30:00Z", "yesterday", "2026-09-06T04:00:00Z"},
+		{"Africa/Cairo", "2026-01-01T00:00:00Z", "2026-04-24", "2026-04-23T22:00:00Z"},
+		// 2026-11-01 has two hours from 00:00 on
+		{"America/Havana", "2026-01-01T00:00:00Z", "2026-11-01", "2026-11-01T04:00:00Z"},
+	} {
+		got, err := ParseTime(c.text, zone(t, c.zone), at(c.now))
+		if err != nil || got.UTC().Format(time.RFC3339) != c.want {
+			t.Errorf("ParseTime(%q) in %s at %s = %s, %v; want %s", c.text, c.zone, c.now, got.UTC().Format(time.RFC3339), err, c.want)
+		}
+	}
+	for _, text := range []string{"2026-09-06 00:00", "2026-09-06 00:30"} {
+		if got, err := ParseTime(text, zone(t, "America/Santiago"), nil); err == nil || !strings.Contains(err.Error(), "does not exist") {
+			t.Errorf("ParseTime(%q) = %s, %v", text, got, err)
+		}
+	}
+}
+
 // TestParseTimeOfAnyHour: whatever a clock of a zone shows is either that time, or one that it shows twice; what is refused as
 // not there is shown by none.
 func TestParseTimeOfAnyHour(t *testing.T) {
