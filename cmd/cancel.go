@@ -64,6 +64,12 @@ func (a *app) cancelCommand() *cobra.Command {
 					return nil
 				}
 				o.do = func(q *queue.Queue, c *change) error { return cancelOrStop(cmd.Context(), q, c) }
+				o.would = func(_ *queue.Queue, j *job.Job, c *change) error {
+					if errors.Is(queue.CanCancel(j), queue.ErrStarted) && j.Line == job.LineLocked && j.Flaw == nil {
+						c.Result = asked
+					}
+					return nil
+				}
 			}
 			return a.operate(cmd, args[0], o)
 		},
@@ -78,6 +84,9 @@ func (a *app) cancelCommand() *cobra.Command {
 	return c
 }
 
+// asked is the result for a job whose worker has to stop it.
+const asked = "asked"
+
 // cancelOrStop ends a job, started or not, and tells which worker was asked to.
 func cancelOrStop(ctx context.Context, q *queue.Queue, c *change) error {
 	for {
@@ -90,7 +99,7 @@ func cancelOrStop(ctx context.Context, q *queue.Queue, c *change) error {
 		case errors.Is(err, queue.ErrNotStarted): // it has gone on to wait for its next attempt
 			continue
 		case err == nil && worker != job.None:
-			c.Result, c.WorkerID = "asked", &worker
+			c.Result, c.WorkerID = asked, &worker
 		}
 		return err
 	}
