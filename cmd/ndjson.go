@@ -144,6 +144,14 @@ func (n *ndjson) bad(err error) error {
 	return fmt.Errorf("%s: line %d: %s", n.file, n.line, err.Error())
 }
 
+// refused is bad, unless it was the database that failed when it was asked about the line, for its clock say, or a signal.
+func (n *ndjson) refused(err error) error {
+	if trouble, _ := schema.Diagnose(err); trouble == schema.NoTrouble && !errors.Is(err, context.Canceled) {
+		return n.bad(err)
+	}
+	return fmt.Errorf("%s: line %d: %w", n.file, n.line, err)
+}
+
 func (n *ndjson) parse(text []byte) error {
 	if len(text) == 0 {
 		return nil
@@ -156,11 +164,8 @@ func (n *ndjson) parse(text []byte) error {
 		return n.bad(err)
 	}
 	q, err := n.queue(l.Queue)
-	if trouble, _ := schema.Diagnose(err); trouble != schema.NoTrouble { // the line isn't bad
-		return fmt.Errorf("%s: line %d: %w", n.file, n.line, err)
-	}
 	if err != nil {
-		return n.bad(err)
+		return n.refused(err)
 	}
 	j, err := l.job(func(text string) (time.Time, error) { return n.i.parseTime(n.cmd, text) })
 	if err == nil {
@@ -170,7 +175,7 @@ func (n *ndjson) parse(text []byte) error {
 		err = n.types[q.Name].check(j.Type)
 	}
 	if err != nil {
-		return n.bad(err)
+		return n.refused(err)
 	}
 	j.OnDuplicate = n.onDuplicate
 	if n.to != nil && n.to != q || len(n.pending) == batchLines || n.size > batchBytes {
@@ -199,14 +204,13 @@ func (n *ndjson) queue(name string) (*queue.Queue, error) {
 }
 
 func (l jobLine) job(parseTime func(string) (time.Time, error)) (j job.New, err error) {
+	j = job.New{Type: l.Type, Data: string(l.Data), Priority: l.Priority, ThrottleFactor: l.ThrottleFactor, ShardKey: l.ShardKey}
 	if l.Key != nil {
 		if *l.Key == "" {
 			return j, errors.New("job_key is empty; leave it out for a key of its own")
 		}
 		j.Key = *l.Key
 	}
-	j = job.New{Type: l.Type, Key: j.Key, Priority: l.Priority, ThrottleFactor: l.ThrottleFactor, ShardKey: l.ShardKey}
-	j.Data = string(l.Data)
 	switch {
 	case j.Data == "null":
 		j.Data = ""
@@ -220,7 +224,7 @@ func (l jobLine) job(parseTime func(string) (time.Time, error)) (j job.New, err 
 			return j, fmt.Errorf("scheduled_run_time: %w", err)
 		}
 	}
-	if len(l.Timeout) > 0 {
+	if len(l.Timeout) > 0 && string(l.Timeout) != "null" {
 		if j.Timeout, err = l.timeout(); err != nil {
 			return j, fmt.Errorf("timeout: %w", err)
 		}
@@ -279,6 +283,9 @@ func (n *ndjson) flush(ctx context.Context) error {
 // stopped says what is in, and how to go on.
 func (n *ndjson) stopped(err error) error {
 	next := fmt.Sprintf("tail -n +%d %s | hipq enqueue --config %s --ndjson -", n.in+1, shellWord(n.file), shellWord(n.i.File))
+	if n.onDuplicate != job.KeepDuplicate {
+		next += " --on-duplicate " + string(n.onDuplicate)
+	}
 	if n.file == "-" {
 		next = fmt.Sprintf("begin again with line %d", n.in+1)
 	}
