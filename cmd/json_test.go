@@ -36,6 +36,7 @@ var documents = map[string]any{
 	"The counts of the metrics":                                     monitor.Counts{},
 	"What was deleted: purge":                                       purged{},
 	"What was made: init":                                           initialised{},
+	"What is wrong with the config: config check":                   checked{},
 	"A failure: every command": struct {
 		Error failure `json:"error"`
 	}{},
