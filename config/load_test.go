@@ -136,6 +136,26 @@ func TestAHandlersEnvironmentIsNoSetting(t *testing.T) {
 	}
 }
 
+// Kubernetes tells each container of a service hipq-database, or hipq-worker; a port that somebody means for a setting is none.
+func TestLinksToServicesAreNoSettings(t *testing.T) {
+	want := mustLoad(t, minimal)
+	got, err := Load(LoadOptions{File: want.File, Env: environment(
+		"HIPQ_DATABASE_SERVICE_HOST", "10.0.0.7", "HIPQ_DATABASE_SERVICE_PORT", "3306", "HIPQ_DATABASE_SERVICE_PORT_MYSQL", "3306",
+		"HIPQ_DATABASE_PORT", "tcp://10.0.0.7:3306", "HIPQ_DATABASE_PORT_3306_TCP", "tcp://10.0.0.7:3306",
+		"HIPQ_DATABASE_PORT_3306_TCP_ADDR", "10.0.0.7", "HIPQ_DATABASE_PORT_3306_TCP_PROTO", "tcp",
+	)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	_, err = Load(LoadOptions{File: want.File, Env: environment("HIPQ_DATABASE_PORT", "3306")})
+	if !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "HIPQ_DATABASE_PORT: unknown variable") {
+		t.Errorf("a port: %v", err)
+	}
+}
+
 // What a variable or a flag got wrong must not be looked for in the file.
 func TestErrorsNameTheOrigin(t *testing.T) {
 	for _, c := range []struct {

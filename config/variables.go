@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -33,9 +34,12 @@ func ownVariables() []string {
 	return []string{"HIPQ_ATTEMPT", "HIPQ_CONFIG", "HIPQ_JOB_ID", "HIPQ_JOB_KEY", "HIPQ_JOB_TYPE", "HIPQ_QUEUE", "HIPQ_TOKEN", "HIPQ_WORKER_ID"}
 }
 
+// serviceLink is a variable that Kubernetes sets in each container for a service that is called hipq-database or hipq-worker.
+var serviceLink = regexp.MustCompile(`_(SERVICE_(HOST|PORT)(_.*)?|PORT_[0-9]+_(TCP|UDP|SCTP)(_.*)?)=|_PORT=(tcp|udp|sctp)://`)
+
 // variables refuses those of the environment that are meant for hipq and would be of no effect: whose name is a key of the
 // config or begins with a section of it (HIPQ_WORKER_…), and those that are nearly a setting. All others are somebody
-// else's, also where they begin with HIPQ_. An empty variable is none.
+// else's, also where they begin with HIPQ_, and so are links to services. An empty variable is none.
 func (c *checker) variables(env map[string]string) {
 	known := []string{"HIPQ_CONFIG"}
 	for _, key := range settings() {
@@ -43,7 +47,8 @@ func (c *checker) variables(env map[string]string) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(env)) {
 		own, ours := strings.CutPrefix(name, prefix)
-		if !ours || env[name] == "" || slices.Contains(known, name) || slices.Contains(ownVariables(), name) {
+		if !ours || env[name] == "" || slices.Contains(known, name) || slices.Contains(ownVariables(), name) ||
+			serviceLink.MatchString(name+"="+env[name]) {
 			continue
 		}
 		at := name
