@@ -128,7 +128,10 @@ func (a *app) operate(cmd *cobra.Command, name string, o operation) error {
 		if all, err = i.found(cmd, q, o); err != nil {
 			return err
 		}
-		if o.ask && !o.dryRun && !a.confirmed(fmt.Sprintf("%s %s of %s", o.verb, jobs(len(all)), q.Name)) {
+		if o.ask && !o.dryRun && len(all) > 0 && !a.confirmed(fmt.Sprintf("%s %s of %s", o.verb, jobs(len(all)), q.Name)) {
+			if cmd.Context().Err() != nil {
+				return advised{errInterrupted, "nothing was changed"}
+			}
 			return errors.New("nothing was changed")
 		}
 	}

@@ -107,6 +107,8 @@ func local(wall time.Time, zone *time.Location, dayAlone bool) (time.Time, error
 	switch {
 	case len(right) == 1:
 		return right[0], nil
+	case len(all) == 1: // changed, and changed back
+		return all[0], nil
 	case dayAlone && len(right) > 1:
 		return all[0], nil // the first midnight
 	case dayAlone:
