@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"net/url"
 	"os"
-	"time"
 
 	"github.com/jmoiron/sqlx"
 	"modernc.org/sqlite"
@@ -55,15 +54,11 @@ func openSQLite(ctx context.Context, o Options) (*DB, error) {
 	// The file has one writer at a time; a few more connections serve readers.
 	db.SetMaxOpenConns(4)
 	db.SetMaxIdleConns(4)
-	// the switch to WAL, once in a file's life, doesn't wait for another that does the same
-	for try := 0; ; try++ {
-		if err = db.PingContext(ctx); err == nil {
-			break
-		}
-		if try == 10 || !Retryable(err) || !sleep(ctx, jitter(100*time.Millisecond)) {
-			_ = db.Close()
-			return nil, err
-		}
+	// the switch to WAL, once in a file's life, doesn't wait for another that does the same; and whoever closes the file last, or
+	// recovers it after a crash, has it alone for as long as that takes
+	if err := patiently(ctx, Retryable, func() error { return db.PingContext(ctx) }); err != nil {
+		_ = db.Close()
+		return nil, err
 	}
 	return &DB{DB: db, Dialect: sqliteDialect}, nil
 }
