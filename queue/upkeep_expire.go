@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -9,12 +10,14 @@ import (
 )
 
 // wake does what it is time for: promotes later jobs, and when none is left, for both are in one index, looks after those
-// that wait for answers.
+// that wait for answers. It does so too where another transaction keeps the first from being promoted.
 func (q *Queue) wake(ctx context.Context, met *[]any) (more bool, err error) {
-	if more, err := q.promote(ctx, met); more || err != nil {
-		return more, err
+	more, held := q.promote(ctx, met)
+	if more || held != nil && !schema.IsLockTimeout(held) {
+		return more, held
 	}
-	return q.expire(ctx, met)
+	more, err = q.expire(ctx, met)
+	return more, cmp.Or(err, held)
 }
 
 // expire ends the attempts of asynchronous jobs whose answers have not come in time: they wait for the retry decision.
