@@ -188,7 +188,7 @@ func (w Why) due() []Reason {
 		reasons = append(reasons, because("suspect", "its last attempt ended with its worker, so it runs alone: a worker takes it that runs nothing else"))
 	}
 	reasons = append(reasons, w.nobody()...)
-	if w.Held {
+	if w.RowHeld {
 		reasons = append(reasons, because("row_held", "another transaction holds its row: does an application keep one open?"))
 	}
 	if w.Ahead > 0 {

@@ -29,8 +29,8 @@ type Why struct {
 	// Full tells where workers hold all slots of a concurrency that the job comes under: the host's, the queue's or the job
 	// type's own.
 	Full []FullLane
-	// Held says that another transaction holds the job's row.
-	Held bool
+	// RowHeld says that another transaction holds the job's row.
+	RowHeld bool
 	// Handled says whether the config that asks has a handler for the job's type.
 	Handled bool
 	// Worker is the worker that has it, if one does; Last is the one that started last, if any has.
@@ -95,7 +95,7 @@ func (q *Queue) whyDue(ctx context.Context, w *Why, by Asker) (err error) {
 	if w.Full, err = q.fullLanes(ctx, w.Job.Type, by.Concurrency, w.Now); err != nil {
 		return err
 	}
-	w.Held, err = q.db.IsHeld(ctx, q.table, w.Job.ID)
+	w.RowHeld, err = q.db.IsHeld(ctx, q.table, w.Job.ID)
 	return err
 }
 
