@@ -140,11 +140,11 @@ func DDL(driver string, names Names, queues []Queue) (string, error) {
 	return strings.Join(all, ";\n\n") + ";\n", nil
 }
 
-// Migrate creates the tables of the instance and of these queues, or brings them up to date, and tells which it
-// touched. Tables that are on record and not there any more, and indexes, it makes anew. It may be repeated, and run by several at once: they take turns. MySQL's DDL knows no transaction, so a
-// Migrate that was interrupted there goes on at the step where it stopped; every step can be run again. That is also why two
-// on different nodes of a Galera cluster, which know nothing of each other's locks, may do the same steps: a statement of DDL
-// happens on all nodes at once, and the second finds it done.
+// Migrate creates the tables of the instance and of these queues, or brings them up to date, and tells which it touched.
+// Tables that are on record and not there any more, and indexes, it makes anew. It may be repeated, and run by several at
+// once: they take turns. MySQL's DDL knows no transaction, so a Migrate that was interrupted there goes on at the step where
+// it stopped; every step can be run again. That is also why two on different nodes of a Galera cluster, which know nothing of
+// each other's locks, may do the same steps: a statement of DDL happens on all nodes at once, and the second finds it done.
 func (db *DB) Migrate(ctx context.Context, queues []Queue) (changed []string, err error) {
 	units, err := db.units(queues)
 	if err != nil {
@@ -252,8 +252,8 @@ func (m migration) step(ctx context.Context, list []string) error {
 	}
 }
 
-// read reads something by a statement of its own, write writes: another process may stand in the way of
-// either, or another node of a Galera cluster.
+// read reads something by a statement of its own, write writes: another process may stand in the way of either,
+// or another node of a Galera cluster.
 func (m migration) read(ctx context.Context, do func() error) error {
 	return patiently(ctx, isConflict, do)
 }
