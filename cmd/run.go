@@ -56,6 +56,7 @@ func (a *app) runJob(cmd *cobra.Command, name string, id int64) error {
 		return err
 	}
 	guard := a.newGuard(i, w.ID)
+	defer a.closeGuard(guard)
 	queues, _, err := i.workQueues([]string{name}, nil, w.ID, guard)
 	if err != nil {
 		return err
@@ -74,7 +75,6 @@ func (a *app) runJob(cmd *cobra.Command, name string, id int64) error {
 			}
 		},
 	}, id)
-	a.closeGuard(guard)
 	if err != nil {
 		return err
 	}

@@ -87,6 +87,7 @@ func (a *app) runWork(cmd *cobra.Command, names, types []string) error {
 		return err
 	}
 	guard := a.newGuard(i, w.ID)
+	defer a.closeGuard(guard)
 	queues, unfit, err := i.workQueues(names, types, w.ID, guard)
 	if err != nil {
 		return err
@@ -95,7 +96,6 @@ func (a *app) runWork(cmd *cobra.Command, names, types []string) error {
 	done, err := worker.Run(cmd.Context(), worker.Params{
 		DB: i.db, Queues: queues, Options: i.Worker, Renewed: guard.Extend, KillStrays: a.killStrays, Log: a.logger(), Worker: w,
 	})
-	a.closeGuard(guard)
 	took := time.Since(began)
 	switch {
 	case a.json:
