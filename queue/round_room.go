@@ -53,7 +53,7 @@ func (q *Queue) takeTurn(ctx context.Context, tx *schema.Tx, worker string) (*ro
 	if !q.TakesTurns() {
 		return r, nil
 	}
-	if err := tx.Write(ctx, "UPDATE "+q.db.Queues()+" SET turn = (turn = 0) WHERE queue = ?", q.Name); err != nil {
+	if err := tx.Write(ctx, "UPDATE "+q.db.Queues()+" SET turn = turn % 1000000000 + 1 WHERE queue = ?", q.Name); err != nil {
 		return nil, fmt.Errorf("wait for a turn: %w", err)
 	}
 	if q.db.StillClock {

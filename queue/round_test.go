@@ -376,7 +376,7 @@ func TestPauseWhileARoundWaitsForItsTurn(t *testing.T) {
 // waitsForItsTurn waits until a round does.
 func (s store) waitsForItsTurn() {
 	s.t.Helper()
-	query := "SELECT EXISTS (SELECT 1 FROM information_schema.processlist WHERE db = DATABASE() AND info LIKE CONCAT('%turn = ', '(turn = 0)%'))"
+	query := "SELECT EXISTS (SELECT 1 FROM information_schema.processlist WHERE db = DATABASE() AND info LIKE CONCAT('%turn = ', 'turn _ 1000000000%'))"
 	ctx, cancel := context.WithTimeout(s.t.Context(), 10*time.Second)
 	defer cancel()
 	for waits := false; !waits; {

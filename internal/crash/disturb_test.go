@@ -35,11 +35,11 @@ const tight = 10
 var disturbances = []disturbance{
 	{name: "stopped in a round", begin: stopped("line IN ('due', 'held')")},
 	{name: "stopped as it settles", begin: stopped("state IN ('running', 'error')"), long: true},
-	{name: "stopped in its turn", limit: tight, begin: stopped("SET turn = (turn = 0)")},
+	{name: "stopped in its turn", limit: tight, begin: stopped("SET turn = turn % 1000000000 + 1")},
 	{name: "stopped as it claims slots", begin: stopped("FROM hipq_tables WHERE table_name"), long: true},
 	{name: "stopped as it renews its lock", begin: stopped("SET heartbeat ="), long: true},
 	{name: "vanished in a round", begin: vanished("line IN ('due', 'held')")},
-	{name: "vanished in its turn", limit: tight, begin: vanished("SET turn = (turn = 0)"), long: true},
+	{name: "vanished in its turn", limit: tight, begin: vanished("SET turn = turn % 1000000000 + 1"), long: true},
 
 	{name: "due jobs are held by id", begin: held(repeatableRead, byID, due), long: true},
 	{name: "running jobs are held by id", begin: held(repeatableRead, byID, running)},

@@ -72,7 +72,7 @@ func (r *Roster) ClaimSlots(ctx context.Context, w Worker, claims map[string]Cla
 // for two on different nodes of a Galera cluster don't see each other's locks: there the commit of the second is refused.
 func (r *Roster) takeTurn(ctx context.Context, tx *schema.Tx) error {
 	for {
-		res, err := tx.ExecContext(ctx, "UPDATE "+r.db.Queues()+" SET turn = (turn = 0) WHERE queue = ?", activity.None)
+		res, err := tx.ExecContext(ctx, "UPDATE "+r.db.Queues()+" SET turn = turn % 1000000000 + 1 WHERE queue = ?", activity.None)
 		if err != nil {
 			return fmt.Errorf("wait for a turn: %w", err)
 		}

@@ -172,7 +172,7 @@ func TestDatabaseFallsSilent(t *testing.T) {
 // transactions are those of a worker, by the parts of statements that only they have.
 var transactions = map[string][]string{
 	"register":         {"INSERT INTO shop_workers"},
-	"slots":            {"SET turn = (turn = 0) WHERE queue = 'NONE'"},
+	"slots":            {"SET turn = turn % 1000000000 + 1 WHERE queue = 'NONE'"},
 	"take in":          {"line = 'new'"},
 	"promote":          {"SET line = 'due', wake_time = NULL"},
 	"start":            {"SET line = 'locked', state = 'running'"},
