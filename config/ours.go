@@ -22,6 +22,7 @@ func ours(what string, info fs.FileInfo) error {
 	case owner.Uid != 0 && int(owner.Uid) != user:
 		return fmt.Errorf("%w: %s belongs to user %d, who could make it run any program as user %d; give it to root or to this user",
 			errUntrusted, what, owner.Uid, user)
+	case mode&fs.ModeSymlink != 0: // its mode says nothing
 	case mode&fs.ModeDevice != 0, mode&fs.ModeSticky != 0 && mode.IsDir():
 	case mode&0o002 != 0:
 		return fmt.Errorf("%w: everybody may write %s; take that right away (chmod o-w)", errUntrusted, what)

@@ -42,8 +42,11 @@ func readTrusted(path string) (data []byte, shared bool, err error) {
 	return data, info.Mode().Perm()&0o044 != 0, nil
 }
 
-// trust refuses a file that others own or may write, or that lies in a folder where they could put another in its place: that
-// of its name, and where the name is a link that of the file.
+// maxLinks is how many links may lead to a file, as with Linux.
+const maxLinks = 40
+
+// trust refuses a file that others own or may write, or that lies in a folder where they could put another in its place. The
+// same holds for each of the links by which its name leads to it.
 func trust(path string, info fs.FileInfo) error {
 	if info.IsDir() {
 		return &fs.PathError{Op: "read", Path: path, Err: syscall.EISDIR}
@@ -51,11 +54,8 @@ func trust(path string, info fs.FileInfo) error {
 	if err := ours(path, info); err != nil || !info.Mode().IsRegular() { // a pipe has no place in a folder
 		return err
 	}
-	folders := map[string]bool{filepath.Dir(path): true}
-	if target, err := filepath.EvalSymlinks(path); err == nil {
-		folders[filepath.Dir(target)] = true
-	}
-	for folder := range folders {
+	for range maxLinks {
+		folder := filepath.Dir(path)
 		info, err := os.Stat(folder)
 		if err != nil {
 			return err
@@ -63,6 +63,20 @@ func trust(path string, info fs.FileInfo) error {
 		if err := ours("its folder "+folder, info); err != nil {
 			return err
 		}
+		link, err := os.Lstat(path)
+		if err != nil || link.Mode()&fs.ModeSymlink == 0 {
+			return err
+		}
+		if err := ours("the link "+path, link); err != nil {
+			return err
+		}
+		target, err := os.Readlink(path)
+		if err != nil {
+			return err
+		}
+		if path = target; !filepath.IsAbs(target) {
+			path = filepath.Join(folder, target)
+		}
 	}
-	return nil
+	return &fs.PathError{Op: "read", Path: path, Err: syscall.ELOOP}
 }

@@ -47,6 +47,19 @@ func TestConfigOfSomebodyElse(t *testing.T) {
 			target := write(t, filepath.Join(filepath.Dir(dir), "theirs", "real.yaml"), minimal)
 			do(t, os.Remove(file), os.Symlink(target, file), os.Chown(filepath.Dir(target), nobody, 0))
 		}, "its folder"},
+		"another's link in a folder like /tmp": {func(t *testing.T, dir, file string) {
+			target := write(t, filepath.Join(filepath.Dir(dir), "ours", "real.yaml"), minimal)
+			do(t, os.Remove(file), os.Symlink(target, file), os.Lchown(file, nobody, 0), os.Chmod(dir, 0o777|fs.ModeSticky))
+		}, "the link"},
+		"a link by way of a folder of all": {func(t *testing.T, dir, file string) {
+			target := write(t, filepath.Join(filepath.Dir(dir), "ours", "real.yaml"), minimal)
+			way := write(t, filepath.Join(filepath.Dir(dir), "all", "way.yaml"), minimal)
+			do(t, os.Remove(file), os.Remove(way), os.Symlink(target, way), os.Symlink("../all/way.yaml", file), os.Chmod(filepath.Dir(way), 0o777))
+		}, "everybody may write its folder"},
+		"links of ours": {func(t *testing.T, dir, file string) {
+			target := write(t, filepath.Join(filepath.Dir(dir), "ours", "real.yaml"), minimal)
+			do(t, os.Remove(file), os.Symlink(target, file+".way"), os.Symlink("hipq.yaml.way", file))
+		}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir, file := place(t, minimal)
