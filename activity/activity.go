@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/schema"
 )
 
@@ -45,7 +46,7 @@ var States = []State{Added, Starting, Finished, Error, Failed, Cancelled}
 // Entry is one row of the log. Texts that don't apply are None, numbers 0.
 type Entry struct {
 	ID       int64
-	At       schema.Time
+	At       engine.Time
 	Kind     Kind
 	State    State
 	Queue    string
@@ -91,7 +92,7 @@ const (
 )
 
 // Record appends entries inside the caller's transaction, whose time is theirs. Empty texts become None.
-func (l *Log) Record(ctx context.Context, tx *schema.Tx, entries []Entry) error {
+func (l *Log) Record(ctx context.Context, tx *engine.Tx, entries []Entry) error {
 	for len(entries) > 0 {
 		n, size := 0, 0
 		for n < len(entries) && n < maxRows && size < maxBytes {
@@ -106,7 +107,7 @@ func (l *Log) Record(ctx context.Context, tx *schema.Tx, entries []Entry) error 
 	return nil
 }
 
-func (l *Log) insert(ctx context.Context, tx *schema.Tx, entries []Entry) error {
+func (l *Log) insert(ctx context.Context, tx *engine.Tx, entries []Entry) error {
 	at, stamp := tx.Stamp()
 	names, values := shortColumns, shortRow
 	texts := slices.ContainsFunc(entries, func(e Entry) bool { return e.Error != "" || e.Output != "" })
@@ -122,7 +123,7 @@ func (l *Log) insert(ctx context.Context, tx *schema.Tx, entries []Entry) error 
 			args = append(args, orNone(e.Error), orNone(e.Output))
 		}
 	}
-	return tx.Insert(ctx, schema.Insert{Table: l.db.Activity(), Columns: names, Row: "(" + at + values, Args: args, N: len(entries)})
+	return tx.Insert(ctx, engine.Insert{Table: l.db.Activity(), Columns: names, Row: "(" + at + values, Args: args, N: len(entries)})
 }
 
 func orNone(s string) string {
@@ -218,7 +219,7 @@ func (by Filter) where() (string, []any) {
 		add("state = ?", string(by.State))
 	}
 	if !by.Since.IsZero() {
-		add("at >= ?", schema.At(by.Since))
+		add("at >= ?", engine.At(by.Since))
 	}
 	if by.After != 0 {
 		add("id > ?", by.After)

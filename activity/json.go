@@ -1,10 +1,10 @@
 package activity
 
-import "github.com/hipq/hipq/schema"
+import "github.com/hipq/hipq/internal/engine"
 
 // JSON is an entry as scripts see it: what doesn't apply is null. The field names are fixed; new ones may come.
 type JSON struct {
-	At       schema.Time `json:"at"`
+	At       engine.Time `json:"at"`
 	Kind     Kind        `json:"kind"`
 	State    State       `json:"state"`
 	Queue    *string     `json:"queue"`

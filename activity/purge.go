@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/hipq/hipq/schema"
+	"github.com/hipq/hipq/internal/engine"
 )
 
 // PurgeOptions say what Purge deletes.
@@ -65,13 +65,13 @@ func (l *Log) Purge(ctx context.Context, o PurgeOptions) (PurgeResult, error) {
 func (l *Log) first(ctx context.Context, from, to time.Time) (time.Time, error) {
 	var at *string
 	query := "SELECT MIN(at) FROM " + l.db.Activity() + " WHERE at >= ? AND at < ?"
-	if err := l.db.GetContext(ctx, &at, query, schema.At(from), schema.At(to)); err != nil {
+	if err := l.db.GetContext(ctx, &at, query, engine.At(from), engine.At(to)); err != nil {
 		return time.Time{}, fmt.Errorf("find the oldest activity: %w", err)
 	}
 	if at == nil {
 		return time.Time{}, nil
 	}
-	return schema.ParseTime(*at)
+	return engine.ParseTime(*at)
 }
 
 // purgeHour purges [from, to), which lies within the hour.
@@ -79,7 +79,7 @@ func (l *Log) purgeHour(ctx context.Context, o PurgeOptions, hour, from, to time
 	goes := o.Force
 	if !goes {
 		query := "SELECT EXISTS (SELECT 1 FROM " + l.db.Hours() + " WHERE hour = ?)"
-		if err := l.db.GetContext(ctx, &goes, query, schema.At(hour)); err != nil {
+		if err := l.db.GetContext(ctx, &goes, query, engine.At(hour)); err != nil {
 			return fmt.Errorf("look whether the monitor has taken the hour: %w", err)
 		}
 	}
@@ -88,7 +88,7 @@ func (l *Log) purgeHour(ctx context.Context, o PurgeOptions, hour, from, to time
 	}
 	var n int64
 	query := "SELECT COUNT(*) FROM " + l.db.Activity() + " WHERE at >= ? AND at < ?"
-	if err := l.db.GetContext(ctx, &n, query, schema.At(from), schema.At(to)); err != nil {
+	if err := l.db.GetContext(ctx, &n, query, engine.At(from), engine.At(to)); err != nil {
 		return fmt.Errorf("count entries: %w", err)
 	}
 	if goes {
@@ -109,9 +109,9 @@ func (l *Log) deleteEntries(ctx context.Context, from, to time.Time, deleted *in
 	for {
 		var found []struct {
 			ID int64
-			At schema.Time
+			At engine.Time
 		}
-		if err := l.db.SelectContext(ctx, &found, query, schema.At(from), schema.At(to), schema.PurgeBatch); err != nil {
+		if err := l.db.SelectContext(ctx, &found, query, engine.At(from), engine.At(to), engine.PurgeBatch); err != nil {
 			return fmt.Errorf("find old entries: %w", err)
 		}
 		ids := make([]any, len(found))
@@ -120,10 +120,10 @@ func (l *Log) deleteEntries(ctx context.Context, from, to time.Time, deleted *in
 		}
 		n, err := l.deleteByID(ctx, ids)
 		*deleted += n
-		if err != nil || len(found) < schema.PurgeBatch {
+		if err != nil || len(found) < engine.PurgeBatch {
 			return err
 		}
-		if err := schema.Breathe(ctx); err != nil {
+		if err := engine.Breathe(ctx); err != nil {
 			return err
 		}
 	}
@@ -134,7 +134,7 @@ func (l *Log) deleteByID(ctx context.Context, ids []any) (deleted int64, err err
 	if len(ids) == 0 {
 		return 0, nil
 	}
-	err = l.db.Tx(ctx, func(tx *schema.Tx) error {
+	err = l.db.Tx(ctx, func(tx *engine.Tx) error {
 		res, err := tx.ExecContext(ctx, l.db.DeleteByID(l.db.Activity(), len(ids), "1 = 1"), ids...)
 		if err != nil {
 			return err

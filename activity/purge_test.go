@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hipq/hipq/internal/dbtest"
+	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/schema"
 )
 
@@ -39,7 +40,7 @@ func mustExec(t *testing.T, db *schema.DB, statement string, args ...any) {
 // fill records n entries at each of these times.
 func fill(t *testing.T, l *Log, n int, times ...time.Time) {
 	t.Helper()
-	err := l.db.Tx(t.Context(), func(tx *schema.Tx) error {
+	err := l.db.Tx(t.Context(), func(tx *engine.Tx) error {
 		for _, at := range times {
 			tx.Now = at
 			entries := make([]Entry, n)
@@ -80,7 +81,7 @@ func TestPurge(t *testing.T) {
 		end := time.Hour - time.Microsecond
 		// hours 0, 2 and 5 have been taken, 1 and 4 not, in 3 nothing happened; 1,250 entries are more than two batches
 		for _, h := range []int{0, 2, 5} {
-			mustExec(t, l.db, "INSERT INTO "+l.db.Hours()+" (hour, taken_time) VALUES (?, ?)", schema.At(at(h, 0)), schema.At(at(9, 0)))
+			mustExec(t, l.db, "INSERT INTO "+l.db.Hours()+" (hour, taken_time) VALUES (?, ?)", engine.At(at(h, 0)), engine.At(at(9, 0)))
 		}
 		fill(t, l, 1250, at(0, time.Minute))
 		fill(t, l, 3, at(0, 0), at(0, end), at(1, 0), at(1, end), at(2, 0), at(2, end), at(4, time.Minute))
@@ -145,7 +146,7 @@ func TestPurgeNamesABoundedNumberOfHours(t *testing.T) {
 func TestPurgeStops(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		l := openLog(t, driver, source)
-		fill(t, l, 20*schema.PurgeBatch, purgeHour)
+		fill(t, l, 20*engine.PurgeBatch, purgeHour)
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		var r PurgeResult
@@ -155,7 +156,7 @@ func TestPurgeStops(t *testing.T) {
 			r, err = l.Purge(ctx, PurgeOptions{Before: purgeHour.Add(time.Hour), Force: true})
 			done <- err
 		}()
-		const all = 20 * schema.PurgeBatch
+		const all = 20 * engine.PurgeBatch
 		n := all
 		for n == all {
 			if err := l.db.GetContext(t.Context(), &n, "SELECT COUNT(*) FROM "+l.db.Activity()); err != nil {
@@ -170,7 +171,7 @@ func TestPurgeStops(t *testing.T) {
 			t.Fatal(err)
 		}
 		// a commit whose answer the end of the context cut off may not be counted
-		if gone := int64(all - n); n == 0 || gone != r.Deleted && gone != r.Deleted+schema.PurgeBatch {
+		if gone := int64(all - n); n == 0 || gone != r.Deleted && gone != r.Deleted+engine.PurgeBatch {
 			t.Errorf("%d entries are gone, %d reported", gone, r.Deleted)
 		}
 	})

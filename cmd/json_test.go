@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/activity"
+	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/monitor"
 	"github.com/hipq/hipq/queue/job"
-	"github.com/hipq/hipq/schema"
 )
 
 // documents are the objects that commands print, by their headings in docs/json.md.
@@ -104,7 +104,7 @@ func fieldsOf(all map[string]string, under string, object reflect.Type) {
 
 func addField(all map[string]string, path string, kind reflect.Type, more string) {
 	switch kind {
-	case reflect.TypeFor[time.Time](), reflect.TypeFor[schema.Time]():
+	case reflect.TypeFor[time.Time](), reflect.TypeFor[engine.Time]():
 		all[path] = "time" + more
 		return
 	case reflect.TypeFor[json.RawMessage]():

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/activity"
-	"github.com/hipq/hipq/schema"
+	"github.com/hipq/hipq/internal/engine"
 )
 
 // workersKey is where the workers are counted: they belong to no queue.
@@ -33,7 +33,7 @@ func (m *Monitor) count(ctx context.Context, hour time.Time) (metrics, error) {
 		" CAST(SUM(run_ms) AS SIGNED INTEGER) AS run_sum, CAST(MAX(run_ms) AS SIGNED INTEGER) AS run_max" +
 		" FROM " + m.db.Activity() + " " + m.db.Index(m.db.Activity(), "at") +
 		" WHERE at >= ? AND at < ? GROUP BY kind, queue, job_type, state"
-	err := m.db.SelectContext(ctx, &groups, query, schema.At(hour), schema.At(hour.Add(time.Hour)))
+	err := m.db.SelectContext(ctx, &groups, query, engine.At(hour), engine.At(hour.Add(time.Hour)))
 	if err != nil {
 		return metrics{}, fmt.Errorf("count the activity: %w", err)
 	}

@@ -3,7 +3,7 @@ package monitor
 import (
 	"time"
 
-	"github.com/hipq/hipq/schema"
+	"github.com/hipq/hipq/internal/engine"
 )
 
 // Counts are what happened to jobs, over an hour or several.
@@ -61,7 +61,7 @@ func (w *Workers) add(o Workers) {
 
 // metric is a row of the metrics table: an hour of one job type, or (see workersKey) of the workers.
 type metric struct {
-	Hour    schema.Time `db:"hour"`
+	Hour    engine.Time `db:"hour"`
 	Queue   string      `db:"queue"`
 	JobType string      `db:"job_type"`
 	Counts  `json:"-"`
@@ -69,7 +69,7 @@ type metric struct {
 	// The gauges; nil, and the zero time, where they were not measured.
 	Backlog     *int64      `db:"backlog"`
 	OldestDueMS *int64      `db:"oldest_due_ms"`
-	GaugeTime   schema.Time `db:"gauge_time"`
+	GaugeTime   engine.Time `db:"gauge_time"`
 }
 
 const (
@@ -105,7 +105,7 @@ type metrics struct {
 func (m metrics) row(k key) *metric {
 	r, ok := m.rows[k]
 	if !ok {
-		r = &metric{Hour: schema.At(m.hour), Queue: k.queue, JobType: k.jobType}
+		r = &metric{Hour: engine.At(m.hour), Queue: k.queue, JobType: k.jobType}
 		m.rows[k] = r
 	}
 	return r

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/queue/roster"
 	"github.com/hipq/hipq/schema"
 )
@@ -15,7 +16,7 @@ import (
 type backlog struct {
 	JobType string      `db:"job_type"`
 	N       int64       `db:"n"`
-	Oldest  schema.Time `db:"oldest"`
+	Oldest  engine.Time `db:"oldest"`
 }
 
 // gauge measures, as of now, the backlog of each registered queue: jobs that are due, and those whose worker is dead.
@@ -88,7 +89,7 @@ func (m *Monitor) gaugeQueue(ctx context.Context, hour metrics, q schema.Queue, 
 			" " + join + " WHERE j.line = 'locked' AND " + missing + " GROUP BY j.job_type",
 	} {
 		var found []backlog
-		if err := m.db.SelectContext(ctx, &found, query, schema.At(now)); err != nil {
+		if err := m.db.SelectContext(ctx, &found, query, engine.At(now)); err != nil {
 			return err
 		}
 		for _, b := range found {
@@ -108,5 +109,5 @@ func (r *metric) measured(b backlog, now time.Time) {
 	if !b.Oldest.IsZero() {
 		oldest = max(oldest, now.Sub(b.Oldest.Time).Milliseconds())
 	}
-	r.Backlog, r.OldestDueMS, r.GaugeTime = &n, &oldest, schema.At(now)
+	r.Backlog, r.OldestDueMS, r.GaugeTime = &n, &oldest, engine.At(now)
 }

@@ -6,7 +6,7 @@ import (
 
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/dbtest"
-	"github.com/hipq/hipq/schema"
+	"github.com/hipq/hipq/internal/engine"
 )
 
 func TestGauge(t *testing.T) {
@@ -18,8 +18,8 @@ func TestGauge(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ago := func(d time.Duration) schema.Time { return schema.At(now.Add(-d)) }
-		worker := func(id, state string, until schema.Time) {
+		ago := func(d time.Duration) engine.Time { return engine.At(now.Add(-d)) }
+		worker := func(id, state string, until engine.Time) {
 			exec(t, db, "INSERT INTO "+db.Workers()+" (id, host, pid, state, start_time, heartbeat, lock_until) VALUES (?, 'h', 1, ?, ?, ?, ?)",
 				id, state, ago(time.Hour), ago(time.Hour), until)
 		}
@@ -27,11 +27,11 @@ func TestGauge(t *testing.T) {
 		worker("late", "working", ago(time.Second))
 		worker("over", "finished", ago(-time.Hour))
 
-		job := func(jobType, state, line, worker string, scheduled, wake schema.Time) {
+		job := func(jobType, state, line, worker string, scheduled, wake engine.Time) {
 			exec(t, db, "INSERT INTO test_mail (job_type, state, line, worker_id, scheduled_run_time, wake_time, timeout, priority, throttle_factor, time_windows) VALUES (?, ?, ?, ?, ?, ?, 60, 100, 1, 'NONE')",
 				jobType, state, line, worker, scheduled, wake)
 		}
-		var never schema.Time
+		var never engine.Time
 		soon := ago(-time.Hour)
 		// of each kind that counts, and of each that doesn't, with ages that would show
 		job("due", "initial", "due", "NONE", ago(10*time.Second), never)
@@ -52,9 +52,9 @@ func TestGauge(t *testing.T) {
 		job("running", "running", "locked", "over", ago(99*time.Hour), never)
 		job("idle", "initial", "later", "NONE", soon, soon)
 		record(t, db,
-			activity.Entry{At: schema.At(hour), Kind: activity.Job, State: activity.Added, Queue: "mail", JobType: "due"},
-			activity.Entry{At: schema.At(hour), Kind: activity.Job, State: activity.Added, Queue: "mail", JobType: "idle"},
-			activity.Entry{At: schema.At(hour), Kind: activity.Worker, State: activity.Starting})
+			activity.Entry{At: engine.At(hour), Kind: activity.Job, State: activity.Added, Queue: "mail", JobType: "due"},
+			activity.Entry{At: engine.At(hour), Kind: activity.Job, State: activity.Added, Queue: "mail", JobType: "idle"},
+			activity.Entry{At: engine.At(hour), Kind: activity.Worker, State: activity.Starting})
 
 		take(t, m, hour, TakeOptions{Gauge: true})
 		report, err := m.Report(t.Context(), hour)

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/hipq/hipq/schema"
+	"github.com/hipq/hipq/internal/engine"
 )
 
 // Missing are the hours of the week up to the hour (UTC) that contains t, itself included, that are complete and that
@@ -40,7 +40,7 @@ func (m *Monitor) Missing(ctx context.Context, t time.Time) ([]time.Time, error)
 // begin is the hour in which the instance began: that of its first activity or, when this has been purged, the first
 // that was taken. It is zero if there is neither.
 func (m *Monitor) begin(ctx context.Context) (time.Time, error) {
-	var activity, taken schema.Time
+	var activity, taken engine.Time
 	err := m.db.QueryRowxContext(ctx, "SELECT (SELECT MIN(at) FROM "+m.db.Activity()+"), (SELECT MIN(hour) FROM "+m.db.Hours()+")").
 		Scan(&activity, &taken)
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/schema"
 )
 
@@ -50,9 +51,9 @@ func hourOf(t time.Time) time.Time { return t.UTC().Truncate(time.Hour) }
 
 // taken gives the hours in [from, to) that have been taken.
 func (m *Monitor) taken(ctx context.Context, from, to time.Time) (map[time.Time]bool, error) {
-	var hours []schema.Time
+	var hours []engine.Time
 	query := "SELECT hour FROM " + m.db.Hours() + " WHERE hour >= ? AND hour < ?"
-	if err := m.db.SelectContext(ctx, &hours, query, schema.At(from), schema.At(to)); err != nil {
+	if err := m.db.SelectContext(ctx, &hours, query, engine.At(from), engine.At(to)); err != nil {
 		return nil, fmt.Errorf("find the hours taken: %w", err)
 	}
 	taken := make(map[time.Time]bool, len(hours))

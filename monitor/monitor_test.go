@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/activity"
+	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/schema"
 )
 
@@ -62,7 +63,7 @@ func exec(t fataler, db *schema.DB, statement string, args ...any) {
 // record appends entries to the activity, at their own times.
 func record(t fataler, db *schema.DB, entries ...activity.Entry) {
 	t.Helper()
-	err := db.Tx(context.Background(), func(tx *schema.Tx) error {
+	err := db.Tx(context.Background(), func(tx *engine.Tx) error {
 		for _, e := range entries {
 			tx.Now = e.At.Time
 			if err := activity.New(db).Record(context.Background(), tx, []activity.Entry{e}); err != nil {
@@ -116,7 +117,7 @@ func anyEntry(r *rand.Rand, from, to time.Time) activity.Entry {
 	default:
 		at = from.Add(time.Duration(r.Int64N(to.Sub(from).Microseconds())) * time.Microsecond)
 	}
-	e := activity.Entry{At: schema.At(at), Kind: activity.Worker, WorkerID: "w"}
+	e := activity.Entry{At: engine.At(at), Kind: activity.Worker, WorkerID: "w"}
 	if r.IntN(4) == 0 {
 		e.State = []activity.State{activity.Starting, activity.Finished, activity.Error}[r.IntN(3)]
 		return e

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/hipq/hipq/schema"
+	"github.com/hipq/hipq/internal/engine"
 )
 
 // Report is what the metrics say at the end of an hour. All times are UTC.
@@ -118,7 +118,7 @@ func (m *Monitor) report(ctx context.Context, hour time.Time) (Report, error) {
 // eachMetric calls f with each row of the hours in [from, to), in the order of hour, queue and job type.
 func (m *Monitor) eachMetric(ctx context.Context, from, to time.Time, f func(metric)) error {
 	query := "SELECT " + metricColumns + " FROM " + m.db.Metrics() + " WHERE hour >= ? AND hour < ? ORDER BY hour, queue, job_type"
-	rows, err := m.db.QueryxContext(ctx, query, schema.At(from), schema.At(to))
+	rows, err := m.db.QueryxContext(ctx, query, engine.At(from), engine.At(to))
 	if err != nil {
 		return fmt.Errorf("read the metrics: %w", err)
 	}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/dbtest"
-	"github.com/hipq/hipq/schema"
+	"github.com/hipq/hipq/internal/engine"
 )
 
 // sum adds up the entries of the hours in [from, to) that have been taken.
@@ -130,10 +130,10 @@ func TestMissing(t *testing.T) {
 			}
 		}
 		want("nothing has happened yet", hour)
-		record(t, m.db, activity.Entry{At: schema.At(hour.Add(2 * time.Hour)), Kind: activity.Worker, State: activity.Starting})
+		record(t, m.db, activity.Entry{At: engine.At(hour.Add(2 * time.Hour)), Kind: activity.Worker, State: activity.Starting})
 		want("the first activity is of this hour", hour.Add(2*time.Hour))
 
-		record(t, m.db, activity.Entry{At: schema.At(ago(3).Add(20 * time.Minute)), Kind: activity.Worker, State: activity.Starting})
+		record(t, m.db, activity.Entry{At: engine.At(ago(3).Add(20 * time.Minute)), Kind: activity.Worker, State: activity.Starting})
 		want("three hours ago it began", hour, ago(3), ago(2), ago(1), hour)
 		take(t, m, ago(2), TakeOptions{})
 		take(t, m, hour, TakeOptions{})
@@ -158,7 +158,7 @@ func TestReportJSON(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		m := New(open(t, driver, source))
 		hour := complete(t, m)
-		at := schema.At(hour.Add(time.Minute))
+		at := engine.At(hour.Add(time.Minute))
 		record(t, m.db,
 			activity.Entry{At: at, Kind: activity.Worker, State: activity.Starting},
 			activity.Entry{At: at, Kind: activity.Job, State: activity.Added, Queue: "mail", JobType: "send"},

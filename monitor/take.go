@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/hipq/hipq/schema"
+	"github.com/hipq/hipq/internal/engine"
 )
 
 // TakeOptions say how to take an hour.
@@ -59,7 +59,7 @@ func (m *Monitor) take(ctx context.Context, hour time.Time, o TakeOptions) (bool
 			return false, err
 		}
 	}
-	err = m.db.Tx(ctx, func(tx *schema.Tx) error { return m.write(ctx, tx, counted, o) })
+	err = m.db.Tx(ctx, func(tx *engine.Tx) error { return m.write(ctx, tx, counted, o) })
 	if errors.Is(err, errTaken) {
 		return false, nil
 	}
@@ -67,11 +67,11 @@ func (m *Monitor) take(ctx context.Context, hour time.Time, o TakeOptions) (bool
 }
 
 // write records the hour and its metrics. The primary key of the hours decides who does.
-func (m *Monitor) write(ctx context.Context, tx *schema.Tx, counted metrics, o TakeOptions) error {
-	hour := schema.At(counted.hour)
+func (m *Monitor) write(ctx context.Context, tx *engine.Tx, counted metrics, o TakeOptions) error {
+	hour := engine.At(counted.hour)
 	if o.Again {
 		// first, for it makes those who recount the same hour take turns
-		res, err := tx.ExecContext(ctx, "UPDATE "+m.db.Hours()+" SET taken_time = ? WHERE hour = ?", schema.At(tx.Now), hour)
+		res, err := tx.ExecContext(ctx, "UPDATE "+m.db.Hours()+" SET taken_time = ? WHERE hour = ?", engine.At(tx.Now), hour)
 		if err != nil {
 			return fmt.Errorf("record the hour: %w", err)
 		}
@@ -82,8 +82,8 @@ func (m *Monitor) write(ctx context.Context, tx *schema.Tx, counted metrics, o T
 			return err
 		}
 	}
-	_, err := tx.ExecContext(ctx, "INSERT INTO "+m.db.Hours()+" (hour, taken_time) VALUES (?, ?)", hour, schema.At(tx.Now))
-	if schema.IsDuplicate(err) {
+	_, err := tx.ExecContext(ctx, "INSERT INTO "+m.db.Hours()+" (hour, taken_time) VALUES (?, ?)", hour, engine.At(tx.Now))
+	if engine.IsDuplicate(err) {
 		return errTaken
 	}
 	if err != nil {
@@ -93,10 +93,10 @@ func (m *Monitor) write(ctx context.Context, tx *schema.Tx, counted metrics, o T
 }
 
 // replace puts new metrics in the place of those of an hour that has been taken, with the old gauges if they are to stay.
-func (m *Monitor) replace(ctx context.Context, tx *schema.Tx, counted metrics, keepGauges bool) error {
+func (m *Monitor) replace(ctx context.Context, tx *engine.Tx, counted metrics, keepGauges bool) error {
 	var old []metric
 	query := "SELECT " + metricColumns + " FROM " + m.db.Metrics() + " WHERE hour = ?"
-	if err := tx.SelectContext(ctx, &old, query, schema.At(counted.hour)); err != nil {
+	if err := tx.SelectContext(ctx, &old, query, engine.At(counted.hour)); err != nil {
 		return fmt.Errorf("read the metrics: %w", err)
 	}
 	var before, after int64
@@ -114,13 +114,13 @@ func (m *Monitor) replace(ctx context.Context, tx *schema.Tx, counted metrics, k
 	if after < before {
 		return fmt.Errorf("%w: %d of the %d entries that had been counted are left; the metrics stay as they are", ErrPurged, after, before)
 	}
-	if _, err := tx.ExecContext(ctx, "DELETE FROM "+m.db.Metrics()+" WHERE hour = ?", schema.At(counted.hour)); err != nil {
+	if _, err := tx.ExecContext(ctx, "DELETE FROM "+m.db.Metrics()+" WHERE hour = ?", engine.At(counted.hour)); err != nil {
 		return fmt.Errorf("delete the metrics: %w", err)
 	}
 	return m.insert(ctx, tx, counted)
 }
 
-func (m *Monitor) insert(ctx context.Context, tx *schema.Tx, counted metrics) error {
+func (m *Monitor) insert(ctx context.Context, tx *engine.Tx, counted metrics) error {
 	// SQLite takes 32,766 parameters
 	const maxRows = 500
 	rows := make([]*metric, 0, len(counted.rows))
@@ -132,7 +132,7 @@ func (m *Monitor) insert(ctx context.Context, tx *schema.Tx, counted metrics) er
 		for _, r := range part {
 			args = append(args, r.values()...)
 		}
-		_, err := tx.ExecContext(ctx, "INSERT INTO "+m.db.Metrics()+" ("+metricColumns+") VALUES "+schema.Rows(metricRow, len(part)), args...)
+		_, err := tx.ExecContext(ctx, "INSERT INTO "+m.db.Metrics()+" ("+metricColumns+") VALUES "+engine.Rows(metricRow, len(part)), args...)
 		if err != nil {
 			return fmt.Errorf("write the metrics: %w", err)
 		}

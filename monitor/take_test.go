@@ -13,7 +13,7 @@ import (
 
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/dbtest"
-	"github.com/hipq/hipq/schema"
+	"github.com/hipq/hipq/internal/engine"
 )
 
 // wantMetrics fails unless the metrics of the hour are a recount of these entries.
@@ -159,8 +159,8 @@ func TestTakeAgainKeepsWhatIsGone(t *testing.T) {
 		m := New(db)
 		hour := complete(t, m)
 		entries := []activity.Entry{
-			{At: schema.At(hour), Kind: activity.Job, State: activity.Added, Queue: "mail", JobType: "send"},
-			{At: schema.At(hour), Kind: activity.Worker, State: activity.Starting},
+			{At: engine.At(hour), Kind: activity.Job, State: activity.Added, Queue: "mail", JobType: "send"},
+			{At: engine.At(hour), Kind: activity.Worker, State: activity.Starting},
 		}
 		record(t, db, entries...)
 		exec(t, db, "INSERT INTO test_report (job_type) VALUES ('yearly')")
@@ -198,7 +198,7 @@ func TestTakeManyTypes(t *testing.T) {
 		entries := make([]activity.Entry, 1100) // more than one insert takes
 		for i := range entries {
 			entries[i] = activity.Entry{
-				At: schema.At(hour), Kind: activity.Job, State: activity.Added, Queue: "mail", JobType: string(rune('一' + i)),
+				At: engine.At(hour), Kind: activity.Job, State: activity.Added, Queue: "mail", JobType: string(rune('一' + i)),
 			}
 		}
 		record(t, db, entries...)

@@ -9,8 +9,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/hipq/hipq/activity"
+	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/queue/job"
-	"github.com/hipq/hipq/schema"
 )
 
 // Why an answer settles no job.
@@ -53,7 +53,7 @@ func (q *Queue) Answer(ctx context.Context, a Answer) (Answered, error) {
 	err := a.check()
 	if err == nil {
 		var before job.Job // as the latest try of the transaction found the job that it changed
-		err = q.db.Tx(ctx, func(tx *schema.Tx) (err error) {
+		err = q.db.Tx(ctx, func(tx *engine.Tx) (err error) {
 			done, err = q.answer(ctx, tx, a, &before)
 			return err
 		})
@@ -105,7 +105,7 @@ func (a Answer) late(j *job.Job) (Answered, error) {
 	return Answered{Job: j}, ErrFinal
 }
 
-func (q *Queue) answer(ctx context.Context, tx *schema.Tx, a Answer, before *job.Job) (Answered, error) {
+func (q *Queue) answer(ctx context.Context, tx *engine.Tx, a Answer, before *job.Job) (Answered, error) {
 	if tx.MayBeDone && before.ID != 0 {
 		if done, over, err := q.answeredBefore(ctx, tx, a, before); over || err != nil {
 			return done, err
@@ -164,7 +164,7 @@ func discarded(j *job.Job, o job.Outcome) Answered {
 
 // answeredBefore finds out what an earlier try has done to a job, if its commit happened although it was not answered. over
 // says that the answer is given, or too late. By the job's key another might be found by now.
-func (q *Queue) answeredBefore(ctx context.Context, tx *schema.Tx, a Answer, before *job.Job) (done Answered, over bool, err error) {
+func (q *Queue) answeredBefore(ctx context.Context, tx *engine.Tx, a Answer, before *job.Job) (done Answered, over bool, err error) {
 	o := a.outcome(before, tx.Now)
 	j, err := q.get(ctx, tx, before.ID, q.db.ForUpdate)
 	if errors.Is(err, ErrNotFound) {
@@ -195,7 +195,7 @@ func (q *Queue) answeredBefore(ctx context.Context, tx *schema.Tx, a Answer, bef
 }
 
 // settleAnswered ends an attempt, or what is left of it, by an answer.
-func (q *Queue) settleAnswered(ctx context.Context, tx *schema.Tx, j *job.Job, o job.Outcome) error {
+func (q *Queue) settleAnswered(ctx context.Context, tx *engine.Tx, j *job.Job, o job.Outcome) error {
 	next, entry, err := q.conclude(j, o, nil, tx.Now)
 	if err != nil {
 		return err
@@ -210,7 +210,7 @@ func (q *Queue) settleAnswered(ctx context.Context, tx *schema.Tx, j *job.Job, o
 }
 
 // byKey finds the job of a type and key that is not final, or else the newest that is.
-func (q *Queue) byKey(ctx context.Context, tx *schema.Tx, jobType, key string) (*job.Job, error) {
+func (q *Queue) byKey(ctx context.Context, tx *engine.Tx, jobType, key string) (*job.Job, error) {
 	for _, which := range []string{"live = 1", "live IS NULL"} {
 		var id *int64
 		err := tx.GetContext(ctx, &id, "SELECT MAX(id) FROM "+q.table+" "+q.index("live")+" WHERE job_type = ? AND job_key = ? AND "+which, jobType, key)

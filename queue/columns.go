@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/queue/job"
-	"github.com/hipq/hipq/schema"
 )
 
 // columns are those of a job's row, each with what reads it: whoever reads a job reads these. What is written stands with
@@ -129,8 +129,8 @@ func (c *cell) Scan(src any) error {
 }
 
 // jobs is the query for jobs with the columns of selected, which it gives to f.
-func (q *Queue) jobs(query string, args []any, f func(*job.Job)) schema.Query {
-	return schema.Query{SQL: query, Args: args, Scan: func(rows *sql.Rows) error {
+func (q *Queue) jobs(query string, args []any, f func(*job.Job)) engine.Query {
+	return engine.Query{SQL: query, Args: args, Scan: func(rows *sql.Rows) error {
 		s := q.scanner()
 		for rows.Next() {
 			j, err := s.scan(rows)
@@ -204,7 +204,7 @@ func moment(field func(*job.Job) *time.Time) func(*job.Job, any) error {
 		if !ok {
 			return nil
 		}
-		t, err := schema.ParseTime(value)
+		t, err := engine.ParseTime(value)
 		if err == nil && t.Year() < 1970 {
 			err = fmt.Errorf("%q is before 1970", value)
 		}

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/activity"
+	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/queue/job"
-	"github.com/hipq/hipq/schema"
 )
 
 // Enqueue adds one job. Without a Key of your own, a call whose error left open whether the job is in must not simply
@@ -45,7 +45,7 @@ func (q *Queue) EnqueueMany(ctx context.Context, jobs []job.New) ([]Added, error
 			}
 			return added, q.refused(len(added), refused)
 		}
-		if schema.IsLockTimeout(err) {
+		if engine.IsLockTimeout(err) {
 			err = fmt.Errorf("wait for the keys of %d jobs, the first %s %q: %w", n, prepared[0].Type, prepared[0].Key, err)
 		}
 		if err != nil {
@@ -61,7 +61,7 @@ func (q *Queue) EnqueueMany(ctx context.Context, jobs []job.New) ([]Added, error
 func (q *Queue) addChunk(ctx context.Context, prepared []job.New) (added []Added, err error) {
 	var types typesIn
 	tries := 0
-	err = q.db.TxUnclocked(ctx, func(tx *schema.Tx) error {
+	err = q.db.TxUnclocked(ctx, func(tx *engine.Tx) error {
 		tries++
 		types = q.typesIn(tx)
 		if tx.MayBeDone {
@@ -84,7 +84,7 @@ func (q *Queue) addChunk(ctx context.Context, prepared []job.New) (added []Added
 
 // wasAdded says whether jobs are in that an earlier try of the transaction has added, whose commit was not answered. That may
 // still be under way, so it waits for the row of the first.
-func (q *Queue) wasAdded(ctx context.Context, tx *schema.Tx, jobs []Added) (bool, error) {
+func (q *Queue) wasAdded(ctx context.Context, tx *engine.Tx, jobs []Added) (bool, error) {
 	first := slices.IndexFunc(jobs, func(a Added) bool { return !a.Duplicate })
 	if first < 0 {
 		return false, nil
@@ -166,7 +166,7 @@ func (q *Queue) scheduled(j job.New, now time.Time) time.Time {
 //
 // byKey inserts them in the order of their keys, in one statement: so those who enqueue the same keys don't lock them crosswise again. It isn't
 // the rule, for of jobs that are alike in all else the one that was added first runs first.
-func (q *Queue) add(ctx context.Context, tx *schema.Tx, types typesIn, prepared []job.New, byKey bool) ([]Added, error) {
+func (q *Queue) add(ctx context.Context, tx *engine.Tx, types typesIn, prepared []job.New, byKey bool) ([]Added, error) {
 	added, jobs := make([]Added, len(prepared)), make([]job.New, len(prepared))
 	for i, j := range prepared {
 		t, err := types.get(ctx, j.Type)
@@ -207,7 +207,7 @@ func (q *Queue) add(ctx context.Context, tx *schema.Tx, types typesIn, prepared 
 		if todo = todo[len(ids):]; err == nil {
 			break
 		}
-		if !schema.IsDuplicate(err) || try == 10 {
+		if !engine.IsDuplicate(err) || try == 10 {
 			return nil, err
 		}
 		if todo, err = q.skipLive(ctx, tx, jobs, todo, added, q.db.ForShare); err != nil {
@@ -247,7 +247,7 @@ func distinct(jobs []job.New) (first []int, twins map[int]int, err error) {
 }
 
 // skipLive looks up which of the jobs' keys are taken, notes them in added, and gives back the others.
-func (q *Queue) skipLive(ctx context.Context, tx *schema.Tx, jobs []job.New, which []int, added []Added, lock string) (rest []int, err error) {
+func (q *Queue) skipLive(ctx context.Context, tx *engine.Tx, jobs []job.New, which []int, added []Added, lock string) (rest []int, err error) {
 	live, err := q.live(ctx, tx, jobs, which, lock)
 	if err != nil {
 		return nil, err
@@ -272,14 +272,14 @@ func (q *Queue) skipLive(ctx context.Context, tx *schema.Tx, jobs []job.New, whi
 }
 
 // replace makes a job that has not started what j is to be. A worker that has it locked finds its lock gone.
-func (q *Queue) replace(ctx context.Context, tx *schema.Tx, id int64, j job.New) (replaced bool, err error) {
+func (q *Queue) replace(ctx context.Context, tx *engine.Tx, id int64, j job.New) (replaced bool, err error) {
 	at := q.scheduled(j, tx.Now)
 	line, wake := job.Place(at, tx.Now)
 	res, err := tx.ExecContext(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET job_data = ?, line = CASE WHEN line = 'new' THEN 'new' ELSE ? END,"+
 		" wake_time = CASE WHEN line = 'new' THEN NULL ELSE ? END, timeout = ?, priority = ?, throttle_factor = ?, time_windows = ?,"+
 		" shard_key = ?, throttle_group = 'NONE', scheduled_run_time = ?, worker_id = 'NONE', lock_token = 'NONE', update_time = ? WHERE id = ? AND state = 'initial'",
-		j.Data, line, schema.At(wake), int64(j.Timeout/time.Second), *j.Priority, *j.ThrottleFactor, j.Windows.Encode(), j.ShardKey,
-		schema.At(at), schema.At(tx.Now), id)
+		j.Data, line, engine.At(wake), int64(j.Timeout/time.Second), *j.Priority, *j.ThrottleFactor, j.Windows.Encode(), j.ShardKey,
+		engine.At(at), engine.At(tx.Now), id)
 	if err != nil {
 		return false, fmt.Errorf("replace job %d: %w", id, err)
 	}

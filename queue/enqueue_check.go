@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/queue/job"
-	"github.com/hipq/hipq/schema"
 )
 
 // Check refuses a job that the queue would not take: job.ErrInvalid, or job.ErrWindow. It asks nobody: what the database alone
@@ -23,7 +23,7 @@ func (q *Queue) Check(j job.New) error {
 
 // checkWeights refuses jobs without weight, by their own or by their type's, where the queue takes none such. Who enqueues may
 // know no more of the queue than its name, so what is registered counts too.
-func (q *Queue) checkWeights(ctx context.Context, tx *schema.Tx, jobs []job.New) error {
+func (q *Queue) checkWeights(ctx context.Context, tx *engine.Tx, jobs []job.New) error {
 	first := slices.IndexFunc(jobs, func(j job.New) bool { return *j.ThrottleFactor == 0 })
 	if first < 0 {
 		return nil

@@ -7,13 +7,13 @@ import (
 	"slices"
 	"time"
 
+	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/queue/job"
-	"github.com/hipq/hipq/schema"
 )
 
 // insert inserts those of the jobs that which names, and gives their ids: where it is refused, those of the first that are in
 // all the same.
-func (q *Queue) insert(ctx context.Context, tx *schema.Tx, jobs []job.New, which []int, whole bool) ([]int64, error) {
+func (q *Queue) insert(ctx context.Context, tx *engine.Tx, jobs []job.New, which []int, whole bool) ([]int64, error) {
 	now, stamp := tx.Stamp()
 	names := "job_type, job_data, job_key, timeout, priority, throttle_factor, time_windows, start_time, create_time, update_time"
 	row := "(?,?,?,?,?,?,?," + now + "," + now + "," + now
@@ -39,12 +39,12 @@ func (q *Queue) insert(ctx context.Context, tx *schema.Tx, jobs []job.New, which
 		if timed {
 			at := q.scheduled(*j, tx.Now)
 			line, wake := job.Place(at, tx.Now)
-			args = append(args, string(line), schema.Text(at), schema.At(wake))
+			args = append(args, string(line), engine.Text(at), engine.At(wake))
 		} else {
 			args = append(args, stamp...)
 		}
 	}
-	insert := schema.Insert{Table: q.table, Columns: names, Row: row, Args: args, N: len(which), Whole: whole}
+	insert := engine.Insert{Table: q.table, Columns: names, Row: row, Args: args, N: len(which), Whole: whole}
 	if !q.db.IDsByKey {
 		return tx.InsertIDs(ctx, q.db.Dialect, insert)
 	}
@@ -71,7 +71,7 @@ func (q *Queue) insert(ctx context.Context, tx *schema.Tx, jobs []job.New, which
 func typeAndKey(j job.New) [2]string { return [2]string{j.Type, j.Key} }
 
 // live gives the ids of those of the jobs' types and keys that are taken.
-func (q *Queue) live(ctx context.Context, tx *schema.Tx, jobs []job.New, which []int, lock string) (map[[2]string]int64, error) {
+func (q *Queue) live(ctx context.Context, tx *engine.Tx, jobs []job.New, which []int, lock string) (map[[2]string]int64, error) {
 	byType := map[string][]any{}
 	for _, i := range which {
 		byType[jobs[i].Type] = append(byType[jobs[i].Type], jobs[i].Key)
@@ -83,7 +83,7 @@ func (q *Queue) live(ctx context.Context, tx *schema.Tx, jobs []job.New, which [
 			ID  int64
 			Key string `db:"job_key"`
 		}
-		query := "SELECT id, job_key FROM " + q.table + " WHERE live = 1 AND job_type = ? AND job_key IN " + schema.In(len(keys)) + " ORDER BY job_key " + lock
+		query := "SELECT id, job_key FROM " + q.table + " WHERE live = 1 AND job_type = ? AND job_key IN " + engine.In(len(keys)) + " ORDER BY job_key " + lock
 		if err := tx.SelectContext(ctx, &rows, query, append([]any{name}, keys...)...); err != nil {
 			return nil, fmt.Errorf("find the jobs of these keys: %w", err)
 		}

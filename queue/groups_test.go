@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/internal/dbtest"
+	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/schema"
@@ -192,7 +193,7 @@ func TestManyHeldJobs(t *testing.T) {
 		}
 		const columns = "job_type, job_data, state, line, timeout, priority, throttle_factor, time_windows, throttle_group"
 		const row = "('send', 'x', 'initial', 'held', 60, 100, 1, 'NONE', ?)"
-		s.exec("INSERT INTO shop_emails ("+columns+") VALUES "+schema.Rows(row, groups*each), args...)
+		s.exec("INSERT INTO shop_emails ("+columns+") VALUES "+engine.Rows(row, groups*each), args...)
 		for range times {
 			s.exec("INSERT INTO shop_emails (" + columns + ") SELECT " + columns + " FROM shop_emails")
 		}

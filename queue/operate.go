@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/activity"
+	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/queue/job"
-	"github.com/hipq/hipq/schema"
 )
 
 // What an operator can't do to a job any more, or not yet.
@@ -37,7 +37,7 @@ const notStarted = " AND state IN ('initial', 'retry')"
 // inserted by plain SQL is taken in first; one that can't be a job ends with that reason.
 // ErrStarted, ErrFinal or ErrNotFound if that can't be.
 func (q *Queue) Cancel(ctx context.Context, id int64) error {
-	return q.change(ctx, "cancel", id, isCancelled, func(tx *schema.Tx, j *job.Job) error {
+	return q.change(ctx, "cancel", id, isCancelled, func(tx *engine.Tx, j *job.Job) error {
 		if j.Flaw != nil {
 			return q.refuseOne(ctx, tx, j)
 		}
@@ -57,7 +57,7 @@ func (q *Queue) Cancel(ctx context.Context, id int64) error {
 			return err
 		}
 		_, err := tx.ExecContext(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET state = 'final', line = 'failed', error = ?, wake_time = NULL,"+
-			" worker_id = 'NONE', lock_token = 'NONE', update_time = ? WHERE id = ?"+notStarted, job.Cancelled, schema.At(tx.Now), id)
+			" worker_id = 'NONE', lock_token = 'NONE', update_time = ? WHERE id = ?"+notStarted, job.Cancelled, engine.At(tx.Now), id)
 		if err != nil {
 			return err
 		}
@@ -78,7 +78,7 @@ func CanCancel(j *job.Job) error {
 
 // isCancelled says whether a job, or the error of its reading, is what a transaction that cancels leaves: an earlier try of
 // it has been committed then, although the commit was not answered.
-func isCancelled(tx *schema.Tx, j *job.Job, err error) bool {
+func isCancelled(tx *engine.Tx, j *job.Job, err error) bool {
 	if !tx.MayBeDone {
 		return false
 	}
@@ -90,7 +90,7 @@ func isCancelled(tx *schema.Tx, j *job.Job, err error) bool {
 // job.Cancelled, unless it finishes before. asked is the worker that was asked, job.None if it has ended. ErrNotStarted,
 // ErrFinal or ErrNotFound if that can't be. It may be repeated.
 func (q *Queue) Stop(ctx context.Context, id int64) (asked string, err error) {
-	err = q.db.Tx(ctx, func(tx *schema.Tx) error {
+	err = q.db.Tx(ctx, func(tx *engine.Tx) error {
 		j, err := q.get(ctx, tx, id, q.db.ForUpdate)
 		if asked = job.None; isCancelled(tx, j, err) {
 			return nil
@@ -142,7 +142,7 @@ type When struct {
 // Reschedule says anew when a job that waits should run, and with which priority. Its windows hold all the same.
 // ErrStarted, ErrFinal or ErrNotFound if that can't be. It may be repeated.
 func (q *Queue) Reschedule(ctx context.Context, id int64, w When) error {
-	return q.change(ctx, "reschedule", id, nil, func(tx *schema.Tx, j *job.Job) error {
+	return q.change(ctx, "reschedule", id, nil, func(tx *engine.Tx, j *job.Job) error {
 		if j.Flaw != nil {
 			return j.Flaw
 		}
@@ -159,15 +159,15 @@ func (q *Queue) Reschedule(ctx context.Context, id int64, w When) error {
 		_, err := tx.ExecContext(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET line = CASE WHEN line = 'new' THEN 'new' ELSE ? END,"+
 			" wake_time = CASE WHEN line = 'new' THEN NULL ELSE ? END, scheduled_run_time = ?, priority = COALESCE(?, priority),"+
 			" worker_id = 'NONE', lock_token = 'NONE', update_time = ? WHERE id = ?"+notStarted,
-			line, schema.At(wake), schema.At(when), w.Priority, schema.At(tx.Now), id)
+			line, engine.At(wake), engine.At(when), w.Priority, engine.At(tx.Now), id)
 		return err
 	})
 }
 
 // change runs f for a job that waits, whose row stays locked until it is done. done, if not nil, says that an earlier try of
 // the transaction has done so.
-func (q *Queue) change(ctx context.Context, verb string, id int64, done func(*schema.Tx, *job.Job, error) bool, f func(*schema.Tx, *job.Job) error) error {
-	err := q.db.Tx(ctx, func(tx *schema.Tx) error {
+func (q *Queue) change(ctx context.Context, verb string, id int64, done func(*engine.Tx, *job.Job, error) bool, f func(*engine.Tx, *job.Job) error) error {
+	err := q.db.Tx(ctx, func(tx *engine.Tx) error {
 		j, err := q.get(ctx, tx, id, q.db.ForUpdate)
 		if done != nil && done(tx, j, err) {
 			return nil

@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/hipq/hipq/schema"
+	"github.com/hipq/hipq/internal/engine"
 )
 
 // Pause holds off new starts in the queue, by whatever worker, or with false lets them go on. What runs goes on running,
@@ -22,7 +22,7 @@ func (q *Queue) Pause(ctx context.Context, paused bool) error {
 	if err != nil {
 		return fmt.Errorf("pause or resume %s: %w", q.Name, err)
 	}
-	err = q.db.Tx(ctx, func(tx *schema.Tx) error {
+	err = q.db.Tx(ctx, func(tx *engine.Tx) error {
 		_, err := tx.ExecContext(ctx, "UPDATE "+q.db.Queues()+" SET paused = ? WHERE queue = ?", value, q.Name)
 		return err
 	})

@@ -4,8 +4,8 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/queue/job"
-	"github.com/hipq/hipq/schema"
 )
 
 // ClosedError says that nothing is to be done about a final job any more.
@@ -29,7 +29,7 @@ func (e *ClosedError) Error() string {
 // job. If its key is taken by a job that is not final, that one's id comes back as a Duplicate, and nothing is changed.
 func (q *Queue) Retry(ctx context.Context, id int64, again bool) (Added, error) {
 	var added Added
-	err := q.db.Tx(ctx, func(tx *schema.Tx) error {
+	err := q.db.Tx(ctx, func(tx *engine.Tx) error {
 		j, err := q.get(ctx, tx, id, q.db.ForUpdate) // so that others who retry it wait, and see
 		switch {
 		case err != nil:
@@ -61,7 +61,7 @@ func CanRetry(j *job.Job, again bool) error {
 }
 
 // repeat adds a job like a final one, and links the two.
-func (q *Queue) repeat(ctx context.Context, tx *schema.Tx, j *job.Job) (Added, error) {
+func (q *Queue) repeat(ctx context.Context, tx *engine.Tx, j *job.Job) (Added, error) {
 	prepared, err := q.prepare([]job.New{like(j)})
 	if err != nil {
 		return Added{}, err
@@ -103,7 +103,7 @@ func like(j *job.Job) job.New {
 // Dismiss closes a failed job: nothing is to be done about it any more. It may be repeated. ErrNotFinal, ErrNotFailed or
 // ErrNotFound if that can't be.
 func (q *Queue) Dismiss(ctx context.Context, id int64) error {
-	err := q.db.Tx(ctx, func(tx *schema.Tx) error {
+	err := q.db.Tx(ctx, func(tx *engine.Tx) error {
 		j, err := q.get(ctx, tx, id, q.db.ForUpdate)
 		if err == nil {
 			err = CanDismiss(j)

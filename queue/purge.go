@@ -6,8 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/queue/job"
-	"github.com/hipq/hipq/schema"
 )
 
 // purgePage is how many rows one query reads.
@@ -61,7 +61,7 @@ func (p *purge) page(ctx context.Context, after int64) (finished, failed []any, 
 	}
 	query := "SELECT id, line, state = 'final' AND (line = 'finished' AND update_time < ? OR line IN ('failed', 'closed') AND update_time < ?) AS old" +
 		" FROM " + p.q.table + " " + p.q.db.ByID + " WHERE id > ? ORDER BY id LIMIT ?"
-	err = p.q.db.SelectContext(ctx, &rows, query, schema.At(p.finishedBefore), schema.At(p.failedBefore), after, purgePage)
+	err = p.q.db.SelectContext(ctx, &rows, query, engine.At(p.finishedBefore), engine.At(p.failedBefore), after, purgePage)
 	if err != nil {
 		return nil, nil, 0, fmt.Errorf("find old jobs: %w", err)
 	}
@@ -85,9 +85,9 @@ func (p *purge) delete(ctx context.Context, line job.Line, ids []any, deleted *i
 		*deleted += int64(len(ids))
 		return nil
 	}
-	for batch := range slices.Chunk(ids, schema.PurgeBatch) {
+	for batch := range slices.Chunk(ids, engine.PurgeBatch) {
 		var n int64
-		err := p.q.db.Tx(ctx, func(tx *schema.Tx) error {
+		err := p.q.db.Tx(ctx, func(tx *engine.Tx) error {
 			statement, args := p.q.deleteFinal(line, batch)
 			res, err := tx.ExecContext(ctx, statement, args...)
 			if err != nil {
@@ -100,7 +100,7 @@ func (p *purge) delete(ctx context.Context, line job.Line, ids []any, deleted *i
 			return fmt.Errorf("delete old jobs: %w", err)
 		}
 		*deleted += n
-		if err := schema.Breathe(ctx); err != nil {
+		if err := engine.Breathe(ctx); err != nil {
 			return err
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/internal/dbtest"
+	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/schema"
 )
@@ -41,8 +42,8 @@ func purgeRow(t *testing.T, q *Queue, state job.State, line job.Line, ago time.D
 	if err != nil {
 		t.Fatal(err)
 	}
-	name, at := fmt.Sprintf("%s/%s/%s", state, line, ago), schema.At(now.Add(-ago))
-	var wake schema.Time
+	name, at := fmt.Sprintf("%s/%s/%s", state, line, ago), engine.At(now.Add(-ago))
+	var wake engine.Time
 	if line == job.LineLater || line == job.LineWaiting {
 		wake = at
 	}
@@ -50,7 +51,7 @@ func purgeRow(t *testing.T, q *Queue, state job.State, line job.Line, ago time.D
 	for i := range n {
 		args = append(args, name, fmt.Sprint(i), string(state), line, at, at, wake)
 	}
-	_, err = q.db.ExecContext(t.Context(), "INSERT INTO "+q.table+" (job_type, job_key, state, line, create_time, update_time, wake_time, timeout, priority, throttle_factor, time_windows) VALUES "+schema.Rows(row, n), args...)
+	_, err = q.db.ExecContext(t.Context(), "INSERT INTO "+q.table+" (job_type, job_key, state, line, create_time, update_time, wake_time, timeout, priority, throttle_factor, time_windows) VALUES "+engine.Rows(row, n), args...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -168,7 +169,7 @@ func TestPurgeStops(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		q := purgeQueue(t, driver, source)
 		for range 5 {
-			purgeRow(t, q, job.Final, job.LineFinished, 1000*time.Hour, 3*schema.PurgeBatch)
+			purgeRow(t, q, job.Final, job.LineFinished, 1000*time.Hour, 3*engine.PurgeBatch)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
@@ -177,7 +178,7 @@ func TestPurgeStops(t *testing.T) {
 		}
 		rest := purgeLeft(t, q)
 		for _, n := range rest {
-			if n != 15*schema.PurgeBatch {
+			if n != 15*engine.PurgeBatch {
 				t.Errorf("left: %v", rest)
 			}
 		}

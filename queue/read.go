@@ -7,16 +7,14 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/jmoiron/sqlx"
-
+	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/queue/job"
-	"github.com/hipq/hipq/schema"
 )
 
 // Get reads one job: ErrNotFound if there is none of this id.
 func (q *Queue) Get(ctx context.Context, id int64) (*job.Job, error) { return q.get(ctx, q.db, id, "") }
 
-func (q *Queue) get(ctx context.Context, from sqlx.QueryerContext, id int64, lock string) (*job.Job, error) {
+func (q *Queue) get(ctx context.Context, from engine.Reader, id int64, lock string) (*job.Job, error) {
 	j, err := q.scanner().scan(from.QueryRowxContext(ctx, "SELECT "+selected()+" FROM "+q.table+" WHERE id = ? "+lock, id))
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
@@ -105,7 +103,7 @@ func (q *Queue) Counts(ctx context.Context) (Counts, error) {
 // countDue moves what is due but not promoted yet from Scheduled to Due, and finds the oldest due.
 func (q *Queue) countDue(ctx context.Context, c *Counts) error {
 	var waking int64
-	var oldestWaking, oldestDue schema.Time
+	var oldestWaking, oldestDue engine.Time
 	err := q.db.QueryRowxContext(ctx, "SELECT COUNT(*), MIN(wake_time) FROM "+q.table+" "+q.index("wake")+
 		" WHERE line = 'later' AND wake_time <= (SELECT "+q.db.Now+")").Scan(&waking, &oldestWaking)
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/queue/job"
-	"github.com/hipq/hipq/schema"
 )
 
 // Standing is where a job stands: one of job.States, or of what Counts counts.
@@ -96,7 +96,7 @@ func (q *Queue) where(by Filter) (where, hint string, args []any) {
 		add("INSTR(error, ?) > 0", by.Error)
 	}
 	if !by.Since.IsZero() {
-		add("update_time >= ?", schema.At(by.Since))
+		add("update_time >= ?", engine.At(by.Since))
 	}
 	return " WHERE " + strings.Join(terms, " AND "), hint, args
 }
@@ -147,7 +147,7 @@ func (q *Queue) Find(ctx context.Context, by Filter, f func(*job.Job) error) err
 		for _, id := range batch {
 			all = append(all, id)
 		}
-		query := "SELECT " + selected() + " FROM " + q.table + " " + q.db.ByID + where + " AND id IN " + schema.In(len(batch)) + " ORDER BY id"
+		query := "SELECT " + selected() + " FROM " + q.table + " " + q.db.ByID + where + " AND id IN " + engine.In(len(batch)) + " ORDER BY id"
 		if err := q.each(ctx, query, all, f); err != nil {
 			return err
 		}

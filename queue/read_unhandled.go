@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/activity"
+	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/queue/roster"
-	"github.com/hipq/hipq/schema"
 )
 
 // passedBy is how long workers pass a job type by until it is said that none of them has a handler for it.
@@ -26,7 +26,7 @@ func (q *Queue) Unhandled(ctx context.Context, c Counts, last *roster.Row, handl
 	}
 	var due []struct {
 		Type  string `db:"job_type"`
-		Since schema.Time
+		Since engine.Time
 	}
 	err := q.db.SelectContext(ctx, &due, "SELECT job_type, MIN(scheduled_run_time) AS since FROM "+q.table+" "+q.pick()+" WHERE line = 'due' GROUP BY job_type")
 	if err != nil {

@@ -7,8 +7,7 @@ import (
 	"math"
 	"time"
 
-	"github.com/jmoiron/sqlx"
-
+	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/schema"
 )
@@ -101,7 +100,7 @@ func kept(seconds int64) time.Duration {
 
 // readQueues reads the rows of registered queues that a condition finds. What can't be read in a row is its flaw.
 func readQueues(
-	ctx context.Context, db *schema.DB, from sqlx.QueryerContext, where string, args ...any,
+	ctx context.Context, db *schema.DB, from engine.Reader, where string, args ...any,
 ) (list []queueRecord, flaws []error, err error) {
 	err = readRows(ctx, from, "SELECT "+queueColumns.list+" FROM "+db.Queues()+" WHERE "+where, args, func(row []any) {
 		c := cells{columns: queueColumns, row: row, noBytes: db.AnyBytes}
@@ -136,7 +135,7 @@ func (q *Queue) Register(ctx context.Context) error {
 	if len(there) == 1 && flaws[0] == nil && there[0] == want && len(changed) == 0 {
 		return nil
 	}
-	err = q.db.Tx(ctx, func(tx *schema.Tx) error {
+	err = q.db.Tx(ctx, func(tx *engine.Tx) error {
 		err := tx.Upsert(ctx, q.db.Queues(), []string{"queue"}, []any{q.Name}, []string{"throttle_limit", "keep_finished", "keep_failed", "settings"},
 			[]any{want.ThrottleLimit, want.KeepFinished, want.KeepFailed, want.Settings})
 		if err != nil {

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/jmoiron/sqlx"
+	"github.com/hipq/hipq/internal/engine"
 )
 
 // The tables of queues and job types are written by hipq alone. Somebody who may write them too could leave what no config
@@ -34,7 +34,7 @@ func columnsOf(columns ...bounded) boundedColumns {
 }
 
 // readRows gives each row of a query to f, its values as the driver has them; none of them is valid after f.
-func readRows(ctx context.Context, from sqlx.QueryerContext, query string, args []any, f func(row []any)) error {
+func readRows(ctx context.Context, from engine.Reader, query string, args []any, f func(row []any)) error {
 	rows, err := from.QueryxContext(ctx, query, args...)
 	if err != nil {
 		return err

@@ -7,10 +7,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/jmoiron/sqlx"
-
+	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/queue/job"
-	"github.com/hipq/hipq/schema"
 )
 
 // typeRecord is a registered job type as its table has it.
@@ -55,7 +53,7 @@ type registeredType struct {
 // readTypes reads the registered types of a condition, besides that of the queue. What a row says that can't be a type's counts
 // for nothing: at most its name is left, with what holds where nothing is said. The database's Warn is told of it, unless the
 // config has the type: then its row is about to be mended.
-func (q *Queue) readTypes(ctx context.Context, from sqlx.QueryerContext, which string, args ...any) (list []registeredType, err error) {
+func (q *Queue) readTypes(ctx context.Context, from engine.Reader, which string, args ...any) (list []registeredType, err error) {
 	query := "SELECT " + typeColumns.list + " FROM " + q.db.JobTypes() + " WHERE queue = ? " + which
 	err = readRows(ctx, from, query, append([]any{q.Name}, args...), func(row []any) {
 		c := cells{columns: typeColumns, row: row, noBytes: q.db.AnyBytes}
@@ -101,7 +99,7 @@ func (q *Queue) loadTypes(ctx context.Context) (map[string]typeRecord, error) {
 	return records, nil
 }
 
-func (q *Queue) saveType(ctx context.Context, tx *schema.Tx, t job.Type) error {
+func (q *Queue) saveType(ctx context.Context, tx *engine.Tx, t job.Type) error {
 	r := recordOf(t)
 	err := tx.Upsert(ctx, q.db.JobTypes(), []string{"queue", "job_type"}, []any{q.Name, r.Type},
 		[]string{"timeout", "priority", "throttle_factor", "time_windows"}, []any{r.Timeout, r.Priority, r.ThrottleFactor, r.Windows})
@@ -114,12 +112,12 @@ func (q *Queue) saveType(ctx context.Context, tx *schema.Tx, t job.Type) error {
 // typesIn are a queue's job types in a transaction.
 type typesIn struct {
 	q  *Queue
-	tx *schema.Tx
+	tx *engine.Tx
 	// seen are those that it has read or registered: to be remembered when it has committed, for it may yet be rolled back.
 	seen map[string]job.Type
 }
 
-func (q *Queue) typesIn(tx *schema.Tx) typesIn { return typesIn{q, tx, map[string]job.Type{}} }
+func (q *Queue) typesIn(tx *engine.Tx) typesIn { return typesIn{q, tx, map[string]job.Type{}} }
 
 // get gives the defaults of a type: the config's, else those in the database, where a type that nobody knew yet is
 // registered by this, in the caller's transaction: another one might wait for it for ever.
@@ -168,7 +166,7 @@ func (in typesIn) add(ctx context.Context, name string) (job.Type, error) {
 	r := recordOf(t)
 	_, err := in.tx.ExecContext(ctx, "INSERT INTO "+in.q.db.JobTypes()+" (queue, job_type, timeout, priority, throttle_factor, time_windows)"+
 		" VALUES (?, ?, ?, ?, ?, ?)", in.q.Name, r.Type, r.Timeout, r.Priority, r.ThrottleFactor, r.Windows)
-	if schema.IsDuplicate(err) {
+	if engine.IsDuplicate(err) {
 		if there, ok, err := in.read(ctx, name, in.q.db.ForShare); ok || err != nil {
 			return there, err
 		}

@@ -9,9 +9,9 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/hipq/hipq/activity"
+	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/queue/roster"
-	"github.com/hipq/hipq/schema"
 )
 
 // Round is what a worker does to a queue in one transaction: it settles the attempts that have ended, and locks and starts
@@ -63,19 +63,19 @@ type Done struct {
 
 // Round does a round. It waits for its turn where the queue has limits or a rate, and, when it is done again, for what may be
 // left of the try before. It passes over rows that other transactions hold; for one that holds the place of a job's key in
-// the index it waits some seconds. After an error that is schema.IsLockTimeout it should be done again in parts, so that one
+// the index it waits some seconds. After an error that is engine.IsLockTimeout it should be done again in parts, so that one
 // job holds up no other. It may be repeated: see Round.Token.
 func (q *Queue) Round(ctx context.Context, r Round) (Done, error) {
 	var done Done
 	var first *firstRead
 	again := r.Again
-	err := q.db.TxInParts(ctx, func(tx *schema.Tx) []schema.Query {
+	err := q.db.TxInParts(ctx, func(tx *engine.Tx) []engine.Query {
 		if again && r.Candidates != nil {
 			r.Candidates.Forget() // some were taken for nothing
 		}
 		first = &firstRead{settling: map[int64]settling{}, jobs: map[int64]*job.Job{}}
 		return q.readFirst(tx, r, first, again)
-	}, func(tx *schema.Tx) (err error) {
+	}, func(tx *engine.Tx) (err error) {
 		done = Done{}
 		slots := r.Slots
 		if again {
@@ -107,7 +107,7 @@ func (q *Queue) Round(ctx context.Context, r Round) (Done, error) {
 		}
 		return q.logAs(ctx, tx, r.Worker, entries)
 	})
-	if schema.IsRefused(err) {
+	if engine.IsRefused(err) {
 		ids := slices.Clone(*r.met)
 		for _, s := range r.Settle {
 			ids = append(ids, s.Job.ID)
@@ -133,7 +133,7 @@ type firstRead struct {
 	jobs     map[int64]*job.Job
 }
 
-func (q *Queue) readFirst(tx *schema.Tx, r Round, first *firstRead, again bool) (queries []schema.Query) {
+func (q *Queue) readFirst(tx *engine.Tx, r Round, first *firstRead, again bool) (queries []engine.Query) {
 	if len(r.Settle) > 0 {
 		queries = append(queries, q.settling(r.Worker.ID, r.Settle, tx.SkipLocked, first.settling))
 	}
@@ -150,7 +150,7 @@ func (q *Queue) readFirst(tx *schema.Tx, r Round, first *firstRead, again bool) 
 }
 
 // logAs logs what a worker did.
-func (q *Queue) logAs(ctx context.Context, tx *schema.Tx, w roster.Worker, entries []activity.Entry) error {
+func (q *Queue) logAs(ctx context.Context, tx *engine.Tx, w roster.Worker, entries []activity.Entry) error {
 	for i := range entries {
 		entries[i].WorkerID, entries[i].Host, entries[i].PID = w.ID, w.Host, w.PID
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/internal/dbtest"
+	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/queue/roster"
 	"github.com/hipq/hipq/schema"
@@ -67,19 +68,19 @@ func (q *Queue) fill(b *testing.B, kinds ...rows) {
 			rand.Shuffle(k.n, func(i, j int) { order[i], order[j] = order[j], order[i] })
 		}
 		for part := range slices.Chunk(order, 20*perStatement) {
-			err := q.db.Tx(b.Context(), func(tx *schema.Tx) error {
+			err := q.db.Tx(b.Context(), func(tx *engine.Tx) error {
 				for few := range slices.Chunk(part, perStatement) {
 					args := make([]any, 0, len(few)*8)
 					for _, i := range few {
-						at := schema.At(k.from.Add(time.Duration(i) * k.step))
-						var wake schema.Time
+						at := engine.At(k.from.Add(time.Duration(i) * k.step))
+						var wake engine.Time
 						if k.line == job.LineLater {
 							wake = at
 						}
 						args = append(args, k.jobType, fmt.Sprintf("%s-%s-%09d", k.line, k.jobType, i), k.line, k.state, k.priority, 1, at, wake)
 					}
 					_, err := tx.ExecContext(b.Context(), "INSERT INTO "+q.table+" (job_type, job_key, line, state, priority, throttle_factor,"+
-						" scheduled_run_time, wake_time, timeout, time_windows) VALUES "+schema.Rows("(?,?,?,?,?,?,?,?,60,'NONE')", len(few)), args...)
+						" scheduled_run_time, wake_time, timeout, time_windows) VALUES "+engine.Rows("(?,?,?,?,?,?,?,?,60,'NONE')", len(few)), args...)
 					if err != nil {
 						return err
 					}

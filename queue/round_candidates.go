@@ -11,8 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/queue/job"
-	"github.com/hipq/hipq/schema"
 )
 
 // candidate is a due job that may be locked, as the index has it. It is only a hint: whoever locks it looks again.
@@ -142,7 +142,7 @@ func (c *Candidates) forget() {
 
 // next hands out up to n, the first in order. free narrows them to those without weight; fromHead lets it look at the head
 // of the line again, which a round does once.
-func (c *Candidates) next(ctx context.Context, tx *schema.Tx, n int, free, fromHead bool) (list []candidate, err error) {
+func (c *Candidates) next(ctx context.Context, tx *engine.Tx, n int, free, fromHead bool) (list []candidate, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if fromHead && c.stale() {
@@ -222,7 +222,7 @@ func (c *Candidates) unread(list []candidate) {
 }
 
 // read reads on in each range of which nothing is left, all in one query.
-func (c *Candidates) read(ctx context.Context, tx *schema.Tx, n int) error {
+func (c *Candidates) read(ctx context.Context, tx *engine.Tx, n int) error {
 	var empty []*indexRange
 	for _, r := range c.ranges {
 		if len(r.read) == 0 && !r.ended {
@@ -257,7 +257,7 @@ func (c *Candidates) read(ctx context.Context, tx *schema.Tx, n int) error {
 }
 
 // readRanges reads the next entries of a line in each range, behind the last one read.
-func (q *Queue) readRanges(ctx context.Context, tx *schema.Tx, line job.Line, ranges []*indexRange) ([][]candidate, error) {
+func (q *Queue) readRanges(ctx context.Context, tx *engine.Tx, line job.Line, ranges []*indexRange) ([][]candidate, error) {
 	found := make([][]candidate, 0, len(ranges))
 	for some := range slices.Chunk(ranges, rangesMax) {
 		list := make([][]candidate, len(some))
@@ -272,7 +272,7 @@ func (q *Queue) readRanges(ctx context.Context, tx *schema.Tx, line job.Line, ra
 // rangesMax is how many ranges one query reads: SQLite puts 500 together at most.
 const rangesMax = 250
 
-func (q *Queue) rangesQuery(line job.Line, ranges []*indexRange, found [][]candidate) schema.Query {
+func (q *Queue) rangesQuery(line job.Line, ranges []*indexRange, found [][]candidate) engine.Query {
 	var query strings.Builder
 	var args []any
 	for i, r := range ranges {
@@ -289,7 +289,7 @@ func (q *Queue) rangesQuery(line job.Line, ranges []*indexRange, found [][]candi
 		}
 		fmt.Fprintf(&query, " ORDER BY %s LIMIT %d) AS r%d", inOrder, r.size, i)
 	}
-	return schema.Query{SQL: query.String(), Args: args, Scan: func(rows *sql.Rows) error {
+	return engine.Query{SQL: query.String(), Args: args, Scan: func(rows *sql.Rows) error {
 		for rows.Next() {
 			var i int
 			var c candidate

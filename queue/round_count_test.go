@@ -15,6 +15,7 @@ import (
 	"github.com/jmoiron/sqlx"
 
 	"github.com/hipq/hipq/internal/dbtest"
+	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/schema"
@@ -56,7 +57,7 @@ func count(t *testing.T, db *schema.DB, source string) (*schema.DB, *sent) {
 		c.source = cfg.FormatDSN()
 	}
 	counted := *db
-	counted.DB = sqlx.NewDb(sql.OpenDB(c), db.DriverName())
+	counted.DB = &engine.DB{DB: sqlx.NewDb(sql.OpenDB(c), db.DriverName()), Dialect: db.Dialect}
 	t.Cleanup(func() { _ = counted.Close() })
 	return &counted, c.sent
 }

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/queue/job"
-	"github.com/hipq/hipq/schema"
 )
 
 // A job whose throttle group is full is moved out of the line of due jobs when a round meets it, so that nobody has to pass
@@ -26,7 +26,7 @@ const (
 
 // heldCandidates gives the first held jobs of groups that have room, as many as a round of n could start. It looks at some
 // groups each time, in turns.
-func (q *Queue) heldCandidates(ctx context.Context, tx *schema.Tx, c *Candidates, r *room, n int) (list []candidate, err error) {
+func (q *Queue) heldCandidates(ctx context.Context, tx *engine.Tx, c *Candidates, r *room, n int) (list []candidate, err error) {
 	if q.ThrottleGroups == nil || c.suspects {
 		return nil, nil
 	}
@@ -82,7 +82,7 @@ func (q *Queue) heldCandidates(ctx context.Context, tx *schema.Tx, c *Candidates
 // holding gives the next groups that hold jobs back, by name. Each is found by one dive into the index, however many jobs it
 // holds. For that the dive must begin at a constant: what follows the groups that the worker knows is asked for at once, and
 // only a group that is new to it costs a query of its own.
-func (q *Queue) holding(ctx context.Context, tx *schema.Tx, c *Candidates, after string) (groups []string, err error) {
+func (q *Queue) holding(ctx context.Context, tx *engine.Tx, c *Candidates, after string) (groups []string, err error) {
 	follows := map[string]*string{}
 	ask := append([]string{after}, c.holding[after]...)
 	for at := after; len(groups) < groupsMax; {
@@ -108,7 +108,7 @@ func (q *Queue) holding(ctx context.Context, tx *schema.Tx, c *Candidates, after
 }
 
 // following finds the next group behind each of these that holds jobs back; nil if there is none.
-func (q *Queue) following(ctx context.Context, tx *schema.Tx, groups []string, follows map[string]*string) error {
+func (q *Queue) following(ctx context.Context, tx *engine.Tx, groups []string, follows map[string]*string) error {
 	var query strings.Builder
 	var args []any
 	for i, g := range groups {
@@ -136,7 +136,7 @@ func (q *Queue) following(ctx context.Context, tx *schema.Tx, groups []string, f
 
 // classify tells jobs their throttle groups, where nobody has yet, and closes those groups which hold jobs back that this
 // round doesn't see: nothing overtakes these.
-func (q *Queue) classify(ctx context.Context, tx *schema.Tx, r *room, jobs map[int64]*job.Job) error {
+func (q *Queue) classify(ctx context.Context, tx *engine.Tx, r *room, jobs map[int64]*job.Job) error {
 	if q.ThrottleGroups == nil {
 		return nil
 	}
@@ -157,11 +157,11 @@ func (q *Queue) classify(ctx context.Context, tx *schema.Tx, r *room, jobs map[i
 }
 
 // readGroups finds out the groups of jobs by their data, one after the other, for that may be large.
-func (q *Queue) readGroups(ctx context.Context, tx *schema.Tx, jobs map[int64]*job.Job, ids []any) error {
+func (q *Queue) readGroups(ctx context.Context, tx *engine.Tx, jobs map[int64]*job.Job, ids []any) error {
 	if len(ids) == 0 {
 		return nil
 	}
-	rows, err := tx.QueryContext(ctx, "SELECT id, job_data FROM "+q.table+" "+q.db.ByID+" WHERE id IN "+schema.In(len(ids)), ids...)
+	rows, err := tx.QueryContext(ctx, "SELECT id, job_data FROM "+q.table+" "+q.db.ByID+" WHERE id IN "+engine.In(len(ids)), ids...)
 	if err != nil {
 		return fmt.Errorf("read what makes the throttle groups: %w", err)
 	}
@@ -177,7 +177,7 @@ func (q *Queue) readGroups(ctx context.Context, tx *schema.Tx, jobs map[int64]*j
 	return rows.Err()
 }
 
-func (q *Queue) closeUnseen(ctx context.Context, tx *schema.Tx, r *room, jobs map[int64]*job.Job) error {
+func (q *Queue) closeUnseen(ctx context.Context, tx *engine.Tx, r *room, jobs map[int64]*job.Job) error {
 	var groups []any
 	for _, j := range jobs {
 		if j.ThrottleFactor > 0 && !r.seen[j.Group] && r.limitOf(j.Group) > 0 {
@@ -222,13 +222,13 @@ func (q *Queue) setGroup(jobs []*job.Job) (set string, args []any) {
 }
 
 // hold takes jobs whose groups are full out of the line.
-func (q *Queue) hold(ctx context.Context, tx *schema.Tx, jobs []*job.Job) error {
+func (q *Queue) hold(ctx context.Context, tx *engine.Tx, jobs []*job.Job) error {
 	for batch := range slices.Chunk(jobs, setGroupMax) {
 		group, args := q.setGroup(batch)
 		for _, j := range batch {
 			args = append(args, j.ID)
 		}
-		err := tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET line = 'held'"+group+" WHERE id IN "+schema.In(len(batch)), args...)
+		err := tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET line = 'held'"+group+" WHERE id IN "+engine.In(len(batch)), args...)
 		if err != nil {
 			return fmt.Errorf("hold back jobs of full groups: %w", err)
 		}

@@ -4,9 +4,9 @@ import (
 	"testing"
 
 	"github.com/hipq/hipq/internal/dbtest"
+	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/queue/roster"
-	"github.com/hipq/hipq/schema"
 )
 
 // A round keeps no lock on a candidate that is another's by now, nor on a row that it is not to settle: not even where the row
@@ -25,19 +25,19 @@ func TestRoundKeepsNoForeignLock(t *testing.T) {
 		t.Fatal(err)
 	}
 	w := roster.Worker{ID: "w2"}
-	for name, query := range map[string]func(tx *schema.Tx) schema.Query{
-		"candidate": func(tx *schema.Tx) schema.Query {
+	for name, query := range map[string]func(tx *engine.Tx) engine.Query{
+		"candidate": func(tx *engine.Tx) engine.Query {
 			return q.lockDue(tx, []candidate{{ID: added.ID}}, map[int64]*job.Job{})
 		},
-		"attempt": func(tx *schema.Tx) schema.Query {
+		"attempt": func(tx *engine.Tx) engine.Query {
 			return q.settling(w.ID, []Settled{{Job: &job.Job{ID: added.ID}}}, tx.SkipLocked, map[int64]settling{})
 		},
 	} {
-		err := db.Tx(t.Context(), func(tx *schema.Tx) error {
+		err := db.Tx(t.Context(), func(tx *engine.Tx) error {
 			if err := tx.Read(t.Context(), query(tx)); err != nil {
 				return err
 			}
-			return db.Tx(t.Context(), func(other *schema.Tx) error {
+			return db.Tx(t.Context(), func(other *engine.Tx) error {
 				ids, err := q.ids(t.Context(), other, "SELECT id FROM shop_emails WHERE id = ? "+other.SkipLocked, added.ID)
 				if len(ids) != 1 {
 					t.Errorf("%s: the row is locked", name)

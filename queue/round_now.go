@@ -5,8 +5,8 @@ import (
 	"fmt"
 
 	"github.com/hipq/hipq/activity"
+	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/queue/job"
-	"github.com/hipq/hipq/schema"
 )
 
 // StartNow locks and starts one job that waits, whatever its time, its windows and its queue's order say, and although the
@@ -14,7 +14,7 @@ import (
 // ErrNoRoom if that can't be; ErrLocked if a worker has it. It may be repeated with the same round.
 func (q *Queue) StartNow(ctx context.Context, r Round, id int64) (*job.Job, error) {
 	var j *job.Job
-	err := q.db.Tx(ctx, func(tx *schema.Tx) (err error) {
+	err := q.db.Tx(ctx, func(tx *engine.Tx) (err error) {
 		if j, err = q.get(ctx, tx, id, q.db.ForUpdate); err != nil || j.Token == r.Token && j.State == job.Running {
 			return err
 		}
@@ -30,7 +30,7 @@ func (q *Queue) StartNow(ctx context.Context, r Round, id int64) (*job.Job, erro
 	return j, nil
 }
 
-func (q *Queue) startOne(ctx context.Context, tx *schema.Tx, r Round, j *job.Job) ([]activity.Entry, error) {
+func (q *Queue) startOne(ctx context.Context, tx *engine.Tx, r Round, j *job.Job) ([]activity.Entry, error) {
 	switch {
 	case j.State == job.Final:
 		return nil, ErrFinal

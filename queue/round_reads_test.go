@@ -5,9 +5,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/job"
-	"github.com/hipq/hipq/schema"
 )
 
 // reads counts the rows and index entries that the server reads for f. The store has one connection for it.
@@ -39,14 +39,14 @@ func (s store) multiply(jobType string, state job.State, line job.Line, priority
 	s.t.Helper()
 	const columns = "job_type, state, line, priority, throttle_group, job_data, timeout, throttle_factor, time_windows, wake_time"
 	var args []any
-	var wake schema.Time
+	var wake engine.Time
 	if line == job.LineLater {
-		wake = schema.At(time.Now().Add(24 * time.Hour))
+		wake = engine.At(time.Now().Add(24 * time.Hour))
 	}
 	for i := range n {
 		args = append(args, jobType, state, line, priority, fmt.Sprint("data.to.region=", i%groups), wake)
 	}
-	s.exec("INSERT INTO shop_emails ("+columns+") VALUES "+schema.Rows("(?, ?, ?, ?, ?, 'x', 60, 1, 'NONE', ?)", n), args...)
+	s.exec("INSERT INTO shop_emails ("+columns+") VALUES "+engine.Rows("(?, ?, ?, ?, ?, 'x', 60, 1, 'NONE', ?)", n), args...)
 	for range times {
 		s.exec("INSERT INTO shop_emails ("+columns+") SELECT "+columns+" FROM shop_emails WHERE job_type = ? AND line = ? AND priority = ?", jobType, line, priority)
 	}

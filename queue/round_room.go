@@ -8,10 +8,8 @@ import (
 	"math"
 	"time"
 
-	"github.com/jmoiron/sqlx"
-
+	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/queue/job"
-	"github.com/hipq/hipq/schema"
 )
 
 // limited says whether the queue's jobs may be held back by what others weigh.
@@ -48,7 +46,7 @@ type room struct {
 // takeTurn reads what counts against the queue's limits and its rate. It makes those who start jobs of such a queue take turns
 // until they have committed, for a sum over rows says nothing of what another is about to start. Their time is that of
 // their turn: from an earlier one a rate would be over too soon.
-func (q *Queue) takeTurn(ctx context.Context, tx *schema.Tx, worker string) (*room, error) {
+func (q *Queue) takeTurn(ctx context.Context, tx *engine.Tx, worker string) (*room, error) {
 	r := &room{limit: q.ThrottleLimit, groups: q.ThrottleGroups, closed: map[string]bool{}, seen: map[string]bool{}}
 	if !q.TakesTurns() {
 		return r, nil
@@ -66,7 +64,7 @@ func (q *Queue) takeTurn(ctx context.Context, tx *schema.Tx, worker string) (*ro
 	err := tx.QueryRowxContext(ctx, "SELECT CAST("+q.db.Now+" AS CHAR), "+startsColumn.list+", paused <> 1 AND "+q.workers.Working("?")+
 		" FROM "+q.db.Queues()+" WHERE queue = ?", worker, q.Name).Scan(&now, &starts, &r.open)
 	if err == nil {
-		tx.Now, err = schema.ParseTime(now)
+		tx.Now, err = engine.ParseTime(now)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("wait for a turn at %s: %w", q.Name, err)
@@ -87,7 +85,7 @@ func (q *Queue) takeTurn(ctx context.Context, tx *schema.Tx, worker string) (*ro
 
 // used is what the locked and running jobs weigh, all and by group. Those that are only being decided about don't count, but
 // those do that were answered to be tried again while their handlers run on.
-func (q *Queue) used(ctx context.Context, from sqlx.QueryerContext) (all int, byGroup map[string]int, err error) {
+func (q *Queue) used(ctx context.Context, from engine.Reader) (all int, byGroup map[string]int, err error) {
 	rows, err := from.QueryContext(ctx, "SELECT throttle_group, SUM(throttle_factor) FROM "+q.table+" "+q.pick()+
 		" WHERE line IN ('locked', 'waiting') AND (state <> 'error' OR answered = 1) GROUP BY throttle_group")
 	if err != nil {
@@ -137,7 +135,7 @@ func (r *room) limitOf(group string) int {
 }
 
 // countStarts adds to the starts of a queue with a rate, as of the transaction's time.
-func (q *Queue) countStarts(ctx context.Context, tx *schema.Tx, r *room, n int) error {
+func (q *Queue) countStarts(ctx context.Context, tx *engine.Tx, r *room, n int) error {
 	if q.Rate.Starts < 1 {
 		return nil
 	}

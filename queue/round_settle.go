@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/activity"
+	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/queue/job"
-	"github.com/hipq/hipq/schema"
 )
 
 // Settled is an attempt that has ended, and how.
@@ -41,7 +41,7 @@ const (
 // settle writes the outcomes of attempts: it reads the jobs' rows, decides, and writes. A job that isn't any more as this
 // attempt left it stays as it is: it has been answered, or settled by a commit whose answer was lost; or, if the worker was
 // declared dead, its lock is lost.
-func (q *Queue) settle(ctx context.Context, tx *schema.Tx, r Round, first *firstRead, done *Done) (entries []activity.Entry, err error) {
+func (q *Queue) settle(ctx context.Context, tx *engine.Tx, r Round, first *firstRead, done *Done) (entries []activity.Entry, err error) {
 	var finished []any
 	var absent []Settled
 	for _, s := range r.Settle {
@@ -87,14 +87,14 @@ func (row settling) isOf(s Settled) bool {
 }
 
 // settling is the query for the rows of attempts that a worker has locked and started. It puts them into found.
-func (q *Queue) settling(worker string, list []Settled, lock string, found map[int64]settling) schema.Query {
+func (q *Queue) settling(worker string, list []Settled, lock string, found map[int64]settling) engine.Query {
 	args := make([]any, 0, len(list)+1)
 	for _, s := range list {
 		args = append(args, s.Job.ID)
 	}
 	query := "SELECT id, state, attempt, lock_token, error, wish, stopping FROM " + q.table + " " + q.db.ByID +
 		" WHERE id IN " + notAlone(len(list)) + " AND line = 'locked' AND state IN ('running', 'error') AND worker_id = ? " + lock
-	return schema.Query{SQL: query, Args: append(args, worker), Scan: func(rows *sql.Rows) error {
+	return engine.Query{SQL: query, Args: append(args, worker), Scan: func(rows *sql.Rows) error {
 		for rows.Next() {
 			var s settling
 			if err := rows.Scan(&s.ID, &s.State, &s.Attempt, &s.Token, &s.Error, &s.Wish, &s.Stopping); err != nil {
@@ -107,7 +107,7 @@ func (q *Queue) settling(worker string, list []Settled, lock string, found map[i
 }
 
 // lookForAbsent finds out about attempts whose rows settle didn't find: another transaction may hold them.
-func (q *Queue) lookForAbsent(ctx context.Context, tx *schema.Tx, worker string, absent []Settled, done *Done) error {
+func (q *Queue) lookForAbsent(ctx context.Context, tx *engine.Tx, worker string, absent []Settled, done *Done) error {
 	if len(absent) == 0 {
 		return nil
 	}
@@ -130,12 +130,12 @@ func (q *Queue) lookForAbsent(ctx context.Context, tx *schema.Tx, worker string,
 }
 
 // finish ends attempts that went well and left nothing to keep.
-func (q *Queue) finish(ctx context.Context, tx *schema.Tx, ids []any) error {
+func (q *Queue) finish(ctx context.Context, tx *engine.Tx, ids []any) error {
 	if len(ids) == 0 {
 		return nil
 	}
-	err := tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET state = 'final', line = 'finished', update_time = ? WHERE id IN "+schema.In(len(ids)),
-		append([]any{schema.At(tx.Now)}, ids...)...)
+	err := tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET state = 'final', line = 'finished', update_time = ? WHERE id IN "+engine.In(len(ids)),
+		append([]any{engine.At(tx.Now)}, ids...)...)
 	if err != nil {
 		return fmt.Errorf("finish jobs: %w", err)
 	}
@@ -144,7 +144,7 @@ func (q *Queue) finish(ctx context.Context, tx *schema.Tx, ids []any) error {
 
 // settleOne settles one attempt, of whatever outcome. The policy's decision needs no waiting: an error passes through
 // the state error to retry or final in one write. Without an entry the attempt isn't over yet.
-func (q *Queue) settleOne(ctx context.Context, tx *schema.Tx, row settling, s Settled, done *Done) (*activity.Entry, error) {
+func (q *Queue) settleOne(ctx context.Context, tx *engine.Tx, row settling, s Settled, done *Done) (*activity.Entry, error) {
 	o := s.Outcome
 	if o.Verdict == job.Finished && q.async(s.Job.Type) {
 		o.Verdict = job.Sent
@@ -212,9 +212,9 @@ func (q *Queue) async(jobType string) bool { return q.configured[jobType].Async 
 
 // send leaves a job running, without a lock, for an answer from outside or its timeout. The output stays in its row until
 // the attempt has its outcome, as it does while a retry handler is to decide.
-func (q *Queue) send(ctx context.Context, tx *schema.Tx, j *job.Job, o job.Outcome) error {
+func (q *Queue) send(ctx context.Context, tx *engine.Tx, j *job.Job, o job.Outcome) error {
 	err := tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET line = 'waiting', result = ?, output = ?, wake_time = ?, update_time = ? WHERE id = ?",
-		orNone(o.Result), orNone(o.Output), schema.At(j.StartTime.Add(j.Timeout)), schema.At(tx.Now), j.ID)
+		orNone(o.Result), orNone(o.Output), engine.At(j.StartTime.Add(j.Timeout)), engine.At(tx.Now), j.ID)
 	if err != nil {
 		return fmt.Errorf("leave job %d to its answer: %w", j.ID, err)
 	}
@@ -222,12 +222,12 @@ func (q *Queue) send(ctx context.Context, tx *schema.Tx, j *job.Job, o job.Outco
 }
 
 // rest leaves a job in the state error for a retry handler.
-func (q *Queue) rest(ctx context.Context, tx *schema.Tx, j *job.Job, o job.Outcome, line job.Line) error {
+func (q *Queue) rest(ctx context.Context, tx *engine.Tx, j *job.Job, o job.Outcome, line job.Line) error {
 	if err := job.CheckTransition(job.Running, job.Error); err != nil {
 		return err
 	}
 	err := tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET state = 'error', line = ?, error = ?, wish = ?, answered = 0, output = ?,"+
-		" wake_time = NULL, update_time = ? WHERE id = ?", line, o.Reason(), o.Wish(), orNone(o.Output), schema.At(tx.Now), j.ID)
+		" wake_time = NULL, update_time = ? WHERE id = ?", line, o.Reason(), o.Wish(), orNone(o.Output), engine.At(tx.Now), j.ID)
 	if err != nil {
 		return fmt.Errorf("leave job %d to its retry handler: %w", j.ID, err)
 	}
@@ -235,8 +235,8 @@ func (q *Queue) rest(ctx context.Context, tx *schema.Tx, j *job.Job, o job.Outco
 }
 
 // write writes down what a job becomes. Its row is locked, and what it was has been checked.
-func (q *Queue) write(ctx context.Context, tx *schema.Tx, id int64, n job.Next) error {
-	set, args := "", []any{n.State, n.Line, n.Error, n.Result, schema.At(n.Scheduled), schema.At(n.Wake), schema.At(tx.Now)}
+func (q *Queue) write(ctx context.Context, tx *engine.Tx, id int64, n job.Next) error {
+	set, args := "", []any{n.State, n.Line, n.Error, n.Result, engine.At(n.Scheduled), engine.At(n.Wake), engine.At(tx.Now)}
 	if n.Data != nil {
 		set, args = set+", job_data = ?, throttle_group = 'NONE'", append(args, *n.Data)
 	}
@@ -254,7 +254,7 @@ func (q *Queue) write(ctx context.Context, tx *schema.Tx, id int64, n job.Next) 
 }
 
 // discard deletes jobs that have just become final, if the queue doesn't keep such.
-func (q *Queue) discard(ctx context.Context, tx *schema.Tx, line job.Line, ids []any) error {
+func (q *Queue) discard(ctx context.Context, tx *engine.Tx, line job.Line, ids []any) error {
 	if (line != job.LineFinished || q.KeepFinished >= 0) && (line != job.LineFailed || q.KeepFailed >= 0) {
 		return nil
 	}

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/activity"
+	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/queue/job"
-	"github.com/hipq/hipq/schema"
 )
 
 // walkMax is how many candidates one round looks at, at most, on its way to jobs whose groups have room.
@@ -19,7 +19,7 @@ const walkMax = 5000
 // start locks and starts the next due jobs: as many as there are slots, limits, and the rate have room for. Those whose
 // windows have closed go to the next opening, those whose throttle groups are full are held back, and those whose rows can't
 // be jobs are refused.
-func (q *Queue) start(ctx context.Context, tx *schema.Tx, r Round, first *firstRead, done *Done) ([]activity.Entry, error) {
+func (q *Queue) start(ctx context.Context, tx *engine.Tx, r Round, first *firstRead, done *Done) ([]activity.Entry, error) {
 	room, err := q.takeTurn(ctx, tx, r.Worker.ID)
 	if err != nil {
 		return nil, err
@@ -112,7 +112,7 @@ func (q *Queue) stride() int {
 }
 
 // fitting gives those of the candidates that were locked and there is room for, n at most, in order.
-func (q *Queue) fitting(ctx context.Context, tx *schema.Tx, r Round, room *room, list []candidate, jobs map[int64]*job.Job, n int) (taken []*job.Job, err error) {
+func (q *Queue) fitting(ctx context.Context, tx *engine.Tx, r Round, room *room, list []candidate, jobs map[int64]*job.Job, n int) (taken []*job.Job, err error) {
 	if err := q.classify(ctx, tx, room, jobs); err != nil {
 		return nil, err
 	}
@@ -167,9 +167,9 @@ func (q *Queue) isOpenAt(j *job.Job, now time.Time) bool {
 }
 
 // isOpen is the query that finds out whether a worker may start jobs: not in a paused queue, nor once it was declared dead.
-func (q *Queue) isOpen(worker string, open *bool) schema.Query {
+func (q *Queue) isOpen(worker string, open *bool) engine.Query {
 	query := "SELECT NOT " + q.paused() + " AND " + q.workers.Working("?")
-	return schema.Query{SQL: query, Args: []any{q.Name, worker}, Scan: func(rows *sql.Rows) error {
+	return engine.Query{SQL: query, Args: []any{q.Name, worker}, Scan: func(rows *sql.Rows) error {
 		for rows.Next() {
 			if err := rows.Scan(open); err != nil {
 				return err
@@ -181,7 +181,7 @@ func (q *Queue) isOpen(worker string, open *bool) schema.Query {
 
 // lockDue is the query that locks those of the candidates which are due and not locked by another transaction. It puts them
 // into jobs.
-func (q *Queue) lockDue(tx *schema.Tx, list []candidate, jobs map[int64]*job.Job) schema.Query {
+func (q *Queue) lockDue(tx *engine.Tx, list []candidate, jobs map[int64]*job.Job) engine.Query {
 	args := make([]any, 0, len(list))
 	for _, c := range list {
 		args = append(args, c.ID)
@@ -193,7 +193,7 @@ func (q *Queue) lockDue(tx *schema.Tx, list []candidate, jobs map[int64]*job.Job
 
 // notAlone is a list of n ids, and of 0, which no job has. A row that is found by one id alone stays locked on MariaDB, although
 // the other conditions may not be met: by a round that has come too late, and to the harm of the worker that runs the job.
-func notAlone(n int) string { return strings.TrimSuffix(schema.In(n), ")") + ",0)" }
+func notAlone(n int) string { return strings.TrimSuffix(engine.In(n), ")") + ",0)" }
 
 // startColumns are those of the jobs that are about to start: what is left of their last attempt is over then. With groups, many
 // may be looked at that don't start, so their data is read later.
@@ -205,14 +205,14 @@ func (q *Queue) startColumns() string {
 }
 
 // markStarted moves locked jobs to running and counts their attempts.
-func (q *Queue) markStarted(ctx context.Context, tx *schema.Tx, r Round, room *room, jobs []*job.Job, done *Done) ([]activity.Entry, error) {
+func (q *Queue) markStarted(ctx context.Context, tx *engine.Tx, r Round, room *room, jobs []*job.Job, done *Done) ([]activity.Entry, error) {
 	if len(jobs) == 0 {
 		return nil, nil
 	}
 	if err := q.readData(ctx, tx, jobs); err != nil {
 		return nil, err
 	}
-	now := schema.At(tx.Now)
+	now := engine.At(tx.Now)
 	cleared := "" // of which a job that was never tried, and was due, has nothing
 	if slices.ContainsFunc(jobs, func(j *job.Job) bool { return j.Attempt > 0 || j.Line != job.LineDue }) {
 		cleared = " error = 'NONE', result = 'NONE', stopping = 0, suspect = 0, wake_time = NULL,"
@@ -242,7 +242,7 @@ func (q *Queue) markStarted(ctx context.Context, tx *schema.Tx, r Round, room *r
 		}
 		err := tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET line = 'locked', state = 'running',"+cleared+
 			" attempt = attempt + 1, worker_id = ?, lock_token = ?, attempt_token = ?, start_time = ?, update_time = ?"+group+
-			" WHERE id IN "+schema.In(len(batch)), args...)
+			" WHERE id IN "+engine.In(len(batch)), args...)
 		if err != nil {
 			return nil, fmt.Errorf("start jobs: %w", err)
 		}
@@ -252,7 +252,7 @@ func (q *Queue) markStarted(ctx context.Context, tx *schema.Tx, r Round, room *r
 }
 
 // readData reads the data of jobs that were locked without it.
-func (q *Queue) readData(ctx context.Context, tx *schema.Tx, jobs []*job.Job) error {
+func (q *Queue) readData(ctx context.Context, tx *engine.Tx, jobs []*job.Job) error {
 	if q.ThrottleGroups == nil {
 		return nil
 	}
@@ -260,7 +260,7 @@ func (q *Queue) readData(ctx context.Context, tx *schema.Tx, jobs []*job.Job) er
 	for i, j := range jobs {
 		byID[j.ID], ids[i] = j, j.ID
 	}
-	rows, err := tx.QueryContext(ctx, "SELECT id, job_data FROM "+q.table+" "+q.db.ByID+" WHERE id IN "+schema.In(len(ids)), ids...)
+	rows, err := tx.QueryContext(ctx, "SELECT id, job_data FROM "+q.table+" "+q.db.ByID+" WHERE id IN "+engine.In(len(ids)), ids...)
 	if err != nil {
 		return fmt.Errorf("read the data of jobs: %w", err)
 	}
@@ -277,11 +277,11 @@ func (q *Queue) readData(ctx context.Context, tx *schema.Tx, jobs []*job.Job) er
 }
 
 // postpone moves a due job to the opening of its windows.
-func (q *Queue) postpone(ctx context.Context, tx *schema.Tx, j *job.Job) error {
+func (q *Queue) postpone(ctx context.Context, tx *engine.Tx, j *job.Job) error {
 	opening := job.Opening(j.Windows, q.Location, tx.Now)
 	line, wake := job.Place(opening, tx.Now)
 	err := tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET line = ?, scheduled_run_time = ?, wake_time = ?, update_time = ? WHERE id = ?",
-		line, schema.At(opening), schema.At(wake), schema.At(tx.Now), j.ID)
+		line, engine.At(opening), engine.At(wake), engine.At(tx.Now), j.ID)
 	if err != nil {
 		return fmt.Errorf("postpone job %d to its window: %w", j.ID, err)
 	}
@@ -290,7 +290,7 @@ func (q *Queue) postpone(ctx context.Context, tx *schema.Tx, j *job.Job) error {
 
 // startedUnder gives the jobs that a round has started, if it was committed although it ended in an error. One whose attempt
 // an answer has ended meanwhile, before its handler began, is left to whoever takes the retry decision.
-func (q *Queue) startedUnder(ctx context.Context, tx *schema.Tx, r Round) (started []*job.Job, err error) {
+func (q *Queue) startedUnder(ctx context.Context, tx *engine.Tx, r Round) (started []*job.Job, err error) {
 	locked, err := q.lockedUnder(ctx, tx, r)
 	if err != nil {
 		return nil, err
@@ -309,12 +309,12 @@ func (q *Queue) startedUnder(ctx context.Context, tx *schema.Tx, r Round) (start
 
 // lockedUnder gives the jobs that a round has locked, if it was committed although it ended in an error. That commit may
 // still be under way: so it waits for the rows that the round had read.
-func (q *Queue) lockedUnder(ctx context.Context, tx *schema.Tx, r Round) (locked []*job.Job, err error) {
+func (q *Queue) lockedUnder(ctx context.Context, tx *engine.Tx, r Round) (locked []*job.Job, err error) {
 	tried := *r.tried
 	if len(tried) == 0 {
 		return nil, nil
 	}
-	in := " WHERE id IN " + schema.In(len(tried))
+	in := " WHERE id IN " + engine.In(len(tried))
 	if _, err := q.ids(ctx, tx, "SELECT id FROM "+q.table+" "+q.db.ByID+in+" "+q.db.ForUpdate, tried...); err != nil {
 		return nil, fmt.Errorf("wait for an earlier try of a round: %w", err)
 	}

@@ -4,13 +4,13 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/queue/job"
-	"github.com/hipq/hipq/schema"
 )
 
 // leaveRoom makes a round that starts other jobs leave its room to the first suspect, as if that came before them: else they
 // would overtake it for ever, since it has to wait for its worker besides.
-func (q *Queue) leaveRoom(ctx context.Context, tx *schema.Tx, c *Candidates, r *room) error {
+func (q *Queue) leaveRoom(ctx context.Context, tx *engine.Tx, c *Candidates, r *room) error {
 	if !q.limited() || len(c.types) == 0 {
 		return nil
 	}
@@ -20,7 +20,7 @@ func (q *Queue) leaveRoom(ctx context.Context, tx *schema.Tx, c *Candidates, r *
 	}
 	jobs := map[int64]*job.Job{}
 	query := "SELECT " + selected(bulky...) + " FROM " + q.table + " " + q.pick() +
-		" WHERE line = 'due' AND part = 'suspect' AND job_type IN " + schema.In(len(args)) + " ORDER BY " + inOrder + " LIMIT 1"
+		" WHERE line = 'due' AND part = 'suspect' AND job_type IN " + engine.In(len(args)) + " ORDER BY " + inOrder + " LIMIT 1"
 	if err := tx.Read(ctx, q.jobs(query, args, func(j *job.Job) { jobs[j.ID] = j })); err != nil {
 		return fmt.Errorf("find the first suspect of %s: %w", q.Name, err)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/dbtest"
+	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/queue/roster"
@@ -173,7 +174,7 @@ func (s store) upkeep() {
 
 func (s store) exec(query string, args ...any) {
 	s.t.Helper()
-	must[any](s.t)(nil, s.db.Tx(s.t.Context(), func(tx *schema.Tx) error {
+	must[any](s.t)(nil, s.db.Tx(s.t.Context(), func(tx *engine.Tx) error {
 		_, err := tx.ExecContext(s.t.Context(), query, args...)
 		return err
 	}))

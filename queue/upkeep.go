@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/queue/roster"
-	"github.com/hipq/hipq/schema"
 )
 
 // Look says what there is to do in a queue.
@@ -32,7 +32,7 @@ func (q *Queue) Look(ctx context.Context, types []string) (Look, error) {
 	in := "('')"
 	var names []any
 	if len(types) > 0 {
-		in = schema.In(len(types))
+		in = engine.In(len(types))
 		for _, t := range types {
 			names = append(names, t)
 		}
@@ -59,7 +59,7 @@ func (q *Queue) Look(ctx context.Context, types []string) (Look, error) {
 // jobs of these types, which are those without a retry handler. Any number of workers may do it at once. It does a bounded
 // part of each; when there may be more, more is true. dead, if not nil, is called with each worker of the instance that is no
 // more, before jobs are reclaimed from it; perhaps more than once. What has to wait for another transaction waits some seconds,
-// and keeps nothing else from being done: then comes the error, which is schema.IsLockTimeout.
+// and keeps nothing else from being done: then comes the error, which is engine.IsLockTimeout.
 func (q *Queue) Upkeep(ctx context.Context, w roster.Worker, l Look, types []string, dead func(workerID string)) (more bool, err error) {
 	var held error
 	for _, step := range []struct {
@@ -77,11 +77,11 @@ func (q *Queue) Upkeep(ctx context.Context, w roster.Worker, l Look, types []str
 		}
 		var met []any // the jobs that the step has come to
 		again, err := step.do(&met)
-		if schema.IsRefused(err) {
+		if engine.IsRefused(err) {
 			again, err = true, q.weed(ctx, w, met, err)
 		}
 		switch {
-		case schema.IsLockTimeout(err):
+		case engine.IsLockTimeout(err):
 			held = err
 		case err != nil:
 			return false, err

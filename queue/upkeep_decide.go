@@ -6,16 +6,16 @@ import (
 	"math/rand/v2"
 	"slices"
 
+	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/queue/roster"
-	"github.com/hipq/hipq/schema"
 )
 
 // decideByPolicy takes the retry decision by policy for jobs of these types that wait for it, under the lock of the transaction.
 func (q *Queue) decideByPolicy(ctx context.Context, w roster.Worker, types []string, met *[]any) (more bool, err error) {
 	for _, name := range types {
 		n, err := q.decideSome(ctx, w, name, nil, met)
-		if schema.IsLockTimeout(err) {
+		if engine.IsLockTimeout(err) {
 			n, err = q.decideOneByOne(ctx, w, name, met)
 		}
 		if err != nil {
@@ -39,7 +39,7 @@ func (q *Queue) decideOneByOne(ctx context.Context, w roster.Worker, name string
 	rand.Shuffle(len(ids), func(i, j int) { ids[i], ids[j] = ids[j], ids[i] }) // so that those that are held don't always come first
 	for held, at := 0, 0; at < len(ids) && held < heldMax; at++ {
 		switch one, err := q.decideSome(ctx, w, name, &ids[at], met); {
-		case schema.IsLockTimeout(err):
+		case engine.IsLockTimeout(err):
 			held++
 		case err != nil:
 			return n, err
@@ -52,7 +52,7 @@ func (q *Queue) decideOneByOne(ctx context.Context, w roster.Worker, name string
 
 // decideSome decides about some jobs of a type, or about only one, and says about how many.
 func (q *Queue) decideSome(ctx context.Context, w roster.Worker, name string, only *int64, met *[]any) (n int, err error) {
-	err = q.db.TxInParts(ctx, nil, func(tx *schema.Tx) error {
+	err = q.db.TxInParts(ctx, nil, func(tx *engine.Tx) error {
 		jobs, err := q.undecided(ctx, tx, selected("job_data", "result"), name, only, reclaimMax)
 		if err != nil {
 			return err
@@ -84,7 +84,7 @@ func (q *Queue) decideSome(ctx context.Context, w roster.Worker, name string, on
 
 // withFreeKeys gives those of the jobs, whose rows are locked, that have their places in the index of keys to themselves: to
 // end a job is to give its place up, for which one would wait where another transaction holds it.
-func (q *Queue) withFreeKeys(ctx context.Context, tx *schema.Tx, jobs []*job.Job) (free []*job.Job, err error) {
+func (q *Queue) withFreeKeys(ctx context.Context, tx *engine.Tx, jobs []*job.Job) (free []*job.Job, err error) {
 	if tx.SkipLocked == "" || len(jobs) == 0 {
 		return jobs, nil
 	}
@@ -93,7 +93,7 @@ func (q *Queue) withFreeKeys(ctx context.Context, tx *schema.Tx, jobs []*job.Job
 		keys[j.Type] = append(keys[j.Type], j.Key)
 	}
 	for name, of := range keys {
-		query := "SELECT id FROM " + q.table + " " + q.index("live") + " WHERE job_type = ? AND live = 1 AND job_key IN " + schema.In(len(of)) + " " + tx.SkipLocked
+		query := "SELECT id FROM " + q.table + " " + q.index("live") + " WHERE job_type = ? AND live = 1 AND job_key IN " + engine.In(len(of)) + " " + tx.SkipLocked
 		ids, err := q.ids(ctx, tx, query, append([]any{name}, of...)...)
 		if err != nil {
 			return nil, fmt.Errorf("lock the keys of jobs: %w", err)
@@ -106,7 +106,7 @@ func (q *Queue) withFreeKeys(ctx context.Context, tx *schema.Tx, jobs []*job.Job
 }
 
 // undecided reads jobs of a type that wait for their retry decision, or only one of them.
-func (q *Queue) undecided(ctx context.Context, tx *schema.Tx, columns, jobType string, only *int64, n int) (jobs []*job.Job, err error) {
+func (q *Queue) undecided(ctx context.Context, tx *engine.Tx, columns, jobType string, only *int64, n int) (jobs []*job.Job, err error) {
 	hint, where, args := q.pick(), "", []any{jobType}
 	if only != nil {
 		hint, where, args = q.db.ByID, " AND id = ?", append(args, *only)
@@ -123,7 +123,7 @@ func (q *Queue) undecided(ctx context.Context, tx *schema.Tx, columns, jobType s
 // repeated: see Round.Token.
 func (q *Queue) Undecided(ctx context.Context, r Round, types []string) (list []Settled, err error) {
 	again := r.Again
-	err = q.db.Tx(ctx, func(tx *schema.Tx) error {
+	err = q.db.Tx(ctx, func(tx *engine.Tx) error {
 		var jobs []*job.Job
 		var err error
 		if again {
@@ -144,7 +144,7 @@ func (q *Queue) Undecided(ctx context.Context, r Round, types []string) (list []
 	return list, nil
 }
 
-func (q *Queue) takeUndecided(ctx context.Context, tx *schema.Tx, r Round, types []string) (taken []*job.Job, err error) {
+func (q *Queue) takeUndecided(ctx context.Context, tx *engine.Tx, r Round, types []string) (taken []*job.Job, err error) {
 	if working, err := q.workers.IsWorking(ctx, tx, r.Worker.ID); err != nil || !working {
 		return nil, err
 	}
@@ -175,5 +175,5 @@ func (q *Queue) takeUndecided(ctx context.Context, tx *schema.Tx, r Round, types
 		args, *r.tried = append(args, j.ID), append(*r.tried, j.ID)
 	}
 	return taken, tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET line = 'locked', worker_id = ?, lock_token = ? WHERE line = 'error' AND id IN "+
-		schema.In(len(taken)), args...)
+		engine.In(len(taken)), args...)
 }

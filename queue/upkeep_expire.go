@@ -5,15 +5,15 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/queue/job"
-	"github.com/hipq/hipq/schema"
 )
 
 // wake does what it is time for: promotes later jobs, and when none is left, for both are in one index, looks after those
 // that wait for answers. It does so too where another transaction keeps the first from being promoted.
 func (q *Queue) wake(ctx context.Context, met *[]any) (more bool, err error) {
 	more, held := q.promote(ctx, met)
-	if more || held != nil && !schema.IsLockTimeout(held) {
+	if more || held != nil && !engine.IsLockTimeout(held) {
 		return more, held
 	}
 	more, err = q.expire(ctx, met)
@@ -26,11 +26,11 @@ func (q *Queue) expire(ctx context.Context, met *[]any) (more bool, err error) {
 		return false, err
 	}
 	var late []*job.Job
-	err = q.db.TxInParts(ctx, nil, func(tx *schema.Tx) error {
+	err = q.db.TxInParts(ctx, nil, func(tx *engine.Tx) error {
 		late = nil
 		query := "SELECT " + selected(bulky...) + " FROM " + q.table + " " + q.index("wake") +
 			" WHERE wake_time <= ? AND line = 'waiting' ORDER BY wake_time LIMIT ? " + tx.SkipLocked
-		err := tx.Read(ctx, q.jobs(query, []any{schema.At(tx.Now), reclaimMax}, func(j *job.Job) {
+		err := tx.Read(ctx, q.jobs(query, []any{engine.At(tx.Now), reclaimMax}, func(j *job.Job) {
 			late, *met = append(late, j), append(*met, j.ID)
 		}))
 		if err != nil {
@@ -39,7 +39,7 @@ func (q *Queue) expire(ctx context.Context, met *[]any) (more bool, err error) {
 		for _, j := range late {
 			_, err := tx.ExecContext(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET state = 'error', line = 'error', error = ?, result = 'NONE', wish = 'NONE',"+
 				" wake_time = NULL, worker_id = 'NONE', update_time = ? WHERE id = ? AND line = 'waiting'",
-				job.TimeoutError(j.Timeout), schema.At(tx.Now), j.ID)
+				job.TimeoutError(j.Timeout), engine.At(tx.Now), j.ID)
 			if err != nil {
 				return err
 			}

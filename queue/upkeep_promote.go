@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/queue/job"
-	"github.com/hipq/hipq/schema"
 )
 
 // promoteMax is how many jobs one transaction promotes, the earliest first: order holds among those promoted together.
@@ -15,9 +15,9 @@ const promoteMax = 10_000
 // promote makes jobs due whose time has come.
 func (q *Queue) promote(ctx context.Context, met *[]any) (more bool, err error) {
 	var ids []any
-	err = q.db.TxInParts(ctx, nil, func(tx *schema.Tx) (err error) {
+	err = q.db.TxInParts(ctx, nil, func(tx *engine.Tx) (err error) {
 		query := "SELECT id FROM " + q.table + " " + q.index("wake") + " WHERE wake_time <= ? AND line = 'later' ORDER BY wake_time LIMIT ? " + tx.SkipLocked
-		if ids, err = q.ids(ctx, tx, query, schema.At(tx.Now), promoteMax); err != nil {
+		if ids, err = q.ids(ctx, tx, query, engine.At(tx.Now), promoteMax); err != nil {
 			return err
 		}
 		*met = ids
@@ -32,7 +32,7 @@ func (q *Queue) promote(ctx context.Context, met *[]any) (more bool, err error) 
 // unhold makes the held jobs due of a queue that has no groups any more.
 func (q *Queue) unhold(ctx context.Context, met *[]any) (more bool, err error) {
 	var ids []any
-	err = q.db.TxInParts(ctx, nil, func(tx *schema.Tx) (err error) {
+	err = q.db.TxInParts(ctx, nil, func(tx *engine.Tx) (err error) {
 		ids, err = q.ids(ctx, tx, "SELECT id FROM "+q.table+" "+q.pick()+" WHERE line = 'held' LIMIT ? "+tx.SkipLocked, promoteMax)
 		if err != nil {
 			return err
@@ -47,10 +47,10 @@ func (q *Queue) unhold(ctx context.Context, met *[]any) (more bool, err error) {
 }
 
 // line makes jobs due that wait in another line.
-func (q *Queue) line(ctx context.Context, tx *schema.Tx, ids []any, from job.Line) error {
+func (q *Queue) line(ctx context.Context, tx *engine.Tx, ids []any, from job.Line) error {
 	for batch := range slices.Chunk(ids, 1000) {
 		_, err := tx.ExecContext(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET line = 'due', wake_time = NULL WHERE line = ? AND id IN "+
-			schema.In(len(batch)), slices.Concat([]any{from}, batch)...)
+			engine.In(len(batch)), slices.Concat([]any{from}, batch)...)
 		if err != nil {
 			return err
 		}
@@ -59,7 +59,7 @@ func (q *Queue) line(ctx context.Context, tx *schema.Tx, ids []any, from job.Lin
 }
 
 // ids reads a column of ids.
-func (q *Queue) ids(ctx context.Context, tx *schema.Tx, query string, args ...any) (ids []any, err error) {
+func (q *Queue) ids(ctx context.Context, tx *engine.Tx, query string, args ...any) (ids []any, err error) {
 	var found []int64
 	if err := tx.SelectContext(ctx, &found, query, args...); err != nil {
 		return nil, err

@@ -4,8 +4,8 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/queue/job"
-	"github.com/hipq/hipq/schema"
 )
 
 // reclaimMax is how many jobs one transaction reclaims or decides about.
@@ -70,13 +70,13 @@ func (q *Queue) reclaimFrom(ctx context.Context, worker, lost string, ids []any)
 	if err := job.CheckTransition(job.Running, job.Error); err != nil {
 		return 0, err
 	}
-	err = q.db.TxInParts(ctx, nil, func(tx *schema.Tx) error {
+	err = q.db.TxInParts(ctx, nil, func(tx *engine.Tx) error {
 		free, err := q.lockedBy(ctx, tx, worker, ids)
 		if reclaimed = len(free); err != nil || reclaimed == 0 {
 			return err
 		}
-		where := " WHERE id IN " + schema.In(len(free))
-		now := schema.At(tx.Now)
+		where := " WHERE id IN " + engine.In(len(free))
+		now := engine.At(tx.Now)
 		err = tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET "+backInLine+", worker_id = 'NONE'"+
 			where+" AND state IN ('initial', 'retry')", append([]any{now, now}, free...)...)
 		if err != nil {
@@ -96,12 +96,12 @@ func (q *Queue) reclaimFrom(ctx context.Context, worker, lost string, ids []any)
 
 // lockedBy locks those of the jobs that a worker still has. It compares what it reads, for what may be in the column that only
 // a hand other than hipq's has written, MariaDB finds by no text.
-func (q *Queue) lockedBy(ctx context.Context, tx *schema.Tx, worker string, ids []any) (free []any, err error) {
+func (q *Queue) lockedBy(ctx context.Context, tx *engine.Tx, worker string, ids []any) (free []any, err error) {
 	var found []struct {
 		ID       int64
 		WorkerID string `db:"worker_id"`
 	}
-	query := "SELECT id, worker_id FROM " + q.table + " " + q.db.ByID + " WHERE line = 'locked' AND id IN " + schema.In(len(ids)) + " " + tx.SkipLocked
+	query := "SELECT id, worker_id FROM " + q.table + " " + q.db.ByID + " WHERE line = 'locked' AND id IN " + engine.In(len(ids)) + " " + tx.SkipLocked
 	if err := tx.SelectContext(ctx, &found, query, ids...); err != nil {
 		return nil, err
 	}

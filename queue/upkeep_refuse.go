@@ -8,20 +8,20 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/activity"
+	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/queue/roster"
-	"github.com/hipq/hipq/schema"
 )
 
 // refuse ends jobs that have a flaw: their rows stay, final, each with its reason, and without what the table's constraints
 // refuse. What they left to their types stays so. Nothing was attempted.
-func (q *Queue) refuse(ctx context.Context, tx *schema.Tx, jobs []*job.Job) ([]activity.Entry, error) {
+func (q *Queue) refuse(ctx context.Context, tx *engine.Tx, jobs []*job.Job) ([]activity.Entry, error) {
 	entries := make([]activity.Entry, 0, len(jobs))
-	orNow := func(t time.Time) schema.Time {
+	orNow := func(t time.Time) engine.Time {
 		if t.IsZero() {
 			t = tx.Now
 		}
-		return schema.At(t)
+		return engine.At(t)
 	}
 	orLeft := func(left bool, value any) any {
 		if left {
@@ -37,7 +37,7 @@ func (q *Queue) refuse(ctx context.Context, tx *schema.Tx, jobs []*job.Job) ([]a
 			" worker_id = 'NONE', lock_token = 'NONE', attempt_token = ?, stopping = 0, suspect = 0, answered = 0, wish = 'NONE', output = 'NONE' WHERE id = ?",
 			reason, orLeft(j.Left.Timeout, int64(j.Timeout/time.Second)), orLeft(j.Left.Priority, j.Priority),
 			orLeft(j.Left.ThrottleFactor, j.ThrottleFactor), orLeft(j.Left.Windows, j.Windows.Encode()), j.ShardKey,
-			min(max(j.Attempt, 0), job.MaxAttempt), orNow(j.ScheduledRunTime), schema.At(j.StartTime), orNow(j.CreateTime), schema.At(tx.Now),
+			min(max(j.Attempt, 0), job.MaxAttempt), orNow(j.ScheduledRunTime), engine.At(j.StartTime), orNow(j.CreateTime), engine.At(tx.Now),
 			j.AttemptToken, j.ID)
 		if err != nil {
 			return nil, fmt.Errorf("refuse job %d: %w", j.ID, err)
@@ -53,7 +53,7 @@ func (q *Queue) refuse(ctx context.Context, tx *schema.Tx, jobs []*job.Job) ([]a
 }
 
 // refuseOne is refuse for what an operator ends.
-func (q *Queue) refuseOne(ctx context.Context, tx *schema.Tx, j *job.Job) error {
+func (q *Queue) refuseOne(ctx context.Context, tx *engine.Tx, j *job.Job) error {
 	entries, err := q.refuse(ctx, tx, []*job.Job{j})
 	if err != nil {
 		return err
@@ -82,9 +82,9 @@ const weedMax = 50
 func (q *Queue) weed(ctx context.Context, w roster.Worker, ids []any, refusal error) error {
 	found := 0
 	for batch := range slices.Chunk(ids, weedMax) {
-		err := q.db.Tx(ctx, func(tx *schema.Tx) error {
+		err := q.db.Tx(ctx, func(tx *engine.Tx) error {
 			var jobs []*job.Job
-			query := "SELECT " + selected() + " FROM " + q.table + " " + q.db.ByID + " WHERE id IN " + schema.In(len(batch)) +
+			query := "SELECT " + selected() + " FROM " + q.table + " " + q.db.ByID + " WHERE id IN " + engine.In(len(batch)) +
 				" AND line NOT IN ('finished', 'failed', 'closed') " + tx.SkipLocked
 			if err := tx.Read(ctx, q.jobs(query, batch, func(j *job.Job) { jobs = append(jobs, j) })); err != nil {
 				return err

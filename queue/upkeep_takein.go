@@ -6,9 +6,9 @@ import (
 	"fmt"
 
 	"github.com/hipq/hipq/activity"
+	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/queue/roster"
-	"github.com/hipq/hipq/schema"
 )
 
 // takeInMax is how many rows one transaction takes in.
@@ -18,7 +18,7 @@ const takeInMax = 500
 // the windows, logs them as added. Those that can't be jobs are refused.
 func (q *Queue) takeIn(ctx context.Context, w roster.Worker, met *[]any) (more bool, err error) {
 	n, err := q.takeInSome(ctx, w, met, true)
-	if schema.IsLockTimeout(err) { // to end a row is to give up its key's place, which another transaction may hold
+	if engine.IsLockTimeout(err) { // to end a row is to give up its key's place, which another transaction may hold
 		n, err = q.takeInSome(ctx, w, met, false)
 	}
 	if err != nil {
@@ -30,7 +30,7 @@ func (q *Queue) takeIn(ctx context.Context, w roster.Worker, met *[]any) (more b
 // takeInSome takes some rows in, and says how many it has come to. It refuses those that can't be jobs, or leaves them for later.
 func (q *Queue) takeInSome(ctx context.Context, w roster.Worker, met *[]any, refuse bool) (n int, err error) {
 	var types typesIn
-	err = q.db.TxInParts(ctx, nil, func(tx *schema.Tx) error {
+	err = q.db.TxInParts(ctx, nil, func(tx *engine.Tx) error {
 		types = q.typesIn(tx)
 		var found []inserted
 		if err := tx.Read(ctx, q.inserted(tx, &found)); err != nil {
@@ -78,14 +78,14 @@ type inserted struct {
 
 // inserted is the query for such rows. It reads their data, which may be large, only where the database takes any bytes for
 // a text, and keeps none of it.
-func (q *Queue) inserted(tx *schema.Tx, found *[]inserted) schema.Query {
+func (q *Queue) inserted(tx *engine.Tx, found *[]inserted) engine.Query {
 	without := bulky
 	if q.db.AnyBytes {
 		without = []string{"error", "result"}
 	}
 	query := "SELECT " + selected(without...) + ", time_windows IS NULL, OCTET_LENGTH(job_data) FROM " + q.table + " " + q.pick() +
 		" WHERE line = 'new' LIMIT ? " + tx.SkipLocked
-	return schema.Query{SQL: query, Args: []any{takeInMax}, Scan: func(rows *sql.Rows) error {
+	return engine.Query{SQL: query, Args: []any{takeInMax}, Scan: func(rows *sql.Rows) error {
 		var open bool
 		var size int
 		s := q.scanner(&open, &size)
@@ -104,7 +104,7 @@ func (q *Queue) inserted(tx *schema.Tx, found *[]inserted) schema.Query {
 }
 
 // takeInOne makes a job of a row, whatever that says of what only hipq can say.
-func (q *Queue) takeInOne(ctx context.Context, tx *schema.Tx, types typesIn, i inserted) error {
+func (q *Queue) takeInOne(ctx context.Context, tx *engine.Tx, types typesIn, i inserted) error {
 	t, err := types.get(ctx, i.Type)
 	if err != nil {
 		return err
@@ -118,6 +118,6 @@ func (q *Queue) takeInOne(ctx context.Context, tx *schema.Tx, types typesIn, i i
 		" SET line = ?, wake_time = ?, scheduled_run_time = ?, timeout = COALESCE(timeout, ?), priority = COALESCE(priority, ?),"+
 		" throttle_factor = COALESCE(throttle_factor, ?), time_windows = ?, throttle_group = 'NONE', error = 'NONE', result = 'NONE',"+
 		" stopping = 0, suspect = 0, update_time = ? WHERE id = ? AND line = 'new'",
-		line, schema.At(wake), schema.At(at), int64(t.Timeout.Seconds()), t.Priority, t.ThrottleFactor, i.Windows.Encode(), schema.At(tx.Now), i.ID)
+		line, engine.At(wake), engine.At(at), int64(t.Timeout.Seconds()), t.Priority, t.ThrottleFactor, i.Windows.Encode(), engine.At(tx.Now), i.ID)
 	return err
 }

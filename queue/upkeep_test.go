@@ -6,10 +6,10 @@ import (
 
 	"github.com/jmoiron/sqlx"
 
+	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/queue/roster"
-	"github.com/hipq/hipq/schema"
 )
 
 // What one part of the upkeep has to wait for keeps the others from nothing, and is said soon.
@@ -26,7 +26,7 @@ func TestUpkeepThatIsHeldUp(t *testing.T) {
 		types := []string{"send", "report"}
 		look := must[queue.Look](t)(s.Look(t.Context(), types))
 		_, err := s.Upkeep(t.Context(), roster.Worker{ID: "keeper", Host: "h", PID: 1}, look, types, nil)
-		if !schema.IsLockTimeout(err) {
+		if !engine.IsLockTimeout(err) {
 			t.Errorf("the upkeep ends with %v", err)
 		}
 		s.wantState(s.nth(1), job.Retry, "later", 1)

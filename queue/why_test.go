@@ -9,10 +9,10 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/internal/dbtest"
+	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/queue/roster"
-	"github.com/hipq/hipq/schema"
 )
 
 // wantWhy checks the reasons for a job, by a part of each, which a config with 4 slots on a host asks for.
@@ -119,15 +119,15 @@ func TestWhyOfFullHosts(t *testing.T) {
 		}
 		now := must[time.Time](t)(s.db.Clock(t.Context()))
 		s.exec("UPDATE shop_workers SET heartbeat = ?, lock_until = ?, slots = 3 WHERE id = 'a'",
-			schema.At(now.Add(-40*time.Second)), schema.At(now.Add(20*time.Second)))
-		s.exec("UPDATE shop_workers SET heartbeat = ?, lock_until = ?, slots = 1 WHERE id = 'b'", schema.At(now), schema.At(now.Add(time.Hour)))
+			engine.At(now.Add(-40*time.Second)), engine.At(now.Add(20*time.Second)))
+		s.exec("UPDATE shop_workers SET heartbeat = ?, lock_until = ?, slots = 1 WHERE id = 'b'", engine.At(now), engine.At(now.Add(time.Hour)))
 		why := must[queue.Why](t)(s.Why(t.Context(), id, queue.Asker{Handled: []string{"send"}, Concurrency: 4}))
 		want := regexp.MustCompile(`^\[{slots_full all 4 slots of host h are taken, by worker a \(pid 1\), silent for 4\ds: unless it comes back it is` +
 			` declared dead in [12]\ds; worker b \(pid 1\)}\]$`)
 		if got := fmt.Sprint(why.Reasons()); !want.MatchString(got) {
 			t.Error(got)
 		}
-		s.exec("UPDATE shop_workers SET lock_until = ? WHERE id = 'a'", schema.At(now.Add(-time.Second)))
+		s.exec("UPDATE shop_workers SET lock_until = ? WHERE id = 'a'", engine.At(now.Add(-time.Second)))
 		s.wantWhy(id, "nothing stands in its way")
 	})
 }

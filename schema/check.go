@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/go-sql-driver/mysql"
+
+	"github.com/hipq/hipq/internal/engine"
 )
 
 // Check finds out whether the tables of the instance and of these queues are there, with their indexes, and up to date:
@@ -26,7 +28,7 @@ func (db *DB) Check(ctx context.Context, queues []Queue) error {
 func (db *DB) check(ctx context.Context, units []unit) error {
 	versions, there, err := db.find(ctx, units)
 	if err != nil {
-		if noSuchTable(err) {
+		if engine.NoSuchTable(err) {
 			return fmt.Errorf("%w: it has no tables of hipq", ErrNotMigrated)
 		}
 		return fmt.Errorf("check the tables: %w", err)
@@ -56,9 +58,9 @@ func (db *DB) find(ctx context.Context, units []unit) (versions map[string]int, 
 		tables = append(tables, u.tables...)
 	}
 	// a migration at another node of a cluster may refuse it
-	err = patiently(ctx, isConflict, func() error {
+	err = engine.Patiently(ctx, engine.IsConflict, func() error {
 		versions, there = map[string]int{}, map[string]bool{}
-		recorded := Query{
+		recorded := engine.Query{
 			SQL: "SELECT table_name, queue, version FROM " + ownersTable + " WHERE instance = ?", Args: []any{db.instance},
 			Scan: func(rows *sql.Rows) error {
 				for rows.Next() {
@@ -71,14 +73,13 @@ func (db *DB) find(ctx context.Context, units []unit) (versions map[string]int, 
 				return nil
 			},
 		}
-		tx := &Tx{on: db.DB, together: db.together}
-		if db.Name == sqliteDialect.Name {
-			return tx.Read(ctx, recorded, db.present(tables, there))
+		if db.Name == engine.SQLite.Name {
+			return db.Read(ctx, recorded, db.present(tables, there))
 		}
-		err := tx.Read(ctx, recorded, db.probe(units, there))
+		err := db.Read(ctx, recorded, db.probe(units, there))
 		if _, refused := errors.AsType[*mysql.MySQLError](err); refused {
 			clear(there)
-			return tx.Read(ctx, recorded, db.present(tables, there))
+			return db.Read(ctx, recorded, db.present(tables, there))
 		}
 		return err
 	})
@@ -87,7 +88,7 @@ func (db *DB) find(ctx context.Context, units []unit) (versions map[string]int, 
 
 // probe is a query that the server refuses if any of the units' tables or indexes is not there. It notes the names of all.
 // To ask MariaDB what is there takes 20 times as long, for it opens each table on the way.
-func (db *DB) probe(units []unit, there map[string]bool) Query {
+func (db *DB) probe(units []unit, there map[string]bool) engine.Query {
 	var probes []string
 	for _, u := range units {
 		hints := map[string][]string{}
@@ -108,23 +109,23 @@ func (db *DB) probe(units []unit, there map[string]bool) Query {
 			}
 		}
 	}
-	return Query{SQL: strings.Join(probes, " UNION ALL "), Scan: row()}
+	return engine.Query{SQL: strings.Join(probes, " UNION ALL "), Scan: engine.Row()}
 }
 
 // present is the query for which of these tables are there. It notes their names, and those of their indexes.
-func (db *DB) present(tables []string, there map[string]bool) Query {
+func (db *DB) present(tables []string, there map[string]bool) engine.Query {
 	args := make([]any, len(tables))
 	for i, t := range tables {
 		args[i] = t
 	}
-	in := " IN " + In(len(tables))
+	in := " IN " + engine.In(len(tables))
 	query := "SELECT name FROM sqlite_master WHERE type IN ('table', 'index') AND tbl_name" + in
-	if db.Name == mysqlDialect.Name {
+	if db.Name == engine.MySQL.Name {
 		query = "SELECT table_name AS name FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name" + in +
 			" UNION SELECT index_name FROM information_schema.statistics WHERE table_schema = DATABASE() AND table_name" + in
 		args = append(args, args...)
 	}
-	return Query{SQL: query, Args: args, Scan: func(rows *sql.Rows) error {
+	return engine.Query{SQL: query, Args: args, Scan: func(rows *sql.Rows) error {
 		for rows.Next() {
 			var name string
 			if err := rows.Scan(&name); err != nil {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/internal/dbtest"
+	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/schema"
 )
@@ -86,7 +87,7 @@ func TestConstraintsSayWhatIsWrong(t *testing.T) {
 				continue
 			}
 			_, err := conn.ExecContext(t.Context(), "INSERT INTO shop_emails (job_type, "+c.columns+") VALUES ('send', "+c.values+")")
-			if !schema.IsRefused(err) || !strings.Contains(err.Error(), "shop_emails$"+c.name) {
+			if !engine.IsRefused(err) || !strings.Contains(err.Error(), "shop_emails$"+c.name) {
 				t.Errorf("%s %.60s: %v, want %s", c.columns, c.values, err, c.name)
 			}
 		}
@@ -112,7 +113,7 @@ func TestConstraintOfLineAndState(t *testing.T) {
 					j.WakeTime = time.Now()
 				}
 				_, err := conn.ExecContext(t.Context(), "INSERT INTO shop_emails (job_type, timeout, priority, throttle_factor, time_windows, state, line, wake_time)"+
-					" VALUES ('send', 60, 100, 1, 'NONE', ?, ?, ?)", string(state), string(line), schema.At(j.WakeTime))
+					" VALUES ('send', 60, 100, 1, 'NONE', ?, ?, ?)", string(state), string(line), engine.At(j.WakeTime))
 				if wrong := j.Check(); (err == nil) != (wrong == nil) || err != nil && !strings.Contains(err.Error(), "shop_emails$line") {
 					t.Errorf("%s, %s: the table says %v, the job %v", line, state, err, wrong)
 				}
@@ -137,7 +138,7 @@ func TestConstraintsTakeTimes(t *testing.T) {
 		var times []string
 		must(t, db.SelectContext(t.Context(), &times, "SELECT scheduled_run_time FROM shop_emails ORDER BY id"))
 		for _, text := range times {
-			if _, err := schema.ParseTime(text); err != nil {
+			if _, err := engine.ParseTime(text); err != nil {
 				t.Error(err)
 			}
 		}

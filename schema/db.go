@@ -1,14 +1,15 @@
-// Package schema is everything that hipq knows about databases as such: opening one, what differs between the engines,
-// transactions, the names and layouts of the tables and how they are created and migrated.
+// Package schema is the database with hipq's tables in it: opening it, the names and layouts of the tables, and how they are
+// created and migrated.
 package schema
 
 import (
 	"context"
 	"fmt"
 	"io/fs"
-	"time"
+	"slices"
+	"strings"
 
-	"github.com/jmoiron/sqlx"
+	"github.com/hipq/hipq/internal/engine"
 )
 
 // Options say which database to open. It is a section of the config, so its fields have the config's names.
@@ -21,7 +22,7 @@ type Options struct {
 	Mode fs.FileMode
 	// DSN is MySQL's data source name in go-sql-driver's form: user:password@tcp(host:3306)/database. Never logged.
 	DSN string
-	// TLS, if not nil, encrypts the connection to MySQL.
+	// TLS, if not nil, encrypts the connection to engine.MySQL.
 	TLS *TLS
 	// Create lets Open create a SQLite file. Only init sets it: a wrong path under cron must not pass in silence.
 	Create bool
@@ -35,7 +36,7 @@ type Options struct {
 // Check finds out what Open would refuse before it asks the database: a DSN that can't be, files of TLS that can't be read.
 // The error is an ErrConfig.
 func (o Options) Check() error {
-	if o.Driver != mysqlDialect.Name {
+	if o.Driver != engine.MySQL.Name {
 		return nil
 	}
 	_, err := o.connector()
@@ -44,29 +45,24 @@ func (o Options) Check() error {
 
 // DB is a database with the names of one instance's tables. It is safe for concurrent use.
 type DB struct {
-	*sqlx.DB
-	Dialect
+	*engine.DB
 	Names
 	warn func(error)
 }
 
 // Open opens the database and talks to it once, so that one that is down or too old is known at once.
 func Open(ctx context.Context, o Options, names Names) (*DB, error) {
-	var db *DB
-	var err error
-	switch o.Driver {
-	case sqliteDialect.Name:
-		db, err = openSQLite(ctx, o)
-	case mysqlDialect.Name:
-		db, err = openMySQL(ctx, o)
-	default:
+	open, ok := map[string]func(context.Context, Options) (*engine.DB, error){
+		engine.SQLite.Name: openSQLite, engine.MySQL.Name: openMySQL,
+	}[o.Driver]
+	if !ok {
 		return nil, fmt.Errorf("open the database: unknown driver %q (sqlite or mysql)", o.Driver)
 	}
+	db, err := open(ctx, o)
 	if err != nil {
 		return nil, fmt.Errorf("open the database: %w", err)
 	}
-	db.Names, db.warn = names, o.Warn
-	return db, nil
+	return &DB{DB: db, Names: names, warn: o.Warn}, nil
 }
 
 // Warn tells of a row that counts for nothing: see Options.
@@ -76,14 +72,15 @@ func (db *DB) Warn(err error) {
 	}
 }
 
-// readClock is the query for the database's clock, as text: an application's connection may take times for its own zone's.
-func (d Dialect) readClock() string { return "SELECT CAST(" + d.Now + " AS CHAR)" }
+// Lacks says whether err means that the table of a queue is not there, or lacks an index.
+func (db *DB) Lacks(err error, queue string) bool {
+	table, unnamed := db.CheckQueue(queue)
+	// in whatever an engine says of it the name stands alone, or before the dollar of an index
+	names := strings.FieldsFunc(engine.Missing(err), func(r rune) bool { return !strings.ContainsRune(letters+"_0123456789", r) })
+	return unnamed == nil && slices.Contains(names, table)
+}
 
-// Clock reads the database's clock, in UTC. It is the only clock that decides: hosts' clocks may be wrong.
-func (db *DB) Clock(ctx context.Context) (time.Time, error) {
-	var now string
-	if err := db.GetContext(ctx, &now, db.readClock()); err != nil {
-		return time.Time{}, fmt.Errorf("read the database's clock: %w", err)
-	}
-	return ParseTime(now)
+// unopened is a database that is not there: its statements are.
+func unopened(d engine.Dialect, names Names) *DB {
+	return &DB{DB: &engine.DB{Dialect: d}, Names: names}
 }

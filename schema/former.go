@@ -4,12 +4,14 @@ import (
 	"context"
 	"fmt"
 	"strings"
+
+	"github.com/hipq/hipq/internal/engine"
 )
 
 // dropFormer drops from a table what former layouts called by names that a file of SQL can't know, or may find gone: MySQL's
 // ALTER TABLE knows no IF EXISTS. SQLite's table is made anew instead.
 func (m migration) dropFormer(ctx context.Context, u unit) error {
-	if m.db.Name == sqliteDialect.Name || u.kind != queueKind {
+	if m.db.Name == engine.SQLite.Name || u.kind != queueKind {
 		return nil
 	}
 	table := u.tables[0]

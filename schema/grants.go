@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"github.com/go-sql-driver/mysql"
+
+	"github.com/hipq/hipq/internal/engine"
 )
 
 // insertable are the columns that an application fills in which enqueues by plain SQL: with the right to insert these alone,
@@ -14,14 +16,14 @@ const insertable = "job_type, job_data, job_key, shard_key, scheduled_run_time, 
 // Grants are the rights that who works with the tables needs, as statements of MySQL, for three users: one for init, hipq's
 // own of the DSN, and the application's. ErrConfig with SQLite, which knows no users.
 func Grants(o Options, names Names, queues []Queue) (string, error) {
-	if o.Driver != mysqlDialect.Name {
+	if o.Driver != engine.MySQL.Name {
 		return "", fmt.Errorf("%w: SQLite knows no users: who may write the file may do everything (database.mode)", ErrConfig)
 	}
 	cfg, err := mysql.ParseDSN(o.DSN)
 	if err != nil || cfg.DBName == "" {
 		return "", fmt.Errorf("%w: database.dsn is not of the form user:password@tcp(host:3306)/database", ErrConfig)
 	}
-	db := &DB{Dialect: mysqlDialect, Names: names}
+	db := unopened(engine.MySQL, names)
 	units, err := db.units(queues)
 	if err != nil {
 		return "", err

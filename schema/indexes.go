@@ -1,5 +1,7 @@
 package schema
 
+import "github.com/hipq/hipq/internal/engine"
+
 // index is an index of a table, and the statement that makes it.
 type index struct{ table, name, create string }
 
@@ -23,7 +25,7 @@ func (db *DB) indexes(u unit) []index {
 		}
 	}
 	wake := "(wake_time)"
-	if db.Name == sqliteDialect.Name {
+	if db.Name == engine.SQLite.Name {
 		wake += " WHERE wake_time IS NOT NULL"
 	}
 	return []index{

@@ -11,6 +11,7 @@ import (
 	diff "github.com/google/go-cmp/cmp"
 
 	"github.com/hipq/hipq/internal/dbtest"
+	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/schema"
 )
 
@@ -126,7 +127,7 @@ func TestLayout4MendsWhatIsThere(t *testing.T) {
 			must(t, exec(set))
 			err := exec("INSERT INTO shop_emails (job_type, shard_key, "+c.columns+") VALUES ('send', ?, "+c.values+")", strconv.Itoa(i))
 			must(t, exec(reset))
-			if err != nil && (c.before != "off" || !schema.IsRefused(err)) { // which MySQL can't be told not to look for
+			if err != nil && (c.before != "off" || !engine.IsRefused(err)) { // which MySQL can't be told not to look for
 				t.Fatalf("%s: %v", c.columns, err)
 			}
 			in[i] = err == nil
@@ -225,7 +226,7 @@ func TestLayout4KeepsTheRest(t *testing.T) {
 			if id <= deleted {
 				t.Errorf("the next id is %d, after %d", id, deleted)
 			}
-			if _, err := db.ExecContext(t.Context(), "INSERT INTO shop_emails (job_type, job_key) VALUES ('send', 'next')"); !schema.IsDuplicate(err) {
+			if _, err := db.ExecContext(t.Context(), "INSERT INTO shop_emails (job_type, job_key) VALUES ('send', 'next')"); !engine.IsDuplicate(err) {
 				t.Errorf("the same key twice: %v", err)
 			}
 		})

@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/jmoiron/sqlx"
+
+	"github.com/hipq/hipq/internal/engine"
 )
 
 //go:embed sql
@@ -53,8 +55,8 @@ func (db *DB) units(queues []Queue) ([]unit, error) {
 }
 
 // steps are the statements of a unit's migrations, by version: steps[0] leads to version 1.
-func (d Dialect) steps(u unit) ([][]string, error) {
-	names, err := fs.Glob(files, d.sqlDir+"/"+u.kind+"_*.sql") // sorted
+func (db *DB) steps(u unit) ([][]string, error) {
+	names, err := fs.Glob(files, db.SQLDir+"/"+u.kind+"_*.sql") // sorted
 	if err != nil {
 		return nil, err
 	}
@@ -64,7 +66,7 @@ func (d Dialect) steps(u unit) ([][]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		steps[i] = cutStatements(d.expandTimes(u.replace.Replace(string(text))))
+		steps[i] = cutStatements(db.expandTimes(u.replace.Replace(string(text))))
 	}
 	return steps, nil
 }
@@ -75,7 +77,7 @@ const isPlaced = "(state = 'running' AND line IN ('locked', 'waiting') OR state 
 	" OR state = 'retry' AND line IN ('due', 'later', 'held', 'locked') OR state = 'error' AND line IN ('error', 'locked'))"
 
 // expandTimes puts in what {is_time COLUMN} stands for.
-func (d Dialect) expandTimes(text string) string {
+func (db *DB) expandTimes(text string) string {
 	const mark = "{is_time "
 	for {
 		before, rest, found := strings.Cut(text, mark)
@@ -83,12 +85,12 @@ func (d Dialect) expandTimes(text string) string {
 			return text
 		}
 		column, after, _ := strings.Cut(rest, "}")
-		text = before + strings.ReplaceAll(d.isTime, "?", column) + after
+		text = before + strings.ReplaceAll(db.IsTime, "?", column) + after
 	}
 }
 
-func (d Dialect) owners() ([]string, error) {
-	text, err := files.ReadFile(d.sqlDir + "/owners.sql")
+func (db *DB) owners() ([]string, error) {
+	text, err := files.ReadFile(db.SQLDir + "/owners.sql")
 	if err != nil {
 		return nil, err
 	}
@@ -108,9 +110,9 @@ func cutStatements(text string) []string {
 
 // DDL is everything that Migrate would run in an empty database of this driver.
 func DDL(driver string, names Names, queues []Queue) (string, error) {
-	db := &DB{Dialect: sqliteDialect, Names: names}
-	if driver == mysqlDialect.Name {
-		db.Dialect = mysqlDialect
+	db := unopened(engine.SQLite, names)
+	if driver == engine.MySQL.Name {
+		db = unopened(engine.MySQL, names)
 	}
 	units, err := db.units(queues)
 	if err != nil {
@@ -201,7 +203,7 @@ type migration struct {
 
 // begin takes the lock under which only one migrates. SQLite's is the file's own, and what it guards is atomic.
 func (m migration) begin(ctx context.Context) (end func(error) error, err error) {
-	if m.db.Name == sqliteDialect.Name {
+	if m.db.Name == engine.SQLite.Name {
 		err := m.write(ctx, "BEGIN IMMEDIATE")
 		return func(failed error) error {
 			if failed != nil {
@@ -235,7 +237,7 @@ func (m migration) begin(ctx context.Context) (end func(error) error, err error)
 func (m migration) exec(ctx context.Context, list []string) error {
 	for _, s := range list {
 		// what an interrupted run had done already is no reason to stop
-		if err := m.write(ctx, s); err != nil && !isDone(err) {
+		if err := m.write(ctx, s); err != nil && !engine.IsDone(err) {
 			return fmt.Errorf("migrate: %w", err)
 		}
 	}
@@ -246,7 +248,7 @@ func (m migration) exec(ctx context.Context, list []string) error {
 // to such rows: these are repeated then.
 func (m migration) step(ctx context.Context, list []string) error {
 	for try := 0; ; try++ {
-		if err := m.exec(ctx, list); !IsRefused(err) || try == 10 {
+		if err := m.exec(ctx, list); !engine.IsRefused(err) || try == 10 {
 			return err
 		}
 	}
@@ -255,11 +257,11 @@ func (m migration) step(ctx context.Context, list []string) error {
 // read reads something by a statement of its own, write writes: another process may stand in the way of either,
 // or another node of a Galera cluster.
 func (m migration) read(ctx context.Context, do func() error) error {
-	return patiently(ctx, isConflict, do)
+	return engine.Patiently(ctx, engine.IsConflict, do)
 }
 
 func (m migration) write(ctx context.Context, statement string, args ...any) error {
-	return patiently(ctx, isConflict, func() error {
+	return engine.Patiently(ctx, engine.IsConflict, func() error {
 		_, err := m.conn.ExecContext(ctx, statement, args...)
 		return err
 	})
@@ -299,7 +301,7 @@ func (m migration) migrate(ctx context.Context, u unit, found state) (changed []
 // mendIndexes makes the indexes that a unit's tables lack, and that of its order, and tells which tables it touched.
 func (m migration) mendIndexes(ctx context.Context, u unit) (mended []string, err error) {
 	there := map[string]bool{}
-	err = m.read(ctx, func() error { return (&Tx{on: m.conn}).Read(ctx, m.db.present(u.tables, there)) })
+	err = m.read(ctx, func() error { return engine.ReadOn(ctx, m.conn, m.db.present(u.tables, there)) })
 	if err != nil {
 		return nil, fmt.Errorf("look for the indexes of %s: %w", u.tables[0], err)
 	}
@@ -308,7 +310,7 @@ func (m migration) mendIndexes(ctx context.Context, u unit) (mended []string, er
 			continue
 		}
 		if err := m.exec(ctx, []string{i.create}); err != nil {
-			if IsDuplicate(err) {
+			if engine.IsDuplicate(err) {
 				err = fmt.Errorf("%w: of jobs with the same type and key only one may be live; cancel or delete the others: %w", ErrConfig, err)
 			}
 			return nil, err

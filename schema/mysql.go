@@ -3,7 +3,6 @@ package schema
 import (
 	"cmp"
 	"context"
-	"database/sql"
 	"database/sql/driver"
 	"fmt"
 	"net/url"
@@ -12,7 +11,8 @@ import (
 	"time"
 
 	"github.com/go-sql-driver/mysql"
-	"github.com/jmoiron/sqlx"
+
+	"github.com/hipq/hipq/internal/engine"
 )
 
 // silence is how long the server may take for an answer, unless the DSN says otherwise; longSilence is that for commands that
@@ -72,19 +72,18 @@ func (o Options) connector() (driver.Connector, error) {
 	return connector, nil
 }
 
-func openMySQL(ctx context.Context, o Options) (*DB, error) {
+func openMySQL(ctx context.Context, o Options) (*engine.DB, error) {
 	connector, err := o.connector()
 	if err != nil {
 		return nil, err
 	}
-	db := sqlx.NewDb(sql.OpenDB(preparing{session{connector}, false}), mysqlDialect.driver)
+	db := engine.New(session{connector}, engine.MySQL)
 	db.SetConnMaxIdleTime(10 * time.Second) // before MySQL drops it
-	dialect, err := knowServer(ctx, db)
-	if err != nil {
+	if db.Dialect, err = knowServer(ctx, db); err != nil {
 		_ = db.Close()
 		return nil, err
 	}
-	return &DB{DB: db, Dialect: dialect}, nil
+	return db, nil
 }
 
 // WithoutPassword is a DSN for people to see; of one that can't be read they see nothing.
@@ -103,20 +102,19 @@ func WithoutPassword(dsn string) string {
 }
 
 // knowServer finds out what the server is, in one round trip, and refuses one that won't do.
-func knowServer(ctx context.Context, db *sqlx.DB) (Dialect, error) {
+func knowServer(ctx context.Context, db *engine.DB) (engine.Dialect, error) {
 	var version, name, wsrep string
-	// a variable that most servers don't have
-	rows, err := db.QueryContext(ctx, "SELECT VERSION(); SHOW VARIABLES LIKE 'wsrep_on'")
-	if err == nil {
-		err = scan(rows, Query{Scan: row(&version)}, Query{Scan: row(&name, &wsrep)})
-	}
+	err := db.Read(ctx,
+		engine.Query{SQL: "SELECT VERSION()", Scan: engine.Row(&version)},
+		engine.Query{SQL: "SHOW VARIABLES LIKE 'wsrep_on'", Scan: engine.Row(&name, &wsrep)}, // which most servers don't have
+	)
 	if err == nil {
 		err = checkVersion(version)
 	}
 	if wsrep == "ON" {
-		return galeraDialect(), err
+		return engine.Galera(), err
 	}
-	return mysqlDialect, err
+	return engine.MySQL, err
 }
 
 // ownVariables are the server's variables that hipq sets itself on each connection: a DSN must not seem to.

@@ -23,6 +23,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/hipq/hipq/internal/dbtest"
+	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/schema"
 )
 
@@ -79,7 +80,7 @@ func wantTexts(t *testing.T, source string) {
 		if _, err := db.ExecContext(t.Context(), "DELETE FROM shop_emails"); err != nil {
 			t.Fatal(err)
 		}
-		err := db.Tx(t.Context(), func(tx *schema.Tx) error {
+		err := db.Tx(t.Context(), func(tx *engine.Tx) error {
 			_, err := tx.ExecContext(t.Context(), "INSERT INTO shop_emails (job_type) VALUES (?)", text)
 			return err
 		})

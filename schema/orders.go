@@ -43,14 +43,13 @@ func (o Order) Pick() string {
 func (db *DB) setOrder(table string, from, to Order) []string {
 	return cutStatements(strings.NewReplacer(
 		"{jobs}", table, "{old}", table+"$"+from.Pick(), "{new}", table+"$"+to.Pick(), "{rank}", ranks[to], "{columns}", pickColumns,
-	).Replace(db.reorder))
+	).Replace(db.Reorder))
 }
 
 // OrderOf gives the order that a queue's table has: ErrNotMigrated if it has none. It may be asked again.
 func (db *DB) OrderOf(ctx context.Context, table string) (Order, error) {
 	there := map[string]bool{}
-	tx := &Tx{on: db.DB}
-	if err := tx.Read(ctx, db.present([]string{table}, there)); err != nil {
+	if err := db.Read(ctx, db.present([]string{table}, there)); err != nil {
 		return "", fmt.Errorf("find out the order of %s: %w", table, err)
 	}
 	if order, ok := orderIn(there, table); ok {

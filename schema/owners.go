@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+
+	"github.com/hipq/hipq/internal/engine"
 )
 
 // state is how a migration finds the tables of a unit.
@@ -68,7 +70,7 @@ func (m migration) ownerOf(ctx context.Context, u unit, table string) (*owner, e
 // exists says whether there is a table of this name, whoever made it.
 func (m migration) exists(ctx context.Context, table string) (bool, error) {
 	exists := "SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = ?"
-	if m.db.Name == sqliteDialect.Name {
+	if m.db.Name == engine.SQLite.Name {
 		exists = "SELECT COUNT(*) FROM sqlite_master WHERE type IN ('table', 'view') AND name = ? COLLATE NOCASE"
 	}
 	var n int
@@ -85,7 +87,7 @@ func (m migration) claim(ctx context.Context, u unit, found state) error {
 	const claim = "INSERT INTO " + ownersTable + " (table_name, instance, queue, version) VALUES (?, ?, ?, 0)"
 	for _, table := range found.unowned {
 		err := m.write(ctx, claim, table, m.db.instance, u.queue)
-		if IsDuplicate(err) {
+		if engine.IsDuplicate(err) {
 			_, err = m.ownerOf(ctx, u, table)
 		}
 		if err != nil {

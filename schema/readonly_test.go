@@ -9,7 +9,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/hipq/hipq/internal/dbtest"
-	"github.com/hipq/hipq/schema"
+	"github.com/hipq/hipq/internal/engine"
 )
 
 // What a read-only server refuses is done as soon as it writes again, on a new connection, which may be one to another server;
@@ -41,7 +41,7 @@ func TestReadOnlyServer(t *testing.T) {
 		return id
 	}
 	write := func(ctx context.Context) error {
-		return db.Tx(ctx, func(tx *schema.Tx) error {
+		return db.Tx(ctx, func(tx *engine.Tx) error {
 			_, err := tx.ExecContext(ctx, "INSERT INTO shop_queues (queue) VALUES ('x')")
 			return err
 		})
@@ -50,7 +50,7 @@ func TestReadOnlyServer(t *testing.T) {
 	exec("SET GLOBAL read_only = 1")
 	short, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
-	if err := write(short); err == nil || !strings.Contains(err.Error(), "read-only") || !schema.IsAnswer(err) {
+	if err := write(short); err == nil || !strings.Contains(err.Error(), "read-only") || !engine.IsAnswer(err) {
 		t.Errorf("the error is %v", err)
 	}
 	done := make(chan error, 1)

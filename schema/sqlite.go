@@ -3,15 +3,15 @@ package schema
 import (
 	"cmp"
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"io/fs"
 	"net/url"
 	"os"
 
-	"github.com/jmoiron/sqlx"
 	"modernc.org/sqlite"
+
+	"github.com/hipq/hipq/internal/engine"
 )
 
 // create makes an empty file with these rights, whatever the umask, if there is none: SQLite's own would be everybody's to
@@ -25,7 +25,7 @@ func create(path string, mode fs.FileMode) {
 	_ = f.Close()
 }
 
-func openSQLite(ctx context.Context, o Options) (*DB, error) {
+func openSQLite(ctx context.Context, o Options) (*engine.DB, error) {
 	if o.Path == "" {
 		return nil, fmt.Errorf("%w: database.path is empty", ErrConfig)
 	}
@@ -50,15 +50,15 @@ func openSQLite(ctx context.Context, o Options) (*DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	db := sqlx.NewDb(sql.OpenDB(preparing{connector, true}), sqliteDialect.driver)
+	db := engine.New(connector, engine.SQLite)
 	// The file has one writer at a time; a few more connections serve readers.
 	db.SetMaxOpenConns(4)
 	db.SetMaxIdleConns(4)
 	// the switch to WAL, once in a file's life, doesn't wait for another that does the same; and whoever closes the file last, or
 	// recovers it after a crash, has it alone for as long as that takes
-	if err := patiently(ctx, Retryable, func() error { return db.PingContext(ctx) }); err != nil {
+	if err := engine.Patiently(ctx, engine.Retryable, func() error { return db.PingContext(ctx) }); err != nil {
 		_ = db.Close()
 		return nil, err
 	}
-	return &DB{DB: db, Dialect: sqliteDialect}, nil
+	return db, nil
 }

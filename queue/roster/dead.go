@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/activity"
-	"github.com/hipq/hipq/schema"
+	"github.com/hipq/hipq/internal/engine"
 )
 
 // AnyDead says whether there are workers to bury.
@@ -22,21 +22,21 @@ func (r *Roster) AnyDead(ctx context.Context) (bool, error) {
 // Bury declares workers whose lock has expired dead and logs it. From then on they can't renew, and their jobs are
 // anybody's to reclaim.
 func (r *Roster) Bury(ctx context.Context) error {
-	err := r.db.Tx(ctx, func(tx *schema.Tx) error {
+	err := r.db.Tx(ctx, func(tx *engine.Tx) error {
 		var dead []struct {
 			ID        string
 			Host      string
 			PID       int
-			Heartbeat schema.Time
+			Heartbeat engine.Time
 		}
 		query := "SELECT id, host, " + readPID + ", heartbeat FROM " + r.db.Workers() + " WHERE state = 'working' AND lock_until <= ? " + tx.SkipLocked
-		if err := tx.SelectContext(ctx, &dead, query, schema.At(tx.Now)); err != nil {
+		if err := tx.SelectContext(ctx, &dead, query, engine.At(tx.Now)); err != nil {
 			return err
 		}
 		var entries []activity.Entry
 		for _, d := range dead {
 			_, err := tx.ExecContext(ctx, "UPDATE "+r.db.Workers()+" SET state = 'error', slots = 0, end_time = ? WHERE id = ? AND state = 'working'",
-				schema.At(tx.Now), d.ID)
+				engine.At(tx.Now), d.ID)
 			if err != nil {
 				return err
 			}

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/activity"
-	"github.com/hipq/hipq/schema"
+	"github.com/hipq/hipq/internal/engine"
 )
 
 // ErrLockLost means that a worker didn't renew its lock in time: others take its jobs.
@@ -31,14 +31,14 @@ func (r *Roster) insert(ctx context.Context, w Worker, state string, lockFor tim
 	for _, h := range happened {
 		entries = append(entries, w.entry(h))
 	}
-	err := r.db.Tx(ctx, func(tx *schema.Tx) error {
-		now, end := schema.At(tx.Now), schema.Time{}
+	err := r.db.Tx(ctx, func(tx *engine.Tx) error {
+		now, end := engine.At(tx.Now), engine.Time{}
 		if state != "working" {
 			end = now
 		}
 		_, err := tx.ExecContext(ctx, "INSERT INTO "+r.db.Workers()+" (id, host, pid, state, slots, start_time, heartbeat, lock_until, end_time)"+
-			" VALUES (?, ?, ?, ?, 0, ?, ?, ?, ?)", w.ID, w.Host, w.PID, state, now, now, schema.At(tx.Now.Add(lockFor)), end)
-		if schema.IsDuplicate(err) {
+			" VALUES (?, ?, ?, ?, 0, ?, ?, ?, ?)", w.ID, w.Host, w.PID, state, now, now, engine.At(tx.Now.Add(lockFor)), end)
+		if engine.IsDuplicate(err) {
 			if tx.MayBeDone {
 				return nil // it was done, with the activity
 			}
@@ -58,9 +58,9 @@ func (r *Roster) insert(ctx context.Context, w Worker, state string, lockFor tim
 // Renew makes the worker's lock, and with it all of its jobs' locks, last lockFor from now. ErrLockLost if another has
 // declared it dead.
 func (r *Roster) Renew(ctx context.Context, w Worker, lockFor time.Duration) error {
-	return r.db.Tx(ctx, func(tx *schema.Tx) error {
+	return r.db.Tx(ctx, func(tx *engine.Tx) error {
 		res, err := tx.ExecContext(ctx, "UPDATE "+r.db.Workers()+" SET heartbeat = ?, lock_until = ? WHERE id = ? AND state = 'working'",
-			schema.At(tx.Now), schema.At(tx.Now.Add(lockFor)), w.ID)
+			engine.At(tx.Now), engine.At(tx.Now.Add(lockFor)), w.ID)
 		if err != nil {
 			return fmt.Errorf("renew the lock: %w", err)
 		}
@@ -73,9 +73,9 @@ func (r *Roster) Renew(ctx context.Context, w Worker, lockFor time.Duration) err
 
 // End ends the worker's row, as finished or error. remark, if any, goes to the activity.
 func (r *Roster) End(ctx context.Context, w Worker, state, remark string) error {
-	err := r.db.Tx(ctx, func(tx *schema.Tx) error {
+	err := r.db.Tx(ctx, func(tx *engine.Tx) error {
 		res, err := tx.ExecContext(ctx, "UPDATE "+r.db.Workers()+" SET state = ?, slots = 0, end_time = ? WHERE id = ? AND state = 'working'",
-			state, schema.At(tx.Now), w.ID)
+			state, engine.At(tx.Now), w.ID)
 		if err != nil {
 			return err
 		}

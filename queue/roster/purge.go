@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/hipq/hipq/activity"
-	"github.com/hipq/hipq/schema"
+	"github.com/hipq/hipq/internal/engine"
 )
 
 // Purge deletes the rows of workers that ended before o.Before, and gives their number. It may be repeated.
@@ -13,7 +13,7 @@ func (r *Roster) Purge(ctx context.Context, o activity.PurgeOptions) (deleted in
 	// no worker ends before it starts, and the index on the start keeps the young ones out
 	where := " FROM " + r.db.Workers() + " " + r.db.Index(r.db.Workers(), "start") +
 		" WHERE start_time < ? AND end_time < ? AND state <> 'working'"
-	before := schema.At(o.Before)
+	before := engine.At(o.Before)
 	if o.DryRun {
 		if err := r.db.GetContext(ctx, &deleted, "SELECT COUNT(*)"+where, before, before); err != nil {
 			return 0, fmt.Errorf("count old workers: %w", err)
@@ -22,15 +22,15 @@ func (r *Roster) Purge(ctx context.Context, o activity.PurgeOptions) (deleted in
 	}
 	for {
 		var found []string
-		if err := r.db.SelectContext(ctx, &found, "SELECT id"+where+" ORDER BY start_time LIMIT ?", before, before, schema.PurgeBatch); err != nil {
+		if err := r.db.SelectContext(ctx, &found, "SELECT id"+where+" ORDER BY start_time LIMIT ?", before, before, engine.PurgeBatch); err != nil {
 			return deleted, fmt.Errorf("find old workers: %w", err)
 		}
 		n, err := r.delete(ctx, found)
 		deleted += n
-		if err != nil || len(found) < schema.PurgeBatch {
+		if err != nil || len(found) < engine.PurgeBatch {
 			return deleted, err
 		}
-		if err := schema.Breathe(ctx); err != nil {
+		if err := engine.Breathe(ctx); err != nil {
 			return deleted, err
 		}
 	}
@@ -39,7 +39,7 @@ func (r *Roster) Purge(ctx context.Context, o activity.PurgeOptions) (deleted in
 // delete deletes rows in a transaction of their own, one by one: a list of ids would let MySQL scan the table, and
 // wait there for the live workers' rows. These are a handful an hour.
 func (r *Roster) delete(ctx context.Context, ids []string) (deleted int64, err error) {
-	err = r.db.Tx(ctx, func(tx *schema.Tx) error {
+	err = r.db.Tx(ctx, func(tx *engine.Tx) error {
 		deleted = 0
 		for _, id := range ids {
 			res, err := tx.ExecContext(ctx, "DELETE FROM "+r.db.Workers()+" WHERE id = ?", id)

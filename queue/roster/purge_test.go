@@ -10,6 +10,7 @@ import (
 
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/dbtest"
+	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/schema"
 )
 
@@ -25,21 +26,21 @@ func mustExec(t *testing.T, db *schema.DB, statement string, args ...any) {
 func TestPurge(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		r := New(dbtest.Open(t, driver, source))
-		worker := func(id, state string, start, end schema.Time) {
+		worker := func(id, state string, start, end engine.Time) {
 			mustExec(t, r.db, "INSERT INTO "+r.db.Workers()+" (id, host, pid, state, start_time, heartbeat, lock_until, end_time)"+
 				" VALUES (?, 'h', 1, ?, ?, ?, ?, ?)", id, state, start, start, start, end)
 		}
-		at := func(d time.Duration) schema.Time { return schema.At(purgeHour.Add(d)) }
-		for i := range schema.PurgeBatch + 10 {
+		at := func(d time.Duration) engine.Time { return engine.At(purgeHour.Add(d)) }
+		for i := range engine.PurgeBatch + 10 {
 			worker(fmt.Sprintf("finished-%d", i), "finished", at(-2*time.Hour), at(-time.Hour))
 		}
 		worker("died", "error", at(-2*time.Hour), at(-time.Microsecond))
-		worker("working", "working", at(-1000*time.Hour), schema.Time{})
+		worker("working", "working", at(-1000*time.Hour), engine.Time{})
 		worker("just ended", "finished", at(-2*time.Hour), at(0))
 		worker("young", "finished", at(time.Hour), at(time.Hour))
 		for _, dry := range []bool{true, false} {
 			n, err := r.Purge(t.Context(), activity.PurgeOptions{Before: purgeHour, DryRun: dry})
-			if err != nil || n != schema.PurgeBatch+11 {
+			if err != nil || n != engine.PurgeBatch+11 {
 				t.Errorf("dry run %v: %d workers, %v", dry, n, err)
 			}
 		}
@@ -56,7 +57,7 @@ func TestPurge(t *testing.T) {
 // A row that somebody has just written must not hold up the purge of others.
 func TestPurgeWaitsForNobody(t *testing.T) {
 	r := New(dbtest.Open(t, "mysql", dbtest.MySQL(t)))
-	at := schema.At(purgeHour)
+	at := engine.At(purgeHour)
 	mustExec(t, r.db, "INSERT INTO "+r.db.Workers()+" (id, host, pid, state, start_time, heartbeat, lock_until, end_time)"+
 		" VALUES ('old', 'h', 1, 'finished', ?, ?, ?, ?)", at, at, at, at)
 	open, err := r.db.BeginTxx(t.Context(), nil)

@@ -6,9 +6,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/jmoiron/sqlx"
-
 	"github.com/hipq/hipq/activity"
+	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/schema"
 )
 
@@ -39,11 +38,11 @@ type Row struct {
 	PID  int
 	// State is working, finished, or error: it was found dead, or ended by an error.
 	State     string
-	StartTime schema.Time `db:"start_time"`
-	Heartbeat schema.Time
+	StartTime engine.Time `db:"start_time"`
+	Heartbeat engine.Time
 	// LockUntil is until when all of its locks last, as long as it is working.
-	LockUntil schema.Time `db:"lock_until"`
-	EndTime   schema.Time `db:"end_time"`
+	LockUntil engine.Time `db:"lock_until"`
+	EndTime   engine.Time `db:"end_time"`
 	// Slots are what it holds of its host's concurrency, Lanes what it holds of the lanes that have one of their own.
 	Slots int
 	Lanes string
@@ -100,8 +99,8 @@ func (r *Roster) row(ctx context.Context, which string, args ...any) (*Row, erro
 }
 
 // IsWorking says whether a worker is at work and was not declared dead.
-func (r *Roster) IsWorking(ctx context.Context, from sqlx.QueryerContext, id string) (working bool, err error) {
-	if err := sqlx.GetContext(ctx, from, &working, "SELECT "+r.Working("?"), id); err != nil {
+func (r *Roster) IsWorking(ctx context.Context, from engine.Reader, id string) (working bool, err error) {
+	if err := from.GetContext(ctx, &working, "SELECT "+r.Working("?"), id); err != nil {
 		return false, fmt.Errorf("find out whether worker %s is at work: %w", id, err)
 	}
 	return working, nil

@@ -7,7 +7,7 @@ import (
 	"maps"
 
 	"github.com/hipq/hipq/activity"
-	"github.com/hipq/hipq/schema"
+	"github.com/hipq/hipq/internal/engine"
 )
 
 // Lane names the lane of a queue, or of one of its job types, that has a concurrency of its own.
@@ -45,7 +45,7 @@ type Claim struct{ Want, InUse, Limit int }
 // ClaimSlots takes what this host's other live workers leave of each lane, and keeps at least those in use, for the others
 // may have been told a higher limit. Those who claim take turns.
 func (r *Roster) ClaimSlots(ctx context.Context, w Worker, claims map[string]Claim) (got map[string]int, err error) {
-	err = r.db.Tx(ctx, func(tx *schema.Tx) error {
+	err = r.db.Tx(ctx, func(tx *engine.Tx) error {
 		if err := r.takeTurn(ctx, tx); err != nil {
 			return err
 		}
@@ -70,7 +70,7 @@ func (r *Roster) ClaimSlots(ctx context.Context, w Worker, claims map[string]Cla
 
 // takeTurn makes those who claim slots follow one another, by a row among the queues' that is nobody's else. They write it,
 // for two on different nodes of a Galera cluster don't see each other's locks: there the commit of the second is refused.
-func (r *Roster) takeTurn(ctx context.Context, tx *schema.Tx) error {
+func (r *Roster) takeTurn(ctx context.Context, tx *engine.Tx) error {
 	for {
 		res, err := tx.ExecContext(ctx, "UPDATE "+r.db.Queues()+" SET turn = turn % 1000000000 + 1 WHERE queue = ?", activity.None)
 		if err != nil {
@@ -80,17 +80,17 @@ func (r *Roster) takeTurn(ctx context.Context, tx *schema.Tx) error {
 			return err
 		}
 		_, err = tx.ExecContext(ctx, "INSERT INTO "+r.db.Queues()+" (queue) VALUES (?)", activity.None)
-		if !schema.IsDuplicate(err) { // else another was faster
+		if !engine.IsDuplicate(err) { // else another was faster
 			return err
 		}
 	}
 }
 
 // othersSlots are those of this host's other live workers, by lane; "" is the lane of all jobs.
-func (r *Roster) othersSlots(ctx context.Context, tx *schema.Tx, w Worker) (map[string]int, error) {
+func (r *Roster) othersSlots(ctx context.Context, tx *engine.Tx, w Worker) (map[string]int, error) {
 	var rows []Row
 	err := tx.SelectContext(ctx, &rows, "SELECT host, "+readSlots+", lanes FROM "+r.db.Workers()+
-		" WHERE state = 'working' AND lock_until > ? AND host = ? AND id <> ?", schema.At(tx.Now), w.Host, w.ID)
+		" WHERE state = 'working' AND lock_until > ? AND host = ? AND id <> ?", engine.At(tx.Now), w.Host, w.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -103,7 +103,7 @@ func (r *Roster) othersSlots(ctx context.Context, tx *schema.Tx, w Worker) (map[
 	return slots, nil
 }
 
-func (r *Roster) setSlots(ctx context.Context, tx *schema.Tx, w Worker, slots map[string]int) error {
+func (r *Roster) setSlots(ctx context.Context, tx *engine.Tx, w Worker, slots map[string]int) error {
 	lanes, err := encodeLanes(slots)
 	if err != nil {
 		return err
@@ -114,7 +114,7 @@ func (r *Roster) setSlots(ctx context.Context, tx *schema.Tx, w Worker, slots ma
 
 // LeaveSlots keeps so many slots of each lane and leaves the others to the host's other workers.
 func (r *Roster) LeaveSlots(ctx context.Context, w Worker, keep map[string]int) error {
-	if err := r.db.Tx(ctx, func(tx *schema.Tx) error { return r.setSlots(ctx, tx, w, keep) }); err != nil {
+	if err := r.db.Tx(ctx, func(tx *engine.Tx) error { return r.setSlots(ctx, tx, w, keep) }); err != nil {
 		return fmt.Errorf("leave slots: %w", err)
 	}
 	return nil

@@ -7,11 +7,11 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/activity"
+	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/handler"
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/queue/worker"
-	"github.com/hipq/hipq/schema"
 )
 
 // handle is a handler that gives an outcome.
@@ -42,7 +42,7 @@ func (s shop) overdue(ids ...int64) {
 	s.t.Helper()
 	for _, id := range ids {
 		j := s.get(s.emails, id)
-		var until schema.Time
+		var until engine.Time
 		must[any](s.t)(nil, s.db.GetContext(s.t.Context(), &until, "SELECT wake_time FROM shop_emails WHERE id = ?", id))
 		if !until.Equal(j.StartTime.Add(j.Timeout)) {
 			s.t.Errorf("job %d, started at %s, waits for its answer until %s", id, j.StartTime, until)

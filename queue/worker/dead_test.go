@@ -6,11 +6,11 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/activity"
+	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/queue/roster"
 	"github.com/hipq/hipq/queue/worker"
-	"github.com/hipq/hipq/schema"
 )
 
 // die leaves behind what a worker leaves that was killed: its row, and so many jobs that run.
@@ -18,7 +18,7 @@ func (s shop) die(q *queue.Queue, id string, n int) {
 	s.t.Helper()
 	at := s.clock().Add(-time.Minute)
 	s.exec("INSERT INTO shop_workers (id, host, pid, state, slots, start_time, heartbeat, lock_until) VALUES (?, 'here', 99, 'working', 4, ?, ?, ?)",
-		id, schema.At(at), schema.At(at), schema.At(at.Add(59*time.Second)))
+		id, engine.At(at), engine.At(at), engine.At(at.Add(59*time.Second)))
 	r := newRound(q, id, n)
 	if look := must[queue.Look](s.t)(q.Look(s.t.Context(), types)); look.Suspect {
 		r.Candidates = q.Suspects(types)
@@ -121,7 +121,7 @@ func TestLivingWorkerIsLeftAlone(t *testing.T) {
 		ids := s.add(s.emails, "send", 2)
 		s.die(s.emails, "alive", 1)
 		s.lock("alive", ids[1])
-		s.exec("UPDATE shop_workers SET lock_until = ?, slots = 1 WHERE id = 'alive'", schema.At(s.clock().Add(time.Hour)))
+		s.exec("UPDATE shop_workers SET lock_until = ?, slots = 1 WHERE id = 'alive'", engine.At(s.clock().Add(time.Hour)))
 		wantSummary(s.t, s.work(s.worker(all(nothing))), worker.Summary{})
 		s.wantJob(s.emails, ids[0], job.Running, "locked", job.None, 1)
 		s.wantJob(s.emails, ids[1], job.Initial, "locked", job.None, 0)

@@ -4,9 +4,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/job"
-	"github.com/hipq/hipq/schema"
 )
 
 // gatherFor is how long a result may wait for others to share its commit, at most. It waits no longer than the last commit
@@ -127,7 +127,7 @@ func (w *worker) send(s *source, r round) {
 		return func() error {
 			s.out(r, -1)
 			s.resting -= resting(r.Settle)
-			if schema.IsLockTimeout(err) {
+			if engine.IsLockTimeout(err) {
 				w.Log.Warn("another transaction holds what a round needs", "queue", s.Name, "settling", len(r.Settle), "waited", took)
 				w.miss(err)
 				w.split(s, r)

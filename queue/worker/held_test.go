@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/internal/dbtest"
+	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/queue/worker"
@@ -163,7 +164,7 @@ func TestWaitsInVain(t *testing.T) {
 				p := only(s.emails, s.worker(all(nothing)))
 				p.RunFor, p.Linger = 2*time.Second, true
 				_, err := s.start(p).end()
-				if kind, _ := schema.Diagnose(err); kind != schema.TryLater || errors.Is(err, schema.ErrNoAnswer) || !schema.IsLockTimeout(err) && !errors.Is(err, schema.ErrHeld) {
+				if kind, _ := schema.Diagnose(err); kind != schema.TryLater || errors.Is(err, schema.ErrNoAnswer) || !engine.IsLockTimeout(err) && !errors.Is(err, schema.ErrHeld) {
 					t.Errorf("the worker ends with %v", err)
 				}
 			})

@@ -5,11 +5,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/handler"
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/queue/worker"
-	"github.com/hipq/hipq/schema"
 )
 
 func TestLaneOfAType(t *testing.T) {
@@ -266,11 +266,11 @@ func TestLaneOfADeadWorker(t *testing.T) {
 		s.emails = s.reopen(queue.Options{Name: "emails"}, laned("once", 1))
 		s.add(s.emails, "once", 2)
 		s.die(s.emails, "dead", 1)
-		s.exec("UPDATE shop_workers SET lanes = '{\"emails/once\":1}', lock_until = ? WHERE id = 'dead'", schema.At(s.clock().Add(time.Hour)))
+		s.exec("UPDATE shop_workers SET lanes = '{\"emails/once\":1}', lock_until = ? WHERE id = 'dead'", engine.At(s.clock().Add(time.Hour)))
 		y := newTally()
 		p := only(s.emails, s.worker(all(y.of(short, "once"))))
 		wantSummary(s.t, s.work(p), worker.Summary{}) // it lives, so far
-		s.exec("UPDATE shop_workers SET lock_until = ? WHERE id = 'dead'", schema.At(s.clock().Add(-time.Second)))
+		s.exec("UPDATE shop_workers SET lock_until = ? WHERE id = 'dead'", engine.At(s.clock().Add(-time.Second)))
 		p = only(s.emails, s.worker(all(y.of(short, "once"))))
 		wantSummary(s.t, s.work(p), worker.Summary{Started: 1, Finished: 1}) // the other was lost at its only attempt
 		y.want(s.t, "once", 1)

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/queue"
-	"github.com/hipq/hipq/schema"
 )
 
 // lookEvery is how often a worker looks for what has become due, and does the upkeep.
@@ -25,7 +25,7 @@ func (w *worker) nothingToDo(ctx context.Context) (bool, error) {
 		if w.leftOut(s, err) {
 			continue
 		}
-		if schema.IsLockTimeout(err) {
+		if engine.IsLockTimeout(err) {
 			return false, nil // nobody knows
 		}
 		if found != (queue.Look{}) || err != nil {
@@ -149,7 +149,7 @@ func (w *worker) looked(sent time.Time, err error) error {
 	if w.lookSent.Equal(sent) {
 		w.lookSent = time.Time{}
 	}
-	if schema.IsLockTimeout(err) {
+	if engine.IsLockTimeout(err) {
 		w.Log.Warn("another transaction holds what a look needs", "error", err, "waited", time.Since(sent))
 		w.miss(err)
 		return nil

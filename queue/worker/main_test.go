@@ -15,6 +15,7 @@ import (
 
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/dbtest"
+	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/handler"
 	"github.com/hipq/hipq/queue/job"
@@ -128,7 +129,7 @@ func (s shop) counts(q *queue.Queue) queue.Counts {
 
 func (s shop) exec(query string, args ...any) {
 	s.t.Helper()
-	must[any](s.t)(nil, s.db.Tx(s.t.Context(), func(tx *schema.Tx) error {
+	must[any](s.t)(nil, s.db.Tx(s.t.Context(), func(tx *engine.Tx) error {
 		_, err := tx.ExecContext(s.t.Context(), query, args...)
 		return err
 	}))
@@ -146,10 +147,10 @@ type workerRow struct {
 	PID       int
 	State     string
 	Slots     int
-	StartTime schema.Time `db:"start_time"`
-	Heartbeat schema.Time
-	LockUntil schema.Time `db:"lock_until"`
-	EndTime   schema.Time `db:"end_time"`
+	StartTime engine.Time `db:"start_time"`
+	Heartbeat engine.Time
+	LockUntil engine.Time `db:"lock_until"`
+	EndTime   engine.Time `db:"end_time"`
 }
 
 // row reads a worker's row; it is the zero row before the worker is there.

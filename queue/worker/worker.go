@@ -18,6 +18,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/queue/roster"
 	"github.com/hipq/hipq/schema"
 )
@@ -145,7 +146,7 @@ func Run(ctx context.Context, p Params) (Summary, error) {
 // bounded does what comes before the loop. It goes on when ctx ends, for one that is told to stop ends in order; but neither
 // then nor later does it wait for ever.
 func (w *worker) bounded(ctx context.Context, most time.Duration, do func(context.Context) error) error {
-	work, cancel := context.WithTimeout(schema.Hearing(context.WithoutCancel(ctx), w.miss), most)
+	work, cancel := context.WithTimeout(engine.Hearing(context.WithoutCancel(ctx), w.miss), most)
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(w.patience(), cancel) })()
 	err := do(work)
@@ -160,7 +161,7 @@ func (w *worker) bounded(ctx context.Context, most time.Duration, do func(contex
 func (w *worker) live(ctx context.Context, begin func() error) (_ Summary, err error) {
 	defer func() { err = w.withLeftOut(err) }()
 	// what a job needs to be settled in order goes on when ctx has ended
-	work, stopWork := context.WithCancelCause(schema.Hearing(context.WithoutCancel(ctx), w.miss))
+	work, stopWork := context.WithCancelCause(engine.Hearing(context.WithoutCancel(ctx), w.miss))
 	defer stopWork(nil)
 	w.work, w.stopWork = work, stopWork
 	w.jobs, w.stopJobs = context.WithCancelCause(work)
@@ -248,7 +249,7 @@ func (w *worker) unanswered(last error) error {
 	switch {
 	case ended:
 		return schema.ErrNoAnswer
-	case schema.IsAnswer(last):
+	case engine.IsAnswer(last):
 		return fmt.Errorf("%w: %w", errWaited, last)
 	}
 	return errors.Join(schema.ErrNoAnswer, last)
@@ -274,7 +275,7 @@ func (w *worker) overdue(accepting bool) bool {
 // noAnswer is the error that ends a worker which has waited for the database long enough.
 func (w *worker) noAnswer() error {
 	waits := func(s *source) bool { return s.roundsApart-s.turning+len(s.parts)+len(s.unsettled) > 0 }
-	if missed := w.missed.Load(); slices.ContainsFunc(w.sources, waits) && (missed == nil || schema.IsLockTimeout(*missed)) {
+	if missed := w.missed.Load(); slices.ContainsFunc(w.sources, waits) && (missed == nil || engine.IsLockTimeout(*missed)) {
 		return errUnsettled
 	}
 	return w.unanswered(nil)

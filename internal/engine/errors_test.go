@@ -1,4 +1,4 @@
-package schema
+package engine
 
 import (
 	"strings"

@@ -1,4 +1,4 @@
-package schema
+package engine
 
 import (
 	"database/sql/driver"

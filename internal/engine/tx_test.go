@@ -1,4 +1,4 @@
-package schema_test
+package engine_test
 
 import (
 	"context"
@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/internal/dbtest"
-	"github.com/hipq/hipq/schema"
+	"github.com/hipq/hipq/internal/engine"
 )
 
 // A caller may give up in the very moment in which its transaction begins: the connection doesn't go back to the pool inside
@@ -21,7 +21,7 @@ func TestCallersGiveUpAsTheyBegin(t *testing.T) {
 			}
 			cancel()
 		}()
-		err := db.Tx(ctx, func(*schema.Tx) error { return nil })
+		err := db.Tx(ctx, func(*engine.Tx) error { return nil })
 		if err != nil && strings.Contains(err.Error(), "within a transaction") {
 			t.Fatalf("after %d: %v", n, err)
 		}

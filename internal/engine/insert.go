@@ -1,4 +1,4 @@
-package schema
+package engine
 
 import (
 	"context"
@@ -109,7 +109,7 @@ func (tx *Tx) readIDStep(ctx context.Context, d Dialect, n int) error {
 		tx.idStep = 1
 		return nil
 	}
-	if err := tx.Read(ctx, Query{SQL: d.idStep, Scan: row(&tx.idStep)}); err != nil {
+	if err := tx.Read(ctx, Query{SQL: d.idStep, Scan: Row(&tx.idStep)}); err != nil {
 		return fmt.Errorf("read the step of new ids: %w", err)
 	}
 	return nil

@@ -1,4 +1,4 @@
-package schema
+package engine
 
 import "fmt"
 
@@ -35,10 +35,10 @@ type Dialect struct {
 	// Writers is how many transactions that write are worth having at the same time, such as a worker's rounds: more than one
 	// where they overlap.
 	Writers int
-	// reorder makes a jobs table's run_rank and its index anew.
-	reorder string
-	// isTime, with a column's name for each ?, is the condition that the column has a time which hipq can read.
-	isTime string
+	// Reorder makes a jobs table's run_rank and its index anew.
+	Reorder string
+	// IsTime, with a column's name for each ?, is the condition that the column has a time which hipq can read.
+	IsTime string
 	// AnyBytes says that a text may be any bytes: nobody has seen to it that they are UTF-8.
 	AnyBytes bool
 	// lastIDIsFirst says which id of a multi-row insert the driver reports: the first or the last.
@@ -49,14 +49,15 @@ type Dialect struct {
 	idStep string
 	// IDsByKey says that the ids of a multi-row insert can't be counted: who inserts reads them back by their rows' keys.
 	IDsByKey bool
-	sqlDir   string
+	SQLDir   string
 	driver   string
 }
 
 // Index makes a query walk an index of a table: indexes are named after their table, with a dollar that no table's name has.
 func (d Dialect) Index(table, name string) string { return fmt.Sprintf(d.byIndex, table+"$"+name) }
 
-var mysqlDialect = Dialect{
+// MySQL is the dialect of MySQL and MariaDB.
+var MySQL = Dialect{
 	Name:        "mysql",
 	byIndex:     "FORCE INDEX (%s)",
 	ByID:        "FORCE INDEX (PRIMARY)",
@@ -70,28 +71,29 @@ var mysqlDialect = Dialect{
 	together:    true,
 	Now:         "UTC_TIMESTAMP(6)",
 	Writers:     2,
-	reorder: "ALTER TABLE {jobs} DROP INDEX {old}, DROP COLUMN run_rank," +
+	Reorder: "ALTER TABLE {jobs} DROP INDEX {old}, DROP COLUMN run_rank," +
 		" ADD COLUMN run_rank BIGINT AS ({rank}) STORED AFTER part, ADD INDEX {new} {columns}",
 	// A server may be told to take 0000-00-00, or 30 February. LAST_DAY would be an error in a statement that mends one.
-	isTime: "((? >= '1970-01-01' AND MONTH(?) > 0 AND (DAYOFMONTH(?) BETWEEN 1 AND 28 OR DAYOFMONTH(?) BETWEEN 29 AND" +
+	IsTime: "((? >= '1970-01-01' AND MONTH(?) > 0 AND (DAYOFMONTH(?) BETWEEN 1 AND 28 OR DAYOFMONTH(?) BETWEEN 29 AND" +
 		" CASE WHEN MONTH(?) IN (4, 6, 9, 11) THEN 30 WHEN MONTH(?) <> 2 THEN 31" +
 		" ELSE 28 + (YEAR(?) % 4 = 0 AND (YEAR(?) % 100 > 0 OR YEAR(?) % 400 = 0)) END)) IS TRUE)",
 	lastIDIsFirst: true,
 	idStep:        "SELECT @@auto_increment_increment",
-	sqlDir:        "sql/mysql",
+	SQLDir:        "sql/mysql",
 	driver:        "mysql",
 }
 
-// galeraDialect is MySQL's on a node of a Galera cluster. The nodes number rows in steps of as many as they are, which
+// Galera is MySQL's on a node of a Galera cluster. The nodes number rows in steps of as many as they are, which
 // changes as one comes or goes, also in the midst of a transaction. And while others' writes are applied to a node, SKIP
 // LOCKED has crashed it (MariaDB 10.11.14), so it is kept for what can't be done without.
-func galeraDialect() Dialect {
-	d := mysqlDialect
+func Galera() Dialect {
+	d := MySQL
 	d.waitsFirst, d.IDsByKey, d.StillClock = true, true, true
 	return d
 }
 
-var sqliteDialect = Dialect{
+// SQLite is the dialect of SQLite.
+var SQLite = Dialect{
 	Name:        "sqlite",
 	byIndex:     "INDEXED BY %s",
 	ByID:        "NOT INDEXED",
@@ -99,14 +101,14 @@ var sqliteDialect = Dialect{
 	idSeparator: ",",
 	begin:       "BEGIN IMMEDIATE",
 	Writers:     1,
-	reorder: "DROP INDEX {old};\nALTER TABLE {jobs} DROP COLUMN run_rank;\n" +
+	Reorder: "DROP INDEX {old};\nALTER TABLE {jobs} DROP COLUMN run_rank;\n" +
 		"ALTER TABLE {jobs} ADD COLUMN run_rank INTEGER AS ({rank}) VIRTUAL;\nCREATE INDEX {new} ON {jobs} {columns}",
 	// whatever versions of SQLite take for a time: 24:00 and 30 February, some of them
-	isTime: "(typeof(?) = 'text' AND ? >= '1970' AND ? GLOB '[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9] [0-2][0-9]:[0-5][0-9]:[0-5][0-9]*'" +
+	IsTime: "(typeof(?) = 'text' AND ? >= '1970' AND ? GLOB '[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9] [0-2][0-9]:[0-5][0-9]:[0-5][0-9]*'" +
 		" AND date(julianday(substr(?, 1, 10))) IS substr(?, 1, 10) AND substr(?, 12, 2) < '24' AND (length(CAST(? AS BLOB)) = 19" +
 		" OR substr(?, 20, 1) = '.' AND length(CAST(? AS BLOB)) BETWEEN 21 AND 29 AND substr(?, 21) NOT GLOB '*[^0-9]*'))",
 	AnyBytes: true,
 	Now:      "(strftime('%Y-%m-%d %H:%M:%f', 'now') || '000')",
-	sqlDir:   "sql/sqlite",
+	SQLDir:   "sql/sqlite",
 	driver:   "sqlite",
 }

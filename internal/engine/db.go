@@ -1,0 +1,69 @@
+// Package engine is what hipq needs of a database as such: transactions that are repeated, statements that go together, what
+// the engines' errors mean, and what differs between the engines. It knows nothing of hipq's tables: see the package schema.
+package engine
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"fmt"
+	"time"
+
+	"github.com/jmoiron/sqlx"
+)
+
+// DB is a database. It is safe for concurrent use.
+type DB struct {
+	*sqlx.DB
+	Dialect
+}
+
+// New is the database to which a driver connects. It keeps all statements prepared where that costs no round trip.
+func New(connector driver.Connector, d Dialect) *DB {
+	return &DB{DB: sqlx.NewDb(sql.OpenDB(preparing{connector, !d.together}), d.driver), Dialect: d}
+}
+
+// Reader is what rows are read from: a DB, or a Tx.
+type Reader interface {
+	sqlx.QueryerContext
+	// GetContext reads one row: sql.ErrNoRows if there is none.
+	GetContext(ctx context.Context, dest any, query string, args ...any) error
+	// SelectContext reads all rows into a slice.
+	SelectContext(ctx context.Context, dest any, query string, args ...any) error
+}
+
+// readClock is the query for the database's clock, as text: an application's connection may take times for its own zone's.
+func (d Dialect) readClock() string { return "SELECT CAST(" + d.Now + " AS CHAR)" }
+
+// Clock reads the database's clock, in UTC. It is the only clock that decides: hosts' clocks may be wrong.
+func (db *DB) Clock(ctx context.Context) (time.Time, error) {
+	var now string
+	if err := db.GetContext(ctx, &now, db.readClock()); err != nil {
+		return time.Time{}, fmt.Errorf("read the database's clock: %w", err)
+	}
+	return ParseTime(now)
+}
+
+// Read runs queries outside of a transaction, otherwise as Tx.Read does.
+func (db *DB) Read(ctx context.Context, queries ...Query) error {
+	return (&Tx{on: db.DB, together: db.together}).Read(ctx, queries...)
+}
+
+// IsHeld says whether another transaction holds a row, where the engine locks rows and passes over those that are locked. That
+// there is no such row any more looks alike. It locks the row for a moment itself. Who may not, is told nothing.
+func (db *DB) IsHeld(ctx context.Context, table string, id int64) (bool, error) {
+	if db.skipLocked == "" || db.waitsFirst {
+		return false, nil
+	}
+	held := false
+	err := db.TxUnclocked(ctx, func(tx *Tx) error {
+		var found []int64
+		err := tx.SelectContext(ctx, &found, "SELECT id FROM "+table+" "+db.ByID+" WHERE id = ? "+db.skipLocked, id)
+		held = err == nil && len(found) == 0
+		return err
+	})
+	if kind, _ := Diagnose(err); kind == Misconfigured || isReadOnly(err) {
+		return false, nil
+	}
+	return held, err
+}

@@ -1,0 +1,99 @@
+package engine
+
+import (
+	"crypto/tls"
+	"errors"
+	"io"
+	"strings"
+
+	"github.com/go-sql-driver/mysql"
+	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+)
+
+// Trouble is what kind of remedy an error of the database wants.
+type Trouble int
+
+// The kinds of trouble.
+const (
+	// NoTrouble: not an error of the database.
+	NoTrouble Trouble = iota
+	// TryLater: unreachable, busy, overloaded, starting, failing over.
+	TryLater
+	// Misconfigured: somebody must change something first: rights, names, the disk.
+	Misconfigured
+)
+
+// Diagnose tells the kind of trouble an error stands for, with a remedy to print.
+func Diagnose(err error) (Trouble, string) {
+	switch {
+	case errors.Is(err, mysql.ErrNoTLS), errors.As(err, new(*tls.CertificateVerificationError)):
+		return Misconfigured, "check database.tls, and the option tls of database.dsn"
+	case errors.Is(err, ErrDriver):
+		return TryLater, "is it a MySQL or MariaDB server that database.dsn leads to, and nothing in between?"
+	}
+	if my, ok := errors.AsType[*mysql.MySQLError](err); ok {
+		return diagnoseMySQL(my)
+	}
+	if lite, ok := errors.AsType[*sqlite.Error](err); ok {
+		return diagnoseSQLite(lite.Code(), lite.Error())
+	}
+	if Retryable(err) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return TryLater, "the database can't be reached: is the server up, is database.dsn right?"
+	}
+	return NoTrouble, ""
+}
+
+func diagnoseMySQL(err *mysql.MySQLError) (Trouble, string) {
+	switch err.Number {
+	case 1044, 1045, 1142, 1143, 1227, 1698:
+		return Misconfigured, "check the user, the password and the grants of database.dsn"
+	case 1049:
+		return Misconfigured, "create the database first: CREATE DATABASE … CHARACTER SET utf8mb4"
+	case erNoSuchTable, erNoSuchColumn, erNoSuchIndex:
+		return Misconfigured, "run hipq init"
+	case 167, 1467:
+		return Misconfigured, "somebody has inserted a row with the highest id there is: docs/schema.md has the remedy"
+	case 1021, 1114, 3675:
+		return TryLater, "the server's disk or table space is full"
+	case 3, 1026, 1030: // an error while writing, or of the storage engine, whose number is in the text
+		for _, sign := range []string{"No space left", "Errcode: 28", "errno 28", "error 28"} {
+			if strings.Contains(err.Message, sign) {
+				return TryLater, "the server's disk is full"
+			}
+		}
+	case 1040, 1203, 1226:
+		return TryLater, "the server has too many connections"
+	case erLockWaitTimeout, erLockNowait:
+		return TryLater, "another transaction holds what this needs: does an application keep one open?"
+	case erReadOnlyOption, erReadOnlySession, erReadOnlyMode:
+		return TryLater, "the server is read-only: is it a replica, is database.dsn right?"
+	case 1053, 1077, 1079, 1080, 1927:
+		return TryLater, "the server is shutting down"
+	}
+	if Retryable(err) {
+		return TryLater, "the database is busy"
+	}
+	return NoTrouble, ""
+}
+
+func diagnoseSQLite(code int, text string) (Trouble, string) {
+	switch code & 0xff {
+	case sqlite3.SQLITE_ERROR:
+		if strings.Contains(text, "no such ") { // table, column, or index
+			return Misconfigured, "run hipq init"
+		}
+	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL:
+		return TryLater, "another process holds the database file"
+	case sqlite3.SQLITE_FULL:
+		return TryLater, "the disk is full"
+	case sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH:
+		return Misconfigured, "check that this user may write the database file and its folder"
+	case sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT:
+		return Misconfigured, "the file is not a healthy SQLite database: check database.path"
+	case sqlite3.SQLITE_IOERR:
+		// a full disk is one where a file can't grow that is written to the end, and for readers too, who write beside the file
+		return TryLater, "the disk may be full, or it reports an error"
+	}
+	return NoTrouble, ""
+}

@@ -1,0 +1,158 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+)
+
+// Tx runs f in a transaction and commits. What the engine refuses for the sake of another transaction (a deadlock, a
+// lock not granted in time, a busy file) is rolled back and repeated as a whole, so f must start from nothing each time.
+// A lost connection is repeated too, even while committing: f must recognise what an earlier run of it may have done, which
+// MayBeDone is for.
+func (db *DB) Tx(ctx context.Context, f func(*Tx) error) error {
+	return db.repeat(ctx, Retryable, func(tx *Tx) []Query { return []Query{db.clock(tx)} }, f)
+}
+
+// TxUnclocked is Tx for a transaction that may do without the time, where to read it costs a round trip: Now is zero there
+// until SetClock. Stamp is for that.
+func (db *DB) TxUnclocked(ctx context.Context, f func(*Tx) error) error {
+	return db.repeat(ctx, Retryable, func(tx *Tx) []Query {
+		if db.together {
+			return nil
+		}
+		return []Query{db.clock(tx)}
+	}, f)
+}
+
+// patience is how long a transaction is repeated. Whoever waits for it has an answer within half a minute, for the last try
+// may wait 3 s for a row.
+const patience = 22 * time.Second
+
+// TxInParts is Tx for a transaction about many rows, which its caller does again in parts if another transaction holds a lock
+// for too long: then it isn't repeated, and IsLockTimeout tells. It begins with queries that cost no round trip of their own:
+// first gives them, each time anew; nil is none.
+func (db *DB) TxInParts(ctx context.Context, first func(*Tx) []Query, f func(*Tx) error) error {
+	again := func(err error) bool { return Retryable(err) && !IsLockTimeout(err) }
+	return db.repeat(ctx, again, func(tx *Tx) []Query {
+		queries := []Query{db.clock(tx)}
+		if first != nil {
+			queries = append(queries, first(tx)...)
+		}
+		return queries
+	}, f)
+}
+
+// repeat runs f in a transaction until it is committed, or ends in an error after which it isn't to be done again. It is done
+// again as a whole: after a deadlock, and where a cluster refuses a commit for the sake of another node's, nothing of it is
+// left.
+func (db *DB) repeat(ctx context.Context, again func(error) bool, first func(*Tx) []Query, f func(*Tx) error) error {
+	mayBeDone, waits := false, db.waitsFirst
+	passes := func(err error) bool {
+		if waits && IsLockTimeout(err) {
+			waits = false
+			return true
+		}
+		return again(err)
+	}
+	return Patiently(ctx, passes, func() error {
+		skipLocked := db.skipLocked
+		if waits {
+			skipLocked = db.ForUpdate
+		}
+		err := db.once(ctx, mayBeDone, skipLocked, first, f)
+		mayBeDone = mayBeDone || errors.Is(err, errUnanswered)
+		return err
+	})
+}
+
+// Patiently does something until it succeeds, or its error is none that passes, or there is no patience left. It asks for
+// SQLite's file as often at last as at first: who has waited long would come too late each time to those who ask anew.
+func Patiently(ctx context.Context, passes func(error) bool, do func() error) error {
+	began, pause := time.Now(), 2*time.Millisecond
+	for {
+		err := do()
+		hear(ctx, err)
+		if err == nil || !passes(err) || time.Since(began) > patience {
+			return err
+		}
+		if !sleep(ctx, jitter(pause)) {
+			return err
+		}
+		if !isBusy(err) {
+			pause = min(2*pause, 500*time.Millisecond)
+		}
+	}
+}
+
+type hearKey struct{}
+
+// Hearing makes a context in which f gets each error of a transaction after which it may be repeated, as it happens: who waits
+// for a transaction that is repeated, and has no time left, can tell what for. Several may call it at once.
+func Hearing(ctx context.Context, f func(error)) context.Context {
+	return context.WithValue(ctx, hearKey{}, f)
+}
+
+func hear(ctx context.Context, err error) {
+	if f, ok := ctx.Value(hearKey{}).(func(error)); ok && err != nil && Retryable(err) {
+		f(err)
+	}
+}
+
+// errUnanswered is the error of a COMMIT of which nobody knows whether it happened.
+var errUnanswered = errors.New("the commit was not answered")
+
+func (db *DB) once(ctx context.Context, mayBeDone bool, skipLocked string, first func(*Tx) []Query, f func(*Tx) error) error {
+	conn, err := db.Connx(ctx)
+	if err != nil {
+		return fmt.Errorf("begin: %w", err)
+	}
+	defer func() { _ = conn.Close() }() // gives it back to the pool
+	tx := &Tx{MayBeDone: mayBeDone, SkipLocked: skipLocked, on: conn, own: true, now: db.Now, together: db.together}
+	// also when it says that it could not begin: where ctx ends meanwhile, it may have begun all the same, and the connection
+	// must not go back to the pool like that, nor when f panics
+	committed := false
+	defer func() {
+		if !committed {
+			tx.written = nil
+			// a second error here says nothing that the first did not
+			_, _ = conn.ExecContext(context.WithoutCancel(ctx), "ROLLBACK")
+		}
+	}()
+	if err = tx.Write(ctx, db.begin); err != nil {
+		return fmt.Errorf("begin: %w", err)
+	}
+	if queries := first(tx); len(queries) > 0 {
+		if err = tx.Read(ctx, queries...); err != nil {
+			return err
+		}
+	}
+	if err = f(tx); err != nil {
+		return err
+	}
+	if _, err = tx.ExecContext(ctx, "COMMIT"); err != nil {
+		if IsAnswer(err) {
+			return fmt.Errorf("commit: %w", err)
+		}
+		return fmt.Errorf("commit: %w: %w", errUnanswered, err)
+	}
+	committed = true
+	return nil
+}
+
+// jitter spreads d over its second half, so that those who failed together don't come back together.
+func jitter(d time.Duration) time.Duration { return d/2 + rand.N(d/2+1) }
+
+// sleep waits for d; false if ctx ended first.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}
