@@ -120,7 +120,12 @@ func (r *run) run() {
 	end := r.begin(ctx)
 	var harm sync.WaitGroup
 	harm.Go(func() { r.fleet.killAll(ctx, r.kills, r.random(3)) })
-	harm.Go(func() { r.fleet.stopAll(ctx, r.stops, r.random(4), r.book) })
+	harm.Go(func() {
+		// on a busy machine the moment may never come; what was enqueued meanwhile wants its time too
+		ctx, stop := context.WithTimeout(ctx, *patienceFlag/2)
+		defer stop()
+		r.fleet.stopAll(ctx, r.stops, r.random(4), r.book)
+	})
 	harmed := make(chan struct{})
 	go func() {
 		harm.Wait()
