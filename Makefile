@@ -49,10 +49,11 @@ bench: ## measure throughput on a MariaDB with fsync on
 	.ci/with-mariadb --durable go test -run '^$$' -bench . -benchtime 1x -timeout 60m ./queue ./internal/bench
 
 # What systems differ in is how programs are run. To build all for each would take minutes, mostly for SQLite.
+RUNS_PROGRAMS := ./internal/process/... ./internal/guard ./internal/program ./queue/handler
 lint: $(GOLANGCI_LINT) $(STATICCHECK) $(GOFUMPT) ## check style, imports between packages, and common mistakes
 	go vet ./...
-	GOOS=darwin go vet ./queue/handler
-	GOOS=freebsd go vet ./queue/handler
+	GOOS=darwin go vet $(RUNS_PROGRAMS)
+	GOOS=freebsd go vet $(RUNS_PROGRAMS)
 	GOOS=windows go build ./queue/handler
 	$(STATICCHECK) ./...
 	$(GOLANGCI_LINT) run

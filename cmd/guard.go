@@ -48,9 +48,7 @@ func (a *app) guardArgv() []string {
 	return []string{strings.TrimSuffix(exe, " (deleted)"), guardCommand}
 }
 
-// killStrays kills what a dead worker's handlers have left on this host.
-func (a *app) killStrays(workerID string) {
-	if left := handler.KillStrays(workerID); len(left) > 0 {
-		a.warn(fmt.Errorf("end what dead worker %s has left: %s", workerID, strings.Join(left, "; ")))
-	}
+// warnOfUnkilled says what a dead worker's handlers have left on this host and could not be killed.
+func (a *app) warnOfUnkilled(workerID string, processes []string) {
+	a.warn(fmt.Errorf("end what dead worker %s has left: %s", workerID, strings.Join(processes, "; ")))
 }

@@ -67,7 +67,7 @@ func (a *app) runJob(cmd *cobra.Command, name string, id int64) error {
 	}
 	var ran *queue.Settled
 	done, err := worker.RunJob(cmd.Context(), worker.Params{
-		DB: i.db, Queues: queues, Options: i.Worker, Renewed: guard.Extend, KillStrays: a.killStrays, Log: a.logger(), Worker: w,
+		DB: i.db, Queues: queues, Options: i.Worker, Renewed: guard.Extend, Unkilled: a.warnOfUnkilled, Log: a.logger(), Worker: w,
 		Ended: func(s queue.Settled) {
 			ran = &s
 			if !a.json {

@@ -94,7 +94,7 @@ func (a *app) runWork(cmd *cobra.Command, names, types []string) error {
 	}
 	began := time.Now()
 	done, err := worker.Run(cmd.Context(), worker.Params{
-		DB: i.db, Queues: queues, Options: i.Worker, Renewed: guard.Extend, KillStrays: a.killStrays, Log: a.logger(), Worker: w,
+		DB: i.db, Queues: queues, Options: i.Worker, Renewed: guard.Extend, Unkilled: a.warnOfUnkilled, Log: a.logger(), Worker: w,
 	})
 	took := time.Since(began)
 	switch {

@@ -160,8 +160,8 @@ enqueue_drops() {
 mutant guard_asleep # handlers outlive their worker, and those who take its jobs don't look after them
 guard_asleep() {
   must=(crash)
-  edit queue/handler/sentry.go 's/\ts\.end\(limit\)/\t_ = limit/'
-  edit queue/handler/stray.go 's/h := newHunt\(workerID\)\n\K/\tif workerID != "" {\n\t\treturn nil\n\t}\n/'
+  edit internal/guard/sentry.go 's/\ts\.end\(limit\)/\t_ = limit/'
+  edit internal/guard/stray.go 's/h := newHunt\(workerID\)\n\K/\tif workerID != "" {\n\t\treturn nil\n\t}\n/'
 }
 
 mutant final_comes_back # what failed for good is promoted

@@ -6,11 +6,9 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/hipq/hipq/internal/guard"
 	"github.com/hipq/hipq/queue/job"
 )
-
-// workerVariable is where a program finds its worker's id, and so who looks for a worker's programs.
-const workerVariable = "HIPQ_WORKER_ID"
 
 // environment is what the program finds in its environment for a job.
 func (e *Exec) environment(j *job.Job) []string {
@@ -47,7 +45,7 @@ func (e *Exec) constantEnvironment() []string {
 			set(name, value)
 		}
 	}
-	set(workerVariable, e.WorkerID)
+	set(guard.WorkerVariable, e.WorkerID)
 	if e.ConfigFile != "" {
 		set("HIPQ_CONFIG", e.ConfigFile)
 	}

@@ -8,6 +8,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/hipq/hipq/internal/process"
+	"github.com/hipq/hipq/internal/trace"
 	"github.com/hipq/hipq/queue/job"
 )
 
@@ -59,6 +61,9 @@ type Exec struct {
 	outputs  sync.Pool
 }
 
+// CanExec says whether hipq can run programs on this system, and why not.
+func CanExec() error { return process.CanRun() }
+
 // Handle runs the program once.
 func (e *Exec) Handle(ctx context.Context, j *job.Job) job.Outcome {
 	begin := time.Now()
@@ -102,9 +107,9 @@ func failure(status syscall.WaitStatus, out printed) string {
 	switch {
 	case !status.Signaled():
 		text = fmt.Sprintf("exit status %d", status.ExitStatus())
-		why = reason(out, status.ExitStatus() == exitFailed || status.ExitStatus() == exitTryLater)
+		why = trace.Reason(out.whole(), out.last, status.ExitStatus() == exitFailed || status.ExitStatus() == exitTryLater)
 	case status.Signal() == syscall.SIGABRT: // a program's own, after an uncaught exception; all others come from outside
-		why = reason(out, false)
+		why = trace.Reason(out.whole(), out.last, false)
 		fallthrough
 	default:
 		text = "killed by signal: " + status.Signal().String()

@@ -9,11 +9,13 @@ import (
 	"os"
 	"syscall"
 
+	"github.com/hipq/hipq/internal/disown"
+	"github.com/hipq/hipq/internal/program"
 	"github.com/hipq/hipq/queue/job"
 )
 
-// CanExec says whether hipq can run programs on this system, and why not.
-func CanExec() error { return nil }
+// errGuardStops is the error of a program that ended when the guard may have stopped it.
+var errGuardStops = errors.New("stopped by the worker's guard: the lock was about to end")
 
 // run runs the program with input for a job, and gives what it printed and how it ended; an error, meant for people, if it
 // couldn't be run or had to be stopped.
@@ -21,7 +23,7 @@ func (e *Exec) run(ctx context.Context, j *job.Job, input []byte) (out printed, 
 	if ctx.Err() != nil {
 		return out, status, context.Cause(ctx)
 	}
-	if err := e.Guard.Start(); err != nil {
+	if err := e.Guard.ofWorker().Start(); err != nil {
 		return out, status, err
 	}
 	// again, as late as can be: starting the guard takes a while
@@ -34,13 +36,13 @@ func (e *Exec) run(ctx context.Context, j *job.Job, input []byte) (out printed, 
 	if err != nil {
 		return out, status, err
 	}
-	unwatch := context.AfterFunc(ctx, func() { p.interrupt(e.Grace, func() { disown(ctx, p, buffer) }) })
-	p.await() // in this goroutine: a wake-up from another would cost a short job a tenth of its time
-	byGuard := e.Guard.mayStop()
+	unwatch := context.AfterFunc(ctx, func() { p.Interrupt(e.Grace, func() { disownAttempt(ctx, p, buffer) }) })
+	p.Await() // in this goroutine: a wake-up from another would cost a short job a tenth of its time
+	byGuard := e.Guard.ofWorker().MayStop()
 	unwatch()
-	status, err = p.reap()
+	status, err = p.Reap()
 	switch {
-	case p.interrupted:
+	case p.Interrupted():
 		err = context.Cause(ctx)
 	case byGuard:
 		// a worker that was itself stopped for a while learns only now that its time is up
@@ -53,16 +55,16 @@ func (e *Exec) run(ctx context.Context, j *job.Job, input []byte) (out printed, 
 	return buffer.end(), status, err
 }
 
-// disown ends the attempt of a program that may not be killed, so that it keeps no slot.
-func disown(ctx context.Context, p *process, buffer *output) {
-	p.close()
-	outcome := tryAgain(fmt.Sprintf("%v; process %d still runs: the worker may not signal it", context.Cause(ctx), p.pid))
+// disownAttempt ends the attempt of a program that may not be killed, so that it keeps no slot.
+func disownAttempt(ctx context.Context, p *program.Program, buffer *output) {
+	p.Detach()
+	outcome := tryAgain(fmt.Sprintf("%v; process %d still runs: the worker may not signal it", context.Cause(ctx), p.PID()))
 	outcome.Output = buffer.end().text
-	Disown(ctx, outcome)
+	disown.Attempt(ctx, outcome)
 }
 
 // start starts the program for a job. Its error is meant for people.
-func (e *Exec) start(j *job.Job, input []byte, out *output) (*process, error) {
+func (e *Exec) start(j *job.Job, input []byte, out *output) (*program.Program, error) {
 	if len(e.Argv) == 0 {
 		return nil, errors.New("start the handler: it has no program")
 	}
@@ -70,7 +72,7 @@ func (e *Exec) start(j *job.Job, input []byte, out *output) (*process, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", e.Argv[0], err)
 	}
-	p, err := startProcess(e.Guard, path, e.Argv, e.Dir, e.environment(j), input, out)
+	p, err := program.Start(e.Guard.ofWorker(), path, e.Argv, e.Dir, e.environment(j), input, out)
 	if err == nil {
 		return p, nil
 	}

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hipq/hipq/internal/process/processtest"
 	"github.com/hipq/hipq/queue/handler"
 	"github.com/hipq/hipq/queue/job"
 )
@@ -45,7 +46,7 @@ func TestExecStops(t *testing.T) {
 	dir := t.TempDir()
 	e := sh(fmt.Sprintf(`trap 'echo got TERM; exit 0' TERM; echo $$ >%s/pid; while :; do sleep 0.01; done`, dir))
 	var pid int
-	o := handleUntil(t, e, func() { pid = number(t, dir+"/pid") })
+	o := handleUntil(t, e, func() { pid = processtest.Number(t, dir+"/pid") })
 	wantTimeout(t, o)
 	if !strings.HasSuffix(o.Output, "got TERM\n") { // some shells mention their child's end too
 		t.Errorf("output %q", o.Output)
@@ -53,7 +54,7 @@ func TestExecStops(t *testing.T) {
 	if o.Ran > 20*time.Second {
 		t.Errorf("took %s: waited for the grace", o.Ran)
 	}
-	eventuallyGone(t, "the program", pid)
+	processtest.EventuallyGone(t, "the program", pid)
 }
 
 func TestExecKillsTheDeaf(t *testing.T) {
@@ -61,13 +62,13 @@ func TestExecKillsTheDeaf(t *testing.T) {
 	e := sh(fmt.Sprintf(`trap '' TERM; sleep 60 & echo $! >%[1]s/child; echo $$ >%[1]s/pid; wait; wait; sleep 60`, dir))
 	e.Grace = 200 * time.Millisecond
 	var pid, child int
-	o := handleUntil(t, e, func() { pid, child = number(t, dir+"/pid"), number(t, dir+"/child") })
+	o := handleUntil(t, e, func() { pid, child = processtest.Number(t, dir+"/pid"), processtest.Number(t, dir+"/child") })
 	wantTimeout(t, o)
 	if o.Ran < e.Grace {
 		t.Errorf("took %s, less than the grace", o.Ran)
 	}
-	eventuallyGone(t, "the program", pid)
-	eventuallyGone(t, "its child", child)
+	processtest.EventuallyGone(t, "the program", pid)
+	processtest.EventuallyGone(t, "its child", child)
 }
 
 // TERM goes to the whole group; a child that is deaf is killed when the leader has ended, not after the grace.
@@ -75,12 +76,12 @@ func TestExecStopsTheGroup(t *testing.T) {
 	dir := t.TempDir()
 	e := sh(fmt.Sprintf(`(trap '' TERM; echo $$ >/dev/null; sleep 60; sleep 60) & echo $! >%[1]s/child; echo $$ >%[1]s/pid; wait; exit 0`, dir))
 	var child int
-	o := handleUntil(t, e, func() { number(t, dir+"/pid"); child = number(t, dir+"/child") })
+	o := handleUntil(t, e, func() { processtest.Number(t, dir+"/pid"); child = processtest.Number(t, dir+"/child") })
 	wantTimeout(t, o)
 	if o.Ran > 20*time.Second {
 		t.Errorf("took %s", o.Ran)
 	}
-	eventuallyGone(t, "the child", child)
+	processtest.EventuallyGone(t, "the child", child)
 }
 
 func TestExecStopped(t *testing.T) {
@@ -88,7 +89,7 @@ func TestExecStopped(t *testing.T) {
 	e := sh(fmt.Sprintf(`echo $$ >%s/pid; sleep 60`, dir))
 	e.Grace = 100 * time.Millisecond
 	wantTimeout(t, handleUntil(t, e, func() {
-		if err := syscall.Kill(number(t, dir+"/pid"), syscall.SIGSTOP); err != nil {
+		if err := syscall.Kill(processtest.Number(t, dir+"/pid"), syscall.SIGSTOP); err != nil {
 			t.Fatal(err)
 		}
 	}))
@@ -106,7 +107,7 @@ func TestExecLeftovers(t *testing.T) {
 			if (o.Verdict == job.Finished) != (end == "exit 0") {
 				t.Errorf("%s: %s", end, o.Verdict)
 			}
-			eventuallyGone(t, "the child", number(t, dir+"/child"))
+			processtest.EventuallyGone(t, "the child", processtest.Number(t, dir+"/child"))
 		}
 	}
 }
@@ -119,8 +120,8 @@ func TestExecHeldPipe(t *testing.T) {
 		j := testJob()
 		j.Data = strings.Repeat("x", job.MaxDataBytes) // it holds stdin too, and doesn't read
 		o := sh(script).Handle(t.Context(), j)
-		pid := number(t, file)
-		if !alive(pid) {
+		pid := processtest.Number(t, file)
+		if !processtest.Alive(pid) {
 			t.Error("the grandchild didn't escape; the test shows nothing")
 		}
 		_ = syscall.Kill(pid, syscall.SIGKILL)

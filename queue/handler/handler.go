@@ -9,25 +9,11 @@ import (
 )
 
 // Handler runs one attempt of a job. It must return soon after ctx ends; context.Cause(ctx) is then the error to report
-// (a timeout, a lost lock, an interruption). One that can't return calls Disown. It may be called for many jobs at once.
+// (a timeout, a lost lock, an interruption). It may be called for
+// many jobs at once.
 type Handler interface {
 	Handle(ctx context.Context, j *job.Job) job.Outcome
 }
-
-// WithDisown makes a context for a handler, or a retry handler, that may find that it can't end what it runs, and so can't
-// return: it calls Disown then. end gets the outcome, in any goroutine; what the handler returns later is nothing.
-func WithDisown(ctx context.Context, end func(job.Outcome)) context.Context {
-	return context.WithValue(ctx, disownKey{}, end)
-}
-
-// Disown ends an attempt whose handler can't return. It does nothing if whoever called the handler is not prepared for it.
-func Disown(ctx context.Context, outcome job.Outcome) {
-	if end, ok := ctx.Value(disownKey{}).(func(job.Outcome)); ok {
-		end(outcome)
-	}
-}
-
-type disownKey struct{}
 
 // RetryHandler decides after an error whether and when a job runs again. It is asked on every error of the job types that
 // have one, and asked again if its worker ended before the decision was written down. With an error it decides nothing,

@@ -29,8 +29,8 @@ type output struct {
 
 func (o *output) reset() { o.n, o.cut, o.within, o.lost, o.begin = 0, 0, false, false, nil }
 
-// room is where the next bytes go; it is never empty. took says how many have come.
-func (o *output) room() []byte {
+// Room is where the next bytes go; it is never empty. Took says how many have come.
+func (o *output) Room() []byte {
 	if o.n == len(o.buf) {
 		o.keepBeginning()
 		o.n = copy(o.buf[:], o.buf[keepOutput:])
@@ -39,9 +39,9 @@ func (o *output) room() []byte {
 	return o.buf[o.n:]
 }
 
-func (o *output) took(n int) { o.n += n }
+func (o *output) Took(n int) { o.n += n }
 
-// keepBeginning keeps what room is about to drop of the last line.
+// keepBeginning keeps what Room is about to drop of the last line.
 func (o *output) keepBeginning() {
 	line := o.buf[:]
 	if start := lastLineStart(line); start > 0 {
@@ -84,6 +84,16 @@ type printed struct {
 	last string
 	// long says that last is longer than an answer may be.
 	long bool
+}
+
+// whole is the text from the first line on that is whole.
+func (p printed) whole() string {
+	text := p.text
+	if p.cut {
+		_, text, _ = strings.Cut(text, "\n")
+		_, text, _ = strings.Cut(text, "\n")
+	}
+	return text
 }
 
 // end is what has been printed, all of it.

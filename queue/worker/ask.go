@@ -5,8 +5,8 @@ import (
 	"errors"
 	"sync"
 
+	"github.com/hipq/hipq/internal/disown"
 	"github.com/hipq/hipq/queue"
-	"github.com/hipq/hipq/queue/handler"
 	"github.com/hipq/hipq/queue/job"
 )
 
@@ -64,7 +64,7 @@ func (w *worker) ask(s *source, u queue.Settled) {
 	ctx, cancel := context.WithTimeoutCause(w.jobs, u.Job.Timeout, errors.New(job.TimeoutError(u.Job.Timeout)))
 	defer cancel()
 	var once sync.Once
-	disowned := handler.WithDisown(ctx, func(o job.Outcome) {
+	disowned := disown.With(ctx, func(o job.Outcome) {
 		once.Do(func() { w.decided(s, u, job.Decision{}, errors.New(o.Error)) })
 	})
 	decision, err := s.RetryHandlers[u.Job.Type].Decide(lockContext{disowned, w.checkLock}, u.Job, u.Outcome)

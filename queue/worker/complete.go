@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/queue"
-	"github.com/hipq/hipq/queue/handler"
 )
 
 // ErrParams is the error about parameters that a worker can't work with.
@@ -36,10 +35,10 @@ func (p Params) complete() (Params, error) {
 	if p.Ended == nil {
 		p.Ended = func(queue.Settled) {}
 	}
-	if p.KillStrays == nil {
+	if p.Unkilled == nil {
 		log := p.Log
-		p.KillStrays = func(id string) {
-			for _, left := range handler.KillStrays(id) {
+		p.Unkilled = func(id string, processes []string) {
+			for _, left := range processes {
 				log.Warn("a dead worker's handler could not be killed", "worker", id, "left", left)
 			}
 		}

@@ -2,13 +2,18 @@ package worker_test
 
 import (
 	"context"
-	"slices"
+	"os/exec"
+	"runtime"
+	"strconv"
 	"strings"
-	"sync"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/hipq/hipq/activity"
+	"github.com/hipq/hipq/internal/disown"
+	"github.com/hipq/hipq/internal/process"
+	"github.com/hipq/hipq/internal/process/processtest"
 	"github.com/hipq/hipq/queue/handler"
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/queue/worker"
@@ -18,33 +23,41 @@ import (
 // of another host, for hosts may have their processes in common. A worker of which nobody knows may be another instance's,
 // and alive.
 func TestStraysAreKilledFirst(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("other processes can't be seen here")
+	}
 	suite(t, func(s shop) {
 		ids := s.add(s.emails, "send", 3)
-		for _, dead := range []string{"ours", "theirs", "unknown"} {
-			s.die(s.emails, dead, 1)
+		const ours, theirs, unknown = 0, 1, 2
+		var dead [3]string
+		strays := map[int64]int{}
+		for i, id := range ids {
+			dead[i] = must[string](s.t)(worker.NewID())
+			s.die(s.emails, dead[i], 1)
+			strays[id] = s.stray(dead[i])
 		}
-		s.exec("UPDATE shop_workers SET host = 'there' WHERE id = 'theirs'")
-		s.exec("DELETE FROM shop_workers WHERE id = 'unknown'")
-		var mu sync.Mutex
-		var killed []string
-		p := s.worker(all(nothing))
-		p.KillStrays = func(id string) {
-			mu.Lock()
-			defer mu.Unlock()
-			killed = append(killed, id)
-			for _, j := range ids {
-				if j := s.get(s.emails, j); strings.Contains(j.Error, id) {
-					s.t.Errorf("job %d of %s is reclaimed already", j.ID, id)
-				}
+		s.exec("UPDATE shop_workers SET host = 'there' WHERE id = ?", dead[theirs])
+		s.exec("DELETE FROM shop_workers WHERE id = ?", dead[unknown])
+		p := s.worker(all(func(_ context.Context, j *job.Job) error {
+			if lives := processtest.Alive(strays[j.ID]); lives != (j.ID == ids[unknown]) {
+				s.t.Errorf("job %d of %d is started again, and the stray of its worker lives: %t", j.ID, ids, lives)
 			}
-		}
+			return nil
+		}))
+		p.Unkilled = func(id string, processes []string) { s.t.Errorf("not killed, of %s: %q", id, processes) }
 		s.work(p)
-		slices.Sort(killed)
-		if want := []string{"ours", "theirs"}; !slices.Equal(killed, want) {
-			s.t.Errorf("killed the strays of %q, want %q", killed, want)
-		}
 		s.wantHistory(s.emails, atSecond, ids...)
 	})
+}
+
+// stray is what a handler of a worker has left: a process with the worker's id in its environment, and nobody's child.
+func (s shop) stray(workerID string) (pid int) {
+	s.t.Helper()
+	out := must[[]byte](s.t)(exec.Command("sh", "-c", `HIPQ_WORKER_ID="$0" sleep 60 >/dev/null 2>&1 & echo $!`, workerID).Output())
+	pid = must[int](s.t)(strconv.Atoi(strings.TrimSpace(string(out))))
+	s.t.Cleanup(func() { _ = syscall.Kill(pid, syscall.SIGKILL) })
+	processtest.Eventually(s.t, "the stray", func() bool { return process.HasInEnvironment(pid, "HIPQ_WORKER_ID="+workerID) })
+	return pid
 }
 
 // stuck is a handler, and a retry handler, that can't end what it runs.
@@ -68,7 +81,7 @@ func (h stuck) Decide(ctx context.Context, _ *job.Job, _ job.Outcome) (job.Decis
 
 func (h stuck) disown(ctx context.Context) {
 	<-ctx.Done()
-	handler.Disown(ctx, job.Outcome{Verdict: job.TryAgain, Error: context.Cause(ctx).Error() + "; it still runs", Output: "printed"})
+	disown.Attempt(ctx, job.Outcome{Verdict: job.TryAgain, Error: context.Cause(ctx).Error() + "; it still runs", Output: "printed"})
 	<-h.through
 }
 

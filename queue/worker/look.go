@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/internal/guard"
 	"github.com/hipq/hipq/queue"
 )
 
@@ -197,7 +198,9 @@ func (w *worker) killStrays(dead string) {
 	defer w.searching.Unlock()
 	if !w.searched[dead] {
 		w.searched[dead] = true
-		w.KillStrays(dead)
+		if left := guard.KillStrays(dead); len(left) > 0 {
+			w.Unkilled(dead, left)
+		}
 	}
 }
 

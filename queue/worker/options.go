@@ -53,9 +53,9 @@ type Params struct {
 	Renewed func(lasts time.Duration)
 	// Ended, if not nil, is told of each attempt when its handler has ended.
 	Ended func(queue.Settled)
-	// KillStrays kills what a worker that is no more has left running on this host; its jobs are reclaimed after that. nil is
-	// handler.KillStrays, with what it could not kill in the log.
-	KillStrays func(workerID string)
+	// Unkilled is told, in words, which processes of a worker that is no more still run on this host, for they could not be killed;
+	// its jobs are reclaimed after that. nil puts them into the log.
+	Unkilled func(workerID string, processes []string)
 	// Log, if not nil, gets what a person who debugs wants to know.
 	Log *slog.Logger
 }

@@ -6,8 +6,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hipq/hipq/internal/disown"
 	"github.com/hipq/hipq/queue"
-	"github.com/hipq/hipq/queue/handler"
 	"github.com/hipq/hipq/queue/job"
 )
 
@@ -43,7 +43,7 @@ func (w *worker) run(ctx context.Context, s *source, j *job.Job) {
 		o.Ran = time.Since(began)
 		once.Do(func() { w.end(ctx, s, queue.Settled{Job: j, Outcome: o}) })
 	}
-	end(s.Handlers[j.Type].Handle(lockContext{handler.WithDisown(ctx, end), w.checkLock}, j))
+	end(s.Handlers[j.Type].Handle(lockContext{disown.With(ctx, end), w.checkLock}, j))
 }
 
 // end notes the end of an attempt.

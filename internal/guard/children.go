@@ -1,0 +1,130 @@
+//go:build !windows
+
+package guard
+
+import (
+	"sync"
+	"syscall"
+
+	"github.com/hipq/hipq/internal/process"
+)
+
+// children tells the foundlings of a worker that adopts, which have nobody else to reap them, from the children that
+// somebody waits for: to reap one of those would be to steal its exit status.
+type children struct {
+	adopts bool // from before the first program on, or never
+
+	mu sync.Mutex
+	// own are those that somebody waits for: programs, the guard process, and what this process had before it adopted.
+	own map[int]struct{}
+	// starting are the numbers of own children that may have been forked and aren't known yet; begun is the last number.
+	starting map[uint64]struct{}
+	begun    uint64
+	// strangers are the children that were not known when they were last counted, with the last number at the time when each
+	// was first seen.
+	strangers map[int]uint64
+}
+
+func newChildren() *children {
+	return &children{own: map[int]struct{}{}, starting: map[uint64]struct{}{}}
+}
+
+// adopt makes this process adopt, if the system can do that. The children that it has already are its own.
+func (c *children) adopt() {
+	had, err := process.Children()
+	if err != nil || !process.AdoptOrphans(true) {
+		return
+	}
+	c.adopts = true
+	for _, pid := range had {
+		c.own[pid] = struct{}{}
+	}
+}
+
+// release ends that: what this process starts from now on, nobody here would reap.
+func (c *children) release() {
+	if c.adopts {
+		process.AdoptOrphans(false)
+	}
+}
+
+// fork starts an own child.
+func (c *children) fork(start func() (pid int, err error)) (pid int, err error) {
+	if !c.adopts {
+		return start()
+	}
+	c.mu.Lock()
+	c.begun++
+	number := c.begun
+	c.starting[number] = struct{}{}
+	c.mu.Unlock()
+
+	pid, err = start()
+
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.starting, number)
+	if err == nil {
+		c.own[pid] = struct{}{}
+		delete(c.strangers, pid)
+	}
+	return pid, err
+}
+
+// reap reaps an own child that has ended. No child is counted, nor learnt of, between the wait, which sets the id free, and
+// the moment when the id is forgotten.
+func (c *children) reap(pid int, wait func()) {
+	if !c.adopts {
+		wait()
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	wait()
+	delete(c.own, pid)
+}
+
+// count reaps the foundlings that have ended, and gives the others, with when they were born.
+func (c *children) count() map[int]int {
+	found := map[int]int{}
+	if !c.adopts {
+		return found
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	pids, _ := process.Children()
+	for _, pid := range c.foundlings(pids) {
+		if reaped, _ := syscall.Wait4(pid, nil, syscall.WNOHANG, nil); reaped == pid {
+			continue
+		}
+		if o, ok := process.OtherOf(pid); ok {
+			found[pid] = o.Born
+		}
+	}
+	return found
+}
+
+// foundlings are those of these children of which it is sure that they are not own: what was being started when they were
+// first seen has become known since, and isn't they.
+func (c *children) foundlings(pids []int) (sure []int) {
+	oldest := c.begun + 1
+	for number := range c.starting {
+		oldest = min(oldest, number)
+	}
+	strangers := map[int]uint64{}
+	for _, pid := range pids {
+		if has(c.own, pid) {
+			continue
+		}
+		first, known := c.strangers[pid]
+		if !known {
+			first = c.begun
+		}
+		strangers[pid] = first
+		if first < oldest {
+			sure = append(sure, pid)
+		}
+	}
+	c.strangers = strangers
+	return sure
+}

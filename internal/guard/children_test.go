@@ -1,0 +1,42 @@
+package guard
+
+import (
+	"errors"
+	"slices"
+	"testing"
+)
+
+// Whoever may be a program that is just being started is no foundling yet; a program never is.
+func TestChildrenFoundlings(t *testing.T) {
+	c := newChildren()
+	c.adopts = true
+	want := func(pids []int, want ...int) {
+		t.Helper()
+		if got := c.foundlings(pids); !slices.Equal(got, want) {
+			t.Errorf("of %d are foundlings %d, want %d", pids, got, want)
+		}
+	}
+	fork := func(pid int, meanwhile func()) {
+		_, _ = c.fork(func() (int, error) {
+			meanwhile()
+			if pid == 0 {
+				return 0, errors.New("no such program")
+			}
+			return pid, nil
+		})
+	}
+	want([]int{10}, 10)
+	fork(0, func() {
+		want([]int{10, 11}, 10) // 11 may be it
+		fork(12, func() { want([]int{10, 11, 12}, 10) })
+		want([]int{10, 11, 12}, 10)
+	})
+	want([]int{10, 11, 12, 13}, 10, 11, 13)
+	c.reap(12, func() {})
+	want([]int{12}, 12) // another of the same id
+
+	fork(14, func() { want([]int{14}) })
+	c.reap(14, func() {})
+	fork(14, func() { want([]int{14}) }) // the id once more: what was known of the former doesn't count
+	want([]int{14})
+}

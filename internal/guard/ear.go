@@ -1,0 +1,45 @@
+//go:build !windows
+
+package guard
+
+import (
+	"bytes"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// ear is the guard's end of the pipe to the worker.
+type ear struct {
+	fd   int
+	buf  [4096]byte
+	rest []byte // the beginning of a line
+}
+
+// listen waits for lines, at most so long, and gives those that it heard. more says that there are others to hear before
+// anything else is done: what the worker said while the guard was stopped. open is false when the worker is gone.
+func (e *ear) listen(atMost time.Duration) (lines []string, more, open bool) {
+	wait := []unix.PollFd{{Fd: int32(e.fd), Events: unix.POLLIN}}
+	timeout := (max(0, atMost) + time.Millisecond - 1) / time.Millisecond
+	if n, err := unix.Poll(wait, int(timeout)); n == 0 || err != nil {
+		return nil, err == unix.EINTR, true
+	}
+	n, err := syscall.Read(e.fd, e.buf[:])
+	switch {
+	case err == syscall.EINTR || err == syscall.EAGAIN:
+		return nil, true, true
+	case err != nil || n == 0:
+		return nil, false, false
+	}
+	said := append(e.rest, e.buf[:n]...)
+	for {
+		line, after, whole := bytes.Cut(said, []byte("\n"))
+		if !whole {
+			break
+		}
+		lines, said = append(lines, string(line)), after
+	}
+	e.rest = bytes.Clone(said)
+	return lines, n == len(e.buf), true
+}

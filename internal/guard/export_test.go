@@ -1,0 +1,17 @@
+package guard
+
+// PID is the guard process; 0 while none runs.
+func (g *Guard) PID() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.process == nil {
+		return 0
+	}
+	return g.process.Process.Pid
+}
+
+// Count counts the foundlings, and reaps those that have ended.
+func (g *Guard) Count() { g.children.count() }
+
+// HeadcountEvery is how often a worker that adopts does so.
+const HeadcountEvery = headcountEvery

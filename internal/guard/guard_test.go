@@ -1,0 +1,326 @@
+package guard_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hipq/hipq/internal/guard"
+	"github.com/hipq/hipq/internal/process/processtest"
+)
+
+// family is a script that has a child in its group and one that left it, none of which obeys a TERM. It writes their pids
+// into a folder.
+func family(dir string) string {
+	return fmt.Sprintf(`trap '' TERM; sleep 60 & echo $! >'%[1]s/child'; '%[2]s' escape '%[1]s/escaped' & echo $$ >'%[1]s/leader'; wait; sleep 60`, dir, os.Args[0])
+}
+
+// startRole starts the test binary as something else, in a session of its own, and gives what kills it.
+func startRole(t *testing.T, args ...string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.Command(os.Args[0], args...)
+	cmd.Stderr = os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	return cmd
+}
+
+func signalTo(t *testing.T, cmd *exec.Cmd, sig syscall.Signal) {
+	t.Helper()
+	if err := cmd.Process.Signal(sig); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// familyPIDs waits until the family is complete.
+func familyPIDs(t *testing.T, dir string) map[string]int {
+	t.Helper()
+	pids := map[string]int{}
+	for _, who := range []string{"leader", "child", "escaped"} {
+		pids[who] = processtest.Number(t, filepath.Join(dir, who))
+	}
+	t.Cleanup(func() {
+		for _, pid := range pids {
+			if processtest.Alive(pid) {
+				_ = syscall.Kill(pid, syscall.SIGKILL)
+			}
+		}
+	})
+	if runtime.GOOS != "linux" {
+		delete(pids, "escaped") // only found by its environment
+	}
+	return pids
+}
+
+func TestGuardWorkerKilled(t *testing.T) {
+	dir, id := t.TempDir(), newWorkerID()
+	worker := startRole(t, "worker", id, "60000", dir+"/end", family(dir))
+	pids := familyPIDs(t, dir)
+	signalTo(t, worker, syscall.SIGKILL)
+	for who, pid := range pids {
+		processtest.EventuallyGone(t, who, pid)
+	}
+	processtest.Eventually(t, "the guard is gone", func() bool { return len(processesOf(t, id)) == 0 })
+}
+
+// Stopped with all its group, as by ^Z: everything is dead before the lock ends.
+func TestGuardWorkerStopped(t *testing.T) {
+	dir, id := t.TempDir(), newWorkerID()
+	worker := startRole(t, "worker", id, "4000", dir+"/end", family(dir))
+	pids := familyPIDs(t, dir)
+	end := time.Unix(0, int64(processtest.Number(t, dir+"/end")))
+	if err := syscall.Kill(-worker.Process.Pid, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	for who, pid := range pids {
+		processtest.EventuallyGone(t, who, pid)
+	}
+	if late := time.Since(end); late > 0 {
+		t.Errorf("they lived %s longer than the lock", late)
+	}
+	signalTo(t, worker, syscall.SIGKILL)
+	processtest.Eventually(t, "the guard is gone", func() bool { return len(processesOf(t, id)) == 0 })
+}
+
+// The worker lives but could not renew its lock.
+func TestGuardLockEnds(t *testing.T) {
+	dir := t.TempDir()
+	startRole(t, "worker", newWorkerID(), "3000", dir+"/end", family(dir))
+	pids := familyPIDs(t, dir)
+	end := time.Unix(0, int64(processtest.Number(t, dir+"/end")))
+	for who, pid := range pids {
+		processtest.EventuallyGone(t, who, pid)
+	}
+	if late := time.Since(end); late > 0 {
+		t.Errorf("they lived %s longer than the lock", late)
+	}
+}
+
+// A program that was forked when the worker was killed, before the guard was told.
+func TestGuardForkWindow(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("other processes' environments can't be read here")
+	}
+	dir := t.TempDir()
+	worker := startRole(t, "window", newWorkerID(), family(dir))
+	pids := familyPIDs(t, dir)
+	signalTo(t, worker, syscall.SIGKILL)
+	for who, pid := range pids {
+		processtest.EventuallyGone(t, who, pid)
+	}
+}
+
+// Workers killed at any moment, also while they fork.
+func TestGuardWorkerKilledAnytime(t *testing.T) {
+	dir, times := t.TempDir(), 20
+	if testing.Short() {
+		times = 5
+	}
+	for i := range times {
+		id := newWorkerID()
+		worker := startRole(t, "worker", id, "60000", filepath.Join(dir, "end"+strconv.Itoa(i)), "sleep 60")
+		processtest.Number(t, filepath.Join(dir, "end"+strconv.Itoa(i)))
+		time.Sleep(time.Duration(i) * 500 * time.Microsecond) // not waiting for anything: any moment will do
+		signalTo(t, worker, syscall.SIGKILL)
+		processtest.Eventually(t, "all is gone", func() bool { return len(processesOf(t, id)) == 0 })
+	}
+}
+
+func TestGuardProcess(t *testing.T) {
+	g := guard.New(guardArgv(), newWorkerID(), time.Second)
+	if g.PID() != 0 {
+		t.Error("it runs before it is needed")
+	}
+	if err := g.Start(); err != nil {
+		t.Fatal(err)
+	}
+	pid := g.PID()
+	if sid, err := unix.Getsid(pid); err != nil || sid != pid {
+		t.Errorf("session %d, want its own, %d: %v", sid, pid, err)
+	}
+	if err := g.Close(); err != nil {
+		t.Error(err)
+	}
+	if processtest.Alive(pid) {
+		t.Error("it runs on after Close")
+	}
+	if err := g.Start(); err == nil {
+		t.Error("it starts again after Close")
+	}
+	if err := g.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := guard.New(guardArgv(), newWorkerID(), time.Second).Close(); err != nil {
+		t.Errorf("one that was never started: %v", err)
+	}
+}
+
+func TestGuardNil(t *testing.T) {
+	var g *guard.Guard
+	g.Extend(time.Second)
+	g.Add(1)
+	g.Remove(1)
+	if g.Start() != nil || g.Close() != nil {
+		t.Error("no guard has no errors")
+	}
+}
+
+func TestServeArguments(t *testing.T) {
+	for _, args := range [][]string{nil, {"id"}, {"", "1s"}, {"id", "soon"}} {
+		if guard.Serve(nil, args) == nil {
+			t.Errorf("%q were taken", args)
+		}
+	}
+}
+
+// sleeper is a program in a group of its own.
+func sleeper(t *testing.T) int {
+	t.Helper()
+	cmd := exec.Command("sleep", "60")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = cmd.Wait()
+	}()
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		<-ended
+	})
+	return cmd.Process.Pid
+}
+
+func startGuard(t *testing.T) *guard.Guard {
+	t.Helper()
+	g := guard.New(guardArgv(), newWorkerID(), time.Second)
+	if err := g.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+// Close kills what is registered, and only that.
+func TestGuardClose(t *testing.T) {
+	g := startGuard(t)
+	kept, removed := sleeper(t), sleeper(t)
+	g.Add(kept)
+	g.Add(removed)
+	g.Remove(removed)
+	if err := g.Close(); err != nil {
+		t.Error(err)
+	}
+	processtest.EventuallyGone(t, "what is registered", kept)
+	if !processtest.Alive(removed) {
+		t.Error("it killed what was removed")
+	}
+}
+
+// I9: when a worker has ended in order, nothing is left of a program that finished but left something behind which is
+// out of its group.
+func TestGuardCloseFindsWhatLeft(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("found by its environment, which only Linux shows")
+	}
+	id, escaped := newWorkerID(), t.TempDir()+"/escaped"
+	g := guard.New(guardArgv(), id, 300*time.Millisecond)
+	g.Extend(time.Minute)
+	script := fmt.Sprintf(`'%[1]s' escape '%[2]s' >/dev/null 2>&1 & while [ ! -s '%[2]s' ]; do sleep 0.01; done`, os.Args[0], escaped)
+	if status, err := run(g, id, script); err != nil || status != 0 {
+		t.Fatalf("%v, %v", status, err)
+	}
+	pid := processtest.Number(t, escaped)
+	if !processtest.Alive(pid) {
+		t.Fatal("it did not outlive its group: nothing is tested")
+	}
+	if err := g.Close(); err != nil {
+		t.Error(err)
+	}
+	processtest.EventuallyGone(t, "what left the group", pid)
+}
+
+// As long as the lock is extended, nothing is killed.
+func TestGuardExtend(t *testing.T) {
+	g := startGuard(t)
+	pid := sleeper(t)
+	g.Add(pid)
+	const lock = 2 * time.Second
+	var last time.Time
+	for begin := time.Now(); last.Sub(begin) < lock*5/4; time.Sleep(100 * time.Millisecond) {
+		last = time.Now()
+		g.Extend(lock)
+		if !processtest.Alive(pid) {
+			t.Fatalf("killed after %s", time.Since(begin))
+		}
+	}
+	processtest.EventuallyGone(t, "it, when nobody extends any more,", pid)
+	if late := time.Since(last) - lock; late > 0 {
+		t.Errorf("it lived %s longer than the lock", late)
+	}
+	// too late a program is killed at once, and after a new lock the guard works as before
+	late := sleeper(t)
+	g.Add(late)
+	processtest.EventuallyGone(t, "a program started after the lock's end", late)
+	g.Extend(time.Hour)
+	after := sleeper(t)
+	g.Add(after)
+	if err := g.Close(); err != nil {
+		t.Error(err)
+	}
+	processtest.EventuallyGone(t, "a program started with the new lock", after)
+}
+
+// A guard that dies, or doesn't listen, is replaced, and the new one knows everything.
+func TestGuardReplaced(t *testing.T) {
+	for name, argv := range map[string][]string{"dead": guardArgv(), "deaf": {os.Args[0], "deaf", filepath.Join(t.TempDir(), "first")}} {
+		t.Run(name, func(t *testing.T) {
+			g := guard.New(argv, newWorkerID(), time.Second)
+			if err := g.Start(); err != nil {
+				t.Fatal(err)
+			}
+			g.Extend(time.Hour)
+			pid, first := sleeper(t), g.PID()
+			g.Add(pid)
+			if err := syscall.Kill(first, syscall.SIGTERM); err != nil && name != "deaf" { // which doesn't impress it
+				t.Fatal(err)
+			}
+			if name == "dead" {
+				if err := syscall.Kill(first, syscall.SIGKILL); err != nil {
+					t.Fatal(err)
+				}
+			}
+			processtest.Eventually(t, "another guard", func() bool {
+				for range 100 {
+					g.Extend(time.Hour)
+				}
+				return g.PID() != first
+			})
+			if g.PID() == 0 || processtest.Alive(first) {
+				t.Errorf("guard %d, the first one lives: %t", g.PID(), processtest.Alive(first))
+			}
+			if !processtest.Alive(pid) {
+				t.Error("the exchange killed what is under guard")
+			}
+			if err := g.Close(); err != nil {
+				t.Error(err)
+			}
+			processtest.EventuallyGone(t, "what was under guard", pid)
+		})
+	}
+}

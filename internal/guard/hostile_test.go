@@ -1,0 +1,128 @@
+package guard_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/hipq/hipq/internal/guard"
+	"github.com/hipq/hipq/internal/process"
+	"github.com/hipq/hipq/internal/process/processtest"
+)
+
+// stopGuard stops a guard, and waits until it has stopped.
+func stopGuard(t *testing.T, g *guard.Guard) {
+	t.Helper()
+	pid := g.PID()
+	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	var status syscall.WaitStatus
+	if _, err := syscall.Wait4(pid, &status, syscall.WUNTRACED, nil); err != nil || !status.Stopped() {
+		t.Fatalf("the guard: %v, %v", status, err)
+	}
+}
+
+// A guard that somebody has stopped goes on with the worker's next word, and so guards a worker that is killed after it.
+func TestGuardStopped(t *testing.T) {
+	g := startGuard(t)
+	stopGuard(t, g)
+	g.Extend(time.Hour)
+	var status syscall.WaitStatus
+	processtest.Eventually(t, "the guard goes on", func() bool {
+		pid, err := syscall.Wait4(g.PID(), &status, syscall.WCONTINUED|syscall.WNOHANG, nil)
+		return err == nil && pid == g.PID() && status.Continued()
+	})
+	if err := g.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// Close needs no guard: it kills what is left, and the guard that somebody has stopped.
+func TestGuardStoppedAtTheEnd(t *testing.T) {
+	g := startGuard(t)
+	pid, process := sleeper(t), g.PID()
+	g.Add(pid)
+	stopGuard(t, g)
+	begin := time.Now()
+	if err := g.Close(); err != nil {
+		t.Error(err)
+	}
+	if took := time.Since(begin); took > 10*time.Second {
+		t.Errorf("it took %s", took)
+	}
+	processtest.EventuallyGone(t, "what was under guard", pid)
+	processtest.EventuallyGone(t, "the guard", process)
+}
+
+// A guard that was stopped for longer than the lock hears that the worker has renewed it, before it does anything.
+func TestServeHearsFirst(t *testing.T) {
+	kept := sleeper(t)
+	for range 5 {
+		cmd, say, _ := guardProcess(t)
+		say("until 600\nadd %d\n", kept)
+		time.Sleep(100 * time.Millisecond) // not waiting for anything: it may have heard that, or not
+		if err := cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(700 * time.Millisecond)                         // the lock's time, and more
+		say("%suntil 60000\n", strings.Repeat("remove 2\n", 1000)) // more than it reads at once
+		if err := cmd.Process.Signal(syscall.SIGCONT); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(100 * time.Millisecond) // for it to do the wrong thing
+		if !processtest.Alive(kept) {
+			t.Fatal("it killed the programs of a worker that is well")
+		}
+	}
+}
+
+// guardProcess is a guard that is told what say is given.
+func guardProcess(t *testing.T) (cmd *exec.Cmd, say func(format string, args ...any), hangUp func()) {
+	t.Helper()
+	cmd = exec.Command(os.Args[0], "guard", newWorkerID(), "100ms")
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	say = func(format string, args ...any) {
+		t.Helper()
+		if _, err := fmt.Fprintf(in, format, args...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return cmd, say, func() { _ = in.Close() }
+}
+
+// What the worker has adopted is killed with it, but no other process that has its id since.
+func TestServeFoundlings(t *testing.T) {
+	onlyLinux(t)
+	adopted, another := sleeper(t), sleeper(t)
+	cmd, say, hangUp := guardProcess(t)
+	say("adopted %d %d\nadopted %d %d\n", adopted, born(adopted), another, born(another)-1)
+	hangUp()
+	if err := cmd.Wait(); err != nil {
+		t.Error(err)
+	}
+	processtest.EventuallyGone(t, "what was adopted", adopted)
+	if !processtest.Alive(another) {
+		t.Error("it killed another")
+	}
+}
+
+// born is when a process was born.
+func born(pid int) int {
+	o, _ := process.OtherOf(pid)
+	return o.Born
+}

@@ -1,0 +1,116 @@
+package guard_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"go.uber.org/goleak"
+
+	"github.com/hipq/hipq/internal/guard"
+	"github.com/hipq/hipq/internal/process/processtest"
+	"github.com/hipq/hipq/internal/program"
+)
+
+// TestMain lets the test binary be the other processes that the tests need.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 {
+		if role := map[string]func([]string) error{
+			"guard":   func(args []string) error { return guard.Serve(os.Stdin, args) },
+			"deaf":    deafGuard,
+			"worker":  func(args []string) error { return fakeWorker(args, false) },
+			"adopter": func(args []string) error { return fakeWorker(args, true) },
+			"window":  forkedInSecret,
+			"escape":  processtest.Escape,
+			"busy":    busyAdopter,
+			"heir":    heir,
+		}[os.Args[1]]; role != nil {
+			if err := role(os.Args[2:]); err != nil {
+				fmt.Fprintln(os.Stderr, err)
+				os.Exit(1)
+			}
+			os.Exit(0)
+		}
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// fakeWorker has a lock of so many milliseconds, runs a script for one job, and never renews: ID MILLISECONDS FILE SCRIPT.
+// It writes the lock's end to the file.
+func fakeWorker(args []string, adopts bool) error {
+	lock, err := strconv.Atoi(args[1])
+	if err != nil {
+		return err
+	}
+	g := guard.New(guardArgv(), args[0], 300*time.Millisecond)
+	if adopts {
+		g.Adopt()
+	}
+	end := time.Now().Add(time.Duration(lock) * time.Millisecond)
+	g.Extend(time.Until(end))
+	if err := os.WriteFile(args[2], fmt.Appendln(nil, end.UnixNano()), 0o600); err != nil {
+		return err
+	}
+	_, _ = run(g, args[0], args[3])
+	select {} // whatever became of the job: a worker that hangs
+}
+
+// deafGuard is a guard that doesn't listen, if there is no file of this name yet: FILE and a guard's arguments.
+func deafGuard(args []string) error {
+	file, err := os.OpenFile(args[0], os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return guard.Serve(os.Stdin, args[1:])
+	}
+	signal.Ignore(syscall.SIGTERM)
+	time.Sleep(time.Minute)
+	return file.Close()
+}
+
+// forkedInSecret starts a program of which its guard isn't told: ID SCRIPT.
+func forkedInSecret(args []string) error {
+	g := guard.New(guardArgv(), args[0], 300*time.Millisecond)
+	if err := g.Start(); err != nil {
+		return err
+	}
+	child := exec.Command("sh", "-c", args[1])
+	child.Env = []string{"PATH=" + os.Getenv("PATH"), "HIPQ_WORKER_ID=" + args[0]}
+	child.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	return child.Run()
+}
+
+// hide is a script that leaves behind what has nothing of a worker's but its blood, and is deaf to TERM: neither group nor
+// session, parent or environment. It writes its pid to the file.
+func hide(file string) string {
+	return fmt.Sprintf(`env -i setsid sh -c 'trap "" TERM; echo $$ >"$0"; sleep 60; :' '%[1]s' >/dev/null 2>&1 & while [ ! -s '%[1]s' ]; do sleep 0.01; done`, file)
+}
+
+func guardArgv() []string { return []string{os.Args[0], "guard"} }
+
+func newWorkerID() string { return uuid.NewString() }
+
+// run runs a script as a worker of this id does for a job.
+func run(g *guard.Guard, id, script string) (status syscall.WaitStatus, err error) {
+	if err := g.Start(); err != nil {
+		return status, err
+	}
+	env := []string{"PATH=" + os.Getenv("PATH"), guard.WorkerVariable + "=" + id}
+	p, err := program.Start(g, "/bin/sh", []string{"sh", "-c", script}, "", env, nil, new(discard))
+	if err != nil {
+		return status, err
+	}
+	p.Await()
+	return p.Reap()
+}
+
+// discard takes what nobody wants to see.
+type discard [4096]byte
+
+func (d *discard) Room() []byte { return d[:] }
+
+func (d *discard) Took(int) {}

@@ -1,0 +1,167 @@
+//go:build !windows
+
+package guard
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/hipq/hipq/internal/process"
+)
+
+const (
+	// breath is how long the guard waits before it reads on, so that a busy worker doesn't wake it for each job.
+	breath = 10 * time.Millisecond
+	// maxMargin is how long before a long lock's end the KILL is sent; less than what a worker leaves that stops its
+	// handlers itself, and can say why.
+	maxMargin = 500 * time.Millisecond
+)
+
+// Serve is the other end of a Guard: the whole life of a process that has in as its stdin and args as the last of
+// its arguments. It learns from in which process groups the worker runs and how long the worker's lock lasts. When in
+// ends while there are any, or the lock is about to end, it kills them: TERM, a grace, KILL, before the lock ends. On
+// Linux it also finds processes that it wasn't told of: one that was just being started, one that left its group. It
+// ignores the signals by which processes are usually told to end.
+func Serve(in *os.File, args []string) error {
+	s, err := newSentry(args)
+	if err != nil {
+		return err
+	}
+	signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT)
+	defer runtime.KeepAlive(in)
+	worker := &ear{fd: int(in.Fd())}
+	for {
+		lines, more, open := worker.listen(s.next(time.Now()))
+		if !open {
+			s.workerGone(time.Now())
+			return nil
+		}
+		for _, line := range lines {
+			s.hear(line, time.Now())
+		}
+		if !more { // a guard that was stopped for a while hears first that its worker is well
+			s.look(time.Now())
+			if len(lines) > 0 {
+				time.Sleep(breath)
+			}
+		}
+	}
+}
+
+// sentry is what the guard knows.
+type sentry struct {
+	*hunt
+	grace time.Duration
+	// termAt and killAt are when the time is up; zero as long as the lock's end is not known.
+	termAt, killAt time.Time
+	stage          stage
+}
+
+// stage is how far the guard has gone since the lock was last extended.
+type stage int
+
+const (
+	watching stage = iota
+	terminated
+	killed // and nothing is left to be seen
+)
+
+// newSentry takes the arguments: the worker's id and the grace.
+func newSentry(args []string) (*sentry, error) {
+	if len(args) != 2 || args[0] == "" {
+		return nil, errors.New("start as guard: this is for workers, want a worker's id and a grace")
+	}
+	grace, err := time.ParseDuration(args[1])
+	if err != nil {
+		return nil, fmt.Errorf("start as guard: %w", err)
+	}
+	return &sentry{hunt: newHunt(args[0]), grace: grace}, nil
+}
+
+// hear takes a line: "until MILLISECONDS", "add GROUP", "remove GROUP", "adopted PROCESS BORN".
+func (s *sentry) hear(line string, now time.Time) {
+	word, numbers, _ := strings.Cut(line, " ")
+	first, second, _ := strings.Cut(numbers, " ")
+	n, err := strconv.Atoi(first)
+	if err != nil {
+		return
+	}
+	switch word {
+	case "until":
+		s.termAt, s.killAt = stopTimes(now, time.Duration(n)*time.Millisecond, s.grace)
+		s.stage = watching
+		s.pardon()
+	case "add":
+		s.addGroup(n)
+		switch s.stage { // one that the worker started although its time is up
+		case terminated:
+			_ = syscall.Kill(-n, syscall.SIGTERM)
+		case killed:
+			_ = syscall.Kill(-n, syscall.SIGKILL)
+		}
+	case "remove":
+		s.removeGroup(n)
+	case "adopted":
+		born, _ := strconv.Atoi(second)
+		s.addFoundling(n, born)
+	}
+}
+
+// stopTimes says when the guard sends its TERM and its KILL, under a lock that lasts so long from now.
+func stopTimes(now time.Time, lasts, grace time.Duration) (term, kill time.Time) {
+	kill = now.Add(lasts - min(lasts/20, maxMargin))
+	// a worker renews after a third of the lock: a grace that is too long must not get in its way
+	return kill.Add(-min(grace, lasts/2)), kill
+}
+
+// next is how long look has time.
+func (s *sentry) next(now time.Time) time.Duration {
+	switch {
+	case s.killAt.IsZero() || s.stage == killed:
+		return time.Hour
+	case s.stage == watching:
+		return s.termAt.Sub(now)
+	case now.Before(s.killFrom()):
+		return s.killFrom().Sub(now)
+	}
+	return round
+}
+
+// killFrom is when it begins to kill, to be done with it at killAt: on a busy host it takes a while to find all strays.
+func (s *sentry) killFrom() time.Time { return s.killAt.Add(-2 * s.took) }
+
+// look does what it is time for. The worker may be about to renew its lock after all; then it finds that its jobs have
+// failed, no worse than if it had stopped them itself.
+func (s *sentry) look(now time.Time) {
+	switch {
+	case s.killAt.IsZero() || s.stage == killed:
+	case !now.Before(s.killFrom()):
+		s.stage = terminated
+		if !s.signal(syscall.SIGKILL) || !process.SeesOthers {
+			s.stage = killed
+		}
+	case s.stage == watching && !now.Before(s.termAt):
+		s.stage = terminated
+		s.signal(syscall.SIGTERM)
+	}
+}
+
+// workerGone ends what the worker has left.
+func (s *sentry) workerGone(now time.Time) {
+	limit := now.Add(s.grace)
+	if !s.killAt.IsZero() && s.killAt.Before(limit) {
+		limit = s.killAt
+	}
+	if s.stage == watching && now.After(limit.Add(maxMargin)) {
+		// it has itself been stopped until after the lock's end, and the ids of groups may be others' by now
+		s.forgetGroups()
+	}
+	s.end(limit)
+}

@@ -1,0 +1,34 @@
+package guard
+
+import (
+	"os/exec"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// A guard that was stopped until long after the lock's end, and whose worker is gone, may have others before it under the ids
+// that it knows: it leaves them alone.
+func TestWorkerGoneLongAgo(t *testing.T) {
+	for after, ends := range map[time.Duration]bool{time.Second: true, 2 * time.Second: false} {
+		program := exec.Command("sleep", "60")
+		program.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+		if err := program.Start(); err != nil {
+			t.Fatal(err)
+		}
+		s, err := newSentry([]string{"0198-nobody", "100ms"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		now := time.Now()
+		s.hear("until 1000", now)
+		s.addGroup(program.Process.Pid)
+		s.workerGone(now.Add(after))
+		if !ends {
+			_ = program.Process.Signal(syscall.SIGINT)
+		}
+		if err := program.Wait(); err == nil || (err.Error() == "signal: terminated") != ends {
+			t.Errorf("after %s, %v", after, err)
+		}
+	}
+}

@@ -1,0 +1,106 @@
+//go:build !windows
+
+package guard
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"time"
+
+	"github.com/hipq/hipq/internal/process"
+)
+
+// stray is a process to end.
+type stray struct {
+	process.Other
+	// termed says that it has got its TERM; denied that it may not be signalled.
+	termed, denied bool
+}
+
+// look finds the strays that are there now: what has the worker's id in its environment, or is in one of its groups; the
+// worker's foundlings; what was a stray before; and what descends from such a process, or is in a group or session that
+// one of them leads.
+func (h *hunt) look() {
+	defer func(began time.Time) { h.took = time.Since(began) }(time.Now())
+	if h.children != nil {
+		h.foundlings = h.children.count()
+	}
+	all := process.Others()
+	spared := map[int]struct{}{os.Getpid(): {}}
+	if h.spared != 0 {
+		heirs := map[int]struct{}{h.spared: {}}
+		spread(all, heirs, func(o process.Other) bool { return has(heirs, o.Parent) })
+		maps.Copy(spared, heirs)
+	}
+	maps.DeleteFunc(all, func(pid int, _ process.Other) bool { return has(spared, pid) })
+
+	found := map[int]struct{}{}
+	for pid, o := range all {
+		if h.knows(pid, o) || process.HasInEnvironment(pid, WorkerVariable+"="+h.workerID) {
+			found[pid] = struct{}{}
+		}
+	}
+	spread(all, found, func(o process.Other) bool {
+		return has(found, o.Parent) || has(found, o.Group) || has(found, o.Session)
+	})
+
+	strays := map[int]stray{}
+	for pid := range found {
+		s := stray{Other: all[pid]}
+		if before := h.strays[pid]; before.Born == s.Born {
+			s.termed, s.denied = before.termed, before.denied
+		}
+		if !s.Ended {
+			strays[pid] = s
+		}
+	}
+	h.strays = strays
+}
+
+// knows says whether a process is in a group, a foundling, or was found earlier.
+func (h *hunt) knows(pid int, o process.Other) bool {
+	before, stray := h.strays[pid]
+	born, foundling := h.foundlings[pid]
+	return has(h.groups, o.Group) || stray && before.Born == o.Born || foundling && born == o.Born
+}
+
+// spread adds to some processes all that are akin to them.
+func spread(all map[int]process.Other, to map[int]struct{}, akin func(process.Other) bool) {
+	for before := -1; before < len(to); {
+		before = len(to)
+		for pid, o := range all {
+			if akin(o) {
+				to[pid] = struct{}{}
+			}
+		}
+	}
+}
+
+func has[V any](pids map[int]V, pid int) bool {
+	_, ok := pids[pid]
+	return ok
+}
+
+// KillStrays kills what the programs of a worker are and have started, on this host, and its guard, and gives what it could
+// not kill, in words. It is for workers that are dead, before others take their jobs: a handler may have killed or stopped
+// the guard too. On Linux it finds processes that have the worker's id in their environment, and what they have started;
+// elsewhere none. It may be repeated.
+func KillStrays(workerID string) (left []string) {
+	h := newHunt(workerID)
+	h.spared = os.Getpid() // it may be such a stray itself
+	if !h.any() {
+		return nil
+	}
+	h.kill()
+	return h.left()
+}
+
+// describe says of a process that could not be killed which it is and why.
+func (s stray) describe(pid int) string {
+	why := "it doesn't end, although it was killed"
+	if s.denied {
+		why = "this user may not signal it"
+	}
+	return fmt.Sprintf("process %d (%s) still runs: %s", pid, process.NameOf(pid), why)
+}

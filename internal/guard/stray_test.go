@@ -1,0 +1,182 @@
+package guard_test
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/hipq/hipq/internal/guard"
+	"github.com/hipq/hipq/internal/process/processtest"
+)
+
+func onlyLinux(t *testing.T) {
+	t.Helper()
+	if runtime.GOOS != "linux" {
+		t.Skip("other processes can't be seen here")
+	}
+}
+
+// hidden waits until what hides is there.
+func hidden(t *testing.T, file string) (pid int) {
+	t.Helper()
+	pid = processtest.Number(t, file)
+	t.Cleanup(func() { _ = syscall.Kill(pid, syscall.SIGKILL) })
+	return pid
+}
+
+// A worker that adopts is killed when a program has left something that shows nothing of where it comes from.
+func TestGuardAdoptedByKilled(t *testing.T) {
+	onlyLinux(t)
+	for name, script := range map[string]string{"foundling": "; sleep 60", "descendant": "; wait"} {
+		t.Run(name, func(t *testing.T) {
+			dir, id := t.TempDir(), newWorkerID()
+			hide := hide(dir + "/hidden")
+			if name == "foundling" {
+				hide = "(" + hide + ")"
+			}
+			worker := startRole(t, "adopter", id, "60000", dir+"/end", hide+script)
+			pid := hidden(t, dir+"/hidden")
+			if name == "foundling" {
+				time.Sleep(2 * guard.HeadcountEvery) // nothing shows that the guard has been told
+			}
+			signalTo(t, worker, syscall.SIGKILL)
+			processtest.EventuallyGone(t, "what hid", pid)
+			processtest.Eventually(t, "the guard is gone", func() bool { return len(processesOf(t, id)) == 0 })
+		})
+	}
+}
+
+// The same when the worker is stopped: before its lock ends.
+func TestGuardAdoptedByStopped(t *testing.T) {
+	onlyLinux(t)
+	dir, id := t.TempDir(), newWorkerID()
+	worker := startRole(t, "adopter", id, "6000", dir+"/end", hide(dir+"/hidden"))
+	pid := hidden(t, dir+"/hidden")
+	time.Sleep(2 * guard.HeadcountEvery) // nothing shows that the guard has been told
+	signalTo(t, worker, syscall.SIGSTOP)
+	end := time.Unix(0, int64(processtest.Number(t, dir+"/end")))
+	processtest.EventuallyGone(t, "what hid", pid)
+	if late := time.Since(end); late > 0 {
+		t.Errorf("it lived %s longer than the lock", late)
+	}
+}
+
+// A worker that adopts reaps what it has adopted, but no programs: their exit statuses are what they were. What it leaves
+// alone: children that it had before.
+func TestAdoptReaps(t *testing.T) {
+	onlyLinux(t)
+	out, err := exec.Command("sh", "-c", `sleep 60 >/dev/null 2>&1 & echo $!; exec "$0" busy "$1"`, os.Args[0], newWorkerID()).Output()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	lines := strings.Fields(string(out))
+	own, err := strconv.Atoi(lines[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !processtest.Alive(own) {
+		t.Error("it killed a child that it had before")
+	}
+	_ = syscall.Kill(own, syscall.SIGKILL)
+	if want := []string{"children", "2"}; strings.Join(lines[1:], " ") != strings.Join(want, " ") {
+		t.Errorf("%q", lines[1:])
+	}
+}
+
+// busyAdopter runs many programs that leave foundlings which end at once, for TestAdoptReaps: ID.
+func busyAdopter(args []string) error {
+	g := guard.New(guardArgv(), args[0], time.Second)
+	g.Adopt()
+	ended := make(chan struct{})
+	var all, counter sync.WaitGroup
+	counter.Go(func() {
+		for {
+			select {
+			case <-ended:
+				return
+			default:
+				g.Count()
+			}
+		}
+	})
+	for range 4 {
+		all.Go(func() {
+			for range 100 {
+				if status, err := run(g, args[0], `(setsid true &); exit 7`); err != nil || status.ExitStatus() != 7 {
+					fmt.Println(status, err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	for begin := time.Now(); children() > 2 && time.Since(begin) < 10*time.Second; { // that which it had, and the guard
+		time.Sleep(10 * time.Millisecond)
+	}
+	close(ended)
+	counter.Wait()
+	fmt.Println("children", children())
+	return g.Close()
+}
+
+// children counts the children of this process, and with them those that have ended and that nobody has reaped.
+func children() (n int) {
+	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
+	for _, path := range stats {
+		stat, _ := os.ReadFile(path)
+		_, rest, _ := bytes.Cut(stat, []byte(") "))
+		if fields := bytes.Fields(rest); len(fields) > 1 && string(fields[1]) == strconv.Itoa(os.Getpid()) {
+			n++
+		}
+	}
+	return n
+}
+
+// Who clears up after a dead worker may be a stray of it: it spares itself, and what it has started.
+func TestKillStraysSparesItself(t *testing.T) {
+	onlyLinux(t)
+	dir, id := t.TempDir(), newWorkerID()
+	stay := `trap "" TERM; echo $$ >"$0"; sleep 60; :`
+	stray := exec.Command("sh", "-c", stay, dir+"/stray")
+	stray.Env = append(os.Environ(), "HIPQ_WORKER_ID="+id)
+	if err := stray.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = stray.Wait() }()
+	pid := hidden(t, dir+"/stray")
+	heir := exec.Command(os.Args[0], "heir", id, stay, dir+"/own")
+	heir.Env = append(os.Environ(), "HIPQ_WORKER_ID="+id)
+	if out, err := heir.CombinedOutput(); err != nil || len(out) > 0 {
+		t.Errorf("%v: %s", err, out)
+	}
+	processtest.EventuallyGone(t, "the stray", pid)
+	if !processtest.Alive(hidden(t, dir+"/own")) {
+		t.Error("it killed what it has started itself")
+	}
+}
+
+// heir starts a script of its own and clears up after the worker: ID SCRIPT FILE.
+func heir(args []string) error {
+	own := exec.Command("sh", "-c", args[1], args[2])
+	if err := own.Start(); err != nil {
+		return err
+	}
+	for {
+		if text, _ := os.ReadFile(args[2]); len(text) > 0 {
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	if left := guard.KillStrays(args[0]); len(left) > 0 {
+		return fmt.Errorf("left: %q", left)
+	}
+	return nil
+}

@@ -1,0 +1,27 @@
+package process
+
+import (
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// Pipe makes a pipe that no child inherits.
+func Pipe() (r, w int, err error) {
+	var ends [2]int
+	err = syscall.Pipe2(ends[:], syscall.O_CLOEXEC)
+	return ends[0], ends[1], err
+}
+
+// AwaitEnd waits until a child has ended, and leaves it to be reaped.
+func AwaitEnd(pid int) {
+	for unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil) == unix.EINTR {
+	}
+}
+
+// HasEnded says whether a child has ended, and leaves it to be reaped.
+func HasEnded(pid int) bool {
+	var info unix.Siginfo
+	err := unix.Waitid(unix.P_PID, pid, &info, unix.WEXITED|unix.WNOWAIT|unix.WNOHANG, nil)
+	return err == nil && info.Signo != 0
+}

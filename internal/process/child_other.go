@@ -1,0 +1,46 @@
+//go:build !linux && !windows
+
+package process
+
+import "syscall"
+
+// Pipe makes a pipe that no child inherits.
+func Pipe() (r, w int, err error) {
+	var ends [2]int
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
+	if err = syscall.Pipe(ends[:]); err != nil {
+		return -1, -1, err
+	}
+	syscall.CloseOnExec(ends[0])
+	syscall.CloseOnExec(ends[1])
+	return ends[0], ends[1], nil
+}
+
+// AwaitEnd waits until a child has ended, and leaves it to be reaped. It isn't waitid, as on Linux, because Darwin's
+// returns for a child that was stopped as well.
+func AwaitEnd(pid int) { exitEvent(pid, nil) }
+
+// HasEnded says whether a child has ended, and leaves it to be reaped.
+func HasEnded(pid int) bool { return exitEvent(pid, &syscall.Timespec{}) }
+
+// exitEvent waits for a child's end, at most so long. A child that can't be watched has ended already.
+func exitEvent(pid int, timeout *syscall.Timespec) (ended bool) {
+	kq, err := syscall.Kqueue()
+	if err != nil {
+		return timeout == nil // who reaps it will wait
+	}
+	defer syscall.Close(kq)
+	var watch syscall.Kevent_t
+	syscall.SetKevent(&watch, pid, syscall.EVFILT_PROC, syscall.EV_ADD|syscall.EV_ONESHOT)
+	watch.Fflags = syscall.NOTE_EXIT
+	if _, err := syscall.Kevent(kq, []syscall.Kevent_t{watch}, nil, nil); err != nil {
+		return true
+	}
+	for {
+		n, err := syscall.Kevent(kq, nil, make([]syscall.Kevent_t, 1), timeout)
+		if err != syscall.EINTR {
+			return n > 0
+		}
+	}
+}

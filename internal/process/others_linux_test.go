@@ -1,0 +1,89 @@
+package process
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// A process gets a signal that is meant for it, and none that was meant for another of its id.
+func TestSignalOther(t *testing.T) {
+	cmd := exec.Command("sleep", "60")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	pid := cmd.Process.Pid
+	o, ok := OtherOf(pid)
+	if !ok || o.Parent != os.Getpid() || o.Ended {
+		t.Fatalf("%+v, %t", o, ok)
+	}
+	before := o
+	before.Born--
+	if err := before.Signal(pid, syscall.SIGKILL); !errors.Is(err, syscall.ESRCH) {
+		t.Errorf("another of the id: %v", err)
+	}
+	if err := o.Signal(pid, 0); err != nil || !Runs(pid) {
+		t.Errorf("it is gone: %v", err)
+	}
+	if err := o.Signal(pid, syscall.SIGTERM); err != nil {
+		t.Error(err)
+	}
+	if err := cmd.Wait(); err == nil || err.Error() != "signal: terminated" {
+		t.Error(err)
+	}
+	if Runs(pid) || o.Signal(pid, 0) == nil {
+		t.Error("it is there after it was reaped")
+	}
+}
+
+// headless is what makes the test binary a process whose first thread has ended, and the file to which it writes its pid then.
+const headless = "HEADLESS_PID_FILE"
+
+// init is where the goroutine is on the first thread for sure.
+func init() {
+	file := os.Getenv(headless)
+	if file == "" {
+		return
+	}
+	go func() {
+		for {
+			if stat, _ := os.ReadFile("/proc/self/stat"); strings.Contains(string(stat), ") Z ") {
+				break
+			}
+			time.Sleep(time.Millisecond)
+		}
+		_ = os.WriteFile(file, strconv.AppendInt(nil, int64(os.Getpid()), 10), 0o600)
+		time.Sleep(time.Minute)
+		os.Exit(0)
+	}()
+	_, _, _ = syscall.Syscall(syscall.SYS_EXIT, 0, 0, 0)
+}
+
+// A process whose first thread has ended looks like a zombie, and is none.
+func TestHeadlessIsNoZombie(t *testing.T) {
+	cmd, file := exec.Command(os.Args[0]), filepath.Join(t.TempDir(), "pid")
+	cmd.Env = append(os.Environ(), headless+"="+file)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for begin := time.Now(); time.Since(begin) < 20*time.Second; time.Sleep(time.Millisecond) {
+		if text, _ := os.ReadFile(file); len(text) > 0 {
+			break
+		}
+	}
+	if text, err := os.ReadFile(file); err != nil || !Runs(cmd.Process.Pid) {
+		t.Errorf("it has ended, they say: %s, %v", text, err)
+	}
+	_ = cmd.Process.Kill()
+	AwaitEnd(cmd.Process.Pid)
+	if Runs(cmd.Process.Pid) {
+		t.Error("it has not ended, they say")
+	}
+	_ = cmd.Wait()
+}

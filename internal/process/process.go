@@ -1,0 +1,16 @@
+//go:build !windows
+
+// Package process is what a system tells of processes, and lets be done with them. Each system's answers are in files of their
+// own: child_linux.go and child_other.go about the children of this process, others_linux.go and others_other.go about all.
+package process
+
+// CanRun says whether hipq can run programs on this system, and why not.
+func CanRun() error { return nil }
+
+// Other is a process of this host.
+type Other struct {
+	Parent, Group, Session int
+	// Born, in ticks since the host's start, tells it from others that have its id after it.
+	Born  int
+	Ended bool
+}

@@ -1,0 +1,11 @@
+package process
+
+import "errors"
+
+// errWindows is why no program runs on Windows. There are no process groups, by which everything that a program has started is
+// told to end, and killed, before its job's lock does.
+var errWindows = errors.New("hipq runs no programs on Windows, where it can't end all that a program has started; " +
+	"let hipq work run on Linux, macOS or BSD, against the same database")
+
+// CanRun says whether hipq can run programs on this system, and why not.
+func CanRun() error { return errWindows }

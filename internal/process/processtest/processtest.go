@@ -1,0 +1,81 @@
+//go:build !windows
+
+// Package processtest is for tests that start processes and see what becomes of them.
+package processtest
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// Escape is for a test binary that a program starts: it leaves its process group, writes its pid to a file, and stays for a
+// minute, deaf to TERM. args is the FILE.
+func Escape(args []string) error {
+	if err := syscall.Setpgid(0, 0); err != nil {
+		return err
+	}
+	stay := exec.Command("sh", "-c", `trap "" TERM; echo $$ >"$0"; sleep 60; :`, args[0])
+	stay.Stdout, stay.Stderr = os.Stdout, os.Stderr
+	return stay.Run()
+}
+
+// Eventually polls until is is true.
+func Eventually(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(20 * time.Second)
+	for !is() {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within 20s: %s", what)
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+}
+
+// Number waits for a file that holds a number and a newline.
+func Number(t *testing.T, path string) int {
+	t.Helper()
+	var n int
+	Eventually(t, "a number in "+filepath.Base(path), func() bool {
+		text, err := os.ReadFile(path)
+		if err != nil || !bytes.HasSuffix(text, []byte("\n")) {
+			return false
+		}
+		n, err = strconv.Atoi(strings.TrimSpace(string(text)))
+		return err == nil
+	})
+	return n
+}
+
+// Alive says whether a process runs. A zombie that nobody has reaped doesn't.
+func Alive(pid int) bool {
+	if errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
+		return false
+	}
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		_, noProc := os.Stat("/proc/self")
+		return noProc != nil
+	}
+	_, state, _ := bytes.Cut(stat[max(0, bytes.LastIndexByte(stat, ')')):], []byte(" "))
+	return state[0] != 'Z' && state[0] != 'X'
+}
+
+// EventuallyGone waits until a process is gone.
+func EventuallyGone(t *testing.T, what string, pid int) {
+	t.Helper()
+	t.Cleanup(func() {
+		if t.Failed() {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+	})
+	Eventually(t, what+" is gone", func() bool { return !Alive(pid) })
+}

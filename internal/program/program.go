@@ -1,0 +1,189 @@
+//go:build !windows
+
+// Package program runs programs: each in a process group of its own, under guard, with its input and output by pipes. What it
+// does without os/exec, and why, is in docs/architecture.md.
+package program
+
+import (
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/hipq/hipq/internal/guard"
+	"github.com/hipq/hipq/internal/process"
+)
+
+// sureRoom is what fits into an empty pipe in any case, also where the system is short of memory for pipes.
+const sureRoom = 4096
+
+// Program is a program that was started: the leader of a process group of its own.
+type Program struct {
+	pid    int
+	guard  *guard.Guard
+	input  *input
+	output *capture
+	detach sync.Once
+
+	mu          sync.Mutex
+	reaped      bool // from now on the group's id may be somebody else's
+	interrupted bool // it was told to end before it ended by itself
+	kill        *time.Timer
+}
+
+// Sink takes what a program prints: into Room, which is never empty, and then it is told how much was taken there.
+type Sink interface {
+	Room() []byte
+	Took(n int)
+}
+
+// Start starts a program, under guard, that reads message on its stdin and prints to out, with stdout and stderr
+// alike. An error is the bare errno.
+func Start(g *guard.Guard, path string, argv []string, dir string, env []string, message []byte, out Sink) (*Program, error) {
+	stdin, in, err := feed(message)
+	if err != nil {
+		return nil, err
+	}
+	defer syscall.Close(stdin)
+	stdout, theirs, err := process.Pipe()
+	if err != nil {
+		in.close()
+		return nil, err
+	}
+	defer syscall.Close(theirs)
+	pid := 0
+	if err = syscall.SetNonblock(stdout, true); err == nil { // ours alone: the other end has a flag of its own
+		pid, err = g.Fork(func() (int, error) {
+			return syscall.ForkExec(path, argv, &syscall.ProcAttr{
+				Dir: dir, Env: env, Files: []uintptr{uintptr(stdin), uintptr(theirs), uintptr(theirs)},
+				Sys: &syscall.SysProcAttr{Setpgid: true},
+			})
+		})
+	}
+	if err != nil {
+		in.close()
+		_ = syscall.Close(stdout)
+		return nil, err
+	}
+	in.begin()
+	return &Program{pid: pid, guard: g, input: in, output: newCapture(stdout, out)}, nil
+}
+
+// PID is the leader's process id, and the group's.
+func (p *Program) PID() int { return p.pid }
+
+// Interrupt tells the group to end, and makes it end after grace. It does nothing if the leader has ended by itself. It calls
+// denied if the leader may not be killed; until that returns, the leader isn't reaped.
+func (p *Program) Interrupt(grace time.Duration, denied func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.reaped || process.HasEnded(p.pid) {
+		return
+	}
+	p.interrupted = true
+	_ = syscall.Kill(-p.pid, syscall.SIGTERM)
+	p.kill = time.AfterFunc(grace, func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if p.reaped {
+			return
+		}
+		_ = syscall.Kill(-p.pid, syscall.SIGKILL)
+		if syscall.Kill(p.pid, syscall.SIGKILL) == syscall.EPERM && !process.HasEnded(p.pid) {
+			denied()
+		}
+	})
+}
+
+// Await waits until the leader has ended, kills what is left of the group, and takes the rest of the output. The leader
+// stays a zombie, and so the group's id its own, until Reap.
+func (p *Program) Await() {
+	process.AwaitEnd(p.pid)
+	_ = syscall.Kill(-p.pid, syscall.SIGKILL)
+	p.Detach()
+}
+
+// Detach closes what the worker has of its input and output, which is complete then. It may be repeated.
+func (p *Program) Detach() {
+	p.detach.Do(func() {
+		p.input.close()
+		p.output.finish()
+	})
+}
+
+// Reap says how the leader ended.
+func (p *Program) Reap() (status syscall.WaitStatus, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.reaped = true
+	if p.kill != nil {
+		p.kill.Stop()
+	}
+	p.guard.Reap(p.pid, func() {
+		for {
+			if _, err = syscall.Wait4(p.pid, &status, 0, nil); err != syscall.EINTR {
+				return
+			}
+		}
+	})
+	return status, err
+}
+
+// Interrupted says whether Interrupt has told it to end before it ended by itself.
+func (p *Program) Interrupted() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.interrupted
+}
+
+// input is what is left to write on a program's stdin; nil if nothing is.
+type input struct {
+	file *os.File
+	rest []byte
+	done chan struct{}
+}
+
+// feed makes a program's stdin that gives message. A short message is in the pipe before the program starts.
+func feed(message []byte) (stdin int, in *input, err error) {
+	r, w, err := process.Pipe()
+	if err != nil {
+		return -1, nil, err
+	}
+	if len(message) <= sureRoom {
+		_, err = syscall.Write(w, message)
+		_ = syscall.Close(w)
+	} else {
+		// not blocking, so that close ends a write that nobody reads
+		err = syscall.SetNonblock(w, true)
+		in = &input{file: os.NewFile(uintptr(w), "input"), rest: message}
+	}
+	if err != nil {
+		in.close()
+		_ = syscall.Close(r)
+		return -1, nil, err
+	}
+	return r, in, nil
+}
+
+// begin writes beside whatever else happens. A program that doesn't read, or not all, is within its rights.
+func (in *input) begin() {
+	if in == nil {
+		return
+	}
+	in.done = make(chan struct{})
+	go func() {
+		defer close(in.done)
+		_, _ = in.file.Write(in.rest)
+		_ = in.file.Close()
+	}()
+}
+
+func (in *input) close() {
+	if in == nil {
+		return
+	}
+	_ = in.file.Close()
+	if in.done != nil {
+		<-in.done
+	}
+}
