@@ -60,7 +60,11 @@ func New(argv []string, workerID string, grace time.Duration) *Guard {
 // Adopt makes this process the parent of what its programs leave behind, where the system can do that (Linux): then Close
 // finds it, whatever it did to hide. All children that the process gets after the first program has started are taken for
 // such foundlings, so Adopt is for processes that start nothing else. Call it once, before the first program starts.
-func (g *Guard) Adopt() { g.children.adopt() }
+func (g *Guard) Adopt() {
+	if g != nil {
+		g.children.adopt()
+	}
+}
 
 // Start starts the guard process unless it runs. Call it before each program: one that started while there is no guard
 // might outlive the worker.

@@ -25,7 +25,7 @@ func NewGuard(argv []string, workerID string, grace time.Duration) *Guard {
 // Adopt makes this process the parent of what its programs leave behind, where the system can do that (Linux): then Close
 // finds it, whatever it did to hide. All children that the process gets after the first program has started are taken for
 // such leftovers, so Adopt is for processes that start nothing else. Call it once, before the first program starts.
-func (g *Guard) Adopt() { g.end.Adopt() }
+func (g *Guard) Adopt() { g.ofWorker().Adopt() }
 
 // Extend says that the worker's lock lasts until so long from now, counted from before its renewal was asked for.
 func (g *Guard) Extend(until time.Duration) { g.ofWorker().Extend(until) }

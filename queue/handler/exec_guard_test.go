@@ -83,6 +83,7 @@ func TestExecReplacesGuard(t *testing.T) {
 // No guard guards nothing, and has no errors.
 func TestNoGuard(t *testing.T) {
 	var guard *handler.Guard
+	guard.Adopt()
 	guard.Extend(time.Second)
 	if err := guard.Close(); err != nil {
 		t.Error(err)
