@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hipq/hipq/internal/shell"
 	"github.com/hipq/hipq/queue/job"
 )
 
@@ -43,7 +44,7 @@ func (w Why) Reasons() []Reason {
 		return w.locked()
 	case job.LineWaiting:
 		return []Reason{because("waiting", "attempt %d is waiting for an answer since %s, at most until %s: hipq complete %s %s %s, or hipq fail",
-			j.Attempt, w.local(j.StartTime), w.local(j.StartTime.Add(j.Timeout)), j.Queue, shellWord(j.Type), shellWord(j.Key))}
+			j.Attempt, w.local(j.StartTime), w.local(j.StartTime.Add(j.Timeout)), j.Queue, shell.Word(j.Type), shell.Word(j.Key))}
 	case job.LineNew:
 		return append([]Reason{because("new", "it was inserted by plain SQL, and the next worker takes it in")}, w.nobody()...)
 	case job.LineHeld:
@@ -237,13 +238,3 @@ func (w Why) local(t time.Time) string {
 
 // brief is a time of some seconds and more for people.
 func brief(d time.Duration) string { return d.Round(time.Second).String() }
-
-// shellWord is a text as a shell takes it for one word.
-func shellWord(s string) string {
-	if s != "" && !strings.ContainsFunc(s, func(r rune) bool {
-		return !strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./:@%+=,", r)
-	}) {
-		return s
-	}
-	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
-}
