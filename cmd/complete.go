@@ -27,7 +27,7 @@ func (a *app) completeCommand() *cobra.Command {
 		Example: "  hipq complete requests upload order-4711\n  hipq complete requests upload order-4711 --data '{\"receipt\":17}'",
 		Args:    cobra.ExactArgs(3),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			result, err := a.readData(data)
+			result, err := a.readData(cmd.Context(), data)
 			if err != nil {
 				return err
 			}

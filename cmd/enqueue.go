@@ -1,9 +1,9 @@
 package cmd
 
 import (
+	"context"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"time"
 
@@ -125,7 +125,7 @@ func (a *app) enqueueOne(cmd *cobra.Command, name, jobType string, o enqueueOpti
 func (a *app) newJob(cmd *cobra.Command, jobType string, o enqueueOptions, i *instance) (job.New, error) {
 	j := job.New{Type: jobType, Key: o.key, OnDuplicate: job.OnDuplicate(o.onDuplicate)}
 	var err error
-	if j.Data, err = a.readData(o.data); err != nil {
+	if j.Data, err = a.readData(cmd.Context(), o.data); err != nil {
 		return j, err
 	}
 	if j.At, err = i.time(cmd, "--at", o.at); err != nil {
@@ -157,13 +157,13 @@ func (a *app) newJob(cmd *cobra.Command, jobType string, o enqueueOptions, i *in
 }
 
 // readData takes the text itself, or what a file or standard input holds. It reads no more than tells that it is too much.
-func (a *app) readData(text string) (string, error) {
+func (a *app) readData(ctx context.Context, text string) (string, error) {
 	var from io.Reader
 	switch {
 	case text == "-":
 		from = a.in
 	case strings.HasPrefix(text, "@"):
-		f, err := os.Open(text[1:])
+		f, err := openFile(ctx, text[1:])
 		if err != nil {
 			return "", usagef("--data: %w", err)
 		}

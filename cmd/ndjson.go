@@ -8,16 +8,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 	"time"
-	"unicode"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
 	"github.com/hipq/hipq/config"
+	"github.com/hipq/hipq/internal/shell"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/schema"
@@ -36,9 +35,11 @@ const byteOrderMark = "\ufeff"
 
 // ndjson adds a stream of jobs.
 type ndjson struct {
-	cmd    *cobra.Command
-	i      *instance
-	file   string
+	cmd  *cobra.Command
+	i    *instance
+	file string
+	// again says that the file can be read again.
+	again  bool
 	queues map[string]*queue.Queue
 	types  map[string]accepted
 
@@ -67,21 +68,21 @@ func (a *app) enqueueNDJSON(cmd *cobra.Command, o enqueueOptions) error {
 	if !slices.Contains(job.OnDuplicates, onDuplicate) {
 		return usagef("--on-duplicate: %q is none of %s", o.onDuplicate, list(job.OnDuplicates))
 	}
-	from := a.in
+	from, again := a.in, false
 	if file != "-" {
-		f, err := os.Open(file)
+		f, err := openFile(cmd.Context(), file)
 		if err != nil {
 			return usagef("--ndjson: %w", err)
 		}
 		defer func() { _ = f.Close() }()
-		from = f
+		from, again = f, f.isRegular()
 	}
 	i, err := a.open(cmd)
 	if err != nil {
 		return err
 	}
 	defer i.close()
-	n := &ndjson{cmd: cmd, onDuplicate: onDuplicate, i: i, file: file, queues: map[string]*queue.Queue{}, types: map[string]accepted{}}
+	n := &ndjson{cmd: cmd, onDuplicate: onDuplicate, i: i, file: file, again: again, queues: map[string]*queue.Queue{}, types: map[string]accepted{}}
 	if err := n.read(from); err != nil {
 		return n.stopped(err)
 	}
@@ -282,11 +283,11 @@ func (n *ndjson) flush(ctx context.Context) error {
 
 // stopped says what is in, and how to go on.
 func (n *ndjson) stopped(err error) error {
-	next := fmt.Sprintf("tail -n +%d %s | hipq enqueue --config %s --ndjson -", n.in+1, shellWord(n.file), shellWord(n.i.File))
+	next := fmt.Sprintf("tail -n +%d %s | hipq enqueue --config %s --ndjson -", n.in+1, shell.Word(n.file), shell.Word(n.i.File))
 	if n.onDuplicate != job.KeepDuplicate {
 		next += " --on-duplicate " + string(n.onDuplicate)
 	}
-	if n.file == "-" {
+	if !n.again {
 		next = fmt.Sprintf("begin again with line %d", n.in+1)
 	}
 	if errors.Is(err, context.Canceled) {
@@ -294,14 +295,4 @@ func (n *ndjson) stopped(err error) error {
 	}
 	return advised{err, fmt.Sprintf("the lines before line %d are in (added %d, duplicates %d); %sto go on: %s",
 		n.in+1, n.counts.Added, n.counts.Duplicates, n.mend, next)}
-}
-
-// shellWord quotes a text for a shell, if it needs it.
-func shellWord(s string) string {
-	if !strings.ContainsFunc(s, func(r rune) bool {
-		return !strings.ContainsRune("/._-+:@", r) && !unicode.IsLetter(r) && !unicode.IsDigit(r)
-	}) {
-		return s
-	}
-	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }

@@ -73,6 +73,43 @@ func (l lines) Write(p []byte) (int, error) {
 	return len(p), l.err
 }
 
+// openFile opens a file that the command line names, for a command that shall end when the context does: of a pipe to which
+// nobody writes (of a shell's <(…) say) neither the opening nor a Read ends by itself.
+func openFile(ctx context.Context, path string) (*inputFile, error) {
+	type result struct {
+		*os.File
+		error
+	}
+	done := make(chan result, 1)
+	go func() {
+		f, err := os.Open(path)
+		done <- result{f, err}
+	}()
+	select {
+	case got := <-done:
+		if got.error != nil {
+			return nil, got.error
+		}
+		return &inputFile{interruptible{ctx, got.File}, got.File}, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// inputFile is a file that openFile has opened.
+type inputFile struct {
+	interruptible
+	file *os.File
+}
+
+func (f *inputFile) Close() error { return f.file.Close() }
+
+// isRegular says whether what was read of the file can be read again.
+func (f *inputFile) isRegular() bool {
+	info, err := f.file.Stat()
+	return err == nil && info.Mode().IsRegular()
+}
+
 // interruptible is a reader, such as a terminal or a pipe, that is left alone when the context ends: its next bytes may
 // never come.
 type interruptible struct {

@@ -9,8 +9,8 @@ import (
 	"syscall"
 )
 
-// ours refuses what is neither root's nor this user's, or what a third may write: the folder of all, in which each can only
-// take away what is his own, may be written by all, and so may a device.
+// ours refuses what is neither root's nor this user's, or what a third may write; but the folder of all, in which each can
+// only take away what is his own, may be written by all.
 func ours(what string, info fs.FileInfo) error {
 	owner, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {
@@ -23,7 +23,7 @@ func ours(what string, info fs.FileInfo) error {
 		return fmt.Errorf("%w: %s belongs to user %d, who could make it run any program as user %d; give it to root or to this user",
 			errUntrusted, what, owner.Uid, user)
 	case mode&fs.ModeSymlink != 0: // its mode says nothing
-	case mode&fs.ModeDevice != 0, mode&fs.ModeSticky != 0 && mode.IsDir():
+	case mode&fs.ModeSticky != 0 && mode.IsDir():
 	case mode&0o002 != 0:
 		return fmt.Errorf("%w: everybody may write %s; take that right away (chmod o-w)", errUntrusted, what)
 	case mode&0o020 != 0 && owner.Gid != 0 && int(owner.Gid) != group:

@@ -112,13 +112,24 @@ func TestWarnings(t *testing.T) {
 	}
 }
 
-// A file without end is none.
+// A file without end is none, nor is one that is longer than any config.
 func TestEndlessFiles(t *testing.T) {
-	if _, err := Load(LoadOptions{File: "/dev/zero", Env: noEnv}); !errors.Is(err, ErrInvalid) {
-		t.Errorf("%v", err)
+	long := write(t, filepath.Join(t.TempDir(), "long"), "")
+	do(t, os.Truncate(long, 1<<20+1))
+	for path, want := range map[string]string{"/dev/zero": "it is no regular file", long: "it is longer than 1048576 bytes"} {
+		_, file := place(t, withDSN+"dsn_file: "+path+"}\n")
+		for _, o := range []LoadOptions{{File: path, Env: noEnv}, {File: file, Env: noEnv}} {
+			if _, err := Load(o); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "can't be read: "+want) {
+				t.Errorf("%s: %v", o.File, err)
+			}
+		}
 	}
-	_, file := place(t, withDSN+"dsn_file: /dev/zero}\n")
-	if _, err := Load(LoadOptions{File: file, Env: noEnv}); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "can't be read") {
+}
+
+func TestEmptySecret(t *testing.T) {
+	dir, file := place(t, withDSN+"dsn_file: dsn}\n")
+	write(t, filepath.Join(dir, "dsn"), "\n")
+	if _, err := Load(LoadOptions{File: file, Env: noEnv}); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "/dsn\" is empty; it must hold a line") {
 		t.Errorf("%v", err)
 	}
 }

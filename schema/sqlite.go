@@ -29,8 +29,12 @@ func openSQLite(ctx context.Context, o Options) (*engine.DB, error) {
 	if o.Path == "" {
 		return nil, fmt.Errorf("%w: database.path is empty", ErrConfig)
 	}
-	if at, err := os.Stat(o.Path); err == nil && at.IsDir() {
+	switch at, err := os.Stat(o.Path); {
+	case err != nil: // seen to below
+	case at.IsDir():
 		return nil, fmt.Errorf("%w: database.path: %s is a directory, not a file", ErrConfig, o.Path)
+	case !at.Mode().IsRegular():
+		return nil, fmt.Errorf("%w: database.path: %s is no regular file", ErrConfig, o.Path)
 	}
 	if o.Create {
 		create(o.Path, cmp.Or(o.Mode, 0o600))

@@ -4,9 +4,9 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
-	"io"
 	"net"
-	"os"
+
+	"github.com/hipq/hipq/internal/regular"
 )
 
 // TLS says how the connection to MySQL is encrypted. It is a section of the config, so its fields have the config's names.
@@ -31,7 +31,7 @@ func (t *TLS) config(addr string) (*tls.Config, error) {
 		c.ServerName = host
 	}
 	if t.CA != "" {
-		pem, err := readPEM(t.CA)
+		pem, _, err := regular.Read(t.CA)
 		if err != nil {
 			return nil, fmt.Errorf("%w: database.tls.ca: %w", ErrConfig, err)
 		}
@@ -46,11 +46,11 @@ func (t *TLS) config(addr string) (*tls.Config, error) {
 	if t.Cert == "" || t.Key == "" {
 		return nil, fmt.Errorf("%w: database.tls: cert and key belong together", ErrConfig)
 	}
-	cert, err := readPEM(t.Cert)
+	cert, _, err := regular.Read(t.Cert)
 	if err != nil {
 		return nil, fmt.Errorf("%w: database.tls.cert: %w", ErrConfig, err)
 	}
-	key, err := readPEM(t.Key)
+	key, _, err := regular.Read(t.Key)
 	if err != nil {
 		return nil, fmt.Errorf("%w: database.tls.key: %w", ErrConfig, err)
 	}
@@ -60,20 +60,4 @@ func (t *TLS) config(addr string) (*tls.Config, error) {
 	}
 	c.Certificates = []tls.Certificate{own}
 	return c, nil
-}
-
-// maxPEM is how long a file of certificates, or of a key, may be, in bytes: that of all authorities has a fifth of it.
-const maxPEM = 1 << 20
-
-func readPEM(path string) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = f.Close() }()
-	pem, err := io.ReadAll(io.LimitReader(f, maxPEM+1))
-	if err == nil && len(pem) > maxPEM {
-		err = fmt.Errorf("%s is longer than %d bytes: it is no such file", path, maxPEM)
-	}
-	return pem, err
 }

@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/hipq/hipq/internal/regular"
 )
 
 // program finds the program's file, once: a search through $PATH costs as much as a tenth of a start.
@@ -81,7 +83,10 @@ const maxFirstLine = 256
 
 // checkScript looks for the interpreter of a script. A program that may be executed and not read is taken as it is.
 func (e *Exec) checkScript(path string) error {
-	f, err := os.Open(path)
+	f, _, err := regular.Open(path)
+	if errors.Is(err, regular.ErrIrregular) {
+		return regular.ErrIrregular
+	}
 	if err != nil {
 		return nil
 	}
