@@ -61,7 +61,7 @@ queues:
 		"name":                                            "shop, FILE:1",
 		"tables":                                          "{instance}_{queue}, default",
 		"database.driver":                                 "mysql, FILE:2",
-		"database.dsn":                                    "hipq:***@tcp(db:3306)/shop?readTimeout=90s, FILE:3",
+		"database.dsn":                                    "hipq:***@tcp(db:3306)/shop?readTimeout=***, FILE:3",
 		"database.dsn_file":                               "<nil>, default",
 		"database.tls":                                    "<nil>, default",
 		"database.path":                                   "",

@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"context"
 	"database/sql/driver"
+	"errors"
 	"fmt"
-	"net/url"
+	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -23,23 +25,24 @@ const (
 )
 
 // connector is how connections are made; it is made without one.
-func (o Options) connector() (driver.Connector, error) {
+func (o Options) connector() (s session, err error) {
 	cfg, err := mysql.ParseDSN(o.DSN)
 	if err != nil {
 		// the driver's message may quote the DSN, and with it the password
-		return nil, fmt.Errorf("%w: database.dsn is not of the form user:password@tcp(host:3306)/database", ErrConfig)
+		return s, fmt.Errorf("%w: database.dsn is not of the form user:password@tcp(host:3306)/database", ErrConfig)
 	}
 	if cfg.DBName == "" {
-		return nil, fmt.Errorf("%w: database.dsn names no database: user:password@tcp(host:3306)/database", ErrConfig)
+		return s, fmt.Errorf("%w: database.dsn names no database: user:password@tcp(host:3306)/database", ErrConfig)
 	}
 	if err := checkOptions(o.DSN, cfg); err != nil {
-		return nil, err
+		return s, err
 	}
 	if o.TLS != nil {
 		if cfg.TLS, err = o.TLS.config(cfg.Addr); err != nil {
-			return nil, err
+			return s, err
 		}
 	}
+	s.variables, cfg.Params = cfg.Params, nil
 	cfg.InterpolateParams = true // one round trip a statement instead of three
 	cfg.MultiStatements = true   // Tx sends together what need not be waited for
 	cfg.ClientFoundRows = true   // an update that changes nothing has still found its row
@@ -61,15 +64,12 @@ func (o Options) connector() (driver.Connector, error) {
 	if cfg.WriteTimeout == 0 && !o.Create {
 		cfg.WriteTimeout = allowed
 	}
-	if cfg.Collation == "" {
-		cfg.Collation = "utf8mb4_bin"
-	}
+	cfg.Collation = "utf8mb4_bin"   // as setUp has it, whatever the DSN says
 	cfg.Logger = &mysql.NopLogger{} // it would print to stderr, which cron mails
-	connector, err := mysql.NewConnector(cfg)
-	if err != nil {
-		return nil, fmt.Errorf("%w: database.dsn: %s", ErrConfig, strings.ReplaceAll(err.Error(), cfg.Passwd, "***"))
+	if s.Connector, err = mysql.NewConnector(cfg); err != nil {
+		return s, fmt.Errorf("%w: database.dsn has options that don't go together", ErrConfig) // the driver's message quotes them
 	}
-	return connector, nil
+	return s, nil
 }
 
 func openMySQL(ctx context.Context, o Options) (*engine.DB, error) {
@@ -77,7 +77,7 @@ func openMySQL(ctx context.Context, o Options) (*engine.DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	db := engine.New(session{connector}, engine.MySQL)
+	db := engine.New(connector, engine.MySQL)
 	db.SetConnMaxIdleTime(10 * time.Second) // before MySQL drops it
 	if db.Dialect, err = knowServer(ctx, db); err != nil {
 		_ = db.Close()
@@ -86,20 +86,40 @@ func openMySQL(ctx context.Context, o Options) (*engine.DB, error) {
 	return db, nil
 }
 
-// WithoutPassword is a DSN for people to see; of one that can't be read they see nothing.
+// WithoutPassword is a DSN for people to see; of one that can't be read they see nothing. Of the options they see the names: a
+// password may have come to stand there.
 func WithoutPassword(dsn string) string {
 	cfg, err := mysql.ParseDSN(dsn)
-	slash := strings.LastIndex(dsn, "/")
-	if err != nil || slash < 0 {
+	if err != nil || dsn == "" || strings.ContainsAny(cfg.Addr, "()?") { // then a slash in an option was taken for the last
 		return "***"
 	}
-	user := cfg.User
+	text := cfg.User
 	if cfg.Passwd != "" {
-		user += ":***"
+		text += ":***"
 	}
-	// what is behind the last slash has no password in it
-	return fmt.Sprintf("%s@%s(%s)%s", user, cfg.Net, cfg.Addr, dsn[slash:])
+	database, options := dsnOptions(dsn)
+	text += fmt.Sprintf("@%s(%s)/%s", cfg.Net, cfg.Addr, database)
+	for i, option := range options {
+		name, _, named := strings.Cut(option, "=")
+		if !named || !optionName.MatchString(name) {
+			name = "***"
+		}
+		text += string("?&"[min(i, 1)]) + name + "=***"
+	}
+	return text
 }
+
+// dsnOptions are the options of a DSN, NAME=value each, as the driver takes it apart, and the database before them.
+func dsnOptions(dsn string) (database string, options []string) {
+	database, text, given := strings.Cut(dsn[strings.LastIndex(dsn, "/")+1:], "?")
+	if given {
+		options = strings.Split(text, "&")
+	}
+	return database, options
+}
+
+// optionName is how the driver's options and the server's variables are called.
+var optionName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_]{0,63}$`)
 
 // knowServer finds out what the server is, in one round trip, and refuses one that won't do.
 func knowServer(ctx context.Context, db *engine.DB) (engine.Dialect, error) {
@@ -124,20 +144,27 @@ var ownVariables = []string{
 	"time_zone", "transaction_isolation", "transaction_read_only", "tx_isolation", "tx_read_only",
 }
 
-// checkOptions refuses options of a DSN that would break what hipq relies on.
+// checkOptions refuses options of a DSN that would break what hipq relies on. It shows no values.
 func checkOptions(dsn string, cfg *mysql.Config) error {
-	_, options, _ := strings.Cut(dsn[strings.LastIndex(dsn, "/"):], "?")
-	if given, err := url.ParseQuery(options); err == nil && given.Get("charset") != "" && given.Get("charset") != "utf8mb4" {
-		return fmt.Errorf("%w: database.dsn: charset=%q is not utf8mb4; leave it out", ErrConfig, given.Get("charset"))
+	_, options := dsnOptions(dsn)
+	for i, option := range options {
+		name, value, named := strings.Cut(option, "=")
+		switch {
+		case option == "":
+		case !named || !optionName.MatchString(name):
+			return fmt.Errorf("%w: database.dsn: option %d is not of the form NAME=value", ErrConfig, i+1)
+		case name == "charset" && value != "utf8mb4":
+			return fmt.Errorf("%w: database.dsn: charset is not utf8mb4; leave it out", ErrConfig)
+		}
 	}
 	if cfg.AllowAllFiles {
 		return fmt.Errorf("%w: database.dsn: allowAllFiles would let the server read any file of this host; leave it out", ErrConfig)
 	}
 	if cfg.Collation != "" && !strings.HasPrefix(cfg.Collation, "utf8mb4_") {
-		return fmt.Errorf("%w: database.dsn: collation=%q is not one of utf8mb4; leave it out", ErrConfig, cfg.Collation)
+		return fmt.Errorf("%w: database.dsn: collation is not one of utf8mb4; leave it out", ErrConfig)
 	}
 	for name := range cfg.Params {
-		if slices.Contains(ownVariables, strings.ToLower(strings.TrimPrefix(name, "@@"))) {
+		if slices.Contains(ownVariables, strings.ToLower(name)) {
 			return fmt.Errorf("%w: database.dsn: hipq sets %s itself; leave it out", ErrConfig, name)
 		}
 	}
@@ -155,7 +182,11 @@ func checkOptions(dsn string, cfg *mysql.Config) error {
 // session sets its own after all that the DSN and the server's init_connect may have set, and looks whether it got it.
 //
 // The names of variables depend on the server, which is what the comments are for that only one of them reads.
-type session struct{ driver.Connector }
+type session struct {
+	driver.Connector
+	// variables are those of the server that the DSN sets.
+	variables map[string]string
+}
 
 const (
 	setSession = "SET NAMES utf8mb4 COLLATE utf8mb4_bin, sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', autocommit = 1," +
@@ -174,11 +205,34 @@ func (c session) Connect(ctx context.Context) (driver.Conn, error) {
 		}
 		return nil, err
 	}
-	if err := setUp(ctx, conn.(driver.QueryerContext)); err != nil {
+	if err = c.setVariables(ctx, conn.(driver.ExecerContext)); err == nil {
+		err = setUp(ctx, conn.(driver.QueryerContext))
+	}
+	if err != nil {
 		_ = conn.Close()
 		return nil, err
 	}
 	return conn, nil
+}
+
+// setVariables does what the driver would do, but the server's message of one that it refuses, which quotes the value.
+func (c session) setVariables(ctx context.Context, conn driver.ExecerContext) error {
+	if len(c.variables) == 0 {
+		return nil
+	}
+	names := slices.Sorted(maps.Keys(c.variables))
+	list := make([]string, len(names))
+	for i, name := range names {
+		list[i] = name + " = " + c.variables[name]
+	}
+	_, err := conn.ExecContext(ctx, "SET "+strings.Join(list, ", "), nil)
+	if my, ok := errors.AsType[*mysql.MySQLError](err); ok {
+		if trouble, _ := Diagnose(err); trouble == TryLater {
+			return err
+		}
+		return fmt.Errorf("%w: database.dsn: the server refuses to set %s, or what to (error %d)", ErrConfig, strings.Join(names, ", "), my.Number)
+	}
+	return err
 }
 
 // setUp sets up a connection, and makes sure of its character set, in one round trip.

@@ -131,13 +131,47 @@ func TestOptionsOfTheDSN(t *testing.T) {
 		"sql_mode=''":                     "hipq sets sql_mode itself",
 		"tx_isolation='READ-UNCOMMITTED'": "hipq sets tx_isolation itself",
 		"autocommit=0":                    "hipq sets autocommit itself",
-		"timeout=1s&charset=gbk":          "charset=\"gbk\" is not utf8mb4",
-		"charset=utf8mb4,big5":            "charset=\"utf8mb4,big5\" is not utf8mb4",
-		"collation=gbk_chinese_ci":        "collation=\"gbk_chinese_ci\" is not one of utf8mb4",
+		"timeout=1s&charset=gbk":          "charset is not utf8mb4",
+		"charset=gbk&wait_timeout=1;":     "charset is not utf8mb4",
+		"charset=utf8mb4,big5":            "charset is not utf8mb4",
+		"charset=secret":                  "charset is not utf8mb4",
+		"collation=gbk_chinese_ci":        "collation is not one of utf8mb4",
+		"collation=secret":                "collation is not one of utf8mb4",
+		"@@sql_mode=''":                   "option 1 is not of the form NAME=value",
+		"timeout=1s&session sql_mode=''":  "option 2 is not of the form NAME=value",
+		"secret":                          "option 1 is not of the form NAME=value",
+		"tls=secret":                      "is not of the form user:password",
+		"timeout=secret":                  "is not of the form user:password",
+		"serverPubKey=secret":             "is not of the form user:password",
 		"allowAllFiles=true":              "allowAllFiles would let the server read any file of this host",
 	} {
 		_, err := schema.Open(t.Context(), schema.Options{Driver: "mysql", DSN: "root:secret@tcp(127.0.0.1:1)/shop?" + option}, schema.Names{})
 		if !errors.Is(err, schema.ErrConfig) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: %v", option, err)
+		}
+	}
+}
+
+// Variables of the server's that a DSN names are set; of one that the server refuses neither the value is shown nor what the
+// server says, which quotes it.
+func TestVariablesOfTheDSN(t *testing.T) {
+	source := dbtest.MySQL(t)
+	db := dbtest.Open(t, "mysql", source+"?max_sp_recursion_depth=7&sort_buffer_size=65536", "emails")
+	var depth, size string
+	err := db.QueryRowContext(t.Context(), "SELECT @@max_sp_recursion_depth, @@sort_buffer_size").Scan(&depth, &size)
+	if err != nil || depth != "7" || size != "65536" {
+		t.Errorf("%s, %s, %v", depth, size, err)
+	}
+	for option, want := range map[string]string{
+		"wait_timeout=hunter2": "refuses to set wait_timeout, or what to (error 1232)", "sql_notes='hunter2'": "refuses to set sql_notes,",
+		"nobodys=hunter2": "refuses to set nobodys,", "wait_timeout=hunter2 hunter3&sql_notes=1": "refuses to set sql_notes, wait_timeout,",
+		"collation=utf8mb4_hunter2": "",
+	} {
+		db, err := schema.Open(t.Context(), schema.Options{Driver: "mysql", DSN: source + "?" + option}, schema.Names{})
+		switch {
+		case want == "" && err == nil:
+			_ = db.Close()
+		case !errors.Is(err, schema.ErrConfig) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "hunter"):
 			t.Errorf("%s: %v", option, err)
 		}
 	}
@@ -164,14 +198,19 @@ func TestServerOutOfItsMind(t *testing.T) {
 // Only a server that proves its name is talked to, where the config wants it encrypted.
 func TestWithoutPassword(t *testing.T) {
 	for dsn, want := range map[string]string{
-		"hipq:s3cret@tcp(db:3306)/shop?readTimeout=90s": "hipq:***@tcp(db:3306)/shop?readTimeout=90s",
-		"hipq:s3:/@c?ret@tcp(db)/shop":                  "hipq:***@tcp(db:3306)/shop",
-		"hipq@unix(/run/mysqld.sock)/shop":              "hipq@unix(/run/mysqld.sock)/shop",
-		"hipq:s3cret@/shop":                             "hipq:***@tcp(127.0.0.1:3306)/shop",
-		"mysql://hipq:s3cret@db/shop":                   "***",
-		"hipq:s3cret@tcp(db)/shop?loc=s3cret/s3cret":    "***",
-		"hipq:s3cret":                                   "***",
-		"":                                              "***",
+		"hipq:s3cret@tcp(db:3306)/shop?readTimeout=90s":            "hipq:***@tcp(db:3306)/shop?readTimeout=***",
+		"hipq@tcp(db)/shop?tls=true&charset=s3cret\x1b[2J":         "hipq@tcp(db:3306)/shop?tls=***&charset=***",
+		"hipq@tcp(db)/shop?s3cret&s3\x1bcret=1&@@s3cret=1":         "hipq@tcp(db:3306)/shop?***=***&***=***&***=***",
+		"hipq@tcp(db)/shop?" + strings.Repeat("s3cret", 20) + "=1": "hipq@tcp(db:3306)/shop?***=***",
+		"hipq@tcp(db)/shop?x=s3cret)/y":                            "***",
+		"hipq@tcp(db)/shop?connectionAttributes=a:s3cret":          "hipq@tcp(db:3306)/shop?connectionAttributes=***",
+		"hipq:s3:/@c?ret@tcp(db)/shop":                             "hipq:***@tcp(db:3306)/shop",
+		"hipq@unix(/run/mysqld.sock)/shop":                         "hipq@unix(/run/mysqld.sock)/shop",
+		"hipq:s3cret@/shop":                                        "hipq:***@tcp(127.0.0.1:3306)/shop",
+		"mysql://hipq:s3cret@db/shop":                              "***",
+		"hipq:s3cret@tcp(db)/shop?loc=s3cret/s3cret":               "***",
+		"hipq:s3cret": "***",
+		"":            "***",
 	} {
 		if got := schema.WithoutPassword(dsn); got != want {
 			t.Errorf("%q: %q, want %q", dsn, got, want)
@@ -212,9 +251,9 @@ func TestTLS(t *testing.T) {
 		"the host's name":      {&schema.TLS{CA: ca}, schema.Misconfigured, "127.0.0.1"},
 		"another's signature":  {&schema.TLS{CA: other, ServerName: "db.example.org"}, schema.Misconfigured, "unknown authority"},
 		"the system's":         {&schema.TLS{ServerName: "db.example.org"}, schema.Misconfigured, "unknown authority"},
-		"no certificate":       {&schema.TLS{CA: "/dev/null"}, schema.Misconfigured, "holds no certificate"},
-		"no certificate's end": {&schema.TLS{CA: "/dev/zero"}, schema.Misconfigured, "is longer than"},
-		"no key's end":         {&schema.TLS{CA: ca, Cert: ca, Key: "/dev/zero"}, schema.Misconfigured, "is longer than"},
+		"no certificate":       {&schema.TLS{CA: dir + "/key.pem"}, schema.Misconfigured, "holds no certificate"},
+		"no certificate's end": {&schema.TLS{CA: "/dev/zero"}, schema.Misconfigured, "is no regular file"},
+		"no key's end":         {&schema.TLS{CA: ca, Cert: ca, Key: "/dev/zero"}, schema.Misconfigured, "is no regular file"},
 		"another's key":        {&schema.TLS{CA: ca, Cert: ca, Key: ca}, schema.Misconfigured, "a certificate rather than a key"},
 		"no file":              {&schema.TLS{CA: dir + "/none"}, schema.Misconfigured, "no such file"},
 		"a key of our own":     {&schema.TLS{CA: ca, ServerName: "db.example.org", Cert: ca, Key: dir + "/key.pem"}, schema.TryLater, ""},
