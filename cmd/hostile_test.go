@@ -123,6 +123,29 @@ func TestOneRowStopsNoOther(t *testing.T) {
 	})
 }
 
+// What stands in an environment without a = is no variable: neither hipq's nor a handler's, nor is it shown.
+func TestBrokenEnvironment(t *testing.T) {
+	dir := t.TempDir()
+	config := `
+name: shop
+queues: [{name: emails, job_types: [{name: send, handler: {exec: [sh, -c, env > environment; command -v true]}}]}]
+`
+	if err := os.WriteFile(filepath.Join(dir, "hipq.yaml"), []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"init"}, {"enqueue", "emails", "send"}, {"work"}, {"config", "check"}} {
+		c := exec.Command("hipq", args...)
+		c.Dir, c.Env = dir, append(os.Environ(), "PATH", "LC_s3cret", "HIPQ_CONFIG", "HIPQ_DATABASE_DSN hipq:s3cret@tcp(db)/shop")
+		if out, err := c.CombinedOutput(); err != nil || bytes.Contains(out, []byte("s3cret")) {
+			t.Errorf("hipq %s: %v\n%s", strings.Join(args, " "), err, out)
+		}
+	}
+	got, err := os.ReadFile(filepath.Join(dir, "environment"))
+	if err != nil || bytes.Contains(got, []byte("s3cret")) || !bytes.Contains(got, []byte("PATH="+os.Getenv("PATH")+"\n")) {
+		t.Errorf("the handler's environment: %v\n%s", err, got)
+	}
+}
+
 type hostileDB struct {
 	t       *testing.T
 	driver  string

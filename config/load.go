@@ -43,8 +43,9 @@ func read(o LoadOptions) (*Config, *checker, error) {
 	}
 	env := map[string]string{}
 	for _, entry := range o.Env {
-		name, value, _ := strings.Cut(entry, "=")
-		env[name] = value
+		if name, value, is := strings.Cut(entry, "="); is { // an environment may hold anything
+			env[name] = value
+		}
 	}
 	c := newChecker()
 	c.variables(env)

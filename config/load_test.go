@@ -257,6 +257,27 @@ func TestSecretIsNeverShown(t *testing.T) {
 	}
 }
 
+// An environment may hold anything, as execve takes it: what has no = is no variable, and what is no name is not shown, for the
+// value may stand there.
+func TestBrokenEnvironment(t *testing.T) {
+	for entry, want := range map[string]string{
+		"HIPQ_WORKER_BATCH":                  "",
+		"HIPQ_DATABASE_DSN hipq:s3cret@db/x": "",
+		"s3cret":                             "",
+		"=s3cret":                            "",
+		"":                                   "",
+		"HIPQ_DATABASE_DSN:hipq:s3cret@tcp(db)/shop?tls=true": "HIPQ_DATABASE_DSN…: unknown variable",
+		"HIPQ_DATABASE_DSN hipq:s3cret@tcp(db)/shop?tls=true": "HIPQ_DATABASE_DSN…: unknown variable",
+		"HIPQ_WORKER_\x1b[2Js3cret=1":                         "HIPQ_WORKER_…: unknown variable",
+		"HIPQ_WORKER_" + strings.Repeat("X", 70) + "s3cret=1": "HIPQ_WORKER_" + strings.Repeat("X", 52) + "…: unknown variable",
+	} {
+		_, err := load(t, minimal, []string{entry}, nil)
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), ": "+want)) || err != nil && strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("%q: %v", entry, err)
+		}
+	}
+}
+
 // What is meant for hipq and would be of no effect is refused; other programs' variables, and those of handlers, are not.
 func TestUnknownVariables(t *testing.T) {
 	for name, want := range map[string]string{

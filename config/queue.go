@@ -217,10 +217,8 @@ func (b builder) handler(path string, s handlerSection) Handler {
 		name, value, _ := strings.Cut(entry, "=")
 		switch {
 		case !variableName.MatchString(name):
-			if end := strings.IndexAny(name, ": \t"); end >= 0 {
-				name = name[:end] + "…" // what comes then may be the value
-			}
-			b.refuse(at, "%s is not the name of a variable; write NAME=value, or NAME for the worker's own value", shown(name))
+			// not even its first word is shown, for it may be the value
+			b.refuse(at, "does not begin with the name of a variable; write NAME=value, or NAME for the worker's own value")
 		case slices.Contains(ownVariables(), name):
 			b.refuse(at, "%s is set by hipq itself for each job", name)
 		case seen[name]:

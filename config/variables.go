@@ -37,6 +37,9 @@ func ownVariables() []string {
 // serviceLink is a variable that Kubernetes sets in each container for a service that is called hipq-database or hipq-worker.
 var serviceLink = regexp.MustCompile(`_(SERVICE_(HOST|PORT)(_.*)?|PORT_[0-9]+_(TCP|UDP|SCTP)(_.*)?)=|_PORT=(tcp|udp|sctp)://`)
 
+// beginning is what of a variable's name is fit to be printed.
+var beginning = regexp.MustCompile(`^[A-Za-z0-9_]{1,64}`)
+
 // variables refuses those of the environment that are meant for hipq and would be of no effect: whose name is a key of the
 // config or begins with a section of it (HIPQ_WORKER_…), and those that are nearly a setting. All others are somebody
 // else's, also where they begin with HIPQ_, and so are links to services. An empty variable is none.
@@ -51,9 +54,9 @@ func (c *checker) variables(env map[string]string) {
 			serviceLink.MatchString(name+"="+env[name]) {
 			continue
 		}
-		at := name
-		if !plainName.MatchString(name) {
-			at = fmt.Sprintf("%.80q", name)
+		at := beginning.FindString(name)
+		if at != name {
+			at += "…" // what comes then may be the value
 		}
 		section, ofSection := sectionOf(name)
 		near := Nearest(name, known)

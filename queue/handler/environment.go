@@ -32,7 +32,7 @@ func (e *Exec) constantEnvironment() []string {
 		env = append(env, name+"="+value)
 	}
 	for _, entry := range os.Environ() {
-		if name, value, _ := strings.Cut(entry, "="); inherited(name) {
+		if name, value, is := strings.Cut(entry, "="); is && inherited(name) {
 			set(name, value)
 		}
 	}
