@@ -44,6 +44,8 @@ func Diagnose(err error) (Trouble, string) {
 	return NoTrouble, ""
 }
 
+const highestID = "somebody has inserted a row with the highest id there is: docs/schema.md has the remedy"
+
 func diagnoseMySQL(err *mysql.MySQLError) (Trouble, string) {
 	switch err.Number {
 	case 1044, 1045, 1142, 1143, 1227, 1698:
@@ -53,7 +55,11 @@ func diagnoseMySQL(err *mysql.MySQLError) (Trouble, string) {
 	case erNoSuchTable, erNoSuchColumn, erNoSuchIndex:
 		return Misconfigured, "run hipq init"
 	case 167, 1467:
-		return Misconfigured, "somebody has inserted a row with the highest id there is: docs/schema.md has the remedy"
+		return Misconfigured, highestID
+	case erDuplicateEntry:
+		if strings.HasSuffix(err.Message, "PRIMARY'") { // MySQL gives the highest id to the next row again
+			return Misconfigured, highestID
+		}
 	case 1021, 1114, 3675:
 		return TryLater, "the server's disk or table space is full"
 	case 3, 1026, 1030: // an error while writing, or of the storage engine, whose number is in the text

@@ -32,6 +32,22 @@ func TestDiagnoseAFullDisk(t *testing.T) {
 	}
 }
 
+// Behind the highest id there is none: each server says so in its own way.
+func TestDiagnoseTheHighestID(t *testing.T) {
+	for _, err := range []*mysql.MySQLError{
+		{Number: 167, Message: "Out of range value for column 'id' at row 1"}, // MariaDB
+		{Number: 1467, Message: "Failed to read auto-increment value from storage engine"},
+		{Number: 1062, Message: "Duplicate entry '9223372036854775807' for key 'shop_emails.PRIMARY'"}, // MySQL 9
+	} {
+		if trouble, hint := Diagnose(err); trouble != Misconfigured || !strings.Contains(hint, "highest id") {
+			t.Errorf("%v: %v, %s", err, trouble, hint)
+		}
+	}
+	if trouble, _ := Diagnose(&mysql.MySQLError{Number: 1062, Message: "Duplicate entry 'send-a' for key 'shop_emails.live_key'"}); trouble != NoTrouble {
+		t.Errorf("another's key is %v", trouble)
+	}
+}
+
 // What a cluster refuses at a commit, or between two, is for later: the transaction may be repeated as a whole.
 func TestRefusedByTheCluster(t *testing.T) {
 	for _, number := range []uint16{1047, 1180, 1205, 1213, 1317} {
