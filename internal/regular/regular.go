@@ -17,7 +17,8 @@ const Max = 1 << 20
 var (
 	// ErrIrregular means that a file is a pipe, a device or the like.
 	ErrIrregular = errors.New("it is no regular file")
-	errTooLong   = fmt.Errorf("it is longer than %d bytes", Max)
+	// ErrTooLong means that it is longer than Max.
+	ErrTooLong = fmt.Errorf("it is longer than %d bytes", Max)
 )
 
 // Open opens a regular file for reading, without waiting for anybody. The error for what is none wraps ErrIrregular; for a
@@ -51,7 +52,7 @@ func Read(path string) ([]byte, fs.FileInfo, error) {
 	defer func() { _ = f.Close() }()
 	data, err := io.ReadAll(io.LimitReader(f, Max+1))
 	if err == nil && len(data) > Max {
-		err = &fs.PathError{Op: "read", Path: path, Err: errTooLong}
+		err = &fs.PathError{Op: "read", Path: path, Err: ErrTooLong}
 	}
 	return data, info, err
 }
