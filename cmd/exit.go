@@ -11,7 +11,6 @@ import (
 
 	"github.com/hipq/hipq/config"
 	"github.com/hipq/hipq/queue/job"
-	"github.com/hipq/hipq/queue/roster"
 	"github.com/hipq/hipq/queue/worker"
 	"github.com/hipq/hipq/schema"
 )
@@ -157,7 +156,7 @@ func (a *app) diagnose(err error) (code int, hint string) {
 	case errors.Is(err, job.ErrInvalid), errors.Is(err, job.ErrWindow):
 		return exitUsage, ""
 	}
-	if errors.Is(err, roster.ErrLockLost) {
+	if errors.Is(err, worker.ErrLockLost) {
 		return exitTryLater, "the database or this host was stalled for too long; the next tick takes the jobs back"
 	}
 	switch trouble, hint := schema.Diagnose(err); trouble {

@@ -16,9 +16,10 @@ import (
 
 	"github.com/hipq/hipq/config"
 	"github.com/hipq/hipq/internal/dbtest"
+	"github.com/hipq/hipq/internal/roster"
+	"github.com/hipq/hipq/internal/rounds"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/job"
-	"github.com/hipq/hipq/queue/roster"
 )
 
 // TestDocs holds the README and the guides to what hipq does. In a page, the word after a fence's language says what is
@@ -447,7 +448,7 @@ func inserts(t *testing.T, p page) {
 				t.Errorf("%s:%d: %v", p.name, b.line, err)
 			}
 		}
-		if _, err := q.Upkeep(t.Context(), roster.Worker{ID: "docs"}, queue.Look{New: true}, nil, nil); err != nil {
+		if _, err := q.Rounds().Upkeep(t.Context(), roster.Worker{ID: "docs"}, rounds.Look{New: true}, nil, nil); err != nil {
 			t.Fatal(err)
 		}
 		n := 0

@@ -9,10 +9,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hipq/hipq/internal/roster"
+	"github.com/hipq/hipq/internal/rounds"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/handler"
 	"github.com/hipq/hipq/queue/job"
-	"github.com/hipq/hipq/queue/roster"
 	"github.com/hipq/hipq/queue/worker"
 	"github.com/hipq/hipq/schema"
 )
@@ -65,13 +66,14 @@ func (a *app) runJob(cmd *cobra.Command, name string, id int64) error {
 	if err := runnable(cmd, q, w, id); err != nil {
 		return err
 	}
-	var ran *queue.Settled
+	var ran *worker.Attempt
 	done, err := worker.RunJob(cmd.Context(), worker.Params{
-		DB: i.db, Queues: queues, Options: i.Worker, Renewed: guard.Extend, Unkilled: a.warnOfUnkilled, Log: a.logger(), Worker: w,
-		Ended: func(s queue.Settled) {
-			ran = &s
+		DB: i.db, Queues: queues, Options: i.Worker, Renewed: guard.Extend, Unkilled: a.warnOfUnkilled, Log: a.logger(),
+		ID: w.ID, Host: w.Host, PID: w.PID,
+		Ended: func(attempt worker.Attempt) {
+			ran = &attempt
 			if !a.json {
-				a.printAttempt(s)
+				a.printAttempt(attempt)
 			}
 		},
 	}, id)
@@ -98,7 +100,7 @@ func runnable(cmd *cobra.Command, q worker.Queue, w roster.Worker, id int64) err
 		if !j.IsNew() {
 			return nil
 		}
-		if _, err := q.Upkeep(cmd.Context(), w, queue.Look{New: true}, nil, nil); err != nil {
+		if _, err := q.Rounds().Upkeep(cmd.Context(), w, rounds.Look{New: true}, nil, nil); err != nil {
 			return err
 		}
 		pause = min(2*pause+time.Millisecond, 200*time.Millisecond)
@@ -107,15 +109,15 @@ func runnable(cmd *cobra.Command, q worker.Queue, w roster.Worker, id int64) err
 }
 
 // printAttempt shows what the handler printed.
-func (a *app) printAttempt(s queue.Settled) {
-	if s.Outcome.Output == "" {
+func (a *app) printAttempt(attempt worker.Attempt) {
+	if attempt.Outcome.Output == "" {
 		return
 	}
-	a.out.text("%s\n", indent(safe(s.Outcome.Output)))
+	a.out.text("%s\n", indent(safe(attempt.Outcome.Output)))
 }
 
 // printRun says how it ended: what became of the job.
-func (a *app) printRun(cmd *cobra.Command, i *instance, q worker.Queue, ran queue.Settled, done worker.Summary) error {
+func (a *app) printRun(cmd *cobra.Command, i *instance, q worker.Queue, ran worker.Attempt, done worker.Summary) error {
 	// also when it was interrupted
 	j, err := q.Get(context.WithoutCancel(cmd.Context()), ran.Job.ID)
 	if errors.Is(err, queue.ErrNotFound) { // the queue doesn't keep what has ended

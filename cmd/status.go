@@ -10,8 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hipq/hipq/internal/roster"
 	"github.com/hipq/hipq/queue"
-	"github.com/hipq/hipq/queue/roster"
 	"github.com/hipq/hipq/schema"
 )
 
@@ -109,8 +109,12 @@ func (a *app) runStatus(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
+	var lastSeen time.Time
+	if last != nil {
+		lastSeen = last.Heartbeat.Time
+	}
 	for _, q := range queues {
-		s, err := i.queueStatus(cmd.Context(), q, last)
+		s, err := i.queueStatus(cmd.Context(), q, lastSeen)
 		if err != nil {
 			return err
 		}
@@ -137,7 +141,7 @@ func (a *app) runStatus(cmd *cobra.Command) error {
 	return a.printStatus(i, report.Queues, report.LeftOut, report.LastWorker, report.Workers)
 }
 
-func (i *instance) queueStatus(ctx context.Context, q *queue.Queue, last *roster.Row) (queueStatus, error) {
+func (i *instance) queueStatus(ctx context.Context, q *queue.Queue, lastSeen time.Time) (queueStatus, error) {
 	c, err := q.Counts(ctx)
 	if err != nil {
 		return queueStatus{}, err
@@ -147,7 +151,7 @@ func (i *instance) queueStatus(ctx context.Context, q *queue.Queue, last *roster
 		Failed: c.Failed, Closed: c.Closed, Finished: c.Finished, Held: c.Held, Waiting: c.Waiting, OldestDue: utc(c.OldestDue),
 		Unhandled: []unhandledType{},
 	}
-	types, err := q.Unhandled(ctx, c, last, i.handled(q.Name))
+	types, err := q.Unhandled(ctx, c, lastSeen, i.handled(q.Name))
 	for _, name := range slices.Sorted(maps.Keys(types)) {
 		s.Unhandled = append(s.Unhandled, unhandledType{name, utc(types[name])})
 	}

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/internal/engine"
-	"github.com/hipq/hipq/queue/roster"
+	"github.com/hipq/hipq/internal/roster"
 	"github.com/hipq/hipq/schema"
 )
 

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hipq/hipq/internal/rounds"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/job"
 )
@@ -149,7 +150,7 @@ func TestHandlersCountWhenTheyWereAnswered(t *testing.T) {
 	for name, end := range map[string]func(s store, j *job.Job){
 		"policy": func(s store, j *job.Job) { s.settle("w1", done, j) },
 		"retry handler": func(s store, j *job.Job) {
-			s.do(s.newRound("w1", 0, queue.Settled{Job: j, Outcome: done, Decider: queue.OwnHandler}))
+			s.do(s.newRound("w1", 0, rounds.Settled{Job: j, Outcome: done, Decider: rounds.OwnHandler}))
 		},
 		"lost": func(s store, _ *job.Job) { s.bury("w1"); s.upkeep() },
 	} {
@@ -243,7 +244,7 @@ func TestAnswerAndSettlementAtOnce(t *testing.T) {
 			wg.Go(func() {
 				r := s.newRound("w1", 0, settled(done, j)...)
 				for len(r.Settle) > 0 { // what another transaction holds is settled by a later round
-					got, err := s.Round(t.Context(), r)
+					got, err := s.Rounds().Round(t.Context(), r)
 					if err != nil {
 						t.Error(err)
 					}

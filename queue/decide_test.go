@@ -8,15 +8,16 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hipq/hipq/internal/roster"
+	"github.com/hipq/hipq/internal/rounds"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/job"
-	"github.com/hipq/hipq/queue/roster"
 )
 
-func (s store) undecided(worker string, n int) []queue.Settled {
+func (s store) undecided(worker string, n int) []rounds.Settled {
 	s.t.Helper()
 	s.hire(worker)
-	list := must[[]queue.Settled](s.t)(s.Undecided(s.t.Context(), s.newRound(worker, n), []string{"send", "report"}))
+	list := must[[]rounds.Settled](s.t)(s.Rounds().Undecided(s.t.Context(), s.newRound(worker, n), []string{"send", "report"}))
 	for i := range list {
 		list[i].Asked = true
 	}
@@ -24,12 +25,12 @@ func (s store) undecided(worker string, n int) []queue.Settled {
 }
 
 // fail settles an attempt for which a retry handler decides.
-func (s store) fail(by queue.Decider, o job.Outcome, j *job.Job) queue.Settled {
+func (s store) fail(by rounds.Decider, o job.Outcome, j *job.Job) rounds.Settled {
 	s.t.Helper()
-	failed := queue.Settled{Job: j, Outcome: o, Decider: by}
+	failed := rounds.Settled{Job: j, Outcome: o, Decider: by}
 	done := s.do(s.newRound(j.WorkerID, 0, failed))
 	failed.Asked = true
-	if by == queue.OwnHandler {
+	if by == rounds.OwnHandler {
 		if len(done.Resting) != 1 || !reflect.DeepEqual(done.Resting[0], failed) {
 			s.t.Errorf("resting are %+v", done.Resting)
 		}
@@ -46,9 +47,9 @@ func TestRetryHandlersDecisionHolds(t *testing.T) {
 	suite(t, func(s store) {
 		s.add(job.New{Type: "send", Data: "old"}, job.New{Type: "send"}, job.New{Type: "send"}, job.New{Type: "send"})
 		jobs := s.start("w1", 4)
-		failed := make([]queue.Settled, len(jobs))
+		failed := make([]rounds.Settled, len(jobs))
 		for i, j := range jobs {
-			failed[i] = s.fail(queue.OwnHandler, job.Outcome{Verdict: job.TryAgain, Error: "e"}, j)
+			failed[i] = s.fail(rounds.OwnHandler, job.Outcome{Verdict: job.TryAgain, Error: "e"}, j)
 			s.wantState(j.ID, job.Error, "locked", 1)
 			s.wantHistory(j.ID, "added/0 starting/1") // the outcome is written with the decision
 		}
@@ -93,14 +94,14 @@ func TestDecisionIsTakenByAnother(t *testing.T) {
 			s.add(job.New{Type: "send"})
 		}
 		jobs := s.start("w1", 4)
-		late := s.fail(queue.OwnHandler, job.Outcome{Verdict: job.Failed, Error: "never", Output: "said"}, jobs[0])
-		s.fail(queue.OwnHandler, job.Outcome{Verdict: job.TryAgain, Error: "later", RetryAfter: 90 * time.Second}, jobs[1])
-		s.fail(queue.AnyHandler, job.Outcome{Verdict: job.TryAgain, Error: "stopped", Output: "so far"}, jobs[2])
+		late := s.fail(rounds.OwnHandler, job.Outcome{Verdict: job.Failed, Error: "never", Output: "said"}, jobs[0])
+		s.fail(rounds.OwnHandler, job.Outcome{Verdict: job.TryAgain, Error: "later", RetryAfter: 90 * time.Second}, jobs[1])
+		s.fail(rounds.AnyHandler, job.Outcome{Verdict: job.TryAgain, Error: "stopped", Output: "so far"}, jobs[2])
 		s.wantState(s.nth(3), job.Error, "error", 1)
 		s.bury("w1")
-		look := must[queue.Look](t)(s.Look(t.Context(), []string{"send"}))
+		look := must[rounds.Look](t)(s.Rounds().Look(t.Context(), []string{"send"}))
 		// both types have retry handlers here: none for the policy
-		must[bool](t)(s.Upkeep(t.Context(), roster.Worker{ID: "keeper"}, look, nil, nil))
+		must[bool](t)(s.Rounds().Upkeep(t.Context(), roster.Worker{ID: "keeper"}, look, nil, nil))
 
 		list := s.undecided("w2", 3)
 		if len(list) != 3 || len(s.undecided("w3", 9)) != 1 {
@@ -142,18 +143,18 @@ func TestUndecidedMayBeRepeated(t *testing.T) {
 	suite(t, func(s store) {
 		s.add(slices.Repeat([]job.New{{Type: "send"}}, 5)...)
 		for _, j := range s.start("w1", 5) {
-			s.fail(queue.AnyHandler, job.Outcome{Verdict: job.TryAgain, Error: "e"}, j)
+			s.fail(rounds.AnyHandler, job.Outcome{Verdict: job.TryAgain, Error: "e"}, j)
 		}
 		s.hire("w2")
 		types := []string{"send", "report"}
 		r := s.newRound("w2", 3)
-		first := must[[]queue.Settled](t)(s.Undecided(t.Context(), r, types))
+		first := must[[]rounds.Settled](t)(s.Rounds().Undecided(t.Context(), r, types))
 		if len(first) != 3 {
 			t.Fatalf("%d were taken", len(first))
 		}
 		must[any](t)(s.answer(queue.Answer{Key: first[2].Job.Key, Verdict: job.Finished}))
 		r.Again = true
-		again := must[[]queue.Settled](t)(s.Undecided(t.Context(), r, types))
+		again := must[[]rounds.Settled](t)(s.Rounds().Undecided(t.Context(), r, types))
 		if len(again) != 2 || !reflect.DeepEqual(again[0].Job, s.get(first[0].Job.ID)) || again[1].Job.ID != first[1].Job.ID {
 			t.Errorf("taken were %+v, then %+v", first, again)
 		}
@@ -171,7 +172,7 @@ func TestUndecidedMayBeRepeated(t *testing.T) {
 		}
 		// one that was not committed takes them now
 		r = s.newRound("w2", 3)
-		if r.Again = true; len(must[[]queue.Settled](t)(s.Undecided(t.Context(), r, types))) != 0 {
+		if r.Again = true; len(must[[]rounds.Settled](t)(s.Rounds().Undecided(t.Context(), r, types))) != 0 {
 			t.Error("there is nothing left to take")
 		}
 	})
@@ -182,8 +183,8 @@ func TestPolicyHonoursTheWish(t *testing.T) {
 	suite(t, func(s store) {
 		s.add(job.New{Type: "send"}, job.New{Type: "send"})
 		jobs := s.start("w1", 2)
-		s.fail(queue.AnyHandler, job.Outcome{Verdict: job.Failed, Error: "never"}, jobs[0])
-		s.fail(queue.AnyHandler, job.Outcome{Verdict: job.TryAgain, Error: "later", RetryAfter: 10 * time.Hour}, jobs[1])
+		s.fail(rounds.AnyHandler, job.Outcome{Verdict: job.Failed, Error: "never"}, jobs[0])
+		s.fail(rounds.AnyHandler, job.Outcome{Verdict: job.TryAgain, Error: "later", RetryAfter: 10 * time.Hour}, jobs[1])
 		s.upkeep()
 		s.wantState(s.nth(1), job.Final, "failed", 1)
 		j := s.wantState(s.nth(2), job.Retry, "later", 1)
@@ -216,7 +217,7 @@ func TestStop(t *testing.T) {
 				t.Errorf("%s was asked", asked)
 			}
 		}
-		if list := must[[]int64](t)(s.Stopping(t.Context(), "w1")); len(list) != 4 {
+		if list := must[[]int64](t)(s.Rounds().Stopping(t.Context(), "w1")); len(list) != 4 {
 			t.Errorf("stopping %v", list)
 		}
 		// whatever the handler says, unless it has finished
@@ -256,7 +257,7 @@ func TestStartNow(t *testing.T) {
 			id := s.nth(n + 1)
 			r := s.newRound("w1", 0)
 			for range 2 { // the second time as after a lost answer of the database
-				j := must[*job.Job](t)(s.StartNow(t.Context(), r, id))
+				j := must[*job.Job](t)(s.Rounds().StartNow(t.Context(), r, id))
 				if stored := s.wantState(id, job.Running, "locked", 1); !reflect.DeepEqual(j, stored) {
 					t.Errorf("started %+v, it is %+v", j, stored)
 				}
@@ -265,14 +266,14 @@ func TestStartNow(t *testing.T) {
 		}
 		s.lockOutside("w1", s.nth(4))
 		s.do(s.newRound("w1", 0, settled(done, s.get(s.nth(2)))...))
-		if _, err := s.StartNow(t.Context(), s.newRound("w1", 0), s.nth(5)); err != nil {
+		if _, err := s.Rounds().StartNow(t.Context(), s.newRound("w1", 0), s.nth(5)); err != nil {
 			t.Errorf("with room again: %v", err)
 		}
 		for id, want := range map[int64]error{
 			s.nth(1): queue.ErrStarted, s.nth(2): queue.ErrFinal, s.nth(3): queue.ErrNoRoom, s.nth(4): queue.ErrLocked,
 			s.nth(6): queue.ErrNotTakenIn, s.nth(6) + 1: queue.ErrNotFound,
 		} {
-			if _, err := s.StartNow(t.Context(), s.newRound("w1", 0), id); !errors.Is(err, want) {
+			if _, err := s.Rounds().StartNow(t.Context(), s.newRound("w1", 0), id); !errors.Is(err, want) {
 				t.Errorf("%d: %v, want %v", id, err, want)
 			}
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/internal/rounds"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/schema"
@@ -94,7 +95,7 @@ func TestManyFullGroups(t *testing.T) {
 		s.add(jobs...)
 		s.hire("w1")
 		drain := func() (all []*job.Job) {
-			candidates := s.Candidates([]string{"send", "report"})
+			candidates := s.Rounds().Candidates([]string{"send", "report"})
 			for {
 				r := s.newRound("w1", 1000) // more than the groups that it looks at
 				r.Candidates = candidates
@@ -158,8 +159,8 @@ func TestMoreIsHeld(t *testing.T) {
 	suiteWith(t, byRegion(0, map[string]int{"east": 2}), func(s store) {
 		s.add(slices.Repeat([]job.New{inRegion("east", 1)}, 5)...)
 		first := s.start("w1", 9)
-		candidates := s.Candidates([]string{"send"})
-		round := func(settle ...queue.Settled) queue.Done {
+		candidates := s.Rounds().Candidates([]string{"send"})
+		round := func(settle ...rounds.Settled) rounds.Done {
 			r := s.newRound("w1", 1, settle...)
 			r.Candidates = candidates
 			return s.do(r)
@@ -353,10 +354,10 @@ func groupsAtRandom(t *testing.T, limit int, limits map[string]int, regions []st
 		}
 		random := rand.New(rand.NewPCG(1, uint64(limit)))
 		// a worker's own, for they remember at which groups it has looked
-		candidates := map[string]*queue.Candidates{}
+		candidates := map[string]rounds.Candidates{}
 		for _, w := range []string{"w0", "w1", "w2"} {
 			s.hire(w)
-			candidates[w] = s.Candidates([]string{"send"})
+			candidates[w] = s.Rounds().Candidates([]string{"send"})
 		}
 		var running []*job.Job
 		ended, added := 0, 0

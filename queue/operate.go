@@ -121,16 +121,6 @@ func (q *Queue) Stop(ctx context.Context, id int64) (asked string, err error) {
 	return asked, nil
 }
 
-// Stopping are the jobs that a worker runs and is asked to stop.
-func (q *Queue) Stopping(ctx context.Context, worker string) (ids []int64, err error) {
-	err = q.db.SelectContext(ctx, &ids, "SELECT id FROM "+q.table+" "+q.pick()+
-		" WHERE line = 'locked' AND part = 'stop' AND worker_id = ?", worker)
-	if err != nil {
-		return nil, fmt.Errorf("find the jobs of %s to stop: %w", q.Name, err)
-	}
-	return ids, nil
-}
-
 // When says anew when a job should run, and with which priority. What is zero or nil stays as it is.
 type When struct {
 	At time.Time

@@ -68,11 +68,11 @@ func (w Why) failed() Reason {
 func (w Why) nobody() []Reason {
 	const long = 5 * time.Minute
 	switch {
-	case w.Last == nil:
+	case w.last == nil:
 		return []Reason{because("no_worker", "no worker has run yet: is hipq work in crontab?")}
-	case w.Now.Sub(w.Last.Heartbeat.Time) > long:
+	case w.now.Sub(w.last.Heartbeat.Time) > long:
 		return []Reason{because("no_worker", "no worker has run for %s (the last: pid %d on %s): is hipq work in crontab?",
-			brief(w.Now.Sub(w.Last.Heartbeat.Time)), w.Last.PID, w.Last.Host)}
+			brief(w.now.Sub(w.last.Heartbeat.Time)), w.last.PID, w.last.Host)}
 	}
 	return nil
 }
@@ -80,11 +80,11 @@ func (w Why) nobody() []Reason {
 func (w Why) later() Reason {
 	at := w.local(w.Job.ScheduledRunTime)
 	switch {
-	case !w.Job.ScheduledRunTime.After(w.Now):
+	case !w.Job.ScheduledRunTime.After(w.now):
 		return because("due", "it has been due since %s, and the next worker sees to it", at)
 	case w.Job.State == job.Retry:
 		return because("retry", "attempt %d failed (%s); the next is due at %s", w.Job.Attempt, w.Job.Error, at)
-	case len(w.Job.Windows) > 0 && !w.Job.Windows.Contains(w.Now.In(w.Options.Location)):
+	case len(w.Job.Windows) > 0 && !w.Job.Windows.Contains(w.now.In(w.options.Location)):
 		return because("window", "it is not due until %s; its windows are %s, and closed now", at, strings.Join(w.Job.Windows.Strings(), ", "))
 	}
 	return because("scheduled", "it is not due until %s", at)
@@ -92,16 +92,16 @@ func (w Why) later() Reason {
 
 func (w Why) locked() []Reason {
 	who, until := "worker "+w.Job.WorkerID+", which is not known any more", ""
-	if w.Worker != nil {
-		who = fmt.Sprintf("worker %s (pid %d on %s), ", w.Worker.ID, w.Worker.PID, w.Worker.Host)
-		switch dead, silent := w.Worker.Silent(w.Now); {
-		case w.Worker.State != "working" || silent && dead == 0:
-			who += fmt.Sprintf("whose lock lasted until %s and is over: the next worker takes the job back", w.local(w.Worker.LockUntil.Time))
+	if w.worker != nil {
+		who = fmt.Sprintf("worker %s (pid %d on %s), ", w.worker.ID, w.worker.PID, w.worker.Host)
+		switch dead, silent := w.worker.Silent(w.now); {
+		case w.worker.State != "working" || silent && dead == 0:
+			who += fmt.Sprintf("whose lock lasted until %s and is over: the next worker takes the job back", w.local(w.worker.LockUntil.Time))
 		case silent:
 			who += fmt.Sprintf("of which nothing was heard for %s: unless it comes back it is declared dead in %s, and the next worker takes the job back",
-				brief(w.Now.Sub(w.Worker.Heartbeat.Time)), brief(dead))
+				brief(w.now.Sub(w.worker.Heartbeat.Time)), brief(dead))
 		default:
-			who += "whose lock lasts until " + w.local(w.Worker.LockUntil.Time)
+			who += "whose lock lasts until " + w.local(w.worker.LockUntil.Time)
 			until = ", at most until " + w.local(w.Job.StartTime.Add(w.Job.Timeout)) // of one that is lost the timeout says nothing
 		}
 	}
@@ -124,10 +124,10 @@ func (w Why) locked() []Reason {
 // held gives what stands in the way of a job whose throttle group was full.
 func (w Why) held() []Reason {
 	var reasons []Reason
-	if w.Paused {
+	if w.paused {
 		reasons = append(reasons, because("paused", "the queue is paused: hipq queue resume %s", w.Job.Queue))
 	}
-	if !w.Handled {
+	if !w.handled {
 		reasons = append(reasons, because("no_handler", "this config has no handler for job type %s", w.Job.Type))
 	}
 	switch full, limit := w.groupFull(), w.groupLimit(); {
@@ -137,59 +137,59 @@ func (w Why) held() []Reason {
 		reasons = append(reasons, *full)
 	default:
 		reasons = append(reasons, because("held", "its throttle group %s was full; %d of %d are taken now, and the next worker starts the first of the group",
-			w.Group, w.GroupUsed, limit))
+			w.group, w.groupUsed, limit))
 	}
 	return append(reasons, w.nobody()...)
 }
 
 // groupLimit is that of the job's throttle group; 0 is none.
 func (w Why) groupLimit() int {
-	if w.Options.ThrottleGroups == nil {
+	if w.options.ThrottleGroups == nil {
 		return 0
 	}
-	return w.Options.ThrottleGroups.Limit(w.Group)
+	return w.options.ThrottleGroups.Limit(w.group)
 }
 
 // groupFull says that the job's throttle group has no room for it; nil if it has.
 func (w Why) groupFull() *Reason {
 	limit, factor := w.groupLimit(), w.Job.ThrottleFactor
-	if limit == 0 || factor == 0 || job.Allows(limit, w.GroupUsed, factor) {
+	if limit == 0 || factor == 0 || job.Allows(limit, w.groupUsed, factor) {
 		return nil
 	}
-	full := because("group_full", "throttled: of group %s %d of %d are taken, and its factor is %d", w.Group, w.GroupUsed, limit, factor)
+	full := because("group_full", "throttled: of group %s %d of %d are taken, and its factor is %d", w.group, w.groupUsed, limit, factor)
 	return &full
 }
 
 // due gives all that stands in the way of a job that is due.
 func (w Why) due() []Reason {
 	var reasons []Reason
-	if w.Paused {
+	if w.paused {
 		reasons = append(reasons, because("paused", "the queue is paused: hipq queue resume %s", w.Job.Queue))
 	}
-	if !w.Handled {
+	if !w.handled {
 		reasons = append(reasons, because("no_handler", "this config has no handler for job type %s", w.Job.Type))
 	}
-	if opening := w.Job.Windows.Next(w.Now.In(w.Options.Location)); opening.After(w.Now) {
+	if opening := w.Job.Windows.Next(w.now.In(w.options.Location)); opening.After(w.now) {
 		reasons = append(reasons, because("window", "its window opens at %s", w.local(opening)))
 	}
-	if f, limit := w.Job.ThrottleFactor, w.Options.ThrottleLimit; limit > 0 && f > 0 && !job.Allows(limit, w.Used, f) {
-		reasons = append(reasons, because("limit_full", "throttled: %d of %d are taken, and its factor is %d", w.Used, limit, f))
+	if f, limit := w.Job.ThrottleFactor, w.options.ThrottleLimit; limit > 0 && f > 0 && !job.Allows(limit, w.used, f) {
+		reasons = append(reasons, because("limit_full", "throttled: %d of %d are taken, and its factor is %d", w.used, limit, f))
 	}
 	if full := w.groupFull(); full != nil {
 		reasons = append(reasons, *full)
 	}
-	if w.Rate > 0 {
-		reasons = append(reasons, because("rate", "the queue's rate of %d starts per %s is used up for %s", w.Options.Rate.Starts,
-			job.Brief(w.Options.Rate.Per), w.Rate.Round(time.Millisecond)))
+	if w.rate > 0 {
+		reasons = append(reasons, because("rate", "the queue's rate of %d starts per %s is used up for %s", w.options.Rate.Starts,
+			job.Brief(w.options.Rate.Per), w.rate.Round(time.Millisecond)))
 	}
-	for _, full := range w.Full {
+	for _, full := range w.fullLanes {
 		reasons = append(reasons, w.full(full))
 	}
 	if w.Job.Suspect {
 		reasons = append(reasons, because("suspect", "its last attempt ended with its worker, so it runs alone: a worker takes it that runs nothing else"))
 	}
 	reasons = append(reasons, w.nobody()...)
-	if w.RowHeld {
+	if w.rowHeld {
 		reasons = append(reasons, because("row_held", "another transaction holds its row: does an application keep one open?"))
 	}
 	if w.Ahead > 0 {
@@ -202,12 +202,12 @@ func (w Why) due() []Reason {
 }
 
 // full says who holds all slots of a lane.
-func (w Why) full(f FullLane) Reason {
+func (w Why) full(f fullLane) Reason {
 	var workers []string
 	for _, r := range f.Workers[:min(len(f.Workers), fullWorkers)] {
 		text := fmt.Sprintf("worker %s (pid %d)", r.ID, r.PID)
-		if dead, silent := r.Silent(w.Now); silent {
-			text += fmt.Sprintf(", silent for %s: unless it comes back it is declared dead in %s", brief(w.Now.Sub(r.Heartbeat.Time)), brief(dead))
+		if dead, silent := r.Silent(w.now); silent {
+			text += fmt.Sprintf(", silent for %s: unless it comes back it is declared dead in %s", brief(w.now.Sub(r.Heartbeat.Time)), brief(dead))
 		}
 		workers = append(workers, text)
 	}
@@ -226,14 +226,14 @@ const fullWorkers = 10
 
 func (w Why) orNoHandler(word, format string, args ...any) []Reason {
 	reasons := []Reason{because(word, format, args...)}
-	if !w.Handled {
+	if !w.handled {
 		reasons = append(reasons, because("no_handler", "this config has no handler for job type %s", w.Job.Type))
 	}
 	return append(reasons, w.nobody()...)
 }
 
 func (w Why) local(t time.Time) string {
-	return t.In(w.Options.Location).Format("2006-01-02 15:04:05 MST")
+	return t.In(w.options.Location).Format("2006-01-02 15:04:05 MST")
 }
 
 // brief is a time of some seconds and more for people.

@@ -8,7 +8,6 @@ import (
 
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/engine"
-	"github.com/hipq/hipq/queue/roster"
 )
 
 // passedBy is how long workers pass a job type by until it is said that none of them has a handler for it.
@@ -17,11 +16,11 @@ const passedBy = time.Hour
 // Unhandled gives the job types that no worker seems to have a handler for, misspelt ones perhaps, and since when the first of
 // their jobs has been due: for an hour, while workers have run, and none of the type is running, nor was started in that hour.
 // What handlers there are is in the workers' configs, which nobody knows; handled are the types of the one that asks, which are
-// left out. c is what Counts has just counted, last the latest worker, nil if there was none.
+// left out. c is what Counts has just counted, lastSeen the last heartbeat of the latest worker, zero if there was none.
 //
 // Where there may be such types it reads all due jobs, in the index, and the activity of an hour.
-func (q *Queue) Unhandled(ctx context.Context, c Counts, last *roster.Row, handled []string) (map[string]time.Time, error) {
-	if c.Paused || last == nil || c.OldestDue.IsZero() || last.Heartbeat.Sub(c.OldestDue) < passedBy {
+func (q *Queue) Unhandled(ctx context.Context, c Counts, lastSeen time.Time, handled []string) (map[string]time.Time, error) {
+	if c.Paused || c.OldestDue.IsZero() || lastSeen.Sub(c.OldestDue) < passedBy {
 		return nil, nil
 	}
 	var due []struct {
@@ -34,7 +33,7 @@ func (q *Queue) Unhandled(ctx context.Context, c Counts, last *roster.Row, handl
 	}
 	unhandled := map[string]time.Time{}
 	for _, d := range due {
-		if slices.Contains(handled, d.Type) || last.Heartbeat.Sub(d.Since.Time) < passedBy {
+		if slices.Contains(handled, d.Type) || lastSeen.Sub(d.Since.Time) < passedBy {
 			continue
 		}
 		passed, err := q.isPassedBy(ctx, d.Type)

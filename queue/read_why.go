@@ -8,34 +8,34 @@ import (
 	"slices"
 	"time"
 
+	"github.com/hipq/hipq/internal/roster"
 	"github.com/hipq/hipq/queue/job"
-	"github.com/hipq/hipq/queue/roster"
 )
 
 // Why is what there is to know about a job that isn't running, or is.
 type Why struct {
 	Job *job.Job
-	// Now is the database's clock, at which all else holds.
-	Now time.Time
-	// Paused: nothing of the queue is started.
-	Paused bool
-	// Used is what counts against the throttle limit, GroupUsed against that of the job's throttle group, Group.
-	Used, GroupUsed int
-	Group           string
-	// Rate is how long the queue's rate lets no job start; 0 if it does.
-	Rate time.Duration
 	// Ahead is how many due jobs of the queue come before it, of whatever type.
 	Ahead int64
-	// Full tells where workers hold all slots of a concurrency that the job comes under: the host's, the queue's or the job
+	// now is the database's clock, at which all else holds.
+	now time.Time
+	// paused: nothing of the queue is started.
+	paused bool
+	// used is what counts against the throttle limit, groupUsed against that of the job's throttle group, group.
+	used, groupUsed int
+	group           string
+	// rate is how long the queue's rate lets no job start; 0 if it does.
+	rate time.Duration
+	// fullLanes tells where workers hold all slots of a concurrency that the job comes under: the host's, the queue's or the job
 	// type's own.
-	Full []FullLane
-	// RowHeld says that another transaction holds the job's row.
-	RowHeld bool
-	// Handled says whether the config that asks has a handler for the job's type.
-	Handled bool
-	// Worker is the worker that has it, if one does; Last is the one that started last, if any has.
-	Worker, Last *roster.Row
-	Options      Options
+	fullLanes []fullLane
+	// rowHeld says that another transaction holds the job's row.
+	rowHeld bool
+	// handled says whether the config that asks has a handler for the job's type.
+	handled bool
+	// worker is the worker that has it, if one does; last is the one that started last, if any has.
+	worker, last *roster.Row
+	options      Options
 }
 
 // Asker is what the config that asks says of a worker.
@@ -52,38 +52,38 @@ func (q *Queue) Why(ctx context.Context, id int64, by Asker) (Why, error) {
 	if err != nil {
 		return Why{}, err
 	}
-	w := Why{Job: j, Options: q.Options}
-	w.Handled = slices.Contains(by.Handled, j.Type)
-	if w.Now, err = q.db.Clock(ctx); err != nil {
+	w := Why{Job: j, options: q.Options}
+	w.handled = slices.Contains(by.Handled, j.Type)
+	if w.now, err = q.db.Clock(ctx); err != nil {
 		return w, err
 	}
-	if w.Paused, err = q.Paused(ctx); err != nil {
+	if w.paused, err = q.Paused(ctx); err != nil {
 		return w, err
 	}
 	used, byGroup, err := q.used(ctx, q.db)
 	if err != nil {
 		return w, err
 	}
-	if w.Group = j.Group; j.Line == job.LineDue && q.ThrottleGroups != nil && !q.ThrottleGroups.Knows(w.Group) {
-		w.Group = q.ThrottleGroups.Of(j.Type, []byte(j.Data)) // no round has found it out yet
+	if w.group = j.Group; j.Line == job.LineDue && q.ThrottleGroups != nil && !q.ThrottleGroups.Knows(w.group) {
+		w.group = q.ThrottleGroups.Of(j.Type, []byte(j.Data)) // no round has found it out yet
 	}
-	w.Used, w.GroupUsed = used, byGroup[w.Group]
+	w.used, w.groupUsed = used, byGroup[w.group]
 	if q.Rate.Starts > 0 {
-		lately, err := q.startsLately(ctx, w.Now)
+		lately, err := q.startsLately(ctx, w.now)
 		if err != nil {
 			return w, err
 		}
-		_, w.Rate = q.Rate.Left(lately, w.Now)
+		_, w.rate = q.Rate.Left(lately, w.now)
 	}
 	if j.Line == job.LineDue {
 		if err := q.whyDue(ctx, &w, by); err != nil {
 			return w, err
 		}
 	}
-	if w.Worker, err = q.workers.Get(ctx, j.WorkerID); err != nil {
+	if w.worker, err = q.workers.Get(ctx, j.WorkerID); err != nil {
 		return w, err
 	}
-	w.Last, err = q.workers.Last(ctx)
+	w.last, err = q.workers.Last(ctx)
 	return w, err
 }
 
@@ -92,10 +92,10 @@ func (q *Queue) whyDue(ctx context.Context, w *Why, by Asker) (err error) {
 	if w.Ahead, err = q.ahead(ctx, w.Job); err != nil {
 		return err
 	}
-	if w.Full, err = q.fullLanes(ctx, w.Job.Type, by.Concurrency, w.Now); err != nil {
+	if w.fullLanes, err = q.fullLanes(ctx, w.Job.Type, by.Concurrency, w.now); err != nil {
 		return err
 	}
-	w.RowHeld, err = q.db.IsHeld(ctx, q.table, w.Job.ID)
+	w.rowHeld, err = q.db.IsHeld(ctx, q.table, w.Job.ID)
 	return err
 }
 
@@ -122,8 +122,8 @@ func (q *Queue) startsLately(ctx context.Context, now time.Time) (job.Starts, er
 	return lately, nil
 }
 
-// FullLane is a concurrency of which workers hold all slots on a host.
-type FullLane struct {
+// fullLane is a concurrency of which workers hold all slots on a host.
+type fullLane struct {
 	Host  string
 	Limit int
 	// Lane names it: a queue, or one of its job types. It is empty for the host's own.
@@ -133,7 +133,7 @@ type FullLane struct {
 }
 
 // fullLanes tells on which hosts live workers hold all slots that jobs of a type can have.
-func (q *Queue) fullLanes(ctx context.Context, jobType string, concurrency int, now time.Time) ([]FullLane, error) {
+func (q *Queue) fullLanes(ctx context.Context, jobType string, concurrency int, now time.Time) ([]fullLane, error) {
 	limits := map[string]int{
 		"": concurrency, roster.Lane(q.Name, ""): q.Concurrency, roster.Lane(q.Name, jobType): q.configured[jobType].Concurrency,
 	}
@@ -158,12 +158,12 @@ func (q *Queue) fullLanes(ctx context.Context, jobType string, concurrency int, 
 			}
 		}
 	}
-	var full []FullLane
+	var full []fullLane
 	for at, n := range taken {
 		if limit := limits[at[1]]; limit > 0 && n >= limit {
-			full = append(full, FullLane{Host: at[0], Limit: limit, Lane: at[1], Workers: holders[at]})
+			full = append(full, fullLane{Host: at[0], Limit: limit, Lane: at[1], Workers: holders[at]})
 		}
 	}
-	slices.SortFunc(full, func(a, b FullLane) int { return cmp.Or(cmp.Compare(a.Host, b.Host), cmp.Compare(a.Lane, b.Lane)) })
+	slices.SortFunc(full, func(a, b fullLane) int { return cmp.Or(cmp.Compare(a.Host, b.Host), cmp.Compare(a.Lane, b.Lane)) })
 	return full, nil
 }

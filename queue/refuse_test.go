@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/internal/dbtest"
+	"github.com/hipq/hipq/internal/rounds"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/job"
 )
@@ -173,7 +174,7 @@ func TestOperateOnAFlawedRow(t *testing.T) {
 			s.t.Fatalf("flaw: %v", j.Flaw)
 		}
 		s.hire("w")
-		_, startNow := s.StartNow(in, s.newRound("w", 1), 1)
+		_, startNow := s.Rounds().StartNow(in, s.newRound("w", 1), 1)
 		_, answer := s.Answer(in, queue.Answer{Type: "send", Key: s.get(s.nth(2)).Key, Verdict: job.Finished})
 		for verb, err := range map[string]error{"start": startNow, "answer": answer, "reschedule": s.Reschedule(in, 1, queue.When{At: time.Now()})} {
 			if !errors.Is(err, job.ErrInvalid) || !strings.Contains(err.Error(), "time_windows") {
@@ -203,7 +204,7 @@ func TestUndecidedRefuses(t *testing.T) {
 		s.exec(insertOf("line, state, time_windows", "'error', 'error', 'x'"))
 		s.exec(insertOf("line, state, attempt, error", "'error', 'error', 1, 'boo'"))
 		s.hire("w")
-		list := must[[]queue.Settled](s.t)(s.Undecided(s.t.Context(), s.newRound("w", 5), []string{"send"}))
+		list := must[[]rounds.Settled](s.t)(s.Rounds().Undecided(s.t.Context(), s.newRound("w", 5), []string{"send"}))
 		if len(list) != 1 || list[0].Job.ID != s.nth(2) {
 			s.t.Errorf("to be asked about: %+v", list)
 		}

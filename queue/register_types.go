@@ -191,9 +191,6 @@ func (q *Queue) remember(types map[string]job.Type) {
 	maps.Copy(q.registered, types)
 }
 
-// JobType gives a type of the config; the zero Type if it isn't one.
-func (q *Queue) JobType(name string) job.Type { return q.configured[name] }
-
 // TypeNames gives the names of all job types that the queue has had, or has in the config.
 func (q *Queue) TypeNames(ctx context.Context) ([]string, error) {
 	known, err := q.loadTypes(ctx)

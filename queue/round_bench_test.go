@@ -10,8 +10,9 @@ import (
 
 	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/internal/roster"
+	"github.com/hipq/hipq/internal/rounds"
 	"github.com/hipq/hipq/queue/job"
-	"github.com/hipq/hipq/queue/roster"
 	"github.com/hipq/hipq/schema"
 )
 
@@ -98,11 +99,11 @@ func (q *Queue) fill(b *testing.B, kinds ...rows) {
 var bencher = roster.Worker{ID: "bench", Host: "bench", PID: 1}
 
 // startRound does a round of the bencher, which is to start n jobs.
-func (q *Queue) startRound(b *testing.B, c *Candidates, n int, settle ...Settled) Done {
+func (q *Queue) startRound(b *testing.B, c rounds.Candidates, n int, settle ...rounds.Settled) rounds.Done {
 	b.Helper()
-	r := NewRound(bencher)
+	r := rounds.New(bencher)
 	r.Settle, r.Slots, r.Candidates = settle, n, c
-	done, err := q.Round(b.Context(), r)
+	done, err := q.Rounds().Round(b.Context(), r)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -112,7 +113,7 @@ func (q *Queue) startRound(b *testing.B, c *Candidates, n int, settle ...Settled
 // startCost is the median time of a round that starts 100 jobs, of a worker that goes along the line.
 func (q *Queue) startCost(b *testing.B, times int) time.Duration {
 	b.Helper()
-	c := q.Candidates([]string{"noop"})
+	c := q.Rounds().Candidates([]string{"noop"})
 	var costs []time.Duration
 	for range times {
 		began := time.Now()
@@ -214,7 +215,7 @@ func BenchmarkRoundHeld(b *testing.B) {
 			forget()
 			add(100_000, 1, `{"region": "full"}`)
 			began := time.Now()
-			for c := q.Candidates([]string{"noop"}); q.held(b) < 100_000-1; {
+			for c := q.Rounds().Candidates([]string{"noop"}); q.held(b) < 100_000-1; {
 				q.startRound(b, c, 1)
 			}
 			holding := time.Since(began)
@@ -250,9 +251,9 @@ func BenchmarkRoundDrain(b *testing.B) {
 			if _, err := q.EnqueueMany(b.Context(), jobs); err != nil {
 				b.Fatal(err)
 			}
-			c := q.Candidates([]string{"noop"})
+			c := q.Rounds().Candidates([]string{"noop"})
 			var costs []time.Duration
-			var ended []Settled
+			var ended []rounds.Settled
 			for range n / 100 {
 				began := time.Now()
 				done := q.startRound(b, c, 100, ended...)
@@ -262,7 +263,7 @@ func BenchmarkRoundDrain(b *testing.B) {
 				}
 				ended = nil
 				for _, j := range done.Started {
-					ended = append(ended, Settled{Job: j, Outcome: job.Outcome{Verdict: job.Finished}})
+					ended = append(ended, rounds.Settled{Job: j, Outcome: job.Outcome{Verdict: job.Finished}})
 				}
 			}
 			q.startRound(b, c, 0, ended...)

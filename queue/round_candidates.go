@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/internal/rounds"
 	"github.com/hipq/hipq/queue/job"
 )
 
@@ -67,13 +68,13 @@ func (c candidate) args() []any {
 	return []any{at, at, c.At, at, c.At, c.ID}
 }
 
-// Candidates are the due jobs of some types, as one worker knows them: read from the index without locks, some at a time,
+// candidates are the due jobs of some types, as one worker knows them: read from the index without locks, some at a time,
 // and handed out in order to its rounds. Whoever locks one by its id finds out whether another was faster.
 //
 // They are read on from the last one that was read, for where a worker takes from the head of an index, the entries of
 // the jobs that are gone lie in its way until the database purges them. Once in a while they are read from the head again:
 // so long a job that should be next may be passed over. It is safe for concurrent use.
-type Candidates struct {
+type candidates struct {
 	q     *Queue
 	types []string
 	// suspects says that they are suspects.
@@ -105,19 +106,18 @@ type indexRange struct {
 	ended bool
 }
 
-// Candidates are those of these types, for one worker, apart from suspects.
-func (q *Queue) Candidates(types []string) *Candidates {
+// Candidates implements rounds.Queue.
+func (q workerSide) Candidates(types []string) rounds.Candidates {
 	return q.candidates(false, types, partMain, partFree)
 }
 
-// Suspects are the candidates of these types whose last attempt ended with its worker, for one worker. Each is for a round
-// of one slot, of a worker that runs nothing else until the job has ended.
-func (q *Queue) Suspects(types []string) *Candidates {
+// Suspects implements rounds.Queue.
+func (q workerSide) Suspects(types []string) rounds.Candidates {
 	return q.candidates(true, types, partSuspect, partSuspectFree)
 }
 
-func (q *Queue) candidates(suspects bool, types []string, parts ...string) *Candidates {
-	c := &Candidates{q: q, types: types, suspects: suspects}
+func (q *Queue) candidates(suspects bool, types []string, parts ...string) *candidates {
+	c := &candidates{q: q, types: types, suspects: suspects}
 	for _, part := range parts {
 		for _, t := range types {
 			c.ranges = append(c.ranges, &indexRange{part: part, jobType: t})
@@ -126,14 +126,14 @@ func (q *Queue) candidates(suspects bool, types []string, parts ...string) *Cand
 	return c
 }
 
-// Forget makes the next round read from the head of the line.
-func (c *Candidates) Forget() {
+// Forget implements rounds.Candidates.
+func (c *candidates) Forget() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.forget()
 }
 
-func (c *Candidates) forget() {
+func (c *candidates) forget() {
 	for _, r := range c.ranges {
 		r.read, r.last, r.ended = nil, nil, false
 	}
@@ -142,7 +142,7 @@ func (c *Candidates) forget() {
 
 // next hands out up to n, the first in order. free narrows them to those without weight; fromHead lets it look at the head
 // of the line again, which a round does once.
-func (c *Candidates) next(ctx context.Context, tx *engine.Tx, n int, free, fromHead bool) (list []candidate, err error) {
+func (c *candidates) next(ctx context.Context, tx *engine.Tx, n int, free, fromHead bool) (list []candidate, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if fromHead && c.stale() {
@@ -169,7 +169,7 @@ func (c *Candidates) next(ctx context.Context, tx *engine.Tx, n int, free, fromH
 }
 
 // known hands out up to n, the first in order, as far as they have been read already.
-func (c *Candidates) known(n int) (list []candidate) {
+func (c *candidates) known(n int) (list []candidate) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.stale() {
@@ -187,17 +187,17 @@ func (c *Candidates) known(n int) (list []candidate) {
 }
 
 // more says that there may be others than those that were handed out.
-func (c *Candidates) more() bool {
+func (c *candidates) more() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.ContainsFunc(c.ranges, func(r *indexRange) bool { return len(r.read) > 0 || !r.ended })
 }
 
 // stale says that it is time to read from the head of the line again.
-func (c *Candidates) stale() bool { return time.Since(c.readAt) >= max(headEvery, 10*c.readFor) }
+func (c *candidates) stale() bool { return time.Since(c.readAt) >= max(headEvery, 10*c.readFor) }
 
 // first is the range whose first candidate comes first; nil if there is none.
-func (c *Candidates) first(free bool) (first *indexRange) {
+func (c *candidates) first(free bool) (first *indexRange) {
 	for _, r := range c.ranges {
 		if len(r.read) == 0 || free && r.part != partFree && r.part != partSuspectFree {
 			continue
@@ -210,7 +210,7 @@ func (c *Candidates) first(free bool) (first *indexRange) {
 }
 
 // unread takes back candidates that were handed out and are still due, in order.
-func (c *Candidates) unread(list []candidate) {
+func (c *candidates) unread(list []candidate) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, one := range slices.Backward(list) {
@@ -222,7 +222,7 @@ func (c *Candidates) unread(list []candidate) {
 }
 
 // read reads on in each range of which nothing is left, all in one query.
-func (c *Candidates) read(ctx context.Context, tx *engine.Tx, n int) error {
+func (c *candidates) read(ctx context.Context, tx *engine.Tx, n int) error {
 	var empty []*indexRange
 	for _, r := range c.ranges {
 		if len(r.read) == 0 && !r.ended {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/internal/rounds"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/schema"
@@ -155,7 +156,7 @@ func roundsOfTypes(t *testing.T, driver, source string, change func(*queue.Optio
 		}
 	}
 	add()
-	candidates := s.Candidates(types)
+	candidates := s.Rounds().Candidates(types)
 	var jobs []*job.Job
 	for i := range 5 {
 		if i == 4 {
@@ -215,7 +216,7 @@ func TestDiscardingCostsNoRoundTrip(t *testing.T) {
 		r := s.newRound("w", 3, settled(finished, s.start("w", 4)...)...)
 		r.Settle[0].Outcome = job.Outcome{Verdict: job.Failed, Error: "boo"}
 		r.Settle[1].Outcome = job.Outcome{Verdict: job.Finished, Result: "it is done"}
-		var got queue.Done
+		var got rounds.Done
 		trips = append(trips, len(sent.during(func() { got = s.do(r) })))
 		var n int
 		must[any](t)(nil, s.db.GetContext(t.Context(), &n, "SELECT COUNT(*) FROM shop_emails"))

@@ -26,7 +26,7 @@ const (
 
 // heldCandidates gives the first held jobs of groups that have room, as many as a round of n could start. It looks at some
 // groups each time, in turns.
-func (q *Queue) heldCandidates(ctx context.Context, tx *engine.Tx, c *Candidates, r *room, n int) (list []candidate, err error) {
+func (q *Queue) heldCandidates(ctx context.Context, tx *engine.Tx, c *candidates, r *room, n int) (list []candidate, err error) {
 	if q.ThrottleGroups == nil || c.suspects {
 		return nil, nil
 	}
@@ -82,7 +82,7 @@ func (q *Queue) heldCandidates(ctx context.Context, tx *engine.Tx, c *Candidates
 // holding gives the next groups that hold jobs back, by name. Each is found by one dive into the index, however many jobs it
 // holds. For that the dive must begin at a constant: what follows the groups that the worker knows is asked for at once, and
 // only a group that is new to it costs a query of its own.
-func (q *Queue) holding(ctx context.Context, tx *engine.Tx, c *Candidates, after string) (groups []string, err error) {
+func (q *Queue) holding(ctx context.Context, tx *engine.Tx, c *candidates, after string) (groups []string, err error) {
 	follows := map[string]*string{}
 	ask := append([]string{after}, c.holding[after]...)
 	for at := after; len(groups) < groupsMax; {

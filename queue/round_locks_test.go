@@ -5,8 +5,9 @@ import (
 
 	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/internal/roster"
+	"github.com/hipq/hipq/internal/rounds"
 	"github.com/hipq/hipq/queue/job"
-	"github.com/hipq/hipq/queue/roster"
 )
 
 // A round keeps no lock on a candidate that is another's by now, nor on a row that it is not to settle: not even where the row
@@ -30,7 +31,7 @@ func TestRoundKeepsNoForeignLock(t *testing.T) {
 			return q.lockDue(tx, []candidate{{ID: added.ID}}, map[int64]*job.Job{})
 		},
 		"attempt": func(tx *engine.Tx) engine.Query {
-			return q.settling(w.ID, []Settled{{Job: &job.Job{ID: added.ID}}}, tx.SkipLocked, map[int64]settling{})
+			return q.settling(w.ID, []rounds.Settled{{Job: &job.Job{ID: added.ID}}}, tx.SkipLocked, map[int64]settling{})
 		},
 	} {
 		err := db.Tx(t.Context(), func(tx *engine.Tx) error {

@@ -6,20 +6,19 @@ import (
 
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/internal/rounds"
 	"github.com/hipq/hipq/queue/job"
 )
 
-// StartNow locks and starts one job that waits, whatever its time, its windows and its queue's order say, and although the
-// queue may be paused; its limits and its rate hold all the same. ErrStarted, ErrFinal, ErrNotFound, ErrNotTakenIn or
-// ErrNoRoom if that can't be; ErrLocked if a worker has it. It may be repeated with the same round.
-func (q *Queue) StartNow(ctx context.Context, r Round, id int64) (*job.Job, error) {
+// StartNow implements rounds.Queue.
+func (q workerSide) StartNow(ctx context.Context, r rounds.Round, id int64) (*job.Job, error) {
 	var j *job.Job
 	err := q.db.Tx(ctx, func(tx *engine.Tx) (err error) {
 		if j, err = q.get(ctx, tx, id, q.db.ForUpdate); err != nil || j.Token == r.Token && j.State == job.Running {
 			return err
 		}
 		var entries []activity.Entry
-		if entries, err = q.startOne(ctx, tx, r, j); err != nil {
+		if entries, err = q.startOne(ctx, tx, round{Round: r}, j); err != nil {
 			return err
 		}
 		return q.logAs(ctx, tx, r.Worker, entries)
@@ -30,7 +29,7 @@ func (q *Queue) StartNow(ctx context.Context, r Round, id int64) (*job.Job, erro
 	return j, nil
 }
 
-func (q *Queue) startOne(ctx context.Context, tx *engine.Tx, r Round, j *job.Job) ([]activity.Entry, error) {
+func (q *Queue) startOne(ctx context.Context, tx *engine.Tx, r round, j *job.Job) ([]activity.Entry, error) {
 	switch {
 	case j.State == job.Final:
 		return nil, ErrFinal
@@ -59,5 +58,5 @@ func (q *Queue) startOne(ctx context.Context, tx *engine.Tx, r Round, j *job.Job
 		return nil, ErrNoRoom
 	}
 	j.Error, j.Result = job.None, job.None
-	return q.markStarted(ctx, tx, r, room, []*job.Job{j}, &Done{})
+	return q.markStarted(ctx, tx, r, room, []*job.Job{j}, &rounds.Done{})
 }

@@ -88,7 +88,7 @@ func TestRoundReadsNothingThatIsHeld(t *testing.T) {
 		s.start("w", 9)
 		s.multiply("send", job.Initial, job.LineHeld, 100, 5, 500, 4) // 8,000
 		s.add(job.New{Type: "send", ThrottleFactor: new(0)})
-		candidates := s.Candidates([]string{"send"})
+		candidates := s.Rounds().Candidates([]string{"send"})
 		for i := range 3 {
 			r := s.newRound("w", 10)
 			r.Candidates = candidates

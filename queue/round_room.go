@@ -15,9 +15,9 @@ import (
 // limited says whether the queue's jobs may be held back by what others weigh.
 func (q *Queue) limited() bool { return q.ThrottleLimit > 0 || q.ThrottleGroups != nil }
 
-// TakesTurns says whether those who start jobs of the queue follow one another: a job that starts takes something from
+// takesTurns says whether those who start jobs of the queue follow one another: a job that starts takes something from
 // the others.
-func (q *Queue) TakesTurns() bool { return q.limited() || q.Rate.Starts > 0 }
+func (q *Queue) takesTurns() bool { return q.limited() || q.Rate.Starts > 0 }
 
 // room is what the limits and the rate of a queue leave.
 type room struct {
@@ -48,7 +48,7 @@ type room struct {
 // their turn: from an earlier one a rate would be over too soon.
 func (q *Queue) takeTurn(ctx context.Context, tx *engine.Tx, worker string) (*room, error) {
 	r := &room{limit: q.ThrottleLimit, groups: q.ThrottleGroups, closed: map[string]bool{}, seen: map[string]bool{}}
-	if !q.TakesTurns() {
+	if !q.takesTurns() {
 		return r, nil
 	}
 	if err := tx.Write(ctx, "UPDATE "+q.db.Queues()+" SET turn = turn % 1000000000 + 1 WHERE queue = ?", q.Name); err != nil {

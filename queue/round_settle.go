@@ -9,41 +9,16 @@ import (
 
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/internal/rounds"
 	"github.com/hipq/hipq/queue/job"
-)
-
-// Settled is an attempt that has ended, and how.
-type Settled struct {
-	Job     *job.Job
-	Outcome job.Outcome
-	// Decider says who takes the retry decision, if the outcome is an error.
-	Decider Decider
-	// Asked says that the attempt was settled before, that the job has rested in the state error since, and that a retry
-	// handler has been asked about it. Decision is what it said; nil leaves it to the policy, and Note says why.
-	Asked    bool
-	Decision *job.Decision
-	Note     string
-}
-
-// Decider is who takes a retry decision.
-type Decider int
-
-// The deciders.
-const (
-	// Policy decides in the transaction that settles the attempt.
-	Policy Decider = iota
-	// OwnHandler is a retry handler of this worker: the job rests in the state error, under the worker's lock.
-	OwnHandler
-	// AnyHandler is a retry handler of whatever worker comes next.
-	AnyHandler
 )
 
 // settle writes the outcomes of attempts: it reads the jobs' rows, decides, and writes. A job that isn't any more as this
 // attempt left it stays as it is: it has been answered, or settled by a commit whose answer was lost; or, if the worker was
 // declared dead, its lock is lost.
-func (q *Queue) settle(ctx context.Context, tx *engine.Tx, r Round, first *firstRead, done *Done) (entries []activity.Entry, err error) {
+func (q *Queue) settle(ctx context.Context, tx *engine.Tx, r round, first *firstRead, done *rounds.Done) (entries []activity.Entry, err error) {
 	var finished []any
-	var absent []Settled
+	var absent []rounds.Settled
 	for _, s := range r.Settle {
 		row, ok := first.settling[s.Job.ID]
 		switch {
@@ -82,12 +57,12 @@ type settling struct {
 }
 
 // isOf says whether the row is as this attempt left it.
-func (row settling) isOf(s Settled) bool {
+func (row settling) isOf(s rounds.Settled) bool {
 	return row.Token == s.Job.Token && row.Attempt == s.Job.Attempt && (row.State == job.Error || !s.Asked)
 }
 
 // settling is the query for the rows of attempts that a worker has locked and started. It puts them into found.
-func (q *Queue) settling(worker string, list []Settled, lock string, found map[int64]settling) engine.Query {
+func (q *Queue) settling(worker string, list []rounds.Settled, lock string, found map[int64]settling) engine.Query {
 	args := make([]any, 0, len(list)+1)
 	for _, s := range list {
 		args = append(args, s.Job.ID)
@@ -107,7 +82,7 @@ func (q *Queue) settling(worker string, list []Settled, lock string, found map[i
 }
 
 // lookForAbsent finds out about attempts whose rows settle didn't find: another transaction may hold them.
-func (q *Queue) lookForAbsent(ctx context.Context, tx *engine.Tx, worker string, absent []Settled, done *Done) error {
+func (q *Queue) lookForAbsent(ctx context.Context, tx *engine.Tx, worker string, absent []rounds.Settled, done *rounds.Done) error {
 	if len(absent) == 0 {
 		return nil
 	}
@@ -144,7 +119,7 @@ func (q *Queue) finish(ctx context.Context, tx *engine.Tx, ids []any) error {
 
 // settleOne settles one attempt, of whatever outcome. The policy's decision needs no waiting: an error passes through
 // the state error to retry or final in one write. Without an entry the attempt isn't over yet.
-func (q *Queue) settleOne(ctx context.Context, tx *engine.Tx, row settling, s Settled, done *Done) (*activity.Entry, error) {
+func (q *Queue) settleOne(ctx context.Context, tx *engine.Tx, row settling, s rounds.Settled, done *rounds.Done) (*activity.Entry, error) {
 	o := s.Outcome
 	if o.Verdict == job.Finished && q.async(s.Job.Type) {
 		o.Verdict = job.Sent
@@ -164,8 +139,8 @@ func (q *Queue) settleOne(ctx context.Context, tx *engine.Tx, row settling, s Se
 	switch {
 	case o.Verdict == job.Sent:
 		return nil, q.send(ctx, tx, s.Job, o)
-	case o.Verdict.IsError() && s.Decider != Policy && !s.Asked:
-		if s.Decider == OwnHandler {
+	case o.Verdict.IsError() && s.Decider != rounds.Policy && !s.Asked:
+		if s.Decider == rounds.OwnHandler {
 			s.Asked = true
 			done.Resting = append(done.Resting, s)
 			return nil, q.rest(ctx, tx, s.Job, o, job.LineLocked)

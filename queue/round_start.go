@@ -10,6 +10,7 @@ import (
 
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/internal/rounds"
 	"github.com/hipq/hipq/queue/job"
 )
 
@@ -19,13 +20,13 @@ const walkMax = 5000
 // start locks and starts the next due jobs: as many as there are slots, limits, and the rate have room for. Those whose
 // windows have closed go to the next opening, those whose throttle groups are full are held back, and those whose rows can't
 // be jobs are refused.
-func (q *Queue) start(ctx context.Context, tx *engine.Tx, r Round, first *firstRead, done *Done) ([]activity.Entry, error) {
+func (q *Queue) start(ctx context.Context, tx *engine.Tx, r round, first *firstRead, done *rounds.Done) ([]activity.Entry, error) {
 	room, err := q.takeTurn(ctx, tx, r.Worker.ID)
 	if err != nil {
 		return nil, err
 	}
 	if !first.open && !room.open {
-		r.Candidates.unread(first.due)
+		r.candidates.unread(first.due)
 		return nil, nil
 	}
 	slots := r.Slots
@@ -37,11 +38,11 @@ func (q *Queue) start(ctx context.Context, tx *engine.Tx, r Round, first *firstR
 		}
 	}
 	if r.BehindSuspects {
-		if err := q.leaveRoom(ctx, tx, r.Candidates, room); err != nil {
+		if err := q.leaveRoom(ctx, tx, r.candidates, room); err != nil {
 			return nil, err
 		}
 	}
-	held, err := q.heldCandidates(ctx, tx, r.Candidates, room, slots)
+	held, err := q.heldCandidates(ctx, tx, r.candidates, room, slots)
 	if err != nil {
 		return nil, err
 	}
@@ -55,7 +56,7 @@ func (q *Queue) start(ctx context.Context, tx *engine.Tx, r Round, first *firstR
 		if err := tx.Flush(ctx); err != nil {
 			return nil, err
 		}
-		due, err := r.Candidates.next(ctx, tx, size, room.full, walked == 0)
+		due, err := r.candidates.next(ctx, tx, size, room.full, walked == 0)
 		if err != nil {
 			return nil, err
 		}
@@ -86,7 +87,7 @@ func (q *Queue) start(ctx context.Context, tx *engine.Tx, r Round, first *firstR
 			break
 		}
 	}
-	done.More = done.More || room.unfinished || len(taken) == slots && (len(held) > 0 || room.cut || r.Candidates.more())
+	done.More = done.More || room.unfinished || len(taken) == slots && (len(held) > 0 || room.cut || r.candidates.more())
 	refused, err := q.refuse(ctx, tx, room.flawed)
 	if err != nil {
 		return nil, err
@@ -112,7 +113,7 @@ func (q *Queue) stride() int {
 }
 
 // fitting gives those of the candidates that were locked and there is room for, n at most, in order.
-func (q *Queue) fitting(ctx context.Context, tx *engine.Tx, r Round, room *room, list []candidate, jobs map[int64]*job.Job, n int) (taken []*job.Job, err error) {
+func (q *Queue) fitting(ctx context.Context, tx *engine.Tx, r round, room *room, list []candidate, jobs map[int64]*job.Job, n int) (taken []*job.Job, err error) {
 	if err := q.classify(ctx, tx, room, jobs); err != nil {
 		return nil, err
 	}
@@ -122,7 +123,7 @@ func (q *Queue) fitting(ctx context.Context, tx *engine.Tx, r Round, room *room,
 		j := jobs[c.ID]
 		delete(jobs, c.ID) // it may have been read twice
 		if j != nil {
-			*r.met = append(*r.met, j.ID)
+			r.Met = append(r.Met, j.ID)
 		}
 		switch {
 		case j == nil: // another was faster, or holds it
@@ -132,7 +133,7 @@ func (q *Queue) fitting(ctx context.Context, tx *engine.Tx, r Round, room *room,
 			if err := q.line(ctx, tx, []any{j.ID}, job.LineHeld); err != nil {
 				return nil, err
 			}
-		case j.Suspect != r.Candidates.suspects: // it has become one, or is none any more, since it was read
+		case j.Suspect != r.candidates.suspects: // it has become one, or is none any more, since it was read
 		case len(taken) == n:
 			left = append(left, c)
 			room.cut = room.cut || c.group != ""
@@ -157,7 +158,7 @@ func (q *Queue) fitting(ctx context.Context, tx *engine.Tx, r Round, room *room,
 			room.closed[c.group] = true // what comes behind it in its group isn't known to this round
 		}
 	}
-	r.Candidates.unread(left)
+	r.candidates.unread(left)
 	return taken, q.hold(ctx, tx, full)
 }
 
@@ -205,7 +206,7 @@ func (q *Queue) startColumns() string {
 }
 
 // markStarted moves locked jobs to running and counts their attempts.
-func (q *Queue) markStarted(ctx context.Context, tx *engine.Tx, r Round, room *room, jobs []*job.Job, done *Done) ([]activity.Entry, error) {
+func (q *Queue) markStarted(ctx context.Context, tx *engine.Tx, r round, room *room, jobs []*job.Job, done *rounds.Done) ([]activity.Entry, error) {
 	if len(jobs) == 0 {
 		return nil, nil
 	}
@@ -228,7 +229,7 @@ func (q *Queue) markStarted(ctx context.Context, tx *engine.Tx, r Round, room *r
 		j.Attempt++
 		entries[i] = q.entry(j, activity.Starting)
 		entries[i].WaitMS = max(0, tx.Now.Sub(j.ScheduledRunTime)).Milliseconds()
-		*r.tried = append(*r.tried, j.ID)
+		r.Tried = append(r.Tried, j.ID)
 	}
 	size := len(jobs)
 	if q.ThrottleGroups != nil {
@@ -290,7 +291,7 @@ func (q *Queue) postpone(ctx context.Context, tx *engine.Tx, j *job.Job) error {
 
 // startedUnder gives the jobs that a round has started, if it was committed although it ended in an error. One whose attempt
 // an answer has ended meanwhile, before its handler began, is left to whoever takes the retry decision.
-func (q *Queue) startedUnder(ctx context.Context, tx *engine.Tx, r Round) (started []*job.Job, err error) {
+func (q *Queue) startedUnder(ctx context.Context, tx *engine.Tx, r round) (started []*job.Job, err error) {
 	locked, err := q.lockedUnder(ctx, tx, r)
 	if err != nil {
 		return nil, err
@@ -309,8 +310,8 @@ func (q *Queue) startedUnder(ctx context.Context, tx *engine.Tx, r Round) (start
 
 // lockedUnder gives the jobs that a round has locked, if it was committed although it ended in an error. That commit may
 // still be under way: so it waits for the rows that the round had read.
-func (q *Queue) lockedUnder(ctx context.Context, tx *engine.Tx, r Round) (locked []*job.Job, err error) {
-	tried := *r.tried
+func (q *Queue) lockedUnder(ctx context.Context, tx *engine.Tx, r round) (locked []*job.Job, err error) {
+	tried := r.Tried
 	if len(tried) == 0 {
 		return nil, nil
 	}

@@ -10,7 +10,7 @@ import (
 
 // leaveRoom makes a round that starts other jobs leave its room to the first suspect, as if that came before them: else they
 // would overtake it for ever, since it has to wait for its worker besides.
-func (q *Queue) leaveRoom(ctx context.Context, tx *engine.Tx, c *Candidates, r *room) error {
+func (q *Queue) leaveRoom(ctx context.Context, tx *engine.Tx, c *candidates, r *room) error {
 	if !q.limited() || len(c.types) == 0 {
 		return nil
 	}

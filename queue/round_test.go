@@ -12,6 +12,7 @@ import (
 	"github.com/jmoiron/sqlx"
 
 	"github.com/hipq/hipq/internal/dbtest"
+	"github.com/hipq/hipq/internal/rounds"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/job"
 )
@@ -33,10 +34,10 @@ func TestRoundMayBeRepeated(t *testing.T) {
 			jobs := s.start("w", 5)
 			r := s.newRound("w", 2, settled(finished, jobs[0])...)
 			r.Settle = append(r.Settle,
-				queue.Settled{Job: jobs[1], Outcome: job.Outcome{Verdict: job.Finished, Result: "r", Output: "said"}},
-				queue.Settled{Job: jobs[2], Outcome: job.Outcome{Verdict: job.TryAgain, Error: "boo"}},
-				queue.Settled{Job: jobs[3], Outcome: job.Outcome{Verdict: job.TryAgain, Error: "ask"}, Decider: queue.OwnHandler},
-				queue.Settled{Job: jobs[4], Outcome: job.Outcome{Verdict: job.Failed, Error: "ask"}, Decider: queue.AnyHandler})
+				rounds.Settled{Job: jobs[1], Outcome: job.Outcome{Verdict: job.Finished, Result: "r", Output: "said"}},
+				rounds.Settled{Job: jobs[2], Outcome: job.Outcome{Verdict: job.TryAgain, Error: "boo"}},
+				rounds.Settled{Job: jobs[3], Outcome: job.Outcome{Verdict: job.TryAgain, Error: "ask"}, Decider: rounds.OwnHandler},
+				rounds.Settled{Job: jobs[4], Outcome: job.Outcome{Verdict: job.Failed, Error: "ask"}, Decider: rounds.AnyHandler})
 			first := s.do(r)
 			if !slices.Equal(s.places(first.Started), []int64{6, 7}) || len(first.Resting) != 1 || first.Resting[0].Job != jobs[3] {
 				s.t.Fatalf("the first time: %+v", first)
@@ -147,11 +148,11 @@ func mysqlSuite(t *testing.T, change func(*queue.Options), f func(s store)) {
 }
 
 // quick does a round that has no time to wait for another transaction.
-func (s store) quick(r queue.Round) queue.Done {
+func (s store) quick(r rounds.Round) rounds.Done {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), 10*time.Second)
 	defer cancel()
-	return must[queue.Done](s.t)(s.Round(ctx, r))
+	return must[rounds.Done](s.t)(s.Rounds().Round(ctx, r))
 }
 
 // A row that another transaction holds doesn't hold up the other jobs of a round.
@@ -163,13 +164,13 @@ func TestRoundWaitsForNoRow(t *testing.T) {
 			letGo := s.held(fmt.Sprintf("SELECT id FROM shop_emails FORCE INDEX (PRIMARY) WHERE id IN (%d, %d, %d)", s.nth(2), s.nth(4), s.nth(6)))
 			r := s.newRound("w", 2, settled(finished, jobs[:3]...)...)
 			r.Settle = append(r.Settle,
-				queue.Settled{Job: jobs[3], Outcome: job.Outcome{Verdict: job.Failed, Error: "boo"}},
-				queue.Settled{Job: jobs[4], Outcome: job.Outcome{Verdict: job.Failed, Error: "boo"}})
+				rounds.Settled{Job: jobs[3], Outcome: job.Outcome{Verdict: job.Failed, Error: "boo"}},
+				rounds.Settled{Job: jobs[4], Outcome: job.Outcome{Verdict: job.Failed, Error: "boo"}})
 			got := s.quick(r)
 			if !slices.Equal(s.places(got.Started), []int64{7, 8}) {
 				s.t.Errorf("started %v", ids(got.Started))
 			}
-			if want := []queue.Settled{r.Settle[1], r.Settle[3]}; !reflect.DeepEqual(got.Unsettled, want) {
+			if want := []rounds.Settled{r.Settle[1], r.Settle[3]}; !reflect.DeepEqual(got.Unsettled, want) {
 				s.t.Errorf("unsettled are %+v, want %+v", got.Unsettled, want)
 			}
 			if len(got.Lost) > 0 {
@@ -240,7 +241,7 @@ func TestRoundWaitsForNoOtherTable(t *testing.T) {
 func TestCandidatesComeBackToTheHead(t *testing.T) {
 	suite(t, func(s store) {
 		s.hire("w")
-		candidates := s.Candidates([]string{"send", "report"})
+		candidates := s.Rounds().Candidates([]string{"send", "report"})
 		one := func() []int64 {
 			r := s.newRound("w", 1)
 			r.Candidates = candidates
@@ -270,7 +271,7 @@ func TestRoundSaysWhetherThereIsMore(t *testing.T) {
 	suite(t, func(s store) {
 		s.hire("w")
 		s.add(slices.Repeat([]job.New{{Type: "send"}}, 260)...) // more than one reading
-		candidates := s.Candidates([]string{"send", "report"})
+		candidates := s.Rounds().Candidates([]string{"send", "report"})
 		for n := 0; ; {
 			r := s.newRound("w", 50)
 			r.Candidates = candidates
@@ -337,7 +338,7 @@ func TestRoundInVain(t *testing.T) {
 		s.hire("alive")
 		for worker, paused := range map[string]bool{"w": false, "alive": true} {
 			must[any](t)(nil, s.Pause(t.Context(), paused))
-			var got queue.Done
+			var got rounds.Done
 			n := statements(sent.during(func() { got = s.do(s.newRound(worker, 5)) }))
 			if len(got.Started) > 0 || got.More {
 				t.Errorf("%s: %d started, more is %v", worker, len(got.Started), got.More)
@@ -359,7 +360,7 @@ func TestPauseWhileARoundWaitsForItsTurn(t *testing.T) {
 		must[any](s.t)(tx.Exec("UPDATE shop_queues SET paused = 1 WHERE queue = 'emails'"))
 		started := make(chan int)
 		go func() {
-			done, err := s.Round(s.t.Context(), s.newRound("w", 9))
+			done, err := s.Rounds().Round(s.t.Context(), s.newRound("w", 9))
 			if err != nil {
 				s.t.Error(err)
 			}
@@ -398,13 +399,13 @@ func TestCommitUnderWay(t *testing.T) {
 		}
 		r := s.newRound("w", 2)
 		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
-		_, err := s.Round(ctx, r)
+		_, err := s.Rounds().Round(ctx, r)
 		cancel()
 		if err == nil {
 			t.Fatal("the commit was not held up")
 		}
 		r.Again = true
-		again := make(chan queue.Done)
+		again := make(chan rounds.Done)
 		go func() { again <- s.do(r) }()
 		must[any](t)(stall.ExecContext(t.Context(), "BACKUP STAGE END"))
 		done := <-again

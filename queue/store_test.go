@@ -14,9 +14,10 @@ import (
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/internal/roster"
+	"github.com/hipq/hipq/internal/rounds"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/job"
-	"github.com/hipq/hipq/queue/roster"
 	"github.com/hipq/hipq/schema"
 )
 
@@ -89,15 +90,15 @@ func (s store) bury(worker string) {
 
 // newRound is a round of a worker that starts up to n jobs. It knows none of them from before, so it starts them strictly in
 // order.
-func (s store) newRound(worker string, n int, settle ...queue.Settled) queue.Round {
-	r := queue.NewRound(roster.Worker{ID: worker, Host: "h", PID: 1})
-	r.Settle, r.Slots, r.Candidates = settle, n, s.Candidates([]string{"send", "report"})
+func (s store) newRound(worker string, n int, settle ...rounds.Settled) rounds.Round {
+	r := rounds.New(roster.Worker{ID: worker, Host: "h", PID: 1})
+	r.Settle, r.Slots, r.Candidates = settle, n, s.Rounds().Candidates([]string{"send", "report"})
 	return r
 }
 
-func (s store) do(r queue.Round) queue.Done {
+func (s store) do(r rounds.Round) rounds.Done {
 	s.t.Helper()
-	return must[queue.Done](s.t)(s.Round(s.t.Context(), r))
+	return must[rounds.Done](s.t)(s.Rounds().Round(s.t.Context(), r))
 }
 
 func (s store) start(worker string, n int) []*job.Job {
@@ -107,14 +108,14 @@ func (s store) start(worker string, n int) []*job.Job {
 }
 
 // settled are attempts that ended alike.
-func settled(o job.Outcome, jobs ...*job.Job) (list []queue.Settled) {
+func settled(o job.Outcome, jobs ...*job.Job) (list []rounds.Settled) {
 	for _, j := range jobs {
-		list = append(list, queue.Settled{Job: j, Outcome: o})
+		list = append(list, rounds.Settled{Job: j, Outcome: o})
 	}
 	return list
 }
 
-func (s store) settle(worker string, o job.Outcome, jobs ...*job.Job) queue.Done {
+func (s store) settle(worker string, o job.Outcome, jobs ...*job.Job) rounds.Done {
 	s.t.Helper()
 	return s.do(s.newRound(worker, 0, settled(o, jobs...)...))
 }
@@ -168,8 +169,8 @@ func (s store) get(id int64) *job.Job {
 func (s store) upkeep() {
 	s.t.Helper()
 	types := []string{"send", "report"}
-	look := must[queue.Look](s.t)(s.Look(s.t.Context(), types))
-	must[bool](s.t)(s.Upkeep(s.t.Context(), roster.Worker{ID: "keeper", Host: "h", PID: 1}, look, types, nil))
+	look := must[rounds.Look](s.t)(s.Rounds().Look(s.t.Context(), types))
+	must[bool](s.t)(s.Rounds().Upkeep(s.t.Context(), roster.Worker{ID: "keeper", Host: "h", PID: 1}, look, types, nil))
 }
 
 func (s store) exec(query string, args ...any) {
@@ -374,7 +375,7 @@ func TestStartKeepsTheOrder(t *testing.T) {
 		)
 		s.hire("w")
 		var got []int64
-		candidates := s.Candidates([]string{"report", "send"})
+		candidates := s.Rounds().Candidates([]string{"report", "send"})
 		for range 3 {
 			r := s.newRound("w", 2)
 			r.Candidates = candidates
@@ -403,21 +404,21 @@ func roundsShareNothing(s store) {
 		jobs[i] = inRegion(fmt.Sprint(i%8), 1)
 	}
 	s.add(jobs...)
-	shared := s.Candidates([]string{"send"})
+	shared := s.Rounds().Candidates([]string{"send"})
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	seen := map[int64]int{}
 	for w := range 4 {
 		worker, candidates := "w", shared
 		if w > 1 {
-			worker, candidates = fmt.Sprint("w", w), s.Candidates([]string{"send"})
+			worker, candidates = fmt.Sprint("w", w), s.Rounds().Candidates([]string{"send"})
 		}
 		s.hire(worker)
 		wg.Go(func() {
 			for {
 				r := s.newRound(worker, 7)
 				r.Candidates = candidates
-				done, err := s.Round(s.t.Context(), r)
+				done, err := s.Rounds().Round(s.t.Context(), r)
 				if err != nil {
 					s.t.Error(err)
 				}
@@ -444,7 +445,7 @@ func roundsShareNothing(s store) {
 	if int(c.Running) != len(seen) || int(c.Running+c.Due+c.Held) != n {
 		s.t.Errorf("%d running, %d due, %d held, %d seen", c.Running, c.Due, c.Held, len(seen))
 	}
-	if s.TakesTurns() && c.Running != 8*30 {
+	if s.Rounds().TakesTurns() && c.Running != 8*30 {
 		s.t.Errorf("%d running, want all groups full", c.Running)
 	}
 }
@@ -596,8 +597,8 @@ func TestOnlyWhoKnowsTheTypeDecides(t *testing.T) {
 		id := s.add(job.New{Type: "send"})[0].ID
 		s.start("dead", 1)
 		s.bury("dead")
-		look := must[queue.Look](s.t)(s.Look(s.t.Context(), []string{"report"}))
-		must[bool](s.t)(s.Upkeep(s.t.Context(), roster.Worker{ID: "other"}, look, []string{"report"}, nil))
+		look := must[rounds.Look](s.t)(s.Rounds().Look(s.t.Context(), []string{"report"}))
+		must[bool](s.t)(s.Rounds().Upkeep(s.t.Context(), roster.Worker{ID: "other"}, look, []string{"report"}, nil))
 		s.wantState(id, job.Error, "error", 1)
 		s.wantHistory(id, "added/0 starting/1")
 		s.upkeep()
@@ -770,7 +771,7 @@ func TestPausedQueueStartsNothing(t *testing.T) {
 		s.wantState(id, job.Final, "finished", 1)
 		id = running
 		s.wantState(id, job.Initial, "due", 0)
-		if look := must[queue.Look](s.t)(s.Look(s.t.Context(), []string{"report"})); look.Due {
+		if look := must[rounds.Look](s.t)(s.Rounds().Look(s.t.Context(), []string{"report"})); look.Due {
 			s.t.Error("a paused queue looks as if it had work")
 		}
 		if c := must[queue.Counts](s.t)(s.Counts(s.t.Context())); !c.Paused || c.Due != 1 {

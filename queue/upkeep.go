@@ -6,29 +6,12 @@ import (
 	"slices"
 
 	"github.com/hipq/hipq/internal/engine"
-	"github.com/hipq/hipq/queue/roster"
+	"github.com/hipq/hipq/internal/roster"
+	"github.com/hipq/hipq/internal/rounds"
 )
 
-// Look says what there is to do in a queue.
-type Look struct {
-	// Due: a job of the given types may be started; never in a paused queue.
-	Due bool
-	// Suspect: one of them whose last attempt ended with its worker, and which is to run alone; it is not Due.
-	Suspect bool
-	// Waking: a later job's time has come, or that of an answer is over.
-	Waking bool
-	// New: a row inserted by plain SQL is to be taken in.
-	New bool
-	// Orphaned: a worker that is no more still has jobs.
-	Orphaned bool
-	// Held: jobs whose throttle groups were full wait for room.
-	Held bool
-	// Undecided: a job of the given types waits for its retry decision.
-	Undecided bool
-}
-
-// Look finds out in one query what there is to do. It reads and locks nothing.
-func (q *Queue) Look(ctx context.Context, types []string) (Look, error) {
+// Look implements rounds.Queue.
+func (q workerSide) Look(ctx context.Context, types []string) (rounds.Look, error) {
 	in := "('')"
 	var names []any
 	if len(types) > 0 {
@@ -39,7 +22,7 @@ func (q *Queue) Look(ctx context.Context, types []string) (Look, error) {
 	}
 	args := slices.Concat(names, []any{q.Name}, names, []any{q.Name}, names, []any{q.Name})
 	pick := q.table + " " + q.pick()
-	var l Look
+	var l rounds.Look
 	err := q.db.QueryRowxContext(ctx, "SELECT"+
 		" EXISTS (SELECT 1 FROM "+pick+" WHERE line = 'due' AND part IN ('NONE', 'free') AND job_type IN "+in+") AND NOT "+q.paused()+","+
 		" EXISTS (SELECT 1 FROM "+pick+" WHERE line = 'due' AND part IN ('suspect', 'suspect free') AND job_type IN "+in+") AND NOT "+q.paused()+","+
@@ -50,17 +33,13 @@ func (q *Queue) Look(ctx context.Context, types []string) (Look, error) {
 		" EXISTS (SELECT 1 FROM "+q.orphans()+")", args...).
 		Scan(&l.Due, &l.Suspect, &l.Undecided, &l.Waking, &l.New, &l.Held, &l.Orphaned)
 	if err != nil {
-		return Look{}, fmt.Errorf("look at %s: %w", q.Name, err)
+		return rounds.Look{}, fmt.Errorf("look at %s: %w", q.Name, err)
 	}
 	return l, nil
 }
 
-// Upkeep does what a look found, apart from what rounds do: takes in, promotes, reclaims, and decides by policy about the
-// jobs of these types, which are those without a retry handler. Any number of workers may do it at once. It does a bounded
-// part of each; when there may be more, more is true. dead, if not nil, is called with each worker of the instance that is no
-// more, before jobs are reclaimed from it; perhaps more than once. What has to wait for another transaction waits some seconds,
-// and keeps nothing else from being done: then comes the error, which is engine.IsLockTimeout.
-func (q *Queue) Upkeep(ctx context.Context, w roster.Worker, l Look, types []string, dead func(workerID string)) (more bool, err error) {
+// Upkeep implements rounds.Queue.
+func (q workerSide) Upkeep(ctx context.Context, w roster.Worker, l rounds.Look, types []string, dead func(workerID string)) (more bool, err error) {
 	var held error
 	for _, step := range []struct {
 		wanted bool

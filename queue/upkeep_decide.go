@@ -7,8 +7,9 @@ import (
 	"slices"
 
 	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/internal/roster"
+	"github.com/hipq/hipq/internal/rounds"
 	"github.com/hipq/hipq/queue/job"
-	"github.com/hipq/hipq/queue/roster"
 )
 
 // decideByPolicy takes the retry decision by policy for jobs of these types that wait for it, under the lock of the transaction.
@@ -117,11 +118,9 @@ func (q *Queue) undecided(ctx context.Context, tx *engine.Tx, columns, jobType s
 	return jobs, err
 }
 
-// Undecided takes up to r.Slots jobs of these types that wait for their retry decision, under the lock of a round that is only
-// for this, and gives them with what is known of their last attempt. A retry handler decides about them, and another round
-// writes down what it says. A worker that ends before gives them to others; one that was declared dead gets none. It may be
-// repeated: see Round.Token.
-func (q *Queue) Undecided(ctx context.Context, r Round, types []string) (list []Settled, err error) {
+// Undecided implements rounds.Queue.
+func (q workerSide) Undecided(ctx context.Context, asked rounds.Round, types []string) (list []rounds.Settled, err error) {
+	r := round{Round: asked}
 	again := r.Again
 	err = q.db.Tx(ctx, func(tx *engine.Tx) error {
 		var jobs []*job.Job
@@ -134,7 +133,7 @@ func (q *Queue) Undecided(ctx context.Context, r Round, types []string) (list []
 		}
 		list = nil
 		for _, j := range jobs {
-			list = append(list, Settled{Job: j, Outcome: j.Outcome(tx.Now)})
+			list = append(list, rounds.Settled{Job: j, Outcome: j.Outcome(tx.Now)})
 		}
 		return err
 	})
@@ -144,7 +143,7 @@ func (q *Queue) Undecided(ctx context.Context, r Round, types []string) (list []
 	return list, nil
 }
 
-func (q *Queue) takeUndecided(ctx context.Context, tx *engine.Tx, r Round, types []string) (taken []*job.Job, err error) {
+func (q *Queue) takeUndecided(ctx context.Context, tx *engine.Tx, r round, types []string) (taken []*job.Job, err error) {
 	if working, err := q.workers.IsWorking(ctx, tx, r.Worker.ID); err != nil || !working {
 		return nil, err
 	}
@@ -172,7 +171,7 @@ func (q *Queue) takeUndecided(ctx context.Context, tx *engine.Tx, r Round, types
 	args := []any{r.Worker.ID, r.Token}
 	for _, j := range taken {
 		j.Line, j.WorkerID, j.Token = job.LineLocked, r.Worker.ID, r.Token
-		args, *r.tried = append(args, j.ID), append(*r.tried, j.ID)
+		args, r.Tried = append(args, j.ID), append(r.Tried, j.ID)
 	}
 	return taken, tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET line = 'locked', worker_id = ?, lock_token = ? WHERE line = 'error' AND id IN "+
 		engine.In(len(taken)), args...)

@@ -7,9 +7,10 @@ import (
 	"github.com/jmoiron/sqlx"
 
 	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/internal/roster"
+	"github.com/hipq/hipq/internal/rounds"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/job"
-	"github.com/hipq/hipq/queue/roster"
 )
 
 // What one part of the upkeep has to wait for keeps the others from nothing, and is said soon.
@@ -24,8 +25,8 @@ func TestUpkeepThatIsHeldUp(t *testing.T) {
 		must[any](t)(tx.Exec("SELECT id FROM shop_emails FORCE INDEX (shop_emails$pick) WHERE line = 'due' FOR UPDATE"))
 
 		types := []string{"send", "report"}
-		look := must[queue.Look](t)(s.Look(t.Context(), types))
-		_, err := s.Upkeep(t.Context(), roster.Worker{ID: "keeper", Host: "h", PID: 1}, look, types, nil)
+		look := must[rounds.Look](t)(s.Rounds().Look(t.Context(), types))
+		_, err := s.Rounds().Upkeep(t.Context(), roster.Worker{ID: "keeper", Host: "h", PID: 1}, look, types, nil)
 		if !engine.IsLockTimeout(err) {
 			t.Errorf("the upkeep ends with %v", err)
 		}

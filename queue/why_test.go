@@ -10,9 +10,10 @@ import (
 
 	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/internal/roster"
+	"github.com/hipq/hipq/internal/rounds"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/job"
-	"github.com/hipq/hipq/queue/roster"
 )
 
 // wantWhy checks the reasons for a job, by a part of each, which a config with 4 slots on a host asks for.
@@ -63,8 +64,8 @@ func TestWhy(t *testing.T) {
 		second := s.start("w", 1)
 		s.bury("w")
 		s.wantWhy(second[0].ID, "is over: the next worker takes the job back")
-		look := must[queue.Look](t)(s.Look(t.Context(), nil))
-		must[bool](t)(s.Upkeep(t.Context(), roster.Worker{ID: "keeper"}, look, nil, nil))
+		look := must[rounds.Look](t)(s.Rounds().Look(t.Context(), nil))
+		must[bool](t)(s.Rounds().Upkeep(t.Context(), roster.Worker{ID: "keeper"}, look, nil, nil))
 		s.wantWhy(second[0].ID, "attempt 1 failed (worker lost: w (pid 1 on h)); the next worker that has a handler for send decides")
 
 		now := must[time.Time](t)(s.db.Clock(t.Context()))
@@ -160,7 +161,7 @@ func TestWhyOfAnUndecidedJob(t *testing.T) {
 	suite(t, func(s store) {
 		s.add(job.New{Type: "send"})
 		jobs := s.start("w", 1)
-		s.fail(queue.OwnHandler, job.Outcome{Verdict: job.TryAgain, Error: "e"}, jobs[0])
+		s.fail(rounds.OwnHandler, job.Outcome{Verdict: job.TryAgain, Error: "e"}, jobs[0])
 		s.wantWhy(s.nth(1), "attempt 1 failed (e); a retry handler decides whether it is tried again, run by worker w")
 	})
 }

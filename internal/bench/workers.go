@@ -7,7 +7,6 @@ import (
 
 	"github.com/hipq/hipq/queue/handler"
 	"github.com/hipq/hipq/queue/job"
-	"github.com/hipq/hipq/queue/roster"
 	"github.com/hipq/hipq/queue/worker"
 )
 
@@ -54,6 +53,6 @@ func (q *Queue) work(ctx context.Context, w Workers) (worker.Summary, error) {
 	return worker.Run(ctx, worker.Params{
 		DB: q.db, Options: o,
 		Queues: []worker.Queue{{Queue: q.Queue, Handlers: handlers}},
-		Worker: roster.Worker{ID: id, Host: "bench-" + id, PID: 1},
+		ID:     id, Host: "bench-" + id, PID: 1,
 	})
 }

@@ -6,7 +6,7 @@ import (
 	"sync"
 
 	"github.com/hipq/hipq/internal/disown"
-	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/internal/rounds"
 	"github.com/hipq/hipq/queue/job"
 )
 
@@ -31,13 +31,13 @@ func (w *worker) askAbout(s *source, accepting bool) {
 func (w *worker) takeUndecided(s *source, n int) {
 	s.failing = false
 	w.reserve(s, n)
-	r := queue.NewRound(w.Worker)
+	r := rounds.New(w.self)
 	if s.untaken != nil {
 		r, s.untaken = *s.untaken, nil
 	}
 	r.Slots = n
 	w.task(func() func() error {
-		list, err := s.Undecided(w.work, r, s.asked)
+		list, err := s.Rounds().Undecided(w.work, r, s.asked)
 		return func() error {
 			w.reserve(s, -n)
 			if w.leftOut(s, err) {
@@ -60,7 +60,7 @@ func (w *worker) takeUndecided(s *source, n int) {
 }
 
 // ask asks a retry handler about one job. It returns when that does; a decision that the handler disowns is taken before.
-func (w *worker) ask(s *source, u queue.Settled) {
+func (w *worker) ask(s *source, u rounds.Settled) {
 	ctx, cancel := context.WithTimeoutCause(w.jobs, u.Job.Timeout, errors.New(job.TimeoutError(u.Job.Timeout)))
 	defer cancel()
 	var once sync.Once
@@ -72,7 +72,7 @@ func (w *worker) ask(s *source, u queue.Settled) {
 }
 
 // decided notes what a retry handler said. If it failed, the policy decides, and the log says so.
-func (w *worker) decided(s *source, u queue.Settled, decision job.Decision, err error) {
+func (w *worker) decided(s *source, u rounds.Settled, decision job.Decision, err error) {
 	w.checkLock() // the worker's guard may have killed it: then it is for another to say what follows
 	if err == nil {
 		err = decision.Check()

@@ -7,8 +7,6 @@ import (
 	"log/slog"
 	"os"
 	"time"
-
-	"github.com/hipq/hipq/queue"
 )
 
 // ErrParams is the error about parameters that a worker can't work with.
@@ -33,7 +31,7 @@ func (p Params) complete() (Params, error) {
 		p.Renewed = func(time.Duration) {}
 	}
 	if p.Ended == nil {
-		p.Ended = func(queue.Settled) {}
+		p.Ended = func(Attempt) {}
 	}
 	if p.Unkilled == nil {
 		log := p.Log

@@ -6,9 +6,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hipq/hipq/internal/roster"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/handler"
-	"github.com/hipq/hipq/queue/roster"
 	"github.com/hipq/hipq/queue/worker"
 )
 

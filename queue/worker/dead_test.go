@@ -7,9 +7,10 @@ import (
 
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/internal/roster"
+	"github.com/hipq/hipq/internal/rounds"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/job"
-	"github.com/hipq/hipq/queue/roster"
 	"github.com/hipq/hipq/queue/worker"
 )
 
@@ -20,10 +21,10 @@ func (s shop) die(q *queue.Queue, id string, n int) {
 	s.exec("INSERT INTO shop_workers (id, host, pid, state, slots, start_time, heartbeat, lock_until) VALUES (?, 'here', 99, 'working', 4, ?, ?, ?)",
 		id, engine.At(at), engine.At(at), engine.At(at.Add(59*time.Second)))
 	r := newRound(q, id, n)
-	if look := must[queue.Look](s.t)(q.Look(s.t.Context(), types)); look.Suspect {
-		r.Candidates = q.Suspects(types)
+	if look := must[rounds.Look](s.t)(q.Rounds().Look(s.t.Context(), types)); look.Suspect {
+		r.Candidates = q.Rounds().Suspects(types)
 	}
-	if started := must[queue.Done](s.t)(q.Round(s.t.Context(), r)).Started; len(started) != n {
+	if started := must[rounds.Done](s.t)(q.Rounds().Round(s.t.Context(), r)).Started; len(started) != n {
 		s.t.Fatalf("started %d", len(started))
 	}
 }
@@ -32,15 +33,15 @@ func (s shop) die(q *queue.Queue, id string, n int) {
 var types = []string{"send", "later", "once"}
 
 // newRound is a round of a worker that die has left behind.
-func newRound(q *queue.Queue, id string, slots int, settle ...queue.Settled) queue.Round {
-	r := queue.NewRound(roster.Worker{ID: id, Host: "here", PID: 99})
-	r.Settle, r.Slots, r.Candidates = settle, slots, q.Candidates(types)
+func newRound(q *queue.Queue, id string, slots int, settle ...rounds.Settled) rounds.Round {
+	r := rounds.New(roster.Worker{ID: id, Host: "here", PID: 99})
+	r.Settle, r.Slots, r.Candidates = settle, slots, q.Rounds().Candidates(types)
 	return r
 }
 
-func (s shop) round(q *queue.Queue, id string, slots int, settle ...queue.Settled) queue.Done {
+func (s shop) round(q *queue.Queue, id string, slots int, settle ...rounds.Settled) rounds.Done {
 	s.t.Helper()
-	return must[queue.Done](s.t)(q.Round(s.t.Context(), newRound(q, id, slots, settle...)))
+	return must[rounds.Done](s.t)(q.Rounds().Round(s.t.Context(), newRound(q, id, slots, settle...)))
 }
 
 // lock locks jobs without starting them, as the workers of former versions did.
@@ -111,8 +112,8 @@ func TestJobThatKillsItsWorkers(t *testing.T) {
 // upkeep does what a look finds.
 func (s shop) upkeep(q *queue.Queue) {
 	s.t.Helper()
-	look := must[queue.Look](s.t)(q.Look(s.t.Context(), types))
-	must[bool](s.t)(q.Upkeep(s.t.Context(), roster.Worker{ID: "keeper", Host: "here", PID: 1}, look, types, nil))
+	look := must[rounds.Look](s.t)(q.Rounds().Look(s.t.Context(), types))
+	must[bool](s.t)(q.Rounds().Upkeep(s.t.Context(), roster.Worker{ID: "keeper", Host: "here", PID: 1}, look, types, nil))
 }
 
 // A worker whose lock has not expired is left alone, whatever it has.

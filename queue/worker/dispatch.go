@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/internal/engine"
-	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/internal/rounds"
 	"github.com/hipq/hipq/queue/job"
 )
 
@@ -34,7 +34,7 @@ func (w *worker) dispatch(accepting bool) {
 		}
 		w.sendParts(s)
 		for w.ready(s, accepting) {
-			r := round{Round: queue.NewRound(w.Worker), reserved: w.slots(s, accepting)}
+			r := round{Round: rounds.New(w.self), reserved: w.slots(s, accepting)}
 			r.Slots, r.Candidates, r.BehindSuspects = r.reserved, s.candidates, s.moreSuspects
 			r.Settle, s.ended = s.ended, nil
 			w.reserve(s, r.reserved)
@@ -59,7 +59,7 @@ func (w *worker) ready(s *source, accepting bool) bool {
 
 // slots is how many jobs a source's next round may start: its share of what is free.
 func (w *worker) slots(s *source, accepting bool) int {
-	if !accepting || !s.more || len(s.types) == 0 || s.turning > 0 && s.TakesTurns() {
+	if !accepting || !s.more || len(s.types) == 0 || s.turning > 0 && s.Rounds().TakesTurns() {
 		return 0
 	}
 	n := min(s.lane.free()-s.owed(), w.Batch)
@@ -81,7 +81,7 @@ func (w *worker) crowded(s *source) bool {
 
 // side is how many rounds of a source may be out side by side.
 func (w *worker) side(s *source) int {
-	if s.TakesTurns() {
+	if s.Rounds().TakesTurns() {
 		return 1
 	}
 	return w.DB.Writers
@@ -99,7 +99,7 @@ func (w *worker) rivals(s *source) (n int) {
 
 // round is a round of a source, and how many slots are reserved for it.
 type round struct {
-	queue.Round
+	rounds.Round
 	reserved int
 	// suspect says that it is to start a suspect.
 	suspect bool
@@ -122,7 +122,7 @@ func (w *worker) send(s *source, r round) {
 	s.resting += resting(r.Settle)
 	w.task(func() func() error {
 		began := time.Now()
-		done, err := s.Round(w.work, r.Round)
+		done, err := s.Rounds().Round(w.work, r.Round)
 		took := time.Since(began)
 		return func() error {
 			s.out(r, -1)
@@ -199,14 +199,14 @@ func (w *worker) sendParts(s *source) {
 }
 
 // settleApart sends out a round that only settles, and may have to wait for another transaction.
-func (w *worker) settleApart(s *source, list []queue.Settled) {
-	r := round{Round: queue.NewRound(w.Worker), apart: true}
+func (w *worker) settleApart(s *source, list []rounds.Settled) {
+	r := round{Round: rounds.New(w.self), apart: true}
 	r.Settle = list
 	w.send(s, r)
 }
 
 // land takes note of what a round has done.
-func (w *worker) land(s *source, r round, done queue.Done) {
+func (w *worker) land(s *source, r round, done rounds.Done) {
 	w.reserve(s, -r.reserved)
 	if r.Slots > 0 {
 		if s.waitUntil = (time.Time{}); done.Wait > 0 {
@@ -235,7 +235,7 @@ func (w *worker) land(s *source, r round, done queue.Done) {
 }
 
 // count counts what a round settled.
-func (w *worker) count(s *source, r round, done queue.Done) {
+func (w *worker) count(s *source, r round, done rounds.Done) {
 	if len(r.Settle) == 0 {
 		return
 	}
@@ -244,7 +244,7 @@ func (w *worker) count(s *source, r round, done queue.Done) {
 		case slices.Contains(done.Lost, e.Job):
 			w.summary.Lost++
 			w.Log.Warn("lock lost: the outcome changes nothing", "queue", s.Name, "job", e.Job.ID, "attempt", e.Job.Attempt)
-		case slices.ContainsFunc(done.Unsettled, func(u queue.Settled) bool { return u.Job == e.Job }):
+		case slices.ContainsFunc(done.Unsettled, func(u rounds.Settled) bool { return u.Job == e.Job }):
 		case e.Asked: // counted when its attempt ended
 		case e.Outcome.Verdict.IsError(), e.Outcome.Verdict == job.Stopped:
 			w.summary.Errors++
@@ -256,7 +256,7 @@ func (w *worker) count(s *source, r round, done queue.Done) {
 	s.unsettled = append(s.unsettled, done.Unsettled...)
 	// a throttled queue has room again
 	for _, other := range w.sources {
-		if other.Name == s.Name && other.TakesTurns() && other.waitUntil.IsZero() && !w.only {
+		if other.Name == s.Name && other.Rounds().TakesTurns() && other.waitUntil.IsZero() && !w.only {
 			other.foundMore()
 		}
 	}

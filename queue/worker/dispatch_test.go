@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/internal/dbtest"
+	"github.com/hipq/hipq/internal/rounds"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/handler"
 	"github.com/hipq/hipq/queue/job"
@@ -26,17 +27,17 @@ func TestRoundThatFoundNothingComesBackLate(t *testing.T) {
 	}
 	s := w.sources[0]
 	newRound := func() round {
-		r := round{Round: queue.NewRound(w.Worker), sent: time.Now()}
+		r := round{Round: rounds.New(w.self), sent: time.Now()}
 		r.Slots = 1
 		return r
 	}
 	without, with := newRound(), newRound()
-	w.land(s, with, queue.Done{More: true})
-	w.land(s, without, queue.Done{})
+	w.land(s, with, rounds.Done{More: true})
+	w.land(s, without, rounds.Done{})
 	if !s.more {
 		t.Error("what a round has found is forgotten")
 	}
-	w.land(s, newRound(), queue.Done{})
+	w.land(s, newRound(), rounds.Done{})
 	if s.more {
 		t.Error("what a later round has not found is still looked for")
 	}

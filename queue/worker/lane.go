@@ -1,6 +1,6 @@
 package worker
 
-import "github.com/hipq/hipq/queue/roster"
+import "github.com/hipq/hipq/internal/roster"
 
 // lane bounds how many jobs run at once on this host, over all of the instance's workers on it: all jobs, those of a queue,
 // or those of a job type. What runs in a lane runs in the lanes around it too.
@@ -112,7 +112,7 @@ func (w *worker) balance(claim, accepting bool) {
 	case missing && claim:
 		w.balancing = true
 		w.task(func() func() error {
-			got, err := w.roster.ClaimSlots(w.work, w.Worker, claims)
+			got, err := w.roster.ClaimSlots(w.work, w.self, claims)
 			return func() error {
 				w.balancing = false
 				if err == nil {
@@ -125,7 +125,7 @@ func (w *worker) balance(claim, accepting bool) {
 	case spare:
 		w.balancing = true
 		w.task(func() func() error {
-			err := w.roster.LeaveSlots(w.work, w.Worker, keep)
+			err := w.roster.LeaveSlots(w.work, w.self, keep)
 			return func() error {
 				w.balancing = false
 				return w.trouble(err)

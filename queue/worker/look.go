@@ -7,7 +7,7 @@ import (
 
 	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/internal/guard"
-	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/internal/rounds"
 )
 
 // lookEvery is how often a worker looks for what has become due, and does the upkeep.
@@ -22,14 +22,14 @@ func (w *worker) nothingToDo(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	for _, s := range w.sources {
-		found, err := s.Look(ctx, s.types)
+		found, err := s.Rounds().Look(ctx, s.types)
 		if w.leftOut(s, err) {
 			continue
 		}
 		if engine.IsLockTimeout(err) {
 			return false, nil // nobody knows
 		}
-		if found != (queue.Look{}) || err != nil {
+		if found != (rounds.Look{}) || err != nil {
 			return false, err
 		}
 	}
@@ -163,7 +163,7 @@ func (w *worker) looked(sent time.Time, err error) error {
 
 // sight is what a look has seen of a source.
 type sight struct {
-	queue.Look
+	rounds.Look
 	stopping []int64
 	// unfinished says that there is more upkeep to do.
 	unfinished bool
@@ -172,19 +172,19 @@ type sight struct {
 // view finds out what there is to do in a source, and does the upkeep. Before that, glimpse gets what it has seen.
 func (w *worker) view(s *source, accepting, running bool, glimpse chan<- sight) (one sight, err error) {
 	if accepting {
-		if one.Look, err = s.Look(w.work, s.types); err != nil {
+		if one.Look, err = s.Rounds().Look(w.work, s.types); err != nil {
 			return one, err
 		}
 	}
 	if running {
-		if one.stopping, err = s.Stopping(w.work, w.ID); err != nil {
+		if one.stopping, err = s.Rounds().Stopping(w.work, w.ID); err != nil {
 			return one, err
 		}
 	}
 	if l := one.Look; l.Waking || l.New || l.Orphaned || l.Undecided || l.Held && s.ThrottleGroups == nil {
 		glimpse <- one
-		if one.unfinished, err = s.Upkeep(w.work, w.Worker, l, s.byPolicy, w.killStrays); err == nil {
-			one.Look, err = s.Look(w.work, s.types)
+		if one.unfinished, err = s.Rounds().Upkeep(w.work, w.self, l, s.byPolicy, w.killStrays); err == nil {
+			one.Look, err = s.Rounds().Look(w.work, s.types)
 		}
 	}
 	return one, err

@@ -19,7 +19,6 @@ import (
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/handler"
 	"github.com/hipq/hipq/queue/job"
-	"github.com/hipq/hipq/queue/roster"
 	"github.com/hipq/hipq/queue/worker"
 	"github.com/hipq/hipq/schema"
 )
@@ -270,8 +269,8 @@ func nothing(context.Context, *job.Job) error { return nil }
 func (s shop) worker(handlers map[string]handler.Handler) worker.Params {
 	s.t.Helper()
 	return worker.Params{
-		DB:     s.db,
-		Worker: roster.Worker{ID: must[string](s.t)(worker.NewID()), Host: "here", PID: 4711},
+		DB: s.db,
+		ID: must[string](s.t)(worker.NewID()), Host: "here", PID: 4711,
 		Queues: []worker.Queue{{Queue: s.emails, Handlers: handlers}, {Queue: s.reports, Handlers: handlers}},
 		Options: worker.Options{
 			Concurrency: 4, Batch: 100, RunFor: 3 * patience, LockFor: time.Minute, Grace: 2 * time.Second,

@@ -66,9 +66,9 @@ func TestOneJob(t *testing.T) {
 		ids = append(ids, s.add(s.emails, "send", 3)...)
 		ids = append(ids, s.addJobs(s.emails, job.New{Type: "later", In: time.Hour}, job.New{Type: "once", Windows: s.closed()})...)
 		for _, id := range []int64{ids[1], ids[3], ids[4]} {
-			var ended []queue.Settled
+			var ended []worker.Attempt
 			p := s.one(nothing)
-			p.Ended = func(e queue.Settled) { ended = append(ended, e) }
+			p.Ended = func(e worker.Attempt) { ended = append(ended, e) }
 			began := time.Now()
 			wantSummary(s.t, s.workOne(p, id), worker.Summary{Started: 1, Finished: 1})
 			if took := time.Since(began); took > patience/2 {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/handler"
-	"github.com/hipq/hipq/queue/roster"
+	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/schema"
 )
 
@@ -47,17 +47,28 @@ type Params struct {
 	DB     *schema.DB
 	Queues []Queue
 	Options
-	// Worker names the worker: an ID that none has had, a host and a process. What is left out is made, or found out.
-	roster.Worker
+	// ID names the worker in the activity; none may have had it before. Empty is a new one, by NewID.
+	ID string
+	// Host and PID say where it works; it shares Concurrency with the others of the same Host. Empty and 0 are this host's name
+	// and this process.
+	Host string
+	PID  int
 	// Renewed, if not nil, is told each time how long the lock lasts from now on.
 	Renewed func(lasts time.Duration)
 	// Ended, if not nil, is told of each attempt when its handler has ended.
-	Ended func(queue.Settled)
+	Ended func(Attempt)
 	// Unkilled is told, in words, which processes of a worker that is no more still run on this host, for they could not be killed;
 	// its jobs are reclaimed after that. nil puts them into the log.
 	Unkilled func(workerID string, processes []string)
 	// Log, if not nil, gets what a person who debugs wants to know.
 	Log *slog.Logger
+}
+
+// Attempt is an attempt whose handler has ended.
+type Attempt struct {
+	Job *job.Job
+	// Outcome is what the handler said, or what it was told: that it was interrupted, or its job cancelled.
+	Outcome job.Outcome
 }
 
 // NewID is a random id for a worker.

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/hipq/hipq/queue/roster"
+	"github.com/hipq/hipq/internal/roster"
 )
 
 // keepLock renews the worker's lock every third of its time until ctx ends, also while interrupted jobs come to their end.
@@ -24,7 +24,7 @@ func (w *worker) keepLock(ctx context.Context) {
 		}
 		asked := time.Now()
 		attempt, cancel := context.WithTimeout(ctx, w.LockFor/3)
-		err := w.roster.Renew(attempt, w.Worker, w.LockFor)
+		err := w.roster.Renew(attempt, w.self, w.LockFor)
 		cancel()
 		switch {
 		case err == nil:

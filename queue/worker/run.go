@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/internal/disown"
-	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/internal/rounds"
 	"github.com/hipq/hipq/queue/job"
 )
 
@@ -17,7 +17,7 @@ var errCancelled = errors.New(job.Cancelled)
 // ended is an attempt or a retry decision that has ended, or a decision that is left to others.
 type ended struct {
 	source *source
-	queue.Settled
+	rounds.Settled
 	left bool
 }
 
@@ -41,22 +41,22 @@ func (w *worker) run(ctx context.Context, s *source, j *job.Job) {
 	var once sync.Once
 	end := func(o job.Outcome) {
 		o.Ran = time.Since(began)
-		once.Do(func() { w.end(ctx, s, queue.Settled{Job: j, Outcome: o}) })
+		once.Do(func() { w.end(ctx, s, rounds.Settled{Job: j, Outcome: o}) })
 	}
 	end(s.Handlers[j.Type].Handle(lockContext{disown.With(ctx, end), w.checkLock}, j))
 }
 
 // end notes the end of an attempt.
-func (w *worker) end(ctx context.Context, s *source, settled queue.Settled) {
+func (w *worker) end(ctx context.Context, s *source, settled rounds.Settled) {
 	switch {
 	case context.Cause(ctx) == errCancelled && settled.Outcome.Verdict != job.Finished: //nolint:errorlint // it is this very one
 		settled.Outcome.Verdict, settled.Outcome.Error = job.Stopped, job.Cancelled
 	case s.RetryHandlers[settled.Job.Type] == nil:
 	case w.jobs.Err() != nil:
-		settled.Decider = queue.AnyHandler
+		settled.Decider = rounds.AnyHandler
 	default:
-		settled.Decider = queue.OwnHandler
+		settled.Decider = rounds.OwnHandler
 	}
-	w.Ended(settled)
+	w.Ended(Attempt{settled.Job, settled.Outcome})
 	w.ended <- ended{source: s, Settled: settled}
 }

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/internal/rounds"
 )
 
 // RunJob runs one job of the one queue, now, whatever its time and its windows, beside the host's concurrency, and ends
@@ -35,7 +35,7 @@ func RunJob(ctx context.Context, p Params, id int64) (Summary, error) {
 			return fmt.Errorf("job %d of %s: there is no handler for job type %q", id, p.Queues[0].Name, j.Type)
 		}
 		s := w.sources[at]
-		if j, err = s.StartNow(w.work, queue.NewRound(w.Worker), id); err != nil {
+		if j, err = s.Rounds().StartNow(w.work, rounds.New(w.self), id); err != nil {
 			return err
 		}
 		w.begin(s, j)

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/hipq/hipq/queue"
-	"github.com/hipq/hipq/queue/roster"
+	"github.com/hipq/hipq/internal/roster"
+	"github.com/hipq/hipq/internal/rounds"
 )
 
 // source is where jobs come from, as the worker sees it: a queue, or the part of one that has a lane of its own.
@@ -16,7 +16,7 @@ type source struct {
 	// types are those of its jobs; asked those of them about whose retry a handler decides, byPolicy the others.
 	types, asked, byPolicy []string
 	lane                   *lane
-	candidates, suspects   *queue.Candidates
+	candidates, suspects   rounds.Candidates
 	// running is how many of its attempts and decisions run; rounds how many of its rounds are out. roundsApart is how
 	// many may have to wait for another transaction, of which turning are to start jobs. starting is how many slots are reserved
 	// for all of these.
@@ -24,17 +24,17 @@ type source struct {
 	// ended are the attempts to settle, gatherUntil until when they wait for others; unsettled those whose rows another
 	// transaction held: they are settled apart from the others, with the next look. parts are those that are to be settled
 	// apart now.
-	ended       []queue.Settled
+	ended       []rounds.Settled
 	gatherUntil time.Time
-	unsettled   []queue.Settled
-	parts       [][]queue.Settled
+	unsettled   []rounds.Settled
+	parts       [][]rounds.Settled
 	// unanswered are rounds that ended in an error: they are done again.
 	unanswered []round
 	// failing says that there may be jobs which wait for a retry handler; undecided are those that the worker has.
 	failing   bool
-	undecided []queue.Settled
+	undecided []rounds.Settled
 	// untaken is the round that was to take such, and ended in an error: it is done again.
-	untaken *queue.Round
+	untaken *rounds.Round
 	// resting is how many attempts are being settled about which the worker's retry handlers will be asked.
 	resting int
 	// cancel stops the jobs that run, by id.
@@ -56,10 +56,14 @@ func (w *worker) addSources(q Queue) {
 	if q.Concurrency > 0 {
 		around = w.addLane(roster.Lane(q.Name, ""), w.host, q.Concurrency)
 	}
+	own := map[string]int{}
+	for _, t := range q.Types {
+		own[t.Name] = t.Concurrency
+	}
 	var common []string
 	for _, name := range slices.Sorted(maps.Keys(q.Handlers)) {
-		if own := q.JobType(name).Concurrency; own > 0 {
-			w.addSource(q, []string{name}, w.addLane(roster.Lane(q.Name, name), around, own))
+		if own[name] > 0 {
+			w.addSource(q, []string{name}, w.addLane(roster.Lane(q.Name, name), around, own[name]))
 		} else {
 			common = append(common, name)
 		}
@@ -71,7 +75,7 @@ func (w *worker) addSources(q Queue) {
 
 func (w *worker) addSource(q Queue, types []string, l *lane) {
 	s := &source{
-		Queue: q, types: types, lane: l, candidates: q.Candidates(types), suspects: q.Suspects(types),
+		Queue: q, types: types, lane: l, candidates: q.Rounds().Candidates(types), suspects: q.Rounds().Suspects(types),
 		cancel: map[int64]context.CancelCauseFunc{},
 	}
 	for _, t := range types {
@@ -97,9 +101,9 @@ func (s *source) owed() int {
 }
 
 // resting counts the attempts that will wait for this worker's retry handlers.
-func resting(list []queue.Settled) (n int) {
+func resting(list []rounds.Settled) (n int) {
 	for _, e := range list {
-		if e.Outcome.Verdict.IsError() && e.Decider == queue.OwnHandler && !e.Asked {
+		if e.Outcome.Verdict.IsError() && e.Decider == rounds.OwnHandler && !e.Asked {
 			n++
 		}
 	}

@@ -6,10 +6,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hipq/hipq/internal/roster"
+	"github.com/hipq/hipq/internal/rounds"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/handler"
 	"github.com/hipq/hipq/queue/job"
-	"github.com/hipq/hipq/queue/roster"
 	"github.com/hipq/hipq/queue/worker"
 )
 
@@ -230,8 +231,8 @@ func TestJobIsStoppedBeforeItsDecision(t *testing.T) {
 		// nobody's: it waits for a decision
 		id := s.add(s.emails, "later", 1)[0]
 		s.die(s.emails, "gone", 1)
-		s.round(s.emails, "gone", 0, queue.Settled{
-			Job: s.get(s.emails, id), Outcome: job.Outcome{Verdict: job.TryAgain, Error: "boo"}, Decider: queue.AnyHandler,
+		s.round(s.emails, "gone", 0, rounds.Settled{
+			Job: s.get(s.emails, id), Outcome: job.Outcome{Verdict: job.TryAgain, Error: "boo"}, Decider: rounds.AnyHandler,
 		})
 		s.stopJob(id, job.None)
 		s.wantCancelled(id, 1)

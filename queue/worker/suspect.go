@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/internal/rounds"
 )
 
 // A suspect is a job whose last attempt ended with its worker: perhaps it is what killed it. It is started alone, so that it
@@ -53,7 +53,7 @@ func (w *worker) sendSuspect(accepting bool) (others bool) {
 	case busy, w.crowded(s), s.lane.free() < 1:
 		return false
 	}
-	r := round{Round: queue.NewRound(w.Worker), reserved: 1, suspect: true}
+	r := round{Round: rounds.New(w.self), reserved: 1, suspect: true}
 	r.Slots, r.Candidates = 1, s.suspects
 	w.alone, w.turn = true, (slices.Index(w.sources, s)+1)%len(w.sources)
 	w.reserve(s, 1)

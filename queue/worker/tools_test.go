@@ -18,8 +18,7 @@ import (
 // reopen opens a queue with the types of openQueue after a change, and other options.
 func (s shop) reopen(o queue.Options, change func(*job.Type)) *queue.Queue {
 	s.t.Helper()
-	for _, name := range []string{"send", "later", "once"} {
-		t := s.emails.JobType(name)
+	for _, t := range s.emails.Types {
 		if change != nil {
 			change(&t)
 		}

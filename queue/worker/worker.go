@@ -19,7 +19,7 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/internal/engine"
-	"github.com/hipq/hipq/queue/roster"
+	"github.com/hipq/hipq/internal/roster"
 	"github.com/hipq/hipq/schema"
 )
 
@@ -40,9 +40,18 @@ type Summary struct {
 	Lost int
 }
 
+// ErrLockLost is the error of a worker that didn't renew its lock in time, and the cause that its handlers see: others take its
+// jobs.
+var ErrLockLost = roster.ErrLockLost
+
+// ErrKnown is the error of a worker with an ID that another has had.
+var ErrKnown = roster.ErrKnown
+
 // worker is one Run.
 type worker struct {
 	Params
+	// self is how the roster, and the activity, name it.
+	self    roster.Worker
 	roster  *roster.Roster
 	sources []*source
 	// turn is the source that is served first next time.
@@ -99,7 +108,7 @@ func newWorker(p Params) (*worker, error) {
 		return nil, err
 	}
 	w := &worker{
-		Params: p, roster: roster.New(p.DB), ended: make(chan ended, p.Concurrency), landed: make(chan func() error),
+		Params: p, self: roster.Worker{ID: p.ID, Host: p.Host, PID: p.PID}, roster: roster.New(p.DB), ended: make(chan ended, p.Concurrency), landed: make(chan func() error),
 		searched: map[string]bool{},
 	}
 	w.host = w.addLane("", nil, p.Concurrency)
@@ -115,8 +124,8 @@ func newWorker(p Params) (*worker, error) {
 // Run registers its queues and itself, and works until nothing is due (or, with Linger, until RunFor is over) and every job
 // that it started has ended. When ctx ends it starts nothing more, waits Grace for what runs, interrupts the rest, and returns
 // nil. A queue whose table is not there, or lacks an index, is left out, and the error says so in the end. ErrParams says that
-// p can't be; roster.ErrLockLost, schema.ErrNoAnswer, and what schema.Diagnose calls TryLater, that the jobs it had are left to
-// other workers. It may be called again, and beside others, each with an ID of its own or none.
+// p can't be, ErrKnown that its ID is not new; ErrLockLost, schema.ErrNoAnswer, and what schema.Diagnose calls TryLater, that
+// the jobs it had are left to other workers. It may be called again, and beside others, each with an ID of its own or none.
 func Run(ctx context.Context, p Params) (Summary, error) {
 	w, err := newWorker(p)
 	if err != nil {
@@ -130,7 +139,7 @@ func Run(ctx context.Context, p Params) (Summary, error) {
 			}
 		}
 		if idle, err = w.nothingToDo(work); idle && !p.Linger {
-			err = w.roster.Pass(work, w.Worker)
+			err = w.roster.Pass(work, w.self)
 		}
 		return err
 	})
@@ -175,7 +184,7 @@ func (w *worker) live(ctx context.Context, begin func() error) (_ Summary, err e
 
 	began := time.Now()
 	// a lock that is as old as it lasts is none
-	register := func(ctx context.Context) error { return w.roster.Register(ctx, w.Worker, w.LockFor) }
+	register := func(ctx context.Context) error { return w.roster.Register(ctx, w.self, w.LockFor) }
 	if err := w.bounded(ctx, min(w.LockFor, w.patience()), register); err != nil {
 		return w.summary, err
 	}
@@ -201,7 +210,7 @@ func (w *worker) live(ctx context.Context, begin func() error) (_ Summary, err e
 		// so that others need not wait for the lock to expire; if the database can't be reached, they must
 		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookEvery)
 		defer cancel()
-		_ = w.roster.End(end, w.Worker, "error", err.Error())
+		_ = w.roster.End(end, w.self, "error", err.Error())
 		return w.summary, err
 	}
 	return w.summary, w.signOff()
@@ -218,7 +227,7 @@ func (w *worker) signOff() error {
 	end, cancel := context.WithDeadline(w.work, until)
 	defer cancel()
 	for {
-		err := w.roster.End(end, w.Worker, "finished", "")
+		err := w.roster.End(end, w.self, "finished", "")
 		kind, _ := schema.Diagnose(err)
 		switch later := end.Err() != nil || kind == schema.TryLater; {
 		case err == nil || !later:

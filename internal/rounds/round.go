@@ -1,0 +1,85 @@
+package rounds
+
+import (
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/hipq/hipq/internal/roster"
+	"github.com/hipq/hipq/queue/job"
+)
+
+// Round is what a worker does to a queue in one transaction: it settles the attempts that have ended, and locks and starts
+// the next jobs in their place.
+type Round struct {
+	Worker roster.Worker
+	// Token is the lock of the jobs that the round starts. A round that ended in an error may have been committed all the
+	// same: done again with its token, it finds what it has started, and settles nothing twice.
+	Token string
+	// Settle are the attempts that have ended.
+	Settle []Settled
+	// Slots is how many jobs to start, from Candidates, at most.
+	Slots      int
+	Candidates Candidates
+	// BehindSuspects says that there may be suspects: in a queue with limits no job overtakes one that waits for room.
+	BehindSuspects bool
+	// Again says that the round was done before, and ended in an error.
+	Again bool
+	*Trail
+}
+
+// Trail is what a round leaves behind however it ends, and each time that it is done.
+type Trail struct {
+	// Tried are the jobs that it has set out to start, Met those that it has looked at, by id.
+	Tried, Met []any
+}
+
+// New is a round of a worker, with a token of its own.
+func New(w roster.Worker) Round {
+	return Round{Worker: w, Token: uuid.Must(uuid.NewV7()).String(), Trail: &Trail{}} // it fails only where there is no randomness at all
+}
+
+// HasTried says whether the round has set out to start a job, which it then may have started.
+func (r Round) HasTried() bool { return len(r.Tried) > 0 }
+
+// Done is what a round did.
+type Done struct {
+	// Started are the jobs to run now.
+	Started []*job.Job
+	// Resting are those in the state error, under the worker's lock, about which its retry handlers are to be asked now.
+	Resting []Settled
+	// Unsettled are those whose rows another transaction holds: to be settled by a later round.
+	Unsettled []Settled
+	// Lost are the jobs whose settlement changed nothing, because the worker had lost its lock on them.
+	Lost []*job.Job
+	// More says that there may be jobs which the round could have started, had it had more slots or looked longer.
+	More bool
+	// Wait is how long the queue's rate lets no job start, if it does.
+	Wait time.Duration
+}
+
+// Settled is an attempt that has ended, and how.
+type Settled struct {
+	Job     *job.Job
+	Outcome job.Outcome
+	// Decider says who takes the retry decision, if the outcome is an error.
+	Decider Decider
+	// Asked says that the attempt was settled before, that the job has rested in the state error since, and that a retry
+	// handler has been asked about it. Decision is what it said; nil leaves it to the policy, and Note says why.
+	Asked    bool
+	Decision *job.Decision
+	Note     string
+}
+
+// Decider is who takes a retry decision.
+type Decider int
+
+// The deciders.
+const (
+	// Policy decides in the transaction that settles the attempt.
+	Policy Decider = iota
+	// OwnHandler is a retry handler of this worker: the job rests in the state error, under the worker's lock.
+	OwnHandler
+	// AnyHandler is a retry handler of whatever worker comes next.
+	AnyHandler
+)

@@ -1,0 +1,72 @@
+// Package rounds is what a worker and a queue say to each other: which attempts have ended, which jobs to run now, what there
+// is to do. The package queue does it, the package queue/worker asks for it; an application has no use for it.
+package rounds
+
+import (
+	"context"
+
+	"github.com/hipq/hipq/internal/roster"
+	"github.com/hipq/hipq/queue/job"
+)
+
+// Queue is a queue as a worker sees it. It is safe for concurrent use.
+type Queue interface {
+	// Round does a round. It waits for its turn where the queue has limits or a rate, and, when it is done again, for what may be
+	// left of the try before. It passes over rows that other transactions hold; for one that holds the place of a job's key in
+	// the index it waits some seconds. After an error that is engine.IsLockTimeout it should be done again in parts, so that one
+	// job holds up no other. It may be repeated: see Round.Token.
+	Round(ctx context.Context, r Round) (Done, error)
+	// TakesTurns says whether those who start jobs of the queue follow one another: a job that starts takes something from
+	// the others.
+	TakesTurns() bool
+	// Candidates are those of these types, for one worker, apart from suspects.
+	Candidates(types []string) Candidates
+	// Suspects are the candidates of these types whose last attempt ended with its worker, for one worker. Each is for a round
+	// of one slot, of a worker that runs nothing else until the job has ended.
+	Suspects(types []string) Candidates
+	// StartNow locks and starts one job that waits, whatever its time, its windows and its queue's order say, and although the
+	// queue may be paused; its limits and its rate hold all the same. queue.ErrStarted, ErrFinal, ErrNotFound, ErrNotTakenIn or
+	// ErrNoRoom if that can't be; ErrLocked if a worker has it. It may be repeated with the same round.
+	StartNow(ctx context.Context, r Round, id int64) (*job.Job, error)
+	// Undecided takes up to r.Slots jobs of these types that wait for their retry decision, under the lock of a round that is
+	// only for this, and gives them with what is known of their last attempt. A retry handler decides about them, and another
+	// round writes down what it says. A worker that ends before gives them to others; one that was declared dead gets none. It
+	// may be repeated: see Round.Token.
+	Undecided(ctx context.Context, r Round, types []string) ([]Settled, error)
+
+	// Look finds out in one query what there is to do. It reads and locks nothing.
+	Look(ctx context.Context, types []string) (Look, error)
+	// Upkeep does what a look found, apart from what rounds do: takes in, promotes, reclaims, and decides by policy about the
+	// jobs of these types, which are those without a retry handler. Any number of workers may do it at once. It does a bounded
+	// part of each; when there may be more, more is true. dead, if not nil, is called with each worker of the instance that is no
+	// more, before jobs are reclaimed from it; perhaps more than once. What has to wait for another transaction waits some
+	// seconds, and keeps nothing else from being done: then comes the error, which is engine.IsLockTimeout.
+	Upkeep(ctx context.Context, w roster.Worker, l Look, types []string, dead func(workerID string)) (more bool, err error)
+	// Stopping are the jobs that a worker runs and is asked to stop.
+	Stopping(ctx context.Context, workerID string) ([]int64, error)
+}
+
+// Candidates are the due jobs of some types, as one worker knows them: a queue has made them, and reads in them in its
+// rounds. They are safe for concurrent use.
+type Candidates interface {
+	// Forget makes the next round read from the head of the line.
+	Forget()
+}
+
+// Look says what there is to do in a queue.
+type Look struct {
+	// Due: a job of the given types may be started; never in a paused queue.
+	Due bool
+	// Suspect: one of them whose last attempt ended with its worker, and which is to run alone; it is not Due.
+	Suspect bool
+	// Waking: a later job's time has come, or that of an answer is over.
+	Waking bool
+	// New: a row inserted by plain SQL is to be taken in.
+	New bool
+	// Orphaned: a worker that is no more still has jobs.
+	Orphaned bool
+	// Held: jobs whose throttle groups were full wait for room.
+	Held bool
+	// Undecided: a job of the given types waits for its retry decision.
+	Undecided bool
+}
