@@ -68,7 +68,7 @@ func (a *app) runJob(cmd *cobra.Command, name string, id int64) error {
 	}
 	var ran *worker.Attempt
 	done, err := worker.RunJob(cmd.Context(), worker.Params{
-		DB: i.db, Queues: queues, Options: i.Worker, Renewed: guard.Extend, Unkilled: a.warnOfUnkilled, Log: a.logger(),
+		Queues: queues, Options: i.Worker, Renewed: guard.Extend, Unkilled: a.warnOfUnkilled, Log: a.logger(),
 		ID: w.ID, Host: w.Host, PID: w.PID,
 		Ended: func(attempt worker.Attempt) {
 			ran = &attempt

@@ -94,7 +94,7 @@ func (a *app) runWork(cmd *cobra.Command, names, types []string) error {
 	}
 	began := time.Now()
 	done, err := worker.Run(cmd.Context(), worker.Params{
-		DB: i.db, Queues: queues, Options: i.Worker, Renewed: guard.Extend, Unkilled: a.warnOfUnkilled, Log: a.logger(),
+		Queues: queues, Options: i.Worker, Renewed: guard.Extend, Unkilled: a.warnOfUnkilled, Log: a.logger(),
 		ID: w.ID, Host: w.Host, PID: w.PID,
 	})
 	took := time.Since(began)

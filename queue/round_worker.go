@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/hipq/hipq/internal/rounds"
+	"github.com/hipq/hipq/schema"
 )
 
 // workerSide is a queue as a worker sees it: its methods, in the files of round and upkeep, are those of rounds.Queue.
@@ -12,6 +13,9 @@ type workerSide struct{ *Queue }
 
 // Rounds is the queue as hipq's own worker sees it. An application has no use for it: its way to the worker is worker.Run.
 func (q *Queue) Rounds() rounds.Queue { return workerSide{q} }
+
+// DB implements rounds.Queue.
+func (q workerSide) DB() *schema.DB { return q.db }
 
 // TakesTurns implements rounds.Queue.
 func (q workerSide) TakesTurns() bool { return q.takesTurns() }

@@ -51,8 +51,8 @@ func (q *Queue) work(ctx context.Context, w Workers) (worker.Summary, error) {
 		o.Batch = w.Batch
 	}
 	return worker.Run(ctx, worker.Params{
-		DB: q.db, Options: o,
-		Queues: []worker.Queue{{Queue: q.Queue, Handlers: handlers}},
-		ID:     id, Host: "bench-" + id, PID: 1,
+		Options: o,
+		Queues:  []worker.Queue{{Queue: q.Queue, Handlers: handlers}},
+		ID:      id, Host: "bench-" + id, PID: 1,
 	})
 }

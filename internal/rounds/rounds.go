@@ -7,10 +7,14 @@ import (
 
 	"github.com/hipq/hipq/internal/roster"
 	"github.com/hipq/hipq/queue/job"
+	"github.com/hipq/hipq/schema"
 )
 
 // Queue is a queue as a worker sees it. It is safe for concurrent use.
 type Queue interface {
+	// DB is the database that it is in.
+	DB() *schema.DB
+
 	// Round does a round. It waits for its turn where the queue has limits or a rate, and, when it is done again, for what may be
 	// left of the try before. It passes over rows that other transactions hold; for one that holds the place of a job's key in
 	// the index it waits some seconds. After an error that is engine.IsLockTimeout it should be done again in parts, so that one

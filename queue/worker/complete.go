@@ -57,9 +57,6 @@ func (p Params) complete() (Params, error) {
 }
 
 func (p Params) check() error {
-	if p.DB == nil {
-		return errors.New("DB is nil")
-	}
 	if len(p.Queues) == 0 {
 		return errors.New("there are no Queues")
 	}
@@ -72,6 +69,9 @@ func (p Params) check() error {
 			return fmt.Errorf("queue %s is there twice", q.Name)
 		}
 		known[q.Name] = true
+		if q.Rounds().DB() != p.Queues[0].Rounds().DB() {
+			return fmt.Errorf("queue %s is not of the same schema.DB as %s", q.Name, p.Queues[0].Name)
+		}
 		for name, h := range q.Handlers {
 			if h == nil {
 				return fmt.Errorf("the handler of %s/%s is nil", q.Name, name)

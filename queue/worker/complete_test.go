@@ -16,7 +16,7 @@ import (
 func TestWorkerOfNothingElse(t *testing.T) {
 	suite(t, func(s shop) {
 		s.add(s.emails, "send", 3)
-		p := worker.Params{DB: s.db, Queues: []worker.Queue{{Queue: s.emails, Handlers: all(nothing)}}}
+		p := worker.Params{Queues: []worker.Queue{{Queue: s.emails, Handlers: all(nothing)}}}
 		for _, want := range []worker.Summary{{Started: 3, Finished: 3}, {}} {
 			summary, err := worker.Run(s.t.Context(), p)
 			if err != nil {
@@ -50,9 +50,11 @@ func TestWorkerIDIsNew(t *testing.T) {
 func TestParamsThatCannotBe(t *testing.T) {
 	suite(t, func(s shop) {
 		for want, change := range map[string]func(*worker.Params){
-			"DB is nil":                   func(p *worker.Params) { p.DB = nil },
-			"no Queues":                   func(p *worker.Params) { p.Queues = nil },
-			"a Queue is nil":              func(p *worker.Params) { p.Queues[1].Queue = nil },
+			"no Queues":      func(p *worker.Params) { p.Queues = nil },
+			"a Queue is nil": func(p *worker.Params) { p.Queues[1].Queue = nil },
+			"queue reports is not of the same schema.DB": func(p *worker.Params) {
+				p.Queues[1].Queue = s.elsewhere().reports
+			},
 			"queue emails is there twice": func(p *worker.Params) { p.Queues[1] = p.Queues[0] },
 			"the handler of emails/send is nil": func(p *worker.Params) {
 				p.Queues[0].Handlers = map[string]handler.Handler{"send": nil}

@@ -76,7 +76,7 @@ func (w *worker) slots(s *source, accepting bool) int {
 // crowded says that no other round of a source can go out now. A database of one writer has them all one after the other,
 // else those that wait for it would hinder one another.
 func (w *worker) crowded(s *source) bool {
-	return s.rounds >= w.side(s) || w.DB.Writers == 1 && slices.ContainsFunc(w.sources, func(other *source) bool { return other.rounds > 0 })
+	return s.rounds >= w.side(s) || w.db.Writers == 1 && slices.ContainsFunc(w.sources, func(other *source) bool { return other.rounds > 0 })
 }
 
 // side is how many rounds of a source may be out side by side.
@@ -84,7 +84,7 @@ func (w *worker) side(s *source) int {
 	if s.Rounds().TakesTurns() {
 		return 1
 	}
-	return w.DB.Writers
+	return w.db.Writers
 }
 
 // rivals is how many other sources want slots too.

@@ -21,7 +21,7 @@ func TestRoundThatFoundNothingComesBackLate(t *testing.T) {
 		t.Fatal(err)
 	}
 	nothing := handler.Func(func(context.Context, *job.Job) error { return nil })
-	w, err := newWorker(Params{DB: db, Queues: []Queue{{Queue: q, Handlers: map[string]handler.Handler{"send": nothing}}}})
+	w, err := newWorker(Params{Queues: []Queue{{Queue: q, Handlers: map[string]handler.Handler{"send": nothing}}}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,7 +13,7 @@ import (
 
 // leftOut says whether err means that a source's queue has lost its table, and leaves the queue out if so.
 func (w *worker) leftOut(s *source, err error) bool {
-	if !w.DB.Lacks(err, s.Name) {
+	if !w.db.Lacks(err, s.Name) {
 		return false
 	}
 	for _, o := range w.sources {

@@ -99,7 +99,7 @@ func (w *worker) untilNextSource() time.Duration {
 	switch {
 	case w.lookSent.IsZero():
 		return w.untilAnswer()
-	case w.DB.Writers == 1, out >= looksMax:
+	case w.db.Writers == 1, out >= looksMax:
 		return lookEvery
 	}
 	return max(time.Until(w.lookSent.Add(lookEvery)), w.untilAnswer())

@@ -269,7 +269,6 @@ func nothing(context.Context, *job.Job) error { return nil }
 func (s shop) worker(handlers map[string]handler.Handler) worker.Params {
 	s.t.Helper()
 	return worker.Params{
-		DB: s.db,
 		ID: must[string](s.t)(worker.NewID()), Host: "here", PID: 4711,
 		Queues: []worker.Queue{{Queue: s.emails, Handlers: handlers}, {Queue: s.reports, Handlers: handlers}},
 		Options: worker.Options{

@@ -9,7 +9,6 @@ import (
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/handler"
 	"github.com/hipq/hipq/queue/job"
-	"github.com/hipq/hipq/schema"
 )
 
 // Options bound what a worker takes on. It is a section of the config, so its fields have the config's names. What is 0 is that
@@ -42,9 +41,9 @@ type Queue struct {
 	RetryHandlers map[string]handler.RetryHandler
 }
 
-// Params are what a worker works with: DB and Queues, which there must be, and what else isn't as usual.
+// Params are what a worker works with: its Queues, and what else isn't as usual.
 type Params struct {
-	DB     *schema.DB
+	// Queues there must be, all of one schema.DB.
 	Queues []Queue
 	Options
 	// ID names the worker in the activity; none may have had it before. Empty is a new one, by NewID.

@@ -52,6 +52,7 @@ type worker struct {
 	Params
 	// self is how the roster, and the activity, name it.
 	self    roster.Worker
+	db      *schema.DB
 	roster  *roster.Roster
 	sources []*source
 	// turn is the source that is served first next time.
@@ -107,9 +108,10 @@ func newWorker(p Params) (*worker, error) {
 	if err != nil {
 		return nil, err
 	}
+	db := p.Queues[0].Rounds().DB()
 	w := &worker{
-		Params: p, self: roster.Worker{ID: p.ID, Host: p.Host, PID: p.PID}, roster: roster.New(p.DB), ended: make(chan ended, p.Concurrency), landed: make(chan func() error),
-		searched: map[string]bool{},
+		Params: p, self: roster.Worker{ID: p.ID, Host: p.Host, PID: p.PID}, db: db, roster: roster.New(db),
+		ended: make(chan ended, p.Concurrency), landed: make(chan func() error), searched: map[string]bool{},
 	}
 	w.host = w.addLane("", nil, p.Concurrency)
 	for _, q := range p.Queues {
