@@ -2,7 +2,6 @@ package cmd_test
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -29,6 +28,7 @@ import (
 //	text output     is what the block before it prints, up to times, ids and hosts
 //	sql enqueue     inserts jobs, on each engine
 //	go run          is run, in an empty folder
+//	go test         is the test of the program before it
 //	… handler       fails for good, with 65, for a job without data and key
 //	… decider       decides that a job is final for which there is no such customer
 //	crontab         is run line by line, with nothing in the environment but what it sets, and is silent
@@ -314,36 +314,52 @@ func configs(t *testing.T, p page) {
 // programs compiles each program in Go as if it were a package of this module, which takes no file in it, and runs those that
 // are marked so.
 func (d docs) programs(t *testing.T, p page) {
+	program := ""
 	for i, b := range p.fences {
 		if b.language != "go" {
 			continue
 		}
+		if strings.Contains(b.text, "hipq/internal/") {
+			t.Errorf("%s:%d: it uses what only hipq can", p.name, b.line)
+		}
+		files, run := map[string]string{"main.go": b.text}, []string{"build"}
+		if b.mark == "test" {
+			files = map[string]string{"main.go": program, "main_test.go": b.text}
+			run = []string{"test", "-c", "-vet=off"} // vet wants the folder to be there
+		}
+		program = b.text
 		dir := t.TempDir()
-		overlay, err := json.Marshal(map[string]map[string]string{"Replace": {
-			filepath.Join(d.root, "internal", "docsexample", "main.go"): filepath.Join(dir, "main.go"),
-		}})
+		replace := map[string]string{}
+		for name, text := range files {
+			replace[filepath.Join(d.root, "internal", "docsexample", name)] = filepath.Join(dir, name)
+			if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		overlay, err := json.Marshal(map[string]any{"Replace": replace})
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dir, "overlay.json"), overlay, 0o600)
+		}
 		if err != nil {
 			t.Fatal(err)
 		}
-		err = errors.Join(os.WriteFile(filepath.Join(dir, "main.go"), []byte(b.text), 0o600),
-			os.WriteFile(filepath.Join(dir, "overlay.json"), overlay, 0o600))
-		if err != nil {
-			t.Fatal(err)
-		}
-		build := exec.Command("go", "build", "-overlay", filepath.Join(dir, "overlay.json"), "-o", filepath.Join(dir, "program"), "./internal/docsexample")
+		run = append(run, "-overlay", filepath.Join(dir, "overlay.json"), "-o", filepath.Join(dir, "program"), "./internal/docsexample")
+		build := exec.Command("go", run...)
 		build.Dir = d.root
 		if out, err := build.CombinedOutput(); err != nil {
 			t.Errorf("%s:%d: %v\n%s", p.name, b.line, err, out)
 			continue
 		}
-		if b.mark != "run" {
+		if b.mark != "run" && b.mark != "test" {
 			continue
 		}
 		out, err := d.command(t.TempDir(), filepath.Join(dir, "program")).CombinedOutput()
 		if err != nil {
 			t.Errorf("%s:%d: %v\n%s", p.name, b.line, err, out)
 		}
-		p.wantOutput(t, i, string(out))
+		if b.mark == "run" {
+			p.wantOutput(t, i, string(out))
+		}
 	}
 }
 
