@@ -159,21 +159,15 @@ func (l *Log) Find(ctx context.Context, by Filter, f func(Entry) error) error {
 	} else {
 		query += " ORDER BY id"
 	}
-	rows, err := l.db.QueryxContext(ctx, query, args...)
-	if err != nil {
+	var own error // of f
+	err := engine.Each(ctx, l.db.DB, query, args, func(e Entry) error {
+		own = f(e)
+		return own
+	})
+	if err != nil && own == nil {
 		return fmt.Errorf("find activity: %w", err)
 	}
-	defer func() { _ = rows.Close() }()
-	for rows.Next() {
-		var e Entry
-		if err := rows.StructScan(&e); err != nil {
-			return fmt.Errorf("find activity: %w", err)
-		}
-		if err := f(e); err != nil {
-			return err
-		}
-	}
-	return rows.Err()
+	return err
 }
 
 // Getter reads one row: a database, or a transaction.

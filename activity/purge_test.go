@@ -181,12 +181,12 @@ func TestPurgeStops(t *testing.T) {
 func TestPurgeWaitsForNobody(t *testing.T) {
 	l := openLog(t, "mysql", dbtest.MySQL(t))
 	fill(t, l, 50, purgeHour)
-	open, err := l.db.BeginTxx(t.Context(), nil)
+	open, err := l.db.BeginTx(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = open.Rollback() }()
-	tx, err := l.db.Join(t.Context(), open.Tx)
+	tx, err := l.db.Join(t.Context(), open)
 	if err != nil {
 		t.Fatal(err)
 	}

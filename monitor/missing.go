@@ -41,7 +41,7 @@ func (m *Monitor) Missing(ctx context.Context, t time.Time) ([]time.Time, error)
 // that was taken. It is zero if there is neither.
 func (m *Monitor) begin(ctx context.Context) (time.Time, error) {
 	var activity, taken engine.Time
-	err := m.db.QueryRowxContext(ctx, "SELECT (SELECT MIN(at) FROM "+m.db.Activity()+"), (SELECT MIN(hour) FROM "+m.db.Hours()+")").
+	err := m.db.QueryRowContext(ctx, "SELECT (SELECT MIN(at) FROM "+m.db.Activity()+"), (SELECT MIN(hour) FROM "+m.db.Hours()+")").
 		Scan(&activity, &taken)
 	if err != nil {
 		return time.Time{}, fmt.Errorf("find the first hour: %w", err)

@@ -118,19 +118,11 @@ func (m *Monitor) report(ctx context.Context, hour time.Time) (Report, error) {
 // eachMetric calls f with each row of the hours in [from, to), in the order of hour, queue and job type.
 func (m *Monitor) eachMetric(ctx context.Context, from, to time.Time, f func(metric)) error {
 	query := "SELECT " + metricColumns + " FROM " + m.db.Metrics() + " WHERE hour >= ? AND hour < ? ORDER BY hour, queue, job_type"
-	rows, err := m.db.QueryxContext(ctx, query, engine.At(from), engine.At(to))
-	if err != nil {
-		return fmt.Errorf("read the metrics: %w", err)
-	}
-	defer func() { _ = rows.Close() }()
-	for rows.Next() {
-		var r metric
-		if err := rows.StructScan(&r); err != nil {
-			return fmt.Errorf("read the metrics: %w", err)
-		}
+	err := engine.Each(ctx, m.db.DB, query, []any{engine.At(from), engine.At(to)}, func(r metric) error {
 		f(r)
-	}
-	if err := rows.Err(); err != nil {
+		return nil
+	})
+	if err != nil {
 		return fmt.Errorf("read the metrics: %w", err)
 	}
 	return nil

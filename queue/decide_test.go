@@ -80,7 +80,7 @@ func TestRetryHandlersDecisionHolds(t *testing.T) {
 			s.wantHistory(s.nth(n+1), "added/0 starting/1 "+want)
 		}
 		var told string
-		must[any](t)(nil, s.db.Get(&told, "SELECT error FROM shop_activity WHERE job_id = ? AND state = 'error'", s.nth(4)))
+		must[any](t)(nil, s.db.GetContext(t.Context(), &told, "SELECT error FROM shop_activity WHERE job_id = ? AND state = 'error'", s.nth(4)))
 		if want := "e (the retry handler failed, so the policy decided: exit status 1)"; told != want {
 			t.Errorf("the activity says %q", told)
 		}
@@ -130,7 +130,7 @@ func TestDecisionIsTakenByAnother(t *testing.T) {
 				t.Errorf("%d: the row still has the output %q", j.ID, j.Output)
 			}
 			var told string
-			must[any](t)(nil, s.db.Get(&told, "SELECT output FROM shop_activity WHERE state = 'error' AND kind = 'job' AND job_id = ?", u.Job.ID))
+			must[any](t)(nil, s.db.GetContext(t.Context(), &told, "SELECT output FROM shop_activity WHERE state = 'error' AND kind = 'job' AND job_id = ?", u.Job.ID))
 			if want := cmp.Or(want[u.Job.ID].Output, job.None); told != want {
 				t.Errorf("%d: the activity has the output %q, want %q", u.Job.ID, told, want)
 			}

@@ -147,7 +147,7 @@ func TestPurgeWaitsForNobody(t *testing.T) {
 	q := purgeQueue(t, "mysql", dbtest.MySQL(t))
 	purgeRow(t, q, job.Final, job.LineFinished, 1000*time.Hour, 50)
 	purgeRow(t, q, job.Initial, "due", time.Hour, 1)
-	tx, err := q.db.BeginTxx(t.Context(), nil)
+	tx, err := q.db.BeginTx(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

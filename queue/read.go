@@ -15,7 +15,7 @@ import (
 func (q *Queue) Get(ctx context.Context, id int64) (*job.Job, error) { return q.get(ctx, q.db, id, "") }
 
 func (q *Queue) get(ctx context.Context, from engine.Reader, id int64, lock string) (*job.Job, error) {
-	j, err := q.scanner().scan(from.QueryRowxContext(ctx, "SELECT "+selected()+" FROM "+q.table+" WHERE id = ? "+lock, id))
+	j, err := q.scanner().scan(from.QueryRowContext(ctx, "SELECT "+selected()+" FROM "+q.table+" WHERE id = ? "+lock, id))
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return nil, fmt.Errorf("%w: %s %d", ErrNotFound, q.Name, id)
@@ -104,7 +104,7 @@ func (q *Queue) Counts(ctx context.Context) (Counts, error) {
 func (q *Queue) countDue(ctx context.Context, c *Counts) error {
 	var waking int64
 	var oldestWaking, oldestDue engine.Time
-	err := q.db.QueryRowxContext(ctx, "SELECT COUNT(*), MIN(wake_time) FROM "+q.table+" "+q.index("wake")+
+	err := q.db.QueryRowContext(ctx, "SELECT COUNT(*), MIN(wake_time) FROM "+q.table+" "+q.index("wake")+
 		" WHERE line = 'later' AND wake_time <= (SELECT "+q.db.Now+")").Scan(&waking, &oldestWaking)
 	if err != nil {
 		return fmt.Errorf("count the due jobs of %s: %w", q.Name, err)

@@ -115,7 +115,7 @@ func (q *Queue) ahead(ctx context.Context, j *job.Job) (n int64, err error) {
 // startsLately reads the starts that count against the queue's rate.
 func (q *Queue) startsLately(ctx context.Context, now time.Time) (job.Starts, error) {
 	var starts any
-	if err := q.db.QueryRowxContext(ctx, "SELECT "+startsColumn.list+" FROM "+q.db.Queues()+" WHERE queue = ?", q.Name).Scan(&starts); err != nil {
+	if err := q.db.QueryRowContext(ctx, "SELECT "+startsColumn.list+" FROM "+q.db.Queues()+" WHERE queue = ?", q.Name).Scan(&starts); err != nil {
 		return nil, fmt.Errorf("read the latest starts of %s: %w", q.Name, err)
 	}
 	lately, _ := q.decodeStarts(starts, now)

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/jmoiron/sqlx"
+
 	"github.com/hipq/hipq/internal/engine"
 )
 
@@ -35,13 +37,13 @@ func columnsOf(columns ...bounded) boundedColumns {
 
 // readRows gives each row of a query to f, its values as the driver has them; none of them is valid after f.
 func readRows(ctx context.Context, from engine.Reader, query string, args []any, f func(row []any)) error {
-	rows, err := from.QueryxContext(ctx, query, args...)
+	rows, err := from.QueryContext(ctx, query, args...)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = rows.Close() }()
 	for rows.Next() {
-		row, err := rows.SliceScan()
+		row, err := sqlx.SliceScan(rows)
 		if err != nil {
 			return err
 		}

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/go-sql-driver/mysql"
-	"github.com/jmoiron/sqlx"
 
 	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/internal/engine"
@@ -58,7 +57,7 @@ func count(t *testing.T, db *schema.DB, source string) (*schema.DB, *sent) {
 		c.source = cfg.FormatDSN()
 	}
 	counted := *db
-	counted.DB = &engine.DB{DB: sqlx.NewDb(sql.OpenDB(c), db.DriverName()), Dialect: db.Dialect}
+	counted.DB = engine.On(sql.OpenDB(c), db.Dialect)
 	t.Cleanup(func() { _ = counted.Close() })
 	return &counted, c.sent
 }

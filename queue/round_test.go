@@ -3,6 +3,7 @@ package queue_test
 import (
 	"cmp"
 	"context"
+	"database/sql"
 	"fmt"
 	"reflect"
 	"slices"
@@ -132,7 +133,7 @@ func TestAnswerBeforeTheRoundIsRepeated(t *testing.T) {
 // held opens a transaction that holds the rows of which a query gives a column, until it is let go.
 func (s store) held(query string) (letGo func()) {
 	s.t.Helper()
-	tx := must[*sqlx.Tx](s.t)(s.db.BeginTxx(context.Background(), nil))
+	tx := must[*sqlx.Tx](s.t)(sqlx.NewDb(s.db.DB.DB, "mysql").Beginx())
 	s.t.Cleanup(func() { _ = tx.Rollback() })
 	var found []string
 	if err := tx.Select(&found, query+" FOR UPDATE"); err != nil || len(found) == 0 {
@@ -355,7 +356,7 @@ func TestPauseWhileARoundWaitsForItsTurn(t *testing.T) {
 	mysqlSuite(t, func(o *queue.Options) { o.ThrottleLimit = 5 }, func(s store) {
 		s.add(make9("send")...)
 		s.hire("w")
-		tx := must[*sqlx.Tx](s.t)(s.db.BeginTxx(s.t.Context(), nil))
+		tx := must[*sql.Tx](s.t)(s.db.BeginTx(s.t.Context(), nil))
 		defer func() { _ = tx.Rollback() }()
 		must[any](s.t)(tx.Exec("UPDATE shop_queues SET paused = 1 WHERE queue = 'emails'"))
 		started := make(chan int)
@@ -390,7 +391,7 @@ func TestCommitUnderWay(t *testing.T) {
 	mysqlSuite(t, func(*queue.Options) {}, func(s store) {
 		s.hire("w")
 		s.add(make9("send")...)
-		stall := must[*sqlx.Conn](t)(s.db.Connx(t.Context()))
+		stall := must[*sql.Conn](t)(s.db.Conn(t.Context()))
 		defer func() { _ = stall.Close() }()
 		for _, stage := range []string{"START", "FLUSH", "BLOCK_DDL", "BLOCK_COMMIT"} {
 			if _, err := stall.ExecContext(t.Context(), "BACKUP STAGE "+stage); err != nil {

@@ -23,7 +23,7 @@ func (q workerSide) Look(ctx context.Context, types []string) (rounds.Look, erro
 	args := slices.Concat(names, []any{q.Name}, names, []any{q.Name}, names, []any{q.Name})
 	pick := q.table + " " + q.pick()
 	var l rounds.Look
-	err := q.db.QueryRowxContext(ctx, "SELECT"+
+	err := q.db.QueryRowContext(ctx, "SELECT"+
 		" EXISTS (SELECT 1 FROM "+pick+" WHERE line = 'due' AND part IN ('NONE', 'free') AND job_type IN "+in+") AND NOT "+q.paused()+","+
 		" EXISTS (SELECT 1 FROM "+pick+" WHERE line = 'due' AND part IN ('suspect', 'suspect free') AND job_type IN "+in+") AND NOT "+q.paused()+","+
 		" EXISTS (SELECT 1 FROM "+pick+" WHERE line = 'error' AND part = 'NONE' AND job_type IN "+in+"),"+

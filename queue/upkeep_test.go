@@ -4,7 +4,6 @@ import (
 	"database/sql"
 	"testing"
 
-	"github.com/jmoiron/sqlx"
 
 	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/internal/roster"
@@ -20,7 +19,7 @@ func TestUpkeepThatIsHeldUp(t *testing.T) {
 		s.start("w", 1)
 		s.bury("w")
 		s.exec("UPDATE shop_emails SET line = 'later', wake_time = create_time WHERE id = ?", s.nth(2))
-		tx := must[*sqlx.Tx](t)(s.db.BeginTxx(t.Context(), &sql.TxOptions{Isolation: sql.LevelRepeatableRead}))
+		tx := must[*sql.Tx](t)(s.db.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelRepeatableRead}))
 		defer func() { _ = tx.Rollback() }()
 		must[any](t)(tx.Exec("SELECT id FROM shop_emails FORCE INDEX (shop_emails$pick) WHERE line = 'due' FOR UPDATE"))
 

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	diff "github.com/google/go-cmp/cmp"
+	"github.com/jmoiron/sqlx"
 
 	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/internal/engine"
@@ -195,12 +196,12 @@ func TestLayout4KeepsTheRest(t *testing.T) {
 				exec("CREATE VIEW live_emails AS SELECT * FROM shop_emails WHERE live = 1")
 			}
 			content := func() (list []map[string]any) {
-				rows, err := db.QueryxContext(t.Context(), "SELECT "+columns+" FROM shop_emails ORDER BY id")
+				rows, err := db.QueryContext(t.Context(), "SELECT "+columns+" FROM shop_emails ORDER BY id")
 				must(t, err)
 				defer func() { _ = rows.Close() }()
 				for rows.Next() {
 					row := map[string]any{}
-					must(t, rows.MapScan(row))
+					must(t, sqlx.MapScan(rows, row))
 					list = append(list, row)
 				}
 				must(t, rows.Err())

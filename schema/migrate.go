@@ -155,7 +155,7 @@ func (db *DB) Migrate(ctx context.Context, queues []Queue) (changed []string, er
 	if db.check(ctx, units) == nil {
 		return nil, nil // needs no right to create tables
 	}
-	conn, err := db.Connx(ctx)
+	conn, err := sqlx.NewDb(db.DB.DB, db.Name).Connx(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -14,19 +14,56 @@ import (
 
 // DB is a database. It is safe for concurrent use.
 type DB struct {
-	*sqlx.DB
+	*sql.DB
 	Dialect
+	// mapped is the same for those who read rows into structs.
+	mapped *sqlx.DB
 }
 
 // New is the database to which a driver connects. It keeps all statements prepared where that costs no round trip.
 func New(connector driver.Connector, d Dialect) *DB {
-	return &DB{DB: sqlx.NewDb(sql.OpenDB(preparing{connector, !d.together}), d.driver), Dialect: d}
+	return On(sql.OpenDB(preparing{connector, !d.together}), d)
+}
+
+// On is the database of these connections.
+func On(pool *sql.DB, d Dialect) *DB {
+	return &DB{DB: pool, Dialect: d, mapped: sqlx.NewDb(pool, d.driver)}
+}
+
+// GetContext reads one row, into a value or a struct: sql.ErrNoRows if there is none.
+func (db *DB) GetContext(ctx context.Context, dest any, query string, args ...any) error {
+	return db.mapped.GetContext(ctx, dest, query, args...)
+}
+
+// SelectContext reads all rows into a slice.
+func (db *DB) SelectContext(ctx context.Context, dest any, query string, args ...any) error {
+	return db.mapped.SelectContext(ctx, dest, query, args...)
+}
+
+// Each reads a query's rows into structs, one after the other, and calls f with each. It ends with f's first error.
+func Each[T any](ctx context.Context, db *DB, query string, args []any, f func(T) error) error {
+	rows, err := db.mapped.QueryxContext(ctx, query, args...)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = rows.Close() }()
+	for rows.Next() {
+		var row T
+		if err := rows.StructScan(&row); err != nil {
+			return err
+		}
+		if err := f(row); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
 }
 
 // Reader is what rows are read from: a DB, or a Tx.
 type Reader interface {
-	sqlx.QueryerContext
-	// GetContext reads one row: sql.ErrNoRows if there is none.
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+	// GetContext reads one row, into a value or a struct: sql.ErrNoRows if there is none.
 	GetContext(ctx context.Context, dest any, query string, args ...any) error
 	// SelectContext reads all rows into a slice.
 	SelectContext(ctx context.Context, dest any, query string, args ...any) error
@@ -46,7 +83,7 @@ func (db *DB) Clock(ctx context.Context) (time.Time, error) {
 
 // Read runs queries outside of a transaction, otherwise as Tx.Read does.
 func (db *DB) Read(ctx context.Context, queries ...Query) error {
-	return (&Tx{on: db.DB, together: db.together}).Read(ctx, queries...)
+	return (&Tx{on: db.mapped, together: db.together}).Read(ctx, queries...)
 }
 
 // IsHeld says whether another transaction holds a row, where the engine locks rows and passes over those that are locked. That

@@ -105,7 +105,7 @@ func hear(ctx context.Context, err error) {
 var errUnanswered = errors.New("the commit was not answered")
 
 func (db *DB) once(ctx context.Context, mayBeDone bool, skipLocked string, first func(*Tx) []Query, f func(*Tx) error) error {
-	conn, err := db.Connx(ctx)
+	conn, err := db.mapped.Connx(ctx)
 	if err != nil {
 		return fmt.Errorf("begin: %w", err)
 	}

@@ -43,6 +43,7 @@ type Tx struct {
 type executor interface {
 	sqlx.QueryerContext
 	sqlx.ExecerContext
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
 // writtenMax is how many bytes of statements and their parameters wait to be sent, at most: well under the smallest
@@ -52,7 +53,7 @@ const writtenMax = 4 << 20
 // Join makes the application's own transaction one that hipq can work in. Committing, and repeating, stay with the
 // application.
 func (db *DB) Join(ctx context.Context, tx *sql.Tx) (*Tx, error) {
-	joined := &Tx{SkipLocked: db.skipLocked, on: &sqlx.Tx{Tx: tx, Mapper: db.Mapper}, now: db.Now}
+	joined := &Tx{SkipLocked: db.skipLocked, on: &sqlx.Tx{Tx: tx, Mapper: db.mapped.Mapper}, now: db.Now}
 	if err := db.SetClock(ctx, joined); err != nil {
 		return nil, err
 	}
@@ -128,8 +129,13 @@ func (tx *Tx) Read(ctx context.Context, queries ...Query) error {
 	return scan(rows, queries...)
 }
 
+// querier is what ReadOn needs of a connection.
+type querier interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+}
+
 // ReadOn runs queries on a connection, each in a round trip of its own.
-func ReadOn(ctx context.Context, conn sqlx.QueryerContext, queries ...Query) error {
+func ReadOn(ctx context.Context, conn querier, queries ...Query) error {
 	for _, q := range queries {
 		rows, err := conn.QueryContext(ctx, q.SQL, q.Args...)
 		if err == nil {
@@ -202,36 +208,32 @@ func (tx *Tx) with(statement string, args []any) (string, []any) {
 	return statement, args
 }
 
-// ExecContext implements sqlx.ExecerContext.
+// ExecContext executes a statement, after those that wait to be sent.
 func (tx *Tx) ExecContext(ctx context.Context, statement string, args ...any) (sql.Result, error) {
 	statement, args = tx.with(statement, args)
 	return tx.on.ExecContext(ctx, statement, args...)
 }
 
-// QueryContext implements sqlx.QueryerContext.
+// QueryContext implements Reader.
 func (tx *Tx) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
 	query, args = tx.with(query, args)
 	return tx.on.QueryContext(ctx, query, args...)
 }
 
-// QueryxContext implements sqlx.QueryerContext.
-func (tx *Tx) QueryxContext(ctx context.Context, query string, args ...any) (*sqlx.Rows, error) {
+// QueryRowContext implements Reader.
+func (tx *Tx) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
 	query, args = tx.with(query, args)
-	return tx.on.QueryxContext(ctx, query, args...)
+	return tx.on.QueryRowContext(ctx, query, args...)
 }
 
-// QueryRowxContext implements sqlx.QueryerContext.
-func (tx *Tx) QueryRowxContext(ctx context.Context, query string, args ...any) *sqlx.Row {
-	query, args = tx.with(query, args)
-	return tx.on.QueryRowxContext(ctx, query, args...)
-}
-
-// SelectContext reads all rows into a slice.
+// SelectContext implements Reader.
 func (tx *Tx) SelectContext(ctx context.Context, dest any, query string, args ...any) error {
-	return sqlx.SelectContext(ctx, tx, dest, query, args...)
+	query, args = tx.with(query, args)
+	return sqlx.SelectContext(ctx, tx.on, dest, query, args...)
 }
 
-// GetContext reads one row: sql.ErrNoRows if there is none.
+// GetContext implements Reader.
 func (tx *Tx) GetContext(ctx context.Context, dest any, query string, args ...any) error {
-	return sqlx.GetContext(ctx, tx, dest, query, args...)
+	query, args = tx.with(query, args)
+	return sqlx.GetContext(ctx, tx.on, dest, query, args...)
 }

@@ -60,7 +60,7 @@ func TestPurgeWaitsForNobody(t *testing.T) {
 	at := engine.At(purgeHour)
 	mustExec(t, r.db, "INSERT INTO "+r.db.Workers()+" (id, host, pid, state, start_time, heartbeat, lock_until, end_time)"+
 		" VALUES ('old', 'h', 1, 'finished', ?, ?, ?, ?)", at, at, at, at)
-	open, err := r.db.BeginTxx(t.Context(), nil)
+	open, err := r.db.BeginTx(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
