@@ -4,7 +4,6 @@ import (
 	"database/sql"
 	"testing"
 
-
 	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/internal/roster"
 	"github.com/hipq/hipq/internal/rounds"

@@ -9,7 +9,8 @@ import (
 )
 
 // RunJob runs one job of the one queue, now, whatever its time and its windows, beside the host's concurrency, and ends
-// when it is settled. The errors of queue.StartNow say why that can't be.
+// when it is settled. queue.ErrNotFound, ErrFinal, ErrStarted, ErrLocked, ErrNotTakenIn and ErrNoRoom say why that can't be, the
+// others are those of Run.
 func RunJob(ctx context.Context, p Params, id int64) (Summary, error) {
 	w, err := newWorker(p)
 	if err != nil {
