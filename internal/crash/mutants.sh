@@ -72,7 +72,7 @@ start_what_has_started() {
 mutant start_without_locks # candidates are as good as locks: on SQLite the file's lock is enough
 start_without_locks() {
   must=(crash store) engines=(mysql)
-  edit queue/round_start.go 's/(AND line IN \(\x27due\x27, \x27held\x27\)) " ?\+ ?q\.db\.SkipLocked/$1"/'
+  edit queue/round_start.go 's/(AND line IN \(\x27due\x27, \x27held\x27\)) " ?\+ ?tx\.SkipLocked/$1"/'
 }
 
 mutant start_although_dead # a worker that was declared dead starts jobs
@@ -90,7 +90,7 @@ start_again() {
 mutant start_under_another_token # and so doesn't know them again
 start_under_another_token() {
   must=(worker) tests=()
-  edit queue/worker/dispatch.go 's/r\.Again = true\n/r.Again, r.Token = true, queue.NewRound(w.Worker).Token\n/'
+  edit queue/worker/dispatch.go 's/r\.Again = true\n/r.Again, r.Token = true, rounds.New(w.self).Token\n/'
 }
 
 mutant slots_not_reserved # two rounds at once fill the same slots
@@ -102,7 +102,7 @@ slots_not_reserved() {
 mutant reclaim_from_the_living # nobody asks whether the worker is dead
 reclaim_from_the_living() {
   must=(crash)
-  edit queue/roster/fragments.go 's/" ON w\.id = " \+ id \+ " AND w\.state = \x27working\x27"/" ON w.id = " + id + " AND 1 = 0"/'
+  edit internal/roster/fragments.go 's/" ON w\.id = " \+ id \+ " AND w\.state = \x27working\x27"/" ON w.id = " + id + " AND 1 = 0"/'
 }
 
 mutant reclaim_as_finished # a lost attempt counts as done
@@ -138,10 +138,9 @@ reclaim_started_only() {
 mutant activity_on_its_own # a crash comes between a transition and its activity
 activity_on_its_own() {
   must=(crash)
-  worker_tests='^Test(LostAnswers|ManyAnswersAreLost|StoppedAfterALostAnswer|OutcomesAreToldOnce|Concurrency.*)$'
-size=(-crash.jobs 2000 -crash.kills 80 -crash.stops 3 -crash.patience 180s)
-  edit queue/round.go 's/var done Done\n/var done Done\n\tvar written []activity.Entry\n/' \
-    's/return q\.logAs\(ctx, tx, r\.Worker, entries\)\n\t\}\)/written = entries\n\t\treturn nil\n\t})\n\tif err == nil {\n\t\terr = q.db.Tx(ctx, func(tx *schema.Tx) error { return q.logAs(ctx, tx, r.Worker, written) })\n\t}/'
+  size=(-crash.jobs 2000 -crash.kills 80 -crash.stops 3 -crash.patience 180s)
+  edit queue/round.go 's/var done rounds\.Done\n/var done rounds.Done\n\tvar written []activity.Entry\n/' \
+    's/return q\.logAs\(ctx, tx, r\.Worker, entries\)\n\t\}\)/written = entries\n\t\treturn nil\n\t})\n\tif err == nil {\n\t\terr = q.db.Tx(ctx, func(tx *engine.Tx) error { return q.logAs(ctx, tx, r.Worker, written) })\n\t}/'
 }
 
 mutant key_not_unique # and nobody looked first either
@@ -209,13 +208,13 @@ wait_for_the_dead() {
 mutant wait_in_line # jobs whose rows are held are waited for
 wait_in_line() {
   must=(disturbed) tests=(disturbed) engines=(mysql) size=("${beside[@]}")
-  edit schema/dialect.go 's/FOR UPDATE SKIP LOCKED/FOR UPDATE/'
+  edit internal/engine/dialect.go 's/FOR UPDATE SKIP LOCKED/FOR UPDATE/'
 }
 
 mutant repeat_for_ever # what can't be done now
 repeat_for_ever() {
   must=(waits) tests=(waits) engines=(mysql) size=("${beside[@]}")
-  edit schema/tx.go 's/patience = 22 \* time\.Second/patience = 22 * time.Minute/'
+  edit internal/engine/repeat.go 's/patience = 22 \* time\.Second/patience = 22 * time.Minute/'
 }
 
 mutant tick_without_end # as long as its lock holds
