@@ -1,4 +1,6 @@
-// Package queue is the store that keeps jobs. What jobs are, and what may become of them, is in the package job.
+// Package queue is a queue as an application has it: New gives it, EnqueueTx adds jobs in the application's own transaction,
+// Wait waits for one, Answer tells of one whose work is done elsewhere; the others are what the commands of hipq do, in Go. What
+// jobs are, and what may become of them, is in the package job; who runs them, in the package worker.
 //
 // The names of the files say who does it: enqueue for who adds jobs; round for a worker's transaction, in which it settles,
 // locks and starts them; upkeep for what any worker does once a second; operate for an operator's hand; read for who only
@@ -74,7 +76,8 @@ type Queue struct {
 	registered map[string]job.Type
 }
 
-// New is the queue in db that the options describe. It doesn't talk to the database: Register makes the queue known.
+// New is the queue in db that the options describe. It doesn't talk to the database: that knows of the queue when a worker
+// has begun, or Register was called.
 func New(db *schema.DB, o Options) (*Queue, error) {
 	if db == nil {
 		return nil, fmt.Errorf("queue %s: the database is nil", o.Name)

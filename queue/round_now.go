@@ -54,7 +54,7 @@ func (q *Queue) startOne(ctx context.Context, tx *engine.Tx, r round, j *job.Job
 	if err := q.classify(ctx, tx, room, map[int64]*job.Job{j.ID: j}); err != nil {
 		return nil, err
 	}
-	if room.fit(j) != job.Fits {
+	if room.fit(j) != fits {
 		return nil, ErrNoRoom
 	}
 	j.Error, j.Result = job.None, job.None

@@ -106,25 +106,34 @@ func (q *Queue) used(ctx context.Context, from engine.Reader) (all int, byGroup 
 	return all, byGroup, rows.Err()
 }
 
+// fit is what the limits say to a job.
+type fit int
+
+const (
+	fits      fit = iota // there is room
+	waits                // the queue's limit leaves none
+	groupFull            // its group's limit leaves none
+)
+
 // fit judges jobs one after the other, in their order. Weight 0 is neither counted nor held back; of the others the first
 // that doesn't fit waits and none overtakes it, in its group or in all of the queue; one heavier than the whole limit goes
 // alone.
-func (r *room) fit(j *job.Job) job.Fit {
+func (r *room) fit(j *job.Job) fit {
 	switch {
 	case j.ThrottleFactor == 0 || r.limit < 1 && r.groups == nil:
-		return job.Fits
+		return fits
 	case r.full:
-		return job.Waits
+		return waits
 	case r.limitOf(j.Group) > 0 && (r.closed[j.Group] || !job.Allows(r.limitOf(j.Group), r.usedBy[j.Group], j.ThrottleFactor)):
 		r.closed[j.Group] = true
-		return job.GroupFull
+		return groupFull
 	case r.limit > 0 && !job.Allows(r.limit, r.used, j.ThrottleFactor):
 		r.full = true
-		return job.Waits
+		return waits
 	}
 	r.used += j.ThrottleFactor
 	r.usedBy[j.Group] += j.ThrottleFactor
-	return job.Fits
+	return fits
 }
 
 func (r *room) limitOf(group string) int {

@@ -143,11 +143,11 @@ func (q *Queue) fitting(ctx context.Context, tx *engine.Tx, r round, room *room,
 			}
 		default:
 			switch room.fit(j) {
-			case job.Fits:
+			case fits:
 				taken = append(taken, j)
-			case job.Waits:
+			case waits:
 				left = append(left, c)
-			case job.GroupFull:
+			case groupFull:
 				// else it is held already, or a suspect, which stays in its part
 				if j.Group != c.group && !j.Suspect {
 					full = append(full, j)

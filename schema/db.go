@@ -22,7 +22,7 @@ type Options struct {
 	Mode fs.FileMode
 	// DSN is MySQL's data source name in go-sql-driver's form: user:password@tcp(host:3306)/database. Never logged.
 	DSN string
-	// TLS, if not nil, encrypts the connection to engine.MySQL.
+	// TLS, if not nil, encrypts the connection to MySQL.
 	TLS *TLS
 	// Create lets Open create a SQLite file. Only init sets it: a wrong path under cron must not pass in silence.
 	Create bool

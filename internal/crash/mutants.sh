@@ -181,7 +181,7 @@ limit_without_turns() {
 mutant limit_ignored # what doesn't fit goes along
 limit_ignored() {
   must=(throttle store) tests=(throttle)
-  edit queue/round_room.go 's/r\.full = true\n\t\treturn job\.Waits\n//'
+  edit queue/round_room.go 's/r\.full = true\n\t\treturn waits\n//'
 }
 
 mutant limit_forgets_running # each round has all the room

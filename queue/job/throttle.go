@@ -7,19 +7,6 @@ import (
 	"unicode/utf8"
 )
 
-// Fit is what the limits say to a job.
-type Fit int
-
-// What they say.
-const (
-	// Fits: there is room.
-	Fits Fit = iota
-	// Waits: the queue's limit leaves no room.
-	Waits
-	// GroupFull: its group's limit leaves no room.
-	GroupFull
-)
-
 // Allows says whether a limit has room for a factor beside what is used.
 func Allows(limit, used, factor int) bool { return used == 0 || used+factor <= limit }
 

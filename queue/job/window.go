@@ -11,8 +11,8 @@ import (
 // ErrWindow is wrapped by the refusal of a time window.
 var ErrWindow = errors.New("time window not allowed")
 
-// MaxWindows is how many windows a job may have, so that they fit their column.
-const MaxWindows = 100
+// maxWindows is how many windows a job may have, so that they fit their column.
+const maxWindows = 100
 
 const (
 	dayMinutes  = 24 * 60
@@ -149,8 +149,8 @@ func twoDigits(s string) int { return int(s[0]-'0')*10 + int(s[1]-'0') }
 
 // ParseWindows reads a list of them; an empty list is none.
 func ParseWindows(list []string) (Windows, error) {
-	if len(list) > MaxWindows {
-		return nil, fmt.Errorf("%w: a list of %d, there may be %d: join them, for example into \"mon-fri 09:00-17:30\"", ErrWindow, len(list), MaxWindows)
+	if len(list) > maxWindows {
+		return nil, fmt.Errorf("%w: a list of %d, there may be %d: join them, for example into \"mon-fri 09:00-17:30\"", ErrWindow, len(list), maxWindows)
 	}
 	var ws Windows
 	for _, s := range list {

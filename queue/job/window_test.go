@@ -375,7 +375,7 @@ func TestWindowsNone(t *testing.T) {
 }
 
 func TestWindowsRefuse(t *testing.T) {
-	many, err := json.Marshal(slices.Repeat([]string{"05:00-07:00"}, job.MaxWindows+1))
+	many, err := json.Marshal(slices.Repeat([]string{"05:00-07:00"}, 101))
 	if err != nil {
 		t.Fatal(err)
 	}
