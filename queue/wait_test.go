@@ -71,7 +71,9 @@ func TestWait(t *testing.T) {
 			change:    func(o *queue.Options) { o.KeepFinished = queue.DiscardAtOnce },
 			meanwhile: func(s store, j *job.Job) { s.settle("w", finished, j) }, err: queue.ErrNotFound,
 		},
-		"the table is dropped": {meanwhile: func(s store, _ *job.Job) { s.exec("DROP TABLE shop_emails") }, trouble: schema.Misconfigured},
+		"the table is dropped": {
+			meanwhile: func(s store, _ *job.Job) { s.exec("DROP TABLE shop_emails") }, trouble: schema.Misconfigured,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dbtest.Each(t, func(t *testing.T, driver, source string) {

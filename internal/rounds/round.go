@@ -36,7 +36,8 @@ type Trail struct {
 
 // New is a round of a worker, with a token of its own.
 func New(w roster.Worker) Round {
-	return Round{Worker: w, Token: uuid.Must(uuid.NewV7()).String(), Trail: &Trail{}} // it fails only where there is no randomness at all
+	token := uuid.Must(uuid.NewV7()) // it fails only where there is no randomness at all
+	return Round{Worker: w, Token: token.String(), Trail: &Trail{}}
 }
 
 // HasTried says whether the round has set out to start a job, which it then may have started.
