@@ -97,12 +97,63 @@ func (a Answer) outcome(j *job.Job, now time.Time) job.Outcome {
 	return o
 }
 
-// late is what becomes of an answer about a job that is final.
-func (a Answer) late(j *job.Job) (Answered, error) {
+// late says why an answer about a job that is final is refused: unless it says what is so already.
+func (a Answer) late(j *job.Job) error {
 	if finished := j.Error == job.None; finished == (a.Verdict == job.Finished) {
-		return Answered{Job: j}, nil
+		return nil
 	}
-	return Answered{Job: j}, ErrFinal
+	return ErrFinal
+}
+
+// changes says whether an answer would change a job as it is, or why it is refused.
+func (a Answer) changes(j *job.Job) (bool, error) {
+	switch {
+	case j.State == job.Final:
+		return false, a.late(j)
+	case j.Flaw != nil:
+		return false, j.Flaw
+	case j.Attempt == 0:
+		return false, ErrNotStarted
+	case a.Token != "" && a.Token != j.AttemptToken:
+		return false, ErrOtherAttempt
+	case j.State != job.Running && a.Verdict == job.TryAgain:
+		return false, nil // that attempt has failed, and is being tried again
+	}
+	return true, nil
+}
+
+// WouldAnswer says what Answer would do now, and changes nothing: it gives the same errors, and with Changed whether the job,
+// which is as it is, would be changed. It may be repeated.
+func (q *Queue) WouldAnswer(ctx context.Context, a Answer) (would Answered, err error) {
+	if err = a.check(); err == nil {
+		would.Job, err = q.latest(ctx, a.Type, a.Key)
+	}
+	if err == nil {
+		would.Changed, err = a.changes(would.Job)
+	}
+	if err != nil {
+		return would, fmt.Errorf("answer for %s %q in %s: %w", a.Type, a.Key, q.Name, err)
+	}
+	return would, nil
+}
+
+// latest is the job of a type and key that is not final, or else the newest that is.
+func (q *Queue) latest(ctx context.Context, jobType, key string) (*job.Job, error) {
+	id, err := q.LiveID(ctx, jobType, key)
+	if err != nil {
+		return nil, err
+	}
+	if id == 0 {
+		ids, err := q.FindIDs(ctx, Filter{Type: jobType, Key: key, Limit: 1})
+		if err != nil {
+			return nil, err
+		}
+		if len(ids) == 0 {
+			return nil, ErrNotFound
+		}
+		id = ids[0]
+	}
+	return q.Get(ctx, id)
 }
 
 func (q *Queue) answer(ctx context.Context, tx *engine.Tx, a Answer, before *job.Job) (Answered, error) {
@@ -115,17 +166,8 @@ func (q *Queue) answer(ctx context.Context, tx *engine.Tx, a Answer, before *job
 	if err != nil {
 		return Answered{}, err
 	}
-	switch {
-	case j.State == job.Final:
-		return a.late(j)
-	case j.Flaw != nil:
-		return Answered{Job: j}, j.Flaw
-	case j.Attempt == 0:
-		return Answered{Job: j}, ErrNotStarted
-	case a.Token != "" && a.Token != j.AttemptToken:
-		return Answered{Job: j}, ErrOtherAttempt
-	case j.State != job.Running && a.Verdict == job.TryAgain:
-		return Answered{Job: j}, nil // that attempt has failed, and is being tried again
+	if changes, err := a.changes(j); err != nil || !changes {
+		return Answered{Job: j}, err
 	}
 	*before = *j
 	o := a.outcome(j, tx.Now)
@@ -186,8 +228,7 @@ func (q *Queue) answeredBefore(ctx context.Context, tx *engine.Tx, a Answer, bef
 	case ours:
 		return Answered{Job: j, Changed: true}, true, nil
 	case j.State == job.Final:
-		done, err = a.late(j)
-		return done, true, err
+		return Answered{Job: j}, true, a.late(j)
 	case a.Verdict == job.TryAgain && j.Attempt != before.Attempt:
 		return Answered{Job: j}, true, nil // the attempt is over in any case, and is being tried again
 	}

@@ -18,10 +18,16 @@ func asynchronous(o *queue.Options) {
 	o.Types[0].Async, o.Types[0].Timeout = true, time.Minute
 }
 
+// answer also looks whether it was known before what the answer would do.
 func (s store) answer(a queue.Answer) (queue.Answered, error) {
 	s.t.Helper()
 	a.Type = "send"
-	return s.Answer(s.t.Context(), a)
+	would, refused := s.WouldAnswer(s.t.Context(), a)
+	got, err := s.Answer(s.t.Context(), a)
+	if fmt.Sprint(refused) != fmt.Sprint(err) || would.Changed != got.Changed || (would.Job == nil) != (got.Job == nil) {
+		s.t.Errorf("answered %+v, %v; before, that would be %+v, %v", got, err, would, refused)
+	}
+	return got, err
 }
 
 func (s store) wantAnswer(err, want error) {
@@ -252,7 +258,7 @@ func TestAnswerAndSettlementAtOnce(t *testing.T) {
 				}
 			})
 			wg.Go(func() {
-				if _, err := s.answer(queue.Answer{Key: j.Key, Verdict: job.TryAgain, Error: "no"}); err != nil && !errors.Is(err, queue.ErrFinal) {
+				if _, err := s.Answer(t.Context(), queue.Answer{Type: j.Type, Key: j.Key, Verdict: job.TryAgain, Error: "no"}); err != nil && !errors.Is(err, queue.ErrFinal) {
 					t.Error(err)
 				}
 			})

@@ -136,8 +136,8 @@ func TestUnansweredAnswer(t *testing.T) {
 				s.add(job.New{Type: "send", Key: "k"})
 				s.settle("w1", done, s.start("w1", 1)...)
 			}, c.then)
-			c.answer.Key = "k"
-			got, err := s.answer(c.answer)
+			c.answer.Type, c.answer.Key = "send", "k"
+			got, err := s.Answer(t.Context(), c.answer)
 			if err != nil || got.Changed != c.changed || got.Job.ID != 1 {
 				t.Errorf("%+v, %v", got, err)
 			}
