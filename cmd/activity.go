@@ -28,11 +28,11 @@ func (a *app) activityCommand() *cobra.Command {
 		Example: `  hipq activity --since 1h --state failed
   hipq activity --queue emails --job 42
   hipq activity --follow --json`,
-		Args: cobra.NoArgs,
+		SuggestFor: []string{"log", "logs", "history", "events", "tail"},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			by.State = activity.State(state)
 			if state != "" && !slices.Contains(activity.States, by.State) {
-				return usagef("--state: %q is none of %s", state, list(activity.States))
+				return noneOf("--state", by.State, activity.States)
 			}
 			if cmd.Flags().Changed("job") {
 				if by.JobID < 1 {

@@ -21,11 +21,11 @@ func (a *app) cancelCommand() *cobra.Command {
 	var by queue.Filter
 	var all, yes, running, dryRun bool
 	c := &cobra.Command{
-		Use:     "cancel QUEUE [ID…]",
-		Short:   "End jobs that have not started",
-		Long:    cancelLong,
-		Example: "  hipq cancel emails 41 42\n  hipq cancel emails --type newsletter --dry-run\n  hipq cancel emails 43 --running",
-		Args:    cobra.MinimumNArgs(1),
+		Use:        "cancel QUEUE [ID…]",
+		Short:      "End jobs that have not started",
+		Long:       cancelLong,
+		Example:    "  hipq cancel emails 41 42\n  hipq cancel emails --type newsletter --dry-run\n  hipq cancel emails 43 --running",
+		SuggestFor: []string{"delete", "remove", "rm", "kill", "abort", "drop"},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ids, err := parseIDs(args[1:])
 			if err != nil {

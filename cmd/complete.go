@@ -15,17 +15,18 @@ asynchronous jobs, whose handlers only send the work, but it settles any. It say
 answered, already (the job has ended well before: no harm), unknown (there is no job of this key) or refused. What a handler
 that is still running says later is ignored.
 
-Exit codes: 0 done, or done already · 1 there is no such job, it has failed, or it has not been started: nothing changed ·
-64 usage · 75 the database is unreachable or busy · 78 configuration.`
+Exit codes: 0 done, or done already · 1 there is no such job, it has failed, or it has not been started: nothing changed;
+with --dry-run also: it is done already · 64 usage · 75 the database is unreachable or busy · 78 configuration.`
 
 func (a *app) completeCommand() *cobra.Command {
 	var data, token string
+	var dryRun bool
 	c := &cobra.Command{
-		Use:     "complete QUEUE TYPE KEY",
-		Short:   "Tell that the work of a job is done",
-		Long:    completeLong,
-		Example: "  hipq complete requests upload order-4711\n  hipq complete requests upload order-4711 --data '{\"receipt\":17}'",
-		Args:    cobra.ExactArgs(3),
+		Use:        "complete QUEUE TYPE KEY",
+		Short:      "Tell that the work of a job is done",
+		Long:       completeLong,
+		Example:    "  hipq complete requests upload order-4711\n  hipq complete requests upload order-4711 --data '{\"receipt\":17}'",
+		SuggestFor: []string{"done", "finish", "ack", "answer", "succeed"},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			result, err := a.readData(cmd.Context(), data)
 			if err != nil {
@@ -33,14 +34,18 @@ func (a *app) completeCommand() *cobra.Command {
 			}
 			return a.answer(cmd, args[0], queue.Answer{
 				Type: args[1], Key: args[2], Token: token, Verdict: job.Finished, Result: result,
-			})
+			}, dryRun)
 		},
 	}
 	f := c.Flags()
 	f.StringVar(&data, "data", "", "a result to keep with the job: JSON or text, @FILE, or - for standard input")
 	f.StringVar(&token, "token", "", "only if the job's latest attempt is that of this token (HIPQ_TOKEN)")
+	f.BoolVar(&dryRun, "dry-run", false, dryRunUsage)
 	return c
 }
+
+// already is the result where what is to be done is so already.
+const already = "already"
 
 // answered is what complete and fail say about a job.
 type answered struct {
@@ -51,12 +56,10 @@ type answered struct {
 	Error   *string    `json:"error"`
 	Changed bool       `json:"changed"`
 	Result  string     `json:"result"`
+	DryRun  bool       `json:"dry_run"`
 }
 
-func (a *app) answer(cmd *cobra.Command, name string, answer queue.Answer) error {
-	if answer.Key == "" {
-		return usagef("the key is empty")
-	}
+func (a *app) answer(cmd *cobra.Command, name string, answer queue.Answer, dryRun bool) error {
 	i, err := a.open(cmd)
 	if err != nil {
 		return err
@@ -69,23 +72,34 @@ func (a *app) answer(cmd *cobra.Command, name string, answer queue.Answer) error
 	if err := knownType(cmd, []*queue.Queue{q}, "", answer.Type); err != nil {
 		return err
 	}
-	done, err := q.Answer(cmd.Context(), answer)
+	give := q.Answer
+	if dryRun {
+		give = q.WouldAnswer
+	}
+	done, err := give(cmd.Context(), answer)
 	result, refusal := i.judge(q.Name, answer, done, err)
 	if result == "" {
 		return err
 	}
+	if dryRun && result == already {
+		refusal = errors.New(i.answered(done)) // what has nothing to do fails, in a dry run
+	}
 	if a.json {
-		said := answered{Queue: q.Name, Changed: done.Changed, Result: result}
+		said := answered{Queue: q.Name, Changed: done.Changed, Result: result, DryRun: dryRun}
 		if j := done.Job; j != nil {
 			said.ID, said.State, said.Attempt, said.Error = &j.ID, &j.State, j.Attempt, job.Text(j.Error)
 		}
 		return errors.Join(refusal, a.printJSON(said))
 	}
-	if refusal == nil {
+	switch {
+	case refusal != nil:
+		return refusal
+	case dryRun:
+		a.out.line("would %s job %d of %s (%s, attempt %d)", cmd.Name(), done.Job.ID, q.Name, done.Job.State, done.Job.Attempt)
+	default:
 		a.out.line("%s", i.answered(done))
-		return nil
 	}
-	return refusal
+	return nil
 }
 
 // judge says in one word what an answer did, and why it did nothing, if somebody should know. No word: err says what failed.
@@ -105,7 +119,7 @@ func (i *instance) judge(name string, answer queue.Answer, done queue.Answered, 
 	case done.Changed:
 		return "answered", nil
 	}
-	return "already", nil
+	return already, nil
 }
 
 // answered says for people what an answer did.

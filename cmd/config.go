@@ -14,10 +14,6 @@ func (a *app) configCommand() *cobra.Command {
 		Short:   "Show or check the configuration",
 		Long:    configLong,
 		Example: "  hipq config show\n  hipq config check",
-		Args:    cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
-			return usagef("config needs one of: show, check")
-		},
 	}
 	c.AddCommand(a.configShowCommand(), a.configCheckCommand())
 	return c

@@ -27,12 +27,12 @@ busy · 78 something is wrong.`
 func (a *app) configCheckCommand() *cobra.Command {
 	var database bool
 	c := &cobra.Command{
-		Use:     "check",
-		Short:   "Look for what is wrong with the configuration, and with handlers' programs",
-		Long:    configCheckLong,
-		Example: "  hipq config check --config /etc/hipq/hipq.yaml\n  hipq config check --database",
-		Args:    cobra.NoArgs,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return a.runConfigCheck(cmd, database) },
+		Use:        "check",
+		Short:      "Look for what is wrong with the configuration, and with handlers' programs",
+		Long:       configCheckLong,
+		Example:    "  hipq config check --config /etc/hipq/hipq.yaml\n  hipq config check --database",
+		SuggestFor: []string{"validate", "lint", "test", "verify"},
+		RunE:       func(cmd *cobra.Command, _ []string) error { return a.runConfigCheck(cmd, database) },
 	}
 	c.Flags().BoolVar(&database, "database", false, "ask the database too: whether it can be reached, and is initialised")
 	return c
@@ -132,7 +132,7 @@ func (d *checked) connection(cmd *cobra.Command, c *config.Config, ask bool) err
 		return err
 	}
 	d.Database = true
-	i, err := connect(cmd, c)
+	i, err := connect(cmd.Context(), c)
 	if err != nil {
 		return err
 	}

@@ -27,7 +27,6 @@ func (a *app) configShowCommand() *cobra.Command {
 		Short:   "Show what holds for each setting, and who said so",
 		Long:    configShowLong,
 		Example: "  hipq config show | grep timeout\n  hipq config show --concurrency 8 --json",
-		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return a.runConfigShow(cmd) },
 	}
 	settingFlags(c.Flags())

@@ -15,11 +15,11 @@ Exit codes: 0 done · 1 some could not be dismissed · 64 usage · 75 the databa
 func (a *app) dismissCommand() *cobra.Command {
 	var f failedFlags
 	c := &cobra.Command{
-		Use:     "dismiss QUEUE [ID…]",
-		Short:   "Close failed jobs that shall not run again",
-		Long:    dismissLong,
-		Example: "  hipq dismiss emails 42\n  hipq dismiss emails --error 'no such customer' --dry-run",
-		Args:    cobra.MinimumNArgs(1),
+		Use:        "dismiss QUEUE [ID…]",
+		Short:      "Close failed jobs that shall not run again",
+		Long:       dismissLong,
+		Example:    "  hipq dismiss emails 42\n  hipq dismiss emails --error 'no such customer' --dry-run",
+		SuggestFor: []string{"ignore", "close", "discard"},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o, err := f.operation("dismiss", "dismissed", args[1:])
 			if err != nil {

@@ -37,14 +37,15 @@ func (a *app) enqueueCommand() *cobra.Command {
 		Example: `  hipq enqueue emails send --data '{"to":"ann@example.org"}' --key order-4711
   hipq enqueue emails send --data @letter.json --in 2h --window 'mon-fri 09:00-17:30'
   hipq enqueue --ndjson jobs.ndjson`,
+		SuggestFor: []string{"add", "push", "submit", "insert", "put", "new", "send"},
 		Args: func(cmd *cobra.Command, args []string) error {
-			if o.ndjson != "" {
-				return cobra.NoArgs(cmd, args)
+			switch {
+			case !cmd.Flags().Changed("ndjson"):
+				return checkArguments(cmd, args)
+			case len(args) > 0:
+				return fmt.Errorf("with --ndjson each line names its own queue and type, so %q is too much", args[0])
 			}
-			if len(args) != 2 {
-				return fmt.Errorf("it needs QUEUE and TYPE (or --ndjson FILE), got %d arguments", len(args))
-			}
-			return nil
+			return exclusive(cmd)
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if o.ndjson != "" {

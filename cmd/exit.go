@@ -7,8 +7,6 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/spf13/cobra"
-
 	"github.com/hipq/hipq/config"
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/queue/worker"
@@ -35,21 +33,6 @@ func (e usageError) Unwrap() error { return e.error }
 func usage(err error) error { return usageError{err} }
 
 func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
-
-// misread is a command line that a command could not make sense of.
-type misread struct {
-	error
-	command *cobra.Command
-}
-
-func (m misread) Error() string {
-	if !m.command.HasParent() {
-		return m.error.Error()
-	}
-	return strings.TrimPrefix(m.command.CommandPath(), "hipq ") + ": " + m.error.Error()
-}
-
-func (m misread) Unwrap() error { return m.error }
 
 // exit reports an error and maps it to an exit code: the one place that does.
 func (a *app) exit(err error, signals *signals) int {
@@ -146,7 +129,7 @@ func (a *app) diagnose(err error) (code int, hint string) {
 	var unread misread
 	switch {
 	case errors.As(err, &unread):
-		return exitUsage, "see " + unread.command.CommandPath() + " --help"
+		return exitUsage, unread.hint()
 	case errors.As(err, new(usageError)), errors.Is(err, config.ErrFlag):
 		return exitUsage, ""
 	case errors.Is(err, config.ErrNotFound):

@@ -22,15 +22,13 @@ Exit codes: 0 done · 64 usage · 75 the database is unreachable or busy · 78 c
 func (a *app) initCommand() *cobra.Command {
 	var ddl, grants bool
 	c := &cobra.Command{
-		Use:     "init",
-		Short:   "Create or migrate the tables",
-		Long:    initLong,
-		Example: "  hipq init\n  hipq init --print | less   # the DDL, and nothing is changed",
-		Args:    cobra.NoArgs,
+		Use:        "init",
+		Short:      "Create or migrate the tables",
+		Long:       initLong,
+		Example:    "  hipq init\n  hipq init --print | less   # the DDL, and nothing is changed",
+		SuggestFor: []string{"migrate", "setup", "create", "install"},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
-			case ddl && grants:
-				return usagef("--print and --print-grants are two things to print; choose one")
 			case ddl:
 				return a.printDDL(cmd)
 			case grants:
@@ -41,6 +39,7 @@ func (a *app) initCommand() *cobra.Command {
 	}
 	c.Flags().BoolVar(&ddl, "print", false, "print the DDL instead of running it")
 	c.Flags().BoolVar(&grants, "print-grants", false, "print the rights that init, hipq and an application need in MySQL; nothing is changed")
+	c.MarkFlagsMutuallyExclusive("print", "print-grants")
 	return c
 }
 

@@ -27,15 +27,15 @@ func (a *app) jobsCommand() *cobra.Command {
 	var by queue.Filter
 	var state, since string
 	c := &cobra.Command{
-		Use:     "jobs [QUEUE]",
-		Short:   "List jobs",
-		Long:    jobsLong,
-		Example: "  hipq jobs emails --state failed --since 1d --error refused\n  hipq jobs --type send --json | jq .job_key",
-		Args:    cobra.MaximumNArgs(1),
+		Use:        "jobs [QUEUE]",
+		Short:      "List jobs",
+		Long:       jobsLong,
+		Example:    "  hipq jobs emails --state failed --since 1d --error refused\n  hipq jobs --type send --json | jq .job_key",
+		SuggestFor: []string{"list", "ls", "find", "queues"},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			by.Standing = queue.Standing(state)
 			if state != "" && !slices.Contains(queue.Standings, by.Standing) {
-				return usagef("--state: %q is none of %s", state, list(queue.Standings))
+				return noneOf("--state", by.Standing, queue.Standings)
 			}
 			by.Error = strings.TrimSpace(by.Error)
 			var err error
@@ -64,14 +64,6 @@ func (a *app) limit(cmd *cobra.Command, flag int) (int, error) {
 		return 0, nil
 	}
 	return flag, nil
-}
-
-func list[T ~string](words []T) string {
-	texts := make([]string, len(words))
-	for i, w := range words {
-		texts[i] = string(w)
-	}
-	return strings.Join(texts, ", ")
 }
 
 func (a *app) listJobs(cmd *cobra.Command, args []string, by queue.Filter, since string) error {

@@ -30,8 +30,8 @@ func (a *app) monitorCommand() *cobra.Command {
 		Example: `  5,20,35,50 * * * * hipq monitor          # in crontab
   hipq monitor --at 2026-11-21T09:00:00Z   # an hour that was missed
   hipq monitor --json | jq .missing`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.runMonitor(cmd, at, again) },
+		SuggestFor: []string{"metrics", "report"},
+		RunE:       func(cmd *cobra.Command, _ []string) error { return a.runMonitor(cmd, at, again) },
 	}
 	c.Flags().StringVar(&at, "at", "", "take the hour (of UTC) in which this time is, instead of the last complete one: "+timeUsage)
 	c.Flags().BoolVar(&again, "again", false, "count the hour again")

@@ -66,7 +66,7 @@ func (a *app) enqueueNDJSON(cmd *cobra.Command, o enqueueOptions) error {
 	file := o.ndjson
 	onDuplicate := job.OnDuplicate(o.onDuplicate)
 	if !slices.Contains(job.OnDuplicates, onDuplicate) {
-		return usagef("--on-duplicate: %q is none of %s", o.onDuplicate, list(job.OnDuplicates))
+		return noneOf("--on-duplicate", onDuplicate, job.OnDuplicates)
 	}
 	from, again := a.in, false
 	if file != "-" {

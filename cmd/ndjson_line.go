@@ -11,6 +11,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf16"
+
+	"github.com/hipq/hipq/config"
 )
 
 // jobLine is a line of NDJSON.
@@ -25,6 +27,34 @@ type jobLine struct {
 	ThrottleFactor   *int
 	Windows          *[]string
 	ShardKey         string
+}
+
+// jobFields are the names of the fields.
+var jobFields = []string{
+	"queue", "job_type", "job_data", "job_key", "scheduled_run_time", "priority", "timeout", "throttle_factor", "time_windows", "shard_key",
+}
+
+// otherFields are what others call them.
+var otherFields = map[string]string{
+	"task": "job_type", "topic": "job_type", "kind": "job_type", "name": "job_type", "handler": "job_type",
+	"payload": "job_data", "body": "job_data", "args": "job_data", "message": "job_data",
+	"id": "job_key", "discriminant": "job_key", "unique_key": "job_key",
+	"at": "scheduled_run_time", "when": "scheduled_run_time", "run_at": "scheduled_run_time", "in": "scheduled_run_time",
+	"delay": "scheduled_run_time", "scheduled_at": "scheduled_run_time", "weight": "throttle_factor",
+}
+
+// nearestField is the field that may be meant by a name.
+func nearestField(name string) string {
+	name = strings.ToLower(name)
+	if other := otherFields[name]; other != "" {
+		return other
+	}
+	for _, f := range jobFields {
+		if slices.Contains(strings.Split(f, "_"), name) || len(name) > 3 && strings.ReplaceAll(f, "_", "") == name {
+			return f
+		}
+	}
+	return config.Nearest(name, jobFields)
 }
 
 // field is where the value of a field goes; nil if there is none of this name.
@@ -78,7 +108,7 @@ func readJobLine(text []byte) (l jobLine, err error) {
 		case into == nil && l.field(strings.ToLower(name)) != nil:
 			return l, fmt.Errorf("unknown field %q; it is written %s", name, strings.ToLower(name))
 		case into == nil:
-			return l, fmt.Errorf("unknown field %.80q", name)
+			return l, meant(fmt.Errorf("unknown field %.80q", name), nearestField(name))
 		case slices.Contains(seen, name):
 			return l, fmt.Errorf("the field %s is given twice", name)
 		}
@@ -135,8 +165,8 @@ func loneSurrogate(value []byte) string {
 
 // cutShort is the error of a line that ends too soon, as what it is.
 func cutShort(err error) error {
-	if errors.Is(err, io.EOF) {
-		return io.ErrUnexpectedEOF
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return errors.New("it ends in the middle of a JSON object")
 	}
 	return err
 }

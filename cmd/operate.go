@@ -99,6 +99,11 @@ func parseIDs(args []string) ([]int64, error) {
 	return ids, nil
 }
 
+func isID(arg string) bool {
+	_, err := parseID(arg)
+	return err == nil
+}
+
 func parseID(arg string) (int64, error) {
 	id, err := strconv.ParseInt(arg, 10, 64)
 	if err != nil || id < 1 {

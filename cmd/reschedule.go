@@ -1,6 +1,8 @@
 package cmd
 
 import (
+	"errors"
+
 	"github.com/spf13/cobra"
 
 	"github.com/hipq/hipq/queue"
@@ -17,11 +19,11 @@ func (a *app) rescheduleCommand() *cobra.Command {
 	var priority int
 	var dryRun bool
 	c := &cobra.Command{
-		Use:     "reschedule QUEUE ID…",
-		Short:   "Change when jobs run, or their priority",
-		Long:    rescheduleLong,
-		Example: "  hipq reschedule emails 42 --in 0s\n  hipq reschedule emails 41 42 --at '2026-12-31 23:00' --priority 10",
-		Args:    cobra.MinimumNArgs(2),
+		Use:        "reschedule QUEUE ID…",
+		Short:      "Change when jobs run, or their priority",
+		Long:       rescheduleLong,
+		Example:    "  hipq reschedule emails 42 --in 0s\n  hipq reschedule emails 41 42 --at '2026-12-31 23:00' --priority 10",
+		SuggestFor: []string{"delay", "postpone", "update", "edit"},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ids, err := parseIDs(args[1:])
 			if err != nil {
@@ -29,7 +31,7 @@ func (a *app) rescheduleCommand() *cobra.Command {
 			}
 			changed := cmd.Flags().Changed
 			if !changed("at") && !changed("in") && !changed("priority") {
-				return usagef("reschedule needs --at, --in or --priority")
+				return misread{errors.New("it needs --at, --in or --priority"), cmd}
 			}
 			delay, err := durationFlag("--in", in)
 			if err != nil {

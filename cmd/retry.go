@@ -24,11 +24,11 @@ func (a *app) retryCommand() *cobra.Command {
 	var f failedFlags
 	var again bool
 	c := &cobra.Command{
-		Use:     "retry QUEUE [ID…]",
-		Short:   "Enqueue new jobs like final ones",
-		Long:    retryLong,
-		Example: "  hipq retry emails 42\n  hipq retry emails --type send --error 'connection refused' --since 1d",
-		Args:    cobra.MinimumNArgs(1),
+		Use:        "retry QUEUE [ID…]",
+		Short:      "Enqueue new jobs like final ones",
+		Long:       retryLong,
+		Example:    "  hipq retry emails 42\n  hipq retry emails --type send --error 'connection refused' --since 1d",
+		SuggestFor: []string{"requeue", "rerun", "redo", "repeat"},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o, err := f.operation("retry", "retried", args[1:])
 			if err != nil {
@@ -84,7 +84,7 @@ func wouldRetry(ctx context.Context) func(*queue.Queue, *job.Job, *change) error
 }
 
 // dryRunUsage is what --dry-run does, in each command that has it.
-const dryRunUsage = "say which jobs it would be, and change nothing; exit 1 if it is none"
+const dryRunUsage = "say what it would do, and to which jobs, and change nothing; exit 1 if that is nothing"
 
 // failedFlags are those of the commands about failed jobs: by id, or all that they describe.
 type failedFlags struct {

@@ -43,6 +43,9 @@ func Main(args []string, in io.Reader, out, err io.Writer) int {
 		failure = misread{failure, c}
 		a.json = a.json || slices.Contains(args, "--json") // nobody may have come to it
 	}
+	if unknown, ok := errors.AsType[unknownName](failure); ok {
+		failure = usage(unknown.inOrder(c, c.Flags().Args()))
+	}
 	if failure == nil && a.out.err != nil {
 		failure = fmt.Errorf("print: %w", a.out.err)
 	}
@@ -63,13 +66,12 @@ Exit codes: 0 done, or nothing to do · 1 failed · 64 usage · 75 try again lat
 
 func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
-		Use:               "hipq",
-		Short:             "A durable job queue on MySQL, MariaDB or SQLite, run by cron",
-		Long:              rootLong,
-		SilenceErrors:     true,
-		SilenceUsage:      true,
-		Version:           versionText(),
-		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: false},
+		Use:           "hipq",
+		Short:         "A durable job queue on MySQL, MariaDB or SQLite, run by cron",
+		Long:          rootLong,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Version:       versionText(),
 	}
 	root.SetIn(a.in)
 	root.SetOut(a.out)
@@ -84,20 +86,24 @@ func (a *app) root() *cobra.Command {
 		a.whyCommand(), a.queueCommand(), a.cancelCommand(), a.rescheduleCommand(), a.retryCommand(), a.dismissCommand(),
 		a.completeCommand(), a.failCommand(), a.runCommand(), a.configCommand(),
 	)
-	a.checkFlags(root)
+	root.SetFlagErrorFunc(misreadFlag)
+	a.prepare(root)
 	refuseUnknownTopics(root)
 	return root
 }
 
-// checkFlags makes a command refuse flags with nothing in them: most likely a shell's variable that isn't set, which must
-// not pass for the flag left out. It also notes that the command line was understood.
-func (a *app) checkFlags(c *cobra.Command) {
+// prepare has a command check its arguments by its usage line, and refuse flags with nothing in them: most likely a shell's
+// variable that isn't set, which must not pass for the flag left out. It also notes that the command line was understood.
+func (a *app) prepare(c *cobra.Command) {
 	for _, sub := range c.Commands() {
-		a.checkFlags(sub)
+		a.prepare(sub)
+	}
+	if c.Args == nil {
+		c.Args = checkArguments
 	}
 	run := c.RunE
-	if run == nil {
-		return // it only has commands below it
+	if run == nil { // it only has commands below it
+		run = func(c *cobra.Command, _ []string) error { return c.Help() }
 	}
 	c.RunE = func(cmd *cobra.Command, args []string) (err error) {
 		a.running = true
@@ -114,23 +120,22 @@ func (a *app) checkFlags(c *cobra.Command) {
 	}
 }
 
-// refuseUnknownTopics makes help and completion fail for what isn't there; cobra would print a help text and succeed.
+// refuseUnknownTopics makes help fail for what isn't there; cobra would print a help text and succeed.
 func refuseUnknownTopics(root *cobra.Command) {
 	root.InitDefaultHelpCmd()
-	root.InitDefaultCompletionCmd()
 	for _, c := range root.Commands() {
-		switch c.Name() {
-		case "help":
-			c.Args = func(_ *cobra.Command, args []string) error {
-				_, rest, err := root.Find(args)
-				if err == nil && len(rest) > 0 {
-					err = fmt.Errorf("there is no help on %q", strings.Join(args, " "))
+		if c.Name() != "help" {
+			continue
+		}
+		c.Args = func(_ *cobra.Command, args []string) error {
+			on, rest, err := root.Find(args)
+			if err == nil && len(rest) > 0 {
+				err = fmt.Errorf("there is no help on %q", strings.Join(args, " "))
+				if near := nearestCommand(on, rest); near != nil {
+					err = meant(err, commandLine(c, strings.Fields(below(near))))
 				}
-				return err
 			}
-		case "completion":
-			c.Args = cobra.NoArgs
-			c.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+			return err
 		}
 	}
 }
@@ -172,7 +177,7 @@ func (a *app) openPatiently(cmd *cobra.Command) (*instance, error) {
 		return nil, err
 	}
 	c.Database.Patient = true
-	return connect(cmd, c)
+	return connect(cmd.Context(), c)
 }
 
 // open reads the config and opens its database, whose tables must be there and up to date: those of the instance, and of one
@@ -182,19 +187,19 @@ func (a *app) open(cmd *cobra.Command) (*instance, error) {
 	if err != nil {
 		return nil, err
 	}
-	return connect(cmd, c)
+	return connect(cmd.Context(), c)
 }
 
-func connect(cmd *cobra.Command, c *config.Config) (*instance, error) {
+func connect(ctx context.Context, c *config.Config) (*instance, error) {
 	names, err := c.Names()
 	if err != nil {
 		return nil, err
 	}
-	db, err := schema.Open(cmd.Context(), c.Database, names)
+	db, err := schema.Open(ctx, c.Database, names)
 	if err != nil {
 		return nil, err
 	}
-	err = db.Check(cmd.Context(), tables(c))
+	err = db.Check(ctx, tables(c))
 	unfit, _ := errors.AsType[schema.QueueErrors](err)
 	if err != nil && (len(unfit) == 0 || len(unfit) == len(c.Queues)) {
 		_ = db.Close()
@@ -227,7 +232,7 @@ func (i *instance) queue(ctx context.Context, name string) (*queue.Queue, error)
 		}
 		known[n] = o.Name
 	}
-	return nil, usagef("%w: %q; known are %s", config.ErrUnknownQueue, name, strings.Join(known, ", "))
+	return nil, usage(unknownName{fmt.Errorf("%w: %q; known are %s", config.ErrUnknownQueue, name, strings.Join(known, ", ")), name, known})
 }
 
 // options are those of the queues of this config whose tables can be used, and of the others that are registered in the

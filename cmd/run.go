@@ -28,11 +28,11 @@ run · 64 usage · 75 the database is unreachable or busy · 78 configuration ·
 
 func (a *app) runCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:     "run QUEUE ID",
-		Short:   "Run one job now, in the foreground",
-		Long:    runLong,
-		Example: "  hipq run emails 42",
-		Args:    cobra.ExactArgs(2),
+		Use:        "run QUEUE ID",
+		Short:      "Run one job now, in the foreground",
+		Long:       runLong,
+		Example:    "  hipq run emails 42",
+		SuggestFor: []string{"execute", "exec", "try"},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, err := parseID(args[1])
 			if err != nil {

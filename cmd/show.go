@@ -19,11 +19,11 @@ Exit codes: 0 done · 1 there is no such job · 64 usage · 75 the database is u
 
 func (a *app) showCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:     "show QUEUE ID",
-		Short:   "Show a job, its attempts and their output",
-		Long:    showLong,
-		Example: "  hipq show emails 42",
-		Args:    cobra.ExactArgs(2),
+		Use:        "show QUEUE ID",
+		Short:      "Show a job, its attempts and their output",
+		Long:       showLong,
+		Example:    "  hipq show emails 42",
+		SuggestFor: []string{"inspect", "info", "get", "describe", "job"},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, err := parseID(args[1])
 			if err != nil {

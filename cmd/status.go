@@ -26,12 +26,12 @@ Exit codes: 0 done · 64 usage · 75 the database is unreachable or busy · 78 c
 
 func (a *app) statusCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:     "status",
-		Short:   "Show the queues and the last worker",
-		Long:    statusLong,
-		Example: "  hipq status\n  watch hipq status",
-		Args:    cobra.NoArgs,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return a.runStatus(cmd) },
+		Use:        "status",
+		Short:      "Show the queues and the last worker",
+		Long:       statusLong,
+		Example:    "  hipq status\n  watch hipq status",
+		SuggestFor: []string{"stats", "stat", "state", "top", "workers", "health"},
+		RunE:       func(cmd *cobra.Command, _ []string) error { return a.runStatus(cmd) },
 	}
 }
 

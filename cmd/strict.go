@@ -37,6 +37,14 @@ func (a accepted) check(jobType string) error {
 	return unknownType("strict_types: ", jobType, a.types)
 }
 
+func queueNames(c *config.Config) []string {
+	names := make([]string, len(c.Queues))
+	for i, q := range c.Queues {
+		names[i] = q.Name
+	}
+	return names
+}
+
 func typeNames(q config.Queue) []string {
 	names := make([]string, len(q.Types))
 	for i, t := range q.Types {
@@ -62,8 +70,5 @@ func unknownType(what, jobType string, known []string) error {
 		known = slices.Compact(slices.Sorted(slices.Values(known)))
 		text = "known are " + strings.Join(known, ", ")
 	}
-	if near := config.Nearest(jobType, known); near != "" {
-		text += "; did you mean " + near + "?"
-	}
-	return usage(fmt.Errorf("%sunknown job type %q; %s", what, jobType, text))
+	return usage(unknownName{fmt.Errorf("%sunknown job type %q; %s", what, jobType, text), jobType, known})
 }

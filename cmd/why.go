@@ -13,11 +13,11 @@ Exit codes: 0 done · 1 there is no such job · 64 usage · 75 the database is u
 
 func (a *app) whyCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:     "why QUEUE ID",
-		Short:   "Say why a job isn't running",
-		Long:    whyLong,
-		Example: "  hipq why emails 42",
-		Args:    cobra.ExactArgs(2),
+		Use:        "why QUEUE ID",
+		Short:      "Say why a job isn't running",
+		Long:       whyLong,
+		Example:    "  hipq why emails 42",
+		SuggestFor: []string{"explain", "reason"},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, err := parseID(args[1])
 			if err != nil {

@@ -40,6 +40,7 @@ func (a *app) workCommand() *cobra.Command {
 		Example: `  * * * * * hipq work                       # in crontab
   * * * * * hipq work --linger              # about a second of latency
   hipq work emails --type send --max-jobs 1 # one job, by hand`,
+		SuggestFor: []string{"worker", "start", "process", "consume", "listen"},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			err := a.runWork(cmd, args, types)
 			if errors.Is(err, context.Canceled) {
@@ -114,7 +115,7 @@ func (a *app) runWork(cmd *cobra.Command, names, types []string) error {
 func (i *instance) workQueues(names, types []string, id string, guard *handler.Guard) (queues []worker.Queue, unfit, err error) {
 	for _, name := range names {
 		if _, err := i.Queue(name); err != nil {
-			return nil, nil, usage(err)
+			return nil, nil, usage(unknownName{err, name, queueNames(i.Config)})
 		}
 	}
 	found := map[string]bool{}

@@ -93,8 +93,8 @@ say "The monitor counts whole hours, five minutes after their end. These jobs wi
 what it can take now is the hour before, and the backlog of this moment. On a terminal it prints a table."
 if [[ -t 1 ]]; then run "hipq monitor"; else run "hipq monitor --json | cut -c 1-600"; fi
 
-say "And what would be deleted, if it were old enough."
-run "hipq purge --dry-run"
+say "And what would be deleted, if the activity were old enough, and the monitor had taken its hour."
+run "hipq purge --older-than 0s --force --dry-run"
 
 say "That was it. The crontab lines that do this for ever:
 

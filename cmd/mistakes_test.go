@@ -1,0 +1,256 @@
+package cmd_test
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/hipq/hipq/cmd"
+	"github.com/hipq/hipq/internal/dbtest"
+)
+
+const mistakenConfig = `
+name: shop
+database: %s
+queues:
+  - name: files
+    job_types: [{name: compress, handler: {exec: ["true"]}}]
+  - name: emails
+`
+
+// mistakes are command lines that people type, with what they are told: a sentence, with what may be meant if that can be known,
+// and the usage line of which command. One without a usage line is a good line about what isn't there.
+var mistakes = []struct{ line, says, usage string }{
+	// commands
+	{"pause files", `there is no command "pause"; did you mean hipq queue pause files?`, "queue pause QUEUE"},
+	{"resume files", `there is no command "resume"; did you mean hipq queue resume files?`, "queue resume QUEUE"},
+	{"pause files --now", `there is no command "pause"; did you mean hipq queue pause files?`, "queue pause QUEUE"},
+	{"list", `there is no command "list"; did you mean hipq jobs?`, "jobs [QUEUE]"},
+	{"ls files", `there is no command "ls"; did you mean hipq jobs files?`, "jobs [QUEUE]"},
+	{"enqueu files compress", `there is no command "enqueu"; did you mean hipq enqueue files compress?`, "enqueue QUEUE TYPE | --ndjson FILE"},
+	{"push files compress", `there is no command "push"; did you mean hipq enqueue files compress?`, "enqueue QUEUE TYPE | --ndjson FILE"},
+	{"statsu", `there is no command "statsu"; did you mean hipq status?`, "status"},
+	{"delete files 3", `there is no command "delete"; did you mean hipq cancel files 3?`, "cancel QUEUE [ID…]"},
+	{"requeue files 3", `there is no command "requeue"; did you mean hipq retry files 3?`, "retry QUEUE [ID…]"},
+	{"logs", `there is no command "logs"; did you mean hipq activity?`, "activity"},
+	{"migrate", `there is no command "migrate"; did you mean hipq init?`, "init"},
+	{"start", `there is no command "start"; did you mean hipq work?`, "work [QUEUE…]"},
+	{"check", `there is no command "check"; did you mean hipq config check?`, "config check"},
+	{"xyzzy 'a;b'", `there is no command "xyzzy"`, "COMMAND"},
+	{"queue", `queue: it needs one of its commands: pause, resume`, "queue COMMAND"},
+	{"queue stop files", `queue: there is no command "queue stop"; did you mean hipq queue pause files?`, "queue pause QUEUE"},
+	{"queue files pause", `queue: there is no command "queue files"; did you mean hipq queue pause files?`, "queue pause QUEUE"},
+	{"config chek", `config: there is no command "config chek"; did you mean hipq config check?`, "config check"},
+	{"help enqueu", `help: there is no help on "enqueu"; did you mean hipq help enqueue?`, "help [command]"},
+	{"init --print --print-grants", `init: --print and --print-grants can't be given together`, "init"},
+
+	// arguments
+	{"show", `show: QUEUE and ID are missing`, "show QUEUE ID"},
+	{"show files", `show: ID is missing`, "show QUEUE ID"},
+	{"show 42", `show: QUEUE is missing before 42`, "show QUEUE ID"},
+	{"cancel 41 42", `cancel: QUEUE is missing before 41`, "cancel QUEUE [ID…]"},
+	{"show 42 files", `show: 42 is an id, and no queue; did you mean hipq show files 42?`, "show QUEUE ID"},
+	{"show files abc", `show: "abc" is not the id of a job`, "show QUEUE ID"},
+	{"show files 0", `show: "0" is not the id of a job`, "show QUEUE ID"},
+	{"show files 99999999999999999999", `show: "99999999999999999999" is not the id of a job`, "show QUEUE ID"},
+	{"show files #42", `show: "#42" is not the id of a job; did you mean hipq show files 42?`, "show QUEUE ID"},
+	{"cancel files 1,2,3", `cancel: "1,2,3" is not the id of a job; did you mean hipq cancel files 1 2 3?`, "cancel QUEUE [ID…]"},
+	{"show files 42 43", `show: it takes no more than QUEUE and ID, and got "43"`, "show QUEUE ID"},
+	{"jobs files emails", `jobs: it takes no more than QUEUE, and got "emails"`, "jobs [QUEUE]"},
+	{"jobs ''", `jobs: QUEUE is empty`, "jobs [QUEUE]"},
+	{"init now", `init: it takes no arguments, and got "now"`, "init"},
+	{"activity files", `activity: it takes no arguments, and got "files"; did you mean hipq activity --queue files?`, "activity"},
+	{"enqueue files", `enqueue: TYPE is missing`, "enqueue QUEUE TYPE | --ndjson FILE"},
+	{"enqueue files ''", `enqueue: TYPE is empty`, "enqueue QUEUE TYPE | --ndjson FILE"},
+	{"complete files compress", `complete: KEY is missing`, "complete QUEUE TYPE KEY"},
+	{"complete files compress ''", `complete: KEY is empty`, "complete QUEUE TYPE KEY"},
+	{"reschedule files --in 1h", `reschedule: ID is missing`, "reschedule QUEUE ID…"},
+	{"reschedule files 1", `reschedule: it needs --at, --in or --priority`, "reschedule QUEUE ID…"},
+	{
+		"enqueue --ndjson jobs.ndjson files compress", `enqueue: with --ndjson each line names its own queue and type, so "files" is too much`,
+		"enqueue QUEUE TYPE | --ndjson FILE",
+	},
+
+	// names
+	{"enqueue fils compress", `unknown queue: "fils"; known are emails, files; did you mean files?`, ""},
+	{"enqueue compress files", `unknown queue: "compress"; known are emails, files; did you mean hipq enqueue files compress?`, ""},
+	{"complete compress files k", `unknown queue: "compress"; known are emails, files; did you mean hipq complete files compress k?`, ""},
+	{"complete files k compress", `unknown job type "k"; known are compress; did you mean hipq complete files compress k?`, ""},
+	{"complete files comprss k", `unknown job type "comprss"; known are compress; did you mean compress?`, ""},
+	{"jobs --type compres", `--type: unknown job type "compres"; known are compress; did you mean compress?`, ""},
+	{
+		"jobs --state finishd", `--state: "finishd" is none of initial, running, error, retry, final, due, held, scheduled, locked, waiting, ` +
+			`failed, closed, finished; did you mean finished?`, "",
+	},
+	{"activity --state fialed", `--state: "fialed" is none of added, starting, finished, error, failed, cancelled; did you mean failed?`, ""},
+	{"enqueue --ndjson - --on-duplicate kep", `--on-duplicate: "kep" is none of keep, replace, error; did you mean keep?`, ""},
+
+	// flags
+	{"jobs --stat failed", `jobs: there is no flag --stat; did you mean --state?`, "jobs [QUEUE]"},
+	{"purge --olderthan 3d", `purge: there is no flag --olderthan; did you mean --older-than?`, "purge"},
+	{"show --queue files 1", `show: there is no flag --queue: QUEUE is written without one`, "show QUEUE ID"},
+	{"--confg x jobs", `jobs: there is no flag --confg; did you mean --config?`, "jobs [QUEUE]"},
+	{"--fast", `there is no flag --fast`, "COMMAND"},
+	{"jobs -json", `jobs: there is no flag -json; did you mean --json?`, "jobs [QUEUE]"},
+	{"jobs -x", `jobs: there is no flag -x`, "jobs [QUEUE]"},
+	{"jobs --=x", `jobs: "--=x" is no flag`, "jobs [QUEUE]"},
+	{"jobs --type", `jobs: --type is without its value: only jobs of this type`, "jobs [QUEUE]"},
+	{"jobs --limit ten", `jobs: --limit: "ten" is not a whole number`, "jobs [QUEUE]"},
+	{"jobs --limit 99999999999999999999", `jobs: --limit: "99999999999999999999" is too large a number`, "jobs [QUEUE]"},
+	{"jobs --json=perhaps", `jobs: --json: "perhaps" is neither true nor false`, "jobs [QUEUE]"},
+	{"activity --queue files --job one", `activity: --job: "one" is not a whole number`, "activity"},
+	{"enqueue files compress --throttle-factor 0.5", `enqueue: --throttle-factor: "0.5" is not a whole number`, "enqueue QUEUE TYPE | --ndjson FILE"},
+	{"enqueue files compress --at 10:00 --in 1h", `enqueue: --at and --in can't be given together`, "enqueue QUEUE TYPE | --ndjson FILE"},
+	{"reschedule files 1 --at 10:00 --in 1h", `reschedule: --at and --in can't be given together`, "reschedule QUEUE ID…"},
+	{"enqueue --ndjson jobs.ndjson --key a", `enqueue: --ndjson and --key can't be given together`, "enqueue QUEUE TYPE | --ndjson FILE"},
+	{"enqueue files compress --key ''", `--key is empty; leave it out for what holds without it`, ""},
+}
+
+// foreign are words of cobra's, pflag's and strconv's, which are for programmers.
+var foreign = []string{
+	"arg(s)", "accepts", "requires at least", "received", "flags in the group", "none of the others", "unknown command", "unknown flag",
+	"unknown shorthand", "flag needs an argument", "invalid argument", "bad flag syntax", "no such flag", "strconv", "parsing \"",
+	"invalid syntax", "value out of range", "required flag", "for \"hipq", "Error:", "pflag", "cobra",
+}
+
+func TestMistakes(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, driver, source string) {
+		h := mistaken(t, driver, source)
+		for _, m := range mistakes {
+			want := "hipq: " + m.says + "\n"
+			if m.usage != "" {
+				name, _, _ := strings.Cut(m.usage, " QUEUE")
+				name, _, _ = strings.Cut(name, " [")
+				line := m.usage + " [flags]"
+				if m.usage == "COMMAND" || strings.HasSuffix(m.usage, " COMMAND") {
+					name, line = strings.TrimSuffix(m.usage, "COMMAND"), m.usage
+				}
+				want += fmt.Sprintf("  usage: hipq %s; see %s --help\n", line, strings.TrimSpace("hipq "+name))
+			}
+			if got := h.tell(t, 64, words(m.line)...); got != want {
+				t.Errorf("hipq %s says\n%swant\n%s", m.line, got, want)
+			}
+		}
+	})
+}
+
+// Whatever flags and arguments a command has: it speaks of mistakes in hipq's own words.
+func TestMistakesOfEachCommand(t *testing.T) {
+	h := mistaken(t, "sqlite", dbtest.SQLite(t))
+	seen := 0
+	each(cmd.Root(), func(c *cobra.Command) {
+		path := strings.Fields(c.CommandPath())[1:]
+		with := func(args ...string) []string { return append(append([]string{}, path...), args...) }
+		seen++
+		h.tell(t, 64, with("--nonsense")...)
+		if len(path) > 0 && path[0] != "work" { // which takes any number of queues, and has no other arguments
+			h.tell(t, 64, with("1", "2", "a", "b", "c", "d", "e")...)
+		}
+		c.LocalFlags().VisitAll(func(f *pflag.Flag) {
+			if f.NoOptDefVal == "" {
+				h.tell(t, 64, with("--"+f.Name)...)
+			}
+			switch f.Value.Type() {
+			case "int", "int64", "bool":
+				h.tell(t, 64, with("--"+f.Name+"=x1")...)
+				if f.Value.Type() != "bool" {
+					h.tell(t, 64, with("--"+f.Name, "99999999999999999999")...)
+				}
+			}
+		})
+	})
+	if seen < 20 {
+		t.Errorf("commands found: %d", seen)
+	}
+}
+
+// each calls f with a command and those below it.
+func each(c *cobra.Command, f func(*cobra.Command)) {
+	f(c)
+	for _, sub := range c.Commands() {
+		if !sub.Hidden && sub.Name() != "help" {
+			each(sub, f)
+		}
+	}
+}
+
+// A line of NDJSON is told by its number and the field, with what the field may be.
+func TestMistakesInNDJSON(t *testing.T) {
+	h := mistaken(t, "sqlite", dbtest.SQLite(t))
+	for line, says := range map[string]string{
+		`{"queue":"files","type":"compress"}`:                         `unknown field "type"; did you mean job_type?`,
+		`{"queue":"files","JobType":"compress"}`:                      `unknown field "JobType"; did you mean job_type?`,
+		`{"queue":"files","job_type":"compress","data":1}`:            `unknown field "data"; did you mean job_data?`,
+		`{"queue":"files","job_type":"compress","payload":1}`:         `unknown field "payload"; did you mean job_data?`,
+		`{"queue":"files","job_type":"compress","key":"k"}`:           `unknown field "key"; did you mean job_key?`,
+		`{"queue":"files","job_type":"compress","at":"10:00"}`:        `unknown field "at"; did you mean scheduled_run_time?`,
+		`{"queue":"files","job_type":"compress","prioritty":1}`:       `unknown field "prioritty"; did you mean priority?`,
+		`{"queue":"files","job_type":"compress","windows":[]}`:        `unknown field "windows"; did you mean time_windows?`,
+		`{"queue":"files","job_type":"compress","colour":1}`:          `unknown field "colour"`,
+		`{"queue":"files","job_type":"compress","priority":"high"}`:   `priority may not be a JSON string`,
+		`{"queue":"files","job_type":"compress","throttle_factor":{}`: `throttle_factor may not be a JSON object`,
+		`{"queue":"files","job_type":"compress"`:                      `it ends in the middle of a JSON object`,
+		`{"queue":"fils","job_type":"compress"}`:                      `unknown queue: "fils"; known are emails, files; did you mean files?`,
+	} {
+		file := filepath.Join(t.TempDir(), "jobs.ndjson")
+		if err := os.WriteFile(file, []byte("\n"+line+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		got, _, _ := strings.Cut(h.tell(t, 1, "enqueue", "--ndjson", file), "\n")
+		if want := "hipq: " + file + ": line 2: " + says; got != want {
+			t.Errorf("%s: %s\nwant %s", line, got, want)
+		}
+	}
+}
+
+// hand is somebody who types command lines.
+type hand struct{ config string }
+
+func mistaken(t *testing.T, driver, source string) hand {
+	t.Helper()
+	section := fmt.Sprintf("{driver: sqlite, path: %q}", source)
+	if driver == "mysql" {
+		section = fmt.Sprintf("{driver: mysql, dsn: %q}", source)
+	}
+	h := hand{filepath.Join(t.TempDir(), "hipq.yaml")}
+	if err := os.WriteFile(h.config, fmt.Appendf(nil, mistakenConfig, section), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("HIPQ_CONFIG", h.config)
+	h.tell(t, 0, "init")
+	return h
+}
+
+// tell runs a command that must end with this code, and say nothing if it fails but why, in its own words.
+func (h hand) tell(t *testing.T, want int, args ...string) string {
+	t.Helper()
+	var out, errs bytes.Buffer
+	code := cmd.Main(args, strings.NewReader(""), &out, &errs)
+	if code != want {
+		t.Errorf("hipq %s: exit code %d, want %d\n%s", strings.Join(args, " "), code, want, &errs)
+	}
+	if code != 0 && out.Len() > 0 {
+		t.Errorf("hipq %s prints %s", strings.Join(args, " "), &out)
+	}
+	for _, words := range foreign {
+		if strings.Contains(errs.String(), words) {
+			t.Errorf("hipq %s speaks a foreign language: %s", strings.Join(args, " "), &errs)
+		}
+	}
+	return errs.String()
+}
+
+// words are those of a command line, on which quotes stand for nothing but an empty word or a whole one.
+func words(line string) []string {
+	args := strings.Fields(line)
+	for i := range args {
+		args[i] = strings.Trim(args[i], "'")
+	}
+	return args
+}
