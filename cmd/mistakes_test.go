@@ -49,6 +49,7 @@ var mistakes = []struct{ line, says, usage string }{
 	{"config chek", `config: there is no command "config chek"; did you mean hipq config check?`, "config check"},
 	{"help enqueu", `help: there is no help on "enqueu"; did you mean hipq help enqueue?`, "help [command]"},
 	{"init --print --print-grants", `init: --print and --print-grants can't be given together`, "init"},
+	{"completion tcsh", `SHELL: "tcsh" is none of bash, zsh, fish, powershell; did you mean bash?`, ""},
 
 	// arguments
 	{"show", `show: QUEUE and ID are missing`, "show QUEUE ID"},

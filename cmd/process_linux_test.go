@@ -12,17 +12,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// onTerminal is the program terminal.
-func onTerminal(args []string) error {
-	screen, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
-	if err != nil {
-		return err
+// openTerminal makes a terminal: what is shown there can be read from its screen, and what is written to it is typed.
+func openTerminal() (screen, line *os.File, err error) {
+	if screen, err = os.OpenFile("/dev/ptmx", os.O_RDWR, 0); err != nil {
+		return nil, nil, err
 	}
-	defer screen.Close()
 	// by the number of the descriptor, which Fd would make a blocking one
 	raw, err := screen.SyscallConn()
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
 	var number int
 	err = errors.Join(raw.Control(func(fd uintptr) {
@@ -31,12 +29,19 @@ func onTerminal(args []string) error {
 		}
 	}), err)
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
-	line, err := os.OpenFile("/dev/pts/"+strconv.Itoa(number), os.O_RDWR|unix.O_NOCTTY, 0)
+	line, err = os.OpenFile("/dev/pts/"+strconv.Itoa(number), os.O_RDWR|unix.O_NOCTTY, 0)
+	return screen, line, err
+}
+
+// onTerminal is the program terminal.
+func onTerminal(args []string) error {
+	screen, line, err := openTerminal()
 	if err != nil {
 		return err
 	}
+	defer screen.Close()
 	shown := make(chan error)
 	go func() {
 		_, err := io.Copy(os.Stdout, screen)

@@ -9,3 +9,5 @@ var errLinux = errors.New("this is for Linux: ask with [linux]")
 func onTerminal([]string) error { return errLinux }
 
 func unprivileged([]string) error { return errLinux }
+
+func pressTab([]string) error { return errLinux }

@@ -38,6 +38,10 @@ func Main(args []string, in io.Reader, out, err io.Writer) int {
 	a := &app{in: interruptible{ctx, in}, out: &output{ctx: ctx, Writer: out}, err: &output{ctx: ctx, Writer: err}}
 	root := a.root()
 	root.SetArgs(args)
+	if len(args) > 0 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) { // a shell asks, and wants no other words
+		a.completes(root)
+		root.SetErr(io.Discard)
+	}
 	c, failure := root.ExecuteContextC(ctx)
 	if failure != nil && !a.running {
 		failure = misread{failure, c}
@@ -84,7 +88,7 @@ func (a *app) root() *cobra.Command {
 		a.initCommand(), a.enqueueCommand(), a.workCommand(), a.jobsCommand(), a.showCommand(), a.statusCommand(),
 		a.activityCommand(), a.monitorCommand(), a.purgeCommand(), a.versionCommand(), a.guardCommand(),
 		a.whyCommand(), a.queueCommand(), a.cancelCommand(), a.rescheduleCommand(), a.retryCommand(), a.dismissCommand(),
-		a.completeCommand(), a.failCommand(), a.runCommand(), a.configCommand(),
+		a.completeCommand(), a.failCommand(), a.runCommand(), a.configCommand(), a.completionCommand(),
 	)
 	root.SetFlagErrorFunc(misreadFlag)
 	a.prepare(root)

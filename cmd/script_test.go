@@ -30,6 +30,7 @@ func TestMain(m *testing.M) {
 		"hipq":         func() { os.Exit(cmd.Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) },
 		"sql":          func() { program(runSQL) },
 		"terminal":     func() { program(onTerminal) },
+		"tab":          func() { program(pressTab) },
 		"unprivileged": func() { program(unprivileged) },
 	})
 }
@@ -50,6 +51,9 @@ func program(run func(args []string) error) {
 //	sql STATEMENT…          runs statements on the script's database and prints their rows, a tab between the columns;
 //	                        @FILE is statements from a file, each of which ends with a semicolon and a line's end
 //	terminal PROGRAM …      runs a program with a terminal for its standard output, and prints what is shown there
+//	tab SHELL LINE          types a line into a shell (bash, zsh, fish) that has learnt hipq's completion, has it complete the
+//	                        last word, and prints what stands there then, each word on a line; with several candidates
+//	                        it is all of them
 //	unprivileged PROGRAM …  runs a program to which file permissions apply even if the tests run as root, and which may not
 //	                        signal other users' processes
 //	shape FILE WANT         checks that each JSON object in FILE has the fields that WANT lists, of the types there

@@ -102,10 +102,10 @@ func finish(path string) error {
 
 // writeCompletions writes a file for each shell, under the name by which the shell looks for it.
 func writeCompletions(root *cobra.Command, dir string) error {
-	return errors.Join(
-		os.MkdirAll(dir, 0o755),
-		root.GenBashCompletionFileV2(filepath.Join(dir, "hipq"), true),
-		root.GenZshCompletionFile(filepath.Join(dir, "_hipq")),
-		root.GenFishCompletionFile(filepath.Join(dir, "hipq.fish"), true),
-	)
+	err := os.MkdirAll(dir, 0o755)
+	for shell, name := range map[string]string{"bash": "hipq", "zsh": "_hipq", "fish": "hipq.fish"} {
+		var script bytes.Buffer
+		err = errors.Join(err, cmd.WriteCompletion(root, shell, &script), os.WriteFile(filepath.Join(dir, name), script.Bytes(), 0o644))
+	}
+	return err
 }

@@ -34,9 +34,9 @@ func TestMan(t *testing.T) {
 		t.Errorf("commands (-) and pages (+):\n%s", diff)
 	}
 	for name, words := range map[string][]string{
-		"hipq.1.gz":                 {"\n* * * * *          hipq work      runs due jobs\n", "78 configuration"},
-		"hipq-enqueue.1.gz":         {"job_type", "hipq enqueue \\-\\-ndjson jobs.ndjson", "\\fB\\-\\-on-duplicate"},
-		"hipq-completion-bash.1.gz": {"source <(hipq completion bash)"},
+		"hipq.1.gz":            {"\n* * * * *          hipq work      runs due jobs\n", "78 configuration"},
+		"hipq-enqueue.1.gz":    {"job_type", "hipq enqueue \\-\\-ndjson jobs.ndjson", "\\fB\\-\\-on-duplicate"},
+		"hipq-completion.1.gz": {"source <(hipq completion bash)"},
 	} {
 		r, err := gzip.NewReader(bytes.NewReader(pages[name]))
 		if err != nil {
