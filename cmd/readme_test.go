@@ -370,7 +370,8 @@ var (
 
 // crontabs runs each line as cron would, on an instance with a job that is due.
 func (d docs) crontabs(t *testing.T, p page) {
-	for _, b := range p.with("crontab", "") {
+	blocks, ran := p.with("crontab", ""), 0
+	for _, b := range blocks {
 		dir := t.TempDir()
 		file := filepath.Join(dir, "hipq.yaml")
 		const text = "name: shop\nqueues: [{name: emails, job_types: [{name: send, handler: {exec: [cat]}}]}]\n"
@@ -406,7 +407,11 @@ func (d docs) crontabs(t *testing.T, p page) {
 			if out, err := c.CombinedOutput(); err != nil || len(out) > 0 {
 				t.Errorf("%s:%d: %s: %v\n%s", p.name, b.line, m[1], err, out)
 			}
+			ran++
 		}
+	}
+	if ran < 3*len(blocks) || len(blocks) < map[string]int{"README.md": 1, "docs/operations.md": 2}[p.name] {
+		t.Errorf("%s: lines of crontabs found: %d, in %d blocks", p.name, ran, len(blocks))
 	}
 }
 
@@ -419,6 +424,9 @@ func (d docs) handlers(t *testing.T, p page) {
 	ran := 0
 	for _, b := range p.fences {
 		if b.mark != "handler" && b.mark != "decider" {
+			if _, known := interpreters[b.language]; known && b.language != "sh" {
+				t.Errorf("%s:%d: this program is run by no test: mark it as a handler, or a decider", p.name, b.line)
+			}
 			continue
 		}
 		ran++
