@@ -7,13 +7,22 @@ import (
 	"os/exec"
 	"runtime"
 	"strconv"
+	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 )
 
-// onTerminal is the program terminal.
+// onTerminal is the program terminal. Like some real ones, the terminal doesn't know its size, unless it is told.
 func onTerminal(args []string) error {
+	size := unix.Winsize{}
+	if columns, ok := strings.CutPrefix(args[0], "--columns="); ok {
+		n, err := strconv.ParseUint(columns, 10, 16)
+		if err != nil {
+			return err
+		}
+		size, args = unix.Winsize{Col: uint16(n), Row: 24}, args[1:]
+	}
 	screen, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
 	if err != nil {
 		return err
@@ -29,6 +38,7 @@ func onTerminal(args []string) error {
 		if err = unix.IoctlSetPointerInt(int(fd), unix.TIOCSPTLCK, 0); err == nil {
 			number, err = unix.IoctlGetInt(int(fd), unix.TIOCGPTN)
 		}
+		err = errors.Join(err, unix.IoctlSetWinsize(int(fd), unix.TIOCSWINSZ, &size))
 	}), err)
 	if err != nil {
 		return err
