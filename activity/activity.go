@@ -178,7 +178,7 @@ func (l *Log) Find(ctx context.Context, by Filter, f func(Entry) error) error {
 func (l *Log) CountFound(ctx context.Context, by Filter) (n int, all bool, err error) {
 	where, args := by.where()
 	served := by.JobID != 0 || len(args) == 0
-	if n, all, err = l.db.CountSome(ctx, schema.Some{Table: l.db.Activity(), Where: where, Args: args, Served: served}); err != nil {
+	if n, all, err = l.db.CountSome(ctx, engine.Some{Table: l.db.Activity(), Where: where, Args: args, Served: served}); err != nil {
 		return 0, false, fmt.Errorf("count activity: %w", err)
 	}
 	return n, all, nil
@@ -234,7 +234,7 @@ func (by Filter) where() (string, []any) {
 		add("at >= ?", engine.At(by.Since))
 	}
 	if !by.Until.IsZero() {
-		add("at < ?", schema.At(by.Until))
+		add("at < ?", engine.At(by.Until))
 	}
 	if by.After != 0 {
 		add("id > ?", by.After)

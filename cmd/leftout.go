@@ -23,7 +23,7 @@ func (a *app) printLeftOut(l leftOut, count func() (n int, all bool, err error))
 	case n > l.listed:
 		a.out.line("the newest %s of at least %s %s; --limit lists more", thousands(l.listed), thousands(n), l.what)
 	case !all:
-		a.out.line("the newest %s %s; there may be more, which --limit lists", thousands(l.listed), l.what)
+		a.out.line("the newest %s of perhaps more %s; --limit lists more", thousands(l.listed), l.what)
 	}
 	return nil
 }

@@ -6,16 +6,15 @@ import (
 	"github.com/olekukonko/tablewriter/pkg/twwidth"
 )
 
-// narrowing is how a table gives way on a terminal that is too narrow for it.
+// narrowing is how a table gives way on a terminal that is too narrow for it, by the headings of columns.
 type narrowing struct {
-	// texts are the columns that are cut, the widest first.
-	texts []string
-	// spare are columns that are left out where a cut alone would not do, the first first.
-	spare []string
-	gone  []string // those that are
+	// texts are cut, the widest first; spare are left out where that alone would not do, beginning with the first.
+	texts, spare []string
+	// gone are those of spare that are left out.
+	gone []string
 }
 
-// leastText is how many characters of a text are left at least.
+// leastText is how many characters of a text are left at least: jobs and activity fit 80 with it.
 const leastText = 7
 
 // narrowing says which columns give way.
@@ -24,7 +23,7 @@ func (t *table) narrowing(texts, spare []string) *table {
 	return t
 }
 
-// column is one that is shown: the how manieth it is of all, and how wide with the gap behind it.
+// column is one that is shown: its place among all, and how wide it is, with the gap behind it.
 type column struct{ at, width int }
 
 type columns []column

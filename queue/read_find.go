@@ -99,7 +99,7 @@ func (q *Queue) where(by Filter) (where, hint string, args []any) {
 		add("update_time >= ?", engine.At(by.Since))
 	}
 	if !by.Until.IsZero() {
-		add("update_time < ?", schema.At(by.Until))
+		add("update_time < ?", engine.At(by.Until))
 	}
 	return " WHERE " + strings.Join(terms, " AND "), hint, args
 }
@@ -135,7 +135,7 @@ func (q *Queue) FindIDs(ctx context.Context, by Filter) (ids []int64, err error)
 func (q *Queue) CountFound(ctx context.Context, by Filter) (n int, all bool, err error) {
 	where, hint, args := q.where(by)
 	served := hint != "" || len(args) == 0
-	if n, all, err = q.db.CountSome(ctx, schema.Some{Table: q.table, Hint: hint, Where: where, Args: args, Served: served}); err != nil {
+	if n, all, err = q.db.CountSome(ctx, engine.Some{Table: q.table, Hint: hint, Where: where, Args: args, Served: served}); err != nil {
 		return 0, false, fmt.Errorf("count jobs of %s: %w", q.Name, err)
 	}
 	return n, all, nil
