@@ -33,7 +33,7 @@ func (a *app) page() {
 	if strings.ContainsAny(command, shellOnly) {
 		argv = []string{"sh", "-c", command}
 	}
-	p := &pager{Cmd: exec.Command(argv[0], argv[1:]...)} //nolint:gosec // the user's own
+	p := &pager{Cmd: exec.Command(argv[0], argv[1:]...)}
 	p.Stdout, p.Stderr = terminal, a.err.Writer
 	if _, ok := os.LookupEnv("LESS"); !ok {
 		p.Env = append(os.Environ(), "LESS=FX") // what fits the screen is shown, and stays there
