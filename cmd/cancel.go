@@ -12,9 +12,9 @@ import (
 )
 
 const cancelLong = `Ends jobs that have not started, or that wait for their next attempt: they become final, with the error "cancelled".
-Either those of the ids, or with flags all that the flags describe: the newest so many with --limit. A job that a worker has locked and not started is
-among them; one that is running is not, but with --running its worker is asked to stop it, which takes it about a second,
-and worker.grace at most. A job that waits for an answer or for its retry decision ends at once then.
+Either those of the ids, or with flags all that the flags describe: the newest so many with --limit. A job that a worker
+has locked and not started is among them; one that is running is not, but with --running its worker is asked to stop it,
+which takes it about a second, and worker.grace at most. A job that waits for an answer or for its retry decision ends at once then.
 
 Exit codes: 0 done · 1 some could not be cancelled · 64 usage · 75 the database is unreachable or busy · 78 configuration.`
 

@@ -19,8 +19,8 @@ func (f *choiceFlags) add(c *cobra.Command, standings ...queue.Standing) {
 	c.Args = cobra.ArbitraryArgs // QUEUE may be a flag
 	f.filterFlags.add(c, filterOfJobs(0, standings...))
 	c.Flags().Lookup("queue").Usage = "the queue, in the place of QUEUE"
-	c.Flags().BoolVar(&f.all, "all", false, "all jobs of the queue that can be; on a terminal it asks first")
-	c.Flags().BoolVar(&f.yes, "yes", false, "don't ask")
+	c.Flags().BoolVar(&f.all, "all", false, "all jobs of the queue that it can be done to; on a terminal it asks first")
+	c.Flags().BoolVar(&f.yes, "yes", false, "don't ask about --all")
 	c.Flags().BoolVar(&f.dryRun, "dry-run", false, "say which jobs it would be, and change nothing; exit 1 if it is none")
 }
 

@@ -39,7 +39,7 @@ func (f *filterFlags) add(c *cobra.Command, of filtered) {
 	flags.StringVar(&f.state, "state", "", only+"that are: "+list(of.states))
 	flags.StringVar(&f.errorText, "error", "", only+"whose error contains this text, as it is written")
 	flags.StringVar(&f.since, "since", "", only+of.happened+" since: "+agoUsage)
-	flags.StringVar(&f.until, "until", "", only+of.happened+" before: likewise")
+	flags.StringVar(&f.until, "until", "", only+of.happened+" before such a time")
 	all := "(0: all)"
 	if of.limit > 0 {
 		all = "(0: all; the default for --json)"
