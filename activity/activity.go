@@ -142,7 +142,10 @@ type Filter struct {
 	JobKey  string
 	Worker  string
 	State   State
-	Since   time.Time
+	// Error takes only entries whose error contains this text, as it is written.
+	Error string
+	// Since and Until take only what happened since, and before.
+	Since, Until time.Time
 	// After takes entries with a higher ID only: where to go on from.
 	After int64
 	// Limit takes the newest so many.
@@ -168,6 +171,17 @@ func (l *Log) Find(ctx context.Context, by Filter, f func(Entry) error) error {
 		return fmt.Errorf("find activity: %w", err)
 	}
 	return err
+}
+
+// CountFound counts the entries that the filter lets pass, whatever its Limit: up to 10,000, and but for those of one job among
+// the newest 100,000. all says that there are no others.
+func (l *Log) CountFound(ctx context.Context, by Filter) (n int, all bool, err error) {
+	where, args := by.where()
+	served := by.JobID != 0 || len(args) == 0
+	if n, all, err = l.db.CountSome(ctx, engine.Some{Table: l.db.Activity(), Where: where, Args: args, Served: served}); err != nil {
+		return 0, false, fmt.Errorf("count activity: %w", err)
+	}
+	return n, all, nil
 }
 
 // Getter reads one row: a database, or a transaction.
@@ -212,8 +226,15 @@ func (by Filter) where() (string, []any) {
 	if by.State != "" {
 		add("state = ?", string(by.State))
 	}
+	if by.Error != "" {
+		// LIKE would take % and _ for more than they are, and without an error an entry has the word for none
+		add("error <> 'NONE' AND INSTR(error, ?) > 0", by.Error)
+	}
 	if !by.Since.IsZero() {
 		add("at >= ?", engine.At(by.Since))
+	}
+	if !by.Until.IsZero() {
+		add("at < ?", engine.At(by.Until))
 	}
 	if by.After != 0 {
 		add("id > ?", by.After)

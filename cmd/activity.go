@@ -1,7 +1,6 @@
 package cmd
 
 import (
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -9,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hipq/hipq/activity"
+	"github.com/hipq/hipq/queue"
 )
 
 const activityLong = `Prints the activity, oldest first: every transition of a worker or a job. As a table it shows the newest 100 entries,
@@ -18,9 +18,7 @@ interrupted.
 Exit codes: 0 done · 64 usage · 75 the database is unreachable or busy · 78 configuration · 130 interrupted.`
 
 func (a *app) activityCommand() *cobra.Command {
-	var by activity.Filter
-	var state, since string
-	var follow bool
+	var f activityFlags
 	c := &cobra.Command{
 		Use:   "activity",
 		Short: "Print what happened",
@@ -30,63 +28,82 @@ func (a *app) activityCommand() *cobra.Command {
   hipq activity --follow --json`,
 		SuggestFor: []string{"log", "logs", "history", "events", "tail"},
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			by.State = activity.State(state)
-			if state != "" && !slices.Contains(activity.States, by.State) {
-				return noneOf("--state", by.State, activity.States)
-			}
 			if cmd.Flags().Changed("job") {
-				if by.JobID < 1 {
-					return usagef("--job: %d is not the id of a job", by.JobID)
+				if f.job < 1 {
+					return usagef("--job: %d is not the id of a job", f.job)
 				}
-				if by.Queue == "" {
+				if f.queue == "" {
 					return usagef("--job needs --queue: ids are unique within a queue")
 				}
 			}
-			var err error
-			if by.Limit, err = a.limit(cmd, by.Limit); err != nil {
+			if f.follow && f.until != "" {
+				return usagef("--follow goes on with what comes; leave out --until")
+			}
+			if err := f.check(a, cmd); err != nil {
 				return err
 			}
-			return a.runActivity(cmd, by, since, follow)
+			return a.runActivity(cmd, f)
 		},
 	}
-	f := c.Flags()
-	f.StringVar(&by.Queue, "queue", "", "only about this queue's jobs")
-	f.Int64Var(&by.JobID, "job", 0, "only about the job with this id")
-	f.StringVar(&by.Worker, "worker", "", "only of the worker with this id")
-	f.StringVar(&state, "state", "", "only this: "+list(activity.States))
-	f.StringVar(&since, "since", "", "only what happened since: "+sinceUsage)
-	f.BoolVar(&follow, "follow", false, "go on with what comes")
-	f.IntVar(&by.Limit, "limit", tableRows, "only the newest so many (0: all; the default for --json)")
+	of := filtered{what: "entries", happened: "of what happened", limit: tableRows}
+	for _, s := range activity.States {
+		of.states = append(of.states, string(s))
+	}
+	f.add(c, of)
+	c.Flags().Int64Var(&f.job, "job", 0, "only entries of the job with this id")
+	c.Flags().StringVar(&f.worker, "worker", "", "only entries of the worker with this id")
+	c.Flags().BoolVar(&f.follow, "follow", false, "go on with what comes")
 	return c
 }
 
-func (a *app) runActivity(cmd *cobra.Command, by activity.Filter, since string, follow bool) error {
+// activityFlags are those of activity.
+type activityFlags struct {
+	filterFlags
+	job    int64
+	worker string
+	follow bool
+}
+
+func (a *app) runActivity(cmd *cobra.Command, f activityFlags) error {
 	i, err := a.openPatiently(cmd)
 	if err != nil {
 		return err
 	}
 	defer i.close()
-	if by.Queue != "" {
-		if _, err := i.queue(cmd.Context(), by.Queue); err != nil {
+	var queues []*queue.Queue
+	if f.queue != "" || f.jobType != "" {
+		if queues, err = i.named(cmd, f.queue); err != nil {
 			return err
 		}
 	}
-	if by.Since, err = i.since(cmd, since); err != nil {
-		return err
-	}
-	log := activity.New(i.db)
-	if follow {
-		return log.Follow(cmd.Context(), by, time.Second, func(e activity.Entry) error { return a.printEntry(i, e) })
-	}
-	if a.json {
-		return log.Find(cmd.Context(), by, func(e activity.Entry) error { return a.printJSON(e.JSON()) })
-	}
-	t := newTable(a.out, i.zoned("AT"), "KIND", "STATE", "QUEUE", "JOB", "TYPE", "KEY", "ATTEMPT", "WAITED", "RAN", "WORKER", "ERROR")
-	err = log.Find(cmd.Context(), by, func(e activity.Entry) error { return t.row(entryRow(i.localCell(e.At.Time), e)...) })
+	by, err := f.entries(cmd, i, queues)
 	if err != nil {
 		return err
 	}
-	return t.end()
+	by.JobID, by.Worker = f.job, f.worker
+	log := activity.New(i.db)
+	if f.follow {
+		return log.Follow(cmd.Context(), by, time.Second, func(e activity.Entry) error { return a.printEntry(i, e) })
+	}
+	a.page()
+	if a.json {
+		return log.Find(cmd.Context(), by, func(e activity.Entry) error { return a.printJSON(e.JSON()) })
+	}
+	t := newTable(a.out, i.zoned("AT"), "KIND", "STATE", "QUEUE", "JOB", "TYPE", "KEY", "ATTEMPT", "WAITED", "RAN", "WORKER", "ERROR").
+		narrowing([]string{"TYPE", "KEY", "ERROR"}, []string{"WORKER", "WAITED", "RAN", "KIND"})
+	listed := 0
+	err = log.Find(cmd.Context(), by, func(e activity.Entry) error {
+		listed++
+		return t.row(entryRow(i.localCell(e.At.Time), e)...)
+	})
+	if err != nil {
+		return err
+	}
+	if err := t.end(); err != nil {
+		return err
+	}
+	left := leftOut{what: "entries", listed: listed, limit: by.Limit}
+	return a.printLeftOut(left, func() (int, bool, error) { return log.CountFound(cmd.Context(), by) })
 }
 
 // printEntry prints an entry as it comes.

@@ -3,6 +3,7 @@ package cmd
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -45,6 +46,9 @@ func checkArguments(c *cobra.Command, args []string) error {
 		return checkCommand(c, args)
 	}
 	all := argumentsOf(c)
+	if name := queueFlag(c); name != "" && at(all, 0) == (argument{name: "QUEUE"}) {
+		args = slices.Insert(slices.Clone(args), 0, name)
+	}
 	if err := checkOrder(c, all, args); err != nil {
 		return err
 	}
@@ -71,6 +75,14 @@ func checkArguments(c *cobra.Command, args []string) error {
 		}
 	}
 	return exclusive(c)
+}
+
+// queueFlag is what --queue says in the place of an argument.
+func queueFlag(c *cobra.Command) string {
+	if f := c.Flags().Lookup("queue"); f != nil {
+		return f.Value.String()
+	}
+	return ""
 }
 
 // checkOrder finds an id where a queue should be.

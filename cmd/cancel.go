@@ -3,6 +3,7 @@ package cmd
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -11,15 +12,17 @@ import (
 )
 
 const cancelLong = `Ends jobs that have not started, or that wait for their next attempt: they become final, with the error "cancelled".
-Either those of the ids, or with flags all that the flags describe. A job that a worker has locked and not started is
-among them; one that is running is not, but with --running its worker is asked to stop it, which takes it about a second,
-and worker.grace at most. A job that waits for an answer or for its retry decision ends at once then.
+Either those of the ids, or with flags all that the flags describe: the newest so many with --limit. A job that a worker
+has locked and not started is among them; one that is running is not, but with --running its worker is asked to stop it,
+which takes it about a second, and worker.grace at most. A job that waits for an answer or for its retry decision ends at once then.
 
 Exit codes: 0 done · 1 some could not be cancelled · 64 usage · 75 the database is unreachable or busy · 78 configuration.`
 
 func (a *app) cancelCommand() *cobra.Command {
-	var by queue.Filter
-	var all, yes, running, dryRun bool
+	var f choiceFlags
+	var running bool
+	waiting := []queue.Standing{queue.Standing(job.Initial), queue.Standing(job.Retry)}
+	started := []queue.Standing{queue.Standing(job.Running), queue.Standing(job.Error)}
 	c := &cobra.Command{
 		Use:        "cancel QUEUE [ID…]",
 		Short:      "End jobs that have not started",
@@ -27,36 +30,26 @@ func (a *app) cancelCommand() *cobra.Command {
 		Example:    "  hipq cancel emails 41 42\n  hipq cancel emails --type newsletter --dry-run\n  hipq cancel emails 43 --running",
 		SuggestFor: []string{"delete", "remove", "rm", "kill", "abort", "drop"},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ids, err := parseIDs(args[1:])
-			if err != nil {
+			standings := waiting
+			if running {
+				standings = slices.Concat(waiting, started)
+			}
+			o, err := f.operation(a, cmd, "cancelled", args, standings...)
+			switch {
+			case err != nil:
 				return err
+			case !running && slices.Contains(append(started, queue.Waiting), queue.Standing(f.state)):
+				return usagef("--state %s: a job that has been started is cancelled with --running", f.state)
 			}
-			filtered := by.Type != "" || by.Key != ""
-			if (filtered || all) == (len(ids) > 0) {
-				return usagef("cancel needs either ids, or --type, --key or --all")
-			}
-			if filtered && all {
-				return usagef("--all is all jobs of the queue; leave it out for those of --type and --key")
-			}
-			standing := func(states ...job.State) (list []queue.Standing) {
-				for _, s := range states {
-					list = append(list, queue.Standing(s))
+			o.can = queue.CanCancel
+			o.do = func(q *queue.Queue, c *change) error { return q.Cancel(cmd.Context(), c.ID) }
+			o.hint = func(err error) string {
+				if errors.Is(err, queue.ErrStarted) {
+					return "--running has its worker stop it"
 				}
-				return list
-			}
-			o := operation{
-				verb: "cancel", done: "cancelled", ids: ids, standings: standing(job.Initial, job.Retry), by: by, dryRun: dryRun,
-				ask: all && !yes, can: queue.CanCancel,
-				do: func(q *queue.Queue, c *change) error { return q.Cancel(cmd.Context(), c.ID) },
-				hint: func(err error) string {
-					if errors.Is(err, queue.ErrStarted) {
-						return "--running has its worker stop it"
-					}
-					return ""
-				},
+				return ""
 			}
 			if running {
-				o.standings = standing(job.Initial, job.Retry, job.Running, job.Error)
 				o.can = func(j *job.Job) error {
 					if err := queue.CanCancel(j); !errors.Is(err, queue.ErrStarted) {
 						return err
@@ -71,16 +64,11 @@ func (a *app) cancelCommand() *cobra.Command {
 					return nil
 				}
 			}
-			return a.operate(cmd, args[0], o)
+			return a.operate(cmd, o)
 		},
 	}
-	f := c.Flags()
-	f.StringVar(&by.Type, "type", "", "all jobs of this type")
-	f.StringVar(&by.Key, "key", "", "all jobs with this key")
-	f.BoolVar(&all, "all", false, "all jobs of the queue; on a terminal it asks first")
-	f.BoolVar(&yes, "yes", false, "don't ask")
-	f.BoolVar(&running, "running", false, "also those that have been started: their workers are asked to stop them")
-	f.BoolVar(&dryRun, "dry-run", false, dryRunUsage)
+	f.add(c, slices.Concat(waiting, []queue.Standing{queue.Due, queue.Held, queue.Scheduled, queue.Locked}, started, []queue.Standing{queue.Waiting})...)
+	c.Flags().BoolVar(&running, "running", false, "also those that have been started: their workers are asked to stop them")
 	return c
 }
 

@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/config"
 	"github.com/hipq/hipq/internal/roster"
 	"github.com/hipq/hipq/internal/shell"
@@ -257,10 +256,7 @@ func idCandidates(l *lookUp) error {
 }
 
 func stateCandidates(l *lookUp) error {
-	if l.cmd.Name() == "activity" {
-		return l.add(texts(activity.States)...)
-	}
-	return l.add(texts(queue.Standings)...)
+	return l.add(l.cmd.Flags().Lookup("state").Annotations[wordsOfFlag]...)
 }
 
 func workerCandidates(l *lookUp) error {

@@ -16,7 +16,8 @@ const jobsLong = `Lists jobs, oldest first. As a table it shows the newest 100 o
 one object a line. RETRY says which job a retry repeats, or which repeats it, or that it was dismissed.
 
 --state takes the states (initial, running, error, retry, final) and what hipq status counts. Running are all that are in
-this state, those too that wait for an answer; failed are those that are still to be seen to.
+this state, those too that wait for an answer; failed are those that are still to be seen to. --since and --until go by the
+job's last transition.
 
 Exit codes: 0 done · 64 usage · 75 the database is unreachable or busy · 78 configuration.`
 
@@ -24,78 +25,74 @@ Exit codes: 0 done · 64 usage · 75 the database is unreachable or busy · 78 c
 const tableRows = 100
 
 func (a *app) jobsCommand() *cobra.Command {
-	var by queue.Filter
-	var state, since string
+	var f filterFlags
 	c := &cobra.Command{
 		Use:        "jobs [QUEUE]",
 		Short:      "List jobs",
 		Long:       jobsLong,
-		Example:    "  hipq jobs emails --state failed --since 1d --error refused\n  hipq jobs --type send --json | jq .job_key",
+		Example:    "  hipq jobs emails --state running --until 1h\n  hipq jobs --type send --json | jq .job_key",
 		SuggestFor: []string{"list", "ls", "find", "queues"},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			by.Standing = queue.Standing(state)
-			if state != "" && !slices.Contains(queue.Standings, by.Standing) {
-				return noneOf("--state", by.Standing, queue.Standings)
-			}
-			by.Error = strings.TrimSpace(by.Error)
-			var err error
-			if by.Limit, err = a.limit(cmd, by.Limit); err != nil {
-				return err
-			}
-			return a.listJobs(cmd, args, by, since)
+			return a.listJobs(cmd, args, &f, func(i *instance) *table {
+				return newTable(a.out, "QUEUE", "ID", "TYPE", "KEY", "STATE", "ATTEMPT", i.zoned("SCHEDULED"), "PRIORITY", "RETRY", "ERROR").
+					narrowing([]string{"TYPE", "KEY", "ERROR"}, []string{"PRIORITY", "RETRY"})
+			}, func(i *instance, j *job.Job) []string {
+				return []string{
+					j.Queue, strconv.FormatInt(j.ID, 10), j.Type, j.Key, string(j.State), strconv.Itoa(j.Attempt),
+					i.localCell(j.ScheduledRunTime), unlessLeft(j.Left.Priority, j.Priority, ""), links(j), problem(j),
+				}
+			})
 		},
 	}
-	f := c.Flags()
-	f.StringVar(&state, "state", "", "only jobs that are: "+list(queue.Standings))
-	f.StringVar(&by.Type, "type", "", "only jobs of this type")
-	f.StringVar(&by.Key, "key", "", "only jobs with this key")
-	f.StringVar(&by.Error, "error", "", "only jobs whose error contains this")
-	f.StringVar(&since, "since", "", "only jobs that have become what they are since: "+sinceUsage)
-	f.IntVar(&by.Limit, "limit", tableRows, "only the newest so many of each queue (0: all; the default for --json)")
+	f.add(c, filterOfJobs(tableRows, queue.Standings...))
 	return c
 }
 
-// limit is how many rows to list: programs get all unless they say otherwise.
-func (a *app) limit(cmd *cobra.Command, flag int) (int, error) {
-	switch {
-	case flag < 0:
-		return 0, usagef("--limit: %d is negative", flag)
-	case a.json && !cmd.Flags().Changed("limit"):
-		return 0, nil
+// filterOfJobs is what a filter of jobs is about.
+func filterOfJobs(limit int, standings ...queue.Standing) filtered {
+	of := filtered{what: "jobs", happened: "whose last transition was", limit: limit}
+	for _, s := range standings {
+		of.states = append(of.states, string(s))
 	}
-	return flag, nil
+	if limit > 0 {
+		of.each = " of each queue"
+	}
+	return of
 }
 
-func (a *app) listJobs(cmd *cobra.Command, args []string, by queue.Filter, since string) error {
+// listJobs prints the jobs that the filter lets pass, for people as rows of a table.
+func (a *app) listJobs(
+	cmd *cobra.Command, args []string, f *filterFlags, heading func(*instance) *table, row func(*instance, *job.Job) []string,
+) error {
+	name, err := f.ofQueue(args)
+	if err == nil {
+		err = f.check(a, cmd)
+	}
+	if err != nil {
+		return err
+	}
 	i, err := a.openPatiently(cmd)
 	if err != nil {
 		return err
 	}
 	defer i.close()
-	queues, err := i.named(cmd, args)
+	queues, err := i.named(cmd, name)
 	if err != nil {
 		return err
 	}
-	if by.Since, err = i.since(cmd, since); err != nil {
+	by, err := f.jobs(cmd, i, queues)
+	if err != nil {
 		return err
 	}
-	if by.Type != "" {
-		if err := knownType(cmd, queues, "--type: ", by.Type); err != nil {
-			return err
-		}
-	}
-	t := newTable(a.out, "QUEUE", "ID", "TYPE", "KEY", "STATE", "ATTEMPT", i.zoned("SCHEDULED"), "PRIORITY", "RETRY", "ERROR")
-	for _, q := range queues {
+	a.page()
+	t, listed := heading(i), make([]int, len(queues))
+	for n, q := range queues {
 		err := q.Find(cmd.Context(), by, func(j *job.Job) error {
 			if a.json {
 				return a.printJSON(j.JSON())
 			}
-			problem := j.Error
-			if j.Flaw != nil {
-				problem = j.Flaw.Error()
-			}
-			return t.row(q.Name, strconv.FormatInt(j.ID, 10), j.Type, j.Key, string(j.State), strconv.Itoa(j.Attempt),
-				i.localCell(j.ScheduledRunTime), unlessLeft(j.Left.Priority, j.Priority, ""), links(j), dash(problem))
+			listed[n]++
+			return t.row(row(i, j)...)
 		})
 		if err != nil {
 			return err
@@ -104,7 +101,24 @@ func (a *app) listJobs(cmd *cobra.Command, args []string, by queue.Filter, since
 	if a.json {
 		return nil
 	}
-	return t.end()
+	if err := t.end(); err != nil {
+		return err
+	}
+	for n, q := range queues {
+		left := leftOut{what: "jobs of " + q.Name, listed: listed[n], limit: by.Limit}
+		if err := a.printLeftOut(left, func() (int, bool, error) { return q.CountFound(cmd.Context(), by) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// problem is what is wrong with a job.
+func problem(j *job.Job) string {
+	if j.Flaw != nil {
+		return j.Flaw.Error()
+	}
+	return dash(j.Error)
 }
 
 // links says what a job has to do with retries.
@@ -122,12 +136,12 @@ func links(j *job.Job) string {
 	return dash(strings.Join(said, ", "))
 }
 
-// named is the queue of the argument, or all.
-func (i *instance) named(cmd *cobra.Command, args []string) ([]*queue.Queue, error) {
-	if len(args) == 0 {
+// named is the queue of this name, or all.
+func (i *instance) named(cmd *cobra.Command, name string) ([]*queue.Queue, error) {
+	if name == "" {
 		return i.queues(cmd.Context())
 	}
-	q, err := i.queue(cmd.Context(), args[0])
+	q, err := i.queue(cmd.Context(), name)
 	return []*queue.Queue{q}, err
 }
 

@@ -19,7 +19,7 @@ import (
 
 // documents are the objects that commands print, by their headings in docs/json.md.
 var documents = map[string]any{
-	"A job: jobs, run": job.JSON{},
+	"A job: jobs, failures, run": job.JSON{},
 	"What show has besides: show": struct {
 		Attempts []attempt `json:"attempts"`
 	}{},

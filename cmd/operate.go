@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -20,11 +19,11 @@ import (
 type operation struct {
 	// verb is the command's name, done its result for a job.
 	verb, done string
+	queue      string
 	ids        []int64
-	// standings and by, and since, as its flag has it, find the jobs if there are no ids.
+	// filter finds the jobs if there are no ids, in each of the standings.
+	filter    *filterFlags
 	standings []queue.Standing
-	by        queue.Filter
-	since     string
 	dryRun    bool
 	// ask makes a person at a terminal confirm what a filter has found.
 	ask bool
@@ -113,13 +112,13 @@ func parseID(arg string) (int64, error) {
 }
 
 // operate does it. What fails for one job is reported, and the others are done all the same.
-func (a *app) operate(cmd *cobra.Command, name string, o operation) error {
+func (a *app) operate(cmd *cobra.Command, o operation) error {
 	i, err := a.openPatiently(cmd)
 	if err != nil {
 		return err
 	}
 	defer i.close()
-	q, err := i.queue(cmd.Context(), name)
+	q, err := i.queue(cmd.Context(), o.queue)
 	if err != nil {
 		return err
 	}
@@ -130,7 +129,7 @@ func (a *app) operate(cmd *cobra.Command, name string, o operation) error {
 	}
 	all := o.ids
 	if len(o.ids) == 0 {
-		if all, err = i.found(cmd, q, o); err != nil {
+		if all, err = o.find(cmd, i, q); err != nil {
 			return err
 		}
 		if o.ask && !o.dryRun && len(all) > 0 && !a.confirmed(fmt.Sprintf("%s %s of %s", o.verb, jobs(len(all)), q.Name)) {
@@ -172,28 +171,6 @@ func (a *app) summarize(d operated) error {
 		return fmt.Errorf("%s: there is no such job of %s", d.verb, d.q.Name)
 	}
 	return nil
-}
-
-// found are the ids of the jobs that the filter finds, before the first is changed, for it may stand elsewhere then.
-func (i *instance) found(cmd *cobra.Command, q *queue.Queue, o operation) (ids []int64, err error) {
-	if o.by.Since, err = i.since(cmd, o.since); err != nil {
-		return nil, err
-	}
-	if o.by.Type != "" {
-		if err := knownType(cmd, []*queue.Queue{q}, "--type: ", o.by.Type); err != nil {
-			return nil, err
-		}
-	}
-	for _, s := range o.standings {
-		o.by.Standing = s
-		found, err := q.FindIDs(cmd.Context(), o.by)
-		if err != nil {
-			return nil, err
-		}
-		ids = append(ids, found...)
-	}
-	slices.Sort(ids)
-	return slices.Compact(ids), nil
 }
 
 // try does it to one job, or in a dry run says what would come of it. What a filter finds would not be refused.

@@ -7,13 +7,15 @@ import (
 	"os/exec"
 	"runtime"
 	"strconv"
+	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 )
 
-// openTerminal makes a terminal: what is shown there can be read from its screen, and what is written to it is typed.
-func openTerminal() (screen, line *os.File, err error) {
+// openTerminal makes a terminal: what is shown there can be read from its screen, and what is written to it is typed. Like some
+// real ones it doesn't know its size, unless it is told.
+func openTerminal(size unix.Winsize) (screen, line *os.File, err error) {
 	if screen, err = os.OpenFile("/dev/ptmx", os.O_RDWR, 0); err != nil {
 		return nil, nil, err
 	}
@@ -27,6 +29,7 @@ func openTerminal() (screen, line *os.File, err error) {
 		if err = unix.IoctlSetPointerInt(int(fd), unix.TIOCSPTLCK, 0); err == nil {
 			number, err = unix.IoctlGetInt(int(fd), unix.TIOCGPTN)
 		}
+		err = errors.Join(err, unix.IoctlSetWinsize(int(fd), unix.TIOCSWINSZ, &size))
 	}), err)
 	if err != nil {
 		return nil, nil, err
@@ -37,7 +40,15 @@ func openTerminal() (screen, line *os.File, err error) {
 
 // onTerminal is the program terminal.
 func onTerminal(args []string) error {
-	screen, line, err := openTerminal()
+	size := unix.Winsize{}
+	if columns, ok := strings.CutPrefix(args[0], "--columns="); ok {
+		n, err := strconv.ParseUint(columns, 10, 16)
+		if err != nil {
+			return err
+		}
+		size, args = unix.Winsize{Col: uint16(n), Row: 24}, args[1:]
+	}
+	screen, line, err := openTerminal(size)
 	if err != nil {
 		return err
 	}

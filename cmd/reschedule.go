@@ -6,26 +6,29 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/job"
 )
 
-const rescheduleLong = `Says anew when jobs that have not started (or wait for their next attempt) should run, or with which priority. Their
-time windows hold all the same.
+const rescheduleLong = `Says anew when jobs that have not started (or wait for their next attempt) should run, or with which priority. Either
+those of the ids, or with flags all that the flags describe: the newest so many with --limit. Their time windows hold all
+the same.
 
 Exit codes: 0 done · 1 some could not be rescheduled · 64 usage · 75 the database is unreachable or busy ·
 78 configuration.`
 
 func (a *app) rescheduleCommand() *cobra.Command {
+	var f choiceFlags
 	var at, in string
 	var priority int
-	var dryRun bool
+	waiting := []queue.Standing{queue.Standing(job.Initial), queue.Standing(job.Retry)}
 	c := &cobra.Command{
-		Use:        "reschedule QUEUE ID…",
+		Use:        "reschedule QUEUE [ID…]",
 		Short:      "Change when jobs run, or their priority",
 		Long:       rescheduleLong,
-		Example:    "  hipq reschedule emails 42 --in 0s\n  hipq reschedule emails 41 42 --at '2026-12-31 23:00' --priority 10",
+		Example:    "  hipq reschedule emails 42 --in 0s\n  hipq reschedule emails 41 42 --at '2026-12-31 23:00' --priority 10\n  hipq reschedule emails --type newsletter --at 'tomorrow 09:00'",
 		SuggestFor: []string{"delay", "postpone", "update", "edit"},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ids, err := parseIDs(args[1:])
+			o, err := f.operation(a, cmd, "rescheduled", args, waiting...)
 			if err != nil {
 				return err
 			}
@@ -44,21 +47,19 @@ func (a *app) rescheduleCommand() *cobra.Command {
 			if changed("priority") {
 				when.Priority = &priority
 			}
-			return a.operate(cmd, args[0], operation{
-				verb: "reschedule", done: "rescheduled", ids: ids, dryRun: dryRun, can: queue.CanCancel,
-				prepare: func(i *instance) (err error) {
-					when.At, err = i.time(cmd, "--at", at)
-					return err
-				},
-				do: func(q *queue.Queue, c *change) error { return q.Reschedule(cmd.Context(), c.ID, when) },
-			})
+			o.can = queue.CanCancel
+			o.prepare = func(i *instance) (err error) {
+				when.At, err = i.time(cmd, "--at", at)
+				return err
+			}
+			o.do = func(q *queue.Queue, c *change) error { return q.Reschedule(cmd.Context(), c.ID, when) }
+			return a.operate(cmd, o)
 		},
 	}
-	f := c.Flags()
-	f.StringVar(&at, "at", "", "when to run: "+timeUsage)
-	f.StringVar(&in, "in", "", "in how long to run: 0s, 90s, 5m, 2h, 1d")
-	f.IntVar(&priority, "priority", 0, "lower runs first")
-	f.BoolVar(&dryRun, "dry-run", false, dryRunUsage)
+	f.add(c, append(waiting, queue.Due, queue.Held, queue.Scheduled, queue.Locked)...)
+	c.Flags().StringVar(&at, "at", "", "when to run: "+timeUsage)
+	c.Flags().StringVar(&in, "in", "", "in how long to run: 0s, 90s, 5m, 2h, 1d")
+	c.Flags().IntVar(&priority, "priority", 0, "lower runs first")
 	c.MarkFlagsMutuallyExclusive("at", "in")
 	return c
 }

@@ -28,6 +28,7 @@ type app struct {
 	// running says that the command line was understood and a command began.
 	running bool
 	warned  warnings
+	signals *signals
 }
 
 // Main runs one command line and gives the exit code. Success is silent where cron would mail it; a failure says on err
@@ -35,7 +36,7 @@ type app struct {
 func Main(args []string, in io.Reader, out, err io.Writer) int {
 	ctx, signals := watchSignals(context.Background())
 	defer signals.stop()
-	a := &app{in: interruptible{ctx, in}, out: &output{ctx: ctx, Writer: out}, err: &output{ctx: ctx, Writer: err}}
+	a := &app{in: interruptible{ctx, in}, out: &output{ctx: ctx, Writer: out}, err: &output{ctx: ctx, Writer: err}, signals: signals}
 	root := a.root()
 	root.SetArgs(args)
 	if len(args) > 0 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) { // a shell asks, and wants no other words
@@ -52,6 +53,10 @@ func Main(args []string, in io.Reader, out, err io.Writer) int {
 	}
 	if failure == nil && a.out.err != nil {
 		failure = fmt.Errorf("print: %w", a.out.err)
+	}
+	a.endPager()
+	if errors.Is(failure, errPagerEnded) {
+		failure = nil
 	}
 	return a.exit(failure, signals)
 }
@@ -85,7 +90,7 @@ func (a *app) root() *cobra.Command {
 	flags.BoolVar(&a.json, "json", false, "print JSON with stable fields, times in RFC 3339, UTC")
 	flags.BoolVarP(&a.verbose, "verbose", "v", false, "say on stderr what is being done")
 	root.AddCommand(
-		a.initCommand(), a.enqueueCommand(), a.workCommand(), a.jobsCommand(), a.showCommand(), a.statusCommand(),
+		a.initCommand(), a.enqueueCommand(), a.workCommand(), a.jobsCommand(), a.failuresCommand(), a.showCommand(), a.statusCommand(),
 		a.activityCommand(), a.monitorCommand(), a.purgeCommand(), a.versionCommand(), a.guardCommand(),
 		a.whyCommand(), a.queueCommand(), a.cancelCommand(), a.rescheduleCommand(), a.retryCommand(), a.dismissCommand(),
 		a.completeCommand(), a.failCommand(), a.runCommand(), a.configCommand(), a.completionCommand(),

@@ -36,7 +36,11 @@ func TestMain(m *testing.M) {
 }
 
 func program(run func(args []string) error) {
-	if err := run(os.Args[1:]); err != nil {
+	err := run(os.Args[1:])
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+		os.Exit(exit.ExitCode())
+	}
+	if err != nil {
 		fmt.Fprintf(os.Stderr, "%s: %v\n", os.Args[0], err)
 		os.Exit(1)
 	}
@@ -50,7 +54,8 @@ func program(run func(args []string) error) {
 //	                        standard error, and nothing on standard output
 //	sql STATEMENT…          runs statements on the script's database and prints their rows, a tab between the columns;
 //	                        @FILE is statements from a file, each of which ends with a semicolon and a line's end
-//	terminal PROGRAM …      runs a program with a terminal for its standard output, and prints what is shown there
+//	terminal PROGRAM …      runs a program with a terminal for its standard output, and prints what is shown there; a first
+//	                        argument --columns=N says how wide it is
 //	tab SHELL LINE          types a line into a shell (bash, zsh, fish) that has learnt hipq's completion, has it complete the
 //	                        last word, and prints what stands there then, each word on a line; with several candidates
 //	                        it is all of them

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // shell is how one is started, what it is told before, and the keys that insert all candidates for a word. Told is what to say
@@ -63,7 +65,7 @@ func pressTab(args []string) error {
 
 // typed types a line into a shell and gives its words as they are when the last is completed.
 func typed(s shell, line string) (words []string, err error) {
-	screen, slave, err := openTerminal()
+	screen, slave, err := openTerminal(unix.Winsize{})
 	if err != nil {
 		return nil, err
 	}

@@ -9,11 +9,12 @@ import (
 )
 
 // signals are SIGINT, SIGTERM, and SIGHUP, which a connection that breaks off sends: the first ends the context, the second the
-// process.
+// process. While a pager has the terminal, ^C is the pager's.
 type signals struct {
 	caught chan os.Signal
 	done   chan struct{}
 	first  atomic.Int32
+	paged  atomic.Bool
 }
 
 func watchSignals(parent context.Context) (context.Context, *signals) {
@@ -25,20 +26,29 @@ func watchSignals(parent context.Context) (context.Context, *signals) {
 	}
 	go func() {
 		defer cancel()
-		select {
-		case sig := <-s.caught:
-			s.first.Store(int32(sig.(syscall.Signal)))
+		if sig := s.next(); sig != 0 {
+			s.first.Store(int32(sig))
 			cancel()
-		case <-s.done:
-			return
-		}
-		select {
-		case sig := <-s.caught:
-			os.Exit(exitOf(sig.(syscall.Signal)))
-		case <-s.done:
+			if sig := s.next(); sig != 0 {
+				os.Exit(exitOf(sig))
+			}
 		}
 	}()
 	return ctx, s
+}
+
+// next waits for a signal; 0 is that all is done.
+func (s *signals) next() syscall.Signal {
+	for {
+		select {
+		case sig := <-s.caught:
+			if sig != syscall.SIGINT || !s.paged.Load() {
+				return sig.(syscall.Signal)
+			}
+		case <-s.done:
+			return 0
+		}
+	}
 }
 
 // stop is for when all is done. The signals stay caught: one that comes while the process ends must not turn its success

@@ -18,6 +18,8 @@ type output struct {
 	ctx context.Context
 	io.Writer
 	err error
+	// pager, if there is one, shows it on the terminal that Writer is.
+	pager *pager
 }
 
 // stalledFor is how long a command that shall end waits for one that has stopped to read what it prints.
@@ -25,9 +27,12 @@ const stalledFor = 300 * time.Millisecond
 
 func (o *output) Write(p []byte) (int, error) {
 	clean := []byte(cleaned(string(p))) // not p, which is the caller's again if the write is given up
-	written := make(chan error, 1)
+	to, written := o.Writer, make(chan error, 1)
+	if o.pager != nil {
+		to = o.pager
+	}
 	go func() {
-		_, err := o.Writer.Write(clean)
+		_, err := to.Write(clean)
 		written <- err
 	}()
 	var err error
@@ -59,10 +64,25 @@ func (o *output) text(format string, args ...any) {
 	_, _ = fmt.Fprintf(o, format, args...)
 }
 
+// terminal is where people read it at once; nil if they don't.
+func (o *output) terminal() *os.File {
+	if f, ok := o.Writer.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+		return f
+	}
+	return nil
+}
+
 // isTerminal says whether people read it at once.
-func (o *output) isTerminal() bool {
-	f, ok := o.Writer.(*os.File)
-	return ok && term.IsTerminal(int(f.Fd()))
+func (o *output) isTerminal() bool { return o.terminal() != nil }
+
+// columns is how many characters a line of the terminal has; 0 if nobody knows, or there is none.
+func (o *output) columns() int {
+	if f := o.terminal(); f != nil {
+		if n, _, err := term.GetSize(int(f.Fd())); err == nil {
+			return n
+		}
+	}
+	return 0
 }
 
 // lines prints each Write as a line: a log, whose records come whole.

@@ -14,12 +14,16 @@ import (
 const pageRows = 500
 
 // table prints rows under a header, without lines: easy to read, and to cut by a script that must. It does so in pages: a
-// column is as wide as its widest cell so far, so that a page may be wider than those before it, and nothing is cut.
+// column is as wide as its widest cell so far, so that a page may be wider than those before it, and nothing is cut, but on a
+// terminal that is too narrow.
 type table struct {
 	out    *output
-	header []string // nil once it is printed
+	header []string
+	// headed says that the header is printed.
+	headed bool
 	page   [][]string
 	widths []int
+	narrow narrowing
 }
 
 func newTable(out *output, header ...string) *table {
@@ -43,7 +47,7 @@ func (t *table) row(cells ...string) error {
 
 // end prints what isn't yet: the header at least.
 func (t *table) end() error {
-	if t.header == nil && len(t.page) == 0 {
+	if t.headed && len(t.page) == 0 {
 		return nil
 	}
 	return t.print()
@@ -62,7 +66,7 @@ func (t *table) print() error {
 	if err := t.draw(&drawn); err != nil {
 		return err
 	}
-	t.header, t.page = nil, t.page[:0]
+	t.headed, t.page = true, t.page[:0]
 	var trimmed bytes.Buffer // the last cell of a line is padded like the others
 	for line := range strings.Lines(drawn.String()) {
 		trimmed.WriteString(strings.TrimRight(line, " \n") + "\n")
@@ -73,9 +77,10 @@ func (t *table) print() error {
 
 // draw lays out a page.
 func (t *table) draw(to *bytes.Buffer) error {
+	shown := t.fitted()
 	widths := tw.NewMapper[int, int]()
-	for n, width := range t.widths {
-		widths.Set(n, width)
+	for n, c := range shown {
+		widths.Set(n, c.width)
 	}
 	padding := tw.CellPadding{Global: tw.Padding{Right: columnGap}}
 	page := tablewriter.NewTable(to,
@@ -100,11 +105,11 @@ func (t *table) draw(to *bytes.Buffer) error {
 	if err := page.Start(); err != nil {
 		return err
 	}
-	if t.header != nil {
-		page.Header(t.header)
+	if !t.headed {
+		page.Header(shown.of(t.header))
 	}
 	for _, row := range t.page {
-		if err := page.Append(row); err != nil {
+		if err := page.Append(shown.of(row)); err != nil {
 			return err
 		}
 	}

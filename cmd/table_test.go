@@ -62,8 +62,8 @@ func TestLongTables(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		h := openHostile(t, driver, source, true)
 		h.insertMany()
-		for _, args := range [][]string{{"activity", "--limit", "0"}, {"jobs", "--limit", "0"}} {
-			t.Run(args[0], func(t *testing.T) { h.measure(t, args) })
+		for _, args := range [][]string{{"activity", "--limit", "0"}, {"jobs", "--limit", "0"}, {"jobs", "--limit", "29999"}} {
+			t.Run(strings.Join(args, " "), func(t *testing.T) { h.measure(t, args) })
 		}
 		for _, read := range []bool{true, false} {
 			for _, args := range [][]string{{"activity", "--limit", "0"}, {"jobs", "plain", "--state", "due", "--limit", "0"}, {"activity", "--json"}} {

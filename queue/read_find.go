@@ -62,10 +62,10 @@ type Filter struct {
 	Standing Standing
 	Type     string
 	Key      string
-	// Error takes only jobs whose error contains this text.
+	// Error takes only jobs whose error contains this text, as it is written.
 	Error string
-	// Since takes only jobs that have become what they are since: by their update_time.
-	Since time.Time
+	// Since and Until take only jobs that have become what they are since, and before: by their update_time.
+	Since, Until time.Time
 	// Limit takes the newest so many.
 	Limit int
 }
@@ -92,11 +92,14 @@ func (q *Queue) where(by Filter) (where, hint string, args []any) {
 		hint = q.index("live")
 	}
 	if by.Error != "" {
-		// LIKE would take % and _ for more than they are
-		add("INSTR(error, ?) > 0", by.Error)
+		// LIKE would take % and _ for more than they are, and without an error a job has the word for none
+		add("error <> 'NONE' AND INSTR(error, ?) > 0", by.Error)
 	}
 	if !by.Since.IsZero() {
 		add("update_time >= ?", engine.At(by.Since))
+	}
+	if !by.Until.IsZero() {
+		add("update_time < ?", engine.At(by.Until))
 	}
 	return " WHERE " + strings.Join(terms, " AND "), hint, args
 }
@@ -125,6 +128,17 @@ func (q *Queue) FindIDs(ctx context.Context, by Filter) (ids []int64, err error)
 		slices.Reverse(ids)
 	}
 	return ids, nil
+}
+
+// CountFound counts the jobs that the filter lets pass, whatever its Limit: up to 10,000, and if no index serves the filter
+// among the newest 100,000 of the queue. all says that there are no others.
+func (q *Queue) CountFound(ctx context.Context, by Filter) (n int, all bool, err error) {
+	where, hint, args := q.where(by)
+	served := hint != "" || len(args) == 0
+	if n, all, err = q.db.CountSome(ctx, engine.Some{Table: q.table, Hint: hint, Where: where, Args: args, Served: served}); err != nil {
+		return 0, false, fmt.Errorf("count jobs of %s: %w", q.Name, err)
+	}
+	return n, all, nil
 }
 
 // Find calls f with each job that the filter lets pass, oldest first, and ends with f's first error.

@@ -1,0 +1,70 @@
+package cmd
+
+import (
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hipq/hipq/queue"
+)
+
+// choiceFlags say which jobs of a queue a command changes: those of the ids behind them, or all that the filter lets pass, or
+// all.
+type choiceFlags struct {
+	filterFlags
+	all, yes, dryRun bool
+}
+
+func (f *choiceFlags) add(c *cobra.Command, standings ...queue.Standing) {
+	f.filterFlags.add(c, filterOfJobs(0, standings...))
+	c.Flags().Lookup("queue").Usage = "the queue, in the place of QUEUE"
+	c.Flags().BoolVar(&f.all, "all", false, "all jobs of the queue that it can be done to; on a terminal it asks first")
+	c.Flags().BoolVar(&f.yes, "yes", false, "don't ask about --all")
+	c.Flags().BoolVar(&f.dryRun, "dry-run", false, dryRunUsage)
+}
+
+// operation is what to do to which jobs, but for the doing. Without --state it is done to those of the standings.
+func (f *choiceFlags) operation(a *app, cmd *cobra.Command, done string, args []string, standings ...queue.Standing) (operation, error) {
+	verb := cmd.Name()
+	if f.queue == "" {
+		f.queue, args = args[0], args[1:]
+	}
+	ids, err := parseIDs(args)
+	if err != nil {
+		return operation{}, err
+	}
+	if err := f.check(a, cmd); err != nil {
+		return operation{}, err
+	}
+	switch chosen := f.narrows() || f.all; {
+	case chosen && len(ids) > 0, !chosen && len(ids) == 0:
+		return operation{}, usagef("%s needs either ids, or --type, --key, --state, --error, --since, --until or --all", verb)
+	case f.narrows() && f.all:
+		return operation{}, usagef("--all is all jobs of the queue; leave it out for those of the other flags")
+	case len(ids) > 0 && cmd.Flags().Changed("limit"):
+		return operation{}, usagef("--limit: the ids say which jobs; leave it out")
+	case f.state != "":
+		standings = []queue.Standing{queue.Standing(f.state)}
+	}
+	return operation{verb: verb, done: done, queue: f.queue, ids: ids, filter: &f.filterFlags, standings: standings, dryRun: f.dryRun, ask: f.all && !f.yes}, nil
+}
+
+// find gives the ids of the jobs that a filter lets pass, before the first is changed, for it may stand elsewhere then.
+func (o operation) find(cmd *cobra.Command, i *instance, q *queue.Queue) (ids []int64, err error) {
+	by, err := o.filter.jobs(cmd, i, []*queue.Queue{q})
+	if err != nil {
+		return nil, err
+	}
+	for _, by.Standing = range o.standings {
+		found, err := q.FindIDs(cmd.Context(), by)
+		if err != nil {
+			return nil, err
+		}
+		ids = append(ids, found...)
+	}
+	slices.Sort(ids)
+	if ids = slices.Compact(ids); by.Limit > 0 {
+		ids = ids[max(0, len(ids)-by.Limit):]
+	}
+	return ids, nil
+}

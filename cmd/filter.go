@@ -1,0 +1,124 @@
+package cmd
+
+import (
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hipq/hipq/activity"
+	"github.com/hipq/hipq/queue"
+)
+
+// filterFlags narrow down what a command lists or changes. They mean the same in each.
+type filterFlags struct {
+	queue, jobType, key, state, errorText, since, until string
+	limit                                               int
+	of                                                  filtered
+}
+
+// filtered is what a command's filter is about.
+type filtered struct {
+	// what it lets pass, such as jobs; --since and --until go by when these happened, a word of the help.
+	what, happened string
+	// states are what --state takes.
+	states []string
+	// limit is the newest how many there are without --limit; 0 are all. each is where there may be so many.
+	limit int
+	each  string
+}
+
+// wordsOfFlag is where a flag has the words that it takes, for who completes them.
+const wordsOfFlag = "hipq_words"
+
+func (f *filterFlags) add(c *cobra.Command, of filtered) {
+	f.of = of
+	flags, only := c.Flags(), "only "+of.what+" "
+	flags.StringVar(&f.queue, "queue", "", only+"of this queue")
+	flags.StringVar(&f.jobType, "type", "", only+"of this job type")
+	flags.StringVar(&f.key, "key", "", only+"with this job key")
+	flags.StringVar(&f.state, "state", "", only+"that are: "+list(of.states))
+	_ = flags.SetAnnotation("state", wordsOfFlag, of.states)
+	flags.StringVar(&f.errorText, "error", "", only+"whose error contains this text, as it is written")
+	flags.StringVar(&f.since, "since", "", only+of.happened+" since: "+agoUsage)
+	flags.StringVar(&f.until, "until", "", only+of.happened+" before such a time")
+	all := "(0: all)"
+	if of.limit > 0 {
+		all = "(0: all; the default for --json)"
+	}
+	flags.IntVar(&f.limit, "limit", of.limit, "only the newest so many"+of.each+" "+all)
+}
+
+// narrows says whether a flag is there that tells jobs of a queue from its others.
+func (f *filterFlags) narrows() bool {
+	return f.jobType != "" || f.key != "" || f.state != "" || f.errorText != "" || f.since != "" || f.until != ""
+}
+
+// check refuses what can't be, whatever the database says. Programs get all there is unless they say otherwise.
+func (f *filterFlags) check(a *app, cmd *cobra.Command) error {
+	switch text := strings.TrimSpace(f.errorText); {
+	case f.state != "" && !slices.Contains(f.of.states, f.state):
+		return noneOf("--state", f.state, f.of.states)
+	case f.limit < 0:
+		return usagef("--limit: %d is negative", f.limit)
+	case f.errorText != "" && (text == "" || !utf8.ValidString(text)):
+		return usagef("--error: no error contains %q", f.errorText)
+	default:
+		f.errorText = text
+	}
+	if a.json && !cmd.Flags().Changed("limit") {
+		f.limit = 0
+	}
+	return nil
+}
+
+// ofQueue is the name of the queue, by --queue or the argument; none is all queues.
+func (f *filterFlags) ofQueue(args []string) (string, error) {
+	switch {
+	case len(args) == 0:
+		return f.queue, nil
+	case f.queue != "":
+		return "", usagef("--queue: the argument %q names the queue already; leave out one of the two", args[0])
+	}
+	return args[0], nil
+}
+
+// jobs is the filter for jobs of these queues.
+func (f *filterFlags) jobs(cmd *cobra.Command, i *instance, queues []*queue.Queue) (queue.Filter, error) {
+	since, until, err := f.resolve(cmd, i, queues)
+	return queue.Filter{
+		Standing: queue.Standing(f.state), Type: f.jobType, Key: f.key, Error: f.errorText, Since: since, Until: until, Limit: f.limit,
+	}, err
+}
+
+// entries is the filter for the activity, of these queues if it is about jobs.
+func (f *filterFlags) entries(cmd *cobra.Command, i *instance, queues []*queue.Queue) (activity.Filter, error) {
+	since, until, err := f.resolve(cmd, i, queues)
+	by := activity.Filter{
+		Queue: f.queue, JobType: f.jobType, JobKey: f.key, State: activity.State(f.state), Error: f.errorText, Since: since,
+		Until: until, Limit: f.limit,
+	}
+	if f.jobType != "" || f.key != "" {
+		by.Kind = activity.Job // for a worker's entry has the word for none
+	}
+	return by, err
+}
+
+// resolve reads the times, and refuses a type that none of the queues knows.
+func (f *filterFlags) resolve(cmd *cobra.Command, i *instance, queues []*queue.Queue) (since, until time.Time, err error) {
+	if since, err = i.ago(cmd, "--since", f.since); err != nil {
+		return since, until, err
+	}
+	if until, err = i.ago(cmd, "--until", f.until); err != nil {
+		return since, until, err
+	}
+	switch {
+	case !until.IsZero() && !since.Before(until):
+		return since, until, usagef("--until: %q is not after --since %q", f.until, f.since)
+	case f.jobType != "":
+		return since, until, knownType(cmd, queues, "--type: ", f.jobType)
+	}
+	return since, until, nil
+}
