@@ -138,7 +138,7 @@ func onceOnly(t *testing.T, app *sql.DB) {
 	}
 	defer func() { _ = tx.Rollback() }()
 	for statement, want := range map[string]uint16{
-		"INSERT INTO shop_plain (job_type, job_key) VALUES ('send', 'good 0')":                                1062,
+		"INSERT INTO shop_plain (job_type, job_key) VALUES ('send', 'good 0')":                                 1062,
 		"INSERT INTO shop_plain (job_type, job_key) VALUES ('send', 'good 0') ON DUPLICATE KEY UPDATE id = id": 1142,
 	} {
 		_, err := tx.ExecContext(t.Context(), statement)
