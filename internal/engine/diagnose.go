@@ -71,7 +71,7 @@ func diagnoseMySQL(err *mysql.MySQLError) (Trouble, string) {
 	case 1040, 1203, 1226:
 		return TryLater, "the server has too many connections"
 	case erLockWaitTimeout, erLockNowait:
-		return TryLater, "another transaction holds what this needs: does an application keep one open?"
+		return TryLater, "another transaction or a lock on a table holds what this needs: does an application keep one open, or alter the table?"
 	case erReadOnlyOption, erReadOnlySession, erReadOnlyMode:
 		return TryLater, "the server is read-only: is it a replica, is database.dsn right?"
 	case 1053, 1077, 1079, 1080, 1927:
