@@ -109,6 +109,7 @@ func (a *app) runInit(cmd *cobra.Command) error {
 		return err
 	}
 	done.Tables = append(done.Tables, made...)
+	a.warnOfPrograms(c, nil, nil)
 	if a.json {
 		return a.printJSON(done)
 	}

@@ -10,7 +10,7 @@ import (
 )
 
 const queueLong = `Pauses a queue, or lets it go on. In a paused queue nothing is started, by whatever worker on whatever host; what runs
-goes on running, and jobs may be enqueued. hipq status shows it. Both may be repeated.
+goes on running, and jobs may be enqueued. hipq status shows it. Both may be repeated. --all is all queues of the instance.
 
 Exit codes: 0 done · 1 with --dry-run: nothing would change · 64 usage · 75 the database is unreachable or busy ·
 78 configuration.`
@@ -20,7 +20,7 @@ func (a *app) queueCommand() *cobra.Command {
 		Use:     "queue",
 		Short:   "Pause or resume a queue",
 		Long:    queueLong,
-		Example: "  hipq queue pause emails\n  hipq queue resume emails",
+		Example: "  hipq queue pause emails\n  hipq queue resume --all",
 	}
 	c.AddCommand(
 		a.pauseCommand(pausing{paused: true, verb: "pause", done: "paused"}, "Start nothing more", "stop", "hold", "halt"),
@@ -31,19 +31,25 @@ func (a *app) queueCommand() *cobra.Command {
 
 // pausing is what to do to a queue, and the words for it.
 type pausing struct {
-	paused, dryRun bool
-	verb, done     string
+	paused, all, dryRun bool
+	verb, done          string
 }
 
 func (a *app) pauseCommand(p pausing, short string, others ...string) *cobra.Command {
 	c := &cobra.Command{
-		Use:        p.verb + " QUEUE",
+		Use:        p.verb + " [QUEUE…]",
 		Short:      short,
 		Long:       queueLong,
 		Example:    "  hipq queue " + p.verb + " emails",
 		SuggestFor: others,
-		RunE:       func(cmd *cobra.Command, args []string) error { return a.runPause(cmd, args[0], p) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if p.all == (len(args) > 0) {
+				return usagef("queue %s needs either queues, or --all", p.verb)
+			}
+			return a.runPause(cmd, args, p)
+		},
 	}
+	c.Flags().BoolVar(&p.all, "all", false, "all queues of the instance")
 	c.Flags().BoolVar(&p.dryRun, "dry-run", false, dryRunUsage)
 	return c
 }
@@ -56,47 +62,69 @@ type queuePaused struct {
 	DryRun bool   `json:"dry_run"`
 }
 
-func (a *app) runPause(cmd *cobra.Command, name string, p pausing) error {
+func (a *app) runPause(cmd *cobra.Command, names []string, p pausing) error {
 	i, err := a.open(cmd)
 	if err != nil {
 		return err
 	}
 	defer i.close()
-	q, err := i.queue(cmd.Context(), name)
-	if err != nil {
-		return err
+	var queues []*queue.Queue
+	if p.all {
+		if queues, err = i.queues(cmd.Context()); err != nil {
+			return err
+		}
+	}
+	for _, name := range names {
+		q, err := i.queue(cmd.Context(), name)
+		if err != nil {
+			return err
+		}
+		queues = append(queues, q)
 	}
 	if p.dryRun {
-		return a.wouldPause(cmd, q, p)
+		return a.wouldPause(cmd, queues, p)
 	}
-	if err := q.Pause(cmd.Context(), p.paused); err != nil {
-		return err
-	}
-	if a.json {
-		return a.printJSON(queuePaused{Queue: q.Name, Paused: p.paused, Result: p.done})
-	}
-	if a.onTerminal() {
-		a.out.line("%s %s", p.done, q.Name)
+	for _, q := range queues {
+		if err := q.Pause(cmd.Context(), p.paused); err != nil {
+			return err
+		}
+		switch {
+		case a.json:
+			if err := a.printJSON(queuePaused{Queue: q.Name, Paused: p.paused, Result: p.done}); err != nil {
+				return err
+			}
+		case a.onTerminal():
+			a.out.line("%s %s", p.done, q.Name)
+		}
 	}
 	return nil
 }
 
 // wouldPause says what runPause would do.
-func (a *app) wouldPause(cmd *cobra.Command, q *queue.Queue, p pausing) error {
-	is, err := q.Paused(cmd.Context())
-	if err != nil {
-		return err
+func (a *app) wouldPause(cmd *cobra.Command, queues []*queue.Queue, p pausing) error {
+	var nothing []error
+	for _, q := range queues {
+		is, err := q.Paused(cmd.Context())
+		if err != nil {
+			return err
+		}
+		would := queuePaused{Queue: q.Name, Paused: p.paused, Result: p.done, DryRun: true}
+		if is == p.paused {
+			would.Result = already
+			nothing = append(nothing, fmt.Errorf("queue %s: it would change nothing, for %s is %s",
+				p.verb, q.Name, map[bool]string{true: "paused", false: "not paused"}[is]))
+		}
+		switch {
+		case a.json:
+			if err := a.printJSON(would); err != nil {
+				return err
+			}
+		case is != p.paused:
+			a.out.line("would %s %s", p.verb, q.Name)
+		}
 	}
-	would := queuePaused{Queue: q.Name, Paused: p.paused, Result: p.done, DryRun: true}
-	if is == p.paused {
-		would.Result = already
-		err = fmt.Errorf("queue %s: it would change nothing, for %s is %s", p.verb, q.Name, map[bool]string{true: "paused", false: "not paused"}[is])
+	if len(nothing) < len(queues) {
+		return nil
 	}
-	switch {
-	case a.json:
-		return errors.Join(err, a.printJSON(would))
-	case err == nil:
-		a.out.line("would %s %s", p.verb, q.Name)
-	}
-	return err
+	return errors.Join(nothing...)
 }

@@ -30,8 +30,9 @@ import (
 //	go run          is run, in an empty folder
 //	go test         is the test of the program before it
 //	… handler       fails for good, with 65, for a job without data and key
-//	… decider       decides that a job is final for which there is no such customer
+//	… decider       decides that a job is final which has failed for good, or is at its 6th attempt, and else to try it again
 //	crontab         is run line by line, with nothing in the environment but what it sets, and is silent
+//	crontab cron.d  is so too; there each line names a user
 //
 // Besides, each config in YAML must load, each program in Go compile, each hipq command with its flags exist, and each
 // link within the repository lead somewhere.
@@ -402,10 +403,14 @@ func (d docs) crontabs(t *testing.T, p page) {
 				}
 				continue
 			}
-			c := exec.Command("/bin/sh", "-c", m[1])
+			run := m[1]
+			if b.mark == "cron.d" {
+				_, run, _ = strings.Cut(run, " ")
+			}
+			c := exec.Command("/bin/sh", "-c", run)
 			c.Dir, c.Env = dir, env
 			if out, err := c.CombinedOutput(); err != nil || len(out) > 0 {
-				t.Errorf("%s:%d: %s: %v\n%s", p.name, b.line, m[1], err, out)
+				t.Errorf("%s:%d: %s: %v\n%s", p.name, b.line, run, err, out)
 			}
 			ran++
 		}
@@ -419,8 +424,15 @@ func (d docs) crontabs(t *testing.T, p page) {
 // can do nothing for.
 func (d docs) handlers(t *testing.T, p page) {
 	interpreters := map[string]string{"sh": "sh", "php": "php", "python": "python3", "ruby": "ruby", "js": "node"}
-	const question = `{"id":7,"queue":"emails","job_type":"send","job_key":"none","job_data":null,"attempt":1,` +
-		`"error":"exit status 65: no such customer","outcome":"failed","retry_after":0}`
+	const question = `{"id":7,"queue":"emails","job_type":"send","job_key":"none","job_data":null,"attempt":%d,` +
+		`"error":"no such customer","outcome":%q,"retry_after":0}`
+	asked := map[string][]struct {
+		attempt       int
+		outcome, want string
+	}{
+		"handler": {{1, "", ""}},
+		"decider": {{1, "failed", "final"}, {1, "retry", "again"}, {3, "retry", "again"}, {6, "retry", "final"}},
+	}
 	ran := 0
 	for _, b := range p.fences {
 		if b.mark != "handler" && b.mark != "decider" {
@@ -439,15 +451,17 @@ func (d docs) handlers(t *testing.T, p page) {
 		if err := os.WriteFile(filepath.Join(dir, "handler"), []byte(b.text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		c := d.command(dir, interpreter, "handler")
-		c.Env = append(c.Env, "HIPQ_JOB_KEY=none", "HIPQ_JOB_ID=7")
-		c.Stdin = strings.NewReader(question)
-		out, err := c.CombinedOutput()
-		switch {
-		case b.mark == "handler" && c.ProcessState.ExitCode() != 65:
-			t.Errorf("%s:%d: %v, want exit status 65\n%s", p.name, b.line, err, out)
-		case b.mark == "decider" && (err != nil || string(out) != "{\"decision\": \"final\"}\n"):
-			t.Errorf("%s:%d: %v\n%s", p.name, b.line, err, out)
+		for _, q := range asked[b.mark] {
+			c := d.command(dir, interpreter, "handler")
+			c.Env = append(c.Env, "HIPQ_JOB_KEY=none", "HIPQ_JOB_ID=7")
+			c.Stdin = strings.NewReader(fmt.Sprintf(question, q.attempt, q.outcome))
+			out, err := c.CombinedOutput()
+			switch {
+			case b.mark == "handler" && c.ProcessState.ExitCode() != 65:
+				t.Errorf("%s:%d: %v, want exit status 65\n%s", p.name, b.line, err, out)
+			case b.mark == "decider" && (err != nil || !strings.HasPrefix(string(out), `{"decision": "`+q.want+`"`)):
+				t.Errorf("%s:%d: %s at attempt %d: %v, want %s\n%s", p.name, b.line, q.outcome, q.attempt, err, q.want, out)
+			}
 		}
 	}
 	if p.name == "docs/handlers.md" && ran < 6 {

@@ -48,6 +48,15 @@ type attempt struct {
 	RunMS  int64          `json:"run_ms"`
 	Error  *string        `json:"error"`
 	Output *string        `json:"output"`
+	// Late is the answer that came when it had its outcome.
+	Late []lateAnswer `json:"late"`
+}
+
+// lateAnswer is what an answer has made of a job whose attempt had failed before.
+type lateAnswer struct {
+	At    *time.Time     `json:"at"`
+	State activity.State `json:"state"`
+	Error *string        `json:"error"`
 }
 
 // shown is a job with its attempts.
@@ -93,7 +102,7 @@ func (s *shown) note(e activity.Entry) {
 	}
 	if n := len(s.Attempts); n == 0 || s.Attempts[n-1].Attempt != e.Attempt {
 		s.Attempts = append(s.Attempts, attempt{
-			Attempt: e.Attempt, WorkerID: job.Text(e.WorkerID), Host: job.Text(e.Host), PID: e.PID, State: activity.Starting,
+			Attempt: e.Attempt, WorkerID: job.Text(e.WorkerID), Host: job.Text(e.Host), PID: e.PID, State: activity.Starting, Late: []lateAnswer{},
 		})
 	}
 	last := &s.Attempts[len(s.Attempts)-1]
@@ -101,10 +110,11 @@ func (s *shown) note(e activity.Entry) {
 		last.Started, last.WaitMS = utc(e.At.Time), e.WaitMS
 		return
 	}
-	last.State, last.Ended, last.RunMS, last.Error = e.State, utc(e.At.Time), e.RunMS, job.Text(e.Error)
-	if e.Output != activity.None { // a late answer has none
-		last.Output = job.Text(e.Output)
+	if last.Ended != nil {
+		last.Late = append(last.Late, lateAnswer{At: utc(e.At.Time), State: e.State, Error: job.Text(e.Error)})
+		return
 	}
+	last.State, last.Ended, last.RunMS, last.Error, last.Output = e.State, utc(e.At.Time), e.RunMS, job.Text(e.Error), job.Text(e.Output)
 }
 
 // undecided adds what the job's row knows of an attempt that waits for its answer or its retry decision.
@@ -158,6 +168,12 @@ func (a *app) printJob(i *instance, j *job.Job, s shown) error {
 		}
 		if t.Output != nil {
 			a.out.text("  output:\n%s\n", indent(safe(*t.Output)))
+		}
+		for _, late := range t.Late {
+			a.out.line("  late answer: %s, %s", late.State, i.local(*late.At))
+			if late.Error != nil {
+				a.out.text("    error: %s\n", hang(safe(*late.Error), 11))
+			}
 		}
 	}
 	return nil

@@ -99,6 +99,9 @@ func (a *app) runWork(cmd *cobra.Command, names, types []string) error {
 		ID: w.ID, Host: w.Host, PID: w.PID,
 	})
 	took := time.Since(began)
+	if done.Started > 0 { // not each minute, for what concerns no job
+		a.warnOfPrograms(i.Config, names, types)
+	}
 	switch {
 	case a.json:
 		err = errors.Join(err, a.printJSON(worked{

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/schema"
@@ -140,6 +141,25 @@ func (s store) wantKeys(added []queue.Added) {
 		}
 		s.wantHistory(a.ID, "added/0")
 	}
+}
+
+// An application's own INSERT of a key that is live is refused alone: its transaction goes on.
+func TestPlainInsertOfALiveKey(t *testing.T) {
+	suite(t, func(s store) {
+		tx := must[*sql.Tx](t)(s.db.BeginTx(t.Context(), nil))
+		for _, key := range []string{"a", "b", "a", "c"} {
+			_, err := tx.ExecContext(t.Context(), "INSERT INTO shop_emails (job_type, job_key) VALUES ('send', ?)", key)
+			if err != nil && !engine.IsDuplicate(err) {
+				t.Fatal(err)
+			}
+		}
+		must[any](t)(nil, tx.Commit())
+		var n int
+		must[any](t)(nil, s.db.GetContext(t.Context(), &n, "SELECT COUNT(*) FROM shop_emails"))
+		if n != 3 {
+			t.Errorf("%d jobs, want 3", n)
+		}
+	})
 }
 
 // How far ids lie apart is a setting of each connection.

@@ -39,13 +39,13 @@ func Grants(o Options, names Names, queues []Queue) (string, error) {
 		}
 	}
 	var b strings.Builder
-	b.WriteString("-- hipq init, once and after an upgrade; make a user of this name first, or take another\n")
+	b.WriteString("-- 1. before hipq init, which runs as this user (HIPQ_DATABASE_DSN), at first and after an upgrade; CREATE USER comes first\n")
 	fmt.Fprintf(&b, "GRANT SELECT, INSERT, UPDATE, DELETE, CREATE, ALTER, INDEX, DROP ON %s* TO 'hipq_init'@'%%';\n", quoted)
-	b.WriteString("-- all other commands\n")
+	b.WriteString("-- 2. after hipq init, for the tables must be there: all other commands\n")
 	for _, table := range all {
 		fmt.Fprintf(&b, "GRANT SELECT, INSERT, UPDATE, DELETE ON %s`%s` TO %s;\n", quoted, table, user)
 	}
-	b.WriteString("-- an application that enqueues by plain SQL\n")
+	b.WriteString("-- 3. likewise, an application that enqueues by plain SQL\n")
 	for _, table := range ofQueues {
 		fmt.Fprintf(&b, "GRANT INSERT (%s) ON %s`%s` TO 'application'@'%%';\n", insertable, quoted, table)
 	}

@@ -3,6 +3,7 @@ package schema
 import (
 	"cmp"
 	"context"
+	"database/sql"
 	"database/sql/driver"
 	"errors"
 	"fmt"
@@ -123,15 +124,32 @@ var optionName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_]{0,63}$`)
 
 // knowServer finds out what the server is, in one round trip, and refuses one that won't do.
 func knowServer(ctx context.Context, db *engine.DB) (engine.Dialect, error) {
-	var version, name, wsrep string
+	var version string
+	set := map[string]string{} // no server has all of them
 	err := db.Read(ctx,
 		engine.Query{SQL: "SELECT VERSION()", Scan: engine.Row(&version)},
-		engine.Query{SQL: "SHOW VARIABLES LIKE 'wsrep_on'", Scan: engine.Row(&name, &wsrep)}, // which most servers don't have
+		engine.Query{
+			SQL: "SHOW VARIABLES WHERE Variable_name IN ('wsrep_on', 'log_bin', 'binlog_format')",
+			Scan: func(rows *sql.Rows) error {
+				for rows.Next() {
+					var name, value string
+					if err := rows.Scan(&name, &value); err != nil {
+						return err
+					}
+					set[name] = value
+				}
+				return nil
+			},
+		},
 	)
 	if err == nil {
 		err = checkVersion(version)
 	}
-	if wsrep == "ON" {
+	if err == nil && set["log_bin"] == "ON" && set["binlog_format"] == "STATEMENT" {
+		err = fmt.Errorf("%w: the server's binlog_format is STATEMENT, which lets nobody write in READ COMMITTED, as hipq does:"+
+			" SET GLOBAL binlog_format = ROW (or MIXED), and in the server's configuration too", ErrConfig)
+	}
+	if set["wsrep_on"] == "ON" {
 		return engine.Galera(), err
 	}
 	return engine.MySQL, err

@@ -108,6 +108,31 @@ func TestServerKeepsItsCharacterSet(t *testing.T) {
 	}
 }
 
+// A server whose binary log lets nobody write in READ COMMITTED is refused before anything is made there.
+func TestBinaryLogByStatement(t *testing.T) {
+	source := dbtest.OwnMySQL(t, "--log-bin", "--binlog-format=STATEMENT")
+	names, err := schema.NewNames("shop", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = schema.Open(t.Context(), schema.Options{Driver: "mysql", DSN: source, Create: true}, names)
+	if !errors.Is(err, schema.ErrConfig) || !strings.Contains(err.Error(), "SET GLOBAL binlog_format = ROW") {
+		t.Errorf("%v", err)
+	}
+	server, err := sql.Open("mysql", source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = server.Close() }()
+	if _, err := server.ExecContext(t.Context(), "SET GLOBAL binlog_format = MIXED"); err != nil {
+		t.Fatal(err)
+	}
+	db := dbtest.Open(t, "mysql", source, "emails")
+	if _, err := db.ExecContext(t.Context(), "INSERT INTO shop_emails (job_type) VALUES ('send')"); err != nil {
+		t.Error(err)
+	}
+}
+
 // A server that answers with the wish for a file of this host gets none of it.
 func TestServerAsksForAFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")

@@ -49,7 +49,7 @@ const highestID = "somebody has inserted a row with the highest id there is: doc
 func diagnoseMySQL(err *mysql.MySQLError) (Trouble, string) {
 	switch err.Number {
 	case 1044, 1045, 1142, 1143, 1227, 1698:
-		return Misconfigured, "check the user, the password and the grants of database.dsn"
+		return Misconfigured, "check the user, the password and the grants of database.dsn; hipq init --print-grants prints the grants, also those of init"
 	case 1049:
 		return Misconfigured, "create the database first: CREATE DATABASE … CHARACTER SET utf8mb4"
 	case erNoSuchTable, erNoSuchColumn, erNoSuchIndex:
@@ -71,7 +71,7 @@ func diagnoseMySQL(err *mysql.MySQLError) (Trouble, string) {
 	case 1040, 1203, 1226:
 		return TryLater, "the server has too many connections"
 	case erLockWaitTimeout, erLockNowait:
-		return TryLater, "another transaction holds what this needs: does an application keep one open?"
+		return TryLater, "another transaction or a lock on a table holds what this needs: does an application keep one open, or alter the table?"
 	case erReadOnlyOption, erReadOnlySession, erReadOnlyMode:
 		return TryLater, "the server is read-only: is it a replica, is database.dsn right?"
 	case 1053, 1077, 1079, 1080, 1927:

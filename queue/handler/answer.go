@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/hipq/hipq/queue/job"
@@ -28,10 +29,19 @@ var answerLike = regexp.MustCompile(`(?i)[{,]\s*[:"']?outcome["']?\s*(:|=>)`)
 // errLong is the error of a last line that is longer than maxAnswer.
 var errLong = fmt.Errorf("it is longer than %d bytes", maxAnswer)
 
-// parseAnswer reads the last line of what a program printed. It is an answer if it is a JSON object with an outcome; any
-// other is just output, of which nothing is said. One that looks like an answer and can't be read is an error, for it may
-// have said that the job failed.
-func parseAnswer(p printed) (a answer, err error) {
+// parseAnswer finds what a program says of its job in what it printed: in its last line, or, where that is no answer, in the
+// last line before that is one and nothing else. What comes behind is often not the handler's own: a warning on standard error, a
+// notice of its language's. A last line that looks like an answer and can't be read is an error, for it may have said that the job
+// failed.
+func parseAnswer(p printed) (answer, error) {
+	if a, err := readAnswer(p); err != nil || a.said != "" {
+		return a, err
+	}
+	return earlierAnswer(p.whole()), nil
+}
+
+// readAnswer reads the last line. It is an answer if it is a JSON object with an outcome; of any other nothing is said.
+func readAnswer(p printed) (a answer, err error) {
 	if !strings.HasPrefix(p.last, "{") {
 		return a, nil
 	}
@@ -44,11 +54,62 @@ func parseAnswer(p printed) (a answer, err error) {
 	case err != nil || a.Outcome == nil:
 		return answer{}, err
 	}
-	switch a.said = job.Verdict(jsonText(a.Outcome)); a.said {
-	case job.Finished, job.TryAgain, job.Failed, job.Sent:
-		return a, nil
+	if a.said = a.verdict(); a.said == "" {
+		return answer{}, fmt.Errorf("its outcome is %s, which is none of finished, retry, failed, sent", head(string(a.Outcome), maxReason))
 	}
-	return answer{}, fmt.Errorf("its outcome is %s, which is none of finished, retry, failed, sent", head(string(a.Outcome), maxReason))
+	return a, nil
+}
+
+// verdict is the outcome, if it is one.
+func (a answer) verdict() job.Verdict {
+	switch said := job.Verdict(jsonText(a.Outcome)); said {
+	case job.Finished, job.TryAgain, job.Failed, job.Sent:
+		return said
+	}
+	return ""
+}
+
+// earlierAnswer is the last line with an outcome that has no key but those of an answer: others tell of something else.
+func earlierAnswer(text string) (a answer) {
+	if !strings.Contains(text, `"outcome"`) {
+		return a
+	}
+	lines := strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' })
+	for _, line := range slices.Backward(lines) {
+		if found, ok := onlyAnswer(line); ok && found.verdict() != "" {
+			found.said = found.verdict()
+			return found
+		}
+	}
+	return a
+}
+
+// onlyAnswer reads a line that has keys of an answer and no others.
+func onlyAnswer(line string) (a answer, ok bool) {
+	if !strings.HasPrefix(strings.TrimSpace(line), "{") {
+		return a, false
+	}
+	var all struct {
+		answer
+		ID    json.RawMessage `json:"id"` // which job's it is, and of which attempt: an answer may say so
+		Token json.RawMessage `json:"token"`
+	}
+	d := json.NewDecoder(strings.NewReader(line))
+	d.DisallowUnknownFields()
+	err := d.Decode(&all)
+	return all.answer, err == nil && !d.More()
+}
+
+// noOutcome is what is noted behind the output of a program whose last line has the rest of an answer.
+const noOutcome = `[the last line has no "outcome", so it counts for nothing]`
+
+// noted is the output with such a note, where the last line wants one.
+func noted(p printed) string {
+	a, ok := onlyAnswer(p.last)
+	if !ok || a.Outcome != nil || a.Result == nil && a.RetryAfter == nil {
+		return p.text
+	}
+	return strings.TrimRight(p.text, "\n") + "\n" + noOutcome + "\n"
 }
 
 // amend adds the answer to what is known of an attempt already. It may make the verdict worse, never better: a program

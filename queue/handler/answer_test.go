@@ -50,6 +50,52 @@ func TestUnreadableAnswer(t *testing.T) {
 	}
 }
 
+// What comes behind an answer, a warning on standard error or what a shutdown function prints, doesn't take its place.
+func TestAnswerBeforeOtherOutput(t *testing.T) {
+	const failed, warning = `echo '{"outcome":"failed","error":"no such customer"}'; `, `echo '(node:7) Warning: old api' >&2`
+	for script, want := range map[string]job.Outcome{
+		failed + warning: {Verdict: job.Failed, Error: "no such customer"},
+		`echo begin; ` + failed + `yes bye | head -n 3000`:               {Verdict: job.Failed, Error: "no such customer"},
+		failed + `echo '{"progress":100}'`:                               {Verdict: job.Failed, Error: "no such customer"},
+		failed + warning + `; exit 1`:                                    {Verdict: job.Failed, Error: "no such customer"},
+		failed + warning + `; exit 65`:                                   {Verdict: job.Failed, Error: "no such customer"},
+		failed + `echo '{"outcome":"finished","result":3}'; ` + warning:  {Verdict: job.Finished, Result: "3"},
+		`echo '{"outcome":"finished","result":{"a":1}}'; ` + warning:     {Verdict: job.Finished, Result: `{"a":1}`},
+		`printf '{"id":7,"token":"t","outcome":"sent"}\r\n'; ` + warning: {Verdict: job.Sent},
+		`echo '{"outcome":"retry","retry_after":"5m"}'; ` + warning:      {Verdict: job.TryAgain, Error: "the handler said retry", RetryAfter: 5 * time.Minute},
+		`echo '{"outcome":"finished"}'; ` + warning + `; exit 3`:         {Verdict: job.TryAgain, Error: "exit status 3: (node:7) Warning: old api"},
+		`echo '{"item":7,"outcome":"failed"}'; echo '9 of 10'`:           {Verdict: job.Finished}, // of something else
+		`echo '{"outcome":"failure"}'; ` + warning:                       {Verdict: job.Finished},
+		`echo '{"outcome":"failed"} {"outcome":"failed"}'; ` + warning:   {Verdict: job.Finished},
+		`echo '[{"outcome":"failed"}]'; echo ' "outcome" '; ` + warning:  {Verdict: job.Finished},
+		failed + xs(100_000): {Verdict: job.Finished}, // it isn't kept any more
+	} {
+		got := sh(script).Handle(t.Context(), testJob())
+		got.Output, got.Ran = "", 0
+		if got != want {
+			t.Errorf("%s\n%+v, want\n%+v", script, got, want)
+		}
+	}
+}
+
+// The rest of an answer without its outcome is not dropped in silence.
+func TestAnswerWithoutOutcome(t *testing.T) {
+	const note = `[the last line has no "outcome", so it counts for nothing]` + "\n"
+	for script, want := range map[string]string{
+		`echo '{"result":{"a":1}}'`:         `{"result":{"a":1}}` + "\n" + note,
+		`printf '{"retry_after":"5m"}'`:     `{"retry_after":"5m"}` + "\n" + note,
+		`echo '{"error":"x"}'`:              `{"error":"x"}` + "\n",
+		`echo '{"result":1,"rows":2}'`:      `{"result":1,"rows":2}` + "\n",
+		`echo '{"result":1}'; echo done`:    `{"result":1}` + "\ndone\n",
+		`echo '{"outcome":"","result":1}'`:  `{"outcome":"","result":1}` + "\n",
+		`echo '{"outcome":"sent"}'; exit 0`: `{"outcome":"sent"}` + "\n",
+	} {
+		if got := sh(script).Handle(t.Context(), testJob()); got.Output != want || got.Result != "" {
+			t.Errorf("%s: the output is %q, want %q", script, got.Output, want)
+		}
+	}
+}
+
 // A long line that is no answer, or not the last, is output like any other.
 func TestLongOutputIsNoAnswer(t *testing.T) {
 	for _, script := range []string{

@@ -33,7 +33,7 @@ const maxReason = 500
 //	{"outcome": "finished|retry|failed|sent", "result": …, "error": …, "retry_after": "5m"}
 //
 // A last line that looks like one and can't be read makes an error of exit status 0. A retry_after that is a number is
-// seconds.
+// seconds. Where the last line is no such object, the last one before it is taken that is kept and has no other keys.
 //
 // When the context ends, the program's process group gets a TERM and, after Grace, a KILL. Whatever ends the program,
 // the rest of its group is killed.
@@ -74,7 +74,7 @@ func (e *Exec) Handle(ctx context.Context, j *job.Job) job.Outcome {
 	} else {
 		outcome = outcomeOf(status, out)
 	}
-	outcome.Output, outcome.Ran = out.text, time.Since(begin)
+	outcome.Output, outcome.Ran = noted(out), time.Since(begin)
 	return outcome
 }
 

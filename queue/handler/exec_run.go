@@ -83,7 +83,7 @@ func (e *Exec) start(j *job.Job, input []byte, out *output) (*program.Program, e
 			return nil, fmt.Errorf("start %s: directory %s: %w", e.Argv[0], e.Dir, errors.Unwrap(dirErr))
 		}
 	}
-	return nil, fmt.Errorf("start %s: %w", e.Argv[0], err)
+	return nil, fmt.Errorf("start %s: %w", e.Argv[0], e.apart(err))
 }
 
 func (e *Exec) takeOutput() *output {

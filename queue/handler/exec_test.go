@@ -84,7 +84,6 @@ func TestExecOutcome(t *testing.T) {
 		{"adds", `echo '{"outcome":"retry","error":"x","retry_after":"5m"}'; exit 3`, job.Outcome{Verdict: retry, Error: "x", RetryAfter: 5 * time.Minute}},
 		{"adds when", `echo '{"outcome":"retry","retry_after":"5m"}'; exit 3`, job.Outcome{Verdict: retry, Error: `exit status 3: {"outcome":"retry","retry_after":"5m"}`, RetryAfter: 5 * time.Minute}},
 
-		{"not the last line", `echo '{"outcome":"failed"}'; echo done`, job.Outcome{Verdict: finished}},
 		{"another object", `echo '{"error":"x"}'`, job.Outcome{Verdict: finished}},
 		{"a list", `echo '[{"outcome":"failed"}]'`, job.Outcome{Verdict: finished}},
 		{"broken JSON of something else", `echo '{"error":"no outcome"'`, job.Outcome{Verdict: finished}},

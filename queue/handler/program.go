@@ -26,10 +26,19 @@ func (e *Exec) program() (string, error) {
 	}
 	path, err := exec.LookPath(name)
 	if err != nil {
-		return "", errors.Unwrap(err)
+		return "", e.apart(errors.Unwrap(err))
 	}
 	e.path.Store(&path)
 	return path, nil
+}
+
+// apart adds to the error of a program that isn't there what may have been meant, if its name reads like a command line.
+func (e *Exec) apart(err error) error {
+	words := strings.Fields(e.Argv[0])
+	if len(words) < 2 {
+		return err
+	}
+	return fmt.Errorf("%w; arguments stand apart: [%s]", err, strings.Join(words, ", "))
 }
 
 // Check finds out, without running it, whether the program could be started: that it is there and may be executed, and of a
@@ -50,11 +59,10 @@ func (e *Exec) Check() error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", e.Argv[0], err)
 	}
-	path, err = e.executable(path)
-	if err == nil {
-		err = e.checkScript(path)
+	if path, err = e.executable(path); err != nil {
+		return fmt.Errorf("%s: %w", path, e.apart(err))
 	}
-	if err != nil {
+	if err = e.checkScript(path); err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
 	return nil

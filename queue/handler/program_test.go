@@ -58,6 +58,7 @@ func TestCheck(t *testing.T) {
 		{"empty", &handler.Exec{Argv: []string{"./empty"}, Dir: dir}, dir + "/empty: it is a text without #! in its first line, such as #!/bin/sh, so the system can't run it"},
 		{"nothing after #!", &handler.Exec{Argv: []string{"./nothing"}, Dir: dir}, dir + "/nothing: there is no interpreter behind the #! of its first line"},
 		{"by env", &handler.Exec{Argv: []string{"./env"}, Dir: dir}, ""},
+		{"a command line", &handler.Exec{Argv: []string{"no-such-program send.php"}, Dir: dir}, "no-such-program send.php: executable file not found in $PATH; arguments stand apart: [no-such-program, send.php]"},
 		{"by env, unknown", &handler.Exec{Argv: []string{"./envlost"}, Dir: dir}, dir + "/envlost: its interpreter no-such-php: executable file not found in $PATH"},
 		{"by env, not in this PATH", &handler.Exec{Argv: []string{"./envmine"}, Dir: dir}, dir + "/envmine: its interpreter mine: executable file not found in $PATH"},
 		{"by env, in the handler's PATH", &handler.Exec{Argv: []string{"./envmine"}, Dir: dir, Env: []string{"PATH=/nowhere:" + dir + "/bin"}}, ""},

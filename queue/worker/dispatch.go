@@ -130,6 +130,9 @@ func (w *worker) send(s *source, r round) {
 			if engine.IsLockTimeout(err) {
 				w.Log.Warn("another transaction holds what a round needs", "queue", s.Name, "settling", len(r.Settle), "waited", took)
 				w.miss(err)
+				if r.Slots > 0 {
+					s.heldUp = err
+				}
 				w.split(s, r)
 				return nil
 			}
@@ -209,6 +212,7 @@ func (w *worker) settleApart(s *source, list []rounds.Settled) {
 func (w *worker) land(s *source, r round, done rounds.Done) {
 	w.reserve(s, -r.reserved)
 	if r.Slots > 0 {
+		s.reached = true
 		if s.waitUntil = (time.Time{}); done.Wait > 0 {
 			s.waitUntil = time.Now().Add(done.Wait)
 		}

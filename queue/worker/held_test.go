@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/queue"
@@ -371,4 +372,34 @@ func TestTableThatIsLocked(t *testing.T) {
 		release()
 		wantSummary(t, r.ended(), worker.Summary{Started: 2, Finished: 2})
 	})
+}
+
+// Nor is a queue passed over in silence whose table was held for all of a worker's time. Its activity has it too.
+func TestQueueHeldAllTheTime(t *testing.T) {
+	for name, statement := range map[string]string{
+		"read":  "LOCK TABLES shop_emails READ",
+		"write": "LOCK TABLES shop_emails WRITE",
+	} {
+		t.Run(name, func(t *testing.T) {
+			held(t, func(s shop, hold func(string, ...string) func()) {
+				id := s.add(s.emails, "once", 1)[0]
+				s.add(s.reports, "once", 1)
+				release := hold("READ COMMITTED", statement)
+				p := s.worker(all(nothing))
+				p.RunFor = 2 * time.Second
+				summary, err := s.start(p).end()
+				if kind, _ := schema.Diagnose(err); kind != schema.TryLater || !strings.HasPrefix(err.Error(), "queue emails: waited for the database in vain: ") {
+					t.Errorf("the worker ends with %v", err)
+				}
+				if summary.Finished != 1 || s.counts(s.reports).Finished != 1 {
+					t.Errorf("%+v", summary)
+				}
+				release()
+				s.wantHistory(s.emails, untouched, id)
+				if list := s.entries(activity.Filter{Kind: activity.Worker, State: activity.Error}); len(list) != 1 || !strings.HasPrefix(list[0].Error, "queue emails: ") {
+					t.Errorf("the activity has %+v", list)
+				}
+			})
+		})
+	}
 }

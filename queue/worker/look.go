@@ -132,7 +132,11 @@ func (w *worker) lookAfter(s *source, accepting bool) {
 			if w.leftOut(s, err) {
 				err = nil
 			}
+			if engine.IsLockTimeout(err) {
+				s.heldUp = err
+			}
 			if s.unseen = err != nil; err == nil {
+				s.reached = s.reached || !one.Due && !one.Suspect
 				w.see(s, one)
 				w.looking = true // if it was over already, it ends once more, for the slots that the source wants
 			} else {

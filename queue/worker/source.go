@@ -46,6 +46,10 @@ type source struct {
 	// glimpse is there while a look at it is out; unseen says that the last one was held up.
 	glimpse chan sight
 	unseen  bool
+	// reached says that a look has found nothing to start there, or a round could have started something; heldUp is what a look or
+	// such a round has waited for in vain, nil if none has.
+	reached bool
+	heldUp  error
 	// gone is why its queue is left out; nil as long as it isn't.
 	gone error
 }

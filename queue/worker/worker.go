@@ -266,6 +266,22 @@ func (w *worker) unanswered(last error) error {
 	return errors.Join(schema.ErrNoAnswer, last)
 }
 
+// inVain names the queues that the worker has come to do nothing in, for all of its time another transaction or session held what
+// that needs; nil if there are none, or if the worker had less time, for it was told to stop.
+func (w *worker) inVain(ctx context.Context) (err error) {
+	if w.stopped(ctx) || w.only {
+		return nil
+	}
+	named := map[string]bool{}
+	for _, s := range w.sources {
+		if s.heldUp != nil && !s.reached && s.gone == nil && !named[s.Name] {
+			named[s.Name] = true
+			err = errors.Join(err, fmt.Errorf("queue %s: %w: %w", s.Name, errWaited, s.heldUp))
+		}
+	}
+	return err
+}
+
 // patience is how long the worker waits for the database when it has nothing else to do any more. A tick keeps to its time,
 // whatever the database does: what isn't settled by then is left to others.
 func (w *worker) patience() time.Duration { return max(w.Grace, 10*time.Second) }
@@ -333,7 +349,7 @@ func (w *worker) loop(ctx context.Context) error {
 			}
 			switch {
 			case !accepting:
-				return nil
+				return w.inVain(ctx)
 			case w.Linger || !w.idle():
 			case w.changed:
 				w.lookAt = time.Time{} // once more, before it ends

@@ -1,0 +1,31 @@
+package cmd
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/hipq/hipq/config"
+)
+
+// warnOfPrograms warns of handlers and retry handlers whose programs can't be run here, of these queues and job types; none named
+// is all. It looks at files and runs nothing.
+func (a *app) warnOfPrograms(c *config.Config, queues, types []string) {
+	i := &instance{Config: c}
+	wanted := func(names []string, name string) bool { return len(names) == 0 || slices.Contains(names, name) }
+	for _, q := range c.Queues {
+		for _, t := range q.Types {
+			if !wanted(queues, q.Name) || !wanted(types, t.Name) {
+				continue
+			}
+			for _, by := range []map[string]config.Handler{q.Handlers, q.RetryHandlers} {
+				h, ok := by[t.Name]
+				if !ok {
+					continue
+				}
+				if err := i.handler(h, "", nil).Check(); err != nil {
+					a.warn(fmt.Errorf("%s can't be run: %w", h.Key, err))
+				}
+			}
+		}
+	}
+}
