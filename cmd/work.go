@@ -27,6 +27,8 @@ again. A second signal ends it at once.
 A queue whose table is not there, for it is new in the config, or somebody has dropped the table, is left out until hipq init
 has made it; the others are worked, and the exit code is 78.
 
+When it has started jobs, it warns of handlers whose programs can't be run here; hipq config check looks for them beforehand.
+
 Exit codes: 0 done, or nothing to do, whatever became of the jobs (see hipq activity), or ended in order after SIGTERM or
 SIGHUP · 64 usage · 75 the database is unreachable or busy · 78 configuration · 130 interrupted by SIGINT · 129 or 143 ended
 at once by a second SIGHUP or SIGTERM.`
