@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"errors"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -38,7 +39,7 @@ func (f *choiceFlags) operation(a *app, cmd *cobra.Command, done string, args []
 	}
 	switch chosen := f.narrows() || f.all; {
 	case chosen && len(ids) > 0, !chosen && len(ids) == 0:
-		return operation{}, usagef("%s needs either ids, or --type, --key, --state, --error, --since, --until or --all", verb)
+		return operation{}, misread{errors.New("it needs either ids, or --type, --key, --state, --error, --since, --until or --all"), cmd}
 	case f.narrows() && f.all:
 		return operation{}, usagef("--all is all jobs of the queue; leave it out for those of the other flags")
 	case len(ids) > 0 && cmd.Flags().Changed("limit"):

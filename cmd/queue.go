@@ -44,7 +44,7 @@ func (a *app) pauseCommand(p pausing, short string, others ...string) *cobra.Com
 		SuggestFor: others,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if p.all == (len(args) > 0) {
-				return usagef("queue %s needs either queues, or --all", p.verb)
+				return misread{errors.New("it needs either queues, or --all"), cmd}
 			}
 			return a.runPause(cmd, args, p)
 		},

@@ -420,6 +420,19 @@ func (d docs) crontabs(t *testing.T, p page) {
 	}
 }
 
+// checkPHP has PHP read a program, where there is one, without running it.
+func checkPHP(t *testing.T, p page, b codeBlock) {
+	if _, err := exec.LookPath("php"); err != nil {
+		t.Logf("%s:%d: not read: %v", p.name, b.line, err)
+		return
+	}
+	c := exec.Command("php", "-l")
+	c.Stdin = strings.NewReader(b.text)
+	if out, err := c.CombinedOutput(); err != nil {
+		t.Errorf("%s:%d: %v\n%s", p.name, b.line, err, out)
+	}
+}
+
 // handlers runs the handlers and the retry handlers of a page, where there is what runs them, as hipq would for a job that they
 // can do nothing for.
 func (d docs) handlers(t *testing.T, p page) {
@@ -435,6 +448,10 @@ func (d docs) handlers(t *testing.T, p page) {
 	}
 	ran := 0
 	for _, b := range p.fences {
+		if b.language == "php" && b.mark == "syntax" { // of an application, with a server of its own
+			checkPHP(t, p, b)
+			continue
+		}
 		if b.mark != "handler" && b.mark != "decider" {
 			if _, known := interpreters[b.language]; known && b.language != "sh" {
 				t.Errorf("%s:%d: this program is run by no test: mark it as a handler, or a decider", p.name, b.line)
