@@ -9,9 +9,11 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -26,6 +28,10 @@ import (
 // TestMain makes programs of this test binary, which scripts call by name: each call is a process of its own, so that
 // hipq finds its own file, is killed like any other, and counts for the coverage all the same.
 func TestMain(m *testing.M) {
+	if len(os.Args) > 0 && strings.HasSuffix(filepath.Base(os.Args[0]), ".test") && signal.Ignored(syscall.SIGHUP) {
+		// as nohup has it: what the tests start would ignore it too, and they hang up on it
+		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
+	}
 	testscript.Main(m, map[string]func(){
 		"hipq":         func() { os.Exit(cmd.Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) },
 		"sql":          func() { program(runSQL) },
