@@ -55,7 +55,8 @@ func Number(t *testing.T, path string) int {
 	return n
 }
 
-// Alive says whether a process runs. A zombie that nobody has reaped doesn't.
+// Alive says whether a process runs. A zombie that nobody has reaped doesn't, once its last thread has ended: until then its
+// files are open.
 func Alive(pid int) bool {
 	if errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
 		return false
@@ -66,7 +67,11 @@ func Alive(pid int) bool {
 		return noProc != nil
 	}
 	_, state, _ := bytes.Cut(stat[max(0, bytes.LastIndexByte(stat, ')')):], []byte(" "))
-	return state[0] != 'Z' && state[0] != 'X'
+	if state[0] != 'Z' && state[0] != 'X' {
+		return true
+	}
+	threads, _ := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
+	return len(threads) > 1
 }
 
 // EventuallyGone waits until a process is gone.
