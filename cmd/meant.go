@@ -51,12 +51,20 @@ func swapped(args []string, one, other int) []string {
 	return args
 }
 
-// commandLine is how a command is called with these arguments.
+// commandLine is how a command is called with these arguments, and with the flags that it was given: who copies it must not do
+// more than was meant.
 func commandLine(c *cobra.Command, args []string) string {
 	words := []string{c.CommandPath()}
 	for _, arg := range args {
 		words = append(words, shell.Word(arg))
 	}
+	c.Flags().Visit(func(f *pflag.Flag) {
+		word := "--" + f.Name
+		if f.NoOptDefVal == "" || f.Value.String() != f.NoOptDefVal {
+			word += "=" + shell.Word(f.Value.String())
+		}
+		words = append(words, word)
+	})
 	return strings.Join(words, " ")
 }
 

@@ -42,7 +42,7 @@ func (m misread) hint() string {
 // is worth more than a flag that it would have had.
 func misreadFlag(c *cobra.Command, err error) error {
 	if c.HasSubCommands() && len(c.Flags().Args()) > 0 {
-		return checkArguments(c, c.Flags().Args())
+		return checkArguments(c, c.Flags().Args()[:1]) // without its arguments, for the flags may have meant much
 	}
 	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok {
 		return unknownFlag(c, unknown.GetSpecifiedName(), unknown.GetSpecifiedShortnames())

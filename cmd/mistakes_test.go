@@ -30,7 +30,7 @@ var mistakes = []struct{ line, says, usage string }{
 	// commands
 	{"pause files", `there is no command "pause"; did you mean hipq queue pause files?`, "queue pause [QUEUE…]"},
 	{"resume files", `there is no command "resume"; did you mean hipq queue resume files?`, "queue resume [QUEUE…]"},
-	{"pause files --now", `there is no command "pause"; did you mean hipq queue pause files?`, "queue pause [QUEUE…]"},
+	{"pause files --now", `there is no command "pause"; did you mean hipq queue pause?`, "queue pause [QUEUE…]"},
 	{"list", `there is no command "list"; did you mean hipq jobs?`, "jobs [QUEUE]"},
 	{"ls files", `there is no command "ls"; did you mean hipq jobs files?`, "jobs [QUEUE]"},
 	{"enqueu files compress", `there is no command "enqueu"; did you mean hipq enqueue files compress?`, "enqueue QUEUE TYPE | --ndjson FILE"},
@@ -61,6 +61,7 @@ var mistakes = []struct{ line, says, usage string }{
 	{"show files 0", `show: "0" is not the id of a job`, "show QUEUE ID"},
 	{"show files 99999999999999999999", `show: "99999999999999999999" is not the id of a job`, "show QUEUE ID"},
 	{"show files #42", `show: "#42" is not the id of a job; did you mean hipq show files 42?`, "show QUEUE ID"},
+	{"cancel files #42 --dry-run", `cancel: "#42" is not the id of a job; did you mean hipq cancel files 42 --dry-run?`, "cancel QUEUE [ID…]"},
 	{"cancel files 1,2,3", `cancel: "1,2,3" is not the id of a job; did you mean hipq cancel files 1 2 3?`, "cancel QUEUE [ID…]"},
 	{"show files 42 43", `show: it takes no more than QUEUE and ID, and got "43"`, "show QUEUE ID"},
 	{"jobs files emails", `jobs: it takes no more than QUEUE, and got "emails"`, "jobs [QUEUE]"},

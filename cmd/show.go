@@ -110,7 +110,10 @@ func (s *shown) note(e activity.Entry) {
 		last.Started, last.WaitMS = utc(e.At.Time), e.WaitMS
 		return
 	}
-	if last.Ended != nil {
+	switch {
+	case last.Ended != nil && e.State == activity.Cancelled:
+		return // between two attempts, by an operator: the job's own state and error say so
+	case last.Ended != nil:
 		last.Late = append(last.Late, lateAnswer{At: utc(e.At.Time), State: e.State, Error: job.Text(e.Error)})
 		return
 	}

@@ -42,6 +42,7 @@ func (o Options) connector() (s session, err error) {
 		if cfg.TLS, err = o.TLS.config(cfg.Addr); err != nil {
 			return s, err
 		}
+		cfg.AllowFallbackToPlaintext = false // or a server in between could have it all by saying that it knows no TLS
 	}
 	s.variables, cfg.Params = cfg.Params, nil
 	cfg.InterpolateParams = true // one round trip a statement instead of three

@@ -131,7 +131,7 @@ func (w *worker) send(s *source, r round) {
 				w.Log.Warn("another transaction holds what a round needs", "queue", s.Name, "settling", len(r.Settle), "waited", took)
 				w.miss(err)
 				if r.Slots > 0 {
-					s.heldUp = err
+					s.roundHeld = err
 				}
 				w.split(s, r)
 				return nil

@@ -132,8 +132,9 @@ func (w *worker) lookAfter(s *source, accepting bool) {
 			if w.leftOut(s, err) {
 				err = nil
 			}
+			s.lookHeld = nil
 			if engine.IsLockTimeout(err) {
-				s.heldUp = err
+				s.lookHeld = err
 			}
 			if s.unseen = err != nil; err == nil {
 				s.reached = s.reached || !one.Due && !one.Suspect

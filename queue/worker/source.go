@@ -46,10 +46,11 @@ type source struct {
 	// glimpse is there while a look at it is out; unseen says that the last one was held up.
 	glimpse chan sight
 	unseen  bool
-	// reached says that a look has found nothing to start there, or a round could have started something; heldUp is what a look or
-	// such a round has waited for in vain, nil if none has.
+	// reached says that a look has found nothing to start there, or a round could have started something.
 	reached bool
-	heldUp  error
+	// lookHeld is what the last look has waited for in vain, roundHeld what a round has that could have started something; nil if
+	// it is nothing.
+	lookHeld, roundHeld error
 	// gone is why its queue is left out; nil as long as it isn't.
 	gone error
 }

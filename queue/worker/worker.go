@@ -9,6 +9,7 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -272,11 +273,14 @@ func (w *worker) inVain(ctx context.Context) (err error) {
 	if w.stopped(ctx) || w.only {
 		return nil
 	}
-	named := map[string]bool{}
+	done := map[string]bool{}
 	for _, s := range w.sources {
-		if s.heldUp != nil && !s.reached && s.gone == nil && !named[s.Name] {
-			named[s.Name] = true
-			err = errors.Join(err, fmt.Errorf("queue %s: %w: %w", s.Name, errWaited, s.heldUp))
+		done[s.Name] = done[s.Name] || s.reached || s.gone != nil
+	}
+	for _, s := range w.sources {
+		if held := cmp.Or(s.roundHeld, s.lookHeld); held != nil && !done[s.Name] {
+			done[s.Name] = true
+			err = errors.Join(err, fmt.Errorf("queue %s: %w: %w", s.Name, errWaited, held))
 		}
 	}
 	return err
