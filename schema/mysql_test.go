@@ -294,10 +294,13 @@ func TestTLS(t *testing.T) {
 			}
 		})
 	}
-	address := mad(t, nil, nil) // which knows no TLS
-	_, err := schema.Open(t.Context(), schema.Options{Driver: "mysql", DSN: "root@tcp(" + address + ")/shop", TLS: &schema.TLS{CA: ca}}, schema.Names{})
-	if trouble, _ := schema.Diagnose(err); trouble != schema.Misconfigured {
-		t.Errorf("%v", err)
+	for _, option := range []string{"", "?tls=preferred", "?allowFallbackToPlaintext=true"} {
+		address := mad(t, nil, nil) // which knows no TLS
+		o := schema.Options{Driver: "mysql", DSN: "root@tcp(" + address + ")/shop" + option, TLS: &schema.TLS{CA: ca}}
+		_, err := schema.Open(t.Context(), o, schema.Names{})
+		if trouble, _ := schema.Diagnose(err); trouble != schema.Misconfigured {
+			t.Errorf("%s: %v", option, err)
+		}
 	}
 }
 
