@@ -252,6 +252,7 @@ func (f *fleet) sendHome() {
 	left := append([]*worker(nil), f.live...)
 	f.mu.Unlock()
 	for _, w := range left {
+		time.Sleep(time.Until(w.began.Add(2 * time.Second))) // one that has just begun doesn't listen to signals yet
 		w.signal(syscall.SIGTERM)
 	}
 	limit := time.After(20 * time.Second)
