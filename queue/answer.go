@@ -126,7 +126,7 @@ func (a Answer) changes(j *job.Job) (bool, error) {
 // which is as it is, would be changed. It may be repeated.
 func (q *Queue) WouldAnswer(ctx context.Context, a Answer) (would Answered, err error) {
 	if err = a.check(); err == nil {
-		would.Job, err = q.latest(ctx, a.Type, a.Key)
+		would.Job, err = q.byKey(ctx, q.db, a.Type, a.Key, "")
 	}
 	if err == nil {
 		would.Changed, err = a.changes(would.Job)
@@ -137,32 +137,13 @@ func (q *Queue) WouldAnswer(ctx context.Context, a Answer) (would Answered, err 
 	return would, nil
 }
 
-// latest is the job of a type and key that is not final, or else the newest that is.
-func (q *Queue) latest(ctx context.Context, jobType, key string) (*job.Job, error) {
-	id, err := q.LiveID(ctx, jobType, key)
-	if err != nil {
-		return nil, err
-	}
-	if id == 0 {
-		ids, err := q.FindIDs(ctx, Filter{Type: jobType, Key: key, Limit: 1})
-		if err != nil {
-			return nil, err
-		}
-		if len(ids) == 0 {
-			return nil, ErrNotFound
-		}
-		id = ids[0]
-	}
-	return q.Get(ctx, id)
-}
-
 func (q *Queue) answer(ctx context.Context, tx *engine.Tx, a Answer, before *job.Job) (Answered, error) {
 	if tx.MayBeDone && before.ID != 0 {
 		if done, over, err := q.answeredBefore(ctx, tx, a, before); over || err != nil {
 			return done, err
 		}
 	}
-	j, err := q.byKey(ctx, tx, a.Type, a.Key)
+	j, err := q.byKey(ctx, tx, a.Type, a.Key, q.db.ForUpdate)
 	if err != nil {
 		return Answered{}, err
 	}
@@ -250,16 +231,17 @@ func (q *Queue) settleAnswered(ctx context.Context, tx *engine.Tx, j *job.Job, o
 	return q.log.Record(ctx, tx, []activity.Entry{entry})
 }
 
-// byKey finds the job of a type and key that is not final, or else the newest that is.
-func (q *Queue) byKey(ctx context.Context, tx *engine.Tx, jobType, key string) (*job.Job, error) {
+// byKey finds the job of a type and key that is not final, or else the newest that is. lock is the clause that locks its row, or
+// none.
+func (q *Queue) byKey(ctx context.Context, from engine.Reader, jobType, key, lock string) (*job.Job, error) {
 	for _, which := range []string{"live = 1", "live IS NULL"} {
 		var id *int64
-		err := tx.GetContext(ctx, &id, "SELECT MAX(id) FROM "+q.table+" "+q.index("live")+" WHERE job_type = ? AND job_key = ? AND "+which, jobType, key)
+		err := from.GetContext(ctx, &id, "SELECT MAX(id) FROM "+q.table+" "+q.index("live")+" WHERE job_type = ? AND job_key = ? AND "+which, jobType, key)
 		if err != nil {
 			return nil, err
 		}
 		if id != nil {
-			return q.get(ctx, tx, *id, q.db.ForUpdate)
+			return q.get(ctx, from, *id, lock)
 		}
 	}
 	return nil, ErrNotFound

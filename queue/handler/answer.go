@@ -3,6 +3,7 @@ package handler
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"regexp"
 	"slices"
 	"strings"
@@ -97,7 +98,8 @@ func onlyAnswer(line string) (a answer, ok bool) {
 	d := json.NewDecoder(strings.NewReader(line))
 	d.DisallowUnknownFields()
 	err := d.Decode(&all)
-	return all.answer, err == nil && !d.More()
+	_, behind := d.Token()
+	return all.answer, err == nil && behind == io.EOF
 }
 
 // noOutcome is what is noted behind the output of a program whose last line has the rest of an answer.

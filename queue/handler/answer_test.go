@@ -68,6 +68,8 @@ func TestAnswerBeforeOtherOutput(t *testing.T) {
 		`echo '{"outcome":"failure"}'; ` + warning:                       {Verdict: job.Finished},
 		`echo '{"outcome":"failed"} {"outcome":"failed"}'; ` + warning:   {Verdict: job.Finished},
 		`echo '[{"outcome":"failed"}]'; echo ' "outcome" '; ` + warning:  {Verdict: job.Finished},
+		`echo '{"outcome":"failed"}]'; ` + warning:                       {Verdict: job.Finished},
+
 		failed + xs(100_000): {Verdict: job.Finished}, // it isn't kept any more
 	} {
 		got := sh(script).Handle(t.Context(), testJob())
