@@ -46,7 +46,7 @@ crash: ## kill and disturb workers and check that no job is lost, doubled, or he
 	.ci/with-mariadb go test -count=1 -timeout 40m -v -parallel 6 ./internal/crash
 
 bench: ## measure throughput on a MariaDB with fsync on
-	.ci/with-mariadb --durable go test -run '^$$' -bench . -benchtime 1x -timeout 60m ./queue ./internal/bench
+	.ci/with-mariadb --durable go test -run '^$$' -bench . -benchtime 1x -timeout 60m ./queue ./monitor ./internal/bench
 
 # What systems differ in is how programs are run. To build all for each would take minutes, mostly for SQLite.
 RUNS_PROGRAMS := ./internal/process/... ./internal/guard ./internal/program ./queue/handler

@@ -87,11 +87,18 @@ func (a *app) warnOfGap(cmd *cobra.Command, m *monitor.Monitor, hour time.Time) 
 func (a *app) printReport(i *instance, r monitor.Report) error {
 	a.out.line("Up to %s UTC", r.Hour.Add(time.Hour).Format("2006-01-02 15:04"))
 	number := func(n int64) string { return strconv.FormatInt(n, 10) }
-	t := newTable(a.out, "WINDOW", "HOURS", "QUEUE", "ADDED", "STARTED", "FINISHED", "ERRORS", "FAILED", "FINISHED BEFORE")
+	t := newTable(a.out, "WINDOW", "HOURS", "QUEUE", "ADDED", "STARTED", "FINISHED", "ERRORS", "FAILED", "WAIT P95", "RUN P95", "FINISHED BEFORE").
+		narrowing([]string{"QUEUE"}, []string{"FINISHED BEFORE", "ADDED"})
+	p95 := func(t monitor.Times) string {
+		if t.P95MS == nil {
+			return "–"
+		}
+		return millis(*t.P95MS)
+	}
 	for _, w := range r.Windows {
 		for _, q := range w.Queues {
 			err := t.row(w.Name, fmt.Sprintf("%d of %d", w.Hours, w.Of), q.Queue, number(q.Added), number(q.Started), number(q.Finished),
-				number(q.Errors), number(q.Failed), number(q.Before.Finished))
+				number(q.Errors), number(q.Failed), p95(q.Wait), p95(q.Run), number(q.Before.Finished))
 			if err != nil {
 				return err
 			}

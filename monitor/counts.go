@@ -8,49 +8,40 @@ import (
 
 // Counts are what happened to jobs, over an hour or several.
 type Counts struct {
-	Added    int64 `json:"added" db:"added"`
-	Started  int64 `json:"started" db:"started"`
-	Finished int64 `json:"finished" db:"finished"`
+	Added    int64 `json:"added"`
+	Started  int64 `json:"started"`
+	Finished int64 `json:"finished"`
 	// Errors are attempts that are tried again, Failed those that made a job final with an error.
-	Errors int64 `json:"errors" db:"errors"`
-	Failed int64 `json:"failed" db:"failed"`
+	Errors int64 `json:"errors"`
+	Failed int64 `json:"failed"`
 
-	// How long jobs were due before they started, in milliseconds.
-	WaitCount int64 `json:"wait_count" db:"wait_count"`
-	WaitSumMS int64 `json:"wait_sum_ms" db:"wait_sum_ms"`
-	WaitMaxMS int64 `json:"wait_max_ms" db:"wait_max_ms"`
-	// WaitAvgMS is rounded down; 0 where nothing started.
-	WaitAvgMS int64 `json:"wait_avg_ms" db:"-"`
-
-	// How long attempts took, of whatever outcome, in milliseconds.
-	RunCount int64 `json:"run_count" db:"run_count"`
-	RunSumMS int64 `json:"run_sum_ms" db:"run_sum_ms"`
-	RunMaxMS int64 `json:"run_max_ms" db:"run_max_ms"`
-	// RunAvgMS is rounded down; 0 where nothing ended.
-	RunAvgMS int64 `json:"run_avg_ms" db:"-"`
+	// Wait is how long jobs were due before they started.
+	Wait Times `json:"wait"`
+	// Run is how long attempts took, of whatever outcome.
+	Run Times `json:"run"`
 }
 
-func (c *Counts) add(o Counts) {
+func (c *Counts) add(o *Counts) {
 	c.Added += o.Added
 	c.Started += o.Started
 	c.Finished += o.Finished
 	c.Errors += o.Errors
 	c.Failed += o.Failed
-	c.WaitCount += o.WaitCount
-	c.WaitSumMS += o.WaitSumMS
-	c.WaitMaxMS = max(c.WaitMaxMS, o.WaitMaxMS)
-	c.WaitAvgMS = c.WaitSumMS / max(c.WaitCount, 1)
-	c.RunCount += o.RunCount
-	c.RunSumMS += o.RunSumMS
-	c.RunMaxMS = max(c.RunMaxMS, o.RunMaxMS)
-	c.RunAvgMS = c.RunSumMS / max(c.RunCount, 1)
+	c.Wait.add(&o.Wait)
+	c.Run.add(&o.Run)
+}
+
+// sum finds out what follows from the counts.
+func (c *Counts) sum() {
+	c.Wait.sum()
+	c.Run.sum()
 }
 
 // Workers are what happened to workers.
 type Workers struct {
-	Started  int64 `json:"started" db:"workers_started"`
-	Finished int64 `json:"finished" db:"workers_finished"`
-	Died     int64 `json:"died" db:"workers_died"`
+	Started  int64 `json:"started"`
+	Finished int64 `json:"finished"`
+	Died     int64 `json:"died"`
 }
 
 func (w *Workers) add(o Workers) {
@@ -61,29 +52,34 @@ func (w *Workers) add(o Workers) {
 
 // metric is a row of the metrics table: an hour of one job type, or (see workersKey) of the workers.
 type metric struct {
-	Hour    engine.Time `db:"hour"`
-	Queue   string      `db:"queue"`
-	JobType string      `db:"job_type"`
+	Hour    engine.Time
+	Queue   string
+	JobType string
 	Counts  `json:"-"`
 	Workers `json:"-"`
 	// The gauges; nil, and the zero time, where they were not measured.
-	Backlog     *int64      `db:"backlog"`
-	OldestDueMS *int64      `db:"oldest_due_ms"`
-	GaugeTime   engine.Time `db:"gauge_time"`
+	Backlog     *int64
+	OldestDueMS *int64
+	GaugeTime   engine.Time
 }
 
 const (
 	metricColumns = "hour, queue, job_type, added, started, finished, errors, failed, workers_started, workers_finished, workers_died," +
-		" wait_count, wait_sum_ms, wait_max_ms, run_count, run_sum_ms, run_max_ms, backlog, oldest_due_ms, gauge_time"
-	metricRow = "(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
+		" wait_count, wait_sum_ms, wait_min_ms, wait_max_ms, wait_p50_ms, wait_p95_ms, wait_p99_ms," +
+		" run_count, run_sum_ms, run_min_ms, run_max_ms, run_p50_ms, run_p95_ms, run_p99_ms, backlog, oldest_due_ms, gauge_time"
+	metricRow = "(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
 )
 
-func (r *metric) values() []any {
+// columns are where the values of metricColumns are.
+func (r *metric) columns() []any {
 	c, w := &r.Counts, &r.Workers
-	return []any{
-		r.Hour, r.Queue, r.JobType, c.Added, c.Started, c.Finished, c.Errors, c.Failed, w.Started, w.Finished, w.Died,
-		c.WaitCount, c.WaitSumMS, c.WaitMaxMS, c.RunCount, c.RunSumMS, c.RunMaxMS, r.Backlog, r.OldestDueMS, r.GaugeTime,
+	all := []any{
+		&r.Hour, &r.Queue, &r.JobType, &c.Added, &c.Started, &c.Finished, &c.Errors, &c.Failed, &w.Started, &w.Finished, &w.Died,
 	}
+	for _, t := range []*Times{&c.Wait, &c.Run} {
+		all = append(all, &t.Count, &t.SumMS, &t.MinMS, &t.MaxMS, &t.P50MS, &t.P95MS, &t.P99MS)
+	}
+	return append(all, &r.Backlog, &r.OldestDueMS, &r.GaugeTime)
 }
 
 // entries is how many entries of the activity went into the row.

@@ -6,6 +6,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/schema"
@@ -91,7 +94,7 @@ func take(t fataler, m *Monitor, hour time.Time, o TakeOptions) bool {
 func stored(t fataler, m *Monitor, hour time.Time) map[key]metric {
 	t.Helper()
 	rows := map[key]metric{}
-	err := m.eachMetric(context.Background(), hour, hour.Add(time.Hour), func(r metric) { rows[key{r.Queue, r.JobType}] = r })
+	err := m.eachMetric(context.Background(), m.db, hour, hour.Add(time.Hour), func(r metric) { rows[key{r.Queue, r.JobType}] = r })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,6 +138,23 @@ func anyEntry(r *rand.Rand, from, to time.Time) activity.Entry {
 	return e
 }
 
+// once is a time that was measured once.
+func once(ms int64) Times {
+	return Times{Count: 1, SumMS: ms, MinMS: ms, MaxMS: ms, histogram: histogram{read: []bucket{{bucketOf(ms), 1}}}}
+}
+
+// shown compares counts as they are shown: without their histograms.
+var shown = cmp.Options{cmp.AllowUnexported(key{}), cmpopts.IgnoreUnexported(Times{})}
+
+// summed finds out what follows from counts.
+func summed(counts map[key]Counts) map[key]Counts {
+	for k, c := range counts {
+		c.sum()
+		counts[k] = c
+	}
+	return counts
+}
+
 // recount is what count should find: one entry after the other.
 func recount(entries []activity.Entry, from, to time.Time) (map[key]Counts, Workers) {
 	counts, workers := map[key]Counts{}, Workers{}
@@ -159,9 +179,7 @@ func recount(entries []activity.Entry, from, to time.Time) (map[key]Counts, Work
 			c.Added++
 		case activity.Starting:
 			c.Started++
-			c.WaitCount++
-			c.WaitSumMS += e.WaitMS
-			c.WaitMaxMS = max(c.WaitMaxMS, e.WaitMS)
+			c.Wait.add(new(once(e.WaitMS)))
 		case activity.Finished:
 			c.Finished++
 		case activity.Error:
@@ -170,9 +188,7 @@ func recount(entries []activity.Entry, from, to time.Time) (map[key]Counts, Work
 			c.Failed++
 		}
 		if e.State == activity.Finished || e.State == activity.Error || e.State == activity.Failed {
-			c.RunCount++
-			c.RunSumMS += e.RunMS
-			c.RunMaxMS = max(c.RunMaxMS, e.RunMS)
+			c.Run.add(new(once(e.RunMS)))
 		}
 		counts[key{e.Queue, e.JobType}] = c
 	}

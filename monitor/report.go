@@ -2,6 +2,7 @@ package monitor
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"time"
 
@@ -31,14 +32,16 @@ type Window struct {
 	Workers Workers     `json:"workers"`
 }
 
-// Sums are the counts of a window, and those of the window of the same length before it, for the change.
+// Sums are the counts of a window, and for the change those of two others of the same length.
 type Sums struct {
 	Counts
-	Before Before `json:"before"`
+	// Before ends where the window begins; WeekEarlier ends a week earlier than the window. Of a window of a week they are the same.
+	Before      Former `json:"before"`
+	WeekEarlier Former `json:"week_earlier"`
 }
 
-// Before are the counts of the window before. It compares only if as many of its hours have been taken.
-type Before struct {
+// Former are the counts of an earlier window. It compares only if as many of its hours have been taken.
+type Former struct {
 	Hours int `json:"hours"`
 	Counts
 }
@@ -85,21 +88,25 @@ func (m *Monitor) report(ctx context.Context, hour time.Time) (Report, error) {
 		return Report{}, err
 	}
 	merges := merges(to, queues)
-	taken, err := m.taken(ctx, from, to)
+	err = m.eachHour(ctx, from, to, func(h time.Time) func(*metric) {
+		var into []*merge
+		for _, w := range merges {
+			if w.addHour(h) {
+				into = append(into, w)
+			}
+		}
+		return func(r *metric) {
+			for _, w := range into {
+				w.add(h, r)
+			}
+		}
+	})
 	if err != nil {
 		return Report{}, err
 	}
-	for h := range taken {
-		for _, w := range merges {
-			w.addHour(h)
-		}
-	}
 	report := Report{Hour: hour, Windows: []Window{}, Gauges: []Gauge{}}
-	err = m.eachMetric(ctx, from, to, func(r metric) {
-		for _, w := range merges {
-			w.add(r)
-		}
-		if r.Hour.Equal(hour) && r.Backlog != nil && r.OldestDueMS != nil {
+	err = m.eachMetric(ctx, m.db, hour, to, func(r metric) {
+		if r.Backlog != nil && r.OldestDueMS != nil {
 			report.Gauges = append(report.Gauges, Gauge{
 				Queue: r.Queue, JobType: r.JobType, Backlog: *r.Backlog, OldestDueMS: *r.OldestDueMS, At: r.GaugeTime.Time,
 			})
@@ -115,14 +122,55 @@ func (m *Monitor) report(ctx context.Context, hour time.Time) (Report, error) {
 	return report, err
 }
 
-// eachMetric calls f with each row of the hours in [from, to), in the order of hour, queue and job type.
-func (m *Monitor) eachMetric(ctx context.Context, from, to time.Time, f func(metric)) error {
-	query := "SELECT " + metricColumns + " FROM " + m.db.Metrics() + " WHERE hour >= ? AND hour < ? ORDER BY hour, queue, job_type"
-	err := engine.Each(ctx, m.db.DB, query, []any{engine.At(from), engine.At(to)}, func(r metric) error {
-		f(r)
-		return nil
-	})
+// eachHour calls f with each hour in [from, to) that has been taken, and what f gives with each row of its metrics. A row is valid
+// until that returns.
+func (m *Monitor) eachHour(ctx context.Context, from, to time.Time, f func(hour time.Time) func(*metric)) error {
+	rows, err := m.db.QueryContext(ctx, "SELECT hour, digest FROM "+m.db.Hours()+" WHERE hour >= ? AND hour < ? ORDER BY hour",
+		engine.At(from), engine.At(to))
 	if err != nil {
+		return fmt.Errorf("read the hours: %w", err)
+	}
+	defer func() { _ = rows.Close() }()
+	digest := digest{names: map[string]string{}}
+	undigested := map[time.Time]func(*metric){}
+	for rows.Next() {
+		var hour engine.Time
+		var text sql.RawBytes
+		if err := rows.Scan(&hour, &text); err != nil {
+			return fmt.Errorf("read the hours: %w", err)
+		}
+		each := f(hour.Time)
+		if !digest.decode(text, each) {
+			undigested[hour.Time] = each
+		}
+	}
+	if err := rows.Err(); err != nil {
+		return fmt.Errorf("read the hours: %w", err)
+	}
+	for hour, each := range undigested {
+		if err := m.eachMetric(ctx, m.db, hour, hour.Add(time.Hour), func(r metric) { each(&r) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// eachMetric calls f with each row of the hours in [from, to), in the order of hour, queue and job type.
+func (m *Monitor) eachMetric(ctx context.Context, in engine.Reader, from, to time.Time, f func(metric)) error {
+	query := "SELECT " + metricColumns + " FROM " + m.db.Metrics() + " WHERE hour >= ? AND hour < ? ORDER BY hour, queue, job_type"
+	rows, err := in.QueryContext(ctx, query, engine.At(from), engine.At(to))
+	if err != nil {
+		return fmt.Errorf("read the metrics: %w", err)
+	}
+	defer func() { _ = rows.Close() }()
+	for rows.Next() {
+		var r metric
+		if err := rows.Scan(r.columns()...); err != nil {
+			return fmt.Errorf("read the metrics: %w", err)
+		}
+		f(r)
+	}
+	if err := rows.Err(); err != nil {
 		return fmt.Errorf("read the metrics: %w", err)
 	}
 	return nil

@@ -25,11 +25,11 @@ func sum(entries []activity.Entry, taken map[time.Time]bool, from, to time.Time)
 		workers.add(w)
 		for k := range c {
 			s := counts[k]
-			s.add(c[k])
+			s.add(new(c[k]))
 			counts[k] = s
 		}
 	}
-	return counts, workers, hours
+	return summed(counts), workers, hours
 }
 
 func TestReportMergesHours(t *testing.T) {
@@ -74,32 +74,38 @@ func TestReportMergesHours(t *testing.T) {
 			}
 			now, workers, covered := sum(entries, taken, from, to)
 			before, _, coveredBefore := sum(entries, taken, from.Add(-length), from)
+			earlier, _, coveredEarlier := sum(entries, taken, from.Add(-week), to.Add(-week))
 			if w.Hours != covered || w.Workers != workers {
 				t.Errorf("%s: %d hours, %+v; want %d, %+v", w.Name, w.Hours, w.Workers, covered, workers)
 			}
-			gotNow, gotBefore := map[key]Counts{}, map[key]Counts{}
+			gotNow, gotBefore, gotEarlier := map[key]Counts{}, map[key]Counts{}, map[key]Counts{}
 			for _, q := range w.Queues {
 				var all, allBefore Counts
 				for _, jt := range q.JobTypes {
 					k := key{q.Queue, jt.JobType}
-					if jt.Counts != (Counts{}) {
-						gotNow[k] = jt.Counts
+					for of, c := range map[*map[key]Counts]Counts{&gotNow: jt.Counts, &gotBefore: jt.Before.Counts, &gotEarlier: jt.WeekEarlier.Counts} {
+						if !cmp.Equal(c, Counts{}, shown) {
+							(*of)[k] = c
+						}
 					}
-					if jt.Before.Counts != (Counts{}) {
-						gotBefore[k] = jt.Before.Counts
-					}
-					all.add(jt.Counts)
-					allBefore.add(jt.Before.Counts)
+					all.add(&jt.Counts)
+					allBefore.add(&jt.Before.Counts)
 				}
-				if q.Counts != all || q.Before.Counts != allBefore || q.Before.Hours != coveredBefore {
+				all.sum()
+				allBefore.sum()
+				if !cmp.Equal(q.Counts, all, shown) || !cmp.Equal(q.Before.Counts, allBefore, shown) || q.Before.Hours != coveredBefore ||
+					q.WeekEarlier.Hours != coveredEarlier {
 					t.Errorf("%s of %s: %+v is not the sum of its types", q.Queue, w.Name, q)
 				}
 			}
-			if diff := cmp.Diff(now, gotNow, cmp.AllowUnexported(key{})); diff != "" {
+			if diff := cmp.Diff(now, gotNow, shown); diff != "" {
 				t.Errorf("%s (-recount +got):\n%s", w.Name, diff)
 			}
-			if diff := cmp.Diff(before, gotBefore, cmp.AllowUnexported(key{})); diff != "" {
+			if diff := cmp.Diff(before, gotBefore, shown); diff != "" {
 				t.Errorf("before %s (-recount +got):\n%s", w.Name, diff)
+			}
+			if diff := cmp.Diff(earlier, gotEarlier, shown); diff != "" {
+				t.Errorf("%s a week earlier (-recount +got):\n%s", w.Name, diff)
 			}
 		}
 		var missing []time.Time
@@ -180,13 +186,15 @@ func TestReportJSON(t *testing.T) {
 			t.Fatal(err)
 		}
 		stamp := func(t time.Time) string { return t.Format("2006-01-02T15:04:05Z") }
-		const none = `"added":0,"started":0,"finished":0,"errors":0,"failed":0,"wait_count":0,"wait_sum_ms":0,"wait_max_ms":0,"wait_avg_ms":0,` +
-			`"run_count":0,"run_sum_ms":0,"run_max_ms":0,"run_avg_ms":0`
-		const sums = `"added":1,"started":2,"finished":0,"errors":1,"failed":0,"wait_count":2,"wait_sum_ms":13,"wait_max_ms":8,"wait_avg_ms":6,` +
-			`"run_count":1,"run_sum_ms":70,"run_max_ms":70,"run_avg_ms":70,"before":{"hours":0,` + none + `}`
+		const never = `{"count":0,"sum_ms":0,"min_ms":0,"max_ms":0,"avg_ms":0,"p50_ms":null,"p95_ms":null,"p99_ms":null}`
+		const none = `"added":0,"started":0,"finished":0,"errors":0,"failed":0,"wait":` + never + `,"run":` + never
+		const former = `"before":{"hours":0,` + none + `},"week_earlier":{"hours":0,` + none + `}`
+		const sums = `"added":1,"started":2,"finished":0,"errors":1,"failed":0,` +
+			`"wait":{"count":2,"sum_ms":13,"min_ms":5,"max_ms":8,"avg_ms":6,"p50_ms":5,"p95_ms":8,"p99_ms":8},` +
+			`"run":{"count":1,"sum_ms":70,"min_ms":70,"max_ms":70,"avg_ms":70,"p50_ms":70,"p95_ms":70,"p99_ms":70},` + former
 		want := `{"Hour":"` + stamp(hour) + `","Window":{"window":"6h","from":"` + stamp(hour.Add(-5*time.Hour)) + `","to":"` + stamp(hour.Add(time.Hour)) +
 			`","hours":1,"of":6,"queues":[{"queue":"mail",` + sums + `,"job_types":[{"job_type":"send",` + sums + `}]},` +
-			`{"queue":"report",` + none + `,"before":{"hours":0,` + none + `},"job_types":[]}],"workers":{"started":1,"finished":0,"died":0}},"Missing":[],"Gauges":[]}`
+			`{"queue":"report",` + none + `,` + former + `,"job_types":[]}],"workers":{"started":1,"finished":0,"died":0}},"Missing":[],"Gauges":[]}`
 		if diff := cmp.Diff(want, string(got)); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}

@@ -71,7 +71,8 @@ func (m *Monitor) write(ctx context.Context, tx *engine.Tx, counted metrics, o T
 	hour := engine.At(counted.hour)
 	if o.Again {
 		// first, for it makes those who recount the same hour take turns
-		res, err := tx.ExecContext(ctx, "UPDATE "+m.db.Hours()+" SET taken_time = ? WHERE hour = ?", engine.At(tx.Now), hour)
+		res, err := tx.ExecContext(ctx, "UPDATE "+m.db.Hours()+" SET taken_time = ?, digest = ? WHERE hour = ?",
+			engine.At(tx.Now), counted.encode(), hour)
 		if err != nil {
 			return fmt.Errorf("record the hour: %w", err)
 		}
@@ -82,7 +83,8 @@ func (m *Monitor) write(ctx context.Context, tx *engine.Tx, counted metrics, o T
 			return err
 		}
 	}
-	_, err := tx.ExecContext(ctx, "INSERT INTO "+m.db.Hours()+" (hour, taken_time) VALUES (?, ?)", hour, engine.At(tx.Now))
+	_, err := tx.ExecContext(ctx, "INSERT INTO "+m.db.Hours()+" (hour, taken_time, digest) VALUES (?, ?, ?)",
+		hour, engine.At(tx.Now), counted.encode())
 	if engine.IsDuplicate(err) {
 		return errTaken
 	}
@@ -94,14 +96,14 @@ func (m *Monitor) write(ctx context.Context, tx *engine.Tx, counted metrics, o T
 
 // replace puts new metrics in the place of those of an hour that has been taken, with the old gauges if they are to stay.
 func (m *Monitor) replace(ctx context.Context, tx *engine.Tx, counted metrics, keepGauges bool) error {
-	var old []metric
-	query := "SELECT " + metricColumns + " FROM " + m.db.Metrics() + " WHERE hour = ?"
-	if err := tx.SelectContext(ctx, &old, query, engine.At(counted.hour)); err != nil {
-		return fmt.Errorf("read the metrics: %w", err)
-	}
 	var before, after int64
 	for _, r := range counted.rows {
 		after += r.entries()
+	}
+	var old []metric
+	err := m.eachMetric(ctx, tx, counted.hour, counted.hour.Add(time.Hour), func(r metric) { old = append(old, r) })
+	if err != nil {
+		return err
 	}
 	for _, r := range old {
 		before += r.entries()
@@ -130,7 +132,7 @@ func (m *Monitor) insert(ctx context.Context, tx *engine.Tx, counted metrics) er
 	for part := range slices.Chunk(rows, maxRows) {
 		var args []any
 		for _, r := range part {
-			args = append(args, r.values()...)
+			args = append(args, r.columns()...)
 		}
 		_, err := tx.ExecContext(ctx, "INSERT INTO "+m.db.Metrics()+" ("+metricColumns+") VALUES "+engine.Rows(metricRow, len(part)), args...)
 		if err != nil {

@@ -1,6 +1,7 @@
 package monitor
 
 import (
+	"context"
 	"errors"
 	"math/rand/v2"
 	"sync"
@@ -24,7 +25,7 @@ func wantMetrics(t fataler, m *Monitor, hour time.Time, entries []activity.Entry
 	for k, r := range stored(t, m, hour) {
 		if k == workersKey {
 			gotWorkers = r.Workers
-			if r.Counts != (Counts{}) {
+			if !cmp.Equal(r.Counts, Counts{}, shown) {
 				t.Fatalf("jobs are counted as workers: %+v", r.Counts)
 			}
 			continue
@@ -34,8 +35,27 @@ func wantMetrics(t fataler, m *Monitor, hour time.Time, entries []activity.Entry
 		}
 		got[k] = r.Counts
 	}
-	if diff := cmp.Diff(counts, got, cmp.AllowUnexported(key{})); diff != "" {
-		t.Fatalf("metrics of %s (-recount +got):\n%s", hour, diff)
+	digested := map[key]Counts{}
+	err := m.eachHour(context.Background(), hour, hour.Add(time.Hour), func(time.Time) func(*metric) {
+		return func(r *metric) {
+			if k := (key{r.Queue, r.JobType}); k != workersKey {
+				c := digested[k]
+				c.add(&r.Counts)
+				digested[k] = c
+			}
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for k, c := range got { // what isn't stored
+		c.Wait.AvgMS, c.Run.AvgMS = c.Wait.SumMS/max(c.Wait.Count, 1), c.Run.SumMS/max(c.Run.Count, 1)
+		got[k] = c
+	}
+	for how, got := range map[string]map[key]Counts{"rows": got, "digest": summed(digested)} {
+		if diff := cmp.Diff(summed(counts), got, shown); diff != "" {
+			t.Fatalf("%s of %s (-recount +got):\n%s", how, hour, diff)
+		}
 	}
 	if workers != gotWorkers {
 		t.Fatalf("workers of %s: %+v, recounted %+v", hour, gotWorkers, workers)

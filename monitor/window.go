@@ -22,10 +22,18 @@ var lengths = []struct {
 // merge is a window in the making.
 type merge struct {
 	Window
-	before      time.Time // where the window before it begins
-	hoursBefore int
-	queues      map[string]map[string]*Sums // by queue and job type
+	// before and earlier are the two windows that it is compared with.
+	before, earlier former
+	queues          map[string]map[string]*Sums // by queue and job type
 }
+
+// former is a window to compare with.
+type former struct {
+	from, to time.Time
+	hours    int
+}
+
+func (f *former) has(hour time.Time) bool { return !hour.Before(f.from) && hour.Before(f.to) }
 
 // merges are the windows that end at to, empty but for the queues.
 func merges(to time.Time, queues []string) []*merge {
@@ -33,8 +41,10 @@ func merges(to time.Time, queues []string) []*merge {
 	for i, l := range lengths {
 		from := to.Add(-l.length)
 		list[i] = &merge{
-			Window: Window{Name: l.name, From: from, To: to, Of: int(l.length / time.Hour)},
-			before: from.Add(-l.length), queues: map[string]map[string]*Sums{},
+			Window:  Window{Name: l.name, From: from, To: to, Of: int(l.length / time.Hour)},
+			before:  former{from: from.Add(-l.length), to: from},
+			earlier: former{from: from.Add(-week), to: to.Add(-week)},
+			queues:  map[string]map[string]*Sums{},
 		}
 		for _, q := range queues {
 			list[i].queues[q] = map[string]*Sums{}
@@ -43,22 +53,25 @@ func merges(to time.Time, queues []string) []*merge {
 	return list
 }
 
-// addHour notes that an hour has been taken.
-func (w *merge) addHour(hour time.Time) {
-	switch {
-	case w.has(hour):
+// addHour notes that an hour has been taken, and says whether its rows are to be added.
+func (w *merge) addHour(hour time.Time) bool {
+	if w.has(hour) {
 		w.Hours++
-	case w.hadBefore(hour):
-		w.hoursBefore++
+		return true
 	}
+	before, earlier := w.before.has(hour), w.earlier.has(hour)
+	if before {
+		w.before.hours++
+	}
+	if earlier {
+		w.earlier.hours++
+	}
+	return before || earlier
 }
 
-func (w *merge) add(r metric) {
-	hour, now := r.Hour.Time, w.has(r.Hour.Time)
-	switch {
-	case !now && !w.hadBefore(hour):
-		return
-	case r.Queue == workersKey.queue:
+func (w *merge) add(hour time.Time, r *metric) {
+	now := w.has(hour)
+	if r.Queue == workersKey.queue {
 		if now {
 			w.Workers.add(r.Workers)
 		}
@@ -75,15 +88,18 @@ func (w *merge) add(r metric) {
 		types[r.JobType] = sums
 	}
 	if now {
-		sums.add(r.Counts)
-	} else {
-		sums.Before.add(r.Counts)
+		sums.Counts.add(&r.Counts)
+		return
+	}
+	if w.before.has(hour) {
+		sums.Before.add(&r.Counts)
+	}
+	if w.earlier.has(hour) {
+		sums.WeekEarlier.add(&r.Counts)
 	}
 }
 
 func (w *merge) has(hour time.Time) bool { return !hour.Before(w.From) && hour.Before(w.To) }
-
-func (w *merge) hadBefore(hour time.Time) bool { return !hour.Before(w.before) && hour.Before(w.From) }
 
 // window is the window made, its queues and their types sorted by name.
 func (w *merge) window() Window {
@@ -91,15 +107,29 @@ func (w *merge) window() Window {
 	for _, name := range slices.Sorted(maps.Keys(w.queues)) {
 		types := w.queues[name]
 		q := QueueSums{Queue: name, JobTypes: []TypeSums{}}
-		q.Before.Hours = w.hoursBefore
 		for _, t := range slices.Sorted(maps.Keys(types)) {
 			sums := types[t]
-			sums.Before.Hours = w.hoursBefore
-			q.add(sums.Counts)
-			q.Before.add(sums.Before.Counts)
+			q.Sums.add(sums)
+			w.sum(sums)
 			q.JobTypes = append(q.JobTypes, TypeSums{JobType: t, Sums: *sums})
 		}
+		w.sum(&q.Sums)
 		w.Queues = append(w.Queues, q)
 	}
 	return w.Window
+}
+
+// sum finds out what follows from what was added.
+func (w *merge) sum(s *Sums) {
+	s.Before.Hours, s.WeekEarlier.Hours = w.before.hours, w.earlier.hours
+	for _, c := range []*Counts{&s.Counts, &s.Before.Counts, &s.WeekEarlier.Counts} {
+		c.sum()
+	}
+}
+
+// add adds the counts of others.
+func (s *Sums) add(o *Sums) {
+	s.Counts.add(&o.Counts)
+	s.Before.add(&o.Before.Counts)
+	s.WeekEarlier.add(&o.WeekEarlier.Counts)
 }
