@@ -32,7 +32,7 @@ demo: build ## show hipq at work
 # side by side. The race detector leaves all of them out: it slows processes down and doesn't look across them.
 BUT_CRASH = $(if $(filter ./...,$(PKG)),$$(go list ./... | grep -v /internal/crash),$(PKG))
 test: ## run all tests on SQLite and on a MariaDB of their own
-	.ci/with-mariadb sh -c 'go test -count=1 -timeout 20m $(BUT_CRASH) && go test -count=1 -short -v -parallel 16 -timeout 20m ./internal/crash'
+	.ci/with-mariadb sh -c 'go test -count=1 -timeout 20m $(BUT_CRASH) && go test -count=1 -short -v -parallel 10 -timeout 20m ./internal/crash'
 
 # The command's scripts speak of the jobs 1, 2 and 3, whatever steps a cluster takes.
 test-galera: ## run all tests on SQLite and on a Galera cluster of their own

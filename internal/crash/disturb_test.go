@@ -90,7 +90,7 @@ func (s *stage) caught(statements string) {
 			if s.connection = connection; s.holds() {
 				return
 			}
-		case <-time.After(time.Minute):
+		case <-time.After(3 * time.Minute):
 			s.t.Fatalf("the victim never sent %q", statements)
 		}
 		s.proxy.Resume()

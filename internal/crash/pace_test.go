@@ -47,7 +47,7 @@ func (s *stage) wantPace(when string, before span, but string) {
 			return
 		}
 		if n == windows {
-			s.t.Errorf("%s the others don't keep their pace", when)
+			s.t.Errorf("%s the others don't keep their pace; the server meanwhile:%s", when, s.meanwhile())
 			return
 		}
 	}
@@ -126,4 +126,21 @@ func (s *stage) wantSoon(disturbed time.Time) {
 	if s.t.Logf("late are %d: %s", len(list), strings.Join(list, "; ")); worst > soon.Seconds() {
 		s.t.Errorf("a result that nobody touched came %.1f s late", worst)
 	}
+}
+
+// transactions shows what is open on the server, longest first, and who waits for whom.
+func (s *stage) meanwhile() (text string) {
+	s.t.Helper()
+	query := "SELECT CONCAT_WS(' ', TIMESTAMPDIFF(SECOND, t.trx_started, NOW()), 's', t.trx_state, p.id, p.command, p.time, t.trx_rows_locked, 'rows:', LEFT(COALESCE(p.info, ''), 3000))" +
+		" FROM information_schema.processlist p LEFT JOIN information_schema.innodb_trx t ON p.id = t.trx_mysql_thread_id WHERE p.db = DATABASE() ORDER BY t.trx_started"
+	err := s.db.each(query, nil, func(rows *sql.Rows) error {
+		var line string
+		err := rows.Scan(&line)
+		text += "\n" + line
+		return err
+	})
+	if err != nil {
+		s.t.Error(err)
+	}
+	return text
 }

@@ -79,6 +79,9 @@ func (s *stage) play(d disturbance) {
 	before := s.look()
 	undo := d.begin(s)
 	disturbed := s.now()
+	if d.stopped != everything {
+		s.stock(ctx, patience+windows*window) // on a busy machine it may take long until a disturbance can begin
+	}
 	tick := s.tick(d)
 	time.Sleep(patience - s.now().Sub(disturbed))
 	if d.stopped == everything {
