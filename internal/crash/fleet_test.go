@@ -255,7 +255,7 @@ func (f *fleet) sendHome() {
 		time.Sleep(time.Until(w.began.Add(2 * time.Second))) // one that has just begun doesn't listen to signals yet
 		w.signal(syscall.SIGTERM)
 	}
-	limit := time.After(20 * time.Second)
+	limit := time.After(time.Minute)
 	for _, w := range left {
 		select {
 		case <-w.ended:

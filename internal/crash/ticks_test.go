@@ -17,8 +17,8 @@ import (
 const (
 	// tickRuns is a tick's run_for. What it started before that must not take longer.
 	tickRuns = 4 * time.Second
-	// reserve is how long a worker that has nothing else to do waits for its database, and what a busy machine takes besides.
-	reserve = 10*time.Second + 6*time.Second
+	// reserve is how long a worker that has nothing else to do waits for its database, and what a very busy machine takes besides.
+	reserve = 10*time.Second + 15*time.Second
 )
 
 // outage is a way in which a database does nothing for a tick, though it doesn't refuse it.

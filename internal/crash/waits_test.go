@@ -12,8 +12,9 @@ import (
 	"time"
 )
 
-// halfAMinute is how long a command may wait for others, with the time that a busy machine takes to start it.
-const halfAMinute = 32 * time.Second
+// halfAMinute is how long a command may wait for others, with the time that a very busy machine takes to start and end it. It
+// waits 22 s and for one lock more.
+const halfAMinute = 30*time.Second + 10*time.Second
 
 // wait is a command that has to wait for somebody else's transaction, and can't wait for ever.
 type wait struct {
