@@ -18,6 +18,8 @@ const (
 	round = 50 * time.Millisecond
 	// lastRounds is how often it sends KILL to processes that won't be gone, before it gives up on them.
 	lastRounds = 40
+	// forksFor is how long it waits at most for forks to show whose they are.
+	forksFor = 10 * time.Second
 )
 
 // hunt finds and ends what a worker's programs are and have started: by their process groups, and, where the system shows
@@ -34,7 +36,10 @@ type hunt struct {
 	// foundlings are the worker's, with when they were born.
 	foundlings map[int]int
 	strays     map[int]stray
-	took       time.Duration // by the last look
+	// forks are those, with when they were born, that there were at the first look and that may still become the worker's
+	// programs: nothing shows yet whose they are.
+	forks map[int]int
+	took  time.Duration // by the last look
 }
 
 func newHunt(workerID string) *hunt {
@@ -95,7 +100,14 @@ func (h *hunt) any() bool {
 		return len(h.groups)+len(h.foundlings) > 0
 	}
 	h.look()
-	return len(h.groups)+len(h.strays) > 0
+	return len(h.groups)+len(h.strays)+len(h.forks) > 0
+}
+
+// mayGrow says whether there are forks that may yet become the worker's programs.
+func (h *hunt) mayGrow() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.forks) > 0
 }
 
 // signal sends sig to all groups and strays; 0 only looks, but gives strays that have come to light a TERM. It says whether
@@ -149,10 +161,10 @@ func (h *hunt) pardon() {
 func (h *hunt) end(limit time.Time) {
 	sig, quiet := syscall.SIGTERM, 0
 	for ; time.Now().Before(limit); time.Sleep(round) {
-		if h.signal(sig) {
+		if h.signal(sig) || h.mayGrow() {
 			quiet = 0
 		} else if quiet++; quiet == 2 {
-			return // twice, since a program shows its environment a moment after its start
+			return // twice, since what is signalled may just be starting something
 		}
 		sig = 0
 	}
@@ -161,11 +173,18 @@ func (h *hunt) end(limit time.Time) {
 
 // kill kills everything, until nothing is left that it could kill, or for long enough.
 func (h *hunt) kill() {
+	limit := time.Now().Add(forksFor)
 	for n, quiet := 0, 0; n < lastRounds; n++ {
-		if h.signal(syscall.SIGKILL) {
+		found := h.signal(syscall.SIGKILL)
+		switch {
+		case h.mayGrow() && time.Now().Before(limit):
+			n, quiet = 0, 0
+		case found:
 			quiet = 0
-		} else if quiet++; quiet == 2 {
-			return
+		default:
+			if quiet++; quiet == 2 {
+				return
+			}
 		}
 		h.forgetGroups() // nothing gets out of a group that was killed; zombies stay in it until somebody reaps them
 		time.Sleep(round)

@@ -30,6 +30,7 @@ func TestMain(m *testing.M) {
 			"escape":  processtest.Escape,
 			"busy":    busyAdopter,
 			"heir":    heir,
+			"forker":  forker,
 		}[os.Args[1]]; role != nil {
 			if err := role(os.Args[2:]); err != nil {
 				fmt.Fprintln(os.Stderr, err)
@@ -80,6 +81,19 @@ func forkedInSecret(args []string) error {
 	}
 	child := exec.Command("sh", "-c", args[1])
 	child.Env = []string{"PATH=" + os.Getenv("PATH"), "HIPQ_WORKER_ID=" + args[0]}
+	child.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	return child.Run()
+}
+
+// forker starts a program, under a guard of its own or none: ID PROGRAM guard|strays.
+func forker(args []string) error {
+	if args[2] == "guard" {
+		if err := guard.New(guardArgv(), args[0], 300*time.Millisecond).Start(); err != nil {
+			return err
+		}
+	}
+	child := exec.Command(args[1], "60")
+	child.Env = []string{"HIPQ_WORKER_ID=" + args[0]}
 	child.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	return child.Run()
 }

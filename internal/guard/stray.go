@@ -35,6 +35,8 @@ func (h *hunt) look() {
 	}
 	maps.DeleteFunc(all, func(pid int, _ process.Other) bool { return has(spared, pid) })
 
+	h.lookForForks(all)
+
 	found := map[int]struct{}{}
 	for pid, o := range all {
 		if h.knows(pid, o) || process.HasInEnvironment(pid, WorkerVariable+"="+h.workerID) {
@@ -56,6 +58,22 @@ func (h *hunt) look() {
 		}
 	}
 	h.strays = strays
+}
+
+// lookForForks finds, at the first look, the processes that may be forks of the worker; and then those of them that still may.
+func (h *hunt) lookForForks(all map[int]process.Other) {
+	first := h.forks == nil
+	if first {
+		h.forks = map[int]int{}
+	}
+	for pid, o := range all {
+		if born, known := h.forks[pid]; (first || known && born == o.Born) && o.IsFork(pid) {
+			h.forks[pid] = o.Born
+		} else {
+			delete(h.forks, pid)
+		}
+	}
+	maps.DeleteFunc(h.forks, func(pid, _ int) bool { return !has(all, pid) })
 }
 
 // knows says whether a process is in a group, a foundling, or was found earlier.
@@ -84,8 +102,8 @@ func has[V any](pids map[int]V, pid int) bool {
 
 // KillStrays kills what the programs of a worker are and have started, on this host, and its guard, and gives what it could
 // not kill, in words. It is for workers that are dead, before others take their jobs: a handler may have killed or stopped
-// the guard too. On Linux it finds processes that have the worker's id in their environment, and what they have started;
-// elsewhere none. It may be repeated.
+// the guard too. On Linux it finds processes that have the worker's id in their environment, and what they have started; it
+// waits some seconds for forks that may be the worker's to show what they are. Elsewhere it finds none. It may be repeated.
 func KillStrays(workerID string) (left []string) {
 	h := newHunt(workerID)
 	h.spared = os.Getpid() // it may be such a stray itself

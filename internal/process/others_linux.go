@@ -47,12 +47,40 @@ func OtherOf(pid int) (o Other, ok bool) {
 		n, _ := strconv.Atoi(string(fields[i]))
 		return n
 	}
-	o = Other{Parent: number(1), Group: number(2), Session: number(3), Born: number(19)}
+	o = Other{Parent: number(1), Group: number(2), Session: number(3), Born: number(19), Threads: number(17)}
 	switch fields[0][0] {
 	case 'Z', 'X':
-		o.Ended = number(17) <= 1 // its first thread may have ended before the others
+		o.Ended = o.Threads <= 1 // its first thread may have ended before the others
 	}
 	return o, true
+}
+
+const (
+	// ticksPerSecond is the unit of Born, the same on all architectures.
+	ticksPerSecond = 100
+	// forkTicks is how old a fork may be; who forks waits until the program has begun, and a busy machine takes some seconds.
+	forkTicks = 30 * ticksPerSecond
+	kthreadd  = 2 // parent of the kernel's threads
+)
+
+// IsFork says whether a process may be a fork of this program, from before it becomes the program that it is to run, or while
+// it does: then nothing can be seen of its environment. Whose fork it is can't be seen either.
+func (o Other) IsFork(pid int) bool {
+	var system unix.Sysinfo_t
+	if o.Ended || o.Threads != 1 || o.Parent == kthreadd || unix.Sysinfo(&system) != nil || int(system.Uptime)*ticksPerSecond-o.Born > forkTicks {
+		return false
+	}
+	env, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/environ")
+	if err != nil {
+		return false // another user's, or gone
+	}
+	if len(env) == 0 {
+		return true
+	}
+	its, _ := os.Readlink("/proc/" + strconv.Itoa(pid) + "/exe")
+	own, err := os.Readlink("/proc/self/exe")
+	const replaced = " (deleted)"
+	return err == nil && strings.TrimSuffix(its, replaced) == strings.TrimSuffix(own, replaced)
 }
 
 // Signal signals the process, whose id this was; never another that has the id by now.

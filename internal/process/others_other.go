@@ -19,6 +19,9 @@ func OtherOf(int) (o Other, ok bool) { return o, false }
 // Signal finds none.
 func (Other) Signal(int, syscall.Signal) error { return syscall.ESRCH }
 
+// IsFork can't tell.
+func (Other) IsFork(int) bool { return false }
+
 // HasInEnvironment can't see any.
 func HasInEnvironment(int, string) bool { return false }
 

@@ -13,4 +13,6 @@ type Other struct {
 	// Born, in ticks since the host's start, tells it from others that have its id after it.
 	Born  int
 	Ended bool
+	// Threads is how many it has.
+	Threads int
 }
