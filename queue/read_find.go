@@ -130,12 +130,25 @@ func (q *Queue) FindIDs(ctx context.Context, by Filter) (ids []int64, err error)
 	return ids, nil
 }
 
-// CountFound counts the jobs that the filter lets pass, whatever its Limit: up to 10,000, and if no index serves the filter
-// among the newest 100,000 of the queue. all says that there are no others.
+// served says whether an index has all that the filter asks for, so that no row is read which it doesn't let pass.
+func (by Filter) served() bool {
+	switch {
+	case by.Type != "" && by.Key != "":
+		return true // one job, and those that were like it
+	case by.Key != "", by.Error != "", !by.Since.IsZero(), !by.Until.IsZero():
+		return false
+	case by.Standing == Standing(job.Initial), by.Standing == Standing(job.Retry):
+		return false // the index has their lines, which they share
+	}
+	return by.Standing != "" || by.Type == ""
+}
+
+// CountFound counts the jobs that the filter lets pass, whatever its Limit: up to 10,000, and if no index has all that the
+// filter asks for among the newest 100,000 of the queue. all says that there are no others.
 func (q *Queue) CountFound(ctx context.Context, by Filter) (n int, all bool, err error) {
 	where, hint, args := q.where(by)
-	served := hint != "" || len(args) == 0
-	if n, all, err = q.db.CountSome(ctx, engine.Some{Table: q.table, Hint: hint, Where: where, Args: args, Served: served}); err != nil {
+	some := engine.Some{Table: q.table, Hint: hint, Where: where, Args: args, Served: by.served()}
+	if n, all, err = q.db.CountSome(ctx, some); err != nil {
 		return 0, false, fmt.Errorf("count jobs of %s: %w", q.Name, err)
 	}
 	return n, all, nil
