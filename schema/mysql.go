@@ -49,6 +49,7 @@ func (o Options) connector() (s session, err error) {
 	cfg.MultiStatements = true   // Tx sends together what need not be waited for
 	cfg.ClientFoundRows = true   // an update that changes nothing has still found its row
 	cfg.RejectReadOnly = false   // it would hide what the server says: preparedConn sees to it
+	cfg.ColumnsWithAlias = false // columns are found by their names
 	cfg.ParseTime = false        // Time reads the text itself, whatever the session's zone
 	cfg.AllowAllFiles = false    // else the server could ask for any file of this host
 	if cfg.Timeout == 0 {
@@ -158,9 +159,16 @@ func knowServer(ctx context.Context, db *engine.DB) (engine.Dialect, error) {
 
 // ownVariables are the server's variables that hipq sets itself on each connection: a DSN must not seem to.
 var ownVariables = []string{
-	"autocommit", "character_set_client", "character_set_connection", "character_set_results", "collation_connection",
-	"idle_transaction_timeout", "in_predicate_conversion_threshold", "innodb_lock_wait_timeout", "lock_wait_timeout", "sql_mode",
-	"time_zone", "transaction_isolation", "transaction_read_only", "tx_isolation", "tx_read_only",
+	"autocommit", "character_set_client", "character_set_connection", "character_set_results", "check_constraint_checks",
+	"collation_connection", "completion_type", "idle_transaction_timeout", "in_predicate_conversion_threshold",
+	"innodb_lock_wait_timeout", "lock_wait_timeout", "sql_auto_is_null", "sql_mode", "sql_safe_updates", "sql_select_limit",
+	"time_zone", "transaction_isolation", "tx_isolation", "unique_checks", "wait_timeout",
+}
+
+// givenVariables are those that hipq needs as the server has them: the clock, the ids that rows get, that writes are taken and
+// reach the server's replicas and cluster.
+var givenVariables = []string{
+	"insert_id", "skip_replication", "sql_log_bin", "timestamp", "transaction_read_only", "tx_read_only", "wsrep_on", "wsrep_osu_method",
 }
 
 // checkOptions refuses options of a DSN that would break what hipq relies on. It shows no values.
@@ -186,6 +194,9 @@ func checkOptions(dsn string, cfg *mysql.Config) error {
 		if slices.Contains(ownVariables, strings.ToLower(name)) {
 			return fmt.Errorf("%w: database.dsn: hipq sets %s itself; leave it out", ErrConfig, name)
 		}
+		if slices.Contains(givenVariables, strings.ToLower(name)) {
+			return fmt.Errorf("%w: database.dsn: hipq needs %s as the server has it; leave it out", ErrConfig, name)
+		}
 	}
 	return nil
 }
@@ -208,8 +219,10 @@ type session struct {
 }
 
 const (
-	setSession = "SET NAMES utf8mb4 COLLATE utf8mb4_bin, sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', autocommit = 1," +
-		" /*M! tx_isolation = 'READ-COMMITTED', in_predicate_conversion_threshold = 0, idle_transaction_timeout = 10, */" +
+	setSession = "SET NAMES utf8mb4 COLLATE utf8mb4_bin, sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', autocommit = 1, completion_type = 'NO_CHAIN'," +
+		" unique_checks = 1, sql_select_limit = 18446744073709551615, sql_safe_updates = 0, sql_auto_is_null = 0," +
+		" /*M! tx_isolation = 'READ-COMMITTED', in_predicate_conversion_threshold = 0, idle_transaction_timeout = 10," +
+		" check_constraint_checks = 1, */" +
 		" /*!80000 transaction_isolation = 'READ-COMMITTED', wait_timeout = 20, */ time_zone = '+00:00'"
 	// hurried and patient are how long a statement waits for locks of others: a migration's as long as it must.
 	hurried = ", innodb_lock_wait_timeout = 3, lock_wait_timeout = 5"

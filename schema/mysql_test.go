@@ -12,10 +12,13 @@ import (
 	"encoding/pem"
 	"errors"
 	"io"
+	"maps"
 	"math/big"
 	"net"
+	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -156,8 +159,20 @@ func TestOptionsOfTheDSN(t *testing.T) {
 		"sql_mode=''":                     "hipq sets sql_mode itself",
 		"tx_isolation='READ-UNCOMMITTED'": "hipq sets tx_isolation itself",
 		"autocommit=0":                    "hipq sets autocommit itself",
+		"sql_select_limit=5":              "hipq sets sql_select_limit itself",
+		"unique_checks=0":                 "hipq sets unique_checks itself",
+		"check_constraint_checks=0":       "hipq sets check_constraint_checks itself",
+		"completion_type=2":               "hipq sets completion_type itself",
+		"sql_safe_updates=1":              "hipq sets sql_safe_updates itself",
+		"sql_auto_is_null=1":              "hipq sets sql_auto_is_null itself",
+		"wait_timeout=600":                "hipq sets wait_timeout itself",
+		"Timestamp=1":                     "hipq needs Timestamp as the server has it",
+		"insert_id=5":                     "hipq needs insert_id as the server has it",
+		"tx_read_only=1":                  "hipq needs tx_read_only as the server has it",
+		"sql_log_bin=0":                   "hipq needs sql_log_bin as the server has it",
+		"wsrep_on=0":                      "hipq needs wsrep_on as the server has it",
 		"timeout=1s&charset=gbk":          "charset is not utf8mb4",
-		"charset=gbk&wait_timeout=1;":     "charset is not utf8mb4",
+		"charset=gbk&sql_notes=1;":        "charset is not utf8mb4",
 		"charset=utf8mb4,big5":            "charset is not utf8mb4",
 		"charset=secret":                  "charset is not utf8mb4",
 		"collation=gbk_chinese_ci":        "collation is not one of utf8mb4",
@@ -188,8 +203,8 @@ func TestVariablesOfTheDSN(t *testing.T) {
 		t.Errorf("%s, %s, %v", depth, size, err)
 	}
 	for option, want := range map[string]string{
-		"wait_timeout=hunter2": "refuses to set wait_timeout, or what to (error 1232)", "sql_notes='hunter2'": "refuses to set sql_notes,",
-		"nobodys=hunter2": "refuses to set nobodys,", "wait_timeout=hunter2 hunter3&sql_notes=1": "refuses to set sql_notes, wait_timeout,",
+		"net_read_timeout=hunter2": "refuses to set net_read_timeout, or what to (error 1232)", "sql_notes='hunter2'": "refuses to set sql_notes,",
+		"nobodys=hunter2": "refuses to set nobodys,", "net_read_timeout=hunter2 hunter3&sql_notes=1": "refuses to set net_read_timeout, sql_notes,",
 		"collation=utf8mb4_hunter2": "",
 	} {
 		db, err := schema.Open(t.Context(), schema.Options{Driver: "mysql", DSN: source + "?" + option}, schema.Names{})
@@ -199,6 +214,34 @@ func TestVariablesOfTheDSN(t *testing.T) {
 		case !errors.Is(err, schema.ErrConfig) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "hunter"):
 			t.Errorf("%s: %v", option, err)
 		}
+	}
+}
+
+// What hipq sets on a connection it has, whatever the server has by default, or a DSN slips in behind another variable.
+func TestVariablesOfTheSession(t *testing.T) {
+	other := "65536, unique_checks = 0, check_constraint_checks = 0, completion_type = 2, sql_safe_updates = 1," +
+		" sql_auto_is_null = 1, sql_select_limit = 1"
+	db := dbtest.Open(t, "mysql", dbtest.MySQL(t)+"?columnsWithAlias=true&sort_buffer_size="+url.QueryEscape(other), "emails")
+	want := map[string]string{
+		"unique_checks": "ON", "check_constraint_checks": "ON", "completion_type": "NO_CHAIN", "sql_safe_updates": "OFF",
+		"sql_auto_is_null": "OFF", "sql_select_limit": "18446744073709551615",
+	}
+	var got []struct {
+		Name  string `db:"Variable_name"`
+		Value string `db:"Value"`
+	}
+	names := "'" + strings.Join(slices.Collect(maps.Keys(want)), "', '") + "'"
+	if err := db.SelectContext(t.Context(), &got, "SHOW SESSION VARIABLES WHERE Variable_name IN ("+names+")"); err != nil || len(got) < len(want)-1 {
+		t.Fatalf("%+v, %v", got, err) // MySQL has no check_constraint_checks
+	}
+	for _, v := range got {
+		if v.Value != want[v.Name] {
+			t.Errorf("%s is %s", v.Name, v.Value)
+		}
+	}
+	var rows []struct{ ID, State string }
+	if err := db.SelectContext(t.Context(), &rows, "SELECT id, state FROM shop_workers"); err != nil {
+		t.Error(err)
 	}
 }
 
