@@ -6,6 +6,7 @@ import (
 	"io"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/hipq/hipq/queue/job"
@@ -21,7 +22,10 @@ type answer struct {
 	Result     json.RawMessage `json:"result"`
 	Error      json.RawMessage `json:"error"`
 	RetryAfter json.RawMessage `json:"retry_after"`
-	said       job.Verdict
+	// ID and Token are which job's it is, and of which attempt, where it says so.
+	ID    json.RawMessage `json:"id"`
+	Token json.RawMessage `json:"token"`
+	said  job.Verdict
 }
 
 // answerLike is what an answer has in it, whatever is wrong with it: the key outcome, as a language may print an object's.
@@ -33,12 +37,17 @@ var errLong = fmt.Errorf("it is longer than %d bytes", maxAnswer)
 // parseAnswer finds what a program says of its job in what it printed: in its last line, or, where that is no answer, in the
 // last line before that is one and nothing else. What comes behind is often not the handler's own: a warning on standard error, a
 // notice of its language's. A last line that looks like an answer and can't be read is an error, for it may have said that the job
-// failed.
-func parseAnswer(p printed) (answer, error) {
+// failed. Where exit, the verdict of the exit status, is no success and an earlier line says something else, the exit status came
+// later and holds.
+func parseAnswer(p printed, j *job.Job, exit job.Verdict) (answer, error) {
 	if a, err := readAnswer(p); err != nil || a.said != "" {
 		return a, err
 	}
-	return earlierAnswer(p.whole()), nil
+	a := earlierAnswer(p.whole(), j)
+	if exit != job.Finished && a.said != exit {
+		return answer{}, nil
+	}
+	return a, nil
 }
 
 // readAnswer reads the last line. It is an answer if it is a JSON object with an outcome; of any other nothing is said.
@@ -70,19 +79,26 @@ func (a answer) verdict() job.Verdict {
 	return ""
 }
 
-// earlierAnswer is the last line with an outcome that has no key but those of an answer: others tell of something else.
-func earlierAnswer(text string) (a answer) {
+// isOf says whether the answer can be that of the job's attempt.
+func (a answer) isOf(j *job.Job) bool {
+	id, token := jsonText(a.ID), jsonText(a.Token)
+	return (id == "" || id == strconv.FormatInt(j.ID, 10)) && (token == "" || token == j.AttemptToken)
+}
+
+// earlierAnswer is the last line with an outcome that has no key but those of an answer, and names no other job: others tell of
+// something else.
+func earlierAnswer(text string, j *job.Job) answer {
 	if !strings.Contains(text, `"outcome"`) {
-		return a
+		return answer{}
 	}
 	lines := strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' })
 	for _, line := range slices.Backward(lines) {
-		if found, ok := onlyAnswer(line); ok && found.verdict() != "" {
-			found.said = found.verdict()
-			return found
+		if a, ok := onlyAnswer(line); ok && a.verdict() != "" && a.isOf(j) {
+			a.said = a.verdict()
+			return a
 		}
 	}
-	return a
+	return answer{}
 }
 
 // onlyAnswer reads a line that has keys of an answer and no others.
@@ -90,16 +106,11 @@ func onlyAnswer(line string) (a answer, ok bool) {
 	if !strings.HasPrefix(strings.TrimSpace(line), "{") {
 		return a, false
 	}
-	var all struct {
-		answer
-		ID    json.RawMessage `json:"id"` // which job's it is, and of which attempt: an answer may say so
-		Token json.RawMessage `json:"token"`
-	}
 	d := json.NewDecoder(strings.NewReader(line))
 	d.DisallowUnknownFields()
-	err := d.Decode(&all)
+	err := d.Decode(&a)
 	_, behind := d.Token()
-	return all.answer, err == nil && behind == io.EOF
+	return a, err == nil && behind == io.EOF
 }
 
 // noOutcome is what is noted behind the output of a program whose last line has the rest of an answer.

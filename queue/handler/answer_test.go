@@ -55,20 +55,27 @@ func TestAnswerBeforeOtherOutput(t *testing.T) {
 	const failed, warning = `echo '{"outcome":"failed","error":"no such customer"}'; `, `echo '(node:7) Warning: old api' >&2`
 	for script, want := range map[string]job.Outcome{
 		failed + warning: {Verdict: job.Failed, Error: "no such customer"},
-		`echo begin; ` + failed + `yes bye | head -n 3000`:               {Verdict: job.Failed, Error: "no such customer"},
-		failed + `echo '{"progress":100}'`:                               {Verdict: job.Failed, Error: "no such customer"},
-		failed + warning + `; exit 1`:                                    {Verdict: job.Failed, Error: "no such customer"},
-		failed + warning + `; exit 65`:                                   {Verdict: job.Failed, Error: "no such customer"},
-		failed + `echo '{"outcome":"finished","result":3}'; ` + warning:  {Verdict: job.Finished, Result: "3"},
-		`echo '{"outcome":"finished","result":{"a":1}}'; ` + warning:     {Verdict: job.Finished, Result: `{"a":1}`},
-		`printf '{"id":7,"token":"t","outcome":"sent"}\r\n'; ` + warning: {Verdict: job.Sent},
-		`echo '{"outcome":"retry","retry_after":"5m"}'; ` + warning:      {Verdict: job.TryAgain, Error: "the handler said retry", RetryAfter: 5 * time.Minute},
-		`echo '{"outcome":"finished"}'; ` + warning + `; exit 3`:         {Verdict: job.TryAgain, Error: "exit status 3: (node:7) Warning: old api"},
-		`echo '{"item":7,"outcome":"failed"}'; echo '9 of 10'`:           {Verdict: job.Finished}, // of something else
-		`echo '{"outcome":"failure"}'; ` + warning:                       {Verdict: job.Finished},
-		`echo '{"outcome":"failed"} {"outcome":"failed"}'; ` + warning:   {Verdict: job.Finished},
-		`echo '[{"outcome":"failed"}]'; echo ' "outcome" '; ` + warning:  {Verdict: job.Finished},
-		`echo '{"outcome":"failed"}]'; ` + warning:                       {Verdict: job.Finished},
+		`echo begin; ` + failed + `yes bye | head -n 3000`: {Verdict: job.Failed, Error: "no such customer"},
+		failed + `echo '{"progress":100}'`:                 {Verdict: job.Failed, Error: "no such customer"},
+		failed + `exit 1`:                                  {Verdict: job.Failed, Error: "no such customer"},
+		failed + warning + `; exit 1`:                      {Verdict: job.TryAgain, Error: "exit status 1: (node:7) Warning: old api"},
+		`echo '{"outcome":"retry","error":"x","retry_after":9}'; ` + warning + `; exit 75`: {Verdict: job.TryAgain, Error: "x", RetryAfter: 9 * time.Second},
+		`echo '{"outcome":"retry","error":"x"}'; ` + warning + `; exit 65`:                 {Verdict: job.Failed, Error: "exit status 65: (node:7) Warning: old api"},
+		failed + warning + `; exit 65`:                                                     {Verdict: job.Failed, Error: "no such customer"},
+		failed + `echo '{"outcome":"finished","result":3}'; ` + warning:                    {Verdict: job.Finished, Result: "3"},
+		`echo '{"outcome":"finished","result":{"a":1}}'; ` + warning:                       {Verdict: job.Finished, Result: `{"a":1}`},
+		`printf '{"id":7,"token":"0198-token","outcome":"sent"}\r\n'; ` + warning:          {Verdict: job.Sent},
+		`echo '{"id":"7","token":null,"outcome":"failed"}'; ` + warning:                    {Verdict: job.Failed, Error: "the handler said failed"},
+		`echo '{"id":8,"outcome":"failed"}'; ` + warning:                                   {Verdict: job.Finished}, // another job's
+		`echo '{"token":"0199","outcome":"failed"}'; ` + warning:                           {Verdict: job.Finished}, // another attempt's
+		failed + `echo '{"id":8,"outcome":"finished"}'; ` + warning:                        {Verdict: job.Failed, Error: "no such customer"},
+		`echo '{"outcome":"retry","retry_after":"5m"}'; ` + warning:                        {Verdict: job.TryAgain, Error: "the handler said retry", RetryAfter: 5 * time.Minute},
+		`echo '{"outcome":"finished"}'; ` + warning + `; exit 3`:                           {Verdict: job.TryAgain, Error: "exit status 3: (node:7) Warning: old api"},
+		`echo '{"item":7,"outcome":"failed"}'; echo '9 of 10'`:                             {Verdict: job.Finished}, // of something else
+		`echo '{"outcome":"failure"}'; ` + warning:                                         {Verdict: job.Finished},
+		`echo '{"outcome":"failed"} {"outcome":"failed"}'; ` + warning:                     {Verdict: job.Finished},
+		`echo '[{"outcome":"failed"}]'; echo ' "outcome" '; ` + warning:                    {Verdict: job.Finished},
+		`echo '{"outcome":"failed"}]'; ` + warning:                                         {Verdict: job.Finished},
 
 		failed + xs(100_000): {Verdict: job.Finished}, // it isn't kept any more
 	} {

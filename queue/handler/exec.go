@@ -33,7 +33,8 @@ const maxReason = 500
 //	{"outcome": "finished|retry|failed|sent", "result": …, "error": …, "retry_after": "5m"}
 //
 // A last line that looks like one and can't be read makes an error of exit status 0. A retry_after that is a number is
-// seconds. Where the last line is no such object, the last one before it is taken that is kept and has no other keys.
+// seconds. Where the last line is no such object, the last one before it is taken that is kept, has no other keys but id and
+// token, which must be the job's, and says the same as an exit status that isn't 0.
 //
 // When the context ends, the program's process group gets a TERM and, after Grace, a KILL. Whatever ends the program,
 // the rest of its group is killed.
@@ -72,14 +73,14 @@ func (e *Exec) Handle(ctx context.Context, j *job.Job) job.Outcome {
 	if err != nil {
 		outcome = tryAgain(err.Error())
 	} else {
-		outcome = outcomeOf(status, out)
+		outcome = outcomeOf(status, out, j)
 	}
 	outcome.Output, outcome.Ran = noted(out), time.Since(begin)
 	return outcome
 }
 
 // outcomeOf turns the way in which a program ended, and what it printed, into an outcome.
-func outcomeOf(status syscall.WaitStatus, out printed) job.Outcome {
+func outcomeOf(status syscall.WaitStatus, out printed, j *job.Job) job.Outcome {
 	var outcome job.Outcome
 	switch {
 	case status.Signaled():
@@ -92,7 +93,7 @@ func outcomeOf(status syscall.WaitStatus, out printed) job.Outcome {
 			outcome.Verdict = job.Failed
 		}
 	}
-	switch a, err := parseAnswer(out); {
+	switch a, err := parseAnswer(out, j, outcome.Verdict); {
 	case err != nil && outcome.Verdict == job.Finished:
 		return tryAgain(fmt.Sprintf("the handler's answer can't be read: %v: %s", err, head(out.last, maxReason)))
 	case a.said != "":
