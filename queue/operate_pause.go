@@ -32,9 +32,12 @@ func (q *Queue) Pause(ctx context.Context, paused bool) error {
 	return nil
 }
 
+// isPaused is the condition that a queue's own row says so.
+const isPaused = "paused = 1"
+
 // paused is whether the queue is paused, as an expression; its parameter is the queue's name.
 func (q *Queue) paused() string {
-	return "EXISTS (SELECT 1 FROM " + q.db.Queues() + " WHERE queue = ? AND paused = 1)"
+	return "EXISTS (SELECT 1 FROM " + q.db.Queues() + " WHERE queue = ? AND " + isPaused + ")"
 }
 
 // Paused says whether the queue is paused.

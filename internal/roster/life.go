@@ -71,18 +71,18 @@ func (r *Roster) Renew(ctx context.Context, w Worker, lockFor time.Duration) err
 	})
 }
 
-// End ends the worker's row, as finished or error. remark, if any, goes to the activity.
-func (r *Roster) End(ctx context.Context, w Worker, state, remark string) error {
+// End ends the worker's row, as Finished or Error. remark, if any, goes to the activity.
+func (r *Roster) End(ctx context.Context, w Worker, state activity.State, remark string) error {
 	err := r.db.Tx(ctx, func(tx *engine.Tx) error {
 		res, err := tx.ExecContext(ctx, "UPDATE "+r.db.Workers()+" SET state = ?, slots = 0, end_time = ? WHERE id = ? AND state = 'working'",
-			state, engine.At(tx.Now), w.ID)
+			string(state), engine.At(tx.Now), w.ID)
 		if err != nil {
 			return err
 		}
 		if n, err := res.RowsAffected(); err != nil || n == 0 {
 			return err // declared dead, or finished by a commit that was not answered
 		}
-		entry := w.entry(activity.State(state))
+		entry := w.entry(state)
 		entry.Error = remark
 		return r.log.Record(ctx, tx, []activity.Entry{entry})
 	})

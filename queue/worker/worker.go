@@ -9,16 +9,15 @@
 package worker
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/internal/roster"
 	"github.com/hipq/hipq/schema"
@@ -27,12 +26,6 @@ import (
 // ErrInterrupted is the cause that handlers see, and the error that their jobs get, when the worker was told to stop and
 // the grace is over.
 var ErrInterrupted = errors.New("interrupted")
-
-// errUnsettled is the error of a worker that had to end before its jobs were settled.
-var errUnsettled = fmt.Errorf("jobs have ended whose results could not be written, so they count as lost with their worker: %w", schema.ErrHeld)
-
-// errWaited is part of the error of a worker whose database answers, but not with what it waited for.
-var errWaited = errors.New("waited for the database in vain")
 
 // Summary is what a worker did.
 type Summary struct {
@@ -206,21 +199,24 @@ func (w *worker) live(ctx context.Context, begin func() error) (_ Summary, err e
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(w.Grace, func() { w.stopJobs(ErrInterrupted) }) })()
 
 	if err := begin(); err != nil {
-		return w.summary, errors.Join(err, w.signOff())
+		return w.summary, errors.Join(err, w.signOff(nil))
 	}
 	if err := w.loop(ctx); err != nil {
 		w.abandon(err)
 		// so that others need not wait for the lock to expire; if the database can't be reached, they must
 		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookEvery)
 		defer cancel()
-		_ = w.roster.End(end, w.self, "error", err.Error())
+		_ = w.roster.End(end, w.self, activity.Error, err.Error())
 		return w.summary, err
 	}
-	return w.summary, w.signOff()
+	// whatever it has not come to, all that it began is settled
+	vain := w.inVain(ctx)
+	return w.summary, errors.Join(vain, w.signOff(vain))
 }
 
-// signOff ends the worker's row, as soon as the database answers, if that is soon and while the lock holds.
-func (w *worker) signOff() error {
+// signOff ends the worker's row, as soon as the database answers, if that is soon and while the lock holds. remark, if not nil,
+// goes to the activity.
+func (w *worker) signOff(remark error) error {
 	until := time.Now().Add(w.patience())
 	if !w.quietSince.IsZero() {
 		until = w.quietSince.Add(w.patience()) // what has been waited for the database counts
@@ -229,8 +225,12 @@ func (w *worker) signOff() error {
 	}
 	end, cancel := context.WithDeadline(w.work, until)
 	defer cancel()
+	text := ""
+	if remark != nil {
+		text = remark.Error()
+	}
 	for {
-		err := w.roster.End(end, w.self, "finished", "")
+		err := w.roster.End(end, w.self, activity.Finished, text)
 		kind, _ := schema.Diagnose(err)
 		switch later := end.Err() != nil || kind == schema.TryLater; {
 		case err == nil || !later:
@@ -245,71 +245,6 @@ func (w *worker) signOff() error {
 		case <-time.After(lookEvery):
 		}
 	}
-}
-
-// miss takes note of the last trouble with the database. It may be called at any time.
-func (w *worker) miss(err error) { w.missed.Store(&err) }
-
-// unanswered is the error of a worker that had no time left to wait for the database: the last trouble that it had with it,
-// if that is what the engine said, and otherwise that there was no answer. That a context has ended is no trouble: the worker has
-// ended it.
-func (w *worker) unanswered(last error) error {
-	ended := last == nil || errors.Is(last, context.Canceled) || errors.Is(last, context.DeadlineExceeded)
-	if missed := w.missed.Load(); ended && missed != nil {
-		last, ended = *missed, false
-	}
-	switch {
-	case ended:
-		return schema.ErrNoAnswer
-	case engine.IsAnswer(last):
-		return fmt.Errorf("%w: %w", errWaited, last)
-	}
-	return errors.Join(schema.ErrNoAnswer, last)
-}
-
-// inVain names the queues that the worker has come to do nothing in, for all of its time another transaction or session held what
-// that needs; nil if there are none, or if the worker had less time, for it was told to stop.
-func (w *worker) inVain(ctx context.Context) (err error) {
-	if w.stopped(ctx) || w.only {
-		return nil
-	}
-	done := map[string]bool{}
-	for _, s := range w.sources {
-		done[s.Name] = done[s.Name] || s.reached || s.gone != nil
-	}
-	for _, s := range w.sources {
-		if held := cmp.Or(s.roundHeld, s.lookHeld); held != nil && !done[s.Name] {
-			done[s.Name] = true
-			err = errors.Join(err, fmt.Errorf("queue %s: %w: %w", s.Name, errWaited, held))
-		}
-	}
-	return err
-}
-
-// patience is how long the worker waits for the database when it has nothing else to do any more. A tick keeps to its time,
-// whatever the database does: what isn't settled by then is left to others.
-func (w *worker) patience() time.Duration { return max(w.Grace, 10*time.Second) }
-
-// overdue says whether the database has been waited for long enough.
-func (w *worker) overdue(accepting bool) bool {
-	if accepting || w.host.running > 0 {
-		w.quietSince = time.Time{}
-		return false
-	}
-	if w.quietSince.IsZero() {
-		w.quietSince = time.Now()
-		w.missed.Store(nil)
-	}
-	return time.Since(w.quietSince) > w.patience()
-}
-
-// noAnswer is the error that ends a worker which has waited for the database long enough.
-func (w *worker) noAnswer() error {
-	waits := func(s *source) bool { return s.roundsApart-s.turning+len(s.parts)+len(s.unsettled) > 0 }
-	if missed := w.missed.Load(); slices.ContainsFunc(w.sources, waits) && (missed == nil || engine.IsLockTimeout(*missed)) {
-		return errUnsettled
-	}
-	return w.unanswered(nil)
 }
 
 // abandon stops what runs and waits for it to end. What is not settled then is reclaimed when the lock has expired.
@@ -353,7 +288,7 @@ func (w *worker) loop(ctx context.Context) error {
 			}
 			switch {
 			case !accepting:
-				return w.inVain(ctx)
+				return nil
 			case w.Linger || !w.idle():
 			case w.changed:
 				w.lookAt = time.Time{} // once more, before it ends
