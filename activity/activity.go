@@ -4,16 +4,16 @@ package activity
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/internal/null"
 	"github.com/hipq/hipq/schema"
 )
 
-// None stands for a text that an entry or a job doesn't have.
-const None = "NONE"
+// None, which is NONE, stands for a text that an entry or a job doesn't have.
+const None = null.None
 
 // Kind says whose transition an entry records.
 type Kind string
@@ -46,7 +46,7 @@ var States = []State{Added, Starting, Finished, Error, Failed, Cancelled}
 // Entry is one row of the log. Texts that don't apply are None, numbers 0.
 type Entry struct {
 	ID       int64
-	At       engine.Time
+	At       time.Time
 	Kind     Kind
 	State    State
 	Queue    string
@@ -72,66 +72,10 @@ type Log struct{ db *schema.DB }
 // New is the log in db's activity table.
 func New(db *schema.DB) *Log { return &Log{db: db} }
 
-const (
-	// what every entry has, and what only those have whose handler said something
-	shortColumns = "at, kind, state, queue, worker_id, host, pid, job_id, job_type, job_key, attempt, wait_ms, run_ms"
-	columns      = shortColumns + ", error, output"
-	// what is read: numbers, whatever a hand other than hipq's has put there
-	readColumns = "at, kind, state, queue, worker_id, host, CAST(pid AS SIGNED INTEGER) AS pid, CAST(job_id AS SIGNED INTEGER) AS job_id," +
-		" job_type, job_key, CAST(attempt AS SIGNED INTEGER) AS attempt, CAST(wait_ms AS SIGNED INTEGER) AS wait_ms," +
-		" CAST(run_ms AS SIGNED INTEGER) AS run_ms, error, output"
-	// behind the time
-	shortRow = ",?,?,?,?,?,?,?,?,?,?,?,?)"
-	row      = ",?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
-
-	numColumns = 15
-	// maxRows keeps a statement under SQLite's 32,766 parameters, and short enough for a parser to like it.
-	maxRows = 500
-	// maxBytes keeps a statement well under the smallest max_allowed_packet that a server is likely to have.
-	maxBytes = 4 << 20
-)
-
-// Record appends entries inside the caller's transaction, whose time is theirs. Empty texts become None.
-func (l *Log) Record(ctx context.Context, tx *engine.Tx, entries []Entry) error {
-	for len(entries) > 0 {
-		n, size := 0, 0
-		for n < len(entries) && n < maxRows && size < maxBytes {
-			size += len(entries[n].Error) + len(entries[n].Output)
-			n++
-		}
-		if err := l.insert(ctx, tx, entries[:n]); err != nil {
-			return fmt.Errorf("record activity: %w", err)
-		}
-		entries = entries[n:]
-	}
-	return nil
-}
-
-func (l *Log) insert(ctx context.Context, tx *engine.Tx, entries []Entry) error {
-	at, stamp := tx.Stamp()
-	names, values := shortColumns, shortRow
-	texts := slices.ContainsFunc(entries, func(e Entry) bool { return e.Error != "" || e.Output != "" })
-	if texts {
-		names, values = columns, row
-	}
-	args := make([]any, 0, len(entries)*numColumns)
-	for i := range entries {
-		e := &entries[i]
-		args = append(append(args, stamp...), string(e.Kind), string(e.State), orNone(e.Queue), orNone(e.WorkerID), orNone(e.Host), e.PID,
-			e.JobID, orNone(e.JobType), orNone(e.JobKey), e.Attempt, e.WaitMS, e.RunMS)
-		if texts {
-			args = append(args, orNone(e.Error), orNone(e.Output))
-		}
-	}
-	return tx.Insert(ctx, engine.Insert{Table: l.db.Activity(), Columns: names, Row: "(" + at + values, Args: args, N: len(entries)})
-}
-
-func orNone(s string) string {
-	if s == "" {
-		return None
-	}
-	return s
-}
+// readColumns are numbers where numbers belong, whatever a hand other than hipq's has put there.
+const readColumns = "at, kind, state, queue, worker_id, host, CAST(pid AS SIGNED INTEGER) AS pid, CAST(job_id AS SIGNED INTEGER) AS job_id," +
+	" job_type, job_key, CAST(attempt AS SIGNED INTEGER) AS attempt, CAST(wait_ms AS SIGNED INTEGER) AS wait_ms," +
+	" CAST(run_ms AS SIGNED INTEGER) AS run_ms, error, output"
 
 // Filter narrows what Find gives. A zero field doesn't narrow.
 type Filter struct {
@@ -152,6 +96,12 @@ type Filter struct {
 	Limit int
 }
 
+// row is an entry as it is read.
+type row struct {
+	Entry
+	At engine.Time
+}
+
 // Find calls f with each entry that the filter lets pass, oldest first, and ends with f's first error.
 func (l *Log) Find(ctx context.Context, by Filter, f func(Entry) error) error {
 	where, args := by.where()
@@ -163,8 +113,9 @@ func (l *Log) Find(ctx context.Context, by Filter, f func(Entry) error) error {
 		query += " ORDER BY id"
 	}
 	var own error // of f
-	err := engine.Each(ctx, l.db.DB, query, args, func(e Entry) error {
-		own = f(e)
+	err := engine.Each(ctx, l.db.DB, query, args, func(r row) error {
+		r.Entry.At = r.At.Time
+		own = f(r.Entry)
 		return own
 	})
 	if err != nil && own == nil {
@@ -182,20 +133,6 @@ func (l *Log) CountFound(ctx context.Context, by Filter) (n int, all bool, err e
 		return 0, false, fmt.Errorf("count activity: %w", err)
 	}
 	return n, all, nil
-}
-
-// Getter reads one row: a database, or a transaction.
-type Getter interface {
-	GetContext(ctx context.Context, dest any, query string, args ...any) error
-}
-
-// Has says whether there is an entry that the filter lets pass.
-func (l *Log) Has(ctx context.Context, from Getter, by Filter) (found bool, err error) {
-	where, args := by.where()
-	if err := from.GetContext(ctx, &found, "SELECT EXISTS (SELECT 1 FROM "+l.db.Activity()+where+")", args...); err != nil {
-		return false, fmt.Errorf("find activity: %w", err)
-	}
-	return found, nil
 }
 
 func (by Filter) where() (string, []any) {

@@ -23,7 +23,7 @@ func (l *Log) Follow(ctx context.Context, by Filter, every time.Duration, f func
 			if _, ok := seen[e.ID]; ok {
 				return nil
 			}
-			if seen[e.ID] = e.At.Time; len(seen)%seenMax == 0 {
+			if seen[e.ID] = e.At; len(seen)%seenMax == 0 {
 				by.After = forget(seen, by.After)
 			}
 			return f(e)

@@ -1,4 +1,4 @@
-package activity
+package activity_test
 
 import (
 	"context"
@@ -8,12 +8,20 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/internal/record"
 	"github.com/hipq/hipq/schema"
 )
 
-func openLog(t *testing.T, driver, source string) *Log {
+// testLog is a log and its database.
+type testLog struct {
+	*activity.Log
+	db *schema.DB
+}
+
+func openLog(t *testing.T, driver, source string) testLog {
 	t.Helper()
 	names, err := schema.NewNames("test", "")
 	if err != nil {
@@ -27,7 +35,7 @@ func openLog(t *testing.T, driver, source string) *Log {
 	if _, err := db.Migrate(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
-	return New(db)
+	return testLog{activity.New(db), db}
 }
 
 func mustExec(t *testing.T, db *schema.DB, statement string, args ...any) {
@@ -38,16 +46,16 @@ func mustExec(t *testing.T, db *schema.DB, statement string, args ...any) {
 }
 
 // fill records n entries at each of these times.
-func fill(t *testing.T, l *Log, n int, times ...time.Time) {
+func fill(t *testing.T, l testLog, n int, times ...time.Time) {
 	t.Helper()
 	err := l.db.Tx(t.Context(), func(tx *engine.Tx) error {
 		for _, at := range times {
 			tx.Now = at
-			entries := make([]Entry, n)
+			entries := make([]activity.Entry, n)
 			for i := range entries {
-				entries[i] = Entry{Kind: Job, State: Added, Queue: "mail", JobID: int64(i + 1), JobType: "send"}
+				entries[i] = activity.Entry{Kind: activity.Job, State: activity.Added, Queue: "mail", JobID: int64(i + 1), JobType: "send"}
 			}
-			if err := l.Record(t.Context(), tx, entries); err != nil {
+			if err := record.Entries(t.Context(), tx, l.db, entries); err != nil {
 				return err
 			}
 		}
@@ -59,11 +67,11 @@ func fill(t *testing.T, l *Log, n int, times ...time.Time) {
 }
 
 // left are the times of the entries there are.
-func left(t *testing.T, l *Log) map[time.Time]int {
+func left(t *testing.T, l testLog) map[time.Time]int {
 	t.Helper()
 	times := map[time.Time]int{}
-	err := l.Find(t.Context(), Filter{}, func(e Entry) error {
-		times[e.At.Time]++
+	err := l.Find(t.Context(), activity.Filter{}, func(e activity.Entry) error {
+		times[e.At]++
 		return nil
 	})
 	if err != nil {
@@ -71,6 +79,9 @@ func left(t *testing.T, l *Log) map[time.Time]int {
 	}
 	return times
 }
+
+// maxKept is how many hours a purge names.
+const maxKept = 100
 
 var purgeHour = time.Date(2025, 3, 30, 1, 0, 0, 0, time.UTC)
 
@@ -88,10 +99,10 @@ func TestPurge(t *testing.T) {
 		fill(t, l, 2, at(5, 0), at(5, 10*time.Minute), at(5, 10*time.Minute+time.Microsecond), at(6, 0))
 		all := left(t, l)
 
-		o := PurgeOptions{Before: at(5, 10*time.Minute).In(time.FixedZone("", 3600)), DryRun: true}
-		want := PurgeResult{
+		o := activity.PurgeOptions{Before: at(5, 10*time.Minute).In(time.FixedZone("", 3600)), DryRun: true}
+		want := activity.PurgeResult{
 			Deleted: 1250 + 4*3 + 2, KeptHours: 2, KeptEntries: 9,
-			Kept: []KeptHour{{at(1, 0), 6}, {at(4, 0), 3}},
+			Kept: []activity.KeptHour{{at(1, 0), 6}, {at(4, 0), 3}},
 		}
 		purge := func(what string) {
 			t.Helper()
@@ -119,7 +130,7 @@ func TestPurge(t *testing.T) {
 		purge("a second purge")
 
 		o.Force, o.DryRun = true, true
-		want = PurgeResult{Deleted: 9}
+		want = activity.PurgeResult{Deleted: 9}
 		purge("forced dry run")
 		o.DryRun = false
 		purge("forced")
@@ -136,7 +147,7 @@ func TestPurgeNamesABoundedNumberOfHours(t *testing.T) {
 		for h := range maxKept + 20 {
 			fill(t, l, 2, purgeHour.Add(time.Duration(h)*time.Hour))
 		}
-		r, err := l.Purge(t.Context(), PurgeOptions{Before: purgeHour.Add(1000 * time.Hour)})
+		r, err := l.Purge(t.Context(), activity.PurgeOptions{Before: purgeHour.Add(1000 * time.Hour)})
 		if err != nil || len(r.Kept) != maxKept || r.KeptHours != maxKept+20 || r.KeptEntries != 2*(maxKept+20) || r.Deleted != 0 {
 			t.Errorf("%d hours named, %+v (%v)", len(r.Kept), r, err)
 		}
@@ -149,11 +160,11 @@ func TestPurgeStops(t *testing.T) {
 		fill(t, l, 20*engine.PurgeBatch, purgeHour)
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		var r PurgeResult
+		var r activity.PurgeResult
 		done := make(chan error)
 		go func() {
 			var err error
-			r, err = l.Purge(ctx, PurgeOptions{Before: purgeHour.Add(time.Hour), Force: true})
+			r, err = l.Purge(ctx, activity.PurgeOptions{Before: purgeHour.Add(time.Hour), Force: true})
 			done <- err
 		}()
 		const all = 20 * engine.PurgeBatch
@@ -191,12 +202,12 @@ func TestPurgeWaitsForNobody(t *testing.T) {
 		t.Fatal(err)
 	}
 	tx.Now = purgeHour.Add(time.Hour)
-	if err := l.Record(t.Context(), tx, []Entry{{Kind: Worker, State: Starting}}); err != nil {
+	if err := record.Entries(t.Context(), tx, l.db, []activity.Entry{{Kind: activity.Worker, State: activity.Starting}}); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	o := PurgeOptions{Before: purgeHour.Add(time.Hour), Force: true}
+	o := activity.PurgeOptions{Before: purgeHour.Add(time.Hour), Force: true}
 	if r, err := l.Purge(ctx, o); err != nil || r.Deleted != 50 {
 		t.Errorf("%+v, %v", r, err)
 	}

@@ -94,7 +94,7 @@ func (a *app) runActivity(cmd *cobra.Command, f activityFlags) error {
 	listed := 0
 	err = log.Find(cmd.Context(), by, func(e activity.Entry) error {
 		listed++
-		return t.row(entryRow(i.localCell(e.At.Time), e)...)
+		return t.row(entryRow(i.localCell(e.At), e)...)
 	})
 	if err != nil {
 		return err
@@ -111,7 +111,7 @@ func (a *app) printEntry(i *instance, e activity.Entry) error {
 	if a.json {
 		return a.printJSON(e.JSON())
 	}
-	row := entryRow(i.local(e.At.Time), e)
+	row := entryRow(i.local(e.At), e)
 	for n := range row {
 		row[n] = cell(row[n])
 	}

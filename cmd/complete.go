@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hipq/hipq/internal/null"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/job"
 )
@@ -87,7 +88,7 @@ func (a *app) answer(cmd *cobra.Command, name string, answer queue.Answer, dryRu
 	if a.json {
 		said := answered{Queue: q.Name, Changed: done.Changed, Result: result, DryRun: dryRun}
 		if j := done.Job; j != nil {
-			said.ID, said.State, said.Attempt, said.Error = &j.ID, &j.State, j.Attempt, job.Text(j.Error)
+			said.ID, said.State, said.Attempt, said.Error = &j.ID, &j.State, j.Attempt, null.Text(j.Error)
 		}
 		return errors.Join(refusal, a.printJSON(said))
 	}

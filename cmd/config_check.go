@@ -1,13 +1,12 @@
 package cmd
 
 import (
-	"cmp"
 	"errors"
 
 	"github.com/spf13/cobra"
 
 	"github.com/hipq/hipq/config"
-	"github.com/hipq/hipq/queue/job"
+	"github.com/hipq/hipq/internal/null"
 )
 
 const configCheckLong = `Looks for what is wrong with the configuration, and names all of it: what every command refuses when it reads the config
@@ -73,7 +72,7 @@ func (a *app) runConfigCheck(cmd *cobra.Command, database bool) error {
 	}
 	if a.json {
 		for _, m := range config.Mistakes(err) {
-			done.Findings = append(done.Findings, finding{job.Text(cmp.Or(m.Key, job.None)), job.Text(cmp.Or(m.From, job.None)), m.Err.Error()})
+			done.Findings = append(done.Findings, finding{null.If(m.Key == "", m.Key), null.If(m.From == "", m.From), m.Err.Error()})
 		}
 		return errors.Join(err, a.printJSON(done))
 	}

@@ -1,16 +1,15 @@
 package cmd
 
 import (
-	"cmp"
 	"errors"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/hipq/hipq/activity"
+	"github.com/hipq/hipq/internal/null"
 	"github.com/hipq/hipq/internal/roster"
 	"github.com/hipq/hipq/monitor"
-	"github.com/hipq/hipq/queue/job"
 )
 
 const purgeLong = `Deletes activity older than activity.keep (14 days), but no hour that hipq monitor has not taken; workers that ended
@@ -115,7 +114,7 @@ func (p *purging) run(cmd *cobra.Command, i *instance, o activity.PurgeOptions) 
 func (p *purging) tell(what, queue string, count int64, before time.Time) error {
 	p.deleted += count
 	if p.a.json {
-		return p.a.printJSON(purged{What: what, Queue: job.Text(cmp.Or(queue, job.None)), Result: "deleted", Count: count, DryRun: p.dryRun, Before: before.UTC()})
+		return p.a.printJSON(purged{What: what, Queue: null.If(queue == "", queue), Result: "deleted", Count: count, DryRun: p.dryRun, Before: before.UTC()})
 	}
 	if !p.dryRun && !p.a.onTerminal() {
 		return nil

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hipq/hipq/activity"
+	"github.com/hipq/hipq/internal/null"
 	"github.com/hipq/hipq/queue/job"
 )
 
@@ -102,22 +103,22 @@ func (s *shown) note(e activity.Entry) {
 	}
 	if n := len(s.Attempts); n == 0 || s.Attempts[n-1].Attempt != e.Attempt {
 		s.Attempts = append(s.Attempts, attempt{
-			Attempt: e.Attempt, WorkerID: job.Text(e.WorkerID), Host: job.Text(e.Host), PID: e.PID, State: activity.Starting, Late: []lateAnswer{},
+			Attempt: e.Attempt, WorkerID: null.Text(e.WorkerID), Host: null.Text(e.Host), PID: e.PID, State: activity.Starting, Late: []lateAnswer{},
 		})
 	}
 	last := &s.Attempts[len(s.Attempts)-1]
 	if e.State == activity.Starting {
-		last.Started, last.WaitMS = utc(e.At.Time), e.WaitMS
+		last.Started, last.WaitMS = utc(e.At), e.WaitMS
 		return
 	}
 	switch {
 	case last.Ended != nil && e.State == activity.Cancelled:
 		return // between two attempts, by an operator: the job's own state and error say so
 	case last.Ended != nil:
-		last.Late = append(last.Late, lateAnswer{At: utc(e.At.Time), State: e.State, Error: job.Text(e.Error)})
+		last.Late = append(last.Late, lateAnswer{At: utc(e.At), State: e.State, Error: null.Text(e.Error)})
 		return
 	}
-	last.State, last.Ended, last.RunMS, last.Error, last.Output = e.State, utc(e.At.Time), e.RunMS, job.Text(e.Error), job.Text(e.Output)
+	last.State, last.Ended, last.RunMS, last.Error, last.Output = e.State, utc(e.At), e.RunMS, null.Text(e.Error), null.Text(e.Output)
 }
 
 // undecided adds what the job's row knows of an attempt that waits for its answer or its retry decision.
@@ -126,7 +127,7 @@ func (s *shown) undecided(j *job.Job) {
 	if n == 0 || s.Attempts[n-1].Attempt != j.Attempt || s.Attempts[n-1].Ended != nil {
 		return
 	}
-	s.Attempts[n-1].Error, s.Attempts[n-1].Output = job.Text(j.Error), job.Text(j.Output)
+	s.Attempts[n-1].Error, s.Attempts[n-1].Output = null.Text(j.Error), null.Text(j.Output)
 }
 
 func (a *app) printJob(i *instance, j *job.Job, s shown) error {

@@ -11,6 +11,7 @@ import (
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/internal/record"
 	"github.com/hipq/hipq/schema"
 )
 
@@ -38,7 +39,6 @@ func BenchmarkTake(b *testing.B) {
 			b.Fatal(err)
 		}
 		r := rand.New(rand.NewPCG(1, 1))
-		log := activity.New(db)
 		for n := 0; n < 1_000_000; n += 10_000 {
 			err := db.Tx(b.Context(), func(tx *engine.Tx) error {
 				tx.Now = hour.Add(time.Duration(n) * time.Hour / 1_000_000)
@@ -55,7 +55,7 @@ func BenchmarkTake(b *testing.B) {
 					}
 					entries[i] = e
 				}
-				return log.Record(b.Context(), tx, entries)
+				return record.Entries(b.Context(), tx, db, entries)
 			})
 			if err != nil {
 				b.Fatal(err)

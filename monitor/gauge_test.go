@@ -51,10 +51,10 @@ func TestGauge(t *testing.T) {
 		job("locked", "running", "locked", "unknown", ago(99*time.Hour), never)
 		job("running", "running", "locked", "over", ago(99*time.Hour), never)
 		job("idle", "initial", "later", "NONE", soon, soon)
-		record(t, db,
-			activity.Entry{At: engine.At(hour), Kind: activity.Job, State: activity.Added, Queue: "mail", JobType: "due"},
-			activity.Entry{At: engine.At(hour), Kind: activity.Job, State: activity.Added, Queue: "mail", JobType: "idle"},
-			activity.Entry{At: engine.At(hour), Kind: activity.Worker, State: activity.Starting})
+		logged(t, db,
+			activity.Entry{At: hour, Kind: activity.Job, State: activity.Added, Queue: "mail", JobType: "due"},
+			activity.Entry{At: hour, Kind: activity.Job, State: activity.Added, Queue: "mail", JobType: "idle"},
+			activity.Entry{At: hour, Kind: activity.Worker, State: activity.Starting})
 
 		take(t, m, hour, TakeOptions{Gauge: true})
 		report, err := m.Report(t.Context(), hour)

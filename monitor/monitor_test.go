@@ -11,6 +11,7 @@ import (
 
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/internal/record"
 	"github.com/hipq/hipq/schema"
 )
 
@@ -63,13 +64,13 @@ func exec(t fataler, db *schema.DB, statement string, args ...any) {
 	}
 }
 
-// record appends entries to the activity, at their own times.
-func record(t fataler, db *schema.DB, entries ...activity.Entry) {
+// logged appends entries to the activity, at their own times.
+func logged(t fataler, db *schema.DB, entries ...activity.Entry) {
 	t.Helper()
 	err := db.Tx(context.Background(), func(tx *engine.Tx) error {
 		for _, e := range entries {
-			tx.Now = e.At.Time
-			if err := activity.New(db).Record(context.Background(), tx, []activity.Entry{e}); err != nil {
+			tx.Now = e.At
+			if err := record.Entries(context.Background(), tx, db, []activity.Entry{e}); err != nil {
 				return err
 			}
 		}
@@ -120,7 +121,7 @@ func anyEntry(r *rand.Rand, from, to time.Time) activity.Entry {
 	default:
 		at = from.Add(time.Duration(r.Int64N(to.Sub(from).Microseconds())) * time.Microsecond)
 	}
-	e := activity.Entry{At: engine.At(at), Kind: activity.Worker, WorkerID: "w"}
+	e := activity.Entry{At: at, Kind: activity.Worker, WorkerID: "w"}
 	if r.IntN(4) == 0 {
 		e.State = []activity.State{activity.Starting, activity.Finished, activity.Error}[r.IntN(3)]
 		return e

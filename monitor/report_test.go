@@ -10,7 +10,6 @@ import (
 
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/dbtest"
-	"github.com/hipq/hipq/internal/engine"
 )
 
 // sum adds up the entries of the hours in [from, to) that have been taken.
@@ -52,7 +51,7 @@ func TestReportMergesHours(t *testing.T) {
 			}
 			taken[h] = taken[h] || i%3 > 0
 		}
-		record(t, m.db, entries...)
+		logged(t, m.db, entries...)
 		for h, ok := range taken {
 			if ok {
 				take(t, m, h, TakeOptions{})
@@ -136,10 +135,10 @@ func TestMissing(t *testing.T) {
 			}
 		}
 		want("nothing has happened yet", hour)
-		record(t, m.db, activity.Entry{At: engine.At(hour.Add(2 * time.Hour)), Kind: activity.Worker, State: activity.Starting})
+		logged(t, m.db, activity.Entry{At: hour.Add(2 * time.Hour), Kind: activity.Worker, State: activity.Starting})
 		want("the first activity is of this hour", hour.Add(2*time.Hour))
 
-		record(t, m.db, activity.Entry{At: engine.At(ago(3).Add(20 * time.Minute)), Kind: activity.Worker, State: activity.Starting})
+		logged(t, m.db, activity.Entry{At: ago(3).Add(20 * time.Minute), Kind: activity.Worker, State: activity.Starting})
 		want("three hours ago it began", hour, ago(3), ago(2), ago(1), hour)
 		take(t, m, ago(2), TakeOptions{})
 		take(t, m, hour, TakeOptions{})
@@ -164,8 +163,8 @@ func TestReportJSON(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		m := New(open(t, driver, source))
 		hour := complete(t, m)
-		at := engine.At(hour.Add(time.Minute))
-		record(t, m.db,
+		at := hour.Add(time.Minute)
+		logged(t, m.db,
 			activity.Entry{At: at, Kind: activity.Worker, State: activity.Starting},
 			activity.Entry{At: at, Kind: activity.Job, State: activity.Added, Queue: "mail", JobType: "send"},
 			activity.Entry{At: at, Kind: activity.Job, State: activity.Starting, Queue: "mail", JobType: "send", WaitMS: 5},

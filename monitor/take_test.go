@@ -14,7 +14,6 @@ import (
 
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/dbtest"
-	"github.com/hipq/hipq/internal/engine"
 )
 
 // wantMetrics fails unless the metrics of the hour are a recount of these entries.
@@ -79,7 +78,7 @@ func TestI8MetricsEqualRecount(t *testing.T) {
 					from := hour.Add(time.Duration([]int{-1, 0, 0, 1}[r.IntN(4)]) * time.Hour)
 					entries[i] = anyEntry(r, from, from.Add(time.Hour))
 				}
-				record(t, db, entries...)
+				logged(t, db, entries...)
 				return entries
 			}
 			all := draw(rapid.IntRange(0, 60).Draw(t, "entries"))
@@ -116,7 +115,7 @@ func TestTakeOnce(t *testing.T) {
 		for range 300 {
 			entries = append(entries, anyEntry(r, hour, hour.Add(time.Hour)))
 		}
-		record(t, monitors[0].db, entries...)
+		logged(t, monitors[0].db, entries...)
 
 		race := func(hour time.Time, o TakeOptions) (taken int64) {
 			var n atomic.Int64
@@ -179,10 +178,10 @@ func TestTakeAgainKeepsWhatIsGone(t *testing.T) {
 		m := New(db)
 		hour := complete(t, m)
 		entries := []activity.Entry{
-			{At: engine.At(hour), Kind: activity.Job, State: activity.Added, Queue: "mail", JobType: "send"},
-			{At: engine.At(hour), Kind: activity.Worker, State: activity.Starting},
+			{At: hour, Kind: activity.Job, State: activity.Added, Queue: "mail", JobType: "send"},
+			{At: hour, Kind: activity.Worker, State: activity.Starting},
 		}
-		record(t, db, entries...)
+		logged(t, db, entries...)
 		exec(t, db, "INSERT INTO test_report (job_type) VALUES ('yearly')")
 		take(t, m, hour, TakeOptions{Gauge: true})
 
@@ -218,10 +217,10 @@ func TestTakeManyTypes(t *testing.T) {
 		entries := make([]activity.Entry, 1100) // more than one insert takes
 		for i := range entries {
 			entries[i] = activity.Entry{
-				At: engine.At(hour), Kind: activity.Job, State: activity.Added, Queue: "mail", JobType: string(rune('一' + i)),
+				At: hour, Kind: activity.Job, State: activity.Added, Queue: "mail", JobType: string(rune('一' + i)),
 			}
 		}
-		record(t, db, entries...)
+		logged(t, db, entries...)
 		take(t, m, hour, TakeOptions{})
 		wantMetrics(t, m, hour, entries)
 	})

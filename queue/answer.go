@@ -10,6 +10,8 @@ import (
 
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/internal/record"
+	"github.com/hipq/hipq/internal/rules"
 	"github.com/hipq/hipq/queue/job"
 )
 
@@ -222,13 +224,13 @@ func (q *Queue) settleAnswered(ctx context.Context, tx *engine.Tx, j *job.Job, o
 	if err != nil {
 		return err
 	}
-	if err := job.CheckTransition(j.State, job.Final); err != nil {
+	if err := rules.CheckTransition(j.State, job.Final); err != nil {
 		return err
 	}
 	if err := q.write(ctx, tx, j.ID, next); err != nil {
 		return err
 	}
-	return q.log.Record(ctx, tx, []activity.Entry{entry})
+	return record.Entries(ctx, tx, q.db, []activity.Entry{entry})
 }
 
 // byKey finds the job of a type and key that is not final, or else the newest that is. lock is the clause that locks its row, or

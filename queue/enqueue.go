@@ -12,6 +12,8 @@ import (
 
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/internal/record"
+	"github.com/hipq/hipq/internal/rules"
 	"github.com/hipq/hipq/queue/job"
 )
 
@@ -94,7 +96,10 @@ func (q *Queue) wasAdded(ctx context.Context, tx *engine.Tx, jobs []Added) (bool
 		return false, fmt.Errorf("wait for an earlier try: %w", err)
 	}
 	// by the activity, for the row may be gone
-	return q.log.Has(ctx, tx, activity.Filter{Kind: activity.Job, State: activity.Added, Queue: q.Name, JobID: id, JobKey: jobs[first].Key})
+	var added bool
+	err := tx.GetContext(ctx, &added, "SELECT EXISTS (SELECT 1 FROM "+q.db.Activity()+
+		" WHERE job_id = ? AND queue = ? AND job_key = ? AND kind = 'job' AND state = 'added')", id, q.Name, jobs[first].Key)
+	return added, err
 }
 
 // refused is the error about the index-th of all jobs.
@@ -158,7 +163,7 @@ func (q *Queue) scheduled(j job.New, now time.Time) time.Time {
 	if at.IsZero() {
 		at = now.Add(j.In)
 	}
-	return job.Opening(*j.Windows, q.Location, at)
+	return rules.Opening(*j.Windows, q.Location, at)
 }
 
 // add inserts the jobs whose keys are free and gives the ids of those in whose way they are. The unique index decides:
@@ -217,7 +222,7 @@ func (q *Queue) add(ctx context.Context, tx *engine.Tx, types typesIn, prepared 
 	for at, first := range twins {
 		added[at] = Added{ID: added[first].ID, Key: jobs[at].Key, Duplicate: true, Replaced: jobs[at].OnDuplicate == job.ReplaceDuplicate}
 	}
-	return added, q.log.Record(ctx, tx, q.addedEntries(jobs, added))
+	return added, record.Entries(ctx, tx, q.db, q.addedEntries(jobs, added))
 }
 
 // distinct gives the indexes of the jobs with a type and key of their own, and for the others that of the first alike,
@@ -274,7 +279,7 @@ func (q *Queue) skipLive(ctx context.Context, tx *engine.Tx, jobs []job.New, whi
 // replace makes a job that has not started what j is to be. A worker that has it locked finds its lock gone.
 func (q *Queue) replace(ctx context.Context, tx *engine.Tx, id int64, j job.New) (replaced bool, err error) {
 	at := q.scheduled(j, tx.Now)
-	line, wake := job.Place(at, tx.Now)
+	line, wake := rules.Place(at, tx.Now)
 	res, err := tx.ExecContext(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET job_data = ?, line = CASE WHEN line = 'new' THEN 'new' ELSE ? END,"+
 		" wake_time = CASE WHEN line = 'new' THEN NULL ELSE ? END, timeout = ?, priority = ?, throttle_factor = ?, time_windows = ?,"+
 		" shard_key = ?, throttle_group = 'NONE', scheduled_run_time = ?, worker_id = 'NONE', lock_token = 'NONE', update_time = ? WHERE id = ? AND state = 'initial'",

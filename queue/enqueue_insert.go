@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/internal/rules"
 	"github.com/hipq/hipq/queue/job"
 )
 
@@ -38,7 +39,7 @@ func (q *Queue) insert(ctx context.Context, tx *engine.Tx, jobs []job.New, which
 		}
 		if timed {
 			at := q.scheduled(*j, tx.Now)
-			line, wake := job.Place(at, tx.Now)
+			line, wake := rules.Place(at, tx.Now)
 			args = append(args, string(line), engine.Text(at), engine.At(wake))
 		} else {
 			args = append(args, stamp...)

@@ -8,6 +8,8 @@ import (
 
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/internal/record"
+	"github.com/hipq/hipq/internal/rules"
 	"github.com/hipq/hipq/queue/job"
 )
 
@@ -48,12 +50,12 @@ func (q *Queue) Cancel(ctx context.Context, id int64) error {
 			}
 			entries = append(entries, q.entry(j, activity.Added))
 		}
-		if err := job.CheckTransition(j.State, job.Final); err != nil {
+		if err := rules.CheckTransition(j.State, job.Final); err != nil {
 			return err
 		}
 		entry := q.entry(j, activity.Cancelled)
 		entry.Error = job.Cancelled
-		if err := q.log.Record(ctx, tx, append(entries, entry)); err != nil {
+		if err := record.Entries(ctx, tx, q.db, append(entries, entry)); err != nil {
 			return err
 		}
 		_, err := tx.ExecContext(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET state = 'final', line = 'failed', error = ?, wake_time = NULL,"+
@@ -143,8 +145,8 @@ func (q *Queue) Reschedule(ctx context.Context, id int64, w When) error {
 		if w.In != nil {
 			when = tx.Now.Add(*w.In)
 		}
-		when = job.Opening(j.Windows, q.Location, when)
-		line, wake := job.Place(when, tx.Now)
+		when = rules.Opening(j.Windows, q.Location, when)
+		line, wake := rules.Place(when, tx.Now)
 		// a row by plain SQL that no tick has taken in yet stays one
 		_, err := tx.ExecContext(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET line = CASE WHEN line = 'new' THEN 'new' ELSE ? END,"+
 			" wake_time = CASE WHEN line = 'new' THEN NULL ELSE ? END, scheduled_run_time = ?, priority = COALESCE(?, priority),"+

@@ -13,7 +13,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/roster"
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/schema"
@@ -63,8 +62,7 @@ const (
 // Queue is the jobs of one table. It is safe for concurrent use.
 type Queue struct {
 	Options
-	db  *schema.DB
-	log *activity.Log
+	db *schema.DB
 	// workers are those of the instance.
 	workers *roster.Roster
 	table   string
@@ -96,7 +94,7 @@ func New(db *schema.DB, o Options) (*Queue, error) {
 		o.KeepFailed = DefaultKeepFailed
 	}
 	q := &Queue{
-		Options: o, db: db, log: activity.New(db), workers: roster.New(db), table: table,
+		Options: o, db: db, workers: roster.New(db), table: table,
 		configured: map[string]job.Type{}, registered: map[string]job.Type{},
 	}
 	for _, t := range o.Types {

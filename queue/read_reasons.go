@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hipq/hipq/internal/rules"
 	"github.com/hipq/hipq/internal/shell"
 	"github.com/hipq/hipq/queue/job"
 )
@@ -153,7 +154,7 @@ func (w Why) groupLimit() int {
 // groupFull says that the job's throttle group has no room for it; nil if it has.
 func (w Why) groupFull() *Reason {
 	limit, factor := w.groupLimit(), w.Job.ThrottleFactor
-	if limit == 0 || factor == 0 || job.Allows(limit, w.groupUsed, factor) {
+	if limit == 0 || factor == 0 || rules.Allows(limit, w.groupUsed, factor) {
 		return nil
 	}
 	full := because("group_full", "throttled: of group %s %d of %d are taken, and its factor is %d", w.group, w.groupUsed, limit, factor)
@@ -172,7 +173,7 @@ func (w Why) due() []Reason {
 	if opening := w.Job.Windows.Next(w.now.In(w.options.Location)); opening.After(w.now) {
 		reasons = append(reasons, because("window", "its window opens at %s", w.local(opening)))
 	}
-	if f, limit := w.Job.ThrottleFactor, w.options.ThrottleLimit; limit > 0 && f > 0 && !job.Allows(limit, w.used, f) {
+	if f, limit := w.Job.ThrottleFactor, w.options.ThrottleLimit; limit > 0 && f > 0 && !rules.Allows(limit, w.used, f) {
 		reasons = append(reasons, because("limit_full", "throttled: %d of %d are taken, and its factor is %d", w.used, limit, f))
 	}
 	if full := w.groupFull(); full != nil {
@@ -180,7 +181,7 @@ func (w Why) due() []Reason {
 	}
 	if w.rate > 0 {
 		reasons = append(reasons, because("rate", "the queue's rate of %d starts per %s is used up for %s", w.options.Rate.Starts,
-			job.Brief(w.options.Rate.Per), w.rate.Round(time.Millisecond)))
+			rules.Brief(w.options.Rate.Per), w.rate.Round(time.Millisecond)))
 	}
 	for _, full := range w.fullLanes {
 		reasons = append(reasons, w.full(full))

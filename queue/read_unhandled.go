@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/engine"
 )
 
@@ -59,8 +58,8 @@ func (q *Queue) isPassedBy(ctx context.Context, jobType string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	started, err := q.log.Has(ctx, q.db, activity.Filter{
-		Kind: activity.Job, State: activity.Starting, Queue: q.Name, JobType: jobType, Since: now.Add(-passedBy),
-	})
+	var started bool
+	err = q.db.GetContext(ctx, &started, "SELECT EXISTS (SELECT 1 FROM "+q.db.Activity()+
+		" WHERE at >= ? AND queue = ? AND job_type = ? AND kind = 'job' AND state = 'starting')", engine.At(now.Add(-passedBy)), q.Name, jobType)
 	return !started, err
 }

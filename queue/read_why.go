@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/internal/roster"
+	"github.com/hipq/hipq/internal/rules"
 	"github.com/hipq/hipq/queue/job"
 )
 
@@ -73,7 +74,7 @@ func (q *Queue) Why(ctx context.Context, id int64, by Asker) (Why, error) {
 		if err != nil {
 			return w, err
 		}
-		_, w.rate = q.Rate.Left(lately, w.now)
+		_, w.rate = lately.Left(q.Rate, w.now)
 	}
 	if j.Line == job.LineDue {
 		if err := q.whyDue(ctx, &w, by); err != nil {
@@ -113,7 +114,7 @@ func (q *Queue) ahead(ctx context.Context, j *job.Job) (n int64, err error) {
 }
 
 // startsLately reads the starts that count against the queue's rate.
-func (q *Queue) startsLately(ctx context.Context, now time.Time) (job.Starts, error) {
+func (q *Queue) startsLately(ctx context.Context, now time.Time) (rules.Starts, error) {
 	var starts any
 	if err := q.db.QueryRowContext(ctx, "SELECT "+startsColumn.list+" FROM "+q.db.Queues()+" WHERE queue = ?", q.Name).Scan(&starts); err != nil {
 		return nil, fmt.Errorf("read the latest starts of %s: %w", q.Name, err)

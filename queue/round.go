@@ -7,6 +7,7 @@ import (
 
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/internal/record"
 	"github.com/hipq/hipq/internal/roster"
 	"github.com/hipq/hipq/internal/rounds"
 	"github.com/hipq/hipq/queue/job"
@@ -110,7 +111,7 @@ func (q *Queue) logAs(ctx context.Context, tx *engine.Tx, w roster.Worker, entri
 	for i := range entries {
 		entries[i].WorkerID, entries[i].Host, entries[i].PID = w.ID, w.Host, w.PID
 	}
-	return q.log.Record(ctx, tx, entries)
+	return record.Entries(ctx, tx, q.db, entries)
 }
 
 // entry is an entry about a job, without what only its author knows.

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/internal/rules"
 	"github.com/hipq/hipq/queue/job"
 )
 
@@ -47,7 +48,7 @@ func (q *Queue) heldCandidates(ctx context.Context, tx *engine.Tx, c *candidates
 			break
 		}
 		r.seen[g] = true
-		if limit := r.limitOf(g); limit > 0 && !job.Allows(limit, r.usedBy[g], 1) {
+		if limit := r.limitOf(g); limit > 0 && !rules.Allows(limit, r.usedBy[g], 1) {
 			r.closed[g] = true
 			continue
 		}

@@ -47,7 +47,7 @@ func (q *Queue) startOne(ctx context.Context, tx *engine.Tx, r round, j *job.Job
 		return nil, err
 	}
 	if q.Rate.Starts > 0 {
-		if left, _ := q.Rate.Left(room.starts, tx.Now); left < 1 {
+		if left, _ := room.starts.Left(q.Rate, tx.Now); left < 1 {
 			return nil, ErrNoRoom
 		}
 	}

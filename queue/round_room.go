@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/internal/rules"
 	"github.com/hipq/hipq/queue/job"
 )
 
@@ -40,7 +41,7 @@ type room struct {
 	// open says whether the worker may start jobs, where it has had to wait for its turn.
 	open bool
 	// starts are the latest, for the rate.
-	starts job.Starts
+	starts rules.Starts
 }
 
 // takeTurn reads what counts against the queue's limits and its rate. It makes those who start jobs of such a queue take turns
@@ -124,10 +125,10 @@ func (r *room) fit(j *job.Job) fit {
 		return fits
 	case r.full:
 		return waits
-	case r.limitOf(j.Group) > 0 && (r.closed[j.Group] || !job.Allows(r.limitOf(j.Group), r.usedBy[j.Group], j.ThrottleFactor)):
+	case r.limitOf(j.Group) > 0 && (r.closed[j.Group] || !rules.Allows(r.limitOf(j.Group), r.usedBy[j.Group], j.ThrottleFactor)):
 		r.closed[j.Group] = true
 		return groupFull
-	case r.limit > 0 && !job.Allows(r.limit, r.used, j.ThrottleFactor):
+	case r.limit > 0 && !rules.Allows(r.limit, r.used, j.ThrottleFactor):
 		r.full = true
 		return waits
 	}
@@ -148,7 +149,7 @@ func (q *Queue) countStarts(ctx context.Context, tx *engine.Tx, r *room, n int) 
 	if q.Rate.Starts < 1 {
 		return nil
 	}
-	r.starts = q.Rate.Add(r.starts, n, tx.Now)
+	r.starts = r.starts.Add(q.Rate, n, tx.Now)
 	text, err := json.Marshal(r.starts)
 	if err != nil {
 		return err
@@ -164,13 +165,13 @@ var startsColumn = columnsOf(bounded{"starts", 1 << 16})
 
 // decodeStarts reads the starts that count against a rate, as the queue's row has them. If they can't be read, for a hand has
 // written something else there, there were as many now as the rate allows: so it is kept all the same, and is over in its time.
-func (q *Queue) decodeStarts(value any, now time.Time) (s job.Starts, readable bool) {
+func (q *Queue) decodeStarts(value any, now time.Time) (s rules.Starts, readable bool) {
 	c := cells{columns: startsColumn, row: []any{value}, noBytes: q.db.AnyBytes}
 	switch text := c.text(0); {
 	case c.flaw == nil && text == job.None:
-		return job.Starts{}, true
+		return rules.Starts{}, true
 	case c.flaw == nil && json.Unmarshal([]byte(text), &s) == nil && s != nil:
 		return s, true
 	}
-	return q.Rate.Add(job.Starts{}, q.Rate.Starts, now), false
+	return rules.Starts{}.Add(q.Rate, q.Rate.Starts, now), false
 }

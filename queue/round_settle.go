@@ -10,6 +10,7 @@ import (
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/internal/rounds"
+	"github.com/hipq/hipq/internal/rules"
 	"github.com/hipq/hipq/queue/job"
 )
 
@@ -159,8 +160,8 @@ func (q *Queue) settleOne(ctx context.Context, tx *engine.Tx, row settling, s ro
 
 // conclude says what an attempt's outcome makes of its job, and the activity that tells of it. d is a retry handler's
 // decision; nil leaves it to the policy.
-func (q *Queue) conclude(j *job.Job, o job.Outcome, d *job.Decision, now time.Time) (job.Next, activity.Entry, error) {
-	next, err := job.After(j, o, d, q.policy(j.Type), q.Location, now, rand.Float64())
+func (q *Queue) conclude(j *job.Job, o job.Outcome, d *job.Decision, now time.Time) (rules.Next, activity.Entry, error) {
+	next, err := rules.After(j, o, d, q.policy(j.Type), q.Location, now, rand.Float64())
 	entry := q.entry(j, activity.Finished)
 	entry.RunMS, entry.Output = o.Ran.Milliseconds(), o.Output
 	switch {
@@ -198,7 +199,7 @@ func (q *Queue) send(ctx context.Context, tx *engine.Tx, j *job.Job, o job.Outco
 
 // rest leaves a job in the state error for a retry handler.
 func (q *Queue) rest(ctx context.Context, tx *engine.Tx, j *job.Job, o job.Outcome, line job.Line) error {
-	if err := job.CheckTransition(job.Running, job.Error); err != nil {
+	if err := rules.CheckTransition(job.Running, job.Error); err != nil {
 		return err
 	}
 	err := tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET state = 'error', line = ?, error = ?, wish = ?, answered = 0, output = ?,"+
@@ -210,7 +211,7 @@ func (q *Queue) rest(ctx context.Context, tx *engine.Tx, j *job.Job, o job.Outco
 }
 
 // write writes down what a job becomes. Its row is locked, and what it was has been checked.
-func (q *Queue) write(ctx context.Context, tx *engine.Tx, id int64, n job.Next) error {
+func (q *Queue) write(ctx context.Context, tx *engine.Tx, id int64, n rules.Next) error {
 	set, args := "", []any{n.State, n.Line, n.Error, n.Result, engine.At(n.Scheduled), engine.At(n.Wake), engine.At(tx.Now)}
 	if n.Data != nil {
 		set, args = set+", job_data = ?, throttle_group = 'NONE'", append(args, *n.Data)

@@ -11,6 +11,7 @@ import (
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/internal/rounds"
+	"github.com/hipq/hipq/internal/rules"
 	"github.com/hipq/hipq/queue/job"
 )
 
@@ -31,7 +32,7 @@ func (q *Queue) start(ctx context.Context, tx *engine.Tx, r round, first *firstR
 	}
 	slots := r.Slots
 	if q.Rate.Starts > 0 {
-		left, wait := q.Rate.Left(room.starts, tx.Now)
+		left, wait := room.starts.Left(q.Rate, tx.Now)
 		if slots = min(slots, left); slots == 0 {
 			done.Wait = wait
 			return nil, nil
@@ -164,7 +165,7 @@ func (q *Queue) fitting(ctx context.Context, tx *engine.Tx, r round, room *room,
 
 // isOpenAt says whether a job's windows are open.
 func (q *Queue) isOpenAt(j *job.Job, now time.Time) bool {
-	return !job.Opening(j.Windows, q.Location, now).After(now)
+	return !rules.Opening(j.Windows, q.Location, now).After(now)
 }
 
 // isOpen is the query that finds out whether a worker may start jobs: not in a paused queue, nor once it was declared dead.
@@ -220,7 +221,7 @@ func (q *Queue) markStarted(ctx context.Context, tx *engine.Tx, r round, room *r
 	}
 	entries := make([]activity.Entry, len(jobs))
 	for i, j := range jobs {
-		if err := job.CheckTransition(j.State, job.Running); err != nil {
+		if err := rules.CheckTransition(j.State, job.Running); err != nil {
 			return nil, err
 		}
 		j.State, j.Line, j.Stopping = job.Running, job.LineLocked, false
@@ -279,8 +280,8 @@ func (q *Queue) readData(ctx context.Context, tx *engine.Tx, jobs []*job.Job) er
 
 // postpone moves a due job to the opening of its windows.
 func (q *Queue) postpone(ctx context.Context, tx *engine.Tx, j *job.Job) error {
-	opening := job.Opening(j.Windows, q.Location, tx.Now)
-	line, wake := job.Place(opening, tx.Now)
+	opening := rules.Opening(j.Windows, q.Location, tx.Now)
+	line, wake := rules.Place(opening, tx.Now)
 	err := tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET line = ?, scheduled_run_time = ?, wake_time = ?, update_time = ? WHERE id = ?",
 		line, engine.At(opening), engine.At(wake), engine.At(tx.Now), j.ID)
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/internal/rules"
 	"github.com/hipq/hipq/queue/job"
 )
 
@@ -22,7 +23,7 @@ func (q *Queue) wake(ctx context.Context, met *[]any) (more bool, err error) {
 
 // expire ends the attempts of asynchronous jobs whose answers have not come in time: they wait for the retry decision.
 func (q *Queue) expire(ctx context.Context, met *[]any) (more bool, err error) {
-	if err := job.CheckTransition(job.Running, job.Error); err != nil {
+	if err := rules.CheckTransition(job.Running, job.Error); err != nil {
 		return false, err
 	}
 	var late []*job.Job
@@ -39,7 +40,7 @@ func (q *Queue) expire(ctx context.Context, met *[]any) (more bool, err error) {
 		for _, j := range late {
 			_, err := tx.ExecContext(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET state = 'error', line = 'error', error = ?, result = 'NONE', wish = 'NONE',"+
 				" wake_time = NULL, worker_id = 'NONE', update_time = ? WHERE id = ? AND line = 'waiting'",
-				job.TimeoutError(j.Timeout), engine.At(tx.Now), j.ID)
+				rules.TimeoutError(j.Timeout), engine.At(tx.Now), j.ID)
 			if err != nil {
 				return err
 			}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/internal/rules"
 	"github.com/hipq/hipq/queue/job"
 )
 
@@ -67,7 +68,7 @@ const backInLine = "line = CASE WHEN scheduled_run_time > ? THEN 'later' ELSE 'd
 
 // reclaimFrom takes these jobs from a dead worker, but for those that another transaction holds: a later look finds them.
 func (q *Queue) reclaimFrom(ctx context.Context, worker, lost string, ids []any) (reclaimed int, err error) {
-	if err := job.CheckTransition(job.Running, job.Error); err != nil {
+	if err := rules.CheckTransition(job.Running, job.Error); err != nil {
 		return 0, err
 	}
 	err = q.db.TxInParts(ctx, nil, func(tx *engine.Tx) error {

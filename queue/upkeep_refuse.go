@@ -9,6 +9,7 @@ import (
 
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/internal/record"
 	"github.com/hipq/hipq/internal/roster"
 	"github.com/hipq/hipq/queue/job"
 )
@@ -58,7 +59,7 @@ func (q *Queue) refuseOne(ctx context.Context, tx *engine.Tx, j *job.Job) error 
 	if err != nil {
 		return err
 	}
-	return q.log.Record(ctx, tx, entries)
+	return record.Entries(ctx, tx, q.db, entries)
 }
 
 // apart parts the jobs that have a flaw from the others.

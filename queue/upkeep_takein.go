@@ -8,6 +8,7 @@ import (
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/internal/roster"
+	"github.com/hipq/hipq/internal/rules"
 	"github.com/hipq/hipq/queue/job"
 )
 
@@ -112,8 +113,8 @@ func (q *Queue) takeInOne(ctx context.Context, tx *engine.Tx, types typesIn, i i
 	if i.open {
 		i.Windows = t.Windows
 	}
-	at := job.Opening(i.Windows, q.Location, i.ScheduledRunTime)
-	line, wake := job.Place(at, tx.Now)
+	at := rules.Opening(i.Windows, q.Location, i.ScheduledRunTime)
+	line, wake := rules.Place(at, tx.Now)
 	_, err = tx.ExecContext(ctx, "UPDATE "+q.table+" "+q.db.ByID+
 		" SET line = ?, wake_time = ?, scheduled_run_time = ?, timeout = COALESCE(timeout, ?), priority = COALESCE(priority, ?),"+
 		" throttle_factor = COALESCE(throttle_factor, ?), time_windows = ?, throttle_group = 'NONE', error = 'NONE', result = 'NONE',"+

@@ -7,6 +7,7 @@ import (
 
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/internal/record"
 )
 
 // AnyDead says whether there are workers to bury.
@@ -45,7 +46,7 @@ func (r *Roster) Bury(ctx context.Context) error {
 				Error: "worker died: its last heartbeat was " + tx.Now.Sub(d.Heartbeat.Time).Round(time.Second).String() + " before",
 			})
 		}
-		return r.log.Record(ctx, tx, entries)
+		return record.Entries(ctx, tx, r.db, entries)
 	})
 	if err != nil {
 		return fmt.Errorf("record dead workers: %w", err)

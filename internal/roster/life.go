@@ -8,6 +8,7 @@ import (
 
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/internal/record"
 )
 
 // ErrLockLost means that a worker didn't renew its lock in time: others take its jobs.
@@ -47,7 +48,7 @@ func (r *Roster) insert(ctx context.Context, w Worker, state string, lockFor tim
 		if err != nil {
 			return err
 		}
-		return r.log.Record(ctx, tx, entries)
+		return record.Entries(ctx, tx, r.db, entries)
 	})
 	if err != nil {
 		return fmt.Errorf("register the worker: %w", err)
@@ -84,7 +85,7 @@ func (r *Roster) End(ctx context.Context, w Worker, state activity.State, remark
 		}
 		entry := w.entry(state)
 		entry.Error = remark
-		return r.log.Record(ctx, tx, []activity.Entry{entry})
+		return record.Entries(ctx, tx, r.db, []activity.Entry{entry})
 	})
 	if err != nil {
 		return fmt.Errorf("sign off the worker: %w", err)

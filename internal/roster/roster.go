@@ -12,13 +12,10 @@ import (
 )
 
 // Roster is the table of workers of one instance. It is safe for concurrent use.
-type Roster struct {
-	db  *schema.DB
-	log *activity.Log
-}
+type Roster struct{ db *schema.DB }
 
 // New is the roster of db's instance.
-func New(db *schema.DB) *Roster { return &Roster{db: db, log: activity.New(db)} }
+func New(db *schema.DB) *Roster { return &Roster{db: db} }
 
 // Worker is who starts and settles jobs, as the activity names it.
 type Worker struct {

@@ -1,11 +1,15 @@
-// Package job is the domain: jobs and their states, what may follow what, what an attempt makes of its job, retries, time
-// windows and limits. It knows neither SQL nor a clock: who asks says what time it is.
+// Package job is what jobs are: their fields and states, how an attempt may end, retry policies, time windows and limits. It
+// knows neither SQL nor a clock: who asks says what time it is. What hipq makes of it all is in internal/rules.
 package job
 
-import "time"
+import (
+	"time"
 
-// None stands for a text that a job doesn't have.
-const None = "NONE"
+	"github.com/hipq/hipq/internal/null"
+)
+
+// None, which is NONE, stands for a text that a job doesn't have.
+const None = null.None
 
 // Limits of a job's fields, in bytes.
 const (

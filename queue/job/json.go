@@ -1,10 +1,10 @@
 package job
 
 import (
-	"bytes"
 	"encoding/json"
-	"strings"
 	"time"
+
+	"github.com/hipq/hipq/internal/null"
 )
 
 // JSON is a job as scripts see it; what a handler gets is queue/handler's message. The field names are fixed; new ones may come.
@@ -45,46 +45,15 @@ func (j *Job) JSON() JSON {
 		shard = j.Key
 	}
 	o := JSON{
-		ID: j.ID, Queue: j.Queue, Type: j.Type, Key: j.Key, Data: EmbedJSON(j.Data), State: j.State,
-		TimeoutMS: unless(j.Left.Timeout, j.Timeout.Milliseconds()), Error: Text(j.Error), Result: EmbedJSON(j.Result), Attempt: j.Attempt,
-		ScheduledRunTime: j.ScheduledRunTime.UTC(), Priority: unless(j.Left.Priority, j.Priority),
-		ThrottleFactor: unless(j.Left.ThrottleFactor, j.ThrottleFactor), ShardKey: shard, CreateTime: j.CreateTime.UTC(),
-		UpdateTime: j.UpdateTime.UTC(), WorkerID: Text(j.WorkerID), RetryOf: unless(j.RetryOf == 0, j.RetryOf),
-		RetriedAs: unless(j.RetriedAs == 0, j.RetriedAs), Dismissed: j.IsDismissed(), Flaw: flaw,
+		ID: j.ID, Queue: j.Queue, Type: j.Type, Key: j.Key, Data: null.JSON(j.Data), State: j.State,
+		TimeoutMS: null.If(j.Left.Timeout, j.Timeout.Milliseconds()), Error: null.Text(j.Error), Result: null.JSON(j.Result), Attempt: j.Attempt,
+		ScheduledRunTime: j.ScheduledRunTime.UTC(), Priority: null.If(j.Left.Priority, j.Priority),
+		ThrottleFactor: null.If(j.Left.ThrottleFactor, j.ThrottleFactor), ShardKey: shard, CreateTime: j.CreateTime.UTC(),
+		UpdateTime: j.UpdateTime.UTC(), WorkerID: null.Text(j.WorkerID), RetryOf: null.If(j.RetryOf == 0, j.RetryOf),
+		RetriedAs: null.If(j.RetriedAs == 0, j.RetriedAs), Dismissed: j.IsDismissed(), Flaw: flaw,
 	}
 	if !j.Left.Windows {
 		o.Windows = j.Windows.Strings()
 	}
 	return o
-}
-
-// unless is nil if a value isn't there.
-func unless[T any](absent bool, v T) *T {
-	if absent {
-		return nil
-	}
-	return &v
-}
-
-// Text is a text for JSON: nil, which is null there, for None.
-func Text(s string) *string { return unless(s == None, s) }
-
-// EmbedJSON gives a text that is a JSON object or array as it is, None as null, and all else as a JSON string. What isn't UTF-8
-// is replaced.
-func EmbedJSON(text string) json.RawMessage {
-	if text == None {
-		return json.RawMessage("null")
-	}
-	text = strings.ToValidUTF8(text, "\uFFFD")
-	trimmed := bytes.TrimSpace([]byte(text))
-	if len(trimmed) > 0 && (trimmed[0] == '{' || trimmed[0] == '[') && json.Valid(trimmed) {
-		return trimmed
-	}
-	var quoted bytes.Buffer
-	e := json.NewEncoder(&quoted)
-	e.SetEscapeHTML(false) // this goes into no page
-	if err := e.Encode(text); err != nil {
-		panic(err) // a string can always be encoded
-	}
-	return bytes.TrimSpace(quoted.Bytes())
 }

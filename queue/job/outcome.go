@@ -1,9 +1,6 @@
 package job
 
-import (
-	"strings"
-	"time"
-)
+import "time"
 
 // Verdict is what a handler, or what watches over it, says of an attempt.
 type Verdict string
@@ -64,19 +61,4 @@ func (o Outcome) Wish() string {
 		return o.RetryAfter.String()
 	}
 	return None
-}
-
-// TimeoutError is the error of an attempt that took longer than its job's timeout.
-func TimeoutError(timeout time.Duration) string { return "timeout after " + Brief(timeout) }
-
-// Brief is d without the zeros that Duration's String ends in: 1m instead of 1m0s.
-func Brief(d time.Duration) string {
-	text := d.String()
-	if strings.HasSuffix(text, "m0s") {
-		text = strings.TrimSuffix(text, "0s")
-	}
-	if strings.HasSuffix(text, "h0m") {
-		text = strings.TrimSuffix(text, "0m")
-	}
-	return text
 }

@@ -3,7 +3,6 @@ package job
 import (
 	"errors"
 	"fmt"
-	"math"
 	"time"
 	"unicode/utf8"
 )
@@ -59,32 +58,4 @@ func (d Decision) Check() error {
 		return errors.New("its job_data is not valid UTF-8")
 	}
 	return nil
-}
-
-// Decide judges the attempt-th attempt, which ended at now with o. random is in [0, 1).
-func (p RetryPolicy) Decide(attempt int, o Outcome, now time.Time, random float64) Decision {
-	switch {
-	case o.Verdict == Failed:
-		return Decision{Reason: "the handler said not to retry"}
-	case o.Verdict == Stopped:
-		return Decision{Reason: "it was cancelled"}
-	case attempt >= p.Attempts:
-		return Decision{Reason: fmt.Sprintf("attempt %d of %d was the last", attempt, p.Attempts)}
-	case o.RetryAfter > 0:
-		return Decision{Again: true, At: now.Add(o.RetryAfter), Reason: "the handler said when"}
-	}
-	delay := p.delay(attempt, random)
-	return Decision{Again: true, At: now.Add(delay), Reason: fmt.Sprintf("attempt %d of %d, again after %s", attempt, p.Attempts, delay.Round(time.Millisecond))}
-}
-
-// delay is how long to wait after the attempt-th attempt. Jitter comes after the cap, so that jobs which have all
-// reached the cap don't come back together; it only lengthens, so that a delay is never shorter than asked for.
-func (p RetryPolicy) delay(attempt int, random float64) time.Duration {
-	d := float64(p.Delay)
-	if p.Backoff == Exponential {
-		d *= math.Pow(2, float64(min(max(attempt-1, 0), 62)))
-		d = min(d, float64(max(p.MaxDelay, p.Delay)))
-	}
-	d *= 1 + p.Jitter*random
-	return time.Duration(min(d, float64(math.MaxInt64/2)))
 }

@@ -1,10 +1,5 @@
 package job
 
-import (
-	"errors"
-	"fmt"
-)
-
 // State is where a job stands in its life.
 //
 //	            ┌───────────────────────────── retry ◄──┐
@@ -30,26 +25,3 @@ const (
 
 // States are all states there are, in the order of a life.
 var States = []State{Initial, Running, Error, Retry, Final}
-
-// ErrTransition is wrapped by the refusal of a transition.
-var ErrTransition = errors.New("transition not allowed")
-
-// transitions is the one table of what may follow what. Initial and Retry become Final when the job is cancelled, Retry
-// also when an outside answer arrives.
-var transitions = map[State][]State{
-	Initial: {Running, Final},
-	Running: {Error, Final},
-	Error:   {Retry, Final},
-	Retry:   {Running, Final},
-	Final:   {},
-}
-
-// CheckTransition refuses a transition that the table doesn't have, with an error that names both states.
-func CheckTransition(from, to State) error {
-	for _, s := range transitions[from] {
-		if s == to {
-			return nil
-		}
-	}
-	return fmt.Errorf("%w: %s to %s", ErrTransition, from, to)
-}

@@ -7,9 +7,6 @@ import (
 	"unicode/utf8"
 )
 
-// Allows says whether a limit has room for a factor beside what is used.
-func Allows(limit, used, factor int) bool { return used == 0 || used+factor <= limit }
-
 // ThrottleGroups are limits beside the queue's own, one for each group of jobs: a full group holds back only its own.
 type ThrottleGroups struct {
 	// By says what makes a group: GroupByType, or GroupByData and the names of the fields that lead to a value inside a

@@ -7,6 +7,7 @@ import (
 
 	"github.com/hipq/hipq/internal/disown"
 	"github.com/hipq/hipq/internal/rounds"
+	"github.com/hipq/hipq/internal/rules"
 	"github.com/hipq/hipq/queue/job"
 )
 
@@ -61,7 +62,7 @@ func (w *worker) takeUndecided(s *source, n int) {
 
 // ask asks a retry handler about one job. It returns when that does; a decision that the handler disowns is taken before.
 func (w *worker) ask(s *source, u rounds.Settled) {
-	ctx, cancel := context.WithTimeoutCause(w.jobs, u.Job.Timeout, errors.New(job.TimeoutError(u.Job.Timeout)))
+	ctx, cancel := context.WithTimeoutCause(w.jobs, u.Job.Timeout, errors.New(rules.TimeoutError(u.Job.Timeout)))
 	defer cancel()
 	var once sync.Once
 	disowned := disown.With(ctx, func(o job.Outcome) {

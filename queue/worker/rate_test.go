@@ -19,7 +19,7 @@ import (
 func (s shop) starts(q *queue.Queue) (at []time.Time) {
 	s.t.Helper()
 	for _, e := range s.entries(activity.Filter{Kind: activity.Job, Queue: q.Name, State: activity.Starting}) {
-		at = append(at, e.At.Time)
+		at = append(at, e.At)
 	}
 	slices.SortFunc(at, time.Time.Compare)
 	return at

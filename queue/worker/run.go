@@ -8,6 +8,7 @@ import (
 
 	"github.com/hipq/hipq/internal/disown"
 	"github.com/hipq/hipq/internal/rounds"
+	"github.com/hipq/hipq/internal/rules"
 	"github.com/hipq/hipq/queue/job"
 )
 
@@ -35,7 +36,7 @@ func (w *worker) begin(s *source, j *job.Job) {
 
 // run runs one attempt. It returns when the handler does; an attempt that the handler disowns has ended before.
 func (w *worker) run(ctx context.Context, s *source, j *job.Job) {
-	ctx, cancel := context.WithTimeoutCause(ctx, j.Timeout, errors.New(job.TimeoutError(j.Timeout)))
+	ctx, cancel := context.WithTimeoutCause(ctx, j.Timeout, errors.New(rules.TimeoutError(j.Timeout)))
 	defer cancel()
 	began := time.Now()
 	var once sync.Once

@@ -1,14 +1,16 @@
-package job
+package rules
 
 import (
 	"cmp"
 	"time"
+
+	"github.com/hipq/hipq/queue/job"
 )
 
 // Next is what a job becomes after an attempt.
 type Next struct {
-	State State
-	Line  Line
+	State job.State
+	Line  job.Line
 	// Error and Result are texts of the job: None if there is nothing to say.
 	Error, Result string
 	Scheduled     time.Time
@@ -21,24 +23,24 @@ type Next struct {
 
 // After says what an attempt's outcome makes of its job. d is a retry handler's decision; nil leaves it to the
 // policy. loc is the zone of the job's windows, random is in [0, 1). The error is that of CheckTransition.
-func After(j *Job, o Outcome, d *Decision, p RetryPolicy, loc *time.Location, now time.Time, random float64) (Next, error) {
-	n := Next{State: Final, Line: LineFinished, Error: None, Result: cmp.Or(o.Result, None), Scheduled: j.ScheduledRunTime}
-	if o.Verdict == Finished {
-		return n, CheckTransition(Running, Final)
+func After(j *job.Job, o job.Outcome, d *job.Decision, p job.RetryPolicy, loc *time.Location, now time.Time, random float64) (Next, error) {
+	n := Next{State: job.Final, Line: job.LineFinished, Error: job.None, Result: cmp.Or(o.Result, job.None), Scheduled: j.ScheduledRunTime}
+	if o.Verdict == job.Finished {
+		return n, CheckTransition(job.Running, job.Final)
 	}
 	n.Error = o.Reason()
 	if d == nil {
-		byPolicy := p.Decide(j.Attempt, o, now, random)
+		byPolicy := Retry(p, j.Attempt, o, now, random)
 		d = &byPolicy
 	}
 	if !d.Again {
-		n.Line = LineFailed
-		return n, CheckTransition(Error, Final)
+		n.Line = job.LineFailed
+		return n, CheckTransition(job.Error, job.Final)
 	}
-	n.State = Retry
+	n.State = job.Retry
 	n.Priority = d.Priority
 	if d.Data != nil {
-		data := cmp.Or(*d.Data, None)
+		data := cmp.Or(*d.Data, job.None)
 		n.Data = &data
 	}
 	switch at := d.At; {
@@ -47,15 +49,15 @@ func After(j *Job, o Outcome, d *Decision, p RetryPolicy, loc *time.Location, no
 	case d.In > 0:
 		n.Scheduled = now.Add(d.In)
 	default:
-		n.Scheduled = now.Add(p.delay(j.Attempt, random))
+		n.Scheduled = now.Add(delay(p, j.Attempt, random))
 	}
 	n.Scheduled = Opening(j.Windows, loc, n.Scheduled)
 	n.Line, n.Wake = Place(n.Scheduled, now)
-	return n, CheckTransition(Error, Retry)
+	return n, CheckTransition(job.Error, job.Retry)
 }
 
 // Opening is t, or when the windows open next after it; loc is their zone.
-func Opening(w Windows, loc *time.Location, t time.Time) time.Time {
+func Opening(w job.Windows, loc *time.Location, t time.Time) time.Time {
 	if len(w) == 0 {
 		return t
 	}
@@ -64,9 +66,9 @@ func Opening(w Windows, loc *time.Location, t time.Time) time.Time {
 
 // Place is where a job stands that should run at t: due, or kept apart until it is promoted, when it is time to
 // wake it. Else wake is zero.
-func Place(t, now time.Time) (line Line, wake time.Time) {
+func Place(t, now time.Time) (line job.Line, wake time.Time) {
 	if t.After(now) {
-		return LineLater, t
+		return job.LineLater, t
 	}
-	return LineDue, time.Time{}
+	return job.LineDue, time.Time{}
 }

@@ -1,4 +1,4 @@
-package job_test
+package rules_test
 
 import (
 	"math"
@@ -8,6 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/hipq/hipq/internal/rules"
 	"github.com/hipq/hipq/queue/job"
 )
 
@@ -35,7 +36,7 @@ func drawRandom(t *rapid.T) float64 {
 }
 
 func decideAgain(t *rapid.T, p job.RetryPolicy, attempt int, random float64) time.Duration {
-	d := p.Decide(attempt, job.Outcome{Verdict: job.TryAgain}, retryNow, random)
+	d := rules.Retry(p, attempt, job.Outcome{Verdict: job.TryAgain}, retryNow, random)
 	if !d.Again || d.Reason == "" {
 		t.Fatalf("%+v after attempt %d: %+v", p, attempt, d)
 	}
@@ -98,7 +99,7 @@ func TestRetryEnds(t *testing.T) {
 		after := time.Duration(rapid.Int64Range(0, int64(time.Hour)).Draw(t, "retry after"))
 		o := job.Outcome{Verdict: job.TryAgain, RetryAfter: after}
 		attempt := rapid.IntRange(max(p.Attempts, 1), math.MaxInt).Draw(t, "attempt")
-		if d := p.Decide(attempt, o, retryNow, drawRandom(t)); d.Again || !d.At.IsZero() || !strings.Contains(d.Reason, "the last") {
+		if d := rules.Retry(p, attempt, o, retryNow, drawRandom(t)); d.Again || !d.At.IsZero() || !strings.Contains(d.Reason, "the last") {
 			t.Fatalf("%+v after attempt %d: %+v", p, attempt, d)
 		}
 	})
@@ -108,7 +109,7 @@ func TestRetryFailedIsForGood(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := drawRetry(t)
 		o := job.Outcome{Verdict: job.Failed, RetryAfter: time.Duration(rapid.Int64Range(0, int64(time.Hour)).Draw(t, "retry after"))}
-		if d := p.Decide(drawAttempt(t, p), o, retryNow, drawRandom(t)); d.Again || !d.At.IsZero() || d.Reason == "" {
+		if d := rules.Retry(p, drawAttempt(t, p), o, retryNow, drawRandom(t)); d.Again || !d.At.IsZero() || d.Reason == "" {
 			t.Fatalf("%+v: %+v", p, d)
 		}
 	})
@@ -118,7 +119,7 @@ func TestRetryAfterIsRespected(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := drawRetry(t)
 		after := time.Duration(rapid.Int64Range(1, math.MaxInt64).Draw(t, "retry after"))
-		d := p.Decide(drawAttempt(t, p), job.Outcome{Verdict: job.TryAgain, RetryAfter: after}, retryNow, drawRandom(t))
+		d := rules.Retry(p, drawAttempt(t, p), job.Outcome{Verdict: job.TryAgain, RetryAfter: after}, retryNow, drawRandom(t))
 		if !d.Again || !d.At.Equal(retryNow.Add(after)) {
 			t.Fatalf("%+v after %s: %+v", p, after, d)
 		}
@@ -146,12 +147,12 @@ func TestRetryDoesNotOverflow(t *testing.T) {
 func TestDefaultRetry(t *testing.T) {
 	want := []time.Duration{time.Minute, 2 * time.Minute}
 	for i, w := range want {
-		d := job.DefaultRetry.Decide(i+1, job.Outcome{Verdict: job.TryAgain}, retryNow, 0)
+		d := rules.Retry(job.DefaultRetry, i+1, job.Outcome{Verdict: job.TryAgain}, retryNow, 0)
 		if !d.Again || d.At.Sub(retryNow) != w {
 			t.Errorf("after attempt %d: %+v, want %s", i+1, d, w)
 		}
 	}
-	if d := job.DefaultRetry.Decide(3, job.Outcome{Verdict: job.TryAgain}, retryNow, 0); d.Again {
+	if d := rules.Retry(job.DefaultRetry, 3, job.Outcome{Verdict: job.TryAgain}, retryNow, 0); d.Again {
 		t.Errorf("after attempt 3: %+v", d)
 	}
 }

@@ -1,4 +1,4 @@
-package job_test
+package rules_test
 
 import (
 	"errors"
@@ -8,6 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/hipq/hipq/internal/rules"
 	"github.com/hipq/hipq/queue/job"
 )
 
@@ -28,11 +29,11 @@ func mayFollow(from, to job.State) bool {
 
 func checkTransition(t rapid.TB, from, to job.State, allowed bool) {
 	t.Helper()
-	err := job.CheckTransition(from, to)
+	err := rules.CheckTransition(from, to)
 	switch {
 	case allowed && err != nil:
 		t.Errorf("%s to %s: %v", from, to, err)
-	case !allowed && !errors.Is(err, job.ErrTransition):
+	case !allowed && !errors.Is(err, rules.ErrTransition):
 		t.Errorf("%s to %s: %v, want a refusal", from, to, err)
 	case !allowed && !strings.Contains(err.Error(), string(from)+" to "+string(to)):
 		t.Errorf("%s to %s: the error doesn't name both: %v", from, to, err)
@@ -76,7 +77,7 @@ func TestLivesOfAJob(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		state, life := job.Initial, []job.State{job.Initial}
 		for _, to := range rapid.SliceOfN(rapid.SampledFrom(job.States), 0, 60).Draw(t, "tries") {
-			if job.CheckTransition(state, to) == nil {
+			if rules.CheckTransition(state, to) == nil {
 				state = to
 				life = append(life, to)
 			}
@@ -94,7 +95,7 @@ func TestLivesOfAJob(t *testing.T) {
 				t.Fatalf("%v: a retry without an error", life)
 			}
 		}
-		if state != job.Final && job.CheckTransition(state, job.Final) != nil {
+		if state != job.Final && rules.CheckTransition(state, job.Final) != nil {
 			t.Fatalf("%v: it can't end", life)
 		}
 	})

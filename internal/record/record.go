@@ -1,0 +1,70 @@
+// Package record writes the activity: each entry in the transaction that makes it true.
+package record
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/hipq/hipq/activity"
+	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/schema"
+)
+
+const (
+	// what every entry has, and what only those have whose handler said something
+	shortColumns = "at, kind, state, queue, worker_id, host, pid, job_id, job_type, job_key, attempt, wait_ms, run_ms"
+	columns      = shortColumns + ", error, output"
+	// behind the time
+	shortRow = ",?,?,?,?,?,?,?,?,?,?,?,?)"
+	row      = ",?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
+
+	numColumns = 15
+	// maxRows keeps a statement under SQLite's 32,766 parameters, and short enough for a parser to like it.
+	maxRows = 500
+	// maxBytes keeps a statement well under the smallest max_allowed_packet that a server is likely to have.
+	maxBytes = 4 << 20
+)
+
+// Entries appends to the activity of db's instance inside the caller's transaction, whose time is theirs. Empty texts become
+// activity.None.
+func Entries(ctx context.Context, tx *engine.Tx, db *schema.DB, entries []activity.Entry) error {
+	for len(entries) > 0 {
+		n, size := 0, 0
+		for n < len(entries) && n < maxRows && size < maxBytes {
+			size += len(entries[n].Error) + len(entries[n].Output)
+			n++
+		}
+		if err := insert(ctx, tx, db, entries[:n]); err != nil {
+			return fmt.Errorf("record activity: %w", err)
+		}
+		entries = entries[n:]
+	}
+	return nil
+}
+
+func insert(ctx context.Context, tx *engine.Tx, db *schema.DB, entries []activity.Entry) error {
+	at, stamp := tx.Stamp()
+	names, values := shortColumns, shortRow
+	texts := slices.ContainsFunc(entries, func(e activity.Entry) bool { return e.Error != "" || e.Output != "" })
+	if texts {
+		names, values = columns, row
+	}
+	args := make([]any, 0, len(entries)*numColumns)
+	for i := range entries {
+		e := &entries[i]
+		args = append(append(args, stamp...), string(e.Kind), string(e.State), orNone(e.Queue), orNone(e.WorkerID), orNone(e.Host), e.PID,
+			e.JobID, orNone(e.JobType), orNone(e.JobKey), e.Attempt, e.WaitMS, e.RunMS)
+		if texts {
+			args = append(args, orNone(e.Error), orNone(e.Output))
+		}
+	}
+	return tx.Insert(ctx, engine.Insert{Table: db.Activity(), Columns: names, Row: "(" + at + values, Args: args, N: len(entries)})
+}
+
+func orNone(s string) string {
+	if s == "" {
+		return activity.None
+	}
+	return s
+}

@@ -1,0 +1,37 @@
+package rules
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/hipq/hipq/queue/job"
+)
+
+// Retry is what the policy decides after the attempt-th attempt, which ended at now with o. random is in [0, 1).
+func Retry(p job.RetryPolicy, attempt int, o job.Outcome, now time.Time, random float64) job.Decision {
+	switch {
+	case o.Verdict == job.Failed:
+		return job.Decision{Reason: "the handler said not to retry"}
+	case o.Verdict == job.Stopped:
+		return job.Decision{Reason: "it was cancelled"}
+	case attempt >= p.Attempts:
+		return job.Decision{Reason: fmt.Sprintf("attempt %d of %d was the last", attempt, p.Attempts)}
+	case o.RetryAfter > 0:
+		return job.Decision{Again: true, At: now.Add(o.RetryAfter), Reason: "the handler said when"}
+	}
+	wait := delay(p, attempt, random)
+	return job.Decision{Again: true, At: now.Add(wait), Reason: fmt.Sprintf("attempt %d of %d, again after %s", attempt, p.Attempts, wait.Round(time.Millisecond))}
+}
+
+// delay is how long to wait after the attempt-th attempt. Jitter comes after the cap, so that jobs which have all
+// reached the cap don't come back together; it only lengthens, so that a delay is never shorter than asked for.
+func delay(p job.RetryPolicy, attempt int, random float64) time.Duration {
+	d := float64(p.Delay)
+	if p.Backoff == job.Exponential {
+		d *= math.Pow(2, float64(min(max(attempt-1, 0), 62)))
+		d = min(d, float64(max(p.MaxDelay, p.Delay)))
+	}
+	d *= 1 + p.Jitter*random
+	return time.Duration(min(d, float64(math.MaxInt64/2)))
+}
