@@ -4,7 +4,6 @@ package activity
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/hipq/hipq/internal/engine"
@@ -136,48 +135,28 @@ func (l *Log) CountFound(ctx context.Context, by Filter) (n int, all bool, err e
 }
 
 func (by Filter) where() (string, []any) {
-	var terms []string
-	var args []any
-	add := func(term string, arg any) {
-		terms = append(terms, term)
-		args = append(args, arg)
+	var w engine.Where
+	for _, c := range []struct {
+		column string
+		given  bool
+		value  any
+	}{
+		{"kind", by.Kind != "", string(by.Kind)},
+		{"job_id", by.JobID != 0, by.JobID},
+		{"queue", by.Queue != "", by.Queue},
+		{"job_type", by.JobType != "", by.JobType},
+		{"job_key", by.JobKey != "", by.JobKey},
+		{"worker_id", by.Worker != "", by.Worker},
+		{"state", by.State != "", string(by.State)},
+	} {
+		if c.given {
+			w.And(c.column+" = ?", c.value)
+		}
 	}
-	if by.Kind != "" {
-		add("kind = ?", string(by.Kind))
-	}
-	if by.JobID != 0 {
-		add("job_id = ?", by.JobID)
-	}
-	if by.Queue != "" {
-		add("queue = ?", by.Queue)
-	}
-	if by.JobType != "" {
-		add("job_type = ?", by.JobType)
-	}
-	if by.JobKey != "" {
-		add("job_key = ?", by.JobKey)
-	}
-	if by.Worker != "" {
-		add("worker_id = ?", by.Worker)
-	}
-	if by.State != "" {
-		add("state = ?", string(by.State))
-	}
-	if by.Error != "" {
-		// LIKE would take % and _ for more than they are, and without an error an entry has the word for none
-		add("error <> 'NONE' AND INSTR(error, ?) > 0", by.Error)
-	}
-	if !by.Since.IsZero() {
-		add("at >= ?", engine.At(by.Since))
-	}
-	if !by.Until.IsZero() {
-		add("at < ?", engine.At(by.Until))
-	}
+	w.Says(by.Error)
+	w.Within("at", by.Since, by.Until)
 	if by.After != 0 {
-		add("id > ?", by.After)
+		w.And("id > ?", by.After)
 	}
-	if len(terms) == 0 {
-		return "", nil
-	}
-	return " WHERE " + strings.Join(terms, " AND "), args
+	return w.SQL(), w.Args
 }

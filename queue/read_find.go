@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/hipq/hipq/internal/engine"
@@ -72,36 +71,29 @@ type Filter struct {
 
 // where is the condition of a filter, and the hint for the index that serves it, if one does.
 func (q *Queue) where(by Filter) (where, hint string, args []any) {
-	terms := []string{"1 = 1"}
-	add := func(term string, arg any) { terms, args = append(terms, term), append(args, arg) }
+	var w engine.Where
 	switch {
 	case by.Standing != "":
 		condition, its := q.condition(by.Standing)
-		terms, args, hint = append(terms, condition), its, q.pick()
+		w.And(condition, its...)
+		hint = q.pick()
 	case by.Error != "":
 		// where an error can be: not in the lines that most jobs are in
-		terms, hint = append(terms, "line IN ('due', 'later', 'held', 'locked', 'error', 'failed', 'closed')"), q.pick()
+		w.And("line IN ('due', 'later', 'held', 'locked', 'error', 'failed', 'closed')")
+		hint = q.pick()
 	}
 	if by.Type != "" {
-		add("job_type = ?", by.Type)
+		w.And("job_type = ?", by.Type)
 	}
 	if by.Key != "" {
-		add("job_key = ?", by.Key)
+		w.And("job_key = ?", by.Key)
 	}
 	if by.Type != "" && by.Key != "" {
 		hint = q.index("live")
 	}
-	if by.Error != "" {
-		// LIKE would take % and _ for more than they are, and without an error a job has the word for none
-		add("error <> 'NONE' AND INSTR(error, ?) > 0", by.Error)
-	}
-	if !by.Since.IsZero() {
-		add("update_time >= ?", engine.At(by.Since))
-	}
-	if !by.Until.IsZero() {
-		add("update_time < ?", engine.At(by.Until))
-	}
-	return " WHERE " + strings.Join(terms, " AND "), hint, args
+	w.Says(by.Error)
+	w.Within("update_time", by.Since, by.Until)
+	return w.SQL(), hint, w.Args
 }
 
 // LiveID is the id of the job that has a type and a key and is not final; 0 if there is none.

@@ -122,15 +122,20 @@ func (w Why) locked() []Reason {
 	return reasons
 }
 
-// held gives what stands in the way of a job whose throttle group was full.
-func (w Why) held() []Reason {
-	var reasons []Reason
+// barred gives what stands in the way of any job of its type.
+func (w Why) barred() (reasons []Reason) {
 	if w.paused {
 		reasons = append(reasons, because("paused", "the queue is paused: hipq queue resume %s", w.Job.Queue))
 	}
 	if !w.handled {
 		reasons = append(reasons, because("no_handler", "this config has no handler for job type %s", w.Job.Type))
 	}
+	return reasons
+}
+
+// held gives what stands in the way of a job whose throttle group was full.
+func (w Why) held() []Reason {
+	reasons := w.barred()
 	switch full, limit := w.groupFull(), w.groupLimit(); {
 	case limit == 0:
 		reasons = append(reasons, because("held", "its throttle group was full, and has no limit any more: the next worker starts it"))
@@ -163,13 +168,7 @@ func (w Why) groupFull() *Reason {
 
 // due gives all that stands in the way of a job that is due.
 func (w Why) due() []Reason {
-	var reasons []Reason
-	if w.paused {
-		reasons = append(reasons, because("paused", "the queue is paused: hipq queue resume %s", w.Job.Queue))
-	}
-	if !w.handled {
-		reasons = append(reasons, because("no_handler", "this config has no handler for job type %s", w.Job.Type))
-	}
+	reasons := w.barred()
 	if opening := w.Job.Windows.Next(w.now.In(w.options.Location)); opening.After(w.now) {
 		reasons = append(reasons, because("window", "its window opens at %s", w.local(opening)))
 	}

@@ -162,18 +162,25 @@ func (q *Queue) readGroups(ctx context.Context, tx *engine.Tx, jobs map[int64]*j
 	if len(ids) == 0 {
 		return nil
 	}
+	return q.eachData(ctx, tx, ids, func(id int64, data []byte) {
+		jobs[id].Group = q.ThrottleGroups.Of(jobs[id].Type, data)
+	})
+}
+
+// eachData calls f with the data of each job. f must not keep them.
+func (q *Queue) eachData(ctx context.Context, tx *engine.Tx, ids []any, f func(id int64, data []byte)) error {
 	rows, err := tx.QueryContext(ctx, "SELECT id, job_data FROM "+q.table+" "+q.db.ByID+" WHERE id IN "+engine.In(len(ids)), ids...)
 	if err != nil {
-		return fmt.Errorf("read what makes the throttle groups: %w", err)
+		return fmt.Errorf("read the data of jobs: %w", err)
 	}
 	defer func() { _ = rows.Close() }()
 	for rows.Next() {
 		var id int64
-		var data []byte
+		var data sql.RawBytes
 		if err := rows.Scan(&id, &data); err != nil {
-			return fmt.Errorf("read what makes the throttle groups: %w", err)
+			return fmt.Errorf("read the data of jobs: %w", err)
 		}
-		jobs[id].Group = q.ThrottleGroups.Of(jobs[id].Type, data)
+		f(id, data)
 	}
 	return rows.Err()
 }

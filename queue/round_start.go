@@ -262,20 +262,7 @@ func (q *Queue) readData(ctx context.Context, tx *engine.Tx, jobs []*job.Job) er
 	for i, j := range jobs {
 		byID[j.ID], ids[i] = j, j.ID
 	}
-	rows, err := tx.QueryContext(ctx, "SELECT id, job_data FROM "+q.table+" "+q.db.ByID+" WHERE id IN "+engine.In(len(ids)), ids...)
-	if err != nil {
-		return fmt.Errorf("read the data of jobs: %w", err)
-	}
-	defer func() { _ = rows.Close() }()
-	for rows.Next() {
-		var id int64
-		var data string
-		if err := rows.Scan(&id, &data); err != nil {
-			return fmt.Errorf("read the data of jobs: %w", err)
-		}
-		byID[id].Data = data
-	}
-	return rows.Err()
+	return q.eachData(ctx, tx, ids, func(id int64, data []byte) { byID[id].Data = string(data) })
 }
 
 // postpone moves a due job to the opening of its windows.
