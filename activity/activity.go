@@ -11,7 +11,7 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-// None, which is NONE, stands for a text that an entry or a job doesn't have.
+// None is the word NONE, for a text that an entry or a job doesn't have.
 const None = null.None
 
 // Kind says whose transition an entry records.

@@ -8,7 +8,7 @@ import (
 	"github.com/hipq/hipq/internal/null"
 )
 
-// None, which is NONE, stands for a text that a job doesn't have.
+// None is the word NONE, for a text that a job doesn't have.
 const None = null.None
 
 // Limits of a job's fields, in bytes.
