@@ -25,6 +25,8 @@ const (
 	candidatesWithin = 300 * time.Millisecond
 	// candidatesMost is how many ids, or files, a shell is offered.
 	candidatesMost = 50
+	// candidatesAmong is how many jobs of a queue are looked at for them, the newest.
+	candidatesAmong = 1000
 )
 
 // candidates are what a shell may offer for a word of the command line: those there are, and not only those that begin with
@@ -219,7 +221,7 @@ func typeCandidates(l *lookUp) error {
 	return nil
 }
 
-// idCandidates are the newest jobs that the command can do something about.
+// idCandidates are the newest jobs that the command, with the flags there are by now, can do something about.
 func idCandidates(l *lookUp) error {
 	i, err := l.open()
 	if err != nil {
@@ -230,18 +232,13 @@ func idCandidates(l *lookUp) error {
 	if err != nil || len(queues) != 1 {
 		return err
 	}
-	var standings []queue.Standing
-	switch l.cmd.Name() {
-	case "cancel", "reschedule", "run":
-		standings = []queue.Standing{queue.Standing(job.Initial), queue.Standing(job.Retry)}
-	case "retry", "dismiss":
-		standings = []queue.Standing{queue.Failed}
-	default:
-		standings = []queue.Standing{""}
+	standings := standingsOf(l.cmd)
+	if len(standings) == 0 {
+		standings = []queue.Standing{""} // all
 	}
 	var ids []int64
 	for _, s := range standings {
-		found, err := queues[0].FindIDs(l.ctx, queue.Filter{Standing: s, Limit: candidatesMost})
+		found, err := queues[0].FindIDs(l.ctx, queue.Filter{Standing: s, Among: candidatesAmong, Limit: candidatesMost})
 		if err != nil {
 			return err
 		}

@@ -22,7 +22,7 @@ func (a *app) dismissCommand() *cobra.Command {
 		Example:    "  hipq dismiss emails 42\n  hipq dismiss emails --error 'no such customer' --dry-run",
 		SuggestFor: []string{"ignore", "close", "discard"},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			o, err := f.operation(a, cmd, "dismissed", args, queue.Failed)
+			o, err := f.operation(a, cmd, "dismissed", args)
 			if err != nil {
 				return err
 			}
@@ -32,5 +32,5 @@ func (a *app) dismissCommand() *cobra.Command {
 		},
 	}
 	f.add(c, queue.Failed)
-	return c
+	return about(c, queue.Failed)
 }
