@@ -19,7 +19,7 @@ which takes it about a second, and worker.grace at most. A job that waits for an
 Exit codes: 0 done · 1 some could not be cancelled · 64 usage · 75 the database is unreachable or busy · 78 configuration.`
 
 func (a *app) cancelCommand() *cobra.Command {
-	var f choiceFlags
+	var f operateFlags
 	var running bool
 	waiting := []queue.Standing{queue.Standing(job.Initial), queue.Standing(job.Retry)}
 	started := []queue.Standing{queue.Standing(job.Running), queue.Standing(job.Error)}

@@ -14,7 +14,7 @@ It may be repeated.
 Exit codes: 0 done · 1 some could not be dismissed · 64 usage · 75 the database is unreachable or busy · 78 configuration.`
 
 func (a *app) dismissCommand() *cobra.Command {
-	var f choiceFlags
+	var f operateFlags
 	c := &cobra.Command{
 		Use:        "dismiss QUEUE [ID…]",
 		Short:      "Close failed jobs that shall not run again",

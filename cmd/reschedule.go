@@ -17,7 +17,7 @@ Exit codes: 0 done · 1 some could not be rescheduled · 64 usage · 75 the data
 78 configuration.`
 
 func (a *app) rescheduleCommand() *cobra.Command {
-	var f choiceFlags
+	var f operateFlags
 	var at, in string
 	var priority int
 	waiting := []queue.Standing{queue.Standing(job.Initial), queue.Standing(job.Retry)}

@@ -21,7 +21,7 @@ Exit codes: 0 done · 1 some could not be retried, or were before · 64 usage ·
 78 configuration.`
 
 func (a *app) retryCommand() *cobra.Command {
-	var f choiceFlags
+	var f operateFlags
 	var again bool
 	c := &cobra.Command{
 		Use:        "retry QUEUE [ID…]",

@@ -64,7 +64,7 @@ func program(run func(args []string) error) {
 //	terminal PROGRAM …      runs a program with a terminal for its standard output, and prints what is shown there; a first
 //	                        argument --columns=N says how wide it is
 //	tab SHELL LINE          types a line into a shell (bash, zsh, fish) that has learnt hipq's completion, has it complete the
-//	                        last word, and prints what stands there then, each word on a line; with several candidates
+//	                        last word, and prints what stands there then, each word on a line; with several offers
 //	                        it is all of them
 //	unprivileged PROGRAM …  runs a program to which file permissions apply even if the tests run as root, and which may not
 //	                        signal other users' processes

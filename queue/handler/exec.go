@@ -92,11 +92,11 @@ func outcomeOf(status syscall.WaitStatus, out printed) job.Outcome {
 			outcome.Verdict = job.Failed
 		}
 	}
-	switch a, err := parseAnswer(out); {
+	switch r, err := parseReply(out); {
 	case err != nil && outcome.Verdict == job.Finished:
-		return tryAgain(fmt.Sprintf("the handler's answer can't be read: %v: %s", err, head(out.last, maxReason)))
-	case a.said != "":
-		a.amend(&outcome)
+		return tryAgain(fmt.Sprintf("the handler's reply can't be read: %v: %s", err, head(out.last, maxReason)))
+	case r.said != "":
+		r.amend(&outcome)
 	}
 	return outcome
 }

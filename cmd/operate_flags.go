@@ -11,14 +11,14 @@ import (
 	"github.com/hipq/hipq/queue"
 )
 
-// choiceFlags say which jobs of a queue a command changes: those of the ids behind them, or all that the filter lets pass, or
+// operateFlags say which jobs of a queue a command changes: those of the ids behind them, or all that the filter lets pass, or
 // all.
-type choiceFlags struct {
+type operateFlags struct {
 	filterFlags
 	all, yes, dryRun bool
 }
 
-func (f *choiceFlags) add(c *cobra.Command, standings ...queue.Standing) {
+func (f *operateFlags) add(c *cobra.Command, standings ...queue.Standing) {
 	f.filterFlags.add(c, filterOfJobs(0, standings...))
 	c.Flags().Lookup("queue").Usage = "the queue, in the place of QUEUE"
 	c.Flags().BoolVar(&f.all, "all", false, "all jobs of the queue that it can be done to; on a terminal it asks first")
@@ -56,7 +56,7 @@ func standingsOf(c *cobra.Command) (all []queue.Standing) {
 
 // operation is what to do to which jobs, but for the doing. Without --state it is done to all about which the command can do
 // something.
-func (f *choiceFlags) operation(a *app, cmd *cobra.Command, done string, args []string) (operation, error) {
+func (f *operateFlags) operation(a *app, cmd *cobra.Command, done string, args []string) (operation, error) {
 	verb, standings := cmd.Name(), standingsOf(cmd)
 	if f.queue == "" {
 		f.queue, args = args[0], args[1:]
