@@ -18,11 +18,15 @@ func TestWouldEnqueue(t *testing.T) {
 		s.exec("UPDATE shop_emails SET state = 'running', line = 'locked', attempt = 1 WHERE job_key = 'runs'")
 		s.exec("UPDATE shop_emails SET state = 'final', line = 'finished' WHERE job_key = 'over'")
 		written := func() (n int) {
-			query := "SELECT (SELECT COUNT(*) FROM shop_emails) + (SELECT COUNT(*) FROM shop_activity) + (SELECT COUNT(*) FROM shop_job_types)"
+			query := "SELECT (SELECT COUNT(*) FROM shop_emails) + (SELECT COUNT(*) FROM shop_activity) +" +
+				" (SELECT COUNT(*) FROM shop_job_types)"
 			must[any](s.t)(nil, s.db.GetContext(s.t.Context(), &n, query))
 			return n
 		}
-		lists := map[string][]string{"none": {}, "live": {"live"}, "runs": {"runs"}, "final": {"over"}, "twins": {"a", "a"}, "all": {"b", "live", "c", "runs", "b"}, "many": {}}
+		lists := map[string][]string{
+			"none": {}, "live": {"live"}, "runs": {"runs"}, "final": {"over"}, "twins": {"a", "a"},
+			"all": {"b", "live", "c", "runs", "b"}, "many": {},
+		}
 		for n := range 600 { // more than a statement takes
 			lists["many"] = append(lists["many"], fmt.Sprint("many", n))
 		}
