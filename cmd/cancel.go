@@ -19,7 +19,7 @@ which takes it about a second, and worker.grace at most. A job that waits for an
 Exit codes: 0 done · 1 some could not be cancelled · 64 usage · 75 the database is unreachable or busy · 78 configuration.`
 
 func (a *app) cancelCommand() *cobra.Command {
-	var f choiceFlags
+	var f operateFlags
 	var running bool
 	waiting := []queue.Standing{queue.Standing(job.Initial), queue.Standing(job.Retry)}
 	started := []queue.Standing{queue.Standing(job.Running), queue.Standing(job.Error)}
@@ -30,11 +30,7 @@ func (a *app) cancelCommand() *cobra.Command {
 		Example:    "  hipq cancel emails 41 42\n  hipq cancel emails --type newsletter --dry-run\n  hipq cancel emails 43 --running",
 		SuggestFor: []string{"delete", "remove", "rm", "kill", "abort", "drop"},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			standings := waiting
-			if running {
-				standings = slices.Concat(waiting, started)
-			}
-			o, err := f.operation(a, cmd, "cancelled", args, standings...)
+			o, err := f.operation(a, cmd, "cancelled", args)
 			switch {
 			case err != nil:
 				return err
@@ -69,7 +65,8 @@ func (a *app) cancelCommand() *cobra.Command {
 	}
 	f.add(c, slices.Concat(waiting, []queue.Standing{queue.Due, queue.Held, queue.Scheduled, queue.Locked}, started, []queue.Standing{queue.Waiting})...)
 	c.Flags().BoolVar(&running, "running", false, "also those that have been started: their workers are asked to stop them")
-	return c
+	alsoAbout(c, "running", started...)
+	return about(c, waiting...)
 }
 
 // asked is the result for a job whose worker has to stop it.

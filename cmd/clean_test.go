@@ -74,6 +74,9 @@ func (h hostileDB) apart(args ...string) (code int, out, errs string) {
 
 // Whatever the database holds, nobody's terminal does more than show it, and no text passes for a line of hipq's.
 func TestTextsAreShownOnly(t *testing.T) {
+	if testing.Short() {
+		t.Skip("one command after the other")
+	}
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		h := openHostile(t, driver, source, false)
 		for n, text := range tricks {
@@ -215,6 +218,9 @@ func (h hostileDB) insertTrick(n int, text string) {
 
 // What a person types comes back quoted, or cleaned, and no more of it than can be read.
 func TestErrorsAreShownOnly(t *testing.T) {
+	if testing.Short() {
+		t.Skip("one command after the other")
+	}
 	h := openHostile(t, "sqlite", dbtest.SQLite(t), true)
 	const long = 30 << 10
 	for _, text := range append(slices.Clone(tricks), strings.Repeat("x", long), strings.Repeat("\x1b\n", long/2), strings.Repeat("\u202e", long/3)) {
@@ -274,6 +280,9 @@ func TestErrorsAreShownOnly(t *testing.T) {
 
 // So do a file's lines, which may be longer.
 func TestLinesErrorsAreShownOnly(t *testing.T) {
+	if testing.Short() {
+		t.Skip("one command after the other")
+	}
 	h := openHostile(t, "sqlite", dbtest.SQLite(t), true)
 	file := filepath.Join(t.TempDir(), "lines")
 	const long = 5 << 20

@@ -1,12 +1,8 @@
 package cmd
 
 import (
-	"errors"
-	"fmt"
-
 	"github.com/spf13/cobra"
 
-	"github.com/hipq/hipq/internal/null"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/job"
 )
@@ -43,108 +39,4 @@ func (a *app) completeCommand() *cobra.Command {
 	f.StringVar(&token, "token", "", "only if the job's latest attempt is that of this token (HIPQ_TOKEN)")
 	f.BoolVar(&dryRun, "dry-run", false, dryRunUsage)
 	return c
-}
-
-// already is the result where what is to be done is so already.
-const already = "already"
-
-// answered is what complete and fail say about a job.
-type answered struct {
-	ID      *int64     `json:"id"`
-	Queue   string     `json:"queue"`
-	State   *job.State `json:"state"`
-	Attempt int        `json:"attempt"`
-	Error   *string    `json:"error"`
-	Changed bool       `json:"changed"`
-	Result  string     `json:"result"`
-	DryRun  bool       `json:"dry_run"`
-}
-
-func (a *app) answer(cmd *cobra.Command, name string, answer queue.Answer, dryRun bool) error {
-	i, err := a.open(cmd)
-	if err != nil {
-		return err
-	}
-	defer i.close()
-	q, err := i.queue(cmd.Context(), name)
-	if err != nil {
-		return err
-	}
-	if err := knownType(cmd, []*queue.Queue{q}, "", answer.Type); err != nil {
-		return err
-	}
-	give := q.Answer
-	if dryRun {
-		give = q.WouldAnswer
-	}
-	done, err := give(cmd.Context(), answer)
-	result, refusal := i.judge(q.Name, answer, done, err)
-	if result == "" {
-		return err
-	}
-	if dryRun && result == already {
-		refusal = errors.New(i.answered(done)) // what has nothing to do fails, in a dry run
-	}
-	if a.json {
-		said := answered{Queue: q.Name, Changed: done.Changed, Result: result, DryRun: dryRun}
-		if j := done.Job; j != nil {
-			said.ID, said.State, said.Attempt, said.Error = &j.ID, &j.State, j.Attempt, null.Text(j.Error)
-		}
-		return errors.Join(refusal, a.printJSON(said))
-	}
-	switch {
-	case refusal != nil:
-		return refusal
-	case dryRun:
-		a.out.line("would %s job %d of %s (%s, attempt %d)", cmd.Name(), done.Job.ID, q.Name, done.Job.State, done.Job.Attempt)
-	default:
-		a.out.line("%s", i.answered(done))
-	}
-	return nil
-}
-
-// judge says in one word what an answer did, and why it did nothing, if somebody should know. No word: err says what failed.
-func (i *instance) judge(name string, answer queue.Answer, done queue.Answered, err error) (result string, refusal error) {
-	j := done.Job
-	switch {
-	case errors.Is(err, queue.ErrNotFound):
-		return "unknown", fmt.Errorf("%s has no job of type %s with the key %q", name, answer.Type, answer.Key)
-	case errors.Is(err, queue.ErrFinal):
-		return "refused", fmt.Errorf("job %d of %s is final since %s (%s): the answer changes nothing", j.ID, name, i.local(j.UpdateTime), ending(j))
-	case errors.Is(err, queue.ErrNotStarted):
-		return "refused", fmt.Errorf("job %d of %s has not been started, so there is nothing to answer: hipq cancel ends it", j.ID, name)
-	case errors.Is(err, queue.ErrOtherAttempt):
-		return "refused", fmt.Errorf("job %d of %s is at attempt %d, which has another token: the answer changes nothing", j.ID, name, j.Attempt)
-	case err != nil:
-		return "", nil
-	case done.Changed:
-		return "answered", nil
-	}
-	return already, nil
-}
-
-// answered says for people what an answer did.
-func (i *instance) answered(done queue.Answered) string {
-	j := done.Job
-	switch {
-	case j.State == job.Final && !done.Changed:
-		return fmt.Sprintf("job %d is final since %s (%s): nothing changed", j.ID, i.local(j.UpdateTime), ending(j))
-	case !done.Changed:
-		return fmt.Sprintf("job %d: attempt %d has failed already (%s): nothing changed", j.ID, j.Attempt, j.Error)
-	case j.State == job.Error && j.WorkerID != job.None:
-		return fmt.Sprintf("job %d: attempt %d failed; its worker decides whether it is tried again, once the handler has ended", j.ID, j.Attempt)
-	case j.State == job.Error:
-		return fmt.Sprintf("job %d: attempt %d failed; the next worker decides whether it is tried again", j.ID, j.Attempt)
-	case j.State == job.Final:
-		return fmt.Sprintf("job %d is final: %s", j.ID, ending(j))
-	}
-	return fmt.Sprintf("job %d: attempt %d failed, and is being tried again", j.ID, j.Attempt) // the decision was faster than the answer of the database
-}
-
-// ending says how a final job ended.
-func ending(j *job.Job) string {
-	if j.Error == job.None {
-		return "finished"
-	}
-	return "failed: " + j.Error
 }

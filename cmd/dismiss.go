@@ -14,7 +14,7 @@ It may be repeated.
 Exit codes: 0 done · 1 some could not be dismissed · 64 usage · 75 the database is unreachable or busy · 78 configuration.`
 
 func (a *app) dismissCommand() *cobra.Command {
-	var f choiceFlags
+	var f operateFlags
 	c := &cobra.Command{
 		Use:        "dismiss QUEUE [ID…]",
 		Short:      "Close failed jobs that shall not run again",
@@ -22,7 +22,7 @@ func (a *app) dismissCommand() *cobra.Command {
 		Example:    "  hipq dismiss emails 42\n  hipq dismiss emails --error 'no such customer' --dry-run",
 		SuggestFor: []string{"ignore", "close", "discard"},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			o, err := f.operation(a, cmd, "dismissed", args, queue.Failed)
+			o, err := f.operation(a, cmd, "dismissed", args)
 			if err != nil {
 				return err
 			}
@@ -32,5 +32,5 @@ func (a *app) dismissCommand() *cobra.Command {
 		},
 	}
 	f.add(c, queue.Failed)
-	return c
+	return about(c, queue.Failed)
 }

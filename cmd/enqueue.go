@@ -2,6 +2,7 @@ package cmd
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/job"
 )
 
@@ -20,12 +22,15 @@ With --ndjson it adds many: one JSON object a line with queue, job_type, and any
 scheduled_run_time, priority, timeout, throttle_factor, time_windows, shard_key. They are committed in batches. The first
 bad line stops it; the lines before are in, and it says how to go on.
 
-Exit codes: 0 done · 1 a line was bad, or a duplicate refused · 64 usage · 75 the database is unreachable or busy · 78 configuration.`
+With --dry-run it looks at all of that, reads whether a key is another job's, and adds nothing.
+
+Exit codes: 0 done · 1 a line was bad, or a duplicate refused, or with --dry-run: nothing would be added or replaced · 64 usage · 75 the database is unreachable or busy · 78 configuration.`
 
 type enqueueOptions struct {
 	data, key, at, in, timeout, ndjson, onDuplicate string
 	priority, throttleFactor                        int
 	windows                                         []string
+	dryRun                                          bool
 }
 
 func (a *app) enqueueCommand() *cobra.Command {
@@ -65,6 +70,7 @@ func (a *app) enqueueCommand() *cobra.Command {
 	f.StringArrayVar(&o.windows, "window", nil, "time of day within which it must start, may be repeated (default: the job type's)")
 	f.StringVar(&o.onDuplicate, "on-duplicate", "keep", "if a job with this type and key is not final: keep it, replace it unless it has started, or error")
 	f.StringVar(&o.ndjson, "ndjson", "", "add a job for each line of this file; - is standard input")
+	f.BoolVar(&o.dryRun, "dry-run", false, dryRunUsage)
 	// what holds without them is the job type's, not a number
 	f.Lookup("priority").DefValue = "0"
 	f.Lookup("throttle-factor").DefValue = "0"
@@ -77,10 +83,12 @@ func (a *app) enqueueCommand() *cobra.Command {
 
 // enqueued is what enqueue says about a job.
 type enqueued struct {
-	ID        int64  `json:"id"`
+	// ID is null for a job that would be added.
+	ID        *int64 `json:"id"`
 	Queue     string `json:"queue"`
 	Duplicate bool   `json:"duplicate"`
 	Replaced  bool   `json:"replaced,omitempty"`
+	DryRun    bool   `json:"dry_run,omitempty"`
 }
 
 func (a *app) enqueueOne(cmd *cobra.Command, name, jobType string, o enqueueOptions) error {
@@ -104,10 +112,15 @@ func (a *app) enqueueOne(cmd *cobra.Command, name, jobType string, o enqueueOpti
 	if err := types.check(jobType); err != nil {
 		return err
 	}
-	added, err := q.Enqueue(cmd.Context(), j)
+	enqueue := q.EnqueueMany
+	if o.dryRun {
+		enqueue = q.WouldEnqueue
+	}
+	all, err := enqueue(cmd.Context(), []job.New{j})
 	if err != nil {
 		return err
 	}
+	added := all[0]
 	if is, near := i.isNew(q.Name, jobType); is && a.onTerminal() {
 		meant := "is another meant?"
 		if near != "" {
@@ -115,10 +128,31 @@ func (a *app) enqueueOne(cmd *cobra.Command, name, jobType string, o enqueueOpti
 		}
 		a.err.line("hipq: this config names no job type %q in queue %s: %s", jobType, q.Name, meant)
 	}
-	if a.json {
-		return a.printJSON(enqueued{ID: added.ID, Queue: q.Name, Duplicate: added.Duplicate, Replaced: added.Replaced})
+	return a.printEnqueued(q.Name, added, o.dryRun)
+}
+
+// printEnqueued says what became of a job, or would.
+func (a *app) printEnqueued(name string, added queue.Added, dryRun bool) error {
+	said := enqueued{Queue: name, Duplicate: added.Duplicate, Replaced: added.Replaced, DryRun: dryRun}
+	if added.ID != 0 {
+		said.ID = &added.ID
 	}
-	a.out.line("%d", added.ID)
+	var nothing error
+	if dryRun && added.Duplicate && !added.Replaced {
+		nothing = fmt.Errorf("enqueue: it would be a duplicate of job %d of %s", added.ID, name)
+	}
+	switch {
+	case a.json:
+		return errors.Join(nothing, a.printJSON(said))
+	case nothing != nil:
+		return nothing
+	case dryRun && added.Replaced:
+		a.out.line("would replace job %d of %s", added.ID, name)
+	case dryRun:
+		a.out.line("would enqueue 1 job in %s", name)
+	default:
+		a.out.line("%d", added.ID)
+	}
 	return nil
 }
 

@@ -109,6 +109,19 @@ func (a *app) report(code int, err error, hint string) {
 
 // joined are the errors of errors.Join, or the one.
 func joined(err error) (said []string) {
+	if mistakes := config.Mistakes(err); len(mistakes) > 1 {
+		for n, m := range mistakes {
+			switch {
+			case m.Key == "":
+				said = append(said, joined(m.Err)...)
+			case n == 0:
+				said = append(said, m.Error())
+			default:
+				said = append(said, m.After(mistakes[n-1]))
+			}
+		}
+		return said
+	}
 	if within := errors.Unwrap(err); within != nil && within.Error() == err.Error() {
 		return joined(within)
 	}

@@ -58,15 +58,13 @@ func (f *filterFlags) narrows() bool {
 
 // check refuses what can't be, whatever the database says. Programs get all there is unless they say otherwise.
 func (f *filterFlags) check(a *app, cmd *cobra.Command) error {
-	switch text := strings.TrimSpace(f.errorText); {
+	switch {
 	case f.state != "" && !slices.Contains(f.of.states, f.state):
 		return noneOf("--state", f.state, f.of.states)
 	case f.limit < 0:
 		return usagef("--limit: %d is negative", f.limit)
-	case f.errorText != "" && (text == "" || !utf8.ValidString(text)):
-		return usagef("--error: no error contains %q", f.errorText)
-	default:
-		f.errorText = text
+	case f.errorText != "" && (strings.TrimSpace(f.errorText) == "" || !utf8.ValidString(f.errorText)):
+		return usagef("--error: %q is no text to look for", f.errorText)
 	}
 	if a.json && !cmd.Flags().Changed("limit") {
 		f.limit = 0

@@ -21,6 +21,9 @@ import (
 // What init --print-grants prints suffices: init makes the tables with the rights of the first user, all other commands do with
 // those of the second, and what an application inserts with those of the third, hostile as it may be, stops no job.
 func TestGrantsSuffice(t *testing.T) {
+	if testing.Short() {
+		t.Skip("one command after the other")
+	}
 	source := dbtest.MySQL(t)
 	cfg, err := mysql.ParseDSN(source)
 	if err != nil {

@@ -122,6 +122,9 @@ var foreign = []string{
 }
 
 func TestMistakes(t *testing.T) {
+	if testing.Short() {
+		t.Skip("one command after the other")
+	}
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		h := mistaken(t, driver, source)
 		for _, m := range mistakes {
@@ -144,6 +147,9 @@ func TestMistakes(t *testing.T) {
 
 // Whatever flags and arguments a command has: it speaks of mistakes in hipq's own words.
 func TestMistakesOfEachCommand(t *testing.T) {
+	if testing.Short() {
+		t.Skip("one command after the other")
+	}
 	h := mistaken(t, "sqlite", dbtest.SQLite(t))
 	seen := 0
 	each(cmd.Root(), func(c *cobra.Command) {
@@ -184,6 +190,9 @@ func each(c *cobra.Command, f func(*cobra.Command)) {
 
 // A line of NDJSON is told by its number and the field, with what the field may be.
 func TestMistakesInNDJSON(t *testing.T) {
+	if testing.Short() {
+		t.Skip("one command after the other")
+	}
 	h := mistaken(t, "sqlite", dbtest.SQLite(t))
 	for line, says := range map[string]string{
 		`{"queue":"files","type":"compress"}`:                         `unknown field "type"; did you mean job_type?`,

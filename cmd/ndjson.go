@@ -44,6 +44,8 @@ type ndjson struct {
 	types  map[string]accepted
 
 	onDuplicate job.OnDuplicate
+	// would are, in a dry run, the queues, types and keys of the jobs that would be added; else it is nil.
+	would map[[3]string]bool
 	// pending are the jobs of lines that were read and not added, all of one queue.
 	pending []job.New
 	lines   []int
@@ -60,6 +62,9 @@ type ndjson struct {
 type counts struct {
 	Added      int `json:"added"`
 	Duplicates int `json:"duplicates"`
+	// replaced are some of the duplicates.
+	replaced int
+	DryRun   bool `json:"dry_run,omitempty"`
 }
 
 func (a *app) enqueueNDJSON(cmd *cobra.Command, o enqueueOptions) error {
@@ -83,13 +88,26 @@ func (a *app) enqueueNDJSON(cmd *cobra.Command, o enqueueOptions) error {
 	}
 	defer i.close()
 	n := &ndjson{cmd: cmd, onDuplicate: onDuplicate, i: i, file: file, again: again, queues: map[string]*queue.Queue{}, types: map[string]accepted{}}
+	if o.dryRun {
+		n.would, n.counts.DryRun = map[[3]string]bool{}, true
+	}
 	if err := n.read(from); err != nil {
 		return n.stopped(err)
 	}
-	if a.json {
-		return a.printJSON(n.counts)
+	var nothing error
+	if o.dryRun && n.counts.Added+n.counts.replaced == 0 {
+		nothing = fmt.Errorf("enqueue: it would add nothing (duplicates %d)", n.counts.Duplicates)
 	}
-	a.out.line("added %d, duplicates %d", n.counts.Added, n.counts.Duplicates)
+	switch {
+	case a.json:
+		return errors.Join(nothing, a.printJSON(n.counts))
+	case nothing != nil:
+		return nothing
+	case o.dryRun:
+		a.out.line("would add %d, duplicates %d", n.counts.Added, n.counts.Duplicates)
+	default:
+		a.out.line("added %d, duplicates %d", n.counts.Added, n.counts.Duplicates)
+	}
 	return nil
 }
 
@@ -264,11 +282,19 @@ func (n *ndjson) flush(ctx context.Context) error {
 	}
 	jobs, lines := n.pending, n.lines
 	n.pending, n.lines, n.size = nil, nil, 0
-	added, err := n.to.EnqueueMany(ctx, jobs)
+	enqueue := n.to.EnqueueMany
+	if n.would != nil {
+		enqueue = n.wouldEnqueue
+	}
+	added, err := enqueue(ctx, jobs)
 	for _, a := range added {
-		if a.Duplicate {
+		switch {
+		case a.Replaced:
+			n.counts.replaced++
+			fallthrough
+		case a.Duplicate:
 			n.counts.Duplicates++
-		} else {
+		default:
 			n.counts.Added++
 		}
 	}
@@ -281,8 +307,32 @@ func (n *ndjson) flush(ctx context.Context) error {
 	return err
 }
 
+// wouldEnqueue says what would become of jobs if those before them had been added. It keeps all keys in memory.
+func (n *ndjson) wouldEnqueue(ctx context.Context, jobs []job.New) ([]queue.Added, error) {
+	added, err := n.to.WouldEnqueue(ctx, jobs)
+	for i := range added {
+		key := [3]string{n.to.Name, jobs[i].Type, jobs[i].Key}
+		switch {
+		case jobs[i].Key == "" || added[i].Duplicate:
+		case !n.would[key]:
+			n.would[key] = true
+		case n.onDuplicate == job.RefuseDuplicate:
+			return added[:i], fmt.Errorf("enqueue in %s: %w", n.to.Name, &queue.DuplicateError{Index: i, Key: jobs[i].Key})
+		default:
+			added[i].Duplicate, added[i].Replaced = true, n.onDuplicate == job.ReplaceDuplicate
+		}
+	}
+	return added, err
+}
+
 // stopped says what is in, and how to go on.
 func (n *ndjson) stopped(err error) error {
+	if n.would != nil {
+		if errors.Is(err, context.Canceled) {
+			err = errInterrupted
+		}
+		return advised{err, fmt.Sprintf("the lines before line %d would be in (added %d, duplicates %d)", n.in+1, n.counts.Added, n.counts.Duplicates)}
+	}
 	next := fmt.Sprintf("tail -n +%d %s | hipq enqueue --config %s --ndjson -", n.in+1, shell.Word(n.file), shell.Word(n.i.File))
 	if n.onDuplicate != job.KeepDuplicate {
 		next += " --on-duplicate " + string(n.onDuplicate)

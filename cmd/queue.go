@@ -1,19 +1,24 @@
 package cmd
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/spf13/cobra"
 
 	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/schema"
 )
 
 const queueLong = `Pauses a queue, or lets it go on. In a paused queue nothing is started, by whatever worker on whatever host; what runs
 goes on running, and jobs may be enqueued. hipq status shows it. Both may be repeated. --all is all queues of the instance.
+What fails for one queue is said, and the others are done all the same.
 
-Exit codes: 0 done · 1 with --dry-run: nothing would change · 64 usage · 75 the database is unreachable or busy ·
-78 configuration.`
+Exit codes: 0 done, or it was so already · 1 with --dry-run: nothing would change · 64 usage · 75 the database is
+unreachable or busy · 78 configuration, or a queue has no table.`
 
 func (a *app) queueCommand() *cobra.Command {
 	c := &cobra.Command{
@@ -68,63 +73,87 @@ func (a *app) runPause(cmd *cobra.Command, names []string, p pausing) error {
 		return err
 	}
 	defer i.close()
-	var queues []*queue.Queue
-	if p.all {
-		if queues, err = i.queues(cmd.Context()); err != nil {
+	queues, failed, err := i.pausable(cmd.Context(), names)
+	if err != nil {
+		return err
+	}
+	var nothing []error
+	for _, q := range queues {
+		done, err := p.do(cmd.Context(), q)
+		switch {
+		case cmd.Context().Err() != nil:
+			return errors.Join(append(failed, err)...)
+		case err != nil:
+			failed = append(failed, err)
+			continue
+		case p.dryRun && done.Result == already:
+			nothing = append(nothing, fmt.Errorf("queue %s: it would change nothing, for %s is %s", p.verb, q.Name, p.so()))
+		}
+		if err := a.printPaused(done, p); err != nil {
 			return err
 		}
 	}
+	if len(failed) == 0 && len(nothing) == len(queues) {
+		failed = nothing
+	}
+	return errors.Join(failed...)
+}
+
+// pausable are the queues of these names, or all. failed says which have no table that can be used.
+func (i *instance) pausable(ctx context.Context, names []string) (queues []*queue.Queue, failed []error, err error) {
+	if len(names) == 0 {
+		queues, err = i.queues(ctx)
+		names = slices.Sorted(maps.Keys(i.unfit)) // the others
+	}
 	for _, name := range names {
-		q, err := i.queue(cmd.Context(), name)
 		if err != nil {
-			return err
+			break
+		}
+		var q *queue.Queue
+		q, err = i.queue(ctx, name)
+		if trouble, _ := schema.Diagnose(err); trouble == schema.Misconfigured {
+			failed, err = append(failed, fmt.Errorf("queue %s is left out: %w", name, err)), nil
+			continue
 		}
 		queues = append(queues, q)
 	}
-	if p.dryRun {
-		return a.wouldPause(cmd, queues, p)
-	}
-	for _, q := range queues {
-		if err := q.Pause(cmd.Context(), p.paused); err != nil {
-			return err
-		}
-		switch {
-		case a.json:
-			if err := a.printJSON(queuePaused{Queue: q.Name, Paused: p.paused, Result: p.done}); err != nil {
-				return err
-			}
-		case a.onTerminal():
-			a.out.line("%s %s", p.done, q.Name)
-		}
-	}
-	return nil
+	return queues, failed, err
 }
 
-// wouldPause says what runPause would do.
-func (a *app) wouldPause(cmd *cobra.Command, queues []*queue.Queue, p pausing) error {
-	var nothing []error
-	for _, q := range queues {
-		is, err := q.Paused(cmd.Context())
-		if err != nil {
-			return err
-		}
-		would := queuePaused{Queue: q.Name, Paused: p.paused, Result: p.done, DryRun: true}
-		if is == p.paused {
-			would.Result = already
-			nothing = append(nothing, fmt.Errorf("queue %s: it would change nothing, for %s is %s",
-				p.verb, q.Name, map[bool]string{true: "paused", false: "not paused"}[is]))
-		}
-		switch {
-		case a.json:
-			if err := a.printJSON(would); err != nil {
-				return err
-			}
-		case is != p.paused:
-			a.out.line("would %s %s", p.verb, q.Name)
-		}
+// do pauses a queue, or resumes it, or in a dry run says what would come of that.
+func (p pausing) do(ctx context.Context, q *queue.Queue) (done queuePaused, err error) {
+	done = queuePaused{Queue: q.Name, Paused: p.paused, Result: p.done, DryRun: p.dryRun}
+	is, err := q.Paused(ctx)
+	switch {
+	case err != nil:
+	case is == p.paused:
+		done.Result = already
+	case !p.dryRun:
+		err = q.Pause(ctx, p.paused)
 	}
-	if len(nothing) < len(queues) {
-		return nil
+	return done, err
+}
+
+// so is what a queue is then.
+func (p pausing) so() string {
+	if p.paused {
+		return "paused"
 	}
-	return errors.Join(nothing...)
+	return "not paused"
+}
+
+// printPaused says what was done to a queue, or would be.
+func (a *app) printPaused(done queuePaused, p pausing) error {
+	switch {
+	case a.json:
+		return a.printJSON(done)
+	case p.dryRun && done.Result != already:
+		a.out.line("would %s %s", p.verb, done.Queue)
+	case p.dryRun, !a.onTerminal():
+	case done.Result == already:
+		a.out.line("%s was %s before", done.Queue, p.so())
+	default:
+		a.out.line("%s %s", p.done, done.Queue)
+	}
+	return nil
 }

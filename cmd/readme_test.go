@@ -37,6 +37,9 @@ import (
 // Besides, each config in YAML must load, each program in Go compile, each hipq command with its flags exist, and each
 // link within the repository lead somewhere.
 func TestDocs(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it builds a hipq of its own, without the race detector")
+	}
 	root, err := filepath.Abs("..")
 	if err != nil {
 		t.Fatal(err)

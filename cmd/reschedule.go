@@ -17,7 +17,7 @@ Exit codes: 0 done · 1 some could not be rescheduled · 64 usage · 75 the data
 78 configuration.`
 
 func (a *app) rescheduleCommand() *cobra.Command {
-	var f choiceFlags
+	var f operateFlags
 	var at, in string
 	var priority int
 	waiting := []queue.Standing{queue.Standing(job.Initial), queue.Standing(job.Retry)}
@@ -28,7 +28,7 @@ func (a *app) rescheduleCommand() *cobra.Command {
 		Example:    "  hipq reschedule emails 42 --in 0s\n  hipq reschedule emails 41 42 --at '2026-12-31 23:00' --priority 10\n  hipq reschedule emails --type newsletter --at 'tomorrow 09:00'",
 		SuggestFor: []string{"delay", "postpone", "update", "edit"},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			o, err := f.operation(a, cmd, "rescheduled", args, waiting...)
+			o, err := f.operation(a, cmd, "rescheduled", args)
 			if err != nil {
 				return err
 			}
@@ -61,5 +61,5 @@ func (a *app) rescheduleCommand() *cobra.Command {
 	c.Flags().StringVar(&in, "in", "", "in how long to run: 0s, 90s, 5m, 2h, 1d")
 	c.Flags().IntVar(&priority, "priority", 0, "lower runs first")
 	c.MarkFlagsMutuallyExclusive("at", "in")
-	return c
+	return about(c, waiting...)
 }

@@ -21,7 +21,7 @@ Exit codes: 0 done · 1 some could not be retried, or were before · 64 usage ·
 78 configuration.`
 
 func (a *app) retryCommand() *cobra.Command {
-	var f choiceFlags
+	var f operateFlags
 	var again bool
 	c := &cobra.Command{
 		Use:        "retry QUEUE [ID…]",
@@ -30,11 +30,7 @@ func (a *app) retryCommand() *cobra.Command {
 		Example:    "  hipq retry emails 42\n  hipq retry emails --type send --error 'connection refused' --since 1d",
 		SuggestFor: []string{"requeue", "rerun", "redo", "repeat"},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			standings := []queue.Standing{queue.Failed}
-			if again {
-				standings = append(standings, queue.Closed)
-			}
-			o, err := f.operation(a, cmd, "retried", args, standings...)
+			o, err := f.operation(a, cmd, "retried", args)
 			switch {
 			case err != nil:
 				return err
@@ -64,7 +60,8 @@ func (a *app) retryCommand() *cobra.Command {
 	}
 	f.add(c, queue.Failed, queue.Closed, queue.Finished)
 	c.Flags().BoolVar(&again, "again", false, "also jobs that were retried, or dismissed, before")
-	return c
+	alsoAbout(c, "again", queue.Closed)
+	return about(c, queue.Failed)
 }
 
 // wouldRetry finds the jobs that would not be retried, for another has their type and key.

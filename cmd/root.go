@@ -55,7 +55,7 @@ func Main(args []string, in io.Reader, out, err io.Writer) int {
 		failure = fmt.Errorf("print: %w", a.out.err)
 	}
 	a.endPager()
-	if errors.Is(failure, errPagerEnded) {
+	if errors.Is(failure, errPagerEnded) || errors.Is(failure, context.Canceled) && errors.Is(context.Cause(ctx), errPagerEnded) {
 		failure = nil
 	}
 	return a.exit(failure, signals)

@@ -27,7 +27,7 @@ Exit codes: 0 the attempt finished (or has sent its work, if the job is asynchro
 run · 64 usage · 75 the database is unreachable or busy · 78 configuration · 130 interrupted.`
 
 func (a *app) runCommand() *cobra.Command {
-	return &cobra.Command{
+	c := &cobra.Command{
 		Use:        "run QUEUE ID",
 		Short:      "Run one job now, in the foreground",
 		Long:       runLong,
@@ -41,6 +41,7 @@ func (a *app) runCommand() *cobra.Command {
 			return a.runJob(cmd, args[0], id)
 		},
 	}
+	return about(c, queue.Standing(job.Initial), queue.Standing(job.Retry))
 }
 
 func (a *app) runJob(cmd *cobra.Command, name string, id int64) error {

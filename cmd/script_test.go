@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -63,12 +64,15 @@ func program(run func(args []string) error) {
 //	terminal PROGRAM …      runs a program with a terminal for its standard output, and prints what is shown there; a first
 //	                        argument --columns=N says how wide it is
 //	tab SHELL LINE          types a line into a shell (bash, zsh, fish) that has learnt hipq's completion, has it complete the
-//	                        last word, and prints what stands there then, each word on a line; with several candidates
+//	                        last word, and prints what stands there then, each word on a line; with several offers
 //	                        it is all of them
 //	unprivileged PROGRAM …  runs a program to which file permissions apply even if the tests run as root, and which may not
 //	                        signal other users' processes
 //	shape FILE WANT         checks that each JSON object in FILE has the fields that WANT lists, of the types there
 //	hour NAME N             sets NAME to the hour that began N hours before this one, and NAME_SQL to a moment in it
+//
+// With -short, as under the race detector, only those scripts run in which several things happen at once, or signals come: those
+// that begin with the line of raceToo.
 //
 // In the YAML files of a script, $DATABASE stands for the section of the script's database. DRIVER and SOURCE say which
 // it is, and [sqlite] and [mysql] ask; [root] asks whether the tests run as root.
@@ -79,7 +83,7 @@ func TestScripts(t *testing.T) {
 				t.Skip("the commands are the same")
 			}
 			testscript.Run(t, testscript.Params{
-				Dir:                filepath.Join("testdata", "script"),
+				Files:              scripts(t),
 				RequireUniqueNames: true,
 				Setup:              func(env *testscript.Env) error { return setUp(env, driver) },
 				Condition:          func(name string) (bool, error) { return condition(name, driver) },
@@ -87,6 +91,24 @@ func TestScripts(t *testing.T) {
 			})
 		})
 	}
+}
+
+// raceToo is the first line of the scripts that run with -short too.
+const raceToo = "# Under the race detector too.\n"
+
+// scripts are the files of those that run.
+func scripts(t *testing.T) []string {
+	files, err := filepath.Glob(filepath.Join("testdata", "script", "*.txtar"))
+	if err != nil || !testing.Short() {
+		return files
+	}
+	return slices.DeleteFunc(files, func(file string) bool {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return !strings.HasPrefix(string(text), raceToo)
+	})
 }
 
 func setUp(env *testscript.Env, driver string) error {

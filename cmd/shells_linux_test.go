@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// shell is how one is started, what it is told before, and the keys that insert all candidates for a word. Told is what to say
+// shell is how one is started, what it is told before, and the keys that insert all offers for a word. Told is what to say
 // when the line is complete, behind which there are its words.
 type shell struct {
 	argv []string

@@ -11,6 +11,8 @@ import (
 // signals are SIGINT, SIGTERM, and SIGHUP, which a connection that breaks off sends: the first ends the context, the second the
 // process. While a pager has the terminal, ^C is the pager's.
 type signals struct {
+	// cancel ends the context, as the first signal does, for another reason.
+	cancel context.CancelCauseFunc
 	caught chan os.Signal
 	done   chan struct{}
 	first  atomic.Int32
@@ -18,17 +20,17 @@ type signals struct {
 }
 
 func watchSignals(parent context.Context) (context.Context, *signals) {
-	ctx, cancel := context.WithCancel(parent)
-	s := &signals{caught: make(chan os.Signal, 2), done: make(chan struct{})}
+	ctx, cancel := context.WithCancelCause(parent)
+	s := &signals{cancel: cancel, caught: make(chan os.Signal, 2), done: make(chan struct{})}
 	signal.Notify(s.caught, syscall.SIGINT, syscall.SIGTERM)
 	if !signal.Ignored(syscall.SIGHUP) { // as nohup has it
 		signal.Notify(s.caught, syscall.SIGHUP)
 	}
 	go func() {
-		defer cancel()
+		defer cancel(nil)
 		if sig := s.next(); sig != 0 {
 			s.first.Store(int32(sig))
-			cancel()
+			cancel(nil)
 			if sig := s.next(); sig != 0 {
 				os.Exit(exitOf(sig))
 			}

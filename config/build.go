@@ -107,7 +107,7 @@ func (b builder) database(s databaseSection) schema.Options {
 	case "mysql":
 		o.DSN = b.dsn(s)
 		o.TLS = b.tls(s.TLS)
-		if o.TLS == nil && (strings.Contains(o.DSN, "tls=skip-verify") || strings.Contains(o.DSN, "tls=preferred")) {
+		if o.TrustsAnyServer() {
 			b.warn("the connection to the database is encrypted, but nobody makes sure who is at its other end: see database.tls")
 		}
 	default:

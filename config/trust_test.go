@@ -104,8 +104,15 @@ func TestWarnings(t *testing.T) {
 	do(t, os.Chmod(secret, 0o640))
 	warnings("others may read " + secret)
 	do(t, os.Chmod(secret, 0o600))
-	write(t, secret, "hipq:secret@tcp(db)/shop?tls=skip-verify")
-	warnings("nobody makes sure")
+	for options, want := range map[string][]string{
+		"tls=skip-verify": {"nobody makes sure"}, "tls=Preferred": {"nobody makes sure"}, "tls=true&allowFallbackToPlaintext=true": {"nobody makes sure"},
+		"tls=true": nil, "tls=false&allowFallbackToPlaintext=true": nil, "sql_mode='tls=preferred'": nil,
+	} {
+		write(t, secret, "hipq:secret@tcp(db)/shop?"+options)
+		warnings(want...)
+	}
+	write(t, secret, "hipq:tls=preferred;secret@tcp(db)/shop")
+	warnings()
 	do(t, os.Chmod(secret, 0o666))
 	if _, err := Load(LoadOptions{File: file, Env: noEnv}); err == nil || !strings.Contains(err.Error(), "database.dsn_file: ") || !strings.Contains(err.Error(), "everybody may write") {
 		t.Errorf("a secret that everybody may write: %v", err)

@@ -23,14 +23,14 @@ func (q *Queue) Check(j job.New) error {
 
 // checkWeights refuses jobs without weight, by their own or by their type's, where the queue takes none such. Who enqueues may
 // know no more of the queue than its name, so what is registered counts too.
-func (q *Queue) checkWeights(ctx context.Context, tx *engine.Tx, jobs []job.New) error {
+func (q *Queue) checkWeights(ctx context.Context, from engine.Reader, jobs []job.New) error {
 	first := slices.IndexFunc(jobs, func(j job.New) bool { return *j.ThrottleFactor == 0 })
 	if first < 0 {
 		return nil
 	}
 	refused := q.RefuseWeightless
 	if !refused {
-		there, flaws, err := readQueues(ctx, q.db, tx, "queue = ?", q.Name)
+		there, flaws, err := readQueues(ctx, q.db, from, "queue = ?", q.Name)
 		if err != nil {
 			return fmt.Errorf("read the registration of %s: %w", q.Name, err)
 		}

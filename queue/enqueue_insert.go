@@ -72,7 +72,7 @@ func (q *Queue) insert(ctx context.Context, tx *engine.Tx, jobs []job.New, which
 func typeAndKey(j job.New) [2]string { return [2]string{j.Type, j.Key} }
 
 // live gives the ids of those of the jobs' types and keys that are taken.
-func (q *Queue) live(ctx context.Context, tx *engine.Tx, jobs []job.New, which []int, lock string) (map[[2]string]int64, error) {
+func (q *Queue) live(ctx context.Context, from engine.Reader, jobs []job.New, which []int, lock string) (map[[2]string]int64, error) {
 	byType := map[string][]any{}
 	for _, i := range which {
 		byType[jobs[i].Type] = append(byType[jobs[i].Type], jobs[i].Key)
@@ -85,7 +85,7 @@ func (q *Queue) live(ctx context.Context, tx *engine.Tx, jobs []job.New, which [
 			Key string `db:"job_key"`
 		}
 		query := "SELECT id, job_key FROM " + q.table + " WHERE live = 1 AND job_type = ? AND job_key IN " + engine.In(len(keys)) + " ORDER BY job_key " + lock
-		if err := tx.SelectContext(ctx, &rows, query, append([]any{name}, keys...)...); err != nil {
+		if err := from.SelectContext(ctx, &rows, query, append([]any{name}, keys...)...); err != nil {
 			return nil, fmt.Errorf("find the jobs of these keys: %w", err)
 		}
 		for _, r := range rows {

@@ -1,6 +1,7 @@
 package queue_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -39,6 +40,35 @@ func TestCountFoundIsBounded(t *testing.T) {
 			if n != c.n || all != c.all || err != nil {
 				s.t.Errorf("%s: %d, %t, %v, want %d, %t", name, n, all, err, c.n, c.all)
 			}
+		}
+	})
+}
+
+// Among looks at the newest jobs only, whatever their ids, and lets pass of them what the filter does otherwise.
+func TestFindAmong(t *testing.T) {
+	suite(t, func(s store) {
+		find := func(by queue.Filter) []int64 { return must[[]int64](s.t)(s.FindIDs(s.t.Context(), by)) }
+		if ids := find(queue.Filter{Among: 2}); len(ids) > 0 {
+			s.t.Errorf("of an empty queue: %v", ids)
+		}
+		s.exec("INSERT INTO shop_emails (id, job_type, line, state, error) VALUES (1, 'send', 'failed', 'final', 'x'), (2, 'send', 'failed', 'final', 'x')," +
+			" (5, 'send', 'finished', 'final', 'NONE'), (100, 'send', 'failed', 'final', 'x'), (1000, 'send', 'failed', 'final', 'x')")
+		for among, want := range map[int][]int64{0: {1, 2, 100, 1000}, 1: {1000}, 3: {100, 1000}, 4: {2, 100, 1000}, 9: {1, 2, 100, 1000}} {
+			by := queue.Filter{Standing: queue.Failed, Type: "send", Among: among}
+			if ids := find(by); !slices.Equal(ids, want) {
+				s.t.Errorf("among %d: %v, want %v", among, ids, want)
+			}
+			var found []int64
+			must[any](s.t)(nil, s.Find(s.t.Context(), by, func(j *job.Job) error {
+				found = append(found, j.ID)
+				return nil
+			}))
+			if n, all, err := s.CountFound(s.t.Context(), by); !slices.Equal(found, want) || n != len(want) || !all || err != nil {
+				s.t.Errorf("among %d: %v and %d, %t, %v, want %v", among, found, n, all, err, want)
+			}
+		}
+		if ids := find(queue.Filter{Standing: queue.Failed, Among: 3, Limit: 1}); !slices.Equal(ids, []int64{1000}) {
+			s.t.Errorf("the newest of those: %v", ids)
 		}
 	})
 }

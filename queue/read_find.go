@@ -65,6 +65,8 @@ type Filter struct {
 	Error string
 	// Since and Until take only jobs that have become what they are since, and before: by their update_time.
 	Since, Until time.Time
+	// Among looks at the newest so many jobs of the queue only, by their ids: what it costs is the same in a queue of any length.
+	Among int
 	// Limit takes the newest so many.
 	Limit int
 }
@@ -93,6 +95,10 @@ func (q *Queue) where(by Filter) (where, hint string, args []any) {
 	}
 	w.Says(by.Error)
 	w.Within("update_time", by.Since, by.Until)
+	if by.Among > 0 {
+		w.And("id >= (SELECT MIN(id) FROM (SELECT id FROM "+q.table+" ORDER BY id DESC LIMIT ?) AS newest)", by.Among)
+		hint = q.db.ByID
+	}
 	return w.SQL(), hint, w.Args
 }
 

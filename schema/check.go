@@ -148,14 +148,14 @@ func (db *DB) checkUnit(u unit, versions map[string]int, there map[string]bool) 
 		case ok && v > len(steps):
 			return fmt.Errorf("%w: table %s has version %d, known is %d", ErrNewer, t, v, len(steps))
 		case !ok || !there[t]:
-			return fmt.Errorf("%w: it has no table %s", ErrNotMigrated, t)
+			return unmigratedf("the database has no table %s", t)
 		case v < len(steps):
-			return fmt.Errorf("%w: table %s has version %d, needed is %d", ErrNotMigrated, t, v, len(steps))
+			return unmigratedf("table %s is of an older hipq: it has version %d, needed is %d", t, v, len(steps))
 		}
 	}
 	for _, i := range db.indexes(u) {
 		if !there[i.name] {
-			return fmt.Errorf("%w: table %s has no index %s", ErrNotMigrated, i.table, i.name)
+			return unmigratedf("table %s has no index %s", i.table, i.name)
 		}
 	}
 	if u.kind != queueKind {
@@ -164,9 +164,9 @@ func (db *DB) checkUnit(u unit, versions map[string]int, there map[string]bool) 
 	order, ok := orderIn(there, u.tables[0])
 	switch {
 	case !ok:
-		return fmt.Errorf("%w: table %s has no index for its order", ErrNotMigrated, u.tables[0])
+		return unmigratedf("table %s has no index for its order", u.tables[0])
 	case order != u.order:
-		return fmt.Errorf("%w: table %s is not in the order of queue %s", ErrNotMigrated, u.tables[0], u.queue)
+		return unmigratedf("table %s is not in the order of queue %s", u.tables[0], u.queue)
 	}
 	return nil
 }

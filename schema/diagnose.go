@@ -2,6 +2,7 @@ package schema
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/hipq/hipq/internal/engine"
 )
@@ -9,7 +10,8 @@ import (
 var (
 	// ErrConfig means that the database as configured can't be used; somebody must change something.
 	ErrConfig = errors.New("database configuration")
-	// ErrNotMigrated means that tables (or the SQLite file) are missing or of an older layout; hipq init mends it.
+	// ErrNotMigrated means that tables (or the SQLite file) are missing or of an older layout; hipq init mends it. The errors that
+	// are it say which.
 	ErrNotMigrated = errors.New("the database is not initialised")
 	// ErrNewer means that the tables were made by a newer hipq than this one.
 	ErrNewer = errors.New("the tables are newer than this hipq")
@@ -20,6 +22,15 @@ var (
 	// ErrTableTaken means that a table of the wanted name belongs to somebody else.
 	ErrTableTaken = errors.New("table belongs to another")
 )
+
+// unmigrated is what hipq init mends, where the database as a whole is initialised: it is ErrNotMigrated, in words of its own.
+type unmigrated string
+
+func (e unmigrated) Error() string { return string(e) }
+
+func (e unmigrated) Is(target error) bool { return target == ErrNotMigrated }
+
+func unmigratedf(format string, args ...any) error { return unmigrated(fmt.Sprintf(format, args...)) }
 
 // Trouble is what kind of remedy an error of the database wants.
 type Trouble = engine.Trouble

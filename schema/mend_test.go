@@ -90,7 +90,7 @@ func TestMigrateMakesATableAnew(t *testing.T) {
 			execute(t, db, "DROP TABLE "+table)
 			err := db.Check(t.Context(), mendedQueues)
 			unfit, _ := errors.AsType[schema.QueueErrors](err)
-			if _, hint := schema.Diagnose(err); hint != "run hipq init" || !strings.HasSuffix(err.Error(), "it has no table "+table) {
+			if _, hint := schema.Diagnose(err); hint != "run hipq init" || !strings.HasSuffix(err.Error(), "the database has no table "+table) {
 				t.Errorf("%s is gone: %v (%s)", table, err, hint)
 			}
 			if (table == "shop_files") != (len(unfit) == 1 && unfit["files"] != nil) {

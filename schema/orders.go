@@ -55,7 +55,7 @@ func (db *DB) OrderOf(ctx context.Context, table string) (Order, error) {
 	if order, ok := orderIn(there, table); ok {
 		return order, nil
 	}
-	return "", fmt.Errorf("%w: table %s has no index for its order", ErrNotMigrated, table)
+	return "", unmigratedf("table %s has no index for its order", table)
 }
 
 // orderIn is the order of a table, by the names of the indexes that are there.

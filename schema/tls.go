@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net"
 
+	"github.com/go-sql-driver/mysql"
+
 	"github.com/hipq/hipq/internal/regular"
 )
 
@@ -18,6 +20,13 @@ type TLS struct {
 	Cert, Key string
 	// ServerName is the name in the server's certificate; empty is the host of the DSN.
 	ServerName string
+}
+
+// TrustsAnyServer says whether the connection to MySQL is encrypted, but nobody makes sure who is at its other end: by the options
+// tls and allowFallbackToPlaintext of the DSN. It asks no server.
+func (o Options) TrustsAnyServer() bool {
+	cfg, err := mysql.ParseDSN(o.DSN)
+	return err == nil && o.TLS == nil && cfg.TLS != nil && (cfg.TLS.InsecureSkipVerify || cfg.AllowFallbackToPlaintext)
 }
 
 // config reads the files. addr is the server's.

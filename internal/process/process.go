@@ -4,6 +4,8 @@
 // own: child_linux.go and child_other.go about the children of this process, others_linux.go and others_other.go about all.
 package process
 
+import "syscall"
+
 // CanRun says whether hipq can run programs on this system, and why not.
 func CanRun() error { return nil }
 
@@ -15,4 +17,17 @@ type Other struct {
 	Ended bool
 	// Threads is how many it has.
 	Threads int
+}
+
+// SignalBelow signals all that a process has started, and what these have, as far as the system shows them.
+func SignalBelow(pid int, sig syscall.Signal) {
+	all := Others()
+	for id, o := range all {
+		for up, ok := o, true; ok && up.Born >= all[pid].Born; up, ok = all[up.Parent] {
+			if up.Parent == pid {
+				_ = o.Signal(id, sig) // one that has ended meanwhile needs none
+				break
+			}
+		}
+	}
 }

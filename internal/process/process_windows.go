@@ -1,6 +1,9 @@
 package process
 
-import "errors"
+import (
+	"errors"
+	"syscall"
+)
 
 // errWindows is why no program runs on Windows. There are no process groups, by which everything that a program has started is
 // told to end, and killed, before its job's lock does.
@@ -9,3 +12,6 @@ var errWindows = errors.New("hipq runs no programs on Windows, where it can't en
 
 // CanRun says whether hipq can run programs on this system, and why not.
 func CanRun() error { return errWindows }
+
+// SignalBelow signals nothing: Windows has no signals.
+func SignalBelow(int, syscall.Signal) {}

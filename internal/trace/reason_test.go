@@ -140,7 +140,7 @@ func TestReasonAmongOtherLines(t *testing.T) {
 		{"logged by Python", record(t, "cause.py") + "no such order\n", chose, "no such order"},
 		{"perhaps of the message", record(t, "cause.py") + "in the shop\n", crashed, "RuntimeError: no such order in the shop (caused by KeyError: 'b')"},
 		{"logged by Ruby", record(t, "multiline.rb") + "gone\n", chose, "gone"},
-		{"an answer", record(t, "uncaught.js") + `{"error":"{\"a\":1}"}`, crashed, `{"error":"{\"a\":1}"}`},
+		{"a reply", record(t, "uncaught.js") + `{"error":"{\"a\":1}"}`, crashed, `{"error":"{\"a\":1}"}`},
 		{"nothing", "", crashed, ""},
 	}
 	for _, tt := range tests {

@@ -93,11 +93,11 @@ func outcomeOf(status syscall.WaitStatus, out printed, j *job.Job) job.Outcome {
 			outcome.Verdict = job.Failed
 		}
 	}
-	switch a, err := parseAnswer(out, j, outcome.Verdict); {
+	switch r, err := parseReply(out, j, outcome.Verdict); {
 	case err != nil && outcome.Verdict == job.Finished:
-		return tryAgain(fmt.Sprintf("the handler's answer can't be read: %v: %s", err, head(out.last, maxReason)))
-	case a.said != "":
-		a.amend(&outcome)
+		return tryAgain(fmt.Sprintf("the handler's reply can't be read: %v: %s", err, head(out.last, maxReason)))
+	case r.said != "":
+		r.amend(&outcome)
 	}
 	return outcome
 }

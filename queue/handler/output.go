@@ -11,18 +11,18 @@ import (
 const (
 	// keepOutput is how much of what a handler prints is kept, in bytes: the end of it.
 	keepOutput = 16 << 10
-	// maxAnswer is how long the last line may be, in bytes, to be read as an answer.
-	maxAnswer = 1 << 20
+	// maxReply is how long the last line may be, in bytes, to be read as a reply.
+	maxReply = 1 << 20
 )
 
 // output keeps the end of what a program prints, in memory that doesn't grow: but for the beginning of a line that is longer
-// and may be an answer, if it is the last.
+// and may be a reply, if it is the last.
 type output struct {
 	buf [2 * keepOutput]byte
 	n   int   // so much of buf is filled
 	cut int64 // so much was dropped
-	// within says that buf begins within a line. If that begins like an answer, begin is what was dropped of it, up to
-	// maxAnswer; lost says that there was more.
+	// within says that buf begins within a line. If that begins like a reply, begin is what was dropped of it, up to
+	// maxReply; lost says that there was more.
 	within, lost bool
 	begin        []byte
 }
@@ -49,16 +49,16 @@ func (o *output) keepBeginning() {
 		line = line[start:]
 	}
 	part := line[:max(0, len(line)-keepOutput)]
-	if len(o.begin) > 0 || !o.within && likeAnswer(line) {
-		fits := part[:min(len(part), maxAnswer-len(o.begin))]
+	if len(o.begin) > 0 || !o.within && likeReply(line) {
+		fits := part[:min(len(part), maxReply-len(o.begin))]
 		o.begin = append(o.begin, fits...)
 		o.lost = o.lost || len(trimRight(part)) > len(fits)
 	}
 	o.within = o.within || len(part) > 0
 }
 
-// likeAnswer says whether a line begins like a JSON object.
-func likeAnswer(line []byte) bool { return bytes.HasPrefix(bytes.TrimLeft(line, " \t"), []byte("{")) }
+// likeReply says whether a line begins like a JSON object.
+func likeReply(line []byte) bool { return bytes.HasPrefix(bytes.TrimLeft(line, " \t"), []byte("{")) }
 
 // lastLineStart is where the last line begins that isn't empty; 0 if all are.
 func lastLineStart(text []byte) int {
@@ -80,9 +80,9 @@ type printed struct {
 	text string
 	cut  bool
 	// last is its last line, by itself, for it may be longer: whole if it begins with a brace, but for what is beyond
-	// maxAnswer. Else it may be only the end of that line.
+	// maxReply. Else it may be only the end of that line.
 	last string
-	// long says that last is longer than an answer may be.
+	// long says that last is longer than a reply may be.
 	long bool
 }
 
@@ -121,7 +121,7 @@ func (o *output) end() printed {
 		p.last = "…" + lastLine(clean(string(all)))
 	default:
 		line := strings.TrimSpace(string(o.begin) + string(all))
-		p.last, p.long = lastLine(clean(line)), o.lost || len(line) > maxAnswer
+		p.last, p.long = lastLine(clean(line)), o.lost || len(line) > maxReply
 	}
 	return p
 }

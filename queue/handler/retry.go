@@ -67,7 +67,7 @@ func (e RetryExec) Decide(ctx context.Context, j *job.Job, o job.Outcome) (job.D
 	return parseDecision(out.last)
 }
 
-// decision is a retry handler's answer.
+// decision is a retry handler's reply.
 type decision struct {
 	Decision   string          `json:"decision"`
 	RetryAfter json.RawMessage `json:"retry_after"`

@@ -3,20 +3,22 @@ package cmd
 import (
 	"errors"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/hipq/hipq/queue"
 )
 
-// choiceFlags say which jobs of a queue a command changes: those of the ids behind them, or all that the filter lets pass, or
+// operateFlags say which jobs of a queue a command changes: those of the ids behind them, or all that the filter lets pass, or
 // all.
-type choiceFlags struct {
+type operateFlags struct {
 	filterFlags
 	all, yes, dryRun bool
 }
 
-func (f *choiceFlags) add(c *cobra.Command, standings ...queue.Standing) {
+func (f *operateFlags) add(c *cobra.Command, standings ...queue.Standing) {
 	f.filterFlags.add(c, filterOfJobs(0, standings...))
 	c.Flags().Lookup("queue").Usage = "the queue, in the place of QUEUE"
 	c.Flags().BoolVar(&f.all, "all", false, "all jobs of the queue that it can be done to; on a terminal it asks first")
@@ -24,9 +26,38 @@ func (f *choiceFlags) add(c *cobra.Command, standings ...queue.Standing) {
 	c.Flags().BoolVar(&f.dryRun, "dry-run", false, dryRunUsage)
 }
 
-// operation is what to do to which jobs, but for the doing. Without --state it is done to those of the standings.
-func (f *choiceFlags) operation(a *app, cmd *cobra.Command, done string, args []string, standings ...queue.Standing) (operation, error) {
-	verb := cmd.Name()
+// standingsNote is where a command has the standings of the jobs about which it can do something, and a flag those that it adds.
+const standingsNote = "hipq_standings"
+
+// about notes that a command can do something about the jobs of these standings.
+func about(c *cobra.Command, standings ...queue.Standing) *cobra.Command {
+	c.Annotations = map[string]string{standingsNote: strings.Join(texts(standings), " ")}
+	return c
+}
+
+// alsoAbout notes that with a flag, which is true or false, it can also do something about those of these.
+func alsoAbout(c *cobra.Command, flag string, standings ...queue.Standing) {
+	_ = c.Flags().SetAnnotation(flag, standingsNote, texts(standings)) // it fails if there is no such flag
+}
+
+// standingsOf are those of the jobs about which a command can do something, with the flags that are given.
+func standingsOf(c *cobra.Command) (all []queue.Standing) {
+	words := strings.Fields(c.Annotations[standingsNote])
+	c.Flags().Visit(func(f *pflag.Flag) {
+		if f.Value.String() == "true" {
+			words = append(words, f.Annotations[standingsNote]...)
+		}
+	})
+	for _, w := range words {
+		all = append(all, queue.Standing(w))
+	}
+	return all
+}
+
+// operation is what to do to which jobs, but for the doing. Without --state it is done to all about which the command can do
+// something.
+func (f *operateFlags) operation(a *app, cmd *cobra.Command, done string, args []string) (operation, error) {
+	verb, standings := cmd.Name(), standingsOf(cmd)
 	if f.queue == "" {
 		f.queue, args = args[0], args[1:]
 	}

@@ -21,15 +21,17 @@ import (
 )
 
 const (
-	// candidatesWithin is how long whoever presses Tab waits for the config and the database.
-	candidatesWithin = 300 * time.Millisecond
-	// candidatesMost is how many ids, or files, a shell is offered.
-	candidatesMost = 50
+	// offersWithin is how long whoever presses Tab waits for the config and the database.
+	offersWithin = 300 * time.Millisecond
+	// offersMost is how many ids, or files, a shell is offered.
+	offersMost = 50
+	// offersAmong is how many jobs of a queue are looked at for them, the newest.
+	offersAmong = 1000
 )
 
-// candidates are what a shell may offer for a word of the command line: those there are, and not only those that begin with
-// what is there of the word.
-type candidates func(l *lookUp) error
+// offers finds what a shell may offer for a word of the command line: all there is, and not only what begins with what is there
+// of the word.
+type offers func(l *lookUp) error
 
 // completes has shells complete the arguments and flags of the commands, by the words of their usage lines and the names of
 // their flags. Cobra keeps it for ever, so it is for a process that a shell has started.
@@ -64,16 +66,16 @@ func (a *app) completes(c *cobra.Command) {
 	})
 }
 
-// byArgument and byFlag are the candidates for an argument of this name, and for a flag's value.
+// byArgument and byFlag find the offers for an argument of this name, and for a flag's value.
 var (
-	byArgument = map[string]candidates{"QUEUE": queueCandidates, "TYPE": typeCandidates, "ID": idCandidates}
-	byFlag     = map[string]candidates{
-		"queue": queueCandidates, "type": typeCandidates, "job": idCandidates, "state": stateCandidates, "worker": workerCandidates,
+	byArgument = map[string]offers{"QUEUE": queueOffers, "TYPE": typeOffers, "ID": idOffers}
+	byFlag     = map[string]offers{
+		"queue": queueOffers, "type": typeOffers, "job": idOffers, "state": stateOffers, "worker": workerOffers,
 		"on-duplicate": func(l *lookUp) error { return l.add(texts(job.OnDuplicates)...) },
 	}
 )
 
-// lookUp is how candidates are found.
+// lookUp is how offers are found.
 type lookUp struct {
 	ctx context.Context
 	cmd *cobra.Command
@@ -84,14 +86,14 @@ type lookUp struct {
 	found      chan []string
 }
 
-// offer gives those candidates that begin with the word and are safe to put on a command line, as far as they are found in
+// offer gives those offers that begin with the word and are safe to put on a command line, as far as they are found in
 // time. Nothing is said of what fails: who presses Tab asked for no errors.
-func (a *app) offer(c *cobra.Command, args []string, word string, find candidates) ([]string, cobra.ShellCompDirective) {
+func (a *app) offer(c *cobra.Command, args []string, word string, find offers) ([]string, cobra.ShellCompDirective) {
 	const directive = cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
 	if find == nil {
 		return nil, directive
 	}
-	ctx, cancel := context.WithTimeout(c.Context(), candidatesWithin)
+	ctx, cancel := context.WithTimeout(c.Context(), offersWithin)
 	defer cancel()
 	l := &lookUp{ctx: ctx, cmd: c, args: args, configFile: a.configFile, found: make(chan []string)}
 	go func() {
@@ -121,7 +123,7 @@ func isPlain(text string) bool {
 	return text != "" && shell.Word(text) == text && !strings.ContainsAny(text[:1], "-=")
 }
 
-// add gives some candidates to who waits for them.
+// add gives some offers to who waits for them.
 func (l *lookUp) add(names ...string) error {
 	select {
 	case l.found <- names:
@@ -161,7 +163,7 @@ func (l *lookUp) queues(i *instance) ([]*queue.Queue, error) {
 	return []*queue.Queue{q}, err
 }
 
-func queueCandidates(l *lookUp) error {
+func queueOffers(l *lookUp) error {
 	c, err := l.config()
 	if err != nil {
 		return err
@@ -183,7 +185,7 @@ func queueCandidates(l *lookUp) error {
 	return err
 }
 
-func typeCandidates(l *lookUp) error {
+func typeOffers(l *lookUp) error {
 	c, err := l.config()
 	if err != nil {
 		return err
@@ -219,8 +221,8 @@ func typeCandidates(l *lookUp) error {
 	return nil
 }
 
-// idCandidates are the newest jobs that the command can do something about.
-func idCandidates(l *lookUp) error {
+// idOffers are the newest jobs that the command, with the flags there are by now, can do something about.
+func idOffers(l *lookUp) error {
 	i, err := l.open()
 	if err != nil {
 		return err
@@ -230,18 +232,13 @@ func idCandidates(l *lookUp) error {
 	if err != nil || len(queues) != 1 {
 		return err
 	}
-	var standings []queue.Standing
-	switch l.cmd.Name() {
-	case "cancel", "reschedule", "run":
-		standings = []queue.Standing{queue.Standing(job.Initial), queue.Standing(job.Retry)}
-	case "retry", "dismiss":
-		standings = []queue.Standing{queue.Failed}
-	default:
-		standings = []queue.Standing{""}
+	standings := standingsOf(l.cmd)
+	if len(standings) == 0 {
+		standings = []queue.Standing{""} // all
 	}
 	var ids []int64
 	for _, s := range standings {
-		found, err := queues[0].FindIDs(l.ctx, queue.Filter{Standing: s, Limit: candidatesMost})
+		found, err := queues[0].FindIDs(l.ctx, queue.Filter{Standing: s, Among: offersAmong, Limit: offersMost})
 		if err != nil {
 			return err
 		}
@@ -249,17 +246,17 @@ func idCandidates(l *lookUp) error {
 	}
 	slices.SortFunc(ids, func(a, b int64) int { return cmp.Compare(b, a) })
 	var names []string
-	for _, id := range ids[:min(candidatesMost, len(ids))] {
+	for _, id := range ids[:min(offersMost, len(ids))] {
 		names = append(names, strconv.FormatInt(id, 10))
 	}
 	return l.add(names...)
 }
 
-func stateCandidates(l *lookUp) error {
+func stateOffers(l *lookUp) error {
 	return l.add(l.cmd.Flags().Lookup("state").Annotations[wordsOfFlag]...)
 }
 
-func workerCandidates(l *lookUp) error {
+func workerOffers(l *lookUp) error {
 	i, err := l.open()
 	if err != nil {
 		return err
@@ -291,7 +288,7 @@ func filesBehindAt(word string) (files []string, directive cobra.ShellCompDirect
 	entries, _ := os.ReadDir(cmp.Or(dir, ".")) // none, if it can't be read
 	for _, e := range entries {
 		name := "@" + dir + e.Name()
-		if !strings.HasPrefix(e.Name(), begin) || strings.HasPrefix(e.Name(), ".") && begin == "" || !isPlain(name) || len(files) == candidatesMost {
+		if !strings.HasPrefix(e.Name(), begin) || strings.HasPrefix(e.Name(), ".") && begin == "" || !isPlain(name) || len(files) == offersMost {
 			continue
 		}
 		if at, err := os.Stat(dir + e.Name()); err == nil && at.IsDir() {

@@ -15,8 +15,8 @@ import (
 // xs is a command that prints so many.
 func xs(n int) string { return fmt.Sprintf(`head -c %d /dev/zero | tr '\0' x`, n) }
 
-// What is printed as an answer must not pass for success because it can't be read.
-func TestUnreadableAnswer(t *testing.T) {
+// What is printed as a reply must not pass for success because it can't be read.
+func TestUnreadableReply(t *testing.T) {
 	long := `printf '{"outcome":"failed","error":"'; ` + xs(2<<20) + `; echo '"}'`
 	tests := []struct{ name, script, want string }{
 		{"another word", `echo '{"outcome":"great"}'`, `its outcome is "great", which is none of finished, retry, failed, sent: {"outcome":"great"}`},
@@ -38,7 +38,7 @@ func TestUnreadableAnswer(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			got := sh(tt.script).Handle(t.Context(), testJob())
-			want := "the handler's answer can't be read: " + tt.want
+			want := "the handler's reply can't be read: " + tt.want
 			if got.Verdict != job.TryAgain || !strings.HasPrefix(got.Error, want) || len(got.Error) > 700 {
 				t.Errorf("%s %q, want retry, %s", got.Verdict, got.Error, want)
 			}
@@ -50,8 +50,8 @@ func TestUnreadableAnswer(t *testing.T) {
 	}
 }
 
-// What comes behind an answer, a warning on standard error or what a shutdown function prints, doesn't take its place.
-func TestAnswerBeforeOtherOutput(t *testing.T) {
+// What comes behind a reply, a warning on standard error or what a shutdown function prints, doesn't take its place.
+func TestReplyBeforeOtherOutput(t *testing.T) {
 	const failed, warning = `echo '{"outcome":"failed","error":"no such customer"}'; `, `echo '(node:7) Warning: old api' >&2`
 	for script, want := range map[string]job.Outcome{
 		failed + warning: {Verdict: job.Failed, Error: "no such customer"},
@@ -87,8 +87,8 @@ func TestAnswerBeforeOtherOutput(t *testing.T) {
 	}
 }
 
-// The rest of an answer without its outcome is not dropped in silence.
-func TestAnswerWithoutOutcome(t *testing.T) {
+// The rest of a reply without its outcome is not dropped in silence.
+func TestReplyWithoutOutcome(t *testing.T) {
 	const note = `[the last line has no "outcome", so it counts for nothing]` + "\n"
 	for script, want := range map[string]string{
 		`echo '{"result":{"a":1}}'`:         `{"result":{"a":1}}` + "\n" + note,
@@ -105,8 +105,8 @@ func TestAnswerWithoutOutcome(t *testing.T) {
 	}
 }
 
-// A long line that is no answer, or not the last, is output like any other.
-func TestLongOutputIsNoAnswer(t *testing.T) {
+// A long line that is no reply, or not the last, is output like any other.
+func TestLongOutputIsNoReply(t *testing.T) {
 	for _, script := range []string{
 		`printf '{"orders":"'; ` + xs(2<<20) + `; echo '"}'`,
 		`printf '{"outcome":"failed","error":"'; ` + xs(2<<20) + `; echo '"}'; echo done`,
@@ -120,8 +120,8 @@ func TestLongOutputIsNoAnswer(t *testing.T) {
 	}
 }
 
-// An answer is read whole, however its bytes come; what is kept of the output stays short.
-func TestLongAnswer(t *testing.T) {
+// A reply is read whole, however its bytes come; what is kept of the output stays short.
+func TestLongReply(t *testing.T) {
 	const kept, brackets = 16 << 10, len(`{"outcome":"failed","error":""}`)
 	for _, size := range []int{kept, kept + 1, 2*kept + 1, 3 * kept, 100_000, 1<<20 - brackets} {
 		for _, before := range []string{"", "echo first", xs(kept) + "; echo", xs(5*kept-7) + "; echo", "seq 20000", `echo '{"outcome":"finished"'; ` + xs(3*kept) + "; echo"} {
@@ -154,7 +154,7 @@ func TestLongResult(t *testing.T) {
 	}
 }
 
-// Whatever floods the output, memory stays as it is, also where an answer may be coming.
+// Whatever floods the output, memory stays as it is, also where a reply may be coming.
 func TestFlood(t *testing.T) {
 	for _, flood := range []string{`printf '{'; ` + xs(200<<20), xs(200 << 20), `yes '{"a":1}' | head -c 200M`, `yes '' | head -c 100M`} {
 		var before, after runtime.MemStats

@@ -1,0 +1,165 @@
+package handler
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/hipq/hipq/queue/job"
+)
+
+// reply is what a handler may say about its job, as one JSON object:
+//
+//	{"outcome": "finished|retry|failed|sent", "result": …, "error": …, "retry_after": "5m"}
+//
+// result and error are any JSON: a string stands for its text, all else for its JSON text.
+type reply struct {
+	Outcome    json.RawMessage `json:"outcome"`
+	Result     json.RawMessage `json:"result"`
+	Error      json.RawMessage `json:"error"`
+	RetryAfter json.RawMessage `json:"retry_after"`
+	// ID and Token are which job's it is, and of which attempt, where it says so.
+	ID    json.RawMessage `json:"id"`
+	Token json.RawMessage `json:"token"`
+	said  job.Verdict
+}
+
+// replyLike is what a reply has in it, whatever is wrong with it: the key outcome, as a language may print an object's.
+var replyLike = regexp.MustCompile(`(?i)[{,]\s*[:"']?outcome["']?\s*(:|=>)`)
+
+// errLong is the error of a last line that is longer than maxReply.
+var errLong = fmt.Errorf("it is longer than %d bytes", maxReply)
+
+// parseReply finds what a program says of its job in what it printed: in its last line, or, where that is no reply, in the
+// last line before that is one and nothing else. What comes behind is often not the handler's own: a warning on standard error, a
+// notice of its language's. A last line that looks like a reply and can't be read is an error, for it may have said that the job
+// failed. Where exit, the verdict of the exit status, is no success and an earlier line says something else, the exit status came
+// later and holds.
+func parseReply(p printed, j *job.Job, exit job.Verdict) (reply, error) {
+	if r, err := readReply(p); err != nil || r.said != "" {
+		return r, err
+	}
+	r := earlierReply(p.whole(), j)
+	if exit != job.Finished && r.said != exit {
+		return reply{}, nil
+	}
+	return r, nil
+}
+
+// readReply reads the last line. It is a reply if it is a JSON object with an outcome; of any other nothing is said.
+func readReply(p printed) (r reply, err error) {
+	if !strings.HasPrefix(p.last, "{") {
+		return r, nil
+	}
+	if err = json.Unmarshal([]byte(p.last), &r); p.long {
+		err = errLong
+	}
+	switch {
+	case err != nil && !replyLike.MatchString(p.last):
+		return reply{}, nil
+	case err != nil || r.Outcome == nil:
+		return reply{}, err
+	}
+	if r.said = r.verdict(); r.said == "" {
+		return reply{}, fmt.Errorf("its outcome is %s, which is none of finished, retry, failed, sent", head(string(r.Outcome), maxReason))
+	}
+	return r, nil
+}
+
+// verdict is the outcome, if it is one.
+func (r reply) verdict() job.Verdict {
+	switch said := job.Verdict(jsonText(r.Outcome)); said {
+	case job.Finished, job.TryAgain, job.Failed, job.Sent:
+		return said
+	}
+	return ""
+}
+
+// isOf says whether the reply can be that of the job's attempt.
+func (r reply) isOf(j *job.Job) bool {
+	id, token := jsonText(r.ID), jsonText(r.Token)
+	return (id == "" || id == strconv.FormatInt(j.ID, 10)) && (token == "" || token == j.AttemptToken)
+}
+
+// earlierReply is the last line with an outcome that has no key but those of a reply, and names no other job: others tell of
+// something else.
+func earlierReply(text string, j *job.Job) reply {
+	if !strings.Contains(text, `"outcome"`) {
+		return reply{}
+	}
+	lines := strings.FieldsFunc(text, func(c rune) bool { return c == '\n' || c == '\r' })
+	for _, line := range slices.Backward(lines) {
+		if r, ok := onlyReply(line); ok && r.verdict() != "" && r.isOf(j) {
+			r.said = r.verdict()
+			return r
+		}
+	}
+	return reply{}
+}
+
+// onlyReply reads a line that has keys of a reply and no others.
+func onlyReply(line string) (r reply, ok bool) {
+	if !strings.HasPrefix(strings.TrimSpace(line), "{") {
+		return r, false
+	}
+	d := json.NewDecoder(strings.NewReader(line))
+	d.DisallowUnknownFields()
+	err := d.Decode(&r)
+	_, behind := d.Token()
+	return r, err == nil && behind == io.EOF
+}
+
+// noOutcome is what is noted behind the output of a program whose last line has the rest of a reply.
+const noOutcome = `[the last line has no "outcome", so it counts for nothing]`
+
+// noted is the output with such a note, where the last line wants one.
+func noted(p printed) string {
+	r, ok := onlyReply(p.last)
+	if !ok || r.Outcome != nil || r.Result == nil && r.RetryAfter == nil {
+		return p.text
+	}
+	return strings.TrimRight(p.text, "\n") + "\n" + noOutcome + "\n"
+}
+
+// amend adds the reply to what is known of an attempt already. It may make the verdict worse, never better: a program
+// that says finished and then crashes has not finished.
+func (r reply) amend(o *job.Outcome) {
+	if r.said == job.Failed || r.said != job.Finished && o.Verdict == job.Finished {
+		o.Verdict = r.said
+	}
+	if o.Verdict == job.Finished || o.Verdict == job.Sent {
+		if o.Result = jsonText(r.Result); len(o.Result) > job.MaxDataBytes {
+			*o = tryAgain(fmt.Sprintf("the handler's result has %d bytes, allowed are %d", len(o.Result), job.MaxDataBytes))
+		}
+		return
+	}
+	if text := jsonText(r.Error); text != "" {
+		o.Error = head(text, job.MaxDataBytes)
+	}
+	if o.Error == "" {
+		o.Error = "the handler said " + string(r.said)
+	}
+	delay, err := parseRetryAfter(r.RetryAfter)
+	switch {
+	case err != nil:
+		o.Error += fmt.Sprintf(" (retry_after ignored: %v)", err)
+	case o.Verdict == job.TryAgain:
+		o.RetryAfter = delay
+	}
+}
+
+// jsonText is the text of a JSON string, and the JSON of anything else. null is nothing.
+func jsonText(raw json.RawMessage) string {
+	var text *string
+	if json.Unmarshal(raw, &text) != nil {
+		return clean(string(raw))
+	}
+	if text == nil {
+		return ""
+	}
+	return clean(*text)
+}
