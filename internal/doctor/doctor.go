@@ -121,14 +121,18 @@ func Examine(ctx context.Context, o Options, tell func(Finding) error) error {
 			findings <- f
 		}
 	}()
+	waits := true
 	for _, c := range all {
 		f := Finding{Check: c.name, Result: Unknown, Found: "nobody answered in the time that there was"}
-		select {
-		case f = <-findings:
-		default:
+		if waits {
 			select {
 			case f = <-findings:
 			case <-ctx.Done():
+				select {
+				case f = <-findings:
+				default:
+					waits = false // what comes later would be taken for the next one's
+				}
 			}
 		}
 		if err := tell(f); err != nil {
