@@ -11,26 +11,27 @@ import (
 	"github.com/hipq/hipq/internal/doctor"
 )
 
-const doctorLong = `Looks at the world in which hipq runs, and says of each thing whether it is ok, or what is wrong and what to do: who may read
-the config and SQLite's file, the disk, the crontab lines (or systemd's timers) of this user, the database and its version,
-its clock against this host's, isolation, time zones, packet size, the binary log, durability, rights, the tables and their
-sizes, the index by which workers find due jobs, whether workers come; and which of hipq's promises hold on this engine with
-these settings.
+const doctorLong = `Looks at the world in which hipq runs, and says of each thing whether it is ok, or what is wrong and what to do: who may
+read the config and SQLite's file, the disk, the crontab lines (or systemd's timers) of this user, the database and its
+version, its clock against this host's, isolation, time zones, packet size, the binary log, durability, rights, the tables
+and their sizes, the index by which workers find due jobs, whether workers come; and which of hipq's promises hold on this
+engine with these settings.
 
-It runs as the user who runs it: use that of the crontab. It changes nothing, and may be repeated. What the config itself says is
-looked at by hipq config check.
+It sees what the user sees who runs it: that should be the crontab's. It changes nothing, and may be repeated. What the config
+itself says is looked at by hipq config check. A check that can't be made is unknown: the disk of a server, say. After
+--timeout nothing is waited for any more.
 
-Of a check that can't be made it says unknown: of the disk of a server, say. After --timeout nothing is waited for any more.
-
-Exit codes: 0 nothing is wrong · 1 something is wrong, the database can't be reached say · 64 usage · 78 the config can't be read.`
+Exit codes: 0 nothing is wrong · 1 something is wrong, such as a database that can't be reached · 64 usage ·
+78 the config can't be read.`
 
 func (a *app) doctorCommand() *cobra.Command {
 	var timeout string
 	c := &cobra.Command{
-		Use:        "doctor",
-		Short:      "Look for what is wrong with the host, the crontab, the database and its settings",
-		Long:       doctorLong,
-		Example:    "  sudo -u hipq hipq doctor --config /etc/hipq/hipq.yaml\n  hipq doctor --json | jq -c 'select(.result == \"wrong\")'",
+		Use:   "doctor",
+		Short: "Look for what is wrong with the host, the crontab, the database and its settings",
+		Long:  doctorLong,
+		Example: `  sudo -u hipq hipq doctor --config /etc/hipq/hipq.yaml
+  hipq doctor --json | jq -c 'select(.result == "wrong")'`,
 		SuggestFor: []string{"diagnose", "checkup", "selftest", "ping"},
 		RunE:       func(cmd *cobra.Command, _ []string) error { return a.runDoctor(cmd, timeout) },
 	}

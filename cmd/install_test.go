@@ -12,8 +12,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// install has make install it, and looks at what is there then, and at the packages' list of it. A package that was built, whose
-// file HIPQ_TEST_DEB names, is looked at in the same way.
+// install has make install it, and looks at what is there then, and at the packages' list of it. A package that was built,
+// whose file HIPQ_TEST_DEB names, is looked at in the same way.
 func (d docs) install(t *testing.T) {
 	for _, tool := range []string{"make", "install"} {
 		if _, err := exec.LookPath(tool); err != nil {

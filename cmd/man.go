@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra/doc"
 )
 
-const manLong = `Writes the man pages of all commands into a folder, which it makes if it isn't there: hipq.1, hipq-work.1 and so on. hipq's
-packages and make install bring them.
+const manLong = `Writes the man pages of all commands into a folder, which it makes if it isn't there: hipq.1, hipq-work.1 and
+so on. hipq's packages and make install bring them.
 
 The pages bear the date of the variable SOURCE_DATE_EPOCH, if that is set: then the same hipq writes the same files.
 

@@ -79,7 +79,8 @@ func lookAtWorkerRights(ctx context.Context, p *patient) Finding {
 	return found(OK, fmt.Sprintf("this user may do what hipq does, in %d tables", len(rights.Tables)))
 }
 
-// lacks are the rights that this user doesn't have on a table. To ask for a statement's plan takes the same rights as the statement.
+// lacks are the rights that this user doesn't have on a table. To ask for a statement's plan takes the same rights as the
+// statement.
 func (p *patient) lacks(ctx context.Context, table string) (rights []string, err error) {
 	var column string
 	const first = "SELECT column_name FROM information_schema.columns WHERE table_schema = DATABASE() AND table_name = ? AND ordinal_position = 1"
