@@ -17,7 +17,7 @@ VERSION = $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 # These targets bring a server, so a test that finds none is a fault and not a reason to skip.
 export HIPQ_TEST_REQUIRE_MYSQL := 1
 
-.PHONY: help build demo test test-galera race crash bench lint fmt packaging snapshot release clean
+.PHONY: help build demo test test-galera race crash bench lint fmt install packaging snapshot release clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -62,10 +62,36 @@ lint: $(GOLANGCI_LINT) $(STATICCHECK) $(GOFUMPT) ## check style, imports between
 fmt: $(GOFUMPT) ## format the source
 	$(GOFUMPT) -w .
 
+# PREFIX is where it goes, below DESTDIR if that is set; BINARY is what is installed, and is built if it isn't there.
+PREFIX  ?= /usr/local
+DESTDIR ?=
+BINARY  ?= hipq
+SHARE    = $(DESTDIR)$(PREFIX)/share
+
+hipq:
+	$(MAKE) build
+
+install: $(BINARY) ## install hipq into PREFIX (/usr/local): binary, man pages, completions, examples
+	umask 022 && mkdir -p $(DESTDIR)$(PREFIX)/bin $(SHARE)/bash-completion/completions $(SHARE)/zsh/site-functions \
+		$(SHARE)/fish/vendor_completions.d $(SHARE)/doc/hipq/examples
+	install -m 755 $(BINARY) $(DESTDIR)$(PREFIX)/bin/hipq
+	umask 022 && $(DESTDIR)$(PREFIX)/bin/hipq man $(SHARE)/man/man1
+	umask 022 && $(DESTDIR)$(PREFIX)/bin/hipq completion bash >$(SHARE)/bash-completion/completions/hipq
+	umask 022 && $(DESTDIR)$(PREFIX)/bin/hipq completion zsh >$(SHARE)/zsh/site-functions/_hipq
+	umask 022 && $(DESTDIR)$(PREFIX)/bin/hipq completion fish >$(SHARE)/fish/vendor_completions.d/hipq.fish
+	install -m 644 hipq.example.yaml $(SHARE)/doc/hipq
+	install -m 644 docs/examples/* $(SHARE)/doc/hipq/examples
+
 # With the commit's date in the pages, the same source gives the same files.
 packaging: ## write into build/ what packages have beside the binary: man pages and completions
 	rm -rf build/man build/completions
-	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) go run ./internal/packaging build
+	mkdir -p build/completions
+	go build -o build/hipq .
+	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) build/hipq man build/man
+	gzip -9n build/man/*
+	build/hipq completion bash >build/completions/hipq
+	build/hipq completion zsh >build/completions/_hipq
+	build/hipq completion fish >build/completions/hipq.fish
 
 snapshot: $(GORELEASER) ## build a release into dist/, and publish nothing
 	$(GORELEASER) release --snapshot --clean

@@ -18,7 +18,7 @@ from the config and, if the database answers within a moment, from there; those 
   fish:        hipq completion fish > ~/.config/fish/completions/hipq.fish
   PowerShell:  hipq completion powershell | Out-String | Invoke-Expression
 
-A shell that is started after that has it. hipq's packages bring these files.
+A shell that is started after that has it. hipq's packages, and make install, bring these files.
 
 Exit codes: 0 done · 64 usage.`
 
@@ -36,13 +36,13 @@ func (a *app) completionCommand() *cobra.Command {
 			if !slices.Contains(shells, args[0]) {
 				return noneOf("SHELL", args[0], shells)
 			}
-			return WriteCompletion(cmd.Root(), args[0], cmd.OutOrStdout())
+			return writeCompletion(cmd.Root(), args[0], cmd.OutOrStdout())
 		},
 	}
 }
 
-// WriteCompletion writes what a shell (bash, zsh, fish, powershell) needs to complete the command lines of Root.
-func WriteCompletion(root *cobra.Command, shell string, to io.Writer) error {
+// writeCompletion writes what a shell (bash, zsh, fish, powershell) needs to complete the command lines of root.
+func writeCompletion(root *cobra.Command, shell string, to io.Writer) error {
 	switch shell {
 	case "bash":
 		if err := root.GenBashCompletionV2(to, true); err != nil {

@@ -77,7 +77,7 @@ func (a *app) printGrants(cmd *cobra.Command) error {
 		return err
 	}
 	if a.json {
-		return a.printJSON(map[string]string{"grants": grants})
+		return a.printJSON(map[string]string{"grants": grants.String()})
 	}
 	a.out.text("%s", grants)
 	return nil

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/activity"
+	"github.com/hipq/hipq/internal/doctor"
 	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/monitor"
 	"github.com/hipq/hipq/queue/job"
@@ -37,6 +38,7 @@ var documents = map[string]any{
 	"What was deleted: purge":                                       purged{},
 	"What was made: init":                                           initialised{},
 	"What is wrong with the config: config check":                   checked{},
+	"What is wrong with the world: doctor":                          doctor.Finding{},
 	"A failure: every command": struct {
 		Error failure `json:"error"`
 	}{},

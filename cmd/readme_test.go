@@ -67,6 +67,7 @@ func TestDocs(t *testing.T) {
 	}
 	t.Run("quick start", func(t *testing.T) { d.quickStart(t, story) })
 	t.Run("demo", d.demo)
+	t.Run("install", d.install)
 	for _, p := range pages {
 		t.Run(p.name, func(t *testing.T) {
 			t.Run("commands", func(t *testing.T) { d.commands(t, p) })

@@ -51,6 +51,28 @@ func (db *DB) check(ctx context.Context, units []unit) error {
 	return nil
 }
 
+// Versions gives the versions of the layouts that are on record, by table, of the instance's tables and of these queues'. Those
+// of which nothing is on record it leaves out. It may be repeated.
+func (db *DB) Versions(ctx context.Context, queues []Queue) (map[string]int, error) {
+	units, err := db.units(queues)
+	if err != nil {
+		return nil, err
+	}
+	found, _, err := db.find(ctx, units)
+	if err != nil {
+		return nil, fmt.Errorf("find the versions of the tables: %w", err)
+	}
+	versions := map[string]int{}
+	for _, u := range units {
+		for _, table := range u.tables {
+			if v, ok := found[table+"/"+u.queue]; ok {
+				versions[table] = v
+			}
+		}
+	}
+	return versions, nil
+}
+
 // find gives the versions on record, by table and queue, and the names of the tables that are there, and of their indexes.
 func (db *DB) find(ctx context.Context, units []unit) (versions map[string]int, there map[string]bool, err error) {
 	var tables []string

@@ -29,11 +29,8 @@ func TestGrants(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for line := range strings.Lines(grants) {
-		if !strings.Contains(line, "'application'") {
-			continue
-		}
-		if _, err := root.ExecContext(t.Context(), strings.Replace(line, "'application'", "'"+application+"'", 1)); err != nil {
+	for _, statement := range grants.Application {
+		if _, err := root.ExecContext(t.Context(), strings.Replace(statement, "'application'", "'"+application+"'", 1)); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -14,6 +14,8 @@ type Dialect struct {
 	ByID string
 	// ByKey is ByID for a table whose key is a text.
 	ByKey string
+	// Explain before a query asks for its plan.
+	Explain string
 	// ForUpdate locks the rows that are read. SQLite locks the whole file when the transaction begins.
 	ForUpdate string
 	// ForShare reads what is committed now, also in an application's transaction that began before.
@@ -62,6 +64,7 @@ var MySQL = Dialect{
 	byIndex:     "FORCE INDEX (%s)",
 	ByID:        "FORCE INDEX (PRIMARY)",
 	ByKey:       "FORCE INDEX (PRIMARY)",
+	Explain:     "EXPLAIN ",
 	ForUpdate:   "FOR UPDATE",
 	ForShare:    "LOCK IN SHARE MODE",
 	skipLocked:  "FOR UPDATE SKIP LOCKED",
@@ -97,6 +100,7 @@ var SQLite = Dialect{
 	Name:        "sqlite",
 	byIndex:     "INDEXED BY %s",
 	ByID:        "NOT INDEXED",
+	Explain:     "EXPLAIN QUERY PLAN ",
 	deleteByID:  "DELETE FROM {table} AS t NOT INDEXED WHERE id IN ({ids}) AND {condition}",
 	idSeparator: ",",
 	begin:       "BEGIN IMMEDIATE",

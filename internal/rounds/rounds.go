@@ -38,6 +38,9 @@ type Queue interface {
 	// may be repeated: see Round.Token.
 	Undecided(ctx context.Context, r Round, types []string) ([]Settled, error)
 
+	// Plan asks the engine how it would find the due jobs of a type, without doing so.
+	Plan(ctx context.Context, jobType string) (Plan, error)
+
 	// Look finds out in one query what there is to do. It reads and locks nothing.
 	Look(ctx context.Context, types []string) (Look, error)
 	// Upkeep does what a look found, apart from what rounds do: takes in, promotes, reclaims, and decides by policy about the
@@ -55,6 +58,15 @@ type Queue interface {
 type Candidates interface {
 	// Forget makes the next round read from the head of the line.
 	Forget()
+}
+
+// Plan is how the engine finds a queue's due jobs.
+type Plan struct {
+	// Index is the index that has them in order; Walks says that the engine goes through it, and Sorts that it sorts all the same.
+	Index        string
+	Walks, Sorts bool
+	// Text is what the engine says, on one line.
+	Text string
 }
 
 // Look says what there is to do in a queue.

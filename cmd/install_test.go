@@ -1,0 +1,184 @@
+package cmd_test
+
+import (
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// install has make install it, and looks at what is there then, and at the packages' list of it. A package that was built,
+// whose file HIPQ_TEST_DEB names, is looked at in the same way.
+func (d docs) install(t *testing.T) {
+	for _, tool := range []string{"make", "install"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			t.Skip(err)
+		}
+	}
+	dir := t.TempDir()
+	c := exec.Command("make", "install", "DESTDIR="+dir, "PREFIX=/usr", "BINARY="+filepath.Join(d.bin, "hipq"))
+	c.Dir = d.root
+	if out, err := c.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	d.installed(t, dir)
+	d.packages(t, filesIn(t, dir))
+	if deb := os.Getenv("HIPQ_TEST_DEB"); deb != "" {
+		unpacked := t.TempDir()
+		if out, err := exec.Command("dpkg-deb", "-x", deb, unpacked).CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		d.installed(t, unpacked)
+	}
+}
+
+// installed looks at what is installed below a folder: it has all its parts, hipq runs, and so do the examples.
+func (d docs) installed(t *testing.T, dir string) {
+	t.Helper()
+	all := strings.Join(filesIn(t, dir), "\n")
+	for _, want := range []string{
+		`usr/bin/hipq`, `usr/share/man/man1/hipq\.1(\.gz)?`, `usr/share/man/man1/hipq-work\.1(\.gz)?`,
+		`usr/share/bash-completion/completions/hipq`, `usr/share/zsh/(site-functions|vendor-completions)/_hipq`,
+		`usr/share/fish/vendor_completions\.d/hipq\.fish`, `usr/share/doc/hipq/hipq\.example\.yaml`,
+		`usr/share/doc/hipq/examples/crontab`, `usr/share/doc/hipq/examples/hipq-work@\.timer`,
+	} {
+		if !regexp.MustCompile(`(?m)^` + want + `$`).MatchString(all) {
+			t.Errorf("there is no %s in:\n%s", want, all)
+		}
+	}
+	d.bin = filepath.Join(dir, "usr", "bin")
+	if out, err := d.command(t.TempDir(), "hipq", "version").CombinedOutput(); err != nil {
+		t.Errorf("hipq version: %v\n%s", err, out)
+	}
+	examples := filepath.Join(dir, "usr", "share", "doc", "hipq", "examples")
+	d.crontabs(t, page{name: "examples/crontab", fences: []codeBlock{{language: "crontab", mark: "cron.d", text: uncommented(t, filepath.Join(examples, "crontab"))}}})
+	d.units(t, examples)
+}
+
+// units has systemd check its units, where it is installed.
+func (d docs) units(t *testing.T, examples string) {
+	t.Helper()
+	if _, err := exec.LookPath("systemd-analyze"); err != nil {
+		t.Logf("not checked: %v", err)
+		return
+	}
+	found, err := filepath.Glob(filepath.Join(examples, "hipq-*.*"))
+	if err != nil || len(found) < 6 {
+		t.Fatalf("units found: %v, %v", found, err)
+	}
+	dir := t.TempDir()
+	args := []string{"verify", "--man=no"}
+	for _, file := range found {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		// where this hipq is systemd doesn't look for programs
+		text = []byte(strings.ReplaceAll(string(text), "ExecStart=hipq ", "ExecStart="+filepath.Join(d.bin, "hipq")+" "))
+		unit := filepath.Join(dir, strings.Replace(filepath.Base(file), "@", "@1", 1))
+		if err := os.WriteFile(unit, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		args = append(args, unit)
+	}
+	if out, err := exec.Command("systemd-analyze", args...).CombinedOutput(); err != nil || len(out) > 0 {
+		t.Errorf("systemd-analyze: %v\n%s", err, out)
+	}
+}
+
+// packages looks whether packages have all that make install brings, and whether what is in the source for them is there.
+func (d docs) packages(t *testing.T, installed []string) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(d.root, ".goreleaser.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var release struct {
+		Nfpms []struct {
+			Bindir   string
+			Contents []struct{ Src, Dst string }
+		}
+	}
+	if err := yaml.Unmarshal(text, &release); err != nil || len(release.Nfpms) != 1 {
+		t.Fatalf("%v: %+v", err, release)
+	}
+	places := []string{release.Nfpms[0].Bindir + "/"}
+	for _, c := range release.Nfpms[0].Contents {
+		places = append(places, c.Dst)
+		if found, err := filepath.Glob(filepath.Join(d.root, c.Src)); err != nil || len(found) == 0 && !strings.HasPrefix(c.Src, "build/") {
+			t.Errorf("a package wants %s: %v, %v", c.Src, found, err)
+		}
+	}
+	for _, file := range installed {
+		there := false
+		for _, place := range places {
+			there = there || place == "/"+file || strings.HasSuffix(place, "/") && filepath.Dir("/"+file)+"/" == place
+		}
+		if !there {
+			t.Errorf("packages have no %s", file)
+		}
+	}
+}
+
+// filesIn are the files below a folder.
+func filesIn(t *testing.T, dir string) (names []string) {
+	t.Helper()
+	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		if err == nil && !e.IsDir() {
+			path, err = filepath.Rel(dir, path)
+			names = append(names, path)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return names
+}
+
+// uncommented is a file without the lines that are comments.
+func uncommented(t *testing.T, file string) string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return regexp.MustCompile(`(?m)^#.*\n`).ReplaceAllString(string(text), "")
+}
+
+// The page for operators shows the examples as they are installed.
+func TestExamplesAreShown(t *testing.T) {
+	page, err := os.ReadFile("../docs/operations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"crontab", "hipq-work@.service", "hipq-work@.timer"} {
+		if !strings.Contains(string(page), uncommented(t, filepath.Join("../docs/examples", name))) {
+			t.Errorf("docs/operations.md doesn't show docs/examples/%s", name)
+		}
+	}
+}
+
+// What GitHub and goreleaser read is YAML: a mistake in it would come to light with the first release, or the first issue.
+func TestYAML(t *testing.T) {
+	for _, pattern := range []string{".goreleaser.yaml", ".github/*/*.yml"} {
+		names, err := filepath.Glob(filepath.Join("..", pattern))
+		if err != nil || len(names) == 0 {
+			t.Errorf("%s: %v, %v", pattern, names, err)
+		}
+		for _, name := range names {
+			text, err := os.ReadFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := yaml.Unmarshal(text, new(map[string]any)); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	}
+}

@@ -1,0 +1,94 @@
+package cmd
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/cobra/doc"
+)
+
+const manLong = `Writes the man pages of all commands into a folder, which it makes if it isn't there: hipq.1, hipq-work.1 and
+so on. hipq's packages and make install bring them.
+
+The pages bear the date of the variable SOURCE_DATE_EPOCH, if that is set: then the same hipq writes the same files.
+
+Exit codes: 0 done · 1 the pages can't be written · 64 usage.`
+
+func (a *app) manCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "man DIR",
+		Short:   "Write the man pages into a folder",
+		Long:    manLong,
+		Example: "  hipq man ~/.local/share/man/man1",
+		RunE:    func(_ *cobra.Command, args []string) error { return writeMan(args[0]) },
+	}
+}
+
+// writeMan writes a page for each command that people see.
+func writeMan(dir string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	root := Root() // one of its own, whose texts are changed
+	describe(root)
+	header := &doc.GenManHeader{Section: "1", Source: "hipq", Manual: "hipq"}
+	if err := doc.GenManTree(root, header, dir); err != nil {
+		return err
+	}
+	return eachCommand(root, func(c *cobra.Command) error {
+		path := filepath.Join(dir, strings.ReplaceAll(c.CommandPath(), " ", "-")+".1")
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(path, []byte(minus.Replace(string(text))), 0o644)
+	})
+}
+
+// eachCommand calls f for each command that people see, until one fails.
+func eachCommand(c *cobra.Command, f func(*cobra.Command) error) error {
+	err := f(c)
+	for _, sub := range c.Commands() {
+		if err == nil && sub.IsAvailableCommand() {
+			err = eachCommand(sub, f)
+		}
+	}
+	return err
+}
+
+// describe makes Markdown, which pages are made of, of the texts that the commands print as help.
+func describe(c *cobra.Command) {
+	c.DisableAutoGenTag = true // its date is not that of the source
+	c.Long = markdown(c.Long)
+	for _, sub := range c.Commands() {
+		describe(sub)
+	}
+}
+
+// special is what Markdown would take for a mark.
+var special = regexp.MustCompile("[\\\\`*_<>\\[\\]#|~]")
+
+// markdown leaves lines that are indented as they are, and joins the others.
+func markdown(text string) string {
+	var b strings.Builder
+	code := false
+	for line := range strings.Lines(text) {
+		blank := strings.TrimSpace(line) == ""
+		if indented := strings.HasPrefix(line, "  ") || line[0] == '\t'; !blank && indented != code {
+			code = indented
+			b.WriteByte('\n')
+		}
+		if code && !blank {
+			b.WriteString("    " + strings.TrimLeft(line, " \t"))
+		} else {
+			b.WriteString(special.ReplaceAllString(line, `\$0`))
+		}
+	}
+	return b.String()
+}
+
+// minus makes roff show the dashes of flags as they are typed, not as hyphens.
+var minus = strings.NewReplacer(`\fB--`, `\fB\-\-`, `\fB-`, `\fB\-`, "--", `\-\-`)

@@ -1,0 +1,174 @@
+// Package doctor looks at the world in which hipq runs: this host, the crontab, the database and its settings. What the config
+// itself says is not its affair, for whoever reads the config checks that.
+package doctor
+
+import (
+	"context"
+	"time"
+
+	"github.com/hipq/hipq/config"
+	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/schema"
+)
+
+// Result is how a check has ended.
+type Result string
+
+// The results.
+const (
+	// OK: it is as it should be.
+	OK Result = "ok"
+	// Warning: hipq works, and somebody may want it otherwise.
+	Warning Result = "warning"
+	// Wrong: something doesn't work, or a promise doesn't hold.
+	Wrong Result = "wrong"
+	// Unknown: it can't be seen from here, or nobody answered.
+	Unknown Result = "unknown"
+)
+
+// Finding is what a check has found.
+type Finding struct {
+	Check  string `json:"check"`
+	Result Result `json:"result"`
+	Found  string `json:"found"`
+	// Remedy is what to do about it, in a sentence; nil if there is nothing to be done.
+	Remedy *string `json:"remedy"`
+}
+
+func found(result Result, what string) Finding { return Finding{Result: result, Found: what} }
+
+// but is the finding with a remedy.
+func (f Finding) but(remedy string) Finding {
+	if remedy != "" {
+		f.Remedy = &remedy
+	}
+	return f
+}
+
+// trouble is what an error says of a check: that something is wrong, or that nobody knows.
+func trouble(err error) Finding {
+	kind, remedy := schema.Diagnose(err)
+	if kind == schema.Misconfigured {
+		return found(Wrong, err.Error()).but(remedy)
+	}
+	return found(Unknown, err.Error()).but(remedy)
+}
+
+// Options say what is looked at.
+type Options struct {
+	Config *config.Config
+	// Now is this host's clock.
+	Now func() time.Time
+	// Etc is the folder of the system's crontabs and systemd's units, /etc.
+	Etc string
+}
+
+// check is a thing to look at.
+type check struct {
+	name string
+	look func(context.Context, *patient) Finding
+}
+
+// checks are all, in the order in which they are told: those first that need no database, for it may keep silent.
+func checks(driver string) []check {
+	all := []check{{"config", lookAtConfig}}
+	if driver == engine.SQLite.Name {
+		all = append(all, check{"database_file", lookAtFile})
+	}
+	all = append(all,
+		check{"disk", lookAtDisk},
+		check{"crontab_work", crontab("work", "* * * * *")},
+		check{"crontab_monitor", crontab("monitor", "5,20,35,50 * * * *")},
+		check{"crontab_purge", crontab("purge", "0 4 1,15 * *")},
+		check{"database", lookAtDatabase},
+		check{"clock", lookAtClock},
+		check{"isolation", lookAtIsolation},
+		check{"time_zone", lookAtZone},
+	)
+	if driver == engine.MySQL.Name {
+		all = append(all, check{"packet", lookAtPacket}, check{"binlog", lookAtBinlog})
+	}
+	return append(all,
+		check{"durability", lookAtDurability},
+		check{"rights_init", lookAtInitRights},
+		check{"rights_worker", lookAtWorkerRights},
+		check{"rights_application", lookAtApplicationRights},
+		check{"tables", lookAtTables},
+		check{"lock_query", lookAtLockQuery},
+		check{"sizes", lookAtSizes},
+		check{"workers", lookAtWorkers},
+		check{"promise_no_job_lost", promiseNoJobLost},
+		check{"promise_one_worker", promiseOneWorker},
+		check{"promise_limits", promiseLimits},
+		check{"promise_order", promiseOrder},
+		check{"promise_clock", promiseClock},
+		check{"promise_no_strays", promiseNoStrays},
+	)
+}
+
+// Examine makes all checks, one after the other, and tells of each. It changes nothing, and may be repeated. When the context
+// ends, it waits for nothing any more: what is left is unknown. It ends with tell's first error.
+func Examine(ctx context.Context, o Options, tell func(Finding) error) error {
+	all := checks(o.Config.Database.Driver)
+	findings := make(chan Finding, len(all))
+	go func() {
+		p := &patient{Options: o, known: map[string]Finding{}}
+		defer p.close()
+		for _, c := range all {
+			f := p.examine(ctx, c)
+			f.Check = c.name
+			p.known[c.name] = f
+			findings <- f
+		}
+	}()
+	waits := true
+	for _, c := range all {
+		f := Finding{Check: c.name, Result: Unknown, Found: "nobody answered in the time that there was"}
+		if waits {
+			select {
+			case f = <-findings:
+			case <-ctx.Done():
+				select {
+				case f = <-findings:
+				default:
+					waits = false // what comes later would be taken for the next one's
+				}
+			}
+		}
+		if err := tell(f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// patient is what the checks look at, and what they know of it by now.
+type patient struct {
+	Options
+	known map[string]Finding
+	db    *schema.DB
+	// variables are the server's, as hipq's connections have them.
+	variables map[string]string
+}
+
+func (p *patient) close() {
+	if p.db != nil {
+		_ = p.db.Close()
+	}
+}
+
+// examine makes a check, unless it needs a database that wasn't reached.
+func (p *patient) examine(ctx context.Context, c check) Finding {
+	if _, asked := p.known["database"]; asked && p.db == nil {
+		return found(Unknown, "the database was not reached")
+	}
+	return c.look(ctx, p)
+}
+
+// queues are the config's, as their tables are checked.
+func (p *patient) queues() (all []schema.Queue) {
+	for _, q := range p.Config.Queues {
+		all = append(all, q.Table())
+	}
+	return all
+}

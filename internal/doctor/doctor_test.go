@@ -1,0 +1,171 @@
+package doctor
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/hipq/hipq/config"
+	"github.com/hipq/hipq/internal/dbtest"
+)
+
+// examine examines an instance on this database.
+func examine(ctx context.Context, t *testing.T, driver, source string, o Options) map[string]Finding {
+	t.Helper()
+	section := fmt.Sprintf("{driver: sqlite, path: %q}", source)
+	if driver == "mysql" {
+		section = fmt.Sprintf("{driver: mysql, dsn: %q}", source)
+	}
+	file := filepath.Join(t.TempDir(), "hipq.yaml")
+	if err := os.WriteFile(file, fmt.Appendf(nil, "name: shop\ndatabase: %s\nqueues: [{name: emails}]\n", section), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var err error
+	if o.Config, err = config.Load(config.LoadOptions{File: file, Env: []string{}}); err != nil {
+		t.Fatal(err)
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	all := map[string]Finding{}
+	err = Examine(ctx, o, func(f Finding) error {
+		all[f.Check] = f
+		return nil
+	})
+	if err != nil || len(all) != len(checks(driver)) {
+		t.Fatalf("%v: %d findings of %d", err, len(all), len(checks(driver)))
+	}
+	return all
+}
+
+// want checks a finding: its result, and words of what was found and of the remedy.
+func want(t *testing.T, f Finding, result Result, what, remedy string) {
+	t.Helper()
+	does := ""
+	if f.Remedy != nil {
+		does = *f.Remedy
+	}
+	if f.Result != result || !strings.Contains(f.Found, what) || !strings.Contains(does, remedy) || (does == "") != (remedy == "") {
+		t.Errorf("%s is %s: %s; remedy: %s\nwant %s: %q; remedy: %q", f.Check, f.Result, f.Found, does, result, what, remedy)
+	}
+}
+
+func execute(t *testing.T, db interface {
+	ExecContext(context.Context, string, ...any) (sql.Result, error)
+}, statements ...string,
+) {
+	t.Helper()
+	for _, s := range statements {
+		if _, err := db.ExecContext(context.Background(), s); err != nil {
+			t.Fatalf("%s: %v", s, err)
+		}
+	}
+}
+
+// What is as it should be is ok; what was made wrong is found, with its remedy.
+func TestExamine(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, driver, source string) {
+		db := dbtest.Open(t, driver, source, "emails")
+		found := examine(t.Context(), t, driver, source, Options{})
+		for _, name := range []string{
+			"config", "database", "clock", "isolation", "time_zone", "rights_init", "rights_worker", "rights_application",
+			"tables", "lock_query", "sizes", "promise_one_worker", "promise_limits", "promise_order", "promise_clock",
+		} {
+			want(t, found[name], OK, "", "")
+		}
+		want(t, found["lock_query"], OK, "shop_emails$pick", "")
+		want(t, found["sizes"], OK, "shop_activity ", "")
+		want(t, found["workers"], Wrong, "no worker has run yet", "crontab")
+
+		for which, by := range map[string]time.Duration{"behind": -time.Hour, "ahead of": time.Hour} {
+			now := func() time.Time { return time.Now().Add(by) }
+			want(t, examine(t.Context(), t, driver, source, Options{Now: now})["clock"], Warning, " "+which+" the database's", "NTP")
+		}
+		if driver == "sqlite" {
+			if err := os.Chmod(source, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		execute(t, db, "INSERT INTO shop_workers (id, host, pid, state, start_time, heartbeat, lock_until, end_time, slots, lanes) VALUES"+
+			" ('w', 'web1', 1, 'finished', '2026-01-05 09:30:00', '2026-01-05 09:30:00', '2026-01-05 09:30:00', '2026-01-05 09:30:00', 0, 'NONE')")
+		drop := map[string]string{"sqlite": "DROP INDEX shop_emails$pick", "mysql": "DROP INDEX shop_emails$pick ON shop_emails"}[driver]
+		execute(t, db, drop, "UPDATE hipq_tables SET version = 1 WHERE table_name = 'shop_emails'")
+		found = examine(t.Context(), t, driver, source, Options{})
+		want(t, found["tables"], Wrong, "shop_emails has version 1", "run hipq init")
+		want(t, found["lock_query"], Wrong, "shop_emails$pick", "run hipq init")
+		want(t, found["workers"], Wrong, "on web1", "crontab")
+		if driver == "sqlite" {
+			want(t, found["database_file"], Wrong, "-rw-r--r--", "chmod 0600 "+source)
+			want(t, found["durability"], OK, "synchronous FULL", "")
+			want(t, found["promise_no_job_lost"], OK, "holds", "")
+		}
+	})
+}
+
+// What this user lacks is named, with the statements that give it, which suffice.
+func TestWorkerRights(t *testing.T) {
+	source := dbtest.MySQL(t)
+	root := dbtest.Open(t, "mysql", source, "emails")
+	cfg, err := mysql.ParseDSN(source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	user := cfg.DBName + "_w" // others test on the same server
+	execute(t, root, "CREATE USER '"+user+"'@'%' IDENTIFIED BY 's3cret'", "GRANT SELECT ON `"+cfg.DBName+"`.* TO '"+user+"'@'%'",
+		"GRANT INSERT, UPDATE ON `"+cfg.DBName+"`.shop_emails TO '"+user+"'@'%'")
+	t.Cleanup(func() { execute(t, root, "DROP USER '"+user+"'@'%'") })
+	cfg.User, cfg.Passwd = user, "s3cret"
+	found := examine(t.Context(), t, "mysql", cfg.FormatDSN(), Options{})
+	f := found["rights_worker"]
+	want(t, f, Wrong, "lacks INSERT, UPDATE, DELETE on hipq_tables; ", "GRANT ")
+	want(t, f, Wrong, "; DELETE on shop_emails", "GRANT ")
+	want(t, found["rights_init"], OK, "TO 'hipq_init'@'%'", "")
+	if strings.Contains(fmt.Sprint(found), "s3cret") {
+		t.Error("it shows the password")
+	}
+	for statement := range strings.SplitSeq(strings.TrimSuffix(*f.Remedy, ";"), ";") {
+		execute(t, root, statement)
+	}
+	want(t, examine(t.Context(), t, "mysql", cfg.FormatDSN(), Options{})["rights_worker"], OK, "", "")
+}
+
+// A server's settings decide whether a job that was accepted can be lost.
+func TestServerSettings(t *testing.T) {
+	const settings = "SET GLOBAL innodb_flush_log_at_trx_commit = %d"
+	source := dbtest.OwnMySQL(t, "--innodb-flush-method=fsync", "--innodb-doublewrite=ON", "--log-bin=log", "--server-id=1", "--sync-binlog=0",
+		"--binlog-format=MIXED", "--max-allowed-packet=1M")
+	db := dbtest.Open(t, "mysql", source, "emails")
+	execute(t, db, fmt.Sprintf(settings, 0))
+	found := examine(t.Context(), t, "mysql", source, Options{})
+	want(t, found["durability"], Wrong, "the server, or its host, crashes", "innodb_flush_log_at_trx_commit = 1")
+	want(t, found["promise_no_job_lost"], Wrong, "does not hold: ", "durability")
+	want(t, found["packet"], Wrong, "max_allowed_packet is 1.0 MB", "SET GLOBAL max_allowed_packet")
+	want(t, found["binlog"], OK, "MIXED", "")
+	want(t, found["disk"], Unknown, "can't be seen from here", "watch")
+	execute(t, db, fmt.Sprintf(settings, 1))
+	found = examine(t.Context(), t, "mysql", source, Options{})
+	want(t, found["durability"], Warning, "sync_binlog is 0", "SET GLOBAL sync_binlog = 1")
+	want(t, found["promise_no_job_lost"], OK, "holds, also if hipq, the server or its host crashes", "")
+	execute(t, db, "SET GLOBAL sync_binlog = 1")
+	want(t, examine(t.Context(), t, "mysql", source, Options{})["durability"], OK, "", "")
+}
+
+// A database that keeps silent holds nothing up: what needs it is unknown, the rest is told.
+func TestSilentDatabase(t *testing.T) {
+	proxy := dbtest.NewProxy(t)
+	proxy.Stall()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	found := examine(ctx, t, "mysql", proxy.Source, Options{})
+	want(t, found["config"], OK, "", "")
+	if found["database"].Result == OK || found["tables"].Result != Unknown || found["promise_no_job_lost"].Result != Unknown {
+		t.Errorf("%+v", found)
+	}
+}

@@ -1,0 +1,110 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/hipq/hipq/internal/engine"
+)
+
+// lookAtConfig tells what the config's reader has warned of: who else can read a password, mostly.
+func lookAtConfig(_ context.Context, p *patient) Finding {
+	what := p.Config.File
+	if info, err := os.Stat(p.Config.File); err == nil {
+		what = info.Mode().String() + " " + what
+	}
+	if len(p.Config.Warnings) == 0 {
+		return found(OK, what)
+	}
+	var said, remedies []string
+	for _, w := range p.Config.Warnings { // what is, a colon, and what to do
+		if cut := strings.LastIndex(w, ": "); cut >= 0 {
+			w, remedies = w[:cut], append(remedies, w[cut+2:])
+		}
+		said = append(said, w)
+	}
+	return found(Wrong, what+"; "+strings.Join(said, "; ")).but(strings.Join(remedies, "; "))
+}
+
+// lookAtFile compares the rights of SQLite's files with those that database.mode gives.
+func lookAtFile(_ context.Context, p *patient) Finding {
+	path := p.Config.Database.Path
+	info, err := os.Stat(path)
+	if err != nil {
+		return found(Wrong, err.Error()).but("run hipq init, or mend database.path")
+	}
+	folder, err := os.Stat(filepath.Dir(path))
+	if err != nil {
+		return found(Wrong, err.Error())
+	}
+	if mode := folder.Mode(); mode&0o002 != 0 && mode&fs.ModeSticky == 0 {
+		return found(Wrong, fmt.Sprintf("everybody may write its folder %s, and so put another file in its place", filepath.Dir(path))).
+			but("chmod o-w " + filepath.Dir(path))
+	}
+	for _, name := range []string{path, path + "-wal", path + "-shm"} {
+		beside, err := os.Stat(name)
+		if err != nil {
+			continue // the last two are there while somebody uses the first
+		}
+		if more := beside.Mode().Perm() &^ p.Config.Database.Mode; more&0o077 != 0 {
+			return found(Wrong, fmt.Sprintf("%s %s: more may read or write the jobs than database.mode says (%04o)", beside.Mode(), name, p.Config.Database.Mode)).
+				but(fmt.Sprintf("chmod %04o %s", p.Config.Database.Mode, name))
+		}
+	}
+	return found(OK, info.Mode().String()+" "+path)
+}
+
+const (
+	// leastFree is how much of a disk has to be free, in bytes; scarce is the part below which it becomes scarce.
+	leastFree = 100 << 20
+	scarce    = 0.05
+)
+
+// lookAtDisk looks at the room of the disk that has SQLite's file.
+func lookAtDisk(_ context.Context, p *patient) Finding {
+	if p.Config.Database.Driver != engine.SQLite.Name {
+		return found(Unknown, "the server's disk can't be seen from here").but("have the server's own monitoring watch it")
+	}
+	folder := filepath.Dir(p.Config.Database.Path)
+	v, err := volumeOf(folder)
+	if err != nil {
+		return found(Unknown, err.Error())
+	}
+	what := fmt.Sprintf("%s of %s are free in %s", size(v.free), size(v.all), folder)
+	switch {
+	case v.shared:
+		return found(Wrong, what+", which is a network's file system: SQLite needs one of this host").
+			but("move database.path to a disk of this host, or use MariaDB or MySQL")
+	case v.free < leastFree:
+		return found(Wrong, what).but("make room outside of the database, then hipq purge")
+	case v.memory:
+		return found(Warning, what+", which is memory: all jobs are gone when this host starts anew").but("move database.path to a disk")
+	case float64(v.free) < scarce*float64(v.all):
+		return found(Warning, what).but("make room, or hipq purge --older-than 3d")
+	}
+	return found(OK, what)
+}
+
+// volume is a file system.
+type volume struct {
+	free, all int64
+	// shared: it is on a network; memory: it is not on a disk.
+	shared, memory bool
+}
+
+// size is a number of bytes for people.
+func size(n int64) string {
+	units := []string{"B", "kB", "MB", "GB", "TB"}
+	f := float64(n)
+	for f >= 1000 && len(units) > 1 {
+		f, units = f/1000, units[1:]
+	}
+	if units[0] == "B" {
+		return fmt.Sprintf("%d B", n)
+	}
+	return fmt.Sprintf("%.1f %s", f, units[0])
+}

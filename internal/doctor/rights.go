@@ -1,0 +1,122 @@
+package doctor
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/hipq/hipq/schema"
+)
+
+// noUsers is what there is to say of rights in SQLite.
+const noUsers = "SQLite knows no users: who may write the file may do everything"
+
+func (p *patient) rights() (schema.Rights, error) {
+	names, err := p.Config.Names()
+	if err != nil {
+		return schema.Rights{}, err
+	}
+	return schema.Grants(p.Config.Database, names, p.queues())
+}
+
+// lookAtInitRights finds out whether this user might run hipq init. That it may not is as it should be, if another may.
+func lookAtInitRights(ctx context.Context, p *patient) Finding {
+	if p.isSQLite() {
+		return found(OK, noUsers)
+	}
+	rights, err := p.rights()
+	if err != nil {
+		return trouble(err)
+	}
+	// a role's rights don't show there
+	const granted = "SELECT DISTINCT privilege_type FROM (SELECT privilege_type, grantee FROM information_schema.user_privileges" +
+		" UNION ALL SELECT privilege_type, grantee FROM information_schema.schema_privileges WHERE DATABASE() LIKE table_schema) AS granted" +
+		" WHERE privilege_type IN ('CREATE', 'ALTER', 'INDEX', 'DROP')" +
+		" AND grantee = CONCAT('''', SUBSTRING_INDEX(CURRENT_USER(), '@', 1), '''@''', SUBSTRING_INDEX(CURRENT_USER(), '@', -1), '''')"
+	var has []string
+	if err := p.db.SelectContext(ctx, &has, granted); err != nil {
+		return trouble(fmt.Errorf("ask for the user's rights: %w", err))
+	}
+	if len(has) == 4 {
+		return found(OK, "this user may run hipq init too")
+	}
+	return found(OK, "hipq init wants a user of its own: "+rights.Init)
+}
+
+// lookAtWorkerRights finds out whether this user may do what all commands but init do.
+func lookAtWorkerRights(ctx context.Context, p *patient) Finding {
+	if p.isSQLite() {
+		tx, err := p.db.BeginTx(ctx, nil) // IMMEDIATE: who may not write the file may not even begin
+		if err != nil {
+			return trouble(fmt.Errorf("begin to write: %w", err))
+		}
+		_ = tx.Rollback()
+		return found(OK, "this user may write the file; "+noUsers)
+	}
+	rights, err := p.rights()
+	if err != nil {
+		return trouble(err)
+	}
+	var denied, grants []string
+	for i, table := range rights.Tables {
+		lacks, err := p.lacks(ctx, table)
+		if err != nil {
+			return trouble(err)
+		}
+		if len(lacks) > 0 {
+			denied = append(denied, strings.Join(lacks, ", ")+" on "+table)
+			grants = append(grants, rights.Worker[i])
+		}
+	}
+	if len(denied) > 0 {
+		return found(Wrong, "this user lacks "+strings.Join(denied, "; ")).but(strings.Join(grants, " "))
+	}
+	return found(OK, fmt.Sprintf("this user may do what hipq does, in %d tables", len(rights.Tables)))
+}
+
+// lacks are the rights that this user doesn't have on a table. To ask for a statement's plan takes the same rights as the
+// statement.
+func (p *patient) lacks(ctx context.Context, table string) (rights []string, err error) {
+	var column string
+	const first = "SELECT column_name FROM information_schema.columns WHERE table_schema = DATABASE() AND table_name = ? AND ordinal_position = 1"
+	switch err := p.db.GetContext(ctx, &column, first, table); {
+	case errors.Is(err, sql.ErrNoRows): // it isn't there, or nothing of it is for this user to see
+		column = "id"
+	case err != nil:
+		return nil, err
+	}
+	for _, right := range []struct{ name, statement string }{
+		{"SELECT", "SELECT 1 FROM " + table},
+		{"INSERT", "INSERT INTO " + table + " () VALUES ()"},
+		{"UPDATE", "UPDATE " + table + " SET " + column + " = " + column + " WHERE 1 = 0"},
+		{"DELETE", "DELETE FROM " + table + " WHERE 1 = 0"},
+	} {
+		_, err := p.db.ExecContext(ctx, p.db.Explain+right.statement)
+		my, ok := errors.AsType[*mysql.MySQLError](err)
+		switch {
+		case ok && slices.Contains([]uint16{1044, 1142, 1143}, my.Number):
+			rights = append(rights, right.name)
+		case ok && my.Number != 1146: // a constraint, a default, a read-only server: no matter of rights
+		case err != nil:
+			return nil, err
+		}
+	}
+	return rights, nil
+}
+
+// lookAtApplicationRights says what an application needs: who it is nobody knows here.
+func lookAtApplicationRights(_ context.Context, p *patient) Finding {
+	if p.isSQLite() {
+		return found(OK, noUsers)
+	}
+	rights, err := p.rights()
+	if err != nil {
+		return trouble(err)
+	}
+	return found(OK, "an application that enqueues by plain SQL needs no more than: "+strings.Join(rights.Application, " "))
+}

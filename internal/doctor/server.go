@@ -1,0 +1,188 @@
+package doctor
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/schema"
+)
+
+// lookAtDatabase opens it, and finds out what it is.
+func lookAtDatabase(ctx context.Context, p *patient) Finding {
+	names, err := p.Config.Names()
+	if err != nil {
+		return found(Wrong, err.Error())
+	}
+	db, err := schema.Open(ctx, p.Config.Database, names)
+	if err != nil {
+		_, remedy := schema.Diagnose(err)
+		return found(Wrong, err.Error()).but(remedy)
+	}
+	p.db = db
+	if db.Name == engine.SQLite.Name {
+		var version string
+		if err := db.GetContext(ctx, &version, "SELECT sqlite_version()"); err != nil {
+			return trouble(err)
+		}
+		return found(OK, "SQLite "+version+", "+p.Config.Database.Path)
+	}
+	if p.variables, err = serverVariables(ctx, db); err != nil {
+		return trouble(err)
+	}
+	name := "MySQL "
+	if strings.Contains(p.variables["version"], "MariaDB") {
+		name = ""
+	}
+	if p.isGalera() {
+		name = "a node of a Galera cluster, " + name
+	}
+	return found(OK, name+p.variables["version"]+", "+schema.WithoutPassword(p.Config.Database.DSN))
+}
+
+// serverVariables are those of the server that the checks ask for, as hipq's connections have them. No server has all.
+func serverVariables(ctx context.Context, db *schema.DB) (map[string]string, error) {
+	const query = "SHOW VARIABLES WHERE Variable_name IN ('version', 'wsrep_on', 'tx_isolation', 'transaction_isolation', 'time_zone'," +
+		" 'system_time_zone', 'max_allowed_packet', 'log_bin', 'binlog_format', 'sync_binlog', 'innodb_flush_log_at_trx_commit'," +
+		" 'innodb_flush_method', 'innodb_doublewrite', 'read_only')"
+	all := map[string]string{}
+	err := db.Read(ctx, engine.Query{SQL: query, Scan: func(rows *sql.Rows) error {
+		for rows.Next() {
+			var name, value string
+			if err := rows.Scan(&name, &value); err != nil {
+				return err
+			}
+			all[strings.ToLower(name)] = value
+		}
+		return nil
+	}})
+	if err != nil {
+		return nil, fmt.Errorf("ask for the server's settings: %w", err)
+	}
+	return all, nil
+}
+
+func (p *patient) isGalera() bool { return p.variables["wsrep_on"] == "ON" }
+
+func (p *patient) isSQLite() bool { return p.db.Name == engine.SQLite.Name }
+
+// skew is how far this host's clock may be from the database's.
+const skew = 5 * time.Second
+
+// lookAtClock compares this host's clock with the database's, which decides: only what people see, and when cron starts
+// something, is by the host's.
+func lookAtClock(ctx context.Context, p *patient) Finding {
+	before := p.Now()
+	now, err := p.db.Clock(ctx)
+	if err != nil {
+		return trouble(err)
+	}
+	after := p.Now()
+	off, which := now.Sub(after), "behind"
+	if ahead := before.Sub(now); ahead > off {
+		off, which = ahead, "ahead of"
+	}
+	if off > skew {
+		return found(Warning, fmt.Sprintf("this host's clock is %s %s the database's, which decides", off.Round(time.Second), which)).
+			but("have NTP set both clocks (timedatectl set-ntp true)")
+	}
+	return found(OK, fmt.Sprintf("this host's and the database's are the same, give or take %s", max(off, after.Sub(before), time.Second).Round(time.Second)))
+}
+
+func lookAtIsolation(_ context.Context, p *patient) Finding {
+	if p.isSQLite() {
+		return found(OK, "one writer at a time")
+	}
+	is := cmp.Or(p.variables["transaction_isolation"], p.variables["tx_isolation"])
+	if is != "READ-COMMITTED" {
+		return found(Wrong, "hipq's connections are "+is+", and want READ-COMMITTED").but("let no proxy between hipq and the server change the session")
+	}
+	return found(OK, is)
+}
+
+func lookAtZone(_ context.Context, p *patient) Finding {
+	what := "the config's is " + p.Config.Location.String() + ", times in tables are UTC"
+	if p.isSQLite() {
+		return found(OK, what)
+	}
+	if zone := p.variables["time_zone"]; zone != "+00:00" {
+		return found(Wrong, what+", but hipq's connections are in "+zone).but("let no proxy between hipq and the server change the session")
+	}
+	return found(OK, what+"; the server's own is "+p.variables["system_time_zone"])
+}
+
+// leastPacket is what a server must take at once: up to 4 MiB of statements are sent together, and quoting may double them.
+const leastPacket = 8 << 20
+
+func lookAtPacket(_ context.Context, p *patient) Finding {
+	n, err := strconv.ParseInt(p.variables["max_allowed_packet"], 10, 64)
+	if err != nil {
+		return found(Unknown, err.Error())
+	}
+	what := "max_allowed_packet is " + size(n)
+	if n < leastPacket {
+		return found(Wrong, what+": jobs with much data, and many at once, are refused").
+			but("SET GLOBAL max_allowed_packet = 16777216, and in the server's configuration too")
+	}
+	return found(OK, what)
+}
+
+func lookAtBinlog(_ context.Context, p *patient) Finding {
+	if p.variables["log_bin"] != "ON" {
+		return found(OK, "there is none: no replica can follow, and a restore ends with the backup")
+	}
+	return found(OK, "binlog_format is "+p.variables["binlog_format"]) // Open refuses STATEMENT
+}
+
+// lookAtDurability finds out whether what was committed is still there after a crash.
+func lookAtDurability(ctx context.Context, p *patient) Finding {
+	if p.isSQLite() {
+		return p.durabilityOfSQLite(ctx)
+	}
+	f := found(OK, "each commit is on the disk when it is answered")
+	flush, method := p.variables["innodb_flush_log_at_trx_commit"], p.variables["innodb_flush_method"]
+	const inConfiguration = ", and in the server's configuration too"
+	switch {
+	case flush != "1" && p.isGalera():
+		return found(Warning, "innodb_flush_log_at_trx_commit is "+flush+": the last second's jobs are lost if all nodes of the cluster crash at once").
+			but("SET GLOBAL innodb_flush_log_at_trx_commit = 1" + inConfiguration)
+	case flush != "1":
+		who := map[string]string{"0": "the server, or its host, crashes"}[flush]
+		return found(Wrong, "innodb_flush_log_at_trx_commit is "+flush+": up to a second's accepted jobs are lost if "+cmp.Or(who, "the server's host crashes")).
+			but("SET GLOBAL innodb_flush_log_at_trx_commit = 1" + inConfiguration)
+	case method == "nosync" || method == "littlesync":
+		return found(Wrong, "innodb_flush_method is "+method+": accepted jobs are lost if the server's host crashes").
+			but("take innodb_flush_method out of the server's configuration, and start it anew")
+	case strings.HasPrefix(p.variables["innodb_doublewrite"], "OFF"):
+		f = found(Warning, "innodb_doublewrite is OFF: a page that was half written in a crash can't be mended, unless the file system writes pages whole").
+			but("innodb_doublewrite = ON in the server's configuration")
+	case p.variables["log_bin"] == "ON" && p.variables["sync_binlog"] != "1":
+		f = found(Warning, "sync_binlog is "+p.variables["sync_binlog"]+": after a crash of its host the binary log may lack jobs, and so may replicas and restores").
+			but("SET GLOBAL sync_binlog = 1" + inConfiguration)
+	}
+	return f
+}
+
+func (p *patient) durabilityOfSQLite(ctx context.Context) Finding {
+	var journal string
+	var synchronous int
+	err := p.db.GetContext(ctx, &journal, "PRAGMA journal_mode")
+	if err == nil {
+		err = p.db.GetContext(ctx, &synchronous, "PRAGMA synchronous")
+	}
+	switch {
+	case err != nil:
+		return trouble(err)
+	case synchronous < 2:
+		return found(Wrong, fmt.Sprintf("synchronous is %d: accepted jobs are lost if the host crashes", synchronous))
+	case journal != "wal":
+		return found(Warning, "journal_mode is "+journal+", not wal: readers and the writer wait for each other").
+			but("move database.path to a file system of this host that can share memory")
+	}
+	return found(OK, "each commit is on the disk when it is answered (synchronous FULL, journal_mode wal)")
+}

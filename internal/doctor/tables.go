@@ -1,0 +1,155 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hipq/hipq/internal/roster"
+	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/schema"
+)
+
+// lookAtTables compares the layouts of the tables with those that this hipq knows.
+func lookAtTables(ctx context.Context, p *patient) Finding {
+	if err := p.db.Check(ctx, p.queues()); err != nil {
+		_, remedy := schema.Diagnose(err)
+		return found(Wrong, err.Error()).but(remedy)
+	}
+	versions, err := p.db.Versions(ctx, p.queues())
+	if err != nil {
+		return trouble(err)
+	}
+	byVersion := map[int][]string{}
+	for _, table := range slices.Sorted(maps.Keys(versions)) {
+		byVersion[versions[table]] = append(byVersion[versions[table]], table)
+	}
+	var said []string
+	for _, v := range slices.Sorted(maps.Keys(byVersion)) {
+		said = append(said, fmt.Sprintf("version %d: %s", v, strings.Join(byVersion[v], ", ")))
+	}
+	return found(OK, strings.Join(said, "; "))
+}
+
+// lookAtLockQuery asks the engine how it finds the jobs that a worker locks next. What else than the index in their order would
+// become slower with each job that waits.
+func lookAtLockQuery(ctx context.Context, p *patient) Finding {
+	var said []string
+	for _, c := range p.Config.Queues {
+		q, err := queue.New(p.db, c.Options)
+		if err != nil {
+			return trouble(err)
+		}
+		jobType := "none"
+		if len(c.Types) > 0 {
+			jobType = c.Types[0].Name
+		}
+		plan, err := q.Rounds().Plan(ctx, jobType)
+		switch {
+		case err != nil:
+			return trouble(err)
+		case !plan.Walks:
+			return found(Wrong, fmt.Sprintf("in queue %s the engine passes by index %s: %s", c.Name, plan.Index, plan.Text)).but("run hipq init, then ANALYZE TABLE")
+		case plan.Sorts:
+			return found(Wrong, fmt.Sprintf("in queue %s the engine sorts all due jobs: %s", c.Name, plan.Text)).but("run hipq init, then ANALYZE TABLE")
+		}
+		said = append(said, plan.Index)
+	}
+	return found(OK, "walks in order through "+strings.Join(said, ", "))
+}
+
+// lookAtSizes says how large the tables are.
+func lookAtSizes(ctx context.Context, p *patient) Finding {
+	if p.isSQLite() {
+		return p.sizesOfSQLite(ctx)
+	}
+	rights, err := p.rights()
+	if err != nil {
+		return trouble(err)
+	}
+	var rows []struct {
+		Table  string `db:"name"`
+		Engine string
+		Bytes  int64
+	}
+	const query = "SELECT table_name AS name, COALESCE(engine, '') AS engine, CAST(COALESCE(data_length + index_length, 0) AS SIGNED) AS bytes" +
+		" FROM information_schema.tables WHERE table_schema = DATABASE() ORDER BY 3 DESC, 1"
+	if err := p.db.SelectContext(ctx, &rows, query); err != nil {
+		return trouble(fmt.Errorf("ask for the tables' sizes: %w", err))
+	}
+	var said []string
+	for _, row := range rows {
+		if !slices.Contains(rights.Tables, row.Table) {
+			continue
+		}
+		if row.Engine != "InnoDB" {
+			return found(Wrong, fmt.Sprintf("table %s is of the engine %s, which has no transactions", row.Table, row.Engine)).
+				but("ALTER TABLE " + row.Table + " ENGINE = InnoDB")
+		}
+		said = append(said, row.Table+" "+size(row.Bytes))
+	}
+	return found(OK, strings.Join(said, ", "))
+}
+
+// readable is up to how many bytes a file of SQLite's is read for its tables' sizes.
+const readable = 256 << 20
+
+func (p *patient) sizesOfSQLite(ctx context.Context) Finding {
+	var all int64
+	for _, name := range []string{"", "-wal"} {
+		if info, err := os.Stat(p.Config.Database.Path + name); err == nil {
+			all += info.Size()
+		}
+	}
+	var free int64
+	const unused = "SELECT free.freelist_count * page.page_size FROM pragma_freelist_count AS free, pragma_page_size AS page"
+	if err := p.db.GetContext(ctx, &free, unused); err != nil {
+		return trouble(fmt.Errorf("ask for the file's free pages: %w", err))
+	}
+	said := []string{fmt.Sprintf("the file and its log %s, of which %s are free for new rows", size(all), size(free))}
+	if all > readable {
+		return found(OK, said[0])
+	}
+	var rows []struct {
+		Table string `db:"name"`
+		Bytes int64
+	}
+	const query = "SELECT m.tbl_name AS name, SUM(s.pgsize) AS bytes FROM dbstat AS s JOIN sqlite_master AS m ON m.name = s.name" +
+		" WHERE s.aggregate = TRUE GROUP BY 1 ORDER BY 2 DESC, 1"
+	if err := p.db.SelectContext(ctx, &rows, query); err != nil {
+		return trouble(fmt.Errorf("ask for the tables' sizes: %w", err))
+	}
+	for _, row := range rows {
+		said = append(said, row.Table+" "+size(row.Bytes))
+	}
+	return found(OK, strings.Join(said, ", "))
+}
+
+// recent is within which time a worker should have started, on whatever host: cron starts one each minute.
+const recent = 10 * time.Minute
+
+// lookAtWorkers finds out whether workers come.
+func lookAtWorkers(ctx context.Context, p *patient) Finding {
+	const remedy = "is hipq work in the crontab of a host, and does cron find hipq and the config? docs/operations.md, \"Nothing runs\", goes through it"
+	last, err := roster.New(p.db).Last(ctx)
+	if err != nil {
+		return trouble(err)
+	}
+	if last == nil {
+		return found(Wrong, "no worker has run yet").but(remedy)
+	}
+	now, err := p.db.Clock(ctx)
+	if err != nil {
+		return trouble(err)
+	}
+	ago := now.Sub(last.Heartbeat.Time).Round(time.Second)
+	what := fmt.Sprintf("the last was heard of %s ago, on %s", ago, last.Host)
+	if ago > recent {
+		return found(Wrong, what).but(remedy)
+	}
+	return found(OK, what)
+}
