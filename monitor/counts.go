@@ -88,6 +88,12 @@ func (r *metric) entries() int64 {
 	return c.Added + c.Started + c.Finished + c.Errors + c.Failed + w.Started + w.Finished + w.Died
 }
 
+// add adds the counts of another hour.
+func (r *metric) add(o *metric) {
+	r.Counts.add(&o.Counts)
+	r.Workers.add(o.Workers)
+}
+
 // key says what a metric is about, within its hour.
 type key struct{ queue, jobType string }
 

@@ -50,28 +50,46 @@ func appendText(to []byte, text string) []byte {
 	return append(binary.AppendUvarint(to, uint64(len(text))), text...)
 }
 
-// appendHistogram appends how many buckets have something, and for each how far it is from the last, with a bit that says
-// that more than one time is in it, and how many those are besides.
+// A bucket of a histogram is told by how far it is from the last, its step, and how many times are in it: in one byte where both
+// are small, as most are, else as a step below far and a varint, or as far and two varints.
+const (
+	smallStep  = 1 << 5 // steps below it
+	smallCount = 1 << 2 // and counts up to it
+	long       = smallStep * smallCount
+	far        = 256 - long - 1
+)
+
+// appendHistogram appends how many buckets have something, the first of them and how far the last is from it, and then each.
 func appendHistogram(to []byte, h *histogram) []byte {
-	used := 0
-	for _, n := range h.n {
+	used, first, last := 0, 0, 0
+	for i, n := range h.n {
 		if n > 0 {
-			used++
+			if used++; used == 1 {
+				first = h.first + i
+			}
+			last = h.first + i
 		}
 	}
 	to = binary.AppendUvarint(to, uint64(used))
-	last := 0
+	if used == 0 {
+		return to
+	}
+	to = binary.AppendUvarint(binary.AppendUvarint(to, uint64(first)), uint64(last-first))
+	at := first
 	for i, n := range h.n {
-		at := h.first + i
-		switch {
-		case n <= 0:
+		if n <= 0 {
 			continue
-		case n == 1:
-			to = binary.AppendUvarint(to, uint64(at-last)<<1)
-		default:
-			to = binary.AppendUvarint(binary.AppendUvarint(to, uint64(at-last)<<1|1), uint64(n-1))
 		}
-		last = at
+		step := h.first + i - at
+		switch {
+		case step < smallStep && n <= smallCount:
+			to = append(to, byte(step*smallCount)|byte(n-1))
+		case step < far:
+			to = binary.AppendUvarint(append(to, byte(long+step)), uint64(n))
+		default:
+			to = binary.AppendUvarint(binary.AppendUvarint(append(to, long+far), uint64(step)), uint64(n))
+		}
+		at += step
 	}
 	return to
 }
@@ -84,37 +102,38 @@ func (r *metric) numbers() []*int64 {
 	}
 }
 
-// digest is a digest that is being read.
-type digest struct {
-	text []byte
-	// names are those that were read before, so that each is there once.
-	names map[string]string
-	bad   bool
-}
-
-// decode calls f with each row of a digest, of which nothing is valid after f but its names. It is false, and f was not called,
-// if the text is no digest of this version.
-func (d *digest) decode(text []byte, f func(*metric)) bool {
+// addDigest adds the rows of an hour's digest. It is false, and nothing was added, if the text is no digest of this version.
+func (m metrics) addDigest(text []byte) bool {
 	if len(text) < digestHead || text[0] != digestVersion || binary.BigEndian.Uint32(text[1:]) != crc32.ChecksumIEEE(text[digestHead:]) {
 		return false
 	}
-	d.text, d.bad = text[digestHead:], false
+	d := digest{text: text[digestHead:]}
 	var r metric
 	numbers := r.numbers()
 	for len(d.text) > 0 {
-		r.Queue, r.JobType = d.name(), d.name()
+		queue, jobType := d.name(), d.name()
 		for _, n := range numbers {
 			u := d.number()
 			*n = int64(u>>1) ^ -int64(u&1)
 		}
-		d.histogram(&r.Wait.histogram)
-		d.histogram(&r.Run.histogram)
 		if d.bad {
 			break // a hand has made it, checksum and all
 		}
-		f(&r)
+		to, ok := m.rows[key{string(queue), string(jobType)}]
+		if !ok {
+			to = m.row(key{string(queue), string(jobType)})
+		}
+		to.add(&r)
+		d.addTo(&to.Wait.histogram)
+		d.addTo(&to.Run.histogram)
 	}
 	return true
+}
+
+// digest is what is left of a digest that is being read.
+type digest struct {
+	text []byte
+	bad  bool
 }
 
 func (d *digest) number() uint64 {
@@ -125,43 +144,63 @@ func (d *digest) number() uint64 {
 	}
 	v, n := binary.Uvarint(d.text)
 	if n <= 0 {
-		d.text, d.bad = nil, true
+		d.fail()
 		return 0
 	}
 	d.text = d.text[n:]
 	return v
 }
 
-func (d *digest) name() string {
+func (d *digest) name() []byte {
 	n := d.number()
 	if n > uint64(len(d.text)) {
-		d.text, d.bad = nil, true
-		return ""
+		d.fail()
+		return nil
 	}
-	text := d.text[:n]
+	name := d.text[:n]
 	d.text = d.text[n:]
-	name, ok := d.names[string(text)]
-	if !ok {
-		name = string(text)
-		d.names[name] = name
-	}
 	return name
 }
 
-func (d *digest) histogram(h *histogram) {
-	h.read = h.read[:0]
+// addTo adds a digest's histogram to another.
+func (d *digest) addTo(h *histogram) {
+	used := d.number()
+	if used == 0 {
+		return
+	}
+	first, size := d.number(), d.number()+1
+	if first >= buckets || size > buckets-first {
+		d.fail()
+		return
+	}
+	into := h.part(int(first), int(first+size))
 	at := uint64(0)
-	for used := d.number(); used > 0 && !d.bad; used-- {
-		step := d.number()
-		n := uint64(1)
-		if step&1 == 1 {
-			n += d.number()
+	for ; used > 0; used-- {
+		if len(d.text) == 0 {
+			break
 		}
-		at += step >> 1
-		if at >= buckets || n > math.MaxInt64 {
-			d.bad = true
-			return
+		b := uint64(d.text[0])
+		d.text = d.text[1:]
+		n := b%smallCount + 1
+		if b < long {
+			at += b / smallCount
+		} else {
+			step := b - long
+			if step == far {
+				step = min(d.number(), buckets)
+			}
+			at += step
+			n = d.number()
 		}
-		h.read = append(h.read, bucket{int(at), int64(n)})
+		if at >= uint64(len(into)) || n > math.MaxInt64 {
+			break
+		}
+		into[at] += int64(n)
+	}
+	if used > 0 {
+		d.fail()
 	}
 }
+
+// fail says that the digest makes no sense from here on.
+func (d *digest) fail() { d.text, d.bad = nil, true }
