@@ -11,7 +11,8 @@ import (
 
 // A digest is an hour's counts once more, with their histograms, as one value: a report over two weeks reads some hundred of
 // them, where it would read the rows of each queue and job type of each hour, a hundred thousand perhaps. It is a version, a
-// checksum, and then for each row the queue and the job type, the numbers, and the buckets of the two histograms, all as varints.
+// checksum, and then for each row the queue and the job type, how long the rest is, the numbers, and the buckets of the two
+// histograms, all as varints.
 
 const (
 	// digestVersion is the form of digests. For hours with another there are the rows, which have no histograms.
@@ -22,6 +23,7 @@ const (
 // encode makes the digest of an hour.
 func (m metrics) encode() []byte {
 	text := make([]byte, digestHead)
+	var rest []byte
 	names := slices.SortedFunc(maps.Keys(m.rows), func(a, b key) int {
 		return 2*strings.Compare(a.queue, b.queue) + strings.Compare(a.jobType, b.jobType)
 	})
@@ -31,10 +33,12 @@ func (m metrics) encode() []byte {
 			continue
 		}
 		text = appendText(appendText(text, k.queue), k.jobType)
+		rest = rest[:0]
 		for _, n := range r.numbers() {
-			text = binary.AppendVarint(text, *n)
+			rest = binary.AppendVarint(rest, *n)
 		}
-		text = appendHistogram(appendHistogram(text, &r.Wait.histogram), &r.Run.histogram)
+		rest = appendHistogram(appendHistogram(rest, &r.Wait.histogram), &r.Run.histogram)
+		text = append(binary.AppendUvarint(text, uint64(len(rest))), rest...)
 	}
 	return withChecksum(text)
 }
@@ -102,35 +106,34 @@ func (r *metric) numbers() []*int64 {
 	}
 }
 
-// addDigest adds the rows of an hour's digest. It is false, and nothing was added, if the text is no digest of this version.
-func (m metrics) addDigest(text []byte) bool {
+// addDigest adds each row of an hour's digest to that which into gives for it, if it does. It is false, and nothing was added, if
+// the text is no digest of this version.
+func addDigest(text []byte, into func(queue, jobType []byte) *metric) bool {
 	if len(text) < digestHead || text[0] != digestVersion || binary.BigEndian.Uint32(text[1:]) != crc32.ChecksumIEEE(text[digestHead:]) {
 		return false
 	}
-	d := digest{text: text[digestHead:]}
-	var r metric
-	numbers := r.numbers()
-	for len(d.text) > 0 {
-		queue, jobType := d.name(), d.name()
-		for _, n := range numbers {
-			u := d.number()
-			*n = int64(u>>1) ^ -int64(u&1)
-		}
-		if d.bad {
+	rows := digest{text: text[digestHead:]}
+	var counted metric
+	numbers := counted.numbers()
+	for len(rows.text) > 0 {
+		queue, jobType, rest := rows.part(), rows.part(), rows.part()
+		if rows.bad {
 			break // a hand has made it, checksum and all
 		}
-		to, ok := m.rows[key{string(queue), string(jobType)}]
-		if !ok {
-			to = m.row(key{string(queue), string(jobType)})
+		if r := into(queue, jobType); r != nil {
+			row := digest{text: rest}
+			for _, n := range numbers {
+				*n = row.signed()
+			}
+			r.add(&counted)
+			row.addTo(&r.Wait.histogram)
+			row.addTo(&r.Run.histogram)
 		}
-		to.add(&r)
-		d.addTo(&to.Wait.histogram)
-		d.addTo(&to.Run.histogram)
 	}
 	return true
 }
 
-// digest is what is left of a digest that is being read.
+// digest is what is left of a digest, or of a row, that is being read.
 type digest struct {
 	text []byte
 	bad  bool
@@ -151,18 +154,24 @@ func (d *digest) number() uint64 {
 	return v
 }
 
-func (d *digest) name() []byte {
+func (d *digest) signed() int64 {
+	u := d.number()
+	return int64(u>>1) ^ -int64(u&1)
+}
+
+// part is a text, or a row's rest.
+func (d *digest) part() []byte {
 	n := d.number()
 	if n > uint64(len(d.text)) {
 		d.fail()
 		return nil
 	}
-	name := d.text[:n]
+	text := d.text[:n]
 	d.text = d.text[n:]
-	return name
+	return text
 }
 
-// addTo adds a digest's histogram to another.
+// addTo adds a row's histogram to another.
 func (d *digest) addTo(h *histogram) {
 	used := d.number()
 	if used == 0 {

@@ -61,7 +61,7 @@ func TestDigest(t *testing.T) {
 		}
 		text := counted.encode()
 		got := metrics{rows: map[key]*metric{}}
-		if !got.addDigest(text) {
+		if !addDigest(text, got.read) {
 			t.Fatal("not decoded")
 		}
 		for _, r := range got.rows {
@@ -73,7 +73,7 @@ func TestDigest(t *testing.T) {
 		spoilt := slices.Clone(text)
 		spoilt[rapid.IntRange(0, len(text)-1).Draw(t, "at")] ^= 1 << rapid.IntRange(0, 7).Draw(t, "bit")
 		for _, bad := range [][]byte{spoilt, text[:rapid.IntRange(0, len(text)-1).Draw(t, "end")]} {
-			if got := (metrics{rows: map[key]*metric{}}); got.addDigest(bad) || len(got.rows) > 0 {
+			if got := (metrics{rows: map[key]*metric{}}); addDigest(bad, got.read) || len(got.rows) > 0 {
 				t.Fatalf("decoded %x", bad)
 			}
 		}
@@ -85,7 +85,7 @@ func TestDigestOfAHand(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text := withChecksum(append(make([]byte, digestHead), rapid.SliceOf(rapid.Byte()).Draw(t, "text")...))
 		got := metrics{rows: map[key]*metric{}}
-		got.addDigest(text)
+		addDigest(text, got.read)
 		for _, r := range got.rows {
 			r.sum()
 		}

@@ -88,14 +88,8 @@ func (m *Monitor) report(ctx context.Context, hour time.Time) (Report, error) {
 		return Report{}, err
 	}
 	segments := cut(to)
-	err = m.eachHour(ctx, from, to, func(h time.Time) metrics {
-		for _, s := range segments {
-			if s.has(h) {
-				s.hours++
-				return s.metrics
-			}
-		}
-		return metrics{}
+	err = m.eachHour(ctx, from, to, func(h time.Time) func(queue, jobType []byte) *metric {
+		return segmentOf(segments, h).read
 	})
 	if err != nil {
 		return Report{}, err
@@ -115,30 +109,35 @@ func (m *Monitor) report(ctx context.Context, hour time.Time) (Report, error) {
 	return report, err
 }
 
-// eachHour adds each hour in [from, to) that has been taken to the metrics that into gives for it.
-func (m *Monitor) eachHour(ctx context.Context, from, to time.Time, into func(hour time.Time) metrics) error {
+// eachHour calls f with each hour in [from, to) that has been taken, and adds each row of its metrics to that which f's answer gives
+// for it; nil if it isn't wanted.
+func (m *Monitor) eachHour(ctx context.Context, from, to time.Time, f func(hour time.Time) func(queue, jobType []byte) *metric) error {
 	rows, err := m.db.QueryContext(ctx, "SELECT hour, digest FROM "+m.db.Hours()+" WHERE hour >= ? AND hour < ? ORDER BY hour",
 		engine.At(from), engine.At(to))
 	if err != nil {
 		return fmt.Errorf("read the hours: %w", err)
 	}
 	defer func() { _ = rows.Close() }()
-	undigested := map[time.Time]metrics{}
+	undigested := map[time.Time]func(queue, jobType []byte) *metric{}
 	for rows.Next() {
 		var hour engine.Time
 		var text sql.RawBytes
 		if err := rows.Scan(&hour, &text); err != nil {
 			return fmt.Errorf("read the hours: %w", err)
 		}
-		if sums := into(hour.Time); !sums.addDigest(text) {
-			undigested[hour.Time] = sums
+		if into := f(hour.Time); !addDigest(text, into) {
+			undigested[hour.Time] = into
 		}
 	}
 	if err := rows.Err(); err != nil {
 		return fmt.Errorf("read the hours: %w", err)
 	}
-	for hour, sums := range undigested {
-		err := m.eachMetric(ctx, m.db, hour, hour.Add(time.Hour), func(r metric) { sums.row(key{r.Queue, r.JobType}).add(&r) })
+	for hour, into := range undigested {
+		err := m.eachMetric(ctx, m.db, hour, hour.Add(time.Hour), func(r metric) {
+			if to := into([]byte(r.Queue), []byte(r.JobType)); to != nil {
+				to.add(&r)
+			}
+		})
 		if err != nil {
 			return err
 		}

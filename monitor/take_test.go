@@ -35,7 +35,8 @@ func wantMetrics(t fataler, m *Monitor, hour time.Time, entries []activity.Entry
 		got[k] = r.Counts
 	}
 	sums := metrics{rows: map[key]*metric{}}
-	if err := m.eachHour(context.Background(), hour, hour.Add(time.Hour), func(time.Time) metrics { return sums }); err != nil {
+	err := m.eachHour(context.Background(), hour, hour.Add(time.Hour), func(time.Time) func(_, _ []byte) *metric { return sums.read })
+	if err != nil {
 		t.Fatal(err)
 	}
 	digested := map[key]Counts{}

@@ -60,6 +60,13 @@ func cut(to time.Time) (segments []*segment) {
 	return segments
 }
 
+// segmentOf is that of an hour which has been taken, and counts it.
+func segmentOf(segments []*segment, hour time.Time) *segment {
+	i := slices.IndexFunc(segments, func(s *segment) bool { return s.has(hour) })
+	segments[i].hours++
+	return segments[i]
+}
+
 // total is the sum of some segments.
 type total struct {
 	metrics
