@@ -23,7 +23,7 @@ func TestI8TakeKilled(t *testing.T) {
 		for range 500 {
 			entries = append(entries, anyEntry(r, hour, hour.Add(time.Hour)))
 		}
-		record(t, m.db, entries...)
+		logged(t, m.db, entries...)
 		for round := range 6 {
 			beside := round%2 > 0
 			exec(t, m.db, "DELETE FROM "+m.db.Hours())

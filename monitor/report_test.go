@@ -10,6 +10,7 @@ import (
 
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/dbtest"
+	"github.com/hipq/hipq/internal/engine"
 )
 
 // sum adds up the entries of the hours in [from, to) that have been taken.
@@ -131,11 +132,11 @@ func TestReportWithoutDigest(t *testing.T) {
 		m := New(open(t, driver, source))
 		hour := complete(t, m)
 		for _, ago := range []int{0, 7} {
-			at := engine.At(hour.Add(time.Duration(-ago) * time.Hour))
-			record(t, m.db, activity.Entry{At: at, Kind: activity.Worker, State: activity.Starting},
+			at := hour.Add(time.Duration(-ago) * time.Hour)
+			logged(t, m.db, activity.Entry{At: at, Kind: activity.Worker, State: activity.Starting},
 				activity.Entry{At: at, Kind: activity.Job, State: activity.Starting, Queue: "mail", JobType: "send", WaitMS: 70},
 				activity.Entry{At: at, Kind: activity.Job, State: activity.Finished, Queue: "mail", JobType: "send", RunMS: 7})
-			take(t, m, at.Time, TakeOptions{})
+			take(t, m, at, TakeOptions{})
 		}
 		report := func() []Window {
 			t.Helper()
