@@ -88,10 +88,16 @@ func (r *metric) entries() int64 {
 	return c.Added + c.Started + c.Finished + c.Errors + c.Failed + w.Started + w.Finished + w.Died
 }
 
+// add adds the counts of another hour.
+func (r *metric) add(o *metric) {
+	r.Counts.add(&o.Counts)
+	r.Workers.add(o.Workers)
+}
+
 // key says what a metric is about, within its hour.
 type key struct{ queue, jobType string }
 
-// metrics are the rows of one hour.
+// metrics are the rows of one hour, or the sums of several.
 type metrics struct {
 	hour time.Time
 	rows map[key]*metric
@@ -105,4 +111,12 @@ func (m metrics) row(k key) *metric {
 		m.rows[k] = r
 	}
 	return r
+}
+
+// read is row of what was read: it makes no strings for a row that is there.
+func (m metrics) read(queue, jobType []byte) *metric {
+	if r, ok := m.rows[key{string(queue), string(jobType)}]; ok {
+		return r
+	}
+	return m.row(key{string(queue), string(jobType)})
 }

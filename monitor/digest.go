@@ -11,7 +11,8 @@ import (
 
 // A digest is an hour's counts once more, with their histograms, as one value: a report over two weeks reads some hundred of
 // them, where it would read the rows of each queue and job type of each hour, a hundred thousand perhaps. It is a version, a
-// checksum, and then for each row the queue and the job type, the numbers, and the buckets of the two histograms, all as varints.
+// checksum, and then for each row the queue and the job type, how long the rest is, the numbers, and the buckets of the two
+// histograms, all as varints.
 
 const (
 	// digestVersion is the form of digests. For hours with another there are the rows, which have no histograms.
@@ -22,6 +23,7 @@ const (
 // encode makes the digest of an hour.
 func (m metrics) encode() []byte {
 	text := make([]byte, digestHead)
+	var rest []byte
 	names := slices.SortedFunc(maps.Keys(m.rows), func(a, b key) int {
 		return 2*strings.Compare(a.queue, b.queue) + strings.Compare(a.jobType, b.jobType)
 	})
@@ -31,10 +33,12 @@ func (m metrics) encode() []byte {
 			continue
 		}
 		text = appendText(appendText(text, k.queue), k.jobType)
+		rest = rest[:0]
 		for _, n := range r.numbers() {
-			text = binary.AppendVarint(text, *n)
+			rest = binary.AppendVarint(rest, *n)
 		}
-		text = appendHistogram(appendHistogram(text, &r.Wait.histogram), &r.Run.histogram)
+		rest = appendHistogram(appendHistogram(rest, &r.Wait.histogram), &r.Run.histogram)
+		text = append(binary.AppendUvarint(text, uint64(len(rest))), rest...)
 	}
 	return withChecksum(text)
 }
@@ -50,28 +54,46 @@ func appendText(to []byte, text string) []byte {
 	return append(binary.AppendUvarint(to, uint64(len(text))), text...)
 }
 
-// appendHistogram appends how many buckets have something, and for each how far it is from the last, with a bit that says
-// that more than one time is in it, and how many those are besides.
+// A bucket of a histogram is told by how far it is from the last, its step, and how many times are in it: in one byte where both
+// are small, as most are, else as a step below far and a varint, or as far and two varints.
+const (
+	smallStep  = 1 << 5 // steps below it
+	smallCount = 1 << 2 // and counts up to it
+	long       = smallStep * smallCount
+	far        = 256 - long - 1
+)
+
+// appendHistogram appends how many buckets have something, the first of them and how far the last is from it, and then each.
 func appendHistogram(to []byte, h *histogram) []byte {
-	used := 0
-	for _, n := range h.n {
+	used, first, last := 0, 0, 0
+	for i, n := range h.n {
 		if n > 0 {
-			used++
+			if used++; used == 1 {
+				first = h.first + i
+			}
+			last = h.first + i
 		}
 	}
 	to = binary.AppendUvarint(to, uint64(used))
-	last := 0
+	if used == 0 {
+		return to
+	}
+	to = binary.AppendUvarint(binary.AppendUvarint(to, uint64(first)), uint64(last-first))
+	at := first
 	for i, n := range h.n {
-		at := h.first + i
-		switch {
-		case n <= 0:
+		if n <= 0 {
 			continue
-		case n == 1:
-			to = binary.AppendUvarint(to, uint64(at-last)<<1)
-		default:
-			to = binary.AppendUvarint(binary.AppendUvarint(to, uint64(at-last)<<1|1), uint64(n-1))
 		}
-		last = at
+		step := h.first + i - at
+		switch {
+		case step < smallStep && n <= smallCount:
+			to = append(to, byte(step*smallCount)|byte(n-1))
+		case step < far:
+			to = binary.AppendUvarint(append(to, byte(long+step)), uint64(n))
+		default:
+			to = binary.AppendUvarint(binary.AppendUvarint(append(to, long+far), uint64(step)), uint64(n))
+		}
+		at += step
 	}
 	return to
 }
@@ -84,37 +106,37 @@ func (r *metric) numbers() []*int64 {
 	}
 }
 
-// digest is a digest that is being read.
-type digest struct {
-	text []byte
-	// names are those that were read before, so that each is there once.
-	names map[string]string
-	bad   bool
-}
-
-// decode calls f with each row of a digest, of which nothing is valid after f but its names. It is false, and f was not called,
-// if the text is no digest of this version.
-func (d *digest) decode(text []byte, f func(*metric)) bool {
+// addDigest adds each row of an hour's digest to that which into gives for it, if it does. It is false, and nothing was added, if
+// the text is no digest of this version.
+func addDigest(text []byte, into func(queue, jobType []byte) *metric) bool {
 	if len(text) < digestHead || text[0] != digestVersion || binary.BigEndian.Uint32(text[1:]) != crc32.ChecksumIEEE(text[digestHead:]) {
 		return false
 	}
-	d.text, d.bad = text[digestHead:], false
-	var r metric
-	numbers := r.numbers()
-	for len(d.text) > 0 {
-		r.Queue, r.JobType = d.name(), d.name()
-		for _, n := range numbers {
-			u := d.number()
-			*n = int64(u>>1) ^ -int64(u&1)
-		}
-		d.histogram(&r.Wait.histogram)
-		d.histogram(&r.Run.histogram)
-		if d.bad {
+	rows := digest{text: text[digestHead:]}
+	var counted metric
+	numbers := counted.numbers()
+	for len(rows.text) > 0 {
+		queue, jobType, rest := rows.part(), rows.part(), rows.part()
+		if rows.bad {
 			break // a hand has made it, checksum and all
 		}
-		f(&r)
+		if r := into(queue, jobType); r != nil {
+			row := digest{text: rest}
+			for _, n := range numbers {
+				*n = row.signed()
+			}
+			r.add(&counted)
+			row.addTo(&r.Wait.histogram)
+			row.addTo(&r.Run.histogram)
+		}
 	}
 	return true
+}
+
+// digest is what is left of a digest, or of a row, that is being read.
+type digest struct {
+	text []byte
+	bad  bool
 }
 
 func (d *digest) number() uint64 {
@@ -125,43 +147,68 @@ func (d *digest) number() uint64 {
 	}
 	v, n := binary.Uvarint(d.text)
 	if n <= 0 {
-		d.text, d.bad = nil, true
+		d.fail()
 		return 0
 	}
 	d.text = d.text[n:]
 	return v
 }
 
-func (d *digest) name() string {
+func (d *digest) signed() int64 {
+	u := d.number()
+	return int64(u>>1) ^ -int64(u&1)
+}
+
+// part is a text, or a row's rest.
+func (d *digest) part() []byte {
 	n := d.number()
 	if n > uint64(len(d.text)) {
-		d.text, d.bad = nil, true
-		return ""
+		d.fail()
+		return nil
 	}
 	text := d.text[:n]
 	d.text = d.text[n:]
-	name, ok := d.names[string(text)]
-	if !ok {
-		name = string(text)
-		d.names[name] = name
-	}
-	return name
+	return text
 }
 
-func (d *digest) histogram(h *histogram) {
-	h.read = h.read[:0]
-	at := uint64(0)
-	for used := d.number(); used > 0 && !d.bad; used-- {
-		step := d.number()
-		n := uint64(1)
-		if step&1 == 1 {
-			n += d.number()
+// addTo adds a row's histogram to another.
+func (d *digest) addTo(h *histogram) {
+	used := d.number()
+	if used == 0 {
+		return
+	}
+	first, size := d.number(), d.number()+1
+	if first >= buckets || size > buckets-first {
+		d.fail()
+		return
+	}
+	into := h.part(int(first), int(first+size))
+	at, text := uint64(0), d.text // a copy, since a report spends most of its time here
+	for ; used > 0 && len(text) > 0; used-- {
+		b := uint64(text[0])
+		text = text[1:]
+		n := b%smallCount + 1
+		if b < long {
+			at += b / smallCount
+		} else {
+			d.text = text
+			step := b - long
+			if step == far {
+				step = min(d.number(), buckets)
+			}
+			at += step
+			n = d.number()
+			text = d.text
 		}
-		at += step >> 1
-		if at >= buckets || n > math.MaxInt64 {
-			d.bad = true
-			return
+		if at >= uint64(len(into)) || n > math.MaxInt64 {
+			break
 		}
-		h.read = append(h.read, bucket{int(at), int64(n)})
+		into[at] += int64(n)
+	}
+	if d.text = text; used > 0 {
+		d.fail()
 	}
 }
+
+// fail says that the digest makes no sense from here on.
+func (d *digest) fail() { d.text, d.bad = nil, true }

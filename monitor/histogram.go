@@ -1,9 +1,7 @@
 package monitor
 
 import (
-	"fmt"
 	"math/bits"
-	"strings"
 )
 
 // histogram counts times by how long they are, in buckets: one for each millisecond up to exact, and above that perDoubling for
@@ -13,13 +11,6 @@ type histogram struct {
 	// n are the buckets from first on.
 	first int
 	n     []int64
-	// read are some more that are only there to be added to another histogram.
-	read []bucket
-}
-
-type bucket struct {
-	at int
-	n  int64
 }
 
 const (
@@ -42,17 +33,6 @@ func bucketOf(ms int64) int {
 	return e*perDoubling + int(ms>>e)
 }
 
-// bucketSQL is bucketOf as an expression of both engines, about a column or another expression.
-func bucketSQL(ms string) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "CASE WHEN %s < 0 THEN 0 WHEN %s < %d THEN %s", ms, ms, exact, ms)
-	for e := 1; e <= doublings; e++ {
-		fmt.Fprintf(&b, " WHEN %s < %d THEN %d + (%s >> %d)", ms, int64(exact)<<e, e*perDoubling, ms, e)
-	}
-	fmt.Fprintf(&b, " ELSE %d END", buckets-1)
-	return b.String()
-}
-
 // middleOf is the time, in milliseconds, that stands for all of a bucket.
 func middleOf(at int) int64 {
 	if at < exact {
@@ -63,36 +43,35 @@ func middleOf(at int) int64 {
 }
 
 // put counts n times more in a bucket.
-func (h *histogram) put(at int, n int64) {
-	if i := at - h.first; uint(i) >= uint(len(h.n)) {
-		h.reach(at)
+func (h *histogram) put(at int, n int64) { h.part(at, at+1)[0] += n }
+
+// part are the buckets in [from, to), for which it makes room first, and for some of their neighbours, which will come too.
+func (h *histogram) part(from, to int) []int64 {
+	if from < h.first || to > h.first+len(h.n) {
+		h.reach(from, to)
 	}
-	h.n[at-h.first] += n
+	return h.n[from-h.first : to-h.first]
 }
 
-// reach makes room for a bucket, and for some of its neighbours, which will come too.
-func (h *histogram) reach(at int) {
+func (h *histogram) reach(from, to int) {
 	const stretch = 64
-	from, to := at/stretch*stretch, (at/stretch+1)*stretch
+	from, to = from/stretch*stretch, (to+stretch-1)/stretch*stretch
 	if len(h.n) > 0 {
 		from, to = min(from, h.first), max(to, h.first+len(h.n))
 	}
 	n := make([]int64, to-from)
-	if len(h.n) > 0 {
-		copy(n[h.first-from:], h.n)
-	}
+	copy(n[max(h.first-from, 0):], h.n)
 	h.first, h.n = from, n
 }
 
 // add adds the times of another histogram.
 func (h *histogram) add(o *histogram) {
-	for i, n := range o.n {
-		if n != 0 {
-			h.put(o.first+i, n)
-		}
+	if len(o.n) == 0 {
+		return
 	}
-	for _, b := range o.read {
-		h.put(b.at, b.n)
+	into := h.part(o.first, o.first+len(o.n))
+	for i, n := range o.n {
+		into[i] += n
 	}
 }
 
@@ -104,9 +83,9 @@ func (h *histogram) count() (all int64) {
 	return all
 }
 
-// quantile is the time, in milliseconds, that this part of the times doesn't exceed; 0 where there is none.
-func (h *histogram) quantile(part float64) int64 {
-	all := h.count()
+// quantile is the time, in milliseconds, that this part of the times, of which there are so many, doesn't exceed; 0 where there is
+// none.
+func (h *histogram) quantile(part float64, all int64) int64 {
 	rank := int64(part * float64(all))
 	if float64(rank) < part*float64(all) {
 		rank++

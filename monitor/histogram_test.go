@@ -1,16 +1,12 @@
 package monitor
 
 import (
-	"fmt"
 	"math"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
-
-	"github.com/hipq/hipq/internal/dbtest"
 )
 
 // anyMS is a time of any order of magnitude.
@@ -48,28 +44,6 @@ func TestPercentilesOfMergedHours(t *testing.T) {
 	})
 }
 
-func TestBucketsOfTheDatabase(t *testing.T) {
-	times := []int64{-5, 0, 1, 126, 127, 128, 129, 130, 255, 256, 257, 258, 1 << 39, 1<<40 - 1, 1 << 40, 1 << 50, math.MaxInt64 / 2}
-	for e := range 41 {
-		times = append(times, int64(1)<<e-1, int64(1)<<e, int64(1)<<e+1, int64(3)<<e/2)
-	}
-	dbtest.Each(t, func(t *testing.T, driver, source string) {
-		db := open(t, driver, source)
-		var want, got []int
-		var queries []string
-		for _, ms := range times {
-			want = append(want, bucketOf(ms))
-			queries = append(queries, fmt.Sprintf("SELECT CAST(%s AS SIGNED INTEGER)", bucketSQL(fmt.Sprintf("(%d)", ms))))
-		}
-		if err := db.SelectContext(t.Context(), &got, strings.Join(queries, " UNION ALL ")); err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Error(diff)
-		}
-	})
-}
-
 // A digest gives back what was counted, and what is none is seen to be none, however it was spoilt.
 func TestDigest(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -87,23 +61,19 @@ func TestDigest(t *testing.T) {
 		}
 		text := counted.encode()
 		got := metrics{rows: map[key]*metric{}}
-		d := digest{names: map[string]string{}}
-		read := func(m *metric) {
-			r := got.row(key{m.Queue, m.JobType})
-			r.Counts.add(&m.Counts)
-			r.Workers.add(m.Workers)
-			r.sum()
-		}
-		if !d.decode(text, read) {
+		if !addDigest(text, got.read) {
 			t.Fatal("not decoded")
 		}
-		if diff := cmp.Diff(counted, got, cmp.AllowUnexported(key{}, metrics{}, metric{}, Times{}, histogram{}, bucket{})); diff != "" {
+		for _, r := range got.rows {
+			r.sum()
+		}
+		if diff := cmp.Diff(counted, got, cmp.AllowUnexported(key{}, metrics{}, metric{}, Times{}, histogram{})); diff != "" {
 			t.Fatal(diff)
 		}
 		spoilt := slices.Clone(text)
 		spoilt[rapid.IntRange(0, len(text)-1).Draw(t, "at")] ^= 1 << rapid.IntRange(0, 7).Draw(t, "bit")
 		for _, bad := range [][]byte{spoilt, text[:rapid.IntRange(0, len(text)-1).Draw(t, "end")]} {
-			if d.decode(bad, func(*metric) { t.Fatal("read") }) {
+			if got := (metrics{rows: map[key]*metric{}}); addDigest(bad, got.read) || len(got.rows) > 0 {
 				t.Fatalf("decoded %x", bad)
 			}
 		}
@@ -114,9 +84,10 @@ func TestDigest(t *testing.T) {
 func TestDigestOfAHand(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text := withChecksum(append(make([]byte, digestHead), rapid.SliceOf(rapid.Byte()).Draw(t, "text")...))
-		d := digest{names: map[string]string{}}
-		d.decode(text, func(m *metric) {
-			m.sum()
-		})
+		got := metrics{rows: map[key]*metric{}}
+		addDigest(text, got.read)
+		for _, r := range got.rows {
+			r.sum()
+		}
 	})
 }

@@ -140,8 +140,9 @@ func anyEntry(r *rand.Rand, from, to time.Time) activity.Entry {
 }
 
 // once is a time that was measured once.
-func once(ms int64) Times {
-	return Times{Count: 1, SumMS: ms, MinMS: ms, MaxMS: ms, histogram: histogram{read: []bucket{{bucketOf(ms), 1}}}}
+func once(ms int64) (t Times) {
+	t.put(ms)
+	return t
 }
 
 // shown compares counts as they are shown: without their histograms.

@@ -87,24 +87,14 @@ func (m *Monitor) report(ctx context.Context, hour time.Time) (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
-	merges := merges(to, queues)
-	err = m.eachHour(ctx, from, to, func(h time.Time) func(*metric) {
-		var into []*merge
-		for _, w := range merges {
-			if w.addHour(h) {
-				into = append(into, w)
-			}
-		}
-		return func(r *metric) {
-			for _, w := range into {
-				w.add(h, r)
-			}
-		}
+	segments := cut(to)
+	err = m.eachHour(ctx, from, to, func(h time.Time) func(queue, jobType []byte) *metric {
+		return segmentOf(segments, h).read
 	})
 	if err != nil {
 		return Report{}, err
 	}
-	report := Report{Hour: hour, Windows: []Window{}, Gauges: []Gauge{}}
+	report := Report{Hour: hour, Windows: windows(to, segments, queues), Gauges: []Gauge{}}
 	err = m.eachMetric(ctx, m.db, hour, to, func(r metric) {
 		if r.Backlog != nil && r.OldestDueMS != nil {
 			report.Gauges = append(report.Gauges, Gauge{
@@ -115,40 +105,40 @@ func (m *Monitor) report(ctx context.Context, hour time.Time) (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
-	for _, w := range merges {
-		report.Windows = append(report.Windows, w.window())
-	}
 	report.Missing, err = m.Missing(ctx, hour)
 	return report, err
 }
 
-// eachHour calls f with each hour in [from, to) that has been taken, and what f gives with each row of its metrics. A row is valid
-// until that returns.
-func (m *Monitor) eachHour(ctx context.Context, from, to time.Time, f func(hour time.Time) func(*metric)) error {
+// eachHour calls f with each hour in [from, to) that has been taken, and adds each row of its metrics to that which f's answer gives
+// for it; nil if it isn't wanted.
+func (m *Monitor) eachHour(ctx context.Context, from, to time.Time, f func(hour time.Time) func(queue, jobType []byte) *metric) error {
 	rows, err := m.db.QueryContext(ctx, "SELECT hour, digest FROM "+m.db.Hours()+" WHERE hour >= ? AND hour < ? ORDER BY hour",
 		engine.At(from), engine.At(to))
 	if err != nil {
 		return fmt.Errorf("read the hours: %w", err)
 	}
 	defer func() { _ = rows.Close() }()
-	digest := digest{names: map[string]string{}}
-	undigested := map[time.Time]func(*metric){}
+	undigested := map[time.Time]func(queue, jobType []byte) *metric{}
 	for rows.Next() {
 		var hour engine.Time
 		var text sql.RawBytes
 		if err := rows.Scan(&hour, &text); err != nil {
 			return fmt.Errorf("read the hours: %w", err)
 		}
-		each := f(hour.Time)
-		if !digest.decode(text, each) {
-			undigested[hour.Time] = each
+		if into := f(hour.Time); !addDigest(text, into) {
+			undigested[hour.Time] = into
 		}
 	}
 	if err := rows.Err(); err != nil {
 		return fmt.Errorf("read the hours: %w", err)
 	}
-	for hour, each := range undigested {
-		if err := m.eachMetric(ctx, m.db, hour, hour.Add(time.Hour), func(r metric) { each(&r) }); err != nil {
+	for hour, into := range undigested {
+		err := m.eachMetric(ctx, m.db, hour, hour.Add(time.Hour), func(r metric) {
+			if to := into([]byte(r.Queue), []byte(r.JobType)); to != nil {
+				to.add(&r)
+			}
+		})
+		if err != nil {
 			return err
 		}
 	}

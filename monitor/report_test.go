@@ -10,6 +10,7 @@ import (
 
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/dbtest"
+	"github.com/hipq/hipq/internal/engine"
 )
 
 // sum adds up the entries of the hours in [from, to) that have been taken.
@@ -87,14 +88,19 @@ func TestReportMergesHours(t *testing.T) {
 							(*of)[k] = c
 						}
 					}
-					all.add(&jt.Counts)
-					allBefore.add(&jt.Before.Counts)
+				}
+				for of, counts := range map[*Counts]map[key]Counts{&all: now, &allBefore: before} {
+					for k, c := range counts {
+						if k.queue == q.Queue {
+							of.add(&c)
+						}
+					}
 				}
 				all.sum()
 				allBefore.sum()
 				if !cmp.Equal(q.Counts, all, shown) || !cmp.Equal(q.Before.Counts, allBefore, shown) || q.Before.Hours != coveredBefore ||
 					q.WeekEarlier.Hours != coveredEarlier {
-					t.Errorf("%s of %s: %+v is not the sum of its types", q.Queue, w.Name, q)
+					t.Errorf("%s of %s: %+v, not %+v", q.Queue, w.Name, q.Counts, all)
 				}
 			}
 			if diff := cmp.Diff(now, gotNow, shown); diff != "" {
@@ -115,6 +121,61 @@ func TestReportMergesHours(t *testing.T) {
 		}
 		if diff := cmp.Diff(missing, report.Missing); diff != "" {
 			t.Errorf("missing (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// An hour without a digest, or with one that can't be read, is reported from its rows: all of it but the percentiles, which the
+// windows lack that have it, and no other.
+func TestReportWithoutDigest(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, driver, source string) {
+		m := New(open(t, driver, source))
+		hour := complete(t, m)
+		for _, ago := range []int{0, 7} {
+			at := hour.Add(time.Duration(-ago) * time.Hour)
+			logged(t, m.db, activity.Entry{At: at, Kind: activity.Worker, State: activity.Starting},
+				activity.Entry{At: at, Kind: activity.Job, State: activity.Starting, Queue: "mail", JobType: "send", WaitMS: 70},
+				activity.Entry{At: at, Kind: activity.Job, State: activity.Finished, Queue: "mail", JobType: "send", RunMS: 7})
+			take(t, m, at, TakeOptions{})
+		}
+		report := func() []Window {
+			t.Helper()
+			report, err := m.Report(t.Context(), hour)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return report.Windows
+		}
+		whole := report()
+		var digest []byte
+		if err := m.db.GetContext(t.Context(), &digest, "SELECT digest FROM "+m.db.Hours()+" WHERE hour = ?", engine.At(hour.Add(-7*time.Hour))); err != nil {
+			t.Fatal(err)
+		}
+		newer := append([]byte{digestVersion + 1}, digest[1:]...)
+		for what, spoilt := range map[string]any{"none": nil, "empty": []byte{}, "cut off": digest[:len(digest)-1], "newer": newer} {
+			exec(t, m.db, "UPDATE "+m.db.Hours()+" SET digest = ? WHERE hour = ?", spoilt, engine.At(hour.Add(-7*time.Hour)))
+			got := report()
+			if diff := cmp.Diff(whole[0].Queues[0].Counts, got[0].Queues[0].Counts, shown); diff != "" {
+				t.Errorf("digest %s, of which the window has nothing (-want +got):\n%s", what, diff)
+			}
+			for i, w := range got {
+				before, q := whole[i].Queues[0], w.Queues[0]
+				in := q.Run.P50MS
+				if i == 0 {
+					in = q.Before.Run.P50MS // the window before has it
+				}
+				if in != nil {
+					t.Errorf("digest %s: %s has a median of all but some: %d", what, w.Name, *in)
+				}
+				for _, c := range []*Counts{&before.Counts, &before.Before.Counts, &q.Counts, &q.Before.Counts} {
+					for _, times := range []*Times{&c.Wait, &c.Run} {
+						times.P50MS, times.P95MS, times.P99MS = nil, nil, nil
+					}
+				}
+				if !cmp.Equal(before.Counts, q.Counts, shown) || !cmp.Equal(before.Before, q.Before, shown) || w.Workers != whole[i].Workers {
+					t.Errorf("digest %s: %s is %+v, want %+v", what, w.Name, q, before)
+				}
+			}
 		}
 	})
 }

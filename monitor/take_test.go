@@ -34,18 +34,16 @@ func wantMetrics(t fataler, m *Monitor, hour time.Time, entries []activity.Entry
 		}
 		got[k] = r.Counts
 	}
-	digested := map[key]Counts{}
-	err := m.eachHour(context.Background(), hour, hour.Add(time.Hour), func(time.Time) func(*metric) {
-		return func(r *metric) {
-			if k := (key{r.Queue, r.JobType}); k != workersKey {
-				c := digested[k]
-				c.add(&r.Counts)
-				digested[k] = c
-			}
-		}
-	})
+	sums := metrics{rows: map[key]*metric{}}
+	err := m.eachHour(context.Background(), hour, hour.Add(time.Hour), func(time.Time) func(_, _ []byte) *metric { return sums.read })
 	if err != nil {
 		t.Fatal(err)
+	}
+	digested := map[key]Counts{}
+	for k, r := range sums.rows {
+		if k != workersKey {
+			digested[k] = r.Counts
+		}
 	}
 	for k, c := range got { // what isn't stored
 		c.Wait.AvgMS, c.Run.AvgMS = c.Wait.SumMS/max(c.Wait.Count, 1), c.Run.SumMS/max(c.Run.Count, 1)

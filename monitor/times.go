@@ -17,6 +17,17 @@ type Times struct {
 	histogram histogram
 }
 
+// put counts one time more. What follows from that is for sum to find out.
+func (t *Times) put(ms int64) {
+	if t.Count == 0 || ms < t.MinMS {
+		t.MinMS = ms
+	}
+	t.MaxMS = max(t.MaxMS, ms)
+	t.Count++
+	t.SumMS += ms
+	t.histogram.put(bucketOf(ms), 1)
+}
+
 // add adds what is counted in another. What follows from that is for sum to find out.
 func (t *Times) add(o *Times) {
 	if o.Count == 0 {
@@ -42,7 +53,7 @@ func (t *Times) sum() {
 		to   **int64
 		part float64
 	}{{&t.P50MS, 0.5}, {&t.P95MS, 0.95}, {&t.P99MS, 0.99}} {
-		ms := min(max(t.histogram.quantile(p.part), t.MinMS), t.MaxMS) // which are exact
+		ms := min(max(t.histogram.quantile(p.part, t.Count), t.MinMS), t.MaxMS) // which are exact
 		*p.to = &ms
 	}
 }

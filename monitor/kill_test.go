@@ -1,0 +1,97 @@
+package monitor
+
+import (
+	"bufio"
+	"context"
+	"math/rand/v2"
+	"os"
+	osexec "os/exec"
+	"testing"
+	"time"
+
+	"github.com/hipq/hipq/activity"
+	"github.com/hipq/hipq/internal/dbtest"
+)
+
+// I8: a monitor that is killed in the middle, beside another one, leaves an hour's metrics whole or not there at all.
+func TestI8TakeKilled(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, driver, source string) {
+		m := New(open(t, driver, source))
+		hour := complete(t, m)
+		r := rand.New(rand.NewPCG(3, 3))
+		var entries []activity.Entry
+		for range 500 {
+			entries = append(entries, anyEntry(r, hour, hour.Add(time.Hour)))
+		}
+		logged(t, m.db, entries...)
+		for round := range 6 {
+			beside := round%2 > 0
+			exec(t, m.db, "DELETE FROM "+m.db.Hours())
+			exec(t, m.db, "DELETE FROM "+m.db.Metrics())
+			kill := taking(t, driver, source, hour)
+			if beside {
+				take(t, m, hour, TakeOptions{Again: true})
+			}
+			time.Sleep(time.Duration(r.IntN(20_000)) * time.Microsecond) // wherever it is then
+			kill()
+			rows := stored(t, m, hour) // before the question whether it is taken: the server may still have its commit to do
+			taken, err := m.taken(t.Context(), hour, hour.Add(time.Hour))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if taken[hour] {
+				wantMetrics(t, m, hour, entries)
+			} else if beside || len(rows) > 0 {
+				t.Fatalf("the hour is not taken, and has %d rows", len(rows))
+			}
+			take(t, m, hour, TakeOptions{Again: true})
+			wantMetrics(t, m, hour, entries)
+		}
+	})
+}
+
+// taking starts a process that takes the hour, again and again, and waits until it begins. It ends by kill.
+func taking(t *testing.T, driver, source string, hour time.Time) (kill func()) {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	process := osexec.CommandContext(t.Context(), self, "-test.run=^TestTakingProcess$", "-test.v")
+	process.Env = append(os.Environ(), "MONITOR_TEST_TAKES="+hour.Format(time.RFC3339), "MONITOR_TEST_DRIVER="+driver, "MONITOR_TEST_SOURCE="+source)
+	out, err := process.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := process.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for lines := bufio.NewScanner(out); ; {
+		if !lines.Scan() {
+			t.Fatal("the process doesn't take the hour: ", process.Wait())
+		}
+		if lines.Text() == "takes" {
+			break
+		}
+	}
+	return func() {
+		_ = process.Process.Kill()
+		_ = process.Wait()
+	}
+}
+
+// TestTakingProcess is the process of taking.
+func TestTakingProcess(t *testing.T) {
+	driver, source := os.Getenv("MONITOR_TEST_DRIVER"), os.Getenv("MONITOR_TEST_SOURCE")
+	hour, err := time.Parse(time.RFC3339, os.Getenv("MONITOR_TEST_TAKES"))
+	if err != nil {
+		t.Skip("it is TestI8TakeKilled that runs this")
+	}
+	m := New(connect(t, driver, source))
+	os.Stdout.WriteString("takes\n")
+	for {
+		if _, err := m.Take(context.Background(), hour, TakeOptions{Again: true}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
