@@ -1,32 +1,47 @@
 package cmd
 
 import (
+	"context"
+	"fmt"
 	"strconv"
+	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/hipq/hipq/internal/shell"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/job"
 )
 
-const failuresLong = `Lists the jobs that failed for good, oldest first, with when they did so and why: those that are still to be seen to, which
-hipq status counts as FAILED, or with --state closed those that were retried or dismissed since, and RETRY says which. As a
-table it shows the newest 100 of each queue, unless --limit says otherwise; as JSON all, one object a line, as hipq jobs
-does. What it lists, hipq retry and hipq dismiss take by the same flags.
+const failuresLong = `Says in which ways jobs failed for good: those that are still to be seen to, which hipq status counts as FAILED, or with
+--state closed those that were retried or dismissed since. Jobs of one type are taken together if their errors have the
+same fingerprint, which is the error without numbers, ids, times and quoted paths. For each it says how many there are, since
+when, the newest of them with its error, and the commands that retry or dismiss just these. Of each queue it shows the
+newest 100, those of the most jobs first, unless --limit says otherwise; as JSON all, one object a line, up to 1,000.
+
+With --jobs it lists the jobs themselves, oldest first, with when they failed and why, as hipq jobs does; and RETRY says which
+were retried or dismissed since.
 
 Exit codes: 0 done · 64 usage · 75 the database is unreachable or busy · 78 configuration.`
 
 func (a *app) failuresCommand() *cobra.Command {
 	var f filterFlags
+	var single bool
 	c := &cobra.Command{
-		Use:        "failures [QUEUE]",
-		Short:      "List jobs that failed for good",
-		Long:       failuresLong,
-		Example:    "  hipq failures\n  hipq failures emails --since 1d --error refused\n  hipq failures --state closed --json | jq .retried_as",
-		SuggestFor: []string{"errors", "failed", "dead"},
+		Use:   "failures [QUEUE]",
+		Short: "Say in which ways jobs failed for good",
+		Long:  failuresLong,
+		Example: `  hipq failures
+  hipq failures emails --since 1d --json | jq .retry
+  hipq failures --jobs --fingerprint 3f2a91bc`,
+		SuggestFor: []string{"errors", "failed", "dead", "incidents"},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if f.state == "" {
 				f.state = string(queue.Failed)
+			}
+			if !single {
+				return a.runFailures(cmd, args, &f)
 			}
 			return a.listJobs(cmd, args, &f, func(i *instance) *table {
 				return newTable(a.out, "QUEUE", "ID", "TYPE", "KEY", "ATTEMPT", i.zoned("FAILED"), "RETRY", "ERROR").
@@ -39,5 +54,141 @@ func (a *app) failuresCommand() *cobra.Command {
 		},
 	}
 	f.add(c, filterOfJobs(tableRows, queue.Failed, queue.Closed))
+	c.Flags().BoolVar(&single, "jobs", false, "list the jobs one by one")
 	return c
+}
+
+// failureKind is jobs of a queue that failed in the same way.
+type failureKind struct {
+	Queue       string     `json:"queue"`
+	Type        string     `json:"job_type"`
+	Fingerprint string     `json:"fingerprint"`
+	Jobs        int64      `json:"jobs"`
+	First       *time.Time `json:"first"`
+	Last        *time.Time `json:"last"`
+	// Example is the newest of the jobs, with its error.
+	Example int64   `json:"example"`
+	Error   *string `json:"error"`
+	// Retry and Dismiss are the commands that do so to these jobs.
+	Retry   string  `json:"retry"`
+	Dismiss *string `json:"dismiss"`
+}
+
+func (a *app) runFailures(cmd *cobra.Command, args []string, f *filterFlags) error {
+	name, err := f.ofQueue(args)
+	if err == nil {
+		err = f.check(a, cmd)
+	}
+	if err != nil {
+		return err
+	}
+	i, err := a.openPatiently(cmd)
+	if err != nil {
+		return err
+	}
+	defer i.close()
+	queues, err := i.named(cmd, name)
+	if err != nil {
+		return err
+	}
+	by, err := f.jobs(cmd, i, queues)
+	if err != nil {
+		return err
+	}
+	a.page()
+	none := true
+	for _, q := range queues {
+		n, err := a.printFailures(cmd.Context(), i, q, by)
+		if err != nil {
+			return err
+		}
+		none = none && n == 0
+	}
+	if none && !a.json && a.onTerminal() {
+		a.out.line("there are none")
+	}
+	return nil
+}
+
+// printFailures prints the failures of a queue, and gives their number.
+func (a *app) printFailures(ctx context.Context, i *instance, q *queue.Queue, by queue.Filter) (int, error) {
+	found, err := q.Failures(ctx, by)
+	if err != nil {
+		return 0, err
+	}
+	for _, k := range found.Kinds {
+		if err := a.printFailure(i, failureOf(q, by, k)); err != nil {
+			return 0, err
+		}
+	}
+	switch {
+	case a.json && found.Others > 0 && by.Limit == 0, a.json && found.More:
+		a.warn(fmt.Errorf("%s has failed jobs besides", q.Name))
+	case a.json:
+	case found.More:
+		a.out.line("and older jobs of %s; --until lists them", q.Name)
+	case found.Others > 0:
+		a.out.line("and %s of %s that failed in other ways; --limit lists more", jobs(int(found.Others)), q.Name)
+	}
+	return len(found.Kinds), a.out.err
+}
+
+// failureOf is what is said of a failure: those jobs, and no other, that the filter lets pass are what the commands take.
+func failureOf(q *queue.Queue, by queue.Filter, f queue.Failure) failureKind {
+	command := func(verb string, more ...string) string {
+		words := append([]string{"hipq", verb, q.Name}, more...)
+		add := func(flag, value string) { words = append(words, flag, shell.Word(value)) }
+		add("--type", f.Type)
+		if by.Key != "" {
+			add("--key", by.Key)
+		}
+		if by.Error != "" {
+			add("--error", by.Error)
+		}
+		add("--fingerprint", f.Fingerprint)
+		if !by.Since.IsZero() {
+			add("--since", by.Since.UTC().Format(time.RFC3339Nano))
+		}
+		if !by.Until.IsZero() {
+			add("--until", by.Until.UTC().Format(time.RFC3339Nano))
+		}
+		return strings.Join(words, " ")
+	}
+	k := failureKind{
+		Queue: q.Name, Type: f.Type, Fingerprint: f.Fingerprint, Jobs: f.Jobs, First: utc(f.First), Last: utc(f.Last), Example: f.Example,
+		Error: job.Text(f.Error),
+	}
+	if by.Standing == queue.Closed {
+		k.Retry = command("retry", "--again", "--state", string(queue.Closed))
+		return k
+	}
+	dismiss := command("dismiss")
+	k.Retry, k.Dismiss = command("retry"), &dismiss
+	return k
+}
+
+// printFailure prints one for people in lines, none of which can be taken for another: the error's begins with its job.
+func (a *app) printFailure(i *instance, k failureKind) error {
+	if a.json {
+		return a.printJSON(k)
+	}
+	when := i.maybe(k.First)
+	if !k.First.Equal(*k.Last) {
+		when += " to " + i.maybe(k.Last)
+	}
+	a.out.line("%s %s: %s failed, %s", k.Queue, shell.Word(k.Type), numbered(k.Jobs), when)
+	a.out.line("  job %d: %s", k.Example, orDash(k.Error))
+	a.out.line("  %s", k.Retry)
+	if k.Dismiss != nil {
+		a.out.line("  %s", *k.Dismiss)
+	}
+	return a.out.err
+}
+
+// numbered is a number of jobs, which may be large.
+func numbered(n int64) string {
+	if n == 1 {
+		return jobs(1)
+	}
+	return thousands(int(n)) + " jobs"
 }

@@ -9,14 +9,15 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hipq/hipq/activity"
+	"github.com/hipq/hipq/internal/fingerprint"
 	"github.com/hipq/hipq/queue"
 )
 
 // filterFlags narrow down what a command lists or changes. They mean the same in each.
 type filterFlags struct {
-	queue, jobType, key, state, errorText, since, until string
-	limit                                               int
-	of                                                  filtered
+	queue, jobType, key, state, errorText, fingerprint, since, until string
+	limit                                                            int
+	of                                                               filtered
 }
 
 // filtered is what a command's filter is about.
@@ -28,6 +29,8 @@ type filtered struct {
 	// limit is the newest how many there are without --limit; 0 are all. each is where there may be so many.
 	limit int
 	each  string
+	// fingerprinted says that --fingerprint narrows it down, too.
+	fingerprinted bool
 }
 
 // wordsOfFlag is where a flag has the words that it takes, for who completes them.
@@ -42,6 +45,9 @@ func (f *filterFlags) add(c *cobra.Command, of filtered) {
 	flags.StringVar(&f.state, "state", "", only+"that are: "+list(of.states))
 	_ = flags.SetAnnotation("state", wordsOfFlag, of.states)
 	flags.StringVar(&f.errorText, "error", "", only+"whose error contains this text, as it is written")
+	if of.fingerprinted {
+		flags.StringVar(&f.fingerprint, "fingerprint", "", only+"that failed in this way: eight hex digits, as hipq failures gives them")
+	}
 	flags.StringVar(&f.since, "since", "", only+of.happened+" since: "+agoUsage)
 	flags.StringVar(&f.until, "until", "", only+of.happened+" before such a time")
 	all := "(0: all)"
@@ -53,7 +59,7 @@ func (f *filterFlags) add(c *cobra.Command, of filtered) {
 
 // narrows says whether a flag is there that tells jobs of a queue from its others.
 func (f *filterFlags) narrows() bool {
-	return f.jobType != "" || f.key != "" || f.state != "" || f.errorText != "" || f.since != "" || f.until != ""
+	return f.jobType != "" || f.key != "" || f.state != "" || f.errorText != "" || f.fingerprint != "" || f.since != "" || f.until != ""
 }
 
 // check refuses what can't be, whatever the database says. Programs get all there is unless they say otherwise.
@@ -65,6 +71,8 @@ func (f *filterFlags) check(a *app, cmd *cobra.Command) error {
 		return usagef("--limit: %d is negative", f.limit)
 	case f.errorText != "" && (strings.TrimSpace(f.errorText) == "" || !utf8.ValidString(f.errorText)):
 		return usagef("--error: %q is no text to look for", f.errorText)
+	case f.fingerprint != "" && !fingerprint.Is(f.fingerprint):
+		return usagef("--fingerprint: %q is not eight hex digits, as hipq failures gives them", f.fingerprint)
 	}
 	if a.json && !cmd.Flags().Changed("limit") {
 		f.limit = 0
@@ -87,7 +95,8 @@ func (f *filterFlags) ofQueue(args []string) (string, error) {
 func (f *filterFlags) jobs(cmd *cobra.Command, i *instance, queues []*queue.Queue) (queue.Filter, error) {
 	since, until, err := f.resolve(cmd, i, queues)
 	return queue.Filter{
-		Standing: queue.Standing(f.state), Type: f.jobType, Key: f.key, Error: f.errorText, Since: since, Until: until, Limit: f.limit,
+		Standing: queue.Standing(f.state), Type: f.jobType, Key: f.key, Error: f.errorText, Fingerprint: f.fingerprint,
+		Since: since, Until: until, Limit: f.limit,
 	}, err
 }
 

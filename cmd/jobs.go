@@ -50,7 +50,7 @@ func (a *app) jobsCommand() *cobra.Command {
 
 // filterOfJobs is what a filter of jobs is about.
 func filterOfJobs(limit int, standings ...queue.Standing) filtered {
-	of := filtered{what: "jobs", happened: "whose last transition was", limit: limit}
+	of := filtered{what: "jobs", happened: "whose last transition was", limit: limit, fingerprinted: true}
 	for _, s := range standings {
 		of.states = append(of.states, string(s))
 	}

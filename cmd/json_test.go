@@ -20,7 +20,8 @@ import (
 
 // documents are the objects that commands print, by their headings in docs/json.md.
 var documents = map[string]any{
-	"A job: jobs, failures, run": job.JSON{},
+	"A job: jobs, failures --jobs, run":          job.JSON{},
+	"Jobs that failed in the same way: failures": failureKind{},
 	"What show has besides: show": struct {
 		Attempts []attempt `json:"attempts"`
 	}{},

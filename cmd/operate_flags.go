@@ -70,7 +70,7 @@ func (f *operateFlags) operation(a *app, cmd *cobra.Command, done string, args [
 	}
 	switch chosen := f.narrows() || f.all; {
 	case chosen && len(ids) > 0, !chosen && len(ids) == 0:
-		return operation{}, misread{errors.New("it needs either ids, or --type, --key, --state, --error, --since, --until or --all"), cmd}
+		return operation{}, misread{errors.New("it needs either ids, or --type, --key, --state, --error, --fingerprint, --since, --until or --all"), cmd}
 	case f.narrows() && f.all:
 		return operation{}, usagef("--all is all jobs of the queue; leave it out for those of the other flags")
 	case len(ids) > 0 && cmd.Flags().Changed("limit"):

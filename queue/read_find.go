@@ -63,6 +63,8 @@ type Filter struct {
 	Key      string
 	// Error takes only jobs whose error contains this text, as it is written.
 	Error string
+	// Fingerprint takes only jobs whose error has this fingerprint, as Failures gives it.
+	Fingerprint string
 	// Since and Until take only jobs that have become what they are since, and before: by their update_time.
 	Since, Until time.Time
 	// Among looks at the newest so many jobs of the queue only, by their ids: what it costs is the same in a queue of any length.
@@ -71,7 +73,8 @@ type Filter struct {
 	Limit int
 }
 
-// where is the condition of a filter, and the hint for the index that serves it, if one does.
+// where is the condition of a filter but for its fingerprint, which no engine knows, and the hint for the index that serves it,
+// if one does.
 func (q *Queue) where(by Filter) (where, hint string, args []any) {
 	var w engine.Where
 	switch {
@@ -79,7 +82,7 @@ func (q *Queue) where(by Filter) (where, hint string, args []any) {
 		condition, its := q.condition(by.Standing)
 		w.And(condition, its...)
 		hint = q.pick()
-	case by.Error != "":
+	case by.Error != "" || by.Fingerprint != "":
 		// where an error can be: not in the lines that most jobs are in
 		w.And("line IN ('due', 'later', 'held', 'locked', 'error', 'failed', 'closed')")
 		hint = q.pick()
@@ -114,6 +117,14 @@ func (q *Queue) LiveID(ctx context.Context, jobType, key string) (int64, error) 
 
 // FindIDs gives the ids of the jobs that the filter lets pass, in order.
 func (q *Queue) FindIDs(ctx context.Context, by Filter) (ids []int64, err error) {
+	if by.Fingerprint != "" {
+		return q.findByFingerprint(ctx, by)
+	}
+	return q.findIDs(ctx, by)
+}
+
+// findIDs is FindIDs, whatever the filter's fingerprint.
+func (q *Queue) findIDs(ctx context.Context, by Filter) (ids []int64, err error) {
 	where, hint, args := q.where(by)
 	query := "SELECT id FROM " + q.table + " " + hint + where + " ORDER BY id"
 	if by.Limit > 0 {
@@ -144,6 +155,11 @@ func (by Filter) served() bool {
 // CountFound counts the jobs that the filter lets pass, whatever its Limit: up to 10,000, and if no index has all that the
 // filter asks for among the newest 100,000 of the queue. all says that there are no others.
 func (q *Queue) CountFound(ctx context.Context, by Filter) (n int, all bool, err error) {
+	if by.Fingerprint != "" {
+		by.Limit = engine.CountedMost + 1
+		ids, err := q.FindIDs(ctx, by)
+		return min(len(ids), engine.CountedMost), len(ids) <= engine.CountedMost, err
+	}
 	where, hint, args := q.where(by)
 	some := engine.Some{Table: q.table, Hint: hint, Where: where, Args: args, Served: by.served()}
 	if n, all, err = q.db.CountSome(ctx, some); err != nil {
@@ -155,7 +171,7 @@ func (q *Queue) CountFound(ctx context.Context, by Filter) (n int, all bool, err
 // Find calls f with each job that the filter lets pass, oldest first, and ends with f's first error.
 func (q *Queue) Find(ctx context.Context, by Filter, f func(*job.Job) error) error {
 	where, hint, args := q.where(by)
-	if hint == "" {
+	if hint == "" && by.Fingerprint == "" {
 		query := "SELECT " + selected() + " FROM " + q.table + where
 		if by.Limit > 0 {
 			query, args = "SELECT * FROM ("+query+" ORDER BY id DESC LIMIT ?) AS newest", append(args, by.Limit)

@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// countedMost is how many rows CountSome counts at most, countedAmong among how many of the newest if no index serves it.
+// CountedMost is how many rows CountSome counts at most, countedAmong among how many of the newest if no index serves it.
 const (
-	countedMost  = 10_000
+	CountedMost  = 10_000
 	countedAmong = 100_000
 )
 
@@ -34,8 +34,8 @@ func (db *DB) CountSome(ctx context.Context, s Some) (n int, all bool, err error
 		}
 	}
 	query := "SELECT COUNT(*) FROM (SELECT id FROM " + s.Table + " " + hint + " " + where + " LIMIT ?) AS counted"
-	if err := db.GetContext(ctx, &n, query, append(args, countedMost+1)...); err != nil {
+	if err := db.GetContext(ctx, &n, query, append(args, CountedMost+1)...); err != nil {
 		return 0, false, err
 	}
-	return min(n, countedMost), whole && n <= countedMost, nil
+	return min(n, CountedMost), whole && n <= CountedMost, nil
 }
