@@ -38,7 +38,9 @@ func (a *app) cancelCommand() *cobra.Command {
 				return usagef("--state %s: a job that has been started is cancelled with --running", f.state)
 			}
 			o.can = queue.CanCancel
-			o.do = func(q *queue.Queue, c *change) error { return q.Cancel(cmd.Context(), c.ID) }
+			o.do = func(q *queue.Queue, batch []*change) ([]error, error) {
+				return q.CancelMany(cmd.Context(), idsOf(batch))
+			}
 			o.hint = func(err error) string {
 				if errors.Is(err, queue.ErrStarted) {
 					return "--running has its worker stop it"
@@ -52,7 +54,7 @@ func (a *app) cancelCommand() *cobra.Command {
 					}
 					return nil
 				}
-				o.do = func(q *queue.Queue, c *change) error { return cancelOrStop(cmd.Context(), q, c) }
+				o.batch, o.do = 1, byOne(func(q *queue.Queue, c *change) error { return cancelOrStop(cmd.Context(), q, c) })
 				o.would = func(_ *queue.Queue, j *job.Job, c *change) error {
 					if errors.Is(queue.CanCancel(j), queue.ErrStarted) && j.Line == job.LineLocked && j.Flaw == nil {
 						c.Result = asked

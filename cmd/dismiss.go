@@ -27,7 +27,9 @@ func (a *app) dismissCommand() *cobra.Command {
 				return err
 			}
 			o.can = queue.CanDismiss
-			o.do = func(q *queue.Queue, c *change) error { return q.Dismiss(cmd.Context(), c.ID) }
+			o.do = func(q *queue.Queue, batch []*change) ([]error, error) {
+				return q.DismissMany(cmd.Context(), idsOf(batch))
+			}
 			return a.operate(cmd, o)
 		},
 	}

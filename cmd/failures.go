@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hipq/hipq/internal/null"
 	"github.com/hipq/hipq/internal/shell"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/job"
@@ -156,7 +157,7 @@ func failureOf(q *queue.Queue, by queue.Filter, f queue.Failure) failureKind {
 	}
 	k := failureKind{
 		Queue: q.Name, Type: f.Type, Fingerprint: f.Fingerprint, Jobs: f.Jobs, First: utc(f.First), Last: utc(f.Last), Example: f.Example,
-		Error: job.Text(f.Error),
+		Error: null.Text(f.Error),
 	}
 	if by.Standing == queue.Closed {
 		k.Retry = command("retry", "--again", "--state", string(queue.Closed))

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -15,12 +16,12 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// operation is what an operator does to jobs, one by one: those of the ids, or those that a filter finds.
+// operation is what an operator does to jobs: those of the ids, or those that a filter finds.
 type operation struct {
-	// verb is the command's name, done its result for a job.
-	verb, done string
-	queue      string
-	ids        []int64
+	// verb is the command's name, result what it makes of a job.
+	verb, result string
+	queue        string
+	ids          []int64
 	// filter finds the jobs if there are no ids, in each of the standings.
 	filter    *filterFlags
 	standings []queue.Standing
@@ -35,8 +36,35 @@ type operation struct {
 	would func(q *queue.Queue, j *job.Job, c *change) error
 	// hint, if there is one, says what to do about a refusal.
 	hint func(err error) string
-	// do does it to one job, and may fill in what came of it.
-	do func(q *queue.Queue, c *change) error
+	// do does it to some jobs, a batch of them at most, and may fill in what came of each. refused has for each why it could not
+	// be, nil if it was; after an error nothing was done.
+	do func(q *queue.Queue, batch []*change) (refused []error, err error)
+	// batch is how many jobs one call of do takes; 0 is batchJobs.
+	batch int
+	// again says that who does it again does it once more to the same jobs.
+	again bool
+}
+
+// batchJobs is how many jobs an operation changes in one transaction, which workers may have to wait for.
+const batchJobs = 100
+
+// byOne is what does something to one job after the other, for batches of one.
+func byOne(do func(q *queue.Queue, c *change) error) func(*queue.Queue, []*change) ([]error, error) {
+	return func(q *queue.Queue, batch []*change) ([]error, error) {
+		err := do(q, batch[0])
+		if err != nil && !queue.IsRefusal(err) {
+			return nil, err
+		}
+		return []error{err}, nil
+	}
+}
+
+func idsOf(batch []*change) []int64 {
+	ids := make([]int64, len(batch))
+	for n, c := range batch {
+		ids[n] = c.ID
+	}
+	return ids
 }
 
 // change is what became of a job.
@@ -79,6 +107,11 @@ func (c change) live() string {
 type operated struct {
 	operation
 	q *queue.Queue
+	// all are the jobs that it is about, of which so many are done.
+	all  []int64
+	done int
+	// quiet says that a person sees the progress, and not each job.
+	quiet bool
 	// changed are the jobs that were, or would be; refused is how many could not be; duplicates of how many another job has the
 	// type and key.
 	changed             []int64
@@ -139,16 +172,47 @@ func (a *app) operate(cmd *cobra.Command, o operation) error {
 			return errors.New("nothing was changed")
 		}
 	}
-	d := operated{operation: o, q: q}
-	for n, id := range all {
-		if cmd.Context().Err() != nil {
-			return advised{errInterrupted, fmt.Sprintf("%s: %d of %s are done; the next is %d", o.verb, n, jobs(len(all)), id)}
-		}
-		if err := a.operateOne(cmd.Context(), id, &d); err != nil {
-			return err
-		}
+	d := operated{operation: o, q: q, all: all}
+	if d.dryRun || d.batch == 0 {
+		d.batch = batchJobs
 	}
+	if len(all) > batchJobs && !o.dryRun {
+		a.progress(o.verb, len(all))
+		defer a.endProgress()
+		d.quiet = a.err.bar != nil && a.onTerminal()
+	}
+	for batch := range slices.Chunk(all, d.batch) {
+		err := cmd.Context().Err()
+		if err == nil {
+			err = a.operateBatch(cmd.Context(), batch, &d)
+		}
+		if err != nil {
+			return d.brokenOff(cmd.Context(), err)
+		}
+		a.progressed(d.done)
+	}
+	a.endProgress()
 	return a.summarize(d)
+}
+
+// brokenOff says how far an operation has come that an error, or a signal, has ended, and how to go on.
+func (d *operated) brokenOff(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		err = errInterrupted
+	}
+	left := len(d.all) - d.done
+	if d.dryRun || len(d.all) == 1 || left == 0 {
+		return err
+	}
+	said := fmt.Sprintf("%s: %s of %s are done, %s are left; the next is %d", d.verb, thousands(d.done), numbered(int64(len(d.all))), thousands(left), d.all[d.done])
+	switch {
+	case d.again:
+	case d.filter.limit > 0:
+		said += fmt.Sprintf("; the same command with --limit %d goes on", left)
+	case len(d.ids) == 0:
+		said += "; the same command goes on"
+	}
+	return advised{err, said}
 }
 
 // summarize says what an operation has come to.
@@ -173,67 +237,86 @@ func (a *app) summarize(d operated) error {
 	return nil
 }
 
-// try does it to one job, or in a dry run says what would come of it. What a filter finds would not be refused.
-func (d *operated) try(ctx context.Context, c *change) error {
+// try does it to some jobs, or in a dry run finds out what would come of it. What a filter finds would not be refused.
+func (d *operated) try(ctx context.Context, batch []*change) (refused []error, err error) {
 	if !d.dryRun {
-		return d.do(d.q, c)
+		return d.do(d.q, batch)
 	}
+	refused = make([]error, len(batch))
 	if len(d.ids) == 0 && d.would == nil {
-		return nil
+		return refused, nil
 	}
-	j, err := d.q.Get(ctx, c.ID)
+	for n, c := range batch {
+		j, err := d.q.Get(ctx, c.ID)
+		if err == nil {
+			err = d.can(j)
+			if err != nil {
+				err = fmt.Errorf("job %d of %s: %w", c.ID, d.q.Name, err)
+			}
+		}
+		if err == nil && d.would != nil {
+			err = d.would(d.q, j, c)
+		}
+		if refused[n] = err; err != nil && !queue.IsRefusal(err) {
+			return nil, err
+		}
+	}
+	return refused, nil
+}
+
+// operateBatch gives an error only for what would fail for every job.
+func (a *app) operateBatch(ctx context.Context, ids []int64, d *operated) error {
+	batch := make([]*change, len(ids))
+	for n, id := range ids {
+		batch[n] = &change{Queue: d.q.Name, ID: id, Result: d.result, DryRun: d.dryRun}
+	}
+	refused, err := d.try(ctx, batch)
 	if err != nil {
 		return err
 	}
-	if err := d.can(j); err != nil {
-		return fmt.Errorf("job %d of %s: %w", c.ID, d.q.Name, err)
-	}
-	if d.would != nil {
-		return d.would(d.q, j, c)
+	d.done += len(batch)
+	for n, c := range batch {
+		if err := a.operated(c, refused[n], d); err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
-// operateOne gives an error only for what would fail for every job.
-func (a *app) operateOne(ctx context.Context, id int64, d *operated) error {
-	c := change{Queue: d.q.Name, ID: id, Result: d.done, DryRun: d.dryRun}
-	err := d.try(ctx, &c)
-	moved := errors.As(err, new(*queue.ClosedError)) || errors.Is(err, queue.ErrStarted) || errors.Is(err, queue.ErrFinal) || errors.Is(err, queue.ErrNotFinal) ||
-		errors.Is(err, queue.ErrNotFailed) || errors.Is(err, queue.ErrNotFound)
+// operated tells what became of a job.
+func (a *app) operated(c *change, refused error, d *operated) error {
 	switch {
-	case err == nil && c.Result == duplicate:
+	case refused == nil && c.Result == duplicate:
 		d.duplicates++
 		if !a.json {
-			a.err.line("hipq: job %d of %s is not retried: %s", id, d.q.Name, c.live())
+			a.err.line("hipq: job %d of %s is not retried: %s", c.ID, d.q.Name, c.live())
 		}
-		return a.printChange(c)
-	case err == nil:
-		d.changed = append(d.changed, id)
-		return a.printChange(c)
-	case moved && len(d.ids) == 0:
+		return a.printChange(*c, d)
+	case refused == nil:
+		d.changed = append(d.changed, c.ID)
+		return a.printChange(*c, d)
+	case len(d.ids) == 0 && !errors.Is(refused, job.ErrInvalid):
 		return nil // one that the filter found has gone on meanwhile
-	case moved, errors.Is(err, job.ErrInvalid):
-		d.refused++
-		if a.json {
-			reason := err.Error()
-			c.Result, c.Reason = "refused", &reason
-			return a.printJSON(c)
-		}
-		hint := ""
-		if d.hint != nil {
-			hint = d.hint(err)
-		}
-		a.report(exitFailed, err, hint)
-		return nil
 	}
-	return err
+	d.refused++
+	if a.json {
+		reason := refused.Error()
+		c.Result, c.Reason = "refused", &reason
+		return a.printJSON(c)
+	}
+	hint := ""
+	if d.hint != nil {
+		hint = d.hint(refused)
+	}
+	a.report(exitFailed, refused, hint)
+	return nil
 }
 
-func (a *app) printChange(c change) error {
+func (a *app) printChange(c change, d *operated) error {
 	if a.json {
 		return a.printJSON(c)
 	}
-	if text := c.text(); text != "" {
+	if text := c.text(); text != "" && !d.quiet {
 		a.out.line("%s", text)
 	}
 	return nil

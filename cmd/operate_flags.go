@@ -56,7 +56,7 @@ func standingsOf(c *cobra.Command) (all []queue.Standing) {
 
 // operation is what to do to which jobs, but for the doing. Without --state it is done to all about which the command can do
 // something.
-func (f *operateFlags) operation(a *app, cmd *cobra.Command, done string, args []string) (operation, error) {
+func (f *operateFlags) operation(a *app, cmd *cobra.Command, result string, args []string) (operation, error) {
 	verb, standings := cmd.Name(), standingsOf(cmd)
 	if f.queue == "" {
 		f.queue, args = args[0], args[1:]
@@ -78,7 +78,7 @@ func (f *operateFlags) operation(a *app, cmd *cobra.Command, done string, args [
 	case f.state != "":
 		standings = []queue.Standing{queue.Standing(f.state)}
 	}
-	return operation{verb: verb, done: done, queue: f.queue, ids: ids, filter: &f.filterFlags, standings: standings, dryRun: f.dryRun, ask: f.all && !f.yes}, nil
+	return operation{verb: verb, result: result, queue: f.queue, ids: ids, filter: &f.filterFlags, standings: standings, dryRun: f.dryRun, ask: f.all && !f.yes}, nil
 }
 
 // find gives the ids of the jobs that a filter lets pass, before the first is changed, for it may stand elsewhere then.

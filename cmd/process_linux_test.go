@@ -40,7 +40,10 @@ func openTerminal(size unix.Winsize) (screen, line *os.File, err error) {
 
 // onTerminal is the program terminal.
 func onTerminal(args []string) error {
-	size := unix.Winsize{}
+	size, errorsToo := unix.Winsize{}, args[0] == "--stderr"
+	if errorsToo {
+		args = args[1:]
+	}
 	if columns, ok := strings.CutPrefix(args[0], "--columns="); ok {
 		n, err := strconv.ParseUint(columns, 10, 16)
 		if err != nil {
@@ -60,6 +63,9 @@ func onTerminal(args []string) error {
 	}()
 	c := exec.Command(args[0], args[1:]...)
 	c.Stdin, c.Stdout, c.Stderr = os.Stdin, line, os.Stderr
+	if errorsToo {
+		c.Stderr = line
+	}
 	failed := c.Run()
 	line.Close()
 	// reading from a terminal that nobody holds any more ends in EIO

@@ -38,15 +38,18 @@ func (a *app) retryCommand() *cobra.Command {
 				return usagef("--state %s: what was retried or dismissed is retried with --again", f.state)
 			}
 			o.can = func(j *job.Job) error { return queue.CanRetry(j, again) }
-			o.do = func(q *queue.Queue, c *change) error {
-				added, err := q.Retry(cmd.Context(), c.ID, again)
-				if err != nil {
-					return err
+			o.again = again
+			o.do = func(q *queue.Queue, batch []*change) ([]error, error) {
+				added, refused, err := q.RetryMany(cmd.Context(), idsOf(batch), again)
+				for n, job := range added {
+					if err != nil || refused[n] != nil {
+						continue
+					}
+					if batch[n].NewID = &job.ID; job.Duplicate {
+						batch[n].Result = duplicate
+					}
 				}
-				if c.NewID = &added.ID; added.Duplicate {
-					c.Result = duplicate
-				}
-				return nil
+				return refused, err
 			}
 			o.would = wouldRetry(cmd.Context())
 			o.hint = func(err error) string {

@@ -62,7 +62,7 @@ func program(run func(args []string) error) {
 //	sql STATEMENT…          runs statements on the script's database and prints their rows, a tab between the columns;
 //	                        @FILE is statements from a file, each of which ends with a semicolon and a line's end
 //	terminal PROGRAM …      runs a program with a terminal for its standard output, and prints what is shown there; a first
-//	                        argument --columns=N says how wide it is
+//	                        argument --columns=N says how wide it is, one --stderr that standard error is the terminal too
 //	tab SHELL LINE          types a line into a shell (bash, zsh, fish) that has learnt hipq's completion, has it complete the
 //	                        last word, and prints what stands there then, each word on a line; with several offers
 //	                        it is all of them

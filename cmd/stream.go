@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/schollz/progressbar/v3"
 	"golang.org/x/term"
 )
 
@@ -20,6 +21,8 @@ type output struct {
 	err error
 	// pager, if there is one, shows it on the terminal that Writer is.
 	pager *pager
+	// bar, if there is one, stands on the last line of the terminal, and makes room for what is printed.
+	bar *progressbar.ProgressBar
 }
 
 // stalledFor is how long a command that shall end waits for one that has stopped to read what it prints.
@@ -27,6 +30,9 @@ const stalledFor = 300 * time.Millisecond
 
 func (o *output) Write(p []byte) (int, error) {
 	clean := []byte(cleaned(string(p))) // not p, which is the caller's again if the write is given up
+	if o.bar != nil {
+		_ = o.bar.Clear() // or the lines look odd
+	}
 	to, written := o.Writer, make(chan error, 1)
 	if o.pager != nil {
 		to = o.pager

@@ -39,32 +39,44 @@ const notStarted = " AND state IN ('initial', 'retry')"
 // inserted by plain SQL is taken in first; one that can't be a job ends with that reason.
 // ErrStarted, ErrFinal or ErrNotFound if that can't be.
 func (q *Queue) Cancel(ctx context.Context, id int64) error {
-	return q.change(ctx, "cancel", id, isCancelled, func(tx *engine.Tx, j *job.Job) error {
-		if j.Flaw != nil {
-			return q.refuseOne(ctx, tx, j)
-		}
-		var entries []activity.Entry
-		if j.IsNew() {
-			if err := q.takeInOne(ctx, tx, q.typesIn(tx), inserted{j, j.Left.Windows}); err != nil {
-				return err
-			}
-			entries = append(entries, q.entry(j, activity.Added))
-		}
-		if err := rules.CheckTransition(j.State, job.Final); err != nil {
-			return err
-		}
-		entry := q.entry(j, activity.Cancelled)
-		entry.Error = job.Cancelled
-		if err := record.Entries(ctx, tx, q.db, append(entries, entry)); err != nil {
-			return err
-		}
-		_, err := tx.ExecContext(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET state = 'final', line = 'failed', error = ?, wake_time = NULL,"+
-			" worker_id = 'NONE', lock_token = 'NONE', update_time = ? WHERE id = ?"+notStarted, job.Cancelled, engine.At(tx.Now), id)
-		if err != nil {
-			return err
-		}
-		return q.discard(ctx, tx, job.LineFailed, []any{id})
+	refused, err := q.CancelMany(ctx, []int64{id})
+	return alone(refused, err)
+}
+
+// CancelMany is Cancel for several jobs in one transaction: for some hundreds at once. refused has for each why it could not
+// be, nil if it was. After an error nothing was done.
+func (q *Queue) CancelMany(ctx context.Context, ids []int64) (refused []error, err error) {
+	return q.many(ctx, "cancel", ids, func(tx *engine.Tx, n int) error {
+		return q.changeIn(ctx, tx, ids[n], isCancelled, func(j *job.Job) error { return q.cancel(ctx, tx, j) })
 	})
+}
+
+// cancel ends a job that waits.
+func (q *Queue) cancel(ctx context.Context, tx *engine.Tx, j *job.Job) error {
+	if j.Flaw != nil {
+		return q.refuseOne(ctx, tx, j)
+	}
+	var entries []activity.Entry
+	if j.IsNew() {
+		if err := q.takeInOne(ctx, tx, q.typesIn(tx), inserted{j, j.Left.Windows}); err != nil {
+			return err
+		}
+		entries = append(entries, q.entry(j, activity.Added))
+	}
+	if err := rules.CheckTransition(j.State, job.Final); err != nil {
+		return err
+	}
+	entry := q.entry(j, activity.Cancelled)
+	entry.Error = job.Cancelled
+	if err := record.Entries(ctx, tx, q.db, append(entries, entry)); err != nil {
+		return err
+	}
+	_, err := tx.ExecContext(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET state = 'final', line = 'failed', error = ?, wake_time = NULL,"+
+		" worker_id = 'NONE', lock_token = 'NONE', update_time = ? WHERE id = ?"+notStarted, job.Cancelled, engine.At(tx.Now), j.ID)
+	if err != nil {
+		return err
+	}
+	return q.discard(ctx, tx, job.LineFailed, []any{j.ID})
 }
 
 // CanCancel says whether Cancel, or Reschedule, would refuse a job as it is: ErrStarted or ErrFinal.
@@ -134,46 +146,47 @@ type When struct {
 // Reschedule says anew when a job that waits should run, and with which priority. Its windows hold all the same.
 // ErrStarted, ErrFinal or ErrNotFound if that can't be. It may be repeated.
 func (q *Queue) Reschedule(ctx context.Context, id int64, w When) error {
-	return q.change(ctx, "reschedule", id, nil, func(tx *engine.Tx, j *job.Job) error {
-		if j.Flaw != nil {
-			return j.Flaw
-		}
-		when := j.ScheduledRunTime
-		if !w.At.IsZero() {
-			when = w.At
-		}
-		if w.In != nil {
-			when = tx.Now.Add(*w.In)
-		}
-		when = rules.Opening(j.Windows, q.Location, when)
-		line, wake := rules.Place(when, tx.Now)
-		// a row by plain SQL that no tick has taken in yet stays one
-		_, err := tx.ExecContext(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET line = CASE WHEN line = 'new' THEN 'new' ELSE ? END,"+
-			" wake_time = CASE WHEN line = 'new' THEN NULL ELSE ? END, scheduled_run_time = ?, priority = COALESCE(?, priority),"+
-			" worker_id = 'NONE', lock_token = 'NONE', update_time = ? WHERE id = ?"+notStarted,
-			line, engine.At(wake), engine.At(when), w.Priority, engine.At(tx.Now), id)
-		return err
+	refused, err := q.many(ctx, "reschedule", []int64{id}, func(tx *engine.Tx, _ int) error {
+		return q.changeIn(ctx, tx, id, nil, func(j *job.Job) error { return q.reschedule(ctx, tx, j, w) })
 	})
+	return alone(refused, err)
 }
 
-// change runs f for a job that waits, whose row stays locked until it is done. done, if not nil, says that an earlier try of
-// the transaction has done so.
-func (q *Queue) change(ctx context.Context, verb string, id int64, done func(*engine.Tx, *job.Job, error) bool, f func(*engine.Tx, *job.Job) error) error {
-	err := q.db.Tx(ctx, func(tx *engine.Tx) error {
-		j, err := q.get(ctx, tx, id, q.db.ForUpdate)
-		if done != nil && done(tx, j, err) {
-			return nil
-		}
-		if err == nil {
-			err = CanCancel(j)
-		}
-		if err != nil {
-			return err
-		}
-		return f(tx, j)
-	})
-	if err != nil {
-		return fmt.Errorf("%s job %d of %s: %w", verb, id, q.Name, err)
+func (q *Queue) reschedule(ctx context.Context, tx *engine.Tx, j *job.Job, w When) error {
+	if j.Flaw != nil {
+		return j.Flaw
 	}
-	return nil
+	when := j.ScheduledRunTime
+	if !w.At.IsZero() {
+		when = w.At
+	}
+	if w.In != nil {
+		when = tx.Now.Add(*w.In)
+	}
+	when = rules.Opening(j.Windows, q.Location, when)
+	line, wake := rules.Place(when, tx.Now)
+	// a row by plain SQL that no tick has taken in yet stays one
+	_, err := tx.ExecContext(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET line = CASE WHEN line = 'new' THEN 'new' ELSE ? END,"+
+		" wake_time = CASE WHEN line = 'new' THEN NULL ELSE ? END, scheduled_run_time = ?, priority = COALESCE(?, priority),"+
+		" worker_id = 'NONE', lock_token = 'NONE', update_time = ? WHERE id = ?"+notStarted,
+		line, engine.At(wake), engine.At(when), w.Priority, engine.At(tx.Now), j.ID)
+	return err
+}
+
+// changeIn runs f for a job that waits, whose row stays locked until the transaction is done. done, if not nil, says that an
+// earlier try of the transaction has done so.
+func (q *Queue) changeIn(
+	ctx context.Context, tx *engine.Tx, id int64, done func(*engine.Tx, *job.Job, error) bool, f func(*job.Job) error,
+) error {
+	j, err := q.get(ctx, tx, id, q.db.ForUpdate)
+	if done != nil && done(tx, j, err) {
+		return nil
+	}
+	if err == nil {
+		err = CanCancel(j)
+	}
+	if err != nil {
+		return err
+	}
+	return f(j)
 }

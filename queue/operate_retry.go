@@ -28,25 +28,32 @@ func (e *ClosedError) Error() string {
 // without again, and by several at once. ErrNotFinal or ErrNotFound if it can't be, job.ErrInvalid if it was never fit to be a
 // job. If its key is taken by a job that is not final, that one's id comes back as a Duplicate, and nothing is changed.
 func (q *Queue) Retry(ctx context.Context, id int64, again bool) (Added, error) {
-	var added Added
-	err := q.db.Tx(ctx, func(tx *engine.Tx) error {
-		j, err := q.get(ctx, tx, id, q.db.ForUpdate) // so that others who retry it wait, and see
+	added, refused, err := q.RetryMany(ctx, []int64{id}, again)
+	if err := alone(refused, err); err != nil {
+		return Added{}, err
+	}
+	return added[0], nil
+}
+
+// RetryMany is Retry for several jobs, one after the other in one transaction, whose rows stay locked until all are done: for
+// some hundreds at once. refused has for each why it could not be, nil if it was. After an error nothing was done.
+func (q *Queue) RetryMany(ctx context.Context, ids []int64, again bool) (added []Added, refused []error, err error) {
+	added = make([]Added, len(ids))
+	refused, err = q.many(ctx, "retry", ids, func(tx *engine.Tx, n int) error {
+		j, err := q.get(ctx, tx, ids[n], q.db.ForUpdate) // so that others who retry it wait, and see
 		switch {
 		case err != nil:
 			return err
-		case tx.MayBeDone && added.ID != 0 && added.ID == j.RetriedAs:
+		case tx.MayBeDone && added[n].ID != 0 && added[n].ID == j.RetriedAs:
 			return nil // by an earlier try
 		}
 		if err := CanRetry(j, again); err != nil {
 			return err
 		}
-		added, err = q.repeat(ctx, tx, j)
+		added[n], err = q.repeat(ctx, tx, j)
 		return err
 	})
-	if err != nil {
-		return Added{}, fmt.Errorf("retry job %d of %s: %w", id, q.Name, err)
-	}
-	return added, nil
+	return added, refused, err
 }
 
 // CanRetry says whether Retry would refuse a job as it is: ErrNotFinal, or a *ClosedError.
@@ -103,20 +110,23 @@ func like(j *job.Job) job.New {
 // Dismiss closes a failed job: nothing is to be done about it any more. It may be repeated. ErrNotFinal, ErrNotFailed or
 // ErrNotFound if that can't be.
 func (q *Queue) Dismiss(ctx context.Context, id int64) error {
-	err := q.db.Tx(ctx, func(tx *engine.Tx) error {
-		j, err := q.get(ctx, tx, id, q.db.ForUpdate)
+	refused, err := q.DismissMany(ctx, []int64{id})
+	return alone(refused, err)
+}
+
+// DismissMany is Dismiss for several jobs in one transaction: for some hundreds at once. refused has for each why it could not
+// be, nil if it was. After an error nothing was done.
+func (q *Queue) DismissMany(ctx context.Context, ids []int64) (refused []error, err error) {
+	return q.many(ctx, "dismiss", ids, func(tx *engine.Tx, n int) error {
+		j, err := q.get(ctx, tx, ids[n], q.db.ForUpdate)
 		if err == nil {
 			err = CanDismiss(j)
 		}
 		if err != nil {
 			return err
 		}
-		return tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET line = 'closed' WHERE id = ? AND line = 'failed'", id)
+		return tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET line = 'closed' WHERE id = ? AND line = 'failed'", ids[n])
 	})
-	if err != nil {
-		return fmt.Errorf("dismiss job %d of %s: %w", id, q.Name, err)
-	}
-	return nil
 }
 
 // CanDismiss says whether Dismiss would refuse a job as it is: ErrNotFinal, or ErrNotFailed.

@@ -1,0 +1,50 @@
+package cmd
+
+import (
+	"os"
+	"time"
+
+	"github.com/schollz/progressbar/v3"
+)
+
+// progress shows a person at a terminal how far a command has come, on standard error, until endProgress: a bar if it is
+// known how many there are to do, else (with 0) their number. A pipe, a file, cron, a terminal that can't rewrite a line and
+// --json have none of it.
+func (a *app) progress(what string, all int) {
+	terminal := a.err.terminal()
+	if kind := os.Getenv("TERM"); terminal == nil || a.json || kind == "dumb" || kind == "" {
+		return
+	}
+	most := int64(all)
+	if all == 0 {
+		most = -1
+	}
+	bar := progressbar.NewOptions64(most,
+		progressbar.OptionSetWriter(terminal),
+		progressbar.OptionSetDescription("hipq "+what),
+		progressbar.OptionShowCount(),
+		progressbar.OptionSetWidth(20),
+		progressbar.OptionThrottle(100*time.Millisecond),
+		progressbar.OptionSetElapsedTime(all == 0),
+		progressbar.OptionUseANSICodes(false), // blanks do as well
+		progressbar.OptionClearOnFinish())
+	a.err.bar = bar
+	if a.onTerminal() {
+		a.out.bar = bar
+	}
+}
+
+// progressed says how many are done by now.
+func (a *app) progressed(n int) {
+	if a.err.bar != nil {
+		_ = a.err.bar.Set(n) // who doesn't see it sees the end
+	}
+}
+
+// endProgress leaves the terminal as if there had been no bar.
+func (a *app) endProgress() {
+	if a.err.bar != nil {
+		_ = a.err.bar.Clear() // it is gone, or the terminal is
+	}
+	a.err.bar, a.out.bar = nil, nil
+}
