@@ -16,6 +16,15 @@ type PurgeOptions struct {
 	Force bool
 	// DryRun counts what would go, and deletes nothing.
 	DryRun bool
+	// Progress, if there is one, is told after each batch how many of a kind are deleted by now.
+	Progress func(deleted int64)
+}
+
+// Tell tells Progress.
+func (o PurgeOptions) Tell(deleted int64) {
+	if o.Progress != nil {
+		o.Progress(deleted)
+	}
 }
 
 // PurgeResult is what Purge did, or would do.
@@ -84,7 +93,7 @@ func (l *Log) purgeHour(ctx context.Context, o PurgeOptions, hour, from, to time
 		}
 	}
 	if goes && !o.DryRun {
-		return l.deleteEntries(ctx, from, to, &r.Deleted)
+		return l.deleteEntries(ctx, o, from, to, &r.Deleted)
 	}
 	var n int64
 	query := "SELECT COUNT(*) FROM " + l.db.Activity() + " WHERE at >= ? AND at < ?"
@@ -103,7 +112,7 @@ func (l *Log) purgeHour(ctx context.Context, o PurgeOptions, hour, from, to time
 	return nil
 }
 
-func (l *Log) deleteEntries(ctx context.Context, from, to time.Time, deleted *int64) error {
+func (l *Log) deleteEntries(ctx context.Context, o PurgeOptions, from, to time.Time, deleted *int64) error {
 	query := "SELECT id, at FROM " + l.db.Activity() + " " + l.db.Index(l.db.Activity(), "at") +
 		" WHERE at >= ? AND at < ? ORDER BY at LIMIT ?"
 	for {
@@ -120,6 +129,7 @@ func (l *Log) deleteEntries(ctx context.Context, from, to time.Time, deleted *in
 		}
 		n, err := l.deleteByID(ctx, ids)
 		*deleted += n
+		o.Tell(*deleted)
 		if err != nil || len(found) < engine.PurgeBatch {
 			return err
 		}

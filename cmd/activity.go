@@ -13,7 +13,7 @@ import (
 
 const activityLong = `Prints the activity, oldest first: every transition of a worker or a job. As a table it shows the newest 100 entries,
 unless --limit says otherwise; as JSON all, one object a line. With --follow it goes on with what comes, until it is
-interrupted.
+interrupted; a database that is away it asks again until that is back, and says so on stderr. No entry is left out for it.
 
 Exit codes: 0 done · 64 usage · 75 the database is unreachable or busy · 78 configuration · 130 interrupted.`
 
@@ -83,7 +83,14 @@ func (a *app) runActivity(cmd *cobra.Command, f activityFlags) error {
 	by.JobID, by.Worker = f.job, f.worker
 	log := activity.New(i.db)
 	if f.follow {
-		return log.Follow(cmd.Context(), by, time.Second, func(e activity.Entry) error { return a.printEntry(i, e) })
+		o := activity.FollowOptions{
+			Every: time.Second,
+			Lost: func(err error) {
+				a.printWarning("the database can't be read, and is asked again until it can: " + err.Error())
+			},
+			Back: func() { a.printWarning("the database can be read again") },
+		}
+		return log.Follow(cmd.Context(), by, o, func(e activity.Entry) error { return a.printEntry(i, e) })
 	}
 	a.page()
 	if a.json {

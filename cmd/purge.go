@@ -1,7 +1,10 @@
 package cmd
 
 import (
+	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -10,16 +13,18 @@ import (
 	"github.com/hipq/hipq/internal/null"
 	"github.com/hipq/hipq/internal/roster"
 	"github.com/hipq/hipq/monitor"
+	"github.com/hipq/hipq/queue"
 )
 
 const purgeLong = `Deletes activity older than activity.keep (14 days), but no hour that hipq monitor has not taken; workers that ended
-before that; and final jobs past their queue's keep_finished (14 days) and keep_failed (90 days). It never deletes a job
-that is not final. It works in small batches that don't block the workers, and may be interrupted and repeated.
+before that; metrics older than metrics.keep (2 years); and final jobs past their queue's keep_finished (14 days) and
+keep_failed (90 days). It never deletes a job that is not final. It works in small batches, with a pause after each, that
+don't block the workers, and may be interrupted and repeated: then, and after --max-time, it says what is left.
 
 Exit codes: 0 done · 1 with --dry-run: there is nothing to delete · 64 usage · 75 the database is unreachable or busy · 78 configuration.`
 
 func (a *app) purgeCommand() *cobra.Command {
-	var olderThan string
+	var olderThan, most string
 	var o activity.PurgeOptions
 	c := &cobra.Command{
 		Use:   "purge",
@@ -27,18 +32,20 @@ func (a *app) purgeCommand() *cobra.Command {
 		Long:  purgeLong,
 		Example: `  0 4 1,15 * * hipq purge     # in crontab
   hipq purge --dry-run        # what would go
-  hipq purge --older-than 30d`,
+  hipq purge --older-than 30d --max-time 10m`,
 		SuggestFor: []string{"clean", "cleanup", "prune", "gc", "vacuum", "expire"},
-		RunE:       func(cmd *cobra.Command, _ []string) error { return a.runPurge(cmd, olderThan, o) },
+		RunE:       func(cmd *cobra.Command, _ []string) error { return a.runPurge(cmd, olderThan, most, o) },
 	}
 	f := c.Flags()
 	f.StringVar(&olderThan, "older-than", "", "delete activity older than this (default: activity.keep)")
+	f.StringVar(&most, "max-time", "", "end after so long, and say what is left to be deleted (default: when all is done)")
 	f.BoolVar(&o.DryRun, "dry-run", false, "say how much of what it would delete, and delete nothing; exit 1 if that is nothing")
 	f.BoolVar(&o.Force, "force", false, "delete hours too that hipq monitor has not taken")
 	return c
 }
 
-// purged is what became of one kind of things, or in a dry run would: what was deleted, or kept for the monitor's sake.
+// purged is what became of one kind of things, or in a dry run would: what was deleted, kept for the monitor's sake, or is left to
+// be deleted.
 type purged struct {
 	What   string  `json:"what"`
 	Queue  *string `json:"queue"`
@@ -51,10 +58,17 @@ type purged struct {
 	Hour *time.Time `json:"hour"`
 }
 
-func (a *app) runPurge(cmd *cobra.Command, olderThan string, o activity.PurgeOptions) error {
+func (a *app) runPurge(cmd *cobra.Command, olderThan, most string, o activity.PurgeOptions) error {
 	keep, err := durationFlag("--older-than", olderThan)
 	if err != nil {
 		return err
+	}
+	longest, err := durationFlag("--max-time", most)
+	switch {
+	case err != nil:
+		return err
+	case most != "" && longest == 0:
+		return usagef("--max-time: in no time nothing is deleted")
 	}
 	i, err := a.openPatiently(cmd)
 	if err != nil {
@@ -69,39 +83,83 @@ func (a *app) runPurge(cmd *cobra.Command, olderThan string, o activity.PurgeOpt
 		return err
 	}
 	o.Before = now.Add(-keep)
-	p := purging{a: a, now: now, dryRun: o.DryRun}
-	if err := p.run(cmd, i, o); err != nil {
+	o.Progress = func(n int64) { a.progressed(int(n)) }
+	queues, err := i.queues(cmd.Context())
+	if err != nil {
 		return err
 	}
-	if o.DryRun && p.deleted == 0 {
+	if !o.Force {
+		if err := a.warnUnmonitored(cmd.Context(), i); err != nil {
+			return err
+		}
+	}
+	p := purging{a: a, i: i, queues: queues, options: o, now: now, result: "deleted"}
+	ctx, cancel := cmd.Context(), context.CancelFunc(func() {})
+	if most != "" && !o.DryRun {
+		ctx, cancel = context.WithTimeout(ctx, longest)
+	}
+	defer cancel()
+	err = p.run(ctx)
+	a.endProgress()
+	switch {
+	case err != nil && ctx.Err() != nil && !o.DryRun:
+		return p.stopped(cmd.Context(), most)
+	case err != nil:
+		return err
+	case o.DryRun && p.counted == 0:
 		return errors.New("purge: there is nothing to delete")
 	}
 	return nil
 }
 
+// warnUnmonitored says that nobody has turned activity into metrics for a day.
+func (a *app) warnUnmonitored(ctx context.Context, i *instance) error {
+	since, err := monitor.New(i.db).Unmonitored(ctx)
+	if err == nil && !since.IsZero() {
+		a.warn(errors.New(unmonitored(i, since)))
+	}
+	return err
+}
+
+func unmonitored(i *instance, since time.Time) string {
+	return fmt.Sprintf("nobody has monitored what happened since %s, which can't be purged: is hipq monitor in crontab?", i.local(since))
+}
+
 // purging is how a purge goes on. What is done is said at once, for it is done even if the rest can't be.
 type purging struct {
 	a       *app
+	i       *instance
+	queues  []*queue.Queue
+	options activity.PurgeOptions
 	now     time.Time
-	dryRun  bool
-	deleted int64
+	// result is what becomes of what run counts.
+	result  string
+	counted int64
+	// left are the counts of what is left, in words.
+	left []string
 }
 
-func (p *purging) run(cmd *cobra.Command, i *instance, o activity.PurgeOptions) error {
-	entries, err := activity.New(i.db).Purge(cmd.Context(), o)
+func (p *purging) run(ctx context.Context) error {
+	o := p.options
+	p.next("activity")
+	entries, err := activity.New(p.i.db).Purge(ctx, o)
 	if err := errors.Join(p.tell("activity", "", entries.Deleted, o.Before), p.tellKept(entries, o.Before), err); err != nil {
 		return err
 	}
-	workers, err := roster.New(i.db).Purge(cmd.Context(), o)
+	p.next("workers")
+	workers, err := roster.New(p.i.db).Purge(ctx, o)
 	if err := errors.Join(p.tell("workers", "", workers, o.Before), err); err != nil {
 		return err
 	}
-	queues, err := i.queues(cmd.Context())
-	if err != nil {
+	p.next("metrics")
+	o.Before = p.now.Add(-p.i.MetricsKeep)
+	hours, err := monitor.New(p.i.db).Purge(ctx, o)
+	if err := errors.Join(p.tell("metrics", "", hours, o.Before), err); err != nil {
 		return err
 	}
-	for _, q := range queues {
-		finished, failed, err := q.Purge(cmd.Context(), o.DryRun)
+	for _, q := range p.queues {
+		p.next(q.Name)
+		finished, failed, err := q.Purge(ctx, queue.PurgeOptions{DryRun: o.DryRun, Progress: o.Progress})
 		err = errors.Join(p.tell("finished", q.Name, finished, p.now.Add(-q.KeepFinished)), p.tell("failed", q.Name, failed, p.now.Add(-q.KeepFailed)), err)
 		if err != nil {
 			return err
@@ -110,22 +168,71 @@ func (p *purging) run(cmd *cobra.Command, i *instance, o activity.PurgeOptions) 
 	return nil
 }
 
+// next begins with other things.
+func (p *purging) next(what string) {
+	p.a.endProgress()
+	if !p.options.DryRun {
+		p.a.progress("purge: "+what, 0)
+	}
+}
+
+// countLeft is how long a purge that was stopped counts what it has left.
+const countLeft = 2 * time.Second
+
+// stopped says what a purge has left that a signal has ended, or its time.
+func (p *purging) stopped(ctx context.Context, most string) error {
+	rest := *p
+	rest.options.DryRun, rest.result = true, "left"
+	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), countLeft)
+	defer cancel()
+	err := rest.run(within)
+	if err != nil && within.Err() == nil {
+		return err
+	}
+	said := "nothing is left to be deleted"
+	switch {
+	case len(rest.left) > 0 && err != nil:
+		said = "at least " + strings.Join(rest.left, ", ") + " are left to be deleted; the same command goes on"
+	case len(rest.left) > 0:
+		said = strings.Join(rest.left, ", ") + " are left to be deleted; the same command goes on"
+	case err != nil:
+		said = "there may be more to be deleted; the same command goes on"
+	}
+	if ctx.Err() != nil {
+		return advised{errInterrupted, "purge: " + said}
+	}
+	if !p.a.json && (len(rest.left) > 0 || err != nil) {
+		p.a.err.line("hipq: purge ended after %s: %s", most, said)
+	}
+	return nil
+}
+
 // tell says how many of a kind were deleted. People read it on a terminal, or in a dry run.
 func (p *purging) tell(what, queue string, count int64, before time.Time) error {
-	p.deleted += count
-	if p.a.json {
-		return p.a.printJSON(purged{What: what, Queue: null.If(queue == "", queue), Result: "deleted", Count: count, DryRun: p.dryRun, Before: before.UTC()})
+	p.counted += count
+	things := map[string]string{
+		"activity": "activity entries", "workers": "workers", "metrics": "hours of metrics", "finished": "finished jobs", "failed": "failed jobs",
+	}[what]
+	if queue != "" {
+		things += " of " + queue
 	}
-	if !p.dryRun && !p.a.onTerminal() {
+	isLeft := p.result == "left"
+	if isLeft && count > 0 {
+		p.left = append(p.left, thousands(int(count))+" "+things)
+	}
+	switch {
+	case isLeft && count == 0:
+		return nil
+	case p.a.json:
+		return p.a.printJSON(purged{
+			What: what, Queue: null.If(queue == "", queue), Result: p.result, Count: count, DryRun: p.options.DryRun && !isLeft, Before: before.UTC(),
+		})
+	case isLeft, !p.options.DryRun && !p.a.onTerminal():
 		return nil
 	}
 	verb := "deleted"
-	if p.dryRun {
+	if p.options.DryRun {
 		verb = "would delete"
-	}
-	things := map[string]string{"activity": "activity entries", "workers": "workers", "finished": "finished jobs", "failed": "failed jobs"}[what]
-	if queue != "" {
-		things += " of " + queue
 	}
 	p.a.out.line("%s %d %s", verb, count, things)
 	return nil
@@ -133,12 +240,12 @@ func (p *purging) tell(what, queue string, count int64, before time.Time) error 
 
 // tellKept says which hours stay, and why.
 func (p *purging) tellKept(entries activity.PurgeResult, before time.Time) error {
-	if entries.KeptHours == 0 {
+	if entries.KeptHours == 0 || p.result == "left" {
 		return nil
 	}
 	if p.a.json {
 		more := entries.KeptEntries
-		kept := purged{What: "activity", Result: "kept", DryRun: p.dryRun, Before: before.UTC()}
+		kept := purged{What: "activity", Result: "kept", DryRun: p.options.DryRun, Before: before.UTC()}
 		for _, k := range entries.Kept {
 			kept.Hour, kept.Count = utc(k.Hour), k.Entries
 			if err := p.a.printJSON(kept); err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hipq/hipq/internal/roster"
+	"github.com/hipq/hipq/monitor"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/schema"
 )
@@ -88,6 +89,8 @@ type statusReport struct {
 	LastWorker *workerStatus `json:"last_worker"`
 	// Workers are all that are at work.
 	Workers []workerStatus `json:"workers"`
+	// Unmonitored is since when nobody has monitored, if that is a day.
+	Unmonitored *time.Time `json:"unmonitored"`
 }
 
 func (a *app) runStatus(cmd *cobra.Command) error {
@@ -135,10 +138,21 @@ func (a *app) runStatus(cmd *cobra.Command) error {
 		s := newWorkerStatus(*last, now)
 		report.LastWorker = &s
 	}
+	since, err := monitor.New(i.db).Unmonitored(cmd.Context())
+	if err != nil {
+		return err
+	}
+	report.Unmonitored = utc(since)
 	if a.json {
 		return a.printJSON(report)
 	}
-	return a.printStatus(i, report.Queues, report.LeftOut, report.LastWorker, report.Workers)
+	if err := a.printStatus(i, report.Queues, report.LeftOut, report.LastWorker, report.Workers); err != nil {
+		return err
+	}
+	if !since.IsZero() {
+		a.out.line("%s", unmonitored(i, since))
+	}
+	return nil
 }
 
 func (i *instance) queueStatus(ctx context.Context, q *queue.Queue, lastSeen time.Time) (queueStatus, error) {

@@ -44,6 +44,7 @@ func (b builder) config(s *shape) *Config {
 		Location:     b.location(s.Timezone),
 		Worker:       b.worker(s.Worker),
 		ActivityKeep: b.seconds("activity.keep", s.Activity.Keep, 14*day, 0),
+		MetricsKeep:  b.seconds("metrics.keep", s.Metrics.Keep, 2*365*day, 2*week),
 	}
 	c.Warnings = b.warnings
 	names := b.names(c)

@@ -42,6 +42,8 @@ type Config struct {
 	Worker   worker.Options
 	// ActivityKeep is how long purge leaves the activity.
 	ActivityKeep time.Duration
+	// MetricsKeep is how long purge leaves the metrics, two weeks at least: a report has two.
+	MetricsKeep time.Duration
 	// StrictTypes is what a Queue's is where it says nothing, and that of queues which this config doesn't have.
 	StrictTypes bool
 	// Warnings say what should be otherwise, for people to read.

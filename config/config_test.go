@@ -48,7 +48,7 @@ func TestMinimal(t *testing.T) {
 		Database:     schema.Options{Driver: "sqlite", Path: filepath.Join(dir, "hipq.db"), Mode: 0o600},
 		Location:     time.UTC,
 		Worker:       worker.DefaultOptions,
-		ActivityKeep: 14 * day,
+		ActivityKeep: 14 * day, MetricsKeep: 730 * day,
 		Queues: []Queue{{
 			Options: queue.Options{
 				Name: "emails", Types: []job.Type{job.DefaultType("send")}, Location: time.UTC,
@@ -72,6 +72,7 @@ database: {driver: mysql, dsn: "hipq:s3cret@tcp(db)/shop", path: ignored.db}
 timezone: Europe/Berlin
 worker: {concurrency: 1, batch: 10000, run_for: 1s, linger: yes, lock_for: 5s, grace: 0}
 activity: {keep: 0}
+metrics: {keep: 3w}
 timeout: 1h
 retry: {attempts: 7, jitter: 1}
 retry_handler: {exec: [decide], dir: /srv}
@@ -126,7 +127,8 @@ queues:
 		Tables:   "q_{instance}_{queue}",
 		Database: schema.Options{Driver: "mysql", DSN: "hipq:s3cret@tcp(db)/shop"},
 		Location: berlin, StrictTypes: true,
-		Worker: worker.Options{Concurrency: 1, Batch: 10000, RunFor: time.Second, Linger: true, LockFor: 5 * time.Second},
+		Worker:      worker.Options{Concurrency: 1, Batch: 10000, RunFor: time.Second, Linger: true, LockFor: 5 * time.Second},
+		MetricsKeep: 3 * week,
 		Queues: []Queue{
 			{
 				Options: queue.Options{

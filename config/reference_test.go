@@ -49,6 +49,7 @@ var headings = []struct{ section, heading, about string }{
 	{"tlsSection", "`database.tls`", ""},
 	{"workerSection", "`worker`", ""},
 	{"activitySection", "`activity`", ""},
+	{"metricsSection", "`metrics`", ""},
 	{"retrySection", "`retry`", "Of the instance, a queue or a job type: the nearest wins, key by key."},
 	{"queueSection", "`queues`", "A list; each of them has these keys."},
 	{"groupsSection", "`throttle_groups`", "Of a queue."},

@@ -9,6 +9,7 @@ type shape struct {
 	Timezone string          `mapstructure:"timezone"`
 	Worker   workerSection   `mapstructure:"worker"`
 	Activity activitySection `mapstructure:"activity"`
+	Metrics  metricsSection  `mapstructure:"metrics"`
 	Timeout  string          `mapstructure:"timeout"`
 	Retry    retrySection    `mapstructure:"retry"`
 	// RetryHandler is nil where there is none, which differs from one that says nothing.
@@ -45,6 +46,10 @@ type workerSection struct {
 }
 
 type activitySection struct {
+	Keep string `mapstructure:"keep"`
+}
+
+type metricsSection struct {
 	Keep string `mapstructure:"keep"`
 }
 

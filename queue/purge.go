@@ -13,15 +13,23 @@ import (
 // purgePage is how many rows one query reads.
 const purgePage = 2000
 
+// PurgeOptions say how Purge goes about it.
+type PurgeOptions struct {
+	// DryRun counts what would go, and deletes nothing.
+	DryRun bool
+	// Progress, if there is one, is told after each batch how many jobs are deleted by now.
+	Progress func(deleted int64)
+}
+
 // Purge deletes final jobs past the queue's retention, and gives their numbers; a dry run only counts them. It walks the
 // whole table by primary key, in small steps that lock nothing but the rows that go, between which others get their
 // turn. When it is interrupted, what it had deleted is gone; it may be repeated, and run by several at once.
-func (q *Queue) Purge(ctx context.Context, dryRun bool) (finished, failed int64, err error) {
+func (q *Queue) Purge(ctx context.Context, o PurgeOptions) (finished, failed int64, err error) {
 	now, err := q.db.Clock(ctx)
 	if err != nil {
 		return 0, 0, err
 	}
-	p := purge{q: q, finishedBefore: now.Add(-q.KeepFinished), failedBefore: now.Add(-q.KeepFailed), dryRun: dryRun}
+	p := purge{q: q, finishedBefore: now.Add(-q.KeepFinished), failedBefore: now.Add(-q.KeepFailed), PurgeOptions: o}
 	if err := p.run(ctx); err != nil {
 		return p.finished, p.failed, fmt.Errorf("purge %s: %w", q.Name, err)
 	}
@@ -31,8 +39,8 @@ func (q *Queue) Purge(ctx context.Context, dryRun bool) (finished, failed int64,
 type purge struct {
 	q                            *Queue
 	finishedBefore, failedBefore time.Time
-	dryRun                       bool
-	finished, failed             int64
+	PurgeOptions
+	finished, failed int64
 }
 
 func (p *purge) run(ctx context.Context) error {
@@ -81,7 +89,7 @@ func (p *purge) page(ctx context.Context, after int64) (finished, failed []any, 
 
 // delete deletes in batches.
 func (p *purge) delete(ctx context.Context, line job.Line, ids []any, deleted *int64) error {
-	if p.dryRun {
+	if p.DryRun {
 		*deleted += int64(len(ids))
 		return nil
 	}
@@ -100,6 +108,9 @@ func (p *purge) delete(ctx context.Context, line job.Line, ids []any, deleted *i
 			return fmt.Errorf("delete old jobs: %w", err)
 		}
 		*deleted += n
+		if p.Progress != nil {
+			p.Progress(p.finished + p.failed)
+		}
 		if err := engine.Breathe(ctx); err != nil {
 			return err
 		}

@@ -96,7 +96,7 @@ func TestPurge(t *testing.T) {
 		live++
 
 		for _, dry := range []bool{true, false} {
-			finished, failed, err := q.Purge(t.Context(), dry)
+			finished, failed, err := q.Purge(t.Context(), PurgeOptions{DryRun: dry})
 			if err != nil || finished != 3000 || failed != 700 {
 				t.Errorf("dry run %v: %d finished, %d failed, %v", dry, finished, failed, err)
 			}
@@ -108,11 +108,11 @@ func TestPurge(t *testing.T) {
 				t.Errorf("dry run %v: %d rows are left: %v", dry, rows, keys)
 			}
 		}
-		if finished, failed, err := q.Purge(t.Context(), false); err != nil || finished != 0 || failed != 0 {
+		if finished, failed, err := q.Purge(t.Context(), PurgeOptions{}); err != nil || finished != 0 || failed != 0 {
 			t.Errorf("a second time: %d finished, %d failed, %v", finished, failed, err)
 		}
 		q.KeepFinished = DiscardAtOnce
-		if finished, failed, err := q.Purge(t.Context(), false); err != nil || finished != 2 || failed != 0 {
+		if finished, failed, err := q.Purge(t.Context(), PurgeOptions{}); err != nil || finished != 2 || failed != 0 {
 			t.Errorf("without retention: %d finished, %d failed, %v", finished, failed, err)
 		}
 	})
@@ -160,7 +160,7 @@ func TestPurgeWaitsForNobody(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	if finished, _, err := q.Purge(ctx, false); err != nil || finished != 50 {
+	if finished, _, err := q.Purge(ctx, PurgeOptions{}); err != nil || finished != 50 {
 		t.Errorf("%d purged, %v", finished, err)
 	}
 }
@@ -173,7 +173,7 @@ func TestPurgeStops(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if _, _, err := q.Purge(ctx, false); !errors.Is(err, context.Canceled) {
+		if _, _, err := q.Purge(ctx, PurgeOptions{}); !errors.Is(err, context.Canceled) {
 			t.Errorf("stopped with %v", err)
 		}
 		rest := purgeLeft(t, q)

@@ -27,6 +27,7 @@ func (r *Roster) Purge(ctx context.Context, o activity.PurgeOptions) (deleted in
 		}
 		n, err := r.delete(ctx, found)
 		deleted += n
+		o.Tell(deleted)
 		if err != nil || len(found) < engine.PurgeBatch {
 			return deleted, err
 		}

@@ -1,0 +1,129 @@
+package activity_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/hipq/hipq/activity"
+	"github.com/hipq/hipq/internal/dbtest"
+	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/internal/record"
+	"github.com/hipq/hipq/schema"
+)
+
+// recordJobs records an entry for each of the jobs.
+func recordJobs(t *testing.T, l testLog, jobs ...int64) {
+	t.Helper()
+	err := l.db.Tx(t.Context(), func(tx *engine.Tx) error {
+		for _, id := range jobs {
+			if err := record.Entries(t.Context(), tx, l.db, []activity.Entry{{Kind: activity.Job, State: activity.Added, Queue: "mail", JobID: id, JobType: "send"}}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestFollowGoesOnWhenTheDatabaseIsBack: no entry is lost, and none comes twice, of those too that are written meanwhile.
+func TestFollowGoesOnWhenTheDatabaseIsBack(t *testing.T) {
+	proxy := dbtest.NewProxy(t)
+	direct, through := openLog(t, "mysql", proxy.Direct), openLog(t, "mysql", proxy.Source)
+	recordJobs(t, direct, 1, 2, 3)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	events, done := make(chan any), make(chan error)
+	go func() {
+		done <- through.Follow(ctx, activity.Filter{Limit: 2}, activity.FollowOptions{
+			Every: 20 * time.Millisecond, Lost: func(err error) { events <- err }, Back: func() { events <- "back" },
+		}, func(e activity.Entry) error {
+			events <- e.JobID
+			return nil
+		})
+	}()
+	next := func() any {
+		t.Helper()
+		select {
+		case e := <-events:
+			return e
+		case err := <-done:
+			t.Fatalf("it ended: %v", err)
+		case <-time.After(time.Minute):
+			t.Fatal("nothing comes")
+		}
+		return nil
+	}
+	want := func(all ...any) {
+		t.Helper()
+		for _, w := range all {
+			if got := next(); got != w {
+				t.Fatalf("%v came, not %v", got, w)
+			}
+		}
+	}
+	want(int64(2), int64(3))
+	proxy.Cut()
+	if err, ok := next().(error); !ok {
+		t.Fatalf("not an error: %v", err)
+	}
+	recordJobs(t, direct, 4, 5)
+	time.Sleep(100 * time.Millisecond) // in which it asks in vain, and says nothing more
+	proxy.Mend()
+	got := []any{next(), next(), next()}
+	if !slices.Equal(got, []any{int64(4), int64(5), "back"}) {
+		t.Errorf("%v", got)
+	}
+	recordJobs(t, direct, 6)
+	want(int64(6))
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+// TestFollowEndsForGood: what no waiting mends ends it, as does its caller's own error.
+func TestFollowEndsForGood(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, driver, source string) {
+		l := openLog(t, driver, source)
+		recordJobs(t, l, 1)
+		o := activity.FollowOptions{Every: time.Millisecond, Lost: func(err error) { t.Error(err) }}
+		if err := l.Follow(t.Context(), activity.Filter{}, o, func(activity.Entry) error { return schema.ErrNoAnswer }); err != schema.ErrNoAnswer { //nolint:errorlint // as it is
+			t.Error(err)
+		}
+		mustExec(t, l.db, "DROP TABLE "+l.db.Activity())
+		if err := l.Follow(t.Context(), activity.Filter{}, o, func(activity.Entry) error { return nil }); err == nil {
+			t.Error("it ended without an error")
+		}
+	})
+}
+
+// TestPage reads the log by the page, each entry once.
+func TestPage(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, driver, source string) {
+		l := openLog(t, driver, source)
+		for id := range int64(7) {
+			recordJobs(t, l, id+1)
+		}
+		var got []int64
+		by := activity.Filter{Kind: activity.Job}
+		for pages := 0; ; pages++ {
+			page, err := l.Page(t.Context(), by, 3)
+			if err != nil || len(page) > 3 || pages > 3 {
+				t.Fatal(len(page), err)
+			}
+			for _, e := range page {
+				got, by.After = append(got, e.JobID), e.ID
+			}
+			if len(page) < 3 {
+				break
+			}
+		}
+		if !slices.Equal(got, []int64{1, 2, 3, 4, 5, 6, 7}) {
+			t.Errorf("%v", got)
+		}
+	})
+}

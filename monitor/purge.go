@@ -1,0 +1,65 @@
+package monitor
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/hipq/hipq/activity"
+	"github.com/hipq/hipq/internal/engine"
+)
+
+// Purge deletes the metrics of the hours before o.Before, hour by hour, and gives the number of hours. An hour of which there
+// is activity stays: it was taken, and must not look as if it hadn't been. It may be interrupted, repeated, and run by several
+// at once.
+func (m *Monitor) Purge(ctx context.Context, o activity.PurgeOptions) (hours int64, err error) {
+	before := hourOf(o.Before)
+	var first engine.Time
+	if err := m.db.QueryRowContext(ctx, "SELECT MIN(at) FROM "+m.db.Activity()).Scan(&first); err != nil {
+		return 0, fmt.Errorf("find the oldest activity: %w", err)
+	}
+	if !first.IsZero() && first.Before(before) {
+		before = hourOf(first.Time)
+	}
+	if o.DryRun {
+		if err := m.db.GetContext(ctx, &hours, "SELECT COUNT(*) FROM "+m.db.Hours()+" WHERE hour < ?", engine.At(before)); err != nil {
+			return 0, fmt.Errorf("count old hours: %w", err)
+		}
+		return hours, nil
+	}
+	for {
+		var page []engine.Time
+		query := "SELECT hour FROM " + m.db.Hours() + " WHERE hour < ? ORDER BY hour LIMIT ?"
+		if err := m.db.SelectContext(ctx, &page, query, engine.At(before), engine.PurgeBatch); err != nil {
+			return hours, fmt.Errorf("find old hours: %w", err)
+		}
+		for _, hour := range page {
+			n, err := m.delete(ctx, hour)
+			if hours += n; err != nil {
+				return hours, fmt.Errorf("delete the metrics of %s: %w", hour.Time.UTC().Format(time.RFC3339), err)
+			}
+			o.Tell(hours)
+			if err := engine.Breathe(ctx); err != nil {
+				return hours, err
+			}
+		}
+		if len(page) < engine.PurgeBatch {
+			return hours, nil
+		}
+	}
+}
+
+// delete deletes an hour with its metrics, in a transaction of its own, and gives the number of hours that went.
+func (m *Monitor) delete(ctx context.Context, hour engine.Time) (n int64, err error) {
+	err = m.db.Tx(ctx, func(tx *engine.Tx) error {
+		if err := tx.Write(ctx, "DELETE FROM "+m.db.Metrics()+" WHERE hour = ?", hour); err != nil {
+			return err
+		}
+		res, err := tx.ExecContext(ctx, "DELETE FROM "+m.db.Hours()+" WHERE hour = ?", hour)
+		if err == nil {
+			n, err = res.RowsAffected()
+		}
+		return err
+	})
+	return n, err
+}
