@@ -14,7 +14,8 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-const showLong = `Shows a job whole: its fields, its attempts and what their handlers printed, as far as the activity has not been purged.
+const showLong = `Shows a job whole: its fields, and its story from when it was added, attempt by attempt with what their handlers printed,
+to how it stands or ended, as far as the activity has not been purged.
 
 Exit codes: 0 done · 1 there is no such job · 64 usage · 75 the database is unreachable or busy · 78 configuration.`
 
@@ -157,7 +158,11 @@ func (a *app) printJob(i *instance, j *job.Job, s shown) error {
 			a.out.text("%-19s %s\n", field.name, hang(safe(field.value), 20))
 		}
 	}
-	for _, t := range s.Attempts {
+	a.out.line("")
+	for _, said := range s.beginning(i, j) {
+		a.out.line("%s", said)
+	}
+	for n, t := range s.Attempts {
 		began, ran := "", ""
 		if t.Started != nil {
 			began = fmt.Sprintf(", started %s after a wait of %s", i.local(*t.Started), millis(t.WaitMS))
@@ -179,7 +184,12 @@ func (a *app) printJob(i *instance, j *job.Job, s shown) error {
 				a.out.text("    error: %s\n", hang(safe(*late.Error), 11))
 			}
 		}
+		if said := s.between(n); said != "" {
+			a.out.line("  %s", said)
+		}
 	}
+	a.out.line("")
+	a.out.line("%s", s.end(i, j))
 	return nil
 }
 
