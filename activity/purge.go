@@ -116,6 +116,7 @@ func (l *Log) deleteEntries(ctx context.Context, o PurgeOptions, from, to time.T
 	query := "SELECT id, at FROM " + l.db.Activity() + " " + l.db.Index(l.db.Activity(), "at") +
 		" WHERE at >= ? AND at < ? ORDER BY at LIMIT ?"
 	for {
+		began := time.Now()
 		var found []struct {
 			ID int64
 			At engine.Time
@@ -133,7 +134,7 @@ func (l *Log) deleteEntries(ctx context.Context, o PurgeOptions, from, to time.T
 		if err != nil || len(found) < engine.PurgeBatch {
 			return err
 		}
-		if err := engine.Breathe(ctx); err != nil {
+		if err := engine.Breathe(ctx, began); err != nil {
 			return err
 		}
 	}

@@ -34,12 +34,13 @@ func (m *Monitor) Purge(ctx context.Context, o activity.PurgeOptions) (hours int
 			return hours, fmt.Errorf("find old hours: %w", err)
 		}
 		for _, hour := range page {
+			began := time.Now()
 			n, err := m.delete(ctx, hour)
 			if hours += n; err != nil {
 				return hours, fmt.Errorf("delete the metrics of %s: %w", hour.Time.UTC().Format(time.RFC3339), err)
 			}
 			o.Tell(hours)
-			if err := engine.Breathe(ctx); err != nil {
+			if err := engine.Breathe(ctx, began); err != nil {
 				return hours, err
 			}
 		}

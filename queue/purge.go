@@ -95,6 +95,7 @@ func (p *purge) delete(ctx context.Context, line job.Line, ids []any, deleted *i
 	}
 	for batch := range slices.Chunk(ids, engine.PurgeBatch) {
 		var n int64
+		began := time.Now()
 		err := p.q.db.Tx(ctx, func(tx *engine.Tx) error {
 			statement, args := p.q.deleteFinal(line, batch)
 			res, err := tx.ExecContext(ctx, statement, args...)
@@ -111,7 +112,7 @@ func (p *purge) delete(ctx context.Context, line job.Line, ids []any, deleted *i
 		if p.Progress != nil {
 			p.Progress(p.finished + p.failed)
 		}
-		if err := engine.Breathe(ctx); err != nil {
+		if err := engine.Breathe(ctx, began); err != nil {
 			return err
 		}
 	}

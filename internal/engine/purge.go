@@ -9,14 +9,19 @@ import (
 const (
 	// PurgeBatch is how many rows one transaction of a purge deletes.
 	PurgeBatch = 500
-	// breath is the time between two of them. On SQLite those who wait for the file look again only now and then; without
-	// a pause they would hardly ever find it free.
+	// breath is the time between two of them, at least. On SQLite those who wait for the file look again only now and then;
+	// without a pause they would hardly ever find it free.
 	breath = 5 * time.Millisecond
+	// breaths is how many times as long as a transaction took is the time behind it: so a purge takes a fifth of a processor at
+	// most, and less the more others have to do. longestBreath bounds it, for a transaction may have waited for others.
+	breaths       = 4
+	longestBreath = time.Second
 )
 
-// Breathe lets others have the database for a moment, between two transactions of a purge. The error is that of ctx.
-func Breathe(ctx context.Context) error {
-	if !sleep(ctx, breath) {
+// Breathe lets others have the database for a while, between two transactions of a purge, of which the last began then. The
+// error is that of ctx.
+func Breathe(ctx context.Context, began time.Time) error {
+	if !sleep(ctx, min(max(breath, breaths*time.Since(began)), longestBreath)) {
 		return ctx.Err()
 	}
 	return nil

@@ -3,6 +3,7 @@ package roster
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/engine"
@@ -21,6 +22,7 @@ func (r *Roster) Purge(ctx context.Context, o activity.PurgeOptions) (deleted in
 		return deleted, nil
 	}
 	for {
+		began := time.Now()
 		var found []string
 		if err := r.db.SelectContext(ctx, &found, "SELECT id"+where+" ORDER BY start_time LIMIT ?", before, before, engine.PurgeBatch); err != nil {
 			return deleted, fmt.Errorf("find old workers: %w", err)
@@ -31,7 +33,7 @@ func (r *Roster) Purge(ctx context.Context, o activity.PurgeOptions) (deleted in
 		if err != nil || len(found) < engine.PurgeBatch {
 			return deleted, err
 		}
-		if err := engine.Breathe(ctx); err != nil {
+		if err := engine.Breathe(ctx, began); err != nil {
 			return deleted, err
 		}
 	}
