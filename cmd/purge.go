@@ -92,6 +92,9 @@ func (p *purging) run(cmd *cobra.Command, i *instance, o activity.PurgeOptions) 
 	if err := errors.Join(p.tell("activity", "", entries.Deleted, o.Before), p.tellKept(entries, o.Before), err); err != nil {
 		return err
 	}
+	if len(entries.Kept) > 0 && entries.Kept[0].Hour.Before(o.Before) {
+		o.Before = entries.Kept[0].Hour // its ticks are for the monitor too
+	}
 	workers, err := roster.New(i.db).Purge(cmd.Context(), o)
 	if err := errors.Join(p.tell("workers", "", workers, o.Before), err); err != nil {
 		return err
