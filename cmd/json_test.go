@@ -36,6 +36,7 @@ var documents = map[string]any{
 	"What a worker did: work":                                       worked{},
 	"The metrics: monitor":                                          monitor.Report{},
 	"The counts of the metrics":                                     monitor.Counts{},
+	"Hours that were missed: monitor --missing":                     missed{},
 	"What was deleted: purge":                                       purged{},
 	"What was made: init":                                           initialised{},
 	"What is wrong with the config: config check":                   checked{},
@@ -133,6 +134,8 @@ func addField(all map[string]string, path string, kind reflect.Type, more string
 		all[path] = "bool" + more
 	case reflect.Int, reflect.Int64:
 		all[path] = "integer" + more
+	case reflect.Float64:
+		all[path] = "number" + more
 	default:
 		panic(fmt.Sprint(path, " is a ", kind))
 	}

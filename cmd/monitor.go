@@ -15,39 +15,56 @@ const monitorLong = `Turns the last complete hour (UTC) of activity into metrics
 is complete 5 minutes after its end. On a terminal, or with --json, it then prints the windows of 6 hours, 12 hours, 1 day
 and 1 week that end with that hour, with how many of their hours are there. Else it is silent.
 
-An hour that was missed (the machine was down for more than an hour) is named; --at takes it.
+It also says what has changed for the worse against the window before and the same window a week earlier, where there is enough
+to compare; and how many ticks each host had in the last day, how many of them found nothing to do, and the longest time without
+one.
 
-Exit codes: 0 done · 1 the hour is not complete yet · 64 usage · 75 the database is unreachable or busy ·
+An hour that was missed (the machine was down for more than an hour) is named; --at takes it, and --missing all of them. It may
+be interrupted and repeated.
+
+Exit codes: 0 done · 1 the hour is not complete yet, or before all activity; with --dry-run: none was missed · 64 usage · 75 the database is unreachable or busy ·
 78 configuration.`
 
 func (a *app) monitorCommand() *cobra.Command {
 	var at string
 	var again bool
+	var missing missingOptions
 	c := &cobra.Command{
 		Use:   "monitor",
 		Short: "Turn an hour of activity into metrics",
 		Long:  monitorLong,
 		Example: `  5,20,35,50 * * * * hipq monitor          # in crontab
   hipq monitor --at 2026-11-21T09:00:00Z   # an hour that was missed
+  hipq monitor --at -1h
+  hipq monitor --missing --dry-run         # all that were missed
   hipq monitor --json | jq .missing`,
 		SuggestFor: []string{"metrics", "report"},
-		RunE:       func(cmd *cobra.Command, _ []string) error { return a.runMonitor(cmd, at, again) },
+		RunE:       func(cmd *cobra.Command, _ []string) error { return a.runMonitor(cmd, at, again, missing) },
 	}
 	c.Flags().StringVar(&at, "at", "", "take the hour (of UTC) in which this time is, instead of the last complete one: "+timeUsage)
 	c.Flags().BoolVar(&again, "again", false, "count the hour again")
+	missing.flags(c)
 	return c
 }
 
-func (a *app) runMonitor(cmd *cobra.Command, at string, again bool) error {
+func (a *app) runMonitor(cmd *cobra.Command, at string, again bool, missing missingOptions) error {
+	if err := missing.check(cmd); err != nil {
+		return err
+	}
 	i, err := a.openPatiently(cmd)
 	if err != nil {
 		return err
 	}
 	defer i.close()
+	if missing.all {
+		return a.takeMissing(cmd, i, missing)
+	}
 	m := monitor.New(i.db)
 	var hour time.Time
 	if at != "" {
-		hour, err = i.time(cmd, "--at", at)
+		if hour, err = i.time(cmd, "--at", at); err == nil {
+			err = checkBegun(cmd.Context(), m, hour)
+		}
 	} else {
 		hour, err = m.LastComplete(cmd.Context())
 	}
@@ -107,15 +124,44 @@ func (a *app) printReport(i *instance, r monitor.Report) error {
 	if err := t.end(); err != nil {
 		return err
 	}
+	for _, trend := range r.Trends {
+		a.out.line("worse: %s", trend.Words(i.Location))
+	}
+	if err := a.printTicks(i, r.Windows[2]); err != nil { // the last day's
+		return err
+	}
 	for _, g := range r.Gauges {
 		a.out.line("backlog of %s %s: %d, the oldest due for %s, at %s", g.Queue, g.JobType, g.Backlog, millis(g.OldestDueMS), i.local(g.At))
+		if g.Held != nil && *g.Held > 0 {
+			a.out.line("of these wait for room in their throttle group: %d", *g.Held)
+		}
 	}
+	a.printThrottles(r.Gauges)
 	a.printMissing(a.out, r.Missing)
 	return nil
 }
 
+// printThrottles says how much of their queues' limits was in use.
+func (a *app) printThrottles(gauges []monitor.Gauge) {
+	for len(gauges) > 0 {
+		name, used, limit := gauges[0].Queue, int64(0), int64(0)
+		for len(gauges) > 0 && gauges[0].Queue == name {
+			if g := gauges[0]; g.ThrottleUsed != nil && g.ThrottleLimit != nil {
+				used, limit = used+*g.ThrottleUsed, *g.ThrottleLimit
+			}
+			gauges = gauges[1:]
+		}
+		if limit > 0 {
+			a.out.line("throttle of %s: %d of %d in use", name, used, limit)
+		}
+	}
+}
+
 // printMissing names hours that nobody has taken, with the command that does.
 func (a *app) printMissing(to *output, missing []time.Time) {
+	if len(missing) > 1 {
+		to.line("missed hours: %d; hipq monitor --missing --since %s takes them, oldest first", len(missing), missing[0].Format(time.RFC3339))
+	}
 	const most = 24
 	for n, hour := range missing {
 		if n == most {

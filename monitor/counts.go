@@ -57,17 +57,25 @@ type metric struct {
 	JobType string
 	Counts  `json:"-"`
 	Workers `json:"-"`
-	// The gauges; nil, and the zero time, where they were not measured.
-	Backlog     *int64
-	OldestDueMS *int64
-	GaugeTime   engine.Time
+	gauges
+}
+
+// gauges are those of a job type; nil, and the zero time, where they were not measured.
+type gauges struct {
+	Backlog       *int64
+	Held          *int64
+	OldestDueMS   *int64
+	ThrottleUsed  *int64
+	ThrottleLimit *int64
+	GaugeTime     engine.Time
 }
 
 const (
 	metricColumns = "hour, queue, job_type, added, started, finished, errors, failed, workers_started, workers_finished, workers_died," +
 		" wait_count, wait_sum_ms, wait_min_ms, wait_max_ms, wait_p50_ms, wait_p95_ms, wait_p99_ms," +
-		" run_count, run_sum_ms, run_min_ms, run_max_ms, run_p50_ms, run_p95_ms, run_p99_ms, backlog, oldest_due_ms, gauge_time"
-	metricRow = "(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
+		" run_count, run_sum_ms, run_min_ms, run_max_ms, run_p50_ms, run_p95_ms, run_p99_ms," +
+		" backlog, held, oldest_due_ms, throttle_used, throttle_limit, gauge_time"
+	metricRow = "(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
 )
 
 // columns are where the values of metricColumns are.
@@ -79,7 +87,7 @@ func (r *metric) columns() []any {
 	for _, t := range []*Times{&c.Wait, &c.Run} {
 		all = append(all, &t.Count, &t.SumMS, &t.MinMS, &t.MaxMS, &t.P50MS, &t.P95MS, &t.P99MS)
 	}
-	return append(all, &r.Backlog, &r.OldestDueMS, &r.GaugeTime)
+	return append(all, &r.Backlog, &r.Held, &r.OldestDueMS, &r.ThrottleUsed, &r.ThrottleLimit, &r.GaugeTime)
 }
 
 // entries is how many entries of the activity went into the row.
@@ -99,8 +107,9 @@ type key struct{ queue, jobType string }
 
 // metrics are the rows of one hour, or the sums of several.
 type metrics struct {
-	hour time.Time
-	rows map[key]*metric
+	hour  time.Time
+	rows  map[key]*metric
+	ticks hourTicks
 }
 
 // row is the row of k, made if it isn't there.

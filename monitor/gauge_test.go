@@ -56,6 +56,14 @@ func TestGauge(t *testing.T) {
 			activity.Entry{At: hour, Kind: activity.Job, State: activity.Added, Queue: "mail", JobType: "idle"},
 			activity.Entry{At: hour, Kind: activity.Worker, State: activity.Starting})
 
+		job("group", "initial", "held", "NONE", ago(3*time.Second), never)
+		exec(t, db, "UPDATE "+db.Queues()+" SET throttle_limit = 20 WHERE queue = 'mail'")
+		exec(t, db, "UPDATE test_mail SET throttle_factor = 3 WHERE state = 'running'")
+		// its handler runs on, though it was answered; another is only being decided about
+		job("due", "error", "locked", "live", ago(99*time.Hour), never)
+		exec(t, db, "UPDATE test_mail SET answered = 1 WHERE line = 'locked' AND state = 'error'")
+		job("due", "error", "locked", "live", ago(99*time.Hour), never)
+
 		take(t, m, hour, TakeOptions{Gauge: true})
 		report, err := m.Report(t.Context(), hour)
 		if err != nil {
@@ -65,7 +73,16 @@ func TestGauge(t *testing.T) {
 			jobType string
 			backlog int64
 			age     time.Duration
-		}{{"due", 3, 30 * time.Second}, {"idle", 0, 0}, {"later", 1, 5 * time.Second}, {"locked", 3, 40 * time.Second}, {"running", 1, 0}}
+			held    int64
+			used    int64
+		}{
+			{"due", 3, 30 * time.Second, 0, 4},
+			{"group", 1, 3 * time.Second, 1, 0},
+			{"idle", 0, 0, 0, 0},
+			{"later", 1, 5 * time.Second, 0, 0},
+			{"locked", 3, 40 * time.Second, 0, 2 + 3*3},
+			{"running", 1, 0, 0, 3},
+		}
 		if len(report.Gauges) != len(want) {
 			t.Fatalf("gauges %+v", report.Gauges)
 		}
@@ -75,6 +92,9 @@ func TestGauge(t *testing.T) {
 			age, since := time.Duration(g.OldestDueMS)*time.Millisecond, g.At.Sub(now)
 			if g.Queue != "mail" || g.JobType != w.jobType || g.Backlog != w.backlog || since < 0 || since > time.Minute {
 				t.Errorf("%+v, want %+v", g, w)
+			}
+			if *g.Held != w.held || *g.ThrottleUsed != w.used || *g.ThrottleLimit != 20 {
+				t.Errorf("%s: %d held, %d of %d used, want %+v", g.JobType, *g.Held, *g.ThrottleUsed, *g.ThrottleLimit, w)
 			}
 			if w.age == 0 && age != 0 || w.age > 0 && (age < w.age+since-2*time.Millisecond || age > w.age+since+2*time.Millisecond) {
 				t.Errorf("%s: %s old, want %s and %s", g.JobType, age, w.age, since)

@@ -53,8 +53,10 @@ func (m *Monitor) Purge(ctx context.Context, o activity.PurgeOptions) (hours int
 // delete deletes an hour with its metrics, in a transaction of its own, and gives the number of hours that went.
 func (m *Monitor) delete(ctx context.Context, hour engine.Time) (n int64, err error) {
 	err = m.db.Tx(ctx, func(tx *engine.Tx) error {
-		if err := tx.Write(ctx, "DELETE FROM "+m.db.Metrics()+" WHERE hour = ?", hour); err != nil {
-			return err
+		for _, table := range []string{m.db.Metrics(), m.db.HostHours()} {
+			if err := tx.Write(ctx, "DELETE FROM "+table+" WHERE hour = ?", hour); err != nil {
+				return err
+			}
 		}
 		res, err := tx.ExecContext(ctx, "DELETE FROM "+m.db.Hours()+" WHERE hour = ?", hour)
 		if err == nil {

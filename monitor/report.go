@@ -15,6 +15,8 @@ type Report struct {
 	Windows []Window  `json:"windows"`
 	// Gauges were measured when the hour was taken; none if it was taken late.
 	Gauges []Gauge `json:"gauges"`
+	// Trends are what has changed for the worse, by queue and job type.
+	Trends []Trend `json:"trends"`
 	// Missing are the hours of the last week that nobody has taken.
 	Missing []time.Time `json:"missing"`
 }
@@ -30,6 +32,7 @@ type Window struct {
 	// Queues has all that are registered, and those that were counted.
 	Queues  []QueueSums `json:"queues"`
 	Workers Workers     `json:"workers"`
+	Ticks   Ticks       `json:"ticks"`
 }
 
 // Sums are the counts of a window, and for the change those of two others of the same length.
@@ -59,15 +62,20 @@ type TypeSums struct {
 	Sums
 }
 
-// Gauge is the backlog of a job type at one moment.
+// Gauge is how the jobs of one type stood at one moment.
 type Gauge struct {
 	Queue   string `json:"queue"`
 	JobType string `json:"job_type"`
 	// Backlog is how many jobs were due, or locked by a worker that was dead.
 	Backlog int64 `json:"backlog"`
-	// OldestDueMS is for how long the oldest of them had been due, in milliseconds.
+	// OldestDueMS is for how long the oldest of the backlog had been due, in milliseconds.
 	OldestDueMS int64     `json:"oldest_due_ms"`
 	At          time.Time `json:"at"`
+	// Held of the backlog waited for room in their throttle group. It is nil in an hour taken before layout 3, as the next two.
+	Held *int64 `json:"held"`
+	// ThrottleUsed is what the jobs of this type weighed that counted against ThrottleLimit, which is their queue's: 0 is none.
+	ThrottleUsed  *int64 `json:"throttle_used"`
+	ThrottleLimit *int64 `json:"throttle_limit"`
 }
 
 // Report merges the hours that have been taken into the windows that end with the hour (UTC) that contains t.
@@ -98,14 +106,25 @@ func (m *Monitor) report(ctx context.Context, hour time.Time) (Report, error) {
 	err = m.eachMetric(ctx, m.db, hour, to, func(r metric) {
 		if r.Backlog != nil && r.OldestDueMS != nil {
 			report.Gauges = append(report.Gauges, Gauge{
-				Queue: r.Queue, JobType: r.JobType, Backlog: *r.Backlog, OldestDueMS: *r.OldestDueMS, At: r.GaugeTime.Time,
+				Queue: r.Queue, JobType: r.JobType, Backlog: *r.Backlog, Held: r.Held, ThrottleUsed: r.ThrottleUsed,
+				ThrottleLimit: r.ThrottleLimit, OldestDueMS: *r.OldestDueMS, At: r.GaugeTime.Time,
 			})
 		}
 	})
 	if err != nil {
 		return Report{}, err
 	}
-	report.Missing, err = m.Missing(ctx, hour)
+	ticks, err := m.storedTicks(ctx, to.Add(-week), to)
+	if err != nil {
+		return Report{}, err
+	}
+	for i, w := range report.Windows {
+		report.Windows[i].Ticks = ticks.window(w.From, w.To)
+	}
+	if report.Missing, err = m.Missing(ctx, hour); err != nil {
+		return Report{}, err
+	}
+	report.Trends, err = m.trends(ctx, report.Windows)
 	return report, err
 }
 

@@ -213,6 +213,8 @@ func TestMissing(t *testing.T) {
 		exec(t, m.db, "DELETE FROM "+m.db.Activity())
 		want("the activity was purged", hour)
 		take(t, m, ago(400), TakeOptions{})
+		want("an hour in which nothing happened was taken", hour)
+		exec(t, m.db, "INSERT INTO "+m.db.Metrics()+" (hour, queue, job_type) VALUES (?, 'mail', 'send')", engine.At(ago(400)))
 		got, err := m.Missing(t.Context(), hour)
 		if err != nil || len(got) != 165 || !got[0].Equal(ago(167)) {
 			t.Errorf("of a week, %d hours are missing (%v)", len(got), err)
@@ -254,7 +256,7 @@ func TestReportJSON(t *testing.T) {
 			`"run":{"count":1,"sum_ms":70,"min_ms":70,"max_ms":70,"avg_ms":70,"p50_ms":70,"p95_ms":70,"p99_ms":70},` + former
 		want := `{"Hour":"` + stamp(hour) + `","Window":{"window":"6h","from":"` + stamp(hour.Add(-5*time.Hour)) + `","to":"` + stamp(hour.Add(time.Hour)) +
 			`","hours":1,"of":6,"queues":[{"queue":"mail",` + sums + `,"job_types":[{"job_type":"send",` + sums + `}]},` +
-			`{"queue":"report",` + none + `,` + former + `,"job_types":[]}],"workers":{"started":1,"finished":0,"died":0}},"Missing":[],"Gauges":[]}`
+			`{"queue":"report",` + none + `,` + former + `,"job_types":[]}],"workers":{"started":1,"finished":0,"died":0},"ticks":{"count":0,"idle":0,"first":null,"last":null,"gap_ms":null,"gap_from":null,"hosts":[]}},"Missing":[],"Gauges":[]}`
 		if diff := cmp.Diff(want, string(got)); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}

@@ -54,6 +54,9 @@ func (m *Monitor) take(ctx context.Context, hour time.Time, o TakeOptions) (bool
 	if err != nil {
 		return false, err
 	}
+	if counted.ticks, err = m.readTicks(ctx, hour); err != nil {
+		return false, err
+	}
 	if o.Gauge {
 		if err := m.gauge(ctx, counted, now); err != nil {
 			return false, err
@@ -80,16 +83,22 @@ func (m *Monitor) write(ctx context.Context, tx *engine.Tx, counted metrics, o T
 			if err == nil {
 				err = m.replace(ctx, tx, counted, !o.Gauge)
 			}
+			if err == nil {
+				err = m.replaceTicks(ctx, tx, hour, counted.ticks)
+			}
 			return err
 		}
 	}
-	_, err := tx.ExecContext(ctx, "INSERT INTO "+m.db.Hours()+" (hour, taken_time, digest) VALUES (?, ?, ?)",
-		hour, engine.At(tx.Now), counted.encode())
+	_, err := tx.ExecContext(ctx, "INSERT INTO "+m.db.Hours()+" (hour, taken_time, gap_ms, gap_from, digest) VALUES (?, ?, ?, ?, ?)",
+		hour, engine.At(tx.Now), counted.ticks.Gap.MS, counted.ticks.Gap.From, counted.encode())
 	if engine.IsDuplicate(err) {
 		return errTaken
 	}
 	if err != nil {
 		return fmt.Errorf("record the hour: %w", err)
+	}
+	if err := m.writeTicks(ctx, tx, counted.ticks); err != nil {
+		return err
 	}
 	return m.insert(ctx, tx, counted)
 }
@@ -109,7 +118,7 @@ func (m *Monitor) replace(ctx context.Context, tx *engine.Tx, counted metrics, k
 		before += r.entries()
 		if keepGauges && !r.GaugeTime.IsZero() {
 			n := counted.row(key{r.Queue, r.JobType})
-			n.Backlog, n.OldestDueMS, n.GaugeTime = r.Backlog, r.OldestDueMS, r.GaugeTime
+			n.gauges = r.gauges
 		}
 	}
 	// nothing is ever added to an hour's activity but late, and nothing taken away but by purge

@@ -1,6 +1,7 @@
 package schema_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/hipq/hipq/internal/dbtest"
@@ -20,11 +21,48 @@ func TestMigrateGoesOn(t *testing.T) {
 			t.Error("tables of version 1 pass for up to date")
 		}
 		changed, err := db.Migrate(t.Context(), emails)
-		if err != nil || len(changed) != 7 {
+		if err != nil || len(changed) != 8 {
 			t.Errorf("changed %v: %v", changed, err)
 		}
 		if err := db.Check(t.Context(), emails); err != nil {
 			t.Error(err)
 		}
 	}
+}
+
+// Rows of the instance's tables of layout 2 stay, and what they don't know is NULL.
+func TestInstanceLayout3KeepsRows(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, driver, source string) {
+		db := dbtest.Open(t, driver, source, "emails")
+		emails := []schema.Queue{{Name: "emails"}}
+		before := []string{"DROP TABLE shop_host_hours", "DELETE FROM hipq_tables WHERE table_name = 'shop_host_hours'"}
+		for table, columns := range map[string]string{
+			"shop_hours": "gap_ms gap_from digest", "shop_workers": "started",
+			"shop_metrics": "wait_min_ms wait_p50_ms wait_p95_ms wait_p99_ms run_min_ms run_p50_ms run_p95_ms run_p99_ms held throttle_used throttle_limit",
+		} {
+			for column := range strings.FieldsSeq(columns) {
+				before = append(before, "ALTER TABLE "+table+" DROP COLUMN "+column)
+			}
+		}
+		execute(t, db, append(before, "UPDATE hipq_tables SET version = 2 WHERE queue = 'NONE'",
+			"INSERT INTO shop_hours (hour, taken_time) VALUES ('2026-01-01 00:00:00', '2026-01-01 01:05:00')",
+			"INSERT INTO shop_metrics (hour, queue, job_type, started, backlog) VALUES ('2026-01-01 00:00:00', 'emails', 'send', 7, 1)",
+			"INSERT INTO shop_workers (id, host, pid, state, start_time, heartbeat, lock_until) VALUES"+
+				" ('w', 'h', 1, 'finished', '2026-01-01 00:00:00', '2026-01-01 00:00:00', '2026-01-01 00:00:00')")...)
+		if err := db.Check(t.Context(), emails); err == nil {
+			t.Error("tables of version 2 pass for up to date")
+		}
+		if changed, err := db.Migrate(t.Context(), emails); err != nil || len(changed) != 7 {
+			t.Errorf("changed %v: %v", changed, err)
+		}
+		var n int
+		err := db.GetContext(t.Context(), &n, "SELECT COUNT(*) FROM shop_hours h JOIN shop_metrics m ON m.hour = h.hour JOIN shop_workers w"+
+			" WHERE gap_ms IS NULL AND digest IS NULL AND m.started = 7 AND backlog = 1 AND held IS NULL AND throttle_used IS NULL AND w.started IS NULL")
+		if err != nil || n != 1 {
+			t.Errorf("%d rows are as they were: %v", n, err)
+		}
+		if err := db.Check(t.Context(), emails); err != nil {
+			t.Error(err)
+		}
+	})
 }

@@ -18,15 +18,16 @@ const ownersTable = "hipq_tables"
 
 // The instance-wide tables take the place of a queue in the naming strategy, so no queue can have these names.
 const (
-	activityTable = "activity"
-	metricsTable  = "metrics"
-	hoursTable    = "hours"
-	workersTable  = "workers"
-	queuesTable   = "queues"
-	typesTable    = "job_types"
+	activityTable  = "activity"
+	metricsTable   = "metrics"
+	hoursTable     = "hours"
+	hostHoursTable = "host_hours"
+	workersTable   = "workers"
+	queuesTable    = "queues"
+	typesTable     = "job_types"
 )
 
-var instanceTables = []string{activityTable, metricsTable, hoursTable, workersTable, queuesTable, typesTable}
+var instanceTables = []string{activityTable, metricsTable, hoursTable, hostHoursTable, workersTable, queuesTable, typesTable}
 
 // The allow-lists: a letter first, then at most so many bytes in all. A name that passes goes into SQL as it stands, so
 // nothing that needs quoting may pass. They are no regular expressions, for those with counts take each start of the program
@@ -119,6 +120,9 @@ func (n Names) Metrics() string { return n.table(n.instance, metricsTable) }
 
 // Hours is the name of the table of the hours that the monitor has taken.
 func (n Names) Hours() string { return n.table(n.instance, hoursTable) }
+
+// HostHours is the name of the table of the ticks of those hours, by host.
+func (n Names) HostHours() string { return n.table(n.instance, hostHoursTable) }
 
 // Workers is the name of the table of workers.
 func (n Names) Workers() string { return n.table(n.instance, workersTable) }

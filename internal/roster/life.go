@@ -2,6 +2,7 @@ package roster
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"time"
@@ -33,12 +34,12 @@ func (r *Roster) insert(ctx context.Context, w Worker, state string, lockFor tim
 		entries = append(entries, w.entry(h))
 	}
 	err := r.db.Tx(ctx, func(tx *engine.Tx) error {
-		now, end := engine.At(tx.Now), engine.Time{}
+		now, end, started := engine.At(tx.Now), engine.Time{}, sql.NullInt64{}
 		if state != "working" {
-			end = now
+			end, started.Valid = now, true
 		}
-		_, err := tx.ExecContext(ctx, "INSERT INTO "+r.db.Workers()+" (id, host, pid, state, slots, start_time, heartbeat, lock_until, end_time)"+
-			" VALUES (?, ?, ?, ?, 0, ?, ?, ?, ?)", w.ID, w.Host, w.PID, state, now, now, engine.At(tx.Now.Add(lockFor)), end)
+		_, err := tx.ExecContext(ctx, "INSERT INTO "+r.db.Workers()+" (id, host, pid, state, slots, start_time, heartbeat, lock_until, end_time, started)"+
+			" VALUES (?, ?, ?, ?, 0, ?, ?, ?, ?, ?)", w.ID, w.Host, w.PID, state, now, now, engine.At(tx.Now.Add(lockFor)), end, started)
 		if engine.IsDuplicate(err) {
 			if tx.MayBeDone {
 				return nil // it was done, with the activity
@@ -72,11 +73,11 @@ func (r *Roster) Renew(ctx context.Context, w Worker, lockFor time.Duration) err
 	})
 }
 
-// End ends the worker's row, as Finished or Error. remark, if any, goes to the activity.
-func (r *Roster) End(ctx context.Context, w Worker, state activity.State, remark string) error {
+// End ends the worker's row, as Finished or Error, with how many attempts it has started. remark, if any, goes to the activity.
+func (r *Roster) End(ctx context.Context, w Worker, state activity.State, started int, remark string) error {
 	err := r.db.Tx(ctx, func(tx *engine.Tx) error {
-		res, err := tx.ExecContext(ctx, "UPDATE "+r.db.Workers()+" SET state = ?, slots = 0, end_time = ? WHERE id = ? AND state = 'working'",
-			string(state), engine.At(tx.Now), w.ID)
+		res, err := tx.ExecContext(ctx, "UPDATE "+r.db.Workers()+" SET state = ?, slots = 0, end_time = ?, started = ? WHERE id = ?"+
+			" AND state = 'working'", string(state), engine.At(tx.Now), started, w.ID)
 		if err != nil {
 			return err
 		}

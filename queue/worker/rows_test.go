@@ -3,6 +3,7 @@ package worker_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -71,6 +72,23 @@ func TestWorkerIsOnRecord(t *testing.T) {
 		last := must[*roster.Row](s.t)(roster.New(s.db).Last(s.t.Context()))
 		if last == nil || last.ID != next.ID || last.State != "finished" || last.Host != "here" {
 			s.t.Errorf("the last worker is %+v", last)
+		}
+
+		// one more that finds nothing all the while that it lingers; and one that dies, and is not known to have been idle
+		lingers := s.worker(all(nothing))
+		lingers.Linger, lingers.RunFor = true, 100*time.Millisecond
+		s.work(lingers)
+		s.exec("INSERT INTO shop_workers (id, host, pid, state, start_time, heartbeat, lock_until)"+
+			" SELECT 'dead', host, pid, 'working', "+s.db.Now+", heartbeat, start_time FROM shop_workers WHERE id = ?", lingers.ID)
+		if err := roster.New(s.db).Bury(s.t.Context()); err != nil {
+			s.t.Fatal(err)
+		}
+		var idle []bool
+		err := roster.New(s.db).Ticks(s.t.Context(), before.Add(-time.Second), s.clock().Add(time.Second), func(t roster.Tick) {
+			idle = append(idle, t.Idle && t.Host == "here")
+		})
+		if err != nil || !slices.Equal(idle, []bool{false, true, true, false}) {
+			s.t.Errorf("ticks that were idle: %v, %v", idle, err)
 		}
 	})
 }

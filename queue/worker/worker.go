@@ -206,7 +206,7 @@ func (w *worker) live(ctx context.Context, begin func() error) (_ Summary, err e
 		// so that others need not wait for the lock to expire; if the database can't be reached, they must
 		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookEvery)
 		defer cancel()
-		_ = w.roster.End(end, w.self, activity.Error, err.Error())
+		_ = w.roster.End(end, w.self, activity.Error, w.summary.Started, err.Error())
 		return w.summary, err
 	}
 	// whatever it has not come to, all that it began is settled
@@ -230,7 +230,7 @@ func (w *worker) signOff(remark error) error {
 		text = remark.Error()
 	}
 	for {
-		err := w.roster.End(end, w.self, activity.Finished, text)
+		err := w.roster.End(end, w.self, activity.Finished, w.summary.Started, text)
 		kind, _ := schema.Diagnose(err)
 		switch later := end.Err() != nil || kind == schema.TryLater; {
 		case err == nil || !later:

@@ -1,0 +1,222 @@
+package monitor
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hipq/hipq/internal/dbtest"
+	"github.com/hipq/hipq/internal/engine"
+)
+
+// hourOfType is what happened in an hour.
+type hourOfType struct {
+	finished, failed int64
+	waitMS, runMS    int64
+}
+
+func (h hourOfType) counts() Counts {
+	started := h.finished + h.failed
+	c := Counts{Added: started, Started: started, Finished: h.finished, Failed: h.failed}
+	for _, t := range []struct {
+		times *Times
+		ms    int64
+	}{{&c.Wait, h.waitMS}, {&c.Run, h.runMS}} {
+		for n := range started {
+			t.times.add(new(once(t.ms + n%20)))
+		}
+	}
+	return c
+}
+
+func TestTrends(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	since := func(hoursAgo, n int) bool { return n < hoursAgo }
+	types := map[string]struct {
+		// hour is the hour that began n hours before the last
+		hour func(n int) hourOfType
+		want string
+	}{
+		"steady": {hour: func(int) hourOfType { return hourOfType{96, 4, 50, 500} }},
+		"failing": {
+			func(n int) hourOfType {
+				if since(3, n) {
+					return hourOfType{176, 24, 50, 500}
+				}
+				return hourOfType{193, 7, 50, 500}
+			}, "6h errors of mail/failing 3.5 % → 12 %, since 15:00 UTC",
+		},
+		"few": {hour: func(n int) hourOfType {
+			if since(3, n) {
+				return hourOfType{0, 3, 50, 500}
+			}
+			return hourOfType{3, 0, 50, 500}
+		}},
+		"a little worse": {hour: func(n int) hourOfType {
+			if since(30, n) {
+				return hourOfType{9400, 600, 50, 500}
+			}
+			return hourOfType{9550, 450, 50, 500}
+		}},
+		"night": {hour: func(n int) hourOfType {
+			if n%24 < 9 {
+				return hourOfType{3, 0, 50, 500}
+			}
+			return hourOfType{200, 0, 50, 500}
+		}},
+		"collapsing": {
+			func(n int) hourOfType {
+				switch {
+				case since(5, n):
+					return hourOfType{2, 0, 50, 500}
+				case n%24 < 12:
+					return hourOfType{100, 0, 50, 500}
+				}
+				return hourOfType{10, 0, 50, 500}
+			}, "6h finished jobs of mail/collapsing 100 → 2 an hour, since 13:00 UTC; fewer were added too",
+		},
+		"stopped": {
+			func(n int) hourOfType {
+				if since(20, n) {
+					return hourOfType{}
+				}
+				return hourOfType{20, 0, 50, 500}
+			}, "1d finished jobs of mail/stopped 20 → 0 an hour, since 22:00 UTC; fewer were added too",
+		},
+		"waiting": {
+			func(n int) hourOfType {
+				if since(2, n) {
+					return hourOfType{100, 0, 40_000, 500}
+				}
+				return hourOfType{100, 0, 3_000, 500}
+			}, "6h wait p95 of mail/waiting 3s → 40s, since 16:00 UTC",
+		},
+		"running": {
+			func(n int) hourOfType {
+				if since(8, n) && n%3 > 0 { // hour by hour it varies
+					return hourOfType{100, 0, 50, 1_500}
+				}
+				return hourOfType{100, 0, 50, 500}
+			}, "12h run p95 of mail/running 519ms → 1.5s, since 10:00 UTC",
+		},
+		"running 20 ms longer": {hour: func(n int) hourOfType {
+			if since(8, n) {
+				return hourOfType{100, 0, 50, 25}
+			}
+			return hourOfType{100, 0, 50, 5}
+		}},
+		"each week": {hour: func(n int) hourOfType {
+			if n%168 < 3 {
+				return hourOfType{50, 50, 50_000, 50_000}
+			}
+			return hourOfType{100, 0, 50, 500}
+		}},
+		"over": {
+			func(n int) hourOfType {
+				if since(5, n) && !since(3, n) {
+					return hourOfType{50, 50, 50, 500}
+				}
+				return hourOfType{99, 1, 50, 500}
+			}, "6h errors of mail/over 1 % → 50 %, 13:00 to 15:00 UTC",
+		},
+		"over for long": {
+			func(n int) hourOfType {
+				if since(60, n) {
+					return hourOfType{80, 20, 50, 500}
+				}
+				return hourOfType{99, 1, 50, 500}
+			}, "1w errors of mail/over for long 1 % → 20 %, since 4 Mar 06:00 UTC",
+		},
+	}
+	want := map[string]string{}
+	for name, c := range types {
+		if c.want != "" {
+			want[name] = c.want
+		}
+	}
+	dbtest.Each(t, func(t *testing.T, driver, source string) {
+		m := New(open(t, driver, source))
+		hour := time.Date(2025, 3, 6, 17, 0, 0, 0, time.UTC)
+		err := m.db.Tx(t.Context(), func(tx *engine.Tx) error {
+			for n := range 336 {
+				counted := metrics{hour: hour.Add(time.Duration(-n) * time.Hour), rows: map[key]*metric{}}
+				for name, c := range types {
+					counted.row(key{"mail", name}).Counts = c.hour(n).counts()
+				}
+				for i := range 30 { // by chance
+					failed := int64(0)
+					for range 60 {
+						if r.IntN(100) < 2+i/3 {
+							failed++
+						}
+					}
+					slow := r.Int64N(20_000)
+					counted.row(key{"mail", fmt.Sprint("chance ", i)}).Counts = hourOfType{60 - failed, failed, slow, slow}.counts()
+				}
+				if err := m.write(context.Background(), tx, counted, TakeOptions{}); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		report := func() []Trend {
+			report, err := m.Report(t.Context(), hour)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return report.Trends
+		}
+		got := map[string]string{}
+		for _, trend := range report() {
+			if strings.HasPrefix(trend.JobType, "chance") && trend.What != errorShare.what {
+				continue // its times are not independent of each other
+			}
+			got[trend.JobType] += trend.Window + " " + trend.Text
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+		for _, trend := range report() {
+			if trend.JobType == "over" && (trend.Until == nil || !trend.Until.Equal(hour.Add(-2*time.Hour)) || !trend.Since.Equal(hour.Add(-4*time.Hour))) {
+				t.Errorf("%+v", trend)
+			}
+		}
+
+		// a third of the hours of each window of before is not there
+		exec(t, m.db, "DELETE FROM "+m.db.Hours()+" WHERE hour < ? AND (hour < ? OR hour LIKE '% 10:%' OR hour LIKE '% 09:%')",
+			engine.At(hour.Add(-5*time.Hour)), engine.At(hour.Add(-6*24*time.Hour)))
+		for _, trend := range report() {
+			if trend.Window == "6h" || trend.Window == "1w" {
+				t.Errorf("compared with too little: %+v", trend)
+			}
+		}
+	})
+}
+
+func TestTrendWords(t *testing.T) {
+	at := time.Date(2025, 3, 6, 17, 0, 0, 0, time.UTC)
+	zone := time.FixedZone("IST", 5*3600+1800)
+	for _, c := range []struct {
+		trend Trend
+		want  string
+	}{
+		{Trend{What: "errors", From: 0.041, To: 0.1204}, "errors of emails/send 4.1 % → 12 %, since 22:30 IST"},
+		{Trend{What: "errors", From: 0, To: 0.0996}, "errors of emails/send 0 % → 10 %, since 22:30 IST"},
+		{Trend{What: "wait_p95", From: 999.6, To: 9_960}, "wait p95 of emails/send 1s → 10s, since 22:30 IST"},
+		{Trend{What: "run_p95", From: 12, To: 3_599_700}, "run p95 of emails/send 12ms → 1h0m0s, since 22:30 IST"},
+		{Trend{What: "throughput", From: 1200, To: 0.33, fewerAdded: true}, "finished jobs of emails/send 1200 → 0.33 an hour, since 22:30 IST; fewer were added too"},
+	} {
+		c.trend.Queue, c.trend.JobType, c.trend.Since, c.trend.until = "emails", "send", at, at.Add(time.Hour)
+		if got := c.trend.Words(zone); got != c.want {
+			t.Errorf("%s, want %s", got, c.want)
+		}
+	}
+}
