@@ -34,18 +34,24 @@ func TestJudge(t *testing.T) {
 	}{
 		{"at the limits", func(*State, *Alert) {}, "", "all is well: the last sign of a worker is 5m old, 10000 jobs are due"},
 		{"nothing at all", func(s *State, _ *Alert) { *s = State{At: judged} }, "", "all is well: no worker has run yet, 0 jobs are due"},
-		{"error rate", func(s *State, _ *Alert) { s.Types[0].Counts.Errors++ }, "warning error_rate mail/send",
-			"mail/send: 5.94 % of 101 attempts in 2h ended with an error: hipq activity --state error (warning above 5 %)"},
+		{
+			"error rate", func(s *State, _ *Alert) { s.Types[0].Counts.Errors++ }, "warning error_rate mail/send",
+			"mail/send: 5.94 % of 101 attempts in 2h ended with an error: hipq activity --state error (warning above 5 %)",
+		},
 		{"all attempts failed", func(s *State, _ *Alert) { s.Types[0].Counts = Counts{Failed: 20} }, "critical error_rate mail/send", "100 % of 20 attempts"},
 		{"too few to say", func(s *State, _ *Alert) { s.Types[0].Counts = Counts{Failed: 19} }, "", ""},
-		{"failed", func(s *State, _ *Alert) { s.Types[0].Failed = 1 }, "warning failed mail/send",
-			"mail/send: 1 job failed for good, still to be seen to: hipq failures mail (warning above 0)"},
+		{
+			"failed", func(s *State, _ *Alert) { s.Types[0].Failed = 1 }, "warning failed mail/send",
+			"mail/send: 1 job failed for good, still to be seen to: hipq failures mail (warning above 0)",
+		},
 		{"many failed", func(s *State, _ *Alert) { s.Types[0].Failed = 5000 }, "critical failed mail/send", "5000 jobs failed for good"},
 		{"oldest due", func(s *State, _ *Alert) { s.Types[0].OldestDue += time.Millisecond }, "warning oldest_due mail/send", "due for 15m: "},
 		{"oldest due for a day", func(s *State, _ *Alert) { s.Types[0].OldestDue = 25 * time.Hour }, "critical oldest_due mail/send", "due for 1d1h: "},
 		{"waits", func(s *State, _ *Alert) { s.Types[0].Counts.Wait.P95MS = &long }, "warning wait_p95 mail/send", "5 had waited for 1h or more (warning above 15m)"},
-		{"runs", func(s *State, a *Alert) { a.RunP95 = Limits{0, 60}; s.Types[0].Counts.Run.P95MS = &short },
-			"warning run_p95 mail/send", "5 took 1ms or more (warning above 0s)"},
+		{
+			"runs", func(s *State, a *Alert) { a.RunP95 = Limits{0, 60}; s.Types[0].Counts.Run.P95MS = &short },
+			"warning run_p95 mail/send", "5 took 1ms or more (warning above 0s)",
+		},
 		{"backlog", func(s *State, _ *Alert) { s.Types[0].Backlog = 100_001 }, "critical backlog mail/send", "100001 jobs are due (critical above 100000)"},
 		{"paused", func(s *State, _ *Alert) {
 			s.Types[0].Paused, s.Types[0].Backlog, s.Types[0].OldestDue, s.Types[0].Failed = true, 200_000, 2*time.Hour, 200
@@ -53,8 +59,10 @@ func TestJudge(t *testing.T) {
 		{"dead workers", func(s *State, _ *Alert) { s.DeadWorkers = 1 }, "warning dead_workers", "1 worker died in the last 2h"},
 		{"no tick", func(s *State, _ *Alert) { s.LastTick = judged.Add(-16 * time.Minute) }, "critical no_tick_for", "no sign of a worker for 16m: "},
 		{"a worker's clock is ahead", func(s *State, _ *Alert) { s.LastTick = judged.Add(time.Hour) }, "", "is 0s old"},
-		{"no tick ever", func(s *State, a *Alert) { s.LastTick = time.Time{}; a.OldestDue.Warning = Off }, "warning no_tick_for",
-			"no worker has run yet, and a job has been due for 15m: is hipq work in crontab? (warning above 5m)"},
+		{
+			"no tick ever", func(s *State, a *Alert) { s.LastTick = time.Time{}; a.OldestDue.Warning = Off }, "warning no_tick_for",
+			"no worker has run yet, and a job has been due for 15m: is hipq work in crontab? (warning above 5m)",
+		},
 		{"missed hours", func(s *State, _ *Alert) { s.MissedHours = 25 }, "critical missed_hours", "25 hours of the last week have no metrics"},
 		{"left out", func(s *State, _ *Alert) { s.LeftOut = []LeftOut{{"new", "no table; run hipq init"}} }, "critical left_out new", "queue new is left out: no table; run hipq init"},
 		{"nearest limits win", func(s *State, a *Alert) {

@@ -56,8 +56,10 @@ func TestState(t *testing.T) {
 		job("report", "print", "final", "failed")
 		exec(t, db, "UPDATE "+db.Queues()+" SET paused = 1 WHERE queue = 'report'")
 		entry := func(hours int, jobType string) {
-			record(t, db, activity.Entry{At: engine.At(hour.Add(-time.Duration(hours) * time.Hour)), Kind: activity.Job,
-				State: activity.Failed, Queue: "mail", JobType: jobType})
+			record(t, db, activity.Entry{
+				At: engine.At(hour.Add(-time.Duration(hours) * time.Hour)), Kind: activity.Job,
+				State: activity.Failed, Queue: "mail", JobType: jobType,
+			})
 		}
 		for hours, jobType := range []string{"pending", "pending", "send", "send", "too old"} { // of two, the last is not taken yet
 			entry(hours, jobType)
