@@ -33,7 +33,7 @@ var documents = map[string]any{
 	"What an answer did: complete, fail":                            answered{},
 	"A queue that was paused or resumed: queue pause, queue resume": queuePaused{},
 	"What a worker did: work":                                       worked{},
-	"The metrics: monitor":                                          monitor.Report{},
+	"The metrics: monitor":                                          monitored{},
 	"The counts of the metrics":                                     monitor.Counts{},
 	"What was deleted: purge":                                       purged{},
 	"What was made: init":                                           initialised{},
@@ -132,6 +132,8 @@ func addField(all map[string]string, path string, kind reflect.Type, more string
 		all[path] = "bool" + more
 	case reflect.Int, reflect.Int64:
 		all[path] = "integer" + more
+	case reflect.Float64:
+		all[path] = "number" + more
 	default:
 		panic(fmt.Sprint(path, " is a ", kind))
 	}

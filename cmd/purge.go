@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hipq/hipq/activity"
+	"github.com/hipq/hipq/config"
 	"github.com/hipq/hipq/internal/null"
 	"github.com/hipq/hipq/internal/roster"
 	"github.com/hipq/hipq/monitor"
@@ -56,12 +57,26 @@ func (a *app) runPurge(cmd *cobra.Command, olderThan string, o activity.PurgeOpt
 	if err != nil {
 		return err
 	}
-	i, err := a.openPatiently(cmd)
+	c, err := a.load(cmd)
+	if err != nil {
+		return err
+	}
+	c.Database.Patient = true
+	run := func() error { return a.purge(cmd, c, olderThan == "", keep, o) }
+	if o.DryRun {
+		return run()
+	}
+	return a.pinged(cmd, c.PurgePing, run)
+}
+
+// purge deletes what is older than keep, or than the config says.
+func (a *app) purge(cmd *cobra.Command, c *config.Config, keepConfigured bool, keep time.Duration, o activity.PurgeOptions) error {
+	i, err := connect(cmd.Context(), c)
 	if err != nil {
 		return err
 	}
 	defer i.close()
-	if olderThan == "" {
+	if keepConfigured {
 		keep = i.ActivityKeep
 	}
 	now, err := i.db.Clock(cmd.Context())

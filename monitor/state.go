@@ -104,10 +104,10 @@ func (m *Monitor) types(ctx context.Context, now time.Time, over time.Duration) 
 		return found[k]
 	}
 	due := metrics{rows: map[key]*metric{}}
+	if err := m.gauge(ctx, due, now); err != nil {
+		return nil, err
+	}
 	for _, q := range queues {
-		if err := m.gaugeQueue(ctx, due, q, now); err != nil {
-			return nil, fmt.Errorf("measure the backlog of %s: %w", q.Name, err)
-		}
 		failed, err := m.failed(ctx, q.Name)
 		if err != nil {
 			return nil, err
@@ -161,8 +161,14 @@ func (m *Monitor) lastHours(ctx context.Context, now time.Time, over time.Durati
 	return w.window(), err
 }
 
+// failed is how many jobs of a type failed.
+type failed struct {
+	JobType string `db:"job_type"`
+	N       int64
+}
+
 // failed are how many of each job type failed for good, and are still to be seen to.
-func (m *Monitor) failed(ctx context.Context, queue string) (found []backlog, err error) {
+func (m *Monitor) failed(ctx context.Context, queue string) (found []failed, err error) {
 	table, err := m.db.CheckQueue(queue)
 	if err != nil {
 		return nil, err
