@@ -10,6 +10,7 @@ import (
 
 	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/internal/roster"
+	"github.com/hipq/hipq/schema"
 )
 
 // State is how an instance is now, and how its last hours went.
@@ -108,7 +109,7 @@ func (m *Monitor) types(ctx context.Context, now time.Time, over time.Duration) 
 		return nil, err
 	}
 	for _, q := range queues {
-		failed, err := m.failed(ctx, q.Name)
+		failed, err := m.failed(ctx, q)
 		if err != nil {
 			return nil, err
 		}
@@ -168,14 +169,15 @@ type failed struct {
 }
 
 // failed are how many of each job type failed for good, and are still to be seen to.
-func (m *Monitor) failed(ctx context.Context, queue string) (found []failed, err error) {
-	table, err := m.db.CheckQueue(queue)
+func (m *Monitor) failed(ctx context.Context, q schema.Queue) (found []failed, err error) {
+	table, err := m.db.CheckQueue(q.Name)
 	if err != nil {
 		return nil, err
 	}
-	query := "SELECT job_type, COUNT(*) AS n FROM " + table + " WHERE line = 'failed' AND part = 'NONE' GROUP BY job_type"
+	query := "SELECT job_type, COUNT(*) AS n FROM " + table + " " + m.db.Index(table, q.Order.Pick()) +
+		" WHERE line = 'failed' GROUP BY job_type"
 	if err := m.db.SelectContext(ctx, &found, query); err != nil {
-		return nil, fmt.Errorf("count the failed jobs of %s: %w", queue, err)
+		return nil, fmt.Errorf("count the failed jobs of %s: %w", q.Name, err)
 	}
 	return found, nil
 }
