@@ -92,8 +92,8 @@ func (i *instance) state(ctx context.Context) (monitor.State, error) {
 	return s, err
 }
 
-// perfdata are the measures as the guidelines want them: 'label'=value[unit];[warning];[critical];[min];[max], apart by blanks. Those
-// of a queue are over all of its types, and so have no limits, which are by type.
+// perfdata are the measures as the guidelines want them: label=value[unit];[warning];[critical];[min];[max], apart by blanks.
+// Those of a queue are over all of its types, and so have no limits, which are by type.
 func perfdata(a monitor.Alert, s monitor.State) string {
 	var all []string
 	add := func(label string, value float64, unit string, l monitor.Limits) {
