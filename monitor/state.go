@@ -126,9 +126,9 @@ func (m *Monitor) types(ctx context.Context, now time.Time, over time.Duration) 
 	if err != nil {
 		return nil, err
 	}
-	for _, q := range last.Queues {
-		for _, t := range q.JobTypes {
-			of(key{q.Queue, t.JobType}).Counts = t.Counts
+	for k, r := range last.rows {
+		if k != workersKey {
+			of(k).Counts = r.Counts
 		}
 	}
 	list := make([]TypeState, 0, len(found))
@@ -142,24 +142,24 @@ func (m *Monitor) types(ctx context.Context, now time.Time, over time.Duration) 
 
 // lastHours merges the last hours that were taken. There are none if the newest of them is older than all that are asked for:
 // that would be no news.
-func (m *Monitor) lastHours(ctx context.Context, now time.Time, over time.Duration) (Window, error) {
+func (m *Monitor) lastHours(ctx context.Context, now time.Time, over time.Duration) (metrics, error) {
+	hours := metrics{rows: map[key]*metric{}}
 	last := lastComplete(now)
 	var newest engine.Time
 	err := m.db.GetContext(ctx, &newest, "SELECT MAX(hour) FROM "+m.db.Hours()+" WHERE hour > ? AND hour <= ?",
 		engine.At(last.Add(-over)), engine.At(last))
 	if err != nil {
-		return Window{}, fmt.Errorf("find the last hour taken: %w", err)
+		return hours, fmt.Errorf("find the last hour taken: %w", err)
 	}
 	if newest.IsZero() {
-		return Window{}, nil
+		return hours, nil
 	}
 	to := newest.Add(time.Hour)
-	w := &merge{Window: Window{From: to.Add(-over), To: to}, queues: map[string]map[string]*Sums{}}
-	err = m.eachHour(ctx, w.From, w.To, func(h time.Time) func(*metric) {
-		w.addHour(h)
-		return func(r *metric) { w.add(h, r) }
-	})
-	return w.window(), err
+	err = m.eachHour(ctx, to.Add(-over), to, func(time.Time) func(queue, jobType []byte) *metric { return hours.read })
+	for _, r := range hours.rows {
+		r.Counts.sum()
+	}
+	return hours, err
 }
 
 // failed is how many jobs of a type failed.

@@ -56,8 +56,8 @@ func TestState(t *testing.T) {
 		job("report", "print", "final", "failed")
 		exec(t, db, "UPDATE "+db.Queues()+" SET paused = 1 WHERE queue = 'report'")
 		entry := func(hours int, jobType string) {
-			record(t, db, activity.Entry{
-				At: engine.At(hour.Add(-time.Duration(hours) * time.Hour)), Kind: activity.Job,
+			logged(t, db, activity.Entry{
+				At: hour.Add(-time.Duration(hours) * time.Hour), Kind: activity.Job,
 				State: activity.Failed, Queue: "mail", JobType: jobType,
 			})
 		}
