@@ -36,6 +36,10 @@ func usagef(format string, args ...any) error { return usageError{fmt.Errorf(for
 
 // exit reports an error and maps it to an exit code: the one place that does.
 func (a *app) exit(err error, signals *signals) int {
+	if a.checking && err != nil {
+		_, hint := a.diagnose(err)
+		return a.endCheck(err, hint)
+	}
 	sig := signals.ended()
 	if sig != 0 && errors.Is(err, context.Canceled) {
 		err = errInterrupted // what says so names the means, not what happened

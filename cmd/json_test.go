@@ -34,7 +34,7 @@ var documents = map[string]any{
 	"What an answer did: complete, fail":                            answered{},
 	"A queue that was paused or resumed: queue pause, queue resume": queuePaused{},
 	"What a worker did: work":                                       worked{},
-	"The metrics: monitor":                                          monitor.Report{},
+	"The metrics: monitor":                                          monitored{},
 	"The counts of the metrics":                                     monitor.Counts{},
 	"Hours that were missed: monitor --missing":                     missed{},
 	"What was deleted: purge":                                       purged{},

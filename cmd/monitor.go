@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -12,8 +13,9 @@ import (
 )
 
 const monitorLong = `Turns the last complete hour (UTC) of activity into metrics, once: a second run for that hour changes nothing. An hour
-is complete 5 minutes after its end. On a terminal, or with --json, it then prints the windows of 6 hours, 12 hours, 1 day
-and 1 week that end with that hour, with how many of their hours are there. Else it is silent.
+is complete 5 minutes after its end. On a terminal, or with --json or --output, it then prints the windows of 6 hours, 12
+hours, 1 day and 1 week that end with that hour, with how many of their hours are there, and whether all is well, by the
+limits of the config (alert). Else it is silent.
 
 It also says what has changed for the worse against the window before and the same window a week earlier, where there is enough
 to compare; and how many ticks each host had in the last day, how many of them found nothing to do, and the longest time without
@@ -22,47 +24,99 @@ one.
 An hour that was missed (the machine was down for more than an hour) is named; --at takes it, and --missing all of them. It may
 be interrupted and repeated.
 
-Exit codes: 0 done · 1 the hour is not complete yet, or before all activity; with --dry-run: none was missed · 64 usage · 75 the database is unreachable or busy ·
-78 configuration.`
+--output prometheus is for the textfile collector of Prometheus' node_exporter, --output csv has a line for each window and
+job type. --to FILE writes whatever is printed to a file instead, which is replaced as a whole, and stays as it was if the run
+fails.
+
+--check takes nothing. It says in one line, as the monitoring plugins of Nagios and Icinga do, whether all is well, and exits
+with 0 (OK), 1 (WARNING), 2 (CRITICAL), or 3 (UNKNOWN: it could not find out, also for want of an answer within --timeout).
+
+Exit codes: 0 done · 1 the hour is not complete yet, or before all activity; with --dry-run: none was missed · 64 usage ·
+75 the database is unreachable or busy · 78 configuration · with --check 0 to 3.`
+
+// monitorOptions are the flags of hipq monitor.
+type monitorOptions struct {
+	at, output, to, timeout string
+	again, check            bool
+	missing                 missingOptions
+}
 
 func (a *app) monitorCommand() *cobra.Command {
-	var at string
-	var again bool
-	var missing missingOptions
+	var o monitorOptions
 	c := &cobra.Command{
 		Use:   "monitor",
-		Short: "Turn an hour of activity into metrics",
+		Short: "Turn an hour of activity into metrics, say whether all is well",
 		Long:  monitorLong,
 		Example: `  5,20,35,50 * * * * hipq monitor          # in crontab
   hipq monitor --at 2026-11-21T09:00:00Z   # an hour that was missed
   hipq monitor --at -1h
   hipq monitor --missing --dry-run         # all that were missed
-  hipq monitor --json | jq .missing`,
-		SuggestFor: []string{"metrics", "report"},
-		RunE:       func(cmd *cobra.Command, _ []string) error { return a.runMonitor(cmd, at, again, missing) },
+  hipq monitor --json | jq .missing
+  hipq monitor --check                     # for Nagios and Icinga
+  hipq monitor --output prometheus --to /var/lib/node_exporter/hipq.prom`,
+		SuggestFor: []string{"metrics", "report", "check", "health"},
+		RunE:       func(cmd *cobra.Command, _ []string) error { return a.runMonitor(cmd, o) },
 	}
-	c.Flags().StringVar(&at, "at", "", "take the hour (of UTC) in which this time is, instead of the last complete one: "+timeUsage)
-	c.Flags().BoolVar(&again, "again", false, "count the hour again")
-	missing.flags(c)
+	f := c.Flags()
+	f.StringVar(&o.at, "at", "", "take the hour (of UTC) in which this time is, instead of the last complete one: "+timeUsage)
+	f.BoolVar(&o.again, "again", false, "count the hour again")
+	f.StringVar(&o.output, "output", "", "print so: "+strings.Join(outputs, ", ")+"; table is what a terminal gets")
+	f.StringVar(&o.to, "to", "", "write what --output or --json prints to this file instead")
+	f.BoolVar(&o.check, "check", false, "say in one line whether all is well, for a monitoring system, and take nothing")
+	f.StringVar(&o.timeout, "timeout", "10s", "how long --check may take")
+	o.missing.flags(c)
+	for _, name := range []string{"check", "output", "to"} {
+		c.MarkFlagsMutuallyExclusive("missing", name)
+	}
 	return c
 }
 
-func (a *app) runMonitor(cmd *cobra.Command, at string, again bool, missing missingOptions) error {
-	if err := missing.check(cmd); err != nil {
+func (a *app) runMonitor(cmd *cobra.Command, o monitorOptions) error {
+	if o.check {
+		a.checking = true
+		timeout, err := durationFlag("--timeout", o.timeout)
+		if err == nil && (timeout <= 0 || o.at != "" || o.again || o.output != "" || o.to != "") {
+			err = usagef("--check goes with --timeout alone, which is more than 0")
+		}
+		if err != nil {
+			return err
+		}
+		return a.runCheck(cmd, timeout)
+	}
+	if err := o.missing.check(cmd); err != nil {
 		return err
 	}
-	i, err := a.openPatiently(cmd)
+	format, err := a.format(cmd, o)
 	if err != nil {
 		return err
 	}
-	defer i.close()
-	if missing.all {
-		return a.takeMissing(cmd, i, missing)
+	c, err := a.load(cmd)
+	if err != nil {
+		return err
 	}
+	c.Database.Patient = true
+	run := func() error {
+		i, err := connect(cmd.Context(), c)
+		if err != nil {
+			return err
+		}
+		defer i.close()
+		if o.missing.all {
+			return a.takeMissing(cmd, i, o.missing)
+		}
+		return a.takeHour(cmd, i, format, o)
+	}
+	if o.at != "" || o.missing.all {
+		return run()
+	}
+	return a.pinged(cmd, c.MonitorPing, run)
+}
+
+func (a *app) takeHour(cmd *cobra.Command, i *instance, format string, o monitorOptions) (err error) {
 	m := monitor.New(i.db)
 	var hour time.Time
-	if at != "" {
-		if hour, err = i.time(cmd, "--at", at); err == nil {
+	if o.at != "" {
+		if hour, err = i.time(cmd, "--at", o.at); err == nil {
 			err = checkBegun(cmd.Context(), m, hour)
 		}
 	} else {
@@ -71,24 +125,27 @@ func (a *app) runMonitor(cmd *cobra.Command, at string, again bool, missing miss
 	if err != nil {
 		return err
 	}
-	taken, err := m.Take(cmd.Context(), hour, monitor.TakeOptions{Again: again, Gauge: at == ""})
+	taken, err := m.Take(cmd.Context(), hour, monitor.TakeOptions{Again: o.again, Gauge: o.at == ""})
 	if err != nil {
 		return err
 	}
-	if !a.json && !a.onTerminal() {
-		if taken && at == "" {
+	if format == "" {
+		if taken && o.at == "" {
 			return a.warnOfGap(cmd, m, hour)
 		}
 		return nil
 	}
-	report, err := m.Report(cmd.Context(), hour)
-	if err != nil {
+	r := monitored{}
+	if r.Report, err = m.Report(cmd.Context(), hour); err != nil {
 		return err
 	}
-	if a.json {
-		return a.printJSON(report)
+	if o.at == "" { // how it is now says nothing about a past hour
+		if r.state, err = i.state(cmd.Context()); err != nil {
+			return err
+		}
+		r.Health = new(i.Alert.Judge(r.state))
 	}
-	return a.printReport(i, report)
+	return a.printMonitored(i, format, o.to, r)
 }
 
 // warnOfGap says once, with the first hour after it, that hours were missed.
@@ -101,7 +158,10 @@ func (a *app) warnOfGap(cmd *cobra.Command, m *monitor.Monitor, hour time.Time) 
 	return nil
 }
 
-func (a *app) printReport(i *instance, r monitor.Report) error {
+func (a *app) printReport(i *instance, r monitored) error {
+	if r.Health != nil {
+		a.printHealth(*r.Health)
+	}
 	a.out.line("Up to %s UTC", r.Hour.Add(time.Hour).Format("2006-01-02 15:04"))
 	number := func(n int64) string { return strconv.FormatInt(n, 10) }
 	t := newTable(a.out, "WINDOW", "HOURS", "QUEUE", "ADDED", "STARTED", "FINISHED", "ERRORS", "FAILED", "WAIT P95", "RUN P95", "FINISHED BEFORE").

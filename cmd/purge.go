@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hipq/hipq/activity"
+	"github.com/hipq/hipq/config"
 	"github.com/hipq/hipq/internal/null"
 	"github.com/hipq/hipq/internal/roster"
 	"github.com/hipq/hipq/monitor"
@@ -70,14 +71,28 @@ func (a *app) runPurge(cmd *cobra.Command, olderThan, most string, o activity.Pu
 	case most != "" && longest == 0:
 		return usagef("--max-time: in no time nothing is deleted")
 	}
-	i, err := a.openPatiently(cmd)
+	c, err := a.load(cmd)
+	if err != nil {
+		return err
+	}
+	if olderThan == "" {
+		keep = c.ActivityKeep
+	}
+	c.Database.Patient = true
+	run := func() error { return a.purge(cmd, c, keep, most, longest, o) }
+	if o.DryRun {
+		return run()
+	}
+	return a.pinged(cmd, c.PurgePing, run)
+}
+
+// purge deletes what is older than keep, for so long at most, unless most is empty.
+func (a *app) purge(cmd *cobra.Command, c *config.Config, keep time.Duration, most string, longest time.Duration, o activity.PurgeOptions) error {
+	i, err := connect(cmd.Context(), c)
 	if err != nil {
 		return err
 	}
 	defer i.close()
-	if olderThan == "" {
-		keep = i.ActivityKeep
-	}
 	now, err := i.db.Clock(cmd.Context())
 	if err != nil {
 		return err

@@ -25,6 +25,8 @@ type app struct {
 	// configFile, json and verbose are the flags that every command has.
 	configFile    string
 	json, verbose bool
+	// checking says that a monitoring system reads what is printed: monitor --check.
+	checking bool
 	// running says that the command line was understood and a command began.
 	running bool
 	warned  warnings
@@ -47,6 +49,7 @@ func Main(args []string, in io.Reader, out, err io.Writer) int {
 	if failure != nil && !a.running {
 		failure = misread{failure, c}
 		a.json = a.json || slices.Contains(args, "--json") // nobody may have come to it
+		a.checking = c.Name() == "monitor" && slices.Contains(args, "--check")
 	}
 	if unknown, ok := errors.AsType[unknownName](failure); ok {
 		failure = usage(unknown.inOrder(c, c.Flags().Args()))

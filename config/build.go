@@ -45,6 +45,8 @@ func (b builder) config(s *shape) *Config {
 		Worker:       b.worker(s.Worker),
 		ActivityKeep: b.seconds("activity.keep", s.Activity.Keep, 14*day, 0),
 		MetricsKeep:  b.seconds("metrics.keep", s.Metrics.Keep, 2*365*day, 2*week),
+		MonitorPing:  b.pingURL("monitor.ping_url", s.Monitor.PingURL),
+		PurgePing:    b.pingURL("purge.ping_url", s.Purge.PingURL),
 	}
 	c.Warnings = b.warnings
 	names := b.names(c)
@@ -56,6 +58,7 @@ func (b builder) config(s *shape) *Config {
 	outer.Priority = b.integer("default_priority", s.DefaultPriority, outer.Priority, -maxInt, maxInt)
 	outer.strictTypes = b.truth("strict_types", s.StrictTypes, false)
 	c.StrictTypes = outer.strictTypes
+	c.Alert = b.alert(s.Alert)
 	if len(s.Queues) == 0 {
 		b.missing("queues", "; a config needs at least one queue")
 	}
@@ -63,6 +66,7 @@ func (b builder) config(s *shape) *Config {
 	for i, section := range s.Queues {
 		path := element("queues", i, section.Name)
 		q := b.queue(path, section, outer)
+		b.queueAlert(path, section, &c.Alert)
 		q.Location = c.Location
 		b.queueName(i, section.Name, names, seen)
 		c.Queues = append(c.Queues, q)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/hipq/hipq/monitor"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/worker"
 	"github.com/hipq/hipq/schema"
@@ -44,6 +45,12 @@ type Config struct {
 	ActivityKeep time.Duration
 	// MetricsKeep is how long purge leaves the metrics, two weeks at least: a report has two.
 	MetricsKeep time.Duration
+	// MonitorPing and PurgePing are the URLs to be told when hipq monitor, or purge, starts and ends; empty is none. They may hold
+	// secrets: don't print them.
+	MonitorPing string
+	PurgePing   string
+	// Alert has the limits of the instance, and of its queues and their job types.
+	Alert monitor.Alert
 	// StrictTypes is what a Queue's is where it says nothing, and that of queues which this config doesn't have.
 	StrictTypes bool
 	// Warnings say what should be otherwise, for people to read.

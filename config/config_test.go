@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/pflag"
 
+	"github.com/hipq/hipq/monitor"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/queue/worker"
@@ -49,6 +50,7 @@ func TestMinimal(t *testing.T) {
 		Location:     time.UTC,
 		Worker:       worker.DefaultOptions,
 		ActivityKeep: 14 * day, MetricsKeep: 730 * day,
+		Alert: monitor.DefaultAlert(),
 		Queues: []Queue{{
 			Options: queue.Options{
 				Name: "emails", Types: []job.Type{job.DefaultType("send")}, Location: time.UTC,
@@ -73,13 +75,27 @@ timezone: Europe/Berlin
 worker: {concurrency: 1, batch: 10000, run_for: 1s, linger: yes, lock_for: 5s, grace: 0}
 activity: {keep: 0}
 metrics: {keep: 3w}
+monitor: {ping_url: "https://hc-ping.com/s3cret"}
+purge: {ping_url: "http://localhost:8000/s3cret?create=1"}
 timeout: 1h
 retry: {attempts: 7, jitter: 1}
 retry_handler: {exec: [decide], dir: /srv}
 default_priority: 500
 strict_types: true
+alert:
+  over: 1d
+  error_rate: {warning: 1, critical: off}
+  failed: {warning: 7}
+  oldest_due: {critical: 1w}
+  wait_p95: {warning: off, critical: 0}
+  run_p95: {warning: 1.5s}
+  backlog: {warning: 0, critical: 0}
+  dead_workers: {warning: off}
+  no_tick_for: {warning: 1d, critical: 2d}
+  missed_hours: {critical: 48}
 queues:
   - name: emails
+    alert: {error_rate: {critical: off}, failed: {critical: 8}}
     strict_types: no
     throttle_limit: -1
     throttle_groups: {by: data.Customer.region, limits: {East: 40, a.b: 1, "*": 10}}
@@ -105,6 +121,7 @@ queues:
         async: true
         concurrency: 2
         handler: {exec: [./run], dir: /srv}
+        alert: {failed: {warning: 8}, oldest_due: {critical: off}}
         retry_handler: {exec: [ask, again], env: [A=b]}
       - name: elsewhere
   - name: files
@@ -121,8 +138,25 @@ queues:
 	}
 	inherited := job.RetryPolicy{Attempts: 7, Delay: 10 * time.Second, Backoff: job.Exponential, MaxDelay: time.Hour, Jitter: 1}
 	own := job.RetryPolicy{Attempts: 1, Delay: 10 * time.Second, Backoff: job.Fixed, MaxDelay: 5 * time.Second, Jitter: 1}
+	alert := monitor.Alert{
+		JobAlert: monitor.JobAlert{
+			ErrorRate: monitor.Limits{Warning: 1, Critical: monitor.Off}, Failed: monitor.Limits{Warning: 7, Critical: 100},
+			OldestDue: monitor.Limits{Warning: 900, Critical: 7 * 24 * 3600}, WaitP95: monitor.Limits{Warning: monitor.Off},
+			RunP95: monitor.Limits{Warning: 1.5, Critical: monitor.Off},
+		},
+		DeadWorkers: monitor.Limits{Warning: monitor.Off, Critical: 10},
+		NoTickFor:   monitor.Limits{Warning: 24 * 3600, Critical: 48 * 3600},
+		MissedHours: monitor.Limits{Critical: 48}, Over: day,
+	}
+	emails := alert.JobAlert
+	emails.Failed.Critical = 8
+	send := emails
+	send.Failed.Warning, send.OldestDue.Critical = 8, monitor.Off
+	alert.Queues = map[string]monitor.QueueAlert{"emails": {JobAlert: emails, Types: map[string]monitor.JobAlert{"send": send}}}
 	want := &Config{
-		File:     got.File,
+		File:        got.File,
+		Alert:       alert,
+		MonitorPing: "https://hc-ping.com/s3cret", PurgePing: "http://localhost:8000/s3cret?create=1",
 		Name:     "shop",
 		Tables:   "q_{instance}_{queue}",
 		Database: schema.Options{Driver: "mysql", DSN: "hipq:s3cret@tcp(db)/shop"},

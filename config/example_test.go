@@ -21,6 +21,7 @@ func TestExampleLoads(t *testing.T) {
 	// What it shows outside of the queues is what holds without it.
 	want := mustLoad(t, minimal)
 	want.File, want.Database.Path, want.Queues = got.File, filepath.Join(filepath.Dir(got.File), "hipq.db"), got.Queues
+	want.Alert.Queues = got.Alert.Queues
 	if diff := diff(want, got); diff != "" {
 		t.Errorf("(-default +example):\n%s", diff)
 	}
@@ -50,7 +51,7 @@ func TestExampleIsComplete(t *testing.T) {
 	}
 	if want := []string{
 		"databaseSection.dsn", "databaseSection.dsn_file", "databaseSection.tls", "tlsSection.ca", "tlsSection.cert",
-		"tlsSection.key", "tlsSection.server_name", "shape.retry_handler", "queueSection.retry_handler",
+		"tlsSection.key", "tlsSection.server_name", "monitorSection.ping_url", "purgeSection.ping_url", "shape.retry_handler", "queueSection.retry_handler",
 	}; !slices.Equal(missing, want) {
 		t.Errorf("not in the example: %v, want only %v", missing, want)
 	}

@@ -50,8 +50,15 @@ var headings = []struct{ section, heading, about string }{
 	{"workerSection", "`worker`", ""},
 	{"activitySection", "`activity`", ""},
 	{"metricsSection", "`metrics`", ""},
+	{"monitorSection", "`monitor`", ""},
+	{"purgeSection", "`purge`", ""},
 	{"retrySection", "`retry`", "Of the instance, a queue or a job type: the nearest wins, key by key."},
+	{"alertSection", "`alert`", "Of the instance."},
+	{"partLimitsSection", "`error_rate`", "In an `alert`."},
+	{"countLimitsSection", "`failed`, `backlog`, `dead_workers`, `missed_hours`", "In an `alert`."},
+	{"timeLimitsSection", "`oldest_due`, `wait_p95`, `run_p95`, `no_tick_for`", "In an `alert`."},
 	{"queueSection", "`queues`", "A list; each of them has these keys."},
+	{"jobAlertSection", "`alert` of a queue or a job type", "The nearest wins, limit by limit."},
 	{"groupsSection", "`throttle_groups`", "Of a queue."},
 	{"jobTypeSection", "`job_types`", "Of a queue: a list; each of them has these keys."},
 	{
@@ -182,13 +189,14 @@ var refusals = []struct {
 	value string
 }{
 	{regexp.MustCompile(`is not a whole number \((.*)\)`), "whole number, "},
-	{regexp.MustCompile(`is not a number (from 0 to 1)`), "number "},
+	{regexp.MustCompile(`is not a number (from 0 to 1(?:, or off)?)`), "number "},
 	{regexp.MustCompile(`is neither (true) nor (false)`), ""},
 	{regexp.MustCompile(`is none of (.*)`), "one of: "},
 	{regexp.MustCompile(`is not a (?:backoff|driver) \((.*)\)`), "one of: "},
 	{regexp.MustCompile(`is not a rate; write (.*)`), ""},
 	{regexp.MustCompile(`is no rights of a database file; write (.*)`), ""},
 	{regexp.MustCompile(`is not a time zone; write (its name, such as .*)`), ""},
+	{regexp.MustCompile(`is not (a URL) as `), ""},
 }
 
 // form says what a value may be, by what the checker has against others.
@@ -232,7 +240,7 @@ func form(t *testing.T, path []string, of reflect.Type) string {
 // checkDefault sees to it that what is called the default of a value with bounds makes no difference.
 func checkDefault(t *testing.T, path []string, value, otherwise string) {
 	isOne := value != "text" && !strings.HasPrefix(value, "list") && !strings.HasPrefix(value, "section")
-	if !isOne || strings.ContainsAny(otherwise, " _") {
+	if !isOne || strings.ContainsAny(otherwise, " _") || otherwise == "none" {
 		return
 	}
 	want, err := built(t, nil, "")
@@ -251,7 +259,7 @@ func checkDefault(t *testing.T, path []string, value, otherwise string) {
 type commentary map[string]string
 
 var (
-	asComment   = regexp.MustCompile(`(?m)^( *)# ((?:dsn|dsn_file|tls|retry_handler):|  )`)
+	asComment   = regexp.MustCompile(`(?m)^( *)# ((?:dsn|dsn_file|tls|retry_handler|ping_url):|  )`)
 	defaultSays = regexp.MustCompile(`Default: (.*?)\.(?: |$)`)
 	flagSays    = regexp.MustCompile(` ?Flag: --[a-z-]+\.`)
 )

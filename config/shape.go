@@ -10,12 +10,15 @@ type shape struct {
 	Worker   workerSection   `mapstructure:"worker"`
 	Activity activitySection `mapstructure:"activity"`
 	Metrics  metricsSection  `mapstructure:"metrics"`
+	Monitor  monitorSection  `mapstructure:"monitor"`
+	Purge    purgeSection    `mapstructure:"purge"`
 	Timeout  string          `mapstructure:"timeout"`
 	Retry    retrySection    `mapstructure:"retry"`
 	// RetryHandler is nil where there is none, which differs from one that says nothing.
 	RetryHandler    *handlerSection `mapstructure:"retry_handler"`
 	DefaultPriority string          `mapstructure:"default_priority"`
 	StrictTypes     string          `mapstructure:"strict_types"`
+	Alert           alertSection    `mapstructure:"alert"`
 	Queues          []queueSection  `mapstructure:"queues"`
 }
 
@@ -53,6 +56,49 @@ type metricsSection struct {
 	Keep string `mapstructure:"keep"`
 }
 
+type monitorSection struct {
+	PingURL string `mapstructure:"ping_url"`
+}
+
+type purgeSection struct {
+	PingURL string `mapstructure:"ping_url"`
+}
+
+type alertSection struct {
+	Over        string             `mapstructure:"over"`
+	ErrorRate   partLimitsSection  `mapstructure:"error_rate"`
+	Failed      countLimitsSection `mapstructure:"failed"`
+	OldestDue   timeLimitsSection  `mapstructure:"oldest_due"`
+	WaitP95     timeLimitsSection  `mapstructure:"wait_p95"`
+	RunP95      timeLimitsSection  `mapstructure:"run_p95"`
+	Backlog     countLimitsSection `mapstructure:"backlog"`
+	DeadWorkers countLimitsSection `mapstructure:"dead_workers"`
+	NoTickFor   timeLimitsSection  `mapstructure:"no_tick_for"`
+	MissedHours countLimitsSection `mapstructure:"missed_hours"`
+}
+
+// jobAlertSection is that of a queue or a job type.
+type jobAlertSection struct {
+	ErrorRate partLimitsSection  `mapstructure:"error_rate"`
+	Failed    countLimitsSection `mapstructure:"failed"`
+	OldestDue timeLimitsSection  `mapstructure:"oldest_due"`
+	WaitP95   timeLimitsSection  `mapstructure:"wait_p95"`
+	RunP95    timeLimitsSection  `mapstructure:"run_p95"`
+	Backlog   countLimitsSection `mapstructure:"backlog"`
+}
+
+// The three differ in what their values are.
+type (
+	partLimitsSection  limitsSection
+	countLimitsSection limitsSection
+	timeLimitsSection  limitsSection
+)
+
+type limitsSection struct {
+	Warning  string `mapstructure:"warning"`
+	Critical string `mapstructure:"critical"`
+}
+
 type retrySection struct {
 	Attempts string `mapstructure:"attempts"`
 	Delay    string `mapstructure:"delay"`
@@ -77,6 +123,7 @@ type queueSection struct {
 	Timeout         string           `mapstructure:"timeout"`
 	Retry           retrySection     `mapstructure:"retry"`
 	RetryHandler    *handlerSection  `mapstructure:"retry_handler"`
+	Alert           jobAlertSection  `mapstructure:"alert"`
 	JobTypes        []jobTypeSection `mapstructure:"job_types"`
 }
 
@@ -91,6 +138,7 @@ type jobTypeSection struct {
 	Timeout        string          `mapstructure:"timeout"`
 	Retry          retrySection    `mapstructure:"retry"`
 	RetryHandler   *handlerSection `mapstructure:"retry_handler"`
+	Alert          jobAlertSection `mapstructure:"alert"`
 	Priority       string          `mapstructure:"priority"`
 	ThrottleFactor string          `mapstructure:"throttle_factor"`
 	TimeWindows    []string        `mapstructure:"time_windows"`

@@ -53,3 +53,13 @@ func (r *Roster) Bury(ctx context.Context) error {
 	}
 	return nil
 }
+
+// Died is how many workers have died since a time, with those that nobody has found dead yet.
+func (r *Roster) Died(ctx context.Context, since time.Time) (died int64, err error) {
+	query := "SELECT COUNT(*) FROM " + r.db.Workers() + " " + r.db.Index(r.db.Workers(), "state") +
+		" WHERE state = 'error' AND end_time >= ? OR state = 'working' AND lock_until <= (SELECT " + r.db.Now + ")"
+	if err := r.db.GetContext(ctx, &died, query, engine.At(since)); err != nil {
+		return 0, fmt.Errorf("count the workers that died: %w", err)
+	}
+	return died, nil
+}

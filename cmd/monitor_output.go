@@ -1,0 +1,156 @@
+package cmd
+
+import (
+	"bytes"
+	"encoding/csv"
+	"io/fs"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hipq/hipq/monitor"
+)
+
+// The forms in which the metrics are printed.
+const (
+	asTable      = "table"
+	asJSON       = "json"
+	asCSV        = "csv"
+	asPrometheus = "prometheus"
+)
+
+var outputs = []string{asTable, asJSON, asCSV, asPrometheus}
+
+// monitored is what hipq monitor has to say.
+type monitored struct {
+	monitor.Report
+	// Health is null with --at.
+	Health *monitor.Health `json:"health"`
+	state  monitor.State
+}
+
+// format is how the metrics are to be printed; empty is not at all.
+func (a *app) format(cmd *cobra.Command, o monitorOptions) (string, error) {
+	format := o.output
+	switch {
+	case cmd.Flags().Changed("timeout"):
+		return "", usagef("--timeout is for --check")
+	case format != "" && !slices.Contains(outputs, format):
+		return "", usagef("--output: %q is none of %s", format, strings.Join(outputs, ", "))
+	case a.json && format != "" && format != asJSON:
+		return "", usagef("--json and --output %s: leave one of them out", format)
+	case a.json:
+		format = asJSON
+	case format == asJSON:
+		a.json = true // for what else it says
+	case format == "" && o.to != "":
+		return "", usagef("--to needs --output, or --json")
+	case format == "" && a.onTerminal():
+		format = asTable
+	}
+	if format == asPrometheus && o.at != "" {
+		return "", usagef("--output prometheus is about now, and --at is not")
+	}
+	return format, nil
+}
+
+// printMonitored prints the metrics, to a file if one is named.
+func (a *app) printMonitored(i *instance, format, file string, r monitored) error {
+	if file == "" {
+		return a.printAs(i, format, r)
+	}
+	var text bytes.Buffer
+	out := a.out
+	a.out = &output{ctx: out.ctx, Writer: &text}
+	err := a.printAs(i, format, r)
+	a.out = out
+	if err != nil {
+		return err
+	}
+	mode := fs.FileMode(0o640)
+	if format == asPrometheus {
+		mode = 0o644 // the collector is another user
+	}
+	return replaceFile(file, text.Bytes(), mode)
+}
+
+func (a *app) printAs(i *instance, format string, r monitored) error {
+	switch format {
+	case asJSON:
+		return a.printJSON(r)
+	case asCSV:
+		return a.printCSV(r.Report)
+	case asPrometheus:
+		return a.printMetrics(i.Name, r)
+	}
+	return a.printReport(i, r)
+}
+
+// printHealth says whether all is well, and what is not.
+func (a *app) printHealth(h monitor.Health) {
+	if len(h.Findings) == 0 {
+		a.out.line("%s", h.Text)
+	}
+	for _, f := range h.Findings {
+		a.out.line("%s: %s", strings.ToUpper(string(f.Severity)), f.Text)
+	}
+}
+
+// printCSV prints a line for each job type of each window, with the counts that JSON has.
+func (a *app) printCSV(r monitor.Report) error {
+	w := csv.NewWriter(a.out)
+	header := []string{"window", "from", "to", "hours", "of", "queue", "job_type", "added", "started", "finished", "errors", "failed"}
+	for _, what := range []string{"wait", "run"} {
+		for _, column := range []string{"count", "sum_ms", "min_ms", "max_ms", "avg_ms", "p50_ms", "p95_ms", "p99_ms"} {
+			header = append(header, what+"_"+column)
+		}
+	}
+	err := w.Write(header)
+	for _, window := range r.Windows {
+		for _, q := range window.Queues {
+			for _, t := range q.JobTypes {
+				row := []string{window.Name, window.From.Format(time.RFC3339), window.To.Format(time.RFC3339)}
+				row = appendNumbers(row, int64(window.Hours), int64(window.Of))
+				row = append(row, q.Queue, csvCell(t.JobType))
+				row = appendNumbers(row, t.Added, t.Started, t.Finished, t.Errors, t.Failed)
+				for _, times := range []monitor.Times{t.Wait, t.Run} {
+					row = appendNumbers(row, times.Count, times.SumMS, times.MinMS, times.MaxMS, times.AvgMS)
+					for _, p := range []*int64{times.P50MS, times.P95MS, times.P99MS} {
+						if p == nil {
+							row = append(row, "")
+						} else {
+							row = appendNumbers(row, *p)
+						}
+					}
+				}
+				if err == nil {
+					err = w.Write(row)
+				}
+			}
+		}
+	}
+	w.Flush()
+	if err == nil {
+		err = w.Error()
+	}
+	return err
+}
+
+func appendNumbers(row []string, numbers ...int64) []string {
+	for _, n := range numbers {
+		row = append(row, strconv.FormatInt(n, 10))
+	}
+	return row
+}
+
+// csvCell is a text that others have chosen, on one line; a spreadsheet would take some for a formula, and run it.
+func csvCell(text string) string {
+	text = oneLine(text)
+	if strings.HasPrefix(text, "=") || strings.HasPrefix(text, "+") || strings.HasPrefix(text, "-") || strings.HasPrefix(text, "@") {
+		return "'" + text
+	}
+	return text
+}

@@ -1,0 +1,129 @@
+package cmd
+
+import (
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/common/expfmt"
+
+	"github.com/hipq/hipq/monitor"
+)
+
+// printMetrics prints what Prometheus' textfile collector reads. All are gauges: what is counted is counted over windows, and so
+// may become less. They have no timestamps, for the collector takes none.
+func (a *app) printMetrics(instance string, r monitored) error {
+	g := gauges{prometheus.NewRegistry(), prometheus.Labels{"hipq": label(instance)}}
+	s := r.state
+	g.set("hipq_monitor_last_success_timestamp_seconds", "When hipq monitor wrote this.", seconds(s.At))
+	g.set("hipq_monitor_reported_until_timestamp_seconds", "The end of the last hour of the windows.", seconds(r.Hour.Add(time.Hour)))
+	g.set("hipq_health", "Whether all is well by the limits of the config: 0 yes, 1 warning, 2 critical.", float64(r.Health.Severity.Rank()))
+	finding := g.by("hipq_health_finding", "What is not well: 1 warning, 2 critical.", "what", "queue", "job_type")
+	for _, f := range r.Health.Findings {
+		finding.set(float64(f.Severity.Rank()), f.What, maybeLabel(f.Queue), maybeLabel(f.JobType))
+	}
+	if !s.LastTick.IsZero() {
+		g.set("hipq_last_tick_timestamp_seconds", "The last sign of life of any worker.", seconds(s.LastTick))
+	}
+	g.set("hipq_dead_workers", "Workers that died in the last hours.", float64(s.DeadWorkers))
+	g.set("hipq_monitor_missed", "How many hours of the last week nobody has taken.", float64(s.MissedHours))
+	g.states(s.Types)
+	g.windows(r.Windows)
+
+	families, err := g.Gather()
+	for _, family := range families {
+		if err == nil {
+			_, err = expfmt.MetricFamilyToText(a.out, family)
+		}
+	}
+	return err
+}
+
+// gauges are those of one instance.
+type gauges struct {
+	*prometheus.Registry
+	instance prometheus.Labels
+}
+
+type gauge struct{ *prometheus.GaugeVec }
+
+func (g gauge) set(value float64, labels ...string) { g.WithLabelValues(labels...).Set(value) }
+
+func (g gauges) set(name, help string, value float64) { g.by(name, help).set(value) }
+
+// by is a gauge with labels.
+func (g gauges) by(name, help string, labels ...string) gauge {
+	vec := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help, ConstLabels: g.instance}, labels)
+	g.MustRegister(vec)
+	return gauge{vec}
+}
+
+// states are how the jobs are now.
+func (g gauges) states(types []monitor.TypeState) {
+	labels := []string{"queue", "job_type"}
+	backlog := g.by("hipq_backlog_jobs", "Jobs that are due, or locked by a dead worker.", labels...)
+	oldest := g.by("hipq_oldest_due_seconds", "For how long the oldest due job has been due.", labels...)
+	failed := g.by("hipq_failed_jobs", "Jobs that failed for good and are still to be seen to.", labels...)
+	for _, t := range types {
+		of := []string{label(t.Queue), label(t.JobType)}
+		backlog.set(float64(t.Backlog), of...)
+		oldest.set(t.OldestDue.Seconds(), of...)
+		failed.set(float64(t.Failed), of...)
+	}
+}
+
+// windows are the sums and percentiles of the windows.
+func (g gauges) windows(windows []monitor.Window) {
+	coverage := g.by("hipq_window_coverage_ratio", "Which part of the window's hours have been taken.", "window")
+	died := g.by("hipq_window_workers_died", "Workers that died in the window.", "window")
+	sums := map[string]gauge{}
+	set := func(name, help string, value float64, of []string) {
+		if _, ok := sums[name]; !ok {
+			sums[name] = g.by("hipq_window_"+name, help, "window", "queue", "job_type")
+		}
+		sums[name].set(value, of...)
+	}
+	for _, w := range windows {
+		coverage.set(float64(w.Hours)/float64(w.Of), w.Name)
+		died.set(float64(w.Workers.Died), w.Name)
+		for _, q := range w.Queues {
+			for _, t := range q.JobTypes {
+				of := []string{w.Name, label(q.Queue), label(t.JobType)}
+				set("added", "Jobs that were added in the window.", float64(t.Added), of)
+				set("started", "Attempts that were started in the window.", float64(t.Started), of)
+				set("finished", "Attempts that ended well in the window.", float64(t.Finished), of)
+				set("errors", "Attempts of the window that are tried again.", float64(t.Errors), of)
+				set("failed", "Jobs that failed for good in the window.", float64(t.Failed), of)
+				for _, times := range []struct {
+					name, of string
+					monitor.Times
+				}{{"wait", "the time from due to start in the window.", t.Wait}, {"run", "the time of an attempt in the window.", t.Run}} {
+					for _, p := range []struct {
+						name, help string
+						ms         *int64
+					}{
+						{"p50", "The median of ", times.P50MS},
+						{"p95", "What 95 of 100 don't exceed of ", times.P95MS},
+						{"p99", "What 99 of 100 don't exceed of ", times.P99MS},
+					} {
+						if p.ms != nil {
+							set(times.name+"_"+p.name+"_seconds", p.help+times.of, float64(*p.ms)/1000, of)
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+func seconds(t time.Time) float64 { return float64(t.UnixMilli()) / 1000 }
+
+// label is a text that others have chosen, as the value of a label: on one line, and visible.
+func label(text string) string { return oneLine(strings.ToValidUTF8(text, "\uFFFD")) }
+
+func maybeLabel(text *string) string {
+	if text == nil {
+		return ""
+	}
+	return label(*text)
+}

@@ -1,0 +1,91 @@
+package cmd
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+)
+
+// TestPinged: what is told at a start and at an end, and that nothing of it gets in the way or shows the secret.
+func TestPinged(t *testing.T) {
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		t.Errorf("%s was asked for elsewhere", r.URL)
+	}))
+	defer elsewhere.Close()
+	for _, c := range []struct {
+		name   string
+		failed bool
+		answer http.HandlerFunc
+		asked  []string
+		warns  string
+	}{
+		{"success", false, func(http.ResponseWriter, *http.Request) {}, []string{"/s3cret/start?a=b", "/s3cret?a=b"}, ""},
+		{"failure", true, func(http.ResponseWriter, *http.Request) {}, []string{"/s3cret/start?a=b", "/s3cret/fail?a=b"}, ""},
+		{
+			"refused", false, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotFound) },
+			[]string{"/s3cret/start?a=b", "/s3cret?a=b"},
+			" answers 404\n",
+		},
+		{
+			"same host", false, func(w http.ResponseWriter, r *http.Request) {
+				if !strings.HasSuffix(r.URL.Path, "/moved") {
+					http.Redirect(w, r, r.URL.Path+"/moved", http.StatusFound)
+				}
+			}, []string{"/s3cret/start?a=b", "/s3cret/start/moved", "/s3cret?a=b", "/s3cret/moved"}, "",
+		},
+		{
+			"elsewhere", false, func(w http.ResponseWriter, r *http.Request) {
+				http.Redirect(w, r, elsewhere.URL+r.URL.Path, http.StatusFound)
+			},
+			[]string{"/s3cret/start?a=b", "/s3cret?a=b"},
+			" redirects to elsewhere\n",
+		},
+		{
+			"in circles", false, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/s3cret", http.StatusFound) },
+			nil, " redirects again and again\n",
+		},
+		{
+			"hung up", false, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
+			[]string{"/s3cret/start?a=b", "/s3cret?a=b"},
+			"EOF\n",
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var asked []string
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				asked = append(asked, r.URL.String())
+				c.answer(w, r)
+			}))
+			defer server.Close()
+			out, failure := bytes.Buffer{}, error(nil)
+			if c.failed {
+				failure = errors.New("no luck")
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			a, command := &app{err: &output{ctx: t.Context(), Writer: &out}}, &cobra.Command{}
+			command.SetContext(ctx)
+			ran := 0
+			err := a.pinged(command, server.URL+"/s3cret?a=b", func() error {
+				ran++
+				cancel() // a signal ends the run; its end is told all the same
+				return failure
+			})
+			if !errors.Is(err, failure) || ran != 1 {
+				t.Errorf("it ran %d times, and gave %v", ran, err)
+			}
+			if c.asked != nil && !slices.Equal(asked, c.asked) {
+				t.Errorf("asked for %q, want %q", asked, c.asked)
+			}
+			if said := out.String(); !strings.HasSuffix(said, c.warns) || c.warns == "" && said != "" || strings.Contains(said, "s3cret") {
+				t.Errorf("it said %q, want %q at its end", said, c.warns)
+			}
+		})
+	}
+}

@@ -1,0 +1,260 @@
+package monitor
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Severity is how bad something is.
+type Severity string
+
+// The severities.
+const (
+	OK       Severity = "ok"
+	Warning  Severity = "warning"
+	Critical Severity = "critical"
+)
+
+// Rank is 0, 1 or 2, as the monitoring plugins have it.
+func (s Severity) Rank() int { return max(0, slices.Index([]Severity{OK, Warning, Critical}, s)) }
+
+// Health is a verdict on how an instance is.
+type Health struct {
+	// Severity is that of the worst finding.
+	Severity Severity `json:"severity"`
+	// Text says in one sentence that all is well, or what is worst.
+	Text string `json:"text"`
+	// Findings are what is not well, the worst first.
+	Findings []Finding `json:"findings"`
+}
+
+// Finding is one thing that is not well.
+type Finding struct {
+	Severity Severity `json:"severity"`
+	// Queue and JobType say whose; nil where it isn't about a queue's jobs, or not about those of one type.
+	Queue   *string `json:"queue"`
+	JobType *string `json:"job_type"`
+	// What is the key of the limit in the config; or left_out, of a queue that can't be used.
+	What string `json:"what"`
+	// Value is more than Limit. Both are parts of 1 (error_rate), numbers, or milliseconds: what Unit says.
+	Value float64 `json:"value"`
+	Limit float64 `json:"limit"`
+	// Unit is part, ms, jobs, workers, hours, or queues.
+	Unit string `json:"unit"`
+	// Text says all of that, and what to do, for people. It has names in it that others have chosen.
+	Text string `json:"text"`
+}
+
+// enoughAttempts is of how many an error rate says something. Below, one unlucky job would make an alarm.
+const enoughAttempts = 20
+
+// Judge finds what in a state exceeds the limits. More than a limit is too much, as much is not.
+func (a Alert) Judge(s State) Health {
+	j := judgement{over: inWords(s.Over)}
+	j.instance(a, s)
+	for _, t := range s.Types {
+		j.jobs(a.of(t.Queue, t.JobType), t)
+	}
+	for _, q := range s.LeftOut {
+		j.find(Finding{
+			Severity: Critical, Queue: &q.Queue, What: "left_out", Value: 1, Unit: "queues",
+			Text: fmt.Sprintf("queue %s is left out: %s", q.Queue, q.Why),
+		})
+	}
+	slices.SortStableFunc(j.findings, func(a, b Finding) int { return cmp.Compare(b.Severity.Rank(), a.Severity.Rank()) })
+	return j.health(s)
+}
+
+// judgement is a verdict in the making.
+type judgement struct {
+	over     string
+	findings []Finding
+}
+
+// verdict says how bad a value is, and which limit it exceeds.
+func (l Limits) verdict(value float64) (Severity, float64) {
+	switch {
+	case value > l.Critical:
+		return Critical, l.Critical
+	case value > l.Warning:
+		return Warning, l.Warning
+	}
+	return OK, l.Warning
+}
+
+func (j *judgement) find(f Finding) { j.findings = append(j.findings, f) }
+
+// instance judges what is of no queue.
+func (j *judgement) instance(a Alert, s State) {
+	limit := func(what string, l Limits, value float64, unit, text string) {
+		if severity, limit := l.verdict(value); severity != OK {
+			j.find(finding(Finding{Severity: severity, What: what, Value: value, Limit: limit, Unit: unit, Text: text}))
+		}
+	}
+	switch silence := s.silence(); {
+	case s.LastTick.IsZero():
+		limit("no_tick_for", a.NoTickFor, silence.Seconds(), "ms",
+			fmt.Sprintf("no worker has run yet, and a job has been due for %s: is hipq work in crontab?", inWords(silence)))
+	default:
+		limit("no_tick_for", a.NoTickFor, silence.Seconds(), "ms",
+			fmt.Sprintf("no sign of a worker for %s: is hipq work in crontab, and does it run?", inWords(silence)))
+	}
+	limit("dead_workers", a.DeadWorkers, float64(s.DeadWorkers), "workers",
+		fmt.Sprintf("%s died in the last %s: hipq activity --state error says which", plural(s.DeadWorkers, "worker"), j.over))
+	limit("missed_hours", a.MissedHours, float64(s.MissedHours), "hours",
+		fmt.Sprintf("%s of the last week have no metrics: hipq monitor names them", plural(int64(s.MissedHours), "hour")))
+}
+
+// jobs judges the jobs of one type.
+func (j *judgement) jobs(a JobAlert, t TypeState) {
+	who := t.Queue + "/" + t.JobType
+	limit := func(what string, l Limits, value float64, unit, format string, args ...any) {
+		severity, limit := l.verdict(value)
+		if severity == OK {
+			return
+		}
+		text := who + ": " + fmt.Sprintf(format, args...)
+		if t.Paused && (what == "oldest_due" || what == "backlog") { // as somebody wanted it, who may have forgotten it
+			severity, limit = Warning, l.Warning
+			if l.Warning == Off {
+				limit = l.Critical
+			}
+			text += "; the queue is paused: hipq queue resume " + t.Queue
+		}
+		j.find(finding(Finding{
+			Severity: severity, Queue: &t.Queue, JobType: &t.JobType, What: what, Value: value, Limit: limit, Unit: unit, Text: text,
+		}))
+	}
+	c := t.Counts
+	bad := c.Errors + c.Failed
+	if ended := c.Finished + bad; ended >= enoughAttempts {
+		rate := float64(bad) / float64(ended)
+		limit("error_rate", a.ErrorRate, rate, "part", "%s of %d attempts in %s ended with an error: hipq activity --state error",
+			percent(rate), ended, j.over)
+	}
+	limit("failed", a.Failed, float64(t.Failed), "jobs", "%s failed for good, still to be seen to: hipq failures %s",
+		plural(t.Failed, "job"), t.Queue)
+	limit("oldest_due", a.OldestDue, t.OldestDue.Seconds(), "ms", "a job has been due for %s: hipq jobs %s --state due, hipq why",
+		inWords(t.OldestDue), t.Queue)
+	if c.Wait.P95MS != nil {
+		limit("wait_p95", a.WaitP95, seconds(*c.Wait.P95MS), "ms", "of 100 jobs that started in %s, 5 had waited for %s or more",
+			j.over, inWords(millis(*c.Wait.P95MS)))
+	}
+	if c.Run.P95MS != nil {
+		limit("run_p95", a.RunP95, seconds(*c.Run.P95MS), "ms", "of 100 attempts in %s, 5 took %s or more",
+			j.over, inWords(millis(*c.Run.P95MS)))
+	}
+	limit("backlog", a.Backlog, float64(t.Backlog), "jobs", "%s due", are(t.Backlog, "job"))
+}
+
+// finding has value and limit in the unit that it names, and the limit in its text.
+func finding(f Finding) Finding {
+	limit := strconv.FormatFloat(f.Limit, 'f', -1, 64)
+	switch f.Unit {
+	case "ms":
+		limit = inWords(time.Duration(f.Limit * float64(time.Second)))
+		f.Value, f.Limit = 1000*f.Value, 1000*f.Limit
+	case "part":
+		limit = percent(f.Limit)
+	}
+	f.Text += fmt.Sprintf(" (%s above %s)", f.Severity, limit)
+	return f
+}
+
+// health is the verdict.
+func (j *judgement) health(s State) Health {
+	h := Health{Severity: OK, Findings: []Finding{}}
+	if len(j.findings) == 0 {
+		h.Text = "all is well: " + s.summary()
+		return h
+	}
+	h.Findings, h.Severity = j.findings, j.findings[0].Severity
+	var critical int
+	for _, f := range j.findings {
+		if f.Severity == Critical {
+			critical++
+		}
+	}
+	var counts []string
+	if critical > 0 {
+		counts = append(counts, fmt.Sprintf("%d critical", critical))
+	}
+	if n := len(j.findings) - critical; n > 0 {
+		counts = append(counts, plural(int64(n), "warning"))
+	}
+	h.Text = strings.Join(counts, ", ") + ": " + j.findings[0].Text
+	return h
+}
+
+// summary says in words how things stand where all is well.
+func (s State) summary() string {
+	due := int64(0)
+	for _, t := range s.Types {
+		due += t.Backlog
+	}
+	tick := "no worker has run yet"
+	if !s.LastTick.IsZero() {
+		tick = "the last sign of a worker is " + inWords(s.silence()) + " old"
+	}
+	return fmt.Sprintf("%s, %s due", tick, are(due, "job"))
+}
+
+// silence is how long ago the last sign of a worker was; where there never was any, for how long a job has been due.
+func (s State) silence() (d time.Duration) {
+	if !s.LastTick.IsZero() {
+		return max(0, s.At.Sub(s.LastTick))
+	}
+	for _, t := range s.Types {
+		d = max(d, t.OldestDue)
+	}
+	return d
+}
+
+func millis(ms int64) time.Duration { return time.Duration(ms) * time.Millisecond }
+
+func seconds(ms int64) float64 { return millis(ms).Seconds() }
+
+func percent(part float64) string { return strconv.FormatFloat(100*part, 'g', 3, 64) + " %" }
+
+func plural(n int64, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+func are(n int64, noun string) string {
+	if n == 1 {
+		return "1 " + noun + " is"
+	}
+	return plural(n, noun) + " are"
+}
+
+// inWords is a duration with its two largest units at most.
+func inWords(d time.Duration) string {
+	const day = 24 * time.Hour
+	switch {
+	case d >= day:
+		if h := d % day / time.Hour; h > 0 {
+			return fmt.Sprintf("%dd%dh", d/day, h)
+		}
+		return fmt.Sprintf("%dd", d/day)
+	case d >= time.Hour:
+		d = d.Truncate(time.Minute)
+	case d >= time.Second:
+		d = d.Truncate(time.Second)
+	default:
+		return d.Truncate(time.Millisecond).String()
+	}
+	text := d.String()
+	for _, zero := range []string{"m0s", "h0m"} {
+		if strings.HasSuffix(text, zero) {
+			text = text[:len(text)-2]
+		}
+	}
+	return text
+}

@@ -1,0 +1,137 @@
+package monitor
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var judged = time.Date(2026, 3, 29, 1, 0, 0, 0, time.UTC)
+
+// well is a state with which nothing is wrong, just so: every value is at its limit.
+func well() State {
+	p95 := int64(15 * 60_000)
+	return State{
+		At: judged, Over: 2 * time.Hour, LastTick: judged.Add(-5 * time.Minute),
+		Types: []TypeState{{
+			Queue: "mail", JobType: "send", Backlog: 10_000, OldestDue: 15 * time.Minute,
+			Counts: Counts{Finished: 95, Errors: 3, Failed: 2, Wait: Times{P95MS: &p95}, Run: Times{P95MS: new(int64(1) << 50)}},
+		}},
+	}
+}
+
+func TestJudge(t *testing.T) {
+	long, short := int64(3_600_001), int64(1)
+	for _, c := range []struct {
+		name   string
+		change func(*State, *Alert)
+		// want is "severity what queue/type", a line for each finding in their order
+		want string
+		// text is in that of the first finding, or of the verdict if all is well
+		text string
+	}{
+		{"at the limits", func(*State, *Alert) {}, "", "all is well: the last sign of a worker is 5m old, 10000 jobs are due"},
+		{"nothing at all", func(s *State, _ *Alert) { *s = State{At: judged} }, "", "all is well: no worker has run yet, 0 jobs are due"},
+		{
+			"error rate", func(s *State, _ *Alert) { s.Types[0].Counts.Errors++ }, "warning error_rate mail/send",
+			"mail/send: 5.94 % of 101 attempts in 2h ended with an error: hipq activity --state error (warning above 5 %)",
+		},
+		{"all attempts failed", func(s *State, _ *Alert) { s.Types[0].Counts = Counts{Failed: 20} }, "critical error_rate mail/send", "100 % of 20 attempts"},
+		{"too few to say", func(s *State, _ *Alert) { s.Types[0].Counts = Counts{Failed: 19} }, "", ""},
+		{
+			"failed", func(s *State, _ *Alert) { s.Types[0].Failed = 1 }, "warning failed mail/send",
+			"mail/send: 1 job failed for good, still to be seen to: hipq failures mail (warning above 0)",
+		},
+		{"many failed", func(s *State, _ *Alert) { s.Types[0].Failed = 5000 }, "critical failed mail/send", "5000 jobs failed for good"},
+		{"oldest due", func(s *State, _ *Alert) { s.Types[0].OldestDue += time.Millisecond }, "warning oldest_due mail/send", "due for 15m: "},
+		{"oldest due for a day", func(s *State, _ *Alert) { s.Types[0].OldestDue = 25 * time.Hour }, "critical oldest_due mail/send", "due for 1d1h: "},
+		{"waits", func(s *State, _ *Alert) { s.Types[0].Counts.Wait.P95MS = &long }, "warning wait_p95 mail/send", "5 had waited for 1h or more (warning above 15m)"},
+		{
+			"runs", func(s *State, a *Alert) { a.RunP95 = Limits{0, 60}; s.Types[0].Counts.Run.P95MS = &short },
+			"warning run_p95 mail/send", "5 took 1ms or more (warning above 0s)",
+		},
+		{"backlog", func(s *State, _ *Alert) { s.Types[0].Backlog = 100_001 }, "critical backlog mail/send", "100001 jobs are due (critical above 100000)"},
+		{"paused", func(s *State, _ *Alert) {
+			s.Types[0].Paused, s.Types[0].Backlog, s.Types[0].OldestDue, s.Types[0].Failed = true, 200_000, 2*time.Hour, 200
+		}, "critical failed mail/send\nwarning oldest_due mail/send\nwarning backlog mail/send", "200 jobs failed"},
+		{"dead workers", func(s *State, _ *Alert) { s.DeadWorkers = 1 }, "warning dead_workers", "1 worker died in the last 2h"},
+		{"no tick", func(s *State, _ *Alert) { s.LastTick = judged.Add(-16 * time.Minute) }, "critical no_tick_for", "no sign of a worker for 16m: "},
+		{"a worker's clock is ahead", func(s *State, _ *Alert) { s.LastTick = judged.Add(time.Hour) }, "", "is 0s old"},
+		{
+			"no tick ever", func(s *State, a *Alert) { s.LastTick = time.Time{}; a.OldestDue.Warning = Off }, "warning no_tick_for",
+			"no worker has run yet, and a job has been due for 15m: is hipq work in crontab? (warning above 5m)",
+		},
+		{"missed hours", func(s *State, _ *Alert) { s.MissedHours = 25 }, "critical missed_hours", "25 hours of the last week have no metrics"},
+		{"left out", func(s *State, _ *Alert) { s.LeftOut = []LeftOut{{"new", "no table; run hipq init"}} }, "critical left_out new", "queue new is left out: no table; run hipq init"},
+		{"nearest limits win", func(s *State, a *Alert) {
+			a.Queues = map[string]QueueAlert{
+				"mail":  {JobAlert: JobAlert{Failed: Limits{3, 5}, Backlog: Limits{Off, Off}, OldestDue: Limits{Off, Off}, ErrorRate: Limits{Off, Off}, WaitP95: Limits{Off, Off}, RunP95: Limits{Off, Off}}},
+				"files": {Types: map[string]JobAlert{"pack": {Failed: Limits{Off, 9}, Backlog: Limits{1, 2}}}},
+			}
+			s.Types = []TypeState{
+				{Queue: "files", JobType: "pack", Failed: 9, Backlog: 2},   // its own
+				{Queue: "mail", JobType: "send", Failed: 4, Backlog: 1e12}, // its queue's
+				{Queue: "other", JobType: "x", Failed: 1, Backlog: 9},      // the instance's
+			}
+		}, "warning backlog files/pack\nwarning failed mail/send\nwarning failed other/x", "2 jobs are due (warning above 1)"},
+		{"the worst first", func(s *State, _ *Alert) {
+			s.DeadWorkers, s.MissedHours = 1, 30
+			s.Types = append(s.Types, TypeState{Queue: "mail", JobType: "z", Failed: 101, Backlog: 10_001})
+		}, "critical missed_hours\ncritical failed mail/z\nwarning dead_workers\nwarning backlog mail/z", "30 hours"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s, a := well(), DefaultAlert()
+			c.change(&s, &a)
+			h := a.Judge(s)
+			var got []string
+			for _, f := range h.Findings {
+				line := string(f.Severity) + " " + f.What
+				if f.Queue != nil {
+					line += " " + *f.Queue
+				}
+				if f.JobType != nil {
+					line += "/" + *f.JobType
+				}
+				got = append(got, line)
+				if f.Value <= f.Limit {
+					t.Errorf("%v is not more than %v: %s", f.Value, f.Limit, f.Text)
+				}
+			}
+			if diff := cmp.Diff(c.want, strings.Join(got, "\n")); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			want := OK
+			if len(h.Findings) > 0 {
+				want = h.Findings[0].Severity
+				if !strings.Contains(h.Findings[0].Text, c.text) {
+					t.Errorf("the first says %q, want %q in it", h.Findings[0].Text, c.text)
+				}
+			} else if !strings.Contains(h.Text, c.text) {
+				t.Errorf("the verdict says %q, want %q in it", h.Text, c.text)
+			}
+			if h.Severity != want {
+				t.Errorf("the verdict is %s, its worst finding %s", h.Severity, want)
+			}
+		})
+	}
+	s := well()
+	s.DeadWorkers, s.MissedHours = 1, 30
+	const says = "1 critical, 1 warning: 30 hours of the last week have no metrics: hipq monitor names them (critical above 24)"
+	if got := DefaultAlert().Judge(s).Text; got != says {
+		t.Errorf("the verdict says %q, want %q", got, says)
+	}
+}
+
+func TestInWords(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		0: "0s", 1500 * time.Microsecond: "1ms", 999 * time.Millisecond: "999ms", 90 * time.Second: "1m30s", time.Minute: "1m",
+		time.Hour: "1h", time.Hour + 59*time.Second: "1h", 10*time.Hour + 30*time.Minute: "10h30m", 24 * time.Hour: "1d",
+		100*24*time.Hour + 23*time.Hour: "100d23h",
+	} {
+		if got := inWords(d); got != want {
+			t.Errorf("%s is %q, want %q", d, got, want)
+		}
+	}
+}

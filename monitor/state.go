@@ -1,0 +1,196 @@
+package monitor
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/internal/roster"
+	"github.com/hipq/hipq/schema"
+)
+
+// State is how an instance is now, and how its last hours went.
+type State struct {
+	// At is when, by the database's clock.
+	At time.Time
+	// Over is the length of the last hours; those of them that were taken are in the counts.
+	Over  time.Duration
+	Types []TypeState
+	// LastTick is the last sign of life of any worker; zero if there never was one.
+	LastTick time.Time
+	// DeadWorkers are how many died in that time, or have, and nobody has found them yet.
+	DeadWorkers int64
+	// MissedHours are how many hours of the last week nobody has taken. The last complete hour is not among them: it may be
+	// taken yet.
+	MissedHours int
+	// LeftOut are queues that can't be used, for the caller to fill in.
+	LeftOut []LeftOut
+}
+
+// LeftOut is a queue that can't be used, and why.
+type LeftOut struct{ Queue, Why string }
+
+// TypeState is how the jobs of one type are.
+type TypeState struct {
+	Queue, JobType string
+	// Paused: nothing of the queue is started.
+	Paused bool
+	// Backlog is how many are due, or locked by a dead worker; OldestDue for how long the first of them has been due.
+	Backlog   int64
+	OldestDue time.Duration
+	// Failed is how many failed for good, and are still to be seen to.
+	Failed int64
+	// Counts are of the last hours.
+	Counts Counts
+}
+
+// State reads how the instance is, and how the last hours went that were taken: over whole hours, at least one. It takes no
+// hour, and reads what is due or has failed in the index alone.
+func (m *Monitor) State(ctx context.Context, over time.Duration) (State, error) {
+	now, err := m.db.Clock(ctx)
+	if err != nil {
+		return State{}, err
+	}
+	s := State{At: now, Over: over}
+	if s.Types, err = m.types(ctx, now, over); err != nil {
+		return s, err
+	}
+	if s.LastTick, err = m.lastTick(ctx); err != nil {
+		return s, err
+	}
+	if s.DeadWorkers, err = roster.New(m.db).Died(ctx, now.Add(-over)); err != nil {
+		return s, err
+	}
+	missing, err := m.Missing(ctx, lastComplete(now).Add(-time.Hour))
+	s.MissedHours = len(missing)
+	return s, err
+}
+
+// lastTick is the last sign of life of any worker, zero if there never was one.
+func (m *Monitor) lastTick(ctx context.Context) (time.Time, error) {
+	r := roster.New(m.db)
+	last, err := r.Last(ctx)
+	if err != nil || last == nil {
+		return time.Time{}, err
+	}
+	seen := last.Heartbeat.Time
+	atWork, err := r.AtWork(ctx)
+	for _, w := range atWork {
+		if w.Heartbeat.After(seen) {
+			seen = w.Heartbeat.Time
+		}
+	}
+	return seen, err
+}
+
+// types are the job types of which there is something to say, by queue and name.
+func (m *Monitor) types(ctx context.Context, now time.Time, over time.Duration) ([]TypeState, error) {
+	queues, err := m.usable(ctx)
+	if err != nil {
+		return nil, err
+	}
+	paused, err := m.paused(ctx)
+	if err != nil {
+		return nil, err
+	}
+	found := map[key]*TypeState{}
+	of := func(k key) *TypeState {
+		if found[k] == nil {
+			found[k] = &TypeState{Queue: k.queue, JobType: k.jobType, Paused: paused[k.queue]}
+		}
+		return found[k]
+	}
+	due := metrics{rows: map[key]*metric{}}
+	if err := m.gauge(ctx, due, now); err != nil {
+		return nil, err
+	}
+	for _, q := range queues {
+		failed, err := m.failed(ctx, q)
+		if err != nil {
+			return nil, err
+		}
+		for _, f := range failed {
+			of(key{q.Name, f.JobType}).Failed = f.N
+		}
+	}
+	for k, r := range due.rows {
+		if r.Backlog != nil {
+			of(k).Backlog, of(k).OldestDue = *r.Backlog, millis(*r.OldestDueMS)
+		}
+	}
+	last, err := m.lastHours(ctx, now, over)
+	if err != nil {
+		return nil, err
+	}
+	for k, r := range last.rows {
+		if k != workersKey {
+			of(k).Counts = r.Counts
+		}
+	}
+	list := make([]TypeState, 0, len(found))
+	for _, k := range slices.SortedFunc(maps.Keys(found), func(a, b key) int {
+		return 2*strings.Compare(a.queue, b.queue) + strings.Compare(a.jobType, b.jobType)
+	}) {
+		list = append(list, *found[k])
+	}
+	return list, nil
+}
+
+// lastHours merges the last hours that were taken. There are none if the newest of them is older than all that are asked for:
+// that would be no news.
+func (m *Monitor) lastHours(ctx context.Context, now time.Time, over time.Duration) (metrics, error) {
+	hours := metrics{rows: map[key]*metric{}}
+	last := lastComplete(now)
+	var newest engine.Time
+	err := m.db.GetContext(ctx, &newest, "SELECT MAX(hour) FROM "+m.db.Hours()+" WHERE hour > ? AND hour <= ?",
+		engine.At(last.Add(-over)), engine.At(last))
+	if err != nil {
+		return hours, fmt.Errorf("find the last hour taken: %w", err)
+	}
+	if newest.IsZero() {
+		return hours, nil
+	}
+	to := newest.Add(time.Hour)
+	err = m.eachHour(ctx, to.Add(-over), to, func(time.Time) func(queue, jobType []byte) *metric { return hours.read })
+	for _, r := range hours.rows {
+		r.Counts.sum()
+	}
+	return hours, err
+}
+
+// failed is how many jobs of a type failed.
+type failed struct {
+	JobType string `db:"job_type"`
+	N       int64
+}
+
+// failed are how many of each job type failed for good, and are still to be seen to.
+func (m *Monitor) failed(ctx context.Context, q schema.Queue) (found []failed, err error) {
+	table, err := m.db.CheckQueue(q.Name)
+	if err != nil {
+		return nil, err
+	}
+	query := "SELECT job_type, COUNT(*) AS n FROM " + table + " " + m.db.Index(table, q.Order.Pick()) +
+		" WHERE line = 'failed' GROUP BY job_type"
+	if err := m.db.SelectContext(ctx, &found, query); err != nil {
+		return nil, fmt.Errorf("count the failed jobs of %s: %w", q.Name, err)
+	}
+	return found, nil
+}
+
+// paused are the queues that are.
+func (m *Monitor) paused(ctx context.Context) (map[string]bool, error) {
+	var names []string
+	if err := m.db.SelectContext(ctx, &names, "SELECT queue FROM "+m.db.Queues()+" WHERE paused = 1"); err != nil {
+		return nil, fmt.Errorf("find the paused queues: %w", err)
+	}
+	paused := map[string]bool{}
+	for _, name := range names {
+		paused[name] = true
+	}
+	return paused, nil
+}

@@ -1,0 +1,95 @@
+package monitor
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/hipq/hipq/activity"
+	"github.com/hipq/hipq/internal/dbtest"
+	"github.com/hipq/hipq/internal/engine"
+)
+
+func TestState(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, driver, source string) {
+		db := open(t, driver, source)
+		m := New(db)
+		state := func() State {
+			t.Helper()
+			s, err := m.State(t.Context(), 2*time.Hour)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return s
+		}
+		if s := state(); len(s.Types) > 0 || !s.LastTick.IsZero() || s.DeadWorkers+int64(s.MissedHours) > 0 {
+			t.Errorf("a new instance: %+v", s)
+		}
+
+		hour := complete(t, m)
+		now, err := db.Clock(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		ago := func(d time.Duration) engine.Time { return engine.At(now.Add(-d)) }
+		worker := func(id, state string, heartbeat, until, end engine.Time) {
+			exec(t, db, "INSERT INTO "+db.Workers()+" (id, host, pid, state, start_time, heartbeat, lock_until, end_time) VALUES (?, 'h', 1, ?, ?, ?, ?, ?)",
+				id, state, heartbeat, heartbeat, until, end)
+		}
+		var never engine.Time
+		worker("last", "finished", ago(time.Minute), ago(time.Minute), ago(time.Minute))
+		worker("buried", "error", ago(90*time.Minute), ago(89*time.Minute), ago(80*time.Minute))
+		worker("buried long ago", "error", ago(9*time.Hour), ago(9*time.Hour), ago(8*time.Hour))
+		worker("not found yet", "working", ago(10*time.Minute), ago(time.Second), never)
+		worker("live", "working", ago(3*time.Minute), ago(-time.Hour), never)
+		exec(t, db, "UPDATE "+db.Workers()+" SET heartbeat = ? WHERE id = 'live'", ago(30*time.Second))
+		job := func(queue, jobType, state, line string) {
+			exec(t, db, "INSERT INTO test_"+queue+" (job_type, state, line, error, scheduled_run_time, timeout, priority, throttle_factor, time_windows) VALUES (?, ?, ?, 'no luck', ?, 60, 100, 1, 'NONE')",
+				jobType, state, line, ago(time.Hour))
+		}
+		job("mail", "send", "retry", "due")
+		job("mail", "send", "final", "failed")
+		job("mail", "send", "final", "failed")
+		job("mail", "send", "final", "closed")
+		job("report", "print", "final", "failed")
+		exec(t, db, "UPDATE "+db.Queues()+" SET paused = 1 WHERE queue = 'report'")
+		entry := func(hours int, jobType string) {
+			logged(t, db, activity.Entry{
+				At: hour.Add(-time.Duration(hours) * time.Hour), Kind: activity.Job,
+				State: activity.Failed, Queue: "mail", JobType: jobType,
+			})
+		}
+		for hours, jobType := range []string{"pending", "pending", "send", "send", "too old"} { // of two, the last is not taken yet
+			entry(hours, jobType)
+		}
+		for _, hours := range []int{1, 2, 4} {
+			take(t, m, hour.Add(-time.Duration(hours)*time.Hour), TakeOptions{})
+		}
+
+		want := State{Over: 2 * time.Hour, LastTick: now.Add(-30 * time.Second), DeadWorkers: 2, MissedHours: 1, Types: []TypeState{
+			{Queue: "mail", JobType: "pending", Counts: Counts{Failed: 1}},
+			{Queue: "mail", JobType: "send", Backlog: 1, OldestDue: time.Hour, Failed: 2, Counts: Counts{Failed: 1}},
+			{Queue: "report", JobType: "print", Paused: true, Failed: 1},
+		}}
+		got := state()
+		// it was read a little later than now; SQLite's clock has milliseconds
+		if since := got.At.Sub(now); since < 0 || since > time.Minute {
+			t.Errorf("it is of %s after now", since)
+		}
+		got.At = time.Time{}
+		if diff := cmp.Diff(want, got, cmpopts.EquateApproxTime(time.Millisecond), cmpopts.IgnoreFields(Counts{}, "Run"),
+			cmpopts.IgnoreUnexported(Times{}), cmp.Comparer(func(a, b time.Duration) bool { return (a - b).Abs() < time.Minute })); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+
+		// what happened before the last hours is no news, and an hour that was taken is not missed
+		take(t, m, hour.Add(-3*time.Hour), TakeOptions{})
+		exec(t, db, "DELETE FROM "+db.Hours()+" WHERE hour > ?", engine.At(hour.Add(-2*time.Hour)))
+		got = state()
+		if got.MissedHours != 1 || len(got.Types) != 2 || got.Types[0].Counts.Failed != 0 {
+			t.Errorf("after the monitor stood still: %+v", got)
+		}
+	})
+}
