@@ -106,7 +106,7 @@ func (j *judgement) instance(a Alert, s State) {
 	limit("dead_workers", a.DeadWorkers, float64(s.DeadWorkers), "workers",
 		fmt.Sprintf("%s died in the last %s: hipq activity --state error says which", plural(s.DeadWorkers, "worker"), j.over))
 	limit("missed_hours", a.MissedHours, float64(s.MissedHours), "hours",
-		fmt.Sprintf("%s of the last week have no metrics: hipq monitor names them", plural(int64(s.MissedHours), "hour")))
+		fmt.Sprintf("%s of the last week have no metrics: hipq monitor --missing takes them", plural(int64(s.MissedHours), "hour")))
 }
 
 // jobs judges the jobs of one type.
