@@ -57,7 +57,9 @@ func (a *app) exit(err error, signals *signals) int {
 		return exitOf(sig)
 	}
 	code, hint := a.diagnose(err)
-	a.report(code, err, hint)
+	if !errors.As(err, new(unsaid)) {
+		a.report(code, err, hint)
+	}
 	return code
 }
 

@@ -21,8 +21,10 @@ func (o *output) json(v any) error {
 }
 
 // local is a time for people, in the config's zone, which it names.
-func (i *instance) local(t time.Time) string {
-	return t.In(i.Location).Format("2006-01-02 15:04:05 MST")
+func (i *instance) local(t time.Time) string { return zonedTime(t, i.Location) }
+
+func zonedTime(t time.Time, zone *time.Location) string {
+	return t.In(zone).Format("2006-01-02 15:04:05 MST")
 }
 
 // zoned is the heading of a column of times, which names the config's zone; localCell is a time below it.

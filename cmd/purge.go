@@ -12,6 +12,7 @@ import (
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/config"
 	"github.com/hipq/hipq/internal/null"
+	"github.com/hipq/hipq/internal/notice"
 	"github.com/hipq/hipq/internal/roster"
 	"github.com/hipq/hipq/monitor"
 	"github.com/hipq/hipq/queue"
@@ -168,6 +169,11 @@ func (p *purging) run(ctx context.Context) error {
 	workers, err := roster.New(p.i.db).Purge(ctx, o)
 	if err := errors.Join(p.tell("workers", "", workers, o.Before), err); err != nil {
 		return err
+	}
+	if !p.options.DryRun {
+		if err := notice.NewBoard(p.i.db).Purge(ctx, p.now.Add(-2*mailedSince)); err != nil {
+			return err
+		}
 	}
 	p.next("metrics")
 	o.Before = p.now.Add(-p.i.MetricsKeep)

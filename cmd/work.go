@@ -27,6 +27,10 @@ again. A second signal ends it at once.
 A queue whose table is not there, for it is new in the config, or somebody has dropped the table, is left out until hipq init
 has made it; the others are worked, and the exit code is 78.
 
+Where there is no terminal, it says in short what cron should mail: which jobs failed for good, of each kind once an hour, over
+all hosts; due jobs of a type that nobody has handled for a day, once a day; an outage of the database at first, every 15
+minutes, and when it is over. "mail: off" in the config silences that.
+
 When it has started jobs, it warns of handlers whose programs can't be run here; hipq config check looks for them beforehand.
 
 Exit codes: 0 done, or nothing to do, whatever became of the jobs (see hipq activity), or ended in order after SIGTERM or
@@ -44,11 +48,15 @@ func (a *app) workCommand() *cobra.Command {
   hipq work emails --type send --max-jobs 1 # one job, by hand`,
 		SuggestFor: []string{"worker", "start", "process", "consume", "listen"},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			err := a.runWork(cmd, args, types)
-			if errors.Is(err, context.Canceled) {
-				return nil // told to stop before it began
+			c, err := a.load(cmd)
+			if err != nil {
+				return err
 			}
-			return err
+			err = a.runWork(cmd, c, args, types)
+			if errors.Is(err, context.Canceled) {
+				err = nil // told to stop before it began
+			}
+			return a.mailOutage(c, append(args, types...), err)
 		},
 	}
 	f := c.Flags()
@@ -76,11 +84,11 @@ type worked struct {
 	TookMS   int64  `json:"took_ms"`
 }
 
-func (a *app) runWork(cmd *cobra.Command, names, types []string) error {
+func (a *app) runWork(cmd *cobra.Command, c *config.Config, names, types []string) error {
 	if err := handler.CanExec(); err != nil {
 		return usage(err)
 	}
-	i, err := a.open(cmd)
+	i, err := connect(cmd.Context(), c)
 	if err != nil {
 		return err
 	}
@@ -111,6 +119,9 @@ func (a *app) runWork(cmd *cobra.Command, names, types []string) error {
 		}))
 	case err == nil && a.onTerminal():
 		a.out.line("started %d, finished %d, errors %d, in %s", done.Started, done.Finished, done.Errors, took.Round(time.Millisecond))
+	}
+	if err == nil && a.mails(c) {
+		err = a.mailNews(cmd.Context(), i, took)
 	}
 	return errors.Join(err, unfit)
 }

@@ -59,6 +59,7 @@ func (b builder) config(s *shape) *Config {
 	outer.strictTypes = b.truth("strict_types", s.StrictTypes, false)
 	c.StrictTypes = outer.strictTypes
 	c.Alert = b.alert(s.Alert)
+	c.Mail = b.truth("mail", s.Mail, true)
 	if len(s.Queues) == 0 {
 		b.missing("queues", "; a config needs at least one queue")
 	}

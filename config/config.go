@@ -53,6 +53,8 @@ type Config struct {
 	Alert monitor.Alert
 	// StrictTypes is what a Queue's is where it says nothing, and that of queues which this config doesn't have.
 	StrictTypes bool
+	// Mail says that what cron mails of a tick's failed jobs and outages is printed.
+	Mail bool
 	// Warnings say what should be otherwise, for people to read.
 	Warnings []string
 	// Queues are at least one, in the order of the file.

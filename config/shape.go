@@ -19,6 +19,7 @@ type shape struct {
 	DefaultPriority string          `mapstructure:"default_priority"`
 	StrictTypes     string          `mapstructure:"strict_types"`
 	Alert           alertSection    `mapstructure:"alert"`
+	Mail            string          `mapstructure:"mail"`
 	Queues          []queueSection  `mapstructure:"queues"`
 }
 

@@ -33,10 +33,10 @@ type unit struct {
 }
 
 func (db *DB) units(queues []Queue) ([]unit, error) {
-	all := []string{db.Activity(), db.Metrics(), db.Hours(), db.HostHours(), db.Workers(), db.Queues(), db.JobTypes()}
+	all := []string{db.Activity(), db.Metrics(), db.Hours(), db.HostHours(), db.Workers(), db.Queues(), db.JobTypes(), db.Notices()}
 	units := []unit{{kind: "instance", queue: noQueue, tables: all, replace: strings.NewReplacer(
 		"{activity}", db.Activity(), "{metrics}", db.Metrics(), "{hours}", db.Hours(),
-		"{host_hours}", db.HostHours(), "{workers}", db.Workers(), "{queues}", db.Queues(), "{job_types}", db.JobTypes())}}
+		"{host_hours}", db.HostHours(), "{workers}", db.Workers(), "{queues}", db.Queues(), "{job_types}", db.JobTypes(), "{notices}", db.Notices())}}
 	for _, q := range queues {
 		table, err := db.CheckQueue(q.Name)
 		if err != nil {

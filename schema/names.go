@@ -25,9 +25,10 @@ const (
 	workersTable   = "workers"
 	queuesTable    = "queues"
 	typesTable     = "job_types"
+	noticesTable   = "notices"
 )
 
-var instanceTables = []string{activityTable, metricsTable, hoursTable, hostHoursTable, workersTable, queuesTable, typesTable}
+var instanceTables = []string{activityTable, metricsTable, hoursTable, hostHoursTable, workersTable, queuesTable, typesTable, noticesTable}
 
 // The allow-lists: a letter first, then at most so many bytes in all. A name that passes goes into SQL as it stands, so
 // nothing that needs quoting may pass. They are no regular expressions, for those with counts take each start of the program
@@ -132,3 +133,6 @@ func (n Names) Queues() string { return n.table(n.instance, queuesTable) }
 
 // JobTypes is the name of the table of registered job types.
 func (n Names) JobTypes() string { return n.table(n.instance, typesTable) }
+
+// Notices is the name of the table of what cron has mailed of late.
+func (n Names) Notices() string { return n.table(n.instance, noticesTable) }

@@ -1,0 +1,65 @@
+// Package notice keeps what cron mails from being mailed again and again: over all hosts where the database knows it, and on
+// this host where it is the database that is away.
+package notice
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/schema"
+)
+
+// Board is where all ticks of an instance see what has been said.
+type Board struct{ db *schema.DB }
+
+// NewBoard is the board of db's instance.
+func NewBoard(db *schema.DB) Board { return Board{db} }
+
+// Claim says whether the caller is the one to say something, which is to be said once every so often, over all hosts; now is the
+// database's time. That it was said lately costs one read. It may be repeated only by whom it has told no: after an error that
+// comes from a commit, nobody may have said it.
+func (b Board) Claim(ctx context.Context, what string, now time.Time, every time.Duration) (ours bool, err error) {
+	var lately bool
+	query := "SELECT EXISTS (SELECT 1 FROM " + b.db.Notices() + " WHERE notice = ? AND said_time > ?)"
+	if err := b.db.GetContext(ctx, &lately, query, what, engine.At(now.Add(-every))); err != nil || lately {
+		return false, wrap(err)
+	}
+	err = b.db.Tx(ctx, func(tx *engine.Tx) error {
+		now := engine.At(tx.Now)
+		res, err := tx.ExecContext(ctx, "UPDATE "+b.db.Notices()+" SET said_time = ? WHERE notice = ? AND said_time <= ?",
+			now, what, engine.At(tx.Now.Add(-every)))
+		if err != nil {
+			return err
+		}
+		if n, err := res.RowsAffected(); err != nil || n > 0 {
+			ours = n > 0
+			return err
+		}
+		return tx.Undoing(ctx, func() error {
+			_, err := tx.ExecContext(ctx, "INSERT INTO "+b.db.Notices()+" (notice, said_time) VALUES (?, ?)", what, now)
+			ours = err == nil
+			return err
+		})
+	})
+	if engine.IsDuplicate(err) {
+		return false, nil
+	}
+	return ours && err == nil, wrap(err)
+}
+
+func wrap(err error) error {
+	if err != nil {
+		err = fmt.Errorf("look whether it has been said: %w", err)
+	}
+	return err
+}
+
+// Purge deletes what was said before a time.
+func (b Board) Purge(ctx context.Context, before time.Time) error {
+	if _, err := b.db.ExecContext(ctx, "DELETE FROM "+b.db.Notices()+" WHERE said_time < ?", engine.At(before)); err != nil {
+		return fmt.Errorf("purge notices: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,100 @@
+package notice
+
+import (
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// SaidEvery is how often it is said that something goes on.
+const SaidEvery = 15 * time.Minute
+
+// Outage is what this host's ticks of one crontab line know of their failing: a small file in the user's cache, for the database
+// can't be asked.
+type Outage struct{ file string }
+
+// state is what the file holds.
+type state struct {
+	// Since is when it began, Said when that was said last.
+	Since time.Time `json:"since"`
+	Said  time.Time `json:"said"`
+}
+
+// OutageOf is the outage of those that have this key: a config, and what of it a tick works.
+func OutageOf(key string) (*Outage, error) {
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return nil, err
+	}
+	name := uuid.NewSHA1(uuid.NameSpaceURL, []byte(key)).String()
+	return &Outage{filepath.Join(cache, "hipq", "outage-"+name)}, nil
+}
+
+// Goes notes that a tick failed, and says since when they do, and whether this one is to say so. Two that fail at the same time
+// may both say it.
+func (o *Outage) Goes(now time.Time) (since time.Time, say bool, err error) {
+	s, err := o.read()
+	if err != nil {
+		return now, true, err
+	}
+	if s.Since.IsZero() || s.Since.After(now) {
+		s = state{Since: now}
+	}
+	if said := now.Sub(s.Said); said >= 0 && said < SaidEvery {
+		return s.Since, false, nil
+	}
+	s.Said = now
+	return s.Since, true, o.write(s)
+}
+
+// Ends notes that a tick did not fail, and says since when those before did; the zero time if they did not. It is said once.
+func (o *Outage) Ends() (since time.Time, err error) {
+	s, err := o.read()
+	if err != nil || s.Since.IsZero() {
+		return time.Time{}, err
+	}
+	if err := os.Remove(o.file); err != nil {
+		if errors.Is(err, fs.ErrNotExist) { // another has said it
+			err = nil
+		}
+		return time.Time{}, err
+	}
+	return s.Since, nil
+}
+
+// read is the zero state where there is no file, or none that can be understood.
+func (o *Outage) read() (s state, err error) {
+	text, err := os.ReadFile(o.file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return state{}, nil
+	}
+	if err == nil && json.Unmarshal(text, &s) != nil {
+		return state{}, nil
+	}
+	return s, err
+}
+
+// write replaces the file, for another may read it.
+func (o *Outage) write(s state) error {
+	text, err := json.Marshal(s)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(o.file), 0o700); err != nil {
+		return err
+	}
+	temporary := o.file + "." + uuid.NewString()
+	if err := os.WriteFile(temporary, append(text, '\n'), 0o600); err != nil {
+		return err
+	}
+	err = os.Rename(temporary, o.file)
+	if err != nil {
+		_ = os.Remove(temporary)
+	}
+	return err
+}
