@@ -1,0 +1,45 @@
+package notice_test
+
+import (
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hipq/hipq/internal/dbtest"
+	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/internal/notice"
+)
+
+// Of many that would say something at the same time one does, and again when its time is over.
+func TestClaim(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, driver, source string) {
+		db := dbtest.Open(t, driver, source)
+		for round := range 3 {
+			now, err := db.Clock(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			var said atomic.Int32
+			var all sync.WaitGroup
+			for range 8 {
+				all.Go(func() {
+					ours, err := notice.NewBoard(db).Claim(t.Context(), "failed emails 3f2a91bc \xff'", now, time.Hour)
+					if err != nil {
+						t.Error(err)
+					}
+					if ours {
+						said.Add(1)
+					}
+				})
+			}
+			all.Wait()
+			if said.Load() != 1 {
+				t.Errorf("round %d: %d say it", round, said.Load())
+			}
+			if _, err := db.ExecContext(t.Context(), "UPDATE "+db.Notices()+" SET said_time = ?", engine.At(now.Add(-time.Hour))); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
