@@ -2,6 +2,7 @@ package cmd
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -15,6 +16,7 @@ import (
 	"github.com/hipq/hipq/internal/shell"
 	"github.com/hipq/hipq/monitor"
 	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/worker"
 )
 
 const (
@@ -46,7 +48,7 @@ func (a *app) mailOutage(c *config.Config, what []string, err error) error {
 	away := false
 	if err != nil {
 		code, _ := a.diagnose(err)
-		away = code == exitTryLater
+		away = code == exitTryLater && !errors.Is(err, worker.ErrLockLost)
 	}
 	if away && !c.Mail {
 		return unsaid{err}

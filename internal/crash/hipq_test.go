@@ -104,7 +104,9 @@ func (h hipq) by(t *testing.T, source string) hipq {
 
 // command is one that ctx does not kill: what the test ends, it ends on purpose.
 func (h hipq) command(args ...string) *exec.Cmd {
-	return exec.Command(h.program, append(args, "--config", h.config)...)
+	c := exec.Command(h.program, append(args, "--config", h.config)...)
+	c.Env = append(os.Environ(), "HOME=", "XDG_CACHE_HOME=") // with no place to note an outage each worker says why it ended
+	return c
 }
 
 // run runs a command to its end and gives what it printed. Success is silent: cron mails what is on standard error.

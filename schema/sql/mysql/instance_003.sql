@@ -37,8 +37,7 @@ CREATE TABLE IF NOT EXISTS {host_hours} (
   gap_ms     BIGINT NULL,
   gap_from   DATETIME(6) NULL,
   PRIMARY KEY (hour, host)
--- the hour's metrics once more, with their histograms, in hipq's own form: what reports are made from
-ALTER TABLE {hours} ADD COLUMN digest LONGBLOB NULL;
+) ENGINE=InnoDB;
 
 -- What cron has mailed of late, so that of all ticks on all hosts one says it. hipq purge deletes what is over.
 CREATE TABLE IF NOT EXISTS {notices} (

@@ -34,6 +34,8 @@ CREATE TABLE IF NOT EXISTS {host_hours} (
   gap_ms     INTEGER NULL,
   gap_from   TEXT NULL,
   PRIMARY KEY (hour, host)
+);
+
 -- What cron has mailed of late, so that of all ticks one says it. hipq purge deletes what is over.
 CREATE TABLE IF NOT EXISTS {notices} (
   notice    TEXT NOT NULL,
