@@ -2,18 +2,28 @@ package activity
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"time"
 
 	"github.com/hipq/hipq/internal/engine"
 )
 
-// Failed are the entries of the jobs that failed for good since a time, newest first, limit at most. It reads all that has
-// happened since, in the index.
+// failedAmong is how many of the newest entries Failed looks at.
+const failedAmong = 200_000
+
+// Failed are the entries of the jobs that failed for good since a time, newest first, limit at most, among the newest 200,000.
 func (l *Log) Failed(ctx context.Context, since time.Time, limit int) (entries []Entry, err error) {
-	query := "SELECT id, " + readColumns + " FROM " + l.db.Activity() + " " + l.db.Index(l.db.Activity(), "at") +
-		" WHERE at >= ? AND kind = 'job' AND state = 'failed' ORDER BY at DESC, id DESC LIMIT ?"
-	if err := l.db.SelectContext(ctx, &entries, query, engine.At(since), limit); err != nil {
+	table := l.db.Activity()
+	var first, last sql.NullInt64
+	query := "SELECT MIN(id), MAX(id) FROM " + table + " " + l.db.Index(table, "at") + " WHERE at >= ?"
+	err = l.db.QueryRowContext(ctx, query, engine.At(since)).Scan(&first, &last)
+	if err == nil && first.Valid {
+		query = "SELECT id, " + readColumns + " FROM " + table + " " + l.db.ByID +
+			" WHERE id >= ? AND at >= ? AND kind = 'job' AND state = 'failed' ORDER BY id DESC LIMIT ?"
+		err = l.db.SelectContext(ctx, &entries, query, max(first.Int64, last.Int64-failedAmong), engine.At(since), limit)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("find jobs that failed: %w", err)
 	}
 	return entries, nil

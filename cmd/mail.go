@@ -98,12 +98,7 @@ type failedWay struct{ queue, jobType, fingerprint string }
 
 // mailFailures tells of jobs that failed for good since a time: of those of a kind once an hour.
 func (a *app) mailFailures(ctx context.Context, i *instance, now, since time.Time) error {
-	log := activity.New(i.db)
-	some, err := log.Has(ctx, i.db, activity.Filter{Kind: activity.Job, State: activity.Failed, Since: since})
-	if err != nil || !some {
-		return err
-	}
-	entries, err := log.Failed(ctx, since, mailedFrom)
+	entries, err := activity.New(i.db).Failed(ctx, since, mailedFrom)
 	if err != nil {
 		return err
 	}
@@ -151,7 +146,7 @@ func (a *app) mailFailure(ctx context.Context, i *instance, w failedWay, newest 
 	}
 	which := fmt.Sprintf(" %s --type %s --fingerprint %s", w.queue, shell.Word(w.jobType), w.fingerprint)
 	if len(found.Kinds) == 0 { // discarded, or dismissed or tried again by now
-		a.say(fmt.Sprintf("a job of %s/%s failed for good at %s: %s", w.queue, shell.Word(w.jobType), i.local(newest.At.Time), newest.Error),
+		a.say(fmt.Sprintf("a job of %s/%s failed for good at %s: %s", w.queue, shell.Word(w.jobType), i.local(newest.At), newest.Error),
 			fmt.Sprintf("look: hipq activity --queue %s --type %s --state failed", w.queue, shell.Word(w.jobType)))
 		return nil
 	}

@@ -51,7 +51,7 @@ func TestMinimal(t *testing.T) {
 		Worker:       worker.DefaultOptions,
 		ActivityKeep: 14 * day, MetricsKeep: 730 * day,
 		Alert: monitor.DefaultAlert(),
-		Mail:         true,
+		Mail:  true,
 		Queues: []Queue{{
 			Options: queue.Options{
 				Name: "emails", Types: []job.Type{job.DefaultType("send")}, Location: time.UTC,
@@ -94,7 +94,7 @@ alert:
   dead_workers: {warning: off}
   no_tick_for: {warning: 1d, critical: 2d}
   missed_hours: {critical: 48}
-		Mail:         true,
+mail: off
 queues:
   - name: emails
     alert: {error_rate: {critical: off}, failed: {critical: 8}}
