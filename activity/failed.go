@@ -21,7 +21,12 @@ func (l *Log) Failed(ctx context.Context, since time.Time, limit int) (entries [
 	if err == nil && first.Valid {
 		query = "SELECT id, " + readColumns + " FROM " + table + " " + l.db.ByID +
 			" WHERE id >= ? AND at >= ? AND kind = 'job' AND state = 'failed' ORDER BY id DESC LIMIT ?"
-		err = l.db.SelectContext(ctx, &entries, query, max(first.Int64, last.Int64-failedAmong), engine.At(since), limit)
+		args := []any{max(first.Int64, last.Int64-failedAmong), engine.At(since), limit}
+		err = engine.Each(ctx, l.db.DB, query, args, func(r row) error {
+			r.Entry.At = r.At.Time
+			entries = append(entries, r.Entry)
+			return nil
+		})
 	}
 	if err != nil {
 		return nil, fmt.Errorf("find jobs that failed: %w", err)
