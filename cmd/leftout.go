@@ -1,6 +1,6 @@
 package cmd
 
-import "strconv"
+import "github.com/hipq/hipq/internal/readable"
 
 // leftOut is what a table may have left out, by its limit.
 type leftOut struct {
@@ -28,11 +28,5 @@ func (a *app) printLeftOut(l leftOut, count func() (n int, all bool, err error))
 	return nil
 }
 
-// thousands is a number for people, with a comma between the thousands.
-func thousands(n int) string {
-	text := strconv.Itoa(n)
-	for at := len(text) - 3; at > 0; at -= 3 {
-		text = text[:at] + "," + text[at:]
-	}
-	return text
-}
+// thousands is a number for people.
+func thousands(n int) string { return readable.Thousands(int64(n)) }
