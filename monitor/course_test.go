@@ -1,0 +1,65 @@
+package monitor
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hipq/hipq/activity"
+	"github.com/hipq/hipq/internal/dbtest"
+	"github.com/hipq/hipq/internal/engine"
+)
+
+// TestCourse: the hours of the week that were taken, and none besides, are as a recount of each finds them, by queue.
+func TestCourse(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, driver, source string) {
+		m := New(open(t, driver, source))
+		hour := complete(t, m)
+		r := rand.New(rand.NewPCG(5, 5))
+		var entries []activity.Entry
+		takes := map[int]bool{0: true, 1: true, 3: false, 40: true, 167: true, 168: true} // hours before the last
+		for ago := range takes {
+			h := hour.Add(time.Duration(-ago) * time.Hour)
+			for range 20 {
+				entries = append(entries, anyEntry(r, h, h.Add(time.Hour)))
+			}
+		}
+		logged(t, m.db, entries...)
+		for ago, taken := range takes {
+			if taken {
+				take(t, m, hour.Add(time.Duration(-ago)*time.Hour), TakeOptions{})
+			}
+		}
+		exec(t, m.db, "UPDATE "+m.db.Metrics()+" SET backlog = 4, oldest_due_ms = 70, gauge_time = hour WHERE hour = ? AND queue <> 'NONE'",
+			engine.At(hour))
+		course, err := m.Course(t.Context(), hour.Add(59*time.Minute))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var want []CourseHour
+		for _, ago := range []int{167, 40, 1, 0} {
+			h := hour.Add(time.Duration(-ago) * time.Hour)
+			counts, _ := recount(entries, h, h.Add(time.Hour))
+			queues := map[string]*QueueHour{}
+			for k, c := range counts {
+				if queues[k.queue] == nil {
+					queues[k.queue] = &QueueHour{}
+				}
+				q := queues[k.queue]
+				q.add(&c)
+				if ago == 0 {
+					q.Measured, q.Backlog, q.OldestDueMS = true, q.Backlog+4, 70
+				}
+			}
+			for _, q := range queues {
+				q.sum()
+			}
+			want = append(want, CourseHour{h, queues})
+		}
+		if diff := cmp.Diff(want, course, shown); diff != "" {
+			t.Errorf("(-recount +got):\n%s", diff)
+		}
+	})
+}
