@@ -17,10 +17,10 @@ VERSION = $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 # These targets bring a server, so a test that finds none is a fault and not a reason to skip.
 export HIPQ_TEST_REQUIRE_MYSQL := 1
 
-.PHONY: help build demo test test-galera race crash bench lint fmt install packaging snapshot release clean
+.PHONY: help build demo test report-check test-galera race crash bench lint fmt install packaging snapshot release clean
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## build ./hipq, one static binary
 	CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X github.com/hipq/hipq/cmd.version=$(VERSION)" -o hipq .
@@ -33,6 +33,14 @@ demo: build ## show hipq at work
 BUT_CRASH = $(if $(filter ./...,$(PKG)),$$(go list ./... | grep -v /internal/crash),$(PKG))
 test: ## run all tests on SQLite and on a MariaDB of their own
 	.ci/with-mariadb sh -c 'go test -count=1 -timeout 20m $(BUT_CRASH) && go test -count=1 -short -v -parallel 10 -timeout 20m ./internal/crash'
+
+# Needs Node.js and a Chromium, and gets axe-core and puppeteer-core from npm. What the browser saw is in build/report.
+report-check: ## open examples of the report in a real browser, and check them there
+	command -v $(or $(CHROMIUM),chromium) node npm >/dev/null || { echo "apt-get install chromium nodejs npm" >&2; exit 1; }
+	rm -rf build/report && mkdir -p build/report
+	HIPQ_SHEETS=$(CURDIR)/build/report go test -count=1 -run TestExamples ./monitor/sheet
+	cd .ci/sheet && npm ci --ignore-scripts --no-audit --no-fund --silent
+	node .ci/sheet/check.mjs $$(command -v $(or $(CHROMIUM),chromium)) build/report/*.html
 
 # The command's scripts speak of the jobs 1, 2 and 3, whatever steps a cluster takes.
 test-galera: ## run all tests on SQLite and on a Galera cluster of their own

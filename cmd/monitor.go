@@ -28,6 +28,9 @@ be interrupted and repeated.
 job type. --to FILE writes whatever is printed to a file instead, which is replaced as a whole, and stays as it was if the run
 fails.
 
+--report FILE writes one HTML page with charts of the week, the windows, and what wants a look. It needs no other file and no
+network, and runs no script. Whoever reads FILE finds the old page or the new one, whole. Only its owner and group may.
+
 --check takes nothing. It says in one line, as the monitoring plugins of Nagios and Icinga do, whether all is well, and exits
 with 0 (OK), 1 (WARNING), 2 (CRITICAL), or 3 (UNKNOWN: it could not find out, also for want of an answer within --timeout).
 
@@ -36,7 +39,7 @@ Exit codes: 0 done · 1 the hour is not complete yet, or before all activity; wi
 
 // monitorOptions are the flags of hipq monitor.
 type monitorOptions struct {
-	at, output, to, timeout string
+	at, output, to, timeout, report string
 	again, check            bool
 	missing                 missingOptions
 }
@@ -52,6 +55,7 @@ func (a *app) monitorCommand() *cobra.Command {
   hipq monitor --at -1h
   hipq monitor --missing --dry-run         # all that were missed
   hipq monitor --json | jq .missing
+  hipq monitor --report /var/www/hipq.html # a page for people
   hipq monitor --check                     # for Nagios and Icinga
   hipq monitor --output prometheus --to /var/lib/node_exporter/hipq.prom`,
 		SuggestFor: []string{"metrics", "report", "check", "health"},
@@ -64,8 +68,9 @@ func (a *app) monitorCommand() *cobra.Command {
 	f.StringVar(&o.to, "to", "", "write what --output or --json prints to this file instead")
 	f.BoolVar(&o.check, "check", false, "say in one line whether all is well, for a monitoring system, and take nothing")
 	f.StringVar(&o.timeout, "timeout", "10s", "how long --check may take")
+	f.StringVar(&o.report, "report", "", "write the report as an HTML page into this file, in the place of what is there")
 	o.missing.flags(c)
-	for _, name := range []string{"check", "output", "to"} {
+	for _, name := range []string{"check", "output", "to", "report"} {
 		c.MarkFlagsMutuallyExclusive("missing", name)
 	}
 	return c
@@ -75,7 +80,7 @@ func (a *app) runMonitor(cmd *cobra.Command, o monitorOptions) error {
 	if o.check {
 		a.checking = true
 		timeout, err := durationFlag("--timeout", o.timeout)
-		if err == nil && (timeout <= 0 || o.at != "" || o.again || o.output != "" || o.to != "") {
+		if err == nil && (timeout <= 0 || o.at != "" || o.again || o.output != "" || o.to != "" || o.report != "") {
 			err = usagef("--check goes with --timeout alone, which is more than 0")
 		}
 		if err != nil {
@@ -128,6 +133,11 @@ func (a *app) takeHour(cmd *cobra.Command, i *instance, format string, o monitor
 	taken, err := m.Take(cmd.Context(), hour, monitor.TakeOptions{Again: o.again, Gauge: o.at == ""})
 	if err != nil {
 		return err
+	}
+	if o.report != "" {
+		if err := i.writeSheet(cmd.Context(), m, hour, o.at != "", o.report); err != nil {
+			return err
+		}
 	}
 	if format == "" {
 		if taken && o.at == "" {

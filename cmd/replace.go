@@ -12,7 +12,7 @@ import (
 // Until then it has another name, in the same folder, which begins with a dot.
 func replaceFile(path string, content []byte, mode fs.FileMode) error {
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
-		return usagef("--to: %s is no regular file", path)
+		return usagef("%s is no regular file", path)
 	}
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
 	if err != nil {
@@ -20,7 +20,7 @@ func replaceFile(path string, content []byte, mode fs.FileMode) error {
 	}
 	defer func() { _ = os.Remove(f.Name()) }() // unless it has its name by then
 	_, err = f.Write(content)
-	err = errors.Join(err, f.Chmod(mode), f.Close())
+	err = errors.Join(err, f.Chmod(mode), f.Sync(), f.Close())
 	if err == nil {
 		err = os.Rename(f.Name(), path)
 	}
