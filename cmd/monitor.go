@@ -40,8 +40,8 @@ Exit codes: 0 done · 1 the hour is not complete yet, or before all activity; wi
 // monitorOptions are the flags of hipq monitor.
 type monitorOptions struct {
 	at, output, to, timeout, report string
-	again, check            bool
-	missing                 missingOptions
+	again, check                    bool
+	missing                         missingOptions
 }
 
 func (a *app) monitorCommand() *cobra.Command {
@@ -213,6 +213,13 @@ func (a *app) printReport(i *instance, r monitored) error {
 
 // printThrottles says how much of their queues' limits was in use.
 func (a *app) printThrottles(gauges []monitor.Gauge) {
+	eachThrottle(gauges, func(queue string, used, limit int64) {
+		a.out.line("throttle of %s: %d of %d in use", queue, used, limit)
+	})
+}
+
+// eachThrottle calls f with each queue that has a limit, and how much of it was in use.
+func eachThrottle(gauges []monitor.Gauge, f func(queue string, used, limit int64)) {
 	for len(gauges) > 0 {
 		name, used, limit := gauges[0].Queue, int64(0), int64(0)
 		for len(gauges) > 0 && gauges[0].Queue == name {
@@ -222,7 +229,7 @@ func (a *app) printThrottles(gauges []monitor.Gauge) {
 			gauges = gauges[1:]
 		}
 		if limit > 0 {
-			a.out.line("throttle of %s: %d of %d in use", name, used, limit)
+			f(name, used, limit)
 		}
 	}
 }

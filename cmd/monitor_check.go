@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hipq/hipq/internal/readable"
 	"github.com/hipq/hipq/monitor"
 )
 
@@ -75,7 +76,7 @@ func (a *app) check(cmd *cobra.Command) (h monitor.Health, line string, err erro
 // checkLine is the one line of a check.
 func checkLine(status, text, perfdata string) string {
 	const most = 1000 // some who read it have no room for more than a few thousand
-	text = strings.ReplaceAll(oneLine(clip(text, most)), "|", "¦")
+	text = strings.ReplaceAll(oneLine(readable.Clip(text, most)), "|", "¦")
 	if perfdata != "" {
 		perfdata = " | " + perfdata
 	}

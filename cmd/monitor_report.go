@@ -22,12 +22,15 @@ const (
 	incidentsOfSheet = 20
 )
 
-// writeSheet writes the report on the hours up to this one as a page, in the place of that which is there. How jobs are now
-// says nothing about a past hour.
+// longGap is how long no worker may start on a host before the page shows it, unless they mostly start further apart.
+const longGap = 5 * time.Minute
+
+// writeSheet writes the report on the hours up to this one as a page, in the place of that which is there. How the instance is
+// now says nothing about a past hour.
 func (i *instance) writeSheet(ctx context.Context, m *monitor.Monitor, hour time.Time, past bool, file string) error {
 	s, err := i.sheet(ctx, m, hour)
 	if err == nil && !past {
-		s.Incidents, err = i.incidents(ctx)
+		err = i.addPresent(ctx, &s)
 	}
 	if err != nil {
 		return err
@@ -39,7 +42,7 @@ func (i *instance) writeSheet(ctx context.Context, m *monitor.Monitor, hour time
 	return replaceFile(file, page.Bytes(), sheetMode)
 }
 
-// sheet is what the page tells.
+// sheet is what the page tells of the hours.
 func (i *instance) sheet(ctx context.Context, m *monitor.Monitor, hour time.Time) (s sheet.Sheet, err error) {
 	s = sheet.Sheet{Instance: i.Name, Zone: i.Location}
 	if s.Made, err = i.db.Clock(ctx); err != nil {
@@ -48,8 +51,60 @@ func (i *instance) sheet(ctx context.Context, m *monitor.Monitor, hour time.Time
 	if s.Report, err = m.Report(ctx, hour); err != nil {
 		return s, err
 	}
-	s.Course, err = m.Course(ctx, hour)
+	if s.Course, err = m.Course(ctx, hour); err != nil {
+		return s, err
+	}
+	for _, t := range s.Report.Trends {
+		s.Trends = append(s.Trends, t.Words(i.Location))
+	}
+	eachThrottle(s.Report.Gauges, func(queue string, used, limit int64) {
+		s.Throttles = append(s.Throttles, sheet.Throttle{Queue: queue, Used: used, Limit: limit})
+	})
+	hours, err := m.HostHours(ctx, hour)
+	s.Hosts = hosts(s.Report.Windows[len(s.Report.Windows)-1].Ticks.Hosts, hours)
 	return s, err
+}
+
+// addPresent adds how the instance is now.
+func (i *instance) addPresent(ctx context.Context, s *sheet.Sheet) error {
+	state, err := i.state(ctx)
+	if err != nil {
+		return err
+	}
+	s.Judged = true
+	for _, f := range i.Alert.Judge(state).Findings {
+		s.Findings = append(s.Findings, sheet.Finding{Critical: f.Severity == monitor.Critical, Text: f.Text})
+	}
+	s.Incidents, err = i.incidents(ctx)
+	return err
+}
+
+// hosts are those that ticked in the week, with their gaps: those between two ticks, and that which lasts up to the end.
+func hosts(week []monitor.HostTicks, hours []monitor.HostHour) (list []sheet.Host) {
+	for _, h := range week {
+		if h.First == nil || h.Last == nil {
+			continue
+		}
+		long := max(longGap, 3*h.Last.Sub(*h.First)/time.Duration(max(h.Count, 1)))
+		shown := sheet.Host{Name: h.Host, Ticks: h.Count, Idle: h.Idle, First: *h.First}
+		add := func(t monitor.TickSums) {
+			if t.GapMS == nil {
+				return
+			}
+			gap := sheet.Gap{From: *t.GapFrom, To: t.GapFrom.Add(time.Duration(*t.GapMS) * time.Millisecond)}
+			if gap.To.Sub(gap.From) > long && !slices.Contains(shown.Gaps, gap) {
+				shown.Gaps = append(shown.Gaps, gap)
+			}
+		}
+		for _, hour := range hours {
+			if hour.Host == h.Host {
+				add(hour.TickSums)
+			}
+		}
+		add(h.TickSums)
+		list = append(list, shown)
+	}
+	return list
 }
 
 // incidents are the failures that are still to be seen to.
