@@ -11,8 +11,8 @@ import (
 
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/config"
-	"github.com/hipq/hipq/internal/null"
 	"github.com/hipq/hipq/internal/notice"
+	"github.com/hipq/hipq/internal/null"
 	"github.com/hipq/hipq/internal/roster"
 	"github.com/hipq/hipq/monitor"
 	"github.com/hipq/hipq/queue"

@@ -58,10 +58,10 @@ func (s *shown) end(i *instance, j *job.Job) string {
 		after = ", before it was tried"
 	}
 	over := "failed for good "
-	switch {
-	case j.Error == activity.None:
+	switch j.Error {
+	case activity.None:
 		over = "finished "
-	case j.Error == job.Cancelled:
+	case job.Cancelled:
 		over = "cancelled "
 	}
 	said := over + i.local(j.UpdateTime) + after

@@ -157,7 +157,7 @@ func (m *Monitor) lastHours(ctx context.Context, now time.Time, over time.Durati
 	to := newest.Add(time.Hour)
 	err = m.eachHour(ctx, to.Add(-over), to, func(time.Time) func(queue, jobType []byte) *metric { return hours.read })
 	for _, r := range hours.rows {
-		r.Counts.sum()
+		r.sum()
 	}
 	return hours, err
 }

@@ -258,7 +258,7 @@ func (s *series) sum(hours []Counts, first, end int) sample {
 			all.add(&hours[i])
 		}
 	}
-	all.Counts.sum()
+	all.sum()
 	return all
 }
 
