@@ -155,6 +155,11 @@ func (a *app) takeHour(cmd *cobra.Command, i *instance, format string, o monitor
 		}
 		r.Health = new(i.Alert.Judge(r.state))
 	}
+	if format == asTable && o.to == "" {
+		if r.course, err = m.Course(cmd.Context(), hour); err != nil {
+			return err
+		}
+	}
 	return a.printMonitored(i, format, o.to, r)
 }
 
@@ -194,6 +199,7 @@ func (a *app) printReport(i *instance, r monitored) error {
 	if err := t.end(); err != nil {
 		return err
 	}
+	a.printCourse(r)
 	for _, trend := range r.Trends {
 		a.out.line("worse: %s", trend.Words(i.Location))
 	}

@@ -1,7 +1,6 @@
 package cmd
 
 import (
-	"os"
 	"time"
 
 	"github.com/schollz/progressbar/v3"
@@ -12,7 +11,7 @@ import (
 // --json have none of it.
 func (a *app) progress(what string, all int) {
 	terminal := a.err.terminal()
-	if kind := os.Getenv("TERM"); terminal == nil || a.json || kind == "dumb" || kind == "" {
+	if terminal == nil || a.json || !canRewrite() {
 		return
 	}
 	most := int64(all)

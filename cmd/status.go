@@ -21,19 +21,35 @@ waiting for an answer (WAITING) or for their retry decision (ERROR), failed for 
 and failed but retried or dismissed since (CLOSED); since when the oldest due job waits; job types of which a job has been
 due for an hour and no worker has started any, for want of a handler most likely; queues of the config that hipq work leaves
 out, and why; the worker that started last; and others that hold slots, or from which nothing was heard for long, as of
-one that was killed.
+one that was killed. With --watch it does so again every 2 s (--watch=10s: every 10), in place on a terminal, and goes on through
+an absence of the database.
 
 Exit codes: 0 done · 64 usage · 75 the database is unreachable or busy · 78 configuration.`
 
 func (a *app) statusCommand() *cobra.Command {
-	return &cobra.Command{
+	var watch string
+	c := &cobra.Command{
 		Use:        "status",
 		Short:      "Show the queues and the last worker",
 		Long:       statusLong,
-		Example:    "  hipq status\n  watch hipq status",
+		Example:    "  hipq status\n  hipq status --watch\n  hipq status --watch=10s --json",
 		SuggestFor: []string{"stats", "stat", "state", "top", "workers", "health"},
-		RunE:       func(cmd *cobra.Command, _ []string) error { return a.runStatus(cmd) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if watch == "" {
+				return a.runStatus(cmd)
+			}
+			every, err := durationFlag("--watch", watch)
+			if err == nil && every <= 0 {
+				err = usagef("--watch: %s is no time to wait", watch)
+			}
+			if err != nil {
+				return err
+			}
+			return a.watch(cmd.Context(), every, func() error { return a.runStatus(cmd) })
+		},
 	}
+	watchFlag(c, &watch)
+	return c
 }
 
 // queueStatus is what status says of a queue.

@@ -1,0 +1,21 @@
+package cmd
+
+import "testing"
+
+func TestSparkline(t *testing.T) {
+	for _, c := range []struct {
+		values []int64
+		want   string
+	}{
+		{[]int64{0, 0}, "▁▁"},
+		{[]int64{-1, -1}, "  "},
+		{[]int64{-1, 0, 1}, " ▁█"},
+		{[]int64{1, 100, 50, 0}, "▂█▅▁"},
+		{[]int64{1, 2, 3, 4, 5, 6, 7}, "▂▃▄▅▆▇█"},
+		{[]int64{1 << 40, 1}, "█▂"},
+	} {
+		if got := sparkline(c.values); got != c.want {
+			t.Errorf("%d: %q, want %q", c.values, got, c.want)
+		}
+	}
+}
