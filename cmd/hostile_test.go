@@ -74,6 +74,7 @@ var hostile = func() map[string][]string {
 
 const hostileConfig = `
 name: shop
+mail: off
 database: %s
 worker: {concurrency: 50}
 queues:

@@ -94,10 +94,9 @@ func (a *app) runInit(cmd *cobra.Command) error {
 	var done initialised
 	c, err := a.load(cmd)
 	if errors.Is(err, config.ErrNotFound) && !errors.Is(err, config.ErrInvalid) {
-		if err := a.writeStarter(); err != nil {
+		if done.Written, err = a.writeStarter(); err != nil {
 			return err
 		}
-		done.Written = true
 		c, err = a.load(cmd)
 	}
 	if err != nil {
@@ -151,8 +150,9 @@ func migrate(cmd *cobra.Command, c *config.Config) (made []string, err error) {
 	return made, nil
 }
 
-// writeStarter writes a first config where the next command will look for it, never over one that is there.
-func (a *app) writeStarter() error {
+// writeStarter writes a first config where the next command will look for it, never over one that is there, and says whether it
+// did: another init may have been faster.
+func (a *app) writeStarter() (wrote bool, err error) {
 	file := a.configFile
 	if file == "" {
 		file = os.Getenv("HIPQ_CONFIG")
@@ -160,10 +160,11 @@ func (a *app) writeStarter() error {
 	if file == "" {
 		file = "hipq.yaml"
 	}
-	if err := writeWhole(file, config.Starter()); err != nil && !errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("%w: write a first one: %w", config.ErrInvalid, err)
+	err = writeWhole(file, config.Starter())
+	if err != nil && !errors.Is(err, fs.ErrExist) {
+		return false, fmt.Errorf("%w: write a first one: %w", config.ErrInvalid, err)
 	}
-	return nil
+	return err == nil, nil
 }
 
 // writeWhole makes a file that is there only when it is complete, for another init may be about to read it. It gives

@@ -17,16 +17,19 @@ import (
 	"github.com/hipq/hipq/monitor"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/worker"
+	"github.com/hipq/hipq/schema"
 )
 
 const (
-	// lately is how long before a tick jobs may have failed for good without a tick that tells: two crontab lines apart.
-	lately = 2 * time.Minute
+	// lately is how long before a tick jobs may have failed for good without a tick that tells: some crontab lines apart.
+	lately = 5 * time.Minute
 	// mailedFrom is how many of the latest failures a tick looks at, mailedMost how many kinds of them it tells apart, and
-	// mailedWhole how many it tells in full.
-	mailedFrom, mailedMost, mailedWhole = 1000, 50, 10
-	// mailedSince is the time over which those of a kind are counted.
-	mailedSince = 24 * time.Hour
+	// mailedWhole how many it tells in full. Those of a kind are counted among mailedAmong of the queue's newest jobs.
+	mailedFrom, mailedMost, mailedWhole, mailedAmong = 1000, 50, 10, 100_000
+	// mailedWithin is how long a tick takes for it at most, when it was told to stop too.
+	mailedWithin = 10 * time.Second
+	// mailedAgain is after how long each kind of failure is told again, unhandledAgain each type that nobody handles.
+	mailedAgain, unhandledAgain = time.Hour, 24 * time.Hour
 )
 
 // mails says whether what the tick prints becomes a mail of cron's, most likely.
@@ -40,15 +43,15 @@ type unsaid struct{ error }
 func (e unsaid) Unwrap() error { return e.error }
 
 // mailOutage has an error that each tick would have said now and then only, and says when it is over. what is what the tick
-// works: other crontab lines have outages of their own.
-func (a *app) mailOutage(c *config.Config, what []string, err error) error {
-	if a.verbose || a.err.isTerminal() || a.signals.ended() != 0 {
+// works: other crontab lines have outages of their own. One that has started jobs has more to say.
+func (a *app) mailOutage(c *config.Config, what []string, started int, err error) error {
+	if a.verbose || a.json || a.err.isTerminal() || a.signals.ended() != 0 {
 		return err
 	}
 	away := false
 	if err != nil {
 		code, _ := a.diagnose(err)
-		away = code == exitTryLater && !errors.Is(err, worker.ErrLockLost)
+		away = code == exitTryLater && started == 0 && !errors.Is(err, worker.ErrLockLost)
 	}
 	if away && !c.Mail {
 		return unsaid{err}
@@ -65,8 +68,8 @@ func (a *app) mailOutage(c *config.Config, what []string, err error) error {
 			err = advised{err, fmt.Sprintf("hipq work has failed since %s; this is said every 15 minutes until it is over", zonedTime(since, c.Location))}
 		}
 	case err == nil:
-		if since, e := outage.Ends(); e == nil && !since.IsZero() && c.Mail {
-			a.say(fmt.Sprintf("hipq work is back since %s; it had failed since %s", zonedTime(time.Now(), c.Location), zonedTime(since, c.Location)))
+		if since, over, e := outage.Ends(time.Now()); e == nil && !since.IsZero() && c.Mail {
+			a.say(fmt.Sprintf("hipq work is back since %s; it had failed since %s", zonedTime(over, c.Location), zonedTime(since, c.Location)))
 		}
 	}
 	return err
@@ -81,8 +84,11 @@ func (a *app) say(text string, more ...string) {
 	a.err.text("hipq: %s\n", strings.Join(append([]string{oneLine(text)}, more...), "\n  "))
 }
 
-// mailNews says what a tick that took so long should tell, if no other has.
-func (a *app) mailNews(ctx context.Context, i *instance, took time.Duration) error {
+// mailNews says what a tick that took so long should tell, if no other has. What it can't find out the next one may, and
+// changes nothing of what the tick has done.
+func (a *app) mailNews(ctx context.Context, i *instance, took time.Duration) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), mailedWithin)
+	defer cancel()
 	now, err := i.db.Clock(ctx)
 	if err == nil {
 		err = a.mailFailures(ctx, i, now, now.Add(-took-lately))
@@ -90,108 +96,147 @@ func (a *app) mailNews(ctx context.Context, i *instance, took time.Duration) err
 	if err == nil {
 		err = a.mailUnhandled(ctx, i, now)
 	}
-	return err
+	if err != nil && ctx.Err() == nil {
+		if trouble, _ := schema.Diagnose(err); trouble != schema.TryLater {
+			a.warn(fmt.Errorf("look for what to mail: %w", err))
+		}
+	}
 }
 
-// failedWay is a way in which jobs of a type failed.
-type failedWay struct{ queue, jobType, fingerprint string }
-
-// mailFailures tells of jobs that failed for good since a time: of those of a kind once an hour.
-func (a *app) mailFailures(ctx context.Context, i *instance, now, since time.Time) error {
-	entries, err := activity.New(i.db).Failed(ctx, since, mailedFrom)
-	if err != nil {
-		return err
-	}
-	var ways []failedWay
-	newest := map[failedWay]activity.Entry{}
-	for _, e := range entries {
-		w := failedWay{e.Queue, e.JobType, fingerprint.Of(e.Error)}
-		if _, ok := newest[w]; !ok {
-			ways, newest[w] = append(ways, w), e
-		}
-	}
-	told := 0
-	for _, w := range ways[:min(len(ways), mailedMost)] {
-		ours, err := notice.NewBoard(i.db).Claim(ctx, fmt.Sprintf("failed %s %s %s", w.queue, w.fingerprint, w.jobType), now, time.Hour)
-		if err != nil {
-			return err
-		}
-		if !ours {
-			continue
-		}
-		if told++; told > mailedWhole {
-			continue
-		}
-		if err := a.mailFailure(ctx, i, w, newest[w], now); err != nil {
-			return err
-		}
-	}
-	if more := told - mailedWhole; more > 0 {
-		a.say(fmt.Sprintf("jobs failed for good in %d other ways; look: hipq failures --since 1h", more))
-	}
-	return nil
-}
-
-// mailFailure tells of one kind: what, since when, how often, and what to do.
-func (a *app) mailFailure(ctx context.Context, i *instance, w failedWay, newest activity.Entry, now time.Time) error {
-	q, err := i.queue(ctx, w.queue)
-	if err != nil {
-		return err
-	}
-	found, err := q.Failures(ctx, queue.Filter{
-		Standing: queue.Failed, Type: w.jobType, Fingerprint: w.fingerprint, Since: now.Add(-mailedSince),
-	})
-	if err != nil {
-		return err
-	}
-	which := fmt.Sprintf(" %s --type %s --fingerprint %s", w.queue, shell.Word(w.jobType), w.fingerprint)
-	if len(found.Kinds) == 0 { // discarded, or dismissed or tried again by now
-		a.say(fmt.Sprintf("a job of %s/%s failed for good at %s: %s", w.queue, shell.Word(w.jobType), i.local(newest.At), newest.Error),
-			fmt.Sprintf("look: hipq activity --queue %s --type %s --state failed", w.queue, shell.Word(w.jobType)))
-		return nil
-	}
-	k := found.Kinds[0]
-	a.say(fmt.Sprintf("%s of %s/%s failed for good since %s: %s", numbered(k.Jobs), w.queue, shell.Word(w.jobType), i.local(k.First), k.Error),
-		"look:  hipq failures"+which, "retry: hipq retry"+which)
-	return nil
-}
-
-// mailUnhandled tells of job types that have due jobs and that nobody has handled for a day. It looks once an hour.
-func (a *app) mailUnhandled(ctx context.Context, i *instance, now time.Time) error {
-	board := notice.NewBoard(i.db)
-	ours, err := board.Claim(ctx, "looked for unhandled types", now, time.Hour)
-	if err != nil || !ours {
-		return err
-	}
+// mailed are the queues of whose jobs a tick tells: those of its config.
+func (i *instance) mailed() (queues []*queue.Queue, err error) {
 	for _, c := range i.Queues {
 		if i.unfit[c.Name] != nil {
 			continue
 		}
 		q, err := queue.New(i.db, c.Options)
 		if err != nil {
+			return nil, err
+		}
+		queues = append(queues, q)
+	}
+	return queues, nil
+}
+
+// failedWay is a way in which jobs of a type failed.
+type failedWay struct{ jobType, fingerprint string }
+
+// mailFailures tells of jobs that failed for good since a time: of those of a kind once an hour.
+func (a *app) mailFailures(ctx context.Context, i *instance, now, since time.Time) error {
+	entries, err := activity.New(i.db).Failed(ctx, since, mailedFrom)
+	if err != nil || len(entries) == 0 {
+		return err
+	}
+	queues, err := i.mailed()
+	if err != nil {
+		return err
+	}
+	told := 0
+	for _, q := range queues {
+		newest := map[failedWay]activity.Entry{}
+		var ways []failedWay
+		for _, e := range entries {
+			w := failedWay{e.JobType, fingerprint.Of(e.Error)}
+			if _, ok := newest[w]; ok || e.Queue != q.Name || len(newest) == mailedMost {
+				continue
+			}
+			newest[w] = e
+			ours, err := notice.NewBoard(i.db).Claim(ctx, fmt.Sprintf("failed %s %s %s", q.Name, w.fingerprint, w.jobType), now, mailedAgain)
+			if err != nil {
+				return err
+			}
+			if ours {
+				ways = append(ways, w)
+			}
+		}
+		if len(ways) == 0 {
+			continue
+		}
+		whole := ways[:min(len(ways), max(mailedWhole-told, 0))]
+		if told += len(ways); len(whole) == 0 {
+			continue
+		}
+		if err := a.mailQueue(ctx, i, q, whole, newest); err != nil {
 			return err
+		}
+	}
+	if more := told - mailedWhole; more > 0 || told > 0 && len(entries) == mailedFrom {
+		a.say("jobs failed in other ways too; look: hipq failures --since 1h")
+	}
+	return nil
+}
+
+// mailQueue tells of these ways in which jobs of a queue failed: what, since when, how often, and what to do.
+func (a *app) mailQueue(ctx context.Context, i *instance, q *queue.Queue, ways []failedWay, newest map[failedWay]activity.Entry) error {
+	found, err := q.Failures(ctx, queue.Filter{Standing: queue.Failed, Among: mailedAmong})
+	if err != nil {
+		return err
+	}
+	for _, w := range ways {
+		of := q.Name + "/" + shell.Word(w.jobType)
+		at := slices.IndexFunc(found.Kinds, func(k queue.Failure) bool { return k.Type == w.jobType && k.Fingerprint == w.fingerprint })
+		if at < 0 { // discarded, or dismissed or tried again by now
+			e := newest[w]
+			a.say(fmt.Sprintf("a job of %s failed for good at %s: %s", of, i.local(e.At), e.Error),
+				fmt.Sprintf("look: hipq activity --queue %s --type %s --state failed", q.Name, shell.Word(w.jobType)))
+			continue
+		}
+		k := failureOf(q, queue.Filter{Standing: queue.Failed}, found.Kinds[at])
+		a.say(fmt.Sprintf("%s of %s failed for good since %s: %s", numbered(k.Jobs), of, i.maybe(k.First), orDash(k.Error)),
+			"look:  "+strings.Replace(k.Retry, "hipq retry", "hipq failures", 1), "retry: "+k.Retry)
+	}
+	return nil
+}
+
+// mailUnhandled tells of job types that have due jobs and that nobody has handled for a day. Of each queue it looks once an hour.
+func (a *app) mailUnhandled(ctx context.Context, i *instance, now time.Time) error {
+	board := notice.NewBoard(i.db)
+	queues, err := i.mailed()
+	if err != nil {
+		return err
+	}
+	for _, q := range queues {
+		ours, err := board.Claim(ctx, "looked for unhandled types of "+q.Name, now, time.Hour)
+		if err != nil {
+			return err
+		}
+		if !ours {
+			continue
 		}
 		counts, err := q.Counts(ctx)
 		if err != nil {
 			return err
 		}
-		unhandled, err := q.Unhandled(ctx, counts, now, i.handled(c.Name))
+		unhandled, err := q.Unhandled(ctx, counts, now, i.handled(q.Name))
 		if err != nil {
 			return err
 		}
 		for _, name := range slices.Sorted(maps.Keys(unhandled)) {
-			handled, err := monitor.New(i.db).Started(ctx, c.Name, name, now.Add(-24*time.Hour))
-			if err == nil && !handled {
-				ours, err = board.Claim(ctx, fmt.Sprintf("unhandled %s %s", c.Name, name), now, 24*time.Hour)
-			}
+			handled, err := i.handledLately(ctx, q.Name, name, now.Add(-unhandledAgain))
 			if err != nil {
 				return err
 			}
-			if !handled && ours {
+			if handled {
+				continue
+			}
+			ours, err := board.Claim(ctx, fmt.Sprintf("unhandled %s %s", q.Name, name), now, unhandledAgain)
+			if err != nil {
+				return err
+			}
+			if ours {
 				a.say(fmt.Sprintf("jobs of %s/%s have been due since %s, and no worker of the last day handled that type",
-					c.Name, shell.Word(name), i.local(unhandled[name])), "look: hipq jobs "+c.Name+" --type "+shell.Word(name))
+					q.Name, shell.Word(name), i.local(unhandled[name])), "look: hipq jobs "+q.Name+" --type "+shell.Word(name))
 			}
 		}
 	}
 	return nil
+}
+
+// handledLately says whether a job of a type was started since a time: by the metrics, and where hours are missing by the activity.
+func (i *instance) handledLately(ctx context.Context, queue, jobType string, since time.Time) (bool, error) {
+	some, all, err := monitor.New(i.db).Started(ctx, queue, jobType, since)
+	if err != nil || some || all {
+		return some, err
+	}
+	return activity.New(i.db).Started(ctx, queue, jobType, since)
 }

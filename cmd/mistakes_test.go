@@ -72,7 +72,7 @@ var mistakes = []struct{ line, says, usage string }{
 	{"enqueue files ''", `enqueue: TYPE is empty`, "enqueue QUEUE TYPE | --ndjson FILE"},
 	{"complete files compress", `complete: KEY is missing`, "complete QUEUE TYPE KEY"},
 	{"complete files compress ''", `complete: KEY is empty`, "complete QUEUE TYPE KEY"},
-	{"reschedule files --in 1h", `reschedule: it needs either ids, or --type, --key, --state, --error, --since, --until or --all`, "reschedule QUEUE [ID…]"},
+	{"reschedule files --in 1h", `reschedule: it needs either ids, or --type, --key, --state, --error, --fingerprint, --since, --until or --all`, "reschedule QUEUE [ID…]"},
 	{"reschedule files 1", `reschedule: it needs --at, --in or --priority`, "reschedule QUEUE [ID…]"},
 	{
 		"enqueue --ndjson jobs.ndjson files compress", `enqueue: with --ndjson each line names its own queue and type, so "files" is too much`,

@@ -171,7 +171,7 @@ func (p *purging) run(ctx context.Context) error {
 		return err
 	}
 	if !p.options.DryRun {
-		if err := notice.NewBoard(p.i.db).Purge(ctx, p.now.Add(-2*mailedSince)); err != nil {
+		if err := notice.NewBoard(p.i.db).Purge(ctx, p.now.Add(-2*unhandledAgain)); err != nil {
 			return err
 		}
 	}

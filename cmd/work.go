@@ -52,11 +52,11 @@ func (a *app) workCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			err = a.runWork(cmd, c, args, types)
+			started, err := a.runWork(cmd, c, args, types)
 			if errors.Is(err, context.Canceled) {
 				err = nil // told to stop before it began
 			}
-			return a.mailOutage(c, append(args, types...), err)
+			return a.mailOutage(c, append(args, types...), started, err)
 		},
 	}
 	f := c.Flags()
@@ -84,24 +84,25 @@ type worked struct {
 	TookMS   int64  `json:"took_ms"`
 }
 
-func (a *app) runWork(cmd *cobra.Command, c *config.Config, names, types []string) error {
+// runWork gives the number of jobs that it has started.
+func (a *app) runWork(cmd *cobra.Command, c *config.Config, names, types []string) (started int, err error) {
 	if err := handler.CanExec(); err != nil {
-		return usage(err)
+		return 0, usage(err)
 	}
 	i, err := connect(cmd.Context(), c)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	defer i.close()
 	w, err := newWorker()
 	if err != nil {
-		return err
+		return 0, err
 	}
 	guard := a.newGuard(i, w.ID)
 	defer a.closeGuard(guard)
 	queues, unfit, err := i.workQueues(names, types, w.ID, guard)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	began := time.Now()
 	done, err := worker.Run(cmd.Context(), worker.Params{
@@ -120,10 +121,10 @@ func (a *app) runWork(cmd *cobra.Command, c *config.Config, names, types []strin
 	case err == nil && a.onTerminal():
 		a.out.line("started %d, finished %d, errors %d, in %s", done.Started, done.Finished, done.Errors, took.Round(time.Millisecond))
 	}
-	if err == nil && a.mails(c) {
-		err = a.mailNews(cmd.Context(), i, took)
+	if a.mails(c) {
+		a.mailNews(cmd.Context(), i, took)
 	}
-	return errors.Join(err, unfit)
+	return done.Started, errors.Join(err, unfit)
 }
 
 // workQueues are the config's queues, or those named, with the handlers of the types wanted. Those whose tables can't be used

@@ -85,11 +85,17 @@ func (m *Monitor) queues(ctx context.Context) (names []string, err error) {
 	return names, nil
 }
 
-// Started says whether a job of a type was started since a time, in the hours that have been taken.
-func (m *Monitor) Started(ctx context.Context, queue, jobType string, since time.Time) (some bool, err error) {
+// Started says whether a job of a type was started since a time, by the hours that have been taken; all says that these are all
+// complete hours since then.
+func (m *Monitor) Started(ctx context.Context, queue, jobType string, since time.Time) (some, all bool, err error) {
 	query := "SELECT EXISTS (SELECT 1 FROM " + m.db.Metrics() + " WHERE hour >= ? AND queue = ? AND job_type = ? AND started > 0)"
 	if err := m.db.GetContext(ctx, &some, query, engine.At(hourOf(since)), queue, jobType); err != nil {
-		return false, fmt.Errorf("find out whether jobs of %s/%s were started: %w", queue, jobType, err)
+		return false, false, fmt.Errorf("find out whether jobs of %s/%s were started: %w", queue, jobType, err)
 	}
-	return some, nil
+	last, err := m.LastComplete(ctx)
+	if err != nil {
+		return false, false, err
+	}
+	taken, err := m.taken(ctx, hourOf(since), last.Add(time.Hour))
+	return some, len(taken) >= int(last.Add(time.Hour).Sub(hourOf(since))/time.Hour), err
 }

@@ -61,8 +61,9 @@ func (m *Monitor) HostHours(ctx context.Context, t time.Time) ([]HostHour, error
 	return hours, nil
 }
 
-// lookBack is how long before an hour a host may have ticked last: after a longer time it counts as a new one.
-const lookBack = 24 * time.Hour
+// lookBack is how long before an hour a host's last tick is looked for among the workers; lookFarBack is how long among the hours
+// that have been taken. After a longer time it counts as a new host.
+const lookBack, lookFarBack = 24 * time.Hour, week
 
 // hourTicks are the ticks of an hour, as they are stored.
 type hourTicks struct {
@@ -109,9 +110,13 @@ func (m *Monitor) readTicks(ctx context.Context, hour time.Time) (hourTicks, err
 	if err != nil {
 		return all, err
 	}
+	earlier, err := m.lastTicks(ctx, hour.Add(-lookFarBack), hour)
+	if err != nil {
+		return all, err
+	}
 	var last time.Time
 	lastOf := map[string]time.Time{}
-	for _, t := range before {
+	for _, t := range append(earlier, before...) {
 		host := hostName(t.Host)
 		lastOf[host] = later(lastOf[host], t.At.Time)
 		last = later(last, t.At.Time)
@@ -132,6 +137,15 @@ func (m *Monitor) readTicks(ctx context.Context, hour time.Time) (hourTicks, err
 		h.Last, lastOf[name], last = t.At, t.At.Time, t.At.Time
 	})
 	return all, err
+}
+
+// lastTicks are the last ticks of each host in the hours [from, to) that have been taken.
+func (m *Monitor) lastTicks(ctx context.Context, from, to time.Time) (last []roster.Tick, err error) {
+	query := "SELECT host, MAX(last_tick) AS at FROM " + m.db.HostHours() + " WHERE hour >= ? AND hour < ? GROUP BY host"
+	if err := m.db.SelectContext(ctx, &last, query, engine.At(from), engine.At(to)); err != nil {
+		return nil, fmt.Errorf("read the last ticks: %w", err)
+	}
+	return last, nil
 }
 
 // hostName is a host's name without blanks at its end, with which MySQL takes it for the same key.

@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/hipq/hipq/queue/job"
@@ -63,6 +64,10 @@ func (q *Queue) wouldAdd(ctx context.Context, jobs []job.New, before int, twin m
 			return would, &DuplicateError{Index: before + i, ID: a.ID, Key: j.Key}
 		case j.OnDuplicate == job.ReplaceDuplicate && a.ID != 0:
 			there, err := q.Get(ctx, a.ID)
+			if errors.Is(err, ErrNotFound) { // it has ended meanwhile, and was discarded
+				a.ID, a.Duplicate = 0, false
+				break
+			}
 			if err != nil {
 				return would, err
 			}

@@ -13,6 +13,9 @@ import (
 // many runs f for each of the jobs, in one transaction. What f refuses of a job, without having written anything for it, is
 // the job's error; the others are done all the same. After any other error nothing is.
 func (q *Queue) many(ctx context.Context, verb string, ids []int64, f func(tx *engine.Tx, n int) error) (refused []error, err error) {
+	if len(ids) == 0 {
+		return nil, nil
+	}
 	err = q.db.Tx(ctx, func(tx *engine.Tx) error {
 		refused = make([]error, len(ids))
 		for n := range ids {

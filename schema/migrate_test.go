@@ -21,7 +21,7 @@ func TestMigrateGoesOn(t *testing.T) {
 			t.Error("tables of version 1 pass for up to date")
 		}
 		changed, err := db.Migrate(t.Context(), emails)
-		if err != nil || len(changed) != 8 {
+		if err != nil || len(changed) != 9 {
 			t.Errorf("changed %v: %v", changed, err)
 		}
 		if err := db.Check(t.Context(), emails); err != nil {
@@ -35,7 +35,10 @@ func TestInstanceLayout3KeepsRows(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		db := dbtest.Open(t, driver, source, "emails")
 		emails := []schema.Queue{{Name: "emails"}}
-		before := []string{"DROP TABLE shop_host_hours", "DELETE FROM hipq_tables WHERE table_name = 'shop_host_hours'"}
+		before := []string{
+			"DROP TABLE shop_host_hours", "DROP TABLE shop_notices",
+			"DELETE FROM hipq_tables WHERE table_name IN ('shop_host_hours', 'shop_notices')",
+		}
 		for table, columns := range map[string]string{
 			"shop_hours": "gap_ms gap_from digest", "shop_workers": "started",
 			"shop_metrics": "wait_min_ms wait_p50_ms wait_p95_ms wait_p99_ms run_min_ms run_p50_ms run_p95_ms run_p99_ms held throttle_used throttle_limit",
@@ -52,7 +55,7 @@ func TestInstanceLayout3KeepsRows(t *testing.T) {
 		if err := db.Check(t.Context(), emails); err == nil {
 			t.Error("tables of version 2 pass for up to date")
 		}
-		if changed, err := db.Migrate(t.Context(), emails); err != nil || len(changed) != 7 {
+		if changed, err := db.Migrate(t.Context(), emails); err != nil || len(changed) != 8 {
 			t.Errorf("changed %v: %v", changed, err)
 		}
 		var n int

@@ -98,7 +98,7 @@ func TestExamine(t *testing.T) {
 		drop := map[string]string{"sqlite": "DROP INDEX shop_emails$pick", "mysql": "DROP INDEX shop_emails$pick ON shop_emails"}[driver]
 		execute(t, db, drop, "UPDATE hipq_tables SET version = 1 WHERE table_name = 'shop_emails'")
 		found = examine(t.Context(), t, driver, source, Options{})
-		want(t, found["tables"], Wrong, "shop_emails has version 1", "run hipq init")
+		want(t, found["tables"], Wrong, "shop_emails is of an older hipq: it has version 1", "run hipq init")
 		want(t, found["lock_query"], Wrong, "shop_emails$pick", "run hipq init")
 		want(t, found["workers"], Wrong, "on web1", "crontab")
 		if driver == "sqlite" {

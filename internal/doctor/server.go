@@ -24,17 +24,20 @@ func lookAtDatabase(ctx context.Context, p *patient) Finding {
 		_, remedy := schema.Diagnose(err)
 		return found(Wrong, err.Error()).but(remedy)
 	}
-	p.db = db
 	if db.Name == engine.SQLite.Name {
 		var version string
 		if err := db.GetContext(ctx, &version, "SELECT sqlite_version()"); err != nil {
+			_ = db.Close()
 			return trouble(err)
 		}
+		p.db = db
 		return found(OK, "SQLite "+version+", "+p.Config.Database.Path)
 	}
 	if p.variables, err = serverVariables(ctx, db); err != nil {
+		_ = db.Close() // the checks to come would take what is not known for wrong
 		return trouble(err)
 	}
+	p.db = db
 	name := "MySQL "
 	if strings.Contains(p.variables["version"], "MariaDB") {
 		name = ""

@@ -64,7 +64,7 @@ var MySQL = Dialect{
 	byIndex:     "FORCE INDEX (%s)",
 	ByID:        "FORCE INDEX (PRIMARY)",
 	ByKey:       "FORCE INDEX (PRIMARY)",
-	Explain:     "EXPLAIN ",
+	Explain:     "EXPLAIN FORMAT=TRADITIONAL ", // which explain_format may have otherwise
 	ForUpdate:   "FOR UPDATE",
 	ForShare:    "LOCK IN SHARE MODE",
 	skipLocked:  "FOR UPDATE SKIP LOCKED",

@@ -11,8 +11,12 @@ import (
 	"github.com/google/uuid"
 )
 
-// SaidEvery is how often it is said that something goes on.
-const SaidEvery = 15 * time.Minute
+const (
+	// SaidEvery is how often it is said that something goes on.
+	SaidEvery = 15 * time.Minute
+	// overAfter is how long no tick must have failed before it is said to be over: what comes and goes would be said each time.
+	overAfter = 2 * time.Minute
+)
 
 // Outage is what this host's ticks of one crontab line know of their failing: a small file in the user's cache, for the database
 // can't be asked.
@@ -20,9 +24,10 @@ type Outage struct{ file string }
 
 // state is what the file holds.
 type state struct {
-	// Since is when it began, Said when that was said last.
+	// Since is when it began, Said when that was said last. Over is since when no tick has failed; zero if the last one did.
 	Since time.Time `json:"since"`
 	Said  time.Time `json:"said"`
+	Over  time.Time `json:"over"`
 }
 
 // OutageOf is the outage of those that have this key: a config, and what of it a tick works.
@@ -45,26 +50,36 @@ func (o *Outage) Goes(now time.Time) (since time.Time, say bool, err error) {
 	if s.Since.IsZero() || s.Since.After(now) {
 		s = state{Since: now}
 	}
-	if said := now.Sub(s.Said); said >= 0 && said < SaidEvery {
-		return s.Since, false, nil
+	if lately := now.Sub(s.Said); lately < 0 || lately >= SaidEvery {
+		s.Said, say = now, true
 	}
-	s.Said = now
-	return s.Since, true, o.write(s)
+	if !say && s.Over.IsZero() {
+		return s.Since, false, nil // nothing is new
+	}
+	s.Over = time.Time{}
+	return s.Since, say, o.write(s)
 }
 
-// Ends notes that a tick did not fail, and says since when those before did; the zero time if they did not. It is said once.
-func (o *Outage) Ends() (since time.Time, err error) {
+// Ends notes that a tick did not fail. When none has for two minutes it says once from when to when they did; else these are zero.
+func (o *Outage) Ends(now time.Time) (since, over time.Time, err error) {
 	s, err := o.read()
 	if err != nil || s.Since.IsZero() {
-		return time.Time{}, err
+		return since, over, err
+	}
+	if s.Over.IsZero() || s.Over.After(now) {
+		s.Over = now
+		return since, over, o.write(s)
+	}
+	if now.Sub(s.Over) < overAfter {
+		return since, over, nil
 	}
 	if err := os.Remove(o.file); err != nil {
 		if errors.Is(err, fs.ErrNotExist) { // another has said it
 			err = nil
 		}
-		return time.Time{}, err
+		return since, over, err
 	}
-	return s.Since, nil
+	return s.Since, s.Over, nil
 }
 
 // read is the zero state where there is no file, or none that can be understood.

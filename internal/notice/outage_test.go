@@ -25,13 +25,14 @@ func TestOutage(t *testing.T) {
 			t.Errorf("after %s: %s, %t, %v", after, since, say, err)
 		}
 	}
-	ends := func(want time.Time) {
+	ends := func(after time.Duration, wantSince, wantOver time.Time) {
 		t.Helper()
-		if since, err := o.Ends(); err != nil || !since.Equal(want) {
-			t.Errorf("it ends: %s, %v", since, err)
+		if since, over, err := o.Ends(begin.Add(after)); err != nil || !since.Equal(wantSince) || !over.Equal(wantOver) {
+			t.Errorf("after %s it was so from %s to %s, %v", after, since, over, err)
 		}
 	}
-	ends(time.Time{})
+	never := time.Time{}
+	ends(0, never, never)
 	goes(0, true, begin)
 	goes(time.Minute, false, begin)
 	goes(14*time.Minute, false, begin)
@@ -39,11 +40,19 @@ func TestOutage(t *testing.T) {
 	goes(16*time.Minute, false, begin)
 	if other, err := notice.OutageOf("a config\x00files"); err != nil {
 		t.Error(err)
-	} else if since, err := other.Ends(); err != nil || !since.IsZero() {
+	} else if since, _, err := other.Ends(begin); err != nil || !since.IsZero() {
 		t.Errorf("another's: %s, %v", since, err)
 	}
-	ends(begin)
-	ends(time.Time{})
+	// it comes and goes, which is not said each time
+	ends(17*time.Minute, never, never)
+	ends(18*time.Minute, never, never)
+	goes(18*time.Minute, false, begin)
+	ends(19*time.Minute, never, never)
+	goes(20*time.Minute, false, begin)
+	ends(21*time.Minute, never, never)
+	ends(22*time.Minute, never, never)
+	ends(23*time.Minute, begin, begin.Add(21*time.Minute))
+	ends(24*time.Minute, never, never)
 	later := begin.Add(time.Hour)
 	goes(time.Hour, true, later)
 	goes(time.Minute, true, begin.Add(time.Minute)) // the clock was put back
@@ -58,7 +67,8 @@ func TestOutage(t *testing.T) {
 	if err := os.WriteFile(files[0], []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	ends(time.Time{})
+	ends(time.Hour, never, never)
 	goes(time.Hour, true, later)
-	ends(later)
+	ends(time.Hour, never, never)
+	ends(time.Hour+2*time.Minute, later, later)
 }

@@ -33,3 +33,14 @@ func (l *Log) Failed(ctx context.Context, since time.Time, limit int) (entries [
 	}
 	return entries, nil
 }
+
+// Started says whether a job of a type was started since a time. If none was, it reads all that has happened since.
+func (l *Log) Started(ctx context.Context, queue, jobType string, since time.Time) (some bool, err error) {
+	table := l.db.Activity()
+	query := "SELECT EXISTS (SELECT 1 FROM " + table + " " + l.db.Index(table, "at") +
+		" WHERE at >= ? AND kind = 'job' AND state = 'starting' AND queue = ? AND job_type = ?)"
+	if err := l.db.GetContext(ctx, &some, query, engine.At(since), queue, jobType); err != nil {
+		return false, fmt.Errorf("find out whether jobs of %s/%s were started: %w", queue, jobType, err)
+	}
+	return some, nil
+}
