@@ -19,7 +19,7 @@ func settings() []string {
 		"database.driver", "database.path", "database.mode", "database.dsn", "database.dsn_file",
 		"database.tls.ca", "database.tls.cert", "database.tls.key", "database.tls.server_name",
 		"worker.concurrency", "worker.batch", "worker.run_for", "worker.linger", "worker.lock_for", "worker.grace",
-		"activity.keep", "metrics.keep", "monitor.ping_url", "purge.ping_url",
+		"activity.keep", "metrics.keep", "monitor.ping_url", "purge.ping_url", "mail",
 	}
 }
 

@@ -113,6 +113,7 @@ func (h hipq) command(args ...string) *exec.Cmd {
 func (h hipq) run(ctx context.Context, args ...string) (string, error) {
 	var out, complaints bytes.Buffer
 	c := h.command(args...)
+	c.Env = append(c.Env, "HIPQ_MAIL=off") // jobs are to fail for good
 	c.Stdout, c.Stderr = &out, &complaints
 	if err := c.Run(); err != nil {
 		return "", fmt.Errorf("hipq %s: %w: %s", strings.Join(args, " "), err, complaints.String())

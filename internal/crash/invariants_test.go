@@ -306,7 +306,7 @@ func allAccountedFor(c *record) (bad []string, checked string) {
 		case w.killed, code == 0, code == 75 && w.excused:
 		case code == 75 && strings.Contains(said, "worker lost its lock"):
 			lost++
-		case code == 75 && c.fleet.hipq.driver == "sqlite" && strings.Contains(said, "waited for the database in vain") && inVain*20 < len(c.fleet.over):
+		case code == 75 && c.fleet.hipq.driver == "sqlite" && fileWasHeld(said) && inVain*20 < len(c.fleet.over):
 			inVain++
 		default:
 			bad = append(bad, fmt.Sprintf("%s ended with %s: %s", w.cmd, w.cmd.ProcessState, w.complaints()))
@@ -322,6 +322,11 @@ func allAccountedFor(c *record) (bad []string, checked string) {
 	}
 	return bad, fmt.Sprintf("%d found dead; %d ended because their lock was lost, %d because the file was held; %d late settlements refused",
 		len(c.deaths), lost, inVain, late)
+}
+
+// fileWasHeld says whether a worker ended because SQLite's file was held whenever it came.
+func fileWasHeld(said string) bool {
+	return strings.Contains(said, "waited for the database in vain") || strings.Contains(said, "the database does not answer")
 }
 
 // keysAreUnique (I10): never seen twice while they were live, and by the activity each was over before it came again.
