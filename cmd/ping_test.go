@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/spf13/cobra"
@@ -59,8 +60,11 @@ func TestPinged(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var asked []string
+			var mu sync.Mutex
 			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				mu.Lock()
 				asked = append(asked, r.URL.String())
+				mu.Unlock()
 				c.answer(w, r)
 			}))
 			defer server.Close()
@@ -80,6 +84,8 @@ func TestPinged(t *testing.T) {
 			if !errors.Is(err, failure) || ran != 1 {
 				t.Errorf("it ran %d times, and gave %v", ran, err)
 			}
+			mu.Lock()
+			defer mu.Unlock()
 			if c.asked != nil && !slices.Equal(asked, c.asked) {
 				t.Errorf("asked for %q, want %q", asked, c.asked)
 			}
