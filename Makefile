@@ -48,7 +48,7 @@ test-galera: ## run all tests on SQLite and on a Galera cluster of their own
 	.ci/with-galera --wsrep-auto-increment-control=OFF go test -count=1 -timeout 30m ./cmd
 
 race: ## run the shorter tests under the race detector (needs a C compiler)
-	CGO_ENABLED=1 .ci/with-mariadb go test -race -short -count=1 -parallel 4 -timeout 30m $(BUT_CRASH)
+	CGO_ENABLED=1 .ci/with-mariadb go test -race -short -count=1 -timeout 30m $(BUT_CRASH)
 
 crash: ## kill and disturb workers and check that no job is lost, doubled, or held up
 	.ci/with-mariadb go test -count=1 -timeout 40m -v -parallel 6 ./internal/crash

@@ -160,7 +160,7 @@ func (a *app) mailFailures(ctx context.Context, i *instance, now, since time.Tim
 			return err
 		}
 	}
-	if more := told - mailedWhole; more > 0 || told > 0 && len(entries) == mailedFrom {
+	if told > mailedWhole {
 		a.say("jobs failed in other ways too; look: hipq failures --since 1h")
 	}
 	return nil

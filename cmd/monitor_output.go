@@ -75,7 +75,7 @@ func (a *app) printMonitored(i *instance, format, file string, r monitored) erro
 	if format == asPrometheus {
 		mode = 0o644 // the collector is another user
 	}
-	return replaceFile(file, text.Bytes(), mode)
+	return i.replaceFile(file, text.Bytes(), mode)
 }
 
 func (a *app) printAs(i *instance, format string, r monitored) error {

@@ -39,7 +39,7 @@ func (i *instance) writeSheet(ctx context.Context, m *monitor.Monitor, hour time
 	if err := s.Write(&page); err != nil {
 		return err
 	}
-	return replaceFile(file, page.Bytes(), sheetMode)
+	return i.replaceFile(file, page.Bytes(), sheetMode)
 }
 
 // sheet is what the page tells of the hours.

@@ -6,13 +6,16 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 )
 
 // replaceFile puts a file in the place of what is there, whole or not at all: who reads it finds the old one or the new one.
 // Until then it has another name, in the same folder, which begins with a dot.
-func replaceFile(path string, content []byte, mode fs.FileMode) error {
+func (i *instance) replaceFile(path string, content []byte, mode fs.FileMode) error {
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
 		return usagef("%s is no regular file", path)
+	} else if err == nil && i.needs(info) {
+		return usagef("%s is a file of this instance, its config or its database", path)
 	}
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
 	if err != nil {
@@ -28,4 +31,16 @@ func replaceFile(path string, content []byte, mode fs.FileMode) error {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
 	return nil
+}
+
+// needs says whether a file is the config or of the database.
+func (i *instance) needs(info fs.FileInfo) bool {
+	own := []string{i.File}
+	if path := i.Database.Path; path != "" {
+		own = append(own, path, path+"-wal", path+"-shm", path+"-journal")
+	}
+	return slices.ContainsFunc(own, func(name string) bool {
+		its, err := os.Stat(name)
+		return err == nil && os.SameFile(info, its)
+	})
 }

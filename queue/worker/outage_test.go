@@ -130,7 +130,7 @@ func TestHandlersEndBeforeTheLock(t *testing.T) {
 			s.t.Errorf("the worker ends with %v", err)
 		}
 		next := direct.worker(all(nothing))
-		next.Linger, next.Host = true, "there"
+		next.Linger, next.Host, next.LockFor = true, "there", time.Minute // a slow machine must not take the job from this one too
 		direct.start(next)
 		eventually(s.t, "the job is done", func() bool { return direct.get(direct.emails, id).State == job.Final })
 		eventually(s.t, "the worker is buried", func() bool { return direct.life(p.ID) == "starting error" })
