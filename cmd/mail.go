@@ -195,8 +195,21 @@ func (a *app) mailUnhandled(ctx context.Context, i *instance, now time.Time) err
 	if err != nil {
 		return err
 	}
+	const looked = "looked for unhandled types of "
+	names := make([]string, len(queues))
+	for n, q := range queues {
+		names[n] = looked + q.Name
+	}
+	if len(names) > 0 { // most ticks end here, with one read for all queues
+		if names, err = board.Unsaid(ctx, names, now, time.Hour); err != nil {
+			return err
+		}
+	}
 	for _, q := range queues {
-		ours, err := board.Claim(ctx, "looked for unhandled types of "+q.Name, now, time.Hour)
+		if !slices.Contains(names, looked+q.Name) {
+			continue
+		}
+		ours, err := board.Claim(ctx, looked+q.Name, now, time.Hour)
 		if err != nil {
 			return err
 		}

@@ -22,11 +22,8 @@ func NewBoard(db *schema.DB) Board { return Board{db} }
 // database's time. That it was said lately costs one read. It may be repeated only by whom it has told no: after an error that
 // comes from a commit, nobody may have said it.
 func (b Board) Claim(ctx context.Context, what string, now time.Time, every time.Duration) (ours bool, err error) {
-	var lately bool
-	query := "SELECT EXISTS (SELECT 1 FROM " + b.db.Notices() + " WHERE notice = ? AND said_time > ? AND said_time <= ?)"
-	// a time to come is from before the clock was put back, and counts for nothing
-	if err := b.db.GetContext(ctx, &lately, query, what, engine.At(now.Add(-every)), engine.At(now.Add(every))); err != nil || lately {
-		return false, wrap(err)
+	if unsaid, err := b.Unsaid(ctx, []string{what}, now, every); err != nil || len(unsaid) == 0 {
+		return false, err
 	}
 	var tried []time.Time
 	err = b.db.Tx(ctx, func(tx *engine.Tx) error {
@@ -58,6 +55,22 @@ func (b Board) Claim(ctx context.Context, what string, now time.Time, every time
 		return false, nil
 	}
 	return ours && err == nil, wrap(err)
+}
+
+// Unsaid are those of some things, one at least, that have not been said for so long: one read for all.
+func (b Board) Unsaid(ctx context.Context, what []string, now time.Time, every time.Duration) ([]string, error) {
+	var said []string
+	args := make([]any, len(what))
+	for i := range what {
+		args[i] = what[i]
+	}
+	query := "SELECT notice FROM " + b.db.Notices() + " WHERE notice IN " + engine.In(len(what)) + " AND said_time > ? AND said_time <= ?"
+	// a time to come is from before the clock was put back, and counts for nothing
+	args = append(args, engine.At(now.Add(-every)), engine.At(now.Add(every)))
+	if err := b.db.SelectContext(ctx, &said, query, args...); err != nil {
+		return nil, wrap(err)
+	}
+	return slices.DeleteFunc(slices.Clone(what), func(w string) bool { return slices.Contains(said, w) }), nil
 }
 
 func wrap(err error) error {
