@@ -106,7 +106,7 @@ func (m *Monitor) readSeries(ctx context.Context, from, to time.Time, found []*s
 		}
 		open = left
 	}
-	err := m.eachHour(ctx, from, to, func(hour time.Time) func(queue, jobType []byte) *metric {
+	err := m.eachHour(ctx, from, to, func(hour time.Time) into {
 		move()
 		for _, s := range found {
 			s.take(hour)
