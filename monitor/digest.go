@@ -126,11 +126,6 @@ func (d *digest) number() uint64 {
 		d.text = d.text[1:]
 		return uint64(v)
 	}
-	return d.long()
-}
-
-// long is a number of more than a byte.
-func (d *digest) long() uint64 {
 	v, n := binary.Uvarint(d.text)
 	if n <= 0 {
 		d.fail()
