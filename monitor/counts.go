@@ -124,8 +124,8 @@ func (m metrics) row(k key) *metric {
 	return r
 }
 
-// reader gives the rows of what is read. Most hours have the same rows, in the same order: so it looks first whether one is that
-// which came next in the hour before, and makes no strings for one that is there.
+// reader gives the rows of an hour that is read, made if they aren't there. Most hours have the same rows in the same order: it
+// first looks at the row that came next in the hour before, which takes a tenth of looking it up.
 func (m metrics) reader() into {
 	last := &metric{}
 	return func(queue, jobType []byte) *metric {

@@ -28,7 +28,7 @@ type QueueHour struct {
 type course struct {
 	from, to time.Time
 	hours    []CourseHour
-	// sums are being made of the rows of a queue and an hour, which come one after the other, for one that has none yet.
+	// sums are those of the queue's hour that is being read: the rows of one come one after the other.
 	sums metric
 	of   *QueueHour
 }
@@ -54,7 +54,7 @@ func (c *course) hour(hour time.Time) into {
 	}
 }
 
-// end ends a queue's hour.
+// end ends the queue's hour that is being read.
 func (c *course) end() {
 	if c.of == nil {
 		return
@@ -66,7 +66,7 @@ func (c *course) end() {
 	clear(wait.n)
 	clear(run.n)
 	c.sums = metric{}
-	c.sums.Wait.histogram, c.sums.Run.histogram = wait, run // their room is for the next
+	c.sums.Wait.histogram, c.sums.Run.histogram = wait, run // for the next: there are thousands
 }
 
 func (m *Monitor) endCourse(ctx context.Context, c *course) ([]CourseHour, error) {

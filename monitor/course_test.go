@@ -12,8 +12,8 @@ import (
 	"github.com/hipq/hipq/internal/engine"
 )
 
-// TestCourse: the hours of the week that were taken, and none besides, are as a recount of each finds them, by queue. They are more
-// than are read at once.
+// TestCourse: the hours of the week that were taken, and none besides, are as a recount of each finds them, by queue. There are more
+// of them than are read at once.
 func TestCourse(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		m := New(open(t, driver, source))

@@ -158,7 +158,7 @@ func (d digest) queue() ([]byte, bool) {
 	return queue, !d.bad
 }
 
-// addRow adds the next row to all metrics that these give for it.
+// addRow adds the next row to each metric that these give for it.
 func (d *digest) addRow(to []into) {
 	queue, jobType, rest := d.part(), d.part(), d.part()
 	if d.bad {

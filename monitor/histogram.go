@@ -80,8 +80,8 @@ func (h *histogram) add(o *histogram) {
 	}
 }
 
-// percentiles are the times, in milliseconds, that 50, 95 and 99 of a hundred of all times don't exceed. It is false if there are
-// more or fewer times than that.
+// percentiles are the times, in milliseconds, that 50, 95 and 99 of a hundred don't exceed. It is false if there are not as many
+// times as all.
 func (h *histogram) percentiles(all int64) (ms [3]int64, ok bool) {
 	var ranks [len(ms)]int64
 	for i, part := range [len(ms)]float64{0.5, 0.95, 0.99} {

@@ -22,12 +22,12 @@ type storedHour struct {
 	to   []into
 }
 
-// hoursAtOnce is how many hours are read together. Of all of them a queue is added up before the next: so the sums of a queue stay
-// in the processor's cache, where those of all queues have no room.
+// hoursAtOnce is how many hours are read together. A queue is added up over all of them before the next queue: so its sums stay in
+// the processor's cache, which has no room for those of all queues.
 const hoursAtOnce = 24
 
-// eachHour calls each f with each hour in [from, to) that has been taken, and adds each row of its metrics to that which f's answer,
-// if it isn't nil, gives for it. Rows of a queue and an hour come one after the other.
+// eachHour calls each f with each hour in [from, to) that has been taken, and adds each row of the hour's metrics to the metric that
+// f's answer gives for it; an answer may be nil. Rows of the same queue and hour come one after the other.
 func (m *Monitor) eachHour(ctx context.Context, from, to time.Time, f ...func(hour time.Time) into) error {
 	rows, err := m.db.QueryContext(ctx, "SELECT hour, digest FROM "+m.db.Hours()+" WHERE hour >= ? AND hour < ? ORDER BY hour",
 		engine.At(from), engine.At(to))
