@@ -124,9 +124,9 @@ func (m metrics) row(k key) *metric {
 	return r
 }
 
-// reader gives the rows of an hour that is read, made if they aren't there. Most hours have the same rows in the same order: it
-// first looks at the row that came next in the hour before, which takes a tenth of looking it up.
-func (m metrics) reader() into {
+// reader gives the rows of an hour that is read, made if they aren't there. Most hours have the same rows in the same order: so
+// it first looks at the row that came next in the hour before.
+func (m metrics) reader() metricOf {
 	last := &metric{}
 	return func(queue, jobType []byte) *metric {
 		r := last.next

@@ -35,8 +35,8 @@ type course struct {
 
 func newCourse(to time.Time) *course { return &course{from: to.Add(-week), to: to} }
 
-// hour begins an hour.
-func (c *course) hour(hour time.Time) into {
+// hour begins an hour; nil for one before the week.
+func (c *course) hour(hour time.Time) metricOf {
 	if hour.Before(c.from) {
 		return nil
 	}

@@ -159,7 +159,7 @@ func (d digest) queue() ([]byte, bool) {
 }
 
 // addRow adds the next row to each metric that these give for it.
-func (d *digest) addRow(to []into) {
+func (d *digest) addRow(to []metricOf) {
 	queue, jobType, rest := d.part(), d.part(), d.part()
 	if d.bad {
 		return // a hand has made it, checksum and all
@@ -167,8 +167,8 @@ func (d *digest) addRow(to []into) {
 	var counted metric
 	row := digest{text: rest}
 	read := false
-	for _, into := range to {
-		r := into(queue, jobType)
+	for _, of := range to {
+		r := of(queue, jobType)
 		if r == nil {
 			continue
 		}

@@ -48,7 +48,7 @@ func TestPercentilesOfMergedHours(t *testing.T) {
 // addDigest adds the rows of a digest, if it is one.
 func (m metrics) addDigest(text []byte) bool {
 	d, ok := openDigest(text)
-	addHours([]storedHour{{left: d, to: []into{m.reader()}}})
+	addHours([]storedHour{{left: d, to: []metricOf{m.reader()}}})
 	return ok
 }
 

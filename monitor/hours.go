@@ -10,8 +10,8 @@ import (
 	"github.com/hipq/hipq/internal/engine"
 )
 
-// into gives the metric to which a row of an hour is to be added; nil if it isn't wanted.
-type into func(queue, jobType []byte) *metric
+// metricOf gives the metric to which an hour's row of a job type is to be added; nil if it isn't wanted.
+type metricOf func(queue, jobType []byte) *metric
 
 // storedHour is an hour that has been taken, as it is being read.
 type storedHour struct {
@@ -19,16 +19,16 @@ type storedHour struct {
 	text []byte
 	// left is what is left of its digest, of which each row is added to all of these.
 	left digest
-	to   []into
+	to   []metricOf
 }
 
 // hoursAtOnce is how many hours are read together. A queue is added up over all of them before the next queue: so its sums stay in
 // the processor's cache, which has no room for those of all queues.
 const hoursAtOnce = 24
 
-// eachHour calls each f with each hour in [from, to) that has been taken, and adds each row of the hour's metrics to the metric that
-// f's answer gives for it; an answer may be nil. Rows of the same queue and hour come one after the other.
-func (m *Monitor) eachHour(ctx context.Context, from, to time.Time, f ...func(hour time.Time) into) error {
+// eachHour calls each f with each hour in [from, to) that has been taken, and adds each row of the hour's metrics to the metric
+// that f's answer gives for it; an answer may be nil. Rows of the same queue and hour come one after the other.
+func (m *Monitor) eachHour(ctx context.Context, from, to time.Time, f ...func(hour time.Time) metricOf) error {
 	rows, err := m.db.QueryContext(ctx, "SELECT hour, digest FROM "+m.db.Hours()+" WHERE hour >= ? AND hour < ? ORDER BY hour",
 		engine.At(from), engine.At(to))
 	if err != nil {
@@ -44,9 +44,9 @@ func (m *Monitor) eachHour(ctx context.Context, from, to time.Time, f ...func(ho
 			return fmt.Errorf("read the hours: %w", err)
 		}
 		h := storedHour{Time: hour.Time}
-		for _, f := range f {
-			if into := f(hour.Time); into != nil {
-				h.to = append(h.to, into)
+		for _, begin := range f {
+			if of := begin(hour.Time); of != nil {
+				h.to = append(h.to, of)
 			}
 		}
 		if _, ok := openDigest(text); !ok {
@@ -68,8 +68,8 @@ func (m *Monitor) eachHour(ctx context.Context, from, to time.Time, f ...func(ho
 	addHours(open)
 	for _, h := range undigested {
 		err := m.eachMetric(ctx, m.db, h.Time, h.Add(time.Hour), func(r metric) {
-			for _, into := range h.to {
-				if to := into([]byte(r.Queue), []byte(r.JobType)); to != nil {
+			for _, of := range h.to {
+				if to := of([]byte(r.Queue), []byte(r.JobType)); to != nil {
 					to.add(&r)
 				}
 			}

@@ -97,7 +97,7 @@ func (m *Monitor) report(ctx context.Context, hour time.Time) (Report, error) {
 		return Report{}, err
 	}
 	segments, course := cut(to), newCourse(to)
-	err = m.eachHour(ctx, from, to, func(h time.Time) into { return segmentOf(segments, h).reader() }, course.hour)
+	err = m.eachHour(ctx, from, to, func(h time.Time) metricOf { return segmentOf(segments, h).reader() }, course.hour)
 	if err != nil {
 		return Report{}, err
 	}
