@@ -135,9 +135,16 @@ func (d *digest) number() uint64 {
 	return v
 }
 
-func (d *digest) signed() int64 {
-	u := d.number()
-	return int64(u>>1) ^ -int64(u&1)
+// numbers reads some that may be negative.
+func (d *digest) numbers(to []*int64) {
+	for _, n := range to {
+		v, size := binary.Varint(d.text)
+		if size <= 0 {
+			d.fail()
+			return
+		}
+		*n, d.text = v, d.text[size:]
+	}
 }
 
 // part is a text, or a row's rest.
@@ -173,9 +180,7 @@ func (d *digest) addRow(to []metricOf) {
 			continue
 		}
 		if !read {
-			for _, n := range counted.numbers() {
-				*n = row.signed()
-			}
+			row.numbers(counted.numbers())
 			read = true
 		}
 		r.add(&counted)
