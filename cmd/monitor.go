@@ -155,11 +155,6 @@ func (a *app) takeHour(cmd *cobra.Command, i *instance, format string, o monitor
 		}
 		r.Health = new(i.Alert.Judge(r.state))
 	}
-	if format == asTable && o.to == "" {
-		if r.course, err = m.Course(cmd.Context(), hour); err != nil {
-			return err
-		}
-	}
 	return a.printMonitored(i, format, o.to, r)
 }
 

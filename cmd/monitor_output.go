@@ -30,7 +30,6 @@ type monitored struct {
 	// Health is null with --at.
 	Health *monitor.Health `json:"health"`
 	state  monitor.State
-	course []monitor.CourseHour
 }
 
 // format is how the metrics are to be printed; empty is not at all.

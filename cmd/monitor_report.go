@@ -51,9 +51,6 @@ func (i *instance) sheet(ctx context.Context, m *monitor.Monitor, hour time.Time
 	if s.Report, err = m.Report(ctx, hour); err != nil {
 		return s, err
 	}
-	if s.Course, err = m.Course(ctx, hour); err != nil {
-		return s, err
-	}
 	for _, t := range s.Report.Trends {
 		s.Trends = append(s.Trends, t.Words(i.Location))
 	}

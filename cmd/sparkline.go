@@ -37,7 +37,7 @@ func (a *app) printCourse(r monitored) {
 	}
 	hours := map[int64]map[string]*monitor.QueueHour{}
 	queues := map[string]bool{}
-	for _, h := range r.course {
+	for _, h := range r.Course {
 		hours[h.Hour.Unix()] = h.Queues
 		for name := range h.Queues {
 			queues[name] = true

@@ -87,7 +87,8 @@ func BenchmarkTake(b *testing.B) {
 	})
 }
 
-// BenchmarkReport makes a report of two weeks of 20 queues with 20 types each: cpu-ms/op is the processor time of this process.
+// BenchmarkReport makes a report, with the hours of its week, of two weeks of 20 queues with 20 types each: cpu-ms/op is the
+// processor time of this process.
 func BenchmarkReport(b *testing.B) {
 	eachEngine(b, func(b *testing.B, db *schema.DB) {
 		m := New(db)

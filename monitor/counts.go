@@ -58,6 +58,8 @@ type metric struct {
 	Counts  `json:"-"`
 	Workers `json:"-"`
 	gauges
+	// next is the row that a reader found after this one.
+	next *metric
 }
 
 // gauges are those of a job type; nil, and the zero time, where they were not measured.
@@ -122,10 +124,17 @@ func (m metrics) row(k key) *metric {
 	return r
 }
 
-// read is row of what was read: it makes no strings for a row that is there.
-func (m metrics) read(queue, jobType []byte) *metric {
-	if r, ok := m.rows[key{string(queue), string(jobType)}]; ok {
+// reader gives the rows of an hour that is read, made if they aren't there. Most hours have the same rows in the same order: so
+// it first looks at the row that came next in the hour before.
+func (m metrics) reader() metricOf {
+	last := &metric{}
+	return func(queue, jobType []byte) *metric {
+		r := last.next
+		if r == nil || r.Queue != string(queue) || r.JobType != string(jobType) {
+			r = m.row(key{string(queue), string(jobType)})
+			last.next = r
+		}
+		last = r
 		return r
 	}
-	return m.row(key{string(queue), string(jobType)})
 }

@@ -24,47 +24,58 @@ type QueueHour struct {
 	OldestDueMS int64
 }
 
-// Course gives the hours of the week that ends with the hour (UTC) that contains t, oldest first, but for those that nobody has
-// taken: what a chart shows, where Report sums up.
-func (m *Monitor) Course(ctx context.Context, t time.Time) ([]CourseHour, error) {
-	to := hourOf(t).Add(time.Hour)
-	from := to.Add(-week)
-	course, err := m.course(ctx, from, to)
-	if err != nil {
-		return nil, fmt.Errorf("report on the hours from %s to %s: %w", from.Format(time.RFC3339), to.Format(time.RFC3339), err)
-	}
-	return course, nil
+// course is a report's course in the making.
+type course struct {
+	from, to time.Time
+	hours    []CourseHour
+	// sums are those of the queue's hour that is being read: the rows of one come one after the other.
+	sums metric
+	of   *QueueHour
 }
 
-func (m *Monitor) course(ctx context.Context, from, to time.Time) (course []CourseHour, err error) {
+func newCourse(to time.Time) *course { return &course{from: to.Add(-week), to: to} }
+
+// hour begins an hour; nil for one before the week.
+func (c *course) hour(hour time.Time) metricOf {
+	if hour.Before(c.from) {
+		return nil
+	}
+	queues := map[string]*QueueHour{}
+	c.hours = append(c.hours, CourseHour{hour, queues})
+	return func(queue, _ []byte) *metric {
+		if string(queue) == workersKey.queue {
+			return nil
+		}
+		if of := queues[string(queue)]; of == nil || of != c.of {
+			c.end()
+			c.of = hourOfQueue(queues, string(queue))
+		}
+		return &c.sums
+	}
+}
+
+// end ends the queue's hour that is being read.
+func (c *course) end() {
+	if c.of == nil {
+		return
+	}
+	c.sums.sum()
+	c.of.Counts = c.sums.Counts
+	wait, run := c.sums.Wait.histogram, c.sums.Run.histogram
+	c.of.Wait.histogram, c.of.Run.histogram = histogram{}, histogram{}
+	clear(wait.n)
+	clear(run.n)
+	c.sums = metric{}
+	c.sums.Wait.histogram, c.sums.Run.histogram = wait, run // for the next: there are thousands
+}
+
+func (m *Monitor) endCourse(ctx context.Context, c *course) ([]CourseHour, error) {
+	c.end()
 	at := map[time.Time]map[string]*QueueHour{}
-	rows := map[time.Time]map[string]*metric{} // by hour and queue
-	err = m.eachHour(ctx, from, to, func(hour time.Time) func(queue, jobType []byte) *metric {
-		queues := map[string]*metric{}
-		rows[hour], at[hour] = queues, map[string]*QueueHour{}
-		course = append(course, CourseHour{hour, at[hour]})
-		return func(queue, _ []byte) *metric {
-			if string(queue) == workersKey.queue {
-				return nil
-			}
-			r, ok := queues[string(queue)]
-			if !ok {
-				r = &metric{}
-				queues[string(queue)] = r
-			}
-			return r
-		}
-	})
-	if err != nil {
-		return nil, err
+	for _, h := range c.hours {
+		at[h.Hour] = h.Queues
 	}
-	for hour, queues := range rows {
-		for name, r := range queues {
-			r.sum()
-			hourOfQueue(at[hour], name).Counts = r.Counts
-		}
-	}
-	return course, m.addBacklogs(ctx, at, from, to)
+	return c.hours, m.addBacklogs(ctx, at, c.from, c.to)
 }
 
 // addBacklogs adds what was measured at the ends of the hours.

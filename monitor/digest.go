@@ -106,31 +106,12 @@ func (r *metric) numbers() []*int64 {
 	}
 }
 
-// addDigest adds each row of an hour's digest to that which into gives for it, if it does. It is false, and nothing was added, if
-// the text is no digest of this version.
-func addDigest(text []byte, into func(queue, jobType []byte) *metric) bool {
+// openDigest is false if the text is no digest of this version.
+func openDigest(text []byte) (digest, bool) {
 	if len(text) < digestHead || text[0] != digestVersion || binary.BigEndian.Uint32(text[1:]) != crc32.ChecksumIEEE(text[digestHead:]) {
-		return false
+		return digest{}, false
 	}
-	rows := digest{text: text[digestHead:]}
-	var counted metric
-	numbers := counted.numbers()
-	for len(rows.text) > 0 {
-		queue, jobType, rest := rows.part(), rows.part(), rows.part()
-		if rows.bad {
-			break // a hand has made it, checksum and all
-		}
-		if r := into(queue, jobType); r != nil {
-			row := digest{text: rest}
-			for _, n := range numbers {
-				*n = row.signed()
-			}
-			r.add(&counted)
-			row.addTo(&r.Wait.histogram)
-			row.addTo(&r.Run.histogram)
-		}
-	}
-	return true
+	return digest{text: text[digestHead:]}, true
 }
 
 // digest is what is left of a digest, or of a row, that is being read.
@@ -154,9 +135,16 @@ func (d *digest) number() uint64 {
 	return v
 }
 
-func (d *digest) signed() int64 {
-	u := d.number()
-	return int64(u>>1) ^ -int64(u&1)
+// numbers reads some that may be negative.
+func (d *digest) numbers(to []*int64) {
+	for _, n := range to {
+		v, size := binary.Varint(d.text)
+		if size <= 0 {
+			d.fail()
+			return
+		}
+		*n, d.text = v, d.text[size:]
+	}
 }
 
 // part is a text, or a row's rest.
@@ -171,6 +159,37 @@ func (d *digest) part() []byte {
 	return text
 }
 
+// queue is that of the next row; false at the end.
+func (d digest) queue() ([]byte, bool) {
+	queue := d.part()
+	return queue, !d.bad
+}
+
+// addRow adds the next row to each metric that these give for it.
+func (d *digest) addRow(to []metricOf) {
+	queue, jobType, rest := d.part(), d.part(), d.part()
+	if d.bad {
+		return // a hand has made it, checksum and all
+	}
+	var counted metric
+	row := digest{text: rest}
+	read := false
+	for _, of := range to {
+		r := of(queue, jobType)
+		if r == nil {
+			continue
+		}
+		if !read {
+			row.numbers(counted.numbers())
+			read = true
+		}
+		r.add(&counted)
+		times := row
+		times.addTo(&r.Wait.histogram)
+		times.addTo(&r.Run.histogram)
+	}
+}
+
 // addTo adds a row's histogram to another.
 func (d *digest) addTo(h *histogram) {
 	used := d.number()
@@ -183,31 +202,41 @@ func (d *digest) addTo(h *histogram) {
 		return
 	}
 	into := h.part(int(first), int(first+size))
-	at, text := uint64(0), d.text // a copy, since a report spends most of its time here
-	for ; used > 0 && len(text) > 0; used-- {
-		b := uint64(text[0])
-		text = text[1:]
-		n := b%smallCount + 1
-		if b < long {
-			at += b / smallCount
-		} else {
-			d.text = text
-			step := b - long
-			if step == far {
-				step = min(d.number(), buckets)
+	for at := uint64(0); used > 0 && !d.bad; used-- {
+		text := d.text[:min(used, uint64(len(d.text)))]
+		n := 0
+		for n < len(text) && text[n] < long { // a report spends most of its time here
+			if at += uint64(text[n] / smallCount); at >= uint64(len(into)) {
+				d.fail()
+				return
 			}
-			at += step
-			n = d.number()
-			text = d.text
+			into[at] += int64(text[n]%smallCount) + 1
+			n++
 		}
-		if at >= uint64(len(into)) || n > math.MaxInt64 {
-			break
+		d.text, used = d.text[n:], used-uint64(n)
+		if used == 0 {
+			return
 		}
-		into[at] += int64(n)
+		step, count := d.step(), d.number()
+		if at += step; at >= uint64(len(into)) || count > math.MaxInt64 {
+			d.fail()
+			return
+		}
+		into[at] += int64(count)
 	}
-	if d.text = text; used > 0 {
+}
+
+// step is how far a bucket is from the last whose count follows.
+func (d *digest) step() uint64 {
+	if len(d.text) == 0 {
 		d.fail()
+		return 0
 	}
+	step := uint64(d.text[0]) - long
+	if d.text = d.text[1:]; step == far {
+		step = min(d.number(), buckets)
+	}
+	return step
 }
 
 // fail says that the digest makes no sense from here on.

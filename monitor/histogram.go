@@ -1,7 +1,9 @@
 package monitor
 
 import (
+	"math"
 	"math/bits"
+	"slices"
 )
 
 // histogram counts times by how long they are, in buckets: one for each millisecond up to exact, and above that perDoubling for
@@ -66,34 +68,32 @@ func (h *histogram) reach(from, to int) {
 
 // add adds the times of another histogram.
 func (h *histogram) add(o *histogram) {
-	if len(o.n) == 0 {
-		return
-	}
-	into := h.part(o.first, o.first+len(o.n))
-	for i, n := range o.n {
-		into[i] += n
-	}
-}
-
-// count is how many times are counted.
-func (h *histogram) count() (all int64) {
-	for _, n := range h.n {
-		all += n
-	}
-	return all
-}
-
-// quantile is the time, in milliseconds, that this part of the times, of which there are so many, doesn't exceed; 0 where there is
-// none.
-func (h *histogram) quantile(part float64, all int64) int64 {
-	rank := int64(part * float64(all))
-	if float64(rank) < part*float64(all) {
-		rank++
-	}
-	for i, n := range h.n {
-		if rank -= n; rank <= 0 {
-			return middleOf(h.first + i)
+	switch {
+	case len(o.n) == 0:
+	case len(h.n) == 0:
+		h.first, h.n = o.first, slices.Clone(o.n)
+	default:
+		into := h.part(o.first, o.first+len(o.n))[:len(o.n)]
+		for i, n := range o.n {
+			into[i] += n
 		}
 	}
-	return 0
+}
+
+// percentiles are the times, in milliseconds, that 50, 95 and 99 of a hundred don't exceed. It is false if there are not as many
+// times as all.
+func (h *histogram) percentiles(all int64) (ms [3]int64, ok bool) {
+	var ranks [len(ms)]int64
+	for i, part := range [len(ms)]float64{0.5, 0.95, 0.99} {
+		ranks[i] = int64(math.Ceil(part * float64(all)))
+	}
+	var counted int64
+	found := 0
+	for i, n := range h.n {
+		counted += n
+		for ; found < len(ms) && counted >= ranks[found]; found++ {
+			ms[found] = middleOf(h.first + i)
+		}
+	}
+	return ms, counted == all
 }

@@ -2,7 +2,6 @@ package monitor
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"time"
 
@@ -19,6 +18,8 @@ type Report struct {
 	Trends []Trend `json:"trends"`
 	// Missing are the hours of the last week that nobody has taken.
 	Missing []time.Time `json:"missing"`
+	// Course has the hours of the last week one by one, oldest first, but for the missing ones: what a chart shows.
+	Course []CourseHour `json:"-"`
 }
 
 // Window is some hours up to the end of the report's hour, merged.
@@ -95,14 +96,15 @@ func (m *Monitor) report(ctx context.Context, hour time.Time) (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
-	segments := cut(to)
-	err = m.eachHour(ctx, from, to, func(h time.Time) func(queue, jobType []byte) *metric {
-		return segmentOf(segments, h).read
-	})
+	segments, course := cut(to), newCourse(to)
+	err = m.eachHour(ctx, from, to, func(h time.Time) metricOf { return segmentOf(segments, h).reader() }, course.hour)
 	if err != nil {
 		return Report{}, err
 	}
 	report := Report{Hour: hour, Windows: windows(to, segments, queues), Gauges: []Gauge{}}
+	if report.Course, err = m.endCourse(ctx, course); err != nil {
+		return Report{}, err
+	}
 	err = m.eachMetric(ctx, m.db, hour, to, func(r metric) {
 		if r.Backlog != nil && r.OldestDueMS != nil {
 			report.Gauges = append(report.Gauges, Gauge{
@@ -126,42 +128,6 @@ func (m *Monitor) report(ctx context.Context, hour time.Time) (Report, error) {
 	}
 	report.Trends, err = m.trends(ctx, report.Windows)
 	return report, err
-}
-
-// eachHour calls f with each hour in [from, to) that has been taken, and adds each row of its metrics to that which f's answer gives
-// for it; nil if it isn't wanted.
-func (m *Monitor) eachHour(ctx context.Context, from, to time.Time, f func(hour time.Time) func(queue, jobType []byte) *metric) error {
-	rows, err := m.db.QueryContext(ctx, "SELECT hour, digest FROM "+m.db.Hours()+" WHERE hour >= ? AND hour < ? ORDER BY hour",
-		engine.At(from), engine.At(to))
-	if err != nil {
-		return fmt.Errorf("read the hours: %w", err)
-	}
-	defer func() { _ = rows.Close() }()
-	undigested := map[time.Time]func(queue, jobType []byte) *metric{}
-	for rows.Next() {
-		var hour engine.Time
-		var text sql.RawBytes
-		if err := rows.Scan(&hour, &text); err != nil {
-			return fmt.Errorf("read the hours: %w", err)
-		}
-		if into := f(hour.Time); !addDigest(text, into) {
-			undigested[hour.Time] = into
-		}
-	}
-	if err := rows.Err(); err != nil {
-		return fmt.Errorf("read the hours: %w", err)
-	}
-	for hour, into := range undigested {
-		err := m.eachMetric(ctx, m.db, hour, hour.Add(time.Hour), func(r metric) {
-			if to := into([]byte(r.Queue), []byte(r.JobType)); to != nil {
-				to.add(&r)
-			}
-		})
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // eachMetric calls f with each row of the hours in [from, to), in the order of hour, queue and job type.

@@ -155,7 +155,7 @@ func (m *Monitor) lastHours(ctx context.Context, now time.Time, over time.Durati
 		return hours, nil
 	}
 	to := newest.Add(time.Hour)
-	err = m.eachHour(ctx, to.Add(-over), to, func(time.Time) func(queue, jobType []byte) *metric { return hours.read })
+	err = m.eachHour(ctx, to.Add(-over), to, func(time.Time) metricOf { return hours.reader() })
 	for _, r := range hours.rows {
 		r.sum()
 	}

@@ -35,7 +35,7 @@ func wantMetrics(t fataler, m *Monitor, hour time.Time, entries []activity.Entry
 		got[k] = r.Counts
 	}
 	sums := metrics{rows: map[key]*metric{}}
-	err := m.eachHour(context.Background(), hour, hour.Add(time.Hour), func(time.Time) func(_, _ []byte) *metric { return sums.read })
+	err := m.eachHour(context.Background(), hour, hour.Add(time.Hour), func(time.Time) metricOf { return sums.reader() })
 	if err != nil {
 		t.Fatal(err)
 	}

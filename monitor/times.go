@@ -45,15 +45,13 @@ func (t *Times) add(o *Times) {
 // sum finds out the average and the percentiles.
 func (t *Times) sum() {
 	t.AvgMS = t.SumMS / max(t.Count, 1)
-	if t.Count == 0 || t.histogram.count() != t.Count {
-		t.P50MS, t.P95MS, t.P99MS = nil, nil, nil
+	t.P50MS, t.P95MS, t.P99MS = nil, nil, nil
+	ms, ok := t.histogram.percentiles(t.Count)
+	if !ok || t.Count == 0 {
 		return
 	}
-	for _, p := range []struct {
-		to   **int64
-		part float64
-	}{{&t.P50MS, 0.5}, {&t.P95MS, 0.95}, {&t.P99MS, 0.99}} {
-		ms := min(max(t.histogram.quantile(p.part, t.Count), t.MinMS), t.MaxMS) // which are exact
-		*p.to = &ms
+	for i := range ms {
+		ms[i] = min(max(ms[i], t.MinMS), t.MaxMS) // which are exact
 	}
+	t.P50MS, t.P95MS, t.P99MS = &ms[0], &ms[1], &ms[2]
 }

@@ -91,7 +91,7 @@ func (m *Monitor) trends(ctx context.Context, windows []Window) ([]Trend, error)
 
 // readSeries reads the hours in [from, to) into the series, one after the other.
 func (m *Monitor) readSeries(ctx context.Context, from, to time.Time, found []*series, byKey map[key][]*series) error {
-	var open []metrics // hours whose rows are not read yet: the last, and those without a digest, which come in the end
+	var open []metrics // hours whose rows are not read yet: some are read together, those without a digest in the end
 	move := func() {
 		left := open[:0]
 		for _, h := range open {
@@ -106,7 +106,7 @@ func (m *Monitor) readSeries(ctx context.Context, from, to time.Time, found []*s
 		}
 		open = left
 	}
-	err := m.eachHour(ctx, from, to, func(hour time.Time) func(queue, jobType []byte) *metric {
+	err := m.eachHour(ctx, from, to, func(hour time.Time) metricOf {
 		move()
 		for _, s := range found {
 			s.take(hour)

@@ -142,7 +142,7 @@ func (s *Sheet) fill(types []exampleType, missed []int) {
 				q.Backlog += t.backlog * int64(t.brokenFor-ago) / int64(t.brokenFor)
 			}
 		}
-		s.Course = append([]monitor.CourseHour{c}, s.Course...)
+		s.Report.Course = append([]monitor.CourseHour{c}, s.Report.Course...)
 	}
 	missing := s.Report.Missing
 	s.Report = sums(types, hours)

@@ -63,7 +63,7 @@ func (s Sheet) queues() (views []queueView) {
 
 func (s Sheet) queue(name, id string, w week) queueView {
 	course := map[int]*monitor.QueueHour{}
-	for _, hour := range s.Course {
+	for _, hour := range s.Report.Course {
 		if q, x := hour.Queues[name], int(hour.Hour.Sub(w.from)/time.Hour); q != nil && x >= 0 && x < w.hours() {
 			course[x] = q
 		}

@@ -20,9 +20,8 @@ type Sheet struct {
 	// Made is when the page is made, and Zone that of all its times.
 	Made time.Time
 	Zone *time.Location
-	// Report and Course are the sums of the windows that end with an hour, and the hours of the longest of them.
+	// Report has the sums of the windows that end with an hour, and the hours of the longest of them.
 	Report monitor.Report
-	Course []monitor.CourseHour
 	// Judged says that it was looked for what is not well. Findings is what was found.
 	Judged   bool
 	Findings []Finding
