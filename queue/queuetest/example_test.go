@@ -43,7 +43,7 @@ func Pay(ctx context.Context, db *sql.DB, emails *queue.Queue, order int) error 
 // In a test, t is its *testing.T.
 func Example() {
 	test(func(t testing.TB) {
-		shop := queuetest.New(t, Emails)
+		shop := queuetest.New(t, "shop", Emails)
 		emails := shop.Queue("emails")
 		if _, err := shop.App.Exec("CREATE TABLE payments (order_id INTEGER PRIMARY KEY)"); err != nil {
 			t.Fatal(err)
@@ -80,7 +80,7 @@ func Example() {
 // What a test says when it fails.
 func ExampleQueue_WantOnly() {
 	test(func(t testing.TB) {
-		emails := queuetest.New(t, Emails).Queue("emails")
+		emails := queuetest.New(t, "shop", Emails).Queue("emails")
 		for _, n := range []job.New{
 			{Type: "receipt", Key: "order-4711", Data: `{"order":4711,"total":10}`},
 			{Type: "reminder", Key: "order-4710", In: 24 * time.Hour},

@@ -9,22 +9,20 @@ package queuetest
 import (
 	"context"
 	"database/sql"
-	"fmt"
 	"net/url"
 	"os"
 	"path/filepath"
 	"testing"
 	"time"
 
-	"modernc.org/sqlite"
+	_ "modernc.org/sqlite" // the driver of App
 
-	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/schema"
 )
 
-// Instance is an instance of hipq, named shop, in a database of its own. It is gone when its test is over. A method that can't do
-// what it is for fails the test, and like testing.TB's FailNow must be called from the test's own goroutine.
+// Instance is an instance of hipq in a database of its own. It is gone when its test is over. A method that can't do what it is
+// for fails the test, and like testing.TB's FailNow must be called from the test's own goroutine.
 type Instance struct {
 	// Clock is the database's clock, which decides everything: it stands until the test sets it.
 	Clock *Clock
@@ -43,65 +41,76 @@ type Instance struct {
 // Start is what the clock of a new instance shows: noon, UTC, of a Monday.
 func Start() time.Time { return time.Date(2026, time.January, 5, 12, 0, 0, 0, time.UTC) }
 
-// New makes an instance with these queues, and their tables.
-func New(t testing.TB, queues ...queue.Options) *Instance {
+// New makes an instance of this name, as the config's name is, with these queues and their tables.
+func New(t testing.TB, name string, queues ...queue.Options) *Instance {
 	t.Helper()
-	in, err := open(t, queues)
+	names, err := schema.NewNames(name, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return NewNamed(t, names, queues...)
+}
+
+// NewNamed is New for an instance whose tables have other names than those by default.
+func NewNamed(t testing.TB, names schema.Names, queues ...queue.Options) *Instance {
+	t.Helper()
+	in, err := open(t, names, queues)
 	if err != nil {
 		t.Fatalf("make an instance to test with: %v", err)
 	}
 	return in
 }
 
-func open(t testing.TB, queues []queue.Options) (*Instance, error) {
+func open(t testing.TB, names schema.Names, queues []queue.Options) (*Instance, error) {
+	var tables []schema.Queue
+	for _, o := range queues {
+		tables = append(tables, o.Table())
+	}
 	clock, err := newClock(Start())
 	if err != nil {
 		return nil, err
 	}
+	content, err := template(t.Context(), clock, names, tables)
+	if err != nil {
+		return nil, err
+	}
 	file := filepath.Join(t.TempDir(), "hipq.db")
-	in := &Instance{Clock: clock, DSN: clock.dsn(file, 10*time.Second), t: t, queues: map[string]*Queue{}}
-	if in.DB, err = connect(clock, file); err != nil {
+	if err := os.WriteFile(file, content, 0o600); err != nil {
+		return nil, err
+	}
+	in := &Instance{Clock: clock, DSN: clock.dsn(file), t: t, queues: map[string]*Queue{}}
+	if in.DB, err = clock.open(t.Context(), file, names); err != nil {
 		return nil, err
 	}
 	if in.App, err = sql.Open("sqlite", in.DSN); err != nil {
+		_ = in.DB.Close()
 		return nil, err
 	}
 	t.Cleanup(in.close)
-	var tables []schema.Queue
 	for _, o := range queues {
 		q, err := queue.New(in.DB, o)
 		if err != nil {
 			return nil, err
 		}
 		in.queues[o.Name] = &Queue{Queue: q, in: in}
-		tables = append(tables, o.Table())
 	}
-	content, err := template(t.Context(), clock, tables)
-	if err != nil {
-		return nil, err
-	}
-	return in, os.WriteFile(file, content, 0o600)
+	return in, nil
 }
 
-// connect is the database in a file, as hipq has it. It connects when it is first asked for something.
-func connect(clock *Clock, file string) (*schema.DB, error) {
-	names, err := schema.NewNames("shop", "")
-	if err != nil {
-		return nil, err
-	}
-	connector, err := sqlite.NewConnector(clock.dsn(file, 250*time.Millisecond)) // as schema.Open has it
-	if err != nil {
-		return nil, err
-	}
-	return &schema.DB{DB: engine.New(connector, engine.SQLite), Names: names}, nil
+// fleeting is the pragma for a file of which nothing has to outlast a crash.
+const fleeting = "synchronous(off)"
+
+// open opens a file as hipq does, but by this clock.
+func (c *Clock) open(ctx context.Context, file string, names schema.Names) (*schema.DB, error) {
+	return schema.Open(ctx, schema.Options{
+		Driver: "sqlite", Path: file, Create: true, Parameters: url.Values{"vfs": {c.name}, "_pragma": {fleeting}},
+	}, names)
 }
 
-// dsn is a database whose clock is c. Nothing in it has to outlast a crash.
-func (c *Clock) dsn(file string, timeout time.Duration) string {
+// dsn is for an application that opens a file by this clock.
+func (c *Clock) dsn(file string) string {
 	return (&url.URL{Scheme: "file", Opaque: (&url.URL{Path: file}).EscapedPath(), RawQuery: url.Values{
-		"vfs":     {c.name},
-		"_txlock": {"immediate"},
-		"_pragma": {fmt.Sprintf("busy_timeout(%d)", timeout.Milliseconds()), "journal_mode(wal)", "synchronous(off)"},
+		"vfs": {c.name}, "_txlock": {"immediate"}, "_pragma": {"busy_timeout(20000)", fleeting},
 	}.Encode()}).String()
 }
 

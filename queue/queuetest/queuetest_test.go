@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -16,13 +17,14 @@ import (
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/queue/queuetest"
 	"github.com/hipq/hipq/queue/worker"
+	"github.com/hipq/hipq/schema"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // newShop is an instance with a queue of emails, and these types.
 func newShop(t testing.TB, types ...job.Type) (*queuetest.Instance, *queuetest.Queue) {
-	in := queuetest.New(t, queue.Options{Name: "emails", Types: types})
+	in := queuetest.New(t, "shop", queue.Options{Name: "emails", Types: types})
 	return in, in.Queue("emails")
 }
 
@@ -114,6 +116,22 @@ func TestClock(t *testing.T) {
 	in.Clock.Set(queuetest.Start())
 	in.Clock.Advance(90 * time.Minute)
 	want(t, "the clock", in.Clock.Now(), queuetest.Start().Add(90*time.Minute))
+}
+
+// An instance may have a name, and a naming strategy, of its own: another's file is no template for it.
+func TestNamed(t *testing.T) {
+	t.Parallel()
+	for _, template := range []string{"q_{instance}_{queue}", "{queue}_of_{instance}"} {
+		names, err := schema.NewNames("office", template)
+		if err != nil {
+			t.Fatal(err)
+		}
+		in := queuetest.NewNamed(t, names, queue.Options{Name: "emails"}, queue.Options{Name: "reports"})
+		exec(t, in.App, "INSERT INTO "+strings.NewReplacer("{instance}", "office", "{queue}", "emails").Replace(template)+" (job_type) VALUES ('send')")
+		in.Work(sending(in.Queue("emails"), func(context.Context, *job.Job) error { return nil }))
+		in.Queue("emails").WantFinished(job.New{})
+		in.Queue("reports").WantEmpty()
+	}
 }
 
 // A job is there if and when the application's transaction commits, by EnqueueTx and by plain SQL.
@@ -268,7 +286,7 @@ func TestWindows(t *testing.T) {
 		t.Fatal(err)
 	}
 	send.Windows = job.Windows{opens}
-	in := queuetest.New(t, queue.Options{Name: "emails", Types: []job.Type{send}, Location: berlin})
+	in := queuetest.New(t, "shop", queue.Options{Name: "emails", Types: []job.Type{send}, Location: berlin})
 	emails := in.Queue("emails")
 	in.Clock.Set(time.Date(2026, time.March, 28, 12, 0, 0, 0, berlin)) // the clocks are put forward in the next night
 	enqueue(t, emails, job.New{Type: "send", Data: "enqueued"})
@@ -289,7 +307,7 @@ func TestWindows(t *testing.T) {
 // none, nor does a queue beside it.
 func TestRate(t *testing.T) {
 	t.Parallel()
-	in := queuetest.New(t, queue.Options{Name: "emails", Rate: job.Rate{Starts: 2, Per: time.Minute}}, queue.Options{Name: "reports"})
+	in := queuetest.New(t, "shop", queue.Options{Name: "emails", Rate: job.Rate{Starts: 2, Per: time.Minute}}, queue.Options{Name: "reports"})
 	emails, reports := in.Queue("emails"), in.Queue("reports")
 	enqueue(t, emails, slices.Repeat([]job.New{{Type: "send"}}, 5)...)
 	enqueue(t, reports, slices.Repeat([]job.New{{Type: "send"}}, 3)...)
@@ -342,7 +360,7 @@ func TestNothingToWait(t *testing.T) {
 	t.Parallel()
 	send := job.DefaultType("send")
 	send.Async = true
-	in := queuetest.New(t,
+	in := queuetest.New(t, "shop",
 		queue.Options{Name: "full", ThrottleLimit: 1, Rate: job.Rate{Starts: 1, Per: time.Second}, Types: []job.Type{send}},
 		queue.Options{Name: "paused", Rate: job.Rate{Starts: 1, Per: time.Second}})
 	p := worker.Params{}

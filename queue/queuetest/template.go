@@ -2,7 +2,7 @@ package queuetest
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"os"
 	"path/filepath"
 	"sync"
@@ -11,28 +11,29 @@ import (
 )
 
 // templates has, by what is in it, a function that gives SQLite's file with the tables of an instance, as hipq init makes them.
-// That takes ten times as long as all else, so a process does it once, whatever number of tests it has.
+// To make them takes ten times as long as all else, so a process does it once, whatever number of tests it has.
 var templates sync.Map
 
 // template is the file with these tables. Its clock is that of the test which comes first.
-func template(ctx context.Context, clock *Clock, tables []schema.Queue) ([]byte, error) {
+func template(ctx context.Context, clock *Clock, names schema.Names, tables []schema.Queue) ([]byte, error) {
+	ddl, err := schema.DDL("sqlite", names, tables)
+	if err != nil {
+		return nil, err
+	}
 	ctx = context.WithoutCancel(ctx) // others have a use for it too
-	once, _ := templates.LoadOrStore(fmt.Sprintf("%q", tables), sync.OnceValues(func() ([]byte, error) {
+	once, _ := templates.LoadOrStore(ddl, sync.OnceValues(func() ([]byte, error) {
 		dir, err := os.MkdirTemp("", "queuetest")
 		if err != nil {
 			return nil, err
 		}
 		defer func() { _ = os.RemoveAll(dir) }()
 		file := filepath.Join(dir, "hipq.db")
-		db, err := connect(clock, file)
+		db, err := clock.open(ctx, file, names)
 		if err != nil {
 			return nil, err
 		}
 		_, err = db.Migrate(ctx, tables)
-		if closing := db.Close(); err == nil {
-			err = closing
-		}
-		if err != nil {
+		if err = errors.Join(err, db.Close()); err != nil {
 			return nil, err
 		}
 		return os.ReadFile(file)

@@ -135,8 +135,11 @@ func TestWantsFail(t *testing.T) {
 			}
 		})
 	}
-	said := pretend(func(t testing.TB) { queuetest.New(t, queue.Options{Name: "E mails"}) })
-	if !strings.Contains(said, "make an instance to test with") {
+	said := pretend(func(t testing.TB) { queuetest.New(t, "shop", queue.Options{Name: "E mails"}) })
+	if !strings.Contains(said, `make an instance to test with: `) || !strings.Contains(said, `"E mails"`) {
 		t.Errorf("a queue that can't be: %q", said)
+	}
+	if said = pretend(func(t testing.TB) { queuetest.New(t, "the shop") }); !strings.Contains(said, `"the shop"`) {
+		t.Errorf("an instance that can't be: %q", said)
 	}
 }
