@@ -25,18 +25,26 @@ func pretend(f func(t testing.TB)) string {
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	t := &pretended{dir: dir}
+	defer t.end()
+	return t.run(func() { f(t) })
+}
+
+// run runs a part of the test, and gives what it says when it fails.
+func (t *pretended) run(f func()) string {
+	t.said = ""
 	ended := make(chan struct{})
 	go func() { // for the sake of Goexit
 		defer close(ended)
-		defer func() {
-			for _, f := range slices.Backward(t.cleanups) {
-				f()
-			}
-		}()
-		f(t)
+		f()
 	}()
 	<-ended
 	return t.said
+}
+
+func (t *pretended) end() {
+	for _, f := range slices.Backward(t.cleanups) {
+		f()
+	}
 }
 
 // test runs a test, and prints what it says when it fails.

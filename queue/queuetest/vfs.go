@@ -1,7 +1,9 @@
 package queuetest
 
 import (
+	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 	"unsafe"
@@ -20,15 +22,29 @@ type vfs struct {
 	now atomic.Int64
 }
 
+// usual is SQLite's usual VFS, copied once: it is the head of SQLite's list of them, which changes with each that is added.
+var usual = sync.OnceValues(func() (sqlite3.Tsqlite3_vfs, error) {
+	tls := libc.NewTLS()
+	defer tls.Close()
+	found := sqlite3.Xsqlite3_vfs_find(tls, 0)
+	if found == 0 {
+		return sqlite3.Tsqlite3_vfs{}, errors.New("SQLite has no VFS")
+	}
+	return *at[sqlite3.Tsqlite3_vfs](found), nil
+})
+
 // newClock makes a clock, and tells SQLite of its VFS. That is never freed, for whoever has opened a file by it may have it open
 // for longer than the test takes; it is some 200 bytes.
 func newClock(now time.Time) (*Clock, error) {
+	base, err := usual()
+	if err != nil {
+		return nil, err
+	}
 	tls := libc.NewTLS()
 	defer tls.Close()
-	usual := sqlite3.Xsqlite3_vfs_find(tls, 0)
 	mine := libc.Xcalloc(tls, 1, types.Size_t(unsafe.Sizeof(vfs{})))
-	if usual == 0 || mine == 0 {
-		return nil, fmt.Errorf("SQLite has no VFS, or no memory for one")
+	if mine == 0 {
+		return nil, errors.New("SQLite has no memory for a VFS")
 	}
 	name := fmt.Sprintf("queuetest-%x", mine)
 	zName, err := libc.CString(name)
@@ -36,9 +52,8 @@ func newClock(now time.Time) (*Clock, error) {
 		return nil, err
 	}
 	v := at[vfs](mine)
-	v.Tsqlite3_vfs = *at[sqlite3.Tsqlite3_vfs](usual)
-	v.FpNext, v.FzName = 0, zName
-	v.FxCurrentTimeInt64 = currentTimePointer()
+	v.Tsqlite3_vfs = base
+	v.FpNext, v.FzName, v.FxCurrentTimeInt64 = 0, zName, currentTimePointer()
 	c := &Clock{name: name, now: &v.now}
 	c.Set(now)
 	if code := sqlite3.Xsqlite3_vfs_register(tls, mine, 0); code != sqlite3.SQLITE_OK {

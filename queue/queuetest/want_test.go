@@ -14,6 +14,9 @@ import (
 // What isn't as wanted fails the test, and is told with what differs. What is as wanted passes.
 func TestWants(t *testing.T) {
 	t.Parallel()
+	tried := &pretended{dir: t.TempDir()}
+	defer tried.end()
+	_, emails := newShop(tried)
 	priority, weight := 7, 2
 	window, err := job.ParseWindow("00:00-24:00")
 	if err != nil {
@@ -30,6 +33,7 @@ func TestWants(t *testing.T) {
 		change(&j)
 		return []job.New{j}
 	}
+	enqueue(tried, emails, all)
 	other, others := 8, job.Windows{}
 	for name, c := range map[string]struct {
 		want []job.New
@@ -63,31 +67,21 @@ func TestWants(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			said := pretend(func(t testing.TB) {
-				_, emails := newShop(t)
-				enqueue(t, emails, all)
-				emails.WantOnly(c.want...)
-			})
-			if (said == "") != (c.says == nil) {
-				t.Errorf("it says %q", said)
-			}
-			for _, text := range c.says {
-				if !strings.Contains(said, text) {
-					t.Errorf("it doesn't say %q:\n%s", text, said)
+			check := func(said string) {
+				t.Helper()
+				if (said == "") != (c.says == nil) {
+					t.Errorf("it says %q", said)
+				}
+				for _, text := range c.says {
+					if !strings.Contains(said, text) {
+						t.Errorf("it doesn't say %q:\n%s", text, said)
+					}
 				}
 			}
-			if len(c.want) != 1 {
-				return
-			}
-			one := pretend(func(t testing.TB) {
-				_, emails := newShop(t)
-				emails.WantOnly()
-				enqueue(t, emails, all)
-				want(t, "the job's id", emails.WantJob(c.want[0]).ID, 1)
-			})
-			if (one == "") != (c.says == nil) {
-				t.Errorf("WantJob says %q", one)
+			check(tried.run(func() { emails.WantOnly(c.want...) }))
+			if len(c.want) == 1 {
+				said := tried.run(func() { want(t, "the job's id", emails.WantJob(c.want[0]).ID, 1) })
+				check(said)
 			}
 		})
 	}
