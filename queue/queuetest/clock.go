@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// Clock is the clock of an instance's database: what hipq goes by, and what SQL on the instance's App sees as the time. It stands
-// still but for Set and Advance, and has SQLite's resolution, a millisecond. It is safe for concurrent use, and may be set by a
-// handler, as if that had taken so long.
+// Clock is the clock of an instance's database: what hipq goes by, and what SQL on the instance's App sees as the time. It
+// stands still but for Set and Advance, and has SQLite's resolution, a millisecond. It is safe for concurrent use, and may be
+// set by a handler, as if that had taken so long.
 type Clock struct {
 	// name is that of the VFS of SQLite which has this clock.
 	name string

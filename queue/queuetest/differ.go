@@ -34,7 +34,8 @@ func (q *Queue) differences(want job.New, j *job.Job) (list []string) {
 		list = append(list, dataDiffers(want.Data, j.Data)...)
 	}
 	if due := q.due(want); !due.IsZero() && !due.Equal(j.ScheduledRunTime) {
-		list = append(list, fmt.Sprintf("due is %s, not %s: %s", stamp(j.ScheduledRunTime), stamp(due), apart(j.ScheduledRunTime.Sub(due))))
+		is := j.ScheduledRunTime
+		list = append(list, fmt.Sprintf("due is %s, not %s: %s", stamp(is), stamp(due), apart(is.Sub(due))))
 	}
 	left("priority", want.Priority != nil, j.Left.Priority, value(want.Priority), j.Priority)
 	left("timeout", want.Timeout != 0, j.Left.Timeout, want.Timeout, j.Timeout)

@@ -92,7 +92,7 @@ func ExampleQueue_WantOnly() {
 		emails.WantOnly(job.New{Type: "receipt", Data: `{"order":4711,"total":12}`, In: time.Hour})
 	})
 	// Output:
-	// emails: no job is queued like type receipt, data {"order":4711,"total":12}, due 2026-01-05 13:00:00
+	// emails: no queued job is like type receipt, data {"order":4711,"total":12}, due 2026-01-05 13:00:00
 	// job 1 comes nearest:
 	//     data.total is 10, not 12
 	//     due is 2026-01-05 12:00:00, not 2026-01-05 13:00:00: too early by 1h0m0s

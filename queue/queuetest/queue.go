@@ -10,8 +10,8 @@ import (
 )
 
 // Queue is a queue, with what a test says of its jobs. A job is described by a job.New, as it is when it is enqueued: what is
-// zero or nil there may be anything. Data that are JSON are compared as such, At and In (from now, by the instance's clock) with
-// the time at which the job is due. What isn't so fails the test, with what differs and with all jobs of the queue.
+// zero or nil there may be anything. Data that are JSON are compared as such, At and In (from now, by the instance's clock)
+// with the time at which the job is due. What isn't so fails the test, with what differs and with all jobs of the queue.
 type Queue struct {
 	*queue.Queue
 	in *Instance
@@ -20,19 +20,19 @@ type Queue struct {
 // WantJob wants that one job which isn't final is like this, and gives it.
 func (q *Queue) WantJob(want job.New) *job.Job {
 	q.in.t.Helper()
-	return q.one("is queued", isQueued, want)
+	return q.one("queued", isQueued, want)
 }
 
 // WantFinished wants that one job like this has been done.
 func (q *Queue) WantFinished(want job.New) *job.Job {
 	q.in.t.Helper()
-	return q.one("has finished", func(j *job.Job) bool { return j.State == job.Final && j.Error == job.None }, want)
+	return q.one("finished", func(j *job.Job) bool { return j.State == job.Final && j.Error == job.None }, want)
 }
 
 // WantFailed wants that one job like this has failed for good, or was cancelled: its Error says why.
 func (q *Queue) WantFailed(want job.New) *job.Job {
 	q.in.t.Helper()
-	return q.one("has failed", func(j *job.Job) bool { return j.State == job.Final && j.Error != job.None }, want)
+	return q.one("failed", func(j *job.Job) bool { return j.State == job.Final && j.Error != job.None }, want)
 }
 
 // WantOnly wants that the jobs which aren't final are these, in any order, and no others; and gives them in this order.
@@ -45,7 +45,7 @@ func (q *Queue) WantOnly(want ...job.New) []*job.Job {
 	}
 	text := ""
 	for _, w := range missing {
-		text += fmt.Sprintf("no job is queued like %s\n", q.describe(w))
+		text += fmt.Sprintf("no queued job is like %s\n", q.describe(w))
 		text += q.nearest(w, others)
 	}
 	for _, j := range others {
@@ -79,14 +79,14 @@ func (q *Queue) one(what string, some func(*job.Job) bool, want job.New) *job.Jo
 	case 1:
 		return like[0]
 	case 0:
-		q.in.t.Fatalf("%s: no job %s like %s\n%s%s", q.Name, what, q.describe(want), q.nearest(want, unlike), q.list(all))
+		q.in.t.Fatalf("%s: no %s job is like %s\n%s%s", q.Name, what, q.describe(want), q.nearest(want, unlike), q.list(all))
 	}
-	q.in.t.Fatalf("%s: %d jobs, and not one, are as wanted: one %s like %s\n%s", q.Name, len(like), what, q.describe(want), q.list(all))
+	q.in.t.Fatalf("%s: %d %s jobs, and not one, are like %s\n%s", q.Name, len(like), what, q.describe(want), q.list(all))
 	return nil
 }
 
-// match finds for each of the jobs that are wanted one that is like it, if that can be: whichever are alike, as many as possible
-// have one.
+// match finds for each of the jobs that are wanted one that is like it, if that can be: whichever are alike, as many as
+// possible have one.
 func (q *Queue) match(want []job.New, have []*job.Job) (matched []*job.Job, missing []job.New, others []*job.Job) {
 	of := make([]int, len(have)) // which of want has it, from 1
 	var give func(w int, tried []bool) bool

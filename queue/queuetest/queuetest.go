@@ -1,6 +1,6 @@
-// Package queuetest is for who tests an application that enqueues jobs, or handles them: an instance of hipq in a SQLite file of
-// the test's own, whose clock the test sets; the worker as it is in production, for as long as something is due; and what the
-// test says of the jobs that must be there.
+// Package queuetest is for who tests an application that enqueues jobs, or handles them: an instance of hipq in a SQLite file
+// of the test's own, whose clock the test sets; the worker as it is in production, for as long as something is due; and what
+// the test says of the jobs that must be there.
 //
 // An instance takes some milliseconds to make, so each test has one of its own, and tests may run in parallel. Nothing in it
 // takes time: a job that is tried again in an hour is when the test says that it is then.

@@ -127,7 +127,8 @@ func TestNamed(t *testing.T) {
 			t.Fatal(err)
 		}
 		in := queuetest.NewNamed(t, names, queue.Options{Name: "emails"}, queue.Options{Name: "reports"})
-		exec(t, in.App, "INSERT INTO "+strings.NewReplacer("{instance}", "office", "{queue}", "emails").Replace(template)+" (job_type) VALUES ('send')")
+		table := strings.NewReplacer("{instance}", "office", "{queue}", "emails").Replace(template)
+		exec(t, in.App, "INSERT INTO "+table+" (job_type) VALUES ('send')")
 		in.Work(sending(in.Queue("emails"), func(context.Context, *job.Job) error { return nil }))
 		in.Queue("emails").WantFinished(job.New{})
 		in.Queue("reports").WantEmpty()
@@ -143,7 +144,8 @@ func TestTransaction(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := emails.EnqueueTx(t.Context(), tx, job.New{Type: "send", Data: `{"order":4711,"to":["ann"]}`, In: time.Hour}); err != nil {
+		letter := job.New{Type: "send", Data: `{"order":4711,"to":["ann"]}`, In: time.Hour}
+		if _, err := emails.EnqueueTx(t.Context(), tx, letter); err != nil {
 			t.Fatal(err)
 		}
 		exec(t, tx, `INSERT INTO shop_emails (job_type, job_key) VALUES ('remind', 'order-4711')`)
@@ -307,7 +309,8 @@ func TestWindows(t *testing.T) {
 // none, nor does a queue beside it.
 func TestRate(t *testing.T) {
 	t.Parallel()
-	in := queuetest.New(t, "shop", queue.Options{Name: "emails", Rate: job.Rate{Starts: 2, Per: time.Minute}}, queue.Options{Name: "reports"})
+	limited := queue.Options{Name: "emails", Rate: job.Rate{Starts: 2, Per: time.Minute}}
+	in := queuetest.New(t, "shop", limited, queue.Options{Name: "reports"})
 	emails, reports := in.Queue("emails"), in.Queue("reports")
 	enqueue(t, emails, slices.Repeat([]job.New{{Type: "send"}}, 5)...)
 	enqueue(t, reports, slices.Repeat([]job.New{{Type: "send"}}, 3)...)
@@ -345,7 +348,8 @@ func TestAnswer(t *testing.T) {
 		want(t, "whether it waits for an answer", j.IsSent(), true)
 	}
 	in.WorkUntil(in.Clock.Now().Add(10*time.Minute), p)
-	if _, err := emails.Answer(t.Context(), queue.Answer{Type: "send", Key: "answered", Verdict: job.Finished, Result: "ok"}); err != nil {
+	answer := queue.Answer{Type: "send", Key: "answered", Verdict: job.Finished, Result: "ok"}
+	if _, err := emails.Answer(t.Context(), answer); err != nil {
 		t.Fatal(err)
 	}
 	want(t, "the result", emails.WantFinished(job.New{Key: "answered"}).Result, "ok")

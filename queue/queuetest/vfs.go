@@ -14,8 +14,8 @@ import (
 )
 
 // vfs is one of SQLite's ways to the system, like the usual one but for the clock. SQLite asks it for the time, for whatever
-// statement on whatever connection has opened the file through it: so nothing of hipq's, nor of an application's, knows that its
-// clock isn't the system's.
+// statement on whatever connection has opened the file through it: so nothing of hipq's, nor of an application's, knows that
+// its clock isn't the system's.
 type vfs struct {
 	sqlite3.Tsqlite3_vfs
 	// now is the time in milliseconds, as SQLite counts.
@@ -33,8 +33,8 @@ var usual = sync.OnceValues(func() (sqlite3.Tsqlite3_vfs, error) {
 	return *at[sqlite3.Tsqlite3_vfs](found), nil
 })
 
-// newClock makes a clock, and tells SQLite of its VFS. That is never freed, for whoever has opened a file by it may have it open
-// for longer than the test takes; it is some 200 bytes.
+// newClock makes a clock, and tells SQLite of its VFS. That is never freed, for whoever has opened a file by it may have it
+// open for longer than the test takes; it is some 200 bytes.
 func newClock(now time.Time) (*Clock, error) {
 	base, err := usual()
 	if err != nil {
