@@ -29,6 +29,7 @@ import (
 //	sql enqueue     inserts jobs, on each engine
 //	go run          is run, in an empty folder
 //	go test         is the test of the program before it
+//	sh test, python test   is run where there is what runs it, one after the other in one folder
 //	… handler       fails for good, with 65, for a job without data and key
 //	… decider       decides that a job is final which has failed for good, or is at its 6th attempt, and else to try it again
 //	crontab         is run line by line, with nothing in the environment but what it sets, and is silent
@@ -73,6 +74,7 @@ func TestDocs(t *testing.T) {
 			t.Run("commands", func(t *testing.T) { d.commands(t, p) })
 			t.Run("configs", func(t *testing.T) { configs(t, p) })
 			t.Run("programs", func(t *testing.T) { d.programs(t, p) })
+			t.Run("scripts", func(t *testing.T) { d.scripts(t, p) })
 			t.Run("handlers", func(t *testing.T) { d.handlers(t, p) })
 			t.Run("crontabs", func(t *testing.T) { d.crontabs(t, p) })
 			t.Run("inserts", func(t *testing.T) { inserts(t, p) })
@@ -437,10 +439,38 @@ func checkPHP(t *testing.T, p page, b codeBlock) {
 	}
 }
 
+// interpreters run programs in other languages.
+var interpreters = map[string]string{"sh": "sh", "php": "php", "python": "python3", "ruby": "ruby", "js": "node"}
+
+// scripts runs the tests of a page that are not in Go.
+func (d docs) scripts(t *testing.T, p page) {
+	dir, ran := t.TempDir(), 0
+	for _, b := range p.fences {
+		interpreter, known := interpreters[b.language]
+		if !known || b.mark != "test" {
+			continue
+		}
+		ran++
+		if _, err := exec.LookPath(interpreter); err != nil {
+			t.Logf("%s:%d: not run: %v", p.name, b.line, err)
+			continue
+		}
+		file := filepath.Join(t.TempDir(), "test")
+		if err := os.WriteFile(file, []byte(b.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if out, err := d.command(dir, interpreter, file).CombinedOutput(); err != nil {
+			t.Errorf("%s:%d: %v\n%s", p.name, b.line, err, out)
+		}
+	}
+	if p.name == "docs/testing.md" && ran < 3 {
+		t.Errorf("%s: tests found: %d", p.name, ran)
+	}
+}
+
 // handlers runs the handlers and the retry handlers of a page, where there is what runs them, as hipq would for a job that they
 // can do nothing for.
 func (d docs) handlers(t *testing.T, p page) {
-	interpreters := map[string]string{"sh": "sh", "php": "php", "python": "python3", "ruby": "ruby", "js": "node"}
 	const question = `{"id":7,"queue":"emails","job_type":"send","job_key":"none","job_data":null,"attempt":%d,` +
 		`"error":"no such customer","outcome":%q,"retry_after":0}`
 	asked := map[string][]struct {
@@ -454,6 +484,9 @@ func (d docs) handlers(t *testing.T, p page) {
 	for _, b := range p.fences {
 		if b.language == "php" && b.mark == "syntax" { // of an application, with a server of its own
 			checkPHP(t, p, b)
+			continue
+		}
+		if b.mark == "test" { // by scripts
 			continue
 		}
 		if b.mark != "handler" && b.mark != "decider" {

@@ -39,6 +39,9 @@ type Why struct {
 	options      Options
 }
 
+// RateWait is how long the queue's rate lets no job start from then on; 0 if it does.
+func (w Why) RateWait() time.Duration { return w.rate }
+
 // Asker is what the config that asks says of a worker.
 type Asker struct {
 	// Handled are the job types of the queue for which it has a handler.

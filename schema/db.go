@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -20,6 +21,8 @@ type Options struct {
 	Path string
 	// Mode are the rights of SQLite's file, where Open creates it; 0 is 0600.
 	Mode fs.FileMode
+	// Parameters are those of SQLite's DSN besides hipq's own, such as a VFS. A pragma comes after hipq's.
+	Parameters url.Values
 	// DSN is MySQL's data source name in go-sql-driver's form: user:password@tcp(host:3306)/database. Never logged.
 	DSN string
 	// TLS, if not nil, encrypts the connection to MySQL.

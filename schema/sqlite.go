@@ -45,11 +45,15 @@ func openSQLite(ctx context.Context, o Options) (*engine.DB, error) {
 	// that read first and wrote later would fail at once, without regard to busy_timeout. That is short, for the longer SQLite
 	// waits, the more seldom it looks: what waits longer is repeated. The cache, 16 MiB where 2 are the
 	// default, holds the inner pages of a table of some million jobs; it is taken as it is needed.
-	dsn := (&url.URL{Scheme: "file", Opaque: (&url.URL{Path: o.Path}).EscapedPath(), RawQuery: url.Values{
+	parameters := url.Values{
 		"mode":    {"rw"},
 		"_txlock": {"immediate"},
 		"_pragma": {"busy_timeout(250)", "journal_mode(wal)", "synchronous(full)", "cache_size(-16384)"},
-	}.Encode()}).String()
+	}
+	for name, values := range o.Parameters {
+		parameters[name] = append(parameters[name], values...)
+	}
+	dsn := (&url.URL{Scheme: "file", Opaque: (&url.URL{Path: o.Path}).EscapedPath(), RawQuery: parameters.Encode()}).String()
 	connector, err := sqlite.NewConnector(dsn)
 	if err != nil {
 		return nil, err

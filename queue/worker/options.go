@@ -52,6 +52,9 @@ type Params struct {
 	// and this process.
 	Host string
 	PID  int
+	// ClockStands says that the database's clock stands still while the worker runs, as that of a test does: then the worker doesn't
+	// wait until a queue's rate lets it start more.
+	ClockStands bool
 	// Renewed, if not nil, is told each time how long the lock lasts from now on.
 	Renewed func(lasts time.Duration)
 	// Ended, if not nil, is told of each attempt when its handler has ended.

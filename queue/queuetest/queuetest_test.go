@@ -1,0 +1,382 @@
+package queuetest_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/handler"
+	"github.com/hipq/hipq/queue/job"
+	"github.com/hipq/hipq/queue/queuetest"
+	"github.com/hipq/hipq/queue/worker"
+	"github.com/hipq/hipq/schema"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// newShop is an instance with a queue of emails, and these types.
+func newShop(t testing.TB, types ...job.Type) (*queuetest.Instance, *queuetest.Queue) {
+	in := queuetest.New(t, "shop", queue.Options{Name: "emails", Types: types})
+	return in, in.Queue("emails")
+}
+
+// sending is a worker that has one handler, for the type send.
+func sending(q *queuetest.Queue, f handler.Func) worker.Params {
+	return worker.Params{Queues: []worker.Queue{{Queue: q.Queue, Handlers: map[string]handler.Handler{"send": f}}}}
+}
+
+func enqueue(t testing.TB, q *queuetest.Queue, jobs ...job.New) (ids []int64) {
+	t.Helper()
+	added, err := q.EnqueueMany(t.Context(), jobs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range added {
+		ids = append(ids, a.ID)
+	}
+	return ids
+}
+
+func exec(t testing.TB, db interface {
+	ExecContext(context.Context, string, ...any) (sql.Result, error)
+}, statement string,
+) {
+	t.Helper()
+	if _, err := db.ExecContext(t.Context(), statement); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func want[T comparable](t testing.TB, what string, is, wanted T) {
+	t.Helper()
+	if is != wanted {
+		t.Errorf("%s is %v, not %v", what, is, wanted)
+	}
+}
+
+func wantTimes(t testing.TB, are, wanted []time.Time) {
+	t.Helper()
+	if !slices.EqualFunc(are, wanted, time.Time.Equal) {
+		t.Errorf("it ran at\n%v, not at\n%v", are, wanted)
+	}
+}
+
+// Whatever asks the database for the time is told the clock's: hipq, an application's SQL, the defaults of tables, and who
+// opens the file himself. Another instance has another clock.
+func TestClock(t *testing.T) {
+	t.Parallel()
+	in, emails := newShop(t)
+	other, _ := newShop(t)
+	own, err := sql.Open("sqlite", in.DSN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = own.Close() }()
+	read := func(db *sql.DB, expression string) (now string) {
+		t.Helper()
+		if err := db.QueryRowContext(t.Context(), "SELECT "+expression).Scan(&now); err != nil {
+			t.Fatal(err)
+		}
+		return now
+	}
+	exec(t, in.App, "CREATE TABLE orders (id INTEGER PRIMARY KEY, at TEXT DEFAULT CURRENT_TIMESTAMP)")
+	for _, at := range []time.Time{
+		in.Clock.Now(),
+		time.Date(2031, time.March, 30, 0, 59, 59, 123e6, time.UTC),
+		time.Date(1999, time.December, 31, 23, 59, 59, 999e6, time.FixedZone("", 3600)),
+	} {
+		in.Clock.Set(at)
+		const layout = "2006-01-02 15:04:05.000"
+		wanted := at.UTC().Format(layout)
+		now, err := in.DB.Clock(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		want(t, "hipq's clock", now.Format(layout), wanted)
+		want(t, "the clock", in.Clock.Now().Format(layout), wanted)
+		want(t, "strftime", read(in.App, "strftime('%Y-%m-%d %H:%M:%f', 'now')"), wanted)
+		want(t, "CURRENT_TIMESTAMP", read(in.App, "CURRENT_TIMESTAMP"), wanted[:19])
+		want(t, "datetime of one's own connection", read(own, "datetime()"), wanted[:19])
+		want(t, "the other clock", read(other.App, "datetime()"), queuetest.Start().Format(layout)[:19])
+		exec(t, in.App, "INSERT INTO orders DEFAULT VALUES")
+		want(t, "a column's default", read(in.App, "at FROM orders ORDER BY id DESC LIMIT 1"), wanted[:19])
+		exec(t, in.App, "INSERT INTO shop_emails (job_type) VALUES ('send')")
+		emails.WantJob(job.New{Type: "send", At: at})
+		in.Work(sending(emails, func(context.Context, *job.Job) error { return nil }))
+		emails.WantEmpty()
+	}
+	in.Clock.Set(queuetest.Start())
+	in.Clock.Advance(90 * time.Minute)
+	want(t, "the clock", in.Clock.Now(), queuetest.Start().Add(90*time.Minute))
+}
+
+// An instance may have a name, and a naming strategy, of its own: another's file is no template for it.
+func TestNamed(t *testing.T) {
+	t.Parallel()
+	for _, template := range []string{"q_{instance}_{queue}", "{queue}_of_{instance}"} {
+		names, err := schema.NewNames("office", template)
+		if err != nil {
+			t.Fatal(err)
+		}
+		in := queuetest.NewNamed(t, names, queue.Options{Name: "emails"}, queue.Options{Name: "reports"})
+		table := strings.NewReplacer("{instance}", "office", "{queue}", "emails").Replace(template)
+		exec(t, in.App, "INSERT INTO "+table+" (job_type) VALUES ('send')")
+		in.Work(sending(in.Queue("emails"), func(context.Context, *job.Job) error { return nil }))
+		in.Queue("emails").WantFinished(job.New{})
+		in.Queue("reports").WantEmpty()
+	}
+}
+
+// A job is there if and when the application's transaction commits, by EnqueueTx and by plain SQL.
+func TestTransaction(t *testing.T) {
+	t.Parallel()
+	in, emails := newShop(t)
+	for _, commit := range []bool{false, true} {
+		tx, err := in.App.BeginTx(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		letter := job.New{Type: "send", Data: `{"order":4711,"to":["ann"]}`, In: time.Hour}
+		if _, err := emails.EnqueueTx(t.Context(), tx, letter); err != nil {
+			t.Fatal(err)
+		}
+		exec(t, tx, `INSERT INTO shop_emails (job_type, job_key) VALUES ('remind', 'order-4711')`)
+		emails.WantEmpty() // others don't see them yet
+		if !commit {
+			_ = tx.Rollback()
+			emails.WantEmpty()
+			continue
+		}
+		if err := tx.Commit(); err != nil {
+			t.Fatal(err)
+		}
+		found := emails.WantOnly(
+			job.New{Type: "remind", Key: "order-4711", At: in.Clock.Now()},
+			job.New{Type: "send", Data: `{"to": ["ann"], "order": 4711}`, At: queuetest.Start().Add(time.Hour)},
+		)
+		want(t, "the first that is wanted", found[0].Type, "remind")
+	}
+}
+
+// A worker runs what is due, one job after the other, by its priority; what is not due, or has no handler, is left.
+func TestWork(t *testing.T) {
+	t.Parallel()
+	in, emails := newShop(t)
+	urgent := 5
+	ids := enqueue(t, emails, job.New{Type: "send", Data: "b"}, job.New{Type: "send", Data: "a", Priority: &urgent},
+		job.New{Type: "send", Data: "c", In: time.Minute}, job.New{Type: "print"})
+	exec(t, in.App, "INSERT INTO shop_emails (job_type, job_data) VALUES ('send', 'd')")
+	running := 0
+	var told []string
+	p := sending(emails, func(_ context.Context, j *job.Job) error {
+		if running++; running > 1 {
+			t.Error("jobs run beside one another")
+		}
+		defer func() { running-- }()
+		if j.Data == "b" {
+			return handler.DoNotRetry(errors.New("no such address"))
+		}
+		return nil
+	})
+	p.Concurrency = 4
+	p.Ended = func(a worker.Attempt) { told = append(told, a.Job.Data) }
+	var ended []string
+	for _, a := range in.Work(p) {
+		ended = append(ended, a.Job.Data+" "+string(a.Outcome.Verdict))
+	}
+	want(t, "what ended", fmt.Sprint(ended), "[a finished b failed d finished]")
+	want(t, "what Ended was told", fmt.Sprint(told), "[a b d]")
+	want(t, "what failed", emails.WantFailed(job.New{}).Error, "no such address")
+	want(t, "the urgent one", emails.WantFinished(job.New{Priority: &urgent}).ID, ids[1])
+	emails.WantOnly(job.New{Type: "send", Data: "c"}, job.New{Type: "print"})
+	want(t, "how many end when nothing is due", len(in.Work(p)), 0)
+	in.Clock.Advance(time.Minute)
+	want(t, "how many end in a minute", len(in.Work(p)), 1)
+	emails.WantJob(job.New{})
+}
+
+// Retries run at the times of the policy, as the clock comes to them.
+func TestRetries(t *testing.T) {
+	t.Parallel()
+	send := job.DefaultType("send")
+	send.Retry = job.RetryPolicy{Attempts: 4, Delay: time.Minute, Backoff: job.Exponential, MaxDelay: time.Hour}
+	in, emails := newShop(t, send)
+	enqueue(t, emails, job.New{Type: "send"})
+	var at []time.Time
+	p := sending(emails, func(_ context.Context, j *job.Job) error {
+		if at = append(at, in.Clock.Now()); len(at) != j.Attempt {
+			t.Errorf("attempt %d is the %d.", j.Attempt, len(at))
+		}
+		return errors.New("no answer")
+	})
+	in.Work(p)
+	waiting := emails.WantJob(job.New{Type: "send", In: time.Minute})
+	want(t, "its state", waiting.State, job.Retry)
+	want(t, "its error", waiting.Error, "no answer")
+	start := queuetest.Start()
+	want(t, "how many attempts end", len(in.WorkUntil(start.Add(150*time.Second), p)), 1)
+	want(t, "the clock", in.Clock.Now(), start.Add(150*time.Second))
+	emails.WantJob(job.New{At: start.Add(3 * time.Minute)})
+	want(t, "how many attempts end", len(in.WorkUntil(start.Add(24*time.Hour), p)), 2)
+	wantTimes(t, at, []time.Time{start, start.Add(time.Minute), start.Add(3 * time.Minute), start.Add(7 * time.Minute)})
+	want(t, "its attempts", emails.WantFailed(job.New{}).Attempt, 4)
+	want(t, "the clock", in.Clock.Now(), start.Add(24*time.Hour))
+}
+
+// A handler may set the clock, as if it took so long: its worker doesn't lose its lock. What it makes due runs too.
+func TestHandlerThatTakesLong(t *testing.T) {
+	t.Parallel()
+	send := job.DefaultType("send")
+	send.Retry = job.RetryPolicy{Attempts: 2, Backoff: job.Fixed}
+	in, emails := newShop(t, send)
+	enqueue(t, emails, job.New{Type: "send", Data: "long"}, job.New{Type: "send", Data: "later", In: 24 * time.Hour})
+	var at []time.Time
+	p := sending(emails, func(_ context.Context, j *job.Job) error {
+		if at = append(at, in.Clock.Now()); j.Attempt == 1 && j.Data == "long" {
+			in.Clock.Advance(48 * time.Hour)
+			return errors.New("interrupted")
+		}
+		return nil
+	})
+	want(t, "how many attempts end", len(in.Work(p)), 3)
+	after := queuetest.Start().Add(48 * time.Hour)
+	wantTimes(t, at, []time.Time{queuetest.Start(), after, after})
+	emails.WantEmpty()
+	want(t, "its attempts", emails.WantFinished(job.New{Data: "long"}).Attempt, 2)
+}
+
+// A retry handler is asked, and what it decides comes to pass.
+func TestRetryHandler(t *testing.T) {
+	t.Parallel()
+	in, emails := newShop(t)
+	enqueue(t, emails, job.New{Type: "send", Data: "first"})
+	p := sending(emails, func(_ context.Context, j *job.Job) error {
+		if j.Data == "first" {
+			return errors.New("busy")
+		}
+		return nil
+	})
+	next, data := queuetest.Start().Add(90*time.Second), "second"
+	p.Queues[0].RetryHandlers = map[string]handler.RetryHandler{"send": handler.RetryFunc(
+		func(context.Context, *job.Job, job.Outcome) (job.Decision, error) {
+			return job.Decision{Again: true, At: next, Data: &data}, nil
+		})}
+	in.Work(p)
+	emails.WantOnly(job.New{Data: "second", At: next})
+	in.WorkUntil(next, p)
+	emails.WantFinished(job.New{Data: "second"})
+}
+
+// Time windows are those of the clock, in the queue's zone, on the day that has 23 hours too.
+func TestWindows(t *testing.T) {
+	t.Parallel()
+	berlin, err := time.LoadLocation("Europe/Berlin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	send := job.DefaultType("send")
+	opens, err := job.ParseWindow("sun 09:00-10:00")
+	if err != nil {
+		t.Fatal(err)
+	}
+	send.Windows = job.Windows{opens}
+	in := queuetest.New(t, "shop", queue.Options{Name: "emails", Types: []job.Type{send}, Location: berlin})
+	emails := in.Queue("emails")
+	in.Clock.Set(time.Date(2026, time.March, 28, 12, 0, 0, 0, berlin)) // the clocks are put forward in the next night
+	enqueue(t, emails, job.New{Type: "send", Data: "enqueued"})
+	exec(t, in.App, "INSERT INTO shop_emails (job_type, job_data) VALUES ('send', 'inserted')")
+	var at []time.Time
+	p := sending(emails, func(context.Context, *job.Job) error {
+		at = append(at, in.Clock.Now())
+		return nil
+	})
+	want(t, "how many attempts end", len(in.Work(p)), 0)
+	opening := time.Date(2026, time.March, 29, 7, 0, 0, 0, time.UTC)
+	emails.WantOnly(job.New{At: opening}, job.New{At: opening})
+	in.WorkUntil(opening.Add(time.Hour), p)
+	wantTimes(t, at, []time.Time{opening, opening})
+}
+
+// Of a queue with a rate so many jobs start as it allows, and the others when the clock has come so far. The worker waits for
+// none, nor does a queue beside it.
+func TestRate(t *testing.T) {
+	t.Parallel()
+	limited := queue.Options{Name: "emails", Rate: job.Rate{Starts: 2, Per: time.Minute}}
+	in := queuetest.New(t, "shop", limited, queue.Options{Name: "reports"})
+	emails, reports := in.Queue("emails"), in.Queue("reports")
+	enqueue(t, emails, slices.Repeat([]job.New{{Type: "send"}}, 5)...)
+	enqueue(t, reports, slices.Repeat([]job.New{{Type: "send"}}, 3)...)
+	var at []time.Time
+	p := sending(emails, func(context.Context, *job.Job) error {
+		at = append(at, in.Clock.Now())
+		return nil
+	})
+	p.Queues = append(p.Queues, sending(reports, func(context.Context, *job.Job) error { return nil }).Queues...)
+	want(t, "how many attempts end", len(in.Work(p)), 5)
+	reports.WantEmpty()
+	emails.WantOnly(job.New{}, job.New{}, job.New{})
+	want(t, "how many attempts end", len(in.Work(p)), 0)
+	in.WorkUntil(queuetest.Start().Add(time.Hour), p)
+	emails.WantEmpty()
+	for i := range at {
+		if apart := at[i].Sub(at[max(0, i-2)]); i >= 2 && (apart < time.Minute || apart > time.Minute+2*time.Second) {
+			t.Errorf("job %d starts %s after the one two before it", i, apart)
+		}
+	}
+}
+
+// A job whose handler has only sent it waits for its answer, or for the end of its time.
+func TestAnswer(t *testing.T) {
+	t.Parallel()
+	send := job.DefaultType("send")
+	send.Async, send.Timeout, send.Retry = true, time.Hour, job.RetryPolicy{Attempts: 1, Backoff: job.Fixed}
+	in, emails := newShop(t, send)
+	enqueue(t, emails, job.New{Type: "send", Key: "answered"}, job.New{Type: "send", Key: "silent"})
+	p := sending(emails, func(context.Context, *job.Job) error { return nil })
+	for _, a := range in.Work(p) {
+		want(t, "the verdict", a.Outcome.Verdict, job.Finished)
+	}
+	for _, j := range emails.WantOnly(job.New{Key: "answered"}, job.New{Key: "silent"}) {
+		want(t, "whether it waits for an answer", j.IsSent(), true)
+	}
+	in.WorkUntil(in.Clock.Now().Add(10*time.Minute), p)
+	answer := queue.Answer{Type: "send", Key: "answered", Verdict: job.Finished, Result: "ok"}
+	if _, err := emails.Answer(t.Context(), answer); err != nil {
+		t.Fatal(err)
+	}
+	want(t, "the result", emails.WantFinished(job.New{Key: "answered"}).Result, "ok")
+	in.WorkUntil(queuetest.Start().Add(59*time.Minute), p)
+	emails.WantOnly(job.New{Key: "silent"})
+	in.WorkUntil(queuetest.Start().Add(time.Hour), p)
+	emails.WantFailed(job.New{Key: "silent"})
+}
+
+// What is paused, and what its limit holds back, keeps neither Work nor WorkUntil busy.
+func TestNothingToWait(t *testing.T) {
+	t.Parallel()
+	send := job.DefaultType("send")
+	send.Async = true
+	in := queuetest.New(t, "shop",
+		queue.Options{Name: "full", ThrottleLimit: 1, Rate: job.Rate{Starts: 1, Per: time.Second}, Types: []job.Type{send}},
+		queue.Options{Name: "paused", Rate: job.Rate{Starts: 1, Per: time.Second}})
+	p := worker.Params{}
+	for _, name := range []string{"full", "paused"} {
+		enqueue(t, in.Queue(name), slices.Repeat([]job.New{{Type: "send"}}, 3)...)
+		p.Queues = append(p.Queues, sending(in.Queue(name), func(context.Context, *job.Job) error { return nil }).Queues...)
+	}
+	in.Work(p)
+	if err := in.Queue("paused").Pause(t.Context(), true); err != nil {
+		t.Fatal(err)
+	}
+	in.WorkUntil(queuetest.Start().Add(time.Hour), p)
+	in.Queue("full").WantOnly(job.New{}, job.New{}, job.New{}) // the first waits for its answer
+	in.Queue("paused").WantOnly(job.New{}, job.New{})
+}

@@ -1,0 +1,190 @@
+package queuetest_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/job"
+	"github.com/hipq/hipq/queue/queuetest"
+	"github.com/hipq/hipq/queue/worker"
+)
+
+// What isn't as wanted fails the test, and is told with what differs. What is as wanted passes.
+func TestWants(t *testing.T) {
+	t.Parallel()
+	tried := &pretended{dir: t.TempDir()}
+	defer tried.end()
+	_, emails := newShop(tried)
+	priority, weight := 7, 2
+	window, err := job.ParseWindow("00:00-24:00")
+	if err != nil {
+		t.Fatal(err)
+	}
+	windows := job.Windows{window}
+	at := queuetest.Start().Add(time.Hour)
+	all := job.New{
+		Type: "send", Key: "ann", Data: `{"order":4711,"to":{"name":"Ann","cc":[1,2]}}`, At: at, Priority: &priority,
+		Timeout: time.Minute, ThrottleFactor: &weight, Windows: &windows, ShardKey: "north",
+	}
+	with := func(change func(*job.New)) []job.New {
+		j := all
+		change(&j)
+		return []job.New{j}
+	}
+	enqueue(tried, emails, all)
+	other, others := 8, job.Windows{}
+	for name, c := range map[string]struct {
+		want []job.New
+		says []string // nothing if it passes
+	}{
+		"all of it":    {[]job.New{all}, nil},
+		"any":          {[]job.New{{}}, nil},
+		"other spaces": {with(func(j *job.New) { j.Data = ` {"to":{"cc":[1, 2],"name":"Ann"}, "order":4711 } ` }), nil},
+		"another zone": {with(func(j *job.New) { j.At = at.In(time.FixedZone("", 7200)) }), nil},
+		"from now":     {with(func(j *job.New) { j.At, j.In = time.Time{}, time.Hour }), nil},
+		"another type": {
+			with(func(j *job.New) { j.Type = "print" }),
+			[]string{"no queued job is like type print, key ann"},
+		},
+		"another key": {with(func(j *job.New) { j.Key = "bob" }), []string{"\n    key is ann, not bob\n"}},
+		"another number": {
+			with(func(j *job.New) { j.Data = `{"order":4712,"to":{"name":"Ann","cc":[1,2]}}` }),
+			[]string{"\n    data.order is 4711, not 4712\n"},
+		},
+		"a longer number": {
+			with(func(j *job.New) { j.Data = `{"order":471112345678901234567,"to":{}}` }),
+			[]string{"not 471112345678901234567\n", "data.to.cc is [1,2], and should not be there"},
+		},
+		"another list": {
+			with(func(j *job.New) { j.Data = `{"order":4711,"to":{"name":"Ann","cc":[2,1]}}` }),
+			[]string{"\n    data.to.cc is [1,2], not [2,1]\n"},
+		},
+		"more data": {
+			with(func(j *job.New) { j.Data = `{"order":4711,"to":{"name":"Ann","cc":[1,2],"bcc":null}}` }),
+			[]string{"\n    data.to.bcc is missing, and should be null\n"},
+		},
+		"no JSON": {
+			with(func(j *job.New) { j.Data = `{"order":4711` }),
+			[]string{`data is {"order":4711,"to":{"name":"Ann","cc":[1,2]}}, not {"order":4711`},
+		},
+		"two values": {with(func(j *job.New) { j.Data = all.Data + all.Data }), []string{`data is {"order":4711,"to"`}},
+		"earlier": {
+			with(func(j *job.New) { j.At = at.Add(-time.Second) }),
+			[]string{"due is 2026-01-05 13:00:00, not 2026-01-05 12:59:59: too late by 1s\n"},
+		},
+		"later, from now": {
+			with(func(j *job.New) { j.At, j.In = time.Time{}, 2*time.Hour }),
+			[]string{"not 2026-01-05 14:00:00: too early by 1h0m0s\n"},
+		},
+		"another priority": {with(func(j *job.New) { j.Priority = &other }), []string{"\n    priority is 7, not 8\n"}},
+		"another timeout":  {with(func(j *job.New) { j.Timeout = time.Hour }), []string{"\n    timeout is 1m0s, not 1h0m0s\n"}},
+		"another weight": {
+			with(func(j *job.New) { j.ThrottleFactor = &other }),
+			[]string{"\n    throttle_factor is 2, not 8\n"},
+		},
+		"no windows": {
+			with(func(j *job.New) { j.Windows = &others }),
+			[]string{"\n    time_windows is [00:00-24:00], not []\n"},
+		},
+		"another shard": {
+			with(func(j *job.New) { j.ShardKey = "south" }),
+			[]string{"\n    shard_key is north, not south\n"},
+		},
+		"two": {[]job.New{all, {Type: "send"}}, []string{"no queued job is like type send\n"}},
+		"none": {nil, []string{
+			"emails: job 1 is queued besides\nat 2026-01-05 12:00:00 UTC emails has:\n",
+			"ID  TYPE  KEY  STATE    ATTEMPT  DUE                  PRIORITY  DATA",
+			"1   send  ann  initial  0        2026-01-05 13:00:00  7         {\"order\":4711,",
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			check := func(said string) {
+				t.Helper()
+				if (said == "") != (c.says == nil) {
+					t.Errorf("it says %q", said)
+				}
+				for _, text := range c.says {
+					if !strings.Contains(said, text) {
+						t.Errorf("it doesn't say %q:\n%s", text, said)
+					}
+				}
+			}
+			check(tried.run(func() { emails.WantOnly(c.want...) }))
+			if len(c.want) == 1 {
+				said := tried.run(func() { want(t, "the job's id", emails.WantJob(c.want[0]).ID, 1) })
+				check(said)
+			}
+		})
+	}
+}
+
+// Each of several jobs that are wanted is another one, also where the first that comes to mind is like two of them.
+func TestWantsThatOverlap(t *testing.T) {
+	t.Parallel()
+	_, emails := newShop(t)
+	for _, n := range []job.New{{Type: "send", Key: "a", Data: "x"}, {Type: "send", Key: "b", Data: "y"}, {Type: "send", Key: "c"}} {
+		enqueue(t, emails, n)
+	}
+	for i, j := range emails.WantOnly(job.New{Type: "send"}, job.New{Type: "send", Key: "a"}, job.New{Data: "y"}) {
+		want(t, "the job's key", j.Key, []string{"c", "a", "b"}[i])
+	}
+}
+
+// One that is wanted is not two, and not one that is over; a row that no worker has taken in yet leaves to its type what it
+// says nothing of.
+func TestWantsFail(t *testing.T) {
+	t.Parallel()
+	five := 5
+	for name, c := range map[string]struct {
+		f    func(*queuetest.Instance, *queuetest.Queue)
+		says string
+	}{
+		"two": {
+			func(_ *queuetest.Instance, q *queuetest.Queue) { q.WantJob(job.New{Type: "send"}) },
+			"emails: 2 queued jobs, and not one, are like type send\n",
+		},
+		"not finished": {
+			func(_ *queuetest.Instance, q *queuetest.Queue) { q.WantFinished(job.New{Key: "a"}) },
+			"no finished job is like key a\nat 2026",
+		},
+		"not failed": {
+			func(_ *queuetest.Instance, q *queuetest.Queue) { q.WantFailed(job.New{}) },
+			"no failed job is like any\n",
+		},
+		"taken in": {
+			func(_ *queuetest.Instance, q *queuetest.Queue) { q.WantJob(job.New{Type: "sql", Priority: &five}) },
+			"priority is left to its type",
+		},
+		"empty": {
+			func(_ *queuetest.Instance, q *queuetest.Queue) { q.WantEmpty() },
+			"job 1 is queued besides\njob 2 is queued besides\njob 3 is",
+		},
+		"no queue": {
+			func(in *queuetest.Instance, _ *queuetest.Queue) { in.Queue("reports") },
+			`the instance has no queue "reports"`,
+		},
+		"no worker": {func(in *queuetest.Instance, _ *queuetest.Queue) { in.Work(worker.Params{}) }, "there are no Queues"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			said := pretend(func(t testing.TB) {
+				in, emails := newShop(t)
+				enqueue(t, emails, job.New{Type: "send", Key: "a"}, job.New{Type: "send", Key: "b"})
+				exec(t, in.App, "INSERT INTO shop_emails (job_type) VALUES ('sql')")
+				c.f(in, emails)
+			})
+			if !strings.Contains(said, c.says) {
+				t.Errorf("it doesn't say %q:\n%s", c.says, said)
+			}
+		})
+	}
+	said := pretend(func(t testing.TB) { queuetest.New(t, "shop", queue.Options{Name: "E mails"}) })
+	if !strings.Contains(said, `make an instance to test with: `) || !strings.Contains(said, `"E mails"`) {
+		t.Errorf("a queue that can't be: %q", said)
+	}
+	if said = pretend(func(t testing.TB) { queuetest.New(t, "the shop") }); !strings.Contains(said, `"the shop"`) {
+		t.Errorf("an instance that can't be: %q", said)
+	}
+}
