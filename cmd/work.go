@@ -172,9 +172,9 @@ func (i *instance) workQueues(names, types []string, id string, guard *handler.G
 }
 
 func (i *instance) handler(h config.Handler, id string, guard *handler.Guard) *handler.Exec {
-	return &handler.Exec{
+	return &handler.Exec{Program: handler.Program{
 		Argv: h.Exec, Dir: h.Dir, Env: h.Env, Grace: i.Worker.Grace, Guard: guard, WorkerID: id, ConfigFile: i.File,
-	}
+	}}
 }
 
 // logger is for those who asked with -v.
