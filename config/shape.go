@@ -15,7 +15,7 @@ type shape struct {
 	Timeout  string          `mapstructure:"timeout"`
 	Retry    retrySection    `mapstructure:"retry"`
 	// RetryHandler is nil where there is none, which differs from one that says nothing.
-	RetryHandler    *handlerSection `mapstructure:"retry_handler"`
+	RetryHandler    *retryHandlerSection `mapstructure:"retry_handler"`
 	DefaultPriority string          `mapstructure:"default_priority"`
 	StrictTypes     string          `mapstructure:"strict_types"`
 	Alert           alertSection    `mapstructure:"alert"`
@@ -123,7 +123,7 @@ type queueSection struct {
 	KeepFailed      string           `mapstructure:"keep_failed"`
 	Timeout         string           `mapstructure:"timeout"`
 	Retry           retrySection     `mapstructure:"retry"`
-	RetryHandler    *handlerSection  `mapstructure:"retry_handler"`
+	RetryHandler    *retryHandlerSection  `mapstructure:"retry_handler"`
 	Alert           jobAlertSection  `mapstructure:"alert"`
 	JobTypes        []jobTypeSection `mapstructure:"job_types"`
 }
@@ -138,7 +138,7 @@ type jobTypeSection struct {
 	Name           string          `mapstructure:"name"`
 	Timeout        string          `mapstructure:"timeout"`
 	Retry          retrySection    `mapstructure:"retry"`
-	RetryHandler   *handlerSection `mapstructure:"retry_handler"`
+	RetryHandler   *retryHandlerSection `mapstructure:"retry_handler"`
 	Alert          jobAlertSection `mapstructure:"alert"`
 	Priority       string          `mapstructure:"priority"`
 	ThrottleFactor string          `mapstructure:"throttle_factor"`
@@ -149,6 +149,15 @@ type jobTypeSection struct {
 }
 
 type handlerSection struct {
+	Exec      []string `mapstructure:"exec"`
+	Stream    []string `mapstructure:"stream"`
+	Processes string   `mapstructure:"processes"`
+	InFlight  string   `mapstructure:"in_flight"`
+	Dir       string   `mapstructure:"dir"`
+	Env       []string `mapstructure:"env"`
+}
+
+type retryHandlerSection struct {
 	Exec []string `mapstructure:"exec"`
 	Dir  string   `mapstructure:"dir"`
 	Env  []string `mapstructure:"env"`
