@@ -102,7 +102,7 @@ func (d *checked) programs(c *config.Config) error {
 		}
 		seen[h.Key] = true
 		*n++
-		if argv := h.Program(); len(argv) == 0 || argv[0] == "" { // that is known by now
+		if argv := h.Program(); h.HTTP == nil && (len(argv) == 0 || argv[0] == "") { // that is known by now
 			return
 		}
 		if err := canRun(c, h); err != nil {

@@ -10,7 +10,7 @@ type runners struct {
 	i        *instance
 	workerID string
 	guard    *handler.Guard // nil: nothing is to run
-	streams  []*handler.Stream
+	close    []func()
 }
 
 // newRunners is for a worker whose process starts nothing but handlers.
@@ -20,8 +20,8 @@ func (a *app) newRunners(i *instance, workerID string) *runners {
 
 // closeRunners ends what still runs. What can't be killed changes nothing about what the worker did.
 func (a *app) closeRunners(r *runners) {
-	for _, s := range r.streams {
-		s.Close()
+	for _, end := range r.close {
+		end()
 	}
 	if err := r.guard.Close(); err != nil {
 		a.warn(err)
@@ -29,14 +29,22 @@ func (a *app) closeRunners(r *runners) {
 }
 
 // handler is what runs for the jobs of a type.
-func (r *runners) handler(h config.Handler) handler.Handler {
-	if h.Stream == nil {
-		return r.exec(h)
+func (r *runners) handler(c config.Handler) (handler.Handler, error) {
+	switch {
+	case c.HTTP != nil:
+		h, err := c.HTTP.Handler()
+		if err != nil {
+			return nil, &config.Mistake{File: r.i.File, Key: c.Key, Err: err}
+		}
+		r.close = append(r.close, h.Close)
+		return h, nil
+	case c.Stream != nil:
+		s := &handler.Stream{Processes: c.Processes, InFlight: c.InFlight}
+		r.describe(&s.Program, c)
+		r.close = append(r.close, s.Close)
+		return s, nil
 	}
-	s := &handler.Stream{Processes: h.Processes, InFlight: h.InFlight}
-	r.describe(&s.Program, h)
-	r.streams = append(r.streams, s)
-	return s
+	return r.exec(c), nil
 }
 
 // exec is a program that runs each time.
@@ -51,8 +59,12 @@ func (r *runners) describe(p *handler.Program, h config.Handler) {
 	p.Grace, p.Guard, p.WorkerID, p.ConfigFile = r.i.Worker.Grace, r.guard, r.workerID, r.i.File
 }
 
-// canRun finds out whether a handler's program could be run here, and runs nothing.
+// canRun finds out whether a handler's program could be run here, or what an endpoint needs be read, and runs nothing.
 func canRun(c *config.Config, h config.Handler) error {
+	if h.HTTP != nil {
+		_, err := h.HTTP.Handler()
+		return err
+	}
 	r := runners{i: &instance{Config: c}}
 	var p handler.Program
 	r.describe(&p, h)

@@ -152,7 +152,9 @@ func (i *instance) workQueues(names, types []string, runners *runners) (queues [
 		for name, h := range c.Handlers {
 			if len(types) == 0 || slices.Contains(types, name) {
 				found[name] = true
-				handlers[name] = runners.handler(h)
+				if handlers[name], err = runners.handler(h); err != nil {
+					return nil, nil, err
+				}
 				if r, ok := c.RetryHandlers[name]; ok {
 					deciders[name] = handler.RetryExec{Exec: runners.exec(r)}
 				}

@@ -72,7 +72,7 @@ type Queue struct {
 	StrictTypes bool
 }
 
-// Handler says what runs for the jobs of one type, or decides about their retry: a program. Either Exec or Stream is set.
+// Handler says what runs for the jobs of one type, or decides about their retry: one of Exec, Stream and HTTP is set.
 type Handler struct {
 	// Key is the path of its section in the config: queues.emails.job_types.send.handler.
 	Key string
@@ -82,13 +82,15 @@ type Handler struct {
 	Stream []string
 	// Processes is how many programs of a stream a worker runs, at most, and InFlight how many jobs each has at once.
 	Processes, InFlight int
+	// HTTP is the endpoint that gets the jobs; nil is none.
+	HTTP *HTTP
 	// Dir is the absolute path of the folder in which it runs.
 	Dir string
 	// Env is what its environment has besides: NAME=value, or NAME alone for the worker's own value.
 	Env []string
 }
 
-// Program is the program and its arguments, whichever kind of handler it is.
+// Program is the program and its arguments, whichever kind of handler it is; an endpoint has none.
 func (h Handler) Program() []string { return slices.Concat(h.Exec, h.Stream) }
 
 // LoadOptions say where to look. The zero value looks where a command without flags does.

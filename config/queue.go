@@ -214,27 +214,49 @@ var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 // handler reads what runs for the jobs of a type.
 func (b builder) handler(path string, s handlerSection) Handler {
-	if len(s.Stream) == 0 {
-		for _, key := range []string{".stream", ".processes", ".in_flight"} {
-			b.note(path+key, nil, "")
-		}
+	kind := ""
+	for _, k := range []struct {
+		name  string
+		given bool
+	}{{"exec", len(s.Exec) > 0}, {"stream", len(s.Stream) > 0}, {"http", s.HTTP != nil}} {
 		switch {
-		case len(s.Exec) == 0:
-			b.missing(path+".exec", "; write the program and its arguments as a list, such as [php, send.php]")
-		case s.Processes != "":
-			b.refuse(path+".processes", "is for a stream; exec runs a program for each job")
-		case s.InFlight != "":
-			b.refuse(path+".in_flight", "is for a stream; exec runs a program for each job")
+		case k.given && kind != "":
+			b.refuse(path+"."+k.name, "stands beside %s; a handler is one of them", kind)
+		case k.given:
+			kind = k.name
+		case k.name != "http": // a section, whose keys are noted if it is there
+			b.note(path+"."+k.name, nil, "")
 		}
-		return b.program(path, "exec", s)
 	}
-	if len(s.Exec) > 0 {
-		b.refuse(path+".exec", "stands beside stream; a handler is one of them")
+	if kind == "" {
+		kind = "exec"
+		b.missing(path+".exec", "; write the program and its arguments as a list, such as [php, send.php]")
 	}
-	h := b.program(path, "stream", s)
-	b.note(path+".stream", h.Stream, strings.Join(s.Stream, " "))
-	h.Processes = b.integer(path+".processes", s.Processes, b.slots, 1, 10000)
-	h.InFlight = b.integer(path+".in_flight", s.InFlight, 1, 1, 10000)
+	for _, k := range []struct {
+		name, text string
+		of         []string
+	}{
+		{"processes", s.Processes, []string{"stream"}},
+		{"in_flight", s.InFlight, []string{"stream"}},
+		{"dir", s.Dir, []string{"exec", "stream"}},
+		{"env", strings.Join(s.Env, " "), []string{"exec", "stream"}},
+	} {
+		if slices.Contains(k.of, kind) {
+			continue
+		}
+		if k.text != "" {
+			b.refuse(path+"."+k.name, "is for %s, and this is %s", strings.Join(k.of, " and "), kind)
+		}
+		b.note(path+"."+k.name, nil, "")
+	}
+	if kind == "http" {
+		return Handler{Key: path + ".http", HTTP: b.http(path+".http", s.HTTP)}
+	}
+	h := b.program(path, kind, s)
+	if kind == "stream" {
+		h.Processes = b.integer(path+".processes", s.Processes, b.slots, 1, 10000)
+		h.InFlight = b.integer(path+".in_flight", s.InFlight, 1, 1, 10000)
+	}
 	return h
 }
 

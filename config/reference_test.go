@@ -62,6 +62,7 @@ var headings = []struct{ section, heading, about string }{
 	{"groupsSection", "`throttle_groups`", "Of a queue."},
 	{"jobTypeSection", "`job_types`", "Of a queue: a list; each of them has these keys."},
 	{"handlerSection", "`handler`", "Of a job type."},
+	{"httpSection", "`http`", "Of a `handler`."},
 	{"retryHandlerSection", "`retry_handler`", "Of the instance, a queue or a job type: the nearest wins."},
 }
 
@@ -263,7 +264,7 @@ func checkDefault(t *testing.T, path []string, value, otherwise string) {
 type commentary map[string]string
 
 var (
-	asComment   = regexp.MustCompile(`(?m)^( *)# ((?:dsn|dsn_file|tls|retry_handler|ping_url):|  )`)
+	asComment   = regexp.MustCompile(`(?m)^( *)# ((?:dsn|dsn_file|tls|retry_handler|ping_url|header_files|secret_file|ca):|  )`)
 	defaultSays = regexp.MustCompile(`Default: (.*?)\.(?: |$)`)
 	flagSays    = regexp.MustCompile(` ?Flag: --[a-z-]+\.`)
 )
