@@ -32,7 +32,7 @@ func (a *app) runCommand() *cobra.Command {
 		Short:      "Run one job now, in the foreground",
 		Long:       runLong,
 		Example:    "  hipq run emails 42",
-		SuggestFor: []string{"execute", "exec", "try"},
+		SuggestFor: []string{"execute", "exec"},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, err := parseID(args[1])
 			if err != nil {

@@ -51,7 +51,7 @@ func CanExec() error { return process.CanRun() }
 func (e *Exec) Handle(ctx context.Context, j *job.Job) job.Outcome {
 	begin := time.Now()
 	var outcome job.Outcome
-	out, status, err := e.run(ctx, j, encodeJob(j))
+	out, status, err := e.run(ctx, j, Message(j))
 	if err != nil {
 		outcome = tryAgain(err.Error())
 	} else {

@@ -103,7 +103,7 @@ func (h *HTTP) send(ctx context.Context, j *job.Job) job.Outcome {
 
 // request is the job as a request.
 func (h *HTTP) request(ctx context.Context, j *job.Job) (*http.Request, error) {
-	body := encodeJob(j)
+	body := Message(j)
 	method := h.Method
 	if method == "" {
 		method = http.MethodPost

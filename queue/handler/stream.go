@@ -50,7 +50,7 @@ var errClosed = errors.New("the worker has ended")
 // Handle gives the job to a program and waits for its answer.
 func (s *Stream) Handle(ctx context.Context, j *job.Job) job.Outcome {
 	begin := time.Now()
-	line := encodeJob(j)
+	line := Message(j)
 	for {
 		t, err := s.take(ctx)
 		if err != nil {
