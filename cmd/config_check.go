@@ -94,7 +94,6 @@ func (a *app) runConfigCheck(cmd *cobra.Command, database bool) error {
 
 // programs looks for what handlers run.
 func (d *checked) programs(c *config.Config) error {
-	i := &instance{Config: c}
 	var errs []error
 	seen := map[string]bool{}
 	count := func(n *int, h config.Handler) {
@@ -103,10 +102,10 @@ func (d *checked) programs(c *config.Config) error {
 		}
 		seen[h.Key] = true
 		*n++
-		if len(h.Exec) == 0 || h.Exec[0] == "" { // that is known by now
+		if argv := h.Program(); h.HTTP == nil && (len(argv) == 0 || argv[0] == "") { // that is known by now
 			return
 		}
-		if err := i.handler(h, "", nil).Check(); err != nil {
+		if err := canRun(c, h); err != nil {
 			errs = append(errs, &config.Mistake{File: c.File, Key: h.Key, Err: err})
 		}
 	}

@@ -31,13 +31,6 @@ func (a *app) newGuard(i *instance, workerID string) *handler.Guard {
 	return guard
 }
 
-// closeGuard ends a guard. What can't be killed changes nothing about what the worker did.
-func (a *app) closeGuard(guard *handler.Guard) {
-	if err := guard.Close(); err != nil {
-		a.warn(err)
-	}
-}
-
 // guardArgv starts this same binary as a guard.
 func (a *app) guardArgv() []string {
 	exe, err := os.Executable()

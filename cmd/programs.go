@@ -10,7 +10,6 @@ import (
 // warnOfPrograms warns of handlers and retry handlers whose programs can't be run here, of these queues and job types; none named
 // is all. It looks at files and runs nothing.
 func (a *app) warnOfPrograms(c *config.Config, queues, types []string) {
-	i := &instance{Config: c}
 	wanted := func(names []string, name string) bool { return len(names) == 0 || slices.Contains(names, name) }
 	for _, q := range c.Queues {
 		for _, t := range q.Types {
@@ -22,7 +21,7 @@ func (a *app) warnOfPrograms(c *config.Config, queues, types []string) {
 				if !ok {
 					continue
 				}
-				if err := i.handler(h, "", nil).Check(); err != nil {
+				if err := canRun(c, h); err != nil {
 					a.warn(fmt.Errorf("%s can't be run: %w", h.Key, err))
 				}
 			}

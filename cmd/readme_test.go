@@ -31,6 +31,7 @@ import (
 //	go test         is the test of the program before it
 //	sh test, python test   is run where there is what runs it, one after the other in one folder
 //	… handler       fails for good, with 65, for a job without data and key
+//	… stream        answers two such jobs, each as failed
 //	… decider       decides that a job is final which has failed for good, or is at its 6th attempt, and else to try it again
 //	crontab         is run line by line, with nothing in the environment but what it sets, and is silent
 //	crontab cron.d  is so too; there each line names a user
@@ -478,6 +479,7 @@ func (d docs) handlers(t *testing.T, p page) {
 		outcome, want string
 	}{
 		"handler": {{1, "", ""}},
+		"stream":  {{1, "", ""}},
 		"decider": {{1, "failed", "final"}, {1, "retry", "again"}, {3, "retry", "again"}, {6, "retry", "final"}},
 	}
 	ran := 0
@@ -489,9 +491,9 @@ func (d docs) handlers(t *testing.T, p page) {
 		if b.mark == "test" { // by scripts
 			continue
 		}
-		if b.mark != "handler" && b.mark != "decider" {
+		if asked[b.mark] == nil {
 			if _, known := interpreters[b.language]; known && b.language != "sh" {
-				t.Errorf("%s:%d: this program is run by no test: mark it as a handler, or a decider", p.name, b.line)
+				t.Errorf("%s:%d: this program is run by no test: mark it as a handler, a stream or a decider", p.name, b.line)
 			}
 			continue
 		}
@@ -508,9 +510,15 @@ func (d docs) handlers(t *testing.T, p page) {
 		for _, q := range asked[b.mark] {
 			c := d.command(dir, interpreter, "handler")
 			c.Env = append(c.Env, "HIPQ_JOB_KEY=none", "HIPQ_JOB_ID=7")
-			c.Stdin = strings.NewReader(fmt.Sprintf(question, q.attempt, q.outcome))
+			input := fmt.Sprintf(question, q.attempt, q.outcome)
+			if b.mark == "stream" {
+				input += "\n" + strings.Replace(input, `"id":7`, `"id":8`, 1) + "\n"
+			}
+			c.Stdin = strings.NewReader(input)
 			out, err := c.CombinedOutput()
 			switch {
+			case b.mark == "stream" && (err != nil || !bothFailed.Match(out)):
+				t.Errorf("%s:%d: %v, want two answers\n%s", p.name, b.line, err, out)
 			case b.mark == "handler" && c.ProcessState.ExitCode() != 65:
 				t.Errorf("%s:%d: %v, want exit status 65\n%s", p.name, b.line, err, out)
 			case b.mark == "decider" && (err != nil || !strings.HasPrefix(string(out), `{"decision": "`+q.want+`"`)):
@@ -518,10 +526,13 @@ func (d docs) handlers(t *testing.T, p page) {
 			}
 		}
 	}
-	if p.name == "docs/handlers.md" && ran < 6 {
+	if p.name == "docs/handlers.md" && ran < 9 {
 		t.Errorf("%s: handlers found: %d", p.name, ran)
 	}
 }
+
+// bothFailed are the answers of a stream.
+var bothFailed = regexp.MustCompile(`^\{"id": ?7, ?"outcome": ?"failed", ?"error":.*\}\n\{"id": ?8, ?"outcome": ?"failed", ?"error":.*\}\n$`)
 
 // inserts runs the plain INSERTs, which must become jobs.
 func inserts(t *testing.T, p page) {

@@ -32,7 +32,7 @@ func (a *app) runCommand() *cobra.Command {
 		Short:      "Run one job now, in the foreground",
 		Long:       runLong,
 		Example:    "  hipq run emails 42",
-		SuggestFor: []string{"execute", "exec", "try"},
+		SuggestFor: []string{"execute", "exec"},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, err := parseID(args[1])
 			if err != nil {
@@ -57,9 +57,9 @@ func (a *app) runJob(cmd *cobra.Command, name string, id int64) error {
 	if err != nil {
 		return err
 	}
-	guard := a.newGuard(i, w.ID)
-	defer a.closeGuard(guard)
-	queues, _, err := i.workQueues([]string{name}, nil, w.ID, guard)
+	runners := a.newRunners(i, w.ID)
+	defer a.closeRunners(runners)
+	queues, _, err := i.workQueues([]string{name}, nil, runners)
 	if err != nil {
 		return err
 	}
@@ -69,7 +69,7 @@ func (a *app) runJob(cmd *cobra.Command, name string, id int64) error {
 	}
 	var ran *worker.Attempt
 	done, err := worker.RunJob(cmd.Context(), worker.Params{
-		Queues: queues, Options: i.Worker, Renewed: guard.Extend, Unkilled: a.warnOfUnkilled, Log: a.logger(),
+		Queues: queues, Options: i.Worker, Renewed: runners.guard.Extend, Unkilled: a.warnOfUnkilled, Log: a.logger(),
 		ID: w.ID, Host: w.Host, PID: w.PID,
 		Ended: func(attempt worker.Attempt) {
 			ran = &attempt

@@ -98,15 +98,15 @@ func (a *app) runWork(cmd *cobra.Command, c *config.Config, names, types []strin
 	if err != nil {
 		return 0, err
 	}
-	guard := a.newGuard(i, w.ID)
-	defer a.closeGuard(guard)
-	queues, unfit, err := i.workQueues(names, types, w.ID, guard)
+	runners := a.newRunners(i, w.ID)
+	defer a.closeRunners(runners)
+	queues, unfit, err := i.workQueues(names, types, runners)
 	if err != nil {
 		return 0, err
 	}
 	began := time.Now()
 	done, err := worker.Run(cmd.Context(), worker.Params{
-		Queues: queues, Options: i.Worker, Renewed: guard.Extend, Unkilled: a.warnOfUnkilled, Log: a.logger(),
+		Queues: queues, Options: i.Worker, Renewed: runners.guard.Extend, Unkilled: a.warnOfUnkilled, Log: a.logger(),
 		ID: w.ID, Host: w.Host, PID: w.PID,
 	})
 	took := time.Since(began)
@@ -129,7 +129,7 @@ func (a *app) runWork(cmd *cobra.Command, c *config.Config, names, types []strin
 
 // workQueues are the config's queues, or those named, with the handlers of the types wanted. Those whose tables can't be used
 // are left out: unfit says why, and if none is left, so does err.
-func (i *instance) workQueues(names, types []string, id string, guard *handler.Guard) (queues []worker.Queue, unfit, err error) {
+func (i *instance) workQueues(names, types []string, runners *runners) (queues []worker.Queue, unfit, err error) {
 	for _, name := range names {
 		if _, err := i.Queue(name); err != nil {
 			return nil, nil, usage(unknownName{err, name, queueNames(i.Config)})
@@ -152,9 +152,11 @@ func (i *instance) workQueues(names, types []string, id string, guard *handler.G
 		for name, h := range c.Handlers {
 			if len(types) == 0 || slices.Contains(types, name) {
 				found[name] = true
-				handlers[name] = i.handler(h, id, guard)
+				if handlers[name], err = runners.handler(h); err != nil {
+					return nil, nil, err
+				}
 				if r, ok := c.RetryHandlers[name]; ok {
-					deciders[name] = handler.RetryExec{Exec: i.handler(r, id, guard)}
+					deciders[name] = handler.RetryExec{Exec: runners.exec(r)}
 				}
 			}
 		}
@@ -169,12 +171,6 @@ func (i *instance) workQueues(names, types []string, id string, guard *handler.G
 		}
 	}
 	return queues, unfit, nil
-}
-
-func (i *instance) handler(h config.Handler, id string, guard *handler.Guard) *handler.Exec {
-	return &handler.Exec{
-		Argv: h.Exec, Dir: h.Dir, Env: h.Env, Grace: i.Worker.Grace, Guard: guard, WorkerID: id, ConfigFile: i.File,
-	}
 }
 
 // logger is for those who asked with -v.

@@ -33,6 +33,8 @@ type builder struct {
 	// dir is the config file's folder, to which paths are relative; shared says that others may read the file.
 	dir    string
 	shared bool
+	// slots is how many jobs the worker runs at once.
+	slots int
 }
 
 func (b builder) config(s *shape) *Config {
@@ -48,7 +50,7 @@ func (b builder) config(s *shape) *Config {
 		MonitorPing:  b.pingURL("monitor.ping_url", s.Monitor.PingURL),
 		PurgePing:    b.pingURL("purge.ping_url", s.Purge.PingURL),
 	}
-	c.Warnings = b.warnings
+	c.Warnings, b.slots = b.warnings, c.Worker.Concurrency
 	names := b.names(c)
 	// what the instance says once is the default of each job type
 	outer := defaults{Type: job.DefaultType("")}

@@ -72,17 +72,26 @@ type Queue struct {
 	StrictTypes bool
 }
 
-// Handler says what runs for the jobs of one type, or decides about their retry: a program, so far.
+// Handler says what runs for the jobs of one type, or decides about their retry: one of Exec, Stream and HTTP is set.
 type Handler struct {
 	// Key is the path of its section in the config: queues.emails.job_types.send.handler.
 	Key string
-	// Exec is the program and its arguments, run without a shell.
+	// Exec is the program that runs for each job, and its arguments, without a shell.
 	Exec []string
+	// Stream is the same of a program that takes one job after another.
+	Stream []string
+	// Processes is how many programs of a stream a worker runs, at most, and InFlight how many jobs each has at once.
+	Processes, InFlight int
+	// HTTP is the endpoint that gets the jobs; nil is none.
+	HTTP *HTTP
 	// Dir is the absolute path of the folder in which it runs.
 	Dir string
 	// Env is what its environment has besides: NAME=value, or NAME alone for the worker's own value.
 	Env []string
 }
+
+// Program is the program and its arguments, whichever kind of handler it is; an endpoint has none.
+func (h Handler) Program() []string { return slices.Concat(h.Exec, h.Stream) }
 
 // LoadOptions say where to look. The zero value looks where a command without flags does.
 type LoadOptions struct {

@@ -59,7 +59,11 @@ func (c *checker) note(path string, value any, text string) {
 
 // noteHandler notes what a handler is: what the file says there (given), or what holds without that.
 func (c *checker) noteHandler(path string, h Handler, given handlerSection) {
-	c.note(path+".exec", h.Exec, strings.Join(given.Exec, " "))
+	if h.Stream != nil {
+		c.note(path+".stream", h.Stream, strings.Join(given.Stream, " "))
+	} else {
+		c.note(path+".exec", h.Exec, strings.Join(given.Exec, " "))
+	}
 	c.note(path+".dir", h.Dir, given.Dir)
 	env := slices.Clone(h.Env)
 	for i, entry := range env {

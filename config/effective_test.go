@@ -132,14 +132,17 @@ func TestExplainDSNFile(t *testing.T) {
 // Every key of the config is explained.
 func TestExplainIsComplete(t *testing.T) {
 	explained := map[string]bool{}
-	for _, database := range []string{"{driver: sqlite}", "{driver: mysql, dsn: u@tcp(db)/x, tls: {ca: ca.pem}}"} {
+	for database, handler := range map[string]string{
+		"{driver: sqlite}": "{exec: [x]}",
+		"{driver: mysql, dsn: u@tcp(db)/x, tls: {ca: ca.pem}}": "{http: {url: https://x}}",
+	} {
 		for key := range explain(t, `name: shop
 database: `+database+`
 retry_handler: {exec: [x]}
 queues:
   - name: q
     throttle_groups: {by: job_type, limits: {a: 1}}
-    job_types: [{name: t, handler: {exec: [x]}}]
+    job_types: [{name: t, handler: `+handler+`}]
 `, noEnv, nil) {
 			explained[key] = true
 		}

@@ -68,12 +68,24 @@ func (b builder) queue(path string, s queueSection, outer defaults) Queue {
 			}
 			continue
 		}
-		q.Handlers[section.Name] = b.handler(at+".handler", *section.Handler)
+		h := b.handler(at+".handler", *section.Handler)
+		q.Handlers[section.Name] = h
+		q.Types[i].Concurrency = b.roomIn(h, q.Types[i].Concurrency)
 		if h := b.retryHandler(at+".retry_handler", section.RetryHandler, outer.retryHandler); h != nil {
 			q.RetryHandlers[section.Name] = *h
 		}
 	}
 	return q
+}
+
+// roomIn is how many jobs of a type may run at once on this host, so that none waits for a program of its stream: the fewer of
+// those and what the config says, where 0 is as many as the worker has slots.
+func (b builder) roomIn(h Handler, concurrency int) int {
+	room := h.Processes * h.InFlight
+	if h.Stream == nil || room >= b.slots || concurrency > 0 && room >= concurrency {
+		return concurrency
+	}
+	return room
 }
 
 // oneOf reads one of a few words; an empty text is the first.
@@ -147,11 +159,13 @@ func (b builder) rate(path, text string) job.Rate {
 }
 
 // retryHandler reads a retry handler; without one that of the level outside holds.
-func (b builder) retryHandler(path string, s *handlerSection, outer *Handler) *Handler {
+func (b builder) retryHandler(path string, s *retryHandlerSection, outer *Handler) *Handler {
 	switch {
 	case s != nil:
-		h := b.handler(path, *s)
-		return &h
+		if len(s.Exec) == 0 {
+			b.missing(path+".exec", "; write the program and its arguments as a list, such as [php, send.php]")
+		}
+		return new(b.program(path, "exec", handlerSection{Exec: s.Exec, Dir: s.Dir, Env: s.Env}))
 	case outer != nil:
 		b.noteHandler(path, *outer, handlerSection{})
 	default:
@@ -198,17 +212,64 @@ func weightless(text string) bool {
 
 var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// handler shows no arguments and no variables' values in an error, as they may be secrets.
+// handler reads what runs for the jobs of a type.
 func (b builder) handler(path string, s handlerSection) Handler {
-	switch {
-	case len(s.Exec) == 0:
-		b.missing(path+".exec", "; write the program and its arguments as a list, such as [php, send.php]")
-	case s.Exec[0] == "":
-		b.refuse(path+".exec[0]", "is empty; it must be the program to run")
+	kind := ""
+	for _, k := range []struct {
+		name  string
+		given bool
+	}{{"exec", len(s.Exec) > 0}, {"stream", len(s.Stream) > 0}, {"http", s.HTTP != nil}} {
+		switch {
+		case k.given && kind != "":
+			b.refuse(path+"."+k.name, "stands beside %s; a handler is one of them", kind)
+		case k.given:
+			kind = k.name
+		case k.name != "http": // a section, whose keys are noted if it is there
+			b.note(path+"."+k.name, nil, "")
+		}
 	}
-	for i, arg := range s.Exec {
+	if kind == "" {
+		kind = "exec"
+		b.missing(path+".exec", "; write the program and its arguments as a list, such as [php, send.php]")
+	}
+	for _, k := range []struct {
+		name, text string
+		of         []string
+	}{
+		{"processes", s.Processes, []string{"stream"}},
+		{"in_flight", s.InFlight, []string{"stream"}},
+		{"dir", s.Dir, []string{"exec", "stream"}},
+		{"env", strings.Join(s.Env, " "), []string{"exec", "stream"}},
+	} {
+		if slices.Contains(k.of, kind) {
+			continue
+		}
+		if k.text != "" {
+			b.refuse(path+"."+k.name, "is for %s, and this is %s", strings.Join(k.of, " and "), kind)
+		}
+		b.note(path+"."+k.name, nil, "")
+	}
+	if kind == "http" {
+		return Handler{Key: path + ".http", HTTP: b.http(path+".http", s.HTTP)}
+	}
+	h := b.program(path, kind, s)
+	if kind == "stream" {
+		h.Processes = b.integer(path+".processes", s.Processes, b.slots, 1, 10000)
+		h.InFlight = b.integer(path+".in_flight", s.InFlight, 1, 1, 10000)
+	}
+	return h
+}
+
+// program reads which program runs, and how. It shows no arguments and no variables' values in an error, as they may be secrets.
+func (b builder) program(path, key string, s handlerSection) Handler {
+	h := Handler{Key: path, Exec: s.Exec, Stream: s.Stream, Dir: b.absolute(s.Dir), Env: s.Env}
+	argv := h.Program()
+	if len(argv) > 0 && argv[0] == "" {
+		b.refuse(path+"."+key+"[0]", "is empty; it must be the program to run")
+	}
+	for i, arg := range argv {
 		if strings.ContainsRune(arg, 0) {
-			b.refuse(fmt.Sprintf("%s.exec[%d]", path, i), "holds a NUL, which no argument can")
+			b.refuse(fmt.Sprintf("%s.%s[%d]", path, key, i), "holds a NUL, which no argument can")
 		}
 	}
 	seen := map[string]bool{}
@@ -228,7 +289,6 @@ func (b builder) handler(path string, s handlerSection) Handler {
 		}
 		seen[name] = true
 	}
-	h := Handler{Key: path, Exec: s.Exec, Dir: b.absolute(s.Dir), Env: s.Env}
 	b.noteHandler(path, h, s)
 	return h
 }

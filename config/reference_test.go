@@ -61,10 +61,9 @@ var headings = []struct{ section, heading, about string }{
 	{"jobAlertSection", "`alert` of a queue or a job type", "The nearest wins, limit by limit."},
 	{"groupsSection", "`throttle_groups`", "Of a queue."},
 	{"jobTypeSection", "`job_types`", "Of a queue: a list; each of them has these keys."},
-	{
-		"handlerSection", "`handler`, `retry_handler`",
-		"A handler is a job type's, a retry handler of the instance, a queue or a job type: the nearest wins.",
-	},
+	{"handlerSection", "`handler`", "Of a job type."},
+	{"httpSection", "`http`", "Of a `handler`."},
+	{"retryHandlerSection", "`retry_handler`", "Of the instance, a queue or a job type: the nearest wins."},
 }
 
 func reference(t *testing.T) string {
@@ -138,7 +137,7 @@ func elsewhere(path []string) string {
 	return strings.Join(from, ", ")
 }
 
-// built is the config of a file that has one value beside what it needs; without a path, just that.
+// built is the config of a file that has one value beside what it needs; without a text, just that.
 func built(t *testing.T, path []string, text string) (*Config, error) {
 	t.Helper()
 	jobType := map[string]any{"name": "compress", "handler": map[string]any{"exec": []any{"true"}}}
@@ -147,7 +146,13 @@ func built(t *testing.T, path []string, text string) (*Config, error) {
 	content := at
 	for i, key := range path {
 		if i == len(path)-1 {
-			at[key] = text
+			if key == "processes" || key == "in_flight" {
+				at["stream"] = at["exec"]
+				delete(at, "exec")
+			}
+			if text != "" {
+				at[key] = text
+			}
 			break
 		}
 		switch inner := at[key].(type) {
@@ -243,7 +248,7 @@ func checkDefault(t *testing.T, path []string, value, otherwise string) {
 	if !isOne || strings.ContainsAny(otherwise, " _") || otherwise == "none" {
 		return
 	}
-	want, err := built(t, nil, "")
+	want, err := built(t, path, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -259,7 +264,7 @@ func checkDefault(t *testing.T, path []string, value, otherwise string) {
 type commentary map[string]string
 
 var (
-	asComment   = regexp.MustCompile(`(?m)^( *)# ((?:dsn|dsn_file|tls|retry_handler|ping_url):|  )`)
+	asComment   = regexp.MustCompile(`(?m)^( *)# ((?:dsn|dsn_file|tls|retry_handler|ping_url|header_files|secret_file|ca):|  )`)
 	defaultSays = regexp.MustCompile(`Default: (.*?)\.(?: |$)`)
 	flagSays    = regexp.MustCompile(` ?Flag: --[a-z-]+\.`)
 )

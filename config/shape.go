@@ -15,12 +15,12 @@ type shape struct {
 	Timeout  string          `mapstructure:"timeout"`
 	Retry    retrySection    `mapstructure:"retry"`
 	// RetryHandler is nil where there is none, which differs from one that says nothing.
-	RetryHandler    *handlerSection `mapstructure:"retry_handler"`
-	DefaultPriority string          `mapstructure:"default_priority"`
-	StrictTypes     string          `mapstructure:"strict_types"`
-	Alert           alertSection    `mapstructure:"alert"`
-	Mail            string          `mapstructure:"mail"`
-	Queues          []queueSection  `mapstructure:"queues"`
+	RetryHandler    *retryHandlerSection `mapstructure:"retry_handler"`
+	DefaultPriority string               `mapstructure:"default_priority"`
+	StrictTypes     string               `mapstructure:"strict_types"`
+	Alert           alertSection         `mapstructure:"alert"`
+	Mail            string               `mapstructure:"mail"`
+	Queues          []queueSection       `mapstructure:"queues"`
 }
 
 type databaseSection struct {
@@ -109,23 +109,23 @@ type retrySection struct {
 }
 
 type queueSection struct {
-	Name            string           `mapstructure:"name"`
-	ThrottleLimit   string           `mapstructure:"throttle_limit"`
-	ThrottleGroups  *groupsSection   `mapstructure:"throttle_groups"`
-	AllowWeightless string           `mapstructure:"allow_weightless"`
-	Rate            string           `mapstructure:"rate"`
-	Concurrency     string           `mapstructure:"concurrency"`
-	Order           string           `mapstructure:"order"`
-	PriorityOrder   string           `mapstructure:"priority_order"`
-	DefaultPriority string           `mapstructure:"default_priority"`
-	StrictTypes     string           `mapstructure:"strict_types"`
-	KeepFinished    string           `mapstructure:"keep_finished"`
-	KeepFailed      string           `mapstructure:"keep_failed"`
-	Timeout         string           `mapstructure:"timeout"`
-	Retry           retrySection     `mapstructure:"retry"`
-	RetryHandler    *handlerSection  `mapstructure:"retry_handler"`
-	Alert           jobAlertSection  `mapstructure:"alert"`
-	JobTypes        []jobTypeSection `mapstructure:"job_types"`
+	Name            string               `mapstructure:"name"`
+	ThrottleLimit   string               `mapstructure:"throttle_limit"`
+	ThrottleGroups  *groupsSection       `mapstructure:"throttle_groups"`
+	AllowWeightless string               `mapstructure:"allow_weightless"`
+	Rate            string               `mapstructure:"rate"`
+	Concurrency     string               `mapstructure:"concurrency"`
+	Order           string               `mapstructure:"order"`
+	PriorityOrder   string               `mapstructure:"priority_order"`
+	DefaultPriority string               `mapstructure:"default_priority"`
+	StrictTypes     string               `mapstructure:"strict_types"`
+	KeepFinished    string               `mapstructure:"keep_finished"`
+	KeepFailed      string               `mapstructure:"keep_failed"`
+	Timeout         string               `mapstructure:"timeout"`
+	Retry           retrySection         `mapstructure:"retry"`
+	RetryHandler    *retryHandlerSection `mapstructure:"retry_handler"`
+	Alert           jobAlertSection      `mapstructure:"alert"`
+	JobTypes        []jobTypeSection     `mapstructure:"job_types"`
 }
 
 // groupsSection has its limits by whatever values the jobs have, so their keys are not checked.
@@ -135,21 +135,44 @@ type groupsSection struct {
 }
 
 type jobTypeSection struct {
-	Name           string          `mapstructure:"name"`
-	Timeout        string          `mapstructure:"timeout"`
-	Retry          retrySection    `mapstructure:"retry"`
-	RetryHandler   *handlerSection `mapstructure:"retry_handler"`
-	Alert          jobAlertSection `mapstructure:"alert"`
-	Priority       string          `mapstructure:"priority"`
-	ThrottleFactor string          `mapstructure:"throttle_factor"`
-	TimeWindows    []string        `mapstructure:"time_windows"`
-	Async          string          `mapstructure:"async"`
-	Concurrency    string          `mapstructure:"concurrency"`
-	Handler        *handlerSection `mapstructure:"handler"`
+	Name           string               `mapstructure:"name"`
+	Timeout        string               `mapstructure:"timeout"`
+	Retry          retrySection         `mapstructure:"retry"`
+	RetryHandler   *retryHandlerSection `mapstructure:"retry_handler"`
+	Alert          jobAlertSection      `mapstructure:"alert"`
+	Priority       string               `mapstructure:"priority"`
+	ThrottleFactor string               `mapstructure:"throttle_factor"`
+	TimeWindows    []string             `mapstructure:"time_windows"`
+	Async          string               `mapstructure:"async"`
+	Concurrency    string               `mapstructure:"concurrency"`
+	Handler        *handlerSection      `mapstructure:"handler"`
 }
 
 type handlerSection struct {
+	Exec      []string `mapstructure:"exec"`
+	Stream    []string `mapstructure:"stream"`
+	Processes string   `mapstructure:"processes"`
+	InFlight  string   `mapstructure:"in_flight"`
+	// HTTP is nil where there is none.
+	HTTP *httpSection `mapstructure:"http"`
+	Dir  string       `mapstructure:"dir"`
+	Env  []string     `mapstructure:"env"`
+}
+
+type retryHandlerSection struct {
 	Exec []string `mapstructure:"exec"`
 	Dir  string   `mapstructure:"dir"`
 	Env  []string `mapstructure:"env"`
+}
+
+// httpSection has its headers by whatever names they have, so their keys are not checked.
+type httpSection struct {
+	URL         string            `mapstructure:"url"`
+	Method      string            `mapstructure:"method"`
+	Headers     map[string]string `mapstructure:"headers"`
+	HeaderFiles map[string]string `mapstructure:"header_files"`
+	SecretFile  string            `mapstructure:"secret_file"`
+	Networks    []string          `mapstructure:"networks"`
+	CA          string            `mapstructure:"ca"`
+	Proxy       string            `mapstructure:"proxy"`
 }

@@ -19,7 +19,7 @@ func BenchmarkExec(b *testing.B) {
 		for _, width := range []int{4, 64} {
 			sides = append(sides,
 				side{name: fmt.Sprintf("bare-c%d", width), jobs: n, run: func(ctx context.Context) error { return bareExec(ctx, n, width) }},
-				hipqDrain(fmt.Sprintf("c%d", width), q, n, Workers{Concurrency: width, Handler: &handler.Exec{Argv: []string{"/bin/true"}}}))
+				hipqDrain(fmt.Sprintf("c%d", width), q, n, Workers{Concurrency: width, Handler: &handler.Exec{Program: handler.Program{Argv: []string{"/bin/true"}}}}))
 		}
 		for b.Loop() {
 			r := compare(b, sides...)

@@ -25,3 +25,12 @@ func HasEnded(pid int) bool {
 	err := unix.Waitid(unix.P_PID, pid, &info, unix.WEXITED|unix.WNOWAIT|unix.WNOHANG, nil)
 	return err == nil && info.Signo != 0
 }
+
+// Unread is how many bytes lie in a pipe that nobody has read; fd is either end of it.
+func Unread(fd int) int {
+	n, err := unix.IoctlGetInt(fd, unix.TIOCINQ)
+	if err != nil {
+		return 0
+	}
+	return n
+}

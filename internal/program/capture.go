@@ -47,6 +47,9 @@ func (c *capture) follow() {
 // finish takes what is in the pipe now and closes it. The program has ended, so nothing of its own is still to come; a
 // process that it left behind may hold the other end for as long as it likes.
 func (c *capture) finish() {
+	if c == nil {
+		return
+	}
 	if c.later.Stop() {
 		c.drain()
 		_ = syscall.Close(c.fd)

@@ -53,12 +53,7 @@ func Start(g *guard.Guard, path string, argv []string, dir string, env []string,
 	defer syscall.Close(theirs)
 	pid := 0
 	if err = syscall.SetNonblock(stdout, true); err == nil { // ours alone: the other end has a flag of its own
-		pid, err = g.Fork(func() (int, error) {
-			return syscall.ForkExec(path, argv, &syscall.ProcAttr{
-				Dir: dir, Env: env, Files: []uintptr{uintptr(stdin), uintptr(theirs), uintptr(theirs)},
-				Sys: &syscall.SysProcAttr{Setpgid: true},
-			})
-		})
+		pid, err = fork(g, path, argv, dir, env, stdin, theirs, theirs)
 	}
 	if err != nil {
 		in.close()
@@ -67,6 +62,15 @@ func Start(g *guard.Guard, path string, argv []string, dir string, env []string,
 	}
 	in.begin()
 	return &Program{pid: pid, guard: g, input: in, output: newCapture(stdout, out)}, nil
+}
+
+// fork starts a program with these files, as the leader of a group.
+func fork(g *guard.Guard, path string, argv []string, dir string, env []string, files ...int) (pid int, err error) {
+	attr := &syscall.ProcAttr{Dir: dir, Env: env, Sys: &syscall.SysProcAttr{Setpgid: true}}
+	for _, fd := range files {
+		attr.Files = append(attr.Files, uintptr(fd))
+	}
+	return g.Fork(func() (int, error) { return syscall.ForkExec(path, argv, attr) })
 }
 
 // PID is the leader's process id, and the group's.

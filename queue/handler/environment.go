@@ -10,10 +10,13 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// environment is what the program finds in its environment for a job.
-func (e *Exec) environment(j *job.Job) []string {
-	e.once.Do(func() { e.constant = e.constantEnvironment() })
-	return append(slices.Grow(slices.Clip(e.constant), 6),
+// environment is what the program finds in its environment for one job, or for many, where j is nil.
+func (p *Program) environment(j *job.Job) []string {
+	p.once.Do(func() { p.constant = p.constantEnvironment() })
+	if j == nil {
+		return p.constant
+	}
+	return append(slices.Grow(slices.Clip(p.constant), 6),
 		"HIPQ_JOB_ID="+strconv.FormatInt(j.ID, 10),
 		"HIPQ_QUEUE="+withoutNUL(j.Queue),
 		"HIPQ_JOB_TYPE="+withoutNUL(j.Type),
@@ -25,7 +28,7 @@ func (e *Exec) environment(j *job.Job) []string {
 
 // constantEnvironment is the part that is the same for all jobs. A name occurs once: which of two the program would see
 // is up to its language.
-func (e *Exec) constantEnvironment() []string {
+func (p *Program) constantEnvironment() []string {
 	var env []string
 	set := func(name, value string) {
 		env = slices.DeleteFunc(env, func(entry string) bool { return strings.HasPrefix(entry, name+"=") })
@@ -36,7 +39,7 @@ func (e *Exec) constantEnvironment() []string {
 			set(name, value)
 		}
 	}
-	for _, entry := range e.Env {
+	for _, entry := range p.Env {
 		name, value, has := strings.Cut(entry, "=")
 		if !has {
 			value, has = os.LookupEnv(name)
@@ -45,9 +48,9 @@ func (e *Exec) constantEnvironment() []string {
 			set(name, value)
 		}
 	}
-	set(guard.WorkerVariable, e.WorkerID)
-	if e.ConfigFile != "" {
-		set("HIPQ_CONFIG", e.ConfigFile)
+	set(guard.WorkerVariable, p.WorkerID)
+	if p.ConfigFile != "" {
+		set("HIPQ_CONFIG", p.ConfigFile)
 	}
 	return env
 }

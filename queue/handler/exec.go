@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -39,27 +38,10 @@ const maxReason = 500
 // When the context ends, the program's process group gets a TERM and, after Grace, a KILL. Whatever ends the program,
 // the rest of its group is killed.
 //
-// The fields are read when the first job runs and must not change after that. An Exec is safe for concurrent use.
+// An Exec is safe for concurrent use.
 type Exec struct {
-	// Argv is the program and its arguments. There is no shell.
-	Argv []string
-	// Dir is the working directory; "" is the worker's.
-	Dir string
-	// Env adds to the environment: NAME=value, or NAME to pass on the worker's own.
-	Env []string
-	// Grace is the time from TERM to KILL.
-	Grace time.Duration
-	// Guard kills the programs if the worker can't; nil is none. Whoever sets it closes it.
-	Guard *Guard
-	// WorkerID goes to HIPQ_WORKER_ID, by which the guard knows what to kill.
-	WorkerID string
-	// ConfigFile goes to HIPQ_CONFIG, so that a handler may call hipq itself; "" is none.
-	ConfigFile string
-
-	once     sync.Once
-	constant []string // the part of the environment that all jobs share
-	path     atomic.Pointer[string]
-	outputs  sync.Pool
+	Program
+	outputs sync.Pool
 }
 
 // CanExec says whether hipq can run programs on this system, and why not.
@@ -69,7 +51,7 @@ func CanExec() error { return process.CanRun() }
 func (e *Exec) Handle(ctx context.Context, j *job.Job) job.Outcome {
 	begin := time.Now()
 	var outcome job.Outcome
-	out, status, err := e.run(ctx, j, encodeJob(j))
+	out, status, err := e.run(ctx, j, Message(j))
 	if err != nil {
 		outcome = tryAgain(err.Error())
 	} else {

@@ -70,7 +70,7 @@ func bareTrue(b *testing.B) func() {
 }
 
 func execTrue(b *testing.B, guard *handler.Guard) func() {
-	e := &handler.Exec{Argv: []string{"/bin/true"}, Grace: time.Second, Guard: guard, WorkerID: newWorkerID()}
+	e := &handler.Exec{Program: handler.Program{Argv: []string{"/bin/true"}, Grace: time.Second, Guard: guard, WorkerID: newWorkerID()}}
 	j := &job.Job{ID: 1, Queue: "emails", Type: "send", Key: "k", Data: `{"to":"a@example.com"}`, Timeout: time.Minute}
 	ctx := b.Context()
 	return func() {

@@ -63,7 +63,7 @@ func (c lateContext) Err() error {
 func TestExecReplacesGuard(t *testing.T) {
 	id, file := newWorkerID(), t.TempDir()+"/guard"
 	guard := handler.NewGuard([]string{"sh", "-c", `echo $$ >"$1"; shift; exec "$0" guard "$@"`, os.Args[0], file}, id, time.Second)
-	e := &handler.Exec{Argv: []string{"true"}, Guard: guard, WorkerID: id}
+	e := &handler.Exec{Program: handler.Program{Argv: []string{"true"}, Guard: guard, WorkerID: id}}
 	for range 5 {
 		if o := e.Handle(t.Context(), testJob()); o.Verdict != job.Finished {
 			t.Error(o)

@@ -32,7 +32,9 @@ func (e *Exec) run(ctx context.Context, j *job.Job, input []byte) (out printed, 
 	}
 	buffer := e.takeOutput()
 	defer e.giveBack(buffer)
-	p, err := e.start(j, input, buffer)
+	p, err := e.start(func(path string) (*program.Program, error) {
+		return program.Start(e.Guard.ofWorker(), path, e.Argv, e.Dir, e.environment(j), input, buffer)
+	})
 	if err != nil {
 		return out, status, err
 	}
@@ -63,27 +65,27 @@ func disownAttempt(ctx context.Context, p *program.Program, buffer *output) {
 	disown.Attempt(ctx, outcome)
 }
 
-// start starts the program for a job. Its error is meant for people.
-func (e *Exec) start(j *job.Job, input []byte, out *output) (*program.Program, error) {
-	if len(e.Argv) == 0 {
+// start finds the program and starts it as run does. Its error is meant for people.
+func (p *Program) start(run func(path string) (*program.Program, error)) (*program.Program, error) {
+	if len(p.Argv) == 0 {
 		return nil, errors.New("start the handler: it has no program")
 	}
-	path, err := e.program()
+	path, err := p.program()
 	if err != nil {
-		return nil, fmt.Errorf("start %s: %w", e.Argv[0], err)
+		return nil, fmt.Errorf("start %s: %w", p.Argv[0], err)
 	}
-	p, err := program.Start(e.Guard.ofWorker(), path, e.Argv, e.Dir, e.environment(j), input, out)
+	started, err := run(path)
 	if err == nil {
-		return p, nil
+		return started, nil
 	}
-	e.path.Store(nil) // perhaps it was moved: look again next time
-	if e.Dir != "" {
+	p.path.Store(nil) // perhaps it was moved: look again next time
+	if p.Dir != "" {
 		// the kernel doesn't say whether the program or the directory is to blame
-		if _, dirErr := os.Stat(e.Dir); dirErr != nil {
-			return nil, fmt.Errorf("start %s: directory %s: %w", e.Argv[0], e.Dir, errors.Unwrap(dirErr))
+		if _, dirErr := os.Stat(p.Dir); dirErr != nil {
+			return nil, fmt.Errorf("start %s: directory %s: %w", p.Argv[0], p.Dir, errors.Unwrap(dirErr))
 		}
 	}
-	return nil, fmt.Errorf("start %s: %w", e.Argv[0], e.apart(err))
+	return nil, fmt.Errorf("start %s: %w", p.Argv[0], p.apart(err))
 }
 
 func (e *Exec) takeOutput() *output {

@@ -117,14 +117,14 @@ func TestExecCannotStart(t *testing.T) {
 		exec *handler.Exec
 		want string
 	}{
-		{"not in PATH", &handler.Exec{Argv: []string{"hipq-no-such-program"}}, "start hipq-no-such-program: executable file not found in $PATH"},
-		{"no file", &handler.Exec{Argv: []string{"./nothing"}, Dir: dir}, "start ./nothing: no such file or directory"},
-		{"not executable", &handler.Exec{Argv: []string{"./plain"}, Dir: dir}, "start ./plain: permission denied"},
-		{"no directory", &handler.Exec{Argv: []string{"sh"}, Dir: dir + "/gone"}, "start sh: directory " + dir + "/gone: no such file or directory"},
-		{"NUL", &handler.Exec{Argv: []string{"sh", "\x00"}}, "start sh: invalid argument"},
+		{"not in PATH", &handler.Exec{Program: handler.Program{Argv: []string{"hipq-no-such-program"}}}, "start hipq-no-such-program: executable file not found in $PATH"},
+		{"no file", &handler.Exec{Program: handler.Program{Argv: []string{"./nothing"}, Dir: dir}}, "start ./nothing: no such file or directory"},
+		{"not executable", &handler.Exec{Program: handler.Program{Argv: []string{"./plain"}, Dir: dir}}, "start ./plain: permission denied"},
+		{"no directory", &handler.Exec{Program: handler.Program{Argv: []string{"sh"}, Dir: dir + "/gone"}}, "start sh: directory " + dir + "/gone: no such file or directory"},
+		{"NUL", &handler.Exec{Program: handler.Program{Argv: []string{"sh", "\x00"}}}, "start sh: invalid argument"},
 		{"nothing", &handler.Exec{}, "start the handler: it has no program"},
 		{
-			"no guard", &handler.Exec{Argv: []string{"sh"}, Guard: handler.NewGuard([]string{plain}, "w", 0)},
+			"no guard", &handler.Exec{Program: handler.Program{Argv: []string{"sh"}, Guard: handler.NewGuard([]string{plain}, "w", 0)}},
 			"start the guard: fork/exec " + plain + ": permission denied",
 		},
 	}
@@ -142,7 +142,7 @@ func TestExecCannotStart(t *testing.T) {
 func TestExecFindsProgramAgain(t *testing.T) {
 	one, two := t.TempDir(), t.TempDir()
 	t.Setenv("PATH", one+":"+two+":"+os.Getenv("PATH"))
-	e := &handler.Exec{Argv: []string{"hipq-test-program"}}
+	e := &handler.Exec{Program: handler.Program{Argv: []string{"hipq-test-program"}}}
 	verdict := func() job.Verdict { return e.Handle(t.Context(), testJob()).Verdict }
 	if got := verdict(); got != job.TryAgain {
 		t.Errorf("%s without the program", got)
@@ -257,7 +257,7 @@ func TestExecDir(t *testing.T) {
 	if err := os.WriteFile(dir+"/here", []byte("#!/bin/sh\necho \"$1\" from $(basename $(pwd -P))\n"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	e := &handler.Exec{Argv: []string{"./here", "$HOME *"}, Dir: dir}
+	e := &handler.Exec{Program: handler.Program{Argv: []string{"./here", "$HOME *"}, Dir: dir}}
 	if got, want := e.Handle(t.Context(), testJob()).Output, "$HOME * from "+filepath.Base(dir)+"\n"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
@@ -328,7 +328,7 @@ func TestExecLeaksNoFile(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	e := &handler.Exec{Argv: []string{"sh", "-c", "ls /proc/$$/fd"}, Guard: guard}
+	e := &handler.Exec{Program: handler.Program{Argv: []string{"sh", "-c", "ls /proc/$$/fd"}, Guard: guard}}
 	bare := exec.Command(e.Argv[0], e.Argv[1:]...) // shows what the tests themselves were started with
 	bare.Stdin, bare.Stderr = bytes.NewReader(nil), os.Stderr
 	want, err := bare.Output()

@@ -3,6 +3,8 @@ package handler_test
 import (
 	"fmt"
 	"os"
+	"os/signal"
+	"syscall"
 	"testing"
 	"time"
 
@@ -20,6 +22,7 @@ func TestMain(m *testing.M) {
 		if role := map[string]func([]string) error{
 			"guard":  func(args []string) error { return handler.ServeGuard(os.Stdin, args) },
 			"escape": processtest.Escape,
+			"stream": streamProgram,
 		}[os.Args[1]]; role != nil {
 			if err := role(os.Args[2:]); err != nil {
 				fmt.Fprintln(os.Stderr, err)
@@ -37,7 +40,7 @@ func newWorkerID() string { return uuid.NewString() }
 
 // sh is a handler that runs a script.
 func sh(script string) *handler.Exec {
-	return &handler.Exec{Argv: []string{"sh", "-c", script}, Grace: time.Minute, WorkerID: newWorkerID()}
+	return &handler.Exec{Program: handler.Program{Argv: []string{"sh", "-c", script}, Grace: time.Minute, WorkerID: newWorkerID()}}
 }
 
 func testJob() *job.Job {
@@ -48,3 +51,6 @@ func testJob() *job.Job {
 		CreateTime:       time.Date(2026, 3, 1, 10, 0, 0, 250_000_000, time.UTC),
 	}
 }
+
+// ignoreTerm has this process ignore TERM.
+func ignoreTerm() { signal.Ignore(syscall.SIGTERM) }

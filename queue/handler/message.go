@@ -32,8 +32,8 @@ func newMessage(j *job.Job) message {
 	}
 }
 
-// encodeJob is the job as one line of JSON, its newline included.
-func encodeJob(j *job.Job) []byte { return encode(newMessage(j)) }
+// Message is a job as handlers read it: one line of JSON, its newline included.
+func Message(j *job.Job) []byte { return encode(newMessage(j)) }
 
 func encode(m any) []byte {
 	var line bytes.Buffer

@@ -10,31 +10,57 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
 	"unicode/utf8"
 
 	"github.com/hipq/hipq/internal/regular"
 )
 
+// Program is a program that runs as a handler, and how: its process is the leader of a process group of its own, in a clean
+// environment. Its fields must not change once the first job runs.
+type Program struct {
+	// Argv is the program and its arguments. There is no shell.
+	Argv []string
+	// Dir is the working directory; "" is the worker's.
+	Dir string
+	// Env adds to the environment: NAME=value, or NAME to pass on the worker's own.
+	Env []string
+	// Grace is the time from TERM to KILL.
+	Grace time.Duration
+	// Guard kills the programs if the worker can't; nil is none. Whoever sets it closes it.
+	Guard *Guard
+	// WorkerID goes to HIPQ_WORKER_ID, by which the guard knows what to kill.
+	WorkerID string
+	// ConfigFile goes to HIPQ_CONFIG, so that a handler may call hipq itself; "" is none.
+	ConfigFile string
+
+	once     sync.Once
+	constant []string // the part of the environment that all jobs share
+	path     atomic.Pointer[string]
+}
+
 // program finds the program's file, once: a search through $PATH costs as much as a tenth of a start.
-func (e *Exec) program() (string, error) {
-	name := e.Argv[0]
+func (p *Program) program() (string, error) {
+	name := p.Argv[0]
 	if strings.Contains(name, "/") {
 		return name, nil // the kernel's business; relative to Dir
 	}
-	if path := e.path.Load(); path != nil {
+	if path := p.path.Load(); path != nil {
 		return *path, nil
 	}
 	path, err := exec.LookPath(name)
 	if err != nil {
-		return "", e.apart(errors.Unwrap(err))
+		return "", p.apart(errors.Unwrap(err))
 	}
-	e.path.Store(&path)
+	p.path.Store(&path)
 	return path, nil
 }
 
 // apart adds to the error of a program that isn't there what may have been meant, if its name reads like a command line.
-func (e *Exec) apart(err error) error {
-	words := strings.Fields(e.Argv[0])
+func (p *Program) apart(err error) error {
+	words := strings.Fields(p.Argv[0])
 	if len(words) < 2 {
 		return err
 	}
@@ -44,34 +70,34 @@ func (e *Exec) apart(err error) error {
 // Check finds out, without running it, whether the program could be started: that it is there and may be executed, and of a
 // script what its first line names. The search is that of a worker with this process's environment and user. The error is
 // meant for people.
-func (e *Exec) Check() error {
-	if len(e.Argv) == 0 {
+func (p *Program) Check() error {
+	if len(p.Argv) == 0 {
 		return errors.New("it has no program")
 	}
-	if e.Dir != "" {
-		if info, err := os.Stat(e.Dir); err != nil {
-			return fmt.Errorf("its directory %s: %w", e.Dir, errors.Unwrap(err))
+	if p.Dir != "" {
+		if info, err := os.Stat(p.Dir); err != nil {
+			return fmt.Errorf("its directory %s: %w", p.Dir, errors.Unwrap(err))
 		} else if !info.IsDir() {
-			return fmt.Errorf("its directory %s is a file", e.Dir)
+			return fmt.Errorf("its directory %s is a file", p.Dir)
 		}
 	}
-	path, err := e.program()
+	path, err := p.program()
 	if err != nil {
-		return fmt.Errorf("%s: %w", e.Argv[0], err)
+		return fmt.Errorf("%s: %w", p.Argv[0], err)
 	}
-	if path, err = e.executable(path); err != nil {
-		return fmt.Errorf("%s: %w", path, e.apart(err))
+	if path, err = p.executable(path); err != nil {
+		return fmt.Errorf("%s: %w", path, p.apart(err))
 	}
-	if err = e.checkScript(path); err != nil {
+	if err = p.checkScript(path); err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
 	return nil
 }
 
 // executable gives the path, from here, of a file that may be executed.
-func (e *Exec) executable(path string) (string, error) {
+func (p *Program) executable(path string) (string, error) {
 	if !filepath.IsAbs(path) {
-		path = filepath.Join(e.Dir, path)
+		path = filepath.Join(p.Dir, path)
 	}
 	if !strings.Contains(path, "/") {
 		path = "./" + path
@@ -90,7 +116,7 @@ func (e *Exec) executable(path string) (string, error) {
 const maxFirstLine = 256
 
 // checkScript looks for the interpreter of a script. A program that may be executed and not read is taken as it is.
-func (e *Exec) checkScript(path string) error {
+func (p *Program) checkScript(path string) error {
 	f, _, err := regular.Open(path)
 	if errors.Is(err, regular.ErrIrregular) {
 		return regular.ErrIrregular
@@ -118,26 +144,26 @@ func (e *Exec) checkScript(path string) error {
 	case len(words) == 0:
 		return errors.New("there is no interpreter behind the #! of its first line")
 	}
-	if _, err := e.executable(words[0]); err != nil {
+	if _, err := p.executable(words[0]); err != nil {
 		return fmt.Errorf("its interpreter %s: %w", words[0], err)
 	}
 	if filepath.Base(words[0]) == "env" {
-		return e.checkEnv(words[1:])
+		return p.checkEnv(words[1:])
 	}
 	return nil
 }
 
 // checkEnv looks for the program that env(1) would start, in the PATH that the handler has. Options other than -S, and
 // variables, are too much for a check.
-func (e *Exec) checkEnv(args []string) error {
+func (p *Program) checkEnv(args []string) error {
 	if len(args) > 0 && args[0] == "-S" {
 		args = args[1:]
 	}
 	if len(args) == 0 || strings.HasPrefix(args[0], "-") || strings.ContainsAny(args[0], "=/") {
 		return nil
 	}
-	for _, folder := range filepath.SplitList(e.variable("PATH")) {
-		if _, err := e.executable(filepath.Join(folder, args[0])); err == nil {
+	for _, folder := range filepath.SplitList(p.variable("PATH")) {
+		if _, err := p.executable(filepath.Join(folder, args[0])); err == nil {
 			return nil
 		}
 	}
@@ -145,8 +171,8 @@ func (e *Exec) checkEnv(args []string) error {
 }
 
 // variable is one that the program finds in its environment for every job.
-func (e *Exec) variable(name string) (value string) {
-	for _, entry := range e.constantEnvironment() {
+func (p *Program) variable(name string) (value string) {
+	for _, entry := range p.constantEnvironment() {
 		if v, ok := strings.CutPrefix(entry, name+"="); ok {
 			value = v
 		}

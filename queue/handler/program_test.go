@@ -40,28 +40,28 @@ func TestCheck(t *testing.T) {
 		exec *handler.Exec
 		want string
 	}{
-		{"in the PATH", &handler.Exec{Argv: []string{"true"}, Dir: dir}, ""},
-		{"not in the PATH", &handler.Exec{Argv: []string{"no-such-program"}, Dir: dir}, "no-such-program: executable file not found in $PATH"},
-		{"here", &handler.Exec{Argv: []string{"./good"}, Dir: dir}, ""},
-		{"below", &handler.Exec{Argv: []string{"bin/mine"}, Dir: dir}, ""},
-		{"absolute", &handler.Exec{Argv: []string{dir + "/good"}}, ""},
-		{"with a space after #!", &handler.Exec{Argv: []string{"./spaced"}, Dir: dir}, ""},
-		{"not here", &handler.Exec{Argv: []string{"./gone"}, Dir: dir}, dir + "/gone: no such file or directory"},
-		{"not in this folder", &handler.Exec{Argv: []string{"./good"}, Dir: filepath.Join(dir, "bin")}, dir + "/bin/good: no such file or directory"},
-		{"a folder", &handler.Exec{Argv: []string{"./bin"}, Dir: dir}, dir + "/bin: is a directory"},
-		{"not executable", &handler.Exec{Argv: []string{"./closed"}, Dir: dir}, dir + "/closed: permission denied"},
-		{"no folder", &handler.Exec{Argv: []string{"true"}, Dir: dir + "/none"}, "its directory " + dir + "/none: no such file or directory"},
-		{"a file for a folder", &handler.Exec{Argv: []string{"true"}, Dir: dir + "/good"}, "its directory " + dir + "/good is a file"},
-		{"no interpreter", &handler.Exec{Argv: []string{"./lost"}, Dir: dir}, dir + "/lost: its interpreter /nowhere/php: no such file or directory"},
-		{"a line's end of Windows", &handler.Exec{Argv: []string{"./windows"}, Dir: dir}, dir + `/windows: its first line ends as on Windows (CR LF), so the system looks for the interpreter "/bin/sh\r"`},
-		{"no #!", &handler.Exec{Argv: []string{"./bare"}, Dir: dir}, dir + "/bare: it is a text without #! in its first line, such as #!/bin/sh, so the system can't run it"},
-		{"empty", &handler.Exec{Argv: []string{"./empty"}, Dir: dir}, dir + "/empty: it is a text without #! in its first line, such as #!/bin/sh, so the system can't run it"},
-		{"nothing after #!", &handler.Exec{Argv: []string{"./nothing"}, Dir: dir}, dir + "/nothing: there is no interpreter behind the #! of its first line"},
-		{"by env", &handler.Exec{Argv: []string{"./env"}, Dir: dir}, ""},
-		{"a command line", &handler.Exec{Argv: []string{"no-such-program send.php"}, Dir: dir}, "no-such-program send.php: executable file not found in $PATH; arguments stand apart: [no-such-program, send.php]"},
-		{"by env, unknown", &handler.Exec{Argv: []string{"./envlost"}, Dir: dir}, dir + "/envlost: its interpreter no-such-php: executable file not found in $PATH"},
-		{"by env, not in this PATH", &handler.Exec{Argv: []string{"./envmine"}, Dir: dir}, dir + "/envmine: its interpreter mine: executable file not found in $PATH"},
-		{"by env, in the handler's PATH", &handler.Exec{Argv: []string{"./envmine"}, Dir: dir, Env: []string{"PATH=/nowhere:" + dir + "/bin"}}, ""},
+		{"in the PATH", &handler.Exec{Program: handler.Program{Argv: []string{"true"}, Dir: dir}}, ""},
+		{"not in the PATH", &handler.Exec{Program: handler.Program{Argv: []string{"no-such-program"}, Dir: dir}}, "no-such-program: executable file not found in $PATH"},
+		{"here", &handler.Exec{Program: handler.Program{Argv: []string{"./good"}, Dir: dir}}, ""},
+		{"below", &handler.Exec{Program: handler.Program{Argv: []string{"bin/mine"}, Dir: dir}}, ""},
+		{"absolute", &handler.Exec{Program: handler.Program{Argv: []string{dir + "/good"}}}, ""},
+		{"with a space after #!", &handler.Exec{Program: handler.Program{Argv: []string{"./spaced"}, Dir: dir}}, ""},
+		{"not here", &handler.Exec{Program: handler.Program{Argv: []string{"./gone"}, Dir: dir}}, dir + "/gone: no such file or directory"},
+		{"not in this folder", &handler.Exec{Program: handler.Program{Argv: []string{"./good"}, Dir: filepath.Join(dir, "bin")}}, dir + "/bin/good: no such file or directory"},
+		{"a folder", &handler.Exec{Program: handler.Program{Argv: []string{"./bin"}, Dir: dir}}, dir + "/bin: is a directory"},
+		{"not executable", &handler.Exec{Program: handler.Program{Argv: []string{"./closed"}, Dir: dir}}, dir + "/closed: permission denied"},
+		{"no folder", &handler.Exec{Program: handler.Program{Argv: []string{"true"}, Dir: dir + "/none"}}, "its directory " + dir + "/none: no such file or directory"},
+		{"a file for a folder", &handler.Exec{Program: handler.Program{Argv: []string{"true"}, Dir: dir + "/good"}}, "its directory " + dir + "/good is a file"},
+		{"no interpreter", &handler.Exec{Program: handler.Program{Argv: []string{"./lost"}, Dir: dir}}, dir + "/lost: its interpreter /nowhere/php: no such file or directory"},
+		{"a line's end of Windows", &handler.Exec{Program: handler.Program{Argv: []string{"./windows"}, Dir: dir}}, dir + `/windows: its first line ends as on Windows (CR LF), so the system looks for the interpreter "/bin/sh\r"`},
+		{"no #!", &handler.Exec{Program: handler.Program{Argv: []string{"./bare"}, Dir: dir}}, dir + "/bare: it is a text without #! in its first line, such as #!/bin/sh, so the system can't run it"},
+		{"empty", &handler.Exec{Program: handler.Program{Argv: []string{"./empty"}, Dir: dir}}, dir + "/empty: it is a text without #! in its first line, such as #!/bin/sh, so the system can't run it"},
+		{"nothing after #!", &handler.Exec{Program: handler.Program{Argv: []string{"./nothing"}, Dir: dir}}, dir + "/nothing: there is no interpreter behind the #! of its first line"},
+		{"by env", &handler.Exec{Program: handler.Program{Argv: []string{"./env"}, Dir: dir}}, ""},
+		{"a command line", &handler.Exec{Program: handler.Program{Argv: []string{"no-such-program send.php"}, Dir: dir}}, "no-such-program send.php: executable file not found in $PATH; arguments stand apart: [no-such-program, send.php]"},
+		{"by env, unknown", &handler.Exec{Program: handler.Program{Argv: []string{"./envlost"}, Dir: dir}}, dir + "/envlost: its interpreter no-such-php: executable file not found in $PATH"},
+		{"by env, not in this PATH", &handler.Exec{Program: handler.Program{Argv: []string{"./envmine"}, Dir: dir}}, dir + "/envmine: its interpreter mine: executable file not found in $PATH"},
+		{"by env, in the handler's PATH", &handler.Exec{Program: handler.Program{Argv: []string{"./envmine"}, Dir: dir, Env: []string{"PATH=/nowhere:" + dir + "/bin"}}}, ""},
 		{"no program", &handler.Exec{}, "it has no program"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -79,7 +79,7 @@ func TestCheck(t *testing.T) {
 		})
 	}
 	// a program that can't be read, or is none that is known here, is taken as it is
-	if err := (&handler.Exec{Argv: []string{"./broken"}, Dir: dir}).Check(); err != nil {
+	if err := (&handler.Exec{Program: handler.Program{Argv: []string{"./broken"}, Dir: dir}}).Check(); err != nil {
 		t.Error(err)
 	}
 }

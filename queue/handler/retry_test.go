@@ -134,7 +134,7 @@ func TestRetryExec(t *testing.T) {
 		})
 	}
 	t.Run("no such program", func(t *testing.T) {
-		e := handler.RetryExec{Exec: &handler.Exec{Argv: []string{"/no/such/program"}, Grace: time.Second, WorkerID: newWorkerID()}}
+		e := handler.RetryExec{Exec: &handler.Exec{Program: handler.Program{Argv: []string{"/no/such/program"}, Grace: time.Second, WorkerID: newWorkerID()}}}
 		if _, err := e.Decide(t.Context(), testJob(), job.Outcome{}); err == nil || !strings.Contains(err.Error(), "start /no/such/program") {
 			t.Error(err)
 		}

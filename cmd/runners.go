@@ -1,0 +1,72 @@
+package cmd
+
+import (
+	"github.com/hipq/hipq/config"
+	"github.com/hipq/hipq/queue/handler"
+)
+
+// runners makes what runs for a worker's jobs of what the config says. Whoever has it closes it.
+type runners struct {
+	i        *instance
+	workerID string
+	guard    *handler.Guard // nil: nothing is to run
+	close    []func()
+}
+
+// newRunners is for a worker whose process starts nothing but handlers.
+func (a *app) newRunners(i *instance, workerID string) *runners {
+	return &runners{i: i, workerID: workerID, guard: a.newGuard(i, workerID)}
+}
+
+// closeRunners ends what still runs. What can't be killed changes nothing about what the worker did.
+func (a *app) closeRunners(r *runners) {
+	for _, end := range r.close {
+		end()
+	}
+	if err := r.guard.Close(); err != nil {
+		a.warn(err)
+	}
+}
+
+// handler is what runs for the jobs of a type.
+func (r *runners) handler(c config.Handler) (handler.Handler, error) {
+	switch {
+	case c.HTTP != nil:
+		h, err := c.HTTP.Handler()
+		if err != nil {
+			return nil, &config.Mistake{File: r.i.File, Key: c.Key, Err: err}
+		}
+		r.close = append(r.close, h.Close)
+		return h, nil
+	case c.Stream != nil:
+		s := &handler.Stream{Processes: c.Processes, InFlight: c.InFlight}
+		r.describe(&s.Program, c)
+		r.close = append(r.close, s.Close)
+		return s, nil
+	}
+	return r.exec(c), nil
+}
+
+// exec is a program that runs each time.
+func (r *runners) exec(h config.Handler) *handler.Exec {
+	e := new(handler.Exec)
+	r.describe(&e.Program, h)
+	return e
+}
+
+func (r *runners) describe(p *handler.Program, h config.Handler) {
+	p.Argv, p.Dir, p.Env = h.Program(), h.Dir, h.Env
+	p.Grace, p.Guard, p.WorkerID, p.ConfigFile = r.i.Worker.Grace, r.guard, r.workerID, r.i.File
+}
+
+// canRun finds out whether a handler's program could be run here, or what an endpoint needs be read, and runs nothing.
+func canRun(c *config.Config, h config.Handler) error {
+	if h.HTTP != nil {
+		_, err := h.HTTP.Handler()
+		return err
+	}
+	r := runners{i: &instance{Config: c}}
+	var p handler.Program
+	r.describe(&p, h)
+	return p.Check()
+}

@@ -1,0 +1,213 @@
+package cmd
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/spf13/cobra"
+
+	"github.com/hipq/hipq/config"
+	"github.com/hipq/hipq/internal/null"
+	"github.com/hipq/hipq/internal/rules"
+	"github.com/hipq/hipq/queue/handler"
+	"github.com/hipq/hipq/queue/job"
+)
+
+const tryLong = `Runs the handler of a job type once, for a job that there isn't, and shows what it got, what it printed, how hipq reads that,
+and how long it took. It is how a handler is developed: nothing is read from the database, or written to it.
+
+The handler does what it does: what it sends is sent. The job's id is 1, and each run has another token.
+
+Exit codes: 0 the attempt finished, or has sent its work · 1 it failed · 64 usage · 78 configuration · 130 interrupted.`
+
+type tryOptions struct {
+	data, key, timeout string
+	id                 int64
+	attempt            int
+}
+
+func (a *app) tryCommand() *cobra.Command {
+	var o tryOptions
+	c := &cobra.Command{
+		Use:   "try QUEUE TYPE",
+		Short: "Run a handler once, for a job that there isn't",
+		Long:  tryLong,
+		Example: `  hipq try emails send --data '{"to":"ann@example.org"}'
+  hipq try emails send --data @letter.json --attempt 3`,
+		SuggestFor: []string{"test", "simulate"},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.tryHandler(cmd, args[0], args[1], o)
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&o.data, "data", "", "what the handler needs: JSON or text, @FILE, or - for standard input")
+	f.StringVar(&o.key, "key", "", "the job's key (default: a UUID)")
+	f.StringVar(&o.timeout, "timeout", "", "how long the attempt may last (default: the job type's)")
+	f.Int64Var(&o.id, "id", 1, "the job's id")
+	f.IntVar(&o.attempt, "attempt", 1, "which attempt it is")
+	return c
+}
+
+func (a *app) tryHandler(cmd *cobra.Command, name, jobType string, o tryOptions) error {
+	if err := handler.CanExec(); err != nil {
+		return usage(err)
+	}
+	c, err := a.load(cmd)
+	if err != nil {
+		return err
+	}
+	i := &instance{Config: c}
+	t, by, err := i.typeWithHandler(name, jobType)
+	if err != nil {
+		return err
+	}
+	j, err := a.madeUp(cmd, i, name, t, o)
+	if err != nil {
+		return err
+	}
+	runners := a.newRunners(i, uuid.NewString())
+	defer a.closeRunners(runners)
+	h, err := runners.handler(by)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeoutCause(cmd.Context(), j.Timeout, errors.New(rules.TimeoutError(j.Timeout)))
+	defer cancel()
+	if !a.json {
+		a.out.line("the handler gets:")
+		a.out.text("%s\n", indent(safe(strings.TrimSpace(string(handler.Message(j))))))
+	}
+	outcome := h.Handle(ctx, j)
+	if t.Async && outcome.Verdict == job.Finished {
+		outcome.Verdict = job.Sent
+	}
+	if err := a.printTry(i, t, j, outcome); err != nil {
+		return err
+	}
+	if outcome.Verdict.IsError() {
+		return errors.New("the attempt failed")
+	}
+	return nil
+}
+
+// typeWithHandler finds a job type in the config, and what runs for it.
+func (i *instance) typeWithHandler(name, jobType string) (t job.Type, h config.Handler, err error) {
+	q, err := i.Queue(name)
+	if err != nil {
+		return t, h, usage(unknownName{err, name, queueNames(i.Config)})
+	}
+	h, ok := q.Handlers[jobType]
+	if !ok {
+		return t, h, usagef("%s has no handler for job type %q of queue %s", i.File, jobType, name)
+	}
+	at := slices.IndexFunc(q.Types, func(t job.Type) bool { return t.Name == jobType })
+	return q.Types[at], h, nil
+}
+
+// madeUp is a job that runs.
+func (a *app) madeUp(cmd *cobra.Command, i *instance, name string, t job.Type, o tryOptions) (*job.Job, error) {
+	n, err := a.newJob(cmd, t.Name, enqueueOptions{data: o.data, key: o.key, timeout: o.timeout}, i)
+	if err == nil {
+		n, err = n.WithKey()
+	}
+	if err == nil {
+		err = n.Check()
+	}
+	switch {
+	case err != nil:
+		return nil, err
+	case o.id < 1:
+		return nil, usagef("--id: %d is not above 0", o.id)
+	case o.attempt < 1 || o.attempt > job.MaxAttempt:
+		return nil, usagef("--attempt: %d is not from 1 to %d", o.attempt, job.MaxAttempt)
+	}
+	now, token := time.Now().Truncate(time.Microsecond), uuid.NewString()
+	j := &job.Job{
+		ID: o.id, Queue: name, Type: t.Name, Key: n.Key, Data: n.Data, State: job.Running, Line: job.LineLocked, Attempt: o.attempt,
+		Token: token, AttemptToken: token, Timeout: t.Timeout, Priority: t.Priority, ThrottleFactor: t.ThrottleFactor, Windows: t.Windows,
+		ScheduledRunTime: now, StartTime: now, CreateTime: now, UpdateTime: now,
+	}
+	if n.Timeout > 0 {
+		j.Timeout = n.Timeout
+	}
+	return j, nil
+}
+
+// tried is what try says.
+type tried struct {
+	Queue   string          `json:"queue"`
+	Type    string          `json:"job_type"`
+	Input   json.RawMessage `json:"input"`
+	Output  *string         `json:"output"`
+	Outcome string          `json:"outcome"`
+	Result  json.RawMessage `json:"result"`
+	Error   *string         `json:"error"`
+	// RetryTime is when the next attempt would begin; null where there would be none, or a retry handler would decide.
+	RetryTime *time.Time `json:"retry_time"`
+	TookMS    int64   `json:"took_ms"`
+}
+
+func (a *app) printTry(i *instance, t job.Type, j *job.Job, o job.Outcome) error {
+	now := time.Now()
+	next, err := rules.After(j, o, nil, t.Retry, i.Location, now, rand.Float64())
+	if err != nil {
+		return err
+	}
+	q, _ := i.Queue(j.Queue)
+	_, decides := q.RetryHandlers[j.Type]
+	if !a.json {
+		return a.sayTry(i, t, j, o, next, decides && o.Verdict.IsError())
+	}
+	said := tried{
+		Queue: j.Queue, Type: j.Type, Input: handler.Message(j), Outcome: string(o.Verdict), Result: null.JSON(next.Result),
+		TookMS: o.Ran.Milliseconds(),
+	}
+	if o.Output != "" {
+		said.Output = &o.Output
+	}
+	if o.Verdict.IsError() {
+		said.Error = &next.Error
+		if !decides && next.State == job.Retry {
+			said.RetryTime = utc(next.Scheduled)
+		}
+	}
+	return a.printJSON(said)
+}
+
+// sayTry says for people how the handler ended, and what would become of the job.
+func (a *app) sayTry(i *instance, t job.Type, j *job.Job, o job.Outcome, next rules.Next, decides bool) error {
+	if o.Output == "" {
+		a.out.line("it printed nothing")
+	} else {
+		a.out.line("it printed:")
+		a.out.text("%s\n", indent(safe(o.Output)))
+	}
+	took := o.Ran.Round(time.Millisecond)
+	switch {
+	case o.Verdict == job.Sent:
+		a.out.line("outcome: sent, after %s: the job would wait for an answer", took)
+	case !o.Verdict.IsError():
+		a.out.line("outcome: finished, after %s", took)
+	default:
+		a.out.line("outcome: %s, after %s", o.Verdict, took)
+		a.out.line("error: %s", safe(next.Error))
+		switch {
+		case decides:
+			a.out.line("then: its retry handler would be asked")
+		case next.State == job.Retry:
+			a.out.line("then: attempt %d of %d would begin at %s", j.Attempt+1, t.Retry.Attempts, i.local(next.Scheduled))
+		default:
+			a.out.line("then: the job would have failed for good")
+		}
+	}
+	if o.Result != "" {
+		a.out.line("result: %s", safe(o.Result))
+	}
+	return nil
+}

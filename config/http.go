@@ -1,0 +1,174 @@
+package config
+
+import (
+	"crypto/x509"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/netip"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/hipq/hipq/queue/handler"
+)
+
+// HTTP is an endpoint that gets the jobs of one type. The files are read when it is to be asked: commands that ask nobody
+// need not be allowed to read them.
+type HTTP struct {
+	URL, Method string
+	Headers     map[string]string
+	// HeaderFiles are absolute paths, by the names of headers. So are SecretFile and CAFile, "" where there is none.
+	HeaderFiles        map[string]string
+	SecretFile, CAFile string
+	Networks           []string
+	Proxy              bool
+}
+
+// headerName is what HTTP takes for the name of a header.
+var headerName = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")
+
+// ownHeader says whether hipq, or HTTP, sets a header.
+func ownHeader(name string) bool {
+	switch name = strings.ToLower(name); name {
+	case "host", "content-length", "content-type", "content-encoding", "transfer-encoding", "connection", "accept-encoding", "te", "trailer", "upgrade":
+		return true
+	}
+	return strings.HasPrefix(name, "webhook-")
+}
+
+func (b builder) http(path string, s *httpSection) *HTTP {
+	h := &HTTP{Method: oneOf(b, path+".method", s.Method, http.MethodPost, http.MethodPut, http.MethodPatch), Headers: s.Headers, HeaderFiles: map[string]string{}}
+	if h.URL = s.URL; h.URL == "" {
+		b.missing(path+".url", "; write where the jobs go, such as https://example.org/jobs")
+	} else if err := handler.CheckURL(h.URL); err != nil {
+		b.refuse(path+".url", "%s: %w", shown(h.URL), err)
+	}
+	b.text(path+".url", s.URL, "")
+	seen := map[string]bool{}
+	b.headers(path+".headers", s.Headers, seen)
+	b.headers(path+".header_files", s.HeaderFiles, seen)
+	for name, file := range s.HeaderFiles {
+		h.HeaderFiles[name] = b.absolute(file)
+	}
+	b.noteNames(path+".headers", h.Headers)
+	b.noteNames(path+".header_files", h.HeaderFiles)
+	h.SecretFile, h.CAFile = b.filePath(path+".secret_file", s.SecretFile), b.filePath(path+".ca", s.CA)
+	for i, text := range s.Networks {
+		n, err := netip.ParsePrefix(text)
+		if err != nil || n != n.Masked() {
+			b.refuse(fmt.Sprintf("%s.networks[%d]", path, i), "%s is no network; write 10.0.0.0/8, or 127.0.0.1/32 for one address", shown(text))
+		}
+	}
+	h.Networks = s.Networks
+	b.noteList(path+".networks", s.Networks, strings.Join(s.Networks, " "))
+	h.Proxy = b.truth(path+".proxy", s.Proxy, false)
+	return h
+}
+
+// headers refuses what can't be headers, or is one of those seen already.
+func (b builder) headers(path string, headers map[string]string, seen map[string]bool) {
+	for i, name := range slices.Sorted(maps.Keys(headers)) {
+		at, low := element(path, i, name), strings.ToLower(name)
+		switch {
+		case !headerName.MatchString(name):
+			b.refuse(path, "%s can't be the name of a header", shown(name))
+		case ownHeader(name):
+			b.refuse(at, "is set by hipq itself")
+		case seen[low]:
+			b.refuse(at, "is given twice")
+		case strings.ContainsAny(headers[name], "\r\n\x00"):
+			b.refuse(at, "has a line's end or a NUL in its value, which no header can")
+		}
+		seen[low] = true
+	}
+}
+
+// noteNames notes which headers there are; their values may be secrets.
+func (b builder) noteNames(path string, headers map[string]string) {
+	names := slices.Sorted(maps.Keys(headers))
+	b.noteList(path, names, strings.Join(names, " "))
+}
+
+// path notes a file, and gives its absolute path.
+func (b builder) filePath(path, text string) string {
+	if text == "" {
+		b.note(path, nil, "")
+		return ""
+	}
+	file := b.absolute(text)
+	b.note(path, file, text)
+	return file
+}
+
+// Handler reads the files and gives the handler. An error is one of the config, and has no secret in it.
+func (h HTTP) Handler() (*handler.HTTP, error) {
+	made := &handler.HTTP{URL: h.URL, Method: h.Method, Header: http.Header{}, Proxy: h.Proxy}
+	for _, text := range h.Networks {
+		made.Networks = append(made.Networks, netip.MustParsePrefix(text)) // it has been read before
+	}
+	for name, value := range h.Headers {
+		made.Header.Set(name, value)
+	}
+	for name, file := range h.HeaderFiles {
+		value, err := readSecret(file)
+		if err != nil {
+			return nil, fmt.Errorf("header_files.%s: %w", name, err)
+		}
+		if strings.ContainsAny(value, "\r\n\x00") {
+			return nil, fmt.Errorf("header_files.%s: %s has more than one line, which no header can", name, shown(file))
+		}
+		made.Header.Set(name, value)
+	}
+	if h.SecretFile != "" {
+		text, err := readSecret(h.SecretFile)
+		if err != nil {
+			return nil, fmt.Errorf("secret_file: %w", err)
+		}
+		if made.Secret, err = signingKey(text); err != nil {
+			return nil, fmt.Errorf("secret_file: %s %w", shown(h.SecretFile), err)
+		}
+	}
+	if h.CAFile != "" {
+		data, _, err := readTrusted(h.CAFile)
+		if err != nil {
+			return nil, fmt.Errorf("ca: %w", err)
+		}
+		made.RootCAs = x509.NewCertPool()
+		if !made.RootCAs.AppendCertsFromPEM(data) {
+			return nil, fmt.Errorf("ca: %s has no certificate in PEM", shown(h.CAFile))
+		}
+	}
+	return made, nil
+}
+
+// readSecret reads a file of one line.
+func readSecret(file string) (string, error) {
+	data, _, err := readTrusted(file)
+	switch {
+	case errors.Is(err, errUntrusted):
+		return "", fmt.Errorf("%s %w", shown(file), err)
+	case err != nil:
+		return "", fmt.Errorf("%s can't be read: %w", shown(file), errors.Unwrap(err))
+	}
+	text := strings.TrimRight(string(data), "\r\n")
+	if text == "" {
+		return "", fmt.Errorf("%s is empty", shown(file))
+	}
+	return text, nil
+}
+
+// signingKey reads a key of Standard Webhooks: whsec_ and base64, or any other text as it is.
+func signingKey(text string) ([]byte, error) {
+	encoded, ok := strings.CutPrefix(text, "whsec_")
+	if !ok {
+		return []byte(text), nil
+	}
+	key, err := base64.StdEncoding.DecodeString(encoded)
+	if err != nil || len(key) == 0 {
+		return nil, errors.New("has whsec_ and then no base64")
+	}
+	return key, nil
+}

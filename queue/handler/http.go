@@ -1,0 +1,235 @@
+package handler
+
+import (
+	"bytes"
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hipq/hipq/queue/job"
+)
+
+// HTTP sends each job to a URL, as the JSON that a program reads on its stdin. The answer's status decides: 2xx is finished, and
+// the body its result; 202 means that the work was only sent, and an answer will come otherwise; 408, 425, 429 and 5xx are
+// errors to be tried again, when Retry-After says, up to a day; all else has failed for good, redirects too, which are not
+// followed. A body that is a reply, as a program may print one, makes the outcome worse or adds to it.
+//
+// Connections are kept, and a server's certificate is always verified. The request ends with its context; whether the
+// server has done the work then nobody knows.
+//
+// Its fields must not change once the first job runs. An HTTP is safe for concurrent use. Close it when the worker has ended.
+type HTTP struct {
+	// URL is where to send jobs: http or https, without a user.
+	URL string
+	// Method is POST where it is empty.
+	Method string
+	// Header is sent with each request.
+	Header http.Header
+	// Secret signs each request in the form of Standard Webhooks, with the headers webhook-id, webhook-timestamp and
+	// webhook-signature; empty is no signature.
+	Secret []byte
+	// Networks are those with addresses that are not public (private, loopback, link-local and the like) to which a connection
+	// may go all the same. It is checked on the address that is connected to, so a name can't lead elsewhere.
+	Networks []netip.Prefix
+	// Proxy has the environment's proxy used (HTTPS_PROXY and so on), whose own address is checked then.
+	Proxy bool
+	// RootCAs are the authorities whose certificates are trusted; nil are the system's.
+	RootCAs *x509.CertPool
+
+	once   sync.Once
+	client *http.Client
+}
+
+const (
+	// maxBody is how long an answer may be, in bytes, when it has been decompressed.
+	maxBody = job.MaxDataBytes
+	// maxRetryAfter is the longest time for which an answer's Retry-After counts.
+	maxRetryAfter = 24 * time.Hour
+	// idleFor is how long a connection is kept that nobody uses.
+	idleFor = 90 * time.Second
+)
+
+// Handle sends the job once.
+func (h *HTTP) Handle(ctx context.Context, j *job.Job) job.Outcome {
+	begin := time.Now()
+	outcome := h.send(ctx, j)
+	if ctx.Err() != nil && outcome.Verdict != job.Finished && outcome.Verdict != job.Sent {
+		outcome = tryAgain(context.Cause(ctx).Error()) // whatever it ran into then
+	}
+	outcome.Ran = time.Since(begin)
+	return outcome
+}
+
+// Close closes the connections that are kept.
+func (h *HTTP) Close() {
+	if h.client != nil {
+		h.client.CloseIdleConnections()
+	}
+}
+
+func (h *HTTP) send(ctx context.Context, j *job.Job) job.Outcome {
+	h.once.Do(h.dialled)
+	request, err := h.request(ctx, j)
+	if err != nil {
+		return job.Outcome{Verdict: job.Failed, Error: clean(err.Error())}
+	}
+	answer, err := h.client.Do(request)
+	if err != nil {
+		return tryAgain(reasonOf(err))
+	}
+	defer func() { _ = answer.Body.Close() }()
+	body, err := io.ReadAll(io.LimitReader(answer.Body, maxBody+1))
+	switch {
+	case err != nil:
+		return tryAgain(fmt.Sprintf("%s, and its body can't be read: %s", answer.Status, reasonOf(err)))
+	case len(body) > maxBody:
+		return tryAgain(fmt.Sprintf("%s, and its body has more than %d bytes", answer.Status, maxBody))
+	}
+	return outcomeOfAnswer(answer, body, j)
+}
+
+// request is the job as a request.
+func (h *HTTP) request(ctx context.Context, j *job.Job) (*http.Request, error) {
+	body := Message(j)
+	method := h.Method
+	if method == "" {
+		method = http.MethodPost
+	}
+	request, err := http.NewRequestWithContext(ctx, method, h.URL, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	request.Header = h.Header.Clone()
+	if request.Header == nil {
+		request.Header = http.Header{}
+	}
+	request.Header.Set("Content-Type", "application/json")
+	if request.Header.Get("User-Agent") == "" {
+		request.Header.Set("User-Agent", "hipq")
+	}
+	if len(h.Secret) > 0 {
+		h.sign(request, j, body, time.Now())
+	}
+	return request, nil
+}
+
+// sign adds the headers of Standard Webhooks. The id is the same at each attempt, so that the other side may know a job again.
+func (h *HTTP) sign(request *http.Request, j *job.Job, body []byte, now time.Time) {
+	id := j.Queue + "-" + strconv.FormatInt(j.ID, 10) + "-" + strconv.FormatInt(j.CreateTime.UnixMicro(), 10)
+	at := strconv.FormatInt(now.Unix(), 10)
+	mac := hmac.New(sha256.New, h.Secret)
+	_, _ = fmt.Fprintf(mac, "%s.%s.%s", id, at, body)
+	request.Header.Set("Webhook-Id", id)
+	request.Header.Set("Webhook-Timestamp", at)
+	request.Header.Set("Webhook-Signature", "v1,"+base64.StdEncoding.EncodeToString(mac.Sum(nil)))
+}
+
+// outcomeOfAnswer turns an answer into an outcome.
+func outcomeOfAnswer(answer *http.Response, body []byte, j *job.Job) job.Outcome {
+	text := clean(string(body))
+	said, err := readReply(printed{last: strings.TrimSpace(text)})
+	outcome := job.Outcome{Verdict: verdictOf(answer.StatusCode)}
+	finished := outcome.Verdict == job.Finished
+	switch {
+	case finished && err != nil:
+		return tryAgain(fmt.Sprintf("the endpoint's reply can't be read: %v: %s", err, head(text, maxReason)))
+	case said.said != "" && !said.isOf(j):
+		return tryAgain("the endpoint's reply is for another job, or another attempt: " + head(text, maxReason))
+	case !finished:
+		outcome.Error = failureOf(answer, text, said)
+	case said.said == "":
+		outcome.Result = text
+	}
+	if said.said != "" {
+		said.amend(&outcome)
+	}
+	switch {
+	case outcome.Verdict == job.TryAgain && outcome.RetryAfter == 0:
+		outcome.RetryAfter = retryAfter(answer.Header.Get("Retry-After"), time.Now())
+	case outcome.Verdict == job.Finished && answer.StatusCode == http.StatusAccepted:
+		outcome.Verdict = job.Sent
+	}
+	return outcome
+}
+
+// failureOf says what went wrong, as far as the answer told.
+func failureOf(answer *http.Response, text string, said reply) string {
+	where, why := answer.Header.Get("Location"), ""
+	switch {
+	case answer.StatusCode/100 == 3 && where != "":
+		why = "redirects are not followed: " + where
+	case said.said == "":
+		why = firstLine(answer, text)
+	}
+	if why == "" {
+		return clean(answer.Status)
+	}
+	return clean(answer.Status + ": " + head(why, maxReason))
+}
+
+// verdictOf is what a status means.
+func verdictOf(status int) job.Verdict {
+	switch {
+	case status/100 == 2:
+		return job.Finished
+	case status/100 == 5, status == http.StatusRequestTimeout, status == http.StatusTooEarly, status == http.StatusTooManyRequests:
+		return job.TryAgain
+	}
+	return job.Failed
+}
+
+// firstLine is the beginning of a body that people can read.
+func firstLine(answer *http.Response, text string) string {
+	kind, _, _ := mime.ParseMediaType(answer.Header.Get("Content-Type"))
+	if kind == "text/html" { // a proxy's page says no more than the status
+		return ""
+	}
+	line, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
+	return strings.TrimSpace(line)
+}
+
+// retryAfter reads a Retry-After, of seconds or a date; what can't be read is none.
+func retryAfter(text string, now time.Time) time.Duration {
+	after := time.Duration(0)
+	if seconds, err := strconv.ParseUint(text, 10, 32); err == nil {
+		after = max(1, time.Duration(seconds)*time.Second)
+	} else if at, err := http.ParseTime(text); err == nil {
+		after = max(1, at.Sub(now))
+	}
+	return min(after, maxRetryAfter)
+}
+
+// reasonOf is why a request failed, without the method and the URL, which the config has.
+func reasonOf(err error) string {
+	if failed, ok := errors.AsType[*url.Error](err); ok {
+		err = failed.Err
+	}
+	return err.Error()
+}
+
+// CheckURL says whether a URL can be that of an HTTP.
+func CheckURL(text string) error {
+	u, err := url.Parse(text)
+	switch {
+	case err != nil, u.Scheme != "https" && u.Scheme != "http", u.Hostname() == "":
+		return errors.New("it is no URL as https://example.org/jobs is")
+	case u.User != nil:
+		return errors.New("it has a user in it; give that as a header")
+	case u.Fragment != "":
+		return errors.New("it has a fragment (#), which no server sees")
+	}
+	return nil
+}

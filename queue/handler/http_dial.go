@@ -1,0 +1,65 @@
+package handler
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"slices"
+	"syscall"
+	"time"
+)
+
+// dialled makes the client.
+func (h *HTTP) dialled() {
+	dialer := &net.Dialer{Timeout: 30 * time.Second, ControlContext: h.mayConnect}
+	transport := &http.Transport{
+		DialContext: dialer.DialContext, TLSClientConfig: &tls.Config{RootCAs: h.RootCAs}, ForceAttemptHTTP2: true, TLSHandshakeTimeout: 30 * time.Second,
+		MaxIdleConnsPerHost: 1000, IdleConnTimeout: idleFor, MaxResponseHeaderBytes: 256 << 10,
+	}
+	if h.Proxy {
+		transport.Proxy = http.ProxyFromEnvironment
+	}
+	h.client = &http.Client{
+		Transport:     transport,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+}
+
+// mayConnect refuses addresses that are not public, unless the networks have them.
+func (h *HTTP) mayConnect(_ context.Context, _, address string, _ syscall.RawConn) error {
+	to, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return err
+	}
+	ip := to.Addr().Unmap().WithZone("")
+	if isPublic(ip) || slices.ContainsFunc(h.Networks, func(n netip.Prefix) bool { return n.Contains(ip) }) {
+		return nil
+	}
+	return fmt.Errorf("%s is no public address, and no network of the handler has it", ip)
+}
+
+// hidden are the networks, beside those that netip knows, whose addresses are not public.
+var hidden = []netip.Prefix{
+	netip.MustParsePrefix("0.0.0.0/8"),       // this network
+	netip.MustParsePrefix("100.64.0.0/10"),   // of providers
+	netip.MustParsePrefix("192.0.0.0/24"),    // of protocols
+	netip.MustParsePrefix("192.0.2.0/24"),    // of documentation, as the next
+	netip.MustParsePrefix("198.51.100.0/24"), //
+	netip.MustParsePrefix("203.0.113.0/24"),  //
+	netip.MustParsePrefix("198.18.0.0/15"),   // of benchmarks
+	netip.MustParsePrefix("240.0.0.0/4"),     // reserved, and broadcast
+	netip.MustParsePrefix("64:ff9b::/96"),    // IPv4 by translation, which may be any
+	netip.MustParsePrefix("64:ff9b:1::/48"),  // the same of one's own
+	netip.MustParsePrefix("100::/64"),        // to be discarded
+	netip.MustParsePrefix("2001::/23"),       // of protocols, Teredo among them
+	netip.MustParsePrefix("2001:db8::/32"),   // of documentation
+	netip.MustParsePrefix("2002::/16"),       // 6to4, which may be any IPv4
+	netip.MustParsePrefix("fec0::/10"),       // of sites, formerly
+}
+
+func isPublic(ip netip.Addr) bool {
+	return ip.IsGlobalUnicast() && !ip.IsPrivate() && !slices.ContainsFunc(hidden, func(n netip.Prefix) bool { return n.Contains(ip) })
+}

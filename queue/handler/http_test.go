@@ -1,0 +1,312 @@
+package handler_test
+
+import (
+	"compress/gzip"
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/hipq/hipq/queue/handler"
+	"github.com/hipq/hipq/queue/job"
+)
+
+// loopback are the addresses of the tests' servers.
+var loopback = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
+
+// endpoint is a handler whose server answers so.
+func endpoint(t *testing.T, answer http.HandlerFunc) *handler.HTTP {
+	t.Helper()
+	server := httptest.NewServer(answer)
+	t.Cleanup(server.Close)
+	h := &handler.HTTP{URL: server.URL + "/jobs", Networks: loopback}
+	t.Cleanup(h.Close)
+	return h
+}
+
+func TestHTTPOutcome(t *testing.T) {
+	t.Parallel()
+	date := func(in time.Duration) string { return time.Now().Add(in).UTC().Format(http.TimeFormat) }
+	for _, tt := range []struct {
+		name   string
+		status int
+		header [2]string
+		body   string
+		want   job.Outcome
+	}{
+		{"finished", 200, [2]string{}, "", job.Outcome{Verdict: job.Finished}},
+		{"no content", 204, [2]string{}, "", job.Outcome{Verdict: job.Finished}},
+		{"a text", 200, [2]string{}, "four 🙂 words\xff\x00\n", job.Outcome{Verdict: job.Finished, Result: "four 🙂 words\uFFFD\uFFFD\n"}},
+		{"JSON", 201, [2]string{}, `{"id":5}`, job.Outcome{Verdict: job.Finished, Result: `{"id":5}`}},
+		{"a reply", 200, [2]string{}, `{"outcome":"finished","result":{"id":5}}`, job.Outcome{Verdict: job.Finished, Result: `{"id":5}`}},
+		{"says failed", 200, [2]string{}, `{"outcome":"failed","error":"no such user"}`, job.Outcome{Verdict: job.Failed, Error: "no such user"}},
+		{"says retry", 200, [2]string{}, `{"outcome":"retry","error":"busy","retry_after":"5m"}`, job.Outcome{Verdict: job.TryAgain, Error: "busy", RetryAfter: 5 * time.Minute}},
+		{"says sent", 200, [2]string{}, `{"outcome":"sent"}`, job.Outcome{Verdict: job.Sent}},
+		{"its own", 200, [2]string{}, `{"id":7,"token":"0198-token","outcome":"finished"}`, job.Outcome{Verdict: job.Finished}},
+		{"another's", 200, [2]string{}, `{"id":8,"outcome":"finished"}`,
+			job.Outcome{Verdict: job.TryAgain, Error: `the endpoint's reply is for another job, or another attempt: {"id":8,"outcome":"finished"}`}},
+		{"broken", 200, [2]string{}, `{"outcome":`, job.Outcome{Verdict: job.TryAgain, Error: `the endpoint's reply can't be read: unexpected end of JSON input: {"outcome":`}},
+		{"accepted", 202, [2]string{}, "receipt 5", job.Outcome{Verdict: job.Sent, Result: "receipt 5"}},
+		{"accepted, finished", 202, [2]string{}, `{"outcome":"finished"}`, job.Outcome{Verdict: job.Sent}},
+		{"accepted, failed", 202, [2]string{}, `{"outcome":"failed","error":"no"}`, job.Outcome{Verdict: job.Failed, Error: "no"}},
+		{"moved", 302, [2]string{"Location", "https://example.org/"}, "", job.Outcome{Verdict: job.Failed, Error: "302 Found: redirects are not followed: https://example.org/"}},
+		{"bad request", 400, [2]string{}, "no such field\nat line 5", job.Outcome{Verdict: job.Failed, Error: "400 Bad Request: no such field"}},
+		{"gone, and why", 410, [2]string{}, `{"outcome":"failed","error":"left us"}`, job.Outcome{Verdict: job.Failed, Error: "left us"}},
+		{"never better", 404, [2]string{}, `{"outcome":"finished"}`, job.Outcome{Verdict: job.Failed, Error: "404 Not Found"}},
+		{"worse", 503, [2]string{}, `{"outcome":"failed"}`, job.Outcome{Verdict: job.Failed, Error: "503 Service Unavailable"}},
+		{"timeout", 408, [2]string{}, "", job.Outcome{Verdict: job.TryAgain, Error: "408 Request Timeout"}},
+		{"too early", 425, [2]string{}, "", job.Outcome{Verdict: job.TryAgain, Error: "425 Too Early"}},
+		{"a proxy's page", 502, [2]string{"Content-Type", "text/html; charset=utf-8"}, "<html>", job.Outcome{Verdict: job.TryAgain, Error: "502 Bad Gateway"}},
+		{"too many", 429, [2]string{"Retry-After", "90"}, "", job.Outcome{Verdict: job.TryAgain, Error: "429 Too Many Requests", RetryAfter: 90 * time.Second}},
+		{"at once", 429, [2]string{"Retry-After", "0"}, "", job.Outcome{Verdict: job.TryAgain, Error: "429 Too Many Requests", RetryAfter: 1}},
+		{"a date", 503, [2]string{"Retry-After", date(time.Hour)}, "", job.Outcome{Verdict: job.TryAgain, Error: "503 Service Unavailable", RetryAfter: time.Hour}},
+		{"a date that is over", 503, [2]string{"Retry-After", date(-time.Hour)}, "", job.Outcome{Verdict: job.TryAgain, Error: "503 Service Unavailable", RetryAfter: 1}},
+		{"too long", 503, [2]string{"Retry-After", "99999999"}, "", job.Outcome{Verdict: job.TryAgain, Error: "503 Service Unavailable", RetryAfter: 24 * time.Hour}},
+		{"no time", 503, [2]string{"Retry-After", "soon"}, "", job.Outcome{Verdict: job.TryAgain, Error: "503 Service Unavailable"}},
+		{"its own time", 503, [2]string{"Retry-After", "90"}, `{"outcome":"retry","retry_after":"5m"}`,
+			job.Outcome{Verdict: job.TryAgain, Error: "503 Service Unavailable", RetryAfter: 5 * time.Minute}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			h := endpoint(t, func(w http.ResponseWriter, _ *http.Request) {
+				if tt.header[0] != "" {
+					w.Header().Set(tt.header[0], tt.header[1])
+				}
+				w.WriteHeader(tt.status)
+				_, _ = io.WriteString(w, tt.body)
+			})
+			got := h.Handle(t.Context(), testJob())
+			got.Ran = 0
+			near := cmp.Comparer(func(a, b time.Duration) bool { return (a-b).Abs() < time.Minute && (a == 0) == (b == 0) })
+			if diff := cmp.Diff(tt.want, got, near); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// The request has the job as a program reads it, the headers of the config, and a signature that a library of Standard
+// Webhooks takes: this is its rule.
+func TestHTTPRequest(t *testing.T) {
+	t.Parallel()
+	secret := []byte("a secret of 24 bytes or so")
+	var seen []string
+	h := endpoint(t, func(_ http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		mac := hmac.New(sha256.New, secret)
+		_, _ = io.WriteString(mac, r.Header.Get("webhook-id")+"."+r.Header.Get("webhook-timestamp")+"."+string(body))
+		signed := "v1,"+base64.StdEncoding.EncodeToString(mac.Sum(nil)) == r.Header.Get("webhook-signature")
+		seen = append(seen, fmt.Sprint(r.Method, " ", r.URL.Path, " ", r.Header.Get("X-Team"), " ", r.Header.Get("Content-Type"), " ",
+			r.Header.Get("webhook-id"), " ", signed))
+		var message struct {
+			ID      int64
+			Attempt int
+			Data    json.RawMessage `json:"job_data"`
+		}
+		if err := json.Unmarshal(body, &message); err != nil || message.ID != 7 || message.Attempt != 2 || string(message.Data) != testJob().Data {
+			t.Errorf("%v: %s", err, body)
+		}
+	})
+	h.Secret, h.Header, h.Method = secret, http.Header{"X-Team": {"shop"}}, http.MethodPut
+	for range 2 {
+		if o := h.Handle(t.Context(), testJob()); o.Verdict != job.Finished {
+			t.Errorf("%+v", o)
+		}
+	}
+	want := "PUT /jobs shop application/json emails-7-1772359200250000 true"
+	if diff := cmp.Diff([]string{want, want}, seen); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// A large job arrives whole, and a result of a mebibyte too. What is longer is an error, also where it was compressed to a
+// small one, and is not read to its end.
+func TestHTTPSizes(t *testing.T) {
+	t.Parallel()
+	var written atomic.Int64
+	h := endpoint(t, func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		var message struct {
+			Data struct {
+				Reply int
+				Zip   bool
+			} `json:"job_data"`
+		}
+		_ = json.Unmarshal(body, &message)
+		out := io.Writer(w)
+		if message.Data.Zip {
+			w.Header().Set("Content-Encoding", "gzip")
+			zip := gzip.NewWriter(w)
+			defer func() { _ = zip.Close() }()
+			out = zip
+		}
+		for n := message.Data.Reply; n > 0; n -= 1 << 16 {
+			k, err := io.WriteString(out, strings.Repeat("x", min(n, 1<<16)))
+			if written.Add(int64(k)); err != nil {
+				return
+			}
+		}
+	})
+	j := testJob()
+	j.Data = fmt.Sprintf(`{"reply":%d,"text":"%s"}`, 1<<20, strings.Repeat("ü", 1<<19-100))
+	if o := h.Handle(t.Context(), j); len(o.Result) != 1<<20 {
+		t.Errorf("%s, %d bytes: %s", o.Verdict, len(o.Result), o.Error)
+	}
+	for _, data := range []string{`{"reply":1048577}`, `{"reply":1073741824,"zip":true}`, `{"reply":10737418240}`} {
+		j.Data = data
+		if o := h.Handle(t.Context(), j); o.Error != "200 OK, and its body has more than 1048576 bytes" || o.Verdict != job.TryAgain {
+			t.Errorf("%s: %+v", data, o)
+		}
+	}
+	if written.Load() > 1<<29 {
+		t.Errorf("the server could send %d bytes", written.Load())
+	}
+}
+
+// Addresses that are not public are refused, whatever the name was, and unless the config has their networks.
+func TestHTTPAddresses(t *testing.T) {
+	t.Parallel()
+	h := endpoint(t, func(http.ResponseWriter, *http.Request) {})
+	if o := h.Handle(t.Context(), testJob()); o.Verdict != job.Finished {
+		t.Errorf("%+v", o)
+	}
+	_, port, err := net.SplitHostPort(strings.Split(h.URL, "/")[2])
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, host := range []string{"127.0.0.1", "localhost", "0.0.0.0", "[::ffff:127.0.0.1]", "[::1]", "10.0.0.1", "169.254.169.254", "192.168.1.1", "100.64.0.1",
+		"[fe80::1]", "[fd00::1]", "[64:ff9b::7f00:1]", "[2002:7f00:1::]", "[::]"} {
+		h := &handler.HTTP{URL: "http://" + host + ":" + port + "/"}
+		o := h.Handle(t.Context(), testJob())
+		if o.Verdict != job.TryAgain || !strings.Contains(o.Error, "is no public address, and no network of the handler has it") {
+			t.Errorf("%s: %+v", host, o)
+		}
+	}
+}
+
+// A server's certificate is verified; a timeout, a server that hangs up and one that is not there are errors.
+func TestHTTPConnection(t *testing.T) {
+	t.Parallel()
+	secure := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	defer secure.Close()
+	secure.Config.ErrorLog = nil
+	h := &handler.HTTP{URL: secure.URL, Networks: loopback}
+	if o := h.Handle(t.Context(), testJob()); o.Verdict != job.TryAgain || !strings.Contains(o.Error, "certificate signed by unknown authority") {
+		t.Errorf("an unknown authority: %+v", o)
+	}
+	known := &handler.HTTP{URL: secure.URL, Networks: loopback, RootCAs: x509.NewCertPool()}
+	defer known.Close()
+	known.RootCAs.AddCert(secure.Certificate())
+	if o := known.Handle(t.Context(), testJob()); o.Verdict != job.Finished {
+		t.Errorf("a known authority: %+v", o)
+	}
+
+	release := make(chan struct{})
+	slow := endpoint(t, func(_ http.ResponseWriter, r *http.Request) {
+		select {
+		case <-r.Context().Done():
+		case <-release:
+		}
+	})
+	defer close(release)
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 100*time.Millisecond, errors.New("timeout after 100ms"))
+	defer cancel()
+	if o := slow.Handle(ctx, testJob()); o.Error != "timeout after 100ms" {
+		t.Errorf("a timeout: %+v", o)
+	}
+
+	rude := endpoint(t, func(w http.ResponseWriter, _ *http.Request) {
+		c, _, err := w.(http.Hijacker).Hijack()
+		if err == nil {
+			_ = c.Close()
+		}
+	})
+	if o := rude.Handle(t.Context(), testJob()); o.Error != "EOF" && !strings.Contains(o.Error, "reset") {
+		t.Errorf("a hang-up: %+v", o)
+	}
+	gone := &handler.HTTP{URL: "http://127.0.0.1:1/", Networks: loopback}
+	if o := gone.Handle(t.Context(), testJob()); !strings.Contains(o.Error, "connection refused") {
+		t.Errorf("nobody there: %+v", o)
+	}
+}
+
+// A proxy is taken from the environment only where the handler wants it, and its own address is checked.
+func TestHTTPProxy(t *testing.T) {
+	asked := 0
+	proxy := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked++ }))
+	defer proxy.Close()
+	t.Setenv("HTTP_PROXY", proxy.URL)
+	for _, tt := range []struct {
+		h    *handler.HTTP
+		want job.Verdict
+	}{
+		{&handler.HTTP{Networks: loopback}, job.TryAgain},
+		{&handler.HTTP{Proxy: true}, job.TryAgain},
+		{&handler.HTTP{Proxy: true, Networks: loopback}, job.Finished},
+	} {
+		tt.h.URL = "http://shop.invalid/jobs"
+		if o := tt.h.Handle(t.Context(), testJob()); o.Verdict != tt.want {
+			t.Errorf("proxy %t: %+v", tt.h.Proxy, o)
+		}
+		tt.h.Close()
+	}
+	if asked != 1 {
+		t.Errorf("the proxy was asked %d times", asked)
+	}
+}
+
+// Connections are kept.
+func TestHTTPKeepsConnections(t *testing.T) {
+	t.Parallel()
+	var opened sync.Map
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	server.Config.ConnState = func(c net.Conn, s http.ConnState) {
+		if s == http.StateNew {
+			opened.Store(c.RemoteAddr().String(), true)
+		}
+	}
+	server.Start()
+	defer server.Close()
+	h := &handler.HTTP{URL: server.URL, Networks: loopback}
+	defer h.Close()
+	for range 20 {
+		if diff := cmp.Diff(job.Outcome{Verdict: job.Finished}, h.Handle(t.Context(), testJob()), cmpopts.IgnoreFields(job.Outcome{}, "Ran")); diff != "" {
+			t.Fatal(diff)
+		}
+	}
+	n := 0
+	opened.Range(func(any, any) bool { n++; return true })
+	if n != 1 {
+		t.Errorf("%d connections were opened", n)
+	}
+}
+
+func TestCheckURL(t *testing.T) {
+	for _, good := range []string{"https://example.org", "http://10.0.0.1:8080/a?b=c"} {
+		if err := handler.CheckURL(good); err != nil {
+			t.Errorf("%s: %v", good, err)
+		}
+	}
+	for _, bad := range []string{"", "example.org", "ftp://example.org", "https://", "https://u:p@example.org/", "https://example.org/#a", "http://a b/"} {
+		if handler.CheckURL(bad) == nil {
+			t.Errorf("%q is taken", bad)
+		}
+	}
+}

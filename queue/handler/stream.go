@@ -1,0 +1,196 @@
+package handler
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/hipq/hipq/queue/job"
+)
+
+// Stream runs programs that take one job after another: so what a program costs to start, it costs once a worker and not
+// once a job. Each job is a line of JSON on the program's stdin, as for Exec; the program answers each by a line on its
+// stdout, in any order:
+//
+//	{"id": 7, "token": "…", "outcome": "finished|retry|failed|sent", "result": …, "error": …, "retry_after": "5m"}
+//
+// The id is the job's, and so is the token, where there is one. Lines that don't begin with a brace, and stderr, are the
+// program's log: of each attempt is kept what came while it ran, the last 16 KiB of that.
+//
+// A program starts with the first job that no other has room for. It is told to end by the end of its stdin, and may end by
+// itself after any answer. If it ends without an answer to a job, that is an error of the attempt; one that it had not
+// begun to read goes to another. After a line that can't be understood, or when a job has to be stopped, it gets no further
+// jobs: it may answer those that it has. When each of these is answered or to be stopped, it gets a TERM and, after Grace, a
+// KILL; if all were answered, it has Grace to end. Programs that end again and again without any answer are started
+// ever more slowly.
+//
+// A Stream is safe for concurrent use. Close it when the worker has ended.
+type Stream struct {
+	Program
+	// Processes is how many programs run at once, at most; below 1 is 1.
+	Processes int
+	// InFlight is how many jobs each has at once, at most; below 1 is 1.
+	InFlight int
+
+	mu       sync.Mutex
+	talks    []*talk // with those programs that take jobs
+	starting int     // so many are about to be among them
+	closed   bool
+	futile   int           // so many programs have ended in a row without any answer
+	startAt  time.Time     // not before that the next program starts
+	changed  chan struct{} // closed when one may have room; nil while nobody waits for that
+	ending   sync.WaitGroup
+}
+
+// errClosed is what a job gets that comes after the end of its worker.
+var errClosed = errors.New("the worker has ended")
+
+// Handle gives the job to a program and waits for its answer.
+func (s *Stream) Handle(ctx context.Context, j *job.Job) job.Outcome {
+	begin := time.Now()
+	line := Message(j)
+	for {
+		t, err := s.take(ctx)
+		if err != nil {
+			outcome := tryAgain(err.Error())
+			outcome.Ran = time.Since(begin)
+			return outcome
+		}
+		outcome, unread := t.ask(ctx, j, line)
+		s.giveBack(t)
+		if !unread {
+			outcome.Ran = time.Since(begin)
+			return outcome
+		}
+	}
+}
+
+// Close tells the programs to end, kills those that have not ended after Grace, and waits for that. No job may be running.
+func (s *Stream) Close() {
+	s.mu.Lock()
+	s.closed = true
+	talks := slices.Clone(s.talks)
+	s.mu.Unlock()
+	for _, t := range talks {
+		t.retire(errClosed.Error())
+	}
+	s.ending.Wait()
+}
+
+// take finds a program that has room for a job, or starts one.
+func (s *Stream) take(ctx context.Context) (*talk, error) {
+	for {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		t, mayStart, wait := s.choose(time.Now())
+		switch {
+		case t != nil:
+			return t, nil
+		case mayStart:
+			return s.launch(ctx)
+		case wait == nil:
+			return nil, errClosed
+		}
+		select {
+		case <-wait:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// choose gives the talk that has the most room, or says that another program may be started, or what to wait for; when the
+// stream is closed, none of these.
+func (s *Stream) choose(now time.Time) (t *talk, mayStart bool, wait <-chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, false, nil
+	}
+	for _, one := range s.talks {
+		if one.taken < max(1, s.InFlight) && (t == nil || one.taken < t.taken) {
+			t = one
+		}
+	}
+	free := len(s.talks)+s.starting < max(1, s.Processes)
+	switch {
+	case free && (t == nil || t.taken > 0) && !now.Before(s.startAt):
+		s.starting++
+		return nil, true, nil
+	case t != nil:
+		t.taken++
+		return t, false, nil
+	}
+	if s.changed == nil {
+		s.changed = make(chan struct{})
+	}
+	if free {
+		time.AfterFunc(s.startAt.Sub(now), s.wake)
+	}
+	return nil, false, s.changed
+}
+
+// launch starts a program for a job.
+func (s *Stream) launch(ctx context.Context) (t *talk, err error) {
+	t, err = s.open(ctx)
+	s.mu.Lock()
+	s.starting--
+	if err == nil {
+		t.taken = 1
+		s.talks = append(s.talks, t)
+		s.ending.Add(1)
+	}
+	s.mu.Unlock()
+	s.wake()
+	if err == nil {
+		t.begin()
+	}
+	return t, err
+}
+
+func (s *Stream) giveBack(t *talk) {
+	s.mu.Lock()
+	t.taken--
+	s.mu.Unlock()
+	s.wake()
+}
+
+// wake has those look again who wait for room.
+func (s *Stream) wake() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.changed != nil {
+		close(s.changed)
+		s.changed = nil
+	}
+}
+
+// leave takes a program from those that take jobs.
+func (s *Stream) leave(t *talk) {
+	s.mu.Lock()
+	s.talks = slices.DeleteFunc(s.talks, func(one *talk) bool { return one == t })
+	s.mu.Unlock()
+	s.wake()
+}
+
+// maxStartDelay is how long the next start waits, at most, for programs that end without any answer.
+const maxStartDelay = 30 * time.Second
+
+// wasFutile notes that a program has ended without any answer: the second in a row has the next one wait a second, each
+// further one twice as long.
+func (s *Stream) wasFutile() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.futile++; s.futile > 1 {
+		s.startAt = time.Now().Add(min(time.Second<<min(s.futile-2, 10), maxStartDelay))
+	}
+}
+
+// wasUseful notes an answer.
+func (s *Stream) wasUseful() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.futile, s.startAt = 0, time.Time{}
+}

@@ -1,0 +1,408 @@
+package handler_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hipq/hipq/queue/handler"
+	"github.com/hipq/hipq/queue/job"
+)
+
+// task is what a job has the program of these tests do, in this order.
+type task struct {
+	Log     string `json:"log,omitempty"`
+	SleepMS int    `json:"sleep_ms,omitempty"`
+	// Deaf has it ignore TERM.
+	Deaf bool `json:"deaf,omitempty"`
+	// Say is what it prints, with ID and TOKEN in it. Without any, the answer has its process id as the result.
+	Say string `json:"say,omitempty"`
+	// Silent has it print nothing.
+	Silent bool `json:"silent,omitempty"`
+	// Fill has the answer carry so many bytes.
+	Fill  int  `json:"fill,omitempty"`
+	Close bool `json:"close,omitempty"`
+	Exit  *int `json:"exit,omitempty"`
+	// Echo has the answer carry the job's data.
+	Echo string `json:"echo,omitempty"`
+}
+
+// streamProgram is the program of a Stream in these tests. It does its jobs side by side, unless it is told "single". With
+// "born FILE" it writes a line into a file when it starts, and with "stillborn" it ends then.
+func streamProgram(args []string) error {
+	single := slices.Contains(args, "single")
+	if at := slices.Index(args, "born"); at >= 0 {
+		f, err := os.OpenFile(args[at+1], os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+		if err != nil {
+			return err
+		}
+		if _, err = fmt.Fprintln(f, os.Getpid()); err != nil {
+			return err
+		}
+		_ = f.Close()
+	}
+	if slices.Contains(args, "stillborn") {
+		return errors.New("no such table: users")
+	}
+	in := bufio.NewReader(os.Stdin)
+	var doing sync.WaitGroup
+	defer doing.Wait()
+	for {
+		line, err := in.ReadBytes('\n')
+		if errors.Is(err, io.EOF) {
+			if slices.Contains(args, "stays") {
+				select {}
+			}
+			return nil
+		}
+		var j struct {
+			ID    int64           `json:"id"`
+			Token string          `json:"token"`
+			Data  json.RawMessage `json:"job_data"`
+		}
+		if err := json.Unmarshal(line, &j); err != nil {
+			return err
+		}
+		var do task
+		_ = json.Unmarshal(j.Data, &do)
+		work := func() { do.perform(j.ID, j.Token, string(j.Data)) }
+		if single {
+			work()
+		} else {
+			doing.Go(work)
+		}
+	}
+}
+
+var printing sync.Mutex
+
+func (do task) perform(id int64, token, data string) {
+	if do.Deaf {
+		ignoreTerm()
+	}
+	fmt.Fprint(os.Stderr, do.Log)
+	time.Sleep(time.Duration(do.SleepMS) * time.Millisecond)
+	said := do.Say
+	switch {
+	case do.Silent:
+	case said == "":
+		result := any(strconv.Itoa(os.Getpid()))
+		if do.Fill > 0 {
+			result = strings.Repeat("x", do.Fill)
+		}
+		if do.Echo != "" {
+			result = json.RawMessage(data)
+		}
+		text, _ := json.Marshal(result)
+		said = `{"id":ID,"token":"TOKEN","outcome":"finished","result":` + string(text) + "}\n"
+	case !strings.HasSuffix(said, "\n"):
+		said += "\n"
+	}
+	printing.Lock()
+	fmt.Print(strings.NewReplacer("ID", strconv.FormatInt(id, 10), "TOKEN", token).Replace(said))
+	printing.Unlock()
+	if do.Close {
+		_ = os.Stdout.Close()
+	}
+	if do.Exit != nil {
+		os.Exit(*do.Exit)
+	}
+}
+
+// stream is a Stream of such programs.
+func stream(t *testing.T, processes, inFlight int, args ...string) *handler.Stream {
+	t.Helper()
+	s := &handler.Stream{
+		Program: handler.Program{
+			Argv: append([]string{os.Args[0], "stream"}, args...), Grace: 20 * time.Second, WorkerID: newWorkerID(),
+		},
+		Processes: processes, InFlight: inFlight,
+	}
+	t.Cleanup(s.Close)
+	return s
+}
+
+// jobOf is a job with this number and task.
+func jobOf(id int64, do task) *job.Job {
+	j := testJob()
+	data, _ := json.Marshal(do)
+	j.ID, j.AttemptToken, j.Data = id, fmt.Sprintf("token-%d", id), string(data)
+	return j
+}
+
+// outcomes runs the jobs side by side, each a moment after the one before.
+func outcomes(t *testing.T, s *handler.Stream, jobs ...*job.Job) []job.Outcome {
+	t.Helper()
+	list := make([]job.Outcome, len(jobs))
+	var all sync.WaitGroup
+	for i, j := range jobs {
+		all.Go(func() {
+			ctx, cancel := context.WithTimeoutCause(t.Context(), j.Timeout, fmt.Errorf("timeout after %s", j.Timeout))
+			defer cancel()
+			list[i] = s.Handle(ctx, j)
+			list[i].Ran = 0
+		})
+		time.Sleep(20 * time.Millisecond)
+	}
+	all.Wait()
+	return list
+}
+
+func TestStreamOutcome(t *testing.T) {
+	t.Parallel()
+	s := stream(t, 1, 1)
+	tests := []struct {
+		name string
+		do   task
+		want job.Outcome
+	}{
+		{"finished", task{Say: `{"id":ID,"token":"TOKEN","outcome":"finished"}`}, job.Outcome{Verdict: job.Finished}},
+		{"without a token", task{Say: `{"id":ID,"outcome":"finished"}`}, job.Outcome{Verdict: job.Finished}},
+		{"an id as text", task{Say: `{"id":"ID","outcome":"finished"}`}, job.Outcome{Verdict: job.Finished}},
+		{"a result", task{Say: `{"id":ID,"outcome":"finished","result":{"n":5}}`}, job.Outcome{Verdict: job.Finished, Result: `{"n":5}`}},
+		{"retry", task{Say: `{"id":ID,"outcome":"retry","error":"busy","retry_after":"5m"}`}, job.Outcome{Verdict: job.TryAgain, Error: "busy", RetryAfter: 5 * time.Minute}},
+		{"failed", task{Say: `{"id":ID,"outcome":"failed"}`}, job.Outcome{Verdict: job.Failed, Error: "the handler said failed"}},
+		{"sent", task{Say: `{"id":ID,"outcome":"sent","result":"4711"}`}, job.Outcome{Verdict: job.Sent, Result: "4711"}},
+		{"a log", task{Log: "to stderr\n", Say: "hello\n" + `{"level":"info"}` + "\n" + `{"id":ID,"outcome":"finished"}`},
+			job.Outcome{Verdict: job.Finished, Output: "to stderr\nhello\n" + `{"level":"info"}` + "\n"}},
+		{"emoji and NUL", task{Say: `{"id":ID,"outcome":"finished","result":"🙂\u0000"}`}, job.Outcome{Verdict: job.Finished, Result: "🙂\uFFFD"}},
+		{"no UTF-8", task{Log: "a\xffb\n", Say: `{"id":ID,"outcome":"finished"}`}, job.Outcome{Verdict: job.Finished, Output: "a\uFFFDb\n"}},
+	}
+	for i, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			got := outcomes(t, s, jobOf(int64(i+1), tt.do))[0]
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+	big := outcomes(t, s, jobOf(100, task{Fill: 1 << 20 / 2}), jobOf(101, task{Fill: 1 << 20}))
+	if len(big[0].Result) != 1<<20/2 {
+		t.Errorf("of a large result arrived %d bytes: %s", len(big[0].Result), big[0].Error)
+	}
+	if want := "can't be read: it is longer than 1048576 bytes"; !strings.Contains(big[1].Error, want) {
+		t.Errorf("a result that is too large: %q", big[1].Error)
+	}
+	data := `{"echo":"yes","text":"` + strings.Repeat("ü", 1<<19-100) + `"}`
+	j := jobOf(102, task{})
+	if j.Data = data; outcomes(t, s, j)[0].Result != data {
+		t.Error("a mebibyte of data did not come back as it was")
+	}
+}
+
+// One program has one job after another, two have two at once; answers come in any order.
+func TestStreamShares(t *testing.T) {
+	t.Parallel()
+	pids := func(s *handler.Stream, n, sleep int) map[string]bool {
+		var jobs []*job.Job
+		for i := range n {
+			jobs = append(jobs, jobOf(int64(i+1), task{SleepMS: sleep * (n - i)}))
+		}
+		seen := map[string]bool{}
+		for _, o := range outcomes(t, s, jobs...) {
+			if o.Verdict != job.Finished {
+				t.Errorf("%+v", o)
+			}
+			seen[o.Result] = true
+		}
+		return seen
+	}
+	if got := pids(stream(t, 1, 1), 5, 10); len(got) != 1 {
+		t.Errorf("one process: %v", got)
+	}
+	if got := pids(stream(t, 1, 5), 5, 100); len(got) != 1 {
+		t.Errorf("one process, five in flight: %v", got)
+	}
+	if got := pids(stream(t, 3, 1), 6, 300); len(got) != 3 {
+		t.Errorf("three processes: %v", got)
+	}
+	s := stream(t, 3, 1)
+	for range 3 {
+		if got := pids(s, 1, 1); len(got) != 1 {
+			t.Error(got)
+		}
+	}
+}
+
+// A program that crashes takes its own jobs with it, as errors, and none of another program's.
+func TestStreamCrash(t *testing.T) {
+	t.Parallel()
+	crash := 3
+	s := stream(t, 2, 2)
+	got := outcomes(t, s,
+		jobOf(1, task{SleepMS: 600}), jobOf(2, task{Log: "Traceback: boo\n", SleepMS: 300, Silent: true, Exit: &crash}),
+		jobOf(3, task{SleepMS: 600}), jobOf(4, task{SleepMS: 600}))
+	text := "the program ended without an answer: exit status 3"
+	errors := 0
+	for i, o := range got {
+		switch {
+		case o.Verdict == job.TryAgain && strings.HasPrefix(o.Error, text):
+			errors++
+		case o.Verdict != job.Finished || i == 1:
+			t.Errorf("job %d: %+v", i+1, o)
+		}
+	}
+	if want := text + ": Traceback: boo"; got[1].Error != want {
+		t.Errorf("got %q, want %q", got[1].Error, want)
+	}
+	if errors != 2 { // the crashed one had two in flight
+		t.Errorf("%d jobs went with the program, not 2: %+v", errors, got)
+	}
+	if o := outcomes(t, s, jobOf(5, task{}))[0]; o.Verdict != job.Finished {
+		t.Errorf("after the crash: %+v", o)
+	}
+}
+
+// What can't be understood is the error of the job that stays without an answer, and of no other.
+func TestStreamMisunderstood(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ name, say, want string }{
+		{"unreadable", `{"id":ID,"outcome":`, `a line of the program can't be read: unexpected end of JSON input: {"id":2,"outcome":; the program ended without an answer: exit status 0`},
+		{"too deep", `{"id":ID,"outcome":"finished","result":` + strings.Repeat("[", 20000) + strings.Repeat("]", 20000) + "}", "a line of the program can't be read: invalid character '[' exceeded max depth: "},
+		{"no outcome", `{"id":ID,"outcome":"done"}`, `a line of the program can't be read: its outcome is "done", which is none of finished, retry, failed, sent: `},
+		{"no id", `{"outcome":"finished"}`, "a line of the program can't be read: it has an outcome and no id: "},
+		{"unknown", `{"id":99,"outcome":"finished"}`, "the program answered for job 99, which it doesn't have; the program ended without an answer: exit status 0"},
+		{"another token", `{"id":ID,"token":"x","outcome":"finished"}`, "the program answered for job 2 with a token that is not the attempt's; the program ended without an answer: "},
+		{"twice", `{"id":ID,"outcome":"finished"}` + "\n" + `{"id":ID,"outcome":"failed"}`, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			s := stream(t, 1, 3)
+			got := outcomes(t, s, jobOf(1, task{SleepMS: 500}), jobOf(2, task{SleepMS: 100, Say: tt.say}), jobOf(3, task{SleepMS: 500}))
+			if got[0].Verdict != job.Finished || got[2].Verdict != job.Finished {
+				t.Errorf("the others: %+v, %+v", got[0], got[2])
+			}
+			if wrong := tt.want != ""; (got[1].Verdict == job.TryAgain) != wrong || !strings.HasPrefix(got[1].Error, tt.want) {
+				t.Errorf("got %.300q\nwant %q", got[1].Error, tt.want)
+			}
+			if o := outcomes(t, s, jobOf(4, task{}))[0]; o.Verdict != job.Finished {
+				t.Errorf("afterwards: %+v", o)
+			}
+		})
+	}
+}
+
+// A job that is over its time is stopped with its program, when the others of the program have been answered.
+func TestStreamTimeout(t *testing.T) {
+	t.Parallel()
+	s := stream(t, 1, 2)
+	s.Grace = 300 * time.Millisecond
+	late := jobOf(1, task{SleepMS: 60_000, Deaf: true})
+	late.Timeout = 400 * time.Millisecond
+	got := outcomes(t, s, late, jobOf(2, task{SleepMS: 1000}))
+	if got[0].Error != "timeout after 400ms" || got[0].Verdict != job.TryAgain {
+		t.Errorf("%+v", got[0])
+	}
+	if got[1].Verdict != job.Finished {
+		t.Fatalf("the other: %+v", got[1])
+	}
+	pid, err := strconv.Atoi(got[1].Result)
+	if err != nil || syscall.Kill(pid, 0) != syscall.ESRCH { //nolint:errorlint // an errno
+		t.Errorf("the program %s runs on after the attempt", got[1].Result)
+	}
+	if o := outcomes(t, s, jobOf(3, task{}))[0]; o.Verdict != job.Finished || o.Result == got[1].Result {
+		t.Errorf("afterwards: %+v", o)
+	}
+}
+
+// A program that closes its stdout can't answer: its jobs are errors, soon.
+func TestStreamClosesOutput(t *testing.T) {
+	t.Parallel()
+	s := stream(t, 1, 2)
+	got := outcomes(t, s, jobOf(1, task{SleepMS: 60_000}), jobOf(2, task{Close: true}))
+	if want := "the program has closed its standard output; the program ended without an answer: killed by signal: terminated"; got[0].Error != want {
+		t.Errorf("got %q\nwant %q", got[0].Error, want)
+	}
+	if got[1].Verdict != job.Finished {
+		t.Errorf("the one before: %+v", got[1])
+	}
+}
+
+// A program may end after any answer: what it has not read goes to another, at no cost.
+func TestStreamEndsInOrder(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS != "linux" {
+		t.Skip("only Linux says what nobody has read")
+	}
+	over := 0
+	s := stream(t, 2, 1, "single")
+	for i := range 30 {
+		if o := outcomes(t, s, jobOf(int64(i+1), task{Exit: &over}))[0]; o.Verdict != job.Finished {
+			t.Errorf("%+v", o)
+		}
+	}
+}
+
+// Programs that end as soon as they have begun are started ever more slowly.
+func TestStreamStillborn(t *testing.T) {
+	t.Parallel()
+	births := filepath.Join(t.TempDir(), "births")
+	s := stream(t, 1, 1, "stillborn", "born", births)
+	var jobs []*job.Job
+	for i := range 10 {
+		j := jobOf(int64(i+1), task{})
+		j.Timeout = 4 * time.Second
+		jobs = append(jobs, j)
+	}
+	counted := map[string]int{}
+	for _, o := range outcomes(t, s, jobs...) {
+		counted[o.Error]++
+	}
+	text, err := os.ReadFile(births)
+	if err != nil {
+		t.Fatal(err)
+	}
+	born := strings.Count(string(text), "\n")
+	if born < 2 || born > 5 {
+		t.Errorf("%d programs have started in four seconds", born)
+	}
+	want := map[string]int{"the program ended without an answer: exit status 1: no such table: users": born, "timeout after 4s": 10 - born}
+	if diff := cmp.Diff(want, counted); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// Close tells programs by the end of their input, and kills one that stays.
+func TestStreamClose(t *testing.T) {
+	t.Parallel()
+	for _, args := range [][]string{nil, {"stays"}} {
+		s := stream(t, 1, 1, args...)
+		s.Grace = 100 * time.Millisecond
+		pid, err := strconv.Atoi(outcomes(t, s, jobOf(1, task{}))[0].Result)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Close()
+		if syscall.Kill(pid, 0) != syscall.ESRCH { //nolint:errorlint // an errno
+			t.Errorf("%v: the program runs on", args)
+		}
+		if o := outcomes(t, s, jobOf(2, task{}))[0]; o.Error != "the worker has ended" {
+			t.Errorf("after Close: %+v", o)
+		}
+	}
+}
+
+// A flood on stderr holds up nothing, and its end is kept.
+func TestStreamFlood(t *testing.T) {
+	t.Parallel()
+	s := stream(t, 1, 1)
+	o := outcomes(t, s, jobOf(1, task{Log: strings.Repeat("0123456789", 50_000) + "the end\n"}))[0]
+	if o.Verdict != job.Finished || len(o.Output) > 20<<10 || !strings.HasSuffix(o.Output, "789the end\n") {
+		t.Errorf("%s, %d bytes: %.100s", o.Verdict, len(o.Output), o.Output)
+	}
+}
