@@ -50,8 +50,7 @@ func (a *app) mailOutage(c *config.Config, what []string, started int, err error
 	}
 	away := false
 	if err != nil {
-		code, _ := a.diagnose(err)
-		away = code == exitTryLater && started == 0 && !errors.Is(err, worker.ErrLockLost)
+		away = a.isAway(err) && started == 0 && !errors.Is(err, worker.ErrLockLost)
 	}
 	if away && !c.Mail {
 		return unsaid{err}

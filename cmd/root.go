@@ -209,13 +209,13 @@ func connect(ctx context.Context, c *config.Config) (*instance, error) {
 	}
 	db, err := schema.Open(ctx, c.Database, names)
 	if err != nil {
-		return nil, err
+		return nil, orGone(c, err)
 	}
 	err = db.Check(ctx, tables(c))
 	unfit, _ := errors.AsType[schema.QueueErrors](err)
 	if err != nil && (len(unfit) == 0 || len(unfit) == len(c.Queues)) {
 		_ = db.Close()
-		return nil, err
+		return nil, orGone(c, err)
 	}
 	return &instance{Config: c, db: db, unfit: unfit}, nil
 }

@@ -6,8 +6,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-
-	"github.com/hipq/hipq/schema"
 )
 
 // watchUsage is of a flag that without a value has the default of watchEvery.
@@ -26,10 +24,10 @@ func (a *app) watch(ctx context.Context, every time.Duration, show func() error)
 			return ctx.Err()
 		case err == nil:
 		default:
-			code, hint := a.diagnose(err)
-			if trouble, _ := schema.Diagnose(err); trouble != schema.TryLater {
+			if !a.isAway(err) {
 				return err
 			}
+			code, hint := a.diagnose(err)
 			a.report(code, err, hint)
 		}
 		if a.out.err != nil {
