@@ -165,6 +165,10 @@ func (a *app) operate(cmd *cobra.Command, o operation) error {
 		if all, err = o.find(cmd, i, q); err != nil {
 			return err
 		}
+		if len(all) == 0 && !o.dryRun && o.filter.narrows() {
+			a.say(fmt.Sprintf("%s: nothing was done, for no job of %s that it can be done to meets the flags", o.verb, q.Name))
+			return nil
+		}
 		if o.ask && !o.dryRun && len(all) > 0 && !a.confirmed(fmt.Sprintf("%s %s of %s", o.verb, jobs(len(all)), q.Name)) {
 			if cmd.Context().Err() != nil {
 				return advised{errInterrupted, "nothing was changed"}
