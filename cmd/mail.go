@@ -181,8 +181,8 @@ func (a *app) mailQueue(ctx context.Context, i *instance, q *queue.Queue, ways [
 			continue
 		}
 		k := failureOf(q, queue.Filter{Standing: queue.Failed}, found.Kinds[at])
-		a.say(fmt.Sprintf("%s of %s failed for good since %s: %s", numbered(k.Jobs), of, i.maybe(k.First), orDash(k.Error)),
-			"look:  "+strings.Replace(k.Retry, "hipq retry", "hipq failures", 1), "retry: "+k.Retry)
+		a.say(fmt.Sprintf("%s of %s failed for good so far, since %s: %s", numbered(k.Jobs), of, i.maybe(k.First), orDash(k.Error)),
+			"look:  "+strings.Replace(k.Retry, "hipq retry", "hipq failures", 1), "retry: "+k.Retry+"   # when the cause is mended")
 	}
 	return nil
 }
