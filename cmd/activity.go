@@ -72,7 +72,7 @@ func (a *app) runActivity(cmd *cobra.Command, f activityFlags) error {
 	defer i.close()
 	var queues []*queue.Queue
 	if f.queue != "" || f.jobType != "" {
-		if queues, err = i.named(cmd, f.queue); err != nil {
+		if queues, err = i.named(cmd.Context(), f.queue); err != nil {
 			return err
 		}
 	}

@@ -146,15 +146,11 @@ func parseID(arg string) (int64, error) {
 
 // operate does it. What fails for one job is reported, and the others are done all the same.
 func (a *app) operate(cmd *cobra.Command, o operation) error {
-	i, err := a.openPatiently(cmd)
+	i, q, err := openQueue(cmd, a.openPatiently, o.queue)
 	if err != nil {
 		return err
 	}
 	defer i.close()
-	q, err := i.queue(cmd.Context(), o.queue)
-	if err != nil {
-		return err
-	}
 	if o.prepare != nil {
 		if err := o.prepare(i); err != nil {
 			return err

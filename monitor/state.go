@@ -59,32 +59,20 @@ func (m *Monitor) State(ctx context.Context, over time.Duration) (State, error) 
 	if s.Types, err = m.types(ctx, now, over); err != nil {
 		return s, err
 	}
-	if s.LastTick, err = m.lastTick(ctx); err != nil {
+	workers := roster.New(m.db)
+	heard, err := workers.LastHeard(ctx)
+	if err != nil {
 		return s, err
 	}
-	if s.DeadWorkers, err = roster.New(m.db).Died(ctx, now.Add(-over)); err != nil {
+	if heard != nil {
+		s.LastTick = heard.Heartbeat.Time
+	}
+	if s.DeadWorkers, err = workers.Died(ctx, now.Add(-over)); err != nil {
 		return s, err
 	}
 	missing, err := m.Missing(ctx, lastComplete(now).Add(-time.Hour))
 	s.MissedHours = len(missing)
 	return s, err
-}
-
-// lastTick is the last sign of life of any worker, zero if there never was one.
-func (m *Monitor) lastTick(ctx context.Context) (time.Time, error) {
-	r := roster.New(m.db)
-	last, err := r.Last(ctx)
-	if err != nil || last == nil {
-		return time.Time{}, err
-	}
-	seen := last.Heartbeat.Time
-	atWork, err := r.AtWork(ctx)
-	for _, w := range atWork {
-		if w.Heartbeat.After(seen) {
-			seen = w.Heartbeat.Time
-		}
-	}
-	return seen, err
 }
 
 // types are the job types of which there is something to say, by queue and name.
