@@ -154,7 +154,7 @@ func (a *app) takeHour(cmd *cobra.Command, i *instance, format string, o monitor
 		return err
 	}
 	if o.at == "" { // how it is now says nothing about a past hour
-		if r.state, err = i.state(cmd.Context()); err != nil {
+		if r.state, err = i.state(cmd.Context(), 0); err != nil {
 			return err
 		}
 		r.Health = new(i.Alert.Judge(r.state))

@@ -68,7 +68,7 @@ func (i *instance) sheet(ctx context.Context, m *monitor.Monitor, hour time.Time
 
 // addPresent adds how the instance is now.
 func (i *instance) addPresent(ctx context.Context, s *sheet.Sheet) error {
-	state, err := i.state(ctx)
+	state, err := i.state(ctx, i.Alert.Enough())
 	if err != nil {
 		return err
 	}
