@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/hipq/hipq/config"
-	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/internal/notice"
 	"github.com/hipq/hipq/schema"
 )
@@ -26,7 +24,7 @@ func (e gone) Unwrap() error { return e.error }
 func (e gone) until() string { return "it was there until " + zonedTime(e.last, e.config.Location) }
 
 func (e gone) where() string {
-	if e.config.Database.Driver == engine.SQLite.Name {
+	if e.config.Database.Path != "" {
 		return "is its disk mounted?"
 	}
 	return "does database.dsn lead to the right server, is it being restored?"
@@ -38,11 +36,11 @@ func (e gone) hint() string {
 
 // seen is when a tick of this user last found the config's database; nil where nobody can note it.
 func seen(c *config.Config) *notice.Seen {
-	where := c.Database.Path
-	if c.Database.Driver != engine.SQLite.Name {
+	where := c.Database.Path // of SQLite
+	if where == "" {
 		where = schema.WithoutPassword(c.Database.DSN)
 	}
-	s, err := notice.SeenOf(strings.Join([]string{c.Database.Driver, where, c.Name}, "\x00"))
+	s, err := notice.SeenOf(where + "\x00" + c.Name)
 	if err != nil {
 		return nil
 	}
