@@ -113,7 +113,6 @@ func (a *app) runInit(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	noteSeen(c)
 	done.Tables = append(done.Tables, made...)
 	a.warnOfPrograms(c, nil, nil)
 	if a.json {
