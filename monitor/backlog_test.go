@@ -120,6 +120,9 @@ func TestBacklogReadsLittle(t *testing.T) {
 			}
 			n += of
 		}
+		if err := rows.Err(); err != nil {
+			t.Fatal(err)
+		}
 		return n
 	}
 	const most = 10
