@@ -152,7 +152,11 @@ func (l *Log) CountFound(ctx context.Context, by Filter) (n int, all bool, err e
 }
 
 func (by Filter) where() (string, []any) {
-	var w engine.Where
+	w := by.terms()
+	return w.SQL(), w.Args
+}
+
+func (by Filter) terms() (w engine.Where) {
 	for _, c := range []struct {
 		column string
 		given  bool
@@ -175,5 +179,5 @@ func (by Filter) where() (string, []any) {
 	if by.After != 0 {
 		w.And("id > ?", by.After)
 	}
-	return w.SQL(), w.Args
+	return w
 }

@@ -64,6 +64,9 @@ type activityFlags struct {
 	follow bool
 }
 
+// lookedFor is how long activity looks for entries that somebody waits for.
+const lookedFor = 3 * time.Second
+
 func (a *app) runActivity(cmd *cobra.Command, f activityFlags) error {
 	i, err := a.openPatiently(cmd)
 	if err != nil {
@@ -72,7 +75,7 @@ func (a *app) runActivity(cmd *cobra.Command, f activityFlags) error {
 	defer i.close()
 	var queues []*queue.Queue
 	if f.queue != "" || f.jobType != "" {
-		if queues, err = i.named(cmd, f.queue); err != nil {
+		if queues, err = i.named(cmd.Context(), f.queue); err != nil {
 			return err
 		}
 	}
@@ -98,16 +101,30 @@ func (a *app) runActivity(cmd *cobra.Command, f activityFlags) error {
 	}
 	t := newTable(a.out, i.zoned("AT"), "KIND", "STATE", "QUEUE", "JOB", "TYPE", "KEY", "ATTEMPT", "WAITED", "RAN", "WORKER", "ERROR").
 		narrowing([]string{"TYPE", "KEY", "ERROR"}, []string{"WORKER", "WAITED", "RAN", "KIND"})
-	listed := 0
-	err = log.Find(cmd.Context(), by, func(e activity.Entry) error {
+	listed, back := 0, time.Time{}
+	list := func(e activity.Entry) error {
 		listed++
 		return t.row(entryRow(i.localCell(e.At), e)...)
-	})
+	}
+	if by.Limit > 0 && by.JobID == 0 { // else an index serves it, or all are wanted
+		var found []activity.Entry
+		found, back, err = log.Newest(cmd.Context(), by, lookedFor)
+		for n := 0; n < len(found) && err == nil; n++ {
+			err = list(found[n])
+		}
+	} else {
+		err = log.Find(cmd.Context(), by, list)
+	}
 	if err != nil {
 		return err
 	}
 	if err := t.end(); err != nil {
 		return err
+	}
+	if !back.IsZero() {
+		a.out.line("it has looked back to %s; --until %s goes on from there, --limit 0 looks at all",
+			i.local(back), back.UTC().Truncate(time.Second).Add(time.Second).Format(time.RFC3339))
+		return nil
 	}
 	left := leftOut{what: "entries", listed: listed, limit: by.Limit}
 	return a.printLeftOut(left, func() (int, bool, error) { return log.CountFound(cmd.Context(), by) })

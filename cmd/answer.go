@@ -27,15 +27,11 @@ type answered struct {
 }
 
 func (a *app) answer(cmd *cobra.Command, name string, answer queue.Answer, dryRun bool) error {
-	i, err := a.open(cmd)
+	i, q, err := openQueue(cmd, a.open, name)
 	if err != nil {
 		return err
 	}
 	defer i.close()
-	q, err := i.queue(cmd.Context(), name)
-	if err != nil {
-		return err
-	}
 	if err := knownType(cmd, []*queue.Queue{q}, "", answer.Type); err != nil {
 		return err
 	}

@@ -92,15 +92,11 @@ type enqueued struct {
 }
 
 func (a *app) enqueueOne(cmd *cobra.Command, name, jobType string, o enqueueOptions) error {
-	i, err := a.open(cmd)
+	i, q, err := openQueue(cmd, a.open, name)
 	if err != nil {
 		return err
 	}
 	defer i.close()
-	q, err := i.queue(cmd.Context(), name)
-	if err != nil {
-		return err
-	}
 	j, err := a.newJob(cmd, jobType, o, i)
 	if err != nil {
 		return err

@@ -146,7 +146,10 @@ func joined(err error) (said []string) {
 
 func (a *app) diagnose(err error) (code int, hint string) {
 	var unread misread
+	var away gone
 	switch {
+	case errors.As(err, &away):
+		return exitConfig, away.hint()
 	case errors.As(err, &unread):
 		return exitUsage, unread.hint()
 	case errors.As(err, new(usageError)), errors.Is(err, config.ErrFlag):

@@ -76,27 +76,11 @@ type failureKind struct {
 }
 
 func (a *app) runFailures(cmd *cobra.Command, args []string, f *filterFlags) error {
-	name, err := f.ofQueue(args)
-	if err == nil {
-		err = f.check(a, cmd)
-	}
-	if err != nil {
-		return err
-	}
-	i, err := a.openPatiently(cmd)
+	i, queues, by, err := a.openJobs(cmd, args, f)
 	if err != nil {
 		return err
 	}
 	defer i.close()
-	queues, err := i.named(cmd, name)
-	if err != nil {
-		return err
-	}
-	by, err := f.jobs(cmd, i, queues)
-	if err != nil {
-		return err
-	}
-	a.page()
 	none := true
 	for _, q := range queues {
 		n, err := a.printFailures(cmd.Context(), i, q, by)

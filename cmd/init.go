@@ -17,6 +17,9 @@ import (
 const initLong = `Creates the tables of the instance and of its queues, or brings them up to date. With SQLite it creates the file.
 Where there is no config it writes a first hipq.yaml. It may be repeated, and run by several at once.
 
+Where hipq work has found a database, and now there is none, it is more likely that a disk is not mounted: init says so before
+it makes an empty one, and asks on a terminal.
+
 Exit codes: 0 done · 64 usage · 75 the database is unreachable or busy · 78 configuration.`
 
 func (a *app) initCommand() *cobra.Command {
@@ -103,6 +106,9 @@ func (a *app) runInit(cmd *cobra.Command) error {
 		return err
 	}
 	done.Config, done.Tables = c.File, []string{}
+	if err := a.confirmEmpty(cmd.Context(), c); err != nil {
+		return err
+	}
 	made, err := migrate(cmd, c)
 	if err != nil {
 		return err

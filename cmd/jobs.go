@@ -60,31 +60,38 @@ func filterOfJobs(limit int, standings ...queue.Standing) filtered {
 	return of
 }
 
-// listJobs prints the jobs that the filter lets pass, for people as rows of a table.
-func (a *app) listJobs(
-	cmd *cobra.Command, args []string, f *filterFlags, heading func(*instance) *table, row func(*instance, *job.Job) []string,
-) error {
+// openJobs opens the instance for a list of jobs: of these queues, by this filter.
+func (a *app) openJobs(cmd *cobra.Command, args []string, f *filterFlags) (i *instance, queues []*queue.Queue, by queue.Filter, err error) {
 	name, err := f.ofQueue(args)
 	if err == nil {
 		err = f.check(a, cmd)
 	}
 	if err != nil {
-		return err
+		return nil, nil, by, err
 	}
-	i, err := a.openPatiently(cmd)
+	if i, err = a.openPatiently(cmd); err != nil {
+		return nil, nil, by, err
+	}
+	if queues, err = i.named(cmd.Context(), name); err == nil {
+		by, err = f.jobs(cmd, i, queues)
+	}
+	if err != nil {
+		i.close()
+		return nil, nil, by, err
+	}
+	a.page()
+	return i, queues, by, nil
+}
+
+// listJobs prints the jobs that the filter lets pass, for people as rows of a table.
+func (a *app) listJobs(
+	cmd *cobra.Command, args []string, f *filterFlags, heading func(*instance) *table, row func(*instance, *job.Job) []string,
+) error {
+	i, queues, by, err := a.openJobs(cmd, args, f)
 	if err != nil {
 		return err
 	}
 	defer i.close()
-	queues, err := i.named(cmd, name)
-	if err != nil {
-		return err
-	}
-	by, err := f.jobs(cmd, i, queues)
-	if err != nil {
-		return err
-	}
-	a.page()
 	t, listed := heading(i), make([]int, len(queues))
 	for n, q := range queues {
 		err := q.Find(cmd.Context(), by, func(j *job.Job) error {
@@ -134,15 +141,6 @@ func links(j *job.Job) string {
 		said = append(said, "dismissed")
 	}
 	return dash(strings.Join(said, ", "))
-}
-
-// named is the queue of this name, or all.
-func (i *instance) named(cmd *cobra.Command, name string) ([]*queue.Queue, error) {
-	if name == "" {
-		return i.queues(cmd.Context())
-	}
-	q, err := i.queue(cmd.Context(), name)
-	return []*queue.Queue{q}, err
 }
 
 // knownType refuses a type that none of the queues has ever had: it is misspelt. what says which of the words it was.

@@ -50,8 +50,7 @@ func (a *app) mailOutage(c *config.Config, what []string, started int, err error
 	}
 	away := false
 	if err != nil {
-		code, _ := a.diagnose(err)
-		away = code == exitTryLater && started == 0 && !errors.Is(err, worker.ErrLockLost)
+		away = a.isAway(err) && started == 0 && !errors.Is(err, worker.ErrLockLost)
 	}
 	if away && !c.Mail {
 		return unsaid{err}
@@ -182,8 +181,8 @@ func (a *app) mailQueue(ctx context.Context, i *instance, q *queue.Queue, ways [
 			continue
 		}
 		k := failureOf(q, queue.Filter{Standing: queue.Failed}, found.Kinds[at])
-		a.say(fmt.Sprintf("%s of %s failed for good since %s: %s", numbered(k.Jobs), of, i.maybe(k.First), orDash(k.Error)),
-			"look:  "+strings.Replace(k.Retry, "hipq retry", "hipq failures", 1), "retry: "+k.Retry)
+		a.say(fmt.Sprintf("%s of %s failed for good so far, since %s: %s", numbered(k.Jobs), of, i.maybe(k.First), orDash(k.Error)),
+			"look:  "+strings.Replace(k.Retry, "hipq retry", "hipq failures", 1), "retry: "+k.Retry+"   # when the cause is mended")
 	}
 	return nil
 }

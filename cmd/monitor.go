@@ -29,7 +29,8 @@ job type. --to FILE writes whatever is printed to a file instead, which is repla
 fails.
 
 --report FILE writes one HTML page with charts of the week, the windows, and what wants a look. It needs no other file and no
-network, and runs no script. Whoever reads FILE finds the old page or the new one, whole. Only its owner and group may.
+network, and runs no script. Whoever reads FILE finds the old page or the new one, whole. Only its owner and group may. With - for
+FILE it is printed.
 
 --check takes nothing. It says in one line, as the monitoring plugins of Nagios and Icinga do, whether all is well, and exits
 with 0 (OK), 1 (WARNING), 2 (CRITICAL), or 3 (UNKNOWN: it could not find out, also for want of an answer within --timeout).
@@ -65,10 +66,10 @@ func (a *app) monitorCommand() *cobra.Command {
 	f.StringVar(&o.at, "at", "", "take the hour (of UTC) in which this time is, instead of the last complete one: "+timeUsage)
 	f.BoolVar(&o.again, "again", false, "count the hour again")
 	f.StringVar(&o.output, "output", "", "print so: "+strings.Join(outputs, ", ")+"; table is what a terminal gets")
-	f.StringVar(&o.to, "to", "", "write what --output or --json prints to this file instead")
+	f.StringVar(&o.to, "to", "", "write what --output or --json prints to this file instead; - is as without it")
 	f.BoolVar(&o.check, "check", false, "say in one line whether all is well, for a monitoring system, and take nothing")
 	f.StringVar(&o.timeout, "timeout", "10s", "how long --check may take")
-	f.StringVar(&o.report, "report", "", "write the report as an HTML page into this file, in the place of what is there")
+	f.StringVar(&o.report, "report", "", "write the report as an HTML page into this file, in the place of what is there; - prints it")
 	o.missing.flags(c)
 	for _, name := range []string{"check", "output", "to", "report"} {
 		c.MarkFlagsMutuallyExclusive("missing", name)
@@ -90,6 +91,9 @@ func (a *app) runMonitor(cmd *cobra.Command, o monitorOptions) error {
 	}
 	if err := o.missing.check(cmd); err != nil {
 		return err
+	}
+	if o.to == standardOutput {
+		o.to = ""
 	}
 	format, err := a.format(cmd, o)
 	if err != nil {
@@ -135,7 +139,7 @@ func (a *app) takeHour(cmd *cobra.Command, i *instance, format string, o monitor
 		return err
 	}
 	if o.report != "" {
-		if err := i.writeSheet(cmd.Context(), m, hour, o.at != "", o.report); err != nil {
+		if err := a.writeSheet(cmd.Context(), i, m, hour, o.at != "", o.report); err != nil {
 			return err
 		}
 	}
@@ -150,7 +154,7 @@ func (a *app) takeHour(cmd *cobra.Command, i *instance, format string, o monitor
 		return err
 	}
 	if o.at == "" { // how it is now says nothing about a past hour
-		if r.state, err = i.state(cmd.Context()); err != nil {
+		if r.state, err = i.state(cmd.Context(), 0); err != nil {
 			return err
 		}
 		r.Health = new(i.Alert.Judge(r.state))

@@ -65,7 +65,7 @@ func (a *app) check(cmd *cobra.Command) (h monitor.Health, line string, err erro
 		return h, "", err
 	}
 	defer i.close()
-	state, err := i.state(cmd.Context())
+	state, err := i.state(cmd.Context(), i.Alert.Enough())
 	if err != nil {
 		return h, "", err
 	}
@@ -83,9 +83,9 @@ func checkLine(status, text, perfdata string) string {
 	return "HIPQ " + strings.ToUpper(status) + " - " + text + perfdata + "\n"
 }
 
-// state is how the instance is, with the queues that can't be used.
-func (i *instance) state(ctx context.Context) (monitor.State, error) {
-	s, err := monitor.New(i.db).State(ctx, i.Alert.Over)
+// state is how the instance is, with the queues that can't be used. Jobs of a type it counts up to most; 0 is all.
+func (i *instance) state(ctx context.Context, most int64) (monitor.State, error) {
+	s, err := monitor.New(i.db).State(ctx, i.Alert.Over, most)
 	for name, why := range i.unfit {
 		s.LeftOut = append(s.LeftOut, monitor.LeftOut{Queue: name, Why: why.Error()})
 	}

@@ -39,7 +39,7 @@ func (o *missingOptions) check(cmd *cobra.Command) error {
 // missed is what became of an hour that was missed, or in a dry run would.
 type missed struct {
 	Hour time.Time `json:"hour"`
-	// Result is taken, already (somebody else was faster), or gone: its activity has been purged.
+	// Result is taken, already (somebody else was faster), or gone: nothing is left of its time, if anything happened then.
 	Result string `json:"result"`
 	DryRun bool   `json:"dry_run"`
 }
@@ -97,7 +97,7 @@ func (a *app) tellMissed(h missed) error {
 		return a.printJSON(h)
 	case !h.DryRun && !a.onTerminal():
 	case h.Result == "gone":
-		a.out.line("missed hour %s: its activity has been purged", hour)
+		a.out.line("missed hour %s: its activity has been purged, if there was any; hipq monitor --at %s takes it as one without", hour, hour)
 	case h.DryRun:
 		a.out.line("would take the hour %s", hour)
 	case h.Result == "already":

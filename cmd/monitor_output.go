@@ -48,8 +48,11 @@ func (a *app) format(cmd *cobra.Command, o monitorOptions) (string, error) {
 		a.json = true // for what else it says
 	case format == "" && o.to != "":
 		return "", usagef("--to needs --output, or --json")
-	case format == "" && a.onTerminal():
+	case format == "" && a.onTerminal() && o.report != standardOutput:
 		format = asTable
+	}
+	if o.report == standardOutput && format != "" && o.to == "" {
+		return "", usagef("--report - and --output %s: both would be printed; name a file for one of them", format)
 	}
 	if format == asPrometheus && o.at != "" {
 		return "", usagef("--output prometheus is about now, and --at is not")

@@ -25,9 +25,9 @@ const (
 // longGap is how long no worker may start on a host before the page shows it, unless they mostly start further apart.
 const longGap = 5 * time.Minute
 
-// writeSheet writes the report on the hours up to this one as a page, in the place of that which is there. How the instance is
-// now says nothing about a past hour.
-func (i *instance) writeSheet(ctx context.Context, m *monitor.Monitor, hour time.Time, past bool, file string) error {
+// writeSheet writes the report on the hours up to this one as a page, in the place of that which is there, or prints it. How the
+// instance is now says nothing about a past hour.
+func (a *app) writeSheet(ctx context.Context, i *instance, m *monitor.Monitor, hour time.Time, past bool, file string) error {
 	s, err := i.sheet(ctx, m, hour)
 	if err == nil && !past {
 		err = i.addPresent(ctx, &s)
@@ -38,6 +38,10 @@ func (i *instance) writeSheet(ctx context.Context, m *monitor.Monitor, hour time
 	var page bytes.Buffer
 	if err := s.Write(&page); err != nil {
 		return err
+	}
+	if file == standardOutput {
+		a.out.text("%s", page.String())
+		return a.out.err
 	}
 	return i.replaceFile(file, page.Bytes(), sheetMode)
 }
@@ -64,7 +68,7 @@ func (i *instance) sheet(ctx context.Context, m *monitor.Monitor, hour time.Time
 
 // addPresent adds how the instance is now.
 func (i *instance) addPresent(ctx context.Context, s *sheet.Sheet) error {
-	state, err := i.state(ctx)
+	state, err := i.state(ctx, i.Alert.Enough())
 	if err != nil {
 		return err
 	}

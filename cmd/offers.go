@@ -156,11 +156,7 @@ func (l *lookUp) queues(i *instance) ([]*queue.Queue, error) {
 	if at(argumentsOf(l.cmd), 0).name == "QUEUE" && len(l.args) > 0 {
 		name = l.args[0]
 	}
-	if name == "" {
-		return i.queues(l.ctx)
-	}
-	q, err := i.queue(l.ctx, name)
-	return []*queue.Queue{q}, err
+	return i.named(l.ctx, name)
 }
 
 func queueOffers(l *lookUp) error {

@@ -146,15 +146,11 @@ func parseID(arg string) (int64, error) {
 
 // operate does it. What fails for one job is reported, and the others are done all the same.
 func (a *app) operate(cmd *cobra.Command, o operation) error {
-	i, err := a.openPatiently(cmd)
+	i, q, err := openQueue(cmd, a.openPatiently, o.queue)
 	if err != nil {
 		return err
 	}
 	defer i.close()
-	q, err := i.queue(cmd.Context(), o.queue)
-	if err != nil {
-		return err
-	}
 	if o.prepare != nil {
 		if err := o.prepare(i); err != nil {
 			return err
@@ -164,6 +160,10 @@ func (a *app) operate(cmd *cobra.Command, o operation) error {
 	if len(o.ids) == 0 {
 		if all, err = o.find(cmd, i, q); err != nil {
 			return err
+		}
+		if len(all) == 0 && !o.dryRun && o.filter.narrows() {
+			a.say(fmt.Sprintf("%s: nothing was done, for no job of %s that it can be done to meets the flags", o.verb, q.Name))
+			return nil
 		}
 		if o.ask && !o.dryRun && len(all) > 0 && !a.confirmed(fmt.Sprintf("%s %s of %s", o.verb, jobs(len(all)), q.Name)) {
 			if cmd.Context().Err() != nil {

@@ -282,14 +282,22 @@ func (p *purging) tellKept(entries activity.PurgeResult, before time.Time) error
 		}
 		return nil
 	}
-	p.a.err.line("hipq: purge keeps activity that hipq monitor has not counted: %d entries, hours: %d; take them, or purge with --force",
-		entries.KeptEntries, entries.KeptHours)
 	var missing []time.Time
+	hours, open := entries.KeptHours, int64(0)
 	for _, k := range entries.Kept {
 		if monitor.Complete(k.Hour, p.now) {
 			missing = append(missing, k.Hour)
+		} else {
+			hours, open = hours-1, open+k.Entries
 		}
 	}
-	p.a.printMissing(p.a.err, missing)
+	if hours > 0 {
+		p.a.err.line("hipq: purge keeps activity that hipq monitor has not counted: %d entries, hours: %d; take them, or purge with --force",
+			entries.KeptEntries-open, hours)
+		p.a.printMissing(p.a.err, missing)
+	}
+	if open > 0 {
+		p.a.err.line("hipq: purge keeps %d activity entries of the last hour, which hipq monitor can take 5 minutes after its end", open)
+	}
 	return nil
 }

@@ -9,6 +9,9 @@ import (
 	"slices"
 )
 
+// standardOutput stands for the file that is none.
+const standardOutput = "-"
+
 // replaceFile puts a file in the place of what is there, whole or not at all: who reads it finds the old one or the new one.
 // Until then it has another name, in the same folder, which begins with a dot.
 func (i *instance) replaceFile(path string, content []byte, mode fs.FileMode) error {
@@ -18,6 +21,9 @@ func (i *instance) replaceFile(path string, content []byte, mode fs.FileMode) er
 		return usagef("%s is a file of this instance, its config or its database", path)
 	}
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
+	if failed, ok := errors.AsType[*fs.PathError](err); ok { // of a file that nobody has heard of
+		err = fmt.Errorf("folder %s: %w", filepath.Dir(path), failed.Err)
+	}
 	if err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}

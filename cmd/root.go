@@ -202,6 +202,20 @@ func (a *app) open(cmd *cobra.Command) (*instance, error) {
 	return connect(cmd.Context(), c)
 }
 
+// openQueue opens the instance, by open or openPatiently, for a command about one queue.
+func openQueue(cmd *cobra.Command, open func(*cobra.Command) (*instance, error), name string) (*instance, *queue.Queue, error) {
+	i, err := open(cmd)
+	if err != nil {
+		return nil, nil, err
+	}
+	q, err := i.queue(cmd.Context(), name)
+	if err != nil {
+		i.close()
+		return nil, nil, err
+	}
+	return i, q, nil
+}
+
 func connect(ctx context.Context, c *config.Config) (*instance, error) {
 	names, err := c.Names()
 	if err != nil {
@@ -209,13 +223,13 @@ func connect(ctx context.Context, c *config.Config) (*instance, error) {
 	}
 	db, err := schema.Open(ctx, c.Database, names)
 	if err != nil {
-		return nil, err
+		return nil, orGone(c, err)
 	}
 	err = db.Check(ctx, tables(c))
 	unfit, _ := errors.AsType[schema.QueueErrors](err)
 	if err != nil && (len(unfit) == 0 || len(unfit) == len(c.Queues)) {
 		_ = db.Close()
-		return nil, err
+		return nil, orGone(c, err)
 	}
 	return &instance{Config: c, db: db, unfit: unfit}, nil
 }
@@ -245,6 +259,15 @@ func (i *instance) queue(ctx context.Context, name string) (*queue.Queue, error)
 		known[n] = o.Name
 	}
 	return nil, usage(unknownName{fmt.Errorf("%w: %q; known are %s", config.ErrUnknownQueue, name, strings.Join(known, ", ")), name, known})
+}
+
+// named is the queue of this name, or all.
+func (i *instance) named(ctx context.Context, name string) ([]*queue.Queue, error) {
+	if name == "" {
+		return i.queues(ctx)
+	}
+	q, err := i.queue(ctx, name)
+	return []*queue.Queue{q}, err
 }
 
 // options are those of the queues of this config whose tables can be used, and of the others that are registered in the

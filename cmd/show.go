@@ -68,15 +68,11 @@ type shown struct {
 }
 
 func (a *app) runShow(cmd *cobra.Command, name string, id int64) error {
-	i, err := a.openPatiently(cmd)
+	i, q, err := openQueue(cmd, a.openPatiently, name)
 	if err != nil {
 		return err
 	}
 	defer i.close()
-	q, err := i.queue(cmd.Context(), name)
-	if err != nil {
-		return err
-	}
 	j, err := q.Get(cmd.Context(), id)
 	if err != nil {
 		return err

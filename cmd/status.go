@@ -45,7 +45,11 @@ func (a *app) statusCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.watch(cmd.Context(), every, func() error { return a.runStatus(cmd) })
+			c, err := a.load(cmd)
+			if err != nil {
+				return err
+			}
+			return a.watch(cmd.Context(), every, c.Location, func() error { return a.runStatus(cmd) })
 		},
 	}
 	watchFlag(c, &watch)
@@ -212,7 +216,8 @@ func newWorkerStatus(w roster.Row, now time.Time) workerStatus {
 }
 
 func (a *app) printStatus(i *instance, queues []queueStatus, leftOut []unfitQueue, last *workerStatus, atWork []workerStatus) error {
-	t := newTable(a.out, "QUEUE", "DUE", "HELD", "SCHEDULED", "LOCKED", "RUNNING", "WAITING", "ERROR", "FAILED", "FINISHED", "CLOSED", i.zoned("OLDEST DUE"))
+	t := newTable(a.out, "QUEUE", "DUE", "HELD", "SCHEDULED", "LOCKED", "RUNNING", "WAITING", "ERROR", "FAILED", "FINISHED", "CLOSED", i.zoned("OLDEST DUE")).
+		narrowing(nil, []string{"CLOSED", "LOCKED", "FINISHED", "ERROR", "WAITING", "SCHEDULED", "HELD"})
 	number := func(n int64) string { return strconv.FormatInt(n, 10) }
 	for _, q := range queues {
 		oldest := "–"

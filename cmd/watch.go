@@ -6,8 +6,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-
-	"github.com/hipq/hipq/schema"
 )
 
 // watchUsage is of a flag that without a value has the default of watchEvery.
@@ -17,19 +15,23 @@ const (
 )
 
 // watch shows something again and again until the context ends. A terminal shows the latest alone; a pipe, and a terminal that
-// can't rewrite its lines, get one after the other. A database that is away is said, and asked again.
-func (a *app) watch(ctx context.Context, every time.Duration, show func() error) error {
+// can't rewrite its lines, get one after the other. Each begins with this host's time, in a zone. A database that is away is said,
+// and asked again.
+func (a *app) watch(ctx context.Context, every time.Duration, zone *time.Location, show func() error) error {
 	for {
 		a.clearScreen()
+		if !a.json {
+			a.out.line("%s, every %s", zonedTime(time.Now(), zone), every)
+		}
 		switch err := show(); {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case err == nil:
 		default:
-			code, hint := a.diagnose(err)
-			if trouble, _ := schema.Diagnose(err); trouble != schema.TryLater {
+			if !a.isAway(err) {
 				return err
 			}
+			code, hint := a.diagnose(err)
 			a.report(code, err, hint)
 		}
 		if a.out.err != nil {

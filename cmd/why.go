@@ -37,15 +37,11 @@ type explained struct {
 }
 
 func (a *app) runWhy(cmd *cobra.Command, name string, id int64) error {
-	i, err := a.openPatiently(cmd)
+	i, q, err := openQueue(cmd, a.openPatiently, name)
 	if err != nil {
 		return err
 	}
 	defer i.close()
-	q, err := i.queue(cmd.Context(), name)
-	if err != nil {
-		return err
-	}
 	why, err := q.Why(cmd.Context(), id, queue.Asker{Handled: i.handled(name), Concurrency: i.Worker.Concurrency})
 	if err != nil {
 		return err

@@ -28,8 +28,8 @@ A queue whose table is not there, for it is new in the config, or somebody has d
 has made it; the others are worked, and the exit code is 78.
 
 Where there is no terminal, it says in short what cron should mail: which jobs failed for good, of each kind once an hour, over
-all hosts; due jobs of a type that nobody has handled for a day, once a day; an outage of the database at first, every 15
-minutes, and when it is over. "mail: off" in the config silences that.
+all hosts; due jobs of a type that nobody has handled for a day, once a day; an outage of the database, or that it is gone, at
+first, every 15 minutes, and when it is over. "mail: off" in the config silences that.
 
 When it has started jobs, it warns of handlers whose programs can't be run here; hipq config check looks for them beforehand.
 
@@ -94,6 +94,7 @@ func (a *app) runWork(cmd *cobra.Command, c *config.Config, names, types []strin
 		return 0, err
 	}
 	defer i.close()
+	noteSeen(c)
 	w, err := newWorker()
 	if err != nil {
 		return 0, err

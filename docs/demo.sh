@@ -16,6 +16,9 @@ trap leave EXIT
 # Settings of yours must not change the demo.
 while read -r name; do unset "$name"; done < <(compgen -e HIPQ_)
 
+# Nor may it leave anything in your cache, where hipq work notes that the database is there.
+export XDG_CACHE_HOME=$dir/cache
+
 PATH=$root:$PATH
 cp "$root/hipq.example.yaml" "$dir/hipq.yaml"
 cd "$dir"

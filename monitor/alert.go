@@ -68,6 +68,27 @@ func DefaultAlert() Alert {
 	}
 }
 
+// Enough is up to how many jobs of a type must be counted at least to judge them: the highest limit of a number of jobs, and no
+// less than 100,000.
+func (a Alert) Enough() int64 {
+	enough := 100_000.0
+	of := func(j JobAlert) {
+		for _, limit := range []float64{j.Failed.Warning, j.Failed.Critical, j.Backlog.Warning, j.Backlog.Critical} {
+			if limit < math.MaxInt64 { // else it is off
+				enough = max(enough, math.Ceil(limit))
+			}
+		}
+	}
+	of(a.JobAlert)
+	for _, q := range a.Queues {
+		of(q.JobAlert)
+		for _, t := range q.Types {
+			of(t)
+		}
+	}
+	return int64(enough)
+}
+
 // of is what holds for a job type: what its own limits are, else its queue's, else the instance's.
 func (a Alert) of(queue, jobType string) JobAlert {
 	q, ok := a.Queues[queue]

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/internal/engine"
-	"github.com/hipq/hipq/internal/roster"
 	"github.com/hipq/hipq/schema"
 )
 
@@ -80,37 +79,23 @@ func (m *Monitor) usable(ctx context.Context) ([]schema.Queue, error) {
 
 // gaugeQueue measures a queue, and gives its throttle limit.
 func (m *Monitor) gaugeQueue(ctx context.Context, hour metrics, q schema.Queue, now time.Time) (limit int64, err error) {
+	standings, err := m.backlog(ctx, q, now, 0)
+	if err != nil {
+		return 0, err
+	}
 	table, err := m.db.CheckQueue(q.Name)
 	if err != nil {
 		return 0, err
 	}
-	at := engine.At(now)
-	join, missing := roster.New(m.db).MissingAt("j.worker_id")
-	pick, wake := m.db.Index(table, q.Order.Pick()), m.db.Index(table, "wake")
-	for _, query := range []struct {
-		text string
-		args []any
-	}{
-		// in the line, held back by a full group, or inserted by plain SQL and not taken in yet
-		{"SELECT job_type, COUNT(*) AS n, CAST(SUM(line = 'held') AS SIGNED INTEGER) AS held, MIN(scheduled_run_time) AS oldest FROM " +
-			table + " " + pick + " WHERE line IN ('due', 'held', 'new') AND scheduled_run_time <= ? GROUP BY job_type", []any{at}},
-		// due, but no worker has promoted it
-		{"SELECT job_type, COUNT(*) AS n, MIN(scheduled_run_time) AS oldest FROM " + table + " " + wake +
-			" WHERE line = 'later' AND wake_time <= ? GROUP BY job_type", []any{at}},
-		// a dead worker's; of these, only what was not started is due
-		{"SELECT j.job_type, COUNT(*) AS n, MIN(CASE WHEN j.state <> 'running' THEN j.scheduled_run_time END) AS oldest" +
-			" FROM " + table + " AS j " + pick + " " + join + " WHERE j.line = 'locked' AND " + missing + " GROUP BY j.job_type", []any{at}},
-		// what counts against the limit, as those who start jobs see it
-		{"SELECT job_type, CAST(COALESCE(SUM(throttle_factor), 0) AS SIGNED INTEGER) AS used FROM " + table + " " + pick +
-			" WHERE line IN ('locked', 'waiting') AND (state <> 'error' OR answered = 1) GROUP BY job_type", nil},
-	} {
-		var found []standing
-		if err := m.db.SelectContext(ctx, &found, query.text, query.args...); err != nil {
-			return 0, err
-		}
-		for _, s := range found {
-			hour.row(key{q.Name, s.JobType}).measured(s, now)
-		}
+	// what counts against the limit, as those who start jobs see it
+	var used []standing
+	err = m.db.SelectContext(ctx, &used, "SELECT job_type, CAST(COALESCE(SUM(throttle_factor), 0) AS SIGNED INTEGER) AS used FROM "+table+" "+
+		m.db.Index(table, q.Order.Pick())+" WHERE line IN ('locked', 'waiting') AND (state <> 'error' OR answered = 1) GROUP BY job_type")
+	if err != nil {
+		return 0, err
+	}
+	for _, s := range append(standings, used...) {
+		hour.row(key{q.Name, s.JobType}).measured(s, now)
 	}
 	err = m.db.GetContext(ctx, &limit, "SELECT CAST(throttle_limit AS SIGNED INTEGER) FROM "+m.db.Queues()+" WHERE queue = ?", q.Name)
 	return max(limit, 0), err

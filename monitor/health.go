@@ -54,7 +54,7 @@ const enoughAttempts = 20
 
 // Judge finds what in a state exceeds the limits. More than a limit is too much, as much is not.
 func (a Alert) Judge(s State) Health {
-	j := judgement{over: inWords(s.Over)}
+	j := judgement{over: inWords(s.Over), most: s.Most}
 	j.instance(a, s)
 	for _, t := range s.Types {
 		j.jobs(a.of(t.Queue, t.JobType), t)
@@ -72,6 +72,7 @@ func (a Alert) Judge(s State) Health {
 // judgement is a verdict in the making.
 type judgement struct {
 	over     string
+	most     int64
 	findings []Finding
 }
 
@@ -137,7 +138,7 @@ func (j *judgement) jobs(a JobAlert, t TypeState) {
 			percent(rate), ended, j.over)
 	}
 	limit("failed", a.Failed, float64(t.Failed), "jobs", "%s failed for good, still to be seen to: hipq failures %s",
-		plural(t.Failed, "job"), t.Queue)
+		ofJobs(t.Failed, j.most), t.Queue)
 	limit("oldest_due", a.OldestDue, t.OldestDue.Seconds(), "ms", "a job has been due for %s: hipq jobs %s --state due, hipq why",
 		inWords(t.OldestDue), t.Queue)
 	if c.Wait.P95MS != nil {
@@ -148,7 +149,7 @@ func (j *judgement) jobs(a JobAlert, t TypeState) {
 		limit("run_p95", a.RunP95, seconds(*c.Run.P95MS), "ms", "of 100 attempts in %s, 5 took %s or more",
 			j.over, inWords(millis(*c.Run.P95MS)))
 	}
-	limit("backlog", a.Backlog, float64(t.Backlog), "jobs", "%s due", are(t.Backlog, "job"))
+	limit("backlog", a.Backlog, float64(t.Backlog), "jobs", "%s due", areJobs(t.Backlog, j.most))
 }
 
 // finding has value and limit in the unit that it names, and the limit in its text.
@@ -200,7 +201,7 @@ func (s State) summary() string {
 	if !s.LastTick.IsZero() {
 		tick = "the last sign of a worker is " + inWords(s.silence()) + " old"
 	}
-	return fmt.Sprintf("%s, %s due", tick, are(due, "job"))
+	return fmt.Sprintf("%s, %s due", tick, areJobs(due, s.Most))
 }
 
 // silence is how long ago the last sign of a worker was; where there never was any, for how long a job has been due.
@@ -227,11 +228,19 @@ func plural(n int64, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-func are(n int64, noun string) string {
-	if n == 1 {
-		return "1 " + noun + " is"
+// ofJobs is a number of jobs that were counted up to most, and one more.
+func ofJobs(n, most int64) string {
+	if most > 0 && n > most {
+		return "more than " + plural(most, "job")
 	}
-	return plural(n, noun) + " are"
+	return plural(n, "job")
+}
+
+func areJobs(n, most int64) string {
+	if n == 1 {
+		return "1 job is"
+	}
+	return ofJobs(n, most) + " are"
 }
 
 // inWords is a duration with its two largest units at most.

@@ -135,3 +135,24 @@ func TestInWords(t *testing.T) {
 		}
 	}
 }
+
+// What was counted up to a number is judged by limits up to it, and said to be more.
+func TestJudgeWhatWasNotCounted(t *testing.T) {
+	a := DefaultAlert()
+	if n := a.Enough(); n != 100_000 {
+		t.Errorf("it is enough to count %d", n)
+	}
+	a.Queues = map[string]QueueAlert{"mail": {JobAlert: a.JobAlert, Types: map[string]JobAlert{"send": {Backlog: Limits{Warning: 200_000.5, Critical: Off}}}}}
+	most := a.Enough()
+	if most != 200_001 {
+		t.Errorf("it is enough to count %d", most)
+	}
+	s := State{At: judged, Over: 2 * time.Hour, LastTick: judged, Most: most, Types: []TypeState{
+		{Queue: "mail", JobType: "send", Backlog: most + 1}, {Queue: "mail", JobType: "print", Failed: most + 1},
+	}}
+	h := a.Judge(s)
+	if len(h.Findings) != 2 || !strings.Contains(h.Findings[0].Text, "print: more than 200001 jobs failed for good") ||
+		!strings.Contains(h.Findings[1].Text, "send: more than 200001 jobs are due (warning above 200000.5)") {
+		t.Errorf("%+v", h.Findings)
+	}
+}

@@ -10,7 +10,6 @@ import (
 
 	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/internal/roster"
-	"github.com/hipq/hipq/schema"
 )
 
 // State is how an instance is now, and how its last hours went.
@@ -18,7 +17,10 @@ type State struct {
 	// At is when, by the database's clock.
 	At time.Time
 	// Over is the length of the last hours; those of them that were taken are in the counts.
-	Over  time.Duration
+	Over time.Duration
+	// Most is up to how many jobs of a type were counted: a Backlog or a number of failed jobs that is more stands for any that is
+	// more. 0: all were.
+	Most  int64
 	Types []TypeState
 	// LastTick is the last sign of life of any worker; zero if there never was one.
 	LastTick time.Time
@@ -49,20 +51,26 @@ type TypeState struct {
 }
 
 // State reads how the instance is, and how the last hours went that were taken: over whole hours, at least one. It takes no
-// hour, and reads what is due or has failed in the index alone.
-func (m *Monitor) State(ctx context.Context, over time.Duration) (State, error) {
+// hour. The jobs of a type that are due, or have failed, it counts up to most (State.Most); 0 is all, which takes a second for
+// each million of them or so, for they are read in the index.
+func (m *Monitor) State(ctx context.Context, over time.Duration, most int64) (State, error) {
 	now, err := m.db.Clock(ctx)
 	if err != nil {
 		return State{}, err
 	}
-	s := State{At: now, Over: over}
-	if s.Types, err = m.types(ctx, now, over); err != nil {
+	s := State{At: now, Over: over, Most: most}
+	if s.Types, err = m.types(ctx, now, over, most); err != nil {
 		return s, err
 	}
-	if s.LastTick, err = m.lastTick(ctx); err != nil {
+	workers := roster.New(m.db)
+	heard, err := workers.LastHeard(ctx)
+	if err != nil {
 		return s, err
 	}
-	if s.DeadWorkers, err = roster.New(m.db).Died(ctx, now.Add(-over)); err != nil {
+	if heard != nil {
+		s.LastTick = heard.Heartbeat.Time
+	}
+	if s.DeadWorkers, err = workers.Died(ctx, now.Add(-over)); err != nil {
 		return s, err
 	}
 	missing, err := m.Missing(ctx, lastComplete(now).Add(-time.Hour))
@@ -70,25 +78,8 @@ func (m *Monitor) State(ctx context.Context, over time.Duration) (State, error) 
 	return s, err
 }
 
-// lastTick is the last sign of life of any worker, zero if there never was one.
-func (m *Monitor) lastTick(ctx context.Context) (time.Time, error) {
-	r := roster.New(m.db)
-	last, err := r.Last(ctx)
-	if err != nil || last == nil {
-		return time.Time{}, err
-	}
-	seen := last.Heartbeat.Time
-	atWork, err := r.AtWork(ctx)
-	for _, w := range atWork {
-		if w.Heartbeat.After(seen) {
-			seen = w.Heartbeat.Time
-		}
-	}
-	return seen, err
-}
-
 // types are the job types of which there is something to say, by queue and name.
-func (m *Monitor) types(ctx context.Context, now time.Time, over time.Duration) ([]TypeState, error) {
+func (m *Monitor) types(ctx context.Context, now time.Time, over time.Duration, most int64) ([]TypeState, error) {
 	queues, err := m.usable(ctx)
 	if err != nil {
 		return nil, err
@@ -104,22 +95,23 @@ func (m *Monitor) types(ctx context.Context, now time.Time, over time.Duration) 
 		}
 		return found[k]
 	}
-	due := metrics{rows: map[key]*metric{}}
-	if err := m.gauge(ctx, due, now); err != nil {
-		return nil, err
-	}
 	for _, q := range queues {
-		failed, err := m.failed(ctx, q)
+		due, err := m.backlog(ctx, q, now, most)
+		if err != nil {
+			return nil, fmt.Errorf("measure the backlog of %s: %w", q.Name, err)
+		}
+		for _, d := range due {
+			t := of(key{q.Name, d.JobType})
+			if t.Backlog += d.N; !d.Oldest.IsZero() {
+				t.OldestDue = max(t.OldestDue, now.Sub(d.Oldest.Time))
+			}
+		}
+		failed, err := m.failed(ctx, q, most)
 		if err != nil {
 			return nil, err
 		}
 		for _, f := range failed {
-			of(key{q.Name, f.JobType}).Failed = f.N
-		}
-	}
-	for k, r := range due.rows {
-		if r.Backlog != nil {
-			of(k).Backlog, of(k).OldestDue = *r.Backlog, millis(*r.OldestDueMS)
+			of(key{q.Name, f.JobType}).Failed += f.N
 		}
 	}
 	last, err := m.lastHours(ctx, now, over)
@@ -160,26 +152,6 @@ func (m *Monitor) lastHours(ctx context.Context, now time.Time, over time.Durati
 		r.sum()
 	}
 	return hours, err
-}
-
-// failed is how many jobs of a type failed.
-type failed struct {
-	JobType string `db:"job_type"`
-	N       int64
-}
-
-// failed are how many of each job type failed for good, and are still to be seen to.
-func (m *Monitor) failed(ctx context.Context, q schema.Queue) (found []failed, err error) {
-	table, err := m.db.CheckQueue(q.Name)
-	if err != nil {
-		return nil, err
-	}
-	query := "SELECT job_type, COUNT(*) AS n FROM " + table + " " + m.db.Index(table, q.Order.Pick()) +
-		" WHERE line = 'failed' GROUP BY job_type"
-	if err := m.db.SelectContext(ctx, &found, query); err != nil {
-		return nil, fmt.Errorf("count the failed jobs of %s: %w", q.Name, err)
-	}
-	return found, nil
 }
 
 // paused are the queues that are.

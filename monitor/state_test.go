@@ -16,9 +16,10 @@ func TestState(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		db := open(t, driver, source)
 		m := New(db)
+		most := int64(0)
 		state := func() State {
 			t.Helper()
-			s, err := m.State(t.Context(), 2*time.Hour)
+			s, err := m.State(t.Context(), 2*time.Hour, most)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -82,6 +83,14 @@ func TestState(t *testing.T) {
 		if diff := cmp.Diff(want, got, cmpopts.EquateApproxTime(time.Millisecond), cmpopts.IgnoreFields(Counts{}, "Run"),
 			cmpopts.IgnoreUnexported(Times{}), cmp.Comparer(func(a, b time.Duration) bool { return (a - b).Abs() < time.Minute })); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
+		}
+
+		most = 1 // of a type; there may be one more, and more than that
+		got = state()
+		want.Most, got.At = most, time.Time{}
+		if diff := cmp.Diff(want, got, cmpopts.EquateApproxTime(time.Millisecond), cmpopts.IgnoreFields(Counts{}, "Run"),
+			cmpopts.IgnoreUnexported(Times{}), cmp.Comparer(func(a, b time.Duration) bool { return (a - b).Abs() < time.Minute })); diff != "" {
+			t.Errorf("counted up to 1 (-want +got):\n%s", diff)
 		}
 
 		// what happened before the last hours is no news, and an hour that was taken is not missed

@@ -26,21 +26,27 @@ func (q *Queue) Unhandled(ctx context.Context, c Counts, lastSeen time.Time, han
 		Type  string `db:"job_type"`
 		Since engine.Time
 	}
-	err := q.db.SelectContext(ctx, &due, "SELECT job_type, MIN(scheduled_run_time) AS since FROM "+q.table+" "+q.pick()+" WHERE line = 'due' GROUP BY job_type")
+	err := q.db.SelectContext(ctx, &due, "SELECT job_type, MIN(scheduled_run_time) AS since FROM "+q.table+" "+q.pick()+" WHERE line = 'due' GROUP BY "+q.db.TypesOfPick)
 	if err != nil {
 		return nil, fmt.Errorf("find the oldest due jobs of %s: %w", q.Name, err)
 	}
+	oldest := map[string]time.Time{}
+	for _, d := range due { // there may be one of each part
+		if first, ok := oldest[d.Type]; !ok || d.Since.Before(first) {
+			oldest[d.Type] = d.Since.Time
+		}
+	}
 	unhandled := map[string]time.Time{}
-	for _, d := range due {
-		if slices.Contains(handled, d.Type) || lastSeen.Sub(d.Since.Time) < passedBy {
+	for name, since := range oldest {
+		if slices.Contains(handled, name) || lastSeen.Sub(since) < passedBy {
 			continue
 		}
-		passed, err := q.isPassedBy(ctx, d.Type)
+		passed, err := q.isPassedBy(ctx, name)
 		if err != nil {
-			return nil, fmt.Errorf("find out whether job type %s of %s is handled: %w", d.Type, q.Name, err)
+			return nil, fmt.Errorf("find out whether job type %s of %s is handled: %w", name, q.Name, err)
 		}
 		if passed {
-			unhandled[d.Type] = d.Since.Time
+			unhandled[name] = since
 		}
 	}
 	return unhandled, nil

@@ -29,7 +29,7 @@ func (db *DB) check(ctx context.Context, units []unit) error {
 	versions, there, err := db.find(ctx, units)
 	if err != nil {
 		if engine.NoSuchTable(err) {
-			return fmt.Errorf("%w: it has no tables of hipq", ErrNotMigrated)
+			return fmt.Errorf("%w: it has no tables of hipq", ErrAbsent)
 		}
 		return fmt.Errorf("check the tables: %w", err)
 	}

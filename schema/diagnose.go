@@ -13,6 +13,8 @@ var (
 	// ErrNotMigrated means that tables (or the SQLite file) are missing or of an older layout; hipq init mends it. The errors that
 	// are it say which.
 	ErrNotMigrated = errors.New("the database is not initialised")
+	// ErrAbsent means that there is nothing of hipq: no SQLite file, or no tables at all. It is an ErrNotMigrated.
+	ErrAbsent = fmt.Errorf("%w", ErrNotMigrated)
 	// ErrNewer means that the tables were made by a newer hipq than this one.
 	ErrNewer = errors.New("the tables are newer than this hipq")
 	// ErrNoAnswer means that the database did not answer in the time that there was.

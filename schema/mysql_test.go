@@ -270,6 +270,32 @@ func TestServerOutOfItsMind(t *testing.T) {
 	}
 }
 
+// A statement that the server stops, for it takes too long, is for later.
+func TestServerStopsAStatement(t *testing.T) {
+	db := dbtest.Open(t, "mysql", dbtest.MySQL(t))
+	db.SetMaxOpenConns(1) // whose settings these are
+	var version string
+	if err := db.GetContext(t.Context(), &version, "SELECT VERSION()"); err != nil {
+		t.Fatal(err)
+	}
+	limit, number := "SET max_execution_time = 100", uint16(3024)
+	if strings.Contains(version, "MariaDB") {
+		limit, number = "SET max_statement_time = 0.1", 1969
+	}
+	if _, err := db.ExecContext(t.Context(), limit); err != nil {
+		t.Fatal(err)
+	}
+	var n int64
+	err := db.GetContext(t.Context(), &n, "WITH RECURSIVE n AS (SELECT 1 AS i UNION ALL SELECT i + 1 FROM n WHERE i < 1000)"+
+		" SELECT COUNT(*) FROM n AS a, n AS b, n AS c, n AS d WHERE a.i + b.i + c.i + d.i = 7")
+	if refused, ok := errors.AsType[*mysql.MySQLError](err); !ok || refused.Number != number {
+		t.Fatalf("%d, %v", n, err)
+	}
+	if trouble, hint := schema.Diagnose(err); trouble != schema.TryLater || !strings.Contains(hint, "max_statement_time") {
+		t.Errorf("%d, %s", trouble, hint)
+	}
+}
+
 // Only a server that proves its name is talked to, where the config wants it encrypted.
 func TestWithoutPassword(t *testing.T) {
 	for dsn, want := range map[string]string{

@@ -39,7 +39,7 @@ func openSQLite(ctx context.Context, o Options) (*engine.DB, error) {
 	if o.Create {
 		create(o.Path, cmp.Or(o.Mode, 0o600))
 	} else if _, err := os.Stat(o.Path); errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%w: there is no database file %s", ErrNotMigrated, o.Path)
+		return nil, fmt.Errorf("%w: there is no database file %s", ErrAbsent, o.Path)
 	}
 	// Pragmas stand here because by Exec they would reach one pooled connection only. Transactions begin IMMEDIATE: one
 	// that read first and wrote later would fail at once, without regard to busy_timeout. That is short, for the longer SQLite

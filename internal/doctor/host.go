@@ -30,12 +30,15 @@ func lookAtConfig(_ context.Context, p *patient) Finding {
 	return found(Wrong, what+"; "+strings.Join(said, "; ")).but(strings.Join(remedies, "; "))
 }
 
+// noFile is the remedy where SQLite's file is not there.
+const noFile = "mount its disk, or mend database.path; where there never was one, run hipq init"
+
 // lookAtFile compares the rights of SQLite's files with those that database.mode gives.
 func lookAtFile(_ context.Context, p *patient) Finding {
 	path := p.Config.Database.Path
 	info, err := os.Stat(path)
 	if err != nil {
-		return found(Wrong, err.Error()).but("run hipq init, or mend database.path")
+		return found(Wrong, err.Error()).but(noFile)
 	}
 	folder, err := os.Stat(filepath.Dir(path))
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -22,6 +23,9 @@ func lookAtDatabase(ctx context.Context, p *patient) Finding {
 	db, err := schema.Open(ctx, p.Config.Database, names)
 	if err != nil {
 		_, remedy := schema.Diagnose(err)
+		if errors.Is(err, schema.ErrAbsent) {
+			remedy = noFile
+		}
 		return found(Wrong, err.Error()).but(remedy)
 	}
 	if db.Name == engine.SQLite.Name {

@@ -135,22 +135,12 @@ const recent = 10 * time.Minute
 // lookAtWorkers finds out whether workers come.
 func lookAtWorkers(ctx context.Context, p *patient) Finding {
 	const remedy = "is hipq work in the crontab of a host, and does cron find hipq and the config? docs/operations.md, \"Nothing runs\", goes through it"
-	workers := roster.New(p.db)
-	last, err := workers.Last(ctx)
+	last, err := roster.New(p.db).LastHeard(ctx)
 	if err != nil {
 		return trouble(err)
 	}
 	if last == nil {
 		return found(Wrong, "no worker has run yet").but(remedy)
-	}
-	atWork, err := workers.AtWork(ctx)
-	if err != nil {
-		return trouble(err)
-	}
-	for _, w := range atWork { // one that started earlier may have been heard of later
-		if w.Heartbeat.After(last.Heartbeat.Time) {
-			last = &w
-		}
 	}
 	now, err := p.db.Clock(ctx)
 	if err != nil {

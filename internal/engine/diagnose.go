@@ -72,6 +72,8 @@ func diagnoseMySQL(err *mysql.MySQLError) (Trouble, string) {
 		return TryLater, "the server has too many connections"
 	case erLockWaitTimeout, erLockNowait:
 		return TryLater, "another transaction or a lock on a table holds what this needs: does an application keep one open, or alter the table?"
+	case erTooSlowMariaDB, erTooSlowMySQL:
+		return TryLater, "a statement took longer than the server's max_statement_time (MySQL: max_execution_time) allows: is it busy, or is that too short?"
 	case erReadOnlyOption, erReadOnlySession, erReadOnlyMode:
 		return TryLater, "the server is read-only: is it a replica, is database.dsn right?"
 	case 1053, 1077, 1079, 1080, 1927:

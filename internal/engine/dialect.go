@@ -14,6 +14,9 @@ type Dialect struct {
 	ByID string
 	// ByKey is ByID for a table whose key is a text.
 	ByKey string
+	// TypesOfPick is by what a query groups that is about job types and walks the index $pick: as that is ordered, or all of them
+	// would be sorted. SQLite would read each row then, for its part, which costs more.
+	TypesOfPick string
 	// Explain before a query asks for its plan.
 	Explain string
 	// ForUpdate locks the rows that are read. SQLite locks the whole file when the transaction begins.
@@ -64,6 +67,7 @@ var MySQL = Dialect{
 	byIndex:     "FORCE INDEX (%s)",
 	ByID:        "FORCE INDEX (PRIMARY)",
 	ByKey:       "FORCE INDEX (PRIMARY)",
+	TypesOfPick: "line, part, job_type",
 	Explain:     "EXPLAIN FORMAT=TRADITIONAL ", // which explain_format may have otherwise
 	ForUpdate:   "FOR UPDATE",
 	ForShare:    "LOCK IN SHARE MODE",
@@ -100,6 +104,7 @@ var SQLite = Dialect{
 	Name:        "sqlite",
 	byIndex:     "INDEXED BY %s",
 	ByID:        "NOT INDEXED",
+	TypesOfPick: "job_type",
 	Explain:     "EXPLAIN QUERY PLAN ",
 	deleteByID:  "DELETE FROM {table} AS t NOT INDEXED WHERE id IN ({ids}) AND {condition}",
 	idSeparator: ",",

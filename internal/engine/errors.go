@@ -24,6 +24,8 @@ const (
 	erCheckRead       = 1020
 	erWsrepNotReady   = 1047
 	erLockNowait      = 3572
+	erTooSlowMariaDB  = 1969 // a statement took longer than max_statement_time
+	erTooSlowMySQL    = 3024 // a SELECT took longer than max_execution_time
 	erNoSuchTable     = 1146
 	erNoSuchColumn    = 1054
 	erNoSuchIndex     = 1176

@@ -67,3 +67,13 @@ func TestDiagnoseAReadOnlyServer(t *testing.T) {
 		}
 	}
 }
+
+// A statement that takes too long for the server's liking is for later, but not for at once.
+func TestDiagnoseAStatementTooSlow(t *testing.T) {
+	for _, number := range []uint16{1969, 3024} {
+		err := error(&mysql.MySQLError{Number: number})
+		if trouble, hint := Diagnose(err); Retryable(err) || trouble != TryLater || !strings.Contains(hint, "took longer") {
+			t.Errorf("%d: %v, %s", number, trouble, hint)
+		}
+	}
+}

@@ -32,12 +32,17 @@ type state struct {
 
 // OutageOf is the outage of those that have this key: a config, and what of it a tick works.
 func OutageOf(key string) (*Outage, error) {
+	file, err := cached("outage", key)
+	return &Outage{file}, err
+}
+
+// cached is the file in the user's cache that is about what of this key.
+func cached(what, key string) (string, error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {
-		return nil, err
+		return "", err
 	}
-	name := uuid.NewSHA1(uuid.NameSpaceURL, []byte(key)).String()
-	return &Outage{filepath.Join(cache, "hipq", "outage-"+name)}, nil
+	return filepath.Join(cache, "hipq", what+"-"+uuid.NewSHA1(uuid.NameSpaceURL, []byte(key)).String()), nil
 }
 
 // Goes notes that a tick failed, and says since when they do, and whether this one is to say so. Two that fail at the same time

@@ -73,6 +73,22 @@ func (r *Roster) Last(ctx context.Context) (*Row, error) {
 	return r.row(ctx, " ORDER BY start_time DESC LIMIT 1")
 }
 
+// LastHeard is the worker of the instance that was heard of last, or nil if there has been none. It needn't be the one that
+// started last.
+func (r *Roster) LastHeard(ctx context.Context) (*Row, error) {
+	last, err := r.Last(ctx)
+	if err != nil || last == nil {
+		return nil, err
+	}
+	atWork, err := r.AtWork(ctx)
+	for n := range atWork {
+		if atWork[n].Heartbeat.After(last.Heartbeat.Time) {
+			last = &atWork[n]
+		}
+	}
+	return last, err
+}
+
 // AtWork are the workers that have neither ended nor been declared dead, those too whose lock is over, by host and since when.
 func (r *Roster) AtWork(ctx context.Context) (rows []Row, err error) {
 	query := "SELECT " + rowColumns + " FROM " + r.db.Workers() + " " + r.db.Index(r.db.Workers(), "state") +

@@ -208,3 +208,16 @@ func TestHosts(t *testing.T) {
 		t.Errorf("%+v %+v", h, h.Since)
 	}
 }
+
+// TestMissingHours: there is one command for them, however many there are.
+func TestMissingHours(t *testing.T) {
+	command := regexp.MustCompile(`>hipq monitor --(?:at|missing)[^<]*<`)
+	s := empty()
+	for n, want := range []string{"", ">hipq monitor --at 2026-11-21T00:00:00Z<", ">hipq monitor --missing --since 2026-11-21T00:00:00Z<"} {
+		page := written(t, s)
+		if got := command.FindAllString(page, -1); strings.Join(got, "") != want || strings.Count(page, "<li>2026-11-21T0") != n {
+			t.Errorf("%d hours: %q", n, got)
+		}
+		s.Report.Missing = append(s.Report.Missing, time.Date(2026, 11, 21, n, 0, 0, 0, time.UTC))
+	}
+}

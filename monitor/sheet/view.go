@@ -19,9 +19,11 @@ type view struct {
 	Slowest, Failing             ranking
 	Incidents                    []incidentView
 	Hosts                        *hostsView
-	// Missing are the hours that nobody has taken, and MoreMissing is how many there are besides.
+	// Missing are the hours that nobody has taken, MoreMissing is how many there are besides, and TakeMissing the command that takes
+	// them.
 	Missing     []string
 	MoreMissing int
+	TakeMissing string
 }
 
 type throttleView struct{ Queue, Text, Bar string }
@@ -65,6 +67,13 @@ func (s Sheet) view() view {
 	v.MoreMissing = max(0, len(missing)-maxMissing)
 	for _, hour := range missing[:len(missing)-v.MoreMissing] {
 		v.Missing = append(v.Missing, hour.UTC().Format(time.RFC3339))
+	}
+	switch len(missing) {
+	case 0:
+	case 1:
+		v.TakeMissing = "hipq monitor --at " + v.Missing[0]
+	default:
+		v.TakeMissing = "hipq monitor --missing --since " + v.Missing[0]
 	}
 	return v
 }

@@ -1,0 +1,80 @@
+package activity
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/hipq/hipq/internal/engine"
+)
+
+// newestPage is at how many entries Newest looks at once.
+const newestPage = 20_000
+
+// Newest gives the newest entries that the filter lets pass, oldest first, as many as its Limit, to somebody who waits for the
+// answer where no index serves the filter: it looks at one entry after the other, back from the newest. When it has done so for as
+// long as within, it ends, and back is the time of the entry to which it has come; to go on, ask for what was up to then. back is
+// zero if it has found enough, or looked at all. It may be repeated.
+func (l *Log) Newest(ctx context.Context, by Filter, within time.Duration) (entries []Entry, back time.Time, err error) {
+	began, looked := time.Now(), 0
+	last, err := l.lastBefore(ctx, by.Until)
+	for err == nil && !last.At.IsZero() && len(entries) < by.Limit && !last.At.Before(by.Since.Add(-lateBy)) {
+		if back = last.At.Time; time.Since(began) >= within && looked > 0 {
+			break
+		}
+		looked++
+		if entries, err = l.addNewest(ctx, entries, by, last.ID); err == nil {
+			last, err = l.upTo(ctx, last.ID-newestPage)
+		}
+		back = time.Time{}
+	}
+	if err != nil {
+		return nil, time.Time{}, fmt.Errorf("find the newest activity: %w", err)
+	}
+	slices.Reverse(entries)
+	return entries, back, nil
+}
+
+// place is an entry's place in the log.
+type place struct {
+	ID int64
+	At engine.Time
+}
+
+// upTo is the place of the last entry up to an id; zero if there is none.
+func (l *Log) upTo(ctx context.Context, id int64) (place, error) {
+	return l.place(ctx, l.db.ByID+" WHERE id <= ? ORDER BY id DESC", id)
+}
+
+// lastBefore is the place up to which there are entries before a time, or at all if that is zero.
+func (l *Log) lastBefore(ctx context.Context, until time.Time) (place, error) {
+	if until.IsZero() {
+		return l.place(ctx, l.db.ByID+" ORDER BY id DESC")
+	}
+	// some that are written later have an earlier time
+	return l.place(ctx, l.db.Index(l.db.Activity(), "at")+" WHERE at < ? ORDER BY at DESC", engine.At(until.Add(lateBy)))
+}
+
+func (l *Log) place(ctx context.Context, which string, args ...any) (p place, err error) {
+	err = l.db.GetContext(ctx, &p, "SELECT id, at FROM "+l.db.Activity()+" "+which+" LIMIT 1", args...)
+	if errors.Is(err, sql.ErrNoRows) {
+		err = nil
+	}
+	return p, err
+}
+
+// addNewest adds the entries of the page that ends with an id, newest first, up to the filter's limit.
+func (l *Log) addNewest(ctx context.Context, entries []Entry, by Filter, last int64) ([]Entry, error) {
+	w := by.terms()
+	w.And("id > ? AND id <= ?", last-newestPage, last)
+	query := "SELECT id, " + readColumns + " FROM " + l.db.Activity() + " " + l.db.ByID + w.SQL() + " ORDER BY id DESC LIMIT ?"
+	err := engine.Each(ctx, l.db.DB, query, append(w.Args, by.Limit-len(entries)), func(r row) error {
+		r.Entry.At = r.At.Time
+		entries = append(entries, r.Entry)
+		return nil
+	})
+	return entries, err
+}

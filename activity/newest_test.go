@@ -1,0 +1,41 @@
+package activity_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/hipq/hipq/activity"
+	"github.com/hipq/hipq/internal/dbtest"
+)
+
+// Who waits is told how far back it was looked, and goes on from there; what is found is what Find finds.
+func TestNewest(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, driver, source string) {
+		l := openLog(t, driver, source)
+		at := time.Date(2026, 11, 21, 3, 0, 0, 0, time.UTC)
+		for minute := range 3 {
+			fill(t, l, 15_000, at.Add(time.Duration(minute)*time.Minute))
+		}
+		mustExec(t, l.db, "UPDATE "+l.db.Activity()+" SET job_key = 'old' WHERE id = 7")
+		mustExec(t, l.db, "UPDATE "+l.db.Activity()+" SET job_key = 'new' WHERE id IN (44001, 44002, 44003)")
+		newest := func(by activity.Filter, within time.Duration, wantFirst int64, want int, wantBack time.Time) {
+			t.Helper()
+			got, back, err := l.Newest(t.Context(), by, within)
+			if err != nil || len(got) != want || !back.Equal(wantBack) || want > 0 && got[0].ID != wantFirst {
+				t.Errorf("%+v: %d entries, back to %s, %v", by, len(got), back, err)
+			}
+		}
+		never, long := time.Time{}, time.Hour
+		newest(activity.Filter{JobKey: "new", Limit: 2}, 0, 44_002, 2, never)
+		newest(activity.Filter{JobKey: "new", Limit: 9}, long, 44_001, 3, never)
+		newest(activity.Filter{JobKey: "old", Limit: 1}, long, 7, 1, never)
+		newest(activity.Filter{JobKey: "nosuch", Limit: 1}, long, 0, 0, never)
+		newest(activity.Filter{Since: at.Add(time.Minute), JobKey: "old", Limit: 1}, long, 0, 0, never)
+		newest(activity.Filter{Until: at.Add(time.Minute), Limit: 3}, long, 14_998, 3, never)
+		newest(activity.Filter{Limit: 45_001}, long, 1, 45_000, never)
+		// step by step
+		newest(activity.Filter{JobKey: "old", Limit: 1}, 0, 0, 0, at.Add(time.Minute))
+		newest(activity.Filter{JobKey: "old", Limit: 1, Until: at.Add(time.Minute + time.Second)}, 0, 0, 0, at)
+		newest(activity.Filter{JobKey: "old", Limit: 1, Until: at.Add(time.Second)}, 0, 7, 1, never)
+	})
+}

@@ -1,0 +1,82 @@
+package monitor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/internal/roster"
+	"github.com/hipq/hipq/schema"
+)
+
+// backlog measures, as of now, the jobs of a queue that are due, and those whose worker is dead. Of a type and of each way to be
+// due it counts up to most jobs and one more; 0 is all. What waits longest is known all the same.
+func (m *Monitor) backlog(ctx context.Context, q schema.Queue, now time.Time, most int64) (all []standing, err error) {
+	table, err := m.db.CheckQueue(q.Name)
+	if err != nil {
+		return nil, err
+	}
+	at, pick := engine.At(now), m.db.Index(table, q.Order.Pick())
+	add := func(query string, args ...any) error {
+		var found []standing
+		err := m.db.SelectContext(ctx, &found, query, args...)
+		all = append(all, found...)
+		return err
+	}
+	if most > 0 {
+		d := dive{m: m, table: table, pick: pick}
+		all, err = d.due(ctx, at, most)
+	}
+	if most == 0 || errors.Is(err, errTooDeep) {
+		all = nil
+		// in the line, held back by a full group, or inserted by plain SQL and not taken in yet
+		err = add("SELECT job_type, COUNT(*) AS n, CAST(SUM(line = 'held') AS SIGNED INTEGER) AS held, MIN(scheduled_run_time) AS oldest FROM "+
+			table+" "+pick+" WHERE line IN ('due', 'held', 'new') AND scheduled_run_time <= ? GROUP BY "+m.db.TypesOfPick, at)
+	}
+	if err != nil {
+		return nil, err
+	}
+	// due, but no worker has promoted it
+	wake := table + " " + m.db.Index(table, "wake") + " WHERE line = 'later' AND wake_time <= ?"
+	if most > 0 {
+		err = add("SELECT job_type, COUNT(*) AS n, MIN(scheduled_run_time) AS oldest FROM (SELECT job_type, scheduled_run_time FROM "+wake+
+			" ORDER BY wake_time LIMIT ?) AS woken GROUP BY job_type", at, most+1)
+	} else {
+		err = add("SELECT job_type, COUNT(*) AS n, MIN(scheduled_run_time) AS oldest FROM "+wake+" GROUP BY job_type", at)
+	}
+	if err != nil {
+		return nil, err
+	}
+	// a dead worker's; of these, only what was not started is due
+	join, missing := roster.New(m.db).MissingAt("j.worker_id")
+	err = add("SELECT j.job_type, COUNT(*) AS n, MIN(CASE WHEN j.state <> 'running' THEN j.scheduled_run_time END) AS oldest"+
+		" FROM "+table+" AS j "+pick+" "+join+" WHERE j.line = 'locked' AND "+missing+" GROUP BY j.job_type", at)
+	return all, err
+}
+
+// failed are how many of each job type failed for good, and are still to be seen to: up to most of each and one more; 0 is all.
+func (m *Monitor) failed(ctx context.Context, q schema.Queue, most int64) (found []standing, err error) {
+	table, err := m.db.CheckQueue(q.Name)
+	if err != nil {
+		return nil, err
+	}
+	pick := m.db.Index(table, q.Order.Pick())
+	if most > 0 {
+		d := dive{m: m, table: table, pick: pick}
+		err = d.kinds(ctx, "failed", func(k kind) error {
+			n, err := d.count(ctx, "failed", k, "", most+1)
+			found = append(found, standing{JobType: k.JobType, N: n})
+			return err
+		})
+	}
+	if most == 0 || errors.Is(err, errTooDeep) {
+		found = nil
+		err = m.db.SelectContext(ctx, &found, "SELECT job_type, COUNT(*) AS n FROM "+table+" "+pick+" WHERE line = 'failed' GROUP BY "+m.db.TypesOfPick)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("count the failed jobs of %s: %w", q.Name, err)
+	}
+	return found, nil
+}

@@ -1,0 +1,142 @@
+package monitor
+
+import (
+	"database/sql"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hipq/hipq/internal/dbtest"
+	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/schema"
+)
+
+// mailAtRandom adds jobs of all kinds, in throttle groups so many.
+func mailAtRandom(t *testing.T, db *schema.DB, now time.Time, n, groups int) {
+	t.Helper()
+	r := rand.New(rand.NewPCG(11, 22))
+	pick := func(of ...string) string { return of[r.IntN(len(of))] }
+	var args []any
+	for range n {
+		line, state := pick("due", "due", "held", "new", "later", "failed", "finished"), "initial"
+		at := engine.At(now.Add(time.Duration(r.IntN(200)-150) * time.Second))
+		var wake engine.Time
+		var priority sql.NullInt64
+		switch line {
+		case "failed", "finished":
+			state = "final"
+		case "later":
+			wake = at
+		}
+		if line != "new" || r.IntN(2) == 0 {
+			priority = sql.NullInt64{Int64: r.Int64N(4), Valid: true}
+		}
+		if line == "due" || line == "held" {
+			at = engine.At(now.Add(-time.Duration(r.IntN(9999)) * time.Second))
+		}
+		args = append(args, pick("send", "print", "pack\xff"), state, line, priority, r.IntN(2), r.IntN(2), fmt.Sprint("group ", r.IntN(groups)), at, wake)
+	}
+	exec(t, db, "INSERT INTO test_mail (job_type, state, line, priority, throttle_factor, suspect, throttle_group, scheduled_run_time, wake_time, timeout, time_windows)"+
+		" VALUES "+strings.TrimSuffix(strings.Repeat("(?, ?, ?, ?, ?, ?, ?, ?, ?, 60, 'NONE'), ", n), ", "), args...)
+}
+
+// Who counts up to a number knows all up to it, that there are more, and what waits longest; of how many kinds the jobs may be.
+func TestBacklogUpToANumber(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, driver, source string) {
+		db := open(t, driver, source)
+		m := New(db)
+		now, err := db.Clock(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		q := schema.Queue{Name: "mail"}
+		measure := func(most int64) map[string][3]int64 {
+			t.Helper()
+			due, err := m.backlog(t.Context(), q, now, most)
+			if err != nil {
+				t.Fatal(err)
+			}
+			failed, err := m.failed(t.Context(), q, most)
+			if err != nil {
+				t.Fatal(err)
+			}
+			found := map[string][3]int64{}
+			for _, s := range due {
+				f := found[s.JobType]
+				found[s.JobType] = [3]int64{f[0] + s.N, f[1], max(f[2], now.Sub(s.Oldest.Time).Milliseconds())}
+			}
+			for _, s := range failed {
+				f := found[s.JobType]
+				found[s.JobType] = [3]int64{f[0], f[1] + s.N, f[2]}
+			}
+			return found
+		}
+		for _, groups := range []int{3, 2000} { // the latter are too many to be counted one by one
+			mailAtRandom(t, db, now, 1500, groups)
+			all := measure(0)
+			if len(all) != 3 || all["send"][0] < 200 || all["send"][1] < 50 || all["send"][2] < 1000 {
+				t.Fatalf("%v", all)
+			}
+			for _, most := range []int64{1, 60, 100_000} {
+				got := measure(most)
+				for name, want := range all {
+					same := func(got, want int64) bool { return got == want || want > most && got > most }
+					if g := got[name]; !same(g[0], want[0]) || !same(g[1], want[1]) || g[2] != want[2] || len(got) != len(all) {
+						t.Errorf("%d groups, %q up to %d: %v, there are %v", groups, name, most, g, want)
+					}
+				}
+			}
+		}
+	})
+}
+
+// Who counts up to a number reads no more than that, whatever else is due.
+func TestBacklogReadsLittle(t *testing.T) {
+	db := open(t, "mysql", dbtest.MySQL(t))
+	db.SetMaxOpenConns(1) // that which is asked what it has read
+	m := New(db)
+	now, err := db.Clock(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	mailAtRandom(t, db, now, 1500, 3)
+	const columns = "job_type, state, line, priority, throttle_factor, suspect, throttle_group, scheduled_run_time, wake_time, timeout, time_windows"
+	for range 4 {
+		exec(t, db, "INSERT INTO test_mail ("+columns+") SELECT "+columns+" FROM test_mail")
+	}
+	reads := func() (n int64) {
+		rows, err := db.QueryContext(t.Context(), "SHOW SESSION STATUS LIKE 'Handler_read%'")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = rows.Close() }()
+		for rows.Next() {
+			var name string
+			var of int64
+			if err := rows.Scan(&name, &of); err != nil {
+				t.Fatal(err)
+			}
+			n += of
+		}
+		if err := rows.Err(); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	const most = 10
+	before := reads()
+	for _, q := range queues {
+		if _, err := m.backlog(t.Context(), schema.Queue{Name: q}, now, most); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := m.failed(t.Context(), schema.Queue{Name: q}, most); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// 24,000 jobs, of which 14,000 are due: some hundred looks for what is there and is the oldest, and what is counted twice over
+	if n := reads() - before; n > 2000 {
+		t.Errorf("it read %d times", n)
+	}
+}
