@@ -53,8 +53,12 @@ type DB struct {
 	warn func(error)
 }
 
-// Open opens the database and talks to it once, so that one that is down or too old is known at once.
+// Open opens the database, by connections of its own, and talks to it once, so that one that is down or too old is known at once.
+// On takes those of an application.
 func Open(ctx context.Context, o Options, names Names) (*DB, error) {
+	if names.err != nil {
+		return nil, names.err
+	}
 	open, ok := map[string]func(context.Context, Options) (*engine.DB, error){
 		engine.SQLite.Name: openSQLite, engine.MySQL.Name: openMySQL,
 	}[o.Driver]

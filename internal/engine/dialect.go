@@ -58,6 +58,12 @@ type Dialect struct {
 // Index makes a query walk an index of a table: indexes are named after their table, with a dollar that no table's name has.
 func (d Dialect) Index(table, name string) string { return fmt.Sprintf(d.byIndex, table+"$"+name) }
 
+// Apart is d where the server takes one statement at a time.
+func (d Dialect) Apart() Dialect {
+	d.together = false
+	return d
+}
+
 // MySQL is the dialect of MySQL and MariaDB.
 var MySQL = Dialect{
 	Name:        "mysql",
