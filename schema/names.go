@@ -67,7 +67,6 @@ func Named(instance string) Names {
 	return n
 }
 
-
 // NewNames checks the instance's name and the naming template: lower case letters, digits and underscores around
 // {instance} and {queue}. An empty template is DefaultTemplate.
 func NewNames(instance, template string) (Names, error) {
