@@ -1,4 +1,4 @@
-// Package queue is a queue as an application has it: New gives it, EnqueueTx adds jobs in the application's own transaction,
+// Package queue is a queue as an application has it: Open gives it, EnqueueTx adds jobs in the application's own transaction,
 // Wait waits for one, Answer tells of one whose work is done elsewhere; the others are what the commands of hipq do, in Go. What
 // jobs are, and what may become of them, is in the package job; who runs them, in the package worker.
 //
@@ -8,6 +8,7 @@
 package queue
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"sync"
@@ -72,6 +73,22 @@ type Queue struct {
 	mu sync.Mutex
 	// registered remembers the types that the database has, so that enqueueing asks once.
 	registered map[string]job.Type
+}
+
+// Open is New for a program that hasn't looked at the tables yet: it is refused if they are not there, or were made by an older
+// or a newer hipq: schema.ErrNotMigrated, schema.ErrNewer. DB.Migrate, before Open, makes them. It may be repeated.
+func Open(ctx context.Context, db *schema.DB, o Options) (*Queue, error) {
+	q, err := New(db, o)
+	if err != nil {
+		return nil, err
+	}
+	if err := db.CheckOnce(ctx, []schema.Queue{o.Table()}); err != nil {
+		if _, remedy := schema.Diagnose(err); remedy != "" {
+			err = fmt.Errorf("%w; %s", err, remedy)
+		}
+		return nil, fmt.Errorf("queue %s: %w", o.Name, err)
+	}
+	return q, nil
 }
 
 // New is the queue in db that the options describe. It doesn't talk to the database: that knows of the queue when a worker
