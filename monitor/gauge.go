@@ -92,13 +92,13 @@ func (m *Monitor) gaugeQueue(ctx context.Context, hour metrics, q schema.Queue, 
 		args []any
 	}{
 		// in the line, held back by a full group, or inserted by plain SQL and not taken in yet
-		{"SELECT job_type, COUNT(*) AS n, CAST(SUM(line = 'held') AS SIGNED INTEGER) AS held, MIN(scheduled_run_time) AS oldest FROM " +
+		{"SELECT job_type, COUNT(*) AS n, CAST(SUM(line = 'held') AS SIGNED INTEGER) AS held, " + m.db.TimeText("MIN(scheduled_run_time)") + " AS oldest FROM " +
 			table + " " + pick + " WHERE line IN ('due', 'held', 'new') AND scheduled_run_time <= ? GROUP BY job_type", []any{at}},
 		// due, but no worker has promoted it
-		{"SELECT job_type, COUNT(*) AS n, MIN(scheduled_run_time) AS oldest FROM " + table + " " + wake +
+		{"SELECT job_type, COUNT(*) AS n, " + m.db.TimeText("MIN(scheduled_run_time)") + " AS oldest FROM " + table + " " + wake +
 			" WHERE line = 'later' AND wake_time <= ? GROUP BY job_type", []any{at}},
 		// a dead worker's; of these, only what was not started is due
-		{"SELECT j.job_type, COUNT(*) AS n, MIN(CASE WHEN j.state <> 'running' THEN j.scheduled_run_time END) AS oldest" +
+		{"SELECT j.job_type, COUNT(*) AS n, " + m.db.TimeText("MIN(CASE WHEN j.state <> 'running' THEN j.scheduled_run_time END)") + " AS oldest" +
 			" FROM " + table + " AS j " + pick + " " + join + " WHERE j.line = 'locked' AND " + missing + " GROUP BY j.job_type", []any{at}},
 		// what counts against the limit, as those who start jobs see it
 		{"SELECT job_type, CAST(COALESCE(SUM(throttle_factor), 0) AS SIGNED INTEGER) AS used FROM " + table + " " + pick +

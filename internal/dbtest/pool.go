@@ -21,7 +21,7 @@ func Pool(t testing.TB, driver, source string) *sql.DB {
 		"_pragma": {"busy_timeout(2000)", "synchronous(normal)"},
 	}.Encode()
 	if driver == "mysql" {
-		dsn = source + string("?&"[strings.Count(source, "?")]) + url.Values{
+		dsn = source + string("?&"[min(strings.Count(source, "?"), 1)]) + url.Values{
 			"parseTime": {"true"}, "loc": {"Europe/Berlin"}, "columnsWithAlias": {"true"}, "charset": {"latin1"},
 			"time_zone": {"'+05:30'"}, "sql_mode": {"'ANSI_QUOTES,PIPES_AS_CONCAT,NO_BACKSLASH_ESCAPES,IGNORE_SPACE'"},
 			"sql_select_limit": {"7"}, "innodb_lock_wait_timeout": {"11"}, "unique_checks": {"0"}, "sql_safe_updates": {"1"},

@@ -71,8 +71,8 @@ type Reader interface {
 	SelectContext(ctx context.Context, dest any, query string, args ...any) error
 }
 
-// readClock is the query for the database's clock, as text: an application's connection may take times for its own zone's.
-func (d Dialect) readClock() string { return "SELECT CAST(" + d.Now + " AS CHAR)" }
+// readClock is the query for the database's clock.
+func (d Dialect) readClock() string { return "SELECT " + d.TimeText(d.Now) }
 
 // Clock reads the database's clock, in UTC. It is the only clock that decides: hosts' clocks may be wrong.
 func (db *DB) Clock(ctx context.Context) (time.Time, error) {
