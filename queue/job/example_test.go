@@ -20,8 +20,8 @@ func ExampleOf() {
 		panic(err) // a payload that is no JSON, or too large
 	}
 	j.Key = "order-4711" // and whatever else a job.New may have
-	fmt.Println(j.Type, j.Data)
-	// Output: send_receipt {"order":4711,"to":"a@example.org"}
+	fmt.Println(j.Type, j.Key, j.Data)
+	// Output: send_receipt order-4711 {"order":4711,"to":"a@example.org"}
 }
 
 func ExampleOf_Read() {
