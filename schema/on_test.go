@@ -1,11 +1,13 @@
 package schema_test
 
 import (
+	"context"
 	"database/sql"
 	"database/sql/driver"
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/schema"
@@ -56,6 +58,35 @@ func TestOnOneConnection(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := db.Check(t.Context(), queues); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestOnAfterTrouble: a connection that can't be put back as it was doesn't go back, and an interrupted query keeps none.
+func TestOnAfterTrouble(t *testing.T) {
+	pool := dbtest.Pool(t, "mysql", dbtest.MySQL(t))
+	db, err := schema.On(t.Context(), pool, schema.Named("shop"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	conn, err := db.Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := conn.ExecContext(t.Context(), "KILL CONNECTION_ID()"); err == nil {
+		t.Error("the connection was not killed")
+	}
+	_ = conn.Close()
+	began, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if _, err := db.ExecContext(began, "DO SLEEP(60)"); err == nil {
+		t.Error("the query was not interrupted")
+	}
+	if n := pool.Stats().InUse; n != 0 {
+		t.Errorf("%d connections are in use", n)
+	}
+	if _, err := db.Clock(t.Context()); err != nil {
 		t.Error(err)
 	}
 }

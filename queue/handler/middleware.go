@@ -44,20 +44,22 @@ func With(h Handler, around ...Middleware) Handler {
 	})
 }
 
-// Log is middleware that logs each attempt: its start (debug), and its end, finished or sent (info), to be tried again (warn)
-// or failed for good (error), with the fields queue, job_id, job_type, job_key, attempt, and at the end ran and error. Job data
-// and results it doesn't log.
+// Log is middleware that logs each attempt: its start (debug), and its end, finished, sent or cancelled (info), to be tried
+// again (warn) or failed for good (error), with the fields queue, job_id, job_type, job_key, attempt, and at the end ran and error.
+// Job data and results it doesn't log.
 func Log(log *slog.Logger) Middleware {
 	return func(next Handler) Handler {
 		return HandleFunc(func(ctx context.Context, j *job.Job) job.Outcome {
 			log := log.With("queue", j.Queue, "job_id", j.ID, "job_type", j.Type, "job_key", j.Key, "attempt", j.Attempt)
 			log.DebugContext(ctx, "job started")
 			o := next.Handle(ctx, j)
-			switch o.Verdict {
-			case job.Finished, job.Sent:
+			switch {
+			case o.Verdict == job.Finished, o.Verdict == job.Sent:
 				log.InfoContext(ctx, "job "+string(o.Verdict), "ran", o.Ran)
-			case job.Failed:
+			case o.Verdict == job.Failed:
 				log.ErrorContext(ctx, "job failed for good", "ran", o.Ran, "error", o.Reason())
+			case ctx.Err() != nil && context.Cause(ctx).Error() == job.Cancelled:
+				log.InfoContext(ctx, "job cancelled", "ran", o.Ran)
 			default:
 				log.WarnContext(ctx, "job to be tried again", "ran", o.Ran, "error", o.Reason())
 			}
