@@ -94,7 +94,7 @@ func sessionOf(t testing.TB, conn *sql.Conn, driver string) map[string]string {
 	// what each statement changes
 	maps.DeleteFunc(settings, func(name, _ string) bool {
 		switch name {
-		case "timestamp", "identity", "last_insert_id", "insert_id", "error_count", "warning_count", "pseudo_thread_id", "last_gtid":
+		case "timestamp", "statement_id", "identity", "last_insert_id", "insert_id", "error_count", "warning_count", "pseudo_thread_id", "last_gtid":
 			return true
 		}
 		return strings.HasPrefix(name, "rand_seed") || strings.HasPrefix(name, "gtid_") || strings.HasPrefix(name, "rpl_")
