@@ -91,8 +91,8 @@ func Open(ctx context.Context, db *schema.DB, o Options) (*Queue, error) {
 	return q, nil
 }
 
-// New is the queue in db that the options describe. It doesn't talk to the database: that knows of the queue when a worker
-// has begun, or Register was called.
+// New is the queue in db that the options describe, for who has looked at the tables, as by DB.Check. It doesn't talk to the
+// database: that knows of the queue when a worker has begun, or Register was called.
 func New(db *schema.DB, o Options) (*Queue, error) {
 	if db == nil {
 		return nil, fmt.Errorf("queue %s: the database is nil", o.Name)
