@@ -15,9 +15,9 @@ import (
 	"github.com/hipq/hipq/internal/engine"
 )
 
-// On is the database of an application's own pool: of go-sql-driver/mysql, or of modernc.org/sqlite; ErrConfig if it is
-// another driver's, or a driver's that is wrapped. It talks to the database once or twice, so that one that is down or too old is
-// known at once; it may be repeated.
+// On is the database of an application's own pool: of go-sql-driver/mysql, or of modernc.org/sqlite; ErrConfig if it is another
+// driver's, or a driver's that is wrapped. It talks to the database once or twice, so that one that is down or too old is known
+// at once; it may be repeated.
 //
 // The pool may have any options of its DSN, and its sessions any settings. Each transaction of hipq's own, and each read,
 // takes a connection, sets up its session, and puts everything back before the pool has it again: on MariaDB and MySQL that is

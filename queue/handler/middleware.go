@@ -45,8 +45,8 @@ func With(h Handler, around ...Middleware) Handler {
 }
 
 // Log is middleware that logs each attempt: its start (debug), and its end, finished, sent or cancelled (info), to be tried
-// again (warn) or failed for good (error), with the fields queue, job_id, job_type, job_key, attempt, and at the end ran and error.
-// Job data and results it doesn't log.
+// again (warn) or failed for good (error), with the fields queue, job_id, job_type, job_key, attempt, and at the end ran and
+// error. Job data and results it doesn't log.
 func Log(log *slog.Logger) Middleware {
 	return func(next Handler) Handler {
 		return HandleFunc(func(ctx context.Context, j *job.Job) job.Outcome {

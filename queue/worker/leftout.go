@@ -10,9 +10,9 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-// A queue whose table is not that of this hipq, or has gone while the worker runs, or an index of it, is left out: the worker looks there no more, and
-// starts nothing of it. Its jobs that run come to their end, and are settled if that can be; else they are lost. The other
-// queues are worked as ever, and at the end the worker's error says what was left out.
+// A queue whose table is not that of this hipq, or has gone while the worker runs, or an index of it, is left out: the worker
+// looks there no more, and starts nothing of it. Its jobs that run come to their end, and are settled if that can be; else they
+// are lost. The other queues are worked as ever, and at the end the worker's error says what was left out.
 
 // leftOut says whether err means that a source's queue has lost its table, and leaves the queue out if so.
 func (w *worker) leftOut(s *source, err error) bool {

@@ -17,13 +17,14 @@ const (
 	stayMost  = 30 * time.Second
 )
 
-// Stay works until ctx ends, or MaxJobs have been started, and gives the sum of what it did: for a service, whose ctx is that of
-// signal.NotifyContext. It is Run, with Linger, again and again, each time a worker of its own for RunFor; so ID must be empty.
+// Stay works until ctx ends, or MaxJobs have been started, and gives the sum of what it did: for a service, whose ctx is that
+// of signal.NotifyContext. It is Run, with Linger, again and again, each time a worker of its own for RunFor; so ID must be
+// empty.
 //
-// A database that is away, busy or read-only, and a lock that was lost, are no reasons to end: it tries again after a second, then
-// ever less often, until it is after 30 s, and says so to Log (warn: what and when; info: that it works again). What somebody has
-// to mend ends it, at once and with the error: ErrParams, and what schema.Diagnose calls Misconfigured, such as tables of an
-// older or a newer hipq, which it looks for before each run. It may be called again, and beside others.
+// A database that is away, busy or read-only, and a lock that was lost, are no reasons to end: it tries again after a second,
+// then ever less often, until it is after 30 s, and says so to Log (warn: what and when; info: that it works again). What
+// somebody has to mend ends it, at once and with the error: ErrParams, and what schema.Diagnose calls Misconfigured, such as
+// tables of an older or a newer hipq, which it looks for before each run. It may be called again, and beside others.
 func Stay(ctx context.Context, p Params) (sum Summary, err error) {
 	if p.ID != "" {
 		return sum, fmt.Errorf("%w: Stay gives each run an ID of its own", ErrParams)
