@@ -19,12 +19,12 @@ import (
 // driver's, or a driver's that is wrapped. It talks to the database once or twice, so that one that is down or too old is known
 // at once; it may be repeated.
 //
-// The pool may have any options of its DSN, and its sessions any settings. Each transaction of hipq's own, and each read,
-// takes a connection, sets up its session, and puts everything back before the pool has it again: on MariaDB and MySQL that is
-// three round trips, which EnqueueTx doesn't need; on SQLite some microseconds. So an application that only enqueues wants
-// On, and a busy worker Open. Who holds all connections of the pool keeps hipq waiting: within a transaction of yours, call
-// nothing but EnqueueTx, and leave a worker four connections besides those of its handlers. A database in memory is one
-// for each connection, so its pool has SetMaxOpenConns(1).
+// The pool may have any options of its DSN, and its sessions any settings. Each transaction of hipq's own, and each read, takes
+// a connection, sets up its session, and puts everything back before the pool has it again: on MariaDB and MySQL that is three
+// round trips, which EnqueueTx doesn't need; on SQLite some microseconds, but it parses each statement anew. So an application
+// that only enqueues wants On, and a busy worker Open. Who holds all connections of the pool keeps hipq waiting: within a
+// transaction of yours, call nothing but EnqueueTx, and leave a worker four connections besides those of its handlers. A
+// database in memory is one for each connection, so its pool has SetMaxOpenConns(1).
 //
 // Close leaves the pool open.
 func On(ctx context.Context, pool *sql.DB, names Names) (*DB, error) {
