@@ -72,7 +72,7 @@ type Log struct{ db *schema.DB }
 func New(db *schema.DB) *Log { return &Log{db: db} }
 
 // readColumns are numbers where numbers belong, whatever a hand other than hipq's has put there.
-const readColumns = "at, kind, state, queue, worker_id, host, CAST(pid AS SIGNED INTEGER) AS pid, CAST(job_id AS SIGNED INTEGER) AS job_id," +
+const readColumns = "kind, state, queue, worker_id, host, CAST(pid AS SIGNED INTEGER) AS pid, CAST(job_id AS SIGNED INTEGER) AS job_id," +
 	" job_type, job_key, CAST(attempt AS SIGNED INTEGER) AS attempt, CAST(wait_ms AS SIGNED INTEGER) AS wait_ms," +
 	" CAST(run_ms AS SIGNED INTEGER) AS run_ms, error, output"
 
@@ -104,7 +104,7 @@ type row struct {
 // Find calls f with each entry that the filter lets pass, oldest first, and ends with f's first error.
 func (l *Log) Find(ctx context.Context, by Filter, f func(Entry) error) error {
 	where, args := by.where()
-	query := "SELECT id, " + readColumns + " FROM " + l.db.Activity() + where
+	query := "SELECT id, " + l.db.TimeColumns("at") + ", " + readColumns + " FROM " + l.db.Activity() + where
 	if by.Limit > 0 {
 		query = "SELECT * FROM (" + query + " ORDER BY id DESC LIMIT ?) AS newest ORDER BY id"
 		args = append(args, by.Limit)
@@ -128,7 +128,7 @@ func (l *Log) Find(ctx context.Context, by Filter, f func(Entry) error) error {
 // is there when its transaction is committed.
 func (l *Log) Page(ctx context.Context, by Filter, n int) (page []Entry, err error) {
 	where, args := by.where()
-	query := "SELECT id, " + readColumns + " FROM " + l.db.Activity() + where + " ORDER BY id LIMIT ?"
+	query := "SELECT id, " + l.db.TimeColumns("at") + ", " + readColumns + " FROM " + l.db.Activity() + where + " ORDER BY id LIMIT ?"
 	err = engine.Each(ctx, l.db.DB, query, append(args, n), func(r row) error {
 		r.Entry.At = r.At.Time
 		page = append(page, r.Entry)

@@ -73,7 +73,7 @@ func (l *Log) Purge(ctx context.Context, o PurgeOptions) (PurgeResult, error) {
 // first is the time of the first entry in [from, to), zero if there is none.
 func (l *Log) first(ctx context.Context, from, to time.Time) (time.Time, error) {
 	var at *string
-	query := "SELECT MIN(at) FROM " + l.db.Activity() + " WHERE at >= ? AND at < ?"
+	query := "SELECT " + l.db.TimeText("MIN(at)") + " FROM " + l.db.Activity() + " WHERE at >= ? AND at < ?"
 	if err := l.db.GetContext(ctx, &at, query, engine.At(from), engine.At(to)); err != nil {
 		return time.Time{}, fmt.Errorf("find the oldest activity: %w", err)
 	}
@@ -113,8 +113,8 @@ func (l *Log) purgeHour(ctx context.Context, o PurgeOptions, hour, from, to time
 }
 
 func (l *Log) deleteEntries(ctx context.Context, o PurgeOptions, from, to time.Time, deleted *int64) error {
-	query := "SELECT id, at FROM " + l.db.Activity() + " " + l.db.Index(l.db.Activity(), "at") +
-		" WHERE at >= ? AND at < ? ORDER BY at LIMIT ?"
+	query := "SELECT id, " + l.db.TimeColumns("at") + " FROM " + l.db.Activity() + " " + l.db.Index(l.db.Activity(), "at") +
+		" WHERE at >= ? AND at < ? ORDER BY " + l.db.Activity() + ".at LIMIT ?"
 	for {
 		began := time.Now()
 		var found []struct {

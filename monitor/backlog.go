@@ -32,7 +32,7 @@ func (m *Monitor) backlog(ctx context.Context, q schema.Queue, now time.Time, mo
 	if most == 0 || errors.Is(err, errTooDeep) {
 		all = nil
 		// in the line, held back by a full group, or inserted by plain SQL and not taken in yet
-		err = add("SELECT job_type, COUNT(*) AS n, CAST(SUM(line = 'held') AS SIGNED INTEGER) AS held, MIN(scheduled_run_time) AS oldest FROM "+
+		err = add("SELECT job_type, COUNT(*) AS n, CAST(SUM(line = 'held') AS SIGNED INTEGER) AS held, "+m.db.TimeText("MIN(scheduled_run_time)")+" AS oldest FROM "+
 			table+" "+pick+" WHERE line IN ('due', 'held', 'new') AND scheduled_run_time <= ? GROUP BY "+m.db.TypesOfPick, at)
 	}
 	if err != nil {
@@ -41,17 +41,17 @@ func (m *Monitor) backlog(ctx context.Context, q schema.Queue, now time.Time, mo
 	// due, but no worker has promoted it
 	wake := table + " " + m.db.Index(table, "wake") + " WHERE line = 'later' AND wake_time <= ?"
 	if most > 0 {
-		err = add("SELECT job_type, COUNT(*) AS n, MIN(scheduled_run_time) AS oldest FROM (SELECT job_type, scheduled_run_time FROM "+wake+
+		err = add("SELECT job_type, COUNT(*) AS n, "+m.db.TimeText("MIN(scheduled_run_time)")+" AS oldest FROM (SELECT job_type, scheduled_run_time FROM "+wake+
 			" ORDER BY wake_time LIMIT ?) AS woken GROUP BY job_type", at, most+1)
 	} else {
-		err = add("SELECT job_type, COUNT(*) AS n, MIN(scheduled_run_time) AS oldest FROM "+wake+" GROUP BY job_type", at)
+		err = add("SELECT job_type, COUNT(*) AS n, "+m.db.TimeText("MIN(scheduled_run_time)")+" AS oldest FROM "+wake+" GROUP BY job_type", at)
 	}
 	if err != nil {
 		return nil, err
 	}
 	// a dead worker's; of these, only what was not started is due
 	join, missing := roster.New(m.db).MissingAt("j.worker_id")
-	err = add("SELECT j.job_type, COUNT(*) AS n, MIN(CASE WHEN j.state <> 'running' THEN j.scheduled_run_time END) AS oldest"+
+	err = add("SELECT j.job_type, COUNT(*) AS n, "+m.db.TimeText("MIN(CASE WHEN j.state <> 'running' THEN j.scheduled_run_time END)")+" AS oldest"+
 		" FROM "+table+" AS j "+pick+" "+join+" WHERE j.line = 'locked' AND "+missing+" GROUP BY j.job_type", at)
 	return all, err
 }

@@ -73,10 +73,11 @@ type gauges struct {
 }
 
 const (
-	metricColumns = "hour, queue, job_type, added, started, finished, errors, failed, workers_started, workers_finished, workers_died," +
+	metricColumns = "hour, " + metricCounts + ", gauge_time"
+	metricCounts  = "queue, job_type, added, started, finished, errors, failed, workers_started, workers_finished, workers_died," +
 		" wait_count, wait_sum_ms, wait_min_ms, wait_max_ms, wait_p50_ms, wait_p95_ms, wait_p99_ms," +
 		" run_count, run_sum_ms, run_min_ms, run_max_ms, run_p50_ms, run_p95_ms, run_p99_ms," +
-		" backlog, held, oldest_due_ms, throttle_used, throttle_limit, gauge_time"
+		" backlog, held, oldest_due_ms, throttle_used, throttle_limit"
 	metricRow = "(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
 )
 

@@ -80,7 +80,7 @@ func (m *Monitor) endCourse(ctx context.Context, c *course) ([]CourseHour, error
 
 // addBacklogs adds what was measured at the ends of the hours.
 func (m *Monitor) addBacklogs(ctx context.Context, at map[time.Time]map[string]*QueueHour, from, to time.Time) error {
-	query := "SELECT hour, queue, CAST(SUM(backlog) AS SIGNED INTEGER), CAST(MAX(oldest_due_ms) AS SIGNED INTEGER) FROM " + m.db.Metrics() +
+	query := "SELECT " + m.db.TimeColumn("hour") + ", queue, CAST(SUM(backlog) AS SIGNED INTEGER), CAST(MAX(oldest_due_ms) AS SIGNED INTEGER) FROM " + m.db.Metrics() +
 		" WHERE hour >= ? AND hour < ? AND backlog IS NOT NULL GROUP BY hour, queue"
 	rows, err := m.db.QueryContext(ctx, query, engine.At(from), engine.At(to))
 	if err != nil {

@@ -29,7 +29,7 @@ const hoursAtOnce = 24
 // eachHour calls each f with each hour in [from, to) that has been taken, and adds each row of the hour's metrics to the metric
 // that f's answer gives for it; an answer may be nil. Rows of the same queue and hour come one after the other.
 func (m *Monitor) eachHour(ctx context.Context, from, to time.Time, f ...func(hour time.Time) metricOf) error {
-	rows, err := m.db.QueryContext(ctx, "SELECT hour, digest FROM "+m.db.Hours()+" WHERE hour >= ? AND hour < ? ORDER BY hour",
+	rows, err := m.db.QueryContext(ctx, "SELECT "+m.db.TimeColumn("hour")+", digest FROM "+m.db.Hours()+" WHERE hour >= ? AND hour < ? ORDER BY hour",
 		engine.At(from), engine.At(to))
 	if err != nil {
 		return fmt.Errorf("read the hours: %w", err)

@@ -40,7 +40,7 @@ func (m *Monitor) MissingSince(ctx context.Context, since time.Time) (there, gon
 		return nil, nil, err
 	}
 	var first engine.Time
-	if err := m.db.QueryRowContext(ctx, "SELECT MIN(at) FROM "+m.db.Activity()).Scan(&first); err != nil {
+	if err := m.db.QueryRowContext(ctx, "SELECT "+m.db.TimeText("MIN(at)")+" FROM "+m.db.Activity()).Scan(&first); err != nil {
 		return nil, nil, fmt.Errorf("find the first activity: %w", err)
 	}
 	n := len(missing)
@@ -69,7 +69,7 @@ func (m *Monitor) untaken(ctx context.Context, from, to, last time.Time) ([]time
 // metrics. It is zero if there is neither.
 func (m *Monitor) Begin(ctx context.Context) (time.Time, error) {
 	var activity, counted engine.Time
-	err := m.db.QueryRowContext(ctx, "SELECT (SELECT MIN(at) FROM "+m.db.Activity()+"), (SELECT MIN(hour) FROM "+m.db.Metrics()+")").
+	err := m.db.QueryRowContext(ctx, "SELECT (SELECT "+m.db.TimeText("MIN(at)")+" FROM "+m.db.Activity()+"), (SELECT "+m.db.TimeText("MIN(hour)")+" FROM "+m.db.Metrics()+")").
 		Scan(&activity, &counted)
 	if err != nil {
 		return time.Time{}, fmt.Errorf("find the first hour: %w", err)

@@ -52,7 +52,7 @@ func hourOf(t time.Time) time.Time { return t.UTC().Truncate(time.Hour) }
 // taken gives the hours in [from, to) that have been taken.
 func (m *Monitor) taken(ctx context.Context, from, to time.Time) (map[time.Time]bool, error) {
 	var hours []engine.Time
-	query := "SELECT hour FROM " + m.db.Hours() + " WHERE hour >= ? AND hour < ?"
+	query := "SELECT " + m.db.TimeColumn("hour") + " FROM " + m.db.Hours() + " WHERE hour >= ? AND hour < ?"
 	if err := m.db.SelectContext(ctx, &hours, query, engine.At(from), engine.At(to)); err != nil {
 		return nil, fmt.Errorf("find the hours taken: %w", err)
 	}

@@ -15,7 +15,7 @@ import (
 func (m *Monitor) Purge(ctx context.Context, o activity.PurgeOptions) (hours int64, err error) {
 	before := hourOf(o.Before)
 	var first engine.Time
-	if err := m.db.QueryRowContext(ctx, "SELECT MIN(at) FROM "+m.db.Activity()).Scan(&first); err != nil {
+	if err := m.db.QueryRowContext(ctx, "SELECT "+m.db.TimeText("MIN(at)")+" FROM "+m.db.Activity()).Scan(&first); err != nil {
 		return 0, fmt.Errorf("find the oldest activity: %w", err)
 	}
 	if !first.IsZero() && first.Before(before) {
@@ -29,7 +29,7 @@ func (m *Monitor) Purge(ctx context.Context, o activity.PurgeOptions) (hours int
 	}
 	for {
 		var page []engine.Time
-		query := "SELECT hour FROM " + m.db.Hours() + " WHERE hour < ? ORDER BY hour LIMIT ?"
+		query := "SELECT " + m.db.TimeColumn("hour") + " FROM " + m.db.Hours() + " WHERE hour < ? ORDER BY hour LIMIT ?"
 		if err := m.db.SelectContext(ctx, &page, query, engine.At(before), engine.PurgeBatch); err != nil {
 			return hours, fmt.Errorf("find old hours: %w", err)
 		}

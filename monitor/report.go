@@ -132,7 +132,8 @@ func (m *Monitor) report(ctx context.Context, hour time.Time) (Report, error) {
 
 // eachMetric calls f with each row of the hours in [from, to), in the order of hour, queue and job type.
 func (m *Monitor) eachMetric(ctx context.Context, in engine.Reader, from, to time.Time, f func(metric)) error {
-	query := "SELECT " + metricColumns + " FROM " + m.db.Metrics() + " WHERE hour >= ? AND hour < ? ORDER BY hour, queue, job_type"
+	query := "SELECT " + m.db.TimeColumn("hour") + ", " + metricCounts + ", " + m.db.TimeColumn("gauge_time") + " FROM " + m.db.Metrics() +
+		" WHERE hour >= ? AND hour < ? ORDER BY hour, queue, job_type"
 	rows, err := in.QueryContext(ctx, query, engine.At(from), engine.At(to))
 	if err != nil {
 		return fmt.Errorf("read the metrics: %w", err)

@@ -138,7 +138,7 @@ func (m *Monitor) lastHours(ctx context.Context, now time.Time, over time.Durati
 	hours := metrics{rows: map[key]*metric{}}
 	last := lastComplete(now)
 	var newest engine.Time
-	err := m.db.GetContext(ctx, &newest, "SELECT MAX(hour) FROM "+m.db.Hours()+" WHERE hour > ? AND hour <= ?",
+	err := m.db.GetContext(ctx, &newest, "SELECT "+m.db.TimeText("MAX(hour)")+" FROM "+m.db.Hours()+" WHERE hour > ? AND hour <= ?",
 		engine.At(last.Add(-over)), engine.At(last))
 	if err != nil {
 		return hours, fmt.Errorf("find the last hour taken: %w", err)

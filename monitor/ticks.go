@@ -141,7 +141,7 @@ func (m *Monitor) readTicks(ctx context.Context, hour time.Time) (hourTicks, err
 
 // lastTicks are the last ticks of each host in the hours [from, to) that have been taken.
 func (m *Monitor) lastTicks(ctx context.Context, from, to time.Time) (last []roster.Tick, err error) {
-	query := "SELECT host, MAX(last_tick) AS at FROM " + m.db.HostHours() + " WHERE hour >= ? AND hour < ? GROUP BY host"
+	query := "SELECT host, " + m.db.TimeText("MAX(last_tick)") + " AS at FROM " + m.db.HostHours() + " WHERE hour >= ? AND hour < ? GROUP BY host"
 	if err := m.db.SelectContext(ctx, &last, query, engine.At(from), engine.At(to)); err != nil {
 		return nil, fmt.Errorf("read the last ticks: %w", err)
 	}
@@ -212,11 +212,11 @@ func (m *Monitor) storedTicks(ctx context.Context, from, to time.Time) (s stored
 		Hour engine.Time
 		gap
 	}
-	err = m.db.SelectContext(ctx, &hours, "SELECT hour, gap_ms, gap_from FROM "+m.db.Hours()+" WHERE hour >= ? AND hour < ?",
+	err = m.db.SelectContext(ctx, &hours, "SELECT "+m.db.TimeColumns("hour", "gap_from")+", gap_ms FROM "+m.db.Hours()+" WHERE hour >= ? AND hour < ?",
 		engine.At(from), engine.At(to))
 	if err == nil {
-		err = m.db.SelectContext(ctx, &s.hosts, "SELECT hour, host, ticks, idle, first_tick, last_tick, gap_ms, gap_from FROM "+
-			m.db.HostHours()+" WHERE hour >= ? AND hour < ? ORDER BY hour, host", engine.At(from), engine.At(to))
+		err = m.db.SelectContext(ctx, &s.hosts, "SELECT "+m.db.TimeColumns("hour", "first_tick", "last_tick", "gap_from")+", host, ticks, idle, gap_ms FROM "+
+			m.db.HostHours()+" WHERE hour >= ? AND hour < ? ORDER BY "+m.db.HostHours()+".hour, host", engine.At(from), engine.At(to))
 	}
 	if err != nil {
 		return s, fmt.Errorf("read the ticks of the hours: %w", err)

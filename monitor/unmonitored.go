@@ -16,14 +16,14 @@ func (m *Monitor) Unmonitored(ctx context.Context) (since time.Time, err error) 
 		return since, err
 	}
 	var last, first engine.Time
-	if err := m.db.QueryRowContext(ctx, "SELECT MAX(hour) FROM "+m.db.Hours()).Scan(&last); err != nil {
+	if err := m.db.QueryRowContext(ctx, "SELECT "+m.db.TimeText("MAX(hour)")+" FROM "+m.db.Hours()).Scan(&last); err != nil {
 		return since, fmt.Errorf("find the last hour taken: %w", err)
 	}
 	next := time.Unix(0, 0)
 	if !last.IsZero() {
 		next = last.Add(time.Hour)
 	}
-	if err := m.db.QueryRowContext(ctx, "SELECT MIN(at) FROM "+m.db.Activity()+" WHERE at >= ?", engine.At(next)).Scan(&first); err != nil {
+	if err := m.db.QueryRowContext(ctx, "SELECT "+m.db.TimeText("MIN(at)")+" FROM "+m.db.Activity()+" WHERE at >= ?", engine.At(next)).Scan(&first); err != nil {
 		return since, fmt.Errorf("find the first activity that nobody has taken: %w", err)
 	}
 	if first.IsZero() || now.Sub(first.Time) < 24*time.Hour+settling {

@@ -58,10 +58,13 @@ var columns = []struct {
 var bulky = []string{"job_data", "error", "result", "output"}
 
 // selected is the list of columns for SELECT. Those to be left out read as None, and none of the others may be named.
-func selected(without ...string) string {
+func (q *Queue) selected(without ...string) string {
 	names := make([]string, len(columns))
 	for i, c := range columns {
 		names[i] = c.name
+		if strings.HasSuffix(c.name, "_time") {
+			names[i] = q.db.TimeColumn(c.name)
+		}
 		for _, w := range without {
 			if c.name == w {
 				names[i] = "'" + job.None + "'"

@@ -80,17 +80,28 @@ func (q *Queue) live(ctx context.Context, from engine.Reader, jobs []job.New, wh
 	live := map[[2]string]int64{}
 	for _, name := range slices.Sorted(maps.Keys(byType)) {
 		keys := byType[name]
-		var rows []struct {
-			ID  int64
-			Key string `db:"job_key"`
-		}
 		query := "SELECT id, job_key FROM " + q.table + " WHERE live = 1 AND job_type = ? AND job_key IN " + engine.In(len(keys)) + " ORDER BY job_key " + lock
-		if err := from.SelectContext(ctx, &rows, query, append([]any{name}, keys...)...); err != nil {
+		if err := readLive(ctx, from, query, append([]any{name}, keys...), func(id int64, key string) { live[[2]string{name, key}] = id }); err != nil {
 			return nil, fmt.Errorf("find the jobs of these keys: %w", err)
-		}
-		for _, r := range rows {
-			live[[2]string{name, r.Key}] = r.ID
 		}
 	}
 	return live, nil
+}
+
+// readLive reads ids and keys by their places, for on an application's connection the columns may have other names.
+func readLive(ctx context.Context, from engine.Reader, query string, args []any, f func(id int64, key string)) error {
+	rows, err := from.QueryContext(ctx, query, args...)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = rows.Close() }()
+	for rows.Next() {
+		var id int64
+		var key string
+		if err := rows.Scan(&id, &key); err != nil {
+			return err
+		}
+		f(id, key)
+	}
+	return rows.Err()
 }

@@ -1,4 +1,4 @@
-// Package queue is a queue as an application has it: New gives it, EnqueueTx adds jobs in the application's own transaction,
+// Package queue is a queue as an application has it: Open gives it, EnqueueTx adds jobs in the application's own transaction,
 // Wait waits for one, Answer tells of one whose work is done elsewhere; the others are what the commands of hipq do, in Go. What
 // jobs are, and what may become of them, is in the package job; who runs them, in the package worker.
 //
@@ -8,6 +8,7 @@
 package queue
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"sync"
@@ -74,8 +75,24 @@ type Queue struct {
 	registered map[string]job.Type
 }
 
-// New is the queue in db that the options describe. It doesn't talk to the database: that knows of the queue when a worker
-// has begun, or Register was called.
+// Open is New for a program that hasn't looked at the tables yet: it is refused if they are not there, or were made by an older
+// or a newer hipq: schema.ErrNotMigrated, schema.ErrNewer. DB.Migrate, before Open, makes them. It may be repeated.
+func Open(ctx context.Context, db *schema.DB, o Options) (*Queue, error) {
+	q, err := New(db, o)
+	if err != nil {
+		return nil, err
+	}
+	if err := db.CheckOnce(ctx, []schema.Queue{o.Table()}); err != nil {
+		if _, remedy := schema.Diagnose(err); remedy != "" {
+			err = fmt.Errorf("%w; %s", err, remedy)
+		}
+		return nil, fmt.Errorf("queue %s: %w", o.Name, err)
+	}
+	return q, nil
+}
+
+// New is the queue in db that the options describe, for who has looked at the tables, as by DB.Check. It doesn't talk to the
+// database: that knows of the queue when a worker has begun, or Register was called.
 func New(db *schema.DB, o Options) (*Queue, error) {
 	if db == nil {
 		return nil, fmt.Errorf("queue %s: the database is nil", o.Name)

@@ -15,7 +15,7 @@ import (
 func (q *Queue) Get(ctx context.Context, id int64) (*job.Job, error) { return q.get(ctx, q.db, id, "") }
 
 func (q *Queue) get(ctx context.Context, from engine.Reader, id int64, lock string) (*job.Job, error) {
-	j, err := q.scanner().scan(from.QueryRowContext(ctx, "SELECT "+selected()+" FROM "+q.table+" WHERE id = ? "+lock, id))
+	j, err := q.scanner().scan(from.QueryRowContext(ctx, "SELECT "+q.selected()+" FROM "+q.table+" WHERE id = ? "+lock, id))
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return nil, fmt.Errorf("%w: %s %d", ErrNotFound, q.Name, id)
@@ -104,7 +104,7 @@ func (q *Queue) Counts(ctx context.Context) (Counts, error) {
 func (q *Queue) countDue(ctx context.Context, c *Counts) error {
 	var waking int64
 	var oldestWaking, oldestDue engine.Time
-	err := q.db.QueryRowContext(ctx, "SELECT COUNT(*), MIN(wake_time) FROM "+q.table+" "+q.index("wake")+
+	err := q.db.QueryRowContext(ctx, "SELECT COUNT(*), "+q.db.TimeText("MIN(wake_time)")+" FROM "+q.table+" "+q.index("wake")+
 		" WHERE line = 'later' AND wake_time <= (SELECT "+q.db.Now+")").Scan(&waking, &oldestWaking)
 	if err != nil {
 		return fmt.Errorf("count the due jobs of %s: %w", q.Name, err)
@@ -118,7 +118,7 @@ func (q *Queue) countDue(ctx context.Context, c *Counts) error {
 	// the queries see different moments
 	waking = min(waking-later, c.Scheduled)
 	c.Scheduled, c.Due = c.Scheduled-waking, max(0, c.Due+waking)
-	err = q.db.GetContext(ctx, &oldestDue, "SELECT MIN(scheduled_run_time) FROM "+q.table+" "+q.pick()+
+	err = q.db.GetContext(ctx, &oldestDue, "SELECT "+q.db.TimeText("MIN(scheduled_run_time)")+" FROM "+q.table+" "+q.pick()+
 		" WHERE line IN ('due', 'held', 'new') AND scheduled_run_time <= (SELECT "+q.db.Now+")")
 	if err != nil {
 		return fmt.Errorf("find the oldest due job of %s: %w", q.Name, err)

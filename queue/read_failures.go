@@ -115,8 +115,8 @@ func (q *Queue) eachError(ctx context.Context, by Filter, f func(erred) bool) er
 		for _, id := range page {
 			all = append(all, id)
 		}
-		query := fmt.Sprintf("SELECT id, job_type, SUBSTR(error, 1, %d) AS error, update_time FROM %s %s%s AND id IN %s ORDER BY id DESC",
-			fingerprint.Read, q.table, q.db.ByID, where, engine.In(len(page)))
+		query := fmt.Sprintf("SELECT id, job_type, SUBSTR(error, 1, %d) AS error, %s FROM %s %s%s AND id IN %s ORDER BY id DESC",
+			fingerprint.Read, q.db.TimeColumns("update_time"), q.table, q.db.ByID, where, engine.In(len(page)))
 		var rows []erred
 		if err := q.db.SelectContext(ctx, &rows, query, all...); err != nil {
 			return fmt.Errorf("read the errors of %s: %w", q.Name, err)

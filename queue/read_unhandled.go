@@ -26,7 +26,7 @@ func (q *Queue) Unhandled(ctx context.Context, c Counts, lastSeen time.Time, han
 		Type  string `db:"job_type"`
 		Since engine.Time
 	}
-	err := q.db.SelectContext(ctx, &due, "SELECT job_type, MIN(scheduled_run_time) AS since FROM "+q.table+" "+q.pick()+" WHERE line = 'due' GROUP BY "+q.db.TypesOfPick)
+	err := q.db.SelectContext(ctx, &due, "SELECT job_type, "+q.db.TimeText("MIN(scheduled_run_time)")+" AS since FROM "+q.table+" "+q.pick()+" WHERE line = 'due' GROUP BY "+q.db.TypesOfPick)
 	if err != nil {
 		return nil, fmt.Errorf("find the oldest due jobs of %s: %w", q.Name, err)
 	}

@@ -106,7 +106,7 @@ func (q *Queue) whyDue(ctx context.Context, w *Why, by Asker) (err error) {
 // ahead counts the due jobs that come before one.
 func (q *Queue) ahead(ctx context.Context, j *job.Job) (n int64, err error) {
 	c := candidate{ID: j.ID}
-	err = q.db.QueryRowContext(ctx, "SELECT run_rank, scheduled_run_time FROM "+q.table+" WHERE id = ?", j.ID).Scan(&c.Rank, &c.At)
+	err = q.db.QueryRowContext(ctx, "SELECT run_rank, "+q.db.TimeColumn("scheduled_run_time")+" FROM "+q.table+" WHERE id = ?", j.ID).Scan(&c.Rank, &c.At)
 	if err == nil {
 		err = q.db.GetContext(ctx, &n, "SELECT COUNT(*) FROM "+q.table+" "+q.pick()+" WHERE line = 'due' AND "+before, c.args()...)
 	}

@@ -280,8 +280,8 @@ func (q *Queue) rangesQuery(line job.Line, ranges []*indexRange, found [][]candi
 			query.WriteString(" UNION ALL ")
 		}
 		// the number and the limit are no parameters, for SQLite has a bounded number of them and parses a query once
-		fmt.Fprintf(&query, "SELECT * FROM (SELECT %d AS n, id, run_rank, scheduled_run_time FROM %s %s WHERE line = '%s' AND part = ? AND job_type = ?",
-			i, q.table, q.pick(), line)
+		fmt.Fprintf(&query, "SELECT n, id, run_rank, %s FROM (SELECT %d AS n, id, run_rank, scheduled_run_time FROM %s %s WHERE line = '%s' AND part = ? AND job_type = ?",
+			q.db.TimeText("scheduled_run_time"), i, q.table, q.pick(), line)
 		args = append(args, r.part, r.jobType)
 		if r.last != nil {
 			query.WriteString(" AND " + behind)

@@ -62,7 +62,7 @@ func (q *Queue) takeTurn(ctx context.Context, tx *engine.Tx, worker string) (*ro
 	}
 	var now string
 	var starts any
-	err := tx.QueryRowContext(ctx, "SELECT CAST("+q.db.Now+" AS CHAR), "+startsColumn.list+", NOT "+isPaused+" AND "+q.workers.Working("?")+
+	err := tx.QueryRowContext(ctx, "SELECT "+q.db.TimeText(q.db.Now)+", "+startsColumn.list+", NOT "+isPaused+" AND "+q.workers.Working("?")+
 		" FROM "+q.db.Queues()+" WHERE queue = ?", worker, q.Name).Scan(&now, &starts, &r.open)
 	if err == nil {
 		tx.Now, err = engine.ParseTime(now)

@@ -201,9 +201,9 @@ func notAlone(n int) string { return strings.TrimSuffix(engine.In(n), ")") + ",0
 // may be looked at that don't start, so their data is read later.
 func (q *Queue) startColumns() string {
 	if q.ThrottleGroups != nil {
-		return selected(bulky...)
+		return q.selected(bulky...)
 	}
-	return selected("error", "result", "output")
+	return q.selected("error", "result", "output")
 }
 
 // markStarted moves locked jobs to running and counts their attempts.
@@ -307,7 +307,7 @@ func (q *Queue) lockedUnder(ctx context.Context, tx *engine.Tx, r round) (locked
 	if _, err := q.ids(ctx, tx, "SELECT id FROM "+q.table+" "+q.db.ByID+in+" "+q.db.ForUpdate, tried...); err != nil {
 		return nil, fmt.Errorf("wait for an earlier try of a round: %w", err)
 	}
-	query := "SELECT " + selected() + " FROM " + q.table + " " + q.db.ByID + in +
+	query := "SELECT " + q.selected() + " FROM " + q.table + " " + q.db.ByID + in +
 		" AND line = 'locked' AND worker_id = ? AND lock_token = ?"
 	err = tx.Read(ctx, q.jobs(query, slices.Concat(tried, []any{r.Worker.ID, r.Token}), func(j *job.Job) { locked = append(locked, j) }))
 	if err != nil {

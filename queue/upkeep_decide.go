@@ -54,7 +54,7 @@ func (q *Queue) decideOneByOne(ctx context.Context, w roster.Worker, name string
 // decideSome decides about some jobs of a type, or about only one, and says about how many.
 func (q *Queue) decideSome(ctx context.Context, w roster.Worker, name string, only *int64, met *[]any) (n int, err error) {
 	err = q.db.TxInParts(ctx, nil, func(tx *engine.Tx) error {
-		jobs, err := q.undecided(ctx, tx, selected("job_data", "result"), name, only, reclaimMax)
+		jobs, err := q.undecided(ctx, tx, q.selected("job_data", "result"), name, only, reclaimMax)
 		if err != nil {
 			return err
 		}
@@ -151,7 +151,7 @@ func (q *Queue) takeUndecided(ctx context.Context, tx *engine.Tx, r round, types
 		if r.Slots <= len(taken) {
 			break
 		}
-		jobs, err := q.undecided(ctx, tx, selected(), name, nil, r.Slots-len(taken))
+		jobs, err := q.undecided(ctx, tx, q.selected(), name, nil, r.Slots-len(taken))
 		if err != nil {
 			return nil, err
 		}

@@ -29,7 +29,7 @@ func (q *Queue) expire(ctx context.Context, met *[]any) (more bool, err error) {
 	var late []*job.Job
 	err = q.db.TxInParts(ctx, nil, func(tx *engine.Tx) error {
 		late = nil
-		query := "SELECT " + selected(bulky...) + " FROM " + q.table + " " + q.index("wake") +
+		query := "SELECT " + q.selected(bulky...) + " FROM " + q.table + " " + q.index("wake") +
 			" WHERE wake_time <= ? AND line = 'waiting' ORDER BY wake_time LIMIT ? " + tx.SkipLocked
 		err := tx.Read(ctx, q.jobs(query, []any{engine.At(tx.Now), reclaimMax}, func(j *job.Job) {
 			late, *met = append(late, j), append(*met, j.ID)

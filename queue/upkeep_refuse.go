@@ -85,7 +85,7 @@ func (q *Queue) weed(ctx context.Context, w roster.Worker, ids []any, refusal er
 	for batch := range slices.Chunk(ids, weedMax) {
 		err := q.db.Tx(ctx, func(tx *engine.Tx) error {
 			var jobs []*job.Job
-			query := "SELECT " + selected() + " FROM " + q.table + " " + q.db.ByID + " WHERE id IN " + engine.In(len(batch)) +
+			query := "SELECT " + q.selected() + " FROM " + q.table + " " + q.db.ByID + " WHERE id IN " + engine.In(len(batch)) +
 				" AND line NOT IN ('finished', 'failed', 'closed') " + tx.SkipLocked
 			if err := tx.Read(ctx, q.jobs(query, batch, func(j *job.Job) { jobs = append(jobs, j) })); err != nil {
 				return err

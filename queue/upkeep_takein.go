@@ -84,7 +84,7 @@ func (q *Queue) inserted(tx *engine.Tx, found *[]inserted) engine.Query {
 	if q.db.AnyBytes {
 		without = []string{"error", "result"}
 	}
-	query := "SELECT " + selected(without...) + ", time_windows IS NULL, OCTET_LENGTH(job_data) FROM " + q.table + " " + q.pick() +
+	query := "SELECT " + q.selected(without...) + ", time_windows IS NULL, OCTET_LENGTH(job_data) FROM " + q.table + " " + q.pick() +
 		" WHERE line = 'new' LIMIT ? " + tx.SkipLocked
 	return engine.Query{SQL: query, Args: []any{takeInMax}, Scan: func(rows *sql.Rows) error {
 		var open bool

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/go-sql-driver/mysql"
 
@@ -36,6 +37,7 @@ func (db *DB) check(ctx context.Context, units []unit) error {
 	unfit := QueueErrors{}
 	for _, u := range units {
 		err := db.checkUnit(u, versions, there)
+		db.fit.note(u, err == nil)
 		trouble, _ := Diagnose(err)
 		switch {
 		case err == nil:
@@ -49,6 +51,42 @@ func (db *DB) check(ctx context.Context, units []unit) error {
 		return unfit
 	}
 	return nil
+}
+
+// CheckOnce is Check, but for what was found fit before, by Check or Migrate: so what it costs it costs once.
+func (db *DB) CheckOnce(ctx context.Context, queues []Queue) error {
+	units, err := db.units(queues)
+	if err != nil || db.fit.all(units) {
+		return err
+	}
+	return db.check(ctx, units)
+}
+
+// fit remembers which units were found fit.
+type fit struct {
+	mu    sync.Mutex
+	units map[unitKey]bool
+}
+
+// unitKey is a queue with its order, or the instance.
+type unitKey struct {
+	queue string
+	order Order
+}
+
+func (f *fit) note(u unit, is bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.units == nil {
+		f.units = map[unitKey]bool{}
+	}
+	f.units[unitKey{u.queue, u.order}] = is
+}
+
+func (f *fit) all(units []unit) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return !slices.ContainsFunc(units, func(u unit) bool { return !f.units[unitKey{u.queue, u.order}] })
 }
 
 // Versions gives the versions of the layouts that are on record, by table, of the instance's tables and of these queues'. Those

@@ -51,10 +51,15 @@ type DB struct {
 	*engine.DB
 	Names
 	warn func(error)
+	fit  *fit
 }
 
-// Open opens the database and talks to it once, so that one that is down or too old is known at once.
+// Open opens the database, by connections of its own, and talks to it once, so that one that is down or too old is known at once.
+// On takes those of an application.
 func Open(ctx context.Context, o Options, names Names) (*DB, error) {
+	if names.err != nil {
+		return nil, names.err
+	}
 	open, ok := map[string]func(context.Context, Options) (*engine.DB, error){
 		engine.SQLite.Name: openSQLite, engine.MySQL.Name: openMySQL,
 	}[o.Driver]
@@ -65,7 +70,7 @@ func Open(ctx context.Context, o Options, names Names) (*DB, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the database: %w", err)
 	}
-	return &DB{DB: db, Names: names, warn: o.Warn}, nil
+	return &DB{DB: db, Names: names, warn: o.Warn, fit: &fit{}}, nil
 }
 
 // Warn tells of a row that counts for nothing: see Options.
@@ -85,5 +90,5 @@ func (db *DB) Lacks(err error, queue string) bool {
 
 // unopened is a database that is not there: its statements are.
 func unopened(d engine.Dialect, names Names) *DB {
-	return &DB{DB: &engine.DB{Dialect: d}, Names: names}
+	return &DB{DB: &engine.DB{Dialect: d}, Names: names, fit: &fit{}}
 }

@@ -55,6 +55,16 @@ func tableName(name string) bool { return allowed(name, "_0123456789", maxTable)
 type Names struct {
 	instance string
 	table    func(instance, queue string) string
+	// err is for whoever uses the names first.
+	err error
+}
+
+// Named gives the names that an instance has where nobody chose others: those of NewNames, with DefaultTemplate. A name that is
+// not allowed is the error of Open and On.
+func Named(instance string) Names {
+	n, err := NewNames(instance, "")
+	n.err = err
+	return n
 }
 
 // NewNames checks the instance's name and the naming template: lower case letters, digits and underscores around

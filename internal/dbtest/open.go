@@ -1,6 +1,7 @@
 package dbtest
 
 import (
+	"os"
 	"testing"
 
 	"github.com/hipq/hipq/schema"
@@ -10,11 +11,7 @@ import (
 // same database on connections of its own.
 func Open(t testing.TB, driver, source string, queues ...string) *schema.DB {
 	t.Helper()
-	names, err := schema.NewNames("shop", "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	db, err := schema.Open(t.Context(), schema.Options{Driver: driver, Path: source, DSN: source, Create: true}, names)
+	db, err := open(t, driver, source)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,4 +28,15 @@ func Open(t testing.TB, driver, source string, queues ...string) *schema.DB {
 		t.Fatal(err)
 	}
 	return db
+}
+
+// poolVar, if it is set, makes Open open databases on an application's pool: so that whatever is tested with hipq's own
+// connections can be tried there too.
+const poolVar = "HIPQ_TEST_POOL"
+
+func open(t testing.TB, driver, source string) (*schema.DB, error) {
+	if os.Getenv(poolVar) == "" {
+		return schema.Open(t.Context(), schema.Options{Driver: driver, Path: source, DSN: source, Create: true}, schema.Named("shop"))
+	}
+	return schema.On(t.Context(), Pool(t, driver, source), schema.Named("shop"))
 }

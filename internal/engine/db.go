@@ -18,6 +18,8 @@ type DB struct {
 	Dialect
 	// mapped is the same for those who read rows into structs.
 	mapped *sqlx.DB
+	// borrowed says that its connections are an application's: see Borrow.
+	borrowed bool
 }
 
 // New is the database to which a driver connects. It keeps all statements prepared where that costs no round trip.
@@ -69,8 +71,8 @@ type Reader interface {
 	SelectContext(ctx context.Context, dest any, query string, args ...any) error
 }
 
-// readClock is the query for the database's clock, as text: an application's connection may take times for its own zone's.
-func (d Dialect) readClock() string { return "SELECT CAST(" + d.Now + " AS CHAR)" }
+// readClock is the query for the database's clock.
+func (d Dialect) readClock() string { return "SELECT " + d.TimeText(d.Now) }
 
 // Clock reads the database's clock, in UTC. It is the only clock that decides: hosts' clocks may be wrong.
 func (db *DB) Clock(ctx context.Context) (time.Time, error) {
@@ -83,6 +85,14 @@ func (db *DB) Clock(ctx context.Context) (time.Time, error) {
 
 // Read runs queries outside of a transaction, otherwise as Tx.Read does.
 func (db *DB) Read(ctx context.Context, queries ...Query) error {
+	if db.borrowed { // one connection for all of them
+		conn, err := db.mapped.Connx(ctx)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = conn.Close() }()
+		return ReadOn(ctx, conn, queries...)
+	}
 	return (&Tx{on: db.mapped, together: db.together}).Read(ctx, queries...)
 }
 

@@ -1,6 +1,9 @@
 package engine
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 // Dialect is what differs between the engines in the SQL of the packages above: text, no logic. The statements
 // themselves stand beside the code that runs them.
@@ -33,6 +36,9 @@ type Dialect struct {
 	deleteByID, idSeparator string
 	// begin begins a transaction that will write.
 	begin string
+	// timeText, with an expression for %s, reads a time as the text that the tables have: an application's connection may take it
+	// for its own zone's otherwise, and an hour of some nights for another. timeColumn is that for a column of a table.
+	timeText, timeColumn string
 	// together says that the server takes several statements at once, in one round trip.
 	together bool
 	// Now is the database's clock, in UTC, as an expression.
@@ -61,6 +67,28 @@ type Dialect struct {
 // Index makes a query walk an index of a table: indexes are named after their table, with a dollar that no table's name has.
 func (d Dialect) Index(table, name string) string { return fmt.Sprintf(d.byIndex, table+"$"+name) }
 
+// Apart is d where the server takes one statement at a time.
+func (d Dialect) Apart() Dialect {
+	d.together = false
+	return d
+}
+
+// TimeText reads times that an expression gives, for a Time.
+func (d Dialect) TimeText(expression string) string { return fmt.Sprintf(d.timeText, expression) }
+
+// TimeColumn reads times that stand in a column, for a Time.
+func (d Dialect) TimeColumn(name string) string { return fmt.Sprintf(d.timeColumn, name) }
+
+// TimeColumns is a list of columns of times for SELECT, by their names. Beside it ORDER BY needs the table's name before a column
+// of the list, or it would be the text by which the rows are sorted.
+func (d Dialect) TimeColumns(names ...string) string {
+	list := make([]string, len(names))
+	for i, name := range names {
+		list[i] = d.TimeColumn(name) + " AS " + name
+	}
+	return strings.Join(list, ", ")
+}
+
 // MySQL is the dialect of MySQL and MariaDB.
 var MySQL = Dialect{
 	Name:        "mysql",
@@ -75,6 +103,8 @@ var MySQL = Dialect{
 	deleteByID:  "DELETE t FROM (SELECT {ids} AS id) AS old STRAIGHT_JOIN {table} AS t ON t.id = old.id WHERE {condition}",
 	idSeparator: " AS id UNION ALL SELECT ",
 	begin:       "START TRANSACTION",
+	timeText:    "CAST(%s AS CHAR)",
+	timeColumn:  "CAST(%s AS CHAR)",
 	together:    true,
 	Now:         "UTC_TIMESTAMP(6)",
 	Writers:     2,
@@ -109,7 +139,10 @@ var SQLite = Dialect{
 	deleteByID:  "DELETE FROM {table} AS t NOT INDEXED WHERE id IN ({ids}) AND {condition}",
 	idSeparator: ",",
 	begin:       "BEGIN IMMEDIATE",
-	Writers:     1,
+	// with _texttotime the driver takes every text for a time that looks like one, but in columns that are declared as TEXT
+	timeText:   "CAST(%s AS BLOB)",
+	timeColumn: "%s",
+	Writers:    1,
 	Reorder: "DROP INDEX {old};\nALTER TABLE {jobs} DROP COLUMN run_rank;\n" +
 		"ALTER TABLE {jobs} ADD COLUMN run_rank INTEGER AS ({rank}) VIRTUAL;\nCREATE INDEX {new} ON {jobs} {columns}",
 	// whatever versions of SQLite take for a time: 24:00 and 30 February, some of them

@@ -110,7 +110,7 @@ func (db *DB) once(ctx context.Context, mayBeDone bool, skipLocked string, first
 		return fmt.Errorf("begin: %w", err)
 	}
 	defer func() { _ = conn.Close() }() // gives it back to the pool
-	tx := &Tx{MayBeDone: mayBeDone, SkipLocked: skipLocked, on: conn, own: true, now: db.Now, together: db.together}
+	tx := &Tx{MayBeDone: mayBeDone, SkipLocked: skipLocked, on: conn, own: !db.borrowed, now: db.Now, together: db.together}
 	// also when it says that it could not begin: where ctx ends meanwhile, it may have begun all the same, and the connection
 	// must not go back to the pool like that, nor when f panics
 	committed := false

@@ -29,7 +29,7 @@ func (b Board) Claim(ctx context.Context, what string, now time.Time, every time
 	err = b.db.Tx(ctx, func(tx *engine.Tx) error {
 		if tx.MayBeDone {
 			var said engine.Time
-			err := tx.GetContext(ctx, &said, "SELECT said_time FROM "+b.db.Notices()+" WHERE notice = ?", what)
+			err := tx.GetContext(ctx, &said, "SELECT "+b.db.TimeColumn("said_time")+" FROM "+b.db.Notices()+" WHERE notice = ?", what)
 			if ours = err == nil && slices.ContainsFunc(tried, said.Equal); ours {
 				return nil
 			}

@@ -30,7 +30,7 @@ func (r *Roster) Bury(ctx context.Context) error {
 			PID       int
 			Heartbeat engine.Time
 		}
-		query := "SELECT id, host, " + readPID + ", heartbeat FROM " + r.db.Workers() + " WHERE state = 'working' AND lock_until <= ? " + tx.SkipLocked
+		query := "SELECT id, host, " + readPID + ", " + r.db.TimeColumns("heartbeat") + " FROM " + r.db.Workers() + " WHERE state = 'working' AND lock_until <= ? " + tx.SkipLocked
 		if err := tx.SelectContext(ctx, &dead, query, engine.At(tx.Now)); err != nil {
 			return err
 		}

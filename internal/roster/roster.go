@@ -61,7 +61,9 @@ const (
 )
 
 // rowColumns are those of a Row.
-const rowColumns = "id, host, " + readPID + ", state, start_time, heartbeat, lock_until, end_time, " + readSlots + ", lanes"
+func (r *Roster) rowColumns() string {
+	return "id, host, " + readPID + ", state, " + r.db.TimeColumns("start_time", "heartbeat", "lock_until", "end_time") + ", " + readSlots + ", lanes"
+}
 
 // Get is the worker of an id, or nil if it is not known, or not any more.
 func (r *Roster) Get(ctx context.Context, id string) (*Row, error) {
@@ -70,7 +72,7 @@ func (r *Roster) Get(ctx context.Context, id string) (*Row, error) {
 
 // Last is the worker of the instance that started last, or nil if there has been none.
 func (r *Roster) Last(ctx context.Context) (*Row, error) {
-	return r.row(ctx, " ORDER BY start_time DESC LIMIT 1")
+	return r.row(ctx, " ORDER BY "+r.db.Workers()+".start_time DESC LIMIT 1")
 }
 
 // LastHeard is the worker of the instance that was heard of last, or nil if there has been none. It needn't be the one that
@@ -91,8 +93,8 @@ func (r *Roster) LastHeard(ctx context.Context) (*Row, error) {
 
 // AtWork are the workers that have neither ended nor been declared dead, those too whose lock is over, by host and since when.
 func (r *Roster) AtWork(ctx context.Context) (rows []Row, err error) {
-	query := "SELECT " + rowColumns + " FROM " + r.db.Workers() + " " + r.db.Index(r.db.Workers(), "state") +
-		" WHERE state = 'working' ORDER BY host, start_time, id"
+	query := "SELECT " + r.rowColumns() + " FROM " + r.db.Workers() + " " + r.db.Index(r.db.Workers(), "state") +
+		" WHERE state = 'working' ORDER BY host, " + r.db.Workers() + ".start_time, id"
 	if err := r.db.SelectContext(ctx, &rows, query); err != nil {
 		return nil, fmt.Errorf("find the workers that are at work: %w", err)
 	}
@@ -101,7 +103,7 @@ func (r *Roster) AtWork(ctx context.Context) (rows []Row, err error) {
 
 func (r *Roster) row(ctx context.Context, which string, args ...any) (*Row, error) {
 	var rows []Row
-	query := "SELECT " + rowColumns + " FROM " + r.db.Workers() + which
+	query := "SELECT " + r.rowColumns() + " FROM " + r.db.Workers() + which
 	if err := r.db.SelectContext(ctx, &rows, query, args...); err != nil {
 		return nil, fmt.Errorf("find the worker: %w", err)
 	}

@@ -18,7 +18,7 @@ type Tick struct {
 
 // Ticks calls f with the ticks of all hosts in [from, to), one after the other in time.
 func (r *Roster) Ticks(ctx context.Context, from, to time.Time, f func(Tick)) error {
-	query := "SELECT host, start_time AS at, COALESCE(state = 'finished' AND started = 0, 0) AS idle FROM " + r.db.Workers() + " " +
+	query := "SELECT host, " + r.db.TimeColumn("start_time") + " AS at, COALESCE(state = 'finished' AND started = 0, 0) AS idle FROM " + r.db.Workers() + " " +
 		r.db.Index(r.db.Workers(), "start") + " WHERE start_time >= ? AND start_time < ? ORDER BY start_time"
 	err := engine.Each(ctx, r.db.DB, query, []any{engine.At(from), engine.At(to)}, func(t Tick) error {
 		f(t)
@@ -32,7 +32,7 @@ func (r *Roster) Ticks(ctx context.Context, from, to time.Time, f func(Tick)) er
 
 // LastTicks gives the last tick of each host in [from, to).
 func (r *Roster) LastTicks(ctx context.Context, from, to time.Time) (last []Tick, err error) {
-	query := "SELECT host, MAX(start_time) AS at FROM " + r.db.Workers() + " " + r.db.Index(r.db.Workers(), "start") +
+	query := "SELECT host, " + r.db.TimeText("MAX(start_time)") + " AS at FROM " + r.db.Workers() + " " + r.db.Index(r.db.Workers(), "start") +
 		" WHERE start_time >= ? AND start_time < ? GROUP BY host"
 	if err := r.db.SelectContext(ctx, &last, query, engine.At(from), engine.At(to)); err != nil {
 		return nil, fmt.Errorf("read the last ticks: %w", err)

@@ -7,7 +7,9 @@ import (
 	"runtime/debug"
 	"strings"
 	"time"
+	"unicode/utf8"
 
+	"github.com/hipq/hipq/internal/payload"
 	"github.com/hipq/hipq/queue/job"
 )
 
@@ -16,22 +18,27 @@ import (
 // it must return then.
 type Func func(ctx context.Context, j *job.Job) error
 
-// stackLines is how much of a panic's stack is kept.
-const stackLines = 20
+// Handle calls f once.
+func (f Func) Handle(ctx context.Context, j *job.Job) job.Outcome {
+	return ResultFunc(func(ctx context.Context, j *job.Job) (string, error) { return "", f(ctx, j) }).Handle(ctx, j)
+}
+
+// ResultFunc is a Func that gives something back when it has finished: any text or JSON, of 1 MiB at most, is kept with the job
+// as its Result. Beside an error it is dropped; one that is too large, or no text, is an error.
+type ResultFunc func(ctx context.Context, j *job.Job) (result string, err error)
 
 // Handle calls f once.
-func (f Func) Handle(ctx context.Context, j *job.Job) (outcome job.Outcome) {
+func (f ResultFunc) Handle(ctx context.Context, j *job.Job) (outcome job.Outcome) {
 	begin := time.Now()
 	defer func() {
 		if value := recover(); value != nil {
-			outcome = tryAgain(fmt.Sprintf("panic: %v", value))
-			outcome.Output = clean(panicStack(string(debug.Stack())))
+			outcome = panicked(value)
 		}
 		outcome.Ran = time.Since(begin)
 	}()
-	err := f(ctx, j)
+	result, err := f(ctx, j)
 	if err == nil {
-		return job.Outcome{Verdict: job.Finished}
+		return finished(result)
 	}
 	outcome = tryAgain(err.Error())
 	wish, _ := errors.AsType[*wish](err)
@@ -48,6 +55,48 @@ func (f Func) Handle(ctx context.Context, j *job.Job) (outcome job.Outcome) {
 		outcome.Error = fmt.Sprintf("an error without a text (%T)", err)
 	}
 	return outcome
+}
+
+// finished is the outcome with a result, if the result can be one.
+func finished(result string) job.Outcome {
+	switch {
+	case len(result) > job.MaxDataBytes:
+		return tryAgain(fmt.Sprintf("the handler's result has %d bytes, allowed are %d", len(result), job.MaxDataBytes))
+	case !utf8.ValidString(result):
+		return tryAgain("the handler's result is not valid UTF-8")
+	}
+	return job.Outcome{Verdict: job.Finished, Result: result}
+}
+
+// For is a handler of jobs whose data are a T. Data that are no T fail for good, before f is called.
+func For[T any](of job.Of[T], f func(ctx context.Context, j *job.Job, data T) error) Func {
+	return func(ctx context.Context, j *job.Job) error {
+		data, err := of.Read(j)
+		if err != nil {
+			return DoNotRetry(err)
+		}
+		return f(ctx, j, data)
+	}
+}
+
+// ForResult is For with a result, which is kept as the text itself where R is a string, and as JSON otherwise: job.ResultOf
+// reads it. One that can't be JSON is an error.
+func ForResult[T, R any](of job.Of[T], f func(ctx context.Context, j *job.Job, data T) (R, error)) ResultFunc {
+	return func(ctx context.Context, j *job.Job) (string, error) {
+		data, err := of.Read(j)
+		if err != nil {
+			return "", DoNotRetry(err)
+		}
+		result, err := f(ctx, j, data)
+		if err != nil {
+			return "", err
+		}
+		text, err := payload.Encode(result)
+		if err != nil {
+			return "", fmt.Errorf("the handler's result: %w", err)
+		}
+		return text, nil
+	}
 }
 
 // wish is an error that says what to do about it.
@@ -76,6 +125,16 @@ func RetryAfter(err error, delay time.Duration) error {
 	inner, _ := errors.AsType[*wish](err)
 	return &wish{error: err, never: inner != nil && inner.never, after: max(0, delay)}
 }
+
+// panicked is the outcome of an attempt that has panicked. It must be called where it recovers.
+func panicked(value any) job.Outcome {
+	outcome := tryAgain(fmt.Sprintf("panic: %v", value))
+	outcome.Output = clean(panicStack(string(debug.Stack())))
+	return outcome
+}
+
+// stackLines is how much of a panic's stack is kept.
+const stackLines = 20
 
 // panicStack is the part of a stack from where it panicked, without the machinery above.
 func panicStack(stack string) string {

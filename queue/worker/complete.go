@@ -6,7 +6,10 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"time"
+
+	"github.com/hipq/hipq/queue/handler"
 )
 
 // ErrParams is the error about parameters that a worker can't work with.
@@ -26,6 +29,13 @@ func (p Params) complete() (Params, error) {
 	p.LockFor = cmp.Or(p.LockFor, DefaultOptions.LockFor)
 	if p.Log == nil {
 		p.Log = slog.New(slog.DiscardHandler)
+	}
+	p.Queues = slices.Clone(p.Queues)
+	for i, q := range p.Queues {
+		p.Queues[i].Handlers = make(map[string]handler.Handler, len(q.Handlers))
+		for name, h := range q.Handlers {
+			p.Queues[i].Handlers[name] = handler.With(h, p.Middleware...)
+		}
 	}
 	if p.Renewed == nil {
 		p.Renewed = func(time.Duration) {}
@@ -82,6 +92,9 @@ func (p Params) check() error {
 				return fmt.Errorf("the retry handler of %s/%s is nil", q.Name, name)
 			}
 		}
+	}
+	if slices.ContainsFunc(p.Middleware, func(m handler.Middleware) bool { return m == nil }) {
+		return errors.New("a Middleware is nil")
 	}
 	for _, n := range []struct {
 		name  string

@@ -1,23 +1,32 @@
 package worker
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/hipq/hipq/schema"
 )
 
-// A queue whose table has gone while the worker runs, or an index of it, is left out: the worker looks there no more, and
-// starts nothing of it. Its jobs that run come to their end, and are settled if that can be; else they are lost. The other
-// queues are worked as ever, and at the end the worker's error says what was left out.
+// A queue whose table is not that of this hipq, or has gone while the worker runs, or an index of it, is left out: the worker
+// looks there no more, and starts nothing of it. Its jobs that run come to their end, and are settled if that can be; else they
+// are lost. The other queues are worked as ever, and at the end the worker's error says what was left out.
 
 // leftOut says whether err means that a source's queue has lost its table, and leaves the queue out if so.
 func (w *worker) leftOut(s *source, err error) bool {
 	if !w.db.Lacks(err, s.Name) {
 		return false
 	}
+	w.leaveOut(s.Name, err)
+	return true
+}
+
+// leaveOut leaves a queue out, for that reason.
+func (w *worker) leaveOut(name string, err error) {
 	for _, o := range w.sources {
-		if o.Name != s.Name {
+		if o.Name != name {
 			continue
 		}
 		if o.gone == nil {
@@ -32,7 +41,24 @@ func (w *worker) leftOut(s *source, err error) bool {
 			w.drop(o, r)
 		}
 	}
-	return true
+}
+
+// checkTables makes sure, before the worker does anything, that the tables are those of this hipq. Queues whose tables are not
+// are left out; if there is no other, that is the error.
+func (w *worker) checkTables(ctx context.Context) error {
+	tables := make([]schema.Queue, len(w.Queues))
+	for i, q := range w.Queues {
+		tables[i] = q.Table()
+	}
+	err := w.db.CheckOnce(ctx, tables)
+	unfit, ok := errors.AsType[schema.QueueErrors](err)
+	if !ok {
+		return err
+	}
+	for name, err := range unfit {
+		w.leaveOut(name, err)
+	}
+	return nil
 }
 
 // drop gives up a round of a source that is left out. What it was to settle is tried once more without anything else, which
@@ -50,6 +76,11 @@ func (w *worker) drop(s *source, r round) {
 		w.summary.Lost += len(r.Settle)
 		w.Log.Warn("attempts can't be settled: their queue is left out", "queue", s.Name, "attempts", len(r.Settle))
 	}
+}
+
+// isLeftOut says that a queue is left out.
+func (w *worker) isLeftOut(name string) bool {
+	return slices.ContainsFunc(w.sources, func(s *source) bool { return s.Name == name && s.gone != nil })
 }
 
 // allLeftOut says that there is no queue any more.

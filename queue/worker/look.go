@@ -22,6 +22,9 @@ func (w *worker) nothingToDo(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	for _, s := range w.sources {
+		if s.gone != nil {
+			continue
+		}
 		found, err := s.Rounds().Look(ctx, s.types)
 		if w.leftOut(s, err) {
 			continue

@@ -46,6 +46,8 @@ type Params struct {
 	// Queues there must be, all of one schema.DB.
 	Queues []Queue
 	Options
+	// Middleware is around all handlers, the first outermost: handler.With.
+	Middleware []handler.Middleware
 	// ID names the worker in the activity; none may have had it before. Empty is a new one, by NewID.
 	ID string
 	// Host and PID say where it works; it shares Concurrency with the others of the same Host. Empty and 0 are this host's name
@@ -62,7 +64,8 @@ type Params struct {
 	// Unkilled is told, in words, which processes of a worker that is no more still run on this host, for they could not be killed;
 	// its jobs are reclaimed after that. nil puts them into the log.
 	Unkilled func(workerID string, processes []string)
-	// Log, if not nil, gets what a person who debugs wants to know.
+	// Log, if not nil, is told what the worker does: each round (debug), what goes on in spite of trouble, such as a database that
+	// is away (warn), and, of Stay, what had to end a run (error). Of jobs it says nothing: that is for handler.Log.
 	Log *slog.Logger
 }
 

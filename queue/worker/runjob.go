@@ -16,6 +16,9 @@ func RunJob(ctx context.Context, p Params, id int64) (Summary, error) {
 	if err != nil {
 		return Summary{}, err
 	}
+	if err := w.bounded(ctx, w.patience(), w.begins); err != nil || w.allLeftOut() {
+		return Summary{}, w.withLeftOut(err)
+	}
 	w.only = true
 	for _, l := range w.lanes {
 		l.slots = 1 // beside the host's other workers
@@ -23,9 +26,6 @@ func RunJob(ctx context.Context, p Params, id int64) (Summary, error) {
 	return w.live(ctx, func() error {
 		if ctx.Err() != nil {
 			return ErrInterrupted
-		}
-		if err := p.Queues[0].Register(w.work); err != nil {
-			return err
 		}
 		j, err := p.Queues[0].Get(w.work, id)
 		if err != nil {

@@ -87,8 +87,8 @@ type worker struct {
 	changed bool
 	// pausedUntil is until when the database is left alone, after it didn't answer.
 	pausedUntil time.Time
-	// quietSince is since when nothing runs any more, and only the database is waited for; missed is its last trouble since, nil
-	// if there was none.
+	// quietSince is since when nothing runs any more, and only the database is waited for; missed is its last trouble since,
+	// nil if there was none.
 	quietSince time.Time
 	missed     atomic.Pointer[error]
 	// commits is how long the last round took.
@@ -119,9 +119,10 @@ func newWorker(p Params) (*worker, error) {
 
 // Run registers its queues and itself, and works until nothing is due (or, with Linger, until RunFor is over) and every job
 // that it started has ended. When ctx ends it starts nothing more, waits Grace for what runs, interrupts the rest, and returns
-// nil. A queue whose table is not there, or lacks an index, is left out, and the error says so in the end. ErrParams says that
-// p can't be, ErrKnown that its ID is not new; ErrLockLost, schema.ErrNoAnswer, and what schema.Diagnose calls TryLater, that
-// the jobs it had are left to other workers. It may be called again, and beside others, each with an ID of its own or none.
+// nil. A queue whose table is not there, lacks an index, or is of an older or a newer hipq, is left out, and the error says so
+// in the end; schema.ErrNotMigrated and ErrNewer say so of the instance's tables. ErrParams says that p can't be, ErrKnown that
+// its ID is not new; ErrLockLost, schema.ErrNoAnswer, and what schema.Diagnose calls TryLater, that the jobs it had are left to
+// other workers. It may be called again, and beside others, each with an ID of its own or none.
 func Run(ctx context.Context, p Params) (Summary, error) {
 	w, err := newWorker(p)
 	if err != nil {
@@ -129,23 +130,37 @@ func Run(ctx context.Context, p Params) (Summary, error) {
 	}
 	idle := false
 	err = w.bounded(ctx, w.RunFor+w.patience(), func(work context.Context) (err error) {
-		for _, q := range p.Queues {
-			if err := q.Register(work); err != nil {
-				return err
-			}
+		if err := w.begins(work); err != nil || w.allLeftOut() {
+			return err
 		}
 		if idle, err = w.nothingToDo(work); idle && !p.Linger {
 			err = w.roster.Pass(work, w.self)
 		}
 		return err
 	})
-	if err != nil || idle && !p.Linger {
+	if err != nil || idle && !p.Linger || w.allLeftOut() {
 		return w.summary, w.withLeftOut(err)
 	}
 	return w.live(ctx, func() error {
 		w.over = time.Now().Add(w.RunFor)
 		return nil
 	})
+}
+
+// begins checks the tables, and registers the queues that are not left out.
+func (w *worker) begins(ctx context.Context) error {
+	if err := w.checkTables(ctx); err != nil {
+		return err
+	}
+	for _, q := range w.Queues {
+		if w.isLeftOut(q.Name) {
+			continue
+		}
+		if err := q.Register(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // bounded does what comes before the loop. It goes on when ctx ends, for one that is told to stop ends in order; but neither

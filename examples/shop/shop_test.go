@@ -1,0 +1,125 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hipq/hipq/internal/dbtest"
+	"github.com/hipq/hipq/queue"
+)
+
+// open opens a shop whose worker works until the test ends.
+func open(t *testing.T, driver, source string, send func(context.Context, Receipt) error) *Shop {
+	t.Helper()
+	if driver == "sqlite" {
+		source = "file:" + source + "?_txlock=immediate&_pragma=journal_mode(wal)&_pragma=busy_timeout(5000)"
+	}
+	s, err := Open(t.Context(), driver, source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Send = send
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- s.Work(ctx, slog.New(slog.DiscardHandler)) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Errorf("the worker: %v", err)
+		}
+		s.Close()
+	})
+	return s
+}
+
+// ask asks the shop, and gives the status and the body of its answer.
+func ask(t *testing.T, s *Shop, method, path, body string) string {
+	t.Helper()
+	w := httptest.NewRecorder()
+	s.Handler().ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), method, path, strings.NewReader(body)))
+	text, _ := io.ReadAll(w.Body)
+	return fmt.Sprintf("%d %s", w.Code, strings.TrimSpace(string(text)))
+}
+
+// becomes waits for what the shop says of an order.
+func becomes(t *testing.T, s *Shop, path, want string) {
+	t.Helper()
+	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(50 * time.Millisecond) {
+		got := ask(t, s, http.MethodGet, path, "")
+		if strings.Contains(got, want) {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: %s, not %s", path, got, want)
+		}
+	}
+}
+
+func TestShop(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, driver, source string) {
+		sent := make(chan Receipt, 10)
+		s := open(t, driver, source, func(_ context.Context, r Receipt) error {
+			sent <- r
+			return nil
+		})
+		if got := ask(t, s, http.MethodPost, "/orders", `{"to": "a@example.org", "cents": 1990}`); got != `201 {"order":1}` {
+			t.Fatal(got)
+		}
+		becomes(t, s, "/orders/1", `200 {"order":1,"receipt":"sent 2`)
+		if r := <-sent; r != (Receipt{Order: 1, To: "a@example.org", Cents: 1990}) {
+			t.Errorf("%+v", r)
+		}
+		ask(t, s, http.MethodPost, "/orders", `{"to": "nowhere"}`)
+		becomes(t, s, "/orders/2", `not an address`)
+		for path, want := range map[string]string{"/orders/3": "404", "/orders/x": "404"} {
+			if got := ask(t, s, http.MethodGet, path, ""); !strings.HasPrefix(got, want) {
+				t.Errorf("%s: %s", path, got)
+			}
+		}
+		if got := ask(t, s, http.MethodPost, "/orders", `{`); !strings.HasPrefix(got, "400") {
+			t.Error(got)
+		}
+		if len(sent) > 0 {
+			t.Errorf("sent besides: %+v", <-sent)
+		}
+	})
+}
+
+// An order that can't be written has no receipt, and a receipt that can't be enqueued no order.
+func TestOrderIsWhole(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, driver, source string) {
+		s := open(t, driver, source, func(context.Context, Receipt) error { return errors.New("the mail server is away") })
+		if _, err := s.pool.ExecContext(t.Context(), "ALTER TABLE orders RENAME TO gone"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Order(t.Context(), "a@example.org", 1); err == nil {
+			t.Error("without its table")
+		}
+		if _, err := s.pool.ExecContext(t.Context(), "ALTER TABLE gone RENAME TO orders"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Order(t.Context(), strings.Repeat("x", 2<<20), 1); err == nil {
+			t.Error("of more data than a job may have")
+		}
+		if _, err := s.Receipt(t.Context(), 1); !errors.Is(err, queue.ErrNotFound) {
+			t.Errorf("a receipt: %v", err)
+		}
+		var orders int
+		if err := s.pool.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM orders").Scan(&orders); err != nil || orders != 0 {
+			t.Errorf("%d orders, %v", orders, err)
+		}
+		order, err := s.Order(t.Context(), "a@example.org", 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		becomes(t, s, fmt.Sprintf("/orders/%d", order), "under way") // and tried again
+	})
+}

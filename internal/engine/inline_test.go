@@ -1,0 +1,37 @@
+package engine
+
+import (
+	"database/sql/driver"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestInline(t *testing.T) {
+	values := func(list ...any) (args []driver.NamedValue) {
+		for i, v := range list {
+			args = append(args, driver.NamedValue{Ordinal: i + 1, Value: v})
+		}
+		return args
+	}
+	got, err := inline("SET a = ?, b = ?, c = ?, d = ?, e = ?, f = ?, g = ?",
+		values(nil, int64(-1), uint64(1<<63), 1.5, true, "a'?\\\x00\n\r\x1a\"é", []byte("'")))
+	want := `SET a = NULL, b = -1, c = 9223372036854775808, d = 1.5, e = TRUE, f = 'a\'?\\\0\n\r\Z\"é', g = _binary'\''`
+	if got != want || err != nil {
+		t.Errorf("%s, %v", got, err)
+	}
+	if got, _ := inline("?", values([]byte(nil))); got != "NULL" {
+		t.Error(got)
+	}
+	for query, args := range map[string][]driver.NamedValue{
+		"SELECT '?', ?": values("x"), "SELECT ?": values("x", "y"), "?": values(time.Time{}),
+	} {
+		if got, err := inline(query, args); !errors.Is(err, driver.ErrSkip) {
+			t.Errorf("%s: %s, %v", query, got, err)
+		}
+	}
+	if got := Quote("it's"); got != `'it\'s'` || strings.Contains(Quote("\x00"), "\x00") {
+		t.Error(got)
+	}
+}

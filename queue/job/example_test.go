@@ -1,0 +1,35 @@
+package job_test
+
+import (
+	"fmt"
+
+	"github.com/hipq/hipq/queue/job"
+)
+
+type Receipt struct {
+	Order int    `json:"order"`
+	To    string `json:"to"`
+}
+
+// SendReceipt is a job type whose data are a Receipt.
+const SendReceipt job.Of[Receipt] = "send_receipt"
+
+func ExampleOf() {
+	j, err := SendReceipt.New(Receipt{Order: 4711, To: "a@example.org"})
+	if err != nil {
+		panic(err) // a payload that is no JSON, or too large
+	}
+	j.Key = "order-4711" // and whatever else a job.New may have
+	fmt.Println(j.Type, j.Key, j.Data)
+	// Output: send_receipt order-4711 {"order":4711,"to":"a@example.org"}
+}
+
+func ExampleOf_Read() {
+	r, err := SendReceipt.Read(&job.Job{Type: "send_receipt", Data: `{"order": 4711, "newer": true}`})
+	fmt.Println(r.Order, err)
+	_, err = SendReceipt.Read(&job.Job{Type: "send_receipt", Data: `{"order": "4711"}`})
+	fmt.Println(err)
+	// Output:
+	// 4711 <nil>
+	// not a valid job: job_data: json: cannot unmarshal string into Go struct field Receipt.order of type int
+}

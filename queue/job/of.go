@@ -1,0 +1,51 @@
+package job
+
+import (
+	"fmt"
+
+	"github.com/hipq/hipq/internal/payload"
+)
+
+// Of is the name of a job type whose jobs have a T for their data: who enqueues and who handles them can't mean different
+// things then. It is a constant:
+//
+//	const SendReceipt job.Of[Receipt] = "send_receipt"
+//
+// The data are the T as JSON, which programs in any language can read and write; of a T that is a string they are the text
+// itself. What is null, such as a nil pointer, is None.
+type Of[T any] string
+
+// New is a job with this payload, to enqueue; set its Key, its time and so on before that. ErrInvalid if the payload can't be
+// JSON, or has more than MaxDataBytes as such.
+func (o Of[T]) New(payloadOf T) (New, error) {
+	data, err := payload.Encode(payloadOf)
+	if err != nil {
+		return New{}, fmt.Errorf("%w: job_data of a %s: %w", ErrInvalid, string(o), err)
+	}
+	j := New{Type: string(o), Data: data}
+	return j, j.Check()
+}
+
+// Read gives the payload of a job. ErrInvalid if the job has another type, or data that are no T. Fields that T doesn't know
+// are passed over, so that a newer program may enqueue for an older worker; those that the data don't have are zero.
+// A job without data, or with null, has a payload only where a T may be nil, or is a string.
+func (o Of[T]) Read(j *Job) (T, error) {
+	if j.Type != string(o) {
+		return *new(T), fmt.Errorf("%w: its type is %q, where %q is handled", ErrInvalid, j.Type, string(o))
+	}
+	v, err := payload.Decode[T](j.Data)
+	if err != nil {
+		return v, fmt.Errorf("%w: job_data: %w", ErrInvalid, err)
+	}
+	return v, nil
+}
+
+// ResultOf gives the result of a finished job, such as Queue.Wait gives, as the handler gave it back: handler.ForResult. It is
+// read as Of.Read reads data. ErrInvalid if the result is no T.
+func ResultOf[T any](j *Job) (T, error) {
+	v, err := payload.Decode[T](j.Result)
+	if err != nil {
+		return v, fmt.Errorf("%w: result: %w", ErrInvalid, err)
+	}
+	return v, nil
+}

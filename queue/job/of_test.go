@@ -1,0 +1,89 @@
+package job_test
+
+import (
+	"errors"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hipq/hipq/queue/job"
+)
+
+type receipt struct {
+	Order int
+	To    string `json:"to,omitempty"`
+}
+
+const send job.Of[receipt] = "send"
+
+func TestOf(t *testing.T) {
+	want := receipt{4711, "<a@example.org>"}
+	j, err := send.New(want)
+	if err != nil || j.Type != "send" || j.Data != `{"Order":4711,"to":"<a@example.org>"}` {
+		t.Fatalf("%+v, %v", j, err)
+	}
+	got, err := send.Read(&job.Job{Type: j.Type, Data: j.Data})
+	if diff := cmp.Diff(want, got); diff != "" || err != nil {
+		t.Error(diff, err)
+	}
+	if got, err := send.Read(&job.Job{Type: "send", Data: `{"Order": 1, "newer": true}`}); err != nil || got.Order != 1 {
+		t.Errorf("an unknown field: %+v, %v", got, err)
+	}
+	if got, err := job.ResultOf[receipt](&job.Job{Result: `{"Order": 2}`}); err != nil || got.Order != 2 {
+		t.Errorf("a result: %+v, %v", got, err)
+	}
+}
+
+func TestOfRefuses(t *testing.T) {
+	for data, says := range map[string]string{
+		`{"Order": "x"}`:   "Order", // the field
+		`{"Order": 1} {}`:  "after top-level value",
+		"receipt 1":        "invalid character",
+		"":                 "unexpected end",
+		job.None:           "there are none",
+		" null ":           "there are none",
+		`{"Order":1,"to":`: "unexpected end",
+	} {
+		got, err := send.Read(&job.Job{Type: "send", Data: data})
+		if !errors.Is(err, job.ErrInvalid) || !strings.Contains(err.Error(), says) || got != (receipt{}) {
+			t.Errorf("%s: %+v, %v", data, got, err)
+		}
+	}
+	if _, err := send.Read(&job.Job{Type: "sent", Data: "{}"}); !errors.Is(err, job.ErrInvalid) {
+		t.Errorf("of another type: %v", err)
+	}
+	if _, err := job.ResultOf[receipt](&job.Job{Result: "sent"}); !errors.Is(err, job.ErrInvalid) {
+		t.Errorf("another result: %v", err)
+	}
+	if _, err := job.Of[float64]("f").New(math.NaN()); !errors.Is(err, job.ErrInvalid) {
+		t.Errorf("no JSON: %v", err)
+	}
+	if _, err := job.Of[string]("s").New(strings.Repeat("x", job.MaxDataBytes+1)); !errors.Is(err, job.ErrInvalid) {
+		t.Errorf("large: %v", err)
+	}
+	if _, err := job.Of[string]("").New("x"); !errors.Is(err, job.ErrInvalid) {
+		t.Errorf("no type: %v", err)
+	}
+}
+
+// TestOfNothing: what is nothing is None, and reads as nothing where that can be.
+func TestOfNothing(t *testing.T) {
+	const maybe job.Of[*receipt] = "maybe"
+	j, err := maybe.New(nil)
+	if err != nil || j.Data != job.None {
+		t.Errorf("%+v, %v", j, err)
+	}
+	for _, data := range []string{job.None, "null"} {
+		if got, err := maybe.Read(&job.Job{Type: "maybe", Data: data}); err != nil || got != nil {
+			t.Errorf("%s: %v, %v", data, got, err)
+		}
+	}
+	const text job.Of[string] = "text"
+	for data, want := range map[string]string{job.None: "", "null": "null", `"x"`: `"x"`, "5": "5"} {
+		if got, err := text.Read(&job.Job{Type: "text", Data: data}); err != nil || got != want {
+			t.Errorf("%s: %q, %v", data, got, err)
+		}
+	}
+}

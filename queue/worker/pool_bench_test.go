@@ -1,0 +1,82 @@
+package worker_test
+
+import (
+	"database/sql"
+	"testing"
+
+	"github.com/hipq/hipq/internal/dbtest"
+	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/job"
+	"github.com/hipq/hipq/queue/worker"
+	"github.com/hipq/hipq/schema"
+)
+
+// BenchmarkPool is what an application's pool costs beside hipq's own connections: to enqueue a job, and to work one.
+func BenchmarkPool(b *testing.B) {
+	for driver, source := range map[string]string{"sqlite": dbtest.SQLite(b), "mysql": dbtest.MySQL(b)} {
+		own := dbtest.Open(b, driver, source, "emails")
+		dsn := source
+		if driver == "sqlite" {
+			dsn = "file:" + source + "?_txlock=immediate"
+		}
+		pool, err := sql.Open(driver, dsn)
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Cleanup(func() { _ = pool.Close() })
+		pool.SetMaxIdleConns(10)
+		borrowed, err := schema.On(b.Context(), pool, schema.Named("shop"))
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Cleanup(func() { _ = borrowed.Close() })
+		for name, db := range map[string]*schema.DB{"own": own, "pool": borrowed} {
+			q, err := queue.Open(b.Context(), db, queue.Options{Name: "emails"})
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.Run(driver+"/"+name+"/Enqueue", func(b *testing.B) {
+				for b.Loop() {
+					if _, err := q.Enqueue(b.Context(), job.New{Type: "send"}); err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
+			work := func() {
+				if _, err := worker.Run(b.Context(), worker.Params{Queues: []worker.Queue{{Queue: q, Handlers: all(nothing)}}}); err != nil {
+					b.Fatal(err)
+				}
+			}
+			work() // off what is there
+			b.Run(driver+"/"+name+"/work", func(b *testing.B) {
+				jobs := make([]job.New, b.N)
+				for i := range jobs {
+					jobs[i].Type = "send"
+				}
+				if _, err := q.EnqueueMany(b.Context(), jobs); err != nil {
+					b.Fatal(err)
+				}
+				b.ResetTimer()
+				work()
+			})
+		}
+		b.Run(driver+"/pool/EnqueueTx", func(b *testing.B) {
+			q, err := queue.Open(b.Context(), borrowed, queue.Options{Name: "emails"})
+			for b.Loop() {
+				var tx *sql.Tx
+				if err == nil {
+					tx, err = pool.BeginTx(b.Context(), nil)
+				}
+				if err == nil {
+					_, err = q.EnqueueTx(b.Context(), tx, job.New{Type: "send"})
+				}
+				if err == nil {
+					err = tx.Commit()
+				}
+				if err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,148 @@
+package worker_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/hipq/hipq/internal/dbtest"
+	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/handler"
+	"github.com/hipq/hipq/queue/job"
+	"github.com/hipq/hipq/queue/worker"
+	"github.com/hipq/hipq/schema"
+)
+
+// onPool opens a queue with limits on an application's pool.
+func onPool(t *testing.T, pool *sql.DB) *queue.Queue {
+	t.Helper()
+	db := must[*schema.DB](t)(schema.On(t.Context(), pool, schema.Named("shop")))
+	t.Cleanup(func() { _ = db.Close() })
+	again := job.DefaultType("again")
+	again.Retry = job.RetryPolicy{Attempts: 2, Backoff: job.Fixed}
+	o := queue.Options{Name: "emails", ThrottleLimit: 3, Rate: job.Rate{Starts: 1000, Per: time.Minute}, Types: []job.Type{again}}
+	must[[]string](t)(db.Migrate(t.Context(), []schema.Queue{o.Table()}))
+	return must[*queue.Queue](t)(queue.Open(t.Context(), db, o))
+}
+
+// On an application's pool, whatever its options, jobs live the life that they have elsewhere; dbtest.Pool sees to it that its
+// sessions are as they were.
+func TestOnPool(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, driver, source string) {
+		t.Parallel()
+		pool := dbtest.Pool(t, driver, source)
+		q := onPool(t, pool)
+		ctx := t.Context()
+
+		// what must arrive as it is: texts, and an hour that no clock in Berlin shows
+		const nasty = "'\"\\?\x00\x1a\r\n%_`; DROP TABLE shop_emails -- é😀 ?"
+		gap := time.Date(2027, 3, 28, 2, 30, 0, 123456000, time.UTC)
+		added := must[queue.Added](t)(q.Enqueue(ctx, job.New{Type: "later", Key: "k'\\", Data: nasty, At: gap}))
+		later := must[*job.Job](t)(q.Get(ctx, added.ID))
+		if later.Data != nasty || later.Key != "k'\\" || !later.ScheduledRunTime.Equal(gap) || !later.WakeTime.Equal(gap) {
+			t.Errorf("%+v", later)
+		}
+
+		// in the application's transaction, for better or worse
+		must[sql.Result](t)(pool.ExecContext(ctx, "CREATE TABLE orders (id INTEGER)"))
+		for _, commit := range []bool{false, true} {
+			tx := must[*sql.Tx](t)(pool.BeginTx(ctx, nil))
+			must[sql.Result](t)(tx.ExecContext(ctx, "INSERT INTO orders VALUES (1)")) // on SQLite this locks the file
+			in := must[[]queue.Added](t)(q.EnqueueTx(ctx, tx, job.New{Type: "send", Key: "2026-11-22"}, job.New{Type: "again"}))
+			twice := must[[]queue.Added](t)(q.EnqueueTx(ctx, tx, job.New{Type: "send", Key: "2026-11-22"}))
+			if !twice[0].Duplicate || twice[0].ID != in[0].ID {
+				t.Errorf("a duplicate: %+v", twice)
+			}
+			replaced := job.New{Type: "send", Key: "2026-11-22", Data: "new", OnDuplicate: job.ReplaceDuplicate}
+			if twice = must[[]queue.Added](t)(q.EnqueueTx(ctx, tx, replaced)); !twice[0].Replaced || twice[0].ID != in[0].ID {
+				t.Errorf("replaced: %+v", twice)
+			}
+			if commit {
+				must[any](t)(nil, tx.Commit())
+				added = in[1]
+			} else {
+				must[any](t)(nil, tx.Rollback())
+			}
+		}
+		must[[]queue.Added](t)(q.EnqueueMany(ctx, hundred("send")))
+
+		send := handler.ResultFunc(func(_ context.Context, j *job.Job) (string, error) { return nasty, nil })
+		again := func(_ context.Context, j *job.Job) error {
+			if j.Attempt == 1 {
+				return errors.New(nasty)
+			}
+			return nil
+		}
+		sum := must[worker.Summary](t)(worker.Run(ctx, worker.Params{Queues: []worker.Queue{{
+			Queue: q, Handlers: map[string]handler.Handler{"send": send, "again": handler.Func(again)},
+		}}}))
+		if sum != (worker.Summary{Started: 103, Finished: 102, Errors: 1}) {
+			t.Errorf("%+v", sum)
+		}
+		if j := must[*job.Job](t)(q.Wait(ctx, added.ID)); j.Attempt != 2 || j.Error != job.None {
+			t.Errorf("%+v", j)
+		}
+		if j := must[*job.Job](t)(q.Wait(ctx, added.ID-1)); j.Result != nasty {
+			t.Errorf("%+v", j)
+		}
+		if c := must[queue.Counts](t)(q.Counts(ctx)); c.Finished != 102 || c.Scheduled != 1 {
+			t.Errorf("%+v", c)
+		}
+	})
+}
+
+func hundred(jobType string) []job.New {
+	jobs := make([]job.New, 100)
+	for i := range jobs {
+		jobs[i].Type = jobType
+	}
+	return jobs
+}
+
+// One connection is enough for a worker, whose handlers have none: that of a database in memory.
+func TestOnOneConnection(t *testing.T) {
+	t.Parallel()
+	pool := must[*sql.DB](t)(sql.Open("sqlite", ":memory:"))
+	defer pool.Close()
+	pool.SetMaxOpenConns(1)
+	q := onPool(t, pool)
+	must[[]queue.Added](t)(q.EnqueueMany(t.Context(), hundred("send")))
+	p := worker.Params{Queues: []worker.Queue{{Queue: q, Handlers: all(nothing)}}}
+	if sum := must[worker.Summary](t)(worker.Run(t.Context(), p)); sum.Finished != 100 {
+		t.Errorf("%+v", sum)
+	}
+}
+
+// Middleware is around every handler, also one that panics, and knows what the handler said.
+func TestMiddleware(t *testing.T) {
+	suite(t, func(s shop) {
+		id := s.add(s.emails, "once", 1)[0]
+		asked := make(chan string, 10)
+		m := func(name string) handler.Middleware {
+			return func(next handler.Handler) handler.Handler {
+				return handler.HandleFunc(func(ctx context.Context, j *job.Job) job.Outcome {
+					o := next.Handle(ctx, j)
+					asked <- name + " " + o.Error
+					o.Error += " " + name
+					return o
+				})
+			}
+		}
+		p := s.worker(all(func(context.Context, *job.Job) error { panic("oh") }))
+		p.Middleware = []handler.Middleware{m("outer"), m("inner")}
+		must[worker.Summary](s.t)(worker.Run(s.t.Context(), p))
+		if first, second := receive(s.t, "inner", asked), receive(s.t, "outer", asked); first != "inner panic: oh" || second != "outer panic: oh inner" {
+			s.t.Errorf("%s, %s", first, second)
+		}
+		if j := s.get(s.emails, id); j.Error != "panic: oh inner outer" {
+			s.t.Error(j.Error)
+		}
+		p.Middleware = []handler.Middleware{nil}
+		if _, err := worker.Run(s.t.Context(), p); !errors.Is(err, worker.ErrParams) {
+			s.t.Error(err)
+		}
+	})
+}

@@ -1,0 +1,104 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/hipq/hipq/internal/roster"
+	"github.com/hipq/hipq/schema"
+)
+
+// How long Stay waits before it tries again, after the first error and at most.
+const (
+	stayFirst = time.Second
+	stayMost  = 30 * time.Second
+)
+
+// Stay works until ctx ends, or MaxJobs have been started, and gives the sum of what it did: for a service, whose ctx is that
+// of signal.NotifyContext. It is Run, with Linger, again and again, each time a worker of its own for RunFor; so ID must be
+// empty.
+//
+// A database that is away, busy or read-only, and a lock that was lost, are no reasons to end: it tries again after a second,
+// then ever less often, until it is after 30 s, and says so to Log (warn: what and when; info: that it works again). What
+// somebody has to mend ends it, at once and with the error: ErrParams, and what schema.Diagnose calls Misconfigured, such as
+// tables of an older or a newer hipq, which it looks for before each run. It may be called again, and beside others.
+func Stay(ctx context.Context, p Params) (sum Summary, err error) {
+	if p.ID != "" {
+		return sum, fmt.Errorf("%w: Stay gives each run an ID of its own", ErrParams)
+	}
+	complete, err := p.complete()
+	if err != nil {
+		return sum, err
+	}
+	log, pause, away := complete.Log, stayFirst, false
+	p.Linger = true
+	for most := p.MaxJobs; ctx.Err() == nil; {
+		if most > 0 {
+			p.MaxJobs = most - sum.Started
+		}
+		began := time.Now()
+		done, err := stayOnce(ctx, p, func() {
+			if away {
+				log.Info("the worker works again")
+			}
+			away = false
+		})
+		sum = sum.plus(done)
+		if err == nil || time.Since(began) > stayMost+lookEvery {
+			pause = stayFirst
+		}
+		switch {
+		case most > 0 && sum.Started >= most:
+			return sum, err
+		case err == nil:
+			continue
+		case !passes(err):
+			log.Error("the worker ends", "error", err)
+			return sum, err
+		case ctx.Err() != nil:
+			return sum, nil
+		}
+		away = true
+		wait := pause*3/4 + rand.N(pause/2) // those who failed together should not come back together
+		log.Warn("the worker could not work, and tries again", "error", err, "in", wait.Round(time.Millisecond))
+		pause = min(2*pause, stayMost)
+		select {
+		case <-ctx.Done():
+		case <-time.After(wait):
+		}
+	}
+	return sum, nil
+}
+
+// stayOnce is a run, if the tables are those of this hipq; works is called when they are.
+func stayOnce(ctx context.Context, p Params, works func()) (Summary, error) {
+	tables := make([]schema.Queue, len(p.Queues))
+	for i, q := range p.Queues {
+		tables[i] = q.Table()
+	}
+	within, cancel := context.WithTimeoutCause(ctx, stayMost, schema.ErrNoAnswer)
+	defer cancel()
+	err := p.Queues[0].Rounds().DB().Check(within, tables)
+	if within.Err() != nil {
+		return Summary{}, context.Cause(within)
+	}
+	// queues alone are left out by Run
+	if _, ok := errors.AsType[schema.QueueErrors](err); err != nil && !ok {
+		return Summary{}, err
+	}
+	works()
+	return Run(ctx, p)
+}
+
+// passes says whether what ended a run may be over soon.
+func passes(err error) bool {
+	kind, _ := schema.Diagnose(err)
+	return kind == schema.TryLater || errors.Is(err, roster.ErrLockLost) || errors.Is(err, context.Canceled)
+}
+
+func (s Summary) plus(o Summary) Summary {
+	return Summary{Started: s.Started + o.Started, Finished: s.Finished + o.Finished, Errors: s.Errors + o.Errors, Lost: s.Lost + o.Lost}
+}

@@ -1,0 +1,137 @@
+package worker_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/job"
+	"github.com/hipq/hipq/queue/worker"
+	"github.com/hipq/hipq/schema"
+)
+
+// stay starts a worker that stays.
+func (s shop) stay(p worker.Params) *run {
+	p.ID = ""
+	r, _ := s.runWatched(func(ctx context.Context) (worker.Summary, error) { return worker.Stay(ctx, p) })
+	return r
+}
+
+// It runs again and again, until it is told to stop.
+func TestStay(t *testing.T) {
+	suite(t, func(s shop) {
+		p := s.worker(all(nothing))
+		p.RunFor = time.Second
+		r := s.stay(p)
+		for i := range 3 {
+			s.add(s.emails, "send", 1)
+			eventually(s.t, "the job is finished", func() bool { return s.counts(s.emails).Finished == int64(i+1) })
+			workers := s.count("SELECT COUNT(*) FROM shop_workers")
+			eventually(s.t, "the next run begins", func() bool { return s.count("SELECT COUNT(*) FROM shop_workers") > workers })
+		}
+		r.stop()
+		wantSummary(s.t, r.ended(), worker.Summary{Started: 3, Finished: 3})
+		if n := s.count("SELECT COUNT(*) FROM shop_workers WHERE state <> 'finished'"); n != 0 {
+			s.t.Errorf("%d workers have not ended in order", n)
+		}
+	})
+}
+
+func TestStayUntilMaxJobs(t *testing.T) {
+	suite(t, func(s shop) {
+		s.add(s.emails, "send", 5)
+		p := s.worker(all(nothing))
+		p.MaxJobs, p.Concurrency = 3, 1
+		wantSummary(s.t, s.stay(p).ended(), worker.Summary{Started: 3, Finished: 3})
+	})
+}
+
+// A database that is away, before it begins and while it works, doesn't end it.
+func TestStayThroughOutages(t *testing.T) {
+	t.Parallel()
+	s, proxy := proxied(t)
+	j := &journal{}
+	p := s.worker(all(nothing))
+	p.Log, p.LockFor, p.Grace = j.log(), 3*time.Second, time.Second
+	direct := s.elsewhere()
+	proxy.Cut()
+	r := s.stay(p)
+	for i := range 2 {
+		eventually(s.t, "it tries again", func() bool { return j.count("tries again") > i })
+		proxy.Mend()
+		direct.add(direct.emails, "send", 1)
+		eventually(s.t, "the job is finished", func() bool { return direct.counts(direct.emails).Finished == int64(i+1) })
+		if n := j.count("works again"); n != i+1 {
+			s.t.Errorf("it works again: said %d times", n)
+		}
+		if i == 0 {
+			proxy.Cut()
+			tries := j.count("tries again")
+			eventually(s.t, "its lock is lost, and it tries again", func() bool { return j.count("tries again") > tries })
+		}
+	}
+	r.stop()
+	wantSummary(s.t, r.ended(), worker.Summary{Started: 2, Finished: 2})
+}
+
+// What somebody has to mend ends it, before it does anything; so it does Run, and RunJob.
+func TestRefusesOtherLayouts(t *testing.T) {
+	suite(t, func(s shop) {
+		id := s.add(s.emails, "send", 1)[0]
+		for _, layout := range []struct {
+			table string
+			by    int
+			is    error
+		}{
+			{"shop_workers", -1, schema.ErrNotMigrated},
+			{"shop_workers", 100, schema.ErrNewer},
+			{"shop_emails", -1, schema.ErrNotMigrated},
+			{"shop_emails", 100, schema.ErrNewer},
+		} {
+			s.exec("UPDATE hipq_tables SET version = version + ? WHERE table_name = ?", layout.by, layout.table)
+			for name, work := range map[string]func(context.Context, worker.Params) (worker.Summary, error){
+				"Stay": worker.Stay, "Run": worker.Run,
+				"RunJob": func(ctx context.Context, p worker.Params) (worker.Summary, error) { return worker.RunJob(ctx, p, id) },
+			} {
+				done, err := work(s.t.Context(), worker.Params{Queues: []worker.Queue{{Queue: s.unchecked(), Handlers: all(nothing)}}})
+				if !errors.Is(err, layout.is) || done != (worker.Summary{}) {
+					s.t.Errorf("%s, %s %+d: %+v, %v", name, layout.table, layout.by, done, err)
+				}
+			}
+			if _, err := queue.Open(s.t.Context(), s.unchecked().Rounds().DB(), s.emails.Options); !errors.Is(err, layout.is) {
+				s.t.Errorf("open, %s %+d: %v", layout.table, layout.by, err)
+			}
+			s.exec("UPDATE hipq_tables SET version = version - ? WHERE table_name = ?", layout.by, layout.table)
+		}
+		if n := s.count("SELECT COUNT(*) FROM shop_workers"); n != 0 {
+			s.t.Errorf("%d workers have begun", n)
+		}
+		s.wantJob(s.emails, id, job.Initial, job.LineDue, "NONE", 0)
+	})
+}
+
+// unchecked is the queue of emails for one that knows nothing of the database yet.
+func (s shop) unchecked() *queue.Queue {
+	s.t.Helper()
+	db := must[*schema.DB](s.t)(schema.Open(s.t.Context(), schema.Options{Driver: s.driver, Path: s.source, DSN: s.source}, schema.Named("shop")))
+	s.t.Cleanup(func() { _ = db.Close() })
+	return must[*queue.Queue](s.t)(queue.New(db, s.emails.Options))
+}
+
+func (s shop) count(query string) (n int64) {
+	s.t.Helper()
+	must[any](s.t)(nil, s.db.GetContext(s.t.Context(), &n, query))
+	return n
+}
+
+func TestStayRefuses(t *testing.T) {
+	suite(t, func(s shop) {
+		for _, p := range []worker.Params{{}, s.worker(nil)} { // without queues, and with an ID
+			if _, err := worker.Stay(s.t.Context(), p); !errors.Is(err, worker.ErrParams) {
+				s.t.Errorf("%v", err)
+			}
+		}
+	})
+}

@@ -1,0 +1,141 @@
+package schema
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/go-sql-driver/mysql"
+	"modernc.org/sqlite"
+
+	"github.com/hipq/hipq/internal/engine"
+)
+
+// On is the database of an application's own pool: of go-sql-driver/mysql, or of modernc.org/sqlite; ErrConfig if it is another
+// driver's, or a driver's that is wrapped. It talks to the database once or twice, so that one that is down or too old is known
+// at once; it may be repeated.
+//
+// The pool may have any options of its DSN, and its sessions any settings. Each transaction of hipq's own, and each read, takes
+// a connection, sets up its session, and puts everything back before the pool has it again: on MariaDB and MySQL that is three
+// round trips, which EnqueueTx doesn't need; on SQLite some microseconds, but it parses each statement anew. So an application
+// that only enqueues wants On, and a busy worker Open. Who holds all connections of the pool keeps hipq waiting: within a
+// transaction of yours, call nothing but EnqueueTx, and leave a worker four connections besides those of its handlers. A
+// database in memory is one for each connection, so its pool has SetMaxOpenConns(1).
+//
+// Close leaves the pool open.
+func On(ctx context.Context, pool *sql.DB, names Names) (*DB, error) {
+	if names.err != nil {
+		return nil, names.err
+	}
+	if pool == nil {
+		return nil, fmt.Errorf("%w: the application's pool is nil", ErrConfig)
+	}
+	var db *engine.DB
+	var err error
+	switch d := pool.Driver().(type) {
+	case *mysql.MySQLDriver:
+		db = engine.Borrow(pool, engine.MySQL, engine.Session{Save: saveSession, Set: setSession + hurried, Restore: restoreMySQL, Inline: true})
+		err = knowPool(ctx, db)
+	case *sqlite.Driver:
+		db = engine.Borrow(pool, engine.SQLite, engine.Session{Save: savePragmas, Set: setPragmas, Restore: restoreSQLite})
+		err = engine.Patiently(ctx, engine.Retryable, func() error { return checkEncoding(ctx, db) })
+	default:
+		return nil, fmt.Errorf("%w: the application's pool is of %T; hipq knows go-sql-driver/mysql and modernc.org/sqlite", ErrConfig, d)
+	}
+	if err == nil {
+		return &DB{DB: db, Names: names, fit: &fit{}}, nil
+	}
+	if errors.Is(err, engine.ErrNotPlain) {
+		err = fmt.Errorf("%w: the application's pool: %w", ErrConfig, err)
+	}
+	_ = db.Close() // it has no connections of its own
+	return nil, fmt.Errorf("use the application's pool: %w", err)
+}
+
+// knowPool finds out what server the pool leads to, and that hipq's sessions there have the character set in which it writes
+// parameters into statements.
+func knowPool(ctx context.Context, db *engine.DB) error {
+	d, err := knowServer(ctx, db)
+	if err != nil {
+		return err
+	}
+	db.Dialect = d.Apart()
+	var client, connection string
+	var database sql.NullString
+	err = db.QueryRowContext(ctx, "SELECT @@character_set_client, @@character_set_connection, DATABASE()").Scan(&client, &connection, &database)
+	switch {
+	case err != nil:
+		return err
+	case client != "utf8mb4" || connection != "utf8mb4":
+		return fmt.Errorf("%w: the server keeps a connection's character set at %q, hipq needs utf8mb4", ErrConfig, client)
+	case !database.Valid:
+		return fmt.Errorf("%w: the DSN of the application's pool names no database: user:password@tcp(host:3306)/database", ErrConfig)
+	}
+	return nil
+}
+
+// saveSession reads all that setSession sets, and hurried. The collation comes last, for the character sets set it too.
+const saveSession = "SELECT @@character_set_client AS character_set_client, @@character_set_results AS character_set_results," +
+	" @@character_set_connection AS character_set_connection, @@collation_connection AS collation_connection, @@sql_mode AS sql_mode," +
+	" @@autocommit AS autocommit, @@completion_type AS completion_type, @@unique_checks AS unique_checks," +
+	" @@sql_select_limit AS sql_select_limit, @@sql_safe_updates AS sql_safe_updates, @@sql_auto_is_null AS sql_auto_is_null," +
+	" /*M! @@tx_isolation AS tx_isolation, @@in_predicate_conversion_threshold AS in_predicate_conversion_threshold," +
+	" @@idle_transaction_timeout AS idle_transaction_timeout, @@check_constraint_checks AS check_constraint_checks, */" +
+	" /*!80000 @@transaction_isolation AS transaction_isolation, @@wait_timeout AS wait_timeout, */ @@time_zone AS time_zone," +
+	" @@innodb_lock_wait_timeout AS innodb_lock_wait_timeout, @@lock_wait_timeout AS lock_wait_timeout"
+
+func restoreMySQL(names []string, values []driver.Value) (string, error) {
+	list, err := literals(names, values)
+	return "SET " + strings.Join(list, ", "), err
+}
+
+// The pragmas are those of openSQLite that are a connection's. That the file has a WAL, and how much is cached, is the
+// application's to say.
+const (
+	savePragmas = "SELECT timeout AS busy_timeout, synchronous FROM pragma_busy_timeout, pragma_synchronous"
+	setPragmas  = "PRAGMA busy_timeout = 250; PRAGMA synchronous = FULL"
+)
+
+func restoreSQLite(names []string, values []driver.Value) (string, error) {
+	list, err := literals(names, values)
+	return "PRAGMA " + strings.Join(list, "; PRAGMA "), err
+}
+
+func checkEncoding(ctx context.Context, db *engine.DB) error {
+	var encoding string
+	if err := db.GetContext(ctx, &encoding, "PRAGMA encoding"); err != nil {
+		return err
+	}
+	if encoding != "UTF-8" {
+		return fmt.Errorf("%w: the file's texts are %s, hipq needs UTF-8", ErrConfig, encoding)
+	}
+	return nil
+}
+
+// literals are assignments of values that a session had.
+func literals(names []string, values []driver.Value) ([]string, error) {
+	list := make([]string, len(names))
+	for i, value := range values {
+		var text string
+		switch v := value.(type) {
+		case nil:
+			text = "NULL"
+		case int64:
+			text = strconv.FormatInt(v, 10)
+		case uint64:
+			text = strconv.FormatUint(v, 10)
+		case []byte:
+			text = engine.Quote(string(v))
+		case string:
+			text = engine.Quote(v)
+		default:
+			return nil, fmt.Errorf("the session's %s is a %T", names[i], v)
+		}
+		list[i] = names[i] + " = " + text
+	}
+	return list, nil
+}

@@ -1,0 +1,146 @@
+package schema_test
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hipq/hipq/internal/dbtest"
+	"github.com/hipq/hipq/schema"
+)
+
+// TestOn: the tables are made, and found, by an application's connections, which are as they were afterwards (dbtest.Pool).
+func TestOn(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, driver, source string) {
+		pool := dbtest.Pool(t, driver, source)
+		db, err := schema.On(t.Context(), pool, schema.Named("shop"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		queues := []schema.Queue{{Name: "emails"}}
+		if err := db.Check(t.Context(), queues); !errors.Is(err, schema.ErrNotMigrated) {
+			t.Errorf("before Migrate: %v", err)
+		}
+		if changed, err := db.Migrate(t.Context(), queues); err != nil || len(changed) < 9 {
+			t.Errorf("migrated %v, %v", changed, err)
+		}
+		if err := db.Check(t.Context(), queues); err != nil {
+			t.Error(err)
+		}
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := pool.PingContext(t.Context()); err != nil {
+			t.Errorf("the application's pool was closed with it: %v", err)
+		}
+	})
+}
+
+// TestOnOneConnection: a pool of one connection is enough, as of a database in memory.
+func TestOnOneConnection(t *testing.T) {
+	pool, err := sql.Open("sqlite", ":memory:")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	pool.SetMaxOpenConns(1)
+	db, err := schema.On(t.Context(), pool, schema.Named("shop"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	queues := []schema.Queue{{Name: "emails"}}
+	if _, err := db.Migrate(t.Context(), queues); err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Check(t.Context(), queues); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestOnAfterTrouble: a connection that can't be put back as it was doesn't go back, and an interrupted query keeps none.
+func TestOnAfterTrouble(t *testing.T) {
+	pool := dbtest.Pool(t, "mysql", dbtest.MySQL(t))
+	db, err := schema.On(t.Context(), pool, schema.Named("shop"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	conn, err := db.Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := conn.ExecContext(t.Context(), "KILL CONNECTION_ID()"); err == nil {
+		t.Error("the connection was not killed")
+	}
+	_ = conn.Close()
+	began, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if _, err := db.ExecContext(began, "DO SLEEP(60)"); err == nil {
+		t.Error("the query was not interrupted")
+	}
+	if n := pool.Stats().InUse; n != 0 {
+		t.Errorf("%d connections are in use", n)
+	}
+	if _, err := db.Clock(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestOnRefuses(t *testing.T) {
+	sqlite := func(source string) *sql.DB {
+		pool, err := sql.Open("sqlite", source)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = pool.Close() })
+		return pool
+	}
+	wide := sqlite(dbtest.SQLite(t))
+	if _, err := wide.Exec("PRAGMA encoding = 'UTF-16'; CREATE TABLE t (a)"); err != nil {
+		t.Fatal(err)
+	}
+	closed := sqlite(dbtest.SQLite(t))
+	_ = closed.Close()
+	for name, c := range map[string]struct {
+		pool  *sql.DB
+		names schema.Names
+		is    error
+		says  string
+	}{
+		"no pool":        {nil, schema.Named("shop"), schema.ErrConfig, "nil"},
+		"another driver": {sql.OpenDB(other{}), schema.Named("shop"), schema.ErrConfig, "go-sql-driver/mysql and modernc.org/sqlite"},
+		"no instance":    {sqlite(":memory:"), schema.Named("Shop"), schema.ErrName, "Shop"},
+		"UTF-16":         {wide, schema.Named("shop"), schema.ErrConfig, "UTF-16"},
+		"closed":         {closed, schema.Named("shop"), nil, "closed"},
+	} {
+		_, err := schema.On(t.Context(), c.pool, c.names)
+		if err == nil || c.is != nil && !errors.Is(err, c.is) || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// other is a driver that hipq doesn't know.
+type other struct{ driver.Connector }
+
+func (other) Driver() driver.Driver { return otherDriver{} }
+
+type otherDriver struct{ driver.Driver }
+
+// TestOnNoDatabase: a DSN without a database.
+func TestOnNoDatabase(t *testing.T) {
+	source := dbtest.MySQL(t)
+	pool, err := sql.Open("mysql", source[:strings.LastIndex(source, "/")+1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	if _, err := schema.On(t.Context(), pool, schema.Named("shop")); !errors.Is(err, schema.ErrConfig) || !strings.Contains(err.Error(), "database") {
+		t.Error(err)
+	}
+}
