@@ -65,7 +65,7 @@ func (t *Timetable) Learn(ctx context.Context) (rows map[string]Row, failed map[
 	same := true
 	for _, s := range t.schedules {
 		r, known := rows[s.Name]
-		anew := r.Spec != specOf(s) || r.SeenUntil.After(now.Add(ahead))
+		anew := r.Spec != SpecOf(s) || r.SeenUntil.After(now.Add(ahead))
 		switch {
 		case !known:
 			unknown = append(unknown, s)
@@ -102,7 +102,7 @@ func (t *Timetable) insert(ctx context.Context, unknown []schedule.Schedule) err
 		err := t.db.Tx(ctx, func(tx *engine.Tx) error {
 			args := make([]any, 0, 7*len(some))
 			for _, s := range some {
-				args = append(args, s.Name, fingerprint(s), specOf(s), s.Queue, s.Job.Type, engine.At(tx.Now), engine.At(nextOf(s, tx.Now)))
+				args = append(args, s.Name, fingerprint(s), SpecOf(s), s.Queue, s.Job.Type, engine.At(tx.Now), engine.At(nextOf(s, tx.Now)))
 			}
 			return tx.Undoing(ctx, func() error {
 				_, err := tx.ExecContext(ctx, "INSERT INTO "+t.db.Schedules()+" (name, fingerprint, spec, queue, job_type, seen_until, next_slot) VALUES "+
@@ -126,7 +126,7 @@ func (t *Timetable) change(ctx context.Context, s schedule.Schedule, r Row, anew
 		}
 		_, err := tx.ExecContext(ctx, "UPDATE "+t.db.Schedules()+" SET fingerprint = ?, spec = ?, queue = ?, job_type = ?, seen_until = ?, next_slot = ?"+
 			" WHERE name = ? AND fingerprint = ? AND seen_until = ?",
-			fingerprint(s), specOf(s), s.Queue, s.Job.Type, engine.At(until), engine.At(next), s.Name, r.Fingerprint, r.SeenUntil)
+			fingerprint(s), SpecOf(s), s.Queue, s.Job.Type, engine.At(until), engine.At(next), s.Name, r.Fingerprint, r.SeenUntil)
 		return err
 	})
 }

@@ -38,15 +38,15 @@ func New(db *schema.DB, schedules []schedule.Schedule) *Timetable {
 	return t
 }
 
-// specOf is when a schedule's slots are, in one text: another text is another schedule.
-func specOf(s schedule.Schedule) string { return s.Spec.String() + " " + zoneOf(s).String() }
+// SpecOf is when a schedule's slots are, in one text: another text is another schedule.
+func SpecOf(s schedule.Schedule) string { return s.Spec.String() + " " + zoneOf(s).String() }
 
 func zoneOf(s schedule.Schedule) *time.Location { return cmp.Or(s.Location, time.UTC) }
 
 // fingerprint is that of what the table says of a schedule.
 func fingerprint(s schedule.Schedule) int64 {
 	h := fnv.New32a()
-	_ = json.NewEncoder(h).Encode([]string{s.Name, specOf(s), s.Queue, s.Job.Type})
+	_ = json.NewEncoder(h).Encode([]string{s.Name, SpecOf(s), s.Queue, s.Job.Type})
 	return int64(h.Sum32())
 }
 

@@ -60,8 +60,6 @@ const (
 	OnTime = 5 * time.Minute
 	// MostMissed is how many slots All makes up for at once.
 	MostMissed = 100
-	// MaxJitter is the longest Jitter.
-	MaxJitter = 24 * time.Hour
 )
 
 const (
@@ -85,8 +83,8 @@ func (s Schedule) Check() error {
 	switch {
 	case s.Spec.text == "":
 		return fmt.Errorf("%w: %s has no Spec", ErrInvalid, s.Name)
-	case s.Jitter < 0 || s.Jitter > MaxJitter || s.Jitter%time.Second != 0:
-		return fmt.Errorf("%w: jitter %s of %s is not a number of whole seconds up to %s", ErrInvalid, s.Jitter, s.Name, MaxJitter)
+	case s.Jitter < 0 || s.Jitter%time.Second != 0:
+		return fmt.Errorf("%w: jitter %s of %s is not a number of whole seconds", ErrInvalid, s.Jitter, s.Name)
 	case s.Missed != "" && !slices.Contains(Misseds, s.Missed):
 		return fmt.Errorf("%w: missed %q of %s is none of skip, latest, all", ErrInvalid, s.Missed, s.Name)
 	}
@@ -108,6 +106,13 @@ func (s Schedule) JobOf(slot time.Time) job.New {
 	if j.Key == "" {
 		j.Key = s.KeyOf(slot)
 	}
+	return j
+}
+
+// JobNow is the job beside the slots that somebody wants now. Without a Key of the schedule's own, it has that of a slot at that time.
+func (s Schedule) JobNow(now time.Time) job.New {
+	j := s.JobOf(now)
+	j.At = time.Time{}
 	return j
 }
 

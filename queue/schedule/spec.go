@@ -23,6 +23,9 @@ type Spec struct {
 // String is the Spec as it was written.
 func (s Spec) String() string { return s.text }
 
+// Equal says whether both were written alike.
+func (s Spec) Equal(o Spec) bool { return s.text == o.text }
+
 // MinEvery is the shortest stretch of @every: cron runs a worker once a minute.
 const MinEvery = time.Minute
 
