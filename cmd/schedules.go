@@ -29,6 +29,12 @@ func (a *app) schedulesCommand() *cobra.Command {
 		Example:    "  hipq schedules\n  hipq schedules pause nightly-report\n  hipq schedules run nightly-report",
 		SuggestFor: []string{"cron", "recurring", "timetable", "periodic"},
 		RunE:       func(cmd *cobra.Command, _ []string) error { return a.listSchedules(cmd) },
+		Args: func(c *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return nil
+			}
+			return checkCommand(c, args)
+		},
 	}
 	c.AddCommand(a.schedulePauseCommand(scheduling{
 		verb: "pause", done: "paused", so: "paused", do: (*timetable.Timetable).Pause, paused: true,
