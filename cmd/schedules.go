@@ -163,9 +163,6 @@ func (i *instance) scheduled(name string, rows map[string]timetable.Row, now tim
 	return out
 }
 
-// overdueFor is for how long a slot may wait before somebody is told.
-const overdueFor = 5 * time.Minute
-
 func (s scheduled) remark() string {
 	switch late := time.Duration(s.OverdueMS) * time.Millisecond; {
 	case s.Paused && !s.InConfig:
@@ -174,7 +171,7 @@ func (s scheduled) remark() string {
 		return "paused"
 	case !s.InConfig:
 		return "not in this config"
-	case late > overdueFor:
+	case late > timetable.OverdueFor:
 		return "overdue for " + late.Round(time.Second).String() + ": does hipq work run?"
 	}
 	return "–"

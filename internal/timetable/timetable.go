@@ -112,6 +112,9 @@ type Row struct {
 	LastTime  engine.Time `db:"last_time"`
 }
 
+// OverdueFor is for how long a slot may wait before somebody is told: ticks run once a minute, and may be held up.
+const OverdueFor = schedule.OnTime
+
 // Overdue says for how long a slot has been waiting for a worker to see to it; 0 if none does.
 func (r Row) Overdue(now time.Time) time.Duration {
 	if r.Paused || r.NextSlot.IsZero() {
