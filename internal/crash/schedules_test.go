@@ -36,9 +36,9 @@ schedules:
 		h.mustRun(t, "init")
 		h.mustRun(t, "work")
 		db := openDatabase(t, driver, source)
-		back := `UPDATE crash_schedules SET next_slot = NULL, seen_until = DATE_FORMAT(UTC_TIMESTAMP() - INTERVAL 30 MINUTE, '%Y-%m-%d %H:%i:00')`
+		back := `UPDATE crash_schedules SET next_slot = '2026-01-01 00:00:00.000000', seen_until = DATE_FORMAT(UTC_TIMESTAMP() - INTERVAL 30 MINUTE, '%Y-%m-%d %H:%i:00')`
 		if driver == "sqlite" {
-			back = `UPDATE crash_schedules SET next_slot = NULL, seen_until = strftime('%Y-%m-%d %H:%M:00', 'now', '-30 minutes') || '.000000'`
+			back = `UPDATE crash_schedules SET next_slot = '2026-01-01 00:00:00.000000', seen_until = strftime('%Y-%m-%d %H:%M:00', 'now', '-30 minutes') || '.000000'`
 		}
 		if _, err := db.Exec(back); err != nil {
 			t.Fatal(err)

@@ -124,6 +124,9 @@ func (t *Timetable) change(ctx context.Context, s schedule.Schedule, r Row, anew
 		if anew {
 			until, next = tx.Now, nextOf(s, tx.Now)
 		}
+		if r.Paused {
+			next = time.Time{}
+		}
 		_, err := tx.ExecContext(ctx, "UPDATE "+t.db.Schedules()+" SET fingerprint = ?, spec = ?, queue = ?, job_type = ?, seen_until = ?, next_slot = ?"+
 			" WHERE name = ? AND fingerprint = ? AND seen_until = ?",
 			fingerprint(s), SpecOf(s), s.Queue, s.Job.Type, engine.At(until), engine.At(next), s.Name, r.Fingerprint, r.SeenUntil)

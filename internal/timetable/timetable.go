@@ -78,8 +78,8 @@ func (t *Timetable) Look(ctx context.Context) (Look, error) {
 		N, Sum            int64
 		First, Until, Now engine.Time
 	}
-	query := "SELECT COUNT(*) AS n, COALESCE(SUM(fingerprint), 0) AS sum, MIN(CASE WHEN paused = 0 THEN COALESCE(next_slot, seen_until) END) AS first," +
-		" MAX(seen_until) AS until, CAST(" + t.db.Now + " AS CHAR) AS now FROM " + t.db.Schedules() + " WHERE queue IN " + engine.In(len(t.queues))
+	query := "SELECT COUNT(*) AS n, COALESCE(SUM(fingerprint), 0) AS sum, MIN(next_slot) AS first," +
+		" MAX(seen_until) AS until, CAST(" + t.db.Now + " AS CHAR) AS now FROM " + t.db.Schedules() + " " + t.db.Index(t.db.Schedules(), "look") + " WHERE queue IN " + engine.In(len(t.queues))
 	if err := t.db.GetContext(ctx, &all, query, t.queues...); err != nil {
 		return Look{}, fmt.Errorf("look for due schedules: %w", err)
 	}
@@ -102,7 +102,7 @@ type Row struct {
 	Spec    string
 	Queue   string
 	JobType string `db:"job_type"`
-	// SeenUntil is up to when all slots are seen to; NextSlot the first after that, zero if it is still to be found.
+	// SeenUntil is up to when all slots are seen to; NextSlot the first after that, or an earlier time where that is still to be found.
 	SeenUntil engine.Time `db:"seen_until"`
 	NextSlot  engine.Time `db:"next_slot"`
 	Paused    bool

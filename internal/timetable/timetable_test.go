@@ -106,7 +106,7 @@ func (s *shop) now() time.Time {
 // nobody makes it so that nobody has seen to the schedules for so long.
 func (s *shop) nobody(since time.Duration) {
 	s.t.Helper()
-	s.exec("UPDATE shop_schedules SET seen_until = ?, next_slot = NULL", engine.At(s.now().Add(-since)))
+	s.exec("UPDATE shop_schedules SET seen_until = ?, next_slot = CASE WHEN paused = 0 THEN ? END", engine.At(s.now().Add(-since)), engine.At(s.now().Add(-since)))
 }
 
 // added are the slots that the activity has of a schedule.

@@ -100,10 +100,21 @@ func ParseSpec(text string) (Spec, error) {
 	}
 	s.fields = strings.Join(parts, " ")
 	s.wild = parts[0][0] == '*' || parts[1][0] == '*'
-	if parts[2][0] != '*' && s.onClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)).IsZero() {
+	if isRare(parts[2]) && parts[4][0] == '*' && s.onClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)).IsZero() {
 		return refuse("never comes: none of these months has such a day")
 	}
 	return s, nil
+}
+
+// isRare says whether all days of a field of days of the month are such as not every month has.
+func isRare(days string) bool {
+	for element := range strings.SplitSeq(days, ",") {
+		first, _, _ := strings.Cut(element, "-")
+		if n, err := strconv.Atoi(first); err != nil || n < 29 { // or it begins with *
+			return false
+		}
+	}
+	return true
 }
 
 // numbers gives a field with numbers for its names.

@@ -27,7 +27,8 @@ func (s shop) unseen() {
 	s.t.Helper()
 	now, err := s.db.Clock(s.t.Context())
 	if err == nil {
-		_, err = s.db.ExecContext(s.t.Context(), "UPDATE shop_schedules SET next_slot = NULL, seen_until = ?", engine.At(now.Add(-time.Hour)))
+		_, err = s.db.ExecContext(s.t.Context(), "UPDATE shop_schedules SET next_slot = ?, seen_until = ?",
+			engine.At(now.Add(-time.Hour)), engine.At(now.Add(-time.Hour)))
 	}
 	if err != nil {
 		s.t.Fatal(err)

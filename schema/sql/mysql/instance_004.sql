@@ -9,7 +9,7 @@ CREATE TABLE IF NOT EXISTS {schedules} (
   job_type    VARBINARY(64) NOT NULL,
   -- all slots up to this time are seen to; who writes another one has the slots between
   seen_until  DATETIME(6) NOT NULL,
-  -- the first slot after that; NULL where it is still to be found
+  -- the first slot after that, or an earlier time where that is still to be found; NULL of one that is paused
   next_slot   DATETIME(6) NULL,
   paused      TINYINT NOT NULL DEFAULT 0,
   -- the last slot that has led to a job, which job, and when; NULL and 0 before the first
@@ -17,5 +17,6 @@ CREATE TABLE IF NOT EXISTS {schedules} (
   last_job_id BIGINT NOT NULL DEFAULT 0,
   last_time   DATETIME(6) NULL,
   create_time DATETIME(6) NOT NULL DEFAULT (UTC_TIMESTAMP(6)),
-  PRIMARY KEY (name)
+  PRIMARY KEY (name),
+  KEY {schedules}$look (queue, fingerprint, next_slot, seen_until)
 ) ENGINE=InnoDB;

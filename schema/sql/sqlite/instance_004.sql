@@ -9,7 +9,7 @@ CREATE TABLE IF NOT EXISTS {schedules} (
   job_type    TEXT NOT NULL,
   -- all slots up to this time are seen to; who writes another one has the slots between
   seen_until  TEXT NOT NULL,
-  -- the first slot after that; NULL where it is still to be found
+  -- the first slot after that, or an earlier time where that is still to be found; NULL of one that is paused
   next_slot   TEXT NULL,
   paused      INTEGER NOT NULL DEFAULT 0,
   -- the last slot that has led to a job, which job, and when; NULL and 0 before the first
@@ -19,3 +19,5 @@ CREATE TABLE IF NOT EXISTS {schedules} (
   create_time TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now') || '000'),
   PRIMARY KEY (name)
 );
+
+CREATE INDEX IF NOT EXISTS {schedules}$look ON {schedules} (queue, fingerprint, next_slot, seen_until);
