@@ -19,7 +19,7 @@ const schedulesLong = `Lists the recurring jobs: when their slots are, which one
 to. Those of the config come with those that the database has of other configs. hipq work enqueues the jobs; pause and resume
 hold one back, and run enqueues its job now.
 
-Exit codes: 0 done · 64 usage · 75 the database is unreachable or busy · 78 configuration.`
+Exit codes: 0 done · 1 with --dry-run: nothing would change · 64 usage · 75 the database is unreachable or busy · 78 configuration.`
 
 func (a *app) schedulesCommand() *cobra.Command {
 	c := &cobra.Command{
