@@ -11,7 +11,9 @@ import (
 
 // Pause holds a schedule back: its slots pass by, until Resume. changed says that it was not paused before. It may be repeated.
 func (t *Timetable) Pause(ctx context.Context, name string) (changed bool, err error) {
-	return t.set(ctx, "pause", name, func(tx *engine.Tx) (string, []any) { return "paused = 1, next_slot = NULL WHERE name = ? AND paused = 0", nil })
+	return t.set(ctx, "pause", name, func(tx *engine.Tx) (string, []any) {
+		return "paused = 1, next_slot = NULL WHERE name = ? AND paused = 0", nil
+	})
 }
 
 // Resume has a schedule go on from now. changed says that it was paused. It may be repeated.
