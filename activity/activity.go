@@ -61,7 +61,7 @@ type Entry struct {
 	// RunMS is, of an outcome, how long the attempt took, in milliseconds.
 	RunMS int64 `db:"run_ms"`
 	Error string
-	// Output is what the handler printed, its tail if it was long.
+	// Output is what the handler printed, its tail if it was long; of Added, what has enqueued the job if that was a schedule.
 	Output string
 }
 

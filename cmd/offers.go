@@ -68,7 +68,7 @@ func (a *app) completes(c *cobra.Command) {
 
 // byArgument and byFlag find the offers for an argument of this name, and for a flag's value.
 var (
-	byArgument = map[string]offers{"QUEUE": queueOffers, "TYPE": typeOffers, "ID": idOffers}
+	byArgument = map[string]offers{"QUEUE": queueOffers, "TYPE": typeOffers, "ID": idOffers, "NAME": scheduleOffers}
 	byFlag     = map[string]offers{
 		"queue": queueOffers, "type": typeOffers, "job": idOffers, "state": stateOffers, "worker": workerOffers,
 		"on-duplicate": func(l *lookUp) error { return l.add(texts(job.OnDuplicates)...) },
@@ -246,6 +246,34 @@ func idOffers(l *lookUp) error {
 		names = append(names, strconv.FormatInt(id, 10))
 	}
 	return l.add(names...)
+}
+
+// scheduleOffers are the schedules: those of the config, and those of other configs that can be paused as well.
+func scheduleOffers(l *lookUp) error {
+	c, err := l.config()
+	if err != nil {
+		return err
+	}
+	for _, s := range c.Schedules {
+		if err := l.add(s.Name); err != nil {
+			return err
+		}
+	}
+	if l.cmd.Name() == "run" {
+		return nil
+	}
+	i, err := connect(l.ctx, c)
+	if err != nil {
+		return err
+	}
+	defer i.close()
+	_, rows, err := i.timetable(l.ctx)
+	for name := range rows {
+		if err == nil {
+			err = l.add(name)
+		}
+	}
+	return err
 }
 
 func stateOffers(l *lookUp) error {

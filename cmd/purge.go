@@ -14,6 +14,7 @@ import (
 	"github.com/hipq/hipq/internal/notice"
 	"github.com/hipq/hipq/internal/null"
 	"github.com/hipq/hipq/internal/roster"
+	"github.com/hipq/hipq/internal/timetable"
 	"github.com/hipq/hipq/monitor"
 	"github.com/hipq/hipq/queue"
 )
@@ -175,6 +176,11 @@ func (p *purging) run(ctx context.Context) error {
 			return err
 		}
 	}
+	o.Before = p.now.Add(-p.i.ActivityKeep)
+	gone, err := timetable.New(p.i.db, p.i.Schedules).Purge(ctx, o.Before, o.DryRun)
+	if err := errors.Join(p.tell("schedules", "", gone, o.Before), err); err != nil {
+		return err
+	}
 	p.next("metrics")
 	o.Before = p.now.Add(-p.i.MetricsKeep)
 	hours, err := monitor.New(p.i.db).Purge(ctx, o)
@@ -235,7 +241,7 @@ func (p *purging) stopped(ctx context.Context, most string) error {
 func (p *purging) tell(what, queue string, count int64, before time.Time) error {
 	p.counted += count
 	things := map[string]string{
-		"activity": "activity entries", "workers": "workers", "metrics": "hours of metrics", "finished": "finished jobs", "failed": "failed jobs",
+		"activity": "activity entries", "workers": "workers", "schedules": "schedules of no config", "metrics": "hours of metrics", "finished": "finished jobs", "failed": "failed jobs",
 	}[what]
 	if queue != "" {
 		things += " of " + queue

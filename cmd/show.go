@@ -65,6 +65,8 @@ type lateAnswer struct {
 type shown struct {
 	job.JSON
 	Attempts []attempt `json:"attempts"`
+	// by is what has enqueued it, if the activity says so: a schedule.
+	by *string
 }
 
 func (a *app) runShow(cmd *cobra.Command, name string, id int64) error {
@@ -95,6 +97,9 @@ func (a *app) runShow(cmd *cobra.Command, name string, id int64) error {
 
 // note adds an entry to the attempt that it is about.
 func (s *shown) note(e activity.Entry) {
+	if e.State == activity.Added {
+		s.by = null.Text(e.Output)
+	}
 	if e.Attempt == 0 {
 		return
 	}

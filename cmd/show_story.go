@@ -14,6 +14,9 @@ func (s *shown) beginning(i *instance, j *job.Job) (said []string) {
 	if j.RetryOf != 0 {
 		added += fmt.Sprintf(", to repeat job %d", j.RetryOf)
 	}
+	if s.by != nil {
+		added += ", by " + *s.by
+	}
 	said = append(said, added)
 	switch first := len(s.Attempts) > 0; {
 	case first && s.Attempts[0].Attempt > 1:

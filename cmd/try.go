@@ -150,7 +150,7 @@ type tried struct {
 	Error   *string         `json:"error"`
 	// RetryTime is when the next attempt would begin; null where there would be none, or a retry handler would decide.
 	RetryTime *time.Time `json:"retry_time"`
-	TookMS    int64   `json:"took_ms"`
+	TookMS    int64      `json:"took_ms"`
 }
 
 func (a *app) printTry(i *instance, t job.Type, j *job.Job, o job.Outcome) error {

@@ -14,6 +14,7 @@ import (
 	"github.com/hipq/hipq/config"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/handler"
+	"github.com/hipq/hipq/queue/schedule"
 	"github.com/hipq/hipq/queue/worker"
 )
 
@@ -26,6 +27,8 @@ again. A second signal ends it at once.
 
 A queue whose table is not there, for it is new in the config, or somebody has dropped the table, is left out until hipq init
 has made it; the others are worked, and the exit code is 78.
+
+It also enqueues the jobs of the config's schedules, each slot's once over all hosts: see hipq schedules.
 
 Where there is no terminal, it says in short what cron should mail: which jobs failed for good, of each kind once an hour, over
 all hosts; due jobs of a type that nobody has handled for a day, once a day; an outage of the database, or that it is gone, at
@@ -107,8 +110,8 @@ func (a *app) runWork(cmd *cobra.Command, c *config.Config, names, types []strin
 	}
 	began := time.Now()
 	done, err := worker.Run(cmd.Context(), worker.Params{
-		Queues: queues, Options: i.Worker, Renewed: runners.guard.Extend, Unkilled: a.warnOfUnkilled, Log: a.logger(),
-		ID: w.ID, Host: w.Host, PID: w.PID,
+		Queues: queues, Schedules: i.schedulesOf(queues), Options: i.Worker, Renewed: runners.guard.Extend, Unkilled: a.warnOfUnkilled,
+		Log: a.logger(), ID: w.ID, Host: w.Host, PID: w.PID,
 	})
 	took := time.Since(began)
 	if done.Started > 0 { // not each minute, for what concerns no job
@@ -172,6 +175,16 @@ func (i *instance) workQueues(names, types []string, runners *runners) (queues [
 		}
 	}
 	return queues, unfit, nil
+}
+
+// schedulesOf are those of the config that enqueue in these queues.
+func (i *instance) schedulesOf(queues []worker.Queue) (all []schedule.Schedule) {
+	for _, s := range i.Schedules {
+		if slices.ContainsFunc(queues, func(q worker.Queue) bool { return q.Name == s.Queue }) {
+			all = append(all, s)
+		}
+	}
+	return all
 }
 
 // logger is for those who asked with -v.

@@ -74,6 +74,10 @@ func (b builder) config(s *shape) *Config {
 		b.queueName(i, section.Name, names, seen)
 		c.Queues = append(c.Queues, q)
 	}
+	scheduled := map[string]bool{}
+	for i, section := range s.Schedules {
+		c.Schedules = append(c.Schedules, b.schedule(i, section, c, scheduled))
+	}
 	return c
 }
 
@@ -211,14 +215,17 @@ func (b builder) noteDSN(dsn string, s databaseSection) {
 }
 
 func (b builder) location(text string) *time.Location {
-	zone := b.text("timezone", text, "UTC")
+	return b.zone("timezone", b.text("timezone", text, "UTC"))
+}
+
+func (b builder) zone(path, name string) *time.Location {
 	// "Local" would be another zone on each host
-	if zone != "Local" {
-		if l, err := time.LoadLocation(zone); err == nil {
+	if name != "Local" {
+		if l, err := time.LoadLocation(name); err == nil {
 			return l
 		}
 	}
-	b.refuse("timezone", "%s is not a time zone; write its name, such as UTC or Europe/Berlin", shown(zone))
+	b.refuse(path, "%s is not a time zone; write its name, such as UTC or Europe/Berlin", shown(name))
 	return time.UTC
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/hipq/hipq/monitor"
 	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/schedule"
 	"github.com/hipq/hipq/queue/worker"
 	"github.com/hipq/hipq/schema"
 )
@@ -59,6 +60,8 @@ type Config struct {
 	Warnings []string
 	// Queues are at least one, in the order of the file.
 	Queues []Queue
+	// Schedules are the recurring jobs, in the order of the file.
+	Schedules []schedule.Schedule
 }
 
 // Queue is one queue of the config, with what runs for its jobs.

@@ -143,6 +143,7 @@ queues:
   - name: q
     throttle_groups: {by: job_type, limits: {a: 1}}
     job_types: [{name: t, handler: `+handler+`}]
+schedules: [{name: s, when: "@daily", queue: q, type: t}]
 `, noEnv, nil) {
 			explained[key] = true
 		}
@@ -158,13 +159,13 @@ queues:
 	}
 }
 
-// leaves are the keys of a section that have values, with the queue q and the job type t.
+// leaves are the keys of a section that have values, with the queue q, the job type t and the schedule s.
 func leaves(path string, t reflect.Type) (keys []string) {
 	switch {
 	case t.Kind() == reflect.Pointer:
 		return leaves(path, t.Elem())
 	case t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Struct:
-		return leaves(path+map[string]string{"queues": ".q"}[path]+strings.Repeat(".t", strings.Count(path, "job_types")), t.Elem())
+		return leaves(path+map[string]string{"queues": ".q", "schedules": ".s"}[path]+strings.Repeat(".t", strings.Count(path, "job_types")), t.Elem())
 	case t.Kind() == reflect.Struct:
 		for _, key := range knownKeys(t) {
 			field, _ := fieldOf(t, key)

@@ -21,6 +21,7 @@ func TestExampleLoads(t *testing.T) {
 	// What it shows outside of the queues is what holds without it.
 	want := mustLoad(t, minimal)
 	want.File, want.Database.Path, want.Queues = got.File, filepath.Join(filepath.Dir(got.File), "hipq.db"), got.Queues
+	want.Schedules = got.Schedules
 	want.Alert.Queues = got.Alert.Queues
 	if diff := diff(want, got); diff != "" {
 		t.Errorf("(-default +example):\n%s", diff)

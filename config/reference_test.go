@@ -61,6 +61,7 @@ var headings = []struct{ section, heading, about string }{
 	{"jobAlertSection", "`alert` of a queue or a job type", "The nearest wins, limit by limit."},
 	{"groupsSection", "`throttle_groups`", "Of a queue."},
 	{"jobTypeSection", "`job_types`", "Of a queue: a list; each of them has these keys."},
+	{"scheduleSection", "`schedules`", "A list; each of them has these keys."},
 	{"handlerSection", "`handler`", "Of a job type."},
 	{"httpSection", "`http`", "Of a `handler`."},
 	{"retryHandlerSection", "`retry_handler`", "Of the instance, a queue or a job type: the nearest wins."},
@@ -142,7 +143,8 @@ func built(t *testing.T, path []string, text string) (*Config, error) {
 	t.Helper()
 	jobType := map[string]any{"name": "compress", "handler": map[string]any{"exec": []any{"true"}}}
 	queue := map[string]any{"name": "files", "job_types": []any{jobType}}
-	at := map[string]any{"name": "shop", "queues": []any{queue}}
+	schedule := map[string]any{"name": "nightly", "when": "@daily", "queue": "files", "type": "compress"}
+	at := map[string]any{"name": "shop", "queues": []any{queue}, "schedules": []any{schedule}}
 	content := at
 	for i, key := range path {
 		if i == len(path)-1 {

@@ -21,6 +21,7 @@ type shape struct {
 	Alert           alertSection         `mapstructure:"alert"`
 	Mail            string               `mapstructure:"mail"`
 	Queues          []queueSection       `mapstructure:"queues"`
+	Schedules       []scheduleSection    `mapstructure:"schedules"`
 }
 
 type databaseSection struct {
@@ -146,6 +147,21 @@ type jobTypeSection struct {
 	Async          string               `mapstructure:"async"`
 	Concurrency    string               `mapstructure:"concurrency"`
 	Handler        *handlerSection      `mapstructure:"handler"`
+}
+
+type scheduleSection struct {
+	Name           string `mapstructure:"name"`
+	When           string `mapstructure:"when"`
+	Zone           string `mapstructure:"zone"`
+	Queue          string `mapstructure:"queue"`
+	Type           string `mapstructure:"type"`
+	Data           string `mapstructure:"data"`
+	Key            string `mapstructure:"key"`
+	Jitter         string `mapstructure:"jitter"`
+	Missed         string `mapstructure:"missed"`
+	Priority       string `mapstructure:"priority"`
+	Timeout        string `mapstructure:"timeout"`
+	ThrottleFactor string `mapstructure:"throttle_factor"`
 }
 
 type handlerSection struct {

@@ -72,7 +72,7 @@ func (q *Queue) addChunk(ctx context.Context, prepared []job.New) (added []Added
 				return err
 			}
 		}
-		all, err := q.add(ctx, tx, types, prepared, tries > 1)
+		all, err := q.add(ctx, tx, types, prepared, tries > 1, "")
 		if err == nil {
 			added = all
 		}
@@ -122,7 +122,7 @@ func (q *Queue) EnqueueTx(ctx context.Context, tx *sql.Tx, jobs ...job.New) ([]A
 	types := q.typesIn(joined)
 	for len(prepared) > 0 {
 		n := chunk(prepared)
-		batch, err := q.add(ctx, joined, types, prepared[:n], false)
+		batch, err := q.add(ctx, joined, types, prepared[:n], false, "")
 		if err != nil {
 			return nil, fmt.Errorf("enqueue in %s: %w", q.Name, err)
 		}
@@ -171,7 +171,9 @@ func (q *Queue) scheduled(j job.New, now time.Time) time.Time {
 //
 // byKey inserts them in the order of their keys, in one statement: so those who enqueue the same keys don't lock them crosswise again. It isn't
 // the rule, for of jobs that are alike in all else the one that was added first runs first.
-func (q *Queue) add(ctx context.Context, tx *engine.Tx, types typesIn, prepared []job.New, byKey bool) ([]Added, error) {
+//
+// by goes to the activity: what enqueues the jobs, if it is nobody's program.
+func (q *Queue) add(ctx context.Context, tx *engine.Tx, types typesIn, prepared []job.New, byKey bool, by string) ([]Added, error) {
 	added, jobs := make([]Added, len(prepared)), make([]job.New, len(prepared))
 	for i, j := range prepared {
 		t, err := types.get(ctx, j.Type)
@@ -222,7 +224,7 @@ func (q *Queue) add(ctx context.Context, tx *engine.Tx, types typesIn, prepared 
 	for at, first := range twins {
 		added[at] = Added{ID: added[first].ID, Key: jobs[at].Key, Duplicate: true, Replaced: jobs[at].OnDuplicate == job.ReplaceDuplicate}
 	}
-	return added, record.Entries(ctx, tx, q.db, q.addedEntries(jobs, added))
+	return added, record.Entries(ctx, tx, q.db, q.addedEntries(jobs, added, by))
 }
 
 // distinct gives the indexes of the jobs with a type and key of their own, and for the others that of the first alike,
@@ -292,12 +294,13 @@ func (q *Queue) replace(ctx context.Context, tx *engine.Tx, id int64, j job.New)
 	return n == 1, err
 }
 
-func (q *Queue) addedEntries(jobs []job.New, added []Added) []activity.Entry {
+func (q *Queue) addedEntries(jobs []job.New, added []Added, by string) []activity.Entry {
 	entries := make([]activity.Entry, 0, len(jobs))
 	for i, a := range added {
 		if !a.Duplicate {
 			entries = append(entries, activity.Entry{
 				Kind: activity.Job, State: activity.Added, Queue: q.Name, JobID: a.ID, JobType: jobs[i].Type, JobKey: a.Key,
+				Output: by,
 			})
 		}
 	}

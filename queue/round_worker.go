@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/internal/rounds"
+	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/schema"
 )
 
@@ -19,6 +21,19 @@ func (q workerSide) DB() *schema.DB { return q.db }
 
 // TakesTurns implements rounds.Queue.
 func (q workerSide) TakesTurns() bool { return q.takesTurns() }
+
+// Enqueue implements rounds.Queue.
+func (q workerSide) Enqueue(ctx context.Context, tx *engine.Tx, j job.New, by string) (id int64, isNew bool, err error) {
+	prepared, err := q.prepare([]job.New{j})
+	if err != nil {
+		return 0, false, err
+	}
+	added, err := q.add(ctx, tx, q.typesIn(tx), prepared, false, by)
+	if err != nil {
+		return 0, false, fmt.Errorf("enqueue in %s: %w", q.Name, err)
+	}
+	return added[0].ID, !added[0].Duplicate, nil
+}
 
 // Stopping implements rounds.Queue.
 func (q workerSide) Stopping(ctx context.Context, workerID string) (ids []int64, err error) {

@@ -33,10 +33,13 @@ type unit struct {
 }
 
 func (db *DB) units(queues []Queue) ([]unit, error) {
-	all := []string{db.Activity(), db.Metrics(), db.Hours(), db.HostHours(), db.Workers(), db.Queues(), db.JobTypes(), db.Notices()}
+	all := []string{
+		db.Activity(), db.Metrics(), db.Hours(), db.HostHours(), db.Workers(), db.Queues(), db.JobTypes(), db.Notices(), db.Schedules(),
+	}
 	units := []unit{{kind: "instance", queue: noQueue, tables: all, replace: strings.NewReplacer(
 		"{activity}", db.Activity(), "{metrics}", db.Metrics(), "{hours}", db.Hours(),
-		"{host_hours}", db.HostHours(), "{workers}", db.Workers(), "{queues}", db.Queues(), "{job_types}", db.JobTypes(), "{notices}", db.Notices())}}
+		"{host_hours}", db.HostHours(), "{workers}", db.Workers(), "{queues}", db.Queues(), "{job_types}", db.JobTypes(), "{notices}", db.Notices(),
+		"{schedules}", db.Schedules())}}
 	for _, q := range queues {
 		table, err := db.CheckQueue(q.Name)
 		if err != nil {

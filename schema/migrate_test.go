@@ -21,7 +21,7 @@ func TestMigrateGoesOn(t *testing.T) {
 			t.Error("tables of version 1 pass for up to date")
 		}
 		changed, err := db.Migrate(t.Context(), emails)
-		if err != nil || len(changed) != 9 {
+		if err != nil || len(changed) != 10 {
 			t.Errorf("changed %v: %v", changed, err)
 		}
 		if err := db.Check(t.Context(), emails); err != nil {
@@ -36,8 +36,8 @@ func TestInstanceLayout3KeepsRows(t *testing.T) {
 		db := dbtest.Open(t, driver, source, "emails")
 		emails := []schema.Queue{{Name: "emails"}}
 		before := []string{
-			"DROP TABLE shop_host_hours", "DROP TABLE shop_notices",
-			"DELETE FROM hipq_tables WHERE table_name IN ('shop_host_hours', 'shop_notices')",
+			"DROP TABLE shop_host_hours", "DROP TABLE shop_notices", "DROP TABLE shop_schedules",
+			"DELETE FROM hipq_tables WHERE table_name IN ('shop_host_hours', 'shop_notices', 'shop_schedules')",
 		}
 		for table, columns := range map[string]string{
 			"shop_hours": "gap_ms gap_from digest", "shop_workers": "started",
@@ -55,12 +55,36 @@ func TestInstanceLayout3KeepsRows(t *testing.T) {
 		if err := db.Check(t.Context(), emails); err == nil {
 			t.Error("tables of version 2 pass for up to date")
 		}
-		if changed, err := db.Migrate(t.Context(), emails); err != nil || len(changed) != 8 {
+		if changed, err := db.Migrate(t.Context(), emails); err != nil || len(changed) != 9 {
 			t.Errorf("changed %v: %v", changed, err)
 		}
 		var n int
 		err := db.GetContext(t.Context(), &n, "SELECT COUNT(*) FROM shop_hours h JOIN shop_metrics m ON m.hour = h.hour JOIN shop_workers w"+
 			" WHERE gap_ms IS NULL AND digest IS NULL AND m.started = 7 AND backlog = 1 AND held IS NULL AND throttle_used IS NULL AND w.started IS NULL")
+		if err != nil || n != 1 {
+			t.Errorf("%d rows are as they were: %v", n, err)
+		}
+		if err := db.Check(t.Context(), emails); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// Layout 4 of the instance has the table of schedules besides; what is in the others stays.
+func TestInstanceLayout4(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, driver, source string) {
+		db := dbtest.Open(t, driver, source, "emails")
+		emails := []schema.Queue{{Name: "emails"}}
+		execute(t, db, "DROP TABLE shop_schedules", "DELETE FROM hipq_tables WHERE table_name = 'shop_schedules'",
+			"UPDATE hipq_tables SET version = 3 WHERE queue = 'NONE'", "INSERT INTO shop_notices (notice, said_time) VALUES ('n', '2026-01-01 00:00:00')")
+		if err := db.Check(t.Context(), emails); err == nil {
+			t.Error("tables of version 3 pass for up to date")
+		}
+		if changed, err := db.Migrate(t.Context(), emails); err != nil || len(changed) != 9 {
+			t.Errorf("changed %v: %v", changed, err)
+		}
+		var n int
+		err := db.GetContext(t.Context(), &n, "SELECT COUNT(*) FROM shop_notices LEFT JOIN shop_schedules ON name = 's' WHERE name IS NULL")
 		if err != nil || n != 1 {
 			t.Errorf("%d rows are as they were: %v", n, err)
 		}

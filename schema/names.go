@@ -26,9 +26,12 @@ const (
 	queuesTable    = "queues"
 	typesTable     = "job_types"
 	noticesTable   = "notices"
+	schedulesTable = "schedules"
 )
 
-var instanceTables = []string{activityTable, metricsTable, hoursTable, hostHoursTable, workersTable, queuesTable, typesTable, noticesTable}
+var instanceTables = []string{
+	activityTable, metricsTable, hoursTable, hostHoursTable, workersTable, queuesTable, typesTable, noticesTable, schedulesTable,
+}
 
 // The allow-lists: a letter first, then at most so many bytes in all. A name that passes goes into SQL as it stands, so
 // nothing that needs quoting may pass. They are no regular expressions, for those with counts take each start of the program
@@ -146,3 +149,6 @@ func (n Names) JobTypes() string { return n.table(n.instance, typesTable) }
 
 // Notices is the name of the table of what cron has mailed of late.
 func (n Names) Notices() string { return n.table(n.instance, noticesTable) }
+
+// Schedules is the name of the table of recurring jobs.
+func (n Names) Schedules() string { return n.table(n.instance, schedulesTable) }

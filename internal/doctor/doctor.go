@@ -97,6 +97,7 @@ func checks(driver string) []check {
 		check{"lock_query", lookAtLockQuery},
 		check{"sizes", lookAtSizes},
 		check{"workers", lookAtWorkers},
+		check{"schedules", lookAtSchedules},
 		check{"promise_no_job_lost", promiseNoJobLost},
 		check{"promise_one_worker", promiseOneWorker},
 		check{"promise_limits", promiseLimits},

@@ -5,6 +5,7 @@ package rounds
 import (
 	"context"
 
+	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/internal/roster"
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/schema"
@@ -51,6 +52,10 @@ type Queue interface {
 	Upkeep(ctx context.Context, w roster.Worker, l Look, types []string, dead func(workerID string)) (more bool, err error)
 	// Stopping are the jobs that a worker runs and is asked to stop.
 	Stopping(ctx context.Context, workerID string) ([]int64, error)
+
+	// Enqueue adds a job in a transaction of the worker's own: the job of a schedule's slot. by says in the activity where it comes
+	// from. isNew is false if a job with its key is there that is not final: then the id is that one's.
+	Enqueue(ctx context.Context, tx *engine.Tx, j job.New, by string) (id int64, isNew bool, err error)
 }
 
 // Candidates are the due jobs of some types, as one worker knows them: a queue has made them, and reads in them in its

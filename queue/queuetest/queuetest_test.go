@@ -16,6 +16,7 @@ import (
 	"github.com/hipq/hipq/queue/handler"
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/queue/queuetest"
+	"github.com/hipq/hipq/queue/schedule"
 	"github.com/hipq/hipq/queue/worker"
 	"github.com/hipq/hipq/schema"
 )
@@ -303,6 +304,26 @@ func TestWindows(t *testing.T) {
 	emails.WantOnly(job.New{At: opening}, job.New{At: opening})
 	in.WorkUntil(opening.Add(time.Hour), p)
 	wantTimes(t, at, []time.Time{opening, opening})
+}
+
+// Recurring jobs come when the clock shows their slots.
+func TestSchedules(t *testing.T) {
+	t.Parallel()
+	in := queuetest.New(t, "shop", queue.Options{Name: "emails"})
+	in.Clock.Set(time.Date(2026, time.March, 28, 11, 30, 0, 0, time.UTC))
+	hourly, err := schedule.ParseSpec("@hourly")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var at []time.Time
+	p := sending(in.Queue("emails"), func(_ context.Context, j *job.Job) error {
+		at = append(at, in.Clock.Now())
+		return nil
+	})
+	p.Schedules = []schedule.Schedule{{Name: "digest", Spec: hourly, Queue: "emails", Job: job.New{Type: "send"}}}
+	in.WorkUntil(in.Clock.Now().Add(2*time.Hour), p)
+	noon := time.Date(2026, time.March, 28, 12, 0, 0, 0, time.UTC)
+	wantTimes(t, at, []time.Time{noon, noon.Add(time.Hour)})
 }
 
 // Of a queue with a rate so many jobs start as it allows, and the others when the clock has come so far. The worker waits for

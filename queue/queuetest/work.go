@@ -77,6 +77,9 @@ func (in *Instance) next(p worker.Params) (next time.Time) {
 			sooner(now.Add(why.RateWait()))
 		}
 	}
+	for _, s := range p.Schedules {
+		sooner(s.Next(now))
+	}
 	// the clock has milliseconds
 	if rounded := next.Truncate(time.Millisecond); rounded.Before(next) {
 		next = rounded.Add(time.Millisecond)

@@ -96,6 +96,18 @@ func (p Params) check() error {
 	if slices.ContainsFunc(p.Middleware, func(m handler.Middleware) bool { return m == nil }) {
 		return errors.New("a Middleware is nil")
 	}
+	scheduled := map[string]bool{}
+	for _, s := range p.Schedules {
+		switch err := s.Check(); {
+		case err != nil:
+			return err
+		case scheduled[s.Name]:
+			return fmt.Errorf("schedule %s is there twice", s.Name)
+		case !known[s.Queue]:
+			return fmt.Errorf("the queue %q of schedule %s is none of Queues", s.Queue, s.Name)
+		}
+		scheduled[s.Name] = true
+	}
 	for _, n := range []struct {
 		name  string
 		value int64

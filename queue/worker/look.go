@@ -21,6 +21,9 @@ func (w *worker) nothingToDo(ctx context.Context) (bool, error) {
 	if dead, err := w.roster.AnyDead(ctx); dead || err != nil {
 		return false, err
 	}
+	if w.anyDue(ctx) {
+		return false, nil
+	}
 	for _, s := range w.sources {
 		if s.gone != nil {
 			continue
@@ -53,6 +56,9 @@ func (w *worker) look(accepting bool) {
 		w.changed = w.changed && len(w.toLook) < len(w.sources)
 		if accepting && !w.burying {
 			w.bury()
+		}
+		if accepting {
+			w.tend()
 		}
 	}
 	for w.untilNextSource() <= 0 {

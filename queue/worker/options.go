@@ -9,6 +9,7 @@ import (
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/handler"
 	"github.com/hipq/hipq/queue/job"
+	"github.com/hipq/hipq/queue/schedule"
 )
 
 // Options bound what a worker takes on. It is a section of the config, so its fields have the config's names. What is 0 is that
@@ -45,6 +46,9 @@ type Queue struct {
 type Params struct {
 	// Queues there must be, all of one schema.DB.
 	Queues []Queue
+	// Schedules are the recurring jobs that it enqueues, into Queues: each slot's once, over all workers that have the schedule. All
+	// workers of a queue should have the same ones.
+	Schedules []schedule.Schedule
 	Options
 	// Middleware is around all handlers, the first outermost: handler.With.
 	Middleware []handler.Middleware

@@ -20,6 +20,7 @@ import (
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/internal/roster"
+	"github.com/hipq/hipq/internal/timetable"
 	"github.com/hipq/hipq/schema"
 )
 
@@ -83,7 +84,13 @@ type worker struct {
 	searched  map[string]bool
 	// balancing says that slots are being claimed or left.
 	balancing bool
-	// changed says that jobs were settled since: a retry may be due at once.
+	// timetable has the Schedules; tendAt is when to look at it again, tending that it is being seen to, and untended what has kept
+	// that from being done.
+	timetable *timetable.Timetable
+	tendAt    time.Time
+	tending   bool
+	untended  error
+	// changed says that jobs were settled since, or enqueued by a schedule: one may be due at once.
 	changed bool
 	// pausedUntil is until when the database is left alone, after it didn't answer.
 	pausedUntil time.Time
@@ -105,7 +112,8 @@ func newWorker(p Params) (*worker, error) {
 	db := p.Queues[0].Rounds().DB()
 	w := &worker{
 		Params: p, self: roster.Worker{ID: p.ID, Host: p.Host, PID: p.PID}, db: db, roster: roster.New(db),
-		ended: make(chan ended, p.Concurrency), landed: make(chan func() error), searched: map[string]bool{},
+		timetable: timetable.New(db, p.Schedules),
+		ended:     make(chan ended, p.Concurrency), landed: make(chan func() error), searched: map[string]bool{},
 	}
 	w.host = w.addLane("", nil, p.Concurrency)
 	for _, q := range p.Queues {
@@ -179,7 +187,7 @@ func (w *worker) bounded(ctx context.Context, most time.Duration, do func(contex
 
 // live registers the worker, lets begin start it off, and loops until it is done, under a lock that is renewed all the while.
 func (w *worker) live(ctx context.Context, begin func() error) (_ Summary, err error) {
-	defer func() { err = w.withLeftOut(err) }()
+	defer func() { err = w.withUntended(w.withLeftOut(err)) }()
 	// what a job needs to be settled in order goes on when ctx has ended
 	work, stopWork := context.WithCancelCause(engine.Hearing(context.WithoutCancel(ctx), w.miss))
 	defer stopWork(nil)

@@ -1,0 +1,278 @@
+package cmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hipq/hipq/internal/null"
+	"github.com/hipq/hipq/internal/timetable"
+	"github.com/hipq/hipq/queue/schedule"
+)
+
+const schedulesLong = `Lists the recurring jobs: when their slots are, which one was last and which is next, and the job that the last one has led
+to. Those of the config come with those that the database has of other configs. hipq work enqueues the jobs; pause and resume
+hold one back, and run enqueues its job now.
+
+Exit codes: 0 done · 1 with --dry-run: nothing would change · 64 usage · 75 the database is unreachable or busy · 78 configuration.`
+
+func (a *app) schedulesCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:        "schedules",
+		Short:      "List the recurring jobs; pause, resume or run one",
+		Long:       schedulesLong,
+		Example:    "  hipq schedules\n  hipq schedules pause nightly-report\n  hipq schedules run nightly-report",
+		SuggestFor: []string{"cron", "recurring", "timetable", "periodic"},
+		RunE:       func(cmd *cobra.Command, _ []string) error { return a.listSchedules(cmd) },
+		Args: func(c *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return nil
+			}
+			return checkCommand(c, args)
+		},
+	}
+	c.AddCommand(a.schedulePauseCommand(scheduling{
+		verb: "pause", done: "paused", so: "paused", do: (*timetable.Timetable).Pause, paused: true,
+	}, "Hold schedules back", "The slots of a paused schedule pass by: nobody makes up for them.", "stop", "hold", "disable"))
+	c.AddCommand(a.schedulePauseCommand(scheduling{
+		verb: "resume", done: "resumed", so: "not paused", do: (*timetable.Timetable).Resume,
+	}, "Let schedules go on", "A schedule goes on with its next slot from now.", "unpause", "continue", "enable"))
+	c.AddCommand(a.scheduleRunCommand())
+	return c
+}
+
+// scheduled is a schedule as hipq schedules lists it.
+type scheduled struct {
+	Name     string  `json:"name"`
+	When     string  `json:"when"`
+	Queue    string  `json:"queue"`
+	JobType  string  `json:"job_type"`
+	Missed   *string `json:"missed"`
+	Paused   bool    `json:"paused"`
+	InConfig bool    `json:"in_config"`
+	// LastSlot is the last one that has led to a job, LastJobID which; null before the first. NextSlot is null of one that is paused.
+	LastSlot  *time.Time `json:"last_slot"`
+	LastJobID *int64     `json:"last_job_id"`
+	NextSlot  *time.Time `json:"next_slot"`
+	// OverdueMS is for how long a slot has been waiting for a worker to see to it.
+	OverdueMS int64 `json:"overdue_ms"`
+}
+
+// timetable is that of the config's schedules, and its rows by name.
+func (i *instance) timetable(ctx context.Context) (t *timetable.Timetable, rows map[string]timetable.Row, err error) {
+	t = timetable.New(i.db, i.Schedules)
+	list, err := t.Rows(ctx)
+	rows = make(map[string]timetable.Row, len(list))
+	for _, r := range list {
+		rows[r.Name] = r
+	}
+	return t, rows, err
+}
+
+// scheduleNames are those of the config, and those that the database has besides.
+func (i *instance) scheduleNames(rows map[string]timetable.Row) (names []string) {
+	for _, s := range i.Schedules {
+		names = append(names, s.Name)
+	}
+	for name := range rows {
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// schedule finds one of the config.
+func (i *instance) schedule(name string) *schedule.Schedule {
+	n := slices.IndexFunc(i.Schedules, func(s schedule.Schedule) bool { return s.Name == name })
+	if n < 0 {
+		return nil
+	}
+	return &i.Schedules[n]
+}
+
+func (a *app) listSchedules(cmd *cobra.Command) error {
+	i, err := a.open(cmd)
+	if err != nil {
+		return err
+	}
+	defer i.close()
+	_, rows, err := i.timetable(cmd.Context())
+	if err != nil {
+		return err
+	}
+	now, err := i.db.Clock(cmd.Context())
+	if err != nil {
+		return err
+	}
+	a.page()
+	t := newTable(a.out, "SCHEDULE", "WHEN", "QUEUE", "TYPE", i.zoned("LAST SLOT"), "JOB", i.zoned("NEXT SLOT"), "REMARK").
+		narrowing([]string{"SCHEDULE", "TYPE", "REMARK"}, []string{"JOB", "QUEUE"})
+	for _, name := range i.scheduleNames(rows) {
+		s := i.scheduled(name, rows, now)
+		if a.json {
+			if err := a.printJSON(s); err != nil {
+				return err
+			}
+			continue
+		}
+		last, job, next := "–", "–", "–"
+		if s.LastSlot != nil {
+			last, job = i.localCell(*s.LastSlot), strconv.FormatInt(*s.LastJobID, 10)
+		}
+		if s.NextSlot != nil {
+			next = i.localCell(*s.NextSlot)
+		}
+		if err := t.row(s.Name, s.When, s.Queue, s.JobType, last, job, next, s.remark()); err != nil {
+			return err
+		}
+	}
+	if a.json {
+		return nil
+	}
+	return t.end()
+}
+
+// scheduled is a schedule of the config, as the database has it, or one of another config.
+func (i *instance) scheduled(name string, rows map[string]timetable.Row, now time.Time) scheduled {
+	row, known := rows[name]
+	next := row.NextSlot.Time
+	out := scheduled{
+		Name: name, When: row.Spec, Queue: row.Queue, JobType: row.JobType, Paused: row.Paused, OverdueMS: row.Overdue(now).Milliseconds(),
+		LastSlot: utc(row.LastSlot.Time), LastJobID: null.If(row.LastSlot.IsZero(), row.LastJobID),
+	}
+	if s := i.schedule(name); s != nil {
+		missed := string(s.Missed)
+		out.InConfig, out.Queue, out.JobType, out.Missed = true, s.Queue, s.Job.Type, &missed
+		out.When = timetable.SpecOf(*s)
+		var r *timetable.Row
+		if known {
+			r = &row
+		}
+		next = timetable.Next(*s, r, now)
+	}
+	if !out.Paused {
+		out.NextSlot = utc(next)
+	}
+	return out
+}
+
+func (s scheduled) remark() string {
+	switch late := time.Duration(s.OverdueMS) * time.Millisecond; {
+	case s.Paused && !s.InConfig:
+		return "paused, not in this config"
+	case s.Paused:
+		return "paused"
+	case !s.InConfig:
+		return "not in this config"
+	case late > timetable.OverdueFor:
+		return "overdue for " + late.Round(time.Second).String() + ": does hipq work run?"
+	}
+	return "–"
+}
+
+// scheduling is what to do to a schedule, and the words for it.
+type scheduling struct {
+	verb, done, so string
+	do             func(t *timetable.Timetable, ctx context.Context, name string) (changed bool, err error)
+	paused, dryRun bool
+}
+
+// scheduleChanged is what was done to a schedule, or would be.
+type scheduleChanged struct {
+	Schedule string `json:"schedule"`
+	Paused   bool   `json:"paused"`
+	Result   string `json:"result"`
+	DryRun   bool   `json:"dry_run"`
+}
+
+func (a *app) schedulePauseCommand(s scheduling, short, long string, others ...string) *cobra.Command {
+	c := &cobra.Command{
+		Use:   s.verb + " NAME…",
+		Short: short,
+		Long: long + ` On all hosts, and until it is changed again. It may be repeated.
+
+Exit codes: 0 done, or it was so already · 1 with --dry-run: nothing would change · 64 usage · 75 the database is
+unreachable or busy · 78 configuration.`,
+		Example:    "  hipq schedules " + s.verb + " nightly-report",
+		SuggestFor: others,
+		RunE:       func(cmd *cobra.Command, args []string) error { return a.runScheduling(cmd, args, s) },
+	}
+	c.Flags().BoolVar(&s.dryRun, "dry-run", false, dryRunUsage)
+	return c
+}
+
+// knownSchedules opens the instance with all of the config's schedules in the database, and refuses other names.
+func (a *app) knownSchedules(cmd *cobra.Command, names []string, learn bool) (*instance, *timetable.Timetable, map[string]timetable.Row, error) {
+	i, err := a.open(cmd)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	t, rows, err := i.timetable(cmd.Context())
+	if err == nil && learn {
+		rows, _, err = t.Learn(cmd.Context())
+	}
+	known := i.scheduleNames(rows)
+	for _, name := range names {
+		if err == nil && !slices.Contains(known, name) {
+			err = usage(unknownName{fmt.Errorf("unknown schedule: %q; known are %s", name, and(known)), name, known})
+		}
+	}
+	if err != nil {
+		i.close()
+		return nil, nil, nil, err
+	}
+	return i, t, rows, nil
+}
+
+func (a *app) runScheduling(cmd *cobra.Command, names []string, s scheduling) error {
+	i, t, rows, err := a.knownSchedules(cmd, names, !s.dryRun)
+	if err != nil {
+		return err
+	}
+	defer i.close()
+	var nothing []error
+	for _, name := range names {
+		done := scheduleChanged{Schedule: name, Paused: s.paused, Result: s.done, DryRun: s.dryRun}
+		changes := rows[name].Paused != s.paused
+		if !s.dryRun {
+			if changes, err = s.do(t, cmd.Context(), name); err != nil {
+				return err
+			}
+		}
+		if !changes {
+			done.Result = already
+			if s.dryRun {
+				nothing = append(nothing, fmt.Errorf("schedules %s: it would change nothing, for %s is %s", s.verb, name, s.so))
+			}
+		}
+		if err := a.printScheduling(done, s); err != nil {
+			return err
+		}
+	}
+	if len(nothing) == len(names) {
+		return errors.Join(nothing...)
+	}
+	return nil
+}
+
+func (a *app) printScheduling(done scheduleChanged, s scheduling) error {
+	switch {
+	case a.json:
+		return a.printJSON(done)
+	case s.dryRun && done.Result != already:
+		a.out.line("would %s %s", s.verb, done.Schedule)
+	case s.dryRun, !a.onTerminal():
+	case done.Result == already:
+		a.out.line("%s was %s before", done.Schedule, s.so)
+	default:
+		a.out.line("%s %s", s.done, done.Schedule)
+	}
+	return nil
+}

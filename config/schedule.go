@@ -1,0 +1,112 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hipq/hipq/queue/job"
+	"github.com/hipq/hipq/queue/schedule"
+)
+
+// schedule reads the i-th schedule, whose queue is one of c's. seen are the names of those before it.
+func (b builder) schedule(i int, s scheduleSection, c *Config, seen map[string]bool) schedule.Schedule {
+	path := element("schedules", i, s.Name)
+	before := len(b.errs)
+	o := schedule.Schedule{
+		Name:     b.text(path+".name", s.Name, ""),
+		Spec:     b.spec(path+".when", s.When),
+		Location: c.Location,
+		Queue:    b.text(path+".queue", s.Queue, ""),
+		Jitter:   b.seconds(path+".jitter", s.Jitter, 0, 0),
+		Missed:   oneOf(b, path+".missed", s.Missed, schedule.Latest, schedule.Skip, schedule.All),
+		Job: job.New{
+			Type: b.text(path+".type", s.Type, ""),
+			Data: b.text(path+".data", s.Data, ""),
+			Key:  b.text(path+".key", s.Key, ""),
+		},
+	}
+	b.scheduleName(fmt.Sprintf("schedules[%d].name", i), s.Name, seen)
+	b.outer[path+".zone"] = "timezone"
+	if zone := b.text(path+".zone", s.Zone, c.Location.String()); s.Zone != "" {
+		o.Location = b.zone(path+".zone", zone)
+	}
+	b.scheduled(path, s, c)
+	b.override(path, s, &o.Job)
+	if len(b.errs) == before { // what is left of the package's own rules
+		if err := o.Check(); err != nil {
+			b.refuseName(path, s.Data, err)
+		}
+	}
+	return o
+}
+
+func (b builder) scheduleName(at, name string, seen map[string]bool) {
+	switch {
+	case name == "":
+		b.missing(at, "; every schedule needs a name")
+	case seen[name]:
+		b.refuse(at, "%s is the name of an earlier schedule already", shown(name))
+	default:
+		if err := schedule.CheckName(name); err != nil {
+			b.refuseName(at, name, err)
+		}
+	}
+	seen[name] = true
+}
+
+func (b builder) spec(path, text string) schedule.Spec {
+	if text == "" {
+		b.missing(path, `; write the five fields of a crontab, such as "30 2 * * *", or @hourly, @daily, @every 10m`)
+		return schedule.Spec{}
+	}
+	spec, err := schedule.ParseSpec(text)
+	if err != nil {
+		b.refuseName(path, text, err)
+	}
+	b.note(path, spec.String(), text)
+	return spec
+}
+
+// scheduled refuses a queue that the config doesn't have, and a type where only those of the config are allowed.
+func (b builder) scheduled(path string, s scheduleSection, c *Config) {
+	names := make([]string, len(c.Queues))
+	for n, q := range c.Queues {
+		names[n] = q.Name
+	}
+	n := slices.Index(names, s.Queue)
+	switch {
+	case s.Queue == "":
+		b.missing(path+".queue", "; write the name of one of the queues")
+	case n < 0:
+		b.refuse(path+".queue", "%s is no queue of this config; it has %s", shown(s.Queue), strings.Join(names, ", "))
+	}
+	switch {
+	case s.Type == "":
+		b.missing(path+".type", "; write the type of its jobs")
+	case n >= 0 && c.Queues[n].StrictTypes && !slices.ContainsFunc(c.Queues[n].Types, func(t job.Type) bool { return t.Name == s.Type }):
+		b.refuse(path+".type", "%s is none of the job types of %s, which takes no others (strict_types)", shown(s.Type), s.Queue)
+	case n >= 0 && c.Queues[n].RefuseWeightless && weightless(s.ThrottleFactor):
+		b.refuse(path+".throttle_factor", "0 would pass the limits by, which queues.%s.allow_weightless: false refuses", s.Queue)
+	}
+}
+
+// override reads what a schedule's jobs have instead of their type's.
+func (b builder) override(path string, s scheduleSection, j *job.New) {
+	whole := func(key, text string, low int) *int {
+		if text == "" {
+			b.note(path+key, nil, "")
+			return nil
+		}
+		n := b.integer(path+key, text, 0, low, maxInt)
+		return &n
+	}
+	j.Priority = whole(".priority", s.Priority, -maxInt)
+	j.ThrottleFactor = whole(".throttle_factor", s.ThrottleFactor, 0)
+	if s.Timeout == "" {
+		b.note(path+".timeout", nil, "")
+	} else {
+		j.Timeout = b.timeout(path+".timeout", s.Timeout, time.Second)
+	}
+}

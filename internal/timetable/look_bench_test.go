@@ -1,0 +1,33 @@
+package timetable_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/hipq/hipq/internal/dbtest"
+	"github.com/hipq/hipq/internal/timetable"
+	"github.com/hipq/hipq/queue/schedule"
+)
+
+// BenchmarkLook is what a tick asks of a thousand schedules, of which none is due.
+func BenchmarkLook(b *testing.B) {
+	for driver, source := range map[string]func(testing.TB) string{"sqlite": dbtest.SQLite, "mysql": dbtest.MySQL} {
+		for _, n := range []int{1, 1000} {
+			b.Run(fmt.Sprintf("%s/%d", driver, n), func(b *testing.B) {
+				var all []schedule.Schedule
+				for i := range n {
+					all = append(all, of(b, fmt.Sprintf("s%d", i), "@yearly"))
+				}
+				t := timetable.New(dbtest.Open(b, driver, source(b), "emails"), all)
+				if _, _, err := t.Learn(b.Context()); err != nil {
+					b.Fatal(err)
+				}
+				for b.Loop() {
+					if look, err := t.Look(b.Context()); err != nil || look.Due {
+						b.Fatalf("%+v, %v", look, err)
+					}
+				}
+			})
+		}
+	}
+}

@@ -1,0 +1,183 @@
+package timetable
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"time"
+
+	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/internal/rounds"
+	"github.com/hipq/hipq/queue/schedule"
+)
+
+// Tended is what Tend has done.
+type Tended struct {
+	// Jobs is how many jobs were enqueued.
+	Jobs int
+	// Failed has the schedules that could not be seen to, by name. They are due as before.
+	Failed map[string]error
+}
+
+// Tend does what a look has found: makes new schedules known, has changed ones begin anew, and enqueues the jobs of slots that are
+// due, into queues of these names. Each schedule has a transaction of its own, in which the row that says up to when its slots are
+// seen to is written and the jobs are enqueued; the row's old value is the condition. So each slot has its job once, whoever
+// else is at it, whether a commit is answered or not; and Tend may be called by any number of workers at once, and again.
+func (t *Timetable) Tend(ctx context.Context, queues map[string]rounds.Queue) (done Tended, err error) {
+	rows, failed, err := t.Learn(ctx)
+	if err != nil {
+		return done, err
+	}
+	done.Failed = failed
+	now, err := t.db.Clock(ctx)
+	if err != nil {
+		return done, err
+	}
+	for _, s := range t.schedules {
+		r, ok := rows[s.Name]
+		if !ok || r.Paused || r.NextSlot.After(now) || r.Fingerprint != fingerprint(s) {
+			continue
+		}
+		n, err := t.take(ctx, s, r, queues[s.Queue])
+		if ctx.Err() != nil {
+			return done, err
+		}
+		if err != nil {
+			done.Failed[s.Name] = err
+		}
+		done.Jobs += n
+	}
+	return done, nil
+}
+
+// Learn brings what the config says of the schedules to the table: a new one begins now, and one with another spec begins anew. It
+// gives the rows as they are then, by name, and why some could not be written. It may be repeated.
+func (t *Timetable) Learn(ctx context.Context) (rows map[string]Row, failed map[string]error, err error) {
+	now, err := t.db.Clock(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	if rows, err = t.byName(ctx); err != nil {
+		return nil, nil, err
+	}
+	failed = map[string]error{}
+	var unknown []schedule.Schedule
+	same := true
+	for _, s := range t.schedules {
+		r, known := rows[s.Name]
+		anew := r.Spec != SpecOf(s) || r.SeenUntil.After(now.Add(ahead))
+		switch {
+		case !known:
+			unknown = append(unknown, s)
+		case anew, r.Fingerprint != fingerprint(s):
+			same = false
+			if err := t.change(ctx, s, r, anew); err != nil {
+				failed[s.Name] = err
+			}
+		}
+	}
+	if err := t.insert(ctx, unknown); err != nil {
+		return nil, nil, err
+	}
+	if !same || len(unknown) > 0 {
+		rows, err = t.byName(ctx)
+	}
+	return rows, failed, err
+}
+
+func (t *Timetable) byName(ctx context.Context) (map[string]Row, error) {
+	list, err := t.Rows(ctx)
+	rows := make(map[string]Row, len(list))
+	for _, r := range list {
+		rows[r.Name] = r
+	}
+	return rows, err
+}
+
+// insert makes new schedules known. Another worker may do the same at the same time: then they are.
+func (t *Timetable) insert(ctx context.Context, unknown []schedule.Schedule) error {
+	for len(unknown) > 0 {
+		some := unknown[:min(len(unknown), 500)]
+		unknown = unknown[len(some):]
+		err := t.db.Tx(ctx, func(tx *engine.Tx) error {
+			args := make([]any, 0, 7*len(some))
+			for _, s := range some {
+				args = append(args, s.Name, fingerprint(s), SpecOf(s), s.Queue, s.Job.Type, engine.At(tx.Now), engine.At(nextOf(s, tx.Now)))
+			}
+			return tx.Undoing(ctx, func() error {
+				_, err := tx.ExecContext(ctx, "INSERT INTO "+t.db.Schedules()+" (name, fingerprint, spec, queue, job_type, seen_until, next_slot) VALUES "+
+					engine.Rows("(?,?,?,?,?,?,?)", len(some)), args...)
+				return err
+			})
+		})
+		if err != nil && !engine.IsDuplicate(err) {
+			return fmt.Errorf("make %d schedules known, the first %s: %w", len(some), some[0].Name, err)
+		}
+	}
+	return nil
+}
+
+// change writes what the config says of a schedule by now, and has it begin anew if anew says so.
+func (t *Timetable) change(ctx context.Context, s schedule.Schedule, r Row, anew bool) error {
+	return t.db.TxInParts(ctx, nil, func(tx *engine.Tx) error {
+		until, next := r.SeenUntil.Time, r.NextSlot.Time
+		if anew {
+			until, next = tx.Now, nextOf(s, tx.Now)
+		}
+		if r.Paused {
+			next = time.Time{}
+		}
+		_, err := tx.ExecContext(ctx, "UPDATE "+t.db.Schedules()+" SET fingerprint = ?, spec = ?, queue = ?, job_type = ?, seen_until = ?, next_slot = ?"+
+			" WHERE name = ? AND fingerprint = ? AND seen_until = ?",
+			fingerprint(s), SpecOf(s), s.Queue, s.Job.Type, engine.At(until), engine.At(next), s.Name, r.Fingerprint, r.SeenUntil)
+		return err
+	})
+}
+
+// take enqueues the jobs of the slots of a schedule that are due, if no other has seen to them since its row was read.
+func (t *Timetable) take(ctx context.Context, s schedule.Schedule, r Row, q rounds.Queue) (jobs int, err error) {
+	err = t.db.TxInParts(ctx, nil, func(tx *engine.Tx) error {
+		slots, latest := s.Due(r.SeenUntil.Time, tx.Now)
+		until := latest
+		if latest.IsZero() { // there is only the next one to be found
+			until = r.SeenUntil.Time
+		}
+		ours, err := changes(tx.ExecContext(ctx, "UPDATE "+t.db.Schedules()+" SET seen_until = ?, next_slot = ?"+
+			" WHERE name = ? AND seen_until = ? AND fingerprint = ? AND paused = 0",
+			engine.At(until), engine.At(nextOf(s, until)), s.Name, r.SeenUntil, r.Fingerprint))
+		if err != nil || !ours {
+			return err // another's; or this one's own, whose commit was not answered
+		}
+		jobs = 0
+		var last time.Time
+		var id int64
+		for _, slot := range slots {
+			by := fmt.Sprintf("schedule %s, slot %s", s.Name, slot.Format(time.RFC3339))
+			added, isNew, err := q.Enqueue(ctx, tx, s.JobOf(slot), by)
+			if err != nil {
+				return err
+			}
+			if isNew {
+				jobs, last, id = jobs+1, slot, added
+			}
+		}
+		if jobs == 0 {
+			return nil
+		}
+		return tx.Write(ctx, "UPDATE "+t.db.Schedules()+" SET last_slot = ?, last_job_id = ?, last_time = ? WHERE name = ?",
+			engine.At(last), id, engine.At(tx.Now), s.Name)
+	})
+	if err != nil {
+		return 0, err
+	}
+	return jobs, nil
+}
+
+// changes says whether a statement has changed a row.
+func changes(res sql.Result, err error) (bool, error) {
+	if err != nil {
+		return false, err
+	}
+	n, err := res.RowsAffected()
+	return n > 0, err
+}

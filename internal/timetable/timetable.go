@@ -1,0 +1,134 @@
+// Package timetable is the table of recurring jobs: which slots of each schedule have been seen to, on all hosts together. What
+// a slot is, and which are due, says the package queue/schedule.
+package timetable
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"hash/fnv"
+	"time"
+
+	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/queue/schedule"
+	"github.com/hipq/hipq/schema"
+)
+
+// Timetable is some schedules of an instance: those of a worker's config, and of its queues. It is safe for concurrent use.
+type Timetable struct {
+	db        *schema.DB
+	schedules []schedule.Schedule
+	// queues are those of the schedules; sum is that of their fingerprints.
+	queues []any
+	sum    int64
+}
+
+// New is the timetable of these schedules, which are checked, in db's instance.
+func New(db *schema.DB, schedules []schedule.Schedule) *Timetable {
+	t := &Timetable{db: db, schedules: schedules}
+	seen := map[string]bool{}
+	for _, s := range schedules {
+		t.sum += fingerprint(s)
+		if !seen[s.Queue] {
+			seen[s.Queue] = true
+			t.queues = append(t.queues, s.Queue)
+		}
+	}
+	return t
+}
+
+// SpecOf is when a schedule's slots are, in one text: another text is another schedule.
+func SpecOf(s schedule.Schedule) string { return s.Spec.String() + " " + zoneOf(s).String() }
+
+func zoneOf(s schedule.Schedule) *time.Location { return cmp.Or(s.Location, time.UTC) }
+
+// fingerprint is that of what the table says of a schedule.
+func fingerprint(s schedule.Schedule) int64 {
+	h := fnv.New32a()
+	_ = json.NewEncoder(h).Encode([]string{s.Name, SpecOf(s), s.Queue, s.Job.Type})
+	return int64(h.Sum32())
+}
+
+// nextOf is the first slot after a time, or when to look for one again.
+func nextOf(s schedule.Schedule, after time.Time) time.Time {
+	if next := s.Next(after); !next.IsZero() {
+		return next
+	}
+	return after.AddDate(1, 0, 0)
+}
+
+// Look is what there is to do.
+type Look struct {
+	// Due: the table is to be seen to now. Else Wait is how long nothing will be due, unless somebody changes the table.
+	Due  bool
+	Wait time.Duration
+}
+
+// ahead is how far the table may be ahead of the database's clock before that must have been put back: then it begins anew,
+// for else nothing would be due until the clock is there again. What is nearer is left alone, so that no slot is there twice.
+const ahead = time.Hour
+
+// Look asks what there is to do, in one round trip, whatever the number of schedules.
+func (t *Timetable) Look(ctx context.Context) (Look, error) {
+	if len(t.schedules) == 0 {
+		return Look{Wait: time.Hour}, nil
+	}
+	var all struct {
+		N, Sum            int64
+		First, Until, Now engine.Time
+	}
+	query := "SELECT COUNT(*) AS n, COALESCE(SUM(fingerprint), 0) AS sum, MIN(next_slot) AS first," +
+		" MAX(seen_until) AS until, CAST(" + t.db.Now + " AS CHAR) AS now FROM " + t.db.Schedules() + " " + t.db.Index(t.db.Schedules(), "look") + " WHERE queue IN " + engine.In(len(t.queues))
+	if err := t.db.GetContext(ctx, &all, query, t.queues...); err != nil {
+		return Look{}, fmt.Errorf("look for due schedules: %w", err)
+	}
+	now := all.Now.Time
+	changed := all.N != int64(len(t.schedules)) || all.Sum != t.sum
+	switch {
+	case changed, all.Until.After(now.Add(ahead)), !all.First.IsZero() && !all.First.After(now):
+		return Look{Due: true}, nil
+	case all.First.IsZero():
+		return Look{Wait: time.Hour}, nil
+	}
+	return Look{Wait: all.First.Sub(now)}, nil
+}
+
+// Row is a schedule as the table has it.
+type Row struct {
+	Name        string
+	Fingerprint int64
+	// Spec is when its slots are, with the zone.
+	Spec    string
+	Queue   string
+	JobType string `db:"job_type"`
+	// SeenUntil is up to when all slots are seen to; NextSlot the first after that, or an earlier time where that is still to be found.
+	SeenUntil engine.Time `db:"seen_until"`
+	NextSlot  engine.Time `db:"next_slot"`
+	Paused    bool
+	// LastSlot is the last one that has led to a job, LastJobID which, and LastTime when it was enqueued; zero before the first.
+	LastSlot  engine.Time `db:"last_slot"`
+	LastJobID int64       `db:"last_job_id"`
+	LastTime  engine.Time `db:"last_time"`
+}
+
+// OverdueFor is for how long a slot may wait before somebody is told: ticks run once a minute, and may be held up.
+const OverdueFor = schedule.OnTime
+
+// Overdue says for how long a slot has been waiting for a worker to see to it; 0 if none does.
+func (r Row) Overdue(now time.Time) time.Duration {
+	if r.Paused || r.NextSlot.IsZero() {
+		return 0
+	}
+	return max(0, now.Sub(r.NextSlot.Time))
+}
+
+// Rows are all schedules of the instance, whoever's config they are in, by name.
+func (t *Timetable) Rows(ctx context.Context) (rows []Row, err error) {
+	query := "SELECT name, fingerprint, spec, queue, job_type, seen_until, next_slot, paused <> 0 AS paused, last_slot, last_job_id, last_time" +
+		" FROM " + t.db.Schedules() + " ORDER BY name"
+	if err := t.db.SelectContext(ctx, &rows, query); err != nil {
+		return nil, fmt.Errorf("list the schedules: %w", err)
+	}
+	return rows, nil
+}

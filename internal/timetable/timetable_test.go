@@ -1,0 +1,454 @@
+package timetable_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hipq/hipq/internal/dbtest"
+	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/internal/rounds"
+	"github.com/hipq/hipq/internal/timetable"
+	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/job"
+	"github.com/hipq/hipq/queue/schedule"
+	"github.com/hipq/hipq/schema"
+)
+
+// shop is an instance with schedules.
+type shop struct {
+	t      *testing.T
+	db     *schema.DB
+	queues map[string]rounds.Queue
+	table  *timetable.Timetable
+	all    []schedule.Schedule
+}
+
+func each(t *testing.T, f func(s *shop)) {
+	dbtest.Each(t, func(t *testing.T, driver, source string) { f(openShop(t, driver, source)) })
+}
+
+func openShop(t *testing.T, driver, source string, all ...schedule.Schedule) *shop {
+	t.Helper()
+	db := dbtest.Open(t, driver, source, "emails", "reports")
+	s := &shop{t: t, db: db, queues: map[string]rounds.Queue{}}
+	for _, name := range []string{"emails", "reports"} {
+		q, err := queue.New(db, queue.Options{Name: name})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.queues[name] = q.Rounds()
+	}
+	s.have(all...)
+	return s
+}
+
+// have makes the config one of these schedules.
+func (s *shop) have(all ...schedule.Schedule) {
+	s.all, s.table = all, timetable.New(s.db, all)
+}
+
+// of is a schedule.
+func of(t testing.TB, name, spec string, change ...func(*schedule.Schedule)) schedule.Schedule {
+	t.Helper()
+	parsed, err := schedule.ParseSpec(spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := schedule.Schedule{Name: name, Spec: parsed, Queue: "emails", Job: job.New{Type: "send"}}
+	for _, c := range change {
+		c(&s)
+	}
+	return s
+}
+
+// tend is what a tick does; it gives how many jobs were enqueued.
+func (s *shop) tend() int {
+	s.t.Helper()
+	look, err := s.table.Look(s.t.Context())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if !look.Due {
+		return 0
+	}
+	done, err := s.table.Tend(s.t.Context(), s.queues)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for name, err := range done.Failed {
+		s.t.Errorf("%s: %v", name, err)
+	}
+	return done.Jobs
+}
+
+func (s *shop) exec(query string, args ...any) {
+	s.t.Helper()
+	if _, err := s.db.ExecContext(s.t.Context(), query, args...); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// now is the database's clock.
+func (s *shop) now() time.Time {
+	s.t.Helper()
+	now, err := s.db.Clock(s.t.Context())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return now
+}
+
+// nobody makes it so that nobody has seen to the schedules for so long.
+func (s *shop) nobody(since time.Duration) {
+	s.t.Helper()
+	s.exec("UPDATE shop_schedules SET seen_until = ?, next_slot = CASE WHEN paused = 0 THEN ? END", engine.At(s.now().Add(-since)), engine.At(s.now().Add(-since)))
+}
+
+// added are the slots that the activity has of a schedule.
+func (s *shop) added(name string) (slots []string) {
+	s.t.Helper()
+	err := s.db.SelectContext(s.t.Context(), &slots, "SELECT output FROM shop_activity WHERE state = 'added' AND output LIKE ? ORDER BY id", "schedule "+name+",%")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for i := range slots {
+		slots[i] = strings.TrimPrefix(slots[i], "schedule "+name+", slot ")
+	}
+	return slots
+}
+
+// once fails the test if a slot has had more than one job.
+func (s *shop) once(name string, want int) {
+	s.t.Helper()
+	seen := map[string]bool{}
+	slots := s.added(name)
+	for _, slot := range slots {
+		if seen[slot] {
+			s.t.Errorf("%s: slot %s has had two jobs", name, slot)
+		}
+		seen[slot] = true
+	}
+	if len(slots) != want {
+		s.t.Errorf("%s: %d jobs, want %d: %v", name, len(slots), want, slots)
+	}
+}
+
+func (s *shop) row(name string) timetable.Row {
+	s.t.Helper()
+	rows, err := s.table.Rows(s.t.Context())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for _, r := range rows {
+		if r.Name == name {
+			return r
+		}
+	}
+	s.t.Fatalf("no schedule %s", name)
+	return timetable.Row{}
+}
+
+// A new schedule begins now; a slot is one job, whose time and key are the slot's, and the row says so.
+func TestTend(t *testing.T) {
+	each(t, func(s *shop) {
+		s.have(of(s.t, "hourly", "@hourly"), of(s.t, "spread", "@hourly", func(o *schedule.Schedule) { o.Jitter = time.Hour }))
+		if n := s.tend(); n != 0 {
+			s.t.Fatalf("%d jobs before there was a slot", n)
+		}
+		if look, err := s.table.Look(s.t.Context()); err != nil || look.Due || look.Wait > time.Hour {
+			s.t.Errorf("%+v, %v", look, err)
+		}
+		if n := s.tend() + s.tend(); n != 0 {
+			s.t.Fatalf("%d jobs", n)
+		}
+		s.nobody(time.Hour)
+		slot := s.now().Truncate(time.Hour)
+		if n := s.tend(); n != 2 {
+			s.t.Fatalf("%d jobs", n)
+		}
+		if n := s.tend(); n != 0 {
+			s.t.Fatalf("%d jobs", n)
+		}
+		var j struct {
+			ID  int64
+			Key string      `db:"job_key"`
+			At  engine.Time `db:"scheduled_run_time"`
+		}
+		for _, o := range s.all {
+			s.once(o.Name, 1)
+			if err := s.db.GetContext(s.t.Context(), &j, "SELECT id, job_key, scheduled_run_time FROM shop_emails WHERE job_key LIKE ?", o.Name+"@%"); err != nil {
+				s.t.Fatal(err)
+			}
+			r := s.row(o.Name)
+			if j.Key != o.KeyOf(slot) || !j.At.Equal(o.JobOf(slot).At) || !r.LastSlot.Equal(slot) || r.LastJobID != j.ID || r.LastTime.IsZero() ||
+				!r.SeenUntil.Equal(slot) || !r.NextSlot.Equal(slot.Add(time.Hour)) {
+				s.t.Errorf("slot %s: %+v, %+v", slot, j, r)
+			}
+		}
+	})
+}
+
+// However many tend at the same time, and although jobs are final and gone meanwhile, each slot has its job once.
+func TestTendAtOnce(t *testing.T) {
+	each(t, func(s *shop) {
+		s.have(of(s.t, "all", "* * * * *", func(o *schedule.Schedule) { o.Missed = schedule.All }), of(s.t, "latest", "* * * * *"))
+		var first sync.WaitGroup
+		for range 8 { // and none fails because it isn't the first
+			first.Go(func() { s.tend() })
+		}
+		first.Wait()
+		before, jobs := len(s.added("all")), 0
+		for range 3 {
+			s.nobody(20 * time.Minute)
+			s.exec("DELETE FROM shop_activity")
+			var n atomic.Int32
+			var all sync.WaitGroup
+			for range 8 {
+				all.Go(func() {
+					n.Add(int32(s.tend()))
+					s.exec("DELETE FROM shop_emails")
+				})
+			}
+			all.Wait()
+			jobs = len(s.added("all"))
+			if jobs < 20 || jobs > 21 || before > 1 {
+				s.t.Errorf("%d jobs in 20 minutes", jobs)
+			}
+			s.once("all", jobs)
+			if latest := len(s.added("latest")); latest < 1 || latest > 2 || jobs+latest != int(n.Load()) { // a minute may begin meanwhile
+				s.t.Errorf("%d jobs of latest, %d in all", latest, n.Load())
+			}
+		}
+	})
+}
+
+// The row's old value is the condition: who has read it before another took the slot changes nothing.
+func TestTendTooLate(t *testing.T) {
+	each(t, func(s *shop) {
+		s.have(of(s.t, "hourly", "@hourly"))
+		s.tend()
+		s.nobody(time.Hour)
+		old := s.row("hourly")
+		if n := s.tend(); n != 1 {
+			s.t.Fatalf("%d jobs", n)
+		}
+		s.exec("DELETE FROM shop_emails")
+		n, err := timetable.Take(s.table, s.t.Context(), s.all[0], old, s.queues["emails"])
+		if n != 0 || err != nil {
+			s.t.Errorf("%d jobs, %v", n, err)
+		}
+		s.once("hourly", 1)
+		s.nobody(time.Hour)
+		old = s.row("hourly")
+		if _, err := s.table.Pause(s.t.Context(), "hourly"); err != nil {
+			s.t.Fatal(err)
+		}
+		if n, err := timetable.Take(s.table, s.t.Context(), s.all[0], old, s.queues["emails"]); n != 0 || err != nil {
+			s.t.Errorf("%d jobs of a paused one, %v", n, err)
+		}
+	})
+}
+
+// A commit whose answer is lost has happened, or not: the slot has its job once.
+func TestTendUnanswered(t *testing.T) {
+	for _, committed := range []bool{true, false} {
+		t.Run(fmt.Sprint(committed), func(t *testing.T) {
+			p := dbtest.NewProxy(t)
+			hourly := of(t, "hourly", "@hourly")
+			direct, s := openShop(t, "mysql", p.Direct, hourly), openShop(t, "mysql", p.Source, hourly)
+			s.tend()
+			s.nobody(time.Hour)
+			p.LosesQuestions(!committed)
+			lost := p.LosesFirst(func(statements string) bool { return strings.Contains(statements, "seen_until = ") }, func() {
+				if committed {
+					direct.exec("DELETE FROM shop_emails") // its job has ended, and nothing keeps its key
+				}
+			})
+			s.tend()
+			<-lost
+			direct.tend()
+			direct.once("hourly", 1)
+		})
+	}
+}
+
+func TestMissed(t *testing.T) {
+	each(t, func(s *shop) {
+		missed := func(m schedule.Missed) func(*schedule.Schedule) {
+			return func(o *schedule.Schedule) { o.Missed = m }
+		}
+		// the database was away for an hour, or no worker ran
+		s.have(of(s.t, "skip", "@every 20m", missed(schedule.Skip)), of(s.t, "latest", "@every 20m"), of(s.t, "all", "@every 20m", missed(schedule.All)))
+		s.tend()
+		s.nobody(time.Hour)
+		late := s.now().Sub(s.now().Truncate(20 * time.Minute))
+		s.tend()
+		skip := 0
+		if late < schedule.OnTime {
+			skip = 1
+		}
+		s.once("skip", skip)
+		s.once("latest", 1)
+		s.once("all", 3)
+		if r := s.row("skip"); !r.NextSlot.After(s.now()) {
+			s.t.Errorf("%+v", r)
+		}
+	})
+}
+
+func TestPauseAndResume(t *testing.T) {
+	each(t, func(s *shop) {
+		s.have(of(s.t, "hourly", "@hourly"))
+		s.tend()
+		is := func(did bool, err error) func(bool) {
+			return func(want bool) {
+				s.t.Helper()
+				if err != nil || did != want {
+					s.t.Errorf("%t, %v", did, err)
+				}
+			}
+		}
+		is(s.table.Resume(s.t.Context(), "hourly"))(false)
+		is(s.table.Pause(s.t.Context(), "hourly"))(true)
+		is(s.table.Pause(s.t.Context(), "hourly"))(false)
+		s.nobody(3 * time.Hour)
+		if n := s.tend(); n != 0 {
+			s.t.Errorf("%d jobs while it is paused", n)
+		}
+		is(s.table.Resume(s.t.Context(), "hourly"))(true)
+		if n := s.tend(); n != 0 {
+			s.t.Errorf("%d jobs for slots of the pause", n)
+		}
+		if r := s.row("hourly"); r.Paused || !r.NextSlot.After(s.now()) {
+			s.t.Errorf("%+v", r)
+		}
+		is(s.table.Pause(s.t.Context(), "unknown"))(false)
+	})
+}
+
+// A schedule with another spec begins anew; with another queue or type it goes on.
+func TestChange(t *testing.T) {
+	each(t, func(s *shop) {
+		s.have(of(s.t, "one", "@hourly"))
+		s.tend()
+		s.nobody(time.Hour)
+		s.have(of(s.t, "one", "@every 10m"))
+		if n := s.tend(); n != 0 {
+			s.t.Errorf("%d jobs for slots before the change", n)
+		}
+		if r := s.row("one"); r.Spec != "@every 10m UTC" || r.NextSlot.Sub(s.now()) > 10*time.Minute {
+			s.t.Errorf("%+v", r)
+		}
+		s.nobody(10 * time.Minute)
+		s.have(of(s.t, "one", "@every 10m", func(o *schedule.Schedule) { o.Queue, o.Job.Type = "reports", "monthly" }))
+		if n := s.tend(); n != 1 {
+			s.t.Errorf("%d jobs", n)
+		}
+		if r := s.row("one"); r.Queue != "reports" || r.JobType != "monthly" {
+			s.t.Errorf("%+v", r)
+		}
+		if n := s.tend(); n != 0 {
+			s.t.Errorf("%d jobs", n)
+		}
+	})
+}
+
+// With a key of its own a slot is left out while the job of an earlier one is not final.
+func TestOneAtATime(t *testing.T) {
+	each(t, func(s *shop) {
+		s.have(of(s.t, "hourly", "@hourly", func(o *schedule.Schedule) { o.Job.Key = "report" }))
+		s.tend()
+		for want := range []int{0, 1, 1} {
+			if want == 0 {
+				continue
+			}
+			s.nobody(time.Hour)
+			s.tend()
+			s.once("hourly", 1)
+		}
+		first := s.row("hourly").LastJobID
+		s.exec("DELETE FROM shop_emails")
+		s.exec("DELETE FROM shop_activity") // what is purged there, the schedule still knows
+		s.nobody(time.Hour)
+		s.tend()
+		s.once("hourly", 1)
+		if r := s.row("hourly"); r.LastJobID <= first {
+			s.t.Errorf("%+v", r)
+		}
+	})
+}
+
+// A clock that is put back makes no slot twice; and if it was far ahead, the schedule doesn't wait for that time to come.
+func TestClockPutBack(t *testing.T) {
+	each(t, func(s *shop) {
+		s.have(of(s.t, "often", "@every 1m"))
+		s.tend()
+		s.nobody(-30 * time.Minute)
+		if n := s.tend(); n != 0 {
+			s.t.Errorf("%d jobs for slots that were seen to", n)
+		}
+		s.exec("UPDATE shop_schedules SET next_slot = ?, seen_until = ?", engine.At(s.now().AddDate(1, 0, 0)), engine.At(s.now().AddDate(1, 0, 0)))
+		s.tend()
+		if r := s.row("often"); r.NextSlot.After(s.now().Add(time.Minute)) {
+			s.t.Errorf("%+v", r)
+		}
+	})
+}
+
+// A queue without its table, and a row that another transaction holds, stop no other schedule.
+func TestOthersGoOn(t *testing.T) {
+	each(t, func(s *shop) {
+		s.have(of(s.t, "a", "@hourly", func(o *schedule.Schedule) { o.Queue = "reports" }), of(s.t, "b", "@hourly"), of(s.t, "c", "@hourly"))
+		s.tend()
+		s.nobody(time.Hour)
+		s.exec("DROP TABLE shop_reports")
+		if s.db.Name == "mysql" {
+			tx, err := s.db.BeginTx(s.t.Context(), nil)
+			if err != nil {
+				s.t.Fatal(err)
+			}
+			defer func() { _ = tx.Rollback() }()
+			if _, err := tx.ExecContext(s.t.Context(), "UPDATE shop_schedules SET paused = 1 WHERE name = 'b'"); err != nil {
+				s.t.Fatal(err)
+			}
+			defer s.once("b", 0)
+		}
+		done, err := s.table.Tend(context.WithoutCancel(s.t.Context()), s.queues)
+		if err != nil || !s.db.Lacks(done.Failed["a"], "reports") || done.Failed["c"] != nil {
+			s.t.Errorf("%+v, %v", done, err)
+		}
+		if s.db.Name == "mysql" && !engine.IsLockTimeout(done.Failed["b"]) {
+			s.t.Errorf("%+v", done)
+		}
+		s.once("c", 1)
+		if s.row("a").Overdue(s.now()) < 0 {
+			s.t.Error("it is due no more")
+		}
+	})
+}
+
+func TestPurge(t *testing.T) {
+	each(t, func(s *shop) {
+		s.have(of(s.t, "gone", "@hourly"), of(s.t, "held", "@hourly"), of(s.t, "here", "@hourly"))
+		s.tend()
+		if _, err := s.table.Pause(s.t.Context(), "held"); err != nil {
+			s.t.Fatal(err)
+		}
+		s.nobody(48 * time.Hour)
+		s.have(s.all[2])
+		for _, dry := range []bool{true, false} {
+			if n, err := s.table.Purge(s.t.Context(), s.now().Add(-24*time.Hour), dry); n != 1 || err != nil {
+				s.t.Errorf("%d, %v", n, err)
+			}
+		}
+		rows, err := s.table.Rows(s.t.Context())
+		if err != nil || len(rows) != 2 || rows[0].Name != "held" || rows[1].Name != "here" {
+			s.t.Errorf("%+v, %v", rows, err)
+		}
+	})
+}

@@ -1,0 +1,199 @@
+package schedule
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/adhocore/gronx"
+)
+
+// Spec says when slots are: the five fields of crontab(5), or a stretch of time. ParseSpec makes one.
+type Spec struct {
+	// text is the Spec as it was written, with single spaces.
+	text string
+	// every is the stretch between two slots; 0 if there are fields.
+	every time.Duration
+	// fields are the five, in numbers; wild says that they go on by the hours as they pass, and not by the time of day.
+	fields string
+	wild   bool
+}
+
+// String is the Spec as it was written.
+func (s Spec) String() string { return s.text }
+
+// Equal says whether both were written alike.
+func (s Spec) Equal(o Spec) bool { return s.text == o.text }
+
+// MinEvery is the shortest stretch of @every: cron runs a worker once a minute.
+const MinEvery = time.Minute
+
+// names are the short forms.
+var names = map[string]string{
+	"@yearly": "0 0 1 1 *", "@annually": "0 0 1 1 *", "@monthly": "0 0 1 * *", "@weekly": "0 0 * * 0",
+	"@daily": "0 0 * * *", "@midnight": "0 0 * * *", "@hourly": "0 * * * *",
+}
+
+// field is what may be in one of the five.
+type field struct {
+	name      string
+	low, high int
+	// words are the short names of its numbers, from low on.
+	words string
+}
+
+var fields = []field{
+	{name: "minute", high: 59},
+	{name: "hour", high: 23},
+	{name: "day of month", low: 1, high: 31},
+	{name: "month", low: 1, high: 12, words: "jan feb mar apr may jun jul aug sep oct nov dec"},
+	{name: "day of week", high: 7, words: "sun mon tue wed thu fri sat"},
+}
+
+// ParseSpec reads when slots are:
+//
+//	30 2 * * mon-fri   minute, hour, day of month, month, day of week, as in crontab(5)
+//	@hourly, @daily (or @midnight), @weekly, @monthly, @yearly (or @annually)
+//	@every 10m         at the multiples of that time since 1970, in UTC
+//
+// Each field is *, a number, a range, or a list of these with commas; behind * or a range /N takes each N-th. If both days
+// are given, one of them is enough. A Spec that would never have a slot is refused. The error is ErrInvalid.
+func ParseSpec(text string) (Spec, error) {
+	parts := strings.Fields(text)
+	s := Spec{text: strings.Join(parts, " ")}
+	refuse := func(format string, args ...any) (Spec, error) {
+		return Spec{}, fmt.Errorf("%w: %.80q %s", ErrInvalid, text, fmt.Sprintf(format, args...))
+	}
+	if len(parts) > 0 && strings.HasPrefix(parts[0], "@") {
+		full, known := names[strings.ToLower(s.text)]
+		switch {
+		case strings.EqualFold(parts[0], "@every") && len(parts) == 2:
+			var err error
+			if s.every, err = time.ParseDuration(parts[1]); err != nil {
+				return refuse("has no time that can be read; write @every 10m, or @every 1h30m")
+			}
+			if s.every < MinEvery || s.every > 366*24*time.Hour || s.every%time.Second != 0 {
+				return refuse("is out of range (1m to 8784h, in whole seconds)")
+			}
+			return s, nil
+		case strings.EqualFold(parts[0], "@reboot"):
+			return refuse("is nothing that a queue of several hosts knows; enqueue the job where the host starts")
+		case !known:
+			return refuse("is none of @hourly, @daily, @weekly, @monthly, @yearly, or @every with a time, as @every 10m")
+		}
+		parts = strings.Fields(full)
+	}
+	switch len(parts) {
+	case 5:
+	case 6, 7:
+		return refuse("has %d fields; five are allowed (minute, hour, day of month, month, day of week), none for seconds or years", len(parts))
+	default:
+		return refuse(`has not the five fields minute, hour, day of month, month, day of week, as in "30 2 * * *"`)
+	}
+	for i, f := range fields {
+		numbers, err := f.numbers(parts[i])
+		if err != nil {
+			return refuse("can't be: %v", err)
+		}
+		parts[i] = numbers
+	}
+	s.fields = strings.Join(parts, " ")
+	s.wild = parts[0][0] == '*' || parts[1][0] == '*'
+	if isRare(parts[2]) && parts[4][0] == '*' && s.onClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)).IsZero() {
+		return refuse("never comes: none of these months has such a day")
+	}
+	return s, nil
+}
+
+// isRare says whether all days of a field of days of the month are such as not every month has.
+func isRare(days string) bool {
+	for element := range strings.SplitSeq(days, ",") {
+		first, _, _ := strings.Cut(element, "-")
+		if n, err := strconv.Atoi(first); err != nil || n < 29 { // or it begins with *
+			return false
+		}
+	}
+	return true
+}
+
+// numbers gives a field with numbers for its names.
+func (f field) numbers(text string) (string, error) {
+	if text == "*" {
+		return text, nil
+	}
+	if rest, ok := strings.CutPrefix(text, "*/"); ok {
+		step, err := f.step(rest)
+		return "*/" + step, err
+	}
+	list := strings.Split(strings.ToLower(text), ",")
+	for i, element := range list {
+		span, step, stepped := strings.Cut(element, "/")
+		first, last, ranged := strings.Cut(span, "-")
+		low, err := f.number(first)
+		if err != nil {
+			return "", err
+		}
+		list[i] = strconv.Itoa(low)
+		if ranged {
+			high, err := f.number(last)
+			switch {
+			case err != nil:
+				return "", err
+			case high == 0 && f.high == 7: // a week that ends with its Sunday
+				high = 7
+			}
+			if high < low {
+				return "", fmt.Errorf("%s %q ends before it begins; write two ranges", f.name, span)
+			}
+			list[i] += "-" + strconv.Itoa(high)
+		}
+		if stepped {
+			if !ranged {
+				return "", fmt.Errorf("%s %q has a step without a range; write %s-%d/%s", f.name, element, first, f.high, step)
+			}
+			if step, err = f.step(step); err != nil {
+				return "", err
+			}
+			list[i] += "/" + step
+		}
+	}
+	return strings.Join(list, ","), nil
+}
+
+// number reads one number, or its name.
+func (f field) number(text string) (int, error) {
+	for i, word := range strings.Fields(f.words) {
+		if text == word {
+			return f.low + i, nil
+		}
+	}
+	n, err := strconv.Atoi(text)
+	switch {
+	case err != nil || len(text) > 2 || text[0] == '+' || text[0] == '-':
+		return 0, fmt.Errorf("%s %.40q is neither *, nor a number from %d to %d, nor a range or a list of these", f.name, text, f.low, f.high)
+	case n < f.low || n > f.high:
+		return 0, fmt.Errorf("%s %d is not from %d to %d", f.name, n, f.low, f.high)
+	}
+	return n, nil
+}
+
+// step reads what stands behind a slash. One beyond the field would mean less often than somebody thinks.
+func (f field) step(text string) (string, error) {
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 || n > f.high || len(text) > 2 || text[0] == '+' {
+		return "", fmt.Errorf("%s: a step of %.40q is not a number from 1 to %d; for longer ones write @every, as @every 90m", f.name, text, f.high)
+	}
+	return strconv.Itoa(n), nil
+}
+
+// onClock is the next time that a clock shows which the fields name, after one that it shows, both as if they were UTC; the zero
+// Time if none comes in the next years. The library is asked for nothing but that: of zones it knows that a day may have 23 hours,
+// and runs what is due in the hour that comes twice, or not at all, by rules of its own.
+func (s Spec) onClock(after time.Time) time.Time {
+	next, err := gronx.NextTickAfter(s.fields, after.Truncate(time.Minute), false)
+	if err != nil {
+		return time.Time{}
+	}
+	return next
+}

@@ -1,0 +1,134 @@
+package worker_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/queue/handler"
+	"github.com/hipq/hipq/queue/job"
+	"github.com/hipq/hipq/queue/schedule"
+	"github.com/hipq/hipq/queue/worker"
+)
+
+func (s shop) hourly(name, queue string) schedule.Schedule {
+	s.t.Helper()
+	spec, err := schedule.ParseSpec("@hourly")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return schedule.Schedule{Name: name, Spec: spec, Queue: queue, Job: job.New{Type: "send"}}
+}
+
+// seen makes it so that nobody has seen to the schedules for an hour.
+func (s shop) unseen() {
+	s.t.Helper()
+	now, err := s.db.Clock(s.t.Context())
+	if err == nil {
+		_, err = s.db.ExecContext(s.t.Context(), "UPDATE shop_schedules SET next_slot = ?, seen_until = ?",
+			engine.At(now.Add(-time.Hour)), engine.At(now.Add(-time.Hour)))
+	}
+	if err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// A tick enqueues what is due, and runs it; one that lingers does so when a slot comes.
+func TestSchedules(t *testing.T) {
+	suite(t, func(s shop) {
+		ran := make(chan string, 10)
+		p := worker.Params{
+			Queues: []worker.Queue{{Queue: s.emails, Handlers: map[string]handler.Handler{
+				"send": handler.Func(func(_ context.Context, j *job.Job) error {
+					ran <- j.Key
+					return nil
+				}),
+			}}},
+			Schedules: []schedule.Schedule{s.hourly("hourly", "emails")},
+		}
+		run := func(ctx context.Context) {
+			s.t.Helper()
+			if _, err := worker.Run(ctx, p); err != nil {
+				s.t.Error(err)
+			}
+		}
+		run(s.t.Context()) // it begins now
+		if len(ran) != 0 {
+			s.t.Fatalf("%s ran", <-ran)
+		}
+		s.unseen()
+		run(s.t.Context())
+		run(s.t.Context())
+		if len(ran) != 1 {
+			s.t.Fatalf("%d jobs ran", len(ran))
+		}
+		first := <-ran
+		// the same slot once more, for a worker that is there already
+		p.Linger, p.RunFor = true, patience
+		ctx, stop := context.WithTimeout(s.t.Context(), patience)
+		defer stop()
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			run(ctx)
+		}()
+		for at := 0; at == 0 && ctx.Err() == nil; time.Sleep(20 * time.Millisecond) {
+			if err := s.db.GetContext(ctx, &at, "SELECT COUNT(*) FROM shop_workers WHERE state = 'working'"); err != nil {
+				s.t.Fatal(err)
+			}
+		}
+		s.unseen()
+		select {
+		case key := <-ran:
+			if key < first {
+				s.t.Errorf("%s after %s", key, first)
+			}
+		case <-ctx.Done():
+			s.t.Error("nothing ran")
+		}
+		stop()
+		<-done
+	})
+}
+
+// What keeps a schedule from being seen to is said, and keeps no job from being run.
+func TestSchedulesFail(t *testing.T) {
+	suite(t, func(s shop) {
+		p := worker.Params{
+			Queues: []worker.Queue{{Queue: s.emails, Handlers: map[string]handler.Handler{
+				"send": handler.Func(func(context.Context, *job.Job) error { return nil }),
+			}}},
+			Schedules: []schedule.Schedule{s.hourly("hourly", "emails")},
+		}
+		if _, err := s.db.ExecContext(s.t.Context(), "DROP TABLE shop_schedules"); err != nil {
+			s.t.Fatal(err)
+		}
+		if _, err := s.emails.Enqueue(s.t.Context(), job.New{Type: "send"}); err != nil {
+			s.t.Fatal(err)
+		}
+		done, err := worker.Run(s.t.Context(), p)
+		if done.Finished != 1 || err == nil {
+			s.t.Errorf("%+v, %v", done, err)
+		}
+	})
+}
+
+func TestScheduleParams(t *testing.T) {
+	suite(t, func(s shop) {
+		twice := s.hourly("hourly", "emails")
+		odd := s.hourly("Hourly", "emails")
+		late := s.hourly("late", "emails")
+		late.Missed = "sometimes"
+		for name, all := range map[string][]schedule.Schedule{
+			"twice": {twice, twice}, "another queue": {s.hourly("a", "reports")}, "a name": {odd}, "no spec": {{Name: "a", Queue: "emails"}},
+			"missed": {late},
+		} {
+			_, err := worker.Run(s.t.Context(), worker.Params{Queues: []worker.Queue{{Queue: s.emails}}, Schedules: all})
+			if !errors.Is(err, worker.ErrParams) {
+				s.t.Errorf("%s: %v", name, err)
+			}
+		}
+	})
+}

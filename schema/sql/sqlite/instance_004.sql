@@ -1,0 +1,23 @@
+-- The recurring jobs: which of their slots have been seen to.
+CREATE TABLE IF NOT EXISTS {schedules} (
+  name        TEXT NOT NULL,
+  -- of what the config says of the schedule: by their sum a tick knows that nothing has changed
+  fingerprint INTEGER NOT NULL,
+  -- when its slots are, with the zone
+  spec        TEXT NOT NULL,
+  queue       TEXT NOT NULL,
+  job_type    TEXT NOT NULL,
+  -- all slots up to this time are seen to; who writes another one has the slots between
+  seen_until  TEXT NOT NULL,
+  -- the first slot after that, or an earlier time where that is still to be found; NULL of one that is paused
+  next_slot   TEXT NULL,
+  paused      INTEGER NOT NULL DEFAULT 0,
+  -- the last slot that has led to a job, which job, and when; NULL and 0 before the first
+  last_slot   TEXT NULL,
+  last_job_id INTEGER NOT NULL DEFAULT 0,
+  last_time   TEXT NULL,
+  create_time TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now') || '000'),
+  PRIMARY KEY (name)
+);
+
+CREATE INDEX IF NOT EXISTS {schedules}$look ON {schedules} (queue, fingerprint, next_slot, seen_until);
