@@ -60,8 +60,12 @@ func TestHTTPOutcome(t *testing.T) {
 		{"says retry", 200, [2]string{}, `{"outcome":"retry","error":"busy","retry_after":"5m"}`, job.Outcome{Verdict: job.TryAgain, Error: "busy", RetryAfter: 5 * time.Minute}},
 		{"says sent", 200, [2]string{}, `{"outcome":"sent"}`, job.Outcome{Verdict: job.Sent}},
 		{"its own", 200, [2]string{}, `{"id":7,"token":"0198-token","outcome":"finished"}`, job.Outcome{Verdict: job.Finished}},
-		{"another's", 200, [2]string{}, `{"id":8,"outcome":"finished"}`,
-			job.Outcome{Verdict: job.TryAgain, Error: `the endpoint's reply is for another job, or another attempt: {"id":8,"outcome":"finished"}`}},
+		{
+			"another's", 200,
+			[2]string{},
+			`{"id":8,"outcome":"finished"}`,
+			job.Outcome{Verdict: job.TryAgain, Error: `the endpoint's reply is for another job, or another attempt: {"id":8,"outcome":"finished"}`},
+		},
 		{"broken", 200, [2]string{}, `{"outcome":`, job.Outcome{Verdict: job.TryAgain, Error: `the endpoint's reply can't be read: unexpected end of JSON input: {"outcome":`}},
 		{"accepted", 202, [2]string{}, "receipt 5", job.Outcome{Verdict: job.Sent, Result: "receipt 5"}},
 		{"accepted, finished", 202, [2]string{}, `{"outcome":"finished"}`, job.Outcome{Verdict: job.Sent}},
@@ -80,8 +84,12 @@ func TestHTTPOutcome(t *testing.T) {
 		{"a date that is over", 503, [2]string{"Retry-After", date(-time.Hour)}, "", job.Outcome{Verdict: job.TryAgain, Error: "503 Service Unavailable", RetryAfter: 1}},
 		{"too long", 503, [2]string{"Retry-After", "99999999"}, "", job.Outcome{Verdict: job.TryAgain, Error: "503 Service Unavailable", RetryAfter: 24 * time.Hour}},
 		{"no time", 503, [2]string{"Retry-After", "soon"}, "", job.Outcome{Verdict: job.TryAgain, Error: "503 Service Unavailable"}},
-		{"its own time", 503, [2]string{"Retry-After", "90"}, `{"outcome":"retry","retry_after":"5m"}`,
-			job.Outcome{Verdict: job.TryAgain, Error: "503 Service Unavailable", RetryAfter: 5 * time.Minute}},
+		{
+			"its own time", 503,
+			[2]string{"Retry-After", "90"},
+			`{"outcome":"retry","retry_after":"5m"}`,
+			job.Outcome{Verdict: job.TryAgain, Error: "503 Service Unavailable", RetryAfter: 5 * time.Minute},
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -191,8 +199,10 @@ func TestHTTPAddresses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, host := range []string{"127.0.0.1", "localhost", "0.0.0.0", "[::ffff:127.0.0.1]", "[::1]", "10.0.0.1", "169.254.169.254", "192.168.1.1", "100.64.0.1",
-		"[fe80::1]", "[fd00::1]", "[64:ff9b::7f00:1]", "[2002:7f00:1::]", "[::]"} {
+	for _, host := range []string{
+		"127.0.0.1", "localhost", "0.0.0.0", "[::ffff:127.0.0.1]", "[::1]", "10.0.0.1", "169.254.169.254", "192.168.1.1", "100.64.0.1",
+		"[fe80::1]", "[fd00::1]", "[64:ff9b::7f00:1]", "[2002:7f00:1::]", "[::]",
+	} {
 		h := &handler.HTTP{URL: "http://" + host + ":" + port + "/"}
 		o := h.Handle(t.Context(), testJob())
 		if o.Verdict != job.TryAgain || !strings.Contains(o.Error, "is no public address, and no network of the handler has it") {

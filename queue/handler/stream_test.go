@@ -178,8 +178,11 @@ func TestStreamOutcome(t *testing.T) {
 		{"retry", task{Say: `{"id":ID,"outcome":"retry","error":"busy","retry_after":"5m"}`}, job.Outcome{Verdict: job.TryAgain, Error: "busy", RetryAfter: 5 * time.Minute}},
 		{"failed", task{Say: `{"id":ID,"outcome":"failed"}`}, job.Outcome{Verdict: job.Failed, Error: "the handler said failed"}},
 		{"sent", task{Say: `{"id":ID,"outcome":"sent","result":"4711"}`}, job.Outcome{Verdict: job.Sent, Result: "4711"}},
-		{"a log", task{Log: "to stderr\n", Say: "hello\n" + `{"level":"info"}` + "\n" + `{"id":ID,"outcome":"finished"}`},
-			job.Outcome{Verdict: job.Finished, Output: "to stderr\nhello\n" + `{"level":"info"}` + "\n"}},
+		{
+			"a log",
+			task{Log: "to stderr\n", Say: "hello\n" + `{"level":"info"}` + "\n" + `{"id":ID,"outcome":"finished"}`},
+			job.Outcome{Verdict: job.Finished, Output: "to stderr\nhello\n" + `{"level":"info"}` + "\n"},
+		},
 		{"emoji and NUL", task{Say: `{"id":ID,"outcome":"finished","result":"🙂\u0000"}`}, job.Outcome{Verdict: job.Finished, Result: "🙂\uFFFD"}},
 		{"no UTF-8", task{Log: "a\xffb\n", Say: `{"id":ID,"outcome":"finished"}`}, job.Outcome{Verdict: job.Finished, Output: "a\uFFFDb\n"}},
 	}
