@@ -190,9 +190,9 @@ queues:
 			{
 				Options: queue.Options{
 					Name: "files", RefuseWeightless: true, Location: berlin, KeepFinished: queue.DefaultKeepFinished, KeepFailed: queue.DefaultKeepFailed,
-					Order: job.ByPriority, PriorityOrder: job.LowestFirst, DefaultPriority: new(500),
+					Order: job.ByPriority, PriorityOrder: job.LowestFirst, DefaultPriority: new(500), StrictTypes: true,
 				},
-				Handlers: map[string]Handler{}, RetryHandlers: map[string]Handler{}, StrictTypes: true,
+				Handlers: map[string]Handler{}, RetryHandlers: map[string]Handler{},
 			},
 		},
 	}
