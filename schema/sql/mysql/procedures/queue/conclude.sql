@@ -27,12 +27,12 @@ BEGIN
   INSERT INTO {activity} (at, kind, state, queue, job_id, job_type, job_key, worker_id, host, pid, attempt, run_ms, error, output)
   SELECT p_now, 'job', CASE v_line WHEN 'finished' THEN 'finished' WHEN 'failed' THEN 'failed' ELSE 'error' END, '{queue}',
     j.id, j.job_type, j.job_key, w.id, w.host, w.pid, j.attempt,
-    IF(j.state = 'running', GREATEST(0, TIMESTAMPDIFF(MICROSECOND, j.start_time, p_now) DIV 1000), 0), v_error, j.output
+    GREATEST(0, TIMESTAMPDIFF(MICROSECOND, j.start_time, p_now) DIV 1000), v_error, j.output
   FROM {jobs} j FORCE INDEX (PRIMARY) JOIN {workers} w ON w.id = p_worker WHERE j.id = p_id;
   IF v_line = 'finished' AND v_keep_finished = 0 OR v_line = 'failed' AND v_keep_failed = 0 THEN
     DELETE FROM {jobs} WHERE id = p_id;
   ELSE
-    UPDATE {jobs} FORCE INDEX (PRIMARY) SET state = p_state, line = v_line, error = v_error, result = v_result, scheduled_run_time = p_time,
+    UPDATE {jobs} FORCE INDEX (PRIMARY) SET suspect = IF(line = 'locked', 0, suspect), state = p_state, line = v_line, error = v_error, result = v_result, scheduled_run_time = p_time,
       wake_time = IF(v_line = 'later', p_time, NULL), update_time = p_now, wish = 'NONE', answered = 0, output = 'NONE' WHERE id = p_id;
   END IF;
 END

@@ -38,7 +38,7 @@ BEGIN
         SET v_value = '';
       ELSEIF v_kind = 'STRING' THEN
         SET v_value = JSON_UNQUOTE(v_value);
-      ELSEIF NOT v_value REGEXP '^(-?[1-9][0-9]{0,17}|0|true|false)$' OR LOCATE(v_value, v_data) = 0 THEN
+      ELSEIF NOT v_value REGEXP '^(-?[1-9][0-9]{0,17}|0|true|false)$' OR LOCATE(v_value, v_data) = 0 OR LOCATE('-0', v_data) > 0 THEN
         LEAVE tell;
       END IF;
       CALL {job}$cut(CONCAT(p_by, '=', v_value), p_group);

@@ -32,6 +32,9 @@ BEGIN
     IF EXISTS (SELECT 1 FROM {jobs} FORCE INDEX ({jobs}${pick}) WHERE line = 'new' AND part = 'NONE' AND job_type = v_type) THEN
       CALL {jobs}$take_in(v_type, p_settings, p_worker, p_now);
     END IF;
+    IF EXISTS (SELECT 1 FROM {jobs} FORCE INDEX ({jobs}${pick}) WHERE line = 'error' AND part = 'NONE' AND job_type = v_type) THEN
+      CALL {jobs}$decide(v_type, p_worker, p_now);
+    END IF;
     SET p_ranges = JSON_ARRAY_APPEND(p_ranges, '$', JSON_ARRAY('due', HEX('NONE'), HEX(v_type)), '$', JSON_ARRAY('due', HEX('free'), HEX(v_type)),
       '$', JSON_ARRAY('due', HEX('suspect'), HEX(v_type)), '$', JSON_ARRAY('due', HEX('suspect free'), HEX(v_type)));
     WHILE v_j < v_groups DO

@@ -17,25 +17,23 @@ BEGIN
   FROM {jobs} j FORCE INDEX (PRIMARY) WHERE j.id = p_id FOR UPDATE;
   CALL {job}$judge(p_worker, p_id, p_token, FALSE, v_state, v_line, v_holder, v_lock, v_attempt_token);
   SET v_now = UTC_TIMESTAMP(6);
-  SET v_policy = COALESCE((SELECT NULLIF(t.settings, 'NONE') FROM {job_types} t WHERE t.queue = '{queue}' AND t.job_type = v_type), '{default_policy}');
+  CALL {jobs}$policy(v_type, v_policy);
   IF v_stopping AND (p_verdict <> 'finished' OR v_state = 'error' OR JSON_EXTRACT(v_policy, '$.async') IS NOT NULL) THEN
     SET p_verdict = 'cancelled', p_text = 'cancelled'; -- work that was only sent is not done
   ELSEIF v_state = 'error' THEN
     -- an answer from outside came first: the worker's own word doesn't count
     SET p_verdict = IF(v_wish = 'never', 'failed', 'retry'), p_text = v_error, p_after = NULL;
-    IF v_wish NOT IN ('never', 'NONE') THEN
-      CALL {job}$duration('retry_after', v_wish, p_after);
-    END IF;
+    CALL {job}$wish(v_wish, p_after);
   ELSEIF p_verdict = 'finished' AND JSON_EXTRACT(v_policy, '$.async') IS NOT NULL THEN
     SET p_verdict = 'sent';
   END IF;
   CASE
   WHEN p_verdict = 'sent' THEN
-    UPDATE {jobs} FORCE INDEX (PRIMARY) SET line = 'waiting', result = COALESCE(NULLIF(p_text, ''), 'NONE'),
+    UPDATE {jobs} FORCE INDEX (PRIMARY) SET line = 'waiting', suspect = 0, result = COALESCE(NULLIF(p_text, ''), 'NONE'),
       wake_time = v_start + INTERVAL v_timeout SECOND, update_time = v_now WHERE id = p_id;
     SET p_state = 'running';
   WHEN p_verdict IN ('retry', 'failed') AND JSON_EXTRACT(v_policy, '$.retry_handler') IS NOT NULL THEN
-    UPDATE {jobs} FORCE INDEX (PRIMARY) SET state = 'error', line = 'error', error = COALESCE(NULLIF(p_text, ''), '{no_reason}'),
+    UPDATE {jobs} FORCE INDEX (PRIMARY) SET state = 'error', line = 'error', suspect = 0, error = COALESCE(NULLIF(p_text, ''), '{no_reason}'),
       wish = CASE WHEN p_verdict = 'failed' THEN 'never' WHEN p_after > 0 THEN CONCAT(p_after, 'us') ELSE 'NONE' END,
       answered = 0, wake_time = NULL, update_time = v_now WHERE id = p_id;
     SET p_state = 'error';

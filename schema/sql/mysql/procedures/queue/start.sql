@@ -36,8 +36,9 @@ BEGIN
       scheduled_run_time = v_at, worker_id = 'NONE', lock_token = 'NONE' WHERE id = p_id;
   ELSE
     SET p_attempt = p_attempt + 1;
+    -- a suspect stays one while it runs, so that its worker grabs no other beside it
     UPDATE {jobs} FORCE INDEX (PRIMARY) SET state = 'running', attempt = p_attempt, attempt_token = lock_token, start_time = v_now,
-      update_time = v_now, error = 'NONE', result = 'NONE', stopping = 0, suspect = 0, answered = 0, wake_time = NULL WHERE id = p_id;
+      update_time = v_now, error = 'NONE', result = 'NONE', stopping = 0, answered = 0, wake_time = NULL WHERE id = p_id;
     INSERT INTO {activity} (at, kind, state, queue, job_id, job_type, job_key, worker_id, host, pid, attempt, wait_ms)
     SELECT v_now, 'job', 'starting', '{queue}', j.id, j.job_type, j.job_key, w.id, w.host, w.pid, p_attempt,
       GREATEST(0, TIMESTAMPDIFF(MICROSECOND, j.scheduled_run_time, v_now) DIV 1000)
