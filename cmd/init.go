@@ -14,7 +14,8 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-const initLong = `Creates the tables of the instance and of its queues, or brings them up to date. With SQLite it creates the file.
+const initLong = `Creates the tables of the instance and of its queues, or brings them up to date. With SQLite it creates the file, in MySQL
+and MariaDB the stored procedures too, if the user may make any.
 Where there is no config it writes a first hipq.yaml. It may be repeated, and run by several at once.
 
 Where hipq work has found a database, and now there is none, it is more likely that a disk is not mounted: init says so before
@@ -58,6 +59,13 @@ func (a *app) printDDL(cmd *cobra.Command) error {
 	ddl, err := schema.DDL(c.Database.Driver, names, tables(c))
 	if err != nil {
 		return err
+	}
+	procedures, err := schema.ProceduresDDL(c.Database.Driver, names, tables(c))
+	if err != nil {
+		return err
+	}
+	if procedures != "" {
+		ddl += "\n" + procedures
 	}
 	if a.json {
 		return a.printJSON(map[string]string{"ddl": ddl})

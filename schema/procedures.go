@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -93,6 +92,26 @@ func (db *DB) procedure(u unit, file string) (p procedure, err error) {
 
 // DefaultPolicy is the retry policy of a job type that no config names, as the registration of a type has it.
 const DefaultPolicy = `{"attempts":3,"delay_us":60000000,"max_delay_us":3600000000,"jitter":0.1}`
+
+// ProceduresDDL is everything that MakeProcedures would run in a database without procedures, for the server's own client: empty
+// for SQLite, which has none.
+func ProceduresDDL(driver string, names Names, queues []Queue) (string, error) {
+	if driver != engine.MySQL.Name {
+		return "", nil
+	}
+	list, err := unopened(engine.MySQL, names).procedures(queues)
+	if err != nil {
+		return "", err
+	}
+	var b strings.Builder
+	// a procedure keeps what the session has set that makes it
+	b.WriteString("SET NAMES utf8mb4 COLLATE utf8mb4_bin, sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION';\n\nDELIMITER //\n")
+	for _, p := range list {
+		b.WriteString("\n" + p.create + "//\n")
+	}
+	b.WriteString("\nDELIMITER ;\n")
+	return b.String(), nil
+}
 
 // there gives the comments of those of the procedures that are in the database, by name, as far as this user may see them.
 func (db *DB) there(ctx context.Context, list []procedure) (map[string]string, error) {
@@ -193,18 +212,18 @@ const (
 	erRoutineDenied  = 1370
 )
 
-// CheckProcedures finds out which of the stored procedures of the instance and of these queues this user sees in another version
-// than this hipq's, and which it doesn't see: they are not there, or it has no right to call them. SQLite has none.
-func (db *DB) CheckProcedures(ctx context.Context, queues []Queue) (seen, old, unseen []string, err error) {
+// CheckProcedures finds out how many of the stored procedures of the instance and of these queues this user sees, which of them
+// are not as this hipq would make them, and which it doesn't see: they are not there, or it has no right to call them. It may be
+// repeated. SQLite has none.
+func (db *DB) CheckProcedures(ctx context.Context, queues []Queue) (seen int, old, unseen []string, err error) {
 	list, err := db.procedures(queues)
 	if err != nil || len(list) == 0 {
-		return nil, nil, nil, err
+		return 0, nil, nil, err
 	}
 	outdated, there, err := db.outdated(ctx, list)
 	if err != nil {
-		return nil, nil, nil, err
+		return 0, nil, nil, err
 	}
-	seen = slices.Sorted(maps.Keys(there))
 	for _, p := range outdated {
 		if there[p.name] != "" {
 			old = append(old, p.name)
@@ -212,5 +231,5 @@ func (db *DB) CheckProcedures(ctx context.Context, queues []Queue) (seen, old, u
 			unseen = append(unseen, p.name)
 		}
 	}
-	return seen, old, unseen, nil
+	return len(there), old, unseen, nil
 }
