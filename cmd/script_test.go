@@ -209,7 +209,7 @@ func runSQL(statements []string) error {
 				return err
 			}
 			tables, procedures, _ := strings.Cut(strings.TrimSpace(string(text)), "\nDELIMITER //\n")
-			list = strings.SplitAfter(tables, ";\n")
+			list = strings.SplitAfter(strings.TrimSpace(tables), ";\n")
 			if procedures != "" {
 				list = append(list, strings.Split(strings.TrimSuffix(procedures, "//\n\nDELIMITER ;"), "//\n")...)
 			}
