@@ -85,7 +85,12 @@ func (db *DB) procedure(u unit, file string) (p procedure, err error) {
 		"{default_policy}", DefaultPolicy, "{no_reason}", "the handler gave no reason",
 	).Replace(string(text)))
 	p.fingerprint = fmt.Sprintf("%x", sha256.Sum256([]byte(create)))[:16]
-	traits := "SQL SECURITY DEFINER MODIFIES SQL DATA COMMENT '" + p.comment() + "'"
+	// The helpers do what whoever calls them may do. By those that applications call, that is what the user of init may.
+	security := "INVOKER"
+	if u.kind != queueKind && slices.Contains(Procedures, base) {
+		security = "DEFINER"
+	}
+	traits := "SQL SECURITY " + security + " MODIFIES SQL DATA COMMENT '" + p.comment() + "'"
 	p.create = strings.TrimSpace(strings.Replace(create, "{traits}", traits, 1))
 	return p, nil
 }

@@ -6,10 +6,9 @@ BEGIN
   IF p_queue IS NULL THEN
     CALL {job}$refuse(31001, 'queue is missing');
   END IF;
-  IF p_queue REGEXP '^[a-z][a-z0-9_]{0,47}$' THEN
-    SELECT o.table_name INTO p_table FROM {owners} o JOIN {queues} q ON q.queue = o.queue
-    WHERE o.instance = '{instance}' AND o.queue = CONVERT(p_queue USING ascii) AND o.version > 0;
-  END IF;
+  SELECT o.table_name INTO p_table FROM {owners} o JOIN {queues} q ON q.queue = o.queue
+  WHERE o.instance = '{instance}' AND o.queue = CONVERT(LEFT(p_queue, 49) USING ascii) AND o.queue <> 'NONE' AND o.version > 0
+    AND LENGTH(o.queue) = LENGTH(p_queue); -- else spaces behind it wouldn't count
   IF p_table IS NULL THEN
     CALL {job}$refuse(31003, CONCAT('unknown queue ', p_queue));
   END IF;

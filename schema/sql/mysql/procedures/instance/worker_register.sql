@@ -14,7 +14,9 @@ BEGIN
     RESIGNAL;
   END;
   CALL {job}$check_worker(COALESCE(worker_id, CAST(UUID() AS CHAR)), v_id);
-  IF CHAR_LENGTH(host) > 255 OR host = '' THEN
+  IF NOT worker_id REGEXP '^[A-Za-z0-9][A-Za-z0-9._:-]*$' THEN
+    CALL {job}$refuse(31002, 'worker_id is not 1 to 36 letters, digits, dots, colons, dashes and underscores');
+  ELSEIF CHAR_LENGTH(host) > 255 OR host = '' THEN
     CALL {job}$refuse(31002, 'host is not 1 to 255 characters long');
   ELSEIF pid NOT BETWEEN 0 AND 2147483647 THEN
     CALL {job}$refuse(31002, CONCAT('pid ', pid, ' is not from 0 to 2147483647'));

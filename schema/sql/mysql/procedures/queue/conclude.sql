@@ -9,6 +9,7 @@ BEGIN
   DECLARE v_windows, v_settings {text};
   DECLARE v_attempt, v_keep_finished, v_keep_failed BIGINT;
   DECLARE v_delay DOUBLE;
+  DECLARE v_opening DATETIME(6);
   SELECT j.attempt, j.time_windows, j.scheduled_run_time INTO v_attempt, v_windows, p_time
   FROM {jobs} j FORCE INDEX (PRIMARY) WHERE j.id = p_id;
   SELECT q.settings, q.keep_finished, q.keep_failed INTO v_settings, v_keep_finished, v_keep_failed FROM {queues} q WHERE q.queue = '{queue}';
@@ -20,7 +21,9 @@ BEGIN
     IF p_verdict = 'retry' AND v_attempt < JSON_EXTRACT(p_policy, '$.attempts') THEN
       CALL {job}$delay(p_policy, v_attempt, RAND(), v_delay);
       SET p_time = p_now + INTERVAL IF(p_after > 0, p_after, FLOOR(v_delay)) MICROSECOND;
-      CALL {job}$opening(v_windows, JSON_EXTRACT(NULLIF(v_settings, 'NONE'), '$.zone'), p_time, p_time);
+      -- windows that can't be read hold it back no longer: hipq work says what is wrong with it
+      CALL {job}$opening(v_windows, JSON_EXTRACT(NULLIF(v_settings, 'NONE'), '$.zone'), p_time, v_opening);
+      SET p_time = COALESCE(v_opening, p_time);
       SET p_state = 'retry', v_line = IF(p_time > p_now, 'later', 'due');
     END IF;
   END IF;

@@ -4,7 +4,7 @@
 CREATE PROCEDURE {self}(IN p_worker {id}, IN p_types {text}, IN p_n BIGINT, IN p_own BOOLEAN, OUT p_token {id}, OUT p_ids {text})
 {traits}
 BEGIN
-  DECLARE v_settings, v_by, v_limits, v_ranges, v_windows, v_zone {text};
+  DECLARE v_settings, v_rate, v_by, v_limits, v_ranges, v_windows, v_zone {text};
   DECLARE v_now, v_at, v_opening DATETIME(6);
   DECLARE v_limit, v_used, v_busy, v_id, v_factor, v_left, v_group_limit, v_group_used BIGINT;
   DECLARE v_paused, v_open, v_full, v_alone, v_suspect, v_more BOOLEAN DEFAULT FALSE;
@@ -18,8 +18,9 @@ BEGIN
 
   SELECT q.settings, q.paused, q.throttle_limit INTO v_settings, v_paused, v_limit FROM {queues} q WHERE q.queue = '{queue}';
   SET v_settings = NULLIF(v_settings, 'NONE'), v_by = JSON_UNQUOTE(JSON_EXTRACT(v_settings, '$.throttle_groups.by')),
-    v_limits = JSON_EXTRACT(v_settings, '$.throttle_groups.limits'), v_zone = JSON_EXTRACT(v_settings, '$.zone');
-  IF v_limit > 0 OR v_by IS NOT NULL OR JSON_EXTRACT(v_settings, '$.rate') IS NOT NULL THEN
+    v_limits = JSON_EXTRACT(v_settings, '$.throttle_groups.limits'), v_zone = JSON_EXTRACT(v_settings, '$.zone'),
+    v_rate = JSON_EXTRACT(v_settings, '$.rate');
+  IF v_limit > 0 OR v_by IS NOT NULL OR v_rate IS NOT NULL THEN
     -- who locks jobs of such a queue takes turns, for a sum over rows says nothing of what another is about to lock
     UPDATE {queues} q SET q.turn = q.turn % 1000000000 + 1 WHERE q.queue = '{queue}';
   END IF;
@@ -28,12 +29,11 @@ BEGIN
   WHERE j.line = 'locked' AND j.part IN ('NONE', 'stop') AND j.worker_id = p_worker;
   SET v_open = NOT v_paused AND NOT v_alone;
   IF v_open THEN
-    CALL {jobs}$rate(v_settings, 0, v_now, v_left);
-    IF JSON_EXTRACT(v_settings, '$.rate') IS NOT NULL THEN
+    IF v_rate IS NOT NULL THEN
+      CALL {jobs}$rate(v_rate, 0, v_now, v_left);
       -- what is grabbed and not started yet counts when it starts
-      SET v_left = v_left - (SELECT COUNT(*) FROM {jobs} j FORCE INDEX ({jobs}${pick}) WHERE j.line = 'locked' AND j.state IN ('initial', 'retry'));
+      SET v_left = v_left - (SELECT COUNT(*) FROM {jobs} j FORCE INDEX ({jobs}${pick}) WHERE j.line = 'locked' AND j.state IN ('initial', 'retry')), p_n = LEAST(p_n, v_left);
     END IF;
-    SET p_n = LEAST(p_n, v_left);
     IF v_limit > 0 THEN
       CALL {jobs}$used(p_own, NULL, v_used);
     END IF;
@@ -53,8 +53,10 @@ BEGIN
     -- a row that only hipq work can judge is left to that, and so is one that another transaction holds
     IF v_key IS NOT NULL AND v_key <> '' AND LOCATE(CHAR(0), v_key) = 0 AND v_key = CAST(CONVERT(v_key USING utf8mb4) AS BINARY)
       AND v_suspect = (v_part IN ('suspect', 'suspect free')) THEN
-      CALL {job}$opening(v_windows, v_zone, v_now, v_opening);
-      SET v_group = NULL, v_group_limit = 0;
+      SET v_group = NULL, v_group_limit = 0, v_opening = v_now;
+      IF v_windows <> 'NONE' THEN
+        CALL {job}$opening(v_windows, v_zone, v_now, v_opening);
+      END IF;
       IF v_by IS NOT NULL AND v_factor > 0 THEN
         SET v_group = v_old_group;
         IF LEFT(v_old_group, LENGTH(v_by) + 1) <> CONCAT(v_by, '=') THEN

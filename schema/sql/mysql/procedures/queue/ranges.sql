@@ -6,7 +6,7 @@ BEGIN
   DECLARE v_type VARBINARY(64);
   DECLARE v_group, v_begin VARBINARY(255);
   DECLARE v_i, v_j, v_groups INT DEFAULT 0;
-  DECLARE v_around BOOLEAN DEFAULT FALSE;
+  DECLARE v_around, v_new, v_error, v_free, v_suspect, v_suspect_free BOOLEAN DEFAULT FALSE;
   DECLARE v_parts {text} DEFAULT '[]';
   SET p_ranges = '[]', p_more = FALSE;
   IF EXISTS (SELECT 1 FROM {jobs} FORCE INDEX ({jobs}$wake) WHERE wake_time <= p_now AND line = 'later') THEN
@@ -29,14 +29,29 @@ BEGIN
   END IF;
   WHILE v_i < JSON_LENGTH(p_types) DO
     SET v_type = JSON_UNQUOTE(JSON_EXTRACT(p_types, CONCAT('$[', v_i, ']'))), v_i = v_i + 1, v_j = 0;
-    IF EXISTS (SELECT 1 FROM {jobs} FORCE INDEX ({jobs}${pick}) WHERE line = 'new' AND part = 'NONE' AND job_type = v_type) THEN
+    SELECT EXISTS (SELECT 1 FROM {jobs} FORCE INDEX ({jobs}${pick}) WHERE line = 'new' AND part = 'NONE' AND job_type = v_type),
+      EXISTS (SELECT 1 FROM {jobs} FORCE INDEX ({jobs}${pick}) WHERE line = 'error' AND part = 'NONE' AND job_type = v_type)
+      INTO v_new, v_error;
+    IF v_new THEN
       CALL {jobs}$take_in(v_type, p_settings, p_worker, p_now);
     END IF;
-    IF EXISTS (SELECT 1 FROM {jobs} FORCE INDEX ({jobs}${pick}) WHERE line = 'error' AND part = 'NONE' AND job_type = v_type) THEN
+    IF v_error THEN
       CALL {jobs}$decide(v_type, p_worker, p_now);
     END IF;
-    SET p_ranges = JSON_ARRAY_APPEND(p_ranges, '$', JSON_ARRAY('due', HEX('NONE'), HEX(v_type)), '$', JSON_ARRAY('due', HEX('free'), HEX(v_type)),
-      '$', JSON_ARRAY('due', HEX('suspect'), HEX(v_type)), '$', JSON_ARRAY('due', HEX('suspect free'), HEX(v_type)));
+    SELECT EXISTS (SELECT 1 FROM {jobs} FORCE INDEX ({jobs}${pick}) WHERE line = 'due' AND part = 'free' AND job_type = v_type),
+      EXISTS (SELECT 1 FROM {jobs} FORCE INDEX ({jobs}${pick}) WHERE line = 'due' AND part = 'suspect' AND job_type = v_type),
+      EXISTS (SELECT 1 FROM {jobs} FORCE INDEX ({jobs}${pick}) WHERE line = 'due' AND part = 'suspect free' AND job_type = v_type)
+      INTO v_free, v_suspect, v_suspect_free;
+    SET p_ranges = JSON_ARRAY_APPEND(p_ranges, '$', JSON_ARRAY('due', HEX('NONE'), HEX(v_type)));
+    IF v_free THEN
+      SET p_ranges = JSON_ARRAY_APPEND(p_ranges, '$', JSON_ARRAY('due', HEX('free'), HEX(v_type)));
+    END IF;
+    IF v_suspect THEN
+      SET p_ranges = JSON_ARRAY_APPEND(p_ranges, '$', JSON_ARRAY('due', HEX('suspect'), HEX(v_type)));
+    END IF;
+    IF v_suspect_free THEN
+      SET p_ranges = JSON_ARRAY_APPEND(p_ranges, '$', JSON_ARRAY('due', HEX('suspect free'), HEX(v_type)));
+    END IF;
     WHILE v_j < v_groups DO
       SET p_ranges = JSON_ARRAY_APPEND(p_ranges, '$', JSON_ARRAY('held', JSON_UNQUOTE(JSON_EXTRACT(v_parts, CONCAT('$[', v_j, ']'))), HEX(v_type))), v_j = v_j + 1;
     END WHILE;

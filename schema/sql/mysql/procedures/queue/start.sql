@@ -5,14 +5,15 @@ CREATE PROCEDURE {self}(IN p_worker {id}, IN p_id BIGINT, IN p_token {text}, OUT
 BEGIN
   DECLARE v_state, v_line VARCHAR(16) CHARACTER SET ascii;
   DECLARE v_holder, v_lock, v_attempt_token VARBINARY(36);
-  DECLARE v_settings, v_windows {text};
+  DECLARE v_settings, v_rate, v_windows {text};
   DECLARE v_paused BOOLEAN;
   DECLARE v_left BIGINT;
   DECLARE v_now, v_at, v_opening DATETIME(6);
   SET p_attempt = NULL, p_refusal = NULL;
   -- the turn comes before the job, as with those who grab: so nobody waits crosswise
   SELECT q.settings, q.paused INTO v_settings, v_paused FROM {queues} q WHERE q.queue = '{queue}';
-  IF JSON_EXTRACT(NULLIF(v_settings, 'NONE'), '$.rate') IS NOT NULL THEN
+  SET v_rate = JSON_EXTRACT(NULLIF(v_settings, 'NONE'), '$.rate');
+  IF v_rate IS NOT NULL THEN
     UPDATE {queues} q SET q.turn = q.turn % 1000000000 + 1 WHERE q.queue = '{queue}';
   END IF;
   SELECT j.state, j.line, j.worker_id, j.lock_token, j.attempt_token, j.attempt, j.time_windows, j.scheduled_run_time
@@ -20,13 +21,15 @@ BEGIN
   FROM {jobs} j FORCE INDEX (PRIMARY) WHERE j.id = p_id FOR UPDATE;
   CALL {job}$judge(p_worker, p_id, p_token, TRUE, v_state, v_line, v_holder, v_lock, v_attempt_token);
   SET v_now = UTC_TIMESTAMP(6);
-  CALL {job}$opening(v_windows, JSON_EXTRACT(NULLIF(v_settings, 'NONE'), '$.zone'), v_now, v_opening);
+  IF v_windows <> 'NONE' THEN
+    CALL {job}$opening(v_windows, JSON_EXTRACT(NULLIF(v_settings, 'NONE'), '$.zone'), v_now, v_opening);
+  END IF;
   IF v_paused = 1 THEN
     SET p_refusal = 'the queue is paused; the job has gone back';
   ELSEIF v_opening > v_now THEN
     SET p_refusal = 'the windows of the job have closed; it has gone back, to their opening', v_at = v_opening;
-  ELSE
-    CALL {jobs}$rate(v_settings, 1, v_now, v_left);
+  ELSEIF v_rate IS NOT NULL THEN
+    CALL {jobs}$rate(v_rate, 1, v_now, v_left);
     IF v_left < 1 THEN
       SET p_refusal = 'the rate of the queue is used up; the job has gone back';
     END IF;
