@@ -14,7 +14,8 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-const initLong = `Creates the tables of the instance and of its queues, or brings them up to date. With SQLite it creates the file.
+const initLong = `Creates the tables of the instance and of its queues, or brings them up to date. With SQLite it creates the file, in MySQL
+and MariaDB the stored procedures too, if the user may make any.
 Where there is no config it writes a first hipq.yaml. It may be repeated, and run by several at once.
 
 Where hipq work has found a database, and now there is none, it is more likely that a disk is not mounted: init says so before
@@ -59,6 +60,13 @@ func (a *app) printDDL(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
+	procedures, err := schema.ProceduresDDL(c.Database.Driver, names, tables(c))
+	if err != nil {
+		return err
+	}
+	if procedures != "" {
+		ddl += "\n" + procedures
+	}
 	if a.json {
 		return a.printJSON(map[string]string{"ddl": ddl})
 	}
@@ -91,6 +99,9 @@ type initialised struct {
 	Config  string   `json:"config"`
 	Written bool     `json:"config_written"`
 	Tables  []string `json:"tables"`
+	// Procedures are the stored procedures that were made; LeftOut says why none could be.
+	Procedures []string `json:"procedures"`
+	LeftOut    string   `json:"procedures_left_out,omitempty"`
 }
 
 func (a *app) runInit(cmd *cobra.Command) error {
@@ -105,15 +116,13 @@ func (a *app) runInit(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	done.Config, done.Tables = c.File, []string{}
+	done.Config, done.Tables, done.Procedures = c.File, []string{}, []string{}
 	if err := a.confirmEmpty(cmd.Context(), c); err != nil {
 		return err
 	}
-	made, err := migrate(cmd, c)
-	if err != nil {
+	if err := done.migrate(cmd, c); err != nil {
 		return err
 	}
-	done.Tables = append(done.Tables, made...)
 	a.warnOfPrograms(c, nil, nil)
 	if a.json {
 		return a.printJSON(done)
@@ -127,33 +136,46 @@ func (a *app) runInit(cmd *cobra.Command) error {
 	if len(done.Tables) == 0 {
 		a.out.line("all tables are up to date")
 	}
+	if len(done.Procedures) > 0 {
+		a.out.line("made %d stored procedures", len(done.Procedures))
+	}
+	if done.LeftOut != "" {
+		a.out.line("%s", done.LeftOut)
+	}
 	return nil
 }
 
-func migrate(cmd *cobra.Command, c *config.Config) (made []string, err error) {
+func (done *initialised) migrate(cmd *cobra.Command, c *config.Config) (err error) {
 	names, err := c.Names()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	c.Database.Create = true
 	db, err := schema.Open(cmd.Context(), c.Database, names)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	if made, err = db.Migrate(cmd.Context(), tables(c)); err != nil {
-		return nil, err
+	made, err := db.Migrate(cmd.Context(), tables(c))
+	if err != nil {
+		return err
 	}
+	done.Tables = append(done.Tables, made...)
 	for _, q := range c.Queues {
 		opened, err := queue.New(db, q.Options)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		if err := opened.Register(cmd.Context()); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	return made, nil
+	made, err = db.MakeProcedures(cmd.Context(), tables(c))
+	done.Procedures = append(done.Procedures, made...)
+	if errors.Is(err, schema.ErrNoProcedures) {
+		done.LeftOut, err = err.Error(), nil
+	}
+	return err
 }
 
 // writeStarter writes a first config where the next command will look for it, never over one that is there, and says whether it

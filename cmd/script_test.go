@@ -60,7 +60,8 @@ func program(run func(args []string) error) {
 //	exits CODE PROGRAM …    runs a program, which must exit with this code; with one from 64 to 78 it must say why on
 //	                        standard error, and nothing on standard output
 //	sql STATEMENT…          runs statements on the script's database and prints their rows, a tab between the columns;
-//	                        @FILE is statements from a file, each of which ends with a semicolon and a line's end
+//	                        @FILE is statements from a file, each of which ends with a semicolon and a line's end, or
+//	                        behind the line DELIMITER // with two slashes
 //	terminal PROGRAM …      runs a program with a terminal for its standard output, and prints what is shown there; a first
 //	                        argument --columns=N says how wide it is, one --stderr that standard error is the terminal too
 //	tab SHELL LINE          types a line into a shell (bash, zsh, fish) that has learnt hipq's completion, has it complete the
@@ -199,6 +200,7 @@ func runSQL(statements []string) error {
 		return err
 	}
 	defer db.Close()
+	db.SetMaxOpenConns(1) // what a statement sets is for those behind it
 	for _, s := range statements {
 		list := []string{s}
 		if file, ok := strings.CutPrefix(s, "@"); ok {
@@ -206,7 +208,11 @@ func runSQL(statements []string) error {
 			if err != nil {
 				return err
 			}
-			list = strings.SplitAfter(strings.TrimSpace(string(text)), ";\n")
+			tables, procedures, _ := strings.Cut(strings.TrimSpace(string(text)), "\nDELIMITER //\n")
+			list = strings.SplitAfter(strings.TrimSpace(tables), ";\n")
+			if procedures != "" {
+				list = append(list, strings.Split(strings.TrimSuffix(procedures, "//\n\nDELIMITER ;"), "//\n")...)
+			}
 		}
 		for _, s := range list {
 			if err := printRows(db, s); err != nil {

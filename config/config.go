@@ -71,8 +71,6 @@ type Queue struct {
 	Handlers map[string]Handler
 	// RetryHandlers are by the name of the job type too; a type without one leaves the retry to its policy.
 	RetryHandlers map[string]Handler
-	// StrictTypes says that hipq enqueue takes jobs of the types in the config alone. The library and plain SQL don't ask.
-	StrictTypes bool
 }
 
 // Handler says what runs for the jobs of one type, or decides about their retry: one of Exec, Stream and HTTP is set.

@@ -173,8 +173,8 @@ queues:
 					Rate:           job.Rate{Starts: 100, Per: 90 * time.Second},
 					Concurrency:    3, Order: job.BySchedule, PriorityOrder: job.HighestFirst, DefaultPriority: new(-7),
 					Types: []job.Type{
-						{Name: "Send: ü.x", Timeout: time.Minute, Priority: -5, Windows: windows, Retry: own},
-						{Name: "send", Timeout: 2 * time.Hour, Priority: -7, ThrottleFactor: 1, Retry: inherited, Async: true, Concurrency: 2},
+						{Name: "Send: ü.x", Timeout: time.Minute, Priority: -5, Windows: windows, Retry: own, RetryHandler: true},
+						{Name: "send", Timeout: 2 * time.Hour, Priority: -7, ThrottleFactor: 1, Retry: inherited, RetryHandler: true, Async: true, Concurrency: 2},
 						{Name: "elsewhere", Timeout: 2 * time.Hour, Priority: -7, ThrottleFactor: 1, Retry: inherited},
 					},
 				},
@@ -190,9 +190,9 @@ queues:
 			{
 				Options: queue.Options{
 					Name: "files", RefuseWeightless: true, Location: berlin, KeepFinished: queue.DefaultKeepFinished, KeepFailed: queue.DefaultKeepFailed,
-					Order: job.ByPriority, PriorityOrder: job.LowestFirst, DefaultPriority: new(500),
+					Order: job.ByPriority, PriorityOrder: job.LowestFirst, DefaultPriority: new(500), StrictTypes: true,
 				},
-				Handlers: map[string]Handler{}, RetryHandlers: map[string]Handler{}, StrictTypes: true,
+				Handlers: map[string]Handler{}, RetryHandlers: map[string]Handler{},
 			},
 		},
 	}

@@ -73,6 +73,7 @@ func (b builder) queue(path string, s queueSection, outer defaults) Queue {
 		q.Types[i].Concurrency = b.roomIn(h, q.Types[i].Concurrency)
 		if h := b.retryHandler(at+".retry_handler", section.RetryHandler, outer.retryHandler); h != nil {
 			q.RetryHandlers[section.Name] = *h
+			q.Types[i].RetryHandler = true
 		}
 	}
 	return q

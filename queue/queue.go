@@ -44,6 +44,9 @@ type Options struct {
 	PriorityOrder job.PriorityOrder
 	// DefaultPriority is that of jobs of a type that isn't among Types; nil is 100.
 	DefaultPriority *int
+	// StrictTypes says that hipq enqueue and the stored procedures take jobs of the types in the config alone. The library and
+	// plain SQL don't ask.
+	StrictTypes bool
 	// Location is the zone of the time windows.
 	Location *time.Location
 	// KeepFinished and KeepFailed are how long purge leaves final jobs, without and with an error. DiscardAtOnce deletes

@@ -36,12 +36,16 @@ type settings struct {
 	Order            job.Order           `json:"order,omitempty"`
 	PriorityOrder    job.PriorityOrder   `json:"priority_order,omitempty"`
 	DefaultPriority  *int                `json:"default_priority,omitempty"`
+	StrictTypes      bool                `json:"strict_types,omitempty"`
+	// Zone is for the stored procedures: see zoneChanges.
+	Zone [][2]int64 `json:"zone,omitempty"`
 }
 
 func (o Options) record() (queueRecord, error) {
 	s := settings{
 		ThrottleGroups: o.ThrottleGroups, RefuseWeightless: o.RefuseWeightless, Concurrency: o.Concurrency, Order: o.Order,
-		PriorityOrder: o.PriorityOrder, DefaultPriority: o.DefaultPriority,
+		PriorityOrder: o.PriorityOrder, DefaultPriority: o.DefaultPriority, StrictTypes: o.StrictTypes,
+		Zone: zoneChanges(o.Location, time.Now().UTC().Year()),
 	}
 	if o.Rate.Starts > 0 {
 		s.Rate = &o.Rate
@@ -83,7 +87,7 @@ func (r queueRecord) options() (Options, error) {
 	o := Options{
 		Name: r.Queue, ThrottleLimit: r.ThrottleLimit, ThrottleGroups: s.ThrottleGroups, RefuseWeightless: s.RefuseWeightless,
 		Concurrency: s.Concurrency, Order: s.Order, PriorityOrder: s.PriorityOrder, DefaultPriority: s.DefaultPriority,
-		KeepFinished: kept(r.KeepFinished), KeepFailed: kept(r.KeepFailed),
+		KeepFinished: kept(r.KeepFinished), KeepFailed: kept(r.KeepFailed), StrictTypes: s.StrictTypes,
 	}
 	if s.Rate != nil {
 		o.Rate = *s.Rate

@@ -18,16 +18,17 @@ type typeRecord struct {
 	Priority       int
 	ThrottleFactor int
 	Windows        string
+	Settings       string
 }
 
 // typeColumns are those of a typeRecord, with the most bytes that each may have.
 var typeColumns = columnsOf(
 	bounded{"job_type", job.MaxTypeBytes}, bounded{"timeout", 24}, bounded{"priority", 24}, bounded{"throttle_factor", 24},
-	bounded{"time_windows", 1 << 16},
+	bounded{"time_windows", 1 << 16}, bounded{"settings", 1 << 16},
 )
 
 func recordOf(t job.Type) typeRecord {
-	return typeRecord{t.Name, int64(t.Timeout / time.Second), t.Priority, t.ThrottleFactor, t.Windows.Encode()}
+	return typeRecord{t.Name, int64(t.Timeout / time.Second), t.Priority, t.ThrottleFactor, t.Windows.Encode(), encodeTypeSettings(t)}
 }
 
 // jobType gives the type that a row says, which is an error if its jobs could not be.
@@ -59,7 +60,7 @@ func (q *Queue) readTypes(ctx context.Context, from engine.Reader, which string,
 		c := cells{columns: typeColumns, row: row, noBytes: q.db.AnyBytes}
 		name := c.text(0)
 		named := c.flaw == nil && job.CheckType(name) == nil
-		r := typeRecord{name, c.number(1), int(c.number(2)), int(c.number(3)), c.text(4)}
+		r := typeRecord{name, c.number(1), int(c.number(2)), int(c.number(3)), c.text(4), c.text(5)}
 		t, flaw := job.Type{}, c.flaw
 		if flaw == nil {
 			t, flaw = r.jobType()
@@ -102,7 +103,8 @@ func (q *Queue) loadTypes(ctx context.Context) (map[string]typeRecord, error) {
 func (q *Queue) saveType(ctx context.Context, tx *engine.Tx, t job.Type) error {
 	r := recordOf(t)
 	err := tx.Upsert(ctx, q.db.JobTypes(), []string{"queue", "job_type"}, []any{q.Name, r.Type},
-		[]string{"timeout", "priority", "throttle_factor", "time_windows"}, []any{r.Timeout, r.Priority, r.ThrottleFactor, r.Windows})
+		[]string{"timeout", "priority", "throttle_factor", "time_windows", "settings"},
+		[]any{r.Timeout, r.Priority, r.ThrottleFactor, r.Windows, r.Settings})
 	if err != nil {
 		return fmt.Errorf("register job type %s of %s: %w", t.Name, q.Name, err)
 	}

@@ -13,8 +13,8 @@ import (
 // no row of its own can be taken for one of hipq's.
 const insertable = "job_type, job_data, job_key, shard_key, scheduled_run_time, priority, timeout, throttle_factor, time_windows"
 
-// Rights are statements of MySQL that give three users the rights which they need: one for init, hipq's own of the DSN, and
-// the application's.
+// Rights are statements of MySQL that give users the rights which they need: one for init, hipq's own of the DSN, and those of
+// applications.
 type Rights struct {
 	// Init is for the user that runs hipq init.
 	Init string
@@ -22,6 +22,8 @@ type Rights struct {
 	Tables, Worker []string
 	// Application is for who enqueues by plain SQL, a statement for each queue.
 	Application []string
+	// Submitter is for who enqueues by the stored procedures, SQLWorker for who works by them, a statement for each procedure.
+	Submitter, SQLWorker []string
 }
 
 // String gives them all, with comments.
@@ -33,6 +35,10 @@ func (r Rights) String() string {
 	b.WriteString(strings.Join(r.Worker, "\n") + "\n")
 	b.WriteString("-- 3. likewise, an application that enqueues by plain SQL\n")
 	b.WriteString(strings.Join(r.Application, "\n") + "\n")
+	b.WriteString("-- 4. likewise, an application that enqueues by the stored procedures\n")
+	b.WriteString(strings.Join(r.Submitter, "\n") + "\n")
+	b.WriteString("-- 5. likewise, a program that works by the stored procedures\n")
+	b.WriteString(strings.Join(r.SQLWorker, "\n") + "\n")
 	return b.String()
 }
 
@@ -52,7 +58,7 @@ func Grants(o Options, names Names, queues []Queue) (Rights, error) {
 	quoted := "`" + strings.ReplaceAll(cfg.DBName, "`", "``") + "`."
 	user := "'" + strings.ReplaceAll(cfg.User, "'", "''") + "'@'%'"
 	r := Rights{
-		Init:   fmt.Sprintf("GRANT SELECT, INSERT, UPDATE, DELETE, CREATE, ALTER, INDEX, DROP ON %s* TO 'hipq_init'@'%%';", quoted),
+		Init:   fmt.Sprintf("GRANT SELECT, INSERT, UPDATE, DELETE, CREATE, ALTER, INDEX, DROP, CREATE ROUTINE, ALTER ROUTINE, EXECUTE ON %s* TO 'hipq_init'@'%%';", quoted),
 		Tables: []string{ownersTable},
 	}
 	for _, u := range units {
@@ -63,6 +69,13 @@ func Grants(o Options, names Names, queues []Queue) (Rights, error) {
 		for _, table := range u.tables {
 			r.Application = append(r.Application, fmt.Sprintf("GRANT INSERT (%s) ON %s`%s` TO 'application'@'%%';", insertable, quoted, table))
 		}
+	}
+	for _, name := range Procedures {
+		execute := fmt.Sprintf("GRANT EXECUTE ON PROCEDURE %s`%s` TO ", quoted, names.Procedure(name))
+		if name == "job_submit" || name == "job_backlog" {
+			r.Submitter = append(r.Submitter, execute+"'submitter'@'%';")
+		}
+		r.SQLWorker = append(r.SQLWorker, execute+"'sql_worker'@'%';")
 	}
 	for _, table := range r.Tables {
 		r.Worker = append(r.Worker, fmt.Sprintf("GRANT SELECT, INSERT, UPDATE, DELETE ON %s`%s` TO %s;", quoted, table, user))

@@ -88,12 +88,17 @@ func checks(driver string) []check {
 	if driver == engine.MySQL.Name {
 		all = append(all, check{"packet", lookAtPacket}, check{"binlog", lookAtBinlog})
 	}
-	return append(all,
+	all = append(all,
 		check{"durability", lookAtDurability},
 		check{"rights_init", lookAtInitRights},
 		check{"rights_worker", lookAtWorkerRights},
 		check{"rights_application", lookAtApplicationRights},
 		check{"tables", lookAtTables},
+	)
+	if driver == engine.MySQL.Name {
+		all = append(all, check{"procedures", lookAtProcedures})
+	}
+	return append(all,
 		check{"lock_query", lookAtLockQuery},
 		check{"sizes", lookAtSizes},
 		check{"workers", lookAtWorkers},

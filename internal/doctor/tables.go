@@ -35,6 +35,22 @@ func lookAtTables(ctx context.Context, p *patient) Finding {
 	return found(OK, strings.Join(said, "; "))
 }
 
+// lookAtProcedures compares the stored procedures with those that this hipq would make. A user sees only those that it may call.
+func lookAtProcedures(ctx context.Context, p *patient) Finding {
+	seen, old, unseen, err := p.db.CheckProcedures(ctx, p.queues())
+	switch {
+	case err != nil:
+		return trouble(err)
+	case len(old) > 0:
+		return found(Wrong, "of another version of hipq: "+strings.Join(old, ", ")).but("run hipq init")
+	case seen == 0:
+		return found(OK, "this user sees none: it may call none, or hipq init has left them out, which all commands can do without")
+	case len(unseen) > 0:
+		return found(OK, fmt.Sprintf("this user sees %d, and not %s", seen, strings.Join(unseen, ", ")))
+	}
+	return found(OK, fmt.Sprintf("all %d are there, of this version", seen))
+}
+
 // lookAtLockQuery asks the engine how it finds the jobs that a worker locks next. What else than the index in their order would
 // become slower with each job that waits.
 func lookAtLockQuery(ctx context.Context, p *patient) Finding {

@@ -278,6 +278,18 @@ func zoneChange(t time.Time) time.Time {
 	return change
 }
 
+// ZoneChanges are the changes of t's zone from t up to end: when each happens and the offset from then on, both in seconds. The
+// first is the offset at t.
+func ZoneChanges(t, end time.Time) (list [][2]int64) {
+	for !t.IsZero() && t.Before(end) {
+		if _, offset := t.Zone(); len(list) == 0 || list[len(list)-1][1] != int64(offset) {
+			list = append(list, [2]int64{t.Unix(), int64(offset)})
+		}
+		t = zoneChange(t)
+	}
+	return list
+}
+
 // Encode is the text of the table: a JSON list, None for none.
 func (ws Windows) Encode() string {
 	if len(ws) == 0 {

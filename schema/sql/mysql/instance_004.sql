@@ -20,3 +20,6 @@ CREATE TABLE IF NOT EXISTS {schedules} (
   PRIMARY KEY (name),
   KEY {schedules}$look (queue, fingerprint, next_slot, seen_until)
 ) ENGINE=InnoDB;
+
+-- What the procedures need of a job type besides, as JSON: its retry policy, and who else decides.
+ALTER TABLE {job_types} ADD COLUMN settings TEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL DEFAULT ('NONE');

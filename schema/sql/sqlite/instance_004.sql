@@ -21,3 +21,6 @@ CREATE TABLE IF NOT EXISTS {schedules} (
 );
 
 CREATE INDEX IF NOT EXISTS {schedules}$look ON {schedules} (queue, fingerprint, next_slot, seen_until);
+
+-- As on MySQL; no procedure reads it here.
+ALTER TABLE {job_types} ADD COLUMN settings TEXT NOT NULL DEFAULT 'NONE';

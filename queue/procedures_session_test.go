@@ -1,0 +1,107 @@
+package queue_test
+
+import (
+	"database/sql/driver"
+	"errors"
+	"testing"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/hipq/hipq/queue"
+)
+
+// In a transaction of the caller's a call neither commits nor undoes what isn't its own.
+func TestProceduresInATransaction(t *testing.T) {
+	proceduresSuite(t, func(o *queue.Options) { o.ThrottleLimit = 5 }, func(s store) {
+		for _, begin := range []string{
+			"START TRANSACTION", "SET autocommit = 0", "SET SESSION TRANSACTION ISOLATION LEVEL SERIALIZABLE; START TRANSACTION",
+			"SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED; START TRANSACTION", "SET completion_type = 1; START TRANSACTION",
+		} {
+			s.exec("DELETE FROM shop_emails")
+			s.exec("CREATE TABLE IF NOT EXISTS orders (id INT PRIMARY KEY) ENGINE = InnoDB")
+			s.call("job_submit", "emails", "send", "taken", nil, nil)
+			for _, end := range []string{"ROLLBACK", "COMMIT"} {
+				conn := s.conn()
+				exec := func(statement string) { must[any](t)(conn.ExecContext(t.Context(), statement)) }
+				call := func(name string, args ...any) []row {
+					return must[[]row](t)(tryOn(t.Context(), conn, name, args...))
+				}
+				exec(begin)
+				exec("INSERT INTO orders VALUES (7)")
+				call("job_submit", "emails", "send", "k", nil, nil)
+				if r := call("job_submit", "emails", "send", "taken", nil, nil); r[0]["duplicate"] != "1" {
+					t.Errorf("%v", r)
+				}
+				if _, err := tryOn(t.Context(), conn, "job_submit", "emails", "send", "x", nil, `{"in":"soon"}`); err == nil {
+					t.Error("no refusal")
+				}
+				_, err := tryOn(t.Context(), conn, "job_grab", "nobody", "emails", "send", 1)
+				if my, _ := errors.AsType[*mysql.MySQLError](err); my == nil || my.Number != 31005 {
+					t.Errorf("%v", err)
+				}
+				g := call("job_grab", "w1", "emails", "send", 9)
+				if len(g) != 2 {
+					t.Fatalf("%s: %v", begin, g)
+				}
+				call("job_start", "w1", "emails", g[1]["id"], g[1]["token"])
+				call("job_complete", "w1", "emails", g[1]["id"], g[1]["token"], "r")
+				var outside int
+				must[any](t)(nil, s.db.GetContext(t.Context(), &outside, "SELECT COUNT(*) FROM shop_emails WHERE job_key = 'k' OR line <> 'due'"))
+				if outside != 0 {
+					t.Errorf("%s: %d are seen before the commit", begin, outside)
+				}
+				exec(end + " AND NO CHAIN")
+				exec("SET autocommit = 1, completion_type = 0")
+				var jobs, orders int
+				must[any](t)(nil, s.db.GetContext(t.Context(), &jobs, "SELECT COUNT(*) FROM shop_emails WHERE line = 'finished'"))
+				must[any](t)(nil, s.db.GetContext(t.Context(), &orders, "SELECT COUNT(*) FROM orders"))
+				if want := len(end) / 7; jobs != 1-want || orders != 1-want { // 0 after ROLLBACK
+					t.Errorf("%s, %s: %d jobs, %d orders, want %d", begin, end, jobs, orders, 1-want)
+				}
+			}
+			s.exec("DELETE FROM orders")
+		}
+	})
+}
+
+// Whatever a session has set, a call does the same.
+func TestProceduresInAnySession(t *testing.T) {
+	proceduresSuite(t, func(*queue.Options) {}, func(s store) {
+		for _, set := range []string{
+			"sql_mode = ''", "sql_mode = 'ANSI_QUOTES,NO_BACKSLASH_ESCAPES,PIPES_AS_CONCAT,NO_UNSIGNED_SUBTRACTION'", "sql_safe_updates = 1", "time_zone = '+11:30'",
+			"NAMES latin1", "NAMES utf8mb4 COLLATE utf8mb4_general_ci", "collation_connection = 'utf8mb4_unicode_ci', collation_database = 'latin1_swedish_ci'",
+			"completion_type = 1", "sql_select_limit = 1", "group_concat_max_len = 4", "max_sp_recursion_depth = 0", "sql_auto_is_null = 1",
+		} {
+			conn := s.conn()
+			must[any](t)(conn.ExecContext(t.Context(), "SET "+set))
+			call := func(name string, args ...any) []row {
+				t.Helper()
+				list, err := tryOn(t.Context(), conn, name, args...)
+				if err != nil {
+					t.Fatalf("SET %s; %s: %v", set, name, err)
+				}
+				return list
+			}
+			for _, key := range []string{"a", "A", "b"} {
+				call("job_submit", "emails", "send", key, `{"x":"\u00fc"}`, `{"in":"1s","priority":3,"time_windows":["00:00-24:00"]}`)
+			}
+			s.exec("UPDATE shop_emails SET wake_time = '2020-01-01' WHERE line = 'later'")
+			g := call("job_grab", "w1", "emails", `["send","report"]`, 3)
+			if set == "sql_select_limit = 1" { // which is the caller's own wish for results
+				g = call("job_grab", "w1", "emails", "send", 3)
+			}
+			for _, r := range g {
+				call("job_start", "w1", "emails", r["id"], r["token"])
+				call("job_fail", "w1", "emails", r["id"], r["token"], "no", `{"retry_after":"1ms"}`)
+			}
+			call("worker_heartbeat", "w1")
+			var n int
+			must[any](t)(nil, s.db.GetContext(t.Context(), &n, "SELECT COUNT(*) FROM shop_emails WHERE state = 'retry'"))
+			if n != 3 && set != "sql_select_limit = 1" {
+				t.Errorf("SET %s: %d jobs failed", set, n)
+			}
+			s.exec("DELETE FROM shop_emails")
+			_ = conn.Raw(func(any) error { return driver.ErrBadConn }) // nobody else is to have it
+		}
+	})
+}

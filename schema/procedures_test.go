@@ -1,0 +1,114 @@
+package schema_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/hipq/hipq/internal/dbtest"
+	"github.com/hipq/hipq/schema"
+)
+
+var withProcedures = []schema.Queue{{Name: "emails"}}
+
+// remade makes the procedures of queue emails and says how many it had to make.
+func remade(t *testing.T, db *schema.DB) int {
+	t.Helper()
+	made, err := db.MakeProcedures(t.Context(), withProcedures)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(made)
+}
+
+// Procedures are made once, and again when they are gone or of another version; none that is not hipq's is ever replaced.
+func TestMakeProcedures(t *testing.T) {
+	db := dbtest.Open(t, "mysql", dbtest.MySQL(t), "emails", "high")
+	all := remade(t, db)
+	if all < len(schema.Procedures) || remade(t, db) != 0 {
+		t.Errorf("made %d, and again", all)
+	}
+	execute(t, db, "DROP PROCEDURE shop_job_start", "ALTER PROCEDURE shop_emails$grab COMMENT 'hipq: queue emails of instance shop, 0123'")
+	seen, old, unseen, err := db.CheckProcedures(t.Context(), withProcedures)
+	if err != nil || seen != all-1 || strings.Join(old, " ") != "shop_emails$grab" || strings.Join(unseen, " ") != "shop_job_start" {
+		t.Errorf("%d, %v, %v, %v", seen, old, unseen, err)
+	}
+	if n := remade(t, db); n != 2 || remade(t, db) != 0 {
+		t.Errorf("made %d again", n)
+	}
+	queues := []schema.Queue{{Name: "high", Order: schema.OrderHighest}}
+	if _, err := db.Migrate(t.Context(), queues); err != nil {
+		t.Fatal(err)
+	}
+	if made, err := db.MakeProcedures(t.Context(), queues); err != nil || len(made) == 0 || !strings.HasPrefix(made[0], "shop_high$") {
+		t.Errorf("%v, %v", made, err)
+	}
+	for _, comment := range []string{"ours", "hipq: instance shop_eu, 0123", "hipq: queue files of instance shop, 0123"} {
+		execute(t, db, "ALTER PROCEDURE shop_job_grab COMMENT '"+comment+"'", "ALTER PROCEDURE shop_job_start COMMENT 'hipq: instance shop, 0123'")
+		made, err := db.MakeProcedures(t.Context(), withProcedures)
+		if !errors.Is(err, schema.ErrTableTaken) || len(made) > 0 || !strings.Contains(err.Error(), "shop_job_grab") {
+			t.Errorf("%q: %v, %v", comment, made, err)
+		}
+	}
+}
+
+// Who may make no procedures is told so, with what is left out, and an application needs no other right than to call them.
+func TestProceduresRights(t *testing.T) {
+	source := dbtest.MySQL(t)
+	root := dbtest.Open(t, "mysql", source, "emails")
+	names, err := schema.NewNames("shop", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg, err := mysql.ParseDSN(source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	user := cfg.DBName + "_u"
+	execute(t, root, "CREATE USER '"+user+"'@'%' IDENTIFIED BY 'secret'", "GRANT SELECT, INSERT, UPDATE, DELETE, CREATE, ALTER, INDEX, DROP ON `"+cfg.DBName+"`.* TO '"+user+"'@'%'")
+	t.Cleanup(func() {
+		if _, err := root.ExecContext(context.Background(), "DROP USER '"+user+"'@'%'"); err != nil {
+			t.Error(err)
+		}
+	})
+	its := *cfg
+	its.User, its.Passwd = user, "secret"
+	open := func() *schema.DB {
+		db, err := schema.Open(t.Context(), schema.Options{Driver: "mysql", DSN: its.FormatDSN()}, names)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = db.Close() })
+		return db
+	}
+	made, err := open().MakeProcedures(t.Context(), withProcedures)
+	if !errors.Is(err, schema.ErrNoProcedures) || len(made) > 0 || !strings.Contains(err.Error(), "CREATE ROUTINE") {
+		t.Errorf("%v, %v", made, err)
+	}
+	remade(t, root)
+	execute(t, root, "REVOKE ALL PRIVILEGES, GRANT OPTION FROM '"+user+"'@'%'", "INSERT INTO shop_queues (queue) VALUES ('emails')")
+	grants, err := schema.Grants(schema.Options{Driver: "mysql", DSN: source}, names, withProcedures)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, statement := range grants.Submitter {
+		execute(t, root, strings.Replace(statement, "'submitter'", "'"+user+"'", 1))
+	}
+	app := open()
+	execute(t, app, "CALL shop_job_submit('emails', 'send', 'k', NULL, NULL)", "CALL shop_job_backlog('emails', NULL)")
+	for _, statement := range []string{
+		"CALL shop_job_grab('w', 'emails', 'send', 1)", "CALL shop_emails$backlog(NULL, @n)", "SELECT 1 FROM shop_emails", "DELETE FROM shop_activity",
+		"DROP PROCEDURE shop_job_submit",
+	} {
+		if _, err := app.ExecContext(t.Context(), statement); err == nil || !strings.Contains(err.Error(), "denied") {
+			t.Errorf("%s: %v", statement, err)
+		}
+	}
+	for _, statement := range grants.SQLWorker {
+		execute(t, root, strings.Replace(statement, "'sql_worker'", "'"+user+"'", 1))
+	}
+	execute(t, open(), "CALL shop_worker_register('w', NULL, NULL, NULL)", "CALL shop_job_grab('w', 'emails', 'send', 1)", "CALL shop_worker_deregister('w')")
+}

@@ -1,0 +1,15 @@
+CREATE PROCEDURE {self}(IN queue {text}, IN job_type {text})
+{traits}
+BEGIN
+  DECLARE v_table VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin;
+  CALL {job}$find_queue(queue, v_table);
+  IF LENGTH(job_type) > 64 THEN
+    CALL {job}$refuse(31002, CONCAT('job_type has ', LENGTH(job_type), ' bytes, allowed are 64'));
+  END IF;
+  SET @hipq_type = job_type;
+  SET @hipq_call = CONCAT('CALL `', v_table, '$backlog`(@hipq_type, @hipq_n)');
+  PREPARE hipq FROM @hipq_call;
+  EXECUTE hipq;
+  DEALLOCATE PREPARE hipq;
+  SELECT @hipq_n AS backlog;
+END

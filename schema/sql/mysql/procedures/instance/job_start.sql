@@ -1,0 +1,36 @@
+-- A job that may not start now, for its queue is paused, its windows have closed or the rate is used up, goes back: of all
+-- refusals this is the one that changes something.
+CREATE PROCEDURE {self}(IN worker_id {text}, IN queue {text}, IN id BIGINT, IN token {text})
+{traits}
+BEGIN
+  DECLARE v_refusal VARCHAR(128) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
+  DECLARE v_attempt BIGINT;
+  body: BEGIN
+    DECLARE v_own BOOLEAN;
+    DECLARE v_id {id};
+    DECLARE v_table VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin;
+    DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN
+      CALL {job}$undo(v_own);
+      RESIGNAL;
+    END;
+    CALL {job}$find_queue(queue, v_table);
+    IF id IS NULL THEN
+      CALL {job}$refuse(31001, 'id is missing');
+    END IF;
+    CALL {job}$begin(v_own);
+    CALL {job}$find_worker(worker_id, v_id);
+    SET @hipq_worker = v_id, @hipq_id = id, @hipq_token = token;
+    SET @hipq_call = CONCAT('CALL `', v_table, '$start`(@hipq_worker, @hipq_id, @hipq_token, @hipq_attempt, @hipq_refusal)');
+    PREPARE hipq FROM @hipq_call;
+    EXECUTE hipq;
+    DEALLOCATE PREPARE hipq;
+    SET v_attempt = @hipq_attempt, v_refusal = @hipq_refusal;
+    IF v_own THEN
+      COMMIT AND NO CHAIN NO RELEASE;
+    END IF;
+  END body;
+  IF v_refusal IS NOT NULL THEN
+    CALL {job}$refuse(31013, v_refusal);
+  END IF;
+  SELECT v_attempt AS attempt;
+END

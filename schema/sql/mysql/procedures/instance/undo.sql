@@ -1,0 +1,11 @@
+-- Undoes what a call has done. After a deadlock the server has undone the whole transaction, and the savepoint is gone.
+CREATE PROCEDURE {self}(IN p_own BOOLEAN)
+{traits}
+BEGIN
+  DECLARE CONTINUE HANDLER FOR SQLEXCEPTION BEGIN END;
+  IF p_own THEN
+    ROLLBACK AND NO CHAIN NO RELEASE;
+  ELSEIF NOT p_own THEN
+    ROLLBACK TO SAVEPOINT hipq;
+  END IF;
+END

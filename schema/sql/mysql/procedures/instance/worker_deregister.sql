@@ -1,0 +1,52 @@
+-- Ends a worker. What it had grabbed and not started goes back, in each queue; what still runs is left to the next tick of hipq
+-- work, as of a worker that has died.
+CREATE PROCEDURE {self}(IN worker_id {text})
+{traits}
+BEGIN
+  DECLARE v_own, v_done BOOLEAN DEFAULT FALSE;
+  DECLARE v_id {id};
+  DECLARE v_now, v_start DATETIME(6);
+  DECLARE v_host VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
+  DECLARE v_pid INT;
+  DECLARE v_started BIGINT;
+  DECLARE v_state VARCHAR(16) CHARACTER SET ascii DEFAULT NULL;
+  DECLARE v_table VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin;
+  DECLARE tables CURSOR FOR SELECT o.table_name FROM {owners} o JOIN {queues} q ON q.queue = o.queue
+    WHERE o.instance = '{instance}' AND o.queue <> 'NONE' AND o.version > 0;
+  DECLARE CONTINUE HANDLER FOR NOT FOUND SET v_done = TRUE;
+  DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN
+    CALL {job}$undo(v_own);
+    RESIGNAL;
+  END;
+  SET v_own = NULL;
+  CALL {job}$check_worker(worker_id, v_id);
+  CALL {job}$begin(v_own);
+  SELECT state, host, pid, start_time INTO v_state, v_host, v_pid, v_start FROM {workers} WHERE id = v_id FOR UPDATE;
+  IF v_state IS NULL THEN
+    CALL {job}$refuse(31005, CONCAT('unknown worker ', v_id));
+  ELSEIF v_state <> 'working' THEN
+    CALL {job}$refuse(31006, CONCAT('worker ', v_id, ' has ended, or was declared dead'));
+  END IF;
+  SELECT COUNT(*) INTO v_started FROM {activity} AS a FORCE INDEX ({activity}$at)
+  WHERE a.at >= v_start AND a.kind = 'job' AND a.state = 'starting' AND a.worker_id = v_id;
+  SET @hipq_worker = v_id, v_done = FALSE;
+  OPEN tables;
+  give: LOOP
+    FETCH tables INTO v_table;
+    IF v_done THEN
+      LEAVE give;
+    END IF;
+    SET @hipq_call = CONCAT('CALL `', v_table, '$giveback`(@hipq_worker)');
+    PREPARE hipq FROM @hipq_call;
+    EXECUTE hipq;
+    DEALLOCATE PREPARE hipq;
+    SET v_done = FALSE;
+  END LOOP give;
+  CLOSE tables;
+  SET v_now = UTC_TIMESTAMP(6);
+  UPDATE {workers} SET state = 'finished', slots = 0, end_time = v_now, started = v_started WHERE id = v_id;
+  INSERT INTO {activity} (at, kind, state, worker_id, host, pid) VALUES (v_now, 'worker', 'finished', v_id, v_host, v_pid);
+  IF v_own THEN
+    COMMIT AND NO CHAIN NO RELEASE;
+  END IF;
+END

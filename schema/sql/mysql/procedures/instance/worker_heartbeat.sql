@@ -1,0 +1,28 @@
+-- The lock goes on for as long as it was asked for: the time between the last heartbeat and lock_until.
+CREATE PROCEDURE {self}(IN worker_id {text})
+{traits}
+BEGIN
+  DECLARE v_own BOOLEAN;
+  DECLARE v_id {id};
+  DECLARE v_now, v_until DATETIME(6);
+  DECLARE v_state VARCHAR(16) CHARACTER SET ascii DEFAULT NULL;
+  DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN
+    CALL {job}$undo(v_own);
+    RESIGNAL;
+  END;
+  CALL {job}$check_worker(worker_id, v_id);
+  CALL {job}$begin(v_own);
+  SET v_now = UTC_TIMESTAMP(6);
+  SELECT state, v_now + INTERVAL TIMESTAMPDIFF(MICROSECOND, heartbeat, lock_until) MICROSECOND INTO v_state, v_until
+  FROM {workers} WHERE id = v_id FOR UPDATE;
+  IF v_state IS NULL THEN
+    CALL {job}$refuse(31005, CONCAT('unknown worker ', v_id));
+  ELSEIF v_state <> 'working' THEN
+    CALL {job}$refuse(31006, CONCAT('worker ', v_id, ' has ended, or was declared dead'));
+  END IF;
+  UPDATE {workers} SET heartbeat = v_now, lock_until = v_until WHERE id = v_id;
+  IF v_own THEN
+    COMMIT AND NO CHAIN NO RELEASE;
+  END IF;
+  SELECT v_until AS lock_until;
+END

@@ -1,0 +1,50 @@
+-- Starts a job that a worker has grabbed. p_refusal says why it may not start now: then it goes back, to the opening of its
+-- windows if they are closed.
+CREATE PROCEDURE {self}(IN p_worker {id}, IN p_id BIGINT, IN p_token {text}, OUT p_attempt BIGINT, OUT p_refusal VARCHAR(128) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin)
+{traits}
+BEGIN
+  DECLARE v_state, v_line VARCHAR(16) CHARACTER SET ascii;
+  DECLARE v_holder, v_lock, v_attempt_token VARBINARY(36);
+  DECLARE v_settings, v_rate, v_windows {text};
+  DECLARE v_paused BOOLEAN;
+  DECLARE v_left BIGINT;
+  DECLARE v_now, v_at, v_opening DATETIME(6);
+  SET p_attempt = NULL, p_refusal = NULL;
+  -- the turn comes before the job, as with those who grab: so nobody waits crosswise
+  SELECT q.settings, q.paused INTO v_settings, v_paused FROM {queues} q WHERE q.queue = '{queue}';
+  SET v_rate = JSON_EXTRACT(NULLIF(v_settings, 'NONE'), '$.rate');
+  IF v_rate IS NOT NULL THEN
+    UPDATE {queues} q SET q.turn = q.turn % 1000000000 + 1 WHERE q.queue = '{queue}';
+  END IF;
+  SELECT j.state, j.line, j.worker_id, j.lock_token, j.attempt_token, j.attempt, j.time_windows, j.scheduled_run_time
+    INTO v_state, v_line, v_holder, v_lock, v_attempt_token, p_attempt, v_windows, v_at
+  FROM {jobs} j FORCE INDEX (PRIMARY) WHERE j.id = p_id FOR UPDATE;
+  CALL {job}$judge(p_worker, p_id, p_token, TRUE, v_state, v_line, v_holder, v_lock, v_attempt_token);
+  SET v_now = UTC_TIMESTAMP(6);
+  IF v_windows <> 'NONE' THEN
+    CALL {job}$opening(v_windows, JSON_EXTRACT(NULLIF(v_settings, 'NONE'), '$.zone'), v_now, v_opening);
+  END IF;
+  IF v_paused = 1 THEN
+    SET p_refusal = 'the queue is paused; the job has gone back';
+  ELSEIF v_opening > v_now THEN
+    SET p_refusal = 'the windows of the job have closed; it has gone back, to their opening', v_at = v_opening;
+  ELSEIF v_rate IS NOT NULL THEN
+    CALL {jobs}$rate(v_rate, 1, v_now, v_left);
+    IF v_left < 1 THEN
+      SET p_refusal = 'the rate of the queue is used up; the job has gone back';
+    END IF;
+  END IF;
+  IF p_refusal IS NOT NULL THEN
+    UPDATE {jobs} FORCE INDEX (PRIMARY) SET line = IF(v_at > v_now, 'later', 'due'), wake_time = IF(v_at > v_now, v_at, NULL),
+      scheduled_run_time = v_at, worker_id = 'NONE', lock_token = 'NONE' WHERE id = p_id;
+  ELSE
+    SET p_attempt = p_attempt + 1;
+    -- a suspect stays one while it runs, so that its worker grabs no other beside it
+    UPDATE {jobs} FORCE INDEX (PRIMARY) SET state = 'running', attempt = p_attempt, attempt_token = lock_token, start_time = v_now,
+      update_time = v_now, error = 'NONE', result = 'NONE', stopping = 0, answered = 0, wake_time = NULL WHERE id = p_id;
+    INSERT INTO {activity} (at, kind, state, queue, job_id, job_type, job_key, worker_id, host, pid, attempt, wait_ms)
+    SELECT v_now, 'job', 'starting', '{queue}', j.id, j.job_type, j.job_key, w.id, w.host, w.pid, p_attempt,
+      GREATEST(0, TIMESTAMPDIFF(MICROSECOND, j.scheduled_run_time, v_now) DIV 1000)
+    FROM {jobs} j FORCE INDEX (PRIMARY) JOIN {workers} w ON w.id = p_worker WHERE j.id = p_id;
+  END IF;
+END
