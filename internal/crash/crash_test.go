@@ -46,6 +46,8 @@ func wanted(full, short size) size {
 // plan is what one test has otherwise than the next.
 type plan struct {
 	size
+	// between is how many workers are killed between grab and start, beside those of kills.
+	between int
 	// workers is how many overlap, beside those that are stopped.
 	workers int
 	// limit is the throttle limit of each queue, 0 for none.
@@ -67,14 +69,15 @@ func TestCrash(t *testing.T) {
 // each runs a test on each engine.
 func each(t *testing.T, p plan, test func(*run)) {
 	bin := build(t)
-	seed := *seedFlag
-	if seed == 0 {
-		seed = uint64(time.Now().UnixNano())
+	seed := chosenSeed()
+	dbtest.Each(t, func(t *testing.T, driver, source string) { test(newRun(t, p, bin, driver, source, seed)) })
+}
+
+func chosenSeed() uint64 {
+	if *seedFlag != 0 {
+		return *seedFlag
 	}
-	dbtest.Each(t, func(t *testing.T, driver, source string) {
-		t.Logf("seed %d (-crash.seed)", seed)
-		test(newRun(t, p, bin, driver, source, seed))
-	})
+	return uint64(time.Now().UnixNano())
 }
 
 // run is one test, on one engine.
@@ -93,6 +96,7 @@ type run struct {
 }
 
 func newRun(t *testing.T, p plan, bin binaries, driver, source string, seed uint64) *run {
+	t.Logf("seed %d (-crash.seed)", seed)
 	h := configure(t, bin, driver, source, p)
 	h.mustRun(t, "init")
 	db := openDatabase(t, driver, source)
@@ -120,6 +124,7 @@ func (r *run) run() {
 	end := r.begin(ctx)
 	var harm sync.WaitGroup
 	harm.Go(func() { r.fleet.killAll(ctx, r.kills, r.random(3)) })
+	harm.Go(func() { r.fleet.killBetween(ctx, r.between, r.random(6)) })
 	harm.Go(func() {
 		// on a busy machine the moment may never come; what was enqueued meanwhile wants its time too
 		ctx, stop := context.WithTimeout(ctx, *patienceFlag/2)

@@ -148,6 +148,22 @@ func (d *database) busy() (pids map[int]bool, err error) {
 	return pids, err
 }
 
+// between are the processes of the workers that have grabbed jobs and started none.
+func (d *database) between() (pids map[int]bool, err error) {
+	pids = map[int]bool{}
+	for _, q := range queues {
+		query := "SELECT w.pid FROM " + jobsTable(q) + " j JOIN " + workersTable + " w ON w.id = j.worker_id WHERE j.line = 'locked'" +
+			" AND w.state = 'working' GROUP BY w.pid HAVING SUM(j.state NOT IN ('initial', 'retry')) = 0"
+		err = errors.Join(err, d.each(query, nil, func(rows *sql.Rows) error {
+			pid := 0
+			err := rows.Scan(&pid)
+			pids[pid] = true
+			return err
+		}))
+	}
+	return pids, err
+}
+
 // again reads jobs again.
 func (d *database) again(jobs []row) (now []row, err error) {
 	for _, q := range queues {

@@ -20,6 +20,9 @@ type fleet struct {
 	hipq hipq
 	db   *database
 	rng  *rand.Rand
+	// others are workers in other languages, which are started by turns with hipq's own.
+	others []func() *exec.Cmd
+	turn   int
 	// size is how many workers overlap, beside those that are taken.
 	size int
 	// aim says that kills are for workers that have jobs: under a throttle limit few have any.
@@ -31,8 +34,10 @@ type fleet struct {
 	over []*worker
 	// kills counts those that hit a worker at work, by its row; with is how many of them had handlers running.
 	kills, with int
-	// running and deciding are the jobs that those killed had.
-	running, deciding int
+	// between is how many of them had grabbed jobs and started none.
+	between int
+	// running, deciding and grabbed are the jobs that those killed had.
+	running, deciding, grabbed int
 	stops             []string
 	// missed counts the stops that were taken back, see stopAll.
 	missed int
@@ -81,6 +86,13 @@ func (f *fleet) keep(ctx context.Context) {
 
 // launch starts a worker with options of its own.
 func (f *fleet) launch() {
+	f.turn++
+	if i := f.turn % (len(f.others) + 1); i > 0 {
+		if _, err := f.start(f.others[i-1]()); err != nil {
+			f.t.Error(err)
+		}
+		return
+	}
 	slots, err := f.db.slots()
 	if err != nil {
 		f.t.Error(err)
@@ -206,6 +218,28 @@ func (f *fleet) takeBusy(rng *rand.Rand) *worker {
 	return f.take(rng, anyWorker)
 }
 
+// killBetween kills workers that have grabbed jobs and started none, until so many were hit so.
+func (f *fleet) killBetween(ctx context.Context, n int, rng *rand.Rand) {
+	for f.hitBetween() < n && ctx.Err() == nil {
+		time.Sleep(20 * time.Millisecond)
+		pids, err := f.db.between()
+		if err != nil {
+			f.t.Error(err)
+			return
+		}
+		if w := f.take(rng, func(w *worker) bool { return pids[w.cmd.Process.Pid] }); w != nil {
+			f.kill(w)
+			time.Sleep(time.Second)
+		}
+	}
+}
+
+func (f *fleet) hitBetween() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.between
+}
+
 func (f *fleet) kill(w *worker) {
 	id, err := f.db.workerOf(w.cmd.Process.Pid)
 	w.signal(syscall.SIGKILL)
@@ -230,19 +264,22 @@ func (f *fleet) kill(w *worker) {
 		return // it had signed off
 	}
 	w.id = id
-	running := 0
+	count := map[string]int{}
 	for _, j := range held {
-		if j.state == "running" {
-			running++
-		}
+		count[j.state]++
 	}
+	running, grabbed := count["running"], count["initial"]+count["retry"]
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.kills++
 	f.running += running
-	f.deciding += len(held) - running
+	f.deciding += count["error"]
+	f.grabbed += grabbed
 	if running > 0 {
 		f.with++
+	}
+	if grabbed > 0 && grabbed == len(held) {
+		f.between++
 	}
 }
 
@@ -283,6 +320,7 @@ func (f *fleet) destroy() {
 func (f *fleet) summary() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return fmt.Sprintf("%d workers, %d killed at work (%d with handlers running; in all they ran %d jobs and decided about %d), %d stopped (%s; %d tries taken back)",
-		len(f.over)+len(f.live), f.kills, f.with, f.running, f.deciding, len(f.stops), strings.Join(f.stops, ", "), f.missed)
+	return fmt.Sprintf("%d workers, %d killed at work (%d with handlers running, %d between grab and start; in all they ran %d jobs, "+
+		"decided about %d and had %d to start), %d stopped (%s; %d tries taken back)", len(f.over)+len(f.live), f.kills, f.with, f.between,
+		f.running, f.deciding, f.grabbed, len(f.stops), strings.Join(f.stops, ", "), f.missed)
 }
