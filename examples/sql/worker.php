@@ -7,8 +7,11 @@
 // with 75 when its lock is lost, for its jobs are others' then: let a supervisor start it again. Needs pdo_mysql and pcntl.
 declare(strict_types=1);
 
-/** hipq says no, and nothing has changed: the job or the lock is another's by now, say. */
-final class Refused extends RuntimeException {}
+/** hipq says no, with a code of its own: the job is another's by now, say. */
+final class Refused extends RuntimeException
+{
+    public const LOCK_LOST = 31006;
+}
 
 /** For handlers: do not try this job again. */
 final class Last extends RuntimeException {}
@@ -46,7 +49,7 @@ class Hipq
             } catch (PDOException $e) {
                 [$state, $code] = ($e->errorInfo ?? []) + ['HY000', 0];
                 if ($state === '45000') {
-                    throw new Refused($e->errorInfo[2]);
+                    throw new Refused($e->errorInfo[2], $code);
                 }
                 if (in_array($code, self::LOST, true)) {
                     // Nobody knows whether the call was done. To start or settle a job again is harmless: its token lets that
@@ -97,7 +100,14 @@ class Worker
                 $this->register();
             }
             $types = json_encode(array_keys($this->handlers));
-            $jobs = $this->hipq->call('job_grab', $this->id, $this->queue, $types, $this->grab);
+            try {
+                $jobs = $this->hipq->call('job_grab', $this->id, $this->queue, $types, $this->grab);
+            } catch (Refused $e) {
+                if ($e->getCode() === Refused::LOCK_LOST) {
+                    self::giveUp($e->getMessage());
+                }
+                throw $e;
+            }
             foreach ($jobs as $job) {
                 if ($this->ending) {
                     break;
@@ -227,7 +237,7 @@ function connect(int $patience): PDO
 
 function send(array $job): array
 {
-    $data = json_decode($job['job_data'], true, flags: JSON_THROW_ON_ERROR);
+    $data = json_decode($job['job_data'] ?? '{}', true, flags: JSON_THROW_ON_ERROR);
     if (!str_contains($data['to'] ?? '', '@')) {
         throw new Last("no address: {$job['job_data']}");
     }

@@ -20,7 +20,13 @@ import pymysql
 
 
 class Refused(Exception):
-    """hipq says no, and nothing has changed: the job or the lock is another's by now, say."""
+    """hipq says no, with a code of its own: the job is another's by now, say."""
+
+    LOCK_LOST = 31006
+
+    def __init__(self, code, text):
+        super().__init__(text)
+        self.code = code
 
 
 class Final(Exception):
@@ -38,7 +44,6 @@ class Timeout(Exception):
 class Hipq:
     """Calls the procedures of an instance, on a connection of its own."""
 
-    SIGNALED = 1644
     IN_THE_WAY = {1020, 1047, 1180, 1205, 1213, 1317}  # a deadlock and the like: the call is undone, and may be repeated
     LOST = {0, 2003, 2006, 2013, 2014, 2055, 1053, 1927}
 
@@ -59,8 +64,8 @@ class Hipq:
                     return rows
             except pymysql.MySQLError as e:
                 code = e.args[0] if e.args else 0
-                if code == self.SIGNALED:
-                    raise Refused(e.args[1]) from None
+                if 31000 < code < 32000:
+                    raise Refused(code, e.args[1]) from None
                 if code in self.LOST:
                     # Nobody knows whether the call was done. To start or settle a job again is harmless: its token lets
                     # that happen once. What else may be left of it goes with this worker's id: see Worker.work.
@@ -91,7 +96,12 @@ class Worker:
             if self.hipq.doubt:
                 self.deregister()
                 self.register()
-            jobs = self.hipq.call("job_grab", self.id, self.queue, json.dumps(list(self.handlers)), self.grab)
+            try:
+                jobs = self.hipq.call("job_grab", self.id, self.queue, json.dumps(list(self.handlers)), self.grab)
+            except Refused as e:
+                if e.code == Refused.LOCK_LOST:
+                    give_up(e)
+                raise
             for job in jobs:
                 if self.ending.is_set():
                     break
@@ -193,7 +203,7 @@ def connect(patience):
 
 
 def send(job):
-    data = json.loads(job["job_data"])
+    data = json.loads(job["job_data"] or "{}")
     if "@" not in data.get("to", ""):
         raise Final(f"no address: {data}")
     print(f"to {data['to']}, attempt {job['attempt']}", flush=True)

@@ -86,7 +86,4 @@ class Crew(worker.Worker):
 
 crew = Crew(worker.connect, queue, {}, "crash", int(lock_seconds), grab=3)
 crew.handlers = dict.fromkeys(("steady", "brief", "fragile", "asked"), crew.do)
-try:
-    crew.work()
-except worker.Refused as e:
-    worker.give_up(e)
+crew.work()
