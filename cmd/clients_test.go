@@ -39,11 +39,11 @@ var languages = map[string]language{
 		[]string{"{client}", "job.py"}, nil, nil,
 	},
 	"js": {
-		"job.mjs", "import mysql from 'mysql2/promise'\nconst db = await mysql.createConnection({host: '{host}', port: {port}, user: '{user}', " +
-			"password: '{password}', database: '{name}'})\n{lines}\nawait db.end()",
-		[]string{"node", "job.mjs"},
-		[]string{"node", "--check", "job.mjs"},
-		[]string{"node", "--input-type=module", "-e", "import 'mysql2/promise'"},
+		"job.cjs", "(async () => {\nconst db = await require('mysql2/promise').createConnection({host: '{host}', port: {port}, user: '{user}', " +
+			"password: '{password}', database: '{name}'})\n{lines}\nawait db.end()\n})()",
+		[]string{"node", "job.cjs"},
+		[]string{"node", "--check", "job.cjs"},
+		[]string{"node", "-e", "require('mysql2/promise')"},
 	},
 	"ruby": {
 		"job.rb", "require 'json'\nrequire 'mysql2'\ndb = Mysql2::Client.new(host: '{host}', port: {port}, username: '{user}', " +
