@@ -11,6 +11,7 @@ declare(strict_types=1);
 final class Refused extends RuntimeException
 {
     public const LOCK_LOST = 31006;
+    public const ID_TAKEN = 31014;
 }
 
 /** For handlers: do not try this job again. */
@@ -125,15 +126,22 @@ class Worker
     {
         $now = self::now();
         $new = vsprintf('%s%s-%s-%s-%s-%s%s%s', str_split(bin2hex(random_bytes(16)), 4));
-        $this->hipq->call('worker_register', $new, gethostname(), getmypid(), $this->lockSeconds);
+        try {
+            $this->hipq->call('worker_register', $new, gethostname(), getmypid(), $this->lockSeconds);
+        } catch (Refused $e) {
+            if ($e->getCode() !== Refused::ID_TAKEN) { // by ourselves: it was random, and the answer to the first call was lost
+                throw $e;
+            }
+        }
         [$this->id, $this->alive] = [$new, $now];
         $this->hipq->doubt = false;
     }
 
     private function deregister(): void
     {
+        [$worker, $this->id] = [$this->id, ''];
         try {
-            $this->hipq->call('worker_deregister', $this->id); // what was grabbed and not started goes back, at no cost
+            $this->hipq->call('worker_deregister', $worker); // what was grabbed and not started goes back, at no cost
         } catch (Refused $e) {
             fwrite(STDERR, $e->getMessage()."\n"); // it counts as dead already, and so all that it had is others'
         }
@@ -149,7 +157,7 @@ class Worker
         if ($now > $this->alive + $this->lockSeconds * 0.8) {
             self::giveUp('not renewed in time');
         }
-        if ($now > $this->alive + $this->lockSeconds / 4 - 1) {
+        if ($this->id !== '' && $now > $this->alive + $this->lockSeconds / 4 - 1) {
             try {
                 $this->heartbeat();
                 $this->alive = $now;

@@ -22,7 +22,7 @@ import pymysql
 class Refused(Exception):
     """hipq says no, with a code of its own: the job is another's by now, say."""
 
-    LOCK_LOST = 31006
+    LOCK_LOST, ID_TAKEN = 31006, 31014
 
     def __init__(self, code, text):
         super().__init__(text)
@@ -63,7 +63,7 @@ class Hipq:
                         pass
                     return rows
             except pymysql.MySQLError as e:
-                code = e.args[0] if e.args else 0
+                code = e.args[0] if e.args and isinstance(e.args[0], int) else 0
                 if 31000 < code < 32000:
                     raise Refused(code, e.args[1]) from None
                 if code in self.LOST:
@@ -112,12 +112,17 @@ class Worker:
 
     def register(self):
         new, now = str(uuid.uuid4()), time.monotonic()
-        self.hipq.call("worker_register", new, socket.gethostname(), os.getpid(), self.lock_seconds)
+        try:
+            self.hipq.call("worker_register", new, socket.gethostname(), os.getpid(), self.lock_seconds)
+        except Refused as e:
+            if e.code != Refused.ID_TAKEN:  # by ourselves: it was random, and the answer to the first call was lost
+                raise
         self.id, self.hipq.doubt, self.alive = new, False, now
 
     def deregister(self):
+        worker, self.id = self.id, None
         try:
-            self.hipq.call("worker_deregister", self.id)  # what was grabbed and not started goes back, at no cost
+            self.hipq.call("worker_deregister", worker)  # what was grabbed and not started goes back, at no cost
         except Refused as e:
             print(e, file=sys.stderr)  # it counts as dead already, and so all that it had is others'
 
@@ -126,6 +131,8 @@ class Worker:
         while True:
             time.sleep(self.lock_seconds / 4)
             worker, now = self.id, time.monotonic()
+            if worker is None:
+                continue
             try:
                 self.heartbeat(worker)
                 self.alive = max(now, self.alive)
