@@ -31,12 +31,14 @@ const jdbc = "/usr/share/java/mariadb-java-client.jar" // Debian's libmariadb-ja
 var languages = map[string]language{
 	"php": {
 		"job.php", "<?php $db = new PDO('mysql:host={host};port={port};dbname={name};charset=utf8mb4', '{user}', '{password}');\n{lines}",
-		[]string{"{client}", "job.php"}, nil, nil,
+		[]string{"{client}", "job.php"},
+		nil, nil,
 	},
 	"python": {
 		"job.py", "import json, pymysql\ndb = pymysql.connect(host='{host}', port={port}, user='{user}', password='{password}', " +
 			"database='{name}', charset='utf8mb4')\n{lines}",
-		[]string{"{client}", "job.py"}, nil, nil,
+		[]string{"{client}", "job.py"},
+		nil, nil,
 	},
 	"js": {
 		"job.cjs", "(async () => {\nconst db = await require('mysql2/promise').createConnection({host: '{host}', port: {port}, user: '{user}', " +

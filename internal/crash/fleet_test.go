@@ -38,7 +38,7 @@ type fleet struct {
 	between int
 	// running, deciding and grabbed are the jobs that those killed had.
 	running, deciding, grabbed int
-	stops             []string
+	stops                      []string
 	// missed counts the stops that were taken back, see stopAll.
 	missed int
 }
