@@ -46,8 +46,8 @@ func wanted(full, short size) size {
 // plan is what one test has otherwise than the next.
 type plan struct {
 	size
-	// between is how many workers are killed between grab and start, beside those of kills.
-	between int
+	// otherKills is how many workers in other languages are killed between grab and start, and as many in the middle of a job.
+	otherKills int
 	// workers is how many overlap, beside those that are stopped.
 	workers int
 	// limit is the throttle limit of each queue, 0 for none.
@@ -124,7 +124,7 @@ func (r *run) run() {
 	end := r.begin(ctx)
 	var harm sync.WaitGroup
 	harm.Go(func() { r.fleet.killAll(ctx, r.kills, r.random(3)) })
-	harm.Go(func() { r.fleet.killBetween(ctx, r.between, r.random(6)) })
+	harm.Go(func() { r.fleet.killOthers(ctx, r.otherKills, r.random(6)) })
 	harm.Go(func() {
 		// on a busy machine the moment may never come; what was enqueued meanwhile wants its time too
 		ctx, stop := context.WithTimeout(ctx, *patienceFlag/2)

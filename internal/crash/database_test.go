@@ -148,16 +148,16 @@ func (d *database) busy() (pids map[int]bool, err error) {
 	return pids, err
 }
 
-// between are the processes of the workers that have grabbed jobs and started none.
-func (d *database) between() (pids map[int]bool, err error) {
-	pids = map[int]bool{}
+// running counts the running jobs of each process that has jobs.
+func (d *database) running() (pids map[int]int, err error) {
+	pids = map[int]int{}
 	for _, q := range queues {
-		query := "SELECT w.pid FROM " + jobsTable(q) + " j JOIN " + workersTable + " w ON w.id = j.worker_id WHERE j.line = 'locked'" +
-			" AND w.state = 'working' GROUP BY w.pid HAVING SUM(j.state NOT IN ('initial', 'retry')) = 0"
+		query := "SELECT w.pid, SUM(j.state NOT IN ('initial', 'retry')) FROM " + jobsTable(q) + " j JOIN " + workersTable +
+			" w ON w.id = j.worker_id WHERE j.line = 'locked' AND w.state = 'working' GROUP BY w.pid"
 		err = errors.Join(err, d.each(query, nil, func(rows *sql.Rows) error {
-			pid := 0
-			err := rows.Scan(&pid)
-			pids[pid] = true
+			pid, n := 0, 0
+			err := rows.Scan(&pid, &n)
+			pids[pid] += n
 			return err
 		}))
 	}

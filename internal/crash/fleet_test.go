@@ -34,8 +34,8 @@ type fleet struct {
 	over []*worker
 	// kills counts those that hit a worker at work, by its row; with is how many of them had handlers running.
 	kills, with int
-	// between is how many of them had grabbed jobs and started none.
-	between int
+	// between is how many of them had grabbed jobs and started none, within those in other languages that had started one.
+	between, within int
 	// running, deciding and grabbed are the jobs that those killed had.
 	running, deciding, grabbed int
 	stops                      []string
@@ -218,26 +218,30 @@ func (f *fleet) takeBusy(rng *rand.Rand) *worker {
 	return f.take(rng, anyWorker)
 }
 
-// killBetween kills workers that have grabbed jobs and started none, until so many were hit so.
-func (f *fleet) killBetween(ctx context.Context, n int, rng *rand.Rand) {
-	for f.hitBetween() < n && ctx.Err() == nil {
+// killOthers kills workers in other languages, until so many were hit between grab and start, and in the middle of a job.
+func (f *fleet) killOthers(ctx context.Context, n int, rng *rand.Rand) {
+	for ctx.Err() == nil {
+		f.mu.Lock()
+		between, within := f.between < n, f.within < n
+		f.mu.Unlock()
+		if !between && !within {
+			return
+		}
 		time.Sleep(20 * time.Millisecond)
-		pids, err := f.db.between()
+		running, err := f.db.running()
 		if err != nil {
 			f.t.Error(err)
 			return
 		}
-		if w := f.take(rng, func(w *worker) bool { return pids[w.cmd.Process.Pid] }); w != nil {
+		w := f.take(rng, func(w *worker) bool {
+			runs, has := running[w.cmd.Process.Pid]
+			return w.cmd.Path != f.hipq.program && has && (runs == 0 && between || runs > 0 && within)
+		})
+		if w != nil {
 			f.kill(w)
-			time.Sleep(time.Second)
+			time.Sleep(500 * time.Millisecond)
 		}
 	}
-}
-
-func (f *fleet) hitBetween() int {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.between
 }
 
 func (f *fleet) kill(w *worker) {
@@ -280,6 +284,9 @@ func (f *fleet) kill(w *worker) {
 	}
 	if grabbed > 0 && grabbed == len(held) {
 		f.between++
+	}
+	if running > 0 && w.cmd.Path != f.hipq.program {
+		f.within++
 	}
 }
 

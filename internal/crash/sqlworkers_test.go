@@ -24,14 +24,16 @@ func TestSQLWorkers(t *testing.T) {
 		t.Fatal(err)
 	}
 	late := invariant{"I5", "what comes too late changes nothing", someCameLate}
+	share := invariant{"I4", "workers in each language do their share", eachDidItsShare}
 	for name, p := range map[string]plan{
 		"without a limit": {
-			size:    wanted(size{jobs: 2000, kills: 30}, size{jobs: 300, kills: 4}),
-			between: 3, workers: 6, invent: (*book).inventLate, invariants: append([]invariant{late}, invariants...),
+			size:    wanted(size{jobs: 2000, kills: 30}, size{jobs: 300, kills: 3}),
+			otherKills: 2, workers: 6, invent: (*book).inventLate, invariants: append([]invariant{late, share}, invariants...),
 		},
 		"throttled": {
-			size:    wanted(size{kills: 15, rounds: 1000}, size{kills: 3, rounds: 150}),
-			between: 2, workers: 8, limit: throttleLimit, invent: (*book).inventWeighted, invariants: append([]invariant{
+			size:    wanted(size{kills: 15, rounds: 1000}, size{kills: 2, rounds: 150}),
+			otherKills: 2, workers: 8, limit: throttleLimit, invent: (*book).inventWeighted, invariants: append([]invariant{
+				share,
 				{"rows", "what runs is never more than the limit", rowsKeepLimit},
 				{"ledger", "the handlers that live at once never weigh more than the limit", handlersKeepLimit},
 			}, invariants...),
@@ -82,6 +84,34 @@ func (b *book) inventLate() spec {
 	s := b.named()
 	s.steps = []step{{Do: doLate}, {Do: doExit1, MS: 5 * slow}, {Do: doDone}}
 	return s
+}
+
+// eachDidItsShare (I4): of hipq work, and of each of the other languages, some have done jobs.
+func eachDidItsShare(c *record) (bad []string, checked string) {
+	language, done := map[int]string{}, map[string]int{}
+	for _, w := range c.fleet.over {
+		name := filepath.Base(w.cmd.Path)
+		done[name] += 0
+		if w.cmd.Path != c.fleet.hipq.program {
+			language[w.cmd.Process.Pid] = name
+		}
+	}
+	for _, e := range c.ledger {
+		if e.event != "done" {
+			continue
+		}
+		name, ok := language[e.pid]
+		if !ok {
+			name = filepath.Base(c.fleet.hipq.program)
+		}
+		done[name]++
+	}
+	for name, n := range done {
+		if n == 0 {
+			bad = append(bad, name+" has done nothing")
+		}
+	}
+	return bad, fmt.Sprintf("jobs done: %v", done)
 }
 
 // someCameLate (I5, besides what the other invariants see): there were such, and each was refused.

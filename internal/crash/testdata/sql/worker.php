@@ -20,7 +20,7 @@ final class Dawdler extends Hipq
 {
     public function call(string $procedure, mixed ...$args): array
     {
-        if ($procedure === 'job_start' && random_int(1, 5) === 1) {
+        if ($procedure === 'job_start' && random_int(1, 10) === 1) {
             usleep(300_000);
         }
         return parent::call($procedure, ...$args);

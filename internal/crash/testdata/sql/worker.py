@@ -35,7 +35,7 @@ class Crew(worker.Worker):
         """Takes its time between grab and start now and then, to be killed there."""
 
         def dawdling(procedure, *args):
-            if procedure == "job_start" and random.random() < 0.2:
+            if procedure == "job_start" and random.random() < 0.1:
                 time.sleep(0.3)
             return call(procedure, *args)
 
