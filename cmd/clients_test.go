@@ -2,7 +2,6 @@ package cmd_test
 
 import (
 	"database/sql"
-	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -66,27 +65,53 @@ var languages = map[string]language{
 // others runs what a page says to those who enqueue without hipq: in other languages, in a transaction of their own that
 // takes an order too, and with the clients of the databases.
 func (d docs) others(t *testing.T, p page) {
-	for _, b := range p.fences {
-		name := fmt.Sprintf("%s %s", b.language, b.mark)
-		switch name {
-		case "sh mariadb":
-			t.Run(name, func(t *testing.T) { d.client(t, p, b, "mysql") })
-		case "sh sqlite3", "python sqlite":
-			t.Run(name, func(t *testing.T) { d.client(t, p, b, "sqlite") })
+	dbtest.Each(t, func(t *testing.T, driver, source string) {
+		var s *shop
+		for _, b := range p.fences {
+			_, known := languages[b.language]
+			enqueue, client := known && b.mark == "enqueue", clients[b.language+" "+b.mark]
+			if on := map[bool]string{true: "mysql", false: client.driver}[enqueue]; on != driver {
+				continue
+			}
+			if s == nil {
+				s = d.shop(t, driver, source)
+			}
+			t.Run(b.language+" "+b.mark, func(t *testing.T) {
+				s := *s
+				s.T = t
+				s.clear()
+				if enqueue {
+					s.enqueue(p, b)
+				} else {
+					s.client(p, b, client.name)
+				}
+			})
 		}
-		if l, known := languages[b.language]; known && b.mark == "enqueue" {
-			t.Run(name, func(t *testing.T) { d.enqueue(t, p, b, l) })
-		}
-	}
+	})
 }
 
-// shop makes an instance with a queue, in a folder whose config it is, with a table of orders beside it.
-func (d docs) shop(t *testing.T, driver string) (dir string, db *sql.DB, fill *strings.Replacer) {
+// clients are the names by which dbtest knows what runs a fence, and the engine that it is for.
+var clients = map[string]struct{ driver, name string }{
+	"sh mariadb": {"mysql", "mariadb"}, "sh sqlite3": {"sqlite", "sqlite3"}, "python sqlite": {"sqlite", "python"},
+}
+
+// shop is an instance with a queue, in a folder whose config it is, with a table of orders beside it.
+type shop struct {
+	*testing.T
+	docs
+	dir string
+	db  *sql.DB
+	// fill puts in where the database is.
+	fill *strings.Replacer
+}
+
+func (d docs) shop(t *testing.T, driver, source string) *shop {
 	t.Helper()
-	dir = t.TempDir()
-	where, source, values := "", filepath.Join(dir, "hipq.db"), []string(nil)
-	if driver == "mysql" {
-		source = dbtest.MySQL(t)
+	s := &shop{T: t, docs: d, dir: t.TempDir()}
+	where, values := "", []string(nil)
+	if driver == "sqlite" {
+		source = filepath.Join(s.dir, "hipq.db")
+	} else {
 		where = fmt.Sprintf("database: {driver: mysql, dsn: %q}\n", source)
 		c, err := mysql.ParseDSN(source)
 		if err != nil {
@@ -98,12 +123,10 @@ func (d docs) shop(t *testing.T, driver string) (dir string, db *sql.DB, fill *s
 		}
 		values = []string{"{host}", host, "{port}", port, "{user}", c.User, "{password}", c.Passwd, "{name}", c.DBName}
 	}
-	fill = strings.NewReplacer(values...)
+	s.fill = strings.NewReplacer(values...)
 	text := "name: shop\n" + where + "queues: [{name: emails, job_types: [{name: send, handler: {exec: [cat]}}]}]\n"
-	if err := os.WriteFile(filepath.Join(dir, "hipq.yaml"), []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if out, err := d.command(dir, "hipq", "init").CombinedOutput(); err != nil {
+	s.write("hipq.yaml", text)
+	if out, err := s.command(s.dir, "hipq", "init").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	db, err := sql.Open(driver, source)
@@ -114,65 +137,77 @@ func (d docs) shop(t *testing.T, driver string) (dir string, db *sql.DB, fill *s
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = db.Close() })
-	return dir, db, fill
+	s.db = db
+	return s
+}
+
+func (s *shop) write(file, text string) {
+	s.Helper()
+	if err := os.WriteFile(filepath.Join(s.dir, file), []byte(text), 0o600); err != nil {
+		s.Fatal(err)
+	}
+}
+
+func (s *shop) clear() {
+	for _, table := range []string{"orders", "shop_emails"} {
+		if _, err := s.db.Exec("DELETE FROM " + table); err != nil {
+			s.Fatal(err)
+		}
+	}
+}
+
+// count counts the rows of a table.
+func (s *shop) count(table string) (n int) {
+	if err := s.db.QueryRow("SELECT COUNT(*) FROM " + table).Scan(&n); err != nil {
+		s.Fatal(err)
+	}
+	return n
 }
 
 // enqueue runs lines that take an order and enqueue its job.
-func (d docs) enqueue(t *testing.T, p page, b codeBlock, l language) {
-	client := ""
+func (s *shop) enqueue(p page, b codeBlock) {
+	l, program := languages[b.language], ""
 	if l.probe == nil { // these two have to be here
-		client = dbtest.Client(t, b.language)
+		program = dbtest.Client(s, b.language)
 	} else if _, err := exec.LookPath(l.run[0]); err != nil {
-		t.Skip(err)
+		s.Skip(err)
 	}
-	dir, db, fill := d.shop(t, "mysql")
-	program := fill.Replace(strings.Replace(l.around, "{lines}", b.text, 1))
-	if err := os.WriteFile(filepath.Join(dir, l.file), []byte(program), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	s.write(l.file, s.fill.Replace(strings.Replace(l.around, "{lines}", b.text, 1)))
 	command := func(argv []string) *exec.Cmd {
-		c := exec.Command(strings.Replace(argv[0], "{client}", client, 1), argv[1:]...)
-		c.Dir = dir
+		c := exec.Command(strings.Replace(argv[0], "{client}", program, 1), argv[1:]...)
+		c.Dir = s.dir
 		return c
 	}
-	run := l.run
+	run, want := l.run, 1
 	if l.probe != nil && command(l.probe).Run() != nil {
-		t.Log("read and not run: its driver is not here")
-		run = l.check
+		s.Log("read and not run: its driver is not here")
+		run, want = l.check, 0
 	}
 	if out, err := command(run).CombinedOutput(); err != nil {
-		t.Fatalf("%s:%d: %v\n%s", p.name, b.line, err, out)
+		s.Fatalf("%s:%d: %v\n%s", p.name, b.line, err, out)
 	}
-	orders, jobs := 0, 0
-	err := errors.Join(db.QueryRow("SELECT COUNT(*) FROM orders").Scan(&orders),
-		db.QueryRow("SELECT COUNT(*) FROM shop_emails WHERE job_type = 'send' AND job_key = 'order-4711'").Scan(&jobs))
-	if want := 1; err != nil || &run[0] == &l.run[0] && (orders != want || jobs != want) {
-		t.Errorf("%s:%d: %d orders, %d jobs (%v)", p.name, b.line, orders, jobs, err)
+	if orders, jobs := s.count("orders"), s.count("shop_emails WHERE job_type = 'send' AND job_key = 'order-4711'"); orders != want || jobs != want {
+		s.Errorf("%s:%d: %d orders, %d jobs", p.name, b.line, orders, jobs)
 	}
 }
 
 // client runs lines by which a client of a database enqueues a job, and then the job.
-func (d docs) client(t *testing.T, p page, b codeBlock, driver string) {
-	program := dbtest.Client(t, map[string]string{"sh mariadb": "mariadb", "sh sqlite3": "sqlite3", "python sqlite": "python"}[b.language+" "+b.mark])
-	dir, db, fill := d.shop(t, driver)
+func (s *shop) client(p page, b codeBlock, client string) {
+	program := dbtest.Client(s, client)
 	argv := []string{"sh", "-euc", b.text}
 	switch b.mark {
 	case "mariadb":
-		options := fill.Replace("[client]\nhost={host}\nport={port}\nuser={user}\npassword={password}\n")
-		if err := os.WriteFile(filepath.Join(dir, ".my.cnf"), []byte(options), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		argv[2] = strings.Replace(b.text, "mariadb shop ", program+fill.Replace(" {name} "), 1)
+		s.write(".my.cnf", s.fill.Replace("[client]\nhost={host}\nport={port}\nuser={user}\npassword={password}\n"))
+		argv[2] = strings.Replace(b.text, "mariadb shop ", program+s.fill.Replace(" {name} "), 1)
 	case "sqlite":
 		argv = []string{program, "-c", b.text}
 	}
 	for _, argv := range [][]string{argv, {"hipq", "work"}} {
-		if out, err := d.command(dir, argv[0], argv[1:]...).CombinedOutput(); err != nil {
-			t.Fatalf("%s:%d: %v\n%s", p.name, b.line, err, out)
+		if out, err := s.command(s.dir, argv[0], argv[1:]...).CombinedOutput(); err != nil {
+			s.Fatalf("%s:%d: %v\n%s", p.name, b.line, err, out)
 		}
 	}
-	finished := 0
-	if err := db.QueryRow("SELECT COUNT(*) FROM shop_emails WHERE line = 'finished'").Scan(&finished); err != nil || finished != 1 {
-		t.Errorf("%s:%d: %d jobs have finished (%v)", p.name, b.line, finished, err)
+	if n := s.count("shop_emails WHERE line = 'finished'"); n != 1 {
+		s.Errorf("%s:%d: %d jobs have finished", p.name, b.line, n)
 	}
 }

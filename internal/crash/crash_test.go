@@ -50,6 +50,8 @@ type plan struct {
 	otherKills int
 	// workers is how many overlap, beside those that are stopped.
 	workers int
+	// backlog is how many jobs wait for them as long as they are in danger.
+	backlog int
 	// limit is the throttle limit of each queue, 0 for none.
 	limit int
 	// lockFor is how long a lock lasts, at least.
@@ -62,7 +64,7 @@ type plan struct {
 func TestCrash(t *testing.T) {
 	each(t, plan{
 		size:    wanted(size{jobs: 5000, kills: 100, stops: 9}, size{jobs: 500, kills: 10, stops: 3}),
-		workers: 5, invent: (*book).invent, invariants: invariants,
+		workers: 5, backlog: 400, invent: (*book).invent, invariants: invariants,
 	}, (*run).run)
 }
 
@@ -179,7 +181,6 @@ func (r *run) feed(ctx context.Context, n int) error {
 // feedUntil keeps the workers busy as long as they are in danger, and until they have tried often enough, and enqueues the
 // rest afterwards.
 func (r *run) feedUntil(ctx context.Context, harmed <-chan struct{}) {
-	const backlog = 400
 	for ctx.Err() == nil {
 		select {
 		case <-harmed:
@@ -198,10 +199,10 @@ func (r *run) feedUntil(ctx context.Context, harmed <-chan struct{}) {
 		default:
 		}
 		time.Sleep(100 * time.Millisecond)
-		if r.watch.open() > backlog {
+		if r.watch.open() > r.backlog {
 			continue
 		}
-		if err := r.feed(ctx, 250); err != nil {
+		if err := r.feed(ctx, r.backlog*5/8); err != nil {
 			r.t.Error(err)
 			return
 		}

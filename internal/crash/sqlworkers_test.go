@@ -27,12 +27,12 @@ func TestSQLWorkers(t *testing.T) {
 	share := invariant{"I4", "workers in each language do their share", eachDidItsShare}
 	for name, p := range map[string]plan{
 		"without a limit": {
-			size:    wanted(size{jobs: 2000, kills: 30}, size{jobs: 300, kills: 3}),
-			otherKills: 2, workers: 6, invent: (*book).inventLate, invariants: append([]invariant{late, share}, invariants...),
+			size:       wanted(size{jobs: 2000, kills: 30}, size{jobs: 300, kills: 3}),
+			otherKills: 2, workers: 6, backlog: 200, invent: (*book).inventLate, invariants: append([]invariant{late, share}, invariants...),
 		},
 		"throttled": {
-			size:    wanted(size{kills: 15, rounds: 1000}, size{kills: 2, rounds: 150}),
-			otherKills: 2, workers: 8, limit: throttleLimit, invent: (*book).inventWeighted, invariants: append([]invariant{
+			size:       wanted(size{kills: 15, rounds: 1000}, size{kills: 2, rounds: 150}),
+			otherKills: 2, workers: 8, backlog: 100, limit: throttleLimit, invent: (*book).inventWeighted, invariants: append([]invariant{
 				share,
 				{"rows", "what runs is never more than the limit", rowsKeepLimit},
 				{"ledger", "the handlers that live at once never weigh more than the limit", handlersKeepLimit},
