@@ -65,25 +65,28 @@ var languages = map[string]language{
 // others runs what a page says to those who enqueue without hipq: in other languages, in a transaction of their own that
 // takes an order too, and with the clients of the databases.
 func (d docs) others(t *testing.T, p page) {
+	of := map[string][]codeBlock{} // by driver
+	for _, b := range p.fences {
+		if _, known := languages[b.language]; known && b.mark == "enqueue" {
+			of["mysql"] = append(of["mysql"], b)
+		} else if c, known := clients[b.language+" "+b.mark]; known {
+			of[c.driver] = append(of[c.driver], b)
+		}
+	}
+	if len(of) == 0 {
+		return
+	}
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
-		var s *shop
-		for _, b := range p.fences {
-			_, known := languages[b.language]
-			enqueue, client := known && b.mark == "enqueue", clients[b.language+" "+b.mark]
-			if on := map[bool]string{true: "mysql", false: client.driver}[enqueue]; on != driver {
-				continue
-			}
-			if s == nil {
-				s = d.shop(t, driver, source)
-			}
+		s := d.shop(t, driver, source)
+		for _, b := range of[driver] {
 			t.Run(b.language+" "+b.mark, func(t *testing.T) {
 				s := *s
 				s.T = t
 				s.clear()
-				if enqueue {
+				if b.mark == "enqueue" {
 					s.enqueue(p, b)
 				} else {
-					s.client(p, b, client.name)
+					s.client(p, b, clients[b.language+" "+b.mark].name)
 				}
 			})
 		}

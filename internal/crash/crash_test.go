@@ -189,7 +189,7 @@ func (r *run) feedUntil(ctx context.Context, harmed <-chan struct{}) {
 				r.t.Error(err)
 				return
 			}
-			if rounds < r.rounds && !r.gauge.broken() {
+			if rounds < r.rounds && !r.gauge.broken() || !r.othersDidTheirShare() {
 				break
 			}
 			if err := r.feed(ctx, r.jobs-r.book.rows); err != nil {
