@@ -25,6 +25,9 @@ var programs = []struct{ client, extension string }{{"python", ".py"}, {"php", "
 // TestExamples: what enqueues is in one transaction with its order; the worker does what it got, says no to what it can't do,
 // goes on after its connection was lost, and ends in order when it is told to.
 func TestExamples(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the race detector has nothing to see in other languages")
+	}
 	for _, p := range programs {
 		t.Run(p.client, func(t *testing.T) {
 			t.Parallel()

@@ -120,6 +120,7 @@ class Worker
             }
         }
         $this->deregister();
+        pcntl_alarm(0); // it would end the program in its own way
     }
 
     private function register(): void

@@ -297,6 +297,7 @@ func (f *fleet) sendHome() {
 	f.mu.Unlock()
 	for _, w := range left {
 		time.Sleep(time.Until(w.began.Add(2 * time.Second))) // one that has just begun doesn't listen to signals yet
+		f.awaitRegistered(w)
 		w.signal(syscall.SIGTERM)
 	}
 	limit := time.After(time.Minute)
@@ -305,6 +306,24 @@ func (f *fleet) sendHome() {
 		case <-w.ended:
 		case <-limit:
 			f.t.Errorf("worker %d does not end on SIGTERM", w.cmd.Process.Pid)
+			return
+		}
+	}
+}
+
+// awaitRegistered waits until a worker in another language is known: these take their time to begin.
+func (f *fleet) awaitRegistered(w *worker) {
+	for limit := time.Now().Add(time.Minute); w.cmd.Path != f.hipq.program && time.Now().Before(limit); time.Sleep(20 * time.Millisecond) {
+		id, err := f.db.workerOf(w.cmd.Process.Pid)
+		if err != nil {
+			f.t.Error(err)
+		}
+		select {
+		case <-w.ended:
+			return
+		default:
+		}
+		if id != "" || err != nil {
 			return
 		}
 	}

@@ -33,7 +33,7 @@ final class Crew extends Worker
 
     public function __construct(string $queue, int $lockSeconds, float $seconds)
     {
-        $types = ['steady', 'brief', 'fragile', 'asked'];
+        $types = ['steady', 'brief', 'fragile', 'asked', 'sent'];
         parent::__construct(connect(...), $queue, array_fill_keys($types, $this->do(...)), 'crash', $lockSeconds, 3);
         $this->hipq = new Dawdler(connect(...), 'crash', 60);
         $this->end = microtime(true) + $seconds;

@@ -85,5 +85,5 @@ class Crew(worker.Worker):
 
 
 crew = Crew(worker.connect, queue, {}, "crash", int(lock_seconds), grab=3)
-crew.handlers = dict.fromkeys(("steady", "brief", "fragile", "asked"), crew.do)
+crew.handlers = dict.fromkeys(("steady", "brief", "fragile", "asked", "sent"), crew.do)
 crew.work()
