@@ -5,6 +5,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -23,7 +24,8 @@ import (
 var programs = []struct{ client, extension string }{{"python", ".py"}, {"php", ".php"}}
 
 // TestExamples: what enqueues is in one transaction with its order; the worker does what it got, says no to what it can't do,
-// goes on after its connection was lost, and ends in order when it is told to.
+// goes on after its connection was lost, and ends in order when it is told to. Each has no more rights than hipq init
+// --print-grants says.
 func TestExamples(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the race detector has nothing to see in other languages")
@@ -39,10 +41,12 @@ func TestExamples(t *testing.T) {
 }
 
 type shop struct {
-	t                      *testing.T
-	db                     *sql.DB
-	client, extension, dir string
-	env                    []string
+	t                 *testing.T
+	db                *sql.DB
+	client, extension string
+	env               []string
+	// grants are what hipq init prints, a line each.
+	grants []string
 }
 
 func open(t *testing.T, client, extension string) *shop {
@@ -56,17 +60,23 @@ func open(t *testing.T, client, extension string) *shop {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	s := &shop{t: t, client: client, extension: extension, dir: dir, env: append(os.Environ(), "PYTHONDONTWRITEBYTECODE=1",
-		"DB_HOST="+host, "DB_PORT="+port, "DB_USER="+c.User, "DB_PASSWORD="+c.Passwd, "DB_NAME="+c.DBName)}
+	s := &shop{t: t, client: client, extension: extension, env: append(os.Environ(), "PYTHONDONTWRITEBYTECODE=1",
+		"DB_HOST="+host, "DB_PORT="+port, "DB_NAME="+c.DBName)}
 	text := fmt.Sprintf("name: shop\ndatabase: {driver: mysql, dsn: %q}\nqueues: [{name: emails, job_types: [{name: send, handler: {exec: [cat]}}]}]\n", source)
 	if err := os.WriteFile(filepath.Join(dir, "hipq.yaml"), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, argv := range [][]string{{"go", "build", "-o", filepath.Join(dir, "hipq"), "../.."}, {filepath.Join(dir, "hipq"), "init", "--config", filepath.Join(dir, "hipq.yaml")}} {
-		if out, err := exec.Command(argv[0], argv[1:]...).CombinedOutput(); err != nil {
-			t.Fatalf("%v: %v\n%s", argv, err, out)
+	run := func(name string, args ...string) string {
+		out, err := exec.Command(name, args...).CombinedOutput()
+		if err != nil {
+			t.Fatalf("%s %v: %v\n%s", name, args, err, out)
 		}
+		return string(out)
 	}
+	hipq, config := filepath.Join(dir, "hipq"), filepath.Join(dir, "hipq.yaml")
+	run("go", "build", "-o", hipq, "../..")
+	run(hipq, "init", "--config", config)
+	s.grants = strings.Split(run(hipq, "init", "--print-grants", "--config", config), "\n")
 	s.db, err = sql.Open("mysql", source)
 	if err == nil {
 		_, err = s.db.Exec("CREATE TABLE orders (number INT NOT NULL PRIMARY KEY, customer VARCHAR(100) NOT NULL)")
@@ -78,9 +88,35 @@ func open(t *testing.T, client, extension string) *shop {
 	return s
 }
 
-func (s *shop) command(script string, args ...string) *exec.Cmd {
+// user makes a user with the rights that hipq prints for one, and others.
+func (s *shop) user(like, others string) (name string) {
+	s.t.Helper()
+	name = fmt.Sprintf("%s_%x", like, rand.Uint32())
+	statements := []string{"CREATE USER '" + name + "'@'%'"}
+	for _, grant := range s.grants {
+		if to := "TO '" + like + "'@"; strings.Contains(grant, to) {
+			statements = append(statements, strings.Replace(grant, to, "TO '"+name+"'@", 1))
+		}
+	}
+	if others != "" {
+		statements = append(statements, "GRANT "+others+" TO '"+name+"'@'%'")
+	}
+	s.t.Cleanup(func() {
+		if _, err := s.db.Exec("DROP USER '" + name + "'@'%'"); err != nil {
+			s.t.Error(err)
+		}
+	})
+	for _, statement := range statements {
+		if _, err := s.db.Exec(strings.TrimSuffix(statement, ";")); err != nil {
+			s.t.Fatalf("%s: %v", statement, err)
+		}
+	}
+	return name
+}
+
+func (s *shop) command(user, script string, args ...string) *exec.Cmd {
 	c := exec.Command(s.client, append([]string{script + s.extension}, args...)...)
-	c.Env = s.env
+	c.Env = append(s.env[:len(s.env):len(s.env)], "DB_USER="+user)
 	return c
 }
 
@@ -110,8 +146,9 @@ func (s *shop) await(want, query string) {
 const orders = "SELECT CONCAT((SELECT COUNT(*) FROM orders), ' ', (SELECT COUNT(*) FROM shop_emails))"
 
 func (s *shop) enqueues() {
+	user := s.user("submitter", "INSERT ON orders")
 	enqueue := func(args ...string) string {
-		out, _ := s.command("enqueue", args...).CombinedOutput()
+		out, _ := s.command(user, "enqueue", args...).CombinedOutput()
 		return strings.TrimSpace(string(out))
 	}
 	if said := enqueue("4711", "ann@example.org"); said != "job 1" {
@@ -138,7 +175,7 @@ func (s *shop) works() {
 	ctx, stop := context.WithTimeout(s.t.Context(), 2*time.Minute)
 	defer stop()
 	said := &strings.Builder{}
-	c := s.command("worker", "emails")
+	c := s.command(s.user("sql_worker", ""), "worker", "emails")
 	c.Stdout, c.Stderr = said, said
 	if err := c.Start(); err != nil {
 		s.t.Fatal(err)

@@ -52,6 +52,8 @@ type plan struct {
 	workers int
 	// backlog is how many jobs wait for them as long as they are in danger.
 	backlog int
+	// late says that workers in other languages come late with some of the jobs.
+	late bool
 	// limit is the throttle limit of each queue, 0 for none.
 	limit int
 	// lockFor is how long a lock lasts, at least.

@@ -30,7 +30,7 @@ func TestSQLWorkers(t *testing.T) {
 	for name, p := range map[string]plan{
 		"without a limit": {
 			size:       wanted(size{jobs: 2000, kills: 30}, size{jobs: 300, kills: 3}),
-			otherKills: 2, workers: 6, backlog: 200, invent: (*book).inventLate, invariants: append([]invariant{late, shared}, invariants...),
+			otherKills: 2, workers: 6, backlog: 200, late: true, invent: (*book).inventLate, invariants: append([]invariant{late, shared}, invariants...),
 		},
 		"throttled": {
 			size:       wanted(size{kills: 15, rounds: 1000}, size{kills: 2, rounds: 150}),
@@ -100,6 +100,9 @@ func (r *run) othersDidTheirShare() bool {
 	if err != nil {
 		return false // a line is just being written
 	}
+	if r.late && !r.fleet.late(ledger) {
+		return false
+	}
 	done := r.fleet.done(ledger)
 	return len(done) > len(r.fleet.others) && slices.Min(slices.Collect(maps.Values(done))) >= share
 }
@@ -135,6 +138,15 @@ func eachDidItsShare(c *record) (bad []string, checked string) {
 		}
 	}
 	return bad, fmt.Sprintf("jobs done: %v", done)
+}
+
+// late says whether there is a worker that comes late, and was not killed before.
+func (f *fleet) late(ledger []entry) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.ContainsFunc(ledger, func(e entry) bool {
+		return e.event == "late" && slices.ContainsFunc(slices.Concat(f.live, f.over), func(w *worker) bool { return w.cmd.Process.Pid == e.pid && !w.killed })
+	})
 }
 
 // someCameLate (I5, besides what the other invariants see): there were such, and each was refused.

@@ -30,6 +30,7 @@ final class Dawdler extends Hipq
 final class Crew extends Worker
 {
     private float $end;
+    private bool $late = false;
 
     public function __construct(string $queue, int $lockSeconds, float $seconds)
     {
@@ -41,6 +42,9 @@ final class Crew extends Worker
 
     protected function heartbeat(): void
     {
+        if ($this->late) {
+            return;
+        }
         parent::heartbeat();
         if (microtime(true) > $this->end) {
             posix_kill(getmypid(), SIGTERM);
@@ -67,6 +71,24 @@ final class Crew extends Worker
             usleep(100_000);
         }
         note($job, 'done');
+        if ($step['do'] === 'late') {
+            $this->beLate($job);
+        }
+    }
+
+    /** Comes back, without a heartbeat meanwhile, when another runs the job. */
+    private function beLate(array $job): void
+    {
+        $this->late = true;
+        note($job, 'late');
+        $look = connect(60)->prepare("SELECT state, attempt FROM crash_{$this->queue} WHERE id = ?");
+        do {
+            usleep(10_000);
+            $look->execute([$job['id']]);
+            [$state, $attempt] = $look->fetch(PDO::FETCH_NUM);
+        } while ($attempt <= $job['attempt']);
+        fwrite(STDERR, "late for {$this->queue} {$job['id']}, which is $state in attempt $attempt\n");
+        $this->late = false;
     }
 }
 

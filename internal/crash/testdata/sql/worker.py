@@ -41,9 +41,6 @@ class Crew(worker.Worker):
 
         return dawdling
 
-    def watch(self):
-        pass  # the heartbeat alone is to find out, after what came too late
-
     def heartbeat(self, name):
         if not self.late:
             super().heartbeat(name)
@@ -72,6 +69,7 @@ class Crew(worker.Worker):
     def be_late(self, job):
         """Comes back, without a heartbeat meanwhile, when another runs the job."""
         self.late = True
+        note(job, "late")
         db = worker.connect(60)
         with db.cursor() as cursor:
             while True:
