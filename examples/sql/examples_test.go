@@ -234,4 +234,7 @@ func (s *shop) disconnect(ctx context.Context) {
 		}
 		_, _ = s.db.ExecContext(ctx, fmt.Sprintf("KILL CONNECTION %d", id)) // one may have ended by itself
 	}
+	if err := rows.Err(); err != nil {
+		s.t.Fatal(err)
+	}
 }
