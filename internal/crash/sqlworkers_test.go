@@ -29,7 +29,7 @@ func TestSQLWorkers(t *testing.T) {
 	shared := invariant{"I4", "workers in each language do their share", eachDidItsShare}
 	for name, p := range map[string]plan{
 		"without a limit": {
-			size:       wanted(size{jobs: 2000, kills: 30}, size{jobs: 300, kills: 3}),
+			size:       wanted(size{jobs: 1000, kills: 20}, size{jobs: 300, kills: 3}),
 			otherKills: 2, workers: 6, backlog: 200, late: true, invent: (*book).inventLate, invariants: append([]invariant{late, shared}, invariants...),
 		},
 		"throttled": {
@@ -80,7 +80,7 @@ func (r *run) sqlWorker(source, examples, interpreter, script string) func() *ex
 
 // inventLate makes up jobs of all kinds, and now and then one whose worker comes back in the midst of the next attempt.
 func (b *book) inventLate() spec {
-	if b.invented%15 != 0 {
+	if b.invented%30 != 0 {
 		return b.invent()
 	}
 	s := b.named()
