@@ -11,6 +11,7 @@ declare(strict_types=1);
 final class Refused extends RuntimeException
 {
     public const LOCK_LOST = 31006;
+    public const STARTED = 31009;
     public const ID_TAKEN = 31014;
 }
 
@@ -188,8 +189,11 @@ class Worker
         try {
             $job['attempt'] = $this->hipq->call('job_start', ...$mine)[0]['attempt'];
         } catch (Refused $e) {
-            $this->say($job, $e);
-            return;
+            if ($e->getCode() !== Refused::STARTED) {
+                $this->say($job, $e);
+                return;
+            }
+            $job['attempt']++; // by ourselves: the answer to the first call was lost
         }
         $job['queue'] = $this->queue;
         try {

@@ -22,7 +22,7 @@ import pymysql
 class Refused(Exception):
     """hipq says no, with a code of its own: the job is another's by now, say."""
 
-    LOCK_LOST, ID_TAKEN = 31006, 31014
+    LOCK_LOST, STARTED, ID_TAKEN = 31006, 31009, 31014
 
     def __init__(self, code, text):
         super().__init__(text)
@@ -156,7 +156,9 @@ class Worker:
         try:
             job["attempt"] = self.hipq.call("job_start", *mine)[0]["attempt"]
         except Refused as e:
-            return self.say(job, e)
+            if e.code != Refused.STARTED:
+                return self.say(job, e)
+            job["attempt"] += 1  # by ourselves: the answer to the first call was lost
         job["queue"] = self.queue
         try:
             signal.alarm(job["timeout"])
