@@ -30,10 +30,14 @@ func TestExamples(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the race detector has nothing to see in other languages")
 	}
+	hipq := filepath.Join(t.TempDir(), "hipq")
+	if out, err := exec.Command("go", "build", "-o", hipq, "../..").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
 	for _, p := range programs {
 		t.Run(p.client, func(t *testing.T) {
 			t.Parallel()
-			s := open(t, dbtest.Client(t, p.client), p.extension)
+			s := open(t, hipq, dbtest.Client(t, p.client), p.extension)
 			s.enqueues()
 			s.works()
 		})
@@ -49,7 +53,7 @@ type shop struct {
 	grants []string
 }
 
-func open(t *testing.T, client, extension string) *shop {
+func open(t *testing.T, hipq, client, extension string) *shop {
 	source := dbtest.MySQL(t)
 	c, err := mysql.ParseDSN(source)
 	if err != nil {
@@ -66,17 +70,15 @@ func open(t *testing.T, client, extension string) *shop {
 	if err := os.WriteFile(filepath.Join(dir, "hipq.yaml"), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	run := func(name string, args ...string) string {
-		out, err := exec.Command(name, args...).CombinedOutput()
+	init := func(options ...string) string {
+		out, err := exec.Command(hipq, append([]string{"init", "--config", filepath.Join(dir, "hipq.yaml")}, options...)...).CombinedOutput()
 		if err != nil {
-			t.Fatalf("%s %v: %v\n%s", name, args, err, out)
+			t.Fatalf("init %v: %v\n%s", options, err, out)
 		}
 		return string(out)
 	}
-	hipq, config := filepath.Join(dir, "hipq"), filepath.Join(dir, "hipq.yaml")
-	run("go", "build", "-o", hipq, "../..")
-	run(hipq, "init", "--config", config)
-	s.grants = strings.Split(run(hipq, "init", "--print-grants", "--config", config), "\n")
+	init()
+	s.grants = strings.Split(init("--print-grants"), "\n")
 	s.db, err = sql.Open("mysql", source)
 	if err == nil {
 		_, err = s.db.Exec("CREATE TABLE orders (number INT NOT NULL PRIMARY KEY, customer VARCHAR(100) NOT NULL)")
