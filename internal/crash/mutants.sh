@@ -223,7 +223,13 @@ tick_without_end() {
   edit queue/worker/worker.go 's/return max\(w\.Grace, 10\*time\.Second\)/return time.Hour/'
 }
 
-# Of the procedures. The token alone is not among them: a worker that comes too late has another id than the one that has the job.
+mutant procedures_without_token # while the worker is still compared: one that comes too late settles its own next attempt
+procedures_without_token() {
+  must=(store) tests=()
+  edit schema/sql/mysql/procedures/instance/judge.sql 's/ OR p_lock <> v_token THEN/ THEN/' \
+    's/ELSEIF p_attempt = v_token AND p_holder = p_worker AND/ELSEIF FALSE AND/'
+}
+
 mutant procedures_without_fence # whoever comes too late settles another's attempt
 procedures_without_fence() {
   must=(sqlworkers) tests=(sqlworkers) engines=(without_a_limit) size=("${beside[@]}")
