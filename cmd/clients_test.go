@@ -189,7 +189,8 @@ func (s *shop) enqueue(p page, b codeBlock) {
 	if out, err := command(run).CombinedOutput(); err != nil {
 		s.Fatalf("%s:%d: %v\n%s", p.name, b.line, err, out)
 	}
-	if orders, jobs := s.count("orders"), s.count("shop_emails WHERE job_type = 'send' AND job_key = 'order-4711'"); orders != want || jobs != want {
+	orders, jobs := s.count("orders"), s.count("shop_emails WHERE job_type = 'send' AND job_key = 'order-4711'")
+	if orders != want || jobs != want {
 		s.Errorf("%s:%d: %d orders, %d jobs", p.name, b.line, orders, jobs)
 	}
 }

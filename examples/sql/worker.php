@@ -29,7 +29,8 @@ final class Timeout extends RuntimeException {}
 /** Calls the procedures of an instance, on a connection of its own. */
 class Hipq
 {
-    private const IN_THE_WAY = [1020, 1047, 1180, 1205, 1213, 1317]; // a deadlock and the like: the call is undone, and may be repeated
+    // a deadlock and the like: the call is undone, and may be repeated
+    private const IN_THE_WAY = [1020, 1047, 1180, 1205, 1213, 1317];
     private const LOST = [2002, 2006, 2013, 1053, 1927];
     private ?PDO $db = null;
     public bool $doubt = false;

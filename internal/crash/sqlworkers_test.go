@@ -66,8 +66,8 @@ func (r *run) sqlWorker(source, examples, interpreter, script string) func() *ex
 		r.t.Fatal(err)
 	}
 	// with hipq's variable the process is known for one of this test
-	env := append(os.Environ(), "HIPQ_CONFIG="+r.hipq.config, "DB_HOST="+host, "DB_PORT="+port, "DB_USER="+c.User, "DB_PASSWORD="+c.Passwd,
-		"DB_NAME="+c.DBName)
+	env := append(os.Environ(), "HIPQ_CONFIG="+r.hipq.config,
+		"DB_HOST="+host, "DB_PORT="+port, "DB_USER="+c.User, "DB_PASSWORD="+c.Passwd, "DB_NAME="+c.DBName)
 	rng, started := r.random(7), 0
 	return func() *exec.Cmd {
 		started++
@@ -145,7 +145,9 @@ func (f *fleet) late(ledger []entry) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return slices.ContainsFunc(ledger, func(e entry) bool {
-		return e.event == "late" && slices.ContainsFunc(slices.Concat(f.live, f.over), func(w *worker) bool { return w.cmd.Process.Pid == e.pid && !w.killed })
+		return e.event == "late" && slices.ContainsFunc(slices.Concat(f.live, f.over), func(w *worker) bool {
+			return w.cmd.Process.Pid == e.pid && !w.killed
+		})
 	})
 }
 
