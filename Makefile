@@ -32,6 +32,7 @@ demo: build ## show hipq at work
 # side by side. The race detector leaves all of them out: it slows processes down and doesn't look across them.
 BUT_CRASH = $(if $(filter ./...,$(PKG)),$$(go list ./... | grep -v /internal/crash),$(PKG))
 test: ## run all tests on SQLite and on a MariaDB of their own
+	@.ci/clients
 	.ci/with-mariadb sh -c 'go test -count=1 -parallel 4 -timeout 20m $(BUT_CRASH) && go test -count=1 -short -v -parallel 10 -timeout 20m ./internal/crash'
 
 # Needs Node.js and a Chromium, and gets axe-core and puppeteer-core from npm. What the browser saw is in build/report.
@@ -48,9 +49,11 @@ test-galera: ## run all tests on SQLite and on a Galera cluster of their own
 	.ci/with-galera --wsrep-auto-increment-control=OFF go test -count=1 -timeout 30m ./cmd
 
 race: ## run the shorter tests under the race detector (needs a C compiler)
+	@.ci/clients
 	CGO_ENABLED=1 .ci/with-mariadb go test -race -short -count=1 -timeout 30m $(BUT_CRASH)
 
 crash: ## kill and disturb workers and check that no job is lost, doubled, or held up
+	@.ci/clients
 	.ci/with-mariadb go test -count=1 -timeout 40m -v -parallel 6 ./internal/crash
 
 bench: ## measure throughput on a MariaDB with fsync on

@@ -27,6 +27,8 @@ import (
 //	sh quickstart   is run, one after the other in one folder; a command that fails fails the test
 //	text output     is what the block before it prints, up to times, ids and hosts
 //	sql enqueue     inserts jobs, on each engine
+//	… enqueue       in a language: takes an order and enqueues its job, over the connection db
+//	sh mariadb, sh sqlite3, python sqlite   enqueue a job that hipq work can run
 //	go run          is run, in an empty folder
 //	go test         is the test of the program before it
 //	sh test, python test   is run where there is what runs it, one after the other in one folder
@@ -79,6 +81,7 @@ func TestDocs(t *testing.T) {
 			t.Run("handlers", func(t *testing.T) { d.handlers(t, p) })
 			t.Run("crontabs", func(t *testing.T) { d.crontabs(t, p) })
 			t.Run("inserts", func(t *testing.T) { inserts(t, p) })
+			t.Run("others", func(t *testing.T) { d.others(t, p) })
 			t.Run("links", func(t *testing.T) { d.links(t, p) })
 			t.Run("tests", func(t *testing.T) { d.tests(t, p) })
 		})
@@ -492,7 +495,8 @@ func (d docs) handlers(t *testing.T, p page) {
 			continue
 		}
 		if asked[b.mark] == nil {
-			if _, known := interpreters[b.language]; known && b.language != "sh" {
+			_, known := interpreters[b.language]
+			if known && b.language != "sh" && b.mark != "enqueue" && b.mark != "sqlite" { // those are run by others
 				t.Errorf("%s:%d: this program is run by no test: mark it as a handler, a stream or a decider", p.name, b.line)
 			}
 			continue

@@ -28,6 +28,7 @@ const (
 	doExit65 = "exit65"
 	doCrash  = "crash" // kills itself
 	doHang   = "hang"  // until the timeout
+	doLate   = "late"  // come back when another runs the job: of a worker that speaks SQL, all others are done
 )
 
 // slow is a step that takes so long that a test can come upon it.

@@ -46,8 +46,14 @@ func wanted(full, short size) size {
 // plan is what one test has otherwise than the next.
 type plan struct {
 	size
+	// otherKills is how many workers in other languages are killed between grab and start, and as many in the middle of a job.
+	otherKills int
 	// workers is how many overlap, beside those that are stopped.
 	workers int
+	// backlog is how many jobs wait for them as long as they are in danger.
+	backlog int
+	// late says that workers in other languages come late with some of the jobs.
+	late bool
 	// limit is the throttle limit of each queue, 0 for none.
 	limit int
 	// lockFor is how long a lock lasts, at least.
@@ -60,21 +66,22 @@ type plan struct {
 func TestCrash(t *testing.T) {
 	each(t, plan{
 		size:    wanted(size{jobs: 5000, kills: 100, stops: 9}, size{jobs: 500, kills: 10, stops: 3}),
-		workers: 5, invent: (*book).invent, invariants: invariants,
+		workers: 5, backlog: 400, invent: (*book).invent, invariants: invariants,
 	}, (*run).run)
 }
 
 // each runs a test on each engine.
 func each(t *testing.T, p plan, test func(*run)) {
 	bin := build(t)
-	seed := *seedFlag
-	if seed == 0 {
-		seed = uint64(time.Now().UnixNano())
+	seed := chosenSeed()
+	dbtest.Each(t, func(t *testing.T, driver, source string) { test(newRun(t, p, bin, driver, source, seed)) })
+}
+
+func chosenSeed() uint64 {
+	if *seedFlag != 0 {
+		return *seedFlag
 	}
-	dbtest.Each(t, func(t *testing.T, driver, source string) {
-		t.Logf("seed %d (-crash.seed)", seed)
-		test(newRun(t, p, bin, driver, source, seed))
-	})
+	return uint64(time.Now().UnixNano())
 }
 
 // run is one test, on one engine.
@@ -93,6 +100,7 @@ type run struct {
 }
 
 func newRun(t *testing.T, p plan, bin binaries, driver, source string, seed uint64) *run {
+	t.Logf("seed %d (-crash.seed)", seed)
 	h := configure(t, bin, driver, source, p)
 	h.mustRun(t, "init")
 	db := openDatabase(t, driver, source)
@@ -120,6 +128,7 @@ func (r *run) run() {
 	end := r.begin(ctx)
 	var harm sync.WaitGroup
 	harm.Go(func() { r.fleet.killAll(ctx, r.kills, r.random(3)) })
+	harm.Go(func() { r.fleet.killOthers(ctx, r.otherKills, r.random(6)) })
 	harm.Go(func() {
 		// on a busy machine the moment may never come; what was enqueued meanwhile wants its time too
 		ctx, stop := context.WithTimeout(ctx, *patienceFlag/2)
@@ -174,7 +183,6 @@ func (r *run) feed(ctx context.Context, n int) error {
 // feedUntil keeps the workers busy as long as they are in danger, and until they have tried often enough, and enqueues the
 // rest afterwards.
 func (r *run) feedUntil(ctx context.Context, harmed <-chan struct{}) {
-	const backlog = 400
 	for ctx.Err() == nil {
 		select {
 		case <-harmed:
@@ -183,7 +191,7 @@ func (r *run) feedUntil(ctx context.Context, harmed <-chan struct{}) {
 				r.t.Error(err)
 				return
 			}
-			if rounds < r.rounds && !r.gauge.broken() {
+			if rounds < r.rounds && !r.gauge.broken() || !r.othersDidTheirShare() {
 				break
 			}
 			if err := r.feed(ctx, r.jobs-r.book.rows); err != nil {
@@ -193,10 +201,10 @@ func (r *run) feedUntil(ctx context.Context, harmed <-chan struct{}) {
 		default:
 		}
 		time.Sleep(100 * time.Millisecond)
-		if r.watch.open() > backlog {
+		if r.watch.open() > r.backlog {
 			continue
 		}
-		if err := r.feed(ctx, 250); err != nil {
+		if err := r.feed(ctx, r.backlog*5/8); err != nil {
 			r.t.Error(err)
 			return
 		}

@@ -148,6 +148,22 @@ func (d *database) busy() (pids map[int]bool, err error) {
 	return pids, err
 }
 
+// running counts the running jobs of each process that has jobs.
+func (d *database) running() (pids map[int]int, err error) {
+	pids = map[int]int{}
+	for _, q := range queues {
+		query := "SELECT w.pid, SUM(j.state NOT IN ('initial', 'retry')) FROM " + jobsTable(q) + " j JOIN " + workersTable +
+			" w ON w.id = j.worker_id WHERE j.line = 'locked' AND w.state = 'working' GROUP BY w.pid"
+		err = errors.Join(err, d.each(query, nil, func(rows *sql.Rows) error {
+			pid, n := 0, 0
+			err := rows.Scan(&pid, &n)
+			pids[pid] += n
+			return err
+		}))
+	}
+	return pids, err
+}
+
 // again reads jobs again.
 func (d *database) again(jobs []row) (now []row, err error) {
 	for _, q := range queues {

@@ -20,6 +20,9 @@ type fleet struct {
 	hipq hipq
 	db   *database
 	rng  *rand.Rand
+	// others are workers in other languages, which are started by turns with hipq's own.
+	others []func() *exec.Cmd
+	turn   int
 	// size is how many workers overlap, beside those that are taken.
 	size int
 	// aim says that kills are for workers that have jobs: under a throttle limit few have any.
@@ -31,9 +34,11 @@ type fleet struct {
 	over []*worker
 	// kills counts those that hit a worker at work, by its row; with is how many of them had handlers running.
 	kills, with int
-	// running and deciding are the jobs that those killed had.
-	running, deciding int
-	stops             []string
+	// between is how many of them had grabbed jobs and started none, within those in other languages that had started one.
+	between, within int
+	// running, deciding and grabbed are the jobs that those killed had.
+	running, deciding, grabbed int
+	stops                      []string
 	// missed counts the stops that were taken back, see stopAll.
 	missed int
 }
@@ -81,6 +86,13 @@ func (f *fleet) keep(ctx context.Context) {
 
 // launch starts a worker with options of its own.
 func (f *fleet) launch() {
+	f.turn++
+	if i := f.turn % (len(f.others) + 1); i > 0 {
+		if _, err := f.start(f.others[i-1]()); err != nil {
+			f.t.Error(err)
+		}
+		return
+	}
 	slots, err := f.db.slots()
 	if err != nil {
 		f.t.Error(err)
@@ -206,6 +218,32 @@ func (f *fleet) takeBusy(rng *rand.Rand) *worker {
 	return f.take(rng, anyWorker)
 }
 
+// killOthers kills workers in other languages, until so many were hit between grab and start, and in the middle of a job.
+func (f *fleet) killOthers(ctx context.Context, n int, rng *rand.Rand) {
+	for ctx.Err() == nil {
+		f.mu.Lock()
+		between, within := f.between < n, f.within < n
+		f.mu.Unlock()
+		if !between && !within {
+			return
+		}
+		time.Sleep(20 * time.Millisecond)
+		running, err := f.db.running()
+		if err != nil {
+			f.t.Error(err)
+			return
+		}
+		w := f.take(rng, func(w *worker) bool {
+			runs, has := running[w.cmd.Process.Pid]
+			return w.cmd.Path != f.hipq.program && has && (runs == 0 && between || runs > 0 && within)
+		})
+		if w != nil {
+			f.kill(w)
+			time.Sleep(500 * time.Millisecond)
+		}
+	}
+}
+
 func (f *fleet) kill(w *worker) {
 	id, err := f.db.workerOf(w.cmd.Process.Pid)
 	w.signal(syscall.SIGKILL)
@@ -230,19 +268,25 @@ func (f *fleet) kill(w *worker) {
 		return // it had signed off
 	}
 	w.id = id
-	running := 0
+	count := map[string]int{}
 	for _, j := range held {
-		if j.state == "running" {
-			running++
-		}
+		count[j.state]++
 	}
+	running, grabbed := count["running"], count["initial"]+count["retry"]
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.kills++
 	f.running += running
-	f.deciding += len(held) - running
+	f.deciding += count["error"]
+	f.grabbed += grabbed
 	if running > 0 {
 		f.with++
+	}
+	if grabbed > 0 && grabbed == len(held) {
+		f.between++
+	}
+	if running > 0 && w.cmd.Path != f.hipq.program {
+		f.within++
 	}
 }
 
@@ -253,6 +297,7 @@ func (f *fleet) sendHome() {
 	f.mu.Unlock()
 	for _, w := range left {
 		time.Sleep(time.Until(w.began.Add(2 * time.Second))) // one that has just begun doesn't listen to signals yet
+		f.awaitRegistered(w)
 		w.signal(syscall.SIGTERM)
 	}
 	limit := time.After(time.Minute)
@@ -261,6 +306,24 @@ func (f *fleet) sendHome() {
 		case <-w.ended:
 		case <-limit:
 			f.t.Errorf("worker %d does not end on SIGTERM", w.cmd.Process.Pid)
+			return
+		}
+	}
+}
+
+// awaitRegistered waits until a worker in another language is known: these take their time to begin.
+func (f *fleet) awaitRegistered(w *worker) {
+	for limit := time.Now().Add(time.Minute); w.cmd.Path != f.hipq.program && time.Now().Before(limit); time.Sleep(20 * time.Millisecond) {
+		id, err := f.db.workerOf(w.cmd.Process.Pid)
+		if err != nil {
+			f.t.Error(err)
+		}
+		select {
+		case <-w.ended:
+			return
+		default:
+		}
+		if id != "" || err != nil {
 			return
 		}
 	}
@@ -283,6 +346,7 @@ func (f *fleet) destroy() {
 func (f *fleet) summary() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return fmt.Sprintf("%d workers, %d killed at work (%d with handlers running; in all they ran %d jobs and decided about %d), %d stopped (%s; %d tries taken back)",
-		len(f.over)+len(f.live), f.kills, f.with, f.running, f.deciding, len(f.stops), strings.Join(f.stops, ", "), f.missed)
+	return fmt.Sprintf("%d workers, %d killed at work (%d with handlers running, %d between grab and start; in all they ran %d jobs, "+
+		"decided about %d and had %d to start), %d stopped (%s; %d tries taken back)", len(f.over)+len(f.live), f.kills, f.with, f.between,
+		f.running, f.deciding, f.grabbed, len(f.stops), strings.Join(f.stops, ", "), f.missed)
 }

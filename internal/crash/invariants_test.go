@@ -113,6 +113,7 @@ func startsOnce(c *record) (bad []string, checked string) {
 // was done to the attempt.
 var reasons = []struct{ text, do string }{
 	{"exit status 1", doExit1},
+	{"Exception: exit status 1", doExit1},
 	{"exit status 65", doExit65},
 	{"worker lost: ", ""},
 	{"worker lost its lock", ""},

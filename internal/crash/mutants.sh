@@ -223,6 +223,32 @@ tick_without_end() {
   edit queue/worker/worker.go 's/return max\(w\.Grace, 10\*time\.Second\)/return time.Hour/'
 }
 
+mutant procedures_without_token # while the worker is still compared: one that comes too late settles its own next attempt
+procedures_without_token() {
+  must=(store) tests=()
+  edit schema/sql/mysql/procedures/instance/judge.sql 's/ OR p_lock <> v_token THEN/ THEN/' \
+    's/ELSEIF p_attempt = v_token AND p_holder = p_worker AND/ELSEIF FALSE AND/'
+}
+
+mutant procedures_without_fence # whoever comes too late settles another's attempt
+procedures_without_fence() {
+  must=(sqlworkers) tests=(sqlworkers) engines=(without_a_limit) size=("${beside[@]}")
+  edit schema/sql/mysql/procedures/instance/judge.sql 's/ OR p_holder <> p_worker OR p_lock <> v_token THEN/ THEN/' \
+    's/ELSEIF p_attempt = v_token AND p_holder = p_worker AND/ELSEIF FALSE AND/'
+}
+
+mutant procedures_limit_ignored # what doesn't fit is grabbed all the same
+procedures_limit_ignored() {
+  must=(sqlworkers) tests=(sqlworkers) engines=(throttled) size=("${beside[@]}")
+  edit schema/sql/mysql/procedures/queue/grab.sql 's/v_limit > 0 AND v_factor > 0 AND v_used > 0/FALSE AND v_used > 0/'
+}
+
+mutant procedures_limit_forgets_grabbed # what is locked and not started has no weight
+procedures_limit_forgets_grabbed() {
+  must=(sqlworkers) tests=(sqlworkers) engines=(throttled) size=("${beside[@]}")
+  edit schema/sql/mysql/procedures/queue/used.sql 's/IF p_own THEN/IF TRUE THEN/' 's/j\.state <> \x27error\x27 OR/j.state = \x27running\x27 OR/'
+}
+
 # red TEST COMMAND...: runs it in the copy, true if it fails
 red() {
   local test=$1 log="$copy.log"
@@ -255,6 +281,7 @@ try() { # MUTANT
 survivors=''
 sound() { tests=(crash throttle) must=(worker); } # none: all must be green
 sound_beside() { tests=(disturbed waits ticks) size=("${beside[@]}"); }
+sound_sql() { tests=(sqlworkers) engines=(without_a_limit throttled) size=("${beside[@]}"); }
 if (($#)); then mutants=("$@"); fi
-for m in sound sound_beside "${mutants[@]}"; do try "$m"; done
+for m in sound sound_beside sound_sql "${mutants[@]}"; do try "$m"; done
 if [[ $survivors ]]; then echo "not red, but should be:$survivors" >&2 && exit 1; fi

@@ -18,7 +18,7 @@ const throttleLimit = 7
 func TestThrottle(t *testing.T) {
 	each(t, plan{
 		size:    wanted(size{kills: 40, rounds: 2000}, size{kills: 5, rounds: 300}),
-		workers: 8, limit: throttleLimit, invent: (*book).inventWeighted,
+		workers: 8, backlog: 400, limit: throttleLimit, invent: (*book).inventWeighted,
 		invariants: append([]invariant{
 			{"rows", "what runs is never more than the limit", rowsKeepLimit},
 			{"ledger", "the handlers that live at once never weigh more than the limit", handlersKeepLimit},

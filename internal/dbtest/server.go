@@ -34,7 +34,7 @@ func MySQL(t testing.TB) string {
 	server := os.Getenv(dsnVar)
 	if server == "" {
 		const why = "no MySQL server: " + dsnVar + " is not set (make test starts a server for the tests)"
-		if os.Getenv(requireVar) != "" || os.Getenv(ciVar) != "" {
+		if required() {
 			t.Fatal(why)
 		}
 		t.Skip(why)

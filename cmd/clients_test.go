@@ -1,0 +1,217 @@
+package cmd_test
+
+import (
+	"database/sql"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/go-sql-driver/mysql"
+	_ "modernc.org/sqlite"
+
+	"github.com/hipq/hipq/internal/dbtest"
+)
+
+// language is one in which a page enqueues: what makes a program of its lines, for a database, and what runs it.
+type language struct {
+	file string
+	// around has the lines in the middle.
+	around string
+	// run runs the program; check reads it, where the driver is not here. probe says whether that is here.
+	run, check, probe []string
+}
+
+const jdbc = "/usr/share/java/mariadb-java-client.jar" // Debian's libmariadb-java
+
+var languages = map[string]language{
+	"php": {
+		"job.php", "<?php $db = new PDO('mysql:host={host};port={port};dbname={name};charset=utf8mb4', '{user}', '{password}');\n{lines}",
+		[]string{"{client}", "job.php"},
+		nil, nil,
+	},
+	"python": {
+		"job.py", "import json, pymysql\ndb = pymysql.connect(host='{host}', port={port}, user='{user}', password='{password}', " +
+			"database='{name}', charset='utf8mb4')\n{lines}",
+		[]string{"{client}", "job.py"},
+		nil, nil,
+	},
+	"js": {
+		"job.cjs", "(async () => {\nconst db = await require('mysql2/promise').createConnection({host: '{host}', port: {port}, user: '{user}', " +
+			"password: '{password}', database: '{name}'})\n{lines}\nawait db.end()\n})()",
+		[]string{"node", "job.cjs"},
+		[]string{"node", "--check", "job.cjs"},
+		[]string{"node", "-e", "require('mysql2/promise')"},
+	},
+	"ruby": {
+		"job.rb", "require 'json'\nrequire 'mysql2'\ndb = Mysql2::Client.new(host: '{host}', port: {port}, username: '{user}', " +
+			"password: '{password}', database: '{name}', encoding: 'utf8mb4')\n{lines}",
+		[]string{"ruby", "job.rb"},
+		[]string{"ruby", "-c", "job.rb"},
+		[]string{"ruby", "-e", "require 'mysql2'"},
+	},
+	"java": {
+		"Job.java", "import java.sql.*;\nclass Job {\npublic static void main(String[] args) throws Exception {\n" +
+			"var db = DriverManager.getConnection(\"jdbc:mariadb://{host}:{port}/{name}?user={user}&password={password}\");\n{lines}}\n}",
+		[]string{"java", "-cp", jdbc, "Job.java"},
+		[]string{"javac", "-d", ".", "Job.java"},
+		[]string{"test", "-e", jdbc},
+	},
+}
+
+// others runs what a page says to those who enqueue without hipq: in other languages, in a transaction of their own that
+// takes an order too, and with the clients of the databases.
+func (d docs) others(t *testing.T, p page) {
+	of := map[string][]codeBlock{} // by driver
+	for _, b := range p.fences {
+		if _, known := languages[b.language]; known && b.mark == "enqueue" {
+			of["mysql"] = append(of["mysql"], b)
+		} else if c, known := clients[b.language+" "+b.mark]; known {
+			of[c.driver] = append(of[c.driver], b)
+		}
+	}
+	if len(of) == 0 {
+		return
+	}
+	dbtest.Each(t, func(t *testing.T, driver, source string) {
+		s := d.shop(t, driver, source)
+		for _, b := range of[driver] {
+			t.Run(b.language+" "+b.mark, func(t *testing.T) {
+				s := *s
+				s.T = t
+				s.clear()
+				if b.mark == "enqueue" {
+					s.enqueue(p, b)
+				} else {
+					s.client(p, b, clients[b.language+" "+b.mark].name)
+				}
+			})
+		}
+	})
+}
+
+// clients are the names by which dbtest knows what runs a fence, and the engine that it is for.
+var clients = map[string]struct{ driver, name string }{
+	"sh mariadb": {"mysql", "mariadb"}, "sh sqlite3": {"sqlite", "sqlite3"}, "python sqlite": {"sqlite", "python"},
+}
+
+// shop is an instance with a queue, in a folder whose config it is, with a table of orders beside it.
+type shop struct {
+	*testing.T
+	docs
+	dir string
+	db  *sql.DB
+	// fill puts in where the database is.
+	fill *strings.Replacer
+}
+
+func (d docs) shop(t *testing.T, driver, source string) *shop {
+	t.Helper()
+	s := &shop{T: t, docs: d, dir: t.TempDir()}
+	where, values := "", []string(nil)
+	if driver == "sqlite" {
+		source = filepath.Join(s.dir, "hipq.db")
+	} else {
+		where = fmt.Sprintf("database: {driver: mysql, dsn: %q}\n", source)
+		c, err := mysql.ParseDSN(source)
+		if err != nil {
+			t.Fatal(err)
+		}
+		host, port, err := net.SplitHostPort(c.Addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		values = []string{"{host}", host, "{port}", port, "{user}", c.User, "{password}", c.Passwd, "{name}", c.DBName}
+	}
+	s.fill = strings.NewReplacer(values...)
+	text := "name: shop\n" + where + "queues: [{name: emails, job_types: [{name: send, handler: {exec: [cat]}}]}]\n"
+	s.write("hipq.yaml", text)
+	if out, err := s.command(s.dir, "hipq", "init").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	db, err := sql.Open(driver, source)
+	if err == nil {
+		_, err = db.Exec("CREATE TABLE orders (number INT NOT NULL PRIMARY KEY, customer TEXT NOT NULL)")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	s.db = db
+	return s
+}
+
+func (s *shop) write(file, text string) {
+	s.Helper()
+	if err := os.WriteFile(filepath.Join(s.dir, file), []byte(text), 0o600); err != nil {
+		s.Fatal(err)
+	}
+}
+
+func (s *shop) clear() {
+	for _, table := range []string{"orders", "shop_emails"} {
+		if _, err := s.db.Exec("DELETE FROM " + table); err != nil {
+			s.Fatal(err)
+		}
+	}
+}
+
+// count counts the rows of a table.
+func (s *shop) count(table string) (n int) {
+	if err := s.db.QueryRow("SELECT COUNT(*) FROM " + table).Scan(&n); err != nil {
+		s.Fatal(err)
+	}
+	return n
+}
+
+// enqueue runs lines that take an order and enqueue its job.
+func (s *shop) enqueue(p page, b codeBlock) {
+	l, program := languages[b.language], ""
+	if l.probe == nil { // these two have to be here
+		program = dbtest.Client(s, b.language)
+	} else if _, err := exec.LookPath(l.run[0]); err != nil {
+		s.Skip(err)
+	}
+	s.write(l.file, s.fill.Replace(strings.Replace(l.around, "{lines}", b.text, 1)))
+	command := func(argv []string) *exec.Cmd {
+		c := exec.Command(strings.Replace(argv[0], "{client}", program, 1), argv[1:]...)
+		c.Dir = s.dir
+		return c
+	}
+	run, want := l.run, 1
+	if l.probe != nil && command(l.probe).Run() != nil {
+		s.Log("read and not run: its driver is not here")
+		run, want = l.check, 0
+	}
+	if out, err := command(run).CombinedOutput(); err != nil {
+		s.Fatalf("%s:%d: %v\n%s", p.name, b.line, err, out)
+	}
+	orders, jobs := s.count("orders"), s.count("shop_emails WHERE job_type = 'send' AND job_key = 'order-4711'")
+	if orders != want || jobs != want {
+		s.Errorf("%s:%d: %d orders, %d jobs", p.name, b.line, orders, jobs)
+	}
+}
+
+// client runs lines by which a client of a database enqueues a job, and then the job.
+func (s *shop) client(p page, b codeBlock, client string) {
+	program := dbtest.Client(s, client)
+	argv := []string{"sh", "-euc", b.text}
+	switch b.mark {
+	case "mariadb":
+		s.write(".my.cnf", s.fill.Replace("[client]\nhost={host}\nport={port}\nuser={user}\npassword={password}\n"))
+		argv[2] = strings.Replace(b.text, "mariadb shop ", program+s.fill.Replace(" {name} "), 1)
+	case "sqlite":
+		argv = []string{program, "-c", b.text}
+	}
+	for _, argv := range [][]string{argv, {"hipq", "work"}} {
+		if out, err := s.command(s.dir, argv[0], argv[1:]...).CombinedOutput(); err != nil {
+			s.Fatalf("%s:%d: %v\n%s", p.name, b.line, err, out)
+		}
+	}
+	if n := s.count("shop_emails WHERE line = 'finished'"); n != 1 {
+		s.Errorf("%s:%d: %d jobs have finished", p.name, b.line, n)
+	}
+}

@@ -1,0 +1,242 @@
+// Package sql has a test of the examples beside it, which have no Go in them.
+package sql
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/hipq/hipq/internal/dbtest"
+)
+
+// Each language has the same two programs.
+var programs = []struct{ client, extension string }{{"python", ".py"}, {"php", ".php"}}
+
+// TestExamples: what enqueues is in one transaction with its order; the worker does what it got, says no to what it can't do,
+// goes on after its connection was lost, and ends in order when it is told to. Each has no more rights than hipq init
+// --print-grants says.
+func TestExamples(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the race detector has nothing to see in other languages")
+	}
+	hipq := filepath.Join(t.TempDir(), "hipq")
+	if out, err := exec.Command("go", "build", "-o", hipq, "../..").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for _, p := range programs {
+		t.Run(p.client, func(t *testing.T) {
+			t.Parallel()
+			s := open(t, hipq, dbtest.Client(t, p.client), p.extension)
+			s.enqueues()
+			s.works()
+		})
+	}
+}
+
+type shop struct {
+	t                 *testing.T
+	db                *sql.DB
+	client, extension string
+	env               []string
+	// grants are what hipq init prints, a line each.
+	grants []string
+}
+
+func open(t *testing.T, hipq, client, extension string) *shop {
+	source := dbtest.MySQL(t)
+	c, err := mysql.ParseDSN(source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	host, port, err := net.SplitHostPort(c.Addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	s := &shop{t: t, client: client, extension: extension, env: append(os.Environ(), "PYTHONDONTWRITEBYTECODE=1",
+		"DB_HOST="+host, "DB_PORT="+port, "DB_NAME="+c.DBName)}
+	text := fmt.Sprintf("name: shop\ndatabase: {driver: mysql, dsn: %q}\nqueues: [{name: emails, job_types: [{name: send, handler: {exec: [cat]}}]}]\n", source)
+	if err := os.WriteFile(filepath.Join(dir, "hipq.yaml"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	init := func(options ...string) string {
+		out, err := exec.Command(hipq, append([]string{"init", "--config", filepath.Join(dir, "hipq.yaml")}, options...)...).CombinedOutput()
+		if err != nil {
+			t.Fatalf("init %v: %v\n%s", options, err, out)
+		}
+		return string(out)
+	}
+	init()
+	s.grants = strings.Split(init("--print-grants"), "\n")
+	s.db, err = sql.Open("mysql", source)
+	if err == nil {
+		_, err = s.db.Exec("CREATE TABLE orders (number INT NOT NULL PRIMARY KEY, customer VARCHAR(100) NOT NULL)")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.db.Close() })
+	return s
+}
+
+// user makes a user with the rights that hipq prints for one, and others.
+func (s *shop) user(like, others string) (name string) {
+	s.t.Helper()
+	name = fmt.Sprintf("%s_%x", like, rand.Uint32())
+	statements := []string{"CREATE USER '" + name + "'@'%'"}
+	for _, grant := range s.grants {
+		if to := "TO '" + like + "'@"; strings.Contains(grant, to) {
+			statements = append(statements, strings.Replace(grant, to, "TO '"+name+"'@", 1))
+		}
+	}
+	if others != "" {
+		statements = append(statements, "GRANT "+others+" TO '"+name+"'@'%'")
+	}
+	s.t.Cleanup(func() {
+		if _, err := s.db.Exec("DROP USER '" + name + "'@'%'"); err != nil {
+			s.t.Error(err)
+		}
+	})
+	for _, statement := range statements {
+		if _, err := s.db.Exec(strings.TrimSuffix(statement, ";")); err != nil {
+			s.t.Fatalf("%s: %v", statement, err)
+		}
+	}
+	return name
+}
+
+func (s *shop) command(user, script string, args ...string) *exec.Cmd {
+	c := exec.Command(s.client, append([]string{script + s.extension}, args...)...)
+	c.Env = append(s.env[:len(s.env):len(s.env)], "DB_USER="+user)
+	return c
+}
+
+// want compares what a query answers, all columns in one.
+func (s *shop) want(want, query string) {
+	s.t.Helper()
+	if got, err := s.answer(query); err != nil || got != want {
+		s.t.Errorf("%s: %q (%v), want %q", query, got, err, want)
+	}
+}
+
+func (s *shop) answer(query string) (got string, err error) {
+	return got, s.db.QueryRow(query).Scan(&got)
+}
+
+// await waits until a query answers that.
+func (s *shop) await(want, query string) {
+	s.t.Helper()
+	for limit := time.Now().Add(time.Minute); time.Now().Before(limit); time.Sleep(20 * time.Millisecond) {
+		if got, err := s.answer(query); err == nil && got == want {
+			return
+		}
+	}
+	s.want(want, query)
+}
+
+const orders = "SELECT CONCAT((SELECT COUNT(*) FROM orders), ' ', (SELECT COUNT(*) FROM shop_emails))"
+
+func (s *shop) enqueues() {
+	user := s.user("submitter", "INSERT ON orders")
+	enqueue := func(args ...string) string {
+		out, _ := s.command(user, "enqueue", args...).CombinedOutput()
+		return strings.TrimSpace(string(out))
+	}
+	if said := enqueue("4711", "ann@example.org"); said != "job 1" {
+		s.t.Errorf("it said %q", said)
+	}
+	s.want("1 1", orders)
+	s.want("30", "SELECT timeout FROM shop_emails WHERE job_key = 'order-4711'")
+	enqueue("4711", "bob@example.org") // the order is there: so there must be no job
+	s.want("1 1", orders)
+	if _, err := s.db.Exec("DELETE FROM orders"); err != nil {
+		s.t.Fatal(err)
+	}
+	if said := enqueue("4711", "ann@example.org"); said != "job 1, which was there already" {
+		s.t.Errorf("it said %q", said)
+	}
+	s.want("1 1", orders)
+	enqueue("4712", strings.Repeat("x", 101)) // the order is refused
+	s.want("1 1", orders)
+}
+
+const state = "SELECT CONCAT(line, ' ', attempt, ' ', error, ' ', result) FROM shop_emails WHERE job_key = "
+
+func (s *shop) works() {
+	ctx, stop := context.WithTimeout(s.t.Context(), 2*time.Minute)
+	defer stop()
+	said := &strings.Builder{}
+	c := s.command(s.user("sql_worker", ""), "worker", "emails")
+	c.Stdout, c.Stderr = said, said
+	if err := c.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- c.Wait() }()
+	defer func() { _ = c.Process.Kill() }()
+
+	s.await(`finished 1 NONE {"sent_to": "ann@example.org"}`, strings.Replace(state, "result", "REPLACE(result, ':\"', ': \"')", 1)+"'order-4711'")
+	add := func(key, data string) {
+		if _, err := s.db.ExecContext(ctx, "CALL shop_job_submit('emails', 'send', ?, ?, NULL)", key, data); err != nil {
+			s.t.Error(err)
+		}
+	}
+	add("nobody", "{}")
+	s.await("failed 1 no address:  NONE", strings.Replace(state, "error", "LEFT(error, 12)", 1)+"'nobody'")
+	add("broken", "{")
+	s.await("later 1", "SELECT CONCAT(line, ' ', attempt) FROM shop_emails WHERE job_key = 'broken'")
+
+	// all connections but ours go: the worker comes back under another name
+	before, err := s.answer("SELECT id FROM shop_workers WHERE state = 'working'")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.disconnect(ctx)
+	s.await("1", "SELECT COUNT(*) FROM shop_workers WHERE state = 'working' AND id <> '"+before+"'")
+	s.want("finished", "SELECT state FROM shop_workers WHERE id = '"+before+"'")
+	add("again", `{"to":"ann@example.org"}`)
+	s.await("finished 1", "SELECT CONCAT(line, ' ', attempt) FROM shop_emails WHERE job_key = 'again'")
+
+	if err := c.Process.Signal(syscall.SIGTERM); err != nil {
+		s.t.Fatal(err)
+	}
+	select {
+	case err := <-ended:
+		if err != nil {
+			s.t.Errorf("%v: %s", err, said)
+		}
+	case <-ctx.Done():
+		s.t.Fatal("it does not end on SIGTERM")
+	}
+	s.want("0", "SELECT COUNT(*) FROM shop_workers WHERE state <> 'finished'")
+}
+
+// disconnect has the server end all other connections to the test's database.
+func (s *shop) disconnect(ctx context.Context) {
+	rows, err := s.db.QueryContext(ctx, "SELECT id FROM information_schema.processlist WHERE db = DATABASE() AND id <> CONNECTION_ID()")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		id := 0
+		if err := rows.Scan(&id); err != nil {
+			s.t.Fatal(err)
+		}
+		_, _ = s.db.ExecContext(ctx, fmt.Sprintf("KILL CONNECTION %d", id)) // one may have ended by itself
+	}
+	if err := rows.Err(); err != nil {
+		s.t.Fatal(err)
+	}
+}

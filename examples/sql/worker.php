@@ -1,0 +1,264 @@
+<?php
+// A worker in PHP that speaks hipq's stored procedures alone. Copy it, and put in your handlers and your database.
+//
+//     DB_HOST=127.0.0.1 DB_USER=shop DB_PASSWORD=secret DB_NAME=shop php -d mysqlnd.net_read_timeout=15 worker.php emails
+//
+// It works until SIGTERM or SIGINT: then it ends the job in hand, gives back what it has grabbed, and exits with 0. It exits
+// with 75 when its lock is lost, for its jobs are others' then: let a supervisor start it again. Needs pdo_mysql and pcntl.
+declare(strict_types=1);
+
+/** hipq says no, with a code of its own: the job is another's by now, say. */
+final class Refused extends RuntimeException
+{
+    public const LOCK_LOST = 31006;
+    public const STARTED = 31009;
+    public const ID_TAKEN = 31014;
+}
+
+/** For handlers: do not try this job again. */
+final class Last extends RuntimeException {}
+
+/** For handlers: new Later('over quota', '5m') tries again after that time. */
+final class Later extends RuntimeException
+{
+    public function __construct(string $why, public readonly string $after) { parent::__construct($why); }
+}
+
+final class Timeout extends RuntimeException {}
+
+/** Calls the procedures of an instance, on a connection of its own. */
+class Hipq
+{
+    // a deadlock and the like: the call is undone, and may be repeated
+    private const IN_THE_WAY = [1020, 1047, 1180, 1205, 1213, 1317];
+    private const LOST = [2002, 2006, 2013, 1053, 1927];
+    private ?PDO $db = null;
+    public bool $doubt = false;
+
+    public function __construct(private Closure $connect, private string $instance, private int $patience) {}
+
+    public function call(string $procedure, mixed ...$args): array
+    {
+        $until = hrtime(true) + $this->patience * 1e9;
+        while (true) {
+            try {
+                $this->db ??= ($this->connect)($this->patience);
+                $marks = implode(', ', array_fill(0, count($args), '?'));
+                $answer = $this->db->prepare("CALL {$this->instance}_$procedure($marks)");
+                $answer->execute($args);
+                $rows = $answer->columnCount() > 0 ? $answer->fetchAll(PDO::FETCH_ASSOC) : [];
+                $answer->closeCursor(); // behind the rows comes the word that the call is over
+                return $rows;
+            } catch (PDOException $e) {
+                [$state, $code] = ($e->errorInfo ?? []) + ['HY000', 0];
+                if ($state === '45000') {
+                    throw new Refused($e->errorInfo[2], $code);
+                }
+                if (in_array($code, self::LOST, true)) {
+                    // Nobody knows whether the call was done. To start or settle a job again is harmless: its token lets that
+                    // happen once. What else may be left of it goes with this worker's id: see Worker::work.
+                    $this->db = null;
+                    $this->doubt = true;
+                } elseif (!in_array($code, self::IN_THE_WAY, true)) {
+                    throw $e;
+                }
+                if (hrtime(true) > $until) {
+                    throw $e;
+                }
+                usleep(random_int(50_000, 500_000));
+            }
+        }
+    }
+}
+
+/** Runs jobs of one queue, one after the other. $handlers: a function for each job type; what it returns is the result. */
+class Worker
+{
+    protected Hipq $hipq;
+    protected Hipq $pulse;
+    protected string $id = '';
+    protected bool $ending = false;
+    private float $alive = 0; // when the lock was renewed
+    private float $overdue = INF; // when the time of the job in hand is over
+
+    public function __construct(Closure $connect, protected string $queue, private array $handlers,
+        string $instance = 'shop', private int $lockSeconds = 60, private int $grab = 1)
+    {
+        $this->hipq = new Hipq($connect, $instance, 60);
+        $this->pulse = new Hipq($connect, $instance, max(1, intdiv($lockSeconds, 4)));
+    }
+
+    public function work(): void
+    {
+        pcntl_async_signals(true);
+        foreach ([SIGTERM, SIGINT] as $signal) {
+            pcntl_signal($signal, function () { $this->ending = true; });
+        }
+        pcntl_signal(SIGALRM, fn () => $this->keepAlive());
+        $this->register();
+        $this->setAlarm();
+        while (!$this->ending) {
+            if ($this->hipq->doubt) {
+                $this->deregister();
+                $this->register();
+            }
+            $types = json_encode(array_keys($this->handlers));
+            try {
+                $jobs = $this->hipq->call('job_grab', $this->id, $this->queue, $types, $this->grab);
+            } catch (Refused $e) {
+                if ($e->getCode() === Refused::LOCK_LOST) {
+                    self::giveUp($e->getMessage());
+                }
+                throw $e;
+            }
+            foreach ($jobs as $job) {
+                if ($this->ending) {
+                    break;
+                }
+                $this->run($job);
+            }
+            if (!$jobs) {
+                usleep(random_int(500_000, 1_500_000)); // a signal ends it
+            }
+        }
+        $this->deregister();
+        pcntl_alarm(0); // it would end the program in its own way
+    }
+
+    private function register(): void
+    {
+        $now = self::now();
+        $new = vsprintf('%s%s-%s-%s-%s-%s%s%s', str_split(bin2hex(random_bytes(16)), 4));
+        try {
+            $this->hipq->call('worker_register', $new, gethostname(), getmypid(), $this->lockSeconds);
+        } catch (Refused $e) {
+            if ($e->getCode() !== Refused::ID_TAKEN) { // by ourselves: it was random, and the answer to the first call was lost
+                throw $e;
+            }
+        }
+        [$this->id, $this->alive] = [$new, $now];
+        $this->hipq->doubt = false;
+    }
+
+    private function deregister(): void
+    {
+        [$worker, $this->id] = [$this->id, ''];
+        try {
+            $this->hipq->call('worker_deregister', $worker); // what was grabbed and not started goes back, at no cost
+        } catch (Refused $e) {
+            fwrite(STDERR, $e->getMessage()."\n"); // it counts as dead already, and so all that it had is others'
+        }
+    }
+
+    /**
+     * Renews the lock, four times in its life, on a connection of its own. PHP comes here between any two steps of a handler,
+     * but not while a function of its own waits: so give curl and the like a timeout well below the lock's.
+     */
+    private function keepAlive(): void
+    {
+        $now = self::now();
+        if ($now > $this->alive + $this->lockSeconds * 0.8) {
+            self::giveUp('not renewed in time');
+        }
+        if ($this->id !== '' && $now > $this->alive + $this->lockSeconds / 4 - 1) {
+            try {
+                $this->heartbeat();
+                $this->alive = $now;
+            } catch (Refused $e) {
+                self::giveUp($e->getMessage());
+            } catch (PDOException $e) {
+                fwrite(STDERR, 'heartbeat: '.$e->getMessage()."\n");
+            }
+        }
+        $this->setAlarm();
+        if ($now >= $this->overdue) {
+            $this->overdue = INF;
+            throw new Timeout();
+        }
+    }
+
+    protected function heartbeat(): void { $this->pulse->call('worker_heartbeat', $this->id); }
+
+    private function setAlarm(): void
+    {
+        pcntl_alarm((int) max(1, min($this->lockSeconds / 4, ceil($this->overdue - self::now()))));
+    }
+
+    private function run(array $job): void
+    {
+        $mine = [$this->id, $this->queue, $job['id'], $job['token']];
+        try {
+            $job['attempt'] = $this->hipq->call('job_start', ...$mine)[0]['attempt'];
+        } catch (Refused $e) {
+            if ($e->getCode() !== Refused::STARTED) {
+                $this->say($job, $e);
+                return;
+            }
+            $job['attempt']++; // by ourselves: the answer to the first call was lost
+        }
+        $job['queue'] = $this->queue;
+        try {
+            $this->overdue = self::now() + $job['timeout'];
+            $this->setAlarm();
+            try {
+                $result = $this->handlers[$job['job_type']]($job);
+            } finally {
+                $this->overdue = INF;
+            }
+            $settle = ['job_complete', ...$mine, $result === null ? null : json_encode($result)];
+        } catch (Timeout) {
+            $settle = ['job_fail', ...$mine, "timeout after {$job['timeout']}s", null];
+        } catch (Last $e) {
+            $settle = ['job_fail', ...$mine, $e->getMessage(), '{"final": true}'];
+        } catch (Later $e) {
+            $settle = ['job_fail', ...$mine, $e->getMessage(), json_encode(['retry_after' => $e->after])];
+        } catch (Throwable $e) {
+            $settle = ['job_fail', ...$mine, $e::class.': '.$e->getMessage(), null];
+        }
+        try {
+            $this->hipq->call(...$settle);
+        } catch (Refused $e) { // it came too late, and changes nothing
+            $this->say($job, $e);
+        }
+    }
+
+    private static function now(): float { return hrtime(true) / 1e9; }
+
+    private function say(array $job, Throwable $what): void
+    {
+        fwrite(STDERR, "{$this->queue} {$job['id']}: {$what->getMessage()}\n");
+    }
+
+    /** Ends the process, the running handler included: what it did from now on another would do too. */
+    private static function giveUp(string $why): never
+    {
+        fwrite(STDERR, "worker lost its lock: $why\n");
+        exit(75);
+    }
+}
+
+function connect(int $patience): PDO
+{
+    $of = fn (string $name, string $default) => getenv($name) === false ? $default : getenv($name);
+    return new PDO(
+        "mysql:host={$of('DB_HOST', '127.0.0.1')};port={$of('DB_PORT', '3306')};dbname={$of('DB_NAME', 'shop')};charset=utf8mb4",
+        $of('DB_USER', 'shop'), $of('DB_PASSWORD', ''),
+        [PDO::ATTR_ERRMODE => PDO::ERRMODE_EXCEPTION, PDO::ATTR_TIMEOUT => $patience],
+    );
+}
+
+// What is above may stay as it is; what follows is the application.
+
+function send(array $job): array
+{
+    $data = json_decode($job['job_data'] ?? '{}', true, flags: JSON_THROW_ON_ERROR);
+    if (!str_contains($data['to'] ?? '', '@')) {
+        throw new Last("no address: {$job['job_data']}");
+    }
+    echo "to {$data['to']}, attempt {$job['attempt']}\n";
+    return ['sent_to' => $data['to']];
+}
+
+if (realpath($argv[0]) === __FILE__) {
+    (new Worker(connect(...), $argv[1] ?? 'emails', ['send' => send(...)]))->work();
+}

@@ -1,0 +1,223 @@
+"""A worker in Python that speaks hipq's stored procedures alone. Copy it, and put in your handlers and your database.
+
+    DB_HOST=127.0.0.1 DB_USER=shop DB_PASSWORD=secret DB_NAME=shop python3 worker.py emails
+
+It works until SIGTERM or SIGINT: then it ends the job in hand, gives back what it has grabbed, and exits with 0. It exits
+with 75 when its lock is lost, for its jobs are others' then: let a supervisor start it again. Needs PyMySQL.
+"""
+
+import json
+import os
+import random
+import signal
+import socket
+import sys
+import threading
+import time
+import uuid
+
+import pymysql
+
+
+class Refused(Exception):
+    """hipq says no, with a code of its own: the job is another's by now, say."""
+
+    LOCK_LOST, STARTED, ID_TAKEN = 31006, 31009, 31014
+
+    def __init__(self, code, text):
+        super().__init__(text)
+        self.code = code
+
+
+class Final(Exception):
+    """For handlers: do not try this job again."""
+
+
+class Later(Exception):
+    """For handlers: Later("over quota", "5m") tries again after that time."""
+
+
+class Timeout(Exception):
+    pass
+
+
+class Hipq:
+    """Calls the procedures of an instance, on a connection of its own."""
+
+    IN_THE_WAY = {1020, 1047, 1180, 1205, 1213, 1317}  # a deadlock and the like: the call is undone, and may be repeated
+    LOST = {0, 2003, 2006, 2013, 2014, 2055, 1053, 1927}
+
+    def __init__(self, connect, instance, patience):
+        self.connect, self.instance, self.patience = connect, instance, patience
+        self.db, self.doubt = None, False
+
+    def call(self, procedure, *args):
+        until = time.monotonic() + self.patience
+        while True:
+            try:
+                self.db = self.db or self.connect(self.patience)
+                with self.db.cursor(pymysql.cursors.DictCursor) as cursor:
+                    cursor.execute(f"CALL {self.instance}_{procedure}({', '.join(['%s'] * len(args))})", args)
+                    rows = cursor.fetchall()
+                    while cursor.nextset():  # behind the rows comes the word that the call is over
+                        pass
+                    return rows
+            except pymysql.MySQLError as e:
+                code = e.args[0] if e.args and isinstance(e.args[0], int) else 0
+                if 31000 < code < 32000:
+                    raise Refused(code, e.args[1]) from None
+                if code in self.LOST:
+                    # Nobody knows whether the call was done. To start or settle a job again is harmless: its token lets
+                    # that happen once. What else may be left of it goes with this worker's id: see Worker.work.
+                    self.db, self.doubt = None, True
+                elif code not in self.IN_THE_WAY:
+                    raise
+                if time.monotonic() > until:
+                    raise
+                time.sleep(random.uniform(0.05, 0.5))
+
+
+class Worker:
+    """Runs jobs of one queue, one after the other. handlers: a function for each job type; what it returns is the result."""
+
+    def __init__(self, connect, queue, handlers, instance="shop", lock_seconds=60, grab=1):
+        self.hipq, self.pulse = Hipq(connect, instance, 60), Hipq(connect, instance, lock_seconds / 4)
+        self.queue, self.handlers, self.lock_seconds, self.grab = queue, handlers, lock_seconds, grab
+        self.id, self.ending = None, threading.Event()
+
+    def work(self):
+        for s in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(s, lambda *_: self.ending.set())
+        signal.signal(signal.SIGALRM, self.overdue)
+        self.register()
+        for thread in (self.keep_alive, self.watch):
+            threading.Thread(target=thread, daemon=True).start()
+        while not self.ending.is_set():
+            if self.hipq.doubt:
+                self.deregister()
+                self.register()
+            try:
+                jobs = self.hipq.call("job_grab", self.id, self.queue, json.dumps(list(self.handlers)), self.grab)
+            except Refused as e:
+                if e.code == Refused.LOCK_LOST:
+                    give_up(e)
+                raise
+            for job in jobs:
+                if self.ending.is_set():
+                    break
+                self.run(job)
+            if not jobs:
+                self.ending.wait(random.uniform(0.5, 1.5))
+        self.deregister()
+
+    def register(self):
+        new, now = str(uuid.uuid4()), time.monotonic()
+        try:
+            self.hipq.call("worker_register", new, socket.gethostname(), os.getpid(), self.lock_seconds)
+        except Refused as e:
+            if e.code != Refused.ID_TAKEN:  # by ourselves: it was random, and the answer to the first call was lost
+                raise
+        self.id, self.hipq.doubt, self.alive = new, False, now
+
+    def deregister(self):
+        worker, self.id = self.id, None
+        try:
+            self.hipq.call("worker_deregister", worker)  # what was grabbed and not started goes back, at no cost
+        except Refused as e:
+            print(e, file=sys.stderr)  # it counts as dead already, and so all that it had is others'
+
+    def keep_alive(self):
+        """Renews the lock, four times in its life, on a connection of its own."""
+        while True:
+            time.sleep(self.lock_seconds / 4)
+            worker, now = self.id, time.monotonic()
+            if worker is None:
+                continue
+            try:
+                self.heartbeat(worker)
+                self.alive = max(now, self.alive)
+            except Refused as e:
+                if worker == self.id:
+                    give_up(e)
+            except pymysql.MySQLError as e:
+                print(f"heartbeat: {e}", file=sys.stderr)
+
+    def heartbeat(self, worker):
+        self.pulse.call("worker_heartbeat", worker)
+
+    def watch(self):
+        """Ends all before the lock expires, where it could not be renewed: whatever waits meanwhile, for the network too."""
+        while time.monotonic() < self.alive + self.lock_seconds * 0.8:
+            time.sleep(min(1, self.lock_seconds / 20))
+        give_up("not renewed in time")
+
+    def run(self, job):
+        mine = (self.id, self.queue, job["id"], job["token"])
+        try:
+            job["attempt"] = self.hipq.call("job_start", *mine)[0]["attempt"]
+        except Refused as e:
+            if e.code != Refused.STARTED:
+                return self.say(job, e)
+            job["attempt"] += 1  # by ourselves: the answer to the first call was lost
+        job["queue"] = self.queue
+        try:
+            signal.alarm(job["timeout"])
+            try:
+                result = self.handlers[job["job_type"]](job)
+            finally:
+                signal.alarm(0)
+            settle = ("job_complete", *mine, None if result is None else json.dumps(result))
+        except Timeout:
+            settle = ("job_fail", *mine, f"timeout after {job['timeout']}s", None)
+        except Final as e:
+            settle = ("job_fail", *mine, str(e), '{"final": true}')
+        except Later as e:
+            settle = ("job_fail", *mine, e.args[0], json.dumps({"retry_after": e.args[1]}))
+        except Exception as e:
+            settle = ("job_fail", *mine, f"{type(e).__name__}: {e}", None)
+        try:
+            self.hipq.call(*settle)
+        except Refused as e:  # it came too late, and changes nothing
+            self.say(job, e)
+
+    def say(self, job, what):
+        print(f"{self.queue} {job['id']}: {what}", file=sys.stderr)
+
+    def overdue(self, *_):
+        raise Timeout
+
+
+def give_up(why):
+    """Ends the process, the running handler included: what it did from now on another would do too."""
+    print(f"worker lost its lock: {why}", file=sys.stderr, flush=True)
+    os._exit(75)
+
+
+def connect(patience):
+    return pymysql.connect(
+        host=os.environ.get("DB_HOST", "127.0.0.1"),
+        port=int(os.environ.get("DB_PORT", "3306")),
+        user=os.environ.get("DB_USER", "shop"),
+        password=os.environ.get("DB_PASSWORD", ""),
+        database=os.environ.get("DB_NAME", "shop"),
+        charset="utf8mb4",
+        autocommit=True,
+        connect_timeout=patience,
+        read_timeout=patience,
+        write_timeout=patience,
+    )
+
+
+# What is above may stay as it is; what follows is the application.
+
+
+def send(job):
+    data = json.loads(job["job_data"] or "{}")
+    if "@" not in data.get("to", ""):
+        raise Final(f"no address: {data}")
+    print(f"to {data['to']}, attempt {job['attempt']}", flush=True)
+    return {"sent_to": data["to"]}
+
+
+if __name__ == "__main__":
+    Worker(connect, sys.argv[1] if len(sys.argv) > 1 else "emails", {"send": send}).work()

@@ -1,0 +1,165 @@
+package crash
+
+import (
+	"fmt"
+	"maps"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/hipq/hipq/internal/dbtest"
+)
+
+// TestSQLWorkers has workers in Python and PHP, those of examples/sql, drain queues beside hipq work. They speak the stored
+// procedures alone. Some are killed, in the middle of a job and between grab and start, and some come back when another runs
+// their job. The invariants hold as they do among hipq's own workers.
+func TestSQLWorkers(t *testing.T) {
+	python, php, bin := dbtest.Client(t, "python"), dbtest.Client(t, "php"), build(t)
+	examples, err := filepath.Abs("../../examples/sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	late := invariant{"I5", "what comes too late changes nothing", someCameLate}
+	shared := invariant{"I4", "workers in each language do their share", eachDidItsShare}
+	for name, p := range map[string]plan{
+		"without a limit": {
+			size:       wanted(size{jobs: 1000, kills: 20}, size{jobs: 300, kills: 3}),
+			otherKills: 2, workers: 6, backlog: 200, late: true, invent: (*book).inventLate, invariants: append([]invariant{late, shared}, invariants...),
+		},
+		"throttled": {
+			size:       wanted(size{kills: 15, rounds: 1000}, size{kills: 2, rounds: 150}),
+			otherKills: 2, workers: 8, backlog: 100, limit: throttleLimit, invent: (*book).inventWeighted, invariants: append([]invariant{
+				shared,
+				{"rows", "what runs is never more than the limit", rowsKeepLimit},
+				{"ledger", "the handlers that live at once never weigh more than the limit", handlersKeepLimit},
+			}, invariants...),
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel() // they wait more than they work
+			source := dbtest.MySQL(t)
+			r := newRun(t, p, bin.own(t), "mysql", source, chosenSeed())
+			r.fleet.aim = true
+			r.fleet.others = []func() *exec.Cmd{
+				r.sqlWorker(source, examples, python, "worker.py"),
+				r.sqlWorker(source, examples, php, "worker.php"),
+			}
+			r.run()
+		})
+	}
+}
+
+// sqlWorker gives what starts a worker of the examples, for one of the queues.
+func (r *run) sqlWorker(source, examples, interpreter, script string) func() *exec.Cmd {
+	c, err := mysql.ParseDSN(source)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	host, port, err := net.SplitHostPort(c.Addr)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	// with hipq's variable the process is known for one of this test
+	env := append(os.Environ(), "HIPQ_CONFIG="+r.hipq.config,
+		"DB_HOST="+host, "DB_PORT="+port, "DB_USER="+c.User, "DB_PASSWORD="+c.Passwd, "DB_NAME="+c.DBName)
+	rng, started := r.random(7), 0
+	return func() *exec.Cmd {
+		started++
+		cmd := exec.Command(interpreter, filepath.Join("testdata", "sql", script), examples, r.hipq.ledger, queues[started%len(queues)],
+			fmt.Sprint(shortestLock.Seconds()), fmt.Sprint(5+rng.IntN(15)))
+		cmd.Env = env
+		return cmd
+	}
+}
+
+// inventLate makes up jobs of all kinds, and now and then one whose worker comes back in the midst of the next attempt.
+func (b *book) inventLate() spec {
+	if b.invented%30 != 0 {
+		return b.invent()
+	}
+	s := b.named()
+	s.steps = []step{{Do: doLate}, {Do: doExit1, MS: 5 * slow}, {Do: doDone}}
+	return s
+}
+
+// share is how many jobs workers in each other language have to do: they are fed until they have.
+const share = 5
+
+// othersDidTheirShare says whether workers in other languages, where there are any, have done enough.
+func (r *run) othersDidTheirShare() bool {
+	if len(r.fleet.others) == 0 {
+		return true
+	}
+	ledger, err := readLedger(r.hipq.ledger)
+	if err != nil {
+		return false // a line is just being written
+	}
+	if r.late && !r.fleet.late(ledger) {
+		return false
+	}
+	done := r.fleet.done(ledger)
+	return len(done) > len(r.fleet.others) && slices.Min(slices.Collect(maps.Values(done))) >= share
+}
+
+// done counts the jobs that were done by each program that workers are.
+func (f *fleet) done(ledger []entry) map[string]int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	program, done := map[int]string{}, map[string]int{}
+	for _, w := range slices.Concat(f.live, f.over) {
+		name := filepath.Base(w.cmd.Path)
+		program[w.cmd.Process.Pid], done[name] = name, 0
+	}
+	for _, e := range ledger {
+		if e.event != "done" {
+			continue
+		}
+		name, known := program[e.pid]
+		if !known {
+			name = filepath.Base(f.hipq.program) // by its handler
+		}
+		done[name]++
+	}
+	return done
+}
+
+// eachDidItsShare (I4): of hipq work, and of each of the other languages.
+func eachDidItsShare(c *record) (bad []string, checked string) {
+	done := c.fleet.done(c.ledger)
+	for name, n := range done {
+		if n < share {
+			bad = append(bad, fmt.Sprintf("%s has done %d", name, n))
+		}
+	}
+	return bad, fmt.Sprintf("jobs done: %v", done)
+}
+
+// late says whether there is a worker that comes late, and was not killed before.
+func (f *fleet) late(ledger []entry) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.ContainsFunc(ledger, func(e entry) bool {
+		return e.event == "late" && slices.ContainsFunc(slices.Concat(f.live, f.over), func(w *worker) bool {
+			return w.cmd.Process.Pid == e.pid && !w.killed
+		})
+	})
+}
+
+// someCameLate (I5, besides what the other invariants see): there were such, and each was refused.
+func someCameLate(c *record) (bad []string, checked string) {
+	came := 0
+	for _, w := range c.fleet.over {
+		said := w.stderr.String()
+		came += strings.Count(said, "late for ")
+	}
+	if came == 0 {
+		bad = append(bad, "nobody came late: the test has lost its bite")
+	}
+	return bad, fmt.Sprintf("%d came late", came)
+}

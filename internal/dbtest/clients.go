@@ -1,0 +1,37 @@
+package dbtest
+
+import (
+	"os"
+	"os/exec"
+	"testing"
+)
+
+// clients are what speaks to a database in the applications of others: how each is called, by the names that it may have, and
+// what it must be able to do.
+var clients = map[string]struct{ names, check []string }{
+	"mariadb": {[]string{"mariadb", "mysql"}, []string{"--version"}},
+	"sqlite3": {[]string{"sqlite3"}, []string{"--version"}},
+	// /usr/bin/python3 too, for that is the one for which systems have packages
+	"python": {[]string{"python3", "/usr/bin/python3"}, []string{"-c", "import pymysql"}},
+	"php":    {[]string{"php"}, []string{"-r", "exit(extension_loaded('pdo_mysql') && extension_loaded('pcntl') ? 0 : 1);"}},
+}
+
+// Client gives the program by which others speak to a database: "mariadb", "sqlite3", "python" with PyMySQL, "php" with PDO.
+// Where there is none, the test is skipped, or fails where it would for want of a server.
+func Client(t testing.TB, name string) string {
+	t.Helper()
+	for _, program := range clients[name].names {
+		if exec.Command(program, clients[name].check...).Run() == nil {
+			return program
+		}
+	}
+	why := "no " + name + " here that can speak to a database (.ci/clients installs what tests need)"
+	if required() {
+		t.Fatal(why)
+	}
+	t.Skip(why)
+	return ""
+}
+
+// required says whether a test must not be skipped for want of a server or a client: it would look like a passed one.
+func required() bool { return os.Getenv(requireVar) != "" || os.Getenv(ciVar) != "" }
