@@ -60,9 +60,10 @@ func (b builder) http(path string, s *httpSection) *HTTP {
 		n, err := netip.ParsePrefix(text)
 		if err != nil || n != n.Masked() {
 			b.refuse(fmt.Sprintf("%s.networks[%d]", path, i), "%s is no network; write 10.0.0.0/8, or 127.0.0.1/32 for one address", shown(text))
+			continue
 		}
+		h.Networks = append(h.Networks, text)
 	}
-	h.Networks = s.Networks
 	b.noteList(path+".networks", s.Networks, strings.Join(s.Networks, " "))
 	h.Proxy = b.truth(path+".proxy", s.Proxy, false)
 	return h
@@ -107,7 +108,7 @@ func (b builder) filePath(path, text string) string {
 func (h HTTP) Handler() (*handler.HTTP, error) {
 	made := &handler.HTTP{URL: h.URL, Method: h.Method, Header: http.Header{}, Proxy: h.Proxy}
 	for _, text := range h.Networks {
-		made.Networks = append(made.Networks, netip.MustParsePrefix(text)) // it has been read before
+		made.Networks = append(made.Networks, netip.MustParsePrefix(text)) // only those are kept that are networks
 	}
 	for name, value := range h.Headers {
 		made.Header.Set(name, value)

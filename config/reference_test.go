@@ -215,6 +215,9 @@ func form(t *testing.T, path []string, of reflect.Type) string {
 		}
 		return "list of texts"
 	case reflect.Map:
+		if path[len(path)-1] != "limits" {
+			return "section, a text for each key"
+		}
 		return "section, a whole number for each key"
 	case reflect.Struct, reflect.Pointer:
 		return "section, below"
