@@ -101,10 +101,12 @@ type row struct {
 	At engine.Time
 }
 
+func (l *Log) columns() string { return "id, " + l.db.TimeColumns("at") + ", " + readColumns }
+
 // Find calls f with each entry that the filter lets pass, oldest first, and ends with f's first error.
 func (l *Log) Find(ctx context.Context, by Filter, f func(Entry) error) error {
 	where, args := by.where()
-	query := "SELECT id, " + l.db.TimeColumns("at") + ", " + readColumns + " FROM " + l.db.Activity() + where
+	query := "SELECT " + l.columns() + " FROM " + l.db.Activity() + where
 	if by.Limit > 0 {
 		query = "SELECT * FROM (" + query + " ORDER BY id DESC LIMIT ?) AS newest ORDER BY id"
 		args = append(args, by.Limit)
@@ -128,7 +130,7 @@ func (l *Log) Find(ctx context.Context, by Filter, f func(Entry) error) error {
 // is there when its transaction is committed.
 func (l *Log) Page(ctx context.Context, by Filter, n int) (page []Entry, err error) {
 	where, args := by.where()
-	query := "SELECT id, " + l.db.TimeColumns("at") + ", " + readColumns + " FROM " + l.db.Activity() + where + " ORDER BY id LIMIT ?"
+	query := "SELECT " + l.columns() + " FROM " + l.db.Activity() + where + " ORDER BY id LIMIT ?"
 	err = engine.Each(ctx, l.db.DB, query, append(args, n), func(r row) error {
 		r.Entry.At = r.At.Time
 		page = append(page, r.Entry)

@@ -19,7 +19,7 @@ func (l *Log) Failed(ctx context.Context, since time.Time, limit int) (entries [
 	query := "SELECT MIN(id), MAX(id) FROM " + table + " " + l.db.Index(table, "at") + " WHERE at >= ?"
 	err = l.db.QueryRowContext(ctx, query, engine.At(since)).Scan(&first, &last)
 	if err == nil && first.Valid {
-		query = "SELECT id, " + l.db.TimeColumns("at") + ", " + readColumns + " FROM " + table + " " + l.db.ByID +
+		query = "SELECT " + l.columns() + " FROM " + table + " " + l.db.ByID +
 			" WHERE id >= ? AND at >= ? AND kind = 'job' AND state = 'failed' ORDER BY id DESC LIMIT ?"
 		args := []any{max(first.Int64, last.Int64-failedAmong), engine.At(since), limit}
 		err = engine.Each(ctx, l.db.DB, query, args, func(r row) error {

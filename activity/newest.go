@@ -55,11 +55,11 @@ func (l *Log) lastBefore(ctx context.Context, until time.Time) (place, error) {
 		return l.place(ctx, l.db.ByID+" ORDER BY id DESC")
 	}
 	// some that are written later have an earlier time
-	return l.place(ctx, l.db.Index(l.db.Activity(), "at")+" WHERE at < ? ORDER BY at DESC", engine.At(until.Add(lateBy)))
+	return l.place(ctx, l.db.Index(l.db.Activity(), "at")+" WHERE at < ? ORDER BY "+l.db.Activity()+".at DESC", engine.At(until.Add(lateBy)))
 }
 
 func (l *Log) place(ctx context.Context, which string, args ...any) (p place, err error) {
-	err = l.db.GetContext(ctx, &p, "SELECT id, at FROM "+l.db.Activity()+" "+which+" LIMIT 1", args...)
+	err = l.db.GetContext(ctx, &p, "SELECT id, "+l.db.TimeColumns("at")+" FROM "+l.db.Activity()+" "+which+" LIMIT 1", args...)
 	if errors.Is(err, sql.ErrNoRows) {
 		err = nil
 	}
@@ -70,7 +70,7 @@ func (l *Log) place(ctx context.Context, which string, args ...any) (p place, er
 func (l *Log) addNewest(ctx context.Context, entries []Entry, by Filter, last int64) ([]Entry, error) {
 	w := by.terms()
 	w.And("id > ? AND id <= ?", last-newestPage, last)
-	query := "SELECT id, " + readColumns + " FROM " + l.db.Activity() + " " + l.db.ByID + w.SQL() + " ORDER BY id DESC LIMIT ?"
+	query := "SELECT " + l.columns() + " FROM " + l.db.Activity() + " " + l.db.ByID + w.SQL() + " ORDER BY id DESC LIMIT ?"
 	err := engine.Each(ctx, l.db.DB, query, append(w.Args, by.Limit-len(entries)), func(r row) error {
 		r.Entry.At = r.At.Time
 		entries = append(entries, r.Entry)

@@ -21,7 +21,7 @@ func TestNewest(t *testing.T) {
 		newest := func(by activity.Filter, within time.Duration, wantFirst int64, want int, wantBack time.Time) {
 			t.Helper()
 			got, back, err := l.Newest(t.Context(), by, within)
-			if err != nil || len(got) != want || !back.Equal(wantBack) || want > 0 && got[0].ID != wantFirst {
+			if err != nil || len(got) != want || !back.Equal(wantBack) || want > 0 && (got[0].ID != wantFirst || got[0].At.Before(at)) {
 				t.Errorf("%+v: %d entries, back to %s, %v", by, len(got), back, err)
 			}
 		}
