@@ -140,7 +140,7 @@ func TestMigrateMakesAnIndexAnew(t *testing.T) {
 				t.Errorf("%s (-want +got):\n%s", index, diff)
 			}
 		}
-		if n != 10 {
+		if n != 11 {
 			t.Errorf("%d indexes", n)
 		}
 	})
