@@ -21,6 +21,7 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 1 {
 		if role := map[string]func([]string) error{
 			"guard":        func(args []string) error { return handler.ServeGuard(os.Stdin, args) },
+			"echo":         echoProgram,
 			"escape":       processtest.Escape,
 			"flood":        flood,
 			"stream":       streamProgram,

@@ -48,7 +48,7 @@ func TestStreamAnswersTooSoon(t *testing.T) {
 	s := shStream(t, `head -c 100 >/dev/null; echo '{"id":7,"outcome":"finished"}'; sleep 60`)
 	j := testJob()
 	j.Data = strings.Repeat("x", job.MaxDataBytes)
-	if o := within(t, s, j, 500*time.Millisecond); o.Verdict != job.Finished {
+	if o := within(t, s, j, 3*time.Second); o.Verdict != job.Finished {
 		t.Errorf("%+v", o)
 	}
 }

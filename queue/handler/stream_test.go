@@ -427,3 +427,56 @@ func TestStreamFlood(t *testing.T) {
 		t.Errorf("%s, %d bytes: %.100s", o.Verdict, len(o.Output), o.Output)
 	}
 }
+
+// After many jobs, and programs that end now and then, a stream holds no more memory than before, and no file. For a million of
+// them see BenchmarkStreamMemory.
+func TestStreamStaysSmall(t *testing.T) {
+	const rounds, width, n = 5, 4, 4000
+	s := shStream(t, "exec '"+os.Args[0]+"' echo")
+	s.Processes, s.InFlight = 2, width/2
+	var heaps []uint64
+	var files []int
+	for round := range rounds {
+		var all sync.WaitGroup
+		for first := range width {
+			all.Go(func() {
+				j := testJob()
+				for i := first; i < n; i += width {
+					j.ID = int64(round*n + i + 1)
+					if o := s.Handle(t.Context(), j); o.Verdict != job.Finished {
+						t.Errorf("%d: %+v", j.ID, o)
+					}
+				}
+			})
+		}
+		all.Wait()
+		runtime.GC()
+		var mem runtime.MemStats
+		runtime.ReadMemStats(&mem)
+		heaps = append(heaps, mem.HeapAlloc)
+		open, err := os.ReadDir("/dev/fd")
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, len(open))
+	}
+	if heaps[rounds-1] > heaps[0]+1<<20 || files[rounds-1] > files[0]+8 {
+		t.Errorf("round by round the heap has %d bytes, and %d files are open", heaps, files)
+	}
+}
+
+// echoProgram is a program of a Stream that logs each job and says that it is finished. It ends after each 500th or
+// so, when it has none.
+func echoProgram([]string) error {
+	in := bufio.NewReader(os.Stdin)
+	for n := 0; n < 500 || in.Buffered() > 0; n++ {
+		line, err := in.ReadBytes('\n')
+		if err != nil {
+			return nil //nolint:nilerr // the end
+		}
+		id, _, _ := strings.Cut(strings.TrimPrefix(string(line), `{"id":`), ",")
+		fmt.Fprintln(os.Stderr, "job", id)
+		fmt.Printf(`{"id":%s,"outcome":"finished"}`+"\n", id)
+	}
+	return nil
+}
