@@ -83,6 +83,9 @@ func (h *HTTP) send(ctx context.Context, j *job.Job) job.Outcome {
 	if err != nil {
 		return job.Outcome{Verdict: job.Failed, Error: clean(err.Error())}
 	}
+	if ctx.Err() != nil { // as late as can be: so a worker that was itself stopped for a while learns that its lock has ended
+		return tryAgain(context.Cause(ctx).Error())
+	}
 	answer, err := h.client.Do(request)
 	if err != nil {
 		return tryAgain(reasonOf(ctx, err))

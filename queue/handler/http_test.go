@@ -328,6 +328,19 @@ func TestHTTPIsNotRepeated(t *testing.T) {
 	}
 }
 
+// A worker that was stopped for a while, and whose lock has ended, sends nothing: the job may be another's.
+func TestHTTPAfterTheLock(t *testing.T) {
+	t.Parallel()
+	var asked atomic.Bool
+	h := endpoint(t, func(http.ResponseWriter, *http.Request) { asked.Store(true) })
+	ctx, cancel := context.WithCancelCause(t.Context())
+	defer cancel(nil)
+	o := h.Handle(lateContext{ctx, func() { cancel(errors.New("lock lost")) }}, testJob())
+	if asked.Load() || o.Verdict != job.TryAgain || o.Error != "lock lost" {
+		t.Errorf("asked: %t, %+v", asked.Load(), o)
+	}
+}
+
 // What a server says in the place of "OK" is kept short.
 func TestHTTPLongStatus(t *testing.T) {
 	t.Parallel()
