@@ -307,9 +307,12 @@ func TestHTTPKeepsConnections(t *testing.T) {
 func TestHTTPIsNotRepeated(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"X-Team", "Idempotency-Key", "X-Idempotency-Key"} {
+		var mu sync.Mutex
 		var seen []string
 		h := endpoint(t, func(w http.ResponseWriter, r *http.Request) {
 			_, _ = io.Copy(io.Discard, r.Body)
+			mu.Lock()
+			defer mu.Unlock()
 			if seen = append(seen, r.Header.Get(name)); len(seen) == 1 {
 				return
 			}
@@ -322,9 +325,11 @@ func TestHTTPIsNotRepeated(t *testing.T) {
 		if first.Verdict != job.Finished || second.Verdict != job.TryAgain {
 			t.Errorf("%s: %+v, %+v", name, first, second)
 		}
+		mu.Lock()
 		if diff := cmp.Diff([]string{"shop", "shop"}, seen); diff != "" {
 			t.Error(name, diff)
 		}
+		mu.Unlock()
 	}
 }
 

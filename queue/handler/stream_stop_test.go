@@ -85,11 +85,13 @@ func TestStreamClosesInput(t *testing.T) {
 	t.Parallel()
 	s := stream(t, 1, 1, "single")
 	s.Grace = 100 * time.Millisecond
-	for i := range 2 {
-		j := jobOf(int64(i+1), task{CloseIn: i == 0})
-		if o := within(t, s, j, 20*time.Second); o.Verdict != job.Finished {
-			t.Errorf("job %d: %+v", i+1, o)
-		}
+	closed := filepath.Join(t.TempDir(), "closed")
+	if o := within(t, s, jobOf(1, task{CloseIn: closed}), 20*time.Second); o.Verdict != job.Finished {
+		t.Errorf("%+v", o)
+	}
+	processtest.Number(t, closed)
+	if o := within(t, s, jobOf(2, task{}), 20*time.Second); o.Verdict != job.Finished {
+		t.Errorf("the next: %+v", o)
 	}
 	j := testJob()
 	j.Data = strings.Repeat("x", job.MaxDataBytes)

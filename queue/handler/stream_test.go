@@ -37,9 +37,9 @@ type task struct {
 	// Fill has the answer carry so many bytes.
 	Fill  int  `json:"fill,omitempty"`
 	Close bool `json:"close,omitempty"`
-	// CloseIn has it close its stdin then, and live on for a minute.
-	CloseIn bool `json:"close_in,omitempty"`
-	Exit    *int `json:"exit,omitempty"`
+	// CloseIn has it close its stdin then, write its process id into this file, and live on for a minute.
+	CloseIn string `json:"close_in,omitempty"`
+	Exit    *int   `json:"exit,omitempty"`
 	// Echo has the answer carry the job's data.
 	Echo string `json:"echo,omitempty"`
 }
@@ -124,8 +124,9 @@ func (do task) perform(id int64, token, data string) {
 	if do.Close {
 		_ = os.Stdout.Close()
 	}
-	if do.CloseIn {
+	if do.CloseIn != "" {
 		_ = os.Stdin.Close()
+		_ = os.WriteFile(do.CloseIn, fmt.Appendln(nil, os.Getpid()), 0o600)
 		time.Sleep(time.Minute)
 	}
 	if do.Exit != nil {
