@@ -44,7 +44,7 @@ func (b builder) http(path string, s *httpSection) *HTTP {
 	if h.URL = s.URL; h.URL == "" {
 		b.missing(path+".url", "; write where the jobs go, such as https://example.org/jobs")
 	} else if err := handler.CheckURL(h.URL); err != nil {
-		b.refuse(path+".url", "%s: %w", shown(h.URL), err)
+		b.refuse(path+".url", "%w", err) // without it: it may have a password in it
 	}
 	b.text(path+".url", s.URL, "")
 	seen := map[string]bool{}
@@ -80,12 +80,15 @@ func (b builder) headers(path string, headers map[string]string, seen map[string
 			b.refuse(at, "is set by hipq itself")
 		case seen[low]:
 			b.refuse(at, "is given twice")
-		case strings.ContainsAny(headers[name], "\r\n\x00"):
-			b.refuse(at, "has a line's end or a NUL in its value, which no header can")
+		case strings.ContainsFunc(headers[name], isControl):
+			b.refuse(at, "has a control character in its value, such as a line's end, which no header can")
 		}
 		seen[low] = true
 	}
 }
+
+// isControl says whether a character can't stand in a header's value.
+func isControl(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }
 
 // noteNames notes which headers there are; their values may be secrets.
 func (b builder) noteNames(path string, headers map[string]string) {
@@ -118,8 +121,8 @@ func (h HTTP) Handler() (*handler.HTTP, error) {
 		if err != nil {
 			return nil, fmt.Errorf("header_files.%s: %w", name, err)
 		}
-		if strings.ContainsAny(value, "\r\n\x00") {
-			return nil, fmt.Errorf("header_files.%s: %s has more than one line, which no header can", name, shown(file))
+		if strings.ContainsFunc(value, isControl) {
+			return nil, fmt.Errorf("header_files.%s: %s has more than one line, or another control character in it, which no header can", name, shown(file))
 		}
 		made.Header.Set(name, value)
 	}

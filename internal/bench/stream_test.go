@@ -3,9 +3,11 @@ package bench
 import (
 	"fmt"
 	"os/exec"
+	"runtime"
 	"testing"
 
 	"github.com/hipq/hipq/queue/handler"
+	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/schema"
 )
 
@@ -52,4 +54,39 @@ func BenchmarkStream(b *testing.B) {
 			}
 		}
 	})
+}
+
+// BenchmarkStreamMemory has a million jobs done by programs that take job after job, without a queue, and reports the heap after
+// the first tenth of them and after the last.
+func BenchmarkStreamMemory(b *testing.B) {
+	const n, tenth = 1_000_000, 100_000
+	s := &handler.Stream{Program: handler.Program{Argv: []string{build(b, b.TempDir(), "echo", "./echo")}}, Processes: 2, InFlight: 5}
+	b.Cleanup(s.Close)
+	heap := func() float64 {
+		runtime.GC()
+		var mem runtime.MemStats
+		runtime.ReadMemStats(&mem)
+		return float64(mem.HeapAlloc) / (1 << 20)
+	}
+	for b.Loop() {
+		var heaps []float64
+		for first := 0; first < n; first += tenth {
+			err := share(tenth, 10, func(i int) error {
+				o := s.Handle(b.Context(), &job.Job{ID: int64(first + i + 1), Queue: "bench", Type: "noop", Data: data(i)})
+				if o.Verdict != job.Finished {
+					return fmt.Errorf("job %d: %s: %s", first+i+1, o.Verdict, o.Error)
+				}
+				return nil
+			})
+			if err != nil {
+				b.Fatal(err)
+			}
+			heaps = append(heaps, heap())
+		}
+		b.ReportMetric(heaps[0], "MiB-first")
+		b.ReportMetric(heaps[len(heaps)-1], "MiB-last")
+		if grown := heaps[len(heaps)-1] - heaps[0]; grown > 4 {
+			b.Errorf("the heap has grown by %.1f MiB: %.1f", grown, heaps)
+		}
+	}
 }

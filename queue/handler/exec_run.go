@@ -60,9 +60,14 @@ func (e *Exec) run(ctx context.Context, j *job.Job, input []byte) (out printed, 
 // disownAttempt ends the attempt of a program that may not be killed, so that it keeps no slot.
 func disownAttempt(ctx context.Context, p *program.Program, buffer *output) {
 	p.Detach()
-	outcome := tryAgain(fmt.Sprintf("%v; process %d still runs: the worker may not signal it", context.Cause(ctx), p.PID()))
+	outcome := tryAgain(stillRuns(context.Cause(ctx).Error(), p))
 	outcome.Output = buffer.end().text
 	disown.Attempt(ctx, outcome)
+}
+
+// stillRuns is why an attempt is over, of a program that may not be killed.
+func stillRuns(why string, p *program.Program) string {
+	return fmt.Sprintf("%s; process %d still runs: the worker may not signal it", why, p.PID())
 }
 
 // start finds the program and starts it as run does. Its error is meant for people.

@@ -36,7 +36,7 @@ type HTTP struct {
 	URL string
 	// Method is POST where it is empty.
 	Method string
-	// Header is sent with each request.
+	// Header is sent with each request. No request is repeated within an attempt, unless nothing of it was sent.
 	Header http.Header
 	// Secret signs each request in the form of Standard Webhooks, with the headers webhook-id, webhook-timestamp and
 	// webhook-signature; empty is no signature.
@@ -66,9 +66,6 @@ const (
 func (h *HTTP) Handle(ctx context.Context, j *job.Job) job.Outcome {
 	begin := time.Now()
 	outcome := h.send(ctx, j)
-	if ctx.Err() != nil && outcome.Verdict != job.Finished && outcome.Verdict != job.Sent {
-		outcome = tryAgain(context.Cause(ctx).Error()) // whatever it ran into then
-	}
 	outcome.Ran = time.Since(begin)
 	return outcome
 }
@@ -86,19 +83,27 @@ func (h *HTTP) send(ctx context.Context, j *job.Job) job.Outcome {
 	if err != nil {
 		return job.Outcome{Verdict: job.Failed, Error: clean(err.Error())}
 	}
+	if ctx.Err() != nil { // as late as can be: so a worker that was itself stopped for a while learns that its lock has ended
+		return tryAgain(context.Cause(ctx).Error())
+	}
 	answer, err := h.client.Do(request)
 	if err != nil {
-		return tryAgain(reasonOf(err))
+		return tryAgain(reasonOf(ctx, err))
 	}
 	defer func() { _ = answer.Body.Close() }()
 	body, err := io.ReadAll(io.LimitReader(answer.Body, maxBody+1))
-	switch {
+	text := clean(string(body))
+	switch finished := verdictOf(answer.StatusCode) == job.Finished; {
+	case !finished && (err != nil || len(text) > maxBody):
+		text = head(text, maxReason) // no reply; the status has said it all
+	case err != nil && ctx.Err() != nil:
+		return tryAgain(reasonOf(ctx, err))
 	case err != nil:
-		return tryAgain(fmt.Sprintf("%s, and its body can't be read: %s", answer.Status, reasonOf(err)))
-	case len(body) > maxBody:
-		return tryAgain(fmt.Sprintf("%s, and its body has more than %d bytes", answer.Status, maxBody))
+		return tryAgain(fmt.Sprintf("%s, and its body can't be read: %s", statusOf(answer), reasonOf(ctx, err)))
+	case len(text) > maxBody:
+		return tryAgain(fmt.Sprintf("%s, and its body has more than %d bytes", statusOf(answer), maxBody))
 	}
-	return outcomeOfAnswer(answer, body, j)
+	return outcomeOfAnswer(answer, text, j)
 }
 
 // request is the job as a request.
@@ -115,6 +120,13 @@ func (h *HTTP) request(ctx context.Context, j *job.Job) (*http.Request, error) {
 	request.Header = h.Header.Clone()
 	if request.Header == nil {
 		request.Header = http.Header{}
+	}
+	for _, name := range []string{"Idempotency-Key", "X-Idempotency-Key"} {
+		// by these names the library would repeat a request whose connection broke, and nobody would know; servers take any case
+		if values, ok := request.Header[name]; ok {
+			delete(request.Header, name)
+			request.Header[strings.ToLower(name)] = values
+		}
 	}
 	request.Header.Set("Content-Type", "application/json")
 	if request.Header.Get("User-Agent") == "" {
@@ -138,8 +150,7 @@ func (h *HTTP) sign(request *http.Request, j *job.Job, body []byte, now time.Tim
 }
 
 // outcomeOfAnswer turns an answer into an outcome.
-func outcomeOfAnswer(answer *http.Response, body []byte, j *job.Job) job.Outcome {
-	text := clean(string(body))
+func outcomeOfAnswer(answer *http.Response, text string, j *job.Job) job.Outcome {
 	said, err := readReply(printed{last: strings.TrimSpace(text)})
 	outcome := job.Outcome{Verdict: verdictOf(answer.StatusCode)}
 	finished := outcome.Verdict == job.Finished
@@ -175,10 +186,13 @@ func failureOf(answer *http.Response, text string, said reply) string {
 		why = firstLine(answer, text)
 	}
 	if why == "" {
-		return clean(answer.Status)
+		return statusOf(answer)
 	}
-	return clean(answer.Status + ": " + head(why, maxReason))
+	return clean(statusOf(answer) + ": " + head(why, maxReason))
 }
+
+// statusOf is an answer's status as far as it is of interest: the server may say anything behind the number.
+func statusOf(answer *http.Response) string { return clean(head(answer.Status, maxReason)) }
 
 // verdictOf is what a status means.
 func verdictOf(status int) job.Verdict {
@@ -204,7 +218,7 @@ func firstLine(answer *http.Response, text string) string {
 // retryAfter reads a Retry-After, of seconds or a date; what can't be read is none.
 func retryAfter(text string, now time.Time) time.Duration {
 	after := time.Duration(0)
-	if seconds, err := strconv.ParseUint(text, 10, 32); err == nil {
+	if seconds, err := strconv.ParseUint(text, 10, 32); err == nil || errors.Is(err, strconv.ErrRange) { // then it is the largest
 		after = max(1, time.Duration(seconds)*time.Second)
 	} else if at, err := http.ParseTime(text); err == nil {
 		after = max(1, at.Sub(now))
@@ -212,8 +226,12 @@ func retryAfter(text string, now time.Time) time.Duration {
 	return min(after, maxRetryAfter)
 }
 
-// reasonOf is why a request failed, without the method and the URL, which the config has.
-func reasonOf(err error) string {
+// reasonOf is why a request failed: the context's end, whatever it ran into then, or the error without the method and the URL,
+// which the config has.
+func reasonOf(ctx context.Context, err error) string {
+	if ctx.Err() != nil {
+		return context.Cause(ctx).Error()
+	}
 	if failed, ok := errors.AsType[*url.Error](err); ok {
 		err = failed.Err
 	}

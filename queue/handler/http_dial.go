@@ -51,15 +51,16 @@ var hidden = []netip.Prefix{
 	netip.MustParsePrefix("203.0.113.0/24"),  //
 	netip.MustParsePrefix("198.18.0.0/15"),   // of benchmarks
 	netip.MustParsePrefix("240.0.0.0/4"),     // reserved, and broadcast
-	netip.MustParsePrefix("64:ff9b::/96"),    // IPv4 by translation, which may be any
-	netip.MustParsePrefix("64:ff9b:1::/48"),  // the same of one's own
-	netip.MustParsePrefix("100::/64"),        // to be discarded
 	netip.MustParsePrefix("2001::/23"),       // of protocols, Teredo among them
-	netip.MustParsePrefix("2001:db8::/32"),   // of documentation
+	netip.MustParsePrefix("2001:db8::/32"),   // of documentation, as the next
+	netip.MustParsePrefix("3fff::/20"),       //
 	netip.MustParsePrefix("2002::/16"),       // 6to4, which may be any IPv4
-	netip.MustParsePrefix("fec0::/10"),       // of sites, formerly
 }
 
+// public6 has all public addresses of IPv6. Some of those outside of it carry IPv4, which may be any.
+var public6 = netip.MustParsePrefix("2000::/3")
+
 func isPublic(ip netip.Addr) bool {
-	return ip.IsGlobalUnicast() && !ip.IsPrivate() && !slices.ContainsFunc(hidden, func(n netip.Prefix) bool { return n.Contains(ip) })
+	return (ip.Is4() || public6.Contains(ip)) && ip.IsGlobalUnicast() && !ip.IsPrivate() &&
+		!slices.ContainsFunc(hidden, func(n netip.Prefix) bool { return n.Contains(ip) })
 }

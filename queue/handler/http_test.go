@@ -60,12 +60,8 @@ func TestHTTPOutcome(t *testing.T) {
 		{"says retry", 200, [2]string{}, `{"outcome":"retry","error":"busy","retry_after":"5m"}`, job.Outcome{Verdict: job.TryAgain, Error: "busy", RetryAfter: 5 * time.Minute}},
 		{"says sent", 200, [2]string{}, `{"outcome":"sent"}`, job.Outcome{Verdict: job.Sent}},
 		{"its own", 200, [2]string{}, `{"id":7,"token":"0198-token","outcome":"finished"}`, job.Outcome{Verdict: job.Finished}},
-		{
-			"another's", 200,
-			[2]string{},
-			`{"id":8,"outcome":"finished"}`,
-			job.Outcome{Verdict: job.TryAgain, Error: `the endpoint's reply is for another job, or another attempt: {"id":8,"outcome":"finished"}`},
-		},
+		{"another's", 200, [2]string{}, `{"id":8,"outcome":"finished"}`,
+			job.Outcome{Verdict: job.TryAgain, Error: `the endpoint's reply is for another job, or another attempt: {"id":8,"outcome":"finished"}`}},
 		{"broken", 200, [2]string{}, `{"outcome":`, job.Outcome{Verdict: job.TryAgain, Error: `the endpoint's reply can't be read: unexpected end of JSON input: {"outcome":`}},
 		{"accepted", 202, [2]string{}, "receipt 5", job.Outcome{Verdict: job.Sent, Result: "receipt 5"}},
 		{"accepted, finished", 202, [2]string{}, `{"outcome":"finished"}`, job.Outcome{Verdict: job.Sent}},
@@ -74,6 +70,10 @@ func TestHTTPOutcome(t *testing.T) {
 		{"bad request", 400, [2]string{}, "no such field\nat line 5", job.Outcome{Verdict: job.Failed, Error: "400 Bad Request: no such field"}},
 		{"gone, and why", 410, [2]string{}, `{"outcome":"failed","error":"left us"}`, job.Outcome{Verdict: job.Failed, Error: "left us"}},
 		{"never better", 404, [2]string{}, `{"outcome":"finished"}`, job.Outcome{Verdict: job.Failed, Error: "404 Not Found"}},
+		{"a long page", 404, [2]string{}, "no such page\n" + strings.Repeat("x", 1<<20), job.Outcome{Verdict: job.Failed, Error: "404 Not Found: no such page"}},
+		{"a long page for later", 503, [2]string{"Retry-After", "90"}, strings.Repeat(" ", 1<<20+1),
+			job.Outcome{Verdict: job.TryAgain, Error: "503 Service Unavailable", RetryAfter: 90 * time.Second}},
+		{"long when it is clean", 200, [2]string{}, strings.Repeat("\x00", 1<<20), job.Outcome{Verdict: job.TryAgain, Error: "200 OK, and its body has more than 1048576 bytes"}},
 		{"worse", 503, [2]string{}, `{"outcome":"failed"}`, job.Outcome{Verdict: job.Failed, Error: "503 Service Unavailable"}},
 		{"timeout", 408, [2]string{}, "", job.Outcome{Verdict: job.TryAgain, Error: "408 Request Timeout"}},
 		{"too early", 425, [2]string{}, "", job.Outcome{Verdict: job.TryAgain, Error: "425 Too Early"}},
@@ -83,13 +83,10 @@ func TestHTTPOutcome(t *testing.T) {
 		{"a date", 503, [2]string{"Retry-After", date(time.Hour)}, "", job.Outcome{Verdict: job.TryAgain, Error: "503 Service Unavailable", RetryAfter: time.Hour}},
 		{"a date that is over", 503, [2]string{"Retry-After", date(-time.Hour)}, "", job.Outcome{Verdict: job.TryAgain, Error: "503 Service Unavailable", RetryAfter: 1}},
 		{"too long", 503, [2]string{"Retry-After", "99999999"}, "", job.Outcome{Verdict: job.TryAgain, Error: "503 Service Unavailable", RetryAfter: 24 * time.Hour}},
+		{"beyond all numbers", 503, [2]string{"Retry-After", "99999999999999999999"}, "", job.Outcome{Verdict: job.TryAgain, Error: "503 Service Unavailable", RetryAfter: 24 * time.Hour}},
 		{"no time", 503, [2]string{"Retry-After", "soon"}, "", job.Outcome{Verdict: job.TryAgain, Error: "503 Service Unavailable"}},
-		{
-			"its own time", 503,
-			[2]string{"Retry-After", "90"},
-			`{"outcome":"retry","retry_after":"5m"}`,
-			job.Outcome{Verdict: job.TryAgain, Error: "503 Service Unavailable", RetryAfter: 5 * time.Minute},
-		},
+		{"its own time", 503, [2]string{"Retry-After", "90"}, `{"outcome":"retry","retry_after":"5m"}`,
+			job.Outcome{Verdict: job.TryAgain, Error: "503 Service Unavailable", RetryAfter: 5 * time.Minute}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -199,10 +196,8 @@ func TestHTTPAddresses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, host := range []string{
-		"127.0.0.1", "localhost", "0.0.0.0", "[::ffff:127.0.0.1]", "[::1]", "10.0.0.1", "169.254.169.254", "192.168.1.1", "100.64.0.1",
-		"[fe80::1]", "[fd00::1]", "[64:ff9b::7f00:1]", "[2002:7f00:1::]", "[::]",
-	} {
+	for _, host := range []string{"127.0.0.1", "localhost", "0.0.0.0", "[::ffff:127.0.0.1]", "[::1]", "10.0.0.1", "169.254.169.254", "192.168.1.1", "100.64.0.1",
+		"[fe80::1]", "[fd00::1]", "[64:ff9b::7f00:1]", "[2002:7f00:1::]", "[::]", "[::127.0.0.1]", "[::ffff:0:127.0.0.1]", "[5f00::1]", "[3fff::1]"} {
 		h := &handler.HTTP{URL: "http://" + host + ":" + port + "/"}
 		o := h.Handle(t.Context(), testJob())
 		if o.Verdict != job.TryAgain || !strings.Contains(o.Error, "is no public address, and no network of the handler has it") {
@@ -305,6 +300,91 @@ func TestHTTPKeepsConnections(t *testing.T) {
 	opened.Range(func(any, any) bool { n++; return true })
 	if n != 1 {
 		t.Errorf("%d connections were opened", n)
+	}
+}
+
+// A request whose connection breaks has perhaps been done: only the queue may repeat it, as another attempt.
+func TestHTTPIsNotRepeated(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"X-Team", "Idempotency-Key", "X-Idempotency-Key"} {
+		var mu sync.Mutex
+		var seen []string
+		h := endpoint(t, func(w http.ResponseWriter, r *http.Request) {
+			_, _ = io.Copy(io.Discard, r.Body)
+			mu.Lock()
+			defer mu.Unlock()
+			if seen = append(seen, r.Header.Get(name)); len(seen) == 1 {
+				return
+			}
+			if c, _, err := w.(http.Hijacker).Hijack(); err == nil {
+				_ = c.Close()
+			}
+		})
+		h.Header = http.Header{name: {"shop"}}
+		first, second := h.Handle(t.Context(), testJob()), h.Handle(t.Context(), testJob())
+		if first.Verdict != job.Finished || second.Verdict != job.TryAgain {
+			t.Errorf("%s: %+v, %+v", name, first, second)
+		}
+		mu.Lock()
+		if diff := cmp.Diff([]string{"shop", "shop"}, seen); diff != "" {
+			t.Error(name, diff)
+		}
+		mu.Unlock()
+	}
+}
+
+// A worker that was stopped for a while, and whose lock has ended, sends nothing: the job may be another's.
+func TestHTTPAfterTheLock(t *testing.T) {
+	t.Parallel()
+	var asked atomic.Bool
+	h := endpoint(t, func(http.ResponseWriter, *http.Request) { asked.Store(true) })
+	ctx, cancel := context.WithCancelCause(t.Context())
+	defer cancel(nil)
+	o := h.Handle(lateContext{ctx, func() { cancel(errors.New("lock lost")) }}, testJob())
+	if asked.Load() || o.Verdict != job.TryAgain || o.Error != "lock lost" {
+		t.Errorf("asked: %t, %+v", asked.Load(), o)
+	}
+}
+
+// What a server says in the place of "OK" is kept short.
+func TestHTTPLongStatus(t *testing.T) {
+	t.Parallel()
+	h := endpoint(t, func(w http.ResponseWriter, _ *http.Request) {
+		if c, rw, err := w.(http.Hijacker).Hijack(); err == nil {
+			_, _ = fmt.Fprintf(rw, "HTTP/1.1 500 %s\r\nContent-Length: 0\r\n\r\n", strings.Repeat("no ", 50_000))
+			_, _ = rw.Flush(), c.Close()
+		}
+	})
+	if o := h.Handle(t.Context(), testJob()); len(o.Error) > 500 || !strings.HasPrefix(o.Error, "500 no no") {
+		t.Errorf("%d bytes: %.100q", len(o.Error), o.Error)
+	}
+}
+
+// An answer that comes drop by drop ends with the timeout. If its status has said that the job failed, that holds.
+func TestHTTPSlowAnswers(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		status  int
+		verdict job.Verdict
+		error   string
+	}{
+		{200, job.TryAgain, "timeout after 1s"},
+		{404, job.Failed, "404 Not Found: x"},
+	} {
+		h := endpoint(t, func(w http.ResponseWriter, r *http.Request) {
+			w.WriteHeader(tt.status)
+			for r.Context().Err() == nil {
+				_, _ = io.WriteString(w, "x")
+				_ = http.NewResponseController(w).Flush()
+				time.Sleep(20 * time.Millisecond)
+			}
+		})
+		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, errors.New("timeout after 1s"))
+		o := h.Handle(ctx, testJob())
+		cancel()
+		if o.Verdict != tt.verdict || !strings.HasPrefix(o.Error, tt.error) {
+			t.Errorf("%d: %+v", tt.status, o)
+		}
 	}
 }
 

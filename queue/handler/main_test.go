@@ -20,9 +20,12 @@ import (
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 {
 		if role := map[string]func([]string) error{
-			"guard":  func(args []string) error { return handler.ServeGuard(os.Stdin, args) },
-			"escape": processtest.Escape,
-			"stream": streamProgram,
+			"guard":        func(args []string) error { return handler.ServeGuard(os.Stdin, args) },
+			"echo":         echoProgram,
+			"escape":       processtest.Escape,
+			"flood":        flood,
+			"stream":       streamProgram,
+			"streamworker": streamWorker,
 		}[os.Args[1]]; role != nil {
 			if err := role(os.Args[2:]); err != nil {
 				fmt.Fprintln(os.Stderr, err)

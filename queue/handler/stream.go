@@ -23,10 +23,12 @@ import (
 // itself after any answer. If it ends without an answer to a job, that is an error of the attempt; one that it had not
 // begun to read goes to another. After a line that can't be understood, or when a job has to be stopped, it gets no further
 // jobs: it may answer those that it has. When each of these is answered or to be stopped, it gets a TERM and, after Grace, a
-// KILL; if all were answered, it has Grace to end. Programs that end again and again without any answer are started
-// ever more slowly.
+// KILL; if all were answered, it has Grace to end. The same holds for one that closes its stdin or stdout and lives on. A job of
+// which it has not got the whole line goes to another. Programs that end again and again without any answer are started ever more
+// slowly.
 //
-// A Stream is safe for concurrent use. Close it when the worker has ended.
+// A Stream is for the jobs of one queue, as their ids tell them apart. It is safe for concurrent use. Close it when the worker
+// has ended.
 type Stream struct {
 	Program
 	// Processes is how many programs run at once, at most; below 1 is 1.

@@ -3,11 +3,9 @@
 package handler
 
 import (
-	"bufio"
 	"context"
+	"errors"
 	"fmt"
-	"math"
-	"os"
 	"sync"
 	"syscall"
 	"time"
@@ -47,25 +45,23 @@ type talk struct {
 // flight is a job that a program has.
 type flight struct {
 	token string
-	// from is where its line begins in what went to the program's stdin.
+	// from is where its line begins in what went to the program's stdin; -1 is not yet.
 	from int64
-	// over says that it has to be stopped.
-	over bool
+	// over is why it has to be stopped; nil is that it may go on.
+	over error
 	done chan landing
 	log  *output // nil is nothing
 }
 
-// landing is how a flight ends: with an outcome; or not at all, for the program has not read the job.
+// landing is how a flight ends: with an outcome; or not at all, for the program has not read the job. disowned says that the
+// program runs on.
 type landing struct {
-	outcome job.Outcome
-	unread  bool
+	outcome          job.Outcome
+	unread, disowned bool
 }
 
-// lastWords is how long the output of a program that has ended is read on: what it left behind outside of its group may
-// hold the pipe for as long as it likes.
-const lastWords = 100 * time.Millisecond
-
-// silence is how long a program may live on when it has closed its stdout.
+// silence is how long a program may live on when it has closed its stdin or its stdout, before that is held against it: often
+// its end has only begun.
 const silence = time.Second
 
 // open starts a program.
@@ -98,12 +94,14 @@ func (t *talk) begin() {
 
 // ask gives the program a job and waits for the answer. unread says that it has not read the job.
 func (t *talk) ask(ctx context.Context, j *job.Job, line []byte) (outcome job.Outcome, unread bool) {
-	f := &flight{token: j.AttemptToken, from: math.MaxInt64, done: make(chan landing, 1)}
-	if !t.add(j.ID, f) {
+	f := &flight{token: j.AttemptToken, from: -1, done: make(chan landing, 1)}
+	if added, err := t.add(j.ID, f); err != nil {
+		return tryAgain(err.Error()), false
+	} else if !added {
 		return outcome, true
 	}
 	unwatch := context.AfterFunc(ctx, func() { t.stopFor(ctx, j.ID, f) })
-	t.send(f, line)
+	t.send(j.ID, f, line)
 	landed := <-f.done
 	unwatch()
 	t.mu.Lock()
@@ -113,7 +111,8 @@ func (t *talk) ask(ctx context.Context, j *job.Job, line []byte) (outcome job.Ou
 		return outcome, true
 	}
 	switch outcome = landed.outcome; {
-	case over || landed.unread:
+	case landed.disowned:
+	case over != nil || landed.unread:
 		outcome = tryAgain(context.Cause(ctx).Error())
 	case t.stream.Guard.ofWorker().MayStop():
 		outcome = tryAgain(errGuardStops.Error())
@@ -127,39 +126,72 @@ func (t *talk) ask(ctx context.Context, j *job.Job, line []byte) (outcome job.Ou
 	return outcome, false
 }
 
-func (t *talk) add(id int64, f *flight) bool {
+// add makes a flight one of the program's, unless that gets no more jobs.
+func (t *talk) add(id int64, f *flight) (added bool, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.retired {
-		return false
+		return false, nil
+	}
+	if t.flights[id] != nil {
+		return false, fmt.Errorf("the stream runs a job %d already: it is for the jobs of one queue, each once at a time", id)
 	}
 	if len(t.flights) == 0 {
 		f.log, t.idle = t.idle, nil
 	}
 	t.flights[id] = f
-	return true
+	return true, nil
 }
 
-// send writes a job's line. If the program doesn't take it, that is found out by its end, or the job's.
-func (t *talk) send(f *flight, line []byte) {
+// send writes a job's line. A program that doesn't get all of it can't have begun the job, which then ends here: if this
+// program is retired it goes to another.
+func (t *talk) send(id int64, f *flight, line []byte) {
 	t.writing.Lock()
 	defer t.writing.Unlock()
 	t.mu.Lock()
 	f.from = t.written
 	t.mu.Unlock()
-	n, _ := t.pipes.In.Write(line)
+	n, err := t.pipes.In.Write(line)
 	t.written += int64(n)
+	switch {
+	case err == nil:
+	case !errors.Is(err, syscall.EPIPE):
+		t.unsent(id, f, true)
+	default: // nobody reads
+		select {
+		case <-t.ended: // that says more
+		case <-time.After(silence):
+			t.retire(closedInput)
+			t.mu.Lock()
+			answered := t.answered
+			t.mu.Unlock()
+			t.unsent(id, f, answered)
+		}
+	}
+}
+
+const closedInput = "the program has closed its standard input"
+
+// unsent ends the flight of a job that the program has not got. If it can't go to another, for none might ever take it, that is
+// an error.
+func (t *talk) unsent(id int64, f *flight, toAnother bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.flights[id] == f {
+		t.land(id, f, landing{unread: toAnother, outcome: tryAgain(closedInput)})
+		t.stop()
+	}
 }
 
 // stopFor stops a job: the program gets no more of them, and is stopped when it has no others that may go on.
 func (t *talk) stopFor(ctx context.Context, id int64, f *flight) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.flights[id] != f {
-		return
-	}
-	f.over = true
-	t.retireFor(fmt.Sprintf("job %d had to be stopped: %v", id, context.Cause(ctx)))
+	cause := context.Cause(ctx)
+	if t.flights[id] == f {
+		f.over = cause
+	} // else it was answered, and perhaps its line not read to the end, on which its sender waits
+	t.retireFor(fmt.Sprintf("job %d had to be stopped: %v", id, cause))
 }
 
 // retire gives the program no more jobs.
@@ -181,7 +213,7 @@ func (t *talk) retireFor(reason string) {
 // stop ends a program that has been retired, unless it has jobs that may go on.
 func (t *talk) stop() {
 	for _, f := range t.flights {
-		if !f.over && !t.silent {
+		if f.over == nil && !t.silent {
 			return
 		}
 	}
@@ -203,7 +235,11 @@ func (t *talk) disown() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for id, f := range t.flights {
-		t.land(id, f, landing{outcome: tryAgain(fmt.Sprintf("process %d still runs: the worker may not signal it", t.program.PID()))})
+		why := t.reason
+		if f.over != nil {
+			why = f.over.Error()
+		}
+		t.land(id, f, landing{outcome: tryAgain(stillRuns(why, t.program)), disowned: true})
 	}
 	t.over.Do(t.stream.ending.Done)
 }
@@ -214,117 +250,6 @@ func (t *talk) land(id int64, f *flight, l landing) {
 	f.done <- l
 }
 
-// listen reads the program's stdout.
-func (t *talk) listen() {
-	defer close(t.heard)
-	from := bufio.NewReaderSize(t.pipes.Out, 32<<10)
-	var line []byte
-	for {
-		var long bool
-		var err error
-		line, long, err = readLine(from, line[:0])
-		if err != nil {
-			break
-		}
-		_ = t.log.Control(func(fd uintptr) { t.takeLog(int(fd)) }) // what it logged before it said so
-		t.hear(line, long)
-	}
-	select {
-	case <-t.ended:
-	case <-time.After(silence):
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		t.silent = true
-		t.retireFor("the program has closed its standard output")
-	}
-}
-
-// hear takes a line of the program's stdout.
-func (t *talk) hear(line []byte, long bool) {
-	r, err := parseLine(line)
-	if long && likeReply(line) {
-		err = errLong
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if err == nil && r.id == 0 {
-		t.note(append(line, '\n'))
-		return
-	}
-	f := t.flights[r.id]
-	switch {
-	case err != nil:
-		t.retireFor(fmt.Sprintf("a line of the program can't be read: %v: %s", err, clean(head(string(line), maxReason))))
-	case f == nil:
-		t.retireFor(fmt.Sprintf("the program answered for job %d, which it doesn't have", r.id))
-	case r.Token != nil && jsonText(r.Token) != f.token:
-		t.retireFor(fmt.Sprintf("the program answered for job %d with a token that is not the attempt's", r.id))
-	default:
-		if !t.answered {
-			t.answered = true
-			t.stream.wasUseful()
-		}
-		t.land(r.id, f, landing{outcome: r.outcome()})
-		t.stop()
-	}
-}
-
-// follow reads the program's stderr.
-func (t *talk) follow() {
-	for more := true; more; {
-		err := t.log.Read(func(fd uintptr) bool {
-			var got bool
-			got, more = t.takeLog(int(fd))
-			return got || !more
-		})
-		if err != nil {
-			return
-		}
-	}
-}
-
-// takeLog takes what there is to be read of the program's stderr now, or a part of it. more is false at its end.
-func (t *talk) takeLog(fd int) (got, more bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for range 16 {
-		n, err := syscall.Read(fd, t.buf[:])
-		switch {
-		case err == syscall.EINTR:
-		case err == syscall.EAGAIN:
-			return got, true
-		case n <= 0:
-			return got, false
-		default:
-			got = true
-			t.note(t.buf[:n])
-		}
-	}
-	return got, true
-}
-
-// note keeps what a program has logged with each job that it has.
-func (t *talk) note(text []byte) {
-	if len(t.flights) == 0 {
-		t.idle = logged(t.idle, text)
-	}
-	for _, f := range t.flights {
-		f.log = logged(f.log, text)
-	}
-}
-
-func logged(log *output, text []byte) *output {
-	if log == nil {
-		log = new(output)
-	}
-	for len(text) > 0 {
-		n := copy(log.Room(), text)
-		log.Took(n)
-		text = text[n:]
-	}
-	return log
-}
-
 // await waits for the program's end, and ends what it has left.
 func (t *talk) await() {
 	t.program.Await()
@@ -332,7 +257,7 @@ func (t *talk) await() {
 	unread := int64(0)
 	_ = control(t.pipes.In, func(fd uintptr) { unread = int64(process.Unread(int(fd))) })
 	close(t.ended)
-	_ = t.pipes.Out.SetReadDeadline(time.Now().Add(lastWords))
+	_ = t.pipes.Out.SetReadDeadline(time.Unix(1, 0)) // long past: what is left behind may hold the pipe for as long as it likes
 	<-t.heard
 	_ = t.log.Control(func(fd uintptr) { t.takeLog(int(fd)) })
 	status, err := t.program.Reap()
@@ -352,11 +277,11 @@ func (t *talk) finish(status syscall.WaitStatus, err error, byGuard bool, read i
 	if t.kill != nil {
 		t.kill.Stop()
 	}
-	if !t.answered && !t.retired {
+	if !t.answered && !t.stopping {
 		t.stream.wasFutile()
 	}
 	for id, f := range t.flights {
-		l := landing{unread: t.answered && !t.retired && read <= f.from}
+		l := landing{unread: t.answered && (f.from < 0 || !t.retired && read <= f.from)}
 		switch {
 		case byGuard:
 			l = landing{outcome: tryAgain(errGuardStops.Error())}
@@ -376,13 +301,4 @@ func (t *talk) finish(status syscall.WaitStatus, err error, byGuard bool, read i
 		t.land(id, f, l)
 	}
 	t.retired = true
-}
-
-// control calls f with a file's descriptor, unless the file is closed.
-func control(file *os.File, f func(fd uintptr)) error {
-	conn, err := file.SyscallConn()
-	if err != nil {
-		return err
-	}
-	return conn.Control(f)
 }

@@ -37,13 +37,15 @@ type task struct {
 	// Fill has the answer carry so many bytes.
 	Fill  int  `json:"fill,omitempty"`
 	Close bool `json:"close,omitempty"`
-	Exit  *int `json:"exit,omitempty"`
+	// CloseIn has it close its stdin then, write its process id into this file, and live on for a minute.
+	CloseIn string `json:"close_in,omitempty"`
+	Exit    *int   `json:"exit,omitempty"`
 	// Echo has the answer carry the job's data.
 	Echo string `json:"echo,omitempty"`
 }
 
 // streamProgram is the program of a Stream in these tests. It does its jobs side by side, unless it is told "single". With
-// "born FILE" it writes a line into a file when it starts, and with "stillborn" it ends then.
+// "born FILE" it writes a line into a file when it starts, and with "stillborn" it ends then, with "babbling" behind a broken line.
 func streamProgram(args []string) error {
 	single := slices.Contains(args, "single")
 	if at := slices.Index(args, "born"); at >= 0 {
@@ -55,6 +57,9 @@ func streamProgram(args []string) error {
 			return err
 		}
 		_ = f.Close()
+	}
+	if slices.Contains(args, "babbling") {
+		fmt.Println("{ code: 'ENOENT' }")
 	}
 	if slices.Contains(args, "stillborn") {
 		return errors.New("no such table: users")
@@ -118,6 +123,11 @@ func (do task) perform(id int64, token, data string) {
 	printing.Unlock()
 	if do.Close {
 		_ = os.Stdout.Close()
+	}
+	if do.CloseIn != "" {
+		_ = os.Stdin.Close()
+		_ = os.WriteFile(do.CloseIn, fmt.Appendln(nil, os.Getpid()), 0o600)
+		time.Sleep(time.Minute)
 	}
 	if do.Exit != nil {
 		os.Exit(*do.Exit)
@@ -354,29 +364,38 @@ func TestStreamEndsInOrder(t *testing.T) {
 // Programs that end as soon as they have begun are started ever more slowly.
 func TestStreamStillborn(t *testing.T) {
 	t.Parallel()
-	births := filepath.Join(t.TempDir(), "births")
-	s := stream(t, 1, 1, "stillborn", "born", births)
-	var jobs []*job.Job
-	for i := range 10 {
-		j := jobOf(int64(i+1), task{})
-		j.Timeout = 4 * time.Second
-		jobs = append(jobs, j)
-	}
-	counted := map[string]int{}
-	for _, o := range outcomes(t, s, jobs...) {
-		counted[o.Error]++
-	}
-	text, err := os.ReadFile(births)
-	if err != nil {
-		t.Fatal(err)
-	}
-	born := strings.Count(string(text), "\n")
-	if born < 2 || born > 5 {
-		t.Errorf("%d programs have started in four seconds", born)
-	}
-	want := map[string]int{"the program ended without an answer: exit status 1: no such table: users": born, "timeout after 4s": 10 - born}
-	if diff := cmp.Diff(want, counted); diff != "" {
-		t.Error(diff)
+	const end = "the program ended without an answer: exit status 1: "
+	for args, reason := range map[string]string{
+		"stillborn":          end + "no such table: users",
+		"stillborn babbling": "a line of the program can't be read: invalid character 'c' looking for beginning of object key string: { code: 'ENOENT' }; " + end + "no such table: users",
+	} {
+		t.Run(args, func(t *testing.T) {
+			t.Parallel()
+			births := filepath.Join(t.TempDir(), "births")
+			s := stream(t, 1, 1, append(strings.Fields(args), "born", births)...)
+			var jobs []*job.Job
+			for i := range 10 {
+				j := jobOf(int64(i+1), task{})
+				j.Timeout = 4 * time.Second
+				jobs = append(jobs, j)
+			}
+			counted := map[string]int{}
+			for _, o := range outcomes(t, s, jobs...) {
+				counted[o.Error]++
+			}
+			text, err := os.ReadFile(births)
+			if err != nil {
+				t.Fatal(err)
+			}
+			born := strings.Count(string(text), "\n")
+			if born < 2 || born > 5 {
+				t.Errorf("%d programs have started in four seconds", born)
+			}
+			want := map[string]int{reason: born, "timeout after 4s": 10 - born}
+			if diff := cmp.Diff(want, counted); diff != "" {
+				t.Error(diff)
+			}
+		})
 	}
 }
 
@@ -408,4 +427,57 @@ func TestStreamFlood(t *testing.T) {
 	if o.Verdict != job.Finished || len(o.Output) > 20<<10 || !strings.HasSuffix(o.Output, "789the end\n") {
 		t.Errorf("%s, %d bytes: %.100s", o.Verdict, len(o.Output), o.Output)
 	}
+}
+
+// After many jobs, and programs that end now and then, a stream holds no more memory than before, and no file. For a million of
+// them see BenchmarkStreamMemory.
+func TestStreamStaysSmall(t *testing.T) {
+	const rounds, width, n = 5, 4, 4000
+	s := shStream(t, "exec '"+os.Args[0]+"' echo")
+	s.Processes, s.InFlight = 2, width/2
+	var heaps []uint64
+	var files []int
+	for round := range rounds {
+		var all sync.WaitGroup
+		for first := range width {
+			all.Go(func() {
+				j := testJob()
+				for i := first; i < n; i += width {
+					j.ID = int64(round*n + i + 1)
+					if o := s.Handle(t.Context(), j); o.Verdict != job.Finished {
+						t.Errorf("%d: %+v", j.ID, o)
+					}
+				}
+			})
+		}
+		all.Wait()
+		runtime.GC()
+		var mem runtime.MemStats
+		runtime.ReadMemStats(&mem)
+		heaps = append(heaps, mem.HeapAlloc)
+		open, err := os.ReadDir("/dev/fd")
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, len(open))
+	}
+	if heaps[rounds-1] > heaps[0]+1<<20 || files[rounds-1] > files[0]+8 {
+		t.Errorf("round by round the heap has %d bytes, and %d files are open", heaps, files)
+	}
+}
+
+// echoProgram is a program of a Stream that logs each job and says that it is finished. It ends after each 500th or
+// so, when it has none.
+func echoProgram([]string) error {
+	in := bufio.NewReader(os.Stdin)
+	for n := 0; n < 500 || in.Buffered() > 0; n++ {
+		line, err := in.ReadBytes('\n')
+		if err != nil {
+			return nil //nolint:nilerr // the end
+		}
+		id, _, _ := strings.Cut(strings.TrimPrefix(string(line), `{"id":`), ",")
+		fmt.Fprintln(os.Stderr, "job", id)
+		fmt.Printf(`{"id":%s,"outcome":"finished"}`+"\n", id)
+	}
+	return nil
 }

@@ -1,0 +1,161 @@
+//go:build !windows
+
+package handler
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"syscall"
+	"time"
+)
+
+// maxLastWords is how much of what a program has printed is read after its end: as much as a pipe holds (on Linux, if the program
+// asks for it).
+const maxLastWords = 1 << 20
+
+// listen reads the program's stdout.
+func (t *talk) listen() {
+	defer close(t.heard)
+	from := bufio.NewReaderSize(&lastWords{file: t.pipes.Out, left: maxLastWords}, 32<<10)
+	var line []byte
+	for {
+		var long bool
+		var err error
+		line, long, err = readLine(from, line[:0])
+		if err != nil {
+			break
+		}
+		_ = t.log.Control(func(fd uintptr) { t.takeLog(int(fd)) }) // what it logged before it said so
+		t.hear(line, long)
+	}
+	select {
+	case <-t.ended:
+	case <-time.After(silence):
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.silent = true
+		t.retireFor("the program has closed its standard output")
+	}
+}
+
+// hear takes a line of the program's stdout.
+func (t *talk) hear(line []byte, long bool) {
+	r, err := parseLine(line)
+	if long && likeReply(line) {
+		err = errLong
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if err == nil && r.id == 0 {
+		t.note(append(line, '\n'))
+		return
+	}
+	f := t.flights[r.id]
+	switch {
+	case err != nil:
+		t.retireFor(fmt.Sprintf("a line of the program can't be read: %v: %s", err, clean(head(string(line), maxReason))))
+	case f == nil:
+		t.retireFor(fmt.Sprintf("the program answered for job %d, which it doesn't have", r.id))
+	case r.Token != nil && jsonText(r.Token) != f.token:
+		t.retireFor(fmt.Sprintf("the program answered for job %d with a token that is not the attempt's", r.id))
+	default:
+		if !t.answered {
+			t.answered = true
+			t.stream.wasUseful()
+		}
+		t.land(r.id, f, landing{outcome: r.outcome()})
+		t.stop()
+	}
+}
+
+// follow reads the program's stderr.
+func (t *talk) follow() {
+	for more := true; more; {
+		err := t.log.Read(func(fd uintptr) bool {
+			var got bool
+			got, more = t.takeLog(int(fd))
+			return got || !more
+		})
+		if err != nil {
+			return
+		}
+	}
+}
+
+// takeLog takes what there is to be read of the program's stderr now, or a part of it. more is false at its end.
+func (t *talk) takeLog(fd int) (got, more bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for range 16 {
+		n, err := syscall.Read(fd, t.buf[:])
+		switch {
+		case err == syscall.EINTR:
+		case err == syscall.EAGAIN:
+			return got, true
+		case n <= 0:
+			return got, false
+		default:
+			got = true
+			t.note(t.buf[:n])
+		}
+	}
+	return got, true
+}
+
+// note keeps what a program has logged with each job that it has.
+func (t *talk) note(text []byte) {
+	if len(t.flights) == 0 {
+		t.idle = logged(t.idle, text)
+	}
+	for _, f := range t.flights {
+		f.log = logged(f.log, text)
+	}
+}
+
+func logged(log *output, text []byte) *output {
+	if log == nil {
+		log = new(output)
+	}
+	for len(text) > 0 {
+		n := copy(log.Room(), text)
+		log.Took(n)
+		text = text[n:]
+	}
+	return log
+}
+
+// lastWords reads what a program prints and, once the file's deadline is over, what lies in the pipe then.
+type lastWords struct {
+	file *os.File
+	left int // so much is read then, at most: others may go on writing
+}
+
+func (w *lastWords) Read(b []byte) (n int, err error) {
+	n, err = w.file.Read(b)
+	if !errors.Is(err, os.ErrDeadlineExceeded) {
+		return n, err
+	}
+	b = b[:min(len(b), w.left)]
+	_ = control(w.file, func(fd uintptr) {
+		for n, err = syscall.Read(int(fd), b); err == syscall.EINTR; {
+			n, err = syscall.Read(int(fd), b)
+		}
+	})
+	if err != nil || n <= 0 {
+		return 0, io.EOF
+	}
+	w.left -= n
+	return n, nil
+}
+
+// control calls f with a file's descriptor, unless the file is closed.
+func control(file *os.File, f func(fd uintptr)) error {
+	conn, err := file.SyscallConn()
+	if err != nil {
+		return err
+	}
+	return conn.Control(f)
+}

@@ -1,0 +1,215 @@
+package handler_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/hipq/hipq/internal/process/processtest"
+	"github.com/hipq/hipq/queue/handler"
+	"github.com/hipq/hipq/queue/job"
+)
+
+// shStream is a Stream of one script, for one job after the other.
+func shStream(t *testing.T, script string) *handler.Stream {
+	t.Helper()
+	s := &handler.Stream{Program: handler.Program{Argv: []string{"sh", "-c", script}, Grace: 200 * time.Millisecond, WorkerID: newWorkerID()}}
+	t.Cleanup(s.Close)
+	return s
+}
+
+// within runs a job with a timeout, and fails the test if it outlives that for long.
+func within(t *testing.T, s *handler.Stream, j *job.Job, timeout time.Duration) job.Outcome {
+	t.Helper()
+	ctx, cancel := context.WithTimeoutCause(t.Context(), timeout, fmt.Errorf("timeout after %s", timeout))
+	defer cancel()
+	done := make(chan job.Outcome, 1)
+	go func() { done <- s.Handle(ctx, j) }()
+	select {
+	case o := <-done:
+		return o
+	case <-time.After(timeout + 30*time.Second):
+		t.Fatal("the job hangs")
+		return job.Outcome{}
+	}
+}
+
+// A program that answers before it has read the line to its end, and then doesn't read on, holds up nothing beyond the timeout.
+func TestStreamAnswersTooSoon(t *testing.T) {
+	t.Parallel()
+	s := shStream(t, `head -c 100 >/dev/null; echo '{"id":7,"outcome":"finished"}'; sleep 60`)
+	j := testJob()
+	j.Data = strings.Repeat("x", job.MaxDataBytes)
+	if o := within(t, s, j, 3*time.Second); o.Verdict != job.Finished {
+		t.Errorf("%+v", o)
+	}
+}
+
+// A program doesn't read, and the job's line is larger than any pipe.
+func TestStreamDoesNotRead(t *testing.T) {
+	t.Parallel()
+	s := shStream(t, "trap '' TERM; while :; do sleep 1; done")
+	j := testJob()
+	j.Data = strings.Repeat("x", job.MaxDataBytes)
+	if o := within(t, s, j, 300*time.Millisecond); o.Error != "timeout after 300ms" {
+		t.Errorf("%+v", o)
+	}
+}
+
+// A job that its program has not got, since it hangs in another, goes to the next program when that one is stopped.
+func TestStreamNotSent(t *testing.T) {
+	t.Parallel()
+	s := stream(t, 1, 2, "single")
+	s.Grace = 100 * time.Millisecond
+	if o := outcomes(t, s, jobOf(1, task{}))[0]; o.Verdict != job.Finished {
+		t.Fatalf("%+v", o)
+	}
+	hangs, large := jobOf(2, task{SleepMS: 60_000}), jobOf(3, task{Log: strings.Repeat("x", 1<<19)})
+	hangs.Timeout, large.Timeout = time.Second, 30*time.Second
+	got := outcomes(t, s, hangs, large)
+	if got[0].Error != "timeout after 1s" || got[1].Verdict != job.Finished {
+		t.Errorf("%.200q, %s %.200q", got[0].Error, got[1].Verdict, got[1].Error)
+	}
+}
+
+// A program that closes its stdin and lives on gets no more jobs: they go to another. If it has never answered, that is an error.
+func TestStreamClosesInput(t *testing.T) {
+	t.Parallel()
+	s := stream(t, 1, 1, "single")
+	s.Grace = 100 * time.Millisecond
+	closed := filepath.Join(t.TempDir(), "closed")
+	if o := within(t, s, jobOf(1, task{CloseIn: closed}), 20*time.Second); o.Verdict != job.Finished {
+		t.Errorf("%+v", o)
+	}
+	processtest.Number(t, closed)
+	if o := within(t, s, jobOf(2, task{}), 20*time.Second); o.Verdict != job.Finished {
+		t.Errorf("the next: %+v", o)
+	}
+	j := testJob()
+	j.Data = strings.Repeat("x", job.MaxDataBytes)
+	if o := within(t, shStream(t, "exec <&-; sleep 60"), j, 20*time.Second); o.Error != "the program has closed its standard input" {
+		t.Errorf("%+v", o)
+	}
+}
+
+// What a program leaves behind, out of its group, and that holds its pipes, takes nothing away from its last answer; not even
+// if it floods them.
+func TestStreamHeldPipe(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "escaped")
+	s := shStream(t, fmt.Sprintf(`'%s' escape '%s' & while ! [ -s '%[2]s' ]; do sleep 0.01; done; read -r line; printf '{"id":7,"outcome":"finished"}'`, os.Args[0], file))
+	o := within(t, s, testJob(), 20*time.Second)
+	pid := processtest.Number(t, file)
+	if !processtest.Alive(pid) {
+		t.Error("the grandchild didn't escape; the test shows nothing")
+	}
+	_ = syscall.Kill(pid, syscall.SIGKILL)
+	if o.Verdict != job.Finished {
+		t.Errorf("%+v", o)
+	}
+
+	flood := shStream(t, fmt.Sprintf(`'%s' flood & read -r line; sleep 0.3; exit 3`, os.Args[0]))
+	if o := within(t, flood, testJob(), 20*time.Second); !strings.HasPrefix(o.Error, "the program ended without an answer: exit status 3") {
+		t.Errorf("%.300q", o.Error)
+	}
+}
+
+// flood leaves its process group and prints without an end, and without a newline, until nobody reads it.
+func flood([]string) error {
+	if err := syscall.Setpgid(0, 0); err != nil {
+		return err
+	}
+	for begin := time.Now(); time.Since(begin) < time.Minute; {
+		if _, err := os.Stdout.WriteString(strings.Repeat("x", 4096)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Floods without a newline end with the timeout, in little memory; and so do those of lines.
+func TestStreamFloods(t *testing.T) {
+	t.Parallel()
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for _, script := range []string{
+		"yes | tr -d '\\n'", "yes '{' | tr -d '\\n'", "yes", "yes | tr -d '\\n' >&2", "yes '{' | tr -d '\\n' >&2",
+	} {
+		if o := within(t, shStream(t, script), testJob(), 500*time.Millisecond); o.Error != "timeout after 500ms" || len(o.Output) > 20<<10 {
+			t.Errorf("%s: %d bytes, %q", script, len(o.Output), o.Error)
+		}
+	}
+	runtime.GC()
+	if runtime.ReadMemStats(&after); after.HeapAlloc > before.HeapAlloc+16<<20 {
+		t.Errorf("the heap grew from %d to %d", before.HeapAlloc, after.HeapAlloc)
+	}
+}
+
+// Two jobs of the same id can't be told apart in what the program answers.
+func TestStreamSameID(t *testing.T) {
+	t.Parallel()
+	s := stream(t, 1, 2)
+	got := outcomes(t, s, jobOf(1, task{SleepMS: 1000}), jobOf(1, task{}))
+	if got[0].Verdict != job.Finished || !strings.HasPrefix(got[1].Error, "the stream runs a job 1 already: ") {
+		t.Errorf("%+v", got)
+	}
+}
+
+// A worker is stopped, as by ^Z, and can't renew its lock: the program of its stream is dead before another worker may take
+// the job, and what it said of the job in the end is no result.
+func TestStreamGuardWorkerStopped(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	worker := exec.Command(os.Args[0], "streamworker", dir)
+	worker.Stderr = os.Stderr
+	if err := worker.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _, _ = worker.Process.Kill(), worker.Wait() }()
+	program := processtest.Number(t, dir+"/program")
+	end := time.Unix(0, int64(processtest.Number(t, dir+"/end")))
+	if err := worker.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	processtest.EventuallyGone(t, "the program", program)
+	if late := time.Since(end); late > 0 {
+		t.Errorf("it lived %s longer than the lock", late)
+	}
+	if err := worker.Process.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	processtest.Eventually(t, "the worker tells of its job", func() bool {
+		_, err := os.Stat(dir + "/outcome")
+		return err == nil
+	})
+	text, err := os.ReadFile(dir + "/outcome")
+	if want := "retry stopped by the worker's guard: the lock was about to end"; err != nil || string(text) != want {
+		t.Errorf("%v: got %q, want %q", err, text, want)
+	}
+}
+
+// streamWorker has a lock of some seconds, which it never renews, and one job, whose program says that it is finished when it
+// is told to end: DIR.
+func streamWorker(args []string) error {
+	dir, id := args[0], newWorkerID()
+	guard := handler.NewGuard(guardArgv(), id, 300*time.Millisecond)
+	end := time.Now().Add(4 * time.Second)
+	guard.Extend(time.Until(end))
+	if err := os.WriteFile(dir+"/end", fmt.Appendln(nil, end.UnixNano()), 0o600); err != nil {
+		return err
+	}
+	script := `trap 'echo "{\"id\":7,\"outcome\":\"finished\"}"' TERM; read -r line; echo $$ > "$0/program"; while :; do sleep 0.01; done`
+	s := &handler.Stream{Program: handler.Program{Argv: []string{"sh", "-c", script, dir}, Grace: time.Second, Guard: guard, WorkerID: id}}
+	o := s.Handle(context.Background(), testJob())
+	s.Close()
+	err := os.WriteFile(dir+"/written", []byte(string(o.Verdict)+" "+o.Error), 0o600)
+	return errors.Join(err, os.Rename(dir+"/written", dir+"/outcome"), guard.Close())
+}
