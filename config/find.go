@@ -9,6 +9,9 @@ import (
 	"syscall"
 )
 
+// Everywhere is the config that is found by whoever names none, whichever user and folder that is.
+const Everywhere = "/etc/hipq/hipq.yaml"
+
 // find reads the config file: the one that is named, else the first there is of the usual places. One that is there and
 // can't be read ends the search, so that no other is taken for it in silence.
 //
@@ -56,5 +59,5 @@ func usualPlaces(env map[string]string) []string {
 	if home != "" {
 		places = append(places, filepath.Join(home, "hipq", "hipq.yaml"))
 	}
-	return append(places, "/etc/hipq/hipq.yaml")
+	return append(places, Everywhere)
 }
