@@ -39,36 +39,71 @@ type unsaid struct{ error }
 
 func (e unsaid) Unwrap() error { return e.error }
 
-// mailOutage has an error that each tick would have said now and then only, and says when it is over. what is what the tick
-// works: other crontab lines have outages of their own. One that has started jobs has more to say.
-func (a *app) mailOutage(c *config.Config, what []string, started int, err error) error {
-	if a.verbose || a.json || a.err.isTerminal() || a.signals.ended() != 0 {
+// mailOutage has an error that each tick would have said now and then only. what is what the tick works: other crontab lines have
+// outages of their own. One that has started jobs has more to say.
+func (a *app) mailOutage(c *config.Config, what []string, done worker.Summary, err error) error {
+	if err == nil || !a.tellsOutages() || !a.isAway(err) {
 		return err
 	}
-	away := false
-	if err != nil {
-		away = a.isAway(err) && started == 0 && !errors.Is(err, worker.ErrLockLost)
+	now, from := time.Now(), done.Answered
+	lost := errors.Is(err, worker.ErrLockLost)
+	caught := done.Started > 0 || lost
+	var said []string
+	if caught && !from.IsZero() {
+		said = append(said, caughtIn(done, c.Location))
 	}
-	if away && !c.Mail {
-		return unsaid{err}
-	}
-	outage, none := notice.OutageOf(strings.Join(append([]string{c.File}, what...), "\x00"))
+	outage, none := outageOf(c, what)
 	switch {
-	case none != nil: // this user has no folder for it
-	case away:
-		since, say, e := outage.Goes(time.Now())
-		if !say {
+	case caught && (lost || from.IsZero()): // perhaps this host stood still, or something was held
+	case !c.Mail && !caught:
+		return unsaid{err}
+	case none == nil: // else this user has no folder for it
+		if from.IsZero() {
+			from = now
+		}
+		since, say, e := outage.Goes(from, now)
+		if !say && !caught {
 			return unsaid{err}
 		}
 		if e == nil {
-			err = advised{err, fmt.Sprintf("hipq work has failed since %s; this is said every 15 minutes until it is over", zonedTime(since, c.Location))}
+			said = append(said, fmt.Sprintf("hipq work has failed since %s; this is said every 15 minutes until it is over", zonedTime(since, c.Location)))
 		}
-	case err == nil:
-		if since, over, e := outage.Ends(time.Now()); e == nil && !since.IsZero() && c.Mail {
+	}
+	if len(said) > 0 {
+		err = advised{err, strings.Join(said, "; ")}
+	}
+	return err
+}
+
+// caughtIn says what became of the jobs of a tick that an outage has caught.
+func caughtIn(done worker.Summary, zone *time.Location) string {
+	said := "the database last answered at " + zonedTime(done.Answered, zone)
+	if n := done.Unsettled(); n > 0 {
+		said += fmt.Sprintf("; what became of %s could not be written: they count as lost with their worker, and run again as their retry policy says",
+			numbered(int64(n)))
+	}
+	return said
+}
+
+// mailBack says that an outage is over, once a tick has found the database.
+func (a *app) mailBack(c *config.Config, what []string) {
+	if !a.tellsOutages() {
+		return
+	}
+	if outage, none := outageOf(c, what); none == nil {
+		if since, over, err := outage.Ends(time.Now()); err == nil && !since.IsZero() && c.Mail {
 			a.say(fmt.Sprintf("hipq work is back since %s; it had failed since %s", zonedTime(over, c.Location), zonedTime(since, c.Location)))
 		}
 	}
-	return err
+}
+
+// tellsOutages says whether outages are told by way of mails, and not to somebody who asked.
+func (a *app) tellsOutages() bool {
+	return !a.verbose && !a.json && !a.err.isTerminal() && a.signals.ended() == 0
+}
+
+func outageOf(c *config.Config, what []string) (*notice.Outage, error) {
+	return notice.OutageOf(strings.Join(append([]string{c.File}, what...), "\x00"))
 }
 
 // say prints what is news, and no error.
