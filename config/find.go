@@ -21,7 +21,7 @@ func find(file, dir string, env map[string]string) (path string, data []byte, sh
 	if file == "" && env["HIPQ_CONFIG"] != "" {
 		places, named = []string{env["HIPQ_CONFIG"]}, " (named by HIPQ_CONFIG)"
 	} else if file == "" {
-		places = usualPlaces(env)
+		places = Places(env)
 	}
 	if dir, err = filepath.Abs(dir); err != nil {
 		return "", nil, false, fmt.Errorf("find the working directory: %w", err)
@@ -47,7 +47,9 @@ func find(file, dir string, env map[string]string) (path string, data []byte, sh
 	return "", nil, false, fmt.Errorf("%w: looked for %s; write one there, or name it with --config or HIPQ_CONFIG", ErrNotFound, strings.Join(places, ", "))
 }
 
-func usualPlaces(env map[string]string) []string {
+// Places are where a config is looked for that nobody names, in this environment: the first there is. One that is not absolute is in
+// the working directory.
+func Places(env map[string]string) []string {
 	places := []string{"hipq.yaml"}
 	home := env["XDG_CONFIG_HOME"]
 	if !filepath.IsAbs(home) { // so the XDG specification wants it
