@@ -14,6 +14,7 @@ import (
 	"github.com/hipq/hipq/internal/notice"
 	"github.com/hipq/hipq/internal/shell"
 	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/job"
 )
 
 const (
@@ -103,7 +104,7 @@ func (i *instance) failedSince(ctx context.Context, queues []*queue.Queue, since
 	}
 	back, err = activity.New(i.db).Failed(ctx, since, lookedWithin, func(e activity.Entry) {
 		of := newest[e.Queue]
-		if of == nil {
+		if of == nil || e.Error == job.Cancelled { // who has cancelled a job knows
 			return
 		}
 		w := failedWay{e.JobType, fingerprint.Of(e.Error)}

@@ -793,7 +793,7 @@ func TestCancel(t *testing.T) {
 
 		for _, id := range []int64{added[0].ID, added[2].ID, running[1].ID} {
 			must[any](s.t)(nil, s.Cancel(in, id))
-			if j := s.get(id); j.State != job.Final || j.Line != "failed" || j.Error != job.Cancelled {
+			if j := s.get(id); j.State != job.Final || j.Line != "closed" || j.IsDismissed() || j.Error != job.Cancelled {
 				s.t.Errorf("%+v", j)
 			}
 		}
@@ -825,7 +825,7 @@ func TestCancelWhatIsNew(t *testing.T) {
 		}
 		for n := range 2 {
 			id := s.nth(n + 1)
-			if j := s.wantState(id, job.Final, "failed", 0); j.Error != job.Cancelled || j.Priority != 100 || j.Timeout != 24*time.Hour {
+			if j := s.wantState(id, job.Final, "closed", 0); j.Error != job.Cancelled || j.Priority != 100 || j.Timeout != 24*time.Hour {
 				s.t.Errorf("%+v", j)
 			}
 			s.wantHistory(id, "added/0 cancelled/0")

@@ -92,8 +92,11 @@ func (j *Job) IsNew() bool { return j.Line == LineNew }
 // IsSent says whether the job is running elsewhere, and waits for an answer from there.
 func (j *Job) IsSent() bool { return j.Line == LineWaiting }
 
-// IsDismissed says whether the job has failed, and somebody has said that nothing is to be done about it.
-func (j *Job) IsDismissed() bool { return j.Line == LineClosed && j.RetriedAs == 0 }
+// IsDismissed says whether the job has failed, and somebody has said that nothing is to be done about it; of one that was cancelled
+// that goes without saying.
+func (j *Job) IsDismissed() bool {
+	return j.Line == LineClosed && j.RetriedAs == 0 && j.Error != Cancelled
+}
 
 // Ran is how long its attempt has taken until now.
 func (j *Job) Ran(now time.Time) time.Duration {
