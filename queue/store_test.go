@@ -575,6 +575,8 @@ func TestReclaimFromADeadWorker(t *testing.T) {
 		s.upkeep()
 		s.wantState(added[0].ID, job.Running, "locked", 1)
 		s.wantState(added[1].ID, job.Initial, "locked", 0)
+		s.exec("UPDATE shop_emails SET start_time = '2026-01-01 00:00:00.000000' WHERE id = ?", added[0].ID)
+		s.exec("UPDATE shop_workers SET heartbeat = '2026-01-01 00:00:38.500000' WHERE id = 'dead'")
 		s.bury("dead")
 		if got := s.do(s.newRound("dead", 9)).Started; len(got) != 0 {
 			s.t.Error("a worker that was declared dead started a job")
@@ -588,6 +590,13 @@ func TestReclaimFromADeadWorker(t *testing.T) {
 		if j := s.get(added[0].ID); !strings.HasPrefix(j.Error, "worker lost") {
 			s.t.Errorf("error is %q", j.Error)
 		}
+		// it ran as long as anything was heard of its worker, not until that was declared dead
+		must[any](s.t)(nil, activity.New(s.db).Find(s.t.Context(), activity.Filter{JobID: added[0].ID, State: activity.Error}, func(e activity.Entry) error {
+			if e.RunMS != 38_500 {
+				s.t.Errorf("it ran %d ms", e.RunMS)
+			}
+			return nil
+		}))
 	})
 }
 

@@ -3,6 +3,7 @@
 package job
 
 import (
+	"strings"
 	"time"
 
 	"github.com/hipq/hipq/internal/null"
@@ -111,6 +112,11 @@ func (j *Job) Outcome(now time.Time) Outcome {
 	o := Outcome{Verdict: TryAgain, Error: j.Error, Ran: j.Ran(now)}
 	if j.Output != None {
 		o.Output = j.Output
+	}
+	if text, ok := strings.CutPrefix(j.Wish, lostAt); ok {
+		if heard, err := time.Parse(lostLayout, text); err == nil {
+			o.Ran = j.Ran(heard)
+		}
 	}
 	switch {
 	case j.Stopping:
