@@ -2,36 +2,36 @@ package activity
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"time"
 
 	"github.com/hipq/hipq/internal/engine"
 )
 
-// failedAmong is how many of the newest entries Failed looks at.
-const failedAmong = 200_000
+// failedText is how much of an error Failed reads: as much as its kind is told by.
+const failedText = 4096
 
-// Failed are the entries of the jobs that failed for good since a time, newest first, limit at most, among the newest 200,000.
-func (l *Log) Failed(ctx context.Context, since time.Time, limit int) (entries []Entry, err error) {
-	table := l.db.Activity()
-	var first, last sql.NullInt64
-	query := "SELECT MIN(id), MAX(id) FROM " + table + " " + l.db.Index(table, "at") + " WHERE at >= ?"
-	err = l.db.QueryRowContext(ctx, query, engine.At(since)).Scan(&first, &last)
-	if err == nil && first.Valid {
-		query = "SELECT " + l.columns() + " FROM " + table + " " + l.db.ByID +
-			" WHERE id >= ? AND at >= ? AND kind = 'job' AND state = 'failed' ORDER BY id DESC LIMIT ?"
-		args := []any{max(first.Int64, last.Int64-failedAmong), engine.At(since), limit}
-		err = engine.Each(ctx, l.db.DB, query, args, func(r row) error {
-			r.Entry.At = r.At.Time
-			entries = append(entries, r.Entry)
-			return nil
+// Failed calls f with the entry of each job that failed for good since a time, the newest first; without its key and its output,
+// and with the beginning of its error. No index has these entries: it looks at one after the other, for as long as within. back is
+// zero if it has looked at all of that time, else the time to which it has come. It may be repeated.
+func (l *Log) Failed(ctx context.Context, since time.Time, within time.Duration, f func(Entry)) (back time.Time, err error) {
+	table, from := l.db.Activity(), engine.At(since)
+	first, err := l.place(ctx, l.db.Index(table, "at")+" WHERE at >= ? ORDER BY "+table+".at", engine.At(since.Add(-lateBy)))
+	if err == nil && first.ID > 0 {
+		query := fmt.Sprintf("SELECT id, %s, queue, CAST(job_id AS SIGNED INTEGER) AS job_id, job_type, SUBSTR(error, 1, %d) AS error FROM %s %s"+
+			" WHERE id >= ? AND id <= ? AND at >= ? AND kind = 'job' AND state = 'failed' ORDER BY id DESC", l.db.TimeColumns("at"), failedText, table, l.db.ByID)
+		back, err = l.eachPageBack(ctx, since, time.Time{}, within, func(last int64) (more bool, err error) {
+			return true, engine.Each(ctx, l.db.DB, query, []any{max(first.ID, last-newestPage+1), last, from}, func(r row) error {
+				r.Entry.At = r.At.Time
+				f(r.Entry)
+				return nil
+			})
 		})
 	}
 	if err != nil {
-		return nil, fmt.Errorf("find jobs that failed: %w", err)
+		return time.Time{}, fmt.Errorf("find jobs that failed: %w", err)
 	}
-	return entries, nil
+	return back, nil
 }
 
 // Started says whether a job of a type was started since a time. If none was, it reads all that has happened since.

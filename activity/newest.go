@@ -19,23 +19,34 @@ const newestPage = 20_000
 // long as within, it ends, and back is the time of the entry to which it has come; to go on, ask for what was up to then. back is
 // zero if it has found enough, or looked at all. It may be repeated.
 func (l *Log) Newest(ctx context.Context, by Filter, within time.Duration) (entries []Entry, back time.Time, err error) {
-	began, looked := time.Now(), 0
-	last, err := l.lastBefore(ctx, by.Until)
-	for err == nil && !last.At.IsZero() && len(entries) < by.Limit && !last.At.Before(by.Since.Add(-lateBy)) {
-		if back = last.At.Time; time.Since(began) >= within && looked > 0 {
-			break
-		}
-		looked++
-		if entries, err = l.addNewest(ctx, entries, by, last.ID); err == nil {
-			last, err = l.upTo(ctx, last.ID-newestPage)
-		}
-		back = time.Time{}
-	}
+	back, err = l.eachPageBack(ctx, by.Since, by.Until, within, func(last int64) (more bool, err error) {
+		entries, err = l.addNewest(ctx, entries, by, last)
+		return len(entries) < by.Limit, err
+	})
 	if err != nil {
 		return nil, time.Time{}, fmt.Errorf("find the newest activity: %w", err)
 	}
 	slices.Reverse(entries)
 	return entries, back, nil
+}
+
+// eachPageBack calls look with the id of the last entry of each page that may have one between two times, back from the newest, as
+// long as look wants more: once at least, and for as long as within. back is the time of the entry to which it has come then, else
+// zero. A zero time doesn't bound.
+func (l *Log) eachPageBack(ctx context.Context, since, until time.Time, within time.Duration,
+	look func(last int64) (more bool, err error),
+) (back time.Time, err error) {
+	began := time.Now()
+	last, err := l.lastBefore(ctx, until)
+	for looked, more := 0, true; err == nil && more && !last.At.IsZero() && !last.At.Before(since.Add(-lateBy)); looked++ {
+		if time.Since(began) >= within && looked > 0 {
+			return last.At.Time, nil
+		}
+		if more, err = look(last.ID); err == nil && more {
+			last, err = l.upTo(ctx, last.ID-newestPage)
+		}
+	}
+	return time.Time{}, err
 }
 
 // place is an entry's place in the log.

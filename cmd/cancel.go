@@ -11,7 +11,8 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-const cancelLong = `Ends jobs that have not started, or that wait for their next attempt: they become final, with the error "cancelled".
+const cancelLong = `Ends jobs that have not started, or that wait for their next attempt: they become final, with the error "cancelled",
+and closed: no failure that anybody has still to see to. hipq retry with their ids tries them anew.
 Either those of the ids, or with flags all that the flags describe: the newest so many with --limit. A job that a worker
 has locked and not started is among them; one that is running is not, but with --running its worker is asked to stop it,
 which takes it about a second, and worker.grace at most. A job that waits for an answer or for its retry decision ends at once then.

@@ -55,7 +55,9 @@ func (a *app) runDoctor(cmd *cobra.Command, text string) error {
 	ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 	defer cancel()
 	counts := map[doctor.Result]int{}
-	err = doctor.Examine(ctx, doctor.Options{Config: c, Now: time.Now, Etc: "/etc"}, func(f doctor.Finding) error {
+	err = doctor.Examine(ctx, doctor.Options{
+		Config: c, Now: time.Now, Etc: "/etc", Sendmail: []string{"/usr/sbin/sendmail", "/usr/lib/sendmail"},
+	}, func(f doctor.Finding) error {
 		if err := cmd.Context().Err(); err != nil { // a signal
 			return err
 		}

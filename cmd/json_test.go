@@ -38,6 +38,7 @@ var documents = map[string]any{
 	"What a schedule has enqueued now: schedules run":                          scheduleRun{},
 	"What a worker did: work":                                                  worked{},
 	"The metrics: monitor":                                                     monitored{},
+	"The verdict: monitor --check":                                             judged{},
 	"The counts of the metrics":                                                monitor.Counts{},
 	"Hours that were missed: monitor --missing":                                missed{},
 	"What was deleted: purge":                                                  purged{},

@@ -5,13 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
+	"os/user"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/config"
-	"github.com/hipq/hipq/internal/fingerprint"
 	"github.com/hipq/hipq/internal/notice"
 	"github.com/hipq/hipq/internal/shell"
 	"github.com/hipq/hipq/monitor"
@@ -21,12 +23,7 @@ import (
 )
 
 const (
-	// lately is how long before a tick jobs may have failed for good without a tick that tells: some crontab lines apart.
-	lately = 5 * time.Minute
-	// mailedFrom is how many of the latest failures a tick looks at, mailedMost how many kinds of them it tells apart, and
-	// mailedWhole how many it tells in full. Those of a kind are counted among mailedAmong of the queue's newest jobs.
-	mailedFrom, mailedMost, mailedWhole, mailedAmong = 1000, 50, 10, 100_000
-	// mailedWithin is how long a tick takes for it at most, when it was told to stop too.
+	// mailedWithin is how long a tick takes at most for what it mails, when it was told to stop too.
 	mailedWithin = 10 * time.Second
 	// mailedAgain is after how long each kind of failure is told again, unhandledAgain each type that nobody handles.
 	mailedAgain, unhandledAgain = time.Hour, 24 * time.Hour
@@ -42,36 +39,71 @@ type unsaid struct{ error }
 
 func (e unsaid) Unwrap() error { return e.error }
 
-// mailOutage has an error that each tick would have said now and then only, and says when it is over. what is what the tick
-// works: other crontab lines have outages of their own. One that has started jobs has more to say.
-func (a *app) mailOutage(c *config.Config, what []string, started int, err error) error {
-	if a.verbose || a.json || a.err.isTerminal() || a.signals.ended() != 0 {
+// mailOutage has an error that each tick would have said now and then only. what is what the tick works: other crontab lines have
+// outages of their own. One that has started jobs has more to say.
+func (a *app) mailOutage(c *config.Config, what []string, done worker.Summary, err error) error {
+	if err == nil || !a.tellsOutages() || !a.isAway(err) {
 		return err
 	}
-	away := false
-	if err != nil {
-		away = a.isAway(err) && started == 0 && !errors.Is(err, worker.ErrLockLost)
+	now, from := time.Now(), done.Answered
+	lost := errors.Is(err, worker.ErrLockLost)
+	caught := done.Started > 0 || lost
+	var said []string
+	if caught && !from.IsZero() {
+		said = append(said, caughtIn(done, c.Location))
 	}
-	if away && !c.Mail {
-		return unsaid{err}
-	}
-	outage, none := notice.OutageOf(strings.Join(append([]string{c.File}, what...), "\x00"))
+	outage, none := outageOf(c, what)
 	switch {
-	case none != nil: // this user has no folder for it
-	case away:
-		since, say, e := outage.Goes(time.Now())
-		if !say {
+	case caught && (lost || from.IsZero()): // perhaps this host stood still, or something was held
+	case !c.Mail && !caught:
+		return unsaid{err}
+	case none == nil: // else this user has no folder for it
+		if from.IsZero() {
+			from = now
+		}
+		since, say, e := outage.Goes(from, now)
+		if !say && !caught {
 			return unsaid{err}
 		}
 		if e == nil {
-			err = advised{err, fmt.Sprintf("hipq work has failed since %s; this is said every 15 minutes until it is over", zonedTime(since, c.Location))}
+			said = append(said, fmt.Sprintf("hipq work has failed since %s; this is said every 15 minutes until it is over", zonedTime(since, c.Location)))
 		}
-	case err == nil:
-		if since, over, e := outage.Ends(time.Now()); e == nil && !since.IsZero() && c.Mail {
+	}
+	if len(said) > 0 {
+		err = advised{err, strings.Join(said, "; ")}
+	}
+	return err
+}
+
+// caughtIn says what became of the jobs of a tick that an outage has caught.
+func caughtIn(done worker.Summary, zone *time.Location) string {
+	said := "the database last answered at " + zonedTime(done.Answered, zone)
+	if n := done.Unsettled(); n > 0 {
+		said += fmt.Sprintf("; what became of %s could not be written: they count as lost with their worker, and run again as their retry policy says",
+			numbered(int64(n)))
+	}
+	return said
+}
+
+// mailBack says that an outage is over, once a tick has found the database.
+func (a *app) mailBack(c *config.Config, what []string) {
+	if !a.tellsOutages() {
+		return
+	}
+	if outage, none := outageOf(c, what); none == nil {
+		if since, over, err := outage.Ends(time.Now()); err == nil && !since.IsZero() && c.Mail {
 			a.say(fmt.Sprintf("hipq work is back since %s; it had failed since %s", zonedTime(over, c.Location), zonedTime(since, c.Location)))
 		}
 	}
-	return err
+}
+
+// tellsOutages says whether outages are told by way of mails, and not to somebody who asked.
+func (a *app) tellsOutages() bool {
+	return !a.verbose && !a.json && !a.err.isTerminal() && a.signals.ended() == 0
+}
+
+func outageOf(c *config.Config, what []string) (*notice.Outage, error) {
+	return notice.OutageOf(strings.Join(append([]string{c.File}, what...), "\x00"))
 }
 
 // say prints what is news, and no error.
@@ -117,74 +149,25 @@ func (i *instance) mailed() (queues []*queue.Queue, err error) {
 	return queues, nil
 }
 
-// failedWay is a way in which jobs of a type failed.
-type failedWay struct{ jobType, fingerprint string }
-
-// mailFailures tells of jobs that failed for good since a time: of those of a kind once an hour.
-func (a *app) mailFailures(ctx context.Context, i *instance, now, since time.Time) error {
-	entries, err := activity.New(i.db).Failed(ctx, since, mailedFrom)
-	if err != nil || len(entries) == 0 {
-		return err
+// command is a command as whoever reads a mail can run it: he may have neither the crontab's variables nor its folder.
+func (i *instance) command(text string) string {
+	if i.File == config.Everywhere {
+		return text
 	}
-	queues, err := i.mailed()
-	if err != nil {
-		return err
-	}
-	told := 0
-	for _, q := range queues {
-		newest := map[failedWay]activity.Entry{}
-		var ways []failedWay
-		for _, e := range entries {
-			w := failedWay{e.JobType, fingerprint.Of(e.Error)}
-			if _, ok := newest[w]; ok || e.Queue != q.Name || len(newest) == mailedMost {
-				continue
-			}
-			newest[w] = e
-			ours, err := notice.NewBoard(i.db).Claim(ctx, fmt.Sprintf("failed %s %s %s", q.Name, w.fingerprint, w.jobType), now, mailedAgain)
-			if err != nil {
-				return err
-			}
-			if ours {
-				ways = append(ways, w)
-			}
-		}
-		if len(ways) == 0 {
-			continue
-		}
-		whole := ways[:min(len(ways), max(mailedWhole-told, 0))]
-		if told += len(ways); len(whole) == 0 {
-			continue
-		}
-		if err := a.mailQueue(ctx, i, q, whole, newest); err != nil {
-			return err
-		}
-	}
-	if told > mailedWhole {
-		a.say("jobs failed in other ways too; look: hipq failures --since 1h")
-	}
-	return nil
+	return text + " --config " + shell.Word(i.File)
 }
 
-// mailQueue tells of these ways in which jobs of a queue failed: what, since when, how often, and what to do.
-func (a *app) mailQueue(ctx context.Context, i *instance, q *queue.Queue, ways []failedWay, newest map[failedWay]activity.Entry) error {
-	found, err := q.Failures(ctx, queue.Filter{Standing: queue.Failed, Among: mailedAmong})
+// runAs says as whom to run the commands of a mail, where, and of which instance they are.
+func (i *instance) runAs() string {
+	host, err := os.Hostname()
 	if err != nil {
-		return err
+		host = "this host"
 	}
-	for _, w := range ways {
-		of := q.Name + "/" + shell.Word(w.jobType)
-		at := slices.IndexFunc(found.Kinds, func(k queue.Failure) bool { return k.Type == w.jobType && k.Fingerprint == w.fingerprint })
-		if at < 0 { // discarded, or dismissed or tried again by now
-			e := newest[w]
-			a.say(fmt.Sprintf("a job of %s failed for good at %s: %s", of, i.local(e.At), e.Error),
-				fmt.Sprintf("look: hipq activity --queue %s --type %s --state failed", q.Name, shell.Word(w.jobType)))
-			continue
-		}
-		k := failureOf(q, queue.Filter{Standing: queue.Failed}, found.Kinds[at])
-		a.say(fmt.Sprintf("%s of %s failed for good so far, since %s: %s", numbered(k.Jobs), of, i.maybe(k.First), orDash(k.Error)),
-			"look:  "+strings.Replace(k.Retry, "hipq retry", "hipq failures", 1), "retry: "+k.Retry+"   # when the cause is mended")
+	name := strconv.Itoa(os.Getuid())
+	if who, err := user.Current(); err == nil {
+		name = who.Username
 	}
-	return nil
+	return fmt.Sprintf("as:    %s on %s, where the instance is %s", name, host, i.Name)
 }
 
 // mailUnhandled tells of job types that have due jobs and that nobody has handled for a day. Of each queue it looks once an hour.
@@ -237,7 +220,7 @@ func (a *app) mailUnhandled(ctx context.Context, i *instance, now time.Time) err
 			}
 			if ours {
 				a.say(fmt.Sprintf("jobs of %s/%s have been due since %s, and no worker of the last day handled that type",
-					q.Name, shell.Word(name), i.local(unhandled[name])), "look: hipq jobs "+q.Name+" --type "+shell.Word(name))
+					q.Name, shell.Word(name), i.local(unhandled[name])), "look: "+i.command("hipq jobs "+q.Name+" --type "+shell.Word(name)), i.runAs())
 			}
 		}
 	}

@@ -1,14 +1,15 @@
 package cmd
 
 import (
+	"context"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/hipq/hipq/internal/notice"
 	"github.com/hipq/hipq/monitor"
 )
 
@@ -33,7 +34,8 @@ network, and runs no script. Whoever reads FILE finds the old page or the new on
 FILE it is printed.
 
 --check takes nothing. It says in one line, as the monitoring plugins of Nagios and Icinga do, whether all is well, and exits
-with 0 (OK), 1 (WARNING), 2 (CRITICAL), or 3 (UNKNOWN: it could not find out, also for want of an answer within --timeout).
+with 0 (OK), 1 (WARNING), 2 (CRITICAL), or 3 (UNKNOWN: it could not find out, also for want of an answer within --timeout). With
+--json it is an object, which has all findings.
 
 Exit codes: 0 done · 1 the hour is not complete yet, or before all activity; with --dry-run: none was missed · 64 usage ·
 75 the database is unreachable or busy · 78 configuration · with --check 0 to 3.`
@@ -134,7 +136,7 @@ func (a *app) takeHour(cmd *cobra.Command, i *instance, format string, o monitor
 	if err != nil {
 		return err
 	}
-	taken, err := m.Take(cmd.Context(), hour, monitor.TakeOptions{Again: o.again, Gauge: o.at == ""})
+	_, err = m.Take(cmd.Context(), hour, monitor.TakeOptions{Again: o.again, Gauge: o.at == ""})
 	if err != nil {
 		return err
 	}
@@ -144,8 +146,8 @@ func (a *app) takeHour(cmd *cobra.Command, i *instance, format string, o monitor
 		}
 	}
 	if format == "" {
-		if taken && o.at == "" {
-			return a.warnOfGap(cmd, m, hour)
+		if o.at == "" {
+			return a.warnOfMissing(cmd.Context(), i, m, hour)
 		}
 		return nil
 	}
@@ -162,10 +164,18 @@ func (a *app) takeHour(cmd *cobra.Command, i *instance, format string, o monitor
 	return a.printMonitored(i, format, o.to, r)
 }
 
-// warnOfGap says once, with the first hour after it, that hours were missed.
-func (a *app) warnOfGap(cmd *cobra.Command, m *monitor.Monitor, hour time.Time) error {
-	missing, err := m.Missing(cmd.Context(), hour)
-	if err != nil || !slices.ContainsFunc(missing, hour.Add(-time.Hour).Equal) {
+// warnOfMissing says that hours were missed: once, and once a day as long as they are, whoever takes hours meanwhile.
+func (a *app) warnOfMissing(ctx context.Context, i *instance, m *monitor.Monitor, hour time.Time) error {
+	missing, err := m.Missing(ctx, hour)
+	if err != nil || len(missing) == 0 {
+		return err
+	}
+	now, err := i.db.Clock(ctx)
+	if err != nil {
+		return err
+	}
+	what := "missed hours up to " + missing[len(missing)-1].Format(time.RFC3339)
+	if ours, err := notice.NewBoard(i.db).Claim(ctx, what, now, 24*time.Hour); err != nil || !ours {
 		return err
 	}
 	a.printMissing(a.err, missing)
@@ -176,7 +186,7 @@ func (a *app) printReport(i *instance, r monitored) error {
 	if r.Health != nil {
 		a.printHealth(*r.Health)
 	}
-	a.out.line("Up to %s UTC", r.Hour.Add(time.Hour).Format("2006-01-02 15:04"))
+	a.out.line("Up to %s", r.Hour.Add(time.Hour).In(i.Location).Format("2006-01-02 15:04 MST"))
 	number := func(n int64) string { return strconv.FormatInt(n, 10) }
 	t := newTable(a.out, "WINDOW", "HOURS", "QUEUE", "ADDED", "STARTED", "FINISHED", "ERRORS", "FAILED", "WAIT P95", "RUN P95", "FINISHED BEFORE").
 		narrowing([]string{"QUEUE"}, []string{"FINISHED BEFORE", "ADDED"})
@@ -206,6 +216,9 @@ func (a *app) printReport(i *instance, r monitored) error {
 		return err
 	}
 	for _, g := range r.Gauges {
+		if g.Backlog == 0 && (g.Held == nil || *g.Held == 0) {
+			continue
+		}
 		a.out.line("backlog of %s %s: %d, the oldest due for %s, at %s", g.Queue, g.JobType, g.Backlog, millis(g.OldestDueMS), i.local(g.At))
 		if g.Held != nil && *g.Held > 0 {
 			a.out.line("of these wait for room in their throttle group: %d", *g.Held)
@@ -241,15 +254,12 @@ func eachThrottle(gauges []monitor.Gauge, f func(queue string, used, limit int64
 
 // printMissing names hours that nobody has taken, with the command that does.
 func (a *app) printMissing(to *output, missing []time.Time) {
-	if len(missing) > 1 {
-		to.line("missed hours: %d; hipq monitor --missing --since %s takes them, oldest first", len(missing), missing[0].Format(time.RFC3339))
-	}
-	const most = 24
-	for n, hour := range missing {
-		if n == most {
-			to.line("… and %d more", len(missing)-most)
-			return
-		}
-		to.line("missed hour: hipq monitor --at %s", hour.Format(time.RFC3339))
+	switch len(missing) {
+	case 0:
+	case 1:
+		to.line("missed hour: hipq monitor --at %s", missing[0].Format(time.RFC3339))
+	default:
+		to.line("missed hours: %d, the last of them %s; hipq monitor --missing --since %s takes them, oldest first",
+			len(missing), missing[len(missing)-1].Format(time.RFC3339), missing[0].Format(time.RFC3339))
 	}
 }

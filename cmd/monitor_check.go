@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -30,14 +31,13 @@ func (a *app) runCheck(cmd *cobra.Command, timeout time.Duration) error {
 	defer cancel()
 	cmd.SetContext(ctx)
 	type result struct {
-		monitor.Health
-		line string
-		err  error
+		judged
+		err error
 	}
 	done := make(chan result, 1)
 	go func() {
 		var r result
-		r.Health, r.line, r.err = a.check(cmd)
+		r.judged, r.err = a.check(cmd)
 		done <- r
 	}()
 	var r result
@@ -52,25 +52,62 @@ func (a *app) runCheck(cmd *cobra.Command, timeout time.Duration) error {
 	case r.err != nil:
 		return r.err
 	}
-	a.out.text("%s", r.line)
-	if r.Severity != monitor.OK {
-		return verdict{r.Severity}
+	if err := a.printCheck(r.judged); err != nil {
+		return err
+	}
+	if severity := monitor.Severity(r.Severity); severity != monitor.OK {
+		return verdict{severity}
 	}
 	return nil
 }
 
-func (a *app) check(cmd *cobra.Command) (h monitor.Health, line string, err error) {
+// judged is what a check says.
+type judged struct {
+	// Instance is nil if there is no config to be read.
+	Instance *string `json:"instance"`
+	// Severity is that of a monitor.Health, or unknown.
+	Severity string            `json:"severity"`
+	Text     string            `json:"text"`
+	Findings []monitor.Finding `json:"findings"`
+	Measures []measured        `json:"measures"`
+}
+
+// measured is one of the performance data.
+type measured struct {
+	Label string `json:"label"`
+	// Value is nil if it isn't known.
+	Value *float64 `json:"value"`
+	// Unit is s, % or nothing, of a number.
+	Unit string `json:"unit"`
+	// Warning and Critical are the limits; nil without one.
+	Warning  *float64 `json:"warning"`
+	Critical *float64 `json:"critical"`
+}
+
+func (a *app) check(cmd *cobra.Command) (j judged, err error) {
 	i, err := a.open(cmd)
 	if err != nil {
-		return h, "", err
+		return j, err
 	}
 	defer i.close()
 	state, err := i.state(cmd.Context(), i.Alert.Enough())
 	if err != nil {
-		return h, "", err
+		return j, err
 	}
-	h = i.Alert.Judge(state)
-	return h, checkLine(string(h.Severity), i.Name+": "+h.Text, perfdata(i.Alert, state)), nil
+	h := i.Alert.Judge(state)
+	return judged{&i.Name, string(h.Severity), h.Text, h.Findings, measures(i.Alert, state)}, nil
+}
+
+func (a *app) printCheck(j judged) error {
+	if a.json {
+		return a.printJSON(j)
+	}
+	text := j.Text
+	if j.Instance != nil {
+		text = *j.Instance + ": " + text
+	}
+	a.out.text("%s", checkLine(j.Severity, text, perfdata(j.Measures)))
+	return nil
 }
 
 // checkLine is the one line of a check.
@@ -93,44 +130,69 @@ func (i *instance) state(ctx context.Context, most int64) (monitor.State, error)
 	return s, err
 }
 
-// perfdata are the measures as the guidelines want them: label=value[unit];[warning];[critical];[min];[max], apart by blanks.
-// Those of a queue are over all of its types, and so have no limits, which are by type.
-func perfdata(a monitor.Alert, s monitor.State) string {
-	var all []string
-	add := func(label string, value float64, unit string, l monitor.Limits) {
-		all = append(all, fmt.Sprintf("%s=%s%s;%s;%s;0", label, decimal(value), unit, limitText(l.Warning), limitText(l.Critical)))
+// measures are always the same ones for the same queues, so that a graph has no gaps: a rate of nothing is 0. Those of a queue are
+// over all of its types, and so have no limits, which are by type.
+func measures(a monitor.Alert, s monitor.State) []measured {
+	var all []measured
+	limit := func(l float64) *float64 {
+		if l == monitor.Off {
+			return nil
+		}
+		return &l
 	}
+	add := func(label string, value *float64, unit string, l monitor.Limits) {
+		all = append(all, measured{label, value, unit, limit(l.Warning), limit(l.Critical)})
+	}
+	var silence *float64
 	if !s.LastTick.IsZero() {
-		add("no_tick_for", max(0, s.At.Sub(s.LastTick).Seconds()), "s", a.NoTickFor)
+		silence = new(max(0, s.At.Sub(s.LastTick).Seconds()))
 	}
-	add("dead_workers", float64(s.DeadWorkers), "", a.DeadWorkers)
-	add("missed_hours", float64(s.MissedHours), "", a.MissedHours)
+	add("no_tick_for", silence, "s", a.NoTickFor)
+	add("dead_workers", new(float64(s.DeadWorkers)), "", a.DeadWorkers)
+	add("missed_hours", new(float64(s.MissedHours)), "", a.MissedHours)
+	sums := map[string]monitor.TypeState{}
+	for _, name := range s.Queues {
+		sums[name] = monitor.TypeState{}
+	}
+	for _, t := range s.Types {
+		sum := sums[t.Queue]
+		sum.Backlog += t.Backlog
+		sum.Failed += t.Failed
+		sum.OldestDue = max(sum.OldestDue, t.OldestDue)
+		sum.Counts.Finished += t.Counts.Finished
+		sum.Counts.Errors += t.Counts.Errors + t.Counts.Failed
+		sums[t.Queue] = sum
+	}
 	none := monitor.Limits{Warning: monitor.Off, Critical: monitor.Off}
-	for n := 0; n < len(s.Types); {
-		name, sum := s.Types[n].Queue, monitor.TypeState{}
-		for ; n < len(s.Types) && s.Types[n].Queue == name; n++ {
-			t := s.Types[n]
-			sum.Backlog += t.Backlog
-			sum.Failed += t.Failed
-			sum.OldestDue = max(sum.OldestDue, t.OldestDue)
-			sum.Counts.Finished += t.Counts.Finished
-			sum.Counts.Errors += t.Counts.Errors + t.Counts.Failed
-		}
-		add(name+"_backlog", float64(sum.Backlog), "", none)
-		add(name+"_oldest_due", sum.OldestDue.Seconds(), "s", none)
-		add(name+"_failed", float64(sum.Failed), "", none)
-		if ended := sum.Counts.Finished + sum.Counts.Errors; ended > 0 {
-			add(name+"_error_rate", 100*float64(sum.Counts.Errors)/float64(ended), "%", none)
-		}
+	for _, name := range slices.Sorted(maps.Keys(sums)) {
+		sum := sums[name]
+		ended := sum.Counts.Finished + sum.Counts.Errors
+		add(name+"_backlog", new(float64(sum.Backlog)), "", none)
+		add(name+"_oldest_due", new(sum.OldestDue.Seconds()), "s", none)
+		add(name+"_failed", new(float64(sum.Failed)), "", none)
+		add(name+"_error_rate", new(100*float64(sum.Counts.Errors)/float64(max(ended, 1))), "%", none)
 	}
-	return strings.Join(all, " ")
+	return all
 }
 
-func limitText(limit float64) string {
-	if limit == monitor.Off {
+// perfdata are measures as the guidelines want them: label=value[unit];[warning];[critical];[min];[max], apart by blanks.
+func perfdata(all []measured) string {
+	words := make([]string, len(all))
+	for n, m := range all {
+		value := "U" // nobody knows
+		if m.Value != nil {
+			value = decimal(*m.Value) + m.Unit
+		}
+		words[n] = fmt.Sprintf("%s=%s;%s;%s;0", m.Label, value, limitText(m.Warning), limitText(m.Critical))
+	}
+	return strings.Join(words, " ")
+}
+
+func limitText(limit *float64) string {
+	if limit == nil {
 		return ""
 	}
-	return decimal(limit)
+	return decimal(*limit)
 }
 
 // decimal writes a number without an exponent, and with no more of it than anybody reads.
@@ -151,6 +213,6 @@ func (a *app) endCheck(err error, hint string) int {
 	if hint != "" {
 		said += "; " + hint
 	}
-	a.out.text("%s", checkLine("unknown", said, ""))
+	_ = a.printCheck(judged{Severity: "unknown", Text: said, Findings: []monitor.Finding{}, Measures: []measured{}}) // the code says it too
 	return exitUnknown
 }

@@ -73,6 +73,8 @@ func (s *shown) end(i *instance, j *job.Job) string {
 		said += fmt.Sprintf("; retried as job %d", j.RetriedAs)
 	case j.IsDismissed():
 		said += "; dismissed"
+	case j.Error == job.Cancelled:
+		said += fmt.Sprintf("; hipq retry %s %d tries it anew", j.Queue, j.ID)
 	case j.Line == job.LineFailed:
 		said += fmt.Sprintf("; hipq retry %s %d tries it anew, hipq dismiss %s %d closes it", j.Queue, j.ID, j.Queue, j.ID)
 	}

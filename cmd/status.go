@@ -262,7 +262,7 @@ func (a *app) printStatus(i *instance, queues []queueStatus, leftOut []unfitQueu
 func (a *app) printWorker(i *instance, which string, w workerStatus) {
 	slots := ""
 	if w.State == "working" {
-		slots = fmt.Sprintf(", slots in use %d", w.Slots)
+		slots = fmt.Sprintf(", holds slots for %d", w.Slots)
 	}
 	a.out.line("%s: %s, %s, pid %d on %s%s, started %s, last heartbeat %s%s",
 		which, w.ID, w.State, w.PID, w.Host, slots, i.maybe(w.StartTime), i.maybe(w.Heartbeat), w.silence)

@@ -55,11 +55,11 @@ func (a *app) workCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			started, err := a.runWork(cmd, c, args, types)
+			done, err := a.runWork(cmd, c, args, types)
 			if errors.Is(err, context.Canceled) {
 				err = nil // told to stop before it began
 			}
-			return a.mailOutage(c, append(args, types...), started, err)
+			return a.mailOutage(c, slices.Concat(args, types), done, err)
 		},
 	}
 	f := c.Flags()
@@ -87,29 +87,29 @@ type worked struct {
 	TookMS   int64  `json:"took_ms"`
 }
 
-// runWork gives the number of jobs that it has started.
-func (a *app) runWork(cmd *cobra.Command, c *config.Config, names, types []string) (started int, err error) {
+func (a *app) runWork(cmd *cobra.Command, c *config.Config, names, types []string) (done worker.Summary, err error) {
 	if err := handler.CanExec(); err != nil {
-		return 0, usage(err)
+		return done, usage(err)
 	}
 	i, err := connect(cmd.Context(), c)
 	if err != nil {
-		return 0, err
+		return done, err
 	}
 	defer i.close()
 	noteSeen(c)
+	a.mailBack(c, slices.Concat(names, types))
 	w, err := newWorker()
 	if err != nil {
-		return 0, err
+		return done, err
 	}
 	runners := a.newRunners(i, w.ID)
 	defer a.closeRunners(runners)
 	queues, unfit, err := i.workQueues(names, types, runners)
 	if err != nil {
-		return 0, err
+		return done, err
 	}
 	began := time.Now()
-	done, err := worker.Run(cmd.Context(), worker.Params{
+	done, err = worker.Run(cmd.Context(), worker.Params{
 		Queues: queues, Schedules: i.schedulesOf(queues), Options: i.Worker, Renewed: runners.guard.Extend, Unkilled: a.warnOfUnkilled,
 		Log: a.logger(), ID: w.ID, Host: w.Host, PID: w.PID,
 	})
@@ -128,7 +128,7 @@ func (a *app) runWork(cmd *cobra.Command, c *config.Config, names, types []strin
 	if a.mails(c) {
 		a.mailNews(cmd.Context(), i, took)
 	}
-	return done.Started, errors.Join(err, unfit)
+	return done, errors.Join(err, unfit)
 }
 
 // workQueues are the config's queues, or those named, with the handlers of the types wanted. Those whose tables can't be used

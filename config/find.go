@@ -9,6 +9,9 @@ import (
 	"syscall"
 )
 
+// Everywhere is the config that is found by whoever names none, whichever user and folder that is.
+const Everywhere = "/etc/hipq/hipq.yaml"
+
 // find reads the config file: the one that is named, else the first there is of the usual places. One that is there and
 // can't be read ends the search, so that no other is taken for it in silence.
 //
@@ -18,7 +21,7 @@ func find(file, dir string, env map[string]string) (path string, data []byte, sh
 	if file == "" && env["HIPQ_CONFIG"] != "" {
 		places, named = []string{env["HIPQ_CONFIG"]}, " (named by HIPQ_CONFIG)"
 	} else if file == "" {
-		places = usualPlaces(env)
+		places = Places(env)
 	}
 	if dir, err = filepath.Abs(dir); err != nil {
 		return "", nil, false, fmt.Errorf("find the working directory: %w", err)
@@ -44,7 +47,9 @@ func find(file, dir string, env map[string]string) (path string, data []byte, sh
 	return "", nil, false, fmt.Errorf("%w: looked for %s; write one there, or name it with --config or HIPQ_CONFIG", ErrNotFound, strings.Join(places, ", "))
 }
 
-func usualPlaces(env map[string]string) []string {
+// Places are where a config is looked for that nobody names, in this environment: the first there is. One that is not absolute is in
+// the working directory.
+func Places(env map[string]string) []string {
 	places := []string{"hipq.yaml"}
 	home := env["XDG_CONFIG_HOME"]
 	if !filepath.IsAbs(home) { // so the XDG specification wants it
@@ -56,5 +61,5 @@ func usualPlaces(env map[string]string) []string {
 	if home != "" {
 		places = append(places, filepath.Join(home, "hipq", "hipq.yaml"))
 	}
-	return append(places, "/etc/hipq/hipq.yaml")
+	return append(places, Everywhere)
 }

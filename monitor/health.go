@@ -26,7 +26,7 @@ func (s Severity) Rank() int { return max(0, slices.Index([]Severity{OK, Warning
 type Health struct {
 	// Severity is that of the worst finding.
 	Severity Severity `json:"severity"`
-	// Text says in one sentence that all is well, or what is worst.
+	// Text says in one sentence that all is well, or what is worst, and names what there is besides.
 	Text string `json:"text"`
 	// Findings are what is not well, the worst first.
 	Findings []Finding `json:"findings"`
@@ -55,6 +55,9 @@ const enoughAttempts = 20
 // Judge finds what in a state exceeds the limits. More than a limit is too much, as much is not.
 func (a Alert) Judge(s State) Health {
 	j := judgement{over: inWords(s.Over), most: s.Most}
+	if j.hours = j.over; !s.Until.IsZero() {
+		j.hours += " up to " + s.Until.UTC().Format("15:04 MST")
+	}
 	j.instance(a, s)
 	for _, t := range s.Types {
 		j.jobs(a.of(t.Queue, t.JobType), t)
@@ -65,15 +68,23 @@ func (a Alert) Judge(s State) Health {
 			Text: fmt.Sprintf("queue %s is left out: %s", q.Queue, q.Why),
 		})
 	}
-	slices.SortStableFunc(j.findings, func(a, b Finding) int { return cmp.Compare(b.Severity.Rank(), a.Severity.Rank()) })
+	slices.SortStableFunc(j.findings, func(a, b Finding) int {
+		return cmp.Or(cmp.Compare(b.Severity.Rank(), a.Severity.Rank()), cmp.Compare(slices.Index(urgent, a.What), slices.Index(urgent, b.What)),
+			cmp.Compare(b.Value, a.Value))
+	})
 	return j.health(s)
 }
 
+// urgent has what findings are of, the most urgent first: that nothing runs, that jobs wait or have failed, that they will, and what is
+// about the metrics alone.
+var urgent = []string{"no_tick_for", "left_out", "oldest_due", "failed", "error_rate", "backlog", "dead_workers", "wait_p95", "run_p95", "missed_hours"}
+
 // judgement is a verdict in the making.
 type judgement struct {
-	over     string
-	most     int64
-	findings []Finding
+	// over is how long the last hours are, hours the same with the time up to which they were taken.
+	over, hours string
+	most        int64
+	findings    []Finding
 }
 
 // verdict says how bad a value is, and which limit it exceeds.
@@ -135,7 +146,7 @@ func (j *judgement) jobs(a JobAlert, t TypeState) {
 	if ended := c.Finished + bad; ended >= enoughAttempts {
 		rate := float64(bad) / float64(ended)
 		limit("error_rate", a.ErrorRate, rate, "part", "%s of %d attempts in %s ended with an error: hipq activity --state error",
-			percent(rate), ended, j.over)
+			percent(rate), ended, j.hours)
 	}
 	limit("failed", a.Failed, float64(t.Failed), "jobs", "%s failed for good, still to be seen to: hipq failures %s",
 		ofJobs(t.Failed, j.most), t.Queue)
@@ -143,11 +154,11 @@ func (j *judgement) jobs(a JobAlert, t TypeState) {
 		inWords(t.OldestDue), t.Queue)
 	if c.Wait.P95MS != nil {
 		limit("wait_p95", a.WaitP95, seconds(*c.Wait.P95MS), "ms", "of 100 jobs that started in %s, 5 had waited for %s or more",
-			j.over, inWords(millis(*c.Wait.P95MS)))
+			j.hours, inWords(millis(*c.Wait.P95MS)))
 	}
 	if c.Run.P95MS != nil {
 		limit("run_p95", a.RunP95, seconds(*c.Run.P95MS), "ms", "of 100 attempts in %s, 5 took %s or more",
-			j.over, inWords(millis(*c.Run.P95MS)))
+			j.hours, inWords(millis(*c.Run.P95MS)))
 	}
 	limit("backlog", a.Backlog, float64(t.Backlog), "jobs", "%s due", areJobs(t.Backlog, j.most))
 }
@@ -187,8 +198,32 @@ func (j *judgement) health(s State) Health {
 	if n := len(j.findings) - critical; n > 0 {
 		counts = append(counts, plural(int64(n), "warning"))
 	}
-	h.Text = strings.Join(counts, ", ") + ": " + j.findings[0].Text
+	h.Text = strings.Join(counts, ", ") + ": " + j.findings[0].Text + others(j.findings[1:])
 	return h
+}
+
+// othersMost is how many findings besides the first a verdict names.
+const othersMost = 3
+
+// others says in short what else there is.
+func others(findings []Finding) string {
+	if len(findings) == 0 {
+		return ""
+	}
+	var names []string
+	for _, f := range findings[:min(len(findings), othersMost)] {
+		name := f.What
+		if f.JobType != nil {
+			name = *f.Queue + "/" + *f.JobType + " " + name
+		} else if f.Queue != nil {
+			name = *f.Queue + " " + name
+		}
+		names = append(names, name)
+	}
+	if len(findings) > othersMost {
+		names = append(names, "…")
+	}
+	return fmt.Sprintf("; and %d more: %s", len(findings), strings.Join(names, ", "))
 }
 
 // summary says in words how things stand where all is well.

@@ -75,11 +75,11 @@ func TestJudge(t *testing.T) {
 				{Queue: "mail", JobType: "send", Failed: 4, Backlog: 1e12}, // its queue's
 				{Queue: "other", JobType: "x", Failed: 1, Backlog: 9},      // the instance's
 			}
-		}, "warning backlog files/pack\nwarning failed mail/send\nwarning failed other/x", "2 jobs are due (warning above 1)"},
+		}, "warning failed mail/send\nwarning failed other/x\nwarning backlog files/pack", "4 jobs failed"},
 		{"the worst first", func(s *State, _ *Alert) {
 			s.DeadWorkers, s.MissedHours = 1, 30
 			s.Types = append(s.Types, TypeState{Queue: "mail", JobType: "z", Failed: 101, Backlog: 10_001})
-		}, "critical missed_hours\ncritical failed mail/z\nwarning dead_workers\nwarning backlog mail/z", "30 hours"},
+		}, "critical failed mail/z\ncritical missed_hours\nwarning backlog mail/z\nwarning dead_workers", "101 jobs"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s, a := well(), DefaultAlert()
@@ -118,9 +118,20 @@ func TestJudge(t *testing.T) {
 	}
 	s := well()
 	s.DeadWorkers, s.MissedHours = 1, 30
-	const says = "1 critical, 1 warning: 30 hours of the last week have no metrics: hipq monitor --missing takes them (critical above 24)"
+	const says = "1 critical, 1 warning: 30 hours of the last week have no metrics: hipq monitor --missing takes them (critical above 24)" +
+		"; and 1 more: dead_workers"
 	if got := DefaultAlert().Judge(s).Text; got != says {
 		t.Errorf("the verdict says %q, want %q", got, says)
+	}
+	s.Until, s.Types[0].Failed, s.Types[0].Counts.Errors = time.Date(2026, 3, 29, 0, 0, 0, 0, time.UTC), 5074, 400
+	s.LeftOut = []LeftOut{{"new", "no table"}}
+	h := DefaultAlert().Judge(s)
+	const full = "4 critical, 1 warning: queue new is left out: no table; and 4 more: mail/send failed, mail/send error_rate, missed_hours, …"
+	if h.Text != full {
+		t.Errorf("the verdict says %q, want %q", h.Text, full)
+	}
+	if rate := h.Findings[2].Text; !strings.Contains(rate, "attempts in 2h up to 00:00 UTC ended") {
+		t.Errorf("of the error rate it says %q", rate)
 	}
 }
 

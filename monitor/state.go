@@ -18,10 +18,14 @@ type State struct {
 	At time.Time
 	// Over is the length of the last hours; those of them that were taken are in the counts.
 	Over time.Duration
+	// Until is when the newest of them ends; zero if none was taken.
+	Until time.Time
 	// Most is up to how many jobs of a type were counted: a Backlog or a number of failed jobs that is more stands for any that is
 	// more. 0: all were.
-	Most  int64
-	Types []TypeState
+	Most int64
+	// Queues are all that can be measured.
+	Queues []string
+	Types  []TypeState
 	// LastTick is the last sign of life of any worker; zero if there never was one.
 	LastTick time.Time
 	// DeadWorkers are how many died in that time, or have, and nobody has found them yet.
@@ -59,7 +63,7 @@ func (m *Monitor) State(ctx context.Context, over time.Duration, most int64) (St
 		return State{}, err
 	}
 	s := State{At: now, Over: over, Most: most}
-	if s.Types, err = m.types(ctx, now, over, most); err != nil {
+	if err = m.types(ctx, &s); err != nil {
 		return s, err
 	}
 	workers := roster.New(m.db)
@@ -78,15 +82,15 @@ func (m *Monitor) State(ctx context.Context, over time.Duration, most int64) (St
 	return s, err
 }
 
-// types are the job types of which there is something to say, by queue and name.
-func (m *Monitor) types(ctx context.Context, now time.Time, over time.Duration, most int64) ([]TypeState, error) {
+// types finds the job types of which there is something to say, by queue and name.
+func (m *Monitor) types(ctx context.Context, s *State) error {
 	queues, err := m.usable(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	paused, err := m.paused(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	found := map[key]*TypeState{}
 	of := func(k key) *TypeState {
@@ -96,62 +100,63 @@ func (m *Monitor) types(ctx context.Context, now time.Time, over time.Duration, 
 		return found[k]
 	}
 	for _, q := range queues {
-		due, err := m.backlog(ctx, q, now, most)
+		s.Queues = append(s.Queues, q.Name)
+		due, err := m.backlog(ctx, q, s.At, s.Most)
 		if err != nil {
-			return nil, fmt.Errorf("measure the backlog of %s: %w", q.Name, err)
+			return fmt.Errorf("measure the backlog of %s: %w", q.Name, err)
 		}
 		for _, d := range due {
 			t := of(key{q.Name, d.JobType})
 			if t.Backlog += d.N; !d.Oldest.IsZero() {
-				t.OldestDue = max(t.OldestDue, now.Sub(d.Oldest.Time))
+				t.OldestDue = max(t.OldestDue, s.At.Sub(d.Oldest.Time))
 			}
 		}
-		failed, err := m.failed(ctx, q, most)
+		failed, err := m.failed(ctx, q, s.Most)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		for _, f := range failed {
 			of(key{q.Name, f.JobType}).Failed += f.N
 		}
 	}
-	last, err := m.lastHours(ctx, now, over)
+	last, until, err := m.lastHours(ctx, s.At, s.Over)
 	if err != nil {
-		return nil, err
+		return err
 	}
+	s.Until = until
 	for k, r := range last.rows {
 		if k != workersKey {
 			of(k).Counts = r.Counts
 		}
 	}
-	list := make([]TypeState, 0, len(found))
 	for _, k := range slices.SortedFunc(maps.Keys(found), func(a, b key) int {
 		return 2*strings.Compare(a.queue, b.queue) + strings.Compare(a.jobType, b.jobType)
 	}) {
-		list = append(list, *found[k])
+		s.Types = append(s.Types, *found[k])
 	}
-	return list, nil
+	return nil
 }
 
 // lastHours merges the last hours that were taken. There are none if the newest of them is older than all that are asked for:
-// that would be no news.
-func (m *Monitor) lastHours(ctx context.Context, now time.Time, over time.Duration) (metrics, error) {
-	hours := metrics{rows: map[key]*metric{}}
+// that would be no news. to is when the newest ends.
+func (m *Monitor) lastHours(ctx context.Context, now time.Time, over time.Duration) (hours metrics, to time.Time, err error) {
+	hours = metrics{rows: map[key]*metric{}}
 	last := lastComplete(now)
 	var newest engine.Time
-	err := m.db.GetContext(ctx, &newest, "SELECT "+m.db.TimeText("MAX(hour)")+" FROM "+m.db.Hours()+" WHERE hour > ? AND hour <= ?",
+	err = m.db.GetContext(ctx, &newest, "SELECT "+m.db.TimeText("MAX(hour)")+" FROM "+m.db.Hours()+" WHERE hour > ? AND hour <= ?",
 		engine.At(last.Add(-over)), engine.At(last))
 	if err != nil {
-		return hours, fmt.Errorf("find the last hour taken: %w", err)
+		return hours, to, fmt.Errorf("find the last hour taken: %w", err)
 	}
 	if newest.IsZero() {
-		return hours, nil
+		return hours, to, nil
 	}
-	to := newest.Add(time.Hour)
+	to = newest.Add(time.Hour)
 	err = m.eachHour(ctx, to.Add(-over), to, func(time.Time) metricOf { return hours.reader() })
 	for _, r := range hours.rows {
 		r.sum()
 	}
-	return hours, err
+	return hours, to, err
 }
 
 // paused are the queues that are.

@@ -69,7 +69,7 @@ func TestState(t *testing.T) {
 			take(t, m, hour.Add(-time.Duration(hours)*time.Hour), TakeOptions{})
 		}
 
-		want := State{Over: 2 * time.Hour, LastTick: now.Add(-30 * time.Second), DeadWorkers: 2, MissedHours: 1, Types: []TypeState{
+		want := State{Over: 2 * time.Hour, LastTick: now.Add(-30 * time.Second), DeadWorkers: 2, MissedHours: 1, Until: hour, Queues: []string{"mail", "report"}, Types: []TypeState{
 			{Queue: "mail", JobType: "pending", Counts: Counts{Failed: 1}},
 			{Queue: "mail", JobType: "send", Backlog: 1, OldestDue: time.Hour, Failed: 2, Counts: Counts{Failed: 1}},
 			{Queue: "report", JobType: "print", Paused: true, Failed: 1},

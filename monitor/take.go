@@ -97,8 +97,12 @@ func (m *Monitor) write(ctx context.Context, tx *engine.Tx, counted metrics, o T
 	if err != nil {
 		return fmt.Errorf("record the hour: %w", err)
 	}
-	if err := m.writeTicks(ctx, tx, counted.ticks); err != nil {
+	// a hand other than hipq's may have deleted the hour alone
+	if err := m.replaceTicks(ctx, tx, hour, counted.ticks); err != nil {
 		return err
+	}
+	if err := tx.Write(ctx, "DELETE FROM "+m.db.Metrics()+" WHERE hour = ?", hour); err != nil {
+		return fmt.Errorf("delete the metrics: %w", err)
 	}
 	return m.insert(ctx, tx, counted)
 }

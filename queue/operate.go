@@ -35,8 +35,8 @@ var (
 // clears the token, so a worker that has it locked doesn't start it.
 const notStarted = " AND state IN ('initial', 'retry')"
 
-// Cancel makes a job that has not started (or waits for its next attempt) final, with the error job.Cancelled. A row
-// inserted by plain SQL is taken in first; one that can't be a job ends with that reason.
+// Cancel makes a job that has not started (or waits for its next attempt) final, with the error job.Cancelled, and closes it, for
+// whoever cancels a job has seen to it. A row inserted by plain SQL is taken in first; one that can't be a job ends with that reason.
 // ErrStarted, ErrFinal or ErrNotFound if that can't be.
 func (q *Queue) Cancel(ctx context.Context, id int64) error {
 	refused, err := q.CancelMany(ctx, []int64{id})
@@ -71,12 +71,12 @@ func (q *Queue) cancel(ctx context.Context, tx *engine.Tx, j *job.Job) error {
 	if err := record.Entries(ctx, tx, q.db, append(entries, entry)); err != nil {
 		return err
 	}
-	_, err := tx.ExecContext(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET state = 'final', line = 'failed', error = ?, wake_time = NULL,"+
+	_, err := tx.ExecContext(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET state = 'final', line = 'closed', error = ?, wake_time = NULL,"+
 		" worker_id = 'NONE', lock_token = 'NONE', update_time = ? WHERE id = ?"+notStarted, job.Cancelled, engine.At(tx.Now), j.ID)
 	if err != nil {
 		return err
 	}
-	return q.discard(ctx, tx, job.LineFailed, []any{j.ID})
+	return q.discard(ctx, tx, job.LineClosed, []any{j.ID})
 }
 
 // CanCancel says whether Cancel, or Reschedule, would refuse a job as it is: ErrStarted or ErrFinal.

@@ -24,7 +24,8 @@ func (e *ClosedError) Error() string {
 // Retry enqueues a new job like a final one, for a final job never changes: same type, data, key, priority and so on, due at
 // once. Each is linked to the other, and if the old one has failed, it is closed.
 //
-// A job that was retried, or dismissed, is retried only with again: else the error is a *ClosedError. So it may be repeated
+// A job that was retried, or dismissed, is retried only with again: else the error is a *ClosedError. One that was cancelled is
+// retried without. So it may be repeated
 // without again, and by several at once. ErrNotFinal or ErrNotFound if it can't be, job.ErrInvalid if it was never fit to be a
 // job. If its key is taken by a job that is not final, that one's id comes back as a Duplicate, and nothing is changed.
 func (q *Queue) Retry(ctx context.Context, id int64, again bool) (Added, error) {
@@ -61,7 +62,7 @@ func CanRetry(j *job.Job, again bool) error {
 	switch {
 	case j.State != job.Final:
 		return ErrNotFinal
-	case !again && (j.RetriedAs != 0 || j.Line == job.LineClosed):
+	case !again && (j.RetriedAs != 0 || j.IsDismissed()):
 		return &ClosedError{j.RetriedAs}
 	}
 	return nil

@@ -70,6 +70,7 @@ func TestProceduresDecide(t *testing.T) {
 		g := s.one("job_grab", "w1", "emails", "foreign", 1)
 		s.call("job_start", "w1", "emails", g["id"], g["token"])
 		s.call("worker_register", "w2", nil, nil, nil)
+		s.hearOnly("w1", s.byKey("k"))
 		s.bury("w1")
 		s.upkeep()
 		s.wantState(s.byKey("k"), job.Error, "error", 1)
@@ -78,6 +79,7 @@ func TestProceduresDecide(t *testing.T) {
 		}
 		s.wantState(s.byKey("k"), job.Retry, "later", 1)
 		s.wantHistory(s.byKey("k"), "added/0 starting/1 error/1")
+		s.wantRan(s.byKey("k"), 38_500)
 		if list := s.refused("job_complete", "w1", "emails", g["id"], g["token"], nil); list != 31008 {
 			t.Errorf("%d", list)
 		}

@@ -123,8 +123,8 @@ func (p *purge) delete(ctx context.Context, line job.Line, ids []any, deleted *i
 // that failed, some may have been closed.
 func (q *Queue) deleteFinal(line job.Line, ids []any) (statement string, args []any) {
 	condition, lines := "t.line = ?", []any{line}
-	if line == job.LineFailed {
-		condition, lines = "t.line IN (?, ?)", []any{line, job.LineClosed}
+	if line != job.LineFinished {
+		condition, lines = "t.line IN (?, ?)", []any{job.LineFailed, job.LineClosed}
 	}
 	return q.db.DeleteByID(q.table, len(ids), condition), slices.Concat(ids, lines)
 }

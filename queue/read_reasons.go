@@ -216,7 +216,7 @@ func (w Why) full(f fullLane) Reason {
 	}
 	by := strings.Join(workers, "; ")
 	if f.Lane == "" {
-		return because("slots_full", "all %d slots of host %s are taken, by %s", f.Limit, f.Host, by)
+		return because("slots_full", "all %d slots of host %s are held, whether jobs run in them or not, by %s", f.Limit, f.Host, by)
 	}
 	return because("lane_full", "on %s, the concurrency %d of %s is used up, by %s", f.Host, f.Limit, f.Lane, by)
 }

@@ -167,7 +167,7 @@ func (q *Queue) conclude(j *job.Job, o job.Outcome, d *job.Decision, now time.Ti
 	switch {
 	case next.State == job.Retry:
 		entry.State = activity.Error
-	case next.Line == job.LineFailed:
+	case next.Line != job.LineFinished:
 		entry.State = activity.Failed
 	}
 	if entry.State != activity.Finished {
@@ -231,7 +231,8 @@ func (q *Queue) write(ctx context.Context, tx *engine.Tx, id int64, n rules.Next
 
 // discard deletes jobs that have just become final, if the queue doesn't keep such.
 func (q *Queue) discard(ctx context.Context, tx *engine.Tx, line job.Line, ids []any) error {
-	if (line != job.LineFinished || q.KeepFinished >= 0) && (line != job.LineFailed || q.KeepFailed >= 0) {
+	failed := line == job.LineFailed || line == job.LineClosed
+	if (line != job.LineFinished || q.KeepFinished >= 0) && (!failed || q.KeepFailed >= 0) {
 		return nil
 	}
 	statement, args := q.deleteFinal(line, ids)

@@ -88,6 +88,28 @@ func (s store) bury(worker string) {
 	s.exec("UPDATE shop_workers SET state = 'error' WHERE id = ?", worker)
 }
 
+// hearOnly has a worker be silent since 38.5 seconds after it started a job.
+func (s store) hearOnly(worker string, id int64) {
+	s.t.Helper()
+	s.exec("UPDATE shop_emails SET start_time = '2026-01-01 00:00:00.000000' WHERE id = ?", id)
+	s.exec("UPDATE shop_workers SET heartbeat = '2026-01-01 00:00:38.500000' WHERE id = ?", worker)
+}
+
+// wantRan wants that the one attempt of a job that ended in an error took so many milliseconds.
+func (s store) wantRan(id, ms int64) {
+	s.t.Helper()
+	n := 0
+	must[any](s.t)(nil, activity.New(s.db).Find(s.t.Context(), activity.Filter{JobID: id, State: activity.Error}, func(e activity.Entry) error {
+		if n++; e.RunMS != ms {
+			s.t.Errorf("it ran %d ms, want %d", e.RunMS, ms)
+		}
+		return nil
+	}))
+	if n != 1 {
+		s.t.Errorf("%d attempts ended in an error", n)
+	}
+}
+
 // newRound is a round of a worker that starts up to n jobs. It knows none of them from before, so it starts them strictly in
 // order.
 func (s store) newRound(worker string, n int, settle ...rounds.Settled) rounds.Round {
@@ -575,6 +597,7 @@ func TestReclaimFromADeadWorker(t *testing.T) {
 		s.upkeep()
 		s.wantState(added[0].ID, job.Running, "locked", 1)
 		s.wantState(added[1].ID, job.Initial, "locked", 0)
+		s.hearOnly("dead", added[0].ID)
 		s.bury("dead")
 		if got := s.do(s.newRound("dead", 9)).Started; len(got) != 0 {
 			s.t.Error("a worker that was declared dead started a job")
@@ -588,6 +611,8 @@ func TestReclaimFromADeadWorker(t *testing.T) {
 		if j := s.get(added[0].ID); !strings.HasPrefix(j.Error, "worker lost") {
 			s.t.Errorf("error is %q", j.Error)
 		}
+		// it ran as long as anything was heard of its worker, not until that was declared dead
+		s.wantRan(added[0].ID, 38_500)
 	})
 }
 
@@ -793,7 +818,7 @@ func TestCancel(t *testing.T) {
 
 		for _, id := range []int64{added[0].ID, added[2].ID, running[1].ID} {
 			must[any](s.t)(nil, s.Cancel(in, id))
-			if j := s.get(id); j.State != job.Final || j.Line != "failed" || j.Error != job.Cancelled {
+			if j := s.get(id); j.State != job.Final || j.Line != "closed" || j.IsDismissed() || j.Error != job.Cancelled {
 				s.t.Errorf("%+v", j)
 			}
 		}
@@ -825,7 +850,7 @@ func TestCancelWhatIsNew(t *testing.T) {
 		}
 		for n := range 2 {
 			id := s.nth(n + 1)
-			if j := s.wantState(id, job.Final, "failed", 0); j.Error != job.Cancelled || j.Priority != 100 || j.Timeout != 24*time.Hour {
+			if j := s.wantState(id, job.Final, "closed", 0); j.Error != job.Cancelled || j.Priority != 100 || j.Timeout != 24*time.Hour {
 				s.t.Errorf("%+v", j)
 			}
 			s.wantHistory(id, "added/0 cancelled/0")

@@ -30,18 +30,19 @@ func (q *Queue) reclaim(ctx context.Context, dead func(workerID string), met *[]
 		WorkerID string `db:"worker_id"`
 		Host     *string
 		PID      *string
+		Heard    engine.Time
 	}
 	// without locks, for those would be on the workers' rows too
 	join, missing := q.workers.Missing("j.worker_id")
-	query := "SELECT j.id, j.worker_id, d.host, d.pid FROM " + q.table + " j " + q.pick() + " " + join +
+	query := "SELECT j.id, j.worker_id, d.host, d.pid, d.heartbeat AS heard FROM " + q.table + " j " + q.pick() + " " + join +
 		" " + q.workers.Known("j.worker_id") + " WHERE j.line = 'locked' AND " + missing + " LIMIT ?"
 	if err := q.db.SelectContext(ctx, &found, query, reclaimMax); err != nil {
 		return false, fmt.Errorf("find the jobs of dead workers in %s: %w", q.Name, err)
 	}
-	byWorker, lost, known := map[string][]any{}, map[string]string{}, map[string]bool{}
+	byWorker, lost, known, wish := map[string][]any{}, map[string]string{}, map[string]bool{}, map[string]string{}
 	for _, f := range found {
 		byWorker[f.WorkerID], *met = append(byWorker[f.WorkerID], f.ID), append(*met, f.ID)
-		lost[f.WorkerID] = "worker lost: " + f.WorkerID
+		lost[f.WorkerID], wish[f.WorkerID] = "worker lost: "+f.WorkerID, job.LostWish(f.Heard.Time)
 		if f.Host != nil && f.PID != nil {
 			lost[f.WorkerID] += fmt.Sprintf(" (pid %s on %s)", *f.PID, *f.Host)
 			known[f.WorkerID] = true
@@ -52,7 +53,7 @@ func (q *Queue) reclaim(ctx context.Context, dead func(workerID string), met *[]
 		if dead != nil && known[worker] {
 			dead(worker)
 		}
-		n, err := q.reclaimFrom(ctx, worker, lost[worker], ids)
+		n, err := q.reclaimFrom(ctx, worker, lost[worker], wish[worker], ids)
 		if err != nil {
 			return false, fmt.Errorf("reclaim jobs of %s: %w", q.Name, err)
 		}
@@ -67,7 +68,7 @@ const backInLine = "line = CASE WHEN scheduled_run_time > ? THEN 'later' ELSE 'd
 	" wake_time = CASE WHEN scheduled_run_time > ? THEN scheduled_run_time ELSE NULL END"
 
 // reclaimFrom takes these jobs from a dead worker, but for those that another transaction holds: a later look finds them.
-func (q *Queue) reclaimFrom(ctx context.Context, worker, lost string, ids []any) (reclaimed int, err error) {
+func (q *Queue) reclaimFrom(ctx context.Context, worker, lost, wish string, ids []any) (reclaimed int, err error) {
 	if err := rules.CheckTransition(job.Running, job.Error); err != nil {
 		return 0, err
 	}
@@ -84,8 +85,8 @@ func (q *Queue) reclaimFrom(ctx context.Context, worker, lost string, ids []any)
 			return err
 		}
 		err = tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+
-			" SET state = 'error', line = 'error', error = ?, wish = 'NONE', suspect = 1, update_time = ?, worker_id = 'NONE'"+
-			where+" AND state = 'running'", append([]any{lost, now}, free...)...)
+			" SET state = 'error', line = 'error', error = ?, wish = ?, suspect = 1, update_time = ?, worker_id = 'NONE'"+
+			where+" AND state = 'running'", append([]any{lost, wish, now}, free...)...)
 		if err != nil {
 			return err
 		}

@@ -123,7 +123,7 @@ func TestWhyOfFullHosts(t *testing.T) {
 			engine.At(now.Add(-40*time.Second)), engine.At(now.Add(20*time.Second)))
 		s.exec("UPDATE shop_workers SET heartbeat = ?, lock_until = ?, slots = 1 WHERE id = 'b'", engine.At(now), engine.At(now.Add(time.Hour)))
 		why := must[queue.Why](t)(s.Why(t.Context(), id, queue.Asker{Handled: []string{"send"}, Concurrency: 4}))
-		want := regexp.MustCompile(`^\[{slots_full all 4 slots of host h are taken, by worker a \(pid 1\), silent for 4\ds: unless it comes back it is` +
+		want := regexp.MustCompile(`^\[{slots_full all 4 slots of host h are held, whether jobs run in them or not, by worker a \(pid 1\), silent for 4\ds: unless it comes back it is` +
 			` declared dead in [12]\ds; worker b \(pid 1\)}\]$`)
 		if got := fmt.Sprint(why.Reasons()); !want.MatchString(got) {
 			t.Error(got)

@@ -9,27 +9,44 @@ import (
 	"os/user"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 )
 
-// crontab is the check whether something starts a command of hipq for this user: a crontab, or a timer of systemd.
-func crontab(command, schedule string) func(context.Context, *patient) Finding {
+// crontab is the check whether something starts a command of hipq for this user, as it should: a crontab, or a timer of systemd.
+// often says of a line's schedule, its five fields, whether it is often enough.
+func crontab(command, schedule, often string, enough func(fields []string) bool) func(context.Context, *patient) Finding {
 	// hipq work, /usr/bin/hipq --config x work
-	runs := regexp.MustCompile(`(?:^|[\s/;&|('"])hipq(?:\s+--?\S+(?:[\s=]\S+)?)*?\s+` + command + `\b`)
+	runs := regexp.MustCompile(`(?:^|[\s;&|('"])((?:[^\s;&|('"]*/)?hipq)((?:\s+--?\S+(?:[\s=]\S+)?)*?\s+` + command + `)(?:\b|$)`)
 	return func(ctx context.Context, p *patient) Finding {
 		lines, err := p.crontabs(ctx)
+		var best *Finding
 		for _, line := range lines {
-			if runs.MatchString(line) {
-				return found(OK, line)
+			at := runs.FindStringSubmatchIndex(line.command)
+			if at == nil {
+				continue
 			}
+			f := line.judge(p, started{
+				before: line.command[:at[2]], program: line.command[at[2]:at[3]], after: line.command[at[4]:],
+				schedule: schedule, often: often, enough: enough(line.fields),
+			})
+			if best == nil || severity(f.Result) < severity(best.Result) { // the line of another config is not this one's
+				best = &f
+			}
+		}
+		if best != nil && best.Result == OK {
+			return *best
 		}
 		for _, timer := range p.timers() {
 			if strings.HasPrefix(filepath.Base(timer), "hipq-"+command) {
 				return found(OK, timer)
 			}
 		}
-		if err != nil {
+		switch {
+		case best != nil:
+			return *best
+		case err != nil:
 			return found(Unknown, err.Error())
 		}
 		return found(Warning, fmt.Sprintf("no crontab of this user, and no timer of systemd, has hipq %s", command)).
@@ -37,11 +54,29 @@ func crontab(command, schedule string) func(context.Context, *patient) Finding {
 	}
 }
 
+// lookAtMail looks for the program by which cron mails what a line says.
+func lookAtMail(ctx context.Context, p *patient) Finding {
+	lines, err := p.crontabs(ctx)
+	if !slices.ContainsFunc(lines, func(l cronLine) bool { return strings.Contains(l.command, "hipq") }) {
+		if err != nil {
+			return found(Unknown, err.Error())
+		}
+		return found(OK, "no crontab of this user has hipq")
+	}
+	for _, file := range p.Sendmail {
+		if isProgram(file) {
+			return found(OK, file)
+		}
+	}
+	return found(Warning, "there is no "+strings.Join(p.Sendmail, " and no ")+", by which cron mails: Debian's throws away what a line says then").
+		but("install a program that takes mail (msmtp-mta, postfix), or watch hipq with hipq monitor --check")
+}
+
 // crontabWithin is how long the crontab program may take.
 const crontabWithin = 5 * time.Second
 
 // crontabs are the lines by which cron starts something for this user.
-func (p *patient) crontabs(ctx context.Context) (lines []string, err error) {
+func (p *patient) crontabs(ctx context.Context) (lines []cronLine, err error) {
 	ctx, cancel := context.WithTimeout(ctx, crontabWithin)
 	defer cancel()
 	c := exec.CommandContext(ctx, "crontab", "-l")
@@ -53,39 +88,18 @@ func (p *patient) crontabs(ctx context.Context) (lines []string, err error) {
 	if err != nil {
 		err = fmt.Errorf("crontab -l: %w", err)
 	}
-	lines = entries(string(text))
+	lines = cronLines(string(text), "", "")
 	who, unknown := user.Current()
 	if unknown != nil {
 		return lines, errors.Join(err, unknown)
 	}
 	files, _ := filepath.Glob(filepath.Join(p.Etc, "cron.d", "*"))
 	for _, file := range append(files, filepath.Join(p.Etc, "crontab")) {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			continue // it isn't there, or not for this user to read
-		}
-		for _, line := range entries(string(text)) {
-			fields, place := strings.Fields(line), 5
-			if strings.HasPrefix(line, "@") {
-				place = 1
-			}
-			if len(fields) > place && fields[place] == who.Username {
-				lines = append(lines, file+": "+line)
-			}
+		if text, err := os.ReadFile(file); err == nil { // else it isn't there, or not for this user to read
+			lines = append(lines, cronLines(string(text), file, who.Username)...)
 		}
 	}
 	return lines, err
-}
-
-// entries are the lines of a crontab that start something: neither comments nor variables.
-func entries(text string) (lines []string) {
-	for line := range strings.Lines(text) {
-		line = strings.TrimSpace(line)
-		if line != "" && strings.ContainsAny(line[:1], "0123456789*@") {
-			lines = append(lines, line)
-		}
-	}
-	return lines
 }
 
 // timers are those of hipq's that systemd is to start, for all or for this user.

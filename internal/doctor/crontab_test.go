@@ -4,7 +4,10 @@ import (
 	"os"
 	"os/user"
 	"path/filepath"
+	"strings"
 	"testing"
+
+	"github.com/hipq/hipq/config"
 )
 
 // What starts hipq is found wherever it may stand for this user, and nowhere else.
@@ -13,21 +16,44 @@ func TestCrontab(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	const cron = "PATH={dir}/bin:/bin\nHIPQ_CONFIG={dir}/hipq.yaml\n"
 	for name, at := range map[string]struct {
 		own, cronD, timer string
 		result            Result
+		found, remedy     string
 	}{
-		"none":              {result: Warning},
-		"own":               {own: "PATH=/bin\n* * * * * hipq work --linger\n", result: OK},
-		"config before it":  {own: "@reboot /usr/local/bin/hipq --config /etc/x.yaml work\n", result: OK},
-		"behind another":    {own: "* * * * * cd /srv && hipq work >/dev/null\n", result: OK},
+		"none":              {result: Warning, found: "no crontab of this user", remedy: "* * * * * hipq work"},
+		"own":               {own: cron + "* * * * * hipq work --linger\n", result: OK},
+		"config before it":  {own: "* * * * * {dir}/bin/hipq --config {dir}/hipq.yaml work\n", result: OK},
+		"config behind it":  {own: "*/1 * * * * {dir}/bin/hipq work --config={dir}/hipq.yaml\n", result: OK},
+		"in its folder":     {own: "PATH={dir}/bin\n* * * * * cd {dir} && hipq work >/dev/null\n", result: OK},
+		"in the home":       {own: "PATH={dir}/bin\nHOME={dir}\n* * * * * hipq work\n", result: OK},
+		"set before it":     {own: "* * * * * PATH={dir}/bin HIPQ_CONFIG='{dir}/hipq.yaml' nice hipq work\n", result: OK},
+		"as somebody else":  {own: "* * * * * sudo -u hipq hipq work\n", result: OK},
+		"a shell's":         {own: "* * * * * PATH=$PATH:/opt HIPQ_CONFIG=$HOME/x.yaml hipq work\n", result: OK},
+		"the second is":     {own: "* * * * * hipq work\n" + cron + "* * * * * hipq work\n", result: OK},
 		"commented out":     {own: "# * * * * * hipq work\n", result: Warning},
 		"another command":   {own: "* * * * * hipq monitor\n* * * * * hipq workers\n", result: Warning},
 		"another program":   {own: "* * * * * nohipq work\n", result: Warning},
-		"cron.d":            {cronD: "* * * * *  " + who.Username + "  hipq work\n", result: OK},
-		"cron.d, another's": {cronD: "* * * * * nobody_else hipq work\n", result: Warning},
+		"cron.d":            {cronD: cron + "* * * * *  " + who.Username + "  hipq work\n", result: OK},
+		"cron.d, another's": {cronD: cron + "* * * * * nobody_else hipq work\n", result: Warning},
 		"timer":             {timer: "hipq-work@1.timer", result: OK},
 		"another timer":     {timer: "hipq-purge.timer", result: Warning},
+		"timer besides":     {own: "0 3 * * * hipq work\n", timer: "hipq-work@1.timer", result: OK},
+		"no PATH": {
+			own: "HIPQ_CONFIG={dir}/hipq.yaml\n* * * * * hipq work\n", result: Wrong,
+			found: "cron doesn't find hipq (its PATH is /usr/bin:/bin)", remedy: "above the line set PATH=",
+		},
+		"no program":     {own: cron + "* * * * * /opt/nosuch/hipq work\n", result: Wrong, found: "cron doesn't find /opt/nosuch/hipq", remedy: "or write /"},
+		"no config":      {own: "PATH={dir}/bin\nHOME=/nosuch\n* * * * * hipq work\n", result: Wrong, found: "it finds no config: ", remedy: "HIPQ_CONFIG={dir}/hipq.yaml"},
+		"missing one":    {own: cron + "* * * * * hipq work --config /etc/nosuch.yaml\n", result: Wrong, found: "no config: /etc/nosuch.yaml", remedy: "HIPQ_CONFIG="},
+		"another one":    {own: cron + "* * * * * hipq work --config {dir}/other.yaml\n", result: Warning, found: "its config is {dir}/other.yaml, and not {dir}/hipq.yaml", remedy: "HIPQ_CONFIG="},
+		"once a day":     {own: cron + "0 3 * * * hipq work\n", result: Warning, found: "it comes at 0 3 * * *, and not each minute", remedy: "begin with * * * * *"},
+		"at hours":       {own: cron + "* 9-17 * * * hipq work\n", result: Warning, found: "not each minute", remedy: "begin with"},
+		"at the start":   {own: cron + "@reboot hipq work\n", result: Warning, found: "not each minute", remedy: "begin with"},
+		"thrown away":    {own: cron + "* * * * * hipq work >/dev/null 2>&1\n", result: Warning, found: "is thrown away", remedy: "leave out the redirection"},
+		"mailed to none": {own: "MAILTO=\"\"\n" + cron + "* * * * * hipq work\n", result: Warning, found: "MAILTO is empty", remedy: "set MAILTO="},
+		"all of that":    {own: "MAILTO=\n0 3 * * * hipq work 2> /dev/null\n", result: Wrong, found: "MAILTO is empty, so nobody hears of a failure; what it says", remedy: "; leave out"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -37,22 +63,61 @@ func TestCrontab(t *testing.T) {
 				if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 					t.Fatal(err)
 				}
-				if err := os.WriteFile(path, []byte(text), mode); err != nil {
+				if err := os.WriteFile(path, []byte(strings.ReplaceAll(text, "{dir}", dir)), mode); err != nil {
 					t.Fatal(err)
 				}
 			}
 			write("crontab.txt", at.own, 0o600)
-			write("bin/crontab", "#!/bin/sh\ntest -s "+dir+"/crontab.txt && exec cat "+dir+"/crontab.txt\necho no crontab for you >&2\nexit 1\n", 0o700)
+			write("bin/crontab", "#!/bin/sh\ntest -s {dir}/crontab.txt && exec cat {dir}/crontab.txt\necho no crontab for you >&2\nexit 1\n", 0o700)
+			write("bin/hipq", "", 0o700)
+			write("hipq.yaml", "", 0o600)
+			write("other.yaml", "", 0o600)
 			write("etc/cron.d/hipq", at.cronD, 0o600)
 			if at.timer != "" {
 				write("etc/systemd/system/timers.target.wants/"+at.timer, "", 0o600)
 			}
 			t.Setenv("PATH", filepath.Join(dir, "bin")+":/usr/bin:/bin")
 			t.Setenv("XDG_CONFIG_HOME", dir)
-			f := crontab("work", "* * * * *")(t.Context(), &patient{Options: Options{Etc: filepath.Join(dir, "etc")}})
-			if f.Result != at.result || (f.Remedy == nil) != (f.Result == OK) {
-				t.Errorf("%+v", f)
+			p := &patient{Options: Options{Etc: filepath.Join(dir, "etc"), Config: &config.Config{File: filepath.Join(dir, "hipq.yaml")}}}
+			f := crontab("work", "* * * * *", "each minute", eachMinute)(t.Context(), p)
+			remedy := ""
+			if f.Remedy != nil {
+				remedy = *f.Remedy
+			}
+			if f.Result != at.result || (remedy == "") != (f.Result == OK) || !strings.Contains(f.Found, strings.ReplaceAll(at.found, "{dir}", dir)) ||
+				!strings.Contains(remedy, strings.ReplaceAll(at.remedy, "{dir}", dir)) {
+				t.Errorf("%+v, remedy %q", f, remedy)
 			}
 		})
+	}
+}
+
+// Without a program that takes mail, cron's output is gone.
+func TestCrontabMail(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"crontab", "sendmail"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\necho '* * * * * hipq work'\n"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("PATH", dir+":/usr/bin:/bin")
+	for sendmail, want := range map[string]Result{"sendmail": OK, "nosuch": Warning} {
+		p := &patient{Options: Options{Etc: dir, Sendmail: []string{"/nosuch/sendmail", filepath.Join(dir, sendmail)}}}
+		if f := lookAtMail(t.Context(), p); f.Result != want || (f.Remedy == nil) != (want == OK) {
+			t.Errorf("%s: %+v", sendmail, f)
+		}
+	}
+}
+
+// What becomes of the schedules.
+func TestOften(t *testing.T) {
+	for line, want := range map[string][2]bool{
+		"* * * * *": {true, true}, "*/1 * * * *": {true, true}, "5,20 * * * *": {false, true}, "* 3 * * *": {false, false},
+		"* * * * 1-5": {false, false}, "@hourly": {false, true}, "@daily": {false, false}, "@reboot": {false, false},
+	} {
+		l := cronLines(line+" hipq work", "", "")
+		if len(l) != 1 || eachMinute(l[0].fields) != want[0] || eachHour(l[0].fields) != want[1] || l[0].command != "hipq work" {
+			t.Errorf("%s: %+v", line, l)
+		}
 	}
 }

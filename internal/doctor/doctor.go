@@ -61,6 +61,8 @@ type Options struct {
 	Now func() time.Time
 	// Etc is the folder of the system's crontabs and systemd's units, /etc.
 	Etc string
+	// Sendmail are the places of the program by which cron mails.
+	Sendmail []string
 }
 
 // check is a thing to look at.
@@ -77,9 +79,10 @@ func checks(driver string) []check {
 	}
 	all = append(all,
 		check{"disk", lookAtDisk},
-		check{"crontab_work", crontab("work", "* * * * *")},
-		check{"crontab_monitor", crontab("monitor", "5,20,35,50 * * * *")},
-		check{"crontab_purge", crontab("purge", "0 4 1,15 * *")},
+		check{"crontab_work", crontab("work", "* * * * *", "each minute", eachMinute)},
+		check{"crontab_monitor", crontab("monitor", "5,20,35,50 * * * *", "each hour", eachHour)},
+		check{"crontab_purge", crontab("purge", "0 4 1,15 * *", "", ever)},
+		check{"crontab_mail", lookAtMail},
 		check{"database", lookAtDatabase},
 		check{"clock", lookAtClock},
 		check{"isolation", lookAtIsolation},

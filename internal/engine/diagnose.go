@@ -49,7 +49,7 @@ const highestID = "somebody has inserted a row with the highest id there is: doc
 func diagnoseMySQL(err *mysql.MySQLError) (Trouble, string) {
 	switch err.Number {
 	case 1044, 1045, 1142, 1143, 1227, 1698:
-		return Misconfigured, "check the user, the password and the grants of database.dsn; hipq init --print-grants prints the grants, also those of init"
+		return Misconfigured, "check the user, the password and the grants of database.dsn; hipq init --print-grants prints the grants: those of init, and those that come after it"
 	case 1049:
 		return Misconfigured, "create the database first: CREATE DATABASE … CHARACTER SET utf8mb4"
 	case erNoSuchTable, erNoSuchColumn, erNoSuchIndex:

@@ -73,6 +73,39 @@ func (b Board) Unsaid(ctx context.Context, what []string, now time.Time, every t
 	return slices.DeleteFunc(slices.Clone(what), func(w string) bool { return slices.Contains(said, w) }), nil
 }
 
+// Times are when some things, one at least, were said last, or done, as Note has it; what never was is not among them.
+func (b Board) Times(ctx context.Context, what []string) (map[string]time.Time, error) {
+	var rows []struct {
+		Notice string
+		Said   engine.Time `db:"said_time"`
+	}
+	args := make([]any, len(what))
+	for i := range what {
+		args[i] = what[i]
+	}
+	query := "SELECT notice, " + b.db.TimeColumns("said_time") + " FROM " + b.db.Notices() + " WHERE notice IN " + engine.In(len(what))
+	if err := b.db.SelectContext(ctx, &rows, query, args...); err != nil {
+		return nil, wrap(err)
+	}
+	times := map[string]time.Time{}
+	for _, r := range rows {
+		times[r.Notice] = r.Said.Time
+	}
+	return times, nil
+}
+
+// Note notes until when things have been done. It may be repeated.
+func (b Board) Note(ctx context.Context, what []string, until time.Time) error {
+	return wrap(b.db.Tx(ctx, func(tx *engine.Tx) error {
+		for _, w := range what {
+			if err := tx.Upsert(ctx, b.db.Notices(), []string{"notice"}, []any{w}, []string{"said_time"}, []any{engine.At(until)}); err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
+}
+
 func wrap(err error) error {
 	if err != nil {
 		err = fmt.Errorf("look whether it has been said: %w", err)

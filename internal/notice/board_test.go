@@ -43,3 +43,21 @@ func TestClaim(t *testing.T) {
 		}
 	})
 }
+
+// What was noted is known, and what never was is not.
+func TestTimes(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, driver, source string) {
+		b := notice.NewBoard(dbtest.Open(t, driver, source))
+		var until time.Time
+		for n := range 2 {
+			until = time.Date(2026, 11, 22, 3, n, 0, 0, time.UTC)
+			if err := b.Note(t.Context(), []string{"a", "b"}, until); err != nil {
+				t.Fatal(err)
+			}
+		}
+		times, err := b.Times(t.Context(), []string{"b", "c"})
+		if err != nil || len(times) != 1 || !times["b"].Equal(until) {
+			t.Errorf("%v, %v", times, err)
+		}
+	})
+}

@@ -45,15 +45,15 @@ func cached(what, key string) (string, error) {
 	return filepath.Join(cache, "hipq", what+"-"+uuid.NewSHA1(uuid.NameSpaceURL, []byte(key)).String()), nil
 }
 
-// Goes notes that a tick failed, and says since when they do, and whether this one is to say so. Two that fail at the same time
-// may both say it.
-func (o *Outage) Goes(now time.Time) (since time.Time, say bool, err error) {
+// Goes notes that a tick failed, at the latest from a time on, and says since when they do, and whether this one is to say so. Two
+// that fail at the same time may both say it.
+func (o *Outage) Goes(from, now time.Time) (since time.Time, say bool, err error) {
 	s, err := o.read()
 	if err != nil {
-		return now, true, err
+		return from, true, err
 	}
 	if s.Since.IsZero() || s.Since.After(now) {
-		s = state{Since: now}
+		s = state{Since: from}
 	}
 	if lately := now.Sub(s.Said); lately < 0 || lately >= SaidEvery {
 		s.Said, say = now, true
@@ -65,7 +65,8 @@ func (o *Outage) Goes(now time.Time) (since time.Time, say bool, err error) {
 	return s.Since, say, o.write(s)
 }
 
-// Ends notes that a tick did not fail. When none has for two minutes it says once from when to when they did; else these are zero.
+// Ends notes that a tick has found the database. When none has failed for two minutes it says once from when to when they did; else
+// these are zero.
 func (o *Outage) Ends(now time.Time) (since, over time.Time, err error) {
 	s, err := o.read()
 	if err != nil || s.Since.IsZero() {

@@ -20,7 +20,7 @@ func TestOutage(t *testing.T) {
 	begin := time.Date(2026, 11, 22, 3, 0, 0, 0, time.UTC)
 	goes := func(after time.Duration, wantSay bool, wantSince time.Time) {
 		t.Helper()
-		since, say, err := o.Goes(begin.Add(after))
+		since, say, err := o.Goes(begin.Add(after), begin.Add(after))
 		if err != nil || say != wantSay || !since.Equal(wantSince) {
 			t.Errorf("after %s: %s, %t, %v", after, since, say, err)
 		}
@@ -71,4 +71,8 @@ func TestOutage(t *testing.T) {
 	goes(time.Hour, true, later)
 	ends(time.Hour, never, never)
 	ends(time.Hour+2*time.Minute, later, later)
+	// one that was caught in its midst knows that it began before
+	if since, say, err := o.Goes(begin, later); err != nil || !say || !since.Equal(begin) {
+		t.Errorf("since %s, %t, %v", since, say, err)
+	}
 }

@@ -34,7 +34,9 @@ func After(j *job.Job, o job.Outcome, d *job.Decision, p job.RetryPolicy, loc *t
 		d = &byPolicy
 	}
 	if !d.Again {
-		n.Line = job.LineFailed
+		if n.Line = job.LineFailed; o.Verdict == job.Stopped {
+			n.Line = job.LineClosed // whoever cancelled it has seen to it
+		}
 		return n, CheckTransition(job.Error, job.Final)
 	}
 	n.State = job.Retry

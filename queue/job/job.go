@@ -3,6 +3,7 @@
 package job
 
 import (
+	"strings"
 	"time"
 
 	"github.com/hipq/hipq/internal/null"
@@ -92,8 +93,11 @@ func (j *Job) IsNew() bool { return j.Line == LineNew }
 // IsSent says whether the job is running elsewhere, and waits for an answer from there.
 func (j *Job) IsSent() bool { return j.Line == LineWaiting }
 
-// IsDismissed says whether the job has failed, and somebody has said that nothing is to be done about it.
-func (j *Job) IsDismissed() bool { return j.Line == LineClosed && j.RetriedAs == 0 }
+// IsDismissed says whether the job has failed, and somebody has said that nothing is to be done about it; of one that was cancelled
+// that goes without saying.
+func (j *Job) IsDismissed() bool {
+	return j.Line == LineClosed && j.RetriedAs == 0 && j.Error != Cancelled
+}
 
 // Ran is how long its attempt has taken until now.
 func (j *Job) Ran(now time.Time) time.Duration {
@@ -108,6 +112,11 @@ func (j *Job) Outcome(now time.Time) Outcome {
 	o := Outcome{Verdict: TryAgain, Error: j.Error, Ran: j.Ran(now)}
 	if j.Output != None {
 		o.Output = j.Output
+	}
+	if text, ok := strings.CutPrefix(j.Wish, lostAt); ok {
+		if heard, err := time.Parse(lostLayout, text); err == nil {
+			o.Ran = j.Ran(heard)
+		}
 	}
 	switch {
 	case j.Stopping:

@@ -25,6 +25,7 @@ const (
 	LineFinished Line = "finished"
 	// LineFailed: final with an error.
 	LineFailed Line = "failed"
-	// LineClosed: final with an error, and nothing is to be done about it any more: it was retried, or dismissed.
+	// LineClosed: final with an error, and nothing is to be done about it any more: it was retried, dismissed, or
+	// cancelled.
 	LineClosed Line = "closed"
 )

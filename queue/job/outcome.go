@@ -51,6 +51,18 @@ func (o Outcome) Reason() string {
 // wishNever is the wish never to be tried again. Else it is a delay, or none.
 const wishNever = "never"
 
+// lostAt is the beginning of the wish of an attempt that ended with its worker: until when that was heard of.
+const lostAt, lostLayout = "until ", "2006-01-02T15:04:05.000Z"
+
+// LostWish is what is kept in the place of a handler's wish of an attempt that ended with its worker, which was last heard of at a time:
+// it has run as long as that, for all that is known.
+func LostWish(heard time.Time) string {
+	if heard.IsZero() {
+		return None
+	}
+	return lostAt + heard.UTC().Format(lostLayout)
+}
+
 // Wish is what a handler wants, as it is kept with a job that waits for its retry decision: never to be tried again, or
 // after a delay.
 func (o Outcome) Wish() string {

@@ -146,6 +146,7 @@ func (w *worker) send(s *source, r round) {
 				s.unanswered = append(s.unanswered, r)
 				return w.trouble(err)
 			}
+			w.hear()
 			w.Log.Debug("settled and started", "queue", s.Name, "settled", len(r.Settle), "started", len(done.Started), "took", took)
 			w.land(s, r, done)
 			return nil

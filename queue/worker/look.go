@@ -171,6 +171,8 @@ func (w *worker) looked(sent time.Time, err error) error {
 	}
 	if err != nil {
 		w.looking, w.toLook, w.lookAt = false, nil, time.Time{}
+	} else {
+		w.hear()
 	}
 	return w.trouble(err)
 }

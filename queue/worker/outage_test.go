@@ -196,9 +196,15 @@ func TestTimeIsUpAndTheDatabaseIsSilent(t *testing.T) {
 	defer proxy.Resume()
 	began := time.Now()
 	g.let()
-	if _, err := r.end(); !errors.Is(err, schema.ErrNoAnswer) {
+	done, err := r.end()
+	if !errors.Is(err, schema.ErrNoAnswer) {
 		t.Errorf("the worker ends with %v", err)
-	} else if kind, _ := schema.Diagnose(err); kind != schema.TryLater {
+	}
+	// it says what is left behind, and since when
+	if done.Started != 1 || done.Unsettled() != 1 || done.Answered.IsZero() || done.Answered.After(time.Now().Add(-p.Grace)) {
+		t.Errorf("%+v", done)
+	}
+	if kind, _ := schema.Diagnose(err); kind != schema.TryLater {
 		t.Errorf("%v is not for later", err)
 	}
 	if took := time.Since(began); took > 30*time.Second {

@@ -21,6 +21,12 @@ var errWaited = errors.New("waited for the database in vain")
 // miss takes note of the last trouble with the database. It may be called at any time.
 func (w *worker) miss(err error) { w.missed.Store(&err) }
 
+// hear takes note that the database has answered. It may be called at any time.
+func (w *worker) hear() {
+	now := time.Now()
+	w.answered.Store(&now)
+}
+
 // unanswered is the error of a worker that had no time left to wait for the database: the last trouble that it had with it,
 // if that is what the engine said, and otherwise that there was no answer. That a context has ended is no trouble: the worker has
 // ended it.

@@ -48,6 +48,7 @@ func (w *worker) keepLock(ctx context.Context) {
 func (w *worker) hold(t time.Time) {
 	until := t.Add(w.LockFor - w.Grace - min(time.Second, w.LockFor/10))
 	w.heldUntil.Store(&until)
+	w.hear()
 }
 
 // lockContext is a handler's context that looks at the clock when it is asked: a process that was stopped and goes on may

@@ -27,7 +27,7 @@ func (s shop) stopJob(id int64, worker string) {
 
 func (s shop) wantCancelled(id int64, attempt int) {
 	s.t.Helper()
-	s.wantJob(s.emails, id, job.Final, "failed", job.Cancelled, attempt)
+	s.wantJob(s.emails, id, job.Final, "closed", job.Cancelled, attempt)
 	list := s.outcomes(s.emails, id)
 	if len(list) == 0 || list[len(list)-1].Error != job.Cancelled {
 		s.t.Errorf("the activity of job %d: %+v", id, list)

@@ -33,7 +33,12 @@ type Summary struct {
 	Started, Finished, Errors int
 	// Lost are the attempts that could not be settled because the lock was lost meanwhile.
 	Lost int
+	// Answered is when the database last answered a worker that ended because it didn't any more, by this host's clock; else zero.
+	Answered time.Time
 }
+
+// Unsettled is how many attempts have begun of whose outcome the worker could write nothing.
+func (s Summary) Unsettled() int { return s.Started - s.Finished - s.Errors }
 
 // ErrLockLost is the error of a worker that didn't renew its lock in time, and the cause that its handlers see: others take its
 // jobs.
@@ -98,6 +103,8 @@ type worker struct {
 	// nil if there was none.
 	quietSince time.Time
 	missed     atomic.Pointer[error]
+	// answered is when the database last did.
+	answered atomic.Pointer[time.Time]
 	// commits is how long the last round took.
 	commits time.Duration
 	summary Summary
@@ -186,8 +193,13 @@ func (w *worker) bounded(ctx context.Context, most time.Duration, do func(contex
 }
 
 // live registers the worker, lets begin start it off, and loops until it is done, under a lock that is renewed all the while.
-func (w *worker) live(ctx context.Context, begin func() error) (_ Summary, err error) {
-	defer func() { err = w.withUntended(w.withLeftOut(err)) }()
+func (w *worker) live(ctx context.Context, begin func() error) (done Summary, err error) {
+	defer func() {
+		if at := w.answered.Load(); at != nil && (errors.Is(err, schema.ErrNoAnswer) || errors.Is(err, roster.ErrLockLost)) {
+			done.Answered = *at
+		}
+		err = w.withUntended(w.withLeftOut(err))
+	}()
 	// what a job needs to be settled in order goes on when ctx has ended
 	work, stopWork := context.WithCancelCause(engine.Hearing(context.WithoutCancel(ctx), w.miss))
 	defer stopWork(nil)

@@ -9,15 +9,18 @@ BEGIN
   DECLARE v_windows, v_settings {text};
   DECLARE v_attempt, v_keep_finished, v_keep_failed BIGINT;
   DECLARE v_delay DOUBLE;
-  DECLARE v_opening DATETIME(6);
-  SELECT j.attempt, j.time_windows, j.scheduled_run_time INTO v_attempt, v_windows, p_time
+  DECLARE v_opening, v_heard DATETIME(6);
+  -- one that was lost ran until its worker was last heard of
+  SELECT j.attempt, j.time_windows, j.scheduled_run_time,
+    IF(j.wish LIKE 'until %', STR_TO_DATE(SUBSTR(j.wish, 7), '%Y-%m-%dT%H:%i:%s.%fZ'), NULL)
+  INTO v_attempt, v_windows, p_time, v_heard
   FROM {jobs} j FORCE INDEX (PRIMARY) WHERE j.id = p_id;
   SELECT q.settings, q.keep_finished, q.keep_failed INTO v_settings, v_keep_finished, v_keep_failed FROM {queues} q WHERE q.queue = '{queue}';
   SET p_state = 'final', v_line = 'finished';
   IF p_verdict = 'finished' THEN
     SET v_result = COALESCE(NULLIF(p_text, ''), 'NONE');
   ELSE
-    SET v_error = COALESCE(NULLIF(p_text, ''), '{no_reason}'), v_line = 'failed';
+    SET v_error = COALESCE(NULLIF(p_text, ''), '{no_reason}'), v_line = IF(p_verdict = 'cancelled', 'closed', 'failed');
     IF p_verdict = 'retry' AND v_attempt < JSON_EXTRACT(p_policy, '$.attempts') THEN
       CALL {job}$delay(p_policy, v_attempt, RAND(), v_delay);
       SET p_time = p_now + INTERVAL IF(p_after > 0, p_after, FLOOR(v_delay)) MICROSECOND;
@@ -28,11 +31,11 @@ BEGIN
     END IF;
   END IF;
   INSERT INTO {activity} (at, kind, state, queue, job_id, job_type, job_key, worker_id, host, pid, attempt, run_ms, error, output)
-  SELECT p_now, 'job', CASE v_line WHEN 'finished' THEN 'finished' WHEN 'failed' THEN 'failed' ELSE 'error' END, '{queue}',
+  SELECT p_now, 'job', CASE WHEN v_line = 'finished' THEN 'finished' WHEN v_line IN ('failed', 'closed') THEN 'failed' ELSE 'error' END, '{queue}',
     j.id, j.job_type, j.job_key, w.id, w.host, w.pid, j.attempt,
-    GREATEST(0, TIMESTAMPDIFF(MICROSECOND, j.start_time, p_now) DIV 1000), v_error, j.output
+    GREATEST(0, TIMESTAMPDIFF(MICROSECOND, j.start_time, COALESCE(v_heard, p_now)) DIV 1000), v_error, j.output
   FROM {jobs} j FORCE INDEX (PRIMARY) JOIN {workers} w ON w.id = p_worker WHERE j.id = p_id;
-  IF v_line = 'finished' AND v_keep_finished = 0 OR v_line = 'failed' AND v_keep_failed = 0 THEN
+  IF v_line = 'finished' AND v_keep_finished = 0 OR v_line IN ('failed', 'closed') AND v_keep_failed = 0 THEN
     DELETE FROM {jobs} WHERE id = p_id;
   ELSE
     UPDATE {jobs} FORCE INDEX (PRIMARY) SET suspect = IF(line = 'locked', 0, suspect), state = p_state, line = v_line, error = v_error, result = v_result, scheduled_run_time = p_time,

@@ -1,0 +1,172 @@
+package cmd
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hipq/hipq/activity"
+	"github.com/hipq/hipq/internal/fingerprint"
+	"github.com/hipq/hipq/internal/notice"
+	"github.com/hipq/hipq/internal/shell"
+	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/job"
+)
+
+const (
+	// lately is how long before a tick jobs may have failed for good without a tick that tells: some crontab lines apart.
+	lately = 5 * time.Minute
+	// lookedAgain is how long before the last look a tick begins to look: entries are there when they are committed.
+	lookedAgain = 30 * time.Second
+	// lookedLong is after how long a look is noted, for other ticks to go on from there; lookedWithin is how long it may take.
+	lookedLong, lookedWithin = 100 * time.Millisecond, 5 * time.Second
+	// mailedMost is how many new kinds of a queue's failures a tick tells apart, of kindsMost that there may be, and mailedWhole
+	// how many it tells in full. Those of a kind are counted among mailedAmong of the queue's newest jobs.
+	mailedMost, kindsMost, mailedWhole, mailedAmong = 50, 1000, 10, 100_000
+)
+
+// failedWay is a way in which jobs of a type failed.
+type failedWay struct{ jobType, fingerprint string }
+
+// mailFailures tells of jobs that failed for good since a time: of those of a kind once an hour. A look that took long
+// is noted, and the next one, on whichever host, goes on from there.
+func (a *app) mailFailures(ctx context.Context, i *instance, now, since time.Time) error {
+	queues, err := i.mailed()
+	if err != nil || len(queues) == 0 {
+		return err
+	}
+	board := notice.NewBoard(i.db)
+	since, noted, err := lookSince(ctx, board, queues, now, since)
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	newest, back, err := i.failedSince(ctx, queues, since)
+	if err != nil {
+		return err
+	}
+	took := time.Since(began)
+	told := 0
+	for _, q := range queues {
+		ways, err := untold(ctx, board, q, newest[q.Name], now)
+		if err != nil {
+			return err
+		}
+		whole := ways[:min(len(ways), max(mailedWhole-told, 0))]
+		if told += len(ways); len(whole) == 0 {
+			continue
+		}
+		if err := a.mailQueue(ctx, i, q, whole, newest[q.Name]); err != nil {
+			return err
+		}
+	}
+	switch {
+	case !back.IsZero():
+		a.say(fmt.Sprintf("so much has happened that only what failed since %s is known here; look: %s", i.local(back), i.command("hipq failures --since 1h")))
+	case told > mailedWhole:
+		a.say("jobs failed in other ways too; look: " + i.command("hipq failures --since 1h"))
+	}
+	if took >= lookedLong {
+		return board.Note(ctx, noted, now)
+	}
+	return nil
+}
+
+// lookSince is since when to look for what has failed in queues: a time, or if all of them have been looked at since, shortly before
+// that. noted are the notices of it.
+func lookSince(ctx context.Context, board notice.Board, queues []*queue.Queue, now, since time.Time) (_ time.Time, noted []string, err error) {
+	for _, q := range queues {
+		noted = append(noted, "looked for failed jobs of "+q.Name)
+	}
+	times, err := board.Times(ctx, noted)
+	looked := now
+	for _, n := range noted {
+		if t := times[n]; t.Before(looked) {
+			looked = t
+		}
+	}
+	if looked = looked.Add(-lookedAgain); looked.After(since) && len(times) > 0 {
+		since = looked
+	}
+	return since, noted, err
+}
+
+// failedSince are the ways in which jobs of queues failed for good since a time, with the newest entry of each, and how far back it
+// has looked if not all.
+func (i *instance) failedSince(ctx context.Context, queues []*queue.Queue, since time.Time) (newest map[string]map[failedWay]activity.Entry, back time.Time, err error) {
+	newest = map[string]map[failedWay]activity.Entry{}
+	for _, q := range queues {
+		newest[q.Name] = map[failedWay]activity.Entry{}
+	}
+	back, err = activity.New(i.db).Failed(ctx, since, lookedWithin, func(e activity.Entry) {
+		of := newest[e.Queue]
+		if of == nil || e.Error == job.Cancelled { // who has cancelled a job knows
+			return
+		}
+		w := failedWay{e.JobType, fingerprint.Of(e.Error)}
+		if _, ok := of[w]; !ok && len(of) < kindsMost {
+			of[w] = e
+		}
+	})
+	return newest, back, err
+}
+
+// untold are those ways in which jobs of a queue failed of which nobody has told for an hour, the latest first, and which the caller
+// has claimed to tell.
+func untold(ctx context.Context, board notice.Board, q *queue.Queue, newest map[failedWay]activity.Entry, now time.Time) (ours []failedWay, err error) {
+	if len(newest) == 0 {
+		return nil, nil
+	}
+	ways := slices.SortedFunc(maps.Keys(newest), func(a, b failedWay) int { return cmp.Compare(newest[b].ID, newest[a].ID) })
+	said := make([]string, len(ways))
+	for n, w := range ways {
+		said[n] = fmt.Sprintf("failed %s %s %s", q.Name, w.fingerprint, w.jobType)
+	}
+	left, err := board.Unsaid(ctx, said, now, mailedAgain)
+	if err != nil {
+		return nil, err
+	}
+	for n, w := range ways {
+		if len(ours) == mailedMost {
+			break
+		}
+		if !slices.Contains(left, said[n]) {
+			continue
+		}
+		claimed, err := board.Claim(ctx, said[n], now, mailedAgain)
+		if err != nil {
+			return nil, err
+		}
+		if claimed {
+			ours = append(ours, w)
+		}
+	}
+	return ours, nil
+}
+
+// mailQueue tells of these ways in which jobs of a queue failed: what, since when, how often, and what to do.
+func (a *app) mailQueue(ctx context.Context, i *instance, q *queue.Queue, ways []failedWay, newest map[failedWay]activity.Entry) error {
+	found, err := q.Failures(ctx, queue.Filter{Standing: queue.Failed, Among: mailedAmong})
+	if err != nil {
+		return err
+	}
+	for _, w := range ways {
+		of := q.Name + "/" + shell.Word(w.jobType)
+		at := slices.IndexFunc(found.Kinds, func(k queue.Failure) bool { return k.Type == w.jobType && k.Fingerprint == w.fingerprint })
+		if at < 0 { // discarded, or dismissed or tried again by now
+			e := newest[w]
+			a.say(fmt.Sprintf("a job of %s failed for good at %s: %s", of, i.local(e.At), e.Error),
+				"look: "+i.command(fmt.Sprintf("hipq activity --queue %s --type %s --state failed", q.Name, shell.Word(w.jobType))), i.runAs())
+			continue
+		}
+		k := failureOf(q, queue.Filter{Standing: queue.Failed}, found.Kinds[at])
+		a.say(fmt.Sprintf("%s of %s failed for good so far, since %s: %s", numbered(k.Jobs), of, i.maybe(k.First), orDash(k.Error)),
+			"look:  "+i.command(strings.Replace(k.Retry, "hipq retry", "hipq failures", 1)),
+			"retry: "+i.command(k.Retry)+"   # when the cause is mended", i.runAs())
+	}
+	return nil
+}

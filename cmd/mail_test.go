@@ -1,0 +1,56 @@
+package cmd
+
+import (
+	"bytes"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hipq/hipq/config"
+	"github.com/hipq/hipq/queue/worker"
+	"github.com/hipq/hipq/schema"
+)
+
+// TestMailOutage: what ticks say of an outage that has caught one of them, and those that come after it.
+func TestMailOutage(t *testing.T) {
+	cache := t.TempDir()
+	t.Setenv("HOME", cache)
+	t.Setenv("XDG_CACHE_HOME", cache)
+	var out bytes.Buffer
+	a := &app{err: &output{ctx: t.Context(), Writer: &out}, signals: &signals{}}
+	c := &config.Config{File: "/etc/hipq.yaml", Mail: true, Location: time.UTC}
+	at := time.Now().Add(-3 * time.Minute).Truncate(time.Second)
+	ends := func(done worker.Summary, err error, want ...string) {
+		t.Helper()
+		out.Reset()
+		if err = a.mailOutage(c, nil, done, err); !errors.As(err, new(unsaid)) {
+			a.report(exitTryLater, err, "")
+		}
+		said := out.String()
+		if len(want) == 0 && said != "" {
+			t.Errorf("it says %q", said)
+		}
+		for _, w := range want {
+			if !strings.Contains(said, w) {
+				t.Errorf("it says %q, without %q", said, w)
+			}
+		}
+	}
+	since := zonedTime(at, time.UTC)
+	ends(worker.Summary{Started: 5, Finished: 2, Errors: 1, Answered: at}, schema.ErrNoAnswer, "hipq: the database does not answer\n",
+		"  the database last answered at "+since+"; what became of 2 jobs could not be written: they count as lost with their worker, and run again",
+		"; hipq work has failed since "+since+"; this is said every 15 minutes")
+	ends(worker.Summary{}, schema.ErrNoAnswer)
+	// one that was caught says it all the same; of a lost lock another tick knows whether the database is there
+	ends(worker.Summary{Started: 1, Finished: 1, Answered: at}, schema.ErrNoAnswer, "the database last answered at "+since+"; hipq work has failed since "+since)
+	ends(worker.Summary{Started: 1, Answered: at}, worker.ErrLockLost, "what became of 1 job could not be written")
+	if strings.Contains(out.String(), "has failed since") {
+		t.Errorf("a lost lock is an outage: %s", &out)
+	}
+	// who has an answer, though no good one, says what it is
+	ends(worker.Summary{Started: 1}, schema.ErrHeld, schema.ErrHeld.Error()+"\n")
+	c.Mail = false
+	ends(worker.Summary{}, schema.ErrNoAnswer)
+	ends(worker.Summary{Started: 1, Answered: at}, schema.ErrNoAnswer, "what became of 1 job could not be written")
+}

@@ -1,0 +1,230 @@
+package doctor
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"os/user"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/hipq/hipq/config"
+)
+
+// severity orders results by how bad they are.
+func severity(r Result) int { return slices.Index([]Result{OK, Unknown, Warning, Wrong}, r) }
+
+// eachMinute, eachHour and ever are how often a line has to come, by its fields.
+func eachMinute(fields []string) bool {
+	return (fields[0] == "*" || fields[0] == "*/1") && eachHour(fields)
+}
+
+func eachHour(fields []string) bool {
+	return !slices.ContainsFunc(fields[1:], func(f string) bool { return f != "*" && f != "*/1" })
+}
+
+func ever([]string) bool { return true }
+
+// cronLine is a line by which cron starts something for this user.
+type cronLine struct {
+	// text is the line, behind the file that has it unless that is the user's own.
+	text string
+	// fields are the five of its schedule, command is what it starts, env the variables that the crontab has set above it.
+	fields  []string
+	command string
+	env     map[string]string
+}
+
+// started is the command of a line, cut where hipq is, and how often it should come.
+type started struct {
+	before, program, after string
+	schedule, often        string
+	enough                 bool
+}
+
+var (
+	// silenced has what throws away what a command says of its failures.
+	silenced = regexp.MustCompile(`2>>?\s*/dev/null|&>>?\s*/dev/null|>\s*/dev/null\s+2>&1`)
+	// elsewhere is what runs a command as somebody else, or somewhere else: what that finds there can't be seen from here.
+	elsewhere = regexp.MustCompile(`(?:^|[\s/;&|])(?:sudo|su|runuser|doas|ssh|docker|podman|chroot|systemd-run|env\s+-i)\s`)
+	folder    = regexp.MustCompile(`(?:^|[;&|]\s*)cd\s+(\S+)\s*(?:&&|;)`)
+	named     = regexp.MustCompile(`\s--config[\s=]+(\S+)`)
+)
+
+// judge says what of a line is not as it should be.
+func (l cronLine) judge(p *patient, s started) Finding {
+	f := found(OK, l.text)
+	var said, remedies []string
+	say := func(r Result, what, remedy string) {
+		if severity(r) > severity(f.Result) {
+			f.Result = r
+		}
+		said, remedies = append(said, what), append(remedies, remedy)
+	}
+	env := l.inline(s.before)
+	if !elsewhere.MatchString(s.before) {
+		dir := env["HOME"]
+		if at := folder.FindStringSubmatch(s.before); at != nil {
+			dir = at[1]
+		}
+		if !filepath.IsAbs(dir) {
+			dir = filepath.Join(env["HOME"], dir)
+		}
+		if !canRun(s.program, env["PATH"], dir) {
+			own := "/usr/local/bin/hipq"
+			if file, err := os.Executable(); err == nil {
+				own = file
+			}
+			say(Wrong, fmt.Sprintf("cron doesn't find %s (its PATH is %s)", s.program, env["PATH"]),
+				fmt.Sprintf("above the line set PATH=%s:/usr/bin:/bin, or write %s", filepath.Dir(own), own))
+		}
+		if known(dir) {
+			l.judgeConfig(p, s, env, dir, say)
+		}
+	}
+	if !s.enough {
+		say(Warning, "it comes at "+strings.Join(l.fields, " ")+", and not "+s.often, "let its line begin with "+s.schedule)
+	}
+	if mailTo, ok := l.env["MAILTO"]; ok && mailTo == "" {
+		say(Warning, "MAILTO is empty, so nobody hears of a failure", "above the line set MAILTO= to whom cron is to mail")
+	}
+	if silenced.MatchString(s.after) {
+		say(Warning, "what it says of a failure is thrown away", "leave out the redirection: success is silent")
+	}
+	if len(said) > 0 {
+		f.Found += "; " + strings.Join(said, "; ")
+	}
+	return f.but(strings.Join(remedies, "; "))
+}
+
+// judgeConfig says whether a line's hipq reads this config.
+func (l cronLine) judgeConfig(p *patient, s started, env map[string]string, dir string, say func(Result, string, string)) {
+	places := config.Places(env)
+	if at := named.FindStringSubmatch(s.after); at != nil {
+		places = []string{strings.Trim(at[1], `'"`)}
+	} else if env["HIPQ_CONFIG"] != "" {
+		places = []string{env["HIPQ_CONFIG"]}
+	}
+	if slices.ContainsFunc(places, func(place string) bool { return !known(place) }) {
+		return
+	}
+	remedy := "above the line set HIPQ_CONFIG=" + p.Config.File
+	for _, place := range places {
+		if !filepath.IsAbs(place) {
+			place = filepath.Join(dir, place)
+		}
+		its, err := os.Stat(place)
+		if err != nil {
+			continue
+		}
+		if own, err := os.Stat(p.Config.File); err == nil && !os.SameFile(own, its) {
+			say(Warning, "its config is "+place+", and not "+p.Config.File, remedy)
+		}
+		return
+	}
+	say(Wrong, "it finds no config: "+strings.Join(places, ", "), remedy)
+}
+
+// inline is the environment of a line's hipq: cron's own, what the crontab says, and what stands before the program.
+func (l cronLine) inline(before string) map[string]string {
+	env := map[string]string{"PATH": "/usr/bin:/bin", "HOME": "/"}
+	if who, err := user.Current(); err == nil {
+		env["HOME"] = who.HomeDir
+	}
+	for name, value := range l.env {
+		env[name] = value
+	}
+	for _, word := range strings.Fields(before) {
+		if name, value, ok := strings.Cut(word, "="); ok && variable.MatchString(word) {
+			env[name] = strings.Trim(value, `'"`)
+		}
+	}
+	return env
+}
+
+// known says whether a text means itself to a shell.
+func known(text string) bool { return !strings.ContainsAny(text, "$`~*") }
+
+// canRun says whether a program is there for who looks in path and stands in dir; where that can't be seen, it is.
+func canRun(program, path, dir string) bool {
+	if !known(program + path + dir) {
+		return true
+	}
+	var files []string
+	switch {
+	case filepath.IsAbs(program):
+		files = []string{program}
+	case strings.Contains(program, "/"):
+		files = []string{filepath.Join(dir, program)}
+	default:
+		for _, folder := range filepath.SplitList(path) {
+			files = append(files, filepath.Join(cmp.Or(folder, dir), program))
+		}
+	}
+	return slices.ContainsFunc(files, isProgram)
+}
+
+// isProgram says whether a file is there that somebody may run.
+func isProgram(file string) bool {
+	info, err := os.Stat(file)
+	return err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0
+}
+
+// variable is a line of a crontab that sets one.
+var variable = regexp.MustCompile(`^["']?([A-Za-z_][A-Za-z0-9_]*)["']?\s*=\s*(.*)$`)
+
+// shorthands have the fields that a word stands for.
+var shorthands = map[string]string{
+	"@hourly": "0 * * * *", "@daily": "0 0 * * *", "@midnight": "0 0 * * *", "@weekly": "0 0 * * 0", "@monthly": "0 0 1 * *",
+	"@yearly": "0 0 1 1 *", "@annually": "0 0 1 1 *", "@reboot": "@reboot - - - -",
+}
+
+// cronLines are the lines of a crontab that start something: neither comments nor variables. Those of a file of the system's, as
+// they have the name of a user, are those of this one.
+func cronLines(text, file, username string) (lines []cronLine) {
+	env := map[string]string{}
+	for line := range strings.Lines(text) {
+		line = strings.TrimSpace(line)
+		if set := variable.FindStringSubmatch(line); set != nil {
+			env[set[1]] = unquoted(set[2])
+			continue
+		}
+		if line == "" || !strings.ContainsAny(line[:1], "0123456789*@") {
+			continue
+		}
+		l := cronLine{text: line, env: map[string]string{}}
+		for name, value := range env {
+			l.env[name] = value
+		}
+		words, n := strings.Fields(line), 5
+		if short, ok := shorthands[words[0]]; ok {
+			l.fields, n = strings.Fields(short), 1
+		}
+		if file != "" {
+			if len(words) <= n || words[n] != username {
+				continue
+			}
+			n, l.text = n+1, file+": "+line
+		}
+		if len(words) <= n {
+			continue
+		}
+		if l.fields == nil {
+			l.fields = words[:5]
+		}
+		l.command = strings.Join(words[n:], " ")
+		lines = append(lines, l)
+	}
+	return lines
+}
+
+// unquoted is the value of a variable in a crontab.
+func unquoted(value string) string {
+	value = strings.TrimSpace(value)
+	if n := len(value); n >= 2 && (value[0] == '"' || value[0] == '\'') && value[n-1] == value[0] {
+		return value[1 : n-1]
+	}
+	return value
+}
