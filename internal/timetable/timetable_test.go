@@ -358,6 +358,31 @@ func TestChange(t *testing.T) {
 	})
 }
 
+// What another config has in the same queue, or this one had, is nothing to do: else each tick would be a busy one until it is purged.
+func TestOthersAreNothingToDo(t *testing.T) {
+	each(t, func(s *shop) {
+		s.have(of(s.t, "here", "@hourly"), of(s.t, "gone", "@hourly"))
+		s.tend()
+		s.have(s.all[0])
+		late := engine.At(s.now().Add(-time.Hour))
+		for _, row := range []string{"gone", "here"} { // the first of them is this one's no more
+			look, err := s.table.Look(s.t.Context())
+			if err != nil || look.Due || look.Wait > time.Hour {
+				s.t.Errorf("before %s is overdue: %+v, %v", row, look, err)
+			}
+			s.exec("UPDATE shop_schedules SET seen_until = ?, next_slot = ? WHERE name = ?", late, late, row)
+		}
+		if n := s.tend(); n != 1 {
+			s.t.Errorf("%d jobs", n)
+		}
+		s.once("here", 1)
+		s.have(of(s.t, "here", "@daily")) // as many as there were
+		if look, err := s.table.Look(s.t.Context()); err != nil || !look.Due {
+			s.t.Errorf("of a change: %+v, %v", look, err)
+		}
+	})
+}
+
 // With a key of its own a slot is left out while the job of an earlier one is not final.
 func TestOneAtATime(t *testing.T) {
 	each(t, func(s *shop) {
