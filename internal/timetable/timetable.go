@@ -148,8 +148,8 @@ func (r Row) Overdue(now time.Time) time.Duration {
 
 // Rows are all schedules of the instance, whoever's config they are in, by name.
 func (t *Timetable) Rows(ctx context.Context) (rows []Row, err error) {
-	query := "SELECT name, fingerprint, spec, queue, job_type, seen_until, next_slot, paused <> 0 AS paused, last_slot, last_job_id, last_time" +
-		" FROM " + t.db.Schedules() + " ORDER BY name"
+	query := "SELECT name, fingerprint, spec, queue, job_type, " + t.db.TimeColumns("seen_until", "next_slot", "last_slot", "last_time") +
+		", paused <> 0 AS paused, last_job_id FROM " + t.db.Schedules() + " ORDER BY name"
 	if err := t.db.SelectContext(ctx, &rows, query); err != nil {
 		return nil, fmt.Errorf("list the schedules: %w", err)
 	}

@@ -34,7 +34,11 @@ func each(t *testing.T, f func(s *shop)) {
 
 func openShop(t *testing.T, driver, source string, all ...schedule.Schedule) *shop {
 	t.Helper()
-	db := dbtest.Open(t, driver, source, "emails", "reports")
+	return shopIn(t, dbtest.Open(t, driver, source, "emails", "reports"), all...)
+}
+
+func shopIn(t *testing.T, db *schema.DB, all ...schedule.Schedule) *shop {
+	t.Helper()
 	s := &shop{t: t, db: db, queues: map[string]rounds.Queue{}}
 	for _, name := range []string{"emails", "reports"} {
 		q, err := queue.New(db, queue.Options{Name: name})
@@ -275,6 +279,32 @@ func TestTendUnanswered(t *testing.T) {
 			direct.once("hourly", 1)
 		})
 	}
+}
+
+// On an application's connections times are what they are, also those that no clock of theirs shows.
+func TestTendOnPool(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, driver, source string) {
+		dbtest.Open(t, driver, source, "emails", "reports")
+		db, err := schema.On(t.Context(), dbtest.Pool(t, driver, source), schema.Named("shop"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := shopIn(t, db, of(t, "hourly", "@hourly"))
+		s.tend()
+		s.exec("UPDATE shop_schedules SET seen_until = '2026-03-29 02:30:00.123456', next_slot = '2026-03-29 03:00:00.000000'")
+		if r := s.row("hourly"); r.SeenUntil.Format(time.RFC3339Nano) != "2026-03-29T02:30:00.123456Z" {
+			t.Error(r.SeenUntil)
+		}
+		if n := s.tend(); n != 1 {
+			t.Errorf("%d jobs", n)
+		}
+		if n := s.tend(); n != 0 {
+			t.Errorf("%d jobs", n)
+		}
+		if r := s.row("hourly"); !r.LastSlot.Equal(r.SeenUntil.Time) || !r.NextSlot.Equal(r.LastSlot.Add(time.Hour)) {
+			t.Errorf("%+v", r)
+		}
+	})
 }
 
 func TestMissed(t *testing.T) {
