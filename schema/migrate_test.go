@@ -1,8 +1,10 @@
 package schema_test
 
 import (
+	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/schema"
@@ -90,6 +92,29 @@ func TestInstanceLayout4(t *testing.T) {
 		}
 		if err := db.Check(t.Context(), emails); err != nil {
 			t.Error(err)
+		}
+	})
+}
+
+// A program that goes on for weeks notices that another hipq has migrated the tables.
+func TestCheckOnce(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, driver, source string) {
+		queues := []schema.Queue{{Name: "emails"}}
+		db := dbtest.Open(t, driver, source, "emails")
+		if err := db.CheckOnce(t.Context(), queues); err != nil {
+			t.Error(err)
+		}
+		if _, err := db.ExecContext(t.Context(), "UPDATE hipq_tables SET version = version + 100"); err != nil {
+			t.Fatal(err)
+		}
+		if err := db.CheckOnce(t.Context(), queues); err != nil {
+			t.Errorf("at once: %v", err)
+		}
+		db.Age(time.Minute)
+		for range 2 { // nor is it forgotten
+			if err := db.CheckOnce(t.Context(), queues); !errors.Is(err, schema.ErrNewer) {
+				t.Errorf("a minute later: %v", err)
+			}
 		}
 	})
 }
