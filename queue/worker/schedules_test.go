@@ -93,6 +93,36 @@ func TestSchedules(t *testing.T) {
 	})
 }
 
+// The job of a slot waits like any other: in a queue that is paused, and for its time window.
+func TestSchedulesWait(t *testing.T) {
+	suite(t, func(s shop) {
+		closed := s.hourly("closed", "emails")
+		closed.Job.Windows = s.closed()
+		var ran ledger
+		p := worker.Params{
+			Queues:    []worker.Queue{{Queue: s.emails, Handlers: all(ran.handle)}},
+			Schedules: []schedule.Schedule{s.hourly("open", "emails"), closed},
+		}
+		run := func() { must[worker.Summary](s.t)(worker.Run(s.t.Context(), p)) }
+		run()
+		s.unseen()
+		must[any](s.t)(nil, s.emails.Pause(s.t.Context(), true))
+		run()
+		if n := s.count("SELECT COUNT(*) FROM shop_emails WHERE state = 'initial'"); n != 2 || len(ran.jobs) != 0 {
+			s.t.Fatalf("of a paused queue %d jobs wait, %d ran", n, len(ran.jobs))
+		}
+		must[any](s.t)(nil, s.emails.Pause(s.t.Context(), false))
+		run()
+		if len(ran.jobs) != 1 || ran.jobs[0].Key[:5] != "open@" {
+			s.t.Errorf("%v ran", ran.jobs)
+		}
+		later := s.count("SELECT COUNT(*) FROM shop_emails WHERE job_key LIKE 'closed@%' AND line = 'later' AND scheduled_run_time > " + s.db.Now)
+		if later != 1 {
+			s.t.Error("the other one does not wait for its window")
+		}
+	})
+}
+
 // What keeps a schedule from being seen to is said, and keeps no job from being run.
 func TestSchedulesFail(t *testing.T) {
 	suite(t, func(s shop) {
