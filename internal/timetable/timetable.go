@@ -146,6 +146,34 @@ func (r Row) Overdue(now time.Time) time.Duration {
 	return max(0, now.Sub(r.NextSlot.Time))
 }
 
+// Late is a schedule that has a slot that has been waiting for a worker for longer than OverdueFor.
+type Late struct {
+	Schedule string
+	By       time.Duration
+}
+
+// Late are those of the timetable that are, and how many are paused.
+func (t *Timetable) Late(ctx context.Context) (late []Late, paused int, err error) {
+	rows, err := t.byName(ctx)
+	if err != nil {
+		return nil, 0, err
+	}
+	now, err := t.db.Clock(ctx)
+	if err != nil {
+		return nil, 0, err
+	}
+	for _, s := range t.schedules {
+		r := rows[s.Name]
+		if r.Paused {
+			paused++
+		}
+		if by := r.Overdue(now); by > OverdueFor {
+			late = append(late, Late{s.Name, by})
+		}
+	}
+	return late, paused, nil
+}
+
 // Rows are all schedules of the instance, whoever's config they are in, by name.
 func (t *Timetable) Rows(ctx context.Context) (rows []Row, err error) {
 	query := "SELECT name, fingerprint, spec, queue, job_type, " + t.db.TimeColumns("seen_until", "next_slot", "last_slot", "last_time") +
