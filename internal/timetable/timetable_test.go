@@ -70,6 +70,8 @@ func of(t testing.TB, name, spec string, change ...func(*schedule.Schedule)) sch
 	return s
 }
 
+func always() bool { return true }
+
 // tend is what a tick does; it gives how many jobs were enqueued.
 func (s *shop) tend() int {
 	s.t.Helper()
@@ -80,7 +82,7 @@ func (s *shop) tend() int {
 	if !look.Due {
 		return 0
 	}
-	done, err := s.table.Tend(s.t.Context(), s.queues)
+	done, err := s.table.Tend(s.t.Context(), s.queues, always)
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -473,7 +475,7 @@ func TestOthersGoOn(t *testing.T) {
 			}
 			defer s.once("b", 0)
 		}
-		done, err := s.table.Tend(context.WithoutCancel(s.t.Context()), s.queues)
+		done, err := s.table.Tend(context.WithoutCancel(s.t.Context()), s.queues, always)
 		if err != nil || !s.db.Lacks(done.Failed["a"], "reports") || done.Failed["c"] != nil {
 			s.t.Errorf("%+v, %v", done, err)
 		}
