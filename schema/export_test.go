@@ -1,6 +1,16 @@
 package schema
 
-import "time"
+import (
+	"context"
+	"time"
+
+	"github.com/jmoiron/sqlx"
+)
+
+// BeginMigration takes the lock of a migration; end gives it back.
+func (db *DB) BeginMigration(ctx context.Context, conn *sqlx.Conn) (end func(error) error, err error) {
+	return migration{db: db, conn: conn}.begin(ctx)
+}
 
 // QueueSteps are the statements of the versions of a queue's table, as Migrate runs them.
 func (db *DB) QueueSteps(queue string) ([][]string, error) {

@@ -1,10 +1,13 @@
 package schema_test
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/jmoiron/sqlx"
 
 	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/schema"
@@ -117,4 +120,26 @@ func TestCheckOnce(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Who gives up at the last moment leaves no transaction open in the pool.
+func TestMigrateGivenUp(t *testing.T) {
+	db := dbtest.Open(t, "sqlite", dbtest.SQLite(t), "emails")
+	conn, err := sqlx.NewDb(db.DB.DB, db.Name).Connx(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	end, err := db.BeginMigration(ctx, conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	if err := end(nil); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	if _, err := conn.ExecContext(t.Context(), "BEGIN IMMEDIATE; ROLLBACK"); err != nil {
+		t.Error(err)
+	}
 }
