@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hipq/hipq/internal/readable"
+	"github.com/hipq/hipq/internal/timetable"
 	"github.com/hipq/hipq/monitor"
 )
 
@@ -120,13 +121,20 @@ func checkLine(status, text, perfdata string) string {
 	return "HIPQ " + strings.ToUpper(status) + " - " + text + perfdata + "\n"
 }
 
-// state is how the instance is, with the queues that can't be used. Jobs of a type it counts up to most; 0 is all.
+// state is how the instance is, with the queues that can't be used and the schedules that nobody sees to. Jobs of a type it counts up to most; 0 is all.
 func (i *instance) state(ctx context.Context, most int64) (monitor.State, error) {
 	s, err := monitor.New(i.db).State(ctx, i.Alert.Over, most)
 	for name, why := range i.unfit {
 		s.LeftOut = append(s.LeftOut, monitor.LeftOut{Queue: name, Why: why.Error()})
 	}
 	slices.SortFunc(s.LeftOut, func(a, b monitor.LeftOut) int { return strings.Compare(a.Queue, b.Queue) })
+	if err != nil || len(i.Schedules) == 0 {
+		return s, err
+	}
+	late, _, err := timetable.New(i.db, i.Schedules).Late(ctx)
+	for _, l := range late {
+		s.Overdue = append(s.Overdue, monitor.Overdue{Schedule: l.Schedule, For: l.By, Within: timetable.OverdueFor})
+	}
 	return s, err
 }
 

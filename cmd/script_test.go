@@ -33,13 +33,30 @@ func TestMain(m *testing.M) {
 		// as nohup has it: what the tests start would ignore it too, and they hang up on it
 		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 	}
-	testscript.Main(m, map[string]func(){
+	testscript.Main(clean{m}, map[string]func(){
 		"hipq":         func() { os.Exit(cmd.Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) },
 		"sql":          func() { program(runSQL) },
 		"terminal":     func() { program(onTerminal) },
 		"tab":          func() { program(pressTab) },
 		"unprivileged": func() { program(unprivileged) },
 	})
+}
+
+// clean runs the tests with a cache that is gone afterwards: what hipq notes of a database belongs in nobody's own.
+type clean struct{ *testing.M }
+
+// Run implements testscript.TestingM.
+func (c clean) Run() int {
+	cache, err := os.MkdirTemp("", "hipq-cache-")
+	if err == nil {
+		err = os.Setenv("XDG_CACHE_HOME", cache)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer func() { _ = os.RemoveAll(cache) }()
+	return c.M.Run()
 }
 
 func program(run func(args []string) error) {

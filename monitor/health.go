@@ -38,7 +38,8 @@ type Finding struct {
 	// Queue and JobType say whose; nil where it isn't about a queue's jobs, or not about those of one type.
 	Queue   *string `json:"queue"`
 	JobType *string `json:"job_type"`
-	// What is the key of the limit in the config; or left_out, of a queue that can't be used.
+	// What is the key of the limit in the config; or left_out, of a queue that can't be used; or schedules, of those that nobody
+	// sees to.
 	What string `json:"what"`
 	// Value is more than Limit. Both are parts of 1 (error_rate), numbers, or milliseconds: what Unit says.
 	Value float64 `json:"value"`
@@ -68,6 +69,7 @@ func (a Alert) Judge(s State) Health {
 			Text: fmt.Sprintf("queue %s is left out: %s", q.Queue, q.Why),
 		})
 	}
+	j.schedules(s.Overdue)
 	slices.SortStableFunc(j.findings, func(a, b Finding) int {
 		return cmp.Or(cmp.Compare(b.Severity.Rank(), a.Severity.Rank()), cmp.Compare(slices.Index(urgent, a.What), slices.Index(urgent, b.What)),
 			cmp.Compare(b.Value, a.Value))
@@ -77,7 +79,9 @@ func (a Alert) Judge(s State) Health {
 
 // urgent has what findings are of, the most urgent first: that nothing runs, that jobs wait or have failed, that they will, and what is
 // about the metrics alone.
-var urgent = []string{"no_tick_for", "left_out", "oldest_due", "failed", "error_rate", "backlog", "dead_workers", "wait_p95", "run_p95", "missed_hours"}
+var urgent = []string{"no_tick_for", "left_out", "schedules", "oldest_due", "failed", "error_rate", "backlog", "dead_workers", "wait_p95", "run_p95",
+	"missed_hours",
+}
 
 // judgement is a verdict in the making.
 type judgement struct {
@@ -119,6 +123,19 @@ func (j *judgement) instance(a Alert, s State) {
 		fmt.Sprintf("%s died in the last %s: hipq activity --state error says which", plural(s.DeadWorkers, "worker"), j.over))
 	limit("missed_hours", a.MissedHours, float64(s.MissedHours), "hours",
 		fmt.Sprintf("%s of the last week have no metrics: hipq monitor --missing takes them", plural(int64(s.MissedHours), "hour")))
+}
+
+// schedules judges those that are overdue, all of them as one: whoever sees to one sees to all.
+func (j *judgement) schedules(overdue []Overdue) {
+	if len(overdue) == 0 {
+		return
+	}
+	worst := slices.MaxFunc(overdue, func(a, b Overdue) int { return cmp.Compare(a.For, b.For) })
+	j.find(finding(Finding{
+		Severity: Warning, What: "schedules", Value: worst.For.Seconds(), Limit: worst.Within.Seconds(), Unit: "ms",
+		Text: fmt.Sprintf("nobody sees to slots of %s that are due, of %s for %s: hipq schedules; does hipq work run with this config?",
+			plural(int64(len(overdue)), "schedule"), worst.Schedule, inWords(worst.For)),
+	}))
 }
 
 // jobs judges the jobs of one type.

@@ -35,6 +35,14 @@ type State struct {
 	MissedHours int
 	// LeftOut are queues that can't be used, for the caller to fill in.
 	LeftOut []LeftOut
+	// Overdue are schedules with a slot that no worker sees to, for the caller to fill in, who knows the config's.
+	Overdue []Overdue
+}
+
+// Overdue is a schedule with a slot that has been waiting for a worker for so long, when it should be less than Within.
+type Overdue struct {
+	Schedule    string
+	For, Within time.Duration
 }
 
 // LeftOut is a queue that can't be used, and why.

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/go-sql-driver/mysql"
 
@@ -53,7 +54,8 @@ func (db *DB) check(ctx context.Context, units []unit) error {
 	return nil
 }
 
-// CheckOnce is Check, but for what was found fit before, by Check or Migrate: so what it costs it costs once.
+// CheckOnce is Check, but for what was found fit in the last minute, by Check or Migrate: so what it costs, who begins several
+// things at once pays once, and a program that goes on for weeks notices an upgrade all the same.
 func (db *DB) CheckOnce(ctx context.Context, queues []Queue) error {
 	units, err := db.units(queues)
 	if err != nil || db.fit.all(units) {
@@ -62,10 +64,13 @@ func (db *DB) CheckOnce(ctx context.Context, queues []Queue) error {
 	return db.check(ctx, units)
 }
 
-// fit remembers which units were found fit.
+// fitFor is how long what was found fit is taken to be so.
+const fitFor = time.Minute
+
+// fit remembers when units were found fit.
 type fit struct {
 	mu    sync.Mutex
-	units map[unitKey]bool
+	units map[unitKey]time.Time
 }
 
 // unitKey is a queue with its order, or the instance.
@@ -78,15 +83,21 @@ func (f *fit) note(u unit, is bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.units == nil {
-		f.units = map[unitKey]bool{}
+		f.units = map[unitKey]time.Time{}
 	}
-	f.units[unitKey{u.queue, u.order}] = is
+	delete(f.units, unitKey{u.queue, u.order})
+	if is {
+		f.units[unitKey{u.queue, u.order}] = time.Now()
+	}
 }
 
 func (f *fit) all(units []unit) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return !slices.ContainsFunc(units, func(u unit) bool { return !f.units[unitKey{u.queue, u.order}] })
+	return !slices.ContainsFunc(units, func(u unit) bool {
+		at, known := f.units[unitKey{u.queue, u.order}]
+		return !known || time.Since(at) >= fitFor
+	})
 }
 
 // Versions gives the versions of the layouts that are on record, by table, of the instance's tables and of these queues'. Those

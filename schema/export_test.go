@@ -1,5 +1,17 @@
 package schema
 
+import (
+	"context"
+	"time"
+
+	"github.com/jmoiron/sqlx"
+)
+
+// BeginMigration takes the lock of a migration; end gives it back.
+func (db *DB) BeginMigration(ctx context.Context, conn *sqlx.Conn) (end func(error) error, err error) {
+	return migration{db: db, conn: conn}.begin(ctx)
+}
+
 // QueueSteps are the statements of the versions of a queue's table, as Migrate runs them.
 func (db *DB) QueueSteps(queue string) ([][]string, error) {
 	units, err := db.units([]Queue{{Name: queue}})
@@ -11,3 +23,10 @@ func (db *DB) QueueSteps(queue string) ([][]string, error) {
 
 // ChangeOrder are the statements that give a table another order.
 func (db *DB) ChangeOrder(table string, from, to Order) []string { return db.setOrder(table, from, to) }
+
+// Age makes what was found fit so much older.
+func (db *DB) Age(d time.Duration) {
+	for u, at := range db.fit.units {
+		db.fit.units[u] = at.Add(-d)
+	}
+}

@@ -1,6 +1,7 @@
 package schema
 
 import (
+	"cmp"
 	"context"
 	"embed"
 	"errors"
@@ -210,12 +211,15 @@ func (m migration) begin(ctx context.Context) (end func(error) error, err error)
 	if m.db.Name == engine.SQLite.Name {
 		err := m.write(ctx, "BEGIN IMMEDIATE")
 		return func(failed error) error {
-			if failed != nil {
-				_, err := m.conn.ExecContext(context.WithoutCancel(ctx), "ROLLBACK")
-				return err
+			var err error
+			if failed == nil {
+				if _, err = m.conn.ExecContext(ctx, "COMMIT"); err == nil {
+					return nil
+				}
 			}
-			_, err := m.conn.ExecContext(ctx, "COMMIT")
-			return err
+			// also when ctx has ended before the commit: the pool must not have the connection with the file locked
+			_, undone := m.conn.ExecContext(context.WithoutCancel(ctx), "ROLLBACK")
+			return cmp.Or(err, undone)
 		}, err
 	}
 	const lock = "SELECT COALESCE(GET_LOCK(CONCAT('hipq.', LEFT(SHA2(DATABASE(), 256), 16)), 60), 0)"

@@ -1,8 +1,13 @@
 package schema_test
 
 import (
+	"context"
+	"errors"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/jmoiron/sqlx"
 
 	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/schema"
@@ -92,4 +97,49 @@ func TestInstanceLayout4(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// A program that goes on for weeks notices that another hipq has migrated the tables.
+func TestCheckOnce(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, driver, source string) {
+		queues := []schema.Queue{{Name: "emails"}}
+		db := dbtest.Open(t, driver, source, "emails")
+		if err := db.CheckOnce(t.Context(), queues); err != nil {
+			t.Error(err)
+		}
+		if _, err := db.ExecContext(t.Context(), "UPDATE hipq_tables SET version = version + 100"); err != nil {
+			t.Fatal(err)
+		}
+		if err := db.CheckOnce(t.Context(), queues); err != nil {
+			t.Errorf("at once: %v", err)
+		}
+		db.Age(time.Minute)
+		for range 2 { // nor is it forgotten
+			if err := db.CheckOnce(t.Context(), queues); !errors.Is(err, schema.ErrNewer) {
+				t.Errorf("a minute later: %v", err)
+			}
+		}
+	})
+}
+
+// Who gives up at the last moment leaves no transaction open in the pool.
+func TestMigrateGivenUp(t *testing.T) {
+	db := dbtest.Open(t, "sqlite", dbtest.SQLite(t), "emails")
+	conn, err := sqlx.NewDb(db.DB.DB, db.Name).Connx(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	end, err := db.BeginMigration(ctx, conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	if err := end(nil); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	if _, err := conn.ExecContext(t.Context(), "BEGIN IMMEDIATE; ROLLBACK"); err != nil {
+		t.Error(err)
+	}
 }

@@ -13,8 +13,8 @@ import (
 
 // Encode makes a text of a value: a string is itself, and all else JSON; what is null there is None.
 func Encode[T any](v T) (string, error) {
-	if text, ok := any(v).(string); ok {
-		return text, nil
+	if text, ok := any(&v).(*string); ok { // and not what an interface holds, which nobody could tell from JSON
+		return *text, nil
 	}
 	var text bytes.Buffer
 	e := json.NewEncoder(&text)

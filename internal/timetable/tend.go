@@ -22,8 +22,9 @@ type Tended struct {
 // Tend does what a look has found: makes new schedules known, has changed ones begin anew, and enqueues the jobs of slots that are
 // due, into queues of these names. Each schedule has a transaction of its own, in which the row that says up to when its slots are
 // seen to is written and the jobs are enqueued; the row's old value is the condition. So each slot has its job once, whoever
-// else is at it, whether a commit is answered or not; and Tend may be called by any number of workers at once, and again.
-func (t *Timetable) Tend(ctx context.Context, queues map[string]rounds.Queue) (done Tended, err error) {
+// else is at it, whether a commit is answered or not; and Tend may be called by any number of workers at once, and again. Before
+// each schedule goesOn is asked; where it doesn't, the others are due as before.
+func (t *Timetable) Tend(ctx context.Context, queues map[string]rounds.Queue, goesOn func() bool) (done Tended, err error) {
 	rows, failed, err := t.Learn(ctx)
 	if err != nil {
 		return done, err
@@ -37,6 +38,9 @@ func (t *Timetable) Tend(ctx context.Context, queues map[string]rounds.Queue) (d
 		r, ok := rows[s.Name]
 		if !ok || r.Paused || r.NextSlot.After(now) || r.Fingerprint != fingerprint(s) {
 			continue
+		}
+		if !goesOn() {
+			break
 		}
 		n, err := t.take(ctx, s, r, queues[s.Queue])
 		if ctx.Err() != nil {

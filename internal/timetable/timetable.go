@@ -5,9 +5,9 @@ package timetable
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"hash/fnv"
+	"slices"
 	"time"
 
 	"github.com/hipq/hipq/internal/engine"
@@ -46,7 +46,9 @@ func zoneOf(s schedule.Schedule) *time.Location { return cmp.Or(s.Location, time
 // fingerprint is that of what the table says of a schedule.
 func fingerprint(s schedule.Schedule) int64 {
 	h := fnv.New32a()
-	_ = json.NewEncoder(h).Encode([]string{s.Name, SpecOf(s), s.Queue, s.Job.Type})
+	for _, part := range []string{s.Name, s.Spec.String(), zoneOf(s).String(), s.Queue, s.Job.Type} {
+		_, _ = h.Write(append([]byte(part), 0)) // a hash takes all
+	}
 	return int64(h.Sum32())
 }
 
@@ -69,29 +71,51 @@ type Look struct {
 // for else nothing would be due until the clock is there again. What is nearer is left alone, so that no slot is there twice.
 const ahead = time.Hour
 
-// Look asks what there is to do, in one round trip, whatever the number of schedules.
+// Look asks what there is to do, in one round trip, whatever the number of schedules; in two, as long as the table has schedules of
+// these queues that are of other configs.
 func (t *Timetable) Look(ctx context.Context) (Look, error) {
 	if len(t.schedules) == 0 {
 		return Look{Wait: time.Hour}, nil
 	}
-	var all struct {
-		N, Sum            int64
-		First, Until, Now engine.Time
+	all, err := t.sumUp(ctx, "queue IN "+engine.In(len(t.queues)), t.queues)
+	if err == nil && !t.knows(all) {
+		prints := make([]any, len(t.schedules))
+		for i, s := range t.schedules {
+			prints[i] = fingerprint(s)
+		}
+		all, err = t.sumUp(ctx, "queue IN "+engine.In(len(t.queues))+" AND fingerprint IN "+engine.In(len(prints)), slices.Concat(t.queues, prints))
 	}
-	query := "SELECT COUNT(*) AS n, COALESCE(SUM(fingerprint), 0) AS sum, MIN(next_slot) AS first," +
-		" MAX(seen_until) AS until, CAST(" + t.db.Now + " AS CHAR) AS now FROM " + t.db.Schedules() + " " + t.db.Index(t.db.Schedules(), "look") + " WHERE queue IN " + engine.In(len(t.queues))
-	if err := t.db.GetContext(ctx, &all, query, t.queues...); err != nil {
+	if err != nil {
 		return Look{}, fmt.Errorf("look for due schedules: %w", err)
 	}
 	now := all.Now.Time
-	changed := all.N != int64(len(t.schedules)) || all.Sum != t.sum
 	switch {
-	case changed, all.Until.After(now.Add(ahead)), !all.First.IsZero() && !all.First.After(now):
+	case !t.knows(all), all.Until.After(now.Add(ahead)), !all.First.IsZero() && !all.First.After(now):
 		return Look{Due: true}, nil
 	case all.First.IsZero():
 		return Look{Wait: time.Hour}, nil
 	}
 	return Look{Wait: all.First.Sub(now)}, nil
+}
+
+// sum is some rows of the table in short.
+type sum struct {
+	// N is how many there are, Prints the sum of their fingerprints.
+	N, Prints int64
+	// First is the first of their next slots, Until the latest time up to which one's slots are seen to.
+	First, Until engine.Time
+	// Now is the database's clock.
+	Now engine.Time
+}
+
+// knows says whether rows are those of the schedules, as the config has them.
+func (t *Timetable) knows(s sum) bool { return s.N == int64(len(t.schedules)) && s.Prints == t.sum }
+
+func (t *Timetable) sumUp(ctx context.Context, where string, args []any) (s sum, err error) {
+	query := "SELECT COUNT(*) AS n, COALESCE(SUM(fingerprint), 0) AS prints, " + t.db.TimeText("MIN(next_slot)") + " AS first, " +
+		t.db.TimeText("MAX(seen_until)") + " AS until, " + t.db.TimeText(t.db.Now) + " AS now FROM " + t.db.Schedules() + " " +
+		t.db.Index(t.db.Schedules(), "look") + " WHERE " + where
+	return s, t.db.GetContext(ctx, &s, query, args...)
 }
 
 // Row is a schedule as the table has it.
@@ -123,10 +147,38 @@ func (r Row) Overdue(now time.Time) time.Duration {
 	return max(0, now.Sub(r.NextSlot.Time))
 }
 
+// Late is a schedule that has a slot that has been waiting for a worker for longer than OverdueFor.
+type Late struct {
+	Schedule string
+	By       time.Duration
+}
+
+// Late are those of the timetable that are, and how many are paused.
+func (t *Timetable) Late(ctx context.Context) (late []Late, paused int, err error) {
+	rows, err := t.byName(ctx)
+	if err != nil {
+		return nil, 0, err
+	}
+	now, err := t.db.Clock(ctx)
+	if err != nil {
+		return nil, 0, err
+	}
+	for _, s := range t.schedules {
+		r := rows[s.Name]
+		if r.Paused {
+			paused++
+		}
+		if by := r.Overdue(now); by > OverdueFor {
+			late = append(late, Late{s.Name, by})
+		}
+	}
+	return late, paused, nil
+}
+
 // Rows are all schedules of the instance, whoever's config they are in, by name.
 func (t *Timetable) Rows(ctx context.Context) (rows []Row, err error) {
-	query := "SELECT name, fingerprint, spec, queue, job_type, seen_until, next_slot, paused <> 0 AS paused, last_slot, last_job_id, last_time" +
-		" FROM " + t.db.Schedules() + " ORDER BY name"
+	query := "SELECT name, fingerprint, spec, queue, job_type, " + t.db.TimeColumns("seen_until", "next_slot", "last_slot", "last_time") +
+		", paused <> 0 AS paused, last_job_id FROM " + t.db.Schedules() + " ORDER BY name"
 	if err := t.db.SelectContext(ctx, &rows, query); err != nil {
 		return nil, fmt.Errorf("list the schedules: %w", err)
 	}

@@ -34,7 +34,11 @@ func each(t *testing.T, f func(s *shop)) {
 
 func openShop(t *testing.T, driver, source string, all ...schedule.Schedule) *shop {
 	t.Helper()
-	db := dbtest.Open(t, driver, source, "emails", "reports")
+	return shopIn(t, dbtest.Open(t, driver, source, "emails", "reports"), all...)
+}
+
+func shopIn(t *testing.T, db *schema.DB, all ...schedule.Schedule) *shop {
+	t.Helper()
 	s := &shop{t: t, db: db, queues: map[string]rounds.Queue{}}
 	for _, name := range []string{"emails", "reports"} {
 		q, err := queue.New(db, queue.Options{Name: name})
@@ -66,6 +70,8 @@ func of(t testing.TB, name, spec string, change ...func(*schedule.Schedule)) sch
 	return s
 }
 
+func always() bool { return true }
+
 // tend is what a tick does; it gives how many jobs were enqueued.
 func (s *shop) tend() int {
 	s.t.Helper()
@@ -76,7 +82,7 @@ func (s *shop) tend() int {
 	if !look.Due {
 		return 0
 	}
-	done, err := s.table.Tend(s.t.Context(), s.queues)
+	done, err := s.table.Tend(s.t.Context(), s.queues, always)
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -277,6 +283,32 @@ func TestTendUnanswered(t *testing.T) {
 	}
 }
 
+// On an application's connections times are what they are, also those that no clock of theirs shows.
+func TestTendOnPool(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, driver, source string) {
+		dbtest.Open(t, driver, source, "emails", "reports")
+		db, err := schema.On(t.Context(), dbtest.Pool(t, driver, source), schema.Named("shop"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := shopIn(t, db, of(t, "hourly", "@hourly"))
+		s.tend()
+		s.exec("UPDATE shop_schedules SET seen_until = '2026-03-29 02:30:00.123456', next_slot = '2026-03-29 03:00:00.000000'")
+		if r := s.row("hourly"); r.SeenUntil.Format(time.RFC3339Nano) != "2026-03-29T02:30:00.123456Z" {
+			t.Error(r.SeenUntil)
+		}
+		if n := s.tend(); n != 1 {
+			t.Errorf("%d jobs", n)
+		}
+		if n := s.tend(); n != 0 {
+			t.Errorf("%d jobs", n)
+		}
+		if r := s.row("hourly"); !r.LastSlot.Equal(r.SeenUntil.Time) || !r.NextSlot.Equal(r.LastSlot.Add(time.Hour)) {
+			t.Errorf("%+v", r)
+		}
+	})
+}
+
 func TestMissed(t *testing.T) {
 	each(t, func(s *shop) {
 		missed := func(m schedule.Missed) func(*schedule.Schedule) {
@@ -358,6 +390,31 @@ func TestChange(t *testing.T) {
 	})
 }
 
+// What another config has in the same queue, or this one had, is nothing to do: else each tick would be a busy one until it is purged.
+func TestOthersAreNothingToDo(t *testing.T) {
+	each(t, func(s *shop) {
+		s.have(of(s.t, "here", "@hourly"), of(s.t, "gone", "@hourly"))
+		s.tend()
+		s.have(s.all[0])
+		late := engine.At(s.now().Add(-time.Hour))
+		for _, row := range []string{"gone", "here"} { // the first of them is this one's no more
+			look, err := s.table.Look(s.t.Context())
+			if err != nil || look.Due || look.Wait > time.Hour {
+				s.t.Errorf("before %s is overdue: %+v, %v", row, look, err)
+			}
+			s.exec("UPDATE shop_schedules SET seen_until = ?, next_slot = ? WHERE name = ?", late, late, row)
+		}
+		if n := s.tend(); n != 1 {
+			s.t.Errorf("%d jobs", n)
+		}
+		s.once("here", 1)
+		s.have(of(s.t, "here", "@daily")) // as many as there were
+		if look, err := s.table.Look(s.t.Context()); err != nil || !look.Due {
+			s.t.Errorf("of a change: %+v, %v", look, err)
+		}
+	})
+}
+
 // With a key of its own a slot is left out while the job of an earlier one is not final.
 func TestOneAtATime(t *testing.T) {
 	each(t, func(s *shop) {
@@ -418,7 +475,7 @@ func TestOthersGoOn(t *testing.T) {
 			}
 			defer s.once("b", 0)
 		}
-		done, err := s.table.Tend(context.WithoutCancel(s.t.Context()), s.queues)
+		done, err := s.table.Tend(context.WithoutCancel(s.t.Context()), s.queues, always)
 		if err != nil || !s.db.Lacks(done.Failed["a"], "reports") || done.Failed["c"] != nil {
 			s.t.Errorf("%+v, %v", done, err)
 		}

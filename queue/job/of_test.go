@@ -36,6 +36,20 @@ func TestOf(t *testing.T) {
 	}
 }
 
+// A payload that may be anything is JSON, also if it is a text: nobody could tell a text from JSON otherwise.
+func TestOfAnything(t *testing.T) {
+	const anything job.Of[any] = "anything"
+	for _, want := range []any{"hello", "null", 1.5, nil} {
+		j, err := anything.New(want)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := anything.Read(&job.Job{Type: j.Type, Data: j.Data}); err != nil || got != want {
+			t.Errorf("%#v: %#v, %v", want, got, err)
+		}
+	}
+}
+
 func TestOfRefuses(t *testing.T) {
 	for data, says := range map[string]string{
 		`{"Order": "x"}`:   "Order", // the field

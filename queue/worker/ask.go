@@ -65,9 +65,11 @@ func (w *worker) ask(s *source, u rounds.Settled) {
 	ctx, cancel := context.WithTimeoutCause(w.jobs, u.Job.Timeout, errors.New(rules.TimeoutError(u.Job.Timeout)))
 	defer cancel()
 	var once sync.Once
-	disowned := disown.With(ctx, func(o job.Outcome) {
+	fail := func(o job.Outcome) {
 		once.Do(func() { w.decided(s, u, job.Decision{}, errors.New(o.Error)) })
-	})
+	}
+	disowned := disown.With(ctx, fail)
+	defer fail(job.Outcome{Error: goneAway}) // unless it has come back
 	decision, err := s.RetryHandlers[u.Job.Type].Decide(lockContext{disowned, w.checkLock}, u.Job, u.Outcome)
 	once.Do(func() { w.decided(s, u, decision, err) })
 }

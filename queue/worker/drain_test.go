@@ -5,7 +5,9 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -337,6 +339,28 @@ func TestPanicIsAnErrorOfItsJobOnly(t *testing.T) {
 		wantSummary(s.t, s.work(p), worker.Summary{Started: 4, Finished: 3, Errors: 1})
 		s.wantJob(s.emails, ids[1], job.Final, "failed", "panic: boom", 1)
 		s.wantHistory(s.emails, atOnce, ids[0], ids[2], ids[3])
+	})
+}
+
+// A handler in Go may end its goroutine, as a test's FailNow does: it doesn't come back, and its slot does.
+func TestHandlersThatEndTheirGoroutine(t *testing.T) {
+	suite(t, func(s shop) {
+		ids := s.add(s.emails, "later", 2)
+		p := only(s.emails, s.worker(all(func(context.Context, *job.Job) error {
+			runtime.Goexit()
+			return nil
+		})))
+		p = asking(p, func(context.Context, *job.Job, job.Outcome) (job.Decision, error) {
+			runtime.Goexit()
+			return job.Decision{}, nil
+		})
+		p.Concurrency = 1
+		wantSummary(s.t, s.work(p), worker.Summary{Started: 2, Errors: 2})
+		for _, id := range ids {
+			if j := s.get(s.emails, id); j.State != job.Retry || !strings.Contains(j.Error, "Goexit") {
+				s.t.Errorf("%s: %s", j.State, j.Error)
+			}
+		}
 	})
 }
 

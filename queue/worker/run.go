@@ -15,6 +15,9 @@ import (
 // errCancelled is the cause that a handler sees whose job an operator has cancelled.
 var errCancelled = errors.New(job.Cancelled)
 
+// goneAway is the error of a handler in Go that doesn't come back, for it has ended its goroutine.
+const goneAway = "the handler called runtime.Goexit, perhaps by a test's FailNow"
+
 // ended is an attempt or a retry decision that has ended, or a decision that is left to others.
 type ended struct {
 	source *source
@@ -44,6 +47,7 @@ func (w *worker) run(ctx context.Context, s *source, j *job.Job) {
 		o.Ran = time.Since(began)
 		once.Do(func() { w.end(ctx, s, rounds.Settled{Job: j, Outcome: o}) })
 	}
+	defer end(job.Outcome{Verdict: job.TryAgain, Error: goneAway}) // unless it has come back
 	end(s.Handlers[j.Type].Handle(lockContext{disown.With(ctx, end), w.checkLock}, j))
 }
 

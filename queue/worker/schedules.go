@@ -34,7 +34,7 @@ func (w *worker) tend() {
 		var done timetable.Tended
 		look, err := w.timetable.Look(w.work)
 		if err == nil && look.Due {
-			done, err = w.timetable.Tend(w.work, queues)
+			done, err = w.timetable.Tend(w.work, queues, w.accepts.Load)
 		}
 		return func() error {
 			w.tending = false

@@ -3,6 +3,7 @@ package worker_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -90,6 +91,62 @@ func TestSchedules(t *testing.T) {
 		}
 		stop()
 		<-done
+	})
+}
+
+// The job of a slot waits like any other: in a queue that is paused, and for its time window.
+func TestSchedulesWait(t *testing.T) {
+	suite(t, func(s shop) {
+		closed := s.hourly("closed", "emails")
+		closed.Job.Windows = s.closed()
+		var ran ledger
+		p := worker.Params{
+			Queues:    []worker.Queue{{Queue: s.emails, Handlers: all(ran.handle)}},
+			Schedules: []schedule.Schedule{s.hourly("open", "emails"), closed},
+		}
+		run := func() { must[worker.Summary](s.t)(worker.Run(s.t.Context(), p)) }
+		run()
+		s.unseen()
+		must[any](s.t)(nil, s.emails.Pause(s.t.Context(), true))
+		run()
+		if n := s.count("SELECT COUNT(*) FROM shop_emails WHERE state = 'initial'"); n != 2 || len(ran.jobs) != 0 {
+			s.t.Fatalf("of a paused queue %d jobs wait, %d ran", n, len(ran.jobs))
+		}
+		must[any](s.t)(nil, s.emails.Pause(s.t.Context(), false))
+		run()
+		if len(ran.jobs) != 1 || ran.jobs[0].Key[:5] != "open@" {
+			s.t.Errorf("%v ran", ran.jobs)
+		}
+		later := s.count("SELECT COUNT(*) FROM shop_emails WHERE job_key LIKE 'closed@%' AND line = 'later' AND scheduled_run_time > " + s.db.Now)
+		if later != 1 {
+			s.t.Error("the other one does not wait for its window")
+		}
+	})
+}
+
+// Who is told to stop leaves the slots that it has not come to: they are due as before.
+func TestSchedulesStop(t *testing.T) {
+	suite(t, func(s shop) {
+		p := worker.Params{Queues: []worker.Queue{{Queue: s.emails, Handlers: all(nothing)}}}
+		const n = 1000
+		for i := range n {
+			p.Schedules = append(p.Schedules, s.hourly(fmt.Sprintf("s%d", i), "emails"))
+		}
+		must[worker.Summary](s.t)(worker.Run(s.t.Context(), p))
+		s.unseen()
+		ctx, stop := context.WithCancel(s.t.Context())
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			must[worker.Summary](s.t)(worker.Run(ctx, p))
+		}()
+		added := func() int64 { return s.count("SELECT COUNT(*) FROM shop_emails") }
+		eventually(s.t, "it has begun", func() bool { return added() > 0 })
+		stop()
+		<-done
+		if added() == n || s.count("SELECT COUNT(*) FROM shop_schedules WHERE last_job_id = 0") != n-added() {
+			s.t.Errorf("%d jobs of %d", added(), n)
+		}
 	})
 }
 

@@ -94,7 +94,9 @@ type worker struct {
 	timetable *timetable.Timetable
 	tendAt    time.Time
 	tending   bool
-	untended  error
+	// accepts says what accepting did in this turn of the loop, for the tasks.
+	accepts  atomic.Bool
+	untended error
 	// changed says that jobs were settled since, or enqueued by a schedule: one may be due at once.
 	changed bool
 	// pausedUntil is until when the database is left alone, after it didn't answer.
@@ -306,6 +308,7 @@ func (w *worker) task(do func() (land func() error)) {
 func (w *worker) loop(ctx context.Context) error {
 	for {
 		accepting := w.accepting(ctx)
+		w.accepts.Store(accepting)
 		w.look(accepting)
 		if w.stopped(ctx) {
 			w.leaveDecisions()
