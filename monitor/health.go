@@ -79,7 +79,8 @@ func (a Alert) Judge(s State) Health {
 
 // urgent has what findings are of, the most urgent first: that nothing runs, that jobs wait or have failed, that they will, and what is
 // about the metrics alone.
-var urgent = []string{"no_tick_for", "left_out", "schedules", "oldest_due", "failed", "error_rate", "backlog", "dead_workers", "wait_p95", "run_p95",
+var urgent = []string{
+	"no_tick_for", "left_out", "schedules", "oldest_due", "failed", "error_rate", "backlog", "dead_workers", "wait_p95", "run_p95",
 	"missed_hours",
 }
 

@@ -31,7 +31,7 @@ func (s store) out(conn *sql.Conn, name string, args ...any) string {
 
 func (s store) conn() *sql.Conn {
 	s.t.Helper()
-	conn := must[*sql.Conn](s.t)(s.db.DB.DB.Conn(s.t.Context()))
+	conn := must[*sql.Conn](s.t)(s.db.Conn(s.t.Context()))
 	s.t.Cleanup(func() { _ = conn.Close() })
 	return conn
 }

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"testing"
 	"time"
@@ -124,19 +125,29 @@ func (s store) all() string {
 		"SELECT queue, job_type, timeout, settings FROM shop_job_types ORDER BY 1, 2",
 		"SELECT queue, settings, starts FROM shop_queues ORDER BY queue",
 	} {
-		rows := must[*sql.Rows](s.t)(s.db.DB.DB.QueryContext(s.t.Context(), query))
-		names := must[[]string](s.t)(rows.Columns())
-		for rows.Next() {
-			cells, into := make([]sql.NullString, len(names)), make([]any, len(names))
-			for i := range cells {
-				into[i] = &cells[i]
-			}
-			must[any](s.t)(nil, rows.Scan(into...))
-			fmt.Fprintln(&b, cells)
-		}
-		must[any](s.t)(nil, errors.Join(rows.Err(), rows.Close()))
+		s.print(&b, query)
 	}
 	return b.String()
+}
+
+// print writes a query's rows, a line each.
+func (s store) print(to io.Writer, query string) {
+	s.t.Helper()
+	rows, err := s.db.QueryContext(s.t.Context(), query)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer func() { _ = rows.Close() }()
+	names := must[[]string](s.t)(rows.Columns())
+	for rows.Next() {
+		cells, into := make([]sql.NullString, len(names)), make([]any, len(names))
+		for i := range cells {
+			into[i] = &cells[i]
+		}
+		must[any](s.t)(nil, rows.Scan(into...))
+		_, _ = fmt.Fprintln(to, cells)
+	}
+	must[any](s.t)(nil, rows.Err())
 }
 
 // wantRefusal checks that a call is refused with a code and a message, and changes nothing.

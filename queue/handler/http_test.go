@@ -60,8 +60,12 @@ func TestHTTPOutcome(t *testing.T) {
 		{"says retry", 200, [2]string{}, `{"outcome":"retry","error":"busy","retry_after":"5m"}`, job.Outcome{Verdict: job.TryAgain, Error: "busy", RetryAfter: 5 * time.Minute}},
 		{"says sent", 200, [2]string{}, `{"outcome":"sent"}`, job.Outcome{Verdict: job.Sent}},
 		{"its own", 200, [2]string{}, `{"id":7,"token":"0198-token","outcome":"finished"}`, job.Outcome{Verdict: job.Finished}},
-		{"another's", 200, [2]string{}, `{"id":8,"outcome":"finished"}`,
-			job.Outcome{Verdict: job.TryAgain, Error: `the endpoint's reply is for another job, or another attempt: {"id":8,"outcome":"finished"}`}},
+		{
+			"another's", 200,
+			[2]string{},
+			`{"id":8,"outcome":"finished"}`,
+			job.Outcome{Verdict: job.TryAgain, Error: `the endpoint's reply is for another job, or another attempt: {"id":8,"outcome":"finished"}`},
+		},
 		{"broken", 200, [2]string{}, `{"outcome":`, job.Outcome{Verdict: job.TryAgain, Error: `the endpoint's reply can't be read: unexpected end of JSON input: {"outcome":`}},
 		{"accepted", 202, [2]string{}, "receipt 5", job.Outcome{Verdict: job.Sent, Result: "receipt 5"}},
 		{"accepted, finished", 202, [2]string{}, `{"outcome":"finished"}`, job.Outcome{Verdict: job.Sent}},
@@ -71,8 +75,12 @@ func TestHTTPOutcome(t *testing.T) {
 		{"gone, and why", 410, [2]string{}, `{"outcome":"failed","error":"left us"}`, job.Outcome{Verdict: job.Failed, Error: "left us"}},
 		{"never better", 404, [2]string{}, `{"outcome":"finished"}`, job.Outcome{Verdict: job.Failed, Error: "404 Not Found"}},
 		{"a long page", 404, [2]string{}, "no such page\n" + strings.Repeat("x", 1<<20), job.Outcome{Verdict: job.Failed, Error: "404 Not Found: no such page"}},
-		{"a long page for later", 503, [2]string{"Retry-After", "90"}, strings.Repeat(" ", 1<<20+1),
-			job.Outcome{Verdict: job.TryAgain, Error: "503 Service Unavailable", RetryAfter: 90 * time.Second}},
+		{
+			"a long page for later", 503,
+			[2]string{"Retry-After", "90"},
+			strings.Repeat(" ", 1<<20+1),
+			job.Outcome{Verdict: job.TryAgain, Error: "503 Service Unavailable", RetryAfter: 90 * time.Second},
+		},
 		{"long when it is clean", 200, [2]string{}, strings.Repeat("\x00", 1<<20), job.Outcome{Verdict: job.TryAgain, Error: "200 OK, and its body has more than 1048576 bytes"}},
 		{"worse", 503, [2]string{}, `{"outcome":"failed"}`, job.Outcome{Verdict: job.Failed, Error: "503 Service Unavailable"}},
 		{"timeout", 408, [2]string{}, "", job.Outcome{Verdict: job.TryAgain, Error: "408 Request Timeout"}},
@@ -85,8 +93,12 @@ func TestHTTPOutcome(t *testing.T) {
 		{"too long", 503, [2]string{"Retry-After", "99999999"}, "", job.Outcome{Verdict: job.TryAgain, Error: "503 Service Unavailable", RetryAfter: 24 * time.Hour}},
 		{"beyond all numbers", 503, [2]string{"Retry-After", "99999999999999999999"}, "", job.Outcome{Verdict: job.TryAgain, Error: "503 Service Unavailable", RetryAfter: 24 * time.Hour}},
 		{"no time", 503, [2]string{"Retry-After", "soon"}, "", job.Outcome{Verdict: job.TryAgain, Error: "503 Service Unavailable"}},
-		{"its own time", 503, [2]string{"Retry-After", "90"}, `{"outcome":"retry","retry_after":"5m"}`,
-			job.Outcome{Verdict: job.TryAgain, Error: "503 Service Unavailable", RetryAfter: 5 * time.Minute}},
+		{
+			"its own time", 503,
+			[2]string{"Retry-After", "90"},
+			`{"outcome":"retry","retry_after":"5m"}`,
+			job.Outcome{Verdict: job.TryAgain, Error: "503 Service Unavailable", RetryAfter: 5 * time.Minute},
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -196,8 +208,10 @@ func TestHTTPAddresses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, host := range []string{"127.0.0.1", "localhost", "0.0.0.0", "[::ffff:127.0.0.1]", "[::1]", "10.0.0.1", "169.254.169.254", "192.168.1.1", "100.64.0.1",
-		"[fe80::1]", "[fd00::1]", "[64:ff9b::7f00:1]", "[2002:7f00:1::]", "[::]", "[::127.0.0.1]", "[::ffff:0:127.0.0.1]", "[5f00::1]", "[3fff::1]"} {
+	for _, host := range []string{
+		"127.0.0.1", "localhost", "0.0.0.0", "[::ffff:127.0.0.1]", "[::1]", "10.0.0.1", "169.254.169.254", "192.168.1.1", "100.64.0.1",
+		"[fe80::1]", "[fd00::1]", "[64:ff9b::7f00:1]", "[2002:7f00:1::]", "[::]", "[::127.0.0.1]", "[::ffff:0:127.0.0.1]", "[5f00::1]", "[3fff::1]",
+	} {
 		h := &handler.HTTP{URL: "http://" + host + ":" + port + "/"}
 		o := h.Handle(t.Context(), testJob())
 		if o.Verdict != job.TryAgain || !strings.Contains(o.Error, "is no public address, and no network of the handler has it") {

@@ -140,7 +140,7 @@ func (w *lastWords) Read(b []byte) (n int, err error) {
 	}
 	b = b[:min(len(b), w.left)]
 	_ = control(w.file, func(fd uintptr) {
-		for n, err = syscall.Read(int(fd), b); err == syscall.EINTR; {
+		for n, err = syscall.Read(int(fd), b); err == syscall.EINTR; { //nolint:errorlint // an errno
 			n, err = syscall.Read(int(fd), b)
 		}
 	})
