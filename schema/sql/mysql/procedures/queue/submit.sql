@@ -61,6 +61,8 @@ BEGIN
       CALL {job}$duration('in', v_text, v_in);
     ELSEIF v_name = 'at' THEN
       CALL {job}$instant('at', v_text, v_at);
+    ELSEIF v_kind <> 'ARRAY' THEN
+      CALL {job}$refuse(31002, 'options: time_windows is not a list such as ["05:00-07:00", "mon-fri 09:00-17:30"]');
     ELSE
       SET v_windows = v_text;
     END IF;
@@ -89,7 +91,7 @@ BEGIN
   SET v_now = UTC_TIMESTAMP(6);
   SET v_at = COALESCE(v_at, v_now + INTERVAL v_in MICROSECOND, v_now);
   IF v_at > '9998-12-31' THEN
-    CALL {job}$refuse(31002, 'options: in is too long');
+    CALL {job}$refuse(31002, 'options: at or in is a time after 9998-12-30');
   END IF;
   CALL {job}$opening(v_windows, JSON_EXTRACT(NULLIF(v_settings, 'NONE'), '$.zone'), v_at, v_opening);
   IF v_opening IS NULL THEN
