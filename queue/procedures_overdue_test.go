@@ -8,8 +8,8 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// An attempt that is over its time ends at the next look, although its worker lives: hipq can't stop a handler in another program,
-// and that program may have got stuck with its heartbeat going on. Its weight is free then, and its word doesn't count any more.
+// An attempt that is over its time ends at the next look, although its worker lives: hipq can't stop a handler in another
+// program, which may have got stuck with its heartbeat going on. Its weight is free then, and its word doesn't count any more.
 func TestProceduresOverdue(t *testing.T) {
 	proceduresSuite(t, func(o *queue.Options) { o.ThrottleLimit = 6 }, func(s store) {
 		grabs := map[string]row{}

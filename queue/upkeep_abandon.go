@@ -9,8 +9,8 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// hanging is the condition for an attempt that is over its timeout, and by so much that its worker had time to say so itself. One
-// about which an answer has come hangs too: its handler still counts against the limits. Of MariaDB and MySQL.
+// hanging is the condition for an attempt that is over its timeout, and by so much that its worker had time to say so
+// itself. One about which an answer has come hangs too: its handler still counts against the limits. Of MariaDB and MySQL.
 const hanging = "(j.state = 'running' OR j.state = 'error' AND j.answered = 1)" +
 	" AND j.start_time + INTERVAL (j.timeout + 5) SECOND <= UTC_TIMESTAMP(6)"
 
@@ -46,8 +46,10 @@ func (q *Queue) abandon(ctx context.Context, met *[]any) (more bool, err error) 
 		}
 		for _, j := range late {
 			// an answer has said why already, and what it wishes of a retry
-			_, err := tx.ExecContext(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET error = IF(state = 'running', ?, error), wish = IF(state = 'running', 'NONE', wish),"+
-				" state = 'error', line = 'error', result = 'NONE', suspect = 0, answered = 0, worker_id = 'NONE', update_time = ? WHERE id = ? AND line = 'locked'",
+			_, err := tx.ExecContext(ctx, "UPDATE "+q.table+" "+q.db.ByID+
+				" SET error = IF(state = 'running', ?, error), wish = IF(state = 'running', 'NONE', wish), result = 'NONE',"+
+				" state = 'error', line = 'error', suspect = 0, answered = 0, worker_id = 'NONE', update_time = ?"+
+				" WHERE id = ? AND line = 'locked'",
 				rules.TimeoutError(j.Timeout), engine.At(tx.Now), j.ID)
 			if err != nil {
 				return err
