@@ -35,7 +35,7 @@ func TestProceduresOverdue(t *testing.T) {
 		s.call("worker_heartbeat", "w1")
 		s.upkeep()
 		for key, want := range map[string]string{
-			"hangs": "retry later timeout after 10s", "stopped": "final failed cancelled", "answered": "retry later busy",
+			"hangs": "retry later timeout after 10s", "stopped": "final closed cancelled", "answered": "retry later busy",
 			"young": "running locked NONE", "unstarted": "initial locked NONE", "own": "running locked NONE",
 		} {
 			j := s.get(s.byKey(key))
