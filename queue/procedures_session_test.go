@@ -8,6 +8,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/job"
 )
 
 // In a transaction of the caller's a call neither commits nor undoes what isn't its own.
@@ -103,5 +104,25 @@ func TestProceduresInAnySession(t *testing.T) {
 			s.exec("DELETE FROM shop_emails")
 			_ = conn.Raw(func(any) error { return driver.ErrBadConn }) // nobody else is to have it
 		}
+	})
+}
+
+// A transaction that sees an older time settles the job as it is now: its last attempt is its last.
+func TestProceduresInAnOldTransaction(t *testing.T) {
+	proceduresSuite(t, func(o *queue.Options) { o.Types[0].Retry.Attempts = 1 }, func(s store) {
+		id := s.add(job.New{Type: "send"})[0].ID
+		conn := s.conn()
+		exec := func(statement string) { must[any](t)(conn.ExecContext(t.Context(), statement)) }
+		exec("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+		exec("START TRANSACTION WITH CONSISTENT SNAPSHOT")
+		g := s.begin("w1")
+		_, err := tryOn(t.Context(), conn, "job_fail", "w1", "emails", g["id"], g["token"], "no", nil)
+		if my, _ := errors.AsType[*mysql.MySQLError](err); my != nil && my.Number == 1020 {
+			t.Skip("this server refuses to write what such a transaction doesn't see")
+		}
+		must[any](t)(nil, err)
+		exec("COMMIT")
+		s.wantState(id, job.Final, "failed", 1)
+		s.wantHistory(id, "added/0 starting/1 failed/1")
 	})
 }

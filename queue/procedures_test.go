@@ -281,6 +281,9 @@ func TestProceduresRefuse(t *testing.T) {
 			{31002, "time_windows", "job_submit", []any{"emails", "send", nil, nil, `{"time_windows": "09:00-17:00"}`}},
 			{31002, "time_windows", "job_submit", []any{"emails", "send", nil, nil, `{"time_windows": ["25:00-26:00"]}`}},
 			{31002, "time_windows", "job_submit", []any{"emails", "send", nil, nil, `{"time_windows": [7]}`}},
+			{31002, "time_windows", "job_submit", []any{"emails", "send", nil, nil, `{"time_windows": {}}`}},
+			{31002, "time_windows", "job_submit", []any{"emails", "send", nil, nil, `{"time_windows": "NONE"}`}},
+			{31002, "after 9998", "job_submit", []any{"emails", "send", nil, nil, `{"at": "9998-12-31T12:00:00Z"}`}},
 
 			{31002, "worker_id", "worker_register", []any{"a b", "h", 1, 60}},
 			{31002, "worker_id", "worker_register", []any{"NONE", "h", 1, 60}},

@@ -49,6 +49,7 @@ func (q workerSide) Upkeep(ctx context.Context, w roster.Worker, l rounds.Look, 
 		{l.Waking, func(met *[]any) (bool, error) { return q.wake(ctx, met) }},
 		{l.Held && q.ThrottleGroups == nil, func(met *[]any) (bool, error) { return q.unhold(ctx, met) }},
 		{l.Orphaned, func(met *[]any) (bool, error) { return q.reclaim(ctx, dead, met) }},
+		{l.Orphaned && q.db.Name == engine.MySQL.Name, func(met *[]any) (bool, error) { return q.abandon(ctx, met) }},
 		{l.Undecided || l.Orphaned || l.Waking, func(met *[]any) (bool, error) { return q.decideByPolicy(ctx, w, types, met) }},
 	} {
 		if !step.wanted {

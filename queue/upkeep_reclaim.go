@@ -13,10 +13,14 @@ import (
 const reclaimMax = 500
 
 // orphans are the jobs locked by workers that are no more. A worker is no more once its row says so, never because of
-// what its clock says: whoever finds it dead writes that first, and from then on its renewals fail.
+// what its clock says: whoever finds it dead writes that first, and from then on its renewals fail. Beside them are those whose
+// worker lives and can't be made to end them in time, found by the same walk.
 func (q *Queue) orphans() string {
-	join, missing := q.workers.Missing("j.worker_id")
-	return q.table + " j " + q.pick() + " " + join + " WHERE j.line = 'locked' AND " + missing
+	join, wanted := q.workers.Missing("j.worker_id")
+	if q.db.Name == engine.MySQL.Name {
+		wanted = "(" + wanted + " OR w.by_sql = 1 AND " + hanging + ")"
+	}
+	return q.table + " j " + q.pick() + " " + join + " WHERE j.line = 'locked' AND " + wanted
 }
 
 // reclaim takes jobs from dead workers: those that were running have failed, are suspects, and wait for the retry decision,

@@ -1,6 +1,7 @@
 package schema
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -26,7 +27,11 @@ var Procedures = []string{
 }
 
 // procedure is a stored procedure. Its comment says whose it is, and has a fingerprint of its text.
-type procedure struct{ name, owner, fingerprint, create string }
+type procedure struct {
+	name, owner, fingerprint, create string
+	// definer: it does what the user may who made it, and not what its caller may.
+	definer bool
+}
 
 func (p procedure) comment() string { return p.owner + ", " + p.fingerprint }
 
@@ -88,7 +93,7 @@ func (db *DB) procedure(u unit, file string) (p procedure, err error) {
 	// The helpers do what whoever calls them may do. By those that applications call, that is what the user of init may.
 	security := "INVOKER"
 	if u.kind != queueKind && slices.Contains(Procedures, base) {
-		security = "DEFINER"
+		security, p.definer = "DEFINER", true
 	}
 	traits := "SQL SECURITY " + security + " MODIFIES SQL DATA COMMENT '" + p.comment() + "'"
 	p.create = strings.TrimSpace(strings.Replace(create, "{traits}", traits, 1))
@@ -137,15 +142,22 @@ func (db *DB) there(ctx context.Context, list []procedure) (map[string]string, e
 	return found, nil
 }
 
-// outdated gives those of the procedures that are not in the database, or in another version. It refuses one that is not hipq's.
+// outdated gives those of the procedures that are not in the database, or in another version, or do what a user might who is no
+// more. It refuses one that is not hipq's.
 func (db *DB) outdated(ctx context.Context, list []procedure) (outdated []procedure, there map[string]string, err error) {
 	if there, err = db.there(ctx, list); err != nil {
 		return nil, nil, err
 	}
+	orphaned := false
+	if _, ok := there[db.Procedure("job_backlog")]; ok {
+		_, err := db.ExecContext(ctx, "CALL "+db.Procedure("job_backlog")+"(NULL, NULL)") // which is refused at least
+		my, ok := errors.AsType[*mysql.MySQLError](err)
+		orphaned = ok && my.Number == erNoDefiner
+	}
 	for _, p := range list {
 		comment, ok := there[p.name]
 		switch {
-		case ok && comment == p.comment():
+		case ok && comment == p.comment() && !(orphaned && p.definer):
 		case ok && !strings.HasPrefix(comment, p.owner+", "):
 			return nil, nil, fmt.Errorf("%w: there is a procedure %s that is not hipq's of this instance (its comment is %.80q); drop it, or choose another name",
 				ErrTableTaken, p.name, comment)
@@ -182,8 +194,13 @@ func (db *DB) MakeProcedures(ctx context.Context, queues []Queue) (made []string
 	if err != nil {
 		return nil, err
 	}
+	var version string
+	if err := conn.GetContext(ctx, &version, "SELECT VERSION()"); err != nil {
+		return nil, err
+	}
+	replaces := strings.Contains(version, "MariaDB")
 	for _, p := range outdated {
-		if err := m.makeProcedure(ctx, p, there[p.name] != ""); err != nil {
+		if err := m.makeProcedure(ctx, p, there[p.name] != "", replaces); err != nil {
 			return made, err
 		}
 		made = append(made, p.name)
@@ -191,13 +208,25 @@ func (db *DB) MakeProcedures(ctx context.Context, queues []Queue) (made []string
 	return made, nil
 }
 
-// makeProcedure makes a procedure, in the place of an older one of hipq's if there is one.
-func (m migration) makeProcedure(ctx context.Context, p procedure, old bool) error {
+// makeProcedure makes a procedure, in the place of an older one of hipq's if there is one. Who might call that may call this:
+// of itself only a server that replaces procedures sees to that, which MySQL doesn't.
+func (m migration) makeProcedure(ctx context.Context, p procedure, old, replaces bool) error {
 	var err error
-	if old {
+	switch {
+	case old && replaces:
+		err = m.write(ctx, strings.Replace(p.create, "CREATE PROCEDURE", "CREATE OR REPLACE PROCEDURE", 1))
+	case old:
+		grants := m.procedureGrants(ctx, p.name)
 		err = m.write(ctx, "DROP PROCEDURE IF EXISTS "+p.name)
-	}
-	if err == nil {
+		if err == nil {
+			err = m.write(ctx, p.create)
+		}
+		for _, statement := range grants {
+			if err == nil && m.write(ctx, statement) != nil {
+				return fmt.Errorf("made procedure %s, but could not give its rights back; do so by hand, and run init again: %s", p.name, statement)
+			}
+		}
+	default:
 		err = m.write(ctx, p.create)
 	}
 	my, ok := errors.AsType[*mysql.MySQLError](err)
@@ -210,11 +239,33 @@ func (m migration) makeProcedure(ctx context.Context, p procedure, old bool) err
 	return fmt.Errorf("make procedure %s: %w", p.name, err)
 }
 
-// Numbers of the servers' errors about rights.
+// procedureGrants are the statements that give a procedure's rights again to those who have them; none where this user may not
+// read who has, or may grant nothing.
+func (m migration) procedureGrants(ctx context.Context, name string) (statements []string) {
+	var rows []struct{ User, Host, Rights string }
+	const query = "SELECT User AS user, Host AS host, CAST(Proc_priv AS CHAR) AS rights FROM mysql.procs_priv" +
+		" WHERE Db = DATABASE() AND Routine_name = ? AND Routine_type = 'PROCEDURE' AND CONCAT(User, '@', Host) <> CURRENT_USER()"
+	if err := m.conn.SelectContext(ctx, &rows, query, name); err != nil {
+		return nil
+	}
+	for _, r := range rows {
+		rights, grants := strings.CutSuffix(r.Rights, "Grant")
+		statement := "GRANT " + cmp.Or(strings.TrimSuffix(rights, ","), "USAGE") + " ON PROCEDURE " + name + " TO " +
+			engine.Quote(r.User) + "@" + engine.Quote(r.Host)
+		if grants {
+			statement += " WITH GRANT OPTION"
+		}
+		statements = append(statements, statement)
+	}
+	return statements
+}
+
+// Numbers of the servers' errors about rights; the last is that the user is no more whose rights a procedure has.
 const (
 	erDatabaseDenied = 1044
 	erSuperDenied    = 1227
 	erRoutineDenied  = 1370
+	erNoDefiner      = 1449
 )
 
 // CheckProcedures finds out how many of the stored procedures of the instance and of these queues this user sees, which of them

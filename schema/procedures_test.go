@@ -110,5 +110,29 @@ func TestProceduresRights(t *testing.T) {
 	for _, statement := range grants.SQLWorker {
 		execute(t, root, strings.Replace(statement, "'sql_worker'", "'"+user+"'", 1))
 	}
-	execute(t, open(), "CALL shop_worker_register('w', NULL, NULL, NULL)", "CALL shop_job_grab('w', 'emails', 'send', 1)", "CALL shop_worker_deregister('w')")
+	work := []string{"CALL shop_worker_register(UUID(), NULL, NULL, NULL)", "CALL shop_job_submit('emails', 'send', NULL, NULL, NULL)"}
+	execute(t, open(), work...)
+
+	// who may call a procedure may call the next version of it, also where the user is no more whose rights it has
+	execute(t, root, "CREATE USER '"+user+"2'@'%'", "GRANT ALL ON `"+cfg.DBName+"`.* TO '"+user+"2'@'%'")
+	for _, name := range schema.Procedures {
+		execute(t, root, "ALTER PROCEDURE shop_"+name+" COMMENT 'hipq: instance shop, 0123'")
+	}
+	if n := remade(t, root); n != len(schema.Procedures) {
+		t.Errorf("made %d", n)
+	}
+	execute(t, open(), work...)
+	its.User, its.Passwd = user+"2", ""
+	second := open()
+	execute(t, root, "DROP PROCEDURE shop_job_backlog")
+	remade(t, second)
+	execute(t, root, "DROP USER '"+user+"2'@'%'")
+	if _, old, _, err := root.CheckProcedures(t.Context(), withProcedures); err != nil || len(old) != len(schema.Procedures) {
+		t.Errorf("without their user: %v, %v", old, err)
+	}
+	if n := remade(t, root); n != len(schema.Procedures) || remade(t, root) != 0 {
+		t.Errorf("made %d", n)
+	}
+	its.User, its.Passwd = user, "secret"
+	execute(t, open(), work...)
 }

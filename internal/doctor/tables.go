@@ -42,7 +42,7 @@ func lookAtProcedures(ctx context.Context, p *patient) Finding {
 	case err != nil:
 		return trouble(err)
 	case len(old) > 0:
-		return found(Wrong, "of another version of hipq: "+strings.Join(old, ", ")).but("run hipq init")
+		return found(Wrong, "of another version of hipq, or of a user that is no more: "+strings.Join(old, ", ")).but("run hipq init")
 	case seen == 0:
 		return found(OK, "this user sees none: it may call none, or hipq init has left them out, which all commands can do without")
 	case len(unseen) > 0:

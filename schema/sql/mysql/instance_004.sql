@@ -23,3 +23,6 @@ CREATE TABLE IF NOT EXISTS {schedules} (
 
 -- What the procedures need of a job type besides, as JSON: its retry policy, and who else decides.
 ALTER TABLE {job_types} ADD COLUMN settings TEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL DEFAULT ('NONE');
+
+-- 1: a program that registered by the procedures. hipq can't stop its handlers, so what is over its timeout is taken from it.
+ALTER TABLE {workers} ADD COLUMN by_sql TINYINT NOT NULL DEFAULT 0;

@@ -24,3 +24,6 @@ CREATE INDEX IF NOT EXISTS {schedules}$look ON {schedules} (queue, fingerprint, 
 
 -- As on MySQL; no procedure reads it here.
 ALTER TABLE {job_types} ADD COLUMN settings TEXT NOT NULL DEFAULT 'NONE';
+
+-- As on MySQL; nobody registers by procedures here.
+ALTER TABLE {workers} ADD COLUMN by_sql INTEGER NOT NULL DEFAULT 0;

@@ -21,9 +21,9 @@ BEGIN
   ELSEIF options IS NOT NULL AND (NOT JSON_VALID(options) OR JSON_TYPE(options) <> 'OBJECT') THEN
     CALL {job}$refuse(31002, 'options is not a JSON object');
   END IF;
-  WHILE v_i < COALESCE(JSON_LENGTH(options), 0) DO
+  WHILE v_i < COALESCE(JSON_LENGTH(JSON_KEYS(options)), 0) DO
     SET v_name = JSON_UNQUOTE(JSON_EXTRACT(JSON_KEYS(options), CONCAT('$[', v_i, ']'))), v_i = v_i + 1;
-    IF v_name NOT IN ('final', 'retry_after') THEN
+    IF v_name NOT IN ('final', 'retry_after') OR RIGHT(v_name, 1) = ' ' THEN
       CALL {job}$refuse(31002, CONCAT('options: there is no ', v_name, '; there are final, retry_after'));
     END IF;
   END WHILE;

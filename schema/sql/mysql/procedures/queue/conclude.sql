@@ -10,11 +10,12 @@ BEGIN
   DECLARE v_attempt, v_keep_finished, v_keep_failed BIGINT;
   DECLARE v_delay DOUBLE;
   DECLARE v_opening, v_heard DATETIME(6);
-  -- one that was lost ran until its worker was last heard of
+  -- one that was lost ran until its worker was last heard of; FOR UPDATE reads the row as it is now, also where the caller's
+  -- transaction sees an older time
   SELECT j.attempt, j.time_windows, j.scheduled_run_time,
     IF(j.wish LIKE 'until %', STR_TO_DATE(SUBSTR(j.wish, 7), '%Y-%m-%dT%H:%i:%s.%fZ'), NULL)
   INTO v_attempt, v_windows, p_time, v_heard
-  FROM {jobs} j FORCE INDEX (PRIMARY) WHERE j.id = p_id;
+  FROM {jobs} j FORCE INDEX (PRIMARY) WHERE j.id = p_id FOR UPDATE;
   SELECT q.settings, q.keep_finished, q.keep_failed INTO v_settings, v_keep_finished, v_keep_failed FROM {queues} q WHERE q.queue = '{queue}';
   SET p_state = 'final', v_line = 'finished';
   IF p_verdict = 'finished' THEN

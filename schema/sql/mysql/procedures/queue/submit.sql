@@ -26,11 +26,11 @@ BEGIN
   ELSEIF p_options IS NOT NULL AND (NOT JSON_VALID(p_options) OR JSON_TYPE(p_options) <> 'OBJECT') THEN
     CALL {job}$refuse(31002, 'options is not a JSON object');
   END IF;
-  SET v_type = p_type, v_key = COALESCE(NULLIF(p_key, ''), CAST(UUID() AS CHAR));
+  SET v_type = p_type, v_key = IF(LENGTH(p_key) > 0, p_key, CAST(UUID() AS CHAR));
 
-  WHILE v_i < COALESCE(JSON_LENGTH(p_options), 0) DO
+  WHILE v_i < COALESCE(JSON_LENGTH(JSON_KEYS(p_options)), 0) DO
     SET v_name = JSON_UNQUOTE(JSON_EXTRACT(JSON_KEYS(p_options), CONCAT('$[', v_i, ']'))), v_i = v_i + 1;
-    IF v_name NOT IN ('priority', 'at', 'in', 'timeout', 'throttle_factor', 'time_windows') THEN
+    IF v_name NOT IN ('priority', 'at', 'in', 'timeout', 'throttle_factor', 'time_windows') OR RIGHT(v_name, 1) = ' ' THEN -- which no comparison sees
       CALL {job}$refuse(31002, CONCAT('options: there is no ', v_name, '; there are priority, at, in, timeout, throttle_factor, time_windows'));
     END IF;
     SET v_text = JSON_EXTRACT(p_options, CONCAT('$.', v_name)), v_kind = JSON_TYPE(v_text);
@@ -61,6 +61,8 @@ BEGIN
       CALL {job}$duration('in', v_text, v_in);
     ELSEIF v_name = 'at' THEN
       CALL {job}$instant('at', v_text, v_at);
+    ELSEIF v_kind <> 'ARRAY' THEN
+      CALL {job}$refuse(31002, 'options: time_windows is not a list such as ["05:00-07:00", "mon-fri 09:00-17:30"]');
     ELSE
       SET v_windows = v_text;
     END IF;
@@ -89,7 +91,7 @@ BEGIN
   SET v_now = UTC_TIMESTAMP(6);
   SET v_at = COALESCE(v_at, v_now + INTERVAL v_in MICROSECOND, v_now);
   IF v_at > '9998-12-31' THEN
-    CALL {job}$refuse(31002, 'options: in is too long');
+    CALL {job}$refuse(31002, 'options: at or in is a time after 9998-12-30');
   END IF;
   CALL {job}$opening(v_windows, JSON_EXTRACT(NULLIF(v_settings, 'NONE'), '$.zone'), v_at, v_opening);
   IF v_opening IS NULL THEN
@@ -103,7 +105,7 @@ BEGIN
       SET v_taken = FALSE;
       INSERT INTO {jobs} (job_type, job_data, job_key, timeout, priority, throttle_factor, time_windows, line, scheduled_run_time,
         wake_time, start_time, create_time, update_time)
-      VALUES (v_type, COALESCE(NULLIF(p_data, ''), 'NONE'), v_key, v_timeout, v_priority, v_factor, v_windows,
+      VALUES (v_type, IF(LENGTH(p_data) > 0, p_data, 'NONE'), v_key, v_timeout, v_priority, v_factor, v_windows,
         IF(v_opening > v_now, 'later', 'due'), v_opening, IF(v_opening > v_now, v_opening, NULL), v_now, v_now, v_now);
     END;
     IF NOT v_taken THEN
