@@ -157,7 +157,7 @@ func (db *DB) outdated(ctx context.Context, list []procedure) (outdated []proced
 	for _, p := range list {
 		comment, ok := there[p.name]
 		switch {
-		case ok && comment == p.comment() && !(orphaned && p.definer):
+		case ok && comment == p.comment() && (!orphaned || !p.definer):
 		case ok && !strings.HasPrefix(comment, p.owner+", "):
 			return nil, nil, fmt.Errorf("%w: there is a procedure %s that is not hipq's of this instance (its comment is %.80q); drop it, or choose another name",
 				ErrTableTaken, p.name, comment)
