@@ -108,7 +108,7 @@ var (
 // unquoted says what to do about a value that YAML takes for something of its own.
 var unquoted = map[string]string{
 	"did not find expected alphabetic or numeric character": `put a value that begins with * or & in quotes: "*/5 * * * *"`,
-	"found character that cannot start any token":           `put a value that begins with @, % or a backquote in quotes: "@daily"`,
+	"found character that cannot start any token":           `a value that begins with @ or % must stand in quotes: "@daily"; indent with spaces, not with tabs`,
 }
 
 // yamlError makes one line of an error of the YAML package: line 3: what is wrong there.
