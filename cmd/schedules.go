@@ -200,7 +200,7 @@ func (s scheduled) remark(i *instance, now time.Time) string {
 		say("not in this config")
 	}
 	if s.OtherWhen != nil {
-		say("begins anew in turn: another config has %s", *s.OtherWhen)
+		say("begins anew in turn with another config's %s", *s.OtherWhen)
 	}
 	switch late := time.Duration(s.OverdueMS) * time.Millisecond; {
 	case s.Paused || !s.InConfig:
@@ -209,10 +209,10 @@ func (s scheduled) remark(i *instance, now time.Time) string {
 	case late > 0:
 		say("due for %s", late.Round(time.Second))
 	case s.WaitsUntil != nil:
-		say("waits: the clock was put back, and slots up to %s are seen to", i.local(*s.WaitsUntil))
+		say("waits until %s: the clock was put back", i.localCell(*s.WaitsUntil))
 	}
 	if s.LeftSlot != nil && now.Sub(*s.LeftSlot) < leftLately {
-		say("slot %s left out: %s", i.local(*s.LeftSlot), *s.LeftWhy)
+		say("left out %s: %s", i.localCell(*s.LeftSlot), *s.LeftWhy)
 	}
 	if len(said) == 0 {
 		return "–"
