@@ -1,21 +1,25 @@
 package cmd
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/spf13/cobra"
 
 	"github.com/hipq/hipq/config"
+	"github.com/hipq/hipq/internal/timetable"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/schema"
 )
 
 const initLong = `Creates the tables of the instance and of its queues, or brings them up to date. With SQLite it creates the file, in MySQL
-and MariaDB the stored procedures too, if the user may make any.
+and MariaDB the stored procedures too, if the user may make any. The schedules of the config begin now.
 Where there is no config it writes a first hipq.yaml. It may be repeated, and run by several at once.
 
 Where hipq work has found a database, and now there is none, it is more likely that a disk is not mounted: init says so before
@@ -170,12 +174,24 @@ func (done *initialised) migrate(cmd *cobra.Command, c *config.Config) (err erro
 			return err
 		}
 	}
+	if err := learn(cmd.Context(), db, c); err != nil {
+		return err
+	}
 	made, err = db.MakeProcedures(cmd.Context(), tables(c))
 	done.Procedures = append(done.Procedures, made...)
 	if errors.Is(err, schema.ErrNoProcedures) {
 		done.LeftOut, err = err.Error(), nil
 	}
 	return err
+}
+
+// learn makes the config's schedules known to the database: they begin now, and not when a worker meets them first.
+func learn(ctx context.Context, db *schema.DB, c *config.Config) error {
+	if len(c.Schedules) == 0 {
+		return nil
+	}
+	_, failed, err := timetable.New(db, c.Schedules).Learn(ctx, 0)
+	return errors.Join(append(slices.Collect(maps.Values(failed)), err)...)
 }
 
 // writeStarter writes a first config where the next command will look for it, never over one that is there, and says whether it

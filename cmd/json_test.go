@@ -23,7 +23,9 @@ var documents = map[string]any{
 	"A job: jobs, failures --jobs, run":          job.JSON{},
 	"Jobs that failed in the same way: failures": failureKind{},
 	"What show has besides: show": struct {
-		Attempts []attempt `json:"attempts"`
+		Schedule *string    `json:"schedule"`
+		Slot     *time.Time `json:"slot"`
+		Attempts []attempt  `json:"attempts"`
 	}{},
 	"An entry of the activity: activity":                                       activity.JSON{},
 	"Why a job isn't running: why":                                             explained{},

@@ -16,6 +16,7 @@ import (
 	"github.com/hipq/hipq/config"
 	"github.com/hipq/hipq/internal/notice"
 	"github.com/hipq/hipq/internal/shell"
+	"github.com/hipq/hipq/internal/timetable"
 	"github.com/hipq/hipq/monitor"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/worker"
@@ -27,6 +28,8 @@ const (
 	mailedWithin = 10 * time.Second
 	// mailedAgain is after how long each kind of failure is told again, unhandledAgain each type that nobody handles.
 	mailedAgain, unhandledAgain = time.Hour, 24 * time.Hour
+	// inTurnAgain is after how long each schedule is told again that begins anew again and again.
+	inTurnAgain = 24 * time.Hour
 )
 
 // mails says whether what the tick prints becomes a mail of cron's, most likely.
@@ -127,6 +130,9 @@ func (a *app) mailNews(ctx context.Context, i *instance, took time.Duration) {
 	if err == nil {
 		err = a.mailUnhandled(ctx, i, now)
 	}
+	if err == nil {
+		err = a.mailInTurn(ctx, i, now)
+	}
 	if err != nil && ctx.Err() == nil {
 		if trouble, _ := schema.Diagnose(err); trouble != schema.TryLater {
 			a.warn(fmt.Errorf("look for what to mail: %w", err))
@@ -222,6 +228,33 @@ func (a *app) mailUnhandled(ctx context.Context, i *instance, now time.Time) err
 				a.say(fmt.Sprintf("jobs of %s/%s have been due since %s, and no worker of the last day handled that type",
 					q.Name, shell.Word(name), i.local(unhandled[name])), "look: "+i.command("hipq jobs "+q.Name+" --type "+shell.Word(name)), i.runAs())
 			}
+		}
+	}
+	return nil
+}
+
+// mailInTurn tells of schedules that begin anew again and again. It looks once an hour.
+func (a *app) mailInTurn(ctx context.Context, i *instance, now time.Time) error {
+	if len(i.Schedules) == 0 {
+		return nil
+	}
+	board := notice.NewBoard(i.db)
+	ours, err := board.Claim(ctx, "looked at schedules", now, time.Hour)
+	if err != nil || !ours {
+		return err
+	}
+	inTurn, err := timetable.New(i.db, i.Schedules).InTurn(ctx)
+	if err != nil {
+		return err
+	}
+	for _, r := range inTurn {
+		ours, err := board.Claim(ctx, "schedule in turn "+r.Name, now, inTurnAgain)
+		if err != nil {
+			return err
+		}
+		if ours {
+			a.say(fmt.Sprintf("schedule %s begins anew again and again, and may lose slots: one config has it as %s, another as %s",
+				r.Name, r.FormerSpec, r.Spec), "give all hosts the same when and zone, or each schedule a name of its own")
 		}
 	}
 	return nil

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -27,7 +28,7 @@ func (a *app) schedulesCommand() *cobra.Command {
 		Short:      "List the recurring jobs; pause, resume or run one",
 		Long:       schedulesLong,
 		Example:    "  hipq schedules\n  hipq schedules pause nightly-report\n  hipq schedules run nightly-report",
-		SuggestFor: []string{"cron", "recurring", "timetable", "periodic"},
+		SuggestFor: []string{"schedule", "cron", "recurring", "timetable", "periodic"},
 		RunE:       func(cmd *cobra.Command, _ []string) error { return a.listSchedules(cmd) },
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) == 0 {
@@ -55,12 +56,23 @@ type scheduled struct {
 	Missed   *string `json:"missed"`
 	Paused   bool    `json:"paused"`
 	InConfig bool    `json:"in_config"`
-	// LastSlot is the last one that has led to a job, LastJobID which; null before the first. NextSlot is null of one that is paused.
+	// LastSlot is the last one that has led to a job, LastJobID which, in LastQueue; null before the first. NextSlot is null of one
+	// that is paused.
 	LastSlot  *time.Time `json:"last_slot"`
+	LastQueue *string    `json:"last_queue"`
 	LastJobID *int64     `json:"last_job_id"`
 	NextSlot  *time.Time `json:"next_slot"`
 	// OverdueMS is for how long a slot has been waiting for a worker to see to it.
 	OverdueMS int64 `json:"overdue_ms"`
+	// LeftSlot is the last one that got no job although it was missed or due, LeftWhy why; null if there is none.
+	LeftSlot *time.Time `json:"left_slot"`
+	LeftWhy  *string    `json:"left_why"`
+	// WaitsUntil: the clock was put back, and all slots up to then are seen to; else null.
+	WaitsUntil *time.Time `json:"waits_until"`
+	// InTurn says that it begins anew again and again, for two configs have it with different slots; OtherWhen are those of the
+	// other one, else null.
+	InTurn    bool    `json:"in_turn"`
+	OtherWhen *string `json:"other_when"`
 }
 
 // timetable is that of the config's schedules, and its rows by name.
@@ -125,11 +137,14 @@ func (a *app) listSchedules(cmd *cobra.Command) error {
 		last, job, next := "–", "–", "–"
 		if s.LastSlot != nil {
 			last, job = i.localCell(*s.LastSlot), strconv.FormatInt(*s.LastJobID, 10)
+			if s.LastQueue != nil && *s.LastQueue != s.Queue { // it had another queue then
+				job += " of " + *s.LastQueue
+			}
 		}
 		if s.NextSlot != nil {
 			next = i.localCell(*s.NextSlot)
 		}
-		if err := t.row(s.Name, s.When, s.Queue, s.JobType, last, job, next, s.remark()); err != nil {
+		if err := t.row(s.Name, s.When, s.Queue, s.JobType, last, job, next, s.remark(i, now)); err != nil {
 			return err
 		}
 	}
@@ -146,11 +161,20 @@ func (i *instance) scheduled(name string, rows map[string]timetable.Row, now tim
 	out := scheduled{
 		Name: name, When: row.Spec, Queue: row.Queue, JobType: row.JobType, Paused: row.Paused, OverdueMS: row.Overdue(now).Milliseconds(),
 		LastSlot: utc(row.LastSlot.Time), LastJobID: null.If(row.LastSlot.IsZero(), row.LastJobID),
+		LastQueue: null.If(row.LastSlot.IsZero() || row.LastQueue == null.None, row.LastQueue), LeftSlot: utc(row.LeftSlot.Time),
+		LeftWhy: null.If(row.LeftSlot.IsZero(), row.LeftWhy), WaitsUntil: utc(row.Ahead(now)),
+		InTurn: row.InTurn(now),
 	}
 	if s := i.schedule(name); s != nil {
 		missed := string(s.Missed)
 		out.InConfig, out.Queue, out.JobType, out.Missed = true, s.Queue, s.Job.Type, &missed
 		out.When = timetable.SpecOf(*s)
+		if out.InTurn {
+			out.OtherWhen = &row.Spec
+			if row.Spec == out.When {
+				out.OtherWhen = &row.FormerSpec
+			}
+		}
 		var r *timetable.Row
 		if known {
 			r = &row
@@ -163,18 +187,37 @@ func (i *instance) scheduled(name string, rows map[string]timetable.Row, now tim
 	return out
 }
 
-func (s scheduled) remark() string {
-	switch late := time.Duration(s.OverdueMS) * time.Millisecond; {
-	case s.Paused && !s.InConfig:
-		return "paused, not in this config"
-	case s.Paused:
-		return "paused"
-	case !s.InConfig:
-		return "not in this config"
-	case late > timetable.OverdueFor:
-		return "overdue for " + late.Round(time.Second).String() + ": does hipq work run?"
+// leftLately is for how long a slot that got no job is told of.
+const leftLately = 24 * time.Hour
+
+func (s scheduled) remark(i *instance, now time.Time) string {
+	var said []string
+	say := func(format string, args ...any) { said = append(said, fmt.Sprintf(format, args...)) }
+	if s.Paused {
+		say("paused")
 	}
-	return "–"
+	if !s.InConfig {
+		say("not in this config")
+	}
+	if s.OtherWhen != nil {
+		say("begins anew in turn with another config's %s", *s.OtherWhen)
+	}
+	switch late := time.Duration(s.OverdueMS) * time.Millisecond; {
+	case s.Paused || !s.InConfig:
+	case late > timetable.OverdueFor:
+		say("overdue for %s: does hipq work run?", late.Round(time.Second))
+	case late > 0:
+		say("due for %s", late.Round(time.Second))
+	case s.WaitsUntil != nil:
+		say("waits until %s: the clock was put back", i.localCell(*s.WaitsUntil))
+	}
+	if s.LeftSlot != nil && now.Sub(*s.LeftSlot) < leftLately {
+		say("left out %s: %s", i.localCell(*s.LeftSlot), *s.LeftWhy)
+	}
+	if len(said) == 0 {
+		return "–"
+	}
+	return strings.Join(said, ", ")
 }
 
 // scheduling is what to do to a schedule, and the words for it.
@@ -216,7 +259,7 @@ func (a *app) knownSchedules(cmd *cobra.Command, names []string, learn bool) (*i
 	}
 	t, rows, err := i.timetable(cmd.Context())
 	if err == nil && learn {
-		rows, _, err = t.Learn(cmd.Context())
+		rows, _, err = t.Learn(cmd.Context(), 0)
 	}
 	known := i.scheduleNames(rows)
 	for _, name := range names {

@@ -105,7 +105,7 @@ func TestScripts(t *testing.T) {
 				RequireUniqueNames: true,
 				Setup:              func(env *testscript.Env) error { return setUp(env, driver) },
 				Condition:          func(name string) (bool, error) { return condition(name, driver) },
-				Cmds:               map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "shape": shape, "hour": hour},
+				Cmds:               map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "shape": shape, "hour": hour, "soon": soon},
 			})
 		})
 	}
@@ -192,6 +192,14 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	if ts.ReadFile("stdout") != "" || !strings.HasPrefix(why, "hipq: ") && !strings.HasPrefix(why, `{"error":{"code":`+strconv.Itoa(want)+`,"message":"`) {
 		ts.Fatalf("what is refused has to say why on standard error, and nothing else")
 	}
+}
+
+// soon is the command of this name: the variable is half an hour from now, as the tables have it.
+func soon(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: soon NAME")
+	}
+	ts.Setenv(args[0], time.Now().UTC().Add(30*time.Minute).Format("2006-01-02 15:04:05.000000"))
 }
 
 // hour is the command of this name.

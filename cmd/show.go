@@ -11,6 +11,7 @@ import (
 
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/null"
+	"github.com/hipq/hipq/internal/timetable"
 	"github.com/hipq/hipq/queue/job"
 )
 
@@ -64,7 +65,10 @@ type lateAnswer struct {
 // shown is a job with its attempts.
 type shown struct {
 	job.JSON
-	Attempts []attempt `json:"attempts"`
+	// Schedule is whose Slot the job is of, as far as the activity has not been purged; null if of none.
+	Schedule *string    `json:"schedule"`
+	Slot     *time.Time `json:"slot"`
+	Attempts []attempt  `json:"attempts"`
 	// by is what has enqueued it, if the activity says so: a schedule.
 	by *string
 }
@@ -99,6 +103,9 @@ func (a *app) runShow(cmd *cobra.Command, name string, id int64) error {
 func (s *shown) note(e activity.Entry) {
 	if e.State == activity.Added {
 		s.by = null.Text(e.Output)
+		if name, slot := timetable.Of(e.Output); name != "" {
+			s.Schedule, s.Slot = &name, utc(slot)
+		}
 	}
 	if e.Attempt == 0 {
 		return

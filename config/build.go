@@ -50,7 +50,7 @@ func (b builder) config(s *shape) *Config {
 		MonitorPing:  b.pingURL("monitor.ping_url", s.Monitor.PingURL),
 		PurgePing:    b.pingURL("purge.ping_url", s.Purge.PingURL),
 	}
-	c.Warnings, b.slots = b.warnings, c.Worker.Concurrency
+	b.slots = c.Worker.Concurrency
 	names := b.names(c)
 	// what the instance says once is the default of each job type
 	outer := defaults{Type: job.DefaultType("")}
@@ -78,6 +78,7 @@ func (b builder) config(s *shape) *Config {
 	for i, section := range s.Schedules {
 		c.Schedules = append(c.Schedules, b.schedule(i, section, c, scheduled))
 	}
+	c.Warnings = b.warnings
 	return c
 }
 

@@ -60,7 +60,11 @@ func (c *checker) keys(path string, value any, t reflect.Type) (fits bool) {
 		return fits
 	}
 	if _, ok := value.(string); !ok {
-		c.refuse(path, "must be a single value, not %s", kindOf(value))
+		quote := ""
+		if strings.HasSuffix(path, ".data") {
+			quote = "; put JSON in quotes: '{\"id\": 1}'"
+		}
+		c.refuse(path, "must be a single value, not %s%s", kindOf(value), quote)
 		return false
 	}
 	return true
@@ -84,6 +88,8 @@ func (c *checker) section(path string, section map[string]any, t reflect.Type) {
 		case value == nil && field.Type.Kind() == reflect.Pointer:
 			c.refuse(at, "is empty; fill it in or leave the key out")
 		case value == nil:
+		case value == "" && field.Tag.Get("required") != "":
+			c.refuse(at, "is empty; fill it in")
 		case value == "":
 			c.refuse(at, "is empty; leave the key out for its default")
 		default:

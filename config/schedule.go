@@ -34,7 +34,7 @@ func (b builder) schedule(i int, s scheduleSection, c *Config, seen map[string]b
 	}
 	b.scheduled(path, s, c)
 	b.override(path, s, &o.Job)
-	if len(b.errs) == before { // what is left of the package's own rules
+	if len(b.errs) == before && s.Name != "" && s.When != "" && s.Type != "" { // what is left of the package's own rules
 		if err := o.Check(); err != nil {
 			b.refuseName(path, s.Data, err)
 		}
@@ -89,6 +89,19 @@ func (b builder) scheduled(path string, s scheduleSection, c *Config) {
 		b.refuse(path+".type", "%s is none of the job types of %s, which takes no others (strict_types)", shown(s.Type), s.Queue)
 	case n >= 0 && c.Queues[n].RefuseWeightless && weightless(s.ThrottleFactor):
 		b.refuse(path+".throttle_factor", "0 would pass the limits by, which queues.%s.allow_weightless: false refuses", s.Queue)
+	case n >= 0:
+		b.unusual(path, s, c.Queues[n].Types)
+	}
+}
+
+// unusual warns of a type that is most likely a misspelt one of the config's.
+func (b builder) unusual(path string, s scheduleSection, types []job.Type) {
+	names := make([]string, len(types))
+	for i, t := range types {
+		names[i] = t.Name
+	}
+	if near := Nearest(s.Type, names); near != "" && near != s.Type {
+		b.warn("%s.type: this config names no job type %s in queue %s; did you mean %s?", path, shown(s.Type), s.Queue, near)
 	}
 }
 

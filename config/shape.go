@@ -3,7 +3,7 @@ package config
 // shape is hipq.yaml as it is written: every value is its text, and an empty text is a key that isn't there. It decides
 // which keys are known.
 type shape struct {
-	Name     string          `mapstructure:"name"`
+	Name     string          `mapstructure:"name" required:"yes"`
 	Tables   string          `mapstructure:"tables"`
 	Database databaseSection `mapstructure:"database"`
 	Timezone string          `mapstructure:"timezone"`
@@ -110,7 +110,7 @@ type retrySection struct {
 }
 
 type queueSection struct {
-	Name            string               `mapstructure:"name"`
+	Name            string               `mapstructure:"name" required:"yes"`
 	ThrottleLimit   string               `mapstructure:"throttle_limit"`
 	ThrottleGroups  *groupsSection       `mapstructure:"throttle_groups"`
 	AllowWeightless string               `mapstructure:"allow_weightless"`
@@ -136,7 +136,7 @@ type groupsSection struct {
 }
 
 type jobTypeSection struct {
-	Name           string               `mapstructure:"name"`
+	Name           string               `mapstructure:"name" required:"yes"`
 	Timeout        string               `mapstructure:"timeout"`
 	Retry          retrySection         `mapstructure:"retry"`
 	RetryHandler   *retryHandlerSection `mapstructure:"retry_handler"`
@@ -150,11 +150,11 @@ type jobTypeSection struct {
 }
 
 type scheduleSection struct {
-	Name           string `mapstructure:"name"`
-	When           string `mapstructure:"when"`
+	Name           string `mapstructure:"name" required:"yes"`
+	When           string `mapstructure:"when" required:"yes"`
 	Zone           string `mapstructure:"zone"`
-	Queue          string `mapstructure:"queue"`
-	Type           string `mapstructure:"type"`
+	Queue          string `mapstructure:"queue" required:"yes"`
+	Type           string `mapstructure:"type" required:"yes"`
 	Data           string `mapstructure:"data"`
 	Key            string `mapstructure:"key"`
 	Jitter         string `mapstructure:"jitter"`

@@ -105,6 +105,12 @@ var (
 	scannerMessage = regexp.MustCompile(`^(?:did not find|could not find|found|mapping|block) `)
 )
 
+// unquoted says what to do about a value that YAML takes for something of its own.
+var unquoted = map[string]string{
+	"did not find expected alphabetic or numeric character": `put a value that begins with * or & in quotes: "*/5 * * * *"`,
+	"found character that cannot start any token":           `a value that begins with @ or % must stand in quotes: "@daily"; indent with spaces, not with tabs`,
+}
+
 // yamlError makes one line of an error of the YAML package: line 3: what is wrong there.
 func yamlError(err error) error {
 	text := strings.TrimPrefix(err.Error(), "yaml: ")
@@ -116,6 +122,11 @@ func yamlError(err error) error {
 		text = fmt.Sprintf("line %d: %s", line+1, m[2])
 	} else if scannerMessage.MatchString(text) {
 		text = "line 1: " + text
+	}
+	for said, remedy := range unquoted {
+		if strings.HasSuffix(text, said) {
+			text += "; " + remedy
+		}
 	}
 	return errors.New("not valid YAML: " + strings.ReplaceAll(text, "\n ", ";"))
 }

@@ -44,6 +44,8 @@ func TestYAMLErrorsNameTheLine(t *testing.T) {
 		"name: a\nname: b\nname: c\n":    `not valid YAML: line 2: mapping key "name" already defined at line 1; line 3: mapping key "name" already defined at line 1; line 3: mapping key "name" already defined at line 2`,
 		"a: 1\nb:\n  c: 1\n   d: 2\n":    "not valid YAML: line 4: mapping values are not allowed in this context",
 		"name: a\nretry: {attempts: 5\n": "not valid YAML: line 2: did not find expected ',' or '}'",
+		"a:\n  when: */5 * * * *\n":      `not valid YAML: line 2: did not find expected alphabetic or numeric character; put a value that begins with * or & in quotes: "*/5 * * * *"`,
+		"when: @daily\n":                 `not valid YAML: line 1: found character that cannot start any token; a value that begins with @ or % must stand in quotes: "@daily"; indent with spaces, not with tabs`,
 		"name: \x01\n":                   "not valid YAML: control characters are not allowed",
 	} {
 		if _, _, err := parseYAML([]byte(text)); err == nil || err.Error() != want {

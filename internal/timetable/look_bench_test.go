@@ -19,7 +19,7 @@ func BenchmarkLook(b *testing.B) {
 					all = append(all, of(b, fmt.Sprintf("s%d", i), "@yearly"))
 				}
 				t := timetable.New(dbtest.Open(b, driver, source(b), "emails"), all)
-				if _, _, err := t.Learn(b.Context()); err != nil {
+				if _, _, err := t.Learn(b.Context(), 0); err != nil {
 					b.Fatal(err)
 				}
 				for b.Loop() {

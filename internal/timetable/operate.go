@@ -71,7 +71,7 @@ func (t *Timetable) Purge(ctx context.Context, before time.Time, dryRun bool) (n
 
 // Next is the first slot of a schedule that a worker will see to, by its row; nil is one that no worker knows yet.
 func Next(s schedule.Schedule, r *Row, now time.Time) time.Time {
-	if r == nil || r.Fingerprint != fingerprint(s) {
+	if r == nil || !hasSlotsOf(r.Spec, s) || r.SeenUntil.After(now.Add(ahead)) {
 		return s.Next(now)
 	}
 	return s.Next(r.SeenUntil.Time)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/hipq/hipq/internal/engine"
@@ -19,13 +20,16 @@ type Tended struct {
 	Failed map[string]error
 }
 
+// tick is how long after a slot the first tick may come that knows a schedule: crontab has one a minute.
+const tick = time.Minute
+
 // Tend does what a look has found: makes new schedules known, has changed ones begin anew, and enqueues the jobs of slots that are
 // due, into queues of these names. Each schedule has a transaction of its own, in which the row that says up to when its slots are
 // seen to is written and the jobs are enqueued; the row's old value is the condition. So each slot has its job once, whoever
 // else is at it, whether a commit is answered or not; and Tend may be called by any number of workers at once, and again. Before
 // each schedule goesOn is asked; where it doesn't, the others are due as before.
 func (t *Timetable) Tend(ctx context.Context, queues map[string]rounds.Queue, goesOn func() bool) (done Tended, err error) {
-	rows, failed, err := t.Learn(ctx)
+	rows, failed, err := t.Learn(ctx, tick)
 	if err != nil {
 		return done, err
 	}
@@ -54,9 +58,10 @@ func (t *Timetable) Tend(ctx context.Context, queues map[string]rounds.Queue, go
 	return done, nil
 }
 
-// Learn brings what the config says of the schedules to the table: a new one begins now, and one with another spec begins anew. It
-// gives the rows as they are then, by name, and why some could not be written. It may be repeated.
-func (t *Timetable) Learn(ctx context.Context) (rows map[string]Row, failed map[string]error, err error) {
+// Learn brings what the config says of the schedules to the table: a new one begins so long ago, and one with other slots begins
+// anew then, but with none that was seen to. It gives the rows as they are then, by name, and why some could not be written. It may
+// be repeated.
+func (t *Timetable) Learn(ctx context.Context, ago time.Duration) (rows map[string]Row, failed map[string]error, err error) {
 	now, err := t.db.Clock(ctx)
 	if err != nil {
 		return nil, nil, err
@@ -69,18 +74,17 @@ func (t *Timetable) Learn(ctx context.Context) (rows map[string]Row, failed map[
 	same := true
 	for _, s := range t.schedules {
 		r, known := rows[s.Name]
-		anew := r.Spec != SpecOf(s) || r.SeenUntil.After(now.Add(ahead))
 		switch {
 		case !known:
 			unknown = append(unknown, s)
-		case anew, r.Fingerprint != fingerprint(s):
+		case r.Fingerprint != fingerprint(s), r.SeenUntil.After(now.Add(ahead)):
 			same = false
-			if err := t.change(ctx, s, r, anew); err != nil {
+			if err := t.change(ctx, s, r, ago); err != nil {
 				failed[s.Name] = err
 			}
 		}
 	}
-	if err := t.insert(ctx, unknown); err != nil {
+	if err := t.insert(ctx, unknown, ago); err != nil {
 		return nil, nil, err
 	}
 	if !same || len(unknown) > 0 {
@@ -99,14 +103,14 @@ func (t *Timetable) byName(ctx context.Context) (map[string]Row, error) {
 }
 
 // insert makes new schedules known. Another worker may do the same at the same time: then they are.
-func (t *Timetable) insert(ctx context.Context, unknown []schedule.Schedule) error {
+func (t *Timetable) insert(ctx context.Context, unknown []schedule.Schedule, ago time.Duration) error {
 	for len(unknown) > 0 {
 		some := unknown[:min(len(unknown), 500)]
 		unknown = unknown[len(some):]
 		err := t.db.Tx(ctx, func(tx *engine.Tx) error {
-			args := make([]any, 0, 7*len(some))
+			args, since := make([]any, 0, 7*len(some)), tx.Now.Add(-ago)
 			for _, s := range some {
-				args = append(args, s.Name, fingerprint(s), SpecOf(s), s.Queue, s.Job.Type, engine.At(tx.Now), engine.At(nextOf(s, tx.Now)))
+				args = append(args, s.Name, fingerprint(s), SpecOf(s), s.Queue, s.Job.Type, engine.At(since), engine.At(nextOf(s, since)))
 			}
 			return tx.Undoing(ctx, func() error {
 				_, err := tx.ExecContext(ctx, "INSERT INTO "+t.db.Schedules()+" (name, fingerprint, spec, queue, job_type, seen_until, next_slot) VALUES "+
@@ -121,19 +125,35 @@ func (t *Timetable) insert(ctx context.Context, unknown []schedule.Schedule) err
 	return nil
 }
 
-// change writes what the config says of a schedule by now, and has it begin anew if anew says so.
-func (t *Timetable) change(ctx context.Context, s schedule.Schedule, r Row, anew bool) error {
+// change writes what the config says of a schedule by now. With other slots it begins anew so long ago, or after the last slot that
+// was seen to; and now if the clock was put back far.
+func (t *Timetable) change(ctx context.Context, s schedule.Schedule, r Row, ago time.Duration) error {
 	return t.db.TxInParts(ctx, nil, func(tx *engine.Tx) error {
-		until, next := r.SeenUntil.Time, r.NextSlot.Time
+		to, anew := r, true
+		switch {
+		case r.SeenUntil.After(tx.Now.Add(ahead)):
+			to.SeenUntil.Time = tx.Now
+		case !hasSlotsOf(r.Spec, s):
+			if since := tx.Now.Add(-ago); since.After(r.SeenUntil.Time) {
+				to.SeenUntil.Time = since
+			}
+			to.FormerSpec, to.AnewTime.Time, to.AnewCount = r.Spec, tx.Now, 1
+			if r.AnewTime.After(tx.Now.Add(-anewWithin)) {
+				to.AnewCount = r.AnewCount + 1
+			}
+		default:
+			anew = false
+		}
 		if anew {
-			until, next = tx.Now, nextOf(s, tx.Now)
+			to.NextSlot.Time = nextOf(s, to.SeenUntil.Time)
 		}
 		if r.Paused {
-			next = time.Time{}
+			to.NextSlot.Time = time.Time{}
 		}
-		_, err := tx.ExecContext(ctx, "UPDATE "+t.db.Schedules()+" SET fingerprint = ?, spec = ?, queue = ?, job_type = ?, seen_until = ?, next_slot = ?"+
-			" WHERE name = ? AND fingerprint = ? AND seen_until = ?",
-			fingerprint(s), SpecOf(s), s.Queue, s.Job.Type, engine.At(until), engine.At(next), s.Name, r.Fingerprint, r.SeenUntil)
+		_, err := tx.ExecContext(ctx, "UPDATE "+t.db.Schedules()+" SET fingerprint = ?, spec = ?, queue = ?, job_type = ?, seen_until = ?, next_slot = ?,"+
+			" anew_time = ?, former_spec = ?, anew_count = ? WHERE name = ? AND fingerprint = ? AND seen_until = ?",
+			fingerprint(s), SpecOf(s), s.Queue, s.Job.Type, to.SeenUntil, to.NextSlot,
+			to.AnewTime, to.FormerSpec, to.AnewCount, s.Name, r.Fingerprint, r.SeenUntil)
 		return err
 	})
 }
@@ -141,7 +161,7 @@ func (t *Timetable) change(ctx context.Context, s schedule.Schedule, r Row, anew
 // take enqueues the jobs of the slots of a schedule that are due, if no other has seen to them since its row was read.
 func (t *Timetable) take(ctx context.Context, s schedule.Schedule, r Row, q rounds.Queue) (jobs int, err error) {
 	err = t.db.TxInParts(ctx, nil, func(tx *engine.Tx) error {
-		slots, latest := s.Due(r.SeenUntil.Time, tx.Now)
+		slots, latest, left := s.Due(r.SeenUntil.Time, tx.Now)
 		until := latest
 		if latest.IsZero() { // there is only the next one to be found
 			until = r.SeenUntil.Time
@@ -156,25 +176,46 @@ func (t *Timetable) take(ctx context.Context, s schedule.Schedule, r Row, q roun
 		var last time.Time
 		var id int64
 		for _, slot := range slots {
-			by := fmt.Sprintf("schedule %s, slot %s", s.Name, slot.Format(time.RFC3339))
-			added, isNew, err := q.Enqueue(ctx, tx, s.JobOf(slot), by)
+			added, isNew, err := q.Enqueue(ctx, tx, s.JobOf(slot), fmt.Sprintf(by, s.Name, slot.Format(time.RFC3339)))
 			if err != nil {
 				return err
 			}
 			if isNew {
 				jobs, last, id = jobs+1, slot, added
+			} else {
+				left = schedule.LeftOut{Slot: slot, Why: fmt.Sprintf("job %d has its key, and was not final", added)}
+			}
+		}
+		if !left.Slot.IsZero() {
+			if err := tx.Write(ctx, "UPDATE "+t.db.Schedules()+" SET left_slot = ?, left_why = ? WHERE name = ?",
+				engine.At(left.Slot), left.Why, s.Name); err != nil {
+				return err
 			}
 		}
 		if jobs == 0 {
 			return nil
 		}
-		return tx.Write(ctx, "UPDATE "+t.db.Schedules()+" SET last_slot = ?, last_job_id = ?, last_time = ? WHERE name = ?",
-			engine.At(last), id, engine.At(tx.Now), s.Name)
+		return tx.Write(ctx, "UPDATE "+t.db.Schedules()+" SET last_slot = ?, last_job_id = ?, last_queue = ?, last_time = ? WHERE name = ?",
+			engine.At(last), id, s.Queue, engine.At(tx.Now), s.Name)
 	})
 	if err != nil {
 		return 0, err
 	}
 	return jobs, nil
+}
+
+// by is what the activity says of a job's schedule and slot.
+const by = "schedule %s, slot %s"
+
+// Of is the schedule and the slot of a job, by what the activity says of who added it; no name if it was no schedule.
+func Of(added string) (name string, slot time.Time) {
+	rest, is := strings.CutPrefix(added, "schedule ")
+	name, at, cut := strings.Cut(rest, ", slot ")
+	slot, err := time.Parse(time.RFC3339, at)
+	if !is || !cut || err != nil {
+		return "", time.Time{}
+	}
+	return name, slot
 }
 
 // changes says whether a statement has changed a row.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/hipq/hipq/internal/engine"
@@ -38,15 +39,42 @@ func New(db *schema.DB, schedules []schedule.Schedule) *Timetable {
 	return t
 }
 
-// SpecOf is when a schedule's slots are, in one text: another text is another schedule.
-func SpecOf(s schedule.Schedule) string { return s.Spec.String() + " " + zoneOf(s).String() }
+// SpecOf is when a schedule's slots are, in one text, as the config has it.
+func SpecOf(s schedule.Schedule) string {
+	if !s.Spec.Zoned() {
+		return s.Spec.String()
+	}
+	return s.Spec.String() + " " + zoneOf(s).String()
+}
 
 func zoneOf(s schedule.Schedule) *time.Location { return cmp.Or(s.Location, time.UTC) }
+
+// slotsOf is one text for all schedules that have the same slots, however the config has them.
+func slotsOf(spec schedule.Spec, zone string) string {
+	if !spec.Zoned() {
+		return spec.Same()
+	}
+	return spec.Same() + " " + zone
+}
+
+// hasSlotsOf says whether a text of SpecOf is that of the slots of a schedule.
+func hasSlotsOf(text string, s schedule.Schedule) bool {
+	if text == SpecOf(s) {
+		return true
+	}
+	zone := ""
+	spec, err := schedule.ParseSpec(text) // one without a zone
+	if cut := strings.LastIndex(text, " "); err != nil && cut > 0 {
+		spec, err = schedule.ParseSpec(text[:cut])
+		zone = text[cut+1:]
+	}
+	return err == nil && slotsOf(spec, zone) == slotsOf(s.Spec, zoneOf(s).String())
+}
 
 // fingerprint is that of what the table says of a schedule.
 func fingerprint(s schedule.Schedule) int64 {
 	h := fnv.New32a()
-	for _, part := range []string{s.Name, s.Spec.String(), zoneOf(s).String(), s.Queue, s.Job.Type} {
+	for _, part := range []string{s.Name, slotsOf(s.Spec, zoneOf(s).String()), s.Queue, s.Job.Type} {
 		_, _ = h.Write(append([]byte(part), 0)) // a hash takes all
 	}
 	return int64(h.Sum32())
@@ -134,6 +162,54 @@ type Row struct {
 	LastSlot  engine.Time `db:"last_slot"`
 	LastJobID int64       `db:"last_job_id"`
 	LastTime  engine.Time `db:"last_time"`
+	// LastQueue is that of LastJobID.
+	LastQueue string `db:"last_queue"`
+	// LeftSlot is the last one that got no job although it was missed or due, and LeftWhy why.
+	LeftSlot engine.Time `db:"left_slot"`
+	LeftWhy  string      `db:"left_why"`
+	// AnewTime is when it last began anew with another Spec, FormerSpec which it had before, and AnewCount how often it has in turn,
+	// each time within anewWithin of the time before.
+	AnewTime   engine.Time `db:"anew_time"`
+	FormerSpec string      `db:"former_spec"`
+	AnewCount  int         `db:"anew_count"`
+}
+
+const (
+	// anewWithin is how soon a schedule begins anew after it has, if two configs have it in turn, and not somebody changes it.
+	anewWithin = time.Hour
+	// anewOften is how often somebody may change a schedule in turn before it is taken for one that two configs have.
+	anewOften = 5
+)
+
+// InTurn says that the schedule begins anew again and again, for two configs have it with different slots: FormerSpec and Spec.
+func (r Row) InTurn(now time.Time) bool {
+	return r.AnewCount >= anewOften && r.AnewTime.After(now.Add(-anewWithin))
+}
+
+// InTurn are those rows of the timetable's schedules that begin anew again and again.
+func (t *Timetable) InTurn(ctx context.Context) (in []Row, err error) {
+	rows, err := t.byName(ctx)
+	if err != nil {
+		return nil, err
+	}
+	now, err := t.db.Clock(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range t.schedules {
+		if r := rows[s.Name]; r.InTurn(now) {
+			in = append(in, r)
+		}
+	}
+	return in, nil
+}
+
+// Ahead is until when no slot is due, for the database's clock was put back and all slots up to that time are seen to; zero is at once.
+func (r Row) Ahead(now time.Time) time.Time {
+	if !r.SeenUntil.After(now) || r.SeenUntil.After(now.Add(ahead)) {
+		return time.Time{}
+	}
+	return r.SeenUntil.Time
 }
 
 // OverdueFor is for how long a slot may wait before somebody is told: ticks run once a minute, and may be held up.
@@ -177,8 +253,8 @@ func (t *Timetable) Late(ctx context.Context) (late []Late, paused int, err erro
 
 // Rows are all schedules of the instance, whoever's config they are in, by name.
 func (t *Timetable) Rows(ctx context.Context) (rows []Row, err error) {
-	query := "SELECT name, fingerprint, spec, queue, job_type, " + t.db.TimeColumns("seen_until", "next_slot", "last_slot", "last_time") +
-		", paused <> 0 AS paused, last_job_id FROM " + t.db.Schedules() + " ORDER BY name"
+	query := "SELECT name, fingerprint, spec, queue, job_type, " + t.db.TimeColumns("seen_until", "next_slot", "last_slot", "last_time", "left_slot", "anew_time") +
+		", paused <> 0 AS paused, last_job_id, last_queue, left_why, former_spec, anew_count FROM " + t.db.Schedules() + " ORDER BY name"
 	if err := t.db.SelectContext(ctx, &rows, query); err != nil {
 		return nil, fmt.Errorf("list the schedules: %w", err)
 	}

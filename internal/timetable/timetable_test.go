@@ -92,6 +92,14 @@ func (s *shop) tend() int {
 	return done.Jobs
 }
 
+// begin makes the config's schedules known: they begin now.
+func (s *shop) begin() {
+	s.t.Helper()
+	if _, failed, err := s.table.Learn(s.t.Context(), 0); err != nil || len(failed) > 0 {
+		s.t.Fatal(failed, err)
+	}
+}
+
 func (s *shop) exec(query string, args ...any) {
 	s.t.Helper()
 	if _, err := s.db.ExecContext(s.t.Context(), query, args...); err != nil {
@@ -163,9 +171,7 @@ func (s *shop) row(name string) timetable.Row {
 func TestTend(t *testing.T) {
 	each(t, func(s *shop) {
 		s.have(of(s.t, "hourly", "@hourly"), of(s.t, "spread", "@hourly", func(o *schedule.Schedule) { o.Jitter = time.Hour }))
-		if n := s.tend(); n != 0 {
-			s.t.Fatalf("%d jobs before there was a slot", n)
-		}
+		s.begin()
 		if look, err := s.table.Look(s.t.Context()); err != nil || look.Due || look.Wait > time.Hour {
 			s.t.Errorf("%+v, %v", look, err)
 		}
@@ -208,6 +214,7 @@ func TestTendAtOnce(t *testing.T) {
 			first.Go(func() { s.tend() })
 		}
 		first.Wait()
+		s.exec("DELETE FROM shop_emails")
 		before, jobs := len(s.added("all")), 0
 		for range 3 {
 			s.nobody(20 * time.Minute)
@@ -237,7 +244,7 @@ func TestTendAtOnce(t *testing.T) {
 func TestTendTooLate(t *testing.T) {
 	each(t, func(s *shop) {
 		s.have(of(s.t, "hourly", "@hourly"))
-		s.tend()
+		s.begin()
 		s.nobody(time.Hour)
 		old := s.row("hourly")
 		if n := s.tend(); n != 1 {
@@ -267,7 +274,7 @@ func TestTendUnanswered(t *testing.T) {
 			p := dbtest.NewProxy(t)
 			hourly := of(t, "hourly", "@hourly")
 			direct, s := openShop(t, "mysql", p.Direct, hourly), openShop(t, "mysql", p.Source, hourly)
-			s.tend()
+			s.begin()
 			s.nobody(time.Hour)
 			p.LosesQuestions(!committed)
 			lost := p.LosesFirst(func(statements string) bool { return strings.Contains(statements, "seen_until = ") }, func() {
@@ -292,7 +299,7 @@ func TestTendOnPool(t *testing.T) {
 			t.Fatal(err)
 		}
 		s := shopIn(t, db, of(t, "hourly", "@hourly"))
-		s.tend()
+		s.begin()
 		s.exec("UPDATE shop_schedules SET seen_until = '2026-03-29 02:30:00.123456', next_slot = '2026-03-29 03:00:00.000000'")
 		if r := s.row("hourly"); r.SeenUntil.Format(time.RFC3339Nano) != "2026-03-29T02:30:00.123456Z" {
 			t.Error(r.SeenUntil)
@@ -316,7 +323,7 @@ func TestMissed(t *testing.T) {
 		}
 		// the database was away for an hour, or no worker ran
 		s.have(of(s.t, "skip", "@every 20m", missed(schedule.Skip)), of(s.t, "latest", "@every 20m"), of(s.t, "all", "@every 20m", missed(schedule.All)))
-		s.tend()
+		s.begin()
 		s.nobody(time.Hour)
 		late := s.now().Sub(s.now().Truncate(20 * time.Minute))
 		s.tend()
@@ -336,7 +343,7 @@ func TestMissed(t *testing.T) {
 func TestPauseAndResume(t *testing.T) {
 	each(t, func(s *shop) {
 		s.have(of(s.t, "hourly", "@hourly"))
-		s.tend()
+		s.begin()
 		is := func(did bool, err error) func(bool) {
 			return func(want bool) {
 				s.t.Helper()
@@ -367,13 +374,14 @@ func TestPauseAndResume(t *testing.T) {
 func TestChange(t *testing.T) {
 	each(t, func(s *shop) {
 		s.have(of(s.t, "one", "@hourly"))
-		s.tend()
+		s.begin()
 		s.nobody(time.Hour)
 		s.have(of(s.t, "one", "@every 10m"))
+		s.begin()
 		if n := s.tend(); n != 0 {
 			s.t.Errorf("%d jobs for slots before the change", n)
 		}
-		if r := s.row("one"); r.Spec != "@every 10m UTC" || r.NextSlot.Sub(s.now()) > 10*time.Minute {
+		if r := s.row("one"); r.Spec != "@every 10m" || r.FormerSpec != "@hourly UTC" || r.AnewCount != 1 || r.InTurn(s.now()) || r.NextSlot.Sub(s.now()) > 10*time.Minute {
 			s.t.Errorf("%+v", r)
 		}
 		s.nobody(10 * time.Minute)
@@ -381,11 +389,86 @@ func TestChange(t *testing.T) {
 		if n := s.tend(); n != 1 {
 			s.t.Errorf("%d jobs", n)
 		}
-		if r := s.row("one"); r.Queue != "reports" || r.JobType != "monthly" {
+		if r := s.row("one"); r.Queue != "reports" || r.LastQueue != "reports" || r.JobType != "monthly" {
 			s.t.Errorf("%+v", r)
 		}
 		if n := s.tend(); n != 0 {
 			s.t.Errorf("%d jobs", n)
+		}
+		s.have(of(s.t, "one", "@every 10m"))
+		s.begin()
+		if r := s.row("one"); r.Queue != "emails" || r.LastQueue != "reports" {
+			s.t.Errorf("%+v", r)
+		}
+	})
+}
+
+// The slot of the minute before the first tick is not lost, for crontab has one a minute; those before that there were none.
+func TestFirstTick(t *testing.T) {
+	each(t, func(s *shop) {
+		often := of(s.t, "often", "* * * * *", func(o *schedule.Schedule) { o.Missed = schedule.All })
+		s.have(often)
+		if n := s.tend(); n != 1 {
+			s.t.Errorf("of a new schedule %d jobs", n)
+		}
+	})
+}
+
+// Two configs that have a schedule with different slots lose none if both tick each minute, and somebody is told.
+func TestInTurn(t *testing.T) {
+	each(t, func(s *shop) {
+		often := of(s.t, "one", "* * * * *", func(o *schedule.Schedule) { o.Missed = schedule.All })
+		s.have(often)
+		s.begin()
+		for i := range 3 {
+			if in, err := s.table.InTurn(s.t.Context()); err != nil || (len(in) > 0) != (i >= 2) {
+				s.t.Errorf("after %d turns: %+v, %v", i, in, err)
+			}
+			s.have(of(s.t, "one", "@yearly"))
+			s.tend()
+			s.nobody(time.Hour)
+			s.exec("DELETE FROM shop_emails")
+			s.have(often)
+			if n := s.tend(); n != 1 {
+				s.t.Errorf("%d jobs", n)
+			}
+			s.have(of(s.t, "one", "@yearly"))
+			s.begin()
+			s.have(often)
+			if n := s.tend(); n > 1 { // a minute may begin meanwhile
+				s.t.Errorf("%d jobs for slots that were seen to", n)
+			}
+		}
+		if r := s.row("one"); r.FormerSpec != "@yearly UTC" || r.Spec != "* * * * * UTC" {
+			s.t.Errorf("%+v", r)
+		}
+	})
+}
+
+// What has the same slots is the same schedule, however it is written.
+func TestSameSlots(t *testing.T) {
+	each(t, func(s *shop) {
+		berlin, err := time.LoadLocation("Europe/Berlin")
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		s.have(of(s.t, "every", "@every 14d"), of(s.t, "often", "* * * * *"), of(s.t, "daily", "@daily"), of(s.t, "other", "0 0 * * *"))
+		s.begin()
+		s.have(of(s.t, "every", "@every 2w", func(o *schedule.Schedule) { o.Location = berlin }), of(s.t, "often", "*/1 * * * *"),
+			of(s.t, "daily", "0 0 * * *"), of(s.t, "other", "0 0 * * *", func(o *schedule.Schedule) { o.Location = berlin }))
+		s.begin()
+		for _, o := range s.all {
+			r := s.row(o.Name)
+			if anew := o.Name == "other"; (r.AnewCount > 0) != anew || r.Spec == timetable.SpecOf(o) != anew {
+				s.t.Errorf("%+v", r)
+			}
+			s.exec("UPDATE shop_schedules SET fingerprint = 1")
+		}
+		s.begin() // by what the table says of them
+		for _, o := range s.all {
+			if r := s.row(o.Name); r.AnewCount > 1 || r.AnewCount == 1 && o.Name != "other" || r.Spec != timetable.SpecOf(o) {
+				s.t.Errorf("%+v", r)
+			}
 		}
 	})
 }
@@ -394,7 +477,7 @@ func TestChange(t *testing.T) {
 func TestOthersAreNothingToDo(t *testing.T) {
 	each(t, func(s *shop) {
 		s.have(of(s.t, "here", "@hourly"), of(s.t, "gone", "@hourly"))
-		s.tend()
+		s.begin()
 		s.have(s.all[0])
 		late := engine.At(s.now().Add(-time.Hour))
 		for _, row := range []string{"gone", "here"} { // the first of them is this one's no more
@@ -419,7 +502,7 @@ func TestOthersAreNothingToDo(t *testing.T) {
 func TestOneAtATime(t *testing.T) {
 	each(t, func(s *shop) {
 		s.have(of(s.t, "hourly", "@hourly", func(o *schedule.Schedule) { o.Job.Key = "report" }))
-		s.tend()
+		s.begin()
 		for want := range []int{0, 1, 1} {
 			if want == 0 {
 				continue
@@ -429,6 +512,9 @@ func TestOneAtATime(t *testing.T) {
 			s.once("hourly", 1)
 		}
 		first := s.row("hourly").LastJobID
+		if r := s.row("hourly"); r.LeftSlot.IsZero() || r.LeftWhy != fmt.Sprintf("job %d has its key, and was not final", first) {
+			s.t.Errorf("%+v", r)
+		}
 		s.exec("DELETE FROM shop_emails")
 		s.exec("DELETE FROM shop_activity") // what is purged there, the schedule still knows
 		s.nobody(time.Hour)
@@ -444,10 +530,13 @@ func TestOneAtATime(t *testing.T) {
 func TestClockPutBack(t *testing.T) {
 	each(t, func(s *shop) {
 		s.have(of(s.t, "often", "@every 1m"))
-		s.tend()
+		s.begin()
 		s.nobody(-30 * time.Minute)
 		if n := s.tend(); n != 0 {
 			s.t.Errorf("%d jobs for slots that were seen to", n)
+		}
+		if r := s.row("often"); !r.Ahead(s.now()).Equal(r.SeenUntil.Time) {
+			s.t.Errorf("it waits until %s: %+v", r.Ahead(s.now()), r)
 		}
 		s.exec("UPDATE shop_schedules SET next_slot = ?, seen_until = ?", engine.At(s.now().AddDate(1, 0, 0)), engine.At(s.now().AddDate(1, 0, 0)))
 		s.tend()
@@ -461,7 +550,7 @@ func TestClockPutBack(t *testing.T) {
 func TestOthersGoOn(t *testing.T) {
 	each(t, func(s *shop) {
 		s.have(of(s.t, "a", "@hourly", func(o *schedule.Schedule) { o.Queue = "reports" }), of(s.t, "b", "@hourly"), of(s.t, "c", "@hourly"))
-		s.tend()
+		s.begin()
 		s.nobody(time.Hour)
 		s.exec("DROP TABLE shop_reports")
 		if s.db.Name == "mysql" {
@@ -492,7 +581,7 @@ func TestOthersGoOn(t *testing.T) {
 func TestPurge(t *testing.T) {
 	each(t, func(s *shop) {
 		s.have(of(s.t, "gone", "@hourly"), of(s.t, "held", "@hourly"), of(s.t, "here", "@hourly"))
-		s.tend()
+		s.begin()
 		if _, err := s.table.Pause(s.t.Context(), "held"); err != nil {
 			s.t.Fatal(err)
 		}

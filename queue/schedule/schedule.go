@@ -48,7 +48,7 @@ const (
 	Latest Missed = "latest"
 	// Skip enqueues the job of the latest slot if it was at most OnTime ago.
 	Skip Missed = "skip"
-	// All enqueues a job for each slot, up to MostMissed of them, the latest.
+	// All enqueues a job for each slot, up to MostMissed of them, the latest; of a schedule with a Key of its own, of the latest alone.
 	All Missed = "all"
 )
 
@@ -82,7 +82,7 @@ func (s Schedule) Check() error {
 	}
 	switch {
 	case s.Spec.text == "":
-		return fmt.Errorf("%w: %s has no Spec", ErrInvalid, s.Name)
+		return fmt.Errorf("%w: %s doesn't say when its slots are", ErrInvalid, s.Name)
 	case s.Jitter < 0 || s.Jitter%time.Second != 0:
 		return fmt.Errorf("%w: jitter %s of %s is not a number of whole seconds", ErrInvalid, s.Jitter, s.Name)
 	case s.Missed != "" && !slices.Contains(Misseds, s.Missed):
@@ -129,22 +129,41 @@ func (s Schedule) jitterOf(slot time.Time) time.Duration {
 // Next is the first slot after a time; the zero Time if there is none in the next years.
 func (s Schedule) Next(after time.Time) time.Time { return s.Spec.Next(after, s.Location) }
 
+// LeftOut is the latest slot that gets no job although it was missed, and why; the zero LeftOut is none. What Latest leaves out is
+// none: one job for all that were missed is what it is for.
+type LeftOut struct {
+	Slot time.Time
+	Why  string
+}
+
 // Due are the slots after since, up to now, whose jobs are to be enqueued now, in order, and the latest slot that there was: all up
-// to it are seen to then. The latter is zero if there was none.
-func (s Schedule) Due(since, now time.Time) (slots []time.Time, latest time.Time) {
+// to it are seen to then. The latter is zero if there was none. A schedule with a Key of its own has one job at a time, and so one
+// slot at most: the latest.
+func (s Schedule) Due(since, now time.Time) (slots []time.Time, latest time.Time, left LeftOut) {
 	most := 1
-	if s.Missed == All {
+	if s.Missed == All && s.Job.Key == "" {
 		most = MostMissed
 	}
-	slots = s.latest(since, now, most)
+	look := most
+	if s.Missed == All {
+		look++ // is there one more?
+	}
+	slots = s.latest(since, now, look)
 	if len(slots) == 0 {
-		return nil, time.Time{}
+		return nil, time.Time{}, LeftOut{}
 	}
 	latest = slots[len(slots)-1]
-	if s.Missed == Skip && now.Sub(latest) > OnTime {
-		slots = nil
+	if len(slots) > most {
+		left = LeftOut{slots[0], fmt.Sprintf("more than %d were missed", most)}
+		if s.Job.Key != "" {
+			left.Why = "with its key there is one job at a time"
+		}
+		slots = slots[1:]
 	}
-	return slots, latest
+	if s.Missed == Skip && now.Sub(latest) > OnTime {
+		return nil, latest, LeftOut{latest, fmt.Sprintf("it was missed by more than %.0f minutes", OnTime.Minutes())}
+	}
+	return slots, latest, left
 }
 
 // latest are the latest slots after since, up to now, at most so many. It looks back from now further and further, for between

@@ -17,6 +17,13 @@ func TestParseSpec(t *testing.T) {
 		"0 3 * *":                 "five fields",
 		"0 0 3 * * *":             "none for seconds",
 		"0 3 * * * * 2030":        "none for seconds",
+		"-1 * * * *":              `minute "-1" is neither`,
+		"1,,2 * * * *":            `minute "1,,2" is neither`,
+		"0 0 5L * *":              `day of month "5L" is neither`,
+		"@every 14d":              "",
+		"@every 1w2d12h":          "",
+		"@every 367d":             "out of range",
+		"@every 0d":               "out of range",
 		"60 * * * *":              "minute 60 is not from 0 to 59",
 		"0 24 * * *":              "hour 24 is not from 0 to 23",
 		"0 0 0 * *":               "day of month 0 is not from 1 to 31",
@@ -44,7 +51,7 @@ func TestParseSpec(t *testing.T) {
 		"@every soon":             "@every 10m",
 		"@every 10":               "@every 10m",
 		"@every 30s":              "out of range",
-		"@every -5m":              "out of range",
+		"@every -5m":              "@every 10m",
 		"@every 90000ms":          "",
 		"@every 90500ms":          "whole seconds",
 		"@5minutes":               "none of @hourly",
@@ -74,21 +81,25 @@ func TestDue(t *testing.T) {
 		slots      int
 		last       time.Duration // before now
 		latest     time.Duration // before now; 0 is none
+		leftOut    time.Duration // before now; 0 is none
 	}{
-		{"nothing yet", "0 3 * * *", "", time.Hour, 0, 0, 0},
-		{"in time", "0 12 * * *", schedule.Skip, time.Hour, 1, 30 * time.Second, 30 * time.Second},
-		{"of several the latest", "* * * * *", "", time.Hour, 1, 30 * time.Second, 30 * time.Second},
-		{"of several in time the latest", "* * * * *", schedule.Skip, time.Hour, 1, 30 * time.Second, 30 * time.Second},
-		{"all", "* * * * *", schedule.All, time.Hour, 60, 30 * time.Second, 30 * time.Second},
-		{"all, but not for ever", "* * * * *", schedule.All, 1000 * time.Hour, schedule.MostMissed, 30 * time.Second, 30 * time.Second},
-		{"too late", "0 11 * * *", schedule.Skip, 2 * time.Hour, 0, 0, time.Hour + 30*time.Second},
-		{"late", "0 11 * * *", schedule.Latest, 2 * time.Hour, 1, time.Hour + 30*time.Second, time.Hour + 30*time.Second},
-		{"years", "0 11 22 11 *", schedule.All, 5 * 365 * 24 * time.Hour, 5, time.Hour + 30*time.Second, time.Hour + 30*time.Second},
-		{"the clock was put back", "* * * * *", schedule.All, -time.Hour, 0, 0, 0},
+		{"nothing yet", "0 3 * * *", "", time.Hour, 0, 0, 0, 0},
+		{"in time", "0 12 * * *", schedule.Skip, time.Hour, 1, 30 * time.Second, 30 * time.Second, 0},
+		{"of several the latest", "* * * * *", "", time.Hour, 1, 30 * time.Second, 30 * time.Second, 0},
+		{"of several in time the latest", "* * * * *", schedule.Skip, time.Hour, 1, 30 * time.Second, 30 * time.Second, 0},
+		{"all", "* * * * *", schedule.All, time.Hour, 60, 30 * time.Second, 30 * time.Second, 0},
+		{"all, but not for ever", "* * * * *", schedule.All, 1000 * time.Hour, schedule.MostMissed, 30 * time.Second, 30 * time.Second, 100*time.Minute + 30*time.Second},
+		{"too late", "0 11 * * *", schedule.Skip, 2 * time.Hour, 0, 0, time.Hour + 30*time.Second, time.Hour + 30*time.Second},
+		{"late", "0 11 * * *", schedule.Latest, 2 * time.Hour, 1, time.Hour + 30*time.Second, time.Hour + 30*time.Second, 0},
+		{"years", "0 11 22 11 *", schedule.All, 5 * 365 * 24 * time.Hour, 5, time.Hour + 30*time.Second, time.Hour + 30*time.Second, 0},
+		{"the clock was put back", "* * * * *", schedule.All, -time.Hour, 0, 0, 0, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := schedule.Schedule{Name: "one", Spec: spec(t, c.spec), Missed: c.missed}
-			slots, latest := s.Due(now.Add(-c.since), now)
+			slots, latest, left := s.Due(now.Add(-c.since), now)
+			if !left.Slot.IsZero() != (c.leftOut > 0) || c.leftOut > 0 && !left.Slot.Equal(now.Add(-c.leftOut)) || (left.Why == "") != left.Slot.IsZero() {
+				t.Errorf("left out is %+v", left)
+			}
 			if len(slots) != c.slots || c.slots > 0 && !slots[len(slots)-1].Equal(now.Add(-c.last)) {
 				t.Errorf("slots are %d, %v", len(slots), slots)
 			}
@@ -96,6 +107,44 @@ func TestDue(t *testing.T) {
 				t.Errorf("the latest is %s", latest)
 			}
 		})
+	}
+}
+
+// With a key of its own a schedule has one job at a time: of those that were missed the latest, also with All.
+func TestDueWithKey(t *testing.T) {
+	now := time.Date(2026, 11, 22, 12, 0, 30, 0, time.UTC)
+	s := schedule.Schedule{Name: "one", Spec: spec(t, "0 * * * *"), Missed: schedule.All, Job: job.New{Key: "one"}}
+	slots, latest, left := s.Due(now.Add(-3*time.Hour), now)
+	noon := now.Truncate(time.Hour)
+	if len(slots) != 1 || !slots[0].Equal(noon) || !latest.Equal(noon) || !left.Slot.Equal(noon.Add(-time.Hour)) {
+		t.Errorf("%v, %s, %+v", slots, latest, left)
+	}
+}
+
+// Two Specs with the same slots are equal, however they are written.
+func TestEqual(t *testing.T) {
+	for _, all := range [][]string{
+		{"* * * * *", "*/1 * * * *"},
+		{"@daily", "0 0 * * *", "00 0 * * *", "0,0 0-0 * * *"},
+		{"0 0 * * mon-fri", "0 0 * * 1,2,3-5"},
+		{"0 0 * * sun", "0 0 * * 7", "0 0 * * 0,7"},
+		{"0,30 4 * * *", "0-59/30 4 * * *"},
+		{"@every 14d", "@every 2w", "@every 336h"},
+	} {
+		for _, text := range all {
+			for _, others := range [][]string{all, {"@every 1m", "5 4 3 2 1"}} {
+				for _, other := range others {
+					if want := &others[0] == &all[0]; spec(t, text).Equal(spec(t, other)) != want {
+						t.Errorf("%q and %q: %t", text, other, !want)
+					}
+				}
+			}
+		}
+	}
+	for _, both := range [][2]string{{"0 0 */2 * tue", "0 0 1-31/2 * tue"}, {"* * * * *", "0-58 * * * *"}} {
+		if spec(t, both[0]).Equal(spec(t, both[1])) {
+			t.Errorf("%q", both)
+		}
 	}
 }
 

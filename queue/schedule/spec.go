@@ -1,7 +1,11 @@
 package schedule
 
 import (
+	"cmp"
 	"fmt"
+	"math"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -18,13 +22,21 @@ type Spec struct {
 	// fields are the five, in numbers; wild says that they go on by the hours as they pass, and not by the time of day.
 	fields string
 	wild   bool
+	// same is what Same says.
+	same string
 }
 
 // String is the Spec as it was written.
 func (s Spec) String() string { return s.text }
 
-// Equal says whether both were written alike.
-func (s Spec) Equal(o Spec) bool { return s.text == o.text }
+// Equal says whether both have the same slots in the same zone, however they were written: @daily and 0 0 * * *.
+func (s Spec) Equal(o Spec) bool { return s.same == o.same }
+
+// Same is one text for all Specs that have the same slots, as Equal says it.
+func (s Spec) Same() string { return s.same }
+
+// Zoned says whether the slots depend on a zone; those of @every don't.
+func (s Spec) Zoned() bool { return s.every == 0 }
 
 // MinEvery is the shortest stretch of @every: cron runs a worker once a minute.
 const MinEvery = time.Minute
@@ -55,10 +67,10 @@ var fields = []field{
 //
 //	30 2 * * mon-fri   minute, hour, day of month, month, day of week, as in crontab(5)
 //	@hourly, @daily (or @midnight), @weekly, @monthly, @yearly (or @annually)
-//	@every 10m         at the multiples of that time since 1970, in UTC
+//	@every 10m         at the multiples of that time since 1970, in UTC; also in days and weeks, as @every 14d
 //
-// Each field is *, a number, a range, or a list of these with commas; behind * or a range /N takes each N-th. If both days
-// are given, one of them is enough. A Spec that would never have a slot is refused. The error is ErrInvalid.
+// Each field is *, or a number, a range, or a list of numbers and ranges with commas; behind * or a range /N takes each N-th. If
+// both days are given, one of them is enough, unless one begins with *: then both are needed. A Spec that would never have a slot is refused. The error is ErrInvalid.
 func ParseSpec(text string) (Spec, error) {
 	parts := strings.Fields(text)
 	s := Spec{text: strings.Join(parts, " ")}
@@ -70,12 +82,13 @@ func ParseSpec(text string) (Spec, error) {
 		switch {
 		case strings.EqualFold(parts[0], "@every") && len(parts) == 2:
 			var err error
-			if s.every, err = time.ParseDuration(parts[1]); err != nil {
-				return refuse("has no time that can be read; write @every 10m, or @every 1h30m")
+			if s.every, err = parseEvery(parts[1]); err != nil {
+				return refuse("has no time that can be read; write @every 10m, @every 1h30m, or @every 14d")
 			}
 			if s.every < MinEvery || s.every > 366*24*time.Hour || s.every%time.Second != 0 {
-				return refuse("is out of range (1m to 8784h, in whole seconds)")
+				return refuse("is out of range (1m to 366d, in whole seconds)")
 			}
+			s.same = "@every " + s.every.String()
 			return s, nil
 		case strings.EqualFold(parts[0], "@reboot"):
 			return refuse("is nothing that a queue of several hosts knows; enqueue the job where the host starts")
@@ -91,19 +104,38 @@ func ParseSpec(text string) (Spec, error) {
 	default:
 		return refuse(`has not the five fields minute, hour, day of month, month, day of week, as in "30 2 * * *"`)
 	}
+	var same []string
 	for i, f := range fields {
 		numbers, err := f.numbers(parts[i])
 		if err != nil {
 			return refuse("can't be: %v", err)
 		}
-		parts[i] = numbers
+		parts[i], same = numbers, append(same, f.each(numbers))
 	}
-	s.fields = strings.Join(parts, " ")
+	s.fields, s.same = strings.Join(parts, " "), strings.Join(same, " ")
 	s.wild = parts[0][0] == '*' || parts[1][0] == '*'
 	if isRare(parts[2]) && parts[4][0] == '*' && s.onClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)).IsZero() {
 		return refuse("never comes: none of these months has such a day")
 	}
 	return s, nil
+}
+
+// withDays is a time that may begin with weeks and days.
+var withDays = regexp.MustCompile(`^(?:([0-9]{1,3})w)?(?:([0-9]{1,3})d)?([0-9.].*)?$`)
+
+// parseEvery reads the time of @every, as the settings have it: 10m, 1h30m, 14d, 1w.
+func parseEvery(text string) (time.Duration, error) {
+	m := withDays.FindStringSubmatch(text)
+	if text == "" || m == nil {
+		return 0, ErrInvalid
+	}
+	weeks, _ := strconv.Atoi(m[1])
+	days, _ := strconv.Atoi(m[2])
+	rest, err := time.ParseDuration(cmp.Or(m[3], "0"))
+	if rest > math.MaxInt64/2 {
+		return 0, ErrInvalid
+	}
+	return time.Duration(7*weeks+days)*24*time.Hour + rest, err
 }
 
 // isRare says whether all days of a field of days of the month are such as not every month has.
@@ -126,10 +158,13 @@ func (f field) numbers(text string) (string, error) {
 		step, err := f.step(rest)
 		return "*/" + step, err
 	}
-	list := strings.Split(strings.ToLower(text), ",")
+	list := strings.Split(text, ",")
 	for i, element := range list {
 		span, step, stepped := strings.Cut(element, "/")
 		first, last, ranged := strings.Cut(span, "-")
+		if first == "" || ranged && last == "" {
+			return "", f.refuse(cmp.Or(element, text))
+		}
 		low, err := f.number(first)
 		if err != nil {
 			return "", err
@@ -161,17 +196,49 @@ func (f field) numbers(text string) (string, error) {
 	return strings.Join(list, ","), nil
 }
 
+// each gives a field of numbers with each of its numbers, in order, where it doesn't begin with *.
+func (f field) each(numbers string) string {
+	if numbers == "*/1" {
+		return "*"
+	}
+	if numbers[0] == '*' {
+		return numbers
+	}
+	var all []int
+	for element := range strings.SplitSeq(numbers, ",") {
+		span, step, _ := strings.Cut(element, "/")
+		first, last, _ := strings.Cut(span, "-")
+		n, _ := strconv.Atoi(first)
+		high, _ := strconv.Atoi(cmp.Or(last, first))
+		by, _ := strconv.Atoi(cmp.Or(step, "1"))
+		for ; n <= high; n += by {
+			if n == 7 && f.high == 7 { // Sunday too
+				all = append(all, 0)
+			} else {
+				all = append(all, n)
+			}
+		}
+	}
+	slices.Sort(all)
+	return strings.ReplaceAll(strings.Trim(fmt.Sprint(slices.Compact(all)), "[]"), " ", ",")
+}
+
+// refuse quotes what is none of what a field may have.
+func (f field) refuse(text string) error {
+	return fmt.Errorf("%s %.40q is neither *, nor a number from %d to %d, nor a range or a list of numbers and ranges", f.name, text, f.low, f.high)
+}
+
 // number reads one number, or its name.
 func (f field) number(text string) (int, error) {
 	for i, word := range strings.Fields(f.words) {
-		if text == word {
+		if strings.EqualFold(text, word) {
 			return f.low + i, nil
 		}
 	}
 	n, err := strconv.Atoi(text)
 	switch {
 	case err != nil || len(text) > 2 || text[0] == '+' || text[0] == '-':
-		return 0, fmt.Errorf("%s %.40q is neither *, nor a number from %d to %d, nor a range or a list of these", f.name, text, f.low, f.high)
+		return 0, f.refuse(text)
 	case n < f.low || n > f.high:
 		return 0, fmt.Errorf("%s %d is not from %d to %d", f.name, n, f.low, f.high)
 	}

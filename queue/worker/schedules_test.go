@@ -14,22 +14,22 @@ import (
 	"github.com/hipq/hipq/queue/worker"
 )
 
-func (s shop) hourly(name, queue string) schedule.Schedule {
+func (s shop) yearly(name, queue string) schedule.Schedule {
 	s.t.Helper()
-	spec, err := schedule.ParseSpec("@hourly")
+	spec, err := schedule.ParseSpec("@yearly")
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	return schedule.Schedule{Name: name, Spec: spec, Queue: queue, Job: job.New{Type: "send"}}
 }
 
-// seen makes it so that nobody has seen to the schedules for an hour.
+// seen makes it so that nobody has seen to the schedules for more than a year.
 func (s shop) unseen() {
 	s.t.Helper()
 	now, err := s.db.Clock(s.t.Context())
 	if err == nil {
 		_, err = s.db.ExecContext(s.t.Context(), "UPDATE shop_schedules SET next_slot = ?, seen_until = ?",
-			engine.At(now.Add(-time.Hour)), engine.At(now.Add(-time.Hour)))
+			engine.At(now.AddDate(0, 0, -400)), engine.At(now.AddDate(0, 0, -400)))
 	}
 	if err != nil {
 		s.t.Fatal(err)
@@ -47,7 +47,7 @@ func TestSchedules(t *testing.T) {
 					return nil
 				}),
 			}}},
-			Schedules: []schedule.Schedule{s.hourly("hourly", "emails")},
+			Schedules: []schedule.Schedule{s.yearly("yearly", "emails")},
 		}
 		run := func(ctx context.Context) {
 			s.t.Helper()
@@ -97,12 +97,12 @@ func TestSchedules(t *testing.T) {
 // The job of a slot waits like any other: in a queue that is paused, and for its time window.
 func TestSchedulesWait(t *testing.T) {
 	suite(t, func(s shop) {
-		closed := s.hourly("closed", "emails")
+		closed := s.yearly("closed", "emails")
 		closed.Job.Windows = s.closed()
 		var ran ledger
 		p := worker.Params{
 			Queues:    []worker.Queue{{Queue: s.emails, Handlers: all(ran.handle)}},
-			Schedules: []schedule.Schedule{s.hourly("open", "emails"), closed},
+			Schedules: []schedule.Schedule{s.yearly("open", "emails"), closed},
 		}
 		run := func() { must[worker.Summary](s.t)(worker.Run(s.t.Context(), p)) }
 		run()
@@ -130,7 +130,7 @@ func TestSchedulesStop(t *testing.T) {
 		p := worker.Params{Queues: []worker.Queue{{Queue: s.emails, Handlers: all(nothing)}}}
 		const n = 1000
 		for i := range n {
-			p.Schedules = append(p.Schedules, s.hourly(fmt.Sprintf("s%d", i), "emails"))
+			p.Schedules = append(p.Schedules, s.yearly(fmt.Sprintf("s%d", i), "emails"))
 		}
 		must[worker.Summary](s.t)(worker.Run(s.t.Context(), p))
 		s.unseen()
@@ -157,7 +157,7 @@ func TestSchedulesFail(t *testing.T) {
 			Queues: []worker.Queue{{Queue: s.emails, Handlers: map[string]handler.Handler{
 				"send": handler.Func(func(context.Context, *job.Job) error { return nil }),
 			}}},
-			Schedules: []schedule.Schedule{s.hourly("hourly", "emails")},
+			Schedules: []schedule.Schedule{s.yearly("yearly", "emails")},
 		}
 		if _, err := s.db.ExecContext(s.t.Context(), "DROP TABLE shop_schedules"); err != nil {
 			s.t.Fatal(err)
@@ -174,12 +174,12 @@ func TestSchedulesFail(t *testing.T) {
 
 func TestScheduleParams(t *testing.T) {
 	suite(t, func(s shop) {
-		twice := s.hourly("hourly", "emails")
-		odd := s.hourly("Hourly", "emails")
-		late := s.hourly("late", "emails")
+		twice := s.yearly("yearly", "emails")
+		odd := s.yearly("Hourly", "emails")
+		late := s.yearly("late", "emails")
 		late.Missed = "sometimes"
 		for name, all := range map[string][]schedule.Schedule{
-			"twice": {twice, twice}, "another queue": {s.hourly("a", "reports")}, "a name": {odd}, "no spec": {{Name: "a", Queue: "emails"}},
+			"twice": {twice, twice}, "another queue": {s.yearly("a", "reports")}, "a name": {odd}, "no spec": {{Name: "a", Queue: "emails"}},
 			"missed": {late},
 		} {
 			_, err := worker.Run(s.t.Context(), worker.Params{Queues: []worker.Queue{{Queue: s.emails}}, Schedules: all})

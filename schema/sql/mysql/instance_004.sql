@@ -16,6 +16,15 @@ CREATE TABLE IF NOT EXISTS {schedules} (
   last_slot   DATETIME(6) NULL,
   last_job_id BIGINT NOT NULL DEFAULT 0,
   last_time   DATETIME(6) NULL,
+  -- the queue of that job, which may have been another then
+  last_queue  VARCHAR(48) CHARACTER SET ascii COLLATE ascii_bin NOT NULL DEFAULT 'NONE',
+  -- the last slot that got no job although it was missed or due, and why
+  left_slot   DATETIME(6) NULL,
+  left_why    VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL DEFAULT 'NONE',
+  -- when it last began anew with another spec, which it had before, and how often in turn, each within an hour of the one before
+  anew_time   DATETIME(6) NULL,
+  former_spec VARCHAR(1024) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL DEFAULT 'NONE',
+  anew_count  INT NOT NULL DEFAULT 0,
   create_time DATETIME(6) NOT NULL DEFAULT (UTC_TIMESTAMP(6)),
   PRIMARY KEY (name),
   KEY {schedules}$look (queue, fingerprint, next_slot, seen_until)

@@ -16,6 +16,15 @@ CREATE TABLE IF NOT EXISTS {schedules} (
   last_slot   TEXT NULL,
   last_job_id INTEGER NOT NULL DEFAULT 0,
   last_time   TEXT NULL,
+  -- the queue of that job, which may have been another then
+  last_queue  TEXT NOT NULL DEFAULT 'NONE',
+  -- the last slot that got no job although it was missed or due, and why
+  left_slot   TEXT NULL,
+  left_why    TEXT NOT NULL DEFAULT 'NONE',
+  -- when it last began anew with another spec, which it had before, and how often in turn, each within an hour of the one before
+  anew_time   TEXT NULL,
+  former_spec TEXT NOT NULL DEFAULT 'NONE',
+  anew_count  INTEGER NOT NULL DEFAULT 0,
   create_time TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now') || '000'),
   PRIMARY KEY (name)
 );
