@@ -62,6 +62,13 @@ func TestParamsThatCannotBe(t *testing.T) {
 			"the retry handler of emails/send is nil": func(p *worker.Params) {
 				p.Queues[0].RetryHandlers = map[string]handler.RetryHandler{"send": nil}
 			},
+			"not made by queue.Open": func(p *worker.Params) { p.Queues[1].Queue = &queue.Queue{} },
+			"the handler of reports/send is nil": func(p *worker.Params) {
+				p.Queues[1].Handlers = map[string]handler.Handler{"send": handler.Func(nil)}
+			},
+			"a Middleware makes nil of the handler of": func(p *worker.Params) {
+				p.Middleware = []handler.Middleware{func(handler.Handler) handler.Handler { return nil }}
+			},
 			"Concurrency is negative": func(p *worker.Params) { p.Concurrency = -1 },
 			"Batch is negative":       func(p *worker.Params) { p.Batch = -1 },
 			"MaxJobs is negative":     func(p *worker.Params) { p.MaxJobs = -1 },
