@@ -164,9 +164,11 @@ func TestDatabaseFallsSilent(t *testing.T) {
 	direct.start(next)
 	eventually(t, "the job is done", func() bool { return direct.get(direct.emails, id).State == job.Final })
 	direct.wantHistory(direct.emails, atSecond, id)
-	if _, err := r.end(); !errors.Is(err, roster.ErrLockLost) {
+	summary, err := r.end()
+	if !errors.Is(err, roster.ErrLockLost) {
 		t.Errorf("the worker ends with %v", err)
 	}
+	wantSummary(t, summary, worker.Summary{Started: 1, Lost: 1})
 }
 
 // transactions are those of a worker, by the parts of statements that only they have.

@@ -31,7 +31,7 @@ var ErrInterrupted = errors.New("interrupted")
 // Summary is what a worker did.
 type Summary struct {
 	Started, Finished, Errors int
-	// Lost are the attempts that could not be settled because the lock was lost meanwhile.
+	// Lost are the attempts that could not be settled, because the lock was lost meanwhile, or the database was away until the end.
 	Lost int
 	// Answered is when the database last answered a worker that ended because it didn't any more, by this host's clock; else zero.
 	Answered time.Time
@@ -240,6 +240,7 @@ func (w *worker) live(ctx context.Context, begin func() error) (done Summary, er
 	}
 	if err := w.loop(ctx); err != nil {
 		w.abandon(err)
+		w.summary.Lost = w.summary.Started - w.summary.Finished - w.summary.Errors
 		// so that others need not wait for the lock to expire; if the database can't be reached, they must
 		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookEvery)
 		defer cancel()
