@@ -24,7 +24,7 @@ func (f Func) Handle(ctx context.Context, j *job.Job) job.Outcome {
 }
 
 // ResultFunc is a Func that gives something back when it has finished: any text or JSON, of 1 MiB at most, is kept with the job
-// as its Result. Beside an error it is dropped; one that is too large, or no text, is an error.
+// as its Result; the text NONE is none. Beside an error it is dropped; one that is too large, or no text, is an error.
 type ResultFunc func(ctx context.Context, j *job.Job) (result string, err error)
 
 // Handle calls f once.
