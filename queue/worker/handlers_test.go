@@ -67,3 +67,33 @@ func TestVerdictsThatAreNone(t *testing.T) {
 		}
 	})
 }
+
+// A handler that ignores its context is named in the log when the grace is over, for the worker waits for it.
+func TestHandlersThatGoOn(t *testing.T) {
+	suite(t, func(s shop) {
+		s.add(s.emails, "once", 2)
+		var log journal
+		goOn, began := make(chan struct{}), make(chan struct{})
+		p := only(s.emails, s.worker(all(func(ctx context.Context, j *job.Job) error {
+			if j.ID == 2 {
+				<-ctx.Done() // in time
+				return context.Cause(ctx)
+			}
+			close(began)
+			<-goOn
+			return nil
+		})))
+		p.Log, p.Grace = log.log(), 0
+		r := s.start(p)
+		receive(s.t, "the start", began)
+		r.stop()
+		eventually(s.t, "the log names it", func() bool {
+			return log.count(`goes on although its context has ended" queue=emails job=1 type=once attempt=1 cause=interrupted`) == 1
+		})
+		close(goOn)
+		_ = r.ended()
+		if n := log.count("goes on"); n != 1 {
+			s.t.Errorf("said %d times", n)
+		}
+	})
+}
