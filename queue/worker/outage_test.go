@@ -49,6 +49,8 @@ func TestDatabaseIsAwayForSomeSeconds(t *testing.T) {
 		emails, reports := s.add(s.emails, "send", 6), s.add(s.reports, "once", 6)
 		g := s.gate()
 		p := s.worker(all(g.handle))
+		var log journal
+		p.Log = log.log()
 		r := s.start(p)
 		g.holds(4)
 		direct := s.elsewhere()
@@ -65,6 +67,9 @@ func TestDatabaseIsAwayForSomeSeconds(t *testing.T) {
 		s.wantHistory(s.reports, atOnce, reports...)
 		if life := s.life(p.ID); life != "starting finished" {
 			s.t.Errorf("the worker: %s", life)
+		}
+		if away, again := log.count("busy or away"), log.count("answers again"); away > 1 || again != away {
+			s.t.Errorf("it is said %d times that it is away, %d times that it is back", away, again)
 		}
 	})
 }
@@ -484,7 +489,7 @@ func TestOutcomesAreToldOnce(t *testing.T) {
 		}
 		return second.handle(ctx, j)
 	}))
-	p.Log = j.log()
+	p.Log = j.debug()
 	r := s.start(p)
 	first.next()
 	second.next()
