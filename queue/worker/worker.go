@@ -32,7 +32,7 @@ var ErrInterrupted = errors.New("interrupted")
 // Summary is what a worker did.
 type Summary struct {
 	Started, Finished, Errors int
-	// Lost are the attempts that could not be settled, because the lock was lost meanwhile, or the database was away until the end.
+	// Lost are the attempts that could not be settled because the lock was lost meanwhile.
 	Lost int
 	// Answered is when the database last answered a worker that ended because it didn't any more, by this host's clock; else zero.
 	Answered time.Time
@@ -242,7 +242,9 @@ func (w *worker) live(ctx context.Context, begin func() error) (done Summary, er
 	}
 	if err := w.loop(ctx); err != nil {
 		w.abandon(err)
-		w.summary.Lost = w.summary.Started - w.summary.Finished - w.summary.Errors
+		if errors.Is(err, roster.ErrLockLost) {
+			w.summary.Lost = w.summary.Unsettled()
+		}
 		// so that others need not wait for the lock to expire; if the database can't be reached, they must
 		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookEvery)
 		defer cancel()
