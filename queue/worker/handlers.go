@@ -19,6 +19,9 @@ func (q Queue) checkHandlers() error {
 		if isNil(h) {
 			return fmt.Errorf("the handler of %s/%s is nil", q.Name, name)
 		}
+		if of, ok := h.(interface{ JobType() string }); ok && of.JobType() != name { // as handler.For makes them
+			return fmt.Errorf("the handler of %s/%s is one of job type %q", q.Name, name, of.JobType())
+		}
 	}
 	for name, h := range q.RetryHandlers {
 		if isNil(h) {
