@@ -173,6 +173,7 @@ func TestDatabaseFallsSilent(t *testing.T) {
 	if !errors.Is(err, roster.ErrLockLost) {
 		t.Errorf("the worker ends with %v", err)
 	}
+	summary.Answered = time.Time{}
 	wantSummary(t, summary, worker.Summary{Started: 1, Lost: 1})
 }
 
@@ -433,7 +434,7 @@ func TestStoppedAfterALostAnswer(t *testing.T) {
 			p.Concurrency = 1 // one round: another beside it would go on trying
 			p.Grace = 10 * time.Second
 			var j journal
-			p.Log = j.log()
+			p.Log = j.debug()
 			lost := losesFirst(proxy, "start", proxy.Cut)
 			proxy.LosesQuestions(!c.committed)
 			r := s.start(p)
