@@ -108,11 +108,15 @@ func (q *Queue) refused(index int, e *DuplicateError) error {
 }
 
 // EnqueueTx adds jobs in the application's own transaction: they are there if and when it commits. After an error the
-// transaction must be rolled back. With SQLite the transaction must have begun IMMEDIATE, as with _txlock=immediate.
+// transaction must be rolled back. With SQLite the transaction must have begun IMMEDIATE, as with _txlock=immediate. That of another
+// database than the queue's is not found out, where that has an instance of the same name: the jobs are in that one then.
 func (q *Queue) EnqueueTx(ctx context.Context, tx *sql.Tx, jobs ...job.New) ([]Added, error) {
 	prepared, err := q.prepare(jobs)
 	if err != nil {
 		return nil, err
+	}
+	if tx == nil {
+		return nil, fmt.Errorf("enqueue in %s: the transaction is nil", q.Name)
 	}
 	joined, err := q.db.Join(ctx, tx)
 	if err != nil {
@@ -145,6 +149,9 @@ func chunk(jobs []job.New) int {
 }
 
 func (q *Queue) prepare(jobs []job.New) (prepared []job.New, err error) {
+	if q.db == nil {
+		return nil, fmt.Errorf("%w: the Queue was not made by Open or New", ErrOptions)
+	}
 	prepared = make([]job.New, len(jobs))
 	for i, j := range jobs {
 		if err := q.Check(j); err != nil {

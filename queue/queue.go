@@ -19,6 +19,9 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
+// ErrOptions is the error about options that no queue can have.
+var ErrOptions = errors.New("queue options")
+
 // ErrNotFound is the error about a job that isn't there.
 var ErrNotFound = errors.New("no such job")
 
@@ -49,8 +52,8 @@ type Options struct {
 	StrictTypes bool
 	// Location is the zone of the time windows.
 	Location *time.Location
-	// KeepFinished and KeepFailed are how long purge leaves final jobs, without and with an error. DiscardAtOnce deletes
-	// them when they become final; 0 is the default.
+	// KeepFinished and KeepFailed are how long purge leaves final jobs, without and with an error, in whole seconds. DiscardAtOnce
+	// deletes them when they become final; 0 is the default.
 	KeepFinished, KeepFailed time.Duration
 }
 
@@ -95,7 +98,8 @@ func Open(ctx context.Context, db *schema.DB, o Options) (*Queue, error) {
 }
 
 // New is the queue in db that the options describe, for who has looked at the tables, as by DB.Check. It doesn't talk to the
-// database: that knows of the queue when a worker has begun, or Register was called.
+// database: that knows of the queue when a worker has begun, or Register was called. ErrOptions and schema.ErrName say what can't
+// be.
 func New(db *schema.DB, o Options) (*Queue, error) {
 	if db == nil {
 		return nil, fmt.Errorf("queue %s: the database is nil", o.Name)
@@ -103,6 +107,9 @@ func New(db *schema.DB, o Options) (*Queue, error) {
 	table, err := db.CheckQueue(o.Name)
 	if err != nil {
 		return nil, err
+	}
+	if err := o.check(); err != nil {
+		return nil, fmt.Errorf("%w: queue %s: %w", ErrOptions, o.Name, err)
 	}
 	if o.Location == nil {
 		o.Location = time.UTC
@@ -118,12 +125,6 @@ func New(db *schema.DB, o Options) (*Queue, error) {
 		configured: map[string]job.Type{}, registered: map[string]job.Type{},
 	}
 	for _, t := range o.Types {
-		if err := job.CheckType(t.Name); err != nil {
-			return nil, fmt.Errorf("queue %s: %w", o.Name, err)
-		}
-		if o.RefuseWeightless && t.ThrottleFactor == 0 {
-			return nil, fmt.Errorf("queue %s: job type %q: %w", o.Name, t.Name, job.ErrWeightless)
-		}
 		q.configured[t.Name] = t
 	}
 	return q, nil

@@ -57,8 +57,8 @@ type DB struct {
 // Open opens the database, by connections of its own, and talks to it once, so that one that is down or too old is known at once.
 // On takes those of an application.
 func Open(ctx context.Context, o Options, names Names) (*DB, error) {
-	if names.err != nil {
-		return nil, names.err
+	if err := names.check(); err != nil {
+		return nil, err
 	}
 	open, ok := map[string]func(context.Context, Options) (*engine.DB, error){
 		engine.SQLite.Name: openSQLite, engine.MySQL.Name: openMySQL,
@@ -72,6 +72,10 @@ func Open(ctx context.Context, o Options, names Names) (*DB, error) {
 	}
 	return &DB{DB: db, Names: names, warn: o.Warn, fit: &fit{}}, nil
 }
+
+// Close closes the connections that Open has made. After On there are none: the application's pool stays open. Who still works
+// with the database then gets errors.
+func (db *DB) Close() error { return db.DB.Close() }
 
 // Warn tells of a row that counts for nothing: see Options.
 func (db *DB) Warn(err error) {

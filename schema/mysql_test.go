@@ -105,7 +105,7 @@ func TestServerKeepsItsCharacterSet(t *testing.T) {
 	field := []byte("\x03def\x00\x00\x00\x01c\x00\x0c\x2d\x00\xff\x00\x00\x00\xfd\x00\x00\x00\x00\x00")
 	end := []byte{0xfe, 0, 0, 2, 0, 0, 0}
 	address := mad(t, nil, []byte{0, 0, 0, 10, 0, 0, 0}, []byte{2}, field, field, []byte("\x03gbk\x03gbk"), end)
-	_, err := schema.Open(t.Context(), schema.Options{Driver: "mysql", DSN: "root@tcp(" + address + ")/shop?readTimeout=1s"}, schema.Names{})
+	_, err := schema.Open(t.Context(), schema.Options{Driver: "mysql", DSN: "root@tcp(" + address + ")/shop?readTimeout=1s"}, schema.Named("shop"))
 	if !errors.Is(err, schema.ErrConfig) || !strings.Contains(err.Error(), `at "gbk", hipq needs utf8mb4`) {
 		t.Errorf("%v", err)
 	}
@@ -143,7 +143,7 @@ func TestServerAsksForAFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	address := mad(t, nil, append([]byte{0xfb}, file...))
-	_, err := schema.Open(t.Context(), schema.Options{Driver: "mysql", DSN: "root@tcp(" + address + ")/shop?readTimeout=1s"}, schema.Names{})
+	_, err := schema.Open(t.Context(), schema.Options{Driver: "mysql", DSN: "root@tcp(" + address + ")/shop?readTimeout=1s"}, schema.Named("shop"))
 	if err == nil || !strings.Contains(err.Error(), "is not registered") {
 		t.Errorf("%v", err)
 	}
@@ -185,7 +185,7 @@ func TestOptionsOfTheDSN(t *testing.T) {
 		"serverPubKey=secret":             "is not of the form user:password",
 		"allowAllFiles=true":              "allowAllFiles would let the server read any file of this host",
 	} {
-		_, err := schema.Open(t.Context(), schema.Options{Driver: "mysql", DSN: "root:secret@tcp(127.0.0.1:1)/shop?" + option}, schema.Names{})
+		_, err := schema.Open(t.Context(), schema.Options{Driver: "mysql", DSN: "root:secret@tcp(127.0.0.1:1)/shop?" + option}, schema.Named("shop"))
 		if !errors.Is(err, schema.ErrConfig) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%s: %v", option, err)
 		}
@@ -207,7 +207,7 @@ func TestVariablesOfTheDSN(t *testing.T) {
 		"nobodys=hunter2": "refuses to set nobodys,", "net_read_timeout=hunter2 hunter3&sql_notes=1": "refuses to set net_read_timeout, sql_notes,",
 		"collation=utf8mb4_hunter2": "",
 	} {
-		db, err := schema.Open(t.Context(), schema.Options{Driver: "mysql", DSN: source + "?" + option}, schema.Names{})
+		db, err := schema.Open(t.Context(), schema.Options{Driver: "mysql", DSN: source + "?" + option}, schema.Named("shop"))
 		switch {
 		case want == "" && err == nil:
 			_ = db.Close()
@@ -262,7 +262,7 @@ func TestServerOutOfItsMind(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			address := mad(t, nil, answer)
-			_, err := schema.Open(t.Context(), schema.Options{Driver: "mysql", DSN: "root@tcp(" + address + ")/shop?readTimeout=1s"}, schema.Names{})
+			_, err := schema.Open(t.Context(), schema.Options{Driver: "mysql", DSN: "root@tcp(" + address + ")/shop?readTimeout=1s"}, schema.Named("shop"))
 			if trouble, _ := schema.Diagnose(err); err == nil || trouble != schema.TryLater {
 				t.Errorf("%v", err)
 			}
@@ -364,7 +364,7 @@ func TestTLS(t *testing.T) {
 			certified := &tls.Config{Certificates: []tls.Certificate{certificate}}
 			address := mad(t, certified, []byte{0xfe, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f})
 			o := schema.Options{Driver: "mysql", DSN: "root@tcp(" + address + ")/shop?readTimeout=1s", TLS: c.want}
-			_, err := schema.Open(t.Context(), o, schema.Names{})
+			_, err := schema.Open(t.Context(), o, schema.Named("shop"))
 			if trouble, _ := schema.Diagnose(err); err == nil || trouble != c.trouble || !strings.Contains(err.Error(), c.text) {
 				t.Errorf("%v", err)
 			}
@@ -373,7 +373,7 @@ func TestTLS(t *testing.T) {
 	for _, option := range []string{"", "?tls=preferred", "?allowFallbackToPlaintext=true"} {
 		address := mad(t, nil, nil) // which knows no TLS
 		o := schema.Options{Driver: "mysql", DSN: "root@tcp(" + address + ")/shop" + option, TLS: &schema.TLS{CA: ca}}
-		_, err := schema.Open(t.Context(), o, schema.Names{})
+		_, err := schema.Open(t.Context(), o, schema.Named("shop"))
 		if trouble, _ := schema.Diagnose(err); trouble != schema.Misconfigured {
 			t.Errorf("%s: %v", option, err)
 		}

@@ -105,6 +105,14 @@ func NewNamesFunc(instance string, table func(instance, queue string) string) (N
 	return n, nil
 }
 
+// check says whether there are names.
+func (n Names) check() error {
+	if n.err == nil && n.table == nil {
+		return fmt.Errorf("%w: the Names are empty; Named or NewNames makes them", ErrName)
+	}
+	return n.err
+}
+
 // Instance is the instance's name.
 func (n Names) Instance() string { return n.instance }
 

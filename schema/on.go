@@ -28,8 +28,8 @@ import (
 //
 // Close leaves the pool open.
 func On(ctx context.Context, pool *sql.DB, names Names) (*DB, error) {
-	if names.err != nil {
-		return nil, names.err
+	if err := names.check(); err != nil {
+		return nil, err
 	}
 	if pool == nil {
 		return nil, fmt.Errorf("%w: the application's pool is nil", ErrConfig)

@@ -114,6 +114,7 @@ func TestOnRefuses(t *testing.T) {
 	}{
 		"no pool":        {nil, schema.Named("shop"), schema.ErrConfig, "nil"},
 		"another driver": {sql.OpenDB(other{}), schema.Named("shop"), schema.ErrConfig, "go-sql-driver/mysql and modernc.org/sqlite"},
+		"no names":       {sqlite(":memory:"), schema.Names{}, schema.ErrName, "Named or NewNames"},
 		"no instance":    {sqlite(":memory:"), schema.Named("Shop"), schema.ErrName, "Shop"},
 		"UTF-16":         {wide, schema.Named("shop"), schema.ErrConfig, "UTF-16"},
 		"closed":         {closed, schema.Named("shop"), nil, "closed"},

@@ -24,7 +24,7 @@ func (f Func) Handle(ctx context.Context, j *job.Job) job.Outcome {
 }
 
 // ResultFunc is a Func that gives something back when it has finished: any text or JSON, of 1 MiB at most, is kept with the job
-// as its Result. Beside an error it is dropped; one that is too large, or no text, is an error.
+// as its Result; the text NONE is none. Beside an error it is dropped; one that is too large, or no text, is an error.
 type ResultFunc func(ctx context.Context, j *job.Job) (result string, err error)
 
 // Handle calls f once.
@@ -68,21 +68,28 @@ func finished(result string) job.Outcome {
 	return job.Outcome{Verdict: job.Finished, Result: result}
 }
 
-// For is a handler of jobs whose data are a T. Data that are no T fail for good, before f is called.
-func For[T any](of job.Of[T], f func(ctx context.Context, j *job.Job, data T) error) Func {
-	return func(ctx context.Context, j *job.Job) error {
+// For is a handler of jobs whose data are a T, for this job type alone: a worker that has it for another refuses to run. Data that
+// are no T fail for good, before f is called. A nil f makes a nil Handler.
+func For[T any](of job.Of[T], f func(ctx context.Context, j *job.Job, data T) error) Handler {
+	if f == nil {
+		return nil
+	}
+	return typed{string(of), Func(func(ctx context.Context, j *job.Job) error {
 		data, err := of.Read(j)
 		if err != nil {
 			return DoNotRetry(err)
 		}
 		return f(ctx, j, data)
-	}
+	})}
 }
 
 // ForResult is For with a result, which is kept as the text itself where R is a string, and as JSON otherwise: job.ResultOf
 // reads it. One that can't be JSON is an error.
-func ForResult[T, R any](of job.Of[T], f func(ctx context.Context, j *job.Job, data T) (R, error)) ResultFunc {
-	return func(ctx context.Context, j *job.Job) (string, error) {
+func ForResult[T, R any](of job.Of[T], f func(ctx context.Context, j *job.Job, data T) (R, error)) Handler {
+	if f == nil {
+		return nil
+	}
+	return typed{string(of), ResultFunc(func(ctx context.Context, j *job.Job) (string, error) {
 		data, err := of.Read(j)
 		if err != nil {
 			return "", DoNotRetry(err)
@@ -96,8 +103,17 @@ func ForResult[T, R any](of job.Of[T], f func(ctx context.Context, j *job.Job, d
 			return "", fmt.Errorf("the handler's result: %w", err)
 		}
 		return text, nil
-	}
+	})}
 }
+
+// typed is a handler of one job type.
+type typed struct {
+	jobType string
+	Handler
+}
+
+// JobType is the only type whose jobs it can handle.
+func (t typed) JobType() string { return t.jobType }
 
 // wish is an error that says what to do about it.
 type wish struct {

@@ -16,9 +16,9 @@ import (
 type Of[T any] string
 
 // New is a job with this payload, to enqueue; set its Key, its time and so on before that. ErrInvalid if the payload can't be
-// JSON, or has more than MaxDataBytes as such.
+// JSON, has more than MaxDataBytes as such, or is the text NONE.
 func (o Of[T]) New(payloadOf T) (New, error) {
-	data, err := payload.Encode(payloadOf)
+	data, err := encode(payloadOf)
 	if err != nil {
 		return New{}, fmt.Errorf("%w: job_data of a %s: %w", ErrInvalid, string(o), err)
 	}
@@ -26,10 +26,30 @@ func (o Of[T]) New(payloadOf T) (New, error) {
 	return j, j.Check()
 }
 
+// encode is the text of a payload. The text None is refused: nobody could tell it from no data. A panic of the payload's own
+// MarshalJSON is an error too.
+func encode[T any](payloadOf T) (data string, err error) {
+	defer func() {
+		if value := recover(); value != nil {
+			err = fmt.Errorf("panic: %v", value)
+		}
+	}()
+	if text, ok := any(&payloadOf).(*string); ok && *text == None {
+		return "", fmt.Errorf("the text %s stands for no data", None)
+	}
+	return payload.Encode(payloadOf)
+}
+
+// errNoJob is the error about a *Job that is nil.
+var errNoJob = fmt.Errorf("%w: the job is nil", ErrInvalid)
+
 // Read gives the payload of a job. ErrInvalid if the job has another type, or data that are no T. Fields that T doesn't know
 // are passed over, so that a newer program may enqueue for an older worker; those that the data don't have are zero.
 // A job without data, or with null, has a payload only where a T may be nil, or is a string.
 func (o Of[T]) Read(j *Job) (T, error) {
+	if j == nil {
+		return *new(T), errNoJob
+	}
 	if j.Type != string(o) {
 		return *new(T), fmt.Errorf("%w: its type is %q, where %q is handled", ErrInvalid, j.Type, string(o))
 	}
@@ -43,6 +63,9 @@ func (o Of[T]) Read(j *Job) (T, error) {
 // ResultOf gives the result of a finished job, such as Queue.Wait gives, as the handler gave it back: handler.ForResult. It is
 // read as Of.Read reads data. ErrInvalid if the result is no T.
 func ResultOf[T any](j *Job) (T, error) {
+	if j == nil {
+		return *new(T), errNoJob
+	}
 	v, err := payload.Decode[T](j.Result)
 	if err != nil {
 		return v, fmt.Errorf("%w: result: %w", ErrInvalid, err)

@@ -77,6 +77,18 @@ func TestOfRefuses(t *testing.T) {
 	if _, err := job.Of[string]("s").New(strings.Repeat("x", job.MaxDataBytes+1)); !errors.Is(err, job.ErrInvalid) {
 		t.Errorf("large: %v", err)
 	}
+	if _, err := job.Of[string]("s").New(job.None); !errors.Is(err, job.ErrInvalid) || !strings.Contains(err.Error(), "no data") {
+		t.Errorf("a text that reads as nothing: %v", err)
+	}
+	if _, err := job.Of[broken]("b").New(broken{}); !errors.Is(err, job.ErrInvalid) || !strings.Contains(err.Error(), "panic: broken") {
+		t.Errorf("a panic: %v", err)
+	}
+	if _, err := send.Read(nil); !errors.Is(err, job.ErrInvalid) {
+		t.Errorf("no job: %v", err)
+	}
+	if _, err := job.ResultOf[receipt](nil); !errors.Is(err, job.ErrInvalid) {
+		t.Errorf("no job: %v", err)
+	}
 	if _, err := job.Of[string]("").New("x"); !errors.Is(err, job.ErrInvalid) {
 		t.Errorf("no type: %v", err)
 	}
@@ -98,6 +110,21 @@ func TestOfNothing(t *testing.T) {
 	for data, want := range map[string]string{job.None: "", "null": "null", `"x"`: `"x"`, "5": "5"} {
 		if got, err := text.Read(&job.Job{Type: "text", Data: data}); err != nil || got != want {
 			t.Errorf("%s: %q, %v", data, got, err)
+		}
+	}
+}
+
+// broken can't be JSON, and panics about it.
+type broken struct{}
+
+// MarshalJSON implements json.Marshaler.
+func (broken) MarshalJSON() ([]byte, error) { panic("broken") }
+
+// TestReason: an error is never the word that says there is none.
+func TestReason(t *testing.T) {
+	for _, text := range []string{"", job.None} {
+		if reason := (job.Outcome{Verdict: job.Failed, Error: text}).Reason(); reason == "" || reason == job.None {
+			t.Errorf("%q: %q", text, reason)
 		}
 	}
 }

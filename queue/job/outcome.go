@@ -42,8 +42,11 @@ const Cancelled = "cancelled"
 
 // Reason is what the job's error says.
 func (o Outcome) Reason() string {
-	if o.Error == "" {
+	switch o.Error {
+	case "":
 		return "the handler gave no reason"
+	case None: // which would look like success
+		return "the handler's reason was the word " + None
 	}
 	return o.Error
 }

@@ -22,7 +22,7 @@ type RetryPolicy struct {
 	Attempts int
 	// Delay is the time to the second attempt.
 	Delay time.Duration
-	// Backoff is Fixed (Delay each time) or Exponential (twice as long each time, up to MaxDelay).
+	// Backoff is Fixed (Delay each time; the empty one too) or Exponential (twice as long each time, up to MaxDelay).
 	Backoff  Backoff
 	MaxDelay time.Duration
 	// Jitter is by which part of itself the delay is lengthened at random: 0.1 is by up to a tenth.
@@ -31,6 +31,26 @@ type RetryPolicy struct {
 
 // DefaultRetry is the policy where the config says nothing.
 var DefaultRetry = RetryPolicy{Attempts: 3, Delay: time.Minute, Backoff: Exponential, MaxDelay: time.Hour, Jitter: 0.1}
+
+// Check refuses a policy that can't be: ErrInvalid. The zero RetryPolicy is none: DefaultRetry is.
+func (p RetryPolicy) Check() error {
+	switch {
+	case p.Attempts < 1 || p.Attempts > maxInt:
+		return fmt.Errorf("%w: its retry has %d attempts, not 1 to %d (DefaultRetry has the defaults)", ErrInvalid, p.Attempts, maxInt)
+	case p.Delay < 0 || p.Delay > longestDelay || p.MaxDelay < 0 || p.MaxDelay > longestDelay:
+		return fmt.Errorf("%w: its retry's delay of %s, or max. delay of %s, is not from 0 to %s", ErrInvalid, p.Delay, p.MaxDelay, longestDelay)
+	case p.Backoff != "" && p.Backoff != Fixed && p.Backoff != Exponential:
+		return fmt.Errorf("%w: its retry's backoff %q is neither %s nor %s", ErrInvalid, p.Backoff, Fixed, Exponential)
+	case p.Backoff == Exponential && p.MaxDelay == 0 && p.Delay > 0:
+		return fmt.Errorf("%w: its retry's delay grows exponentially, but its max. delay is 0", ErrInvalid)
+	case !(p.Jitter >= 0 && p.Jitter <= 1): // so written it refuses NaN too
+		return fmt.Errorf("%w: its retry's jitter %g is not from 0 to 1", ErrInvalid, p.Jitter)
+	}
+	return nil
+}
+
+// longestDelay is as long as the longest timeout.
+const longestDelay = MaxSeconds * time.Second
 
 // Decision is what to do after an error, and why.
 type Decision struct {

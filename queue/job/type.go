@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// Type holds the defaults of the jobs of one type.
+// Type holds the defaults of the jobs of one type. DefaultType is where to begin.
 type Type struct {
 	// Name is compared byte for byte, at most MaxTypeBytes long.
 	Name string
@@ -34,6 +34,21 @@ type Type struct {
 // DefaultType has what holds for a type where the config says nothing.
 func DefaultType(name string) Type {
 	return Type{Name: name, Timeout: 24 * time.Hour, Priority: 100, ThrottleFactor: 1, Retry: DefaultRetry}
+}
+
+// Check refuses a type that can't be: ErrInvalid. A Type of zeros is none: DefaultType has the defaults.
+func (t Type) Check() error {
+	if t.Timeout == 0 {
+		return fmt.Errorf("%w: its timeout is 0 (DefaultType has the defaults)", ErrInvalid)
+	}
+	if t.Concurrency < 0 || t.Concurrency > maxInt {
+		return fmt.Errorf("%w: its concurrency %d is not from 0 to %d", ErrInvalid, t.Concurrency, maxInt)
+	}
+	err := New{Type: t.Name, Timeout: t.Timeout, Priority: &t.Priority, ThrottleFactor: &t.ThrottleFactor}.Check()
+	if err != nil {
+		return err
+	}
+	return t.Retry.Check()
 }
 
 // CheckType says whether a job type may have this name.

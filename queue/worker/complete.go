@@ -30,17 +30,19 @@ func (p Params) complete() (Params, error) {
 	if p.Log == nil {
 		p.Log = slog.New(slog.DiscardHandler)
 	}
+	var err error
 	p.Queues = slices.Clone(p.Queues)
 	for i, q := range p.Queues {
-		p.Queues[i].Handlers = make(map[string]handler.Handler, len(q.Handlers))
-		for name, h := range q.Handlers {
-			p.Queues[i].Handlers[name] = handler.With(h, p.Middleware...)
+		if p.Queues[i], err = q.withMiddleware(p.Middleware); err != nil {
+			return p, fmt.Errorf("%w: %w", ErrParams, err)
 		}
 	}
 	if p.Renewed == nil {
 		p.Renewed = func(time.Duration) {}
 	}
-	if p.Ended == nil {
+	if ended := p.Ended; ended != nil {
+		p.Ended = func(a Attempt) { ended(Attempt{copied(a.Job), a.Outcome}) }
+	} else {
 		p.Ended = func(Attempt) {}
 	}
 	if p.Unkilled == nil {
@@ -51,7 +53,6 @@ func (p Params) complete() (Params, error) {
 			}
 		}
 	}
-	var err error
 	if p.ID == "" {
 		if p.ID, err = NewID(); err != nil {
 			return p, fmt.Errorf("make an id for the worker: %w", err)
@@ -75,6 +76,9 @@ func (p Params) check() error {
 		if q.Queue == nil {
 			return errors.New("a Queue is nil")
 		}
+		if q.Rounds().DB() == nil {
+			return errUnmade
+		}
 		if known[q.Name] {
 			return fmt.Errorf("queue %s is there twice", q.Name)
 		}
@@ -82,15 +86,8 @@ func (p Params) check() error {
 		if q.Rounds().DB() != p.Queues[0].Rounds().DB() {
 			return fmt.Errorf("queue %s is not of the same schema.DB as %s", q.Name, p.Queues[0].Name)
 		}
-		for name, h := range q.Handlers {
-			if h == nil {
-				return fmt.Errorf("the handler of %s/%s is nil", q.Name, name)
-			}
-		}
-		for name, h := range q.RetryHandlers {
-			if h == nil {
-				return fmt.Errorf("the retry handler of %s/%s is nil", q.Name, name)
-			}
+		if err := q.checkHandlers(); err != nil {
+			return err
 		}
 	}
 	if slices.ContainsFunc(p.Middleware, func(m handler.Middleware) bool { return m == nil }) {

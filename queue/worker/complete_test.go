@@ -1,6 +1,7 @@
 package worker_test
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -9,6 +10,7 @@ import (
 	"github.com/hipq/hipq/internal/roster"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/handler"
+	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/queue/worker"
 )
 
@@ -61,6 +63,18 @@ func TestParamsThatCannotBe(t *testing.T) {
 			},
 			"the retry handler of emails/send is nil": func(p *worker.Params) {
 				p.Queues[0].RetryHandlers = map[string]handler.RetryHandler{"send": nil}
+			},
+			"not made by queue.Open": func(p *worker.Params) { p.Queues[1].Queue = &queue.Queue{} },
+			"the handler of reports/send is nil": func(p *worker.Params) {
+				p.Queues[1].Handlers = map[string]handler.Handler{"send": handler.Func(nil)}
+			},
+			`the handler of emails/send is one of job type "sent"`: func(p *worker.Params) {
+				p.Queues[0].Handlers = map[string]handler.Handler{
+					"send": handler.For("sent", func(context.Context, *job.Job, string) error { return nil }),
+				}
+			},
+			"a Middleware makes nil of the handler of": func(p *worker.Params) {
+				p.Middleware = []handler.Middleware{func(handler.Handler) handler.Handler { return nil }}
 			},
 			"Concurrency is negative": func(p *worker.Params) { p.Concurrency = -1 },
 			"Batch is negative":       func(p *worker.Params) { p.Batch = -1 },

@@ -147,6 +147,7 @@ func (w *worker) send(s *source, r round) {
 				return w.trouble(err)
 			}
 			w.hear()
+			w.back()
 			w.Log.Debug("settled and started", "queue", s.Name, "settled", len(r.Settle), "started", len(done.Started), "took", took)
 			w.land(s, r, done)
 			return nil

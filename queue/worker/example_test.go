@@ -35,10 +35,10 @@ func ExampleRun() {
 	}
 	handlers := map[string]handler.Handler{string(SendReceipt): handler.For(SendReceipt, send)}
 	sum, err := worker.Run(ctx, worker.Params{Queues: []worker.Queue{{Queue: emails, Handlers: handlers}}})
-	fmt.Printf("%+v %v\n", sum, err)
+	fmt.Println("started", sum.Started, "finished", sum.Finished, err)
 	// Output:
 	// attempt 1 to send the receipt of order 4711
-	// {Started:1 Finished:1 Errors:0 Lost:0} <nil>
+	// started 1 finished 1 <nil>
 }
 
 // A service: it works until it is told to stop, and somebody waits for what comes of a job.

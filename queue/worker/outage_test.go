@@ -49,6 +49,8 @@ func TestDatabaseIsAwayForSomeSeconds(t *testing.T) {
 		emails, reports := s.add(s.emails, "send", 6), s.add(s.reports, "once", 6)
 		g := s.gate()
 		p := s.worker(all(g.handle))
+		var log journal
+		p.Log = log.log()
 		r := s.start(p)
 		g.holds(4)
 		direct := s.elsewhere()
@@ -65,6 +67,9 @@ func TestDatabaseIsAwayForSomeSeconds(t *testing.T) {
 		s.wantHistory(s.reports, atOnce, reports...)
 		if life := s.life(p.ID); life != "starting finished" {
 			s.t.Errorf("the worker: %s", life)
+		}
+		if away, again := log.count("busy or away"), log.count("answers again"); away > 1 || again != away {
+			s.t.Errorf("it is said %d times that it is away, %d times that it is back", away, again)
 		}
 	})
 }
@@ -164,9 +169,12 @@ func TestDatabaseFallsSilent(t *testing.T) {
 	direct.start(next)
 	eventually(t, "the job is done", func() bool { return direct.get(direct.emails, id).State == job.Final })
 	direct.wantHistory(direct.emails, atSecond, id)
-	if _, err := r.end(); !errors.Is(err, roster.ErrLockLost) {
+	summary, err := r.end()
+	if !errors.Is(err, roster.ErrLockLost) {
 		t.Errorf("the worker ends with %v", err)
 	}
+	summary.Answered = time.Time{}
+	wantSummary(t, summary, worker.Summary{Started: 1, Lost: 1})
 }
 
 // transactions are those of a worker, by the parts of statements that only they have.
@@ -426,7 +434,7 @@ func TestStoppedAfterALostAnswer(t *testing.T) {
 			p.Concurrency = 1 // one round: another beside it would go on trying
 			p.Grace = 10 * time.Second
 			var j journal
-			p.Log = j.log()
+			p.Log = j.debug()
 			lost := losesFirst(proxy, "start", proxy.Cut)
 			proxy.LosesQuestions(!c.committed)
 			r := s.start(p)
@@ -482,7 +490,7 @@ func TestOutcomesAreToldOnce(t *testing.T) {
 		}
 		return second.handle(ctx, j)
 	}))
-	p.Log = j.log()
+	p.Log = j.debug()
 	r := s.start(p)
 	first.next()
 	second.next()

@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"time"
 
 	"github.com/hipq/hipq/internal/roster"
@@ -16,6 +17,7 @@ func (w *worker) keepLock(ctx context.Context) {
 	defer expiry.Stop()
 	next := time.NewTimer(w.LockFor / 3)
 	defer next.Stop()
+	level := slog.LevelWarn
 	for {
 		select {
 		case <-ctx.Done():
@@ -28,6 +30,7 @@ func (w *worker) keepLock(ctx context.Context) {
 		cancel()
 		switch {
 		case err == nil:
+			level = slog.LevelWarn
 			w.hold(asked)
 			expiry.Reset(time.Until(*w.heldUntil.Load()))
 			w.Renewed(w.LockFor - time.Since(asked))
@@ -38,7 +41,8 @@ func (w *worker) keepLock(ctx context.Context) {
 		case ctx.Err() != nil:
 			return
 		default:
-			w.Log.Warn("could not renew the lock yet", "error", err)
+			w.Log.Log(ctx, level, "could not renew the lock yet", "error", err)
+			level = slog.LevelDebug // until it has been renewed
 			next.Reset(min(time.Second, w.LockFor/10))
 		}
 	}

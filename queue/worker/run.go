@@ -41,6 +41,7 @@ func (w *worker) begin(s *source, j *job.Job) {
 func (w *worker) run(ctx context.Context, s *source, j *job.Job) {
 	ctx, cancel := context.WithTimeoutCause(ctx, j.Timeout, errors.New(rules.TimeoutError(j.Timeout)))
 	defer cancel()
+	defer w.watch(ctx, s, j)()
 	began := time.Now()
 	var once sync.Once
 	end := func(o job.Outcome) {

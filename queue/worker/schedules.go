@@ -49,11 +49,11 @@ func (w *worker) tend() {
 			if w.work.Err() != nil { // the worker has ended that
 				w.untended = nil
 			}
+			if kind, _ := schema.Diagnose(err); kind == schema.TryLater {
+				return w.trouble(err) // which says so
+			}
 			if w.untended != nil {
 				w.Log.Warn("schedules could not be seen to", "error", w.untended)
-			}
-			if kind, _ := schema.Diagnose(err); kind == schema.TryLater {
-				return w.trouble(err)
 			}
 			return nil
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"time"
 
@@ -22,7 +23,7 @@ const (
 // empty.
 //
 // A database that is away, busy or read-only, and a lock that was lost, are no reasons to end: it tries again after a second,
-// then ever less often, until it is after 30 s, and says so to Log (warn: what and when; info: that it works again). What
+// then ever less often, until it is after 30 s. It says so to Log once (warn), and once that it works again (info). What
 // somebody has to mend ends it, at once and with the error: ErrParams, and what schema.Diagnose calls Misconfigured, such as
 // tables of an older or a newer hipq, which it looks for before each run. It may be called again, and beside others.
 func Stay(ctx context.Context, p Params) (sum Summary, err error) {
@@ -61,9 +62,13 @@ func Stay(ctx context.Context, p Params) (sum Summary, err error) {
 		case ctx.Err() != nil:
 			return sum, nil
 		}
+		level := slog.LevelWarn
+		if away {
+			level = slog.LevelDebug // it has been said
+		}
 		away = true
 		wait := pause*3/4 + rand.N(pause/2) // those who failed together should not come back together
-		log.Warn("the worker could not work, and tries again", "error", err, "in", wait.Round(time.Millisecond))
+		log.Log(ctx, level, "the worker could not work, and tries again", "error", err, "in", wait.Round(time.Millisecond))
 		pause = min(2*pause, stayMost)
 		select {
 		case <-ctx.Done():

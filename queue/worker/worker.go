@@ -11,6 +11,7 @@ package worker
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -99,8 +100,9 @@ type worker struct {
 	untended error
 	// changed says that jobs were settled since, or enqueued by a schedule: one may be due at once.
 	changed bool
-	// pausedUntil is until when the database is left alone, after it didn't answer.
-	pausedUntil time.Time
+	// pausedUntil is until when the database is left alone, after it didn't answer. awaySince is since when it has not answered, as
+	// the log says; zero if it does.
+	pausedUntil, awaySince time.Time
 	// quietSince is since when nothing runs any more, and only the database is waited for; missed is its last trouble since,
 	// nil if there was none.
 	quietSince time.Time
@@ -240,6 +242,9 @@ func (w *worker) live(ctx context.Context, begin func() error) (done Summary, er
 	}
 	if err := w.loop(ctx); err != nil {
 		w.abandon(err)
+		if errors.Is(err, roster.ErrLockLost) {
+			w.summary.Lost = w.summary.Unsettled()
+		}
 		// so that others need not wait for the lock to expire; if the database can't be reached, they must
 		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookEvery)
 		defer cancel()
@@ -350,16 +355,31 @@ func (w *worker) loop(ctx context.Context) error {
 func (w *worker) trouble(err error) error {
 	switch kind, _ := schema.Diagnose(err); {
 	case err == nil:
+		w.back()
 		return nil
 	case errors.Is(context.Cause(w.work), roster.ErrLockLost), kind == schema.TryLater && errors.Is(context.Cause(w.jobs), roster.ErrLockLost):
 		return roster.ErrLockLost
 	case kind != schema.TryLater || w.jobs.Err() != nil:
 		return err
 	}
-	w.Log.Warn("the database is busy or away", "error", err)
+	level := slog.LevelWarn
+	if w.awaySince.IsZero() {
+		w.awaySince = time.Now()
+	} else {
+		level = slog.LevelDebug // it has been said
+	}
+	w.Log.Log(w.work, level, "the database is busy or away", "error", err)
 	w.miss(err)
 	w.pausedUntil = time.Now().Add(lookEvery)
 	return nil
+}
+
+// back says that the database answers again. An answer to what was sent before the trouble doesn't say that this is over.
+func (w *worker) back() {
+	if !w.awaySince.IsZero() && time.Now().After(w.pausedUntil) {
+		w.Log.Info("the database answers again", "after", time.Since(w.awaySince).Round(time.Millisecond))
+		w.awaySince = time.Time{}
+	}
 }
 
 // stopped says whether the worker has been told to stop, or has to.

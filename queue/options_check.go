@@ -1,0 +1,73 @@
+package queue
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hipq/hipq/queue/job"
+)
+
+// check says what is wrong with the options, apart from the name.
+func (o Options) check() error {
+	if err := o.checkTypes(); err != nil {
+		return err
+	}
+	switch {
+	case o.ThrottleLimit > math.MaxInt32:
+		return fmt.Errorf("ThrottleLimit %d is more than %d", o.ThrottleLimit, math.MaxInt32)
+	case o.Concurrency < 0 || o.Concurrency > math.MaxInt32:
+		return fmt.Errorf("Concurrency %d is not from 0 to %d", o.Concurrency, math.MaxInt32)
+	case o.Rate.Starts < 0 || o.Rate.Starts > math.MaxInt32 || o.Rate.Per < 0 || o.Rate.Per > job.MaxSeconds*time.Second ||
+		(o.Rate.Starts == 0) != (o.Rate.Per == 0):
+		return fmt.Errorf("Rate: %d starts per %s are none", o.Rate.Starts, o.Rate.Per)
+	case !slices.Contains([]job.Order{"", job.ByPriority, job.BySchedule}, o.Order):
+		return fmt.Errorf("Order %q is neither %s nor %s", o.Order, job.ByPriority, job.BySchedule)
+	case !slices.Contains([]job.PriorityOrder{"", job.LowestFirst, job.HighestFirst}, o.PriorityOrder):
+		return fmt.Errorf("PriorityOrder %q is neither %s nor %s", o.PriorityOrder, job.LowestFirst, job.HighestFirst)
+	case !isKept(o.KeepFinished), !isKept(o.KeepFailed):
+		return fmt.Errorf("KeepFinished %s, or KeepFailed %s, is neither DiscardAtOnce nor a number of whole seconds to %d",
+			o.KeepFinished, o.KeepFailed, job.MaxSeconds)
+	case o.DefaultPriority != nil:
+		if err := (job.New{Type: "any", Priority: o.DefaultPriority}).Check(); err != nil {
+			return fmt.Errorf("DefaultPriority: %w", err)
+		}
+	}
+	return o.checkGroups()
+}
+
+func (o Options) checkTypes() error {
+	known := map[string]bool{}
+	for _, t := range o.Types {
+		err := t.Check()
+		switch {
+		case err != nil:
+			return fmt.Errorf("job type %q: %w", t.Name, err)
+		case o.RefuseWeightless && t.ThrottleFactor == 0:
+			return fmt.Errorf("job type %q: %w", t.Name, job.ErrWeightless)
+		case known[t.Name]:
+			return fmt.Errorf("job type %q is there twice", t.Name)
+		}
+		known[t.Name] = true
+	}
+	return nil
+}
+
+func (o Options) checkGroups() error {
+	if o.ThrottleGroups == nil {
+		return nil
+	}
+	by := o.ThrottleGroups.By
+	path, ofData := strings.CutPrefix(by, job.GroupByData)
+	if by != job.GroupByType && (!ofData || slices.Contains(strings.Split(path, "."), "")) {
+		return fmt.Errorf("ThrottleGroups: By %q is neither %s nor %sNAME", by, job.GroupByType, job.GroupByData)
+	}
+	return nil
+}
+
+// isKept says whether final jobs may be kept for so long.
+func isKept(d time.Duration) bool {
+	return d == DiscardAtOnce || d >= 0 && d%time.Second == 0 && d <= job.MaxSeconds*time.Second
+}
