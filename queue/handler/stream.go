@@ -3,6 +3,7 @@ package handler
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -42,6 +43,7 @@ type Stream struct {
 	closed   bool
 	futile   int           // so many programs have ended in a row without any answer
 	startAt  time.Time     // not before that the next program starts
+	lastEnd  string        // why the last of them ended
 	changed  chan struct{} // closed when one may have room; nil while nobody waits for that
 	ending   sync.WaitGroup
 }
@@ -87,14 +89,14 @@ func (s *Stream) take(ctx context.Context) (*talk, error) {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		t, mayStart, wait := s.choose(time.Now())
+		t, mayStart, wait, err := s.choose(time.Now())
 		switch {
+		case err != nil:
+			return nil, err
 		case t != nil:
 			return t, nil
 		case mayStart:
 			return s.launch(ctx)
-		case wait == nil:
-			return nil, errClosed
 		}
 		select {
 		case <-wait:
@@ -103,13 +105,13 @@ func (s *Stream) take(ctx context.Context) (*talk, error) {
 	}
 }
 
-// choose gives the talk that has the most room, or says that another program may be started, or what to wait for; when the
-// stream is closed, none of these.
-func (s *Stream) choose(now time.Time) (t *talk, mayStart bool, wait <-chan struct{}) {
+// choose gives the talk that has the most room, or says that another program may be started, or what to wait for. A job for which
+// there is no program, nor may one start yet, is refused: waiting, it would hold a slot that others can use.
+func (s *Stream) choose(now time.Time) (t *talk, mayStart bool, wait <-chan struct{}, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		return nil, false, nil
+		return nil, false, nil, errClosed
 	}
 	for _, one := range s.talks {
 		if one.taken < max(1, s.InFlight) && (t == nil || one.taken < t.taken) {
@@ -120,18 +122,17 @@ func (s *Stream) choose(now time.Time) (t *talk, mayStart bool, wait <-chan stru
 	switch {
 	case free && (t == nil || t.taken > 0) && !now.Before(s.startAt):
 		s.starting++
-		return nil, true, nil
+		return nil, true, nil, nil
 	case t != nil:
 		t.taken++
-		return t, false, nil
+		return t, false, nil, nil
+	case free && len(s.talks)+s.starting == 0:
+		return nil, false, nil, fmt.Errorf("not begun: the last %d programs have ended without any answer, the latest so: %s", s.futile, s.lastEnd)
 	}
 	if s.changed == nil {
 		s.changed = make(chan struct{})
 	}
-	if free {
-		time.AfterFunc(s.startAt.Sub(now), s.wake)
-	}
-	return nil, false, s.changed
+	return nil, false, s.changed, nil
 }
 
 // launch starts a program for a job.
@@ -182,9 +183,10 @@ const maxStartDelay = 30 * time.Second
 
 // wasFutile notes that a program has ended without any answer: the second in a row has the next one wait a second, each
 // further one twice as long.
-func (s *Stream) wasFutile() {
+func (s *Stream) wasFutile(end string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.lastEnd = end
 	if s.futile++; s.futile > 1 {
 		s.startAt = time.Now().Add(min(time.Second<<min(s.futile-2, 10), maxStartDelay))
 	}

@@ -38,6 +38,7 @@ type talk struct {
 	silent   bool // it can't answer any more
 	stopping bool
 	kill     *time.Timer
+	last     string     // the error of a job that it had at its end
 	buf      [4096]byte // for what it logs
 	idle     *output    // what it has logged while it had no job; nil is nothing
 }
@@ -278,7 +279,7 @@ func (t *talk) finish(status syscall.WaitStatus, err error, byGuard bool, read i
 		t.kill.Stop()
 	}
 	if !t.answered && !t.stopping {
-		t.stream.wasFutile()
+		defer func() { t.stream.wasFutile(t.last) }()
 	}
 	for id, f := range t.flights {
 		l := landing{unread: t.answered && (f.from < 0 || !t.retired && read <= f.from)}
@@ -298,6 +299,7 @@ func (t *talk) finish(status syscall.WaitStatus, err error, byGuard bool, read i
 			}
 			l.outcome = tryAgain(text)
 		}
+		t.last = l.outcome.Error
 		t.land(id, f, l)
 	}
 	t.retired = true
