@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -106,6 +107,8 @@ type initialised struct {
 	// Procedures are the stored procedures that were made; LeftOut says why none could be.
 	Procedures []string `json:"procedures"`
 	LeftOut    string   `json:"procedures_left_out,omitempty"`
+	// RightsLost says to whom the rights to call them are to be given again.
+	RightsLost string `json:"procedures_rights_lost,omitempty"`
 }
 
 func (a *app) runInit(cmd *cobra.Command) error {
@@ -141,10 +144,17 @@ func (a *app) runInit(cmd *cobra.Command) error {
 		a.out.line("all tables are up to date")
 	}
 	if len(done.Procedures) > 0 {
-		a.out.line("made %d stored procedures", len(done.Procedures))
+		helpers := 0
+		for _, name := range done.Procedures {
+			helpers += min(1, strings.Count(name, "$"))
+		}
+		a.out.line("made %d stored procedures (%d with their helpers)", len(done.Procedures)-helpers, len(done.Procedures))
 	}
 	if done.LeftOut != "" {
 		a.out.line("%s", done.LeftOut)
+	}
+	if done.RightsLost != "" {
+		a.out.line("%s", done.RightsLost)
 	}
 	return nil
 }
@@ -179,8 +189,11 @@ func (done *initialised) migrate(cmd *cobra.Command, c *config.Config) (err erro
 	}
 	made, err = db.MakeProcedures(cmd.Context(), tables(c))
 	done.Procedures = append(done.Procedures, made...)
-	if errors.Is(err, schema.ErrNoProcedures) {
+	switch {
+	case errors.Is(err, schema.ErrNoProcedures):
 		done.LeftOut, err = err.Error(), nil
+	case errors.Is(err, schema.ErrRightsLost):
+		done.RightsLost, err = err.Error(), nil
 	}
 	return err
 }

@@ -1,6 +1,7 @@
 package queue_test
 
 import (
+	"database/sql"
 	"database/sql/driver"
 	"errors"
 	"testing"
@@ -124,5 +125,64 @@ func TestProceduresInAnOldTransaction(t *testing.T) {
 		exec("COMMIT")
 		s.wantState(id, job.Final, "failed", 1)
 		s.wantHistory(id, "added/0 starting/1 failed/1")
+	})
+}
+
+// Whoever asks for the backlog waits for nobody, and locks nothing, whatever the isolation and the age of its transaction.
+func TestProceduresBacklogLocksNothing(t *testing.T) {
+	proceduresSuite(t, func(*queue.Options) {}, func(s store) {
+		s.add(job.New{Type: "send"})
+		mine, other := s.conn(), s.conn()
+		exec := func(on *sql.Conn, statement string) { t.Helper(); must[any](t)(on.ExecContext(t.Context(), statement)) }
+		for _, conn := range []*sql.Conn{mine, other} {
+			exec(conn, "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+			exec(conn, "SET SESSION innodb_lock_wait_timeout = 1")
+		}
+		exec(other, "START TRANSACTION")
+		exec(other, "INSERT INTO shop_emails (job_type, job_key, job_data) VALUES ('send', 'open', '1')")
+		exec(other, "UPDATE shop_emails SET priority = 7 WHERE job_key <> 'open'")
+		for _, begin := range []string{"DO 0", "START TRANSACTION"} {
+			exec(mine, begin)
+			for _, jobType := range []any{"send", nil} {
+				if r := must[[]row](t)(tryOn(t.Context(), mine, "job_backlog", "emails", jobType)); r[0]["backlog"] != "1" {
+					t.Errorf("%v", r)
+				}
+			}
+		}
+		exec(other, "COMMIT")
+		exec(other, "INSERT INTO shop_emails (job_type, job_key, job_data) VALUES ('send', 'late', '1')")
+		exec(other, "UPDATE shop_emails SET priority = 8")
+		exec(mine, "COMMIT")
+	})
+}
+
+// A heartbeat waits for no job: a transaction that starts, ends and grabs jobs leaves the worker's row alone.
+func TestProceduresHeartbeatDuringATransaction(t *testing.T) {
+	proceduresSuite(t, func(*queue.Options) {}, func(s store) {
+		heart, conn := s.conn(), s.conn()
+		exec := func(on *sql.Conn, statement string) { t.Helper(); must[any](t)(on.ExecContext(t.Context(), statement)) }
+		exec(heart, "SET SESSION innodb_lock_wait_timeout = 1")
+		exec(conn, "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+		call := func(name string, args ...any) row {
+			t.Helper()
+			list := must[[]row](t)(tryOn(t.Context(), conn, name, args...))
+			if _, err := tryOn(t.Context(), heart, "worker_heartbeat", "w1"); err != nil {
+				t.Errorf("a heartbeat beside %s: %v", name, err)
+			}
+			return list[0]
+		}
+		for _, end := range [][]any{{"job_complete", "done"}, {"job_fail", "no", nil}} {
+			exec(conn, "START TRANSACTION")
+			exec(conn, "INSERT INTO shop_emails (job_type, job_data) VALUES ('send', '1')")
+			g := call("job_grab", "w1", "emails", "send", 1)
+			call("job_start", "w1", "emails", g["id"], g["token"])
+			call(end[0].(string), append([]any{"w1", "emails", g["id"], g["token"]}, end[1:]...)...)
+			exec(conn, "COMMIT")
+		}
+		var told int
+		must[any](t)(nil, s.db.GetContext(t.Context(), &told, "SELECT COUNT(*) FROM shop_activity WHERE kind = 'job' AND host = 'h' AND pid = 7 AND worker_id = 'w1'"))
+		if told != 6 {
+			t.Errorf("%d entries tell where the worker is, want 6", told)
+		}
 	})
 }

@@ -63,6 +63,7 @@ func TestProceduresRetryHandler(t *testing.T) {
 		for options, want := range map[string]job.Outcome{
 			`{}`:                    {Verdict: job.TryAgain, Error: "no"},
 			`{"final":true}`:        {Verdict: job.Failed, Error: "no"},
+			`{"retry_after":300}`:   {Verdict: job.TryAgain, Error: "no", RetryAfter: 5 * time.Minute},
 			`{"retry_after":"5m"}`:  {Verdict: job.TryAgain, Error: "no", RetryAfter: 5 * time.Minute},
 			`{"retry_after":"1ms"}`: {Verdict: job.TryAgain, Error: "no", RetryAfter: time.Millisecond},
 		} {

@@ -20,6 +20,10 @@ import (
 // ErrNoProcedures means that the stored procedures were left out, for the user may not make any. All else works without them.
 var ErrNoProcedures = errors.New("the stored procedures are left out")
 
+// ErrRightsLost means that the procedures were made, but not all who might call them still may: on MySQL their rights go with an
+// older version, and this user could not give them back.
+var ErrRightsLost = errors.New("grant the rights to call the stored procedures again")
+
 // Procedures are the names of the stored procedures that applications call, without the instance's name.
 var Procedures = []string{
 	"worker_register", "worker_heartbeat", "worker_deregister",
@@ -123,49 +127,63 @@ func ProceduresDDL(driver string, names Names, queues []Queue) (string, error) {
 	return b.String(), nil
 }
 
-// there gives the comments of those of the procedures that are in the database, by name, as far as this user may see them.
-func (db *DB) there(ctx context.Context, list []procedure) (map[string]string, error) {
+// stored is a procedure that is in the database. Its definer is the user that made it.
+type stored struct{ Name, Comment, Definer string }
+
+// there gives those of the procedures that are in the database, by name, as far as this user may see them.
+func (db *DB) there(ctx context.Context, list []procedure) (map[string]stored, error) {
 	names := make([]any, len(list))
 	for i, p := range list {
 		names[i] = p.name
 	}
-	var rows []struct{ Name, Comment string }
-	const query = "SELECT routine_name AS name, routine_comment AS comment FROM information_schema.routines" +
+	var rows []stored
+	const query = "SELECT routine_name AS name, routine_comment AS comment, definer AS definer FROM information_schema.routines" +
 		" WHERE routine_schema = DATABASE() AND routine_type = 'PROCEDURE' AND routine_name IN "
 	if err := db.SelectContext(ctx, &rows, query+engine.In(len(names)), names...); err != nil {
 		return nil, fmt.Errorf("look for the stored procedures: %w", err)
 	}
-	found := map[string]string{}
+	found := map[string]stored{}
 	for _, r := range rows {
-		found[strings.ToLower(r.Name)] = r.Comment
+		found[strings.ToLower(r.Name)] = r
 	}
 	return found, nil
 }
 
 // outdated gives those of the procedures that are not in the database, or in another version, or do what a user might who is no
-// more. It refuses one that is not hipq's.
-func (db *DB) outdated(ctx context.Context, list []procedure) (outdated []procedure, there map[string]string, err error) {
+// more, or may no more. It refuses one that is not hipq's.
+func (db *DB) outdated(ctx context.Context, list []procedure) (outdated []procedure, there map[string]stored, err error) {
 	if there, err = db.there(ctx, list); err != nil {
 		return nil, nil, err
 	}
-	orphaned := false
-	if _, ok := there[db.Procedure("job_backlog")]; ok {
-		_, err := db.ExecContext(ctx, "CALL "+db.Procedure("job_backlog")+"(NULL, NULL)") // which is refused at least
-		my, ok := errors.AsType[*mysql.MySQLError](err)
-		orphaned = ok && my.Number == erNoDefiner
-	}
+	orphaned := map[string]bool{} // by definer
 	for _, p := range list {
-		comment, ok := there[p.name]
-		switch {
-		case ok && comment == p.comment() && (!orphaned || !p.definer):
-		case ok && !strings.HasPrefix(comment, p.owner+", "):
+		old, ok := there[p.name]
+		if ok && !strings.HasPrefix(old.Comment, p.owner+", ") {
 			return nil, nil, fmt.Errorf("%w: there is a procedure %s that is not hipq's of this instance (its comment is %.80q); drop it, or choose another name",
-				ErrTableTaken, p.name, comment)
-		default:
+				ErrTableTaken, p.name, old.Comment)
+		}
+		if _, asked := orphaned[old.Definer]; ok && p.definer && !asked {
+			orphaned[old.Definer] = db.isOrphan(ctx, p, old.Definer)
+		}
+		if !ok || old.Comment != p.comment() || p.definer && orphaned[old.Definer] {
 			outdated = append(outdated, p)
 		}
 	}
 	return outdated, there, nil
+}
+
+// isOrphan finds out whether a procedure fails for want of the user whose rights it has, or of that one's rights, by a call that
+// is refused otherwise.
+func (db *DB) isOrphan(ctx context.Context, p procedure, definer string) bool {
+	head, _, _ := strings.Cut(p.create, "SQL SECURITY")
+	args := strings.TrimSuffix(strings.Repeat("NULL, ", strings.Count(head, "IN ")), ", ")
+	if p.name == db.Procedure("worker_register") {
+		args = "NULL, NULL, NULL, 0" // with NULL alone it would make a worker
+	}
+	_, err := db.ExecContext(ctx, "CALL "+p.name+"("+args+")")
+	my, ok := errors.AsType[*mysql.MySQLError](err)
+	user := "'" + strings.ReplaceAll(definer, "@", "'@'") + "'" // as the server names who is denied
+	return ok && (my.Number == erNoDefiner || my.Number == erRoutineDenied && strings.Contains(my.Message, user))
 }
 
 // MakeProcedures makes the stored procedures of the instance and of these queues, whose tables are there, or brings them up to
@@ -199,54 +217,67 @@ func (db *DB) MakeProcedures(ctx context.Context, queues []Queue) (made []string
 		return nil, err
 	}
 	replaces := strings.Contains(version, "MariaDB")
+	var again []string
 	for _, p := range outdated {
-		if err := m.makeProcedure(ctx, p, there[p.name] != "", replaces); err != nil {
-			return made, err
+		_, old := there[p.name]
+		lost, err := m.makeProcedure(ctx, p, old, replaces)
+		if err != nil {
+			return made, errors.Join(err, rightsLost(again))
 		}
-		made = append(made, p.name)
+		made, again = append(made, p.name), append(again, lost...)
 	}
-	return made, nil
+	return made, rightsLost(again)
+}
+
+// rightsLost is ErrRightsLost, with the statements that are to be run, if there are any.
+func rightsLost(again []string) error {
+	if len(again) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%w, which went with the older version: %s", ErrRightsLost, strings.Join(again, "; "))
 }
 
 // makeProcedure makes a procedure, in the place of an older one of hipq's if there is one. Who might call that may call this:
-// of itself only a server that replaces procedures sees to that, which MySQL doesn't.
-func (m migration) makeProcedure(ctx context.Context, p procedure, old, replaces bool) error {
-	var err error
+// of itself only a server that replaces procedures sees to that, which MySQL doesn't. It gives the statements that it could not
+// run to that end.
+func (m migration) makeProcedure(ctx context.Context, p procedure, old, replaces bool) (again []string, err error) {
+	var grants []string
 	switch {
 	case old && replaces:
 		err = m.write(ctx, strings.Replace(p.create, "CREATE PROCEDURE", "CREATE OR REPLACE PROCEDURE", 1))
 	case old:
-		grants := m.procedureGrants(ctx, p.name)
-		err = m.write(ctx, "DROP PROCEDURE IF EXISTS "+p.name)
-		if err == nil {
-			err = m.write(ctx, p.create)
+		if grants, err = m.procedureGrants(ctx, p.name); err != nil && p.definer {
+			again = []string{"GRANT EXECUTE ON PROCEDURE " + p.name + " TO whoever called it"}
 		}
-		for _, statement := range grants {
-			if err == nil && m.write(ctx, statement) != nil {
-				return fmt.Errorf("made procedure %s, but could not give its rights back; do so by hand, and run init again: %s", p.name, statement)
-			}
+		if err = m.write(ctx, "DROP PROCEDURE IF EXISTS "+p.name); err == nil {
+			err = m.write(ctx, p.create)
 		}
 	default:
 		err = m.write(ctx, p.create)
 	}
 	my, ok := errors.AsType[*mysql.MySQLError](err)
 	switch {
-	case err == nil:
-		return nil
 	case ok && slices.Contains([]uint16{erDatabaseDenied, erRoutineDenied, erSuperDenied}, my.Number):
-		return fmt.Errorf("%w: this user may not make them (it lacks CREATE ROUTINE or ALTER ROUTINE); run init as one who may: %w", ErrNoProcedures, err)
+		return nil, fmt.Errorf("%w: this user may not make them (it lacks CREATE ROUTINE or ALTER ROUTINE); run init as one who may: %w", ErrNoProcedures, err)
+	case err != nil:
+		return nil, fmt.Errorf("make procedure %s: %w", p.name, err)
 	}
-	return fmt.Errorf("make procedure %s: %w", p.name, err)
+	for _, statement := range grants {
+		if m.write(ctx, statement) != nil {
+			again = append(again, statement)
+		}
+	}
+	return again, nil
 }
 
-// procedureGrants are the statements that give a procedure's rights again to those who have them; none where this user may not
-// read who has, or may grant nothing.
-func (m migration) procedureGrants(ctx context.Context, name string) (statements []string) {
+// procedureGrants are the statements that give a procedure's rights again to those who have them. It fails where this user may
+// not read who has.
+func (m migration) procedureGrants(ctx context.Context, name string) (statements []string, err error) {
 	var rows []struct{ User, Host, Rights string }
 	const query = "SELECT User AS user, Host AS host, CAST(Proc_priv AS CHAR) AS rights FROM mysql.procs_priv" +
 		" WHERE Db = DATABASE() AND Routine_name = ? AND Routine_type = 'PROCEDURE' AND CONCAT(User, '@', Host) <> CURRENT_USER()"
 	if err := m.conn.SelectContext(ctx, &rows, query, name); err != nil {
-		return nil
+		return nil, err
 	}
 	for _, r := range rows {
 		rights, grants := strings.CutSuffix(r.Rights, "Grant")
@@ -257,7 +288,7 @@ func (m migration) procedureGrants(ctx context.Context, name string) (statements
 		}
 		statements = append(statements, statement)
 	}
-	return statements
+	return statements, nil
 }
 
 // Numbers of the servers' errors about rights; the last is that the user is no more whose rights a procedure has.
@@ -281,7 +312,7 @@ func (db *DB) CheckProcedures(ctx context.Context, queues []Queue) (seen int, ol
 		return 0, nil, nil, err
 	}
 	for _, p := range outdated {
-		if there[p.name] != "" {
+		if _, ok := there[p.name]; ok {
 			old = append(old, p.name)
 		} else {
 			unseen = append(unseen, p.name)

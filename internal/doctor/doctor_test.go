@@ -14,6 +14,7 @@ import (
 
 	"github.com/hipq/hipq/config"
 	"github.com/hipq/hipq/internal/dbtest"
+	"github.com/hipq/hipq/schema"
 )
 
 // examine examines an instance on this database.
@@ -134,6 +135,30 @@ func TestWorkerRights(t *testing.T) {
 		execute(t, root, statement)
 	}
 	want(t, examine(t.Context(), t, "mysql", cfg.FormatDSN(), Options{})["rights_worker"], OK, "", "")
+}
+
+// Who may make the procedures sees that they are gone; who may only call some sees no others.
+func TestProcedures(t *testing.T) {
+	source := dbtest.MySQL(t)
+	db := dbtest.Open(t, "mysql", source, "emails")
+	look := func() Finding { return examine(t.Context(), t, "mysql", source, Options{})["procedures"] }
+	want(t, look(), Wrong, "are not there, as after a dump without --routines: shop_job$begin", "run hipq init")
+	if _, err := db.MakeProcedures(t.Context(), []schema.Queue{{Name: "emails"}}); err != nil {
+		t.Fatal(err)
+	}
+	want(t, look(), OK, "of this version", "")
+	execute(t, db, "DROP PROCEDURE shop_job_grab")
+	want(t, look(), Wrong, "1 are not there", "run hipq init")
+	cfg, err := mysql.ParseDSN(source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	user := cfg.DBName + "_p"
+	execute(t, db, "CREATE USER '"+user+"'@'%'", "GRANT SELECT, INSERT, UPDATE, DELETE ON `"+cfg.DBName+"`.* TO '"+user+"'@'%'")
+	t.Cleanup(func() { execute(t, db, "DROP USER '"+user+"'@'%'") })
+	cfg.User, cfg.Passwd = user, ""
+	source = cfg.FormatDSN()
+	want(t, look(), OK, "this user sees none", "")
 }
 
 // A server's settings decide whether a job that was accepted can be lost.

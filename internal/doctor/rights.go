@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 
+	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/schema"
 )
 
@@ -33,19 +34,30 @@ func lookAtInitRights(ctx context.Context, p *patient) Finding {
 	if err != nil {
 		return trouble(err)
 	}
-	// a role's rights don't show there
-	const granted = "SELECT DISTINCT privilege_type FROM (SELECT privilege_type, grantee FROM information_schema.user_privileges" +
-		" UNION ALL SELECT privilege_type, grantee FROM information_schema.schema_privileges WHERE DATABASE() LIKE table_schema) AS granted" +
-		" WHERE privilege_type IN ('CREATE', 'ALTER', 'INDEX', 'DROP')" +
-		" AND grantee = CONCAT('''', SUBSTRING_INDEX(CURRENT_USER(), '@', 1), '''@''', SUBSTRING_INDEX(CURRENT_USER(), '@', -1), '''')"
-	var has []string
-	if err := p.db.SelectContext(ctx, &has, granted); err != nil {
-		return trouble(fmt.Errorf("ask for the user's rights: %w", err))
+	has, err := p.granted(ctx, "CREATE", "ALTER", "INDEX", "DROP")
+	if err != nil {
+		return trouble(err)
 	}
 	if len(has) == 4 {
 		return found(OK, "this user may run hipq init too")
 	}
 	return found(OK, "hipq init wants a user of its own: "+rights.Init)
+}
+
+// granted are those of the privileges that this user has in the whole database. A role's don't show.
+func (p *patient) granted(ctx context.Context, privileges ...string) (has []string, err error) {
+	const granted = "SELECT DISTINCT privilege_type FROM (SELECT privilege_type, grantee FROM information_schema.user_privileges" +
+		" UNION ALL SELECT privilege_type, grantee FROM information_schema.schema_privileges WHERE DATABASE() LIKE table_schema) AS granted" +
+		" WHERE grantee = CONCAT('''', SUBSTRING_INDEX(CURRENT_USER(), '@', 1), '''@''', SUBSTRING_INDEX(CURRENT_USER(), '@', -1), '''')" +
+		" AND privilege_type IN "
+	args := make([]any, len(privileges))
+	for i, name := range privileges {
+		args[i] = name
+	}
+	if err := p.db.SelectContext(ctx, &has, granted+engine.In(len(args)), args...); err != nil {
+		return nil, fmt.Errorf("ask for the user's rights: %w", err)
+	}
+	return has, nil
 }
 
 // lookAtWorkerRights finds out whether this user may do what all commands but init do.

@@ -42,13 +42,21 @@ func lookAtProcedures(ctx context.Context, p *patient) Finding {
 	case err != nil:
 		return trouble(err)
 	case len(old) > 0:
-		return found(Wrong, "of another version of hipq, or of a user that is no more: "+strings.Join(old, ", ")).but("run hipq init")
+		return found(Wrong, "of another version of hipq, or of a user that is no more or has lost its rights: "+strings.Join(old, ", ")).but("run hipq init")
+	case len(unseen) > 0 && p.makesProcedures(ctx):
+		return found(Wrong, fmt.Sprintf("%d are not there, as after a dump without --routines: %s", len(unseen), strings.Join(unseen, ", "))).but("run hipq init")
 	case seen == 0:
 		return found(OK, "this user sees none: it may call none, or hipq init has left them out, which all commands can do without")
 	case len(unseen) > 0:
 		return found(OK, fmt.Sprintf("this user sees %d, and not %s", seen, strings.Join(unseen, ", ")))
 	}
 	return found(OK, fmt.Sprintf("all %d are there, of this version", seen))
+}
+
+// makesProcedures tells whether this user may make procedures: then it sees all that are there.
+func (p *patient) makesProcedures(ctx context.Context) bool {
+	has, err := p.granted(ctx, "CREATE ROUTINE")
+	return err == nil && len(has) > 0
 }
 
 // lookAtLockQuery asks the engine how it finds the jobs that a worker locks next. What else than the index in their order would

@@ -3,7 +3,7 @@ CREATE PROCEDURE {self}(IN p_name VARCHAR(32) CHARACTER SET utf8mb4 COLLATE utf8
 {traits}
 BEGIN
   DECLARE v_clock, v_zone VARCHAR(40) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
-  DECLARE CONTINUE HANDLER FOR 1292, 1411 SET p_at = NULL;
+  DECLARE CONTINUE HANDLER FOR 1292, 1411, 1441 SET p_at = NULL;
   SET p_at = NULL;
   IF p_text REGEXP '^[0-9]{4}-[0-9]{2}-[0-9]{2}[ T][0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]{1,9})?(Z|[+-][0-9]{2}:[0-9]{2})?$' THEN
     SET v_zone = REPLACE(REGEXP_REPLACE(SUBSTRING(p_text, 20), '^[.][0-9]+', ''), 'Z', '');
@@ -18,7 +18,7 @@ BEGIN
         - INTERVAL IF(LEFT(v_zone, 1) = '-', -1, 1) * (60 * SUBSTRING(v_zone, 2, 2) + SUBSTRING(v_zone, 5, 2)) MINUTE);
     END IF;
   END IF;
-  IF p_at IS NULL OR p_at NOT BETWEEN '1970-01-01' AND '9998-12-31 23:59:59.999999' THEN
-    CALL {job}$refuse(31002, CONCAT(p_name, ' ', LEFT(p_text, 40), ' is not a time from 1970 to 9998: write 2026-12-31T23:00:00Z'));
+  IF p_at IS NULL OR p_at NOT BETWEEN '1970-01-01' AND '9998-12-31' THEN
+    CALL {job}$refuse(31002, CONCAT(p_name, ' ', LEFT(p_text, 40), ' is not a time from 1970 to the end of 9998-12-30: write 2026-12-31T23:00:00Z'));
   END IF;
 END

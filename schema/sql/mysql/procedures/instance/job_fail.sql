@@ -20,6 +20,8 @@ BEGIN
     CALL {job}$refuse(31002, CONCAT('error has ', LENGTH(error), ' bytes, allowed are 1048576'));
   ELSEIF options IS NOT NULL AND (NOT JSON_VALID(options) OR JSON_TYPE(options) <> 'OBJECT') THEN
     CALL {job}$refuse(31002, 'options is not a JSON object');
+  ELSEIF JSON_LENGTH(options) <> JSON_LENGTH(JSON_KEYS(options)) THEN -- MySQL doesn't see that: it takes the last
+    CALL {job}$refuse(31002, 'options: a name is there twice');
   END IF;
   WHILE v_i < COALESCE(JSON_LENGTH(JSON_KEYS(options)), 0) DO
     SET v_name = JSON_UNQUOTE(JSON_EXTRACT(JSON_KEYS(options), CONCAT('$[', v_i, ']'))), v_i = v_i + 1;
@@ -34,11 +36,13 @@ BEGIN
   END IF;
   IF JSON_TYPE(JSON_EXTRACT(options, '$.retry_after')) = 'STRING' THEN
     CALL {job}$duration('retry_after', JSON_UNQUOTE(JSON_EXTRACT(options, '$.retry_after')), v_after);
-    IF v_verdict = 'failed' THEN
-      CALL {job}$refuse(31002, 'options: final and retry_after contradict each other');
-    END IF;
+  ELSEIF JSON_EXTRACT(options, '$.retry_after') REGEXP '^[0-9]{1,9}$' THEN
+    SET v_after = JSON_EXTRACT(options, '$.retry_after') * 1000000;
   ELSEIF JSON_TYPE(JSON_EXTRACT(options, '$.retry_after')) <> 'NULL' THEN
-    CALL {job}$refuse(31002, 'options: retry_after is not a text such as "5m"');
+    CALL {job}$refuse(31002, 'options: retry_after is neither a number of whole seconds nor a text such as "5m"');
+  END IF;
+  IF v_verdict = 'failed' AND v_after IS NOT NULL THEN
+    CALL {job}$refuse(31002, 'options: final and retry_after contradict each other');
   END IF;
   CALL {job}$begin(v_own);
   SET @hipq_worker = v_id, @hipq_id = id, @hipq_token = token, @hipq_verdict = v_verdict, @hipq_text = error, @hipq_after = v_after;

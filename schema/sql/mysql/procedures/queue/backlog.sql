@@ -1,13 +1,15 @@
--- Counts, as hipq monitor does, what is due or held back, and what workers have locked that are no more.
+-- Counts, as hipq monitor does, what is due or held back, and what workers have locked that are no more. SELECT INTO reads without
+-- locks, where SET with a SELECT in it would take some under REPEATABLE READ.
 CREATE PROCEDURE {self}(IN p_type VARBINARY(64), OUT p_n BIGINT)
 {traits}
 BEGIN
   DECLARE v_now DATETIME(6) DEFAULT UTC_TIMESTAMP(6);
-  SET p_n = (SELECT COUNT(*) FROM {jobs} FORCE INDEX ({jobs}${pick})
+  SELECT (SELECT COUNT(*) FROM {jobs} FORCE INDEX ({jobs}${pick})
       WHERE line IN ('due', 'held', 'new') AND scheduled_run_time <= v_now AND (p_type IS NULL OR job_type = p_type))
     + (SELECT COUNT(*) FROM {jobs} FORCE INDEX ({jobs}$wake)
       WHERE line = 'later' AND wake_time <= v_now AND (p_type IS NULL OR job_type = p_type))
     + (SELECT COUNT(*) FROM {jobs} j FORCE INDEX ({jobs}${pick})
       LEFT JOIN {workers} w FORCE INDEX (PRIMARY) ON w.id = j.worker_id AND w.state = 'working' AND w.lock_until > v_now
-      WHERE j.line = 'locked' AND w.id IS NULL AND (p_type IS NULL OR j.job_type = p_type));
+      WHERE j.line = 'locked' AND w.id IS NULL AND (p_type IS NULL OR j.job_type = p_type))
+  INTO p_n;
 END

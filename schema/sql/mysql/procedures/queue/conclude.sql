@@ -9,6 +9,8 @@ BEGIN
   DECLARE v_windows, v_settings {text};
   DECLARE v_attempt, v_keep_finished, v_keep_failed BIGINT;
   DECLARE v_delay DOUBLE;
+  DECLARE v_host VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin DEFAULT 'NONE';
+  DECLARE v_pid INT DEFAULT 0;
   DECLARE v_opening, v_heard DATETIME(6);
   -- one that was lost ran until its worker was last heard of; FOR UPDATE reads the row as it is now, also where the caller's
   -- transaction sees an older time
@@ -31,11 +33,13 @@ BEGIN
       SET p_state = 'retry', v_line = IF(p_time > p_now, 'later', 'due');
     END IF;
   END IF;
+  -- INSERT with a SELECT of the worker would lock that row under REPEATABLE READ, and hold up the heartbeat
+  SELECT w.host, w.pid INTO v_host, v_pid FROM {workers} w WHERE w.id = p_worker;
   INSERT INTO {activity} (at, kind, state, queue, job_id, job_type, job_key, worker_id, host, pid, attempt, run_ms, error, output)
   SELECT p_now, 'job', CASE WHEN v_line = 'finished' THEN 'finished' WHEN v_line IN ('failed', 'closed') THEN 'failed' ELSE 'error' END, '{queue}',
-    j.id, j.job_type, j.job_key, w.id, w.host, w.pid, j.attempt,
+    j.id, j.job_type, j.job_key, p_worker, v_host, v_pid, j.attempt,
     GREATEST(0, TIMESTAMPDIFF(MICROSECOND, j.start_time, COALESCE(v_heard, p_now)) DIV 1000), v_error, j.output
-  FROM {jobs} j FORCE INDEX (PRIMARY) JOIN {workers} w ON w.id = p_worker WHERE j.id = p_id;
+  FROM {jobs} j FORCE INDEX (PRIMARY) WHERE j.id = p_id;
   IF v_line = 'finished' AND v_keep_finished = 0 OR v_line IN ('failed', 'closed') AND v_keep_failed = 0 THEN
     DELETE FROM {jobs} WHERE id = p_id;
   ELSE

@@ -8,6 +8,8 @@ BEGIN
   DECLARE v_settings, v_rate, v_windows {text};
   DECLARE v_paused BOOLEAN;
   DECLARE v_left BIGINT;
+  DECLARE v_host VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin DEFAULT 'NONE';
+  DECLARE v_pid INT DEFAULT 0;
   DECLARE v_now, v_at, v_opening DATETIME(6);
   SET p_attempt = NULL, p_refusal = NULL;
   -- the turn comes before the job, as with those who grab: so nobody waits crosswise
@@ -42,9 +44,11 @@ BEGIN
     -- a suspect stays one while it runs, so that its worker grabs no other beside it
     UPDATE {jobs} FORCE INDEX (PRIMARY) SET state = 'running', attempt = p_attempt, attempt_token = lock_token, start_time = v_now,
       update_time = v_now, error = 'NONE', result = 'NONE', stopping = 0, answered = 0, wake_time = NULL WHERE id = p_id;
+    -- INSERT with a SELECT of the worker would lock that row under REPEATABLE READ, and hold up the heartbeat
+    SELECT w.host, w.pid INTO v_host, v_pid FROM {workers} w WHERE w.id = p_worker;
     INSERT INTO {activity} (at, kind, state, queue, job_id, job_type, job_key, worker_id, host, pid, attempt, wait_ms)
-    SELECT v_now, 'job', 'starting', '{queue}', j.id, j.job_type, j.job_key, w.id, w.host, w.pid, p_attempt,
+    SELECT v_now, 'job', 'starting', '{queue}', j.id, j.job_type, j.job_key, p_worker, v_host, v_pid, p_attempt,
       GREATEST(0, TIMESTAMPDIFF(MICROSECOND, j.scheduled_run_time, v_now) DIV 1000)
-    FROM {jobs} j FORCE INDEX (PRIMARY) JOIN {workers} w ON w.id = p_worker WHERE j.id = p_id;
+    FROM {jobs} j FORCE INDEX (PRIMARY) WHERE j.id = p_id;
   END IF;
 END

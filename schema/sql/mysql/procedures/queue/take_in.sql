@@ -7,6 +7,8 @@ BEGIN
   DECLARE v_windows {text};
   DECLARE v_key VARBINARY(255);
   DECLARE v_at, v_opening DATETIME(6);
+  DECLARE v_host VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin DEFAULT 'NONE';
+  DECLARE v_pid INT DEFAULT 0;
   DECLARE v_done BOOLEAN DEFAULT FALSE;
   DECLARE fresh CURSOR FOR SELECT id, job_key, timeout, priority, throttle_factor, time_windows, scheduled_run_time
     FROM {jobs} FORCE INDEX ({jobs}${pick})
@@ -17,6 +19,8 @@ BEGIN
       AND scheduled_run_time BETWEEN '1970-01-01' AND '9998-12-31'
     LIMIT 100 {skip_locked};
   DECLARE CONTINUE HANDLER FOR NOT FOUND SET v_done = TRUE;
+  SELECT w.host, w.pid INTO v_host, v_pid FROM {workers} w WHERE w.id = p_worker; -- by itself, it locks nothing
+  SET v_done = FALSE;
   OPEN fresh;
   walk: LOOP
     FETCH fresh INTO v_id, v_key, v_timeout, v_priority, v_factor, v_windows, v_at;
@@ -33,7 +37,7 @@ BEGIN
         time_windows = v_windows, throttle_group = 'NONE', error = 'NONE', result = 'NONE', stopping = 0, suspect = 0, update_time = p_now
       WHERE id = v_id AND line = 'new';
       INSERT INTO {activity} (at, kind, state, queue, job_id, job_type, job_key, worker_id, host, pid)
-      SELECT p_now, 'job', 'added', '{queue}', v_id, p_type, v_key, w.id, w.host, w.pid FROM {workers} w WHERE w.id = p_worker;
+      VALUES (p_now, 'job', 'added', '{queue}', v_id, p_type, v_key, p_worker, v_host, v_pid);
     END IF;
     SET v_done = FALSE;
   END LOOP walk;
