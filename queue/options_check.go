@@ -17,22 +17,22 @@ func (o Options) check() error {
 	}
 	switch {
 	case o.ThrottleLimit > math.MaxInt32:
-		return fmt.Errorf("ThrottleLimit %d is more than %d", o.ThrottleLimit, math.MaxInt32)
+		return fmt.Errorf("the ThrottleLimit %d is more than %d", o.ThrottleLimit, math.MaxInt32)
 	case o.Concurrency < 0 || o.Concurrency > math.MaxInt32:
-		return fmt.Errorf("Concurrency %d is not from 0 to %d", o.Concurrency, math.MaxInt32)
+		return fmt.Errorf("the Concurrency %d is not from 0 to %d", o.Concurrency, math.MaxInt32)
 	case o.Rate.Starts < 0 || o.Rate.Starts > math.MaxInt32 || o.Rate.Per < 0 || o.Rate.Per > job.MaxSeconds*time.Second ||
 		(o.Rate.Starts == 0) != (o.Rate.Per == 0):
-		return fmt.Errorf("Rate: %d starts per %s are none", o.Rate.Starts, o.Rate.Per)
+		return fmt.Errorf("a Rate of %d starts per %s is none", o.Rate.Starts, o.Rate.Per)
 	case !slices.Contains([]job.Order{"", job.ByPriority, job.BySchedule}, o.Order):
-		return fmt.Errorf("Order %q is neither %s nor %s", o.Order, job.ByPriority, job.BySchedule)
+		return fmt.Errorf("the Order %q is neither %s nor %s", o.Order, job.ByPriority, job.BySchedule)
 	case !slices.Contains([]job.PriorityOrder{"", job.LowestFirst, job.HighestFirst}, o.PriorityOrder):
-		return fmt.Errorf("PriorityOrder %q is neither %s nor %s", o.PriorityOrder, job.LowestFirst, job.HighestFirst)
+		return fmt.Errorf("the PriorityOrder %q is neither %s nor %s", o.PriorityOrder, job.LowestFirst, job.HighestFirst)
 	case !isKept(o.KeepFinished), !isKept(o.KeepFailed):
-		return fmt.Errorf("KeepFinished %s, or KeepFailed %s, is neither DiscardAtOnce nor a number of whole seconds to %d",
+		return fmt.Errorf("the KeepFinished %s, or KeepFailed %s, is neither DiscardAtOnce nor a number of whole seconds to %d",
 			o.KeepFinished, o.KeepFailed, job.MaxSeconds)
 	case o.DefaultPriority != nil:
 		if err := (job.New{Type: "any", Priority: o.DefaultPriority}).Check(); err != nil {
-			return fmt.Errorf("DefaultPriority: %w", err)
+			return fmt.Errorf("the DefaultPriority: %w", err)
 		}
 	}
 	return o.checkGroups()
@@ -62,7 +62,7 @@ func (o Options) checkGroups() error {
 	by := o.ThrottleGroups.By
 	path, ofData := strings.CutPrefix(by, job.GroupByData)
 	if by != job.GroupByType && (!ofData || slices.Contains(strings.Split(path, "."), "")) {
-		return fmt.Errorf("ThrottleGroups: By %q is neither %s nor %sNAME", by, job.GroupByType, job.GroupByData)
+		return fmt.Errorf("the ThrottleGroups: By %q is neither %s nor %sNAME", by, job.GroupByType, job.GroupByData)
 	}
 	return nil
 }
