@@ -159,15 +159,9 @@ func (db *DB) Migrate(ctx context.Context, queues []Queue) (changed []string, er
 	if db.check(ctx, units) == nil {
 		return nil, nil // needs no right to create tables
 	}
-	conn, err := sqlx.NewDb(db.DB.DB, db.Name).Connx(ctx)
+	m, end, err := db.migration(ctx)
 	if err != nil {
 		return nil, err
-	}
-	defer func() { err = errors.Join(err, conn.Close()) }()
-	m := migration{db: db, conn: conn}
-	end, err := m.begin(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("wait for another migration: %w", err)
 	}
 	defer func() { err = errors.Join(err, end(err)) }()
 	owners, err := db.owners()
@@ -200,7 +194,21 @@ func (db *DB) Migrate(ctx context.Context, queues []Queue) (changed []string, er
 	return changed, nil
 }
 
-// migration is one run of Migrate on its one connection.
+// migration takes a connection, and the turn of those who migrate. end gives both back.
+func (db *DB) migration(ctx context.Context) (m migration, end func(error) error, err error) {
+	conn, err := sqlx.NewDb(db.DB.DB, db.Name).Connx(ctx)
+	if err != nil {
+		return m, nil, err
+	}
+	m = migration{db: db, conn: conn}
+	over, err := m.begin(ctx)
+	if err != nil {
+		return m, nil, errors.Join(fmt.Errorf("wait for another migration: %w", err), conn.Close())
+	}
+	return m, func(failed error) error { return errors.Join(over(failed), conn.Close()) }, nil
+}
+
+// migration is one run of Migrate, or of MakeProcedures, on its one connection.
 type migration struct {
 	db   *DB
 	conn *sqlx.Conn

@@ -12,7 +12,6 @@ import (
 	"strings"
 
 	"github.com/go-sql-driver/mysql"
-	"github.com/jmoiron/sqlx"
 
 	"github.com/hipq/hipq/internal/engine"
 )
@@ -197,15 +196,9 @@ func (db *DB) MakeProcedures(ctx context.Context, queues []Queue) (made []string
 	if outdated, _, err := db.outdated(ctx, list); err != nil || len(outdated) == 0 {
 		return nil, err
 	}
-	conn, err := sqlx.NewDb(db.DB.DB, db.Name).Connx(ctx)
+	m, end, err := db.migration(ctx)
 	if err != nil {
 		return nil, err
-	}
-	defer func() { err = errors.Join(err, conn.Close()) }()
-	m := migration{db: db, conn: conn}
-	end, err := m.begin(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("wait for another migration: %w", err)
 	}
 	defer func() { err = errors.Join(err, end(err)) }()
 	outdated, there, err := db.outdated(ctx, list) // another may have been faster
@@ -213,7 +206,7 @@ func (db *DB) MakeProcedures(ctx context.Context, queues []Queue) (made []string
 		return nil, err
 	}
 	var version string
-	if err := conn.GetContext(ctx, &version, "SELECT VERSION()"); err != nil {
+	if err := m.conn.GetContext(ctx, &version, "SELECT VERSION()"); err != nil {
 		return nil, err
 	}
 	replaces := strings.Contains(version, "MariaDB")
