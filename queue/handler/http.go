@@ -83,9 +83,6 @@ func (h *HTTP) send(ctx context.Context, j *job.Job) job.Outcome {
 	if err != nil {
 		return job.Outcome{Verdict: job.Failed, Error: clean(err.Error())}
 	}
-	if ctx.Err() != nil { // as late as can be: so a worker that was itself stopped for a while learns that its lock has ended
-		return tryAgain(context.Cause(ctx).Error())
-	}
 	answer, err := h.client.Do(request)
 	if err != nil {
 		return tryAgain(reasonOf(ctx, err))
@@ -113,7 +110,7 @@ func (h *HTTP) request(ctx context.Context, j *job.Job) (*http.Request, error) {
 	if method == "" {
 		method = http.MethodPost
 	}
-	request, err := http.NewRequestWithContext(ctx, method, h.URL, bytes.NewReader(body))
+	request, err := http.NewRequestWithContext(mayWrite(ctx), method, h.URL, bytes.NewReader(body))
 	if err != nil {
 		return nil, err
 	}

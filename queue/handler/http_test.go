@@ -24,6 +24,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/hipq/hipq/internal/lastlook"
+	"github.com/hipq/hipq/internal/process/processtest"
 	"github.com/hipq/hipq/queue/handler"
 	"github.com/hipq/hipq/queue/job"
 )
@@ -347,14 +349,21 @@ func TestHTTPIsNotRepeated(t *testing.T) {
 	}
 }
 
-// A worker that was stopped for a while, and whose lock has ended, sends nothing: the job may be another's.
+// A worker that was stopped for a while, and whose lock has ended, sends nothing: the job may be another's. It looks when it is
+// connected, which may take long.
 func TestHTTPAfterTheLock(t *testing.T) {
 	t.Parallel()
-	var asked atomic.Bool
-	h := endpoint(t, func(http.ResponseWriter, *http.Request) { asked.Store(true) })
+	var asked, connected atomic.Bool
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Store(true) }))
+	server.Config.ConnState = func(net.Conn, http.ConnState) { connected.Store(true) }
+	server.Start()
+	defer server.Close()
+	h := &handler.HTTP{URL: server.URL, Networks: loopback}
+	defer h.Close()
 	ctx, cancel := context.WithCancelCause(t.Context())
 	defer cancel(nil)
-	o := h.Handle(lateContext{ctx, func() { cancel(errors.New("lock lost")) }}, testJob())
+	o := h.Handle(lastlook.With(ctx, func() { cancel(errors.New("lock lost")) }), testJob())
+	processtest.Eventually(t, "a connection was made", connected.Load)
 	if asked.Load() || o.Verdict != job.TryAgain || o.Error != "lock lost" {
 		t.Errorf("asked: %t, %+v", asked.Load(), o)
 	}

@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/hipq/hipq/internal/lastlook"
 	"github.com/hipq/hipq/internal/process"
 	"github.com/hipq/hipq/internal/program"
 	"github.com/hipq/hipq/queue/job"
@@ -70,13 +71,10 @@ func (s *Stream) open(ctx context.Context) (*talk, error) {
 	if err := s.Guard.ofWorker().Start(); err != nil {
 		return nil, err
 	}
-	if ctx.Err() != nil { // starting the guard takes a while
-		return nil, context.Cause(ctx)
-	}
 	t := &talk{stream: s, ended: make(chan struct{}), heard: make(chan struct{}), flights: map[int64]*flight{}}
 	var err error
-	t.program, err = s.start(func(path string) (p *program.Program, err error) {
-		p, t.pipes, err = program.StartDialogue(s.Guard.ofWorker(), path, s.Argv, s.Dir, s.environment(nil))
+	t.program, err = s.start(ctx, func(path string) (p *program.Program, err error) {
+		p, t.pipes, err = program.StartDialogue(ctx, s.Guard.ofWorker(), path, s.Argv, s.Dir, s.environment(nil))
 		return p, err
 	})
 	if err != nil {
@@ -102,7 +100,7 @@ func (t *talk) ask(ctx context.Context, j *job.Job, line []byte) (outcome job.Ou
 		return outcome, true
 	}
 	unwatch := context.AfterFunc(ctx, func() { t.stopFor(ctx, j.ID, f) })
-	t.send(j.ID, f, line)
+	t.send(ctx, j.ID, f, line)
 	landed := <-f.done
 	unwatch()
 	t.mu.Lock()
@@ -146,12 +144,16 @@ func (t *talk) add(id int64, f *flight) (added bool, err error) {
 
 // send writes a job's line. A program that doesn't get all of it can't have begun the job, which then ends here: if this
 // program is retired it goes to another.
-func (t *talk) send(id int64, f *flight, line []byte) {
+func (t *talk) send(ctx context.Context, id int64, f *flight, line []byte) {
 	t.writing.Lock()
 	defer t.writing.Unlock()
 	t.mu.Lock()
 	f.from = t.written
 	t.mu.Unlock()
+	if lastlook.Err(ctx) != nil { // others' lines may have taken a while
+		t.unsent(id, f, true)
+		return
+	}
 	n, err := t.pipes.In.Write(line)
 	t.written += int64(n)
 	switch {
