@@ -1,6 +1,8 @@
 package cmd
 
 import (
+	"log/slog"
+
 	"github.com/hipq/hipq/config"
 	"github.com/hipq/hipq/queue/handler"
 )
@@ -9,13 +11,14 @@ import (
 type runners struct {
 	i        *instance
 	workerID string
+	log      *slog.Logger
 	guard    *handler.Guard // nil: nothing is to run
 	close    []func()
 }
 
 // newRunners is for a worker whose process starts nothing but handlers.
 func (a *app) newRunners(i *instance, workerID string) *runners {
-	return &runners{i: i, workerID: workerID, guard: a.newGuard(i, workerID)}
+	return &runners{i: i, workerID: workerID, log: a.logger(), guard: a.newGuard(i, workerID)}
 }
 
 // closeRunners ends what still runs. What can't be killed changes nothing about what the worker did.
@@ -39,7 +42,7 @@ func (r *runners) handler(c config.Handler) (handler.Handler, error) {
 		r.close = append(r.close, h.Close)
 		return h, nil
 	case c.Stream != nil:
-		s := &handler.Stream{Processes: c.Processes, InFlight: c.InFlight}
+		s := &handler.Stream{Processes: c.Processes, InFlight: c.InFlight, Log: r.log}
 		r.describe(&s.Program, c)
 		r.close = append(r.close, s.Close)
 		return s, nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"sync"
 	"time"
@@ -36,6 +37,8 @@ type Stream struct {
 	Processes int
 	// InFlight is how many jobs each has at once, at most; below 1 is 1.
 	InFlight int
+	// Log, if not nil, is told of programs that are replaced because what they print can't be understood.
+	Log *slog.Logger
 
 	mu       sync.Mutex
 	talks    []*talk // with those programs that take jobs
@@ -44,6 +47,7 @@ type Stream struct {
 	futile   int           // so many programs have ended in a row without any answer
 	startAt  time.Time     // not before that the next program starts
 	lastEnd  string        // why the last of them ended
+	note     string        // what the next job's log begins with
 	changed  chan struct{} // closed when one may have room; nil while nobody waits for that
 	ending   sync.WaitGroup
 }
@@ -142,6 +146,9 @@ func (s *Stream) launch(ctx context.Context) (t *talk, err error) {
 	s.starting--
 	if err == nil {
 		t.taken = 1
+		if s.note != "" {
+			t.idle, s.note = logged(nil, []byte(s.note)), ""
+		}
 		s.talks = append(s.talks, t)
 		s.ending.Add(1)
 	}
@@ -190,6 +197,13 @@ func (s *Stream) wasFutile(end string) {
 	if s.futile++; s.futile > 1 {
 		s.startAt = time.Now().Add(min(time.Second<<min(s.futile-2, 10), maxStartDelay))
 	}
+}
+
+// leaveNote has the next program's first job begin its log with a text.
+func (s *Stream) leaveNote(text string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.note = text
 }
 
 // wasUseful notes an answer.

@@ -3,6 +3,7 @@
 package handler
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -39,6 +40,10 @@ type talk struct {
 	silent   bool // it can't answer any more
 	stopping bool
 	kill     *time.Timer
+	endedFor string     // why it was ended although it had jobs that might go on
+	before   int64      // the job that it answered last
+	hint     string     // what may be wrong with how it answers
+	remark   string     // what could not be understood, for the log of jobs that are answered after that
 	last     string     // the error of a job that it had at its end
 	buf      [4096]byte // for what it logs
 	idle     *output    // what it has logged while it had no job; nil is nothing
@@ -51,8 +56,12 @@ type flight struct {
 	from int64
 	// over is why it has to be stopped; nil is that it may go on.
 	over error
-	done chan landing
-	log  *output // nil is nothing
+	late bool // its time is over
+	// endBy is when it has to be over in any case, and hurry ends the program before that, whatever else it has.
+	endBy time.Time
+	hurry *time.Timer
+	done  chan landing
+	log   *output // nil is nothing
 }
 
 // landing is how a flight ends: with an outcome; or not at all, for the program has not read the job. disowned says that the
@@ -104,7 +113,10 @@ func (t *talk) ask(ctx context.Context, j *job.Job, line []byte) (outcome job.Ou
 	landed := <-f.done
 	unwatch()
 	t.mu.Lock()
-	log, over := f.log, f.over
+	log, over, hint := f.log, f.over, ""
+	if f.late && t.hint != "" {
+		hint = "; " + t.hint
+	}
 	t.mu.Unlock()
 	if landed.unread && ctx.Err() == nil {
 		return outcome, true
@@ -112,7 +124,7 @@ func (t *talk) ask(ctx context.Context, j *job.Job, line []byte) (outcome job.Ou
 	switch outcome = landed.outcome; {
 	case landed.disowned:
 	case over != nil || landed.unread:
-		outcome = tryAgain(context.Cause(ctx).Error())
+		outcome = tryAgain(context.Cause(ctx).Error() + hint)
 	case t.stream.Guard.ofWorker().MayStop():
 		outcome = tryAgain(errGuardStops.Error())
 		if ctx.Err() != nil {
@@ -191,10 +203,35 @@ func (t *talk) stopFor(ctx context.Context, id int64, f *flight) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	cause := context.Cause(ctx)
+	reason := fmt.Sprintf("job %d had to be stopped: %v", id, cause)
 	if t.flights[id] == f {
-		f.over = cause
+		f.over, f.late = cause, errors.Is(ctx.Err(), context.DeadlineExceeded)
+		f.endBy = time.Now().Add(t.stream.Grace)
+		f.hurry = time.AfterFunc(t.stream.Grace/2, func() { t.endFor(id, f, reason) })
 	} // else it was answered, and perhaps its line not read to the end, on which its sender waits
-	t.retireFor(fmt.Sprintf("job %d had to be stopped: %v", id, cause))
+	t.retireFor(reason)
+}
+
+// endFor ends a program that still has a job which had to be stopped, and others beside it.
+func (t *talk) endFor(id int64, f *flight, reason string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.stopping && t.flights[id] == f {
+		t.endedFor = "its program was ended because " + reason
+		t.end()
+	}
+}
+
+// end tells a program to end that has jobs.
+func (t *talk) end() {
+	t.stopping = true
+	grace := t.stream.Grace
+	for _, f := range t.flights {
+		if f.over != nil {
+			grace = min(grace, max(0, time.Until(f.endBy)))
+		}
+	}
+	t.program.Interrupt(grace, t.denied)
 }
 
 // retire gives the program no more jobs.
@@ -213,7 +250,7 @@ func (t *talk) retireFor(reason string) {
 	t.stop()
 }
 
-// stop ends a program that has been retired, unless it has jobs that may go on.
+// stop ends a program that has been retired, unless it has jobs that may go on: for those it has until hurry.
 func (t *talk) stop() {
 	for _, f := range t.flights {
 		if f.over == nil && !t.silent {
@@ -223,8 +260,7 @@ func (t *talk) stop() {
 	switch {
 	case t.stopping || !t.retired:
 	case len(t.flights) > 0:
-		t.stopping = true
-		t.program.Interrupt(t.stream.Grace, t.denied)
+		t.end()
 	case t.kill == nil:
 		t.kill = time.AfterFunc(t.stream.Grace, func() { t.program.Interrupt(0, t.denied) })
 	}
@@ -238,7 +274,7 @@ func (t *talk) disown() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for id, f := range t.flights {
-		why := t.reason
+		why := cmp.Or(t.endedFor, t.reason)
 		if f.over != nil {
 			why = f.over.Error()
 		}
@@ -250,6 +286,9 @@ func (t *talk) disown() {
 // land ends a flight.
 func (t *talk) land(id int64, f *flight, l landing) {
 	delete(t.flights, id)
+	if f.hurry != nil {
+		f.hurry.Stop()
+	}
 	f.done <- l
 }
 
@@ -291,18 +330,29 @@ func (t *talk) finish(status syscall.WaitStatus, err error, byGuard bool, read i
 		case err != nil:
 			l.outcome = tryAgain(fmt.Sprintf("wait for %s: %v", t.stream.Argv[0], err))
 		default:
-			var out printed
-			if f.log != nil {
-				out = f.log.end()
-			}
-			text := "the program ended without an answer: " + failure(status, out)
-			if t.reason != "" {
-				text = t.reason + "; " + text
-			}
-			l.outcome = tryAgain(text)
+			l.outcome = tryAgain(t.unanswered(f, status))
 		}
 		t.last = l.outcome.Error
 		t.land(id, f, l)
 	}
 	t.retired = true
+}
+
+// unanswered is why a job has no answer whose program has ended. How it ended says nothing where hipq had told it to end.
+func (t *talk) unanswered(f *flight, status syscall.WaitStatus) string {
+	succeeded := !status.Signaled() && status.ExitStatus() == 0
+	var out printed
+	if f.log != nil && !succeeded { // else what it logged is no reason
+		out = f.log.end()
+	}
+	ended := "the program ended without an answer: " + failure(status, out)
+	switch {
+	case t.endedFor != "":
+		return t.endedFor
+	case t.reason == "":
+		return ended
+	case succeeded || t.program.Interrupted():
+		return t.reason
+	}
+	return t.reason + "; " + ended
 }

@@ -56,7 +56,9 @@ func (w *worker) hold(asked time.Duration) {
 }
 
 // heldFor is how long jobs may still run under the lock as it is.
-func (w *worker) heldFor() time.Duration { return time.Duration(w.heldUntil.Load()) - lastlook.Uptime() }
+func (w *worker) heldFor() time.Duration {
+	return time.Duration(w.heldUntil.Load()) - lastlook.Uptime()
+}
 
 // checkLock stops the jobs if their time is up.
 func (w *worker) checkLock() {
