@@ -14,6 +14,7 @@ type runners struct {
 	log      *slog.Logger
 	guard    *handler.Guard // nil: nothing is to run
 	close    []func()
+	left     []leftType
 }
 
 // newRunners is for a worker whose process starts nothing but handlers.
@@ -48,6 +49,27 @@ func (r *runners) handler(c config.Handler) (handler.Handler, error) {
 		return s, nil
 	}
 	return r.exec(c), nil
+}
+
+// leftType is a job type that a worker leaves out, for its handler can't be made here: its jobs wait.
+type leftType struct {
+	queue, name string
+	err         error
+}
+
+// leaveOut leaves a job type out.
+func (r *runners) leaveOut(queue, name string, err error) {
+	r.left = append(r.left, leftType{queue, name, err})
+}
+
+// whyLeft is why a job type is left out; nil if it isn't.
+func (r *runners) whyLeft(queue, name string) error {
+	for _, l := range r.left {
+		if l.queue == queue && l.name == name {
+			return l.err
+		}
+	}
+	return nil
 }
 
 // exec is a program that runs each time.
