@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"mime"
 	"net/http"
 	"net/netip"
 	"net/url"
@@ -49,6 +48,8 @@ type HTTP struct {
 	// RootCAs are the authorities whose certificates are trusted; nil are the system's.
 	RootCAs *x509.CertPool
 
+	// ping is pingAfter where it is 0.
+	ping   time.Duration
 	once   sync.Once
 	client *http.Client
 }
@@ -58,8 +59,13 @@ const (
 	maxBody = job.MaxDataBytes
 	// maxRetryAfter is the longest time for which an answer's Retry-After counts.
 	maxRetryAfter = 24 * time.Hour
-	// idleFor is how long a connection is kept that nobody uses.
-	idleFor = 90 * time.Second
+	// idleFor is how long a connection is kept that nobody uses: less than servers do by default (5 s and more), for a request on
+	// one that the server is about to close is an error, as nobody knows whether it was taken. What is between the two, such as a
+	// NAT, forgets no connection in that time.
+	idleFor = 4 * time.Second
+	// pingAfter is how long a connection of HTTP/2 may be silent while requests wait on it; then it has to answer a ping, or is
+	// dead for all of them, and isn't used again.
+	pingAfter = 15 * time.Second
 )
 
 // Handle sends the job once.
@@ -92,7 +98,7 @@ func (h *HTTP) send(ctx context.Context, j *job.Job) job.Outcome {
 	text := clean(string(body))
 	switch finished := verdictOf(answer.StatusCode) == job.Finished; {
 	case !finished && (err != nil || len(text) > maxBody):
-		text = head(text, maxReason) // no reply; the status has said it all
+		text = head(text, keepOutput) // no reply; the status has said it all
 	case err != nil && ctx.Err() != nil:
 		return tryAgain(reasonOf(ctx, err))
 	case err != nil:
@@ -100,7 +106,11 @@ func (h *HTTP) send(ctx context.Context, j *job.Job) job.Outcome {
 	case len(text) > maxBody:
 		return tryAgain(fmt.Sprintf("%s, and its body has more than %d bytes", statusOf(answer), maxBody))
 	}
-	return outcomeOfAnswer(answer, text, j)
+	outcome := outcomeOfAnswer(answer, text, j)
+	if outcome.Verdict.IsError() {
+		outcome.Output = statusOf(answer) + "\n" + head(text, keepOutput)
+	}
+	return outcome
 }
 
 // request is the job as a request.
@@ -180,9 +190,9 @@ func failureOf(answer *http.Response, text string, said reply) string {
 	case answer.StatusCode/100 == 3 && where != "":
 		why = "redirects are not followed: " + where
 	case said.said == "":
-		why = firstLine(answer, text)
+		why = reasonIn(answer, text)
 	}
-	if why == "" {
+	if why == "" || strings.Contains(strings.ToLower(statusOf(answer)), strings.ToLower(why)) {
 		return statusOf(answer)
 	}
 	return clean(statusOf(answer) + ": " + head(why, maxReason))
@@ -200,16 +210,6 @@ func verdictOf(status int) job.Verdict {
 		return job.TryAgain
 	}
 	return job.Failed
-}
-
-// firstLine is the beginning of a body that people can read.
-func firstLine(answer *http.Response, text string) string {
-	kind, _, _ := mime.ParseMediaType(answer.Header.Get("Content-Type"))
-	if kind == "text/html" { // a proxy's page says no more than the status
-		return ""
-	}
-	line, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
-	return strings.TrimSpace(line)
 }
 
 // retryAfter reads a Retry-After, of seconds or a date; what can't be read is none.

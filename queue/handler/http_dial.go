@@ -1,6 +1,7 @@
 package handler
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"fmt"
@@ -17,9 +18,11 @@ import (
 
 // dialled makes the client.
 func (h *HTTP) dialled() {
+	ping := cmp.Or(h.ping, pingAfter)
 	dialer := &net.Dialer{Timeout: 30 * time.Second, ControlContext: h.mayConnect}
 	transport := &http.Transport{
-		DialContext: dialer.DialContext, TLSClientConfig: &tls.Config{RootCAs: h.RootCAs}, ForceAttemptHTTP2: true, TLSHandshakeTimeout: 30 * time.Second,
+		DialContext: dialer.DialContext, TLSClientConfig: &tls.Config{RootCAs: h.RootCAs}, ForceAttemptHTTP2: true, HTTP2: &http.HTTP2Config{SendPingTimeout: ping, PingTimeout: ping},
+		TLSHandshakeTimeout: 30 * time.Second,
 		MaxIdleConnsPerHost: 1000, IdleConnTimeout: idleFor, MaxResponseHeaderBytes: 256 << 10,
 	}
 	if h.Proxy {
