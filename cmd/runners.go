@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"fmt"
 	"log/slog"
 
 	"github.com/hipq/hipq/config"
@@ -94,4 +95,21 @@ func canRun(c *config.Config, h config.Handler) error {
 	var p handler.Program
 	r.describe(&p, h)
 	return p.Check()
+}
+
+// doubts are what may be wrong with a handler, or should be otherwise, and doesn't keep it from being run.
+func doubts(c *config.Config, h config.Handler) (said []string) {
+	if h.HTTP != nil {
+		for _, file := range h.HTTP.Shared() {
+			said = append(said, fmt.Sprintf("%s: others may read %s, which has a secret: chmod 600", h.Key, file))
+		}
+		return said
+	}
+	r := runners{i: &instance{Config: c}}
+	var p handler.Program
+	r.describe(&p, h)
+	if script := p.MissingScript(); script != "" {
+		said = append(said, fmt.Sprintf("%s: %s, which %s seems to be given to run, is not there", h.Key, script, p.Argv[0]))
+	}
+	return said
 }
