@@ -89,6 +89,7 @@ func (h *HTTP) send(ctx context.Context, j *job.Job) job.Outcome {
 	if err != nil {
 		return job.Outcome{Verdict: job.Failed, Error: clean(err.Error())}
 	}
+	h.noteRequest(ctx, request)
 	answer, err := h.client.Do(request)
 	if err != nil {
 		return tryAgain(reasonOf(ctx, err))
@@ -96,6 +97,7 @@ func (h *HTTP) send(ctx context.Context, j *job.Job) job.Outcome {
 	defer func() { _ = answer.Body.Close() }()
 	body, err := io.ReadAll(io.LimitReader(answer.Body, maxBody+1))
 	text := clean(string(body))
+	noteAnswer(ctx, answer, text)
 	switch finished := verdictOf(answer.StatusCode) == job.Finished; {
 	case !finished && (err != nil || len(text) > maxBody):
 		text = head(text, keepOutput) // no reply; the status has said it all

@@ -11,6 +11,8 @@ import (
 	"os"
 	"syscall"
 	"time"
+
+	"github.com/hipq/hipq/internal/overhear"
 )
 
 // maxLastWords is how much of what a program has printed is read after its end: as much as a pipe holds (on Linux, if the program
@@ -74,6 +76,10 @@ func (t *talk) hear(line streamLine) {
 		if !t.answered {
 			t.answered = true
 			t.stream.wasUseful()
+		}
+		if f.note != nil {
+			answer := clean(string(line.text))
+			f.note(func(h *overhear.Heard) { h.Answer, h.ReadFrom = answer, "the answer" })
 		}
 		t.land(r.id, f, landing{outcome: r.outcome()})
 		t.stop()
