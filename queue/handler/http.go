@@ -26,7 +26,9 @@ import (
 // errors to be tried again, when Retry-After says, up to a day; all else has failed for good, redirects too, which are not
 // followed. A body that is a reply, as a program may print one, makes the outcome worse or adds to it.
 //
-// Connections are kept, and a server's certificate is always verified. The request ends with its context; whether the
+// Of an error the Output is the status and the beginning of the body, 16 KiB of it.
+//
+// Connections are kept for a few seconds, and a server's certificate is always verified. The request ends with its context; whether the
 // server has done the work then nobody knows.
 //
 // Its fields must not change once the first job runs. An HTTP is safe for concurrent use. Close it when the worker has ended.

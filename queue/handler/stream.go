@@ -25,7 +25,8 @@ import (
 // itself after any answer. If it ends without an answer to a job, that is an error of the attempt; one that it had not
 // begun to read goes to another. After a line that can't be understood, or when a job has to be stopped, it gets no further
 // jobs: it may answer those that it has. When each of these is answered or to be stopped, it gets a TERM and, after Grace, a
-// KILL; if all were answered, it has Grace to end. The same holds for one that closes its stdin or stdout and lives on. A job of
+// KILL; if all were answered, it has Grace to end. A job that has to be stopped ends within Grace all the same: after half of it
+// the program gets its TERM whatever else it has, and the errors of the others name that job. The same holds for one that closes its stdin or stdout and lives on. A job of
 // which it has not got the whole line goes to another. Programs that end again and again without any answer are started ever more
 // slowly.
 //
@@ -146,9 +147,6 @@ func (s *Stream) launch(ctx context.Context) (t *talk, err error) {
 	s.starting--
 	if err == nil {
 		t.taken = 1
-		if s.note != "" {
-			t.idle, s.note = logged(nil, []byte(s.note)), ""
-		}
 		s.talks = append(s.talks, t)
 		s.ending.Add(1)
 	}
@@ -204,6 +202,14 @@ func (s *Stream) leaveNote(text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.note = text
+}
+
+// takeNote gives that text, once.
+func (s *Stream) takeNote() (text string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	text, s.note = s.note, ""
+	return text
 }
 
 // wasUseful notes an answer.

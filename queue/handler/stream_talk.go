@@ -91,6 +91,9 @@ func (s *Stream) open(ctx context.Context) (*talk, error) {
 	if err != nil {
 		return nil, err
 	}
+	if note := s.takeNote(); note != "" {
+		t.idle = logged(nil, []byte(note))
+	}
 	t.log, err = t.pipes.Err.SyscallConn()
 	return t, err
 }
