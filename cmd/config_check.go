@@ -12,7 +12,8 @@ import (
 const configCheckLong = `Looks for what is wrong with the configuration, and names all of it: what every command refuses when it reads the config
 (unknown keys and variables, values that can't be, time windows, the time zone, a dsn_file that can't be read), and also
 the files of database.tls, and the programs of handlers and retry handlers: that they are there and may be executed, and
-that a script's first line (#!) names an interpreter which is there.
+that a script's first line (#!) names an interpreter which is there. It warns of a script that an interpreter seems to be
+given and that isn't there, as in [php, send.php], and of secrets of http handlers in files that others may read.
 
 Programs are looked for as hipq work does it: by this PATH, from the handler's folder, as this user. cron's PATH is often
 a shorter one: PATH=/usr/bin:/bin hipq config check.
@@ -107,7 +108,9 @@ func (d *checked) programs(c *config.Config) error {
 		}
 		if err := canRun(c, h); err != nil {
 			errs = append(errs, &config.Mistake{File: c.File, Key: h.Key, Err: err})
+			return
 		}
+		d.Warnings = append(d.Warnings, doubts(c, h)...)
 	}
 	for _, q := range c.Queues {
 		d.Queues++

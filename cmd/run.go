@@ -64,7 +64,7 @@ func (a *app) runJob(cmd *cobra.Command, name string, id int64) error {
 		return err
 	}
 	q := queues[0]
-	if err := runnable(cmd, q, w, id); err != nil {
+	if err := runnable(cmd, q, w, id, runners); err != nil {
 		return err
 	}
 	var ran *worker.Attempt
@@ -88,11 +88,14 @@ func (a *app) runJob(cmd *cobra.Command, name string, id int64) error {
 const takeInWithin = 10 * time.Second
 
 // runnable refuses what can't be run here, and takes the job in first if it was inserted by plain SQL.
-func runnable(cmd *cobra.Command, q worker.Queue, w roster.Worker, id int64) error {
+func runnable(cmd *cobra.Command, q worker.Queue, w roster.Worker, id int64, runners *runners) error {
 	pause := time.Duration(0)
 	for began := time.Now(); time.Since(began) < takeInWithin; time.Sleep(pause) {
 		j, err := q.Get(cmd.Context(), id)
 		if err != nil {
+			return err
+		}
+		if err := runners.whyLeft(q.Name, j.Type); err != nil {
 			return err
 		}
 		if q.Handlers[j.Type] == nil {

@@ -1,6 +1,9 @@
 package cmd
 
 import (
+	"fmt"
+	"log/slog"
+
 	"github.com/hipq/hipq/config"
 	"github.com/hipq/hipq/queue/handler"
 )
@@ -9,13 +12,15 @@ import (
 type runners struct {
 	i        *instance
 	workerID string
+	log      *slog.Logger
 	guard    *handler.Guard // nil: nothing is to run
 	close    []func()
+	left     []leftType
 }
 
 // newRunners is for a worker whose process starts nothing but handlers.
 func (a *app) newRunners(i *instance, workerID string) *runners {
-	return &runners{i: i, workerID: workerID, guard: a.newGuard(i, workerID)}
+	return &runners{i: i, workerID: workerID, log: a.logger(), guard: a.newGuard(i, workerID)}
 }
 
 // closeRunners ends what still runs. What can't be killed changes nothing about what the worker did.
@@ -39,12 +44,33 @@ func (r *runners) handler(c config.Handler) (handler.Handler, error) {
 		r.close = append(r.close, h.Close)
 		return h, nil
 	case c.Stream != nil:
-		s := &handler.Stream{Processes: c.Processes, InFlight: c.InFlight}
+		s := &handler.Stream{Processes: c.Processes, InFlight: c.InFlight, Log: r.log}
 		r.describe(&s.Program, c)
 		r.close = append(r.close, s.Close)
 		return s, nil
 	}
 	return r.exec(c), nil
+}
+
+// leftType is a job type that a worker leaves out, for its handler can't be made here: its jobs wait.
+type leftType struct {
+	queue, name string
+	err         error
+}
+
+// leaveOut leaves a job type out.
+func (r *runners) leaveOut(queue, name string, err error) {
+	r.left = append(r.left, leftType{queue, name, err})
+}
+
+// whyLeft is why a job type is left out; nil if it isn't.
+func (r *runners) whyLeft(queue, name string) error {
+	for _, l := range r.left {
+		if l.queue == queue && l.name == name {
+			return l.err
+		}
+	}
+	return nil
 }
 
 // exec is a program that runs each time.
@@ -69,4 +95,21 @@ func canRun(c *config.Config, h config.Handler) error {
 	var p handler.Program
 	r.describe(&p, h)
 	return p.Check()
+}
+
+// doubts are what may be wrong with a handler, or should be otherwise, and doesn't keep it from being run.
+func doubts(c *config.Config, h config.Handler) (said []string) {
+	if h.HTTP != nil {
+		for _, file := range h.HTTP.Shared() {
+			said = append(said, fmt.Sprintf("%s: others may read %s, which has a secret: chmod 600", h.Key, file))
+		}
+		return said
+	}
+	r := runners{i: &instance{Config: c}}
+	var p handler.Program
+	r.describe(&p, h)
+	if script := p.MissingScript(); script != "" {
+		said = append(said, fmt.Sprintf("%s: %s, which %s seems to be given to run, is not there", h.Key, script, p.Argv[0]))
+	}
+	return said
 }

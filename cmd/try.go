@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -14,22 +15,25 @@ import (
 
 	"github.com/hipq/hipq/config"
 	"github.com/hipq/hipq/internal/null"
+	"github.com/hipq/hipq/internal/overhear"
 	"github.com/hipq/hipq/internal/rules"
 	"github.com/hipq/hipq/queue/handler"
 	"github.com/hipq/hipq/queue/job"
 )
 
 const tryLong = `Runs the handler of a job type once, for a job that there isn't, and shows what it got, what it printed, how hipq reads that,
-and how long it took. It is how a handler is developed: nothing is read from the database, or written to it.
+and how long it took; of an endpoint also the request and the answer, without the config's headers and cookies. It is how a
+handler is developed: nothing is read from the database, or written to it.
 
-The handler does what it does: what it sends is sent. The job's id is 1, and each run has another token.
+The handler does what it does: what it sends is sent. The job's id is 1, and each run has another token. With --jobs it runs for
+so many jobs, with ids from there on, and tells the rate and the errors.
 
-Exit codes: 0 the attempt finished, or has sent its work · 1 it failed · 64 usage · 78 configuration · 130 interrupted.`
+Exit codes: 0 the attempt finished, or has sent its work · 1 it failed, or one of them · 64 usage · 78 configuration · 130 interrupted.`
 
 type tryOptions struct {
 	data, key, timeout string
 	id                 int64
-	attempt            int
+	attempt, jobs      int
 }
 
 func (a *app) tryCommand() *cobra.Command {
@@ -39,7 +43,8 @@ func (a *app) tryCommand() *cobra.Command {
 		Short: "Run a handler once, for a job that there isn't",
 		Long:  tryLong,
 		Example: `  hipq try emails send --data '{"to":"ann@example.org"}'
-  hipq try emails send --data @letter.json --attempt 3`,
+  hipq try emails send --data @letter.json --attempt 3
+  hipq try emails send --data @letter.json --jobs 1000`,
 		SuggestFor: []string{"test", "simulate"},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.tryHandler(cmd, args[0], args[1], o)
@@ -51,6 +56,7 @@ func (a *app) tryCommand() *cobra.Command {
 	f.StringVar(&o.timeout, "timeout", "", "how long the attempt may last (default: the job type's)")
 	f.Int64Var(&o.id, "id", 1, "the job's id")
 	f.IntVar(&o.attempt, "attempt", 1, "which attempt it is")
+	f.IntVar(&o.jobs, "jobs", 1, "how many jobs to run, for the rate: as many at once as a stream's programs take, else one by one")
 	return c
 }
 
@@ -77,23 +83,40 @@ func (a *app) tryHandler(cmd *cobra.Command, name, jobType string, o tryOptions)
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeoutCause(cmd.Context(), j.Timeout, errors.New(rules.TimeoutError(j.Timeout)))
-	defer cancel()
+	if o.jobs > 1 {
+		return a.tryMany(cmd.Context(), h, by, t, j, o.jobs)
+	}
 	if !a.json {
 		a.out.line("the handler gets:")
 		a.out.text("%s\n", indent(safe(strings.TrimSpace(string(handler.Message(j))))))
 	}
-	outcome := h.Handle(ctx, j)
-	if t.Async && outcome.Verdict == job.Finished {
-		outcome.Verdict = job.Sent
-	}
-	if err := a.printTry(i, t, j, outcome); err != nil {
+	outcome, heard := tryOne(cmd.Context(), h, t, j)
+	if err := a.printTry(i, t, j, outcome, heard); err != nil {
 		return err
 	}
 	if outcome.Verdict.IsError() {
 		return errors.New("the attempt failed")
 	}
 	return nil
+}
+
+// tryOne runs a handler for a job, and gives what was overheard.
+func tryOne(ctx context.Context, h handler.Handler, t job.Type, j *job.Job) (job.Outcome, overhear.Heard) {
+	ctx, cancel := context.WithTimeoutCause(ctx, j.Timeout, errors.New(rules.TimeoutError(j.Timeout)))
+	defer cancel()
+	var mu sync.Mutex
+	var heard overhear.Heard
+	outcome := h.Handle(overhear.With(ctx, func(add func(*overhear.Heard)) {
+		mu.Lock()
+		defer mu.Unlock()
+		add(&heard)
+	}), j)
+	if t.Async && outcome.Verdict == job.Finished {
+		outcome.Verdict = job.Sent
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	return outcome, heard
 }
 
 // typeWithHandler finds a job type in the config, and what runs for it.
@@ -124,6 +147,8 @@ func (a *app) madeUp(cmd *cobra.Command, i *instance, name string, t job.Type, o
 		return nil, err
 	case o.id < 1:
 		return nil, usagef("--id: %d is not above 0", o.id)
+	case o.jobs < 1 || o.jobs > maxTried:
+		return nil, usagef("--jobs: %d is not from 1 to %d", o.jobs, maxTried)
 	case o.attempt < 1 || o.attempt > job.MaxAttempt:
 		return nil, usagef("--attempt: %d is not from 1 to %d", o.attempt, job.MaxAttempt)
 	}
@@ -141,19 +166,24 @@ func (a *app) madeUp(cmd *cobra.Command, i *instance, name string, t job.Type, o
 
 // tried is what try says.
 type tried struct {
-	Queue   string          `json:"queue"`
-	Type    string          `json:"job_type"`
-	Input   json.RawMessage `json:"input"`
-	Output  *string         `json:"output"`
-	Outcome string          `json:"outcome"`
-	Result  json.RawMessage `json:"result"`
-	Error   *string         `json:"error"`
+	Queue  string          `json:"queue"`
+	Type   string          `json:"job_type"`
+	Input  json.RawMessage `json:"input"`
+	Output *string         `json:"output"`
+	// Request and Answer are what an endpoint got besides the input, and said; Answer is also a stream's line. ReadFrom says by what
+	// the outcome was decided.
+	Request  *string         `json:"request"`
+	Answer   *string         `json:"answer"`
+	ReadFrom *string         `json:"read_from"`
+	Outcome  string          `json:"outcome"`
+	Result   json.RawMessage `json:"result"`
+	Error    *string         `json:"error"`
 	// RetryTime is when the next attempt would begin; null where there would be none, or a retry handler would decide.
 	RetryTime *time.Time `json:"retry_time"`
 	TookMS    int64      `json:"took_ms"`
 }
 
-func (a *app) printTry(i *instance, t job.Type, j *job.Job, o job.Outcome) error {
+func (a *app) printTry(i *instance, t job.Type, j *job.Job, o job.Outcome, heard overhear.Heard) error {
 	now := time.Now()
 	next, err := rules.After(j, o, nil, t.Retry, i.Location, now, rand.Float64())
 	if err != nil {
@@ -162,11 +192,13 @@ func (a *app) printTry(i *instance, t job.Type, j *job.Job, o job.Outcome) error
 	q, _ := i.Queue(j.Queue)
 	_, decides := q.RetryHandlers[j.Type]
 	if !a.json {
-		return a.sayTry(i, t, j, o, next, decides && o.Verdict.IsError())
+		return a.sayTry(i, t, j, o, heard, next, decides && o.Verdict.IsError())
 	}
 	said := tried{
 		Queue: j.Queue, Type: j.Type, Input: handler.Message(j), Outcome: string(o.Verdict), Result: null.JSON(next.Result),
-		TookMS: o.Ran.Milliseconds(),
+		TookMS:  o.Ran.Milliseconds(),
+		Request: null.If(heard.Request == "", heard.Request), Answer: null.If(heard.Answer == "", heard.Answer),
+		ReadFrom: null.If(heard.ReadFrom == "", heard.ReadFrom),
 	}
 	if o.Output != "" {
 		said.Output = &o.Output
@@ -181,10 +213,18 @@ func (a *app) printTry(i *instance, t job.Type, j *job.Job, o job.Outcome) error
 }
 
 // sayTry says for people how the handler ended, and what would become of the job.
-func (a *app) sayTry(i *instance, t job.Type, j *job.Job, o job.Outcome, next rules.Next, decides bool) error {
-	if o.Output == "" {
+func (a *app) sayTry(i *instance, t job.Type, j *job.Job, o job.Outcome, heard overhear.Heard, next rules.Next, decides bool) error {
+	for _, part := range []struct{ what, text string }{{"the request:", heard.Request}, {"the answer:", heard.Answer}} {
+		if part.text != "" {
+			a.out.line("%s", part.what)
+			a.out.text("%s\n", indent(safe(strings.TrimSpace(part.text))))
+		}
+	}
+	switch {
+	case heard.Request != "": // an endpoint prints nothing
+	case o.Output == "":
 		a.out.line("it printed nothing")
-	} else {
+	default:
 		a.out.line("it printed:")
 		a.out.text("%s\n", indent(safe(o.Output)))
 	}
@@ -208,6 +248,9 @@ func (a *app) sayTry(i *instance, t job.Type, j *job.Job, o job.Outcome, next ru
 	}
 	if o.Result != "" {
 		a.out.line("result: %s", safe(o.Result))
+	}
+	if heard.ReadFrom != "" {
+		a.out.line("read from: %s", heard.ReadFrom)
 	}
 	return nil
 }

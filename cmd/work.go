@@ -115,8 +115,9 @@ func (a *app) runWork(cmd *cobra.Command, c *config.Config, names, types []strin
 	})
 	took := time.Since(began)
 	if done.Started > 0 { // not each minute, for what concerns no job
-		a.warnOfPrograms(i.Config, names, types)
+		a.warnOfPrograms(i.Config, names, types, runners.left...)
 	}
+	a.warnOfLeft(cmd.Context(), i, runners.left)
 	switch {
 	case a.json:
 		err = errors.Join(err, a.printJSON(worked{
@@ -132,7 +133,7 @@ func (a *app) runWork(cmd *cobra.Command, c *config.Config, names, types []strin
 }
 
 // workQueues are the config's queues, or those named, with the handlers of the types wanted. Those whose tables can't be used
-// are left out: unfit says why, and if none is left, so does err.
+// are left out: unfit says why, and if none is left, so does err. So are types whose handlers can't be made: runners knows them.
 func (i *instance) workQueues(names, types []string, runners *runners) (queues []worker.Queue, unfit, err error) {
 	for _, name := range names {
 		if _, err := i.Queue(name); err != nil {
@@ -157,7 +158,9 @@ func (i *instance) workQueues(names, types []string, runners *runners) (queues [
 			if len(types) == 0 || slices.Contains(types, name) {
 				found[name] = true
 				if handlers[name], err = runners.handler(h); err != nil {
-					return nil, nil, err
+					runners.leaveOut(c.Name, name, err)
+					delete(handlers, name)
+					continue
 				}
 				if r, ok := c.RetryHandlers[name]; ok {
 					deciders[name] = handler.RetryExec{Exec: runners.exec(r)}

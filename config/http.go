@@ -148,6 +148,20 @@ func (h HTTP) Handler() (*handler.HTTP, error) {
 	return made, nil
 }
 
+// Shared are the files with secrets that others may read.
+func (h HTTP) Shared() (files []string) {
+	for _, file := range append(slices.Collect(maps.Values(h.HeaderFiles)), h.SecretFile) {
+		if file == "" {
+			continue
+		}
+		if _, shared, err := readTrusted(file); shared && err == nil {
+			files = append(files, file)
+		}
+	}
+	slices.Sort(files)
+	return slices.Compact(files)
+}
+
 // readSecret reads a file of one line.
 func readSecret(file string) (string, error) {
 	data, _, err := readTrusted(file)

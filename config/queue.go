@@ -223,7 +223,7 @@ func (b builder) handler(path string, s handlerSection) Handler {
 		switch {
 		case k.given && kind != "":
 			b.refuse(path+"."+k.name, "stands beside %s; a handler is one of them", kind)
-		case k.given:
+		case k.given, kind == "" && b.refused[path+"."+k.name]: // then that is said, and what it was to be is known
 			kind = k.name
 		case k.name != "http": // a section, whose keys are noted if it is there
 			b.note(path+"."+k.name, nil, "")
@@ -251,6 +251,9 @@ func (b builder) handler(path string, s handlerSection) Handler {
 		b.note(path+"."+k.name, nil, "")
 	}
 	if kind == "http" {
+		if s.HTTP == nil {
+			return Handler{Key: path + ".http"}
+		}
 		return Handler{Key: path + ".http", HTTP: b.http(path+".http", s.HTTP)}
 	}
 	h := b.program(path, kind, s)

@@ -1,6 +1,7 @@
 package guard_test
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -114,7 +115,7 @@ func run(g *guard.Guard, id, script string) (status syscall.WaitStatus, err erro
 		return status, err
 	}
 	env := []string{"PATH=" + os.Getenv("PATH"), guard.WorkerVariable + "=" + id}
-	p, err := program.Start(g, "/bin/sh", []string{"sh", "-c", script}, "", env, nil, new(discard))
+	p, err := program.Start(context.Background(), g, "/bin/sh", []string{"sh", "-c", script}, "", env, nil, new(discard))
 	if err != nil {
 		return status, err
 	}

@@ -3,6 +3,7 @@
 package program
 
 import (
+	"context"
 	"os"
 	"syscall"
 
@@ -21,8 +22,8 @@ func (d Dialogue) Close() {
 	_, _, _ = d.In.Close(), d.Out.Close(), d.Err.Close()
 }
 
-// StartDialogue starts a program, under guard, to talk with. An error is the bare errno.
-func StartDialogue(g *guard.Guard, path string, argv []string, dir string, env []string) (p *Program, d Dialogue, err error) {
+// StartDialogue starts a program, under guard, to talk with. An error is that of Start.
+func StartDialogue(ctx context.Context, g *guard.Guard, path string, argv []string, dir string, env []string) (p *Program, d Dialogue, err error) {
 	var theirs [3]int
 	for i, ours := range []**os.File{&d.In, &d.Out, &d.Err} {
 		theirs[i], *ours, err = pipe(i > 0)
@@ -34,7 +35,7 @@ func StartDialogue(g *guard.Guard, path string, argv []string, dir string, env [
 			return nil, d, err
 		}
 	}
-	pid, err := fork(g, path, argv, dir, env, theirs[:]...)
+	pid, err := fork(ctx, g, path, argv, dir, env, theirs[:]...)
 	for _, fd := range theirs {
 		_ = syscall.Close(fd)
 	}

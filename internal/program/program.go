@@ -5,12 +5,14 @@
 package program
 
 import (
+	"context"
 	"os"
 	"sync"
 	"syscall"
 	"time"
 
 	"github.com/hipq/hipq/internal/guard"
+	"github.com/hipq/hipq/internal/lastlook"
 	"github.com/hipq/hipq/internal/process"
 )
 
@@ -38,8 +40,8 @@ type Sink interface {
 }
 
 // Start starts a program, under guard, that reads message on its stdin and prints to out, with stdout and stderr
-// alike. An error is the bare errno.
-func Start(g *guard.Guard, path string, argv []string, dir string, env []string, message []byte, out Sink) (*Program, error) {
+// alike. An error is the bare errno, or why the context has ended.
+func Start(ctx context.Context, g *guard.Guard, path string, argv []string, dir string, env []string, message []byte, out Sink) (*Program, error) {
 	stdin, in, err := feed(message)
 	if err != nil {
 		return nil, err
@@ -53,7 +55,7 @@ func Start(g *guard.Guard, path string, argv []string, dir string, env []string,
 	defer syscall.Close(theirs)
 	pid := 0
 	if err = syscall.SetNonblock(stdout, true); err == nil { // ours alone: the other end has a flag of its own
-		pid, err = fork(g, path, argv, dir, env, stdin, theirs, theirs)
+		pid, err = fork(ctx, g, path, argv, dir, env, stdin, theirs, theirs)
 	}
 	if err != nil {
 		in.close()
@@ -64,13 +66,18 @@ func Start(g *guard.Guard, path string, argv []string, dir string, env []string,
 	return &Program{pid: pid, guard: g, input: in, output: newCapture(stdout, out)}, nil
 }
 
-// fork starts a program with these files, as the leader of a group.
-func fork(g *guard.Guard, path string, argv []string, dir string, env []string, files ...int) (pid int, err error) {
+// fork starts a program with these files, as the leader of a group, if at this moment the context goes on.
+func fork(ctx context.Context, g *guard.Guard, path string, argv []string, dir string, env []string, files ...int) (pid int, err error) {
 	attr := &syscall.ProcAttr{Dir: dir, Env: env, Sys: &syscall.SysProcAttr{Setpgid: true}}
 	for _, fd := range files {
 		attr.Files = append(attr.Files, uintptr(fd))
 	}
-	return g.Fork(func() (int, error) { return syscall.ForkExec(path, argv, attr) })
+	return g.Fork(func() (int, error) {
+		if err := lastlook.Err(ctx); err != nil {
+			return 0, err
+		}
+		return syscall.ForkExec(path, argv, attr)
+	})
 }
 
 // PID is the leader's process id, and the group's.

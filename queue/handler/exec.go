@@ -7,6 +7,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/hipq/hipq/internal/overhear"
 	"github.com/hipq/hipq/internal/process"
 	"github.com/hipq/hipq/internal/trace"
 	"github.com/hipq/hipq/queue/job"
@@ -56,6 +57,9 @@ func (e *Exec) Handle(ctx context.Context, j *job.Job) job.Outcome {
 		outcome = tryAgain(err.Error())
 	} else {
 		outcome = outcomeOf(status, out, j)
+		if note := overhear.Note(ctx); note != nil {
+			note(func(h *overhear.Heard) { h.ReadFrom = readFrom(status, out, j) })
+		}
 	}
 	outcome.Output, outcome.Ran = noted(out), time.Since(begin)
 	return outcome
@@ -82,6 +86,28 @@ func outcomeOf(status syscall.WaitStatus, out printed, j *job.Job) job.Outcome {
 		r.amend(&outcome)
 	}
 	return outcome
+}
+
+// readFrom says, for who develops a handler, by what its outcome was decided.
+func readFrom(status syscall.WaitStatus, out printed, j *job.Job) string {
+	if status.Signaled() {
+		return "the signal that killed it"
+	}
+	by, exit := fmt.Sprintf("exit status %d", status.ExitStatus()), job.Finished
+	switch status.ExitStatus() {
+	case 0:
+	case exitFailed:
+		exit = job.Failed
+	default:
+		exit = job.TryAgain
+	}
+	switch r, err := parseReply(out, j, exit); {
+	case err != nil:
+		return by + ", and a last line that can't be read"
+	case r.said != "":
+		return by + ", and the reply that it printed"
+	}
+	return by + ", without a reply"
 }
 
 // failure says how a program ended that did not exit with 0, and why, as far as it told.

@@ -26,14 +26,10 @@ func (e *Exec) run(ctx context.Context, j *job.Job, input []byte) (out printed, 
 	if err := e.Guard.ofWorker().Start(); err != nil {
 		return out, status, err
 	}
-	// again, as late as can be: starting the guard takes a while
-	if ctx.Err() != nil {
-		return out, status, context.Cause(ctx)
-	}
 	buffer := e.takeOutput()
 	defer e.giveBack(buffer)
-	p, err := e.start(func(path string) (*program.Program, error) {
-		return program.Start(e.Guard.ofWorker(), path, e.Argv, e.Dir, e.environment(j), input, buffer)
+	p, err := e.start(ctx, func(path string) (*program.Program, error) {
+		return program.Start(ctx, e.Guard.ofWorker(), path, e.Argv, e.Dir, e.environment(j), input, buffer)
 	})
 	if err != nil {
 		return out, status, err
@@ -71,7 +67,7 @@ func stillRuns(why string, p *program.Program) string {
 }
 
 // start finds the program and starts it as run does. Its error is meant for people.
-func (p *Program) start(run func(path string) (*program.Program, error)) (*program.Program, error) {
+func (p *Program) start(ctx context.Context, run func(path string) (*program.Program, error)) (*program.Program, error) {
 	if len(p.Argv) == 0 {
 		return nil, errors.New("start the handler: it has no program")
 	}
@@ -82,6 +78,9 @@ func (p *Program) start(run func(path string) (*program.Program, error)) (*progr
 	started, err := run(path)
 	if err == nil {
 		return started, nil
+	}
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
 	}
 	p.path.Store(nil) // perhaps it was moved: look again next time
 	if p.Dir != "" {

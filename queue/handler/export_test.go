@@ -1,5 +1,10 @@
 package handler
 
+import "time"
+
+// SetPing sets how long a connection of HTTP/2 may be silent.
+func (h *HTTP) SetPing(after time.Duration) { h.ping = after }
+
 // ParseDecision reads the last line of a retry handler's output.
 var ParseDecision = parseDecision
 

@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"mime"
 	"net/http"
 	"net/netip"
 	"net/url"
@@ -27,7 +26,9 @@ import (
 // errors to be tried again, when Retry-After says, up to a day; all else has failed for good, redirects too, which are not
 // followed. A body that is a reply, as a program may print one, makes the outcome worse or adds to it.
 //
-// Connections are kept, and a server's certificate is always verified. The request ends with its context; whether the
+// Of an error the Output is the status and the beginning of the body, 16 KiB of it.
+//
+// Connections are kept for a few seconds, and a server's certificate is always verified. The request ends with its context; whether the
 // server has done the work then nobody knows.
 //
 // Its fields must not change once the first job runs. An HTTP is safe for concurrent use. Close it when the worker has ended.
@@ -49,6 +50,8 @@ type HTTP struct {
 	// RootCAs are the authorities whose certificates are trusted; nil are the system's.
 	RootCAs *x509.CertPool
 
+	// ping is pingAfter where it is 0.
+	ping   time.Duration
 	once   sync.Once
 	client *http.Client
 }
@@ -58,8 +61,13 @@ const (
 	maxBody = job.MaxDataBytes
 	// maxRetryAfter is the longest time for which an answer's Retry-After counts.
 	maxRetryAfter = 24 * time.Hour
-	// idleFor is how long a connection is kept that nobody uses.
-	idleFor = 90 * time.Second
+	// idleFor is how long a connection is kept that nobody uses: less than servers do by default (5 s and more), for a request on
+	// one that the server is about to close is an error, as nobody knows whether it was taken. What is between the two, such as a
+	// NAT, forgets no connection in that time.
+	idleFor = 4 * time.Second
+	// pingAfter is how long a connection of HTTP/2 may be silent while requests wait on it; then it has to answer a ping, or is
+	// dead for all of them, and isn't used again.
+	pingAfter = 15 * time.Second
 )
 
 // Handle sends the job once.
@@ -83,9 +91,7 @@ func (h *HTTP) send(ctx context.Context, j *job.Job) job.Outcome {
 	if err != nil {
 		return job.Outcome{Verdict: job.Failed, Error: clean(err.Error())}
 	}
-	if ctx.Err() != nil { // as late as can be: so a worker that was itself stopped for a while learns that its lock has ended
-		return tryAgain(context.Cause(ctx).Error())
-	}
+	h.noteRequest(ctx, request)
 	answer, err := h.client.Do(request)
 	if err != nil {
 		return tryAgain(reasonOf(ctx, err))
@@ -93,9 +99,10 @@ func (h *HTTP) send(ctx context.Context, j *job.Job) job.Outcome {
 	defer func() { _ = answer.Body.Close() }()
 	body, err := io.ReadAll(io.LimitReader(answer.Body, maxBody+1))
 	text := clean(string(body))
+	noteAnswer(ctx, answer, text)
 	switch finished := verdictOf(answer.StatusCode) == job.Finished; {
 	case !finished && (err != nil || len(text) > maxBody):
-		text = head(text, maxReason) // no reply; the status has said it all
+		text = head(text, keepOutput) // no reply; the status has said it all
 	case err != nil && ctx.Err() != nil:
 		return tryAgain(reasonOf(ctx, err))
 	case err != nil:
@@ -103,7 +110,11 @@ func (h *HTTP) send(ctx context.Context, j *job.Job) job.Outcome {
 	case len(text) > maxBody:
 		return tryAgain(fmt.Sprintf("%s, and its body has more than %d bytes", statusOf(answer), maxBody))
 	}
-	return outcomeOfAnswer(answer, text, j)
+	outcome := outcomeOfAnswer(answer, text, j)
+	if outcome.Verdict.IsError() {
+		outcome.Output = statusOf(answer) + "\n" + head(text, keepOutput)
+	}
+	return outcome
 }
 
 // request is the job as a request.
@@ -113,7 +124,7 @@ func (h *HTTP) request(ctx context.Context, j *job.Job) (*http.Request, error) {
 	if method == "" {
 		method = http.MethodPost
 	}
-	request, err := http.NewRequestWithContext(ctx, method, h.URL, bytes.NewReader(body))
+	request, err := http.NewRequestWithContext(mayWrite(ctx), method, h.URL, bytes.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
@@ -183,9 +194,9 @@ func failureOf(answer *http.Response, text string, said reply) string {
 	case answer.StatusCode/100 == 3 && where != "":
 		why = "redirects are not followed: " + where
 	case said.said == "":
-		why = firstLine(answer, text)
+		why = reasonIn(answer, text)
 	}
-	if why == "" {
+	if why == "" || strings.Contains(strings.ToLower(statusOf(answer)), strings.ToLower(why)) {
 		return statusOf(answer)
 	}
 	return clean(statusOf(answer) + ": " + head(why, maxReason))
@@ -203,16 +214,6 @@ func verdictOf(status int) job.Verdict {
 		return job.TryAgain
 	}
 	return job.Failed
-}
-
-// firstLine is the beginning of a body that people can read.
-func firstLine(answer *http.Response, text string) string {
-	kind, _, _ := mime.ParseMediaType(answer.Header.Get("Content-Type"))
-	if kind == "text/html" { // a proxy's page says no more than the status
-		return ""
-	}
-	line, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
-	return strings.TrimSpace(line)
 }
 
 // retryAfter reads a Retry-After, of seconds or a date; what can't be read is none.

@@ -1,22 +1,28 @@
 package handler
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"fmt"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"net/netip"
 	"slices"
 	"syscall"
 	"time"
+
+	"github.com/hipq/hipq/internal/lastlook"
 )
 
 // dialled makes the client.
 func (h *HTTP) dialled() {
+	ping := cmp.Or(h.ping, pingAfter)
 	dialer := &net.Dialer{Timeout: 30 * time.Second, ControlContext: h.mayConnect}
 	transport := &http.Transport{
-		DialContext: dialer.DialContext, TLSClientConfig: &tls.Config{RootCAs: h.RootCAs}, ForceAttemptHTTP2: true, TLSHandshakeTimeout: 30 * time.Second,
+		DialContext: dialer.DialContext, TLSClientConfig: &tls.Config{RootCAs: h.RootCAs}, ForceAttemptHTTP2: true, HTTP2: &http.HTTP2Config{SendPingTimeout: ping, PingTimeout: ping},
+		TLSHandshakeTimeout: 30 * time.Second,
 		MaxIdleConnsPerHost: 1000, IdleConnTimeout: idleFor, MaxResponseHeaderBytes: 256 << 10,
 	}
 	if h.Proxy {
@@ -26,6 +32,19 @@ func (h *HTTP) dialled() {
 		Transport:     transport,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
+}
+
+// mayWrite is ctx with a last look at it when a request has its connection: to come by that may have taken a while.
+func mayWrite(ctx context.Context) context.Context {
+	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(got httptrace.GotConnInfo) {
+		if lastlook.Err(ctx) == nil {
+			return
+		}
+		// HTTP/2 asks the context once more before it writes, and others may use its connection
+		if secure, ok := got.Conn.(*tls.Conn); !ok || secure.ConnectionState().NegotiatedProtocol != "h2" {
+			_ = got.Conn.Close()
+		}
+	}})
 }
 
 // mayConnect refuses addresses that are not public, unless the networks have them.

@@ -24,6 +24,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/hipq/hipq/internal/lastlook"
+	"github.com/hipq/hipq/internal/process/processtest"
 	"github.com/hipq/hipq/queue/handler"
 	"github.com/hipq/hipq/queue/job"
 )
@@ -43,6 +45,7 @@ func endpoint(t *testing.T, answer http.HandlerFunc) *handler.HTTP {
 
 func TestHTTPOutcome(t *testing.T) {
 	t.Parallel()
+	page := [2]string{"Content-Type", "text/html"}
 	date := func(in time.Duration) string { return time.Now().Add(in).UTC().Format(http.TimeFormat) }
 	for _, tt := range []struct {
 		name   string
@@ -86,6 +89,12 @@ func TestHTTPOutcome(t *testing.T) {
 		{"timeout", 408, [2]string{}, "", job.Outcome{Verdict: job.TryAgain, Error: "408 Request Timeout"}},
 		{"too early", 425, [2]string{}, "", job.Outcome{Verdict: job.TryAgain, Error: "425 Too Early"}},
 		{"a proxy's page", 502, [2]string{"Content-Type", "text/html; charset=utf-8"}, "<html>", job.Outcome{Verdict: job.TryAgain, Error: "502 Bad Gateway"}},
+		{"a page", 500, page, "<!DOCTYPE html><html><head><title>\n No such\ntable: &quot;users&quot; </title></head><body>Oh", job.Outcome{Verdict: job.TryAgain, Error: `500 Internal Server Error: No such table: "users"`}},
+		{"a page without a title", 500, [2]string{}, "<html><style>b {x: y}</style><body><h1>Out of\npaper</h1> <script>alert(1)</script>today", job.Outcome{Verdict: job.TryAgain, Error: "500 Internal Server Error: Out of paper today"}},
+		{"a page of the status", 502, page, "<html><head><title>502 Bad Gateway</title></head><body>nginx", job.Outcome{Verdict: job.TryAgain, Error: "502 Bad Gateway"}},
+		{"PHP", 500, page, "<br />\n<b>Fatal error</b>:  Uncaught Error: boo in /a.php:3", job.Outcome{Verdict: job.TryAgain, Error: "500 Internal Server Error: Fatal error : Uncaught Error: boo in /a.php:3"}},
+		{"a text as a page", 404, page, "no such order", job.Outcome{Verdict: job.Failed, Error: "404 Not Found: no such order"}},
+		{"a problem", 422, [2]string{}, "{\n  \"title\": \"no such order\"\n}\n", job.Outcome{Verdict: job.Failed, Error: `422 Unprocessable Entity: {"title":"no such order"}`}},
 		{"too many", 429, [2]string{"Retry-After", "90"}, "", job.Outcome{Verdict: job.TryAgain, Error: "429 Too Many Requests", RetryAfter: 90 * time.Second}},
 		{"at once", 429, [2]string{"Retry-After", "0"}, "", job.Outcome{Verdict: job.TryAgain, Error: "429 Too Many Requests", RetryAfter: 1}},
 		{"a date", 503, [2]string{"Retry-After", date(time.Hour)}, "", job.Outcome{Verdict: job.TryAgain, Error: "503 Service Unavailable", RetryAfter: time.Hour}},
@@ -112,6 +121,14 @@ func TestHTTPOutcome(t *testing.T) {
 			got := h.Handle(t.Context(), testJob())
 			got.Ran = 0
 			near := cmp.Comparer(func(a, b time.Duration) bool { return (a-b).Abs() < time.Minute && (a == 0) == (b == 0) })
+			output := ""
+			if got.Verdict.IsError() {
+				output = fmt.Sprintf("%d %s\n%s", tt.status, http.StatusText(tt.status), strings.ReplaceAll(tt.body, "\x00", "\uFFFD"))
+			}
+			if len(got.Output) > 17<<10 || !strings.HasPrefix(output, got.Output) || len(output) < 1000 && got.Output != output {
+				t.Errorf("output %.200q", got.Output)
+			}
+			got.Output = ""
 			if diff := cmp.Diff(tt.want, got, near); diff != "" {
 				t.Error(diff)
 			}
@@ -317,6 +334,75 @@ func TestHTTPKeepsConnections(t *testing.T) {
 	}
 }
 
+// A connection of HTTP/2 that is dead, as after a NAT forgot it, costs the requests that wait on it an attempt, and soon; the next
+// goes to another.
+func TestHTTPDeadConnection(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, r.Proto) }))
+	server.EnableHTTP2 = true
+	server.StartTLS()
+	defer server.Close()
+	between, forget := nat(t, server.Listener.Addr().String())
+	h := &handler.HTTP{URL: "https://" + between, Networks: loopback, RootCAs: x509.NewCertPool()}
+	h.RootCAs.AddCert(server.Certificate())
+	h.SetPing(100 * time.Millisecond)
+	defer h.Close()
+	ctx, cancel := context.WithTimeoutCause(t.Context(), time.Minute, errors.New("timeout after 1m"))
+	defer cancel()
+	if o := h.Handle(ctx, testJob()); o.Result != "HTTP/2.0" {
+		t.Fatalf("%+v", o)
+	}
+	forget()
+	if o := h.Handle(ctx, testJob()); o.Verdict != job.TryAgain || !strings.Contains(o.Error, "connection lost") {
+		t.Errorf("on the dead connection: %+v", o)
+	}
+	if o := h.Handle(ctx, testJob()); o.Verdict != job.Finished {
+		t.Errorf("afterwards: %+v", o)
+	}
+}
+
+// nat stands between clients and a server, and forgets the connections that it has: nothing goes through them any more, and nobody
+// is told.
+func nat(t *testing.T, server string) (addr string, forget func()) {
+	t.Helper()
+	near, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var age atomic.Int64
+	through := func(to, from net.Conn, born int64) {
+		buf := make([]byte, 4096)
+		for {
+			n, err := from.Read(buf)
+			if err != nil {
+				_ = to.Close()
+				return
+			}
+			if age.Load() == born {
+				_, _ = to.Write(buf[:n])
+			}
+		}
+	}
+	var all sync.WaitGroup
+	all.Go(func() {
+		for {
+			from, err := near.Accept()
+			if err != nil {
+				return
+			}
+			to, err := net.Dial("tcp", server)
+			if err != nil {
+				return
+			}
+			born := age.Load()
+			all.Go(func() { through(to, from, born) })
+			all.Go(func() { through(from, to, born) })
+		}
+	})
+	t.Cleanup(func() { _ = near.Close() })
+	return near.Addr().String(), func() { age.Add(1) }
+}
+
 // A request whose connection breaks has perhaps been done: only the queue may repeat it, as another attempt.
 func TestHTTPIsNotRepeated(t *testing.T) {
 	t.Parallel()
@@ -347,14 +433,21 @@ func TestHTTPIsNotRepeated(t *testing.T) {
 	}
 }
 
-// A worker that was stopped for a while, and whose lock has ended, sends nothing: the job may be another's.
+// A worker that was stopped for a while, and whose lock has ended, sends nothing: the job may be another's. It looks when it is
+// connected, which may take long.
 func TestHTTPAfterTheLock(t *testing.T) {
 	t.Parallel()
-	var asked atomic.Bool
-	h := endpoint(t, func(http.ResponseWriter, *http.Request) { asked.Store(true) })
+	var asked, connected atomic.Bool
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Store(true) }))
+	server.Config.ConnState = func(net.Conn, http.ConnState) { connected.Store(true) }
+	server.Start()
+	defer server.Close()
+	h := &handler.HTTP{URL: server.URL, Networks: loopback}
+	defer h.Close()
 	ctx, cancel := context.WithCancelCause(t.Context())
 	defer cancel(nil)
-	o := h.Handle(lateContext{ctx, func() { cancel(errors.New("lock lost")) }}, testJob())
+	o := h.Handle(lastlook.With(ctx, func() { cancel(errors.New("lock lost")) }), testJob())
+	processtest.Eventually(t, "a connection was made", connected.Load)
 	if asked.Load() || o.Verdict != job.TryAgain || o.Error != "lock lost" {
 		t.Errorf("asked: %t, %+v", asked.Load(), o)
 	}

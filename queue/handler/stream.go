@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"sync"
 	"time"
@@ -24,7 +25,8 @@ import (
 // itself after any answer. If it ends without an answer to a job, that is an error of the attempt; one that it had not
 // begun to read goes to another. After a line that can't be understood, or when a job has to be stopped, it gets no further
 // jobs: it may answer those that it has. When each of these is answered or to be stopped, it gets a TERM and, after Grace, a
-// KILL; if all were answered, it has Grace to end. The same holds for one that closes its stdin or stdout and lives on. A job of
+// KILL; if all were answered, it has Grace to end. A job that has to be stopped ends within Grace all the same: after half of it
+// the program gets its TERM whatever else it has, and the errors of the others name that job. The same holds for one that closes its stdin or stdout and lives on. A job of
 // which it has not got the whole line goes to another. Programs that end again and again without any answer are started ever more
 // slowly.
 //
@@ -36,6 +38,8 @@ type Stream struct {
 	Processes int
 	// InFlight is how many jobs each has at once, at most; below 1 is 1.
 	InFlight int
+	// Log, if not nil, is told of programs that are replaced because what they print can't be understood.
+	Log *slog.Logger
 
 	mu       sync.Mutex
 	talks    []*talk // with those programs that take jobs
@@ -44,6 +48,7 @@ type Stream struct {
 	futile   int           // so many programs have ended in a row without any answer
 	startAt  time.Time     // not before that the next program starts
 	lastEnd  string        // why the last of them ended
+	note     string        // what the next job's log begins with
 	changed  chan struct{} // closed when one may have room; nil while nobody waits for that
 	ending   sync.WaitGroup
 }
@@ -190,6 +195,21 @@ func (s *Stream) wasFutile(end string) {
 	if s.futile++; s.futile > 1 {
 		s.startAt = time.Now().Add(min(time.Second<<min(s.futile-2, 10), maxStartDelay))
 	}
+}
+
+// leaveNote has the next program's first job begin its log with a text.
+func (s *Stream) leaveNote(text string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.note = text
+}
+
+// takeNote gives that text, once.
+func (s *Stream) takeNote() (text string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	text, s.note = s.note, ""
+	return text
 }
 
 // wasUseful notes an answer.

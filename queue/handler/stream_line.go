@@ -24,6 +24,9 @@ func parseLine(line []byte) (r streamReply, err error) {
 		return r, nil
 	}
 	if err := json.Unmarshal(line, &r.reply); err != nil {
+		if syntax, ok := errors.AsType[*json.SyntaxError](err); ok && syntax.Offset == int64(len(line)) {
+			err = errors.New("its JSON goes on behind its end, and a reply is one line")
+		}
 		return r, err
 	}
 	if r.ID == nil {
@@ -48,19 +51,30 @@ func (r streamReply) outcome() job.Outcome {
 	return o
 }
 
-// readLine reads a line, without its end. long says that it is longer than a reply may be: then it is only the beginning.
-func readLine(from *bufio.Reader, line []byte) (_ []byte, long bool, err error) {
+// streamLine is a line of a program's stdout.
+type streamLine struct {
+	text []byte // without its end
+	// long says that it is longer than a reply may be: then text is only the beginning.
+	long bool
+	// open says that it has no end: the program has none behind it.
+	open bool
+}
+
+// readLine reads a line, into the memory of the one before.
+func readLine(from *bufio.Reader, before []byte) (l streamLine, err error) {
+	l.text = before[:0]
 	for {
 		part, err := from.ReadSlice('\n')
-		if room := maxReply - len(line); len(part) > room+1 {
-			part, long = part[:max(0, room)], true
+		if room := maxReply - len(l.text); len(part) > room+1 {
+			part, l.long = part[:max(0, room)], true
 		}
-		line = append(line, part...)
+		l.text = append(l.text, part...)
 		if !errors.Is(err, bufio.ErrBufferFull) {
-			if err != nil && len(line) > 0 && errors.Is(err, io.EOF) {
+			if l.open = err != nil; l.open && len(l.text) > 0 && errors.Is(err, io.EOF) {
 				err = nil // the next reading says so
 			}
-			return bytes.TrimRight(line, "\r\n"), long, err
+			l.text = bytes.TrimRight(l.text, "\r\n")
+			return l, err
 		}
 	}
 }

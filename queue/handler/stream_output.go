@@ -4,12 +4,15 @@ package handler
 
 import (
 	"bufio"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"syscall"
 	"time"
+
+	"github.com/hipq/hipq/internal/overhear"
 )
 
 // maxLastWords is how much of what a program has printed is read after its end: as much as a pipe holds (on Linux, if the program
@@ -20,16 +23,14 @@ const maxLastWords = 1 << 20
 func (t *talk) listen() {
 	defer close(t.heard)
 	from := bufio.NewReaderSize(&lastWords{file: t.pipes.Out, left: maxLastWords}, 32<<10)
-	var line []byte
+	var line streamLine
 	for {
-		var long bool
 		var err error
-		line, long, err = readLine(from, line[:0])
-		if err != nil {
+		if line, err = readLine(from, line.text); err != nil {
 			break
 		}
 		_ = t.log.Control(func(fd uintptr) { t.takeLog(int(fd)) }) // what it logged before it said so
-		t.hear(line, long)
+		t.hear(line)
 	}
 	select {
 	case <-t.ended:
@@ -42,33 +43,63 @@ func (t *talk) listen() {
 }
 
 // hear takes a line of the program's stdout.
-func (t *talk) hear(line []byte, long bool) {
-	r, err := parseLine(line)
-	if long && likeReply(line) {
+func (t *talk) hear(line streamLine) {
+	r, err := parseLine(line.text)
+	if line.long && likeReply(line.text) {
 		err = errLong
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if t.remark == "" && (!t.answered || line.open) {
+		t.hint = cmp.Or(hintOf(line, t.answered), t.hint)
+	}
 	if err == nil && r.id == 0 {
-		t.note(append(line, '\n'))
+		t.note(append(line.text, '\n'))
 		return
 	}
 	f := t.flights[r.id]
 	switch {
 	case err != nil:
-		t.retireFor(fmt.Sprintf("a line of the program can't be read: %v: %s", err, clean(head(string(line), maxReason))))
+		t.misunderstand(fmt.Sprintf("a line of the program can't be read: %v: %s", err, clean(head(string(line.text), maxReason))))
+	case f == nil && r.id == t.before:
+		t.misunderstand(fmt.Sprintf("the program answered twice for job %d", r.id))
 	case f == nil:
-		t.retireFor(fmt.Sprintf("the program answered for job %d, which it doesn't have", r.id))
+		t.misunderstand(fmt.Sprintf("the program answered for job %d, which it doesn't have", r.id))
 	case r.Token != nil && jsonText(r.Token) != f.token:
-		t.retireFor(fmt.Sprintf("the program answered for job %d with a token that is not the attempt's", r.id))
+		t.misunderstand(fmt.Sprintf("the program answered for job %d with a token that is not the attempt's", r.id))
 	default:
+		if t.before = r.id; t.remark != "" {
+			f.log = logged(f.log, []byte(t.remark))
+		} else if !line.open {
+			t.hint = ""
+		}
 		if !t.answered {
 			t.answered = true
 			t.stream.wasUseful()
 		}
+		if f.note != nil {
+			answer := clean(string(line.text))
+			f.note(func(h *overhear.Heard) { h.Answer, h.ReadFrom = answer, "the answer" })
+		}
 		t.land(r.id, f, landing{outcome: r.outcome()})
 		t.stop()
 	}
+}
+
+// misunderstand gives the program no more jobs, for what it has printed. Its jobs may all be answered, or end well: so that
+// somebody sees it, it is also noted with those that are answered yet, or else with the next one that the stream runs.
+func (t *talk) misunderstand(reason string) {
+	if t.retired {
+		return // that is known
+	}
+	if log := t.stream.Log; log != nil {
+		log.Warn("a stream's program gets no more jobs", "program", t.stream.Argv, "reason", reason)
+	}
+	t.hint, t.remark = reason, "["+reason+": it gets no more jobs]\n"
+	if len(t.flights) == 0 {
+		t.stream.leaveNote(t.remark)
+	}
+	t.retireFor(reason)
 }
 
 // follow reads the program's stderr.

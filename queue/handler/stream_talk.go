@@ -3,6 +3,7 @@
 package handler
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/hipq/hipq/internal/lastlook"
+	"github.com/hipq/hipq/internal/overhear"
 	"github.com/hipq/hipq/internal/process"
 	"github.com/hipq/hipq/internal/program"
 	"github.com/hipq/hipq/queue/job"
@@ -38,6 +41,10 @@ type talk struct {
 	silent   bool // it can't answer any more
 	stopping bool
 	kill     *time.Timer
+	endedFor string     // why it was ended although it had jobs that might go on
+	before   int64      // the job that it answered last
+	hint     string     // what may be wrong with how it answers
+	remark   string     // what could not be understood, for the log of jobs that are answered after that
 	last     string     // the error of a job that it had at its end
 	buf      [4096]byte // for what it logs
 	idle     *output    // what it has logged while it had no job; nil is nothing
@@ -50,8 +57,13 @@ type flight struct {
 	from int64
 	// over is why it has to be stopped; nil is that it may go on.
 	over error
-	done chan landing
-	log  *output // nil is nothing
+	late bool // its time is over
+	// endBy is when it has to be over in any case, and hurry ends the program before that, whatever else it has.
+	endBy time.Time
+	hurry *time.Timer
+	done  chan landing
+	log   *output                     // nil is nothing
+	note  func(func(*overhear.Heard)) // nil: nobody listens
 }
 
 // landing is how a flight ends: with an outcome; or not at all, for the program has not read the job. disowned says that the
@@ -70,17 +82,17 @@ func (s *Stream) open(ctx context.Context) (*talk, error) {
 	if err := s.Guard.ofWorker().Start(); err != nil {
 		return nil, err
 	}
-	if ctx.Err() != nil { // starting the guard takes a while
-		return nil, context.Cause(ctx)
-	}
 	t := &talk{stream: s, ended: make(chan struct{}), heard: make(chan struct{}), flights: map[int64]*flight{}}
 	var err error
-	t.program, err = s.start(func(path string) (p *program.Program, err error) {
-		p, t.pipes, err = program.StartDialogue(s.Guard.ofWorker(), path, s.Argv, s.Dir, s.environment(nil))
+	t.program, err = s.start(ctx, func(path string) (p *program.Program, err error) {
+		p, t.pipes, err = program.StartDialogue(ctx, s.Guard.ofWorker(), path, s.Argv, s.Dir, s.environment(nil))
 		return p, err
 	})
 	if err != nil {
 		return nil, err
+	}
+	if note := s.takeNote(); note != "" {
+		t.idle = logged(nil, []byte(note))
 	}
 	t.log, err = t.pipes.Err.SyscallConn()
 	return t, err
@@ -95,18 +107,21 @@ func (t *talk) begin() {
 
 // ask gives the program a job and waits for the answer. unread says that it has not read the job.
 func (t *talk) ask(ctx context.Context, j *job.Job, line []byte) (outcome job.Outcome, unread bool) {
-	f := &flight{token: j.AttemptToken, from: -1, done: make(chan landing, 1)}
+	f := &flight{token: j.AttemptToken, from: -1, done: make(chan landing, 1), note: overhear.Note(ctx)}
 	if added, err := t.add(j.ID, f); err != nil {
 		return tryAgain(err.Error()), false
 	} else if !added {
 		return outcome, true
 	}
 	unwatch := context.AfterFunc(ctx, func() { t.stopFor(ctx, j.ID, f) })
-	t.send(j.ID, f, line)
+	t.send(ctx, j.ID, f, line)
 	landed := <-f.done
 	unwatch()
 	t.mu.Lock()
-	log, over := f.log, f.over
+	log, over, hint := f.log, f.over, ""
+	if f.late && t.hint != "" {
+		hint = "; " + t.hint
+	}
 	t.mu.Unlock()
 	if landed.unread && ctx.Err() == nil {
 		return outcome, true
@@ -114,7 +129,7 @@ func (t *talk) ask(ctx context.Context, j *job.Job, line []byte) (outcome job.Ou
 	switch outcome = landed.outcome; {
 	case landed.disowned:
 	case over != nil || landed.unread:
-		outcome = tryAgain(context.Cause(ctx).Error())
+		outcome = tryAgain(context.Cause(ctx).Error() + hint)
 	case t.stream.Guard.ofWorker().MayStop():
 		outcome = tryAgain(errGuardStops.Error())
 		if ctx.Err() != nil {
@@ -146,12 +161,16 @@ func (t *talk) add(id int64, f *flight) (added bool, err error) {
 
 // send writes a job's line. A program that doesn't get all of it can't have begun the job, which then ends here: if this
 // program is retired it goes to another.
-func (t *talk) send(id int64, f *flight, line []byte) {
+func (t *talk) send(ctx context.Context, id int64, f *flight, line []byte) {
 	t.writing.Lock()
 	defer t.writing.Unlock()
 	t.mu.Lock()
 	f.from = t.written
 	t.mu.Unlock()
+	if lastlook.Err(ctx) != nil { // others' lines may have taken a while
+		t.unsent(id, f, true)
+		return
+	}
 	n, err := t.pipes.In.Write(line)
 	t.written += int64(n)
 	switch {
@@ -189,10 +208,35 @@ func (t *talk) stopFor(ctx context.Context, id int64, f *flight) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	cause := context.Cause(ctx)
+	reason := fmt.Sprintf("job %d had to be stopped: %v", id, cause)
 	if t.flights[id] == f {
-		f.over = cause
+		f.over, f.late = cause, errors.Is(ctx.Err(), context.DeadlineExceeded)
+		f.endBy = time.Now().Add(t.stream.Grace)
+		f.hurry = time.AfterFunc(t.stream.Grace/2, func() { t.endFor(id, f, reason) })
 	} // else it was answered, and perhaps its line not read to the end, on which its sender waits
-	t.retireFor(fmt.Sprintf("job %d had to be stopped: %v", id, cause))
+	t.retireFor(reason)
+}
+
+// endFor ends a program that still has a job which had to be stopped, and others beside it.
+func (t *talk) endFor(id int64, f *flight, reason string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.stopping && t.flights[id] == f {
+		t.endedFor = "its program was ended because " + reason
+		t.end()
+	}
+}
+
+// end tells a program to end that has jobs.
+func (t *talk) end() {
+	t.stopping = true
+	grace := t.stream.Grace
+	for _, f := range t.flights {
+		if f.over != nil {
+			grace = min(grace, max(0, time.Until(f.endBy)))
+		}
+	}
+	t.program.Interrupt(grace, t.denied)
 }
 
 // retire gives the program no more jobs.
@@ -211,7 +255,7 @@ func (t *talk) retireFor(reason string) {
 	t.stop()
 }
 
-// stop ends a program that has been retired, unless it has jobs that may go on.
+// stop ends a program that has been retired, unless it has jobs that may go on: for those it has until hurry.
 func (t *talk) stop() {
 	for _, f := range t.flights {
 		if f.over == nil && !t.silent {
@@ -221,8 +265,7 @@ func (t *talk) stop() {
 	switch {
 	case t.stopping || !t.retired:
 	case len(t.flights) > 0:
-		t.stopping = true
-		t.program.Interrupt(t.stream.Grace, t.denied)
+		t.end()
 	case t.kill == nil:
 		t.kill = time.AfterFunc(t.stream.Grace, func() { t.program.Interrupt(0, t.denied) })
 	}
@@ -236,7 +279,7 @@ func (t *talk) disown() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for id, f := range t.flights {
-		why := t.reason
+		why := cmp.Or(t.endedFor, t.reason)
 		if f.over != nil {
 			why = f.over.Error()
 		}
@@ -248,6 +291,9 @@ func (t *talk) disown() {
 // land ends a flight.
 func (t *talk) land(id int64, f *flight, l landing) {
 	delete(t.flights, id)
+	if f.hurry != nil {
+		f.hurry.Stop()
+	}
 	f.done <- l
 }
 
@@ -289,18 +335,29 @@ func (t *talk) finish(status syscall.WaitStatus, err error, byGuard bool, read i
 		case err != nil:
 			l.outcome = tryAgain(fmt.Sprintf("wait for %s: %v", t.stream.Argv[0], err))
 		default:
-			var out printed
-			if f.log != nil {
-				out = f.log.end()
-			}
-			text := "the program ended without an answer: " + failure(status, out)
-			if t.reason != "" {
-				text = t.reason + "; " + text
-			}
-			l.outcome = tryAgain(text)
+			l.outcome = tryAgain(t.unanswered(f, status))
 		}
 		t.last = l.outcome.Error
 		t.land(id, f, l)
 	}
 	t.retired = true
+}
+
+// unanswered is why a job has no answer whose program has ended. How it ended says nothing where hipq had told it to end.
+func (t *talk) unanswered(f *flight, status syscall.WaitStatus) string {
+	succeeded := !status.Signaled() && status.ExitStatus() == 0
+	var out printed
+	if f.log != nil && !succeeded { // else what it logged is no reason
+		out = f.log.end()
+	}
+	ended := "the program ended without an answer: " + failure(status, out)
+	switch {
+	case t.endedFor != "":
+		return t.endedFor
+	case t.reason == "":
+		return ended
+	case succeeded || t.program.Interrupted():
+		return t.reason
+	}
+	return t.reason + "; " + ended
 }

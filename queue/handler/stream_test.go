@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -285,12 +286,12 @@ func TestStreamCrash(t *testing.T) {
 func TestStreamMisunderstood(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ name, say, want string }{
-		{"unreadable", `{"id":ID,"outcome":`, `a line of the program can't be read: unexpected end of JSON input: {"id":2,"outcome":; the program ended without an answer: exit status 0`},
+		{"unreadable", `{"id":ID,"outcome":`, `a line of the program can't be read: its JSON goes on behind its end, and a reply is one line: {"id":2,"outcome":`},
 		{"too deep", `{"id":ID,"outcome":"finished","result":` + strings.Repeat("[", 20000) + strings.Repeat("]", 20000) + "}", "a line of the program can't be read: invalid character '[' exceeded max depth: "},
 		{"no outcome", `{"id":ID,"outcome":"done"}`, `a line of the program can't be read: its outcome is "done", which is none of finished, retry, failed, sent: `},
 		{"no id", `{"outcome":"finished"}`, "a line of the program can't be read: it has an outcome and no id: "},
-		{"unknown", `{"id":99,"outcome":"finished"}`, "the program answered for job 99, which it doesn't have; the program ended without an answer: exit status 0"},
-		{"another token", `{"id":ID,"token":"x","outcome":"finished"}`, "the program answered for job 2 with a token that is not the attempt's; the program ended without an answer: "},
+		{"unknown", `{"id":99,"outcome":"finished"}`, "the program answered for job 99, which it doesn't have"},
+		{"another token", `{"id":ID,"token":"x","outcome":"finished"}`, "the program answered for job 2 with a token that is not the attempt's"},
 		{"twice", `{"id":ID,"outcome":"finished"}` + "\n" + `{"id":ID,"outcome":"failed"}`, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -300,7 +301,7 @@ func TestStreamMisunderstood(t *testing.T) {
 			if got[0].Verdict != job.Finished || got[2].Verdict != job.Finished {
 				t.Errorf("the others: %+v, %+v", got[0], got[2])
 			}
-			if wrong := tt.want != ""; (got[1].Verdict == job.TryAgain) != wrong || !strings.HasPrefix(got[1].Error, tt.want) {
+			if wrong := tt.want != ""; (got[1].Verdict == job.TryAgain) != wrong || !strings.HasPrefix(got[1].Error, tt.want) || strings.Contains(got[1].Error, "exit status 0") {
 				t.Errorf("got %.300q\nwant %q", got[1].Error, tt.want)
 			}
 			if o := outcomes(t, s, jobOf(4, task{}))[0]; o.Verdict != job.Finished {
@@ -314,8 +315,8 @@ func TestStreamMisunderstood(t *testing.T) {
 func TestStreamTimeout(t *testing.T) {
 	t.Parallel()
 	s := stream(t, 1, 2)
-	s.Grace = 300 * time.Millisecond
-	late := jobOf(1, task{SleepMS: 60_000, Deaf: true})
+	s.Grace = 60 * time.Second
+	late := jobOf(1, task{SleepMS: 60_000})
 	late.Timeout = 400 * time.Millisecond
 	got := outcomes(t, s, late, jobOf(2, task{SleepMS: 1000}))
 	if got[0].Error != "timeout after 400ms" || got[0].Verdict != job.TryAgain {
@@ -333,12 +334,108 @@ func TestStreamTimeout(t *testing.T) {
 	}
 }
 
+// It doesn't wait for the others beyond the grace: their program is ended, and their errors say why.
+func TestStreamTimeoutBesideOthers(t *testing.T) {
+	t.Parallel()
+	s := stream(t, 1, 3)
+	s.Grace = 300 * time.Millisecond
+	late := jobOf(1, task{SleepMS: 600_000, Deaf: true})
+	late.Timeout = 400 * time.Millisecond
+	other, answered := jobOf(2, task{SleepMS: 600_000}), jobOf(3, task{})
+	other.Timeout, answered.Timeout = 10*time.Minute, 10*time.Minute
+	got := outcomes(t, s, late, other, answered)
+	if got[0].Error != "timeout after 400ms" || got[2].Verdict != job.Finished {
+		t.Errorf("%+v\n%+v", got[0], got[2])
+	}
+	if want := "its program was ended because job 1 had to be stopped: timeout after 400ms"; got[1].Verdict != job.TryAgain || got[1].Error != want {
+		t.Errorf("got %q\nwant %q", got[1].Error, want)
+	}
+	if o := outcomes(t, s, jobOf(4, task{}))[0]; o.Verdict != job.Finished {
+		t.Errorf("afterwards: %+v", o)
+	}
+}
+
+// A program that answers the job late, and lives, may go on with the others.
+func TestStreamTimeoutIsAnswered(t *testing.T) {
+	t.Parallel()
+	s := stream(t, 1, 2)
+	s.Grace = 4 * time.Second
+	late, other := jobOf(1, task{SleepMS: 700}), jobOf(2, task{SleepMS: 4000})
+	late.Timeout = 400 * time.Millisecond
+	got := outcomes(t, s, late, other)
+	if got[0].Error != "timeout after 400ms" || got[1].Verdict != job.Finished {
+		t.Errorf("%+v\n%+v", got[0], got[1])
+	}
+}
+
+// Where a job stays without an answer that the program has tried to give, its error says what is wrong with that.
+func TestStreamHints(t *testing.T) {
+	t.Parallel()
+	const reply = `{"id":7,"outcome":"finished"}`
+	for _, tt := range []struct{ name, say, want string }{
+		{"no newline", `printf '%s' '` + reply + `'`, "timeout after 1s; the last line that the program printed has no end: a reply ends with a newline, and must be flushed"},
+		{"half a line", `printf working`, "timeout after 1s; the last line that the program printed has no end: a reply ends with a newline, and must be flushed"},
+		{"a list", `echo '[` + reply + `]'`, `timeout after 1s; the program printed a list: a reply is an object, {"id": …, "outcome": …}, on a line of its own`},
+		{"a mark", `printf '\357\273\277%s\n' '` + reply + `'`, "timeout after 1s; the program printed a byte order mark: a reply is UTF-8 without one"},
+		{"text", `echo done`, `timeout after 1s; the program has printed lines, and no reply: that is {"id": …, "outcome": …} on a line of its own`},
+		{"nothing", `echo done >&2`, "timeout after 1s"},
+		{"pretty", `printf '{\n  "id": 7,\n  "outcome": "finished"\n}\n'`, "timeout after 1s; a line of the program can't be read: its JSON goes on behind its end, and a reply is one line: {"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			s := shStream(t, "read -r line; "+tt.say+"; exec sleep 60")
+			if o := within(t, s, testJob(), time.Second); o.Error != tt.want {
+				t.Errorf("got %q\nwant %q", o.Error, tt.want)
+			}
+		})
+	}
+	// who has answered before knows how, and took too long
+	s := shStream(t, `read -r line; echo '`+reply+`'; read -r line; echo half; printf 'the other half'; exec sleep 60`)
+	if o := within(t, s, testJob(), 20*time.Second); o.Verdict != job.Finished {
+		t.Errorf("%+v", o)
+	}
+	if o := within(t, s, testJob(), time.Second); o.Error != "timeout after 1s" {
+		t.Errorf("%+v", o)
+	}
+}
+
+// A program that answers twice for a job is replaced, although all its jobs are answered: the log says so, and so does the
+// output of the next job.
+func TestStreamAnswersTwice(t *testing.T) {
+	t.Parallel()
+	log := make(lines, 10)
+	s := shStream(t, `read -r line; echo '{"id":7,"outcome":"finished"}'; echo '{"id":7,"outcome":"failed"}'; read -r line`)
+	s.Log = slog.New(slog.NewTextHandler(log, nil))
+	const want = "the program answered twice for job 7"
+	for n, output := range []string{"", "[" + want + ": it gets no more jobs]\n"} {
+		if o := within(t, s, testJob(), 20*time.Second); o.Verdict != job.Finished || o.Output != output {
+			t.Errorf("%d: %+v", n, o)
+		}
+		select {
+		case line := <-log:
+			if !strings.Contains(line, want) {
+				t.Error(line)
+			}
+		case <-time.After(time.Minute):
+			t.Fatal("nothing is logged")
+		}
+	}
+}
+
+// lines are those of a log.
+type lines chan string
+
+func (l lines) Write(line []byte) (int, error) {
+	l <- string(line)
+	return len(line), nil
+}
+
 // A program that closes its stdout can't answer: its jobs are errors, soon.
 func TestStreamClosesOutput(t *testing.T) {
 	t.Parallel()
 	s := stream(t, 1, 2)
 	got := outcomes(t, s, jobOf(1, task{SleepMS: 60_000}), jobOf(2, task{Close: true}))
-	if want := "the program has closed its standard output; the program ended without an answer: killed by signal: terminated"; got[0].Error != want {
+	if want := "the program has closed its standard output"; got[0].Error != want {
 		t.Errorf("got %q\nwant %q", got[0].Error, want)
 	}
 	if got[1].Verdict != job.Finished {

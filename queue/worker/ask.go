@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/hipq/hipq/internal/disown"
+	"github.com/hipq/hipq/internal/lastlook"
 	"github.com/hipq/hipq/internal/rounds"
 	"github.com/hipq/hipq/internal/rules"
 	"github.com/hipq/hipq/queue/job"
@@ -70,7 +71,7 @@ func (w *worker) ask(s *source, u rounds.Settled) {
 	}
 	disowned := disown.With(ctx, fail)
 	defer fail(job.Outcome{Error: goneAway}) // unless it has come back
-	decision, err := s.RetryHandlers[u.Job.Type].Decide(lockContext{disowned, w.checkLock}, u.Job, u.Outcome)
+	decision, err := s.RetryHandlers[u.Job.Type].Decide(lastlook.With(disowned, w.checkLock), u.Job, u.Outcome)
 	once.Do(func() { w.decided(s, u, decision, err) })
 }
 

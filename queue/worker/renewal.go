@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/hipq/hipq/internal/lastlook"
 	"github.com/hipq/hipq/internal/roster"
 )
 
@@ -13,7 +14,7 @@ import (
 // The jobs' context ends when that doesn't succeed in time, and so early that a handler which needs the whole grace to
 // stop is gone when the lock expires.
 func (w *worker) keepLock(ctx context.Context) {
-	expiry := time.AfterFunc(time.Until(*w.heldUntil.Load()), func() { w.stopJobs(roster.ErrLockLost) })
+	expiry := time.AfterFunc(w.heldFor(), func() { w.stopJobs(roster.ErrLockLost) })
 	defer expiry.Stop()
 	next := time.NewTimer(w.LockFor / 3)
 	defer next.Stop()
@@ -24,7 +25,7 @@ func (w *worker) keepLock(ctx context.Context) {
 			return
 		case <-next.C:
 		}
-		asked := time.Now()
+		asked := lastlook.Uptime()
 		attempt, cancel := context.WithTimeout(ctx, w.LockFor/3)
 		err := w.roster.Renew(attempt, w.self, w.LockFor)
 		cancel()
@@ -32,8 +33,8 @@ func (w *worker) keepLock(ctx context.Context) {
 		case err == nil:
 			level = slog.LevelWarn
 			w.hold(asked)
-			expiry.Reset(time.Until(*w.heldUntil.Load()))
-			w.Renewed(w.LockFor - time.Since(asked))
+			expiry.Reset(w.heldFor())
+			w.Renewed(w.LockFor - (lastlook.Uptime() - asked))
 			next.Reset(w.LockFor / 3)
 		case errors.Is(err, roster.ErrLockLost):
 			w.stopJobs(roster.ErrLockLost)
@@ -48,29 +49,20 @@ func (w *worker) keepLock(ctx context.Context) {
 	}
 }
 
-// hold notes until when jobs may run under a lock that was asked for at t.
-func (w *worker) hold(t time.Time) {
-	until := t.Add(w.LockFor - w.Grace - min(time.Second, w.LockFor/10))
-	w.heldUntil.Store(&until)
+// hold notes until when jobs may run under a lock that was asked for at a time of lastlook.Uptime.
+func (w *worker) hold(asked time.Duration) {
+	w.heldUntil.Store(int64(asked + w.LockFor - w.Grace - min(time.Second, w.LockFor/10)))
 	w.hear()
 }
 
-// lockContext is a handler's context that looks at the clock when it is asked: a process that was stopped and goes on may
-// come to start a program before its timers have fired.
-type lockContext struct {
-	context.Context
-	check func()
-}
-
-// Err implements context.Context.
-func (c lockContext) Err() error {
-	c.check()
-	return c.Context.Err()
+// heldFor is how long jobs may still run under the lock as it is.
+func (w *worker) heldFor() time.Duration {
+	return time.Duration(w.heldUntil.Load()) - lastlook.Uptime()
 }
 
 // checkLock stops the jobs if their time is up.
 func (w *worker) checkLock() {
-	if time.Now().After(*w.heldUntil.Load()) {
+	if w.heldFor() < 0 {
 		w.stopJobs(roster.ErrLockLost)
 	}
 }

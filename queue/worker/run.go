@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/internal/disown"
+	"github.com/hipq/hipq/internal/lastlook"
 	"github.com/hipq/hipq/internal/rounds"
 	"github.com/hipq/hipq/internal/rules"
 	"github.com/hipq/hipq/queue/job"
@@ -49,7 +50,7 @@ func (w *worker) run(ctx context.Context, s *source, j *job.Job) {
 		once.Do(func() { w.end(ctx, s, rounds.Settled{Job: j, Outcome: o}) })
 	}
 	defer end(job.Outcome{Verdict: job.TryAgain, Error: goneAway}) // unless it has come back
-	end(s.Handlers[j.Type].Handle(lockContext{disown.With(ctx, end), w.checkLock}, j))
+	end(s.Handlers[j.Type].Handle(lastlook.With(disown.With(ctx, end), w.checkLock), j))
 }
 
 // end notes the end of an attempt.

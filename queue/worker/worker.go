@@ -20,6 +20,7 @@ import (
 
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/internal/lastlook"
 	"github.com/hipq/hipq/internal/roster"
 	"github.com/hipq/hipq/internal/timetable"
 	"github.com/hipq/hipq/schema"
@@ -66,8 +67,8 @@ type worker struct {
 	// landed gets what is to be done when a task has come back; tasks is how many are out.
 	landed chan func() error
 	tasks  int
-	// heldUntil is until when jobs may run under the lock as it is.
-	heldUntil atomic.Pointer[time.Time]
+	// heldUntil is until when, in nanoseconds of lastlook.Uptime, jobs may run under the lock as it is.
+	heldUntil atomic.Int64
 	// work is the context of the tasks; it goes on when the worker is told to stop. jobs is that of all handlers: its cause
 	// says why they must stop.
 	work, jobs         context.Context
@@ -217,14 +218,14 @@ func (w *worker) live(ctx context.Context, begin func() error) (done Summary, er
 		}
 	})()
 
-	began := time.Now()
+	began := lastlook.Uptime()
 	// a lock that is as old as it lasts is none
 	register := func(ctx context.Context) error { return w.roster.Register(ctx, w.self, w.LockFor) }
 	if err := w.bounded(ctx, min(w.LockFor, w.patience()), register); err != nil {
 		return w.summary, err
 	}
 	w.hold(began)
-	w.Renewed(w.LockFor - time.Since(began))
+	w.Renewed(w.LockFor - (lastlook.Uptime() - began))
 	renewal, stopRenewal := context.WithCancel(work)
 	renewed := make(chan struct{})
 	go func() {

@@ -1,0 +1,118 @@
+package cmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/hipq/hipq/config"
+	"github.com/hipq/hipq/queue/handler"
+	"github.com/hipq/hipq/queue/job"
+)
+
+const (
+	// maxTried is how many jobs try runs, at most.
+	maxTried = 1_000_000
+	// shownErrors is how many different errors it shows.
+	shownErrors = 5
+)
+
+// triedMany is what try says of many jobs.
+type triedMany struct {
+	Queue     string         `json:"queue"`
+	Type      string         `json:"job_type"`
+	Jobs      int            `json:"jobs"`
+	AtOnce    int            `json:"at_once"`
+	Outcomes  map[string]int `json:"outcomes"`
+	Errors    []triedError   `json:"errors"`
+	FirstMS   int64          `json:"first_ms"`
+	TookMS    int64          `json:"took_ms"`
+	PerSecond float64        `json:"per_second"`
+}
+
+// triedError is an error, and the first job that had it.
+type triedError struct {
+	Job   int64  `json:"job_id"`
+	Error string `json:"error"`
+}
+
+// tryMany runs a handler for jobs like j: as many at once as a stream takes, else one after the other.
+func (a *app) tryMany(ctx context.Context, h handler.Handler, by config.Handler, t job.Type, j *job.Job, jobs int) error {
+	done := triedMany{Queue: j.Queue, Type: j.Type, AtOnce: min(jobs, max(1, by.Processes*by.InFlight)), Outcomes: map[string]int{}, Errors: []triedError{}}
+	var mu sync.Mutex
+	given := 0
+	next := func() *job.Job {
+		mu.Lock()
+		defer mu.Unlock()
+		if given == jobs || ctx.Err() != nil {
+			return nil
+		}
+		one := *j
+		one.ID += int64(given)
+		one.AttemptToken = uuid.NewString()
+		one.Token = one.AttemptToken
+		given++
+		return &one
+	}
+	began := time.Now()
+	var all sync.WaitGroup
+	for range done.AtOnce {
+		all.Go(func() {
+			for one := next(); one != nil; one = next() {
+				o, _ := tryOne(ctx, h, t, one)
+				mu.Lock()
+				done.add(one, o, time.Since(began))
+				mu.Unlock()
+			}
+		})
+	}
+	all.Wait()
+	took := time.Since(began)
+	done.TookMS, done.PerSecond = took.Milliseconds(), float64(done.Jobs)/took.Seconds()
+	if err := a.printTryMany(done); err != nil {
+		return err
+	}
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case done.Outcomes[string(job.TryAgain)]+done.Outcomes[string(job.Failed)] > 0:
+		return errors.New("some attempts failed")
+	}
+	return nil
+}
+
+// add counts a job that has ended, so long after the beginning.
+func (d *triedMany) add(j *job.Job, o job.Outcome, after time.Duration) {
+	if d.Jobs++; d.Jobs == 1 {
+		d.FirstMS = after.Milliseconds()
+	}
+	d.Outcomes[string(o.Verdict)]++
+	known := slices.ContainsFunc(d.Errors, func(e triedError) bool { return e.Error == o.Error })
+	if o.Verdict.IsError() && !known && len(d.Errors) < shownErrors {
+		d.Errors = append(d.Errors, triedError{j.ID, o.Error})
+	}
+}
+
+func (a *app) printTryMany(d triedMany) error {
+	if a.json {
+		return a.printJSON(d)
+	}
+	var outcomes []string
+	for _, verdict := range slices.Sorted(maps.Keys(d.Outcomes)) {
+		outcomes = append(outcomes, fmt.Sprintf("%s %s", verdict, thousands(d.Outcomes[verdict])))
+	}
+	a.out.line("%s jobs, %s at once, in %s: %.1f a second; the first had ended after %s", thousands(d.Jobs), thousands(d.AtOnce),
+		time.Duration(d.TookMS)*time.Millisecond, d.PerSecond, time.Duration(d.FirstMS)*time.Millisecond)
+	a.out.line("outcomes: %s", strings.Join(outcomes, ", "))
+	for _, e := range d.Errors {
+		a.out.line("error, of job %d first: %s", e.Job, safe(e.Error))
+	}
+	return nil
+}
