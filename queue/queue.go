@@ -11,7 +11,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/hipq/hipq/internal/roster"
@@ -75,10 +74,8 @@ type Queue struct {
 	table   string
 	// configured are the types of the config, by name.
 	configured map[string]job.Type
-
-	mu sync.Mutex
-	// registered remembers the types that the database has, so that enqueueing asks once.
-	registered map[string]job.Type
+	// known are those besides, by the database.
+	known *knownTypes
 }
 
 // Open is New for a program that hasn't looked at the tables yet: it is refused if they are not there, or were made by an older
@@ -122,7 +119,7 @@ func New(db *schema.DB, o Options) (*Queue, error) {
 	}
 	q := &Queue{
 		Options: o, db: db, workers: roster.New(db), table: table,
-		configured: map[string]job.Type{}, registered: map[string]job.Type{},
+		configured: map[string]job.Type{}, known: newKnownTypes(),
 	}
 	for _, t := range o.Types {
 		q.configured[t.Name] = t
