@@ -190,7 +190,7 @@ func (q *Queue) add(ctx context.Context, tx *engine.Tx, types typesIn, prepared 
 	if err := q.checkWeights(ctx, tx, jobs); err != nil {
 		return nil, err
 	}
-	if tx.Now.IsZero() && slices.ContainsFunc(jobs, job.New.IsTimed) {
+	if tx.Now.IsZero() && (slices.ContainsFunc(jobs, job.New.IsTimed) || q.db.DearNow && len(jobs) > 1) {
 		if err := q.db.SetClock(ctx, tx); err != nil {
 			return nil, err
 		}
