@@ -47,7 +47,7 @@ func TestEnqueueTxAddsFewStatements(t *testing.T) {
 			jobs []job.New
 			want int
 		}{
-			{"a type that is new: looked for and registered", many(0, 1), 4},
+			{"a type that is new: looked for, with the queue's defaults, and registered", many(0, 1), 5},
 			{"a type that another transaction has registered", many(1, 1), 3},
 			{"a type that is known", []job.New{{Type: "send"}}, 2},
 			{"all that a job may say", []job.New{{Type: "send", Key: "k", Data: "{}", ShardKey: "s", Timeout: time.Minute, Windows: &none}}, 2},
@@ -70,7 +70,7 @@ func TestEnqueueTxAddsFewStatements(t *testing.T) {
 func TestTypeThatIsRolledBackIsAskedForAgain(t *testing.T) {
 	counted(t, func(s store, sent *sent) {
 		for n := range 2 {
-			if texts := s.inTx(sent, (*sql.Tx).Rollback, job.New{Type: "fleeting"}, job.New{Type: "fleeting"}); len(texts) < 4 {
+			if texts := s.inTx(sent, (*sql.Tx).Rollback, job.New{Type: "fleeting"}, job.New{Type: "fleeting"}); len(texts) != 6 {
 				t.Errorf("try %d: the type was not registered: %s", n, texts)
 			}
 		}

@@ -44,8 +44,11 @@ type Options struct {
 	// Order and PriorityOrder say which due job is started first.
 	Order         job.Order
 	PriorityOrder job.PriorityOrder
-	// DefaultPriority is that of jobs of a type that isn't among Types; nil is 100.
+	// DefaultPriority, DefaultTimeout (in whole seconds) and DefaultRetry are those of the jobs of types that nobody has among Types;
+	// nil and 0 are what the database knows of the queue, else 100, a day, and job.DefaultRetry.
 	DefaultPriority *int
+	DefaultTimeout  time.Duration
+	DefaultRetry    *job.RetryPolicy
 	// StrictTypes says that hipq enqueue and the stored procedures take jobs of the types in the config alone. The library and
 	// plain SQL don't ask.
 	StrictTypes bool

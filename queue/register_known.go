@@ -47,6 +47,13 @@ func (k *knownTypes) add(types map[string]job.Type) {
 	}
 }
 
+// forget has all of them read again.
+func (k *knownTypes) forget() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	clear(k.types)
+}
+
 // addRead takes note of a type that an application's transaction has read, unless that has registered it itself.
 func (k *knownTypes) addRead(t job.Type, by *sql.Tx) {
 	k.mu.Lock()

@@ -122,7 +122,9 @@ type typesIn struct {
 	seen map[string]job.Type
 }
 
-func (q *Queue) typesIn(tx *engine.Tx) typesIn { return typesIn{q: q, tx: tx, seen: map[string]job.Type{}} }
+func (q *Queue) typesIn(tx *engine.Tx) typesIn {
+	return typesIn{q: q, tx: tx, seen: map[string]job.Type{}}
+}
 
 // get gives the defaults of a type: the config's, else those in the database, where a type that nobody knew yet is
 // registered by this, in the caller's transaction: another one might wait for it for ever.
@@ -163,21 +165,16 @@ func (in typesIn) read(ctx context.Context, name, lock string) (t job.Type, foun
 	return list[0].says, true, nil
 }
 
-// defaultType is a type of which nothing is said.
-func (q *Queue) defaultType(name string) job.Type {
-	t := job.DefaultType(name)
-	if q.DefaultPriority != nil {
-		t.Priority = *q.DefaultPriority
-	}
-	return t
-}
-
 // add registers a type. One that is there all the same stays as it is: an application's transaction may have begun before it
 // was registered, and see the database as it was then.
 func (in typesIn) add(ctx context.Context, name string) (job.Type, error) {
-	t := in.q.defaultType(name)
+	o, err := in.q.withRegistered(ctx, in.tx)
+	if err != nil {
+		return job.Type{}, err
+	}
+	t := o.defaultType(name)
 	r := recordOf(t)
-	_, err := in.tx.ExecContext(ctx, "INSERT INTO "+in.q.db.JobTypes()+" (queue, job_type, timeout, priority, throttle_factor, time_windows)"+
+	_, err = in.tx.ExecContext(ctx, "INSERT INTO "+in.q.db.JobTypes()+" (queue, job_type, timeout, priority, throttle_factor, time_windows)"+
 		" VALUES (?, ?, ?, ?, ?, ?)", in.q.Name, r.Type, r.Timeout, r.Priority, r.ThrottleFactor, r.Windows)
 	if engine.IsDuplicate(err) {
 		if there, ok, err := in.read(ctx, name, in.q.db.ForShare); ok || err != nil {

@@ -103,7 +103,7 @@ func (db *DB) procedure(u unit, file string) (p procedure, err error) {
 	return p, nil
 }
 
-// DefaultPolicy is the retry policy of a job type that no config names, as the registration of a type has it.
+// DefaultPolicy is the retry policy where the config says nothing, as the registration of a type has it.
 const DefaultPolicy = `{"attempts":3,"delay_us":60000000,"max_delay_us":3600000000,"jitter":0.1}`
 
 // ProceduresDDL is everything that MakeProcedures would run in a database without procedures, for the server's own client: empty
