@@ -197,10 +197,7 @@ func TestPurgeWaitsForNobody(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = open.Rollback() }()
-	tx, err := l.db.Join(t.Context(), open)
-	if err != nil {
-		t.Fatal(err)
-	}
+	tx := l.db.Join(open)
 	tx.Now = purgeHour.Add(time.Hour)
 	if err := record.Entries(t.Context(), tx, l.db, []activity.Entry{{Kind: activity.Worker, State: activity.Starting}}); err != nil {
 		t.Fatal(err)

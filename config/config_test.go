@@ -139,6 +139,7 @@ queues:
 		t.Fatal(err)
 	}
 	inherited := job.RetryPolicy{Attempts: 7, Delay: 10 * time.Second, Backoff: job.Exponential, MaxDelay: time.Hour, Jitter: 1}
+	outer := job.RetryPolicy{Attempts: 7, Delay: time.Minute, Backoff: job.Exponential, MaxDelay: time.Hour, Jitter: 1}
 	own := job.RetryPolicy{Attempts: 1, Delay: 10 * time.Second, Backoff: job.Fixed, MaxDelay: 5 * time.Second, Jitter: 1}
 	alert := monitor.Alert{
 		JobAlert: monitor.JobAlert{
@@ -172,6 +173,7 @@ queues:
 					ThrottleGroups: &job.ThrottleGroups{By: "data.Customer.region", Limits: map[string]int{"East": 40, "a.b": 1, "*": 10}},
 					Rate:           job.Rate{Starts: 100, Per: 90 * time.Second},
 					Concurrency:    3, Order: job.BySchedule, PriorityOrder: job.HighestFirst, DefaultPriority: new(-7),
+					DefaultTimeout: 2 * time.Hour, DefaultRetry: &inherited,
 					Types: []job.Type{
 						{Name: "Send: ü.x", Timeout: time.Minute, Priority: -5, Windows: windows, Retry: own, RetryHandler: true},
 						{Name: "send", Timeout: 2 * time.Hour, Priority: -7, ThrottleFactor: 1, Retry: inherited, RetryHandler: true, Async: true, Concurrency: 2},
@@ -191,6 +193,7 @@ queues:
 				Options: queue.Options{
 					Name: "files", RefuseWeightless: true, Location: berlin, KeepFinished: queue.DefaultKeepFinished, KeepFailed: queue.DefaultKeepFailed,
 					Order: job.ByPriority, PriorityOrder: job.LowestFirst, DefaultPriority: new(500), StrictTypes: true,
+					DefaultTimeout: time.Hour, DefaultRetry: &outer,
 				},
 				Handlers: map[string]Handler{}, RetryHandlers: map[string]Handler{},
 			},

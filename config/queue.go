@@ -50,6 +50,12 @@ func (b builder) queue(path string, s queueSection, outer defaults) Queue {
 	q.KeepFailed = b.keep(path+".keep_failed", s.KeepFailed, queue.DefaultKeepFailed)
 	outer.Timeout = b.timeout(path+".timeout", s.Timeout, outer.Timeout)
 	outer.Retry = b.retry(path+".retry", s.Retry, outer.Retry)
+	if outer.Timeout != job.DefaultType("").Timeout {
+		q.DefaultTimeout = outer.Timeout
+	}
+	if outer.Retry != job.DefaultRetry {
+		q.DefaultRetry = &outer.Retry
+	}
 	outer.retryHandler = b.retryHandler(path+".retry_handler", s.RetryHandler, outer.retryHandler)
 	for i, section := range s.JobTypes {
 		at := element(path+".job_types", i, section.Name)

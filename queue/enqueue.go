@@ -79,7 +79,7 @@ func (q *Queue) addChunk(ctx context.Context, prepared []job.New) (added []Added
 		return err
 	})
 	if err == nil {
-		q.remember(types.seen)
+		q.known.add(types.seen)
 	}
 	return added, err
 }
@@ -118,12 +118,10 @@ func (q *Queue) EnqueueTx(ctx context.Context, tx *sql.Tx, jobs ...job.New) ([]A
 	if tx == nil {
 		return nil, fmt.Errorf("enqueue in %s: the transaction is nil", q.Name)
 	}
-	joined, err := q.db.Join(ctx, tx)
-	if err != nil {
-		return nil, err
-	}
+	joined := q.db.Join(tx)
 	var added []Added
 	types := q.typesIn(joined)
+	types.app = tx
 	for len(prepared) > 0 {
 		n := chunk(prepared)
 		batch, err := q.add(ctx, joined, types, prepared[:n], false, "")
@@ -192,7 +190,7 @@ func (q *Queue) add(ctx context.Context, tx *engine.Tx, types typesIn, prepared 
 	if err := q.checkWeights(ctx, tx, jobs); err != nil {
 		return nil, err
 	}
-	if tx.Now.IsZero() && slices.ContainsFunc(jobs, job.New.IsTimed) {
+	if tx.Now.IsZero() && (slices.ContainsFunc(jobs, job.New.IsTimed) || q.db.DearNow && len(jobs) > 1) {
 		if err := q.db.SetClock(ctx, tx); err != nil {
 			return nil, err
 		}

@@ -30,14 +30,11 @@ func (q *Queue) checkWeights(ctx context.Context, from engine.Reader, jobs []job
 	}
 	refused := q.RefuseWeightless
 	if !refused {
-		there, flaws, err := readQueues(ctx, q.db, from, "queue = ?", q.Name)
+		o, err := q.registration(ctx, from)
 		if err != nil {
-			return fmt.Errorf("read the registration of %s: %w", q.Name, err)
+			return err
 		}
-		if len(there) == 1 && flaws[0] == nil {
-			o, err := there[0].options()
-			refused = err == nil && o.RefuseWeightless
-		}
+		refused = o.RefuseWeightless
 	}
 	if refused {
 		return fmt.Errorf("%s %q: %w", jobs[first].Type, jobs[first].Key, job.ErrWeightless)

@@ -46,7 +46,7 @@ func (q *Queue) insert(ctx context.Context, tx *engine.Tx, jobs []job.New, which
 		}
 	}
 	insert := engine.Insert{Table: q.table, Columns: names, Row: row, Args: args, N: len(which), Whole: whole}
-	if !q.db.IDsByKey {
+	if !q.db.IDsByKey || len(which) == 1 { // of one row there is nothing to count, nor a row before it to undo
 		return tx.InsertIDs(ctx, q.db.Dialect, insert)
 	}
 	// as one statement, for the keys that are there when it is refused must be others'

@@ -38,7 +38,7 @@ func (q *Queue) wouldAdd(ctx context.Context, jobs []job.New, before int, twin m
 	for i, j := range jobs {
 		t, known := q.configured[j.Type]
 		if !known {
-			if t, known = q.remembered(j.Type); !known {
+			if t, known = q.known.get(j.Type); !known {
 				t = q.defaultType(j.Type)
 			}
 		}

@@ -30,12 +30,26 @@ func (o Options) check() error {
 	case !isKept(o.KeepFinished), !isKept(o.KeepFailed):
 		return fmt.Errorf("the KeepFinished %s, or KeepFailed %s, is neither DiscardAtOnce nor a number of whole seconds to %d",
 			o.KeepFinished, o.KeepFailed, job.MaxSeconds)
-	case o.DefaultPriority != nil:
-		if err := (job.New{Type: "any", Priority: o.DefaultPriority}).Check(); err != nil {
-			return fmt.Errorf("the DefaultPriority: %w", err)
-		}
+	}
+	if err := o.checkDefaults(); err != nil {
+		return err
 	}
 	return o.checkGroups()
+}
+
+func (o Options) checkDefaults() error {
+	if err := (job.New{Type: "any", Priority: o.DefaultPriority}).Check(); err != nil {
+		return fmt.Errorf("the DefaultPriority: %w", err)
+	}
+	if err := (job.New{Type: "any", Timeout: o.DefaultTimeout}).Check(); err != nil {
+		return fmt.Errorf("the DefaultTimeout: %w", err)
+	}
+	if o.DefaultRetry != nil {
+		if err := o.DefaultRetry.Check(); err != nil {
+			return fmt.Errorf("the DefaultRetry: %w", err)
+		}
+	}
+	return nil
 }
 
 func (o Options) checkTypes() error {

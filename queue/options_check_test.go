@@ -38,6 +38,8 @@ func TestOptionsThatCannotBe(t *testing.T) {
 		`Order "fifo" is neither`:      func(o *queue.Options) { o.Order = "fifo" },
 		`PriorityOrder "up" is`:        func(o *queue.Options) { o.PriorityOrder = "up" },
 		"DefaultPriority":              func(o *queue.Options) { o.DefaultPriority = new(1 << 40) },
+		"DefaultTimeout":               func(o *queue.Options) { o.DefaultTimeout = -time.Second },
+		"DefaultRetry":                 func(o *queue.Options) { o.DefaultRetry = new(job.RetryPolicy{}) },
 		"KeepFinished -24h0m0s":        func(o *queue.Options) { o.KeepFinished = -24 * time.Hour },
 		"KeepFailed 500ms":             func(o *queue.Options) { o.KeepFailed = time.Second / 2 },
 		`By "customer" is neither`:     func(o *queue.Options) { o.ThrottleGroups = &job.ThrottleGroups{By: "customer"} },

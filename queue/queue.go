@@ -11,7 +11,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/hipq/hipq/internal/roster"
@@ -45,8 +44,11 @@ type Options struct {
 	// Order and PriorityOrder say which due job is started first.
 	Order         job.Order
 	PriorityOrder job.PriorityOrder
-	// DefaultPriority is that of jobs of a type that isn't among Types; nil is 100.
+	// DefaultPriority, DefaultTimeout (in whole seconds) and DefaultRetry are those of the jobs of types that nobody has among Types;
+	// nil and 0 are what the database knows of the queue, else 100, a day, and job.DefaultRetry.
 	DefaultPriority *int
+	DefaultTimeout  time.Duration
+	DefaultRetry    *job.RetryPolicy
 	// StrictTypes says that hipq enqueue and the stored procedures take jobs of the types in the config alone. The library and
 	// plain SQL don't ask.
 	StrictTypes bool
@@ -75,10 +77,8 @@ type Queue struct {
 	table   string
 	// configured are the types of the config, by name.
 	configured map[string]job.Type
-
-	mu sync.Mutex
-	// registered remembers the types that the database has, so that enqueueing asks once.
-	registered map[string]job.Type
+	// known are those besides, by the database.
+	known *knownTypes
 }
 
 // Open is New for a program that hasn't looked at the tables yet: it is refused if they are not there, or were made by an older
@@ -122,7 +122,7 @@ func New(db *schema.DB, o Options) (*Queue, error) {
 	}
 	q := &Queue{
 		Options: o, db: db, workers: roster.New(db), table: table,
-		configured: map[string]job.Type{}, registered: map[string]job.Type{},
+		configured: map[string]job.Type{}, known: newKnownTypes(),
 	}
 	for _, t := range o.Types {
 		q.configured[t.Name] = t

@@ -36,6 +36,8 @@ type settings struct {
 	Order            job.Order           `json:"order,omitempty"`
 	PriorityOrder    job.PriorityOrder   `json:"priority_order,omitempty"`
 	DefaultPriority  *int                `json:"default_priority,omitempty"`
+	DefaultTimeout   int64               `json:"default_timeout,omitempty"`
+	DefaultRetry     *retrySettings      `json:"default_retry,omitempty"`
 	StrictTypes      bool                `json:"strict_types,omitempty"`
 	// Zone is for the stored procedures: see zoneChanges.
 	Zone [][2]int64 `json:"zone,omitempty"`
@@ -44,11 +46,14 @@ type settings struct {
 func (o Options) record() (queueRecord, error) {
 	s := settings{
 		ThrottleGroups: o.ThrottleGroups, RefuseWeightless: o.RefuseWeightless, Concurrency: o.Concurrency, Order: o.Order,
-		PriorityOrder: o.PriorityOrder, DefaultPriority: o.DefaultPriority, StrictTypes: o.StrictTypes,
-		Zone: zoneChanges(o.Location, time.Now().UTC().Year()),
+		PriorityOrder: o.PriorityOrder, DefaultPriority: o.DefaultPriority, DefaultTimeout: int64(o.DefaultTimeout / time.Second),
+		StrictTypes: o.StrictTypes, Zone: zoneChanges(o.Location, time.Now().UTC().Year()),
 	}
 	if o.Rate.Starts > 0 {
 		s.Rate = &o.Rate
+	}
+	if o.DefaultRetry != nil {
+		s.DefaultRetry = new(retrySettingsOf(*o.DefaultRetry))
 	}
 	text, err := json.Marshal(s) // a map's keys are sorted in it: the same settings are the same text
 	if err != nil {
@@ -78,6 +83,8 @@ func (r queueRecord) options() (Options, error) {
 		{"order", s.Order == "" || s.Order == job.ByPriority || s.Order == job.BySchedule},
 		{"priority_order", s.PriorityOrder == "" || s.PriorityOrder == job.LowestFirst || s.PriorityOrder == job.HighestFirst},
 		{"default_priority", job.New{Type: "any", Priority: s.DefaultPriority}.Check() == nil},
+		{"default_timeout", s.DefaultTimeout >= 0 && s.DefaultTimeout <= job.MaxSeconds},
+		{"default_retry", s.DefaultRetry == nil || s.DefaultRetry.policy().Check() == nil},
 		{"rate", s.Rate == nil || s.Rate.Starts > 0 && s.Rate.Per > 0 && s.Rate.Per <= job.MaxSeconds*time.Second},
 	} {
 		if !c.ok {
@@ -87,10 +94,14 @@ func (r queueRecord) options() (Options, error) {
 	o := Options{
 		Name: r.Queue, ThrottleLimit: r.ThrottleLimit, ThrottleGroups: s.ThrottleGroups, RefuseWeightless: s.RefuseWeightless,
 		Concurrency: s.Concurrency, Order: s.Order, PriorityOrder: s.PriorityOrder, DefaultPriority: s.DefaultPriority,
-		KeepFinished: kept(r.KeepFinished), KeepFailed: kept(r.KeepFailed), StrictTypes: s.StrictTypes,
+		DefaultTimeout: time.Duration(s.DefaultTimeout) * time.Second,
+		KeepFinished:   kept(r.KeepFinished), KeepFailed: kept(r.KeepFailed), StrictTypes: s.StrictTypes,
 	}
 	if s.Rate != nil {
 		o.Rate = *s.Rate
+	}
+	if s.DefaultRetry != nil {
+		o.DefaultRetry = new(s.DefaultRetry.policy())
 	}
 	return o, nil
 }
@@ -150,11 +161,12 @@ func (q *Queue) Register(ctx context.Context) error {
 				return err
 			}
 		}
-		return nil
+		return q.saveDefaults(ctx, tx)
 	})
 	if err != nil {
 		return fmt.Errorf("register queue %s: %w", q.Name, err)
 	}
+	q.known.forget() // their defaults may have changed
 	return nil
 }
 

@@ -9,27 +9,41 @@ import (
 
 // What only the stored procedures read of a registration: they know no config, and a server may know no time zones.
 
-// typeSettings are what they need of a job type to settle its jobs.
-type typeSettings struct {
+// retrySettings are a retry policy, as they read it.
+type retrySettings struct {
 	Attempts int   `json:"attempts"`
 	DelayUS  int64 `json:"delay_us"`
 	// MaxDelayUS makes the delay grow exponentially; nil is a fixed one.
-	MaxDelayUS   *int64  `json:"max_delay_us,omitempty"`
-	Jitter       float64 `json:"jitter"`
-	Async        bool    `json:"async,omitempty"`
-	RetryHandler bool    `json:"retry_handler,omitempty"`
+	MaxDelayUS *int64  `json:"max_delay_us,omitempty"`
+	Jitter     float64 `json:"jitter"`
+}
+
+func retrySettingsOf(p job.RetryPolicy) retrySettings {
+	s := retrySettings{Attempts: p.Attempts, DelayUS: p.Delay.Microseconds(), Jitter: p.Jitter}
+	if p.Backoff == job.Exponential {
+		s.MaxDelayUS = new(p.MaxDelay.Microseconds())
+	}
+	return s
+}
+
+func (s retrySettings) policy() job.RetryPolicy {
+	p := job.RetryPolicy{Attempts: s.Attempts, Delay: time.Duration(s.DelayUS) * time.Microsecond, Backoff: job.Fixed, Jitter: s.Jitter}
+	if s.MaxDelayUS != nil {
+		p.Backoff, p.MaxDelay = job.Exponential, time.Duration(*s.MaxDelayUS)*time.Microsecond
+	}
+	return p
+}
+
+// typeSettings are what they need of a job type to settle its jobs.
+type typeSettings struct {
+	retrySettings
+	Async        bool `json:"async,omitempty"`
+	RetryHandler bool `json:"retry_handler,omitempty"`
 }
 
 // encodeTypeSettings is the text of the table.
 func encodeTypeSettings(t job.Type) string {
-	s := typeSettings{
-		Attempts: t.Retry.Attempts, DelayUS: t.Retry.Delay.Microseconds(), Jitter: t.Retry.Jitter,
-		Async: t.Async, RetryHandler: t.RetryHandler,
-	}
-	if t.Retry.Backoff == job.Exponential {
-		s.MaxDelayUS = new(t.Retry.MaxDelay.Microseconds())
-	}
-	text, err := json.Marshal(s)
+	text, err := json.Marshal(typeSettings{retrySettingsOf(t.Retry), t.Async, t.RetryHandler})
 	if err != nil { // a jitter that is no number, which no config has
 		return job.None
 	}

@@ -18,6 +18,7 @@ func TestRegisteredHasWhatTheConfigSays(t *testing.T) {
 	suiteWith(t, func(o *queue.Options) {
 		weighty(o)
 		o.Rate, o.Order, o.DefaultPriority, o.KeepFailed = job.Rate{Starts: 5, Per: time.Minute}, job.ByPriority, new(-7), queue.DiscardAtOnce
+		o.DefaultTimeout, o.DefaultRetry = time.Hour, new(job.DefaultRetry)
 		o.ThrottleGroups = &job.ThrottleGroups{By: "job_type", Limits: map[string]int{"*": 3}}
 	}, func(s store) {
 		all := must[[]queue.Options](t)(queue.Registered(t.Context(), s.db))
@@ -25,7 +26,7 @@ func TestRegisteredHasWhatTheConfigSays(t *testing.T) {
 			t.Fatalf("registered are %+v", all)
 		}
 		got := all[0]
-		if !got.RefuseWeightless || got.ThrottleLimit != 2 || got.Rate != s.Rate || *got.DefaultPriority != -7 ||
+		if !got.RefuseWeightless || got.ThrottleLimit != 2 || got.Rate != s.Rate || *got.DefaultPriority != -7 || got.DefaultTimeout != time.Hour || *got.DefaultRetry != job.DefaultRetry ||
 			got.KeepFailed != queue.DiscardAtOnce || got.ThrottleGroups.Limits["*"] != 3 {
 			t.Errorf("registered as %+v", got)
 		}
@@ -40,7 +41,8 @@ func hostileQueues(sqlite bool) map[string][]string {
 		"keep_failed":    {"-1", "9223372036854775807"},
 		"settings": {
 			"''", "'{'", "'[]'", `'{"rate":"often"}'`, `'{"rate":{"starts":-1,"per":1}}'`, `'{"order":"backwards"}'`,
-			`'{"priority_order":"odd"}'`, `'{"concurrency":-1}'`, `'{"default_priority":9999999999}'`, `'{"throttle_groups":7}'`,
+			`'{"priority_order":"odd"}'`, `'{"concurrency":-1}'`, `'{"default_priority":9999999999}'`, `'{"default_timeout":-1}'`, `'{"default_retry":{}}'`,
+			`'{"throttle_groups":7}'`,
 			"'" + strings.Repeat("[", 20000) + "'", "'" + strings.Repeat("x", 65000) + "'",
 		},
 	}

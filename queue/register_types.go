@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"maps"
 	"slices"
@@ -96,7 +97,7 @@ func (q *Queue) loadTypes(ctx context.Context) (map[string]typeRecord, error) {
 	for _, r := range list {
 		records[r.says.Name], types[r.says.Name] = r.record, r.says
 	}
-	q.remember(types)
+	q.known.add(types)
 	return records, nil
 }
 
@@ -115,11 +116,15 @@ func (q *Queue) saveType(ctx context.Context, tx *engine.Tx, t job.Type) error {
 type typesIn struct {
 	q  *Queue
 	tx *engine.Tx
+	// app is the transaction if it is an application's; nil is one of hipq's own.
+	app *sql.Tx
 	// seen are those that it has read or registered: to be remembered when it has committed, for it may yet be rolled back.
 	seen map[string]job.Type
 }
 
-func (q *Queue) typesIn(tx *engine.Tx) typesIn { return typesIn{q, tx, map[string]job.Type{}} }
+func (q *Queue) typesIn(tx *engine.Tx) typesIn {
+	return typesIn{q: q, tx: tx, seen: map[string]job.Type{}}
+}
 
 // get gives the defaults of a type: the config's, else those in the database, where a type that nobody knew yet is
 // registered by this, in the caller's transaction: another one might wait for it for ever.
@@ -127,18 +132,26 @@ func (in typesIn) get(ctx context.Context, name string) (t job.Type, err error) 
 	if t, ok := in.q.configured[name]; ok {
 		return t, nil
 	}
-	if t, ok := in.q.remembered(name); ok {
+	if t, ok := in.q.known.get(name); ok {
 		return t, nil
 	}
 	t, ok := in.seen[name]
-	if !ok {
-		t, ok, err = in.read(ctx, name, "")
+	if ok {
+		return t, nil
 	}
-	if !ok && err == nil {
-		t, err = in.add(ctx, name)
-	}
-	if err != nil {
+	if t, ok, err = in.read(ctx, name, ""); err != nil {
 		return job.Type{}, err
+	}
+	switch {
+	case !ok:
+		if t, err = in.add(ctx, name); err != nil {
+			return job.Type{}, err
+		}
+		if in.app != nil {
+			in.q.known.registered(name, in.app)
+		}
+	case in.app != nil:
+		in.q.known.addRead(t, in.app)
 	}
 	in.seen[name] = t
 	return t, nil
@@ -152,21 +165,16 @@ func (in typesIn) read(ctx context.Context, name, lock string) (t job.Type, foun
 	return list[0].says, true, nil
 }
 
-// defaultType is a type of which nothing is said.
-func (q *Queue) defaultType(name string) job.Type {
-	t := job.DefaultType(name)
-	if q.DefaultPriority != nil {
-		t.Priority = *q.DefaultPriority
-	}
-	return t
-}
-
 // add registers a type. One that is there all the same stays as it is: an application's transaction may have begun before it
 // was registered, and see the database as it was then.
 func (in typesIn) add(ctx context.Context, name string) (job.Type, error) {
-	t := in.q.defaultType(name)
+	o, err := in.q.withRegistered(ctx, in.tx)
+	if err != nil {
+		return job.Type{}, err
+	}
+	t := o.defaultType(name)
 	r := recordOf(t)
-	_, err := in.tx.ExecContext(ctx, "INSERT INTO "+in.q.db.JobTypes()+" (queue, job_type, timeout, priority, throttle_factor, time_windows)"+
+	_, err = in.tx.ExecContext(ctx, "INSERT INTO "+in.q.db.JobTypes()+" (queue, job_type, timeout, priority, throttle_factor, time_windows)"+
 		" VALUES (?, ?, ?, ?, ?, ?)", in.q.Name, r.Type, r.Timeout, r.Priority, r.ThrottleFactor, r.Windows)
 	if engine.IsDuplicate(err) {
 		if there, ok, err := in.read(ctx, name, in.q.db.ForShare); ok || err != nil {
@@ -177,20 +185,6 @@ func (in typesIn) add(ctx context.Context, name string) (job.Type, error) {
 		return t, fmt.Errorf("register job type %s of %s: %w", name, in.q.Name, err)
 	}
 	return t, nil
-}
-
-func (q *Queue) remembered(name string) (job.Type, bool) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	t, ok := q.registered[name]
-	return t, ok
-}
-
-// remember takes note of types that the database has for good.
-func (q *Queue) remember(types map[string]job.Type) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	maps.Copy(q.registered, types)
 }
 
 // TypeNames gives the names of all job types that the queue has had, or has in the config.

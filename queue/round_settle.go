@@ -180,7 +180,7 @@ func (q *Queue) policy(jobType string) job.RetryPolicy {
 	if t, ok := q.configured[jobType]; ok {
 		return t.Retry
 	}
-	return job.DefaultRetry
+	return q.defaultType(jobType).Retry
 }
 
 // async says whether an answer from outside ends the jobs of a type.

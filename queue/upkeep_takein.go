@@ -65,7 +65,7 @@ func (q *Queue) takeInSome(ctx context.Context, w roster.Worker, met *[]any, ref
 		return q.logAs(ctx, tx, w, append(entries, refused...))
 	})
 	if err == nil {
-		q.remember(types.seen)
+		q.known.add(types.seen)
 	}
 	return n, err
 }

@@ -103,7 +103,7 @@ func (db *DB) procedure(u unit, file string) (p procedure, err error) {
 	return p, nil
 }
 
-// DefaultPolicy is the retry policy of a job type that no config names, as the registration of a type has it.
+// DefaultPolicy is the retry policy where the config says nothing, as the registration of a type has it.
 const DefaultPolicy = `{"attempts":3,"delay_us":60000000,"max_delay_us":3600000000,"jitter":0.1}`
 
 // ProceduresDDL is everything that MakeProcedures would run in a database without procedures, for the server's own client: empty
@@ -212,7 +212,7 @@ func (db *DB) MakeProcedures(ctx context.Context, queues []Queue) (made []string
 	replaces := strings.Contains(version, "MariaDB")
 	var again []string
 	for _, p := range outdated {
-		_, old := there[p.name]
+		old, _ := there[p.name]
 		lost, err := m.makeProcedure(ctx, p, old, replaces)
 		if err != nil {
 			return made, errors.Join(err, rightsLost(again))
@@ -233,12 +233,12 @@ func rightsLost(again []string) error {
 // makeProcedure makes a procedure, in the place of an older one of hipq's if there is one. Who might call that may call this:
 // of itself only a server that replaces procedures sees to that, which MySQL doesn't. It gives the statements that it could not
 // run to that end.
-func (m migration) makeProcedure(ctx context.Context, p procedure, old, replaces bool) (again []string, err error) {
+func (m migration) makeProcedure(ctx context.Context, p procedure, old stored, replaces bool) (again []string, err error) {
 	var grants []string
 	switch {
-	case old && replaces:
+	case old.Name != "" && replaces:
 		err = m.write(ctx, strings.Replace(p.create, "CREATE PROCEDURE", "CREATE OR REPLACE PROCEDURE", 1))
-	case old:
+	case old.Name != "":
 		if grants, err = m.procedureGrants(ctx, p.name); err != nil && p.definer {
 			again = []string{"GRANT EXECUTE ON PROCEDURE " + p.name + " TO whoever called it"}
 		}
@@ -250,6 +250,9 @@ func (m migration) makeProcedure(ctx context.Context, p procedure, old, replaces
 	}
 	my, ok := errors.AsType[*mysql.MySQLError](err)
 	switch {
+	case ok && my.Number == erSuperDenied && old.Name != "":
+		return nil, fmt.Errorf("%w: %s stays as it is, for this user may not replace what %s has made; run init as that user, or as one with SYSTEM_USER: %w",
+			ErrNoProcedures, p.name, old.Definer, err)
 	case ok && slices.Contains([]uint16{erDatabaseDenied, erRoutineDenied, erSuperDenied}, my.Number):
 		return nil, fmt.Errorf("%w: this user may not make them (it lacks CREATE ROUTINE or ALTER ROUTINE); run init as one who may: %w", ErrNoProcedures, err)
 	case err != nil:

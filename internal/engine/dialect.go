@@ -41,8 +41,10 @@ type Dialect struct {
 	timeText, timeColumn string
 	// together says that the server takes several statements at once, in one round trip.
 	together bool
-	// Now is the database's clock, in UTC, as an expression.
-	Now string
+	// Now is the database's clock, in UTC, as an expression. DearNow says that many of it in one statement cost more than to read
+	// the clock before.
+	Now     string
+	DearNow bool
 	// Writers is how many transactions that write are worth having at the same time, such as a worker's rounds: more than one
 	// where they overlap.
 	Writers int
@@ -151,6 +153,7 @@ var SQLite = Dialect{
 		" OR substr(?, 20, 1) = '.' AND length(CAST(? AS BLOB)) BETWEEN 21 AND 29 AND substr(?, 21) NOT GLOB '*[^0-9]*'))",
 	AnyBytes: true,
 	Now:      "(strftime('%Y-%m-%d %H:%M:%f', 'now') || '000')",
+	DearNow:  true,
 	SQLDir:   "sql/sqlite",
 	driver:   "sqlite",
 }

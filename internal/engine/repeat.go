@@ -16,15 +16,9 @@ func (db *DB) Tx(ctx context.Context, f func(*Tx) error) error {
 	return db.repeat(ctx, Retryable, func(tx *Tx) []Query { return []Query{db.clock(tx)} }, f)
 }
 
-// TxUnclocked is Tx for a transaction that may do without the time, where to read it costs a round trip: Now is zero there
-// until SetClock. Stamp is for that.
+// TxUnclocked is Tx for a transaction that may do without the time: Now is zero there until SetClock. Stamp is for that.
 func (db *DB) TxUnclocked(ctx context.Context, f func(*Tx) error) error {
-	return db.repeat(ctx, Retryable, func(tx *Tx) []Query {
-		if db.together {
-			return nil
-		}
-		return []Query{db.clock(tx)}
-	}, f)
+	return db.repeat(ctx, Retryable, nil, f)
 }
 
 // patience is how long a transaction is repeated. Whoever waits for it has an answer within half a minute, for the last try
@@ -124,8 +118,8 @@ func (db *DB) once(ctx context.Context, mayBeDone bool, skipLocked string, first
 	if err = tx.Write(ctx, db.begin); err != nil {
 		return fmt.Errorf("begin: %w", err)
 	}
-	if queries := first(tx); len(queries) > 0 {
-		if err = tx.Read(ctx, queries...); err != nil {
+	if first != nil {
+		if err = tx.Read(ctx, first(tx)...); err != nil {
 			return err
 		}
 	}

@@ -50,14 +50,10 @@ type executor interface {
 // max_allowed_packet that a server is likely to have.
 const writtenMax = 4 << 20
 
-// Join makes the application's own transaction one that hipq can work in. Committing, and repeating, stay with the
-// application.
-func (db *DB) Join(ctx context.Context, tx *sql.Tx) (*Tx, error) {
-	joined := &Tx{SkipLocked: db.skipLocked, on: &sqlx.Tx{Tx: tx, Mapper: db.mapped.Mapper}, now: db.Now}
-	if err := db.SetClock(ctx, joined); err != nil {
-		return nil, err
-	}
-	return joined, nil
+// Join makes the application's own transaction one that hipq can work in, without the time until SetClock. Committing, and
+// repeating, stay with the application.
+func (db *DB) Join(tx *sql.Tx) *Tx {
+	return &Tx{SkipLocked: db.skipLocked, on: &sqlx.Tx{Tx: tx, Mapper: db.mapped.Mapper}, now: db.Now}
 }
 
 // SetClock makes the time of a transaction that of now, by the database's clock: for one that had to wait for others before

@@ -112,6 +112,22 @@ func TestRefusesOtherLayouts(t *testing.T) {
 	})
 }
 
+// One queue whose table is none of this hipq's is enough for a service to be refused, at once: Run would leave it out, and tell only
+// when it ends.
+func TestStayRefusesOneOfItsQueues(t *testing.T) {
+	suite(t, func(s shop) {
+		s.add(s.emails, "send", 1)
+		s.exec("UPDATE hipq_tables SET version = version - 1 WHERE table_name = 'shop_reports'")
+		p := s.worker(all(nothing))
+		p.ID, p.RunFor = "", time.Hour
+		done, err := worker.Stay(s.t.Context(), p)
+		kind, hint := schema.Diagnose(err)
+		if !errors.Is(err, schema.ErrNotMigrated) || kind != schema.Misconfigured || hint != "run hipq init" || done != (worker.Summary{}) {
+			s.t.Errorf("%+v, %v (%s)", done, err, hint)
+		}
+	})
+}
+
 // unchecked is the queue of emails for one that knows nothing of the database yet.
 func (s shop) unchecked() *queue.Queue {
 	s.t.Helper()

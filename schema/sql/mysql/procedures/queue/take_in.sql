@@ -28,7 +28,7 @@ BEGIN
       LEAVE walk;
     END IF;
     SET v_own_factor = v_factor;
-    CALL {jobs}$type(p_type, NULL, v_timeout, v_priority, v_factor, v_windows);
+    CALL {jobs}$type(p_type, JSON_REMOVE(NULLIF(p_settings, 'NONE'), '$.strict_types'), v_timeout, v_priority, v_factor, v_windows);
     CALL {job}$opening(v_windows, JSON_EXTRACT(NULLIF(p_settings, 'NONE'), '$.zone'), v_at, v_opening);
     IF v_opening IS NOT NULL
       AND (v_own_factor IS NULL OR v_own_factor > 0 OR JSON_EXTRACT(NULLIF(p_settings, 'NONE'), '$.refuse_weightless') IS NULL) THEN

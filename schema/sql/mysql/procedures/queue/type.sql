@@ -14,7 +14,8 @@ BEGIN
   IF NOT v_found AND v_strict THEN
     CALL {job}$refuse(31004, CONCAT('unknown job type ', CONVERT(p_type USING utf8mb4), ' (strict_types)'));
   ELSEIF NOT v_found THEN
-    SET v_timeout = 86400, v_factor = 1, v_windows = 'NONE',
+    SET v_factor = 1, v_windows = 'NONE',
+      v_timeout = COALESCE(JSON_EXTRACT(NULLIF(p_settings, 'NONE'), '$.default_timeout'), 86400),
       v_priority = COALESCE(JSON_EXTRACT(NULLIF(p_settings, 'NONE'), '$.default_priority'), 100);
     INSERT INTO {job_types} (queue, job_type, timeout, priority, throttle_factor, time_windows)
     VALUES ('{queue}', p_type, v_timeout, v_priority, v_factor, v_windows)
