@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/internal/roster"
+	"github.com/hipq/hipq/internal/rounds"
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/schema"
 )
@@ -75,6 +76,7 @@ type Queue struct {
 	table   string
 	// configured are the types of the config, by name.
 	configured map[string]job.Type
+	disowned   rounds.Disowned
 
 	mu sync.Mutex
 	// registered remembers the types that the database has, so that enqueueing asks once.

@@ -30,6 +30,7 @@ func (e *Exec) run(ctx context.Context, j *job.Job, input []byte) (out printed, 
 	if ctx.Err() != nil {
 		return out, status, context.Cause(ctx)
 	}
+	disown.Instead(ctx, func() {}) // it is ended here, if that can be
 	buffer := e.takeOutput()
 	defer e.giveBack(buffer)
 	p, err := e.start(func(path string) (*program.Program, error) {

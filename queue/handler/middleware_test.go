@@ -125,7 +125,7 @@ func TestFor(t *testing.T) {
 func TestResult(t *testing.T) {
 	for result, want := range map[string]job.Outcome{
 		"done":      {Verdict: job.Finished, Result: "done"},
-		"a\xff":     {Verdict: job.TryAgain, Error: "the handler's result is not valid UTF-8"},
+		"a\xff\x00": {Verdict: job.Finished, Result: "a\uFFFD\uFFFD"},
 		job.None:    {Verdict: job.Finished, Result: job.None},
 		longResult:  {Verdict: job.TryAgain, Error: "the handler's result has 1048577 bytes, allowed are 1048576"},
 		`{"a": "b"`: {Verdict: job.Finished, Result: `{"a": "b"`},

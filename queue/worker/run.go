@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -37,19 +38,33 @@ func (w *worker) begin(s *source, j *job.Job) {
 	}()
 }
 
-// run runs one attempt. It returns when the handler does; an attempt that the handler disowns has ended before.
+// run runs one attempt. It returns when the handler does; an attempt that is disowned has ended before. While the handler of such a
+// one has not returned, its job is not run again.
 func (w *worker) run(ctx context.Context, s *source, j *job.Job) {
 	ctx, cancel := context.WithTimeoutCause(ctx, j.Timeout, errors.New(rules.TimeoutError(j.Timeout)))
 	defer cancel()
-	defer w.watch(ctx, s, j)()
 	began := time.Now()
 	var once sync.Once
 	end := func(o job.Outcome) {
 		o.Ran = time.Since(began)
 		once.Do(func() { w.end(ctx, s, rounds.Settled{Job: j, Outcome: o}) })
 	}
+	here := s.Rounds().Disowned()
+	if attempt := here.Attempt(j.ID); attempt > 0 {
+		end(job.Outcome{Verdict: job.TryAgain, Error: fmt.Sprintf("not begun: the handler of attempt %d goes on in this process", attempt)})
+		return
+	}
+	defer here.Returned(j)
+	ctx = disown.With(ctx, func(o job.Outcome) {
+		o.Ran = time.Since(began)
+		once.Do(func() {
+			here.Add(j)
+			w.end(ctx, s, rounds.Settled{Job: j, Outcome: o})
+		})
+	})
+	defer w.watch(ctx, s, j)()
 	defer end(job.Outcome{Verdict: job.TryAgain, Error: goneAway}) // unless it has come back
-	end(s.Handlers[j.Type].Handle(lockContext{disown.With(ctx, end), w.checkLock}, j))
+	end(s.Handlers[j.Type].Handle(lockContext{ctx, w.checkLock}, j))
 }
 
 // end notes the end of an attempt.
