@@ -88,6 +88,9 @@ func TestFor(t *testing.T) {
 		}
 		return map[string]int{"sum": n}, nil
 	})
+	book := handler.ForResult(add, func(context.Context, *job.Job, []int) (map[string]int, error) {
+		return map[string]int{"ticket": 5}, handler.ErrSent
+	})
 	check := handler.For(add, func(_ context.Context, _ *job.Job, numbers []int) error {
 		if len(numbers) == 0 {
 			return errors.New("nothing yet")
@@ -102,6 +105,7 @@ func TestFor(t *testing.T) {
 		{sum, "[1, 2]", job.Outcome{Verdict: job.Finished, Result: `{"sum":3}`}},
 		{sum, "[]", job.Outcome{Verdict: job.TryAgain, Error: "nothing yet", RetryAfter: time.Minute}},
 		{sum, `["1"]`, job.Outcome{Verdict: job.Failed, Error: "not a valid job: job_data: json: cannot unmarshal string into Go value of type int"}},
+		{book, "[1]", job.Outcome{Verdict: job.Sent, Result: `{"ticket":5}`}},
 		{check, "[1]", job.Outcome{Verdict: job.Finished}},
 		{check, job.None, job.Outcome{Verdict: job.TryAgain, Error: "nothing yet"}},
 		{check, `{}`, job.Outcome{Verdict: job.Failed, Error: "not a valid job: job_data: json: cannot unmarshal object into Go value of type []int"}},
