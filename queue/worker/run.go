@@ -43,28 +43,26 @@ func (w *worker) begin(s *source, j *job.Job) {
 func (w *worker) run(ctx context.Context, s *source, j *job.Job) {
 	ctx, cancel := context.WithTimeoutCause(ctx, j.Timeout, errors.New(rules.TimeoutError(j.Timeout)))
 	defer cancel()
-	began := time.Now()
+	began, here := time.Now(), s.Rounds().Disowned()
 	var once sync.Once
-	end := func(o job.Outcome) {
+	end := func(o job.Outcome, disowned bool) {
 		o.Ran = time.Since(began)
-		once.Do(func() { w.end(ctx, s, rounds.Settled{Job: j, Outcome: o}) })
+		once.Do(func() {
+			if disowned {
+				here.Add(j)
+			}
+			w.end(ctx, s, rounds.Settled{Job: j, Outcome: o})
+		})
 	}
-	here := s.Rounds().Disowned()
 	if attempt := here.Attempt(j.ID); attempt > 0 {
-		end(job.Outcome{Verdict: job.TryAgain, Error: fmt.Sprintf("not begun: the handler of attempt %d goes on in this process", attempt)})
+		end(job.Outcome{Verdict: job.TryAgain, Error: fmt.Sprintf("not begun: the handler of attempt %d goes on in this process", attempt)}, false)
 		return
 	}
 	defer here.Returned(j)
-	ctx = disown.With(ctx, func(o job.Outcome) {
-		o.Ran = time.Since(began)
-		once.Do(func() {
-			here.Add(j)
-			w.end(ctx, s, rounds.Settled{Job: j, Outcome: o})
-		})
-	})
-	defer w.watch(ctx, s, j)()
-	defer end(job.Outcome{Verdict: job.TryAgain, Error: goneAway}) // unless it has come back
-	end(s.Handlers[j.Type].Handle(lockContext{ctx, w.checkLock}, j))
+	handle := disown.With(ctx, func(o job.Outcome) { end(o, true) })
+	defer w.watch(handle, s, j)()
+	defer end(job.Outcome{Verdict: job.TryAgain, Error: goneAway}, false) // unless it has come back
+	end(s.Handlers[j.Type].Handle(lockContext{handle, w.checkLock}, j), false)
 }
 
 // end notes the end of an attempt.
