@@ -82,21 +82,26 @@ var cases = []struct {
 
 	// each in its own spelling, where it has one besides the reply
 	{
-		"plain error", words{Plain: true, Verdict: job.TryAgain, Error: []byte("busy")}, want{verdict: job.TryAgain, error: "busy"},
+		"plain error",
+		words{Plain: true, Verdict: job.TryAgain, Error: []byte("busy")},
+		want{verdict: job.TryAgain, error: "busy"},
 		map[string]want{
 			"exec": {verdict: job.TryAgain, error: "exit status 75: busy", output: "busy\n"},
 			"http": {verdict: job.TryAgain, error: "503 Service Unavailable: busy"},
 		},
 	},
 	{
-		"plain for good", words{Plain: true, Verdict: job.Failed, Error: []byte("no such customer")}, want{verdict: job.Failed, error: "no such customer"},
+		"plain for good",
+		words{Plain: true, Verdict: job.Failed, Error: []byte("no such customer")},
+		want{verdict: job.Failed, error: "no such customer"},
 		map[string]want{
 			"exec": {verdict: job.Failed, error: "exit status 65: no such customer", output: "no such customer\n"},
 			"http": {verdict: job.Failed, error: "422 Unprocessable Entity: no such customer"},
 		},
 	},
 	{
-		"plain retry after", words{Plain: true, Verdict: job.TryAgain, Error: []byte("busy"), After: 300},
+		"plain retry after",
+		words{Plain: true, Verdict: job.TryAgain, Error: []byte("busy"), After: 300},
 		want{verdict: job.TryAgain, error: "busy", after: 5 * time.Minute},
 		map[string]want{
 			"exec": {verdict: job.TryAgain, error: "exit status 75: busy", output: "busy\n"}, // an exit status knows no time
@@ -104,30 +109,41 @@ var cases = []struct {
 		},
 	},
 	{
-		"plain sent", words{Plain: true, Verdict: job.Sent, Result: []byte("ticket 5")}, want{verdict: job.Sent, result: "ticket 5"},
+		"plain sent",
+		words{Plain: true, Verdict: job.Sent, Result: []byte("ticket 5")},
+		want{verdict: job.Sent, result: "ticket 5"},
 		map[string]want{"exec": {verdict: job.Finished, output: "\n"}}, // nor that something was only sent
 	},
 	{"error without a reason", words{Verdict: job.TryAgain}, want{verdict: job.TryAgain, errorHas: " "}, nil},
 
 	{
-		"log", words{Log: []byte("one\ntwo\n")}, want{verdict: job.Finished, output: "one\ntwo\n"},
+		"log",
+		words{Log: []byte("one\ntwo\n")},
+		want{verdict: job.Finished, output: "one\ntwo\n"},
 		map[string]want{"http": {verdict: job.Finished}}, // it has no log
 	},
 	{
-		"log, and an error", words{Log: []byte("one\n"), Verdict: job.TryAgain, Error: []byte("busy")},
+		"log, and an error",
+		words{Log: []byte("one\n"), Verdict: job.TryAgain, Error: []byte("busy")},
 		want{verdict: job.TryAgain, error: "busy", output: "one\n"},
 		map[string]want{"http": {verdict: job.TryAgain, error: "busy"}},
 	},
 	{
-		"crash", words{Crash: "boo"}, want{verdict: job.TryAgain, errorHas: "panic: boo", outputHas: "message.work("},
+		"crash",
+		words{Crash: "boo"},
+		want{verdict: job.TryAgain, errorHas: "panic: boo", outputHas: "message.work("},
 		map[string]want{"http": {verdict: job.TryAgain, error: "EOF"}}, // what a server prints is its own
 	},
 	{
-		"crash behind a log", words{Crash: "boo", Log: []byte("one\n")}, want{verdict: job.TryAgain, errorHas: "panic: boo", outputHas: "one\n"},
+		"crash behind a log",
+		words{Crash: "boo", Log: []byte("one\n")},
+		want{verdict: job.TryAgain, errorHas: "panic: boo", outputHas: "one\n"},
 		map[string]want{"http": {verdict: job.TryAgain, error: "EOF"}},
 	},
 	{
-		"flood", words{Flood: 64 << 20}, want{verdict: job.Finished, outputHas: "xxxx"},
+		"flood",
+		words{Flood: 64 << 20},
+		want{verdict: job.Finished, outputHas: "xxxx"},
 		map[string]want{"http": {verdict: job.TryAgain, error: "200 OK, and its body has more than 1048576 bytes"}},
 	},
 
@@ -146,7 +162,9 @@ var cases = []struct {
 	{"no UTF-8 in a receipt", words{Verdict: job.Sent, Result: []byte("a\xffb")}, want{verdict: job.Sent, result: "a\uFFFDb"}, nil},
 	{"no UTF-8 in an error", words{Verdict: job.TryAgain, Error: []byte("a\xffb")}, want{verdict: job.TryAgain, error: "a\uFFFDb"}, nil},
 	{
-		"any bytes in the log", words{Log: []byte("🙂\x00\xff\n")}, want{verdict: job.Finished, output: "🙂\uFFFD\uFFFD\n"},
+		"any bytes in the log",
+		words{Log: []byte("🙂\x00\xff\n")},
+		want{verdict: job.Finished, output: "🙂\uFFFD\uFFFD\n"},
 		map[string]want{"http": {verdict: job.Finished}},
 	},
 }
