@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/internal/roster"
+	"github.com/hipq/hipq/internal/rounds"
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/schema"
 )
@@ -78,7 +79,8 @@ type Queue struct {
 	// configured are the types of the config, by name.
 	configured map[string]job.Type
 	// known are those besides, by the database.
-	known *knownTypes
+	known    *knownTypes
+	disowned rounds.Disowned
 }
 
 // Open is New for a program that hasn't looked at the tables yet: it is refused if they are not there, or were made by an older

@@ -19,6 +19,9 @@ func (q *Queue) Rounds() rounds.Queue { return workerSide{q} }
 // DB implements rounds.Queue.
 func (q workerSide) DB() *schema.DB { return q.db }
 
+// Disowned implements rounds.Queue.
+func (q workerSide) Disowned() *rounds.Disowned { return &q.disowned }
+
 // TakesTurns implements rounds.Queue.
 func (q workerSide) TakesTurns() bool { return q.takesTurns() }
 

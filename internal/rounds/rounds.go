@@ -15,6 +15,8 @@ import (
 type Queue interface {
 	// DB is the database that it is in.
 	DB() *schema.DB
+	// Disowned are those of its jobs that run on in this process.
+	Disowned() *Disowned
 
 	// Round does a round. It waits for its turn where the queue has limits or a rate, and, when it is done again, for what may be
 	// left of the try before. It passes over rows that other transactions hold; for one that holds the place of a job's key in

@@ -131,5 +131,5 @@ func failure(status syscall.WaitStatus, out printed) string {
 
 // tryAgain is the outcome of an attempt that went wrong.
 func tryAgain(reason string) job.Outcome {
-	return job.Outcome{Verdict: job.TryAgain, Error: clean(reason)}
+	return job.Outcome{Verdict: job.TryAgain, Error: head(clean(reason), job.MaxDataBytes)}
 }

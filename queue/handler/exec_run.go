@@ -26,6 +26,7 @@ func (e *Exec) run(ctx context.Context, j *job.Job, input []byte) (out printed, 
 	if err := e.Guard.ofWorker().Start(); err != nil {
 		return out, status, err
 	}
+	disown.Instead(ctx, func() {}) // it is ended here, if that can be
 	buffer := e.takeOutput()
 	defer e.giveBack(buffer)
 	p, err := e.start(ctx, func(path string) (*program.Program, error) {

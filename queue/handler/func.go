@@ -7,15 +7,14 @@ import (
 	"runtime/debug"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/hipq/hipq/internal/payload"
 	"github.com/hipq/hipq/queue/job"
 )
 
 // Func is a handler in Go, for applications that have the worker inside. No error is finished; an error is tried again,
-// unless DoNotRetry or RetryAfter says otherwise; a panic is an error. Its context ends with the timeout or the lock:
-// it must return then.
+// unless DoNotRetry, RetryAfter or ErrSent says otherwise; a panic is an error. What it writes to Output is kept with the attempt.
+// Its context ends with the timeout or the lock: it must return then.
 type Func func(ctx context.Context, j *job.Job) error
 
 // Handle calls f once.
@@ -24,25 +23,35 @@ func (f Func) Handle(ctx context.Context, j *job.Job) job.Outcome {
 }
 
 // ResultFunc is a Func that gives something back when it has finished: any text or JSON, of 1 MiB at most, is kept with the job
-// as its Result; the text NONE is none. Beside an error it is dropped; one that is too large, or no text, is an error.
+// as its Result; the text NONE is none. What is no UTF-8 in it, and each NUL, is replaced by U+FFFD. Beside an error other than
+// ErrSent it is dropped; one that is too large is an error.
 type ResultFunc func(ctx context.Context, j *job.Job) (result string, err error)
 
 // Handle calls f once.
 func (f ResultFunc) Handle(ctx context.Context, j *job.Job) (outcome job.Outcome) {
 	begin := time.Now()
-	defer func() {
-		if value := recover(); value != nil {
-			outcome = panicked(value)
-		}
-		outcome.Ran = time.Since(begin)
-	}()
-	result, err := f(ctx, j)
+	defer func() { outcome.Ran = time.Since(begin) }()
+	return keeping(ctx, func(ctx context.Context) (outcome job.Outcome) {
+		defer func() {
+			if value := recover(); value != nil {
+				outcome = panicked(value)
+			}
+		}()
+		result, err := f(ctx, j)
+		return outcomeOfFunc(ctx, result, err)
+	})
+}
+
+// outcomeOfFunc turns what a function has returned into an outcome.
+func outcomeOfFunc(ctx context.Context, result string, err error) job.Outcome {
 	if err == nil {
-		return finished(result)
+		return finished(job.Finished, result)
 	}
-	outcome = tryAgain(err.Error())
+	outcome := tryAgain(err.Error())
 	wish, _ := errors.AsType[*wish](err)
 	switch {
+	case wish == nil && errors.Is(err, ErrSent):
+		return finished(job.Sent, result)
 	case wish != nil && wish.never:
 		outcome.Verdict = job.Failed
 	case ctx.Err() != nil:
@@ -57,15 +66,20 @@ func (f ResultFunc) Handle(ctx context.Context, j *job.Job) (outcome job.Outcome
 	return outcome
 }
 
-// finished is the outcome with a result, if the result can be one.
-func finished(result string) job.Outcome {
-	switch {
-	case len(result) > job.MaxDataBytes:
-		return tryAgain(fmt.Sprintf("the handler's result has %d bytes, allowed are %d", len(result), job.MaxDataBytes))
-	case !utf8.ValidString(result):
-		return tryAgain("the handler's result is not valid UTF-8")
+// finished is the outcome of an attempt that has finished, or was sent, with a result, if the result can be one.
+func finished(verdict job.Verdict, result string) job.Outcome {
+	if len(result) > job.MaxDataBytes {
+		return tooLarge(result)
 	}
-	return job.Outcome{Verdict: job.Finished, Result: result}
+	if result = clean(result); len(result) > job.MaxDataBytes {
+		return tooLarge(result)
+	}
+	return job.Outcome{Verdict: verdict, Result: result}
+}
+
+// tooLarge is the outcome of an attempt whose result is larger than one may be.
+func tooLarge(result string) job.Outcome {
+	return tryAgain(fmt.Sprintf("the handler's result has %d bytes, allowed are %d", len(result), job.MaxDataBytes))
 }
 
 // For is a handler of jobs whose data are a T, for this job type alone: a worker that has it for another refuses to run. Data that
@@ -95,14 +109,14 @@ func ForResult[T, R any](of job.Of[T], f func(ctx context.Context, j *job.Job, d
 			return "", DoNotRetry(err)
 		}
 		result, err := f(ctx, j, data)
-		if err != nil {
+		if err != nil && !errors.Is(err, ErrSent) {
 			return "", err
 		}
-		text, err := payload.Encode(result)
-		if err != nil {
-			return "", fmt.Errorf("the handler's result: %w", err)
+		text, encodeErr := payload.Encode(result)
+		if encodeErr != nil {
+			return "", fmt.Errorf("the handler's result: %w", encodeErr)
 		}
-		return text, nil
+		return text, err
 	})}
 }
 
@@ -114,6 +128,10 @@ type typed struct {
 
 // JobType is the only type whose jobs it can handle.
 func (t typed) JobType() string { return t.jobType }
+
+// ErrSent is what a Func returns that has only sent the work off, as if its job type were asynchronous: the job stays running,
+// without a slot, until Queue.Answer or its timeout ends it. A result beside it is kept, as a receipt, until the answer brings one.
+var ErrSent = errors.New("the work was sent, and its answer will come")
 
 // wish is an error that says what to do about it.
 type wish struct {

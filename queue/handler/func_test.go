@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -21,17 +23,14 @@ func TestFunc(t *testing.T) {
 		err  error
 		want job.Outcome
 	}{
-		{"finished", nil, job.Outcome{Verdict: job.Finished}},
-		{"error", busy, job.Outcome{Verdict: job.TryAgain, Error: "busy"}},
-		{"for good", handler.DoNotRetry(busy), job.Outcome{Verdict: job.Failed, Error: "busy"}},
 		{"wrapped", fmt.Errorf("send: %w", handler.DoNotRetry(busy)), job.Outcome{Verdict: job.Failed, Error: "send: busy"}},
-		{"later", handler.RetryAfter(busy, time.Minute), job.Outcome{Verdict: job.TryAgain, Error: "busy", RetryAfter: time.Minute}},
 		{"earlier", handler.RetryAfter(busy, -time.Minute), job.Outcome{Verdict: job.TryAgain, Error: "busy"}},
 		{"both", handler.RetryAfter(handler.DoNotRetry(busy), time.Minute), job.Outcome{Verdict: job.Failed, Error: "busy"}},
 		{"both, the other way", handler.DoNotRetry(handler.RetryAfter(busy, time.Minute)), job.Outcome{Verdict: job.Failed, Error: "busy"}},
 		{"nil for good", handler.DoNotRetry(nil), job.Outcome{Verdict: job.Finished}},
 		{"nil later", handler.RetryAfter(nil, time.Minute), job.Outcome{Verdict: job.Finished}},
-		{"not text", errors.New("a\xff\x00b"), job.Outcome{Verdict: job.TryAgain, Error: "a\uFFFD\uFFFDb"}},
+		{"sent, wrapped", fmt.Errorf("to the bank: %w", handler.ErrSent), job.Outcome{Verdict: job.Sent}},
+		{"sent, for good", handler.DoNotRetry(handler.ErrSent), job.Outcome{Verdict: job.Failed, Error: handler.ErrSent.Error()}},
 		{"no text", errors.New(""), job.Outcome{Verdict: job.TryAgain, Error: "an error without a text (*errors.errorString)"}},
 	}
 	for _, tt := range tests {
@@ -89,5 +88,32 @@ func TestFuncContext(t *testing.T) {
 	got = run(func(context.Context, *job.Job) error { return handler.DoNotRetry(errors.New("no such user")) })
 	if got.Verdict != job.Failed || got.Error != "no such user" {
 		t.Errorf("failed for good nevertheless: %+v", got)
+	}
+}
+
+// What a function and the middleware around it write is kept in that order, before a panic's stack, and nothing that comes later.
+func TestFuncOutput(t *testing.T) {
+	var late io.Writer
+	around := func(next handler.Handler) handler.Handler {
+		return handler.HandleFunc(func(ctx context.Context, j *job.Job) job.Outcome {
+			fmt.Fprintln(handler.Output(ctx), "before")
+			o := next.Handle(ctx, j)
+			fmt.Fprint(handler.Output(ctx), "after")
+			return o
+		})
+	}
+	got := handler.With(handler.Func(func(ctx context.Context, _ *job.Job) error {
+		late = handler.Output(ctx)
+		slog.New(slog.NewTextHandler(late, nil)).Info("within")
+		panic("boo")
+	}), around).Handle(t.Context(), testJob())
+	lines := strings.Split(got.Output, "\n")
+	if len(lines) < 4 || lines[0] != "before" || !strings.Contains(lines[1], "msg=within") || lines[2] != "after" || !strings.Contains(lines[3], "handler_test.") {
+		t.Errorf("kept is %s", got.Output)
+	}
+	for _, w := range []io.Writer{late, handler.Output(t.Context())} {
+		if n, err := fmt.Fprint(w, "lost"); n != 4 || err != nil {
+			t.Errorf("%d, %v", n, err)
+		}
 	}
 }

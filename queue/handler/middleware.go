@@ -28,19 +28,21 @@ func (f HandleFunc) Handle(ctx context.Context, j *job.Job) job.Outcome { return
 type Middleware func(next Handler) Handler
 
 // With is a handler inside of middleware: the first is the outermost, so it begins first and ends last. A panic of the handler,
-// or of a middleware, is the error of the attempt; middleware sees that of a Func as an outcome. A worker does so for all of
-// its handlers: worker.Params.
+// or of a middleware, is the error of the attempt; middleware sees that of a Func as an outcome. What any of them writes to Output
+// is kept with the attempt. A worker does so for all of its handlers: worker.Params.
 func With(h Handler, around ...Middleware) Handler {
 	for i := len(around) - 1; i >= 0; i-- {
 		h = around[i](h)
 	}
-	return HandleFunc(func(ctx context.Context, j *job.Job) (outcome job.Outcome) {
-		defer func() {
-			if value := recover(); value != nil {
-				outcome = panicked(value)
-			}
-		}()
-		return h.Handle(ctx, j)
+	return HandleFunc(func(ctx context.Context, j *job.Job) job.Outcome {
+		return keeping(ctx, func(ctx context.Context) (outcome job.Outcome) {
+			defer func() {
+				if value := recover(); value != nil {
+					outcome = panicked(value)
+				}
+			}()
+			return h.Handle(ctx, j)
+		})
 	})
 }
 

@@ -88,6 +88,9 @@ func TestFor(t *testing.T) {
 		}
 		return map[string]int{"sum": n}, nil
 	})
+	book := handler.ForResult(add, func(context.Context, *job.Job, []int) (map[string]int, error) {
+		return map[string]int{"ticket": 5}, handler.ErrSent
+	})
 	check := handler.For(add, func(_ context.Context, _ *job.Job, numbers []int) error {
 		if len(numbers) == 0 {
 			return errors.New("nothing yet")
@@ -102,6 +105,7 @@ func TestFor(t *testing.T) {
 		{sum, "[1, 2]", job.Outcome{Verdict: job.Finished, Result: `{"sum":3}`}},
 		{sum, "[]", job.Outcome{Verdict: job.TryAgain, Error: "nothing yet", RetryAfter: time.Minute}},
 		{sum, `["1"]`, job.Outcome{Verdict: job.Failed, Error: "not a valid job: job_data: json: cannot unmarshal string into Go value of type int"}},
+		{book, "[1]", job.Outcome{Verdict: job.Sent, Result: `{"ticket":5}`}},
 		{check, "[1]", job.Outcome{Verdict: job.Finished}},
 		{check, job.None, job.Outcome{Verdict: job.TryAgain, Error: "nothing yet"}},
 		{check, `{}`, job.Outcome{Verdict: job.Failed, Error: "not a valid job: job_data: json: cannot unmarshal object into Go value of type []int"}},
@@ -125,7 +129,7 @@ func TestFor(t *testing.T) {
 func TestResult(t *testing.T) {
 	for result, want := range map[string]job.Outcome{
 		"done":      {Verdict: job.Finished, Result: "done"},
-		"a\xff":     {Verdict: job.TryAgain, Error: "the handler's result is not valid UTF-8"},
+		"a\xff\x00": {Verdict: job.Finished, Result: "a\uFFFD\uFFFD"},
 		job.None:    {Verdict: job.Finished, Result: job.None},
 		longResult:  {Verdict: job.TryAgain, Error: "the handler's result has 1048577 bytes, allowed are 1048576"},
 		`{"a": "b"`: {Verdict: job.Finished, Result: `{"a": "b"`},

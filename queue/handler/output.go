@@ -41,6 +41,19 @@ func (o *output) Room() []byte {
 
 func (o *output) Took(n int) { o.n += n }
 
+// logged adds a text to a log; nil is one with nothing in it.
+func logged(log *output, text []byte) *output {
+	if log == nil {
+		log = new(output)
+	}
+	for len(text) > 0 {
+		n := copy(log.Room(), text)
+		log.Took(n)
+		text = text[n:]
+	}
+	return log
+}
+
 // keepBeginning keeps what Room is about to drop of the last line.
 func (o *output) keepBeginning() {
 	line := o.buf[:]

@@ -132,9 +132,7 @@ func (r reply) amend(o *job.Outcome) {
 		o.Verdict = r.said
 	}
 	if o.Verdict == job.Finished || o.Verdict == job.Sent {
-		if o.Result = jsonText(r.Result); len(o.Result) > job.MaxDataBytes {
-			*o = tryAgain(fmt.Sprintf("the handler's result has %d bytes, allowed are %d", len(o.Result), job.MaxDataBytes))
-		}
+		*o = finished(o.Verdict, jsonText(r.Result))
 		return
 	}
 	if text := jsonText(r.Error); text != "" {

@@ -61,7 +61,7 @@ func (w *worker) takeUndecided(s *source, n int) {
 	})
 }
 
-// ask asks a retry handler about one job. It returns when that does; a decision that the handler disowns is taken before.
+// ask asks a retry handler about one job. It returns when that does; a decision that is disowned is taken before.
 func (w *worker) ask(s *source, u rounds.Settled) {
 	ctx, cancel := context.WithTimeoutCause(w.jobs, u.Job.Timeout, errors.New(rules.TimeoutError(u.Job.Timeout)))
 	defer cancel()
@@ -69,9 +69,10 @@ func (w *worker) ask(s *source, u rounds.Settled) {
 	fail := func(o job.Outcome) {
 		once.Do(func() { w.decided(s, u, job.Decision{}, errors.New(o.Error)) })
 	}
-	disowned := disown.With(ctx, fail)
+	ctx = disown.With(ctx, fail)
+	defer w.watch(ctx, s, u.Job)()
 	defer fail(job.Outcome{Error: goneAway}) // unless it has come back
-	decision, err := s.RetryHandlers[u.Job.Type].Decide(lastlook.With(disowned, w.checkLock), u.Job, u.Outcome)
+	decision, err := s.RetryHandlers[u.Job.Type].Decide(lastlook.With(ctx, w.checkLock), u.Job, u.Outcome)
 	once.Do(func() { w.decided(s, u, decision, err) })
 }
 

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/hipq/hipq/internal/disown"
 	"github.com/hipq/hipq/queue/handler"
 	"github.com/hipq/hipq/queue/job"
 )
@@ -87,8 +88,8 @@ func (h decider) Decide(ctx context.Context, j *job.Job, o job.Outcome) (job.Dec
 	return h.RetryHandler.Decide(ctx, copied(j), o)
 }
 
-// watch warns of a handler that goes on although its context has ended and the grace is over. The handler has returned when stop is
-// called.
+// watch warns of a handler that goes on although its context has ended and the grace is over, and disowns its attempt: it holds up
+// the worker no longer. The handler has returned when stop is called.
 func (w *worker) watch(ctx context.Context, s *source, j *job.Job) (stop func()) {
 	returned := make(chan struct{})
 	unwatch := context.AfterFunc(ctx, func() {
@@ -97,6 +98,7 @@ func (w *worker) watch(ctx context.Context, s *source, j *job.Job) (stop func())
 		case <-time.After(w.Grace + time.Second): // some time for a program that gets the whole grace
 			w.Log.Warn("a handler goes on although its context has ended", "queue", s.Name, "job", j.ID, "type", j.Type,
 				"attempt", j.Attempt, "cause", context.Cause(ctx))
+			disown.Overdue(ctx)
 		}
 	})
 	return func() {

@@ -3,8 +3,10 @@ package worker_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/hipq/hipq/queue/handler"
 	"github.com/hipq/hipq/queue/job"
@@ -68,32 +70,53 @@ func TestVerdictsThatAreNone(t *testing.T) {
 	})
 }
 
-// A handler that ignores its context is named in the log when the grace is over, for the worker waits for it.
+// Handlers that ignore their context hold up neither the worker nor other jobs, once the grace is over, and the log names them. As
+// long as they go on, their jobs are not run again in this process, whichever worker would.
 func TestHandlersThatGoOn(t *testing.T) {
 	suite(t, func(s shop) {
-		s.add(s.emails, "once", 2)
-		var log journal
-		goOn, began := make(chan struct{}), make(chan struct{})
-		p := only(s.emails, s.worker(all(func(ctx context.Context, j *job.Job) error {
-			if j.ID == 2 {
-				<-ctx.Done() // in time
-				return context.Cause(ctx)
+		release := make(chan struct{})
+		defer func() {
+			if s.t.Failed() {
+				close(release)
 			}
-			close(began)
-			<-goOn
+		}()
+		ids := s.addJobs(s.emails, job.New{Type: "later", Timeout: time.Second}, job.New{Type: "later", Timeout: time.Second},
+			job.New{Type: "later"}, job.New{Type: "once"})
+		p := only(s.emails, s.worker(all(func(ctx context.Context, j *job.Job) error {
+			if j.ID != ids[3] && j.Attempt == 1 {
+				fmt.Fprintln(handler.Output(ctx), "begun")
+				<-release
+				fmt.Fprintln(handler.Output(ctx), "too late")
+			}
 			return nil
 		})))
-		p.Log, p.Grace = log.log(), 0
-		r := s.start(p)
-		receive(s.t, "the start", began)
-		r.stop()
-		eventually(s.t, "the log names it", func() bool {
-			return log.count(`goes on although its context has ended" queue=emails job=1 type=once attempt=1 cause=interrupted`) == 1
+		var log journal
+		p.Concurrency, p.Grace, p.Log = 2, 100*time.Millisecond, log.log()
+		r := s.stay(p)
+		eventually(s.t, "the third and the fourth have the slots of the first two", func() bool {
+			return s.get(s.emails, ids[2]).State == job.Running && s.get(s.emails, ids[3]).State == job.Final
 		})
-		close(goOn)
-		_ = r.ended()
-		if n := log.count("goes on"); n != 1 {
+		r.stop()
+		wantSummary(s.t, r.ended(), worker.Summary{Started: 4, Finished: 1, Errors: 3})
+		for i, cause := range []string{"timeout after 1s", "timeout after 1s", "interrupted"} {
+			s.wantJob(s.emails, ids[i], job.Retry, "later", cause+"; the handler goes on", 1)
+			if list := s.outcomes(s.emails, ids[i]); len(list) != 1 || list[0].Output != "begun\n" {
+				s.t.Errorf("the activity: %+v", list)
+			}
+		}
+		if n := log.count(`goes on although its context has ended" queue=emails job=`); n != 3 {
 			s.t.Errorf("said %d times", n)
 		}
+
+		p.ID = ""
+		again := func(id int64) worker.Summary {
+			return must[worker.Summary](s.t)(worker.RunJob(s.t.Context(), p, id))
+		}
+		wantSummary(s.t, again(ids[0]), worker.Summary{Started: 1, Errors: 1})
+		s.wantJob(s.emails, ids[0], job.Final, "failed", "not begun: the handler of attempt 1 goes on in this process", 2)
+		close(release)
+		eventually(s.t, "the second's handler returns", func() bool { return s.emails.Rounds().Disowned().Attempt(ids[1]) == 0 })
+		wantSummary(s.t, again(ids[1]), worker.Summary{Started: 1, Finished: 1})
+		s.wantHistory(s.emails, atSecond, ids[1])
 	})
 }

@@ -2,6 +2,7 @@ package worker_test
 
 import (
 	"context"
+	"fmt"
 	"os/exec"
 	"runtime"
 	"strconv"
@@ -60,10 +61,10 @@ func (s shop) stray(workerID string) (pid int) {
 	return pid
 }
 
-// stuck is a handler, and a retry handler, that can't end what it runs.
+// stuck is a handler, and a retry handler, that can't end what it runs; or one that ignores that its context ends.
 type stuck struct {
-	through chan struct{}
-	decides bool
+	through          chan struct{}
+	decides, ignores bool
 }
 
 func (h stuck) Handle(ctx context.Context, _ *job.Job) job.Outcome {
@@ -80,19 +81,24 @@ func (h stuck) Decide(ctx context.Context, _ *job.Job, _ job.Outcome) (job.Decis
 }
 
 func (h stuck) disown(ctx context.Context) {
+	fmt.Fprint(handler.Output(ctx), "printed")
 	<-ctx.Done()
-	disown.Attempt(ctx, job.Outcome{Verdict: job.TryAgain, Error: context.Cause(ctx).Error() + "; it still runs", Output: "printed"})
+	if !h.ignores {
+		disown.Attempt(ctx, job.Outcome{Verdict: job.TryAgain, Error: context.Cause(ctx).Error() + "; the handler goes on", Output: "printed"})
+	}
 	<-h.through
 }
 
-// An attempt whose handler doesn't return is settled when the handler disowns it: it keeps no slot, and what the handler
-// says later is nothing.
+// An attempt whose handler doesn't return is settled when the handler disowns it, or the grace is over: it keeps no slot, and what
+// the handler says later is nothing.
 func TestAttemptIsDisowned(t *testing.T) {
 	suite(t, func(s shop) {
-		first, outcome := s.disown(stuck{make(chan struct{}), false})
-		const want = "timeout after 1s; it still runs"
-		if first.State != job.Final || first.Error != want || outcome.Error != want || outcome.Output != "printed" {
-			s.t.Errorf("job %+v, activity %+v", first, outcome)
+		for _, ignores := range []bool{false, true} {
+			first, outcome := s.disown(stuck{through: make(chan struct{}), ignores: ignores})
+			const want = "timeout after 1s; the handler goes on"
+			if first.State != job.Final || first.Error != want || outcome.Error != want || outcome.Output != "printed" {
+				s.t.Errorf("ignores %t: job %+v, activity %+v", ignores, first, outcome)
+			}
 		}
 	})
 }
@@ -100,9 +106,11 @@ func TestAttemptIsDisowned(t *testing.T) {
 // A decision too: the policy decides.
 func TestDecisionIsDisowned(t *testing.T) {
 	suite(t, func(s shop) {
-		first, outcome := s.disown(stuck{make(chan struct{}), true})
-		if first.State != job.Final || first.Error != "no luck" || !strings.Contains(outcome.Error, "timeout after 1s; it still runs") {
-			s.t.Errorf("job %+v, activity %+v", first, outcome)
+		for _, ignores := range []bool{false, true} {
+			first, outcome := s.disown(stuck{make(chan struct{}), true, ignores})
+			if first.State != job.Final || first.Error != "no luck" || !strings.Contains(outcome.Error, "timeout after 1s; the handler goes on") {
+				s.t.Errorf("ignores %t: job %+v, activity %+v", ignores, first, outcome)
+			}
 		}
 	})
 }
@@ -113,7 +121,7 @@ func (s shop) disown(h stuck) (*job.Job, activity.Entry) {
 	first := s.addJobs(s.emails, job.New{Type: "once", Timeout: time.Second})[0]
 	second := s.add(s.emails, "send", 1)[0]
 	p := only(s.emails, s.worker(map[string]handler.Handler{"once": h, "send": handler.Func(nothing)}))
-	p.Concurrency = 1
+	p.Concurrency, p.Grace = 1, 100*time.Millisecond
 	if h.decides {
 		p.Queues[0].RetryHandlers = map[string]handler.RetryHandler{"once": h}
 	}

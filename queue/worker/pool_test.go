@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -85,7 +86,7 @@ func TestOnPool(t *testing.T) {
 		if j := must[*job.Job](t)(q.Wait(ctx, added.ID)); j.Attempt != 2 || j.Error != job.None {
 			t.Errorf("%+v", j)
 		}
-		if j := must[*job.Job](t)(q.Wait(ctx, added.ID-1)); j.Result != nasty {
+		if j := must[*job.Job](t)(q.Wait(ctx, added.ID-1)); j.Result != strings.ReplaceAll(nasty, "\x00", "\uFFFD") {
 			t.Errorf("%+v", j)
 		}
 		if c := must[queue.Counts](t)(q.Counts(ctx)); c.Finished != 102 || c.Scheduled != 1 {

@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -38,19 +39,31 @@ func (w *worker) begin(s *source, j *job.Job) {
 	}()
 }
 
-// run runs one attempt. It returns when the handler does; an attempt that the handler disowns has ended before.
+// run runs one attempt. It returns when the handler does; an attempt that is disowned has ended before. While the handler of such a
+// one has not returned, its job is not run again.
 func (w *worker) run(ctx context.Context, s *source, j *job.Job) {
 	ctx, cancel := context.WithTimeoutCause(ctx, j.Timeout, errors.New(rules.TimeoutError(j.Timeout)))
 	defer cancel()
-	defer w.watch(ctx, s, j)()
-	began := time.Now()
+	began, here := time.Now(), s.Rounds().Disowned()
 	var once sync.Once
-	end := func(o job.Outcome) {
+	end := func(o job.Outcome, disowned bool) {
 		o.Ran = time.Since(began)
-		once.Do(func() { w.end(ctx, s, rounds.Settled{Job: j, Outcome: o}) })
+		once.Do(func() {
+			if disowned {
+				here.Add(j)
+			}
+			w.end(ctx, s, rounds.Settled{Job: j, Outcome: o})
+		})
 	}
-	defer end(job.Outcome{Verdict: job.TryAgain, Error: goneAway}) // unless it has come back
-	end(s.Handlers[j.Type].Handle(lastlook.With(disown.With(ctx, end), w.checkLock), j))
+	if attempt := here.Attempt(j.ID); attempt > 0 {
+		end(job.Outcome{Verdict: job.TryAgain, Error: fmt.Sprintf("not begun: the handler of attempt %d goes on in this process", attempt)}, false)
+		return
+	}
+	defer here.Returned(j)
+	handle := disown.With(ctx, func(o job.Outcome) { end(o, true) })
+	defer w.watch(handle, s, j)()
+	defer end(job.Outcome{Verdict: job.TryAgain, Error: goneAway}, false) // unless it has come back
+	end(s.Handlers[j.Type].Handle(lastlook.With(handle, w.checkLock), j), false)
 }
 
 // end notes the end of an attempt.

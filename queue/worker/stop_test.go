@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/activity"
+	"github.com/hipq/hipq/internal/disown"
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/queue/worker"
 )
@@ -106,6 +107,7 @@ func TestInterruptedWorkerKeepsItsLock(t *testing.T) {
 		id := s.add(s.emails, "send", 1)[0]
 		started, interrupted, tidy := make(chan struct{}), make(chan struct{}), make(chan struct{})
 		p := s.worker(all(func(ctx context.Context, _ *job.Job) error {
+			disown.Instead(ctx, func() {}) // as one whose program takes long to end
 			close(started)
 			<-ctx.Done()
 			close(interrupted)

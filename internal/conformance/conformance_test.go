@@ -1,0 +1,301 @@
+// Package conformance has what every kind of handler must be able to say, and what must come of it: one table of cases, and one of
+// kinds. What needs no queue is in this file, what a worker and a database belong to in worker_test.go.
+package conformance
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"go.uber.org/goleak"
+
+	"github.com/hipq/hipq/queue/job"
+)
+
+const (
+	// patience is how long a test waits for what must happen.
+	patience = 2 * time.Minute
+	// grace is what handlers have from TERM to KILL.
+	grace = 500 * time.Millisecond
+	// keepOutput is how much of what a handler prints is kept, and a note on what is not.
+	keepOutput = 16<<10 + 40
+)
+
+// TestMain lets the test binary be a handler's program too.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 {
+		switch os.Args[1] {
+		case "exec":
+			sayExec()
+		case "stream":
+			sayStream()
+		}
+	}
+	flag.Parse()
+	chosen := false
+	flag.Visit(func(f *flag.Flag) { chosen = chosen || f.Name == "test.parallel" })
+	if !chosen {
+		// these tests wait more than they work
+		if err := flag.Set("test.parallel", "8"); err != nil {
+			panic(err)
+		}
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// want is what must come of an attempt. Of the error and of the output it has all, or some words that are in it.
+type want struct {
+	verdict               job.Verdict
+	error, result, output string
+	errorHas, outputHas   string
+	after                 time.Duration
+	// long says that what is said is as long as no output that is kept, and so is part of it where it was printed.
+	long bool
+}
+
+// cases are what a handler may say without a queue. In except are the kinds of which something else must come, and why.
+var cases = []struct {
+	name   string
+	say    words
+	want   want
+	except map[string]want
+}{
+	{"finished", words{}, want{verdict: job.Finished}, nil},
+	{"with a result", words{Result: []byte("receipt 7")}, want{verdict: job.Finished, result: "receipt 7"}, nil},
+	{"with JSON for a result", words{Result: []byte(`{"pages": 3}`), Object: true}, want{verdict: job.Finished, result: `{"pages": 3}`}, nil},
+	{"error", words{Verdict: job.TryAgain, Error: []byte("busy")}, want{verdict: job.TryAgain, error: "busy"}, nil},
+	{"retry after", words{Verdict: job.TryAgain, Error: []byte("busy"), After: 300}, want{verdict: job.TryAgain, error: "busy", after: 5 * time.Minute}, nil},
+	{"for good", words{Verdict: job.Failed, Error: []byte("no such customer")}, want{verdict: job.Failed, error: "no such customer"}, nil},
+	{"for good, and after", words{Verdict: job.Failed, Error: []byte("no such customer"), After: 300}, want{verdict: job.Failed, error: "no such customer"}, nil},
+	{"sent", words{Verdict: job.Sent}, want{verdict: job.Sent}, nil},
+	{"sent, with a receipt", words{Verdict: job.Sent, Result: []byte("ticket 5")}, want{verdict: job.Sent, result: "ticket 5"}, nil},
+	{"a result beside an error", words{Verdict: job.TryAgain, Error: []byte("busy"), Result: []byte("half")}, want{verdict: job.TryAgain, error: "busy"}, nil},
+
+	// each in its own spelling, where it has one besides the reply
+	{
+		"plain error",
+		words{Plain: true, Verdict: job.TryAgain, Error: []byte("busy")},
+		want{verdict: job.TryAgain, error: "busy"},
+		map[string]want{
+			"exec": {verdict: job.TryAgain, error: "exit status 75: busy", output: "busy\n"},
+			"http": {verdict: job.TryAgain, error: "503 Service Unavailable: busy"},
+		},
+	},
+	{
+		"plain for good",
+		words{Plain: true, Verdict: job.Failed, Error: []byte("no such customer")},
+		want{verdict: job.Failed, error: "no such customer"},
+		map[string]want{
+			"exec": {verdict: job.Failed, error: "exit status 65: no such customer", output: "no such customer\n"},
+			"http": {verdict: job.Failed, error: "422 Unprocessable Entity: no such customer"},
+		},
+	},
+	{
+		"plain retry after",
+		words{Plain: true, Verdict: job.TryAgain, Error: []byte("busy"), After: 300},
+		want{verdict: job.TryAgain, error: "busy", after: 5 * time.Minute},
+		map[string]want{
+			"exec": {verdict: job.TryAgain, error: "exit status 75: busy", output: "busy\n"}, // an exit status knows no time
+			"http": {verdict: job.TryAgain, error: "503 Service Unavailable: busy", after: 5 * time.Minute},
+		},
+	},
+	{
+		"plain sent",
+		words{Plain: true, Verdict: job.Sent, Result: []byte("ticket 5")},
+		want{verdict: job.Sent, result: "ticket 5"},
+		map[string]want{"exec": {verdict: job.Finished, output: "\n"}}, // nor that something was only sent
+	},
+	{"error without a reason", words{Verdict: job.TryAgain}, want{verdict: job.TryAgain, errorHas: " "}, nil},
+
+	{
+		"log",
+		words{Log: []byte("one\ntwo\n")},
+		want{verdict: job.Finished, output: "one\ntwo\n"},
+		map[string]want{"http": {verdict: job.Finished}}, // it has no log
+	},
+	{
+		"log, and an error",
+		words{Log: []byte("one\n"), Verdict: job.TryAgain, Error: []byte("busy")},
+		want{verdict: job.TryAgain, error: "busy", output: "one\n"},
+		map[string]want{"http": {verdict: job.TryAgain, error: "busy"}},
+	},
+	{
+		"crash",
+		words{Crash: "boo"},
+		want{verdict: job.TryAgain, errorHas: "panic: boo", outputHas: "message.work("},
+		map[string]want{"http": {verdict: job.TryAgain, error: "EOF"}}, // what a server prints is its own
+	},
+	{
+		"crash behind a log",
+		words{Crash: "boo", Log: []byte("one\n")},
+		want{verdict: job.TryAgain, errorHas: "panic: boo", outputHas: "one\n"},
+		map[string]want{"http": {verdict: job.TryAgain, error: "EOF"}},
+	},
+	{
+		"flood",
+		words{Flood: 64 << 20},
+		want{verdict: job.Finished, outputHas: "xxxx"},
+		map[string]want{"http": {verdict: job.TryAgain, error: "200 OK, and its body has more than 1048576 bytes"}},
+	},
+
+	{"a mebibyte of data", words{Text: mebibyte, Digest: true}, want{verdict: job.Finished, result: digest(mebibyte)}, nil},
+	{"a mebibyte of result", words{Fill: 1<<20 - 200}, want{verdict: job.Finished, result: strings.Repeat("x", 1<<20-200), long: true}, nil},
+	{"more than a mebibyte of result", words{Fill: 1<<20 + 1}, want{verdict: job.TryAgain, errorHas: "1048576", long: true}, nil},
+	{"more than a mebibyte of receipt", words{Fill: 1<<20 + 1, Verdict: job.Sent}, want{verdict: job.TryAgain, errorHas: "1048576", long: true}, nil},
+	{"more than a mebibyte of error", words{Error: []byte(strings.Repeat("🙂", 1<<18+1)), Verdict: job.TryAgain}, want{verdict: job.TryAgain, errorHas: "🙂", long: true}, nil},
+	{"emoji", words{Text: "🙂", Digest: true}, want{verdict: job.Finished, result: digest("🙂")}, nil},
+	{"emoji said", words{Result: []byte("🙂")}, want{verdict: job.Finished, result: "🙂"}, nil},
+	{"emoji in an error", words{Verdict: job.Failed, Error: []byte("🙂")}, want{verdict: job.Failed, error: "🙂"}, nil},
+	{"NUL", words{Text: "a\x00b", Digest: true}, want{verdict: job.Finished, result: digest("a\x00b")}, nil},
+	{"NUL said", words{Result: []byte("a\x00b")}, want{verdict: job.Finished, result: "a\uFFFDb"}, nil},
+	{"NUL in an error", words{Verdict: job.TryAgain, Error: []byte("a\x00b")}, want{verdict: job.TryAgain, error: "a\uFFFDb"}, nil},
+	{"no UTF-8", words{Result: []byte("a\xffb")}, want{verdict: job.Finished, result: "a\uFFFDb"}, nil},
+	{"no UTF-8 in a receipt", words{Verdict: job.Sent, Result: []byte("a\xffb")}, want{verdict: job.Sent, result: "a\uFFFDb"}, nil},
+	{"no UTF-8 in an error", words{Verdict: job.TryAgain, Error: []byte("a\xffb")}, want{verdict: job.TryAgain, error: "a\uFFFDb"}, nil},
+	{
+		"any bytes in the log",
+		words{Log: []byte("🙂\x00\xff\n")},
+		want{verdict: job.Finished, output: "🙂\uFFFD\uFFFD\n"},
+		map[string]want{"http": {verdict: job.Finished}},
+	},
+}
+
+// mebibyte is nearly one, with all else that the data's JSON has, and in letters of several bytes.
+var mebibyte = strings.Repeat("🙂ü", (1<<20-100)/6)
+
+func TestKinds(t *testing.T) {
+	for _, k := range kinds {
+		t.Run(k.name, func(t *testing.T) {
+			for i, c := range cases {
+				t.Run(c.name, func(t *testing.T) {
+					w, ok := c.except[k.name]
+					if !ok {
+						w = c.want
+					}
+					s := k.open(t)
+					w.check(t, s.handle(t.Context(), int64(i+1), c.say), k.name == "exec" && !c.say.Plain)
+					if left := s.left(); len(left) > 0 {
+						t.Errorf("processes are left: %d", left)
+					}
+				})
+			}
+		})
+	}
+}
+
+// handle has the speaker say words.
+func (s speaker) handle(ctx context.Context, id int64, w words) job.Outcome {
+	return s.Handle(ctx, &job.Job{
+		ID: id, Queue: "emails", Type: "say", Key: fmt.Sprint("key 🙂 ", id), Data: w.data(), Attempt: 1,
+		AttemptToken: fmt.Sprint("token-", id), Timeout: time.Hour,
+	})
+}
+
+// check compares what came of an attempt. An exec's last line is its reply, and part of what it printed.
+func (w want) check(t *testing.T, o job.Outcome, replies bool) {
+	t.Helper()
+	if replies {
+		if at := strings.LastIndex(o.Output, `{"outcome"`); at >= 0 {
+			o.Output = o.Output[:at]
+		}
+	}
+	if o.Verdict != w.verdict || o.Result != w.result || o.RetryAfter != w.after {
+		t.Errorf("%s with %.100q, after %s; want %s with %.100q, after %s", o.Verdict, o.Result, o.RetryAfter, w.verdict, w.result, w.after)
+	}
+	if w.errorHas == "" && o.Error != w.error || !strings.Contains(o.Error, w.errorHas) {
+		t.Errorf("the error is %.300q, want %q%q", o.Error, w.error, w.errorHas)
+	}
+	if !w.long && w.outputHas == "" && o.Output != w.output || !strings.Contains(o.Output, w.outputHas) {
+		t.Errorf("kept is %.300q, want %q%q", o.Output, w.output, w.outputHas)
+	}
+	// and whatever it is
+	for what, text := range map[string]string{"error": o.Error, "result": o.Result, "output": o.Output} {
+		if most := map[string]int{"error": job.MaxDataBytes, "result": job.MaxDataBytes, "output": keepOutput}[what]; len(text) > most {
+			t.Errorf("its %s has %d bytes", what, len(text))
+		}
+		if !utf8.ValidString(text) || strings.Contains(text, "\x00") {
+			t.Errorf("its %s is no text: %.100q", what, text)
+		}
+	}
+	if o.Verdict.IsError() == (o.Error == "") {
+		t.Errorf("%s with the error %.100q", o.Verdict, o.Error)
+	}
+	if o.Ran <= 0 || o.Ran > patience {
+		t.Errorf("it ran for %s", o.Ran)
+	}
+}
+
+// A handler that is told to stop ends with what it was told, in its grace.
+func TestKindsStop(t *testing.T) {
+	for _, k := range kinds {
+		for _, deaf := range []bool{false, true} {
+			if deaf && k.name == "func" {
+				continue // a worker leaves it to itself: worker_test.go
+			}
+			t.Run(fmt.Sprintf("%s, deaf %t", k.name, deaf), func(t *testing.T) {
+				t.Parallel()
+				s := k.open(t)
+				begun := filepath.Join(t.TempDir(), "begun")
+				ctx, cancel := context.WithCancelCause(t.Context())
+				defer cancel(nil)
+				go func() {
+					for ctx.Err() == nil && !isThere(begun) {
+						time.Sleep(5 * time.Millisecond)
+					}
+					cancel(errors.New("timeout after 30s"))
+				}()
+				w := want{verdict: job.TryAgain, error: "timeout after 30s", output: "one\n"}
+				if k.name == "http" {
+					w.output = ""
+				}
+				w.check(t, s.handle(ctx, 1, words{Hangs: true, Deaf: deaf, Begun: begun, Log: []byte("one\n")}), false)
+				if left := s.left(); len(left) > 0 {
+					t.Errorf("processes are left: %d", left)
+				}
+			})
+		}
+	}
+}
+
+func isThere(file string) bool {
+	_, err := os.Stat(file)
+	return err == nil
+}
+
+// Jobs that run at once get each its own word, and whatever they print, memory stays as it is.
+func TestKindsAtOnce(t *testing.T) {
+	for _, k := range kinds {
+		t.Run(k.name, func(t *testing.T) {
+			s := k.open(t)
+			flood := 64 << 20
+			if k.name == "http" {
+				flood = 0 // its server is in this process
+			}
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			var all sync.WaitGroup
+			for id := range int64(4) {
+				all.Go(func() {
+					said := fmt.Sprint("job ", id+1)
+					if o := s.handle(t.Context(), id+1, words{Result: []byte(said), Flood: flood}); o.Verdict != job.Finished || o.Result != said {
+						t.Errorf("%s: %s %.100q %q", said, o.Verdict, o.Result, o.Error)
+					}
+				})
+			}
+			all.Wait()
+			runtime.ReadMemStats(&after)
+			if took := (after.TotalAlloc - before.TotalAlloc) >> 20; took > 16 {
+				t.Errorf("it took %d MiB of memory", took)
+			}
+		})
+	}
+}

@@ -1,0 +1,142 @@
+package conformance
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/hipq/hipq/queue/job"
+)
+
+// words are what a job has its handler say and do, in this order, whatever kind of handler it is.
+type words struct {
+	// Log is written to the log; then Flood bytes without a newline.
+	Log   []byte `json:"log,omitempty"`
+	Flood int    `json:"flood,omitempty"`
+	// Crash is the text of a panic.
+	Crash string `json:"crash,omitempty"`
+	// Hangs, in the first attempt, has it wait until it is told to stop; if it is Deaf it doesn't stop then either. Begun is a file
+	// that it makes before.
+	Hangs bool   `json:"hangs,omitempty"`
+	Deaf  bool   `json:"deaf,omitempty"`
+	Begun string `json:"begun,omitempty"`
+	// Verdict is what it says in the end; empty is finished. Result and Error come with it: any bytes, as a careless program
+	// prints them. After is a wish, in seconds.
+	Verdict job.Verdict `json:"verdict,omitempty"`
+	Result  []byte      `json:"result,omitempty"`
+	Error   []byte      `json:"error,omitempty"`
+	After   int         `json:"after,omitempty"`
+	// Object says that the result is JSON, Fill that it has so many bytes, Digest that it tells what has come as Text.
+	Object bool   `json:"object,omitempty"`
+	Fill   int    `json:"fill,omitempty"`
+	Digest bool   `json:"digest,omitempty"`
+	Text   string `json:"text,omitempty"`
+	// Plain has it say so without a reply: by its exit status, its HTTP status.
+	Plain bool `json:"plain,omitempty"`
+}
+
+// data is the words as a job's data.
+func (w words) data() string {
+	text, err := json.Marshal(w)
+	if err != nil {
+		panic(err)
+	}
+	return string(text)
+}
+
+// message is a job as its handler reads it.
+type message struct {
+	ID      int64  `json:"id"`
+	Token   string `json:"token"`
+	Attempt int    `json:"attempt"`
+	Words   words  `json:"job_data"`
+}
+
+// work does what comes before the last word. told ends when the handler has to stop; then there is none.
+func (m message) work(told context.Context, log io.Writer) (ended bool) {
+	w := m.Words
+	if len(w.Log) > 0 {
+		_, _ = log.Write(w.Log)
+	}
+	if w.Flood > 0 {
+		block := bytes.Repeat([]byte("x"), 1<<16)
+		for n := 0; n < w.Flood; n += len(block) {
+			if _, err := log.Write(block); err != nil {
+				return false
+			}
+		}
+		_, _ = io.WriteString(log, "\n")
+	}
+	if w.Crash != "" {
+		panic(w.Crash)
+	}
+	if !w.Hangs || m.Attempt > 1 {
+		return true
+	}
+	if err := os.WriteFile(w.Begun, nil, 0o600); err != nil {
+		panic(err)
+	}
+	select {
+	case <-told.Done():
+	case <-time.After(patience): // nothing shall outlive the tests for long
+	}
+	return false
+}
+
+// result is what the handler gives back.
+func (w words) result() string {
+	switch {
+	case w.Fill > 0:
+		return strings.Repeat("x", w.Fill)
+	case w.Digest:
+		return digest(w.Text)
+	}
+	return string(w.Result)
+}
+
+func digest(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:])
+}
+
+// verdict is the last word.
+func (w words) verdict() job.Verdict {
+	if w.Verdict == "" {
+		return job.Finished
+	}
+	return w.Verdict
+}
+
+// reply is the last word as JSON: one line. In a stream it has the job's id and token.
+func (m message) reply(stream bool) string {
+	w, line := m.Words, ""
+	if stream {
+		line = fmt.Sprintf(`"id":%d,"token":"%s",`, m.ID, m.Token)
+	}
+	line += fmt.Sprintf(`"outcome":"%s"`, w.verdict())
+	switch result := w.result(); {
+	case w.Object:
+		line += `,"result":` + result
+	case result != "":
+		line += `,"result":` + quote(result)
+	}
+	if len(w.Error) > 0 {
+		line += `,"error":` + quote(string(w.Error))
+	}
+	if w.After > 0 {
+		line += fmt.Sprintf(`,"retry_after":%d`, w.After)
+	}
+	return "{" + line + "}\n"
+}
+
+// quote makes a JSON string of any bytes, as those languages do that don't look at them.
+func quote(text string) string {
+	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`, "\x00", `\u0000`).Replace(text) + `"`
+}

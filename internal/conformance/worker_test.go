@@ -1,0 +1,351 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hipq/hipq/activity"
+	"github.com/hipq/hipq/internal/dbtest"
+	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/handler"
+	"github.com/hipq/hipq/queue/job"
+	"github.com/hipq/hipq/queue/worker"
+	"github.com/hipq/hipq/schema"
+)
+
+// shop has a queue for each kind, named after it, on a real database.
+type shop struct {
+	*testing.T
+	db       *schema.DB
+	queues   map[string]*queue.Queue
+	speakers map[string]speaker
+	params   worker.Params
+}
+
+// end is what must have become of a job: its state, its error, and of the activity how each of its attempts ended.
+type end struct {
+	state   job.State
+	error   string
+	history string
+}
+
+// attempts are what a worker makes of jobs that run while something happens to it, or to them; of each kind the same. do is called
+// when they run, and the worker has ended when it returns.
+var attempts = []struct {
+	name string
+	say  words
+	// timeout is the job's; 0 is long.
+	timeout time.Duration
+	do      func(s *shop, at *attempt)
+	want    end
+	except  map[string]end
+}{
+	{
+		"timeout",
+		words{Hangs: true},
+		time.Second,
+		(*shop).nothing,
+		end{job.Retry, "timeout after 1s", "error"},
+		nil,
+	},
+	{
+		"timeout of a deaf one",
+		words{Hangs: true, Deaf: true},
+		time.Second,
+		(*shop).nothing,
+		end{job.Retry, "timeout after 1s", "error"},
+		map[string]end{"func": {job.Retry, "timeout after 1s; the handler goes on", "error"}}, // nobody can end a goroutine
+	},
+	{
+		"cancel",
+		words{Hangs: true},
+		0,
+		(*shop).cancel,
+		end{job.Final, "cancelled", "failed"},
+		nil,
+	},
+	{
+		"cancel of a deaf one",
+		words{Hangs: true, Deaf: true},
+		0,
+		(*shop).cancel,
+		end{job.Final, "cancelled", "failed"},
+		nil,
+	},
+	{
+		"SIGTERM of the worker",
+		words{Hangs: true},
+		0,
+		(*shop).interrupt,
+		end{job.Retry, "interrupted", "error"},
+		nil,
+	},
+	{
+		"SIGTERM of the worker of a deaf one",
+		words{Hangs: true, Deaf: true},
+		0,
+		(*shop).interrupt,
+		end{job.Retry, "interrupted", "error"},
+		map[string]end{"func": {job.Retry, "interrupted; the handler goes on", "error"}},
+	},
+	{
+		"lost lock",
+		words{Hangs: true, Result: []byte("second")},
+		0,
+		(*shop).loseLock,
+		end{job.Final, job.None, "error finished"},
+		nil,
+	},
+}
+
+// attempt is a worker that has a running job of each kind.
+type attempt struct {
+	worker string
+	stop   context.CancelFunc
+	jobs   map[string]int64
+	// done gets the worker's error.
+	done chan error
+}
+
+func TestKindsInAWorker(t *testing.T) {
+	for _, c := range attempts {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			dbtest.Each(t, func(t *testing.T, driver, source string) {
+				t.Parallel()
+				s := newShop(t, driver, source)
+				at := s.start(c.say, c.timeout)
+				c.do(s, at)
+				for name, id := range at.jobs {
+					w, ok := c.except[name]
+					if !ok {
+						w = c.want
+					}
+					s.wantEnd(name, id, w)
+				}
+				for name, one := range s.speakers {
+					if left := one.left(); len(left) > 0 {
+						t.Errorf("%s: processes are left: %d", name, left)
+					}
+				}
+			})
+		})
+	}
+}
+
+// What was said stands in the tables as it was said.
+func TestKindsInTheTables(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, driver, source string) {
+		t.Parallel()
+		s := newShop(t, driver, source)
+		jobs := map[string][]int64{}
+		for name := range s.queues {
+			for _, w := range []words{
+				{Text: mebibyte, Digest: true, Log: []byte("🙂\x00\xff\n")},
+				{Verdict: job.Failed, Error: []byte("🙂\x00\xff")},
+				{Verdict: job.TryAgain, Error: []byte("busy"), After: 86400},
+				{Verdict: job.Sent, Result: []byte("ticket \x005")},
+				{Fill: 1<<20 - 200},
+			} {
+				jobs[name] = append(jobs[name], s.add(name, w, 0))
+			}
+		}
+		if _, err := worker.Run(t.Context(), s.params); err != nil {
+			t.Fatal(err)
+		}
+		for name, ids := range jobs {
+			s.wantEnd(name, ids[0], end{job.Final, job.None, "finished"})
+			s.wantEnd(name, ids[1], end{job.Final, "🙂\uFFFD\uFFFD", "failed"})
+			s.wantEnd(name, ids[2], end{job.Retry, "busy", "error"})
+			s.wantEnd(name, ids[3], end{job.Running, job.None, ""})
+			s.wantEnd(name, ids[4], end{job.Final, job.None, "finished"})
+			for i, result := range map[int]string{0: digest(mebibyte), 1: job.None, 3: "ticket \uFFFD5", 4: strings.Repeat("x", 1<<20-200)} {
+				if j := s.get(name, ids[i]); j.Result != result {
+					t.Errorf("%s: the result of job %d is %.100q, want %.100q", name, ids[i], j.Result, result)
+				}
+			}
+			if j := s.get(name, ids[2]); j.ScheduledRunTime.Sub(j.UpdateTime) < 23*time.Hour {
+				t.Errorf("%s: it is tried again at %s", name, j.ScheduledRunTime)
+			}
+			if out := s.ends(name, ids[0])[0].Output; name != "http" && !strings.HasPrefix(out, "🙂\uFFFD\uFFFD\n") {
+				t.Errorf("%s: kept is %.100q", name, out)
+			}
+		}
+	})
+}
+
+func newShop(t *testing.T, driver, source string) *shop {
+	s := &shop{T: t, queues: map[string]*queue.Queue{}, speakers: map[string]speaker{}}
+	var names []string
+	for _, k := range kinds {
+		names = append(names, k.name)
+	}
+	s.db = dbtest.Open(t, driver, source, names...)
+	say := job.DefaultType("say")
+	say.Retry = job.RetryPolicy{Attempts: 2, Delay: time.Hour, Backoff: job.Fixed}
+	for _, k := range kinds {
+		q, err := queue.Open(t.Context(), s.db, queue.Options{Name: k.name, Types: []job.Type{say}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.queues[k.name], s.speakers[k.name] = q, k.open(t)
+		s.params.Queues = append(s.params.Queues, worker.Queue{Queue: q, Handlers: map[string]handler.Handler{"say": s.speakers[k.name]}})
+	}
+	s.params.Options = worker.Options{Concurrency: 2 * len(kinds), Grace: grace, LockFor: 9 * time.Second, RunFor: 2 * patience}
+	return s
+}
+
+// add enqueues a job for a kind.
+func (s *shop) add(name string, w words, timeout time.Duration) int64 {
+	s.Helper()
+	added, err := s.queues[name].Enqueue(s.Context(), job.New{Type: "say", Data: w.data(), Timeout: timeout})
+	if err != nil {
+		s.Fatal(err)
+	}
+	return added.ID
+}
+
+// start starts a worker, and waits until it runs a job of each kind.
+func (s *shop) start(w words, timeout time.Duration) *attempt {
+	s.Helper()
+	at := &attempt{jobs: map[string]int64{}, done: make(chan error, 1)}
+	dir := s.TempDir()
+	for name := range s.queues {
+		w.Begun = filepath.Join(dir, name)
+		at.jobs[name] = s.add(name, w, timeout)
+	}
+	p := s.params
+	var err error
+	if p.ID, err = worker.NewID(); err != nil {
+		s.Fatal(err)
+	}
+	at.worker = p.ID
+	ctx, stop := context.WithCancel(s.Context())
+	at.stop = stop
+	go func() {
+		_, err := worker.Run(ctx, p)
+		at.done <- err
+	}()
+	for name := range s.queues {
+		s.eventually(name+" runs", func() bool { return isThere(filepath.Join(dir, name)) })
+	}
+	return at
+}
+
+// ended waits for the end of the worker.
+func (s *shop) ended(at *attempt) error {
+	s.Helper()
+	defer at.stop()
+	select {
+	case err := <-at.done:
+		return err
+	case <-time.After(patience):
+		s.Fatalf("the worker hasn't ended in %s", patience)
+		return nil
+	}
+}
+
+// nothing happens to them but what they bring about.
+func (s *shop) nothing(at *attempt) {
+	if err := s.ended(at); err != nil {
+		s.Error(err)
+	}
+}
+
+func (s *shop) cancel(at *attempt) {
+	for name, id := range at.jobs {
+		if _, err := s.queues[name].Stop(s.Context(), id); err != nil {
+			s.Error(err)
+		}
+	}
+	s.nothing(at)
+}
+
+// interrupt does what a SIGTERM does.
+func (s *shop) interrupt(at *attempt) {
+	at.stop()
+	s.nothing(at)
+}
+
+// loseLock declares the worker dead. Another has the jobs then, whose second attempts end well.
+func (s *shop) loseLock(at *attempt) {
+	err := s.db.Tx(s.Context(), func(tx *engine.Tx) error {
+		_, err := tx.ExecContext(s.Context(), "UPDATE shop_workers SET state = 'error', slots = 0 WHERE id = ?", at.worker)
+		return err
+	})
+	if err != nil {
+		s.Fatal(err)
+	}
+	if err := s.ended(at); !errors.Is(err, worker.ErrLockLost) {
+		s.Errorf("the worker ends with %v", err)
+	}
+	if _, err := worker.Run(s.Context(), s.params); err != nil { // it says that they were lost
+		s.Error(err)
+	}
+	for name, id := range at.jobs {
+		p := s.params
+		for _, q := range s.params.Queues {
+			if q.Name == name {
+				p.Queues = []worker.Queue{q}
+			}
+		}
+		if _, err := worker.RunJob(s.Context(), p, id); err != nil {
+			s.Errorf("%s: %v", name, err)
+		}
+		if j := s.get(name, id); j.Result != "second" {
+			s.Errorf("%s: the result is %q", name, j.Result)
+		}
+	}
+}
+
+func (s *shop) get(name string, id int64) *job.Job {
+	s.Helper()
+	j, err := s.queues[name].Get(s.Context(), id)
+	if err != nil {
+		s.Fatal(err)
+	}
+	return j
+}
+
+// ends is what the activity has of the ends of a job's attempts.
+func (s *shop) ends(name string, id int64) (list []activity.Entry) {
+	s.Helper()
+	err := activity.New(s.db).Find(s.Context(), activity.Filter{Kind: activity.Job, Queue: name, JobID: id}, func(e activity.Entry) error {
+		if e.State != activity.Added && e.State != activity.Starting {
+			list = append(list, e)
+		}
+		return nil
+	})
+	if err != nil {
+		s.Fatal(err)
+	}
+	return list
+}
+
+func (s *shop) wantEnd(name string, id int64, w end) {
+	s.Helper()
+	var states []string
+	for _, e := range s.ends(name, id) {
+		states = append(states, string(e.State))
+	}
+	if j := s.get(name, id); j.State != w.state || j.Error != w.error || strings.Join(states, " ") != w.history {
+		s.Errorf("%s: job %d is %s with the error %.200q after %s; want %s, %q, %s", name, id, j.State, j.Error, fmt.Sprint(states), w.state, w.error, w.history)
+	}
+}
+
+// eventually waits until ok is.
+func (s *shop) eventually(what string, ok func() bool) {
+	s.Helper()
+	for began := time.Now(); !ok(); time.Sleep(10 * time.Millisecond) {
+		if time.Since(began) > patience {
+			s.Fatalf("not in %s: %s", patience, what)
+		}
+	}
+}
