@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/internal/disown"
+	"github.com/hipq/hipq/internal/progress"
 	"github.com/hipq/hipq/internal/rounds"
 	"github.com/hipq/hipq/internal/rules"
 	"github.com/hipq/hipq/queue/job"
@@ -44,12 +45,17 @@ func (w *worker) run(ctx context.Context, s *source, j *job.Job) {
 	defer w.watch(ctx, s, j)()
 	began := time.Now()
 	var once sync.Once
+	t := &teller{to: w.progress, source: s, job: j}
 	end := func(o job.Outcome) {
 		o.Ran = time.Since(began)
-		once.Do(func() { w.end(ctx, s, rounds.Settled{Job: j, Outcome: o}) })
+		once.Do(func() {
+			t.end()
+			w.end(ctx, s, rounds.Settled{Job: j, Outcome: o})
+		})
 	}
 	defer end(job.Outcome{Verdict: job.TryAgain, Error: goneAway}) // unless it has come back
-	end(s.Handlers[j.Type].Handle(lockContext{disown.With(ctx, end), w.checkLock}, j))
+	heard := progress.With(disown.With(ctx, end), t.say)
+	end(s.Handlers[j.Type].Handle(lockContext{heard, w.checkLock}, j))
 }
 
 // end notes the end of an attempt.
