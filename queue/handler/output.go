@@ -31,7 +31,9 @@ type output struct {
 	line int
 }
 
-func (o *output) reset() { o.n, o.cut, o.within, o.lost, o.begin, o.take, o.line = 0, 0, false, false, nil, nil, 0 }
+func (o *output) reset() {
+	o.n, o.cut, o.within, o.lost, o.begin, o.take, o.line = 0, 0, false, false, nil, nil, 0
+}
 
 // Room is where the next bytes go; it is never empty. Took says how many have come.
 func (o *output) Room() []byte {
