@@ -52,8 +52,9 @@ func readProgress(percent, note, attempt, at any) job.Progress {
 // those that have said so last, the latest first. They have no more than their ID, Type, Attempt and Progress.
 func (q *Queue) Progressing(ctx context.Context, most int) (jobs []*job.Job, err error) {
 	// of all locked rows, as Counts does: they are no more than there are slots
-	query := "SELECT id, job_type, attempt, progress, progress_note, progress_attempt, " + q.db.TimeColumn("progress_time") + " FROM " + q.table + " " + q.pick() +
-		" WHERE line = 'locked' AND state = 'running' AND progress_attempt = attempt ORDER BY " + q.table + ".progress_time DESC, id LIMIT ?"
+	query := "SELECT id, job_type, attempt, progress, progress_note, progress_attempt, " + q.db.TimeColumn("progress_time") +
+		" FROM " + q.table + " " + q.pick() + " WHERE line = 'locked' AND state = 'running' AND progress_attempt = attempt" +
+		" ORDER BY " + q.table + ".progress_time DESC, id LIMIT ?"
 	rows, err := q.db.QueryContext(ctx, query, most)
 	if err != nil {
 		return nil, fmt.Errorf("read the progress of jobs of %s: %w", q.Name, err)

@@ -46,5 +46,6 @@ func (q *Queue) setProgress(ctx context.Context, tx *engine.Tx, s rounds.Said) e
 	args := append([]any{s.Progress.Percent, s.Progress.Note, s.Job.Attempt}, nowArgs...)
 	return tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+
 		" SET progress = ?, progress_note = ?, progress_attempt = ?, progress_time = "+now+
-		" WHERE id = ? AND state = 'running' AND attempt = ? AND lock_token = ?", append(args, s.Job.ID, s.Job.Attempt, s.Job.Token)...)
+		" WHERE id = ? AND state = 'running' AND attempt = ? AND lock_token = ?",
+		append(args, s.Job.ID, s.Job.Attempt, s.Job.Token)...)
 }
