@@ -11,11 +11,11 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// Progress says how far a handler in Go has come: percent, from 0 to 100, and a note of what it is at, or "". ctx is the context
-// that the handler was called with, or one made from it. It returns at once and may be called as often as one likes, from any
-// goroutine: once a second at most, the worker writes the latest to the job's row, where hipq show, why and status find it. Of
-// a note the first 255 characters are kept. Percent that can't be are ignored, as is what comes after the attempt has ended.
-// It has no influence on the job.
+// Progress says how far a handler in Go has come: percent, from 0 to 100, and a note of what it is at, or "". ctx is the
+// context that the handler was called with, or one made from it. It returns at once and may be called as often as one likes,
+// from any goroutine: once a second at most, the worker writes the latest to the job's row, where hipq show, why and status
+// find it. Of a note the first 255 characters are kept. Percent that can't be are ignored, as is what comes after the attempt
+// has ended. It has no influence on the job.
 func Progress(ctx context.Context, percent int, note string) {
 	if said := progress.Of(ctx); said != nil {
 		if p, ok := job.NewProgress(float64(percent), note); ok {
