@@ -81,6 +81,19 @@ func (o *output) takeRest() {
 	}
 }
 
+// logged adds a text to a log, of which nil is an empty one.
+func logged(log *output, text []byte) *output {
+	if log == nil {
+		log = new(output)
+	}
+	for len(text) > 0 {
+		n := copy(log.Room(), text)
+		log.Took(n)
+		text = text[n:]
+	}
+	return log
+}
+
 // keepBeginning keeps what Room is about to drop of the last line.
 func (o *output) keepBeginning() {
 	line := o.buf[:]

@@ -129,18 +129,6 @@ func (t *talk) note(text []byte) {
 	}
 }
 
-func logged(log *output, text []byte) *output {
-	if log == nil {
-		log = new(output)
-	}
-	for len(text) > 0 {
-		n := copy(log.Room(), text)
-		log.Took(n)
-		text = text[n:]
-	}
-	return log
-}
-
 // lastWords reads what a program prints and, once the file's deadline is over, what lies in the pipe then.
 type lastWords struct {
 	file *os.File
