@@ -21,6 +21,17 @@ func (db *DB) TxUnclocked(ctx context.Context, f func(*Tx) error) error {
 	return db.repeat(ctx, Retryable, nil, f)
 }
 
+// TxInPassing is TxUnclocked for a transaction that waits for no other's rows, and isn't repeated, for it will be asked for again:
+// Tx.SkipLocked passes over rows that another holds. On a Galera cluster it does so only after it has met one, and fails first.
+func (db *DB) TxInPassing(ctx context.Context, f func(*Tx) error) error {
+	return db.repeat(ctx, func(error) bool { return false }, nil, func(tx *Tx) error {
+		if db.waitsFirst && tx.SkipLocked == db.ForUpdate {
+			tx.SkipLocked += " NOWAIT"
+		}
+		return f(tx)
+	})
+}
+
 // patience is how long a transaction is repeated. Whoever waits for it has an answer within half a minute, for the last try
 // may wait 3 s for a row.
 const patience = 22 * time.Second

@@ -1,6 +1,12 @@
 package handler
 
-import "time"
+import (
+	"context"
+	"time"
+
+	"github.com/hipq/hipq/internal/progress"
+	"github.com/hipq/hipq/queue/job"
+)
 
 // SetPing sets how long a connection of HTTP/2 may be silent.
 func (h *HTTP) SetPing(after time.Duration) { h.ping = after }
@@ -13,7 +19,10 @@ var LastLine = lastLine
 
 // Printed is what an output makes of a text that comes in pieces of these sizes.
 func Printed(text string, size func() int) (kept, last string, long bool) {
-	var out output
+	return printedBy(new(output), text, size)
+}
+
+func printedBy(out *output, text string, size func() int) (kept, last string, long bool) {
 	for len(text) > 0 {
 		room := out.Room()
 		n := copy(room[:min(len(room), size())], text)
@@ -22,4 +31,10 @@ func Printed(text string, size func() int) (kept, last string, long bool) {
 	}
 	p := out.end()
 	return p.text, p.last, p.long
+}
+
+// PrintedWithProgress is Printed where somebody wants to know of the progress.
+func PrintedWithProgress(text string, size func() int, said func()) (kept, last string, long bool) {
+	ctx := progress.With(context.Background(), func(job.Progress) { said() })
+	return printedBy(&output{take: progressIn(ctx, &job.Job{})}, text, size)
 }

@@ -65,6 +65,8 @@ func (t *talk) hear(line streamLine) {
 		t.misunderstand(fmt.Sprintf("the program answered twice for job %d", r.id))
 	case f == nil:
 		t.misunderstand(fmt.Sprintf("the program answered for job %d, which it doesn't have", r.id))
+	case r.progress != nil:
+		t.hearProgress(f, r, line)
 	case r.Token != nil && jsonText(r.Token) != f.token:
 		t.misunderstand(fmt.Sprintf("the program answered for job %d with a token that is not the attempt's", r.id))
 	default:
@@ -100,6 +102,18 @@ func (t *talk) misunderstand(reason string) {
 		t.stream.leaveNote(t.remark)
 	}
 	t.retireFor(reason)
+}
+
+// hearProgress takes a line with which the program says how far a job is. What can't be made out, or is of another attempt, is a
+// line of its log.
+func (t *talk) hearProgress(f *flight, r streamReply, line streamLine) {
+	ofIt := r.understood && (r.Token == nil || jsonText(r.Token) == f.token)
+	if ofIt && f.progress != nil {
+		f.progress(r.progress.said)
+	}
+	if !ofIt || !r.progress.only {
+		t.note(append(line.text, '\n'))
+	}
 }
 
 // follow reads the program's stderr.

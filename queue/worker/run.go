@@ -9,6 +9,7 @@ import (
 
 	"github.com/hipq/hipq/internal/disown"
 	"github.com/hipq/hipq/internal/lastlook"
+	"github.com/hipq/hipq/internal/progress"
 	"github.com/hipq/hipq/internal/rounds"
 	"github.com/hipq/hipq/internal/rules"
 	"github.com/hipq/hipq/queue/job"
@@ -46,9 +47,11 @@ func (w *worker) run(ctx context.Context, s *source, j *job.Job) {
 	defer cancel()
 	began, here := time.Now(), s.Rounds().Disowned()
 	var once sync.Once
+	t := &teller{to: w.progress, source: s, job: j}
 	end := func(o job.Outcome, disowned bool) {
 		o.Ran = time.Since(began)
 		once.Do(func() {
+			t.end()
 			if disowned {
 				here.Add(j)
 			}
@@ -63,7 +66,7 @@ func (w *worker) run(ctx context.Context, s *source, j *job.Job) {
 	handle := disown.With(ctx, func(o job.Outcome) { end(o, true) })
 	defer w.watch(handle, s, j)()
 	defer end(job.Outcome{Verdict: job.TryAgain, Error: goneAway}, false) // unless it has come back
-	end(s.Handlers[j.Type].Handle(lastlook.With(handle, w.checkLock), j), false)
+	end(s.Handlers[j.Type].Handle(lastlook.With(progress.With(handle, t.say), w.checkLock), j), false)
 }
 
 // end notes the end of an attempt.
