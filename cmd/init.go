@@ -130,7 +130,7 @@ func (a *app) runInit(cmd *cobra.Command) error {
 	if err := done.migrate(cmd, c); err != nil {
 		return err
 	}
-	a.warnOfPrograms(c, nil, nil)
+	a.warnOfPrograms(c, nil, nil, nil)
 	if a.json {
 		return a.printJSON(done)
 	}

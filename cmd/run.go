@@ -59,13 +59,13 @@ func (a *app) runJob(cmd *cobra.Command, name string, id int64) error {
 	}
 	runners := a.newRunners(i, w.ID)
 	defer a.closeRunners(runners)
-	queues, _, err := i.workQueues([]string{name}, nil, runners)
+	queues, unfit, err := i.workQueues([]string{name}, nil, runners)
 	if err != nil {
 		return err
 	}
 	q := queues[0]
 	if err := runnable(cmd, q, w, id); err != nil {
-		return err
+		return errors.Join(err, unfit) // its type may be one that is left out
 	}
 	var ran *worker.Attempt
 	done, err := worker.RunJob(cmd.Context(), worker.Params{

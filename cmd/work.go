@@ -26,7 +26,8 @@ On SIGTERM, SIGHUP or SIGINT it starts nothing more, waits for what runs up to w
 again. A second signal ends it at once.
 
 A queue whose table is not there, for it is new in the config, or somebody has dropped the table, is left out until hipq init
-has made it; the others are worked, and the exit code is 78.
+has made it; the others are worked, and the exit code is 78. So is a job type whose handler this host can't have: its user is
+not there, or hipq isn't root, a limit is more than the host allows, a file with a secret can't be read.
 
 It also enqueues the jobs of the config's schedules, each slot's once over all hosts: see hipq schedules.
 
@@ -115,7 +116,7 @@ func (a *app) runWork(cmd *cobra.Command, c *config.Config, names, types []strin
 	})
 	took := time.Since(began)
 	if done.Started > 0 { // not each minute, for what concerns no job
-		a.warnOfPrograms(i.Config, names, types)
+		a.warnOfPrograms(i.Config, names, types, runners.leftOut)
 	}
 	switch {
 	case a.json:
@@ -132,7 +133,7 @@ func (a *app) runWork(cmd *cobra.Command, c *config.Config, names, types []strin
 }
 
 // workQueues are the config's queues, or those named, with the handlers of the types wanted. Those whose tables can't be used
-// are left out: unfit says why, and if none is left, so does err.
+// are left out, and so are types whose handlers can't be had here: unfit says why, and if no queue is left, so does err.
 func (i *instance) workQueues(names, types []string, runners *runners) (queues []worker.Queue, unfit, err error) {
 	for _, name := range names {
 		if _, err := i.Queue(name); err != nil {
@@ -156,11 +157,15 @@ func (i *instance) workQueues(names, types []string, runners *runners) (queues [
 		for name, h := range c.Handlers {
 			if len(types) == 0 || slices.Contains(types, name) {
 				found[name] = true
-				if handlers[name], err = runners.handler(h); err != nil {
-					return nil, nil, err
+				made, decider, err := runners.both(h, c.RetryHandlers[name])
+				if err != nil {
+					runners.leftOut[h.Key] = true
+					unfit = errors.Join(unfit, fmt.Errorf("job type %s of queue %s is left out: %w", name, c.Name, err))
+					continue
 				}
-				if r, ok := c.RetryHandlers[name]; ok {
-					deciders[name] = handler.RetryExec{Exec: runners.exec(r)}
+				handlers[name] = made
+				if decider != nil {
+					deciders[name] = decider
 				}
 			}
 		}

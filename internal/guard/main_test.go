@@ -114,7 +114,7 @@ func run(g *guard.Guard, id, script string) (status syscall.WaitStatus, err erro
 		return status, err
 	}
 	env := []string{"PATH=" + os.Getenv("PATH"), guard.WorkerVariable + "=" + id}
-	p, err := program.Start(g, "/bin/sh", []string{"sh", "-c", script}, "", env, nil, new(discard))
+	p, err := program.Start(g, program.Command{Path: "/bin/sh", Argv: []string{"sh", "-c", script}, Env: env}, nil, new(discard))
 	if err != nil {
 		return status, err
 	}

@@ -22,7 +22,7 @@ func (d Dialogue) Close() {
 }
 
 // StartDialogue starts a program, under guard, to talk with. An error is the bare errno.
-func StartDialogue(g *guard.Guard, path string, argv []string, dir string, env []string) (p *Program, d Dialogue, err error) {
+func StartDialogue(g *guard.Guard, c Command) (p *Program, d Dialogue, err error) {
 	var theirs [3]int
 	for i, ours := range []**os.File{&d.In, &d.Out, &d.Err} {
 		theirs[i], *ours, err = pipe(i > 0)
@@ -34,7 +34,7 @@ func StartDialogue(g *guard.Guard, path string, argv []string, dir string, env [
 			return nil, d, err
 		}
 	}
-	pid, err := fork(g, path, argv, dir, env, theirs[:]...)
+	pid, err := fork(g, c, theirs[:]...)
 	for _, fd := range theirs {
 		_ = syscall.Close(fd)
 	}

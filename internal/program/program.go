@@ -29,6 +29,19 @@ type Program struct {
 	reaped      bool // from now on the group's id may be somebody else's
 	interrupted bool // it was told to end before it ended by itself
 	kill        *time.Timer
+	used        time.Duration
+}
+
+// Command is what to start.
+type Command struct {
+	// Path is the program's file, Argv what it finds as its arguments, its own name first.
+	Path string
+	Argv []string
+	// Dir is the folder in which it runs; "" is the worker's.
+	Dir string
+	Env []string
+	// Credential is the user as whom it runs; nil is the worker's own.
+	Credential *syscall.Credential
 }
 
 // Sink takes what a program prints: into Room, which is never empty, and then it is told how much was taken there.
@@ -39,7 +52,7 @@ type Sink interface {
 
 // Start starts a program, under guard, that reads message on its stdin and prints to out, with stdout and stderr
 // alike. An error is the bare errno.
-func Start(g *guard.Guard, path string, argv []string, dir string, env []string, message []byte, out Sink) (*Program, error) {
+func Start(g *guard.Guard, c Command, message []byte, out Sink) (*Program, error) {
 	stdin, in, err := feed(message)
 	if err != nil {
 		return nil, err
@@ -53,7 +66,7 @@ func Start(g *guard.Guard, path string, argv []string, dir string, env []string,
 	defer syscall.Close(theirs)
 	pid := 0
 	if err = syscall.SetNonblock(stdout, true); err == nil { // ours alone: the other end has a flag of its own
-		pid, err = fork(g, path, argv, dir, env, stdin, theirs, theirs)
+		pid, err = fork(g, c, stdin, theirs, theirs)
 	}
 	if err != nil {
 		in.close()
@@ -65,12 +78,12 @@ func Start(g *guard.Guard, path string, argv []string, dir string, env []string,
 }
 
 // fork starts a program with these files, as the leader of a group.
-func fork(g *guard.Guard, path string, argv []string, dir string, env []string, files ...int) (pid int, err error) {
-	attr := &syscall.ProcAttr{Dir: dir, Env: env, Sys: &syscall.SysProcAttr{Setpgid: true}}
+func fork(g *guard.Guard, c Command, files ...int) (pid int, err error) {
+	attr := &syscall.ProcAttr{Dir: c.Dir, Env: c.Env, Sys: &syscall.SysProcAttr{Setpgid: true, Credential: c.Credential}}
 	for _, fd := range files {
 		attr.Files = append(attr.Files, uintptr(fd))
 	}
-	return g.Fork(func() (int, error) { return syscall.ForkExec(path, argv, attr) })
+	return g.Fork(func() (int, error) { return syscall.ForkExec(c.Path, c.Argv, attr) })
 }
 
 // PID is the leader's process id, and the group's.
@@ -123,14 +136,23 @@ func (p *Program) Reap() (status syscall.WaitStatus, err error) {
 	if p.kill != nil {
 		p.kill.Stop()
 	}
+	var usage syscall.Rusage
 	p.guard.Reap(p.pid, func() {
 		for {
-			if _, err = syscall.Wait4(p.pid, &status, 0, nil); err != syscall.EINTR {
+			if _, err = syscall.Wait4(p.pid, &status, 0, &usage); err != syscall.EINTR {
 				return
 			}
 		}
 	})
+	p.used = time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 	return status, err
+}
+
+// Used is how much processor time the leader has used, and those of its children for which it has waited; 0 until Reap.
+func (p *Program) Used() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.used
 }
 
 // Interrupted says whether Interrupt has told it to end before it ended by itself.

@@ -9,7 +9,7 @@ import (
 
 // A program that has ended when the context ends counts by its exit status.
 func TestInterruptAfterTheEnd(t *testing.T) {
-	p, err := Start(nil, "/bin/sh", []string{"sh", "-c", "exit 5"}, "", nil, nil, new(discard))
+	p, err := Start(nil, Command{Path: "/bin/sh", Argv: []string{"sh", "-c", "exit 5"}}, nil, new(discard))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -75,8 +75,8 @@ func (s *Stream) open(ctx context.Context) (*talk, error) {
 	}
 	t := &talk{stream: s, ended: make(chan struct{}), heard: make(chan struct{}), flights: map[int64]*flight{}}
 	var err error
-	t.program, err = s.start(func(path string) (p *program.Program, err error) {
-		p, t.pipes, err = program.StartDialogue(s.Guard.ofWorker(), path, s.Argv, s.Dir, s.environment(nil))
+	t.program, err = s.start(s.Argv, nil, func(c program.Command) (p *program.Program, err error) {
+		p, t.pipes, err = program.StartDialogue(s.Guard.ofWorker(), c)
 		return p, err
 	})
 	if err != nil {
@@ -261,18 +261,18 @@ func (t *talk) await() {
 	_ = t.pipes.Out.SetReadDeadline(time.Unix(1, 0)) // long past: what is left behind may hold the pipe for as long as it likes
 	<-t.heard
 	_ = t.log.Control(func(fd uintptr) { t.takeLog(int(fd)) })
-	status, err := t.program.Reap()
+	end, err := t.stream.reap(t.program)
 	t.stream.leave(t)
 	t.pipes.Close()
 	t.writing.Lock()
 	read := t.written - unread
 	t.writing.Unlock()
-	t.finish(status, err, byGuard, read)
+	t.finish(end, err, byGuard, read)
 	t.over.Do(t.stream.ending.Done)
 }
 
 // finish ends the flights of a program that has ended, and has read so many bytes.
-func (t *talk) finish(status syscall.WaitStatus, err error, byGuard bool, read int64) {
+func (t *talk) finish(end ending, err error, byGuard bool, read int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.kill != nil {
@@ -293,7 +293,7 @@ func (t *talk) finish(status syscall.WaitStatus, err error, byGuard bool, read i
 			if f.log != nil {
 				out = f.log.end()
 			}
-			text := "the program ended without an answer: " + failure(status, out)
+			text := "the program ended without an answer: " + failure(end, out)
 			if t.reason != "" {
 				text = t.reason + "; " + text
 			}
