@@ -279,7 +279,6 @@ func (b builder) handler(path string, s handlerSection) Handler {
 // values in an error, as they may be secrets.
 func (b builder) program(path, key string, check func(argv []string, at int) error, s handlerSection) Handler {
 	h := Handler{Key: path, Exec: s.Exec, Stream: s.Stream, Dir: b.absolute(s.Dir), Env: s.Env, User: s.User}
-	b.surroundings(path, s, &h)
 	argv := h.Program()
 	if len(argv) > 0 && argv[0] == "" {
 		b.refuse(path+"."+key+"[0]", "is empty; it must be the program to run")
@@ -309,6 +308,7 @@ func (b builder) program(path, key string, check func(argv []string, at int) err
 		}
 		seen[name] = true
 	}
+	b.surroundings(path, s, &h)
 	b.noteHandler(path, h, s)
 	return h
 }
