@@ -31,6 +31,7 @@ func TestMain(m *testing.M) {
 			"busy":    busyAdopter,
 			"heir":    heir,
 			"forker":  forker,
+			"other":   otherUser,
 		}[os.Args[1]]; role != nil {
 			if err := role(os.Args[2:]); err != nil {
 				fmt.Fprintln(os.Stderr, err)

@@ -18,3 +18,6 @@ func Printed(text string, size func() int) (kept, last string, long bool) {
 	p := out.end()
 	return p.text, p.last, p.long
 }
+
+// Over says which limit a program was over.
+var Over = Limits.over
