@@ -77,10 +77,17 @@ func Start(g *guard.Guard, c Command, message []byte, out Sink) (*Program, error
 	return &Program{pid: pid, guard: g, input: in, output: newCapture(stdout, out)}, nil
 }
 
-// fork starts a program with these files, as the leader of a group.
+// fork starts a program with these files, as the leader of a group. That of another user is the leader of a session too, so that it
+// has no hold on a terminal of the worker's; and it may open its files again, as /dev/stderr.
 func fork(g *guard.Guard, c Command, files ...int) (pid int, err error) {
 	attr := &syscall.ProcAttr{Dir: c.Dir, Env: c.Env, Sys: &syscall.SysProcAttr{Setpgid: true, Credential: c.Credential}}
+	if c.Credential != nil {
+		attr.Sys.Setpgid, attr.Sys.Setsid = false, true
+	}
 	for _, fd := range files {
+		if c.Credential != nil {
+			_ = syscall.Fchown(fd, int(c.Credential.Uid), int(c.Credential.Gid))
+		}
 		attr.Files = append(attr.Files, uintptr(fd))
 	}
 	return g.Fork(func() (int, error) { return syscall.ForkExec(c.Path, c.Argv, attr) })
