@@ -7,12 +7,10 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strconv"
 	"strings"
-	"unicode"
-	"unicode/utf16"
 
 	"github.com/hipq/hipq/config"
+	"github.com/hipq/hipq/internal/payload"
 )
 
 // jobLine is a line of NDJSON.
@@ -117,7 +115,7 @@ func readJobLine(text []byte) (l jobLine, err error) {
 		if err := d.Decode(&value); err != nil {
 			return l, cutShort(err)
 		}
-		if half := loneSurrogate(value); half != "" && (name != "job_data" || value[0] == '"') { // data that stay JSON stay as they are
+		if half := payload.LoneSurrogate(value); half != "" && (name != "job_data" || value[0] == '"') { // data that stay JSON stay as they are
 			return l, fmt.Errorf("%s has a lone surrogate, %s, which is half of a character", name, half)
 		}
 		if err := json.Unmarshal(value, into); err != nil {
@@ -134,33 +132,6 @@ func readJobLine(text []byte) (l jobLine, err error) {
 		return l, errors.New("more than one JSON object")
 	}
 	return l, nil
-}
-
-// loneSurrogate finds the first escape in a JSON value, such as \ud800, that stands for half of a character. Empty is none. The
-// json package reads U+FFFD for each of them, and so makes one text of two.
-func loneSurrogate(value []byte) string {
-	unit := func(at int) rune { // that of the escape there
-		if at+6 > len(value) || value[at] != '\\' || value[at+1] != 'u' {
-			return -1
-		}
-		n, err := strconv.ParseUint(string(value[at+2:at+6]), 16, 16)
-		if err != nil {
-			return -1
-		}
-		return rune(n)
-	}
-	for i := 0; i < len(value); i++ {
-		switch first := unit(i); {
-		case value[i] != '\\':
-		case !utf16.IsSurrogate(first):
-			i++ // what is escaped may be a backslash
-		case utf16.DecodeRune(first, unit(i+6)) == unicode.ReplacementChar:
-			return string(value[i : i+6])
-		default:
-			i += 11
-		}
-	}
-	return ""
 }
 
 // cutShort is the error of a line that ends too soon, as what it is.

@@ -47,9 +47,18 @@ func (r *runners) handler(c config.Handler) (handler.Handler, error) {
 		s := &handler.Stream{Processes: c.Processes, InFlight: c.InFlight, Log: r.log}
 		r.describe(&s.Program, c)
 		r.close = append(r.close, s.Close)
-		return s, nil
+		return s, r.fits(&s.Program, c)
 	}
-	return r.exec(c), nil
+	return r.exec(c)
+}
+
+// both are the handler of a type and its retry handler, nil if it has none.
+func (r *runners) both(c, decides config.Handler) (h handler.Handler, decider handler.RetryHandler, err error) {
+	if h, err = r.handler(c); err != nil || decides.Key == "" {
+		return h, nil, err
+	}
+	e, err := r.exec(decides)
+	return h, handler.RetryExec{Exec: e}, err
 }
 
 // leftType is a job type that a worker leaves out, for its handler can't be made here: its jobs wait.
@@ -74,14 +83,23 @@ func (r *runners) whyLeft(queue, name string) error {
 }
 
 // exec is a program that runs each time.
-func (r *runners) exec(h config.Handler) *handler.Exec {
-	e := new(handler.Exec)
+func (r *runners) exec(h config.Handler) (*handler.Exec, error) {
+	e := &handler.Exec{DashArguments: h.DashArguments}
 	r.describe(&e.Program, h)
-	return e
+	return e, r.fits(&e.Program, h)
+}
+
+// fits finds out whether programs can run here as the user, and within the limits, that the config says.
+func (r *runners) fits(p *handler.Program, h config.Handler) error {
+	if err := p.CheckSurroundings(); err != nil {
+		return &config.Mistake{File: r.i.File, Key: h.Key, Err: err}
+	}
+	return nil
 }
 
 func (r *runners) describe(p *handler.Program, h config.Handler) {
 	p.Argv, p.Dir, p.Env = h.Program(), h.Dir, h.Env
+	p.User, p.Limits, p.Nice, p.Umask = h.User, h.Limits, h.Nice, h.Umask
 	p.Grace, p.Guard, p.WorkerID, p.ConfigFile = r.i.Worker.Grace, r.guard, r.workerID, r.i.File
 }
 

@@ -26,7 +26,8 @@ On SIGTERM, SIGHUP or SIGINT it starts nothing more, waits for what runs up to w
 again. A second signal ends it at once.
 
 A queue whose table is not there, for it is new in the config, or somebody has dropped the table, is left out until hipq init
-has made it; the others are worked, and the exit code is 78.
+has made it; the others are worked, and the exit code is 78. So is a job type whose handler this host can't have: its user is
+not there, or hipq isn't root, a limit is more than the host allows, a file with a secret can't be read.
 
 It also enqueues the jobs of the config's schedules, each slot's once over all hosts: see hipq schedules.
 
@@ -157,13 +158,14 @@ func (i *instance) workQueues(names, types []string, runners *runners) (queues [
 		for name, h := range c.Handlers {
 			if len(types) == 0 || slices.Contains(types, name) {
 				found[name] = true
-				if handlers[name], err = runners.handler(h); err != nil {
+				made, decider, err := runners.both(h, c.RetryHandlers[name])
+				if err != nil {
 					runners.leaveOut(c.Name, name, err)
-					delete(handlers, name)
 					continue
 				}
-				if r, ok := c.RetryHandlers[name]; ok {
-					deciders[name] = handler.RetryExec{Exec: runners.exec(r)}
+				handlers[name] = made
+				if decider != nil {
+					deciders[name] = decider
 				}
 			}
 		}

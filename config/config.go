@@ -5,6 +5,7 @@ import (
 	_ "embed" // the starter config
 	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"strings"
 	"time"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/hipq/hipq/monitor"
 	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/handler"
 	"github.com/hipq/hipq/queue/schedule"
 	"github.com/hipq/hipq/queue/worker"
 	"github.com/hipq/hipq/schema"
@@ -89,6 +91,15 @@ type Handler struct {
 	Dir string
 	// Env is what its environment has besides: NAME=value, or NAME alone for the worker's own value.
 	Env []string
+	// DashArguments allows values of jobs as arguments of Exec that begin with -.
+	DashArguments bool
+	// User is the name of the user as whom it runs; "" is the worker's own. Whether there is one, config doesn't ask.
+	User string
+	// Limits are what it may use.
+	Limits handler.Limits
+	// Nice is its niceness, and Umask the rights that its files don't have; nil is the worker's own.
+	Nice  int
+	Umask *fs.FileMode
 }
 
 // Program is the program and its arguments, whichever kind of handler it is; an endpoint has none.

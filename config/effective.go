@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/hipq/hipq/internal/readable"
 )
 
 // Default is where a Setting comes from that nobody gave.
@@ -72,6 +74,30 @@ func (c *checker) noteHandler(path string, h Handler, given handlerSection) {
 		}
 	}
 	c.noteList(path+".env", env, strings.Join(given.Env, " "))
+	c.noteSurroundings(path, h, given)
+}
+
+// noteSurroundings notes as whom a handler runs, and within what.
+func (c *checker) noteSurroundings(path string, h Handler, given handlerSection) {
+	for _, s := range []struct {
+		key   string
+		value any
+		is    bool
+		text  string
+	}{
+		{"user", h.User, h.User != "", given.User},
+		{"limits.memory", readable.Size(h.Limits.Memory), h.Limits.Memory > 0, given.Limits.Memory},
+		{"limits.open_files", h.Limits.OpenFiles, h.Limits.OpenFiles > 0, given.Limits.OpenFiles},
+		{"limits.cpu", formatDuration(h.Limits.CPU), h.Limits.CPU > 0, given.Limits.CPU},
+		{"limits.file_size", readable.Size(h.Limits.FileSize), h.Limits.FileSize > 0, given.Limits.FileSize},
+		{"nice", h.Nice, true, given.Nice},
+		{"umask", formatUmask(h.Umask), h.Umask != nil, given.Umask},
+	} {
+		if !s.is {
+			s.value = nil
+		}
+		c.note(path+"."+s.key, s.value, s.text)
+	}
 }
 
 // noteList notes a list; an empty one is none.

@@ -41,7 +41,7 @@ database: {driver: mysql,
   dsn: "hipq:s3cret@tcp(db:3306)/shop?readTimeout=90s"}
 worker: {concurrency: 2, batch: 3, linger: yes}
 timeout: 1h
-retry_handler: {exec: [decide], env: [TOKEN=s3cret, HOME]}
+retry_handler: {exec: [decide], env: [TOKEN=s3cret, HOME], user: ask, limits: {memory: 2048MiB, cpu: 90s}}
 queues:
   - name: emails
     retry: {delay: 90s}
@@ -51,7 +51,7 @@ queues:
     job_types:
       - &send
         name: send
-        handler: {exec: [curl, 'https://u:s3cret@example.org'], dir: sub}
+        handler: {exec: [curl, 'https://u:s3cret@example.org'], dir: sub, umask: 27, dash_arguments: on}
         timeout: 5m
         time_windows: ["09:00-17:00"]
       - {<<: *send, name: resend, priority: 1}
@@ -89,7 +89,15 @@ alert: {failed: {warning: 7}, run_p95: {critical: 90s}}
 		"queues.emails.job_types.send.handler.exec":           "[curl ***], FILE:16",
 		"queues.emails.job_types.send.handler.dir":            "DIR/sub, FILE:16",
 		"queues.emails.job_types.send.handler.env":            "<nil>, default",
+		"queues.emails.job_types.send.handler.umask":          "0027, FILE:16",
+		"queues.emails.job_types.send.handler.dash_arguments": "true, FILE:16",
+		"queues.emails.job_types.send.handler.user":           "<nil>, default",
+		"queues.emails.job_types.send.handler.limits.memory":  "<nil>, default",
 		"queues.emails.job_types.send.retry_handler.exec":     "[decide], FILE:6",
+		"queues.emails.job_types.send.retry_handler.user":     "ask, FILE:6",
+		"retry_handler.limits.memory":                         "2GiB, FILE:6",
+		"retry_handler.limits.cpu":                            "90s, FILE:6",
+		"retry_handler.nice":                                  "0, default",
 		"queues.emails.job_types.send.retry_handler.env":      "[TOKEN=*** HOME], FILE:6",
 		"queues.emails.job_types.send.retry_handler.dir":      "DIR, default",
 		"queues.emails.job_types.send.time_windows":           "[09:00-17:00], FILE:18",

@@ -52,8 +52,9 @@ func TestExampleIsComplete(t *testing.T) {
 	}
 	if want := []string{
 		"databaseSection.dsn", "databaseSection.dsn_file", "databaseSection.tls", "tlsSection.ca", "tlsSection.cert",
-		"tlsSection.key", "tlsSection.server_name", "monitorSection.ping_url", "purgeSection.ping_url", "shape.retry_handler", "queueSection.retry_handler",
-		"httpSection.header_files", "httpSection.secret_file", "httpSection.ca",
+		"tlsSection.key", "tlsSection.server_name", "monitorSection.ping_url", "purgeSection.ping_url", "shape.retry_handler", "retryHandlerSection.user",
+		"queueSection.retry_handler", "retryHandlerSection.user", "retryHandlerSection.user",
+		"httpSection.header_files", "httpSection.secret_file", "httpSection.ca", "handlerSection.user",
 	}; !slices.Equal(missing, want) {
 		t.Errorf("not in the example: %v, want only %v", missing, want)
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/handler"
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/schema"
 )
@@ -172,7 +173,9 @@ func (b builder) retryHandler(path string, s *retryHandlerSection, outer *Handle
 		if len(s.Exec) == 0 {
 			b.missing(path+".exec", "; write the program and its arguments as a list, such as [php, send.php]")
 		}
-		return new(b.program(path, "exec", handlerSection{Exec: s.Exec, Dir: s.Dir, Env: s.Env}))
+		return new(b.program(path, "exec", handler.CheckNoPlaceholder, handlerSection{
+			Exec: s.Exec, Dir: s.Dir, Env: s.Env, User: s.User, Limits: s.Limits, Nice: s.Nice, Umask: s.Umask,
+		}))
 	case outer != nil:
 		b.noteHandler(path, *outer, handlerSection{})
 	default:
@@ -247,6 +250,14 @@ func (b builder) handler(path string, s handlerSection) Handler {
 		{"in_flight", s.InFlight, []string{"stream"}},
 		{"dir", s.Dir, []string{"exec", "stream"}},
 		{"env", strings.Join(s.Env, " "), []string{"exec", "stream"}},
+		{"dash_arguments", s.DashArguments, []string{"exec"}},
+		{"user", s.User, []string{"exec", "stream"}},
+		{"limits.memory", s.Limits.Memory, []string{"exec", "stream"}},
+		{"limits.open_files", s.Limits.OpenFiles, []string{"exec", "stream"}},
+		{"limits.cpu", s.Limits.CPU, []string{"exec", "stream"}},
+		{"limits.file_size", s.Limits.FileSize, []string{"exec", "stream"}},
+		{"nice", s.Nice, []string{"exec", "stream"}},
+		{"umask", s.Umask, []string{"exec", "stream"}},
 	} {
 		if slices.Contains(k.of, kind) {
 			continue
@@ -262,24 +273,31 @@ func (b builder) handler(path string, s handlerSection) Handler {
 		}
 		return Handler{Key: path + ".http", HTTP: b.http(path+".http", s.HTTP)}
 	}
-	h := b.program(path, kind, s)
-	if kind == "stream" {
-		h.Processes = b.integer(path+".processes", s.Processes, b.slots, 1, 10000)
-		h.InFlight = b.integer(path+".in_flight", s.InFlight, 1, 1, 10000)
+	if kind == "exec" {
+		h := b.program(path, kind, handler.CheckArgument, s)
+		h.DashArguments = b.truth(path+".dash_arguments", s.DashArguments, false)
+		return h
 	}
+	h := b.program(path, kind, handler.CheckNoPlaceholder, s)
+	h.Processes = b.integer(path+".processes", s.Processes, b.slots, 1, 10000)
+	h.InFlight = b.integer(path+".in_flight", s.InFlight, 1, 1, 10000)
 	return h
 }
 
-// program reads which program runs, and how. It shows no arguments and no variables' values in an error, as they may be secrets.
-func (b builder) program(path, key string, s handlerSection) Handler {
-	h := Handler{Key: path, Exec: s.Exec, Stream: s.Stream, Dir: b.absolute(s.Dir), Env: s.Env}
+// program reads which program runs, and how; check says what is wrong with an argument. It shows no arguments and no variables'
+// values in an error, as they may be secrets.
+func (b builder) program(path, key string, check func(argv []string, at int) error, s handlerSection) Handler {
+	h := Handler{Key: path, Exec: s.Exec, Stream: s.Stream, Dir: b.absolute(s.Dir), Env: s.Env, User: s.User}
 	argv := h.Program()
 	if len(argv) > 0 && argv[0] == "" {
 		b.refuse(path+"."+key+"[0]", "is empty; it must be the program to run")
 	}
 	for i, arg := range argv {
+		at := fmt.Sprintf("%s.%s[%d]", path, key, i)
 		if strings.ContainsRune(arg, 0) {
-			b.refuse(fmt.Sprintf("%s.%s[%d]", path, key, i), "holds a NUL, which no argument can")
+			b.refuse(at, "holds a NUL, which no argument can")
+		} else if err := check(argv, i); err != nil {
+			b.refuse(at, "%w", err)
 		}
 	}
 	seen := map[string]bool{}
@@ -299,6 +317,7 @@ func (b builder) program(path, key string, s handlerSection) Handler {
 		}
 		seen[name] = true
 	}
+	b.surroundings(path, s, &h)
 	b.noteHandler(path, h, s)
 	return h
 }

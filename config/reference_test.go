@@ -64,6 +64,7 @@ var headings = []struct{ section, heading, about string }{
 	{"scheduleSection", "`schedules`", "A list; each of them has these keys."},
 	{"handlerSection", "`handler`", "Of a job type."},
 	{"httpSection", "`http`", "Of a `handler`."},
+	{"programLimitsSection", "`limits`", "Of a `handler` or a `retry_handler`."},
 	{"retryHandlerSection", "`retry_handler`", "Of the instance, a queue or a job type: the nearest wins."},
 }
 
@@ -164,6 +165,9 @@ func built(t *testing.T, path []string, text string) (*Config, error) {
 			at = inner
 		default:
 			section := map[string]any{}
+			if key == "retry_handler" {
+				section["exec"] = []any{"true"}
+			}
 			at[key], at = section, section
 		}
 	}
@@ -182,9 +186,11 @@ func built(t *testing.T, path []string, text string) (*Config, error) {
 	// where it lies makes no difference
 	c.File, c.Database.Path = "", strings.TrimPrefix(c.Database.Path, filepath.Dir(file))
 	for _, q := range c.Queues {
-		for name, h := range q.Handlers {
-			h.Dir = ""
-			q.Handlers[name] = h
+		for _, by := range []map[string]Handler{q.Handlers, q.RetryHandlers} {
+			for name, h := range by {
+				h.Dir = ""
+				by[name] = h
+			}
 		}
 	}
 	return c, nil
@@ -201,6 +207,8 @@ var refusals = []struct {
 	{regexp.MustCompile(`is none of (.*)`), "one of: "},
 	{regexp.MustCompile(`is not a (?:backoff|driver) \((.*)\)`), "one of: "},
 	{regexp.MustCompile(`is not a rate; write (.*)`), ""},
+	{regexp.MustCompile(`is no umask; write (octal digits), such as`), ""},
+	{regexp.MustCompile(`is not a size; write (a whole number and a unit, .*), such as`), "size: "},
 	{regexp.MustCompile(`is no rights of a database file; write (.*)`), ""},
 	{regexp.MustCompile(`is not a time zone; write (its name, such as .*)`), ""},
 	{regexp.MustCompile(`is not (a URL) as `), ""},
@@ -269,7 +277,7 @@ func checkDefault(t *testing.T, path []string, value, otherwise string) {
 type commentary map[string]string
 
 var (
-	asComment   = regexp.MustCompile(`(?m)^( *)# ((?:dsn|dsn_file|tls|retry_handler|ping_url|header_files|secret_file|ca):|  )`)
+	asComment   = regexp.MustCompile(`(?m)^( *)# ((?:dsn|dsn_file|tls|retry_handler|ping_url|header_files|secret_file|ca|user):|  )`)
 	defaultSays = regexp.MustCompile(`Default: (.*?)\.(?: |$)`)
 	flagSays    = regexp.MustCompile(` ?Flag: --[a-z-]+\.`)
 )

@@ -170,15 +170,31 @@ type handlerSection struct {
 	Processes string   `mapstructure:"processes"`
 	InFlight  string   `mapstructure:"in_flight"`
 	// HTTP is nil where there is none.
-	HTTP *httpSection `mapstructure:"http"`
-	Dir  string       `mapstructure:"dir"`
-	Env  []string     `mapstructure:"env"`
+	HTTP          *httpSection         `mapstructure:"http"`
+	DashArguments string               `mapstructure:"dash_arguments"`
+	Dir           string               `mapstructure:"dir"`
+	Env           []string             `mapstructure:"env"`
+	User          string               `mapstructure:"user"`
+	Limits        programLimitsSection `mapstructure:"limits"`
+	Nice          string               `mapstructure:"nice"`
+	Umask         string               `mapstructure:"umask"`
 }
 
 type retryHandlerSection struct {
-	Exec []string `mapstructure:"exec"`
-	Dir  string   `mapstructure:"dir"`
-	Env  []string `mapstructure:"env"`
+	Exec   []string             `mapstructure:"exec"`
+	Dir    string               `mapstructure:"dir"`
+	Env    []string             `mapstructure:"env"`
+	User   string               `mapstructure:"user"`
+	Limits programLimitsSection `mapstructure:"limits"`
+	Nice   string               `mapstructure:"nice"`
+	Umask  string               `mapstructure:"umask"`
+}
+
+type programLimitsSection struct {
+	Memory    string `mapstructure:"memory"`
+	OpenFiles string `mapstructure:"open_files"`
+	CPU       string `mapstructure:"cpu"`
+	FileSize  string `mapstructure:"file_size"`
 }
 
 // httpSection has its headers by whatever names they have, so their keys are not checked.

@@ -32,6 +32,7 @@ func TestMain(m *testing.M) {
 			"busy":    busyAdopter,
 			"heir":    heir,
 			"forker":  forker,
+			"other":   otherUser,
 		}[os.Args[1]]; role != nil {
 			if err := role(os.Args[2:]); err != nil {
 				fmt.Fprintln(os.Stderr, err)
@@ -115,7 +116,7 @@ func run(g *guard.Guard, id, script string) (status syscall.WaitStatus, err erro
 		return status, err
 	}
 	env := []string{"PATH=" + os.Getenv("PATH"), guard.WorkerVariable + "=" + id}
-	p, err := program.Start(context.Background(), g, "/bin/sh", []string{"sh", "-c", script}, "", env, nil, new(discard))
+	p, err := program.Start(context.Background(), g, program.Command{Path: "/bin/sh", Argv: []string{"sh", "-c", script}, Env: env}, nil, new(discard))
 	if err != nil {
 		return status, err
 	}

@@ -23,7 +23,7 @@ func (d Dialogue) Close() {
 }
 
 // StartDialogue starts a program, under guard, to talk with. An error is that of Start.
-func StartDialogue(ctx context.Context, g *guard.Guard, path string, argv []string, dir string, env []string) (p *Program, d Dialogue, err error) {
+func StartDialogue(ctx context.Context, g *guard.Guard, c Command) (p *Program, d Dialogue, err error) {
 	var theirs [3]int
 	for i, ours := range []**os.File{&d.In, &d.Out, &d.Err} {
 		theirs[i], *ours, err = pipe(i > 0)
@@ -35,7 +35,7 @@ func StartDialogue(ctx context.Context, g *guard.Guard, path string, argv []stri
 			return nil, d, err
 		}
 	}
-	pid, err := fork(ctx, g, path, argv, dir, env, theirs[:]...)
+	pid, err := fork(ctx, g, c, theirs[:]...)
 	for _, fd := range theirs {
 		_ = syscall.Close(fd)
 	}

@@ -31,6 +31,19 @@ type Program struct {
 	reaped      bool // from now on the group's id may be somebody else's
 	interrupted bool // it was told to end before it ended by itself
 	kill        *time.Timer
+	used        time.Duration
+}
+
+// Command is what to start.
+type Command struct {
+	// Path is the program's file, Argv what it finds as its arguments, its own name first.
+	Path string
+	Argv []string
+	// Dir is the folder in which it runs; "" is the worker's.
+	Dir string
+	Env []string
+	// Credential is the user as whom it runs; nil is the worker's own.
+	Credential *syscall.Credential
 }
 
 // Sink takes what a program prints: into Room, which is never empty, and then it is told how much was taken there.
@@ -41,7 +54,7 @@ type Sink interface {
 
 // Start starts a program, under guard, that reads message on its stdin and prints to out, with stdout and stderr
 // alike. An error is the bare errno, or why the context has ended.
-func Start(ctx context.Context, g *guard.Guard, path string, argv []string, dir string, env []string, message []byte, out Sink) (*Program, error) {
+func Start(ctx context.Context, g *guard.Guard, c Command, message []byte, out Sink) (*Program, error) {
 	stdin, in, err := feed(message)
 	if err != nil {
 		return nil, err
@@ -55,7 +68,7 @@ func Start(ctx context.Context, g *guard.Guard, path string, argv []string, dir 
 	defer syscall.Close(theirs)
 	pid := 0
 	if err = syscall.SetNonblock(stdout, true); err == nil { // ours alone: the other end has a flag of its own
-		pid, err = fork(ctx, g, path, argv, dir, env, stdin, theirs, theirs)
+		pid, err = fork(ctx, g, c, stdin, theirs, theirs)
 	}
 	if err != nil {
 		in.close()
@@ -66,17 +79,24 @@ func Start(ctx context.Context, g *guard.Guard, path string, argv []string, dir 
 	return &Program{pid: pid, guard: g, input: in, output: newCapture(stdout, out)}, nil
 }
 
-// fork starts a program with these files, as the leader of a group, if at this moment the context goes on.
-func fork(ctx context.Context, g *guard.Guard, path string, argv []string, dir string, env []string, files ...int) (pid int, err error) {
-	attr := &syscall.ProcAttr{Dir: dir, Env: env, Sys: &syscall.SysProcAttr{Setpgid: true}}
+// fork starts a program with these files, as the leader of a group, if at this moment the context goes on. That of another user is
+// the leader of a session too, so that it has no hold on a terminal of the worker's; and it may open its files again, as /dev/stderr.
+func fork(ctx context.Context, g *guard.Guard, c Command, files ...int) (pid int, err error) {
+	attr := &syscall.ProcAttr{Dir: c.Dir, Env: c.Env, Sys: &syscall.SysProcAttr{Setpgid: true, Credential: c.Credential}}
+	if c.Credential != nil {
+		attr.Sys.Setpgid, attr.Sys.Setsid = false, true
+	}
 	for _, fd := range files {
+		if c.Credential != nil {
+			_ = syscall.Fchown(fd, int(c.Credential.Uid), int(c.Credential.Gid))
+		}
 		attr.Files = append(attr.Files, uintptr(fd))
 	}
 	return g.Fork(func() (int, error) {
 		if err := lastlook.Err(ctx); err != nil {
 			return 0, err
 		}
-		return syscall.ForkExec(path, argv, attr)
+		return syscall.ForkExec(c.Path, c.Argv, attr)
 	})
 }
 
@@ -130,14 +150,23 @@ func (p *Program) Reap() (status syscall.WaitStatus, err error) {
 	if p.kill != nil {
 		p.kill.Stop()
 	}
+	var usage syscall.Rusage
 	p.guard.Reap(p.pid, func() {
 		for {
-			if _, err = syscall.Wait4(p.pid, &status, 0, nil); err != syscall.EINTR {
+			if _, err = syscall.Wait4(p.pid, &status, 0, &usage); err != syscall.EINTR {
 				return
 			}
 		}
 	})
+	p.used = time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 	return status, err
+}
+
+// Used is how much processor time the leader has used, and those of its children for which it has waited; 0 until Reap.
+func (p *Program) Used() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.used
 }
 
 // Interrupted says whether Interrupt has told it to end before it ended by itself.

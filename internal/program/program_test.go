@@ -14,7 +14,7 @@ import (
 
 // A program that has ended when the context ends counts by its exit status.
 func TestInterruptAfterTheEnd(t *testing.T) {
-	p, err := Start(t.Context(), nil, "/bin/sh", []string{"sh", "-c", "exit 5"}, "", nil, nil, new(discard))
+	p, err := Start(t.Context(), nil, Command{Path: "/bin/sh", Argv: []string{"sh", "-c", "exit 5"}}, nil, new(discard))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,12 +51,12 @@ func TestLastLook(t *testing.T) {
 			cancel(lost)
 		})
 		began := filepath.Join(t.TempDir(), "began")
-		argv := []string{"touch", began}
+		touch := Command{Path: "/bin/touch", Argv: []string{"touch", began}}
 		var err error
 		if kind == "exec" {
-			_, err = Start(ctx, nil, "/bin/touch", argv, "", nil, []byte("{}"), new(discard))
+			_, err = Start(ctx, nil, touch, []byte("{}"), new(discard))
 		} else {
-			_, _, err = StartDialogue(ctx, nil, "/bin/touch", argv, "", nil)
+			_, _, err = StartDialogue(ctx, nil, touch)
 		}
 		if !errors.Is(err, lost) || looks == 0 {
 			t.Errorf("%s: %d looks, %v", kind, looks, err)

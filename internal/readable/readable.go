@@ -54,6 +54,19 @@ func Clip(s string, most int) string {
 	return fmt.Sprintf("%s… (%d bytes are left out) …%s", head, len(s)-len(head)-len(tail), tail)
 }
 
+// Size is a number of bytes with the largest unit in which it is whole: 512MiB.
+func Size(bytes int64) string {
+	for _, unit := range []struct {
+		name  string
+		bytes int64
+	}{{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}} {
+		if bytes%unit.bytes == 0 {
+			return fmt.Sprint(bytes/unit.bytes, unit.name)
+		}
+	}
+	return fmt.Sprint(bytes, " bytes")
+}
+
 // Thousands is a number with a comma between the thousands.
 func Thousands(n int64) string {
 	text := strconv.FormatInt(n, 10)

@@ -34,10 +34,17 @@ func (p *Program) constantEnvironment() []string {
 		env = slices.DeleteFunc(env, func(entry string) bool { return strings.HasPrefix(entry, name+"=") })
 		env = append(env, name+"="+value)
 	}
+	user := p.other()
 	for _, entry := range os.Environ() {
-		if name, value, is := strings.Cut(entry, "="); is && inherited(name) {
+		if name, value, is := strings.Cut(entry, "="); is && inherited(name) && (user == nil || !personal(name)) {
 			set(name, value)
 		}
+	}
+	if user != nil {
+		set("HOME", user.home)
+		set("USER", user.name)
+		set("LOGNAME", user.name)
+		set("SHELL", "/bin/sh") // as cron has it: a user of services may have none that runs anything
 	}
 	for _, entry := range p.Env {
 		name, value, has := strings.Cut(entry, "=")
@@ -63,6 +70,15 @@ func inherited(name string) bool {
 		return true
 	}
 	return strings.HasPrefix(name, "LC_")
+}
+
+// personal says whether a variable is one user's: what another has there is nothing for a program that runs as somebody else.
+func personal(name string) bool {
+	switch name {
+	case "HOME", "USER", "LOGNAME", "SHELL", "TMPDIR":
+		return true
+	}
+	return false
 }
 
 func perJob(name string) bool {

@@ -2,6 +2,7 @@ package handler
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"syscall"
@@ -39,9 +40,19 @@ const maxReason = 500
 // When the context ends, the program's process group gets a TERM and, after Grace, a KILL. Whatever ends the program,
 // the rest of its group is killed.
 //
+// An argument that is wholly a placeholder is replaced by a value of the job: {{data.NAME}} by that inside its data, or further
+// in, as {{data.customer.name}}; {{job_key}} and {{id}} by these. It stays one argument, whatever is in it: a text as it is, a
+// number or a truth value as JSON has it. A job has failed for good, and nothing is started, if the value is missing, null, an
+// object or an array, can't be an argument (a NUL, invalid UTF-8, more than 128 KiB), or begins with - and DashArguments
+// doesn't allow that.
+//
 // An Exec is safe for concurrent use.
 type Exec struct {
 	Program
+	// DashArguments allows values of jobs that begin with -, which the program may take for options of its own. Put -- before the
+	// placeholder where the program knows that.
+	DashArguments bool
+
 	outputs sync.Pool
 }
 
@@ -52,13 +63,21 @@ func CanExec() error { return process.CanRun() }
 func (e *Exec) Handle(ctx context.Context, j *job.Job) job.Outcome {
 	begin := time.Now()
 	var outcome job.Outcome
-	out, status, err := e.run(ctx, j, Message(j))
+	argv, filled, err := e.fill(j)
 	if err != nil {
-		outcome = tryAgain(err.Error())
-	} else {
-		outcome = outcomeOf(status, out, j)
+		return job.Outcome{Verdict: job.Failed, Error: clean("not started: " + err.Error()), Ran: time.Since(begin)}
+	}
+	out, end, err := e.run(ctx, j, argv, Message(j))
+	switch {
+	case err == nil:
+		outcome = outcomeOf(end, out, j)
 		if note := overhear.Note(ctx); note != nil {
-			note(func(h *overhear.Heard) { h.ReadFrom = readFrom(status, out, j) })
+			note(func(h *overhear.Heard) { h.ReadFrom = readFrom(end, out, j) })
+		}
+	default:
+		outcome = tryAgain(err.Error())
+		if filled && errors.Is(err, syscall.E2BIG) {
+			outcome.Verdict = job.Failed // all of them together are too long, as they will be
 		}
 	}
 	outcome.Output, outcome.Ran = noted(out), time.Since(begin)
@@ -66,16 +85,16 @@ func (e *Exec) Handle(ctx context.Context, j *job.Job) job.Outcome {
 }
 
 // outcomeOf turns the way in which a program ended, and what it printed, into an outcome.
-func outcomeOf(status syscall.WaitStatus, out printed, j *job.Job) job.Outcome {
+func outcomeOf(end ending, out printed, j *job.Job) job.Outcome {
 	var outcome job.Outcome
 	switch {
-	case status.Signaled():
-		return tryAgain(failure(status, out))
-	case status.ExitStatus() == 0:
+	case end.Signaled():
+		return tryAgain(failure(end, out))
+	case end.ExitStatus() == 0:
 		outcome.Verdict = job.Finished
 	default:
-		outcome = tryAgain(failure(status, out))
-		if status.ExitStatus() == exitFailed {
+		outcome = tryAgain(failure(end, out))
+		if end.ExitStatus() == exitFailed {
 			outcome.Verdict = job.Failed
 		}
 	}
@@ -89,12 +108,12 @@ func outcomeOf(status syscall.WaitStatus, out printed, j *job.Job) job.Outcome {
 }
 
 // readFrom says, for who develops a handler, by what its outcome was decided.
-func readFrom(status syscall.WaitStatus, out printed, j *job.Job) string {
-	if status.Signaled() {
+func readFrom(end ending, out printed, j *job.Job) string {
+	if end.Signaled() {
 		return "the signal that killed it"
 	}
-	by, exit := fmt.Sprintf("exit status %d", status.ExitStatus()), job.Finished
-	switch status.ExitStatus() {
+	by, exit := fmt.Sprintf("exit status %d", end.ExitStatus()), job.Finished
+	switch end.ExitStatus() {
 	case 0:
 	case exitFailed:
 		exit = job.Failed
@@ -110,21 +129,30 @@ func readFrom(status syscall.WaitStatus, out printed, j *job.Job) string {
 	return by + ", without a reply"
 }
 
+// ending is how a program ended, and over what limit it was, in words; empty is none that is known.
+type ending struct {
+	syscall.WaitStatus
+	over string
+}
+
 // failure says how a program ended that did not exit with 0, and why, as far as it told.
-func failure(status syscall.WaitStatus, out printed) string {
+func failure(end ending, out printed) string {
 	text, why := "", ""
 	switch {
-	case !status.Signaled():
-		text = fmt.Sprintf("exit status %d", status.ExitStatus())
-		why = trace.Reason(out.whole(), out.last, status.ExitStatus() == exitFailed || status.ExitStatus() == exitTryLater)
-	case status.Signal() == syscall.SIGABRT: // a program's own, after an uncaught exception; all others come from outside
+	case !end.Signaled():
+		text = fmt.Sprintf("exit status %d", end.ExitStatus())
+		why = trace.Reason(out.whole(), out.last, end.ExitStatus() == exitFailed || end.ExitStatus() == exitTryLater)
+	case end.Signal() == syscall.SIGABRT: // a program's own, after an uncaught exception; all others come from outside
 		why = trace.Reason(out.whole(), out.last, false)
 		fallthrough
 	default:
-		text = "killed by signal: " + status.Signal().String()
+		text = "killed by signal: " + end.Signal().String()
 	}
 	if why != "" {
 		text += ": " + head(why, maxReason)
+	}
+	if end.over != "" {
+		text = end.over + ": " + text
 	}
 	return text
 }

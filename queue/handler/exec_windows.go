@@ -2,12 +2,11 @@ package handler
 
 import (
 	"context"
-	"syscall"
 
 	"github.com/hipq/hipq/internal/process"
 	"github.com/hipq/hipq/queue/job"
 )
 
-func (e *Exec) run(context.Context, *job.Job, []byte) (out printed, status syscall.WaitStatus, err error) {
-	return out, status, process.CanRun()
+func (e *Exec) run(context.Context, *job.Job, []string, []byte) (out printed, end ending, err error) {
+	return out, end, process.CanRun()
 }

@@ -38,3 +38,6 @@ func PrintedWithProgress(text string, size func() int, said func()) (kept, last 
 	ctx := progress.With(context.Background(), func(job.Progress) { said() })
 	return printedBy(&output{take: progressIn(ctx, &job.Job{})}, text, size)
 }
+
+// Over says which limit a program was over.
+var Over = Limits.over

@@ -27,6 +27,16 @@ type Program struct {
 	Dir string
 	// Env adds to the environment: NAME=value, or NAME to pass on the worker's own.
 	Env []string
+	// User is the name of the user as whom it runs, with that user's groups, HOME, USER and LOGNAME; "" is the worker's own. Only
+	// root can start programs as another user.
+	User string
+	// Limits are what it may use; the zero value sets none.
+	Limits Limits
+	// Nice is by how much the system shall prefer others to it, up to 19; below 0, others shall be behind it, for which it must run
+	// as root.
+	Nice int
+	// Umask are the rights that its new files don't have; nil is the worker's.
+	Umask *fs.FileMode
 	// Grace is the time from TERM to KILL.
 	Grace time.Duration
 	// Guard kills the programs if the worker can't; nil is none. Whoever sets it closes it.
@@ -39,6 +49,7 @@ type Program struct {
 	once     sync.Once
 	constant []string // the part of the environment that all jobs share
 	path     atomic.Pointer[string]
+	account  atomic.Pointer[account]
 }
 
 // program finds the program's file, once: a search through $PATH costs as much as a tenth of a start.
@@ -50,7 +61,11 @@ func (p *Program) program() (string, error) {
 	if path := p.path.Load(); path != nil {
 		return *path, nil
 	}
-	path, err := exec.LookPath(name)
+	var path string
+	err := p.asUser(func() (err error) {
+		path, err = exec.LookPath(name)
+		return err
+	})
 	if err != nil {
 		return "", p.apart(errors.Unwrap(err))
 	}
@@ -68,17 +83,32 @@ func (p *Program) apart(err error) error {
 }
 
 // Check finds out, without running it, whether the program could be started: that it is there and may be executed, and of a
-// script what its first line names. The search is that of a worker with this process's environment and user. The error is
-// meant for people.
+// script what its first line names; and whether its user and its limits can be had. The search is that of a worker with this
+// process's environment and user; on Linux it sees the files as the program's user does. The error is meant for people.
 func (p *Program) Check() error {
 	if len(p.Argv) == 0 {
 		return errors.New("it has no program")
 	}
+	if err := p.CheckSurroundings(); err != nil {
+		return err
+	}
+	err := p.asUser(p.checkFiles)
+	if a := p.other(); err != nil && a != nil && errors.Is(err, fs.ErrPermission) {
+		return fmt.Errorf("%w for user %s", err, a.name)
+	}
+	return err
+}
+
+// checkFiles looks at the folder and at the program.
+func (p *Program) checkFiles() error {
 	if p.Dir != "" {
 		if info, err := os.Stat(p.Dir); err != nil {
 			return fmt.Errorf("its directory %s: %w", p.Dir, errors.Unwrap(err))
 		} else if !info.IsDir() {
 			return fmt.Errorf("its directory %s is a file", p.Dir)
+		}
+		if _, err := os.Stat(p.Dir + "/."); err != nil { // for which one must be let in
+			return fmt.Errorf("its directory %s: %w", p.Dir, errors.Unwrap(err))
 		}
 	}
 	path, err := p.program()

@@ -55,12 +55,12 @@ func (e RetryExec) Decide(ctx context.Context, j *job.Job, o job.Outcome) (job.D
 	input := encode(question{
 		message: newMessage(j), Error: o.Error, Outcome: string(o.Verdict), RetryAfter: int64(o.RetryAfter / time.Second),
 	})
-	out, status, err := e.run(ctx, j, input)
+	out, end, err := e.run(ctx, j, e.Argv, input)
 	switch {
 	case err != nil:
 		return job.Decision{}, err
-	case status.Signaled() || status.ExitStatus() != 0:
-		return job.Decision{}, errors.New(failure(status, out))
+	case end.Signaled() || end.ExitStatus() != 0:
+		return job.Decision{}, errors.New(failure(end, out))
 	case out.long:
 		return job.Decision{}, fmt.Errorf("its last line can't be read: %w: %s", errLong, head(out.last, maxReason))
 	}

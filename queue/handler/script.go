@@ -5,20 +5,17 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 )
-
-// interpreter is what a program is called that runs the script which it is given first.
-var interpreter = regexp.MustCompile(`^(php|python|ruby|node|nodejs|perl|sh|bash|dash|zsh)[0-9.]*$`)
 
 // MissingScript is the file that an interpreter seems to be given to run, and that isn't there; "" is none. It is a guess, by the
 // name of the program and the form of its first argument.
 func (p *Program) MissingScript() string {
-	if len(p.Argv) < 2 || !interpreter.MatchString(filepath.Base(p.Argv[0])) {
+	name, first := interpreter(p.Argv)
+	if name == "" || first >= len(p.Argv) {
 		return ""
 	}
-	script := p.Argv[1]
+	script := p.Argv[first]
 	if strings.HasPrefix(script, "-") || strings.Contains(script, "{{") || !strings.Contains(script, "/") && filepath.Ext(script) == "" {
 		return ""
 	}

@@ -87,8 +87,8 @@ func (s *Stream) open(ctx context.Context) (*talk, error) {
 	}
 	t := &talk{stream: s, ended: make(chan struct{}), heard: make(chan struct{}), flights: map[int64]*flight{}}
 	var err error
-	t.program, err = s.start(ctx, func(path string) (p *program.Program, err error) {
-		p, t.pipes, err = program.StartDialogue(ctx, s.Guard.ofWorker(), path, s.Argv, s.Dir, s.environment(nil))
+	t.program, err = s.start(ctx, s.Argv, nil, func(c program.Command) (p *program.Program, err error) {
+		p, t.pipes, err = program.StartDialogue(ctx, s.Guard.ofWorker(), c)
 		return p, err
 	})
 	if err != nil {
@@ -310,18 +310,18 @@ func (t *talk) await() {
 	_ = t.pipes.Out.SetReadDeadline(time.Unix(1, 0)) // long past: what is left behind may hold the pipe for as long as it likes
 	<-t.heard
 	_ = t.log.Control(func(fd uintptr) { t.takeLog(int(fd)) })
-	status, err := t.program.Reap()
+	end, err := t.stream.reap(t.program)
 	t.stream.leave(t)
 	t.pipes.Close()
 	t.writing.Lock()
 	read := t.written - unread
 	t.writing.Unlock()
-	t.finish(status, err, byGuard, read)
+	t.finish(end, err, byGuard, read)
 	t.over.Do(t.stream.ending.Done)
 }
 
 // finish ends the flights of a program that has ended, and has read so many bytes.
-func (t *talk) finish(status syscall.WaitStatus, err error, byGuard bool, read int64) {
+func (t *talk) finish(end ending, err error, byGuard bool, read int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.kill != nil {
@@ -338,7 +338,7 @@ func (t *talk) finish(status syscall.WaitStatus, err error, byGuard bool, read i
 		case err != nil:
 			l.outcome = tryAgain(fmt.Sprintf("wait for %s: %v", t.stream.Argv[0], err))
 		default:
-			l.outcome = tryAgain(t.unanswered(f, status))
+			l.outcome = tryAgain(t.unanswered(f, end))
 		}
 		t.last = l.outcome.Error
 		t.land(id, f, l)
@@ -347,13 +347,13 @@ func (t *talk) finish(status syscall.WaitStatus, err error, byGuard bool, read i
 }
 
 // unanswered is why a job has no answer whose program has ended. How it ended says nothing where hipq had told it to end.
-func (t *talk) unanswered(f *flight, status syscall.WaitStatus) string {
-	succeeded := !status.Signaled() && status.ExitStatus() == 0
+func (t *talk) unanswered(f *flight, end ending) string {
+	succeeded := !end.Signaled() && end.ExitStatus() == 0
 	var out printed
 	if f.log != nil && !succeeded { // else what it logged is no reason
 		out = f.log.end()
 	}
-	ended := "the program ended without an answer: " + failure(status, out)
+	ended := "the program ended without an answer: " + failure(end, out)
 	switch {
 	case t.endedFor != "":
 		return t.endedFor

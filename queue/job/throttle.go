@@ -1,10 +1,11 @@
 package job
 
 import (
-	"bytes"
 	"encoding/json"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/hipq/hipq/internal/payload"
 )
 
 // ThrottleGroups are limits beside the queue's own, one for each group of jobs: a full group holds back only its own.
@@ -62,14 +63,7 @@ func (g *ThrottleGroups) Limit(group string) int {
 
 // valueAt is the text, number or truth at a path into a JSON object, as text; empty if there is none.
 func valueAt(data []byte, path []string) string {
-	for _, name := range path {
-		var fields map[string]json.RawMessage
-		if json.Unmarshal(data, &fields) != nil {
-			return ""
-		}
-		data = fields[name]
-	}
-	data = bytes.TrimSpace(data)
+	data = payload.At(data, path...)
 	var text string
 	switch {
 	case len(data) == 0, data[0] == '{', data[0] == '[', string(data) == "null":

@@ -1,0 +1,81 @@
+package guard_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/hipq/hipq/internal/guard"
+	"github.com/hipq/hipq/internal/process"
+	"github.com/hipq/hipq/internal/process/processtest"
+	"github.com/hipq/hipq/internal/program"
+)
+
+// otherUser runs a script as another user, within a limit: ID SCRIPT. It has no end.
+func otherUser(args []string) error {
+	g := guard.New(guardArgv(), args[0], 300*time.Millisecond)
+	g.Adopt()
+	g.Extend(time.Hour)
+	if err := g.Start(); err != nil {
+		return err
+	}
+	_, err := program.Start(context.Background(), g, program.Command{
+		Path: "/bin/sh", Argv: []string{"sh", "-c", `ulimit -n 64; exec "$@"`, "sh", "sh", "-c", args[1]},
+		Env:        []string{"PATH=" + os.Getenv("PATH"), guard.WorkerVariable + "=" + args[0]},
+		Credential: &syscall.Credential{Uid: 65534, Gid: 65534},
+	}, nil, new(discard))
+	if err != nil {
+		return err
+	}
+	select {}
+}
+
+// What a worker of root's has started as another user ends when the worker is killed: by the guard, and by who clears up where the
+// guard was killed too. So does what has left its group.
+func TestOtherUserOfKilled(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can start programs as another user")
+	}
+	for _, by := range []string{"guard", "strays"} {
+		t.Run(by, func(t *testing.T) {
+			if by == "strays" && !process.SeesOthers {
+				t.Skip("strays are known on Linux only")
+			}
+			dir, id := t.TempDir(), newWorkerID()
+			for _, open := range []string{filepath.Dir(dir), dir} {
+				if err := os.Chmod(open, 0o777); err != nil { //nolint:gosec // the other user writes there
+					t.Fatal(err)
+				}
+			}
+			worker := startRole(t, "other", id, fmt.Sprintf(`trap '' TERM; setsid sh -c 'trap "" TERM; id -u >%[1]s/uid; echo $$ >%[1]s/escaped; sleep 60; :' &
+echo $$ >%[1]s/pid; sleep 60; :`, dir))
+			pid, escaped := processtest.Number(t, dir+"/pid"), processtest.Number(t, dir+"/escaped")
+			if uid := processtest.Number(t, dir+"/uid"); uid != 65534 {
+				t.Errorf("it runs as user %d", uid)
+			}
+			if by == "strays" {
+				for other, o := range process.Others() {
+					if o.Parent == worker.Process.Pid && other != pid { // the guard
+						_ = syscall.Kill(other, syscall.SIGKILL)
+					}
+				}
+			}
+			signalTo(t, worker, syscall.SIGKILL)
+			_ = worker.Wait()
+			if by == "strays" {
+				if left := guard.KillStrays(id); len(left) > 0 {
+					t.Errorf("left: %q", left)
+				}
+				if processtest.Alive(pid) || processtest.Alive(escaped) {
+					t.Error("some live when all is cleared up")
+				}
+			}
+			processtest.EventuallyGone(t, "the program", pid)
+			processtest.EventuallyGone(t, "what has left its group", escaped)
+		})
+	}
+}

@@ -1,0 +1,148 @@
+package handler
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/hipq/hipq/internal/null"
+	"github.com/hipq/hipq/internal/payload"
+	"github.com/hipq/hipq/queue/job"
+)
+
+// maxArgument is how long an argument may be on Linux, in bytes.
+const maxArgument = 128<<10 - 1
+
+// ofData is the beginning of a placeholder's name that stands for a value inside a job's data.
+const ofData = "data."
+
+// placeholder gives the name in an argument that is a placeholder, such as data.file in {{data.file}}.
+func placeholder(argument string) (name string, is bool) {
+	name, opened := strings.CutPrefix(argument, "{{")
+	name, closed := strings.CutSuffix(name, "}}")
+	return name, opened && closed && isName(name)
+}
+
+func isName(name string) bool {
+	path, data := strings.CutPrefix(name, ofData)
+	if !data {
+		return name == "job_key" || name == "id"
+	}
+	for part := range strings.SplitSeq(path, ".") {
+		if part == "" || part != strings.TrimSpace(part) || strings.ContainsAny(part, "{}") {
+			return false
+		}
+	}
+	return true
+}
+
+// likePlaceholder says whether an argument has a placeholder in it, or what may have been meant as one.
+func likePlaceholder(argument string) bool {
+	_, rest, opened := strings.Cut(argument, "{{")
+	return opened && strings.Contains(rest, "}}")
+}
+
+// CheckArgument finds out whether the word at a place in an Exec's Argv is a placeholder that can't be there, or can't be
+// understood. The error is meant for people, and doesn't show the word.
+func CheckArgument(argv []string, at int) error {
+	if !likePlaceholder(argv[at]) {
+		return nil
+	}
+	if _, is := placeholder(argv[at]); !is {
+		return errors.New("has {{ and }} in it and is none of {{data.NAME}}, {{job_key}} and {{id}}, each of which is an argument by itself; " +
+			"what the program itself wants so written, give it in env or in a file")
+	}
+	switch program := scriptAt(argv, at); {
+	case at == 0:
+		return errors.New("is the program, which no job can name")
+	case program != "":
+		return fmt.Errorf("is a script of %s, or names one, and no job can bring that; write the script, and the value behind it, as in "+
+			`[sh, -c, 'cat -- "$1"', sh, "{{data.file}}"]`, program)
+	}
+	return nil
+}
+
+// CheckNoPlaceholder is CheckArgument for the words of a Stream or a RetryExec.
+func CheckNoPlaceholder(argv []string, at int) error {
+	if likePlaceholder(argv[at]) {
+		return errors.New("has {{ and }} in it, but values of a job are arguments of a handler's exec only")
+	}
+	return nil
+}
+
+// fill puts the job's values in the place of the arguments that are placeholders. Its error is meant for people: with such a
+// job the program can't be started, now or later.
+func (e *Exec) fill(j *job.Job) (argv []string, filled bool, err error) {
+	argv = e.Argv
+	for i, argument := range e.Argv {
+		name, is := placeholder(argument)
+		if !is || i == 0 {
+			continue
+		}
+		if !filled {
+			argv, filled = append([]string(nil), e.Argv...), true
+		}
+		if argv[i], err = valueOf(name, j); err == nil {
+			err = e.checkValue(argv[i])
+		}
+		if err != nil {
+			return nil, true, fmt.Errorf("argument %s: %w", argument, err)
+		}
+	}
+	return argv, filled, nil
+}
+
+// valueOf is what a placeholder's name stands for.
+func valueOf(name string, j *job.Job) (string, error) {
+	path, data := strings.CutPrefix(name, ofData)
+	switch {
+	case name == "id":
+		return strconv.FormatInt(j.ID, 10), nil
+	case !data:
+		return j.Key, nil
+	case j.Data == null.None:
+		return "", errors.New("the job has no data")
+	case !utf8.ValidString(j.Data):
+		return "", errInvalidUTF8
+	}
+	value := payload.At([]byte(j.Data), strings.Split(path, ".")...)
+	if len(value) == 0 {
+		return "", errors.New("the job's data have no such value")
+	}
+	switch value[0] {
+	case 'n':
+		return "", errors.New("it is null")
+	case '{':
+		return "", errors.New("it is an object, want a text, a number or a truth value")
+	case '[':
+		return "", errors.New("it is an array, want a text, a number or a truth value")
+	case '"':
+		if payload.LoneSurrogate(value) != "" {
+			return "", errInvalidUTF8
+		}
+		var text string
+		err := json.Unmarshal(value, &text)
+		return text, err
+	}
+	return string(value), nil
+}
+
+var errInvalidUTF8 = errors.New("it is not valid UTF-8")
+
+// checkValue refuses what can't be an argument, or would be read as an option.
+func (e *Exec) checkValue(value string) error {
+	switch {
+	case strings.ContainsRune(value, 0):
+		return errors.New("it holds a NUL, which no argument can")
+	case !utf8.ValidString(value):
+		return errInvalidUTF8
+	case len(value) > maxArgument:
+		return fmt.Errorf("it has %d bytes, and an argument at most %d", len(value), maxArgument)
+	case strings.HasPrefix(value, "-") && !e.DashArguments:
+		return errors.New("it begins with -, as options do, which the config doesn't allow here (dash_arguments)")
+	}
+	return nil
+}

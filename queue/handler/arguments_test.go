@@ -1,0 +1,131 @@
+package handler_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/hipq/hipq/queue/handler"
+	"github.com/hipq/hipq/queue/job"
+)
+
+// A placeholder is one argument with the job's value, whatever is in it; a job whose value can't be one has failed for good, and
+// nothing has been started.
+func TestExecArguments(t *testing.T) {
+	started := filepath.Join(t.TempDir(), "started")
+	const script = `: >"$0"; for a; do printf '<%s>' "$a"; done`
+	for _, c := range []struct {
+		name, argument, data, want string
+		dash                       bool
+	}{
+		{name: "text", argument: "{{data.x}}", data: `{"x":"a b'\"$(id);\n*é😀"}`, want: "<a b'\"$(id);\n*é😀>"},
+		{name: "empty", argument: "{{data.x}}", data: `{"x":""}`, want: "<>"},
+		{name: "placeholder", argument: "{{data.x}}", data: `{"x":"{{job_key}}"}`, want: "<{{job_key}}>"},
+		{name: "nested", argument: "{{data.a.b c}}", data: `{"a":{"b c":"deep"}}`, want: "<deep>"},
+		{name: "number", argument: "{{data.x}}", data: `{"x": 1.50e2 }`, want: "<1.50e2>"},
+		{name: "truth", argument: "{{data.x}}", data: `{"x":false}`, want: "<false>"},
+		{name: "last of two", argument: "{{data.x}}", data: `{"x":"-a","x":"b"}`, want: "<b>"},
+		{name: "key", argument: "{{job_key}}", want: "<order-1>"},
+		{name: "id", argument: "{{id}}", want: "<7>"},
+		{name: "constant", argument: "-x{{", want: "<-x{{>"},
+		{name: "longest", argument: "{{data.x}}", data: `{"x":"` + strings.Repeat("x", 128<<10-1) + `"}`, want: "<" + strings.Repeat("x", 128<<10-1) + ">"},
+		{name: "too long", argument: "{{data.x}}", data: `{"x":"` + strings.Repeat("x", 128<<10) + `"}`, want: "it has 131072 bytes, and an argument at most 131071"},
+		{name: "missing", argument: "{{data.x}}", data: `{"X":"a"}`, want: "the job's data have no such value"},
+		{name: "missing deep", argument: "{{data.x.y}}", data: `{"x":"a"}`, want: "the job's data have no such value"},
+		{name: "text for data", argument: "{{data.x}}", data: `x`, want: "the job's data have no such value"},
+		{name: "no data", argument: "{{data.x}}", data: "NONE", want: "the job has no data"},
+		{name: "null", argument: "{{data.x}}", data: `{"x":null}`, want: "it is null"},
+		{name: "object", argument: "{{data.x}}", data: `{"x":{}}`, want: "it is an object, want a text, a number or a truth value"},
+		{name: "array", argument: "{{data.x}}", data: `{"x":[1]}`, want: "it is an array, want a text, a number or a truth value"},
+		{name: "NUL", argument: "{{data.x}}", data: `{"x":"a\u0000b"}`, want: "it holds a NUL, which no argument can"},
+		{name: "half a character", argument: "{{data.x}}", data: `{"x":"\ud800"}`, want: "it is not valid UTF-8"},
+		{name: "no UTF-8", argument: "{{data.x}}", data: "{\"x\":\"\xff\"}", want: "it is not valid UTF-8"},
+		{
+			name: "option", argument: "{{data.x}}", data: `{"x":"--help"}`,
+			want: "it begins with -, as options do, which the config doesn't allow here (dash_arguments)",
+		},
+		{name: "negative", argument: "{{data.x}}", data: `{"x":-5}`, want: "it begins with -, as options do, which the config doesn't allow here (dash_arguments)"},
+		{name: "option, allowed", argument: "{{data.x}}", data: `{"x":"--help"}`, dash: true, want: "<--help>"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			j := testJob()
+			j.Data = c.data
+			e := &handler.Exec{Program: handler.Program{Argv: []string{"sh", "-c", script, started, c.argument}}, DashArguments: c.dash}
+			got := e.Handle(t.Context(), j)
+			_, err := os.Stat(started)
+			_ = os.Remove(started)
+			if strings.HasPrefix(c.want, "<") {
+				if want := c.want[max(0, len(c.want)-16<<10):]; got.Verdict != job.Finished || !strings.HasSuffix(got.Output, want) || len(c.want) < 100 && got.Output != want {
+					t.Errorf("%s %q, printed %.200q", got.Verdict, got.Error, got.Output)
+				}
+				return
+			}
+			if want := "not started: argument " + c.argument + ": " + c.want; got.Verdict != job.Failed || got.Error != want {
+				t.Errorf("%s %q, want %q", got.Verdict, got.Error, want)
+			}
+			if err == nil {
+				t.Error("it was started")
+			}
+		})
+	}
+}
+
+// Values that are too long all together fail for good too, and a program may be one that has nothing to fill.
+func TestExecArgumentsTooLong(t *testing.T) {
+	argv := []string{"true"}
+	for range 40 {
+		argv = append(argv, "{{data.x}}")
+	}
+	j := testJob()
+	j.Data = `{"x":"` + strings.Repeat("x", 128<<10-1) + `"}`
+	e := &handler.Exec{Program: handler.Program{Argv: argv}}
+	if got := e.Handle(t.Context(), j); got.Verdict != job.Failed || got.Error != "start true: argument list too long" {
+		t.Errorf("%s %q", got.Verdict, got.Error)
+	}
+	j.Data = `{"x":"y"}`
+	if got := e.Handle(t.Context(), j); got.Verdict != job.Finished {
+		t.Errorf("%s %q", got.Verdict, got.Error)
+	}
+}
+
+func TestCheckArgument(t *testing.T) {
+	for _, c := range []struct {
+		argv []string
+		bad  int // 0 is none
+	}{
+		{[]string{"convert", "{{data.file}}", "{{job_key}}", "{{id}}", "{{data.a.b-c}}", "}}{{"}, 0},
+		{[]string{"convert", "x{{id}}"}, 1},
+		{[]string{"convert", "{{queue}}"}, 1},
+		{[]string{"convert", "{{data}}"}, 1},
+		{[]string{"convert", "{{id}}{{id}}"}, 1},
+		{[]string{"convert", "{{data.a..b}}"}, 1},
+		{[]string{"sh", "-c", `cat "$1"`, "sh", "{{data.x}}"}, 0},
+		{[]string{"sh", "-c", `cat "$1"`, "{{data.x}}"}, 0},
+		{[]string{"sh", "-c", "{{data.x}}"}, 2},
+		{[]string{"/bin/sh", "-e", "-c", "{{data.x}}"}, 3},
+		{[]string{"bash", "-euo", "pipefail", "-c", "{{data.x}}"}, 4},
+		{[]string{"bash", "--rcfile", "x", "-c", "{{data.x}}"}, 4},
+		{[]string{"busybox", "sh", "-c", "{{data.x}}"}, 3},
+		{[]string{"busybox", "cat", "{{data.x}}"}, 0},
+		{[]string{"python3.11", "-X", "dev", "-c", "{{data.x}}"}, 4},
+		{[]string{"python3", "resize.py", "-c", "{{data.x}}"}, 0},
+		{[]string{"php8.2", "-d", "memory_limit=1G", "-r", "{{data.x}}"}, 4},
+		{[]string{"php", "{{data.x}}"}, 1},
+		{[]string{"php", "send.php", "{{data.x}}"}, 0},
+		{[]string{"perl", "-I", "lib", "-ne", "{{data.x}}"}, 4},
+		{[]string{"perl", "-ne", "print", "{{data.x}}"}, 0},
+		{[]string{"node", "-r", "./setup.js", "--eval", "{{data.x}}"}, 4},
+		{[]string{"ruby", "-rjson", "-e", "{{data.x}}"}, 3},
+		{[]string{"ruby", "", "{{data.x}}"}, 0},
+	} {
+		for i := range c.argv {
+			if err := handler.CheckArgument(c.argv, i); (err != nil) != (c.bad == i && i > 0) {
+				t.Errorf("%q, argument %d: %v", c.argv, i, err)
+			}
+		}
+	}
+	if err := handler.CheckArgument([]string{"{{id}}"}, 0); err == nil {
+		t.Error("a job can name the program")
+	}
+}

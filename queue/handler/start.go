@@ -1,0 +1,138 @@
+//go:build !windows
+
+package handler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/hipq/hipq/internal/process"
+	"github.com/hipq/hipq/internal/program"
+	"github.com/hipq/hipq/internal/readable"
+	"github.com/hipq/hipq/queue/job"
+)
+
+// shell is what sets limits.
+const shell = "/bin/sh"
+
+// start finds the program and starts it, with these arguments and for this job, or many, as run does. Its error is meant for people.
+func (p *Program) start(ctx context.Context, argv []string, j *job.Job, run func(program.Command) (*program.Program, error)) (*program.Program, error) {
+	if len(argv) == 0 {
+		return nil, errors.New("start the handler: it has no program")
+	}
+	c, err := p.command(argv, j)
+	if err != nil {
+		return nil, fmt.Errorf("start %s: %w", argv[0], err)
+	}
+	started, err := run(c)
+	if err == nil {
+		return started, nil
+	}
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	p.path.Store(nil) // perhaps it was moved: look again next time
+	if c.Credential != nil {
+		if err := p.Check(); err != nil { // it knows what the user may
+			return nil, fmt.Errorf("start %s: %w", argv[0], err)
+		}
+	}
+	if p.Dir != "" {
+		// the kernel doesn't say whether the program or the directory is to blame
+		if _, dirErr := os.Stat(p.Dir); dirErr != nil {
+			return nil, fmt.Errorf("start %s: directory %s: %w", argv[0], p.Dir, errors.Unwrap(dirErr))
+		}
+	}
+	return nil, fmt.Errorf("start %s: %w", argv[0], p.apart(err))
+}
+
+// command is what to start: the program, or the shell that becomes it.
+func (p *Program) command(argv []string, j *job.Job) (c program.Command, err error) {
+	if err := p.CheckSurroundings(); err != nil {
+		return c, err
+	}
+	path, err := p.program()
+	if err != nil {
+		return c, err
+	}
+	c = program.Command{Path: path, Argv: argv, Dir: p.Dir, Env: p.environment(j)}
+	if a := p.other(); a != nil {
+		c.Credential = a.credential
+	}
+	script := p.script()
+	if script == "" {
+		return c, nil
+	}
+	if err := p.Check(); err != nil { // the shell would say it in its own way, and run what is no program
+		return c, err
+	}
+	if !strings.HasPrefix(path, "/") {
+		path = "./" + path // never an option
+	}
+	words := []string{"sh", "-c", script, "sh"}
+	if p.Nice != 0 {
+		nice, err := exec.LookPath("nice")
+		if err != nil {
+			return c, err
+		}
+		words = append(words, nice, "-n", strconv.Itoa(p.Nice))
+	}
+	c.Path, c.Argv = shell, append(append(words, path), argv[1:]...)
+	return c, nil
+}
+
+// CheckSurroundings finds out whether the program's user and limits can be had by programs that this process starts. Its error is
+// meant for people.
+func (p *Program) CheckSurroundings() error {
+	if err := p.findAccount(); err != nil {
+		return err
+	}
+	if p.Nice < 0 && (os.Geteuid() != 0 || p.other() != nil) {
+		return fmt.Errorf("nice: %d: only a program that runs as root can be preferred to others", p.Nice)
+	}
+	for _, l := range p.Limits.all() {
+		hard, known := process.HardLimit(l.letter)
+		if known && (os.Geteuid() != 0 || p.other() != nil) && uint64(l.n)*uint64(l.unit) > hard {
+			return fmt.Errorf("limits.%s: %s is more than this host allows (ulimit -H -%c: %d)", l.key, l.shown, l.letter, hard/uint64(l.unit))
+		}
+	}
+	if p.script() == "" {
+		return nil
+	}
+	if _, err := exec.LookPath(shell); err != nil {
+		return fmt.Errorf("limits, nice and umask are set by %s: %w", shell, errors.Unwrap(err))
+	}
+	if _, err := exec.LookPath("nice"); err != nil && p.Nice != 0 {
+		return fmt.Errorf("nice is set by the program of this name: %w", errors.Unwrap(err))
+	}
+	return nil
+}
+
+// reap reaps a program that has ended, and says how.
+func (p *Program) reap(started *program.Program) (end ending, err error) {
+	end.WaitStatus, err = started.Reap()
+	end.over = p.Limits.over(end.WaitStatus, started.Used())
+	return end, err
+}
+
+// over says which limit a program was over that has ended so, and has used so much time of processors; empty if that can't be told.
+func (l Limits) over(status syscall.WaitStatus, used time.Duration) string {
+	signal := status.Signal()
+	if !status.Signaled() {
+		signal = syscall.Signal(status.ExitStatus() - 128) // so shells say that it was their child
+	}
+	switch {
+	case l.CPU > 0 && (signal == syscall.SIGXCPU || signal == syscall.SIGKILL && used >= l.CPU+lastCPU-time.Second/2):
+		return fmt.Sprintf("over its limit of cpu time (%s)", l.CPU)
+	case l.FileSize > 0 && signal == syscall.SIGXFSZ:
+		return fmt.Sprintf("over its limit of a file's size (%s)", readable.Size(l.FileSize))
+	}
+	return ""
+}

@@ -1,0 +1,128 @@
+package handler_test
+
+import (
+	"fmt"
+	"os"
+	"os/user"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hipq/hipq/internal/process/processtest"
+	"github.com/hipq/hipq/queue/handler"
+	"github.com/hipq/hipq/queue/job"
+)
+
+// asRoot gives a user who is not root, and a folder that all may write; tests that need root are skipped without.
+func asRoot(t *testing.T) (other *user.User, dir string) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("only root can start programs as another user")
+	}
+	other, err := user.Lookup("nobody")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir = t.TempDir()
+	for _, open := range []string{filepath.Dir(dir), dir} {
+		if err := os.Chmod(open, 0o777); err != nil { //nolint:gosec // that user's files are to lie there
+			t.Fatal(err)
+		}
+	}
+	return other, dir
+}
+
+// A program runs as its user, with that user's groups and environment; with limits and without, as an exec and as a stream.
+func TestUser(t *testing.T) {
+	other, dir := asRoot(t)
+	groups, err := other.GroupIds()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("TMPDIR", "/root/tmp")
+	const script = `echo $(id -u) $(id -g) $(id -G) $HOME $USER $LOGNAME $SHELL ${TMPDIR-none} $LANG; test $(ps -o sid= -p $$) = $$ && echo leader >/dev/stderr; : > made`
+	want := fmt.Sprintf("%s %s %s %s nobody nobody /bin/sh none C\nleader\n", other.Uid, other.Gid, strings.Join(groups, " "), other.HomeDir)
+	for _, limits := range []handler.Limits{{}, {OpenFiles: 64}} {
+		p := handler.Program{Argv: []string{"sh", "-c", script}, Dir: dir, User: "nobody", Limits: limits, Env: []string{"LANG=C"}, WorkerID: newWorkerID()}
+		if err := p.Check(); err != nil {
+			t.Error(err)
+		}
+		got := (&handler.Exec{Program: handler.Program{
+			Argv: p.Argv, Dir: dir, User: "nobody", Limits: limits, Env: p.Env, WorkerID: p.WorkerID,
+		}}).Handle(t.Context(), testJob())
+		if got.Verdict != job.Finished || got.Output != want {
+			t.Errorf("%s %q\ngot  %swant %s", got.Verdict, got.Error, got.Output, want)
+		}
+	}
+	s := &handler.Stream{Program: handler.Program{
+		Argv: []string{"sh", "-c", `while read -r job; do echo '{"id":7,"outcome":"finished","result":"'$(id -u)'"}'; done`},
+		User: "nobody", Grace: time.Second, WorkerID: newWorkerID(),
+	}}
+	if got := s.Handle(t.Context(), testJob()); got.Result != other.Uid {
+		t.Errorf("stream: %+v", got)
+	}
+	s.Close()
+	file := filepath.Join(t.TempDir(), "root's") // whichever thread it is
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Error(err)
+	}
+}
+
+// What the user may not run, or where it may not be, Check finds as well as the start does.
+func TestUserMayNot(t *testing.T) {
+	_, dir := asRoot(t)
+	closed := filepath.Join(dir, "closed")
+	if err := os.Mkdir(closed, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for file, mode := range map[string]os.FileMode{"mine": 0o700, "ours": 0o755, "closed/ours": 0o755} {
+		if err := os.WriteFile(filepath.Join(dir, file), []byte("#!/bin/sh\n"), mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("PATH", closed+":"+dir+":"+os.Getenv("PATH"))
+	for _, c := range []struct {
+		exec  *handler.Exec
+		error string
+	}{
+		{&handler.Exec{Program: handler.Program{Argv: []string{"./ours"}, Dir: dir}}, ""},
+		{&handler.Exec{Program: handler.Program{Argv: []string{"ours"}}}, ""}, // that of the folder that it may look into
+		{&handler.Exec{Program: handler.Program{Argv: []string{"./mine"}, Dir: dir}}, dir + "/mine: permission denied for user nobody"},
+		{&handler.Exec{Program: handler.Program{Argv: []string{closed + "/ours"}}}, closed + "/ours: permission denied for user nobody"},
+		{&handler.Exec{Program: handler.Program{Argv: []string{"true"}, Dir: closed}}, "its directory " + closed + ": permission denied for user nobody"},
+		{&handler.Exec{Program: handler.Program{Argv: []string{"true"}, Nice: -1}}, "nice: -1: only a program that runs as root can be preferred to others"},
+	} {
+		c.exec.User = "nobody"
+		got, started := "", c.exec.Handle(t.Context(), testJob())
+		if err := c.exec.Check(); err != nil {
+			got = err.Error()
+		}
+		if got != c.error {
+			t.Errorf("got  %s\nwant %s", got, c.error)
+		}
+		if want := "start " + c.exec.Argv[0] + ": " + c.error; c.error == "" && started.Verdict != job.Finished || c.error != "" && started.Error != want {
+			t.Errorf("got  %s\nwant %s", started.Error, want)
+		}
+	}
+	unknown := &handler.Exec{Program: handler.Program{Argv: []string{"true"}, User: "nobody-at-all"}}
+	if got := unknown.Handle(t.Context(), testJob()); got.Error != `start true: user: there is no user "nobody-at-all" on this host` {
+		t.Error(got.Error)
+	}
+	own := &handler.Exec{Program: handler.Program{Argv: []string{"sh", "-c", `test "$HOME" = /elsewhere`}, User: "root"}}
+	t.Setenv("HOME", "/elsewhere")
+	if got := own.Handle(t.Context(), testJob()); got.Verdict != job.Finished {
+		t.Errorf("as the user who it is already: %s", got.Error)
+	}
+}
+
+// A program that runs as another user, within limits, is stopped with its group as any.
+func TestUserIsStopped(t *testing.T) {
+	_, dir := asRoot(t)
+	e := sh(fmt.Sprintf(`trap '' TERM; sh -c 'trap "" TERM; echo $$ >%[1]s/child; sleep 60; :' & echo $$ >%[1]s/pid; wait; sleep 60`, dir))
+	e.User, e.Grace, e.Limits = "nobody", 200*time.Millisecond, handler.Limits{OpenFiles: 64}
+	var pid, child int
+	wantTimeout(t, handleUntil(t, e, func() { pid, child = processtest.Number(t, dir+"/pid"), processtest.Number(t, dir+"/child") }))
+	processtest.EventuallyGone(t, "the program", pid)
+	processtest.EventuallyGone(t, "its child", child)
+}
