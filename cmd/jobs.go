@@ -13,7 +13,7 @@ import (
 )
 
 const jobsLong = `Lists jobs, oldest first. As a table it shows the newest 100 of each queue, unless --limit says otherwise; as JSON all,
-one object a line. RETRY says which job a retry repeats, or which repeats it, or that it was dismissed.
+one object a line. STATE is with the percent that a running job has said it has reached. RETRY says which job a retry repeats, or which repeats it, or that it was dismissed.
 
 --state takes the states (initial, running, error, retry, final) and what hipq status counts. Running are all that are in
 this state, those too that wait for an answer; failed are those that are still to be seen to. --since and --until go by the
@@ -38,7 +38,7 @@ func (a *app) jobsCommand() *cobra.Command {
 					narrowing([]string{"TYPE", "KEY", "ERROR"}, []string{"PRIORITY", "RETRY"})
 			}, func(i *instance, j *job.Job) []string {
 				return []string{
-					j.Queue, strconv.FormatInt(j.ID, 10), j.Type, j.Key, string(j.State), strconv.Itoa(j.Attempt),
+					j.Queue, strconv.FormatInt(j.ID, 10), j.Type, j.Key, standing(j), strconv.Itoa(j.Attempt),
 					i.localCell(j.ScheduledRunTime), unlessLeft(j.Left.Priority, j.Priority, ""), links(j), problem(j),
 				}
 			})
@@ -118,6 +118,14 @@ func (a *app) listJobs(
 		}
 	}
 	return nil
+}
+
+// standing is a job's state, and how far it has come if it runs and has said so.
+func standing(j *job.Job) string {
+	if p, ok := j.Reached(); ok && j.State == job.Running {
+		return fmt.Sprintf("%s %d%%", j.State, p.Percent)
+	}
+	return string(j.State)
 }
 
 // problem is what is wrong with a job.

@@ -53,6 +53,8 @@ type attempt struct {
 	Output *string        `json:"output"`
 	// Late is the answer that came when it had its outcome.
 	Late []lateAnswer `json:"late"`
+	// ProgressJSON is there if it is the last attempt that has said how far it is.
+	job.ProgressJSON
 }
 
 // lateAnswer is what an answer has made of a job whose attempt had failed before.
@@ -93,6 +95,7 @@ func (a *app) runShow(cmd *cobra.Command, name string, id int64) error {
 		return err
 	}
 	s.undecided(j)
+	s.progress(j)
 	if a.json {
 		return a.printJSON(s)
 	}
@@ -139,6 +142,15 @@ func (s *shown) undecided(j *job.Job) {
 	s.Attempts[n-1].Error, s.Attempts[n-1].Output = null.Text(j.Error), null.Text(j.Output)
 }
 
+// progress adds how far the last attempt had come that has said so.
+func (s *shown) progress(j *job.Job) {
+	for n := range s.Attempts {
+		if s.Attempts[n].Attempt == j.Progress.Attempt {
+			s.Attempts[n].ProgressJSON = j.Progress.JSON()
+		}
+	}
+}
+
 func (a *app) printJob(i *instance, j *job.Job, s shown) error {
 	for _, field := range []struct{ name, value string }{
 		{"id", strconv.FormatInt(j.ID, 10)},
@@ -151,6 +163,7 @@ func (a *app) printJob(i *instance, j *job.Job, s shown) error {
 		{"error", j.Error},
 		{"result", j.Result},
 		{"attempt", strconv.Itoa(j.Attempt)},
+		{"progress", reached(j)},
 		{"scheduled_run_time", i.local(j.ScheduledRunTime)},
 		{"time_windows", strings.Join(j.Windows.Strings(), ", ")},
 		{"timeout", unlessLeft(j.Left.Timeout, int(j.Timeout.Seconds()), "s")},
@@ -180,6 +193,9 @@ func (a *app) printJob(i *instance, j *job.Job, s shown) error {
 		}
 		a.out.line("")
 		a.out.line("attempt %d: %s%s%s, worker %s on %s", t.Attempt, t.State, began, ran, orDash(t.WorkerID), orDash(t.Host))
+		if t.Progress != nil {
+			a.out.line("  progress: %s, %s", j.Progress, i.local(j.Progress.Time))
+		}
 		if t.Error != nil {
 			a.out.text("  error: %s\n", hang(safe(*t.Error), 9))
 		}
@@ -199,6 +215,14 @@ func (a *app) printJob(i *instance, j *job.Job, s shown) error {
 	a.out.line("")
 	a.out.line("%s", s.end(i, j))
 	return nil
+}
+
+// reached is how far a job's current attempt has come, or its last, if it has said so.
+func reached(j *job.Job) string {
+	if p, ok := j.Reached(); ok {
+		return p.String()
+	}
+	return activity.None
 }
 
 // unlessLeft is a number of a job's that it may leave to its type.

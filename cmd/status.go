@@ -13,13 +13,15 @@ import (
 	"github.com/hipq/hipq/internal/roster"
 	"github.com/hipq/hipq/monitor"
 	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/schema"
 )
 
 const statusLong = `Shows for each queue how many jobs are due, held back by a full throttle group, scheduled for later, locked, running,
 waiting for an answer (WAITING) or for their retry decision (ERROR), failed for good and still to be seen to (FAILED), finished,
 and failed but retried or dismissed since (CLOSED); since when the oldest due job waits; job types of which a job has been
-due for an hour and no worker has started any, for want of a handler most likely; queues of the config that hipq work leaves
+due for an hour and no worker has started any, for want of a handler most likely; how far jobs have come that say so while they
+run, of each queue the five that have said so last; queues of the config that hipq work leaves
 out, and why; the worker that started last; and others that hold slots, or from which nothing was heard for long, as of
 one that was killed. With --watch it does so again every 2 s (--watch=10s: every 10), in place on a terminal, and goes on through
 an absence of the database.
@@ -73,7 +75,22 @@ type queueStatus struct {
 	Closed    int64      `json:"closed"`
 	// Unhandled are job types that no worker seems to have a handler for.
 	Unhandled []unhandledType `json:"unhandled"`
+	// Progressing are the jobs that have said last how far they are.
+	Progressing []progressingJob `json:"progressing"`
 }
+
+// progressingJob is a job that runs, and says how far it is.
+type progressingJob struct {
+	ID      int64  `json:"id"`
+	Type    string `json:"job_type"`
+	Attempt int    `json:"attempt"`
+	job.ProgressJSON
+	// said is its progress for people.
+	said string
+}
+
+// progressingMost is how many of them status shows of each queue, at most.
+const progressingMost = 5
 
 type unhandledType struct {
 	Type      string     `json:"job_type"`
@@ -183,7 +200,14 @@ func (i *instance) queueStatus(ctx context.Context, q *queue.Queue, lastSeen tim
 	s := queueStatus{
 		Queue: q.Name, Paused: c.Paused, Due: c.Due, Scheduled: c.Scheduled, Locked: c.Locked, Running: c.Running, Error: c.Error,
 		Failed: c.Failed, Closed: c.Closed, Finished: c.Finished, Held: c.Held, Waiting: c.Waiting, OldestDue: utc(c.OldestDue),
-		Unhandled: []unhandledType{},
+		Unhandled: []unhandledType{}, Progressing: []progressingJob{},
+	}
+	progressing, err := q.Progressing(ctx, progressingMost)
+	if err != nil {
+		return s, err
+	}
+	for _, j := range progressing {
+		s.Progressing = append(s.Progressing, progressingJob{j.ID, j.Type, j.Attempt, j.Progress.JSON(), j.Progress.String()})
 	}
 	types, err := q.Unhandled(ctx, c, lastSeen, i.handled(q.Name))
 	for _, name := range slices.Sorted(maps.Keys(types)) {
@@ -241,6 +265,11 @@ func (a *app) printStatus(i *instance, queues []queueStatus, leftOut []unfitQueu
 		for _, t := range q.Unhandled {
 			// quoted, for a blank at its end must be seen
 			a.out.line("%s: due since %s, but no worker handles type %q", q.Queue, i.local(*t.OldestDue), t.Type)
+		}
+	}
+	for _, q := range queues {
+		for _, j := range q.Progressing {
+			a.out.line("%s: job %d (%s) has reached %s, %s", q.Queue, j.ID, j.Type, j.said, i.local(*j.ProgressTime))
 		}
 	}
 	for _, q := range leftOut {

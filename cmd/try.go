@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -14,12 +15,13 @@ import (
 
 	"github.com/hipq/hipq/config"
 	"github.com/hipq/hipq/internal/null"
+	"github.com/hipq/hipq/internal/progress"
 	"github.com/hipq/hipq/internal/rules"
 	"github.com/hipq/hipq/queue/handler"
 	"github.com/hipq/hipq/queue/job"
 )
 
-const tryLong = `Runs the handler of a job type once, for a job that there isn't, and shows what it got, what it printed, how hipq reads that,
+const tryLong = `Runs the handler of a job type once, for a job that there isn't, and shows what it got, its progress as it comes, what it printed, how hipq reads that,
 and how long it took. It is how a handler is developed: nothing is read from the database, or written to it.
 
 The handler does what it does: what it sends is sent. The job's id is 1, and each run has another token.
@@ -83,11 +85,13 @@ func (a *app) tryHandler(cmd *cobra.Command, name, jobType string, o tryOptions)
 		a.out.line("the handler gets:")
 		a.out.text("%s\n", indent(safe(strings.TrimSpace(string(handler.Message(j))))))
 	}
-	outcome := h.Handle(ctx, j)
+	var reached trying
+	outcome := h.Handle(progress.With(ctx, func(p job.Progress) { reached.say(a, p) }), j)
+	reached.end()
 	if t.Async && outcome.Verdict == job.Finished {
 		outcome.Verdict = job.Sent
 	}
-	if err := a.printTry(i, t, j, outcome); err != nil {
+	if err := a.printTry(i, t, j, outcome, reached.progress); err != nil {
 		return err
 	}
 	if outcome.Verdict.IsError() {
@@ -151,9 +155,38 @@ type tried struct {
 	// RetryTime is when the next attempt would begin; null where there would be none, or a retry handler would decide.
 	RetryTime *time.Time `json:"retry_time"`
 	TookMS    int64      `json:"took_ms"`
+	// ProgressJSON is the latest that the handler has said.
+	job.ProgressJSON
 }
 
-func (a *app) printTry(i *instance, t job.Type, j *job.Job, o job.Outcome) error {
+// trying is how far a handler has come that is tried.
+type trying struct {
+	mu       sync.Mutex
+	progress job.Progress
+	over     bool
+}
+
+// say prints what the handler says of its progress, as it comes.
+func (t *trying) say(a *app, p job.Progress) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.over {
+		return
+	}
+	t.progress = p
+	t.progress.Attempt, t.progress.Time = 1, time.Now()
+	if !a.json {
+		a.out.line("progress: %s", p)
+	}
+}
+
+func (t *trying) end() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.over = true
+}
+
+func (a *app) printTry(i *instance, t job.Type, j *job.Job, o job.Outcome, reached job.Progress) error {
 	now := time.Now()
 	next, err := rules.After(j, o, nil, t.Retry, i.Location, now, rand.Float64())
 	if err != nil {
@@ -166,7 +199,7 @@ func (a *app) printTry(i *instance, t job.Type, j *job.Job, o job.Outcome) error
 	}
 	said := tried{
 		Queue: j.Queue, Type: j.Type, Input: handler.Message(j), Outcome: string(o.Verdict), Result: null.JSON(next.Result),
-		TookMS: o.Ran.Milliseconds(),
+		TookMS: o.Ran.Milliseconds(), ProgressJSON: reached.JSON(),
 	}
 	if o.Output != "" {
 		said.Output = &o.Output

@@ -172,7 +172,7 @@ func (q *Queue) CountFound(ctx context.Context, by Filter) (n int, all bool, err
 func (q *Queue) Find(ctx context.Context, by Filter, f func(*job.Job) error) error {
 	where, hint, args := q.where(by)
 	if hint == "" && by.Fingerprint == "" {
-		query := "SELECT " + q.selected() + " FROM " + q.table + where
+		query := "SELECT " + q.shown() + " FROM " + q.table + where
 		if by.Limit > 0 {
 			query, args = "SELECT * FROM ("+query+" ORDER BY id DESC LIMIT ?) AS newest", append(args, by.Limit)
 		}
@@ -188,7 +188,7 @@ func (q *Queue) Find(ctx context.Context, by Filter, f func(*job.Job) error) err
 		for _, id := range batch {
 			all = append(all, id)
 		}
-		query := "SELECT " + q.selected() + " FROM " + q.table + " " + q.db.ByID + where + " AND id IN " + engine.In(len(batch)) + " ORDER BY id"
+		query := "SELECT " + q.shown() + " FROM " + q.table + " " + q.db.ByID + where + " AND id IN " + engine.In(len(batch)) + " ORDER BY id"
 		if err := q.each(ctx, query, all, f); err != nil {
 			return err
 		}
@@ -203,7 +203,7 @@ func (q *Queue) each(ctx context.Context, query string, args []any, f func(*job.
 		return fmt.Errorf("find jobs of %s: %w", q.Name, err)
 	}
 	defer func() { _ = rows.Close() }()
-	s := q.scanner()
+	s := q.shownScanner()
 	for rows.Next() {
 		j, err := s.scan(rows)
 		if err != nil {

@@ -44,8 +44,8 @@ func (w Why) Reasons() []Reason {
 	case job.LineLocked:
 		return w.locked()
 	case job.LineWaiting:
-		return []Reason{because("waiting", "attempt %d is waiting for an answer since %s, at most until %s: hipq complete %s %s %s, or hipq fail",
-			j.Attempt, w.local(j.StartTime), w.local(j.StartTime.Add(j.Timeout)), j.Queue, shell.Word(j.Type), shell.Word(j.Key))}
+		return append([]Reason{because("waiting", "attempt %d is waiting for an answer since %s, at most until %s: hipq complete %s %s %s, or hipq fail",
+			j.Attempt, w.local(j.StartTime), w.local(j.StartTime.Add(j.Timeout)), j.Queue, shell.Word(j.Type), shell.Word(j.Key))}, w.reached()...)
 	case job.LineNew:
 		return append([]Reason{because("new", "it was inserted by plain SQL, and the next worker takes it in")}, w.nobody()...)
 	case job.LineHeld:
@@ -91,6 +91,15 @@ func (w Why) later() Reason {
 	return because("scheduled", "it is not due until %s", at)
 }
 
+// reached says how far the attempt has come, if its handler has said so.
+func (w Why) reached() []Reason {
+	p, ok := w.Job.Reached()
+	if !ok {
+		return nil
+	}
+	return []Reason{because("progress", "it has reached %s, as its handler said %s ago", p, brief(max(0, w.now.Sub(p.Time))))}
+}
+
 func (w Why) locked() []Reason {
 	who, until := "worker "+w.Job.WorkerID+", which is not known any more", ""
 	if w.worker != nil {
@@ -110,6 +119,7 @@ func (w Why) locked() []Reason {
 	switch w.Job.State {
 	case job.Running:
 		reasons = []Reason{because("running", "attempt %d is running since %s%s, by %s", w.Job.Attempt, w.local(w.Job.StartTime), until, who)}
+		reasons = append(reasons, w.reached()...)
 	case job.Error:
 		reasons = []Reason{because("deciding", "attempt %d failed (%s); a retry handler decides whether it is tried again, run by %s",
 			w.Job.Attempt, w.Job.Error, who)}

@@ -26,7 +26,7 @@ var ErrRightsLost = errors.New("grant the rights to call the stored procedures a
 // Procedures are the names of the stored procedures that applications call, without the instance's name.
 var Procedures = []string{
 	"worker_register", "worker_heartbeat", "worker_deregister",
-	"job_submit", "job_grab", "job_start", "job_complete", "job_fail", "job_backlog",
+	"job_submit", "job_grab", "job_start", "job_progress", "job_complete", "job_fail", "job_backlog",
 }
 
 // procedure is a stored procedure. Its comment says whose it is, and has a fingerprint of its text.

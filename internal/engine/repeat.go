@@ -19,12 +19,26 @@ func (db *DB) Tx(ctx context.Context, f func(*Tx) error) error {
 // TxUnclocked is Tx for a transaction that may do without the time, where to read it costs a round trip: Now is zero there
 // until SetClock. Stamp is for that.
 func (db *DB) TxUnclocked(ctx context.Context, f func(*Tx) error) error {
-	return db.repeat(ctx, Retryable, func(tx *Tx) []Query {
-		if db.together {
-			return nil
+	return db.repeat(ctx, Retryable, db.unclocked, f)
+}
+
+// unclocked is what a transaction begins with that may do without the time.
+func (db *DB) unclocked(tx *Tx) []Query {
+	if db.together {
+		return nil
+	}
+	return []Query{db.clock(tx)}
+}
+
+// TxInPassing is TxUnclocked for a transaction that waits for no other's rows, and isn't repeated, for it will be asked for again:
+// Tx.SkipLocked passes over rows that another holds. On a Galera cluster it does so only after it has met one, and fails first.
+func (db *DB) TxInPassing(ctx context.Context, f func(*Tx) error) error {
+	return db.repeat(ctx, func(error) bool { return false }, db.unclocked, func(tx *Tx) error {
+		if db.waitsFirst && tx.SkipLocked == db.ForUpdate {
+			tx.SkipLocked += " NOWAIT"
 		}
-		return []Query{db.clock(tx)}
-	}, f)
+		return f(tx)
+	})
 }
 
 // patience is how long a transaction is repeated. Whoever waits for it has an answer within half a minute, for the last try

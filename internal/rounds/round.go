@@ -72,6 +72,12 @@ type Settled struct {
 	Note     string
 }
 
+// Said is what the handler of an attempt has said of its progress.
+type Said struct {
+	Job      *job.Job
+	Progress job.Progress
+}
+
 // Decider is who takes a retry decision.
 type Decider int
 

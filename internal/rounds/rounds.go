@@ -35,6 +35,9 @@ type Queue interface {
 	// queue may be paused; its limits and its rate hold all the same. queue.ErrStarted, ErrFinal, ErrNotFound, ErrNotTakenIn or
 	// ErrNoRoom if that can't be; ErrLocked if a worker has it. It may be repeated with the same round.
 	StartNow(ctx context.Context, r Round, id int64) (*job.Job, error)
+	// SetProgress writes down how far the attempts of a worker have come, as they have said: of those that run under the tokens that
+	// it knows. It waits for no other transaction: held are those whose rows another holds. It may be repeated.
+	SetProgress(ctx context.Context, workerID string, said []Said) (held []Said, err error)
 	// Undecided takes up to r.Slots jobs of these types that wait for their retry decision, under the lock of a round that is
 	// only for this, and gives them with what is known of their last attempt. A retry handler decides about them, and another
 	// round writes down what it says. A worker that ends before gives them to others; one that was declared dead gets none. It

@@ -33,6 +33,7 @@ func (e *Exec) run(ctx context.Context, j *job.Job, input []byte) (out printed, 
 	disown.Instead(ctx, func() {}) // it is ended here, if that can be
 	buffer := e.takeOutput()
 	defer e.giveBack(buffer)
+	buffer.take = progressIn(ctx, j)
 	p, err := e.start(func(path string) (*program.Program, error) {
 		return program.Start(e.Guard.ofWorker(), path, e.Argv, e.Dir, e.environment(j), input, buffer)
 	})

@@ -1,5 +1,12 @@
 package handler
 
+import (
+	"context"
+
+	"github.com/hipq/hipq/internal/progress"
+	"github.com/hipq/hipq/queue/job"
+)
+
 // ParseDecision reads the last line of a retry handler's output.
 var ParseDecision = parseDecision
 
@@ -8,7 +15,10 @@ var LastLine = lastLine
 
 // Printed is what an output makes of a text that comes in pieces of these sizes.
 func Printed(text string, size func() int) (kept, last string, long bool) {
-	var out output
+	return printedBy(new(output), text, size)
+}
+
+func printedBy(out *output, text string, size func() int) (kept, last string, long bool) {
 	for len(text) > 0 {
 		room := out.Room()
 		n := copy(room[:min(len(room), size())], text)
@@ -17,4 +27,10 @@ func Printed(text string, size func() int) (kept, last string, long bool) {
 	}
 	p := out.end()
 	return p.text, p.last, p.long
+}
+
+// PrintedWithProgress is Printed where somebody wants to know of the progress.
+func PrintedWithProgress(text string, size func() int, said func()) (kept, last string, long bool) {
+	ctx := progress.With(context.Background(), func(job.Progress) { said() })
+	return printedBy(&output{take: progressIn(ctx, &job.Job{})}, text, size)
 }

@@ -9,7 +9,6 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"io"
 	"mime"
 	"net/http"
 	"net/netip"
@@ -25,7 +24,9 @@ import (
 // HTTP sends each job to a URL, as the JSON that a program reads on its stdin. The answer's status decides: 2xx is finished, and
 // the body its result; 202 means that the work was only sent, and an answer will come otherwise; 408, 425, 429 and 5xx are
 // errors to be tried again, when Retry-After says, up to a day; all else has failed for good, redirects too, which are not
-// followed. A body that is a reply, as a program may print one, makes the outcome worse or adds to it.
+// followed. A body that is a reply, as a program may print one, makes the outcome worse or adds to it. An answer whose
+// Content-Type is application/x-ndjson is read line by line as it comes: lines of progress, others that are the log, and in the
+// end the reply, which must be there.
 //
 // Connections are kept, and a server's certificate is always verified. The request ends with its context; whether the
 // server has done the work then nobody knows.
@@ -77,7 +78,7 @@ func (h *HTTP) Close() {
 	}
 }
 
-func (h *HTTP) send(ctx context.Context, j *job.Job) job.Outcome {
+func (h *HTTP) send(ctx context.Context, j *job.Job) (outcome job.Outcome) {
 	h.once.Do(h.dialled)
 	request, err := h.request(ctx, j)
 	if err != nil {
@@ -91,7 +92,10 @@ func (h *HTTP) send(ctx context.Context, j *job.Job) job.Outcome {
 		return tryAgain(reasonOf(ctx, err))
 	}
 	defer func() { _ = answer.Body.Close() }()
-	body, err := io.ReadAll(io.LimitReader(answer.Body, maxBody+1))
+	body, log, err := readAnswer(ctx, answer, j)
+	if log != nil {
+		defer func() { outcome.Output = log.end().text }()
+	}
 	text := clean(string(body))
 	switch finished := verdictOf(answer.StatusCode) == job.Finished; {
 	case !finished && (err != nil || len(text) > maxBody):
@@ -159,6 +163,9 @@ func outcomeOfAnswer(answer *http.Response, text string, j *job.Job) job.Outcome
 		return tryAgain(fmt.Sprintf("the endpoint's reply can't be read: %v: %s", err, head(text, maxReason)))
 	case said.said != "" && !said.isOf(j):
 		return tryAgain("the endpoint's reply is for another job, or another attempt: " + head(text, maxReason))
+	case finished && said.said == "" && comesAsLines(answer):
+		// the status was sent before the work was done
+		return tryAgain("the endpoint's answer has no reply as its last line: " + head(text, maxReason))
 	case !finished:
 		outcome.Error = failureOf(answer, text, said)
 	case said.said == "":

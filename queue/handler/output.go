@@ -25,9 +25,15 @@ type output struct {
 	// maxReply; lost says that there was more.
 	within, lost bool
 	begin        []byte
+	// take, if not nil, gets each line, but of those that are too long, and says which of them are not to be kept. line is where
+	// the line begins that has no end yet; -1 is before buf.
+	take func(line []byte) bool
+	line int
 }
 
-func (o *output) reset() { o.n, o.cut, o.within, o.lost, o.begin = 0, 0, false, false, nil }
+func (o *output) reset() {
+	o.n, o.cut, o.within, o.lost, o.begin, o.take, o.line = 0, 0, false, false, nil, nil, 0
+}
 
 // Room is where the next bytes go; it is never empty. Took says how many have come.
 func (o *output) Room() []byte {
@@ -35,11 +41,45 @@ func (o *output) Room() []byte {
 		o.keepBeginning()
 		o.n = copy(o.buf[:], o.buf[keepOutput:])
 		o.cut += keepOutput
+		o.line = max(-1, o.line-keepOutput)
 	}
 	return o.buf[o.n:]
 }
 
-func (o *output) Took(n int) { o.n += n }
+// Took takes note of so many bytes. It does so while the program runs, so that lines are taken as they come.
+func (o *output) Took(n int) {
+	if o.take == nil {
+		o.n += n
+		return
+	}
+	from, end, to := o.n, o.n+n, o.n
+	for from < end {
+		next := end
+		i := bytes.IndexByte(o.buf[from:end], '\n')
+		if i >= 0 {
+			next = from + i + 1
+		}
+		if to < from {
+			copy(o.buf[to:], o.buf[from:next])
+		}
+		to, from = to+next-from, next
+		if i < 0 {
+			break
+		}
+		if o.line >= 0 && o.take(o.buf[o.line:to]) {
+			to = o.line
+		}
+		o.line = to
+	}
+	o.n = to
+}
+
+// takeRest has the last line taken, which has no end.
+func (o *output) takeRest() {
+	if o.take != nil && o.line >= 0 && o.line < o.n && o.take(o.buf[o.line:o.n]) {
+		o.n = o.line
+	}
+}
 
 // logged adds a text to a log; nil is one with nothing in it.
 func logged(log *output, text []byte) *output {
@@ -111,6 +151,7 @@ func (p printed) whole() string {
 
 // end is what has been printed, all of it.
 func (o *output) end() printed {
+	o.takeRest()
 	all := o.buf[:o.n]
 	kept := all[max(0, len(all)-keepOutput):]
 	cut := o.cut + int64(len(all)-len(kept))

@@ -16,6 +16,10 @@ import (
 type streamReply struct {
 	reply
 	id int64
+	// progress is what it says of how far the job is, instead of an answer; nil if it is none. understood says that one can be made
+	// out.
+	progress   *progressLine
+	understood bool
 }
 
 // parseLine reads a line of a program that may be an answer. Without an error and an id it is none.
@@ -34,6 +38,12 @@ func parseLine(line []byte) (r streamReply, err error) {
 	}
 	if r.id, err = strconv.ParseInt(jsonText(r.ID), 10, 64); err != nil || r.id < 1 {
 		return r, fmt.Errorf("its id is %s, which is none", head(string(r.ID), maxReason))
+	}
+	if r.Outcome == nil {
+		if p, is, understood := parseProgress(line); is {
+			r.progress, r.understood = &p, understood
+			return r, nil
+		}
 	}
 	if r.said = r.verdict(); r.said == "" {
 		return r, fmt.Errorf("its outcome is %s, which is none of finished, retry, failed, sent", head(string(r.Outcome), maxReason))

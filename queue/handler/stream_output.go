@@ -59,6 +59,8 @@ func (t *talk) hear(line []byte, long bool) {
 		t.retireFor(fmt.Sprintf("a line of the program can't be read: %v: %s", err, clean(head(string(line), maxReason))))
 	case f == nil:
 		t.retireFor(fmt.Sprintf("the program answered for job %d, which it doesn't have", r.id))
+	case r.progress != nil:
+		t.hearProgress(f, r, line)
 	case r.Token != nil && jsonText(r.Token) != f.token:
 		t.retireFor(fmt.Sprintf("the program answered for job %d with a token that is not the attempt's", r.id))
 	default:
@@ -68,6 +70,18 @@ func (t *talk) hear(line []byte, long bool) {
 		}
 		t.land(r.id, f, landing{outcome: r.outcome()})
 		t.stop()
+	}
+}
+
+// hearProgress takes a line with which the program says how far a job is. What can't be made out, or is of another attempt, is a
+// line of its log.
+func (t *talk) hearProgress(f *flight, r streamReply, line []byte) {
+	ofIt := r.understood && (r.Token == nil || jsonText(r.Token) == f.token)
+	if ofIt && f.progress != nil {
+		f.progress(r.progress.said)
+	}
+	if !ofIt || !r.progress.only {
+		t.note(append(line, '\n'))
 	}
 }
 

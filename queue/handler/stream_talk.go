@@ -12,6 +12,7 @@ import (
 
 	"github.com/hipq/hipq/internal/process"
 	"github.com/hipq/hipq/internal/program"
+	"github.com/hipq/hipq/internal/progress"
 	"github.com/hipq/hipq/queue/job"
 )
 
@@ -52,6 +53,8 @@ type flight struct {
 	over error
 	done chan landing
 	log  *output // nil is nothing
+	// progress is who wants to know how far the job is; nil if nobody does.
+	progress func(job.Progress)
 }
 
 // landing is how a flight ends: with an outcome; or not at all, for the program has not read the job. disowned says that the
@@ -95,7 +98,7 @@ func (t *talk) begin() {
 
 // ask gives the program a job and waits for the answer. unread says that it has not read the job.
 func (t *talk) ask(ctx context.Context, j *job.Job, line []byte) (outcome job.Outcome, unread bool) {
-	f := &flight{token: j.AttemptToken, from: -1, done: make(chan landing, 1)}
+	f := &flight{token: j.AttemptToken, from: -1, done: make(chan landing, 1), progress: progress.Of(ctx)}
 	if added, err := t.add(j.ID, f); err != nil {
 		return tryAgain(err.Error()), false
 	} else if !added {

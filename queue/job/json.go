@@ -32,6 +32,24 @@ type JSON struct {
 	Dismissed        bool            `json:"dismissed"`
 	// Flaw is there if the row can't be a job's, and says why.
 	Flaw string `json:"flaw,omitempty"`
+	// ProgressJSON is that of the current attempt, or of the last.
+	ProgressJSON
+}
+
+// ProgressJSON is how far an attempt has come, as it has said; all of it is null if it has said nothing.
+type ProgressJSON struct {
+	Progress     *int       `json:"progress"`
+	ProgressNote *string    `json:"progress_note"`
+	ProgressTime *time.Time `json:"progress_time"`
+}
+
+// JSON gives the progress of an attempt.
+func (p Progress) JSON() ProgressJSON {
+	if p.Attempt == 0 {
+		return ProgressJSON{}
+	}
+	at := p.Time.UTC()
+	return ProgressJSON{&p.Percent, null.Text(p.Note), &at}
 }
 
 // JSON gives the job's fields, times in UTC. What is left to the job's type is null, as is what there is none of. Without a
@@ -51,6 +69,9 @@ func (j *Job) JSON() JSON {
 		ThrottleFactor: null.If(j.Left.ThrottleFactor, j.ThrottleFactor), ShardKey: shard, CreateTime: j.CreateTime.UTC(),
 		UpdateTime: j.UpdateTime.UTC(), WorkerID: null.Text(j.WorkerID), RetryOf: null.If(j.RetryOf == 0, j.RetryOf),
 		RetriedAs: null.If(j.RetriedAs == 0, j.RetriedAs), Dismissed: j.IsDismissed(), Flaw: flaw,
+	}
+	if p, ok := j.Reached(); ok {
+		o.ProgressJSON = p.JSON()
 	}
 	if !j.Left.Windows {
 		o.Windows = j.Windows.Strings()

@@ -203,6 +203,14 @@ func (w *worker) sendParts(s *source) {
 	}
 }
 
+// settleHeld tries again to settle what another transaction held.
+func (w *worker) settleHeld(s *source) {
+	if list := s.unsettled; len(list) > 0 && s.roundsApart == s.turning && len(s.parts) == 0 {
+		s.unsettled = nil
+		w.settleApart(s, list)
+	}
+}
+
 // settleApart sends out a round that only settles, and may have to wait for another transaction.
 func (w *worker) settleApart(s *source, list []rounds.Settled) {
 	r := round{Round: rounds.New(w.self), apart: true}
@@ -231,6 +239,9 @@ func (w *worker) land(s *source, r round, done rounds.Done) {
 		w.endSuspect()
 	}
 	w.count(s, r, done)
+	if len(done.Unsettled) > 0 && r.sent.Before(w.progress.landedAt) {
+		w.settleHeld(s) // the transaction that held them may have been that of their progress
+	}
 	for _, j := range done.Started {
 		j.Suspect = r.suspect // also if its row was read after it had been started
 		w.begin(s, j)

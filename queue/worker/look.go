@@ -254,8 +254,5 @@ func (w *worker) see(s *source, one sight) {
 	if one.unfinished {
 		w.lookAt = time.Time{} // at once
 	}
-	if list := s.unsettled; len(list) > 0 && s.roundsApart == s.turning && len(s.parts) == 0 {
-		s.unsettled = nil
-		w.settleApart(s, list)
-	}
+	w.settleHeld(s)
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/internal/disown"
+	"github.com/hipq/hipq/internal/progress"
 	"github.com/hipq/hipq/internal/rounds"
 	"github.com/hipq/hipq/internal/rules"
 	"github.com/hipq/hipq/queue/job"
@@ -45,12 +46,14 @@ func (w *worker) run(ctx context.Context, s *source, j *job.Job) {
 	defer cancel()
 	began, here := time.Now(), s.Rounds().Disowned()
 	var once sync.Once
+	t := &teller{to: w.progress, source: s, job: j}
 	end := func(o job.Outcome, disowned bool) {
 		o.Ran = time.Since(began)
 		once.Do(func() {
 			if disowned {
 				here.Add(j)
 			}
+			t.end()
 			w.end(ctx, s, rounds.Settled{Job: j, Outcome: o})
 		})
 	}
@@ -62,7 +65,8 @@ func (w *worker) run(ctx context.Context, s *source, j *job.Job) {
 	handle := disown.With(ctx, func(o job.Outcome) { end(o, true) })
 	defer w.watch(handle, s, j)()
 	defer end(job.Outcome{Verdict: job.TryAgain, Error: goneAway}, false) // unless it has come back
-	end(s.Handlers[j.Type].Handle(lockContext{handle, w.checkLock}, j), false)
+	heard := progress.With(handle, t.say)
+	end(s.Handlers[j.Type].Handle(lockContext{heard, w.checkLock}, j), false)
 }
 
 // end notes the end of an attempt.

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// wait waits until there is something to do: an attempt has ended, a task has come back, it is time to look, to send a
-// round out, or to stop.
+// wait waits until there is something to do: an attempt has ended or says how far it is, a task has come back, it is time to look,
+// to send a round out, or to stop.
 func (w *worker) wait(ctx context.Context, accepting bool) error {
 	var stop <-chan struct{}
 	if accepting {
@@ -22,6 +22,7 @@ func (w *worker) wait(ctx context.Context, accepting bool) error {
 	case land := <-w.landed:
 		w.tasks--
 		return land()
+	case <-w.progress.came:
 	case <-timer.C:
 	case <-stop:
 	}
@@ -54,6 +55,9 @@ func (w *worker) untilNext(accepting bool) time.Duration {
 		if len(s.ended) > 0 && !w.crowded(s) {
 			until = min(until, time.Until(s.gatherUntil))
 		}
+	}
+	if progress, ok := w.untilProgress(); ok {
+		until = min(until, progress)
 	}
 	return max(until, w.untilAnswer(), 0)
 }

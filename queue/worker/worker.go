@@ -98,6 +98,7 @@ type worker struct {
 	// accepts says what accepting did in this turn of the loop, for the tasks.
 	accepts  atomic.Bool
 	untended error
+	progress *progressing
 	// changed says that jobs were settled since, or enqueued by a schedule: one may be due at once.
 	changed bool
 	// pausedUntil is until when the database is left alone, after it didn't answer. awaySince is since when it has not answered, as
@@ -125,6 +126,7 @@ func newWorker(p Params) (*worker, error) {
 		Params: p, self: roster.Worker{ID: p.ID, Host: p.Host, PID: p.PID}, db: db, roster: roster.New(db),
 		timetable: timetable.New(db, p.Schedules),
 		ended:     make(chan ended, p.Concurrency), landed: make(chan func() error), searched: map[string]bool{},
+		progress: newProgress(),
 	}
 	w.host = w.addLane("", nil, p.Concurrency)
 	for _, q := range p.Queues {
@@ -322,6 +324,7 @@ func (w *worker) loop(ctx context.Context) error {
 			w.askAbout(s, accepting)
 		}
 		w.dispatch(accepting)
+		w.sendProgress()
 		if !accepting {
 			w.balance(false, false)
 		}

@@ -1,0 +1,74 @@
+package queue
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/queue/job"
+)
+
+// shown is selected for who shows jobs to people: with their progress, which a worker has no use for.
+func (q *Queue) shown() string {
+	return q.selected() + ", progress, progress_note, progress_attempt, " + q.db.TimeColumn("progress_time")
+}
+
+// shownScanner reads rows with the columns of shown.
+type shownScanner struct {
+	*scanner
+	percent, note, attempt, at any
+}
+
+func (q *Queue) shownScanner() *shownScanner {
+	s := &shownScanner{}
+	s.scanner = q.scanner(&s.percent, &s.note, &s.attempt, &s.at)
+	return s
+}
+
+func (s *shownScanner) scan(rows interface{ Scan(dest ...any) error }) (*job.Job, error) {
+	j, err := s.scanner.scan(rows)
+	if err == nil {
+		j.Progress = readProgress(s.percent, s.note, s.attempt, s.at)
+	}
+	return j, err
+}
+
+// readProgress reads the columns of a progress. What can't be one is none: it's no reason to end a job.
+func readProgress(percent, note, attempt, at any) job.Progress {
+	n, err := asNumber(percent)
+	text, _ := asText(note)
+	p, ok := job.NewProgress(float64(n), text)
+	said, err2 := asNumber(attempt)
+	when, _ := asText(at)
+	t, err3 := engine.ParseTime(when)
+	if err != nil || err2 != nil || err3 != nil || !ok || said < 1 {
+		return job.Progress{}
+	}
+	p.Attempt, p.Time = int(said), t
+	return p
+}
+
+// Progressing are those of the queue's jobs which a worker runs and whose attempts have said how far they are, at most so many:
+// those that have said so last, the latest first. They have no more than their ID, Type, Attempt and Progress.
+func (q *Queue) Progressing(ctx context.Context, most int) (jobs []*job.Job, err error) {
+	// of all locked rows, as Counts does: they are no more than there are slots
+	query := "SELECT id, job_type, attempt, progress, progress_note, progress_attempt, " + q.db.TimeColumn("progress_time") +
+		" FROM " + q.table + " " + q.pick() + " WHERE line = 'locked' AND state = 'running' AND progress_attempt = attempt" +
+		" ORDER BY " + q.table + ".progress_time DESC, id LIMIT ?"
+	rows, err := q.db.QueryContext(ctx, query, most)
+	if err != nil {
+		return nil, fmt.Errorf("read the progress of jobs of %s: %w", q.Name, err)
+	}
+	defer func() { _ = rows.Close() }()
+	for rows.Next() {
+		j := &job.Job{Queue: q.Name}
+		var percent, note, attempt, at any
+		if err := rows.Scan(&j.ID, &j.Type, &j.Attempt, &percent, &note, &attempt, &at); err != nil {
+			return nil, err
+		}
+		if j.Progress = readProgress(percent, note, attempt, at); j.Progress.Attempt > 0 {
+			jobs = append(jobs, j)
+		}
+	}
+	return jobs, rows.Err()
+}

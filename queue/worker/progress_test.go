@@ -1,0 +1,217 @@
+package worker_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hipq/hipq/queue/handler"
+	"github.com/hipq/hipq/queue/job"
+	"github.com/hipq/hipq/queue/worker"
+)
+
+// reached waits until a job's current attempt has come so far, as its row says.
+func (s shop) reached(id int64, want string) {
+	s.t.Helper()
+	eventually(s.t, fmt.Sprintf("job %d has reached %s", id, want), func() bool {
+		p, ok := s.get(s.emails, id).Reached()
+		return ok && p.String() == want && !p.Time.IsZero()
+	})
+}
+
+// What a handler says of its progress is in the row while it runs, and counts for its attempt alone.
+func TestProgress(t *testing.T) {
+	suite(t, func(s shop) {
+		s.exec("INSERT INTO shop_emails (job_type, job_key) VALUES ('send', 'a')")
+		const id = 1
+		g := s.gate()
+		r := s.start(only(s.emails, s.worker(all(func(ctx context.Context, j *job.Job) error {
+			handler.Progress(ctx, 101, "too far")
+			handler.Progress(ctx, -1, "not begun")
+			if j.Attempt == 1 {
+				handler.Progress(ctx, 10, "")
+				handler.Progress(ctx, 40, "page 4 of 10")
+			}
+			if err := g.handle(ctx, j); err != nil {
+				return err
+			}
+			handler.Progress(ctx, 100, "done") // too late to be written
+			if j.Attempt == 1 {
+				return errors.New("boo")
+			}
+			return nil
+		}))))
+		g.next()
+		s.reached(id, "40 % (page 4 of 10)")
+		g.let()
+		g.next() // the second attempt
+		if p, ok := s.get(s.emails, id).Reached(); ok || p.Attempt != 1 || p.Percent != 40 {
+			t.Errorf("the second attempt begins with %+v", p)
+		}
+		g.let()
+		r.ended()
+		s.wantJob(s.emails, id, job.Final, "finished", job.None, 2)
+		s.wantHistory(s.emails, atSecond, id)
+	})
+}
+
+// However much handlers say, a job's row is written once a second at most, and a report that nobody can keep does no harm.
+func TestProgressIsThrottled(t *testing.T) {
+	suite(t, func(s shop) {
+		s.exec("CREATE TABLE writes (id INTEGER NOT NULL)")
+		trigger := "CREATE TRIGGER count_writes AFTER UPDATE ON shop_emails FOR EACH ROW "
+		if s.db.Name == "sqlite" {
+			s.exec(trigger + "WHEN NEW.progress_time IS NOT OLD.progress_time BEGIN INSERT INTO writes VALUES (NEW.id); END")
+		} else {
+			s.exec(trigger + "INSERT INTO writes SELECT NEW.id FROM DUAL WHERE NOT NEW.progress_time <=> OLD.progress_time")
+		}
+		ids := s.add(s.emails, "send", 2)
+		began := time.Now()
+		r := s.start(only(s.emails, s.worker(all(func(ctx context.Context, _ *job.Job) error {
+			for i, since := 0, time.Now(); i < 20_000 || time.Since(since) < 2500*time.Millisecond; i++ {
+				handler.Progress(ctx, i%101, strings.Repeat("😀", i%300)+"\x00\xff")
+				if i >= 20_000 {
+					time.Sleep(100 * time.Microsecond)
+				}
+			}
+			return nil
+		}))))
+		r.ended()
+		most := int(time.Since(began)/time.Second) + 1
+		for _, id := range ids {
+			var n int
+			must[any](t)(nil, s.db.GetContext(t.Context(), &n, "SELECT COUNT(*) FROM writes WHERE id = ?", id))
+			if n < 2 || n > most {
+				t.Errorf("job %d was written %d times in %s", id, n, time.Since(began))
+			}
+			if p, ok := s.get(s.emails, id).Reached(); !ok || len([]rune(p.Note)) > job.MaxNoteChars || !strings.HasPrefix(p.Note+"😀", "😀") {
+				t.Errorf("%+v, %v", p, ok)
+			}
+		}
+		s.wantHistory(s.emails, atOnce, ids...)
+	})
+}
+
+// Who holds a job's row keeps its progress from being written, and nothing else: neither that of the others, nor their ends, nor
+// new starts.
+func TestProgressPassesOverAHeldRow(t *testing.T) {
+	held(t, func(s shop, hold func(string, ...string) func()) {
+		ids := s.add(s.emails, "once", 8)
+		g := s.gate()
+		r := s.start(only(s.emails, s.worker(all(func(ctx context.Context, j *job.Job) error {
+			tick := time.NewTicker(10 * time.Millisecond)
+			defer tick.Stop()
+			done := make(chan error, 1)
+			go func() { done <- g.handle(ctx, j) }()
+			for n := 0; ; n++ {
+				select {
+				case err := <-done:
+					return err
+				case <-tick.C:
+					handler.Progress(ctx, 50, strconv.FormatInt(j.ID, 10))
+				}
+			}
+		}))))
+		g.holds(4)
+		s.reached(ids[0], fmt.Sprintf("50 %% (%d)", ids[0]))
+		release := hold("READ COMMITTED", fmt.Sprintf("UPDATE shop_emails SET shard_key = 'x' WHERE id = %d", ids[0]))
+		before := s.get(s.emails, ids[0]).Progress.Time
+		since := s.clock()
+		eventually(t, "the others' progress is written", func() bool {
+			p, _ := s.get(s.emails, ids[1]).Reached()
+			return p.Time.After(since)
+		})
+		if at := s.get(s.emails, ids[0]).Progress.Time; !at.Equal(before) {
+			t.Errorf("the row was written at %s although another holds it", at)
+		}
+		for range 3 { // one may be that of the row
+			g.let()
+		}
+		g.holds(3)
+		release()
+		eventually(t, "its progress is written, or it has ended", func() bool {
+			j := s.get(s.emails, ids[0])
+			return j.Progress.Time.After(before) || j.State == job.Final
+		})
+		g.open()
+		wantSummary(t, r.ended(), worker.Summary{Started: 8, Finished: 8})
+		s.wantHistory(s.emails, atOnce, ids...)
+	})
+}
+
+// That progress can't be written harms no job.
+func TestProgressCanNotBeWritten(t *testing.T) {
+	suite(t, func(s shop) {
+		id := s.add(s.emails, "once", 1)[0]
+		g, log := s.gate(), &journal{}
+		p := only(s.emails, s.worker(all(func(ctx context.Context, j *job.Job) error {
+			handler.Progress(ctx, 5, "")
+			return g.handle(ctx, j)
+		})))
+		p.Log = log.log()
+		r := s.start(p)
+		g.next()
+		s.reached(id, "5 %")
+		g.let()
+		r.ended()
+		s.wantHistory(s.emails, atOnce, id)
+
+		id = s.add(s.emails, "once", 1)[0]
+		s.exec("ALTER TABLE shop_emails DROP COLUMN progress_note")
+		p.ID = must[string](t)(worker.NewID())
+		r = s.start(p)
+		g.next()
+		eventually(t, "the log says so", func() bool { return log.count("progress of jobs could not be written down") > 0 })
+		s.pass(1500 * time.Millisecond) // it is tried again
+		g.let()
+		wantSummary(t, r.ended(), worker.Summary{Started: 1, Finished: 1})
+		if n := log.count("progress of jobs could not be written down"); n != 1 {
+			t.Errorf("the log says so %d times", n)
+		}
+		s.wantHistory(s.emails, atOnce, id)
+	})
+}
+
+// A job that was sent keeps its last progress, and so does one whose retry handler is asked, who has none of his own.
+func TestProgressIsKept(t *testing.T) {
+	suite(t, func(s shop) {
+		sent, asked := s.add(s.emails, "later", 1)[0], s.add(s.emails, "once", 1)[0]
+		g := s.gate()
+		p := only(s.emails, s.worker(map[string]handler.Handler{
+			"later": verdict{func(ctx context.Context) job.Outcome {
+				handler.Progress(ctx, 70, "")
+				s.reached(sent, "70 %")
+				return job.Outcome{Verdict: job.Sent}
+			}},
+			"once": verdict{func(ctx context.Context) job.Outcome {
+				handler.Progress(ctx, 30, "")
+				s.reached(asked, "30 %")
+				return job.Outcome{Verdict: job.TryAgain, Error: "boo"}
+			}},
+		}))
+		p.Queues[0].RetryHandlers = map[string]handler.RetryHandler{"once": handler.RetryFunc(
+			func(ctx context.Context, j *job.Job, _ job.Outcome) (job.Decision, error) {
+				handler.Progress(ctx, 99, "deciding")
+				return job.Decision{}, g.handle(ctx, j)
+			})}
+		r := s.start(p)
+		g.next()
+		s.reached(asked, "30 %")
+		g.open()
+		r.ended()
+		s.reached(asked, "30 %")
+		s.reached(sent, "70 %")
+		s.wantJob(s.emails, sent, job.Running, "waiting", job.None, 1)
+	})
+}
+
+// verdict is a handler that ends as it likes.
+type verdict struct {
+	end func(ctx context.Context) job.Outcome
+}
+
+func (v verdict) Handle(ctx context.Context, _ *job.Job) job.Outcome { return v.end(ctx) }
