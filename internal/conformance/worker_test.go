@@ -64,7 +64,7 @@ var attempts = []struct {
 	},
 	{
 		"cancel",
-		words{Hangs: true},
+		words{Hangs: true, Progress: 40, Note: []byte("🙂")},
 		0,
 		(*shop).cancel,
 		end{job.Final, "cancelled", "failed"},
@@ -174,7 +174,7 @@ func TestKindsInTheTables(t *testing.T) {
 			if j := s.get(name, ids[2]); j.ScheduledRunTime.Sub(j.UpdateTime) < 23*time.Hour {
 				t.Errorf("%s: it is tried again at %s", name, j.ScheduledRunTime)
 			}
-			if out := s.ends(name, ids[0])[0].Output; name != "http" && !strings.HasPrefix(out, "🙂\uFFFD\uFFFD\n") {
+			if out := s.ends(name, ids[0])[0].Output; !strings.HasPrefix(out, "🙂\uFFFD\uFFFD\n") {
 				t.Errorf("%s: kept is %.100q", name, out)
 			}
 		}
@@ -235,6 +235,7 @@ func (s *shop) start(w words, timeout time.Duration) *attempt {
 	}()
 	for name := range s.queues {
 		s.eventually(name+" runs", func() bool { return isThere(filepath.Join(dir, name)) })
+		s.eventually(name+" is so far", func() bool { return s.get(name, at.jobs[name]).Progress.Percent == w.Progress })
 	}
 	return at
 }
