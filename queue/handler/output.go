@@ -81,7 +81,7 @@ func (o *output) takeRest() {
 	}
 }
 
-// logged adds a text to a log; nil is one with nothing in it.
+// logged adds a text to a log, of which nil is an empty one.
 func logged(log *output, text []byte) *output {
 	if log == nil {
 		log = new(output)

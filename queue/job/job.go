@@ -41,7 +41,8 @@ type Job struct {
 	// Output is what the handler printed in the latest attempt, while that waits for an answer or a retry decision; None
 	// before, and after: then it is in the activity.
 	Output string
-	// Progress is the latest that an attempt has said of how far it is, perhaps not the latest attempt: see Reached.
+	// Progress is the latest that an attempt has said of how far it is, perhaps not the latest attempt: see Reached. Queue.Get and
+	// Find read it; a handler's job has none.
 	Progress Progress
 	// Attempt counts the starts: 0 is never yet, 3 is on (or after) the third.
 	Attempt int
