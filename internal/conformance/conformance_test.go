@@ -18,6 +18,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/hipq/hipq/internal/progress"
 	"github.com/hipq/hipq/queue/job"
 )
 
@@ -58,6 +59,8 @@ type want struct {
 	error, result, output string
 	errorHas, outputHas   string
 	after                 time.Duration
+	// progress is what it said last of it.
+	progress string
 	// long says that what is said is as long as no output that is kept, and so is part of it where it was printed.
 	long bool
 }
@@ -120,14 +123,27 @@ var cases = []struct {
 		"log",
 		words{Log: []byte("one\ntwo\n")},
 		want{verdict: job.Finished, output: "one\ntwo\n"},
-		map[string]want{"http": {verdict: job.Finished}}, // it has no log
+		nil,
 	},
 	{
 		"log, and an error",
 		words{Log: []byte("one\n"), Verdict: job.TryAgain, Error: []byte("busy")},
 		want{verdict: job.TryAgain, error: "busy", output: "one\n"},
-		map[string]want{"http": {verdict: job.TryAgain, error: "busy"}},
+		nil,
 	},
+	{
+		"progress",
+		words{Progress: 40, Note: []byte("page 4\xff 🙂"), Log: []byte("one\n")},
+		want{verdict: job.Finished, output: "one\n", progress: "40 % (page 4\uFFFD 🙂)"},
+		nil,
+	},
+	{
+		"progress, and an error",
+		words{Progress: 100, Verdict: job.Failed, Error: []byte("no such customer")},
+		want{verdict: job.Failed, error: "no such customer", progress: "100 %"},
+		nil,
+	},
+	{"progress that can't be", words{Progress: 101, Result: []byte("receipt 7")}, want{verdict: job.Finished, result: "receipt 7", long: true}, nil},
 	{
 		"crash",
 		words{Crash: "boo"},
@@ -138,7 +154,7 @@ var cases = []struct {
 		"crash behind a log",
 		words{Crash: "boo", Log: []byte("one\n")},
 		want{verdict: job.TryAgain, errorHas: "panic: boo", outputHas: "one\n"},
-		map[string]want{"http": {verdict: job.TryAgain, error: "EOF"}},
+		map[string]want{"http": {verdict: job.TryAgain, errorHas: "EOF", outputHas: "one\n"}},
 	},
 	{
 		"flood",
@@ -165,7 +181,7 @@ var cases = []struct {
 		"any bytes in the log",
 		words{Log: []byte("🙂\x00\xff\n")},
 		want{verdict: job.Finished, output: "🙂\uFFFD\uFFFD\n"},
-		map[string]want{"http": {verdict: job.Finished}},
+		nil,
 	},
 }
 
@@ -182,7 +198,12 @@ func TestKinds(t *testing.T) {
 						w = c.want
 					}
 					s := k.open(t)
-					w.check(t, s.handle(t.Context(), int64(i+1), c.say), k.name == "exec" && !c.say.Plain)
+					said := ""
+					ctx := progress.With(t.Context(), func(p job.Progress) { said = p.String() })
+					w.check(t, s.handle(ctx, int64(i+1), c.say), k.name == "exec" && !c.say.Plain)
+					if said != w.progress {
+						t.Errorf("its progress is %q, want %q", said, w.progress)
+					}
 					if left := s.left(); len(left) > 0 {
 						t.Errorf("processes are left: %d", left)
 					}
@@ -255,7 +276,7 @@ func TestKindsStop(t *testing.T) {
 				}()
 				w := want{verdict: job.TryAgain, error: "timeout after 30s", output: "one\n"}
 				if k.name == "http" {
-					w.output = ""
+					w = want{verdict: job.TryAgain, error: "timeout after 30s", long: true} // what is under way is lost
 				}
 				w.check(t, s.handle(ctx, 1, words{Hangs: true, Deaf: deaf, Begun: begun, Log: []byte("one\n")}), false)
 				if left := s.left(); len(left) > 0 {

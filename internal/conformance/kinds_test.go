@@ -110,7 +110,7 @@ func sayExec() {
 		panic(err)
 	}
 	status := map[job.Verdict]int{job.Finished: 0, job.Sent: 0, job.TryAgain: 75, job.Failed: 65}[m.Words.verdict()]
-	switch ended := m.work(terminated(m.Words), os.Stderr); {
+	switch ended := m.work(terminated(m.Words), os.Stderr, m.progress(os.Stdout, false)); {
 	case !ended:
 		status = 1
 	case m.Words.Plain:
@@ -135,7 +135,7 @@ func sayStream() {
 			panic(err)
 		}
 		go func() {
-			if !m.work(terminated(m.Words), os.Stderr) {
+			if !m.work(terminated(m.Words), os.Stderr, m.progress(os.Stdout, true)) {
 				os.Exit(1)
 			}
 			printing.Lock()
@@ -145,7 +145,7 @@ func sayStream() {
 	}
 }
 
-// sayHTTP is the endpoint of an HTTP. It has no log; what it floods is its answer.
+// sayHTTP is the endpoint of an HTTP. What it says before its last word it says in lines, and then its status has been said.
 func sayHTTP(deaf context.Context, answer http.ResponseWriter, r *http.Request) {
 	var m message
 	if err := json.NewDecoder(r.Body).Decode(&m); err != nil {
@@ -159,7 +159,12 @@ func sayHTTP(deaf context.Context, answer http.ResponseWriter, r *http.Request) 
 	if w.Deaf {
 		told = deaf
 	}
-	if m.Words.Log = nil; !m.work(told, answer) {
+	if len(w.Log) > 0 || w.Progress > 0 {
+		answer.Header().Set("Content-Type", "application/x-ndjson")
+		status = http.StatusOK
+		answer.WriteHeader(status)
+	}
+	if !m.work(told, flushing{answer}, m.progress(flushing{answer}, false)) {
 		return
 	}
 	body := m.reply(false)
@@ -168,8 +173,19 @@ func sayHTTP(deaf context.Context, answer http.ResponseWriter, r *http.Request) 
 			answer.Header().Set("Retry-After", strconv.Itoa(w.After))
 		}
 	}
-	answer.WriteHeader(status)
+	if answer.Header().Get("Content-Type") == "" {
+		answer.WriteHeader(status)
+	}
 	_, _ = io.WriteString(answer, body)
+}
+
+// flushing writes at once.
+type flushing struct{ http.ResponseWriter }
+
+func (f flushing) Write(text []byte) (int, error) {
+	n, err := f.ResponseWriter.Write(text)
+	_ = http.NewResponseController(f.ResponseWriter).Flush()
+	return n, err
 }
 
 // sayFunc is the function of a Func.
@@ -182,7 +198,7 @@ func sayFunc(ctx, deaf context.Context, j *job.Job) (string, error) {
 	if m.Words.Deaf {
 		told = deaf
 	}
-	if !m.work(told, handler.Output(ctx)) {
+	if !m.work(told, handler.Output(ctx), func(percent int, note string) { handler.Progress(ctx, percent, note) }) {
 		return "", ctx.Err()
 	}
 	w, err := m.Words, errors.New(string(m.Words.Error))

@@ -17,9 +17,12 @@ import (
 
 // words are what a job has its handler say and do, in this order, whatever kind of handler it is.
 type words struct {
-	// Log is written to the log; then Flood bytes without a newline.
-	Log   []byte `json:"log,omitempty"`
-	Flood int    `json:"flood,omitempty"`
+	// Log is written to the log; then Flood bytes without a newline. Between them it tells of its Progress, in percent, if that is
+	// not 0, with a Note.
+	Log      []byte `json:"log,omitempty"`
+	Progress int    `json:"progress,omitempty"`
+	Note     []byte `json:"note,omitempty"`
+	Flood    int    `json:"flood,omitempty"`
 	// Crash is the text of a panic.
 	Crash string `json:"crash,omitempty"`
 	// Hangs, in the first attempt, has it wait until it is told to stop; if it is Deaf it doesn't stop then either. Begun is a file
@@ -59,11 +62,15 @@ type message struct {
 	Words   words  `json:"job_data"`
 }
 
-// work does what comes before the last word. told ends when the handler has to stop; then there is none.
-func (m message) work(told context.Context, log io.Writer) (ended bool) {
+// work does what comes before the last word. told ends when the handler has to stop; then there is none. Its progress goes the way
+// of progress.
+func (m message) work(told context.Context, log io.Writer, progress func(percent int, note string)) (ended bool) {
 	w := m.Words
 	if len(w.Log) > 0 {
 		_, _ = log.Write(w.Log)
+	}
+	if w.Progress > 0 {
+		progress(w.Progress, string(w.Note))
 	}
 	if w.Flood > 0 {
 		block := bytes.Repeat([]byte("x"), 1<<16)
@@ -134,6 +141,17 @@ func (m message) reply(stream bool) string {
 		line += fmt.Sprintf(`,"retry_after":%d`, w.After)
 	}
 	return "{" + line + "}\n"
+}
+
+// progress is a word of it, as a line on a program's output.
+func (m message) progress(to io.Writer, stream bool) func(percent int, note string) {
+	return func(percent int, note string) {
+		id := ""
+		if stream {
+			id = fmt.Sprintf(`"id":%d,`, m.ID)
+		}
+		_, _ = fmt.Fprintf(to, "{%s"+`"progress":%d,"note":%s}`+"\n", id, percent, quote(note))
+	}
 }
 
 // quote makes a JSON string of any bytes, as those languages do that don't look at them.

@@ -21,6 +21,9 @@ import (
 // mostMemory is how much memory a worker may have come to use, in MiB, at a concurrency of 4.
 const mostMemory = 64
 
+// briefly is the error of jobs that would take for ever.
+const briefly = "timeout after 3s"
+
 // misdeeds are what handlers do that behave badly, and what must come of their jobs.
 var misdeeds = []struct {
 	kind, do string
@@ -33,12 +36,12 @@ var misdeeds = []struct {
 	{"exec", "flood like a reply", 4, ""},
 	{"stream", "flood like a reply", 4, ""},
 	{"http", "flood", 1, "200 OK, and its body has more than 1048576 bytes"},
-	{"exec", "close", 0, "timeout after 3s"},
+	{"exec", "close", 0, briefly},
 	{"stream", "close", 0, "the program has closed its standard output; the program ended without an answer: killed by signal: terminated"},
 	{"exec", "daemon", 0, ""},
 	{"stream", "daemon", 0, ""},
-	{"exec", "deaf", 0, "timeout after 3s"},
-	{"stream", "deaf", 0, "timeout after 3s"},
+	{"exec", "deaf", 0, briefly},
+	{"stream", "deaf", 0, briefly},
 }
 
 // TestBounded: whatever handlers do, the tick ends in its time, in little memory, and nothing of them is left.
@@ -61,7 +64,11 @@ func TestBounded(t *testing.T) {
 	var jobs strings.Builder
 	for _, m := range misdeeds {
 		data := map[string]any{"do": m.do, "bytes": flood / max(m.part, 1)}
-		line, _ := json.Marshal(map[string]any{"queue": m.kind, "job_type": typeOf(m.do), "job_key": m.do, "job_data": data})
+		jobType := "long"
+		if m.error == briefly {
+			jobType = "brief"
+		}
+		line, _ := json.Marshal(map[string]any{"queue": m.kind, "job_type": jobType, "job_key": m.do, "job_data": data})
 		jobs.Write(append(line, '\n'))
 	}
 	file := filepath.Join(t.TempDir(), "jobs.ndjson")
@@ -113,14 +120,6 @@ func TestBounded(t *testing.T) {
 	}
 }
 
-// typeOf is the type of the jobs of a misdeed: a flood takes its time.
-func typeOf(do string) string {
-	if strings.HasPrefix(do, "flood") {
-		return "flood"
-	}
-	return "brief"
-}
-
 // configureHostile is a hipq with a queue for each kind of handlers.
 func configureHostile(t *testing.T, url string) hipq {
 	t.Helper()
@@ -137,7 +136,7 @@ func configureHostile(t *testing.T, url string) hipq {
 		"http":   fmt.Sprintf("{http: {url: %q, networks: [127.0.0.0/8]}}", url),
 	} {
 		fmt.Fprintf(&c, "  - name: %s\n    job_types:\n", kind)
-		fmt.Fprintf(&c, "      - {name: flood, priority: 1, timeout: 10m, handler: %s}\n", handler)
+		fmt.Fprintf(&c, "      - {name: long, priority: 1, timeout: 10m, handler: %s}\n", handler)
 		fmt.Fprintf(&c, "      - {name: brief, timeout: 3s, handler: %s}\n", handler)
 	}
 	h.settings = c.String()

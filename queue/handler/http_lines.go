@@ -8,6 +8,7 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"slices"
 
 	"github.com/hipq/hipq/queue/job"
 )
@@ -35,6 +36,9 @@ func readAnswer(ctx context.Context, answer *http.Response, j *job.Job) (body []
 		case errors.Is(err, io.EOF):
 			return body, log, nil
 		case err != nil:
+			if len(body) > 0 { // it was no reply, but the last that came before the connection broke
+				log = logged(log, append(slices.Clip(body), '\n'))
+			}
 			return body, log, err
 		case line.long:
 			return append(line.text, '\n'), log, nil
