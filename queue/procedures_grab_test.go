@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/job"
@@ -242,6 +244,51 @@ func TestProceduresSuspects(t *testing.T) {
 		s.call("job_fail", "w3", "emails", g["id"], g["token"], "no", nil)
 		if got := s.grabbed("w3", 9); got != "c" || s.get(s.byKey("killer")).Suspect {
 			t.Error(got)
+		}
+	})
+}
+
+// One type alone is grabbed in a shorter way, and one job is answered in another than several: it all comes to the same.
+func TestProceduresGrabOneType(t *testing.T) {
+	proceduresSuite(t, func(o *queue.Options) { o.ThrottleLimit = 4 }, func(s store) {
+		other := s.conn()
+		now := time.Now().UTC()
+		closed := fmt.Sprintf(`["%02d:00-%02d:00"]`, (now.Hour()+3)%24, (now.Hour()+4)%24)
+		for _, types := range []string{`["send","report"]`, `["send"]`, "send"} {
+			for _, n := range []int{1, 9} {
+				s.exec("DELETE FROM shop_emails")
+				s.add(job.New{Type: "send", Key: "a", Data: `{"to":"ä"}`, Timeout: 7 * time.Second}, job.New{Type: "send", Key: "b", Priority: new(50)},
+					job.New{Type: "send", Key: "closed", Priority: new(60)}, job.New{Type: "send", Key: "taken", Priority: new(70)},
+					job.New{Type: "send", Key: "heavy", ThrottleFactor: new(2)}, job.New{Type: "send", Key: "giant", ThrottleFactor: new(9)},
+					job.New{Type: "send", Key: "light"})
+				s.exec("UPDATE shop_emails SET time_windows = ? WHERE job_key = 'closed'", closed)
+				s.exec("UPDATE shop_emails SET attempt = 2, state = 'retry' WHERE job_key = 'heavy'")
+				if s.db.IDsByKey { // a node of a cluster passes over nothing
+					s.exec("DELETE FROM shop_emails WHERE job_key = 'taken'")
+				}
+				must[any](t)(other.ExecContext(t.Context(), "START TRANSACTION"))
+				must[any](t)(other.ExecContext(t.Context(), "SELECT id FROM shop_emails WHERE job_type = 'send' AND job_key = 'taken' FOR UPDATE"))
+				var got []string
+				for {
+					list := s.call("job_grab", "w1", "emails", types, n)
+					for _, r := range list {
+						j := s.get(s.byKey(r["job_key"]))
+						if r["token"] != j.Token || r["id"] != fmt.Sprint(j.ID) || j.Line != "locked" || j.WorkerID != "w1" {
+							t.Errorf("%v, but the job is %+v", r, j)
+						}
+						got = append(got, strings.Join([]string{r["job_type"], r["job_key"], r["job_data"], r["attempt"], r["timeout"]}, " "))
+					}
+					if len(list) == 0 {
+						break
+					}
+				}
+				must[any](t)(other.ExecContext(t.Context(), "ROLLBACK"))
+				want := []string{"send b NULL 0 86400", `send a {"to":"ä"} 0 7`, "send heavy NULL 2 86400"}
+				if diff := cmp.Diff(want, got); diff != "" {
+					t.Errorf("%s, %d at a time: -want +got\n%s", types, n, diff)
+				}
+				s.wantState(s.byKey("closed"), job.Initial, "later", 0)
+			}
 		}
 	})
 }

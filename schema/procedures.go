@@ -82,6 +82,10 @@ func (db *DB) procedure(u unit, file string) (p procedure, err error) {
 	if err != nil {
 		return p, err
 	}
+	inlined, err := db.inlined(string(text))
+	if err != nil {
+		return p, err
+	}
 	skipLocked := "FOR UPDATE SKIP LOCKED"
 	if db.IDsByKey { // a node of a cluster: see engine.Galera
 		skipLocked = "FOR UPDATE"
@@ -91,7 +95,7 @@ func (db *DB) procedure(u unit, file string) (p procedure, err error) {
 		"{queues}", db.Queues(), "{job_types}", db.JobTypes(), "{pick}", u.order.Pick(), "{skip_locked}", skipLocked,
 		"{text}", "LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin", "{id}", "CHAR(36) CHARACTER SET ascii COLLATE ascii_bin",
 		"{default_policy}", DefaultPolicy, "{no_reason}", "the handler gave no reason",
-	).Replace(string(text)))
+	).Replace(inlined))
 	p.fingerprint = fmt.Sprintf("%x", sha256.Sum256([]byte(create)))[:16]
 	// The helpers do what whoever calls them may do. By those that applications call, that is what the user of init may.
 	security := "INVOKER"
@@ -101,6 +105,25 @@ func (db *DB) procedure(u unit, file string) (p procedure, err error) {
 	traits := "SQL SECURITY " + security + " MODIFIES SQL DATA COMMENT '" + p.comment() + "'"
 	p.create = strings.TrimSpace(strings.Replace(create, "{traits}", traits, 1))
 	return p, nil
+}
+
+// inlined is the text of a procedure with that of a file in the place of each {inline NAME}: what many begin with. As a
+// procedure of its own it would cost each of them as much as a statement or two.
+func (db *DB) inlined(text string) (string, error) {
+	const mark = "{inline "
+	for {
+		before, after, found := strings.Cut(text, mark)
+		if !found {
+			return text, nil
+		}
+		name, after, _ := strings.Cut(after, "}")
+		part, err := files.ReadFile(db.SQLDir + "/procedures/inline/" + name + ".sql")
+		if err != nil {
+			return "", err
+		}
+		indent := before[strings.LastIndexByte(before, '\n')+1:]
+		text = before + strings.ReplaceAll(strings.TrimSpace(string(part)), "\n", "\n"+indent) + after
+	}
 }
 
 // DefaultPolicy is the retry policy where the config says nothing, as the registration of a type has it.

@@ -142,7 +142,7 @@ func TestProcedures(t *testing.T) {
 	source := dbtest.MySQL(t)
 	db := dbtest.Open(t, "mysql", source, "emails")
 	look := func() Finding { return examine(t.Context(), t, "mysql", source, Options{})["procedures"] }
-	want(t, look(), Wrong, "are not there, as after a dump without --routines: shop_job$begin", "run hipq init")
+	want(t, look(), Wrong, "are not there, as after a dump without --routines: shop_job$cut", "run hipq init")
 	if _, err := db.MakeProcedures(t.Context(), []schema.Queue{{Name: "emails"}}); err != nil {
 		t.Fatal(err)
 	}

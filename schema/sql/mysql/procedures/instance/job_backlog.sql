@@ -2,7 +2,7 @@ CREATE PROCEDURE {self}(IN queue {text}, IN job_type {text})
 {traits}
 BEGIN
   DECLARE v_table VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin;
-  CALL {job}$find_queue(queue, v_table);
+  {inline find_queue}
   IF LENGTH(job_type) > 64 THEN
     CALL {job}$refuse(31002, CONCAT('job_type has ', LENGTH(job_type), ' bytes, allowed are 64'));
   END IF;

@@ -8,14 +8,14 @@ BEGIN
     CALL {job}$undo(v_own);
     RESIGNAL;
   END;
-  CALL {job}$find_queue(queue, v_table);
-  CALL {job}$check_worker(worker_id, v_id);
+  {inline find_queue}
+  {inline check_worker}
   IF id IS NULL THEN
     CALL {job}$refuse(31001, 'id is missing');
   ELSEIF LENGTH(result) > 1048576 THEN
     CALL {job}$refuse(31002, CONCAT('result has ', LENGTH(result), ' bytes, allowed are 1048576'));
   END IF;
-  CALL {job}$begin(v_own);
+  {inline begin}
   SET @hipq_worker = v_id, @hipq_id = id, @hipq_token = token, @hipq_text = result;
   SET @hipq_call = CONCAT('CALL `', v_table, '$settle`(@hipq_worker, @hipq_id, @hipq_token, ''finished'', @hipq_text, NULL, @hipq_state, @hipq_time)');
   PREPARE hipq FROM @hipq_call;

@@ -12,8 +12,8 @@ BEGIN
     CALL {job}$undo(v_own);
     RESIGNAL;
   END;
-  CALL {job}$find_queue(queue, v_table);
-  CALL {job}$check_worker(worker_id, v_id);
+  {inline find_queue}
+  {inline check_worker}
   IF id IS NULL THEN
     CALL {job}$refuse(31001, 'id is missing');
   ELSEIF LENGTH(error) > 1048576 THEN
@@ -44,7 +44,7 @@ BEGIN
   IF v_verdict = 'failed' AND v_after IS NOT NULL THEN
     CALL {job}$refuse(31002, 'options: final and retry_after contradict each other');
   END IF;
-  CALL {job}$begin(v_own);
+  {inline begin}
   SET @hipq_worker = v_id, @hipq_id = id, @hipq_token = token, @hipq_verdict = v_verdict, @hipq_text = error, @hipq_after = v_after;
   SET @hipq_call = CONCAT('CALL `', v_table, '$settle`(@hipq_worker, @hipq_id, @hipq_token, @hipq_verdict, @hipq_text, @hipq_after, @hipq_state, @hipq_time)');
   PREPARE hipq FROM @hipq_call;

@@ -13,12 +13,12 @@ BEGIN
       CALL {job}$undo(v_own);
       RESIGNAL;
     END;
-    CALL {job}$find_queue(queue, v_table);
+    {inline find_queue}
     IF id IS NULL THEN
       CALL {job}$refuse(31001, 'id is missing');
     END IF;
-    CALL {job}$begin(v_own);
-    CALL {job}$find_worker(worker_id, v_id);
+    {inline begin}
+    {inline check_worker}
     SET @hipq_worker = v_id, @hipq_id = id, @hipq_token = token;
     SET @hipq_call = CONCAT('CALL `', v_table, '$start`(@hipq_worker, @hipq_id, @hipq_token, @hipq_attempt, @hipq_refusal)');
     PREPARE hipq FROM @hipq_call;

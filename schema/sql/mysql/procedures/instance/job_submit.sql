@@ -7,8 +7,8 @@ BEGIN
     CALL {job}$undo(v_own);
     RESIGNAL;
   END;
-  CALL {job}$find_queue(queue, v_table);
-  CALL {job}$begin(v_own);
+  {inline find_queue}
+  {inline begin}
   SET @hipq_type = job_type, @hipq_key = job_key, @hipq_data = job_data, @hipq_options = options;
   SET @hipq_call = CONCAT('CALL `', v_table, '$submit`(@hipq_type, @hipq_key, @hipq_data, @hipq_options, @hipq_id, @hipq_duplicate)');
   PREPARE hipq FROM @hipq_call;

@@ -19,8 +19,8 @@ BEGIN
     RESIGNAL;
   END;
   SET v_own = NULL;
-  CALL {job}$check_worker(worker_id, v_id);
-  CALL {job}$begin(v_own);
+  {inline check_worker}
+  {inline begin}
   SELECT state, host, pid, start_time INTO v_state, v_host, v_pid, v_start FROM {workers} WHERE id = v_id FOR UPDATE;
   IF v_state IS NULL THEN
     CALL {job}$refuse(31005, CONCAT('unknown worker ', v_id));

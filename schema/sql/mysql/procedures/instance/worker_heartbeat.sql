@@ -10,8 +10,8 @@ BEGIN
     CALL {job}$undo(v_own);
     RESIGNAL;
   END;
-  CALL {job}$check_worker(worker_id, v_id);
-  CALL {job}$begin(v_own);
+  {inline check_worker}
+  {inline begin}
   SET v_now = UTC_TIMESTAMP(6);
   SELECT state, v_now + INTERVAL TIMESTAMPDIFF(MICROSECOND, heartbeat, lock_until) MICROSECOND INTO v_state, v_until
   FROM {workers} WHERE id = v_id FOR UPDATE;

@@ -13,7 +13,8 @@ BEGIN
     CALL {job}$undo(v_own);
     RESIGNAL;
   END;
-  CALL {job}$check_worker(COALESCE(worker_id, CAST(UUID() AS CHAR)), v_id);
+  SET worker_id = COALESCE(worker_id, CAST(UUID() AS CHAR));
+  {inline check_worker}
   IF NOT worker_id REGEXP '^[A-Za-z0-9][A-Za-z0-9._:-]*$' THEN
     CALL {job}$refuse(31002, 'worker_id is not 1 to 36 letters, digits, dots, colons, dashes and underscores');
   ELSEIF CHAR_LENGTH(host) > 255 OR host = '' THEN
@@ -24,7 +25,7 @@ BEGIN
     CALL {job}$refuse(31002, CONCAT('lock_seconds ', lock_seconds, ' is not from 5 to 86400'));
   END IF;
   SET v_host = COALESCE(host, SUBSTRING_INDEX(USER(), '@', -1));
-  CALL {job}$begin(v_own);
+  {inline begin}
   SET v_now = UTC_TIMESTAMP(6), v_until = v_now + INTERVAL COALESCE(lock_seconds, 60) SECOND;
   INSERT INTO {workers} (id, host, pid, state, slots, by_sql, start_time, heartbeat, lock_until)
   VALUES (v_id, v_host, COALESCE(pid, 0), 'working', 0, 1, v_now, v_now, v_until);

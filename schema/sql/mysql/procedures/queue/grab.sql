@@ -1,32 +1,49 @@
 -- Locks due jobs of some types for a worker that starts them later: in order, as many as it asks for and the limits have room for.
 -- The next job in order is the least of the heads of some ranges of the index: one for each part of the line and each type.
--- Whoever locks a head by its id looks again. What the limits say is judged as a round of hipq work does.
-CREATE PROCEDURE {self}(IN p_worker {id}, IN p_types {text}, IN p_n BIGINT, IN p_own BOOLEAN, OUT p_token {id}, OUT p_ids {text})
+-- Whoever locks a head by its id looks again. What the limits say is judged as a round of hipq work does. It commits a transaction
+-- of its own, and answers. p_types is a JSON array, or NULL: p_type alone.
+CREATE PROCEDURE {self}(IN p_worker {id}, IN p_type VARBINARY(64), IN p_types {text}, IN p_n BIGINT, IN p_own BOOLEAN)
 {traits}
 BEGIN
-  DECLARE v_settings, v_rate, v_by, v_limits, v_ranges, v_windows, v_zone {text};
-  DECLARE v_now, v_at, v_opening DATETIME(6);
-  DECLARE v_limit, v_used, v_busy, v_id, v_factor, v_left, v_group_limit, v_group_used BIGINT;
-  DECLARE v_paused, v_open, v_full, v_alone, v_suspect, v_more BOOLEAN DEFAULT FALSE;
-  DECLARE v_walked, v_taken, v_i BIGINT DEFAULT 0;
-  DECLARE v_line VARCHAR(16) CHARACTER SET ascii;
-  DECLARE v_part, v_group, v_old_group VARBINARY(255);
-  DECLARE v_type VARBINARY(64);
+  DECLARE v_settings, v_rate, v_by, v_limits, v_windows, v_zone, v_data {text};
+  DECLARE v_ranges, v_ids {text} DEFAULT '[]';
+  DECLARE v_now, v_opening DATETIME(6);
+  DECLARE v_at DATETIME(6) DEFAULT '1970-01-01';
+  DECLARE v_limit, v_used, v_busy, v_factor, v_left, v_group_limit, v_group_used BIGINT;
+  DECLARE v_one BOOLEAN DEFAULT p_n = 1;
+  DECLARE v_paused, v_works, v_plain, v_open, v_full, v_alone, v_suspect, v_more BOOLEAN DEFAULT FALSE;
+  DECLARE v_other VARCHAR(16) CHARACTER SET ascii;
+  DECLARE v_walked, v_taken, v_id BIGINT DEFAULT 0;
+  DECLARE v_rank BIGINT DEFAULT -9223372036854775808;
+  DECLARE v_attempt, v_timeout INT UNSIGNED;
+  DECLARE v_token {id} DEFAULT CAST(UUID() AS CHAR);
+  DECLARE v_line VARCHAR(16) CHARACTER SET ascii DEFAULT 'due';
+  DECLARE v_part VARBINARY(255) DEFAULT 'NONE';
+  DECLARE v_group, v_old_group VARBINARY(255);
+  DECLARE v_type VARBINARY(64) DEFAULT p_type;
   DECLARE v_key VARBINARY(255);
   DECLARE v_closed {text} DEFAULT ',';
-  SET p_token = CAST(UUID() AS CHAR), p_ids = '0';
 
-  SELECT q.settings, q.paused, q.throttle_limit INTO v_settings, v_paused, v_limit FROM {queues} q WHERE q.queue = '{queue}';
-  SET v_settings = NULLIF(v_settings, 'NONE'), v_by = JSON_UNQUOTE(JSON_EXTRACT(v_settings, '$.throttle_groups.by')),
-    v_limits = JSON_EXTRACT(v_settings, '$.throttle_groups.limits'), v_zone = JSON_EXTRACT(v_settings, '$.zone'),
-    v_rate = JSON_EXTRACT(v_settings, '$.rate');
+  SELECT NULLIF(q.settings, 'NONE'), q.paused, q.throttle_limit, w.state = 'working' AND w.lock_until > UTC_TIMESTAMP(6)
+    INTO v_settings, v_paused, v_limit, v_works
+  FROM {queues} q LEFT JOIN {workers} w ON w.id = p_worker WHERE q.queue = '{queue}';
+  IF v_limit IS NULL THEN
+    CALL {job}$refuse(31003, 'unknown queue {queue}');
+  ELSEIF NOT COALESCE(v_works, FALSE) THEN
+    CALL {job}$find_worker(p_worker);
+  END IF;
+  IF v_settings IS NOT NULL THEN
+    SET v_by = JSON_UNQUOTE(JSON_EXTRACT(v_settings, '$.throttle_groups.by')),
+      v_limits = JSON_EXTRACT(v_settings, '$.throttle_groups.limits'), v_zone = JSON_EXTRACT(v_settings, '$.zone'),
+      v_rate = JSON_EXTRACT(v_settings, '$.rate');
+  END IF;
   IF v_limit > 0 OR v_by IS NOT NULL OR v_rate IS NOT NULL THEN
     -- who locks jobs of such a queue takes turns, for a sum over rows says nothing of what another is about to lock
     UPDATE {queues} q SET q.turn = q.turn % 1000000000 + 1 WHERE q.queue = '{queue}';
   END IF;
   SET v_now = UTC_TIMESTAMP(6);
   SELECT COUNT(*), COALESCE(MAX(j.suspect), 0) INTO v_busy, v_alone FROM {jobs} j FORCE INDEX ({jobs}${pick})
-  WHERE j.line = 'locked' AND j.part IN ('NONE', 'stop') AND j.worker_id = p_worker;
+  WHERE j.line = 'locked' AND j.worker_id = p_worker;
   SET v_open = NOT v_paused AND NOT v_alone;
   IF v_open THEN
     IF v_rate IS NOT NULL THEN
@@ -37,18 +54,43 @@ BEGIN
     IF v_limit > 0 THEN
       CALL {jobs}$used(p_own, NULL, v_used);
     END IF;
-    CALL {jobs}$ranges(p_types, p_worker, v_settings, v_now, v_ranges, v_more);
+    -- Usually one range has all that there is, and nothing else is to be done before: then a job is found and locked by one statement.
+    -- In a transaction of the caller's that would lock the gaps between rows too. What looks for others reads a column that the index
+    -- lacks, for else MySQL would scan the whole index.
+    IF p_own AND v_by IS NULL AND p_types IS NULL THEN
+      SELECT j.state INTO v_other FROM {jobs} j FORCE INDEX ({jobs}$wake)
+      WHERE j.wake_time <= v_now AND j.line = 'later' LIMIT 1;
+      SELECT j.state INTO v_other FROM {jobs} j FORCE INDEX ({jobs}${pick}) WHERE j.job_type = p_type
+        AND (j.line IN ('new', 'error') AND j.part = 'NONE' OR j.line = 'due' AND j.part IN ('free', 'suspect', 'suspect free')) LIMIT 1;
+      SET v_plain = v_other IS NULL;
+    END IF;
+    IF NOT v_plain THEN
+      CALL {jobs}$ranges(COALESCE(p_types, JSON_ARRAY(CONVERT(p_type USING utf8mb4))), p_worker, v_settings, v_now, v_ranges, v_more);
+    END IF;
   END IF;
 
-  WHILE v_open AND v_taken < p_n AND v_walked < 1000 AND JSON_LENGTH(v_ranges) > 0 DO
-    SET v_walked = v_walked + 1;
-    CALL {jobs}$next(v_ranges, v_full, v_alone, v_closed, v_line, v_part, v_type, v_id);
-    SET v_key = NULL;
-    IF v_id IS NOT NULL THEN
-      -- 0 is no job's id: a row that is found by one id alone stays locked on MariaDB, although the other conditions may not be met
-      SELECT j.job_key, j.throttle_factor, j.throttle_group, j.time_windows, j.suspect, j.scheduled_run_time
-        INTO v_key, v_factor, v_old_group, v_windows, v_suspect, v_at
-      FROM {jobs} j FORCE INDEX (PRIMARY) WHERE j.id IN (v_id, 0) AND j.line IN ('due', 'held') AND j.state IN ('initial', 'retry') AND j.attempt < 2147483647 {skip_locked};
+  WHILE v_open AND v_taken < p_n AND v_walked < 1000 AND (v_plain AND NOT v_full OR JSON_LENGTH(v_ranges) > 0) DO
+    SET v_walked = v_walked + 1, v_key = NULL;
+    IF v_plain THEN
+      SELECT j.id, j.run_rank, j.job_key, j.throttle_factor, j.throttle_group, j.time_windows, j.suspect, j.scheduled_run_time,
+          j.attempt, j.timeout, IF(v_one, NULLIF(j.job_data, 'NONE'), NULL)
+        INTO v_id, v_rank, v_key, v_factor, v_old_group, v_windows, v_suspect, v_at, v_attempt, v_timeout, v_data
+      FROM {jobs} j FORCE INDEX ({jobs}${pick})
+      WHERE j.line = 'due' AND j.part = 'NONE' AND j.job_type = v_type
+        AND (j.run_rank > v_rank OR j.run_rank = v_rank AND j.scheduled_run_time > v_at
+          OR j.run_rank = v_rank AND j.scheduled_run_time = v_at AND j.id > v_id)
+        AND j.state IN ('initial', 'retry') AND j.attempt < 2147483647
+      ORDER BY j.run_rank, j.scheduled_run_time, j.id LIMIT 1 {skip_locked};
+      SET v_plain = v_key IS NOT NULL;
+    ELSE
+      CALL {jobs}$next(v_ranges, v_full, v_alone, v_closed, v_line, v_part, v_type, v_id);
+      IF v_id IS NOT NULL THEN
+        -- 0 is no job's id: a row that is found by one id alone stays locked on MariaDB, although the other conditions may not be met
+        SELECT j.job_key, j.throttle_factor, j.throttle_group, j.time_windows, j.suspect, j.scheduled_run_time,
+            j.attempt, j.timeout, IF(v_one, NULLIF(j.job_data, 'NONE'), NULL)
+          INTO v_key, v_factor, v_old_group, v_windows, v_suspect, v_at, v_attempt, v_timeout, v_data
+        FROM {jobs} j FORCE INDEX (PRIMARY) WHERE j.id IN (v_id, 0) AND j.line IN ('due', 'held') AND j.state IN ('initial', 'retry') AND j.attempt < 2147483647 {skip_locked};
+      END IF;
     END IF;
     -- a row that only hipq work can judge is left to that, and so is one that another transaction holds
     IF v_key IS NOT NULL AND v_key <> '' AND LOCATE(CHAR(0), v_key) = 0 AND v_key = CAST(CONVERT(v_key USING utf8mb4) AS BINARY)
@@ -88,9 +130,9 @@ BEGIN
             -- it runs alone, when this worker has nothing else; its room is kept for it
             SET v_alone = TRUE;
           ELSE
-            UPDATE {jobs} FORCE INDEX (PRIMARY) SET line = 'locked', worker_id = p_worker, lock_token = p_token, wake_time = NULL,
+            UPDATE {jobs} FORCE INDEX (PRIMARY) SET line = 'locked', worker_id = p_worker, lock_token = v_token, wake_time = NULL,
               throttle_group = COALESCE(v_group, throttle_group) WHERE id = v_id;
-            SET p_ids = CONCAT(p_ids, ',', v_id), v_taken = v_taken + 1;
+            SET v_ids = JSON_ARRAY_APPEND(v_ids, '$', v_id + 0), v_taken = v_taken + 1;
             IF v_suspect THEN
               SET p_n = v_taken;
             END IF;
@@ -99,4 +141,17 @@ BEGIN
       END IF;
     END IF;
   END WHILE;
+
+  IF p_own THEN
+    COMMIT AND NO CHAIN NO RELEASE;
+  END IF;
+  IF v_one AND v_taken = 1 THEN
+    SELECT v_id AS id, CONVERT(v_type USING utf8mb4) AS job_type, CONVERT(v_key USING utf8mb4) AS job_key, v_data AS job_data,
+      v_attempt AS attempt, v_timeout AS timeout, v_token AS token;
+  ELSE
+    SELECT j.id, CONVERT(j.job_type USING utf8mb4) AS job_type, CONVERT(j.job_key USING utf8mb4) AS job_key,
+      NULLIF(j.job_data, 'NONE') AS job_data, j.attempt, j.timeout, j.lock_token AS token
+    FROM JSON_TABLE(v_ids, '$[*]' COLUMNS (id BIGINT PATH '$')) taken STRAIGHT_JOIN {jobs} j FORCE INDEX (PRIMARY) ON j.id = taken.id
+    WHERE j.line = 'locked' AND j.lock_token = v_token ORDER BY j.run_rank, j.scheduled_run_time, j.id;
+  END IF;
 END

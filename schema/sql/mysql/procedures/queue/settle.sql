@@ -7,17 +7,29 @@ CREATE PROCEDURE {self}(
 BEGIN
   DECLARE v_state, v_line VARCHAR(16) CHARACTER SET ascii;
   DECLARE v_holder, v_lock, v_attempt_token, v_type VARBINARY(64);
+  DECLARE v_key VARBINARY(255);
   DECLARE v_stopping BOOLEAN;
-  DECLARE v_error, v_wish, v_policy {text};
+  DECLARE v_error, v_output, v_wish, v_policy {text};
   DECLARE v_now, v_start DATETIME(6);
-  DECLARE v_timeout BIGINT;
+  DECLARE v_attempt, v_timeout, v_keep BIGINT;
+  DECLARE v_host VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
+  DECLARE v_pid INT;
   SET p_state = NULL, p_time = NULL;
-  SELECT j.state, j.line, j.worker_id, j.lock_token, j.attempt_token, j.job_type, j.stopping, j.error, j.wish, j.start_time, j.timeout
-    INTO v_state, v_line, v_holder, v_lock, v_attempt_token, v_type, v_stopping, v_error, v_wish, v_start, v_timeout
+  SELECT j.state, j.line, j.worker_id, j.lock_token, j.attempt_token, j.job_type, j.job_key, j.attempt, j.stopping, j.error, j.output, j.wish,
+      j.start_time, j.timeout
+    INTO v_state, v_line, v_holder, v_lock, v_attempt_token, v_type, v_key, v_attempt, v_stopping, v_error, v_output, v_wish, v_start, v_timeout
   FROM {jobs} j FORCE INDEX (PRIMARY) WHERE j.id = p_id FOR UPDATE;
-  CALL {job}$judge(p_worker, p_id, p_token, FALSE, v_state, v_line, v_holder, v_lock, v_attempt_token);
-  SET v_now = UTC_TIMESTAMP(6);
-  CALL {jobs}$policy(v_type, v_policy);
+  IF v_line = 'locked' AND v_state NOT IN ('initial', 'retry') AND v_holder = p_worker AND v_lock = CAST(p_token AS BINARY) THEN
+    SET v_now = UTC_TIMESTAMP(6);
+  ELSE
+    CALL {job}$judge(p_worker, p_id, p_token, FALSE, v_state, v_line, v_holder, v_lock, v_attempt_token); -- says why not
+  END IF;
+  -- no row of these is locked, which would hold up the worker's heartbeat
+  SELECT q.keep_finished, COALESCE(w.host, 'NONE'), COALESCE(w.pid, 0),
+    {inline policy}
+    INTO v_keep, v_host, v_pid, v_policy
+  FROM {queues} q LEFT JOIN {job_types} t ON t.queue = q.queue AND t.job_type = v_type LEFT JOIN {workers} w ON w.id = p_worker
+  WHERE q.queue = '{queue}';
   IF v_stopping AND (p_verdict <> 'finished' OR v_state = 'error' OR JSON_EXTRACT(v_policy, '$.async') IS NOT NULL) THEN
     SET p_verdict = 'cancelled', p_text = 'cancelled'; -- work that was only sent is not done
   ELSEIF v_state = 'error' THEN
@@ -28,6 +40,18 @@ BEGIN
     SET p_verdict = 'sent';
   END IF;
   CASE
+  WHEN p_verdict = 'finished' THEN
+    INSERT INTO {activity} (at, kind, state, queue, job_id, job_type, job_key, worker_id, host, pid, attempt, run_ms, output)
+    VALUES (v_now, 'job', 'finished', '{queue}', p_id, v_type, v_key, p_worker, v_host, v_pid, v_attempt,
+      GREATEST(0, TIMESTAMPDIFF(MICROSECOND, v_start, v_now) DIV 1000), v_output);
+    IF v_keep = 0 THEN
+      DELETE FROM {jobs} WHERE id = p_id;
+    ELSE
+      UPDATE {jobs} FORCE INDEX (PRIMARY) SET suspect = 0, state = 'final', line = 'finished', error = 'NONE',
+        result = COALESCE(NULLIF(p_text, ''), 'NONE'), wake_time = NULL, update_time = v_now, wish = 'NONE', answered = 0, output = 'NONE'
+      WHERE id = p_id;
+    END IF;
+    SET p_state = 'final';
   WHEN p_verdict = 'sent' THEN
     UPDATE {jobs} FORCE INDEX (PRIMARY) SET line = 'waiting', suspect = 0, result = COALESCE(NULLIF(p_text, ''), 'NONE'),
       wake_time = v_start + INTERVAL v_timeout SECOND, update_time = v_now WHERE id = p_id;

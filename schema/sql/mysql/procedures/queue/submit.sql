@@ -82,6 +82,9 @@ BEGIN
   END IF;
 
   SELECT q.settings INTO v_settings FROM {queues} q WHERE q.queue = '{queue}';
+  IF v_settings IS NULL THEN
+    CALL {job}$refuse(31003, 'unknown queue {queue}');
+  END IF;
   CALL {jobs}$type(v_type, v_settings, v_timeout, v_priority, v_factor, v_windows);
   IF v_factor = 0 AND JSON_UNQUOTE(JSON_EXTRACT(NULLIF(v_settings, 'NONE'), '$.refuse_weightless')) = 'true' THEN
     CALL {job}$refuse(31002, 'with throttle_factor 0 it would pass the limits by, which this queue refuses (allow_weightless: false)');

@@ -1,0 +1,64 @@
+package bench
+
+import (
+	"bytes"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"strconv"
+	"testing"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/hipq/hipq/internal/dbtest"
+	"github.com/hipq/hipq/schema"
+)
+
+// BenchmarkProcedures has one client in Python drain a queue by the stored procedures, one job and ten at a grab, and by SQL written
+// by hand on the same table: in the same three transactions a job, and in four statements. It is skipped where there is no Python
+// with PyMySQL.
+func BenchmarkProcedures(b *testing.B) {
+	const ways, roundsEach, chunk = 5, 60, 10
+	python, source := dbtest.Client(b, "python"), dbtest.MySQL(b)
+	db := dbtest.Open(b, "mysql", source)
+	q := open(b, db, Plain("bench"))
+	if _, err := db.MakeProcedures(b.Context(), []schema.Queue{q.Table()}); err != nil {
+		b.Fatal(err)
+	}
+	c, err := mysql.ParseDSN(source)
+	if err != nil {
+		b.Fatal(err)
+	}
+	host, port, err := net.SplitHostPort(c.Addr)
+	if err != nil {
+		b.Fatal(err)
+	}
+	for b.Loop() {
+		if err := q.Fill(b.Context(), ways*roundsEach*chunk); err != nil {
+			b.Fatal(err)
+		}
+		cmd := exec.CommandContext(b.Context(), python, "testdata/procedures.py", strconv.Itoa(roundsEach), strconv.Itoa(chunk))
+		cmd.Env = append(os.Environ(), "DB_HOST="+host, "DB_PORT="+port, "DB_USER="+c.User, "DB_PASSWORD="+c.Passwd, "DB_NAME="+c.DBName)
+		cmd.Stderr = os.Stderr
+		out, err := cmd.Output()
+		if err != nil {
+			b.Fatal(err)
+		}
+		r := map[string]float64{}
+		for line := range bytes.Lines(out) {
+			var name string
+			var rate float64
+			if _, err := fmt.Sscan(string(line), &name, &rate); err != nil {
+				b.Fatal(err)
+			}
+			r[name] = rate
+			b.ReportMetric(rate, name+"/s")
+		}
+		b.ReportMetric(0, "ns/op")
+		b.ReportMetric(r["calls-n1"]/r["four"], "n1/four")
+		b.ReportMetric(r["calls-n10"]/r["four"], "n10/four")
+		b.ReportMetric(r["calls-n1"]/r["steps-n1"], "n1/steps")
+		b.ReportMetric(r["calls-n10"]/r["steps-n10"], "n10/steps")
+	}
+}
