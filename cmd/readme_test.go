@@ -56,13 +56,17 @@ func TestDocs(t *testing.T) {
 	}
 	d := docs{root: root, bin: bin}
 	var pages, story []page // story is the quick start, and what goes on from there
-	for _, names := range []string{"*.md", "docs/*.md"} {
+	for _, names := range []string{"*.md", "docs/*.md", "examples/*/*.md"} {
 		found, err := filepath.Glob(filepath.Join(root, names))
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, file := range found {
-			p := d.read(t, filepath.Join(filepath.Dir(names), filepath.Base(file)))
+			name, err := filepath.Rel(root, file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			p := d.read(t, name)
 			pages = append(pages, p)
 			if len(p.with("sh", "quickstart")) > 0 {
 				story = append(story, p)
