@@ -159,9 +159,10 @@ func (s *examples) texts(t *testing.T) {
 	s.enqueue(t, "letter", letter)
 	s.enqueue(t, "missing", `{"file":"no\"where.txt"}`)
 	s.enqueue(t, "none", `"letter.txt"`)
+	s.enqueue(t, "odd", `{"file":{"name":7}}`)
 	s.run(t, "work")
 	s.counted(t, "letter", 1, words)
-	for _, key := range []string{"missing", "none"} {
+	for _, key := range []string{"missing", "none", "odd"} {
 		for name, j := range s.shown(t, "jobs", "final", key) {
 			if j.Attempt != 1 || !strings.Contains(j.Error, "no such text") {
 				t.Errorf("%s: attempt %d: %q, want that there is no such text", name, j.Attempt, j.Error)

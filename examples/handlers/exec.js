@@ -10,7 +10,7 @@ class NoSuchText extends Error {}
 const say = (what) => console.log(JSON.stringify(what));
 
 const count = async (job, signal) => {
-  const file = job.job_data?.file ?? "";
+  const file = String(job.job_data?.file ?? "");
   const report = `report-${job.id}.txt`;
   if (job.attempt > 1) { // an earlier attempt was killed, or told to stop, and nobody knows where
     for (const left of await fs.readdir(".")) {

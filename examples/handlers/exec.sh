@@ -3,7 +3,7 @@
 # jq reads the job. A handler can do without where the job's key says it all: that is in $HIPQ_JOB_KEY.
 set -u
 
-file=$(jq -r '.job_data.file? // ""') || exit
+file=$(jq -r '(.job_data.file? | strings) // ""') || exit
 id=$HIPQ_JOB_ID attempt=$HIPQ_ATTEMPT
 report=report-$id.txt part=report-$id.$attempt.part
 

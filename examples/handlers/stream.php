@@ -27,8 +27,8 @@ function countWords(array $job): int
             return (int) file_get_contents($report);
         }
     }
-    if (!is_file($file)) {
-        throw new NoSuchText("no such text: $file");
+    if (!is_string($file) || !is_file($file)) {
+        throw new NoSuchText('no such text: ' . json_encode($file));
     }
     $part = "report-{$job['id']}.{$job['attempt']}.part";
     try {

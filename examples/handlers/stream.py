@@ -23,7 +23,7 @@ def say(job, what):
 
 
 def count(job):
-    file = job["job_data"].get("file", "") if isinstance(job["job_data"], dict) else ""
+    file = str(job["job_data"].get("file", "")) if isinstance(job["job_data"], dict) else ""
     report = f"report-{job['id']}.txt"
     if job["attempt"] > 1:  # an earlier attempt was killed, or told to stop, and nobody knows where
         for left in glob.glob(f"report-{job['id']}.*.part"):

@@ -15,7 +15,7 @@ def count(job)
     File.delete(*Dir.glob("report-#{job["id"]}.*.part"))
     return File.read(report).to_i if File.exist?(report) # it had done all but say so
   end
-  raise NoSuchText, "no such text: #{file}" unless file && File.file?(file)
+  raise NoSuchText, "no such text: #{file}" unless file.is_a?(String) && File.file?(file)
 
   part = "report-#{job["id"]}.#{job["attempt"]}.part"
   size, words, told = File.size(file), 0, 0

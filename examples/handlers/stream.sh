@@ -42,6 +42,6 @@ part=
 trap 'rm -f "$part"; echo told to stop >&2; exit 75' TERM
 
 while IFS= read -r job; do # it ends when hipq has no more jobs
-	eval "$(printf '%s\n' "$job" | jq -r '@sh "id=\(.id) attempt=\(.attempt) file=\(.job_data.file? // "")"')" # jq quotes
+	eval "$(printf '%s\n' "$job" | jq -r '@sh "id=\(.id) attempt=\(.attempt) file=\((.job_data.file? | strings) // "")"')" # jq quotes
 	count || say '"outcome":"retry","error":"it could not write its report"'
 done
