@@ -47,7 +47,14 @@ type clean struct{ *testing.M }
 
 // Run implements testscript.TestingM.
 func (c clean) Run() int {
-	cache, err := os.MkdirTemp("", "hipq-cache-")
+	own, err := os.UserCacheDir()
+	if err == nil && os.Getenv("GOCACHE") == "" { // but what go has compiled: tests build hipq
+		err = os.Setenv("GOCACHE", filepath.Join(own, "go-build"))
+	}
+	cache := ""
+	if err == nil {
+		cache, err = os.MkdirTemp("", "hipq-cache-")
+	}
 	if err == nil {
 		err = os.Setenv("XDG_CACHE_HOME", cache)
 	}

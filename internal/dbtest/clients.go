@@ -6,17 +6,22 @@ import (
 	"testing"
 )
 
-// clients are what speaks to a database in the applications of others: how each is called, by the names that it may have, and
-// what it must be able to do.
+// clients are what the applications of others are written in and speak to a database with: how each is called, by the names that it
+// may have, and what it must be able to do.
 var clients = map[string]struct{ names, check []string }{
 	"mariadb": {[]string{"mariadb", "mysql"}, []string{"--version"}},
 	"sqlite3": {[]string{"sqlite3"}, []string{"--version"}},
 	// /usr/bin/python3 too, for that is the one for which systems have packages
 	"python": {[]string{"python3", "/usr/bin/python3"}, []string{"-c", "import pymysql"}},
 	"php":    {[]string{"php"}, []string{"-r", "exit(extension_loaded('pdo_mysql') && extension_loaded('pcntl') ? 0 : 1);"}},
+	// without a database
+	"python3": {[]string{"python3"}, []string{"--version"}},
+	"ruby":    {[]string{"ruby"}, []string{"--version"}},
+	"node":    {[]string{"node"}, []string{"--version"}},
+	"jq":      {[]string{"jq"}, []string{"--version"}},
 }
 
-// Client gives the program by which others speak to a database: "mariadb", "sqlite3", "python" with PyMySQL, "php" with PDO.
+// Client gives such a program: "mariadb", "sqlite3", "python" with PyMySQL, "php" with PDO, "python3", "ruby", "node", "jq".
 // Where there is none, the test is skipped, or fails where it would for want of a server.
 func Client(t testing.TB, name string) string {
 	t.Helper()
@@ -25,7 +30,7 @@ func Client(t testing.TB, name string) string {
 			return program
 		}
 	}
-	why := "no " + name + " here that can speak to a database (.ci/clients installs what tests need)"
+	why := "no " + name + " here that can do what the tests ask of it (.ci/clients installs what they need)"
 	if required() {
 		t.Fatal(why)
 	}

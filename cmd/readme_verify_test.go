@@ -1,0 +1,163 @@
+package cmd_test
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hipq/hipq/config"
+	"github.com/hipq/hipq/internal/dbtest"
+	"github.com/hipq/hipq/queue/job"
+)
+
+// signed is a request as an endpoint gets it, and the secret that it knows.
+type signed struct {
+	Body    string            `json:"body"`
+	Headers map[string]string `json:"headers"`
+	Secret  string            `json:"secret"`
+	good    bool
+}
+
+// by is what the request becomes by a change, and whether that is still good.
+func (s signed) by(good bool, change func(*signed)) signed {
+	headers := map[string]string{}
+	for name, value := range s.Headers {
+		headers[name] = value
+	}
+	s.Headers, s.good = headers, good
+	change(&s)
+	return s
+}
+
+// verifiers have what a page's function verified is asked for: all requests of a list on standard input.
+var verifiers = map[string]struct{ client, program string }{
+	"php": {"php", `
+foreach (json_decode(stream_get_contents(STDIN), true) as $r) {
+    echo verified($r['body'], $r['headers'], $r['secret']) ? 1 : 0;
+}
+`},
+	"python": {"python3", `
+import json, sys
+for r in json.load(sys.stdin):
+    print(int(verified(r["body"].encode(), r["headers"], r["secret"])), end="")
+`},
+}
+
+// verify runs what a page says of signatures, on requests that hipq has sent, and on others.
+func (d docs) verify(t *testing.T, p page) {
+	ran := 0
+	for _, b := range p.fences {
+		if b.mark != "verify" {
+			continue
+		}
+		ran++
+		t.Run(b.language, func(t *testing.T) {
+			v := verifiers[b.language]
+			client := dbtest.Client(t, v.client)
+			var requests []signed
+			for _, secret := range []string{"whsec_c2VjcmV0LXNlY3JldC1zZWNyZXQ=", "any other line"} {
+				requests = append(requests, variants(sent(t, secret))...)
+			}
+			input, err := json.Marshal(requests)
+			if err != nil {
+				t.Fatal(err)
+			}
+			file := filepath.Join(t.TempDir(), "verify")
+			if err := os.WriteFile(file, []byte(b.text+v.program), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			c := d.command(filepath.Dir(file), client, file)
+			c.Stdin = strings.NewReader(string(input))
+			out, err := c.CombinedOutput()
+			if err != nil {
+				t.Fatalf("%s:%d: %v\n%s", p.name, b.line, err, out)
+			}
+			var want strings.Builder
+			for _, r := range requests {
+				want.WriteString(map[bool]string{true: "1", false: "0"}[r.good])
+			}
+			if diff := cmp.Diff(want.String(), string(out)); diff != "" {
+				t.Errorf("%s:%d: which requests are good: want (-), said (+):\n%s", p.name, b.line, diff)
+			}
+		})
+	}
+	if p.name == "docs/handlers.md" && ran < len(verifiers) {
+		t.Errorf("%s: found %d of what verifies signatures", p.name, ran)
+	}
+}
+
+// sent is a request of hipq's.
+func sent(t *testing.T, secret string) (s signed) {
+	t.Helper()
+	endpoint := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		s = signed{Body: string(body), Headers: map[string]string{}, Secret: secret, good: true}
+		for name := range r.Header {
+			s.Headers[strings.ToLower(name)] = r.Header.Get(name)
+		}
+	}))
+	defer endpoint.Close()
+	file := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(file, []byte(secret+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	h, err := config.HTTP{URL: endpoint.URL, SecretFile: file, Networks: []string{"127.0.0.0/8", "::1/128"}}.Handler()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.Close()
+	j := &job.Job{ID: 7, Queue: "emails", Type: "send", Key: "k", Data: `{"to":"añn🙂"}`, Attempt: 1, CreateTime: time.Now()}
+	if o := h.Handle(t.Context(), j); o.Verdict != job.Finished || s.Secret == "" {
+		t.Fatalf("%+v", o)
+	}
+	return s
+}
+
+// variants are a good request, and what may be made of it.
+func variants(s signed) []signed {
+	signature := s.Headers["webhook-signature"]
+	change := func(name, value string) func(*signed) { return func(s *signed) { s.Headers[name] = value } }
+	made := []signed{
+		s,
+		s.by(true, change("webhook-signature", "v1,"+strings.Repeat("A", 43)+"= v1a,x "+signature+" v1,")), // several
+		s.by(false, change("webhook-signature", "v1,"+strings.Repeat("A", 43)+"=")),
+		s.by(false, change("webhook-signature", signature[:len(signature)-1])),
+		s.by(false, change("webhook-signature", "")),
+		s.by(false, change("webhook-signature", strings.TrimPrefix(signature, "v1,"))),
+		s.by(false, change("webhook-id", "emails-8")),
+		s.by(false, change("webhook-timestamp", "")),
+		s.by(false, change("webhook-timestamp", s.Headers["webhook-timestamp"]+"0")),
+		s.by(false, func(s *signed) { s.Body += " " }),
+		s.by(false, func(s *signed) { s.Secret = "another secret" }),
+		s.by(false, func(s *signed) { s.Headers = map[string]string{"content-type": "application/json"} }),
+		s.by(false, func(s *signed) { s.Secret = ""; resign(s, "", time.Now()) }), // an endpoint whose file is empty
+		s.by(false, func(s *signed) { s.Secret = "whsec_"; resign(s, "", time.Now()) }),
+	}
+	for minutes, good := range map[int]bool{-60: false, -6: false, -4: true, 4: true, 6: false} {
+		made = append(made, s.by(good, func(s *signed) {
+			s.Secret = "a secret of ours"
+			resign(s, s.Secret, time.Now().Add(time.Duration(minutes)*time.Minute))
+		}))
+	}
+	return made
+}
+
+// resign signs a request as one of another time.
+func resign(s *signed, key string, at time.Time) {
+	s.Headers["webhook-timestamp"] = fmt.Sprint(at.Unix())
+	mac := hmac.New(sha256.New, []byte(key))
+	fmt.Fprintf(mac, "%s.%d.%s", s.Headers["webhook-id"], at.Unix(), s.Body)
+	s.Headers["webhook-signature"] = "v1," + base64.StdEncoding.EncodeToString(mac.Sum(nil))
+}

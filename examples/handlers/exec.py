@@ -1,0 +1,58 @@
+#!/usr/bin/env python3
+# Counts the words of a text and writes a report. handler: {exec: [python3, exec.py], env: [PAUSE]}
+import glob
+import json
+import os
+import signal
+import sys
+import time
+
+
+class NoSuchText(Exception):
+    pass
+
+
+def stop(*_):
+    # hipq says so at the timeout, and when its worker must end. What is half done goes with each finally on the way out.
+    print(json.dumps({"outcome": "retry", "error": "told to stop"}))
+    sys.exit(75)
+
+
+def count(job):
+    file = str(job["job_data"].get("file", "")) if isinstance(job["job_data"], dict) else ""
+    report = f"report-{job['id']}.txt"
+    if job["attempt"] > 1:  # an earlier attempt was killed, or told to stop, and nobody knows where
+        for left in glob.glob(f"report-{job['id']}.*.part"):
+            os.remove(left)
+        if os.path.exists(report):  # it had done all but say so
+            with open(report) as done:
+                return int(done.read().split()[0])
+    if not os.path.isfile(file):
+        raise NoSuchText(f"no such text: {file}")
+    part = f"report-{job['id']}.{job['attempt']}.part"
+    try:
+        with open(file, "rb") as text, open(part, "w") as out:
+            size, read, words, told = os.path.getsize(file), 0, 0, 0
+            for line in text:
+                words += len(line.split())
+                read += len(line)
+                time.sleep(float(os.environ.get("PAUSE", 0)))  # as work that is slow
+                if read * 100 // size > told:
+                    told = read * 100 // size
+                    print(json.dumps({"progress": told, "note": f"{words} words"}), flush=True)
+            out.write(f"{words} words in {file}\n")
+        os.rename(part, report)  # whole, or not at all
+    finally:
+        if os.path.exists(part):
+            os.remove(part)
+    return words
+
+
+signal.signal(signal.SIGTERM, stop)
+job = json.load(sys.stdin)
+try:
+    words = count(job)
+except NoSuchText as error:
+    print(error)
+    sys.exit(65)  # no retry will help; any other exception exits with 1, and is tried again
+print(json.dumps({"outcome": "finished", "result": {"words": words}}))
