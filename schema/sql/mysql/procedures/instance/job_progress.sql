@@ -8,8 +8,7 @@ BEGIN
     CALL {job}$undo(v_own);
     RESIGNAL;
   END;
-  CALL {job}$find_queue(queue, v_table);
-  CALL {job}$check_worker(worker_id, v_id);
+  {inline find_queue}
   IF id IS NULL THEN
     CALL {job}$refuse(31001, 'id is missing');
   ELSEIF percent IS NULL THEN
@@ -17,7 +16,8 @@ BEGIN
   ELSEIF percent NOT BETWEEN 0 AND 100 THEN
     CALL {job}$refuse(31002, 'percent is not from 0 to 100');
   END IF;
-  CALL {job}$begin(v_own);
+  {inline begin}
+  {inline check_worker}
   SET @hipq_worker = v_id, @hipq_id = id, @hipq_token = token, @hipq_n = FLOOR(percent), @hipq_text = LEFT(note, 255);
   SET @hipq_call = CONCAT('CALL `', v_table, '$progress`(@hipq_worker, @hipq_id, @hipq_token, @hipq_n, @hipq_text, @hipq_written)');
   PREPARE hipq FROM @hipq_call;
