@@ -162,6 +162,11 @@ func (s *examples) texts(t *testing.T) {
 	s.enqueue(t, "odd", `{"file":{"name":7}}`)
 	s.run(t, "work")
 	s.counted(t, "letter", 1, words)
+	for name, j := range s.shown(t, "activity", "finished", "letter") {
+		if strings.Contains(j.Output, "progress") { // what hipq has understood of it is no part of the log
+			t.Errorf("%s: its output is %q, with progress", name, j.Output)
+		}
+	}
 	for _, key := range []string{"missing", "none", "odd"} {
 		for name, j := range s.shown(t, "jobs", "final", key) {
 			if j.Attempt != 1 || !strings.Contains(j.Error, "no such text") {
