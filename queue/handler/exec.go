@@ -68,16 +68,15 @@ func (e *Exec) Handle(ctx context.Context, j *job.Job) job.Outcome {
 		return job.Outcome{Verdict: job.Failed, Error: clean("not started: " + err.Error()), Ran: time.Since(begin)}
 	}
 	out, end, err := e.run(ctx, j, argv, Message(j))
-	switch {
-	case err == nil:
-		outcome = outcomeOf(end, out, j)
-		if note := overhear.Note(ctx); note != nil {
-			note(func(h *overhear.Heard) { h.ReadFrom = readFrom(end, out, j) })
-		}
-	default:
+	if err != nil {
 		outcome = tryAgain(err.Error())
 		if filled && errors.Is(err, syscall.E2BIG) {
 			outcome.Verdict = job.Failed // all of them together are too long, as they will be
+		}
+	} else {
+		outcome = outcomeOf(end, out, j)
+		if note := overhear.Note(ctx); note != nil {
+			note(func(h *overhear.Heard) { h.ReadFrom = readFrom(end, out, j) })
 		}
 	}
 	outcome.Output, outcome.Ran = noted(out), time.Since(begin)
