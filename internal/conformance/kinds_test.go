@@ -13,6 +13,7 @@ import (
 	"net/netip"
 	"os"
 	"os/signal"
+	"regexp"
 	"strconv"
 	"sync"
 	"syscall"
@@ -30,6 +31,8 @@ import (
 type kind struct {
 	name string
 	open func(*testing.T) speaker
+	// reply finds the reply in what is kept: the last line of an exec, and after an error all that an endpoint has answered.
+	reply *regexp.Regexp
 }
 
 // speaker is a handler of a kind.
@@ -44,7 +47,7 @@ var kinds = []kind{
 	{"exec", func(t *testing.T) speaker {
 		e := &handler.Exec{Program: program("exec")}
 		return speaker{e, func() []int { return withWorker(e.WorkerID) }}
-	}},
+	}, regexp.MustCompile(`\{"outcome"[^\n]*\n?$`)},
 	{"stream", func(t *testing.T) speaker {
 		s := &handler.Stream{Program: program("stream"), Processes: 2, InFlight: 2}
 		t.Cleanup(s.Close)
@@ -52,7 +55,7 @@ var kinds = []kind{
 			s.Close()
 			return withWorker(s.WorkerID)
 		}}
-	}},
+	}, nil},
 	{"http", func(t *testing.T) speaker {
 		var deaf context.Context
 		server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { sayHTTP(deaf, w, r) }))
@@ -63,12 +66,12 @@ var kinds = []kind{
 		h := &handler.HTTP{URL: server.URL, Networks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}}
 		t.Cleanup(h.Close)
 		return speaker{h, func() []int { return nil }}
-	}},
+	}, regexp.MustCompile(`(?s)^[2-5]\d\d [A-Z][A-Za-z ]+\n.*$`)},
 	{"func", func(t *testing.T) speaker {
 		deaf := whileTested(t)
 		f := func(ctx context.Context, j *job.Job) (string, error) { return sayFunc(ctx, deaf, j) }
 		return speaker{handler.ResultFunc(f), func() []int { return nil }}
-	}},
+	}, nil},
 }
 
 // whileTested ends with the test: in this process, deaf is who listens to nothing else.
