@@ -24,7 +24,7 @@ func (e *Exec) run(ctx context.Context, j *job.Job, argv []string, input []byte)
 	if err := e.Guard.ofWorker().Start(); err != nil {
 		return out, end, err
 	}
-	disown.Instead(ctx, func() {}) // it is ended here, if that can be
+	defer disown.Instead(ctx, func() {})() // it is ended here, if that can be; what is around it may go on
 	buffer := e.takeOutput()
 	defer e.giveBack(buffer)
 	buffer.take = progressIn(ctx, j)
