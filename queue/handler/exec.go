@@ -125,12 +125,10 @@ type ending struct {
 
 // says is the verdict of the exit status, or the signal, by itself.
 func (e ending) says() job.Verdict {
-	switch {
-	case e.Signaled():
-		return job.TryAgain
-	case e.ExitStatus() == 0:
+	switch e.ExitStatus() { // -1 where it was a signal
+	case 0:
 		return job.Finished
-	case e.ExitStatus() == exitFailed:
+	case exitFailed:
 		return job.Failed
 	}
 	return job.TryAgain
