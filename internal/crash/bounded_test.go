@@ -37,11 +37,11 @@ var misdeeds = []struct {
 	{"stream", "flood like a reply", 4, ""},
 	{"http", "flood", 1, "200 OK, and its body has more than 1048576 bytes"},
 	{"exec", "close", 0, briefly},
-	{"stream", "close", 0, "the program has closed its standard output; the program ended without an answer: killed by signal: terminated"},
+	{"stream", "close", 0, "the program has closed its standard output"},
 	{"exec", "daemon", 0, ""},
 	{"stream", "daemon", 0, ""},
 	{"exec", "deaf", 0, briefly},
-	{"stream", "deaf", 0, briefly},
+	{"stream", "deaf", 0, briefly + "; the program has printed lines, and no reply: that is {\"id\": …, \"outcome\": …} on a line of its own"},
 }
 
 // TestBounded: whatever handlers do, the tick ends in its time, in little memory, and nothing of them is left.
@@ -65,7 +65,7 @@ func TestBounded(t *testing.T) {
 	for _, m := range misdeeds {
 		data := map[string]any{"do": m.do, "bytes": flood / max(m.part, 1)}
 		jobType := "long"
-		if m.error == briefly {
+		if strings.HasPrefix(m.error, briefly) {
 			jobType = "brief"
 		}
 		line, _ := json.Marshal(map[string]any{"queue": m.kind, "job_type": jobType, "job_key": m.do, "job_data": data})

@@ -44,11 +44,15 @@ func Overdue(ctx context.Context) {
 	a.end(GoesOn(ctx))
 }
 
-// Instead says what to do when the attempt is overdue; the last word counts. One that ends what it runs by itself does nothing.
-func Instead(ctx context.Context, do func()) {
-	if a, ok := ctx.Value(key{}).(*attempt); ok {
-		a.instead.Store(&do)
+// Instead says what to do when the attempt is overdue, until restore is called: then it is what was said before. One that ends what
+// it runs by itself does nothing.
+func Instead(ctx context.Context, do func()) (restore func()) {
+	a, ok := ctx.Value(key{}).(*attempt)
+	if !ok {
+		return func() {}
 	}
+	before := a.instead.Swap(&do)
+	return func() { a.instead.Store(before) }
 }
 
 // GoesOn is the outcome of an attempt whose handler ignores that its context has ended.

@@ -126,6 +126,16 @@ func (p *Program) Interrupt(grace time.Duration, denied func()) {
 	})
 }
 
+// IfKilledInVain calls f if the leader was told to end and has not ended: ask when its grace is over. Until f returns, the leader
+// isn't reaped.
+func (p *Program) IfKilledInVain(f func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.interrupted && !p.reaped && !process.HasEnded(p.pid) {
+		f()
+	}
+}
+
 // Await waits until the leader has ended, kills what is left of the group, and takes the rest of the output. The leader
 // stays a zombie, and so the group's id its own, until Reap.
 func (p *Program) Await() {

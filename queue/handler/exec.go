@@ -86,16 +86,12 @@ func (e *Exec) Handle(ctx context.Context, j *job.Job) job.Outcome {
 // outcomeOf turns the way in which a program ended, and what it printed, into an outcome.
 func outcomeOf(end ending, out printed, j *job.Job) job.Outcome {
 	var outcome job.Outcome
-	switch {
-	case end.Signaled():
-		return tryAgain(failure(end, out))
-	case end.ExitStatus() == 0:
-		outcome.Verdict = job.Finished
-	default:
+	if end.says() != job.Finished {
 		outcome = tryAgain(failure(end, out))
-		if end.ExitStatus() == exitFailed {
-			outcome.Verdict = job.Failed
-		}
+	}
+	outcome.Verdict = end.says()
+	if end.Signaled() {
+		return outcome
 	}
 	switch r, err := parseReply(out, j, outcome.Verdict); {
 	case err != nil && outcome.Verdict == job.Finished:
@@ -111,15 +107,8 @@ func readFrom(end ending, out printed, j *job.Job) string {
 	if end.Signaled() {
 		return "the signal that killed it"
 	}
-	by, exit := fmt.Sprintf("exit status %d", end.ExitStatus()), job.Finished
-	switch end.ExitStatus() {
-	case 0:
-	case exitFailed:
-		exit = job.Failed
-	default:
-		exit = job.TryAgain
-	}
-	switch r, err := parseReply(out, j, exit); {
+	by := fmt.Sprintf("exit status %d", end.ExitStatus())
+	switch r, err := parseReply(out, j, end.says()); {
 	case err != nil:
 		return by + ", and a last line that can't be read"
 	case r.said != "":
@@ -132,6 +121,17 @@ func readFrom(end ending, out printed, j *job.Job) string {
 type ending struct {
 	syscall.WaitStatus
 	over string
+}
+
+// says is the verdict of the exit status, or the signal, by itself.
+func (e ending) says() job.Verdict {
+	switch e.ExitStatus() { // -1 where it was a signal
+	case 0:
+		return job.Finished
+	case exitFailed:
+		return job.Failed
+	}
+	return job.TryAgain
 }
 
 // failure says how a program ended that did not exit with 0, and why, as far as it told.

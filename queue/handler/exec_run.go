@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/hipq/hipq/internal/disown"
 	"github.com/hipq/hipq/internal/program"
@@ -24,7 +25,7 @@ func (e *Exec) run(ctx context.Context, j *job.Job, argv []string, input []byte)
 	if err := e.Guard.ofWorker().Start(); err != nil {
 		return out, end, err
 	}
-	disown.Instead(ctx, func() {}) // it is ended here, if that can be
+	defer disown.Instead(ctx, func() {})() // it is ended here, if that can be; what is around it may go on
 	buffer := e.takeOutput()
 	defer e.giveBack(buffer)
 	buffer.take = progressIn(ctx, j)
@@ -34,7 +35,9 @@ func (e *Exec) run(ctx context.Context, j *job.Job, argv []string, input []byte)
 	if err != nil {
 		return out, end, err
 	}
-	unwatch := context.AfterFunc(ctx, func() { p.Interrupt(e.Grace, func() { disownAttempt(ctx, p, buffer) }) })
+	giveUp := func(still string) { disownAttempt(ctx, p, still, buffer) }
+	defer disown.Instead(ctx, killedInVain(p, giveUp))()
+	unwatch := context.AfterFunc(ctx, func() { p.Interrupt(e.Grace, func() { giveUp(mayNotSignal) }) })
 	p.Await() // in this goroutine: a wake-up from another would cost a short job a tenth of its time
 	byGuard := e.Guard.ofWorker().MayStop()
 	unwatch()
@@ -53,17 +56,33 @@ func (e *Exec) run(ctx context.Context, j *job.Job, argv []string, input []byte)
 	return buffer.end(), end, err
 }
 
-// disownAttempt ends the attempt of a program that may not be killed, so that it keeps no slot.
-func disownAttempt(ctx context.Context, p *program.Program, buffer *output) {
+// dying is how long a program may take to end that was killed, until it is left to itself. One that waits for a disk, or a server of
+// files, may never end.
+const dying = 5 * time.Second
+
+// killedInVain is what to do when the attempt of a program is overdue: giveUp is called, with why, if that doesn't die.
+func killedInVain(p *program.Program, giveUp func(still string)) (overdue func()) {
+	return func() {
+		time.AfterFunc(dying, func() {
+			p.IfKilledInVain(func() { giveUp("it doesn't end, although it was killed") })
+		})
+	}
+}
+
+// disownAttempt ends the attempt of a program that can't be killed, so that it keeps no slot.
+func disownAttempt(ctx context.Context, p *program.Program, still string, buffer *output) {
 	p.Detach()
-	outcome := tryAgain(stillRuns(context.Cause(ctx).Error(), p))
+	outcome := tryAgain(stillRuns(context.Cause(ctx).Error(), p, still))
 	outcome.Output = buffer.end().text
 	disown.Attempt(ctx, outcome)
 }
 
-// stillRuns is why an attempt is over, of a program that may not be killed.
-func stillRuns(why string, p *program.Program) string {
-	return fmt.Sprintf("%s; process %d still runs: the worker may not signal it", why, p.PID())
+// mayNotSignal is why a program still runs that has become another user's.
+const mayNotSignal = "the worker may not signal it"
+
+// stillRuns is why an attempt is over, of a program that can't be killed.
+func stillRuns(why string, p *program.Program, still string) string {
+	return fmt.Sprintf("%s; process %d still runs: %s", why, p.PID(), still)
 }
 
 func (e *Exec) takeOutput() *output {

@@ -8,13 +8,14 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hipq/hipq/internal/lastlook"
 	"github.com/hipq/hipq/internal/payload"
 	"github.com/hipq/hipq/queue/job"
 )
 
 // Func is a handler in Go, for applications that have the worker inside. No error is finished; an error is tried again,
 // unless DoNotRetry, RetryAfter or ErrSent says otherwise; a panic is an error. What it writes to Output is kept with the attempt.
-// Its context ends with the timeout or the lock: it must return then.
+// Its context ends with the timeout or the lock: it must return then, and isn't called any more.
 type Func func(ctx context.Context, j *job.Job) error
 
 // Handle calls f once.
@@ -37,6 +38,9 @@ func (f ResultFunc) Handle(ctx context.Context, j *job.Job) (outcome job.Outcome
 				outcome = panicked(value)
 			}
 		}()
+		if err := lastlook.Err(ctx); err != nil {
+			return tryAgain(err.Error())
+		}
 		result, err := f(ctx, j)
 		return outcomeOfFunc(ctx, result, err)
 	})

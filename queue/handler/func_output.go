@@ -27,6 +27,7 @@ type funcLog struct {
 	mu   sync.Mutex
 	text *output // nil is nothing
 	over bool
+	kept string // when it is over
 }
 
 // Write implements io.Writer. It never fails.
@@ -39,17 +40,15 @@ func (l *funcLog) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// end is what is kept; nothing more is, from now on.
+// end is what is kept; nothing more is, from now on. It may be repeated.
 func (l *funcLog) end() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.over = true
-	if l.text == nil {
-		return ""
+	if l.text != nil {
+		l.kept, l.text = l.text.end().text, nil
 	}
-	text := l.text.end().text
-	l.text = nil
-	return text
+	l.over = true
+	return l.kept
 }
 
 // keeping keeps what is written to the Output of an attempt, before what its outcome has kept itself; where the context has an
@@ -60,11 +59,11 @@ func keeping(ctx context.Context, handle func(context.Context) job.Outcome) job.
 	}
 	l := new(funcLog)
 	ctx = context.WithValue(ctx, outputKey{}, l)
-	disown.Instead(ctx, func() {
+	defer disown.Instead(ctx, func() {
 		outcome := disown.GoesOn(ctx)
 		outcome.Output = l.end()
 		disown.Attempt(ctx, outcome)
-	})
+	})()
 	outcome := handle(ctx)
 	text := l.end()
 	if text != "" && outcome.Output != "" && !strings.HasSuffix(text, "\n") {

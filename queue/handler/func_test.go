@@ -12,6 +12,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/hipq/hipq/internal/disown"
+	"github.com/hipq/hipq/internal/lastlook"
 	"github.com/hipq/hipq/queue/handler"
 	"github.com/hipq/hipq/queue/job"
 )
@@ -73,9 +75,13 @@ type nasty struct{}
 func (nasty) Error() string { panic("no text") }
 
 func TestFuncContext(t *testing.T) {
-	ctx, cancel := context.WithCancelCause(t.Context())
-	cancel(errors.New("timeout after 30s"))
-	run := func(f handler.Func) job.Outcome { return f.Handle(ctx, testJob()) }
+	run := func(f handler.Func) job.Outcome {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		return handler.Func(func(ctx context.Context, j *job.Job) error {
+			cancel(errors.New("timeout after 30s"))
+			return f(ctx, j)
+		}).Handle(ctx, testJob())
+	}
 
 	got := run(func(ctx context.Context, _ *job.Job) error { return fmt.Errorf("send: %w", ctx.Err()) })
 	if got.Verdict != job.TryAgain || got.Error != "timeout after 30s" {
@@ -88,6 +94,45 @@ func TestFuncContext(t *testing.T) {
 	got = run(func(context.Context, *job.Job) error { return handler.DoNotRetry(errors.New("no such user")) })
 	if got.Verdict != job.Failed || got.Error != "no such user" {
 		t.Errorf("failed for good nevertheless: %+v", got)
+	}
+}
+
+// A worker that was stopped for a while, and whose lock has ended, calls no function: the job may be another's.
+func TestFuncAfterTheLock(t *testing.T) {
+	after := func() context.Context {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		return lastlook.With(ctx, func() { cancel(errors.New("lock lost")) })
+	}
+	called := 0
+	o := handler.Func(func(context.Context, *job.Job) error {
+		called++
+		return nil
+	}).Handle(after(), testJob())
+	if called > 0 || o.Verdict != job.TryAgain || o.Error != "lock lost" {
+		t.Errorf("called %d times, %+v", called, o)
+	}
+	_, err := handler.RetryFunc(func(context.Context, *job.Job, job.Outcome) (job.Decision, error) {
+		called++
+		return job.Decision{}, nil
+	}).Decide(after(), testJob(), job.Outcome{})
+	if called > 0 || err == nil || err.Error() != "lock lost" {
+		t.Errorf("the retry handler: called %d times, %v", called, err)
+	}
+}
+
+// What was written is kept whether the function's return or its being overdue ends the attempt: both may come at once.
+func TestFuncOutputOverdue(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	var overdue job.Outcome
+	got := handler.Func(func(ctx context.Context, _ *job.Job) error {
+		fmt.Fprintln(handler.Output(ctx), "begun")
+		cancel(errors.New("timeout after 30s"))
+		disown.Overdue(ctx)
+		fmt.Fprintln(handler.Output(ctx), "too late")
+		return nil
+	}).Handle(disown.With(ctx, func(o job.Outcome) { overdue = o }), testJob())
+	if got.Output != "begun\n" || overdue.Output != "begun\n" {
+		t.Errorf("kept is %q, and when it was overdue %q", got.Output, overdue.Output)
 	}
 }
 

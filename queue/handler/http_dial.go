@@ -21,8 +21,8 @@ func (h *HTTP) dialled() {
 	ping := cmp.Or(h.ping, pingAfter)
 	dialer := &net.Dialer{Timeout: 30 * time.Second, ControlContext: h.mayConnect}
 	transport := &http.Transport{
-		DialContext: dialer.DialContext, TLSClientConfig: &tls.Config{RootCAs: h.RootCAs}, ForceAttemptHTTP2: true, HTTP2: &http.HTTP2Config{SendPingTimeout: ping, PingTimeout: ping},
-		TLSHandshakeTimeout: 30 * time.Second,
+		DialContext: dialer.DialContext, TLSClientConfig: &tls.Config{RootCAs: h.RootCAs}, TLSHandshakeTimeout: 30 * time.Second,
+		ForceAttemptHTTP2: true, HTTP2: &http.HTTP2Config{SendPingTimeout: ping, PingTimeout: ping},
 		MaxIdleConnsPerHost: 1000, IdleConnTimeout: idleFor, MaxResponseHeaderBytes: 256 << 10,
 	}
 	if h.Proxy {

@@ -453,6 +453,42 @@ func TestHTTPAfterTheLock(t *testing.T) {
 	}
 }
 
+// Nor does it send anything on a connection of HTTP/2, which stays as it is for others.
+func TestHTTP2AfterTheLock(t *testing.T) {
+	t.Parallel()
+	var asked, opened atomic.Int64
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked.Add(1)
+		_, _ = io.WriteString(w, r.Proto)
+	}))
+	server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateNew {
+			opened.Add(1)
+		}
+	}
+	server.EnableHTTP2 = true
+	server.StartTLS()
+	defer server.Close()
+	h := &handler.HTTP{URL: server.URL, Networks: loopback, RootCAs: x509.NewCertPool()}
+	h.RootCAs.AddCert(server.Certificate())
+	defer h.Close()
+	for _, lost := range []bool{false, true, false} {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		o := h.Handle(lastlook.With(ctx, func() {
+			if lost {
+				cancel(errors.New("lock lost"))
+			}
+		}), testJob())
+		if o.Ran = 0; lost && o != (job.Outcome{Verdict: job.TryAgain, Error: "lock lost"}) || !lost && o.Result != "HTTP/2.0" {
+			t.Errorf("lost %t: %+v", lost, o)
+		}
+		cancel(nil)
+	}
+	if asked.Load() != 2 || opened.Load() != 1 {
+		t.Errorf("asked %d times on %d connections", asked.Load(), opened.Load())
+	}
+}
+
 // What a server says in the place of "OK" is kept short.
 func TestHTTPLongStatus(t *testing.T) {
 	t.Parallel()

@@ -10,12 +10,13 @@ import (
 )
 
 // Limits are what a program may use, and each of the processes that it starts for itself. 0 is no limit but what the worker has.
+// Memory is rounded up to whole KiB, CPU to whole seconds, and FileSize to a multiple of 512 bytes.
 type Limits struct {
 	// Memory is the address space, in bytes, of which programs often have far more than they use.
 	Memory int64
 	// OpenFiles is how many files are open at once.
 	OpenFiles int
-	// CPU is the time of processors, in whole seconds. A process gets a signal then, XCPU, and is killed 5 s of that time later.
+	// CPU is the time of processors. A process gets a signal then, XCPU, and is killed 5 s of that time later.
 	CPU time.Duration
 	// FileSize is how long a file may become, in bytes.
 	FileSize int64
@@ -35,11 +36,14 @@ type limit struct {
 
 // all are those that can be set, that of memory last: from then on, the shell that sets them may have too little.
 func (l Limits) all() []limit {
+	whole := func(n, unit int64) int64 {
+		return n/unit + min(n%unit, 1) // rounded up, for 0 would be none
+	}
 	return []limit{
 		{"open_files", fmt.Sprint(l.OpenFiles), 'n', int64(l.OpenFiles), 1},
-		{"file_size", readable.Size(l.FileSize), 'f', l.FileSize / 512, 512},
-		{"cpu", l.CPU.String(), 't', int64(l.CPU / time.Second), 1},
-		{"memory", readable.Size(l.Memory), 'v', l.Memory >> 10, 1 << 10},
+		{"file_size", readable.Size(l.FileSize), 'f', whole(l.FileSize, 512), 512},
+		{"cpu", l.CPU.String(), 't', whole(int64(l.CPU), int64(time.Second)), 1},
+		{"memory", readable.Size(l.Memory), 'v', whole(l.Memory, 1<<10), 1 << 10},
 	}
 }
 

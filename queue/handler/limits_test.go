@@ -53,6 +53,15 @@ func TestLimits(t *testing.T) {
 	}
 }
 
+// A limit that is smaller than the unit in which it is set is none the less one.
+func TestSmallLimits(t *testing.T) {
+	e := sh("ulimit -f; ulimit -S -t")
+	e.Limits = handler.Limits{FileSize: 100, CPU: time.Millisecond}
+	if got := e.Handle(t.Context(), testJob()); got.Output != "1\n1\n" {
+		t.Errorf("%s %q: %s", got.Verdict, got.Error, got.Output)
+	}
+}
+
 // What can't be run says so as it does without limits.
 func TestLimitedCantBeRun(t *testing.T) {
 	dir := t.TempDir()

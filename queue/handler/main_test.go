@@ -26,6 +26,7 @@ func TestMain(m *testing.M) {
 			"flood":        flood,
 			"stream":       streamProgram,
 			"streamworker": streamWorker,
+			"tracer":       tracer,
 		}[os.Args[1]]; role != nil {
 			if err := role(os.Args[2:]); err != nil {
 				fmt.Fprintln(os.Stderr, err)

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"io"
-	"strconv"
 
 	"github.com/hipq/hipq/internal/progress"
 	"github.com/hipq/hipq/queue/job"
@@ -33,10 +32,8 @@ const maxProgress = 16 << 10
 type progressLine struct {
 	Progress json.RawMessage `json:"progress"`
 	Note     json.RawMessage `json:"note"`
-	// ID and Token are which job's it is, and of which attempt, where it says so.
-	ID    json.RawMessage `json:"id"`
-	Token json.RawMessage `json:"token"`
-	said  job.Progress
+	addressee
+	said job.Progress
 	// only says that the line has nothing else in it: then the log can do without it.
 	only bool
 }
@@ -65,12 +62,6 @@ func parseProgress(line []byte) (p progressLine, is, understood bool) {
 		p.said, understood = job.NewProgress(*percent, jsonText(p.Note))
 	}
 	return p, p.Progress != nil, understood
-}
-
-// isOf says whether the line can be of the job's attempt.
-func (p progressLine) isOf(j *job.Job) bool {
-	id, token := jsonText(p.ID), jsonText(p.Token)
-	return (id == "" || id == strconv.FormatInt(j.ID, 10)) && (token == "" || token == j.AttemptToken)
 }
 
 // progressIn gives what takes the lines of progress out of what a job's handler prints: it gets each line, and says of those

@@ -22,10 +22,20 @@ type reply struct {
 	Result     json.RawMessage `json:"result"`
 	Error      json.RawMessage `json:"error"`
 	RetryAfter json.RawMessage `json:"retry_after"`
-	// ID and Token are which job's it is, and of which attempt, where it says so.
+	addressee
+	said job.Verdict
+}
+
+// addressee is which job a word of a handler is about, and which attempt at it, where it says so.
+type addressee struct {
 	ID    json.RawMessage `json:"id"`
 	Token json.RawMessage `json:"token"`
-	said  job.Verdict
+}
+
+// isOf says whether the word can be about the job's attempt.
+func (a addressee) isOf(j *job.Job) bool {
+	id, token := jsonText(a.ID), jsonText(a.Token)
+	return (id == "" || id == strconv.FormatInt(j.ID, 10)) && (token == "" || token == j.AttemptToken)
 }
 
 // replyLike is what a reply has in it, whatever is wrong with it: the key outcome, as a language may print an object's.
@@ -77,12 +87,6 @@ func (r reply) verdict() job.Verdict {
 		return said
 	}
 	return ""
-}
-
-// isOf says whether the reply can be that of the job's attempt.
-func (r reply) isOf(j *job.Job) bool {
-	id, token := jsonText(r.ID), jsonText(r.Token)
-	return (id == "" || id == strconv.FormatInt(j.ID, 10)) && (token == "" || token == j.AttemptToken)
 }
 
 // earlierReply is the last line with an outcome that has no key but those of a reply, and names no other job: others tell of

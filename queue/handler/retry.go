@@ -8,6 +8,7 @@ import (
 	"runtime/debug"
 	"time"
 
+	"github.com/hipq/hipq/internal/lastlook"
 	"github.com/hipq/hipq/queue/job"
 )
 
@@ -21,6 +22,9 @@ func (f RetryFunc) Decide(ctx context.Context, j *job.Job, o job.Outcome) (d job
 			d, err = job.Decision{}, fmt.Errorf("panic: %v, at %s", value, panicStack(string(debug.Stack())))
 		}
 	}()
+	if err := lastlook.Err(ctx); err != nil {
+		return job.Decision{}, err
+	}
 	if d, err = f(ctx, j, o); err != nil && ctx.Err() != nil {
 		err = context.Cause(ctx) // whatever f ran into then
 	}

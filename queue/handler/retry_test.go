@@ -181,10 +181,14 @@ func TestRetryExecReadsTheOutcome(t *testing.T) {
 
 func TestRetryFunc(t *testing.T) {
 	want := job.Decision{Again: true, In: time.Minute}
+	over, end := context.WithCancelCause(t.Context())
 	f := handler.RetryFunc(func(_ context.Context, j *job.Job, o job.Outcome) (job.Decision, error) {
 		switch o.Error {
 		case "panic":
 			panic(fmt.Sprintf("boom %d", j.ID))
+		case "late":
+			end(errors.New("timeout after 30s"))
+			fallthrough
 		case "error":
 			return want, errors.New("no idea")
 		}
@@ -196,9 +200,7 @@ func TestRetryFunc(t *testing.T) {
 	if _, err := f.Decide(t.Context(), testJob(), job.Outcome{Error: "error"}); err == nil || err.Error() != "no idea" {
 		t.Error(err)
 	}
-	over, end := context.WithCancelCause(t.Context())
-	end(errors.New("timeout after 30s"))
-	if _, err := f.Decide(over, testJob(), job.Outcome{Error: "error"}); err == nil || err.Error() != "timeout after 30s" {
+	if _, err := f.Decide(over, testJob(), job.Outcome{Error: "late"}); err == nil || err.Error() != "timeout after 30s" {
 		t.Errorf("after its time: %v", err)
 	}
 	got, err := f.Decide(t.Context(), testJob(), job.Outcome{Error: "panic"})

@@ -26,10 +26,10 @@ import (
 // itself after any answer. If it ends without an answer to a job, that is an error of the attempt; one that it had not
 // begun to read goes to another. After a line that can't be understood, or when a job has to be stopped, it gets no further
 // jobs: it may answer those that it has. When each of these is answered or to be stopped, it gets a TERM and, after Grace, a
-// KILL; if all were answered, it has Grace to end. A job that has to be stopped ends within Grace all the same: after half of it
-// the program gets its TERM whatever else it has, and the errors of the others name that job. The same holds for one that closes its stdin or stdout and lives on. A job of
-// which it has not got the whole line goes to another. Programs that end again and again without any answer are started ever more
-// slowly.
+// KILL; if all were answered, it has Grace to end. The same holds for one that closes its stdin or stdout and lives on. A job that
+// has to be stopped ends within Grace all the same: after half of it the program gets its TERM whatever else it has, and the errors
+// of the others name that job. A job of which it has not got the whole line goes to another. Programs that end again and again
+// without any answer are started ever more slowly.
 //
 // A Stream is for the jobs of one queue, as their ids tell them apart. It is safe for concurrent use. Close it when the worker
 // has ended.
@@ -60,7 +60,7 @@ var errClosed = errors.New("the worker has ended")
 // Handle gives the job to a program and waits for its answer.
 func (s *Stream) Handle(ctx context.Context, j *job.Job) job.Outcome {
 	begin := time.Now()
-	disown.Instead(ctx, func() {}) // it is ended by its talk, if that can be
+	defer disown.Instead(ctx, func() {})() // it is ended by its talk, if that can be
 	line := Message(j)
 	for {
 		t, err := s.take(ctx)

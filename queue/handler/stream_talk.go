@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/hipq/hipq/internal/disown"
 	"github.com/hipq/hipq/internal/lastlook"
 	"github.com/hipq/hipq/internal/overhear"
 	"github.com/hipq/hipq/internal/process"
@@ -116,6 +117,7 @@ func (t *talk) ask(ctx context.Context, j *job.Job, line []byte) (outcome job.Ou
 	} else if !added {
 		return outcome, true
 	}
+	defer disown.Instead(ctx, killedInVain(t.program, t.giveUp))()
 	unwatch := context.AfterFunc(ctx, func() { t.stopFor(ctx, j.ID, f) })
 	t.send(ctx, j.ID, f, line)
 	landed := <-f.done
@@ -274,11 +276,13 @@ func (t *talk) stop() {
 	}
 }
 
-// denied is called with the program's own lock held, which others take behind t.mu.
-func (t *talk) denied() { go t.disown() }
+func (t *talk) denied() { t.giveUp(mayNotSignal) }
 
-// disown ends the attempts of a program that may not be killed, so that they keep no slot.
-func (t *talk) disown() {
+// giveUp is called with the program's own lock held, which others take behind t.mu.
+func (t *talk) giveUp(still string) { go t.disown(still) }
+
+// disown ends the attempts of a program that can't be killed, so that they keep no slot.
+func (t *talk) disown(still string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for id, f := range t.flights {
@@ -286,7 +290,7 @@ func (t *talk) disown() {
 		if f.over != nil {
 			why = f.over.Error()
 		}
-		t.land(id, f, landing{outcome: tryAgain(stillRuns(why, t.program)), disowned: true})
+		t.land(id, f, landing{outcome: tryAgain(stillRuns(why, t.program, still)), disowned: true})
 	}
 	t.over.Do(t.stream.ending.Done)
 }

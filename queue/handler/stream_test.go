@@ -262,6 +262,7 @@ func TestStreamMisunderstood(t *testing.T) {
 		{"no outcome", `{"id":ID,"outcome":"done"}`, `a line of the program can't be read: its outcome is "done", which is none of finished, retry, failed, sent: `},
 		{"no id", `{"outcome":"finished"}`, "a line of the program can't be read: it has an outcome and no id: "},
 		{"unknown", `{"id":99,"outcome":"finished"}`, "the program answered for job 99, which it doesn't have"},
+		{"progress of an unknown", `{"id":99,"progress":5}`, "the program told of the progress of job 99, which it doesn't have"},
 		{"another token", `{"id":ID,"token":"x","outcome":"finished"}`, "the program answered for job 2 with a token that is not the attempt's"},
 		{"twice", `{"id":ID,"outcome":"finished"}` + "\n" + `{"id":ID,"outcome":"failed"}`, ""},
 	} {

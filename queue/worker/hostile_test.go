@@ -103,6 +103,41 @@ func TestAttemptIsDisowned(t *testing.T) {
 	})
 }
 
+// So is one whose middleware goes on when its program has ended, which ends in its time.
+func TestAttemptIsDisownedBehindAProgram(t *testing.T) {
+	suite(t, func(s shop) {
+		const grace = 100 * time.Millisecond
+		stream := &handler.Stream{Program: handler.Program{Argv: []string{"sleep", "60"}, Grace: grace}}
+		defer stream.Close()
+		for kind, h := range map[string]handler.Handler{
+			"exec":   &handler.Exec{Program: handler.Program{Argv: []string{"sleep", "60"}, Grace: grace}},
+			"stream": stream,
+		} {
+			id := s.addJobs(s.emails, job.New{Type: "once", Timeout: time.Second})[0]
+			through := make(chan struct{})
+			p := only(s.emails, s.worker(map[string]handler.Handler{"once": h}))
+			p.Grace = grace
+			p.Middleware = []handler.Middleware{func(next handler.Handler) handler.Handler {
+				return handler.HandleFunc(func(ctx context.Context, j *job.Job) job.Outcome {
+					fmt.Fprint(handler.Output(ctx), "printed")
+					o := next.Handle(ctx, j)
+					select {
+					case <-through:
+					case <-time.After(patience / 4):
+					}
+					return o
+				})
+			}}
+			wantSummary(s.t, s.work(p), worker.Summary{Started: 1, Errors: 1})
+			close(through)
+			const want = "timeout after 1s; the handler goes on"
+			if j, o := s.get(s.emails, id), s.outcomes(s.emails, id)[0]; j.State != job.Final || j.Error != want || o.Output != "printed" {
+				s.t.Errorf("%s: job %+v, activity %+v", kind, j, o)
+			}
+		}
+	})
+}
+
 // A decision too: the policy decides.
 func TestDecisionIsDisowned(t *testing.T) {
 	suite(t, func(s shop) {

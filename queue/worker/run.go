@@ -55,7 +55,6 @@ func (w *worker) run(ctx context.Context, s *source, j *job.Job) {
 			if disowned {
 				here.Add(j)
 			}
-			t.end()
 			w.end(ctx, s, rounds.Settled{Job: j, Outcome: o})
 		})
 	}

@@ -25,7 +25,8 @@ const (
 // A database that is away, busy or read-only, and a lock that was lost, are no reasons to end: it tries again after a second,
 // then ever less often, until it is after 30 s. It says so to Log once (warn), and once that it works again (info). What
 // somebody has to mend ends it, at once and with the error: ErrParams, and what schema.Diagnose calls Misconfigured, such as
-// tables of an older or a newer hipq, be it those of one queue, which it looks for before each run. It may be called again, and beside others.
+// tables of an older or a newer hipq, be it those of one queue, which it looks for before each run. It may be called again, and
+// beside others.
 func Stay(ctx context.Context, p Params) (sum Summary, err error) {
 	if p.ID != "" {
 		return sum, fmt.Errorf("%w: Stay gives each run an ID of its own", ErrParams)
