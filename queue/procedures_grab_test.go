@@ -307,20 +307,28 @@ func TestProceduresGrabOneTypeAmongOthers(t *testing.T) {
 	}{
 		{func(*queue.Options) {}, []situation{
 			{
-				"one becomes due", []job.New{{Key: "a"}, {Key: "c", Priority: new(1)}},
-				"UPDATE shop_emails SET line = 'later', wake_time = '2026-01-01' WHERE job_key = 'c'", []string{"c a", ""},
+				"one becomes due",
+				[]job.New{{Key: "a"}, {Key: "c", Priority: new(1)}},
+				"UPDATE shop_emails SET line = 'later', wake_time = '2026-01-01' WHERE job_key = 'c'",
+				[]string{"c a", ""},
 			},
 			{
-				"one is lost", []job.New{{Key: "a"}, {Key: "c"}},
-				"UPDATE shop_emails SET state = 'error', line = 'error', error = 'worker lost', attempt = 1 WHERE job_key = 'c'", []string{"a", "c", ""},
+				"one is lost",
+				[]job.New{{Key: "a"}, {Key: "c"}},
+				"UPDATE shop_emails SET state = 'error', line = 'error', error = 'worker lost', attempt = 1 WHERE job_key = 'c'",
+				[]string{"a", "c", ""},
 			},
 			{
-				"a row of plain SQL", []job.New{{Key: "a"}},
-				"INSERT INTO shop_emails (job_type, job_key, priority) VALUES ('send', 'c', 1)", []string{"c a", ""},
+				"a row of plain SQL",
+				[]job.New{{Key: "a"}},
+				"INSERT INTO shop_emails (job_type, job_key, priority) VALUES ('send', 'c', 1)",
+				[]string{"c a", ""},
 			},
 			{
-				"a suspect", []job.New{{Key: "a"}, {Key: "c", Priority: new(1)}},
-				"UPDATE shop_emails SET suspect = 1 WHERE job_key = 'c'", []string{"c", ""},
+				"a suspect",
+				[]job.New{{Key: "a"}, {Key: "c", Priority: new(1)}},
+				"UPDATE shop_emails SET suspect = 1 WHERE job_key = 'c'",
+				[]string{"c", ""},
 			},
 			{"a suspect behind", []job.New{{Key: "a"}, {Key: "c"}}, "UPDATE shop_emails SET suspect = 1 WHERE job_key = 'c'", []string{"a", ""}},
 			{"another type's jobs", []job.New{{Key: "a"}, {Type: "report", Key: "b"}}, "", []string{"a", ""}},
