@@ -16,14 +16,14 @@ type PurgeOptions struct {
 	Force bool
 	// DryRun counts what would go, and deletes nothing.
 	DryRun bool
-	// Progress, if there is one, is told after each batch how many of a kind are deleted by now.
-	Progress func(deleted int64)
+	// OnDeleted, if there is one, is told after each batch how many of a kind are deleted by now.
+	OnDeleted func(deleted int64)
 }
 
-// Tell tells Progress.
+// Tell tells OnDeleted.
 func (o PurgeOptions) Tell(deleted int64) {
-	if o.Progress != nil {
-		o.Progress(deleted)
+	if o.OnDeleted != nil {
+		o.OnDeleted(deleted)
 	}
 }
 

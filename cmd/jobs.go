@@ -13,7 +13,8 @@ import (
 )
 
 const jobsLong = `Lists jobs, oldest first. As a table it shows the newest 100 of each queue, unless --limit says otherwise; as JSON all,
-one object a line. STATE is with the percent that a running job has said it has reached. RETRY says which job a retry repeats, or which repeats it, or that it was dismissed.
+one object a line. STATE is with the percent that a running job has said it has reached. RETRY says which job a retry repeats,
+or which repeats it, or that it was dismissed.
 
 --state takes the states (initial, running, error, retry, final) and what hipq status counts. Running are all that are in
 this state, those too that wait for an answer; failed are those that are still to be seen to. --since and --until go by the

@@ -110,7 +110,7 @@ type operated struct {
 	// all are the jobs that it is about, of which so many are done.
 	all  []int64
 	done int
-	// quiet says that a person sees the progress, and not each job.
+	// quiet says that a person sees the bar, and not each job.
 	quiet bool
 	// changed are the jobs that were, or would be; refused is how many could not be; duplicates of how many another job has the
 	// type and key.
@@ -177,8 +177,8 @@ func (a *app) operate(cmd *cobra.Command, o operation) error {
 		d.batch = batchJobs
 	}
 	if len(all) > batchJobs && !o.dryRun {
-		a.progress(o.verb, len(all))
-		defer a.endProgress()
+		a.startBar(o.verb, len(all))
+		defer a.endBar()
 		d.quiet = a.err.bar != nil && a.onTerminal()
 	}
 	for batch := range slices.Chunk(all, d.batch) {
@@ -189,9 +189,9 @@ func (a *app) operate(cmd *cobra.Command, o operation) error {
 		if err != nil {
 			return d.brokenOff(cmd.Context(), err)
 		}
-		a.progressed(d.done)
+		a.moveBar(d.done)
 	}
-	a.endProgress()
+	a.endBar()
 	return a.summarize(d)
 }
 

@@ -100,7 +100,7 @@ func (a *app) purge(cmd *cobra.Command, c *config.Config, keep time.Duration, mo
 		return err
 	}
 	o.Before = now.Add(-keep)
-	o.Progress = func(n int64) { a.progressed(int(n)) }
+	o.OnDeleted = func(n int64) { a.moveBar(int(n)) }
 	queues, err := i.queues(cmd.Context())
 	if err != nil {
 		return err
@@ -117,7 +117,7 @@ func (a *app) purge(cmd *cobra.Command, c *config.Config, keep time.Duration, mo
 	}
 	defer cancel()
 	err = p.run(ctx)
-	a.endProgress()
+	a.endBar()
 	switch {
 	case err != nil && ctx.Err() != nil && !o.DryRun:
 		return p.stopped(cmd.Context(), most)
@@ -189,7 +189,7 @@ func (p *purging) run(ctx context.Context) error {
 	}
 	for _, q := range p.queues {
 		p.next(q.Name)
-		finished, failed, err := q.Purge(ctx, queue.PurgeOptions{DryRun: o.DryRun, Progress: o.Progress})
+		finished, failed, err := q.Purge(ctx, queue.PurgeOptions{DryRun: o.DryRun, OnDeleted: o.OnDeleted})
 		err = errors.Join(p.tell("finished", q.Name, finished, p.now.Add(-q.KeepFinished)), p.tell("failed", q.Name, failed, p.now.Add(-q.KeepFailed)), err)
 		if err != nil {
 			return err
@@ -200,9 +200,9 @@ func (p *purging) run(ctx context.Context) error {
 
 // next begins with other things.
 func (p *purging) next(what string) {
-	p.a.endProgress()
+	p.a.endBar()
 	if !p.options.DryRun {
-		p.a.progress("purge: "+what, 0)
+		p.a.startBar("purge: "+what, 0)
 	}
 }
 

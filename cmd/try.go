@@ -252,8 +252,12 @@ func (a *app) sayTry(i *instance, t job.Type, j *job.Job, o job.Outcome, heard o
 			a.out.text("%s\n", indent(safe(strings.TrimSpace(part.text))))
 		}
 	}
+	status, _, _ := strings.Cut(heard.Answer, "\n")
 	switch {
-	case heard.Request != "": // an endpoint prints nothing
+	case heard.Request != "" && (o.Output == "" || strings.HasPrefix(o.Output, status+"\n")): // of an error it is the answer again
+	case heard.Request != "":
+		a.out.line("before that it answered, by the line:")
+		a.out.text("%s\n", indent(safe(o.Output)))
 	case o.Output == "":
 		a.out.line("it printed nothing")
 	default:

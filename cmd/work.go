@@ -26,8 +26,9 @@ On SIGTERM, SIGHUP or SIGINT it starts nothing more, waits for what runs up to w
 again. A second signal ends it at once.
 
 A queue whose table is not there, for it is new in the config, or somebody has dropped the table, is left out until hipq init
-has made it; the others are worked, and the exit code is 78. So is a job type whose handler this host can't have: its user is
-not there, or hipq isn't root, a limit is more than the host allows, a file with a secret can't be read.
+has made it; the others are worked, and the exit code is 78. A job type whose handler this host can't have (its user is not
+there, or hipq isn't root, a limit is more than the host allows, a file with a secret can't be read) is left out too; a warning
+says so once an hour, and the exit code is that of the others.
 
 It also enqueues the jobs of the config's schedules, each slot's once over all hosts: see hipq schedules.
 

@@ -59,6 +59,7 @@ func TestEnqueueTxAddsFewStatements(t *testing.T) {
 			{"a key that is taken", []job.New{{Type: "send", Key: "k"}}, 2},
 			{"a time, which needs the clock", []job.New{{Type: "send", In: time.Hour}}, 3},
 			{"no weight, which the queue may refuse", []job.New{{Type: "send", ThrottleFactor: &zero}}, 3},
+			{"one that may replace another: that is looked for first, with the time", []job.New{{Type: "send", OnDuplicate: job.ReplaceDuplicate}}, 4},
 			{"a few", many(10, 3), 2 + several},
 			{"many", many(100, 400), 2 + several},
 			{"many of which some are taken", many(300, 400), 2 + several + refused},

@@ -292,3 +292,91 @@ func TestProceduresGrabOneType(t *testing.T) {
 		}
 	})
 }
+
+// What keeps the shorter way from being enough is seen in time: the jobs are those, in that order, which the longer one gives.
+func TestProceduresGrabOneTypeAmongOthers(t *testing.T) {
+	type situation struct {
+		name string
+		jobs []job.New
+		exec string
+		want []string // what one call after the other gives
+	}
+	for _, c := range []struct {
+		change     func(*queue.Options)
+		situations []situation
+	}{
+		{func(*queue.Options) {}, []situation{
+			{
+				"one becomes due",
+				[]job.New{{Key: "a"}, {Key: "c", Priority: new(1)}},
+				"UPDATE shop_emails SET line = 'later', wake_time = '2026-01-01' WHERE job_key = 'c'",
+				[]string{"c a", ""},
+			},
+			{
+				"one is lost",
+				[]job.New{{Key: "a"}, {Key: "c"}},
+				"UPDATE shop_emails SET state = 'error', line = 'error', error = 'worker lost', attempt = 1 WHERE job_key = 'c'",
+				[]string{"a", "c", ""},
+			},
+			{
+				"a row of plain SQL",
+				[]job.New{{Key: "a"}},
+				"INSERT INTO shop_emails (job_type, job_key, priority) VALUES ('send', 'c', 1)",
+				[]string{"c a", ""},
+			},
+			{
+				"a suspect",
+				[]job.New{{Key: "a"}, {Key: "c", Priority: new(1)}},
+				"UPDATE shop_emails SET suspect = 1 WHERE job_key = 'c'",
+				[]string{"c", ""},
+			},
+			{"a suspect behind", []job.New{{Key: "a"}, {Key: "c"}}, "UPDATE shop_emails SET suspect = 1 WHERE job_key = 'c'", []string{"a", ""}},
+			{"another type's jobs", []job.New{{Key: "a"}, {Type: "report", Key: "b"}}, "", []string{"a", ""}},
+			{"a pause", []job.New{{Key: "a"}}, "UPDATE shop_queues SET paused = 1 WHERE queue = 'emails'", []string{""}},
+		}},
+		{func(o *queue.Options) { o.ThrottleLimit = 2 }, []situation{
+			{"no weight", []job.New{{Key: "a"}, {Key: "b"}, {Key: "d"}, {Key: "c", ThrottleFactor: new(0)}}, "", []string{"a b c", ""}},
+			{"a giant", []job.New{{Key: "a"}, {Key: "b", ThrottleFactor: new(9)}, {Key: "c"}}, "", []string{"a", ""}},
+		}},
+		{func(o *queue.Options) { o.Rate = job.Rate{Starts: 2, Per: time.Hour} }, []situation{
+			{"a rate", []job.New{{Key: "a"}, {Key: "b"}, {Key: "c"}}, "", []string{"a b", ""}},
+		}},
+		{func(o *queue.Options) { o.PriorityOrder = job.HighestFirst }, []situation{
+			{"the highest first", []job.New{{Key: "a"}, {Key: "b", Priority: new(-1)}, {Key: "c", Priority: new(200)}}, "", []string{"c a b", ""}},
+		}},
+		{func(o *queue.Options) { o.Order = job.BySchedule }, []situation{
+			{"by the schedule", []job.New{{Key: "a"}, {Key: "b", Priority: new(1)}}, "", []string{"a b", ""}},
+		}},
+	} {
+		proceduresSuite(t, func(o *queue.Options) {
+			c.change(o)
+			for i := range o.Types {
+				o.Types[i].Retry = job.RetryPolicy{Attempts: 3, Delay: time.Microsecond, Backoff: job.Fixed}
+			}
+		}, func(s store) {
+			for _, i := range c.situations {
+				for _, types := range []string{"send", `["send"]`, `["send","none"]`} {
+					s.exec("DELETE FROM shop_emails")
+					for _, j := range i.jobs {
+						if j.Type == "" {
+							j.Type = "send"
+						}
+						s.add(j)
+					}
+					if i.exec != "" {
+						s.exec(i.exec)
+					}
+					for call, want := range i.want {
+						var keys []string
+						for _, r := range s.call("job_grab", "w1", "emails", types, 9) {
+							keys = append(keys, r["job_key"])
+						}
+						if got := strings.Join(keys, " "); got != want {
+							t.Errorf("%s, %s: call %d gives %q, want %q", i.name, types, call+1, got, want)
+						}
+					}
+				}
+			}
+		})
+	}
+}

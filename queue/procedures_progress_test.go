@@ -2,6 +2,7 @@ package queue_test
 
 import (
 	"database/sql"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -74,6 +75,32 @@ func TestProcedureProgress(t *testing.T) {
 		}
 		if p, ok := s.get(id).Reached(); !ok || p.Percent != 1 || s.get(id).State != job.Final {
 			t.Errorf("in the end it has reached %+v", p)
+		}
+	})
+}
+
+// Once an answer has come from outside, progress counts no more: of one that says that the attempt has failed the worker hears later.
+func TestProcedureProgressOfAnAnswered(t *testing.T) {
+	proceduresSuite(t, asynchronous, func(s store) {
+		for _, tt := range []struct {
+			answer queue.Answer
+			want   string
+		}{
+			{queue.Answer{Key: "failed", Verdict: job.TryAgain, Error: "no"}, "0"},
+			{queue.Answer{Key: "finished", Verdict: job.Finished}, "31011"},
+		} {
+			id := s.add(job.New{Type: "send", Key: tt.answer.Key})[0].ID
+			g := s.begin("w1")
+			s.one("job_progress", "w1", "emails", id, g["token"], 40, "")
+			must[queue.Answered](t)(s.answer(tt.answer))
+			list, err := s.try("job_progress", "w1", "emails", id, g["token"], 90, "")
+			got := fmt.Sprint(err)
+			if err == nil {
+				got = list[0]["written"]
+			}
+			if p, _ := s.get(id).Reached(); !strings.Contains(got, tt.want) || p.Percent != 40 {
+				t.Errorf("%s: %s, %+v", tt.answer.Key, got, p)
+			}
 		}
 	})
 }

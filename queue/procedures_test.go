@@ -369,3 +369,25 @@ func (s store) refused(name string, args ...any) uint16 {
 	}
 	return my.Number
 }
+
+// A queue that is not registered, for somebody has deleted its row, takes and gives no jobs; those that it has given are settled.
+func TestProceduresOfAnUnregisteredQueue(t *testing.T) {
+	proceduresSuite(t, func(*queue.Options) {}, func(s store) {
+		s.add(job.New{Type: "send", Key: "a"}, job.New{Type: "send", Key: "b"}, job.New{Type: "send", Key: "c"})
+		done, failed, grabbed := s.begin("w1"), s.begin("w1"), s.grab("w1")
+		s.exec("DELETE FROM shop_queues")
+		s.exec("UPDATE shop_job_types SET settings = 'NONE'")
+		s.wantRefusal(31003, "unknown queue emails", "job_submit", "emails", "send", "d", nil, nil)
+		s.wantRefusal(31003, "unknown queue emails", "job_grab", "w1", "emails", "send", 1)
+		s.one("job_start", "w1", "emails", grabbed["id"], grabbed["token"])
+		s.one("job_progress", "w1", "emails", done["id"], done["token"], 40, nil)
+		if r := s.one("job_complete", "w1", "emails", done["id"], done["token"], nil); r["state"] != "final" {
+			t.Errorf("%v", r)
+		}
+		if r := s.one("job_fail", "w1", "emails", failed["id"], failed["token"], "no", nil); r["state"] != "retry" {
+			t.Errorf("%v", r)
+		}
+		s.wantHistory(s.byKey("a"), "added/0 starting/1 finished/1")
+		s.wantHistory(s.byKey("b"), "added/0 starting/1 error/1")
+	})
+}

@@ -17,8 +17,8 @@ const purgePage = 2000
 type PurgeOptions struct {
 	// DryRun counts what would go, and deletes nothing.
 	DryRun bool
-	// Progress, if there is one, is told after each batch how many jobs are deleted by now.
-	Progress func(deleted int64)
+	// OnDeleted, if there is one, is told after each batch how many jobs are deleted by now.
+	OnDeleted func(deleted int64)
 }
 
 // Purge deletes final jobs past the queue's retention, and gives their numbers; a dry run only counts them. It walks the
@@ -109,8 +109,8 @@ func (p *purge) delete(ctx context.Context, line job.Line, ids []any, deleted *i
 			return fmt.Errorf("delete old jobs: %w", err)
 		}
 		*deleted += n
-		if p.Progress != nil {
-			p.Progress(p.finished + p.failed)
+		if p.OnDeleted != nil {
+			p.OnDeleted(p.finished + p.failed)
 		}
 		if err := engine.Breathe(ctx, began); err != nil {
 			return err

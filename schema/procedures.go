@@ -107,7 +107,7 @@ func (db *DB) procedure(u unit, file string) (p procedure, err error) {
 	return p, nil
 }
 
-// inlined is the text of a procedure with that of a file in the place of each {inline NAME}: what many begin with. As a
+// inlined is the text of a procedure with that of a file in the place of each {inline NAME}: what several have in common. As a
 // procedure of its own it would cost each of them as much as a statement or two.
 func (db *DB) inlined(text string) (string, error) {
 	const mark = "{inline "

@@ -12,9 +12,11 @@ BEGIN
   DECLARE undecided CURSOR FOR SELECT id, error, wish, stopping FROM {jobs} FORCE INDEX ({jobs}${pick})
     WHERE line = 'error' AND part = 'NONE' AND job_type = p_type AND state = 'error' AND attempt < 2147483647 LIMIT 10 {skip_locked};
   DECLARE CONTINUE HANDLER FOR NOT FOUND SET v_done = TRUE;
-  SET v_policy = (SELECT
+  -- SET with a SELECT would lock both rows under REPEATABLE READ, until the caller's transaction ends
+  SELECT
     {inline policy}
-    FROM {queues} q LEFT JOIN {job_types} t ON t.queue = q.queue AND t.job_type = p_type WHERE q.queue = '{queue}');
+    INTO v_policy
+  FROM {queues} q LEFT JOIN {job_types} t ON t.queue = q.queue AND t.job_type = p_type WHERE q.queue = '{queue}';
   OPEN undecided;
   walk: LOOP
     FETCH undecided INTO v_id, v_error, v_wish, v_stopping;

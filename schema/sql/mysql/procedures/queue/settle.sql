@@ -9,11 +9,12 @@ BEGIN
   DECLARE v_holder, v_lock, v_attempt_token, v_type VARBINARY(64);
   DECLARE v_key VARBINARY(255);
   DECLARE v_stopping BOOLEAN;
-  DECLARE v_error, v_output, v_wish, v_policy {text};
+  DECLARE v_error, v_output, v_wish {text};
+  DECLARE v_policy {text} DEFAULT '{default_policy}'; -- and so on, where somebody has deleted the queue's row
   DECLARE v_now, v_start DATETIME(6);
   DECLARE v_attempt, v_timeout, v_keep BIGINT;
-  DECLARE v_host VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
-  DECLARE v_pid INT;
+  DECLARE v_host VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin DEFAULT 'NONE';
+  DECLARE v_pid INT DEFAULT 0;
   SET p_state = NULL, p_time = NULL;
   SELECT j.state, j.line, j.worker_id, j.lock_token, j.attempt_token, j.job_type, j.job_key, j.attempt, j.stopping, j.error, j.output, j.wish,
       j.start_time, j.timeout

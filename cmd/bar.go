@@ -6,10 +6,10 @@ import (
 	"github.com/schollz/progressbar/v3"
 )
 
-// progress shows a person at a terminal how far a command has come, on standard error, until endProgress: a bar if it is
+// startBar shows a person at a terminal how far a command has come, on standard error, until endBar: a bar if it is
 // known how many there are to do, else (with 0) their number. A pipe, a file, cron, a terminal that can't rewrite a line and
 // --json have none of it.
-func (a *app) progress(what string, all int) {
+func (a *app) startBar(what string, all int) {
 	terminal := a.err.terminal()
 	if terminal == nil || a.json || !canRewrite() {
 		return
@@ -33,15 +33,15 @@ func (a *app) progress(what string, all int) {
 	}
 }
 
-// progressed says how many are done by now.
-func (a *app) progressed(n int) {
+// moveBar says how many are done by now.
+func (a *app) moveBar(n int) {
 	if a.err.bar != nil {
 		_ = a.err.bar.Set(n) // who doesn't see it sees the end
 	}
 }
 
-// endProgress leaves the terminal as if there had been no bar.
-func (a *app) endProgress() {
+// endBar leaves the terminal as if there had been no bar.
+func (a *app) endBar() {
 	if a.err.bar != nil {
 		_ = a.err.bar.Clear() // it is gone, or the terminal is
 	}
