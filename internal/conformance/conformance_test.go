@@ -148,7 +148,7 @@ var cases = []struct {
 		"crash",
 		words{Crash: "boo"},
 		want{verdict: job.TryAgain, errorHas: "panic: boo", outputHas: "message.work("},
-		map[string]want{"http": {verdict: job.TryAgain, error: "EOF"}}, // what a server prints is its own
+		map[string]want{"http": {verdict: job.TryAgain, error: "the endpoint has closed the connection without an answer"}}, // what a server prints is its own
 	},
 	{
 		"crash behind a log",

@@ -112,6 +112,9 @@ func TestExecCannotStart(t *testing.T) {
 	if err := os.WriteFile(plain, []byte("#!/bin/sh\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	if err := os.WriteFile(filepath.Join(dir, "windows"), []byte("#!/bin/sh\r\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
 	tests := []struct {
 		name string
 		exec *handler.Exec
@@ -121,6 +124,10 @@ func TestExecCannotStart(t *testing.T) {
 		{"no file", &handler.Exec{Program: handler.Program{Argv: []string{"./nothing"}, Dir: dir}}, "start ./nothing: no such file or directory"},
 		{"not executable", &handler.Exec{Program: handler.Program{Argv: []string{"./plain"}, Dir: dir}}, "start ./plain: permission denied"},
 		{"no directory", &handler.Exec{Program: handler.Program{Argv: []string{"sh"}, Dir: dir + "/gone"}}, "start sh: directory " + dir + "/gone: no such file or directory"},
+		{
+			"a script of Windows", &handler.Exec{Program: handler.Program{Argv: []string{"./windows"}, Dir: dir}},
+			`start ./windows: its first line ends as on Windows (CR LF), so the system looks for the interpreter "/bin/sh\r"`,
+		},
 		{"NUL", &handler.Exec{Program: handler.Program{Argv: []string{"sh", "\x00"}}}, "start sh: invalid argument"},
 		{"nothing", &handler.Exec{}, "start the handler: it has no program"},
 		{

@@ -9,6 +9,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/netip"
 	"net/url"
@@ -112,7 +113,11 @@ func (h *HTTP) send(ctx context.Context, j *job.Job) (outcome job.Outcome) {
 	case err != nil:
 		return tryAgain(fmt.Sprintf("%s, and its body can't be read: %s", statusOf(answer), reasonOf(ctx, err)))
 	case len(text) > maxBody:
-		return tryAgain(fmt.Sprintf("%s, and its body has more than %d bytes", statusOf(answer), maxBody))
+		what := "its body"
+		if comesAsLines(answer) {
+			what = "a line of its body"
+		}
+		return tryAgain(fmt.Sprintf("%s, and %s has more than %d bytes", statusOf(answer), what, maxBody))
 	}
 	if outcome = outcomeOfAnswer(answer, text, j); outcome.Verdict.IsError() && !comesAsLines(answer) {
 		outcome.Output = statusOf(answer) + "\n" + head(text, keepOutput)
@@ -175,6 +180,9 @@ func outcomeOfAnswer(answer *http.Response, text string, j *job.Job) job.Outcome
 		return tryAgain("the endpoint's reply is for another job, or another attempt: " + head(text, maxReason))
 	case finished && said.said == "" && comesAsLines(answer):
 		// the status was sent before the work was done
+		if text == "" {
+			return tryAgain("the endpoint's answer has ended without a reply")
+		}
 		return tryAgain("the endpoint's answer has no reply as its last line: " + head(text, maxReason))
 	case !finished:
 		outcome.Error = failureOf(answer, text, said)
@@ -240,7 +248,9 @@ func reasonOf(ctx context.Context, err error) string {
 		return context.Cause(ctx).Error()
 	}
 	if failed, ok := errors.AsType[*url.Error](err); ok {
-		err = failed.Err
+		if err = failed.Err; errors.Is(err, io.EOF) {
+			return "the endpoint has closed the connection without an answer"
+		}
 	}
 	return err.Error()
 }

@@ -274,7 +274,7 @@ func TestHTTPConnection(t *testing.T) {
 			_ = c.Close()
 		}
 	})
-	if o := rude.Handle(t.Context(), testJob()); o.Error != "EOF" && !strings.Contains(o.Error, "reset") {
+	if o := rude.Handle(t.Context(), testJob()); o.Error != "the endpoint has closed the connection without an answer" && !strings.Contains(o.Error, "reset") {
 		t.Errorf("a hang-up: %+v", o)
 	}
 	gone := &handler.HTTP{URL: "http://127.0.0.1:1/", Networks: loopback}

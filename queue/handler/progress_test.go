@@ -200,8 +200,8 @@ func TestHTTPLines(t *testing.T) {
 		{"a result", 200, "{\"progress\":5}\n{\"outcome\":\"finished\",\"result\":{\"id\":5}}\n\n", job.Outcome{Verdict: job.Finished, Result: `{"id":5}`}},
 		{"failed", 200, "{\"outcome\":\"failed\",\"error\":\"no\"}\n{\"progress\":5}\n", job.Outcome{Verdict: job.Failed, Error: "no"}},
 		{"sent", 202, "{\"progress\":5}\n{\"outcome\":\"finished\"}", job.Outcome{Verdict: job.Sent}},
-		{"none", 200, "", job.Outcome{Verdict: job.TryAgain, Error: "the endpoint's answer has no reply as its last line: "}},
-		{"only progress", 200, "{\"progress\":100}\n", job.Outcome{Verdict: job.TryAgain, Error: "the endpoint's answer has no reply as its last line: "}},
+		{"none", 200, "", job.Outcome{Verdict: job.TryAgain, Error: "the endpoint's answer has ended without a reply"}},
+		{"only progress", 200, "{\"progress\":100}\n", job.Outcome{Verdict: job.TryAgain, Error: "the endpoint's answer has ended without a reply"}},
 		{
 			"died", 200, "{\"progress\":5}\nWarning\nFatal error: out of memory\n",
 			job.Outcome{Verdict: job.TryAgain, Error: "the endpoint's answer has no reply as its last line: Fatal error: out of memory", Output: "Warning\n"},
@@ -213,7 +213,7 @@ func TestHTTPLines(t *testing.T) {
 		{"refused", 503, "busy\ntoo busy\n", job.Outcome{Verdict: job.TryAgain, Error: "503 Service Unavailable: too busy", Output: "busy\n"}},
 		{
 			"too long", 200, strings.Repeat("x", 3<<20) + "\n{\"outcome\":\"finished\"}\n",
-			job.Outcome{Verdict: job.TryAgain, Error: "200 OK, and its body has more than 1048576 bytes"},
+			job.Outcome{Verdict: job.TryAgain, Error: "200 OK, and a line of its body has more than 1048576 bytes"},
 		},
 		{
 			"long, but by the line", 200, strings.Repeat(strings.Repeat("x", 1<<19)+"\n", 6) + "{\"outcome\":\"finished\"}\n",

@@ -2,6 +2,7 @@ package handler
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"regexp"
@@ -63,7 +64,7 @@ func parseReply(p printed, j *job.Job, exit job.Verdict) (reply, error) {
 // readReply reads the last line. It is a reply if it is a JSON object with an outcome; of any other nothing is said.
 func readReply(p printed) (r reply, err error) {
 	if !strings.HasPrefix(p.last, "{") {
-		return r, nil
+		return r, misencoded(p.last)
 	}
 	if err = json.Unmarshal([]byte(p.last), &r); p.long {
 		err = errLong
@@ -78,6 +79,15 @@ func readReply(p printed) (r reply, err error) {
 		return reply{}, fmt.Errorf("its outcome is %s, which is none of finished, retry, failed, sent", head(string(r.Outcome), maxReason))
 	}
 	return r, nil
+}
+
+// misencoded is the error of a line that would be a reply if it were UTF-8 and nothing else.
+func misencoded(line string) error {
+	bare := strings.NewReplacer("\uFEFF", "", replacement, "").Replace(line) // a byte order mark, and the zeros of UTF-16
+	if len(bare) < len(line) && strings.HasPrefix(bare, "{") && replyLike.MatchString(bare) {
+		return errors.New("it is not plain UTF-8, without a byte order mark")
+	}
+	return nil
 }
 
 // verdict is the outcome, if it is one.

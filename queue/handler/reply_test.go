@@ -71,11 +71,14 @@ func TestReplyBeforeOtherOutput(t *testing.T) {
 		failed + `echo '{"id":8,"outcome":"finished"}'; ` + warning:                        {Verdict: job.Failed, Error: "no such customer"},
 		`echo '{"outcome":"retry","retry_after":"5m"}'; ` + warning:                        {Verdict: job.TryAgain, Error: "the handler said retry", RetryAfter: 5 * time.Minute},
 		`echo '{"outcome":"finished"}'; ` + warning + `; exit 3`:                           {Verdict: job.TryAgain, Error: "exit status 3: (node:7) Warning: old api"},
-		`echo '{"item":7,"outcome":"failed"}'; echo '9 of 10'`:                             {Verdict: job.Finished}, // of something else
-		`echo '{"outcome":"failure"}'; ` + warning:                                         {Verdict: job.Finished},
-		`echo '{"outcome":"failed"} {"outcome":"failed"}'; ` + warning:                     {Verdict: job.Finished},
-		`echo '[{"outcome":"failed"}]'; echo ' "outcome" '; ` + warning:                    {Verdict: job.Finished},
-		`echo '{"outcome":"failed"}]'; ` + warning:                                         {Verdict: job.Finished},
+		`printf '\357\273\277{"outcome":"failed"}\n'`: {
+			Verdict: job.TryAgain, Error: "the handler's reply can't be read: it is not plain UTF-8, without a byte order mark: \uFEFF{\"outcome\":\"failed\"}",
+		},
+		`echo '{"item":7,"outcome":"failed"}'; echo '9 of 10'`:          {Verdict: job.Finished}, // of something else
+		`echo '{"outcome":"failure"}'; ` + warning:                      {Verdict: job.Finished},
+		`echo '{"outcome":"failed"} {"outcome":"failed"}'; ` + warning:  {Verdict: job.Finished},
+		`echo '[{"outcome":"failed"}]'; echo ' "outcome" '; ` + warning: {Verdict: job.Finished},
+		`echo '{"outcome":"failed"}]'; ` + warning:                      {Verdict: job.Finished},
 
 		failed + xs(100_000): {Verdict: job.Finished}, // it isn't kept any more
 	} {

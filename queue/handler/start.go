@@ -44,6 +44,11 @@ func (p *Program) start(ctx context.Context, argv []string, j *job.Job, run func
 			return nil, fmt.Errorf("start %s: %w", argv[0], err)
 		}
 	}
+	if path, executable := p.executable(c.Path); executable == nil {
+		if script := p.checkScript(path); script != nil { // the kernel says of all that a script may lack that there is no such file
+			return nil, fmt.Errorf("start %s: %w", argv[0], script)
+		}
+	}
 	if p.Dir != "" {
 		// the kernel doesn't say whether the program or the directory is to blame
 		if _, dirErr := os.Stat(p.Dir); dirErr != nil {
