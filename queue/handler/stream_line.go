@@ -47,6 +47,7 @@ func parseLine(line []byte) (r streamReply, err error) {
 			r.progress, r.understood = &p, understood
 			return r, nil
 		}
+		return r, errors.New("it has no outcome")
 	}
 	if r.said = r.verdict(); r.said == "" {
 		return r, fmt.Errorf("its outcome is %s, which is none of finished, retry, failed, sent", head(string(r.Outcome), maxReason))
