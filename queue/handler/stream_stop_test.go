@@ -81,6 +81,45 @@ func TestStreamNotSent(t *testing.T) {
 	}
 }
 
+// A job that waits unread in its program's stdin goes to the next one, also if that program is ended because of another job that
+// hangs: whether the program has answered before, or never.
+func TestStreamNotRead(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS != "linux" {
+		t.Skip("only Linux says what nobody has read")
+	}
+	for _, answered := range []bool{true, false} {
+		s := stream(t, 1, 2, "single")
+		s.Grace = 200 * time.Millisecond
+		if answered {
+			if o := outcomes(t, s, jobOf(1, task{}))[0]; o.Verdict != job.Finished {
+				t.Fatalf("%+v", o)
+			}
+		}
+		hangs := jobOf(2, task{SleepMS: 60_000})
+		hangs.Timeout = time.Second
+		got := outcomes(t, s, hangs, jobOf(3, task{}))
+		if got[0].Error != "timeout after 1s" || got[1].Verdict != job.Finished {
+			t.Errorf("answered %v: %q, %s %q", answered, got[0].Error, got[1].Verdict, got[1].Error)
+		}
+	}
+}
+
+// What a retired program reads of its jobs is no other's, also if it reads that when its stdin has been closed.
+func TestStreamReadLate(t *testing.T) {
+	t.Parallel()
+	s := stream(t, 1, 2, "single")
+	s.Grace = 2 * time.Second
+	late := jobOf(2, task{SleepMS: 800})
+	late.Timeout = 500 * time.Millisecond
+	crash := 3
+	got := outcomes(t, s, jobOf(1, task{}), late, jobOf(3, task{Silent: true, Exit: &crash}))
+	want := "job 2 had to be stopped: timeout after 500ms; the program ended without an answer: exit status 3"
+	if got[1].Error != "timeout after 500ms" || got[2].Error != want {
+		t.Errorf("%q, %s %q", got[1].Error, got[2].Verdict, got[2].Error)
+	}
+}
+
 // A program that closes its stdin and lives on gets no more jobs: they go to another. If it has never answered, that is an error.
 func TestStreamClosesInput(t *testing.T) {
 	t.Parallel()

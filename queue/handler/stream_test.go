@@ -415,6 +415,20 @@ func TestStreamClosesOutput(t *testing.T) {
 	}
 }
 
+// A job that such a program gets before that is noticed, and doesn't read, goes to another.
+func TestStreamClosesOutputUnread(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS != "linux" {
+		t.Skip("only Linux says what nobody has read")
+	}
+	s := shStream(t, `read -r line; echo '{"id":7,"outcome":"finished"}'; exec >&-; exec sleep 60`)
+	for n := range 2 {
+		if o := within(t, s, testJob(), 20*time.Second); o.Verdict != job.Finished {
+			t.Errorf("%d: %+v", n, o)
+		}
+	}
+}
+
 // A program may end after any answer: what it has not read goes to another, at no cost.
 func TestStreamEndsInOrder(t *testing.T) {
 	t.Parallel()
