@@ -53,6 +53,11 @@ func (t *talk) hear(line streamLine) {
 	if t.remark == "" && (!t.answered || line.open) {
 		t.hint = cmp.Or(hintOf(line, t.answered), t.hint)
 	}
+	if hint := missed(line); hint != "" {
+		for _, f := range t.flights {
+			f.hint = hint
+		}
+	}
 	if err == nil && r.id == 0 {
 		t.note(append(line.text, '\n'))
 		return

@@ -60,7 +60,8 @@ type flight struct {
 	from int64
 	// over is why it has to be stopped; nil is that it may go on.
 	over error
-	late bool // its time is over
+	late bool   // its time is over
+	hint string // what was wrong with a line that may have been its answer
 	// endBy is when it has to be over in any case, and hurry ends the program before that, whatever else it has.
 	endBy time.Time
 	hurry *time.Timer
@@ -124,8 +125,8 @@ func (t *talk) ask(ctx context.Context, j *job.Job, line []byte) (outcome job.Ou
 	unwatch()
 	t.mu.Lock()
 	log, over, hint := f.log, f.over, ""
-	if f.late && t.hint != "" {
-		hint = "; " + t.hint
+	if known := cmp.Or(f.hint, t.hint); f.late && known != "" {
+		hint = "; " + known
 	}
 	t.mu.Unlock()
 	if landed.unread && ctx.Err() == nil {

@@ -349,6 +349,7 @@ func TestStreamHints(t *testing.T) {
 		{"half a line", `printf working`, "timeout after 1s; the last line that the program printed has no end: a reply ends with a newline, and must be flushed"},
 		{"a list", `echo '[` + reply + `]'`, `timeout after 1s; the program printed a list: a reply is an object, {"id": …, "outcome": …}, on a line of its own`},
 		{"a mark", `printf '\357\273\277%s\n' '` + reply + `'`, "timeout after 1s; the program printed a byte order mark: a reply is UTF-8 without one"},
+		{"a mark of UTF-16", `printf '\377\376{\0"\0o\0u\0t\0c\0o\0m\0e\0"\0:\0\n\0'`, "timeout after 1s; the program printed a byte order mark: a reply is UTF-8 without one"},
 		{"text", `echo done`, `timeout after 1s; the program has printed lines, and no reply: that is {"id": …, "outcome": …} on a line of its own`},
 		{"nothing", `echo done >&2`, "timeout after 1s"},
 		{"pretty", `printf '{\n  "id": 7,\n  "outcome": "finished"\n}\n'`, "timeout after 1s; a line of the program can't be read: its JSON goes on behind its end, and a reply is one line: {"},
@@ -358,6 +359,29 @@ func TestStreamHints(t *testing.T) {
 			s := shStream(t, "read -r line; "+tt.say+"; exec sleep 60")
 			if o := within(t, s, testJob(), time.Second); o.Error != tt.want {
 				t.Errorf("got %q\nwant %q", o.Error, tt.want)
+			}
+		})
+	}
+	// one that has answered before, and answers another job after that, gives such a hint all the same
+	for _, tt := range []struct{ name, say, want string }{
+		{"a list", `[{"id":ID,"outcome":"finished"}]`, `timeout after 1s; the program printed a list: a reply is an object, {"id": …, "outcome": …}, on a line of its own`},
+		{"a mark", "\uFEFF" + `{"id":ID,"outcome":"finished"}`, "timeout after 1s; the program printed a byte order mark: a reply is UTF-8 without one"},
+		{"pretty", "{\n  \"id\": ID,\n  \"outcome\": \"finished\"\n}", "a line of the program can't be read: its JSON goes on behind its end, and a reply is one line: {"},
+		{"text", "[info] done", "timeout after 1s"},
+		{"text with a mark", "\uFEFFdone", "timeout after 1s"},
+	} {
+		t.Run(tt.name+", later", func(t *testing.T) {
+			t.Parallel()
+			s := stream(t, 1, 3)
+			s.Grace = 200 * time.Millisecond
+			late := jobOf(2, task{Say: tt.say})
+			late.Timeout = time.Second
+			got := outcomes(t, s, jobOf(1, task{}), late, jobOf(3, task{SleepMS: 300}))
+			if got[0].Verdict != job.Finished || got[2].Verdict != job.Finished {
+				t.Errorf("the others: %+v, %+v", got[0], got[2])
+			}
+			if got[1].Error != tt.want {
+				t.Errorf("got %q\nwant %q", got[1].Error, tt.want)
 			}
 		})
 	}
