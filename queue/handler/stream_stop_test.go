@@ -193,6 +193,31 @@ func TestStreamFloods(t *testing.T) {
 	}
 }
 
+// Of a flood without a newline the end is kept, and what was cut is counted, as of one on stderr.
+func TestStreamFloodIsCounted(t *testing.T) {
+	const reply = `echo '{"id":7,"outcome":"finished"}'`
+	for _, tt := range []struct {
+		name, script string
+		cut          int
+		end          string
+		verdict      job.Verdict
+	}{
+		{"no end", `head -c 104857594 /dev/zero | tr '\0' x; printf 'at end'`, 100<<20 - 16<<10, "xat end", job.TryAgain},
+		{"a line", `head -c 104857593 /dev/zero | tr '\0' x; echo 'at end'; ` + reply, 100<<20 - 16<<10, "xat end\n", job.Finished},
+		{"stderr", `head -c 104857594 /dev/zero | tr '\0' x >&2; printf 'at end' >&2; ` + reply, 100<<20 - 16<<10, "xat end", job.Finished},
+		{"a little more than a reply", `head -c 1048580 /dev/zero | tr '\0' x; echo 'at end'; ` + reply, 1048587 - 16<<10, "xat end\n", job.Finished},
+		{"behind others", `echo begin; head -c 2097152 /dev/zero | tr '\0' x; echo; echo 'at end'; ` + reply, 6 + 2<<20 + 1 + 7 - 16<<10, "x\nat end\n", job.Finished},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			o := within(t, shStream(t, "read -r line; "+tt.script), testJob(), time.Minute)
+			note, kept, _ := strings.Cut(o.Output, "\n")
+			if want := fmt.Sprintf("[%d bytes cut]", tt.cut); note != want || len(kept) != 16<<10 || !strings.HasSuffix(kept, tt.end) || o.Verdict != tt.verdict {
+				t.Errorf("%s: got %.100q and %d bytes, …%q, want %q", o.Verdict, note, len(kept), kept[max(0, len(kept)-10):], want)
+			}
+		})
+	}
+}
+
 // Two jobs of the same id can't be told apart in what the program answers.
 func TestStreamSameID(t *testing.T) {
 	t.Parallel()
