@@ -1,6 +1,8 @@
 package process
 
 import (
+	"fmt"
+	"os"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -33,4 +35,11 @@ func Unread(fd int) int {
 		return 0
 	}
 	return n
+}
+
+// ReadingEnd is another reading end of a pipe, for Unread once its writing end, fd, is closed; nil if there is none to be had.
+// While it is open nobody who writes into the pipe is told that nobody reads.
+func ReadingEnd(fd int) *os.File {
+	f, _ := os.OpenFile(fmt.Sprintf("/proc/self/fd/%d", fd), os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	return f
 }

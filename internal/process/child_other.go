@@ -2,7 +2,10 @@
 
 package process
 
-import "syscall"
+import (
+	"os"
+	"syscall"
+)
 
 // Pipe makes a pipe that no child inherits.
 func Pipe() (r, w int, err error) {
@@ -47,3 +50,6 @@ func exitEvent(pid int, timeout *syscall.Timespec) (ended bool) {
 
 // Unread is how many bytes lie in a pipe that nobody has read, where the system tells that of its writing end: here it doesn't.
 func Unread(int) int { return 0 }
+
+// ReadingEnd is nil: here Unread tells nothing.
+func ReadingEnd(int) *os.File { return nil }

@@ -40,7 +40,7 @@ func readAnswer(ctx context.Context, answer *http.Response, j *job.Job) (body []
 				log = logged(log, append(slices.Clip(body), '\n'))
 			}
 			return body, log, err
-		case line.long:
+		case line.rest != nil:
 			return append(line.text, '\n'), log, nil
 		case len(bytes.TrimSpace(line.text)) == 0, take != nil && take(line.text):
 			continue

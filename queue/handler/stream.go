@@ -37,7 +37,7 @@ type Stream struct {
 	Program
 	// Processes is how many programs run at once, at most; below 1 is 1.
 	Processes int
-	// InFlight is how many jobs each has at once, at most; below 1 is 1.
+	// InFlight is how many jobs each has at once, at most; below 1 is 1. Jobs that begin together may reach it in any order.
 	InFlight int
 	// Log, if not nil, is told of programs that are replaced because what they print can't be understood.
 	Log *slog.Logger

@@ -47,6 +47,7 @@ func parseLine(line []byte) (r streamReply, err error) {
 			r.progress, r.understood = &p, understood
 			return r, nil
 		}
+		return r, errors.New("it has no outcome")
 	}
 	if r.said = r.verdict(); r.said == "" {
 		return r, fmt.Errorf("its outcome is %s, which is none of finished, retry, failed, sent", head(string(r.Outcome), maxReason))
@@ -64,8 +65,9 @@ func (r streamReply) outcome() job.Outcome {
 // streamLine is a line of a program's stdout.
 type streamLine struct {
 	text []byte // without its end
-	// long says that it is longer than a reply may be: then text is only the beginning.
-	long bool
+	// rest is what comes behind text in a line that is longer than a reply may be, its end too; nil if it is not. Of that only the
+	// end is kept.
+	rest *output
 	// open says that it has no end: the program has none behind it.
 	open bool
 }
@@ -75,16 +77,32 @@ func readLine(from *bufio.Reader, before []byte) (l streamLine, err error) {
 	l.text = before[:0]
 	for {
 		part, err := from.ReadSlice('\n')
-		if room := maxReply - len(l.text); len(part) > room+1 {
-			part, l.long = part[:max(0, room)], true
+		if room := maxReply - len(l.text); l.rest != nil || len(part) > room+1 {
+			room = max(0, room)
+			l.rest, part = logged(l.rest, part[room:]), part[:room]
 		}
 		l.text = append(l.text, part...)
 		if !errors.Is(err, bufio.ErrBufferFull) {
 			if l.open = err != nil; l.open && len(l.text) > 0 && errors.Is(err, io.EOF) {
 				err = nil // the next reading says so
 			}
-			l.text = bytes.TrimRight(l.text, "\r\n")
+			if l.rest == nil {
+				l.text = bytes.TrimRight(l.text, "\r\n")
+			}
 			return l, err
 		}
 	}
+}
+
+// addTo adds the line to a log.
+func (l streamLine) addTo(log *output) *output {
+	log = logged(log, l.text)
+	switch {
+	case l.rest != nil:
+		log.cut += l.rest.cut // if there is any, the rest has more than a log keeps
+		return logged(log, l.rest.buf[:l.rest.n])
+	case l.open:
+		return log
+	}
+	return logged(log, []byte("\n"))
 }

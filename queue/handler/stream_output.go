@@ -45,7 +45,7 @@ func (t *talk) listen() {
 // hear takes a line of the program's stdout.
 func (t *talk) hear(line streamLine) {
 	r, err := parseLine(line.text)
-	if line.long && likeReply(line.text) {
+	if line.rest != nil && likeReply(line.text) {
 		err = errLong
 	}
 	t.mu.Lock()
@@ -53,8 +53,13 @@ func (t *talk) hear(line streamLine) {
 	if t.remark == "" && (!t.answered || line.open) {
 		t.hint = cmp.Or(hintOf(line, t.answered), t.hint)
 	}
+	if hint := missed(line); hint != "" {
+		for _, f := range t.flights {
+			f.hint = hint
+		}
+	}
 	if err == nil && r.id == 0 {
-		t.note(append(line.text, '\n'))
+		t.note(line.addTo)
 		return
 	}
 	f := t.flights[r.id]
@@ -114,7 +119,7 @@ func (t *talk) hearProgress(f *flight, r streamReply, line streamLine) {
 		f.progress(r.progress.said)
 	}
 	if !ofIt || !r.progress.only {
-		t.note(append(line.text, '\n'))
+		t.note(line.addTo)
 	}
 }
 
@@ -146,19 +151,19 @@ func (t *talk) takeLog(fd int) (got, more bool) {
 			return got, false
 		default:
 			got = true
-			t.note(t.buf[:n])
+			t.note(func(log *output) *output { return logged(log, t.buf[:n]) })
 		}
 	}
 	return got, true
 }
 
-// note keeps what a program has logged with each job that it has.
-func (t *talk) note(text []byte) {
+// note has something that the program has logged added to the log of each job that it has.
+func (t *talk) note(add func(log *output) *output) {
 	if len(t.flights) == 0 {
-		t.idle = logged(t.idle, text)
+		t.idle = add(t.idle)
 	}
 	for _, f := range t.flights {
-		f.log = logged(f.log, text)
+		f.log = add(f.log)
 	}
 }
 

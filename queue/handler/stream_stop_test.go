@@ -81,6 +81,45 @@ func TestStreamNotSent(t *testing.T) {
 	}
 }
 
+// A job that waits unread in its program's stdin goes to the next one, also if that program is ended because of another job that
+// hangs: whether the program has answered before, or never.
+func TestStreamNotRead(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS != "linux" {
+		t.Skip("only Linux says what nobody has read")
+	}
+	for _, answered := range []bool{true, false} {
+		s := stream(t, 1, 2, "single")
+		s.Grace = 200 * time.Millisecond
+		if answered {
+			if o := outcomes(t, s, jobOf(1, task{}))[0]; o.Verdict != job.Finished {
+				t.Fatalf("%+v", o)
+			}
+		}
+		hangs := jobOf(2, task{SleepMS: 60_000})
+		hangs.Timeout = time.Second
+		got := outcomes(t, s, hangs, jobOf(3, task{}))
+		if got[0].Error != "timeout after 1s" || got[1].Verdict != job.Finished {
+			t.Errorf("answered %v: %q, %s %q", answered, got[0].Error, got[1].Verdict, got[1].Error)
+		}
+	}
+}
+
+// What a retired program reads of its jobs is no other's, also if it reads that when its stdin has been closed.
+func TestStreamReadLate(t *testing.T) {
+	t.Parallel()
+	s := stream(t, 1, 2, "single")
+	s.Grace = 2 * time.Second
+	late := jobOf(2, task{SleepMS: 800})
+	late.Timeout = 500 * time.Millisecond
+	crash := 3
+	got := outcomes(t, s, jobOf(1, task{}), late, jobOf(3, task{Silent: true, Exit: &crash}))
+	want := "job 2 had to be stopped: timeout after 500ms; the program ended without an answer: exit status 3"
+	if got[1].Error != "timeout after 500ms" || got[2].Error != want {
+		t.Errorf("%q, %s %q", got[1].Error, got[2].Verdict, got[2].Error)
+	}
+}
+
 // A program that closes its stdin and lives on gets no more jobs: they go to another. If it has never answered, that is an error.
 func TestStreamClosesInput(t *testing.T) {
 	t.Parallel()
@@ -151,6 +190,31 @@ func TestStreamFloods(t *testing.T) {
 	runtime.GC()
 	if runtime.ReadMemStats(&after); after.HeapAlloc > before.HeapAlloc+16<<20 {
 		t.Errorf("the heap grew from %d to %d", before.HeapAlloc, after.HeapAlloc)
+	}
+}
+
+// Of a flood without a newline the end is kept, and what was cut is counted, as of one on stderr.
+func TestStreamFloodIsCounted(t *testing.T) {
+	const reply = `echo '{"id":7,"outcome":"finished"}'`
+	for _, tt := range []struct {
+		name, script string
+		cut          int
+		end          string
+		verdict      job.Verdict
+	}{
+		{"no end", `head -c 104857594 /dev/zero | tr '\0' x; printf 'at end'`, 100<<20 - 16<<10, "xat end", job.TryAgain},
+		{"a line", `head -c 104857593 /dev/zero | tr '\0' x; echo 'at end'; ` + reply, 100<<20 - 16<<10, "xat end\n", job.Finished},
+		{"stderr", `head -c 104857594 /dev/zero | tr '\0' x >&2; printf 'at end' >&2; ` + reply, 100<<20 - 16<<10, "xat end", job.Finished},
+		{"a little more than a reply", `head -c 1048580 /dev/zero | tr '\0' x; echo 'at end'; ` + reply, 1048587 - 16<<10, "xat end\n", job.Finished},
+		{"behind others", `echo begin; head -c 2097152 /dev/zero | tr '\0' x; echo; echo 'at end'; ` + reply, 6 + 2<<20 + 1 + 7 - 16<<10, "x\nat end\n", job.Finished},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			o := within(t, shStream(t, "read -r line; "+tt.script), testJob(), time.Minute)
+			note, kept, _ := strings.Cut(o.Output, "\n")
+			if want := fmt.Sprintf("[%d bytes cut]", tt.cut); note != want || len(kept) != 16<<10 || !strings.HasSuffix(kept, tt.end) || o.Verdict != tt.verdict {
+				t.Errorf("%s: got %.100q and %d bytes, …%q, want %q", o.Verdict, note, len(kept), kept[max(0, len(kept)-10):], want)
+			}
+		})
 	}
 }
 

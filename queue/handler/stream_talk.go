@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"sync"
 	"syscall"
 	"time"
@@ -40,7 +41,8 @@ type talk struct {
 	answered bool              // it has given an answer
 	retired  bool              // it gets no more jobs, for this reason
 	reason   string
-	silent   bool // it can't answer any more
+	left     *os.File // another end of its stdin's pipe, when it is retired: it tells what of that is unread; nil if there is none
+	silent   bool     // it can't answer any more
 	stopping bool
 	kill     *time.Timer
 	endedFor string     // why it was ended although it had jobs that might go on
@@ -59,7 +61,8 @@ type flight struct {
 	from int64
 	// over is why it has to be stopped; nil is that it may go on.
 	over error
-	late bool // its time is over
+	late bool   // its time is over
+	hint string // what was wrong with a line that may have been its answer
 	// endBy is when it has to be over in any case, and hurry ends the program before that, whatever else it has.
 	endBy time.Time
 	hurry *time.Timer
@@ -124,8 +127,8 @@ func (t *talk) ask(ctx context.Context, j *job.Job, line []byte) (outcome job.Ou
 	unwatch()
 	t.mu.Lock()
 	log, over, hint := f.log, f.over, ""
-	if f.late && t.hint != "" {
-		hint = "; " + t.hint
+	if known := cmp.Or(f.hint, t.hint); f.late && known != "" {
+		hint = "; " + known
 	}
 	t.mu.Unlock()
 	if landed.unread && ctx.Err() == nil {
@@ -255,6 +258,7 @@ func (t *talk) retireFor(reason string) {
 	if !t.retired {
 		t.retired, t.reason = true, reason
 		t.stream.leave(t)
+		_ = control(t.pipes.In, func(fd uintptr) { t.left = process.ReadingEnd(int(fd)) })
 		_ = t.pipes.In.Close()
 	}
 	t.stop()
@@ -308,8 +312,7 @@ func (t *talk) land(id int64, f *flight, l landing) {
 func (t *talk) await() {
 	t.program.Await()
 	byGuard := t.stream.Guard.ofWorker().MayStop()
-	unread := int64(0)
-	_ = control(t.pipes.In, func(fd uintptr) { unread = int64(process.Unread(int(fd))) })
+	unread := t.unread()
 	close(t.ended)
 	_ = t.pipes.Out.SetReadDeadline(time.Unix(1, 0)) // long past: what is left behind may hold the pipe for as long as it likes
 	<-t.heard
@@ -324,6 +327,18 @@ func (t *talk) await() {
 	t.over.Do(t.stream.ending.Done)
 }
 
+// unread is how much of what went to the program's stdin it has not read.
+func (t *talk) unread() (n int64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	end := t.pipes.In
+	if t.retired {
+		end = t.left
+	}
+	_ = control(end, func(fd uintptr) { n = int64(process.Unread(int(fd))) })
+	return n
+}
+
 // finish ends the flights of a program that has ended, and has read so many bytes.
 func (t *talk) finish(end ending, err error, byGuard bool, read int64) {
 	t.mu.Lock()
@@ -331,11 +346,13 @@ func (t *talk) finish(end ending, err error, byGuard bool, read int64) {
 	if t.kill != nil {
 		t.kill.Stop()
 	}
+	_ = t.left.Close()
 	if !t.answered && !t.stopping {
 		defer func() { t.stream.wasFutile(t.last) }()
 	}
 	for id, f := range t.flights {
-		l := landing{unread: t.answered && (f.from < 0 || !t.retired && read <= f.from)}
+		// one that no program might ever read must not go from one to another for ever
+		l := landing{unread: (t.answered || t.endedFor != "") && (f.from < 0 || read <= f.from)}
 		switch {
 		case byGuard:
 			l = landing{outcome: tryAgain(errGuardStops.Error())}

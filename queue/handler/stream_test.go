@@ -259,7 +259,8 @@ func TestStreamMisunderstood(t *testing.T) {
 	for _, tt := range []struct{ name, say, want string }{
 		{"unreadable", `{"id":ID,"outcome":`, `a line of the program can't be read: its JSON goes on behind its end, and a reply is one line: {"id":2,"outcome":`},
 		{"too deep", `{"id":ID,"outcome":"finished","result":` + strings.Repeat("[", 20000) + strings.Repeat("]", 20000) + "}", "a line of the program can't be read: invalid character '[' exceeded max depth: "},
-		{"no outcome", `{"id":ID,"outcome":"done"}`, `a line of the program can't be read: its outcome is "done", which is none of finished, retry, failed, sent: `},
+		{"no outcome", `{"id":ID,"result":"done"}`, `a line of the program can't be read: it has no outcome: {"id":2,"result":"done"}`},
+		{"another outcome", `{"id":ID,"outcome":"done"}`, `a line of the program can't be read: its outcome is "done", which is none of finished, retry, failed, sent: `},
 		{"no id", `{"outcome":"finished"}`, "a line of the program can't be read: it has an outcome and no id: "},
 		{"unknown", `{"id":99,"outcome":"finished"}`, "the program answered for job 99, which it doesn't have"},
 		{"progress of an unknown", `{"id":99,"progress":5}`, "the program told of the progress of job 99, which it doesn't have"},
@@ -349,6 +350,7 @@ func TestStreamHints(t *testing.T) {
 		{"half a line", `printf working`, "timeout after 1s; the last line that the program printed has no end: a reply ends with a newline, and must be flushed"},
 		{"a list", `echo '[` + reply + `]'`, `timeout after 1s; the program printed a list: a reply is an object, {"id": …, "outcome": …}, on a line of its own`},
 		{"a mark", `printf '\357\273\277%s\n' '` + reply + `'`, "timeout after 1s; the program printed a byte order mark: a reply is UTF-8 without one"},
+		{"a mark of UTF-16", `printf '\377\376{\0"\0o\0u\0t\0c\0o\0m\0e\0"\0:\0\n\0'`, "timeout after 1s; the program printed a byte order mark: a reply is UTF-8 without one"},
 		{"text", `echo done`, `timeout after 1s; the program has printed lines, and no reply: that is {"id": …, "outcome": …} on a line of its own`},
 		{"nothing", `echo done >&2`, "timeout after 1s"},
 		{"pretty", `printf '{\n  "id": 7,\n  "outcome": "finished"\n}\n'`, "timeout after 1s; a line of the program can't be read: its JSON goes on behind its end, and a reply is one line: {"},
@@ -358,6 +360,29 @@ func TestStreamHints(t *testing.T) {
 			s := shStream(t, "read -r line; "+tt.say+"; exec sleep 60")
 			if o := within(t, s, testJob(), time.Second); o.Error != tt.want {
 				t.Errorf("got %q\nwant %q", o.Error, tt.want)
+			}
+		})
+	}
+	// one that has answered before, and answers another job after that, gives such a hint all the same
+	for _, tt := range []struct{ name, say, want string }{
+		{"a list", `[{"id":ID,"outcome":"finished"}]`, `timeout after 1s; the program printed a list: a reply is an object, {"id": …, "outcome": …}, on a line of its own`},
+		{"a mark", "\uFEFF" + `{"id":ID,"outcome":"finished"}`, "timeout after 1s; the program printed a byte order mark: a reply is UTF-8 without one"},
+		{"pretty", "{\n  \"id\": ID,\n  \"outcome\": \"finished\"\n}", "a line of the program can't be read: its JSON goes on behind its end, and a reply is one line: {"},
+		{"text", "[info] done", "timeout after 1s"},
+		{"text with a mark", "\uFEFFdone", "timeout after 1s"},
+	} {
+		t.Run(tt.name+", later", func(t *testing.T) {
+			t.Parallel()
+			s := stream(t, 1, 3)
+			s.Grace = 200 * time.Millisecond
+			late := jobOf(2, task{Say: tt.say})
+			late.Timeout = time.Second
+			got := outcomes(t, s, jobOf(1, task{}), late, jobOf(3, task{SleepMS: 300}))
+			if got[0].Verdict != job.Finished || got[2].Verdict != job.Finished {
+				t.Errorf("the others: %+v, %+v", got[0], got[2])
+			}
+			if got[1].Error != tt.want {
+				t.Errorf("got %q\nwant %q", got[1].Error, tt.want)
 			}
 		})
 	}
@@ -412,6 +437,20 @@ func TestStreamClosesOutput(t *testing.T) {
 	}
 	if got[1].Verdict != job.Finished {
 		t.Errorf("the one before: %+v", got[1])
+	}
+}
+
+// A job that such a program gets before that is noticed, and doesn't read, goes to another.
+func TestStreamClosesOutputUnread(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS != "linux" {
+		t.Skip("only Linux says what nobody has read")
+	}
+	s := shStream(t, `read -r line; echo '{"id":7,"outcome":"finished"}'; exec >&-; exec sleep 60`)
+	for n := range 2 {
+		if o := within(t, s, testJob(), 20*time.Second); o.Verdict != job.Finished {
+			t.Errorf("%d: %+v", n, o)
+		}
 	}
 }
 
