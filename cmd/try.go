@@ -26,10 +26,14 @@ const tryLong = `Runs the handler of a job type once, for a job that there isn't
 printed, how hipq reads that, and how long it took; of an endpoint also the request and the answer, without the config's headers
 and cookies. It is how a handler is developed: nothing is read from the database, or written to it.
 
-The handler does what it does: what it sends is sent. The job's id is 1, and each run has another token. With --jobs it runs for
-so many jobs, with ids from there on, and tells the rate and the errors.
+The handler does what it does: what it sends is sent. The job's id is 9000000000000000, so that it is nobody's, and each run has
+another token. With --jobs it runs for so many jobs, with ids from there on, and tells the rate and the errors.
 
 Exit codes: 0 the attempt finished, or has sent its work · 1 it failed, or one of them · 64 usage · 78 configuration · 130 interrupted.`
+
+// triedID is an id that no job of a queue has: what a handler does for it, such as a file named by it, must not pass for the work
+// of a real job. With maxTried ids behind it, all are still exact where a number of JSON is a float64 (up to 2^53).
+const triedID = 9_000_000_000_000_000
 
 type tryOptions struct {
 	data, key, timeout string
@@ -55,7 +59,7 @@ func (a *app) tryCommand() *cobra.Command {
 	f.StringVar(&o.data, "data", "", "what the handler needs: JSON or text, @FILE, or - for standard input")
 	f.StringVar(&o.key, "key", "", "the job's key (default: a UUID)")
 	f.StringVar(&o.timeout, "timeout", "", "how long the attempt may last (default: the job type's)")
-	f.Int64Var(&o.id, "id", 1, "the job's id")
+	f.Int64Var(&o.id, "id", triedID, "the job's id")
 	f.IntVar(&o.attempt, "attempt", 1, "which attempt it is")
 	f.IntVar(&o.jobs, "jobs", 1, "how many jobs to run, for the rate: as many at once as a stream's programs take, else one by one")
 	return c
