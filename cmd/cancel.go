@@ -88,6 +88,8 @@ func cancelOrStop(ctx context.Context, q *queue.Queue, c *change) error {
 			continue
 		case err == nil && worker != job.None:
 			c.Result, c.WorkerID = asked, &worker
+		case err == nil:
+			c.ended = true
 		}
 		return err
 	}

@@ -12,10 +12,10 @@ import (
 )
 
 const doctorLong = `Looks at the world in which hipq runs, and says of each thing whether it is ok, or what is wrong and what to do: who may
-read the config and SQLite's file, the disk, the crontab lines (or systemd's timers) of this user, the database and its
-version, its clock against this host's, isolation, time zones, packet size, the binary log, durability, rights, the tables
-and their sizes, the index by which workers find due jobs, whether workers come; and which of hipq's promises hold on this
-engine with these settings.
+read the config and SQLite's file, the disk, the crontab lines (or systemd's timers) of this user, whether handlers can be
+run here, the database and its version, its clock against this host's, isolation, time zones, packet size, the binary log,
+durability, rights, the tables and their sizes, the index by which workers find due jobs, whether workers come; and which of
+hipq's promises hold on this engine with these settings.
 
 It sees what the user sees who runs it: that should be the crontab's. It changes nothing, and may be repeated. What the config
 itself says is looked at by hipq config check. A check that can't be made is unknown: the disk of a server, say. After
@@ -56,7 +56,7 @@ func (a *app) runDoctor(cmd *cobra.Command, text string) error {
 	defer cancel()
 	counts := map[doctor.Result]int{}
 	err = doctor.Examine(ctx, doctor.Options{
-		Config: c, Now: time.Now, Etc: "/etc", Sendmail: []string{"/usr/sbin/sendmail", "/usr/lib/sendmail"},
+		Config: c, Handlers: func() []string { return troubles(c) }, Now: time.Now, Etc: "/etc", Sendmail: []string{"/usr/sbin/sendmail", "/usr/lib/sendmail"},
 	}, func(f doctor.Finding) error {
 		if err := cmd.Context().Err(); err != nil { // a signal
 			return err

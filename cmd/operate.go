@@ -79,6 +79,8 @@ type change struct {
 	NewID *int64 `json:"new_id,omitempty"`
 	// WorkerID is the worker that was asked to stop the job.
 	WorkerID *string `json:"worker_id,omitempty"`
+	// ended says that the job had been started, and no worker need be asked to stop it.
+	ended bool
 }
 
 // text is what a change says to people; mostly it goes without saying.
@@ -88,6 +90,8 @@ func (c change) text() string {
 		return strconv.FormatInt(*c.NewID, 10)
 	case c.WorkerID != nil:
 		return fmt.Sprintf("job %d: worker %s is asked to stop it", c.ID, *c.WorkerID)
+	case c.ended:
+		return fmt.Sprintf("job %d has ended: no worker had it", c.ID)
 	}
 	return ""
 }

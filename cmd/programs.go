@@ -2,7 +2,9 @@ package cmd
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -35,8 +37,15 @@ func (a *app) warnOfLeft(ctx context.Context, i *instance, left []leftType) {
 }
 
 // warnOfPrograms warns of handlers and retry handlers whose programs can't be run here, of these queues and job types; none named
-// is all, but what is left out is told otherwise. It looks at files and runs nothing.
+// is all, but what is left out is told otherwise.
 func (a *app) warnOfPrograms(c *config.Config, queues, types []string, left ...leftType) {
+	for _, err := range cantRun(c, queues, types, left...) {
+		a.warn(err)
+	}
+}
+
+// cantRun finds those programs. It looks at files and runs nothing.
+func cantRun(c *config.Config, queues, types []string, left ...leftType) (errs []error) {
 	wanted := func(names []string, name string) bool { return len(names) == 0 || slices.Contains(names, name) }
 	for _, q := range c.Queues {
 		for _, t := range q.Types {
@@ -50,9 +59,56 @@ func (a *app) warnOfPrograms(c *config.Config, queues, types []string, left ...l
 					continue
 				}
 				if err := canRun(c, h); err != nil {
-					a.warn(fmt.Errorf("%s can't be run: %w", h.Key, err))
+					errs = append(errs, fmt.Errorf("%s can't be run: %w", h.Key, err))
 				}
 			}
 		}
 	}
+	return errs
+}
+
+// leftTypes are the job types that a worker of this process's user would leave out on this host.
+func leftTypes(c *config.Config) []leftType {
+	r := &runners{i: &instance{Config: c}}
+	for _, q := range c.Queues {
+		for _, name := range slices.Sorted(maps.Keys(q.Handlers)) {
+			if _, _, err := r.both(q.Handlers[name], q.RetryHandlers[name]); err != nil {
+				r.leaveOut(q.Name, name, err)
+			}
+		}
+	}
+	return r.left
+}
+
+// leftOut says of a queue's job types why a worker would leave them out.
+func (i *instance) leftOut(queue string) map[string]string {
+	why := map[string]string{}
+	for _, l := range leftTypes(i.Config) {
+		if l.queue == queue {
+			why[l.name] = l.why()
+		}
+	}
+	return why
+}
+
+// why is what is wrong, at which key of the config.
+func (l leftType) why() string {
+	if m, ok := errors.AsType[*config.Mistake](l.err); ok {
+		return fmt.Sprintf("%s: %s", m.Key, m.Err)
+	}
+	return l.err.Error()
+}
+
+// troubles are what keeps handlers from being run on this host.
+func troubles(c *config.Config) (said []string) {
+	left := leftTypes(c)
+	for _, l := range left {
+		said = append(said, fmt.Sprintf("job type %s of %s is left out, and its jobs wait: %s", l.name, l.queue, l.why()))
+	}
+	for _, err := range cantRun(c, nil, nil, left...) {
+		if !slices.Contains(said, err.Error()) { // a retry handler of several types
+			said = append(said, err.Error())
+		}
+	}
+	return said
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -24,7 +25,8 @@ the same. It is an attempt like any other, by a worker of its own: with a lock, 
 the activity. It prints what the handler printed, set apart, and how the attempt ended.
 
 Exit codes: 0 the attempt finished (or has sent its work, if the job is asynchronous) · 1 it failed, or the job can't be
-run · 64 usage · 75 the database is unreachable or busy · 78 configuration · 130 interrupted.`
+run · 64 usage · 75 the database is unreachable or busy · 78 configuration ·
+130 interrupted by SIGINT · 129 or 143 by SIGHUP or SIGTERM.`
 
 func (a *app) runCommand() *cobra.Command {
 	c := &cobra.Command{
@@ -139,6 +141,9 @@ func (a *app) printRun(cmd *cobra.Command, i *instance, q worker.Queue, ran work
 		}
 	default:
 		a.out.line("job %d: attempt %d %s", j.ID, j.Attempt, i.became(j))
+	}
+	if strings.HasPrefix(ran.Outcome.Error, worker.ErrInterrupted.Error()) && cmd.Context().Err() != nil {
+		return errInterrupted
 	}
 	if done.Errors+done.Lost > 0 {
 		return errors.New("the attempt failed")

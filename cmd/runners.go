@@ -121,6 +121,11 @@ func doubts(c *config.Config, h config.Handler) (said []string) {
 		for _, file := range h.HTTP.Shared() {
 			said = append(said, fmt.Sprintf("%s: others may read %s, which has a secret: chmod 600", h.Key, file))
 		}
+		if made, err := h.HTTP.Handler(); err == nil {
+			if err := made.CheckAddress(); err != nil {
+				said = append(said, fmt.Sprintf("%s.url: %s, so each request fails: give it in networks", h.Key, err))
+			}
+		}
 		return said
 	}
 	r := runners{i: &instance{Config: c}}

@@ -20,16 +20,22 @@ import (
 	"github.com/hipq/hipq/internal/rules"
 	"github.com/hipq/hipq/queue/handler"
 	"github.com/hipq/hipq/queue/job"
+	"github.com/hipq/hipq/queue/worker"
 )
 
 const tryLong = `Runs the handler of a job type once, for a job that there isn't, and shows what it got, its progress as it comes, what it
 printed, how hipq reads that, and how long it took; of an endpoint also the request and the answer, without the config's headers
 and cookies. It is how a handler is developed: nothing is read from the database, or written to it.
 
-The handler does what it does: what it sends is sent. The job's id is 1, and each run has another token. With --jobs it runs for
-so many jobs, with ids from there on, and tells the rate and the errors.
+The handler does what it does: what it sends is sent. The job's id is 9000000000000000, so that it is nobody's, and each run has
+another token. With --jobs it runs for so many jobs, with ids from there on, and tells the rate and the errors.
 
-Exit codes: 0 the attempt finished, or has sent its work · 1 it failed, or one of them · 64 usage · 78 configuration · 130 interrupted.`
+Exit codes: 0 the attempt finished, or has sent its work · 1 it failed, or one of them · 64 usage · 78 configuration ·
+130 interrupted by SIGINT · 129 or 143 by SIGHUP or SIGTERM.`
+
+// triedID is an id that no job of a queue has: what a handler does for it, such as a file named by it, must not pass for the work
+// of a real job. With maxTried ids behind it, all are still exact where a number of JSON is a float64 (up to 2^53).
+const triedID = 9_000_000_000_000_000
 
 type tryOptions struct {
 	data, key, timeout string
@@ -55,7 +61,7 @@ func (a *app) tryCommand() *cobra.Command {
 	f.StringVar(&o.data, "data", "", "what the handler needs: JSON or text, @FILE, or - for standard input")
 	f.StringVar(&o.key, "key", "", "the job's key (default: a UUID)")
 	f.StringVar(&o.timeout, "timeout", "", "how long the attempt may last (default: the job type's)")
-	f.Int64Var(&o.id, "id", 1, "the job's id")
+	f.Int64Var(&o.id, "id", triedID, "the job's id")
 	f.IntVar(&o.attempt, "attempt", 1, "which attempt it is")
 	f.IntVar(&o.jobs, "jobs", 1, "how many jobs to run, for the rate: as many at once as a stream's programs take, else one by one")
 	return c
@@ -97,15 +103,21 @@ func (a *app) tryHandler(cmd *cobra.Command, name, jobType string, o tryOptions)
 	if err := a.printTry(i, t, j, outcome, heard, reached.progress); err != nil {
 		return err
 	}
-	if outcome.Verdict.IsError() {
-		return errors.New("the attempt failed")
+	switch {
+	case !outcome.Verdict.IsError():
+		return nil
+	case cmd.Context().Err() != nil:
+		return errInterrupted
 	}
-	return nil
+	return errors.New("the attempt failed")
 }
 
 // tryOne runs a handler for a job, and gives what was overheard.
 func tryOne(ctx context.Context, h handler.Handler, t job.Type, j *job.Job) (job.Outcome, overhear.Heard) {
-	ctx, cancel := context.WithTimeoutCause(ctx, j.Timeout, errors.New(rules.TimeoutError(j.Timeout)))
+	interruptible, interrupt := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer interrupt(nil)
+	defer context.AfterFunc(ctx, func() { interrupt(worker.ErrInterrupted) })() // what a worker's job would say
+	ctx, cancel := context.WithTimeoutCause(interruptible, j.Timeout, errors.New(rules.TimeoutError(j.Timeout)))
 	defer cancel()
 	var mu sync.Mutex
 	var heard overhear.Heard

@@ -42,7 +42,7 @@ func (a *app) runWhy(cmd *cobra.Command, name string, id int64) error {
 		return err
 	}
 	defer i.close()
-	why, err := q.Why(cmd.Context(), id, queue.Asker{Handled: i.handled(name), Concurrency: i.Worker.Concurrency})
+	why, err := q.Why(cmd.Context(), id, queue.Asker{Handled: i.handled(name), LeftOut: i.leftOut(name), Concurrency: i.Worker.Concurrency})
 	if err != nil {
 		return err
 	}

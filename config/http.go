@@ -45,6 +45,8 @@ func (b builder) http(path string, s *httpSection) *HTTP {
 		b.missing(path+".url", "; write where the jobs go, such as https://example.org/jobs")
 	} else if err := handler.CheckURL(h.URL); err != nil {
 		b.refuse(path+".url", "%w", err) // without it: it may have a password in it
+	} else if err := handler.CheckNoPlaceholder([]string{h.URL}, 0); err != nil {
+		b.refuse(path+".url", "%w", err)
 	}
 	b.text(path+".url", s.URL, "")
 	seen := map[string]bool{}
@@ -82,6 +84,8 @@ func (b builder) headers(path string, headers map[string]string, seen map[string
 			b.refuse(at, "is given twice")
 		case strings.ContainsFunc(headers[name], isControl):
 			b.refuse(at, "has a control character in its value, such as a line's end, which no header can")
+		case handler.CheckNoPlaceholder([]string{headers[name]}, 0) != nil:
+			b.refuse(at, "%w", handler.CheckNoPlaceholder([]string{headers[name]}, 0))
 		}
 		seen[low] = true
 	}
@@ -131,6 +135,9 @@ func (h HTTP) Handler() (*handler.HTTP, error) {
 		if err != nil {
 			return nil, fmt.Errorf("secret_file: %w", err)
 		}
+		if strings.ContainsAny(text, "\r\n") {
+			return nil, fmt.Errorf("secret_file: %s has more than one line", shown(h.SecretFile))
+		}
 		if made.Secret, err = signingKey(text); err != nil {
 			return nil, fmt.Errorf("secret_file: %s %w", shown(h.SecretFile), err)
 		}
@@ -172,7 +179,7 @@ func readSecret(file string) (string, error) {
 		return "", fmt.Errorf("%s can't be read: %w", shown(file), errors.Unwrap(err))
 	}
 	text := strings.TrimRight(string(data), "\r\n")
-	if text == "" {
+	if strings.TrimSpace(text) == "" {
 		return "", fmt.Errorf("%s is empty", shown(file))
 	}
 	return text, nil

@@ -2,6 +2,7 @@ package queue
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -137,10 +138,18 @@ func (w Why) barred() (reasons []Reason) {
 	if w.paused {
 		reasons = append(reasons, because("paused", "the queue is paused: hipq queue resume %s", w.Job.Queue))
 	}
-	if !w.handled {
-		reasons = append(reasons, because("no_handler", "this config has no handler for job type %s", w.Job.Type))
+	return append(reasons, w.unhandled()...)
+}
+
+// unhandled says why workers here have no handler for the job's type, if they don't.
+func (w Why) unhandled() []Reason {
+	switch {
+	case !w.handled:
+		return []Reason{because("no_handler", "this config has no handler for job type %s", w.Job.Type)}
+	case w.leftOut != "":
+		return []Reason{because("left_out", "on this host, workers of this user leave job type %s out: %s", w.Job.Type, w.leftOut)}
 	}
-	return reasons
+	return nil
 }
 
 // held gives what stands in the way of a job whose throttle group was full.
@@ -202,7 +211,11 @@ func (w Why) due() []Reason {
 	if w.rowHeld {
 		reasons = append(reasons, because("row_held", "another transaction holds its row: does an application keep one open?"))
 	}
-	if w.Ahead > 0 {
+	switch w.Ahead {
+	case 0:
+	case 1:
+		reasons = append(reasons, because("behind", "1 due job is before it"))
+	default:
 		reasons = append(reasons, because("behind", "%d due jobs are before it", w.Ahead))
 	}
 	if len(reasons) == 0 {
@@ -235,11 +248,7 @@ func (w Why) full(f fullLane) Reason {
 const fullWorkers = 10
 
 func (w Why) orNoHandler(word, format string, args ...any) []Reason {
-	reasons := []Reason{because(word, format, args...)}
-	if !w.handled {
-		reasons = append(reasons, because("no_handler", "this config has no handler for job type %s", w.Job.Type))
-	}
-	return append(reasons, w.nobody()...)
+	return slices.Concat([]Reason{because(word, format, args...)}, w.unhandled(), w.nobody())
 }
 
 func (w Why) local(t time.Time) string {

@@ -32,8 +32,10 @@ type Why struct {
 	fullLanes []fullLane
 	// rowHeld says that another transaction holds the job's row.
 	rowHeld bool
-	// handled says whether the config that asks has a handler for the job's type.
+	// handled says whether the config that asks has a handler for the job's type; leftOut is why its workers leave the type out
+	// all the same, "" if they don't.
 	handled bool
+	leftOut string
 	// worker is the worker that has it, if one does; last is the one that started last, if any has.
 	worker, last *roster.Row
 	options      Options
@@ -46,6 +48,8 @@ func (w Why) RateWait() time.Duration { return w.rate }
 type Asker struct {
 	// Handled are the job types of the queue for which it has a handler.
 	Handled []string
+	// LeftOut says why workers leave some of these out, where they do: the host can't have their handlers.
+	LeftOut map[string]string
 	// Concurrency is that of a host; 0 if it says nothing of that.
 	Concurrency int
 }
@@ -57,7 +61,7 @@ func (q *Queue) Why(ctx context.Context, id int64, by Asker) (Why, error) {
 		return Why{}, err
 	}
 	w := Why{Job: j, options: q.Options}
-	w.handled = slices.Contains(by.Handled, j.Type)
+	w.handled, w.leftOut = slices.Contains(by.Handled, j.Type), by.LeftOut[j.Type]
 	if w.now, err = q.db.Clock(ctx); err != nil {
 		return w, err
 	}

@@ -44,7 +44,7 @@ func TestWhy(t *testing.T) {
 		s.wantWhy(first, "nothing stands in its way")
 
 		added := s.add(job.New{Type: "send", ThrottleFactor: &heavy}, job.New{Type: "mystery", ThrottleFactor: &none}, job.New{Type: "send", In: time.Hour})
-		s.wantWhy(added[0].ID, "1 due jobs are before it")
+		s.wantWhy(added[0].ID, "1 due job is before it")
 		s.wantWhy(added[1].ID, "no handler for job type mystery", "2 due jobs are before it")
 		s.wantWhy(added[2].ID, "not due until")
 		s.lockOutside("w", first)
@@ -143,7 +143,7 @@ func TestWhyOfAHeldRow(t *testing.T) {
 	defer func() { _ = tx.Rollback() }()
 	must[sql.Result](t)(tx.ExecContext(t.Context(), "SELECT id FROM shop_emails WHERE id = ? FOR UPDATE", added[0].ID))
 	s.wantWhy(added[0].ID, "another transaction holds its row")
-	s.wantWhy(added[1].ID, "1 due jobs are before it")
+	s.wantWhy(added[1].ID, "1 due job is before it")
 	must[any](t)(nil, tx.Rollback())
 	s.wantWhy(added[0].ID, "nothing stands in its way")
 }

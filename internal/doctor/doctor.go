@@ -57,6 +57,8 @@ func trouble(err error) Finding {
 // Options say what is looked at.
 type Options struct {
 	Config *config.Config
+	// Handlers says what keeps the config's handlers from being run on this host, for cmd makes them.
+	Handlers func() []string
 	// Now is this host's clock.
 	Now func() time.Time
 	// Etc is the folder of the system's crontabs and systemd's units, /etc.
@@ -83,6 +85,7 @@ func checks(driver string) []check {
 		check{"crontab_monitor", crontab("monitor", "5,20,35,50 * * * *", "each hour", eachHour)},
 		check{"crontab_purge", crontab("purge", "0 4 1,15 * *", "", ever)},
 		check{"crontab_mail", lookAtMail},
+		check{"handlers", lookAtHandlers},
 		check{"database", lookAtDatabase},
 		check{"clock", lookAtClock},
 		check{"isolation", lookAtIsolation},

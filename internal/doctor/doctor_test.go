@@ -32,6 +32,9 @@ func examine(ctx context.Context, t *testing.T, driver, source string, o Options
 	if o.Config, err = config.Load(config.LoadOptions{File: file, Env: []string{}}); err != nil {
 		t.Fatal(err)
 	}
+	if o.Handlers == nil {
+		o.Handlers = func() []string { return nil }
+	}
 	if o.Now == nil {
 		o.Now = time.Now
 	}

@@ -30,6 +30,14 @@ func lookAtConfig(_ context.Context, p *patient) Finding {
 	return found(Wrong, what+"; "+strings.Join(said, "; ")).but(strings.Join(remedies, "; "))
 }
 
+// lookAtHandlers tells which handlers' programs can't be run here, and which job types are left out.
+func lookAtHandlers(_ context.Context, p *patient) Finding {
+	if said := p.Handlers(); len(said) > 0 {
+		return found(Wrong, strings.Join(said, "; ")).but("mend it, and look with hipq config check; or ask as the user of the crontab")
+	}
+	return found(OK, "all can be run here")
+}
+
 // noFile is the remedy where SQLite's file is not there.
 const noFile = "mount its disk, or mend database.path; where there never was one, run hipq init"
 

@@ -65,7 +65,7 @@ func CheckArgument(argv []string, at int) error {
 	return nil
 }
 
-// CheckNoPlaceholder is CheckArgument for the words of a Stream or a RetryExec.
+// CheckNoPlaceholder is CheckArgument for the words of a Stream or a RetryExec, and for what an HTTP sends.
 func CheckNoPlaceholder(argv []string, at int) error {
 	if likePlaceholder(argv[at]) {
 		return errors.New("has {{ and }} in it, but values of a job are arguments of a handler's exec only")

@@ -43,7 +43,7 @@ const maxReason = 500
 // An argument that is wholly a placeholder is replaced by a value of the job: {{data.NAME}} by that inside its data, or further
 // in, as {{data.customer.name}}; {{job_key}} and {{id}} by these. It stays one argument, whatever is in it: a text as it is, a
 // number or a truth value as JSON has it. A job has failed for good, and nothing is started, if the value is missing, null, an
-// object or an array, can't be an argument (a NUL, invalid UTF-8, more than 128 KiB), or begins with - and DashArguments
+// object or an array, can't be an argument (a NUL, invalid UTF-8, 128 KiB or more), or begins with - and DashArguments
 // doesn't allow that.
 //
 // An Exec is safe for concurrent use.

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"net/netip"
+	"net/url"
 	"slices"
 	"syscall"
 	"time"
@@ -53,7 +54,25 @@ func (h *HTTP) mayConnect(_ context.Context, _, address string, _ syscall.RawCon
 	if err != nil {
 		return err
 	}
-	ip := to.Addr().Unmap().WithZone("")
+	return h.mayReach(to.Addr())
+}
+
+// CheckAddress finds out whether the URL's host is an address that is refused whenever it is called, for it is neither public nor
+// in Networks. Of a name nobody knows that beforehand. The error is meant for people.
+func (h *HTTP) CheckAddress() error {
+	u, err := url.Parse(h.URL)
+	if err != nil || h.Proxy { // a proxy calls it
+		return err
+	}
+	ip, err := netip.ParseAddr(u.Hostname())
+	if err != nil {
+		return nil
+	}
+	return h.mayReach(ip)
+}
+
+func (h *HTTP) mayReach(ip netip.Addr) error {
+	ip = ip.Unmap().WithZone("")
 	if isPublic(ip) || slices.ContainsFunc(h.Networks, func(n netip.Prefix) bool { return n.Contains(ip) }) {
 		return nil
 	}

@@ -1,6 +1,7 @@
 package handler
 
 import (
+	"cmp"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -22,16 +23,34 @@ func withValue() map[string]*regexp.Regexp {
 	}
 }
 
-// interpreter is the name, without its version, of such a program, with the place of its first argument; else it is empty.
+// ahead finds the words that may stand between a program that becomes another one, and this: its options, the values of those of
+// these that take one apart, and of env the variables, of timeout the time.
+func ahead() map[string]*regexp.Regexp {
+	return map[string]*regexp.Regexp{
+		"busybox": regexp.MustCompile(`^`),
+		"env":     regexp.MustCompile(`^((-[uC]|--unset|--chdir) \S+ |-\S* |[^ =]+=\S* )*`),
+		"nice":    regexp.MustCompile(`^((-n|--adjustment) \S+ |-\S+ )*`),
+		"timeout": regexp.MustCompile(`^((-[ks]|--kill-after|--signal) \S+ |-\S+ )*\S+ `),
+	}
+}
+
+// interpreter is the name, without its version, of such a program, with the place of its first argument; else it is empty. It
+// may stand behind others that become it.
 func interpreter(argv []string) (name string, first int) {
-	for i := range min(2, len(argv)) {
+	for i := 0; i < len(argv); {
 		name := strings.TrimRight(filepath.Base(argv[i]), "0123456789.")
-		if withValue()[name] != nil {
-			return name, i + 1
+		if i++; withValue()[name] != nil {
+			return name, i
 		}
-		if name != "busybox" {
+		between := ahead()[name]
+		if between == nil {
 			break
 		}
+		var words strings.Builder // each with a blank behind it, and none in it
+		for _, word := range argv[i:] {
+			words.WriteString(strings.NewReplacer(" ", "_", "\t", "_", "\n", "_").Replace(cmp.Or(word, "_")) + " ")
+		}
+		i += strings.Count(between.FindString(words.String()), " ")
 	}
 	return "", 0
 }

@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -14,6 +15,9 @@ func (p *Program) MissingScript() string {
 	name, first := interpreter(p.Argv)
 	if name == "" || first >= len(p.Argv) {
 		return ""
+	}
+	if slices.ContainsFunc(p.Argv[:first], func(word string) bool { return strings.HasPrefix(word, "-C") || strings.HasPrefix(word, "--chdir") }) {
+		return "" // env takes it elsewhere
 	}
 	script := p.Argv[first]
 	if strings.HasPrefix(script, "-") || strings.Contains(script, "{{") || !strings.Contains(script, "/") && filepath.Ext(script) == "" {

@@ -99,12 +99,12 @@ func (p *Program) CheckSurroundings() error {
 	if err := p.findAccount(); err != nil {
 		return err
 	}
-	if p.Nice < 0 && (os.Geteuid() != 0 || p.other() != nil) {
-		return fmt.Errorf("nice: %d: only a program that runs as root can be preferred to others", p.Nice)
+	if p.Nice < 0 && (p.other() != nil || !process.MayPrefer()) {
+		return fmt.Errorf("nice: %d: only a program that runs as root, with all its rights (CAP_SYS_NICE), can be preferred to others", p.Nice)
 	}
 	for _, l := range p.Limits.all() {
 		hard, known := process.HardLimit(l.letter)
-		if known && (os.Geteuid() != 0 || p.other() != nil) && uint64(l.n)*uint64(l.unit) > hard {
+		if known && (p.other() != nil || !process.MayRaise()) && uint64(l.n)*uint64(l.unit) > hard {
 			return fmt.Errorf("limits.%s: %s is more than this host allows (ulimit -H -%c: %d)", l.key, l.shown, l.letter, hard/uint64(l.unit))
 		}
 	}

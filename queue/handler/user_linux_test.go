@@ -1,14 +1,19 @@
 package handler_test
 
 import (
+	"fmt"
+	"math"
 	"os"
 	"runtime"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hipq/hipq/internal/process"
 	"github.com/hipq/hipq/queue/handler"
 )
+
+const cantPrefer = "nice: -1: only a program that runs as root, with all its rights (CAP_SYS_NICE), can be preferred to others"
 
 // Who isn't root can't start programs as another user, nor prefer them to others, and may name itself.
 func TestUserNeedsRoot(t *testing.T) {
@@ -40,10 +45,42 @@ func TestUserNeedsRoot(t *testing.T) {
 			t.Error("itself: " + got)
 		}
 	}
-	if got := asNobody(&handler.Program{Nice: -1}); got != "nice: -1: only a program that runs as root can be preferred to others" {
+	if got := asNobody(&handler.Program{Nice: -1}); got != cantPrefer {
 		t.Error(got)
 	}
 	if got := asNobody(&handler.Program{Nice: 1}); got != "" {
 		t.Error(got)
+	}
+}
+
+// Root may lack some of its rights, as in a container or a service: then its programs have no more than others.
+func TestRootWithoutRights(t *testing.T) {
+	hard, known := process.HardLimit('n')
+	if os.Geteuid() != 0 || !known || hard > math.MaxInt32-1 {
+		t.Skip("only root can lack rights of root's, and only a limit be in its way")
+	}
+	said := make(chan error)
+	check := func(p *handler.Program) error {
+		go func() {
+			runtime.LockOSThread() // the thread ends with this goroutine
+			for _, right := range []uintptr{unix.CAP_SYS_NICE, unix.CAP_SYS_RESOURCE} {
+				if err := unix.Prctl(unix.PR_CAPBSET_DROP, right, 0, 0, 0); err != nil {
+					said <- err
+					return
+				}
+			}
+			said <- p.CheckSurroundings()
+		}()
+		return <-said
+	}
+	if err := check(&handler.Program{Nice: -1}); err == nil || err.Error() != cantPrefer {
+		t.Error(err)
+	}
+	want := fmt.Sprintf("limits.open_files: %d is more than this host allows (ulimit -H -n: %d)", hard+1, hard)
+	if err := check(&handler.Program{Limits: handler.Limits{OpenFiles: int(hard) + 1}}); err == nil || err.Error() != want {
+		t.Error(err)
+	}
+	if err := check(&handler.Program{Limits: handler.Limits{OpenFiles: int(hard)}}); err != nil {
+		t.Error(err)
 	}
 }
