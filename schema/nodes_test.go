@@ -70,6 +70,15 @@ func TestNodes(t *testing.T) {
 	server()
 
 	first.Cut()
+	second.Mend()
+	first.Mend()
+	first.Stall() // it takes connections, and says nothing
+	if _, err = open(); err != nil {
+		t.Error(err)
+	}
+	first.Resume()
+	first.Cut()
+	second.Cut()
 	if _, err = open(); err == nil {
 		t.Fatal("none of the nodes is there, and it opens")
 	}
