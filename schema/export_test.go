@@ -2,8 +2,10 @@ package schema
 
 import (
 	"context"
+	"testing"
 	"time"
 
+	"github.com/go-sql-driver/mysql"
 	"github.com/jmoiron/sqlx"
 )
 
@@ -29,4 +31,14 @@ func (db *DB) Age(d time.Duration) {
 	for u, at := range db.fit.units {
 		db.fit.units[u] = at.Add(-d)
 	}
+}
+
+// Addresses are the servers that a DSN names.
+func Addresses(t testing.TB, dsn string) []string {
+	t.Helper()
+	cfg, err := mysql.ParseDSN(dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return addresses(cfg)
 }

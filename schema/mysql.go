@@ -26,18 +26,39 @@ const (
 )
 
 // connector is how connections are made; it is made without one.
-func (o Options) connector() (s session, err error) {
+func (o Options) connector() (driver.Connector, error) {
 	cfg, err := mysql.ParseDSN(o.DSN)
 	if err != nil {
 		// the driver's message may quote the DSN, and with it the password
-		return s, fmt.Errorf("%w: database.dsn is not of the form user:password@tcp(host:3306)/database", ErrConfig)
+		return nil, fmt.Errorf("%w: database.dsn is not of the form user:password@tcp(host:3306)/database", ErrConfig)
 	}
 	if cfg.DBName == "" {
-		return s, fmt.Errorf("%w: database.dsn names no database: user:password@tcp(host:3306)/database", ErrConfig)
+		return nil, fmt.Errorf("%w: database.dsn names no database: user:password@tcp(host:3306)/database", ErrConfig)
 	}
 	if err := checkOptions(o.DSN, cfg); err != nil {
-		return s, err
+		return nil, err
 	}
+	addrs := addresses(cfg)
+	if len(addrs) == 1 {
+		return o.session(cfg)
+	}
+	var first driver.Connector
+	list := make([]engine.Node, len(addrs))
+	for i, addr := range addrs {
+		one := cfg.Clone()
+		one.Addr = addr
+		s, err := o.session(one)
+		if err != nil {
+			return nil, err
+		}
+		first = cmp.Or[driver.Connector](first, s)
+		list[i] = engine.Node{Name: addr, Connect: s.connectNode}
+	}
+	return engine.Nodes(first, list), nil
+}
+
+// session is how connections to one server are made.
+func (o Options) session(cfg *mysql.Config) (s session, err error) {
 	if o.TLS != nil {
 		if cfg.TLS, err = o.TLS.config(cfg.Addr); err != nil {
 			return s, err
@@ -101,7 +122,7 @@ func WithoutPassword(dsn string) string {
 		text += ":***"
 	}
 	database, options := dsnOptions(dsn)
-	text += fmt.Sprintf("@%s(%s)/%s", cfg.Net, cfg.Addr, database)
+	text += fmt.Sprintf("@%s(%s)/%s", cfg.Net, strings.Join(addresses(cfg), ","), database)
 	for i, option := range options {
 		name, _, named := strings.Cut(option, "=")
 		if !named || !optionName.MatchString(name) {

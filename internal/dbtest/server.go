@@ -84,6 +84,24 @@ func Galera(t testing.TB) (dsns []string) {
 	return dsns
 }
 
+// AnyOf is the DSN of the first of these that serves.
+func AnyOf(t testing.TB, dsns ...string) string {
+	t.Helper()
+	var first *mysql.Config
+	var addrs []string
+	for _, dsn := range dsns {
+		cfg, err := mysql.ParseDSN(dsn)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if addrs = append(addrs, cfg.Addr); first == nil {
+			first = cfg
+		}
+	}
+	first.Addr = strings.Join(addrs, ",")
+	return first.FormatDSN()
+}
+
 func withDatabase(t testing.TB, dsn, name string) string {
 	t.Helper()
 	cfg, err := mysql.ParseDSN(dsn)

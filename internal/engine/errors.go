@@ -102,6 +102,12 @@ func isReadOnly(err error) bool {
 	return ok && (my.Number == erReadOnlyOption || my.Number == erReadOnlySession || my.Number == erReadOnlyMode)
 }
 
+// isNoNode says whether the server is a node of a cluster that has lost the others, or isn't one of them yet.
+func isNoNode(err error) bool {
+	my, ok := errors.AsType[*mysql.MySQLError](err)
+	return ok && my.Number == erWsrepNotReady
+}
+
 // IsLockTimeout says whether a statement has waited too long for a lock that another transaction holds. Nothing was committed.
 func IsLockTimeout(err error) bool {
 	my, ok := errors.AsType[*mysql.MySQLError](err)

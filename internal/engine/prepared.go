@@ -51,8 +51,8 @@ type preparedConn struct {
 	fullConn
 	all      bool
 	prepared map[string]driver.Stmt
-	// spent says that nobody should use it again: the driver has panicked, and left it in the middle of something, or the server
-	// is read-only: after a failover, a new connection may lead to the new primary.
+	// spent says that nobody should use it again: the driver has panicked, and left it in the middle of something; or the server
+	// is read-only, or a node that has lost its cluster: after a failover, a new connection may lead to another.
 	spent bool
 }
 
@@ -66,7 +66,7 @@ func (c *preparedConn) watched(err *error) {
 		c.spent = true
 		*err = fmt.Errorf("%w: %v", ErrDriver, value)
 	}
-	c.spent = c.spent || isReadOnly(*err)
+	c.spent = c.spent || isReadOnly(*err) || isNoNode(*err)
 }
 
 // IsValid implements driver.Validator.

@@ -1,10 +1,13 @@
 package worker_test
 
 import (
+	"context"
 	"testing"
 
 	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/job"
+	"github.com/hipq/hipq/queue/worker"
 )
 
 // Workers at all nodes of a cluster start each job once, and keep to the throttle limit and the host's concurrency together.
@@ -43,4 +46,32 @@ func TestGaleraDrain(t *testing.T) {
 	}
 	first.wantHistory(first.emails, atOnce, emails...)
 	first.wantHistory(first.reports, atOnce, reports...)
+}
+
+// When its node goes in the middle of a tick, a worker goes on at another, and each job is started and told of once.
+func TestGaleraNodeGoes(t *testing.T) {
+	const n = 300
+	nodes := dbtest.Galera(t)
+	first := dbtest.ProxyTo(t, nodes[0])
+	s := openShop(t, "mysql", dbtest.AnyOf(t, first.Source, dbtest.ProxyTo(t, nodes[1]).Source, dbtest.ProxyTo(t, nodes[2]).Source))
+	ids := s.add(s.emails, "send", n)
+	var l ledger
+	g := s.gate()
+	handle := func(ctx context.Context, j *job.Job) error {
+		if j.ID == ids[n/2] {
+			if err := g.handle(ctx, j); err != nil {
+				return err
+			}
+		}
+		return l.handle(ctx, j)
+	}
+	r := s.start(s.worker(all(handle)))
+	g.holds(1)
+	first.Cut()
+	g.open()
+	wantSummary(t, r.ended(), worker.Summary{Started: n, Finished: n})
+	if len(l.jobs) != n {
+		t.Errorf("%d attempts ran, want %d", len(l.jobs), n)
+	}
+	s.wantHistory(s.emails, atOnce, ids...)
 }

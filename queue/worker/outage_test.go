@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -329,23 +328,37 @@ func proxied(t *testing.T) (shop, *dbtest.Proxy) {
 	return s, p
 }
 
+// besideAnother is proxied with a second way to the database, as if to another node of a cluster.
+func besideAnother(t *testing.T) (shop, *dbtest.Proxy) {
+	t.Helper()
+	p := dbtest.NewProxy(t)
+	s := openShop(t, "mysql", dbtest.AnyOf(t, p.Source, dbtest.ProxyTo(t, p.Direct).Source))
+	s.source = p.Direct
+	return s, p
+}
+
 // losesFirst makes the proxy lose the answer to the first commit of a transaction. What it returns is closed then.
 func losesFirst(p *dbtest.Proxy, transaction string, then func()) <-chan struct{} {
 	return p.LosesFirst(func(statements string) bool { return has(statements, transaction) }, then)
 }
 
 // A commit may have happened though its answer was lost. Whichever it is, each attempt is made once and told once,
-// whether the transaction can be repeated at once or not for a while.
+// whether the transaction can be repeated at once, or not for a while, or at another node.
 func TestLostAnswers(t *testing.T) {
 	t.Parallel()
 	for name := range transactions {
-		for _, outage := range []bool{false, true} {
+		for _, then := range []string{"at once", "after an outage", "at another node"} {
+			outage := then == "after an outage"
 			if outage && name == "register" {
 				continue // the worker ends then
 			}
-			t.Run(fmt.Sprintf("%s,outage=%t", name, outage), func(t *testing.T) {
+			t.Run(name+", "+then, func(t *testing.T) {
 				t.Parallel()
-				s, proxy := proxied(t)
+				open := proxied
+				if then == "at another node" {
+					open = besideAnother
+				}
+				s, proxy := open(t)
 				ids := s.add(s.emails, "send", 4)
 				s.exec("INSERT INTO shop_emails (job_type, job_data) VALUES ('send', 'plain')")
 				s.exec("UPDATE shop_emails SET line = 'later', wake_time = create_time WHERE id = ?", ids[0])
@@ -365,11 +378,11 @@ func TestLostAnswers(t *testing.T) {
 				}
 				var j journal
 				p.Log = j.log()
-				then := func() {}
-				if outage {
-					then = proxy.Cut
+				away := func() {}
+				if then != "at once" {
+					away = proxy.Cut
 				}
-				lost := losesFirst(proxy, name, then)
+				lost := losesFirst(proxy, name, away)
 				r := s.start(p)
 				receive(t, "the lost answer", lost)
 				if outage {

@@ -1,0 +1,89 @@
+package schema
+
+import (
+	"context"
+	"database/sql/driver"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+)
+
+// connectNodeWithin is how long a node may take for a connection, where there are others.
+const connectNodeWithin = 3 * time.Second
+
+// addresses are the servers that a DSN names: one, or several nodes with commas between them, which the driver takes for one.
+func addresses(cfg *mysql.Config) []string {
+	text := cfg.Addr
+	switch {
+	case !strings.Contains(text, ","):
+		return []string{text}
+	case cfg.Net == "unix":
+		return strings.Split(text, ",")
+	}
+	// the driver has put its port behind what it could not take apart
+	if inner, ok := strings.CutSuffix(text, "]:3306"); ok && strings.HasPrefix(inner, "[") {
+		text = inner[1:]
+	}
+	list := strings.Split(text, ",")
+	for i, addr := range list {
+		addr = strings.TrimSpace(addr)
+		if _, _, err := net.SplitHostPort(addr); err != nil {
+			addr = net.JoinHostPort(strings.Trim(addr, "[]"), "3306")
+		}
+		list[i] = addr
+	}
+	return list
+}
+
+// connectNode makes a connection to a node of a cluster, if it is one of those that may commit, and has all of the data. One that
+// comes in the place of another waits, before it reads, for what the others have committed: so hipq finds what it may have
+// done itself.
+func (c session) connectNode(ctx context.Context, moved bool) (driver.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, connectNodeWithin)
+	defer cancel()
+	conn, err := c.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	is, err := nodeStatus(ctx, conn.(driver.QueryerContext))
+	switch {
+	case err != nil:
+	case is["wsrep_cluster_status"] == "" || is["wsrep_cluster_status"] == "Disconnected": // no cluster
+	case is["wsrep_cluster_status"] != "Primary" || is["wsrep_local_state"] != synced:
+		err = fmt.Errorf("the node is %s, its part of the cluster %s: %w", strings.ToLower(is["wsrep_local_state_comment"]),
+			strings.ToLower(is["wsrep_cluster_status"]), driver.ErrBadConn)
+	case moved:
+		_, err = conn.(driver.ExecerContext).ExecContext(ctx, "SET wsrep_sync_wait = 1", nil)
+	}
+	if err != nil {
+		_ = conn.Close()
+		return nil, err
+	}
+	return conn, nil
+}
+
+// synced is wsrep_local_state of a node that is neither joining nor giving its data to one that does.
+const synced = "4"
+
+// nodeStatus is how a node stands in its cluster; of a server that is in none there is nothing.
+func nodeStatus(ctx context.Context, conn driver.QueryerContext) (map[string]string, error) {
+	rows, err := conn.QueryContext(ctx,
+		"SHOW STATUS WHERE Variable_name IN ('wsrep_cluster_status', 'wsrep_local_state', 'wsrep_local_state_comment')", nil)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = rows.Close() }()
+	is, row := map[string]string{}, make([]driver.Value, 2)
+	for {
+		if err := rows.Next(row); err == io.EOF {
+			return is, nil
+		} else if err != nil {
+			return nil, err
+		}
+		is[fmt.Sprintf("%s", row[0])] = fmt.Sprintf("%s", row[1])
+	}
+}

@@ -1,0 +1,91 @@
+package schema_test
+
+import (
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/hipq/hipq/internal/dbtest"
+	"github.com/hipq/hipq/schema"
+)
+
+func TestAddresses(t *testing.T) {
+	for dsn, want := range map[string][]string{
+		"u:p@tcp(db)/shop":                     {"db:3306"},
+		"u:p@tcp(db:3307)/shop":                {"db:3307"},
+		"u:p@tcp([::1]:3307)/shop":             {"[::1]:3307"},
+		"u:p@tcp(a,b)/shop":                    {"a:3306", "b:3306"},
+		"u:p@tcp(a,b:3307)/shop":               {"a:3306", "b:3307"},
+		"u:p@tcp(a:3307, b:3308,c)/shop":       {"a:3307", "b:3308", "c:3306"},
+		"u:p@tcp([::1]:3307,[::2],[::3])/shop": {"[::1]:3307", "[::2]:3306", "[::3]:3306"},
+		"u:p@unix(/run/a.sock)/shop":           {"/run/a.sock"},
+		"u:p@unix(/run/a.sock,/run/b.sock)/s":  {"/run/a.sock", "/run/b.sock"},
+	} {
+		if got := schema.Addresses(t, dsn); !slices.Equal(got, want) {
+			t.Errorf("%s: %q, want %q", dsn, got, want)
+		}
+	}
+}
+
+// The first node that serves is worked with, and no connection to another is used beside it.
+func TestNodes(t *testing.T) {
+	first := dbtest.NewProxy(t)
+	second := dbtest.ProxyTo(t, first.Direct)
+	names, err := schema.NewNames("shop", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	open := func() (*schema.DB, error) {
+		db, err := schema.Open(t.Context(), schema.Options{Driver: "mysql", DSN: dbtest.AnyOf(t, first.Source, second.Source)}, names)
+		if err == nil {
+			t.Cleanup(func() { _ = db.Close() })
+		}
+		return db, err
+	}
+	db, err := open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := func() (id string) {
+		t.Helper()
+		if err := db.GetContext(t.Context(), &id, "SELECT CONNECTION_ID()"); err != nil {
+			t.Fatal(err)
+		}
+		return id
+	}
+	at := server()
+	if now := server(); now != at {
+		t.Errorf("connection %s after %s", now, at)
+	}
+	first.Cut()
+	if _, err := db.ExecContext(t.Context(), "DO 1"); err != nil { // the pool makes another connection
+		t.Error(err)
+	}
+	first.Mend()
+	moved := server()
+	if now := server(); moved == at || now != moved {
+		t.Errorf("connection %s after %s: it has gone back", now, moved)
+	}
+	second.Cut()
+	server()
+
+	first.Cut()
+	second.Mend()
+	first.Mend()
+	first.Stall() // it takes connections, and says nothing
+	if _, err = open(); err != nil {
+		t.Error(err)
+	}
+	first.Resume()
+	first.Cut()
+	second.Cut()
+	if _, err = open(); err == nil {
+		t.Fatal("none of the nodes is there, and it opens")
+	}
+	if kind, _ := schema.Diagnose(err); kind != schema.TryLater {
+		t.Errorf("%v is %v", err, kind)
+	}
+	if errors.Is(err, schema.ErrConfig) {
+		t.Error(err)
+	}
+}
