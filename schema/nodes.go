@@ -3,6 +3,7 @@ package schema
 import (
 	"context"
 	"database/sql/driver"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -79,9 +80,10 @@ func nodeStatus(ctx context.Context, conn driver.QueryerContext) (map[string]str
 	defer func() { _ = rows.Close() }()
 	is, row := map[string]string{}, make([]driver.Value, 2)
 	for {
-		if err := rows.Next(row); err == io.EOF {
+		switch err := rows.Next(row); {
+		case errors.Is(err, io.EOF):
 			return is, nil
-		} else if err != nil {
+		case err != nil:
 			return nil, err
 		}
 		is[fmt.Sprintf("%s", row[0])] = fmt.Sprintf("%s", row[1])
