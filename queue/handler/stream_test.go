@@ -376,7 +376,9 @@ func TestStreamHints(t *testing.T) {
 			s := stream(t, 1, 3)
 			s.Grace = 200 * time.Millisecond
 			late := jobOf(2, task{Say: tt.say})
-			late.Timeout = time.Second
+			if late.Timeout = time.Second; !strings.HasPrefix(tt.want, "timeout") {
+				late.Timeout = 20 * time.Second
+			}
 			got := outcomes(t, s, jobOf(1, task{}), late, jobOf(3, task{SleepMS: 300}))
 			if got[0].Verdict != job.Finished || got[2].Verdict != job.Finished {
 				t.Errorf("the others: %+v, %+v", got[0], got[2])
