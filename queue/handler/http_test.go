@@ -120,7 +120,7 @@ func TestHTTPOutcome(t *testing.T) {
 			})
 			got := h.Handle(t.Context(), testJob())
 			got.Ran = 0
-			near := cmp.Comparer(func(a, b time.Duration) bool { return (a-b).Abs() <= max(a, b)/4 }) // a test may take long to begin
+			near := cmp.Comparer(func(a, b time.Duration) bool { return (a - b).Abs() <= max(a, b)/4 }) // a test may take long to begin
 			output := ""
 			if got.Verdict.IsError() {
 				output = fmt.Sprintf("%d %s\n%s", tt.status, http.StatusText(tt.status), strings.ReplaceAll(tt.body, "\x00", "\uFFFD"))
