@@ -1,0 +1,162 @@
+//go:build !windows
+
+package handler
+
+import (
+	"cmp"
+	"fmt"
+	"time"
+
+	"github.com/hipq/hipq/internal/process"
+)
+
+// end tells a program to end that has jobs.
+func (t *talk) end() {
+	t.stopping = true
+	grace := t.stream.Grace
+	for _, f := range t.flights {
+		if f.over != nil {
+			grace = min(grace, max(0, time.Until(f.endBy)))
+		}
+	}
+	t.program.Interrupt(grace, t.denied)
+}
+
+// retire gives the program no more jobs.
+func (t *talk) retire(reason string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.retireFor(reason)
+}
+
+func (t *talk) retireFor(reason string) {
+	if !t.retired {
+		t.retired, t.reason = true, reason
+		t.stream.leave(t)
+		_ = control(t.pipes.In, func(fd uintptr) { t.left = process.ReadingEnd(int(fd)) })
+		_ = t.pipes.In.Close()
+	}
+	t.stop()
+}
+
+// stop ends a program that has been retired, unless it has jobs that may go on: for those it has until hurry.
+func (t *talk) stop() {
+	for _, f := range t.flights {
+		if f.over == nil && !t.silent {
+			return
+		}
+	}
+	switch {
+	case t.stopping || !t.retired:
+	case len(t.flights) > 0:
+		t.end()
+	case t.kill == nil:
+		t.kill = time.AfterFunc(t.stream.Grace, func() { t.program.Interrupt(0, t.denied) })
+	}
+}
+
+func (t *talk) denied() { t.giveUp(mayNotSignal) }
+
+// giveUp is called with the program's own lock held, which others take behind t.mu.
+func (t *talk) giveUp(still string) { go t.disown(still) }
+
+// disown ends the attempts of a program that can't be killed, so that they keep no slot.
+func (t *talk) disown(still string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for id, f := range t.flights {
+		why := cmp.Or(t.endedFor, t.reason)
+		if f.over != nil {
+			why = f.over.Error()
+		}
+		t.land(id, f, landing{outcome: tryAgain(stillRuns(why, t.program, still)), disowned: true})
+	}
+	t.over.Do(t.stream.ending.Done)
+}
+
+// land ends a flight.
+func (t *talk) land(id int64, f *flight, l landing) {
+	delete(t.flights, id)
+	if f.hurry != nil {
+		f.hurry.Stop()
+	}
+	f.done <- l
+}
+
+// await waits for the program's end, and ends what it has left.
+func (t *talk) await() {
+	t.program.Await()
+	byGuard := t.stream.Guard.ofWorker().MayStop()
+	unread := t.unread()
+	close(t.ended)
+	_ = t.pipes.Out.SetReadDeadline(time.Unix(1, 0)) // long past: what is left behind may hold the pipe for as long as it likes
+	<-t.heard
+	_ = t.log.Control(func(fd uintptr) { t.takeLog(int(fd)) })
+	end, err := t.stream.reap(t.program)
+	t.stream.leave(t)
+	t.pipes.Close()
+	t.writing.Lock()
+	read := t.written - unread
+	t.writing.Unlock()
+	t.finish(end, err, byGuard, read)
+	t.over.Do(t.stream.ending.Done)
+}
+
+// unread is how much of what went to the program's stdin it has not read.
+func (t *talk) unread() (n int64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	end := t.pipes.In
+	if t.retired {
+		end = t.left
+	}
+	_ = control(end, func(fd uintptr) { n = int64(process.Unread(int(fd))) })
+	return n
+}
+
+// finish ends the flights of a program that has ended, and has read so many bytes.
+func (t *talk) finish(end ending, err error, byGuard bool, read int64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.kill != nil {
+		t.kill.Stop()
+	}
+	_ = t.left.Close()
+	if !t.answered && !t.stopping {
+		defer func() { t.stream.wasFutile(t.last) }()
+	}
+	for id, f := range t.flights {
+		// one that no program might ever read must not go from one to another for ever
+		l := landing{unread: (t.answered || t.endedFor != "") && (f.from < 0 || read <= f.from)}
+		switch {
+		case byGuard:
+			l = landing{outcome: tryAgain(errGuardStops.Error())}
+		case err != nil:
+			l.outcome = tryAgain(fmt.Sprintf("wait for %s: %v", t.stream.Argv[0], err))
+		default:
+			l.outcome = tryAgain(t.unanswered(f, end))
+		}
+		t.last = l.outcome.Error
+		t.land(id, f, l)
+	}
+	t.retired = true
+}
+
+// unanswered is why a job has no answer whose program has ended. How it ended says nothing where hipq had told it to end.
+func (t *talk) unanswered(f *flight, end ending) string {
+	succeeded := !end.Signaled() && end.ExitStatus() == 0
+	var out printed
+	if f.log != nil && !succeeded { // else what it logged is no reason
+		out = f.log.end()
+	}
+	ended := "the program ended without an answer: " + failure(end, out)
+	switch {
+	case t.endedFor != "":
+		return t.endedFor
+	case t.reason == "":
+		return ended
+	case succeeded || t.program.Interrupted():
+		return t.reason
+	}
+	return t.reason + "; " + ended
+}
