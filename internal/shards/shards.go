@@ -1,0 +1,70 @@
+// Package shards tells how the jobs of a queue are divided: which shard one belongs to, and by which number the tables know it.
+package shards
+
+import (
+	"hash/crc32"
+
+	"github.com/hipq/hipq/queue/job"
+)
+
+// Most is how many shards a queue has, at most.
+const Most = 999
+
+// step is how far the places of one division lie from those of the next.
+const step = 1000
+
+// Division is how the jobs of a queue are divided: into N shards, 0 to N-1, by their throttle groups where there are any, so that a
+// group is in one shard, or else each by itself.
+type Division struct {
+	N      int
+	Groups *job.ThrottleGroups
+}
+
+// Number is that by which the tables know a division: N and, where that matters, what the groups are by. So what was placed by
+// another division is told apart from what wasn't.
+func (d Division) Number() int {
+	switch {
+	case d.N <= 1:
+		return 1
+	case d.Groups == nil:
+		return d.N
+	}
+	return step*(1+Hash(d.Groups.By, step-1)) + d.N
+}
+
+// N is how many shards the division of a number has.
+func N(number int) int { return number % step }
+
+// Place is the number of a shard in the tables: that of its division, and behind it the shard. 8003 is shard 3 of 8.
+func (d Division) Place(shard int) int { return step*d.Number() + shard }
+
+// Bounds are the first place of the division, and the first behind the last.
+func (d Division) Bounds() (first, end int) { return d.Place(0), d.Place(max(1, d.N)) }
+
+// Shard is which of its division's shards a place is.
+func Shard(place int) int { return place % step }
+
+// In says which shard of the division of a number a place is; ok is false if it is in another division, or can't be.
+func In(number, place int) (shard int, ok bool) {
+	shard = place - step*number
+	return shard, shard >= 0 && shard < N(number)
+}
+
+// Of is the shard of a job.
+func (d Division) Of(jobType, key, shardKey string, data []byte) int {
+	switch {
+	case d.N <= 1:
+		return 0
+	case d.Groups != nil:
+		if group := d.Groups.Of(jobType, data); group != d.Groups.By+"=" { // else it is in none
+			return Hash(group, d.N)
+		}
+	}
+	if shardKey != job.None && shardKey != "" {
+		key = shardKey
+	}
+	return Hash(key, d.N)
+}
+
+// Hash is a number from 0 to n-1 that depends on a text alone: the CRC-32 that SQL has too.
+func Hash(text string, n int) int { return int(crc32.ChecksumIEEE([]byte(text))) % n }
