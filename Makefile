@@ -17,7 +17,7 @@ VERSION = $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 # These targets bring a server, so a test that finds none is a fault and not a reason to skip.
 export HIPQ_TEST_REQUIRE_MYSQL := 1
 
-.PHONY: help build demo test report-check test-galera race crash bench lint fmt install packaging snapshot release clean
+.PHONY: help build demo test report-check test-engines race crash bench bench-galera lint fmt install packaging snapshot release clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -43,10 +43,10 @@ report-check: ## open examples of the report in a real browser, and check them t
 	cd .ci/sheet && npm ci --ignore-scripts --no-audit --no-fund --silent
 	node .ci/sheet/check.mjs $$(command -v $(or $(CHROMIUM),chromium)) build/report/*.html
 
-# The command's scripts speak of the jobs 1, 2 and 3, whatever steps a cluster takes.
-test-galera: ## run all tests on SQLite and on a Galera cluster of their own
-	.ci/with-galera sh -c 'go test -count=1 -timeout 30m $$(go list ./... | grep -v -e /cmd$$ -e /internal/crash) && go test -count=1 -short -v -timeout 20m ./internal/crash'
-	.ci/with-galera --wsrep-auto-increment-control=OFF go test -count=1 -timeout 30m ./cmd
+# make test-engines ENGINES=galera: one of them
+test-engines: ## run the tests that have a database on MySQL, and on a Galera cluster
+	@.ci/clients
+	PKG=$(PKG) .ci/engines $(ENGINES)
 
 race: ## run the shorter tests under the race detector (needs a C compiler)
 	@.ci/clients
@@ -58,6 +58,9 @@ crash: ## kill and disturb workers and check that no job is lost, doubled, or he
 
 bench: ## measure throughput on a MariaDB with fsync on
 	.ci/with-mariadb --durable go test -run '^$$' -bench . -benchtime 1x -timeout 60m ./queue ./monitor ./internal/bench
+
+bench-galera: ## measure throughput on a Galera cluster of three nodes
+	.ci/with-galera go test -run '^$$' -bench Galera -benchtime 1x -timeout 20m ./internal/bench
 
 # What systems differ in is how programs are run. To build all for each would take minutes, mostly for SQLite.
 RUNS_PROGRAMS := ./internal/process/... ./internal/guard ./internal/program ./queue/handler

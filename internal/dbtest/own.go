@@ -2,6 +2,7 @@ package dbtest
 
 import (
 	"bufio"
+	"cmp"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -9,13 +10,20 @@ import (
 	"testing"
 )
 
-// OwnMySQL starts a MariaDB for one test alone and makes a database there, whose DSN it returns. It is for what would hold up
-// all others on their server, or needs one with such options. Where the tests go without a server it is skipped, as with MySQL.
+// OwnMySQL starts a MariaDB, or a MySQL where the other tests have one, for one test alone and makes a database there, whose DSN it
+// returns. It is for what would hold up all others on their server, or needs one with such options. Where the tests go without a
+// server it is skipped, as with MySQL.
 func OwnMySQL(t testing.TB, options ...string) string {
 	t.Helper()
 	if os.Getenv(dsnVar) == "" {
 		return MySQL(t) // which says why there is none
 	}
+	return database(t, own(t, cmp.Or(os.Getenv(ownVar), "with-mariadb"), dsnVar, options...))
+}
+
+// own has a program in .ci start servers until the test ends, and returns what that says of them in this variable.
+func own(t testing.TB, program, variable string, options ...string) string {
+	t.Helper()
 	alive, hold, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -26,9 +34,9 @@ func OwnMySQL(t testing.TB, options ...string) string {
 	for _, o := range options {
 		args = append(args, "--server="+o)
 	}
-	args = append(args, "sh", "-c", `echo "$`+dsnVar+`"; cat <&3`)
-	c := exec.Command(filepath.Join(root(t), ".ci", "with-mariadb"), args...)
-	c.Env = append(os.Environ(), dsnVar+"=")
+	args = append(args, "sh", "-c", `echo "$`+variable+`"; cat <&3`)
+	c := exec.Command(filepath.Join(root(t), ".ci", program), args...)
+	c.Env = append(os.Environ(), variable+"=")
 	c.ExtraFiles, c.Stderr = []*os.File{alive}, os.Stderr
 	out, err := c.StdoutPipe()
 	if err == nil {
@@ -40,14 +48,14 @@ func OwnMySQL(t testing.TB, options ...string) string {
 	t.Cleanup(func() {
 		_ = hold.Close()
 		if err := c.Wait(); err != nil {
-			t.Errorf("the test's own MariaDB: %v", err)
+			t.Errorf("the test's own server: %v", err)
 		}
 	})
-	server, err := bufio.NewReader(out).ReadString('\n')
+	said, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil {
-		t.Fatalf("start a MariaDB of its own: %v", err)
+		t.Fatalf("start a server of its own: %v", err)
 	}
-	return database(t, strings.TrimSpace(server))
+	return strings.TrimSpace(said)
 }
 
 // root is the folder of the module.

@@ -15,9 +15,11 @@ import (
 	"github.com/go-sql-driver/mysql"
 )
 
-// The environment variables that say where the test server is, and whether tests may go without one.
+// The environment variables that say where the test server is, which program in .ci starts another such, and whether tests may go
+// without one.
 const (
 	dsnVar     = "HIPQ_TEST_MYSQL_DSN"
+	ownVar     = "HIPQ_TEST_OWN"
 	galeraVar  = "HIPQ_TEST_GALERA_DSNS"
 	requireVar = "HIPQ_TEST_REQUIRE_MYSQL"
 	ciVar      = "CI"
@@ -59,15 +61,20 @@ func database(t testing.TB, server string) string {
 }
 
 // Galera makes a database on the cluster whose nodes HIPQ_TEST_GALERA_DSNS names, and returns its DSN on each of them. Without
-// the variable the test is skipped: only make test-galera starts a cluster.
+// the variable the test is skipped: only make test-engines starts a cluster.
 func Galera(t testing.TB) (dsns []string) {
 	t.Helper()
 	nodes := strings.Fields(os.Getenv(galeraVar))
 	if len(nodes) == 0 {
-		t.Skip("no Galera cluster: " + galeraVar + " is not set (make test-galera starts one)")
+		t.Skip("no Galera cluster: " + galeraVar + " is not set (make test-engines starts one)")
 	}
-	t.Setenv(dsnVar, nodes[0])
-	cfg, err := mysql.ParseDSN(MySQL(t))
+	return onNodes(t, nodes)
+}
+
+// onNodes makes a database on a cluster of these nodes.
+func onNodes(t testing.TB, nodes []string) (dsns []string) {
+	t.Helper()
+	cfg, err := mysql.ParseDSN(database(t, nodes[0]))
 	if err != nil {
 		t.Fatal(err)
 	}

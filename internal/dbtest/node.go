@@ -1,0 +1,192 @@
+package dbtest
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// Node is a node of the cluster, for a test that does something to it.
+type Node struct {
+	// DSN is the test's database on it.
+	DSN string
+	t   testing.TB
+	db  *sql.DB
+}
+
+// Nodes makes a database on the cluster, as Galera does, and gives its nodes.
+func Nodes(t testing.TB) (all []*Node) {
+	t.Helper()
+	return nodesOf(t, Galera(t))
+}
+
+// OwnNodes starts a cluster for one test alone, which others would find without a node, makes a database there, and gives its nodes.
+// Where the tests go without a cluster it is skipped, as with Galera.
+func OwnNodes(t testing.TB) (all []*Node) {
+	t.Helper()
+	if os.Getenv(galeraVar) == "" {
+		return Nodes(t) // which says why there is none
+	}
+	return nodesOf(t, onNodes(t, strings.Fields(own(t, "with-galera", galeraVar))))
+}
+
+func nodesOf(t testing.TB, dsns []string) (all []*Node) {
+	t.Helper()
+	for _, dsn := range dsns {
+		db, err := sql.Open("mysql", dsn+"?timeout=2s&readTimeout=5s")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = db.Close() })
+		all = append(all, &Node{DSN: dsn, t: t, db: db})
+	}
+	return all
+}
+
+// Equal lets any two nodes be the cluster's Primary part, whichever is the third, for a test that is alone on the cluster. When the test
+// ends it waits until all nodes are together again.
+func Equal(t testing.TB, all []*Node) {
+	t.Helper()
+	// .ci/with-galera lets the first outweigh the others
+	_, options, _ := strings.Cut(all[0].variable("wsrep_provider_options"), "pc.weight = ")
+	weight, _, _ := strings.Cut(options, ";")
+	all[0].provide("pc.weight=1")
+	t.Cleanup(func() {
+		together(t, all)
+		all[0].provide("pc.weight=" + weight)
+	})
+}
+
+// together waits until each of these nodes has all of them in its cluster, and what they have committed.
+func together(t testing.TB, all []*Node) {
+	t.Helper()
+	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(100 * time.Millisecond) {
+		apart := ""
+		for i, n := range all {
+			if is := n.standing(); is != fmt.Sprintf("Primary, Synced, %d nodes", len(all)) {
+				apart += fmt.Sprintf("\nnode %d: %s", i+1, is)
+			}
+		}
+		if apart == "" {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the nodes don't come together again:%s", apart)
+		}
+	}
+}
+
+// standing is in which part of the cluster a node is, how it stands there, and with how many.
+func (n *Node) standing() string {
+	is := map[string]string{}
+	rows, err := n.db.Query("SHOW STATUS WHERE Variable_name IN ('wsrep_cluster_status', 'wsrep_local_state_comment', 'wsrep_cluster_size')")
+	if err != nil {
+		return err.Error()
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var name, value string
+		if err := rows.Scan(&name, &value); err != nil {
+			return err.Error()
+		}
+		is[name] = value
+	}
+	if err := rows.Err(); err != nil {
+		return err.Error()
+	}
+	return fmt.Sprintf("%s, %s, %s nodes", is["wsrep_cluster_status"], is["wsrep_local_state_comment"], is["wsrep_cluster_size"])
+}
+
+func (n *Node) variable(which string) (value string) {
+	n.t.Helper()
+	var name string
+	if err := n.db.QueryRow("SHOW VARIABLES LIKE '"+which+"'").Scan(&name, &value); err != nil {
+		n.t.Fatal(err)
+	}
+	return value
+}
+
+// provide gives the library by which the nodes talk to each other a setting, at this node.
+func (n *Node) provide(setting string) {
+	n.t.Helper()
+	if _, err := n.db.Exec("SET GLOBAL wsrep_provider_options = '" + setting + "'"); err != nil {
+		n.t.Error(err)
+	}
+}
+
+// Isolate cuts the node off from the others, and not from its clients. What it gives makes an end of that.
+func (n *Node) Isolate() (end func()) {
+	n.t.Helper()
+	n.provide("gmcast.isolate=1")
+	return func() { n.provide("gmcast.isolate=0") }
+}
+
+// Kill kills the node's process. .ci/with-galera starts it again.
+func (n *Node) Kill() {
+	n.t.Helper()
+	n.signal(n.pid(), syscall.SIGKILL)
+}
+
+// Stop stops the node's process: it takes connections, and answers nothing. What it gives makes an end of that.
+func (n *Node) Stop() (end func()) {
+	n.t.Helper()
+	pid := n.pid()
+	n.signal(pid, syscall.SIGSTOP)
+	return func() { n.signal(pid, syscall.SIGCONT) }
+}
+
+// Slow lets the node's process run for one part of the time in so many, in turns of less than a second. It ends with ctx.
+func (n *Node) Slow(ctx context.Context, part int) {
+	n.t.Helper()
+	const runs = 30 * time.Millisecond
+	for pid := n.pid(); ctx.Err() == nil; time.Sleep(runs) {
+		n.signal(pid, syscall.SIGSTOP)
+		time.Sleep(time.Duration(part-1) * runs)
+		n.signal(pid, syscall.SIGCONT)
+	}
+}
+
+// ReadOnly lets nobody write on the node, nor the node itself what others have committed. What it gives makes an end of that.
+func (n *Node) ReadOnly() (end func()) {
+	n.t.Helper()
+	ctx := context.Background()
+	conn, err := n.db.Conn(ctx)
+	if err == nil {
+		_, err = conn.ExecContext(ctx, "FLUSH TABLES WITH READ LOCK")
+	}
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return func() {
+		if _, err := conn.ExecContext(ctx, "UNLOCK TABLES"); err != nil {
+			n.t.Error(err)
+		}
+		_ = conn.Close()
+	}
+}
+
+func (n *Node) pid() int {
+	n.t.Helper()
+	text, err := os.ReadFile(n.variable("pid_file"))
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return pid
+}
+
+func (n *Node) signal(pid int, s syscall.Signal) {
+	n.t.Helper()
+	if err := syscall.Kill(pid, s); err != nil {
+		n.t.Error(err)
+	}
+}
