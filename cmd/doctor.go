@@ -13,9 +13,9 @@ import (
 
 const doctorLong = `Looks at the world in which hipq runs, and says of each thing whether it is ok, or what is wrong and what to do: who may
 read the config and SQLite's file, the disk, the crontab lines (or systemd's timers) of this user, whether handlers can be
-run here, the database and its version, its clock against this host's, isolation, time zones, packet size, the binary log,
-durability, rights, the tables and their sizes, the index by which workers find due jobs, whether workers come; and which of
-hipq's promises hold on this engine with these settings.
+run here, the database and its version, each node that its DSN names, their clocks against each other's and this host's,
+isolation, time zones, packet size, the binary log, durability, rights, the tables and their sizes, the index by which workers
+find due jobs, whether workers come; and which of hipq's promises hold on this engine with these settings.
 
 It sees what the user sees who runs it: that should be the crontab's. It changes nothing, and may be repeated. What the config
 itself says is looked at by hipq config check. A check that can't be made is unknown: the disk of a server, say. After

@@ -27,10 +27,10 @@ With --dry-run it looks at all of that, reads whether a key is another job's, an
 Exit codes: 0 done · 1 a line was bad, or a duplicate refused, or with --dry-run: nothing would be added or replaced · 64 usage · 75 the database is unreachable or busy · 78 configuration.`
 
 type enqueueOptions struct {
-	data, key, at, in, timeout, ndjson, onDuplicate string
-	priority, throttleFactor                        int
-	windows                                         []string
-	dryRun                                          bool
+	data, key, shardKey, at, in, timeout, ndjson, onDuplicate string
+	priority, throttleFactor                                  int
+	windows                                                   []string
+	dryRun                                                    bool
 }
 
 func (a *app) enqueueCommand() *cobra.Command {
@@ -67,6 +67,7 @@ func (a *app) enqueueCommand() *cobra.Command {
 	f.IntVar(&o.priority, "priority", 100, "lower runs first, unless the queue says otherwise (default: the job type's)")
 	f.StringVar(&o.timeout, "timeout", "", "how long an attempt may last (default: the job type's)")
 	f.IntVar(&o.throttleFactor, "throttle-factor", 1, "weight against the queue's throttle limit (default: the job type's)")
+	f.StringVar(&o.shardKey, "shard-key", "", "what decides in which of the queue's shards it is, unless throttle groups do (default: its key)")
 	f.StringArrayVar(&o.windows, "window", nil, "time of day within which it must start, may be repeated (default: the job type's)")
 	f.StringVar(&o.onDuplicate, "on-duplicate", "keep", "if a job with this type and key is not final: keep it, replace it unless it has started, or error")
 	f.StringVar(&o.ndjson, "ndjson", "", "add a job for each line of this file; - is standard input")
@@ -75,7 +76,7 @@ func (a *app) enqueueCommand() *cobra.Command {
 	f.Lookup("priority").DefValue = "0"
 	f.Lookup("throttle-factor").DefValue = "0"
 	c.MarkFlagsMutuallyExclusive("at", "in")
-	for _, single := range []string{"data", "key", "at", "in", "priority", "timeout", "throttle-factor", "window"} {
+	for _, single := range []string{"data", "key", "at", "in", "priority", "timeout", "throttle-factor", "shard-key", "window"} {
 		c.MarkFlagsMutuallyExclusive("ndjson", single)
 	}
 	return c
@@ -154,7 +155,7 @@ func (a *app) printEnqueued(name string, added queue.Added, dryRun bool) error {
 
 // newJob reads the flags.
 func (a *app) newJob(cmd *cobra.Command, jobType string, o enqueueOptions, i *instance) (job.New, error) {
-	j := job.New{Type: jobType, Key: o.key, OnDuplicate: job.OnDuplicate(o.onDuplicate)}
+	j := job.New{Type: jobType, Key: o.key, ShardKey: o.shardKey, OnDuplicate: job.OnDuplicate(o.onDuplicate)}
 	var err error
 	if j.Data, err = a.readData(cmd.Context(), o.data); err != nil {
 		return j, err

@@ -16,8 +16,9 @@ import (
 // filterFlags narrow down what a command lists or changes. They mean the same in each.
 type filterFlags struct {
 	queue, jobType, key, state, errorText, fingerprint, since, until string
-	limit                                                            int
-	of                                                               filtered
+	// shard is one of a queue's shards, noShard for all of them: of hipq jobs alone.
+	limit, shard int
+	of           filtered
 }
 
 // filtered is what a command's filter is about.
@@ -36,8 +37,11 @@ type filtered struct {
 // wordsOfFlag is where a flag has the words that it takes, for who completes them.
 const wordsOfFlag = "hipq_words"
 
+// noShard is what --shard is without one.
+const noShard = -1
+
 func (f *filterFlags) add(c *cobra.Command, of filtered) {
-	f.of = of
+	f.of, f.shard = of, noShard
 	flags, only := c.Flags(), "only "+of.what+" "
 	flags.StringVar(&f.queue, "queue", "", only+"of this queue")
 	flags.StringVar(&f.jobType, "type", "", only+"of this job type")
@@ -67,6 +71,8 @@ func (f *filterFlags) check(a *app, cmd *cobra.Command) error {
 	switch {
 	case f.state != "" && !slices.Contains(f.of.states, f.state):
 		return noneOf("--state", f.state, f.of.states)
+	case f.shard < noShard:
+		return usagef("--shard: %d is no shard, for the first is 0", f.shard)
 	case f.limit < 0:
 		return usagef("--limit: %d is negative", f.limit)
 	case f.errorText != "" && (strings.TrimSpace(f.errorText) == "" || !utf8.ValidString(f.errorText)):
@@ -98,6 +104,26 @@ func (f *filterFlags) jobs(cmd *cobra.Command, i *instance, queues []*queue.Queu
 		Standing: queue.Standing(f.state), Type: f.jobType, Key: f.key, Error: f.errorText, Fingerprint: f.fingerprint,
 		Since: since, Until: until, Limit: f.limit,
 	}, err
+}
+
+// places are the numbers by which the tables know the shard that is asked for, one for each of the queues; 0 for all shards.
+func (f *filterFlags) places(cmd *cobra.Command, queues []*queue.Queue) ([]int, error) {
+	places := make([]int, len(queues))
+	if f.shard == noShard {
+		return places, nil
+	}
+	most := 0
+	for n, q := range queues {
+		d, err := q.Division(cmd.Context())
+		if err != nil {
+			return nil, err
+		}
+		places[n], most = d.Place(f.shard), max(most, d.Of)
+	}
+	if f.shard >= most {
+		return nil, usagef("--shard: there is no shard %d, the last is %d", f.shard, most-1)
+	}
+	return places, nil
 }
 
 // entries is the filter for the activity, of these queues if it is about jobs.

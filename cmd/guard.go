@@ -28,6 +28,7 @@ func (a *app) guardCommand() *cobra.Command {
 func (a *app) newGuard(i *instance, workerID string) *handler.Guard {
 	guard := handler.NewGuard(a.guardArgv(), workerID, i.Worker.Grace)
 	guard.Adopt()
+	guard.KillIfLate()
 	return guard
 }
 

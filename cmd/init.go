@@ -21,6 +21,8 @@ import (
 
 const initLong = `Creates the tables of the instance and of its queues, or brings them up to date. With SQLite it creates the file, in MySQL
 and MariaDB the stored procedures too, if the user may make any. The schedules of the config begin now.
+Where the config has another number of shards for a queue than the database, or throttle groups by something else, it divides the
+queue anew: workers go on meanwhile, but for those that have another config. Interrupted, it goes on when it is run again.
 Where there is no config it writes a first hipq.yaml. It may be repeated, and run by several at once.
 
 Where hipq work has found a database, and now there is none, it is more likely that a disk is not mounted: init says so before
@@ -104,11 +106,20 @@ type initialised struct {
 	Config  string   `json:"config"`
 	Written bool     `json:"config_written"`
 	Tables  []string `json:"tables"`
+	// Divided are the queues that were divided anew, or whose jobs still had to be moved.
+	Divided []divided `json:"divided"`
 	// Procedures are the stored procedures that were made; LeftOut says why none could be.
 	Procedures []string `json:"procedures"`
 	LeftOut    string   `json:"procedures_left_out,omitempty"`
 	// RightsLost says to whom the rights to call them are to be given again.
 	RightsLost string `json:"procedures_rights_lost,omitempty"`
+}
+
+// divided is a queue whose jobs were divided among its shards, and how many had to be moved.
+type divided struct {
+	Queue  string `json:"queue"`
+	Shards int    `json:"shards"`
+	Moved  int    `json:"moved"`
 }
 
 func (a *app) runInit(cmd *cobra.Command) error {
@@ -123,7 +134,7 @@ func (a *app) runInit(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	done.Config, done.Tables, done.Procedures = c.File, []string{}, []string{}
+	done.Config, done.Tables, done.Divided, done.Procedures = c.File, []string{}, []divided{}, []string{}
 	if err := a.confirmEmpty(cmd.Context(), c); err != nil {
 		return err
 	}
@@ -142,6 +153,9 @@ func (a *app) runInit(cmd *cobra.Command) error {
 	}
 	if len(done.Tables) == 0 {
 		a.out.line("all tables are up to date")
+	}
+	for _, d := range done.Divided {
+		a.out.line("divided queue %s into %s, and moved %s", d.Queue, plural(d.Shards, "shard"), plural(d.Moved, "waiting job"))
 	}
 	if len(done.Procedures) > 0 {
 		helpers := 0
@@ -176,11 +190,7 @@ func (done *initialised) migrate(cmd *cobra.Command, c *config.Config) (err erro
 	}
 	done.Tables = append(done.Tables, made...)
 	for _, q := range c.Queues {
-		opened, err := queue.New(db, q.Options)
-		if err != nil {
-			return err
-		}
-		if err := opened.Register(cmd.Context()); err != nil {
+		if err := done.register(cmd.Context(), db, q.Options); err != nil {
 			return err
 		}
 	}
@@ -194,6 +204,27 @@ func (done *initialised) migrate(cmd *cobra.Command, c *config.Config) (err erro
 		done.LeftOut, err = err.Error(), nil
 	case errors.Is(err, schema.ErrRightsLost):
 		done.RightsLost, err = err.Error(), nil
+	}
+	return err
+}
+
+// register registers a queue, and divides its jobs as the config says. An init before may have been interrupted in the midst of that.
+func (done *initialised) register(ctx context.Context, db *schema.DB, o queue.Options) error {
+	q, err := queue.New(db, o)
+	if err != nil {
+		return err
+	}
+	err = q.Register(ctx)
+	anew := errors.Is(err, queue.ErrShards)
+	if err != nil && !anew {
+		return err
+	}
+	moved, err := q.Reshard(ctx)
+	if anew || moved > 0 {
+		done.Divided = append(done.Divided, divided{q.Name, o.Shards, moved})
+	}
+	if anew && err == nil {
+		err = q.Register(ctx)
 	}
 	return err
 }

@@ -18,7 +18,7 @@ or which repeats it, or that it was dismissed.
 
 --state takes the states (initial, running, error, retry, final) and what hipq status counts. Running are all that are in
 this state, those too that wait for an answer; failed are those that are still to be seen to. --since and --until go by the
-job's last transition.
+job's last transition. --shard takes the number of one of a queue's shards, of which the first is 0.
 
 Exit codes: 0 done · 64 usage · 75 the database is unreachable or busy · 78 configuration.`
 
@@ -46,6 +46,7 @@ func (a *app) jobsCommand() *cobra.Command {
 		},
 	}
 	f.add(c, filterOfJobs(tableRows, queue.Standings...))
+	c.Flags().IntVar(&f.shard, "shard", noShard, "only jobs of this shard of the queue; the first is 0 (-1: of all)")
 	return c
 }
 
@@ -94,7 +95,12 @@ func (a *app) listJobs(
 	}
 	defer i.close()
 	t, listed := heading(i), make([]int, len(queues))
+	places, err := f.places(cmd, queues)
+	if err != nil {
+		return err
+	}
 	for n, q := range queues {
+		by.Place = places[n]
 		err := q.Find(cmd.Context(), by, func(j *job.Job) error {
 			if a.json {
 				return a.printJSON(j.JSON())
@@ -113,6 +119,7 @@ func (a *app) listJobs(
 		return err
 	}
 	for n, q := range queues {
+		by.Place = places[n]
 		left := leftOut{what: "jobs of " + q.Name, listed: listed[n], limit: by.Limit}
 		if err := a.printLeftOut(left, func() (int, bool, error) { return q.CountFound(cmd.Context(), by) }); err != nil {
 			return err

@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"strconv"
 	"strings"
 	"time"
 
@@ -28,6 +29,7 @@ func (a *app) printMetrics(instance string, r monitored) error {
 	g.set("hipq_dead_workers", "Workers that died in the last hours.", float64(s.DeadWorkers))
 	g.set("hipq_monitor_missed", "How many hours of the last week nobody has taken.", float64(s.MissedHours))
 	g.states(s.Types)
+	g.shards(s.Divisions)
 	g.windows(r.Windows)
 
 	families, err := g.Gather()
@@ -69,6 +71,26 @@ func (g gauges) states(types []monitor.TypeState) {
 		backlog.set(float64(t.Backlog), of...)
 		oldest.set(t.OldestDue.Seconds(), of...)
 		failed.set(float64(t.Failed), of...)
+	}
+}
+
+// shards are how the shards are now, of the queues that have several.
+func (g gauges) shards(divisions []monitor.Division) {
+	labels := []string{"queue", "shard"}
+	backlog := g.by("hipq_shard_backlog_jobs", "Jobs of the shard that are due, or locked by a dead worker.", labels...)
+	oldest := g.by("hipq_shard_oldest_due_seconds", "For how long the oldest job has been due in the shard that no full throttle group holds back.", labels...)
+	used := g.by("hipq_shard_throttle_used", "What counts against the queue's throttle limit in the shard.", labels...)
+	part := g.by("hipq_shard_throttle_part", "What the shard holds of the queue's throttle limit.", labels...)
+	for _, d := range divisions {
+		for _, s := range d.Shards {
+			of := []string{label(d.Queue), strconv.Itoa(s.Shard)}
+			backlog.set(float64(s.Backlog), of...)
+			oldest.set(s.OldestDue.Seconds(), of...)
+			if d.ThrottleLimit > 0 {
+				used.set(float64(s.ThrottleUsed), of...)
+				part.set(float64(s.ThrottlePart), of...)
+			}
+		}
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"runtime"
 	"strconv"
 	"strings"
@@ -90,4 +91,27 @@ func unprivileged(args []string) error {
 		return err
 	}
 	return syscall.Exec(path, args, os.Environ())
+}
+
+// hold is the program of this name: it has a lease on the file, which whoever opens or executes it has to wait for.
+func hold(args []string) error {
+	file, err := os.OpenFile(args[0], os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	tried := make(chan os.Signal, 1)
+	signal.Notify(tried, syscall.SIGIO)
+	if _, err := unix.FcntlInt(file.Fd(), unix.F_SETLEASE, unix.F_WRLCK); err != nil {
+		return err
+	}
+	if err := os.WriteFile(args[1], nil, 0o600); err != nil {
+		return err
+	}
+	<-tried
+	if err := os.Remove(args[1]); err != nil {
+		return err
+	}
+	_, err = io.Copy(io.Discard, os.Stdin)
+	return err
 }

@@ -10,4 +10,6 @@ func onTerminal([]string) error { return errLinux }
 
 func unprivileged([]string) error { return errLinux }
 
+func hold([]string) error { return errLinux }
+
 func pressTab([]string) error { return errLinux }

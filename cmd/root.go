@@ -8,6 +8,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -189,7 +190,7 @@ func (a *app) openPatiently(cmd *cobra.Command) (*instance, error) {
 		return nil, err
 	}
 	c.Database.Patient = true
-	return connect(cmd.Context(), c)
+	return connectCaughtUp(cmd.Context(), c)
 }
 
 // open reads the config and opens its database, whose tables must be there and up to date: those of the instance, and of one
@@ -199,7 +200,7 @@ func (a *app) open(cmd *cobra.Command) (*instance, error) {
 	if err != nil {
 		return nil, err
 	}
-	return connect(cmd.Context(), c)
+	return connectCaughtUp(cmd.Context(), c)
 }
 
 // openQueue opens the instance, by open or openPatiently, for a command about one queue.
@@ -214,6 +215,25 @@ func openQueue(cmd *cobra.Command, open func(*cobra.Command) (*instance, error),
 		return nil, nil, err
 	}
 	return i, q, nil
+}
+
+// catchUpWithin is how long a command waits until its node has what the others have committed. One that is far behind, as during
+// a backup, still shows what it has.
+const catchUpWithin = 5 * time.Second
+
+// connectCaughtUp is connect for those who want to see what was done before: on a cluster it may have been at another node.
+func connectCaughtUp(ctx context.Context, c *config.Config) (*instance, error) {
+	i, err := connect(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	wait, cancel := context.WithTimeout(ctx, catchUpWithin)
+	defer cancel()
+	if err := i.db.CatchUp(wait); err != nil && (wait.Err() == nil || ctx.Err() != nil) {
+		i.close()
+		return nil, err
+	}
+	return i, nil
 }
 
 func connect(ctx context.Context, c *config.Config) (*instance, error) {

@@ -86,10 +86,11 @@ func (a *app) runJob(cmd *cobra.Command, name string, id int64) error {
 	return a.printRun(cmd, i, q, *ran, done)
 }
 
-// takeInWithin is how long run waits for another transaction that holds a row which is to be taken in.
+// takeInWithin is how long run waits for another transaction that holds a row which is to be taken in, or to be moved to its shard.
 const takeInWithin = 10 * time.Second
 
-// runnable refuses what can't be run here, and takes the job in first if it was inserted by plain SQL.
+// runnable refuses what can't be run here. It takes the job in first if it was inserted by plain SQL, and moves it to its shard if it
+// is in none.
 func runnable(cmd *cobra.Command, q worker.Queue, w roster.Worker, id int64, runners *runners) error {
 	pause := time.Duration(0)
 	for began := time.Now(); time.Since(began) < takeInWithin; time.Sleep(pause) {
@@ -103,10 +104,18 @@ func runnable(cmd *cobra.Command, q worker.Queue, w roster.Worker, id int64, run
 		if q.Handlers[j.Type] == nil {
 			return fmt.Errorf("job %d of %s: this config has no handler for job type %s", id, q.Name, j.Type)
 		}
-		if !j.IsNew() {
+		d, err := q.Division(cmd.Context())
+		if err != nil {
+			return err
+		}
+		if d.Otherwise != nil {
+			return fmt.Errorf("queue %s: %w", q.Name, d.Otherwise)
+		}
+		_, placed := d.Shard(j.Place)
+		if placed && !j.IsNew() || j.State == job.Final {
 			return nil
 		}
-		if _, err := q.Rounds().Upkeep(cmd.Context(), w, rounds.Look{New: true}, nil, nil); err != nil {
+		if _, err := q.Rounds().Upkeep(cmd.Context(), w, rounds.Look{New: j.IsNew(), Misplaced: !placed}, nil, nil); err != nil {
 			return err
 		}
 		pause = min(2*pause+time.Millisecond, 200*time.Millisecond)

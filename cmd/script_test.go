@@ -35,6 +35,7 @@ func TestMain(m *testing.M) {
 	}
 	testscript.Main(clean{m}, map[string]func(){
 		"hipq":         func() { os.Exit(cmd.Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) },
+		"hold":         func() { program(hold) },
 		"sql":          func() { program(runSQL) },
 		"terminal":     func() { program(onTerminal) },
 		"tab":          func() { program(pressTab) },
@@ -93,6 +94,8 @@ func program(run func(args []string) error) {
 //	                        it is all of them
 //	unprivileged PROGRAM …  runs a program to which file permissions apply even if the tests run as root, and which may not
 //	                        signal other users' processes
+//	hold FILE HELD          keeps a file from being opened and executed, until its standard input ends, 45 seconds at most; it
+//	                        makes the file HELD when it has begun, and removes that when somebody tries
 //	shape FILE WANT         checks that each JSON object in FILE has the fields that WANT lists, of the types there
 //	hour NAME N             sets NAME to the hour that began N hours before this one, and NAME_SQL to a moment in it
 //

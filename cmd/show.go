@@ -172,6 +172,7 @@ func (a *app) printJob(i *instance, j *job.Job, s shown) error {
 		{"retry_of", reference(j.RetryOf)},
 		{"retried_as", reference(j.RetriedAs)},
 		{"dismissed", map[bool]string{true: "yes", false: activity.None}[j.IsDismissed()]},
+		{"shard", inShard(j)},
 		{"create_time", i.local(j.CreateTime)},
 		{"update_time", i.local(j.UpdateTime)},
 	} {
@@ -231,6 +232,14 @@ func unlessLeft(left bool, n int, unit string) string {
 		return "–"
 	}
 	return strconv.Itoa(n) + unit
+}
+
+// inShard says in which of several shards a job is.
+func inShard(j *job.Job) string {
+	if j.IsNew() || j.Shards() < 2 {
+		return activity.None
+	}
+	return fmt.Sprintf("%d of %d", j.Shard(), j.Shards())
 }
 
 // reference is the id of another job, if there is one.

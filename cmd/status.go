@@ -21,24 +21,29 @@ const statusLong = `Shows for each queue how many jobs are due, held back by a f
 waiting for an answer (WAITING) or for their retry decision (ERROR), failed for good and still to be seen to (FAILED), finished,
 and failed but retried or dismissed since (CLOSED); since when the oldest due job waits; job types of which a job has been
 due for an hour and no worker has started any, for want of a handler most likely; how far jobs have come that say so while they
-run, of each queue the five that have said so last; queues of the config that hipq work leaves
-out, and why; the worker that started last; and others that hold slots, or from which nothing was heard for long, as of
+run, of each queue the five that have said so last; jobs that wait to be moved to the shards of their queue; queues of the
+config that hipq work leaves out, and why; the worker that started last; and others that hold slots, or from which nothing was heard for long, as of
 one that was killed. With --watch it does so again every 2 s (--watch=10s: every 10), in place on a terminal, and goes on through
 an absence of the database.
+
+With --shards it shows besides, for queues of several shards, how each of these stands: what of the throttle limit is USED there, what
+the shard HOLDS of it and what it is TO HOLD (as the shards lend one another what they don't use), how many starts of the rate are used
+and held there (RATE), and since when jobs there have been ASKING the others for more. RUNNING is with those that wait for an answer.
 
 Exit codes: 0 done · 64 usage · 75 the database is unreachable or busy · 78 configuration.`
 
 func (a *app) statusCommand() *cobra.Command {
 	var watch string
+	var o statusOptions
 	c := &cobra.Command{
 		Use:        "status",
 		Short:      "Show the queues and the last worker",
 		Long:       statusLong,
-		Example:    "  hipq status\n  hipq status --watch\n  hipq status --watch=10s --json",
+		Example:    "  hipq status\n  hipq status --watch\n  hipq status --watch=10s --json\n  hipq status --shards",
 		SuggestFor: []string{"stats", "stat", "state", "top", "workers", "health"},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if watch == "" {
-				return a.runStatus(cmd)
+				return a.runStatus(cmd, o)
 			}
 			every, err := durationFlag("--watch", watch)
 			if err == nil && every <= 0 {
@@ -51,12 +56,16 @@ func (a *app) statusCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.watch(cmd.Context(), every, c.Location, func() error { return a.runStatus(cmd) })
+			return a.watch(cmd.Context(), every, c.Location, func() error { return a.runStatus(cmd, o) })
 		},
 	}
 	watchFlag(c, &watch)
+	c.Flags().BoolVar(&o.shards, "shards", false, "show each shard of the queues that have several, too; --json has them anyway")
 	return c
 }
+
+// statusOptions say what status shows.
+type statusOptions struct{ shards bool }
 
 // queueStatus is what status says of a queue.
 type queueStatus struct {
@@ -77,6 +86,12 @@ type queueStatus struct {
 	Unhandled []unhandledType `json:"unhandled"`
 	// Progressing are the jobs that have said last how far they are.
 	Progressing []progressingJob `json:"progressing"`
+	// Shards is how many there are; ByShard has each of several.
+	Shards  int           `json:"shards"`
+	ByShard []shardStatus `json:"by_shard"`
+	// Misplaced jobs wait to be moved to one of the shards. DividedOtherwise says how the config would have them divided.
+	Misplaced        int64   `json:"misplaced"`
+	DividedOtherwise *string `json:"divided_otherwise"`
 }
 
 // progressingJob is a job that runs, and says how far it is.
@@ -130,7 +145,7 @@ type statusReport struct {
 	Unmonitored *time.Time `json:"unmonitored"`
 }
 
-func (a *app) runStatus(cmd *cobra.Command) error {
+func (a *app) runStatus(cmd *cobra.Command, o statusOptions) error {
 	i, err := a.openPatiently(cmd)
 	if err != nil {
 		return err
@@ -155,6 +170,9 @@ func (a *app) runStatus(cmd *cobra.Command) error {
 	}
 	for _, q := range queues {
 		s, err := i.queueStatus(cmd.Context(), q, lastSeen)
+		if err == nil && (o.shards || a.json) {
+			err = s.addShards(cmd.Context(), q)
+		}
 		if err != nil {
 			return err
 		}
@@ -186,6 +204,11 @@ func (a *app) runStatus(cmd *cobra.Command) error {
 	if err := a.printStatus(i, report.Queues, report.LeftOut, report.LastWorker, report.Workers); err != nil {
 		return err
 	}
+	if o.shards {
+		if err := a.printShards(i, report.Queues); err != nil {
+			return err
+		}
+	}
 	if !since.IsZero() {
 		a.out.line("%s", unmonitored(i, since))
 	}
@@ -200,7 +223,17 @@ func (i *instance) queueStatus(ctx context.Context, q *queue.Queue, lastSeen tim
 	s := queueStatus{
 		Queue: q.Name, Paused: c.Paused, Due: c.Due, Scheduled: c.Scheduled, Locked: c.Locked, Running: c.Running, Error: c.Error,
 		Failed: c.Failed, Closed: c.Closed, Finished: c.Finished, Held: c.Held, Waiting: c.Waiting, OldestDue: utc(c.OldestDue),
-		Unhandled: []unhandledType{}, Progressing: []progressingJob{},
+		Unhandled: []unhandledType{}, Progressing: []progressingJob{}, ByShard: []shardStatus{},
+	}
+	d, err := q.Division(ctx)
+	if err != nil {
+		return s, err
+	}
+	if s.Shards = d.Of; d.Otherwise != nil {
+		s.DividedOtherwise = new(d.Otherwise.Error())
+	}
+	if s.Misplaced, err = q.Misplaced(ctx); err != nil {
+		return s, err
 	}
 	progressing, err := q.Progressing(ctx, progressingMost)
 	if err != nil {
@@ -270,6 +303,14 @@ func (a *app) printStatus(i *instance, queues []queueStatus, leftOut []unfitQueu
 	for _, q := range queues {
 		for _, j := range q.Progressing {
 			a.out.line("%s: job %d (%s) has reached %s, %s", q.Queue, j.ID, j.Type, j.said, i.local(*j.ProgressTime))
+		}
+	}
+	for _, q := range queues {
+		if q.DividedOtherwise != nil {
+			a.out.line("%s: hipq work with this config leaves it out: %s", q.Queue, *q.DividedOtherwise)
+		}
+		if q.Misplaced > 0 {
+			a.out.line("%s: %s, for the next worker to move to one of its %s", q.Queue, areMisplaced(q.Misplaced), plural(q.Shards, "shard"))
 		}
 	}
 	for _, q := range leftOut {

@@ -8,6 +8,7 @@ import (
 )
 
 const whyLong = `Says why a job isn't running: when it is due, when its window opens, what it waits for, who has it, what is missing.
+In a queue of several shards, order and its part of the limit are those of the job's shard.
 
 Exit codes: 0 done · 1 there is no such job · 64 usage · 75 the database is unreachable or busy · 78 configuration.`
 
@@ -33,6 +34,8 @@ type explained struct {
 	ID      int64          `json:"id"`
 	Queue   string         `json:"queue"`
 	State   job.State      `json:"state"`
+	Shard   *int           `json:"shard"`
+	Shards  *int           `json:"shards"`
 	Reasons []queue.Reason `json:"reasons"`
 }
 
@@ -47,7 +50,8 @@ func (a *app) runWhy(cmd *cobra.Command, name string, id int64) error {
 		return err
 	}
 	if a.json {
-		return a.printJSON(explained{id, q.Name, why.Job.State, why.Reasons()})
+		j := why.Job.JSON()
+		return a.printJSON(explained{id, q.Name, j.State, j.Shard, j.Shards, why.Reasons()})
 	}
 	for _, reason := range why.Reasons() {
 		a.out.line("%s", reason.Text)

@@ -30,6 +30,11 @@ has made it; the others are worked, and the exit code is 78. A job type whose ha
 there, or hipq isn't root, a limit is more than the host allows, a file with a secret can't be read) is left out too; a warning
 says so once an hour, and the exit code is that of the others.
 
+Of a queue that is divided into shards (see "shards" in the config) it prefers some, and starts jobs of the others when it finds
+nothing there, and now and then: so workers on several hosts seldom wait for each other. Those are what --shards says; else, with
+database.nodes, those of the node that this host works with; else the hosts at work share them out. A queue whose number of
+shards was changed in the config is left out until hipq init has divided it anew, as one is without a table.
+
 It also enqueues the jobs of the config's schedules, each slot's once over all hosts: see hipq schedules.
 
 Where there is no terminal, it says in short what cron should mail: which jobs failed for good, of each kind once an hour, over
@@ -44,12 +49,14 @@ at once by a second SIGHUP or SIGTERM.`
 
 func (a *app) workCommand() *cobra.Command {
 	var types []string
+	var shards string
 	c := &cobra.Command{
 		Use:   "work [QUEUE…]",
 		Short: "Run the jobs that are due",
 		Long:  workLong,
 		Example: `  * * * * * hipq work                       # in crontab
   * * * * * hipq work --linger              # about a second of latency
+  * * * * * hipq work --shards 0-3          # on one of two hosts; the other has 4-7
   hipq work emails --type send --max-jobs 1 # one job, by hand`,
 		SuggestFor: []string{"worker", "start", "process", "consume", "listen"},
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -57,7 +64,11 @@ func (a *app) workCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			done, err := a.runWork(cmd, c, args, types)
+			home, err := parseShards(shards)
+			if err != nil {
+				return err
+			}
+			done, err := a.runWork(cmd, c, args, types, home)
 			if errors.Is(err, context.Canceled) {
 				err = nil // told to stop before it began
 			}
@@ -66,6 +77,7 @@ func (a *app) workCommand() *cobra.Command {
 	}
 	f := c.Flags()
 	f.StringArrayVar(&types, "type", nil, "only jobs of this type, may be repeated")
+	f.StringVar(&shards, "shards", "", "the shards to prefer, such as 0-3,7 (default: the workers share them out)")
 	f.Int("max-jobs", 0, "end after so many (0: no limit)")
 	settingFlags(f)
 	return c
@@ -89,7 +101,7 @@ type worked struct {
 	TookMS   int64  `json:"took_ms"`
 }
 
-func (a *app) runWork(cmd *cobra.Command, c *config.Config, names, types []string) (done worker.Summary, err error) {
+func (a *app) runWork(cmd *cobra.Command, c *config.Config, names, types []string, home []int) (done worker.Summary, err error) {
 	if err := handler.CanExec(); err != nil {
 		return done, usage(err)
 	}
@@ -110,10 +122,13 @@ func (a *app) runWork(cmd *cobra.Command, c *config.Config, names, types []strin
 	if err != nil {
 		return done, err
 	}
+	if err := i.checkShards(queues, home); err != nil {
+		return done, err
+	}
 	began := time.Now()
 	done, err = worker.Run(cmd.Context(), worker.Params{
-		Queues: queues, Schedules: i.schedulesOf(queues), Options: i.Worker, Renewed: runners.guard.Extend, Unkilled: a.warnOfUnkilled,
-		Log: a.logger(), ID: w.ID, Host: w.Host, PID: w.PID,
+		Queues: queues, Schedules: i.schedulesOf(queues), Options: i.Worker, Shards: home, Renewed: runners.guard.Extend,
+		Unkilled: a.warnOfUnkilled, Log: a.logger(), ID: w.ID, Host: w.Host, PID: w.PID,
 	})
 	took := time.Since(began)
 	if done.Started > 0 { // not each minute, for what concerns no job

@@ -114,11 +114,15 @@ func (b builder) database(s databaseSection) schema.Options {
 		if given != "" && (b.origin["database.driver"] == "" || b.origin[key] != "") {
 			b.refuse(key, "is for database.driver: mysql, but the driver is sqlite; set the driver or leave the key out")
 		}
+		if len(s.Nodes) > 0 && b.origin["database.driver"] == "" {
+			b.refuse("database.nodes", "are for database.driver: mysql, but the driver is sqlite; set the driver or leave the key out")
+		}
 		o.Path = b.absolute(cmp.Or(s.Path, "hipq.db"))
 		b.note("database.path", o.Path, s.Path)
 		o.Mode = b.mode("database.mode", s.Mode)
 	case "mysql":
 		o.DSN = b.dsn(s)
+		o.Nodes = b.nodes(s)
 		o.TLS = b.tls(s.TLS)
 		if o.TrustsAnyServer() {
 			b.warn("the connection to the database is encrypted, but nobody makes sure who is at its other end: see database.tls")
@@ -127,6 +131,22 @@ func (b builder) database(s databaseSection) schema.Options {
 		b.refuse("database.driver", "%s is not a driver (sqlite or mysql)", shown(o.Driver))
 	}
 	return o
+}
+
+// nodes reads the addresses that take the place of the dsn's.
+func (b builder) nodes(s databaseSection) []string {
+	seen := map[string]bool{}
+	for i, node := range s.Nodes {
+		at := fmt.Sprintf("database.nodes[%d]", i)
+		if err := schema.CheckNode(node); err != nil {
+			b.refuseName(at, node, fmt.Errorf("%.80q %w", node, err))
+		} else if seen[node] {
+			b.refuse(at, "%s is given twice", shown(node))
+		}
+		seen[node] = true
+	}
+	b.noteList("database.nodes", s.Nodes, strings.Join(s.Nodes, " "))
+	return s.Nodes
 }
 
 // hasPassword says whether a DSN has one.

@@ -55,7 +55,7 @@ func TestMinimal(t *testing.T) {
 		Queues: []Queue{{
 			Options: queue.Options{
 				Name: "emails", Types: []job.Type{job.DefaultType("send")}, Location: time.UTC,
-				Order: job.ByPriority, PriorityOrder: job.LowestFirst,
+				Order: job.ByPriority, PriorityOrder: job.LowestFirst, Shards: 1,
 				KeepFinished: queue.DefaultKeepFinished, KeepFailed: queue.DefaultKeepFailed,
 			},
 			RetryHandlers: map[string]Handler{},
@@ -71,7 +71,7 @@ func TestEverySetting(t *testing.T) {
 	got := mustLoad(t, `
 name: shop
 tables: "q_{instance}_{queue}"
-database: {driver: mysql, dsn: "hipq:s3cret@tcp(db)/shop", path: ignored.db}
+database: {driver: mysql, dsn: "hipq:s3cret@tcp(db)/shop", path: ignored.db, nodes: [db1, "db2:3307"]}
 timezone: Europe/Berlin
 worker: {concurrency: 1, batch: 10000, run_for: 1s, linger: yes, lock_for: 5s, grace: 0}
 activity: {keep: 0}
@@ -102,6 +102,7 @@ queues:
     throttle_limit: -1
     throttle_groups: {by: data.Customer.region, limits: {East: 40, a.b: 1, "*": 10}}
     rate: 100/1m30s
+    shards: 999
     concurrency: 3
     order: schedule
     priority_order: highest
@@ -162,7 +163,7 @@ queues:
 		MonitorPing: "https://hc-ping.com/s3cret", PurgePing: "http://localhost:8000/s3cret?create=1",
 		Name:     "shop",
 		Tables:   "q_{instance}_{queue}",
-		Database: schema.Options{Driver: "mysql", DSN: "hipq:s3cret@tcp(db)/shop"},
+		Database: schema.Options{Driver: "mysql", DSN: "hipq:s3cret@tcp(db)/shop", Nodes: []string{"db1", "db2:3307"}},
 		Location: berlin, StrictTypes: true,
 		Worker:      worker.Options{Concurrency: 1, Batch: 10000, RunFor: time.Second, Linger: true, LockFor: 5 * time.Second},
 		MetricsKeep: 3 * week,
@@ -172,7 +173,7 @@ queues:
 					Name: "emails", ThrottleLimit: -1, Location: berlin, KeepFinished: queue.DiscardAtOnce, KeepFailed: week,
 					ThrottleGroups: &job.ThrottleGroups{By: "data.Customer.region", Limits: map[string]int{"East": 40, "a.b": 1, "*": 10}},
 					Rate:           job.Rate{Starts: 100, Per: 90 * time.Second},
-					Concurrency:    3, Order: job.BySchedule, PriorityOrder: job.HighestFirst, DefaultPriority: new(-7),
+					Shards:         999, Concurrency: 3, Order: job.BySchedule, PriorityOrder: job.HighestFirst, DefaultPriority: new(-7),
 					DefaultTimeout: 2 * time.Hour, DefaultRetry: &inherited,
 					Types: []job.Type{
 						{Name: "Send: ü.x", Timeout: time.Minute, Priority: -5, Windows: windows, Retry: own, RetryHandler: true},
@@ -192,7 +193,7 @@ queues:
 			{
 				Options: queue.Options{
 					Name: "files", RefuseWeightless: true, Location: berlin, KeepFinished: queue.DefaultKeepFinished, KeepFailed: queue.DefaultKeepFailed,
-					Order: job.ByPriority, PriorityOrder: job.LowestFirst, DefaultPriority: new(500), StrictTypes: true,
+					Order: job.ByPriority, PriorityOrder: job.LowestFirst, Shards: 1, DefaultPriority: new(500), StrictTypes: true,
 					DefaultTimeout: time.Hour, DefaultRetry: &outer,
 				},
 				Handlers: map[string]Handler{}, RetryHandlers: map[string]Handler{},

@@ -51,14 +51,14 @@ func TestExampleIsComplete(t *testing.T) {
 		}
 	}
 	if want := []string{
-		"databaseSection.dsn", "databaseSection.dsn_file", "databaseSection.tls", "tlsSection.ca", "tlsSection.cert",
+		"databaseSection.dsn", "databaseSection.dsn_file", "databaseSection.nodes", "databaseSection.tls", "tlsSection.ca", "tlsSection.cert",
 		"tlsSection.key", "tlsSection.server_name", "monitorSection.ping_url", "purgeSection.ping_url", "shape.retry_handler", "retryHandlerSection.user",
 		"queueSection.retry_handler", "retryHandlerSection.user", "retryHandlerSection.user",
 		"httpSection.header_files", "httpSection.secret_file", "httpSection.ca", "handlerSection.user",
 	}; !slices.Equal(missing, want) {
 		t.Errorf("not in the example: %v, want only %v", missing, want)
 	}
-	for _, comment := range []string{"\n  # dsn: ", "\n  # dsn_file: ", "\n  # tls:\n", "\n# retry_handler: ", "\n    # retry_handler: ", "\n            # header_files: ", "\n            # secret_file: ", "\n            # ca: "} {
+	for _, comment := range []string{"\n  # dsn: ", "\n  # dsn_file: ", "\n  # nodes: ", "\n  # tls:\n", "\n# retry_handler: ", "\n    # retry_handler: ", "\n            # header_files: ", "\n            # secret_file: ", "\n            # ca: "} {
 		if !strings.Contains(string(data), comment) {
 			t.Errorf("the example has no comment %q", comment)
 		}

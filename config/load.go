@@ -76,9 +76,10 @@ func (c *checker) layers(content map[string]any, env map[string]string, flags *p
 	v := viper.New()
 	overlay := c.environment(env)
 	if database, ok := content["database"].(map[string]any); ok && (c.origin["database.dsn"] != "" || c.origin["database.dsn_file"] != "") {
-		// two spellings of one setting: the environment's replaces the file's, whichever they are
+		// two spellings of one setting: the environment's replaces the file's, whichever they are; and nodes are a part of it
 		delete(database, "dsn")
 		delete(database, "dsn_file")
+		delete(database, "nodes")
 	}
 	limits := setLimitsAside(content)
 	for _, layer := range []map[string]any{content, overlay} {

@@ -192,6 +192,10 @@ func TestDSN(t *testing.T) {
 		{"in a file elsewhere", "database: {driver: mysql, dsn_file: " + secret + "}\n", noEnv, "u:s3cret@tcp(file)/x", ""},
 		{"from the environment", "database: {driver: mysql, dsn_file: none}\n", environment("HIPQ_DATABASE_DSN", "u:s3cret@tcp(env)/x"), "u:s3cret@tcp(env)/x", ""},
 		{"a file from the environment", mysql, environment("HIPQ_DATABASE_DSN_FILE", "dsn"), "u:s3cret@tcp(file)/x", ""},
+		{
+			"from the environment, in the place of nodes too", "database: {driver: mysql, dsn_file: none, nodes: [db1, db2]}\n",
+			environment("HIPQ_DATABASE_DSN", "u:s3cret@tcp(env)/x"), "u:s3cret@tcp(env)/x", "",
+		},
 		{"all from the environment", "", environment("HIPQ_DATABASE_DRIVER", "mysql", "HIPQ_DATABASE_DSN", "u:s3cret@tcp(env)/x"), "u:s3cret@tcp(env)/x", ""},
 		{"resting", mysql, environment("HIPQ_DATABASE_DRIVER", "sqlite"), "", ""},
 		{"twice", both, noEnv, "", "database.dsn: is given, and database.dsn_file too; leave one of them out"},
@@ -214,7 +218,7 @@ func TestDSN(t *testing.T) {
 			switch {
 			case c.refusal == "" && err != nil:
 				t.Errorf("refused: %v", err)
-			case c.refusal == "" && got.Database.DSN != c.want:
+			case c.refusal == "" && (got.Database.DSN != c.want || got.Database.Nodes != nil):
 				t.Errorf("got %q, want %q", got.Database.DSN, c.want)
 			case c.refusal != "" && (err == nil || !strings.HasSuffix(err.Error(), "hipq.yaml: "+c.refusal)):
 				t.Errorf("got %v\nwant %s", err, c.refusal)

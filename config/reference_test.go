@@ -277,7 +277,7 @@ func checkDefault(t *testing.T, path []string, value, otherwise string) {
 type commentary map[string]string
 
 var (
-	asComment   = regexp.MustCompile(`(?m)^( *)# ((?:dsn|dsn_file|tls|retry_handler|ping_url|header_files|secret_file|ca|user):|  )`)
+	asComment   = regexp.MustCompile(`(?m)^( *)# ((?:dsn|dsn_file|nodes|tls|retry_handler|ping_url|header_files|secret_file|ca|user):|  )`)
 	defaultSays = regexp.MustCompile(`Default: (.*?)\.(?: |$)`)
 	flagSays    = regexp.MustCompile(` ?Flag: --[a-z-]+\.`)
 )

@@ -25,11 +25,12 @@ type shape struct {
 }
 
 type databaseSection struct {
-	Driver  string `mapstructure:"driver"`
-	Path    string `mapstructure:"path"`
-	DSN     string `mapstructure:"dsn"`
-	DSNFile string `mapstructure:"dsn_file"`
-	Mode    string `mapstructure:"mode"`
+	Driver  string   `mapstructure:"driver"`
+	Path    string   `mapstructure:"path"`
+	DSN     string   `mapstructure:"dsn"`
+	DSNFile string   `mapstructure:"dsn_file"`
+	Nodes   []string `mapstructure:"nodes"`
+	Mode    string   `mapstructure:"mode"`
 	// TLS is nil where there is none.
 	TLS *tlsSection `mapstructure:"tls"`
 }
@@ -115,6 +116,7 @@ type queueSection struct {
 	ThrottleGroups  *groupsSection       `mapstructure:"throttle_groups"`
 	AllowWeightless string               `mapstructure:"allow_weightless"`
 	Rate            string               `mapstructure:"rate"`
+	Shards          string               `mapstructure:"shards"`
 	Concurrency     string               `mapstructure:"concurrency"`
 	Order           string               `mapstructure:"order"`
 	PriorityOrder   string               `mapstructure:"priority_order"`

@@ -12,7 +12,7 @@ import (
 )
 
 // backlog measures, as of now, the jobs of a queue that are due, and those whose worker is dead. Of a type and of each way to be
-// due it counts up to most jobs and one more; 0 is all. What waits longest is known all the same.
+// due it counts up to most jobs and one more; 0 is all. What waits longest is known all the same, in each shard.
 func (m *Monitor) backlog(ctx context.Context, q schema.Queue, now time.Time, most int64) (all []standing, err error) {
 	table, err := m.db.CheckQueue(q.Name)
 	if err != nil {
@@ -32,7 +32,7 @@ func (m *Monitor) backlog(ctx context.Context, q schema.Queue, now time.Time, mo
 	if most == 0 || errors.Is(err, errTooDeep) {
 		all = nil
 		// in the line, held back by a full group, or inserted by plain SQL and not taken in yet
-		err = add("SELECT job_type, COUNT(*) AS n, CAST(SUM(line = 'held') AS SIGNED INTEGER) AS held, "+m.db.TimeText("MIN(scheduled_run_time)")+" AS oldest FROM "+
+		err = add("SELECT line, shard, job_type, COUNT(*) AS n, "+m.db.TimeText("MIN(scheduled_run_time)")+" AS oldest FROM "+
 			table+" "+pick+" WHERE line IN ('due', 'held', 'new') AND scheduled_run_time <= ? GROUP BY "+m.db.TypesOfPick, at)
 	}
 	if err != nil {
@@ -40,19 +40,19 @@ func (m *Monitor) backlog(ctx context.Context, q schema.Queue, now time.Time, mo
 	}
 	// due, but no worker has promoted it
 	wake := table + " " + m.db.Index(table, "wake") + " WHERE line = 'later' AND wake_time <= ?"
+	woken := "SELECT shard, job_type, COUNT(*) AS n, " + m.db.TimeText("MIN(scheduled_run_time)") + " AS oldest FROM "
 	if most > 0 {
-		err = add("SELECT job_type, COUNT(*) AS n, "+m.db.TimeText("MIN(scheduled_run_time)")+" AS oldest FROM (SELECT job_type, scheduled_run_time FROM "+wake+
-			" ORDER BY wake_time LIMIT ?) AS woken GROUP BY job_type", at, most+1)
+		err = add(woken+"(SELECT shard, job_type, scheduled_run_time FROM "+wake+" ORDER BY wake_time LIMIT ?) AS woken GROUP BY shard, job_type", at, most+1)
 	} else {
-		err = add("SELECT job_type, COUNT(*) AS n, "+m.db.TimeText("MIN(scheduled_run_time)")+" AS oldest FROM "+wake+" GROUP BY job_type", at)
+		err = add(woken+wake+" GROUP BY shard, job_type", at)
 	}
 	if err != nil {
 		return nil, err
 	}
 	// a dead worker's; of these, only what was not started is due
 	join, missing := roster.New(m.db).MissingAt("j.worker_id")
-	err = add("SELECT j.job_type, COUNT(*) AS n, "+m.db.TimeText("MIN(CASE WHEN j.state <> 'running' THEN j.scheduled_run_time END)")+" AS oldest"+
-		" FROM "+table+" AS j "+pick+" "+join+" WHERE j.line = 'locked' AND "+missing+" GROUP BY j.job_type", at)
+	err = add("SELECT j.shard, j.job_type, COUNT(*) AS n, "+m.db.TimeText("MIN(CASE WHEN j.state <> 'running' THEN j.scheduled_run_time END)")+" AS oldest"+
+		" FROM "+table+" AS j "+pick+" "+join+" WHERE j.line = 'locked' AND "+missing+" GROUP BY j.shard, j.job_type", at)
 	return all, err
 }
 

@@ -19,11 +19,14 @@ type dive struct {
 
 // kind is what of a line lies together in the index.
 type kind struct {
+	Place   int `db:"shard"`
 	Part    string
 	JobType string `db:"job_type"`
 }
 
-const ofKind = "line = ? AND part = ? AND job_type = ?"
+const ofKind = "line = ? AND shard = ? AND part = ? AND job_type = ?"
+
+func (k kind) args(line string) []any { return []any{line, k.Place, k.Part, k.JobType} }
 
 // looksMost is how often a dive looks into the index, a fraction of a millisecond each time.
 const looksMost = 2000
@@ -45,14 +48,18 @@ func (d *dive) first(ctx context.Context, into any, columns, where string, args 
 
 // kinds calls f with each kind of a line, and ends with f's first error.
 func (d *dive) kinds(ctx context.Context, line string, f func(kind) error) error {
+	const columns = "shard, part, job_type"
 	var k kind
 	for {
 		found, err := false, error(nil)
 		if k.Part != "" {
-			found, err = d.first(ctx, &k, "part, job_type", "line = ? AND part = ? AND job_type > ? ORDER BY job_type", line, k.Part, k.JobType)
+			found, err = d.first(ctx, &k, columns, "line = ? AND shard = ? AND part = ? AND job_type > ? ORDER BY job_type", k.args(line)...)
+		}
+		if err == nil && !found && k.Part != "" {
+			found, err = d.first(ctx, &k, columns, "line = ? AND shard = ? AND part > ? ORDER BY part, job_type", line, k.Place, k.Part)
 		}
 		if err == nil && !found {
-			found, err = d.first(ctx, &k, "part, job_type", "line = ? AND part > ? ORDER BY part, job_type", line, k.Part)
+			found, err = d.first(ctx, &k, columns, "line = ? AND shard > ? ORDER BY shard, part, job_type", line, k.Place)
 		}
 		if err != nil || !found {
 			return err
@@ -65,14 +72,14 @@ func (d *dive) kinds(ctx context.Context, line string, f func(kind) error) error
 
 // count counts those of a kind, under a condition, up to most.
 func (d *dive) count(ctx context.Context, line string, k kind, and string, most int64, args ...any) (n int64, err error) {
-	args = slices.Concat([]any{line, k.Part, k.JobType}, args, []any{most})
+	args = slices.Concat(k.args(line), args, []any{most})
 	err = d.m.db.GetContext(ctx, &n, "SELECT COUNT(*) FROM (SELECT id FROM "+d.table+" "+d.pick+" WHERE "+ofKind+and+" LIMIT ?) AS counted", args...)
 	return n, err
 }
 
 // oldest is the earliest time of those of a kind: the first of each rank has that of its rank.
 func (d *dive) oldest(ctx context.Context, line string, k kind) (earliest engine.Time, err error) {
-	args, beyond := []any{line, k.Part, k.JobType}, ""
+	args, beyond := k.args(line), ""
 	for {
 		var of struct {
 			Rank sql.NullInt64 `db:"run_rank"` // NULL comes first: what plain SQL has left to the job type
@@ -85,7 +92,7 @@ func (d *dive) oldest(ctx context.Context, line string, k kind) (earliest engine
 		if earliest.IsZero() || of.At.Before(earliest.Time) {
 			earliest = of.At
 		}
-		args, beyond = args[:3], " AND run_rank IS NOT NULL"
+		args, beyond = args[:4], " AND run_rank IS NOT NULL"
 		if of.Rank.Valid {
 			args, beyond = append(args, of.Rank.Int64), " AND run_rank > ?"
 		}
@@ -102,14 +109,11 @@ func (d *dive) due(ctx context.Context, at engine.Time, most int64) (all []stand
 			if err != nil || oldest.After(at.Time) { // all are for later
 				return err
 			}
-			s := standing{JobType: k.JobType, Oldest: oldest}
+			s := standing{JobType: k.JobType, Place: k.Place, Line: line, Oldest: oldest}
 			if room := most + 1 - counted[k.JobType]; room > 0 {
 				s.N, err = d.count(ctx, line, k, " AND scheduled_run_time <= ?", room, at)
 			}
 			counted[k.JobType] += s.N
-			if line == "held" {
-				s.Held = s.N
-			}
 			all = append(all, s)
 			return err
 		})

@@ -11,12 +11,14 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-// standing is how jobs of one type stand.
+// standing is how jobs of one type stand, in one shard and one line; there may be several of them.
 type standing struct {
 	JobType string `db:"job_type"`
-	// N of them wait that shouldn't, the first since Oldest; Held of these wait for room in their group.
+	// Place is the number of the shard in the tables.
+	Place int    `db:"shard"`
+	Line  string `db:"line"`
+	// N of them wait that shouldn't, the first since Oldest.
 	N      int64       `db:"n"`
-	Held   int64       `db:"held"`
 	Oldest engine.Time `db:"oldest"`
 	// Used is what those weigh that count against the queue's limit.
 	Used int64 `db:"used"`
@@ -111,7 +113,9 @@ func (r *metric) measured(s standing, now time.Time) {
 		r.Backlog, r.Held, r.OldestDueMS, r.ThrottleUsed = new(int64), new(int64), new(int64), new(int64)
 	}
 	*r.Backlog += s.N
-	*r.Held += s.Held
+	if s.Line == "held" { // for want of room in their groups
+		*r.Held += s.N
+	}
 	*r.OldestDueMS = max(*r.OldestDueMS, oldest)
 	*r.ThrottleUsed += s.Used
 	r.GaugeTime = engine.At(now)

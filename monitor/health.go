@@ -39,12 +39,12 @@ type Finding struct {
 	Queue   *string `json:"queue"`
 	JobType *string `json:"job_type"`
 	// What is the key of the limit in the config; or left_out, of a queue that can't be used; or schedules, of those that nobody
-	// sees to.
+	// sees to; or shard_oldest_due, misplaced or shard_parts, of a queue's shards.
 	What string `json:"what"`
 	// Value is more than Limit. Both are parts of 1 (error_rate), numbers, or milliseconds: what Unit says.
 	Value float64 `json:"value"`
 	Limit float64 `json:"limit"`
-	// Unit is part, ms, jobs, workers, hours, or queues.
+	// Unit is part, ms, jobs, workers, hours, queues, or slots.
 	Unit string `json:"unit"`
 	// Text says all of that, and what to do, for people. It has names in it that others have chosen.
 	Text string `json:"text"`
@@ -63,6 +63,9 @@ func (a Alert) Judge(s State) Health {
 	for _, t := range s.Types {
 		j.jobs(a.of(t.Queue, t.JobType), t)
 	}
+	for _, d := range s.Divisions {
+		j.division(d)
+	}
 	for _, q := range s.LeftOut {
 		j.find(Finding{
 			Severity: Critical, Queue: &q.Queue, What: "left_out", Value: 1, Unit: "queues",
@@ -80,8 +83,8 @@ func (a Alert) Judge(s State) Health {
 // urgent has what findings are of, the most urgent first: that nothing runs, that jobs wait or have failed, that they will, and what is
 // about the metrics alone.
 var urgent = []string{
-	"no_tick_for", "left_out", "schedules", "oldest_due", "failed", "error_rate", "backlog", "dead_workers", "wait_p95", "run_p95",
-	"missed_hours",
+	"no_tick_for", "left_out", "schedules", "oldest_due", "misplaced", "shard_oldest_due", "shard_parts", "failed", "error_rate",
+	"backlog", "dead_workers", "wait_p95", "run_p95", "missed_hours",
 }
 
 // judgement is a verdict in the making.

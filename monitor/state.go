@@ -26,6 +26,8 @@ type State struct {
 	// Queues are all that can be measured.
 	Queues []string
 	Types  []TypeState
+	// Divisions are how those queues are divided that have several shards, or misplaced jobs.
+	Divisions []Division
 	// LastTick is the last sign of life of any worker; zero if there never was one.
 	LastTick time.Time
 	// DeadWorkers are how many died in that time, or have, and nobody has found them yet.
@@ -100,6 +102,10 @@ func (m *Monitor) types(ctx context.Context, s *State) error {
 	if err != nil {
 		return err
 	}
+	parts, err := m.parts(ctx)
+	if err != nil {
+		return err
+	}
 	found := map[key]*TypeState{}
 	of := func(k key) *TypeState {
 		if found[k] == nil {
@@ -118,6 +124,13 @@ func (m *Monitor) types(ctx context.Context, s *State) error {
 			if t.Backlog += d.N; !d.Oldest.IsZero() {
 				t.OldestDue = max(t.OldestDue, s.At.Sub(d.Oldest.Time))
 			}
+		}
+		d, ok, err := m.division(ctx, q, parts[q.Name], due, s.At)
+		if err != nil {
+			return err
+		}
+		if d.Paused = paused[q.Name]; ok {
+			s.Divisions = append(s.Divisions, d)
 		}
 		failed, err := m.failed(ctx, q, s.Most)
 		if err != nil {

@@ -54,6 +54,9 @@ func (q *Queue) Answer(ctx context.Context, a Answer) (Answered, error) {
 	var done Answered
 	err := a.check()
 	if err == nil {
+		err = q.db.CatchUp(ctx) // the attempt may have begun on another node
+	}
+	if err == nil {
 		var before job.Job // as the latest try of the transaction found the job that it changed
 		err = q.db.Tx(ctx, func(tx *engine.Tx) (err error) {
 			done, err = q.answer(ctx, tx, a, &before)
@@ -128,6 +131,9 @@ func (a Answer) changes(j *job.Job) (bool, error) {
 // which is as it is, would be changed. It may be repeated.
 func (q *Queue) WouldAnswer(ctx context.Context, a Answer) (would Answered, err error) {
 	if err = a.check(); err == nil {
+		err = q.db.CatchUp(ctx)
+	}
+	if err == nil {
 		would.Job, err = q.byKey(ctx, q.db, a.Type, a.Key, "")
 	}
 	if err == nil {
@@ -227,7 +233,7 @@ func (q *Queue) settleAnswered(ctx context.Context, tx *engine.Tx, j *job.Job, o
 	if err := rules.CheckTransition(j.State, job.Final); err != nil {
 		return err
 	}
-	if err := q.write(ctx, tx, j.ID, next); err != nil {
+	if err := q.write(ctx, tx, j, next); err != nil {
 		return err
 	}
 	return record.Entries(ctx, tx, q.db, []activity.Entry{entry})

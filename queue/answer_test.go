@@ -250,7 +250,7 @@ func TestAnswerAndSettlementAtOnce(t *testing.T) {
 			wg.Go(func() {
 				r := s.newRound("w1", 0, settled(done, j)...)
 				for len(r.Settle) > 0 { // what another transaction holds is settled by a later round
-					got, err := s.Rounds().Round(t.Context(), r)
+					got, err := s.round(t.Context(), r)
 					if err != nil {
 						t.Error(err)
 					}

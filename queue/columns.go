@@ -34,6 +34,7 @@ var columns = []struct {
 	{"throttle_factor", takenIn(func(l *job.Left) *bool { return &l.ThrottleFactor }, number(func(j *job.Job) *int { return &j.ThrottleFactor }))},
 	{"time_windows", takenIn(func(l *job.Left) *bool { return &l.Windows }, readWindows)},
 	{"shard_key", text(func(j *job.Job) *string { return &j.ShardKey })},
+	{"shard", number(func(j *job.Job) *int { return &j.Place })},
 	{"attempt", number(func(j *job.Job) *int { return &j.Attempt })},
 	{"scheduled_run_time", moment(func(j *job.Job) *time.Time { return &j.ScheduledRunTime })},
 	{"wake_time", moment(func(j *job.Job) *time.Time { return &j.WakeTime })},

@@ -14,6 +14,7 @@ import (
 	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/internal/record"
 	"github.com/hipq/hipq/internal/rules"
+	"github.com/hipq/hipq/internal/shards"
 	"github.com/hipq/hipq/queue/job"
 )
 
@@ -190,6 +191,10 @@ func (q *Queue) add(ctx context.Context, tx *engine.Tx, types typesIn, prepared 
 	if err := q.checkWeights(ctx, tx, jobs); err != nil {
 		return nil, err
 	}
+	division, err := q.dividedBy(ctx, tx)
+	if err != nil {
+		return nil, err
+	}
 	if tx.Now.IsZero() && (slices.ContainsFunc(jobs, job.New.IsTimed) || q.db.DearNow && len(jobs) > 1) {
 		if err := q.db.SetClock(ctx, tx); err != nil {
 			return nil, err
@@ -207,12 +212,12 @@ func (q *Queue) add(ctx context.Context, tx *engine.Tx, types typesIn, prepared 
 	if slices.ContainsFunc(jobs, func(j job.New) bool { return j.OnDuplicate == job.ReplaceDuplicate }) {
 		// the jobs to replace are locked first, in the order of their keys: a refused insert would leave shared locks on them,
 		// and two who both want to write then stand in each other's way
-		if todo, err = q.skipLive(ctx, tx, jobs, todo, added, q.db.ForUpdate); err != nil {
+		if todo, err = q.skipLive(ctx, tx, division, jobs, todo, added, q.db.ForUpdate); err != nil {
 			return nil, err
 		}
 	}
 	for try := 0; len(todo) > 0; try++ {
-		ids, err := q.insert(ctx, tx, jobs, todo, byKey)
+		ids, err := q.insert(ctx, tx, division, jobs, todo, byKey)
 		for i, id := range ids { // where some were refused, those before them may be in
 			added[todo[i]] = Added{ID: id, Key: jobs[todo[i]].Key}
 		}
@@ -222,7 +227,7 @@ func (q *Queue) add(ctx context.Context, tx *engine.Tx, types typesIn, prepared 
 		if !engine.IsDuplicate(err) || try == 10 {
 			return nil, err
 		}
-		if todo, err = q.skipLive(ctx, tx, jobs, todo, added, q.db.ForShare); err != nil {
+		if todo, err = q.skipLive(ctx, tx, division, jobs, todo, added, q.db.ForShare); err != nil {
 			return nil, err
 		}
 	}
@@ -259,7 +264,9 @@ func distinct(jobs []job.New) (first []int, twins map[int]int, err error) {
 }
 
 // skipLive looks up which of the jobs' keys are taken, notes them in added, and gives back the others.
-func (q *Queue) skipLive(ctx context.Context, tx *engine.Tx, jobs []job.New, which []int, added []Added, lock string) (rest []int, err error) {
+func (q *Queue) skipLive(
+	ctx context.Context, tx *engine.Tx, d shards.Division, jobs []job.New, which []int, added []Added, lock string,
+) (rest []int, err error) {
 	live, err := q.live(ctx, tx, jobs, which, lock)
 	if err != nil {
 		return nil, err
@@ -275,7 +282,7 @@ func (q *Queue) skipLive(ctx context.Context, tx *engine.Tx, jobs []job.New, whi
 		case job.RefuseDuplicate:
 			return nil, &DuplicateError{Index: i, ID: id, Key: jobs[i].Key}
 		case job.ReplaceDuplicate:
-			if added[i].Replaced, err = q.replace(ctx, tx, id, jobs[i]); err != nil {
+			if added[i].Replaced, err = q.replace(ctx, tx, d, id, jobs[i]); err != nil {
 				return nil, err
 			}
 		}
@@ -284,13 +291,13 @@ func (q *Queue) skipLive(ctx context.Context, tx *engine.Tx, jobs []job.New, whi
 }
 
 // replace makes a job that has not started what j is to be. A worker that has it locked finds its lock gone.
-func (q *Queue) replace(ctx context.Context, tx *engine.Tx, id int64, j job.New) (replaced bool, err error) {
+func (q *Queue) replace(ctx context.Context, tx *engine.Tx, d shards.Division, id int64, j job.New) (replaced bool, err error) {
 	at := q.scheduled(j, tx.Now)
 	line, wake := rules.Place(at, tx.Now)
 	res, err := tx.ExecContext(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET job_data = ?, line = CASE WHEN line = 'new' THEN 'new' ELSE ? END,"+
 		" wake_time = CASE WHEN line = 'new' THEN NULL ELSE ? END, timeout = ?, priority = ?, throttle_factor = ?, time_windows = ?,"+
-		" shard_key = ?, throttle_group = 'NONE', scheduled_run_time = ?, worker_id = 'NONE', lock_token = 'NONE', update_time = ? WHERE id = ? AND state = 'initial'",
-		j.Data, line, engine.At(wake), int64(j.Timeout/time.Second), *j.Priority, *j.ThrottleFactor, j.Windows.Encode(), j.ShardKey,
+		" shard_key = ?, shard = ?, throttle_group = 'NONE', scheduled_run_time = ?, worker_id = 'NONE', lock_token = 'NONE', update_time = ? WHERE id = ? AND state = 'initial'",
+		j.Data, line, engine.At(wake), int64(j.Timeout/time.Second), *j.Priority, *j.ThrottleFactor, j.Windows.Encode(), j.ShardKey, placeOf(d, &j),
 		engine.At(at), engine.At(tx.Now), id)
 	if err != nil {
 		return false, fmt.Errorf("replace job %d: %w", id, err)

@@ -9,20 +9,24 @@ import (
 
 	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/internal/rules"
+	"github.com/hipq/hipq/internal/shards"
 	"github.com/hipq/hipq/queue/job"
 )
 
 // insert inserts those of the jobs that which names, and gives their ids: where it is refused, those of the first that are in
 // all the same.
-func (q *Queue) insert(ctx context.Context, tx *engine.Tx, jobs []job.New, which []int, whole bool) ([]int64, error) {
+func (q *Queue) insert(ctx context.Context, tx *engine.Tx, d shards.Division, jobs []job.New, which []int, whole bool) ([]int64, error) {
 	now, stamp := tx.Stamp()
 	names := "job_type, job_data, job_key, timeout, priority, throttle_factor, time_windows, start_time, create_time, update_time"
 	row := "(?,?,?,?,?,?,?," + now + "," + now + "," + now
 	// most jobs have none of these
-	sharded := slices.ContainsFunc(which, func(i int) bool { return jobs[i].ShardKey != job.None })
+	keyed := slices.ContainsFunc(which, func(i int) bool { return jobs[i].ShardKey != job.None })
 	timed := slices.ContainsFunc(which, func(i int) bool { return jobs[i].IsTimed() })
-	if sharded {
+	if keyed {
 		names, row = names+", shard_key", row+",?"
+	}
+	if d.N > 1 {
+		names, row = names+", shard", row+",?"
 	}
 	if timed {
 		names, row = names+", line, scheduled_run_time, wake_time", row+",?,?,?)"
@@ -34,8 +38,11 @@ func (q *Queue) insert(ctx context.Context, tx *engine.Tx, jobs []job.New, which
 		j := &jobs[i]
 		args = append(args, j.Type, j.Data, j.Key, int64(j.Timeout/time.Second), *j.Priority, *j.ThrottleFactor, j.Windows.Encode())
 		args = append(append(append(args, stamp...), stamp...), stamp...)
-		if sharded {
+		if keyed {
 			args = append(args, j.ShardKey)
+		}
+		if d.N > 1 {
+			args = append(args, placeOf(d, j))
 		}
 		if timed {
 			at := q.scheduled(*j, tx.Now)

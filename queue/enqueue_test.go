@@ -70,7 +70,7 @@ func TestHundredsOfTypes(t *testing.T) {
 		}
 		s.hire("w1")
 		r := s.newRound("w1", 1000)
-		r.Candidates = s.Rounds().Candidates(types)
+		r.Candidates = s.candidates(types...)
 		if done := s.do(r); len(done.Started) != len(types) {
 			t.Errorf("started %d of %d", len(done.Started), len(types))
 		}

@@ -1,6 +1,8 @@
 package queue_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -31,19 +33,12 @@ func (s store) synced() {
 	must[any](s.t)(nil, tx.Rollback())
 }
 
-// wantSize waits until a node sees so many in its cluster.
-func (s store) wantSize(want string) {
+// size is how many nodes a node sees in its cluster.
+func (s store) size() (n int) {
 	s.t.Helper()
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
-		var name, size string
-		must[any](s.t)(nil, s.db.QueryRowContext(s.t.Context(), "SHOW STATUS LIKE 'wsrep_cluster_size'").Scan(&name, &size))
-		if size == want {
-			return
-		}
-		if time.Now().After(deadline) {
-			s.t.Fatalf("there are %s nodes, not %s", size, want)
-		}
-	}
+	var name string
+	must[any](s.t)(nil, s.db.QueryRowContext(s.t.Context(), "SHOW STATUS LIKE 'wsrep_cluster_size'").Scan(&name, &n))
+	return n
 }
 
 // The steps in which rows are numbered change when a node goes and when it comes back, whatever is going on.
@@ -51,16 +46,8 @@ func TestGaleraIDsWhileANodeIsAway(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes as long as a cluster needs to do without a node")
 	}
-	all := nodes(t)
-	first, last := all[0], all[2]
-	isolate := func(yes int) {
-		last.exec(fmt.Sprintf("SET GLOBAL wsrep_provider_options = 'gmcast.isolate=%d'", yes))
-	}
-	defer func() {
-		isolate(0)
-		first.wantSize("3")
-	}()
-	isolate(1)
+	nodes := dbtest.OwnNodes(t) // others would miss one that is away
+	first := openStore(t, dbtest.Open(t, "mysql", nodes[0].DSN, "emails"), options())
 	var added []queue.Added
 	enqueue := func() {
 		t.Helper()
@@ -72,22 +59,21 @@ func TestGaleraIDsWhileANodeIsAway(t *testing.T) {
 		added = append(added, first.add(jobs...)...)
 		first.exec("DELETE FROM shop_emails WHERE job_key LIKE 'k%'")
 	}
-	away := make(chan bool)
-	go func() {
-		first.wantSize("2")
-		close(away)
-	}()
-	for waiting := true; waiting; {
-		select {
-		case <-away:
-			waiting = false
-		default:
+	until := func(size int) {
+		t.Helper()
+		for deadline := time.Now().Add(time.Minute); first.size() != size; enqueue() {
+			if time.Now().After(deadline) {
+				t.Fatalf("there are %d nodes, not %d", first.size(), size)
+			}
 		}
-		enqueue()
+		for range 5 {
+			enqueue()
+		}
 	}
-	for range 5 {
-		enqueue()
-	}
+	end := nodes[2].Isolate()
+	until(2)
+	end()
+	until(3)
 	found := map[int64]string{}
 	must[any](t)(nil, first.Find(t.Context(), queue.Filter{}, func(j *job.Job) error {
 		found[j.ID] = j.Key
@@ -123,7 +109,9 @@ func TestGaleraDuplicateAmongMany(t *testing.T) {
 			t.Errorf("node %d has %d jobs", n+1, c.Due)
 		}
 	}
-	first.wantSize("3")
+	if n := first.size(); n != 3 {
+		t.Errorf("%d nodes are left", n)
+	}
 }
 
 // Callers at all nodes enqueue the same keys: the second finds the job of the first, or puts its own in that one's place.
@@ -178,5 +166,56 @@ func TestGaleraSameKeys(t *testing.T) {
 			before = rows
 		}
 	}
-	all[0].wantSize("3")
+	if n := all[0].size(); n != 3 {
+		t.Errorf("%d nodes are left", n)
+	}
+}
+
+// What was added at one node is seen at another, by whoever names the job there, also when that node is late.
+func TestGaleraSeesOthers(t *testing.T) {
+	harmed := dbtest.Nodes(t)
+	var all []store
+	for _, n := range harmed {
+		all = append(all, openStore(t, dbtest.Open(t, "mysql", n.DSN, "emails"), options()))
+	}
+	first, late := all[0], all[1]
+	answer := queue.Answer{Type: "send", Key: "new", Verdict: job.Finished}
+	for name, look := range map[string]func(id int64) error{
+		"Get": func(id int64) error {
+			_, err := late.Get(t.Context(), id)
+			return err
+		},
+		"Why": func(id int64) error {
+			_, err := late.Why(t.Context(), id, queue.Asker{})
+			return err
+		},
+		"Wait": func(id int64) error {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			if _, err := late.Wait(ctx, id); !errors.Is(err, context.DeadlineExceeded) {
+				return err
+			}
+			return nil
+		},
+		"Answer": func(int64) error {
+			if _, err := late.Answer(t.Context(), answer); !errors.Is(err, queue.ErrNotStarted) {
+				return err
+			}
+			return nil
+		},
+		"WouldAnswer": func(int64) error {
+			if _, err := late.WouldAnswer(t.Context(), answer); !errors.Is(err, queue.ErrNotStarted) {
+				return err
+			}
+			return nil
+		},
+	} {
+		end := harmed[1].ReadOnly()
+		id := first.add(job.New{Type: "send", Key: "new"})[0].ID
+		time.AfterFunc(300*time.Millisecond, end)
+		if err := look(id); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		must[any](t)(nil, first.Cancel(t.Context(), id))
+	}
 }

@@ -95,7 +95,7 @@ func TestManyFullGroups(t *testing.T) {
 		s.add(jobs...)
 		s.hire("w1")
 		drain := func() (all []*job.Job) {
-			candidates := s.Rounds().Candidates([]string{"send", "report"})
+			candidates := s.candidates("send", "report")
 			for {
 				r := s.newRound("w1", 1000) // more than the groups that it looks at
 				r.Candidates = candidates
@@ -159,7 +159,7 @@ func TestMoreIsHeld(t *testing.T) {
 	suiteWith(t, byRegion(0, map[string]int{"east": 2}), func(s store) {
 		s.add(slices.Repeat([]job.New{inRegion("east", 1)}, 5)...)
 		first := s.start("w1", 9)
-		candidates := s.Rounds().Candidates([]string{"send"})
+		candidates := s.candidates("send")
 		round := func(settle ...rounds.Settled) rounds.Done {
 			r := s.newRound("w1", 1, settle...)
 			r.Candidates = candidates
@@ -182,6 +182,7 @@ func TestManyHeldJobs(t *testing.T) {
 	if testing.Short() {
 		t.Skip("one worker has no races")
 	}
+	undivided(t) // it counts statements
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		counted, sent := count(t, dbtest.Open(t, driver, source, "emails"), source)
 		o := options()
@@ -265,6 +266,7 @@ func TestGroupOfAJob(t *testing.T) {
 
 // Weight 0 is found behind whatever a full limit holds back.
 func TestWeightlessJobsAreNotHeldBack(t *testing.T) {
+	undivided(t) // a shard that has to borrow starts what weighs nothing meanwhile
 	suiteWith(t, func(o *queue.Options) { o.ThrottleLimit = 1 }, func(s store) {
 		var jobs []job.New
 		for range 300 {
@@ -357,7 +359,7 @@ func groupsAtRandom(t *testing.T, limit int, limits map[string]int, regions []st
 		candidates := map[string]rounds.Candidates{}
 		for _, w := range []string{"w0", "w1", "w2"} {
 			s.hire(w)
-			candidates[w] = s.Rounds().Candidates([]string{"send"})
+			candidates[w] = s.candidates("send")
 		}
 		var running []*job.Job
 		ended, added := 0, 0
@@ -395,6 +397,9 @@ func groupsAtRandom(t *testing.T, limit int, limits map[string]int, regions []st
 
 func TestGroupsAtRandom(t *testing.T) {
 	for _, limit := range []int{0, 7} {
+		if limit > 0 {
+			undivided(t) // it would wait for each round that borrows
+		}
 		groupsAtRandom(t, limit, map[string]int{"east": 4, "west": 2, "*": 3}, []string{"east", "west", "north", "south"}, 60, 4)
 	}
 }
@@ -409,4 +414,31 @@ func TestHundredsOfGroupsAtRandom(t *testing.T) {
 		regions[i] = fmt.Sprint("region-", i)
 	}
 	groupsAtRandom(t, 0, map[string]int{"*": 5}, regions, 12, 150)
+}
+
+// A job that a worker has read as due, and that another's round has held back since, is met twice when its group has room again: it is
+// started once.
+func TestHeldSinceItWasRead(t *testing.T) {
+	suiteWith(t, byRegion(0, map[string]int{"east": 2, "west": 9}), func(s store) {
+		s.add(inRegion("east", 2))
+		running := s.start("v", 1)
+		s.add(inRegion("west", 1), inRegion("west", 1), inRegion("east", 1), inRegion("west", 1)) // 2 to 5
+		s.hire("w")
+		candidates := s.candidates("send", "report")
+		round := func(n int) []int64 {
+			r := s.newRound("w", n)
+			r.Candidates = candidates
+			return s.places(s.do(r).Started)
+		}
+		if got := round(1); !slices.Equal(got, []int64{2}) {
+			t.Errorf("started %v", got)
+		}
+		s.start("v", 2) // 3 and 5, and holds 4 back
+		s.wantState(s.nth(4), job.Initial, "held", 0)
+		s.settle("v", done, running...)
+		if got := round(2); !slices.Equal(got, []int64{4}) {
+			t.Errorf("started %v", got)
+		}
+		s.wantState(s.nth(4), job.Running, "locked", 1)
+	})
 }

@@ -3,6 +3,7 @@ package queue
 import (
 	"context"
 	"fmt"
+	"strconv"
 
 	"github.com/hipq/hipq/internal/engine"
 )
@@ -23,8 +24,11 @@ func (q *Queue) Pause(ctx context.Context, paused bool) error {
 		return fmt.Errorf("pause or resume %s: %w", q.Name, err)
 	}
 	err = q.db.Tx(ctx, func(tx *engine.Tx) error {
-		_, err := tx.ExecContext(ctx, "UPDATE "+q.db.Queues()+" SET paused = ? WHERE queue = ?", value, q.Name)
-		return err
+		if err := tx.Write(ctx, "UPDATE "+q.db.Queues()+" SET paused = ? WHERE queue = ?", value, q.Name); err != nil || !paused {
+			return err
+		}
+		// a round that has its turn and hasn't seen this is over first
+		return q.takeAllTurns(ctx, tx)
 	})
 	if err != nil {
 		return fmt.Errorf("pause or resume %s: %w", q.Name, err)
@@ -32,12 +36,16 @@ func (q *Queue) Pause(ctx context.Context, paused bool) error {
 	return nil
 }
 
-// isPaused is the condition that a queue's own row says so.
-const isPaused = "paused = 1"
-
 // paused is whether the queue is paused, as an expression; its parameter is the queue's name.
 func (q *Queue) paused() string {
-	return "EXISTS (SELECT 1 FROM " + q.db.Queues() + " WHERE queue = ? AND " + isPaused + ")"
+	return "EXISTS (SELECT 1 FROM " + q.db.Queues() + " WHERE queue = ? AND paused = 1)"
+}
+
+// isOpenQueue is whether jobs of the queue may be started by who divides it as these options do, as an expression; its parameter is
+// the queue's name.
+func (q *Queue) isOpenQueue() string {
+	return "NOT EXISTS (SELECT 1 FROM " + q.db.Queues() + " q WHERE q.queue = ? AND (q.paused = 1 OR q.division <> " +
+		strconv.Itoa(q.division().Number()) + "))"
 }
 
 // Paused says whether the queue is paused.

@@ -15,7 +15,7 @@ import (
 func (s store) orderOf(worker string) (list []int64) {
 	s.t.Helper()
 	s.hire(worker)
-	candidates := s.Rounds().Candidates([]string{"send", "report"})
+	candidates := s.candidates("send", "report")
 	for {
 		r := s.newRound(worker, 2)
 		r.Candidates = candidates
@@ -118,7 +118,7 @@ func TestTableOfAnotherOrder(t *testing.T) {
 				o.Order, o.PriorityOrder = wants.order, wants.priority
 				other := openStore(s.t, s.db, o)
 				_, lookErr := other.Rounds().Look(s.t.Context(), []string{"send"})
-				_, roundErr := other.Rounds().Round(s.t.Context(), other.newRound("w", 1))
+				_, roundErr := other.round(s.t.Context(), other.newRound("w", 1))
 				for _, err := range []error{lookErr, roundErr} {
 					if kind, hint := schema.Diagnose(err); kind != schema.Misconfigured || hint != "run hipq init" {
 						s.t.Errorf("%s in a table of %s: %v (%s)", wants.name, has.name, err, hint)

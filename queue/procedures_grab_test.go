@@ -169,7 +169,7 @@ func TestProceduresKeepTheRate(t *testing.T) {
 		if n := len(s.start("h", 2)); n != 0 {
 			t.Errorf("a round starts %d", n)
 		}
-		s.exec("UPDATE shop_queues SET starts = REPLACE(starts, '\"17', '\"16') WHERE queue = 'emails'") // long ago
+		s.exec("UPDATE shop_shards SET starts = REPLACE(starts, '\"17', '\"16') WHERE queue = 'emails'") // long ago
 		if got := s.grabbed("w1", 9); got != "c" {
 			t.Error(got)
 		}

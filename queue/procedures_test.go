@@ -123,7 +123,7 @@ func (s store) all() string {
 		"SELECT id, state FROM shop_activity ORDER BY id",
 		"SELECT id, state, heartbeat, lock_until FROM shop_workers ORDER BY id",
 		"SELECT queue, job_type, timeout, settings FROM shop_job_types ORDER BY 1, 2",
-		"SELECT queue, settings, starts FROM shop_queues ORDER BY queue",
+		"SELECT queue, settings, shard, starts FROM shop_queues JOIN shop_shards USING (queue) ORDER BY queue, shard",
 	} {
 		s.print(&b, query)
 	}

@@ -40,6 +40,11 @@ type Options struct {
 	RefuseWeightless bool
 	// Rate bounds the starts in any stretch of time, over all workers.
 	Rate job.Rate
+	// Shards is into how many shards its jobs are divided, at most 999: who starts jobs of different shards doesn't wait for the other,
+	// and the order of jobs, and that none overtakes another, hold within a shard. 0 is 1 for who works, and what the database knows
+	// for who enqueues. Another number than the database's takes effect by Reshard, as hipq init does; until then workers leave the
+	// queue out.
+	Shards int
 	// Concurrency is how many of its jobs run at once on one host; 0 is as many as the worker's.
 	Concurrency int
 	// Order and PriorityOrder say which due job is started first.

@@ -11,8 +11,13 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// Get reads one job: ErrNotFound if there is none of this id.
-func (q *Queue) Get(ctx context.Context, id int64) (*job.Job, error) { return q.get(ctx, q.db, id, "") }
+// Get reads one job, as it is on all nodes of a cluster: ErrNotFound if there is none of this id.
+func (q *Queue) Get(ctx context.Context, id int64) (*job.Job, error) {
+	if err := q.db.CatchUp(ctx); err != nil {
+		return nil, err
+	}
+	return q.get(ctx, q.db, id, "")
+}
 
 func (q *Queue) get(ctx context.Context, from engine.Reader, id int64, lock string) (*job.Job, error) {
 	j, err := q.shownScanner().scan(from.QueryRowContext(ctx, "SELECT "+q.shown()+" FROM "+q.table+" WHERE id = ? "+lock, id))

@@ -65,6 +65,8 @@ type Filter struct {
 	Error string
 	// Fingerprint takes only jobs whose error has this fingerprint, as Failures gives it.
 	Fingerprint string
+	// Place takes only jobs of one shard, by Division.Place.
+	Place int
 	// Since and Until take only jobs that have become what they are since, and before: by their update_time.
 	Since, Until time.Time
 	// Among looks at the newest so many jobs of the queue only, by their ids: what it costs is the same in a queue of any length.
@@ -86,6 +88,9 @@ func (q *Queue) where(by Filter) (where, hint string, args []any) {
 		// where an error can be: not in the lines that most jobs are in
 		w.And("line IN ('due', 'later', 'held', 'locked', 'error', 'failed', 'closed')")
 		hint = q.pick()
+	}
+	if by.Place != 0 {
+		w.And("shard = ?", by.Place)
 	}
 	if by.Type != "" {
 		w.And("job_type = ?", by.Type)
@@ -144,7 +149,7 @@ func (by Filter) served() bool {
 	switch {
 	case by.Type != "" && by.Key != "":
 		return true // one job, and those that were like it
-	case by.Key != "", by.Error != "", !by.Since.IsZero(), !by.Until.IsZero():
+	case by.Key != "", by.Error != "", !by.Since.IsZero(), !by.Until.IsZero(), by.Place != 0 && by.Standing == "":
 		return false
 	case by.Standing == Standing(job.Initial), by.Standing == Standing(job.Retry):
 		return false // the index has their lines, which they share

@@ -3,9 +3,11 @@ package queue
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
+	"github.com/hipq/hipq/internal/lending"
 	"github.com/hipq/hipq/internal/rules"
 	"github.com/hipq/hipq/internal/shell"
 	"github.com/hipq/hipq/queue/job"
@@ -135,15 +137,33 @@ func (w Why) locked() []Reason {
 
 // barred gives what stands in the way of any job of its type.
 func (w Why) barred() (reasons []Reason) {
+	if w.misplaced {
+		reasons = append(reasons, w.isMisplaced())
+	}
 	if w.paused {
 		reasons = append(reasons, because("paused", "the queue is paused: hipq queue resume %s", w.Job.Queue))
 	}
 	return append(reasons, w.unhandled()...)
 }
 
+// isMisplaced says that the job is in none of the queue's shards.
+func (w Why) isMisplaced() Reason {
+	return because("misplaced", "it was placed when the queue was divided into shards otherwise: the next worker moves it to where it belongs")
+}
+
+// inShard says in which shard the job is, where there are several; nil if there is but one.
+func (w Why) inShard() []Reason {
+	if w.division.Of == 1 || w.misplaced {
+		return nil
+	}
+	return []Reason{because("shard", "it is in shard %d of %d, which has its own order", w.shard, w.division.Of)}
+}
+
 // unhandled says why workers here have no handler for the job's type, if they don't.
 func (w Why) unhandled() []Reason {
 	switch {
+	case w.division.Otherwise != nil:
+		return []Reason{because("divided_otherwise", "workers of this config leave the queue out: %s", w.division.Otherwise)}
 	case !w.handled:
 		return []Reason{because("no_handler", "this config has no handler for job type %s", w.Job.Type)}
 	case w.leftOut != "":
@@ -164,7 +184,7 @@ func (w Why) held() []Reason {
 		reasons = append(reasons, because("held", "its throttle group %s was full; %d of %d are taken now, and the next worker starts the first of the group",
 			w.group, w.groupUsed, limit))
 	}
-	return append(reasons, w.nobody()...)
+	return slices.Concat(reasons, w.nobody(), w.inShard())
 }
 
 // groupLimit is that of the job's throttle group; 0 is none.
@@ -191,15 +211,14 @@ func (w Why) due() []Reason {
 	if opening := w.Job.Windows.Next(w.now.In(w.options.Location)); opening.After(w.now) {
 		reasons = append(reasons, because("window", "its window opens at %s", w.local(opening)))
 	}
-	if f, limit := w.Job.ThrottleFactor, w.options.ThrottleLimit; limit > 0 && f > 0 && !rules.Allows(limit, w.used, f) {
-		reasons = append(reasons, because("limit_full", "throttled: %d of %d are taken, and its factor is %d", w.used, limit, f))
+	if full := w.limitFull(); full != nil {
+		reasons = append(reasons, *full)
 	}
 	if full := w.groupFull(); full != nil {
 		reasons = append(reasons, *full)
 	}
 	if w.rate > 0 {
-		reasons = append(reasons, because("rate", "the queue's rate of %d starts per %s is used up for %s", w.options.Rate.Starts,
-			rules.Brief(w.options.Rate.Per), w.rate.Round(time.Millisecond)))
+		reasons = append(reasons, w.rateUsedUp())
 	}
 	for _, full := range w.fullLanes {
 		reasons = append(reasons, w.full(full))
@@ -221,7 +240,56 @@ func (w Why) due() []Reason {
 	if len(reasons) == 0 {
 		reasons = []Reason{because("due", "nothing stands in its way: the next worker with a free slot takes it")}
 	}
-	return reasons
+	return append(reasons, w.inShard()...)
+}
+
+// limitFull says that the queue's limit, or the shard's part of it, has no room for the job; nil if it has.
+func (w Why) limitFull() *Reason {
+	factor, limit := w.Job.ThrottleFactor, w.options.ThrottleLimit
+	if limit < 1 || factor < 1 {
+		return nil
+	}
+	if w.part == nil {
+		if rules.Allows(limit, w.used, factor) {
+			return nil
+		}
+		full := because("limit_full", "throttled: %d of %d are taken, and its factor is %d", w.used, limit, factor)
+		return &full
+	}
+	part := w.part.limit
+	if part.Used = w.used; part.Allows(limit, factor) {
+		return nil
+	}
+	full := because("limit_full", "throttled: of %d its shard holds %s, %d are taken there, and its factor is %d; the other shards hold %d%s",
+		limit, holds(part), w.used, factor, limit-part.Capacity, w.asked())
+	return &full
+}
+
+// rateUsedUp says that the queue's rate, or the shard's part of it, lets no job start.
+func (w Why) rateUsedUp() Reason {
+	rate, wait := w.options.Rate, w.rate.Round(time.Millisecond)
+	if w.part == nil {
+		return because("rate", "the queue's rate of %d starts per %s is used up for %s", rate.Starts, rules.Brief(rate.Per), wait)
+	}
+	part := w.part.rate
+	return because("rate", "of the queue's rate of %d starts per %s its shard holds %s, which is used up for %s; the other shards hold %d%s",
+		rate.Starts, rules.Brief(rate.Per), holds(part), wait, rate.Starts-part.Capacity, w.asked())
+}
+
+// holds says what a shard holds, and is to hold if that is something else.
+func holds(part lending.Part) string {
+	if part.Target == part.Capacity {
+		return strconv.Itoa(part.Capacity)
+	}
+	return fmt.Sprintf("%d and is to hold %d", part.Capacity, part.Target)
+}
+
+// asked says whether the shard has asked the others for more.
+func (w Why) asked() string {
+	if at := w.part.asks(w.now); !at.IsZero() {
+		return fmt.Sprintf(", and have been asked for more for %s", brief(max(0, w.now.Sub(at))))
+	}
+	return ""
 }
 
 // full says who holds all slots of a lane.
@@ -248,7 +316,11 @@ func (w Why) full(f fullLane) Reason {
 const fullWorkers = 10
 
 func (w Why) orNoHandler(word, format string, args ...any) []Reason {
-	return slices.Concat([]Reason{because(word, format, args...)}, w.unhandled(), w.nobody())
+	reasons := []Reason{because(word, format, args...)}
+	if w.misplaced {
+		reasons = append(reasons, w.isMisplaced())
+	}
+	return slices.Concat(reasons, w.unhandled(), w.nobody())
 }
 
 func (w Why) local(t time.Time) string {

@@ -28,8 +28,17 @@ const (
 // asked again. So ctx is what bounds Wait: when it ends, that is the error, with the database's last trouble if it had any. It
 // may be repeated, and called by several at once.
 func (q *Queue) Wait(ctx context.Context, id int64) (*job.Job, error) {
+	caughtUp := false
 	for pause, trouble := waitFirst, error(nil); ; pause = min(2*pause, waitMost) {
-		j, err := q.whenFinal(ctx, id)
+		var j *job.Job
+		var err error
+		if !caughtUp { // it may have been added on another node, and is not missed later
+			err = q.db.CatchUp(ctx)
+			caughtUp = err == nil
+		}
+		if caughtUp {
+			j, err = q.whenFinal(ctx, id)
+		}
 		switch kind, _ := engine.Diagnose(err); {
 		case err == nil && j != nil:
 			return j, nil
@@ -61,5 +70,5 @@ func (q *Queue) whenFinal(ctx context.Context, id int64) (*job.Job, error) {
 	case state != job.Final:
 		return nil, nil
 	}
-	return q.Get(ctx, id)
+	return q.get(ctx, q.db, id, "")
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/hipq/hipq/internal/roster"
@@ -16,13 +17,19 @@ import (
 // Why is what there is to know about a job that isn't running, or is.
 type Why struct {
 	Job *job.Job
-	// Ahead is how many due jobs of the queue come before it, of whatever type.
+	// Ahead is how many due jobs of its shard come before it, of whatever type.
 	Ahead int64
 	// now is the database's clock, at which all else holds.
 	now time.Time
+	// division is how the queue is divided, shard which of its shards the job is in; misplaced if it is in none of them.
+	division  Division
+	shard     int
+	misplaced bool
+	// part is what the shard has of the queue's limit and its rate, where there are several.
+	part *shardRow
 	// paused: nothing of the queue is started.
 	paused bool
-	// used is what counts against the throttle limit, groupUsed against that of the job's throttle group, group.
+	// used is what counts against the throttle limit, or the shard's part of it; groupUsed against that of the job's throttle group, group.
 	used, groupUsed int
 	group           string
 	// rate is how long the queue's rate lets no job start; 0 if it does.
@@ -68,7 +75,14 @@ func (q *Queue) Why(ctx context.Context, id int64, by Asker) (Why, error) {
 	if w.paused, err = q.Paused(ctx); err != nil {
 		return w, err
 	}
-	used, byGroup, err := q.used(ctx, q.db)
+	if err := q.whyShard(ctx, &w); err != nil {
+		return w, err
+	}
+	inShard := ""
+	if w.part != nil {
+		inShard = " AND shard = " + strconv.Itoa(j.Place)
+	}
+	used, byGroup, err := q.used(ctx, q.db, inShard)
 	if err != nil {
 		return w, err
 	}
@@ -77,11 +91,9 @@ func (q *Queue) Why(ctx context.Context, id int64, by Asker) (Why, error) {
 	}
 	w.used, w.groupUsed = used, byGroup[w.group]
 	if q.Rate.Starts > 0 {
-		lately, err := q.startsLately(ctx, w.now)
-		if err != nil {
+		if w.rate, err = q.rateWait(ctx, w); err != nil {
 			return w, err
 		}
-		_, w.rate = lately.Left(q.Rate, w.now)
 	}
 	if j.Line == job.LineDue {
 		if err := q.whyDue(ctx, &w, by); err != nil {
@@ -93,6 +105,40 @@ func (q *Queue) Why(ctx context.Context, id int64, by Asker) (Why, error) {
 	}
 	w.last, err = q.workers.Last(ctx)
 	return w, err
+}
+
+// whyShard finds out which shard the job is in, and what that has where there are several.
+func (q *Queue) whyShard(ctx context.Context, w *Why) (err error) {
+	if w.division, err = q.Division(ctx); err != nil {
+		return err
+	}
+	in := false
+	w.shard, in = w.division.Shard(w.Job.Place)
+	w.misplaced = !in && (w.Job.Line == job.LineDue || w.Job.Line == job.LineHeld || w.Job.Line == job.LineError)
+	if !in || w.division.Of == 1 {
+		return nil
+	}
+	err = readRows(ctx, q.db, "SELECT "+shardColumns.list+" FROM "+q.db.Shards()+" WHERE queue = ? AND shard = ?", []any{q.Name, w.Job.Place}, func(row []any) {
+		part, _ := q.readShard(row, w.now)
+		w.part = &part
+	})
+	if err != nil {
+		return fmt.Errorf("read shard %d of %s: %w", w.shard, q.Name, err)
+	}
+	return nil
+}
+
+// rateWait is how long the queue's rate, or the shard's part of it, lets no job start.
+func (q *Queue) rateWait(ctx context.Context, w Why) (wait time.Duration, err error) {
+	rate := q.Rate
+	var lately rules.Starts
+	if w.part != nil {
+		rate.Starts, lately = w.part.has()[1], w.part.starts
+	} else if lately, err = q.startsLately(ctx, w.now); err != nil {
+		return 0, err
+	}
+	_, wait = lately.Left(rate, w.now)
+	return wait, nil
 }
 
 // whyDue finds out what may stand in the way of a job that is due.
@@ -112,7 +158,8 @@ func (q *Queue) ahead(ctx context.Context, j *job.Job) (n int64, err error) {
 	c := candidate{ID: j.ID}
 	err = q.db.QueryRowContext(ctx, "SELECT run_rank, "+q.db.TimeColumn("scheduled_run_time")+" FROM "+q.table+" WHERE id = ?", j.ID).Scan(&c.Rank, &c.At)
 	if err == nil {
-		err = q.db.GetContext(ctx, &n, "SELECT COUNT(*) FROM "+q.table+" "+q.pick()+" WHERE line = 'due' AND "+before, c.args()...)
+		err = q.db.GetContext(ctx, &n, "SELECT COUNT(*) FROM "+q.table+" "+q.pick()+" WHERE line = 'due' AND shard = ? AND "+before,
+			append([]any{j.Place}, c.args()...)...)
 	}
 	if err != nil {
 		return 0, fmt.Errorf("count the jobs before job %d: %w", j.ID, err)
@@ -120,14 +167,19 @@ func (q *Queue) ahead(ctx context.Context, j *job.Job) (n int64, err error) {
 	return n, nil
 }
 
-// startsLately reads the starts that count against the queue's rate.
+// startsLately reads the starts that count against the queue's rate, in all of its shards.
 func (q *Queue) startsLately(ctx context.Context, now time.Time) (rules.Starts, error) {
-	var starts any
-	if err := q.db.QueryRowContext(ctx, "SELECT "+startsColumn.list+" FROM "+q.db.Queues()+" WHERE queue = ?", q.Name).Scan(&starts); err != nil {
+	all := rules.Starts{}
+	err := readRows(ctx, q.db, "SELECT "+startsColumn.list+" FROM "+q.db.Shards()+" WHERE queue = ?", []any{q.Name}, func(row []any) {
+		lately, _ := q.decodeStarts(row[0], now)
+		for at, n := range lately {
+			all[at] += n
+		}
+	})
+	if err != nil {
 		return nil, fmt.Errorf("read the latest starts of %s: %w", q.Name, err)
 	}
-	lately, _ := q.decodeStarts(starts, now)
-	return lately, nil
+	return all, nil
 }
 
 // fullLane is a concurrency of which workers hold all slots on a host.

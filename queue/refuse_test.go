@@ -13,12 +13,20 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// unchecked inserts rows past the table's constraints, each in a place of its own: where they were out of force.
+// unchecked inserts rows past the table's constraints, each in a place of its own: where they were out of force. On MySQL they stay
+// so, for no session can do without them there, and they come back to no table with rows that they refuse.
 func (s store) unchecked(columns, values string) {
 	s.t.Helper()
 	off, on := "SET check_constraint_checks = 0", "SET check_constraint_checks = 1"
-	if s.db.Name == "sqlite" {
+	switch {
+	case s.db.Name == "sqlite":
 		off, on = "PRAGMA ignore_check_constraints = yes", "PRAGMA ignore_check_constraints = no"
+	case !s.isMariaDB():
+		on = "DO 0"
+		const query = "SELECT COALESCE(CONCAT('ALTER TABLE shop_emails ', GROUP_CONCAT('ALTER CHECK `', constraint_name, '` NOT ENFORCED')), 'DO 0')" +
+			" FROM information_schema.table_constraints WHERE table_schema = DATABASE() AND table_name = 'shop_emails' AND enforced = 'YES'" +
+			" AND constraint_type = 'CHECK'"
+		must[any](s.t)(nil, s.db.QueryRowContext(s.t.Context(), query).Scan(&off))
 	}
 	conn, err := s.db.Conn(s.t.Context())
 	must[any](s.t)(nil, err)
@@ -26,6 +34,12 @@ func (s store) unchecked(columns, values string) {
 	for _, statement := range []string{off, insertOf(columns, values), on} {
 		must[any](s.t)(conn.ExecContext(s.t.Context(), statement))
 	}
+}
+
+func (s store) isMariaDB() (yes bool) {
+	s.t.Helper()
+	must[any](s.t)(nil, s.db.QueryRowContext(s.t.Context(), "SELECT VERSION() LIKE '%MariaDB%'").Scan(&yes))
+	return yes
 }
 
 // insertOf is a row that says that hipq has taken it in, with some columns of its own.
@@ -142,6 +156,9 @@ func TestUncheckedRowsAreWeededOut(t *testing.T) {
 				if s.db.Name == "sqlite" {
 					rows = append(rows, [3]string{"line, error", "'due', X'00'", "error: it has bytes"}, [3]string{"line, attempt", "'due', 'x'", `attempt: "x"`})
 				}
+				if s.db.Name == "mysql" && !s.isMariaDB() { // where nothing refuses what is written to a row with too much data
+					rows = slices.DeleteFunc(rows, func(r [3]string) bool { return r[2] == "job_data has" && !strings.Contains(r[1], "'new'") })
+				}
 				for _, r := range rows {
 					s.unchecked(r[0], r[1])
 				}
@@ -203,6 +220,7 @@ func TestUndecidedRefuses(t *testing.T) {
 	suite(t, func(s store) {
 		s.exec(insertOf("line, state, time_windows", "'error', 'error', 'x'"))
 		s.exec(insertOf("line, state, attempt, error", "'error', 'error', 1, 'boo'"))
+		s.placed()
 		s.hire("w")
 		list := must[[]rounds.Settled](s.t)(s.Rounds().Undecided(s.t.Context(), s.newRound("w", 5), []string{"send"}))
 		if len(list) != 1 || list[0].Job.ID != s.nth(2) {
@@ -216,6 +234,7 @@ func TestUndecidedRefuses(t *testing.T) {
 func TestRefusedRowsAreDiscarded(t *testing.T) {
 	suiteWith(t, func(o *queue.Options) { o.KeepFailed = queue.DiscardAtOnce }, func(s store) {
 		s.exec(insertOf("line, time_windows", "'due', 'x'"))
+		s.placed()
 		s.start("w", 1)
 		if _, err := s.Get(s.t.Context(), 1); !errors.Is(err, queue.ErrNotFound) {
 			s.t.Error(err)
@@ -230,6 +249,7 @@ func TestUncheckedRank(t *testing.T) {
 	for _, priority := range []string{"'abc'", "X'ff'", "NULL", "1.5", "9223372036854775807"} {
 		s.unchecked("line, priority", "'due', "+priority)
 	}
+	s.placed()
 	good := s.add(job.New{Type: "send"})
 	if got := ids(s.start("w", 3)); !slices.Equal(got, []int64{good[0].ID}) {
 		t.Errorf("started %v", got)

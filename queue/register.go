@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/internal/shards"
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/schema"
 )
@@ -19,12 +20,14 @@ type queueRecord struct {
 	KeepFinished  int64
 	KeepFailed    int64
 	Settings      string
+	// Division is the number of how it is divided.
+	Division int
 }
 
 // queueColumns are those of a queueRecord, with the most bytes that each may have.
 var queueColumns = columnsOf(
 	bounded{"queue", 48}, bounded{"throttle_limit", 24}, bounded{"keep_finished", 24}, bounded{"keep_failed", 24},
-	bounded{"settings", 1 << 20},
+	bounded{"settings", 1 << 20}, bounded{"division", 24},
 )
 
 // settings are what the commands without a queue's config need to know besides.
@@ -61,6 +64,7 @@ func (o Options) record() (queueRecord, error) {
 	}
 	return queueRecord{
 		o.Name, o.ThrottleLimit, int64(max(0, o.KeepFinished) / time.Second), int64(max(0, o.KeepFailed) / time.Second), string(text),
+		o.division().Number(),
 	}, nil
 }
 
@@ -77,6 +81,7 @@ func (r queueRecord) options() (Options, error) {
 		ok   bool
 	}{
 		{"throttle_limit", r.ThrottleLimit <= math.MaxInt32},
+		{"division", shards.N(r.Division) >= 1 && r.Division >= 1},
 		{"keep_finished", r.KeepFinished >= 0 && r.KeepFinished <= job.MaxSeconds},
 		{"keep_failed", r.KeepFailed >= 0 && r.KeepFailed <= job.MaxSeconds},
 		{"concurrency", s.Concurrency >= 0 && s.Concurrency <= math.MaxInt32},
@@ -92,7 +97,7 @@ func (r queueRecord) options() (Options, error) {
 		}
 	}
 	o := Options{
-		Name: r.Queue, ThrottleLimit: r.ThrottleLimit, ThrottleGroups: s.ThrottleGroups, RefuseWeightless: s.RefuseWeightless,
+		Name: r.Queue, ThrottleLimit: r.ThrottleLimit, ThrottleGroups: s.ThrottleGroups, RefuseWeightless: s.RefuseWeightless, Shards: shards.N(r.Division),
 		Concurrency: s.Concurrency, Order: s.Order, PriorityOrder: s.PriorityOrder, DefaultPriority: s.DefaultPriority,
 		DefaultTimeout: time.Duration(s.DefaultTimeout) * time.Second,
 		KeepFinished:   kept(r.KeepFinished), KeepFailed: kept(r.KeepFailed), StrictTypes: s.StrictTypes,
@@ -118,22 +123,33 @@ func readQueues(
 	ctx context.Context, db *schema.DB, from engine.Reader, where string, args ...any,
 ) (list []queueRecord, flaws []error, err error) {
 	err = readRows(ctx, from, "SELECT "+queueColumns.list+" FROM "+db.Queues()+" WHERE "+where, args, func(row []any) {
-		c := cells{columns: queueColumns, row: row, noBytes: db.AnyBytes}
-		list = append(list, queueRecord{c.text(0), int(c.number(1)), c.number(2), c.number(3), c.text(4)})
-		flaws = append(flaws, c.flaw)
+		r, flaw := readQueue(db, row)
+		list, flaws = append(list, r), append(flaws, flaw)
 	})
 	return list, flaws, err
 }
 
+func readQueue(db *schema.DB, row []any) (r queueRecord, flaw error) {
+	c := cells{columns: queueColumns, row: row, noBytes: db.AnyBytes}
+	r = queueRecord{c.text(0), int(c.number(1)), c.number(2), c.number(3), c.text(4), int(c.number(5))}
+	return r, c.flaw
+}
+
 // Register records the queue and the configured types in the database, for the commands and the applications that have
 // no config of this queue. It writes only what has changed, rows that can't be read among it, and may be repeated. Workers do it
-// when they begin.
+// when they begin. ErrShards if the database's queue is divided otherwise, which Reshard changes: then it writes nothing.
 func (q *Queue) Register(ctx context.Context) error {
 	want, err := q.record()
 	if err != nil {
 		return err
 	}
-	there, flaws, err := readQueues(ctx, q.db, q.db, "queue = ?", q.Name)
+	var there queueRecord
+	flaw := ErrNotFound
+	var found shardsFound
+	// an idle tick does this and not much besides
+	err = q.db.Read(ctx, rowsQuery("SELECT "+queueColumns.list+" FROM "+q.db.Queues()+" WHERE queue = ?", []any{q.Name}, func(row []any) {
+		there, flaw = readQueue(q.db, row)
+	}), q.findShards(&found))
 	if err != nil {
 		return fmt.Errorf("read the registration of %s: %w", q.Name, err)
 	}
@@ -147,11 +163,21 @@ func (q *Queue) Register(ctx context.Context) error {
 			changed = append(changed, t)
 		}
 	}
-	if len(there) == 1 && flaws[0] == nil && there[0] == want && len(changed) == 0 {
-		return nil
+	if flaw == nil && there == want && len(changed) == 0 {
+		if q.areWhole(found) {
+			return nil
+		}
+		return q.mendShards(ctx)
 	}
 	err = q.db.Tx(ctx, func(tx *engine.Tx) error {
-		err := tx.Upsert(ctx, q.db.Queues(), []string{"queue"}, []any{q.Name}, []string{"throttle_limit", "keep_finished", "keep_failed", "settings"},
+		number, err := q.claimDivision(ctx, tx)
+		if err != nil {
+			return err
+		}
+		if number != want.Division {
+			return q.otherwiseDivided(number)
+		}
+		err = tx.Upsert(ctx, q.db.Queues(), []string{"queue"}, []any{q.Name}, []string{"throttle_limit", "keep_finished", "keep_failed", "settings"},
 			[]any{want.ThrottleLimit, want.KeepFinished, want.KeepFailed, want.Settings})
 		if err != nil {
 			return err
@@ -161,7 +187,11 @@ func (q *Queue) Register(ctx context.Context) error {
 				return err
 			}
 		}
-		return q.saveDefaults(ctx, tx)
+		if err := q.saveDefaults(ctx, tx); err != nil {
+			return err
+		}
+		// at once, for a job that weighs more than the limit goes by what is registered
+		return q.makeShards(ctx, tx)
 	})
 	if err != nil {
 		return fmt.Errorf("register queue %s: %w", q.Name, err)

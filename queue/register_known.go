@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hipq/hipq/internal/shards"
 	"github.com/hipq/hipq/queue/job"
 )
 
@@ -21,6 +22,9 @@ type knownTypes struct {
 	read map[string]time.Time
 	// new are those that an application's transaction has registered, which may yet be rolled back.
 	new map[string]*sql.Tx
+	// parts is how the queue is divided, and partsRead when that was read.
+	parts     shards.Division
+	partsRead time.Time
 	// keep is knownFor.
 	keep time.Duration
 }
@@ -52,6 +56,7 @@ func (k *knownTypes) forget() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	clear(k.types)
+	k.partsRead = time.Time{}
 }
 
 // addRead takes note of a type that an application's transaction has read, unless that has registered it itself.
@@ -62,6 +67,20 @@ func (k *knownTypes) addRead(t job.Type, by *sql.Tx) {
 	if !own {
 		k.add(map[string]job.Type{t.Name: t})
 	}
+}
+
+// division is how the queue is divided, if that is known.
+func (k *knownTypes) division() (shards.Division, bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.parts, time.Since(k.partsRead) < k.keep
+}
+
+// divided takes note of how the queue is divided.
+func (k *knownTypes) divided(d shards.Division) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.parts, k.partsRead = d, time.Now()
 }
 
 // registered takes note of a type that an application's transaction has registered.

@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"strings"
@@ -50,6 +51,20 @@ func readRows(ctx context.Context, from engine.Reader, query string, args []any,
 		f(row)
 	}
 	return rows.Err()
+}
+
+// rowsQuery is a query whose rows f gets, as readRows gives them.
+func rowsQuery(query string, args []any, f func(row []any)) engine.Query {
+	return engine.Query{SQL: query, Args: args, Scan: func(rows *sql.Rows) error {
+		for rows.Next() {
+			row, err := sqlx.SliceScan(rows)
+			if err != nil {
+				return err
+			}
+			f(row)
+		}
+		return nil
+	}}
 }
 
 // cells are the values of a row. The first that can't be read is its flaw, and reads as nothing.

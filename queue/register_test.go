@@ -202,7 +202,11 @@ func TestRoundMendsItsTurn(t *testing.T) {
 			values = append(values, [][2]string{{"turn", "'x'"}, {"turn", "X'ff'"}, {"paused", "'x'"}, {"starts", "X'ff'"}, {"starts", "7"}}...)
 		}
 		for _, v := range values {
-			s.exec("UPDATE shop_queues SET " + v[0] + " = " + v[1] + " WHERE queue = 'emails'")
+			table := "shop_shards"
+			if v[0] == "paused" {
+				table = "shop_queues"
+			}
+			s.exec("UPDATE " + table + " SET " + v[0] + " = " + v[1] + " WHERE queue = 'emails'")
 			done := s.do(s.newRound("w", 1))
 			if v[0] == "starts" && (len(done.Started) != 0 || done.Wait <= 0) {
 				t.Errorf("%s: nobody knows how many were started: %+v", v, done)

@@ -172,6 +172,7 @@ func (in typesIn) add(ctx context.Context, name string) (job.Type, error) {
 	if err != nil {
 		return job.Type{}, err
 	}
+	in.q.known.divided(o.division())
 	t := o.defaultType(name)
 	r := recordOf(t)
 	_, err = in.tx.ExecContext(ctx, "INSERT INTO "+in.q.db.JobTypes()+" (queue, job_type, timeout, priority, throttle_factor, time_windows)"+

@@ -25,6 +25,7 @@ func (q workerSide) Round(ctx context.Context, asked rounds.Round) (rounds.Done,
 	r.candidates, _ = asked.Candidates.(*candidates)
 	var done rounds.Done
 	var first *firstRead
+	var want demand
 	again := r.Again
 	err := q.db.TxInParts(ctx, func(tx *engine.Tx) []engine.Query {
 		if again && r.candidates != nil {
@@ -33,7 +34,7 @@ func (q workerSide) Round(ctx context.Context, asked rounds.Round) (rounds.Done,
 		first = &firstRead{settling: map[int64]settling{}, jobs: map[int64]*job.Job{}}
 		return q.readFirst(tx, r, first, again)
 	}, func(tx *engine.Tx) (err error) {
-		done = rounds.Done{}
+		done, want = rounds.Done{}, demand{}
 		slots := r.Slots
 		if again {
 			if done.Started, err = q.startedUnder(ctx, tx, r); err != nil {
@@ -56,7 +57,7 @@ func (q workerSide) Round(ctx context.Context, asked rounds.Round) (rounds.Done,
 				}
 				entries = nil
 			}
-			starting, err := q.start(ctx, tx, r, first, &done)
+			starting, err := q.start(ctx, tx, r, first, &want, &done)
 			if err != nil {
 				return err
 			}
@@ -76,6 +77,12 @@ func (q workerSide) Round(ctx context.Context, asked rounds.Round) (rounds.Done,
 	}
 	if err != nil {
 		return rounds.Done{}, fmt.Errorf("settle and start jobs of %s: %w", q.Name, err)
+	}
+	if q.isDivided() && want.Job != 0 {
+		// what has been started is so, whatever becomes of this
+		if err := q.borrow(ctx, r.candidates.shard, want, &done); err != nil && !engine.IsLockTimeout(err) {
+			q.db.Warn(err)
+		}
 	}
 	return done, nil
 }
@@ -100,7 +107,7 @@ func (q *Queue) readFirst(tx *engine.Tx, r round, first *firstRead, again bool) 
 	queries = append(queries, q.isOpen(r.Worker.ID, &first.open))
 	if !again {
 		if first.due = r.candidates.known(r.Slots); len(first.due) > 0 {
-			queries = append(queries, q.lockDue(tx, first.due, first.jobs))
+			queries = append(queries, q.lockDue(tx, r.candidates.shard, first.due, first.jobs))
 		}
 	}
 	return queries

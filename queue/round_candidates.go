@@ -75,7 +75,9 @@ func (c candidate) args() []any {
 // the jobs that are gone lie in its way until the database purges them. Once in a while they are read from the head again:
 // so long a job that should be next may be passed over. It is safe for concurrent use.
 type candidates struct {
-	q     *Queue
+	q *Queue
+	// shard is the only one in which they are.
+	shard int
 	types []string
 	// suspects says that they are suspects.
 	suspects bool
@@ -94,8 +96,9 @@ type candidates struct {
 // headEvery is how long a job that should be next may be passed over: or ten times as long as it takes to look.
 const headEvery = time.Second
 
-// indexRange is a range of the index in which the jobs are in order: each part of the line has one for each job type.
+// indexRange is a range of the index in which the jobs are in order: in each shard each part of the line has one for each job type.
 type indexRange struct {
+	shard         int
 	part, jobType string
 	// size is how many candidates are read at a time.
 	size int
@@ -107,20 +110,20 @@ type indexRange struct {
 }
 
 // Candidates implements rounds.Queue.
-func (q workerSide) Candidates(types []string) rounds.Candidates {
-	return q.candidates(false, types, partMain, partFree)
+func (q workerSide) Candidates(shard int, types []string) rounds.Candidates {
+	return q.candidates(shard, false, types, partMain, partFree)
 }
 
 // Suspects implements rounds.Queue.
-func (q workerSide) Suspects(types []string) rounds.Candidates {
-	return q.candidates(true, types, partSuspect, partSuspectFree)
+func (q workerSide) Suspects(shard int, types []string) rounds.Candidates {
+	return q.candidates(shard, true, types, partSuspect, partSuspectFree)
 }
 
-func (q *Queue) candidates(suspects bool, types []string, parts ...string) *candidates {
-	c := &candidates{q: q, types: types, suspects: suspects}
+func (q *Queue) candidates(shard int, suspects bool, types []string, parts ...string) *candidates {
+	c := &candidates{q: q, shard: shard, types: types, suspects: suspects}
 	for _, part := range parts {
 		for _, t := range types {
-			c.ranges = append(c.ranges, &indexRange{part: part, jobType: t})
+			c.ranges = append(c.ranges, &indexRange{shard: shard, part: part, jobType: t})
 		}
 	}
 	return c
@@ -191,6 +194,16 @@ func (c *candidates) more() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.ContainsFunc(c.ranges, func(r *indexRange) bool { return len(r.read) > 0 || !r.ended })
+}
+
+// waiting is how many are known that were not handed out.
+func (c *candidates) waiting() (n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, r := range c.ranges {
+		n += len(r.read)
+	}
+	return n
 }
 
 // stale says that it is time to read from the head of the line again.
@@ -280,9 +293,9 @@ func (q *Queue) rangesQuery(line job.Line, ranges []*indexRange, found [][]candi
 			query.WriteString(" UNION ALL ")
 		}
 		// the number and the limit are no parameters, for SQLite has a bounded number of them and parses a query once
-		fmt.Fprintf(&query, "SELECT n, id, run_rank, %s FROM (SELECT %d AS n, id, run_rank, scheduled_run_time FROM %s %s WHERE line = '%s' AND part = ? AND job_type = ?",
+		fmt.Fprintf(&query, "SELECT n, id, run_rank, %s FROM (SELECT %d AS n, id, run_rank, scheduled_run_time FROM %s %s WHERE line = '%s' AND shard = ? AND part = ? AND job_type = ?",
 			q.db.TimeText("scheduled_run_time"), i, q.table, q.pick(), line)
-		args = append(args, r.part, r.jobType)
+		args = append(args, q.place(r.shard), r.part, r.jobType)
 		if r.last != nil {
 			query.WriteString(" AND " + behind)
 			args = append(args, r.last.args()...)

@@ -53,7 +53,7 @@ func (q *Queue) heldCandidates(ctx context.Context, tx *engine.Tx, c *candidates
 			continue
 		}
 		for _, t := range c.types {
-			open, total = append(open, &indexRange{part: g, jobType: t, size: size}), total+size
+			open, total = append(open, &indexRange{shard: c.shard, part: g, jobType: t, size: size}), total+size
 		}
 	}
 	c.groupAt = ""
@@ -89,7 +89,7 @@ func (q *Queue) holding(ctx context.Context, tx *engine.Tx, c *candidates, after
 	for at := after; len(groups) < groupsMax; {
 		next, ok := follows[at]
 		if !ok {
-			if err := q.following(ctx, tx, ask, follows); err != nil {
+			if err := q.following(ctx, tx, c.shard, ask, follows); err != nil {
 				return nil, fmt.Errorf("find the groups that hold jobs back: %w", err)
 			}
 			next = follows[at]
@@ -109,15 +109,15 @@ func (q *Queue) holding(ctx context.Context, tx *engine.Tx, c *candidates, after
 }
 
 // following finds the next group behind each of these that holds jobs back; nil if there is none.
-func (q *Queue) following(ctx context.Context, tx *engine.Tx, groups []string, follows map[string]*string) error {
+func (q *Queue) following(ctx context.Context, tx *engine.Tx, shard int, groups []string, follows map[string]*string) error {
 	var query strings.Builder
 	var args []any
 	for i, g := range groups {
 		if i > 0 {
 			query.WriteString(" UNION ALL ")
 		}
-		fmt.Fprintf(&query, "SELECT %d AS n, MIN(part) FROM %s %s WHERE line = 'held' AND part > ?", i, q.table, q.pick())
-		args = append(args, g)
+		fmt.Fprintf(&query, "SELECT %d AS n, MIN(part) FROM %s %s WHERE line = 'held' AND shard = ? AND part > ?", i, q.table, q.pick())
+		args = append(args, q.place(shard), g)
 	}
 	rows, err := tx.QueryContext(ctx, query.String(), args...)
 	if err != nil {
@@ -190,18 +190,18 @@ func (q *Queue) closeUnseen(ctx context.Context, tx *engine.Tx, r *room, jobs ma
 	for _, j := range jobs {
 		if j.ThrottleFactor > 0 && !r.seen[j.Group] && r.limitOf(j.Group) > 0 {
 			r.seen[j.Group] = true
-			groups = append(groups, j.Group)
+			groups = append(groups, q.place(r.shard), j.Group)
 		}
 	}
 	if len(groups) == 0 {
 		return nil
 	}
 	var query strings.Builder
-	for i := range groups { // each is one dive into the index
+	for i := 0; i < len(groups); i += 2 { // each is one dive into the index
 		if i > 0 {
 			query.WriteString(" UNION ALL ")
 		}
-		fmt.Fprintf(&query, "SELECT MIN(part) FROM %s %s WHERE line = 'held' AND part = ?", q.table, q.pick())
+		fmt.Fprintf(&query, "SELECT MIN(part) FROM %s %s WHERE line = 'held' AND shard = ? AND part = ?", q.table, q.pick())
 	}
 	var holding []sql.NullString
 	if err := tx.SelectContext(ctx, &holding, query.String(), groups...); err != nil {

@@ -28,7 +28,7 @@ func TestRoundKeepsNoForeignLock(t *testing.T) {
 	w := roster.Worker{ID: "w2"}
 	for name, query := range map[string]func(tx *engine.Tx) engine.Query{
 		"candidate": func(tx *engine.Tx) engine.Query {
-			return q.lockDue(tx, []candidate{{ID: added.ID}}, map[int64]*job.Job{})
+			return q.lockDue(tx, 0, []candidate{{ID: added.ID}}, map[int64]*job.Job{})
 		},
 		"attempt": func(tx *engine.Tx) engine.Query {
 			return q.settling(w.ID, []rounds.Settled{{Job: &job.Job{ID: added.ID}}}, tx.SkipLocked, map[int64]settling{})

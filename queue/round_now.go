@@ -2,7 +2,9 @@ package queue
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"time"
 
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/engine"
@@ -12,24 +14,42 @@ import (
 
 // StartNow implements rounds.Queue.
 func (q workerSide) StartNow(ctx context.Context, r rounds.Round, id int64) (*job.Job, error) {
-	var j *job.Job
-	err := q.db.Tx(ctx, func(tx *engine.Tx) (err error) {
-		if j, err = q.get(ctx, tx, id, q.db.ForUpdate); err != nil || j.Token == r.Token && j.State == job.Running {
-			return err
+	j, want, err := q.tryNow(ctx, r, id)
+	if errors.Is(err, ErrNoRoom) && want.Job != 0 {
+		// what other shards hold and don't use, this one gets at once
+		var done rounds.Done
+		shard, _ := q.shardOf(j.Place)
+		if err := q.borrow(ctx, shard, want, &done); err != nil {
+			return nil, err
 		}
-		var entries []activity.Entry
-		if entries, err = q.startOne(ctx, tx, round{Round: r}, j); err != nil {
-			return err
+		if done.More {
+			j, _, err = q.tryNow(ctx, r, id)
 		}
-		return q.logAs(ctx, tx, r.Worker, entries)
-	})
+	}
 	if err != nil {
 		return nil, fmt.Errorf("start job %d of %s: %w", id, q.Name, err)
 	}
 	return j, nil
 }
 
-func (q *Queue) startOne(ctx context.Context, tx *engine.Tx, r round, j *job.Job) ([]activity.Entry, error) {
+// tryNow starts a job, if there is room. want is what its shard might ask the others for, where there is none.
+func (q workerSide) tryNow(ctx context.Context, r rounds.Round, id int64) (j *job.Job, want demand, err error) {
+	err = q.db.Tx(ctx, func(tx *engine.Tx) (err error) {
+		want = demand{}
+		if j, err = q.get(ctx, tx, id, q.db.ForUpdate); err != nil || j.Token == r.Token && j.State == job.Running {
+			return err
+		}
+		var entries []activity.Entry
+		if entries, err = q.startOne(ctx, tx, round{Round: r}, j, &want); err != nil {
+			return err
+		}
+		return q.logAs(ctx, tx, r.Worker, entries)
+	})
+	return j, want, err
+}
+
+// startOne starts a job. Where the limit or the rate has no room for it in its shard, want gets what would do.
+func (q *Queue) startOne(ctx context.Context, tx *engine.Tx, r round, j *job.Job, want *demand) ([]activity.Entry, error) {
 	switch {
 	case j.State == job.Final:
 		return nil, ErrFinal
@@ -42,21 +62,50 @@ func (q *Queue) startOne(ctx context.Context, tx *engine.Tx, r round, j *job.Job
 	case j.Line == job.LineNew:
 		return nil, ErrNotTakenIn
 	}
-	room, err := q.takeTurn(ctx, tx, r.Worker.ID)
+	shard, ok := q.shardOf(j.Place)
+	if !ok {
+		return nil, ErrNotTakenIn // until it has its place
+	}
+	room, err := q.takeTurn(ctx, tx, r.Worker.ID, shard)
 	if err != nil {
 		return nil, err
 	}
+	if q.takesTurns() && !room.there {
+		number, err := q.divisionOf(ctx, tx)
+		if err != nil {
+			return nil, err
+		}
+		return nil, q.otherwiseDivided(number)
+	}
 	if q.Rate.Starts > 0 {
-		if left, _ := room.starts.Left(q.Rate, tx.Now); left < 1 {
+		if left, _ := q.startsLeft(room, tx.Now); left < 1 {
+			*want = room.wantsNow(j, tx.Now)
 			return nil, ErrNoRoom
 		}
 	}
 	if err := q.classify(ctx, tx, room, map[int64]*job.Job{j.ID: j}); err != nil {
 		return nil, err
 	}
-	if room.fit(j) != fits {
+	switch room.fit(j) {
+	case groupFull:
 		return nil, ErrNoRoom
+	case waits:
+		*want = room.wantsNow(j, tx.Now)
+		return nil, ErrNoRoom
+	}
+	if room.row.demand.Job == j.ID { // it was this that was asked for
+		if err := q.withdraw(ctx, tx, room, demand{}); err != nil {
+			return nil, err
+		}
 	}
 	j.Error, j.Result = job.None, job.None
 	return q.markStarted(ctx, tx, r, room, []*job.Job{j}, &rounds.Done{})
+}
+
+// wantsNow is what would do for a job that is to start now; nothing if its shard asks for others already, which have waited longer.
+func (r *room) wantsNow(j *job.Job, now time.Time) demand {
+	if !r.divided || r.row.demand.counts(now) {
+		return demand{}
+	}
+	return demand{Job: j.ID, First: j.ThrottleFactor, Weight: j.ThrottleFactor, Starts: 1}
 }

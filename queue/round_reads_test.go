@@ -55,6 +55,7 @@ func (s store) multiply(jobType string, state job.State, line job.Line, priority
 // A round reads what it starts, and some candidates, beside whatever the table has besides. The statistics are those of a table
 // that was empty a moment ago.
 func TestRoundReadsLittle(t *testing.T) {
+	undivided(t) // it counts rows
 	for name, change := range map[string]func(*queue.Options){
 		"plain": func(*queue.Options) {}, "limit": func(o *queue.Options) { o.ThrottleLimit = 1000 }, "groups": byRegion(0, map[string]int{"x": 1}),
 		"highest":  func(o *queue.Options) { o.PriorityOrder = job.HighestFirst },
@@ -88,7 +89,7 @@ func TestRoundReadsNothingThatIsHeld(t *testing.T) {
 		s.start("w", 9)
 		s.multiply("send", job.Initial, job.LineHeld, 100, 5, 500, 4) // 8,000
 		s.add(job.New{Type: "send", ThrottleFactor: new(0)})
-		candidates := s.Rounds().Candidates([]string{"send"})
+		candidates := s.candidates("send")
 		for i := range 3 {
 			r := s.newRound("w", 10)
 			r.Candidates = candidates

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -22,8 +23,13 @@ func (q *Queue) takesTurns() bool { return q.limited() || q.Rate.Starts > 0 }
 
 // room is what the limits and the rate of a queue leave.
 type room struct {
-	limit  int
-	groups *job.ThrottleGroups
+	// shard is the one in which there is that room.
+	shard int
+	// divided says that the limit and the rate are divided among shards: row says what this one has of them.
+	divided bool
+	row     shardRow
+	limit   int
+	groups  *job.ThrottleGroups
 	// used is what the locked and running jobs weigh; usedBy the same by group.
 	used   int
 	usedBy map[string]int
@@ -38,21 +44,25 @@ type room struct {
 	cut bool
 	// flawed are the jobs that the round has met and can't start, nor can another.
 	flawed []*job.Job
+	// there says that the shard is there, where those who start jobs take turns.
+	there bool
 	// open says whether the worker may start jobs, where it has had to wait for its turn.
 	open bool
 	// starts are the latest, for the rate.
 	starts rules.Starts
+	// first is the first job that waits for want of room in the queue's limit; nil if none does.
+	first *job.Job
 }
 
 // takeTurn reads what counts against the queue's limits and its rate. It makes those who start jobs of such a queue take turns
 // until they have committed, for a sum over rows says nothing of what another is about to start. Their time is that of
 // their turn: from an earlier one a rate would be over too soon.
-func (q *Queue) takeTurn(ctx context.Context, tx *engine.Tx, worker string) (*room, error) {
-	r := &room{limit: q.ThrottleLimit, groups: q.ThrottleGroups, closed: map[string]bool{}, seen: map[string]bool{}}
+func (q *Queue) takeTurn(ctx context.Context, tx *engine.Tx, worker string, shard int) (*room, error) {
+	r := &room{shard: shard, divided: q.isDivided(), limit: q.ThrottleLimit, groups: q.ThrottleGroups, closed: map[string]bool{}, seen: map[string]bool{}}
 	if !q.takesTurns() {
 		return r, nil
 	}
-	if err := tx.Write(ctx, "UPDATE "+q.db.Queues()+" SET turn = turn % 1000000000 + 1 WHERE queue = ?", q.Name); err != nil {
+	if err := tx.Write(ctx, "UPDATE "+q.db.Shards()+" SET turn = turn % 1000000000 + 1 WHERE queue = ? AND shard = ?", q.Name, q.place(shard)); err != nil {
 		return nil, fmt.Errorf("wait for a turn: %w", err)
 	}
 	if q.db.StillClock {
@@ -61,17 +71,35 @@ func (q *Queue) takeTurn(ctx context.Context, tx *engine.Tx, worker string) (*ro
 		}
 	}
 	var now string
-	var starts any
-	err := tx.QueryRowContext(ctx, "SELECT "+q.db.TimeText(q.db.Now)+", "+startsColumn.list+", NOT "+isPaused+" AND "+q.workers.Working("?")+
-		" FROM "+q.db.Queues()+" WHERE queue = ?", worker, q.Name).Scan(&now, &starts, &r.open)
+	row := make([]any, len(shardColumns.columns))
+	var registered any
+	into := []any{&now, &r.open, &registered}
+	for i := range row {
+		into = append(into, &row[i])
+	}
+	err := tx.QueryRowContext(ctx, "SELECT "+q.db.TimeText(q.db.Now)+", "+q.isOpenQueue()+" AND "+q.workers.Working("?")+
+		", (SELECT throttle_limit FROM "+q.db.Queues()+" q WHERE q.queue = ?), "+shardColumns.list+
+		" FROM "+q.db.Shards()+" WHERE queue = ? AND shard = ?", q.Name, worker, q.Name, q.Name, q.place(shard)).Scan(into...)
+	if errors.Is(err, sql.ErrNoRows) {
+		return r, nil // the queue has been divided otherwise, as the next look finds out
+	}
+	r.there = err == nil
 	if err == nil {
 		tx.Now, err = engine.ParseTime(now)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("wait for a turn at %s: %w", q.Name, err)
 	}
+	r.row, _ = q.readShard(row, tx.Now)
+	if r.divided && r.limit > 0 { // it is the registered limit that is divided
+		if text, ok := asText(registered); ok {
+			if n, err := asNumber(text); err == nil {
+				r.limit = int(n)
+			}
+		}
+	}
 	var readable bool
-	if r.starts, readable = q.decodeStarts(starts, tx.Now); !readable || r.starts.After(tx.Now) {
+	if r.starts, readable = q.decodeStarts(row[1], tx.Now); !readable || r.starts.After(tx.Now) {
 		// the database's clock has been put back, or so it seems: they count from now on, so that is to be written down once
 		if err := q.countStarts(ctx, tx, r, 0); err != nil {
 			return r, err
@@ -80,15 +108,15 @@ func (q *Queue) takeTurn(ctx context.Context, tx *engine.Tx, worker string) (*ro
 	if !q.limited() {
 		return r, nil
 	}
-	r.used, r.usedBy, err = q.used(ctx, tx)
+	r.used, r.usedBy, err = q.used(ctx, tx, " AND"+q.placed(shard))
 	return r, err
 }
 
-// used is what the locked and running jobs weigh, all and by group. Those that are only being decided about don't count, but
+// used is what the locked and running jobs weigh of which a condition is true, all and by group. Those that are only being decided about don't count, but
 // those do that were answered to be tried again while their handlers run on.
-func (q *Queue) used(ctx context.Context, from engine.Reader) (all int, byGroup map[string]int, err error) {
+func (q *Queue) used(ctx context.Context, from engine.Reader, where string) (all int, byGroup map[string]int, err error) {
 	rows, err := from.QueryContext(ctx, "SELECT throttle_group, SUM(throttle_factor) FROM "+q.table+" "+q.pick()+
-		" WHERE line IN ('locked', 'waiting') AND (state <> 'error' OR answered = 1) GROUP BY throttle_group")
+		" WHERE line IN ('locked', 'waiting')"+where+" AND (state <> 'error' OR answered = 1) GROUP BY throttle_group")
 	if err != nil {
 		return 0, nil, fmt.Errorf("sum up the throttle factors: %w", err)
 	}
@@ -128,8 +156,8 @@ func (r *room) fit(j *job.Job) fit {
 	case r.limitOf(j.Group) > 0 && (r.closed[j.Group] || !rules.Allows(r.limitOf(j.Group), r.usedBy[j.Group], j.ThrottleFactor)):
 		r.closed[j.Group] = true
 		return groupFull
-	case r.limit > 0 && !rules.Allows(r.limit, r.used, j.ThrottleFactor):
-		r.full = true
+	case r.limit > 0 && !r.allows(j.ThrottleFactor):
+		r.full, r.first = true, j
 		return waits
 	}
 	r.used += j.ThrottleFactor
@@ -137,11 +165,31 @@ func (r *room) fit(j *job.Job) fit {
 	return fits
 }
 
+// allows says whether the queue's limit, or the shard's part of it, has room for a weight.
+func (r *room) allows(weight int) bool {
+	if !r.divided {
+		return rules.Allows(r.limit, r.used, weight)
+	}
+	part := r.row.limit
+	part.Used = r.used
+	return part.Allows(r.limit, weight)
+}
+
 func (r *room) limitOf(group string) int {
 	if r.groups == nil {
 		return 0
 	}
 	return r.groups.Limit(group)
+}
+
+// startsLeft is how many more jobs the queue's rate, or the shard's part of it, lets start at now, and if none, how long until one may
+// be.
+func (q *Queue) startsLeft(r *room, now time.Time) (left int, wait time.Duration) {
+	rate := q.Rate
+	if r.divided {
+		rate.Starts = min(r.row.rate.Capacity, r.row.rate.Target)
+	}
+	return r.starts.Left(rate, now)
 }
 
 // countStarts adds to the starts of a queue with a rate, as of the transaction's time.
@@ -154,7 +202,7 @@ func (q *Queue) countStarts(ctx context.Context, tx *engine.Tx, r *room, n int) 
 	if err != nil {
 		return err
 	}
-	if err := tx.Write(ctx, "UPDATE "+q.db.Queues()+" SET starts = ? WHERE queue = ?", string(text), q.Name); err != nil {
+	if err := tx.Write(ctx, "UPDATE "+q.db.Shards()+" SET starts = ? WHERE queue = ? AND shard = ?", string(text), q.Name, q.place(r.shard)); err != nil {
 		return fmt.Errorf("count the starts of %s: %w", q.Name, err)
 	}
 	return nil
@@ -163,7 +211,7 @@ func (q *Queue) countStarts(ctx context.Context, tx *engine.Tx, r *room, n int) 
 // startsColumn has the starts that count against a rate.
 var startsColumn = columnsOf(bounded{"starts", 1 << 16})
 
-// decodeStarts reads the starts that count against a rate, as the queue's row has them. If they can't be read, for a hand has
+// decodeStarts reads the starts that count against a rate, as a shard's row has them. If they can't be read, for a hand has
 // written something else there, there were as many now as the rate allows: so it is kept all the same, and is over in its time.
 func (q *Queue) decodeStarts(value any, now time.Time) (s rules.Starts, readable bool) {
 	c := cells{columns: startsColumn, row: []any{value}, noBytes: q.db.AnyBytes}

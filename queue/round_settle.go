@@ -155,7 +155,7 @@ func (q *Queue) settleOne(ctx context.Context, tx *engine.Tx, row settling, s ro
 	if s.Note != "" {
 		entry.Error += " (" + s.Note + ")"
 	}
-	return &entry, q.write(ctx, tx, s.Job.ID, next)
+	return &entry, q.write(ctx, tx, s.Job, next)
 }
 
 // conclude says what an attempt's outcome makes of its job, and the activity that tells of it. d is a retry handler's
@@ -211,10 +211,13 @@ func (q *Queue) rest(ctx context.Context, tx *engine.Tx, j *job.Job, o job.Outco
 }
 
 // write writes down what a job becomes. Its row is locked, and what it was has been checked.
-func (q *Queue) write(ctx context.Context, tx *engine.Tx, id int64, n rules.Next) error {
+func (q *Queue) write(ctx context.Context, tx *engine.Tx, j *job.Job, n rules.Next) error {
 	set, args := "", []any{n.State, n.Line, n.Error, n.Result, engine.At(n.Scheduled), engine.At(n.Wake), engine.At(tx.Now)}
 	if n.Data != nil {
-		set, args = set+", job_data = ?, throttle_group = 'NONE'", append(args, *n.Data)
+		// also where these options know no shards: then it is misplaced until a worker moves it, and not in that of its former group
+		d := q.division()
+		place := d.Place(d.Of(j.Type, j.Key, j.ShardKey, []byte(*n.Data)))
+		set, args = set+", job_data = ?, throttle_group = 'NONE', shard = ?", append(args, *n.Data, place)
 	}
 	if n.Priority != nil {
 		set, args = set+", priority = ?", append(args, *n.Priority)
@@ -222,11 +225,11 @@ func (q *Queue) write(ctx context.Context, tx *engine.Tx, id int64, n rules.Next
 	err := tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+
 		" SET state = ?, line = ?, error = ?, result = ?, scheduled_run_time = ?, wake_time = ?, update_time = ?, wish = 'NONE', answered = 0,"+
 		" output = 'NONE'"+set+
-		" WHERE id = ? AND state <> 'final'", append(args, id)...)
+		" WHERE id = ? AND state <> 'final'", append(args, j.ID)...)
 	if err != nil {
-		return fmt.Errorf("settle job %d: %w", id, err)
+		return fmt.Errorf("settle job %d: %w", j.ID, err)
 	}
-	return q.discard(ctx, tx, n.Line, []any{id})
+	return q.discard(ctx, tx, n.Line, []any{j.ID})
 }
 
 // discard deletes jobs that have just become final, if the queue doesn't keep such.

@@ -21,8 +21,12 @@ const walkMax = 5000
 // start locks and starts the next due jobs: as many as there are slots, limits, and the rate have room for. Those whose
 // windows have closed go to the next opening, those whose throttle groups are full are held back, and those whose rows can't
 // be jobs are refused.
-func (q *Queue) start(ctx context.Context, tx *engine.Tx, r round, first *firstRead, done *rounds.Done) ([]activity.Entry, error) {
-	room, err := q.takeTurn(ctx, tx, r.Worker.ID)
+//
+// want gets what the round would have started besides, had the shard more of the queue's limit or its rate.
+func (q *Queue) start(
+	ctx context.Context, tx *engine.Tx, r round, first *firstRead, want *demand, done *rounds.Done,
+) ([]activity.Entry, error) {
+	room, err := q.takeTurn(ctx, tx, r.Worker.ID, r.candidates.shard)
 	if err != nil {
 		return nil, err
 	}
@@ -32,9 +36,13 @@ func (q *Queue) start(ctx context.Context, tx *engine.Tx, r round, first *firstR
 	}
 	slots := r.Slots
 	if q.Rate.Starts > 0 {
-		left, wait := room.starts.Left(q.Rate, tx.Now)
+		left, wait := q.startsLeft(room, tx.Now)
+		want.Starts = slots - left
 		if slots = min(slots, left); slots == 0 {
-			done.Wait = wait
+			if done.Wait, want.Job = wait, noJob; room.divided {
+				done.Wait = min(wait, rateEvery) // others may have starts to lend before that
+			}
+			*want = room.wants(*want, tx.Now, done)
 			return nil, nil
 		}
 	}
@@ -66,12 +74,13 @@ func (q *Queue) start(ctx context.Context, tx *engine.Tx, r round, first *firstR
 			last := due[size-1]
 			now, _ = slices.BinarySearchFunc(held, last, candidate.compare)
 		}
-		list := append(slices.Clone(held[:now]), slices.DeleteFunc(due, func(c candidate) bool { return seen[c.ID] })...)
+		// a job that was due when it was read, and has been held back since, is among both
+		list := slices.DeleteFunc(append(slices.Clone(held[:now]), due...), func(c candidate) bool { return seen[c.ID] })
 		held = held[now:]
 		slices.SortFunc(list, candidate.compare)
 		jobs := map[int64]*job.Job{}
 		if len(list) > 0 {
-			if err := tx.Read(ctx, q.lockDue(tx, list, jobs)); err != nil {
+			if err := tx.Read(ctx, q.lockDue(tx, r.candidates.shard, list, jobs)); err != nil {
 				return nil, fmt.Errorf("lock due jobs: %w", err)
 			}
 		}
@@ -89,6 +98,18 @@ func (q *Queue) start(ctx context.Context, tx *engine.Tx, r round, first *firstR
 		}
 	}
 	done.More = done.More || room.unfinished || len(taken) == slots && (len(held) > 0 || room.cut || r.candidates.more())
+	if room.first != nil {
+		want.Job, want.First = room.first.ID, room.first.ThrottleFactor
+		want.Weight = min(q.ThrottleLimit, want.First*max(1, r.candidates.waiting()))
+	} else if want.Starts > 0 && done.More {
+		want.Job = noJob
+	}
+	if !done.More { // else what has been asked for may wait behind what this round has looked at
+		if err := q.withdraw(ctx, tx, room, *want); err != nil {
+			return nil, err
+		}
+	}
+	*want = room.wants(*want, tx.Now, done)
 	refused, err := q.refuse(ctx, tx, room.flawed)
 	if err != nil {
 		return nil, err
@@ -170,7 +191,7 @@ func (q *Queue) isOpenAt(j *job.Job, now time.Time) bool {
 
 // isOpen is the query that finds out whether a worker may start jobs: not in a paused queue, nor once it was declared dead.
 func (q *Queue) isOpen(worker string, open *bool) engine.Query {
-	query := "SELECT NOT " + q.paused() + " AND " + q.workers.Working("?")
+	query := "SELECT " + q.isOpenQueue() + " AND " + q.workers.Working("?")
 	return engine.Query{SQL: query, Args: []any{q.Name, worker}, Scan: func(rows *sql.Rows) error {
 		for rows.Next() {
 			if err := rows.Scan(open); err != nil {
@@ -181,15 +202,15 @@ func (q *Queue) isOpen(worker string, open *bool) engine.Query {
 	}}
 }
 
-// lockDue is the query that locks those of the candidates which are due and not locked by another transaction. It puts them
-// into jobs.
-func (q *Queue) lockDue(tx *engine.Tx, list []candidate, jobs map[int64]*job.Job) engine.Query {
+// lockDue is the query that locks those of a shard's candidates which are due and not locked by another transaction. It puts them
+// into jobs. One that has got other data since it was read may be in another shard: there it counts, and its group.
+func (q *Queue) lockDue(tx *engine.Tx, shard int, list []candidate, jobs map[int64]*job.Job) engine.Query {
 	args := make([]any, 0, len(list))
 	for _, c := range list {
 		args = append(args, c.ID)
 	}
 	query := "SELECT " + q.startColumns() + " FROM " + q.table + " " + q.db.ByID +
-		" WHERE id IN " + notAlone(len(list)) + " AND line IN ('due', 'held') " + tx.SkipLocked
+		" WHERE id IN " + notAlone(len(list)) + " AND line IN ('due', 'held') AND" + q.placed(shard) + " " + tx.SkipLocked
 	return q.jobs(query, args, func(j *job.Job) { jobs[j.ID] = j })
 }
 

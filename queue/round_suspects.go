@@ -20,7 +20,7 @@ func (q *Queue) leaveRoom(ctx context.Context, tx *engine.Tx, c *candidates, r *
 	}
 	jobs := map[int64]*job.Job{}
 	query := "SELECT " + q.selected(bulky...) + " FROM " + q.table + " " + q.pick() +
-		" WHERE line = 'due' AND part = 'suspect' AND job_type IN " + engine.In(len(args)) + " ORDER BY " + inOrder + " LIMIT 1"
+		" WHERE line = 'due' AND" + q.placed(c.shard) + " AND part = 'suspect' AND job_type IN " + engine.In(len(args)) + " ORDER BY " + inOrder + " LIMIT 1"
 	if err := tx.Read(ctx, q.jobs(query, args, func(j *job.Job) { jobs[j.ID] = j })); err != nil {
 		return fmt.Errorf("find the first suspect of %s: %w", q.Name, err)
 	}

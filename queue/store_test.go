@@ -1,6 +1,7 @@
 package queue_test
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -47,11 +48,17 @@ func suite(t *testing.T, f func(s store)) {
 
 func openStore(t *testing.T, db *schema.DB, o queue.Options) store {
 	t.Helper()
+	o.Shards = cmp.Or(o.Shards, defaultShards(t))
 	q, err := queue.New(db, o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := q.Register(t.Context()); err != nil {
+	err = q.Register(t.Context())
+	if errors.Is(err, queue.ErrShards) && defaultShards(t) > 0 {
+		must[int](t)(q.Reshard(t.Context()))
+		err = q.Register(t.Context())
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
 	return store{Queue: q, t: t, db: db}
@@ -69,6 +76,9 @@ func must[T any](t *testing.T) func(T, error) T {
 
 func (s store) add(jobs ...job.New) []queue.Added {
 	s.t.Helper()
+	if defaultShards(s.t) > 0 {
+		jobs = inOneShard(jobs)
+	}
 	return must[[]queue.Added](s.t)(s.EnqueueMany(s.t.Context(), jobs))
 }
 
@@ -114,13 +124,13 @@ func (s store) wantRan(id, ms int64) {
 // order.
 func (s store) newRound(worker string, n int, settle ...rounds.Settled) rounds.Round {
 	r := rounds.New(roster.Worker{ID: worker, Host: "h", PID: 1})
-	r.Settle, r.Slots, r.Candidates = settle, n, s.Rounds().Candidates([]string{"send", "report"})
+	r.Settle, r.Slots, r.Candidates = settle, n, s.candidates("send", "report")
 	return r
 }
 
 func (s store) do(r rounds.Round) rounds.Done {
 	s.t.Helper()
-	return must[rounds.Done](s.t)(s.Rounds().Round(s.t.Context(), r))
+	return must[rounds.Done](s.t)(s.round(s.t.Context(), r))
 }
 
 func (s store) start(worker string, n int) []*job.Job {
@@ -397,7 +407,7 @@ func TestStartKeepsTheOrder(t *testing.T) {
 		)
 		s.hire("w")
 		var got []int64
-		candidates := s.Rounds().Candidates([]string{"report", "send"})
+		candidates := s.candidates("report", "send")
 		for range 3 {
 			r := s.newRound("w", 2)
 			r.Candidates = candidates
@@ -426,21 +436,21 @@ func roundsShareNothing(s store) {
 		jobs[i] = inRegion(fmt.Sprint(i%8), 1)
 	}
 	s.add(jobs...)
-	shared := s.Rounds().Candidates([]string{"send"})
+	shared := s.candidates("send")
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	seen := map[int64]int{}
 	for w := range 4 {
 		worker, candidates := "w", shared
 		if w > 1 {
-			worker, candidates = fmt.Sprint("w", w), s.Rounds().Candidates([]string{"send"})
+			worker, candidates = fmt.Sprint("w", w), s.candidates("send")
 		}
 		s.hire(worker)
 		wg.Go(func() {
 			for {
 				r := s.newRound(worker, 7)
 				r.Candidates = candidates
-				done, err := s.Rounds().Round(s.t.Context(), r)
+				done, err := s.round(s.t.Context(), r)
 				if err != nil {
 					s.t.Error(err)
 				}

@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"slices"
 
@@ -10,8 +11,11 @@ import (
 	"github.com/hipq/hipq/internal/rounds"
 )
 
+// lookMax is at how many shards one query looks: SQLite gives 2,000 columns at most.
+const lookMax = 100
+
 // Look implements rounds.Queue.
-func (q workerSide) Look(ctx context.Context, types []string) (rounds.Look, error) {
+func (q workerSide) Look(ctx context.Context, types []string, among ...int) (rounds.Look, error) {
 	in := "('')"
 	var names []any
 	if len(types) > 0 {
@@ -20,20 +24,50 @@ func (q workerSide) Look(ctx context.Context, types []string) (rounds.Look, erro
 			names = append(names, t)
 		}
 	}
-	args := slices.Concat(names, []any{q.Name}, names, []any{q.Name}, names, []any{q.Name})
+	if len(among) == 0 {
+		among = q.allShards()
+	}
 	pick := q.table + " " + q.pick()
+	misplaced := q.misplaced()
 	var l rounds.Look
-	err := q.db.QueryRowContext(ctx, "SELECT"+
-		" EXISTS (SELECT 1 FROM "+pick+" WHERE line = 'due' AND part IN ('NONE', 'free') AND job_type IN "+in+") AND NOT "+q.paused()+","+
-		" EXISTS (SELECT 1 FROM "+pick+" WHERE line = 'due' AND part IN ('suspect', 'suspect free') AND job_type IN "+in+") AND NOT "+q.paused()+","+
-		" EXISTS (SELECT 1 FROM "+pick+" WHERE line = 'error' AND part = 'NONE' AND job_type IN "+in+"),"+
-		" EXISTS (SELECT 1 FROM "+q.table+" "+q.index("wake")+" WHERE wake_time <= (SELECT "+q.db.Now+")),"+
-		" EXISTS (SELECT 1 FROM "+pick+" WHERE line = 'new'),"+
-		" EXISTS (SELECT 1 FROM "+pick+" WHERE line = 'held') AND NOT "+q.paused()+","+
-		" EXISTS (SELECT 1 FROM "+q.orphans()+")", args...).
-		Scan(&l.Due, &l.Suspect, &l.Undecided, &l.Waking, &l.New, &l.Held, &l.Orphaned)
-	if err != nil {
-		return rounds.Look{}, fmt.Errorf("look at %s: %w", q.Name, err)
+	var paused bool
+	var number sql.NullInt64
+	into := []any{&paused, &number, &l.Undecided, &l.Waking, &l.New, &l.Misplaced, &l.Asking, &l.Orphaned}
+	args := append(append([]any{q.Name, q.Name}, names...), q.Name)
+	query := "SELECT " + q.paused() + ", (SELECT division FROM " + q.db.Queues() + " WHERE queue = ?)," +
+		" EXISTS (SELECT 1 FROM " + pick + " WHERE line = 'error' AND" + q.placed() + " AND part = 'NONE' AND job_type IN " + in + ")," +
+		" EXISTS (SELECT 1 FROM " + q.table + " " + q.index("wake") + " WHERE wake_time <= (SELECT " + q.db.Now + "))," +
+		" EXISTS (SELECT 1 FROM " + pick + " WHERE line = 'new')," +
+		" EXISTS (SELECT 1 FROM " + pick + " WHERE line IN " + misplacedLines + " AND " + misplaced[0] + ")" +
+		" OR EXISTS (SELECT 1 FROM " + pick + " WHERE line IN " + misplacedLines + " AND " + misplaced[1] + ")," +
+		" " + q.asking() + "," +
+		" EXISTS (SELECT 1 FROM " + q.orphans() + ")"
+	l.Shards = make([]rounds.Startable, len(among))
+	for begin := 0; begin < len(among); begin += lookMax {
+		end := min(begin+lookMax, len(among))
+		for i, shard := range among[begin:end] {
+			s := &l.Shards[begin+i]
+			s.Shard = shard
+			query += ", EXISTS (SELECT 1 FROM " + pick + " WHERE line = 'due' AND" + q.placed(shard) + " AND part IN ('NONE', 'free') AND job_type IN " + in + ")," +
+				" EXISTS (SELECT 1 FROM " + pick + " WHERE line = 'due' AND" + q.placed(shard) + " AND part IN ('suspect', 'suspect free') AND job_type IN " + in + ")," +
+				" EXISTS (SELECT 1 FROM " + pick + " WHERE line = 'held' AND" + q.placed(shard) + ")"
+			into = append(into, &s.Due, &s.Suspect, &s.Held)
+			args = slices.Concat(args, names, names)
+		}
+		if err := q.db.QueryRowContext(ctx, query, args...).Scan(into...); err != nil {
+			return rounds.Look{}, fmt.Errorf("look at %s: %w", q.Name, err)
+		}
+		query, into, args = "SELECT 1", []any{new(int)}, nil
+	}
+	if number.Valid && int(number.Int64) != q.division().Number() {
+		return rounds.Look{}, q.otherwiseDivided(int(number.Int64))
+	}
+	for i := range l.Shards {
+		s := &l.Shards[i]
+		if paused {
+			*s = rounds.Startable{Shard: s.Shard}
+		}
+		l.Due, l.Suspect, l.Held = l.Due || s.Due, l.Suspect || s.Suspect, l.Held || s.Held
 	}
 	return l, nil
 }
@@ -46,6 +80,8 @@ func (q workerSide) Upkeep(ctx context.Context, w roster.Worker, l rounds.Look, 
 		do     func(met *[]any) (bool, error)
 	}{
 		{l.New, func(met *[]any) (bool, error) { return q.takeIn(ctx, w, met) }},
+		{l.Misplaced, func(met *[]any) (bool, error) { return q.relocate(ctx, misplacedLines, met) }},
+		{l.Asking, func(*[]any) (bool, error) { return false, q.grant(ctx) }},
 		{l.Waking, func(met *[]any) (bool, error) { return q.wake(ctx, met) }},
 		{l.Held && q.ThrottleGroups == nil, func(met *[]any) (bool, error) { return q.unhold(ctx, met) }},
 		{l.Orphaned, func(met *[]any) (bool, error) { return q.reclaim(ctx, dead, met) }},

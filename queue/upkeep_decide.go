@@ -33,7 +33,7 @@ const heldMax = 1
 // decideOneByOne is for when a job has to wait for another transaction: the others don't wait with it.
 func (q *Queue) decideOneByOne(ctx context.Context, w roster.Worker, name string, met *[]any) (n int, err error) {
 	var ids []int64
-	query := "SELECT id FROM " + q.table + " " + q.pick() + " WHERE line = 'error' AND part = 'NONE' AND job_type = ? LIMIT ?"
+	query := "SELECT id FROM " + q.table + " " + q.pick() + " WHERE line = 'error' AND" + q.placed() + " AND part = 'NONE' AND job_type = ? LIMIT ?"
 	if err := q.db.SelectContext(ctx, &ids, query, name, reclaimMax); err != nil {
 		return 0, err
 	}
@@ -73,7 +73,7 @@ func (q *Queue) decideSome(ctx context.Context, w roster.Worker, name string, on
 			if err != nil {
 				return err
 			}
-			if err := q.write(ctx, tx, j.ID, next); err != nil {
+			if err := q.write(ctx, tx, j, next); err != nil {
 				return err
 			}
 			entries = append(entries, entry)
@@ -113,7 +113,7 @@ func (q *Queue) undecided(ctx context.Context, tx *engine.Tx, columns, jobType s
 		hint, where, args = q.db.ByID, " AND id = ?", append(args, *only)
 	}
 	query := "SELECT " + columns + " FROM " + q.table + " " + hint +
-		" WHERE line = 'error' AND part = 'NONE' AND job_type = ?" + where + " LIMIT ? " + tx.SkipLocked
+		" WHERE line = 'error' AND" + q.placed() + " AND part = 'NONE' AND job_type = ?" + where + " LIMIT ? " + tx.SkipLocked
 	err = tx.Read(ctx, q.jobs(query, append(args, n), func(j *job.Job) { jobs = append(jobs, j) }))
 	return jobs, err
 }

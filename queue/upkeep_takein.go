@@ -38,7 +38,15 @@ func (q *Queue) takeInSome(ctx context.Context, w roster.Worker, met *[]any, ref
 			return err
 		}
 		n = len(found)
-		var flawed []*job.Job
+		var flawed, sound []*job.Job
+		for _, i := range found {
+			if i.Flaw == nil {
+				sound = append(sound, i.Job)
+			}
+		}
+		if err := q.findPlaces(ctx, tx, sound); err != nil {
+			return err
+		}
 		var entries []activity.Entry
 		for _, i := range found {
 			*met = append(*met, i.ID)
@@ -116,9 +124,9 @@ func (q *Queue) takeInOne(ctx context.Context, tx *engine.Tx, types typesIn, i i
 	at := rules.Opening(i.Windows, q.Location, i.ScheduledRunTime)
 	line, wake := rules.Place(at, tx.Now)
 	_, err = tx.ExecContext(ctx, "UPDATE "+q.table+" "+q.db.ByID+
-		" SET line = ?, wake_time = ?, scheduled_run_time = ?, timeout = COALESCE(timeout, ?), priority = COALESCE(priority, ?),"+
+		" SET line = ?, shard = ?, wake_time = ?, scheduled_run_time = ?, timeout = COALESCE(timeout, ?), priority = COALESCE(priority, ?),"+
 		" throttle_factor = COALESCE(throttle_factor, ?), time_windows = ?, throttle_group = 'NONE', error = 'NONE', result = 'NONE',"+
 		" stopping = 0, suspect = 0, update_time = ? WHERE id = ? AND line = 'new'",
-		line, engine.At(wake), engine.At(at), int64(t.Timeout.Seconds()), t.Priority, t.ThrottleFactor, i.Windows.Encode(), engine.At(tx.Now), i.ID)
+		line, i.Place, engine.At(wake), engine.At(at), int64(t.Timeout.Seconds()), t.Priority, t.ThrottleFactor, i.Windows.Encode(), engine.At(tx.Now), i.ID)
 	return err
 }

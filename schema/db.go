@@ -25,6 +25,11 @@ type Options struct {
 	Parameters url.Values
 	// DSN is MySQL's data source name in go-sql-driver's form: user:password@tcp(host:3306)/database. Never logged.
 	DSN string
+	// Nodes are servers that have the same data, HOST or HOST:PORT each (or sockets, as the DSN), in the place of the address in the
+	// DSN. A host begins with that of NodeOf, and falls back to the others in turn.
+	Nodes []string
+	// Host is the name of the host that begins so; empty is this one's.
+	Host string
 	// TLS, if not nil, encrypts the connection to MySQL.
 	TLS *TLS
 	// Create lets Open create a SQLite file. Only init sets it: a wrong path under cron must not pass in silence.
@@ -52,6 +57,8 @@ type DB struct {
 	Names
 	warn func(error)
 	fit  *fit
+	// nodes is of how many Options.Nodes one serves; 0 if there are none.
+	nodes int
 }
 
 // Open opens the database, by connections of its own, and talks to it once, so that one that is down or too old is known at once.
@@ -70,7 +77,7 @@ func Open(ctx context.Context, o Options, names Names) (*DB, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the database: %w", err)
 	}
-	return &DB{DB: db, Names: names, warn: o.Warn, fit: &fit{}}, nil
+	return &DB{DB: db, Names: names, warn: o.Warn, fit: &fit{}, nodes: len(o.Nodes)}, nil
 }
 
 // Close closes the connections that Open has made. After On there are none: the application's pool stays open. Who still works

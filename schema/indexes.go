@@ -11,7 +11,7 @@ func newIndex(unique, table, name, columns string) index {
 }
 
 // pickColumns are the columns of the index that has a table's order.
-const pickColumns = "(line, part, job_type, run_rank, scheduled_run_time, id)"
+const pickColumns = "(line, shard, part, job_type, run_rank, scheduled_run_time, id)"
 
 // indexes are those that a unit's tables have besides their primary keys and the one of a queue's order: what the files of
 // SQL make, once more, to make one anew that somebody has dropped.

@@ -175,7 +175,7 @@ func TestLayout4KeepsTheRest(t *testing.T) {
 			}
 			if order != schema.OrderLowest {
 				for _, s := range db.ChangeOrder("shop_emails", schema.OrderLowest, order) {
-					exec(s)
+					exec(strings.ReplaceAll(s, "line, shard,", "line,")) // as it was then
 				}
 			}
 			for i, place := range []string{
@@ -217,7 +217,7 @@ func TestLayout4KeepsTheRest(t *testing.T) {
 			if diff := diff.Diff(before, content()); len(before) != 13 || diff != "" {
 				t.Errorf("of %d rows (-before +after):\n%s", len(before), diff)
 			}
-			index := []string{"shop_emails$" + order.Pick() + ": line,part,job_type,run_rank,scheduled_run_time,id"}
+			index := []string{"shop_emails$" + order.Pick() + ": line,shard,part,job_type,run_rank,scheduled_run_time,id"}
 			if got := orderIndexes(t, db); !slices.Equal(got, index) {
 				t.Errorf("indexes %q, want %q", got, index)
 			}

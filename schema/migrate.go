@@ -35,11 +35,12 @@ type unit struct {
 
 func (db *DB) units(queues []Queue) ([]unit, error) {
 	all := []string{
-		db.Activity(), db.Metrics(), db.Hours(), db.HostHours(), db.Workers(), db.Queues(), db.JobTypes(), db.Notices(), db.Schedules(),
+		db.Activity(), db.Metrics(), db.Hours(), db.HostHours(), db.Workers(), db.Queues(), db.Shards(), db.JobTypes(), db.Notices(),
+		db.Schedules(),
 	}
 	units := []unit{{kind: "instance", queue: noQueue, tables: all, replace: strings.NewReplacer(
 		"{activity}", db.Activity(), "{metrics}", db.Metrics(), "{hours}", db.Hours(),
-		"{host_hours}", db.HostHours(), "{workers}", db.Workers(), "{queues}", db.Queues(), "{job_types}", db.JobTypes(), "{notices}", db.Notices(),
+		"{host_hours}", db.HostHours(), "{workers}", db.Workers(), "{queues}", db.Queues(), "{shards}", db.Shards(), "{job_types}", db.JobTypes(), "{notices}", db.Notices(),
 		"{schedules}", db.Schedules())}}
 	for _, q := range queues {
 		table, err := db.CheckQueue(q.Name)
@@ -131,8 +132,10 @@ func DDL(driver string, names Names, queues []Queue) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		for _, s := range steps {
-			all = append(all, s...)
+		for _, step := range steps {
+			for _, s := range step {
+				all = append(all, strings.ReplaceAll(s, pickMark, OrderLowest.Pick()))
+			}
 		}
 		if u.order != OrderLowest {
 			all = append(all, db.setOrder(u.tables[0], OrderLowest, u.order)...)
@@ -295,7 +298,11 @@ func (m migration) migrate(ctx context.Context, u unit, found state) (changed []
 				return nil, err
 			}
 		}
-		if err := m.step(ctx, steps[v]); err != nil {
+		list, err := m.withOrder(ctx, u, steps[v])
+		if err != nil {
+			return nil, err
+		}
+		if err := m.step(ctx, list); err != nil {
 			return nil, err
 		}
 		for _, t := range u.tables {
@@ -312,6 +319,26 @@ func (m migration) migrate(ctx context.Context, u unit, found state) (changed []
 		}
 	}
 	return changed, err
+}
+
+// pickMark stands in a step for the name of the index that has the order of a queue's table.
+const pickMark = "{pick}"
+
+// withOrder puts in the name of the index of the order that a queue's table has by then.
+func (m migration) withOrder(ctx context.Context, u unit, step []string) ([]string, error) {
+	if !slices.ContainsFunc(step, func(s string) bool { return strings.Contains(s, pickMark) }) {
+		return step, nil
+	}
+	there := map[string]bool{}
+	if err := m.read(ctx, func() error { return engine.ReadOn(ctx, m.conn, m.db.present(u.tables, there)) }); err != nil {
+		return nil, fmt.Errorf("find out the order of %s: %w", u.tables[0], err)
+	}
+	order, _ := orderIn(there, u.tables[0])
+	list := make([]string, len(step))
+	for i, s := range step {
+		list[i] = strings.ReplaceAll(s, pickMark, order.Pick())
+	}
+	return list, nil
 }
 
 // mendIndexes makes the indexes that a unit's tables lack, and that of its order, and tells which tables it touched.

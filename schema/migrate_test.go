@@ -26,7 +26,7 @@ func TestMigrateGoesOn(t *testing.T) {
 			t.Error("tables of version 1 pass for up to date")
 		}
 		changed, err := db.Migrate(t.Context(), emails)
-		if err != nil || len(changed) != 10 {
+		if err != nil || len(changed) != 11 {
 			t.Errorf("changed %v: %v", changed, err)
 		}
 		if err := db.Check(t.Context(), emails); err != nil {
@@ -40,10 +40,10 @@ func TestInstanceLayout3KeepsRows(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		db := dbtest.Open(t, driver, source, "emails")
 		emails := []schema.Queue{{Name: "emails"}}
-		before := []string{
+		before := append(withoutShards(),
 			"DROP TABLE shop_host_hours", "DROP TABLE shop_notices", "DROP TABLE shop_schedules",
 			"DELETE FROM hipq_tables WHERE table_name IN ('shop_host_hours', 'shop_notices', 'shop_schedules')",
-		}
+		)
 		for table, columns := range map[string]string{
 			"shop_hours": "gap_ms gap_from digest", "shop_workers": "started",
 			"shop_metrics": "wait_min_ms wait_p50_ms wait_p95_ms wait_p99_ms run_min_ms run_p50_ms run_p95_ms run_p99_ms held throttle_used throttle_limit",
@@ -60,7 +60,7 @@ func TestInstanceLayout3KeepsRows(t *testing.T) {
 		if err := db.Check(t.Context(), emails); err == nil {
 			t.Error("tables of version 2 pass for up to date")
 		}
-		if changed, err := db.Migrate(t.Context(), emails); err != nil || len(changed) != 9 {
+		if changed, err := db.Migrate(t.Context(), emails); err != nil || len(changed) != 10 {
 			t.Errorf("changed %v: %v", changed, err)
 		}
 		var n int
@@ -75,17 +75,48 @@ func TestInstanceLayout3KeepsRows(t *testing.T) {
 	})
 }
 
+// withoutShards are the statements that bring the instance's tables back to what they were before layout 5.
+func withoutShards() []string {
+	return []string{
+		"DROP TABLE shop_shards", "DELETE FROM hipq_tables WHERE table_name = 'shop_shards'",
+		"ALTER TABLE shop_queues DROP COLUMN division", "ALTER TABLE shop_queues ADD COLUMN turn BIGINT NOT NULL DEFAULT 0",
+		"ALTER TABLE shop_queues ADD COLUMN starts VARCHAR(1000) NOT NULL DEFAULT 'NONE'",
+	}
+}
+
+// Layouts 5 and 6 of the instance have the shards, each with what its queue's row had of it: the starts that count against a rate.
+func TestInstanceLayout5(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, driver, source string) {
+		db := dbtest.Open(t, driver, source, "emails")
+		emails := []schema.Queue{{Name: "emails"}}
+		execute(t, db, append(withoutShards(), "UPDATE hipq_tables SET version = 4 WHERE queue = 'NONE'",
+			"INSERT INTO shop_queues (queue, turn, starts) VALUES ('emails', 7, '{\"1\":2}'), ('NONE', 9, 'NONE')")...)
+		if changed, err := db.Migrate(t.Context(), emails); err != nil || len(changed) != 10 {
+			t.Errorf("changed %v: %v", changed, err)
+		}
+		var n int
+		err := db.GetContext(t.Context(), &n, "SELECT COUNT(*) FROM shop_queues q JOIN shop_shards s ON s.queue = q.queue"+
+			" WHERE q.queue = 'emails' AND division = 1 AND shard = 1000 AND turn = 7 AND starts = '{\"1\":2}' AND capacity = 0 AND demand = 'NONE'")
+		if err != nil || n != 1 {
+			t.Errorf("%d rows are as they were: %v", n, err)
+		}
+		if err := db.GetContext(t.Context(), &n, "SELECT COUNT(*) FROM shop_queues"); err != nil || n != 1 {
+			t.Errorf("there are %d queues: %v", n, err)
+		}
+	})
+}
+
 // Layout 4 of the instance has the table of schedules besides; what is in the others stays.
 func TestInstanceLayout4(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		db := dbtest.Open(t, driver, source, "emails")
 		emails := []schema.Queue{{Name: "emails"}}
-		execute(t, db, "DROP TABLE shop_schedules", "DELETE FROM hipq_tables WHERE table_name = 'shop_schedules'",
-			"UPDATE hipq_tables SET version = 3 WHERE queue = 'NONE'", "INSERT INTO shop_notices (notice, said_time) VALUES ('n', '2026-01-01 00:00:00')")
+		execute(t, db, append(withoutShards(), "DROP TABLE shop_schedules", "DELETE FROM hipq_tables WHERE table_name = 'shop_schedules'",
+			"UPDATE hipq_tables SET version = 3 WHERE queue = 'NONE'", "INSERT INTO shop_notices (notice, said_time) VALUES ('n', '2026-01-01 00:00:00')")...)
 		if err := db.Check(t.Context(), emails); err == nil {
 			t.Error("tables of version 3 pass for up to date")
 		}
-		if changed, err := db.Migrate(t.Context(), emails); err != nil || len(changed) != 9 {
+		if changed, err := db.Migrate(t.Context(), emails); err != nil || len(changed) != 10 {
 			t.Errorf("changed %v: %v", changed, err)
 		}
 		var n int

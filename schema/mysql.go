@@ -38,8 +38,15 @@ func (o Options) connector() (driver.Connector, error) {
 	if err := checkOptions(o.DSN, cfg); err != nil {
 		return nil, err
 	}
-	addrs := addresses(cfg)
+	addrs, begin := addresses(cfg), 0
+	if len(o.Nodes) > 0 {
+		if addrs, err = o.nodes(cfg); err != nil {
+			return nil, err
+		}
+		begin = NodeOf(o.host(), len(addrs))
+	}
 	if len(addrs) == 1 {
+		cfg.Addr = addrs[0]
 		return o.session(cfg)
 	}
 	var first driver.Connector
@@ -54,7 +61,7 @@ func (o Options) connector() (driver.Connector, error) {
 		first = cmp.Or[driver.Connector](first, s)
 		list[i] = engine.Node{Name: addr, Connect: s.connectNode}
 	}
-	return engine.Nodes(first, list), nil
+	return engine.Nodes(first, list, begin), nil
 }
 
 // session is how connections to one server are made.

@@ -24,13 +24,15 @@ const (
 	hostHoursTable = "host_hours"
 	workersTable   = "workers"
 	queuesTable    = "queues"
+	shardsTable    = "shards"
 	typesTable     = "job_types"
 	noticesTable   = "notices"
 	schedulesTable = "schedules"
 )
 
 var instanceTables = []string{
-	activityTable, metricsTable, hoursTable, hostHoursTable, workersTable, queuesTable, typesTable, noticesTable, schedulesTable,
+	activityTable, metricsTable, hoursTable, hostHoursTable, workersTable, queuesTable, shardsTable, typesTable, noticesTable,
+	schedulesTable,
 }
 
 // The allow-lists: a letter first, then at most so many bytes in all. A name that passes goes into SQL as it stands, so
@@ -151,6 +153,9 @@ func (n Names) Workers() string { return n.table(n.instance, workersTable) }
 
 // Queues is the name of the table of registered queues.
 func (n Names) Queues() string { return n.table(n.instance, queuesTable) }
+
+// Shards is the name of the table of the queues' shards.
+func (n Names) Shards() string { return n.table(n.instance, shardsTable) }
 
 // JobTypes is the name of the table of registered job types.
 func (n Names) JobTypes() string { return n.table(n.instance, typesTable) }

@@ -1,12 +1,12 @@
 package schema
 
 import (
+	"cmp"
 	"context"
 	"database/sql/driver"
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"strings"
 	"time"
 
@@ -31,16 +31,37 @@ func addresses(cfg *mysql.Config) []string {
 	}
 	list := strings.Split(text, ",")
 	for i, addr := range list {
-		addr = strings.TrimSpace(addr)
-		if _, _, err := net.SplitHostPort(addr); err != nil {
-			addr = net.JoinHostPort(strings.Trim(addr, "[]"), "3306")
-		}
-		list[i] = addr
+		list[i] = withPort(strings.TrimSpace(addr))
 	}
 	return list
 }
 
-// connectNode makes a connection to a node of a cluster, if it is one of those that may commit, and has all of the data. One that
+// Servers are the Nodes, or those that the DSN names, in their order: the address of each, and how to open it alone.
+func (o Options) Servers() (addrs []string, alone []Options, err error) {
+	if _, err := o.connector(); err != nil { // which shows no password in its errors
+		return nil, nil, err
+	}
+	cfg, err := mysql.ParseDSN(o.DSN)
+	if err != nil {
+		return nil, nil, err
+	}
+	list := addresses(cfg)
+	if len(o.Nodes) > 0 {
+		if list, err = o.nodes(cfg); err != nil {
+			return nil, nil, err
+		}
+	}
+	for _, addr := range list {
+		cfg.Addr = addr
+		one := o
+		one.DSN, one.Nodes = cfg.FormatDSN(), nil
+		addrs, alone = append(addrs, addr), append(alone, one)
+	}
+	return addrs, alone, nil
+}
+
+// connectNode makes a connection to a node of a cluster, if it is one of those that may commit, and has all of the data; of servers
+// that replicate to each other, as in a group with one primary, to the one that writes. One that
 // comes in the place of another waits, before it reads, for what the others have committed: so hipq finds what it may have
 // done itself.
 func (c session) connectNode(ctx context.Context, moved bool) (driver.Conn, error) {
@@ -53,7 +74,8 @@ func (c session) connectNode(ctx context.Context, moved bool) (driver.Conn, erro
 	is, err := nodeStatus(ctx, conn.(driver.QueryerContext))
 	switch {
 	case err != nil:
-	case is["wsrep_cluster_status"] == "" || is["wsrep_cluster_status"] == "Disconnected": // no cluster
+	case is["wsrep_cluster_status"] == "" || is["wsrep_cluster_status"] == "Disconnected": // no Galera cluster
+		err = wantWriter(ctx, conn.(driver.QueryerContext))
 	case is["wsrep_cluster_status"] != "Primary" || is["wsrep_local_state"] != synced:
 		err = fmt.Errorf("the node is %s, its part of the cluster %s: %w", strings.ToLower(is["wsrep_local_state_comment"]),
 			strings.ToLower(is["wsrep_cluster_status"]), driver.ErrBadConn)
@@ -69,6 +91,21 @@ func (c session) connectNode(ctx context.Context, moved bool) (driver.Conn, erro
 
 // synced is wsrep_local_state of a node that is neither joining nor giving its data to one that does.
 const synced = "4"
+
+// wantWriter is an error if the server is read-only.
+func wantWriter(ctx context.Context, conn driver.QueryerContext) error {
+	rows, err := conn.QueryContext(ctx, "SELECT IF(@@GLOBAL.read_only, 'yes', 'no')", nil)
+	if err != nil {
+		return err
+	}
+	row := make([]driver.Value, 1)
+	err = rows.Next(row)
+	readOnly := fmt.Sprintf("%s", row[0]) == "yes" // now: Close reads on, into the same bytes
+	if err = cmp.Or(err, rows.Close()); err == nil && readOnly {
+		err = fmt.Errorf("the server is read-only: %w", driver.ErrBadConn)
+	}
+	return err
+}
 
 // nodeStatus is how a node stands in its cluster; of a server that is in none there is nothing.
 func nodeStatus(ctx context.Context, conn driver.QueryerContext) (map[string]string, error) {

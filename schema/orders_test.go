@@ -104,7 +104,7 @@ func TestMigrateChangesTheOrder(t *testing.T) {
 			if diff := cmp.Diff(want, ranked(t, db)); diff != "" {
 				t.Errorf("%s to %s (-want +got):\n%s", before.Pick(), order.Pick(), diff)
 			}
-			index := []string{"shop_emails$" + order.Pick() + ": line,part,job_type,run_rank,scheduled_run_time,id"}
+			index := []string{"shop_emails$" + order.Pick() + ": line,shard,part,job_type,run_rank,scheduled_run_time,id"}
 			if got := orderIndexes(t, db); !slices.Equal(got, index) {
 				t.Errorf("%s to %s: indexes %q, want %q", before.Pick(), order.Pick(), got, index)
 			}
@@ -212,7 +212,7 @@ func TestMigrateFromTheFormerOrders(t *testing.T) {
 			if got := ranked(t, db); !slices.Equal(got, [][2]int{{7, want}}) {
 				t.Errorf("%s: %v", order.Pick(), got)
 			}
-			index := []string{"shop_emails$" + order.Pick() + ": line,part,job_type,run_rank,scheduled_run_time,id"}
+			index := []string{"shop_emails$" + order.Pick() + ": line,shard,part,job_type,run_rank,scheduled_run_time,id"}
 			if got := orderIndexes(t, db); !slices.Equal(got, index) {
 				t.Errorf("indexes %q, want %q", got, index)
 			}

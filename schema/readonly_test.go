@@ -26,7 +26,7 @@ func TestReadOnlyServer(t *testing.T) {
 			}
 		}
 	}
-	exec("CREATE USER plain@'%' IDENTIFIED BY 'x'", "GRANT ALL ON *.* TO plain@'%'", "REVOKE SUPER, READ_ONLY ADMIN ON *.* FROM plain@'%'")
+	exec("CREATE USER plain@'%' IDENTIFIED BY 'x'", "GRANT ALL ON *.* TO plain@'%'", "REVOKE SUPER /*M!, READ_ONLY ADMIN */ /*!80000 , CONNECTION_ADMIN */ ON *.* FROM plain@'%'")
 	cfg, err := mysql.ParseDSN(source)
 	if err != nil {
 		t.Fatal(err)

@@ -18,6 +18,8 @@ type Workers struct {
 	Concurrency int
 	// Batch is how many jobs they lock at once at most; 0 is the default.
 	Batch int
+	// Home are the shards that they prefer; none is as usual.
+	Home []int
 	// Handler runs the jobs of all types; nil does nothing.
 	Handler handler.Handler
 }
@@ -53,6 +55,7 @@ func (q *Queue) work(ctx context.Context, w Workers) (worker.Summary, error) {
 	return worker.Run(ctx, worker.Params{
 		Options: o,
 		Queues:  []worker.Queue{{Queue: q.Queue, Handlers: handlers}},
+		Shards:  w.Home,
 		ID:      id, Host: "bench-" + id, PID: 1,
 	})
 }

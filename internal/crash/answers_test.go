@@ -76,7 +76,8 @@ func (a *answers) answer(ctx context.Context, queue string) error {
 
 // give gives an answer, which may come too late by now.
 func (a *answers) give(ctx context.Context, token string, args ...string) error {
-	_, err := a.hipq.run(ctx, append(args, "--token", token)...)
+	// to its end, for an answer that counts may be the last of all
+	_, err := a.hipq.run(context.WithoutCancel(ctx), append(args, "--token", token)...)
 	if err != nil && ctx.Err() == nil && !strings.Contains(err.Error(), "the answer changes nothing") {
 		return err
 	}

@@ -19,6 +19,7 @@ var (
 	stopsFlag  = flag.Int("crash.stops", 0, "how many workers to stop until their locks are lost (0: 9, with -short 3)")
 	roundsFlag = flag.Int("crash.rounds", 0, "how many rounds under a throttle limit at least (0: 2000, with -short 300)")
 	seedFlag   = flag.Uint64("crash.seed", 0, "for the random choices (0: by the clock)")
+	queueFlag  = flag.String("crash.queue", "", "a setting that each queue has besides, as the config says it (shards: 4)")
 	// An undisturbed machine of two cores needs a third of it.
 	patienceFlag = flag.Duration("crash.patience", 6*time.Minute, "how long it may take until every job is final")
 )
@@ -56,6 +57,11 @@ type plan struct {
 	late bool
 	// limit is the throttle limit of each queue, 0 for none.
 	limit int
+	// shards are those of each queue at first, 0 for one; then reshard is what an operator makes of them in turns. rate bounds the
+	// starts of each queue, if it isn't empty: so many in a second.
+	shards  int
+	reshard []int
+	rate    int
 	// lockFor is how long a lock lasts, at least.
 	lockFor    time.Duration
 	invent     func(*book) spec
@@ -129,6 +135,7 @@ func (r *run) run() {
 	var harm sync.WaitGroup
 	harm.Go(func() { r.fleet.killAll(ctx, r.kills, r.random(3)) })
 	harm.Go(func() { r.fleet.killOthers(ctx, r.otherKills, r.random(6)) })
+	harm.Go(func() { r.divide(ctx) })
 	harm.Go(func() {
 		// on a busy machine the moment may never come; what was enqueued meanwhile wants its time too
 		ctx, stop := context.WithTimeout(ctx, *patienceFlag/2)

@@ -21,12 +21,14 @@ type database struct {
 	// now is the database's clock.
 	now    string
 	sqlite bool
+	// cluster says that others write on other nodes: ids say nothing of when a row came.
+	cluster bool
 }
 
 const (
 	workersTable  = "crash_workers"
 	activityTable = "crash_activity"
-	queuesTable   = "crash_queues"
+	shardsTable   = "crash_shards"
 )
 
 func jobsTable(queue string) string { return "crash_" + queue }
@@ -110,7 +112,7 @@ func (d *database) workerState(id string) (state string, err error) {
 
 // rounds counts how often workers have tried to start jobs of queues with a throttle limit.
 func (d *database) rounds() (n int, err error) {
-	err = d.QueryRow("SELECT SUM(turn) FROM " + queuesTable).Scan(&n)
+	err = d.QueryRow("SELECT COALESCE(SUM(turn), 0) FROM " + shardsTable + " WHERE queue <> 'NONE'").Scan(&n)
 	return n, err
 }
 

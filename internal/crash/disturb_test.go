@@ -144,7 +144,7 @@ var (
 	byID     = "SELECT id FROM " + jobsTable(queues[0]) + " WHERE id = ? FOR UPDATE"
 	byKey    = "SELECT id FROM " + jobsTable(queues[0]) + " WHERE job_type = 'steady' AND job_key = ? FOR UPDATE"
 	again    = "INSERT IGNORE INTO " + jobsTable(queues[0]) + " (job_type, job_key) VALUES ('steady', ?)"
-	theQueue = "SELECT turn FROM " + queuesTable + " WHERE queue = '" + queues[0] + "' AND ? <> '' FOR UPDATE"
+	theQueue = "SELECT turn FROM " + shardsTable + " WHERE queue = '" + queues[0] + "' AND ? <> '' FOR UPDATE"
 )
 
 // To which: three that are soon to start, or three of different workers that have just started.
@@ -157,6 +157,11 @@ var (
 // held keeps an application's transaction open that has done something to some jobs.
 func held(isolation sql.IsolationLevel, what, which string) func(*stage) func() {
 	return func(s *stage) func() {
+		if what == again { // on MySQL the gap behind such a key is locked too, and must not be that in which all new keys are
+			if err := s.feed(s.t.Context(), 100); err != nil {
+				s.t.Fatal(err)
+			}
+		}
 		s.touch(which)
 		tx, err := s.db.BeginTx(s.t.Context(), &sql.TxOptions{Isolation: isolation})
 		for id, key := range maps.Clone(s.touched) {

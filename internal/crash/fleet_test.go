@@ -20,6 +20,8 @@ type fleet struct {
 	hipq hipq
 	db   *database
 	rng  *rand.Rand
+	// ways are the same hipq by other ways to the database, which workers take by turns.
+	ways []hipq
 	// others are workers in other languages, which are started by turns with hipq's own.
 	others []func() *exec.Cmd
 	turn   int
@@ -39,6 +41,8 @@ type fleet struct {
 	// running, deciding and grabbed are the jobs that those killed had.
 	running, deciding, grabbed int
 	stops                      []string
+	// inStart counts those that were stopped in the middle of a handler's start, and killed when their locks were about to end.
+	inStart int
 	// missed counts the stops that were taken back, see stopAll.
 	missed int
 }
@@ -55,8 +59,9 @@ type worker struct {
 	// excused says that it may end with 75.
 	excused bool
 	// id is known of those that were killed or stopped while they worked.
-	id     string
-	killed bool
+	id string
+	// killed says that somebody has killed it, stopped that somebody has stopped it.
+	killed, stopped bool
 }
 
 func newFleet(t *testing.T, h hipq, db *database, rng *rand.Rand, size int) *fleet {
@@ -118,7 +123,11 @@ func (f *fleet) launch() {
 	if f.rng.IntN(8) == 0 {
 		args = append(args, queues[f.rng.IntN(len(queues))])
 	}
-	if _, err := f.start(f.hipq.command(args...)); err != nil {
+	h := f.hipq
+	if len(f.ways) > 0 {
+		h = f.ways[f.turn%len(f.ways)]
+	}
+	if _, err := f.start(h.command(args...)); err != nil {
 		f.t.Error(err)
 	}
 }
@@ -180,7 +189,16 @@ func (f *fleet) leave(w *worker) {
 }
 
 // signal sends one. The process has not been waited for, or this does nothing: its id can't be another's.
-func (w *worker) signal(s syscall.Signal) { _ = w.cmd.Process.Signal(s) }
+func (w *worker) signal(s syscall.Signal) {
+	w.stopped = w.stopped || s == syscall.SIGSTOP
+	_ = w.cmd.Process.Signal(s)
+}
+
+// endedByKill says of a worker that has ended whether a SIGKILL was its end.
+func (w *worker) endedByKill() bool {
+	status, ok := w.cmd.ProcessState.Sys().(syscall.WaitStatus)
+	return ok && status.Signaled() && status.Signal() == syscall.SIGKILL
+}
 
 // complaints are what it said that is not about its ordinary work.
 func (w *worker) complaints() string {
@@ -251,8 +269,7 @@ func (f *fleet) kill(w *worker) {
 	if err != nil {
 		f.t.Error(err)
 	}
-	status, ok := w.cmd.ProcessState.Sys().(syscall.WaitStatus)
-	if !ok || !status.Signaled() || status.Signal() != syscall.SIGKILL {
+	if !w.endedByKill() {
 		return // it had ended just before
 	}
 	w.killed = true
@@ -347,6 +364,6 @@ func (f *fleet) summary() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return fmt.Sprintf("%d workers, %d killed at work (%d with handlers running, %d between grab and start; in all they ran %d jobs, "+
-		"decided about %d and had %d to start), %d stopped (%s; %d tries taken back)", len(f.over)+len(f.live), f.kills, f.with, f.between,
-		f.running, f.deciding, f.grabbed, len(f.stops), strings.Join(f.stops, ", "), f.missed)
+		"decided about %d and had %d to start), %d stopped (%s; %d killed as they started a handler; %d tries taken back)", len(f.over)+len(f.live), f.kills, f.with, f.between,
+		f.running, f.deciding, f.grabbed, len(f.stops), strings.Join(f.stops, ", "), f.inStart, f.missed)
 }

@@ -72,13 +72,29 @@ func configure(t *testing.T, b binaries, driver, source string, p plan) hipq {
 	if err := os.WriteFile(h.ledger, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
+	h.settings = h.settingsOf(p)
+	return h.by(t, source)
+}
+
+// settingsOf are what the config says of workers and queues.
+func (h hipq) settingsOf(p plan) string {
 	var c strings.Builder
 	fmt.Fprintf(&c, "worker: {lock_for: %s, grace: 0s}\n", max(p.lockFor, shortestLock))
 	// long enough for a late worker to come upon a job that waits for its next attempt
 	fmt.Fprintf(&c, "retry: {attempts: %d, delay: 500ms, backoff: fixed, jitter: 1}\ntimeout: 30s\nqueues:\n", attempts)
 	for _, q := range queues {
 		handler := fmt.Sprintf("handler: {exec: [%q, %q]}", h.handler, h.ledger)
-		fmt.Fprintf(&c, "  - name: %s\n    throttle_limit: %d\n    job_types:\n", q, p.limit)
+		fmt.Fprintf(&c, "  - name: %s\n    throttle_limit: %d\n", q, p.limit)
+		if p.shards > 0 {
+			fmt.Fprintf(&c, "    shards: %d\n", p.shards)
+		}
+		if p.rate > 0 {
+			fmt.Fprintf(&c, "    rate: %d/1s\n", p.rate)
+		}
+		if *queueFlag != "" {
+			fmt.Fprintf(&c, "    %s\n", *queueFlag)
+		}
+		fmt.Fprintf(&c, "    job_types:\n")
 		fmt.Fprintf(&c, "      - {name: quick, handler: {exec: ['true']}}\n")
 		fmt.Fprintf(&c, "      - {name: steady, %s}\n", handler)
 		fmt.Fprintf(&c, "      - {name: brief, timeout: 1s, %s}\n", handler)
@@ -86,8 +102,7 @@ func configure(t *testing.T, b binaries, driver, source string, p plan) hipq {
 		fmt.Fprintf(&c, "      - {name: sent, async: true, timeout: 3s, %s}\n", handler)
 		fmt.Fprintf(&c, "      - {name: fragile, retry: {attempts: %d}, %s}\n", fragileAttempts, handler)
 	}
-	h.settings = c.String()
-	return h.by(t, source)
+	return c.String()
 }
 
 // by is the same hipq with a config of its own, by which its database is there.

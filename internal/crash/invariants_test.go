@@ -293,21 +293,24 @@ func nothingLeft(c *record) (bad []string, checked string) {
 	return bad, fmt.Sprintf("%d processes of hipq work", len(c.fleet.over))
 }
 
-// allAccountedFor (I9): the killed have an error, once; the others ended well, or because their lock was lost, or some few
-// because they came to SQLite's file too late each time: the machine has other things to do.
+// allAccountedFor (I9): the killed have an error, once, and so have those that were stopped as they started a handler, until their
+// lock was about to end; the others ended well, or because their lock was lost, or some few because they came to SQLite's file too
+// late each time, for the machine has other things to do, or a node that was gone kept silent.
 func allAccountedFor(c *record) (bad []string, checked string) {
 	lost, late, inVain := 0, 0, 0
 	for _, w := range c.fleet.over {
 		said := w.stderr.String()
 		late += strings.Count(said, "lock lost: the outcome changes nothing")
 		code := w.cmd.ProcessState.ExitCode()
+		killed := w.killed || w.stopped && w.endedByKill()
 		switch {
-		case w.killed && w.id != "" && c.workers[w.id] != "error":
+		case killed && w.id != "" && c.workers[w.id] != "error":
 			bad = append(bad, fmt.Sprintf("worker %s was killed and is %q", w.id, c.workers[w.id]))
-		case w.killed, code == 0, code == 75 && w.excused:
+		case killed, code == 0, code == 75 && w.excused:
+		case code == 78 && len(c.plan.reshard) > 0 && strings.Contains(said, "hipq init divides it anew"):
 		case code == 75 && strings.Contains(said, "worker lost its lock"):
 			lost++
-		case code == 75 && c.fleet.hipq.driver == "sqlite" && fileWasHeld(said) && inVain*20 < len(c.fleet.over):
+		case code == 75 && (c.fleet.hipq.driver == "sqlite" || len(c.fleet.ways) > 0) && databaseWasAway(said) && inVain*20 < len(c.fleet.over):
 			inVain++
 		default:
 			bad = append(bad, fmt.Sprintf("%s ended with %s: %s", w.cmd, w.cmd.ProcessState, w.complaints()))
@@ -321,12 +324,12 @@ func allAccountedFor(c *record) (bad []string, checked string) {
 	if late == 0 && len(c.fleet.stops) > 0 && !testing.Short() { // a few stops may all have been too short, or too long, to leave one
 		bad = append(bad, "no late settlement was refused: the stops have lost their bite")
 	}
-	return bad, fmt.Sprintf("%d found dead; %d ended because their lock was lost, %d because the file was held; %d late settlements refused",
+	return bad, fmt.Sprintf("%d found dead; %d ended because their lock was lost, %d because the database was away; %d late settlements refused",
 		len(c.deaths), lost, inVain, late)
 }
 
-// fileWasHeld says whether a worker ended because SQLite's file was held whenever it came.
-func fileWasHeld(said string) bool {
+// databaseWasAway says whether a worker ended because SQLite's file was held whenever it came, or it heard nothing.
+func databaseWasAway(said string) bool {
 	return strings.Contains(said, "waited for the database in vain") || strings.Contains(said, "the database does not answer")
 }
 

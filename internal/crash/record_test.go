@@ -1,6 +1,7 @@
 package crash
 
 import (
+	"cmp"
 	"database/sql"
 	"fmt"
 	"maps"
@@ -28,6 +29,8 @@ type record struct {
 	// tries are what the ledger has of each attempt, in order; order is that of a job's attempts in the ledger.
 	tries map[jobID]map[int][]entry
 	order map[jobID][]entry
+	// parts are what the shards of each queue have together.
+	parts map[string]parts
 	// workers are the states of the workers, by id; deaths counts the errors that the activity has of each.
 	workers map[string]string
 	deaths  map[string]int
@@ -57,7 +60,7 @@ func (r *run) record() (*record, error) {
 	c := &record{
 		plan: r.plan, book: r.book, watch: r.watch, gauge: r.gauge, fleet: r.fleet, answers: r.answers.given,
 		jobs: map[jobID]row{}, history: map[jobID][]event{}, tries: map[jobID]map[int][]entry{}, order: map[jobID][]entry{},
-		workers: map[string]string{}, deaths: map[string]int{},
+		workers: map[string]string{}, deaths: map[string]int{}, parts: map[string]parts{},
 	}
 	var err error
 	if c.ahead, c.tolerance, err = r.db.clock(); err != nil {
@@ -68,6 +71,9 @@ func (r *run) record() (*record, error) {
 	}
 	for _, q := range queues {
 		jobs, err := r.db.jobs(q, "")
+		if err == nil {
+			c.parts[q], err = r.db.parts(q)
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -116,6 +122,11 @@ func (c *record) readActivity(db *database) error {
 	})
 	if err != nil {
 		return err
+	}
+	if db.cluster {
+		for _, history := range c.history {
+			slices.SortStableFunc(history, func(a, b event) int { return cmp.Or(a.attempt-b.attempt, a.at.Compare(b.at)) })
+		}
 	}
 	return db.each("SELECT worker_id FROM "+activityTable+" WHERE kind = 'worker' AND state = 'error'", nil, func(rows *sql.Rows) error {
 		var id string

@@ -9,7 +9,8 @@ import (
 )
 
 // A stopped worker comes back to find its lock expired, its handlers killed or long done, and its jobs in others'
-// hands. What it writes then must change nothing. Each of these says when it comes back.
+// hands. What it writes then must change nothing. Each of these says when it comes back. One that was stopped as it started a
+// handler doesn't come back: it is killed when its lock is about to end.
 var comebacks = []struct {
 	name string
 	when func(before, now row, book *book) bool
@@ -83,29 +84,40 @@ func (f *fleet) stop(ctx context.Context, w *worker, mode int, book *book) bool 
 		f.missed++
 		return false
 	}
-	reached := f.awaitComeback(ctx, mode, held, book)
+	reached := f.awaitComeback(ctx, w, mode, held, book)
 	w.signal(syscall.SIGCONT)
-	f.mu.Lock()
-	w.id = id
-	if reached {
-		f.stops = append(f.stops, comebacks[mode].name)
-	} else {
-		f.missed++
-	}
-	f.mu.Unlock()
+	inStart := false
 	select { // nobody kills it before it has had its say
 	case <-w.ended:
+		inStart = w.endedByKill()
 	case <-time.After(5 * time.Second):
 	}
-	return reached
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	w.id = id
+	switch {
+	case inStart:
+		f.inStart++
+	case reached:
+		f.stops = append(f.stops, comebacks[mode].name)
+	default:
+		f.missed++
+	}
+	return reached && !inStart
 }
 
-func (f *fleet) awaitComeback(ctx context.Context, mode int, before []row, book *book) bool {
+// awaitComeback waits for the moment, as long as the worker can come back at all.
+func (f *fleet) awaitComeback(ctx context.Context, w *worker, mode int, before []row, book *book) bool {
 	was := map[jobID]row{}
 	for _, j := range before {
 		was[j.jobID] = j
 	}
-	for limit := time.Now().Add(15 * time.Second); time.Now().Before(limit) && ctx.Err() == nil; time.Sleep(5 * time.Millisecond) {
+	for limit := time.Now().Add(15 * time.Second); time.Now().Before(limit) && ctx.Err() == nil; {
+		select {
+		case <-w.ended:
+			return false
+		case <-time.After(5 * time.Millisecond):
+		}
 		now, err := f.db.again(before)
 		if err != nil {
 			f.t.Error(err)

@@ -48,7 +48,7 @@ var waits = []wait{
 		args: []string{"cancel", "mail", "1"}, says: "1",
 	},
 	{
-		name: "a queue that is held", held: "SELECT turn FROM crash_queues WHERE queue = 'mail' FOR UPDATE",
+		name: "a queue that is held", held: "SELECT queue FROM crash_queues WHERE queue = 'mail' FOR UPDATE",
 		args: []string{"queue", "pause", "mail"}, says: "mail", long: true,
 	},
 	{

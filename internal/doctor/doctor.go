@@ -87,6 +87,11 @@ func checks(driver string) []check {
 		check{"crontab_mail", lookAtMail},
 		check{"handlers", lookAtHandlers},
 		check{"database", lookAtDatabase},
+	)
+	if driver == engine.MySQL.Name {
+		all = append(all, check{"nodes", lookAtNodes}, check{"node_clocks", lookAtNodeClocks})
+	}
+	all = append(all,
 		check{"clock", lookAtClock},
 		check{"isolation", lookAtIsolation},
 		check{"time_zone", lookAtZone},
@@ -106,6 +111,7 @@ func checks(driver string) []check {
 	}
 	return append(all,
 		check{"lock_query", lookAtLockQuery},
+		check{"shards", lookAtShards},
 		check{"sizes", lookAtSizes},
 		check{"workers", lookAtWorkers},
 		check{"schedules", lookAtSchedules},
@@ -161,6 +167,8 @@ type patient struct {
 	db    *schema.DB
 	// variables are the server's, as hipq's connections have them.
 	variables map[string]string
+	// nodes are the servers that the DSN names, once they were asked.
+	nodes []node
 }
 
 func (p *patient) close() {

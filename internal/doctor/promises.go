@@ -28,6 +28,8 @@ func promiseOneWorker(_ context.Context, p *patient) Finding {
 		return found(Wrong, "does not hold: "+p.known["isolation"].Found).but("see isolation")
 	case p.isSQLite():
 		return found(OK, "holds, for all workers of this host: a file is for one host")
+	case p.known["node_clocks"].Result == Wrong || p.known["nodes"].Result == Wrong:
+		return found(Wrong, "does not hold: see nodes and node_clocks").but("see nodes and node_clocks")
 	}
 	return found(OK, "holds, on all hosts")
 }
@@ -49,7 +51,11 @@ func promiseOrder(_ context.Context, p *patient) Finding {
 }
 
 func promiseClock(_ context.Context, p *patient) Finding {
-	if p.isGalera() {
+	clocks := p.known["node_clocks"]
+	switch {
+	case clocks.Result == Wrong || clocks.Result == Warning:
+		return found(clocks.Result, "holds for each node by its own clock, and the nodes' differ").but("see node_clocks")
+	case p.isGalera():
 		return found(OK, "holds for each node by its own clock: keep the nodes' clocks together by NTP")
 	}
 	return found(OK, "holds: this host's clock decides nothing")

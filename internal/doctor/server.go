@@ -54,7 +54,7 @@ func lookAtDatabase(ctx context.Context, p *patient) Finding {
 
 // serverVariables are those of the server that the checks ask for, as hipq's connections have them. No server has all.
 func serverVariables(ctx context.Context, db *schema.DB) (map[string]string, error) {
-	const query = "SHOW VARIABLES WHERE Variable_name IN ('version', 'wsrep_on', 'tx_isolation', 'transaction_isolation', 'time_zone'," +
+	const query = "SHOW VARIABLES WHERE Variable_name IN ('version', 'wsrep_on', 'wsrep_sync_wait', 'tx_isolation', 'transaction_isolation', 'time_zone'," +
 		" 'system_time_zone', 'max_allowed_packet', 'log_bin', 'binlog_format', 'sync_binlog', 'innodb_flush_log_at_trx_commit'," +
 		" 'innodb_flush_method', 'innodb_doublewrite', 'read_only')"
 	all := map[string]string{}

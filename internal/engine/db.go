@@ -20,11 +20,15 @@ type DB struct {
 	mapped *sqlx.DB
 	// borrowed says that its connections are an application's: see Borrow.
 	borrowed bool
+	// nodes are those of which one serves; nil if there is but one server.
+	nodes *nodes
 }
 
 // New is the database to which a driver connects. It keeps all statements prepared where that costs no round trip.
 func New(connector driver.Connector, d Dialect) *DB {
-	return On(sql.OpenDB(preparing{connector, !d.together}), d)
+	db := On(sql.OpenDB(preparing{connector, !d.together}), d)
+	db.nodes, _ = connector.(*nodes)
+	return db
 }
 
 // On is the database of these connections.
@@ -81,6 +85,18 @@ func (db *DB) Clock(ctx context.Context) (time.Time, error) {
 		return time.Time{}, fmt.Errorf("read the database's clock: %w", err)
 	}
 	return ParseTime(now)
+}
+
+// CatchUp waits until the node of a cluster that serves has what the others had committed before: who reads afterwards, on whatever
+// connection, sees that. Elsewhere it does nothing.
+func (db *DB) CatchUp(ctx context.Context) error {
+	if db.catchUp == "" {
+		return nil
+	}
+	if _, err := db.ExecContext(ctx, db.catchUp); err != nil {
+		return fmt.Errorf("wait for what the other nodes have committed: %w", err)
+	}
+	return nil
 }
 
 // Read runs queries outside of a transaction, otherwise as Tx.Read does.

@@ -21,6 +21,8 @@ const (
 	erReadOnlySession = 1792
 	erReadOnlyMode    = 1836
 	erInterrupted     = 1317 // what a node of a cluster is doing, for the sake of another's commit
+	erGroupUnheard    = 3100 // a member of a group, at a commit: it has lost the others
+	erGroupRefused    = 3101 // or another's commit was first
 	erCheckRead       = 1020
 	erWsrepNotReady   = 1047
 	erLockNowait      = 3572
@@ -89,7 +91,7 @@ func IsConflict(err error) bool {
 		return isBusy(err)
 	}
 	switch my.Number {
-	case erLockWaitTimeout, erDeadlock, erInterrupted, erCheckRead, erWsrepNotReady, erFailedCommit, erLockNowait:
+	case erLockWaitTimeout, erDeadlock, erInterrupted, erCheckRead, erWsrepNotReady, erFailedCommit, erLockNowait, erGroupUnheard, erGroupRefused:
 		return true
 	}
 	return false
@@ -115,20 +117,29 @@ func IsLockTimeout(err error) bool {
 }
 
 // IsAnswer says whether err is what the engine itself says, and not that nothing was heard of it. It is none that a node of a
-// cluster could not commit, for it has lost the others, or was interrupted.
+// cluster could not commit, for it has lost the others, or was interrupted: the others may have committed what it had sent them.
 func IsAnswer(err error) bool {
 	my, ok := errors.AsType[*mysql.MySQLError](err)
-	_, lite := errors.AsType[*sqlite.Error](err)
-	return ok && my.Number != erFailedCommit && my.Number != erInterrupted || lite
+	if !ok {
+		_, lite := errors.AsType[*sqlite.Error](err)
+		return lite
+	}
+	switch my.Number {
+	case erFailedCommit, erInterrupted, erGroupUnheard, erGroupRefused:
+		return false
+	}
+	return true
 }
 
-// IsDone says whether err means that a step of a migration was run before.
+// IsDone says whether err means that a step of a migration was run before: what it makes is there, what it drops or moves is gone.
 func IsDone(err error) bool {
 	if lite, ok := errors.AsType[*sqlite.Error](err); ok {
-		return lite.Code() == sqlite3.SQLITE_ERROR && strings.Contains(lite.Error(), "duplicate column name")
+		return lite.Code() == sqlite3.SQLITE_ERROR &&
+			(strings.Contains(lite.Error(), "duplicate column name") || strings.Contains(lite.Error(), "no such column"))
 	}
 	my, ok := errors.AsType[*mysql.MySQLError](err)
-	return ok && (my.Number == erColumnExists || my.Number == erIndexExists || my.Number == erCheckExists || my.Number == erNothingToDrop)
+	return ok && (my.Number == erColumnExists || my.Number == erIndexExists || my.Number == erCheckExists || my.Number == erNothingToDrop ||
+		my.Number == erNoSuchColumn)
 }
 
 // NoSuchTable says whether err means that a table is not there.

@@ -50,10 +50,14 @@ func TestDiagnoseTheHighestID(t *testing.T) {
 
 // What a cluster refuses at a commit, or between two, is for later: the transaction may be repeated as a whole.
 func TestRefusedByTheCluster(t *testing.T) {
-	for _, number := range []uint16{1047, 1180, 1205, 1213, 1317} {
+	// whether the others may have committed it all the same
+	for number, unheard := range map[uint16]bool{1047: false, 1180: true, 1205: false, 1213: false, 1317: true, 3100: true, 3101: true} {
 		err := error(&mysql.MySQLError{Number: number})
 		if trouble, _ := Diagnose(err); !Retryable(err) || trouble != TryLater {
 			t.Errorf("%d is for good", number)
+		}
+		if IsAnswer(err) == unheard {
+			t.Errorf("%d is an answer: %t", number, !unheard)
 		}
 	}
 }

@@ -4,8 +4,11 @@ import (
 	"cmp"
 	"context"
 	"database/sql/driver"
+	"errors"
 	"fmt"
 	"sync/atomic"
+
+	"github.com/go-sql-driver/mysql"
 )
 
 // Node is one of several servers that have the same data.
@@ -23,13 +26,30 @@ type Node struct {
 type nodes struct {
 	driver.Connector // the first's, for its Driver alone
 	list             []Node
-	// place counts on with each move: modulo the number of nodes it is the place of the current one.
+	// begin is the place of the one that is tried first. place counts on from there with each move: modulo the number of nodes it is
+	// the place of the current one.
+	begin int64
 	place atomic.Int64
 }
 
-// Nodes is a connector to the first of these nodes that serves. driver has its Driver.
-func Nodes(first driver.Connector, list []Node) driver.Connector {
-	return &nodes{Connector: first, list: list}
+// Nodes is a connector to the first of these nodes that serves, from that at the place begin on. driver has its Driver.
+func Nodes(first driver.Connector, list []Node, begin int) driver.Connector {
+	n := &nodes{Connector: first, list: list, begin: int64(begin)}
+	n.place.Store(n.begin)
+	return n
+}
+
+// NodesTried are the places, in their list, of the nodes with which the process has tried to work: the last is that of the current
+// one, those before it didn't serve. Nil if there is but one server.
+func (db *DB) NodesTried() (places []int) {
+	if db.nodes == nil {
+		return nil
+	}
+	of := int64(len(db.nodes.list))
+	for place := max(db.nodes.begin, db.nodes.place.Load()-of+1); place <= db.nodes.place.Load(); place++ {
+		places = append(places, int(place%of))
+	}
+	return places
 }
 
 // Connect implements driver.Connector.
@@ -38,7 +58,7 @@ func (n *nodes) Connect(ctx context.Context) (driver.Conn, error) {
 	for range n.list {
 		place := n.place.Load()
 		node := n.list[place%int64(len(n.list))]
-		conn, err := node.Connect(ctx, place > 0)
+		conn, err := node.Connect(ctx, place > n.begin)
 		switch {
 		case err == nil && n.place.Load() == place:
 			return nodeConn{conn.(fullConn), n, place}, nil
@@ -74,6 +94,16 @@ func (c nodeConn) ResetSession(ctx context.Context) error {
 		return driver.ErrBadConn
 	}
 	return c.fullConn.ResetSession(ctx)
+}
+
+// QueryContext implements driver.QueryerContext. Where the node goes while it is asked, outside of a transaction, the pool asks the
+// next one.
+func (c nodeConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
+	rows, err := c.fullConn.QueryContext(ctx, query, args)
+	if errors.Is(err, mysql.ErrInvalidConn) && ctx.Err() == nil {
+		err = driver.ErrBadConn
+	}
+	return rows, err
 }
 
 // CheckNamedValue implements driver.NamedValueChecker.

@@ -35,9 +35,11 @@ type Guard struct {
 
 	mu      sync.Mutex
 	lockEnd time.Time // zero until the first Extend
-	termAt  time.Time // when the guard process sends its TERM, at the earliest; zero as well
-	process *exec.Cmd // nil while none runs
-	pipe    int       // its stdin, not blocking
+	// termAt and killAt are when the guard process sends its TERM and its KILL, at the earliest; zero as well.
+	termAt, killAt time.Time
+	late           late
+	process        *exec.Cmd // nil while none runs
+	pipe           int       // its stdin, not blocking
 	// started says that there has been a guard process, sealed that there will be none any more.
 	started, sealed bool
 	counting        *time.Timer // until the next headcount; nil if the worker doesn't adopt
@@ -89,7 +91,8 @@ func (g *Guard) Extend(until time.Duration) {
 	defer g.mu.Unlock()
 	now := time.Now()
 	g.lockEnd = now.Add(until)
-	g.termAt, _ = stopTimes(now, until, g.grace)
+	g.termAt, g.killAt = stopTimes(now, until, g.grace)
+	g.setDeadline()
 	g.send("until", until.Milliseconds())
 }
 
@@ -125,11 +128,14 @@ func (g *Guard) Remove(pgid int) {
 	g.send("remove", int64(pgid))
 }
 
-// Fork starts a program, the leader of a group, and puts it under guard; Reap is for its end.
+// Fork starts a program, the leader of a group, and puts it under guard; Reap is for its end. The last look at the lock is part
+// of start: see KillIfLate.
 func (g *Guard) Fork(start func() (pid int, err error)) (pid int, err error) {
 	if g == nil {
 		return start()
 	}
+	g.startBegins()
+	defer g.startIsOver()
 	if pid, err = g.children.fork(start); err == nil {
 		g.Add(pid)
 	}

@@ -16,6 +16,9 @@ func New([]string, string, time.Duration) *Guard { return nil }
 // Adopt does nothing.
 func (*Guard) Adopt() {}
 
+// KillIfLate does nothing.
+func (*Guard) KillIfLate() {}
+
 // Extend does nothing.
 func (*Guard) Extend(time.Duration) {}
 

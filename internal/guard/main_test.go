@@ -33,6 +33,7 @@ func TestMain(m *testing.M) {
 			"heir":    heir,
 			"forker":  forker,
 			"other":   otherUser,
+			"late":    lateStarter,
 		}[os.Args[1]]; role != nil {
 			if err := role(os.Args[2:]); err != nil {
 				fmt.Fprintln(os.Stderr, err)

@@ -92,6 +92,9 @@ func fork(ctx context.Context, g *guard.Guard, c Command, files ...int) (pid int
 		}
 		attr.Files = append(attr.Files, uintptr(fd))
 	}
+	if err := lastlook.Err(ctx); err != nil {
+		return 0, err // and not in there, where a worker dies whose time is up at this moment
+	}
 	return g.Fork(func() (int, error) {
 		if err := lastlook.Err(ctx); err != nil {
 			return 0, err

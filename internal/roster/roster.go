@@ -4,6 +4,7 @@ package roster
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/hipq/hipq/activity"
@@ -99,6 +100,17 @@ func (r *Roster) AtWork(ctx context.Context) (rows []Row, err error) {
 		return nil, fmt.Errorf("find the workers that are at work: %w", err)
 	}
 	return rows, nil
+}
+
+// Hosts are those on which workers are at work whose locks hold, in order.
+func (r *Roster) Hosts(ctx context.Context) (hosts []string, err error) {
+	query := "SELECT DISTINCT host FROM " + r.db.Workers() + " " + r.db.Index(r.db.Workers(), "state") +
+		" WHERE state = 'working' AND lock_until > (SELECT " + r.db.Now + ")"
+	if err := r.db.SelectContext(ctx, &hosts, query); err != nil {
+		return nil, fmt.Errorf("find the hosts that are at work: %w", err)
+	}
+	slices.Sort(hosts) // here, for each engine has an order of its own
+	return hosts, nil
 }
 
 func (r *Roster) row(ctx context.Context, which string, args ...any) (*Row, error) {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/internal/shards"
 )
 
 // Lane names the lane of a queue, or of one of its job types, that has a concurrency of its own.
@@ -46,7 +47,7 @@ type Claim struct{ Want, InUse, Limit int }
 // may have been told a higher limit. Those who claim take turns.
 func (r *Roster) ClaimSlots(ctx context.Context, w Worker, claims map[string]Claim) (got map[string]int, err error) {
 	err = r.db.Tx(ctx, func(tx *engine.Tx) error {
-		if err := r.takeTurn(ctx, tx); err != nil {
+		if err := r.takeTurn(ctx, tx, w.Host); err != nil {
 			return err
 		}
 		others, err := r.othersSlots(ctx, tx, w)
@@ -68,18 +69,19 @@ func (r *Roster) ClaimSlots(ctx context.Context, w Worker, claims map[string]Cla
 	return got, nil
 }
 
-// takeTurn makes those who claim slots follow one another, by a row among the queues' that is nobody's else. They write it,
+// takeTurn makes those who claim slots of a host follow one another, by a row among the shards' that is no queue's. They write it,
 // for two on different nodes of a Galera cluster don't see each other's locks: there the commit of the second is refused.
-func (r *Roster) takeTurn(ctx context.Context, tx *engine.Tx) error {
+func (r *Roster) takeTurn(ctx context.Context, tx *engine.Tx, host string) error {
+	at := shards.Hash(host, shards.Most) // few hosts share one
 	for {
-		res, err := tx.ExecContext(ctx, "UPDATE "+r.db.Queues()+" SET turn = turn % 1000000000 + 1 WHERE queue = ?", activity.None)
+		res, err := tx.ExecContext(ctx, "UPDATE "+r.db.Shards()+" SET turn = turn % 1000000000 + 1 WHERE queue = ? AND shard = ?", activity.None, at)
 		if err != nil {
 			return fmt.Errorf("wait for a turn: %w", err)
 		}
 		if n, err := res.RowsAffected(); err != nil || n > 0 {
 			return err
 		}
-		_, err = tx.ExecContext(ctx, "INSERT INTO "+r.db.Queues()+" (queue) VALUES (?)", activity.None)
+		_, err = tx.ExecContext(ctx, "INSERT INTO "+r.db.Shards()+" (queue, shard) VALUES (?, ?)", activity.None, at)
 		if !engine.IsDuplicate(err) { // else another was faster
 			return err
 		}

@@ -55,8 +55,10 @@ type Done struct {
 	Lost []*job.Job
 	// More says that there may be jobs which the round could have started, had it had more slots or looked longer.
 	More bool
-	// Wait is how long the queue's rate lets no job start, if it does.
+	// Wait is how long the queue's rate lets no job start, if it does; or when to ask again for what other shards have.
 	Wait time.Duration
+	// Short says that jobs of the shard wait for room which other shards have: it may come from any of them when jobs end.
+	Short bool
 }
 
 // Settled is an attempt that has ended, and how.

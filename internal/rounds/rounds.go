@@ -26,11 +26,11 @@ type Queue interface {
 	// TakesTurns says whether those who start jobs of the queue follow one another: a job that starts takes something from
 	// the others.
 	TakesTurns() bool
-	// Candidates are those of these types, for one worker, apart from suspects.
-	Candidates(types []string) Candidates
-	// Suspects are the candidates of these types whose last attempt ended with its worker, for one worker. Each is for a round
-	// of one slot, of a worker that runs nothing else until the job has ended.
-	Suspects(types []string) Candidates
+	// Candidates are those of these types in a shard, for one worker, apart from suspects.
+	Candidates(shard int, types []string) Candidates
+	// Suspects are the candidates of these types in a shard whose last attempt ended with its worker, for one worker. Each is for a
+	// round of one slot, of a worker that runs nothing else until the job has ended.
+	Suspects(shard int, types []string) Candidates
 	// StartNow locks and starts one job that waits, whatever its time, its windows and its queue's order say, and although the
 	// queue may be paused; its limits and its rate hold all the same. queue.ErrStarted, ErrFinal, ErrNotFound, ErrNotTakenIn or
 	// ErrNoRoom if that can't be; ErrLocked if a worker has it. It may be repeated with the same round.
@@ -47,8 +47,9 @@ type Queue interface {
 	// Plan asks the engine how it would find the due jobs of a type, without doing so.
 	Plan(ctx context.Context, jobType string) (Plan, error)
 
-	// Look finds out in one query what there is to do. It reads and locks nothing.
-	Look(ctx context.Context, types []string) (Look, error)
+	// Look finds out in one query, or in one for each hundred shards, what there is to do: what may be started in these shards, or in all if none is named, and what else
+	// there is. It reads and locks nothing. queue.ErrShards if the queue has been divided otherwise.
+	Look(ctx context.Context, types []string, shards ...int) (Look, error)
 	// Upkeep does what a look found, apart from what rounds do: takes in, promotes, reclaims, and decides by policy about the
 	// jobs of these types, which are those without a retry handler. Any number of workers may do it at once. It does a bounded
 	// part of each; when there may be more, more is true. dead, if not nil, is called with each worker of the instance that is no
@@ -85,14 +86,31 @@ type Look struct {
 	Due bool
 	// Suspect: one of them whose last attempt ended with its worker, and which is to run alone; it is not Due.
 	Suspect bool
+	// Held: jobs whose throttle groups were full wait for room.
+	Held bool
+	// Shards says that of each of the shards looked at.
+	Shards []Startable
 	// Waking: a later job's time has come, or that of an answer is over.
 	Waking bool
 	// New: a row inserted by plain SQL is to be taken in.
 	New bool
+	// Misplaced: a job was placed when the queue was divided otherwise.
+	Misplaced bool
+	// Asking: a shard asks for more of the queue's limit or its rate, by a worker in SQL, which can't divide them anew.
+	Asking bool
 	// Orphaned: a worker that is no more still has jobs.
 	Orphaned bool
-	// Held: jobs whose throttle groups were full wait for room.
-	Held bool
 	// Undecided: a job of the given types waits for its retry decision.
 	Undecided bool
+}
+
+// Nothing says that there is nothing to do.
+func (l Look) Nothing() bool {
+	return !l.Due && !l.Suspect && !l.Held && !l.Waking && !l.New && !l.Misplaced && !l.Asking && !l.Orphaned && !l.Undecided
+}
+
+// Startable says what may be started in a shard.
+type Startable struct {
+	Shard              int
+	Due, Suspect, Held bool
 }

@@ -27,6 +27,11 @@ func NewGuard(argv []string, workerID string, grace time.Duration) *Guard {
 // such leftovers, so Adopt is for processes that start nothing else. Call it once, before the first program starts.
 func (g *Guard) Adopt() { g.ofWorker().Adopt() }
 
+// KillIfLate has the system (Linux) kill this process if it is in the middle of a program's start, and still is when its lock is
+// about to end. That happens to a process which was stopped just then: going on, it would start a job that is another worker's
+// by then. It is for processes that are nothing but a worker. Call it once, before the first program starts.
+func (g *Guard) KillIfLate() { g.ofWorker().KillIfLate() }
+
 // Extend says that the worker's lock lasts until so long from now, counted from before its renewal was asked for.
 func (g *Guard) Extend(until time.Duration) { g.ofWorker().Extend(until) }
 

@@ -84,6 +84,7 @@ func TestExecReplacesGuard(t *testing.T) {
 func TestNoGuard(t *testing.T) {
 	var guard *handler.Guard
 	guard.Adopt()
+	guard.KillIfLate()
 	guard.Extend(time.Second)
 	if err := guard.Close(); err != nil {
 		t.Error(err)

@@ -58,6 +58,9 @@ type Job struct {
 	// Windows are the times of day within which it must start; none means always.
 	Windows  Windows
 	ShardKey string
+	// Place is the number of its shard in the tables: 1000 times that of the queue's division, and behind that the shard. 8003 is shard
+	// 3 of 8.
+	Place int
 	// StartTime is when the current attempt, or the last, began. Zero before the first.
 	StartTime  time.Time
 	CreateTime time.Time
@@ -89,6 +92,12 @@ type Job struct {
 
 // Left is which fields of a job are its type's to fill in; they are zero until then.
 type Left struct{ Timeout, Priority, ThrottleFactor, Windows bool }
+
+// Shard is which of the queue's shards the job is in: the first is 0.
+func (j *Job) Shard() int { return j.Place % 1000 }
+
+// Shards is how many shards the queue had when the job was placed.
+func (j *Job) Shards() int { return j.Place / 1000 % 1000 }
 
 // IsNew says whether the job was inserted by plain SQL, and no worker has taken it in yet.
 func (j *Job) IsNew() bool { return j.Line == LineNew }

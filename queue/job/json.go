@@ -24,12 +24,15 @@ type JSON struct {
 	ThrottleFactor   *int            `json:"throttle_factor"`
 	Windows          []string        `json:"time_windows"`
 	ShardKey         string          `json:"shard_key"`
-	CreateTime       time.Time       `json:"create_time"`
-	UpdateTime       time.Time       `json:"update_time"`
-	WorkerID         *string         `json:"worker_id"`
-	RetryOf          *int64          `json:"retry_of"`
-	RetriedAs        *int64          `json:"retried_as"`
-	Dismissed        bool            `json:"dismissed"`
+	// Shard is which of so many Shards it is in, or was placed in when there were so many; null before a row of plain SQL's is taken in.
+	Shard      *int      `json:"shard"`
+	Shards     *int      `json:"shards"`
+	CreateTime time.Time `json:"create_time"`
+	UpdateTime time.Time `json:"update_time"`
+	WorkerID   *string   `json:"worker_id"`
+	RetryOf    *int64    `json:"retry_of"`
+	RetriedAs  *int64    `json:"retried_as"`
+	Dismissed  bool      `json:"dismissed"`
 	// Flaw is there if the row can't be a job's, and says why.
 	Flaw string `json:"flaw,omitempty"`
 	// ProgressJSON is that of the current attempt, or of the last.
@@ -69,6 +72,7 @@ func (j *Job) JSON() JSON {
 		ThrottleFactor: null.If(j.Left.ThrottleFactor, j.ThrottleFactor), ShardKey: shard, CreateTime: j.CreateTime.UTC(),
 		UpdateTime: j.UpdateTime.UTC(), WorkerID: null.Text(j.WorkerID), RetryOf: null.If(j.RetryOf == 0, j.RetryOf),
 		RetriedAs: null.If(j.RetriedAs == 0, j.RetriedAs), Dismissed: j.IsDismissed(), Flaw: flaw,
+		Shard: null.If(j.IsNew(), j.Shard()), Shards: null.If(j.IsNew(), j.Shards()),
 	}
 	if p, ok := j.Reached(); ok {
 		o.ProgressJSON = p.JSON()

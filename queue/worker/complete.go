@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/hipq/hipq/internal/shards"
 	"github.com/hipq/hipq/queue/handler"
 )
 
@@ -92,6 +93,11 @@ func (p Params) check() error {
 	}
 	if slices.ContainsFunc(p.Middleware, func(m handler.Middleware) bool { return m == nil }) {
 		return errors.New("a Middleware is nil")
+	}
+	for _, shard := range p.Shards {
+		if shard < 0 || shard >= shards.Most {
+			return fmt.Errorf("there is no shard %d in Shards: they are from 0 to %d", shard, shards.Most-1)
+		}
 	}
 	scheduled := map[string]bool{}
 	for _, s := range p.Schedules {

@@ -22,7 +22,7 @@ func (s shop) die(q *queue.Queue, id string, n int) {
 		id, engine.At(at), engine.At(at), engine.At(at.Add(59*time.Second)))
 	r := newRound(q, id, n)
 	if look := must[rounds.Look](s.t)(q.Rounds().Look(s.t.Context(), types)); look.Suspect {
-		r.Candidates = q.Rounds().Suspects(types)
+		r.Candidates = q.Rounds().Suspects(0, types)
 	}
 	if started := must[rounds.Done](s.t)(q.Rounds().Round(s.t.Context(), r)).Started; len(started) != n {
 		s.t.Fatalf("started %d", len(started))
@@ -35,7 +35,7 @@ var types = []string{"send", "later", "once"}
 // newRound is a round of a worker that die has left behind.
 func newRound(q *queue.Queue, id string, slots int, settle ...rounds.Settled) rounds.Round {
 	r := rounds.New(roster.Worker{ID: id, Host: "here", PID: 99})
-	r.Settle, r.Slots, r.Candidates = settle, slots, q.Rounds().Candidates(types)
+	r.Settle, r.Slots, r.Candidates = settle, slots, q.Rounds().Candidates(0, types)
 	return r
 }
 

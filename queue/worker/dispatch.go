@@ -6,6 +6,7 @@ import (
 
 	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/internal/rounds"
+	"github.com/hipq/hipq/internal/shards"
 	"github.com/hipq/hipq/queue/job"
 )
 
@@ -35,10 +36,12 @@ func (w *worker) dispatch(accepting bool) {
 		w.sendParts(s)
 		for w.ready(s, accepting) {
 			r := round{Round: rounds.New(w.self), reserved: w.slots(s, accepting)}
-			r.Slots, r.Candidates, r.BehindSuspects = r.reserved, s.candidates, s.moreSuspects
 			r.Settle, s.ended = s.ended, nil
 			w.reserve(s, r.reserved)
 			if r.reserved > 0 {
+				r.shard = s.next()
+				r.Slots, r.Candidates, r.BehindSuspects = r.reserved, r.shard.candidates, r.shard.moreSuspects
+				s.startsIn(r.shard)
 				w.turn = (at + 1) % len(w.sources) // so that one with many jobs starves no other
 			}
 			w.send(s, r)
@@ -59,7 +62,7 @@ func (w *worker) ready(s *source, accepting bool) bool {
 
 // slots is how many jobs a source's next round may start: its share of what is free.
 func (w *worker) slots(s *source, accepting bool) int {
-	if !accepting || !s.more || len(s.types) == 0 || s.turning > 0 && s.Rounds().TakesTurns() {
+	if !accepting || len(s.types) == 0 || s.next() == nil {
 		return 0
 	}
 	n := min(s.lane.free()-s.owed(), w.Batch)
@@ -81,7 +84,7 @@ func (w *worker) crowded(s *source) bool {
 
 // side is how many rounds of a source may be out side by side.
 func (w *worker) side(s *source) int {
-	if s.Rounds().TakesTurns() {
+	if s.Rounds().TakesTurns() && len(s.shards) == 1 {
 		return 1
 	}
 	return w.db.Writers
@@ -90,7 +93,7 @@ func (w *worker) side(s *source) int {
 // rivals is how many other sources want slots too.
 func (w *worker) rivals(s *source) (n int) {
 	for _, other := range w.sources {
-		if other != s && other.more && other.lane.free() > 0 {
+		if other != s && other.more() && other.lane.free() > 0 {
 			n++
 		}
 	}
@@ -101,6 +104,8 @@ func (w *worker) rivals(s *source) (n int) {
 type round struct {
 	rounds.Round
 	reserved int
+	// shard is the one in which it may start jobs; nil if it may not.
+	shard *shard
 	// suspect says that it is to start a suspect.
 	suspect bool
 	// apart says that it may have to wait for another transaction: the source's other rounds don't wait for it.
@@ -157,6 +162,9 @@ func (w *worker) send(s *source, r round) {
 
 // out counts n rounds like this one that are out.
 func (s *source) out(r round, n int) {
+	if r.shard != nil {
+		r.shard.starting += n
+	}
 	switch {
 	case !r.apart:
 		s.rounds += n
@@ -177,7 +185,7 @@ func (w *worker) split(s *source, r round) {
 	switch mayHaveStarted := r.Again || r.HasTried(); {
 	case r.suspect && !mayHaveStarted:
 		w.reserve(s, -r.reserved)
-		s.moreSuspects = false // until the next look; the others need not wait for this turn
+		r.shard.moreSuspects = false // until the next look; the others need not wait for this turn
 		w.endSuspect()
 	case r.Slots > 0 || mayHaveStarted:
 		start := r
@@ -222,17 +230,17 @@ func (w *worker) settleApart(s *source, list []rounds.Settled) {
 func (w *worker) land(s *source, r round, done rounds.Done) {
 	w.reserve(s, -r.reserved)
 	if r.Slots > 0 {
-		s.reached = true
-		if s.waitUntil = (time.Time{}); done.Wait > 0 {
-			s.waitUntil = time.Now().Add(done.Wait)
+		s.reached, r.shard.short = true, done.Short
+		if r.shard.waitUntil = (time.Time{}); done.Wait > 0 {
+			r.shard.waitUntil = time.Now().Add(done.Wait)
 		}
 		switch {
 		case r.suspect:
-			s.moreSuspects = done.More
-		case done.More:
-			s.foundMore()
-		case r.sent.After(s.moreAt):
-			s.more = false // else the round beside it, or a look, has found something since
+			r.shard.moreSuspects = done.More
+		case done.More && s.gone == nil:
+			r.shard.foundMore()
+		case r.sent.After(r.shard.moreAt):
+			r.shard.more = false // else the round beside it, or a look, has found something since
 		}
 	}
 	if r.suspect && len(done.Started) == 0 {
@@ -271,13 +279,29 @@ func (w *worker) count(s *source, r round, done rounds.Done) {
 	}
 	s.undecided = append(s.undecided, done.Resting...)
 	s.unsettled = append(s.unsettled, done.Unsettled...)
-	// a throttled queue has room again
+	w.foundRoom(s, r)
+	w.changed = true
+}
+
+// foundRoom takes note that there is room again, where a queue takes turns, in the shards of the attempts that a round has settled,
+// and in those to which these may lend it.
+func (w *worker) foundRoom(s *source, r round) {
 	for _, other := range w.sources {
-		if other.Name == s.Name && other.Rounds().TakesTurns() && other.waitUntil.IsZero() && !w.only {
-			other.foundMore()
+		if other.Name != s.Name || !other.Rounds().TakesTurns() || other.gone != nil || w.only {
+			continue
+		}
+		for _, one := range other.shards {
+			if one.short && one.waitUntil.IsZero() {
+				one.foundMore()
+			}
+		}
+		for _, e := range r.Settle {
+			// what the shard waits for may be long in coming from others: its own room it fills at once
+			if one := other.numbered(shards.Shard(e.Job.Place)); one != nil && (one.short || one.waitUntil.IsZero()) {
+				one.foundMore()
+			}
 		}
 	}
-	w.changed = true
 }
 
 // gather takes note of an attempt or a decision that has ended: its slot is free.

@@ -27,18 +27,43 @@ func TestRoundThatFoundNothingComesBackLate(t *testing.T) {
 	}
 	s := w.sources[0]
 	newRound := func() round {
-		r := round{Round: rounds.New(w.self), sent: time.Now()}
+		r := round{Round: rounds.New(w.self), shard: w.sources[0].shards[0], sent: time.Now()}
 		r.Slots = 1
 		return r
 	}
 	without, with := newRound(), newRound()
 	w.land(s, with, rounds.Done{More: true})
 	w.land(s, without, rounds.Done{})
-	if !s.more {
+	if !s.more() {
 		t.Error("what a round has found is forgotten")
 	}
 	w.land(s, newRound(), rounds.Done{})
-	if s.more {
+	if s.more() {
 		t.Error("what a later round has not found is still looked for")
+	}
+}
+
+// A shard that waits until it may ask the others for room again fills at once what its own jobs leave, and not what others' leave. One
+// whose rate is used up waits.
+func TestRoomOfItsOwn(t *testing.T) {
+	db := dbtest.Open(t, "sqlite", dbtest.SQLite(t), "emails")
+	q, err := queue.New(db, queue.Options{Name: "emails", Shards: 4, ThrottleLimit: 8})
+	if err != nil {
+		t.Fatal(err)
+	}
+	soon := time.Now().Add(time.Hour)
+	s := &source{Queue: Queue{Queue: q}, shards: []*shard{
+		{number: 0, short: true, waitUntil: soon}, {number: 1, short: true, waitUntil: soon}, {number: 2, waitUntil: soon}, {number: 3, short: true},
+	}}
+	r := round{}
+	for _, place := range []int{4001, 4002} {
+		r.Settle = append(r.Settle, rounds.Settled{Job: &job.Job{Place: place}})
+	}
+	w := &worker{sources: []*source{s}}
+	w.foundRoom(s, r)
+	for number, want := range []bool{false, true, false, true} {
+		if got := s.numbered(number).more; got != want {
+			t.Errorf("shard %d: more is %t", number, got)
+		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/internal/shards"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/queue/worker"
@@ -26,10 +27,10 @@ func held(t *testing.T, f func(s shop, hold func(isolation string, statements ..
 	s := openShop(t, "mysql", dbtest.MySQL(t))
 	f(s, func(isolation string, statements ...string) func() {
 		t.Helper()
-		// an application's server drops no idle transactions
+		// an application's server drops no idle transactions; MySQL has that bound for idle sessions
 		conn := must[*sql.Conn](t)(s.elsewhere().db.Conn(t.Context()))
 		first := []string{
-			"SET SESSION idle_transaction_timeout = 0", "SET SESSION TRANSACTION ISOLATION LEVEL " + isolation, "START TRANSACTION",
+			"SET SESSION /*M! idle_transaction_timeout = 0, */ wait_timeout = 28800", "SET SESSION TRANSACTION ISOLATION LEVEL " + isolation, "START TRANSACTION",
 		}
 		for _, statement := range append(first, statements...) {
 			must[sql.Result](t)(conn.ExecContext(t.Context(), statement))
@@ -97,7 +98,7 @@ func TestResultsDoNotWaitForATurn(t *testing.T) {
 		g := s.gate()
 		r := s.start(only(s.emails, s.worker(all(g.handle))))
 		g.holds(4)
-		release := hold("READ COMMITTED", "SELECT queue FROM shop_queues WHERE queue = 'emails' FOR UPDATE")
+		release := hold("READ COMMITTED", "SELECT queue FROM shop_shards WHERE queue = 'emails' FOR UPDATE")
 		g.open()
 		eventually(t, "those that ran are done", func() bool { return s.counts(s.emails).Finished == 4 })
 		if c := s.counts(s.emails); c.Due != 8 || c.Running != 0 {
@@ -114,7 +115,7 @@ func TestStartsWaitForATurn(t *testing.T) {
 	held(t, func(s shop, hold func(string, ...string) func()) {
 		s.emails = s.reopen(queue.Options{Name: "emails", ThrottleLimit: 10}, nil)
 		ids := s.add(s.emails, "once", 6)
-		release := hold("READ COMMITTED", "SELECT queue FROM shop_queues WHERE queue = 'emails' FOR UPDATE")
+		release := hold("READ COMMITTED", "SELECT queue FROM shop_shards WHERE queue = 'emails' FOR UPDATE")
 		p := only(s.emails, s.worker(all(nothing)))
 		p.Linger = true
 		r := s.start(p)
@@ -153,16 +154,16 @@ func TestStoppedBesideAnotherTransaction(t *testing.T) {
 func TestWaitsInVain(t *testing.T) {
 	t.Parallel()
 	for name, statement := range map[string]string{
-		"the queues' rows":     "SELECT queue FROM shop_queues FOR UPDATE",
+		"the shards' rows":     "SELECT queue FROM shop_shards FOR UPDATE",
 		"a job's key":          "INSERT IGNORE INTO shop_emails (job_type, job_key) VALUES ('once', 'k')",
 		"the table of workers": "LOCK TABLES shop_workers WRITE",
 	} {
 		t.Run(name, func(t *testing.T) {
 			held(t, func(s shop, hold func(string, ...string) func()) {
 				s.addJobs(s.emails, job.New{Type: "once", Key: "k"})
-				s.exec("INSERT INTO shop_queues (queue) VALUES ('NONE')") // whose turn it is to claim slots
-				hold("READ COMMITTED", statement)
 				p := only(s.emails, s.worker(all(nothing)))
+				s.exec("INSERT INTO shop_shards (queue, shard) VALUES ('NONE', ?)", shards.Hash(p.Host, shards.Most)) // whose turn it is to claim slots
+				hold("READ COMMITTED", statement)
 				p.RunFor, p.Linger = 2*time.Second, true
 				_, err := s.start(p).end()
 				if kind, _ := schema.Diagnose(err); kind != schema.TryLater || errors.Is(err, schema.ErrNoAnswer) || !engine.IsLockTimeout(err) && !errors.Is(err, schema.ErrHeld) {
@@ -267,7 +268,7 @@ func TestResultBesideAHeldTurn(t *testing.T) {
 		g := s.gate()
 		r := s.start(only(s.emails, s.worker(all(g.handle))))
 		g.holds(4)
-		release := hold("READ COMMITTED", "SELECT queue FROM shop_queues WHERE queue = 'emails' FOR UPDATE")
+		release := hold("READ COMMITTED", "SELECT queue FROM shop_shards WHERE queue = 'emails' FOR UPDATE")
 		row := hold("READ COMMITTED", fmt.Sprintf("SELECT id FROM shop_emails WHERE id = %d FOR UPDATE", ids[2]))
 		g.open()
 		eventually(t, "three are done", func() bool { return s.counts(s.emails).Finished == 3 })
@@ -346,7 +347,7 @@ func TestUpkeepThatIsHeldUp(t *testing.T) {
 		s.exec("UPDATE shop_emails SET line = 'later', wake_time = create_time WHERE id = ?", ids[0])
 		// in front of the due job
 		release := hold("REPEATABLE READ", "SELECT id FROM shop_emails FORCE INDEX (shop_emails$pick)"+
-			" WHERE line = 'due' AND part = 'NONE' AND job_type = 'later' FOR UPDATE")
+			" WHERE line = 'due' AND shard = 1000 AND part = 'NONE' AND job_type = 'later' FOR UPDATE")
 		p := s.worker(all(nothing))
 		p.Linger = true
 		r := s.start(p)

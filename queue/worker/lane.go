@@ -138,7 +138,9 @@ func (w *worker) balance(claim, accepting bool) {
 func (w *worker) dropWithout() {
 	for _, s := range w.sources {
 		may := !s.lane.without() || s.lane.occupied()
-		s.more, s.moreSuspects = s.more && may, s.moreSuspects && may
+		for _, one := range s.shards {
+			one.more, one.moreSuspects = one.more && may, one.moreSuspects && may
+		}
 	}
 }
 

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
+	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/schema"
 )
 
@@ -14,9 +14,10 @@ import (
 // looks there no more, and starts nothing of it. Its jobs that run come to their end, and are settled if that can be; else they
 // are lost. The other queues are worked as ever, and at the end the worker's error says what was left out.
 
-// leftOut says whether err means that a source's queue has lost its table, and leaves the queue out if so.
+// leftOut says whether err means that a source's queue has lost its table, or has been divided otherwise, and leaves the queue out if
+// so.
 func (w *worker) leftOut(s *source, err error) bool {
-	if !w.db.Lacks(err, s.Name) {
+	if !w.db.Lacks(err, s.Name) && !errors.Is(err, queue.ErrShards) {
 		return false
 	}
 	w.leaveOut(s.Name, err)
@@ -33,8 +34,8 @@ func (w *worker) leaveOut(name string, err error) {
 			w.Log.Warn("a queue is left out", "queue", o.Name, "error", err)
 			o.gone = err
 		}
-		o.more, o.moreSuspects, o.failing, o.unseen = false, false, false, false
-		o.undecided, o.untaken, o.waitUntil = nil, nil, time.Time{}
+		o.nothing()
+		o.failing, o.unseen, o.undecided, o.untaken = false, false, nil, nil
 		unanswered := o.unanswered
 		o.unanswered = nil
 		for _, r := range unanswered {

@@ -35,7 +35,7 @@ func (w *worker) nothingToDo(ctx context.Context) (bool, error) {
 		if engine.IsLockTimeout(err) {
 			return false, nil // nobody knows
 		}
-		if found != (rounds.Look{}) || err != nil {
+		if err != nil || !found.Nothing() {
 			return false, err
 		}
 	}
@@ -59,6 +59,7 @@ func (w *worker) look(accepting bool) {
 		}
 		if accepting {
 			w.tend()
+			w.findHome()
 		}
 	}
 	for w.untilNextSource() <= 0 {
@@ -86,8 +87,8 @@ func (w *worker) untilLook() time.Duration {
 	until := w.lookAt.Add(lookEvery)
 	for _, s := range w.sources {
 		// its slots have been left meanwhile: it takes a look to have some again
-		if s.glimpse == nil && !s.waitUntil.IsZero() && s.waitUntil.Before(until) {
-			until = s.waitUntil
+		if waits := s.waits(); s.glimpse == nil && !waits.IsZero() && waits.Before(until) {
+			until = waits
 		}
 	}
 	if until.Before(w.pausedUntil) {
@@ -135,8 +136,9 @@ func (w *worker) lookAfter(s *source, accepting bool) {
 	running, sent := len(s.cancel) > 0, time.Now()
 	glimpse := make(chan sight, 1)
 	s.glimpse, w.lookSent = glimpse, sent
+	among := s.toLookAt()
 	w.task(func() func() error {
-		one, err := w.view(s, accepting, running, glimpse)
+		one, err := w.view(s, among, accepting, running, glimpse)
 		return func() error {
 			if w.leftOut(s, err) {
 				err = nil
@@ -146,6 +148,7 @@ func (w *worker) lookAfter(s *source, accepting bool) {
 				s.lookHeld = err
 			}
 			if s.unseen = err != nil; err == nil {
+				s.surveyed = s.surveyed || accepting
 				s.reached = s.reached || !one.Due && !one.Suspect
 				w.see(s, one)
 				w.looking = true // if it was over already, it ends once more, for the slots that the source wants
@@ -186,9 +189,9 @@ type sight struct {
 }
 
 // view finds out what there is to do in a source, and does the upkeep. Before that, glimpse gets what it has seen.
-func (w *worker) view(s *source, accepting, running bool, glimpse chan<- sight) (one sight, err error) {
+func (w *worker) view(s *source, among []int, accepting, running bool, glimpse chan<- sight) (one sight, err error) {
 	if accepting {
-		if one.Look, err = s.Rounds().Look(w.work, s.types); err != nil {
+		if one.Look, err = s.Rounds().Look(w.work, s.types, among...); err != nil {
 			return one, err
 		}
 	}
@@ -197,10 +200,10 @@ func (w *worker) view(s *source, accepting, running bool, glimpse chan<- sight) 
 			return one, err
 		}
 	}
-	if l := one.Look; l.Waking || l.New || l.Orphaned || l.Undecided || l.Held && s.ThrottleGroups == nil {
+	if l := one.Look; l.Waking || l.New || l.Misplaced || l.Asking || l.Orphaned || l.Undecided || l.Held && s.ThrottleGroups == nil {
 		glimpse <- one
 		if one.unfinished, err = s.Rounds().Upkeep(w.work, w.self, l, s.byPolicy, w.killStrays); err == nil {
-			one.Look, err = s.Rounds().Look(w.work, s.types)
+			one.Look, err = s.Rounds().Look(w.work, s.types, among...)
 		}
 	}
 	return one, err
@@ -236,13 +239,17 @@ func (w *worker) see(s *source, one sight) {
 	if s.gone != nil {
 		one = sight{}
 	}
-	if !s.waitUntil.After(time.Now()) {
-		s.waitUntil = time.Time{}
+	for _, seen := range one.Shards {
+		in := s.numbered(seen.Shard)
+		if !in.waitUntil.After(time.Now()) {
+			in.waitUntil = time.Time{}
+		}
+		may := len(s.types) > 0 && in.waitUntil.IsZero()
+		if may && (seen.Due || seen.Held && s.ThrottleGroups != nil) {
+			in.foundMore()
+		}
+		in.moreSuspects = may && seen.Suspect
 	}
-	if len(s.types) > 0 && s.waitUntil.IsZero() && (one.Due || one.Held && s.ThrottleGroups != nil) {
-		s.foundMore()
-	}
-	s.moreSuspects = one.Suspect && len(s.types) > 0 && s.waitUntil.IsZero()
 	if len(s.asked) > 0 && (one.Undecided || one.Orphaned || one.Waking) {
 		s.failing = true
 	}

@@ -109,6 +109,7 @@ func (w *worker) unsettled() bool {
 // idle says whether the last look found nothing to do and nothing has changed since.
 func (w *worker) idle() bool {
 	return !w.lookAt.IsZero() && !w.looking && !slices.ContainsFunc(w.sources, func(s *source) bool {
-		return s.unseen || s.more || s.moreSuspects || !w.ClockStands && !s.waitUntil.IsZero() && s.waitUntil.Before(w.over)
+		waits := s.waits()
+		return s.unseen || s.more() || s.moreSuspects() || !w.ClockStands && !waits.IsZero() && waits.Before(w.over)
 	})
 }

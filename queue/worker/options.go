@@ -50,6 +50,10 @@ type Params struct {
 	// workers of a queue should have the same ones.
 	Schedules []schedule.Schedule
 	Options
+	// Shards are those of its queues which the worker prefers, as are at home; it looks after the others when there is nothing to do
+	// in these, and now and then. None is for workers to share them out: by the node of Options.Nodes of the package schema, or else
+	// by host. All workers of a queue should be told, or none.
+	Shards []int
 	// Middleware is around all handlers, the first outermost: handler.With.
 	Middleware []handler.Middleware
 	// ID names the worker in the activity; none may have had it before. Empty is a new one, by NewID.

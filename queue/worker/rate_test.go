@@ -193,7 +193,7 @@ func TestRateCountsFromTheTurn(t *testing.T) {
 		id := s.add(s.emails, "send", 1)[0]
 		s.die(s.emails, "other", 0)
 		turn := must[*sql.Tx](s.t)(s.elsewhere().db.Begin())
-		must[any](s.t)(turn.Exec("UPDATE shop_queues SET turn = turn + 1 WHERE queue = 'emails'"))
+		must[any](s.t)(turn.Exec("UPDATE shop_shards SET turn = turn + 1 WHERE queue = 'emails'"))
 		done := make(chan rounds.Done, 1)
 		go func() {
 			round, err := s.emails.Rounds().Round(s.t.Context(), newRound(s.emails, "other", 1))

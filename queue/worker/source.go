@@ -16,7 +16,12 @@ type source struct {
 	// types are those of its jobs; asked those of them about whose retry a handler decides, byPolicy the others.
 	types, asked, byPolicy []string
 	lane                   *lane
-	candidates, suspects   rounds.Candidates
+	// shards are all of the queue's; the first home of them are those at home. lookedAt is which of the others is looked at next;
+	// surveyed says that all have been looked at. started counts the rounds that may have started jobs, helped those of them that did
+	// in shards which are not at home.
+	shards                          []*shard
+	home, lookedAt, started, helped int
+	surveyed                        bool
 	// running is how many of its attempts and decisions run; rounds how many of its rounds are out. roundsApart is how
 	// many may have to wait for another transaction, of which turning are to start jobs. starting is how many slots are reserved
 	// for all of these.
@@ -39,10 +44,6 @@ type source struct {
 	resting int
 	// cancel stops the jobs that run, by id.
 	cancel map[int64]context.CancelCauseFunc
-	// more says that a round may find something to start: it isn't known that there is nothing; moreAt is when that was found
-	// out last. moreSuspects says the same of suspects. If the queue's rate is used up, waitUntil is until when.
-	more, moreSuspects bool
-	moreAt, waitUntil  time.Time
 	// glimpse is there while a look at it is out; unseen says that the last one was held up.
 	glimpse chan sight
 	unseen  bool
@@ -80,9 +81,9 @@ func (w *worker) addSources(q Queue) {
 
 func (w *worker) addSource(q Queue, types []string, l *lane) {
 	s := &source{
-		Queue: q, types: types, lane: l, candidates: q.Rounds().Candidates(types), suspects: q.Rounds().Suspects(types),
-		cancel: map[int64]context.CancelCauseFunc{},
+		Queue: q, types: types, lane: l, cancel: map[int64]context.CancelCauseFunc{},
 	}
+	s.addShards(w.Shards)
 	for _, t := range types {
 		if q.RetryHandlers[t] != nil {
 			s.asked = append(s.asked, t)
@@ -117,18 +118,15 @@ func resting(list []rounds.Settled) (n int) {
 
 // want is how many slots the source has a use for, at most.
 func (s *source) want(accepting bool) int {
-	if (s.more || s.failing) && accepting {
+	if (s.more() || s.failing) && accepting {
 		return s.lane.width()
 	}
 	n := s.running + s.starting + s.owed()
-	if s.moreSuspects && accepting {
+	if s.moreSuspects() && accepting {
 		n = max(n, 1)
 	}
 	return n
 }
-
-// foundMore takes note that a round may find something to start.
-func (s *source) foundMore() { s.more, s.moreAt = s.gone == nil, time.Now() }
 
 // began and took count what runs.
 func (s *source) began() {

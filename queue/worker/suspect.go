@@ -35,7 +35,7 @@ func (w *worker) sendSuspect(accepting bool) (others bool) {
 	}
 	now := time.Now()
 	busy := w.host.inUse() > 0
-	if busy || slices.ContainsFunc(w.sources, func(s *source) bool { return s.more }) {
+	if busy || slices.ContainsFunc(w.sources, func(s *source) bool { return s.more() }) {
 		if w.suspectNext.IsZero() {
 			w.suspectNext = now.Add(rand.N(2 * clearFor)) // the workers of a fleet should not all do this at once
 		}
@@ -53,8 +53,8 @@ func (w *worker) sendSuspect(accepting bool) (others bool) {
 	case busy, w.crowded(s), s.lane.free() < 1:
 		return false
 	}
-	r := round{Round: rounds.New(w.self), reserved: 1, suspect: true}
-	r.Slots, r.Candidates = 1, s.suspects
+	r := round{Round: rounds.New(w.self), reserved: 1, suspect: true, shard: s.shards[slices.IndexFunc(s.shards, (*shard).hasSuspects)]}
+	r.Slots, r.Candidates = 1, r.shard.suspects
 	w.alone, w.turn = true, (slices.Index(w.sources, s)+1)%len(w.sources)
 	w.reserve(s, 1)
 	w.send(s, r)
@@ -65,7 +65,7 @@ func (w *worker) sendSuspect(accepting bool) (others bool) {
 func (w *worker) suspectSource() *source {
 	for n := range w.sources {
 		s := w.sources[(w.turn+n)%len(w.sources)]
-		if s.moreSuspects && !s.lane.without() {
+		if s.moreSuspects() && !s.lane.without() {
 			return s
 		}
 	}

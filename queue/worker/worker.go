@@ -21,6 +21,7 @@ import (
 	"github.com/hipq/hipq/internal/lastlook"
 	"github.com/hipq/hipq/internal/roster"
 	"github.com/hipq/hipq/internal/timetable"
+	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/schema"
 )
 
@@ -95,7 +96,10 @@ type worker struct {
 	tendAt    time.Time
 	tending   bool
 	// accepts says what accepting did in this turn of the loop, for the tasks.
-	accepts  atomic.Bool
+	accepts atomic.Bool
+	// homeAt is when to find out again which shards are at home, homing that this is being done.
+	homeAt   time.Time
+	homing   bool
 	untended error
 	progress *progressing
 	// changed says that jobs were settled since, or enqueued by a schedule: one may be due at once.
@@ -176,7 +180,9 @@ func (w *worker) begins(ctx context.Context) error {
 		if w.isLeftOut(q.Name) {
 			continue
 		}
-		if err := q.Register(ctx); err != nil {
+		if err := q.Register(ctx); errors.Is(err, queue.ErrShards) {
+			w.leaveOut(q.Name, err)
+		} else if err != nil {
 			return err
 		}
 	}
@@ -219,8 +225,14 @@ func (w *worker) live(ctx context.Context, begin func() error) (done Summary, er
 	})()
 
 	began := lastlook.Uptime()
+	register := func(ctx context.Context) error {
+		err := w.roster.Register(ctx, w.self, w.LockFor)
+		if err == nil {
+			w.comeHome(ctx)
+		}
+		return err
+	}
 	// a lock that is as old as it lasts is none
-	register := func(ctx context.Context) error { return w.roster.Register(ctx, w.self, w.LockFor) }
 	if err := w.bounded(ctx, min(w.LockFor, w.patience()), register); err != nil {
 		return w.summary, err
 	}

@@ -1,6 +1,6 @@
--- Takes the retry decision by policy for failed jobs of one type, ten at most: those whose worker was lost, or whose answer did not
+-- Takes the retry decision by policy for failed jobs of one type in a shard, ten at most: those whose worker was lost, or whose answer did not
 -- come. Types with a retry handler are left to that.
-CREATE PROCEDURE {self}(IN p_type VARBINARY(64), IN p_worker {id}, IN p_now DATETIME(6))
+CREATE PROCEDURE {self}(IN p_place INT, IN p_type VARBINARY(64), IN p_worker {id}, IN p_now DATETIME(6))
 {traits}
 BEGIN
   DECLARE v_id, v_after BIGINT;
@@ -10,7 +10,7 @@ BEGIN
   DECLARE v_time DATETIME(6);
   DECLARE v_done BOOLEAN DEFAULT FALSE;
   DECLARE undecided CURSOR FOR SELECT id, error, wish, stopping FROM {jobs} FORCE INDEX ({jobs}${pick})
-    WHERE line = 'error' AND part = 'NONE' AND job_type = p_type AND state = 'error' AND attempt < 2147483647 LIMIT 10 {skip_locked};
+    WHERE line = 'error' AND shard = p_place AND part = 'NONE' AND job_type = p_type AND state = 'error' AND attempt < 2147483647 LIMIT 10 {skip_locked};
   DECLARE CONTINUE HANDLER FOR NOT FOUND SET v_done = TRUE;
   -- SET with a SELECT would lock both rows under REPEATABLE READ, until the caller's transaction ends
   SELECT

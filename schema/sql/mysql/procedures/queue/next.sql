@@ -1,8 +1,8 @@
--- The next job in order over some ranges, and where it stands; NULL where there is none. Ranges that have ended are taken out of
+-- The next job in order over some ranges of a shard, and where it stands; NULL where there is none. Ranges that have ended are taken out of
 -- the list; so are those of jobs that weigh something, if the queue is p_full; of the suspects, once one keeps its room (p_kept); and of
 -- the groups that are p_closed.
 CREATE PROCEDURE {self}(
-  INOUT p_ranges {text}, IN p_full BOOLEAN, IN p_kept BOOLEAN, IN p_closed {text}, OUT p_line VARCHAR(16) CHARACTER SET ascii, OUT p_part VARBINARY(255),
+  IN p_place INT, INOUT p_ranges {text}, IN p_full BOOLEAN, IN p_kept BOOLEAN, IN p_closed {text}, OUT p_line VARCHAR(16) CHARACTER SET ascii, OUT p_part VARBINARY(255),
   OUT p_type VARBINARY(64), OUT p_id BIGINT)
 {traits}
 BEGIN
@@ -28,13 +28,13 @@ BEGIN
       SET v_id = NULL;
       IF v_line = 'due' THEN
         SELECT j.run_rank, j.scheduled_run_time, j.id INTO v_rank, v_at, v_id FROM {jobs} j FORCE INDEX ({jobs}${pick})
-        WHERE j.line = 'due' AND j.part = v_part AND j.job_type = v_type
+        WHERE j.line = 'due' AND j.shard = p_place AND j.part = v_part AND j.job_type = v_type
           AND (j.run_rank > v_last_rank OR j.run_rank = v_last_rank AND j.scheduled_run_time > v_last_at
             OR j.run_rank = v_last_rank AND j.scheduled_run_time = v_last_at AND j.id > v_last_id)
         ORDER BY j.run_rank, j.scheduled_run_time, j.id LIMIT 1;
       ELSE
         SELECT j.run_rank, j.scheduled_run_time, j.id INTO v_rank, v_at, v_id FROM {jobs} j FORCE INDEX ({jobs}${pick})
-        WHERE j.line = 'held' AND j.part = v_part AND j.job_type = v_type
+        WHERE j.line = 'held' AND j.shard = p_place AND j.part = v_part AND j.job_type = v_type
           AND (j.run_rank > v_last_rank OR j.run_rank = v_last_rank AND j.scheduled_run_time > v_last_at
             OR j.run_rank = v_last_rank AND j.scheduled_run_time = v_last_at AND j.id > v_last_id)
         ORDER BY j.run_rank, j.scheduled_run_time, j.id LIMIT 1;

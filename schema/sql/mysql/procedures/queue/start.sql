@@ -10,12 +10,13 @@ BEGIN
   DECLARE v_settings, v_rate, v_windows {text};
   DECLARE v_paused, v_works BOOLEAN;
   DECLARE v_left BIGINT;
+  DECLARE v_division, v_place, v_shard INT;
   DECLARE v_host VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin DEFAULT 'NONE';
   DECLARE v_pid INT DEFAULT 0;
   DECLARE v_now, v_at, v_opening DATETIME(6);
   SET p_attempt = NULL, p_refusal = NULL;
-  SELECT q.settings, q.paused, w.state = 'working' AND w.lock_until > UTC_TIMESTAMP(6), w.host, w.pid
-    INTO v_settings, v_paused, v_works, v_host, v_pid
+  SELECT q.settings, q.paused, q.division, w.state = 'working' AND w.lock_until > UTC_TIMESTAMP(6), w.host, w.pid
+    INTO v_settings, v_paused, v_division, v_works, v_host, v_pid
   FROM {queues} q LEFT JOIN {workers} w ON w.id = p_worker WHERE q.queue = '{queue}';
   IF NOT COALESCE(v_works, FALSE) THEN
     CALL {job}$find_worker(p_worker);
@@ -25,10 +26,14 @@ BEGIN
   END IF;
   -- the turn comes before the job, as with those who grab: so nobody waits crosswise
   IF v_rate IS NOT NULL THEN
-    UPDATE {queues} q SET q.turn = q.turn % 1000000000 + 1 WHERE q.queue = '{queue}';
+    SET v_place = 1000;
+    IF v_division > 1 THEN
+      SELECT j.shard INTO v_place FROM {jobs} j FORCE INDEX (PRIMARY) WHERE j.id = p_id;
+    END IF;
+    UPDATE {shards} s SET s.turn = s.turn % 1000000000 + 1 WHERE s.queue = '{queue}' AND s.shard = v_place;
   END IF;
-  SELECT j.state, j.line, j.worker_id, j.lock_token, j.attempt_token, j.attempt, j.time_windows, j.scheduled_run_time, j.job_type, j.job_key
-    INTO v_state, v_line, v_holder, v_lock, v_attempt_token, p_attempt, v_windows, v_at, v_type, v_key
+  SELECT j.shard, j.state, j.line, j.worker_id, j.lock_token, j.attempt_token, j.attempt, j.time_windows, j.scheduled_run_time, j.job_type, j.job_key
+    INTO v_shard, v_state, v_line, v_holder, v_lock, v_attempt_token, p_attempt, v_windows, v_at, v_type, v_key
   FROM {jobs} j FORCE INDEX (PRIMARY) WHERE j.id = p_id FOR UPDATE;
   IF v_line = 'locked' AND v_state IN ('initial', 'retry') AND v_holder = p_worker AND v_lock = CAST(p_token AS BINARY) THEN
     SET v_now = UTC_TIMESTAMP(6);
@@ -40,10 +45,12 @@ BEGIN
   END IF;
   IF v_paused = 1 THEN
     SET p_refusal = 'the queue is paused; the job has gone back';
+  ELSEIF v_shard DIV 1000 <> v_division OR v_shard <> v_place THEN
+    SET p_refusal = 'the queue has been divided anew; the job has gone back';
   ELSEIF v_opening > v_now THEN
     SET p_refusal = 'the windows of the job have closed; it has gone back, to their opening', v_at = v_opening;
   ELSEIF v_rate IS NOT NULL THEN
-    CALL {jobs}$rate(v_rate, 1, v_now, v_left);
+    CALL {jobs}$rate(v_rate, v_place, 1, v_now, v_left);
     IF v_left < 1 THEN
       SET p_refusal = 'the rate of the queue is used up; the job has gone back';
     END IF;

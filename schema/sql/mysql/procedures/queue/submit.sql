@@ -4,11 +4,14 @@ CREATE PROCEDURE {self}(IN p_type {text}, IN p_key {text}, IN p_data {text}, IN 
 BEGIN
   DECLARE v_type VARBINARY(64);
   DECLARE v_key VARBINARY(255);
+  DECLARE v_shard_key VARBINARY(255) DEFAULT 'NONE';
   DECLARE v_settings, v_windows, v_name, v_text, v_kind {text};
   DECLARE v_number DECIMAL(30, 9);
   DECLARE v_us, v_in, v_timeout, v_priority, v_factor BIGINT;
   DECLARE v_at, v_now, v_opening DATETIME(6);
   DECLARE v_i, v_tries INT DEFAULT 0;
+  DECLARE v_division INT;
+  DECLARE v_place INT DEFAULT 1000;
   DECLARE v_known, v_taken BOOLEAN DEFAULT FALSE;
 
   IF p_type IS NULL OR p_type = '' OR p_type = 'NONE' THEN
@@ -32,8 +35,8 @@ BEGIN
 
   WHILE v_i < COALESCE(JSON_LENGTH(JSON_KEYS(p_options)), 0) DO
     SET v_name = JSON_UNQUOTE(JSON_EXTRACT(JSON_KEYS(p_options), CONCAT('$[', v_i, ']'))), v_i = v_i + 1;
-    IF v_name NOT IN ('priority', 'at', 'in', 'timeout', 'throttle_factor', 'time_windows') OR RIGHT(v_name, 1) = ' ' THEN -- which no comparison sees
-      CALL {job}$refuse(31002, CONCAT('options: there is no ', v_name, '; there are priority, at, in, timeout, throttle_factor, time_windows'));
+    IF v_name NOT IN ('priority', 'at', 'in', 'timeout', 'throttle_factor', 'time_windows', 'shard_key') OR RIGHT(v_name, 1) = ' ' THEN -- which no comparison sees
+      CALL {job}$refuse(31002, CONCAT('options: there is no ', v_name, '; there are priority, at, in, timeout, throttle_factor, time_windows, shard_key'));
     END IF;
     SET v_text = JSON_EXTRACT(p_options, CONCAT('$.', v_name)), v_kind = JSON_TYPE(v_text);
     IF v_kind = 'STRING' THEN
@@ -55,6 +58,10 @@ BEGIN
       CALL {job}$refuse(31002, CONCAT('options: timeout ', v_text, ' is neither a number of whole seconds nor a text such as "30s"'));
     ELSEIF v_name <> 'time_windows' AND v_kind <> 'STRING' THEN
       CALL {job}$refuse(31002, CONCAT('options: ', v_name, ' ', v_text, ' is not a text'));
+    ELSEIF v_name = 'shard_key' AND LENGTH(v_text) > 255 THEN
+      CALL {job}$refuse(31002, CONCAT('options: shard_key has ', LENGTH(v_text), ' bytes, allowed are 255'));
+    ELSEIF v_name = 'shard_key' THEN
+      SET v_shard_key = IF(v_text = '', 'NONE', v_text);
     ELSEIF v_name = 'timeout' THEN
       CALL {job}$duration('timeout', v_text, v_us);
       IF v_us % 1000000 <> 0 THEN
@@ -81,7 +88,7 @@ BEGIN
     CALL {job}$refuse(31002, CONCAT('options: throttle_factor ', v_factor, ' is not from 0 to 2147483647'));
   END IF;
 
-  SELECT q.settings INTO v_settings FROM {queues} q WHERE q.queue = '{queue}';
+  SELECT q.settings, q.division INTO v_settings, v_division FROM {queues} q WHERE q.queue = '{queue}';
   IF v_settings IS NULL THEN
     CALL {job}$refuse(31003, 'unknown queue {queue}');
   END IF;
@@ -102,19 +109,26 @@ BEGIN
     CALL {job}$refuse(31002, 'options: time_windows is not a list such as ["05:00-07:00", "mon-fri 09:00-17:30"]');
   END IF;
 
+  IF v_division > 1 THEN
+    CALL {jobs}$place(v_division, JSON_UNQUOTE(JSON_EXTRACT(NULLIF(v_settings, 'NONE'), '$.throttle_groups.by')), v_type, v_key, v_shard_key,
+      IF(LENGTH(p_data) > 0, p_data, 'NONE'), v_place);
+  END IF;
   SET p_id = NULL, p_duplicate = FALSE;
   WHILE p_id IS NULL DO
     BEGIN
       DECLARE CONTINUE HANDLER FOR 1062 SET v_taken = TRUE;
       SET v_taken = FALSE;
-      INSERT INTO {jobs} (job_type, job_data, job_key, timeout, priority, throttle_factor, time_windows, line, scheduled_run_time,
+      INSERT INTO {jobs} (job_type, job_data, job_key, shard_key, timeout, priority, throttle_factor, time_windows, shard, line, scheduled_run_time,
         wake_time, start_time, create_time, update_time)
-      VALUES (v_type, IF(LENGTH(p_data) > 0, p_data, 'NONE'), v_key, v_timeout, v_priority, v_factor, v_windows,
-        IF(v_opening > v_now, 'later', 'due'), v_opening, IF(v_opening > v_now, v_opening, NULL), v_now, v_now, v_now);
+      VALUES (v_type, IF(LENGTH(p_data) > 0, p_data, 'NONE'), v_key, v_shard_key, v_timeout, v_priority, v_factor, v_windows,
+        COALESCE(v_place, 1000), CASE WHEN v_place IS NULL THEN 'new' WHEN v_opening > v_now THEN 'later' ELSE 'due' END, v_opening,
+        IF(v_place IS NOT NULL AND v_opening > v_now, v_opening, NULL), v_now, v_now, v_now);
     END;
     IF NOT v_taken THEN
       SET p_id = LAST_INSERT_ID();
-      INSERT INTO {activity} (at, kind, state, queue, job_id, job_type, job_key) VALUES (v_now, 'job', 'added', '{queue}', p_id, v_type, v_key);
+      IF v_place IS NOT NULL THEN -- else hipq work takes the row in, and says so
+        INSERT INTO {activity} (at, kind, state, queue, job_id, job_type, job_key) VALUES (v_now, 'job', 'added', '{queue}', p_id, v_type, v_key);
+      END IF;
     ELSE
       -- LOCK IN SHARE MODE reads what is committed now, also where the caller's transaction sees an older time
       SET p_id = (SELECT j.id FROM {jobs} j FORCE INDEX ({jobs}$live)

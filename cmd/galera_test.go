@@ -1,0 +1,46 @@
+package cmd_test
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hipq/hipq/cmd"
+	"github.com/hipq/hipq/internal/dbtest"
+)
+
+// A command at one node sees what was enqueued at another just before, also when its node is late.
+func TestGaleraCommandsSeeOthers(t *testing.T) {
+	nodes := dbtest.Nodes(t)
+	run := func(node int, args ...string) string {
+		t.Helper()
+		config := filepath.Join(t.TempDir(), "hipq.yaml")
+		text := fmt.Sprintf("name: shop\ndatabase: {driver: mysql, dsn: %q}\nqueues: [{name: emails}]\n", nodes[node].DSN)
+		if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var out, errs bytes.Buffer
+		if code := cmd.Main(append(args, "--config", config), strings.NewReader(""), &out, &errs); code != 0 {
+			t.Errorf("hipq %s: exit code %d: %s", strings.Join(args, " "), code, &errs)
+		}
+		return strings.TrimSpace(out.String())
+	}
+	run(0, "init")
+	run(1, "status")
+	for _, command := range []string{"show", "why", "cancel"} {
+		end := nodes[1].ReadOnly()
+		id := run(0, "enqueue", "emails", "send")
+		time.AfterFunc(300*time.Millisecond, end)
+		run(1, command, "emails", id)
+	}
+	end := nodes[1].ReadOnly()
+	id := run(0, "enqueue", "emails", "send")
+	time.AfterFunc(300*time.Millisecond, end)
+	if listed := run(1, "jobs", "emails", "--json"); !strings.Contains(listed, `"id":`+id+`,`) {
+		t.Errorf("job %s is not listed: %s", id, listed)
+	}
+}

@@ -1,0 +1,99 @@
+package cmd
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/hipq/hipq/queue"
+)
+
+// shardStatus is what status says of one shard of a queue.
+type shardStatus struct {
+	Shard     int        `json:"shard"`
+	Due       int64      `json:"due"`
+	Held      int64      `json:"held"`
+	Running   int64      `json:"running"`
+	OldestDue *time.Time `json:"oldest_due"`
+	// Used is what counts against the throttle limit there; Capacity is what the shard holds of that, Target what it is to hold. All are
+	// null in a queue without a limit, and RateUsed to RateTarget in one without a rate.
+	Used         *int       `json:"used"`
+	Capacity     *int       `json:"capacity"`
+	Target       *int       `json:"target"`
+	RateUsed     *int       `json:"rate_used"`
+	RateCapacity *int       `json:"rate_capacity"`
+	RateTarget   *int       `json:"rate_target"`
+	AskingSince  *time.Time `json:"asking_since"`
+}
+
+// addShards adds how each shard of a queue stands, if it has several.
+func (s *queueStatus) addShards(ctx context.Context, q *queue.Queue) error {
+	if s.Shards < 2 {
+		return nil
+	}
+	all, err := q.ShardStates(ctx)
+	if err != nil {
+		return err
+	}
+	for _, of := range all {
+		one := shardStatus{
+			Shard: of.Shard, Due: of.Due, Held: of.Held, Running: of.Running, OldestDue: utc(of.OldestDue), AskingSince: utc(of.Asks),
+		}
+		if q.ThrottleLimit > 0 {
+			one.Used, one.Capacity, one.Target = &of.Used, &of.Capacity, &of.Target
+		}
+		if q.Rate.Starts > 0 {
+			one.RateUsed, one.RateCapacity, one.RateTarget = &of.RateUsed, &of.RateCapacity, &of.RateTarget
+		}
+		s.ByShard = append(s.ByShard, one)
+	}
+	return nil
+}
+
+// printShards shows each shard of the queues that have several.
+func (a *app) printShards(i *instance, queues []queueStatus) error {
+	a.out.line("")
+	t := newTable(a.out, "QUEUE", "SHARD", "DUE", "HELD", "RUNNING", "USED", "HOLDS", "TO HOLD", "RATE", i.zoned("OLDEST DUE"), i.zoned("ASKING")).
+		narrowing(nil, []string{"HELD", i.zoned("ASKING"), "TO HOLD", "RATE"})
+	number := func(n *int) string {
+		if n == nil {
+			return dash("")
+		}
+		return strconv.Itoa(*n)
+	}
+	at := func(at *time.Time) string {
+		if at == nil {
+			return dash("")
+		}
+		return i.localCell(*at)
+	}
+	several := false
+	for _, q := range queues {
+		for _, s := range q.ByShard {
+			several = true
+			rate := dash("")
+			if s.RateCapacity != nil {
+				rate = fmt.Sprintf("%d of %d", *s.RateUsed, *s.RateCapacity)
+			}
+			err := t.row(q.Queue, fmt.Sprintf("%d of %d", s.Shard, q.Shards), strconv.FormatInt(s.Due, 10), strconv.FormatInt(s.Held, 10),
+				strconv.FormatInt(s.Running, 10), number(s.Used), number(s.Capacity), number(s.Target), rate, at(s.OldestDue), at(s.AskingSince))
+			if err != nil {
+				return err
+			}
+		}
+	}
+	if !several {
+		a.out.line("no queue has several shards")
+		return nil
+	}
+	return t.end()
+}
+
+// areMisplaced says how many jobs are in none of their queue's shards.
+func areMisplaced(n int64) string {
+	if n == 1 {
+		return "1 job is misplaced"
+	}
+	return fmt.Sprintf("%d jobs are misplaced", n)
+}

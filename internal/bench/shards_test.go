@@ -1,0 +1,138 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/hipq/hipq/internal/dbtest"
+	"github.com/hipq/hipq/internal/shards"
+	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/handler"
+	"github.com/hipq/hipq/queue/job"
+	"github.com/hipq/hipq/schema"
+)
+
+// divided is a queue with so many shards, and a limit; 0 is none.
+func divided(name string, n, limit int) queue.Options {
+	return queue.Options{Name: name, Types: types(1), Shards: n, ThrottleLimit: limit}
+}
+
+// fillShard adds n jobs, all to one shard.
+func (q *Queue) fillShard(ctx context.Context, shard, n int) error {
+	key := ""
+	for i := 0; shards.Hash(key, q.Shards) != shard; i++ {
+		key = strconv.Itoa(i)
+	}
+	jobs := make([]job.New, n)
+	for i := range jobs {
+		jobs[i] = q.job(i)
+		jobs[i].ShardKey = key
+	}
+	_, err := q.EnqueueMany(ctx, jobs)
+	return err
+}
+
+// BenchmarkShards drains a queue of one shard and one of eight, on one node: what the division itself costs.
+func BenchmarkShards(b *testing.B) {
+	const n = 20_000
+	engines(b, func(b *testing.B, db *schema.DB, _ floor) {
+		one, eight := open(b, db, divided("one", 1, 0)), open(b, db, divided("eight", 8, 0))
+		for b.Loop() {
+			r := compare(b,
+				hipqDrain("one", one, n, Workers{Count: 2, Concurrency: 100}),
+				hipqDrain("eight", eight, n, Workers{Count: 2, Concurrency: 100}))
+			r.report(b, "eight/one", "eight", "one")
+		}
+	})
+}
+
+// BenchmarkShardsSkewed drains a queue with a limit whose jobs are unevenly divided: most of them, or all, are in one of its eight
+// shards. What the limit allows is lent to it, so it should be about as fast as a queue that isn't divided.
+func BenchmarkShardsSkewed(b *testing.B) {
+	const n, limit = 1500, 40
+	workers := Workers{Count: 4, Concurrency: limit, Handler: handler.Func(func(context.Context, *job.Job) error {
+		time.Sleep(100 * time.Millisecond)
+		return nil
+	})}
+	engines(b, func(b *testing.B, db *schema.DB, _ floor) {
+		whole, split := open(b, db, divided("whole", 1, limit)), open(b, db, divided("split", 8, limit))
+		skewed := func(name string, hot int) side {
+			s := hipqDrain(name, split, n, workers)
+			s.ready = func(ctx context.Context) error {
+				if err := split.fillShard(ctx, 3, hot); err != nil {
+					return err
+				}
+				return split.Fill(ctx, n-hot)
+			}
+			return s
+		}
+		for b.Loop() {
+			r := compare(b, hipqDrain("whole", whole, n, workers), hipqDrain("even", split, n, workers), skewed("skewed", n*6/10), skewed("hot", n))
+			for _, name := range []string{"even", "skewed", "hot"} {
+				r.report(b, name+"/whole", name, "whole")
+			}
+		}
+	})
+}
+
+// BenchmarkShardsGalera drains one queue by workers at one node of a cluster, and one of three shards by as many workers, at each node
+// one whose home is a shard. Only make bench-galera starts a cluster.
+func BenchmarkShardsGalera(b *testing.B) {
+	const n = 12_000
+	nodes := dbtest.Galera(b)
+	var dbs []*schema.DB
+	for i, dsn := range nodes {
+		if i == 0 {
+			dbs = append(dbs, dbtest.Open(b, "mysql", dsn))
+			continue
+		}
+		db, err := schema.Open(b.Context(), schema.Options{Driver: "mysql", DSN: dsn}, schema.Named("shop"))
+		if err != nil {
+			b.Fatal(err)
+		}
+		closeAfter(b, db.Close)
+		dbs = append(dbs, db)
+	}
+	one, three := open(b, dbs[0], divided("one", 1, 0)), open(b, dbs[0], divided("three", len(nodes), 0))
+	drain := func(q *Queue, spread bool) func(context.Context) error {
+		return func(ctx context.Context) error {
+			done := make([]int, len(nodes))
+			err := together(len(nodes), func(i int) error {
+				here := q
+				w := Workers{Concurrency: 100}
+				if spread {
+					other, err := queue.New(dbs[i], q.Options)
+					if err != nil {
+						return err
+					}
+					here, w.Home = &Queue{other, dbs[i]}, []int{i}
+				}
+				s, err := here.work(ctx, w)
+				done[i] = s.Finished
+				return err
+			})
+			sum := 0
+			for _, finished := range done {
+				sum += finished
+			}
+			if err == nil && sum != n {
+				err = fmt.Errorf("%d of %d jobs finished", sum, n)
+			}
+			return err
+		}
+	}
+	fill := func(q *Queue) func(context.Context) error {
+		return func(ctx context.Context) error { return q.Fill(ctx, n) }
+	}
+	for b.Loop() {
+		r := compare(b,
+			side{name: "one-node", jobs: n, ready: fill(one), run: drain(one, false)},
+			side{name: "one-queue-three-nodes", jobs: n, ready: fill(one), run: drain(one, true)},
+			side{name: "shard-a-node", jobs: n, ready: fill(three), run: drain(three, true)})
+		r.report(b, "shard-a-node/one-node", "shard-a-node", "one-node")
+		r.report(b, "one-queue-three-nodes/one-node", "one-queue-three-nodes", "one-node")
+	}
+}

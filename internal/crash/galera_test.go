@@ -1,0 +1,180 @@
+package crash
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hipq/hipq/internal/dbtest"
+)
+
+// harm is what happens to a node of a cluster. It has an end, after which the node comes back by itself.
+type harm struct {
+	name string
+	// do begins it; what it gives makes an end of it.
+	do func(*dbtest.Node) (end func())
+	// lasts is for how long.
+	lasts time.Duration
+	// long says that it is left out of the short run.
+	long bool
+}
+
+// The other nodes do without one of which they hear nothing after 5 seconds.
+var harms = []harm{
+	{name: "killed", lasts: 10 * time.Second, do: func(n *dbtest.Node) func() {
+		n.Kill()
+		return func() {}
+	}},
+	{name: "cut off", lasts: 12 * time.Second, do: (*dbtest.Node).Isolate},
+	{name: "stopped", lasts: 12 * time.Second, do: (*dbtest.Node).Stop, long: true},
+	{name: "slow", lasts: 10 * time.Second, do: func(n *dbtest.Node) func() {
+		ctx, stop := context.WithCancel(context.Background())
+		var slow sync.WaitGroup
+		slow.Go(func() { n.Slow(ctx, 10) })
+		return func() {
+			stop()
+			slow.Wait()
+		}
+	}},
+	{name: "read only", lasts: 8 * time.Second, do: (*dbtest.Node).ReadOnly, long: true},
+}
+
+// clusterLimit is the throttle limit of each queue: room for several jobs, since each round of a cluster takes its time.
+const clusterLimit = 10
+
+// inventForCluster makes up a job as inventWeighted does, now and then one that weighs more than the limit.
+func (b *book) inventForCluster() spec {
+	s := b.inventWeighted()
+	if b.rng.IntN(100) == 0 {
+		s.weight = clusterLimit + 1
+	}
+	return s
+}
+
+// TestGalera does harm to a node of a cluster in the middle of jobs that have weights, while workers with all nodes in their
+// DSNs, each in another order, are killed too. Each job is done once, no more runs at once than the limit lets, nothing is lost.
+func TestGalera(t *testing.T) {
+	p := plan{
+		size:    wanted(size{jobs: 3000, kills: 3}, size{jobs: 600, kills: 1}),
+		workers: 6, limit: clusterLimit, lockFor: 20 * time.Second, invent: (*book).inventForCluster,
+		invariants: append([]invariant{
+			{"rows", "what runs is never more than the limit", rowsKeepLimit},
+			{"ledger", "the handlers that live at once never weigh more than the limit", handlersKeepLimit},
+			{"once", "each job is done once, but for those that their workers could not tell of", doneOnce},
+		}, invariants...),
+	}
+	bin := build(t)
+	seed := chosenSeed()
+	for i, h := range harms {
+		if h.long && testing.Short() {
+			continue
+		}
+		t.Run(h.name, func(t *testing.T) {
+			nodes := dbtest.Nodes(t)
+			dbtest.Equal(t, nodes)
+			// the test itself looks at a node to which nothing happens
+			r := newRun(t, p, bin.own(t), "mysql", nodes[(i+1)%len(nodes)].DSN, seed)
+			r.db.cluster = true
+			r.watch.every, r.gauge.every = time.Second, 10*time.Millisecond // the machine has three servers to run
+			for first := range nodes {
+				var dsns []string
+				for n := range nodes {
+					dsns = append(dsns, nodes[(first+n)%len(nodes)].DSN)
+				}
+				r.fleet.ways = append(r.fleet.ways, r.hipq.by(t, dbtest.AnyOf(t, dsns...)))
+			}
+			r.suffer(h, nodes[i%len(nodes)])
+		})
+	}
+}
+
+// suffer lets a harm happen to a node in the middle of the jobs.
+func (r *run) suffer(h harm, victim *dbtest.Node) {
+	ctx, stop := context.WithTimeout(r.t.Context(), *patienceFlag)
+	defer stop()
+	r.enqueueNew(ctx, r.jobs/2)
+	began := time.Now()
+	end := r.begin(ctx)
+	for (r.watch.open() > r.jobs/3 || r.watch.open() == 0) && ctx.Err() == nil {
+		time.Sleep(100 * time.Millisecond)
+	}
+	harmed := time.Now()
+	undo := h.do(victim)
+	var killing sync.WaitGroup
+	killing.Go(func() { r.fleet.killAll(ctx, r.kills, r.random(3)) })
+	const parts = 5
+	for part := range parts {
+		time.Sleep(time.Until(harmed.Add(h.lasts * time.Duration(part+1) / parts)))
+		r.enqueueNew(ctx, r.jobs/2/parts)
+	}
+	undo()
+	undone := time.Now()
+	killing.Wait()
+	end()
+	r.t.Logf("%.0f s: the node was %s from second %.0f to %.0f; %s", time.Since(began).Seconds(), h.name, harmed.Sub(began).Seconds(),
+		undone.Sub(began).Seconds(), r.fleet.summary())
+	r.judge()
+	r.t.Log(standstill(r.hipq.ledger, harmed))
+}
+
+// enqueueNew enqueues so many jobs with keys of their own, by the ways to the database in turns.
+func (r *run) enqueueNew(ctx context.Context, n int) {
+	r.t.Helper()
+	specs := make([]spec, n)
+	for i := range specs {
+		specs[i] = r.book.make(r.book)
+	}
+	r.book.expect(1, specs)
+	file, err := r.book.write(r.hipq, specs)
+	if err == nil {
+		err = r.book.enqueueFile(ctx, r.fleet.ways[r.book.files%len(r.fleet.ways)], file, n)
+	}
+	if err != nil {
+		r.t.Error(err)
+	}
+}
+
+// doneOnce: in the ledger, for each job that has finished. A job whose worker lost its lock, or its life, just when it was done, is
+// done again: its activity tells of it.
+func doneOnce(c *record) (bad []string, checked string) {
+	finished, again := 0, 0
+	for id, j := range c.jobs {
+		if j.state != "final" || j.error != "NONE" {
+			continue
+		}
+		finished++
+		for attempt, entries := range c.tries[id] {
+			if attempt == j.attempt || !slices.ContainsFunc(entries, func(e entry) bool { return e.event == "done" }) {
+				continue
+			}
+			again++
+			told := slices.ContainsFunc(c.history[id], func(e event) bool {
+				return e.state == "error" && e.attempt == attempt &&
+					(strings.HasPrefix(e.error, "worker lost") || strings.HasPrefix(e.error, "killed by signal: killed"))
+			})
+			if !told {
+				bad = append(bad, "done again: "+c.story(id))
+			}
+		}
+	}
+	return bad, fmt.Sprintf("%d jobs finished, %d of them done before by a worker that was killed", finished, again)
+}
+
+// standstill is the longest time in which no handler was heard of since then.
+func standstill(ledger string, since time.Time) string {
+	entries, err := readLedger(ledger)
+	if err != nil {
+		return err.Error()
+	}
+	longest, from := time.Duration(0), time.Time{}
+	for i, e := range entries[1:] {
+		if before := entries[i].at; e.at.After(since) && e.at.Sub(before) > longest {
+			longest, from = e.at.Sub(before), before
+		}
+	}
+	return fmt.Sprintf("nothing ran for %.1f s, from %.1f s after the harm had begun", longest.Seconds(), from.Sub(since).Seconds())
+}

@@ -1,0 +1,204 @@
+package doctor
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/schema"
+)
+
+// node is one of the servers that the DSN names.
+type node struct {
+	addr string
+	// err is why it could not be asked.
+	err error
+	// is has the variables and the status that tell how it stands in a cluster, of those which it has.
+	is map[string]string
+	// ahead is how far its clock is ahead of this host's, give or take exact.
+	ahead, exact time.Duration
+}
+
+// isIn says whether the node is one of a cluster's.
+func (n node) isIn() bool { return n.is["wsrep_on"] == "ON" }
+
+// askNodes asks all nodes at the same time, once.
+func (p *patient) askNodes(ctx context.Context) ([]node, error) {
+	if p.nodes != nil {
+		return p.nodes, nil
+	}
+	addrs, alone, err := p.Config.Database.Servers()
+	if err != nil {
+		return nil, err
+	}
+	nodes := make([]node, len(addrs))
+	var all sync.WaitGroup
+	for i, addr := range addrs {
+		all.Go(func() {
+			nodes[i] = node{addr: addr, is: map[string]string{}}
+			nodes[i].err = nodes[i].ask(ctx, p, alone[i])
+		})
+	}
+	all.Wait()
+	p.nodes = nodes
+	return nodes, nil
+}
+
+// nodeWithin is how long a node may take to answer: so that the others are told of although one keeps silent.
+const nodeWithin = 4 * time.Second
+
+func (n *node) ask(ctx context.Context, p *patient, o schema.Options) error {
+	ctx, cancel := context.WithTimeout(ctx, nodeWithin)
+	defer cancel()
+	db, err := schema.Open(ctx, o, p.db.Names)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = db.Close() }()
+	read := func(rows *sql.Rows) error {
+		for rows.Next() {
+			var name, value string
+			if err := rows.Scan(&name, &value); err != nil {
+				return err
+			}
+			n.is[strings.ToLower(name)] = value
+		}
+		return nil
+	}
+	err = db.Read(ctx,
+		engine.Query{SQL: "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('wsrep_on', 'wsrep_auto_increment_control', 'auto_increment_increment')", Scan: read},
+		engine.Query{SQL: "SHOW STATUS WHERE Variable_name IN ('wsrep_cluster_status', 'wsrep_cluster_size', 'wsrep_cluster_state_uuid'," +
+			" 'wsrep_local_state_comment')", Scan: read},
+	)
+	if err != nil {
+		return fmt.Errorf("ask how it stands: %w", err)
+	}
+	for range 3 { // the quickest answer is the most exact
+		before := p.Now()
+		now, err := db.Clock(ctx)
+		if err != nil {
+			return err
+		}
+		took := p.Now().Sub(before)
+		if n.exact == 0 || took/2 < n.exact {
+			n.ahead, n.exact = now.Sub(before.Add(took/2)), max(took/2, time.Microsecond)
+		}
+	}
+	return nil
+}
+
+// lookAtNodes finds out whether each server that the DSN names could serve, and how the cluster stands that they are.
+func lookAtNodes(ctx context.Context, p *patient) Finding {
+	nodes, err := p.askNodes(ctx)
+	if err != nil {
+		return trouble(err)
+	}
+	if len(nodes) == 1 && nodes[0].err == nil && !nodes[0].isIn() {
+		return found(OK, "one server, and no cluster")
+	}
+	f := found(OK, "")
+	var said, remedies []string
+	say := func(r Result, what, remedy string) {
+		if severity(r) > severity(f.Result) {
+			f.Result = r
+		}
+		said, remedies = append(said, what), append(remedies, remedy)
+	}
+	clusters, size, serving := map[string]string{}, 0, 0
+	for _, n := range nodes {
+		if r, what, remedy := n.judge(); r != OK {
+			say(r, what, remedy)
+			continue
+		}
+		serving++
+		clusters[n.is["wsrep_cluster_state_uuid"]] = n.addr
+		size, _ = strconv.Atoi(n.is["wsrep_cluster_size"])
+		if step, err := strconv.Atoi(n.is["auto_increment_increment"]); err == nil && step < size {
+			say(Warning, fmt.Sprintf("%s numbers rows in steps of %d, and there are %d nodes: two give the same ids, and one of them tries again",
+				n.addr, step, size), "SET GLOBAL wsrep_auto_increment_control = ON, and in the server's configuration too")
+		}
+	}
+	if len(clusters) > 1 {
+		say(Wrong, strings.Join(slices.Sorted(maps.Values(clusters)), ", ")+" are of different clusters", "let database.dsn name the nodes of one")
+	}
+	if size == 1 || size == 2 {
+		say(Warning, "when one of the cluster's nodes goes without a word, nobody serves", "run three nodes, or two and Galera's arbitrator (garbd)")
+	}
+	whole := fmt.Sprintf("nodes that database.dsn names: %d; that can serve: %d; in the cluster: %d", len(nodes), serving, size)
+	if wait := p.variables["wsrep_sync_wait"]; wait != "" && wait != "0" {
+		whole += "; wsrep_sync_wait is " + wait + ": each read waits for what the others have committed"
+	}
+	f.Found = strings.Join(append([]string{whole}, said...), "; ")
+	return f.but(strings.Join(remedies, "; "))
+}
+
+// judge says whether the node could serve, else why not, and what to do.
+func (n node) judge() (r Result, what, remedy string) {
+	switch {
+	case n.err != nil:
+		return Warning, n.addr + " can't serve: " + n.err.Error(), "see to " + n.addr + ", or take it out of database.dsn"
+	case !n.isIn():
+		return Wrong, n.addr + " is in no cluster: what is committed there the others don't have", "take " + n.addr + " out of database.dsn"
+	case n.is["wsrep_cluster_status"] != "Primary" || n.is["wsrep_local_state_comment"] != "Synced":
+		return Warning, fmt.Sprintf("%s can't serve now: it is %s, in the %s part of its cluster", n.addr, n.is["wsrep_local_state_comment"],
+			n.is["wsrep_cluster_status"]), "unless it comes back by itself, look at the log of " + n.addr
+	}
+	return OK, "", ""
+}
+
+// lookAtNodeClocks compares the clocks of all servers that the DSN names: each decides about what is written there.
+func lookAtNodeClocks(ctx context.Context, p *patient) Finding {
+	nodes, err := p.askNodes(ctx)
+	if err != nil {
+		return trouble(err)
+	}
+	nodes = slices.DeleteFunc(slices.Clone(nodes), func(n node) bool { return n.err != nil })
+	if len(nodes) == 0 {
+		return found(Unknown, "no server has answered")
+	}
+	if len(nodes) == 1 {
+		return found(OK, "one server's clock decides")
+	}
+	first := slices.MinFunc(nodes, func(a, b node) int { return cmp.Compare(a.ahead, b.ahead) })
+	last := slices.MaxFunc(nodes, func(a, b node) int { return cmp.Compare(a.ahead, b.ahead) })
+	return judgeClocks(last, first, p.Config.Worker.LockFor)
+}
+
+// judgeClocks says what it means that one node's clock is ahead of another's, for locks that last so long.
+func judgeClocks(ahead, behind node, lockFor time.Duration) Finding {
+	apart, exact := ahead.ahead-behind.ahead, ahead.exact+behind.exact
+	// A worker that can't renew its lock has ended its handlers so long before the lock expires; one that can renews it when a third
+	// has passed.
+	margin, left := min(time.Second, lockFor/10), lockFor*2/3
+	what := fmt.Sprintf("the nodes' clocks are %s apart, give or take %s", rough(apart), rough(exact))
+	const remedy = "have NTP set the clocks of all nodes (timedatectl set-ntp true)"
+	between := fmt.Sprintf(": %s is ahead of %s, so there jobs are due %s sooner, and locks expire so much sooner", ahead.addr, behind.addr, rough(apart))
+	switch {
+	case apart-exact > left:
+		return found(Wrong, what+between+fmt.Sprintf("; of worker.lock_for %s are left when it is renewed, so workers that live are taken for dead",
+			rough(left))).but(remedy)
+	case apart-exact > margin:
+		return found(Warning, what+between+fmt.Sprintf("; up to %s nothing can happen, up to %s only where a worker can't renew its lock: its jobs may"+
+			" run twice for a moment", rough(margin), rough(left))).but(remedy)
+	}
+	return found(OK, what+fmt.Sprintf("; up to %s nothing can happen (worker.lock_for)", rough(margin)))
+}
+
+// rough is a time for people.
+func rough(d time.Duration) string {
+	switch {
+	case d >= 10*time.Second:
+		return d.Round(time.Second).String()
+	case d >= time.Second:
+		return d.Round(100 * time.Millisecond).String()
+	}
+	return d.Round(time.Millisecond).String()
+}

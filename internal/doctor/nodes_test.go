@@ -1,0 +1,73 @@
+package doctor
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hipq/hipq/internal/dbtest"
+)
+
+// How far clocks may be apart depends on how long locks last, and on how exactly that is known.
+func TestClocksApart(t *testing.T) {
+	at := func(ahead, exact time.Duration) node { return node{addr: "db", ahead: ahead, exact: exact} }
+	const ms = time.Millisecond
+	for _, c := range []struct {
+		name          string
+		ahead, behind node
+		lockFor       time.Duration
+		want          Result
+		says, remedy  string
+	}{
+		{"together", at(3*ms, ms), at(-2*ms, ms), time.Minute, OK, "are 5ms apart, give or take 2ms; up to 1s nothing can happen", ""},
+		{"a second", at(0, ms), at(-time.Second, ms), time.Minute, OK, "1s apart", ""},
+		{"more", at(0, ms), at(-1100*ms, ms), time.Minute, Warning, "jobs are due 1.1s sooner, and locks expire", "NTP"},
+		{"perhaps more", at(0, 200*ms), at(-1100*ms, ms), time.Minute, OK, "give or take 201ms", ""},
+		{"short locks", at(600*ms, ms), at(0, ms), 5 * time.Second, Warning, "up to 500ms nothing can happen, up to 3.3s only where", "NTP"},
+		{"longer than a lock is sure", at(41*time.Second, ms), at(0, ms), time.Minute, Wrong, "workers that live are taken for dead", "NTP"},
+	} {
+		t.Run(c.name, func(t *testing.T) { want(t, judgeClocks(c.ahead, c.behind, c.lockFor), c.want, c.says, c.remedy) })
+	}
+}
+
+// Servers that are no nodes of a cluster must not be named together; one that is away is told of, by all that is left.
+func TestNodes(t *testing.T) {
+	first := dbtest.NewProxy(t)
+	second := dbtest.ProxyTo(t, first.Direct)
+	dbtest.Open(t, "mysql", first.Direct, "emails")
+	look := func(dsn string) map[string]Finding { return examine(t.Context(), t, "mysql", dsn, Options{}) }
+	found := look(first.Direct)
+	want(t, found["node_clocks"], OK, "one server's clock decides", "")
+	want(t, found["nodes"], OK, "", "")
+	both := dbtest.AnyOf(t, first.Source, second.Source)
+	found = look(both)
+	want(t, found["node_clocks"], OK, "the nodes' clocks are", "")
+	if cluster := strings.Contains(found["database"].Found, "Galera"); !cluster {
+		want(t, found["nodes"], Wrong, "is in no cluster", "take ")
+		want(t, found["promise_one_worker"], Wrong, "does not hold", "see nodes")
+	}
+	first.Cut()
+	found = look(both)
+	want(t, found["database"], OK, "", "")
+	want(t, found["node_clocks"], OK, "one server's clock decides", "")
+	if f := found["nodes"]; f.Result == OK || !strings.Contains(f.Found, "can't serve") {
+		t.Errorf("%+v", f)
+	}
+}
+
+// A cluster is told of as it is.
+func TestGaleraNodes(t *testing.T) {
+	dsns := dbtest.Galera(t)
+	dbtest.Open(t, "mysql", dsns[0], "emails")
+	found := examine(t.Context(), t, "mysql", dbtest.AnyOf(t, dsns...), Options{})
+	want(t, found["nodes"], OK, "nodes that database.dsn names: 3; that can serve: 3; in the cluster: 3", "")
+	want(t, found["node_clocks"], OK, "the nodes' clocks are", "")
+	want(t, found["promise_one_worker"], OK, "holds", "")
+	found = examine(t.Context(), t, "mysql", dsns[1]+"?wsrep_sync_wait=15", Options{})
+	want(t, found["nodes"], OK, "that database.dsn names: 1; that can serve: 1; in the cluster: 3; wsrep_sync_wait is 15", "")
+
+	cut := dbtest.ProxyTo(t, dsns[2])
+	cut.Cut()
+	found = examine(t.Context(), t, "mysql", dbtest.AnyOf(t, dbtest.ProxyTo(t, dsns[0]).Source, cut.Source), Options{})
+	want(t, found["nodes"], Warning, "that can serve: 1; ", "see to ")
+}

@@ -1,0 +1,80 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/hipq/hipq/queue"
+)
+
+// lookAtShards compares how the queues are divided with what the config says, and looks at what their shards hold.
+func lookAtShards(ctx context.Context, p *patient) Finding {
+	var said []string
+	for _, c := range p.Config.Queues {
+		q, err := queue.New(p.db, c.Options)
+		if err != nil {
+			return trouble(err)
+		}
+		d, err := q.Division(ctx)
+		if err != nil {
+			return trouble(err)
+		}
+		if d.Otherwise != nil {
+			return found(Wrong, fmt.Sprintf("hipq work leaves out queue %s: %s", c.Name, d.Otherwise)).but("run hipq init")
+		}
+		flaw, err := p.flawOfShards(ctx, q, d)
+		if err != nil {
+			return trouble(err)
+		}
+		if flaw != "" {
+			return found(Wrong, "queue "+c.Name+": "+flaw).but("run hipq init: it makes them anew")
+		}
+		misplaced, err := q.Misplaced(ctx)
+		if err != nil {
+			return trouble(err)
+		}
+		if misplaced > 0 {
+			return found(Warning, fmt.Sprintf("queue %s has %d jobs in none of its shards", c.Name, misplaced)).
+				but("run hipq work, which moves them, or hipq init")
+		}
+		if d.Of > 1 {
+			said = append(said, fmt.Sprintf("%s has %d", c.Name, d.Of))
+		}
+	}
+	if len(said) == 0 {
+		return found(OK, "no queue has several")
+	}
+	return found(OK, strings.Join(said, ", "))
+}
+
+// flawOfShards says what is wrong with the rows of a queue's shards; "" if nothing is, or there are none, for no worker has run yet.
+func (p *patient) flawOfShards(ctx context.Context, q *queue.Queue, d queue.Division) (string, error) {
+	var rows []struct {
+		Place    int   `db:"shard"`
+		Capacity int64 `db:"capacity"`
+		Rate     int64 `db:"rate_capacity"`
+	}
+	err := p.db.SelectContext(ctx, &rows, "SELECT shard, CAST(capacity AS SIGNED INTEGER) AS capacity, CAST(rate_capacity AS SIGNED INTEGER) AS rate_capacity FROM "+
+		p.db.Shards()+" WHERE queue = ?", q.Name)
+	if err != nil || len(rows) == 0 {
+		return "", err
+	}
+	var limit, rate int64
+	for _, r := range rows {
+		if _, ok := d.Shard(r.Place); !ok {
+			return fmt.Sprintf("its row of %s with the shard %d is in another division than the queue", p.db.Shards(), r.Place), nil
+		}
+		limit, rate = limit+r.Capacity, rate+r.Rate
+	}
+	wantLimit, wantRate := int64(max(0, q.ThrottleLimit)), int64(q.Rate.Starts)
+	switch {
+	case len(rows) != d.Of:
+		return fmt.Sprintf("%s has rows for %d of its %d shards", p.db.Shards(), len(rows), d.Of), nil
+	case d.Of > 1 && limit != wantLimit:
+		return fmt.Sprintf("its shards hold %d of the throttle limit %d", limit, wantLimit), nil
+	case d.Of > 1 && rate != wantRate:
+		return fmt.Sprintf("its shards hold %d of the %d starts of its rate", rate, wantRate), nil
+	}
+	return "", nil
+}

@@ -1,0 +1,118 @@
+package engine_test
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/hipq/hipq/internal/dbtest"
+	"github.com/hipq/hipq/internal/engine"
+)
+
+// Transactions at all nodes of a cluster take turns by a row that they write, and take the next rows of a table: what is committed
+// is there as a whole, and what is not there was not committed.
+func TestGaleraTransactionsAreWhole(t *testing.T) {
+	const rows, atEach = 1200, 3
+	taken, all := map[int]int{}, sync.WaitGroup{}
+	var mu sync.Mutex
+	var first *engine.DB
+	for node, dsn := range dbtest.Galera(t) {
+		db := dbtest.Open(t, "mysql", dsn).DB
+		if node == 0 {
+			first = db
+			execute(t, db, "CREATE TABLE turns (id INT PRIMARY KEY, turn INT NOT NULL)", "INSERT INTO turns VALUES (1, 0)",
+				"CREATE TABLE things (id INT PRIMARY KEY, taker TEXT)", "CREATE TABLE notes (id BIGINT AUTO_INCREMENT PRIMARY KEY, thing INT)")
+			for id := range rows {
+				execute(t, db, fmt.Sprintf("INSERT INTO things (id) VALUES (%d)", id))
+			}
+		}
+		if err := db.CatchUp(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for taker := range atEach {
+			all.Go(func() {
+				for found := true; found; {
+					var ids []int
+					err := db.Tx(t.Context(), func(tx *engine.Tx) error {
+						ids = nil
+						err := tx.Write(t.Context(), "UPDATE turns SET turn = turn + 1 WHERE id = 1")
+						if err == nil {
+							err = tx.SelectContext(t.Context(), &ids, "SELECT id FROM things WHERE taker IS NULL ORDER BY id LIMIT 2 FOR UPDATE")
+						}
+						for _, id := range ids {
+							if err == nil {
+								err = tx.Write(t.Context(), "UPDATE things SET taker = ? WHERE id = ?", fmt.Sprint(node, taker), id)
+							}
+							if err == nil {
+								err = tx.Write(t.Context(), "INSERT INTO notes (thing) VALUES (?)", id)
+							}
+						}
+						return err
+					})
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					mu.Lock()
+					for _, id := range ids {
+						taken[id]++
+					}
+					mu.Unlock()
+					found = len(ids) > 0
+				}
+			})
+		}
+	}
+	all.Wait()
+	twice, notes := 0, 0
+	for _, times := range taken {
+		if times > 1 {
+			twice++
+		}
+	}
+	if err := first.CatchUp(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := first.GetContext(t.Context(), &notes, "SELECT COUNT(*) FROM notes"); err != nil {
+		t.Fatal(err)
+	}
+	if len(taken) != rows || twice > 0 || notes != rows {
+		t.Errorf("of %d rows %d were taken, %d of them more than once; there are %d notes", rows, len(taken), twice, notes)
+	}
+}
+
+func execute(t *testing.T, db *engine.DB, statement ...string) {
+	t.Helper()
+	for _, s := range statement {
+		if _, err := db.ExecContext(t.Context(), s); err != nil {
+			t.Fatalf("%s: %v", s, err)
+		}
+	}
+}
+
+// A transaction waits for rows that another holds before it passes over them, for a node may crash by SKIP LOCKED.
+func TestGaleraWaitsFirst(t *testing.T) {
+	dsns := dbtest.Galera(t)
+	db := dbtest.Open(t, "mysql", dsns[0]).DB
+	execute(t, db, "CREATE TABLE things (id INT PRIMARY KEY)", "INSERT INTO things VALUES (1), (2)")
+	other, err := db.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := other.ExecContext(t.Context(), "SELECT id FROM things WHERE id = 1 FOR UPDATE"); err != nil {
+		t.Fatal(err)
+	}
+	var tries []string
+	var got []int
+	err = db.Tx(t.Context(), func(tx *engine.Tx) error {
+		got, tries = nil, append(tries, tx.SkipLocked)
+		return tx.SelectContext(t.Context(), &got, "SELECT id FROM things "+tx.SkipLocked)
+	})
+	if want := []string{"FOR UPDATE", "FOR UPDATE SKIP LOCKED"}; err != nil || !slices.Equal(tries, want) || !slices.Equal(got, []int{2}) {
+		t.Errorf("%v: %q, which gave %d", err, tries, got)
+	}
+	if err := other.Rollback(); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,126 @@
+package guard_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hipq/hipq/internal/guard"
+	"github.com/hipq/hipq/internal/lastlook"
+	"github.com/hipq/hipq/internal/process/processtest"
+	"github.com/hipq/hipq/internal/program"
+)
+
+// lateLock is how long the lock of a lateStarter lasts.
+const lateLock = 3 * time.Second
+
+// lateStarter has a lock, and between the last look at it and the fork something happens: ID WHAT worker|application FOLDER. It
+// writes there when its lock ends, when it is about to fork and when the program has begun, which writes too; and stays until
+// after the lock's end.
+func lateStarter(args []string) error {
+	id, what, who, dir := args[0], args[1], args[2], args[3]
+	g := guard.New(guardArgv(), id, 100*time.Millisecond)
+	if who == "worker" {
+		g.KillIfLate()
+	}
+	end := time.Now().Add(lateLock)
+	write := func(name string) error { return os.WriteFile(dir+"/"+name, fmt.Appendln(nil, end.UnixNano()), 0o600) }
+	if err := write("end"); err != nil {
+		return err
+	}
+	g.Extend(lateLock)
+	if what == "too late" {
+		time.Sleep(lateLock)
+	}
+	if err := g.Start(); err != nil {
+		return err
+	}
+	looks := 0
+	ctx := lastlook.With(context.Background(), func() {
+		if looks++; looks != 4 { // there is one before, and each asks the context too
+			return
+		}
+		switch what {
+		case "stopped":
+			_ = write("about")
+			_ = unix.Tgkill(os.Getpid(), unix.Gettid(), unix.SIGSTOP) // this thread at once
+		case "renewed":
+			for range 2 {
+				time.Sleep(lateLock * 2 / 3)
+				g.Extend(lateLock)
+			}
+		}
+	})
+	_, err := program.Start(ctx, g, program.Command{
+		Path: "/bin/sh", Argv: []string{"sh", "-c", `echo 1 >"$0"; exec sleep 60`, dir + "/program"},
+		Env: []string{"PATH=" + os.Getenv("PATH"), guard.WorkerVariable + "=" + id},
+	}, nil, new(discard))
+	if err != nil {
+		return err
+	}
+	if err := write("begun"); err != nil {
+		return err
+	}
+	time.Sleep(lateLock)
+	return nil
+}
+
+// A process that is stopped between its last look at the lock and the fork, until its jobs are others', starts nothing: if it
+// is nothing but a worker it is killed before its lock ends. An application is left alone.
+func TestStoppedBeforeTheFork(t *testing.T) {
+	for _, who := range []string{"worker", "application"} {
+		t.Run(who, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			worker := startRole(t, "late", newWorkerID(), "stopped", who, dir)
+			end := time.Unix(0, int64(processtest.Number(t, dir+"/end")))
+			processtest.Number(t, dir+"/about")
+			stopped := func() bool {
+				stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", worker.Process.Pid))
+				return strings.Contains(string(stat), ") T ")
+			}
+			processtest.Eventually(t, "it is stopped", func() bool { return stopped() || !processtest.Alive(worker.Process.Pid) })
+			time.Sleep(time.Until(end))
+			if died := !processtest.Alive(worker.Process.Pid); died != (who == "worker") {
+				t.Errorf("when the lock ends it is dead: %t", died)
+			}
+			_ = worker.Process.Signal(unix.SIGCONT)
+			if err := worker.Wait(); (err == nil) != (who == "application") || err != nil && err.Error() != "signal: killed" {
+				t.Error(err)
+			}
+			_, begun := os.Stat(dir + "/begun")
+			_, ran := os.Stat(dir + "/program")
+			if who == "worker" && (begun == nil || ran == nil) {
+				t.Errorf("it has started the program late: %v, %v", begun, ran)
+			}
+		})
+	}
+}
+
+// One that is stopped for a shorter time than its lock lasts goes on as ever; so does one that takes long to start a program
+// while it renews its lock, and one whose time is up before.
+func TestNotKilledForBeingLate(t *testing.T) {
+	for _, what := range []string{"stopped", "renewed", "too late"} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			worker := startRole(t, "late", newWorkerID(), what, "worker", dir)
+			if what == "stopped" {
+				processtest.Number(t, dir+"/about")
+				time.Sleep(lateLock / 3)
+				signalTo(t, worker, unix.SIGCONT)
+			}
+			if err := worker.Wait(); err != nil {
+				t.Error(err)
+			}
+			if _, err := os.Stat(dir + "/begun"); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}

@@ -1,0 +1,156 @@
+package monitor
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hipq/hipq/internal/dbtest"
+	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/schema"
+)
+
+// divideMail divides the queue mail of the tests among 8 shards that hold 2 each of its limit of 16, and places its jobs.
+func divideMail(t *testing.T, db *schema.DB) {
+	t.Helper()
+	exec(t, db, "UPDATE "+db.Queues()+" SET division = 8, throttle_limit = 16 WHERE queue = 'mail'")
+	for shard := range 8 {
+		exec(t, db, "INSERT INTO "+db.Shards()+" (queue, shard, capacity, target, starts, demand) VALUES ('mail', ?, 2, 2, 'NONE', 'NONE')", 8000+shard)
+	}
+	exec(t, db, "UPDATE test_mail SET shard = 8000 + id % 8")
+}
+
+// What is measured of a type is the same in however many shards its jobs are.
+func TestMeasuresOverShards(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, driver, source string) {
+		db := open(t, driver, source)
+		m := New(db)
+		now, err := db.Clock(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		mailAtRandom(t, db, now, 800, 3)
+		exec(t, db, "UPDATE test_mail SET state = 'running', line = 'waiting', throttle_factor = 3, wake_time = ? WHERE line = 'finished'", engine.At(now.Add(time.Hour)))
+		exec(t, db, "DELETE FROM test_mail WHERE scheduled_run_time > ?", engine.At(now)) // which would become due meanwhile
+		hour := complete(t, m)
+		measure := func() (all []any) {
+			t.Helper()
+			for _, most := range []int64{0, 7, 100_000} {
+				s, err := m.State(t.Context(), time.Hour, most)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, of := range s.Types {
+					of.OldestDue -= s.At.Sub(now) // of one moment
+					if most > 0 {
+						of.Backlog, of.Failed = min(of.Backlog, most+1), min(of.Failed, most+1) // more stands for any that is more
+					}
+					all = append(all, of.Queue, of.JobType, of.Backlog, of.OldestDue, of.Failed)
+				}
+			}
+			take(t, m, hour, TakeOptions{Gauge: true, Again: true})
+			r, err := m.Report(t.Context(), hour)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, g := range r.Gauges {
+				all = append(all, g.JobType, g.Backlog, *g.Held, *g.ThrottleUsed)
+			}
+			return all
+		}
+		one := measure()
+		divideMail(t, db)
+		if diff := cmp.Diff(one, measure()); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+// Who judges is told of each shard, of jobs in none, and of what the shards hold.
+func TestDivision(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, driver, source string) {
+		db := open(t, driver, source)
+		m := New(db)
+		now, err := db.Clock(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		ago := func(d time.Duration) engine.Time { return engine.At(now.Add(-d)) }
+		job := func(line, state string, place int, at engine.Time) {
+			var wake engine.Time
+			if line == "later" || line == "waiting" {
+				wake = ago(-time.Hour)
+			}
+			exec(t, db, "INSERT INTO test_mail (job_type, state, line, shard, scheduled_run_time, wake_time, timeout, priority, throttle_factor, time_windows) VALUES ('send', ?, ?, ?, ?, ?, 60, 100, 1, 'NONE')",
+				state, line, place, at, wake)
+		}
+		judge := func() (d Division, whats []string) {
+			t.Helper()
+			s, err := m.State(t.Context(), time.Hour, 10)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, f := range DefaultAlert().Judge(s).Findings {
+				if f.Queue != nil && f.JobType == nil {
+					whats = append(whats, f.What)
+					if !strings.HasPrefix(f.Text, "mail: ") || f.Severity != Warning || f.Value <= f.Limit {
+						t.Errorf("%+v", f)
+					}
+				}
+			}
+			if len(s.Divisions) != 1 || s.Divisions[0].Queue != "mail" {
+				t.Fatalf("%+v", s.Divisions)
+			}
+			return s.Divisions[0], whats
+		}
+		divideMail(t, db)
+		if d, whats := judge(); d.Of != 8 || len(d.Shards) != 8 || d.ThrottleLimit != 16 || d.ThrottleParts != 16 || len(whats) > 0 {
+			t.Errorf("%+v, %v", d, whats)
+		}
+		for shard := range 8 {
+			job("due", "initial", 8000+shard, ago(30*time.Second))
+			job("held", "initial", 8000+shard, ago(time.Hour)) // its group is full: that is no shard's affair
+		}
+		job("waiting", "running", 8002, ago(time.Hour))
+		job("new", "initial", 1000, ago(time.Hour))
+		job("later", "initial", 5001, ago(-time.Hour))
+		job("finished", "final", 5001, ago(time.Hour))
+		d, whats := judge()
+		if of := d.Shards[2]; of.Shard != 2 || of.Backlog != 2 || of.OldestDue.Round(20*time.Second) != 40*time.Second && of.OldestDue.Round(20*time.Second) != 20*time.Second ||
+			of.ThrottleUsed != 1 || of.ThrottlePart != 2 {
+			t.Errorf("%+v", of)
+		}
+		if d.Misplaced > 0 || len(whats) > 0 {
+			t.Errorf("%+v, %v", d, whats)
+		}
+		job("due", "initial", 8005, ago(time.Hour))
+		job("due", "initial", 5001, ago(time.Minute))
+		if d, whats = judge(); d.Misplaced != 1 || !slices.Equal(whats, []string{"shard_oldest_due"}) {
+			t.Errorf("%+v, %v", d, whats)
+		}
+		job("due", "initial", 1000, ago(time.Hour))
+		exec(t, db, "UPDATE "+db.Shards()+" SET capacity = 4 WHERE shard = 8006")
+		slices.Sort(whats)
+		if d, whats = judge(); d.Misplaced != 2 || d.ThrottleParts != 18 || len(whats) != 3 || !slices.Contains(whats, "misplaced") || !slices.Contains(whats, "shard_parts") {
+			t.Errorf("%+v, %v", d, whats)
+		}
+		// many wait in every shard: that is the queue's affair
+		exec(t, db, "UPDATE test_mail SET scheduled_run_time = ? WHERE line = 'due'", ago(time.Hour))
+		if _, whats = judge(); slices.Contains(whats, "shard_oldest_due") {
+			t.Errorf("%v", whats)
+		}
+		// somebody wanted it so
+		exec(t, db, "UPDATE "+db.Queues()+" SET paused = 1 WHERE queue = 'mail'")
+		if _, whats = judge(); !slices.Equal(whats, []string{"shard_parts"}) {
+			t.Errorf("%v", whats)
+		}
+		// of one shard, there are but the jobs in none
+		exec(t, db, "UPDATE "+db.Queues()+" SET division = 1, paused = 0 WHERE queue = 'mail'")
+		if d, whats = judge(); len(d.Shards) > 0 || d.Of != 1 || !slices.Equal(whats, []string{"misplaced"}) {
+			t.Errorf("%+v, %v", d, whats)
+		}
+	})
+}

@@ -1,0 +1,205 @@
+package queue_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/hipq/hipq/internal/roster"
+	"github.com/hipq/hipq/internal/rounds"
+	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/job"
+)
+
+// inShards divides a queue among so many shards.
+func inShards(n, limit int) func(*queue.Options) {
+	return func(o *queue.Options) { o.Shards, o.ThrottleLimit = n, limit }
+}
+
+// addIn adds a job to one of the queue's shards, and gives its id.
+func (s store) addIn(shard int, j job.New) int64 {
+	s.t.Helper()
+	j.Type = "send"
+	for n := 0; ; n++ { // a shard key that belongs there
+		j.ShardKey = fmt.Sprint("key ", n)
+		if id := s.add(j)[0].ID; s.get(id).Shard() == shard {
+			return id
+		} else if err := s.Cancel(s.t.Context(), id); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+}
+
+// otherwise is the queue as a config sees it that divides it otherwise.
+func (s store) otherwise(n int) store {
+	s.t.Helper()
+	o := s.Options
+	o.Shards = n
+	return store{Queue: must[*queue.Queue](s.t)(queue.New(s.db, o)), t: s.t, db: s.db}
+}
+
+func (s store) states() []queue.ShardState {
+	s.t.Helper()
+	return must[[]queue.ShardState](s.t)(s.ShardStates(s.t.Context()))
+}
+
+// How each shard stands, as far as jobs and parts of the limit go.
+func TestShardStates(t *testing.T) {
+	change := func(o *queue.Options) {
+		inShards(4, 8)(o)
+		o.Rate = job.Rate{Starts: 40, Per: time.Hour}
+	}
+	suiteWith(t, change, func(s store) {
+		first := s.addIn(2, job.New{})
+		s.addIn(2, job.New{})
+		s.addIn(3, job.New{In: time.Hour})
+		s.startIn("w", 2, 1)
+		s.exec("INSERT INTO shop_emails (job_type) VALUES ('send')") // in none yet
+		all := s.states()
+		if len(all) != 4 {
+			t.Fatalf("%+v", all)
+		}
+		for i, of := range all {
+			want := queue.ShardState{Shard: i, Capacity: 2, Target: 2, RateCapacity: 10, RateTarget: 10}
+			if i == 2 {
+				want.Due, want.Running, want.Used, want.RateUsed, want.OldestDue = 1, 1, 1, 1, of.OldestDue
+				if want.OldestDue.IsZero() {
+					t.Error("no oldest due")
+				}
+			}
+			if of != want {
+				t.Errorf("%+v, want %+v", of, want)
+			}
+		}
+		if s.get(first).State != job.Running {
+			t.Error("the first is not running")
+		}
+		if n := must[int64](t)(s.Misplaced(t.Context())); n != 0 {
+			t.Errorf("%d are misplaced", n)
+		}
+		s.exec("UPDATE shop_emails SET shard = 9001 WHERE line = 'due'")
+		s.exec("UPDATE shop_emails SET shard = 1000 WHERE line = 'later'")
+		if n := must[int64](t)(s.Misplaced(t.Context())); n != 1 {
+			t.Errorf("%d are misplaced", n)
+		}
+		if d := must[queue.Division](t)(s.otherwise(8).Division(t.Context())); d.Of != 4 || !errors.Is(d.Otherwise, queue.ErrShards) {
+			t.Errorf("%+v", d)
+		}
+		if d := must[queue.Division](t)(s.otherwise(0).Division(t.Context())); d.Of != 4 || d.Otherwise != nil || d.Place(3) != 4003 {
+			t.Errorf("%+v", d)
+		}
+	})
+}
+
+// Why a job of a queue with several shards waits: its shard's part of the limit, its order, and where it is placed.
+func TestWhyOfShards(t *testing.T) {
+	suiteWith(t, inShards(4, 8), func(s store) {
+		s.hire("w")
+		s.exec("UPDATE shop_workers SET heartbeat = '2036-01-01 00:00:00'")
+		for range 2 {
+			s.addIn(1, job.New{})
+		}
+		waits := s.addIn(1, job.New{})
+		other := s.addIn(2, job.New{})
+		s.wantWhy(waits, "2 due jobs are before it", "it is in shard 1 of 4, which has its own order")
+		s.wantWhy(other, "nothing stands in its way", "it is in shard 2 of 4")
+		s.startIn("w", 1, 2)
+		s.wantWhy(waits, "throttled: of 8 its shard holds 2, 2 are taken there, and its factor is 1; the other shards hold 6", "shard 1 of 4")
+		s.exec("UPDATE shop_shards SET capacity = CASE shard WHEN 4002 THEN 4 ELSE capacity END, target = 3, demand = '{\"job\":9,\"since\":4102444800000000,\"at\":4102444800000000}' WHERE queue = 'emails'")
+		s.wantWhy(waits, "of 8 its shard holds 2 and is to hold 3, 2 are taken there", "shard 1 of 4")
+		s.exec("UPDATE shop_shards SET demand = 'NONE' WHERE queue = 'emails'")
+
+		why := must[queue.Why](t)(s.otherwise(8).Why(t.Context(), other, queue.Asker{Handled: []string{"send"}}))
+		if r := why.Reasons(); r[0].Word != "divided_otherwise" {
+			t.Errorf("%q", r)
+		}
+		s.exec("UPDATE shop_emails SET shard = 8002 WHERE id = ?", other)
+		s.wantWhy(other, "it was placed when the queue was divided into shards otherwise")
+	})
+}
+
+// The part that a shard has of a rate is its own.
+func TestWhyOfAShardsRate(t *testing.T) {
+	change := func(o *queue.Options) { o.Shards, o.Rate = 4, job.Rate{Starts: 4, Per: time.Hour} }
+	suiteWith(t, change, func(s store) {
+		s.hire("w")
+		s.exec("UPDATE shop_workers SET heartbeat = '2036-01-01 00:00:00'")
+		s.addIn(1, job.New{})
+		waits, other := s.addIn(1, job.New{}), s.addIn(2, job.New{})
+		s.startIn("w", 1, 1)
+		s.wantWhy(waits, "of the queue's rate of 4 starts per 1h its shard holds 1, which is used up for", "shard 1 of 4")
+		s.wantWhy(other, "nothing stands in its way", "shard 2 of 4")
+	})
+}
+
+// Jobs of one shard are found by its place.
+func TestFindByShard(t *testing.T) {
+	suiteWith(t, inShards(4, 0), func(s store) {
+		one, two := s.addIn(1, job.New{}), s.addIn(2, job.New{})
+		s.exec("INSERT INTO shop_emails (job_type) VALUES ('send')")
+		d := must[queue.Division](t)(s.Division(t.Context()))
+		for shard, want := range map[int][]int64{0: nil, 1: {one}, 2: {two}} {
+			for _, by := range []queue.Filter{{Standing: queue.Due}, {Type: "send", Standing: queue.Due, Limit: 5}} {
+				by.Place = d.Place(shard)
+				ids := must[[]int64](t)(s.FindIDs(t.Context(), by))
+				n, all, err := s.CountFound(t.Context(), by)
+				if fmt.Sprint(ids) != fmt.Sprint(want) || n != len(want) || !all || err != nil {
+					t.Errorf("shard %d: %v, %d %v %v; want %v", shard, ids, n, all, err, want)
+				}
+			}
+		}
+		j := s.get(two).JSON()
+		if *j.Shard != 2 || *j.Shards != 4 {
+			t.Errorf("%+v", j)
+		}
+		var newest int64
+		must[any](t)(nil, s.db.GetContext(t.Context(), &newest, "SELECT MAX(id) FROM shop_emails"))
+		if j := s.get(newest).JSON(); j.Shard != nil || j.Shards != nil {
+			t.Errorf("a new row is in shard %d of %d", *j.Shard, *j.Shards)
+		}
+	})
+}
+
+// Who starts one job now gets what other shards hold and don't use; what they use, it doesn't.
+func TestStartNowBorrows(t *testing.T) {
+	change := func(o *queue.Options) {
+		inShards(4, 4)(o)
+		o.Rate = job.Rate{Starts: 12, Per: time.Hour}
+	}
+	suiteWith(t, change, func(s store) {
+		first, second := s.addIn(1, job.New{}), s.addIn(1, job.New{ThrottleFactor: new(2)})
+		heavy := s.addIn(1, job.New{ThrottleFactor: new(2)})
+		s.hire("w")
+		now := func(id int64, want error) {
+			t.Helper()
+			r := rounds.New(roster.Worker{ID: "w", Host: "h", PID: 1})
+			if _, err := s.Rounds().StartNow(t.Context(), r, id); !errors.Is(err, want) {
+				t.Errorf("%v, want %v", err, want)
+			}
+		}
+		now(first, nil)
+		now(second, nil)
+		if of := s.states()[1]; of.Used != 3 || of.Capacity != 3 {
+			t.Errorf("%+v", of)
+		}
+		now(heavy, queue.ErrNoRoom)
+		s.exec("UPDATE shop_shards SET demand = 'NONE' WHERE queue = 'emails'") // as two seconds later
+		light := s.addIn(2, job.New{})
+		now(light, nil)
+		sum := 0
+		for _, of := range s.states() {
+			if sum += of.Capacity; of.Used > of.Capacity {
+				t.Errorf("%+v", of)
+			}
+		}
+		if sum != 4 {
+			t.Errorf("the shards hold %d", sum)
+		}
+		rated := s.addIn(3, job.New{ThrottleFactor: new(0)})
+		for range 3 {
+			now(s.addIn(3, job.New{ThrottleFactor: new(0)}), nil)
+		}
+		now(rated, nil) // beyond its quarter of the rate
+	})
+}

@@ -1,0 +1,393 @@
+package queue_test
+
+import (
+	"database/sql"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hipq/hipq/activity"
+	"github.com/hipq/hipq/internal/dbtest"
+	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/internal/roster"
+	"github.com/hipq/hipq/internal/rounds"
+	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/job"
+)
+
+// in is a round of one shard.
+func (s store) in(shard, n int, settle ...*job.Job) rounds.Done {
+	s.t.Helper()
+	s.hire("w")
+	r := s.newRound("w", n, settled(finished, settle...)...)
+	r.Candidates = s.Rounds().Candidates(shard, []string{"send"})
+	return s.do(r)
+}
+
+// goingTo are jobs for one shard of the queue.
+func (s store) goingTo(shard, n int, weight int) (jobs []job.New) {
+	s.t.Helper()
+	first, _ := s.places8()
+	for k := 0; len(jobs) < n; k++ {
+		j := job.New{Type: "send", ShardKey: fmt.Sprint("k", k), ThrottleFactor: &weight}
+		if queue.PlaceOf(s.Queue, j) == first+shard {
+			jobs = append(jobs, slices.Repeat([]job.New{j}, n)...)
+		}
+	}
+	return jobs
+}
+
+// borrowed starts what there is room for in a shard, as long as it takes for what others have to come.
+func (s store) borrowed(shard, n, want int) (jobs []*job.Job) {
+	s.t.Helper()
+	for until := time.Now().Add(20 * time.Second); len(jobs) < want && time.Now().Before(until); time.Sleep(50 * time.Millisecond) {
+		jobs = append(jobs, s.in(shard, n).Started...)
+	}
+	if len(jobs) != want {
+		s.t.Fatalf("%d were started in shard %d, want %d: %+v", len(jobs), shard, want, s.sums())
+	}
+	return jobs
+}
+
+// Within a shard all that weighs something is started in order, whatever the weights, and however many workers there are.
+func TestNothingOvertakesInAShard(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, driver, source string) {
+		var o queue.Options
+		s := newStore(t, driver, source, func(with *queue.Options) { inEight(7)(with); o = *with })
+		jobs := ofAllWeights(200)
+		for i := range jobs {
+			jobs[i].Priority = nil
+		}
+		drain(s, o, jobs, func(*fleet) {})
+		latest := map[int]int64{}
+		must[any](t)(nil, activity.New(s.db).Find(t.Context(), activity.Filter{State: activity.Starting, Kind: activity.Job}, func(e activity.Entry) error {
+			if j := s.get(e.JobID); j.ThrottleFactor > 0 {
+				place := s.place(j.ID)
+				if j.ID < latest[place] {
+					t.Errorf("job %d was started behind %d of the same shard", j.ID, latest[place])
+				}
+				latest[place] = j.ID
+			}
+			return nil
+		}))
+	})
+}
+
+// When a pause has returned nothing is started any more, by rounds of whatever shard.
+func TestPauseOverShards(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, driver, source string) {
+		var o queue.Options
+		s := newStore(t, driver, source, func(with *queue.Options) { inEight(50)(with); o = *with })
+		starts := func() (n int) {
+			must[any](t)(nil, s.db.GetContext(t.Context(), &n, "SELECT COUNT(*) FROM shop_activity WHERE state = 'starting'"))
+			return n
+		}
+		drain(s, o, make9s(900), func(f *fleet) {
+			for range 10 {
+				must[any](t)(nil, s.Pause(t.Context(), true))
+				before := starts()
+				time.Sleep(50 * time.Millisecond)
+				if after := starts(); after != before {
+					t.Errorf("%d were started in a paused queue", after-before)
+				}
+				must[any](t)(nil, s.Pause(t.Context(), false))
+				time.Sleep(20 * time.Millisecond)
+			}
+		})
+	})
+}
+
+func make9s(n int) []job.New { return slices.Repeat([]job.New{{Type: "send"}}, n) }
+
+// Weights: heavier than a shard's part, heavier than the whole limit, and none; with a limit that is less than there are shards.
+func TestWeightsOverShards(t *testing.T) {
+	for _, limit := range []int{20, 3} {
+		t.Run(fmt.Sprint(limit), func(t *testing.T) {
+			suiteWith(t, inEight(limit), func(s store) {
+				s.add(s.goingTo(5, 1, limit)...)
+				whole := s.borrowed(5, 1, 1)
+				s.add(s.goingTo(2, 1, limit+7)...)
+				s.add(s.goingTo(3, 2, 0)...)
+				if more := s.in(2, 9).Started; len(more) > 0 {
+					t.Errorf("a job was started beside one that takes the whole limit")
+				}
+				s.settle("w", finished, s.borrowed(3, 9, 2)...) // they weigh nothing
+				s.settle("w", finished, whole...)
+				alone := s.borrowed(2, 1, 1)
+				for shard := range 8 {
+					s.add(s.goingTo(shard, 1, 1)...)
+					if more := s.in(shard, 9).Started; len(more) > 0 {
+						t.Errorf("%d were started beside one that weighs more than the limit", len(more))
+					}
+				}
+				s.settle("w", finished, alone...)
+				left := 8
+				for shard := 0; left > 0; shard = (shard + 1) % 8 {
+					got := s.in(shard, 1).Started
+					s.settle("w", finished, got...)
+					left -= len(got)
+					time.Sleep(5 * time.Millisecond)
+				}
+			})
+		})
+	}
+}
+
+// However little there is for all, none of the shards that have jobs starves: not of the limit, nor of the rate.
+func TestNoShardStarves(t *testing.T) {
+	for name, change := range map[string]func(*queue.Options){
+		"limit": inEight(1), "rate": func(o *queue.Options) { o.Shards, o.Rate = 8, job.Rate{Starts: 1, Per: 30 * time.Millisecond} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			suiteWith(t, change, func(s store) {
+				for shard := range 8 {
+					s.add(s.goingTo(shard, 40, 1)...)
+				}
+				counts := map[int]int{}
+				until := time.Now().Add(60 * time.Second)
+				for n := 0; n < 160; {
+					time.Sleep(20 * time.Millisecond) // a shard asks four times a second at most
+					for shard := range 8 {
+						got := s.in(shard, 3).Started
+						s.settle("w", finished, got...)
+						if n += len(got); len(got) > 0 {
+							counts[shard]++
+						}
+					}
+					if time.Now().After(until) {
+						t.Fatalf("started by shard: %v", counts)
+					}
+				}
+				for shard := range 8 {
+					if counts[shard] < 2 {
+						t.Errorf("shard %d has been left behind: %v", shard, counts)
+					}
+				}
+			})
+		})
+	}
+}
+
+// A shard that is looked at seldom, for those at home there are gone, gets what it has been waiting for all the same: others that ask
+// all the time come behind it.
+func TestShardThatAsksSeldom(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it waits until demands lapse")
+	}
+	suiteWith(t, inEight(2), func(s store) {
+		s.add(append(append(s.goingTo(1, 20, 1), s.goingTo(2, 20, 1)...), s.goingTo(6, 1, 2)...)...)
+		running := map[int][]*job.Job{1: s.borrowed(1, 1, 1), 2: s.borrowed(2, 1, 1)}
+		for range 4 {
+			comes := s.in(6, 1)
+			for range 9 { // until its demand has lapsed, unless it is told that there is more to come
+				time.Sleep(250 * time.Millisecond)
+				s.in(1, 1)
+				s.in(2, 1)
+				if comes.Wait > 0 || comes.More {
+					comes = s.in(6, 1)
+				}
+			}
+			if len(comes.Started) > 0 {
+				return
+			}
+			for shard, jobs := range running {
+				running[shard] = s.in(shard, 1, jobs...).Started
+			}
+			if (comes.Wait > 0 || comes.More) && len(s.in(6, 1).Started) > 0 {
+				return
+			}
+		}
+		t.Error("it starved")
+	})
+}
+
+// A client that has vanished while it holds all the turns holds up the queue for as long as the server keeps it, and no longer.
+func TestHeldTurns(t *testing.T) {
+	mysqlSuite(t, inEight(4), func(s store) {
+		for shard := range 8 {
+			s.add(s.goingTo(shard, 3, 1)...)
+		}
+		letGo := s.held("SELECT shard FROM shop_shards WHERE queue = 'emails'")
+		s.hire("w")
+		r := s.newRound("w", 1)
+		r.Candidates = s.Rounds().Candidates(3, []string{"send"})
+		began := time.Now()
+		if _, err := s.Rounds().Round(t.Context(), r); !engine.IsLockTimeout(err) || time.Since(began) > 10*time.Second {
+			t.Errorf("after %s: %v", time.Since(began), err)
+		}
+		letGo()
+		s.borrowed(3, 4, 3)
+	})
+}
+
+// Who holds the turn of one shard keeps the others from borrowing, not from starting what they have room for.
+func TestHeldTurnOfAnother(t *testing.T) {
+	mysqlSuite(t, inEight(8), func(s store) {
+		s.add(append(s.goingTo(3, 3, 1), s.goingTo(5, 1, 1)...)...)
+		first, _ := s.places8()
+		letGo := s.held(fmt.Sprintf("SELECT shard FROM shop_shards WHERE queue = 'emails' AND shard = %d", first+5))
+		began := time.Now()
+		if got := s.in(3, 3).Started; len(got) != 1 || time.Since(began) > 10*time.Second {
+			t.Errorf("%d were started, after %s", len(got), time.Since(began))
+		}
+		letGo()
+		s.borrowed(3, 3, 2)
+		s.borrowed(5, 1, 1)
+	})
+}
+
+// A misplaced row that an application holds is moved later, and holds up no other.
+func TestHeldMisplacedRow(t *testing.T) {
+	mysqlSuite(t, inEight(8), func(s store) {
+		s.add(make9s(3)...)
+		running := s.start("w", 1)[0].ID
+		s.exec("UPDATE shop_emails SET shard = 4003")
+		due := []int64{s.nth(1), s.nth(2), s.nth(3)}
+		due = slices.Delete(due, slices.Index(due, running), slices.Index(due, running)+1)
+		letGo := s.held(fmt.Sprintf("SELECT id FROM shop_emails FORCE INDEX (PRIMARY) WHERE id IN (%d, %d)", running, due[0]))
+		began := time.Now()
+		s.upkeep()
+		first, end := s.places8()
+		placed := func(id int64) bool { at := s.place(id); return at >= first && at < end }
+		if time.Since(began) > 2*time.Second || !placed(due[1]) || placed(due[0]) || placed(running) {
+			t.Errorf("after %s they are at %d, %d and %d", time.Since(began), s.place(running), s.place(due[0]), s.place(due[1]))
+		}
+		letGo()
+		s.upkeep()
+		if !placed(due[0]) || !placed(running) {
+			t.Error("they are not moved")
+		}
+	})
+}
+
+// A queue is divided anew beside an application's transaction on a running job: when that is over, or not at all.
+func TestReshardWaitsForARow(t *testing.T) {
+	mysqlSuite(t, inEight(2), func(s store) {
+		s.add(make9s(4)...)
+		running := s.start("w", 2)
+		letGo := s.held(fmt.Sprintf("SELECT id FROM shop_emails WHERE id = %d", running[0].ID))
+		var all sync.WaitGroup
+		all.Go(func() { time.Sleep(time.Second); letGo() })
+		o := s.Options
+		o.Shards = 3
+		other := store{Queue: must[*queue.Queue](t)(queue.New(s.db, o)), t: t, db: s.db}
+		must[int](t)(other.Reshard(t.Context()))
+		all.Wait()
+		if now := s.sums(); now.Capacity != 2 || now.Used != 2 {
+			t.Errorf("%+v", now)
+		}
+		if more := other.start("w", 9); len(more) > 0 {
+			t.Errorf("%d were started beside those that run", len(more))
+		}
+		other.settle("w", finished, running...)
+		if more := other.start("w", 9); len(more) != 2 {
+			t.Errorf("then %d were started", len(more))
+		}
+	})
+}
+
+// The answer to a commit is lost: of one that borrows, and of one that divides.
+func TestUnansweredOverShards(t *testing.T) {
+	t.Run("borrow", func(t *testing.T) {
+		s := unanswered(t, "SET capacity", inEight(8), nothing, nothing)
+		s.add(s.goingTo(3, 8, 1)...)
+		s.borrowed(3, 8, 8)
+		if now := s.sums(); now.Capacity != 8 || now.Used != 8 {
+			t.Errorf("%+v", now)
+		}
+	})
+	t.Run("divide", func(t *testing.T) {
+		var o queue.Options
+		s := unanswered(t, "SET division", func(with *queue.Options) { inEight(5)(with); o = *with; o.Shards = 3 }, func(s store) {
+			s.add(make9s(9)...)
+			s.start("w", 9)
+		}, nothing)
+		other := store{Queue: must[*queue.Queue](t)(queue.New(s.db, o)), t: t, db: s.db}
+		must[int](t)(other.Reshard(t.Context()))
+		if now := other.sums(); now.Capacity != 5 || now.Used != 5 || now.Division != 3 {
+			t.Errorf("%+v", now)
+		}
+		if more := other.start("w", 9); len(more) > 0 {
+			t.Errorf("%d were started beside those that run", len(more))
+		}
+	})
+}
+
+// A worker that goes on with another division moves nothing back, and starts nothing.
+func TestWorkerOfAnotherDivision(t *testing.T) {
+	suiteWith(t, inEight(4), func(s store) {
+		s.add(make9s(20)...)
+		running := s.start("w", 4)
+		look := must[rounds.Look](t)(s.Rounds().Look(t.Context(), []string{"send"}))
+		o := s.Options
+		o.Shards = 5
+		other := store{Queue: must[*queue.Queue](t)(queue.New(s.db, o)), t: t, db: s.db}
+		must[int](t)(other.Reshard(t.Context()))
+		look.Misplaced, look.New = true, true
+		must[bool](t)(s.Rounds().Upkeep(t.Context(), roster.Worker{ID: "w", Host: "h", PID: 1}, look, []string{"send"}, nil))
+		for shard := range 8 {
+			if got := s.in(shard, 9).Started; len(got) > 0 {
+				t.Errorf("it started %d", len(got))
+			}
+		}
+		if more := other.start("w", 9); len(more) > 0 {
+			t.Errorf("%d were started beside those that run", len(more))
+		}
+		s.settle("w", finished, running...) // what it has it settles
+		if more := other.start("w", 9); len(more) != 4 {
+			t.Errorf("then %d were started", len(more))
+		}
+	})
+}
+
+// A snapshot that an application keeps open sees the parts of before, and holds up nobody.
+func TestSnapshotOverShards(t *testing.T) {
+	mysqlSuite(t, inEight(8), func(s store) {
+		s.add(s.goingTo(3, 16, 1)...)
+		tx := must[*sql.Tx](t)(s.db.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true}))
+		defer func() { _ = tx.Rollback() }()
+		sum := func() (n int) {
+			must[any](t)(nil, tx.QueryRowContext(t.Context(), "SELECT SUM(capacity) FROM shop_shards WHERE queue = 'emails'").Scan(&n))
+			return n
+		}
+		before := sum()
+		s.settle("w", finished, s.borrowed(3, 8, 8)...)
+		s.borrowed(3, 8, 8)
+		if after := sum(); before != 8 || after != 8 {
+			t.Errorf("the parts sum to %d, then to %d", before, after)
+		}
+	})
+}
+
+// A tick waits a while for what other shards are to give back, but not for as long as their jobs run.
+func TestWaitForOthers(t *testing.T) {
+	suiteWith(t, func(o *queue.Options) { o.ThrottleLimit, o.Shards = 4, 8 }, func(s store) {
+		s.add(s.goingTo(2, 4, 1)...)
+		s.borrowed(2, 9, 4)
+		s.add(s.goingTo(5, 1, 1)...)
+		s.in(5, 1)
+		if done := s.in(5, 1); done.Wait <= 0 || done.Wait > time.Second {
+			t.Errorf("%+v", done)
+		}
+		long := time.Now().Add(-10 * time.Second).UnixMicro()
+		s.exec("UPDATE shop_shards SET demand = JSON_SET(demand, '$.since', ?, '$.at', ?) WHERE shard = 8005", long, long)
+		if done := s.in(5, 1); done.Wait != 0 || done.More {
+			t.Errorf("%+v", done)
+		}
+	})
+}
+
+// A shard that has used up its part of the rate asks the others again long before its own starts are forgotten.
+func TestRateAsksAgain(t *testing.T) {
+	suiteWith(t, func(o *queue.Options) { o.Rate, o.Shards = job.Rate{Starts: 8, Per: time.Hour}, 8 }, func(s store) {
+		s.add(s.goingTo(2, 9, 1)...)
+		s.borrowed(2, 9, 8)
+		for range 3 {
+			if done := s.in(2, 1); done.Wait <= 0 || done.Wait > time.Second {
+				t.Errorf("%+v", done)
+			}
+		}
+	})
+}

@@ -1,0 +1,237 @@
+package worker_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hipq/hipq/internal/dbtest"
+	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/handler"
+	"github.com/hipq/hipq/queue/job"
+	"github.com/hipq/hipq/queue/worker"
+)
+
+// divide makes the emails a queue of 8 shards.
+func (s *shop) divide(o queue.Options) {
+	s.t.Helper()
+	o.Name, o.Shards, o.Types = "emails", 8, s.emails.Types
+	q := must[*queue.Queue](s.t)(queue.New(s.db, o))
+	if err := q.Register(s.t.Context()); !errors.Is(err, queue.ErrShards) {
+		s.t.Fatalf("a queue of one shard is registered with 8: %v", err)
+	}
+	must[int](s.t)(q.Reshard(s.t.Context()))
+	must[any](s.t)(nil, q.Register(s.t.Context()))
+	s.emails = q
+}
+
+// shardOf is the shard that a job is in.
+func shardOf(j *job.Job) int { return j.Place % 1000 }
+
+// shardLog notes in which shard each job was that a worker has run, by the worker.
+type shardLog struct {
+	mu    sync.Mutex
+	by    map[string][]int
+	times map[int64]int
+}
+
+func newShardLog() *shardLog { return &shardLog{by: map[string][]int{}, times: map[int64]int{}} }
+
+func (l *shardLog) handle(who string) func(context.Context, *job.Job) error {
+	return func(_ context.Context, j *job.Job) error {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.by[who] = append(l.by[who], shardOf(j))
+		l.times[j.ID]++
+		return nil
+	}
+}
+
+// in counts the jobs that a worker has run in these shards.
+func (l *shardLog) in(who string, shards ...int) (n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, shard := range l.by[who] {
+		if slices.Contains(shards, shard) {
+			n++
+		}
+	}
+	return n
+}
+
+// One worker drains all shards, whichever are at home, and whatever limits there are; each job runs once.
+func TestDrainsAllShards(t *testing.T) {
+	for name, o := range map[string]queue.Options{
+		"plain": {}, "limit": {ThrottleLimit: 3}, "rate": {Rate: job.Rate{Starts: 40, Per: time.Second}},
+		"groups": {ThrottleGroups: &job.ThrottleGroups{By: "data.g", Limits: map[string]int{"*": 1}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			suite(t, func(s shop) {
+				s.divide(o)
+				jobs := make([]job.New, 60)
+				for i := range jobs {
+					jobs[i] = job.New{Type: "send", Data: `{"g":"` + string(rune('a'+i%9)) + `"}`}
+				}
+				ids := s.addJobs(s.emails, jobs...)
+				log := newShardLog()
+				p := s.worker(all(log.handle("one")))
+				p.Shards = []int{1, 6}
+				wantSummary(s.t, s.work(p), worker.Summary{Started: 60, Finished: 60})
+				s.wantHistory(s.emails, atOnce, ids...)
+				s.wantRate(s.emails)
+			})
+		})
+	}
+}
+
+// Two workers with homes of their own start jobs there, as long as there are any: but for those that nobody must starve.
+func TestWorkersStayAtHome(t *testing.T) {
+	suite(t, func(s shop) {
+		s.divide(queue.Options{})
+		s.add(s.emails, "send", 800)
+		log := newShardLog()
+		low, high := []int{0, 1, 2, 3}, []int{4, 5, 6, 7}
+		work := func(s shop, host string, home []int) *run {
+			p := only(s.emails, s.worker(all(log.handle(host))))
+			p.Host, p.Shards, p.Batch, p.Concurrency, p.MaxJobs = host, home, 4, 4, 200
+			return s.start(p)
+		}
+		there := s
+		there.db = dbtest.Open(s.t, s.driver, s.source)
+		there.emails = must[*queue.Queue](s.t)(queue.New(there.db, s.emails.Options))
+		a, b := work(s, "low", low), work(there, "high", high)
+		a.ended()
+		b.ended()
+		if n := log.in("low", low...); n < 150 {
+			t.Errorf("of 200 jobs one worker has had %d at home", n)
+		}
+		if n := log.in("high", high...); n < 150 {
+			t.Errorf("of 200 jobs the other has had %d at home", n)
+		}
+		if len(log.times) != 400 {
+			t.Errorf("%d jobs have run, want 400", len(log.times))
+		}
+	})
+}
+
+// The hosts at work share the shards out; those of one that is gone are others' again.
+func TestHostsShareTheShardsOut(t *testing.T) {
+	suite(t, func(s shop) {
+		s.divide(queue.Options{})
+		gone := s.worker(map[string]handler.Handler{"once": handler.Func(nothing)}) // it starts none of the jobs
+		gone.Host, gone.Linger = "a", true
+		other := s.start(only(s.emails, gone))
+		eventually(s.t, "the first host is at work", func() bool { return s.row(gone.ID).State == "working" })
+		s.add(s.emails, "send", 400)
+		log := newShardLog()
+		p := only(s.emails, s.worker(all(log.handle("b"))))
+		p.Host, p.Batch, p.MaxJobs, p.Linger = "b", 4, 100, true
+		s.work(p)
+		other.stop()
+		other.ended()
+		if n := log.in("b", 1, 3, 5, 7); n < 70 {
+			t.Errorf("of 100 jobs the second host has had %d at home", n)
+		}
+		rest := only(s.emails, s.worker(all(log.handle("c"))))
+		rest.Host = "b"
+		s.work(rest)
+		if n := s.counts(s.emails).Finished; n != 400 {
+			t.Errorf("%d jobs have finished, want 400", n)
+		}
+	})
+}
+
+// Shards whose worker never comes don't wait until there is nothing to do at home.
+func TestNoShardStarves(t *testing.T) {
+	suite(t, func(s shop) {
+		s.divide(queue.Options{ThrottleLimit: 8})
+		s.add(s.emails, "send", 900)
+		log := newShardLog()
+		p := only(s.emails, s.worker(all(log.handle("one"))))
+		p.Shards, p.Batch, p.MaxJobs = []int{0, 1, 2, 3, 4, 5, 6}, 2, 500
+		s.work(p)
+		if n := log.in("one", 7); n < 5 {
+			t.Errorf("of 500 jobs %d were of the shard that is nobody's", n)
+		}
+	})
+}
+
+// Lanes, suspects: they are of all shards together.
+func TestLaneOverShards(t *testing.T) {
+	suite(t, func(s shop) {
+		s.divide(queue.Options{Concurrency: 2})
+		s.add(s.emails, "send", 40)
+		suspects := s.addSuspects(s.emails, slices.Repeat([]job.New{{Type: "send"}}, 4)...)
+		running := newTally()
+		p := only(s.emails, s.worker(all(func(_ context.Context, j *job.Job) error {
+			defer running.enter("all")()
+			if j.Suspect {
+				defer running.enter("suspects")()
+			}
+			s.pass(10 * time.Millisecond)
+			running.mu.Lock()
+			defer running.mu.Unlock()
+			if running.now["suspects"] > 0 && running.now["all"] > 1 {
+				t.Errorf("job %d runs beside a suspect", j.ID)
+			}
+			return nil
+		})))
+		wantSummary(t, s.work(p), worker.Summary{Started: 44, Finished: 44})
+		running.want(t, "all", 2)
+		running.want(t, "suspects", 1)
+		for _, id := range suspects {
+			if j := s.get(s.emails, id); j.State != job.Final {
+				t.Errorf("%+v", j)
+			}
+		}
+	})
+}
+
+// Where each shard has its turns, one whose turn somebody holds keeps the others from nothing.
+func TestTurnsOfShardsSideBySide(t *testing.T) {
+	t.Parallel()
+	s, _ := proxied(t)
+	s.divide(queue.Options{ThrottleLimit: 100})
+	s.add(s.emails, "send", 200)
+	held := s.count("SELECT COUNT(*) FROM shop_emails WHERE shard = 8003")
+	turn := must[*sql.Tx](t)(dbtest.Open(t, s.driver, s.source).Begin())
+	must[any](t)(turn.Exec("UPDATE shop_shards SET turn = turn + 1 WHERE queue = 'emails' AND shard = 8003"))
+	r := s.start(only(s.emails, s.worker(all(nothing))))
+	eventually(t, "the others are drained", func() bool { return s.counts(s.emails).Finished >= 200-held })
+	must[any](t)(nil, turn.Rollback())
+	wantSummary(t, r.ended(), worker.Summary{Started: 200, Finished: 200})
+}
+
+// Commits whose answers are lost start no job of any shard twice.
+func TestAnswersOfShardsAreLost(t *testing.T) {
+	t.Parallel()
+	for name, o := range map[string]queue.Options{"plain": {}, "limit": {ThrottleLimit: 20}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, proxy := proxied(t)
+			s.divide(o)
+			ids := s.add(s.emails, "send", 60)
+			var mu sync.Mutex
+			commits := 0
+			proxy.Loses(func(string) bool {
+				mu.Lock()
+				defer mu.Unlock()
+				commits++
+				return commits%3 == 0
+			}, nil)
+			var l ledger
+			p := s.worker(all(l.handle))
+			p.Batch = 5
+			wantSummary(t, s.work(p), worker.Summary{Started: 60, Finished: 60})
+			proxy.Loses(nil, nil)
+			if len(l.jobs) != 60 || commits < 10 {
+				t.Errorf("%d attempts ran, want 60; %d commits", len(l.jobs), commits)
+			}
+			s.wantHistory(s.emails, atOnce, ids...)
+		})
+	}
+}
