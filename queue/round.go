@@ -26,6 +26,7 @@ func (q workerSide) Round(ctx context.Context, asked rounds.Round) (rounds.Done,
 	var done rounds.Done
 	var first *firstRead
 	var want demand
+	var withdrawn bool
 	again := r.Again
 	err := q.db.TxInParts(ctx, func(tx *engine.Tx) []engine.Query {
 		if again && r.candidates != nil {
@@ -34,7 +35,7 @@ func (q workerSide) Round(ctx context.Context, asked rounds.Round) (rounds.Done,
 		first = &firstRead{settling: map[int64]settling{}, jobs: map[int64]*job.Job{}}
 		return q.readFirst(tx, r, first, again)
 	}, func(tx *engine.Tx) (err error) {
-		done, want = rounds.Done{}, demand{}
+		done, want, withdrawn = rounds.Done{}, demand{}, false
 		slots := r.Slots
 		if again {
 			if done.Started, err = q.startedUnder(ctx, tx, r); err != nil {
@@ -57,7 +58,7 @@ func (q workerSide) Round(ctx context.Context, asked rounds.Round) (rounds.Done,
 				}
 				entries = nil
 			}
-			starting, err := q.start(ctx, tx, r, first, &want, &done)
+			starting, err := q.start(ctx, tx, r, first, &want, &withdrawn, &done)
 			if err != nil {
 				return err
 			}
@@ -78,11 +79,15 @@ func (q workerSide) Round(ctx context.Context, asked rounds.Round) (rounds.Done,
 	if err != nil {
 		return rounds.Done{}, fmt.Errorf("settle and start jobs of %s: %w", q.Name, err)
 	}
-	if q.isDivided() && want.Job != 0 {
-		// what has been started is so, whatever becomes of this
-		if err := q.borrow(ctx, r.candidates.shard, want, &done); err != nil && !engine.IsLockTimeout(err) {
-			q.db.Warn(err)
-		}
+	switch { // what has been started is so, whatever becomes of this
+	case !q.isDivided():
+	case want.Job != 0:
+		err = q.borrow(ctx, r.candidates.shard, want, &done)
+	case withdrawn:
+		err = q.leave(ctx)
+	}
+	if err != nil && !engine.IsLockTimeout(err) {
+		q.db.Warn(err)
 	}
 	return done, nil
 }

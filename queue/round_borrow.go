@@ -13,8 +13,12 @@ import (
 // Where the limit of a queue, or its rate, is divided among its shards, one that has too little borrows from others: in a transaction of
 // its own, that takes the turns of all.
 
-// askEvery is how long a shard's demand isn't renewed, whoever would.
-const askEvery = 250 * time.Millisecond
+// askEvery is how long a shard that is to get more doesn't ask for it again, whoever would; renewEvery the same of one that has all it is
+// to have, and only keeps its demand from lapsing.
+const (
+	askEvery   = 250 * time.Millisecond
+	renewEvery = 3 * askEvery
+)
 
 // rateEvery is how long a shard that has used up its part of the rate waits, at most, before it asks the others again.
 const rateEvery = 500 * time.Millisecond
@@ -26,26 +30,54 @@ const waitFor = 5 * time.Second
 // noJob stands for the first job that waits where nobody has looked which that is.
 const noJob = -1
 
-// wants says what a round asks the other shards for, whose limit or rate had no room for more: nothing if that was done just now.
-func (r *room) wants(want demand, now time.Time, done *rounds.Done) demand {
+// ask is what a round asks the other shards for, whose limit or rate had no room for more: nothing if that was done just now. It is
+// noted at once, so that the rounds behind this one don't ask for the same.
+func (q *Queue) ask(ctx context.Context, tx *engine.Tx, r *room, want demand, done *rounds.Done) (demand, error) {
 	done.Short = r.divided && r.first != nil
-	since := now.UnixMicro() - r.row.demand.At
-	if !r.divided || want.Job == 0 || since < 0 || since >= askEvery.Microseconds() {
-		return want
+	if !r.divided || want.Job == 0 {
+		return want, nil
 	}
-	if again := askEvery - time.Duration(since)*time.Microsecond; done.Wait == 0 || done.Wait > again {
-		done.Wait = again // or nobody might
+	every := askEvery
+	if !r.row.lacks() && want.Starts == 0 && want.First <= r.row.demand.First && want.Weight <= r.row.demand.Weight {
+		every = renewEvery
 	}
-	return demand{}
+	if since := time.Duration(tx.Now.UnixMicro()-r.row.demand.At) * time.Microsecond; since >= 0 && since < every {
+		if again := every - since; done.Wait == 0 || done.Wait > again {
+			done.Wait = again // or nobody might
+		}
+		return demand{}, nil
+	}
+	want = r.row.renewed(want, tx.Now)
+	return want, tx.Write(ctx, "UPDATE "+q.db.Shards()+" SET demand = ? WHERE queue = ? AND shard = ?", want.encode(), q.Name, q.place(r.shard))
+}
+
+// renewed is a demand as of now: of the same job it is as old as when it was made first.
+func (s shardRow) renewed(want demand, at time.Time) demand {
+	now := at.UnixMicro()
+	want.Since, want.At = now, now
+	if s.demand.Job == want.Job && (want.Job != noJob || !s.startedSince(s.demand.Since)) {
+		want.Since = min(now, s.demand.Since) // also if that has not counted any more meanwhile
+	}
+	return want
 }
 
 // withdraw takes back what the shard has asked the others for, if nothing waits there any more for want of room: else what it isn't going to
-// use would lie there until the demand lapses.
-func (q *Queue) withdraw(ctx context.Context, tx *engine.Tx, r *room, want demand) error {
+// use would lie there until the demand lapses. It says whether there was anything to take back.
+func (q *Queue) withdraw(ctx context.Context, tx *engine.Tx, r *room, want demand) (bool, error) {
 	if !r.divided || want.Job != 0 || r.row.demand.Job == 0 {
-		return nil
+		return false, nil
 	}
-	return tx.Write(ctx, "UPDATE "+q.db.Shards()+" SET demand = 'NONE' WHERE queue = ? AND shard = ?", q.Name, q.place(r.shard))
+	return true, tx.Write(ctx, "UPDATE "+q.db.Shards()+" SET demand = 'NONE' WHERE queue = ? AND shard = ?", q.Name, q.place(r.shard))
+}
+
+// leave gives what a shard has no use for any more to those that ask for it, if there are any.
+func (q *Queue) leave(ctx context.Context) error {
+	var asks bool
+	err := q.db.GetContext(ctx, &asks, "SELECT EXISTS (SELECT 1 FROM "+q.db.Shards()+" WHERE queue = ? AND demand <> 'NONE')", q.Name)
+	if err != nil || !asks {
+		return err
+	}
+	return q.grant(ctx)
 }
 
 // borrow asks the other shards for what a round would have needed to start more. If the shard has more now, the round should be followed
@@ -62,18 +94,13 @@ func (q *Queue) borrow(ctx context.Context, shard int, want demand, done *rounds
 			return nil // it is being divided otherwise
 		}
 		s := &rows[shard]
-		now := tx.Now.UnixMicro()
-		want.Since, want.At = now, now
-		if s.demand.Job == want.Job && (want.Job != noJob || !s.startedSince(s.demand.Since)) {
-			want.Since = min(now, s.demand.Since) // also if that has not counted any more meanwhile
-		}
 		before := slices.Clone(rows)
-		s.demand = want
+		s.demand = s.renewed(want, tx.Now)
 		if err := q.rebalance(ctx, tx, rows, before); err != nil {
 			return err
 		}
 		gained = s.has() != before[shard].has()
-		coming = s.lacks() && now-want.Since < waitFor.Microseconds()
+		coming = s.lacks() && s.demand.At-s.demand.Since < waitFor.Microseconds()
 		return nil
 	})
 	if err != nil {
@@ -116,7 +143,7 @@ func (q *Queue) asking() string {
 	return "EXISTS (SELECT 1 FROM " + q.db.Shards() + " WHERE queue = ? AND demand LIKE '%" + openDemand + "%')"
 }
 
-// grant divides the limit and the rate by what workers in SQL have asked for.
+// grant divides the limit and the rate by what is asked for.
 func (q *Queue) grant(ctx context.Context) error {
 	err := q.db.TxInParts(ctx, nil, func(tx *engine.Tx) error {
 		rows, err := q.lockShards(ctx, tx)

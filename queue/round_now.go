@@ -94,7 +94,7 @@ func (q *Queue) startOne(ctx context.Context, tx *engine.Tx, r round, j *job.Job
 		return nil, ErrNoRoom
 	}
 	if room.row.demand.Job == j.ID { // it was this that was asked for
-		if err := q.withdraw(ctx, tx, room, demand{}); err != nil {
+		if _, err := q.withdraw(ctx, tx, room, demand{}); err != nil {
 			return nil, err
 		}
 	}

@@ -22,9 +22,10 @@ const walkMax = 5000
 // windows have closed go to the next opening, those whose throttle groups are full are held back, and those whose rows can't
 // be jobs are refused.
 //
-// want gets what the round would have started besides, had the shard more of the queue's limit or its rate.
+// want gets what the round would have started besides, had the shard more of the queue's limit or its rate; withdrawn says that it
+// needs no more than it has, and did before.
 func (q *Queue) start(
-	ctx context.Context, tx *engine.Tx, r round, first *firstRead, want *demand, done *rounds.Done,
+	ctx context.Context, tx *engine.Tx, r round, first *firstRead, want *demand, withdrawn *bool, done *rounds.Done,
 ) ([]activity.Entry, error) {
 	room, err := q.takeTurn(ctx, tx, r.Worker.ID, r.candidates.shard)
 	if err != nil {
@@ -42,8 +43,8 @@ func (q *Queue) start(
 			if done.Wait, want.Job = wait, noJob; room.divided {
 				done.Wait = min(wait, rateEvery) // others may have starts to lend before that
 			}
-			*want = room.wants(*want, tx.Now, done)
-			return nil, nil
+			*want, err = q.ask(ctx, tx, room, *want, done)
+			return nil, err
 		}
 	}
 	if r.BehindSuspects {
@@ -105,11 +106,13 @@ func (q *Queue) start(
 		want.Job = noJob
 	}
 	if !done.More { // else what has been asked for may wait behind what this round has looked at
-		if err := q.withdraw(ctx, tx, room, *want); err != nil {
+		if *withdrawn, err = q.withdraw(ctx, tx, room, *want); err != nil {
 			return nil, err
 		}
 	}
-	*want = room.wants(*want, tx.Now, done)
+	if *want, err = q.ask(ctx, tx, room, *want, done); err != nil {
+		return nil, err
+	}
 	refused, err := q.refuse(ctx, tx, room.flawed)
 	if err != nil {
 		return nil, err

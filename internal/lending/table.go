@@ -97,10 +97,10 @@ func (t table) aim() {
 		s.Target = 0
 	}
 	// The first job of each that asks, where it fits: that of the first in line always does, so a job that takes the whole limit
-	// gets it in the end.
+	// gets it in the end. What runs there doesn't count: nothing overtakes the first job, so it ends before.
 	for _, s := range askers {
-		if n := plus(s.used, s.first, t.limit); n <= left {
-			give(s, n)
+		if s.first <= left {
+			give(s, s.first)
 		}
 	}
 	// What is a part's own, as far as it has a use for it.

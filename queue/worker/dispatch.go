@@ -39,7 +39,7 @@ func (w *worker) dispatch(accepting bool) {
 			r.Settle, s.ended = s.ended, nil
 			w.reserve(s, r.reserved)
 			if r.reserved > 0 {
-				r.shard = s.next()
+				r.shard = s.nextFor(r.Settle)
 				r.Slots, r.Candidates, r.BehindSuspects = r.reserved, r.shard.candidates, r.shard.moreSuspects
 				s.startsIn(r.shard)
 				w.turn = (at + 1) % len(w.sources) // so that one with many jobs starves no other
@@ -62,7 +62,7 @@ func (w *worker) ready(s *source, accepting bool) bool {
 
 // slots is how many jobs a source's next round may start: its share of what is free.
 func (w *worker) slots(s *source, accepting bool) int {
-	if !accepting || len(s.types) == 0 || s.next() == nil {
+	if !accepting || len(s.types) == 0 || s.nextFor(s.ended) == nil {
 		return 0
 	}
 	n := min(s.lane.free()-s.owed(), w.Batch)
@@ -279,25 +279,27 @@ func (w *worker) count(s *source, r round, done rounds.Done) {
 	}
 	s.undecided = append(s.undecided, done.Resting...)
 	s.unsettled = append(s.unsettled, done.Unsettled...)
-	w.foundRoom(s, r)
+	w.foundRoom(s, r, done)
 	w.changed = true
 }
 
 // foundRoom takes note that there is room again, where a queue takes turns, in the shards of the attempts that a round has settled,
-// and in those to which these may lend it.
-func (w *worker) foundRoom(s *source, r round) {
+// and in those to which these may lend it: but if the round has filled the room itself, there is none for others.
+func (w *worker) foundRoom(s *source, r round, done rounds.Done) {
+	filled := r.Slots > 0 && (done.Short || len(done.Started) >= len(r.Settle))
 	for _, other := range w.sources {
 		if other.Name != s.Name || !other.Rounds().TakesTurns() || other.gone != nil || w.only {
 			continue
 		}
 		for _, one := range other.shards {
-			if one.short && one.waitUntil.IsZero() {
+			if one.short && one.waitUntil.IsZero() && !filled {
 				one.foundMore()
 			}
 		}
 		for _, e := range r.Settle {
 			// what the shard waits for may be long in coming from others: its own room it fills at once
-			if one := other.numbered(shards.Shard(e.Job.Place)); one != nil && (one.short || one.waitUntil.IsZero()) {
+			one := other.numbered(shards.Shard(e.Job.Place))
+			if one != nil && !(one == r.shard && r.Slots > 0) && (one.short || one.waitUntil.IsZero()) {
 				one.foundMore()
 			}
 		}

@@ -60,7 +60,7 @@ func TestRoomOfItsOwn(t *testing.T) {
 		r.Settle = append(r.Settle, rounds.Settled{Job: &job.Job{Place: place}})
 	}
 	w := &worker{sources: []*source{s}}
-	w.foundRoom(s, r)
+	w.foundRoom(s, r, rounds.Done{})
 	for number, want := range []bool{false, true, false, true} {
 		if got := s.numbered(number).more; got != want {
 			t.Errorf("shard %d: more is %t", number, got)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/internal/rounds"
+	"github.com/hipq/hipq/internal/shards"
 )
 
 // shard is one shard of a source's queue, as the worker sees it.
@@ -99,6 +100,30 @@ func (s *source) next() *shard {
 	return home
 }
 
+// nextFor is the shard in which a round may start something that settles these. Where the queue takes turns, what ends makes room, and
+// the round fills it itself: it starts jobs of the shard of most of them, unless it is one for a shard that is not at home.
+func (s *source) nextFor(settle []rounds.Settled) *shard {
+	next := s.next()
+	if next != nil && !s.atHome(next) || !s.Rounds().TakesTurns() {
+		return next
+	}
+	most := 0
+	ended := map[*shard]int{}
+	for _, e := range settle {
+		one := s.numbered(shards.Shard(e.Job.Place))
+		if one == nil || one.starting > 0 || !one.short && !one.waitUntil.IsZero() || next != nil && !s.atHome(one) {
+			continue
+		}
+		if ended[one]++; ended[one] > most {
+			next, most = one, ended[one]
+		}
+	}
+	return next
+}
+
+// atHome says whether a shard is one of those at home.
+func (s *source) atHome(one *shard) bool { return slices.Contains(s.shards[:s.home], one) }
+
 // among is the first of some shards, from that at a place on, of which a round may start something. Those who start jobs of a shard
 // that takes turns would only wait for one another.
 func (s *source) among(some []*shard, place int) *shard {
@@ -114,7 +139,7 @@ func (s *source) among(some []*shard, place int) *shard {
 // startsIn counts a round that may start jobs of a shard.
 func (s *source) startsIn(one *shard) {
 	s.started++
-	if slices.Index(s.shards, one) >= s.home {
+	if !s.atHome(one) {
 		s.helped++
 	}
 }
