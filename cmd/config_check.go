@@ -1,7 +1,9 @@
 package cmd
 
 import (
+	"context"
 	"errors"
+	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -19,7 +21,7 @@ Programs are looked for as hipq work does it: by this PATH, from the handler's f
 a shorter one: PATH=/usr/bin:/bin hipq config check.
 
 The database isn't asked, so that a config can be checked where there is none; with --database it must also be reachable,
-and initialised for all queues. What is wrong around the config, with this host, its crontab, the database's settings, is
+and initialised for all queues, and these divided into shards as the config says. What is wrong around the config, with this host, its crontab, the database's settings, is
 found by hipq doctor.
 
 Exit codes: 0 nothing is wrong · 64 usage · 75 nothing is wrong with the configuration, but the database is unreachable or
@@ -142,5 +144,24 @@ func (d *checked) connection(cmd *cobra.Command, c *config.Config, ask bool) err
 	if len(i.unfit) > 0 {
 		return i.unfit
 	}
-	return nil
+	return i.divided(cmd.Context(), c)
+}
+
+// divided says which queues are divided into shards otherwise than the config says, so that workers with it leave them out.
+func (i *instance) divided(ctx context.Context, c *config.Config) error {
+	var otherwise []error
+	for _, o := range c.Queues {
+		q, err := i.queue(ctx, o.Name)
+		if err != nil {
+			return err
+		}
+		d, err := q.Division(ctx)
+		if err != nil {
+			return err
+		}
+		if d.Otherwise != nil {
+			otherwise = append(otherwise, fmt.Errorf("queue %s: %w", q.Name, d.Otherwise))
+		}
+	}
+	return errors.Join(otherwise...)
 }

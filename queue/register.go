@@ -3,6 +3,7 @@ package queue
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -193,6 +194,9 @@ func (q *Queue) Register(ctx context.Context) error {
 		// at once, for a job that weighs more than the limit goes by what is registered
 		return q.makeShards(ctx, tx)
 	})
+	if errors.Is(err, ErrShards) {
+		return err // who leaves the queue out for that names it
+	}
 	if err != nil {
 		return fmt.Errorf("register queue %s: %w", q.Name, err)
 	}

@@ -20,6 +20,10 @@ const (
 	renewEvery = 3 * askEvery
 )
 
+// heldFor is how long a process doesn't ask any more, when another transaction has held the turn of a shard for as long as it would wait:
+// all turns that were taken before waited too.
+const heldFor = 10 * time.Second
+
 // rateEvery is how long a shard that has used up its part of the rate waits, at most, before it asks the others again.
 const rateEvery = 500 * time.Millisecond
 
@@ -40,6 +44,9 @@ func (q *Queue) ask(ctx context.Context, tx *engine.Tx, r *room, want demand, do
 	every := askEvery
 	if !r.row.lacks() && want.Starts == 0 && want.First <= r.row.demand.First && want.Weight <= r.row.demand.Weight {
 		every = renewEvery
+	}
+	if time.Now().UnixNano() < q.borrowAt.Load() {
+		return demand{}, nil
 	}
 	if since := time.Duration(tx.Now.UnixMicro()-r.row.demand.At) * time.Microsecond; since >= 0 && since < every {
 		if again := every - since; done.Wait == 0 || done.Wait > again {
@@ -103,6 +110,9 @@ func (q *Queue) borrow(ctx context.Context, shard int, want demand, done *rounds
 		coming = s.lacks() && s.demand.At-s.demand.Since < waitFor.Microseconds()
 		return nil
 	})
+	if engine.IsLockTimeout(err) {
+		q.borrowAt.Store(time.Now().Add(heldFor).UnixNano())
+	}
 	if err != nil {
 		return fmt.Errorf("borrow for shard %d of %s: %w", shard, q.Name, err)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -258,6 +259,35 @@ func TestGroupsAreWrittenInParts(t *testing.T) {
 		must[any](t)(nil, s.db.GetContext(t.Context(), &n, "SELECT COUNT(*) FROM shop_emails WHERE throttle_group = 'data.to.region=east'"))
 		if c := must[queue.Counts](t)(s.Counts(t.Context())); n != 400 || c.Held != 250 || c.Running != 150 {
 			t.Errorf("%d have their groups: %+v", n, c)
+		}
+	})
+}
+
+// A tick that finds nothing to do asks a queue of many shards as few times as one of a single shard, also where each has its part of a limit
+// and a rate.
+func TestIdleTickAsksOnceForAllShards(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, driver, source string) {
+		db, sent := count(t, dbtest.Open(t, driver, source, "emails"), source)
+		for _, o := range []queue.Options{{}, {ThrottleLimit: 20, Rate: job.Rate{Starts: 9, Per: time.Second}}} {
+			asked := map[int]int{}
+			for _, n := range []int{1, 8, 64} {
+				o.Name, o.Shards = "emails", n
+				q := must[*queue.Queue](t)(queue.New(db, o))
+				if err := q.Register(t.Context()); err != nil && !errors.Is(err, queue.ErrShards) {
+					t.Fatal(err)
+				}
+				must[int](t)(q.Reshard(t.Context()))
+				must[any](t)(nil, q.Register(t.Context()))
+				texts := sent.during(func() {
+					must[any](t)(nil, q.Register(t.Context()))
+					if look := must[rounds.Look](t)(q.Rounds().Look(t.Context(), []string{"send"})); !look.Nothing() {
+						t.Errorf("a look finds %+v", look)
+					}
+				})
+				if asked[n] = len(texts); asked[n] != asked[1] || asked[n] == 0 {
+					t.Errorf("limit %d: for %d shards a tick asks %d times, for 1 %d times:\n%.3000s", o.ThrottleLimit, n, asked[n], asked[1], strings.Join(texts, "\n"))
+				}
+			}
 		}
 	})
 }

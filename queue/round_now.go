@@ -79,8 +79,8 @@ func (q *Queue) startOne(ctx context.Context, tx *engine.Tx, r round, j *job.Job
 	}
 	if q.Rate.Starts > 0 {
 		if left, _ := q.startsLeft(room, tx.Now); left < 1 {
-			*want = room.wantsNow(j, tx.Now)
-			return nil, ErrNoRoom
+			*want, err = room.wantsNow(j, tx.Now)
+			return nil, err
 		}
 	}
 	if err := q.classify(ctx, tx, room, map[int64]*job.Job{j.ID: j}); err != nil {
@@ -90,8 +90,8 @@ func (q *Queue) startOne(ctx context.Context, tx *engine.Tx, r round, j *job.Job
 	case groupFull:
 		return nil, ErrNoRoom
 	case waits:
-		*want = room.wantsNow(j, tx.Now)
-		return nil, ErrNoRoom
+		*want, err = room.wantsNow(j, tx.Now)
+		return nil, err
 	}
 	if room.row.demand.Job == j.ID { // it was this that was asked for
 		if _, err := q.withdraw(ctx, tx, room, demand{}); err != nil {
@@ -102,10 +102,17 @@ func (q *Queue) startOne(ctx context.Context, tx *engine.Tx, r round, j *job.Job
 	return q.markStarted(ctx, tx, r, room, []*job.Job{j}, &rounds.Done{})
 }
 
-// wantsNow is what would do for a job that is to start now; nothing if its shard asks for others already, which have waited longer.
-func (r *room) wantsNow(j *job.Job, now time.Time) demand {
-	if !r.divided || r.row.demand.counts(now) {
-		return demand{}
+// errAsked is the ErrNoRoom of a job whose shard asks the others for others already, which have waited longer.
+var errAsked = fmt.Errorf("%w: jobs before it have asked the other shards for theirs less than %s ago", ErrNoRoom, demandFor)
+
+// wantsNow is what would do for a job that is to start now, and finds no room, if the other shards may be asked; and the error if they
+// lend nothing.
+func (r *room) wantsNow(j *job.Job, now time.Time) (demand, error) {
+	switch {
+	case !r.divided:
+		return demand{}, ErrNoRoom
+	case r.row.demand.counts(now):
+		return demand{}, errAsked
 	}
-	return demand{Job: j.ID, First: j.ThrottleFactor, Weight: j.ThrottleFactor, Starts: 1}
+	return demand{Job: j.ID, First: j.ThrottleFactor, Weight: j.ThrottleFactor, Starts: 1}, ErrNoRoom
 }

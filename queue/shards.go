@@ -34,7 +34,11 @@ func (o Options) isDivided() bool { return o.Shards > 1 }
 
 // otherwiseDivided is the error about a division of that number in the database.
 func (q *Queue) otherwiseDivided(number int) error {
-	what := fmt.Sprintf("the queue has %d shards in the database, and %d in this config: hipq init divides it anew", shards.N(number), q.division().N)
+	noun := "shards"
+	if shards.N(number) == 1 {
+		noun = "shard"
+	}
+	what := fmt.Sprintf("the queue has %d %s in the database, and %d in this config: hipq init divides it anew", shards.N(number), noun, q.division().N)
 	if shards.N(number) == q.division().N {
 		what = "its shards are by other throttle groups than those in this config: hipq init divides it anew"
 	}

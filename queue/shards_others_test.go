@@ -222,7 +222,8 @@ func TestHeldTurns(t *testing.T) {
 	})
 }
 
-// Who holds the turn of one shard keeps the others from borrowing, not from starting what they have room for.
+// Who holds the turn of one shard keeps the others from borrowing, not from starting what they have room for: nobody waits for it again
+// and again.
 func TestHeldTurnOfAnother(t *testing.T) {
 	mysqlSuite(t, inEight(8), func(s store) {
 		s.add(append(s.goingTo(3, 3, 1), s.goingTo(5, 1, 1)...)...)
@@ -231,6 +232,11 @@ func TestHeldTurnOfAnother(t *testing.T) {
 		began := time.Now()
 		if got := s.in(3, 3).Started; len(got) != 1 || time.Since(began) > 10*time.Second {
 			t.Errorf("%d were started, after %s", len(got), time.Since(began))
+		}
+		waited := time.Since(began)
+		time.Sleep(time.Second)
+		if began = time.Now(); len(s.in(3, 3).Started) > 0 || time.Since(began) > waited/2 {
+			t.Errorf("the first round has waited %s for that, and the next %s", waited, time.Since(began))
 		}
 		letGo()
 		s.borrowed(3, 3, 2)
