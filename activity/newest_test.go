@@ -1,6 +1,7 @@
 package activity_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -16,12 +17,18 @@ func TestNewest(t *testing.T) {
 		for minute := range 3 {
 			fill(t, l, 15_000, at.Add(time.Duration(minute)*time.Minute))
 		}
-		mustExec(t, l.db, "UPDATE "+l.db.Activity()+" SET job_key = 'old' WHERE id = 7")
-		mustExec(t, l.db, "UPDATE "+l.db.Activity()+" SET job_key = 'new' WHERE id IN (44001, 44002, 44003)")
-		newest := func(by activity.Filter, within time.Duration, wantFirst int64, want int, wantBack time.Time) {
+		nth := func(n int) (id int64) { // the ids may be several apart
+			if err := l.db.GetContext(t.Context(), &id, "SELECT id FROM "+l.db.Activity()+" ORDER BY id LIMIT 1 OFFSET ?", n-1); err != nil {
+				t.Fatal(err)
+			}
+			return id
+		}
+		mustExec(t, l.db, fmt.Sprintf("UPDATE "+l.db.Activity()+" SET job_key = 'old' WHERE id = %d", nth(7)))
+		mustExec(t, l.db, fmt.Sprintf("UPDATE "+l.db.Activity()+" SET job_key = 'new' WHERE id BETWEEN %d AND %d", nth(44_001), nth(44_003)))
+		newest := func(by activity.Filter, within time.Duration, wantFirst int, want int, wantBack time.Time) {
 			t.Helper()
 			got, back, err := l.Newest(t.Context(), by, within)
-			if err != nil || len(got) != want || !back.Equal(wantBack) || want > 0 && (got[0].ID != wantFirst || got[0].At.Before(at)) {
+			if err != nil || len(got) != want || !back.Equal(wantBack) || want > 0 && (got[0].ID != nth(wantFirst) || got[0].At.Before(at)) {
 				t.Errorf("%+v: %d entries, back to %s, %v", by, len(got), back, err)
 			}
 		}

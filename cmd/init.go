@@ -226,6 +226,9 @@ func (done *initialised) register(ctx context.Context, db *schema.DB, o queue.Op
 	if anew && err == nil {
 		err = q.Register(ctx)
 	}
+	if errors.Is(err, queue.ErrShards) {
+		return fmt.Errorf("queue %s: %w", q.Name, err) // another init was faster
+	}
 	return err
 }
 

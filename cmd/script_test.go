@@ -103,7 +103,7 @@ func program(run func(args []string) error) {
 // that begin with the line of raceToo.
 //
 // In the YAML files of a script, $DATABASE stands for the section of the script's database. DRIVER and SOURCE say which
-// it is, and [sqlite] and [mysql] ask; [root] asks whether the tests run as root.
+// it is, and [sqlite] and [mysql] ask, and [galera] of a cluster; [root] asks whether the tests run as root.
 func TestScripts(t *testing.T) {
 	for _, driver := range []string{"sqlite", "mysql"} {
 		t.Run(driver, func(t *testing.T) {
@@ -170,6 +170,9 @@ func setUp(env *testscript.Env, driver string) error {
 func condition(name, driver string) (bool, error) {
 	if name == "sqlite" || name == "mysql" {
 		return name == driver, nil
+	}
+	if name == "galera" {
+		return driver == "mysql" && os.Getenv("HIPQ_TEST_GALERA_DSNS") != "", nil
 	}
 	if name == "root" {
 		return os.Geteuid() == 0, nil

@@ -25,15 +25,16 @@ func TestManyAreDoneBesideThoseThatCanNotBe(t *testing.T) {
 		}
 		s.failed(job.New{Type: "send", Key: "a"}, job.New{Type: "send", Key: "b"}, job.New{Type: "send", Key: "c"})
 		s.add(job.New{Type: "send", Key: "d"})
-		ids := []int64{1, 99, 4, 2}
+		first, second, third, fourth := s.nth(1), s.nth(2), s.nth(3), s.nth(4)
+		ids := []int64{first, 99, fourth, second}
 		added, refused, err := s.RetryMany(s.t.Context(), ids, false)
 		if err != nil {
 			s.t.Fatal(err)
 		}
 		is("retry", refused, nil, queue.ErrNotFound, queue.ErrNotFinal, nil)
-		s.wantLinks(1, 0, added[0].ID)
-		s.wantLinks(2, 0, added[3].ID)
-		if _, refused, err := s.RetryMany(s.t.Context(), []int64{1, 3, 3}, false); err != nil || refused[1] != nil {
+		s.wantLinks(first, 0, added[0].ID)
+		s.wantLinks(second, 0, added[3].ID)
+		if _, refused, err := s.RetryMany(s.t.Context(), []int64{first, third, third}, false); err != nil || refused[1] != nil {
 			s.t.Error(refused, err)
 		} else {
 			s.wantClosed(refused[0], added[0].ID)
@@ -41,18 +42,18 @@ func TestManyAreDoneBesideThoseThatCanNotBe(t *testing.T) {
 				s.t.Error("a job was retried twice")
 			}
 		}
-		refused, err = s.CancelMany(s.t.Context(), []int64{4, 1, added[0].ID})
+		refused, err = s.CancelMany(s.t.Context(), []int64{fourth, first, added[0].ID})
 		if err != nil {
 			s.t.Fatal(err)
 		}
 		is("cancel", refused, nil, queue.ErrFinal, nil)
-		s.wantHistory(4, "added/0 cancelled/0")
-		refused, err = s.DismissMany(s.t.Context(), []int64{added[3].ID, 4, added[0].ID})
+		s.wantHistory(fourth, "added/0 cancelled/0")
+		refused, err = s.DismissMany(s.t.Context(), []int64{added[3].ID, fourth, added[0].ID})
 		if err != nil {
 			s.t.Fatal(err)
 		}
 		is("dismiss", refused, queue.ErrNotFinal, nil, nil)
-		s.wantState(4, job.Final, "closed", 0)
+		s.wantState(fourth, job.Final, "closed", 0)
 	})
 }
 
@@ -68,14 +69,14 @@ func TestFailures(t *testing.T) {
 		fail("send", "timeout after 3s")
 		fail("report", "gone: 3")
 		fail("send", "gone: 4")
-		if err := s.Dismiss(s.t.Context(), 5); err != nil {
+		if err := s.Dismiss(s.t.Context(), s.nth(5)); err != nil {
 			s.t.Fatal(err)
 		}
 		gone, late := fingerprint.Of("gone: 1"), fingerprint.Of("timeout after 1s")
 		want := []queue.Failure{
-			{Type: "send", Fingerprint: gone, Jobs: 2, Example: 2, Error: "gone: 22"},
-			{Type: "report", Fingerprint: gone, Jobs: 1, Example: 4, Error: "gone: 3"},
-			{Type: "send", Fingerprint: late, Jobs: 1, Example: 3, Error: "timeout after 3s"},
+			{Type: "send", Fingerprint: gone, Jobs: 2, Example: s.nth(2), Error: "gone: 22"},
+			{Type: "report", Fingerprint: gone, Jobs: 1, Example: s.nth(4), Error: "gone: 3"},
+			{Type: "send", Fingerprint: late, Jobs: 1, Example: s.nth(3), Error: "timeout after 3s"},
 		}
 		check := func(by queue.Filter, want queue.Failures) {
 			s.t.Helper()
@@ -88,15 +89,15 @@ func TestFailures(t *testing.T) {
 		check(queue.Filter{Limit: 2}, queue.Failures{Kinds: want[1:], Others: 2})
 		check(queue.Filter{Type: "report"}, queue.Failures{Kinds: want[1:2]})
 		check(queue.Filter{Fingerprint: late}, queue.Failures{Kinds: want[2:]})
-		check(queue.Filter{Standing: queue.Closed}, queue.Failures{Kinds: []queue.Failure{{Type: "send", Fingerprint: gone, Jobs: 1, Example: 5, Error: "gone: 4"}}})
+		check(queue.Filter{Standing: queue.Closed}, queue.Failures{Kinds: []queue.Failure{{Type: "send", Fingerprint: gone, Jobs: 1, Example: s.nth(5), Error: "gone: 4"}}})
 
-		for limit, want := range [][]int64{{1, 2, 4}, {4}, {2, 4}} {
+		for limit, want := range [][]int64{{s.nth(1), s.nth(2), s.nth(4)}, {s.nth(4)}, {s.nth(2), s.nth(4)}} {
 			by := queue.Filter{Standing: queue.Failed, Fingerprint: gone, Limit: limit}
 			if got := must[[]int64](s.t)(s.FindIDs(s.t.Context(), by)); !cmp.Equal(got, want) {
 				s.t.Errorf("with limit %d: %v", limit, got)
 			}
 		}
-		if got := must[[]int64](s.t)(s.FindIDs(s.t.Context(), queue.Filter{Fingerprint: gone})); !cmp.Equal(got, []int64{1, 2, 4, 5}) {
+		if got := must[[]int64](s.t)(s.FindIDs(s.t.Context(), queue.Filter{Fingerprint: gone})); !cmp.Equal(got, []int64{s.nth(1), s.nth(2), s.nth(4), s.nth(5)}) {
 			s.t.Errorf("wherever they stand: %v", got)
 		}
 		if n, all, err := s.CountFound(s.t.Context(), queue.Filter{Standing: queue.Failed, Fingerprint: gone}); n != 3 || !all || err != nil {

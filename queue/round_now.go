@@ -94,7 +94,7 @@ func (q *Queue) startOne(ctx context.Context, tx *engine.Tx, r round, j *job.Job
 		return nil, err
 	}
 	if room.row.demand.Job == j.ID { // it was this that was asked for
-		if _, err := q.withdraw(ctx, tx, room, demand{}); err != nil {
+		if _, err := q.withdraw(ctx, tx, room, demand{}, []*job.Job{j}); err != nil {
 			return nil, err
 		}
 	}
@@ -102,8 +102,8 @@ func (q *Queue) startOne(ctx context.Context, tx *engine.Tx, r round, j *job.Job
 	return q.markStarted(ctx, tx, r, room, []*job.Job{j}, &rounds.Done{})
 }
 
-// errAsked is the ErrNoRoom of a job whose shard asks the others for others already, which have waited longer.
-var errAsked = fmt.Errorf("%w: jobs before it have asked the other shards for theirs less than %s ago", ErrNoRoom, demandFor)
+// errAsked is the ErrNoRoom of a job whose shard asks the others already, mostly for jobs that have waited longer.
+var errAsked = fmt.Errorf("%w: its shard has asked the others for more less than %s ago; hipq why says who holds what", ErrNoRoom, demandFor)
 
 // wantsNow is what would do for a job that is to start now, and finds no room, if the other shards may be asked; and the error if they
 // lend nothing.

@@ -38,7 +38,7 @@ func (q *Queue) start(
 	slots := r.Slots
 	if q.Rate.Starts > 0 {
 		left, wait := q.startsLeft(room, tx.Now)
-		want.Starts = slots - left
+		want.Starts = max(0, slots-left)
 		if slots = min(slots, left); slots == 0 {
 			if done.Wait, want.Job = wait, noJob; room.divided {
 				done.Wait = min(wait, rateEvery) // others may have starts to lend before that
@@ -106,7 +106,7 @@ func (q *Queue) start(
 		want.Job = noJob
 	}
 	if !done.More { // else what has been asked for may wait behind what this round has looked at
-		if *withdrawn, err = q.withdraw(ctx, tx, room, *want); err != nil {
+		if *withdrawn, err = q.withdraw(ctx, tx, room, *want, taken); err != nil {
 			return nil, err
 		}
 	}

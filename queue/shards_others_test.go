@@ -247,6 +247,9 @@ func TestHeldTurnOfAnother(t *testing.T) {
 // A misplaced row that an application holds is moved later, and holds up no other.
 func TestHeldMisplacedRow(t *testing.T) {
 	mysqlSuite(t, inEight(8), func(s store) {
+		if s.db.IDsByKey {
+			s.t.Skip("a node of a cluster waits for it first: see TestGaleraWaitsFirst")
+		}
 		s.add(make9s(3)...)
 		running := s.start("w", 1)[0].ID
 		s.exec("UPDATE shop_emails SET shard = 4003")

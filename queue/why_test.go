@@ -136,6 +136,9 @@ func TestWhyOfFullHosts(t *testing.T) {
 // An application's transaction may hold the row of a job that is due.
 func TestWhyOfAHeldRow(t *testing.T) {
 	s := openStore(t, dbtest.Open(t, "mysql", dbtest.MySQL(t), "emails"), options())
+	if s.db.IDsByKey {
+		t.Skip("a node of a cluster can't be asked who holds a row")
+	}
 	added := s.add(job.New{Type: "send"}, job.New{Type: "send"})
 	s.hire("w")
 	s.exec("UPDATE shop_workers SET heartbeat = '2036-01-01 00:00:00'")

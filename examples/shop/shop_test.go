@@ -77,9 +77,12 @@ func TestShop(t *testing.T) {
 		if r := <-sent; r != (Receipt{Order: 1, To: "a@example.org", Cents: 1990}) {
 			t.Errorf("%+v", r)
 		}
-		ask(t, s, http.MethodPost, "/orders", `{"to": "nowhere"}`)
-		becomes(t, s, "/orders/2", `not an address`)
-		for path, want := range map[string]string{"/orders/3": "404", "/orders/x": "404"} {
+		var second int
+		if _, err := fmt.Sscanf(ask(t, s, http.MethodPost, "/orders", `{"to": "nowhere"}`), `201 {"order":%d}`, &second); err != nil {
+			t.Fatal(err)
+		}
+		becomes(t, s, fmt.Sprint("/orders/", second), `not an address`)
+		for path, want := range map[string]string{"/orders/9999": "404", "/orders/x": "404"} {
 			if got := ask(t, s, http.MethodGet, path, ""); !strings.HasPrefix(got, want) {
 				t.Errorf("%s: %s", path, got)
 			}

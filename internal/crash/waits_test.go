@@ -52,7 +52,7 @@ var waits = []wait{
 		args: []string{"queue", "pause", "mail"}, says: "mail", long: true,
 	},
 	{
-		name: "an attempt that is held", held: "SELECT id FROM crash_mail WHERE id = 2 FOR UPDATE",
+		name: "an attempt that is held", held: "SELECT id FROM crash_mail WHERE job_type = 'sent' AND job_key = 'asynchronous' FOR UPDATE",
 		args: []string{"complete", "mail", "sent", "asynchronous"}, says: "asynchronous",
 	},
 }

@@ -97,10 +97,15 @@ func (t table) aim() {
 		s.Target = 0
 	}
 	// The first job of each that asks, where it fits: that of the first in line always does, so a job that takes the whole limit
-	// gets it in the end. What runs there doesn't count: nothing overtakes the first job, so it ends before.
-	for _, s := range askers {
-		if s.first <= left {
-			give(s, s.first)
+	// gets it in the end. It gets it beside what runs there, which may run for days; the others get it in its place, else the last in
+	// line would have nothing at all when all are busy.
+	for i, s := range askers {
+		n := s.first
+		if i == 0 {
+			n = plus(s.used, s.first, t.limit)
+		}
+		if n <= left {
+			give(s, n)
 		}
 	}
 	// What is a part's own, as far as it has a use for it.

@@ -49,6 +49,7 @@ func TestOnPool(t *testing.T) {
 
 		// in the application's transaction, for better or worse
 		must[sql.Result](t)(pool.ExecContext(ctx, "CREATE TABLE orders (id INTEGER)"))
+		var sent queue.Added
 		for _, commit := range []bool{false, true} {
 			tx := must[*sql.Tx](t)(pool.BeginTx(ctx, nil))
 			must[sql.Result](t)(tx.ExecContext(ctx, "INSERT INTO orders VALUES (1)")) // on SQLite this locks the file
@@ -63,7 +64,7 @@ func TestOnPool(t *testing.T) {
 			}
 			if commit {
 				must[any](t)(nil, tx.Commit())
-				added = in[1]
+				sent, added = in[0], in[1]
 			} else {
 				must[any](t)(nil, tx.Rollback())
 			}
@@ -86,7 +87,7 @@ func TestOnPool(t *testing.T) {
 		if j := must[*job.Job](t)(q.Wait(ctx, added.ID)); j.Attempt != 2 || j.Error != job.None {
 			t.Errorf("%+v", j)
 		}
-		if j := must[*job.Job](t)(q.Wait(ctx, added.ID-1)); j.Result != strings.ReplaceAll(nasty, "\x00", "\uFFFD") {
+		if j := must[*job.Job](t)(q.Wait(ctx, sent.ID)); j.Result != strings.ReplaceAll(nasty, "\x00", "\uFFFD") {
 			t.Errorf("%+v", j)
 		}
 		if c := must[queue.Counts](t)(q.Counts(ctx)); c.Finished != 102 || c.Scheduled != 1 {

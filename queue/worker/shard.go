@@ -100,18 +100,18 @@ func (s *source) next() *shard {
 	return home
 }
 
-// nextFor is the shard in which a round may start something that settles these. Where the queue takes turns, what ends makes room, and
-// the round fills it itself: it starts jobs of the shard of most of them, unless it is one for a shard that is not at home.
+// nextFor is the shard in which a round may start something that settles these: the next, or if there is none, for all wait for room where
+// the queue takes turns, that of most of them. What ends makes room, and the round fills it itself.
 func (s *source) nextFor(settle []rounds.Settled) *shard {
 	next := s.next()
-	if next != nil && !s.atHome(next) || !s.Rounds().TakesTurns() {
+	if next != nil || !s.Rounds().TakesTurns() {
 		return next
 	}
 	most := 0
 	ended := map[*shard]int{}
 	for _, e := range settle {
 		one := s.numbered(shards.Shard(e.Job.Place))
-		if one == nil || one.starting > 0 || !one.short && !one.waitUntil.IsZero() || next != nil && !s.atHome(one) {
+		if one == nil || one.starting > 0 || !one.short && !one.waitUntil.IsZero() {
 			continue
 		}
 		if ended[one]++; ended[one] > most {

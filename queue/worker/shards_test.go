@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"testing"
@@ -234,4 +235,36 @@ func TestAnswersOfShardsAreLost(t *testing.T) {
 			s.wantHistory(s.emails, atOnce, ids...)
 		})
 	}
+}
+
+// The shards at home have their turns one after the other, also where the one slot of a worker is what they wait for.
+func TestHomeShardsInTurn(t *testing.T) {
+	suite(t, func(s shop) {
+		s.divide(queue.Options{ThrottleLimit: 400})
+		s.add(s.emails, "send", 400)
+		log := newShardLog()
+		p := only(s.emails, s.worker(all(log.handle("one"))))
+		p.Concurrency, p.MaxJobs = 1, 80
+		s.work(p)
+		for shard := range 8 {
+			if n := log.in("one", shard); n < 5 {
+				t.Errorf("of 80 jobs %d were of shard %d", n, shard)
+			}
+		}
+	})
+}
+
+// A tick doesn't end before a job has started that waits for what another transaction keeps from being lent.
+func TestTickOutlastsAHeldTurn(t *testing.T) {
+	t.Parallel()
+	s, _ := proxied(t)
+	s.divide(queue.Options{ThrottleLimit: 8})
+	s.addJobs(s.emails, job.New{Type: "send", ThrottleFactor: new(2)})
+	var place int
+	must[any](t)(nil, s.db.GetContext(t.Context(), &place, "SELECT shard FROM shop_emails"))
+	other := 8000 + (place+1)%8
+	turn := must[*sql.Tx](t)(dbtest.Open(t, s.driver, s.source).Begin())
+	must[any](t)(turn.Exec(fmt.Sprintf("UPDATE shop_shards SET turn = turn + 1 WHERE queue = 'emails' AND shard = %d", other)))
+	time.AfterFunc(5*time.Second, func() { _ = turn.Rollback() })
+	wantSummary(t, s.work(only(s.emails, s.worker(all(nothing)))), worker.Summary{Started: 1, Finished: 1})
 }
