@@ -3,6 +3,7 @@ package doctor
 import (
 	"context"
 	"runtime"
+	"strings"
 )
 
 // The promises are those of the README. Each check says whether one holds on this engine and with these settings.
@@ -35,10 +36,14 @@ func promiseOneWorker(_ context.Context, p *patient) Finding {
 }
 
 func promiseLimits(_ context.Context, p *patient) Finding {
+	var lets []string
 	for _, q := range p.Config.Queues {
 		if (q.ThrottleLimit > 0 || q.ThrottleGroups != nil) && !q.RefuseWeightless {
-			return found(OK, "holds over all workers; queue "+q.Name+" lets jobs of weight 0 pass by its throttle limits (allow_weightless)")
+			lets = append(lets, q.Name)
 		}
+	}
+	if len(lets) > 0 {
+		return found(OK, "holds over all workers; jobs of weight 0 pass by the throttle limits of "+strings.Join(lets, ", ")+" (allow_weightless)")
 	}
 	return found(OK, "holds over all workers")
 }

@@ -3,6 +3,7 @@ package doctor
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/hipq/hipq/queue"
@@ -10,7 +11,11 @@ import (
 
 // lookAtShards compares how the queues are divided with what the config says, and looks at what their shards hold.
 func lookAtShards(ctx context.Context, p *patient) Finding {
-	var said []string
+	var said, wrong, doubtful []string
+	registered, err := queue.Registered(ctx, p.db)
+	if err != nil {
+		return trouble(err)
+	}
 	for _, c := range p.Config.Queues {
 		q, err := queue.New(p.db, c.Options)
 		if err != nil {
@@ -21,35 +26,45 @@ func lookAtShards(ctx context.Context, p *patient) Finding {
 			return trouble(err)
 		}
 		if d.Otherwise != nil {
-			return found(Wrong, fmt.Sprintf("hipq work leaves out queue %s: %s", c.Name, d.Otherwise)).but("run hipq init")
+			wrong = append(wrong, fmt.Sprintf("hipq work leaves out queue %s: %s", c.Name, d.Otherwise))
+			continue
 		}
-		flaw, err := p.flawOfShards(ctx, q, d)
+		flaw, err := p.flawOfShards(ctx, q, d, registered)
 		if err != nil {
 			return trouble(err)
 		}
 		if flaw != "" {
-			return found(Wrong, "queue "+c.Name+": "+flaw).but("run hipq init: it makes them anew")
+			wrong = append(wrong, "queue "+c.Name+": "+flaw)
 		}
 		misplaced, err := q.Misplaced(ctx)
 		if err != nil {
 			return trouble(err)
 		}
 		if misplaced > 0 {
-			return found(Warning, fmt.Sprintf("queue %s has %d jobs in none of its shards", c.Name, misplaced)).
-				but("run hipq work, which moves them, or hipq init")
+			doubtful = append(doubtful, fmt.Sprintf("queue %s has %d jobs in none of its shards", c.Name, misplaced))
 		}
 		if d.Of > 1 {
 			said = append(said, fmt.Sprintf("%s has %d", c.Name, d.Of))
 		}
 	}
-	if len(said) == 0 {
+	switch {
+	case len(wrong) > 0:
+		return found(Wrong, strings.Join(wrong, "; ")).but("run hipq init: it divides them anew")
+	case len(doubtful) > 0:
+		return found(Warning, strings.Join(doubtful, "; ")).but("run hipq work, which moves them, or hipq init")
+	case len(said) == 0:
 		return found(OK, "no queue has several")
 	}
 	return found(OK, strings.Join(said, ", "))
 }
 
-// flawOfShards says what is wrong with the rows of a queue's shards; "" if nothing is, or there are none, for no worker has run yet.
-func (p *patient) flawOfShards(ctx context.Context, q *queue.Queue, d queue.Division) (string, error) {
+// flawOfShards says what is wrong with the rows of a queue's shards; "" if nothing is, or there are none, for no worker has run yet. What
+// they hold is of the limit and the rate that are registered: what is new in the config the next worker divides.
+func (p *patient) flawOfShards(ctx context.Context, q *queue.Queue, d queue.Division, registered []queue.Options) (string, error) {
+	at := slices.IndexFunc(registered, func(o queue.Options) bool { return o.Name == q.Name })
+	if at < 0 {
+		return "", nil
+	}
 	var rows []struct {
 		Place    int   `db:"shard"`
 		Capacity int64 `db:"capacity"`
@@ -67,7 +82,7 @@ func (p *patient) flawOfShards(ctx context.Context, q *queue.Queue, d queue.Divi
 		}
 		limit, rate = limit+r.Capacity, rate+r.Rate
 	}
-	wantLimit, wantRate := int64(max(0, q.ThrottleLimit)), int64(q.Rate.Starts)
+	wantLimit, wantRate := int64(max(0, registered[at].ThrottleLimit)), int64(registered[at].Rate.Starts)
 	switch {
 	case len(rows) != d.Of:
 		return fmt.Sprintf("%s has rows for %d of its %d shards", p.db.Shards(), len(rows), d.Of), nil
