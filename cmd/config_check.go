@@ -21,8 +21,8 @@ Programs are looked for as hipq work does it: by this PATH, from the handler's f
 a shorter one: PATH=/usr/bin:/bin hipq config check.
 
 The database isn't asked, so that a config can be checked where there is none; with --database it must also be reachable,
-and initialised for all queues, and these divided into shards as the config says. What is wrong around the config, with this host, its crontab, the database's settings, is
-found by hipq doctor.
+and initialised for all queues, and these divided into shards as the config says. What is wrong around the config, with
+this host, its crontab, the database's settings, is found by hipq doctor.
 
 Exit codes: 0 nothing is wrong · 64 usage · 75 nothing is wrong with the configuration, but the database is unreachable or
 busy · 78 something is wrong.`
