@@ -299,7 +299,7 @@ func (w *worker) foundRoom(s *source, r round, done rounds.Done) {
 		for _, e := range r.Settle {
 			// what the shard waits for may be long in coming from others: its own room it fills at once
 			one := other.numbered(shards.Shard(e.Job.Place))
-			if one != nil && !(one == r.shard && r.Slots > 0) && (one.short || one.waitUntil.IsZero()) {
+			if one != nil && (one != r.shard || r.Slots == 0) && (one.short || one.waitUntil.IsZero()) {
 				one.foundMore()
 			}
 		}
