@@ -41,7 +41,7 @@ func TestUser(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Setenv("TMPDIR", "/root/tmp")
-	const script = `echo $(id -u) $(id -g) $(id -G) $HOME $USER $LOGNAME $SHELL ${TMPDIR-none} $LANG; test $(ps -o sid= -p $$) = $$ && echo leader >/dev/stderr; : > made`
+	const script = `echo $(id -u) $(id -g) $(id -G) $HOME $USER $LOGNAME $SHELL ${TMPDIR-none} $LANG; test $(cut -d ' ' -f 6 /proc/$$/stat 2>/dev/null || ps -o sid= -p $$) = $$ && echo leader >/dev/stderr; : > made`
 	want := fmt.Sprintf("%s %s %s %s nobody nobody /bin/sh none C\nleader\n", other.Uid, other.Gid, strings.Join(groups, " "), other.HomeDir)
 	for _, limits := range []handler.Limits{{}, {OpenFiles: 64}} {
 		p := handler.Program{Argv: []string{"sh", "-c", script}, Dir: dir, User: "nobody", Limits: limits, Env: []string{"LANG=C"}, WorkerID: newWorkerID()}

@@ -18,7 +18,7 @@ import (
 
 // A program has its limits, nice and umask, and nothing else about it is otherwise; the worker itself has none of them.
 func TestLimits(t *testing.T) {
-	const script = `ulimit -v; ulimit -n; ulimit -f; ulimit -S -t; ulimit -H -t; umask; nice; ps -o pgid= -p $$ | tr -d ' '; echo $$; echo "$0" "$@"; env | sed 's/=.*//' | sort | tr '\n' ' '`
+	const script = `ulimit -v; ulimit -n; ulimit -f; ulimit -S -t; ulimit -H -t; umask; nice; echo $(cut -d ' ' -f 5 /proc/$$/stat 2>/dev/null || ps -o pgid= -p $$); echo $$; echo "$0" "$@"; env | sed 's/=.*//' | sort | tr '\n' ' '`
 	plain := &handler.Exec{Program: handler.Program{Argv: []string{"sh", "-c", script, "a b", "$(id)", "{{job_key}}", ""}, Env: []string{"PWD=/x"}}}
 	limited := &handler.Exec{Program: handler.Program{
 		Argv: plain.Argv, Env: plain.Env, Nice: 3, Umask: new(fs.FileMode(0o137)),
