@@ -146,17 +146,29 @@ func TestHostsShareTheShardsOut(t *testing.T) {
 	})
 }
 
-// Shards whose worker never comes don't wait until there is nothing to do at home.
+// A shard that is nobody's gets its turns although there is always something to do at home. What a shard lacks it may ask for once in a
+// while only, so how many jobs the others start meanwhile depends on the machine: each that runs is replaced.
 func TestNoShardStarves(t *testing.T) {
 	suite(t, func(s shop) {
 		s.divide(queue.Options{ThrottleLimit: 8})
-		s.add(s.emails, "send", 900)
+		s.add(s.emails, "send", 400)
 		log := newShardLog()
-		p := only(s.emails, s.worker(all(log.handle("one"))))
-		p.Shards, p.Batch, p.MaxJobs = []int{0, 1, 2, 3, 4, 5, 6}, 2, 500
-		s.work(p)
-		if n := log.in("one", 7); n < 5 {
-			t.Errorf("of 500 jobs %d were of the shard that is nobody's", n)
+		note := log.handle("one")
+		p := only(s.emails, s.worker(all(func(ctx context.Context, j *job.Job) error {
+			another := job.New{Type: "send", ShardKey: j.ShardKey}
+			if j.ShardKey == job.None {
+				another.ShardKey = j.Key
+			}
+			_, err := s.emails.Enqueue(ctx, another)
+			return errors.Join(err, note(ctx, j))
+		})))
+		p.Shards, p.Batch = []int{0, 1, 2, 3, 4, 5, 6}, 2
+		r := s.start(p)
+		eventually(s.t, "jobs of the shard that is nobody's run", func() bool { return log.in("one", 7) >= 5 })
+		r.stop()
+		r.ended()
+		if n := log.in("one", 0, 1, 2, 3, 4, 5, 6); n < log.in("one", 7) {
+			t.Errorf("only %d jobs have run at home", n)
 		}
 	})
 }
