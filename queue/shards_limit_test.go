@@ -312,15 +312,16 @@ func TestGroupsOverShards(t *testing.T) {
 func TestAskedForBehindOthers(t *testing.T) {
 	suiteWith(t, inEight(8), func(s store) {
 		s.hire("w")
-		s.add(slices.Repeat([]job.New{{Type: "send", ThrottleFactor: new(1)}}, 30)...)
 		heavy := s.add(job.New{Type: "report", Key: "heavy", ThrottleFactor: new(8)})[0].ID
 		place := s.place(heavy)
+		beside := (place + 1) % 1000 % 8
+		s.add(s.goingTo(beside, 1, 1)...)
 		round := func(shard int, slots int, types ...string) []*job.Job {
 			r := s.newRound("w", slots)
 			r.Candidates = s.Rounds().Candidates(shard, types)
 			return s.do(r).Started
 		}
-		if started := round((place+1)%1000%8, 1, "send"); len(started) != 1 {
+		if started := round(beside, 1, "send"); len(started) != 1 {
 			t.Fatalf("%d were started", len(started))
 		}
 		since := func() (since int64) {

@@ -168,7 +168,7 @@ func TestNoShardStarves(t *testing.T) {
 		r.stop()
 		r.ended()
 		if n := log.in("one", 0, 1, 2, 3, 4, 5, 6); n < log.in("one", 7) {
-			t.Errorf("only %d jobs have run at home", n)
+			s.t.Errorf("only %d jobs have run at home", n)
 		}
 	})
 }
