@@ -77,11 +77,12 @@ func TestHundredsOfTypes(t *testing.T) {
 	})
 }
 
-// An application's open transaction with the same key holds an enqueue up for less than half a minute.
+// An application's open transaction with the same key holds an enqueue up for less than half a minute; a busy machine adds to that.
 func TestEnqueueBesideAnOpenTransaction(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes as long as Enqueue has patience")
 	}
+	t.Parallel()
 	mysqlSuite(t, func(*queue.Options) {}, func(s store) {
 		open := must[*sql.Tx](t)(s.db.BeginTx(t.Context(), nil))
 		defer func() { _ = open.Rollback() }()
@@ -95,7 +96,7 @@ func TestEnqueueBesideAnOpenTransaction(t *testing.T) {
 		}
 		began := time.Now()
 		_, err := s.Enqueue(t.Context(), job.New{Type: "send", Key: "k"})
-		if kind, _ := schema.Diagnose(err); kind != schema.TryLater || time.Since(began) > 30*time.Second {
+		if kind, _ := schema.Diagnose(err); kind != schema.TryLater || time.Since(began) > time.Minute {
 			t.Errorf("after %s: %v", time.Since(began), err)
 		}
 		s.add(job.New{Type: "send", Key: "other"})

@@ -186,7 +186,7 @@ func TestTypeWhoseRowCountsForNothing(t *testing.T) {
 
 // What a hand has left in the columns that the rounds of a queue write neither stops it nor lets it pass its rate.
 func TestRoundMendsItsTurn(t *testing.T) {
-	suiteWith(t, func(o *queue.Options) { o.ThrottleLimit, o.Rate = 10, job.Rate{Starts: 2, Per: time.Second} }, func(s store) {
+	suiteWith(t, func(o *queue.Options) { o.ThrottleLimit, o.Rate = 10, job.Rate{Starts: 2, Per: 200 * time.Millisecond} }, func(s store) {
 		s.add(make9("send")...)
 		s.hire("w")
 		values := [][2]string{

@@ -138,11 +138,12 @@ func TestWeightsOverShards(t *testing.T) {
 // However little there is for all, none of the shards that have jobs starves: not of the limit, nor of the rate. A shard keeps its turn
 // for as long as it doesn't ask again, so how many jobs start in one depends on the machine: each that has run is replaced, and turns count.
 func TestNoShardStarves(t *testing.T) {
+	t.Parallel() // it waits for most of its time
 	for name, change := range map[string]func(*queue.Options){
 		"limit": inEight(1), "rate": func(o *queue.Options) { o.Shards, o.Rate = 8, job.Rate{Starts: 1, Per: 30 * time.Millisecond} },
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel() // each waits for most of its time
+			t.Parallel()
 			dbtest.Each(t, func(t *testing.T, driver, source string) {
 				t.Parallel()
 				s := newStore(t, driver, source, change)
