@@ -29,8 +29,8 @@ demo: build ## show hipq at work
 	docs/demo.sh
 
 # Here the tests that kill workers are short ones, with 10 kills; make crash is the whole, with 100. Those that mostly wait run
-# side by side. They run although another test has failed, so that one run finds all that is red. The race detector leaves all of
-# them out: it slows processes down and doesn't look across them.
+# side by side. They run although another test has failed, so one run finds all that is red. The race detector leaves all of them
+# out: it slows processes down and doesn't look across them.
 BUT_CRASH = $(if $(filter ./...,$(PKG)),$$(go list ./... | grep -v /internal/crash),$(PKG))
 test: ## run all tests on SQLite and on a MariaDB of their own
 	@.ci/clients

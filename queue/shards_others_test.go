@@ -135,8 +135,8 @@ func TestWeightsOverShards(t *testing.T) {
 	}
 }
 
-// However little there is for all, none of the shards that have jobs starves: not of the limit, nor of the rate. A shard keeps its turn
-// for as long as it doesn't ask again, so how many jobs start in one depends on the machine: each that has run is replaced, and turns count.
+// However little there is for all, none of the shards that have jobs starves: not of the limit, nor of the rate. A shard keeps its
+// turn until it asks again, so a fast machine starts many jobs in one. Each job that has run is replaced, and turns are counted.
 func TestNoShardStarves(t *testing.T) {
 	t.Parallel() // it waits for most of its time
 	for name, change := range map[string]func(*queue.Options){

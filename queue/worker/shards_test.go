@@ -146,8 +146,8 @@ func TestHostsShareTheShardsOut(t *testing.T) {
 	})
 }
 
-// A shard that is nobody's gets its turns although there is always something to do at home. What a shard lacks it may ask for once in a
-// while only, so how many jobs the others start meanwhile depends on the machine: each that runs is replaced.
+// A shard that is nobody's gets its turns although there is always something to do at home. A shard asks for what it lacks once
+// in a while only, and a fast machine starts many jobs of the others meanwhile. So each job that runs is replaced.
 func TestNoShardStarves(t *testing.T) {
 	suite(t, func(s shop) {
 		s.divide(queue.Options{ThrottleLimit: 8})
