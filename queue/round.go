@@ -50,7 +50,7 @@ func (q workerSide) Round(ctx context.Context, asked rounds.Round) (rounds.Done,
 		if err != nil {
 			return err
 		}
-		if slots > 0 {
+		if slots > 0 && !r.IsStopped() {
 			if q.takesTurns() {
 				// those behind should not have to wait for this
 				if err := q.logAs(ctx, tx, r.Worker, entries); err != nil {

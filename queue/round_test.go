@@ -23,6 +23,24 @@ func sortedByID(jobs []*job.Job) []*job.Job {
 	return slices.SortedFunc(slices.Values(jobs), func(a, b *job.Job) int { return cmp.Compare(a.ID, b.ID) })
 }
 
+// A round of a worker whose jobs are stopped, because it has given up its lock, settles what it has and starts none.
+func TestStoppedRoundStartsNothing(t *testing.T) {
+	suite(t, func(s store) {
+		s.add(job.New{Type: "send"})
+		jobs := s.start("w", 1)
+		s.add(job.New{Type: "send"})
+		stopped := make(chan struct{})
+		close(stopped)
+		r := s.newRound("w", 2, settled(finished, jobs...)...)
+		r.Stopped = stopped
+		if done := s.do(r); len(done.Started) > 0 {
+			s.t.Errorf("%d were started", len(done.Started))
+		}
+		s.wantState(s.nth(1), job.Final, "finished", 1)
+		s.wantState(s.nth(2), job.Initial, "due", 0)
+	})
+}
+
 // A commit whose answer is lost is repeated: the same round again finds what the first has done.
 func TestRoundMayBeRepeated(t *testing.T) {
 	for _, change := range []func(*queue.Options){

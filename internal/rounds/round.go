@@ -25,6 +25,8 @@ type Round struct {
 	BehindSuspects bool
 	// Again says that the round was done before, and ended in an error.
 	Again bool
+	// Stopped is closed when the worker's jobs are stopped: from then on the round starts none, however long it has been under way.
+	Stopped <-chan struct{}
 	*Trail
 }
 
@@ -38,6 +40,16 @@ type Trail struct {
 func New(w roster.Worker) Round {
 	token := uuid.Must(uuid.NewV7()) // it fails only where there is no randomness at all
 	return Round{Worker: w, Token: token.String(), Trail: &Trail{}}
+}
+
+// IsStopped says whether the worker's jobs are stopped.
+func (r Round) IsStopped() bool {
+	select {
+	case <-r.Stopped:
+		return true
+	default:
+		return false
+	}
 }
 
 // HasTried says whether the round has set out to start a job, which it then may have started.

@@ -123,6 +123,7 @@ func (w *worker) reserve(s *source, n int) {
 // send sends a round out.
 func (w *worker) send(s *source, r round) {
 	r.sent = time.Now()
+	r.Stopped = w.jobs.Done() // while the database was away the lock may have been given up
 	s.out(r, 1)
 	s.resting += resting(r.Settle)
 	w.task(func() func() error {
