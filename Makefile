@@ -34,8 +34,8 @@ demo: build ## show hipq at work
 BUT_CRASH = $(if $(filter ./...,$(PKG)),$$(go list ./... | grep -v /internal/crash),$(PKG))
 test: ## run all tests on SQLite and on a MariaDB of their own
 	@.ci/clients
-	.ci/times .ci/with-mariadb sh -c 'go test -count=1 -parallel 4 -timeout 20m $(BUT_CRASH); status=$$?; \
-		go test -count=1 -short -v -parallel 10 -timeout 20m ./internal/crash && exit $$status'
+	.ci/times .ci/with-mariadb sh -c 'go test -count=1 -parallel 4 -timeout 40m $(BUT_CRASH); status=$$?; \
+		go test -count=1 -short -v -parallel 10 -timeout 40m ./internal/crash && exit $$status'
 
 # Needs Node.js and a Chromium, and gets axe-core and puppeteer-core from npm. What the browser saw is in build/report.
 report-check: ## open examples of the report in a real browser, and check them there
@@ -52,11 +52,11 @@ test-engines: ## run the tests that have a database on MySQL, and on a Galera cl
 
 race: ## run the shorter tests under the race detector (needs a C compiler)
 	@.ci/clients
-	CGO_ENABLED=1 .ci/times .ci/with-mariadb go test -race -short -count=1 -timeout 30m $(BUT_CRASH)
+	CGO_ENABLED=1 .ci/times .ci/with-mariadb go test -race -short -count=1 -timeout 60m $(BUT_CRASH)
 
 crash: ## kill and disturb workers and check that no job is lost, doubled, or held up
 	@.ci/clients
-	.ci/times .ci/with-mariadb go test -count=1 -timeout 40m -v -parallel 6 ./internal/crash
+	.ci/times .ci/with-mariadb go test -count=1 -timeout 80m -v -parallel 6 ./internal/crash
 
 bench: ## measure throughput on a MariaDB with fsync on
 	.ci/with-mariadb --durable go test -run '^$$' -bench . -benchtime 1x -timeout 60m ./queue ./monitor ./internal/bench
