@@ -77,10 +77,13 @@ func TestGuardWorkerKilled(t *testing.T) {
 	processtest.Eventually(t, "the guard is gone", func() bool { return len(processesOf(t, id)) == 0 })
 }
 
+// longLock is a lock, in milliseconds, before whose end the guard leaves itself the whole margin: what a busy machine may take of it.
+const longLock = "10000"
+
 // Stopped with all its group, as by ^Z: everything is dead before the lock ends.
 func TestGuardWorkerStopped(t *testing.T) {
 	dir, id := t.TempDir(), newWorkerID()
-	worker := startRole(t, "worker", id, "4000", dir+"/end", family(dir))
+	worker := startRole(t, "worker", id, longLock, dir+"/end", family(dir))
 	pids := familyPIDs(t, dir)
 	end := time.Unix(0, int64(processtest.Number(t, dir+"/end")))
 	if err := syscall.Kill(-worker.Process.Pid, syscall.SIGSTOP); err != nil {
@@ -99,7 +102,7 @@ func TestGuardWorkerStopped(t *testing.T) {
 // The worker lives but could not renew its lock.
 func TestGuardLockEnds(t *testing.T) {
 	dir := t.TempDir()
-	startRole(t, "worker", newWorkerID(), "3000", dir+"/end", family(dir))
+	startRole(t, "worker", newWorkerID(), longLock, dir+"/end", family(dir))
 	pids := familyPIDs(t, dir)
 	end := time.Unix(0, int64(processtest.Number(t, dir+"/end")))
 	for who, pid := range pids {
