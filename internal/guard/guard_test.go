@@ -77,40 +77,47 @@ func TestGuardWorkerKilled(t *testing.T) {
 	processtest.Eventually(t, "the guard is gone", func() bool { return len(processesOf(t, id)) == 0 })
 }
 
-// longLock is a lock, in milliseconds, before whose end the guard leaves itself the whole margin: what a busy machine may take of it.
+// longLock is a lock, in milliseconds, before whose end the guard leaves itself the whole margin.
 const longLock = "10000"
+
+// deadBeforeTheLock starts a worker, stops it, and complains if its programs live longer than its lock. It tries three times: a machine
+// that is busy for longer than the guard's margin is no fault of the guard, and one that is late is so each time.
+func deadBeforeTheLock(t *testing.T, stop func(t *testing.T, worker *exec.Cmd), then func(t *testing.T, id string, worker *exec.Cmd)) {
+	t.Helper()
+	var late time.Duration
+	for range 3 {
+		dir, id := t.TempDir(), newWorkerID()
+		worker := startRole(t, "worker", id, longLock, dir+"/end", family(dir))
+		pids := familyPIDs(t, dir)
+		end := time.Unix(0, int64(processtest.Number(t, dir+"/end")))
+		stop(t, worker)
+		for who, pid := range pids {
+			processtest.EventuallyGone(t, who, pid)
+		}
+		late = time.Since(end)
+		then(t, id, worker)
+		if late <= 0 {
+			return
+		}
+	}
+	t.Errorf("they lived %s longer than the lock", late)
+}
 
 // Stopped with all its group, as by ^Z: everything is dead before the lock ends.
 func TestGuardWorkerStopped(t *testing.T) {
-	dir, id := t.TempDir(), newWorkerID()
-	worker := startRole(t, "worker", id, longLock, dir+"/end", family(dir))
-	pids := familyPIDs(t, dir)
-	end := time.Unix(0, int64(processtest.Number(t, dir+"/end")))
-	if err := syscall.Kill(-worker.Process.Pid, syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
-	for who, pid := range pids {
-		processtest.EventuallyGone(t, who, pid)
-	}
-	if late := time.Since(end); late > 0 {
-		t.Errorf("they lived %s longer than the lock", late)
-	}
-	signalTo(t, worker, syscall.SIGKILL)
-	processtest.Eventually(t, "the guard is gone", func() bool { return len(processesOf(t, id)) == 0 })
+	deadBeforeTheLock(t, func(t *testing.T, worker *exec.Cmd) {
+		if err := syscall.Kill(-worker.Process.Pid, syscall.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+	}, func(t *testing.T, id string, worker *exec.Cmd) {
+		signalTo(t, worker, syscall.SIGKILL)
+		processtest.Eventually(t, "the guard is gone", func() bool { return len(processesOf(t, id)) == 0 })
+	})
 }
 
 // The worker lives but could not renew its lock.
 func TestGuardLockEnds(t *testing.T) {
-	dir := t.TempDir()
-	startRole(t, "worker", newWorkerID(), longLock, dir+"/end", family(dir))
-	pids := familyPIDs(t, dir)
-	end := time.Unix(0, int64(processtest.Number(t, dir+"/end")))
-	for who, pid := range pids {
-		processtest.EventuallyGone(t, who, pid)
-	}
-	if late := time.Since(end); late > 0 {
-		t.Errorf("they lived %s longer than the lock", late)
-	}
+	deadBeforeTheLock(t, func(*testing.T, *exec.Cmd) {}, func(*testing.T, string, *exec.Cmd) {})
 }
 
 // A program that was forked when the worker was killed, before the guard was told.
