@@ -33,13 +33,16 @@ func (a *app) newGuard(i *instance, workerID string) *handler.Guard {
 }
 
 // guardArgv starts this same binary as a guard.
-func (a *app) guardArgv() []string {
+func (a *app) guardArgv() []string { return a.selfArgv(guardCommand) }
+
+// selfArgv starts this same binary.
+func (a *app) selfArgv(command string) []string {
 	exe, err := os.Executable()
 	if err != nil {
 		// the file was replaced while we run; Linux still finds it here
 		exe = "/proc/self/exe"
 	}
-	return []string{strings.TrimSuffix(exe, " (deleted)"), guardCommand}
+	return []string{strings.TrimSuffix(exe, " (deleted)"), command}
 }
 
 // warnOfUnkilled says what a dead worker's handlers have left on this host and could not be killed.

@@ -62,7 +62,7 @@ var hostile = func() map[string][]string {
 		"job_type": texts, "job_data": append([]string{"'" + strings.Repeat("x", 1<<20+1) + "'"}, texts...), "job_key": texts, "throttle_group": texts, "shard_key": texts, "worker_id": texts,
 		"lock_token": texts, "attempt_token": texts, "wish": texts, "error": texts, "result": texts, "output": texts,
 		"time_windows": append([]string{`'["25:00-26:00"]'`, `'[]'`, `'[1]'`, `'null'`, `'{"a":1}'`, `'["05:00-07:00"'`}, texts...),
-		"timeout":      numbers, "priority": numbers, "throttle_factor": numbers, "attempt": numbers, "stopping": numbers, "suspect": numbers, "answered": numbers,
+		"timeout":      numbers, "priority": numbers, "throttle_factor": numbers, "attempt": numbers, "stopping": numbers, "interrupts": numbers, "losses": numbers, "answered": numbers,
 		"retry_of": numbers, "retried_as": numbers,
 		"scheduled_run_time": times, "wake_time": times, "start_time": times, "create_time": times, "update_time": times,
 		"state": append([]string{"'initial'", "'running'", "'error'", "'retry'", "'final'"}, words...),
@@ -253,7 +253,7 @@ func (h hostileDB) spoilOthers() {
 	}
 	time, number := "'0000-00-00'", "-1"
 	if h.driver == "sqlite" {
-		time, number = "'x'", "'many'"
+		time = "'x'"
 	}
 	for id, until := range map[string]string{"alive": "'2099-01-01 00:00:00.000000'", "dead": time} {
 		if err := h.exec("INSERT INTO shop_workers (id, host, pid, state, slots, lanes, start_time, heartbeat, lock_until) VALUES ('" + id +

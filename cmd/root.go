@@ -95,7 +95,7 @@ func (a *app) root() *cobra.Command {
 	flags.BoolVarP(&a.verbose, "verbose", "v", false, "say on stderr what is being done")
 	root.AddCommand(
 		a.initCommand(), a.enqueueCommand(), a.workCommand(), a.jobsCommand(), a.failuresCommand(), a.showCommand(), a.statusCommand(),
-		a.activityCommand(), a.monitorCommand(), a.purgeCommand(), a.versionCommand(), a.guardCommand(),
+		a.activityCommand(), a.monitorCommand(), a.purgeCommand(), a.versionCommand(), a.guardCommand(), a.quarantineCommand(),
 		a.whyCommand(), a.queueCommand(), a.schedulesCommand(), a.cancelCommand(), a.rescheduleCommand(), a.retryCommand(), a.dismissCommand(),
 		a.completeCommand(), a.failCommand(), a.runCommand(), a.tryCommand(), a.configCommand(), a.completionCommand(), a.manCommand(), a.doctorCommand(),
 	)

@@ -27,8 +27,8 @@ one that was killed. With --watch it does so again every 2 s (--watch=10s: every
 an absence of the database.
 
 With --shards it shows besides, for queues of several shards, how each of these stands: what of the throttle limit is USED there, what
-the shard HOLDS of it and what it is TO HOLD (as the shards lend one another what they don't use), how many starts of the rate are used
-and held there (RATE), and since when jobs there have been ASKING the others for more. RUNNING is with those that wait for an answer.
+the shard HOLDS of it and what it is TO HOLD (a limit is divided anew by what runs and what waits), how many starts of the rate are used
+and held there (RATE), and since when nothing has started there for want of either (SHORT SINCE). RUNNING is with those that wait for an answer.
 
 Exit codes: 0 done · 64 usage · 75 the database is unreachable or busy · 78 configuration.`
 

@@ -16,15 +16,16 @@ type shardStatus struct {
 	Held      int64      `json:"held"`
 	Running   int64      `json:"running"`
 	OldestDue *time.Time `json:"oldest_due"`
-	// Used is what counts against the throttle limit there; Capacity is what the shard holds of that, Target what it is to hold. All are
+	// Used is what counts against the throttle limit there; Capacity is what the shard holds of that, Target what it should hold. All are
 	// null in a queue without a limit, and RateUsed to RateTarget in one without a rate.
-	Used         *int       `json:"used"`
-	Capacity     *int       `json:"capacity"`
-	Target       *int       `json:"target"`
-	RateUsed     *int       `json:"rate_used"`
-	RateCapacity *int       `json:"rate_capacity"`
-	RateTarget   *int       `json:"rate_target"`
-	AskingSince  *time.Time `json:"asking_since"`
+	Used         *int `json:"used"`
+	Capacity     *int `json:"capacity"`
+	Target       *int `json:"target"`
+	RateUsed     *int `json:"rate_used"`
+	RateCapacity *int `json:"rate_capacity"`
+	RateTarget   *int `json:"rate_target"`
+	// ShortSince is since when it has started nothing for want of the limit or the rate; null if it doesn't wait for these.
+	ShortSince *time.Time `json:"short_since"`
 }
 
 // addShards adds how each shard of a queue stands, if it has several.
@@ -38,13 +39,13 @@ func (s *queueStatus) addShards(ctx context.Context, q *queue.Queue) error {
 	}
 	for _, of := range all {
 		one := shardStatus{
-			Shard: of.Shard, Due: of.Due, Held: of.Held, Running: of.Running, OldestDue: utc(of.OldestDue), AskingSince: utc(of.Asks),
+			Shard: of.Shard, Due: of.Due, Held: of.Held, Running: of.Running, OldestDue: utc(of.OldestDue), ShortSince: utc(of.WaitsSince),
 		}
 		if q.ThrottleLimit > 0 {
-			one.Used, one.Capacity, one.Target = &of.Used, &of.Capacity, &of.Target
+			one.Used, one.Capacity, one.Target = &of.Used, &of.Share, &of.Target
 		}
 		if q.Rate.Starts > 0 {
-			one.RateUsed, one.RateCapacity, one.RateTarget = &of.RateUsed, &of.RateCapacity, &of.RateTarget
+			one.RateUsed, one.RateCapacity, one.RateTarget = &of.RateUsed, &of.RateShare, &of.RateTarget
 		}
 		s.ByShard = append(s.ByShard, one)
 	}
@@ -54,8 +55,8 @@ func (s *queueStatus) addShards(ctx context.Context, q *queue.Queue) error {
 // printShards shows each shard of the queues that have several.
 func (a *app) printShards(i *instance, queues []queueStatus) error {
 	a.out.line("")
-	t := newTable(a.out, "QUEUE", "SHARD", "DUE", "HELD", "RUNNING", "USED", "HOLDS", "TO HOLD", "RATE", i.zoned("OLDEST DUE"), i.zoned("ASKING")).
-		narrowing(nil, []string{"HELD", i.zoned("ASKING"), "TO HOLD", "RATE"})
+	t := newTable(a.out, "QUEUE", "SHARD", "DUE", "HELD", "RUNNING", "USED", "HOLDS", "TO HOLD", "RATE", i.zoned("OLDEST DUE"), i.zoned("SHORT SINCE")).
+		narrowing(nil, []string{"HELD", i.zoned("SHORT SINCE"), "TO HOLD", "RATE"})
 	number := func(n *int) string {
 		if n == nil {
 			return dash("")
@@ -77,7 +78,7 @@ func (a *app) printShards(i *instance, queues []queueStatus) error {
 				rate = fmt.Sprintf("%d of %d", *s.RateUsed, *s.RateCapacity)
 			}
 			err := t.row(q.Queue, fmt.Sprintf("%d of %d", s.Shard, q.Shards), strconv.FormatInt(s.Due, 10), strconv.FormatInt(s.Held, 10),
-				strconv.FormatInt(s.Running, 10), number(s.Used), number(s.Capacity), number(s.Target), rate, at(s.OldestDue), at(s.AskingSince))
+				strconv.FormatInt(s.Running, 10), number(s.Used), number(s.Capacity), number(s.Target), rate, at(s.OldestDue), at(s.ShortSince))
 			if err != nil {
 				return err
 			}

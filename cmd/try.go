@@ -14,9 +14,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hipq/hipq/config"
+	"github.com/hipq/hipq/internal/handling"
 	"github.com/hipq/hipq/internal/null"
-	"github.com/hipq/hipq/internal/overhear"
-	"github.com/hipq/hipq/internal/progress"
 	"github.com/hipq/hipq/internal/rules"
 	"github.com/hipq/hipq/queue/handler"
 	"github.com/hipq/hipq/queue/job"
@@ -98,7 +97,7 @@ func (a *app) tryHandler(cmd *cobra.Command, name, jobType string, o tryOptions)
 		a.out.text("%s\n", indent(safe(strings.TrimSpace(string(handler.Message(j))))))
 	}
 	var reached trying
-	outcome, heard := tryOne(progress.With(cmd.Context(), func(p job.Progress) { reached.say(a, p) }), h, t, j)
+	outcome, heard := tryOne(handling.With(cmd.Context(), handling.Hooks{Say: func(p job.Progress) { reached.say(a, p) }}), h, t, j)
 	reached.end()
 	if err := a.printTry(i, t, j, outcome, heard, reached.progress); err != nil {
 		return err
@@ -113,19 +112,19 @@ func (a *app) tryHandler(cmd *cobra.Command, name, jobType string, o tryOptions)
 }
 
 // tryOne runs a handler for a job, and gives what was overheard.
-func tryOne(ctx context.Context, h handler.Handler, t job.Type, j *job.Job) (job.Outcome, overhear.Heard) {
+func tryOne(ctx context.Context, h handler.Handler, t job.Type, j *job.Job) (job.Outcome, handling.Heard) {
 	interruptible, interrupt := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer interrupt(nil)
 	defer context.AfterFunc(ctx, func() { interrupt(worker.ErrInterrupted) })() // what a worker's job would say
-	ctx, cancel := context.WithTimeoutCause(interruptible, j.Timeout, errors.New(rules.TimeoutError(j.Timeout)))
+	ctx, cancel := context.WithTimeoutCause(interruptible, j.Timeout, rules.TimeoutError(j.Timeout))
 	defer cancel()
 	var mu sync.Mutex
-	var heard overhear.Heard
-	outcome := h.Handle(overhear.With(ctx, func(add func(*overhear.Heard)) {
+	var heard handling.Heard
+	outcome := h.Handle(handling.With(ctx, handling.Hooks{Note: func(add func(*handling.Heard)) {
 		mu.Lock()
 		defer mu.Unlock()
 		add(&heard)
-	}), j)
+	}}), j)
 	if t.Async && outcome.Verdict == job.Finished {
 		outcome.Verdict = job.Sent
 	}
@@ -227,7 +226,7 @@ func (t *trying) end() {
 	t.over = true
 }
 
-func (a *app) printTry(i *instance, t job.Type, j *job.Job, o job.Outcome, heard overhear.Heard, reached job.Progress) error {
+func (a *app) printTry(i *instance, t job.Type, j *job.Job, o job.Outcome, heard handling.Heard, reached job.Progress) error {
 	now := time.Now()
 	next, err := rules.After(j, o, nil, t.Retry, i.Location, now, rand.Float64())
 	if err != nil {
@@ -257,7 +256,7 @@ func (a *app) printTry(i *instance, t job.Type, j *job.Job, o job.Outcome, heard
 }
 
 // sayTry says for people how the handler ended, and what would become of the job.
-func (a *app) sayTry(i *instance, t job.Type, j *job.Job, o job.Outcome, heard overhear.Heard, next rules.Next, decides bool) error {
+func (a *app) sayTry(i *instance, t job.Type, j *job.Job, o job.Outcome, heard handling.Heard, next rules.Next, decides bool) error {
 	for _, part := range []struct{ what, text string }{{"the request:", heard.Request}, {"the answer:", heard.Answer}} {
 		if part.text != "" {
 			a.out.line("%s", part.what)

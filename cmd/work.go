@@ -30,9 +30,9 @@ has made it; the others are worked, and the exit code is 78. A job type whose ha
 there, or hipq isn't root, a limit is more than the host allows, a file with a secret can't be read) is left out too; a warning
 says so once an hour, and the exit code is that of the others.
 
-Of a queue that is divided into shards (see "shards" in the config) it prefers some, and starts jobs of the others when it finds
-nothing there, and now and then: so workers on several hosts seldom wait for each other. Those are what --shards says; else, with
-database.nodes, those of the node that this host works with; else the hosts at work share them out. A queue whose number of
+A queue that is divided into shards (see "shards" in the config) has its shards served in turn. Those that --shards names have more
+turns than the others, so that workers on several hosts seldom wait for each other; without it, with database.nodes, those of the node
+that this host works with. A queue whose number of
 shards was changed in the config is left out until hipq init has divided it anew, as one is without a table.
 
 It also enqueues the jobs of the config's schedules, each slot's once over all hosts: see hipq schedules.
@@ -64,11 +64,11 @@ func (a *app) workCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			home, err := parseShards(shards)
+			preferred, err := parseShards(shards)
 			if err != nil {
 				return err
 			}
-			done, err := a.runWork(cmd, c, args, types, home)
+			done, err := a.runWork(cmd, c, args, types, preferred)
 			if errors.Is(err, context.Canceled) {
 				err = nil // told to stop before it began
 			}
@@ -77,7 +77,7 @@ func (a *app) workCommand() *cobra.Command {
 	}
 	f := c.Flags()
 	f.StringArrayVar(&types, "type", nil, "only jobs of this type, may be repeated")
-	f.StringVar(&shards, "shards", "", "the shards to prefer, such as 0-3,7 (default: the workers share them out)")
+	f.StringVar(&shards, "shards", "", "the shards to prefer, such as 0-3,7 (default: those of the host's node, if database.nodes are set)")
 	f.Int("max-jobs", 0, "end after so many (0: no limit)")
 	settingFlags(f)
 	return c
@@ -101,7 +101,7 @@ type worked struct {
 	TookMS   int64  `json:"took_ms"`
 }
 
-func (a *app) runWork(cmd *cobra.Command, c *config.Config, names, types []string, home []int) (done worker.Summary, err error) {
+func (a *app) runWork(cmd *cobra.Command, c *config.Config, names, types []string, preferred []int) (done worker.Summary, err error) {
 	if err := handler.CanExec(); err != nil {
 		return done, usage(err)
 	}
@@ -122,13 +122,13 @@ func (a *app) runWork(cmd *cobra.Command, c *config.Config, names, types []strin
 	if err != nil {
 		return done, err
 	}
-	if err := i.checkShards(queues, home); err != nil {
+	if err := i.checkShards(queues, preferred); err != nil {
 		return done, err
 	}
 	began := time.Now()
 	done, err = worker.Run(cmd.Context(), worker.Params{
-		Queues: queues, Schedules: i.schedulesOf(queues), Options: i.Worker, Shards: home, Renewed: runners.guard.Extend,
-		Unkilled: a.warnOfUnkilled, Log: a.logger(), ID: w.ID, Host: w.Host, PID: w.PID,
+		Queues: queues, Schedules: i.schedulesOf(queues), Options: i.Worker, Shards: preferred, Renewed: runners.guard.Extend,
+		Quarantine: a.quarantine(i, runners, w.ID), Unkilled: a.warnOfUnkilled, Log: a.logger(), ID: w.ID, Host: w.Host, PID: w.PID,
 	})
 	took := time.Since(began)
 	if done.Started > 0 { // not each minute, for what concerns no job

@@ -44,14 +44,14 @@ type shardPart struct {
 	Division int
 	Limit    int64 `db:"throttle_limit"`
 	Place    int   `db:"shard"`
-	Capacity int64
+	Share    int64
 }
 
 // parts are what the shards of each queue hold, in one moment.
 func (m *Monitor) parts(ctx context.Context) (byQueue map[string][]shardPart, err error) {
 	var found []shardPart
 	err = m.db.SelectContext(ctx, &found, "SELECT q.queue, q.division, CAST(q.throttle_limit AS SIGNED INTEGER) AS throttle_limit,"+
-		" COALESCE(s.shard, 0) AS shard, CAST(COALESCE(s.capacity, 0) AS SIGNED INTEGER) AS capacity FROM "+m.db.Queues()+
+		" COALESCE(s.shard, 0) AS shard, CAST(COALESCE(s.share, 0) AS SIGNED INTEGER) AS share FROM "+m.db.Queues()+
 		" q LEFT JOIN "+m.db.Shards()+" s ON s.queue = q.queue")
 	if err != nil {
 		return nil, fmt.Errorf("read what the shards hold: %w", err)
@@ -81,8 +81,8 @@ func (m *Monitor) division(ctx context.Context, q schema.Queue, held []shardPart
 	}
 	for _, p := range held {
 		if i, ok := shards.In(number, p.Place); ok && d.Of > 1 {
-			d.Shards[i].ThrottlePart = p.Capacity
-			d.ThrottleParts += p.Capacity
+			d.Shards[i].ThrottlePart = p.Share
+			d.ThrottleParts += p.Share
 		}
 	}
 	for _, s := range due {
@@ -112,8 +112,8 @@ func (m *Monitor) usedByShard(ctx context.Context, q schema.Queue, number int, a
 		return err
 	}
 	var used []standing
-	err = m.db.SelectContext(ctx, &used, "SELECT shard, CAST(COALESCE(SUM(throttle_factor), 0) AS SIGNED INTEGER) AS used FROM "+table+" "+
-		m.db.Index(table, q.Order.Pick())+" WHERE line IN ('locked', 'waiting') AND (state <> 'error' OR answered = 1) GROUP BY shard")
+	err = m.db.SelectContext(ctx, &used, "SELECT shard, CAST(COALESCE(SUM(throttle_factor + 0.0), 0) AS SIGNED INTEGER) AS used FROM "+table+" "+
+		m.db.Index(table, q.Order.Pick())+" WHERE "+schema.Counts+" GROUP BY shard")
 	if err != nil {
 		return fmt.Errorf("sum up the throttle factors of %s: %w", q.Name, err)
 	}

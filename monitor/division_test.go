@@ -18,7 +18,7 @@ func divideMail(t *testing.T, db *schema.DB) {
 	t.Helper()
 	exec(t, db, "UPDATE "+db.Queues()+" SET division = 8, throttle_limit = 16 WHERE queue = 'mail'")
 	for shard := range 8 {
-		exec(t, db, "INSERT INTO "+db.Shards()+" (queue, shard, capacity, target, starts, demand) VALUES ('mail', ?, 2, 2, 'NONE', 'NONE')", 8000+shard)
+		exec(t, db, "INSERT INTO "+db.Shards()+" (queue, shard, share, target, starts) VALUES ('mail', ?, 2, 2, 'NONE')", 8000+shard)
 	}
 	exec(t, db, "UPDATE test_mail SET shard = 8000 + id % 8")
 }
@@ -132,7 +132,7 @@ func TestDivision(t *testing.T) {
 			t.Errorf("%+v, %v", d, whats)
 		}
 		job("due", "initial", 1000, ago(time.Hour))
-		exec(t, db, "UPDATE "+db.Shards()+" SET capacity = 4 WHERE shard = 8006")
+		exec(t, db, "UPDATE "+db.Shards()+" SET share = 4 WHERE shard = 8006")
 		slices.Sort(whats)
 		if d, whats = judge(); d.Misplaced != 2 || d.ThrottleParts != 18 || len(whats) != 3 || !slices.Contains(whats, "misplaced") || !slices.Contains(whats, "shard_parts") {
 			t.Errorf("%+v, %v", d, whats)

@@ -91,8 +91,8 @@ func (m *Monitor) gaugeQueue(ctx context.Context, hour metrics, q schema.Queue, 
 	}
 	// what counts against the limit, as those who start jobs see it
 	var used []standing
-	err = m.db.SelectContext(ctx, &used, "SELECT job_type, CAST(COALESCE(SUM(throttle_factor), 0) AS SIGNED INTEGER) AS used FROM "+table+" "+
-		m.db.Index(table, q.Order.Pick())+" WHERE line IN ('locked', 'waiting') AND (state <> 'error' OR answered = 1) GROUP BY job_type")
+	err = m.db.SelectContext(ctx, &used, "SELECT job_type, CAST(COALESCE(SUM(throttle_factor + 0.0), 0) AS SIGNED INTEGER) AS used FROM "+table+" "+
+		m.db.Index(table, q.Order.Pick())+" WHERE "+schema.Counts+" GROUP BY job_type")
 	if err != nil {
 		return 0, err
 	}

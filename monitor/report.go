@@ -72,7 +72,7 @@ type Gauge struct {
 	// OldestDueMS is for how long the oldest of the backlog had been due, in milliseconds.
 	OldestDueMS int64     `json:"oldest_due_ms"`
 	At          time.Time `json:"at"`
-	// Held of the backlog waited for room in their throttle group. It is nil in an hour taken before layout 3, as the next two.
+	// Held of the backlog waited for room in their throttle group. It is nil where it was not measured, as the next two.
 	Held *int64 `json:"held"`
 	// ThrottleUsed is what the jobs of this type weighed that counted against ThrottleLimit, which is their queue's: 0 is none.
 	ThrottleUsed  *int64 `json:"throttle_used"`

@@ -11,7 +11,6 @@ import (
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/internal/record"
-	"github.com/hipq/hipq/internal/rules"
 	"github.com/hipq/hipq/queue/job"
 )
 
@@ -160,23 +159,17 @@ func (q *Queue) answer(ctx context.Context, tx *engine.Tx, a Answer, before *job
 	}
 	*before = *j
 	o := a.outcome(j, tx.Now)
-	switch {
-	case a.Verdict != job.TryAgain:
-		err = q.settleAnswered(ctx, tx, j, o)
-	case j.Line == job.LineLocked:
+	j.Losses = 0
+	if a.Verdict == job.TryAgain && j.Line == job.LineLocked {
 		// its worker keeps it, for the next attempt must not begin beside this one, whose handler still runs
-		err = q.rest(ctx, tx, j, o, job.LineLocked)
-	default:
-		err = q.rest(ctx, tx, j, o, job.LineError)
+		if err = q.rest(ctx, tx, j, o, o.Wish(), job.LineLocked); err == nil {
+			err = tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET answered = 1 WHERE id = ?", j.ID)
+		}
+	} else {
+		j.WorkerID = job.None // nobody's from now on: so the worker that may still run it learns that its word doesn't count
+		err = q.settleAnswered(ctx, tx, j, o)
 	}
 	if err != nil {
-		return Answered{}, err
-	}
-	set := "worker_id = 'NONE'" // nobody's from now on: so the worker that may still run it learns that its word doesn't count
-	if a.Verdict == job.TryAgain && j.Line == job.LineLocked {
-		set = "answered = 1"
-	}
-	if err := tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET "+set+" WHERE id = ?", j.ID); err != nil {
 		return Answered{}, err
 	}
 	after, err := q.get(ctx, tx, j.ID, "")
@@ -224,13 +217,18 @@ func (q *Queue) answeredBefore(ctx context.Context, tx *engine.Tx, a Answer, bef
 	return Answered{}, false, nil
 }
 
-// settleAnswered ends an attempt, or what is left of it, by an answer.
+// settleAnswered ends an attempt, or what is left of it, by an answer. Where an error may be for a retry handler, the job waits for the
+// decision of a worker: it is the one that knows.
 func (q *Queue) settleAnswered(ctx context.Context, tx *engine.Tx, j *job.Job, o job.Outcome) error {
-	next, entry, err := q.conclude(j, o, nil, tx.Now)
+	t, err := q.typesIn(tx).get(ctx, j.Type)
 	if err != nil {
 		return err
 	}
-	if err := rules.CheckTransition(j.State, job.Final); err != nil {
+	if _, ok := q.configured[j.Type]; o.Verdict == job.TryAgain && (ok || t.RetryHandler) {
+		return q.rest(ctx, tx, j, o, o.Wish(), job.LineError)
+	}
+	next, entry, err := q.conclude(j, o, nil, t.Retry, tx.Now)
+	if err != nil {
 		return err
 	}
 	if err := q.write(ctx, tx, j, next); err != nil {

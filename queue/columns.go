@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -48,7 +49,8 @@ var columns = []struct {
 	{"attempt_token", text(func(j *job.Job) *string { return &j.AttemptToken })},
 	{"wish", text(func(j *job.Job) *string { return &j.Wish })},
 	{"stopping", truth(func(j *job.Job) *bool { return &j.Stopping })},
-	{"suspect", truth(func(j *job.Job) *bool { return &j.Suspect })},
+	{"interrupts", number(func(j *job.Job) *int { return &j.Interrupts })},
+	{"losses", number(func(j *job.Job) *int { return &j.Losses })},
 	{"retry_of", number(func(j *job.Job) *int64 { return &j.RetryOf })},
 	{"retried_as", number(func(j *job.Job) *int64 { return &j.RetriedAs })},
 	{"create_time", moment(func(j *job.Job) *time.Time { return &j.CreateTime })},
@@ -57,6 +59,38 @@ var columns = []struct {
 
 // bulky are the columns that may be large.
 var bulky = []string{"job_data", "error", "result", "output"}
+
+// startColumns are those that are read of a job that is about to start, by their places in columns: not what is left of its last
+// attempt, which is over then, nor what the start writes itself. With groups, many may be looked at that don't start, so their
+// data is read later.
+var (
+	startColumns = placesBut(startWithout...)
+	startWithout = []string{
+		"error", "result", "output", "wish", "start_time", "update_time", "worker_id", "lock_token", "attempt_token", "retried_as",
+	}
+	startColumnsOfGroups = placesBut(append([]string{"job_data"}, startWithout...)...)
+)
+
+// placesBut are the places of all columns but these.
+func placesBut(without ...string) (places []int) {
+	for i, c := range columns {
+		if !slices.Contains(without, c.name) {
+			places = append(places, i)
+		}
+	}
+	return places
+}
+
+// listed is the list of these columns for SELECT.
+func (q *Queue) listed(places []int) string {
+	names := make([]string, len(places))
+	for i, at := range places {
+		if names[i] = columns[at].name; strings.HasSuffix(names[i], "_time") {
+			names[i] = q.db.TimeColumn(names[i])
+		}
+	}
+	return strings.Join(names, ", ")
+}
 
 // selected is the list of columns for SELECT. Those to be left out read as None, and none of the others may be named.
 func (q *Queue) selected(without ...string) string {
@@ -77,7 +111,8 @@ func (q *Queue) selected(without ...string) string {
 
 // scanner reads rows of jobs, without the cost of finding out each time what goes where.
 type scanner struct {
-	queue string
+	// empty is a job of which nothing is read.
+	empty job.Job
 	// noBytes says that a column which has bytes has no text; weighty that a row needs a weight to be taken in.
 	noBytes, weighty bool
 	row              job.Job
@@ -85,10 +120,21 @@ type scanner struct {
 }
 
 // scanner is for rows with the columns of selected, and perhaps others behind them.
-func (q *Queue) scanner(others ...any) *scanner {
-	s := &scanner{queue: q.Name, noBytes: q.db.AnyBytes, weighty: q.RefuseWeightless, into: make([]any, len(columns), len(columns)+len(others))}
-	for i := range columns {
-		s.into[i] = &cell{s, i}
+func (q *Queue) scanner(others ...any) *scanner { return q.scannerOf(allColumns, others...) }
+
+var allColumns = placesBut()
+
+// scannerOf is for rows with the columns of listed; the others read as None.
+func (q *Queue) scannerOf(places []int, others ...any) *scanner {
+	s := &scanner{noBytes: q.db.AnyBytes, weighty: q.RefuseWeightless, into: make([]any, len(places), len(places)+len(others))}
+	s.empty = job.Job{
+		Queue: q.Name, Data: job.None, WorkerID: job.None, Token: job.None, AttemptToken: job.None, Wish: job.None,
+		Error: job.None, Result: job.None, Output: job.None,
+	}
+	cells := make([]cell, len(places))
+	for i, at := range places {
+		cells[i] = cell{scanner: s, column: at}
+		s.into[i] = &cells[i]
 	}
 	s.into = append(s.into, others...)
 	return s
@@ -96,7 +142,7 @@ func (q *Queue) scanner(others ...any) *scanner {
 
 // scan reads the current row. One that can't be a job's is no error, for it must not hide the others: it has a flaw.
 func (s *scanner) scan(rows interface{ Scan(dest ...any) error }) (*job.Job, error) {
-	s.row = job.Job{Queue: s.queue}
+	s.row = s.empty
 	if err := rows.Scan(s.into...); err != nil {
 		return nil, err
 	}
@@ -117,13 +163,22 @@ func (s *scanner) scan(rows interface{ Scan(dest ...any) error }) (*job.Job, err
 type cell struct {
 	*scanner
 	column int
+	// last is the text that the row before had, which this one often has too.
+	last any
 }
 
 // Scan implements sql.Scanner.
 func (c *cell) Scan(src any) error {
 	column := &columns[c.column]
+	text, bytes := src.([]byte)
+	if bytes {
+		if last, ok := c.last.(string); !ok || last != string(text) {
+			c.last = string(text)
+		}
+		src = c.last
+	}
 	err := column.read(&c.row, src)
-	if _, bytes := src.([]byte); bytes && c.noBytes && err == nil {
+	if bytes && c.noBytes && err == nil {
 		err = errors.New("it has bytes, which are no text")
 	}
 	if err != nil && c.row.Flaw == nil {
@@ -134,8 +189,13 @@ func (c *cell) Scan(src any) error {
 
 // jobs is the query for jobs with the columns of selected, which it gives to f.
 func (q *Queue) jobs(query string, args []any, f func(*job.Job)) engine.Query {
+	return q.jobsOf(allColumns, query, args, f)
+}
+
+// jobsOf is the query for jobs with the columns of listed.
+func (q *Queue) jobsOf(places []int, query string, args []any, f func(*job.Job)) engine.Query {
 	return engine.Query{SQL: query, Args: args, Scan: func(rows *sql.Rows) error {
-		s := q.scanner()
+		s := q.scannerOf(places)
 		for rows.Next() {
 			j, err := s.scan(rows)
 			if err != nil {

@@ -266,7 +266,7 @@ func TestGroupOfAJob(t *testing.T) {
 
 // Weight 0 is found behind whatever a full limit holds back.
 func TestWeightlessJobsAreNotHeldBack(t *testing.T) {
-	undivided(t) // a shard that has to borrow starts what weighs nothing meanwhile
+	undivided(t) // a shard whose share is too small starts what weighs nothing meanwhile
 	suiteWith(t, func(o *queue.Options) { o.ThrottleLimit = 1 }, func(s store) {
 		var jobs []job.New
 		for range 300 {
@@ -398,7 +398,7 @@ func groupsAtRandom(t *testing.T, limit int, limits map[string]int, regions []st
 func TestGroupsAtRandom(t *testing.T) {
 	for _, limit := range []int{0, 7} {
 		if limit > 0 {
-			undivided(t) // it would wait for each round that borrows
+			undivided(t) // it would wait for each division
 		}
 		groupsAtRandom(t, limit, map[string]int{"east": 4, "west": 2, "*": 3}, []string{"east", "west", "north", "south"}, 60, 4)
 	}

@@ -5,7 +5,4 @@ const (
 	partMain = "NONE"
 	partFree = "free" // of due: what no limit holds back, for it weighs nothing
 	partStop = "stop" // of locked: what its worker is asked to stop
-	// these two are of due: what is to run alone, for its last attempt ended with its worker. No round meets it unawares.
-	partSuspect     = "suspect"
-	partSuspectFree = "suspect free"
 )

@@ -12,7 +12,6 @@ import (
 
 	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/internal/rules"
-	"github.com/hipq/hipq/internal/shards"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/job"
 )
@@ -40,11 +39,9 @@ func (s store) conn() *sql.Conn {
 // What the procedures judge, they judge as Go does.
 func TestProceduresRules(t *testing.T) {
 	proceduresSuite(t, func(*queue.Options) {}, func(s store) {
-		t.Run("place", func(t *testing.T) { s.testPlace(t) })
 		t.Run("opening", func(t *testing.T) { s.testOpening(t) })
 		t.Run("windows", func(t *testing.T) { s.testWindows(t) })
 		t.Run("delay", func(t *testing.T) { s.testDelay(t) })
-		t.Run("group", func(t *testing.T) { s.testGroup(t) })
 	})
 }
 
@@ -100,37 +97,6 @@ func (s store) testWindows(t *testing.T) {
 	}
 }
 
-// A job's place is the one that Go tells, whatever bytes its key and its shard_key have.
-func (s store) testPlace(t *testing.T) {
-	conn := s.conn()
-	random := rand.New(rand.NewPCG(3, 3))
-	texts := []string{"k", "k ", " ", "NONE", "none", "ü", "u\u0308", "😀", `'; DROP`, `\`, "\x00", "\xff", "\xc3", strings.Repeat("x", 255)}
-	for range 200 {
-		text := make([]byte, 1+random.IntN(40))
-		for i := range text {
-			text[i] = byte(random.IntN(256))
-		}
-		texts = append(texts, string(text))
-	}
-	seen := map[string]bool{}
-	for i, key := range texts {
-		for _, shardKey := range []string{"", "NONE", texts[(i+7)%len(texts)]} {
-			d := shards.Division{N: []int{2, 3, 8, 999}[random.IntN(4)]}
-			must[any](t)(conn.ExecContext(t.Context(), "CALL shop_emails$place(?, NULL, 'send', UNHEX(?), UNHEX(?), 'NONE', @got)",
-				d.Number(), fmt.Sprintf("%x", key), fmt.Sprintf("%x", shardKey)))
-			var got string
-			must[any](t)(nil, conn.QueryRowContext(t.Context(), "SELECT @got").Scan(&got))
-			if want := d.Place(d.Of("send", key, shardKey, nil)); got != fmt.Sprint(want) {
-				t.Errorf("%q, %q of %d: %s, want %d", key, shardKey, d.N, got, want)
-			}
-			seen[got] = true
-		}
-	}
-	if len(seen) < 50 {
-		t.Errorf("only %d places", len(seen))
-	}
-}
-
 // The delays are those of the policy.
 func (s store) testDelay(t *testing.T) {
 	conn := s.conn()
@@ -157,48 +123,6 @@ func (s store) testDelay(t *testing.T) {
 			if diff := (got - want).Abs(); diff > time.Millisecond {
 				t.Errorf("%+v attempt %d, %f: %s, want %s", p, attempt, r, got, want)
 			}
-		}
-	}
-}
-
-// A job's group is the one that Go tells, or SQL leaves the job to hipq.
-func (s store) testGroup(t *testing.T) {
-	conn := s.conn()
-	for _, by := range []string{"job_type", "data.region", "data.customer.region"} {
-		g := job.ThrottleGroups{By: by, Limits: map[string]int{"*": 1, "east": 4}}
-		told := 0
-		for _, data := range []string{
-			"NONE", "plain", "{", `{}`, `[]`, `7`, `"region"`, `{"region":"east"}`, `{"region": "west" }`, `{"region":7}`, `{"region":1.0}`, `{"region":-0}`,
-			`{"region":12345678901234567890}`, `{"region":1e2}`, `{"region":true}`, `{"region":null}`, `{"region":""}`, `{"region":["a"]}`,
-			`{"region":{"a":1}}`, `{"region":"east","region":"west"}`, `{"REGION":"east"}`, `{"region":"ea\u0073t"}`, `{"r\u0065gion":"x","region":"east"}`,
-			`{"region":"K\u00f6ln"}`, `{"region":"Köln"}`, `{"region":"😀"}`, `{"region":"` + strings.Repeat("ü", 200) + `"}`, `{"region":"a\"b\\c\/d"}`,
-			`{"name":"region","region":"east"}`, `{"customer":{"region":"east"}}`, `{"customer":{"region":"east"},"region":"west"}`, `{"customer":"region"}`,
-			`{"customer":{"region":7,"x":[]}}`, `{"customer":[{"region":"east"}]}`, `{"customer":{"customer":{"region":"a"}}}`, "{\"region\":\"a\nb\"}", `{"region":"a\nb"}`,
-			`{"region":"east"} x`, ` {"region":"east"}`, `{"region":"east",}`, `{"region.x":"a"}`,
-		} {
-			want := g.Of("send", []byte(data))
-			group := s.out(conn, "shop_emails$group", by, "send", data)
-			switch group {
-			case want:
-				told++
-			case "NULL":
-			default:
-				t.Errorf("by %s %s: %s, want %s", by, data, group, want)
-			}
-			d := shards.Division{N: 8, Groups: &g}
-			place := fmt.Sprint(d.Place(d.Of("send", "k", "s", []byte(data))))
-			if group == "NULL" {
-				place = "NULL"
-			}
-			if got := s.out(conn, "shop_emails$place", d.Number(), by, "send", "k", "s", data); got != place {
-				t.Errorf("by %s %s: place %s, want %s", by, data, got, place)
-			}
-			if got := s.out(conn, "shop_job$limit", by, `{"*":1,"east":4}`, want); got != fmt.Sprint(g.Limit(want)) {
-				t.Errorf("%s: limit %s, want %d", want, got, g.Limit(want))
-			}
-		}
-		if told < 20 {
-			t.Errorf("by %s only %d groups are told", by, told)
 		}
 	}
 }

@@ -22,7 +22,8 @@ import (
 // proceduresSuite runs a test on MariaDB or MySQL, with the stored procedures, and a worker w1 that registered by them.
 func proceduresSuite(t *testing.T, change func(*queue.Options), f func(s store)) {
 	t.Helper()
-	mysqlSuite(t, change, func(s store) {
+	undivided := func(o *queue.Options) { o.Shards = 1; change(o) }
+	mysqlSuite(t, undivided, func(s store) {
 		must[[]string](t)(s.db.MakeProcedures(t.Context(), []schema.Queue{s.Table()}))
 		s.call("worker_register", "w1", "h", 7, 3600)
 		f(s)
@@ -267,7 +268,7 @@ func TestProceduresRefuse(t *testing.T) {
 			{31002, "priority", "job_submit", []any{"emails", "send", nil, nil, `{"priority": 1.5}`}},
 			{31002, "priority", "job_submit", []any{"emails", "send", nil, nil, `{"priority": 2147483648}`}},
 			{31002, "timeout", "job_submit", []any{"emails", "send", nil, nil, `{"timeout": 0}`}},
-			{31002, "timeout -1 is not a number of seconds from 1", "job_submit", []any{"emails", "send", nil, nil, `{"timeout": -1}`}},
+			{31002, "timeout -1 is neither", "job_submit", []any{"emails", "send", nil, nil, `{"timeout": -1}`}},
 			{31002, "timeout 1.5 is neither", "job_submit", []any{"emails", "send", nil, nil, `{"timeout": 1.5}`}},
 			{31002, "timeout", "job_submit", []any{"emails", "send", nil, nil, `{"timeout": "30"}`}},
 			{31002, "timeout", "job_submit", []any{"emails", "send", nil, nil, `{"timeout": "1.5s"}`}},
@@ -342,8 +343,8 @@ func TestProceduresRefuse(t *testing.T) {
 			{31002, "options is not", "job_fail", []any{"w1", "emails", id, token, "no", "x"}},
 			{31002, "there is no after", "job_fail", []any{"w1", "emails", id, token, "no", `{"after": 1}`}},
 			{31002, "final", "job_fail", []any{"w1", "emails", id, token, "no", `{"final": 1}`}},
-			{31002, "retry_after is neither", "job_fail", []any{"w1", "emails", id, token, "no", `{"retry_after": -5}`}},
-			{31002, "retry_after is neither", "job_fail", []any{"w1", "emails", id, token, "no", `{"retry_after": 1.5}`}},
+			{31002, "retry_after -5 is neither", "job_fail", []any{"w1", "emails", id, token, "no", `{"retry_after": -5}`}},
+			{31002, "retry_after 1.5 is neither", "job_fail", []any{"w1", "emails", id, token, "no", `{"retry_after": 1.5}`}},
 			{31002, "contradict", "job_fail", []any{"w1", "emails", id, token, "no", `{"retry_after": 5, "final": true}`}},
 			{31002, "retry_after soon is not", "job_fail", []any{"w1", "emails", id, token, "no", `{"retry_after": "soon"}`}},
 			{31002, "contradict", "job_fail", []any{"w1", "emails", id, token, "no", `{"retry_after": "5m", "final": true}`}},

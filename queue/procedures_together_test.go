@@ -14,14 +14,8 @@ import (
 // Workers by SQL, with transactions of their own and without, and rounds share a queue with a limit: that holds at each commit,
 // each attempt starts once, and all is done.
 func TestProceduresTogether(t *testing.T) {
-	for _, n := range []int{1, 8} {
-		t.Run(fmt.Sprint(n, " shards"), func(t *testing.T) { testTogether(t, n) })
-	}
-}
-
-func testTogether(t *testing.T, shards int) {
 	const jobs, limit = 60, 3
-	proceduresSuite(t, func(o *queue.Options) { o.ThrottleLimit, o.Shards = limit, shards }, func(s store) {
+	proceduresSuite(t, func(o *queue.Options) { o.ThrottleLimit = limit }, func(s store) {
 		var list []job.New
 		for i := range jobs {
 			list = append(list, job.New{Type: "send", ThrottleFactor: new(1 + i%2)})
@@ -48,9 +42,8 @@ func testTogether(t *testing.T, shards int) {
 			})
 		}
 		wg.Go(func() {
-			for shard := 0; left() > 0; {
-				unsettled := settled(finished, s.startIn("rounds", shard, 1)...)
-				shard = (shard + 1) % shards
+			for left() > 0 {
+				unsettled := settled(finished, s.start("rounds", 1)...)
 				for len(unsettled) > 0 { // a row that somebody's transaction reads is settled later
 					unsettled = s.do(s.newRound("rounds", 0, unsettled...)).Unsettled
 				}

@@ -87,8 +87,8 @@ type Queue struct {
 	// known are those besides, by the database.
 	known    *knownTypes
 	disowned rounds.Disowned
-	// borrowAt is when a shard may ask the others for room again, in nanoseconds since 1970.
-	borrowAt atomic.Int64
+	// divideAt is when this process may divide the limits among the shards again, in nanoseconds since 1970.
+	divideAt atomic.Int64
 }
 
 // Open is New for a program that hasn't looked at the tables yet: it is refused if they are not there, or were made by an older

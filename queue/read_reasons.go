@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hipq/hipq/internal/lending"
 	"github.com/hipq/hipq/internal/rules"
 	"github.com/hipq/hipq/internal/shell"
 	"github.com/hipq/hipq/queue/job"
@@ -223,9 +222,6 @@ func (w Why) due() []Reason {
 	for _, full := range w.fullLanes {
 		reasons = append(reasons, w.full(full))
 	}
-	if w.Job.Suspect {
-		reasons = append(reasons, because("suspect", "its last attempt ended with its worker, so it runs alone: a worker takes it that runs nothing else"))
-	}
 	reasons = append(reasons, w.nobody()...)
 	if w.rowHeld {
 		reasons = append(reasons, because("row_held", "another transaction holds its row: does an application keep one open?"))
@@ -239,6 +235,9 @@ func (w Why) due() []Reason {
 	}
 	if len(reasons) == 0 {
 		reasons = []Reason{because("due", "nothing stands in its way: the next worker with a free slot takes it")}
+	}
+	if w.Job.IsQuarantined() {
+		reasons = append(reasons, because("quarantined", "%d attempts in a row ended with their workers: hipq work quarantines the next, in a process of its own", w.Job.Losses))
 	}
 	return append(reasons, w.inShard()...)
 }
@@ -261,7 +260,7 @@ func (w Why) limitFull() *Reason {
 		return nil
 	}
 	full := because("limit_full", "throttled: of %d its shard holds %s, %d are taken there, and its factor is %d; the other shards hold %d%s",
-		limit, holds(part), w.used, factor, limit-part.Capacity, w.asked())
+		limit, holds(part), w.used, factor, limit-part.Has, w.waits())
 	return &full
 }
 
@@ -273,23 +272,23 @@ func (w Why) rateUsedUp() Reason {
 	}
 	part := w.part.rate
 	return because("rate", "of the queue's rate of %d starts per %s its shard holds %s, which is used up for %s; the other shards hold %d%s",
-		rate.Starts, rules.Brief(rate.Per), holds(part), wait, rate.Starts-part.Capacity, w.asked())
+		rate.Starts, rules.Brief(rate.Per), holds(part), wait, rate.Starts-part.Has, w.waits())
 }
 
-// holds says what a shard holds, and is to hold if that is something else.
-func holds(part lending.Part) string {
-	if part.Target == part.Capacity {
-		return strconv.Itoa(part.Capacity)
+// holds says what a shard holds, and should hold if that is something else.
+func holds(part rules.Share) string {
+	if part.Target == part.Has {
+		return strconv.Itoa(part.Has)
 	}
-	return fmt.Sprintf("%d and is to hold %d", part.Capacity, part.Target)
+	return fmt.Sprintf("%d and should hold %d", part.Has, part.Target)
 }
 
-// asked says whether the shard has asked the others for more.
-func (w Why) asked() string {
-	if at := w.part.asks(w.now); !at.IsZero() {
-		return fmt.Sprintf(", and have been asked for more for %s", brief(max(0, w.now.Sub(at))))
+// waits says for how long the shard has started nothing for want of the limit or the rate.
+func (w Why) waits() string {
+	if !w.part.waits(w.now) {
+		return ""
 	}
-	return ""
+	return fmt.Sprintf("; it has started nothing for %s", brief(max(0, w.now.Sub(time.UnixMicro(w.part.waitSince)))))
 }
 
 // full says who holds all slots of a lane.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/internal/shards"
+	"github.com/hipq/hipq/schema"
 )
 
 // Division is how the jobs of a queue are divided into shards, as the database has it.
@@ -52,13 +53,13 @@ type ShardState struct {
 	Due, Held, Running int64
 	// OldestDue is since when the first of Due and Held has been; zero if none is.
 	OldestDue time.Time
-	// Used is what counts against the queue's throttle limit, Capacity what the shard holds of that and Target what it is to hold: it
+	// Used is what counts against the queue's throttle limit, Share what the shard holds of that and Target what it should hold: it
 	// starts nothing beyond the lesser of both. All are 0 in a queue without a limit.
-	Used, Capacity, Target int
-	// RateUsed, RateCapacity and RateTarget are the same of the starts of the queue's rate.
-	RateUsed, RateCapacity, RateTarget int
-	// Asks is since when it asks the other shards for more, for a job waits there; zero if it doesn't.
-	Asks time.Time
+	Used, Share, Target int
+	// RateUsed, RateShare and RateTarget are the same of the starts of the queue's rate.
+	RateUsed, RateShare, RateTarget int
+	// WaitsSince is since when it has started nothing for want of the limit or the rate; zero if it doesn't wait for these.
+	WaitsSince time.Time
 }
 
 // ShardStates tells how each shard of a queue stands, as of the database's clock, in order. It reads all due jobs, in the index.
@@ -93,12 +94,14 @@ func (q *Queue) stateOfParts(ctx context.Context, d Division, all []ShardState) 
 			return
 		}
 		s := &all[i]
-		s.Capacity, s.Target, s.RateCapacity, s.RateTarget = r.limit.Capacity, r.limit.Target, r.rate.Capacity, r.rate.Target
+		s.Share, s.Target, s.RateShare, s.RateTarget = r.limit.Has, r.limit.Target, r.rate.Has, r.rate.Target
 		if d.Of == 1 { // there is none to divide it with
-			s.Capacity, s.Target, s.RateCapacity, s.RateTarget = max(0, q.ThrottleLimit), max(0, q.ThrottleLimit), q.Rate.Starts, q.Rate.Starts
+			s.Share, s.Target, s.RateShare, s.RateTarget = max(0, q.ThrottleLimit), max(0, q.ThrottleLimit), q.Rate.Starts, q.Rate.Starts
 		}
 		s.RateUsed = r.startsLately(q.Rate, now)
-		s.Asks = r.asks(now)
+		if r.waits(now) {
+			s.WaitsSince = time.UnixMicro(r.waitSince).UTC()
+		}
 	})
 }
 
@@ -113,7 +116,7 @@ func (q *Queue) stateOfJobs(ctx context.Context, d Division, all []ShardState) e
 		"SELECT shard, 'due' AS line, COUNT(*) AS n, " + q.db.TimeText("MIN(wake_time)") + " AS oldest, 0 AS used FROM " + q.table + " " + q.index("wake") +
 			" WHERE line = 'later' AND wake_time <= " + at + placed + " GROUP BY shard",
 		"SELECT shard, 'locked' AS line, COALESCE(SUM(state = 'running'), 0) AS n, NULL AS oldest," +
-			" COALESCE(SUM(CASE WHEN state <> 'error' OR answered = 1 THEN throttle_factor ELSE 0 END), 0) AS used FROM " + q.table + " " + q.pick() +
+			" COALESCE(SUM(CASE WHEN " + schema.Counts + " THEN throttle_factor + 0.0 ELSE 0 END), 0) AS used FROM " + q.table + " " + q.pick() +
 			" WHERE line IN ('locked', 'waiting')" + placed + " GROUP BY shard",
 	} {
 		var found []struct {

@@ -61,7 +61,7 @@ func TestShardStates(t *testing.T) {
 			t.Fatalf("%+v", all)
 		}
 		for i, of := range all {
-			want := queue.ShardState{Shard: i, Capacity: 2, Target: 2, RateCapacity: 10, RateTarget: 10}
+			want := queue.ShardState{Shard: i, Share: 2, Target: 2, RateShare: 10, RateTarget: 10}
 			if i == 2 {
 				want.Due, want.Running, want.Used, want.RateUsed, want.OldestDue = 1, 1, 1, 1, of.OldestDue
 				if want.OldestDue.IsZero() {
@@ -106,9 +106,8 @@ func TestWhyOfShards(t *testing.T) {
 		s.wantWhy(other, "nothing stands in its way", "it is in shard 2 of 4")
 		s.startIn("w", 1, 2)
 		s.wantWhy(waits, "throttled: of 8 its shard holds 2, 2 are taken there, and its factor is 1; the other shards hold 6", "shard 1 of 4")
-		s.exec("UPDATE shop_shards SET capacity = CASE shard WHEN 4002 THEN 4 ELSE capacity END, target = 3, demand = '{\"job\":9,\"since\":4102444800000000,\"at\":4102444800000000}' WHERE queue = 'emails'")
-		s.wantWhy(waits, "of 8 its shard holds 2 and is to hold 3, 2 are taken there", "shard 1 of 4")
-		s.exec("UPDATE shop_shards SET demand = 'NONE' WHERE queue = 'emails'")
+		s.exec("UPDATE shop_shards SET share = CASE shard WHEN 4002 THEN 4 ELSE share END, target = 3 WHERE queue = 'emails'")
+		s.wantWhy(waits, "of 8 its shard holds 2 and should hold 3, 2 are taken there", "shard 1 of 4")
 
 		why := must[queue.Why](t)(s.otherwise(8).Why(t.Context(), other, queue.Asker{Handled: []string{"send"}}))
 		if r := why.Reasons(); r[0].Word != "divided_otherwise" {
@@ -162,7 +161,7 @@ func TestFindByShard(t *testing.T) {
 }
 
 // Who starts one job now gets what other shards hold and don't use; what they use, it doesn't.
-func TestStartNowBorrows(t *testing.T) {
+func TestStartNowDivides(t *testing.T) {
 	change := func(o *queue.Options) {
 		inShards(4, 4)(o)
 		o.Rate = job.Rate{Starts: 12, Per: time.Hour}
@@ -180,16 +179,15 @@ func TestStartNowBorrows(t *testing.T) {
 		}
 		now(first, nil)
 		now(second, nil)
-		if of := s.states()[1]; of.Used != 3 || of.Capacity != 3 {
+		if of := s.states()[1]; of.Used != 3 || of.Share != 3 {
 			t.Errorf("%+v", of)
 		}
 		now(heavy, queue.ErrNoRoom)
-		s.exec("UPDATE shop_shards SET demand = 'NONE' WHERE queue = 'emails'") // as two seconds later
 		light := s.addIn(2, job.New{})
 		now(light, nil)
 		sum := 0
 		for _, of := range s.states() {
-			if sum += of.Capacity; of.Used > of.Capacity {
+			if sum += of.Share; of.Used > of.Share {
 				t.Errorf("%+v", of)
 			}
 		}

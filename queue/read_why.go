@@ -82,14 +82,14 @@ func (q *Queue) Why(ctx context.Context, id int64, by Asker) (Why, error) {
 	if w.part != nil {
 		inShard = " AND shard = " + strconv.Itoa(j.Place)
 	}
-	used, byGroup, err := q.used(ctx, q.db, inShard)
-	if err != nil {
-		return w, err
+	byGroup := map[string]int{}
+	if err := q.db.Read(ctx, q.used(inShard, &w.used, byGroup)); err != nil {
+		return w, fmt.Errorf("sum up the throttle factors: %w", err)
 	}
 	if w.group = j.Group; j.Line == job.LineDue && q.ThrottleGroups != nil && !q.ThrottleGroups.Knows(w.group) {
 		w.group = q.ThrottleGroups.Of(j.Type, []byte(j.Data)) // no round has found it out yet
 	}
-	w.used, w.groupUsed = used, byGroup[w.group]
+	w.groupUsed = byGroup[w.group]
 	if q.Rate.Starts > 0 {
 		if w.rate, err = q.rateWait(ctx, w); err != nil {
 			return w, err
@@ -133,7 +133,7 @@ func (q *Queue) rateWait(ctx context.Context, w Why) (wait time.Duration, err er
 	rate := q.Rate
 	var lately rules.Starts
 	if w.part != nil {
-		rate.Starts, lately = w.part.has()[1], w.part.starts
+		rate.Starts, lately = min(w.part.rate.Has, w.part.rate.Target), w.part.starts
 	} else if lately, err = q.startsLately(ctx, w.now); err != nil {
 		return 0, err
 	}

@@ -13,27 +13,19 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// unchecked inserts rows past the table's constraints, each in a place of its own: where they were out of force. On MySQL they stay
+// unchecked inserts rows past the table's constraints, as hipq's own sessions write: where they were out of force. On MySQL they stay
 // so, for no session can do without them there, and they come back to no table with rows that they refuse.
 func (s store) unchecked(columns, values string) {
 	s.t.Helper()
-	off, on := "SET check_constraint_checks = 0", "SET check_constraint_checks = 1"
-	switch {
-	case s.db.Name == "sqlite":
-		off, on = "PRAGMA ignore_check_constraints = yes", "PRAGMA ignore_check_constraints = no"
-	case !s.isMariaDB():
-		on = "DO 0"
+	if s.db.Name == "mysql" && !s.isMariaDB() {
 		const query = "SELECT COALESCE(CONCAT('ALTER TABLE shop_emails ', GROUP_CONCAT('ALTER CHECK `', constraint_name, '` NOT ENFORCED')), 'DO 0')" +
 			" FROM information_schema.table_constraints WHERE table_schema = DATABASE() AND table_name = 'shop_emails' AND enforced = 'YES'" +
 			" AND constraint_type = 'CHECK'"
+		var off string
 		must[any](s.t)(nil, s.db.QueryRowContext(s.t.Context(), query).Scan(&off))
+		s.exec(off)
 	}
-	conn, err := s.db.Conn(s.t.Context())
-	must[any](s.t)(nil, err)
-	defer func() { _ = conn.Close() }()
-	for _, statement := range []string{off, insertOf(columns, values), on} {
-		must[any](s.t)(conn.ExecContext(s.t.Context(), statement))
-	}
+	s.exec(insertOf(columns, values))
 }
 
 func (s store) isMariaDB() (yes bool) {
@@ -115,7 +107,7 @@ func TestTakeInRefuses(t *testing.T) {
 		}
 		s.exec("INSERT INTO shop_emails (job_type, job_key) VALUES ('send', " + long + ")")
 		s.exec("INSERT INTO shop_emails (job_type, scheduled_run_time) VALUES ('send', '9999-01-01 00:00:00')")
-		s.exec("INSERT INTO shop_emails (job_type, error, result, throttle_group, stopping, suspect) VALUES ('send', 'e', 'r', 'data.to.region=x', 1, 1)")
+		s.exec("INSERT INTO shop_emails (job_type, error, result, throttle_group, stopping) VALUES ('send', 'e', 'r', 'data.to.region=x', 1)")
 		s.upkeep()
 		first := "job_data is not valid UTF-8"
 		if s.db.Name == "mysql" {
@@ -124,18 +116,17 @@ func TestTakeInRefuses(t *testing.T) {
 		s.wantRefused(1, first)
 		s.wantRefused(s.nth(2), "is not valid UTF-8")
 		s.wantRefused(s.nth(3), "scheduled_run_time 9999-01-01T00:00:00Z is not between 1970 and 9998")
-		if j := s.wantState(s.nth(4), job.Initial, "due", 0); j.Error != job.None || j.Result != job.None || j.Group != job.None || j.Stopping || j.Suspect {
+		if j := s.wantState(s.nth(4), job.Initial, "due", 0); j.Error != job.None || j.Result != job.None || j.Group != job.None || j.Stopping {
 			s.t.Errorf("taken in as %+v", j)
 		}
 	})
 }
 
-// Where a constraint was out of force, hipq finds out itself: before it writes, or because it may not write. The others go on.
-func TestUncheckedRowsAreWeededOut(t *testing.T) {
+// Where a constraint was out of force, hipq finds out itself. The others go on.
+func TestUncheckedRowsAreRefused(t *testing.T) {
 	for name, change := range map[string]func(*queue.Options){"plain": func(*queue.Options) {}, "groups": byRegion(0, map[string]int{"*": 50})} {
 		t.Run(name, func(t *testing.T) {
 			suiteWith(t, change, func(s store) {
-				const past = "'2026-01-01 00:00:00'"
 				huge := "'" + strings.Repeat("d", job.MaxDataBytes+1) + "'"
 				rows := [][3]string{
 					{"line, timeout", "'new', 0", "timeout: 0"},
@@ -144,20 +135,9 @@ func TestUncheckedRowsAreWeededOut(t *testing.T) {
 					{"line, create_time", "'due', '1960-01-01 00:00:00'", "create_time: "},
 					{"line, state", "'due', 'error'", "line due does not go with state error"},
 					{"line, state", "'due', 'final'", "line due does not go with state final"},
-					{"line, wake_time", "'due', " + past, "wake_time does not go with line due"},
-					{"line, job_data", "'due', " + huge, "job_data has"},
-					{"line, wake_time, job_data", "'later', " + past + ", " + huge, "job_data has"},
-					{"line, wake_time, stopping", "'later', " + past + ", 7", "stopping: 7 is neither 0 nor 1"},
-					{"line, state, wake_time, job_data", "'waiting', 'running', " + past + ", " + huge, "job_data has"},
-					{"line, state, job_data", "'locked', 'running', " + huge, "job_data has"},
-					{"line, state, job_data", "'error', 'error', " + huge, "job_data has"},
-					{"line, throttle_group, job_data", "'held', 'data.to.region=east', " + huge, "job_data has"},
 				}
 				if s.db.Name == "sqlite" {
-					rows = append(rows, [3]string{"line, error", "'due', X'00'", "error: it has bytes"}, [3]string{"line, attempt", "'due', 'x'", `attempt: "x"`})
-				}
-				if s.db.Name == "mysql" && !s.isMariaDB() { // where nothing refuses what is written to a row with too much data
-					rows = slices.DeleteFunc(rows, func(r [3]string) bool { return r[2] == "job_data has" && !strings.Contains(r[1], "'new'") })
+					rows = append(rows, [3]string{"line, attempt", "'due', -1", "attempt -1"})
 				}
 				for _, r := range rows {
 					s.unchecked(r[0], r[1])
@@ -243,10 +223,10 @@ func TestRefusedRowsAreDiscarded(t *testing.T) {
 	})
 }
 
-// An order by something that is no number, as only a hand can have written it on SQLite, is no reason to stop.
+// An order by what is no priority, as only a hand can have written it on SQLite, is no reason to stop.
 func TestUncheckedRank(t *testing.T) {
 	s := newStore(t, "sqlite", dbtest.SQLite(t), func(*queue.Options) {})
-	for _, priority := range []string{"'abc'", "X'ff'", "NULL", "1.5", "9223372036854775807"} {
+	for _, priority := range []string{"NULL", "9223372036854775807", "-9223372036854775808"} {
 		s.unchecked("line, priority", "'due', "+priority)
 	}
 	s.placed()
@@ -254,7 +234,7 @@ func TestUncheckedRank(t *testing.T) {
 	if got := ids(s.start("w", 3)); !slices.Equal(got, []int64{good[0].ID}) {
 		t.Errorf("started %v", got)
 	}
-	for id := range int64(5) {
+	for id := range int64(3) {
 		s.wantRefused(id+1, "priority")
 	}
 	if why := must[queue.Why](t)(s.Why(t.Context(), good[0].ID, queue.Asker{})); why.Ahead != 0 {

@@ -39,6 +39,7 @@ func TestDefaultsOfTypesInNoConfig(t *testing.T) {
 	})
 	proceduresSuite(t, defaults, func(s store) {
 		s.exec("INSERT INTO shop_emails (job_type, job_key) VALUES ('plain', 'a')")
+		s.upkeep()
 		s.one("job_submit", "emails", "submitted", "b", nil, nil)
 		for _, name := range []string{"plain", "submitted"} {
 			g := s.one("job_grab", "w1", "emails", name, 1)

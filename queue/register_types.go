@@ -3,6 +3,7 @@ package queue
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -42,6 +43,10 @@ func (r typeRecord) jobType() (job.Type, error) {
 	err := job.New{Type: t.Name, Timeout: t.Timeout, Priority: &t.Priority, ThrottleFactor: &t.ThrottleFactor}.Check()
 	if err == nil {
 		t.Windows, err = job.DecodeWindows(r.Windows)
+	}
+	var s typeSettings
+	if json.Unmarshal([]byte(r.Settings), &s) == nil && s.policy().Check() == nil {
+		t.Retry, t.Async, t.RetryHandler = s.policy(), s.Async, s.RetryHandler
 	}
 	return t, err
 }

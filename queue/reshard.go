@@ -31,12 +31,11 @@ func (q *Queue) Reshard(ctx context.Context) (moved int, err error) {
 		if err != nil {
 			return moved, err
 		}
-		var met []any
-		more, err = q.relocate(ctx, "('due', 'held', 'error', 'locked', 'waiting', 'later')", &met)
-		moved += len(met)
-		if err != nil {
+		n, err := q.relocate(ctx, "('due', 'held', 'error', 'locked', 'waiting', 'later')")
+		if moved += n; err != nil {
 			return moved, err
 		}
+		more = n == relocateMax
 	}
 	return moved, nil
 }

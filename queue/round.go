@@ -2,8 +2,8 @@ package queue
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/engine"
@@ -25,17 +25,20 @@ func (q workerSide) Round(ctx context.Context, asked rounds.Round) (rounds.Done,
 	r.candidates, _ = asked.Candidates.(*candidates)
 	var done rounds.Done
 	var first *firstRead
-	var want demand
-	var withdrawn bool
-	again := r.Again
+	again, begun := r.Again, false
 	err := q.db.TxInParts(ctx, func(tx *engine.Tx) []engine.Query {
 		if again && r.candidates != nil {
 			r.candidates.Forget() // some were taken for nothing
 		}
+		begun = false
 		first = &firstRead{settling: map[int64]settling{}, jobs: map[int64]*job.Job{}}
 		return q.readFirst(tx, r, first, again)
 	}, func(tx *engine.Tx) (err error) {
-		done, want, withdrawn = rounds.Done{}, demand{}, false
+		begun = true
+		if first.finished != len(first.finishing) {
+			return errNotAsLeft
+		}
+		done = rounds.Done{}
 		slots := r.Slots
 		if again {
 			if done.Started, err = q.startedUnder(ctx, tx, r); err != nil {
@@ -58,7 +61,7 @@ func (q workerSide) Round(ctx context.Context, asked rounds.Round) (rounds.Done,
 				}
 				entries = nil
 			}
-			starting, err := q.start(ctx, tx, r, first, &want, &withdrawn, &done)
+			starting, err := q.start(ctx, tx, r, first, &done)
 			if err != nil {
 				return err
 			}
@@ -66,28 +69,14 @@ func (q workerSide) Round(ctx context.Context, asked rounds.Round) (rounds.Done,
 		}
 		return q.logAs(ctx, tx, r.Worker, entries)
 	})
-	if engine.IsRefused(err) {
-		ids := slices.Clone(r.Met)
-		for _, s := range r.Settle {
-			ids = append(ids, s.Job.ID)
+	if errors.Is(err, errNotAsLeft) || !begun && first != nil && len(first.finishing) > 0 && engine.IsLockTimeout(err) {
+		if asked.OneByOne = true; r.candidates != nil {
+			r.candidates.Forget()
 		}
-		if err = q.weed(ctx, r.Worker, ids, err); err == nil {
-			asked.Again = true
-			return q.Round(ctx, asked)
-		}
+		return q.Round(ctx, asked)
 	}
 	if err != nil {
 		return rounds.Done{}, fmt.Errorf("settle and start jobs of %s: %w", q.Name, err)
-	}
-	switch { // what has been started is so, whatever becomes of this
-	case !q.isDivided():
-	case want.Job != 0:
-		err = q.borrow(ctx, r.candidates.shard, want, &done)
-	case withdrawn:
-		err = q.leave(ctx)
-	}
-	if err != nil && !engine.IsLockTimeout(err) {
-		q.db.Warn(err)
 	}
 	return done, nil
 }
@@ -97,19 +86,29 @@ func (q workerSide) Round(ctx context.Context, asked rounds.Round) (rounds.Done,
 // it has locked.
 type firstRead struct {
 	settling map[int64]settling
-	open     bool
-	due      []candidate
-	jobs     map[int64]*job.Job
+	// finishing are the attempts whose jobs it has finished without a look at them before, finished is how many of those have been;
+	// others are all other attempts to settle.
+	finishing, others []rounds.Settled
+	finished          int
+	open              bool
+	due               []candidate
+	jobs              map[int64]*job.Job
 }
 
 func (q *Queue) readFirst(tx *engine.Tx, r round, first *firstRead, again bool) (queries []engine.Query) {
-	if len(r.Settle) > 0 {
-		queries = append(queries, q.settling(r.Worker.ID, r.Settle, tx.SkipLocked, first.settling))
+	rest := r.Settle
+	if !again && !r.OneByOne && q.db.UpdateAtOnce != "" {
+		if first.finishing, rest = q.plain(rest); len(first.finishing) > 0 {
+			queries = append(queries, q.finishing(tx, r.Worker.ID, first.finishing), engine.Query{SQL: q.db.RowCount, Scan: engine.Row(&first.finished)})
+		}
+	}
+	if first.others = rest; len(rest) > 0 {
+		queries = append(queries, q.settling(r.Worker.ID, rest, tx.SkipLocked, first.settling))
 	}
 	if r.Slots < 1 || q.takesTurns() {
 		return queries
 	}
-	queries = append(queries, q.isOpen(r.Worker.ID, &first.open))
+	queries = append(queries, q.isOpen(r.Worker.ID, &first.open)...)
 	if !again {
 		if first.due = r.candidates.known(r.Slots); len(first.due) > 0 {
 			queries = append(queries, q.lockDue(tx, r.candidates.shard, first.due, first.jobs))
@@ -117,6 +116,9 @@ func (q *Queue) readFirst(tx *engine.Tx, r round, first *firstRead, again bool) 
 	}
 	return queries
 }
+
+// errNotAsLeft is the error of a round that finds attempts not as it left them, or can't have their rows at once.
+var errNotAsLeft = errors.New("some attempts are not as their worker left them")
 
 // logAs logs what a worker did.
 func (q *Queue) logAs(ctx context.Context, tx *engine.Tx, w roster.Worker, entries []activity.Entry) error {

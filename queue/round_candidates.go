@@ -79,8 +79,6 @@ type candidates struct {
 	// shard is the only one in which they are.
 	shard int
 	types []string
-	// suspects says that they are suspects.
-	suspects bool
 
 	mu     sync.Mutex
 	ranges []*indexRange
@@ -111,17 +109,8 @@ type indexRange struct {
 
 // Candidates implements rounds.Queue.
 func (q workerSide) Candidates(shard int, types []string) rounds.Candidates {
-	return q.candidates(shard, false, types, partMain, partFree)
-}
-
-// Suspects implements rounds.Queue.
-func (q workerSide) Suspects(shard int, types []string) rounds.Candidates {
-	return q.candidates(shard, true, types, partSuspect, partSuspectFree)
-}
-
-func (q *Queue) candidates(shard int, suspects bool, types []string, parts ...string) *candidates {
-	c := &candidates{q: q, shard: shard, types: types, suspects: suspects}
-	for _, part := range parts {
+	c := &candidates{q: q.Queue, shard: shard, types: types}
+	for _, part := range []string{partMain, partFree} {
 		for _, t := range types {
 			c.ranges = append(c.ranges, &indexRange{shard: shard, part: part, jobType: t})
 		}
@@ -196,23 +185,13 @@ func (c *candidates) more() bool {
 	return slices.ContainsFunc(c.ranges, func(r *indexRange) bool { return len(r.read) > 0 || !r.ended })
 }
 
-// waiting is how many are known that were not handed out.
-func (c *candidates) waiting() (n int) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, r := range c.ranges {
-		n += len(r.read)
-	}
-	return n
-}
-
 // stale says that it is time to read from the head of the line again.
 func (c *candidates) stale() bool { return time.Since(c.readAt) >= max(headEvery, 10*c.readFor) }
 
 // first is the range whose first candidate comes first; nil if there is none.
 func (c *candidates) first(free bool) (first *indexRange) {
 	for _, r := range c.ranges {
-		if len(r.read) == 0 || free && r.part != partFree && r.part != partSuspectFree {
+		if len(r.read) == 0 || free && r.part != partFree {
 			continue
 		}
 		if first == nil || r.read[0].compare(first.read[0]) < 0 {

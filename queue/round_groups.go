@@ -28,7 +28,7 @@ const (
 // heldCandidates gives the first held jobs of groups that have room, as many as a round of n could start. It looks at some
 // groups each time, in turns.
 func (q *Queue) heldCandidates(ctx context.Context, tx *engine.Tx, c *candidates, r *room, n int) (list []candidate, err error) {
-	if q.ThrottleGroups == nil || c.suspects {
+	if q.ThrottleGroups == nil {
 		return nil, nil
 	}
 	began := c.groupAt

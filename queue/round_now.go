@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/engine"
@@ -14,16 +13,10 @@ import (
 
 // StartNow implements rounds.Queue.
 func (q workerSide) StartNow(ctx context.Context, r rounds.Round, id int64) (*job.Job, error) {
-	j, want, err := q.tryNow(ctx, r, id)
-	if errors.Is(err, ErrNoRoom) && want.Job != 0 {
-		// what other shards hold and don't use, this one gets at once
-		var done rounds.Done
-		shard, _ := q.shardOf(j.Place)
-		if err := q.borrow(ctx, shard, want, &done); err != nil {
-			return nil, err
-		}
-		if done.More {
-			j, _, err = q.tryNow(ctx, r, id)
+	j, err := q.tryNow(ctx, r, id)
+	if errors.Is(err, errShareFull) {
+		if err = q.divideShares(ctx, j); err == nil {
+			j, err = q.tryNow(ctx, r, id)
 		}
 	}
 	if err != nil {
@@ -32,24 +25,26 @@ func (q workerSide) StartNow(ctx context.Context, r rounds.Round, id int64) (*jo
 	return j, nil
 }
 
-// tryNow starts a job, if there is room. want is what its shard might ask the others for, where there is none.
-func (q workerSide) tryNow(ctx context.Context, r rounds.Round, id int64) (j *job.Job, want demand, err error) {
+// errShareFull is the ErrNoRoom of a job whose shard has too little of the limit or the rate: the others may have more.
+var errShareFull = fmt.Errorf("%w: hipq why says what its shard holds", ErrNoRoom)
+
+// tryNow starts a job, if there is room.
+func (q workerSide) tryNow(ctx context.Context, r rounds.Round, id int64) (j *job.Job, err error) {
 	err = q.db.Tx(ctx, func(tx *engine.Tx) (err error) {
-		want = demand{}
 		if j, err = q.get(ctx, tx, id, q.db.ForUpdate); err != nil || j.Token == r.Token && j.State == job.Running {
 			return err
 		}
 		var entries []activity.Entry
-		if entries, err = q.startOne(ctx, tx, round{Round: r}, j, &want); err != nil {
+		if entries, err = q.startOne(ctx, tx, round{Round: r}, j); err != nil {
 			return err
 		}
 		return q.logAs(ctx, tx, r.Worker, entries)
 	})
-	return j, want, err
+	return j, err
 }
 
-// startOne starts a job. Where the limit or the rate has no room for it in its shard, want gets what would do.
-func (q *Queue) startOne(ctx context.Context, tx *engine.Tx, r round, j *job.Job, want *demand) ([]activity.Entry, error) {
+// startOne starts a job.
+func (q *Queue) startOne(ctx context.Context, tx *engine.Tx, r round, j *job.Job) ([]activity.Entry, error) {
 	switch {
 	case j.State == job.Final:
 		return nil, ErrFinal
@@ -79,8 +74,7 @@ func (q *Queue) startOne(ctx context.Context, tx *engine.Tx, r round, j *job.Job
 	}
 	if q.Rate.Starts > 0 {
 		if left, _ := q.startsLeft(room, tx.Now); left < 1 {
-			*want, err = room.wantsNow(j, tx.Now)
-			return nil, err
+			return nil, room.noShare()
 		}
 	}
 	if err := q.classify(ctx, tx, room, map[int64]*job.Job{j.ID: j}); err != nil {
@@ -90,29 +84,34 @@ func (q *Queue) startOne(ctx context.Context, tx *engine.Tx, r round, j *job.Job
 	case groupFull:
 		return nil, ErrNoRoom
 	case waits:
-		*want, err = room.wantsNow(j, tx.Now)
-		return nil, err
-	}
-	if room.row.demand.Job == j.ID { // it was this that was asked for
-		if _, err := q.withdraw(ctx, tx, room, demand{}, []*job.Job{j}); err != nil {
-			return nil, err
-		}
+		return nil, room.noShare()
 	}
 	j.Error, j.Result = job.None, job.None
 	return q.markStarted(ctx, tx, r, room, []*job.Job{j}, &rounds.Done{})
 }
 
-// errAsked is the ErrNoRoom of a job whose shard asks the others already, mostly for jobs that have waited longer.
-var errAsked = fmt.Errorf("%w: its shard has asked the others for more less than %s ago; hipq why says who holds what", ErrNoRoom, demandFor)
-
-// wantsNow is what would do for a job that is to start now, and finds no room, if the other shards may be asked; and the error if they
-// lend nothing.
-func (r *room) wantsNow(j *job.Job, now time.Time) (demand, error) {
-	switch {
-	case !r.divided:
-		return demand{}, ErrNoRoom
-	case r.row.demand.counts(now):
-		return demand{}, errAsked
+// noShare is the error that the limit or the rate has no room, or the shard too little of them.
+func (r *room) noShare() error {
+	if r.divided {
+		return errShareFull
 	}
-	return demand{Job: j.ID, First: j.ThrottleFactor, Weight: j.ThrottleFactor, Starts: 1}, ErrNoRoom
+	return ErrNoRoom
+}
+
+// TakeOver implements rounds.Queue.
+func (q workerSide) TakeOver(ctx context.Context, worker string, id int64, from, token string) (j *job.Job, err error) {
+	err = q.db.Tx(ctx, func(tx *engine.Tx) (err error) {
+		if j, err = q.get(ctx, tx, id, q.db.ForUpdate); err != nil {
+			return err
+		}
+		if j.State != job.Running || j.Line != job.LineLocked || j.Token != token || j.WorkerID != from && j.WorkerID != worker {
+			return ErrStarted
+		}
+		j.WorkerID = worker
+		return tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET worker_id = ? WHERE id = ?", worker, id)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("take over job %d of %s: %w", id, q.Name, err)
+	}
+	return j, nil
 }

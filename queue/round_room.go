@@ -7,11 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/internal/rules"
 	"github.com/hipq/hipq/queue/job"
+	"github.com/hipq/hipq/schema"
 )
 
 // limited says whether the queue's jobs may be held back by what others weigh.
@@ -52,6 +54,13 @@ type room struct {
 	starts rules.Starts
 	// first is the first job that waits for want of room in the queue's limit; nil if none does.
 	first *job.Job
+	// heads are the jobs that earlier claims have met as the first of their types without room, and that still wait; head is the first of
+	// them in order: nothing that comes behind it starts. headGone says that this claim has found one that doesn't wait for room any more.
+	heads    []candidate
+	head     *candidate
+	headGone bool
+	// rateShort says that the rate lets fewer jobs start than there are slots.
+	rateShort bool
 }
 
 // takeTurn reads what counts against the queue's limits and its rate. It makes those who start jobs of such a queue take turns
@@ -108,31 +117,134 @@ func (q *Queue) takeTurn(ctx context.Context, tx *engine.Tx, worker string, shar
 	if !q.limited() {
 		return r, nil
 	}
-	r.used, r.usedBy, err = q.used(ctx, tx, " AND"+q.placed(shard))
-	return r, err
+	r.usedBy = map[string]int{}
+	queries := []engine.Query{q.used(" AND"+q.placed(shard), &r.used, r.usedBy)}
+	if len(r.row.heads) > 0 {
+		queries = append(queries, q.headsOf(r))
+	}
+	if err := tx.Read(ctx, queries...); err != nil {
+		return nil, fmt.Errorf("read what counts against the limit: %w", err)
+	}
+	r.setHead()
+	return r, nil
 }
 
-// used is what the locked and running jobs weigh of which a condition is true, all and by group. Those that are only being decided about don't count, but
-// those do that were answered to be tried again while their handlers run on.
-func (q *Queue) used(ctx context.Context, from engine.Reader, where string) (all int, byGroup map[string]int, err error) {
-	rows, err := from.QueryContext(ctx, "SELECT throttle_group, SUM(throttle_factor) FROM "+q.table+" "+q.pick()+
-		" WHERE line IN ('locked', 'waiting')"+where+" AND (state <> 'error' OR answered = 1) GROUP BY throttle_group")
-	if err != nil {
-		return 0, nil, fmt.Errorf("sum up the throttle factors: %w", err)
+// headsOf is the query for the jobs that a shard's row notes as without room, as far as they still wait.
+func (q *Queue) headsOf(r *room) engine.Query {
+	var ids []any
+	for _, h := range r.row.heads {
+		ids = append(ids, h[0])
 	}
-	defer func() { _ = rows.Close() }()
-	byGroup = map[string]int{}
-	for rows.Next() {
-		var group string
-		var sum sql.NullFloat64 // the sum of what are no numbers is none
-		if err := rows.Scan(&group, &sum); err != nil {
-			return 0, nil, fmt.Errorf("sum up the throttle factors: %w", err)
+	query := "SELECT id, run_rank, " + q.db.TimeText("scheduled_run_time") + " FROM " + q.table + " " + q.db.ByID +
+		" WHERE id IN " + engine.In(len(ids)) + " AND line IN ('due', 'held') AND throttle_factor > 0 AND" + q.placed(r.shard)
+	return engine.Query{SQL: query, Args: ids, Scan: func(rows *sql.Rows) error {
+		for rows.Next() {
+			var c candidate
+			if err := rows.Scan(&c.ID, &c.Rank, &c.At); err != nil {
+				return err
+			}
+			r.heads = append(r.heads, c)
 		}
-		used := int(min(sum.Float64, math.MaxInt32))
-		all += used
-		byGroup[group] = used
+		return nil
+	}}
+}
+
+func (r *room) setHead() {
+	if r.head = nil; len(r.heads) > 0 {
+		first := slices.MinFunc(r.heads, candidate.compare)
+		r.head = &first
 	}
-	return all, byGroup, rows.Err()
+}
+
+// passed takes note that a job doesn't wait for room in the limit: it starts, or something else keeps it from that.
+func (r *room) passed(id int64) {
+	before := len(r.heads)
+	r.heads = slices.DeleteFunc(r.heads, func(c candidate) bool { return c.ID == id })
+	if len(r.heads) < before {
+		r.headGone = true
+		r.setHead()
+	}
+}
+
+// noteWaiting notes in the shard's row which job is the first without room, so that no other claim starts one that comes behind it,
+// and that the shard has too little of the limit or the rate.
+func (q *Queue) noteWaiting(ctx context.Context, tx *engine.Tx, r *room, started bool) error {
+	if q.ThrottleLimit < 1 && !q.isShared() {
+		return nil
+	}
+	now := tx.Now.UnixMicro()
+	heads := slices.DeleteFunc(slices.Clone(r.row.heads), func(h head) bool {
+		return !slices.ContainsFunc(r.heads, func(c candidate) bool { return c.ID == h[0] })
+	})
+	waits, isNew := r.row.waits(tx.Now), true
+	switch {
+	case r.first != nil:
+		is := func(h head) bool { return h[0] == r.first.ID }
+		isNew = !slices.ContainsFunc(heads, is)
+		heads = append(slices.DeleteFunc(heads, is), head{r.first.ID, now})
+		heads = heads[max(0, len(heads)-headsMax):]
+	case r.rateShort && r.divided:
+	case r.headGone || waits && started && len(heads) == 0:
+		if len(heads) == 0 {
+			return q.writeWaiting(ctx, tx, r, nil, 0, 0)
+		}
+	default:
+		return nil
+	}
+	since := r.row.waitSince
+	if started || !waits && isNew || since == 0 || since > now {
+		since = now
+	}
+	if !isNew && !r.headGone && len(heads) == len(r.row.heads) && since == r.row.waitSince && isWithin(r.row.waitTime, time.Second, tx.Now) {
+		return nil
+	}
+	return q.writeWaiting(ctx, tx, r, heads, now, since)
+}
+
+func (q *Queue) writeWaiting(ctx context.Context, tx *engine.Tx, r *room, heads []head, now, since int64) error {
+	text := job.None
+	if len(heads) > 0 {
+		list, err := json.Marshal(heads)
+		if err != nil {
+			return err
+		}
+		text = string(list)
+	}
+	return tx.Write(ctx, "UPDATE "+q.db.Shards()+" SET heads = ?, wait_time = ?, wait_since = ? WHERE queue = ? AND shard = ?",
+		text, now, since, q.Name, q.place(r.shard))
+}
+
+// mayGetRoom says whether the jobs that wait for room may get some soon: jobs are running, or the other shards leave enough of the limit.
+// What waits for an answer may do so for days.
+func (q *Queue) mayGetRoom(ctx context.Context, tx *engine.Tx, r *room) (bool, error) {
+	var now struct {
+		Running, Used float64
+	}
+	err := tx.GetContext(ctx, &now, "SELECT COALESCE(SUM(line = 'locked'), 0) AS running, COALESCE(SUM(throttle_factor + 0.0), 0) AS used FROM "+q.table+" "+q.pick()+
+		" WHERE "+schema.Counts)
+	if err != nil {
+		return false, fmt.Errorf("sum up the throttle factors: %w", err)
+	}
+	return now.Running > 0 || r.first == nil || r.head != nil && r.head.ID != r.first.ID || rules.Allows(r.limit, int(now.Used), r.first.ThrottleFactor), nil
+}
+
+// used is the query for what the locked and running jobs weigh of which a condition is true, all and by group.
+func (q *Queue) used(where string, all *int, byGroup map[string]int) engine.Query {
+	query := "SELECT throttle_group, SUM(throttle_factor + 0.0) FROM " + q.table + " " + q.pick() + " WHERE " + schema.Counts + where +
+		" GROUP BY throttle_group"
+	return engine.Query{SQL: query, Scan: func(rows *sql.Rows) error {
+		for rows.Next() {
+			var group string
+			var sum sql.NullFloat64 // a fraction, because the sum of what can be no weights may be no integer
+			if err := rows.Scan(&group, &sum); err != nil {
+				return err
+			}
+			used := int(min(sum.Float64, math.MaxInt32))
+			*all += used
+			byGroup[group] = used
+		}
+		return nil
+	}}
 }
 
 // fit is what the limits say to a job.
@@ -152,6 +264,9 @@ func (r *room) fit(j *job.Job) fit {
 	case j.ThrottleFactor == 0 || r.limit < 1 && r.groups == nil:
 		return fits
 	case r.full:
+		if r.first == nil {
+			r.first = j
+		}
 		return waits
 	case r.limitOf(j.Group) > 0 && (r.closed[j.Group] || !rules.Allows(r.limitOf(j.Group), r.usedBy[j.Group], j.ThrottleFactor)):
 		r.closed[j.Group] = true
@@ -187,7 +302,7 @@ func (r *room) limitOf(group string) int {
 func (q *Queue) startsLeft(r *room, now time.Time) (left int, wait time.Duration) {
 	rate := q.Rate
 	if r.divided {
-		rate.Starts = min(r.row.rate.Capacity, r.row.rate.Target)
+		rate.Starts = min(r.row.rate.Has, r.row.rate.Target)
 	}
 	return r.starts.Left(rate, now)
 }

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	"github.com/hipq/hipq/activity"
@@ -20,16 +21,24 @@ import (
 func (q *Queue) settle(ctx context.Context, tx *engine.Tx, r round, first *firstRead, done *rounds.Done) (entries []activity.Entry, err error) {
 	var finished []any
 	var absent []rounds.Settled
-	for _, s := range r.Settle {
+	if len(first.finishing) > 0 {
+		ids := make([]any, len(first.finishing))
+		entries = make([]activity.Entry, 0, len(r.Settle)+r.Slots)
+		for i, s := range first.finishing {
+			ids[i], entries = s.Job.ID, append(entries, q.finishedEntry(s))
+		}
+		if err := q.discard(ctx, tx, job.LineFinished, ids); err != nil {
+			return nil, err
+		}
+	}
+	for _, s := range first.others {
 		row, ok := first.settling[s.Job.ID]
 		switch {
 		case !ok || !row.isOf(s):
 			absent = append(absent, s)
-		case row.State == job.Running && s.Outcome.Verdict == job.Finished && s.Outcome.Result == "" && !q.async(s.Job.Type):
+		case row.State == job.Running && q.isPlain(s):
 			finished = append(finished, s.Job.ID)
-			e := q.entry(s.Job, activity.Finished)
-			e.RunMS, e.Output = s.Outcome.Ran.Milliseconds(), s.Outcome.Output
-			entries = append(entries, e)
+			entries = append(entries, q.finishedEntry(s))
 		default:
 			entry, err := q.settleOne(ctx, tx, row, s, done)
 			if err != nil {
@@ -44,6 +53,65 @@ func (q *Queue) settle(ctx context.Context, tx *engine.Tx, r round, first *first
 		return nil, err
 	}
 	return entries, q.lookForAbsent(ctx, tx, r.Worker.ID, absent, done)
+}
+
+// isPlain says that an attempt has gone well and left nothing to keep.
+func (q *Queue) isPlain(s rounds.Settled) bool {
+	return s.Outcome.Verdict == job.Finished && s.Outcome.Result == "" && !s.Asked && !q.async(s.Job.Type)
+}
+
+// locksMax is of how many locks one statement ends plain attempts: each is a term of its condition.
+const locksMax = 100
+
+// lock is what the attempts that one round has begun have in common, most of the time.
+type lock struct {
+	token   string
+	attempt int
+}
+
+// plain parts the plain attempts of some locks, which can be settled by one statement, from the others.
+func (q *Queue) plain(list []rounds.Settled) (plain, others []rounds.Settled) {
+	locks := map[lock]bool{}
+	for _, s := range list {
+		l := lock{s.Job.Token, s.Job.Attempt}
+		if q.isPlain(s) && (locks[l] || len(locks) < locksMax) {
+			locks[l] = true
+			plain = append(plain, s)
+		} else {
+			others = append(others, s)
+		}
+	}
+	return plain, others
+}
+
+func (q *Queue) finishedEntry(s rounds.Settled) activity.Entry {
+	e := q.entry(s.Job, activity.Finished)
+	e.RunMS, e.Output = s.Outcome.Ran.Milliseconds(), s.Outcome.Output
+	return e
+}
+
+// finishing is the statement that ends plain attempts, of jobs that are as these left them: it changes as many rows.
+func (q *Queue) finishing(tx *engine.Tx, worker string, list []rounds.Settled) engine.Query {
+	ids := map[lock][]any{}
+	var locks []lock // in the order of the attempts
+	for _, s := range list {
+		l := lock{s.Job.Token, s.Job.Attempt}
+		if ids[l] == nil {
+			locks = append(locks, l)
+		}
+		ids[l] = append(ids[l], s.Job.ID)
+	}
+	now, args := tx.Stamp()
+	of := make([]string, len(locks))
+	for i, l := range locks {
+		of[i] = "lock_token = ? AND attempt = ? AND id IN " + notAlone(len(ids[l]))
+		args = append(append(args, l.token, l.attempt), ids[l]...)
+	}
+	return engine.Query{
+		SQL: q.db.UpdateAtOnce + " " + q.table + " " + q.db.ByID + " SET state = 'final', line = 'finished', update_time = " + now +
+			" WHERE (" + strings.Join(of, " OR ") + ") AND line = 'locked' AND state = 'running' AND stopping = 0 AND answered = 0 AND worker_id = ?",
+		Args: append(args, worker),
+	}
 }
 
 // settling is what settle has to know of a job's row.
@@ -68,7 +136,7 @@ func (q *Queue) settling(worker string, list []rounds.Settled, lock string, foun
 	for _, s := range list {
 		args = append(args, s.Job.ID)
 	}
-	query := "SELECT id, state, attempt, lock_token, error, wish, stopping FROM " + q.table + " " + q.db.ByID +
+	query := "SELECT id, state, attempt, lock_token, error, wish, stopping <> 0 FROM " + q.table + " " + q.db.ByID +
 		" WHERE id IN " + notAlone(len(list)) + " AND line = 'locked' AND state IN ('running', 'error') AND worker_id = ? " + lock
 	return engine.Query{SQL: query, Args: append(args, worker), Scan: func(rows *sql.Rows) error {
 		for rows.Next() {
@@ -137,18 +205,21 @@ func (q *Queue) settleOne(ctx context.Context, tx *engine.Tx, row settling, s ro
 		o.Ran, o.Output = ran, output
 	}
 	s.Outcome = o
-	switch {
-	case o.Verdict == job.Sent:
+	if o.Verdict == job.Sent {
 		return nil, q.send(ctx, tx, s.Job, o)
-	case o.Verdict.IsError() && s.Decider != rounds.Policy && !s.Asked:
+	}
+	if !s.Asked && !s.NotBegun && o.Verdict != job.Interrupted { // where an attempt ends: a decision about it leaves them
+		s.Job.Losses = 0
+	}
+	if o.Verdict.IsError() && s.Decider != rounds.Policy && !s.Asked {
 		if s.Decider == rounds.OwnHandler {
 			s.Asked = true
 			done.Resting = append(done.Resting, s)
-			return nil, q.rest(ctx, tx, s.Job, o, job.LineLocked)
+			return nil, q.rest(ctx, tx, s.Job, o, o.Wish(), job.LineLocked)
 		}
-		return nil, q.rest(ctx, tx, s.Job, o, job.LineError)
+		return nil, q.rest(ctx, tx, s.Job, o, o.Wish(), job.LineError)
 	}
-	next, entry, err := q.conclude(s.Job, o, s.Decision, tx.Now)
+	next, entry, err := q.conclude(s.Job, o, s.Decision, q.policy(s.Job.Type), tx.Now)
 	if err != nil {
 		return nil, err
 	}
@@ -159,9 +230,9 @@ func (q *Queue) settleOne(ctx context.Context, tx *engine.Tx, row settling, s ro
 }
 
 // conclude says what an attempt's outcome makes of its job, and the activity that tells of it. d is a retry handler's
-// decision; nil leaves it to the policy.
-func (q *Queue) conclude(j *job.Job, o job.Outcome, d *job.Decision, now time.Time) (rules.Next, activity.Entry, error) {
-	next, err := rules.After(j, o, d, q.policy(j.Type), q.Location, now, rand.Float64())
+// decision; nil leaves it to the policy p.
+func (q *Queue) conclude(j *job.Job, o job.Outcome, d *job.Decision, p job.RetryPolicy, now time.Time) (rules.Next, activity.Entry, error) {
+	next, err := rules.After(j, o, d, p, q.Location, now, rand.Float64())
 	entry := q.entry(j, activity.Finished)
 	entry.RunMS, entry.Output = o.Ran.Milliseconds(), o.Output
 	switch {
@@ -197,13 +268,13 @@ func (q *Queue) send(ctx context.Context, tx *engine.Tx, j *job.Job, o job.Outco
 	return nil
 }
 
-// rest leaves a job in the state error for a retry handler.
-func (q *Queue) rest(ctx context.Context, tx *engine.Tx, j *job.Job, o job.Outcome, line job.Line) error {
+// rest leaves a job in the state error for a retry handler. wish is what is kept of the outcome besides its error.
+func (q *Queue) rest(ctx context.Context, tx *engine.Tx, j *job.Job, o job.Outcome, wish string, line job.Line) error {
 	if err := rules.CheckTransition(job.Running, job.Error); err != nil {
 		return err
 	}
 	err := tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET state = 'error', line = ?, error = ?, wish = ?, answered = 0, output = ?,"+
-		" wake_time = NULL, update_time = ? WHERE id = ?", line, o.Reason(), o.Wish(), orNone(o.Output), engine.At(tx.Now), j.ID)
+		" losses = ?, worker_id = ?, wake_time = NULL, update_time = ? WHERE id = ?", line, o.Reason(), wish, orNone(o.Output), j.Losses, j.WorkerID, engine.At(tx.Now), j.ID)
 	if err != nil {
 		return fmt.Errorf("leave job %d to its retry handler: %w", j.ID, err)
 	}
@@ -212,7 +283,7 @@ func (q *Queue) rest(ctx context.Context, tx *engine.Tx, j *job.Job, o job.Outco
 
 // write writes down what a job becomes. Its row is locked, and what it was has been checked.
 func (q *Queue) write(ctx context.Context, tx *engine.Tx, j *job.Job, n rules.Next) error {
-	set, args := "", []any{n.State, n.Line, n.Error, n.Result, engine.At(n.Scheduled), engine.At(n.Wake), engine.At(tx.Now)}
+	set, args := "", []any{n.State, n.Line, n.Error, n.Result, engine.At(n.Scheduled), engine.At(n.Wake), engine.At(tx.Now), n.Interrupts, j.Losses, j.WorkerID}
 	if n.Data != nil {
 		// also where these options know no shards: then it is misplaced until a worker moves it, and not in that of its former group
 		d := q.division()
@@ -224,7 +295,7 @@ func (q *Queue) write(ctx context.Context, tx *engine.Tx, j *job.Job, n rules.Ne
 	}
 	err := tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+
 		" SET state = ?, line = ?, error = ?, result = ?, scheduled_run_time = ?, wake_time = ?, update_time = ?, wish = 'NONE', answered = 0,"+
-		" output = 'NONE'"+set+
+		" interrupts = ?, losses = ?, worker_id = ?, output = 'NONE'"+set+
 		" WHERE id = ? AND state <> 'final'", append(args, j.ID)...)
 	if err != nil {
 		return fmt.Errorf("settle job %d: %w", j.ID, err)

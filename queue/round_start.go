@@ -21,12 +21,7 @@ const walkMax = 5000
 // start locks and starts the next due jobs: as many as there are slots, limits, and the rate have room for. Those whose
 // windows have closed go to the next opening, those whose throttle groups are full are held back, and those whose rows can't
 // be jobs are refused.
-//
-// want gets what the round would have started besides, had the shard more of the queue's limit or its rate; withdrawn says that it
-// needs no more than it has, and did before.
-func (q *Queue) start(
-	ctx context.Context, tx *engine.Tx, r round, first *firstRead, want *demand, withdrawn *bool, done *rounds.Done,
-) ([]activity.Entry, error) {
+func (q *Queue) start(ctx context.Context, tx *engine.Tx, r round, first *firstRead, done *rounds.Done) ([]activity.Entry, error) {
 	room, err := q.takeTurn(ctx, tx, r.Worker.ID, r.candidates.shard)
 	if err != nil {
 		return nil, err
@@ -38,19 +33,13 @@ func (q *Queue) start(
 	slots := r.Slots
 	if q.Rate.Starts > 0 {
 		left, wait := q.startsLeft(room, tx.Now)
-		want.Starts = max(0, slots-left)
-		if slots = min(slots, left); slots == 0 {
-			if done.Wait, want.Job = wait, noJob; room.divided {
-				done.Wait = min(wait, rateEvery) // others may have starts to lend before that
+		if room.rateShort = left < slots; left == 0 {
+			if done.Wait = wait; room.divided {
+				done.Wait = min(wait, divideEvery) // the next division may give it more before that
 			}
-			*want, err = q.ask(ctx, tx, room, *want, done)
-			return nil, err
+			return nil, q.noteWaiting(ctx, tx, room, false)
 		}
-	}
-	if r.BehindSuspects {
-		if err := q.leaveRoom(ctx, tx, r.candidates, room); err != nil {
-			return nil, err
-		}
+		slots = min(slots, left)
 	}
 	held, err := q.heldCandidates(ctx, tx, r.candidates, room, slots)
 	if err != nil {
@@ -99,19 +88,15 @@ func (q *Queue) start(
 		}
 	}
 	done.More = done.More || room.unfinished || len(taken) == slots && (len(held) > 0 || room.cut || r.candidates.more())
-	if room.first != nil {
-		want.Job, want.First = room.first.ID, room.first.ThrottleFactor
-		want.Weight = min(q.ThrottleLimit, want.First*max(1, r.candidates.waiting()))
-	} else if want.Starts > 0 && done.More {
-		want.Job = noJob
+	room.rateShort = room.rateShort && done.More
+	starts := func(j *job.Job) bool { return j.ThrottleFactor > 0 || q.ThrottleLimit < 1 }
+	if err := q.noteWaiting(ctx, tx, room, slices.ContainsFunc(taken, starts)); err != nil {
+		return nil, err
 	}
-	if !done.More { // else what has been asked for may wait behind what this round has looked at
-		if *withdrawn, err = q.withdraw(ctx, tx, room, *want, taken); err != nil {
+	if done.Full = room.full; done.Full && len(taken) == 0 {
+		if done.Full, err = q.mayGetRoom(ctx, tx, room); err != nil {
 			return nil, err
 		}
-	}
-	if *want, err = q.ask(ctx, tx, room, *want, done); err != nil {
-		return nil, err
 	}
 	refused, err := q.refuse(ctx, tx, room.flawed)
 	if err != nil {
@@ -147,37 +132,33 @@ func (q *Queue) fitting(ctx context.Context, tx *engine.Tx, r round, room *room,
 	for _, c := range list {
 		j := jobs[c.ID]
 		delete(jobs, c.ID) // it may have been read twice
-		if j != nil {
-			r.Met = append(r.Met, j.ID)
-		}
+		waiting := false
 		switch {
 		case j == nil: // another was faster, or holds it
 		case j.Flaw != nil:
 			room.flawed = append(room.flawed, j)
-		case j.Suspect && j.Line == job.LineHeld: // its place is among the due ones
-			if err := q.line(ctx, tx, []any{j.ID}, job.LineHeld); err != nil {
-				return nil, err
-			}
-		case j.Suspect != r.candidates.suspects: // it has become one, or is none any more, since it was read
 		case len(taken) == n:
-			left = append(left, c)
+			left, waiting = append(left, c), true
 			room.cut = room.cut || c.group != ""
 		case !q.isOpenAt(j, tx.Now):
 			if err := q.postpone(ctx, tx, j); err != nil {
 				return nil, err
 			}
 		default:
+			room.full = room.full || room.head != nil && room.head.compare(c) < 0
 			switch room.fit(j) {
 			case fits:
 				taken = append(taken, j)
 			case waits:
-				left = append(left, c)
+				left, waiting = append(left, c), true
 			case groupFull:
-				// else it is held already, or a suspect, which stays in its part
-				if j.Group != c.group && !j.Suspect {
+				if j.Group != c.group { // else it is held already
 					full = append(full, j)
 				}
 			}
+		}
+		if !waiting {
+			room.passed(c.ID)
 		}
 		if c.cut {
 			room.closed[c.group] = true // what comes behind it in its group isn't known to this round
@@ -192,17 +173,23 @@ func (q *Queue) isOpenAt(j *job.Job, now time.Time) bool {
 	return !rules.Opening(j.Windows, q.Location, now).After(now)
 }
 
-// isOpen is the query that finds out whether a worker may start jobs: not in a paused queue, nor once it was declared dead.
-func (q *Queue) isOpen(worker string, open *bool) engine.Query {
-	query := "SELECT " + q.isOpenQueue() + " AND " + q.workers.Working("?")
-	return engine.Query{SQL: query, Args: []any{q.Name, worker}, Scan: func(rows *sql.Rows) error {
-		for rows.Next() {
-			if err := rows.Scan(open); err != nil {
+// isOpen are the queries that find out whether a worker may start jobs where those who do take no turns: not in a paused queue, nor
+// once it was declared dead. They hold the queue's row until the round is over: so a pause waits for that, and means now.
+func (q *Queue) isOpen(worker string, open *bool) []engine.Query {
+	var works bool
+	return []engine.Query{
+		{SQL: "SELECT " + q.workers.Working("?"), Args: []any{worker}, Scan: engine.Row(&works)},
+		{
+			SQL:  "SELECT paused = 0 AND division = ? FROM " + q.db.Queues() + " WHERE queue = ? " + q.db.ForShare,
+			Args: []any{q.division().Number(), q.Name},
+			Scan: func(rows *sql.Rows) error {
+				here := true // a queue that isn't registered is neither paused nor divided
+				err := engine.Row(&here)(rows)
+				*open = works && here
 				return err
-			}
-		}
-		return nil
-	}}
+			},
+		},
+	}
 }
 
 // lockDue is the query that locks those of a shard's candidates which are due and not locked by another transaction. It puts them
@@ -212,23 +199,18 @@ func (q *Queue) lockDue(tx *engine.Tx, shard int, list []candidate, jobs map[int
 	for _, c := range list {
 		args = append(args, c.ID)
 	}
-	query := "SELECT " + q.startColumns() + " FROM " + q.table + " " + q.db.ByID +
+	places := startColumns
+	if q.ThrottleGroups != nil {
+		places = startColumnsOfGroups
+	}
+	query := "SELECT " + q.listed(places) + " FROM " + q.table + " " + q.db.ByID +
 		" WHERE id IN " + notAlone(len(list)) + " AND line IN ('due', 'held') AND" + q.placed(shard) + " " + tx.SkipLocked
-	return q.jobs(query, args, func(j *job.Job) { jobs[j.ID] = j })
+	return q.jobsOf(places, query, args, func(j *job.Job) { jobs[j.ID] = j })
 }
 
 // notAlone is a list of n ids, and of 0, which no job has. A row that is found by one id alone stays locked on MariaDB, although
 // the other conditions may not be met: by a round that has come too late, and to the harm of the worker that runs the job.
 func notAlone(n int) string { return strings.TrimSuffix(engine.In(n), ")") + ",0)" }
-
-// startColumns are those of the jobs that are about to start: what is left of their last attempt is over then. With groups, many
-// may be looked at that don't start, so their data is read later.
-func (q *Queue) startColumns() string {
-	if q.ThrottleGroups != nil {
-		return q.selected(bulky...)
-	}
-	return q.selected("error", "result", "output")
-}
 
 // markStarted moves locked jobs to running and counts their attempts.
 func (q *Queue) markStarted(ctx context.Context, tx *engine.Tx, r round, room *room, jobs []*job.Job, done *rounds.Done) ([]activity.Entry, error) {
@@ -241,7 +223,7 @@ func (q *Queue) markStarted(ctx context.Context, tx *engine.Tx, r round, room *r
 	now := engine.At(tx.Now)
 	cleared := "" // of which a job that was never tried, and was due, has nothing
 	if slices.ContainsFunc(jobs, func(j *job.Job) bool { return j.Attempt > 0 || j.Line != job.LineDue }) {
-		cleared = " error = 'NONE', result = 'NONE', stopping = 0, suspect = 0, wake_time = NULL,"
+		cleared = " error = 'NONE', result = 'NONE', stopping = 0, wake_time = NULL,"
 	}
 	entries := make([]activity.Entry, len(jobs))
 	for i, j := range jobs {

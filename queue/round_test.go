@@ -237,13 +237,12 @@ func TestHeldRowOfADeadWorker(t *testing.T) {
 	})
 }
 
-// The workers renew their locks, and operators pause queues, while rounds go on.
+// The workers renew their locks while rounds go on. Only a pause keeps them from starting anything: TestPauseMeansNow.
 func TestRoundWaitsForNoOtherTable(t *testing.T) {
 	mysqlSuite(t, func(*queue.Options) {}, func(s store) {
 		s.add(make9("send")...)
 		jobs := s.start("w", 1)
 		s.held("SELECT id FROM shop_workers")
-		s.held("SELECT queue FROM shop_queues")
 		s.held("SELECT job_type FROM shop_job_types")
 		s.held("SELECT id FROM shop_activity")
 		gone := *jobs[0]
@@ -393,6 +392,50 @@ func TestPauseWhileARoundWaitsForItsTurn(t *testing.T) {
 			s.t.Errorf("%d were started in a paused queue", n)
 		}
 	})
+}
+
+// When a pause has returned nothing starts any more: a round waits for a pause that is under way, and a pause for a round.
+func TestPauseMeansNow(t *testing.T) {
+	mysqlSuite(t, func(*queue.Options) {}, func(s store) {
+		s.add(make9("send")...)
+		s.hire("w")
+		tx := must[*sql.Tx](s.t)(s.db.BeginTx(s.t.Context(), nil))
+		defer func() { _ = tx.Rollback() }()
+		must[any](s.t)(tx.Exec("UPDATE shop_queues SET paused = 1 WHERE queue = 'emails'")) // as Pause does
+		started := make(chan int)
+		go func() {
+			done, err := s.round(s.t.Context(), s.newRound("w", 9))
+			if err != nil {
+				s.t.Error(err)
+			}
+			started <- len(done.Started)
+		}()
+		select {
+		case n := <-started:
+			s.t.Fatalf("%d were started beside a pause", n)
+		case <-s.sent("%shop_queues WHERE queue = % LOCK IN SHARE MODE%"):
+		}
+		must[any](s.t)(nil, tx.Commit())
+		if n := <-started; n > 0 {
+			s.t.Errorf("%d were started in a paused queue", n)
+		}
+	})
+}
+
+// sent says when the server is executing a statement like that.
+func (s store) sent(like string) <-chan struct{} {
+	sent := make(chan struct{})
+	ctx := s.t.Context()
+	go func() {
+		defer close(sent)
+		query := "SELECT EXISTS (SELECT 1 FROM information_schema.processlist WHERE db = DATABASE() AND id <> CONNECTION_ID() AND info LIKE ?)"
+		for is := false; !is && ctx.Err() == nil; {
+			if err := s.db.GetContext(ctx, &is, query, like); err != nil {
+				return
+			}
+		}
+	}()
+	return sent
 }
 
 // waitsForItsTurn waits until a round does.

@@ -39,11 +39,12 @@ func (s store) goingTo(shard, n int, weight int) (jobs []job.New) {
 	return jobs
 }
 
-// borrowed starts what there is room for in a shard, as long as it takes for what others have to come.
-func (s store) borrowed(shard, n, want int) (jobs []*job.Job) {
+// shared starts what there is room for in a shard, with what the others have to give.
+func (s store) shared(shard, n, want int) (jobs []*job.Job) {
 	s.t.Helper()
-	for until := time.Now().Add(20 * time.Second); len(jobs) < want && time.Now().Before(until); time.Sleep(50 * time.Millisecond) {
+	for tries := 4; len(jobs) < want && tries > 0; tries-- {
 		jobs = append(jobs, s.in(shard, n).Started...)
+		s.divided()
 	}
 	if len(jobs) != want {
 		s.t.Fatalf("%d were started in shard %d, want %d: %+v", len(jobs), shard, want, s.sums())
@@ -107,15 +108,15 @@ func TestWeightsOverShards(t *testing.T) {
 		t.Run(fmt.Sprint(limit), func(t *testing.T) {
 			suiteWith(t, inEight(limit), func(s store) {
 				s.add(s.goingTo(5, 1, limit)...)
-				whole := s.borrowed(5, 1, 1)
+				whole := s.shared(5, 1, 1)
 				s.add(s.goingTo(2, 1, limit+7)...)
 				s.add(s.goingTo(3, 2, 0)...)
 				if more := s.in(2, 9).Started; len(more) > 0 {
 					t.Errorf("a job was started beside one that takes the whole limit")
 				}
-				s.settle("w", finished, s.borrowed(3, 9, 2)...) // they weigh nothing
+				s.settle("w", finished, s.shared(3, 9, 2)...) // they weigh nothing
 				s.settle("w", finished, whole...)
-				alone := s.borrowed(2, 1, 1)
+				alone := s.shared(2, 1, 1)
 				for shard := range 8 {
 					s.add(s.goingTo(shard, 1, 1)...)
 					if more := s.in(shard, 9).Started; len(more) > 0 {
@@ -128,7 +129,7 @@ func TestWeightsOverShards(t *testing.T) {
 					got := s.in(shard, 1).Started
 					s.settle("w", finished, got...)
 					left -= len(got)
-					time.Sleep(5 * time.Millisecond)
+					s.divided()
 				}
 			})
 		})
@@ -136,7 +137,7 @@ func TestWeightsOverShards(t *testing.T) {
 }
 
 // However little there is for all, none of the shards that have jobs starves: not of the limit, nor of the rate. A shard keeps its
-// turn until it asks again, so a fast machine starts many jobs in one. Each job that has run is replaced, and turns are counted.
+// share until the next division. Each job that has run is replaced, and turns are counted.
 func TestNoShardStarves(t *testing.T) {
 	t.Parallel() // it waits for most of its time
 	for name, change := range map[string]func(*queue.Options){
@@ -151,12 +152,12 @@ func TestNoShardStarves(t *testing.T) {
 					s.add(s.goingTo(shard, 5, 1)...)
 				}
 				turns, last := make([]int, 8), -1
-				until := time.Now().Add(2 * time.Minute)
+				until := time.Now().Add(5 * time.Minute)
 				for slices.Min(turns) < 2 {
 					if time.Now().After(until) {
 						t.Fatalf("a shard starves; the turns of each: %v", turns)
 					}
-					time.Sleep(20 * time.Millisecond) // a shard asks four times a second at most
+					s.divided()
 					for shard := range 8 {
 						got := s.in(shard, 3).Started
 						s.settle("w", finished, got...)
@@ -175,39 +176,6 @@ func TestNoShardStarves(t *testing.T) {
 	}
 }
 
-// A shard that is looked at seldom, for those at home there are gone, gets what it has been waiting for all the same: others that ask
-// all the time come behind it.
-func TestShardThatAsksSeldom(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it waits until demands lapse")
-	}
-	suiteWith(t, inEight(2), func(s store) {
-		s.add(append(append(s.goingTo(1, 20, 1), s.goingTo(2, 20, 1)...), s.goingTo(6, 1, 2)...)...)
-		running := map[int][]*job.Job{1: s.borrowed(1, 1, 1), 2: s.borrowed(2, 1, 1)}
-		for range 4 {
-			comes := s.in(6, 1)
-			for range 9 { // until its demand has lapsed, unless it is told that there is more to come
-				time.Sleep(250 * time.Millisecond)
-				s.in(1, 1)
-				s.in(2, 1)
-				if comes.Wait > 0 || comes.More {
-					comes = s.in(6, 1)
-				}
-			}
-			if len(comes.Started) > 0 {
-				return
-			}
-			for shard, jobs := range running {
-				running[shard] = s.in(shard, 1, jobs...).Started
-			}
-			if (comes.Wait > 0 || comes.More) && len(s.in(6, 1).Started) > 0 {
-				return
-			}
-		}
-		t.Error("it starved")
-	})
-}
-
 // A client that has vanished while it holds all the turns holds up the queue for as long as the server keeps it, and no longer.
 func TestHeldTurns(t *testing.T) {
 	mysqlSuite(t, inEight(4), func(s store) {
@@ -223,29 +191,38 @@ func TestHeldTurns(t *testing.T) {
 			t.Errorf("after %s: %v", time.Since(began), err)
 		}
 		letGo()
-		s.borrowed(3, 4, 3)
+		s.shared(3, 4, 3)
 	})
 }
 
-// Who holds the turn of one shard keeps the others from borrowing, not from starting what they have room for: nobody waits for it again
-// and again.
+// If another session holds the turn of one shard, the others start what they have room for. A division waits for the turn once, and the
+// next not at all.
 func TestHeldTurnOfAnother(t *testing.T) {
 	mysqlSuite(t, inEight(8), func(s store) {
 		s.add(append(s.goingTo(3, 3, 1), s.goingTo(5, 1, 1)...)...)
 		first, _ := s.places8()
 		letGo := s.held(fmt.Sprintf("SELECT shard FROM shop_shards WHERE queue = 'emails' AND shard = %d", first+5))
 		began := time.Now()
-		if got := s.in(3, 3).Started; len(got) != 1 || time.Since(began) > 10*time.Second {
+		if got := s.in(3, 3).Started; len(got) != 1 || time.Since(began) > 2*time.Second {
 			t.Errorf("%d were started, after %s", len(got), time.Since(began))
 		}
-		waited := time.Since(began)
-		time.Sleep(time.Second)
-		if began = time.Now(); len(s.in(3, 3).Started) > 0 || time.Since(began) > waited/2 {
-			t.Errorf("the first round has waited %s for that, and the next %s", waited, time.Since(began))
+		divide := func() time.Duration {
+			began := time.Now()
+			s.upkeepOf(rounds.Look{Dividing: true})
+			return time.Since(began)
+		}
+		if waited, again := divide(), divide(); waited > 10*time.Second || again > waited/2 {
+			t.Errorf("a division has waited %s, and the next %s", waited, again)
 		}
 		letGo()
-		s.borrowed(3, 3, 2)
-		s.borrowed(5, 1, 1)
+		started := 0
+		for until := time.Now().Add(20 * time.Second); started < 2 && time.Now().Before(until); {
+			s.divided()
+			started += len(s.in(3, 3).Started)
+		}
+		if got := s.in(5, 1).Started; started != 2 || len(got) != 1 {
+			t.Errorf("then %d and %d were started", started, len(got))
+		}
 	})
 }
 
@@ -289,7 +266,7 @@ func TestReshardWaitsForARow(t *testing.T) {
 		other := store{Queue: must[*queue.Queue](t)(queue.New(s.db, o)), t: t, db: s.db}
 		must[int](t)(other.Reshard(t.Context()))
 		all.Wait()
-		if now := s.sums(); now.Capacity != 2 || now.Used != 2 {
+		if now := s.sums(); now.Share != 2 || now.Used != 2 {
 			t.Errorf("%+v", now)
 		}
 		if more := other.start("w", 9); len(more) > 0 {
@@ -302,13 +279,13 @@ func TestReshardWaitsForARow(t *testing.T) {
 	})
 }
 
-// The answer to a commit is lost: of one that borrows, and of one that divides.
+// The answer to a commit is lost: of one that divides the limit among the shards, and of one that divides the queue.
 func TestUnansweredOverShards(t *testing.T) {
-	t.Run("borrow", func(t *testing.T) {
-		s := unanswered(t, "SET capacity", inEight(8), nothing, nothing)
+	t.Run("share", func(t *testing.T) {
+		s := unanswered(t, "SET share", inEight(8), nothing, nothing)
 		s.add(s.goingTo(3, 8, 1)...)
-		s.borrowed(3, 8, 8)
-		if now := s.sums(); now.Capacity != 8 || now.Used != 8 {
+		s.shared(3, 8, 8)
+		if now := s.sums(); now.Share != 8 || now.Used != 8 {
 			t.Errorf("%+v", now)
 		}
 	})
@@ -320,7 +297,7 @@ func TestUnansweredOverShards(t *testing.T) {
 		}, nothing)
 		other := store{Queue: must[*queue.Queue](t)(queue.New(s.db, o)), t: t, db: s.db}
 		must[int](t)(other.Reshard(t.Context()))
-		if now := other.sums(); now.Capacity != 5 || now.Used != 5 || now.Division != 3 {
+		if now := other.sums(); now.Share != 5 || now.Used != 5 || now.Division != 3 {
 			t.Errorf("%+v", now)
 		}
 		if more := other.start("w", 9); len(more) > 0 {
@@ -340,7 +317,7 @@ func TestWorkerOfAnotherDivision(t *testing.T) {
 		other := store{Queue: must[*queue.Queue](t)(queue.New(s.db, o)), t: t, db: s.db}
 		must[int](t)(other.Reshard(t.Context()))
 		look.Misplaced, look.New = true, true
-		must[bool](t)(s.Rounds().Upkeep(t.Context(), roster.Worker{ID: "w", Host: "h", PID: 1}, look, []string{"send"}, nil))
+		must[bool](t)(s.Rounds().Upkeep(t.Context(), roster.Worker{ID: "w", Host: "h", PID: 1}, look, byPolicy("send"), nil))
 		for shard := range 8 {
 			if got := s.in(shard, 9).Started; len(got) > 0 {
 				t.Errorf("it started %d", len(got))
@@ -363,45 +340,14 @@ func TestSnapshotOverShards(t *testing.T) {
 		tx := must[*sql.Tx](t)(s.db.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true}))
 		defer func() { _ = tx.Rollback() }()
 		sum := func() (n int) {
-			must[any](t)(nil, tx.QueryRowContext(t.Context(), "SELECT SUM(capacity) FROM shop_shards WHERE queue = 'emails'").Scan(&n))
+			must[any](t)(nil, tx.QueryRowContext(t.Context(), "SELECT SUM(share) FROM shop_shards WHERE queue = 'emails'").Scan(&n))
 			return n
 		}
 		before := sum()
-		s.settle("w", finished, s.borrowed(3, 8, 8)...)
-		s.borrowed(3, 8, 8)
+		s.settle("w", finished, s.shared(3, 8, 8)...)
+		s.shared(3, 8, 8)
 		if after := sum(); before != 8 || after != 8 {
 			t.Errorf("the parts sum to %d, then to %d", before, after)
-		}
-	})
-}
-
-// A tick waits a while for what other shards are to give back, but not for as long as their jobs run.
-func TestWaitForOthers(t *testing.T) {
-	suiteWith(t, func(o *queue.Options) { o.ThrottleLimit, o.Shards = 4, 8 }, func(s store) {
-		s.add(s.goingTo(2, 4, 1)...)
-		s.borrowed(2, 9, 4)
-		s.add(s.goingTo(5, 1, 1)...)
-		s.in(5, 1)
-		if done := s.in(5, 1); done.Wait <= 0 || done.Wait > time.Second {
-			t.Errorf("%+v", done)
-		}
-		long := time.Now().Add(-10 * time.Second).UnixMicro()
-		s.exec("UPDATE shop_shards SET demand = JSON_SET(demand, '$.since', ?, '$.at', ?) WHERE shard = 8005", long, long)
-		if done := s.in(5, 1); done.Wait != 0 || done.More {
-			t.Errorf("%+v", done)
-		}
-	})
-}
-
-// A shard that has used up its part of the rate asks the others again long before its own starts are forgotten.
-func TestRateAsksAgain(t *testing.T) {
-	suiteWith(t, func(o *queue.Options) { o.Rate, o.Shards = job.Rate{Starts: 8, Per: time.Hour}, 8 }, func(s store) {
-		s.add(s.goingTo(2, 9, 1)...)
-		s.borrowed(2, 9, 8)
-		for range 3 {
-			if done := s.in(2, 1); done.Wait <= 0 || done.Wait > time.Second {
-				t.Errorf("%+v", done)
-			}
 		}
 	})
 }

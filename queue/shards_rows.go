@@ -4,13 +4,14 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/hipq/hipq/internal/engine"
-	"github.com/hipq/hipq/internal/lending"
 	"github.com/hipq/hipq/internal/rules"
 	"github.com/hipq/hipq/internal/shards"
 	"github.com/hipq/hipq/queue/job"
+	"github.com/hipq/hipq/schema"
 )
 
 // shardRow is a row of the table of shards.
@@ -18,45 +19,40 @@ type shardRow struct {
 	shard  int
 	starts rules.Starts
 	// limit and rate are what the shard has of the queue's limit, and of the starts of its rate.
-	limit, rate lending.Part
-	demand      demand
+	limit, rate rules.Share
+	// heads are the jobs that claims have met as the first of their types without room in the limit.
+	heads []head
+	// waitTime is when a claim last found too little of the limit or of the rate there, and waitSince since when the shard has started
+	// nothing for want of it; both in microseconds since 1970, and 0 if none has.
+	waitTime, waitSince int64
+	divideTime          int64
 }
 
-// demand is what a shard asks the others for, as its row has it: jobs wait there for want of room.
-type demand struct {
-	// Job is the first that waits, and Since when it was first asked for it; At when that was asked for last. In microseconds since 1970.
-	Job   int64 `json:"job"`
-	Since int64 `json:"since"`
-	At    int64 `json:"at"`
-	// First is what that job weighs, Weight what could be started at once; Starts the same of the rate.
-	First  int `json:"first"`
-	Weight int `json:"weight"`
-	Starts int `json:"starts"`
-	// Open says that it was written by a stored procedure, and that nobody has divided the limit and the rate by it yet.
-	Open bool `json:"open,omitempty"`
+// head is a job's id, and when a claim met it last, in microseconds since 1970.
+type head [2]int64
+
+// headsMax is how many heads a shard's row has, at most: one for each set of types that workers ask for.
+const headsMax = 16
+
+// headFor is how long the note on a job that has no room counts after a claim met that job last.
+const headFor = 10 * time.Second
+
+// divideEvery is how often a limit or a rate is divided anew, at most.
+const divideEvery = time.Second
+
+// isWithin says whether a time, in microseconds, is now or at most so long ago. A time to come is none: the database's clock was put back.
+func isWithin(at int64, d time.Duration, now time.Time) bool {
+	age := now.UnixMicro() - at
+	return age >= 0 && age < d.Microseconds()
 }
 
-// openDemand is what the text of an open demand has, and no other.
-const openDemand = `"open":true`
-
-// demandFor is how long a demand counts that isn't renewed.
-const demandFor = 2 * time.Second
-
-func (d demand) encode() string {
-	if d == (demand{}) {
-		return job.None
-	}
-	text, err := json.Marshal(d)
-	if err != nil {
-		return job.None
-	}
-	return string(text)
-}
+// waits says whether jobs wait there for want of the limit or the rate.
+func (s shardRow) waits(now time.Time) bool { return isWithin(s.waitTime, headFor, now) }
 
 // shardColumns are those of a shardRow, with the most bytes that each may have.
 var shardColumns = columnsOf(
-	bounded{"shard", 24}, startsColumn.columns[0], bounded{"capacity", 24}, bounded{"target", 24}, bounded{"rate_capacity", 24},
-	bounded{"rate_target", 24}, bounded{"demand", 1 << 10},
+	bounded{"shard", 24}, startsColumn.columns[0], bounded{"share", 24}, bounded{"target", 24}, bounded{"rate_share", 24},
+	bounded{"rate_target", 24}, bounded{"divide_time", 24}, bounded{"heads", 1 << 10}, bounded{"wait_time", 24}, bounded{"wait_since", 24},
 )
 
 // readShard is the row that cells have. What can't be read in it is nothing.
@@ -65,20 +61,14 @@ func (q *Queue) readShard(row []any, now time.Time) (s shardRow, place int) {
 	place = int(c.number(0))
 	s.shard = shards.Shard(place)
 	s.starts, _ = q.decodeStarts(row[1], now)
-	s.limit.Capacity, s.limit.Target = int(c.number(2)), int(c.number(3))
-	s.rate.Capacity, s.rate.Target = int(c.number(4)), int(c.number(5))
-	if text := c.text(6); text != job.None && json.Unmarshal([]byte(text), &s.demand) != nil {
-		s.demand = demand{}
+	s.limit.Has, s.limit.Target = int(c.number(2)), int(c.number(3))
+	s.rate.Has, s.rate.Target = int(c.number(4)), int(c.number(5))
+	s.divideTime, s.waitTime, s.waitSince = c.number(6), c.number(8), c.number(9)
+	if text := c.text(7); text == job.None || json.Unmarshal([]byte(text), &s.heads) != nil {
+		s.heads = nil
 	}
+	s.heads = slices.DeleteFunc(s.heads, func(h head) bool { return !isWithin(h[1], headFor, now) })
 	return s, place
-}
-
-// asks is since when the shard asks the others for more; zero if it doesn't at now.
-func (s shardRow) asks(now time.Time) time.Time {
-	if !s.demand.counts(now) {
-		return time.Time{}
-	}
-	return time.UnixMicro(s.demand.Since).UTC()
 }
 
 // startsLately is how many of its starts count against a rate.
@@ -87,12 +77,6 @@ func (s shardRow) startsLately(r job.Rate, now time.Time) (n int) {
 		n += some
 	}
 	return n
-}
-
-// counts says whether a demand counts at now.
-func (d demand) counts(now time.Time) bool {
-	at := time.UnixMicro(d.At)
-	return d.Job != 0 && at.Add(demandFor).After(now) && !at.After(now.Add(demandFor))
 }
 
 // takeAllTurns takes the turns of all of the queue's shards.
@@ -128,15 +112,14 @@ func (q *Queue) writeShards(ctx context.Context, tx *engine.Tx, rows []shardRow)
 		return err
 	}
 	for _, s := range rows {
-		s.demand.Open = false
 		starts, err := json.Marshal(s.starts)
 		if err != nil {
 			return err
 		}
 		// not deleted and made anew where they are there, for others may wait for them
 		err = tx.Upsert(ctx, q.db.Shards(), []string{"queue", "shard"}, []any{q.Name, q.place(s.shard)},
-			[]string{"starts", "capacity", "target", "rate_capacity", "rate_target", "demand"},
-			[]any{string(starts), s.limit.Capacity, s.limit.Target, s.rate.Capacity, s.rate.Target, s.demand.encode()})
+			[]string{"starts", "share", "target", "rate_share", "rate_target"},
+			[]any{string(starts), s.limit.Has, s.limit.Target, s.rate.Has, s.rate.Target})
 		if err != nil {
 			return fmt.Errorf("write the shards of %s: %w", q.Name, err)
 		}
@@ -154,46 +137,6 @@ func (q *Queue) inForce(ctx context.Context, tx *engine.Tx) (limit int, rate job
 	return o.ThrottleLimit, o.Rate, nil
 }
 
-// balance divides the queue's limit and its rate among the shards, all of whose turns are ours.
-func (q *Queue) balance(ctx context.Context, tx *engine.Tx, rows []shardRow) error {
-	inForce, paceInForce, err := q.inForce(ctx, tx)
-	if err != nil {
-		return err
-	}
-	var used map[int]int
-	if q.isDivided() && inForce > 0 {
-		if used, err = q.usedByShard(ctx, tx); err != nil {
-			return err
-		}
-	}
-	limit, rate := make([]lending.Part, len(rows)), make([]lending.Part, len(rows))
-	for i, s := range rows {
-		limit[i] = s.limit
-		rate[i] = s.rate
-		limit[i].Used, rate[i].Used = used[s.shard], s.startsLately(paceInForce, tx.Now)
-		if d := s.demand; d.counts(tx.Now) {
-			limit[i].Demand, limit[i].First, limit[i].Since = d.Weight, d.First, d.Since
-			rate[i].Demand, rate[i].First, rate[i].Since = d.Starts, min(1, d.Starts), d.Since
-		}
-	}
-	for i := range rows {
-		rows[i].limit, rows[i].rate = lending.Part{}, lending.Part{}
-	}
-	if q.isDivided() && inForce > 0 {
-		lending.Balance(inForce, limit)
-		for i := range rows {
-			rows[i].limit = limit[i]
-		}
-	}
-	if q.isDivided() && paceInForce.Starts > 0 {
-		lending.Balance(paceInForce.Starts, rate)
-		for i := range rows {
-			rows[i].rate = rate[i]
-		}
-	}
-	return nil
-}
-
 // usedByShard is what the locked and running jobs of each shard weigh.
 func (q *Queue) usedByShard(ctx context.Context, tx *engine.Tx) (map[int]int, error) {
 	used := map[int]int{}
@@ -201,8 +144,8 @@ func (q *Queue) usedByShard(ctx context.Context, tx *engine.Tx) (map[int]int, er
 		Shard int
 		Used  float64
 	}
-	err := tx.SelectContext(ctx, &found, "SELECT shard, COALESCE(SUM(throttle_factor), 0) AS used FROM "+q.table+" "+q.pick()+
-		" WHERE line IN ('locked', 'waiting') AND (state <> 'error' OR answered = 1) GROUP BY shard")
+	err := tx.SelectContext(ctx, &found, "SELECT shard, COALESCE(SUM(throttle_factor + 0.0), 0) AS used FROM "+q.table+" "+q.pick()+
+		" WHERE "+schema.Counts+" GROUP BY shard")
 	if err != nil {
 		return nil, fmt.Errorf("sum up the throttle factors: %w", err)
 	}
@@ -264,7 +207,7 @@ func (q *Queue) findShards(found *shardsFound) engine.Query {
 	return rowsQuery("SELECT "+shardColumns.list+" FROM "+q.db.Shards()+" WHERE queue = ?", []any{q.Name}, func(row []any) {
 		s, place := q.readShard(row, time.Time{})
 		if place >= first && place < end {
-			found.there, found.limit, found.rate = found.there+1, found.limit+s.limit.Capacity, found.rate+s.rate.Capacity
+			found.there, found.limit, found.rate = found.there+1, found.limit+s.limit.Has, found.rate+s.rate.Has
 		} else {
 			found.there = -1 << 20
 		}

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"testing"
-	"time"
 
 	"github.com/hipq/hipq/internal/roster"
 	"github.com/hipq/hipq/internal/rounds"
@@ -15,7 +14,7 @@ import (
 )
 
 // shardsVar, if it is set, divides the queues of the suite into so many shards: whatever is tested with one can be tried with more. What
-// the suite adds goes to one of them, but for what throttle groups are by, for order holds within a shard alone: so that has to borrow
+// the suite adds goes to one of them, but for what throttle groups are by, for order holds within a shard alone: so that has to get
 // all that it needs of the limit. What plain SQL inserts is everywhere.
 const shardsVar = "HIPQ_TEST_SHARDS"
 
@@ -40,6 +39,15 @@ func inOneShard(jobs []job.New) []job.New {
 	return jobs
 }
 
+// startIn starts jobs of one shard by a round.
+func (s store) startIn(worker string, shard, n int) []*job.Job {
+	s.t.Helper()
+	s.hire(worker)
+	r := rounds.New(roster.Worker{ID: worker, Host: "h", PID: 1})
+	r.Slots, r.Candidates = n, s.Rounds().Candidates(shard, []string{"send", "report"})
+	return s.do(r).Started
+}
+
 // candidates are those of these types in all of the queue's shards.
 func (s store) candidates(types ...string) rounds.Candidates {
 	if s.Shards <= 1 {
@@ -61,8 +69,23 @@ func (e everywhere) Forget() {
 	}
 }
 
-// round does a round, in a divided queue one in each shard; and once more after a while, when each may ask the others again for
-// what it lacks. What has been started is in the queue's order.
+// divided has the limit and the rate divided anew, as if that had last been done a second ago.
+func (s store) divided() {
+	s.t.Helper()
+	if s.Shards > 1 {
+		s.exec("UPDATE shop_shards SET divide_time = 0 WHERE queue = 'emails'")
+		s.upkeepOf(rounds.Look{Dividing: true})
+	}
+}
+
+// upkeepOf does the upkeep for what a look has found.
+func (s store) upkeepOf(l rounds.Look) {
+	s.t.Helper()
+	must[bool](s.t)(s.Rounds().Upkeep(s.t.Context(), roster.Worker{ID: "keeper", Host: "h", PID: 1}, l, nil, nil))
+}
+
+// round does a round, in a divided queue one in each shard; and once more when what each lacks has been divided anew. What has been
+// started is in the queue's order.
 func (s store) round(ctx context.Context, r rounds.Round) (rounds.Done, error) {
 	all, ok := r.Candidates.(everywhere)
 	switch {
@@ -95,10 +118,10 @@ func (s store) round(ctx context.Context, r rounds.Round) (rounds.Done, error) {
 				more = got.More
 			}
 		}
-		if s.ThrottleLimit < 1 && s.Rate.Starts < 1 || done.Wait > time.Minute { // there is nothing to borrow
+		if s.ThrottleLimit < 1 && s.Rate.Starts < 1 {
 			break
 		}
-		time.Sleep(260 * time.Millisecond)
+		s.divided()
 	}
 	done.More = false
 	return s.inOrder(done), ctx.Err()
@@ -135,7 +158,7 @@ func (s store) inOrder(done rounds.Done) rounds.Done {
 func (s store) placed() {
 	s.t.Helper()
 	if s.Shards > 1 {
-		must[bool](s.t)(s.Rounds().Upkeep(s.t.Context(), roster.Worker{ID: "keeper", Host: "h", PID: 1}, rounds.Look{Misplaced: true}, nil, nil))
+		s.upkeepOf(rounds.Look{Misplaced: true})
 	}
 }
 

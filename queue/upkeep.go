@@ -27,21 +27,30 @@ func (q workerSide) Look(ctx context.Context, types []string, among ...int) (rou
 	if len(among) == 0 {
 		among = q.allShards()
 	}
+	undecided := slices.Clone(names)
+	for t, c := range q.configured { // also of those that no worker here handles: see rescue
+		if !c.RetryHandler && !slices.Contains(types, t) {
+			undecided = append(undecided, t)
+		}
+	}
+	if len(undecided) == 0 {
+		undecided = []any{""}
+	}
 	pick := q.table + " " + q.pick()
 	misplaced := q.misplaced()
+	orphans, _ := q.orphans("")
 	var l rounds.Look
 	var paused bool
 	var number sql.NullInt64
-	into := []any{&paused, &number, &l.Undecided, &l.Waking, &l.New, &l.Misplaced, &l.Asking, &l.Orphaned}
-	args := append(append([]any{q.Name, q.Name}, names...), q.Name)
+	into := []any{&paused, &number, &l.Undecided, &l.Waking, &l.New, &l.Misplaced, &l.Orphaned}
+	args := append([]any{q.Name, q.Name}, undecided...)
 	query := "SELECT " + q.paused() + ", (SELECT division FROM " + q.db.Queues() + " WHERE queue = ?)," +
-		" EXISTS (SELECT 1 FROM " + pick + " WHERE line = 'error' AND" + q.placed() + " AND part = 'NONE' AND job_type IN " + in + ")," +
+		" EXISTS (SELECT 1 FROM " + pick + " WHERE line = 'error' AND" + q.placed() + " AND part = 'NONE' AND job_type IN " + engine.In(len(undecided)) + ")," +
 		" EXISTS (SELECT 1 FROM " + q.table + " " + q.index("wake") + " WHERE wake_time <= (SELECT " + q.db.Now + "))," +
 		" EXISTS (SELECT 1 FROM " + pick + " WHERE line = 'new')," +
 		" EXISTS (SELECT 1 FROM " + pick + " WHERE line IN " + misplacedLines + " AND " + misplaced[0] + ")" +
 		" OR EXISTS (SELECT 1 FROM " + pick + " WHERE line IN " + misplacedLines + " AND " + misplaced[1] + ")," +
-		" " + q.asking() + "," +
-		" EXISTS (SELECT 1 FROM " + q.orphans() + ")"
+		" EXISTS (SELECT 1 FROM " + orphans + ")"
 	l.Shards = make([]rounds.Startable, len(among))
 	for begin := 0; begin < len(among); begin += lookMax {
 		end := min(begin+lookMax, len(among))
@@ -49,10 +58,9 @@ func (q workerSide) Look(ctx context.Context, types []string, among ...int) (rou
 			s := &l.Shards[begin+i]
 			s.Shard = shard
 			query += ", EXISTS (SELECT 1 FROM " + pick + " WHERE line = 'due' AND" + q.placed(shard) + " AND part IN ('NONE', 'free') AND job_type IN " + in + ")," +
-				" EXISTS (SELECT 1 FROM " + pick + " WHERE line = 'due' AND" + q.placed(shard) + " AND part IN ('suspect', 'suspect free') AND job_type IN " + in + ")," +
 				" EXISTS (SELECT 1 FROM " + pick + " WHERE line = 'held' AND" + q.placed(shard) + ")"
-			into = append(into, &s.Due, &s.Suspect, &s.Held)
-			args = slices.Concat(args, names, names)
+			into = append(into, &s.Due, &s.Held)
+			args = append(args, names...)
 		}
 		if err := q.db.QueryRowContext(ctx, query, args...).Scan(into...); err != nil {
 			return rounds.Look{}, fmt.Errorf("look at %s: %w", q.Name, err)
@@ -67,35 +75,38 @@ func (q workerSide) Look(ctx context.Context, types []string, among ...int) (rou
 		if paused {
 			*s = rounds.Startable{Shard: s.Shard}
 		}
-		l.Due, l.Suspect, l.Held = l.Due || s.Due, l.Suspect || s.Suspect, l.Held || s.Held
+		l.Due, l.Held = l.Due || s.Due, l.Held || s.Held
+	}
+	if q.isShared() && (l.Due || l.Held) {
+		if err := q.db.Read(ctx, q.waitTimes(&l.Dividing)); err != nil {
+			return rounds.Look{}, fmt.Errorf("look at the shards of %s: %w", q.Name, err)
+		}
 	}
 	return l, nil
 }
 
 // Upkeep implements rounds.Queue.
-func (q workerSide) Upkeep(ctx context.Context, w roster.Worker, l rounds.Look, types []string, dead func(workerID string)) (more bool, err error) {
+func (q workerSide) Upkeep(ctx context.Context, w roster.Worker, l rounds.Look, handled map[string]bool, dead func(workerID string)) (more bool, err error) {
 	var held error
 	for _, step := range []struct {
 		wanted bool
-		do     func(met *[]any) (bool, error)
+		do     func() (bool, error)
 	}{
-		{l.New, func(met *[]any) (bool, error) { return q.takeIn(ctx, w, met) }},
-		{l.Misplaced, func(met *[]any) (bool, error) { return q.relocate(ctx, misplacedLines, met) }},
-		{l.Asking, func(*[]any) (bool, error) { return false, q.grant(ctx) }},
-		{l.Waking, func(met *[]any) (bool, error) { return q.wake(ctx, met) }},
-		{l.Held && q.ThrottleGroups == nil, func(met *[]any) (bool, error) { return q.unhold(ctx, met) }},
-		{l.Orphaned, func(met *[]any) (bool, error) { return q.reclaim(ctx, dead, met) }},
-		{l.Orphaned && q.db.Name == engine.MySQL.Name, func(met *[]any) (bool, error) { return q.abandon(ctx, met) }},
-		{l.Undecided || l.Orphaned || l.Waking, func(met *[]any) (bool, error) { return q.decideByPolicy(ctx, w, types, met) }},
+		{l.New, func() (bool, error) { return q.takeIn(ctx, w) }},
+		{l.Misplaced, func() (bool, error) { n, err := q.relocate(ctx, misplacedLines); return n == relocateMax, err }},
+		{l.Dividing, func() (bool, error) { return false, q.divideShares(ctx, nil) }},
+		{l.Waking, func() (bool, error) {
+			promoting, err := q.promote(ctx)
+			l.Waking = !promoting // else the overdue answers are behind the later jobs that are left, in the same index
+			return promoting, err
+		}},
+		{l.Held && q.ThrottleGroups == nil, func() (bool, error) { return q.unhold(ctx) }},
+		{l.Undecided || l.Orphaned || l.Waking, func() (bool, error) { return q.rescue(ctx, w, l, handled, dead) }},
 	} {
 		if !step.wanted {
 			continue
 		}
-		var met []any // the jobs that the step has come to
-		again, err := step.do(&met)
-		if engine.IsRefused(err) {
-			again, err = true, q.weed(ctx, w, met, err)
-		}
+		again, err := step.do()
 		switch {
 		case engine.IsLockTimeout(err):
 			held = err

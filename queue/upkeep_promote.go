@@ -13,14 +13,13 @@ import (
 const promoteMax = 10_000
 
 // promote makes jobs due whose time has come.
-func (q *Queue) promote(ctx context.Context, met *[]any) (more bool, err error) {
+func (q *Queue) promote(ctx context.Context) (more bool, err error) {
 	var ids []any
 	err = q.db.TxInParts(ctx, nil, func(tx *engine.Tx) (err error) {
 		query := "SELECT id FROM " + q.table + " " + q.index("wake") + " WHERE wake_time <= ? AND line = 'later' ORDER BY wake_time LIMIT ? " + tx.SkipLocked
 		if ids, err = q.ids(ctx, tx, query, engine.At(tx.Now), promoteMax); err != nil {
 			return err
 		}
-		*met = ids
 		return q.line(ctx, tx, ids, job.LineLater)
 	})
 	if err != nil {
@@ -30,14 +29,13 @@ func (q *Queue) promote(ctx context.Context, met *[]any) (more bool, err error) 
 }
 
 // unhold makes the held jobs due of a queue that has no groups any more.
-func (q *Queue) unhold(ctx context.Context, met *[]any) (more bool, err error) {
+func (q *Queue) unhold(ctx context.Context) (more bool, err error) {
 	var ids []any
 	err = q.db.TxInParts(ctx, nil, func(tx *engine.Tx) (err error) {
 		ids, err = q.ids(ctx, tx, "SELECT id FROM "+q.table+" "+q.pick()+" WHERE line = 'held' LIMIT ? "+tx.SkipLocked, promoteMax)
 		if err != nil {
 			return err
 		}
-		*met = ids
 		return q.line(ctx, tx, ids, job.LineHeld)
 	})
 	if err != nil {

@@ -3,14 +3,12 @@ package queue
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/internal/record"
-	"github.com/hipq/hipq/internal/roster"
 	"github.com/hipq/hipq/queue/job"
 )
 
@@ -35,7 +33,7 @@ func (q *Queue) refuse(ctx context.Context, tx *engine.Tx, jobs []*job.Job) ([]a
 		err := tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+
 			" SET state = 'final', line = 'failed', error = ?, timeout = ?, priority = ?, throttle_factor = ?, time_windows = ?, shard_key = ?,"+
 			" throttle_group = 'NONE', attempt = ?, scheduled_run_time = ?, wake_time = NULL, start_time = ?, create_time = ?, update_time = ?,"+
-			" worker_id = 'NONE', lock_token = 'NONE', attempt_token = ?, stopping = 0, suspect = 0, answered = 0, wish = 'NONE', output = 'NONE' WHERE id = ?",
+			" worker_id = 'NONE', lock_token = 'NONE', attempt_token = ?, stopping = 0, answered = 0, wish = 'NONE', output = 'NONE' WHERE id = ?",
 			reason, orLeft(j.Left.Timeout, int64(j.Timeout/time.Second)), orLeft(j.Left.Priority, j.Priority),
 			orLeft(j.Left.ThrottleFactor, j.ThrottleFactor), orLeft(j.Left.Windows, j.Windows.Encode()), j.ShardKey,
 			min(max(j.Attempt, 0), job.MaxAttempt), orNow(j.ScheduledRunTime), engine.At(j.StartTime), orNow(j.CreateTime), engine.At(tx.Now),
@@ -72,38 +70,4 @@ func apart(jobs []*job.Job) (sound, flawed []*job.Job) {
 		}
 	}
 	return sound, flawed
-}
-
-// weedMax is of how many jobs one transaction reads all that there is.
-const weedMax = 50
-
-// weed refuses those of the jobs that have a flaw, where the database has refused to write to all of them because of one:
-// what was to be done can be done again then. It gives that refusal back if there is none such. A constraint may have been
-// out of force when the row was written.
-func (q *Queue) weed(ctx context.Context, w roster.Worker, ids []any, refusal error) error {
-	found := 0
-	for batch := range slices.Chunk(ids, weedMax) {
-		err := q.db.Tx(ctx, func(tx *engine.Tx) error {
-			var jobs []*job.Job
-			query := "SELECT " + q.selected() + " FROM " + q.table + " " + q.db.ByID + " WHERE id IN " + engine.In(len(batch)) +
-				" AND line NOT IN ('finished', 'failed', 'closed') " + tx.SkipLocked
-			if err := tx.Read(ctx, q.jobs(query, batch, func(j *job.Job) { jobs = append(jobs, j) })); err != nil {
-				return err
-			}
-			_, flawed := apart(jobs)
-			entries, err := q.refuse(ctx, tx, flawed)
-			if err != nil {
-				return err
-			}
-			found += len(entries)
-			return q.logAs(ctx, tx, w, entries)
-		})
-		if err != nil {
-			return err
-		}
-	}
-	if found == 0 {
-		return refusal
-	}
-	return nil
 }

@@ -20,8 +20,7 @@ const relocateMax = 1000
 
 // relocate moves jobs to the shards in which they belong: they were placed when the queue was divided otherwise. One that was held back
 // comes among the due ones, for its group may be another.
-func (q *Queue) relocate(ctx context.Context, lines string, met *[]any) (more bool, err error) {
-	var n int
+func (q *Queue) relocate(ctx context.Context, lines string) (moved int, err error) {
 	err = q.db.TxInParts(ctx, nil, func(tx *engine.Tx) error {
 		var found []*job.Job
 		for _, where := range q.misplaced() {
@@ -39,17 +38,14 @@ func (q *Queue) relocate(ctx context.Context, lines string, met *[]any) (more bo
 		if number != 0 && number != q.division().Number() {
 			found = nil
 		}
-		n, *met = len(found), nil
-		for _, j := range found {
-			*met = append(*met, j.ID)
-		}
+		moved = len(found)
 		return q.move(ctx, tx, found, ", throttle_group = CASE WHEN line = 'held' THEN 'NONE' ELSE throttle_group END,"+
 			" line = CASE WHEN line = 'held' THEN 'due' ELSE line END")
 	})
 	if err != nil {
-		return false, fmt.Errorf("move jobs of %s to their shards: %w", q.Name, err)
+		return 0, fmt.Errorf("move jobs of %s to their shards: %w", q.Name, err)
 	}
-	return n == relocateMax, nil
+	return moved, nil
 }
 
 // placing is a query for what says where jobs belong, apart from their data.

@@ -17,10 +17,10 @@ const takeInMax = 500
 
 // takeIn makes jobs of the rows that applications inserted by plain SQL: fills in what they left to the type, applies
 // the windows, logs them as added. Those that can't be jobs are refused.
-func (q *Queue) takeIn(ctx context.Context, w roster.Worker, met *[]any) (more bool, err error) {
-	n, err := q.takeInSome(ctx, w, met, true)
+func (q *Queue) takeIn(ctx context.Context, w roster.Worker) (more bool, err error) {
+	n, err := q.takeInSome(ctx, w, true)
 	if engine.IsLockTimeout(err) { // to end a row is to give up its key's place, which another transaction may hold
-		n, err = q.takeInSome(ctx, w, met, false)
+		n, err = q.takeInSome(ctx, w, false)
 	}
 	if err != nil {
 		return false, fmt.Errorf("take in rows of %s: %w", q.Name, err)
@@ -29,7 +29,7 @@ func (q *Queue) takeIn(ctx context.Context, w roster.Worker, met *[]any) (more b
 }
 
 // takeInSome takes some rows in, and says how many it has come to. It refuses those that can't be jobs, or leaves them for later.
-func (q *Queue) takeInSome(ctx context.Context, w roster.Worker, met *[]any, refuse bool) (n int, err error) {
+func (q *Queue) takeInSome(ctx context.Context, w roster.Worker, refuse bool) (n int, err error) {
 	var types typesIn
 	err = q.db.TxInParts(ctx, nil, func(tx *engine.Tx) error {
 		types = q.typesIn(tx)
@@ -49,7 +49,6 @@ func (q *Queue) takeInSome(ctx context.Context, w roster.Worker, met *[]any, ref
 		}
 		var entries []activity.Entry
 		for _, i := range found {
-			*met = append(*met, i.ID)
 			if i.Flaw != nil {
 				flawed = append(flawed, i.Job)
 				continue
@@ -126,7 +125,7 @@ func (q *Queue) takeInOne(ctx context.Context, tx *engine.Tx, types typesIn, i i
 	_, err = tx.ExecContext(ctx, "UPDATE "+q.table+" "+q.db.ByID+
 		" SET line = ?, shard = ?, wake_time = ?, scheduled_run_time = ?, timeout = COALESCE(timeout, ?), priority = COALESCE(priority, ?),"+
 		" throttle_factor = COALESCE(throttle_factor, ?), time_windows = ?, throttle_group = 'NONE', error = 'NONE', result = 'NONE',"+
-		" stopping = 0, suspect = 0, update_time = ? WHERE id = ? AND line = 'new'",
+		" stopping = 0, interrupts = 0, losses = 0, update_time = ? WHERE id = ? AND line = 'new'",
 		line, i.Place, engine.At(wake), engine.At(at), int64(t.Timeout.Seconds()), t.Priority, t.ThrottleFactor, i.Windows.Encode(), engine.At(tx.Now), i.ID)
 	return err
 }

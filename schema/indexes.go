@@ -13,6 +13,10 @@ func newIndex(unique, table, name, columns string) index {
 // pickColumns are the columns of the index that has a table's order.
 const pickColumns = "(line, shard, part, job_type, run_rank, scheduled_run_time, id)"
 
+// Counts is the condition for a job that counts against the queue's limit: locked, running, or waiting for its answer. One whose
+// attempt has failed, and that is only being decided about, counts no more, unless its handler runs on (answered).
+const Counts = "line IN ('locked', 'waiting') AND (state <> 'error' OR answered = 1)"
+
 // indexes are those that a unit's tables have besides their primary keys and the one of a queue's order: what the files of
 // SQL make, once more, to make one anew that somebody has dropped.
 func (db *DB) indexes(u unit) []index {

@@ -186,6 +186,7 @@ func TestMigrateWithDuplicates(t *testing.T) {
 
 // One that was interrupted while it made a table anew goes on where it stopped. (SQLite's is one transaction.)
 func TestMigrateOfATableAnewGoesOn(t *testing.T) {
+	schema.AddStep(t, "queue", "ALTER TABLE {jobs} ADD COLUMN colour VARCHAR(9) NOT NULL DEFAULT 'red';\n")
 	source := dbtest.MySQL(t)
 	db := openMended(t, "mysql", source)
 	before := layout(t, db)

@@ -18,6 +18,9 @@ import (
 //go:embed sql
 var files embed.FS
 
+// stepFiles are where steps are: a test adds some.
+var stepFiles fs.FS = files
+
 // noQueue stands in the list of owners for the tables that belong to the instance as a whole.
 const noQueue = "NONE"
 
@@ -52,8 +55,7 @@ func (db *DB) units(queues []Queue) ([]unit, error) {
 		}
 		units = append(units, unit{
 			kind: queueKind, queue: q.Name, order: q.Order, tables: []string{table},
-			replace: strings.NewReplacer("{jobs}", table, "{activity}", db.Activity(), "{queue}", q.Name,
-				"{is_placed}", isPlaced, "{now}", db.Now),
+			replace: strings.NewReplacer("{jobs}", table, "{activity}", db.Activity(), "{queue}", q.Name),
 		})
 	}
 	return units, nil
@@ -61,37 +63,19 @@ func (db *DB) units(queues []Queue) ([]unit, error) {
 
 // steps are the statements of a unit's migrations, by version: steps[0] leads to version 1.
 func (db *DB) steps(u unit) ([][]string, error) {
-	names, err := fs.Glob(files, db.SQLDir+"/"+u.kind+"_*.sql") // sorted
+	names, err := fs.Glob(stepFiles, db.SQLDir+"/"+u.kind+"_*.sql") // sorted
 	if err != nil {
 		return nil, err
 	}
 	steps := make([][]string, len(names))
 	for i, name := range names {
-		text, err := files.ReadFile(name)
+		text, err := fs.ReadFile(stepFiles, name)
 		if err != nil {
 			return nil, err
 		}
-		steps[i] = cutStatements(db.expandTimes(u.replace.Replace(string(text))))
+		steps[i] = cutStatements(u.replace.Replace(string(text)))
 	}
 	return steps, nil
-}
-
-// isPlaced is the condition that a row's line goes with its state.
-const isPlaced = "(state = 'running' AND line IN ('locked', 'waiting') OR state = 'final' AND line IN ('finished', 'failed', 'closed')" +
-	" OR state = 'initial' AND line IN ('due', 'new', 'later', 'held', 'locked')" +
-	" OR state = 'retry' AND line IN ('due', 'later', 'held', 'locked') OR state = 'error' AND line IN ('error', 'locked'))"
-
-// expandTimes puts in what {is_time COLUMN} stands for.
-func (db *DB) expandTimes(text string) string {
-	const mark = "{is_time "
-	for {
-		before, rest, found := strings.Cut(text, mark)
-		if !found {
-			return text
-		}
-		column, after, _ := strings.Cut(rest, "}")
-		text = before + strings.ReplaceAll(db.IsTime, "?", column) + after
-	}
 }
 
 func (db *DB) owners() ([]string, error) {
@@ -132,11 +116,7 @@ func DDL(driver string, names Names, queues []Queue) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		for _, step := range steps {
-			for _, s := range step {
-				all = append(all, strings.ReplaceAll(s, pickMark, OrderLowest.Pick()))
-			}
-		}
+		all = append(all, slices.Concat(steps...)...)
 		if u.order != OrderLowest {
 			all = append(all, db.setOrder(u.tables[0], OrderLowest, u.order)...)
 		}
@@ -263,16 +243,6 @@ func (m migration) exec(ctx context.Context, list []string) error {
 	return nil
 }
 
-// step runs the statements of one version. A row that its constraints refuse may have come in behind the statements that see
-// to such rows: these are repeated then.
-func (m migration) step(ctx context.Context, list []string) error {
-	for try := 0; ; try++ {
-		if err := m.exec(ctx, list); !engine.IsRefused(err) || try == 10 {
-			return err
-		}
-	}
-}
-
 // read reads something by a statement of its own, write writes: another process may stand in the way of either,
 // or another node of a Galera cluster.
 func (m migration) read(ctx context.Context, do func() error) error {
@@ -293,16 +263,7 @@ func (m migration) migrate(ctx context.Context, u unit, found state) (changed []
 		return nil, err
 	}
 	for v := found.lowest(); v < len(steps); v++ {
-		if v > 0 {
-			if err := m.dropFormer(ctx, u); err != nil {
-				return nil, err
-			}
-		}
-		list, err := m.withOrder(ctx, u, steps[v])
-		if err != nil {
-			return nil, err
-		}
-		if err := m.step(ctx, list); err != nil {
+		if err := m.exec(ctx, steps[v]); err != nil {
 			return nil, err
 		}
 		for _, t := range u.tables {
@@ -319,26 +280,6 @@ func (m migration) migrate(ctx context.Context, u unit, found state) (changed []
 		}
 	}
 	return changed, err
-}
-
-// pickMark stands in a step for the name of the index that has the order of a queue's table.
-const pickMark = "{pick}"
-
-// withOrder puts in the name of the index of the order that a queue's table has by then.
-func (m migration) withOrder(ctx context.Context, u unit, step []string) ([]string, error) {
-	if !slices.ContainsFunc(step, func(s string) bool { return strings.Contains(s, pickMark) }) {
-		return step, nil
-	}
-	there := map[string]bool{}
-	if err := m.read(ctx, func() error { return engine.ReadOn(ctx, m.conn, m.db.present(u.tables, there)) }); err != nil {
-		return nil, fmt.Errorf("find out the order of %s: %w", u.tables[0], err)
-	}
-	order, _ := orderIn(there, u.tables[0])
-	list := make([]string, len(step))
-	for i, s := range step {
-		list[i] = strings.ReplaceAll(s, pickMark, order.Pick())
-	}
-	return list, nil
 }
 
 // mendIndexes makes the indexes that a unit's tables lack, and that of its order, and tells which tables it touched.

@@ -182,7 +182,11 @@ func knowServer(ctx context.Context, db *engine.DB) (engine.Dialect, error) {
 	if set["wsrep_on"] == "ON" {
 		return engine.Galera(), err
 	}
-	return engine.MySQL, err
+	d := engine.MySQL
+	if !strings.Contains(version, "MariaDB") {
+		d.UpdateAtOnce = "" // MySQL knows no wait shorter than a second, and no other for one statement
+	}
+	return d, err
 }
 
 // ownVariables are the server's variables that hipq sets itself on each connection: a DSN must not seem to.
@@ -250,7 +254,7 @@ const (
 	setSession = "SET NAMES utf8mb4 COLLATE utf8mb4_bin, sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', autocommit = 1, completion_type = 'NO_CHAIN'," +
 		" unique_checks = 1, sql_select_limit = 18446744073709551615, sql_safe_updates = 0, sql_auto_is_null = 0," +
 		" /*M! tx_isolation = 'READ-COMMITTED', in_predicate_conversion_threshold = 0, idle_transaction_timeout = 10," +
-		" check_constraint_checks = 1, */" +
+		" check_constraint_checks = 0, */" +
 		" /*!80000 transaction_isolation = 'READ-COMMITTED', wait_timeout = 20, */ time_zone = '+00:00'"
 	// hurried and patient are how long a statement waits for locks of others: a migration's as long as it must.
 	hurried = ", innodb_lock_wait_timeout = 3, lock_wait_timeout = 5"

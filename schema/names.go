@@ -82,7 +82,7 @@ func NewNames(instance, template string) (Names, error) {
 		return Names{}, fmt.Errorf("%w: table template %q has no {queue}", ErrName, template)
 	}
 	return NewNamesFunc(instance, func(instance, queue string) string {
-		return strings.NewReplacer("{instance}", instance, "{queue}", queue).Replace(template)
+		return strings.ReplaceAll(strings.ReplaceAll(template, "{instance}", instance), "{queue}", queue)
 	})
 }
 

@@ -96,8 +96,9 @@ func restoreMySQL(names []string, values []driver.Value) (string, error) {
 // The pragmas are those of openSQLite that are a connection's. That the file has a WAL, and how much is cached, is the
 // application's to say.
 const (
-	savePragmas = "SELECT timeout AS busy_timeout, synchronous FROM pragma_busy_timeout, pragma_synchronous"
-	setPragmas  = "PRAGMA busy_timeout = 250; PRAGMA synchronous = FULL"
+	savePragmas = "SELECT timeout AS busy_timeout, synchronous, ignore_check_constraints" +
+		" FROM pragma_busy_timeout, pragma_synchronous, pragma_ignore_check_constraints"
+	setPragmas = "PRAGMA busy_timeout = 250; PRAGMA synchronous = FULL; PRAGMA ignore_check_constraints = ON"
 )
 
 func restoreSQLite(names []string, values []driver.Value) (string, error) {

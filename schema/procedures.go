@@ -94,7 +94,7 @@ func (db *DB) procedure(u unit, file string) (p procedure, err error) {
 		"{self}", p.name, "{job}", helpers, "{owners}", ownersTable, "{instance}", db.instance, "{workers}", db.Workers(),
 		"{queues}", db.Queues(), "{shards}", db.Shards(), "{job_types}", db.JobTypes(), "{pick}", u.order.Pick(), "{skip_locked}", skipLocked,
 		"{text}", "LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin", "{id}", "CHAR(36) CHARACTER SET ascii COLLATE ascii_bin",
-		"{default_policy}", DefaultPolicy, "{no_reason}", "the handler gave no reason",
+		"{counts}", Counts, "{default_policy}", DefaultPolicy, "{no_reason}", "the handler gave no reason",
 	).Replace(inlined))
 	p.fingerprint = fmt.Sprintf("%x", sha256.Sum256([]byte(create)))[:16]
 	// The helpers do what whoever calls them may do. By those that applications call, that is what the user of init may.

@@ -50,7 +50,7 @@ func BenchmarkShards(b *testing.B) {
 }
 
 // BenchmarkShardsSkewed drains a queue with a limit whose jobs are unevenly divided: most of them, or all, are in one of its eight
-// shards. What the limit allows is lent to it, so it should be about as fast as a queue that isn't divided.
+// shards. What the limit allows is divided by what waits, so it should be about as fast as a queue that isn't divided.
 func BenchmarkShardsSkewed(b *testing.B) {
 	const n, limit = 1500, 40
 	workers := Workers{Count: 4, Concurrency: limit, Handler: handler.Func(func(context.Context, *job.Job) error {

@@ -18,7 +18,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/hipq/hipq/internal/progress"
+	"github.com/hipq/hipq/internal/handling"
 	"github.com/hipq/hipq/queue/job"
 )
 
@@ -199,7 +199,7 @@ func TestKinds(t *testing.T) {
 					}
 					s := k.open(t)
 					said := ""
-					ctx := progress.With(t.Context(), func(p job.Progress) { said = p.String() })
+					ctx := handling.With(t.Context(), handling.Hooks{Say: func(p job.Progress) { said = p.String() }})
 					w.check(t, s.handle(ctx, int64(i+1), c.say), k)
 					if said != w.progress {
 						t.Errorf("its progress is %q, want %q", said, w.progress)

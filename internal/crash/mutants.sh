@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# Shows that the tests bite: breaks a copy of the source in one place after the other, and runs a reduced TestCrash (or,
-# where it is about the throttle limit, TestThrottle) and the store's suite on it; where it is about the worker itself, a
-# part of the worker's; where it is about others that hold something, those that look at that from outside. Each mutant names the tests that must go red; what else goes red is shown too.
+# Shows that the tests bite: breaks a copy of the source in one place after the other. Each mutant names the tests that must go red:
+# all of them, on each of its engines. They are run on the copy before it is broken too: there they must be green.
 #
 #   .ci/with-mariadb internal/crash/mutants.sh [MUTANT...]
 #
-# Not among them: settling without the token while the attempt is still compared, or the other way round. Each attempt
+# NARROW=1 leaves out the tests of internal/crash where a mutant names others too: they take a minute or two each.
+#
+# Not among the mutants: settling without the token while the attempt is still compared, or the other way round. Each attempt
 # has one token and each token one attempt of a job, so either of them alone fences as well as both.
 set -euo pipefail
 
@@ -14,9 +15,6 @@ copy=$(mktemp -d)
 trap 'rm -rf "$copy" "$copy.sound" "$copy.log"' EXIT
 (cd "$root" && tar -c --exclude=./.git --exclude=./.bin .) | tar -x -C "$copy"
 cp -r "$copy" "$copy.sound"
-
-worker_tests='^Test(LostAnswers|ManyAnswersAreLost|StoppedAfterALostAnswer|OutcomesAreToldOnce|Concurrency.*)$'
-size=(-crash.jobs 600 -crash.kills 15 -crash.stops 6 -crash.rounds 2000 -crash.patience 100s)
 
 # edit FILE PERL...: one that changes nothing would look like a test that does not bite.
 edit() {
@@ -29,115 +27,133 @@ edit() {
   done
 }
 
-# Every mutant is a function that says which tests must go red: those of this package (on each of its engines), store, worker.
+# Every mutant is a function that breaks something and says which tests must go red: crash has those of this package, each on its
+# engines; queue, worker and rules are patterns for the tests of those packages.
 mutants=()
 mutant() { mutants+=("$1"); }
 
-# What the comparison with a parameter becomes that is always true: the parameter stays.
-any_worker='s/AND worker_id = \?/AND ? <> \x27\x27/'
+mutant finish_without_token # nor worker or attempt: a late worker finishes another's attempt, without a look at it
+finish_without_token() {
+  crash=(crash) queue=LateWorkerChangesNothing
+  edit queue/round_settle.go 's/"lock_token = \? AND attempt = \? AND id IN "/"? <> \x27\x27 AND ? <> 0 AND id IN "/' \
+    's/answered = 0 AND worker_id = \?/answered = 0 AND ? <> \x27\x27/'
+}
 
-mutant settle_without_token # nor worker or attempt: a late worker settles another's attempt
+mutant settle_without_token # nor worker or attempt: a late worker settles another's attempt, after a look at it
 settle_without_token() {
-  must=(crash store)
-  edit queue/round_settle.go 's/row\.Token == s\.Job\.Token && row\.Attempt == s\.Job\.Attempt && //' "$any_worker"
+  crash=(crash) queue=LateWorkerChangesNothing
+  edit queue/round_settle.go 's/row\.Token == s\.Job\.Token && row\.Attempt == s\.Job\.Attempt && //' \
+    's/\(\x27running\x27, \x27error\x27\) AND worker_id = \?/(\x27running\x27, \x27error\x27) AND ? <> \x27\x27/'
 }
 
-mutant settle_without_state # nor worker: a late worker settles what was taken from it and waits for its next attempt
+mutant finish_without_state # nor worker: a late worker finishes what was taken from it and waits for its next attempt
+finish_without_state() {
+  crash=(crash) queue=LateWorkerChangesNothing
+  edit queue/round_settle.go \
+    's/ AND line = \x27locked\x27 AND state = \x27running\x27 AND stopping = 0 AND answered = 0 AND worker_id = \?/ AND ? <> \x27\x27/'
+}
+
+mutant settle_without_state # the same after a look at it; and a commit whose answer was lost is done again
 settle_without_state() {
-  must=(crash store)
-  edit queue/round_settle.go "$any_worker" \
-    's/ AND line = \x27locked\x27 AND state IN \(\x27running\x27, \x27error\x27\)//'
-}
-
-mutant settle_twice # a commit whose answer was lost is done again
-settle_twice() {
-  must=(store) tests=()
-  edit queue/round_settle.go 's/ AND line = \x27locked\x27 AND state IN \(\x27running\x27, \x27error\x27\)//' \
-    's/row\.Attempt == s\.Job\.Attempt && \(row\.State == job\.Error \|\| !s\.Asked\)/row.Attempt == s.Job.Attempt/'
-  edit queue/round_settle.go 's/ AND state <> \x27final\x27//'
+  crash=(crash) queue='LateWorkerChangesNothing|RoundMayBeRepeated' worker='LostAnswers|ManyAnswersAreLost'
+  edit queue/round_settle.go \
+    's/ AND line = \x27locked\x27 AND state IN \(\x27running\x27, \x27error\x27\) AND worker_id = \?/ AND ? <> \x27\x27/'
 }
 
 mutant settle_what_can_be_read # a row that another transaction holds counts as settled
 settle_what_can_be_read() {
-  must=(store) tests=() engines=(mysql)
+  queue='RoundWaitsForNoRow' worker=ResultWaitsForAnotherTransaction
   edit queue/round_settle.go 's/\t\t\tdone\.Unsettled = append\(done\.Unsettled, s\)\n/\t\t\tcontinue\n/'
 }
 
 mutant start_what_has_started # nobody looks whether another was faster
 start_what_has_started() {
-  must=(crash store)
-  edit queue/round_start.go 's/ AND line IN \(\x27due\x27, \x27held\x27\)//' 's/job\.CheckTransition\(j\.State, job\.Running\)/error(nil)/'
+  crash=(crash) queue='RoundsShareNothing|ALockCostsNoAttempt'
+  edit queue/round_start.go 's/ AND line IN \(\x27due\x27, \x27held\x27\)//' 's/rules\.CheckTransition\(j\.State, job\.Running\)/error(nil)/'
 }
 
 mutant start_without_locks # candidates are as good as locks: on SQLite the file's lock is enough
 start_without_locks() {
-  must=(crash store) engines=(mysql)
-  edit queue/round_start.go 's/(AND line IN \(\x27due\x27, \x27held\x27\)) " ?\+ ?tx\.SkipLocked/$1"/'
+  crash=(crash) queue=RoundsShareNothing engines=(mysql)
+  edit queue/round_start.go 's/(AND line IN \(\x27due\x27, \x27held\x27\) AND" ?\+ ?q\.placed\(shard\)) ?\+ ?" " ?\+ ?tx\.SkipLocked/$1/'
 }
 
 mutant start_although_dead # a worker that was declared dead starts jobs
 start_although_dead() {
-  must=(store) tests=()
-  edit queue/round_start.go 's/" AND " ?\+ ?q\.workers\.Working\("\?"\)/" AND ? <> \x27\x27"/'
+  queue='ReclaimFromADeadWorker|DeadInItsTurn'
+  edit queue/round_start.go 's/"SELECT " ?\+ ?q\.workers\.Working\("\?"\)/"SELECT ? <> \x27\x27"/'
+  edit queue/round_room.go 's/" AND " ?\+ ?q\.workers\.Working\("\?"\) ?\+\n?/" AND ? <> \x27\x27"+/'
+}
+
+mutant pause_waits_for_nobody # a round that has looked before the pause starts jobs after it
+pause_waits_for_nobody() {
+  queue=PauseMeansNow
+  edit queue/round_start.go 's/" WHERE queue = \? " ?\+ ?q\.db\.ForShare/" WHERE queue = ?"/'
 }
 
 mutant start_again # a round that is repeated starts others instead of those that it has started
 start_again() {
-  must=(store worker) tests=()
+  queue=RoundMayBeRepeated worker='LostAnswers|ManyAnswersAreLost'
   edit queue/round.go 's/\t\tif again \{/\t\tif again \&\& r.Slots < 0 {/'
 }
 
 mutant start_under_another_token # and so doesn't know them again
 start_under_another_token() {
-  must=(worker) tests=()
+  worker='LostAnswers|ManyAnswersAreLost'
   edit queue/worker/dispatch.go 's/r\.Again = true\n/r.Again, r.Token = true, rounds.New(w.self).Token\n/'
 }
 
 mutant slots_not_reserved # two rounds at once fill the same slots
 slots_not_reserved() {
-  must=(worker) tests=() engines=(mysql)
+  worker='Concurrency.*'
   edit queue/worker/lane.go 's/l\.reserved \+= n/l.reserved += 0 * n/'
 }
 
-mutant reclaim_from_the_living # nobody asks whether the worker is dead
-reclaim_from_the_living() {
-  must=(crash)
-  edit internal/roster/fragments.go 's/" ON w\.id = " \+ id \+ " AND w\.state = \x27working\x27"/" ON w.id = " + id + " AND 1 = 0"/'
+mutant rescue_from_the_living # nobody asks whether the worker is dead
+rescue_from_the_living() {
+  crash=(crash) queue=ReclaimFromADeadWorker
+  edit internal/roster/fragments.go 's/" ON w\.id = " ?\+ ?id ?\+ ?" AND w\.state = \x27working\x27"/" ON w.id = " + id + " AND 1 = 0"/'
 }
 
-mutant reclaim_as_finished # a lost attempt counts as done
-reclaim_as_finished() {
-  must=(crash store)
-  edit queue/upkeep_reclaim.go 's/SET state = \x27error\x27, line = \x27error\x27, error = \?,/SET state = \x27final\x27, line = \x27finished\x27, error = CASE WHEN ? = \x27\x27 THEN \x27\x27 ELSE \x27NONE\x27 END,/'
+mutant rescue_as_finished # a lost attempt counts as done
+rescue_as_finished() {
+  crash=(crash) queue=ReclaimFromADeadWorker
+  edit queue/rescue.go 's/return j\.Outcome\(now\), lost/return job.Outcome{Verdict: job.Finished}, lost/'
 }
 
-mutant reclaim_undecided # a job about which a dead worker was deciding stays its own
-reclaim_undecided() {
-  must=(crash store)
-  edit queue/upkeep_reclaim.go 's/where\+" AND state = \x27error\x27"/where+" AND state = \x27sleeping\x27"/'
+mutant rescue_undecided # a job about which a dead worker was deciding stays its own
+rescue_undecided() {
+  worker=WorkerDiesBeforeTheDecision
+  edit queue/rescue.go 's/\t\t\tif !ok \{/\t\t\tif !ok || j.State == job.Error \&\& j.Line == job.LineLocked {/'
 }
 
-mutant reclaim_running_as_due # a lost attempt starts again as the same attempt
-reclaim_running_as_due() {
-  must=(crash store)
-  edit queue/upkeep_reclaim.go 's/where\+" AND state IN \(\x27initial\x27, \x27retry\x27\)"/where/'
+mutant rescue_as_due # a lost attempt starts again as the same attempt
+rescue_as_due() {
+  crash=(crash) queue=ReclaimFromADeadWorker
+  edit queue/rescue.go 's/case j\.State == job\.Initial \|\| j\.State == job\.Retry:/case j.State != job.Error:/'
 }
 
-mutant reclaim_costs_an_attempt # of a job that was never started: former versions locked first
-reclaim_costs_an_attempt() {
-  must=(store) tests=()
-  edit queue/upkeep_reclaim.go 's/backInLine\+", worker_id = \x27NONE\x27"/backInLine+", worker_id = \x27NONE\x27, attempt = attempt + 1"/'
+mutant rescue_costs_an_attempt # of a job that a worker in SQL had locked, and had not started
+rescue_costs_an_attempt() {
+  queue=ALockCostsNoAttempt
+  edit queue/rescue.go 's/SET line = \?, wake_time = \?, worker_id = \x27NONE\x27/$&, attempt = attempt + 1/'
 }
 
-mutant reclaim_started_only # locked jobs stay locked for ever
-reclaim_started_only() {
-  must=(store) tests=()
-  edit queue/upkeep_reclaim.go 's/AND state IN \(\x27initial\x27, \x27retry\x27\)"/AND state = \x27sleeping\x27"/'
+mutant rescue_started_only # such jobs stay locked for ever
+rescue_started_only() {
+  queue=ALockCostsNoAttempt
+  edit queue/rescue.go 's/\t\t\tif !ok \{/\t\t\tif !ok || j.State == job.Initial || j.State == job.Retry {/'
+}
+
+mutant interruptions_count # an attempt that ended because its worker was told to stop counts against the retry policy
+interruptions_count() {
+  worker=InterruptedAttemptsDontCount
+  edit internal/rules/after.go 's/\t\tn\.Interrupts\+\+\n//'
 }
 
 mutant activity_on_its_own # a crash comes between a transition and its activity
 activity_on_its_own() {
-  must=(crash)
+  crash=(crash)
   size=(-crash.jobs 2000 -crash.kills 80 -crash.stops 3 -crash.patience 180s)
   edit queue/round.go 's/var done rounds\.Done\n/var done rounds.Done\n\tvar written []activity.Entry\n/' \
     's/return q\.logAs\(ctx, tx, r\.Worker, entries\)\n\t\}\)/written = entries\n\t\treturn nil\n\t})\n\tif err == nil {\n\t\terr = q.db.Tx(ctx, func(tx *engine.Tx) error { return q.logAs(ctx, tx, r.Worker, written) })\n\t}/'
@@ -145,28 +161,28 @@ activity_on_its_own() {
 
 mutant key_not_unique # and nobody looked first either
 key_not_unique() {
-  must=(crash store)
+  crash=(crash) queue='LiveKeyIsUnique|EnqueueTheSameKeysAtOnce'
   edit schema/sql/mysql/queue_001.sql 's/UNIQUE KEY/KEY/'
   edit schema/sql/sqlite/queue_001.sql 's/CREATE UNIQUE INDEX/CREATE INDEX/'
 }
 
 mutant enqueue_drops # the others of a statement that met a duplicate
 enqueue_drops() {
-  must=(crash store)
+  crash=(crash) queue=DuplicateAmongMany
   edit queue/enqueue.go 's/\t\t\trest = append\(rest, i\)\n/\t\t\tadded[i] = Added{ID: 1, Key: jobs[i].Key}\n/'
 }
 
 mutant guard_asleep # handlers outlive their worker, and those who take its jobs don't look after them
 guard_asleep() {
-  must=(crash)
+  crash=(crash)
   edit internal/guard/sentry.go 's/\ts\.end\(limit\)/\t_ = limit/'
   edit internal/guard/stray.go 's/h := newHunt\(workerID\)\n\K/\tif workerID != "" {\n\t\treturn nil\n\t}\n/'
 }
 
 mutant final_comes_back # what failed for good is promoted
 final_comes_back() {
-  must=(crash)
-  edit queue/job/after.go 's/n\.Line = LineFailed\n\K/\t\tn.Wake = now.Add(3 * time.Second)\n/'
+  crash=(crash)
+  edit internal/rules/after.go 's/\t\tif n\.Line = job\.LineFailed;/\t\tn.Wake = now.Add(3 * time.Second)\n$&/'
   edit queue/upkeep_promote.go 's/ AND line = \x27later\x27 ORDER/ ORDER/' 's/SET line = \x27due\x27, wake_time = NULL WHERE line = \?/SET line = \x27due\x27, state = \x27retry\x27, wake_time = NULL WHERE ? <> \x27\x27/'
 }
 
@@ -174,20 +190,56 @@ final_comes_back() {
 # turns in any case, for it has one writer.
 mutant limit_without_turns
 limit_without_turns() {
-  must=(throttle) tests=(throttle) engines=(mysql)
-  edit queue/round_room.go 's/if err := tx\.Write\(ctx, "UPDATE "\+q\.db\.Queues\(\)\+" SET turn/if _, err := q.db.ExecContext(ctx, "UPDATE "+q.db.Queues()+" SET turn/'
+  crash=(throttle) engines=(mysql)
+  edit queue/round_room.go 's/if err := tx\.Write\(ctx, "UPDATE "\+q\.db\.Shards\(\)\+" SET turn/if _, err := q.db.ExecContext(ctx, "UPDATE "+q.db.Shards()+" SET turn/'
 }
 
 mutant limit_ignored # what doesn't fit goes along
 limit_ignored() {
-  must=(throttle store) tests=(throttle)
-  edit queue/round_room.go 's/r\.full = true\n\t\treturn waits\n//'
+  crash=(throttle) queue=Throttle
+  edit queue/round_room.go 's/r\.full, r\.first = true, j\n\t\treturn waits\n//'
 }
 
 mutant limit_forgets_running # each round has all the room
 limit_forgets_running() {
-  must=(throttle store) tests=(throttle)
-  edit queue/round_room.go 's/WHERE line IN \(\x27locked\x27, \x27waiting\x27\)/$& AND state <> \x27running\x27/'
+  crash=(throttle) queue=Throttle
+  edit queue/round_room.go 's/(schema\.Counts ?\+) ?where/$1 " AND state <> \x27running\x27" + where/'
+}
+
+mutant first_overtaken # by jobs of other types, or of another lane: nobody reads which job was met as the first without room
+first_overtaken() {
+  queue='FirstIsNotOvertaken|SecondIsNotOvertaken' worker=HeavyJobInALaneOfItsOwn
+  edit queue/round_start.go 's/ \|\| room\.head != nil && room\.head\.compare\(c\) < 0\n/\n/'
+}
+
+mutant first_not_noted # the same, for nobody writes it down
+first_not_noted() {
+  queue='FirstIsNotOvertaken|SecondIsNotOvertaken' worker=HeavyJobInALaneOfItsOwn
+  edit queue/round_room.go 's/\tif len\(heads\) > 0 \{\n/\tif len(heads) > headsMax {\n/'
+}
+
+mutant shares_from_nothing # a share grows by what no other has given away
+shares_from_nothing() {
+  crash=(shards) rules='SharesAddUp|SharesKeepTheLimit' queue=LimitAndRateOverShards
+  edit internal/rules/shares.go 's/p\.Has, free = p\.Has\+n, free-n/p.Has = p.Has + n/'
+}
+
+mutant shares_in_use # what runs in a shard is given to another
+shares_in_use() {
+  rules='OnlyWhatIsFreeMoves|SharesKeepTheLimit'
+  edit internal/rules/shares.go 's/max\(p\.Target, p\.used\)/p.Target/'
+}
+
+mutant shares_kept # what one shard gets isn't taken from the one that had it
+shares_kept() {
+  crash=(shards) queue=LimitAndRateOverShards
+  edit queue/shards_divide.go 's/\t\t\tif r\.limit\.Has == before\[i\]\.limit\.Has &&/\t\t\tif r.limit.Has < before[i].limit.Has || r.limit.Has == before[i].limit.Has \&\&/'
+}
+
+mutant shares_ignored # each shard has the whole limit
+shares_ignored() {
+  crash=(shards) queue=LimitAndRateOverShards
+  edit queue/round_room.go 's/\tif !r\.divided \{\n\t\treturn rules/\tif r.limit > 0 {\n\t\treturn rules/'
 }
 
 # What the tests do that look at others, in their short form.
@@ -195,93 +247,110 @@ beside=(-short -parallel 16)
 
 mutant wait_for_others # for locks, as long as the server lets everybody wait
 wait_for_others() {
-  must=(disturbed) tests=(disturbed) engines=(mysql) size=("${beside[@]}")
+  crash=(disturbed) engines=(mysql) size=("${beside[@]}")
   edit schema/mysql.go 's/innodb_lock_wait_timeout = 3, lock_wait_timeout = 5/innodb_lock_wait_timeout = 50, lock_wait_timeout = 86400/'
 }
 
 mutant wait_for_the_dead # the server keeps the locks of those who are gone
 wait_for_the_dead() {
-  must=(disturbed) tests=(disturbed) engines=(mysql) size=("${beside[@]}")
+  crash=(disturbed) engines=(mysql) size=("${beside[@]}")
   edit schema/mysql.go 's/idle_transaction_timeout = 10/idle_transaction_timeout = 0/'
 }
 
 mutant wait_in_line # jobs whose rows are held are waited for
 wait_in_line() {
-  must=(disturbed) tests=(disturbed) engines=(mysql) size=("${beside[@]}")
+  crash=(disturbed) engines=(mysql) size=("${beside[@]}")
   edit internal/engine/dialect.go 's/FOR UPDATE SKIP LOCKED/FOR UPDATE/'
 }
 
 mutant repeat_for_ever # what can't be done now
 repeat_for_ever() {
-  must=(waits) tests=(waits) engines=(mysql) size=("${beside[@]}")
+  crash=(waits) engines=(mysql) size=("${beside[@]}")
   edit internal/engine/repeat.go 's/patience = 22 \* time\.Second/patience = 22 * time.Minute/'
 }
 
 mutant tick_without_end # as long as its lock holds
 tick_without_end() {
-  must=(ticks) tests=(ticks) engines=(mysql) size=("${beside[@]}")
-  edit queue/worker/worker.go 's/return max\(w\.Grace, 10\*time\.Second\)/return time.Hour/'
+  crash=(ticks) engines=(mysql) size=("${beside[@]}")
+  edit queue/worker/patience.go 's/return max\(w\.Grace, 10\*time\.Second\)/return time.Hour/'
 }
 
 mutant procedures_without_token # while the worker is still compared: one that comes too late settles its own next attempt
 procedures_without_token() {
-  must=(store) tests=()
+  queue='Procedures(Life|Refuse)'
   edit schema/sql/mysql/procedures/instance/judge.sql 's/ OR p_lock <> v_token THEN/ THEN/' \
     's/ELSEIF p_attempt = v_token AND p_holder = p_worker AND/ELSEIF FALSE AND/'
 }
 
 mutant procedures_without_fence # whoever comes too late settles another's attempt
 procedures_without_fence() {
-  must=(sqlworkers) tests=(sqlworkers) engines=(without_a_limit) size=("${beside[@]}")
+  crash=(sqlworkers) engines=(without_a_limit) size=("${beside[@]}")
   edit schema/sql/mysql/procedures/instance/judge.sql 's/ OR p_holder <> p_worker OR p_lock <> v_token THEN/ THEN/' \
     's/ELSEIF p_attempt = v_token AND p_holder = p_worker AND/ELSEIF FALSE AND/'
 }
 
 mutant procedures_limit_ignored # what doesn't fit is grabbed all the same
 procedures_limit_ignored() {
-  must=(sqlworkers) tests=(sqlworkers) engines=(throttled) size=("${beside[@]}")
-  edit schema/sql/mysql/procedures/queue/grab.sql 's/v_limit > 0 AND v_factor > 0 AND v_used > 0/FALSE AND v_used > 0/'
+  crash=(sqlworkers) queue=ProceduresKeepTheLimit engines=(throttled) size=("${beside[@]}")
+  edit schema/sql/mysql/procedures/queue/grab.sql 's/ELSEIF v_used > 0 AND v_used \+ v_factor > v_limit THEN/ELSEIF FALSE THEN/'
 }
 
 mutant procedures_limit_forgets_grabbed # what is locked and not started has no weight
 procedures_limit_forgets_grabbed() {
-  must=(sqlworkers) tests=(sqlworkers) engines=(throttled) size=("${beside[@]}")
-  edit schema/sql/mysql/procedures/queue/used.sql 's/IF p_own THEN/IF TRUE THEN/' 's/j\.state <> \x27error\x27 OR/j.state = \x27running\x27 OR/'
+  crash=(sqlworkers) queue=ProceduresKeepTheLimit engines=(throttled) size=("${beside[@]}")
+  edit schema/sql/mysql/procedures/queue/grab.sql 's/AND \{counts\}/AND {counts} AND j.state = \x27running\x27/g'
 }
 
-# red TEST COMMAND...: runs it in the copy, true if it fails
-red() {
-  local test=$1 log="$copy.log"
-  shift
-  if (cd "$copy" && "$@") >"$log" 2>&1; then return 1; fi
-  if [[ ${KEEP_LOGS:-} ]]; then cp "$log" "$KEEP_LOGS/$name-${test/\//-}.log"; fi
-  # which invariants did not hold
-  went_red+=" $test $(grep -oE '_test.go:[0-9]+: (I[0-9]+|rows|ledger):' "$log" | grep -oE '[a-zI0-9]+:$' | tr -d : | sort -Vu | paste -sd, || true)"
+mutant procedures_overtake # what comes behind the first without room, of another type
+procedures_overtake() {
+  queue=ProceduresFirstIsNotOvertaken
+  edit schema/sql/mysql/procedures/queue/grab.sql 's/IF v_first > 0 AND \(v_rank/IF FALSE AND (v_rank/'
 }
 
-try() { # MUTANT
-  local name=$1 engine test went_red='' engines=(sqlite mysql) must=() tests=(crash) size=("${size[@]}")
-  rm -rf "$copy" && cp -r "$copy.sound" "$copy"
-  "$name"
-  (cd "$copy" && go vet ./queue/... && go build -o /dev/null .) || { echo "$name does not compile" >&2 && exit 1; }
-  for test in "${tests[@]}"; do
+# tests gives the commands that run a mutant's tests, a line each.
+tests() {
+  local test engine
+  [[ ! $queue ]] || echo "go test -count=1 -timeout 5m -run '^Test($queue)\$' ./queue"
+  [[ ! $worker ]] || echo "go test -count=1 -timeout 5m -run '^Test($worker)\$' ./queue/worker"
+  [[ ! $rules ]] || echo "go test -count=1 -timeout 5m -run '^Test($rules)\$' ./internal/rules"
+  if [[ ${NARROW:-} && $queue$worker$rules ]]; then return; fi
+  for test in "${crash[@]}"; do
     for engine in "${engines[@]}"; do
-      red "$test/$engine" go test -count=1 -timeout 15m -run "(?i)^test$test\$/^$engine\$" ./internal/crash "${size[@]}" ||
-        [[ ${must[*]} != *$test* ]] || survivors+=" $name:$test/$engine"
+      echo "go test -count=1 -timeout 15m -run '(?i)^test$test\$/^$engine\$' ./internal/crash ${size[*]}"
     done
   done
-  red store go test -count=1 -timeout 2m ./queue || [[ ${must[*]} != *store* ]] || survivors+=" $name:store"
-  if [[ ${must[*]} == *worker* ]]; then
-    red worker go test -count=1 -timeout 5m -run "$worker_tests" ./queue/worker || survivors+=" $name:worker"
-  fi
-  printf '%-30s red:%s\n' "$name" "${went_red:- nothing}"
-  if [[ $name == sound* && $went_red ]]; then echo "the tests are red without any mutant" >&2 && exit 1; fi
 }
 
-survivors=''
-sound() { tests=(crash throttle) must=(worker); } # none: all must be green
-sound_beside() { tests=(disturbed waits ticks) size=("${beside[@]}"); }
-sound_sql() { tests=(sqlworkers) engines=(without_a_limit throttled) size=("${beside[@]}"); }
+run() { (cd "$copy" && eval "$1") >"$copy.log" 2>&1; }
+
+declare -A green # by command
+try() { # MUTANT
+  local name=$1 command went='' crash=() queue='' worker='' rules='' engines=(sqlite mysql)
+  local size=(-crash.jobs 600 -crash.kills 15 -crash.stops 6 -crash.rounds 2000 -crash.patience 100s)
+  rm -rf "$copy" && cp -r "$copy.sound" "$copy"
+  "$name"
+  (cd "$copy" && go build ./...) || { echo "$name does not compile" >&2 && exit 1; }
+  if [[ ${BUILD_ONLY:-} ]]; then return; fi
+  mapfile -t commands < <(tests)
+  for command in "${commands[@]}"; do
+    if run "$command"; then survivors+="$name: $command"$'\n'; else
+      went+=" $(sed -E "s/.*-run '([^']*)'.*/\1/" <<<"$command")"
+      # which invariants did not hold
+      went+="$(grep -oE '_test.go:[0-9]+: (I[0-9]+|rows|ledger|rate|shards):' "$copy.log" | grep -oE '[a-zI0-9]+:$' | tr -d : | sort -Vu | paste -sd, | sed 's/^./[&/; s/$/]/' || true)"
+    fi
+    if [[ ${KEEP_LOGS:-} ]]; then cp "$copy.log" "$KEEP_LOGS/$name-$((++logs)).log"; fi
+  done
+  printf '%-26s red:%s\n' "$name" "${went:- nothing}"
+  rm -rf "$copy" && cp -r "$copy.sound" "$copy"
+  for command in "${commands[@]}"; do
+    if [[ ! ${green[$command]:-} ]]; then
+      run "$command" || { cat "$copy.log" && echo "red without any mutant: $command" >&2 && exit 1; }
+      green[$command]=1
+    fi
+  done
+}
+
+survivors='' logs=0
 if (($#)); then mutants=("$@"); fi
-for m in sound sound_beside sound_sql "${mutants[@]}"; do try "$m"; done
-if [[ $survivors ]]; then echo "not red, but should be:$survivors" >&2 && exit 1; fi
+for m in "${mutants[@]}"; do try "$m"; done
+if [[ $survivors ]]; then printf 'not red, but should be:\n%s' "$survivors" >&2 && exit 1; fi

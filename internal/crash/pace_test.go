@@ -10,8 +10,7 @@ import (
 const (
 	// window is how long a pace is measured. That is done again if the machine had something else to do meanwhile.
 	window, windows = 5 * time.Second, 3
-	// keptPace is which part of their undisturbed pace the others keep at least: one of them may be busy with suspects, jobs of a dead
-	// worker, which run alone, and the machine with other tests.
+	// keptPace is which part of their undisturbed pace the others keep at least: the machine may be busy with other tests.
 	keptPace = 0.5
 	// soon is how late the results of jobs that nobody touched may be written.
 	soon = 8 * time.Second

@@ -91,18 +91,18 @@ func shardsAreWhole(c *record) (bad []string, checked string) {
 	n := 0
 	for queue, parts := range c.parts {
 		n += parts.shards
-		if want := c.plan.reshard[len(c.plan.reshard)-1]; parts.shards != want || parts.capacity != c.plan.limit || parts.rate != c.plan.rate {
-			bad = append(bad, fmt.Sprintf("%s has %d shards with %d of the limit and %d of the rate", queue, parts.shards, parts.capacity, parts.rate))
+		if want := c.plan.reshard[len(c.plan.reshard)-1]; parts.shards != want || parts.share != c.plan.limit || parts.rate != c.plan.rate {
+			bad = append(bad, fmt.Sprintf("%s has %d shards with %d of the limit and %d of the rate", queue, parts.shards, parts.share, parts.rate))
 		}
 	}
 	return bad, fmt.Sprintf("%d shards", n)
 }
 
 // parts are what the shards of a queue have together.
-type parts struct{ shards, capacity, rate int }
+type parts struct{ shards, share, rate int }
 
 func (d *database) parts(queue string) (p parts, err error) {
-	err = d.QueryRow("SELECT COUNT(*), COALESCE(SUM(capacity), 0), COALESCE(SUM(rate_capacity), 0) FROM "+shardsTable+" WHERE queue = ?", queue).
-		Scan(&p.shards, &p.capacity, &p.rate)
+	err = d.QueryRow("SELECT COUNT(*), COALESCE(SUM(share), 0), COALESCE(SUM(rate_share), 0) FROM "+shardsTable+" WHERE queue = ?", queue).
+		Scan(&p.shards, &p.share, &p.rate)
 	return p, err
 }

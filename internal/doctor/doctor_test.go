@@ -100,9 +100,9 @@ func TestExamine(t *testing.T) {
 		execute(t, db, "INSERT INTO shop_workers (id, host, pid, state, start_time, heartbeat, lock_until, end_time, slots, lanes) VALUES"+
 			" ('w', 'web1', 1, 'finished', '2026-01-05 09:30:00', '2026-01-05 09:30:00', '2026-01-05 09:30:00', '2026-01-05 09:30:00', 0, 'NONE')")
 		drop := map[string]string{"sqlite": "DROP INDEX shop_emails$pick", "mysql": "DROP INDEX shop_emails$pick ON shop_emails"}[driver]
-		execute(t, db, drop, "UPDATE hipq_tables SET version = 1 WHERE table_name = 'shop_emails'")
+		execute(t, db, drop, "UPDATE hipq_tables SET version = 0 WHERE table_name = 'shop_emails'")
 		found = examine(t.Context(), t, driver, source, Options{})
-		want(t, found["tables"], Wrong, "shop_emails is of an older hipq: it has version 1", "run hipq init")
+		want(t, found["tables"], Wrong, "shop_emails is of an older hipq: it has version 0", "run hipq init")
 		want(t, found["lock_query"], Wrong, "shop_emails$pick", "run hipq init")
 		want(t, found["workers"], Wrong, "on web1", "crontab")
 		if driver == "sqlite" {
@@ -145,7 +145,7 @@ func TestProcedures(t *testing.T) {
 	source := dbtest.MySQL(t)
 	db := dbtest.Open(t, "mysql", source, "emails")
 	look := func() Finding { return examine(t.Context(), t, "mysql", source, Options{})["procedures"] }
-	want(t, look(), Wrong, "are not there, as after a dump without --routines: shop_job$cut", "run hipq init")
+	want(t, look(), Wrong, "are not there, as after a dump without --routines: shop_job$delay", "run hipq init")
 	if _, err := db.MakeProcedures(t.Context(), []schema.Queue{{Name: "emails"}}); err != nil {
 		t.Fatal(err)
 	}

@@ -66,11 +66,11 @@ func (p *patient) flawOfShards(ctx context.Context, q *queue.Queue, d queue.Divi
 		return "", nil
 	}
 	var rows []struct {
-		Place    int   `db:"shard"`
-		Capacity int64 `db:"capacity"`
-		Rate     int64 `db:"rate_capacity"`
+		Place int   `db:"shard"`
+		Share int64 `db:"share"`
+		Rate  int64 `db:"rate_share"`
 	}
-	err := p.db.SelectContext(ctx, &rows, "SELECT shard, CAST(capacity AS SIGNED INTEGER) AS capacity, CAST(rate_capacity AS SIGNED INTEGER) AS rate_capacity FROM "+
+	err := p.db.SelectContext(ctx, &rows, "SELECT shard, CAST(share AS SIGNED INTEGER) AS share, CAST(rate_share AS SIGNED INTEGER) AS rate_share FROM "+
 		p.db.Shards()+" WHERE queue = ?", q.Name)
 	if err != nil || len(rows) == 0 {
 		return "", err
@@ -80,7 +80,7 @@ func (p *patient) flawOfShards(ctx context.Context, q *queue.Queue, d queue.Divi
 		if _, ok := d.Shard(r.Place); !ok {
 			return fmt.Sprintf("its row of %s with the shard %d is in another division than the queue", p.db.Shards(), r.Place), nil
 		}
-		limit, rate = limit+r.Capacity, rate+r.Rate
+		limit, rate = limit+r.Share, rate+r.Rate
 	}
 	wantLimit, wantRate := int64(max(0, registered[at].ThrottleLimit)), int64(registered[at].Rate.Starts)
 	switch {

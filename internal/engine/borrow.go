@@ -167,8 +167,8 @@ func (c *borrowedConn) inline(query string, args []driver.NamedValue) (string, [
 	if !c.session.Inline || len(args) == 0 {
 		return query, args, nil
 	}
-	query, err := inline(query, args)
-	return query, nil, err
+	text, err := inline(nil, query, args, named)
+	return string(text), nil, err
 }
 
 // plainRows are rows as hipq's own connections have them, whatever the options of an application's.

@@ -41,6 +41,9 @@ type Dialect struct {
 	// timeText, with an expression for %s, reads a time as the text that the tables have: an application's connection may take it
 	// for its own zone's otherwise, and an hour of some nights for another. timeColumn is that for a column of a table.
 	timeText, timeColumn string
+	// UpdateAtOnce begins an UPDATE that does not wait for rows which another transaction holds: it fails at once, and IsLockTimeout
+	// tells. It is empty where there is none. RowCount is the query for how many rows the last statement changed.
+	UpdateAtOnce, RowCount string
 	// together says that the server takes several statements at once, in one round trip.
 	together bool
 	// Now is the database's clock, in UTC, as an expression. DearNow says that many of it in one statement cost more than to read
@@ -52,8 +55,6 @@ type Dialect struct {
 	Writers int
 	// Reorder makes a jobs table's run_rank and its index anew.
 	Reorder string
-	// IsTime, with a column's name for each ?, is the condition that the column has a time which hipq can read.
-	IsTime string
 	// AnyBytes says that a text may be any bytes: nobody has seen to it that they are UTF-8.
 	AnyBytes bool
 	// lastIDIsFirst says which id of a multi-row insert the driver reports: the first or the last.
@@ -95,29 +96,27 @@ func (d Dialect) TimeColumns(names ...string) string {
 
 // MySQL is the dialect of MySQL and MariaDB.
 var MySQL = Dialect{
-	Name:        "mysql",
-	byIndex:     "FORCE INDEX (%s)",
-	ByID:        "FORCE INDEX (PRIMARY)",
-	ByKey:       "FORCE INDEX (PRIMARY)",
-	TypesOfPick: "line, shard, part, job_type",
-	Explain:     "EXPLAIN FORMAT=TRADITIONAL ", // which explain_format may have otherwise
-	ForUpdate:   "FOR UPDATE",
-	ForShare:    "LOCK IN SHARE MODE",
-	skipLocked:  "FOR UPDATE SKIP LOCKED",
-	deleteByID:  "DELETE t FROM (SELECT {ids} AS id) AS old STRAIGHT_JOIN {table} AS t ON t.id = old.id WHERE {condition}",
-	idSeparator: " AS id UNION ALL SELECT ",
-	begin:       "START TRANSACTION",
-	timeText:    "CAST(%s AS CHAR)",
-	timeColumn:  "CAST(%s AS CHAR)",
-	together:    true,
-	Now:         "UTC_TIMESTAMP(6)",
-	Writers:     2,
+	Name:         "mysql",
+	byIndex:      "FORCE INDEX (%s)",
+	ByID:         "FORCE INDEX (PRIMARY)",
+	ByKey:        "FORCE INDEX (PRIMARY)",
+	TypesOfPick:  "line, shard, part, job_type",
+	Explain:      "EXPLAIN FORMAT=TRADITIONAL ", // which explain_format may have otherwise
+	ForUpdate:    "FOR UPDATE",
+	ForShare:     "LOCK IN SHARE MODE",
+	skipLocked:   "FOR UPDATE SKIP LOCKED",
+	deleteByID:   "DELETE t FROM (SELECT {ids} AS id) AS old STRAIGHT_JOIN {table} AS t ON t.id = old.id WHERE {condition}",
+	idSeparator:  " AS id UNION ALL SELECT ",
+	begin:        "START TRANSACTION",
+	timeText:     "CAST(%s AS CHAR)",
+	timeColumn:   "CAST(%s AS CHAR)",
+	together:     true,
+	UpdateAtOnce: "SET STATEMENT innodb_lock_wait_timeout = 0 FOR UPDATE",
+	RowCount:     "SELECT ROW_COUNT()",
+	Now:          "UTC_TIMESTAMP(6)",
+	Writers:      2,
 	Reorder: "ALTER TABLE {jobs} DROP INDEX {old}, DROP COLUMN run_rank," +
 		" ADD COLUMN run_rank BIGINT AS ({rank}) STORED AFTER part, ADD INDEX {new} {columns}",
-	// A server may be told to take 0000-00-00, or 30 February. LAST_DAY would be an error in a statement that mends one.
-	IsTime: "((? >= '1970-01-01' AND MONTH(?) > 0 AND (DAYOFMONTH(?) BETWEEN 1 AND 28 OR DAYOFMONTH(?) BETWEEN 29 AND" +
-		" CASE WHEN MONTH(?) IN (4, 6, 9, 11) THEN 30 WHEN MONTH(?) <> 2 THEN 31" +
-		" ELSE 28 + (YEAR(?) % 4 = 0 AND (YEAR(?) % 100 > 0 OR YEAR(?) % 400 = 0)) END)) IS TRUE)",
 	lastIDIsFirst: true,
 	idStep:        "SELECT @@auto_increment_increment",
 	SQLDir:        "sql/mysql",
@@ -138,24 +137,22 @@ func Galera() Dialect {
 
 // SQLite is the dialect of SQLite.
 var SQLite = Dialect{
-	Name:        "sqlite",
-	byIndex:     "INDEXED BY %s",
-	ByID:        "NOT INDEXED",
-	TypesOfPick: "line, shard, job_type",
-	Explain:     "EXPLAIN QUERY PLAN ",
-	deleteByID:  "DELETE FROM {table} AS t NOT INDEXED WHERE id IN ({ids}) AND {condition}",
-	idSeparator: ",",
-	begin:       "BEGIN IMMEDIATE",
+	Name:         "sqlite",
+	byIndex:      "INDEXED BY %s",
+	ByID:         "NOT INDEXED",
+	TypesOfPick:  "line, shard, job_type",
+	Explain:      "EXPLAIN QUERY PLAN ",
+	deleteByID:   "DELETE FROM {table} AS t NOT INDEXED WHERE id IN ({ids}) AND {condition}",
+	idSeparator:  ",",
+	begin:        "BEGIN IMMEDIATE",
+	UpdateAtOnce: "UPDATE",
+	RowCount:     "SELECT changes()",
 	// with _texttotime the driver takes every text for a time that looks like one, but in columns that are declared as TEXT
 	timeText:   "CAST(%s AS BLOB)",
 	timeColumn: "%s",
 	Writers:    1,
 	Reorder: "DROP INDEX {old};\nALTER TABLE {jobs} DROP COLUMN run_rank;\n" +
 		"ALTER TABLE {jobs} ADD COLUMN run_rank INTEGER AS ({rank}) VIRTUAL;\nCREATE INDEX {new} ON {jobs} {columns}",
-	// whatever versions of SQLite take for a time: 24:00 and 30 February, some of them
-	IsTime: "(typeof(?) = 'text' AND ? >= '1970' AND ? GLOB '[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9] [0-2][0-9]:[0-5][0-9]:[0-5][0-9]*'" +
-		" AND date(julianday(substr(?, 1, 10))) IS substr(?, 1, 10) AND substr(?, 12, 2) < '24' AND (length(CAST(? AS BLOB)) = 19" +
-		" OR substr(?, 20, 1) = '.' AND length(CAST(? AS BLOB)) BETWEEN 21 AND 29 AND substr(?, 21) NOT GLOB '*[^0-9]*'))",
 	AnyBytes: true,
 	Now:      "(strftime('%Y-%m-%d %H:%M:%f', 'now') || '000')",
 	DearNow:  true,

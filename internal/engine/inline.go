@@ -6,66 +6,95 @@ import (
 	"strings"
 )
 
-// inline writes parameters into a statement. It is for MySQL and MariaDB, in a session whose character set is utf8mb4 and in
-// which a backslash escapes. A statement whose question marks are not all parameters, or a parameter of another kind than
-// hipq has, is driver.ErrSkip, with which database/sql has the statement prepared.
-func inline(query string, args []driver.NamedValue) (string, error) {
-	if strings.Count(query, "?") != len(args) {
-		return "", driver.ErrSkip
-	}
-	var b strings.Builder
-	size := len(query)
+// inline appends a statement to b with its parameters written into it. It is for MySQL and MariaDB, in a session whose
+// character set is utf8mb4 and in which a backslash escapes. A statement whose question marks are not all parameters, or a
+// parameter of another kind than hipq has, is driver.ErrSkip, with which database/sql has the statement prepared.
+func inline[T any](b []byte, statement string, args []T, value func(T) (any, error)) ([]byte, error) {
 	for _, a := range args {
-		if text, ok := a.Value.(string); ok {
-			size += len(text)
+		mark := strings.IndexByte(statement, '?')
+		if mark < 0 {
+			return nil, driver.ErrSkip
 		}
-		size += 8
-	}
-	b.Grow(size)
-	for _, a := range args {
-		before, after, _ := strings.Cut(query, "?")
-		b.WriteString(before)
-		query = after
-		switch v := a.Value.(type) {
-		case nil:
-			b.WriteString("NULL")
-		case int64:
-			b.WriteString(strconv.FormatInt(v, 10))
-		case uint64:
-			b.WriteString(strconv.FormatUint(v, 10))
-		case float64:
-			b.WriteString(strconv.FormatFloat(v, 'g', -1, 64))
-		case bool:
-			b.WriteString(strings.ToUpper(strconv.FormatBool(v)))
-		case string:
-			quote(&b, v)
-		case []byte:
-			if v == nil {
-				b.WriteString("NULL")
-				continue
-			}
-			b.WriteString("_binary")
-			quote(&b, string(v))
-		default:
-			return "", driver.ErrSkip
+		b = append(b, statement[:mark]...)
+		statement = statement[mark+1:]
+		v, err := value(a)
+		if err != nil {
+			return nil, err
+		}
+		if b, err = literal(b, v); err != nil {
+			return nil, err
 		}
 	}
-	b.WriteString(query)
-	return b.String(), nil
+	if len(args) > 0 && strings.IndexByte(statement, '?') >= 0 {
+		return nil, driver.ErrSkip
+	}
+	return append(b, statement...), nil
+}
+
+// named is the value of a parameter as a driver gets it, plain as hipq gives it.
+func named(a driver.NamedValue) (any, error) { return a.Value, nil }
+
+func plain(a any) (any, error) {
+	switch v := a.(type) {
+	case string, int, int64, nil:
+		return a, nil
+	case driver.Valuer:
+		return v.Value()
+	}
+	return driver.DefaultParameterConverter.ConvertValue(a)
+}
+
+// literal appends a value as a literal.
+func literal(b []byte, value any) ([]byte, error) {
+	switch v := value.(type) {
+	case nil:
+		return append(b, "NULL"...), nil
+	case string:
+		return quote(b, v), nil
+	case int:
+		return strconv.AppendInt(b, int64(v), 10), nil
+	case int64:
+		return strconv.AppendInt(b, v, 10), nil
+	case uint64:
+		return strconv.AppendUint(b, v, 10), nil
+	case float64:
+		return strconv.AppendFloat(b, v, 'g', -1, 64), nil
+	case bool:
+		return append(b, strings.ToUpper(strconv.FormatBool(v))...), nil
+	case []byte:
+		if v == nil {
+			return append(b, "NULL"...), nil
+		}
+		return quote(append(b, "_binary"...), string(v)), nil
+	}
+	return nil, driver.ErrSkip
 }
 
 // Quote is a text as a literal of MySQL and MariaDB, where a backslash escapes.
-func Quote(text string) string {
-	var b strings.Builder
-	quote(&b, text)
-	return b.String()
-}
+func Quote(text string) string { return string(quote(nil, text)) }
 
-// escapes are those of MySQL, but for those of LIKE.
-var escapes = strings.NewReplacer("\x00", `\0`, "\n", `\n`, "\r", `\r`, "\x1a", `\Z`, `'`, `\'`, `"`, `\"`, `\`, `\\`)
-
-func quote(b *strings.Builder, text string) {
-	b.WriteByte('\'')
-	_, _ = escapes.WriteString(b, text) // a Builder takes all
-	b.WriteByte('\'')
+// quote escapes as MySQL does, but for the escapes of LIKE.
+func quote(b []byte, text string) []byte {
+	b = append(b, '\'')
+	for {
+		at := strings.IndexAny(text, "\x00\n\r\x1a'\"\\")
+		if at < 0 {
+			break
+		}
+		b = append(b, text[:at]...)
+		switch c := text[at]; c {
+		case 0:
+			b = append(b, `\0`...)
+		case '\n':
+			b = append(b, `\n`...)
+		case '\r':
+			b = append(b, `\r`...)
+		case '\x1a':
+			b = append(b, `\Z`...)
+		default:
+			b = append(b, '\\', c)
+		}
+		text = text[at+1:]
+	}
+	return append(append(b, text...), '\'')
 }

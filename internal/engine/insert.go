@@ -79,17 +79,14 @@ func (tx *Tx) InsertIDs(ctx context.Context, d Dialect, i Insert) (ids []int64, 
 	return ids, note(res, i.N)
 }
 
-// insertPrepared inserts as many rows as there are in full prepared statements.
+// insertPrepared inserts as many rows as there are in full prepared statements, where the connection keeps such.
 func (tx *Tx) insertPrepared(ctx context.Context, i *Insert, note func(res sql.Result, n int) error) error {
-	if !tx.own || i.Whole || i.N < preparedRows {
+	if !tx.keeps || i.Whole {
 		return nil
-	}
-	if err := tx.Flush(ctx); err != nil {
-		return err
 	}
 	statement := i.statement(preparedRows)
 	for i.N >= preparedRows {
-		res, err := tx.on.ExecContext(keep(ctx), statement, i.cut(preparedRows)...)
+		res, err := tx.on.ExecContext(ctx, statement, i.cut(preparedRows)...)
 		if err != nil {
 			return err
 		}

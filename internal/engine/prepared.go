@@ -8,16 +8,16 @@ import (
 	"io"
 )
 
-// preparing makes connections that keep statements prepared, for to parse one anew each time may cost more than to execute
-// it: all of them, or (where that costs a round trip) those of a context that keep made.
+// preparing makes connections that keep their statements prepared where keeps says so: where to prepare one costs no round
+// trip, and to parse it anew each time may cost more than to execute it.
 type preparing struct {
 	driver.Connector
-	all bool
+	keeps bool
 }
 
 // Connect implements driver.Connector.
 func (c preparing) Connect(ctx context.Context) (_ driver.Conn, err error) {
-	made := &preparedConn{all: c.all, prepared: map[string]driver.Stmt{}}
+	made := &preparedConn{keeps: c.keeps, prepared: map[string]driver.Stmt{}}
 	defer made.watched(&err)
 	conn, err := c.Connector.Connect(ctx)
 	if err != nil {
@@ -26,13 +26,6 @@ func (c preparing) Connect(ctx context.Context) (_ driver.Conn, err error) {
 	made.fullConn = conn.(fullConn)
 	return made, nil
 }
-
-type keepKey struct{}
-
-// keep makes a context whose statements are kept prepared.
-func keep(ctx context.Context) context.Context { return context.WithValue(ctx, keepKey{}, true) }
-
-func (c *preparedConn) keeps(ctx context.Context) bool { return c.all || ctx.Value(keepKey{}) != nil }
 
 // fullConn is what the drivers' connections can do.
 type fullConn interface {
@@ -49,7 +42,7 @@ type fullConn interface {
 // preparedConn is a connection that keeps its statements. Like every driver.Conn it is used by one goroutine at a time.
 type preparedConn struct {
 	fullConn
-	all      bool
+	keeps    bool
 	prepared map[string]driver.Stmt
 	// spent says that nobody should use it again: the driver has panicked, and left it in the middle of something; or the server
 	// is read-only, or a node that has lost its cluster: after a failover, a new connection may lead to another.
@@ -113,7 +106,7 @@ func (c *preparedConn) keep(query string, s driver.Stmt) error {
 // ExecContext implements driver.ExecerContext.
 func (c *preparedConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (_ driver.Result, err error) {
 	defer c.watched(&err)
-	if !c.keeps(ctx) {
+	if !c.keeps {
 		return c.fullConn.ExecContext(ctx, query, args)
 	}
 	s, err := c.take(ctx, query)
@@ -131,7 +124,7 @@ func (c *preparedConn) ExecContext(ctx context.Context, query string, args []dri
 // QueryContext implements driver.QueryerContext.
 func (c *preparedConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (_ driver.Rows, err error) {
 	defer c.watched(&err)
-	if !c.keeps(ctx) {
+	if !c.keeps {
 		rows, err := c.fullConn.QueryContext(ctx, query, args)
 		if err != nil {
 			return nil, err

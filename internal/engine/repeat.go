@@ -115,13 +115,22 @@ func (db *DB) once(ctx context.Context, mayBeDone bool, skipLocked string, first
 		return fmt.Errorf("begin: %w", err)
 	}
 	defer func() { _ = conn.Close() }() // gives it back to the pool
-	tx := &Tx{MayBeDone: mayBeDone, SkipLocked: skipLocked, on: conn, own: !db.borrowed, now: db.Now, together: db.together}
+	tx := &Tx{MayBeDone: mayBeDone, SkipLocked: skipLocked, on: conn, now: db.Now, keeps: db.Name == SQLite.Name && !db.borrowed, together: db.together}
+	if tx.together {
+		buffer := buffers.Get().(*[]byte)
+		tx.written = (*buffer)[:0]
+		defer func() {
+			if *buffer = tx.written; cap(*buffer) <= bufferMax {
+				buffers.Put(buffer)
+			}
+		}()
+	}
 	// also when it says that it could not begin: where ctx ends meanwhile, it may have begun all the same, and the connection
 	// must not go back to the pool like that, nor when f panics
 	committed := false
 	defer func() {
 		if !committed {
-			tx.written = nil
+			tx.written = tx.written[:0]
 			// a second error here says nothing that the first did not
 			_, _ = conn.ExecContext(context.WithoutCancel(ctx), "ROLLBACK")
 		}

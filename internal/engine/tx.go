@@ -6,7 +6,8 @@ import (
 	"database/sql"
 	"fmt"
 	"io"
-	"strings"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/jmoiron/sqlx"
@@ -25,18 +26,16 @@ type Tx struct {
 	// Galera cluster only once the transaction has waited for such a row in vain, and is repeated.
 	SkipLocked string
 	on         executor
-	// own says that it is hipq's own connection, which keeps statements prepared.
-	own bool
 	// now is the clock as an expression.
 	now string
+	// keeps says that the connection keeps its statements prepared.
+	keeps bool
 	// together says that the server takes several statements at once.
 	together bool
 	// idStep is how far the ids of one multi-row insert lie apart on the connection; 0 as long as nobody has asked.
 	idStep int64
-	// written are the statements that wait to be sent.
-	written []string
-	args    []any
-	size    int
+	// written is what waits to be sent: statements, with their parameters written into them.
+	written []byte
 }
 
 // executor is what a transaction runs on: a connection of hipq's own, or the transaction of an application.
@@ -46,9 +45,15 @@ type executor interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
-// writtenMax is how many bytes of statements and their parameters wait to be sent, at most: well under the smallest
+// writtenMax is how many bytes of statements wait to be sent, at most: well under the smallest
 // max_allowed_packet that a server is likely to have.
 const writtenMax = 4 << 20
+
+// buffers are for what transactions write: most write as much as those before them.
+var buffers = sync.Pool{New: func() any { return new([]byte) }}
+
+// bufferMax is the size of the largest buffer that is kept.
+const bufferMax = 256 << 10
 
 // Join makes the application's own transaction one that hipq can work in, without the time until SetClock. Committing, and
 // repeating, stay with the application.
@@ -90,7 +95,7 @@ func (db *DB) clock(tx *Tx) Query {
 	}}
 }
 
-// Query is a query and what reads its rows: all of them, by Next and Scan.
+// Query is a query and what reads its rows: all of them, by Next and Scan. Without Scan it is a statement, which has none.
 type Query struct {
 	SQL  string
 	Args []any
@@ -112,17 +117,29 @@ func Row(into ...any) func(*sql.Rows) error {
 // Read runs queries, one after the other: in one round trip where the server takes several statements at once.
 func (tx *Tx) Read(ctx context.Context, queries ...Query) error {
 	if !tx.together {
-		return ReadOn(ctx, tx, queries...)
+		for _, q := range queries {
+			var err error
+			if q.Scan == nil {
+				err = tx.Write(ctx, q.SQL, q.Args...)
+			} else {
+				err = ReadOn(ctx, tx, q)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
 	}
-	texts, args := make([]string, len(queries)), []any(nil)
-	for i, q := range queries {
-		texts[i], args = q.SQL, append(args, q.Args...)
+	for _, q := range queries {
+		if err := tx.append(q.SQL, q.Args); err != nil {
+			return err
+		}
 	}
-	rows, err := tx.QueryContext(ctx, strings.Join(texts, ";"), args...)
+	rows, err := tx.on.QueryContext(ctx, tx.take())
 	if err != nil {
 		return err
 	}
-	return scan(rows, queries...)
+	return scan(rows, slices.DeleteFunc(queries, func(q Query) bool { return q.Scan == nil })...)
 }
 
 // querier is what ReadOn needs of a connection.
@@ -171,13 +188,25 @@ func (tx *Tx) Write(ctx context.Context, statement string, args ...any) error {
 			size += len(text)
 		}
 	}
-	if tx.size+size > writtenMax && len(tx.written) > 0 {
+	if len(tx.written)+size > writtenMax {
 		if err := tx.Flush(ctx); err != nil {
 			return err
 		}
 	}
-	tx.written, tx.args, tx.size = append(tx.written, statement), append(tx.args, args...), tx.size+size
-	return nil
+	return tx.append(statement, args)
+}
+
+// append puts a statement behind those that wait to be sent.
+func (tx *Tx) append(statement string, args []any) error {
+	b := tx.written
+	if len(b) > 0 {
+		b = append(b, ';')
+	}
+	b, err := inline(b, statement, args, plain)
+	if err == nil {
+		tx.written = b
+	}
+	return err
 }
 
 // Flush sends what has been written, and waits for it: before something that others would have to wait for with it.
@@ -185,23 +214,25 @@ func (tx *Tx) Flush(ctx context.Context) error {
 	if len(tx.written) == 0 {
 		return nil
 	}
-	last := len(tx.written) - 1
-	statement := tx.written[last]
-	tx.written = tx.written[:last]
-	statement, args := tx.with(statement, nil)
-	_, err := tx.on.ExecContext(ctx, statement, args...)
+	_, err := tx.on.ExecContext(ctx, tx.take())
 	return err
 }
 
-// with puts what waits to be sent before a statement.
+func (tx *Tx) take() string {
+	text := string(tx.written)
+	tx.written = tx.written[:0]
+	return text
+}
+
+// with puts what waits to be sent before a statement. One that can't be written out is left to the driver, which refuses it.
 func (tx *Tx) with(statement string, args []any) (string, []any) {
-	if len(tx.written) == 0 && len(tx.args) == 0 {
+	if !tx.together {
 		return statement, args
 	}
-	statement = strings.Join(append(tx.written, statement), ";")
-	args = append(tx.args, args...)
-	tx.written, tx.args, tx.size = nil, nil, 0
-	return statement, args
+	if err := tx.append(statement, args); err != nil {
+		return statement, args
+	}
+	return tx.take(), nil
 }
 
 // ExecContext executes a statement, after those that wait to be sent.

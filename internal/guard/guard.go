@@ -5,6 +5,7 @@
 package guard
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -140,6 +141,28 @@ func (g *Guard) Fork(start func() (pid int, err error)) (pid int, err error) {
 		g.Add(pid)
 	}
 	return pid, err
+}
+
+// RunWorker runs a command that is a worker of its own, in a session of its own, and gives its error. When ctx ends, the command gets a
+// TERM, and killAfter later a KILL. The guard process knows nothing of it.
+func (g *Guard) RunWorker(ctx context.Context, cmd *exec.Cmd, killAfter time.Duration) error {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	pid, err := g.children.fork(func() (int, error) {
+		if err := cmd.Start(); err != nil {
+			return 0, err
+		}
+		return cmd.Process.Pid, nil
+	})
+	if err != nil {
+		return fmt.Errorf("start a worker: %w", err)
+	}
+	defer context.AfterFunc(ctx, func() {
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+		time.AfterFunc(killAfter, func() { _ = cmd.Process.Kill() })
+	})()
+	process.AwaitEnd(pid)
+	g.children.reap(pid, func() { err = cmd.Wait() })
+	return err
 }
 
 // Reap takes a program that has ended from under guard, and reaps it.

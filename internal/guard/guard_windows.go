@@ -1,7 +1,9 @@
 package guard
 
 import (
+	"context"
 	"os"
+	"os/exec"
 	"time"
 
 	"github.com/hipq/hipq/internal/process"
@@ -21,6 +23,9 @@ func (*Guard) KillIfLate() {}
 
 // Extend does nothing.
 func (*Guard) Extend(time.Duration) {}
+
+// RunWorker refuses.
+func (*Guard) RunWorker(context.Context, *exec.Cmd, time.Duration) error { return process.CanRun() }
 
 // Close does nothing.
 func (*Guard) Close() error { return nil }

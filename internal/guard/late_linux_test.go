@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hipq/hipq/internal/guard"
-	"github.com/hipq/hipq/internal/lastlook"
+	"github.com/hipq/hipq/internal/handling"
 	"github.com/hipq/hipq/internal/process/processtest"
 	"github.com/hipq/hipq/internal/program"
 )
@@ -41,7 +41,7 @@ func lateStarter(args []string) error {
 		return err
 	}
 	looks := 0
-	ctx := lastlook.With(context.Background(), func() {
+	ctx := handling.With(context.Background(), handling.Hooks{Look: func() {
 		if looks++; looks != 4 { // there is one before, and each asks the context too
 			return
 		}
@@ -55,7 +55,7 @@ func lateStarter(args []string) error {
 				g.Extend(lateLock)
 			}
 		}
-	})
+	}})
 	_, err := program.Start(ctx, g, program.Command{
 		Path: "/bin/sh", Argv: []string{"sh", "-c", `echo 1 >"$0"; exec sleep 60`, dir + "/program"},
 		Env: []string{"PATH=" + os.Getenv("PATH"), guard.WorkerVariable + "=" + id},

@@ -1,7 +1,8 @@
 //go:build !windows
 
 // Package process is what a system tells of processes, and lets be done with them. Each system's answers are in files of their
-// own: child_linux.go and child_other.go about the children of this process, others_linux.go and others_other.go about all.
+// own: child_linux.go and child_other.go about the children of this process, others_linux.go and others_other.go about all,
+// identity_linux.go and identity_other.go about one that another process has known.
 package process
 
 import "syscall"

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/internal/guard"
-	"github.com/hipq/hipq/internal/lastlook"
+	"github.com/hipq/hipq/internal/handling"
 	"github.com/hipq/hipq/internal/process"
 )
 
@@ -92,11 +92,11 @@ func fork(ctx context.Context, g *guard.Guard, c Command, files ...int) (pid int
 		}
 		attr.Files = append(attr.Files, uintptr(fd))
 	}
-	if err := lastlook.Err(ctx); err != nil {
+	if err := handling.Err(ctx); err != nil {
 		return 0, err // and not in there, where a worker dies whose time is up at this moment
 	}
 	return g.Fork(func() (int, error) {
-		if err := lastlook.Err(ctx); err != nil {
+		if err := handling.Err(ctx); err != nil {
 			return 0, err
 		}
 		return syscall.ForkExec(c.Path, c.Argv, attr)

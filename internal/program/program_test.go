@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hipq/hipq/internal/lastlook"
+	"github.com/hipq/hipq/internal/handling"
 	"github.com/hipq/hipq/internal/process"
 )
 
@@ -45,11 +45,11 @@ func TestLastLook(t *testing.T) {
 		inner, cancel := context.WithCancelCause(t.Context())
 		defer cancel(nil)
 		before, after, looks := openFiles(t), 0, 0
-		ctx := lastlook.With(inner, func() {
+		ctx := handling.With(inner, handling.Hooks{Look: func() {
 			looks++
 			after = openFiles(t)
 			cancel(lost)
-		})
+		}})
 		began := filepath.Join(t.TempDir(), "began")
 		touch := Command{Path: "/bin/touch", Argv: []string{"touch", began}}
 		var err error

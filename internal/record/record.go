@@ -51,15 +51,23 @@ func insert(ctx context.Context, tx *engine.Tx, db *schema.DB, entries []activit
 		names, values = columns, row
 	}
 	args := make([]any, 0, len(entries)*numColumns)
+	var common []any // of neighbours, which often have it in common: a value costs something to be made a parameter
 	for i := range entries {
 		e := &entries[i]
-		args = append(append(args, stamp...), string(e.Kind), string(e.State), orNone(e.Queue), orNone(e.WorkerID), orNone(e.Host), e.PID,
-			e.JobID, orNone(e.JobType), orNone(e.JobKey), e.Attempt, e.WaitMS, e.RunMS)
+		if i == 0 || !isLike(e, &entries[i-1]) {
+			common = append(slices.Clone(stamp), string(e.Kind), string(e.State), orNone(e.Queue), orNone(e.WorkerID), orNone(e.Host), e.PID)
+		}
+		args = append(append(args, common...), e.JobID, orNone(e.JobType), orNone(e.JobKey), e.Attempt, e.WaitMS, e.RunMS)
 		if texts {
 			args = append(args, orNone(e.Error), orNone(e.Output))
 		}
 	}
 	return tx.Insert(ctx, engine.Insert{Table: db.Activity(), Columns: names, Row: "(" + at + values, Args: args, N: len(entries)})
+}
+
+// isLike says whether two entries tell of the same transition by the same worker.
+func isLike(a, b *activity.Entry) bool {
+	return a.Kind == b.Kind && a.State == b.State && a.Queue == b.Queue && a.WorkerID == b.WorkerID && a.Host == b.Host && a.PID == b.PID
 }
 
 func orNone(s string) string {

@@ -3,55 +3,90 @@ package roster
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/internal/process"
 	"github.com/hipq/hipq/internal/record"
 )
 
-// AnyDead says whether there are workers to bury.
-func (r *Roster) AnyDead(ctx context.Context) (bool, error) {
-	var found bool
-	err := r.db.GetContext(ctx, &found, "SELECT EXISTS (SELECT 1 FROM "+r.db.Workers()+" WHERE state = 'working' AND lock_until <= (SELECT "+r.db.Now+"))")
-	if err != nil {
-		return false, fmt.Errorf("look for dead workers: %w", err)
-	}
-	return found, nil
+// dead is a worker at work that is no more: its lock is over, or it was on this host, and its process is gone.
+type dead struct {
+	ID, Host, Process string
+	PID               int
+	Heartbeat         engine.Time
+	Expired           bool
 }
 
-// Bury declares workers whose lock has expired dead and logs it. From then on they can't renew, and their jobs are
-// anybody's to reclaim.
-func (r *Roster) Bury(ctx context.Context) error {
-	err := r.db.Tx(ctx, func(tx *engine.Tx) error {
-		var dead []struct {
-			ID        string
-			Host      string
-			PID       int
-			Heartbeat engine.Time
+// dead finds such workers, as w sees them: by the index for which hint is, and where they are.
+func (r *Roster) dead(ctx context.Context, from engine.Reader, w Worker, hint, where string, args ...any) (found []dead, err error) {
+	query := "SELECT id, host, " + readPID + ", process, " + r.db.TimeColumns("heartbeat") + ", lock_until <= (SELECT " + r.db.Now + ") AS expired FROM " +
+		r.db.Workers() + " " + hint + " WHERE state = 'working' AND " + where
+	if err := from.SelectContext(ctx, &found, query, args...); err != nil {
+		return nil, fmt.Errorf("look for dead workers: %w", err)
+	}
+	return slices.DeleteFunc(found, func(d dead) bool { return !d.Expired && !d.isGone(w) }), nil
+}
+
+// allDead are all that are dead.
+func (r *Roster) allDead(ctx context.Context, w Worker) ([]dead, error) {
+	return r.dead(ctx, r.db, w, r.db.Index(r.db.Workers(), "state"), "(lock_until <= (SELECT "+r.db.Now+") OR host = ? AND process <> ?)",
+		w.Host, activity.None)
+}
+
+// isGone says whether it was a process of w's host that is gone. Hosts that are copies of one another may have all but the name in
+// common.
+func (d dead) isGone(w Worker) bool { return d.Host == w.Host && process.IsGone(d.Process) }
+
+// AnyDead says whether there are workers to reap, as w sees them.
+func (r *Roster) AnyDead(ctx context.Context, w Worker) (bool, error) {
+	found, err := r.allDead(ctx, w)
+	return len(found) > 0, err
+}
+
+// Reap declares workers dead whose lock has expired, or whose process on w's host is gone, and logs it. From then on they can't
+// renew, and their slots and jobs are anybody's. Before that, ended is called with each whose lock still holds: it ends what such
+// a worker has left running. found says that there were such.
+func (r *Roster) Reap(ctx context.Context, w Worker, ended func(workerID string)) (found bool, err error) {
+	all, err := r.allDead(ctx, w)
+	if err != nil || len(all) == 0 {
+		return false, err
+	}
+	ids := make([]any, len(all))
+	for i, d := range all {
+		if ids[i] = d.ID; !d.Expired {
+			ended(d.ID)
 		}
-		query := "SELECT id, host, " + readPID + ", " + r.db.TimeColumns("heartbeat") + " FROM " + r.db.Workers() + " WHERE state = 'working' AND lock_until <= ? " + tx.SkipLocked
-		if err := tx.SelectContext(ctx, &dead, query, engine.At(tx.Now)); err != nil {
+	}
+	err = r.db.Tx(ctx, func(tx *engine.Tx) error {
+		found, err := r.dead(ctx, tx, w, r.db.ByKey, "id IN "+engine.In(len(ids))+" "+tx.SkipLocked, ids...)
+		if err != nil {
 			return err
 		}
 		var entries []activity.Entry
-		for _, d := range dead {
+		for _, d := range found {
 			_, err := tx.ExecContext(ctx, "UPDATE "+r.db.Workers()+" SET state = 'error', slots = 0, end_time = ? WHERE id = ? AND state = 'working'",
 				engine.At(tx.Now), d.ID)
 			if err != nil {
 				return err
 			}
+			why := "worker died: "
+			if d.isGone(w) {
+				why += "its process is gone, and "
+			}
 			entries = append(entries, activity.Entry{
 				Kind: activity.Worker, State: activity.Error, WorkerID: d.ID, Host: d.Host, PID: d.PID,
-				Error: "worker died: its last heartbeat was " + tx.Now.Sub(d.Heartbeat.Time).Round(time.Second).String() + " before",
+				Error: why + "its last heartbeat was " + tx.Now.Sub(d.Heartbeat.Time).Round(time.Second).String() + " before",
 			})
 		}
 		return record.Entries(ctx, tx, r.db, entries)
 	})
 	if err != nil {
-		return fmt.Errorf("record dead workers: %w", err)
+		return true, fmt.Errorf("record dead workers: %w", err)
 	}
-	return nil
+	return true, nil
 }
 
 // Died is how many workers have died since a time, with those that nobody has found dead yet.

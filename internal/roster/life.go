@@ -1,6 +1,7 @@
 package roster
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -38,8 +39,9 @@ func (r *Roster) insert(ctx context.Context, w Worker, state string, lockFor tim
 		if state != "working" {
 			end, started.Valid = now, true
 		}
-		_, err := tx.ExecContext(ctx, "INSERT INTO "+r.db.Workers()+" (id, host, pid, state, slots, start_time, heartbeat, lock_until, end_time, started)"+
-			" VALUES (?, ?, ?, ?, 0, ?, ?, ?, ?, ?)", w.ID, w.Host, w.PID, state, now, now, engine.At(tx.Now.Add(lockFor)), end, started)
+		_, err := tx.ExecContext(ctx, "INSERT INTO "+r.db.Workers()+" (id, host, pid, state, slots, start_time, heartbeat, lock_until, end_time, started, process)"+
+			" VALUES (?, ?, ?, ?, 0, ?, ?, ?, ?, ?, ?)", w.ID, w.Host, w.PID, state, now, now, engine.At(tx.Now.Add(lockFor)), end, started,
+			cmp.Or(w.Process, activity.None))
 		if engine.IsDuplicate(err) {
 			if tx.MayBeDone {
 				return nil // it was done, with the activity

@@ -4,7 +4,6 @@ package roster
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/hipq/hipq/activity"
@@ -23,6 +22,8 @@ type Worker struct {
 	ID   string
 	Host string
 	PID  int
+	// Process is its process.Identity.
+	Process string
 }
 
 func (w Worker) entry(state activity.State) activity.Entry {
@@ -100,17 +101,6 @@ func (r *Roster) AtWork(ctx context.Context) (rows []Row, err error) {
 		return nil, fmt.Errorf("find the workers that are at work: %w", err)
 	}
 	return rows, nil
-}
-
-// Hosts are those on which workers are at work whose locks hold, in order.
-func (r *Roster) Hosts(ctx context.Context) (hosts []string, err error) {
-	query := "SELECT DISTINCT host FROM " + r.db.Workers() + " " + r.db.Index(r.db.Workers(), "state") +
-		" WHERE state = 'working' AND lock_until > (SELECT " + r.db.Now + ")"
-	if err := r.db.SelectContext(ctx, &hosts, query); err != nil {
-		return nil, fmt.Errorf("find the hosts that are at work: %w", err)
-	}
-	slices.Sort(hosts) // here, for each engine has an order of its own
-	return hosts, nil
 }
 
 func (r *Roster) row(ctx context.Context, which string, args ...any) (*Row, error) {

@@ -44,14 +44,14 @@ func encodeLanes(slots map[string]int) (string, error) {
 type Claim struct{ Want, InUse, Limit int }
 
 // ClaimSlots takes what this host's other live workers leave of each lane, and keeps at least those in use, for the others
-// may have been told a higher limit. Those who claim take turns.
-func (r *Roster) ClaimSlots(ctx context.Context, w Worker, claims map[string]Claim) (got map[string]int, err error) {
+// may have been told a higher limit. Those who claim take turns. served says of which lanes others have slots who still start jobs.
+func (r *Roster) ClaimSlots(ctx context.Context, w Worker, claims map[string]Claim) (got map[string]int, served map[string]bool, err error) {
 	err = r.db.Tx(ctx, func(tx *engine.Tx) error {
 		if err := r.takeTurn(ctx, tx, w.Host); err != nil {
 			return err
 		}
-		others, err := r.othersSlots(ctx, tx, w)
-		if err != nil {
+		var others map[string]int
+		if others, served, err = r.othersSlots(ctx, tx, w); err != nil {
 			return err
 		}
 		got = map[string]int{}
@@ -61,12 +61,12 @@ func (r *Roster) ClaimSlots(ctx context.Context, w Worker, claims map[string]Cla
 		for lane, c := range claims { // no more of a lane than can run at all
 			got[lane] = max(c.InUse, min(got[lane], got[""]))
 		}
-		return r.setSlots(ctx, tx, w, got)
+		return r.setSlots(ctx, tx, w, got, true)
 	})
 	if err != nil {
-		return nil, fmt.Errorf("claim slots on this host: %w", err)
+		return nil, nil, fmt.Errorf("claim slots on this host: %w", err)
 	}
-	return got, nil
+	return got, served, nil
 }
 
 // takeTurn makes those who claim slots of a host follow one another, by a row among the shards' that is no queue's. They write it,
@@ -88,35 +88,42 @@ func (r *Roster) takeTurn(ctx context.Context, tx *engine.Tx, host string) error
 	}
 }
 
-// othersSlots are those of this host's other live workers, by lane; "" is the lane of all jobs.
-func (r *Roster) othersSlots(ctx context.Context, tx *engine.Tx, w Worker) (map[string]int, error) {
-	var rows []Row
-	err := tx.SelectContext(ctx, &rows, "SELECT host, "+readSlots+", lanes FROM "+r.db.Workers()+
+// othersSlots are those of this host's other live workers, by lane; "" is the lane of all jobs. served says in which of them some of
+// these still start jobs.
+func (r *Roster) othersSlots(ctx context.Context, tx *engine.Tx, w Worker) (slots map[string]int, served map[string]bool, err error) {
+	var rows []struct {
+		Row
+		Accepting bool
+	}
+	err = tx.SelectContext(ctx, &rows, "SELECT host, "+readSlots+", lanes, accepting <> 0 AS accepting FROM "+r.db.Workers()+
 		" WHERE state = 'working' AND lock_until > ? AND host = ? AND id <> ?", engine.At(tx.Now), w.Host, w.ID)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	slots := map[string]int{}
+	slots, served = map[string]int{}, map[string]bool{}
 	for _, row := range rows {
 		for lane, n := range row.ByLane() {
 			slots[lane] += n
+			served[lane] = served[lane] || row.Accepting && n > 0
 		}
 	}
-	return slots, nil
+	return slots, served, nil
 }
 
-func (r *Roster) setSlots(ctx context.Context, tx *engine.Tx, w Worker, slots map[string]int) error {
+func (r *Roster) setSlots(ctx context.Context, tx *engine.Tx, w Worker, slots map[string]int, accepting bool) error {
 	lanes, err := encodeLanes(slots)
 	if err != nil {
 		return err
 	}
-	_, err = tx.ExecContext(ctx, "UPDATE "+r.db.Workers()+" SET slots = ?, lanes = ? WHERE id = ? AND state = 'working'", slots[""], lanes, w.ID)
+	_, err = tx.ExecContext(ctx, "UPDATE "+r.db.Workers()+" SET slots = ?, lanes = ?, accepting = ? WHERE id = ? AND state = 'working'",
+		slots[""], lanes, accepting, w.ID)
 	return err
 }
 
-// LeaveSlots keeps so many slots of each lane and leaves the others to the host's other workers.
-func (r *Roster) LeaveSlots(ctx context.Context, w Worker, keep map[string]int) error {
-	if err := r.db.Tx(ctx, func(tx *engine.Tx) error { return r.setSlots(ctx, tx, w, keep) }); err != nil {
+// LeaveSlots keeps so many slots of each lane and leaves the others to the host's other workers; accepting says whether it still
+// starts jobs.
+func (r *Roster) LeaveSlots(ctx context.Context, w Worker, keep map[string]int, accepting bool) error {
+	if err := r.db.Tx(ctx, func(tx *engine.Tx) error { return r.setSlots(ctx, tx, w, keep, accepting) }); err != nil {
 		return fmt.Errorf("leave slots: %w", err)
 	}
 	return nil

@@ -21,8 +21,8 @@ type Round struct {
 	// Slots is how many jobs to start, from Candidates, at most.
 	Slots      int
 	Candidates Candidates
-	// BehindSuspects says that there may be suspects: in a queue with limits no job overtakes one that waits for room.
-	BehindSuspects bool
+	// OneByOne looks at each job before it is settled: not all are as their attempts left them, or another transaction holds one.
+	OneByOne bool
 	// Again says that the round was done before, and ended in an error.
 	Again bool
 	// Stopped is closed when the worker's jobs are stopped: from then on the round starts none, however long it has been under way.
@@ -32,8 +32,8 @@ type Round struct {
 
 // Trail is what a round leaves behind however it ends, and each time that it is done.
 type Trail struct {
-	// Tried are the jobs that it has set out to start, Met those that it has looked at, by id.
-	Tried, Met []any
+	// Tried are the jobs that it has set out to start, by id.
+	Tried []any
 }
 
 // New is a round of a worker, with a token of its own.
@@ -67,10 +67,10 @@ type Done struct {
 	Lost []*job.Job
 	// More says that there may be jobs which the round could have started, had it had more slots or looked longer.
 	More bool
-	// Wait is how long the queue's rate lets no job start, if it does; or when to ask again for what other shards have.
+	// Wait is how long the queue's rate lets no job start, if it does.
 	Wait time.Duration
-	// Short says that jobs of the shard wait for room which other shards have: it may come from any of them when jobs end.
-	Short bool
+	// Full says that jobs wait for room in the limit, and may get it soon.
+	Full bool
 }
 
 // Settled is an attempt that has ended, and how.
@@ -79,6 +79,8 @@ type Settled struct {
 	Outcome job.Outcome
 	// Decider says who takes the retry decision, if the outcome is an error.
 	Decider Decider
+	// NotBegun says that no handler has seen the attempt: it says nothing about whether the job ends its workers.
+	NotBegun bool
 	// Asked says that the attempt was settled before, that the job has rested in the state error since, and that a retry
 	// handler has been asked about it. Decision is what it said; nil leaves it to the policy, and Note says why.
 	Asked    bool

@@ -26,15 +26,15 @@ type Queue interface {
 	// TakesTurns says whether those who start jobs of the queue follow one another: a job that starts takes something from
 	// the others.
 	TakesTurns() bool
-	// Candidates are those of these types in a shard, for one worker, apart from suspects.
+	// Candidates are those of these types in a shard, for one worker.
 	Candidates(shard int, types []string) Candidates
-	// Suspects are the candidates of these types in a shard whose last attempt ended with its worker, for one worker. Each is for a
-	// round of one slot, of a worker that runs nothing else until the job has ended.
-	Suspects(shard int, types []string) Candidates
 	// StartNow locks and starts one job that waits, whatever its time, its windows and its queue's order say, and although the
 	// queue may be paused; its limits and its rate hold all the same. queue.ErrStarted, ErrFinal, ErrNotFound, ErrNotTakenIn or
 	// ErrNoRoom if that can't be; ErrLocked if a worker has it. It may be repeated with the same round.
 	StartNow(ctx context.Context, r Round, id int64) (*job.Job, error)
+	// TakeOver makes a running attempt, which another worker has begun under a token, that of a worker. queue.ErrStarted if it is not the
+	// other's any more. It may be repeated.
+	TakeOver(ctx context.Context, worker string, id int64, from, token string) (*job.Job, error)
 	// SetProgress writes down how far the attempts of a worker have come, as they have said: of those that run under the tokens that
 	// it knows. It waits for no other transaction: held are those whose rows another holds. It may be repeated.
 	SetProgress(ctx context.Context, workerID string, said []Said) (held []Said, err error)
@@ -50,12 +50,12 @@ type Queue interface {
 	// Look finds out in one query, or in one for each hundred shards, what there is to do: what may be started in these shards, or in all if none is named, and what else
 	// there is. It reads and locks nothing. queue.ErrShards if the queue has been divided otherwise.
 	Look(ctx context.Context, types []string, shards ...int) (Look, error)
-	// Upkeep does what a look found, apart from what rounds do: takes in, promotes, reclaims, and decides by policy about the
-	// jobs of these types, which are those without a retry handler. Any number of workers may do it at once. It does a bounded
+	// Upkeep does what a look found, apart from what rounds do: takes in, divides limits among shards, promotes, and rescues. handled are
+	// the types of the worker, and whether it has a retry handler for each. Any number of workers may do it at once. It does a bounded
 	// part of each; when there may be more, more is true. dead, if not nil, is called with each worker of the instance that is no
-	// more, before jobs are reclaimed from it; perhaps more than once. What has to wait for another transaction waits some
+	// more, before its jobs are rescued; perhaps more than once. What has to wait for another transaction waits some
 	// seconds, and keeps nothing else from being done: then comes the error, which is engine.IsLockTimeout.
-	Upkeep(ctx context.Context, w roster.Worker, l Look, types []string, dead func(workerID string)) (more bool, err error)
+	Upkeep(ctx context.Context, w roster.Worker, l Look, handled map[string]bool, dead func(workerID string)) (more bool, err error)
 	// Stopping are the jobs that a worker runs and is asked to stop.
 	Stopping(ctx context.Context, workerID string) ([]int64, error)
 
@@ -84,8 +84,6 @@ type Plan struct {
 type Look struct {
 	// Due: a job of the given types may be started; never in a paused queue.
 	Due bool
-	// Suspect: one of them whose last attempt ended with its worker, and which is to run alone; it is not Due.
-	Suspect bool
 	// Held: jobs whose throttle groups were full wait for room.
 	Held bool
 	// Shards says that of each of the shards looked at.
@@ -96,8 +94,8 @@ type Look struct {
 	New bool
 	// Misplaced: a job was placed when the queue was divided otherwise.
 	Misplaced bool
-	// Asking: a shard asks for more of the queue's limit or its rate, by a worker in SQL, which can't divide them anew.
-	Asking bool
+	// Dividing: a shard has too little of the queue's limit or its rate, and these weren't divided anew for a second.
+	Dividing bool
 	// Orphaned: a worker that is no more still has jobs.
 	Orphaned bool
 	// Undecided: a job of the given types waits for its retry decision.
@@ -106,11 +104,11 @@ type Look struct {
 
 // Nothing says that there is nothing to do.
 func (l Look) Nothing() bool {
-	return !l.Due && !l.Suspect && !l.Held && !l.Waking && !l.New && !l.Misplaced && !l.Asking && !l.Orphaned && !l.Undecided
+	return !l.Due && !l.Held && !l.Waking && !l.New && !l.Misplaced && !l.Dividing && !l.Orphaned && !l.Undecided
 }
 
 // Startable says what may be started in a shard.
 type Startable struct {
-	Shard              int
-	Due, Suspect, Held bool
+	Shard     int
+	Due, Held bool
 }

@@ -14,6 +14,8 @@ type Next struct {
 	// Error and Result are texts of the job: None if there is nothing to say.
 	Error, Result string
 	Scheduled     time.Time
+	// Interrupts are the attempts that don't count against the retry policy's.
+	Interrupts int
 	// Wake is when it becomes due; zero if it is.
 	Wake time.Time
 	// Data and Priority are new ones, by a retry handler; nil leaves the job's.
@@ -24,13 +26,21 @@ type Next struct {
 // After says what an attempt's outcome makes of its job. d is a retry handler's decision; nil leaves it to the
 // policy. loc is the zone of the job's windows, random is in [0, 1). The error is that of CheckTransition.
 func After(j *job.Job, o job.Outcome, d *job.Decision, p job.RetryPolicy, loc *time.Location, now time.Time, random float64) (Next, error) {
-	n := Next{State: job.Final, Line: job.LineFinished, Error: job.None, Result: cmp.Or(o.Result, job.None), Scheduled: j.ScheduledRunTime}
+	n := Next{
+		State: job.Final, Line: job.LineFinished, Error: job.None, Result: cmp.Or(o.Result, job.None), Scheduled: j.ScheduledRunTime,
+		Interrupts: j.Interrupts,
+	}
 	if o.Verdict == job.Finished {
 		return n, CheckTransition(job.Running, job.Final)
 	}
 	n.Error = o.Reason()
-	if d == nil {
-		byPolicy := Retry(p, j.Attempt, o, now, random)
+	counted := max(1, j.Attempt-j.Interrupts)
+	switch {
+	case o.Verdict == job.Interrupted:
+		n.Interrupts++
+		d = &job.Decision{Again: true, At: now}
+	case d == nil:
+		byPolicy := Retry(p, counted, o, now, random)
 		d = &byPolicy
 	}
 	if !d.Again {
@@ -51,7 +61,7 @@ func After(j *job.Job, o job.Outcome, d *job.Decision, p job.RetryPolicy, loc *t
 	case d.In > 0:
 		n.Scheduled = now.Add(d.In)
 	default:
-		n.Scheduled = now.Add(delay(p, j.Attempt, random))
+		n.Scheduled = now.Add(delay(p, counted, random))
 	}
 	n.Scheduled = Opening(j.Windows, loc, n.Scheduled)
 	n.Line, n.Wake = Place(n.Scheduled, now)

@@ -6,7 +6,10 @@ import (
 )
 
 // TimeoutError is the error of an attempt that took longer than its job's timeout.
-func TimeoutError(timeout time.Duration) string { return "timeout after " + Brief(timeout) }
+type TimeoutError time.Duration
+
+// Error implements error.
+func (e TimeoutError) Error() string { return "timeout after " + Brief(time.Duration(e)) }
 
 // Brief is d without the zeros that Duration's String ends in: 1m instead of 1m0s.
 func Brief(d time.Duration) string {

@@ -8,7 +8,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/hipq/hipq/internal/overhear"
+	"github.com/hipq/hipq/internal/handling"
 	"github.com/hipq/hipq/internal/process"
 	"github.com/hipq/hipq/internal/trace"
 	"github.com/hipq/hipq/queue/job"
@@ -75,8 +75,8 @@ func (e *Exec) Handle(ctx context.Context, j *job.Job) job.Outcome {
 		}
 	} else {
 		outcome = outcomeOf(end, out, j)
-		if note := overhear.Note(ctx); note != nil {
-			note(func(h *overhear.Heard) { h.ReadFrom = readFrom(end, out, j) })
+		if note := handling.Note(ctx); note != nil {
+			note(func(h *handling.Heard) { h.ReadFrom = readFrom(end, out, j) })
 		}
 	}
 	outcome.Output, outcome.Ran = noted(out), time.Since(begin)

@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/hipq/hipq/internal/disown"
+	"github.com/hipq/hipq/internal/handling"
 	"github.com/hipq/hipq/internal/program"
 	"github.com/hipq/hipq/queue/job"
 )
@@ -25,7 +25,7 @@ func (e *Exec) run(ctx context.Context, j *job.Job, argv []string, input []byte)
 	if err := e.Guard.ofWorker().Start(); err != nil {
 		return out, end, err
 	}
-	defer disown.Instead(ctx, func() {})() // it is ended here, if that can be; what is around it may go on
+	defer handling.Instead(ctx, func() {})() // it is ended here, if that can be; what is around it may go on
 	buffer := e.takeOutput()
 	defer e.giveBack(buffer)
 	buffer.take = progressIn(ctx, j)
@@ -36,7 +36,7 @@ func (e *Exec) run(ctx context.Context, j *job.Job, argv []string, input []byte)
 		return out, end, err
 	}
 	giveUp := func(still string) { disownAttempt(ctx, p, still, buffer) }
-	defer disown.Instead(ctx, killedInVain(p, giveUp))()
+	defer handling.Instead(ctx, killedInVain(p, giveUp))()
 	unwatch := context.AfterFunc(ctx, func() { p.Interrupt(e.Grace, func() { giveUp(mayNotSignal) }) })
 	p.Await() // in this goroutine: a wake-up from another would cost a short job a tenth of its time
 	byGuard := e.Guard.ofWorker().MayStop()
@@ -74,7 +74,7 @@ func disownAttempt(ctx context.Context, p *program.Program, still string, buffer
 	p.Detach()
 	outcome := tryAgain(stillRuns(context.Cause(ctx).Error(), p, still))
 	outcome.Output = buffer.end().text
-	disown.Attempt(ctx, outcome)
+	handling.End(ctx, outcome)
 }
 
 // mayNotSignal is why a program still runs that has become another user's.

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/hipq/hipq/internal/progress"
+	"github.com/hipq/hipq/internal/handling"
 	"github.com/hipq/hipq/queue/job"
 )
 
@@ -35,7 +35,7 @@ func printedBy(out *output, text string, size func() int) (kept, last string, lo
 
 // PrintedWithProgress is Printed where somebody wants to know of the progress.
 func PrintedWithProgress(text string, size func() int, said func()) (kept, last string, long bool) {
-	ctx := progress.With(context.Background(), func(job.Progress) { said() })
+	ctx := handling.With(context.Background(), handling.Hooks{Say: func(job.Progress) { said() }})
 	return printedBy(&output{take: progressIn(ctx, &job.Job{})}, text, size)
 }
 

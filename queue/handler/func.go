@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hipq/hipq/internal/lastlook"
+	"github.com/hipq/hipq/internal/handling"
 	"github.com/hipq/hipq/internal/payload"
 	"github.com/hipq/hipq/queue/job"
 )
@@ -38,7 +38,7 @@ func (f ResultFunc) Handle(ctx context.Context, j *job.Job) (outcome job.Outcome
 				outcome = panicked(value)
 			}
 		}()
-		if err := lastlook.Err(ctx); err != nil {
+		if err := handling.Err(ctx); err != nil {
 			return tryAgain(err.Error())
 		}
 		result, err := f(ctx, j)

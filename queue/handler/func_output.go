@@ -6,7 +6,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/hipq/hipq/internal/disown"
+	"github.com/hipq/hipq/internal/handling"
 	"github.com/hipq/hipq/queue/job"
 )
 
@@ -59,10 +59,10 @@ func keeping(ctx context.Context, handle func(context.Context) job.Outcome) job.
 	}
 	l := new(funcLog)
 	ctx = context.WithValue(ctx, outputKey{}, l)
-	defer disown.Instead(ctx, func() {
-		outcome := disown.GoesOn(ctx)
+	defer handling.Instead(ctx, func() {
+		outcome := handling.GoesOn(ctx)
 		outcome.Output = l.end()
-		disown.Attempt(ctx, outcome)
+		handling.End(ctx, outcome)
 	})()
 	outcome := handle(ctx)
 	text := l.end()

@@ -12,8 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/hipq/hipq/internal/disown"
-	"github.com/hipq/hipq/internal/lastlook"
+	"github.com/hipq/hipq/internal/handling"
 	"github.com/hipq/hipq/queue/handler"
 	"github.com/hipq/hipq/queue/job"
 )
@@ -101,7 +100,7 @@ func TestFuncContext(t *testing.T) {
 func TestFuncAfterTheLock(t *testing.T) {
 	after := func() context.Context {
 		ctx, cancel := context.WithCancelCause(t.Context())
-		return lastlook.With(ctx, func() { cancel(errors.New("lock lost")) })
+		return handling.With(ctx, handling.Hooks{Look: func() { cancel(errors.New("lock lost")) }})
 	}
 	called := 0
 	o := handler.Func(func(context.Context, *job.Job) error {
@@ -127,10 +126,10 @@ func TestFuncOutputOverdue(t *testing.T) {
 	got := handler.Func(func(ctx context.Context, _ *job.Job) error {
 		fmt.Fprintln(handler.Output(ctx), "begun")
 		cancel(errors.New("timeout after 30s"))
-		disown.Overdue(ctx)
+		handling.Overdue(ctx)
 		fmt.Fprintln(handler.Output(ctx), "too late")
 		return nil
-	}).Handle(disown.With(ctx, func(o job.Outcome) { overdue = o }), testJob())
+	}).Handle(handling.With(ctx, handling.Hooks{End: func(o job.Outcome) { overdue = o }}), testJob())
 	if got.Output != "begun\n" || overdue.Output != "begun\n" {
 		t.Errorf("kept is %q, and when it was overdue %q", got.Output, overdue.Output)
 	}

@@ -14,7 +14,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/hipq/hipq/internal/lastlook"
+	"github.com/hipq/hipq/internal/handling"
 )
 
 // dialled makes the client.
@@ -38,7 +38,7 @@ func (h *HTTP) dialled() {
 // mayWrite is ctx with a last look at it when a request has its connection: to come by that may have taken a while.
 func mayWrite(ctx context.Context) context.Context {
 	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(got httptrace.GotConnInfo) {
-		if lastlook.Err(ctx) == nil {
+		if handling.Err(ctx) == nil {
 			return
 		}
 		// HTTP/2 asks the context once more before it writes, and others may use its connection

@@ -8,12 +8,12 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/hipq/hipq/internal/overhear"
+	"github.com/hipq/hipq/internal/handling"
 )
 
 // noteRequest tells who develops an endpoint what is sent besides the job. The config's headers may be secrets.
 func (h *HTTP) noteRequest(ctx context.Context, r *http.Request) {
-	note := overhear.Note(ctx)
+	note := handling.Note(ctx)
 	if note == nil {
 		return
 	}
@@ -21,12 +21,12 @@ func (h *HTTP) noteRequest(ctx context.Context, r *http.Request) {
 		_, own := h.Header[http.CanonicalHeaderKey(name)]
 		return own
 	})
-	note(func(heard *overhear.Heard) { heard.Request = text })
+	note(func(heard *handling.Heard) { heard.Request = text })
 }
 
 // noteAnswer tells what came back, and by what it counts.
 func noteAnswer(ctx context.Context, answer *http.Response, body string) {
-	note := overhear.Note(ctx)
+	note := handling.Note(ctx)
 	if note == nil {
 		return
 	}
@@ -35,7 +35,7 @@ func noteAnswer(ctx context.Context, answer *http.Response, body string) {
 		by += ", and the reply in the body"
 	}
 	text := statusOf(answer) + "\n" + headerLines(answer.Header, func(name string) bool { return name == "Set-Cookie" }) + "\n" + head(body, keepOutput)
-	note(func(heard *overhear.Heard) { heard.Answer, heard.ReadFrom = text, by })
+	note(func(heard *handling.Heard) { heard.Answer, heard.ReadFrom = text, by })
 }
 
 // headerLines are headers, by their names, without the values of secret ones.

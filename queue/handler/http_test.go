@@ -24,7 +24,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"github.com/hipq/hipq/internal/lastlook"
+	"github.com/hipq/hipq/internal/handling"
 	"github.com/hipq/hipq/internal/process/processtest"
 	"github.com/hipq/hipq/queue/handler"
 	"github.com/hipq/hipq/queue/job"
@@ -446,7 +446,7 @@ func TestHTTPAfterTheLock(t *testing.T) {
 	defer h.Close()
 	ctx, cancel := context.WithCancelCause(t.Context())
 	defer cancel(nil)
-	o := h.Handle(lastlook.With(ctx, func() { cancel(errors.New("lock lost")) }), testJob())
+	o := h.Handle(handling.With(ctx, handling.Hooks{Look: func() { cancel(errors.New("lock lost")) }}), testJob())
 	processtest.Eventually(t, "a connection was made", connected.Load)
 	if asked.Load() || o.Verdict != job.TryAgain || o.Error != "lock lost" {
 		t.Errorf("asked: %t, %+v", asked.Load(), o)
@@ -474,11 +474,11 @@ func TestHTTP2AfterTheLock(t *testing.T) {
 	defer h.Close()
 	for _, lost := range []bool{false, true, false} {
 		ctx, cancel := context.WithCancelCause(t.Context())
-		o := h.Handle(lastlook.With(ctx, func() {
+		o := h.Handle(handling.With(ctx, handling.Hooks{Look: func() {
 			if lost {
 				cancel(errors.New("lock lost"))
 			}
-		}), testJob())
+		}}), testJob())
 		if o.Ran = 0; lost && o != (job.Outcome{Verdict: job.TryAgain, Error: "lock lost"}) || !lost && o.Result != "HTTP/2.0" {
 			t.Errorf("lost %t: %+v", lost, o)
 		}

@@ -1,7 +1,9 @@
 package handler
 
 import (
+	"context"
 	"os"
+	"os/exec"
 	"time"
 
 	"github.com/hipq/hipq/internal/guard"
@@ -31,6 +33,12 @@ func (g *Guard) Adopt() { g.ofWorker().Adopt() }
 // about to end. That happens to a process which was stopped just then: going on, it would start a job that is another worker's
 // by then. It is for processes that are nothing but a worker. Call it once, before the first program starts.
 func (g *Guard) KillIfLate() { g.ofWorker().KillIfLate() }
+
+// RunWorker runs a command that is a worker of its own, in a session of its own, and gives its error. When ctx ends, the command gets a
+// TERM, and killAfter later a KILL. The guard leaves it alone: when this worker dies, the command goes on under its own lock.
+func (g *Guard) RunWorker(ctx context.Context, cmd *exec.Cmd, killAfter time.Duration) error {
+	return g.ofWorker().RunWorker(ctx, cmd, killAfter)
+}
 
 // Extend says that the worker's lock lasts until so long from now, counted from before its renewal was asked for.
 func (g *Guard) Extend(until time.Duration) { g.ofWorker().Extend(until) }

@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/hipq/hipq/internal/disown"
+	"github.com/hipq/hipq/internal/handling"
 	"github.com/hipq/hipq/internal/process/processtest"
 	"github.com/hipq/hipq/queue/handler"
 	"github.com/hipq/hipq/queue/job"
@@ -42,7 +42,7 @@ func TestKilledInVain(t *testing.T) {
 			ctx, cancel := context.WithCancelCause(t.Context())
 			defer cancel(nil)
 			ended, returned := make(chan job.Outcome, 2), make(chan struct{})
-			ctx = disown.With(ctx, func(o job.Outcome) { ended <- o })
+			ctx = handling.With(ctx, handling.Hooks{End: func(o job.Outcome) { ended <- o }})
 			go func() {
 				defer close(returned)
 				ended <- h.Handle(ctx, testJob())
@@ -66,7 +66,7 @@ func TestKilledInVain(t *testing.T) {
 			if said != "held" {
 				t.Skip("nobody may trace a process here: " + said)
 			}
-			disown.Overdue(ctx)
+			handling.Overdue(ctx)
 			want := fmt.Sprintf("timeout after 30s; process %d still runs: it doesn't end, although it was killed", pid)
 			if o := receive(t, "the attempt ends", ended); o.Verdict != job.TryAgain || o.Error != want || o.Output != "printed\n" {
 				t.Errorf("got  %+v\nwant %s", o, want)

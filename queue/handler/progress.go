@@ -6,7 +6,7 @@ import (
 	"encoding/json"
 	"io"
 
-	"github.com/hipq/hipq/internal/progress"
+	"github.com/hipq/hipq/internal/handling"
 	"github.com/hipq/hipq/queue/job"
 )
 
@@ -16,7 +16,7 @@ import (
 // find it. Of a note the first 255 characters are kept. Percent that can't be are ignored, as is what comes after the attempt
 // has ended. It has no influence on the job.
 func Progress(ctx context.Context, percent int, note string) {
-	if said := progress.Of(ctx); said != nil {
+	if said := handling.Say(ctx); said != nil {
 		if p, ok := job.NewProgress(float64(percent), note); ok {
 			said(p)
 		}
@@ -67,7 +67,7 @@ func parseProgress(line []byte) (p progressLine, is, understood bool) {
 // progressIn gives what takes the lines of progress out of what a job's handler prints: it gets each line, and says of those
 // that the log can do without that it has taken them. It is nil where nobody wants to know of the progress.
 func progressIn(ctx context.Context, j *job.Job) (take func(line []byte) bool) {
-	said := progress.Of(ctx)
+	said := handling.Say(ctx)
 	if said == nil {
 		return nil
 	}

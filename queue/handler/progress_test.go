@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hipq/hipq/internal/progress"
+	"github.com/hipq/hipq/internal/handling"
 	"github.com/hipq/hipq/queue/handler"
 	"github.com/hipq/hipq/queue/job"
 )
@@ -25,11 +25,11 @@ func hearing(t *testing.T) (ctx context.Context, said func() []string) {
 	var all []string
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	t.Cleanup(cancel)
-	ctx = progress.With(ctx, func(p job.Progress) {
+	ctx = handling.With(ctx, handling.Hooks{Say: func(p job.Progress) {
 		mu.Lock()
 		defer mu.Unlock()
 		all = append(all, p.String())
-	})
+	}})
 	return ctx, func() []string {
 		mu.Lock()
 		defer mu.Unlock()
@@ -175,12 +175,12 @@ func TestProgressIsHeardAtOnce(t *testing.T) {
 			var all []string
 			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 			defer cancel()
-			o := make(heard).Handle(progress.With(ctx, func(p job.Progress) {
+			o := make(heard).Handle(handling.With(ctx, handling.Hooks{Say: func(p job.Progress) {
 				all = append(all, p.String())
 				if err := os.WriteFile(heard, nil, 0o600); err != nil {
 					t.Error(err)
 				}
-			}), testJob())
+			}}), testJob())
 			if got := strings.Join(all, ", "); got != "40 %, 50 %" || o.Verdict != job.Finished || o.Output != "" {
 				t.Errorf("said %s; %+v", got, o)
 			}

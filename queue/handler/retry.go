@@ -8,7 +8,7 @@ import (
 	"runtime/debug"
 	"time"
 
-	"github.com/hipq/hipq/internal/lastlook"
+	"github.com/hipq/hipq/internal/handling"
 	"github.com/hipq/hipq/queue/job"
 )
 
@@ -22,7 +22,7 @@ func (f RetryFunc) Decide(ctx context.Context, j *job.Job, o job.Outcome) (d job
 			d, err = job.Decision{}, fmt.Errorf("panic: %v, at %s", value, panicStack(string(debug.Stack())))
 		}
 	}()
-	if err := lastlook.Err(ctx); err != nil {
+	if err := handling.Err(ctx); err != nil {
 		return job.Decision{}, err
 	}
 	if d, err = f(ctx, j, o); err != nil && ctx.Err() != nil {

@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/hipq/hipq/internal/disown"
+	"github.com/hipq/hipq/internal/handling"
 	"github.com/hipq/hipq/queue/job"
 )
 
@@ -60,7 +60,7 @@ var errClosed = errors.New("the worker has ended")
 // Handle gives the job to a program and waits for its answer.
 func (s *Stream) Handle(ctx context.Context, j *job.Job) job.Outcome {
 	begin := time.Now()
-	defer disown.Instead(ctx, func() {})() // it is ended by its talk, if that can be
+	defer handling.Instead(ctx, func() {})() // it is ended by its talk, if that can be
 	line := Message(j)
 	for {
 		t, err := s.take(ctx)

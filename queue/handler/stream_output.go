@@ -12,7 +12,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/hipq/hipq/internal/overhear"
+	"github.com/hipq/hipq/internal/handling"
 )
 
 // maxLastWords is how much of what a program has printed is read after its end: as much as a pipe holds (on Linux, if the program
@@ -88,7 +88,7 @@ func (t *talk) hear(line streamLine) {
 		}
 		if f.note != nil {
 			answer := clean(string(line.text))
-			f.note(func(h *overhear.Heard) { h.Answer, h.ReadFrom = answer, "the answer" })
+			f.note(func(h *handling.Heard) { h.Answer, h.ReadFrom = answer, "the answer" })
 		}
 		t.land(r.id, f, landing{outcome: r.outcome()})
 		t.stop()

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hipq/hipq/internal/lastlook"
+	"github.com/hipq/hipq/internal/handling"
 	"github.com/hipq/hipq/internal/process/processtest"
 	"github.com/hipq/hipq/queue/handler"
 	"github.com/hipq/hipq/queue/job"
@@ -290,11 +290,11 @@ func TestStreamAfterTheLock(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	defer cancel(nil)
 	looks := 0
-	o := s.Handle(lastlook.With(ctx, func() {
+	o := s.Handle(handling.With(ctx, handling.Hooks{Look: func() {
 		if looks++; looks > 1 { // the first is for whether to take a program for it
 			cancel(errors.New("lock lost"))
 		}
-	}), testJob())
+	}}), testJob())
 	s.Close()
 	text, err := os.ReadFile(got)
 	if err != nil || strings.Count(string(text), "\n") != 1 || o.Error != "lock lost" {

@@ -12,11 +12,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/hipq/hipq/internal/disown"
-	"github.com/hipq/hipq/internal/lastlook"
-	"github.com/hipq/hipq/internal/overhear"
+	"github.com/hipq/hipq/internal/handling"
 	"github.com/hipq/hipq/internal/program"
-	"github.com/hipq/hipq/internal/progress"
 	"github.com/hipq/hipq/queue/job"
 )
 
@@ -67,7 +64,7 @@ type flight struct {
 	hurry *time.Timer
 	done  chan landing
 	log   *output                     // nil is nothing
-	note  func(func(*overhear.Heard)) // nil: nobody listens
+	note  func(func(*handling.Heard)) // nil: nobody listens
 	// progress is who wants to know how far the job is; nil if nobody does.
 	progress func(job.Progress)
 }
@@ -113,13 +110,13 @@ func (t *talk) begin() {
 
 // ask gives the program a job and waits for the answer. unread says that it has not read the job.
 func (t *talk) ask(ctx context.Context, j *job.Job, line []byte) (outcome job.Outcome, unread bool) {
-	f := &flight{token: j.AttemptToken, from: -1, done: make(chan landing, 1), note: overhear.Note(ctx), progress: progress.Of(ctx)}
+	f := &flight{token: j.AttemptToken, from: -1, done: make(chan landing, 1), note: handling.Note(ctx), progress: handling.Say(ctx)}
 	if added, err := t.add(j.ID, f); err != nil {
 		return tryAgain(err.Error()), false
 	} else if !added {
 		return outcome, true
 	}
-	defer disown.Instead(ctx, killedInVain(t.program, t.giveUp))()
+	defer handling.Instead(ctx, killedInVain(t.program, t.giveUp))()
 	unwatch := context.AfterFunc(ctx, func() { t.stopFor(ctx, j.ID, f) })
 	t.send(ctx, j.ID, f, line)
 	landed := <-f.done
@@ -174,7 +171,7 @@ func (t *talk) send(ctx context.Context, id int64, f *flight, line []byte) {
 	t.mu.Lock()
 	f.from = t.written
 	t.mu.Unlock()
-	if lastlook.Err(ctx) != nil { // others' lines may have taken a while
+	if handling.Err(ctx) != nil { // others' lines may have taken a while
 		t.unsent(id, f, true)
 		return
 	}

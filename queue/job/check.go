@@ -28,6 +28,10 @@ func (j *Job) Check() error {
 		return fmt.Errorf("%w: throttle_group is empty", ErrInvalid)
 	case j.Attempt < 0 || j.Attempt >= MaxAttempt:
 		return fmt.Errorf("%w: attempt %d is not from 0 to %d", ErrInvalid, j.Attempt, MaxAttempt-1)
+	case !j.IsNew() && (j.Interrupts < 0 || j.Interrupts > j.Attempt):
+		return fmt.Errorf("%w: interrupts %d is not from 0 to attempt %d", ErrInvalid, j.Interrupts, j.Attempt)
+	case !j.IsNew() && (j.Losses < 0 || j.Losses > MaxAttempt):
+		return fmt.Errorf("%w: losses %d is not from 0 to %d", ErrInvalid, j.Losses, MaxAttempt)
 	case j.Key == "":
 		return fmt.Errorf("%w: job_key is empty", ErrInvalid)
 	}

@@ -79,8 +79,10 @@ type Job struct {
 	// Wish is what its handler said of the retry; Stopping that an operator wants it stopped.
 	Wish     string
 	Stopping bool
-	// Suspect says that its last attempt ended with its worker.
-	Suspect bool
+	// Interrupts are the attempts that ended because their worker was told to stop: they don't count against the retry policy's.
+	Interrupts int
+	// Losses are the latest attempts in a row that ended with their worker.
+	Losses int
 	// Left says what a row inserted by plain SQL leaves to its type, until a worker takes it in.
 	Left Left
 	// RetryOf is the final job that this one repeats, RetriedAs the latest that repeats this one; 0 is none.
@@ -110,6 +112,13 @@ func (j *Job) IsSent() bool { return j.Line == LineWaiting }
 func (j *Job) IsDismissed() bool {
 	return j.Line == LineClosed && j.RetriedAs == 0 && j.Error != Cancelled
 }
+
+// quarantineFrom is how many attempts in a row a job loses with its worker until it is quarantined.
+const quarantineFrom = 2
+
+// IsQuarantined says whether the job's next attempt is quarantined, since its latest two ended with their workers: hipq work runs it in a
+// process of its own.
+func (j *Job) IsQuarantined() bool { return j.Losses >= quarantineFrom }
 
 // Ran is how long its attempt has taken until now.
 func (j *Job) Ran(now time.Time) time.Duration {

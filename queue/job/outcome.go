@@ -17,6 +17,8 @@ const (
 	Sent Verdict = "sent"
 	// Stopped: an operator had it cancelled while it ran.
 	Stopped Verdict = "cancelled"
+	// Interrupted: the worker was told to stop. The job runs again at once, and the attempt doesn't count against the retry policy's.
+	Interrupted Verdict = "interrupted"
 )
 
 // IsError says whether a retry decision follows.

@@ -5,8 +5,7 @@ import (
 	"errors"
 	"sync"
 
-	"github.com/hipq/hipq/internal/disown"
-	"github.com/hipq/hipq/internal/lastlook"
+	"github.com/hipq/hipq/internal/handling"
 	"github.com/hipq/hipq/internal/rounds"
 	"github.com/hipq/hipq/internal/rules"
 	"github.com/hipq/hipq/queue/job"
@@ -63,16 +62,16 @@ func (w *worker) takeUndecided(s *source, n int) {
 
 // ask asks a retry handler about one job. It returns when that does; a decision that is disowned is taken before.
 func (w *worker) ask(s *source, u rounds.Settled) {
-	ctx, cancel := context.WithTimeoutCause(w.jobs, u.Job.Timeout, errors.New(rules.TimeoutError(u.Job.Timeout)))
+	ctx, cancel := context.WithTimeoutCause(w.jobs, u.Job.Timeout, rules.TimeoutError(u.Job.Timeout))
 	defer cancel()
 	var once sync.Once
 	fail := func(o job.Outcome) {
 		once.Do(func() { w.decided(s, u, job.Decision{}, errors.New(o.Error)) })
 	}
-	ctx = disown.With(ctx, fail)
+	ctx = handling.With(ctx, handling.Hooks{Look: w.checkLock, End: fail})
 	defer w.watch(ctx, s, u.Job)()
 	defer fail(job.Outcome{Error: goneAway}) // unless it has come back
-	decision, err := s.RetryHandlers[u.Job.Type].Decide(lastlook.With(ctx, w.checkLock), u.Job, u.Outcome)
+	decision, err := s.RetryHandlers[u.Job.Type].Decide(ctx, u.Job, u.Outcome)
 	once.Do(func() { w.decided(s, u, decision, err) })
 }
 

@@ -1,12 +1,14 @@
 package worker_test
 
 import (
+	"os/exec"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/internal/process/processtest"
 	"github.com/hipq/hipq/internal/roster"
 	"github.com/hipq/hipq/internal/rounds"
 	"github.com/hipq/hipq/queue"
@@ -21,9 +23,6 @@ func (s shop) die(q *queue.Queue, id string, n int) {
 	s.exec("INSERT INTO shop_workers (id, host, pid, state, slots, start_time, heartbeat, lock_until) VALUES (?, 'here', 99, 'working', 4, ?, ?, ?)",
 		id, engine.At(at), engine.At(at), engine.At(at.Add(59*time.Second)))
 	r := newRound(q, id, n)
-	if look := must[rounds.Look](s.t)(q.Rounds().Look(s.t.Context(), types)); look.Suspect {
-		r.Candidates = q.Rounds().Suspects(0, types)
-	}
 	if started := must[rounds.Done](s.t)(q.Rounds().Round(s.t.Context(), r)).Started; len(started) != n {
 		s.t.Fatalf("started %d", len(started))
 	}
@@ -50,6 +49,45 @@ func (s shop) lock(worker string, ids ...int64) {
 	for _, id := range ids {
 		s.exec("UPDATE shop_emails SET line = 'locked', wake_time = NULL, worker_id = ?, lock_token = ? WHERE id = ?", worker, "of "+worker, id)
 	}
+}
+
+// A worker whose process on this host is gone is found dead at once, although its lock holds: another has its slots and its jobs. One that
+// lives, and one of another host, are judged by their locks.
+func TestDeadProcess(t *testing.T) {
+	suite(t, func(s shop) {
+		child := exec.Command("sleep", "600")
+		must[any](s.t)(nil, child.Start())
+		its := processtest.Identity(s.t, child.Process.Pid)
+		s.t.Cleanup(func() { _ = child.Process.Kill() })
+		hold := func(id, host string) {
+			s.exec("UPDATE shop_workers SET host = ?, process = ?, lock_until = ? WHERE id = ?", host, its, engine.At(s.clock().Add(time.Hour)), id)
+		}
+		lost := s.addJobs(s.emails, job.New{Type: "send"}, job.New{Type: "send"})
+		s.die(s.emails, "gone", 2)
+		hold("gone", "here")
+		s.addJobs(s.emails, job.New{Type: "send"})
+		s.die(s.emails, "elsewhere", 1)
+		hold("elsewhere", "there")
+
+		none := only(s.emails, s.worker(all(nothing)))
+		s.add(s.emails, "send", 1)
+		wantSummary(s.t, s.work(none), worker.Summary{}) // it lives, and has all slots
+		must[any](s.t)(nil, child.Process.Kill())
+		_ = child.Wait()
+		wantSummary(s.t, s.work(only(s.emails, s.worker(all(nothing)))), worker.Summary{Started: 3, Finished: 3})
+		for _, id := range lost {
+			s.wantHistory(s.emails, atSecond, id)
+		}
+		if row := s.row("gone"); row.State != "error" || row.Slots != 0 || row.EndTime.IsZero() {
+			s.t.Errorf("its row: %+v", row)
+		}
+		if life := s.life("gone"); life != "error" {
+			s.t.Errorf("its life: %s", life)
+		}
+		if row := s.row("elsewhere"); row.State != "working" || row.Slots != 4 {
+			s.t.Errorf("the other's row: %+v", row)
+		}
+	})
 }
 
 func TestDeadWorkerIsBuried(t *testing.T) {
@@ -109,11 +147,20 @@ func TestJobThatKillsItsWorkers(t *testing.T) {
 	})
 }
 
+// byPolicy are types that a worker handles without a retry handler.
+func byPolicy(types ...string) map[string]bool {
+	handled := map[string]bool{}
+	for _, t := range types {
+		handled[t] = false
+	}
+	return handled
+}
+
 // upkeep does what a look finds.
 func (s shop) upkeep(q *queue.Queue) {
 	s.t.Helper()
 	look := must[rounds.Look](s.t)(q.Rounds().Look(s.t.Context(), types))
-	must[bool](s.t)(q.Rounds().Upkeep(s.t.Context(), roster.Worker{ID: "keeper", Host: "here", PID: 1}, look, types, nil))
+	must[bool](s.t)(q.Rounds().Upkeep(s.t.Context(), roster.Worker{ID: "keeper", Host: "here", PID: 1}, look, byPolicy(types...), nil))
 }
 
 // A worker whose lock has not expired is left alone, whatever it has.

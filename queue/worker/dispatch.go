@@ -20,7 +20,6 @@ func (w *worker) dispatch(accepting bool) {
 	if time.Now().Before(w.pausedUntil) {
 		return
 	}
-	accepting = w.sendSuspect(accepting)
 	first := w.turn
 	for n := range w.sources {
 		at := (first + n) % len(w.sources)
@@ -40,7 +39,7 @@ func (w *worker) dispatch(accepting bool) {
 			w.reserve(s, r.reserved)
 			if r.reserved > 0 {
 				r.shard = s.nextFor(r.Settle)
-				r.Slots, r.Candidates, r.BehindSuspects = r.reserved, r.shard.candidates, r.shard.moreSuspects
+				r.Slots, r.Candidates = r.reserved, r.shard.candidates
 				s.startsIn(r.shard)
 				w.turn = (at + 1) % len(w.sources) // so that one with many jobs starves no other
 			}
@@ -82,12 +81,28 @@ func (w *worker) crowded(s *source) bool {
 	return s.rounds >= w.side(s) || w.db.Writers == 1 && slices.ContainsFunc(w.sources, func(other *source) bool { return other.rounds > 0 })
 }
 
+const (
+	// besideFrom is how many jobs a round must have for another to be out beside it: of two small ones each costs nearly as much as
+	// one of twice the size.
+	besideFrom = 20
+	// besideAfter is after how long another goes out all the same: the first has met something that is held.
+	besideAfter = 200 * time.Millisecond
+)
+
 // side is how many rounds of a source may be out side by side.
 func (w *worker) side(s *source) int {
-	if s.Rounds().TakesTurns() && len(s.shards) == 1 {
+	switch {
+	case s.Rounds().TakesTurns() && len(s.shards) == 1:
+		return 1
+	case w.isNarrow(s) && time.Now().Before(s.sent.Add(besideAfter)):
 		return 1
 	}
 	return w.db.Writers
+}
+
+// isNarrow says that the source has too few slots for rounds side by side.
+func (w *worker) isNarrow(s *source) bool {
+	return s.lane.width() < w.db.Writers*besideFrom && !s.Rounds().TakesTurns()
 }
 
 // rivals is how many other sources want slots too.
@@ -106,8 +121,6 @@ type round struct {
 	reserved int
 	// shard is the one in which it may start jobs; nil if it may not.
 	shard *shard
-	// suspect says that it is to start a suspect.
-	suspect bool
 	// apart says that it may have to wait for another transaction: the source's other rounds don't wait for it.
 	apart bool
 	// sent is when it was.
@@ -123,6 +136,9 @@ func (w *worker) reserve(s *source, n int) {
 // send sends a round out.
 func (w *worker) send(s *source, r round) {
 	r.sent = time.Now()
+	if !r.apart {
+		s.sent = r.sent
+	}
 	r.Stopped = w.jobs.Done() // while the database was away the lock may have been given up
 	s.out(r, 1)
 	s.resting += resting(r.Settle)
@@ -183,16 +199,11 @@ const splitInto = 10
 // split does a round again in parts, because another transaction holds a lock that one of its jobs needs, or the queue's
 // turn: so the others don't wait for it. A job that is left alone with that waits for the next look.
 func (w *worker) split(s *source, r round) {
-	switch mayHaveStarted := r.Again || r.HasTried(); {
-	case r.suspect && !mayHaveStarted:
-		w.reserve(s, -r.reserved)
-		r.shard.moreSuspects = false // until the next look; the others need not wait for this turn
-		w.endSuspect()
-	case r.Slots > 0 || mayHaveStarted:
+	if r.Slots > 0 || r.Again || r.HasTried() {
 		start := r
 		start.Settle, start.Again, start.apart = nil, true, true // an earlier try of it may have been committed
 		s.unanswered = append(s.unanswered, start)
-	default:
+	} else {
 		w.reserve(s, -r.reserved)
 	}
 	if len(r.Settle) < 2 {
@@ -223,7 +234,7 @@ func (w *worker) settleHeld(s *source) {
 // settleApart sends out a round that only settles, and may have to wait for another transaction.
 func (w *worker) settleApart(s *source, list []rounds.Settled) {
 	r := round{Round: rounds.New(w.self), apart: true}
-	r.Settle = list
+	r.Settle, r.OneByOne = list, true
 	w.send(s, r)
 }
 
@@ -231,32 +242,33 @@ func (w *worker) settleApart(s *source, list []rounds.Settled) {
 func (w *worker) land(s *source, r round, done rounds.Done) {
 	w.reserve(s, -r.reserved)
 	if r.Slots > 0 {
-		s.reached, r.shard.short = true, done.Short
+		s.reached, r.shard.full = true, done.Full
 		if r.shard.waitUntil = (time.Time{}); done.Wait > 0 {
 			r.shard.waitUntil = time.Now().Add(done.Wait)
 		}
+		if done.Full && len(s.shards) > 1 && time.Since(s.dividedAt) > lookEvery {
+			s.dividedAt, w.lookAt = time.Now(), time.Time{} // at once: the other shards may have room to give
+		}
 		switch {
-		case r.suspect:
-			r.shard.moreSuspects = done.More
 		case done.More && s.gone == nil:
 			r.shard.foundMore()
 		case r.sent.After(r.shard.moreAt):
 			r.shard.more = false // else the round beside it, or a look, has found something since
 		}
 	}
-	if r.suspect && len(done.Started) == 0 {
-		w.endSuspect()
-	}
 	w.count(s, r, done)
 	if len(done.Unsettled) > 0 && r.sent.Before(w.progress.landedAt) {
 		w.settleHeld(s) // the transaction that held them may have been that of their progress
 	}
 	for _, j := range done.Started {
-		j.Suspect = r.suspect // also if its row was read after it had been started
+		if w.Quarantine != nil && j.IsQuarantined() {
+			w.quarantine(s, j)
+			continue
+		}
 		w.begin(s, j)
 	}
 	if r.Slots > 0 && len(done.Started) == 0 {
-		w.balance(false, true) // what it waits for may take long, and others have a use for the slots
+		w.balance(false, w.accepts.Load()) // what it waits for may take long, and others have a use for the slots
 	}
 }
 
@@ -272,7 +284,7 @@ func (w *worker) count(s *source, r round, done rounds.Done) {
 			w.Log.Warn("lock lost: the outcome changes nothing", "queue", s.Name, "job", e.Job.ID, "attempt", e.Job.Attempt)
 		case slices.ContainsFunc(done.Unsettled, func(u rounds.Settled) bool { return u.Job == e.Job }):
 		case e.Asked: // counted when its attempt ended
-		case e.Outcome.Verdict.IsError(), e.Outcome.Verdict == job.Stopped:
+		case e.Outcome.Verdict.IsError(), e.Outcome.Verdict == job.Stopped, e.Outcome.Verdict == job.Interrupted:
 			w.summary.Errors++
 		default:
 			w.summary.Finished++
@@ -280,27 +292,20 @@ func (w *worker) count(s *source, r round, done rounds.Done) {
 	}
 	s.undecided = append(s.undecided, done.Resting...)
 	s.unsettled = append(s.unsettled, done.Unsettled...)
-	w.foundRoom(s, r, done)
+	w.foundRoom(s, r)
 	w.changed = true
 }
 
-// foundRoom takes note that there is room again, where a queue takes turns, in the shards of the attempts that a round has settled,
-// and in those to which these may lend it: but if the round has filled the room itself, there is none for others.
-func (w *worker) foundRoom(s *source, r round, done rounds.Done) {
-	filled := r.Slots > 0 && (done.Short || len(done.Started) >= len(r.Settle))
+// foundRoom takes note that there is room again, where a queue takes turns, in the shards of the attempts that a round has settled: but if
+// the round has filled the room itself, there is none for others.
+func (w *worker) foundRoom(s *source, r round) {
 	for _, other := range w.sources {
 		if other.Name != s.Name || !other.Rounds().TakesTurns() || other.gone != nil || w.only {
 			continue
 		}
-		for _, one := range other.shards {
-			if one.short && one.waitUntil.IsZero() && !filled {
-				one.foundMore()
-			}
-		}
 		for _, e := range r.Settle {
-			// what the shard waits for may be long in coming from others: its own room it fills at once
 			one := other.numbered(shards.Shard(e.Job.Place))
-			if one != nil && (one != r.shard || r.Slots == 0) && (one.short || one.waitUntil.IsZero()) {
+			if one != nil && (one != r.shard || r.Slots == 0) && one.waitUntil.IsZero() {
 				one.foundMore()
 			}
 		}
@@ -312,13 +317,14 @@ func (w *worker) gather(e ended) {
 	s := e.source
 	s.took()
 	if e.left {
+		if e.Job != nil { // its quarantine has settled it
+			w.summary.Finished++
+			w.foundRoom(s, round{Round: rounds.Round{Settle: []rounds.Settled{e.Settled}}})
+			w.changed, w.lookAt = true, time.Time{}
+		}
 		return
 	}
 	delete(s.cancel, e.Job.ID)
-	if e.Job.Suspect && !e.Asked { // not the decision about one, which ends later
-		w.endSuspect()
-		w.lookAt = time.Time{} // the slots were left to others meanwhile
-	}
 	if len(s.ended) == 0 {
 		s.gatherUntil = time.Now().Add(min(gatherFor, w.commits))
 	}

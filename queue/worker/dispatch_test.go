@@ -43,8 +43,7 @@ func TestRoundThatFoundNothingComesBackLate(t *testing.T) {
 	}
 }
 
-// A shard that waits until it may ask the others for room again fills at once what its own jobs leave, and not what others' leave. One
-// whose rate is used up waits.
+// A shard fills at once what its own jobs leave, and not what others' leave. One whose rate is used up waits.
 func TestRoomOfItsOwn(t *testing.T) {
 	db := dbtest.Open(t, "sqlite", dbtest.SQLite(t), "emails")
 	q, err := queue.New(db, queue.Options{Name: "emails", Shards: 4, ThrottleLimit: 8})
@@ -53,15 +52,15 @@ func TestRoomOfItsOwn(t *testing.T) {
 	}
 	soon := time.Now().Add(time.Hour)
 	s := &source{Queue: Queue{Queue: q}, shards: []*shard{
-		{number: 0, short: true, waitUntil: soon}, {number: 1, short: true, waitUntil: soon}, {number: 2, waitUntil: soon}, {number: 3, short: true},
+		{number: 0, full: true}, {number: 1, full: true}, {number: 2, waitUntil: soon}, {number: 3, full: true},
 	}}
 	r := round{}
 	for _, place := range []int{4001, 4002} {
 		r.Settle = append(r.Settle, rounds.Settled{Job: &job.Job{Place: place}})
 	}
 	w := &worker{sources: []*source{s}}
-	w.foundRoom(s, r, rounds.Done{})
-	for number, want := range []bool{false, true, false, true} {
+	w.foundRoom(s, r)
+	for number, want := range []bool{false, true, false, false} {
 		if got := s.numbered(number).more; got != want {
 			t.Errorf("shard %d: more is %t", number, got)
 		}

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/hipq/hipq/internal/disown"
+	"github.com/hipq/hipq/internal/handling"
 	"github.com/hipq/hipq/queue/handler"
 	"github.com/hipq/hipq/queue/job"
 )
@@ -98,7 +98,7 @@ func (w *worker) watch(ctx context.Context, s *source, j *job.Job) (stop func())
 		case <-time.After(w.Grace + time.Second): // some time for a program that gets the whole grace
 			w.Log.Warn("a handler goes on although its context has ended", "queue", s.Name, "job", j.ID, "type", j.Type,
 				"attempt", j.Attempt, "cause", context.Cause(ctx))
-			disown.Overdue(ctx)
+			handling.Overdue(ctx)
 		}
 	})
 	return func() {

@@ -99,7 +99,7 @@ func TestHandlersThatGoOn(t *testing.T) {
 		r.stop()
 		wantSummary(s.t, r.ended(), worker.Summary{Started: 4, Finished: 1, Errors: 3})
 		for i, cause := range []string{"timeout after 1s", "timeout after 1s", "interrupted"} {
-			s.wantJob(s.emails, ids[i], job.Retry, "later", cause+"; the handler goes on", 1)
+			s.wantJob(s.emails, ids[i], job.Retry, job.LineLater, cause+"; the handler goes on", 1)
 			if list := s.outcomes(s.emails, ids[i]); len(list) != 1 || list[0].Output != "begun\n" {
 				s.t.Errorf("the activity: %+v", list)
 			}

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/activity"
-	"github.com/hipq/hipq/internal/disown"
+	"github.com/hipq/hipq/internal/handling"
 	"github.com/hipq/hipq/internal/process"
 	"github.com/hipq/hipq/internal/process/processtest"
 	"github.com/hipq/hipq/queue/handler"
@@ -84,7 +84,7 @@ func (h stuck) disown(ctx context.Context) {
 	fmt.Fprint(handler.Output(ctx), "printed")
 	<-ctx.Done()
 	if !h.ignores {
-		disown.Attempt(ctx, job.Outcome{Verdict: job.TryAgain, Error: context.Cause(ctx).Error() + "; the handler goes on", Output: "printed"})
+		handling.End(ctx, job.Outcome{Verdict: job.TryAgain, Error: context.Cause(ctx).Error() + "; the handler goes on", Output: "printed"})
 	}
 	<-h.through
 }

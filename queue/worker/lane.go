@@ -11,6 +11,8 @@ type lane struct {
 	// slots is how many jobs may run in it at once now, for this worker; running is how many do, reserved how many may be
 	// started by rounds that are out.
 	slots, running, reserved int
+	// served says that others on this host have slots of it who still start jobs.
+	served bool
 }
 
 // addLane gives the lane of a name, made if it isn't there.
@@ -42,9 +44,10 @@ func (l *lane) width() int {
 	return min(l.limit, l.around.width())
 }
 
-// without says whether others on this host have all slots of it, or of a lane around it.
+// without says whether others on this host have all slots of it, or of a lane around it, and will look after what waits there: not
+// where none of them starts anything more.
 func (l *lane) without() bool {
-	return l.slots == 0 || l.around != nil && l.around.without()
+	return l.slots == 0 && l.served || l.around != nil && l.around.without()
 }
 
 // occupied says whether something runs, or may be starting, that keeps jobs of it from starting.
@@ -92,12 +95,11 @@ func (w *worker) claims(accepting bool) map[string]roster.Claim {
 }
 
 // balance asks for the slots that are missing, if it is to claim, and leaves those that aren't needed to the host's other
-// workers.
+// workers, who are told when none is started any more.
 func (w *worker) balance(claim, accepting bool) {
 	if w.only || w.balancing {
 		return // the slot of one job is beside the others'
 	}
-	accepting = accepting && !w.alone // what runs alone has no use for more
 	claims, missing, spare := w.claims(accepting), false, false
 	keep := map[string]int{}
 	for _, l := range w.lanes {
@@ -112,22 +114,26 @@ func (w *worker) balance(claim, accepting bool) {
 	case missing && claim:
 		w.balancing = true
 		w.task(func() func() error {
-			got, err := w.roster.ClaimSlots(w.work, w.self, claims)
+			got, served, err := w.roster.ClaimSlots(w.work, w.self, claims)
 			return func() error {
 				w.balancing = false
 				if err == nil {
 					w.setSlots(got)
+					for _, l := range w.lanes {
+						l.served = served[l.name]
+					}
 					w.dropWithout()
 				}
 				return w.trouble(err)
 			}
 		})
-	case spare:
+	case spare, !accepting && !w.declined && w.host.inUse() > 0 && w.untilAnswer() <= 0:
 		w.balancing = true
 		w.task(func() func() error {
-			err := w.roster.LeaveSlots(w.work, w.self, keep)
+			err := w.roster.LeaveSlots(w.work, w.self, keep, accepting)
 			return func() error {
 				w.balancing = false
+				w.declined = w.declined || !accepting && err == nil
 				return w.trouble(err)
 			}
 		})
@@ -139,7 +145,7 @@ func (w *worker) dropWithout() {
 	for _, s := range w.sources {
 		may := !s.lane.without() || s.lane.occupied()
 		for _, one := range s.shards {
-			one.more, one.moreSuspects = one.more && may, one.moreSuspects && may
+			one.more, one.full = one.more && may, one.full && may
 		}
 	}
 }

@@ -2,6 +2,9 @@ package worker_test
 
 import (
 	"context"
+	"fmt"
+	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -380,5 +383,86 @@ func TestStoppedWithAFullLane(t *testing.T) {
 		g.let()
 		wantSummary(s.t, r.ended(), worker.Summary{Started: 1, Finished: 1})
 		s.wantHistory(s.emails, untouched, ids[1:]...)
+	})
+}
+
+// A job that takes the whole limit and has a lane of its own isn't overtaken by those that come behind it, of another lane or worker.
+func TestHeavyJobInALaneOfItsOwn(t *testing.T) {
+	for name, shards := range map[string]int{"one": 1, "eight": 8} {
+		t.Run(name, func(t *testing.T) {
+			suite(t, func(s shop) {
+				s.emails = s.reopen(queue.Options{Name: "emails", ThrottleLimit: 4}, laned("once", 1))
+				if shards > 1 {
+					s.divide(queue.Options{ThrottleLimit: 4})
+				}
+				one := func(jobType string, weight int) job.New {
+					return job.New{Type: jobType, ShardKey: "one", ThrottleFactor: new(weight)}
+				}
+				s.addJobs(s.emails, slices.Repeat([]job.New{one("send", 1)}, 4)...)
+				heavy := s.addJobs(s.emails, one("once", 4))[0]
+				s.addJobs(s.emails, slices.Repeat([]job.New{one("send", 1)}, 40)...)
+				var mu sync.Mutex
+				var before, after int
+				var ran bool
+				handle := func(ctx context.Context, j *job.Job) error {
+					mu.Lock()
+					switch {
+					case j.ID == heavy:
+						ran = true
+					case ran:
+						after++
+					default:
+						before++
+					}
+					mu.Unlock()
+					s.pass(20 * time.Millisecond)
+					return nil
+				}
+				work := func(host string, types ...string) *run {
+					handlers := map[string]handler.Handler{}
+					for _, name := range types {
+						handlers[name] = handler.Func(handle)
+					}
+					p := only(s.emails, s.worker(handlers))
+					p.Host, p.Concurrency = host, 8
+					return s.start(p)
+				}
+				a := work("a", "send", "once")
+				eventually(s.t, "the first runs", func() bool { mu.Lock(); defer mu.Unlock(); return before > 0 || ran })
+				b := work("b", "send")
+				a.ended()
+				b.ended()
+				if !ran || before > 20 || before+after != 44 {
+					t.Errorf("it ran: %t; %d light jobs ran before it, and %d after", ran, before, after)
+				}
+			})
+		})
+	}
+}
+
+// A tick that finds the limit taken by another worker's job stays, and starts the first job when that has ended.
+func TestTickWaitsForRoom(t *testing.T) {
+	suite(t, func(s shop) {
+		s.emails = s.reopen(queue.Options{Name: "emails", ThrottleLimit: 1}, nil)
+		first := s.add(s.emails, "send", 2)[1]
+		begun, release := make(chan struct{}), make(chan struct{})
+		long := only(s.emails, s.worker(all(func(context.Context, *job.Job) error {
+			close(begun)
+			<-release
+			return nil
+		})))
+		long.Host, long.MaxJobs = "a", 1
+		a := s.start(long)
+		receive(t, "the first job's start", begun)
+		tick := only(s.emails, s.worker(all(nothing)))
+		tick.Host = "b"
+		b := s.start(tick)
+		noted := func() bool {
+			return s.count("SELECT COUNT(*) FROM shop_shards WHERE heads LIKE '[["+fmt.Sprint(first)+",%'") == 1 && s.row(tick.ID).State == "working"
+		}
+		eventually(t, "the tick has met the second job", noted)
+		close(release)
+		a.ended()
+		wantSummary(t, b.ended(), worker.Summary{Started: 1, Finished: 1})
 	})
 }

@@ -17,7 +17,7 @@ import (
 // leftOut says whether err means that a source's queue has lost its table, or has been divided otherwise, and leaves the queue out if
 // so.
 func (w *worker) leftOut(s *source, err error) bool {
-	if !w.db.Lacks(err, s.Name) && !errors.Is(err, queue.ErrShards) {
+	if err == nil || !w.db.Lacks(err, s.Name) && !errors.Is(err, queue.ErrShards) {
 		return false
 	}
 	w.leaveOut(s.Name, err)
@@ -66,9 +66,6 @@ func (w *worker) checkTables(ctx context.Context) error {
 // needs no index.
 func (w *worker) drop(s *source, r round) {
 	w.reserve(s, -r.reserved)
-	if r.suspect {
-		w.endSuspect()
-	}
 	switch {
 	case len(r.Settle) == 0:
 	case r.Slots > 0:

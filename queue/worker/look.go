@@ -18,7 +18,7 @@ const looksMax = 10
 
 // nothingToDo says whether a look finds nothing at all. It writes nothing.
 func (w *worker) nothingToDo(ctx context.Context) (bool, error) {
-	if dead, err := w.roster.AnyDead(ctx); dead || err != nil {
+	if dead, err := w.roster.AnyDead(ctx, w.self); dead || err != nil {
 		return false, err
 	}
 	if w.anyDue(ctx) {
@@ -59,7 +59,6 @@ func (w *worker) look(accepting bool) {
 		}
 		if accepting {
 			w.tend()
-			w.findHome()
 		}
 	}
 	for w.untilNextSource() <= 0 {
@@ -120,12 +119,10 @@ func (w *worker) bury() {
 	sent := time.Now()
 	w.burying, w.lookSent = true, sent
 	w.task(func() func() error {
-		dead, err := w.roster.AnyDead(w.work)
-		if dead && err == nil {
-			err = w.roster.Bury(w.work)
-		}
+		found, err := w.roster.Reap(w.work, w.self, w.killStrays)
 		return func() error {
 			w.burying = false
+			w.changed = w.changed || found // if it took long, the look behind it has not waited for it
 			return w.looked(sent, err)
 		}
 	})
@@ -149,7 +146,7 @@ func (w *worker) lookAfter(s *source, accepting bool) {
 			}
 			if s.unseen = err != nil; err == nil {
 				s.surveyed = s.surveyed || accepting
-				s.reached = s.reached || !one.Due && !one.Suspect
+				s.reached = s.reached || !one.Due
 				w.see(s, one)
 				w.looking = true // if it was over already, it ends once more, for the slots that the source wants
 			} else {
@@ -200,9 +197,9 @@ func (w *worker) view(s *source, among []int, accepting, running bool, glimpse c
 			return one, err
 		}
 	}
-	if l := one.Look; l.Waking || l.New || l.Misplaced || l.Asking || l.Orphaned || l.Undecided || l.Held && s.ThrottleGroups == nil {
+	if l := one.Look; l.Waking || l.New || l.Misplaced || l.Dividing || l.Orphaned || l.Undecided || l.Held && s.ThrottleGroups == nil {
 		glimpse <- one
-		if one.unfinished, err = s.Rounds().Upkeep(w.work, w.self, l, s.byPolicy, w.killStrays); err == nil {
+		if one.unfinished, err = s.Rounds().Upkeep(w.work, w.self, l, s.handled(), w.killStrays); err == nil {
 			one.Look, err = s.Rounds().Look(w.work, s.types, among...)
 		}
 	}
@@ -247,8 +244,9 @@ func (w *worker) see(s *source, one sight) {
 		may := len(s.types) > 0 && in.waitUntil.IsZero()
 		if may && (seen.Due || seen.Held && s.ThrottleGroups != nil) {
 			in.foundMore()
+		} else if may {
+			in.full = false
 		}
-		in.moreSuspects = may && seen.Suspect
 	}
 	if len(s.asked) > 0 && (one.Undecided || one.Orphaned || one.Waking) {
 		s.failing = true

@@ -45,6 +45,7 @@ func (w *worker) loop(ctx context.Context) error {
 			case w.changed:
 				w.lookAt = time.Time{} // once more, before it ends
 				continue
+			case !w.ClockStands && slices.ContainsFunc(w.sources, (*source).full): // others' jobs will end
 			default:
 				return nil
 			}
@@ -110,6 +111,6 @@ func (w *worker) unsettled() bool {
 func (w *worker) idle() bool {
 	return !w.lookAt.IsZero() && !w.looking && !slices.ContainsFunc(w.sources, func(s *source) bool {
 		waits := s.waits()
-		return s.unseen || s.more() || s.moreSuspects() || !w.ClockStands && !waits.IsZero() && waits.Before(w.over)
+		return s.unseen || s.more() || !w.ClockStands && !waits.IsZero() && waits.Before(w.over)
 	})
 }

@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 }
 
 // patience is how long a test waits for what must happen.
-const patience = 2 * time.Minute
+const patience = 5 * time.Minute
 
 // shop is an instance with two queues in a database of its own.
 type shop struct {

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"context"
 	"log/slog"
 	"time"
 
@@ -50,9 +51,8 @@ type Params struct {
 	// workers of a queue should have the same ones.
 	Schedules []schedule.Schedule
 	Options
-	// Shards are those of its queues which the worker prefers, as are at home; it looks after the others when there is nothing to do
-	// in these, and now and then. None is for workers to share them out: by the node of Options.Nodes of the package schema, or else
-	// by host. All workers of a queue should be told, or none.
+	// Shards are those of its queues which the worker prefers: they have 16 turns for one of another. Without any it prefers those of its
+	// node of Options.Nodes of the package schema.
 	Shards []int
 	// Middleware is around all handlers, the first outermost: handler.With.
 	Middleware []handler.Middleware
@@ -69,6 +69,9 @@ type Params struct {
 	Renewed func(lasts time.Duration)
 	// Ended, if not nil, is told of each attempt when its handler has ended.
 	Ended func(Attempt)
+	// Quarantine, if not nil, runs an attempt of a job whose latest two ended with their workers, in a process of its own, which calls
+	// TakeOver. It gives nil if the attempt has finished, and ends that process when ctx ends. nil: such a job runs like any other.
+	Quarantine func(ctx context.Context, queue string, j *job.Job) error
 	// Unkilled is told, in words, which processes of a worker that is no more still run on this host, for they could not be killed;
 	// its jobs are reclaimed after that. nil puts them into the log.
 	Unkilled func(workerID string, processes []string)

@@ -6,7 +6,7 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/hipq/hipq/internal/lastlook"
+	"github.com/hipq/hipq/internal/process"
 	"github.com/hipq/hipq/internal/roster"
 )
 
@@ -25,7 +25,7 @@ func (w *worker) keepLock(ctx context.Context) {
 			return
 		case <-next.C:
 		}
-		asked := lastlook.Uptime()
+		asked := process.Uptime()
 		attempt, cancel := context.WithTimeout(ctx, w.LockFor/3)
 		err := w.roster.Renew(attempt, w.self, w.LockFor)
 		cancel()
@@ -34,7 +34,7 @@ func (w *worker) keepLock(ctx context.Context) {
 			level = slog.LevelWarn
 			w.hold(asked)
 			expiry.Reset(w.heldFor())
-			w.Renewed(w.LockFor - (lastlook.Uptime() - asked))
+			w.Renewed(w.LockFor - (process.Uptime() - asked))
 			next.Reset(w.LockFor / 3)
 		case errors.Is(err, roster.ErrLockLost):
 			w.stopJobs(roster.ErrLockLost)
@@ -49,7 +49,7 @@ func (w *worker) keepLock(ctx context.Context) {
 	}
 }
 
-// hold notes until when jobs may run under a lock that was asked for at a time of lastlook.Uptime.
+// hold notes until when jobs may run under a lock that was asked for at a time of process.Uptime.
 func (w *worker) hold(asked time.Duration) {
 	w.heldUntil.Store(int64(asked + w.LockFor - w.Grace - min(time.Second, w.LockFor/10)))
 	w.hear()
@@ -57,7 +57,7 @@ func (w *worker) hold(asked time.Duration) {
 
 // heldFor is how long jobs may still run under the lock as it is.
 func (w *worker) heldFor() time.Duration {
-	return time.Duration(w.heldUntil.Load()) - lastlook.Uptime()
+	return time.Duration(w.heldUntil.Load()) - process.Uptime()
 }
 
 // checkLock stops the jobs if their time is up.

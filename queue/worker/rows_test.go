@@ -80,7 +80,7 @@ func TestWorkerIsOnRecord(t *testing.T) {
 		s.work(lingers)
 		s.exec("INSERT INTO shop_workers (id, host, pid, state, start_time, heartbeat, lock_until)"+
 			" SELECT 'dead', host, pid, 'working', "+s.db.Now+", heartbeat, start_time FROM shop_workers WHERE id = ?", lingers.ID)
-		if err := roster.New(s.db).Bury(s.t.Context()); err != nil {
+		if _, err := roster.New(s.db).Reap(s.t.Context(), roster.Worker{}, nil); err != nil {
 			s.t.Fatal(err)
 		}
 		var idle []bool

@@ -12,7 +12,6 @@ import (
 
 	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/queue"
-	"github.com/hipq/hipq/queue/handler"
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/queue/worker"
 )
@@ -119,33 +118,6 @@ func TestWorkersStayAtHome(t *testing.T) {
 	})
 }
 
-// The hosts at work share the shards out; those of one that is gone are others' again.
-func TestHostsShareTheShardsOut(t *testing.T) {
-	suite(t, func(s shop) {
-		s.divide(queue.Options{})
-		gone := s.worker(map[string]handler.Handler{"once": handler.Func(nothing)}) // it starts none of the jobs
-		gone.Host, gone.Linger = "a", true
-		other := s.start(only(s.emails, gone))
-		eventually(s.t, "the first host is at work", func() bool { return s.row(gone.ID).State == "working" })
-		s.add(s.emails, "send", 400)
-		log := newShardLog()
-		p := only(s.emails, s.worker(all(log.handle("b"))))
-		p.Host, p.Batch, p.MaxJobs, p.Linger = "b", 4, 100, true
-		s.work(p)
-		other.stop()
-		other.ended()
-		if n := log.in("b", 1, 3, 5, 7); n < 70 {
-			t.Errorf("of 100 jobs the second host has had %d at home", n)
-		}
-		rest := only(s.emails, s.worker(all(log.handle("c"))))
-		rest.Host = "b"
-		s.work(rest)
-		if n := s.counts(s.emails).Finished; n != 400 {
-			t.Errorf("%d jobs have finished, want 400", n)
-		}
-	})
-}
-
 // A shard that is nobody's gets its turns although there is always something to do at home. A shard asks for what it lacks once
 // in a while only, and a fast machine starts many jobs of the others meanwhile. So each job that runs is replaced.
 func TestNoShardStarves(t *testing.T) {
@@ -173,34 +145,19 @@ func TestNoShardStarves(t *testing.T) {
 	})
 }
 
-// Lanes, suspects: they are of all shards together.
+// A lane is of all shards together.
 func TestLaneOverShards(t *testing.T) {
 	suite(t, func(s shop) {
 		s.divide(queue.Options{Concurrency: 2})
 		s.add(s.emails, "send", 40)
-		suspects := s.addSuspects(s.emails, slices.Repeat([]job.New{{Type: "send"}}, 4)...)
 		running := newTally()
 		p := only(s.emails, s.worker(all(func(_ context.Context, j *job.Job) error {
 			defer running.enter("all")()
-			if j.Suspect {
-				defer running.enter("suspects")()
-			}
 			s.pass(10 * time.Millisecond)
-			running.mu.Lock()
-			defer running.mu.Unlock()
-			if running.now["suspects"] > 0 && running.now["all"] > 1 {
-				t.Errorf("job %d runs beside a suspect", j.ID)
-			}
 			return nil
 		})))
-		wantSummary(t, s.work(p), worker.Summary{Started: 44, Finished: 44})
+		wantSummary(t, s.work(p), worker.Summary{Started: 40, Finished: 40})
 		running.want(t, "all", 2)
-		running.want(t, "suspects", 1)
-		for _, id := range suspects {
-			if j := s.get(s.emails, id); j.State != job.Final {
-				t.Errorf("%+v", j)
-			}
-		}
 	})
 }
 
@@ -266,7 +223,7 @@ func TestHomeShardsInTurn(t *testing.T) {
 	})
 }
 
-// A tick doesn't end before a job has started that waits for what another transaction keeps from being lent.
+// A tick doesn't end before a job has started that waits for room that another transaction keeps from being divided.
 func TestTickOutlastsAHeldTurn(t *testing.T) {
 	t.Parallel()
 	s, _ := proxied(t)

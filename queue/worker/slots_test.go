@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/queue/worker"
 )
@@ -110,6 +111,42 @@ func TestWorkerTakesWhatSlotsAreLeft(t *testing.T) {
 		first.open()
 		wantSummary(s.t, running.ended(), worker.Summary{Started: 3, Finished: 3})
 	})
+}
+
+// A worker whose host's slots are all taken by one that starts nothing any more stays, and has them as they come free: those of the
+// host, and those of a lane.
+func TestSlotsOfOneThatStartsNothing(t *testing.T) {
+	for name, most := range map[string]int{"host": 4, "lane": 2} {
+		t.Run(name, func(t *testing.T) {
+			suite(t, func(s shop) {
+				if name == "lane" {
+					s.emails = s.reopen(queue.Options{Name: "emails"}, laned("send", most))
+				}
+				s.add(s.emails, "send", 2*most)
+				first, second := s.gate(), s.gate()
+				a := only(s.emails, s.worker(all(first.handle)))
+				a.MaxJobs = most
+				ending := s.start(a)
+				first.holds(most)
+				declined := func() (n int) {
+					must[any](s.t)(nil, s.db.GetContext(s.t.Context(), &n, "SELECT COUNT(*) FROM shop_workers WHERE id = ? AND accepting = 0", a.ID))
+					return n
+				}
+				eventually(s.t, "it says that it starts nothing more", func() bool { return declined() == 1 })
+				b := only(s.emails, s.worker(all(second.handle)))
+				rest, asked := s.startWatched(b)
+				eventually(s.t, "another is at work", func() bool { return s.life(b.ID) == "starting" })
+				s.wantCalm(asked)
+				for range most {
+					first.let()
+					second.next()
+				}
+				wantSummary(s.t, ending.ended(), worker.Summary{Started: most, Finished: most})
+				second.open()
+				wantSummary(s.t, rest.ended(), worker.Summary{Started: most, Finished: most})
+			})
+		})
+	}
 }
 
 func TestHostsShareNoSlots(t *testing.T) {

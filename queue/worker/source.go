@@ -13,19 +13,21 @@ import (
 // source is where jobs come from, as the worker sees it: a queue, or the part of one that has a lane of its own.
 type source struct {
 	Queue
-	// types are those of its jobs; asked those of them about whose retry a handler decides, byPolicy the others.
-	types, asked, byPolicy []string
-	lane                   *lane
-	// shards are all of the queue's; the first home of them are those at home. lookedAt is which of the others is looked at next;
-	// surveyed says that all have been looked at. started counts the rounds that may have started jobs, helped those of them that did
-	// in shards which are not at home.
-	shards                          []*shard
-	home, lookedAt, started, helped int
-	surveyed                        bool
+	// types are those of its jobs; asked those of them about whose retry a handler decides.
+	types, asked []string
+	lane         *lane
+	// shards are all of the queue's, by number. rounded counts the rounds that may have started jobs; lookedAt is the shard at which
+	// the next look begins, surveyed says that all have been looked at. dividedAt is when a look was last asked to divide the limit anew.
+	shards            []*shard
+	rounded, lookedAt int
+	surveyed          bool
+	dividedAt         time.Time
 	// running is how many of its attempts and decisions run; rounds how many of its rounds are out. roundsApart is how
 	// many may have to wait for another transaction, of which turning are to start jobs. starting is how many slots are reserved
 	// for all of these.
 	running, rounds, roundsApart, turning, starting int
+	// sent is when the latest of its rounds was sent, but for those that may have to wait.
+	sent time.Time
 	// ended are the attempts to settle, gatherUntil until when they wait for others; unsettled those whose rows another
 	// transaction held: they are settled apart from the others, with the next look. parts are those that are to be settled
 	// apart now.
@@ -83,15 +85,22 @@ func (w *worker) addSource(q Queue, types []string, l *lane) {
 	s := &source{
 		Queue: q, types: types, lane: l, cancel: map[int64]context.CancelCauseFunc{},
 	}
-	s.addShards(w.Shards)
+	w.addShards(s)
 	for _, t := range types {
 		if q.RetryHandlers[t] != nil {
 			s.asked = append(s.asked, t)
-		} else {
-			s.byPolicy = append(s.byPolicy, t)
 		}
 	}
 	w.sources = append(w.sources, s)
+}
+
+// handled are the types of the whole queue, and whether a retry handler decides about each.
+func (s *source) handled() map[string]bool {
+	types := map[string]bool{}
+	for t := range s.Handlers {
+		types[t] = s.RetryHandlers[t] != nil
+	}
+	return types
 }
 
 // owed is how many slots are owed to retry decisions: of jobs that wait for one, and of attempts that are about to.
@@ -121,11 +130,7 @@ func (s *source) want(accepting bool) int {
 	if (s.more() || s.failing) && accepting {
 		return s.lane.width()
 	}
-	n := s.running + s.starting + s.owed()
-	if s.moreSuspects() && accepting {
-		n = max(n, 1)
-	}
-	return n
+	return s.running + s.starting + s.owed()
 }
 
 // began and took count what runs.

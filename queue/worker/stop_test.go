@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/activity"
-	"github.com/hipq/hipq/internal/disown"
+	"github.com/hipq/hipq/internal/handling"
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/queue/worker"
 )
@@ -45,10 +45,10 @@ func TestStop(t *testing.T) {
 		}
 		wantSummary(s.t, r.ended(), worker.Summary{Started: 3, Finished: 1, Errors: 2})
 		s.wantJob(s.emails, ids[0], job.Final, "finished", job.None, 1)
-		s.wantJob(s.emails, ids[1], job.Retry, "later", "interrupted", 1)
-		s.wantJob(s.emails, ids[2], job.Final, "failed", "interrupted", 1)
-		s.wantHistory(s.emails, "added/0 starting/1 error/1", ids[1])
-		s.wantHistory(s.emails, "added/0 starting/1 failed/1", ids[2])
+		for _, id := range ids[1:3] { // due at once, also the one that has one attempt only
+			s.wantJob(s.emails, id, job.Retry, "due", "interrupted", 1)
+			s.wantHistory(s.emails, "added/0 starting/1 error/1", id)
+		}
 		s.wantHistory(s.emails, untouched, ids[3:]...)
 		s.wantHistory(s.reports, untouched, reports...)
 		if life := s.life(p.ID); life != "starting finished" {
@@ -57,6 +57,40 @@ func TestStop(t *testing.T) {
 		if row := s.row(p.ID); row.State != "finished" || row.Slots != 0 {
 			s.t.Errorf("the worker's row: %+v", row)
 		}
+	})
+}
+
+// However often its worker is told to stop, a job has all the attempts of its retry policy. What ends by itself in the grace counts.
+func TestInterruptedAttemptsDontCount(t *testing.T) {
+	suite(t, func(s shop) {
+		ids := s.addJobs(s.emails, job.New{Type: "send"}, job.New{Type: "later"}, job.New{Type: "once"})
+		const interrupts = 4
+		for n := 1; n <= interrupts; n++ {
+			g := s.gate()
+			p := only(s.emails, s.worker(all(g.handle)))
+			p.Grace = 100 * time.Millisecond
+			r := s.start(p)
+			g.holds(3)
+			r.stop()
+			wantSummary(s.t, r.ended(), worker.Summary{Started: 3, Errors: 3})
+			for _, id := range ids {
+				s.wantJob(s.emails, id, job.Retry, "due", "interrupted", n)
+			}
+		}
+		g := s.gate()
+		p := only(s.emails, s.worker(all(func(ctx context.Context, j *job.Job) error {
+			_ = g.handle(ctx, j)
+			panic("its own")
+		})))
+		p.Grace = time.Minute
+		p.LockFor = 3 * time.Minute
+		r := s.start(p)
+		g.holds(3)
+		r.stop()
+		g.open()
+		r.ended()
+		s.wantJob(s.emails, ids[0], job.Retry, "due", "panic: its own", interrupts+1)
+		s.wantJob(s.emails, ids[2], job.Final, "failed", "panic: its own", interrupts+1)
 	})
 }
 
@@ -107,7 +141,7 @@ func TestInterruptedWorkerKeepsItsLock(t *testing.T) {
 		id := s.add(s.emails, "send", 1)[0]
 		started, interrupted, tidy := make(chan struct{}), make(chan struct{}), make(chan struct{})
 		p := s.worker(all(func(ctx context.Context, _ *job.Job) error {
-			disown.Instead(ctx, func() {}) // as one whose program takes long to end
+			handling.Instead(ctx, func() {}) // as one whose program takes long to end
 			close(started)
 			<-ctx.Done()
 			close(interrupted)

@@ -180,19 +180,6 @@ func (s shop) declareDead(id string) {
 	s.exec("UPDATE shop_workers SET state = 'error', slots = 0 WHERE id = ?", id)
 }
 
-// addSuspects enqueues jobs whose last attempt ended with its worker. No worker sees them before they are.
-func (s shop) addSuspects(q *queue.Queue, jobs ...job.New) (ids []int64) {
-	s.t.Helper()
-	for _, j := range jobs {
-		j.In = time.Hour
-		id := s.addJobs(q, j)[0]
-		s.exec("UPDATE shop_"+q.Name+" SET suspect = 1, attempt = 1, state = 'retry', line = 'due', scheduled_run_time = create_time,"+
-			" wake_time = NULL WHERE id = ?", id)
-		ids = append(ids, id)
-	}
-	return ids
-}
-
 // within is eventually for what would happen later without what is tested.
 func within(t *testing.T, d time.Duration, what string, ok func() bool) {
 	t.Helper()

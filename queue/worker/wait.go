@@ -47,13 +47,15 @@ func (w *worker) untilNext(accepting bool) time.Duration {
 	}
 	if accepting {
 		until = min(until, time.Until(w.over))
-		if !w.clearing.IsZero() {
-			until = min(until, time.Until(w.clearing.Add(clearFor)))
-		}
 	}
 	for _, s := range w.sources {
-		if len(s.ended) > 0 && !w.crowded(s) {
+		switch {
+		case len(s.ended) > 0 && !w.crowded(s):
 			until = min(until, time.Until(s.gatherUntil))
+		case s.rounds == 1 && w.isNarrow(s):
+			if beside := time.Until(s.sent.Add(besideAfter)); beside > 0 {
+				until = min(until, beside)
+			}
 		}
 	}
 	if progress, ok := w.untilProgress(); ok {

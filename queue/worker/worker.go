@@ -18,7 +18,7 @@ import (
 
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/engine"
-	"github.com/hipq/hipq/internal/lastlook"
+	"github.com/hipq/hipq/internal/process"
 	"github.com/hipq/hipq/internal/roster"
 	"github.com/hipq/hipq/internal/timetable"
 	"github.com/hipq/hipq/queue"
@@ -61,21 +61,21 @@ type worker struct {
 	// host is the lane that all jobs share; lanes are all there are, each behind the one around it.
 	host  *lane
 	lanes []*lane
+	// begun gets the attempts that begin, where one that has ended left a goroutine for them.
+	begun chan func()
 	// ended gets each attempt and each decision when it ends; it has room for all.
 	ended chan ended
 	// landed gets what is to be done when a task has come back; tasks is how many are out.
 	landed chan func() error
 	tasks  int
-	// heldUntil is until when, in nanoseconds of lastlook.Uptime, jobs may run under the lock as it is.
+	// heldUntil is until when, in nanoseconds of process.Uptime, jobs may run under the lock as it is.
 	heldUntil atomic.Int64
 	// work is the context of the tasks; it goes on when the worker is told to stop. jobs is that of all handlers: its cause
 	// says why they must stop.
-	work, jobs         context.Context
+	work, jobs context.Context
+	// told ends when the worker is told to stop.
+	told               context.Context
 	stopWork, stopJobs context.CancelCauseFunc
-	// alone says that a suspect runs, or may be starting. Where other jobs are due, suspectNext is when the next may have its
-	// turn; clearing is since when nothing is started, so that it may run alone.
-	alone                 bool
-	suspectNext, clearing time.Time
 	// only says that the worker is for one job, beside the host's concurrency: it takes on nothing else.
 	only bool
 	// over is when nothing new is started any more.
@@ -88,18 +88,15 @@ type worker struct {
 	// searched are the workers that are no more whose strays have been looked for on this host; looks share it.
 	searching sync.Mutex
 	searched  map[string]bool
-	// balancing says that slots are being claimed or left.
-	balancing bool
+	// balancing says that slots are being claimed or left; declined that the others on this host know that nothing is started any more.
+	balancing, declined bool
 	// timetable has the Schedules; tendAt is when to look at it again, tending that it is being seen to, and untended what has kept
 	// that from being done.
 	timetable *timetable.Timetable
 	tendAt    time.Time
 	tending   bool
 	// accepts says what accepting did in this turn of the loop, for the tasks.
-	accepts atomic.Bool
-	// homeAt is when to find out again which shards are at home, homing that this is being done.
-	homeAt   time.Time
-	homing   bool
+	accepts  atomic.Bool
 	untended error
 	progress *progressing
 	// changed says that jobs were settled since, or enqueued by a schedule: one may be due at once.
@@ -126,9 +123,9 @@ func newWorker(p Params) (*worker, error) {
 	}
 	db := p.Queues[0].Rounds().DB()
 	w := &worker{
-		Params: p, self: roster.Worker{ID: p.ID, Host: p.Host, PID: p.PID}, db: db, roster: roster.New(db),
+		Params: p, self: roster.Worker{ID: p.ID, Host: p.Host, PID: p.PID, Process: process.Identity()}, db: db, roster: roster.New(db),
 		timetable: timetable.New(db, p.Schedules),
-		ended:     make(chan ended, p.Concurrency), landed: make(chan func() error), searched: map[string]bool{},
+		begun:     make(chan func()), ended: make(chan ended, p.Concurrency), landed: make(chan func() error), searched: map[string]bool{},
 		progress: newProgress(),
 	}
 	w.host = w.addLane("", nil, p.Concurrency)
@@ -214,7 +211,7 @@ func (w *worker) live(ctx context.Context, begin func() error) (done Summary, er
 	// what a job needs to be settled in order goes on when ctx has ended
 	work, stopWork := context.WithCancelCause(engine.Hearing(context.WithoutCancel(ctx), w.miss))
 	defer stopWork(nil)
-	w.work, w.stopWork = work, stopWork
+	w.work, w.stopWork, w.told = work, stopWork, ctx
 	w.jobs, w.stopJobs = context.WithCancelCause(work)
 	defer w.stopJobs(nil)
 	defer context.AfterFunc(w.jobs, func() {
@@ -224,20 +221,15 @@ func (w *worker) live(ctx context.Context, begin func() error) (done Summary, er
 		}
 	})()
 
-	began := lastlook.Uptime()
-	register := func(ctx context.Context) error {
-		err := w.roster.Register(ctx, w.self, w.LockFor)
-		if err == nil {
-			w.comeHome(ctx)
-		}
-		return err
-	}
+	defer close(w.begun)
+	began := process.Uptime()
+	register := func(ctx context.Context) error { return w.roster.Register(ctx, w.self, w.LockFor) }
 	// a lock that is as old as it lasts is none
 	if err := w.bounded(ctx, min(w.LockFor, w.patience()), register); err != nil {
 		return w.summary, err
 	}
 	w.hold(began)
-	w.Renewed(w.LockFor - (lastlook.Uptime() - began))
+	w.Renewed(w.LockFor - (process.Uptime() - began))
 	renewal, stopRenewal := context.WithCancel(work)
 	renewed := make(chan struct{})
 	go func() {

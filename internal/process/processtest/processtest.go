@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/hipq/hipq/internal/process"
 )
 
 // Escape is for a test binary that a program starts: it leaves its process group, writes its pid to a file, and stays for a
@@ -83,4 +85,18 @@ func EventuallyGone(t *testing.T, what string, pid int) {
 		}
 	})
 	Eventually(t, what+" is gone", func() bool { return !Alive(pid) })
+}
+
+// Identity is the process.Identity of another process that runs. Where there are none the test is skipped.
+func Identity(t *testing.T, pid int) string {
+	t.Helper()
+	own := strings.Fields(process.Identity())
+	o, ok := process.OtherOf(pid)
+	if len(own) == 0 {
+		t.Skip("no process knows of another here whether it is gone")
+	}
+	if !ok {
+		t.Fatalf("there is no process %d", pid)
+	}
+	return fmt.Sprintf("%s %d %d", strings.Join(own[:3], " "), pid, o.Born)
 }

@@ -32,6 +32,16 @@ CREATE TABLE IF NOT EXISTS {workers} (
   heartbeat  DATETIME(6) NOT NULL,
   lock_until DATETIME(6) NOT NULL,
   end_time   DATETIME(6) NULL,
+  -- how many slots it has in each lane that has a limit, as JSON
+  lanes      TEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL DEFAULT ('NONE'),
+  -- how many attempts it has started; NULL of one that has not ended in order
+  started    BIGINT NULL,
+  -- 1: a program that registered by the procedures. hipq can't stop its handlers, so what is over its timeout is taken from it
+  by_sql     TINYINT NOT NULL DEFAULT 0,
+  -- which process of its host it is, for the others there: one that is gone is dead, whatever its lock says; 'NONE': nobody can tell
+  process    VARCHAR(255) CHARACTER SET ascii COLLATE ascii_bin NOT NULL DEFAULT 'NONE',
+  -- 0: it starts nothing more, so the slots that come free are for others
+  accepting  TINYINT NOT NULL DEFAULT 1,
   PRIMARY KEY (id),
   KEY {workers}$state (state, lock_until),
   KEY {workers}$start (start_time)
@@ -44,10 +54,36 @@ CREATE TABLE IF NOT EXISTS {queues} (
   keep_finished  BIGINT NOT NULL DEFAULT 1209600,
   keep_failed    BIGINT NOT NULL DEFAULT 7776000,
   paused         TINYINT NOT NULL DEFAULT 0,
-  -- written by every round of a queue with a limit or a rate: the one row that makes them take turns
-  turn           BIGINT NOT NULL DEFAULT 0,
+  -- what else the config says of the queue, as JSON
+  settings       TEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL DEFAULT ('NONE'),
+  -- how its jobs are divided into shards, as a number: hipq init alone changes it
+  division       INT NOT NULL DEFAULT 1,
   create_time    DATETIME(6) NOT NULL DEFAULT (UTC_TIMESTAMP(6)),
   PRIMARY KEY (queue)
+) ENGINE=InnoDB;
+
+-- The shards of a queue: who starts jobs of a queue with a limit, groups or a rate takes turns with the others at its shard alone.
+CREATE TABLE IF NOT EXISTS {shards} (
+  queue         VARCHAR(48) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  -- 1000 times the division, and behind that which shard it is: 8003 is shard 3 of 8
+  shard         INT NOT NULL,
+  -- written by every round that takes turns: the one row that makes them do so
+  turn          BIGINT NOT NULL DEFAULT 0,
+  -- when jobs of a queue with a rate were started lately, as JSON
+  starts        TEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL DEFAULT ('NONE'),
+  -- what it has of the queue's limit, and should have; the same of the rate's starts. Unused where there is one shard
+  share         BIGINT NOT NULL DEFAULT 0,
+  target        BIGINT NOT NULL DEFAULT 0,
+  rate_share    BIGINT NOT NULL DEFAULT 0,
+  rate_target   BIGINT NOT NULL DEFAULT 0,
+  -- when these were divided last, as all times here in microseconds since 1970
+  divide_time   BIGINT NOT NULL DEFAULT 0,
+  -- the first jobs in order of some types that have no room in the limit, as JSON: nothing behind the first of them starts
+  heads         TEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL DEFAULT ('NONE'),
+  -- when a worker last found too little of the limit or the rate there, and since when nothing has started for want of it
+  wait_time     BIGINT NOT NULL DEFAULT 0,
+  wait_since    BIGINT NOT NULL DEFAULT 0,
+  PRIMARY KEY (queue, shard)
 ) ENGINE=InnoDB;
 
 -- The registered job types, with the defaults of their jobs.
@@ -58,6 +94,8 @@ CREATE TABLE IF NOT EXISTS {job_types} (
   priority        INT NOT NULL DEFAULT 100,
   throttle_factor INT UNSIGNED NOT NULL DEFAULT 1,
   time_windows    TEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL DEFAULT ('NONE'),
+  -- what the procedures need besides, as JSON: its retry policy, and who else decides
+  settings        TEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL DEFAULT ('NONE'),
   create_time     DATETIME(6) NOT NULL DEFAULT (UTC_TIMESTAMP(6)),
   PRIMARY KEY (queue, job_type)
 ) ENGINE=InnoDB;
@@ -66,6 +104,11 @@ CREATE TABLE IF NOT EXISTS {job_types} (
 CREATE TABLE IF NOT EXISTS {hours} (
   hour       DATETIME NOT NULL,
   taken_time DATETIME(6) NOT NULL,
+  -- the longest time without a tick on any host that a tick of this hour ended; NULL where none is known
+  gap_ms     BIGINT NULL,
+  gap_from   DATETIME(6) NULL,
+  -- the hour's metrics once more, with their histograms, in hipq's own form: what reports are made from
+  digest     LONGBLOB NULL,
   PRIMARY KEY (hour)
 ) ENGINE=InnoDB;
 
@@ -84,13 +127,81 @@ CREATE TABLE IF NOT EXISTS {metrics} (
   workers_died     BIGINT NOT NULL DEFAULT 0,
   wait_count       BIGINT NOT NULL DEFAULT 0,
   wait_sum_ms      BIGINT NOT NULL DEFAULT 0,
+  wait_min_ms      BIGINT NOT NULL DEFAULT 0,
   wait_max_ms      BIGINT NOT NULL DEFAULT 0,
+  -- percentiles; NULL where nothing was counted
+  wait_p50_ms      BIGINT NULL,
+  wait_p95_ms      BIGINT NULL,
+  wait_p99_ms      BIGINT NULL,
   run_count        BIGINT NOT NULL DEFAULT 0,
   run_sum_ms       BIGINT NOT NULL DEFAULT 0,
+  run_min_ms       BIGINT NOT NULL DEFAULT 0,
   run_max_ms       BIGINT NOT NULL DEFAULT 0,
+  run_p50_ms       BIGINT NULL,
+  run_p95_ms       BIGINT NULL,
+  run_p99_ms       BIGINT NULL,
   -- the gauges, measured when the hour was taken; NULL in an hour taken later (--at)
   backlog          BIGINT NULL,
+  -- how many of it a full group holds back
+  held             BIGINT NULL,
   oldest_due_ms    BIGINT NULL,
+  -- what the jobs weigh that count against the queue's limit, and that limit
+  throttle_used    BIGINT NULL,
+  throttle_limit   BIGINT NULL,
   gauge_time       DATETIME(6) NULL,
   PRIMARY KEY (hour, queue, job_type)
+) ENGINE=InnoDB;
+
+-- The ticks of an hour that the monitor has taken, by host.
+CREATE TABLE IF NOT EXISTS {host_hours} (
+  hour       DATETIME NOT NULL,
+  host       VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
+  ticks      BIGINT NOT NULL,
+  -- those that started no job
+  idle       BIGINT NOT NULL,
+  first_tick DATETIME(6) NOT NULL,
+  last_tick  DATETIME(6) NOT NULL,
+  -- the longest time without a tick that one of these ended; NULL where none is known
+  gap_ms     BIGINT NULL,
+  gap_from   DATETIME(6) NULL,
+  PRIMARY KEY (hour, host)
+) ENGINE=InnoDB;
+
+-- What cron has mailed of late, so that of all ticks on all hosts one says it. hipq purge deletes what is over.
+CREATE TABLE IF NOT EXISTS {notices} (
+  notice    VARBINARY(255) NOT NULL,
+  said_time DATETIME(6) NOT NULL,
+  PRIMARY KEY (notice)
+) ENGINE=InnoDB;
+
+-- The recurring jobs: which of their slots have been seen to.
+CREATE TABLE IF NOT EXISTS {schedules} (
+  name        VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  -- of what the config says of the schedule: by their sum a tick knows that nothing has changed
+  fingerprint BIGINT NOT NULL,
+  -- when its slots are, with the zone
+  spec        VARCHAR(1024) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
+  queue       VARCHAR(48) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  job_type    VARBINARY(64) NOT NULL,
+  -- all slots up to this time are seen to; who writes another one has the slots between
+  seen_until  DATETIME(6) NOT NULL,
+  -- the first slot after that, or an earlier time where that is still to be found; NULL of one that is paused
+  next_slot   DATETIME(6) NULL,
+  paused      TINYINT NOT NULL DEFAULT 0,
+  -- the last slot that has led to a job, which job, and when; NULL and 0 before the first
+  last_slot   DATETIME(6) NULL,
+  last_job_id BIGINT NOT NULL DEFAULT 0,
+  last_time   DATETIME(6) NULL,
+  -- the queue of that job, which may have been another then
+  last_queue  VARCHAR(48) CHARACTER SET ascii COLLATE ascii_bin NOT NULL DEFAULT 'NONE',
+  -- the last slot that got no job although it was missed or due, and why
+  left_slot   DATETIME(6) NULL,
+  left_why    VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL DEFAULT 'NONE',
+  -- when it last began anew with another spec, which it had before, and how often in turn, each within an hour of the one before
+  anew_time   DATETIME(6) NULL,
+  former_spec VARCHAR(1024) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL DEFAULT 'NONE',
+  anew_count  INT NOT NULL DEFAULT 0,
+  create_time DATETIME(6) NOT NULL DEFAULT (UTC_TIMESTAMP(6)),
+  PRIMARY KEY (name),
+  KEY {schedules}$look (queue, fingerprint, next_slot, seen_until)
 ) ENGINE=InnoDB;

@@ -5,4 +5,4 @@ CREATE TABLE IF NOT EXISTS {owners} (
   queue       TEXT NOT NULL,
   version     INTEGER NOT NULL,
   create_time TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now') || '000')
-);
+) STRICT;

@@ -1,39 +1,91 @@
--- The jobs of one queue. docs/schema.md explains every column and lists the queries that each index serves.
--- SQLite takes any value in any column, so the checks refuse what MySQL's types refuse of an application's insert.
+-- The jobs of one queue. docs/schema.md explains every column and lists the queries that each index serves. Applications write with
+-- libraries of their own, of which 3.37 is the oldest that knows STRICT.
 CREATE TABLE IF NOT EXISTS {jobs} (
   id                 INTEGER PRIMARY KEY AUTOINCREMENT, -- without AUTOINCREMENT a purged id would be used again
-  job_type           TEXT NOT NULL CHECK (length(CAST(job_type AS BLOB)) <= 64),
+  job_type           TEXT NOT NULL,
   job_data           TEXT NOT NULL DEFAULT 'NONE',
-  job_key            TEXT NOT NULL DEFAULT (lower(hex(randomblob(16)))) CHECK (length(CAST(job_key AS BLOB)) <= 255),
-  state              TEXT NOT NULL DEFAULT 'initial' CHECK (state IN ('initial','running','error','retry','final')),
-  -- where the row stands for the queries that poll: only 'due' is in the range from which candidates are read
-  line               TEXT NOT NULL DEFAULT 'new' CHECK (line IN ('new','due','later','held','locked','waiting','error','finished','failed')),
+  job_key            TEXT NOT NULL DEFAULT (lower(hex(randomblob(16)))),
+  state              TEXT NOT NULL DEFAULT 'initial',
+  -- where the row stands for the queries that poll: only 'due' is in the range from which candidates are read. closed: final with
+  -- an error, and nothing is to be done about it any more
+  line               TEXT NOT NULL DEFAULT 'new',
   -- NULL in a row inserted by plain SQL until a tick takes it in: the job type's default
-  timeout            INTEGER NULL CHECK (timeout IS NULL OR typeof(timeout) = 'integer' AND timeout BETWEEN 0 AND 4294967295),
-  priority           INTEGER NULL CHECK (priority IS NULL OR typeof(priority) = 'integer' AND abs(priority) < 2147483648),
-  throttle_factor    INTEGER NULL CHECK (throttle_factor IS NULL OR typeof(throttle_factor) = 'integer' AND throttle_factor BETWEEN 0 AND 4294967295),
+  timeout            INTEGER NULL,
+  priority           INTEGER NULL,
+  throttle_factor    INTEGER NULL,
   time_windows       TEXT NULL,
   throttle_group     TEXT NOT NULL DEFAULT 'NONE',
   shard_key          TEXT NOT NULL DEFAULT 'NONE',
+  -- which of the queue's shards it is in, by 1000 times the division and the shard: 8003 is shard 3 of 8, 1000 the only one
+  shard              INTEGER NOT NULL DEFAULT 1000,
   attempt            INTEGER NOT NULL DEFAULT 0,
-  scheduled_run_time TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now') || '000')
-    CHECK (substr(strftime('%Y-%m-%d %H:%M:%S', scheduled_run_time), 1, 19) IS substr(scheduled_run_time, 1, 19) AND trim(substr(scheduled_run_time, 20), '.0123456789') = ''),
+  -- how many attempts don't count for the retry policy: they ended because their worker was told to stop
+  interrupts         INTEGER NOT NULL DEFAULT 0,
+  -- how many of the latest attempts in a row ended with their worker
+  losses             INTEGER NOT NULL DEFAULT 0,
+  scheduled_run_time TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now') || '000'),
   -- when somebody must look at the row though nothing touches it: 'later' is promoted, 'waiting' times out; else NULL
   wake_time          TEXT NULL,
   -- when the current attempt began; before the first, when the job was added (of plain SQL: NULL), so that the row need not grow
   start_time         TEXT NULL,
   worker_id          TEXT NOT NULL DEFAULT 'NONE',
   lock_token         TEXT NOT NULL DEFAULT 'NONE',
+  -- the lock of the latest attempt, also when lock_token has changed since
+  attempt_token      TEXT NOT NULL DEFAULT 'NONE',
+  -- 1: an operator wants it to be stopped
+  stopping           INTEGER NOT NULL DEFAULT 0,
+  -- what a handler said of its retry, for as long as the job waits for the decision: 'never', or a delay such as 5m0s
+  wish               TEXT NOT NULL DEFAULT 'NONE',
+  -- 1: an answer says that the attempt has failed, and its handler runs on
+  answered           INTEGER NOT NULL DEFAULT 0,
+  -- how far an attempt has come, as its handler says: of the one that progress_attempt names, 0 is that none has said anything.
+  -- An attempt that begins needn't write these, for it has another number
+  progress           INTEGER NOT NULL DEFAULT 0,
+  progress_note      TEXT NOT NULL DEFAULT 'NONE',
+  progress_attempt   INTEGER NOT NULL DEFAULT 0,
+  progress_time      TEXT NULL,
   error              TEXT NOT NULL DEFAULT 'NONE',
   result             TEXT NOT NULL DEFAULT 'NONE',
+  -- what the handler printed in an attempt that has no outcome in the activity yet
+  output             TEXT NOT NULL DEFAULT 'NONE',
+  -- the final job that this one repeats, and the latest that repeats this one; NULL: none
+  retry_of           INTEGER NULL,
+  retried_as         INTEGER NULL,
   create_time        TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now') || '000'),
   update_time        TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now') || '000'),
   live               INTEGER AS (iif(state = 'final', NULL, 1)) STORED,
-  -- what only hipq writes must be whole, whoever inserts a row: one that is not would stop the worker that meets it
-  CHECK (line <> 'new' OR state = 'initial'),
-  CHECK ((state = 'final') = (line IN ('finished', 'failed'))),
-  CHECK (line = 'new' OR timeout IS NOT NULL AND priority IS NOT NULL AND throttle_factor IS NOT NULL AND time_windows IS NOT NULL)
-);
+  -- where in its line: the jobs that a full group holds back, those that no limit holds back, those to be stopped
+  part               TEXT AS (CASE line WHEN 'held' THEN throttle_group
+    WHEN 'due' THEN iif(throttle_factor = 0, 'free', 'NONE')
+    WHEN 'locked' THEN iif(stopping = 1, 'stop', 'NONE') ELSE 'NONE' END) VIRTUAL,
+  -- One index and one ORDER BY serve every order of a queue: this is the priority, its negative where the highest comes first, or
+  -- 0 where the schedule does. hipq init makes it anew when the order changes.
+  run_rank           INTEGER AS (priority) VIRTUAL,
+
+  -- A row that hipq could not work with is refused, if an application writes it; one that is final may keep what made it fail. The
+  -- names tell the application what is wrong. hipq's own connections don't look.
+  CONSTRAINT {jobs}$line CHECK (state = 'initial' AND line IN ('due', 'new', 'later', 'held', 'locked')
+    OR state = 'retry' AND line IN ('due', 'later', 'held', 'locked') OR state = 'running' AND line IN ('locked', 'waiting')
+    OR state = 'error' AND line IN ('error', 'locked') OR state = 'final' AND line IN ('finished', 'failed', 'closed')),
+  CONSTRAINT {jobs}$wake CHECK ((wake_time IS NOT NULL) = (line IN ('later', 'waiting'))),
+  CONSTRAINT {jobs}$timeout CHECK (timeout IS NOT NULL AND timeout BETWEEN 1 AND 316224000 OR timeout IS NULL AND line = 'new' OR state = 'final'),
+  CONSTRAINT {jobs}$priority CHECK (priority IS NOT NULL AND priority BETWEEN -2147483647 AND 2147483647 OR priority IS NULL AND line = 'new' OR state = 'final'),
+  CONSTRAINT {jobs}$factor CHECK (throttle_factor IS NOT NULL AND throttle_factor BETWEEN 0 AND 2147483647 OR throttle_factor IS NULL AND line = 'new' OR state = 'final'),
+  CONSTRAINT {jobs}$windows CHECK (time_windows IS NOT NULL OR line = 'new' OR state = 'final'),
+  CONSTRAINT {jobs}$group CHECK (line <> 'held' OR throttle_group <> ''),
+  CONSTRAINT {jobs}$size CHECK (length(CAST(job_data AS BLOB)) <= 1048576 OR state = 'final'),
+  -- a time that hipq can read: versions of SQLite take 24:00 for one, and 30 February
+  CONSTRAINT {jobs}$run_time CHECK (scheduled_run_time >= '1970'
+    AND scheduled_run_time GLOB '[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9] [0-2][0-9]:[0-5][0-9]:[0-5][0-9]*'
+    AND date(julianday(substr(scheduled_run_time, 1, 10))) IS substr(scheduled_run_time, 1, 10) AND substr(scheduled_run_time, 12, 2) < '24'
+    AND (length(CAST(scheduled_run_time AS BLOB)) = 19 OR substr(scheduled_run_time, 20, 1) = '.'
+      AND length(CAST(scheduled_run_time AS BLOB)) BETWEEN 21 AND 29 AND substr(scheduled_run_time, 21) NOT GLOB '*[^0-9]*')),
+  -- What MySQL's types see to. The highest id of all would leave none for the next.
+  CONSTRAINT {jobs}$id CHECK (id BETWEEN 1 AND 4611686018427387903),
+  CONSTRAINT {jobs}$job_type CHECK (length(CAST(job_type AS BLOB)) <= 64),
+  CONSTRAINT {jobs}$job_key CHECK (length(CAST(job_key AS BLOB)) <= 255)
+) STRICT;
+
 CREATE UNIQUE INDEX IF NOT EXISTS {jobs}$live ON {jobs} (job_type, job_key, live);
-CREATE INDEX IF NOT EXISTS {jobs}$pick ON {jobs} (line, job_type, priority, scheduled_run_time, id);
+CREATE INDEX IF NOT EXISTS {jobs}$pick ON {jobs} (line, shard, part, job_type, run_rank, scheduled_run_time, id);
 CREATE INDEX IF NOT EXISTS {jobs}$wake ON {jobs} (wake_time) WHERE wake_time IS NOT NULL;

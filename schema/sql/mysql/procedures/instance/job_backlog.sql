@@ -8,8 +8,6 @@ BEGIN
   END IF;
   SET @hipq_type = job_type;
   SET @hipq_call = CONCAT('CALL `', v_table, '$backlog`(@hipq_type, @hipq_n)');
-  PREPARE hipq FROM @hipq_call;
-  EXECUTE hipq;
-  DEALLOCATE PREPARE hipq;
+  {inline call}
   SELECT @hipq_n AS backlog;
 END

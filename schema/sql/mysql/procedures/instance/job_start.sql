@@ -6,13 +6,8 @@ BEGIN
   DECLARE v_refusal VARCHAR(128) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
   DECLARE v_attempt BIGINT;
   body: BEGIN
-    DECLARE v_own BOOLEAN;
-    DECLARE v_id {id};
-    DECLARE v_table VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin;
-    DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN
-      CALL {job}$undo(v_own);
-      RESIGNAL;
-    END;
+    {inline head}
+    {inline undo}
     {inline find_queue}
     IF id IS NULL THEN
       CALL {job}$refuse(31001, 'id is missing');
@@ -21,13 +16,9 @@ BEGIN
     {inline check_worker}
     SET @hipq_worker = v_id, @hipq_id = id, @hipq_token = token;
     SET @hipq_call = CONCAT('CALL `', v_table, '$start`(@hipq_worker, @hipq_id, @hipq_token, @hipq_attempt, @hipq_refusal)');
-    PREPARE hipq FROM @hipq_call;
-    EXECUTE hipq;
-    DEALLOCATE PREPARE hipq;
+    {inline call}
     SET v_attempt = @hipq_attempt, v_refusal = @hipq_refusal;
-    IF v_own THEN
-      COMMIT AND NO CHAIN NO RELEASE;
-    END IF;
+    {inline commit}
   END body;
   IF v_refusal IS NOT NULL THEN
     CALL {job}$refuse(31013, v_refusal);

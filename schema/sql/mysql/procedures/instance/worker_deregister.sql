@@ -3,22 +3,17 @@
 CREATE PROCEDURE {self}(IN worker_id {text})
 {traits}
 BEGIN
-  DECLARE v_own, v_done BOOLEAN DEFAULT FALSE;
-  DECLARE v_id {id};
+  {inline head}
+  DECLARE v_done BOOLEAN DEFAULT FALSE;
   DECLARE v_now, v_start DATETIME(6);
   DECLARE v_host VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
   DECLARE v_pid INT;
   DECLARE v_started BIGINT;
   DECLARE v_state VARCHAR(16) CHARACTER SET ascii DEFAULT NULL;
-  DECLARE v_table VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin;
   DECLARE tables CURSOR FOR SELECT o.table_name FROM {owners} o JOIN {queues} q ON q.queue = o.queue
     WHERE o.instance = '{instance}' AND o.queue <> 'NONE' AND o.version > 0;
   DECLARE CONTINUE HANDLER FOR NOT FOUND SET v_done = TRUE;
-  DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN
-    CALL {job}$undo(v_own);
-    RESIGNAL;
-  END;
-  SET v_own = NULL;
+  {inline undo}
   {inline check_worker}
   {inline begin}
   SELECT state, host, pid, start_time INTO v_state, v_host, v_pid, v_start FROM {workers} WHERE id = v_id FOR UPDATE;
@@ -37,16 +32,12 @@ BEGIN
       LEAVE give;
     END IF;
     SET @hipq_call = CONCAT('CALL `', v_table, '$giveback`(@hipq_worker)');
-    PREPARE hipq FROM @hipq_call;
-    EXECUTE hipq;
-    DEALLOCATE PREPARE hipq;
+    {inline call}
     SET v_done = FALSE;
   END LOOP give;
   CLOSE tables;
   SET v_now = UTC_TIMESTAMP(6);
   UPDATE {workers} SET state = 'finished', slots = 0, end_time = v_now, started = v_started WHERE id = v_id;
   INSERT INTO {activity} (at, kind, state, worker_id, host, pid) VALUES (v_now, 'worker', 'finished', v_id, v_host, v_pid);
-  IF v_own THEN
-    COMMIT AND NO CHAIN NO RELEASE;
-  END IF;
+  {inline commit}
 END

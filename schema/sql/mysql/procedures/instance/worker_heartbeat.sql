@@ -2,14 +2,10 @@
 CREATE PROCEDURE {self}(IN worker_id {text})
 {traits}
 BEGIN
-  DECLARE v_own BOOLEAN;
-  DECLARE v_id {id};
+  {inline head}
   DECLARE v_now, v_until DATETIME(6);
   DECLARE v_state VARCHAR(16) CHARACTER SET ascii DEFAULT NULL;
-  DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN
-    CALL {job}$undo(v_own);
-    RESIGNAL;
-  END;
+  {inline undo}
   {inline check_worker}
   {inline begin}
   SET v_now = UTC_TIMESTAMP(6);
@@ -21,8 +17,6 @@ BEGIN
     CALL {job}$refuse(31006, CONCAT('worker ', v_id, ' has ended, or was declared dead'));
   END IF;
   UPDATE {workers} SET heartbeat = v_now, lock_until = v_until WHERE id = v_id;
-  IF v_own THEN
-    COMMIT AND NO CHAIN NO RELEASE;
-  END IF;
+  {inline commit}
   SELECT v_until AS lock_until;
 END

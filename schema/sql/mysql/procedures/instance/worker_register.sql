@@ -1,18 +1,14 @@
 CREATE PROCEDURE {self}(IN worker_id {text}, IN host {text}, IN pid BIGINT, IN lock_seconds BIGINT)
 {traits}
 BEGIN
-  DECLARE v_own BOOLEAN;
-  DECLARE v_id {id};
+  {inline head}
   DECLARE v_now, v_until DATETIME(6);
   DECLARE v_host VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
   DECLARE EXIT HANDLER FOR 1062 BEGIN
     CALL {job}$undo(v_own);
     CALL {job}$refuse(31014, CONCAT('there is, or has been, a worker ', v_id));
   END;
-  DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN
-    CALL {job}$undo(v_own);
-    RESIGNAL;
-  END;
+  {inline undo}
   SET worker_id = COALESCE(worker_id, CAST(UUID() AS CHAR));
   {inline check_worker}
   IF NOT worker_id REGEXP '^[A-Za-z0-9][A-Za-z0-9._:-]*$' THEN
@@ -30,8 +26,6 @@ BEGIN
   INSERT INTO {workers} (id, host, pid, state, slots, by_sql, start_time, heartbeat, lock_until)
   VALUES (v_id, v_host, COALESCE(pid, 0), 'working', 0, 1, v_now, v_now, v_until);
   INSERT INTO {activity} (at, kind, state, worker_id, host, pid) VALUES (v_now, 'worker', 'starting', v_id, v_host, COALESCE(pid, 0));
-  IF v_own THEN
-    COMMIT AND NO CHAIN NO RELEASE;
-  END IF;
+  {inline commit}
   SELECT v_id AS worker_id, v_until AS lock_until;
 END

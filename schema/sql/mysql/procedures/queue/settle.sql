@@ -8,27 +8,27 @@ BEGIN
   DECLARE v_state, v_line VARCHAR(16) CHARACTER SET ascii;
   DECLARE v_holder, v_lock, v_attempt_token, v_type VARBINARY(64);
   DECLARE v_key VARBINARY(255);
-  DECLARE v_stopping BOOLEAN;
-  DECLARE v_error, v_output, v_wish {text};
+  DECLARE v_stopping, v_good BOOLEAN;
+  DECLARE v_error, v_output, v_wish, v_windows, v_zone {text};
   DECLARE v_policy {text} DEFAULT '{default_policy}'; -- and so on, where somebody has deleted the queue's row
-  DECLARE v_now, v_start DATETIME(6);
-  DECLARE v_attempt, v_timeout, v_keep BIGINT;
+  DECLARE v_now, v_start, v_opening DATETIME(6);
+  DECLARE v_attempt, v_interrupts, v_timeout, v_keep_finished, v_keep_failed BIGINT;
+  DECLARE v_delay DOUBLE;
   DECLARE v_host VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin DEFAULT 'NONE';
   DECLARE v_pid INT DEFAULT 0;
   SET p_state = NULL, p_time = NULL;
-  SELECT j.state, j.line, j.worker_id, j.lock_token, j.attempt_token, j.job_type, j.job_key, j.attempt, j.stopping, j.error, j.output, j.wish,
-      j.start_time, j.timeout
-    INTO v_state, v_line, v_holder, v_lock, v_attempt_token, v_type, v_key, v_attempt, v_stopping, v_error, v_output, v_wish, v_start, v_timeout
+  SELECT j.state, j.line, j.worker_id, j.lock_token, j.attempt_token, j.job_type, j.job_key, j.attempt, j.interrupts, j.stopping, j.error,
+      j.output, j.wish, j.start_time, j.timeout, j.time_windows, j.scheduled_run_time
+    INTO v_state, v_line, v_holder, v_lock, v_attempt_token, v_type, v_key, v_attempt, v_interrupts, v_stopping, v_error,
+      v_output, v_wish, v_start, v_timeout, v_windows, p_time
   FROM {jobs} j FORCE INDEX (PRIMARY) WHERE j.id = p_id FOR UPDATE;
-  IF v_line = 'locked' AND v_state NOT IN ('initial', 'retry') AND v_holder = p_worker AND v_lock = CAST(p_token AS BINARY) THEN
-    SET v_now = UTC_TIMESTAMP(6);
-  ELSE
-    CALL {job}$judge(p_worker, p_id, p_token, FALSE, v_state, v_line, v_holder, v_lock, v_attempt_token); -- says why not
-  END IF;
-  -- no row of these is locked, which would hold up the worker's heartbeat
-  SELECT q.keep_finished, COALESCE(w.host, 'NONE'), COALESCE(w.pid, 0),
-    {inline policy}
-    INTO v_keep, v_host, v_pid, v_policy
+  CALL {job}$judge(p_worker, p_id, p_token, FALSE, v_state, v_line, v_holder, v_lock, v_attempt_token);
+  SET v_now = UTC_TIMESTAMP(6);
+  -- no row of these is locked, which would hold up the worker's heartbeat. What settles the jobs of a type that no config names is the
+  -- queue's retry policy, and nothing else
+  SELECT q.keep_finished, q.keep_failed, JSON_EXTRACT(NULLIF(q.settings, 'NONE'), '$.zone'), COALESCE(w.host, 'NONE'), COALESCE(w.pid, 0),
+      IF(JSON_VALID(t.settings), t.settings, COALESCE(JSON_EXTRACT(NULLIF(q.settings, 'NONE'), '$.default_retry'), '{default_policy}'))
+    INTO v_keep_finished, v_keep_failed, v_zone, v_host, v_pid, v_policy
   FROM {queues} q LEFT JOIN {job_types} t ON t.queue = q.queue AND t.job_type = v_type LEFT JOIN {workers} w ON w.id = p_worker
   WHERE q.queue = '{queue}';
   IF v_stopping AND (p_verdict <> 'finished' OR v_state = 'error' OR JSON_EXTRACT(v_policy, '$.async') IS NOT NULL) THEN
@@ -40,29 +40,35 @@ BEGIN
   ELSEIF p_verdict = 'finished' AND JSON_EXTRACT(v_policy, '$.async') IS NOT NULL THEN
     SET p_verdict = 'sent';
   END IF;
+  SET v_good = p_verdict IN ('finished', 'sent'), p_text = COALESCE(NULLIF(p_text, ''), IF(v_good, 'NONE', '{no_reason}'));
   CASE
-  WHEN p_verdict = 'finished' THEN
-    INSERT INTO {activity} (at, kind, state, queue, job_id, job_type, job_key, worker_id, host, pid, attempt, run_ms, output)
-    VALUES (v_now, 'job', 'finished', '{queue}', p_id, v_type, v_key, p_worker, v_host, v_pid, v_attempt,
-      GREATEST(0, TIMESTAMPDIFF(MICROSECOND, v_start, v_now) DIV 1000), v_output);
-    IF v_keep = 0 THEN
-      DELETE FROM {jobs} WHERE id = p_id;
-    ELSE
-      UPDATE {jobs} FORCE INDEX (PRIMARY) SET suspect = 0, state = 'final', line = 'finished', error = 'NONE',
-        result = COALESCE(NULLIF(p_text, ''), 'NONE'), wake_time = NULL, update_time = v_now, wish = 'NONE', answered = 0, output = 'NONE'
-      WHERE id = p_id;
-    END IF;
-    SET p_state = 'final';
   WHEN p_verdict = 'sent' THEN
-    UPDATE {jobs} FORCE INDEX (PRIMARY) SET line = 'waiting', suspect = 0, result = COALESCE(NULLIF(p_text, ''), 'NONE'),
-      wake_time = v_start + INTERVAL v_timeout SECOND, update_time = v_now WHERE id = p_id;
+    UPDATE {jobs} FORCE INDEX (PRIMARY) SET line = 'waiting', result = p_text, wake_time = v_start + INTERVAL v_timeout SECOND, update_time = v_now
+    WHERE id = p_id;
     SET p_state = 'running';
   WHEN p_verdict IN ('retry', 'failed') AND JSON_EXTRACT(v_policy, '$.retry_handler') IS NOT NULL THEN
-    UPDATE {jobs} FORCE INDEX (PRIMARY) SET state = 'error', line = 'error', suspect = 0, error = COALESCE(NULLIF(p_text, ''), '{no_reason}'),
+    UPDATE {jobs} FORCE INDEX (PRIMARY) SET state = 'error', line = 'error', losses = 0, error = p_text,
       wish = CASE WHEN p_verdict = 'failed' THEN 'never' WHEN p_after > 0 THEN CONCAT(p_after, 'us') ELSE 'NONE' END,
       answered = 0, wake_time = NULL, update_time = v_now WHERE id = p_id;
-    SET p_state = 'error';
+    SET p_state = 'error', p_time = NULL;
   ELSE
-    CALL {jobs}$conclude(p_id, p_worker, p_verdict, p_text, p_after, v_policy, v_now, p_state, p_time);
+    SET p_state = 'final', v_line = CASE p_verdict WHEN 'finished' THEN 'finished' WHEN 'cancelled' THEN 'closed' ELSE 'failed' END;
+    IF p_verdict = 'retry' AND GREATEST(1, v_attempt - v_interrupts) < JSON_EXTRACT(v_policy, '$.attempts') THEN
+      CALL {job}$delay(v_policy, GREATEST(1, v_attempt - v_interrupts), RAND(), v_delay);
+      SET p_time = v_now + INTERVAL IF(p_after > 0, p_after, FLOOR(v_delay)) MICROSECOND;
+      -- windows that can't be read hold it back no longer: hipq work says what is wrong with it
+      CALL {job}$opening(v_windows, v_zone, p_time, v_opening);
+      SET p_time = COALESCE(v_opening, p_time), p_state = 'retry', v_line = IF(p_time > v_now, 'later', 'due');
+    END IF;
+    INSERT INTO {activity} (at, kind, state, queue, job_id, job_type, job_key, worker_id, host, pid, attempt, run_ms, error, output)
+    VALUES (v_now, 'job', IF(v_good, 'finished', IF(p_state = 'final', 'failed', 'error')), '{queue}', p_id, v_type, v_key, p_worker, v_host, v_pid,
+      v_attempt, GREATEST(0, TIMESTAMPDIFF(MICROSECOND, v_start, v_now) DIV 1000), IF(v_good, 'NONE', p_text), v_output);
+    IF p_state = 'final' AND IF(v_good, v_keep_finished, v_keep_failed) = 0 THEN
+      DELETE FROM {jobs} WHERE id = p_id;
+    ELSE
+      UPDATE {jobs} FORCE INDEX (PRIMARY) SET state = p_state, line = v_line, losses = 0, error = IF(v_good, 'NONE', p_text),
+        result = IF(v_good, p_text, 'NONE'), scheduled_run_time = p_time, wake_time = IF(v_line = 'later', p_time, NULL), update_time = v_now,
+        wish = 'NONE', answered = 0, output = 'NONE' WHERE id = p_id;
+    END IF;
   END CASE;
 END

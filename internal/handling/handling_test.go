@@ -1,0 +1,34 @@
+package handling_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/hipq/hipq/internal/handling"
+)
+
+// The look is made through whatever a middleware has wrapped the context in.
+func TestErr(t *testing.T) {
+	lost := errors.New("lock lost")
+	inner, cancel := context.WithCancelCause(t.Context())
+	late := false
+	ctx := handling.With(inner, handling.Hooks{Look: func() {
+		if late {
+			cancel(lost)
+		}
+	}})
+	wrapped, stop := context.WithTimeout(ctx, time.Hour)
+	defer stop()
+	if err := handling.Err(wrapped); err != nil {
+		t.Error(err)
+	}
+	late = true
+	if err := handling.Err(wrapped); !errors.Is(err, lost) {
+		t.Errorf("got %v", err)
+	}
+	if handling.Err(t.Context()) != nil {
+		t.Error("a context without a look has ended")
+	}
+}

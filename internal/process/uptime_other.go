@@ -1,0 +1,10 @@
+//go:build !linux
+
+package process
+
+import "time"
+
+var began = time.Now()
+
+// Uptime is a time by a clock that nobody sets. Where the host is suspended it may stand still.
+func Uptime() time.Duration { return time.Since(began) }

@@ -1,0 +1,292 @@
+package queue
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/hipq/hipq/activity"
+	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/internal/roster"
+	"github.com/hipq/hipq/internal/rounds"
+	"github.com/hipq/hipq/internal/rules"
+	"github.com/hipq/hipq/queue/job"
+)
+
+const (
+	// rescueMax is how many jobs one transaction rescues.
+	rescueMax = 500
+	// heldMax is for how many jobs that another transaction holds a step of the upkeep waits, when it does them one by one.
+	heldMax = 1
+	// sqlMargin is how long a worker in SQL may report an outcome after the timeout.
+	sqlMargin = 5 * time.Second
+)
+
+// stranded is a job whose attempt or retry decision no worker will end.
+type stranded struct {
+	ID int64
+	// WorkerID is the worker that has the job locked. It is empty if no worker has.
+	WorkerID string `db:"worker_id"`
+	// Gone says that this worker is dead. Else it works in SQL, and the attempt is over its time.
+	Gone bool
+	// Host and PID are nil if the worker's row is gone.
+	Host, PID *string
+	// Heard is when the worker was last heard of.
+	Heard engine.Time
+}
+
+// orphans are the jobs of workers that are dead, and the overdue ones of workers in SQL, which hipq can't stop. A worker is dead when
+// its row says so, never because of a clock: from then on its renewals fail. gone is the condition for the dead.
+func (q *Queue) orphans(joins string) (from, gone string) {
+	join, gone := q.workers.Missing("j.worker_id")
+	wanted := gone
+	if q.db.Name == engine.MySQL.Name { // an attempt that was answered hangs too: it counts against the limits
+		wanted = "(" + gone + " OR w.by_sql = 1 AND (j.state = 'running' OR j.state = 'error' AND j.answered = 1)" +
+			fmt.Sprintf(" AND j.start_time + INTERVAL (j.timeout + %d) SECOND <= UTC_TIMESTAMP(6))", sqlMargin/time.Second)
+	}
+	return q.table + " j " + q.pick() + " " + join + joins + " WHERE j.line = 'locked' AND " + wanted, gone
+}
+
+// rescue ends attempts that no worker will end: the worker is dead, the answer is overdue, or the timeout of a worker in SQL is over.
+// The retry policy decides about them at once. If the type has a retry handler, the job waits for that in the state error. rescue also
+// decides about the jobs in this state that no retry handler is for, after an answer for example.
+//
+// handled are the types of the worker, and whether it has a retry handler for each. dead is called with each dead worker before its
+// jobs are rescued, because its processes must end first.
+func (q *Queue) rescue(
+	ctx context.Context, w roster.Worker, l rounds.Look, handled map[string]bool, dead func(workerID string),
+) (more bool, err error) {
+	found, more, err := q.findStranded(ctx, l, handled)
+	if err != nil {
+		return false, fmt.Errorf("find the jobs of %s to rescue: %w", q.Name, err)
+	}
+	for _, s := range found {
+		// a worker without a row may be another instance's: somebody else has written its id there
+		if s.Gone && s.Host != nil && dead != nil {
+			dead(s.WorkerID)
+		}
+	}
+	err = q.rescueAll(ctx, w, found, handled)
+	if engine.IsLockTimeout(err) {
+		err = q.rescueEach(ctx, w, found, handled)
+	}
+	if err != nil {
+		return false, fmt.Errorf("rescue jobs of %s: %w", q.Name, err)
+	}
+	return more, nil
+}
+
+// findStranded finds them without locks, because locks would be on the workers' rows too.
+func (q *Queue) findStranded(ctx context.Context, l rounds.Look, handled map[string]bool) (found []stranded, more bool, err error) {
+	find := func(query string, args ...any) error {
+		var list []stranded
+		err := q.db.SelectContext(ctx, &list, query+" LIMIT ?", append(args, rescueMax)...)
+		found, more = append(found, list...), more || len(list) == rescueMax
+		return err
+	}
+	if l.Orphaned {
+		from, gone := q.orphans(" " + q.workers.Known("j.worker_id"))
+		if err := find("SELECT j.id, j.worker_id, " + gone + " AS gone, d.host, d.pid, d.heartbeat AS heard FROM " + from); err != nil {
+			return nil, false, err
+		}
+	}
+	if l.Waking {
+		err := find("SELECT id FROM " + q.table + " " + q.index("wake") + " WHERE wake_time <= (SELECT " + q.db.Now + ") AND line = 'waiting' ORDER BY wake_time")
+		if err != nil {
+			return nil, false, err
+		}
+	}
+	if types := q.decidedHere(handled); l.Undecided && len(types) > 0 {
+		err := find("SELECT id FROM "+q.table+" "+q.pick()+" WHERE line = 'error' AND"+q.placed()+" AND part = 'NONE' AND job_type IN "+engine.In(len(types)), types...)
+		if err != nil {
+			return nil, false, err
+		}
+	}
+	return found, more, nil
+}
+
+// decidedHere are the types that this worker, or the config, knows to have no retry handler.
+func (q *Queue) decidedHere(handled map[string]bool) (types []any) {
+	for t, asked := range handled {
+		if !asked {
+			types = append(types, t)
+		}
+	}
+	for t, c := range q.configured {
+		if _, ok := handled[t]; !ok && !c.RetryHandler {
+			types = append(types, t)
+		}
+	}
+	return types
+}
+
+// rescueEach is for when a job has to wait for another transaction: the others don't wait with it.
+func (q *Queue) rescueEach(ctx context.Context, w roster.Worker, found []stranded, handled map[string]bool) error {
+	rand.Shuffle(len(found), func(i, j int) { found[i], found[j] = found[j], found[i] }) // so that those that are held don't always come first
+	var held error
+	for at, n := 0, 0; at < len(found) && n < heldMax; at++ {
+		switch err := q.rescueAll(ctx, w, found[at:at+1], handled); {
+		case engine.IsLockTimeout(err):
+			held = err
+			n++
+		case err != nil:
+			return err
+		}
+	}
+	return held
+}
+
+// rescueAll rescues jobs in one transaction, and passes over rows that another holds: a later look finds them.
+func (q *Queue) rescueAll(ctx context.Context, w roster.Worker, found []stranded, handled map[string]bool) error {
+	if len(found) == 0 {
+		return nil
+	}
+	byID, ids := map[int64]stranded{}, make([]any, len(found))
+	for i, s := range found {
+		byID[s.ID], ids[i] = s, s.ID
+	}
+	var types typesIn
+	err := q.db.TxInParts(ctx, nil, func(tx *engine.Tx) error {
+		types = q.typesIn(tx)
+		var jobs []*job.Job
+		query := "SELECT " + q.selected("job_data", "result") + " FROM " + q.table + " " + q.db.ByID + " WHERE id IN " + notAlone(len(ids)) +
+			" AND line IN ('locked', 'waiting', 'error') " + tx.SkipLocked
+		if err := tx.Read(ctx, q.jobs(query, ids, func(j *job.Job) { jobs = append(jobs, j) })); err != nil {
+			return err
+		}
+		var ends []ending
+		var flawed []*job.Job
+		for _, j := range jobs {
+			o, ok := byID[j.ID].outcome(j, tx.Now)
+			if !ok {
+				continue
+			}
+			if j.Flaw != nil {
+				flawed = append(flawed, j)
+				continue
+			}
+			end, err := q.rescueOne(ctx, tx, types, handled, byID[j.ID], j, o)
+			if err != nil {
+				return err
+			}
+			if end != nil {
+				ends = append(ends, *end)
+			}
+		}
+		final := flawed
+		for _, e := range ends {
+			if e.next.State == job.Final {
+				final = append(final, e.job)
+			}
+		}
+		free, err := q.withFreeKeys(ctx, tx, slices.Clone(final))
+		if err != nil {
+			return err
+		}
+		held := func(j *job.Job) bool { return slices.Contains(final, j) && !slices.Contains(free, j) }
+		entries, err := q.refuse(ctx, tx, slices.DeleteFunc(flawed, held))
+		if err != nil {
+			return err
+		}
+		for _, e := range ends {
+			if held(e.job) {
+				continue
+			}
+			if err := q.write(ctx, tx, e.job, e.next); err != nil {
+				return err
+			}
+			entries = append(entries, e.entry)
+		}
+		return q.logAs(ctx, tx, w, entries)
+	})
+	if err == nil {
+		q.known.add(types.seen)
+	}
+	return err
+}
+
+// outcome is that of the job's attempt. ok is false if the job is not stranded any more. It compares worker ids here: what only
+// another hand than hipq's has written, MariaDB finds by no text.
+func (s stranded) outcome(j *job.Job, now time.Time) (o job.Outcome, ok bool) {
+	lost := j.Line == job.LineLocked && j.WorkerID == s.WorkerID && s.Gone
+	late := j.Line == job.LineWaiting && !j.WakeTime.After(now) ||
+		j.Line == job.LineLocked && j.WorkerID == s.WorkerID && !s.Gone && j.Ran(now) >= j.Timeout+sqlMargin
+	if j.State == job.Running {
+		switch {
+		case lost && s.Host != nil && s.PID != nil:
+			j.Error = fmt.Sprintf("worker lost: %s (pid %s on %s)", s.WorkerID, *s.PID, *s.Host)
+		case lost:
+			j.Error = "worker lost: " + s.WorkerID
+		default:
+			j.Error = rules.TimeoutError(j.Timeout).Error()
+		}
+		if j.Wish = job.None; lost {
+			j.Wish = job.LostWish(s.Heard.Time)
+		}
+	}
+	return j.Outcome(now), lost || late || j.Line == job.LineError
+}
+
+// ending is a job that is decided about, what it becomes, and the activity that tells of it.
+type ending struct {
+	job   *job.Job
+	next  rules.Next
+	entry activity.Entry
+}
+
+// rescueOne rescues a job, up to the decision, if that is for rescue to take: then it gives that back.
+func (q *Queue) rescueOne(
+	ctx context.Context, tx *engine.Tx, types typesIn, handled map[string]bool, s stranded, j *job.Job, o job.Outcome,
+) (*ending, error) {
+	j.WorkerID = job.None
+	switch {
+	case j.State == job.Initial || j.State == job.Retry: // a worker in SQL had locked it, and had not started it
+		line, wake := rules.Place(j.ScheduledRunTime, tx.Now)
+		return nil, tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET line = ?, wake_time = ?, worker_id = 'NONE' WHERE id = ?", line, engine.At(wake), j.ID)
+	case j.State == job.Running && s.Gone:
+		j.Losses = min(j.Losses+1, job.MaxAttempt)
+	case j.State == job.Running: // a decision that is lost leaves them
+		j.Losses = 0
+	}
+	asked, known := handled[j.Type]
+	t, err := types.get(ctx, j.Type)
+	if err != nil {
+		return nil, err
+	}
+	if !known {
+		asked = t.RetryHandler
+	}
+	if asked && o.Verdict != job.Stopped {
+		if j.Line == job.LineError {
+			return nil, nil
+		}
+		return nil, q.rest(ctx, tx, j, o, j.Wish, job.LineError)
+	}
+	next, entry, err := q.conclude(j, o, nil, t.Retry, tx.Now)
+	return &ending{j, next, entry}, err
+}
+
+// withFreeKeys gives those of the jobs, whose rows are locked, that have their places in the index of keys to themselves: a job that ends
+// gives its place up.
+func (q *Queue) withFreeKeys(ctx context.Context, tx *engine.Tx, jobs []*job.Job) (free []*job.Job, err error) {
+	if tx.SkipLocked == "" || len(jobs) == 0 {
+		return jobs, nil
+	}
+	keys, found := map[string][]any{}, map[int64]bool{}
+	for _, j := range jobs {
+		keys[j.Type] = append(keys[j.Type], j.Key)
+	}
+	for name, of := range keys {
+		query := "SELECT id FROM " + q.table + " " + q.index("live") + " WHERE job_type = ? AND live = 1 AND job_key IN " + engine.In(len(of)) + " " + tx.SkipLocked
+		ids, err := q.ids(ctx, tx, query, append([]any{name}, of...)...)
+		if err != nil {
+			return nil, fmt.Errorf("lock the keys of jobs: %w", err)
+		}
+		for _, id := range ids {
+			found[id.(int64)] = true
+		}
+	}
+	return slices.DeleteFunc(jobs, func(j *job.Job) bool { return !found[j.ID] }), nil
+}

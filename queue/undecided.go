@@ -1,0 +1,71 @@
+package queue
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/internal/rounds"
+	"github.com/hipq/hipq/queue/job"
+)
+
+// Undecided implements rounds.Queue.
+func (q workerSide) Undecided(ctx context.Context, asked rounds.Round, types []string) (list []rounds.Settled, err error) {
+	r := round{Round: asked}
+	again := r.Again
+	err = q.db.Tx(ctx, func(tx *engine.Tx) error {
+		var jobs []*job.Job
+		var err error
+		if again {
+			jobs, err = q.lockedUnder(ctx, tx, r)
+		}
+		if again = true; err == nil && len(jobs) == 0 {
+			jobs, err = q.takeUndecided(ctx, tx, r, types)
+		}
+		list = nil
+		for _, j := range jobs {
+			list = append(list, rounds.Settled{Job: j, Outcome: j.Outcome(tx.Now)})
+		}
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("take failed jobs of %s to decide about: %w", q.Name, err)
+	}
+	return list, nil
+}
+
+func (q *Queue) takeUndecided(ctx context.Context, tx *engine.Tx, r round, types []string) (taken []*job.Job, err error) {
+	if working, err := q.workers.IsWorking(ctx, tx, r.Worker.ID); err != nil || !working {
+		return nil, err
+	}
+	for _, name := range types {
+		if r.Slots <= len(taken) {
+			break
+		}
+		var jobs []*job.Job
+		query := "SELECT " + q.selected() + " FROM " + q.table + " " + q.pick() +
+			" WHERE line = 'error' AND" + q.placed() + " AND part = 'NONE' AND job_type = ? LIMIT ? " + tx.SkipLocked
+		if err := tx.Read(ctx, q.jobs(query, []any{name, r.Slots - len(taken)}, func(j *job.Job) { jobs = append(jobs, j) })); err != nil {
+			return nil, err
+		}
+		sound, flawed := apart(jobs)
+		entries, err := q.refuse(ctx, tx, flawed)
+		if err != nil {
+			return nil, err
+		}
+		if err := q.logAs(ctx, tx, r.Worker, entries); err != nil {
+			return nil, err
+		}
+		taken = append(taken, sound...)
+	}
+	if len(taken) == 0 {
+		return nil, nil
+	}
+	args := []any{r.Worker.ID, r.Token}
+	for _, j := range taken {
+		j.Line, j.WorkerID, j.Token = job.LineLocked, r.Worker.ID, r.Token
+		args, r.Tried = append(args, j.ID), append(r.Tried, j.ID)
+	}
+	return taken, tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET line = 'locked', worker_id = ?, lock_token = ? WHERE line = 'error' AND id IN "+
+		engine.In(len(taken)), args...)
+}

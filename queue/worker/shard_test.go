@@ -1,0 +1,88 @@
+package worker
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/hipq/hipq/internal/dbtest"
+	"github.com/hipq/hipq/queue"
+)
+
+// sharded is a source with so many shards, in all of which there is something to start; it prefers these.
+func sharded(t *testing.T, n int, preferred ...int) *source {
+	t.Helper()
+	db := dbtest.Open(t, "sqlite", dbtest.SQLite(t), "emails")
+	q, err := queue.New(db, queue.Options{Name: "emails", Shards: n})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := newWorker(Params{Queues: []Queue{{Queue: q}}, Shards: preferred})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := w.sources[0]
+	for _, one := range s.shards {
+		one.foundMore()
+	}
+	return s
+}
+
+// send sends so many rounds, and counts those of each shard.
+func (s *source) send(n int) []int {
+	rounds := make([]int, len(s.shards))
+	for range n {
+		one := s.next()
+		s.startsIn(one)
+		rounds[one.number]++
+	}
+	return rounds
+}
+
+// The shard whose last round is longest ago comes first, also where some have nothing to start for a while.
+func TestShardsTakeTurns(t *testing.T) {
+	s := sharded(t, 8)
+	if got := s.send(24); !slices.Equal(got, []int{3, 3, 3, 3, 3, 3, 3, 3}) {
+		t.Errorf("the shards have had %v rounds", got)
+	}
+	for _, one := range s.shards {
+		one.more = one.number%3 == 0
+	}
+	if got := s.send(9); !slices.Equal(got, []int{3, 0, 0, 3, 0, 0, 3, 0}) {
+		t.Errorf("the shards have had %v rounds", got)
+	}
+	for _, one := range s.shards {
+		one.more = true
+	}
+	if got := s.send(5); got[0] > 0 || got[3] > 0 || got[6] > 0 {
+		t.Errorf("those that have waited come first, and the shards have had %v rounds", got)
+	}
+}
+
+// Preferred shards have most of the turns, and the others some.
+func TestPreferredShards(t *testing.T) {
+	s := sharded(t, 8, 2, 5)
+	got := s.send(320)
+	for number, n := range got {
+		if most := number == 2 || number == 5; most && n < 100 || !most && (n < 3 || n > 20) {
+			t.Errorf("of 320 rounds the shards have had %v", got)
+		}
+	}
+}
+
+// The first look is at all shards. Then, of many, a look is at some, in turn.
+func TestLooksAtAllShardsInTurn(t *testing.T) {
+	s := sharded(t, 250)
+	if s.toLookAt() != nil {
+		t.Error("the first look is not at all of them")
+	}
+	s.surveyed = true
+	seen := map[int]bool{}
+	for range 3 {
+		for _, number := range s.toLookAt() {
+			seen[number] = true
+		}
+	}
+	if len(seen) != 250 {
+		t.Errorf("%d shards of 250 have been looked at", len(seen))
+	}
+}

@@ -1,4 +1,0 @@
--- Ends a transaction of the call's own, and begins the next.
-COMMIT AND NO CHAIN NO RELEASE;
-SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-START TRANSACTION READ WRITE;

@@ -1,0 +1,3 @@
+PREPARE hipq FROM @hipq_call;
+EXECUTE hipq;
+DEALLOCATE PREPARE hipq;
