@@ -77,7 +77,7 @@ func TestProgressIsThrottled(t *testing.T) {
 		began, enough := time.Now(), make(chan struct{})
 		r := s.start(only(s.emails, s.worker(all(func(ctx context.Context, _ *job.Job) error {
 			for i := 0; ; i++ {
-				handler.Progress(ctx, i%101, strings.Repeat("😀", i%300)+"\x00\xff")
+				handler.Progress(ctx, i%101, strings.Repeat("😀", 1+i%300)+"\x00\xff")
 				select {
 				case <-enough:
 					return nil
