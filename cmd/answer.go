@@ -50,7 +50,8 @@ func (a *app) answer(cmd *cobra.Command, name string, answer queue.Answer, dryRu
 	if a.json {
 		said := answered{Queue: q.Name, Changed: done.Changed, Result: result, DryRun: dryRun}
 		if j := done.Job; j != nil {
-			said.ID, said.State, said.Attempt, said.Error = &j.ID, &j.State, j.Attempt, null.Text(j.Error)
+			state := j.State()
+			said.ID, said.State, said.Attempt, said.Error = &j.ID, &state, j.Attempt, null.Text(j.Error)
 		}
 		return errors.Join(refusal, a.printJSON(said))
 	}
@@ -58,7 +59,7 @@ func (a *app) answer(cmd *cobra.Command, name string, answer queue.Answer, dryRu
 	case refusal != nil:
 		return refusal
 	case dryRun:
-		a.out.line("would %s job %d of %s (%s, attempt %d)", cmd.Name(), done.Job.ID, q.Name, done.Job.State, done.Job.Attempt)
+		a.out.line("would %s job %d of %s (%s, attempt %d)", cmd.Name(), done.Job.ID, q.Name, done.Job.State(), done.Job.Attempt)
 	default:
 		a.out.line("%s", i.answered(done))
 	}
@@ -89,15 +90,15 @@ func (i *instance) judge(name string, answer queue.Answer, done queue.Answered, 
 func (i *instance) answered(done queue.Answered) string {
 	j := done.Job
 	switch {
-	case j.State == job.Final && !done.Changed:
+	case j.State() == job.Final && !done.Changed:
 		return fmt.Sprintf("job %d is final since %s (%s): nothing changed", j.ID, i.local(j.UpdateTime), ending(j))
 	case !done.Changed:
 		return fmt.Sprintf("job %d: attempt %d has failed already (%s): nothing changed", j.ID, j.Attempt, j.Error)
-	case j.State == job.Error && j.WorkerID != job.None:
+	case j.State() == job.Error && j.WorkerID != job.None:
 		return fmt.Sprintf("job %d: attempt %d failed; its worker decides whether it is tried again, once the handler has ended", j.ID, j.Attempt)
-	case j.State == job.Error:
+	case j.State() == job.Error:
 		return fmt.Sprintf("job %d: attempt %d failed; the next worker decides whether it is tried again", j.ID, j.Attempt)
-	case j.State == job.Final:
+	case j.State() == job.Final:
 		return fmt.Sprintf("job %d is final: %s", j.ID, ending(j))
 	}
 	return fmt.Sprintf("job %d: attempt %d failed, and is being tried again", j.ID, j.Attempt) // the decision was faster than the answer of the database

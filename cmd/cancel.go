@@ -57,7 +57,7 @@ func (a *app) cancelCommand() *cobra.Command {
 				}
 				o.batch, o.do = 1, byOne(func(q *queue.Queue, c *change) error { return cancelOrStop(cmd.Context(), q, c) })
 				o.would = func(_ *queue.Queue, j *job.Job, c *change) error {
-					if errors.Is(queue.CanCancel(j), queue.ErrStarted) && j.Line == job.LineLocked && j.Flaw == nil {
+					if errors.Is(queue.CanCancel(j), queue.ErrStarted) && j.Status.HasWorker() && j.Flaw == nil {
 						c.Result = asked
 					}
 					return nil

@@ -132,7 +132,7 @@ func TestTextsAreShownOnly(t *testing.T) {
 
 		// As JSON it is the same value still.
 		for n, text := range tricks {
-			id := h.ids("plain", fmt.Sprintf("line = 'failed' AND priority = %d", n))[0]
+			id := h.ids("plain", fmt.Sprintf("status = 'failed' AND priority = %d", n))[0]
 			var job struct {
 				Key      string `json:"job_key"`
 				Attempts []struct{ Error, Output string }
@@ -194,17 +194,17 @@ func (h hostileDB) insertTrick(n int, text string) {
 		}
 		return r
 	}, short)
-	job := "INSERT INTO shop_plain (line, state, job_type, job_key, job_data, error, result, worker_id, attempt, timeout, priority, throttle_factor, time_windows, start_time, wake_time, output) " +
-		"VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 60, ?, 1, 'NONE', " + h.now() + ", ?, ?)"
+	job := "INSERT INTO shop_plain (status, job_type, job_key, job_data, error, result, worker_id, attempt, timeout, priority, throttle_factor, time_windows, start_time, wake_time, output) " +
+		"VALUES (?, ?, ?, ?, ?, ?, ?, ?, 60, ?, 1, 'NONE', " + h.now() + ", ?, ?)"
 	worker := strconv.Itoa(n) + ascii[:min(len(ascii), 30)]
 	exec("INSERT INTO shop_workers (id, host, pid, state, start_time, heartbeat, lock_until) VALUES (?, ?, 1, 'working', "+h.now()+", "+h.now()+", '2099-01-01 00:00:00.000000')",
 		worker, valid)
-	exec(job, "failed", "final", short, text, valid, valid, valid, "NONE", 1, n, nil, "NONE")
-	exec(job, "closed", "final", "send", text, valid, valid, valid, "NONE", 1, n, nil, "NONE")
-	exec(job, "due", "retry", short, text, valid, valid, "NONE", "NONE", 1, n, nil, "NONE")
-	exec(job, "locked", "running", "send", text, valid, "NONE", "NONE", worker, 1, n, nil, valid)
-	exec(job, "waiting", "running", short, "waits "+text, valid, "NONE", "NONE", "NONE", 1, n, "2099-01-01 00:00:00.000000", valid)
-	failed := h.ids("plain", fmt.Sprintf("line = 'failed' AND priority = %d", n))[0]
+	exec(job, "failed", short, text, valid, valid, valid, "NONE", 1, n, nil, "NONE")
+	exec(job, "closed", "send", text, valid, valid, valid, "NONE", 1, n, nil, "NONE")
+	exec(job, "available", short, text, valid, valid, "NONE", "NONE", 1, n, nil, "NONE")
+	exec(job, "running", "send", text, valid, "NONE", "NONE", worker, 1, n, nil, valid)
+	exec(job, "awaiting", short, "waits "+text, valid, "NONE", "NONE", "NONE", 1, n, "2099-01-01 00:00:00.000000", valid)
+	failed := h.ids("plain", fmt.Sprintf("status = 'failed' AND priority = %d", n))[0]
 	for _, state := range []string{"starting", "failed"} {
 		exec("INSERT INTO shop_activity (at, kind, state, queue, worker_id, host, pid, job_id, job_type, job_key, attempt, error, output) VALUES ("+h.now()+
 			", 'job', ?, 'plain', ?, ?, 1, ?, ?, ?, 1, ?, ?)", state, worker, valid, failed, short, text, valid, valid)

@@ -211,7 +211,7 @@ func (s *shop) client(p page, b codeBlock, client string) {
 			s.Fatalf("%s:%d: %v\n%s", p.name, b.line, err, out)
 		}
 	}
-	if n := s.count("shop_emails WHERE line = 'finished'"); n != 1 {
+	if n := s.count("shop_emails WHERE status = 'finished'"); n != 1 {
 		s.Errorf("%s:%d: %d jobs have finished", p.name, b.line, n)
 	}
 }

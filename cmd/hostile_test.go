@@ -20,21 +20,21 @@ import (
 
 // places are the lines that a row may be in, each with what a row there has: in the words of SQL.
 var places = map[string]map[string]string{
-	"new":   {},
-	"due":   {"line": "'due'"},
-	"retry": {"line": "'due'", "state": "'retry'", "attempt": "1", "error": "'boo'", "start_time": someTime},
-	"later": {"line": "'later'", "wake_time": someTime},
-	"held":  {"line": "'held'", "throttle_group": "'data.region=east'"},
-	"locked": {
-		"line": "'locked'", "state": "'running'", "attempt": "1", "start_time": someTime, "worker_id": "'no such worker'", "lock_token": "'t'",
+	"submitted": {},
+	"available": {"status": "'available'"},
+	"retry":     {"status": "'available'", "attempt": "1", "error": "'boo'", "start_time": someTime},
+	"scheduled": {"status": "'scheduled'", "wake_time": someTime},
+	"throttled": {"status": "'throttled'", "throttle_group": "'data.region=east'"},
+	"running": {
+		"status": "'running'", "attempt": "1", "start_time": someTime, "worker_id": "'no such worker'", "lock_token": "'t'",
 	},
 	"deciding": {
-		"line": "'locked'", "state": "'error'", "attempt": "1", "start_time": someTime, "worker_id": "'no such worker'", "error": "'boo'",
+		"status": "'deciding'", "attempt": "1", "start_time": someTime, "worker_id": "'no such worker'", "error": "'boo'",
 	},
-	"waiting":  {"line": "'waiting'", "state": "'running'", "attempt": "1", "start_time": someTime, "wake_time": someTime},
-	"error":    {"line": "'error'", "state": "'error'", "attempt": "1", "start_time": someTime, "error": "'boo'"},
-	"finished": {"line": "'finished'", "state": "'final'"},
-	"closed":   {"line": "'closed'", "state": "'final'", "error": "'boo'"},
+	"awaiting":  {"status": "'awaiting'", "attempt": "1", "start_time": someTime, "wake_time": someTime},
+	"undecided": {"status": "'undecided'", "attempt": "1", "start_time": someTime, "error": "'boo'"},
+	"finished":  {"status": "'finished'"},
+	"closed":    {"status": "'closed'", "error": "'boo'"},
 }
 
 const someTime = "'2026-01-02 03:04:05.000006'"
@@ -62,12 +62,12 @@ var hostile = func() map[string][]string {
 		"job_type": texts, "job_data": append([]string{"'" + strings.Repeat("x", 1<<20+1) + "'"}, texts...), "job_key": texts, "throttle_group": texts, "shard_key": texts, "worker_id": texts,
 		"lock_token": texts, "attempt_token": texts, "wish": texts, "error": texts, "result": texts, "output": texts,
 		"time_windows": append([]string{`'["25:00-26:00"]'`, `'[]'`, `'[1]'`, `'null'`, `'{"a":1}'`, `'["05:00-07:00"'`}, texts...),
-		"timeout":      numbers, "priority": numbers, "throttle_factor": numbers, "attempt": numbers, "stopping": numbers, "interrupts": numbers, "losses": numbers, "answered": numbers,
+		"timeout":      numbers, "priority": numbers, "throttle_factor": numbers, "attempt": numbers, "stopping": numbers, "interrupts": numbers, "losses": numbers,
 		"retry_of": numbers, "retried_as": numbers,
 		"scheduled_run_time": times, "wake_time": times, "start_time": times, "create_time": times, "update_time": times,
-		"state": append([]string{"'initial'", "'running'", "'error'", "'retry'", "'final'"}, words...),
-		"line": append([]string{
-			"'new'", "'due'", "'later'", "'held'", "'locked'", "'waiting'", "'error'", "'finished'", "'failed'", "'closed'",
+		"status": append([]string{
+			"'submitted'", "'available'", "'scheduled'", "'throttled'", "'locked'", "'running'", "'answered'", "'deciding'", "'awaiting'", "'undecided'",
+			"'finished'", "'failed'", "'closed'",
 		}, words...),
 	}
 }()
@@ -225,7 +225,7 @@ func (h hostileDB) attack(queue string) {
 		for _, column := range slices.Sorted(maps.Keys(hostile)) {
 			for _, value := range hostile[column] {
 				row := map[string]string{"job_type": "'send'", "job_data": `'{"region":"east"}'`}
-				if place != "new" {
+				if place != "submitted" {
 					maps.Copy(row, map[string]string{"timeout": "60", "priority": "100", "throttle_factor": "1", "time_windows": "'NONE'"})
 				}
 				maps.Copy(row, places[place])
@@ -237,7 +237,7 @@ func (h hostileDB) attack(queue string) {
 		}
 	}
 	// one that waits for an answer until then counts against the limit until then, as it says
-	if err := h.exec("DELETE FROM shop_" + queue + " WHERE line = 'waiting' AND wake_time > " + h.now()); err != nil {
+	if err := h.exec("DELETE FROM shop_" + queue + " WHERE status = 'awaiting' AND wake_time > " + h.now()); err != nil {
 		h.t.Fatal(err)
 	}
 	h.t.Logf("%s takes %d rows", queue, in)
@@ -291,7 +291,7 @@ func (h hostileDB) insertGood(queue string) {
 
 func (h hostileDB) wantGood(queue string) {
 	h.t.Helper()
-	if n := h.count(queue, "job_key LIKE 'good %' AND line = 'finished' AND error = 'NONE'"); n != goodJobs {
+	if n := h.count(queue, "job_key LIKE 'good %' AND status = 'finished' AND error = 'NONE'"); n != goodJobs {
 		h.t.Errorf("%s: %d of %d good jobs are done", queue, n, goodJobs)
 	}
 }
@@ -339,7 +339,7 @@ func (h hostileDB) wantNoneLeft(queue string) {
 	if !h.checked {
 		return // some are where nobody comes to them
 	}
-	for _, id := range h.ids(queue, "state <> 'final' AND job_type = 'send' AND NOT (line IN ('later', 'waiting') AND wake_time > "+h.now()+")") {
+	for _, id := range h.ids(queue, "state <> 'final' AND job_type = 'send' AND NOT (status IN ('scheduled', 'awaiting') AND wake_time > "+h.now()+")") {
 		h.t.Errorf("%s %s: %s", queue, id, h.ask("why", queue, id))
 	}
 }

@@ -130,10 +130,10 @@ func (a *app) listJobs(
 
 // standing is a job's state, and how far it has come if it runs and has said so.
 func standing(j *job.Job) string {
-	if p, ok := j.Reached(); ok && j.State == job.Running {
-		return fmt.Sprintf("%s %d%%", j.State, p.Percent)
+	if p, ok := j.Reached(); ok && j.State() == job.Running {
+		return fmt.Sprintf("%s %d%%", j.State(), p.Percent)
 	}
-	return string(j.State)
+	return string(j.State())
 }
 
 // problem is what is wrong with a job.

@@ -567,8 +567,8 @@ func inserts(t *testing.T, p page) {
 		n := 0
 		err = q.Find(t.Context(), queue.Filter{}, func(j *job.Job) error {
 			n++
-			if j.State != job.Initial || j.Line != "due" && j.Line != "later" {
-				return fmt.Errorf("job %d is %s, %s: %s", j.ID, j.State, j.Line, j.Error)
+			if j.State() != job.Initial || j.Status != "available" && j.Status != "scheduled" {
+				return fmt.Errorf("job %d is %s, %s: %s", j.ID, j.State(), j.Status, j.Error)
 			}
 			return nil
 		})

@@ -112,7 +112,7 @@ func runnable(cmd *cobra.Command, q worker.Queue, w roster.Worker, id int64, run
 			return fmt.Errorf("queue %s: %w", q.Name, d.Otherwise)
 		}
 		_, placed := d.Shard(j.Place)
-		if placed && !j.IsNew() || j.State == job.Final {
+		if placed && !j.IsNew() || j.State() == job.Final {
 			return nil
 		}
 		if _, err := q.Rounds().Upkeep(cmd.Context(), w, rounds.Look{New: j.IsNew(), Misplaced: !placed}, nil, nil); err != nil {
@@ -137,8 +137,8 @@ func (a *app) printRun(cmd *cobra.Command, i *instance, q worker.Queue, ran work
 	j, err := q.Get(context.WithoutCancel(cmd.Context()), ran.Job.ID)
 	if errors.Is(err, queue.ErrNotFound) { // the queue doesn't keep what has ended
 		j, err = ran.Job, nil
-		if j.State = job.Final; ran.Outcome.Error != "" {
-			j.Error = ran.Outcome.Error
+		if j.Status = job.StatusFinished; ran.Outcome.Error != "" {
+			j.Status, j.Error = job.StatusFailed, ran.Outcome.Error
 		}
 	}
 	switch {
@@ -162,11 +162,11 @@ func (a *app) printRun(cmd *cobra.Command, i *instance, q worker.Queue, ran work
 
 func (i *instance) became(j *job.Job) string {
 	switch {
-	case j.IsSent():
+	case j.Status == job.StatusAwaiting:
 		return "has sent its work, and waits for an answer"
-	case j.State == job.Retry:
+	case j.State() == job.Retry:
 		return fmt.Sprintf("failed (%s); the next is due at %s", j.Error, i.local(j.ScheduledRunTime))
-	case j.State == job.Error:
+	case j.State() == job.Error:
 		return fmt.Sprintf("failed (%s); the retry decision is to come", j.Error)
 	}
 	return ending(j)

@@ -158,7 +158,7 @@ func (a *app) printJob(i *instance, j *job.Job, s shown) error {
 		{"job_type", j.Type},
 		{"job_key", j.Key},
 		{"job_data", j.Data},
-		{"state", string(j.State)},
+		{"state", string(j.State())},
 		{"flaw", cmp.Or(s.Flaw, activity.None)},
 		{"error", j.Error},
 		{"result", j.Result},

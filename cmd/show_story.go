@@ -45,15 +45,15 @@ func (s *shown) between(n int) string {
 func (s *shown) end(i *instance, j *job.Job) string {
 	why := fmt.Sprintf("; hipq why %s %d says what it waits for", j.Queue, j.ID)
 	switch {
-	case j.State == job.Initial:
+	case j.State() == job.Initial:
 		return "it has not started" + why
-	case j.State == job.Retry:
+	case j.State() == job.Retry:
 		return fmt.Sprintf("it is to be tried again at %s%s", i.local(j.ScheduledRunTime), why)
-	case j.State == job.Error:
+	case j.State() == job.Error:
 		return "it waits for its retry decision"
-	case j.State == job.Running && j.Line == job.LineWaiting:
+	case j.Status == job.StatusAwaiting:
 		return fmt.Sprintf("it waits for an answer, until %s at most", i.local(j.StartTime.Add(j.Timeout)))
-	case j.State == job.Running:
+	case j.State() == job.Running:
 		return fmt.Sprintf("it is running, since %s", i.local(j.StartTime))
 	}
 	after := ", after " + plural(j.Attempt, "attempt")
@@ -75,7 +75,7 @@ func (s *shown) end(i *instance, j *job.Job) string {
 		said += "; dismissed"
 	case j.Error == job.Cancelled:
 		said += fmt.Sprintf("; hipq retry %s %d tries it anew", j.Queue, j.ID)
-	case j.Line == job.LineFailed:
+	case j.Status == job.StatusFailed:
 		said += fmt.Sprintf("; hipq retry %s %d tries it anew, hipq dismiss %s %d closes it", j.Queue, j.ID, j.Queue, j.ID)
 	}
 	return said

@@ -168,7 +168,7 @@ func (a *app) madeUp(cmd *cobra.Command, i *instance, name string, t job.Type, o
 	}
 	now, token := time.Now().Truncate(time.Microsecond), uuid.NewString()
 	j := &job.Job{
-		ID: o.id, Queue: name, Type: t.Name, Key: n.Key, Data: n.Data, State: job.Running, Line: job.LineLocked, Attempt: o.attempt,
+		ID: o.id, Queue: name, Type: t.Name, Key: n.Key, Data: n.Data, Status: job.StatusRunning, Attempt: o.attempt,
 		Token: token, AttemptToken: token, Timeout: t.Timeout, Priority: t.Priority, ThrottleFactor: t.ThrottleFactor, Windows: t.Windows,
 		ScheduledRunTime: now, StartTime: now, CreateTime: now, UpdateTime: now,
 	}
@@ -228,10 +228,7 @@ func (t *trying) end() {
 
 func (a *app) printTry(i *instance, t job.Type, j *job.Job, o job.Outcome, heard handling.Heard, reached job.Progress) error {
 	now := time.Now()
-	next, err := rules.After(j, o, nil, t.Retry, i.Location, now, rand.Float64())
-	if err != nil {
-		return err
-	}
+	next := rules.After(j, o, nil, t.Retry, i.Location, now, rand.Float64())
 	q, _ := i.Queue(j.Queue)
 	_, decides := q.RetryHandlers[j.Type]
 	if !a.json {
@@ -248,7 +245,7 @@ func (a *app) printTry(i *instance, t job.Type, j *job.Job, o job.Outcome, heard
 	}
 	if o.Verdict.IsError() {
 		said.Error = &next.Error
-		if !decides && next.State == job.Retry {
+		if !decides && !next.Status.IsFinal() {
 			said.RetryTime = utc(next.Scheduled)
 		}
 	}
@@ -287,7 +284,7 @@ func (a *app) sayTry(i *instance, t job.Type, j *job.Job, o job.Outcome, heard h
 		switch {
 		case decides:
 			a.out.line("then: its retry handler would be asked")
-		case next.State == job.Retry:
+		case !next.Status.IsFinal():
 			a.out.line("then: attempt %d of %d would begin at %s", j.Attempt+1, t.Retry.Attempts, i.local(next.Scheduled))
 		default:
 			a.out.line("then: the job would have failed for good")

@@ -18,7 +18,7 @@ func (m *Monitor) backlog(ctx context.Context, q schema.Queue, now time.Time, mo
 	if err != nil {
 		return nil, err
 	}
-	at, pick := engine.At(now), m.db.Index(table, q.Order.Pick())
+	at, claim := engine.At(now), m.db.Index(table, schema.ClaimIndex)
 	add := func(query string, args ...any) error {
 		var found []standing
 		err := m.db.SelectContext(ctx, &found, query, args...)
@@ -26,20 +26,20 @@ func (m *Monitor) backlog(ctx context.Context, q schema.Queue, now time.Time, mo
 		return err
 	}
 	if most > 0 {
-		d := dive{m: m, table: table, pick: pick}
+		d := dive{m: m, table: table, claim: claim}
 		all, err = d.due(ctx, at, most)
 	}
 	if most == 0 || errors.Is(err, errTooDeep) {
 		all = nil
-		// in the line, held back by a full group, or inserted by plain SQL and not taken in yet
-		err = add("SELECT line, shard, job_type, COUNT(*) AS n, "+m.db.TimeText("MIN(scheduled_run_time)")+" AS oldest FROM "+
-			table+" "+pick+" WHERE line IN ('due', 'held', 'new') AND scheduled_run_time <= ? GROUP BY "+m.db.TypesOfPick, at)
+		// available, held back by a full group, or inserted by plain SQL and not taken in yet
+		err = add("SELECT status, shard, job_type, COUNT(*) AS n, "+m.db.TimeText("MIN(scheduled_run_time)")+" AS oldest FROM "+
+			table+" "+claim+" WHERE status IN ('available', 'throttled', 'submitted') AND scheduled_run_time <= ? GROUP BY "+m.db.TypesOfClaim, at)
 	}
 	if err != nil {
 		return nil, err
 	}
 	// due, but no worker has promoted it
-	wake := table + " " + m.db.Index(table, "wake") + " WHERE line = 'later' AND wake_time <= ?"
+	wake := table + " " + m.db.Index(table, "wake") + " WHERE status = 'scheduled' AND wake_time <= ?"
 	woken := "SELECT shard, job_type, COUNT(*) AS n, " + m.db.TimeText("MIN(scheduled_run_time)") + " AS oldest FROM "
 	if most > 0 {
 		err = add(woken+"(SELECT shard, job_type, scheduled_run_time FROM "+wake+" ORDER BY wake_time LIMIT ?) AS woken GROUP BY shard, job_type", at, most+1)
@@ -51,8 +51,8 @@ func (m *Monitor) backlog(ctx context.Context, q schema.Queue, now time.Time, mo
 	}
 	// a dead worker's; of these, only what was not started is due
 	join, missing := roster.New(m.db).MissingAt("j.worker_id")
-	err = add("SELECT j.shard, j.job_type, COUNT(*) AS n, "+m.db.TimeText("MIN(CASE WHEN j.state <> 'running' THEN j.scheduled_run_time END)")+" AS oldest"+
-		" FROM "+table+" AS j "+pick+" "+join+" WHERE j.line = 'locked' AND "+missing+" GROUP BY j.shard, j.job_type", at)
+	err = add("SELECT j.shard, j.job_type, COUNT(*) AS n, "+m.db.TimeText("MIN(CASE WHEN j.status <> 'running' THEN j.scheduled_run_time END)")+" AS oldest"+
+		" FROM "+table+" AS j "+claim+" "+join+" WHERE j."+schema.HasWorker+" AND "+missing+" GROUP BY j.shard, j.job_type", at)
 	return all, err
 }
 
@@ -62,9 +62,9 @@ func (m *Monitor) failed(ctx context.Context, q schema.Queue, most int64) (found
 	if err != nil {
 		return nil, err
 	}
-	pick := m.db.Index(table, q.Order.Pick())
+	claim := m.db.Index(table, schema.ClaimIndex)
 	if most > 0 {
-		d := dive{m: m, table: table, pick: pick}
+		d := dive{m: m, table: table, claim: claim}
 		err = d.kinds(ctx, "failed", func(k kind) error {
 			n, err := d.count(ctx, "failed", k, "", most+1)
 			found = append(found, standing{JobType: k.JobType, N: n})
@@ -73,7 +73,7 @@ func (m *Monitor) failed(ctx context.Context, q schema.Queue, most int64) (found
 	}
 	if most == 0 || errors.Is(err, errTooDeep) {
 		found = nil
-		err = m.db.SelectContext(ctx, &found, "SELECT job_type, COUNT(*) AS n FROM "+table+" "+pick+" WHERE line = 'failed' GROUP BY "+m.db.TypesOfPick)
+		err = m.db.SelectContext(ctx, &found, "SELECT job_type, COUNT(*) AS n FROM "+table+" "+claim+" WHERE status = 'failed' GROUP BY "+m.db.TypesOfClaim)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("count the failed jobs of %s: %w", q.Name, err)

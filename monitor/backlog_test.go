@@ -20,26 +20,23 @@ func mailAtRandom(t *testing.T, db *schema.DB, now time.Time, n, groups int) {
 	pick := func(of ...string) string { return of[r.IntN(len(of))] }
 	var args []any
 	for range n {
-		line, state := pick("due", "due", "held", "new", "later", "failed", "finished"), "initial"
+		status := pick("available", "available", "throttled", "submitted", "scheduled", "failed", "finished")
 		at := engine.At(now.Add(time.Duration(r.IntN(200)-150) * time.Second))
 		var wake engine.Time
 		var priority sql.NullInt64
-		switch line {
-		case "failed", "finished":
-			state = "final"
-		case "later":
+		if status == "scheduled" {
 			wake = at
 		}
-		if line != "new" || r.IntN(2) == 0 {
+		if status != "submitted" || r.IntN(2) == 0 {
 			priority = sql.NullInt64{Int64: r.Int64N(4), Valid: true}
 		}
-		if line == "due" || line == "held" {
+		if status == "available" || status == "throttled" {
 			at = engine.At(now.Add(-time.Duration(r.IntN(9999)) * time.Second))
 		}
-		args = append(args, pick("send", "print", "pack\xff"), state, line, priority, r.IntN(2), fmt.Sprint("group ", r.IntN(groups)), at, wake)
+		args = append(args, pick("send", "print", "pack\xff"), status, priority, r.IntN(2), fmt.Sprint("group ", r.IntN(groups)), at, wake)
 	}
-	exec(t, db, "INSERT INTO test_mail (job_type, state, line, priority, throttle_factor, throttle_group, scheduled_run_time, wake_time, timeout, time_windows)"+
-		" VALUES "+strings.TrimSuffix(strings.Repeat("(?, ?, ?, ?, ?, ?, ?, ?, 60, 'NONE'), ", n), ", "), args...)
+	exec(t, db, "INSERT INTO test_mail (job_type, status, priority, throttle_factor, throttle_group, scheduled_run_time, wake_time, timeout, time_windows)"+
+		" VALUES "+strings.TrimSuffix(strings.Repeat("(?, ?, ?, ?, ?, ?, ?, 60, 'NONE'), ", n), ", "), args...)
 }
 
 // Who counts up to a number knows all up to it, that there are more, and what waits longest; of how many kinds the jobs may be.
@@ -102,7 +99,7 @@ func TestBacklogReadsLittle(t *testing.T) {
 		t.Fatal(err)
 	}
 	mailAtRandom(t, db, now, 1500, 3)
-	const columns = "job_type, state, line, priority, throttle_factor, throttle_group, scheduled_run_time, wake_time, timeout, time_windows"
+	const columns = "job_type, status, priority, throttle_factor, throttle_group, scheduled_run_time, wake_time, timeout, time_windows"
 	for range 4 {
 		exec(t, db, "INSERT INTO test_mail ("+columns+") SELECT "+columns+" FROM test_mail")
 	}

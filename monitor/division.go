@@ -91,13 +91,13 @@ func (m *Monitor) division(ctx context.Context, q schema.Queue, held []shardPart
 			age = now.Sub(s.Oldest.Time)
 		}
 		switch i, ok := shards.In(number, s.Place); {
-		case s.Line == "new": // nobody has found out its shard yet
+		case s.Status == "submitted": // nobody has found out its shard yet
 		case ok && d.Of > 1:
 			of := &d.Shards[i]
-			if of.Backlog += s.N; s.Line != "held" {
+			if of.Backlog += s.N; s.Status != "throttled" {
 				of.OldestDue = max(of.OldestDue, age)
 			}
-		case !ok && s.Line != "": // what is later, or a worker has, keeps its place
+		case !ok && s.Status != "": // what is later, or a worker has, keeps its place
 			d.Misplaced += s.N
 			d.MisplacedFor = max(d.MisplacedFor, age)
 		}
@@ -113,7 +113,7 @@ func (m *Monitor) usedByShard(ctx context.Context, q schema.Queue, number int, a
 	}
 	var used []standing
 	err = m.db.SelectContext(ctx, &used, "SELECT shard, CAST(COALESCE(SUM(throttle_factor + 0.0), 0) AS SIGNED INTEGER) AS used FROM "+table+" "+
-		m.db.Index(table, q.Order.Pick())+" WHERE "+schema.Counts+" GROUP BY shard")
+		m.db.Index(table, schema.ClaimIndex)+" WHERE "+schema.Counts+" GROUP BY shard")
 	if err != nil {
 		return fmt.Errorf("sum up the throttle factors of %s: %w", q.Name, err)
 	}

@@ -33,7 +33,7 @@ func TestMeasuresOverShards(t *testing.T) {
 			t.Fatal(err)
 		}
 		mailAtRandom(t, db, now, 800, 3)
-		exec(t, db, "UPDATE test_mail SET state = 'running', line = 'waiting', throttle_factor = 3, wake_time = ? WHERE line = 'finished'", engine.At(now.Add(time.Hour)))
+		exec(t, db, "UPDATE test_mail SET status = 'awaiting', throttle_factor = 3, wake_time = ? WHERE status = 'finished'", engine.At(now.Add(time.Hour)))
 		exec(t, db, "DELETE FROM test_mail WHERE scheduled_run_time > ?", engine.At(now)) // which would become due meanwhile
 		hour := complete(t, m)
 		measure := func() (all []any) {
@@ -79,13 +79,13 @@ func TestDivision(t *testing.T) {
 			t.Fatal(err)
 		}
 		ago := func(d time.Duration) engine.Time { return engine.At(now.Add(-d)) }
-		job := func(line, state string, place int, at engine.Time) {
+		job := func(status string, place int, at engine.Time) {
 			var wake engine.Time
-			if line == "later" || line == "waiting" {
+			if status == "scheduled" || status == "awaiting" {
 				wake = ago(-time.Hour)
 			}
-			exec(t, db, "INSERT INTO test_mail (job_type, state, line, shard, scheduled_run_time, wake_time, timeout, priority, throttle_factor, time_windows) VALUES ('send', ?, ?, ?, ?, ?, 60, 100, 1, 'NONE')",
-				state, line, place, at, wake)
+			exec(t, db, "INSERT INTO test_mail (job_type, status, shard, scheduled_run_time, wake_time, timeout, priority, throttle_factor, time_windows) VALUES ('send', ?, ?, ?, ?, 60, 100, 1, 'NONE')",
+				status, place, at, wake)
 		}
 		judge := func() (d Division, whats []string) {
 			t.Helper()
@@ -111,13 +111,13 @@ func TestDivision(t *testing.T) {
 			t.Errorf("%+v, %v", d, whats)
 		}
 		for shard := range 8 {
-			job("due", "initial", 8000+shard, ago(30*time.Second))
-			job("held", "initial", 8000+shard, ago(time.Hour)) // its group is full: that is no shard's affair
+			job("available", 8000+shard, ago(30*time.Second))
+			job("throttled", 8000+shard, ago(time.Hour)) // its group is full: that is no shard's affair
 		}
-		job("waiting", "running", 8002, ago(time.Hour))
-		job("new", "initial", 1000, ago(time.Hour))
-		job("later", "initial", 5001, ago(-time.Hour))
-		job("finished", "final", 5001, ago(time.Hour))
+		job("awaiting", 8002, ago(time.Hour))
+		job("submitted", 1000, ago(time.Hour))
+		job("scheduled", 5001, ago(-time.Hour))
+		job("finished", 5001, ago(time.Hour))
 		d, whats := judge()
 		if of := d.Shards[2]; of.Shard != 2 || of.Backlog != 2 || of.OldestDue.Round(20*time.Second) != 40*time.Second && of.OldestDue.Round(20*time.Second) != 20*time.Second ||
 			of.ThrottleUsed != 1 || of.ThrottlePart != 2 {
@@ -126,19 +126,19 @@ func TestDivision(t *testing.T) {
 		if d.Misplaced > 0 || len(whats) > 0 {
 			t.Errorf("%+v, %v", d, whats)
 		}
-		job("due", "initial", 8005, ago(time.Hour))
-		job("due", "initial", 5001, ago(time.Minute))
+		job("available", 8005, ago(time.Hour))
+		job("available", 5001, ago(time.Minute))
 		if d, whats = judge(); d.Misplaced != 1 || !slices.Equal(whats, []string{"shard_oldest_due"}) {
 			t.Errorf("%+v, %v", d, whats)
 		}
-		job("due", "initial", 1000, ago(time.Hour))
+		job("available", 1000, ago(time.Hour))
 		exec(t, db, "UPDATE "+db.Shards()+" SET share = 4 WHERE shard = 8006")
 		slices.Sort(whats)
 		if d, whats = judge(); d.Misplaced != 2 || d.ThrottleParts != 18 || len(whats) != 3 || !slices.Contains(whats, "misplaced") || !slices.Contains(whats, "shard_parts") {
 			t.Errorf("%+v, %v", d, whats)
 		}
 		// many wait in every shard: that is the queue's affair
-		exec(t, db, "UPDATE test_mail SET scheduled_run_time = ? WHERE line = 'due'", ago(time.Hour))
+		exec(t, db, "UPDATE test_mail SET scheduled_run_time = ? WHERE status = 'available'", ago(time.Hour))
 		if _, whats = judge(); slices.Contains(whats, "shard_oldest_due") {
 			t.Errorf("%v", whats)
 		}

@@ -11,12 +11,12 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-// standing is how jobs of one type stand, in one shard and one line; there may be several of them.
+// standing is how jobs of one type stand, in one shard and one status; there may be several of them.
 type standing struct {
 	JobType string `db:"job_type"`
 	// Place is the number of the shard in the tables.
-	Place int    `db:"shard"`
-	Line  string `db:"line"`
+	Place  int    `db:"shard"`
+	Status string `db:"status"`
 	// N of them wait that shouldn't, the first since Oldest.
 	N      int64       `db:"n"`
 	Oldest engine.Time `db:"oldest"`
@@ -49,7 +49,7 @@ func (m *Monitor) gauge(ctx context.Context, hour metrics, now time.Time) error 
 	return nil
 }
 
-// usable are the registered queues that have a table of their own, each in the order that it has.
+// usable are the registered queues that have a table of their own.
 func (m *Monitor) usable(ctx context.Context) ([]schema.Queue, error) {
 	names, err := m.queues(ctx)
 	if err != nil {
@@ -57,14 +57,7 @@ func (m *Monitor) usable(ctx context.Context) ([]schema.Queue, error) {
 	}
 	queues := make([]schema.Queue, len(names))
 	for i, name := range names {
-		table, err := m.db.CheckQueue(name)
-		if err != nil {
-			return nil, err
-		}
-		queues[i].Name = name
-		if queues[i].Order, err = m.db.OrderOf(ctx, table); err != nil && !errors.Is(err, schema.ErrNotMigrated) {
-			return nil, err
-		}
+		queues[i] = schema.Queue{Name: name, Order: schema.OrderAny}
 	}
 	err = m.db.Check(ctx, queues)
 	unfit, ok := errors.AsType[schema.QueueErrors](err)
@@ -92,7 +85,7 @@ func (m *Monitor) gaugeQueue(ctx context.Context, hour metrics, q schema.Queue, 
 	// what counts against the limit, as those who start jobs see it
 	var used []standing
 	err = m.db.SelectContext(ctx, &used, "SELECT job_type, CAST(COALESCE(SUM(throttle_factor + 0.0), 0) AS SIGNED INTEGER) AS used FROM "+table+" "+
-		m.db.Index(table, q.Order.Pick())+" WHERE "+schema.Counts+" GROUP BY job_type")
+		m.db.Index(table, schema.ClaimIndex)+" WHERE "+schema.Counts+" GROUP BY job_type")
 	if err != nil {
 		return 0, err
 	}
@@ -113,7 +106,7 @@ func (r *metric) measured(s standing, now time.Time) {
 		r.Backlog, r.Held, r.OldestDueMS, r.ThrottleUsed = new(int64), new(int64), new(int64), new(int64)
 	}
 	*r.Backlog += s.N
-	if s.Line == "held" { // for want of room in their groups
+	if s.Status == "throttled" { // for want of room in their groups
 		*r.Held += s.N
 	}
 	*r.OldestDueMS = max(*r.OldestDueMS, oldest)

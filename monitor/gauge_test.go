@@ -27,42 +27,41 @@ func TestGauge(t *testing.T) {
 		worker("late", "working", ago(time.Second))
 		worker("over", "finished", ago(-time.Hour))
 
-		job := func(jobType, state, line, worker string, scheduled, wake engine.Time) {
-			exec(t, db, "INSERT INTO test_mail (job_type, state, line, worker_id, scheduled_run_time, wake_time, timeout, priority, throttle_factor, time_windows) VALUES (?, ?, ?, ?, ?, ?, 60, 100, 1, 'NONE')",
-				jobType, state, line, worker, scheduled, wake)
+		job := func(jobType, status, worker string, scheduled, wake engine.Time) {
+			exec(t, db, "INSERT INTO test_mail (job_type, status, worker_id, scheduled_run_time, wake_time, timeout, priority, throttle_factor, time_windows) VALUES (?, ?, ?, ?, ?, 60, 100, 1, 'NONE')",
+				jobType, status, worker, scheduled, wake)
 		}
 		var never engine.Time
 		soon := ago(-time.Hour)
 		// of each kind that counts, and of each that doesn't, with ages that would show
-		job("due", "initial", "due", "NONE", ago(10*time.Second), never)
-		job("due", "retry", "due", "NONE", ago(30*time.Second), never)
-		job("due", "initial", "new", "NONE", ago(20*time.Second), never)
-		job("due", "initial", "new", "NONE", soon, never)
-		job("due", "final", "finished", "NONE", ago(99*time.Hour), never)
-		job("due", "final", "failed", "NONE", ago(99*time.Hour), never)
-		job("due", "error", "error", "NONE", ago(99*time.Hour), never)
-		job("due", "running", "waiting", "NONE", ago(99*time.Hour), ago(time.Second))
-		job("later", "initial", "later", "NONE", ago(5*time.Second), ago(5*time.Second))
-		job("later", "initial", "later", "NONE", soon, soon)
-		job("locked", "initial", "locked", "live", ago(99*time.Hour), never)
-		job("locked", "running", "locked", "live", ago(99*time.Hour), never)
-		job("locked", "initial", "locked", "late", ago(40*time.Second), never)
-		job("locked", "running", "locked", "over", ago(99*time.Hour), never)
-		job("locked", "running", "locked", "unknown", ago(99*time.Hour), never)
-		job("running", "running", "locked", "over", ago(99*time.Hour), never)
-		job("idle", "initial", "later", "NONE", soon, soon)
+		job("due", "available", "NONE", ago(10*time.Second), never)
+		job("due", "available", "NONE", ago(30*time.Second), never)
+		job("due", "submitted", "NONE", ago(20*time.Second), never)
+		job("due", "submitted", "NONE", soon, never)
+		job("due", "finished", "NONE", ago(99*time.Hour), never)
+		job("due", "failed", "NONE", ago(99*time.Hour), never)
+		job("due", "undecided", "NONE", ago(99*time.Hour), never)
+		job("due", "awaiting", "NONE", ago(99*time.Hour), ago(time.Second))
+		job("later", "scheduled", "NONE", ago(5*time.Second), ago(5*time.Second))
+		job("later", "scheduled", "NONE", soon, soon)
+		job("locked", "locked", "live", ago(99*time.Hour), never)
+		job("locked", "running", "live", ago(99*time.Hour), never)
+		job("locked", "locked", "late", ago(40*time.Second), never)
+		job("locked", "running", "over", ago(99*time.Hour), never)
+		job("locked", "running", "unknown", ago(99*time.Hour), never)
+		job("running", "running", "over", ago(99*time.Hour), never)
+		job("idle", "scheduled", "NONE", soon, soon)
 		logged(t, db,
 			activity.Entry{At: hour, Kind: activity.Job, State: activity.Added, Queue: "mail", JobType: "due"},
 			activity.Entry{At: hour, Kind: activity.Job, State: activity.Added, Queue: "mail", JobType: "idle"},
 			activity.Entry{At: hour, Kind: activity.Worker, State: activity.Starting})
 
-		job("group", "initial", "held", "NONE", ago(3*time.Second), never)
+		job("group", "throttled", "NONE", ago(3*time.Second), never)
 		exec(t, db, "UPDATE "+db.Queues()+" SET throttle_limit = 20 WHERE queue = 'mail'")
 		exec(t, db, "UPDATE test_mail SET throttle_factor = 3 WHERE state = 'running'")
 		// its handler runs on, though it was answered; another is only being decided about
-		job("due", "error", "locked", "live", ago(99*time.Hour), never)
-		exec(t, db, "UPDATE test_mail SET answered = 1 WHERE line = 'locked' AND state = 'error'")
-		job("due", "error", "locked", "live", ago(99*time.Hour), never)
+		job("due", "answered", "live", ago(99*time.Hour), never)
+		job("due", "deciding", "live", ago(99*time.Hour), never)
 
 		take(t, m, hour, TakeOptions{Gauge: true})
 		report, err := m.Report(t.Context(), hour)

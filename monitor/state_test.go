@@ -46,15 +46,15 @@ func TestState(t *testing.T) {
 		worker("not found yet", "working", ago(10*time.Minute), ago(time.Second), never)
 		worker("live", "working", ago(3*time.Minute), ago(-time.Hour), never)
 		exec(t, db, "UPDATE "+db.Workers()+" SET heartbeat = ? WHERE id = 'live'", ago(30*time.Second))
-		job := func(queue, jobType, state, line string) {
-			exec(t, db, "INSERT INTO test_"+queue+" (job_type, state, line, error, scheduled_run_time, timeout, priority, throttle_factor, time_windows) VALUES (?, ?, ?, 'no luck', ?, 60, 100, 1, 'NONE')",
-				jobType, state, line, ago(time.Hour))
+		job := func(queue, jobType, status string) {
+			exec(t, db, "INSERT INTO test_"+queue+" (job_type, status, error, scheduled_run_time, timeout, priority, throttle_factor, time_windows) VALUES (?, ?, 'no luck', ?, 60, 100, 1, 'NONE')",
+				jobType, status, ago(time.Hour))
 		}
-		job("mail", "send", "retry", "due")
-		job("mail", "send", "final", "failed")
-		job("mail", "send", "final", "failed")
-		job("mail", "send", "final", "closed")
-		job("report", "print", "final", "failed")
+		job("mail", "send", "available")
+		job("mail", "send", "failed")
+		job("mail", "send", "failed")
+		job("mail", "send", "closed")
+		job("report", "print", "failed")
 		exec(t, db, "UPDATE "+db.Queues()+" SET paused = 1 WHERE queue = 'report'")
 		entry := func(hours int, jobType string) {
 			logged(t, db, activity.Entry{

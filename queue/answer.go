@@ -92,7 +92,7 @@ func (a Answer) check() error {
 func (a Answer) outcome(j *job.Job, now time.Time) job.Outcome {
 	// the result and the output are what the handler gave when it had sent the work
 	o := job.Outcome{Verdict: a.Verdict, Error: a.Error, Result: cmp.Or(a.Result, j.Result), Output: j.Output}
-	if j.State == job.Running {
+	if j.State() == job.Running {
 		o.Ran = j.Ran(now)
 	}
 	if o.Error == "" && o.Verdict != job.Finished {
@@ -112,7 +112,7 @@ func (a Answer) late(j *job.Job) error {
 // changes says whether an answer would change a job as it is, or why it is refused.
 func (a Answer) changes(j *job.Job) (bool, error) {
 	switch {
-	case j.State == job.Final:
+	case j.Status.IsFinal():
 		return false, a.late(j)
 	case j.Flaw != nil:
 		return false, j.Flaw
@@ -120,7 +120,7 @@ func (a Answer) changes(j *job.Job) (bool, error) {
 		return false, ErrNotStarted
 	case a.Token != "" && a.Token != j.AttemptToken:
 		return false, ErrOtherAttempt
-	case j.State != job.Running && a.Verdict == job.TryAgain:
+	case j.State() != job.Running && a.Verdict == job.TryAgain:
 		return false, nil // that attempt has failed, and is being tried again
 	}
 	return true, nil
@@ -160,11 +160,9 @@ func (q *Queue) answer(ctx context.Context, tx *engine.Tx, a Answer, before *job
 	*before = *j
 	o := a.outcome(j, tx.Now)
 	j.Losses = 0
-	if a.Verdict == job.TryAgain && j.Line == job.LineLocked {
+	if a.Verdict == job.TryAgain && j.Status.HasWorker() {
 		// its worker keeps it, for the next attempt must not begin beside this one, whose handler still runs
-		if err = q.rest(ctx, tx, j, o, o.Wish(), job.LineLocked); err == nil {
-			err = tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET answered = 1 WHERE id = ?", j.ID)
-		}
+		err = q.rest(ctx, tx, j, o, o.Wish(), job.StatusAnswered)
 	} else {
 		j.WorkerID = job.None // nobody's from now on: so the worker that may still run it learns that its word doesn't count
 		err = q.settleAnswered(ctx, tx, j, o)
@@ -181,8 +179,11 @@ func (q *Queue) answer(ctx context.Context, tx *engine.Tx, a Answer, before *job
 
 // discarded is what an answer has done to a job that it has ended, and that the queue doesn't keep.
 func discarded(j *job.Job, o job.Outcome) Answered {
-	ended := *j
-	ended.State, ended.Error, ended.Result = job.Final, cmp.Or(o.Error, job.None), cmp.Or(o.Result, job.None)
+	ended, next := *j, job.StatusFinished
+	if o.Verdict != job.Finished {
+		next = job.StatusFailed
+	}
+	ended.Status, ended.Error, ended.Result = next, cmp.Or(o.Error, job.None), cmp.Or(o.Result, job.None)
 	return Answered{Job: &ended, Changed: true}
 }
 
@@ -200,16 +201,16 @@ func (q *Queue) answeredBefore(ctx context.Context, tx *engine.Tx, a Answer, bef
 	ours := false
 	switch a.Verdict {
 	case job.Finished:
-		ours = j.Line == job.LineFinished && j.WorkerID == job.None && j.Result == o.Result
+		ours = j.Status == job.StatusFinished && j.WorkerID == job.None && j.Result == o.Result
 	case job.Failed:
-		ours = j.State == job.Final && j.Error == o.Error
+		ours = j.Status.IsFinal() && j.Error == o.Error
 	default: // it was running; its retry decision may have been taken since
-		ours = j.Attempt == before.Attempt && j.State != job.Running && j.Error == o.Error
+		ours = j.Attempt == before.Attempt && j.State() != job.Running && j.Error == o.Error
 	}
 	switch {
 	case ours:
 		return Answered{Job: j, Changed: true}, true, nil
-	case j.State == job.Final:
+	case j.Status.IsFinal():
 		return Answered{Job: j}, true, a.late(j)
 	case a.Verdict == job.TryAgain && j.Attempt != before.Attempt:
 		return Answered{Job: j}, true, nil // the attempt is over in any case, and is being tried again
@@ -225,12 +226,9 @@ func (q *Queue) settleAnswered(ctx context.Context, tx *engine.Tx, j *job.Job, o
 		return err
 	}
 	if _, ok := q.configured[j.Type]; o.Verdict == job.TryAgain && (ok || t.RetryHandler) {
-		return q.rest(ctx, tx, j, o, o.Wish(), job.LineError)
+		return q.rest(ctx, tx, j, o, o.Wish(), job.StatusUndecided)
 	}
-	next, entry, err := q.conclude(j, o, nil, t.Retry, tx.Now)
-	if err != nil {
-		return err
-	}
+	next, entry := q.conclude(j, o, nil, t.Retry, tx.Now)
 	if err := q.write(ctx, tx, j, next); err != nil {
 		return err
 	}

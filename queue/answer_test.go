@@ -50,16 +50,16 @@ func TestAnswerEndsAnAsynchronousJob(t *testing.T) {
 		jobs := s.start("w1", 1)
 		s.settle("w1", job.Outcome{Verdict: job.Finished, Result: "sent"}, jobs...)
 		s.settle("w1", job.Outcome{Verdict: job.Finished, Result: "sent"}, jobs...) // as after a lost answer of the database
-		s.wantState(id, job.Running, "waiting", 1)
+		s.wantState(id, job.Running, "awaiting", 1)
 		s.bury("w1") // who sent it may go
 		s.upkeep()
-		s.wantState(id, job.Running, "waiting", 1)
+		s.wantState(id, job.Running, "awaiting", 1)
 		s.wantHistory(id, "added/0 starting/1")
 
 		_, err = s.answer(queue.Answer{Key: "k", Token: "another", Verdict: job.Finished})
 		s.wantAnswer(err, queue.ErrOtherAttempt)
 		got, err := s.answer(queue.Answer{Key: "k", Token: jobs[0].Token, Verdict: job.Finished, Result: `{"n":1}`})
-		if err != nil || !got.Changed || got.Job.State != job.Final || got.Job.Result != `{"n":1}` {
+		if err != nil || !got.Changed || got.Job.State() != job.Final || got.Job.Result != `{"n":1}` {
 			t.Errorf("%+v, %v", got, err)
 		}
 		s.wantState(id, job.Final, "finished", 1)
@@ -107,8 +107,8 @@ func TestAnswersAreOverdue(t *testing.T) {
 		s.settle("w1", done, s.start("w1", 3)...)
 		s.exec("UPDATE shop_emails SET wake_time = '2026-01-01 00:00:00.000000' WHERE job_key <> 'c'")
 		s.upkeep()
-		late := s.wantState(s.nth(1), job.Retry, "later", 1)
-		s.wantState(s.nth(3), job.Running, "waiting", 1)
+		late := s.wantState(s.nth(1), job.Retry, "scheduled", 1)
+		s.wantState(s.nth(3), job.Running, "awaiting", 1)
 		if late.Error != "timeout after 1m" {
 			t.Errorf("error %q", late.Error)
 		}
@@ -142,11 +142,11 @@ func TestAnswerToTryAgain(t *testing.T) {
 		s.add(job.New{Type: "send", Key: "a"})
 		s.settle("w1", done, s.start("w1", 1)...)
 		got, err := s.answer(queue.Answer{Key: "a", Verdict: job.TryAgain, Error: "busy"})
-		if err != nil || !got.Changed || got.Job.State != job.Error {
+		if err != nil || !got.Changed || got.Job.State() != job.Error {
 			t.Errorf("%+v, %v", got, err)
 		}
 		s.upkeep()
-		s.wantState(1, job.Retry, "later", 1)
+		s.wantState(1, job.Retry, "scheduled", 1)
 		s.wantHistory(1, "added/0 starting/1 error/1")
 	})
 }
@@ -218,7 +218,7 @@ func TestTokenOutlivesTheLock(t *testing.T) {
 		s.settle("w1", done, first...)
 		s.exec("UPDATE shop_emails SET wake_time = '2026-01-01 00:00:00.000000'")
 		s.upkeep()
-		s.exec("UPDATE shop_emails SET wake_time = '2026-01-01 00:00:00.000000' WHERE line = 'later'")
+		s.exec("UPDATE shop_emails SET wake_time = '2026-01-01 00:00:00.000000' WHERE status = 'scheduled'")
 		s.upkeep()
 		s.hire("w2")
 		s.lockOutside("w2", s.nth(1))
@@ -228,7 +228,7 @@ func TestTokenOutlivesTheLock(t *testing.T) {
 		}
 		s.upkeep()
 		s.wantState(s.nth(1), job.Retry, "locked", 1)
-		s.wantState(s.nth(2), job.Retry, "later", 1) // it was locked before its time
+		s.wantState(s.nth(2), job.Retry, "scheduled", 1) // it was locked before its time
 		for i, want := range []error{nil, nil, queue.ErrOtherAttempt} {
 			_, err := s.answer(queue.Answer{Key: first[i].Key, Token: first[i].Token, Verdict: job.Finished})
 			s.wantAnswer(err, want)
@@ -264,12 +264,12 @@ func TestAnswerAndSettlementAtOnce(t *testing.T) {
 			})
 			wg.Wait()
 			want := "added/0 starting/1 finished/1"
-			switch j := s.get(j.ID); j.State {
+			switch j := s.get(j.ID); j.State() {
 			case job.Final:
 			case job.Retry:
 				want = "added/0 starting/1 error/1"
 			default:
-				t.Errorf("job %d rests in %s, %s", j.ID, j.State, j.Line)
+				t.Errorf("job %d rests in %s, %s", j.ID, j.State(), j.Status)
 			}
 			s.wantHistory(j.ID, want)
 		}

@@ -28,8 +28,7 @@ var columns = []struct {
 	{"job_data", text(func(j *job.Job) *string { return &j.Data })},
 	{"job_key", text(func(j *job.Job) *string { return &j.Key })},
 	// before those that are read by them
-	{"state", text(func(j *job.Job) *job.State { return &j.State })},
-	{"line", text(func(j *job.Job) *job.Line { return &j.Line })},
+	{"status", text(func(j *job.Job) *job.Status { return &j.Status })},
 	{"timeout", takenIn(func(l *job.Left) *bool { return &l.Timeout }, readTimeout)},
 	{"priority", takenIn(func(l *job.Left) *bool { return &l.Priority }, number(func(j *job.Job) *int { return &j.Priority }))},
 	{"throttle_factor", takenIn(func(l *job.Left) *bool { return &l.ThrottleFactor }, number(func(j *job.Job) *int { return &j.ThrottleFactor }))},
@@ -284,7 +283,7 @@ func moment(field func(*job.Job) *time.Time) func(*job.Job, any) error {
 func takenIn(left func(*job.Left) *bool, read func(*job.Job, any) error) func(*job.Job, any) error {
 	return func(j *job.Job, src any) error {
 		*left(&j.Left) = src == nil
-		if src == nil && !j.IsNew() && j.State != job.Final {
+		if src == nil && !j.IsNew() && !j.Status.IsFinal() {
 			return errors.New("it is missing")
 		}
 		err := read(j, src)
@@ -300,7 +299,7 @@ func readTimeout(j *job.Job, src any) error {
 	switch {
 	case err != nil || src == nil:
 		return err
-	case n < 0 || n > math.MaxUint32 || n == 0 && j.State != job.Final:
+	case n < 0 || n > math.MaxUint32 || n == 0 && !j.Status.IsFinal():
 		return fmt.Errorf("%d is not a number of seconds from 1 to %d", n, job.MaxSeconds)
 	}
 	j.Timeout = time.Duration(n) * time.Second

@@ -50,7 +50,7 @@ func TestRetryHandlersDecisionHolds(t *testing.T) {
 		failed := make([]rounds.Settled, len(jobs))
 		for i, j := range jobs {
 			failed[i] = s.fail(rounds.OwnHandler, job.Outcome{Verdict: job.TryAgain, Error: "e"}, j)
-			s.wantState(j.ID, job.Error, "locked", 1)
+			s.wantState(j.ID, job.Error, "deciding", 1)
 			s.wantHistory(j.ID, "added/0 starting/1") // the outcome is written with the decision
 		}
 		if n := len(s.undecided("w2", 9)); n > 0 {
@@ -65,17 +65,17 @@ func TestRetryHandlersDecisionHolds(t *testing.T) {
 			s.do(s.newRound("w1", 0, failed...))
 		}
 
-		again := s.wantState(s.nth(1), job.Retry, "later", 1)
+		again := s.wantState(s.nth(1), job.Retry, "scheduled", 1)
 		if again.Data != "new" || again.Priority != -3 || !again.ScheduledRunTime.Equal(at) || again.Error != "e" {
 			t.Errorf("%+v", again)
 		}
 		if j := s.wantState(s.nth(2), job.Final, "failed", 1); j.Error != "e" {
 			t.Errorf("error %q", j.Error)
 		}
-		if j := s.wantState(s.nth(3), job.Retry, "later", 1); j.ScheduledRunTime.Before(at.Add(50 * time.Minute)) {
+		if j := s.wantState(s.nth(3), job.Retry, "scheduled", 1); j.ScheduledRunTime.Before(at.Add(50 * time.Minute)) {
 			t.Errorf("scheduled to %v", j.ScheduledRunTime)
 		}
-		s.wantState(s.nth(4), job.Retry, "later", 1)
+		s.wantState(s.nth(4), job.Retry, "scheduled", 1)
 		for n, want := range []string{"error/1", "failed/1", "error/1", "error/1"} {
 			s.wantHistory(s.nth(n+1), "added/0 starting/1 "+want)
 		}
@@ -97,7 +97,7 @@ func TestDecisionIsTakenByAnother(t *testing.T) {
 		late := s.fail(rounds.OwnHandler, job.Outcome{Verdict: job.Failed, Error: "never", Output: "said"}, jobs[0])
 		s.fail(rounds.OwnHandler, job.Outcome{Verdict: job.TryAgain, Error: "later", RetryAfter: 90 * time.Second}, jobs[1])
 		s.fail(rounds.AnyHandler, job.Outcome{Verdict: job.TryAgain, Error: "stopped", Output: "so far"}, jobs[2])
-		s.wantState(s.nth(3), job.Error, "error", 1)
+		s.wantState(s.nth(3), job.Error, "undecided", 1)
 		s.bury("w1")
 		look := must[rounds.Look](t)(s.Rounds().Look(t.Context(), []string{"send"}))
 		// both types have retry handlers here: none for the policy
@@ -126,7 +126,7 @@ func TestDecisionIsTakenByAnother(t *testing.T) {
 		}
 		s.do(s.newRound("w2", 0, list...))
 		for _, u := range list {
-			if j := s.wantState(u.Job.ID, job.Retry, "later", 1); j.Output != job.None {
+			if j := s.wantState(u.Job.ID, job.Retry, "scheduled", 1); j.Output != job.None {
 				t.Errorf("%d: the row still has the output %q", j.ID, j.Output)
 			}
 			var told string
@@ -167,7 +167,7 @@ func TestUndecidedMayBeRepeated(t *testing.T) {
 		}
 		s.do(s.newRound("w2", 0, again...))
 		for _, u := range again {
-			s.wantState(u.Job.ID, job.Final, job.LineFailed, 1)
+			s.wantState(u.Job.ID, job.Final, job.StatusFailed, 1)
 			s.wantHistory(u.Job.ID, "added/0 starting/1 failed/1")
 		}
 		// one that was not committed takes them now
@@ -187,7 +187,7 @@ func TestPolicyHonoursTheWish(t *testing.T) {
 		s.fail(rounds.AnyHandler, job.Outcome{Verdict: job.TryAgain, Error: "later", RetryAfter: 10 * time.Hour}, jobs[1])
 		s.upkeep()
 		s.wantState(s.nth(1), job.Final, "failed", 1)
-		j := s.wantState(s.nth(2), job.Retry, "later", 1)
+		j := s.wantState(s.nth(2), job.Retry, "scheduled", 1)
 		if now := must[time.Time](t)(s.db.Clock(t.Context())); j.ScheduledRunTime.Before(now.Add(9 * time.Hour)) {
 			t.Errorf("scheduled to %v", j.ScheduledRunTime)
 		}
@@ -230,17 +230,17 @@ func TestStop(t *testing.T) {
 		// or its worker dies
 		s.bury("w1")
 		s.upkeep()
-		for n, line := range map[int]job.Line{1: job.LineClosed, 2: job.LineClosed, 3: job.LineFinished, 4: job.LineClosed, 5: job.LineClosed, 7: job.LineClosed} {
+		for n, status := range map[int]job.Status{1: job.StatusClosed, 2: job.StatusClosed, 3: job.StatusFinished, 4: job.StatusClosed, 5: job.StatusClosed, 7: job.StatusClosed} {
 			id := s.nth(n)
 			last := "finished"
-			if j := s.wantState(id, job.Final, line, 1); line == job.LineClosed {
+			if j := s.wantState(id, job.Final, status, 1); status == job.StatusClosed {
 				if last = "failed"; j.Error != job.Cancelled {
 					t.Errorf("%d: error %q", id, j.Error)
 				}
 			}
 			s.wantHistory(id, "added/0 starting/1 "+last+"/1")
 		}
-		s.wantState(s.nth(6), job.Retry, "later", 1)
+		s.wantState(s.nth(6), job.Retry, "scheduled", 1)
 		if _, err := s.Stop(t.Context(), s.nth(1)); !errors.Is(err, queue.ErrFinal) {
 			t.Errorf("of a final job: %v", err)
 		}
@@ -261,7 +261,7 @@ func TestStartNow(t *testing.T) {
 			r := s.newRound("w1", 0)
 			for range 2 { // the second time as after a lost answer of the database
 				j := must[*job.Job](t)(s.Rounds().StartNow(t.Context(), r, id))
-				if stored := s.wantState(id, job.Running, "locked", 1); !reflect.DeepEqual(j, stored) {
+				if stored := s.wantState(id, job.Running, "running", 1); !reflect.DeepEqual(j, stored) {
 					t.Errorf("started %+v, it is %+v", j, stored)
 				}
 			}
@@ -280,7 +280,7 @@ func TestStartNow(t *testing.T) {
 				t.Errorf("%d: %v, want %v", id, err, want)
 			}
 		}
-		s.wantState(s.nth(3), job.Initial, "due", 0)
+		s.wantState(s.nth(3), job.Initial, "available", 0)
 	})
 }
 

@@ -293,11 +293,11 @@ func (q *Queue) skipLive(
 // replace makes a job that has not started what j is to be. A worker that has it locked finds its lock gone.
 func (q *Queue) replace(ctx context.Context, tx *engine.Tx, d shards.Division, id int64, j job.New) (replaced bool, err error) {
 	at := q.scheduled(j, tx.Now)
-	line, wake := rules.Place(at, tx.Now)
-	res, err := tx.ExecContext(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET job_data = ?, line = CASE WHEN line = 'new' THEN 'new' ELSE ? END,"+
-		" wake_time = CASE WHEN line = 'new' THEN NULL ELSE ? END, timeout = ?, priority = ?, throttle_factor = ?, time_windows = ?,"+
+	status, wake := rules.Place(at, tx.Now)
+	res, err := tx.ExecContext(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET job_data = ?, status = CASE WHEN status = 'submitted' THEN status ELSE ? END,"+
+		" wake_time = CASE WHEN status = 'submitted' THEN NULL ELSE ? END, timeout = ?, priority = ?, throttle_factor = ?, time_windows = ?,"+
 		" shard_key = ?, shard = ?, throttle_group = 'NONE', scheduled_run_time = ?, worker_id = 'NONE', lock_token = 'NONE', update_time = ? WHERE id = ? AND state = 'initial'",
-		j.Data, line, engine.At(wake), int64(j.Timeout/time.Second), *j.Priority, *j.ThrottleFactor, j.Windows.Encode(), j.ShardKey, placeOf(d, &j),
+		j.Data, status, engine.At(wake), int64(j.Timeout/time.Second), *j.Priority, *j.ThrottleFactor, j.Windows.Encode(), j.ShardKey, placeOf(d, &j),
 		engine.At(at), engine.At(tx.Now), id)
 	if err != nil {
 		return false, fmt.Errorf("replace job %d: %w", id, err)

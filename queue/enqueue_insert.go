@@ -29,9 +29,9 @@ func (q *Queue) insert(ctx context.Context, tx *engine.Tx, d shards.Division, jo
 		names, row = names+", shard", row+",?"
 	}
 	if timed {
-		names, row = names+", line, scheduled_run_time, wake_time", row+",?,?,?)"
+		names, row = names+", status, scheduled_run_time, wake_time", row+",?,?,?)"
 	} else {
-		names, row = names+", line, scheduled_run_time", row+",'due',"+now+")"
+		names, row = names+", status, scheduled_run_time", row+",'available',"+now+")"
 	}
 	args := make([]any, 0, len(which)*14)
 	for _, i := range which {
@@ -46,8 +46,8 @@ func (q *Queue) insert(ctx context.Context, tx *engine.Tx, d shards.Division, jo
 		}
 		if timed {
 			at := q.scheduled(*j, tx.Now)
-			line, wake := rules.Place(at, tx.Now)
-			args = append(args, string(line), engine.Text(at), engine.At(wake))
+			status, wake := rules.Place(at, tx.Now)
+			args = append(args, string(status), engine.Text(at), engine.At(wake))
 		} else {
 			args = append(args, stamp...)
 		}

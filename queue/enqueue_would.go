@@ -71,7 +71,7 @@ func (q *Queue) wouldAdd(ctx context.Context, jobs []job.New, before int, twin m
 			if err != nil {
 				return would, err
 			}
-			a.Replaced = there.State == job.Initial
+			a.Replaced = there.State() == job.Initial
 		case j.OnDuplicate == job.ReplaceDuplicate:
 			a.Replaced = true
 		}

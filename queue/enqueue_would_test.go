@@ -15,8 +15,8 @@ func TestWouldEnqueue(t *testing.T) {
 	suite(t, func(s store) {
 		enqueue := func(jobs ...job.New) { must[[]queue.Added](s.t)(s.EnqueueMany(s.t.Context(), jobs)) }
 		enqueue(job.New{Type: "send", Key: "live"}, job.New{Type: "send", Key: "runs"}, job.New{Type: "send", Key: "over"})
-		s.exec("UPDATE shop_emails SET state = 'running', line = 'locked', attempt = 1 WHERE job_key = 'runs'")
-		s.exec("UPDATE shop_emails SET state = 'final', line = 'finished' WHERE job_key = 'over'")
+		s.exec("UPDATE shop_emails SET status = 'running', attempt = 1 WHERE job_key = 'runs'")
+		s.exec("UPDATE shop_emails SET status = 'finished' WHERE job_key = 'over'")
 		written := func() (n int) {
 			query := "SELECT (SELECT COUNT(*) FROM shop_emails) + (SELECT COUNT(*) FROM shop_activity) +" +
 				" (SELECT COUNT(*) FROM shop_job_types)"

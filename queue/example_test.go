@@ -41,7 +41,7 @@ func Example() {
 
 	j, err := emails.Get(ctx, added[0].ID)
 	check(err)
-	fmt.Println(j.ID, j.Type, j.Key, j.State)
+	fmt.Println(j.ID, j.Type, j.Key, j.State())
 	// Output: 1 send order-4711 initial
 }
 

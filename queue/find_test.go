@@ -17,7 +17,7 @@ func TestCountFoundIsBounded(t *testing.T) {
 			s.failed(job.New{Type: "send", Key: "k"})
 		}
 		s.add(job.New{Type: "send"})
-		s.exec("UPDATE shop_emails SET state = 'retry' WHERE line = 'due'")
+		s.exec("UPDATE shop_emails SET attempt = 1 WHERE status = 'available'")
 		s.exec("UPDATE shop_emails SET id = id + 200000 WHERE id >= ?", s.nth(4)) // so many jobs were there before the last two
 		for name, c := range map[string]struct {
 			by  queue.Filter
@@ -51,8 +51,8 @@ func TestFindAmong(t *testing.T) {
 		if ids := find(queue.Filter{Among: 2}); len(ids) > 0 {
 			s.t.Errorf("of an empty queue: %v", ids)
 		}
-		s.exec("INSERT INTO shop_emails (id, job_type, line, state, error) VALUES (1, 'send', 'failed', 'final', 'x'), (2, 'send', 'failed', 'final', 'x')," +
-			" (5, 'send', 'finished', 'final', 'NONE'), (100, 'send', 'failed', 'final', 'x'), (1000, 'send', 'failed', 'final', 'x')")
+		s.exec("INSERT INTO shop_emails (id, job_type, status, error) VALUES (1, 'send', 'failed', 'x'), (2, 'send', 'failed', 'x')," +
+			" (5, 'send', 'finished', 'NONE'), (100, 'send', 'failed', 'x'), (1000, 'send', 'failed', 'x')")
 		for among, want := range map[int][]int64{0: {1, 2, 100, 1000}, 1: {1000}, 3: {100, 1000}, 4: {2, 100, 1000}, 9: {1, 2, 100, 1000}} {
 			by := queue.Filter{Standing: queue.Failed, Type: "send", Among: among}
 			if ids := find(by); !slices.Equal(ids, want) {

@@ -46,7 +46,7 @@ func firsts(t *testing.T, test func(s store, running []*job.Job, heavy int64)) {
 					s.divided()
 					s.claim("w", "report", 1)
 				}
-				if len(running) != 1 || s.get(heavy).State != job.Initial {
+				if len(running) != 1 || s.get(heavy).State() != job.Initial {
 					t.Fatalf("%d are running", len(running))
 				}
 				test(s, running, heavy)
@@ -90,7 +90,7 @@ func TestFirstHoldsUpNoneBeforeIt(t *testing.T) {
 		}
 		id := s.add(j)[0].ID
 		s.wantClaimed(2)
-		if s.get(id).State != job.Running {
+		if s.get(id).State() != job.Running {
 			t.Error("the one before it was not started")
 		}
 	})
@@ -101,7 +101,7 @@ func TestFirstThatIsGone(t *testing.T) {
 	for name, goes := range map[string]func(s store, heavy int64){
 		"cancelled": func(s store, heavy int64) { must[any](s.t)(nil, s.Cancel(s.t.Context(), heavy)) },
 		"later": func(s store, heavy int64) {
-			s.exec("UPDATE shop_emails SET line = 'later', wake_time = '2036-01-01 00:00:00.000000' WHERE id = ?", heavy)
+			s.exec("UPDATE shop_emails SET status = 'scheduled', wake_time = '2036-01-01 00:00:00.000000' WHERE id = ?", heavy)
 		},
 		"light": func(s store, heavy int64) { s.exec("UPDATE shop_emails SET throttle_factor = 0 WHERE id = ?", heavy) },
 		"run by nobody": func(s store, _ int64) {
@@ -117,7 +117,7 @@ func TestFirstThatIsGone(t *testing.T) {
 				s.claim("other", "send", 9)
 				s.wantClaimed(0)
 				var waits int
-				must[any](t)(nil, s.db.GetContext(t.Context(), &waits, "SELECT COUNT(*) FROM shop_emails WHERE line = 'due' AND job_type = 'send'"))
+				must[any](t)(nil, s.db.GetContext(t.Context(), &waits, "SELECT COUNT(*) FROM shop_emails WHERE status = 'available' AND job_type = 'send'"))
 				if waits != 0 {
 					t.Errorf("%d light jobs wait still", waits)
 				}
@@ -139,7 +139,7 @@ func TestFirstBehindItsGroup(t *testing.T) {
 		s.add(job.New{Type: "report", Data: `{"g":"a"}`, ThrottleFactor: new(3)}, job.New{Type: "send", Data: `{"g":"b"}`})
 		s.claim("w", "report", 1)
 		s.wantClaimed(1)
-		if s.get(first[0].ID).State != job.Running {
+		if s.get(first[0].ID).State() != job.Running {
 			t.Error("it doesn't run")
 		}
 	})

@@ -49,8 +49,8 @@ func TestAFullGroupHoldsBackOnlyItsOwn(t *testing.T) {
 		if got := s.places(first); !slices.Equal(got, []int64{1, 2, 5, 7, 8, 9}) {
 			t.Fatalf("started %v", got)
 		}
-		s.wantState(s.nth(3), job.Initial, "held", 0)
-		s.wantState(s.nth(6), job.Initial, "held", 0)
+		s.wantState(s.nth(3), job.Initial, "throttled", 0)
+		s.wantState(s.nth(6), job.Initial, "throttled", 0)
 		if got := s.start("w2", 20); len(got) != 0 {
 			t.Errorf("another worker started %v", ids(got))
 		}
@@ -62,7 +62,7 @@ func TestAFullGroupHoldsBackOnlyItsOwn(t *testing.T) {
 		if got := s.places(s.start("w1", 20)); !slices.Equal(got, []int64{10, 6}) {
 			t.Errorf("then started %v", got)
 		}
-		s.wantState(s.nth(3), job.Initial, "held", 0)
+		s.wantState(s.nth(3), job.Initial, "throttled", 0)
 		c := must[queue.Counts](t)(s.Counts(t.Context()))
 		if c.Held != 2 || c.Due != 0 || c.OldestDue.IsZero() {
 			t.Errorf("counts %+v", c)
@@ -75,7 +75,7 @@ func TestNothingOvertakesInAGroup(t *testing.T) {
 	suiteWith(t, byRegion(0, map[string]int{"*": 4}), func(s store) {
 		s.add(inRegion("east", 4), inRegion("east", 2), inRegion("east", 3))
 		first := s.start("w1", 9)
-		s.wantState(s.nth(3), job.Initial, "held", 0)
+		s.wantState(s.nth(3), job.Initial, "throttled", 0)
 		s.settle("w1", done, first...)
 		s.add(inRegion("east", 1))
 		if got := s.places(s.start("w1", 9)); !slices.Equal(got, []int64{2}) {
@@ -124,7 +124,7 @@ func TestHeldJobsDontOvertake(t *testing.T) {
 	suiteWith(t, byRegion(0, map[string]int{"east": 1, "west": 1}), func(s store) {
 		s.add(inRegion("east", 1), inRegion("east", 1), inRegion("west", 1))
 		first := s.start("w1", 9)
-		s.wantState(s.nth(2), job.Initial, "held", 0)
+		s.wantState(s.nth(2), job.Initial, "throttled", 0)
 		for _, region := range []string{"west", "east"} {
 			better := inRegion(region, 1)
 			better.Priority = new(1)
@@ -142,7 +142,7 @@ func TestHeldJobsFollowEachOther(t *testing.T) {
 	suiteWith(t, byRegion(0, map[string]int{"*": 1}), func(s store) {
 		s.add(slices.Repeat([]job.New{inRegion("east", 1)}, 3)...)
 		first := s.start("w1", 9)
-		s.wantState(s.nth(3), job.Initial, "held", 0)
+		s.wantState(s.nth(3), job.Initial, "throttled", 0)
 		s.add(inRegion("east", 1)) // 4
 		now := must[time.Time](s.t)(s.db.Clock(s.t.Context()))
 		closed := must[job.Windows](s.t)(job.ParseWindows([]string{now.Add(2*time.Hour).Format("15:04") + "-" + now.Add(3*time.Hour).Format("15:04")}))
@@ -150,7 +150,7 @@ func TestHeldJobsFollowEachOther(t *testing.T) {
 		if got := s.places(s.do(s.newRound("w1", 1, settled(done, first...)...)).Started); len(got) > 0 && got[0] != 3 {
 			s.t.Errorf("started %v", got)
 		}
-		s.wantState(s.nth(2), job.Initial, "later", 0)
+		s.wantState(s.nth(2), job.Initial, "scheduled", 0)
 	})
 }
 
@@ -193,8 +193,8 @@ func TestManyHeldJobs(t *testing.T) {
 		for i := range groups * each {
 			args = append(args, fmt.Sprint("data.to.region=", i%groups))
 		}
-		const columns = "job_type, job_data, state, line, timeout, priority, throttle_factor, time_windows, throttle_group"
-		const row = "('send', 'x', 'initial', 'held', 60, 100, 1, 'NONE', ?)"
+		const columns = "job_type, job_data, status, timeout, priority, throttle_factor, time_windows, throttle_group"
+		const row = "('send', 'x', 'throttled', 60, 100, 1, 'NONE', ?)"
 		s.exec("INSERT INTO shop_emails ("+columns+") VALUES "+engine.Rows(row, groups*each), args...)
 		for range times {
 			s.exec("INSERT INTO shop_emails (" + columns + ") SELECT " + columns + " FROM shop_emails")
@@ -221,7 +221,7 @@ func TestGroupsMayChange(t *testing.T) {
 	suiteWith(t, byRegion(0, map[string]int{"*": 1}), func(s store) {
 		s.add(inRegion("east", 1), inRegion("east", 1), inRegion("east", 1))
 		s.start("w1", 9)
-		s.wantState(s.nth(2), job.Initial, "held", 0)
+		s.wantState(s.nth(2), job.Initial, "throttled", 0)
 
 		o := options()
 		o.ThrottleGroups = &job.ThrottleGroups{By: job.GroupByType, Limits: map[string]int{"send": 2}}
@@ -232,7 +232,7 @@ func TestGroupsMayChange(t *testing.T) {
 		}
 		byType.add(job.New{Type: "send"})
 		byType.start("w2", 9)
-		byType.wantState(s.nth(4), job.Initial, "held", 0)
+		byType.wantState(s.nth(4), job.Initial, "throttled", 0)
 
 		none := openStore(t, s.db, options())
 		none.upkeep()
@@ -295,8 +295,7 @@ type groupModel struct {
 
 type groupRow struct {
 	ID     int64
-	Line   string
-	State  string
+	Status job.Status
 	Weight int `db:"throttle_factor"`
 	Data   string
 	Rank   int `db:"priority"`
@@ -304,7 +303,7 @@ type groupRow struct {
 
 func (m groupModel) rows() (rows []groupRow) {
 	m.t.Helper()
-	err := m.db.SelectContext(m.t.Context(), &rows, "SELECT id, line, state, throttle_factor, priority, job_data AS data FROM shop_emails ORDER BY priority, id")
+	err := m.db.SelectContext(m.t.Context(), &rows, "SELECT id, status, throttle_factor, priority, job_data AS data FROM shop_emails ORDER BY priority, id")
 	if err != nil {
 		m.t.Fatal(err)
 	}
@@ -319,14 +318,14 @@ func (m groupModel) check(started []int64) {
 	for _, r := range m.rows() {
 		switch {
 		case r.Weight == 0:
-		case r.Line == "locked" && r.State != "error":
+		case r.Status == job.StatusRunning:
 			all, counted = all+r.Weight, counted+1
 			byGroup[r.Data] += r.Weight
 			countedIn[r.Data]++
 			if first, ok := waitsIn[r.Data]; ok && slices.Contains(started, r.ID) {
 				m.t.Errorf("%d was started before %d of the same group", r.ID, first)
 			}
-		case r.Line == "due" || r.Line == "held":
+		case r.Status == "available" || r.Status == "throttled":
 			if _, ok := waitsIn[r.Data]; !ok {
 				waitsIn[r.Data] = r.ID
 			}
@@ -434,11 +433,11 @@ func TestHeldSinceItWasRead(t *testing.T) {
 			t.Errorf("started %v", got)
 		}
 		s.start("v", 2) // 3 and 5, and holds 4 back
-		s.wantState(s.nth(4), job.Initial, "held", 0)
+		s.wantState(s.nth(4), job.Initial, "throttled", 0)
 		s.settle("v", done, running...)
 		if got := round(2); !slices.Equal(got, []int64{4}) {
 			t.Errorf("started %v", got)
 		}
-		s.wantState(s.nth(4), job.Running, "locked", 1)
+		s.wantState(s.nth(4), job.Running, "running", 1)
 	})
 }

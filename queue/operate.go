@@ -63,25 +63,22 @@ func (q *Queue) cancel(ctx context.Context, tx *engine.Tx, j *job.Job) error {
 		}
 		entries = append(entries, q.entry(j, activity.Added))
 	}
-	if err := rules.CheckTransition(j.State, job.Final); err != nil {
-		return err
-	}
 	entry := q.entry(j, activity.Cancelled)
 	entry.Error = job.Cancelled
 	if err := record.Entries(ctx, tx, q.db, append(entries, entry)); err != nil {
 		return err
 	}
-	_, err := tx.ExecContext(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET state = 'final', line = 'closed', error = ?, wake_time = NULL,"+
+	_, err := tx.ExecContext(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET status = 'closed', error = ?, wake_time = NULL,"+
 		" worker_id = 'NONE', lock_token = 'NONE', update_time = ? WHERE id = ?"+notStarted, job.Cancelled, engine.At(tx.Now), j.ID)
 	if err != nil {
 		return err
 	}
-	return q.discard(ctx, tx, job.LineClosed, []any{j.ID})
+	return q.discard(ctx, tx, job.StatusClosed, []any{j.ID})
 }
 
 // CanCancel says whether Cancel, or Reschedule, would refuse a job as it is: ErrStarted or ErrFinal.
 func CanCancel(j *job.Job) error {
-	switch j.State {
+	switch j.State() {
 	case job.Final:
 		return ErrFinal
 	case job.Running, job.Error:
@@ -96,7 +93,7 @@ func isCancelled(tx *engine.Tx, j *job.Job, err error) bool {
 	if !tx.MayBeDone {
 		return false
 	}
-	return errors.Is(err, ErrNotFound) || err == nil && j.State == job.Final && j.Error == job.Cancelled
+	return errors.Is(err, ErrNotFound) || err == nil && j.Status.IsFinal() && j.Error == job.Cancelled
 }
 
 // Stop ends a job that has been started: if a worker has it, that is asked to stop it, which takes it about a second and
@@ -112,7 +109,7 @@ func (q *Queue) Stop(ctx context.Context, id int64) (asked string, err error) {
 		if err != nil {
 			return err
 		}
-		switch j.State {
+		switch j.State() {
 		case job.Final:
 			return ErrFinal
 		case job.Initial, job.Retry:
@@ -121,7 +118,7 @@ func (q *Queue) Stop(ctx context.Context, id int64) (asked string, err error) {
 		if j.Flaw != nil {
 			return q.refuseOne(ctx, tx, j)
 		}
-		if j.Line == job.LineLocked {
+		if j.Status.HasWorker() {
 			asked = j.WorkerID
 			_, err := tx.ExecContext(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET stopping = 1 WHERE id = ?", id)
 			return err
@@ -164,12 +161,12 @@ func (q *Queue) reschedule(ctx context.Context, tx *engine.Tx, j *job.Job, w Whe
 		when = tx.Now.Add(*w.In)
 	}
 	when = rules.Opening(j.Windows, q.Location, when)
-	line, wake := rules.Place(when, tx.Now)
+	status, wake := rules.Place(when, tx.Now)
 	// a row by plain SQL that no tick has taken in yet stays one
-	_, err := tx.ExecContext(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET line = CASE WHEN line = 'new' THEN 'new' ELSE ? END,"+
-		" wake_time = CASE WHEN line = 'new' THEN NULL ELSE ? END, scheduled_run_time = ?, priority = COALESCE(?, priority),"+
+	_, err := tx.ExecContext(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET status = CASE WHEN status = 'submitted' THEN status ELSE ? END,"+
+		" wake_time = CASE WHEN status = 'submitted' THEN NULL ELSE ? END, scheduled_run_time = ?, priority = COALESCE(?, priority),"+
 		" worker_id = 'NONE', lock_token = 'NONE', update_time = ? WHERE id = ?"+notStarted,
-		line, engine.At(wake), engine.At(when), w.Priority, engine.At(tx.Now), j.ID)
+		status, engine.At(wake), engine.At(when), w.Priority, engine.At(tx.Now), j.ID)
 	return err
 }
 

@@ -60,7 +60,7 @@ func (q *Queue) RetryMany(ctx context.Context, ids []int64, again bool) (added [
 // CanRetry says whether Retry would refuse a job as it is: ErrNotFinal, or a *ClosedError.
 func CanRetry(j *job.Job, again bool) error {
 	switch {
-	case j.State != job.Final:
+	case !j.Status.IsFinal():
 		return ErrNotFinal
 	case !again && (j.RetriedAs != 0 || j.IsDismissed()):
 		return &ClosedError{j.RetriedAs}
@@ -87,7 +87,7 @@ func (q *Queue) repeat(ctx context.Context, tx *engine.Tx, j *job.Job) (Added, e
 	}
 	// its update_time stays, by which purge goes
 	return added, tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+
-		" SET retried_as = ?, line = CASE line WHEN 'failed' THEN 'closed' ELSE line END WHERE id = ?", added.ID, j.ID)
+		" SET retried_as = ?, status = CASE status WHEN 'failed' THEN 'closed' ELSE status END WHERE id = ?", added.ID, j.ID)
 }
 
 // like is a new job like one. What that has left to its type, for it was refused before it was taken in, is its type's.
@@ -126,16 +126,16 @@ func (q *Queue) DismissMany(ctx context.Context, ids []int64) (refused []error, 
 		if err != nil {
 			return err
 		}
-		return tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET line = 'closed' WHERE id = ? AND line = 'failed'", ids[n])
+		return tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET status = 'closed' WHERE id = ? AND status = 'failed'", ids[n])
 	})
 }
 
 // CanDismiss says whether Dismiss would refuse a job as it is: ErrNotFinal, or ErrNotFailed.
 func CanDismiss(j *job.Job) error {
 	switch {
-	case j.State != job.Final:
+	case !j.Status.IsFinal():
 		return ErrNotFinal
-	case j.Line == job.LineFinished:
+	case j.Status == job.StatusFinished:
 		return ErrNotFailed
 	}
 	return nil

@@ -47,7 +47,7 @@ func TestRetryIsANewJobOnce(t *testing.T) {
 		s.settle("w", job.Outcome{Verdict: job.Failed, Error: "boo"}, s.start("w", 1)...)
 		before := s.get(1)
 		added := must[queue.Added](s.t)(s.Retry(s.t.Context(), 1, false))
-		j := s.wantState(added.ID, job.Initial, "due", 0)
+		j := s.wantState(added.ID, job.Initial, "available", 0)
 		if added.Duplicate || j.Key != "k" || j.Data != "d" || j.Priority != 7 || j.Timeout != time.Minute {
 			s.t.Errorf("%+v, %+v", added, j)
 		}

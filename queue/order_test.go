@@ -76,7 +76,7 @@ func TestOrderMayChange(t *testing.T) {
 			if got := changed.orderOf("w1"); !slices.Equal(got, c.want) {
 				s.t.Errorf("%s: started %v, want %v", c.name, got, c.want)
 			}
-			s.exec("UPDATE shop_emails SET line = 'due', state = 'initial', attempt = 0, worker_id = 'NONE', lock_token = 'NONE'")
+			s.exec("UPDATE shop_emails SET status = 'available', attempt = 0, worker_id = 'NONE', lock_token = 'NONE'")
 			ahead := must[queue.Why](s.t)(changed.Why(s.t.Context(), s.nth(2), queue.Asker{})).Ahead
 			if want := slices.Index(c.want, 2); ahead != int64(want) {
 				s.t.Errorf("%s: %d are ahead of job 2, want %d", c.name, ahead, want)
@@ -125,7 +125,7 @@ func TestTableOfAnotherOrder(t *testing.T) {
 					}
 				}
 			}
-			s.wantState(s.nth(1), job.Initial, "due", 0)
+			s.wantState(s.nth(1), job.Initial, "available", 0)
 		})
 	}
 }
@@ -144,13 +144,13 @@ func TestDefaultPriority(t *testing.T) {
 func TestUpkeepInAnyOrder(t *testing.T) {
 	suiteWith(t, func(o *queue.Options) { o.Order = job.BySchedule }, func(s store) {
 		s.add(job.New{Type: "send"}, job.New{Type: "send", In: time.Hour}, job.New{Type: "send"}, job.New{Type: "send"})
-		s.exec("UPDATE shop_emails SET line = 'held' WHERE id = ?", s.nth(1)) // and its groups are gone
+		s.exec("UPDATE shop_emails SET status = 'throttled' WHERE id = ?", s.nth(1)) // and its groups are gone
 		s.exec("UPDATE shop_emails SET wake_time = '2026-01-01 00:00:00.000000' WHERE id = ?", s.nth(2))
 		s.exec("INSERT INTO shop_emails (job_type, job_data) VALUES ('send', 'plain')")
 		s.lockOutside("gone", s.nth(3))
 		s.upkeep()
 		for n := range 5 {
-			s.wantState(s.nth(n+1), job.Initial, job.LineDue, 0)
+			s.wantState(s.nth(n+1), job.Initial, job.StatusAvailable, 0)
 		}
 		must[queue.Counts](t)(s.Counts(t.Context()))
 		must[queue.Why](t)(s.Why(t.Context(), s.nth(4), queue.Asker{}))

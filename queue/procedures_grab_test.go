@@ -53,13 +53,13 @@ func TestProceduresGiveBack(t *testing.T) {
 			t.Error(got)
 		}
 		s.call("worker_deregister", "w1")
-		s.wantState(s.byKey("a"), job.Initial, "due", 0)
+		s.wantState(s.byKey("a"), job.Initial, "available", 0)
 		if got := s.grabbed("w2", 5); got != "a b" {
 			t.Error(got)
 		}
 		s.bury("w2")
 		s.upkeep()
-		s.wantState(s.byKey("a"), job.Initial, "due", 0)
+		s.wantState(s.byKey("a"), job.Initial, "available", 0)
 		s.wantHistory(s.byKey("a"), "added/0")
 		s.wantHistory(s.byKey("runs"), "added/0 starting/1 error/1")
 	})
@@ -75,7 +75,7 @@ func TestProceduresLost(t *testing.T) {
 		s.hearOnly("w1", s.byKey("k"))
 		s.bury("w1")
 		s.upkeep()
-		s.wantState(s.byKey("k"), job.Retry, "later", 1)
+		s.wantState(s.byKey("k"), job.Retry, "scheduled", 1)
 		s.wantHistory(s.byKey("k"), "added/0 starting/1 error/1")
 		s.wantRan(s.byKey("k"), 38_500)
 		if list := s.refused("job_complete", "w1", "emails", g["id"], g["token"], nil); list != 31008 {
@@ -131,7 +131,7 @@ func TestProceduresGrabNothingUnserved(t *testing.T) {
 				}
 				s.upkeep()
 				s.wantHistory(s.byKey("k"), "added/0")
-				s.wantState(s.byKey("windowed"), job.Initial, "later", 0)
+				s.wantState(s.byKey("windowed"), job.Initial, "scheduled", 0)
 				if list := s.start("h", 9); len(list) != 1 || list[0].Key != "k" || list[0].ShardKey != "customer 7" {
 					t.Errorf("started %v", list)
 				}
@@ -158,7 +158,7 @@ func TestProceduresStartNothingUnserved(t *testing.T) {
 				if code := s.refused("job_start", "w1", "emails", b["id"], b["token"]); code != 31013 {
 					t.Errorf("%d", code)
 				}
-				s.wantState(s.byKey("b"), job.Initial, "due", 0)
+				s.wantState(s.byKey("b"), job.Initial, "available", 0)
 				s.one("job_complete", "w1", "emails", a["id"], a["token"], nil)
 				changed := store{q, t, s.db}
 				changed.upkeep()
@@ -185,13 +185,13 @@ func TestProceduresStartNotNow(t *testing.T) {
 		if got := s.grabbed("w1", 9); got != "a" { // and b goes to its window
 			t.Error(got)
 		}
-		s.wantState(s.byKey("b"), job.Initial, "later", 0)
+		s.wantState(s.byKey("b"), job.Initial, "scheduled", 0)
 		token := s.get(s.byKey("a")).Token
 		s.exec("UPDATE shop_emails SET time_windows = ? WHERE job_key = 'a'", closed)
 		if code := s.refused("job_start", "w1", "emails", s.byKey("a"), token); code != 31013 {
 			t.Errorf("%d", code)
 		}
-		j := s.wantState(s.byKey("a"), job.Initial, "later", 0)
+		j := s.wantState(s.byKey("a"), job.Initial, "scheduled", 0)
 		if wait := j.ScheduledRunTime.Sub(now); wait < 2*time.Hour || wait > 3*time.Hour || !j.WakeTime.Equal(j.ScheduledRunTime) {
 			t.Errorf("in %s", wait)
 		}
@@ -201,12 +201,12 @@ func TestProceduresStartNotNow(t *testing.T) {
 		if code := s.refused("job_start", "w1", "emails", g["id"], g["token"]); code != 31013 {
 			t.Errorf("%d", code)
 		}
-		s.wantState(s.byKey("c"), job.Initial, "due", 0)
+		s.wantState(s.byKey("c"), job.Initial, "available", 0)
 		if got := s.grabbed("w1", 9); got != "" {
 			t.Error(got)
 		}
 		r := s.one("job_submit", "emails", "send", "windowed", nil, `{"time_windows": `+closed+`}`)
-		if j := s.get(s.byKey("windowed")); j.Line != "later" || r["id"] != fmt.Sprint(j.ID) || !strings.HasPrefix(engine.Text(j.ScheduledRunTime)[11:], closed[2:7]) {
+		if j := s.get(s.byKey("windowed")); j.Status != "scheduled" || r["id"] != fmt.Sprint(j.ID) || !strings.HasPrefix(engine.Text(j.ScheduledRunTime)[11:], closed[2:7]) {
 			t.Errorf("%+v", j)
 		}
 	})
@@ -225,7 +225,7 @@ func TestProceduresGrabTypes(t *testing.T) {
 					job.New{Type: "send", Key: "heavy", ThrottleFactor: new(2)}, job.New{Type: "send", Key: "giant", ThrottleFactor: new(9)},
 					job.New{Type: "send", Key: "light"})
 				s.exec("UPDATE shop_emails SET time_windows = ? WHERE job_key = 'closed'", closed)
-				s.exec("UPDATE shop_emails SET attempt = 2, state = 'retry' WHERE job_key = 'heavy'")
+				s.exec("UPDATE shop_emails SET attempt = 2 WHERE job_key = 'heavy'")
 				if s.db.IDsByKey { // a node of a cluster passes over nothing
 					s.exec("DELETE FROM shop_emails WHERE job_key = 'taken'")
 				}
@@ -236,7 +236,7 @@ func TestProceduresGrabTypes(t *testing.T) {
 					list := s.call("job_grab", "w1", "emails", types, n)
 					for _, r := range list {
 						j := s.get(s.byKey(r["job_key"]))
-						if r["token"] != j.Token || r["id"] != fmt.Sprint(j.ID) || j.Line != "locked" || j.WorkerID != "w1" {
+						if r["token"] != j.Token || r["id"] != fmt.Sprint(j.ID) || j.Status != "locked" || j.WorkerID != "w1" {
 							t.Errorf("%v, but the job is %+v", r, j)
 						}
 						got = append(got, strings.Join([]string{r["job_type"], r["job_key"], r["job_data"], r["attempt"], r["timeout"]}, " "))
@@ -250,7 +250,7 @@ func TestProceduresGrabTypes(t *testing.T) {
 				if diff := gocmp.Diff(want, got); diff != "" {
 					t.Errorf("%s, %d at a time: -want +got\n%s", types, n, diff)
 				}
-				s.wantState(s.byKey("closed"), job.Initial, "later", 0)
+				s.wantState(s.byKey("closed"), job.Initial, "scheduled", 0)
 			}
 		}
 	})
@@ -267,12 +267,12 @@ func TestProceduresStartAsRounds(t *testing.T) {
 	limited := func(o *queue.Options) { o.ThrottleLimit = 2 }
 	var counting []situation
 	for set, counts := range map[string]bool{
-		"line = 'locked', worker_id = 'w1'": true, "line = 'locked', worker_id = 'w1', state = 'running'": true,
-		"line = 'waiting', state = 'running', wake_time = '2100-01-01'":    true,
-		"line = 'locked', worker_id = 'w1', state = 'error', answered = 1": true,
-		"line = 'locked', worker_id = 'w1', state = 'error'":               false,
-		"line = 'later', wake_time = '2100-01-01'":                         false,
-		"line = 'finished', state = 'final'":                               false,
+		"status = 'locked', worker_id = 'w1'": true, "status = 'running', worker_id = 'w1'": true,
+		"status = 'awaiting', wake_time = '2100-01-01'":  true,
+		"status = 'answered', worker_id = 'w1'":          true,
+		"status = 'deciding', worker_id = 'w1'":          false,
+		"status = 'scheduled', wake_time = '2100-01-01'": false,
+		"status = 'finished'":                            false,
 	} {
 		s := situation{set, []job.New{{Key: "x", ThrottleFactor: new(2)}, {Key: "a"}, {Key: "b"}}, "UPDATE shop_emails SET " + set + " WHERE job_key = 'x'", "a b"}
 		if counts {
@@ -285,7 +285,7 @@ func TestProceduresStartAsRounds(t *testing.T) {
 		situations []situation
 	}{
 		{func(*queue.Options) {}, []situation{
-			{"one becomes due", []job.New{{Key: "a"}, {Key: "c", Priority: new(1)}}, "UPDATE shop_emails SET line = 'later', wake_time = '2026-01-01' WHERE job_key = 'c'", "c a"},
+			{"one becomes due", []job.New{{Key: "a"}, {Key: "c", Priority: new(1)}}, "UPDATE shop_emails SET status = 'scheduled', wake_time = '2026-01-01' WHERE job_key = 'c'", "c a"},
 			{"types", []job.New{{Key: "a"}, {Type: "report", Key: "b"}, {Type: "report", Key: "c", Priority: new(1)}, {Type: "other", Key: "d"}}, "", "c a b"},
 			{"a pause", []job.New{{Key: "a"}}, "UPDATE shop_queues SET paused = 1 WHERE queue = 'emails'", ""},
 		}},

@@ -35,11 +35,11 @@ func TestProceduresOverdue(t *testing.T) {
 		s.call("worker_heartbeat", "w1")
 		s.upkeep()
 		for key, want := range map[string]string{
-			"hangs": "retry later timeout after 10s", "stopped": "final closed cancelled", "answered": "retry later busy",
-			"young": "running locked NONE", "unstarted": "initial locked NONE", "own": "running locked NONE",
+			"hangs": "retry scheduled timeout after 10s", "stopped": "final closed cancelled", "answered": "retry scheduled busy",
+			"young": "running running NONE", "unstarted": "initial locked NONE", "own": "running running NONE",
 		} {
 			j := s.get(s.byKey(key))
-			if got := fmt.Sprintf("%s %s %s", j.State, j.Line, j.Error); got != want {
+			if got := fmt.Sprintf("%s %s %s", j.State(), j.Status, j.Error); got != want {
 				t.Errorf("%s: %s, want %s", key, got, want)
 			}
 		}

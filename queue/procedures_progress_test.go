@@ -73,7 +73,7 @@ func TestProcedureProgress(t *testing.T) {
 		if _, err := s.try("job_progress", "w1", "emails", id, g["token"], 5, ""); err == nil || !strings.Contains(err.Error(), "31012") {
 			t.Errorf("of an attempt that has ended: %v", err)
 		}
-		if p, ok := s.get(id).Reached(); !ok || p.Percent != 1 || s.get(id).State != job.Final {
+		if p, ok := s.get(id).Reached(); !ok || p.Percent != 1 || s.get(id).State() != job.Final {
 			t.Errorf("in the end it has reached %+v", p)
 		}
 	})

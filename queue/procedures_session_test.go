@@ -48,14 +48,14 @@ func TestProceduresInATransaction(t *testing.T) {
 				call("job_start", "w1", "emails", g[1]["id"], g[1]["token"])
 				call("job_complete", "w1", "emails", g[1]["id"], g[1]["token"], "r")
 				var outside int
-				must[any](t)(nil, s.db.GetContext(t.Context(), &outside, "SELECT COUNT(*) FROM shop_emails WHERE job_key = 'k' OR line <> 'due'"))
+				must[any](t)(nil, s.db.GetContext(t.Context(), &outside, "SELECT COUNT(*) FROM shop_emails WHERE job_key = 'k' OR status <> 'available'"))
 				if outside != 0 {
 					t.Errorf("%s: %d are seen before the commit", begin, outside)
 				}
 				exec(end + " AND NO CHAIN")
 				exec("SET autocommit = 1, completion_type = 0")
 				var jobs, orders int
-				must[any](t)(nil, s.db.GetContext(t.Context(), &jobs, "SELECT COUNT(*) FROM shop_emails WHERE line = 'finished'"))
+				must[any](t)(nil, s.db.GetContext(t.Context(), &jobs, "SELECT COUNT(*) FROM shop_emails WHERE status = 'finished'"))
 				must[any](t)(nil, s.db.GetContext(t.Context(), &orders, "SELECT COUNT(*) FROM orders"))
 				if want := len(end) / 7; jobs != 1-want || orders != 1-want { // 0 after ROLLBACK
 					t.Errorf("%s, %s: %d jobs, %d orders, want %d", begin, end, jobs, orders, 1-want)
@@ -87,7 +87,7 @@ func TestProceduresInAnySession(t *testing.T) {
 			for _, key := range []string{"a", "A", "b"} {
 				call("job_submit", "emails", "send", key, `{"x":"\u00fc"}`, `{"in":"1s","priority":3,"time_windows":["00:00-24:00"]}`)
 			}
-			s.exec("UPDATE shop_emails SET wake_time = '2020-01-01' WHERE line = 'later'")
+			s.exec("UPDATE shop_emails SET wake_time = '2020-01-01' WHERE status = 'scheduled'")
 			g := call("job_grab", "w1", "emails", `["send","report"]`, 3)
 			if set == "sql_select_limit = 1" { // which is the caller's own wish for results
 				g = call("job_grab", "w1", "emails", "send", 3)
@@ -205,6 +205,6 @@ func TestProceduresLeaveSettingsAlone(t *testing.T) {
 			}
 		}
 		exec(conn, "COMMIT")
-		s.wantState(id, job.Retry, "later", 1)
+		s.wantState(id, job.Retry, "scheduled", 1)
 	})
 }

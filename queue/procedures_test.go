@@ -120,7 +120,7 @@ func (s store) all() string {
 	s.t.Helper()
 	var b strings.Builder
 	for _, query := range []string{
-		"SELECT id, state, line, attempt, worker_id, lock_token, attempt_token, error, result, scheduled_run_time, wake_time, update_time FROM shop_emails ORDER BY id",
+		"SELECT id, status, attempt, worker_id, lock_token, attempt_token, error, result, scheduled_run_time, wake_time, update_time FROM shop_emails ORDER BY id",
 		"SELECT id, state FROM shop_activity ORDER BY id",
 		"SELECT id, state, heartbeat, lock_until FROM shop_workers ORDER BY id",
 		"SELECT queue, job_type, timeout, settings FROM shop_job_types ORDER BY 1, 2",
@@ -198,7 +198,7 @@ func TestProceduresLife(t *testing.T) {
 		if r := s.one("job_fail", "w1", "emails", g["id"], token, "no", nil); r["state"] != "retry" || r["scheduled_run_time"] <= engine.Text(time.Now().Add(50*time.Minute)) {
 			t.Errorf("%v", r)
 		}
-		s.wantState(s.nth(1), job.Retry, "later", 1)
+		s.wantState(s.nth(1), job.Retry, "scheduled", 1)
 		s.exec("UPDATE shop_emails SET wake_time = '2020-01-01', scheduled_run_time = '2020-01-01'")
 		g = s.begin("w1")
 		if r := s.one("job_complete", "w1", "emails", g["id"], g["token"], "done"); r["state"] != "final" {

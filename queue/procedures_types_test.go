@@ -17,7 +17,7 @@ func TestProceduresAsync(t *testing.T) {
 		if r := s.one("job_complete", "w1", "emails", g["id"], g["token"], "sent"); r["state"] != "running" {
 			t.Errorf("%v", r)
 		}
-		j := s.wantState(id, job.Running, "waiting", 1)
+		j := s.wantState(id, job.Running, "awaiting", 1)
 		if wait := j.WakeTime.Sub(j.StartTime); j.Result != "sent" || wait != time.Minute {
 			t.Errorf("%+v waits %s", j, wait)
 		}
@@ -35,7 +35,10 @@ func TestProceduresAsync(t *testing.T) {
 		s.call("worker_register", "w2", nil, nil, nil)
 		s.exec("DELETE FROM shop_emails WHERE job_key = 'next'")
 		for key, end := range map[string]func(){
-			"late": func() { s.exec("UPDATE shop_emails SET wake_time = '2020-01-01' WHERE line = 'waiting'"); s.upkeep() },
+			"late": func() {
+				s.exec("UPDATE shop_emails SET wake_time = '2020-01-01' WHERE status = 'awaiting'")
+				s.upkeep()
+			},
 			"failed": func() {
 				must[queue.Answered](t)(s.answer(queue.Answer{Key: "failed", Verdict: job.TryAgain, Error: "no"}))
 			},
@@ -45,7 +48,7 @@ func TestProceduresAsync(t *testing.T) {
 			s.call("job_complete", "w2", "emails", g["id"], g["token"], nil)
 			end()
 			s.upkeep()
-			s.wantState(id, job.Retry, "later", 1)
+			s.wantState(id, job.Retry, "scheduled", 1)
 			s.wantHistory(id, "added/0 starting/1 error/1")
 		}
 		id = s.add(job.New{Type: "send", Key: "unsent"})[0].ID
@@ -72,12 +75,12 @@ func TestProceduresRetryHandler(t *testing.T) {
 			if r := s.one("job_fail", "w1", "emails", g["id"], g["token"], "no", options); r["state"] != "error" {
 				t.Errorf("%v", r)
 			}
-			s.wantState(id, job.Error, "error", 1)
+			s.wantState(id, job.Error, "undecided", 1)
 			s.wantHistory(id, "added/0 starting/1")
 			if got := s.grabbed("w1", 1); got != "" {
 				t.Errorf("grabbed %s", got)
 			}
-			s.wantState(id, job.Error, "error", 1)
+			s.wantState(id, job.Error, "undecided", 1)
 			list := s.undecided("h", 5)
 			if len(list) != 1 || list[0].Outcome.Verdict != want.Verdict || list[0].Outcome.Error != want.Error || list[0].Outcome.RetryAfter != want.RetryAfter {
 				t.Errorf("%s: %+v, want %+v", options, list, want)

@@ -12,26 +12,26 @@ import (
 func TestProgressOfItsAttemptAlone(t *testing.T) {
 	suite(t, func(s store) {
 		s.hire("w1")
-		insert := func(key, line, state, token string, attempt int) *job.Job {
+		insert := func(key, status, token string, attempt int) *job.Job {
 			wake := "NULL"
-			if line == "waiting" {
+			if status == "awaiting" {
 				wake = "'2036-01-01 00:00:00'"
 			}
-			s.exec("INSERT INTO shop_emails (job_type, job_key, line, state, lock_token, attempt_token, attempt, worker_id, timeout, priority,"+
-				" throttle_factor, time_windows, wake_time) VALUES ('send', ?, ?, ?, ?, ?, ?, 'w1', 60, 100, 1, 'NONE', "+wake+")",
-				key, line, state, token, token, attempt)
+			s.exec("INSERT INTO shop_emails (job_type, job_key, status, lock_token, attempt_token, attempt, worker_id, timeout, priority,"+
+				" throttle_factor, time_windows, wake_time) VALUES ('send', ?, ?, ?, ?, ?, 'w1', 60, 100, 1, 'NONE', "+wake+")",
+				key, status, token, token, attempt)
 			var id int64
 			must[any](t)(nil, s.db.GetContext(t.Context(), &id, "SELECT id FROM shop_emails WHERE job_key = ?", key))
 			return &job.Job{ID: id, Token: "t", Attempt: 2}
 		}
 		want, jobs := map[string]bool{"runs": true}, map[string]*job.Job{}
-		jobs["runs"] = insert("runs", "locked", "running", "t", 2)
-		jobs["another attempt"] = insert("another attempt", "locked", "running", "t", 3)
-		jobs["another token"] = insert("another token", "locked", "running", "u", 2)
-		jobs["answered"] = insert("answered", "locked", "error", "t", 2)
-		jobs["sent"] = insert("sent", "waiting", "running", "t", 2)
-		jobs["to be tried again"] = insert("to be tried again", "due", "retry", "t", 2)
-		jobs["over"] = insert("over", "finished", "final", "t", 2)
+		jobs["runs"] = insert("runs", "running", "t", 2)
+		jobs["another attempt"] = insert("another attempt", "running", "t", 3)
+		jobs["another token"] = insert("another token", "running", "u", 2)
+		jobs["answered"] = insert("answered", "answered", "t", 2)
+		jobs["sent"] = insert("sent", "awaiting", "t", 2)
+		jobs["to be tried again"] = insert("to be tried again", "available", "t", 2)
+		jobs["over"] = insert("over", "finished", "t", 2)
 		jobs["deleted"] = &job.Job{ID: 4711, Token: "t", Attempt: 2}
 		said := make([]rounds.Said, 0, len(jobs))
 		p, _ := job.NewProgress(40, "page 4")

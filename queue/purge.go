@@ -50,10 +50,10 @@ func (p *purge) run(ctx context.Context) error {
 			return err
 		}
 		after, more = last, last > after
-		if err := p.delete(ctx, job.LineFinished, finished, &p.finished); err != nil {
+		if err := p.delete(ctx, job.StatusFinished, finished, &p.finished); err != nil {
 			return err
 		}
-		if err := p.delete(ctx, job.LineFailed, failed, &p.failed); err != nil {
+		if err := p.delete(ctx, job.StatusFailed, failed, &p.failed); err != nil {
 			return err
 		}
 	}
@@ -63,11 +63,11 @@ func (p *purge) run(ctx context.Context) error {
 // page reads the rows that follow an id, and gives the ids of those that go and the last that it saw.
 func (p *purge) page(ctx context.Context, after int64) (finished, failed []any, last int64, err error) {
 	var rows []struct {
-		ID   int64
-		Line job.Line
-		Old  bool
+		ID     int64
+		Status job.Status
+		Old    bool
 	}
-	query := "SELECT id, line, state = 'final' AND (line = 'finished' AND update_time < ? OR line IN ('failed', 'closed') AND update_time < ?) AS old" +
+	query := "SELECT id, status, (status = 'finished' AND update_time < ? OR status IN ('failed', 'closed') AND update_time < ?) AS old" +
 		" FROM " + p.q.table + " " + p.q.db.ByID + " WHERE id > ? ORDER BY id LIMIT ?"
 	err = p.q.db.SelectContext(ctx, &rows, query, engine.At(p.finishedBefore), engine.At(p.failedBefore), after, purgePage)
 	if err != nil {
@@ -78,7 +78,7 @@ func (p *purge) page(ctx context.Context, after int64) (finished, failed []any, 
 		last = r.ID
 		switch {
 		case !r.Old:
-		case r.Line == job.LineFinished:
+		case r.Status == job.StatusFinished:
 			finished = append(finished, r.ID)
 		default:
 			failed = append(failed, r.ID)
@@ -88,7 +88,7 @@ func (p *purge) page(ctx context.Context, after int64) (finished, failed []any, 
 }
 
 // delete deletes in batches.
-func (p *purge) delete(ctx context.Context, line job.Line, ids []any, deleted *int64) error {
+func (p *purge) delete(ctx context.Context, status job.Status, ids []any, deleted *int64) error {
 	if p.DryRun {
 		*deleted += int64(len(ids))
 		return nil
@@ -97,7 +97,7 @@ func (p *purge) delete(ctx context.Context, line job.Line, ids []any, deleted *i
 		var n int64
 		began := time.Now()
 		err := p.q.db.Tx(ctx, func(tx *engine.Tx) error {
-			statement, args := p.q.deleteFinal(line, batch)
+			statement, args := p.q.deleteFinal(status, batch)
 			res, err := tx.ExecContext(ctx, statement, args...)
 			if err != nil {
 				return err
@@ -119,12 +119,12 @@ func (p *purge) delete(ctx context.Context, line job.Line, ids []any, deleted *i
 	return nil
 }
 
-// deleteFinal is the statement that deletes those of the jobs that are in a line of final ones, with its parameters. Of those
+// deleteFinal is the statement that deletes those of the jobs that are of a final status, with its parameters. Of those
 // that failed, some may have been closed.
-func (q *Queue) deleteFinal(line job.Line, ids []any) (statement string, args []any) {
-	condition, lines := "t.line = ?", []any{line}
-	if line != job.LineFinished {
-		condition, lines = "t.line IN (?, ?)", []any{job.LineFailed, job.LineClosed}
+func (q *Queue) deleteFinal(status job.Status, ids []any) (statement string, args []any) {
+	condition, of := "t.status = ?", []any{status}
+	if status != job.StatusFinished {
+		condition, of = "t.status IN (?, ?)", []any{job.StatusFailed, job.StatusClosed}
 	}
-	return q.db.DeleteByID(q.table, len(ids), condition), slices.Concat(ids, lines)
+	return q.db.DeleteByID(q.table, len(ids), condition), slices.Concat(ids, of)
 }

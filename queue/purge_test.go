@@ -36,22 +36,22 @@ func purgeQueue(t *testing.T, driver, source string) *Queue {
 }
 
 // purgeRow inserts a row that was last touched this long ago, n times.
-func purgeRow(t *testing.T, q *Queue, state job.State, line job.Line, ago time.Duration, n int) {
+func purgeRow(t *testing.T, q *Queue, status job.Status, ago time.Duration, n int) {
 	t.Helper()
 	now, err := q.db.Clock(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	name, at := fmt.Sprintf("%s/%s/%s", state, line, ago), engine.At(now.Add(-ago))
+	name, at := fmt.Sprintf("%s/%s", status, ago), engine.At(now.Add(-ago))
 	var wake engine.Time
-	if line == job.LineLater || line == job.LineWaiting {
+	if status == job.StatusScheduled || status == job.StatusAwaiting {
 		wake = at
 	}
-	row, args := "(?, ?, ?, ?, ?, ?, ?, 60, 100, 1, 'NONE')", []any{}
+	row, args := "(?, ?, ?, ?, ?, ?, 60, 100, 1, 'NONE')", []any{}
 	for i := range n {
-		args = append(args, name, fmt.Sprint(i), string(state), line, at, at, wake)
+		args = append(args, name, fmt.Sprint(i), status, at, at, wake)
 	}
-	_, err = q.db.ExecContext(t.Context(), "INSERT INTO "+q.table+" (job_type, job_key, state, line, create_time, update_time, wake_time, timeout, priority, throttle_factor, time_windows) VALUES "+engine.Rows(row, n), args...)
+	_, err = q.db.ExecContext(t.Context(), "INSERT INTO "+q.table+" (job_type, job_key, status, create_time, update_time, wake_time, timeout, priority, throttle_factor, time_windows) VALUES "+engine.Rows(row, n), args...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,23 +76,20 @@ func TestPurge(t *testing.T) {
 		q := purgeQueue(t, driver, source)
 		const day = 24 * time.Hour
 		live := 0
-		for s, lines := range map[job.State][]job.Line{
-			job.Initial: {job.LineLater, job.LineHeld, job.LineLocked}, job.Retry: {job.LineDue, job.LineLater, job.LineHeld, job.LineLocked},
-			job.Running: {job.LineLocked, job.LineWaiting}, job.Error: {job.LineLocked, job.LineError},
-		} {
-			for _, line := range lines {
-				purgeRow(t, q, s, line, 1000*day, 1)
+		for _, status := range job.Statuses {
+			if !status.IsFinal() {
+				purgeRow(t, q, status, 1000*day, 1)
 				live++
 			}
 		}
-		purgeRow(t, q, job.Final, job.LineFinished, 7*day+time.Minute, 3000) // more than a page
-		purgeRow(t, q, job.Final, job.LineFinished, 7*day-time.Minute, 2)
-		purgeRow(t, q, job.Final, job.LineFailed, 7*day+time.Minute, 2)
-		purgeRow(t, q, job.Final, job.LineFailed, 28*day+time.Minute, 600)
-		purgeRow(t, q, job.Final, job.LineClosed, 28*day+time.Minute, 100)
-		purgeRow(t, q, job.Final, job.LineFailed, 28*day-time.Minute, 2)
-		purgeRow(t, q, job.Final, job.LineClosed, 28*day-time.Minute, 2)
-		purgeRow(t, q, job.Initial, "due", 0, 1)
+		purgeRow(t, q, job.StatusFinished, 7*day+time.Minute, 3000) // more than a page
+		purgeRow(t, q, job.StatusFinished, 7*day-time.Minute, 2)
+		purgeRow(t, q, job.StatusFailed, 7*day+time.Minute, 2)
+		purgeRow(t, q, job.StatusFailed, 28*day+time.Minute, 600)
+		purgeRow(t, q, job.StatusClosed, 28*day+time.Minute, 100)
+		purgeRow(t, q, job.StatusFailed, 28*day-time.Minute, 2)
+		purgeRow(t, q, job.StatusClosed, 28*day-time.Minute, 2)
+		purgeRow(t, q, "available", 0, 1)
 		live++
 
 		for _, dry := range []bool{true, false} {
@@ -122,8 +119,8 @@ func TestPurge(t *testing.T) {
 func TestPurgeDeletesOnlyFinal(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		q := purgeQueue(t, driver, source)
-		purgeRow(t, q, job.Retry, job.LineDue, 1000*time.Hour, 3)
-		purgeRow(t, q, job.Final, job.LineFinished, 1000*time.Hour, 1)
+		purgeRow(t, q, job.StatusAvailable, 1000*time.Hour, 3)
+		purgeRow(t, q, job.StatusFinished, 1000*time.Hour, 1)
 		var ids []any
 		var found []int64
 		if err := q.db.SelectContext(t.Context(), &found, "SELECT id FROM "+q.table); err != nil {
@@ -133,7 +130,7 @@ func TestPurgeDeletesOnlyFinal(t *testing.T) {
 			ids = append(ids, id)
 		}
 		p, n := purge{q: q}, int64(0)
-		if err := p.delete(t.Context(), job.LineFinished, ids, &n); err != nil || n != 1 {
+		if err := p.delete(t.Context(), job.StatusFinished, ids, &n); err != nil || n != 1 {
 			t.Errorf("%d deleted, %v", n, err)
 		}
 		if rest := purgeLeft(t, q); len(rest) != 1 {
@@ -145,14 +142,14 @@ func TestPurgeDeletesOnlyFinal(t *testing.T) {
 // A job that a worker has locked must not hold up the purge, nor the purge the worker.
 func TestPurgeWaitsForNobody(t *testing.T) {
 	q := purgeQueue(t, "mysql", dbtest.MySQL(t))
-	purgeRow(t, q, job.Final, job.LineFinished, 1000*time.Hour, 50)
-	purgeRow(t, q, job.Initial, "due", time.Hour, 1)
+	purgeRow(t, q, job.StatusFinished, 1000*time.Hour, 50)
+	purgeRow(t, q, "available", time.Hour, 1)
 	tx, err := q.db.BeginTx(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = tx.Rollback() }()
-	if _, err := tx.ExecContext(t.Context(), "UPDATE "+q.table+" "+q.db.ByID+" SET line = 'locked' WHERE state = 'initial'"); err != nil {
+	if _, err := tx.ExecContext(t.Context(), "UPDATE "+q.table+" "+q.db.ByID+" SET status = 'locked' WHERE state = 'initial'"); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := tx.ExecContext(t.Context(), "INSERT INTO "+q.table+" (job_type) VALUES ('new')"); err != nil {
@@ -169,7 +166,7 @@ func TestPurgeStops(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		q := purgeQueue(t, driver, source)
 		for range 5 {
-			purgeRow(t, q, job.Final, job.LineFinished, 1000*time.Hour, 3*engine.PurgeBatch)
+			purgeRow(t, q, job.StatusFinished, 1000*time.Hour, 3*engine.PurgeBatch)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()

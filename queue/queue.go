@@ -156,5 +156,5 @@ func (o Options) order() schema.Order {
 // index is the hint that makes a query walk one of the table's indexes.
 func (q *Queue) index(name string) string { return q.db.Index(q.table, name) }
 
-// pick is the hint for the index that has the jobs of each line in the queue's order.
-func (q *Queue) pick() string { return q.index(q.order().Pick()) }
+// claimIndex is the hint for the index that has the jobs of each status in the queue's order.
+func (q *Queue) claimIndex() string { return q.index(schema.ClaimIndex) }

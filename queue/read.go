@@ -58,44 +58,34 @@ type Counts struct {
 func (q *Queue) Counts(ctx context.Context) (Counts, error) {
 	var c Counts
 	var rows []struct {
-		Line  job.Line
-		State job.State
-		N     int64
+		Status job.Status
+		N      int64
 	}
-	lines := "SELECT line, CASE WHEN line = 'locked' THEN state ELSE '' END AS state, COUNT(*) AS n FROM " + q.table + " "
-	// only locked rows are read whole, for their state; the others are counted in the index
-	query := lines + q.pick() + " WHERE line = 'locked' GROUP BY 1, 2" +
-		" UNION ALL SELECT line, '', COUNT(*) FROM " + q.table + " " + q.pick() + " WHERE line <> 'locked' GROUP BY line"
-	err := q.db.SelectContext(ctx, &rows, query)
+	err := q.db.SelectContext(ctx, &rows, "SELECT status, COUNT(*) AS n FROM "+q.table+" "+q.claimIndex()+" GROUP BY status")
 	if err != nil {
 		return c, fmt.Errorf("count the jobs of %s: %w", q.Name, err)
 	}
 	for _, r := range rows {
-		switch r.Line {
-		case job.LineNew, job.LineDue:
+		switch r.Status {
+		case job.StatusSubmitted, job.StatusAvailable:
 			c.Due += r.N
-		case job.LineLater:
+		case job.StatusScheduled:
 			c.Scheduled += r.N
-		case job.LineLocked:
-			switch r.State {
-			case job.Running:
-				c.Running += r.N
-			case job.Error:
-				c.Error += r.N
-			default:
-				c.Locked += r.N
-			}
-		case job.LineHeld:
+		case job.StatusLocked:
+			c.Locked += r.N
+		case job.StatusRunning:
+			c.Running += r.N
+		case job.StatusThrottled:
 			c.Held += r.N
-		case job.LineWaiting:
+		case job.StatusAwaiting:
 			c.Waiting += r.N
-		case job.LineError:
+		case job.StatusAnswered, job.StatusDeciding, job.StatusUndecided:
 			c.Error += r.N
-		case job.LineFinished:
+		case job.StatusFinished:
 			c.Finished += r.N
-		case job.LineFailed:
+		case job.StatusFailed:
 			c.Failed += r.N
-		case job.LineClosed:
+		case job.StatusClosed:
 			c.Closed += r.N
 		}
 	}
@@ -110,21 +100,21 @@ func (q *Queue) countDue(ctx context.Context, c *Counts) error {
 	var waking int64
 	var oldestWaking, oldestDue engine.Time
 	err := q.db.QueryRowContext(ctx, "SELECT COUNT(*), "+q.db.TimeText("MIN(wake_time)")+" FROM "+q.table+" "+q.index("wake")+
-		" WHERE line = 'later' AND wake_time <= (SELECT "+q.db.Now+")").Scan(&waking, &oldestWaking)
+		" WHERE status = 'scheduled' AND wake_time <= (SELECT "+q.db.Now+")").Scan(&waking, &oldestWaking)
 	if err != nil {
 		return fmt.Errorf("count the due jobs of %s: %w", q.Name, err)
 	}
 	var later int64 // of the rows that are to be taken in
-	err = q.db.GetContext(ctx, &later, "SELECT COUNT(*) FROM "+q.table+" "+q.pick()+
-		" WHERE line = 'new' AND scheduled_run_time > (SELECT "+q.db.Now+")")
+	err = q.db.GetContext(ctx, &later, "SELECT COUNT(*) FROM "+q.table+" "+q.claimIndex()+
+		" WHERE status = 'submitted' AND scheduled_run_time > (SELECT "+q.db.Now+")")
 	if err != nil {
 		return fmt.Errorf("count the new rows of %s: %w", q.Name, err)
 	}
 	// the queries see different moments
 	waking = min(waking-later, c.Scheduled)
 	c.Scheduled, c.Due = c.Scheduled-waking, max(0, c.Due+waking)
-	err = q.db.GetContext(ctx, &oldestDue, "SELECT "+q.db.TimeText("MIN(scheduled_run_time)")+" FROM "+q.table+" "+q.pick()+
-		" WHERE line IN ('due', 'held', 'new') AND scheduled_run_time <= (SELECT "+q.db.Now+")")
+	err = q.db.GetContext(ctx, &oldestDue, "SELECT "+q.db.TimeText("MIN(scheduled_run_time)")+" FROM "+q.table+" "+q.claimIndex()+
+		" WHERE status IN ('available', 'throttled', 'submitted') AND scheduled_run_time <= (SELECT "+q.db.Now+")")
 	if err != nil {
 		return fmt.Errorf("find the oldest due job of %s: %w", q.Name, err)
 	}

@@ -32,28 +32,30 @@ var Standings = []Standing{
 	Due, Held, Scheduled, Locked, Waiting, Failed, Closed, Finished,
 }
 
-// condition is what the rows of a standing meet, for each by the lines, which the index has.
+// condition is what the rows of a standing meet, for each by the statuses, which the index has.
 func (q *Queue) condition(s Standing) (condition string, args []any) {
 	now := "(SELECT " + q.db.Now + ")"
 	switch s {
 	case Standing(job.Initial), Standing(job.Retry):
-		return "line IN ('new', 'due', 'later', 'held', 'locked') AND state = ?", []any{string(s)}
+		return "status IN ('submitted', 'available', 'scheduled', 'throttled', 'locked') AND state = ?", []any{string(s)}
 	case Standing(job.Running):
-		return "line IN ('locked', 'waiting') AND state = 'running'", nil
+		return "status IN ('running', 'awaiting')", nil
 	case Standing(job.Error):
-		return "line IN ('locked', 'error') AND state = 'error'", nil
+		return "status IN ('answered', 'deciding', 'undecided')", nil
 	case Standing(job.Final):
-		return "line IN ('finished', 'failed', 'closed') AND part = 'NONE'", nil
+		return "status IN ('finished', 'failed', 'closed') AND part = 'NONE'", nil
 	case Due:
-		return "line IN ('new', 'due', 'later') AND (line = 'due' OR scheduled_run_time <= " + now + ")", nil
+		return "status IN ('submitted', 'available', 'scheduled') AND (status = 'available' OR scheduled_run_time <= " + now + ")", nil
 	case Scheduled:
-		return "line IN ('new', 'later') AND scheduled_run_time > " + now, nil
+		return "status IN ('submitted', 'scheduled') AND scheduled_run_time > " + now, nil
 	case Locked:
-		return "line = 'locked' AND state IN ('initial', 'retry')", nil
+		return "status = 'locked'", nil
 	case Held:
-		return "line = 'held'", nil
+		return "status = 'throttled'", nil
+	case Waiting:
+		return "status = 'awaiting'", nil
 	}
-	return "line = ? AND part = 'NONE'", []any{string(s)} // the others are lines
+	return "status = ? AND part = 'NONE'", []any{string(s)} // the others are statuses
 }
 
 // Filter narrows what Find gives. A zero field doesn't narrow.
@@ -83,11 +85,11 @@ func (q *Queue) where(by Filter) (where, hint string, args []any) {
 	case by.Standing != "":
 		condition, its := q.condition(by.Standing)
 		w.And(condition, its...)
-		hint = q.pick()
+		hint = q.claimIndex()
 	case by.Error != "" || by.Fingerprint != "":
-		// where an error can be: not in the lines that most jobs are in
-		w.And("line IN ('due', 'later', 'held', 'locked', 'error', 'failed', 'closed')")
-		hint = q.pick()
+		// where an error can be: not in the statuses that most jobs have
+		w.And("status IN ('available', 'scheduled', 'throttled', 'locked', 'running', 'answered', 'deciding', 'undecided', 'failed', 'closed')")
+		hint = q.claimIndex()
 	}
 	if by.Place != 0 {
 		w.And("shard = ?", by.Place)

@@ -53,7 +53,7 @@ func readProgress(percent, note, attempt, at any) job.Progress {
 func (q *Queue) Progressing(ctx context.Context, most int) (jobs []*job.Job, err error) {
 	// of all locked rows, as Counts does: they are no more than there are slots
 	query := "SELECT id, job_type, attempt, progress, progress_note, progress_attempt, " + q.db.TimeColumn("progress_time") +
-		" FROM " + q.table + " " + q.pick() + " WHERE line = 'locked' AND state = 'running' AND progress_attempt = attempt" +
+		" FROM " + q.table + " " + q.claimIndex() + " WHERE status = 'running' AND progress_attempt = attempt" +
 		" ORDER BY " + q.table + ".progress_time DESC, id LIMIT ?"
 	rows, err := q.db.QueryContext(ctx, query, most)
 	if err != nil {

@@ -25,13 +25,13 @@ func because(word, format string, args ...any) Reason {
 // Reasons are the answers to why the job isn't running, the most telling first; for one that runs, or is over, that.
 func (w Why) Reasons() []Reason {
 	j := w.Job
-	if j.Flaw != nil && j.State != job.Final {
+	if j.Flaw != nil && !j.Status.IsFinal() {
 		return append([]Reason{because("flawed", "its row can't be a job's, and the next worker that comes to it ends it: %s", j.Flaw)}, w.nobody()...)
 	}
-	switch j.Line {
-	case job.LineFinished:
+	switch j.Status {
+	case job.StatusFinished:
 		return []Reason{because("finished", "it is final since %s", w.local(j.UpdateTime))}
-	case job.LineFailed, job.LineClosed:
+	case job.StatusFailed, job.StatusClosed:
 		reasons := []Reason{w.failed()}
 		switch {
 		case j.RetriedAs != 0:
@@ -40,19 +40,19 @@ func (w Why) Reasons() []Reason {
 			reasons = append(reasons, because("dismissed", "it was dismissed"))
 		}
 		return reasons
-	case job.LineError:
+	case job.StatusUndecided:
 		return w.orNoHandler("undecided", "attempt %d failed (%s); the next worker that has a handler for %s decides whether it is tried again",
 			j.Attempt, j.Error, j.Type)
-	case job.LineLocked:
+	case job.StatusLocked, job.StatusRunning, job.StatusAnswered, job.StatusDeciding:
 		return w.locked()
-	case job.LineWaiting:
+	case job.StatusAwaiting:
 		return append([]Reason{because("waiting", "attempt %d is waiting for an answer since %s, at most until %s: hipq complete %s %s %s, or hipq fail",
 			j.Attempt, w.local(j.StartTime), w.local(j.StartTime.Add(j.Timeout)), j.Queue, shell.Word(j.Type), shell.Word(j.Key))}, w.reached()...)
-	case job.LineNew:
+	case job.StatusSubmitted:
 		return append([]Reason{because("new", "it was inserted by plain SQL, and the next worker takes it in")}, w.nobody()...)
-	case job.LineHeld:
+	case job.StatusThrottled:
 		return w.held()
-	case job.LineLater:
+	case job.StatusScheduled:
 		return append([]Reason{w.later()}, w.nobody()...)
 	}
 	return w.due()
@@ -85,7 +85,7 @@ func (w Why) later() Reason {
 	switch {
 	case !w.Job.ScheduledRunTime.After(w.now):
 		return because("due", "it has been due since %s, and the next worker sees to it", at)
-	case w.Job.State == job.Retry:
+	case w.Job.State() == job.Retry:
 		return because("retry", "attempt %d failed (%s); the next is due at %s", w.Job.Attempt, w.Job.Error, at)
 	case len(w.Job.Windows) > 0 && !w.Job.Windows.Contains(w.now.In(w.options.Location)):
 		return because("window", "it is not due until %s; its windows are %s, and closed now", at, strings.Join(w.Job.Windows.Strings(), ", "))
@@ -118,7 +118,7 @@ func (w Why) locked() []Reason {
 		}
 	}
 	var reasons []Reason
-	switch w.Job.State {
+	switch w.Job.State() {
 	case job.Running:
 		reasons = []Reason{because("running", "attempt %d is running since %s%s, by %s", w.Job.Attempt, w.local(w.Job.StartTime), until, who)}
 		reasons = append(reasons, w.reached()...)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/internal/shards"
+	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/schema"
 )
 
@@ -111,17 +112,17 @@ func (q *Queue) stateOfJobs(ctx context.Context, d Division, all []ShardState) e
 	const placed = " AND shard >= ? AND shard < ?"
 	at := "(SELECT " + q.db.Now + ")"
 	for _, query := range []string{
-		"SELECT shard, line, COUNT(*) AS n, " + q.db.TimeText("MIN(scheduled_run_time)") + " AS oldest, 0 AS used FROM " + q.table + " " + q.pick() +
-			" WHERE line IN ('due', 'held')" + placed + " GROUP BY line, shard",
-		"SELECT shard, 'due' AS line, COUNT(*) AS n, " + q.db.TimeText("MIN(wake_time)") + " AS oldest, 0 AS used FROM " + q.table + " " + q.index("wake") +
-			" WHERE line = 'later' AND wake_time <= " + at + placed + " GROUP BY shard",
-		"SELECT shard, 'locked' AS line, COALESCE(SUM(state = 'running'), 0) AS n, NULL AS oldest," +
-			" COALESCE(SUM(CASE WHEN " + schema.Counts + " THEN throttle_factor + 0.0 ELSE 0 END), 0) AS used FROM " + q.table + " " + q.pick() +
-			" WHERE line IN ('locked', 'waiting')" + placed + " GROUP BY shard",
+		"SELECT shard, status, COUNT(*) AS n, " + q.db.TimeText("MIN(scheduled_run_time)") + " AS oldest, 0 AS used FROM " + q.table + " " + q.claimIndex() +
+			" WHERE status IN ('available', 'throttled')" + placed + " GROUP BY status, shard",
+		"SELECT shard, 'available' AS status, COUNT(*) AS n, " + q.db.TimeText("MIN(wake_time)") + " AS oldest, 0 AS used FROM " + q.table + " " + q.index("wake") +
+			" WHERE status = 'scheduled' AND wake_time <= " + at + placed + " GROUP BY shard",
+		"SELECT shard, 'running' AS status, COALESCE(SUM(status IN ('running', 'awaiting')), 0) AS n, NULL AS oldest," +
+			" COALESCE(SUM(CASE WHEN " + schema.Counts + " THEN throttle_factor + 0.0 ELSE 0 END), 0) AS used FROM " + q.table + " " + q.claimIndex() +
+			" WHERE status IN ('locked', 'running', 'answered', 'deciding', 'awaiting')" + placed + " GROUP BY shard",
 	} {
 		var found []struct {
 			Shard   int
-			Line    string
+			Status  job.Status
 			N, Used float64
 			Oldest  engine.Time
 		}
@@ -134,10 +135,10 @@ func (q *Queue) stateOfJobs(ctx context.Context, d Division, all []ShardState) e
 				continue
 			}
 			s := &all[i]
-			switch f.Line {
-			case "due":
+			switch f.Status {
+			case job.StatusAvailable:
 				s.Due += int64(f.N)
-			case "held":
+			case job.StatusThrottled:
 				s.Held += int64(f.N)
 			default:
 				s.Running, s.Used = int64(f.N), int(f.Used)
@@ -162,7 +163,7 @@ func (q *Queue) Misplaced(ctx context.Context) (n int64, err error) {
 		place int
 	}{{"shard < ?", d.Place(0)}, {"shard >= ?", d.Place(d.Of)}} {
 		var some int64
-		err := q.db.GetContext(ctx, &some, "SELECT COUNT(*) FROM "+q.table+" "+q.pick()+" WHERE line IN "+misplacedLines+" AND "+outside.where, outside.place)
+		err := q.db.GetContext(ctx, &some, "SELECT COUNT(*) FROM "+q.table+" "+q.claimIndex()+" WHERE status IN "+misplacedOf+" AND "+outside.where, outside.place)
 		if err != nil {
 			return 0, fmt.Errorf("count the misplaced jobs of %s: %w", q.Name, err)
 		}

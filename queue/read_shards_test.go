@@ -72,14 +72,14 @@ func TestShardStates(t *testing.T) {
 				t.Errorf("%+v, want %+v", of, want)
 			}
 		}
-		if s.get(first).State != job.Running {
+		if s.get(first).State() != job.Running {
 			t.Error("the first is not running")
 		}
 		if n := must[int64](t)(s.Misplaced(t.Context())); n != 0 {
 			t.Errorf("%d are misplaced", n)
 		}
-		s.exec("UPDATE shop_emails SET shard = 9001 WHERE line = 'due'")
-		s.exec("UPDATE shop_emails SET shard = 1000 WHERE line = 'later'")
+		s.exec("UPDATE shop_emails SET shard = 9001 WHERE status = 'available'")
+		s.exec("UPDATE shop_emails SET shard = 1000 WHERE status = 'scheduled'")
 		if n := must[int64](t)(s.Misplaced(t.Context())); n != 1 {
 			t.Errorf("%d are misplaced", n)
 		}

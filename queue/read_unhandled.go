@@ -26,7 +26,7 @@ func (q *Queue) Unhandled(ctx context.Context, c Counts, lastSeen time.Time, han
 		Type  string `db:"job_type"`
 		Since engine.Time
 	}
-	err := q.db.SelectContext(ctx, &due, "SELECT job_type, "+q.db.TimeText("MIN(scheduled_run_time)")+" AS since FROM "+q.table+" "+q.pick()+" WHERE line = 'due' GROUP BY "+q.db.TypesOfPick)
+	err := q.db.SelectContext(ctx, &due, "SELECT job_type, "+q.db.TimeText("MIN(scheduled_run_time)")+" AS since FROM "+q.table+" "+q.claimIndex()+" WHERE status = 'available' GROUP BY "+q.db.TypesOfClaim)
 	if err != nil {
 		return nil, fmt.Errorf("find the oldest due jobs of %s: %w", q.Name, err)
 	}
@@ -55,8 +55,8 @@ func (q *Queue) Unhandled(ctx context.Context, c Counts, lastSeen time.Time, han
 // isPassedBy says whether no job of a type is running, nor was started for a while.
 func (q *Queue) isPassedBy(ctx context.Context, jobType string) (bool, error) {
 	var running bool
-	err := q.db.GetContext(ctx, &running, "SELECT EXISTS (SELECT 1 FROM "+q.table+" "+q.pick()+
-		" WHERE line IN ('locked', 'waiting') AND part IN ('NONE', 'stop') AND job_type = ?)", jobType)
+	err := q.db.GetContext(ctx, &running, "SELECT EXISTS (SELECT 1 FROM "+q.table+" "+q.claimIndex()+
+		" WHERE status IN ('locked', 'running', 'answered', 'deciding', 'awaiting') AND part IN ('NONE', 'stop') AND job_type = ?)", jobType)
 	if err != nil || running {
 		return false, err
 	}

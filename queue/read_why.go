@@ -86,7 +86,7 @@ func (q *Queue) Why(ctx context.Context, id int64, by Asker) (Why, error) {
 	if err := q.db.Read(ctx, q.used(inShard, &w.used, byGroup)); err != nil {
 		return w, fmt.Errorf("sum up the throttle factors: %w", err)
 	}
-	if w.group = j.Group; j.Line == job.LineDue && q.ThrottleGroups != nil && !q.ThrottleGroups.Knows(w.group) {
+	if w.group = j.Group; j.Status == job.StatusAvailable && q.ThrottleGroups != nil && !q.ThrottleGroups.Knows(w.group) {
 		w.group = q.ThrottleGroups.Of(j.Type, []byte(j.Data)) // no round has found it out yet
 	}
 	w.groupUsed = byGroup[w.group]
@@ -95,7 +95,7 @@ func (q *Queue) Why(ctx context.Context, id int64, by Asker) (Why, error) {
 			return w, err
 		}
 	}
-	if j.Line == job.LineDue {
+	if j.Status == job.StatusAvailable {
 		if err := q.whyDue(ctx, &w, by); err != nil {
 			return w, err
 		}
@@ -114,7 +114,7 @@ func (q *Queue) whyShard(ctx context.Context, w *Why) (err error) {
 	}
 	in := false
 	w.shard, in = w.division.Shard(w.Job.Place)
-	w.misplaced = !in && (w.Job.Line == job.LineDue || w.Job.Line == job.LineHeld || w.Job.Line == job.LineError)
+	w.misplaced = !in && (w.Job.Status == job.StatusAvailable || w.Job.Status == job.StatusThrottled || w.Job.Status == job.StatusUndecided)
 	if !in || w.division.Of == 1 {
 		return nil
 	}
@@ -158,7 +158,7 @@ func (q *Queue) ahead(ctx context.Context, j *job.Job) (n int64, err error) {
 	c := candidate{ID: j.ID}
 	err = q.db.QueryRowContext(ctx, "SELECT run_rank, "+q.db.TimeColumn("scheduled_run_time")+" FROM "+q.table+" WHERE id = ?", j.ID).Scan(&c.Rank, &c.At)
 	if err == nil {
-		err = q.db.GetContext(ctx, &n, "SELECT COUNT(*) FROM "+q.table+" "+q.pick()+" WHERE line = 'due' AND shard = ? AND "+before,
+		err = q.db.GetContext(ctx, &n, "SELECT COUNT(*) FROM "+q.table+" "+q.claimIndex()+" WHERE status = 'available' AND shard = ? AND "+before,
 			append([]any{j.Place}, c.args()...)...)
 	}
 	if err != nil {

@@ -48,13 +48,13 @@ func insertOf(columns, values string) string {
 func (s store) wantRefused(id int64, reason string) {
 	s.t.Helper()
 	j := s.get(id)
-	if j.State != job.Final || j.Line != job.LineFailed || !strings.Contains(j.Error, reason) || j.Flaw != nil {
-		s.t.Errorf("job %d is %s, %s, with the error %q, want %q, flaw %v", id, j.State, j.Line, j.Error, reason, j.Flaw)
+	if j.State() != job.Final || j.Status != job.StatusFailed || !strings.Contains(j.Error, reason) || j.Flaw != nil {
+		s.t.Errorf("job %d is %s, %s, with the error %q, want %q, flaw %v", id, j.State(), j.Status, j.Error, reason, j.Flaw)
 	}
 	s.wantHistory(id, "failed/0")
 }
 
-// A row in the line that can't be a job's is refused by the round that meets it, in whatever line it was, and takes nobody's slot.
+// A row that can't be a job's is refused by the round that meets it, whatever its status, and takes nobody's slot.
 func TestRoundRefuses(t *testing.T) {
 	for name, change := range map[string]func(*queue.Options){
 		"plain": func(*queue.Options) {}, "limit": func(o *queue.Options) { o.ThrottleLimit = 5 }, "groups": byRegion(0, map[string]int{"*": 5}),
@@ -64,15 +64,15 @@ func TestRoundRefuses(t *testing.T) {
 				const past = "'2026-01-01 00:00:00'"
 				wants := []string{}
 				for _, c := range [][3]string{
-					{"line, time_windows", "'due', '[\"9-5\"]'", "time_windows: "},
-					{"line, time_windows", "'due', 'teatime'", "time_windows: "},
-					{"line, job_key", "'due', ''", "job_key is empty"},
-					{"line, state, attempt", "'due', 'retry', 2147483647", "attempt 2147483647"},
-					{"line, time_windows, throttle_group", "'held', 'x', 'data.region=east'", "time_windows: "},
-					{"line, time_windows, wake_time", "'later', 'x', " + past, "time_windows: "},
-					{"line, state, time_windows", "'error', 'error', 'x'", "time_windows: "},
-					{"line, state, time_windows, wake_time, start_time, attempt", "'waiting', 'running', 'x', " + past + ", " + past + ", 1", "time_windows: "},
-					{"line, state, time_windows", "'locked', 'running', 'x'", "time_windows: "},
+					{"status, time_windows", "'available', '[\"9-5\"]'", "time_windows: "},
+					{"status, time_windows", "'available', 'teatime'", "time_windows: "},
+					{"status, job_key", "'available', ''", "job_key is empty"},
+					{"status, attempt", "'available', 2147483647", "attempt 2147483647"},
+					{"status, time_windows, throttle_group", "'throttled', 'x', 'data.region=east'", "time_windows: "},
+					{"status, time_windows, wake_time", "'scheduled', 'x', " + past, "time_windows: "},
+					{"status, attempt, time_windows", "'undecided', 1, 'x'", "time_windows: "},
+					{"status, time_windows, wake_time, start_time, attempt", "'awaiting', 'x', " + past + ", " + past + ", 1", "time_windows: "},
+					{"status, time_windows", "'running', 'x'", "time_windows: "},
 				} {
 					s.exec(insertOf(c[0], c[1]))
 					wants = append(wants, c[2])
@@ -116,7 +116,7 @@ func TestTakeInRefuses(t *testing.T) {
 		s.wantRefused(1, first)
 		s.wantRefused(s.nth(2), "is not valid UTF-8")
 		s.wantRefused(s.nth(3), "scheduled_run_time 9999-01-01T00:00:00Z is not between 1970 and 9998")
-		if j := s.wantState(s.nth(4), job.Initial, "due", 0); j.Error != job.None || j.Result != job.None || j.Group != job.None || j.Stopping {
+		if j := s.wantState(s.nth(4), job.Initial, "available", 0); j.Error != job.None || j.Result != job.None || j.Group != job.None || j.Stopping {
 			s.t.Errorf("taken in as %+v", j)
 		}
 	})
@@ -129,15 +129,13 @@ func TestUncheckedRowsAreRefused(t *testing.T) {
 			suiteWith(t, change, func(s store) {
 				huge := "'" + strings.Repeat("d", job.MaxDataBytes+1) + "'"
 				rows := [][3]string{
-					{"line, timeout", "'new', 0", "timeout: 0"},
-					{"line, job_data", "'new', " + huge, "job_data has"},
-					{"line, priority", "'due', NULL", "priority: it is missing"},
-					{"line, create_time", "'due', '1960-01-01 00:00:00'", "create_time: "},
-					{"line, state", "'due', 'error'", "line due does not go with state error"},
-					{"line, state", "'due', 'final'", "line due does not go with state final"},
+					{"status, timeout", "'submitted', 0", "timeout: 0"},
+					{"status, job_data", "'submitted', " + huge, "job_data has"},
+					{"status, priority", "'available', NULL", "priority: it is missing"},
+					{"status, create_time", "'available', '1960-01-01 00:00:00'", "create_time: "},
 				}
 				if s.db.Name == "sqlite" {
-					rows = append(rows, [3]string{"line, attempt", "'due', -1", "attempt -1"})
+					rows = append(rows, [3]string{"status, attempt", "'available', -1", "attempt -1"})
 				}
 				for _, r := range rows {
 					s.unchecked(r[0], r[1])
@@ -163,8 +161,8 @@ func TestOperateOnAFlawedRow(t *testing.T) {
 	suite(t, func(s store) {
 		in := s.t.Context()
 		for range 2 {
-			s.exec(insertOf("line, time_windows", "'due', 'x'"))
-			s.exec(insertOf("line, state, time_windows, start_time, wake_time, attempt", "'waiting', 'running', 'x', '2026-01-01 00:00:00', '2036-01-01 00:00:00', 1"))
+			s.exec(insertOf("status, time_windows", "'available', 'x'"))
+			s.exec(insertOf("status, time_windows, start_time, wake_time, attempt", "'awaiting', 'x', '2026-01-01 00:00:00', '2036-01-01 00:00:00', 1"))
 		}
 		j := s.get(1)
 		if j.Flaw == nil || !errors.Is(j.Flaw, job.ErrInvalid) {
@@ -198,8 +196,8 @@ func TestOperateOnAFlawedRow(t *testing.T) {
 // A retry handler isn't asked about a row that can't be a job's.
 func TestUndecidedRefuses(t *testing.T) {
 	suite(t, func(s store) {
-		s.exec(insertOf("line, state, time_windows", "'error', 'error', 'x'"))
-		s.exec(insertOf("line, state, attempt, error", "'error', 'error', 1, 'boo'"))
+		s.exec(insertOf("status, attempt, time_windows", "'undecided', 1, 'x'"))
+		s.exec(insertOf("status, attempt, error", "'undecided', 1, 'boo'"))
 		s.placed()
 		s.hire("w")
 		list := must[[]rounds.Settled](s.t)(s.Rounds().Undecided(s.t.Context(), s.newRound("w", 5), []string{"send"}))
@@ -213,7 +211,7 @@ func TestUndecidedRefuses(t *testing.T) {
 // With keep_failed: 0 what is refused is deleted like all that fails; the activity tells of it.
 func TestRefusedRowsAreDiscarded(t *testing.T) {
 	suiteWith(t, func(o *queue.Options) { o.KeepFailed = queue.DiscardAtOnce }, func(s store) {
-		s.exec(insertOf("line, time_windows", "'due', 'x'"))
+		s.exec(insertOf("status, time_windows", "'available', 'x'"))
 		s.placed()
 		s.start("w", 1)
 		if _, err := s.Get(s.t.Context(), 1); !errors.Is(err, queue.ErrNotFound) {
@@ -227,7 +225,7 @@ func TestRefusedRowsAreDiscarded(t *testing.T) {
 func TestUncheckedRank(t *testing.T) {
 	s := newStore(t, "sqlite", dbtest.SQLite(t), func(*queue.Options) {})
 	for _, priority := range []string{"NULL", "9223372036854775807", "-9223372036854775808"} {
-		s.unchecked("line, priority", "'due', "+priority)
+		s.unchecked("status, priority", "'available', "+priority)
 	}
 	s.placed()
 	good := s.add(job.New{Type: "send"})

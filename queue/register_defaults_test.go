@@ -51,7 +51,7 @@ func TestDefaultsOfTypesInNoConfig(t *testing.T) {
 			if wait := j.ScheduledRunTime.Sub(j.UpdateTime); r["state"] != "retry" || j.Timeout != 90*time.Second || j.Priority != 7 || wait != 5*time.Minute {
 				t.Errorf("%s: %v in %s, timeout %s, priority %d", name, r, wait, j.Timeout, j.Priority)
 			}
-			s.exec("UPDATE shop_emails SET line = 'due', wake_time = NULL, scheduled_run_time = '2026-01-01' WHERE id = ?", id)
+			s.exec("UPDATE shop_emails SET status = 'available', wake_time = NULL, scheduled_run_time = '2026-01-01' WHERE id = ?", id)
 			g = s.one("job_grab", "w1", "emails", name, 1)
 			s.one("job_start", "w1", "emails", g["id"], g["token"])
 			if r = s.one("job_fail", "w1", "emails", g["id"], g["token"], "no", nil); r["state"] != "final" {

@@ -172,7 +172,7 @@ func TestTypeWhoseRowCountsForNothing(t *testing.T) {
 		}
 		s.upkeep()
 		for i := range 2 * n {
-			if j := s.wantState(s.nth(i+1), job.Initial, "due", 0); j.Priority != 7 || j.ThrottleFactor != 1 || j.Timeout != 24*time.Hour {
+			if j := s.wantState(s.nth(i+1), job.Initial, "available", 0); j.Priority != 7 || j.ThrottleFactor != 1 || j.Timeout != 24*time.Hour {
 				t.Errorf("%+v", j)
 			}
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/hipq/hipq/internal/rounds"
 	"github.com/hipq/hipq/internal/rules"
 	"github.com/hipq/hipq/queue/job"
+	"github.com/hipq/hipq/schema"
 )
 
 const (
@@ -43,10 +44,10 @@ func (q *Queue) orphans(joins string) (from, gone string) {
 	join, gone := q.workers.Missing("j.worker_id")
 	wanted := gone
 	if q.db.Name == engine.MySQL.Name { // an attempt that was answered hangs too: it counts against the limits
-		wanted = "(" + gone + " OR w.by_sql = 1 AND (j.state = 'running' OR j.state = 'error' AND j.answered = 1)" +
+		wanted = "(" + gone + " OR w.by_sql = 1 AND j.status IN ('running', 'answered')" +
 			fmt.Sprintf(" AND j.start_time + INTERVAL (j.timeout + %d) SECOND <= UTC_TIMESTAMP(6))", sqlMargin/time.Second)
 	}
-	return q.table + " j " + q.pick() + " " + join + joins + " WHERE j.line = 'locked' AND " + wanted, gone
+	return q.table + " j " + q.claimIndex() + " " + join + joins + " WHERE j." + schema.HasWorker + " AND " + wanted, gone
 }
 
 // rescue ends attempts that no worker will end: the worker is dead, the answer is overdue, or the timeout of a worker in SQL is over.
@@ -93,13 +94,13 @@ func (q *Queue) findStranded(ctx context.Context, l rounds.Look, handled map[str
 		}
 	}
 	if l.Waking {
-		err := find("SELECT id FROM " + q.table + " " + q.index("wake") + " WHERE wake_time <= (SELECT " + q.db.Now + ") AND line = 'waiting' ORDER BY wake_time")
+		err := find("SELECT id FROM " + q.table + " " + q.index("wake") + " WHERE wake_time <= (SELECT " + q.db.Now + ") AND status = 'awaiting' ORDER BY wake_time")
 		if err != nil {
 			return nil, false, err
 		}
 	}
 	if types := q.decidedHere(handled); l.Undecided && len(types) > 0 {
-		err := find("SELECT id FROM "+q.table+" "+q.pick()+" WHERE line = 'error' AND"+q.placed()+" AND part = 'NONE' AND job_type IN "+engine.In(len(types)), types...)
+		err := find("SELECT id FROM "+q.table+" "+q.claimIndex()+" WHERE status = 'undecided' AND"+q.placed()+" AND part = 'NONE' AND job_type IN "+engine.In(len(types)), types...)
 		if err != nil {
 			return nil, false, err
 		}
@@ -152,7 +153,7 @@ func (q *Queue) rescueAll(ctx context.Context, w roster.Worker, found []stranded
 		types = q.typesIn(tx)
 		var jobs []*job.Job
 		query := "SELECT " + q.selected("job_data", "result") + " FROM " + q.table + " " + q.db.ByID + " WHERE id IN " + notAlone(len(ids)) +
-			" AND line IN ('locked', 'waiting', 'error') " + tx.SkipLocked
+			" AND status IN ('locked', 'running', 'answered', 'deciding', 'awaiting', 'undecided') " + tx.SkipLocked
 		if err := tx.Read(ctx, q.jobs(query, ids, func(j *job.Job) { jobs = append(jobs, j) })); err != nil {
 			return err
 		}
@@ -177,7 +178,7 @@ func (q *Queue) rescueAll(ctx context.Context, w roster.Worker, found []stranded
 		}
 		final := flawed
 		for _, e := range ends {
-			if e.next.State == job.Final {
+			if e.next.Status.IsFinal() {
 				final = append(final, e.job)
 			}
 		}
@@ -210,10 +211,10 @@ func (q *Queue) rescueAll(ctx context.Context, w roster.Worker, found []stranded
 // outcome is that of the job's attempt. ok is false if the job is not stranded any more. It compares worker ids here: what only
 // another hand than hipq's has written, MariaDB finds by no text.
 func (s stranded) outcome(j *job.Job, now time.Time) (o job.Outcome, ok bool) {
-	lost := j.Line == job.LineLocked && j.WorkerID == s.WorkerID && s.Gone
-	late := j.Line == job.LineWaiting && !j.WakeTime.After(now) ||
-		j.Line == job.LineLocked && j.WorkerID == s.WorkerID && !s.Gone && j.Ran(now) >= j.Timeout+sqlMargin
-	if j.State == job.Running {
+	lost := j.Status.HasWorker() && j.WorkerID == s.WorkerID && s.Gone
+	late := j.Status == job.StatusAwaiting && !j.WakeTime.After(now) ||
+		j.Status.HasWorker() && j.WorkerID == s.WorkerID && !s.Gone && j.Ran(now) >= j.Timeout+sqlMargin
+	if j.State() == job.Running {
 		switch {
 		case lost && s.Host != nil && s.PID != nil:
 			j.Error = fmt.Sprintf("worker lost: %s (pid %s on %s)", s.WorkerID, *s.PID, *s.Host)
@@ -226,7 +227,7 @@ func (s stranded) outcome(j *job.Job, now time.Time) (o job.Outcome, ok bool) {
 			j.Wish = job.LostWish(s.Heard.Time)
 		}
 	}
-	return j.Outcome(now), lost || late || j.Line == job.LineError
+	return j.Outcome(now), lost || late || j.Status == job.StatusUndecided
 }
 
 // ending is a job that is decided about, what it becomes, and the activity that tells of it.
@@ -242,12 +243,12 @@ func (q *Queue) rescueOne(
 ) (*ending, error) {
 	j.WorkerID = job.None
 	switch {
-	case j.State == job.Initial || j.State == job.Retry: // a worker in SQL had locked it, and had not started it
-		line, wake := rules.Place(j.ScheduledRunTime, tx.Now)
-		return nil, tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET line = ?, wake_time = ?, worker_id = 'NONE' WHERE id = ?", line, engine.At(wake), j.ID)
-	case j.State == job.Running && s.Gone:
+	case j.Status == job.StatusLocked: // a worker in SQL had locked it, and had not started it
+		status, wake := rules.Place(j.ScheduledRunTime, tx.Now)
+		return nil, tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET status = ?, wake_time = ?, worker_id = 'NONE' WHERE id = ?", status, engine.At(wake), j.ID)
+	case j.State() == job.Running && s.Gone:
 		j.Losses = min(j.Losses+1, job.MaxAttempt)
-	case j.State == job.Running: // a decision that is lost leaves them
+	case j.State() == job.Running: // a decision that is lost leaves them
 		j.Losses = 0
 	}
 	asked, known := handled[j.Type]
@@ -259,13 +260,13 @@ func (q *Queue) rescueOne(
 		asked = t.RetryHandler
 	}
 	if asked && o.Verdict != job.Stopped {
-		if j.Line == job.LineError {
+		if j.Status == job.StatusUndecided {
 			return nil, nil
 		}
-		return nil, q.rest(ctx, tx, j, o, j.Wish, job.LineError)
+		return nil, q.rest(ctx, tx, j, o, j.Wish, job.StatusUndecided)
 	}
-	next, entry, err := q.conclude(j, o, nil, t.Retry, tx.Now)
-	return &ending{j, next, entry}, err
+	next, entry := q.conclude(j, o, nil, t.Retry, tx.Now)
+	return &ending{j, next, entry}, nil
 }
 
 // withFreeKeys gives those of the jobs, whose rows are locked, that have their places in the index of keys to themselves: a job that ends

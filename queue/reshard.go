@@ -3,6 +3,7 @@ package queue
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/internal/rules"
@@ -31,7 +32,7 @@ func (q *Queue) Reshard(ctx context.Context) (moved int, err error) {
 		if err != nil {
 			return moved, err
 		}
-		n, err := q.relocate(ctx, "('due', 'held', 'error', 'locked', 'waiting', 'later')")
+		n, err := q.relocate(ctx, strings.TrimSuffix(misplacedOf, ")")+", 'scheduled')")
 		if moved += n; err != nil {
 			return moved, err
 		}
@@ -58,7 +59,7 @@ func (q *Queue) divide(ctx context.Context, tx *engine.Tx) error {
 		}
 	}
 	var running []*job.Job
-	query := "SELECT id, job_type, job_key, shard_key FROM " + q.table + " " + q.pick() + " WHERE line IN ('locked', 'waiting') " + q.db.ForUpdate
+	query := "SELECT id, job_type, job_key, shard_key FROM " + q.table + " " + q.claimIndex() + " WHERE status IN ('locked', 'running', 'answered', 'deciding', 'awaiting') " + q.db.ForUpdate
 	// also in a queue that takes no turns, for it may be given a limit; and locked, for one that is settled meanwhile may get other
 	// data, and be in another group
 	if err := tx.Read(ctx, q.placing(query, nil, &running)); err != nil {

@@ -48,13 +48,13 @@ func benchQueue(b *testing.B, o Options, f func(b *testing.B, q *Queue)) {
 
 // rows of a table, in bulk.
 type rows struct {
-	n              int
-	line           job.Line
-	state, jobType string
-	priority       int
-	from           time.Time
-	step           time.Duration
-	shuffle        bool
+	n        int
+	status   job.Status
+	jobType  string
+	priority int
+	from     time.Time
+	step     time.Duration
+	shuffle  bool
 }
 
 func (q *Queue) fill(b *testing.B, kinds ...rows) {
@@ -71,17 +71,17 @@ func (q *Queue) fill(b *testing.B, kinds ...rows) {
 		for part := range slices.Chunk(order, 20*perStatement) {
 			err := q.db.Tx(b.Context(), func(tx *engine.Tx) error {
 				for few := range slices.Chunk(part, perStatement) {
-					args := make([]any, 0, len(few)*8)
+					args := make([]any, 0, len(few)*7)
 					for _, i := range few {
 						at := engine.At(k.from.Add(time.Duration(i) * k.step))
 						var wake engine.Time
-						if k.line == job.LineLater {
+						if k.status == job.StatusScheduled {
 							wake = at
 						}
-						args = append(args, k.jobType, fmt.Sprintf("%s-%s-%09d", k.line, k.jobType, i), k.line, k.state, k.priority, 1, at, wake)
+						args = append(args, k.jobType, fmt.Sprintf("%s-%s-%09d", k.status, k.jobType, i), k.status, k.priority, 1, at, wake)
 					}
-					_, err := tx.ExecContext(b.Context(), "INSERT INTO "+q.table+" (job_type, job_key, line, state, priority, throttle_factor,"+
-						" scheduled_run_time, wake_time, timeout, time_windows) VALUES "+engine.Rows("(?,?,?,?,?,?,?,?,60,'NONE')", len(few)), args...)
+					_, err := tx.ExecContext(b.Context(), "INSERT INTO "+q.table+" (job_type, job_key, status, priority, throttle_factor,"+
+						" scheduled_run_time, wake_time, timeout, time_windows) VALUES "+engine.Rows("(?,?,?,?,?,?,?,60,'NONE')", len(few)), args...)
 					if err != nil {
 						return err
 					}
@@ -136,17 +136,17 @@ func BenchmarkRoundBacklog(b *testing.B) {
 			benchQueue(b, Options{}, func(b *testing.B, q *Queue) {
 				const million = 1_000_000
 				for b.Loop() {
-					q.fill(b, rows{n: 3000, line: job.LineDue, state: "initial", jobType: "noop", priority: 100, from: past, step: time.Millisecond})
+					q.fill(b, rows{n: 3000, status: job.StatusAvailable, jobType: "noop", priority: 100, from: past, step: time.Millisecond})
 					q.startCost(b, 5)
 					few := q.startCost(b, 20)
 					if _, err := q.db.ExecContext(context.Background(), "DELETE FROM "+q.table); err != nil {
 						b.Fatal(err)
 					}
 					q.fill(b,
-						rows{n: million, line: job.LineDue, state: "initial", jobType: "noop", priority: 100, from: past, step: time.Millisecond, shuffle: shuffle},
-						rows{n: million, line: job.LineLater, state: "initial", jobType: "noop", priority: 1, from: future, step: time.Millisecond, shuffle: shuffle},
-						rows{n: million, line: job.LineFinished, state: "final", jobType: "noop", priority: 1, from: past, step: time.Millisecond, shuffle: shuffle},
-						rows{n: million, line: job.LineDue, state: "initial", jobType: "other", priority: 1, from: past, step: time.Millisecond, shuffle: shuffle})
+						rows{n: million, status: job.StatusAvailable, jobType: "noop", priority: 100, from: past, step: time.Millisecond, shuffle: shuffle},
+						rows{n: million, status: job.StatusScheduled, jobType: "noop", priority: 1, from: future, step: time.Millisecond, shuffle: shuffle},
+						rows{n: million, status: job.StatusFinished, jobType: "noop", priority: 1, from: past, step: time.Millisecond, shuffle: shuffle},
+						rows{n: million, status: job.StatusAvailable, jobType: "other", priority: 1, from: past, step: time.Millisecond, shuffle: shuffle})
 					q.startCost(b, 5)
 					many := q.startCost(b, 50)
 					b.ReportMetric(float64(few.Microseconds()), "µs/100-of-3000")
@@ -162,21 +162,21 @@ func BenchmarkRoundBacklog(b *testing.B) {
 func BenchmarkRoundOrders(b *testing.B) {
 	past, future := time.Now().Add(-24*time.Hour), time.Now().Add(24*time.Hour)
 	for _, o := range []Options{{}, {PriorityOrder: job.HighestFirst}, {Order: job.BySchedule}} {
-		b.Run(o.Table().Order.Pick(), func(b *testing.B) {
+		b.Run(string(o.Order)+string(o.PriorityOrder), func(b *testing.B) {
 			benchQueue(b, o, func(b *testing.B, q *Queue) {
 				const quarter = 250_000
 				for b.Loop() {
-					q.fill(b, rows{n: 3000, line: job.LineDue, state: "initial", jobType: "noop", priority: 100, from: past, step: time.Millisecond})
+					q.fill(b, rows{n: 3000, status: job.StatusAvailable, jobType: "noop", priority: 100, from: past, step: time.Millisecond})
 					q.startCost(b, 5)
 					few := q.startCost(b, 20)
 					if _, err := q.db.ExecContext(context.Background(), "DELETE FROM "+q.table); err != nil {
 						b.Fatal(err)
 					}
 					q.fill(b,
-						rows{n: quarter, line: job.LineDue, state: "initial", jobType: "noop", priority: 100, from: past, step: time.Millisecond},
-						rows{n: quarter, line: job.LineLater, state: "initial", jobType: "noop", priority: 1, from: future, step: time.Millisecond},
-						rows{n: quarter, line: job.LineFinished, state: "final", jobType: "noop", priority: 1, from: past, step: time.Millisecond},
-						rows{n: quarter, line: job.LineDue, state: "initial", jobType: "other", priority: 1, from: past, step: time.Millisecond})
+						rows{n: quarter, status: job.StatusAvailable, jobType: "noop", priority: 100, from: past, step: time.Millisecond},
+						rows{n: quarter, status: job.StatusScheduled, jobType: "noop", priority: 1, from: future, step: time.Millisecond},
+						rows{n: quarter, status: job.StatusFinished, jobType: "noop", priority: 1, from: past, step: time.Millisecond},
+						rows{n: quarter, status: job.StatusAvailable, jobType: "other", priority: 1, from: past, step: time.Millisecond})
 					q.startCost(b, 5)
 					many := q.startCost(b, 50)
 					b.ReportMetric(float64(few.Microseconds()), "µs/100-of-3000")
@@ -204,7 +204,7 @@ func BenchmarkRoundHeld(b *testing.B) {
 		}
 		// what runs counts, so it must go before the next measure
 		forget := func() {
-			if _, err := q.db.ExecContext(b.Context(), "DELETE FROM "+q.table+" WHERE line = 'locked' AND throttle_group <> 'data.region=full'"); err != nil {
+			if _, err := q.db.ExecContext(b.Context(), "DELETE FROM "+q.table+" WHERE status IN ('locked', 'running', 'answered', 'deciding') AND throttle_group <> 'data.region=full'"); err != nil {
 				b.Fatal(err)
 			}
 		}
@@ -232,7 +232,7 @@ func BenchmarkRoundHeld(b *testing.B) {
 
 func (q *Queue) held(b *testing.B) (n int) {
 	b.Helper()
-	if err := q.db.GetContext(b.Context(), &n, "SELECT COUNT(*) FROM "+q.table+" WHERE line = 'held'"); err != nil {
+	if err := q.db.GetContext(b.Context(), &n, "SELECT COUNT(*) FROM "+q.table+" WHERE status = 'throttled'"); err != nil {
 		b.Fatal(err)
 	}
 	return n

@@ -229,7 +229,7 @@ func (c *candidates) read(ctx context.Context, tx *engine.Tx, n int) error {
 		r.size = min(max(4*n, 100), 1000)
 	}
 	began := time.Now()
-	found, err := c.q.readRanges(ctx, tx, job.LineDue, empty)
+	found, err := c.q.readRanges(ctx, tx, job.StatusAvailable, empty)
 	if err != nil {
 		return fmt.Errorf("find due jobs of %s: %w", c.q.Name, err)
 	}
@@ -249,11 +249,11 @@ func (c *candidates) read(ctx context.Context, tx *engine.Tx, n int) error {
 }
 
 // readRanges reads the next entries of a line in each range, behind the last one read.
-func (q *Queue) readRanges(ctx context.Context, tx *engine.Tx, line job.Line, ranges []*indexRange) ([][]candidate, error) {
+func (q *Queue) readRanges(ctx context.Context, tx *engine.Tx, status job.Status, ranges []*indexRange) ([][]candidate, error) {
 	found := make([][]candidate, 0, len(ranges))
 	for some := range slices.Chunk(ranges, rangesMax) {
 		list := make([][]candidate, len(some))
-		if err := tx.Read(ctx, q.rangesQuery(line, some, list)); err != nil {
+		if err := tx.Read(ctx, q.rangesQuery(status, some, list)); err != nil {
 			return nil, err
 		}
 		found = append(found, list...)
@@ -264,7 +264,7 @@ func (q *Queue) readRanges(ctx context.Context, tx *engine.Tx, line job.Line, ra
 // rangesMax is how many ranges one query reads: SQLite puts 500 together at most.
 const rangesMax = 250
 
-func (q *Queue) rangesQuery(line job.Line, ranges []*indexRange, found [][]candidate) engine.Query {
+func (q *Queue) rangesQuery(status job.Status, ranges []*indexRange, found [][]candidate) engine.Query {
 	var query strings.Builder
 	var args []any
 	for i, r := range ranges {
@@ -272,8 +272,8 @@ func (q *Queue) rangesQuery(line job.Line, ranges []*indexRange, found [][]candi
 			query.WriteString(" UNION ALL ")
 		}
 		// the number and the limit are no parameters, for SQLite has a bounded number of them and parses a query once
-		fmt.Fprintf(&query, "SELECT n, id, run_rank, %s FROM (SELECT %d AS n, id, run_rank, scheduled_run_time FROM %s %s WHERE line = '%s' AND shard = ? AND part = ? AND job_type = ?",
-			q.db.TimeText("scheduled_run_time"), i, q.table, q.pick(), line)
+		fmt.Fprintf(&query, "SELECT n, id, run_rank, %s FROM (SELECT %d AS n, id, run_rank, scheduled_run_time FROM %s %s WHERE status = '%s' AND shard = ? AND part = ? AND job_type = ?",
+			q.db.TimeText("scheduled_run_time"), i, q.table, q.claimIndex(), status)
 		args = append(args, q.place(r.shard), r.part, r.jobType)
 		if r.last != nil {
 			query.WriteString(" AND " + behind)

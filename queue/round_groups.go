@@ -64,7 +64,7 @@ func (q *Queue) heldCandidates(ctx context.Context, tx *engine.Tx, c *candidates
 	if len(open) == 0 {
 		return nil, nil
 	}
-	found, err := q.readRanges(ctx, tx, job.LineHeld, open)
+	found, err := q.readRanges(ctx, tx, job.StatusThrottled, open)
 	if err != nil {
 		return nil, fmt.Errorf("find held jobs: %w", err)
 	}
@@ -116,7 +116,7 @@ func (q *Queue) following(ctx context.Context, tx *engine.Tx, shard int, groups 
 		if i > 0 {
 			query.WriteString(" UNION ALL ")
 		}
-		fmt.Fprintf(&query, "SELECT %d AS n, MIN(part) FROM %s %s WHERE line = 'held' AND shard = ? AND part > ?", i, q.table, q.pick())
+		fmt.Fprintf(&query, "SELECT %d AS n, MIN(part) FROM %s %s WHERE status = 'throttled' AND shard = ? AND part > ?", i, q.table, q.claimIndex())
 		args = append(args, q.place(shard), g)
 	}
 	rows, err := tx.QueryContext(ctx, query.String(), args...)
@@ -201,7 +201,7 @@ func (q *Queue) closeUnseen(ctx context.Context, tx *engine.Tx, r *room, jobs ma
 		if i > 0 {
 			query.WriteString(" UNION ALL ")
 		}
-		fmt.Fprintf(&query, "SELECT MIN(part) FROM %s %s WHERE line = 'held' AND shard = ? AND part = ?", q.table, q.pick())
+		fmt.Fprintf(&query, "SELECT MIN(part) FROM %s %s WHERE status = 'throttled' AND shard = ? AND part = ?", q.table, q.claimIndex())
 	}
 	var holding []sql.NullString
 	if err := tx.SelectContext(ctx, &holding, query.String(), groups...); err != nil {
@@ -236,7 +236,7 @@ func (q *Queue) hold(ctx context.Context, tx *engine.Tx, jobs []*job.Job) error 
 		for _, j := range batch {
 			args = append(args, j.ID)
 		}
-		err := tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET line = 'held'"+group+" WHERE id IN "+engine.In(len(batch)), args...)
+		err := tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET status = 'throttled'"+group+" WHERE id IN "+engine.In(len(batch)), args...)
 		if err != nil {
 			return fmt.Errorf("hold back jobs of full groups: %w", err)
 		}

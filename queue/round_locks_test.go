@@ -22,7 +22,7 @@ func TestRoundKeepsNoForeignLock(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := db.ExecContext(t.Context(), "UPDATE shop_emails SET line = 'locked', state = 'running', worker_id = 'w1'"); err != nil {
+	if _, err := db.ExecContext(t.Context(), "UPDATE shop_emails SET status = 'running', worker_id = 'w1'"); err != nil {
 		t.Fatal(err)
 	}
 	w := roster.Worker{ID: "w2"}

@@ -31,7 +31,7 @@ var errShareFull = fmt.Errorf("%w: hipq why says what its shard holds", ErrNoRoo
 // tryNow starts a job, if there is room.
 func (q workerSide) tryNow(ctx context.Context, r rounds.Round, id int64) (j *job.Job, err error) {
 	err = q.db.Tx(ctx, func(tx *engine.Tx) (err error) {
-		if j, err = q.get(ctx, tx, id, q.db.ForUpdate); err != nil || j.Token == r.Token && j.State == job.Running {
+		if j, err = q.get(ctx, tx, id, q.db.ForUpdate); err != nil || j.Token == r.Token && j.Status == job.StatusRunning {
 			return err
 		}
 		var entries []activity.Entry
@@ -46,15 +46,15 @@ func (q workerSide) tryNow(ctx context.Context, r rounds.Round, id int64) (j *jo
 // startOne starts a job.
 func (q *Queue) startOne(ctx context.Context, tx *engine.Tx, r round, j *job.Job) ([]activity.Entry, error) {
 	switch {
-	case j.State == job.Final:
+	case j.Status.IsFinal():
 		return nil, ErrFinal
 	case j.Flaw != nil:
 		return nil, j.Flaw
-	case j.State != job.Initial && j.State != job.Retry:
+	case j.State() != job.Initial && j.State() != job.Retry:
 		return nil, ErrStarted
-	case j.Line == job.LineLocked:
+	case j.Status == job.StatusLocked:
 		return nil, ErrLocked
-	case j.Line == job.LineNew:
+	case j.Status == job.StatusSubmitted:
 		return nil, ErrNotTakenIn
 	}
 	shard, ok := q.shardOf(j.Place)
@@ -104,7 +104,7 @@ func (q workerSide) TakeOver(ctx context.Context, worker string, id int64, from,
 		if j, err = q.get(ctx, tx, id, q.db.ForUpdate); err != nil {
 			return err
 		}
-		if j.State != job.Running || j.Line != job.LineLocked || j.Token != token || j.WorkerID != from && j.WorkerID != worker {
+		if j.Status != job.StatusRunning || j.Token != token || j.WorkerID != from && j.WorkerID != worker {
 			return ErrStarted
 		}
 		j.WorkerID = worker

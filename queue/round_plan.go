@@ -8,12 +8,13 @@ import (
 
 	"github.com/hipq/hipq/internal/rounds"
 	"github.com/hipq/hipq/queue/job"
+	"github.com/hipq/hipq/schema"
 )
 
 // Plan implements rounds.Queue.
 func (q workerSide) Plan(ctx context.Context, jobType string) (rounds.Plan, error) {
-	p := rounds.Plan{Index: q.table + "$" + q.order().Pick()}
-	query := q.rangesQuery(job.LineDue, []*indexRange{{part: partMain, jobType: jobType, size: 100}}, nil)
+	p := rounds.Plan{Index: q.table + "$" + schema.ClaimIndex}
+	query := q.rangesQuery(job.StatusAvailable, []*indexRange{{part: partMain, jobType: jobType, size: 100}}, nil)
 	query.SQL = q.db.Explain + query.SQL
 	var steps []string
 	query.Scan = func(rows *sql.Rows) error {

@@ -26,7 +26,7 @@ func (q workerSide) SetProgress(ctx context.Context, workerID string, said []rou
 			switch {
 			case !ok:
 				held = append(held, s)
-			case row.State == job.Running && row.isOf(attempts[i]):
+			case row.Status == job.StatusRunning && row.isOf(attempts[i]):
 				if err := q.setProgress(ctx, tx, s); err != nil {
 					return err
 				}
@@ -46,6 +46,6 @@ func (q *Queue) setProgress(ctx context.Context, tx *engine.Tx, s rounds.Said) e
 	args := append([]any{s.Progress.Percent, s.Progress.Note, s.Job.Attempt}, nowArgs...)
 	return tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+
 		" SET progress = ?, progress_note = ?, progress_attempt = ?, progress_time = "+now+
-		" WHERE id = ? AND state = 'running' AND attempt = ? AND lock_token = ?",
+		" WHERE id = ? AND status = 'running' AND attempt = ? AND lock_token = ?",
 		append(args, s.Job.ID, s.Job.Attempt, s.Job.Token)...)
 }

@@ -35,20 +35,20 @@ func (s store) reads(f func()) int64 {
 }
 
 // multiply inserts n rows and doubles them some times: jobs that weigh 1, each in the group of its number modulo groups.
-func (s store) multiply(jobType string, state job.State, line job.Line, priority, groups, n, times int) {
+func (s store) multiply(jobType string, status job.Status, priority, groups, n, times int) {
 	s.t.Helper()
-	const columns = "job_type, state, line, priority, throttle_group, job_data, timeout, throttle_factor, time_windows, wake_time"
+	const columns = "job_type, status, priority, throttle_group, job_data, timeout, throttle_factor, time_windows, wake_time"
 	var args []any
 	var wake engine.Time
-	if line == job.LineLater {
+	if status == job.StatusScheduled {
 		wake = engine.At(time.Now().Add(24 * time.Hour))
 	}
 	for i := range n {
-		args = append(args, jobType, state, line, priority, fmt.Sprint("data.to.region=", i%groups), wake)
+		args = append(args, jobType, status, priority, fmt.Sprint("data.to.region=", i%groups), wake)
 	}
-	s.exec("INSERT INTO shop_emails ("+columns+") VALUES "+engine.Rows("(?, ?, ?, ?, ?, 'x', 60, 1, 'NONE', ?)", n), args...)
+	s.exec("INSERT INTO shop_emails ("+columns+") VALUES "+engine.Rows("(?, ?, ?, ?, 'x', 60, 1, 'NONE', ?)", n), args...)
 	for range times {
-		s.exec("INSERT INTO shop_emails ("+columns+") SELECT "+columns+" FROM shop_emails WHERE job_type = ? AND line = ? AND priority = ?", jobType, line, priority)
+		s.exec("INSERT INTO shop_emails ("+columns+") SELECT "+columns+" FROM shop_emails WHERE job_type = ? AND status = ? AND priority = ?", jobType, status, priority)
 	}
 }
 
@@ -63,10 +63,10 @@ func TestRoundReadsLittle(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			mysqlSuite(t, change, func(s store) {
-				s.multiply("send", job.Initial, job.LineDue, 100, 1, 500, 3)
-				s.multiply("send", job.Initial, job.LineLater, 1, 1, 500, 3)
-				s.multiply("send", job.Final, job.LineFinished, 1, 1, 500, 3)
-				s.multiply("other", job.Initial, job.LineDue, 1, 1, 500, 3)
+				s.multiply("send", job.StatusAvailable, 100, 1, 500, 3)
+				s.multiply("send", job.StatusScheduled, 1, 1, 500, 3)
+				s.multiply("send", job.StatusFinished, 1, 1, 500, 3)
+				s.multiply("other", job.StatusAvailable, 1, 1, 500, 3)
 				s.hire("w")
 				var jobs []*job.Job
 				for i := range 3 {
@@ -87,7 +87,7 @@ func TestRoundReadsNothingThatIsHeld(t *testing.T) {
 			s.add(inRegion(fmt.Sprint(i), 1))
 		}
 		s.start("w", 9)
-		s.multiply("send", job.Initial, job.LineHeld, 100, 5, 500, 4) // 8,000
+		s.multiply("send", job.StatusThrottled, 100, 5, 500, 4) // 8,000
 		s.add(job.New{Type: "send", ThrottleFactor: new(0)})
 		candidates := s.candidates("send")
 		for i := range 3 {

@@ -136,7 +136,7 @@ func (q *Queue) headsOf(r *room) engine.Query {
 		ids = append(ids, h[0])
 	}
 	query := "SELECT id, run_rank, " + q.db.TimeText("scheduled_run_time") + " FROM " + q.table + " " + q.db.ByID +
-		" WHERE id IN " + engine.In(len(ids)) + " AND line IN ('due', 'held') AND throttle_factor > 0 AND" + q.placed(r.shard)
+		" WHERE id IN " + engine.In(len(ids)) + " AND status IN ('available', 'throttled') AND throttle_factor > 0 AND" + q.placed(r.shard)
 	return engine.Query{SQL: query, Args: ids, Scan: func(rows *sql.Rows) error {
 		for rows.Next() {
 			var c candidate
@@ -220,7 +220,7 @@ func (q *Queue) mayGetRoom(ctx context.Context, tx *engine.Tx, r *room) (bool, e
 	var now struct {
 		Running, Used float64
 	}
-	err := tx.GetContext(ctx, &now, "SELECT COALESCE(SUM(line = 'locked'), 0) AS running, COALESCE(SUM(throttle_factor + 0.0), 0) AS used FROM "+q.table+" "+q.pick()+
+	err := tx.GetContext(ctx, &now, "SELECT COALESCE(SUM(status <> 'awaiting'), 0) AS running, COALESCE(SUM(throttle_factor + 0.0), 0) AS used FROM "+q.table+" "+q.claimIndex()+
 		" WHERE "+schema.Counts)
 	if err != nil {
 		return false, fmt.Errorf("sum up the throttle factors: %w", err)
@@ -230,7 +230,7 @@ func (q *Queue) mayGetRoom(ctx context.Context, tx *engine.Tx, r *room) (bool, e
 
 // used is the query for what the locked and running jobs weigh of which a condition is true, all and by group.
 func (q *Queue) used(where string, all *int, byGroup map[string]int) engine.Query {
-	query := "SELECT throttle_group, SUM(throttle_factor + 0.0) FROM " + q.table + " " + q.pick() + " WHERE " + schema.Counts + where +
+	query := "SELECT throttle_group, SUM(throttle_factor + 0.0) FROM " + q.table + " " + q.claimIndex() + " WHERE " + schema.Counts + where +
 		" GROUP BY throttle_group"
 	return engine.Query{SQL: query, Scan: func(rows *sql.Rows) error {
 		for rows.Next() {

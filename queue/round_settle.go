@@ -27,7 +27,7 @@ func (q *Queue) settle(ctx context.Context, tx *engine.Tx, r round, first *first
 		for i, s := range first.finishing {
 			ids[i], entries = s.Job.ID, append(entries, q.finishedEntry(s))
 		}
-		if err := q.discard(ctx, tx, job.LineFinished, ids); err != nil {
+		if err := q.discard(ctx, tx, job.StatusFinished, ids); err != nil {
 			return nil, err
 		}
 	}
@@ -36,7 +36,7 @@ func (q *Queue) settle(ctx context.Context, tx *engine.Tx, r round, first *first
 		switch {
 		case !ok || !row.isOf(s):
 			absent = append(absent, s)
-		case row.State == job.Running && q.isPlain(s):
+		case row.Status == job.StatusRunning && q.isPlain(s):
 			finished = append(finished, s.Job.ID)
 			entries = append(entries, q.finishedEntry(s))
 		default:
@@ -108,8 +108,8 @@ func (q *Queue) finishing(tx *engine.Tx, worker string, list []rounds.Settled) e
 		args = append(append(args, l.token, l.attempt), ids[l]...)
 	}
 	return engine.Query{
-		SQL: q.db.UpdateAtOnce + " " + q.table + " " + q.db.ByID + " SET state = 'final', line = 'finished', update_time = " + now +
-			" WHERE (" + strings.Join(of, " OR ") + ") AND line = 'locked' AND state = 'running' AND stopping = 0 AND answered = 0 AND worker_id = ?",
+		SQL: q.db.UpdateAtOnce + " " + q.table + " " + q.db.ByID + " SET status = 'finished', update_time = " + now +
+			" WHERE (" + strings.Join(of, " OR ") + ") AND status = 'running' AND stopping = 0 AND worker_id = ?",
 		Args: append(args, worker),
 	}
 }
@@ -117,7 +117,7 @@ func (q *Queue) finishing(tx *engine.Tx, worker string, list []rounds.Settled) e
 // settling is what settle has to know of a job's row.
 type settling struct {
 	ID       int64
-	State    job.State
+	Status   job.Status
 	Attempt  int
 	Token    string
 	Error    string
@@ -127,7 +127,7 @@ type settling struct {
 
 // isOf says whether the row is as this attempt left it.
 func (row settling) isOf(s rounds.Settled) bool {
-	return row.Token == s.Job.Token && row.Attempt == s.Job.Attempt && (row.State == job.Error || !s.Asked)
+	return row.Token == s.Job.Token && row.Attempt == s.Job.Attempt && (row.Status != job.StatusRunning || !s.Asked)
 }
 
 // settling is the query for the rows of attempts that a worker has locked and started. It puts them into found.
@@ -136,12 +136,12 @@ func (q *Queue) settling(worker string, list []rounds.Settled, lock string, foun
 	for _, s := range list {
 		args = append(args, s.Job.ID)
 	}
-	query := "SELECT id, state, attempt, lock_token, error, wish, stopping <> 0 FROM " + q.table + " " + q.db.ByID +
-		" WHERE id IN " + notAlone(len(list)) + " AND line = 'locked' AND state IN ('running', 'error') AND worker_id = ? " + lock
+	query := "SELECT id, status, attempt, lock_token, error, wish, stopping <> 0 FROM " + q.table + " " + q.db.ByID +
+		" WHERE id IN " + notAlone(len(list)) + " AND status IN ('running', 'answered', 'deciding') AND worker_id = ? " + lock
 	return engine.Query{SQL: query, Args: append(args, worker), Scan: func(rows *sql.Rows) error {
 		for rows.Next() {
 			var s settling
-			if err := rows.Scan(&s.ID, &s.State, &s.Attempt, &s.Token, &s.Error, &s.Wish, &s.Stopping); err != nil {
+			if err := rows.Scan(&s.ID, &s.Status, &s.Attempt, &s.Token, &s.Error, &s.Wish, &s.Stopping); err != nil {
 				return err
 			}
 			found[s.ID] = s
@@ -178,12 +178,12 @@ func (q *Queue) finish(ctx context.Context, tx *engine.Tx, ids []any) error {
 	if len(ids) == 0 {
 		return nil
 	}
-	err := tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET state = 'final', line = 'finished', update_time = ? WHERE id IN "+engine.In(len(ids)),
+	err := tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET status = 'finished', update_time = ? WHERE id IN "+engine.In(len(ids)),
 		append([]any{engine.At(tx.Now)}, ids...)...)
 	if err != nil {
 		return fmt.Errorf("finish jobs: %w", err)
 	}
-	return q.discard(ctx, tx, job.LineFinished, ids)
+	return q.discard(ctx, tx, job.StatusFinished, ids)
 }
 
 // settleOne settles one attempt, of whatever outcome. The policy's decision needs no waiting: an error passes through
@@ -194,10 +194,10 @@ func (q *Queue) settleOne(ctx context.Context, tx *engine.Tx, row settling, s ro
 		o.Verdict = job.Sent
 	}
 	switch {
-	case row.Stopping && (o.Verdict != job.Finished || row.State == job.Error): // work that was only sent is not done
+	case row.Stopping && (o.Verdict != job.Finished || row.Status != job.StatusRunning): // work that was only sent is not done
 		o = job.Outcome{Verdict: job.Stopped, Error: job.Cancelled, Output: o.Output, Ran: o.Ran}
 		s.Decision, s.Note = nil, "" // whatever a retry handler said meanwhile
-	case row.State == job.Error && !s.Asked:
+	case row.Status != job.StatusRunning && !s.Asked:
 		// by an answer while the handler ran, whose own word doesn't count then; or by a commit whose answer was lost
 		failed := job.Job{Error: row.Error, Wish: row.Wish}
 		ran, output := o.Ran, o.Output
@@ -215,14 +215,11 @@ func (q *Queue) settleOne(ctx context.Context, tx *engine.Tx, row settling, s ro
 		if s.Decider == rounds.OwnHandler {
 			s.Asked = true
 			done.Resting = append(done.Resting, s)
-			return nil, q.rest(ctx, tx, s.Job, o, o.Wish(), job.LineLocked)
+			return nil, q.rest(ctx, tx, s.Job, o, o.Wish(), job.StatusDeciding)
 		}
-		return nil, q.rest(ctx, tx, s.Job, o, o.Wish(), job.LineError)
+		return nil, q.rest(ctx, tx, s.Job, o, o.Wish(), job.StatusUndecided)
 	}
-	next, entry, err := q.conclude(s.Job, o, s.Decision, q.policy(s.Job.Type), tx.Now)
-	if err != nil {
-		return nil, err
-	}
+	next, entry := q.conclude(s.Job, o, s.Decision, q.policy(s.Job.Type), tx.Now)
 	if s.Note != "" {
 		entry.Error += " (" + s.Note + ")"
 	}
@@ -231,20 +228,20 @@ func (q *Queue) settleOne(ctx context.Context, tx *engine.Tx, row settling, s ro
 
 // conclude says what an attempt's outcome makes of its job, and the activity that tells of it. d is a retry handler's
 // decision; nil leaves it to the policy p.
-func (q *Queue) conclude(j *job.Job, o job.Outcome, d *job.Decision, p job.RetryPolicy, now time.Time) (rules.Next, activity.Entry, error) {
-	next, err := rules.After(j, o, d, p, q.Location, now, rand.Float64())
+func (q *Queue) conclude(j *job.Job, o job.Outcome, d *job.Decision, p job.RetryPolicy, now time.Time) (rules.Next, activity.Entry) {
+	next := rules.After(j, o, d, p, q.Location, now, rand.Float64())
 	entry := q.entry(j, activity.Finished)
 	entry.RunMS, entry.Output = o.Ran.Milliseconds(), o.Output
 	switch {
-	case next.State == job.Retry:
+	case !next.Status.IsFinal():
 		entry.State = activity.Error
-	case next.Line != job.LineFinished:
+	case next.Status != job.StatusFinished:
 		entry.State = activity.Failed
 	}
 	if entry.State != activity.Finished {
 		entry.Error = next.Error
 	}
-	return next, entry, err
+	return next, entry
 }
 
 func (q *Queue) policy(jobType string) job.RetryPolicy {
@@ -260,7 +257,7 @@ func (q *Queue) async(jobType string) bool { return q.configured[jobType].Async 
 // send leaves a job running, without a lock, for an answer from outside or its timeout. The output stays in its row until
 // the attempt has its outcome, as it does while a retry handler is to decide.
 func (q *Queue) send(ctx context.Context, tx *engine.Tx, j *job.Job, o job.Outcome) error {
-	err := tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET line = 'waiting', result = ?, output = ?, wake_time = ?, update_time = ? WHERE id = ?",
+	err := tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET status = 'awaiting', result = ?, output = ?, wake_time = ?, update_time = ? WHERE id = ?",
 		orNone(o.Result), orNone(o.Output), engine.At(j.StartTime.Add(j.Timeout)), engine.At(tx.Now), j.ID)
 	if err != nil {
 		return fmt.Errorf("leave job %d to its answer: %w", j.ID, err)
@@ -268,13 +265,10 @@ func (q *Queue) send(ctx context.Context, tx *engine.Tx, j *job.Job, o job.Outco
 	return nil
 }
 
-// rest leaves a job in the state error for a retry handler. wish is what is kept of the outcome besides its error.
-func (q *Queue) rest(ctx context.Context, tx *engine.Tx, j *job.Job, o job.Outcome, wish string, line job.Line) error {
-	if err := rules.CheckTransition(job.Running, job.Error); err != nil {
-		return err
-	}
-	err := tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET state = 'error', line = ?, error = ?, wish = ?, answered = 0, output = ?,"+
-		" losses = ?, worker_id = ?, wake_time = NULL, update_time = ? WHERE id = ?", line, o.Reason(), wish, orNone(o.Output), j.Losses, j.WorkerID, engine.At(tx.Now), j.ID)
+// rest leaves a job for a retry handler, in a status of the state error. wish is what is kept of the outcome besides its error.
+func (q *Queue) rest(ctx context.Context, tx *engine.Tx, j *job.Job, o job.Outcome, wish string, status job.Status) error {
+	err := tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET status = ?, error = ?, wish = ?, output = ?,"+
+		" losses = ?, worker_id = ?, wake_time = NULL, update_time = ? WHERE id = ?", status, o.Reason(), wish, orNone(o.Output), j.Losses, j.WorkerID, engine.At(tx.Now), j.ID)
 	if err != nil {
 		return fmt.Errorf("leave job %d to its retry handler: %w", j.ID, err)
 	}
@@ -283,7 +277,7 @@ func (q *Queue) rest(ctx context.Context, tx *engine.Tx, j *job.Job, o job.Outco
 
 // write writes down what a job becomes. Its row is locked, and what it was has been checked.
 func (q *Queue) write(ctx context.Context, tx *engine.Tx, j *job.Job, n rules.Next) error {
-	set, args := "", []any{n.State, n.Line, n.Error, n.Result, engine.At(n.Scheduled), engine.At(n.Wake), engine.At(tx.Now), n.Interrupts, j.Losses, j.WorkerID}
+	set, args := "", []any{n.Status, n.Error, n.Result, engine.At(n.Scheduled), engine.At(n.Wake), engine.At(tx.Now), n.Interrupts, j.Losses, j.WorkerID}
 	if n.Data != nil {
 		// also where these options know no shards: then it is misplaced until a worker moves it, and not in that of its former group
 		d := q.division()
@@ -294,22 +288,22 @@ func (q *Queue) write(ctx context.Context, tx *engine.Tx, j *job.Job, n rules.Ne
 		set, args = set+", priority = ?", append(args, *n.Priority)
 	}
 	err := tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+
-		" SET state = ?, line = ?, error = ?, result = ?, scheduled_run_time = ?, wake_time = ?, update_time = ?, wish = 'NONE', answered = 0,"+
+		" SET status = ?, error = ?, result = ?, scheduled_run_time = ?, wake_time = ?, update_time = ?, wish = 'NONE',"+
 		" interrupts = ?, losses = ?, worker_id = ?, output = 'NONE'"+set+
-		" WHERE id = ? AND state <> 'final'", append(args, j.ID)...)
+		" WHERE id = ? AND status NOT IN ('finished', 'failed', 'closed')", append(args, j.ID)...)
 	if err != nil {
 		return fmt.Errorf("settle job %d: %w", j.ID, err)
 	}
-	return q.discard(ctx, tx, n.Line, []any{j.ID})
+	return q.discard(ctx, tx, n.Status, []any{j.ID})
 }
 
 // discard deletes jobs that have just become final, if the queue doesn't keep such.
-func (q *Queue) discard(ctx context.Context, tx *engine.Tx, line job.Line, ids []any) error {
-	failed := line == job.LineFailed || line == job.LineClosed
-	if (line != job.LineFinished || q.KeepFinished >= 0) && (!failed || q.KeepFailed >= 0) {
+func (q *Queue) discard(ctx context.Context, tx *engine.Tx, status job.Status, ids []any) error {
+	failed := status == job.StatusFailed || status == job.StatusClosed
+	if (status != job.StatusFinished || q.KeepFinished >= 0) && (!failed || q.KeepFailed >= 0) {
 		return nil
 	}
-	statement, args := q.deleteFinal(line, ids)
+	statement, args := q.deleteFinal(status, ids)
 	if err := tx.Write(ctx, statement, args...); err != nil {
 		return fmt.Errorf("discard jobs: %w", err)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/hipq/hipq/internal/rounds"
 	"github.com/hipq/hipq/internal/rules"
 	"github.com/hipq/hipq/queue/job"
+	"github.com/hipq/hipq/schema"
 )
 
 // walkMax is how many candidates one round looks at, at most, on its way to jobs whose groups have room.
@@ -204,7 +205,7 @@ func (q *Queue) lockDue(tx *engine.Tx, shard int, list []candidate, jobs map[int
 		places = startColumnsOfGroups
 	}
 	query := "SELECT " + q.listed(places) + " FROM " + q.table + " " + q.db.ByID +
-		" WHERE id IN " + notAlone(len(list)) + " AND line IN ('due', 'held') AND" + q.placed(shard) + " " + tx.SkipLocked
+		" WHERE id IN " + notAlone(len(list)) + " AND status IN ('available', 'throttled') AND" + q.placed(shard) + " " + tx.SkipLocked
 	return q.jobsOf(places, query, args, func(j *job.Job) { jobs[j.ID] = j })
 }
 
@@ -222,15 +223,12 @@ func (q *Queue) markStarted(ctx context.Context, tx *engine.Tx, r round, room *r
 	}
 	now := engine.At(tx.Now)
 	cleared := "" // of which a job that was never tried, and was due, has nothing
-	if slices.ContainsFunc(jobs, func(j *job.Job) bool { return j.Attempt > 0 || j.Line != job.LineDue }) {
+	if slices.ContainsFunc(jobs, func(j *job.Job) bool { return j.Attempt > 0 || j.Status != job.StatusAvailable }) {
 		cleared = " error = 'NONE', result = 'NONE', stopping = 0, wake_time = NULL,"
 	}
 	entries := make([]activity.Entry, len(jobs))
 	for i, j := range jobs {
-		if err := rules.CheckTransition(j.State, job.Running); err != nil {
-			return nil, err
-		}
-		j.State, j.Line, j.Stopping = job.Running, job.LineLocked, false
+		j.Status, j.Stopping = job.StatusRunning, false
 		j.StartTime, j.UpdateTime, j.WakeTime = now.Time, now.Time, time.Time{}
 		j.WorkerID, j.Token, j.AttemptToken = r.Worker.ID, r.Token, r.Token
 		j.Attempt++
@@ -248,7 +246,7 @@ func (q *Queue) markStarted(ctx context.Context, tx *engine.Tx, r round, room *r
 		for _, j := range batch {
 			args = append(args, j.ID)
 		}
-		err := tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET line = 'locked', state = 'running',"+cleared+
+		err := tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET status = 'running',"+cleared+
 			" attempt = attempt + 1, worker_id = ?, lock_token = ?, attempt_token = ?, start_time = ?, update_time = ?"+group+
 			" WHERE id IN "+engine.In(len(batch)), args...)
 		if err != nil {
@@ -274,9 +272,9 @@ func (q *Queue) readData(ctx context.Context, tx *engine.Tx, jobs []*job.Job) er
 // postpone moves a due job to the opening of its windows.
 func (q *Queue) postpone(ctx context.Context, tx *engine.Tx, j *job.Job) error {
 	opening := rules.Opening(j.Windows, q.Location, tx.Now)
-	line, wake := rules.Place(opening, tx.Now)
-	err := tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET line = ?, scheduled_run_time = ?, wake_time = ?, update_time = ? WHERE id = ?",
-		line, engine.At(opening), engine.At(wake), engine.At(tx.Now), j.ID)
+	status, wake := rules.Place(opening, tx.Now)
+	err := tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET status = ?, scheduled_run_time = ?, wake_time = ?, update_time = ? WHERE id = ?",
+		status, engine.At(opening), engine.At(wake), engine.At(tx.Now), j.ID)
 	if err != nil {
 		return fmt.Errorf("postpone job %d to its window: %w", j.ID, err)
 	}
@@ -291,11 +289,11 @@ func (q *Queue) startedUnder(ctx context.Context, tx *engine.Tx, r round) (start
 		return nil, err
 	}
 	for _, j := range locked {
-		if j.State == job.Running {
+		if j.Status == job.StatusRunning {
 			started = append(started, j)
 			continue
 		}
-		if err := tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET line = 'error', worker_id = 'NONE', answered = 0 WHERE id = ?", j.ID); err != nil {
+		if err := tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET status = 'undecided', worker_id = 'NONE' WHERE id = ?", j.ID); err != nil {
 			return nil, fmt.Errorf("leave job %d to its retry decision: %w", j.ID, err)
 		}
 	}
@@ -314,7 +312,7 @@ func (q *Queue) lockedUnder(ctx context.Context, tx *engine.Tx, r round) (locked
 		return nil, fmt.Errorf("wait for an earlier try of a round: %w", err)
 	}
 	query := "SELECT " + q.selected() + " FROM " + q.table + " " + q.db.ByID + in +
-		" AND line = 'locked' AND worker_id = ? AND lock_token = ?"
+		" AND " + schema.HasWorker + " AND worker_id = ? AND lock_token = ?"
 	err = tx.Read(ctx, q.jobs(query, slices.Concat(tried, []any{r.Worker.ID, r.Token}), func(j *job.Job) { locked = append(locked, j) }))
 	if err != nil {
 		return nil, fmt.Errorf("find what a round has locked: %w", err)

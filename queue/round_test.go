@@ -37,7 +37,7 @@ func TestStoppedRoundStartsNothing(t *testing.T) {
 			s.t.Errorf("%d were started", len(done.Started))
 		}
 		s.wantState(s.nth(1), job.Final, "finished", 1)
-		s.wantState(s.nth(2), job.Initial, "due", 0)
+		s.wantState(s.nth(2), job.Initial, "available", 0)
 	})
 }
 
@@ -121,8 +121,8 @@ func TestRoundThatWasNotCommitted(t *testing.T) {
 		if got := ids(s.do(r).Started); len(got) > 0 {
 			s.t.Errorf("a worker that was declared dead started %v", got)
 		}
-		s.wantState(s.nth(2), job.Retry, "later", 1)
-		s.wantState(s.nth(3), job.Initial, "due", 0)
+		s.wantState(s.nth(2), job.Retry, "scheduled", 1)
+		s.wantState(s.nth(3), job.Initial, "available", 0)
 	})
 }
 
@@ -136,15 +136,15 @@ func TestAnswerBeforeTheRoundIsRepeated(t *testing.T) {
 		for i, verdict := range []job.Verdict{job.TryAgain, job.Finished} {
 			must[queue.Answered](t)(s.answer(queue.Answer{Key: keys[i].Key, Verdict: verdict, Error: "no"}))
 		}
-		s.wantState(keys[0].ID, job.Error, job.LineLocked, 1)
+		s.wantState(keys[0].ID, job.Error, job.StatusAnswered, 1)
 		r.Again = true
 		if got := ids(s.do(r).Started); !slices.Equal(got, []int64{keys[2].ID}) {
 			t.Errorf("to be run are %v", got)
 		}
 		s.upkeep()
-		s.wantState(keys[0].ID, job.Retry, job.LineLater, 1)
+		s.wantState(keys[0].ID, job.Retry, job.StatusScheduled, 1)
 		s.wantHistory(keys[0].ID, "added/0 starting/1 error/1")
-		s.wantState(keys[1].ID, job.Final, job.LineFinished, 1)
+		s.wantState(keys[1].ID, job.Final, job.StatusFinished, 1)
 	})
 }
 
@@ -195,11 +195,11 @@ func TestRoundWaitsForNoRow(t *testing.T) {
 			if len(got.Lost) > 0 {
 				s.t.Errorf("lost %v", got.Lost)
 			}
-			for n, line := range map[int]job.Line{1: "finished", 3: "finished", 5: "failed"} {
-				s.wantState(s.nth(n), job.Final, line, 1)
+			for n, status := range map[int]job.Status{1: "finished", 3: "finished", 5: "failed"} {
+				s.wantState(s.nth(n), job.Final, status, 1)
 			}
 			for _, n := range []int{2, 4, 7, 8} {
-				s.wantState(s.nth(n), job.Running, "locked", 1)
+				s.wantState(s.nth(n), job.Running, "running", 1)
 			}
 			letGo()
 			if again := s.quick(s.newRound("w", 9, got.Unsettled...)); len(again.Unsettled) > 0 || !slices.Equal(s.places(again.Started), []int64{6, 9}) {
@@ -233,7 +233,7 @@ func TestHeldRowOfADeadWorker(t *testing.T) {
 		if got = s.quick(s.newRound("w", 0, got.Unsettled...)); len(got.Unsettled) != 0 || len(got.Lost) != 1 {
 			s.t.Errorf("when it is reclaimed: %+v", got)
 		}
-		s.wantState(s.nth(1), job.Retry, "later", 1)
+		s.wantState(s.nth(1), job.Retry, "scheduled", 1)
 	})
 }
 

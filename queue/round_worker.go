@@ -40,8 +40,8 @@ func (q workerSide) Enqueue(ctx context.Context, tx *engine.Tx, j job.New, by st
 
 // Stopping implements rounds.Queue.
 func (q workerSide) Stopping(ctx context.Context, workerID string) (ids []int64, err error) {
-	err = q.db.SelectContext(ctx, &ids, "SELECT id FROM "+q.table+" "+q.pick()+
-		" WHERE line = 'locked' AND"+q.placed()+" AND part = 'stop' AND worker_id = ?", workerID)
+	err = q.db.SelectContext(ctx, &ids, "SELECT id FROM "+q.table+" "+q.claimIndex()+
+		" WHERE "+schema.HasWorker+" AND"+q.placed()+" AND part = 'stop' AND worker_id = ?", workerID)
 	if err != nil {
 		return nil, fmt.Errorf("find the jobs of %s to stop: %w", q.Name, err)
 	}

@@ -101,8 +101,8 @@ func (q *Queue) waitingByShard(ctx context.Context) ([]int, error) {
 			if i > 0 {
 				query.WriteString(" UNION ALL ")
 			}
-			fmt.Fprintf(&query, "SELECT %d AS shard, COUNT(*) AS n FROM (SELECT 1 FROM %s %s WHERE line = 'due' AND shard = %d LIMIT %d) AS w%d",
-				shard, q.table, q.pick(), q.place(shard), waitingMax, i)
+			fmt.Fprintf(&query, "SELECT %d AS shard, COUNT(*) AS n FROM (SELECT 1 FROM %s %s WHERE status = 'available' AND shard = %d LIMIT %d) AS w%d",
+				shard, q.table, q.claimIndex(), q.place(shard), waitingMax, i)
 		}
 		var found []struct{ Shard, N int }
 		if err := q.db.SelectContext(ctx, &found, query.String()); err != nil {
@@ -133,7 +133,7 @@ func (q *Queue) want(ctx context.Context, tx *engine.Tx, rows []shardRow, waitin
 			Weight int `db:"throttle_factor"`
 		}
 		err := tx.SelectContext(ctx, &found, "SELECT shard, throttle_factor FROM "+q.table+" "+q.db.ByID+" WHERE id IN "+engine.In(len(ids))+
-			" AND line IN ('due', 'held') ORDER BY "+inOrder, ids...)
+			" AND status IN ('available', 'throttled') ORDER BY "+inOrder, ids...)
 		if err != nil {
 			return fmt.Errorf("read the jobs that have no room: %w", err)
 		}

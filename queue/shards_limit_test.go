@@ -112,7 +112,7 @@ type sums struct {
 
 func (s store) sums() (now sums) {
 	s.t.Helper()
-	counts := "FROM shop_emails WHERE line IN ('locked', 'waiting') AND (state <> 'error' OR answered = 1) AND throttle_factor > 0"
+	counts := "FROM shop_emails WHERE status IN ('locked', 'running', 'answered', 'awaiting') AND throttle_factor > 0"
 	must[any](s.t)(nil, s.db.GetContext(s.t.Context(), &now, "SELECT throttle_limit, division,"+
 		" (SELECT COALESCE(SUM(share), 0) FROM shop_shards WHERE queue = 'emails') AS share,"+
 		" (SELECT COALESCE(SUM(rate_share), 0) FROM shop_shards WHERE queue = 'emails') AS rate,"+
@@ -157,7 +157,7 @@ func (f *fleet) watchGroups(limit int) {
 		Counted int
 	}
 	must[any](f.t)(nil, f.db.SelectContext(f.t.Context(), &groups, "SELECT throttle_group, SUM(throttle_factor) AS weight, COUNT(*) AS counted"+
-		" FROM shop_emails WHERE line = 'locked' AND throttle_factor > 0 GROUP BY throttle_group"))
+		" FROM shop_emails WHERE status IN ('locked', 'running', 'answered', 'deciding') AND throttle_factor > 0 GROUP BY throttle_group"))
 	for _, g := range groups {
 		if g.Weight > limit && g.Counted > 1 && g.Group != job.None {
 			f.t.Errorf("%d jobs of %s weigh %d, its limit is %d", g.Counted, g.Group, g.Weight, limit)
@@ -223,14 +223,14 @@ func drain(s store, o queue.Options, jobs []job.New, watch func(*fleet), operato
 	all.Wait()
 	if !done() {
 		var left []struct {
-			Line, State string
-			Shard, N    int
+			Status   string
+			Shard, N int
 		}
-		must[any](s.t)(nil, s.db.SelectContext(s.t.Context(), &left, "SELECT line, state, shard, COUNT(*) AS n FROM shop_emails WHERE line <> 'finished' GROUP BY line, state, shard"))
+		must[any](s.t)(nil, s.db.SelectContext(s.t.Context(), &left, "SELECT status, shard, COUNT(*) AS n FROM shop_emails WHERE status <> 'finished' GROUP BY status, shard"))
 		s.t.Fatalf("%d of %d are done; left are %+v, the sums %+v", f.ended.Load(), len(jobs), left, s.sums())
 	}
 	var twice int
-	must[any](s.t)(nil, s.db.GetContext(s.t.Context(), &twice, "SELECT COUNT(*) FROM shop_emails WHERE line <> 'finished' OR attempt <> 1"))
+	must[any](s.t)(nil, s.db.GetContext(s.t.Context(), &twice, "SELECT COUNT(*) FROM shop_emails WHERE status <> 'finished' OR attempt <> 1"))
 	if twice > 0 {
 		s.t.Errorf("%d jobs are not done, or were started more than once", twice)
 	}

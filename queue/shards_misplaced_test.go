@@ -42,7 +42,7 @@ func TestMisplacedInEachLine(t *testing.T) {
 					s.exec("UPDATE shop_emails SET shard = ? WHERE id IN (?, ?)", place, due, later)
 					s.exec("UPDATE shop_emails SET wake_time = create_time WHERE id = ?", later)
 					held := s.add(inRegionOf("held", key("held")))[0].ID
-					s.exec("UPDATE shop_emails SET shard = ?, line = 'held', throttle_group = 'data.to.region=held' WHERE id = ?", place, held)
+					s.exec("UPDATE shop_emails SET shard = ?, status = 'throttled', throttle_group = 'data.to.region=held' WHERE id = ?", place, held)
 				}
 				for range 3 { // what was promoted comes last
 					s.upkeep()
@@ -92,13 +92,13 @@ func TestMisplacedWhileItRuns(t *testing.T) {
 				if len(running) != limit {
 					t.Fatalf("started %d", len(running))
 				}
-				s.exec("UPDATE shop_emails SET shard = 9999 WHERE line = 'locked'")
-				s.exec("UPDATE shop_emails SET line = 'waiting', wake_time = '2036-01-01 00:00:00' WHERE id = ?", running[0].ID)
+				s.exec("UPDATE shop_emails SET shard = 9999 WHERE status IN ('locked', 'running', 'answered', 'deciding')")
+				s.exec("UPDATE shop_emails SET status = 'awaiting', wake_time = '2036-01-01 00:00:00' WHERE id = ?", running[0].ID)
 				s.upkeep()
 				if more := s.start("w", 9); len(more) > 0 {
 					t.Errorf("%d were started beside them", len(more))
 				}
-				s.exec("UPDATE shop_emails SET line = 'locked', wake_time = NULL WHERE id = ?", running[0].ID)
+				s.exec("UPDATE shop_emails SET status = 'running', wake_time = NULL WHERE id = ?", running[0].ID)
 				s.settle("w", finished, running...)
 				if more := s.start("w", 9); len(more) != limit {
 					t.Errorf("then %d were started", len(more))
@@ -127,7 +127,7 @@ func TestMisplacedError(t *testing.T) {
 		s.exec("UPDATE shop_emails SET shard = 3 WHERE id = ?", jobs[1].ID)
 		s.upkeep()
 		s.upkeep() // it has its place now
-		s.wantState(jobs[1].ID, job.Retry, "later", 1)
+		s.wantState(jobs[1].ID, job.Retry, "scheduled", 1)
 		if got, want := s.place(jobs[1].ID), s.place(s.add(inRegion("west", 1))[0].ID); got != want {
 			t.Errorf("after the decision it is at %d, want %d", got, want)
 		}
@@ -196,7 +196,7 @@ func TestStartNowInShards(t *testing.T) {
 		if _, err := s.Rounds().StartNow(t.Context(), s.newRound("w", 0), s.nth(2)); !errors.Is(err, queue.ErrShards) {
 			t.Errorf("by who divides it otherwise: %v", err)
 		}
-		s.wantState(s.nth(2), job.Initial, "due", 0)
+		s.wantState(s.nth(2), job.Initial, "available", 0)
 	})
 }
 

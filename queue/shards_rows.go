@@ -144,7 +144,7 @@ func (q *Queue) usedByShard(ctx context.Context, tx *engine.Tx) (map[int]int, er
 		Shard int
 		Used  float64
 	}
-	err := tx.SelectContext(ctx, &found, "SELECT shard, COALESCE(SUM(throttle_factor + 0.0), 0) AS used FROM "+q.table+" "+q.pick()+
+	err := tx.SelectContext(ctx, &found, "SELECT shard, COALESCE(SUM(throttle_factor + 0.0), 0) AS used FROM "+q.table+" "+q.claimIndex()+
 		" WHERE "+schema.Counts+" GROUP BY shard")
 	if err != nil {
 		return nil, fmt.Errorf("sum up the throttle factors: %w", err)

@@ -156,14 +156,14 @@ func (s store) settle(worker string, o job.Outcome, jobs ...*job.Job) rounds.Don
 func (s store) lockOutside(worker string, ids ...int64) {
 	s.t.Helper()
 	for _, id := range ids {
-		s.exec("UPDATE shop_emails SET line = 'locked', worker_id = ?, lock_token = ? WHERE id = ?", worker, fmt.Sprint("outside-", id), id)
+		s.exec("UPDATE shop_emails SET status = 'locked', worker_id = ?, lock_token = ? WHERE id = ?", worker, fmt.Sprint("outside-", id), id)
 	}
 }
 
 func (s store) giveBack(ids ...int64) {
 	s.t.Helper()
 	for _, id := range ids {
-		s.exec("UPDATE shop_emails SET line = 'due', worker_id = 'NONE', lock_token = 'NONE' WHERE id = ?", id)
+		s.exec("UPDATE shop_emails SET status = 'available', worker_id = 'NONE', lock_token = 'NONE' WHERE id = ?", id)
 	}
 }
 
@@ -243,11 +243,11 @@ func (s store) wantHistory(id int64, want string) {
 	}
 }
 
-func (s store) wantState(id int64, state job.State, line job.Line, attempt int) *job.Job {
+func (s store) wantState(id int64, state job.State, status job.Status, attempt int) *job.Job {
 	s.t.Helper()
 	j := s.get(id)
-	if j.State != state || j.Line != line || j.Attempt != attempt {
-		s.t.Errorf("job %d is %s, %s, attempt %d; want %s, %s, attempt %d", id, j.State, j.Line, j.Attempt, state, line, attempt)
+	if j.State() != state || j.Status != status || j.Attempt != attempt {
+		s.t.Errorf("job %d is %s, %s, attempt %d; want %s, %s, attempt %d", id, j.State(), j.Status, j.Attempt, state, status, attempt)
 	}
 	return j
 }
@@ -257,7 +257,7 @@ var finished = job.Outcome{Verdict: job.Finished}
 func TestEnqueueFillsInTheTypesDefaults(t *testing.T) {
 	suite(t, func(s store) {
 		added := s.add(job.New{Type: "send", Data: "😀 {}"})[0]
-		j := s.wantState(added.ID, job.Initial, "due", 0)
+		j := s.wantState(added.ID, job.Initial, "available", 0)
 		if j.Data != "😀 {}" || j.Priority != 100 || j.Timeout != 24*time.Hour || j.ThrottleFactor != 1 || j.Key != added.Key || len(j.Key) != 36 {
 			s.t.Errorf("defaults: %+v", j)
 		}
@@ -375,7 +375,7 @@ func TestEnqueueTxIsTheApplications(t *testing.T) {
 				continue
 			}
 			must[any](s.t)(nil, tx.Commit())
-			s.wantState(added[0].ID, job.Initial, "due", 0)
+			s.wantState(added[0].ID, job.Initial, "available", 0)
 		}
 	})
 }
@@ -504,11 +504,11 @@ func TestALockCostsNoAttempt(t *testing.T) {
 		s.wantState(id, job.Initial, "locked", 0)
 		s.bury("outside")
 		s.upkeep()
-		if j := s.wantState(id, job.Initial, "due", 0); j.WorkerID != job.None {
+		if j := s.wantState(id, job.Initial, "available", 0); j.WorkerID != job.None {
 			s.t.Errorf("it is still of %s", j.WorkerID)
 		}
 		s.start("w", 1)
-		s.wantState(id, job.Running, "locked", 1)
+		s.wantState(id, job.Running, "running", 1)
 		s.wantHistory(id, "added/0 starting/1")
 	})
 }
@@ -518,21 +518,21 @@ func TestOutcomes(t *testing.T) {
 		name    string
 		outcome job.Outcome
 		state   job.State
-		line    job.Line
+		status  job.Status
 		history string
 	}{
 		{"finished", finished, job.Final, "finished", "added/0 starting/1 finished/1"},
 		{"result", job.Outcome{Verdict: job.Finished, Result: `{"a":1}`}, job.Final, "finished", "added/0 starting/1 finished/1"},
-		{"again", job.Outcome{Verdict: job.TryAgain, Error: "boo"}, job.Retry, "later", "added/0 starting/1 error/1"},
+		{"again", job.Outcome{Verdict: job.TryAgain, Error: "boo"}, job.Retry, "scheduled", "added/0 starting/1 error/1"},
 		{"failed", job.Outcome{Verdict: job.Failed, Error: "boo"}, job.Final, "failed", "added/0 starting/1 failed/1"},
-		{"asked for a delay", job.Outcome{Verdict: job.TryAgain, Error: "boo", RetryAfter: time.Minute}, job.Retry, "later", "added/0 starting/1 error/1"},
+		{"asked for a delay", job.Outcome{Verdict: job.TryAgain, Error: "boo", RetryAfter: time.Minute}, job.Retry, "scheduled", "added/0 starting/1 error/1"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			suite(t, func(s store) {
 				id := s.add(job.New{Type: "send"})[0].ID
 				c.outcome.Output, c.outcome.Ran = "said", 1500*time.Millisecond
 				s.settle("w", c.outcome, s.start("w", 1)...)
-				j := s.wantState(id, c.state, c.line, 1)
+				j := s.wantState(id, c.state, c.status, 1)
 				wantError, wantResult := c.outcome.Error, c.outcome.Result
 				if wantError == "" {
 					wantError = job.None
@@ -557,7 +557,7 @@ func TestAttemptsRunOut(t *testing.T) {
 	suite(t, func(s store) {
 		id := s.add(job.New{Type: "send"})[0].ID
 		for range 2 {
-			s.exec("UPDATE shop_emails SET wake_time = create_time WHERE line = 'later'")
+			s.exec("UPDATE shop_emails SET wake_time = create_time WHERE status = 'scheduled'")
 			s.upkeep()
 			s.settle("w", job.Outcome{Verdict: job.TryAgain, Error: "boo"}, s.start("w", 1)...)
 		}
@@ -569,7 +569,7 @@ func TestAttemptsRunOut(t *testing.T) {
 // A worker that lost its lock changes nothing, whatever has become of the job meanwhile.
 func TestLateWorkerChangesNothing(t *testing.T) {
 	lose := func(s store) {
-		s.exec("UPDATE shop_emails SET wake_time = create_time WHERE line = 'later'")
+		s.exec("UPDATE shop_emails SET wake_time = create_time WHERE status = 'scheduled'")
 		s.upkeep()
 	}
 	for _, late := range []job.Outcome{finished, {Verdict: job.Finished, Result: "r"}, {Verdict: job.TryAgain, Error: "late"}, {Verdict: job.Failed, Error: "late"}} {
@@ -580,22 +580,22 @@ func TestLateWorkerChangesNothing(t *testing.T) {
 
 				s.bury("dead")
 				lose(s)
-				s.wantState(id, job.Retry, "later", 1)
+				s.wantState(id, job.Retry, "scheduled", 1)
 				if r := s.settle("dead", late, old...); len(r.Lost) != 1 {
 					t.Error("settled a job that waits for its next attempt")
 				}
-				s.wantState(id, job.Retry, "later", 1)
+				s.wantState(id, job.Retry, "scheduled", 1)
 
 				lose(s)
 				again := s.start("new", 1)
-				s.wantState(id, job.Running, "locked", 2)
+				s.wantState(id, job.Running, "running", 2)
 				if r := s.settle("dead", late, old...); len(r.Lost) != 1 {
 					t.Error("settled another worker's attempt")
 				}
 				stale := *again[0]
 				stale.Attempt = 1
 				s.settle("new", late, &stale) // with the wrong attempt
-				s.wantState(id, job.Running, "locked", 2)
+				s.wantState(id, job.Running, "running", 2)
 
 				s.settle("new", finished, again...)
 				if r := s.settle("dead", late, old...); len(r.Lost) != 1 {
@@ -614,17 +614,17 @@ func TestReclaimFromADeadWorker(t *testing.T) {
 		s.start("dead", 1)
 		s.lockOutside("dead", added[1].ID)
 		s.upkeep()
-		s.wantState(added[0].ID, job.Running, "locked", 1)
+		s.wantState(added[0].ID, job.Running, "running", 1)
 		s.wantState(added[1].ID, job.Initial, "locked", 0)
 		s.hearOnly("dead", added[0].ID)
 		s.bury("dead")
 		if got := s.do(s.newRound("dead", 9)).Started; len(got) != 0 {
 			s.t.Error("a worker that was declared dead started a job")
 		}
-		s.wantState(added[2].ID, job.Initial, "due", 0)
+		s.wantState(added[2].ID, job.Initial, "available", 0)
 		s.upkeep()
-		s.wantState(added[0].ID, job.Retry, "later", 1)
-		s.wantState(added[1].ID, job.Initial, "due", 0)
+		s.wantState(added[0].ID, job.Retry, "scheduled", 1)
+		s.wantState(added[1].ID, job.Initial, "available", 0)
 		s.wantHistory(added[0].ID, "added/0 starting/1 error/1")
 		s.wantHistory(added[1].ID, "added/0")
 		if j := s.get(added[0].ID); !strings.HasPrefix(j.Error, "worker lost") {
@@ -646,7 +646,7 @@ func TestLostJobOfAnotherConfig(t *testing.T) {
 			must[any](s.t)(nil, s.Register(s.t.Context()))
 			id := s.add(job.New{Type: "send"})[0].ID
 			for attempt := 1; attempt <= 2; attempt++ {
-				s.exec("UPDATE shop_emails SET line = 'due', wake_time = NULL")
+				s.exec("UPDATE shop_emails SET status = 'available', wake_time = NULL")
 				dead := "dead" + strconv.Itoa(attempt)
 				s.start(dead, 1)
 				s.bury(dead)
@@ -654,12 +654,12 @@ func TestLostJobOfAnotherConfig(t *testing.T) {
 				look := must[rounds.Look](s.t)(other.Rounds().Look(s.t.Context(), nil))
 				must[bool](s.t)(other.Rounds().Upkeep(s.t.Context(), roster.Worker{ID: "other"}, look, nil, nil))
 				if asked {
-					s.wantState(id, job.Error, "error", 1)
+					s.wantState(id, job.Error, "undecided", 1)
 					s.wantHistory(id, "added/0 starting/1")
 					return
 				}
-				if j := s.get(id); attempt == 1 && (j.Line != job.LineLater || j.ScheduledRunTime.Before(j.UpdateTime.Add(59*time.Minute))) {
-					s.t.Errorf("%s, to run at %s", j.Line, j.ScheduledRunTime)
+				if j := s.get(id); attempt == 1 && (j.Status != job.StatusScheduled || j.ScheduledRunTime.Before(j.UpdateTime.Add(59*time.Minute))) {
+					s.t.Errorf("%s, to run at %s", j.Status, j.ScheduledRunTime)
 				}
 			}
 			s.wantState(id, job.Final, "failed", 2)
@@ -671,12 +671,12 @@ func TestLostJobOfAnotherConfig(t *testing.T) {
 func TestLaterJobsArePromoted(t *testing.T) {
 	suite(t, func(s store) {
 		id := s.add(job.New{Type: "send", In: time.Hour})[0].ID
-		s.wantState(id, job.Initial, "later", 0)
+		s.wantState(id, job.Initial, "scheduled", 0)
 		s.upkeep()
-		s.wantState(id, job.Initial, "later", 0)
+		s.wantState(id, job.Initial, "scheduled", 0)
 		s.exec("UPDATE shop_emails SET wake_time = create_time")
 		s.upkeep()
-		s.wantState(id, job.Initial, "due", 0)
+		s.wantState(id, job.Initial, "available", 0)
 	})
 }
 
@@ -695,7 +695,7 @@ func TestPlainInsertIsTakenIn(t *testing.T) {
 			must[any](s.t)(conn.ExecContext(s.t.Context(), insert))
 		}
 		s.upkeep()
-		first := s.wantState(s.nth(1), job.Initial, "due", 0)
+		first := s.wantState(s.nth(1), job.Initial, "available", 0)
 		if first.Priority != 100 || first.Timeout != 24*time.Hour || len(first.Key) < 32 {
 			s.t.Errorf("taken in as %+v", first)
 		}
@@ -703,7 +703,7 @@ func TestPlainInsertIsTakenIn(t *testing.T) {
 		if age := now.Sub(first.ScheduledRunTime); age < 0 || age > time.Minute {
 			s.t.Errorf("scheduled %s ago: the session's time zone has got into it", age)
 		}
-		if second := s.wantState(s.nth(2), job.Initial, "due", 0); second.Priority != 5 || second.Windows.Encode() == job.None {
+		if second := s.wantState(s.nth(2), job.Initial, "available", 0); second.Priority != 5 || second.Windows.Encode() == job.None {
 			s.t.Errorf("taken in as %+v", second)
 		}
 		s.wantHistory(s.nth(1), "added/0")
@@ -727,9 +727,8 @@ func TestPlainInsertIsChecked(t *testing.T) {
 			"(job_type, job_data, throttle_factor) VALUES ('send', 'x', -3)",
 			"(job_type, job_data, timeout) VALUES ('send', 'x', -5)",
 			"(job_type, job_data, scheduled_run_time) VALUES ('send', 'x', '0000-00-00 00:00:00')",
-			"(job_type, job_data, line) VALUES ('send', 'x', 'due')",
-			"(job_type, job_data, state) VALUES ('send', 'x', 'final')",
-			"(job_type, job_data, state) VALUES ('send', 'x', 'sleeping')",
+			"(job_type, job_data, status) VALUES ('send', 'x', 'available')",
+			"(job_type, job_data, status) VALUES ('send', 'x', 'sleeping')",
 			"(id, job_type, job_data) VALUES (18446744073709551614, 'send', 'x')",
 			"(job_type, job_data, timeout) VALUES ('send', 'x', 0)",
 			"(job_type, job_data) VALUES ('send', '" + strings.Repeat("d", job.MaxDataBytes+1) + "')",
@@ -769,19 +768,19 @@ func TestWindows(t *testing.T) {
 		hour := func(h int) string { return now.Add(time.Duration(h) * time.Hour).Format("15:04") }
 		closed := must[job.Windows](s.t)(job.ParseWindows([]string{hour(2) + "-" + hour(3)}))
 		id := s.add(job.New{Type: "send", Windows: &closed})[0].ID
-		j := s.wantState(id, job.Initial, "later", 0)
+		j := s.wantState(id, job.Initial, "scheduled", 0)
 		if wait := j.ScheduledRunTime.Sub(now); wait < 119*time.Minute || wait > 121*time.Minute {
 			s.t.Errorf("scheduled in %s", wait)
 		}
 		// one whose window closes while it is in the line goes to the next opening
 		open := must[job.Windows](s.t)(job.ParseWindows([]string{hour(-1) + "-" + hour(1)}))
 		id = s.add(job.New{Type: "send", Windows: &open})[0].ID
-		s.wantState(id, job.Initial, "due", 0)
+		s.wantState(id, job.Initial, "available", 0)
 		s.exec("UPDATE shop_emails SET time_windows = ? WHERE id = ?", closed.Encode(), id)
 		if got := s.start("w", 1); len(got) != 0 {
 			s.t.Error("started outside of its windows")
 		}
-		s.wantState(id, job.Initial, "later", 0)
+		s.wantState(id, job.Initial, "scheduled", 0)
 	})
 }
 
@@ -825,7 +824,7 @@ func TestPausedQueueStartsNothing(t *testing.T) {
 		}
 		s.wantState(id, job.Final, "finished", 1)
 		id = running
-		s.wantState(id, job.Initial, "due", 0)
+		s.wantState(id, job.Initial, "available", 0)
 		if look := must[rounds.Look](s.t)(s.Rounds().Look(s.t.Context(), []string{"report"})); look.Due {
 			s.t.Error("a paused queue looks as if it had work")
 		}
@@ -848,7 +847,7 @@ func TestCancel(t *testing.T) {
 
 		for _, id := range []int64{added[0].ID, added[2].ID, running[1].ID} {
 			must[any](s.t)(nil, s.Cancel(in, id))
-			if j := s.get(id); j.State != job.Final || j.Line != "closed" || j.IsDismissed() || j.Error != job.Cancelled {
+			if j := s.get(id); j.State() != job.Final || j.Status != "closed" || j.IsDismissed() || j.Error != job.Cancelled {
 				s.t.Errorf("%+v", j)
 			}
 		}
@@ -897,7 +896,7 @@ func TestReschedule(t *testing.T) {
 		in, first, soon, later := s.t.Context(), 1, time.Duration(0), time.Hour
 		added := s.add(job.New{Type: "send", In: time.Hour}, job.New{Type: "send"})
 		must[any](s.t)(nil, s.Reschedule(in, added[0].ID, queue.When{In: &soon, Priority: &first}))
-		if j := s.wantState(added[0].ID, job.Initial, "due", 0); j.Priority != 1 {
+		if j := s.wantState(added[0].ID, job.Initial, "available", 0); j.Priority != 1 {
 			s.t.Errorf("priority %d", j.Priority)
 		}
 		s.lockOutside("w", added[1].ID)
@@ -905,7 +904,7 @@ func TestReschedule(t *testing.T) {
 		if got := ids(s.start("w", 2)); !slices.Equal(got, []int64{added[0].ID}) {
 			s.t.Errorf("started %v", got)
 		}
-		if j := s.wantState(added[1].ID, job.Initial, "later", 0); j.WorkerID != job.None || j.Token != job.None {
+		if j := s.wantState(added[1].ID, job.Initial, "scheduled", 0); j.WorkerID != job.None || j.Token != job.None {
 			s.t.Errorf("it is still locked: %+v", j)
 		}
 		if err := s.Reschedule(in, added[0].ID, queue.When{In: &soon}); !errors.Is(err, queue.ErrStarted) {
@@ -914,7 +913,7 @@ func TestReschedule(t *testing.T) {
 		s.exec("INSERT INTO shop_emails (job_type, job_data) VALUES ('send', 'plain')")
 		must[any](s.t)(nil, s.Reschedule(in, s.nth(3), queue.When{At: time.Now().Add(time.Hour)}))
 		s.upkeep()
-		if j := s.wantState(s.nth(3), job.Initial, "later", 0); j.Priority != 100 {
+		if j := s.wantState(s.nth(3), job.Initial, "scheduled", 0); j.Priority != 100 {
 			s.t.Errorf("priority %d: what the row left to its type was lost", j.Priority)
 		}
 	})
@@ -927,14 +926,14 @@ func TestOnDuplicate(t *testing.T) {
 			return job.New{Type: "send", Key: key, Data: data, OnDuplicate: what, Priority: &low}
 		}
 		a := s.add(with("a", "1", job.ReplaceDuplicate), with("a", "2", job.ReplaceDuplicate), with("a", "3", job.KeepDuplicate))
-		if j := s.wantState(a[0].ID, job.Initial, "due", 0); j.Data != "2" || !a[1].Replaced || a[2].Replaced || !a[2].Duplicate {
+		if j := s.wantState(a[0].ID, job.Initial, "available", 0); j.Data != "2" || !a[1].Replaced || a[2].Replaced || !a[2].Duplicate {
 			s.t.Errorf("data %s, added %+v", j.Data, a)
 		}
 		s.lockOutside("w", a[0].ID)
 		if b := s.add(with("a", "4", job.ReplaceDuplicate))[0]; !b.Replaced || b.ID != a[0].ID || s.get(b.ID).Data != "4" {
 			s.t.Errorf("%+v", b)
 		}
-		if j := s.wantState(a[0].ID, job.Initial, "due", 0); j.WorkerID != job.None || j.Token != job.None {
+		if j := s.wantState(a[0].ID, job.Initial, "available", 0); j.WorkerID != job.None || j.Token != job.None {
 			s.t.Errorf("what was replaced is still locked: %+v", j)
 		}
 		running := s.start("w", 1)

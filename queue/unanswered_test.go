@@ -118,7 +118,7 @@ func TestUnansweredAnswer(t *testing.T) {
 		"try again, decided":  {queue.Answer{Verdict: job.TryAgain}, nil, store.upkeep, true, "added/0 starting/1 error/1"},
 		"try again, and it is": {queue.Answer{Verdict: job.TryAgain}, nil, func(s store) {
 			s.upkeep()
-			s.exec("UPDATE shop_emails SET line = 'due', wake_time = NULL")
+			s.exec("UPDATE shop_emails SET status = 'available', wake_time = NULL")
 			s.start("w2", 1)
 		}, false, "added/0 starting/1 error/1 starting/2"},
 		"a new job of the key": {queue.Answer{Verdict: job.Finished}, nil, func(s store) {
@@ -143,7 +143,7 @@ func TestUnansweredAnswer(t *testing.T) {
 			}
 			s.wantHistory(1, c.history)
 			if name == "a new job of the key" {
-				s.wantState(s.nth(2), job.Running, "waiting", 1)
+				s.wantState(s.nth(2), job.Running, "awaiting", 1)
 			}
 		})
 	}

@@ -43,8 +43,8 @@ func (q *Queue) takeUndecided(ctx context.Context, tx *engine.Tx, r round, types
 			break
 		}
 		var jobs []*job.Job
-		query := "SELECT " + q.selected() + " FROM " + q.table + " " + q.pick() +
-			" WHERE line = 'error' AND" + q.placed() + " AND part = 'NONE' AND job_type = ? LIMIT ? " + tx.SkipLocked
+		query := "SELECT " + q.selected() + " FROM " + q.table + " " + q.claimIndex() +
+			" WHERE status = 'undecided' AND" + q.placed() + " AND part = 'NONE' AND job_type = ? LIMIT ? " + tx.SkipLocked
 		if err := tx.Read(ctx, q.jobs(query, []any{name, r.Slots - len(taken)}, func(j *job.Job) { jobs = append(jobs, j) })); err != nil {
 			return nil, err
 		}
@@ -63,9 +63,9 @@ func (q *Queue) takeUndecided(ctx context.Context, tx *engine.Tx, r round, types
 	}
 	args := []any{r.Worker.ID, r.Token}
 	for _, j := range taken {
-		j.Line, j.WorkerID, j.Token = job.LineLocked, r.Worker.ID, r.Token
+		j.Status, j.WorkerID, j.Token = job.StatusDeciding, r.Worker.ID, r.Token
 		args, r.Tried = append(args, j.ID), append(r.Tried, j.ID)
 	}
-	return taken, tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET line = 'locked', worker_id = ?, lock_token = ? WHERE line = 'error' AND id IN "+
+	return taken, tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET status = 'deciding', worker_id = ?, lock_token = ? WHERE status = 'undecided' AND id IN "+
 		engine.In(len(taken)), args...)
 }

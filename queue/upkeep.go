@@ -36,7 +36,7 @@ func (q workerSide) Look(ctx context.Context, types []string, among ...int) (rou
 	if len(undecided) == 0 {
 		undecided = []any{""}
 	}
-	pick := q.table + " " + q.pick()
+	pick := q.table + " " + q.claimIndex()
 	misplaced := q.misplaced()
 	orphans, _ := q.orphans("")
 	var l rounds.Look
@@ -45,11 +45,11 @@ func (q workerSide) Look(ctx context.Context, types []string, among ...int) (rou
 	into := []any{&paused, &number, &l.Undecided, &l.Waking, &l.New, &l.Misplaced, &l.Orphaned}
 	args := append([]any{q.Name, q.Name}, undecided...)
 	query := "SELECT " + q.paused() + ", (SELECT division FROM " + q.db.Queues() + " WHERE queue = ?)," +
-		" EXISTS (SELECT 1 FROM " + pick + " WHERE line = 'error' AND" + q.placed() + " AND part = 'NONE' AND job_type IN " + engine.In(len(undecided)) + ")," +
+		" EXISTS (SELECT 1 FROM " + pick + " WHERE status = 'undecided' AND" + q.placed() + " AND part = 'NONE' AND job_type IN " + engine.In(len(undecided)) + ")," +
 		" EXISTS (SELECT 1 FROM " + q.table + " " + q.index("wake") + " WHERE wake_time <= (SELECT " + q.db.Now + "))," +
-		" EXISTS (SELECT 1 FROM " + pick + " WHERE line = 'new')," +
-		" EXISTS (SELECT 1 FROM " + pick + " WHERE line IN " + misplacedLines + " AND " + misplaced[0] + ")" +
-		" OR EXISTS (SELECT 1 FROM " + pick + " WHERE line IN " + misplacedLines + " AND " + misplaced[1] + ")," +
+		" EXISTS (SELECT 1 FROM " + pick + " WHERE status = 'submitted')," +
+		" EXISTS (SELECT 1 FROM " + pick + " WHERE status IN " + misplacedOf + " AND " + misplaced[0] + ")" +
+		" OR EXISTS (SELECT 1 FROM " + pick + " WHERE status IN " + misplacedOf + " AND " + misplaced[1] + ")," +
 		" EXISTS (SELECT 1 FROM " + orphans + ")"
 	l.Shards = make([]rounds.Startable, len(among))
 	for begin := 0; begin < len(among); begin += lookMax {
@@ -57,8 +57,8 @@ func (q workerSide) Look(ctx context.Context, types []string, among ...int) (rou
 		for i, shard := range among[begin:end] {
 			s := &l.Shards[begin+i]
 			s.Shard = shard
-			query += ", EXISTS (SELECT 1 FROM " + pick + " WHERE line = 'due' AND" + q.placed(shard) + " AND part IN ('NONE', 'free') AND job_type IN " + in + ")," +
-				" EXISTS (SELECT 1 FROM " + pick + " WHERE line = 'held' AND" + q.placed(shard) + ")"
+			query += ", EXISTS (SELECT 1 FROM " + pick + " WHERE status = 'available' AND" + q.placed(shard) + " AND part IN ('NONE', 'free') AND job_type IN " + in + ")," +
+				" EXISTS (SELECT 1 FROM " + pick + " WHERE status = 'throttled' AND" + q.placed(shard) + ")"
 			into = append(into, &s.Due, &s.Held)
 			args = append(args, names...)
 		}
@@ -93,7 +93,7 @@ func (q workerSide) Upkeep(ctx context.Context, w roster.Worker, l rounds.Look, 
 		do     func() (bool, error)
 	}{
 		{l.New, func() (bool, error) { return q.takeIn(ctx, w) }},
-		{l.Misplaced, func() (bool, error) { n, err := q.relocate(ctx, misplacedLines); return n == relocateMax, err }},
+		{l.Misplaced, func() (bool, error) { n, err := q.relocate(ctx, misplacedOf); return n == relocateMax, err }},
 		{l.Dividing, func() (bool, error) { return false, q.divideShares(ctx, nil) }},
 		{l.Waking, func() (bool, error) {
 			promoting, err := q.promote(ctx)

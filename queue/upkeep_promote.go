@@ -16,11 +16,11 @@ const promoteMax = 10_000
 func (q *Queue) promote(ctx context.Context) (more bool, err error) {
 	var ids []any
 	err = q.db.TxInParts(ctx, nil, func(tx *engine.Tx) (err error) {
-		query := "SELECT id FROM " + q.table + " " + q.index("wake") + " WHERE wake_time <= ? AND line = 'later' ORDER BY wake_time LIMIT ? " + tx.SkipLocked
+		query := "SELECT id FROM " + q.table + " " + q.index("wake") + " WHERE wake_time <= ? AND status = 'scheduled' ORDER BY wake_time LIMIT ? " + tx.SkipLocked
 		if ids, err = q.ids(ctx, tx, query, engine.At(tx.Now), promoteMax); err != nil {
 			return err
 		}
-		return q.line(ctx, tx, ids, job.LineLater)
+		return q.makeAvailable(ctx, tx, ids, job.StatusScheduled)
 	})
 	if err != nil {
 		return false, fmt.Errorf("promote jobs of %s: %w", q.Name, err)
@@ -32,11 +32,11 @@ func (q *Queue) promote(ctx context.Context) (more bool, err error) {
 func (q *Queue) unhold(ctx context.Context) (more bool, err error) {
 	var ids []any
 	err = q.db.TxInParts(ctx, nil, func(tx *engine.Tx) (err error) {
-		ids, err = q.ids(ctx, tx, "SELECT id FROM "+q.table+" "+q.pick()+" WHERE line = 'held' LIMIT ? "+tx.SkipLocked, promoteMax)
+		ids, err = q.ids(ctx, tx, "SELECT id FROM "+q.table+" "+q.claimIndex()+" WHERE status = 'throttled' LIMIT ? "+tx.SkipLocked, promoteMax)
 		if err != nil {
 			return err
 		}
-		return q.line(ctx, tx, ids, job.LineHeld)
+		return q.makeAvailable(ctx, tx, ids, job.StatusThrottled)
 	})
 	if err != nil {
 		return false, fmt.Errorf("make held jobs of %s due: %w", q.Name, err)
@@ -44,10 +44,10 @@ func (q *Queue) unhold(ctx context.Context) (more bool, err error) {
 	return len(ids) == promoteMax, nil
 }
 
-// line makes jobs due that wait in another line.
-func (q *Queue) line(ctx context.Context, tx *engine.Tx, ids []any, from job.Line) error {
+// makeAvailable makes jobs available that have another status.
+func (q *Queue) makeAvailable(ctx context.Context, tx *engine.Tx, ids []any, from job.Status) error {
 	for batch := range slices.Chunk(ids, 1000) {
-		_, err := tx.ExecContext(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET line = 'due', wake_time = NULL WHERE line = ? AND id IN "+
+		_, err := tx.ExecContext(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET status = 'available', wake_time = NULL WHERE status = ? AND id IN "+
 			engine.In(len(batch)), slices.Concat([]any{from}, batch)...)
 		if err != nil {
 			return err

@@ -31,9 +31,9 @@ func (q *Queue) refuse(ctx context.Context, tx *engine.Tx, jobs []*job.Job) ([]a
 	for _, j := range jobs {
 		reason := strings.ToValidUTF8(j.Flaw.Error(), "\uFFFD")
 		err := tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+
-			" SET state = 'final', line = 'failed', error = ?, timeout = ?, priority = ?, throttle_factor = ?, time_windows = ?, shard_key = ?,"+
+			" SET status = 'failed', error = ?, timeout = ?, priority = ?, throttle_factor = ?, time_windows = ?, shard_key = ?,"+
 			" throttle_group = 'NONE', attempt = ?, scheduled_run_time = ?, wake_time = NULL, start_time = ?, create_time = ?, update_time = ?,"+
-			" worker_id = 'NONE', lock_token = 'NONE', attempt_token = ?, stopping = 0, answered = 0, wish = 'NONE', output = 'NONE' WHERE id = ?",
+			" worker_id = 'NONE', lock_token = 'NONE', attempt_token = ?, stopping = 0, wish = 'NONE', output = 'NONE' WHERE id = ?",
 			reason, orLeft(j.Left.Timeout, int64(j.Timeout/time.Second)), orLeft(j.Left.Priority, j.Priority),
 			orLeft(j.Left.ThrottleFactor, j.ThrottleFactor), orLeft(j.Left.Windows, j.Windows.Encode()), j.ShardKey,
 			min(max(j.Attempt, 0), job.MaxAttempt), orNow(j.ScheduledRunTime), engine.At(j.StartTime), orNow(j.CreateTime), engine.At(tx.Now),
@@ -41,7 +41,7 @@ func (q *Queue) refuse(ctx context.Context, tx *engine.Tx, jobs []*job.Job) ([]a
 		if err != nil {
 			return nil, fmt.Errorf("refuse job %d: %w", j.ID, err)
 		}
-		if err := q.discard(ctx, tx, job.LineFailed, []any{j.ID}); err != nil {
+		if err := q.discard(ctx, tx, job.StatusFailed, []any{j.ID}); err != nil {
 			return nil, err
 		}
 		entry := q.entry(j, activity.Failed)

@@ -11,20 +11,20 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// misplacedLines are the lines in which a job that is misplaced would wait in vain, or not count against the limit. Later ones are moved
-// by who divides the queue, or when they have become due; new ones get their place when they are taken in.
-const misplacedLines = "('due', 'held', 'error', 'locked', 'waiting')"
+// misplacedOf are the statuses in which a job that is misplaced would never start, or not count against the limit. Scheduled ones are moved
+// by who divides the queue, or when they have become available; submitted ones get their place when they are accepted.
+const misplacedOf = "('available', 'throttled', 'undecided', 'locked', 'running', 'answered', 'deciding', 'awaiting')"
 
 // relocateMax is how many jobs one transaction moves to the shards in which they belong.
 const relocateMax = 1000
 
 // relocate moves jobs to the shards in which they belong: they were placed when the queue was divided otherwise. One that was held back
 // comes among the due ones, for its group may be another.
-func (q *Queue) relocate(ctx context.Context, lines string) (moved int, err error) {
+func (q *Queue) relocate(ctx context.Context, statuses string) (moved int, err error) {
 	err = q.db.TxInParts(ctx, nil, func(tx *engine.Tx) error {
 		var found []*job.Job
 		for _, where := range q.misplaced() {
-			query := "SELECT id, job_type, job_key, shard_key FROM " + q.table + " " + q.pick() + " WHERE line IN " + lines + " AND " + where +
+			query := "SELECT id, job_type, job_key, shard_key FROM " + q.table + " " + q.claimIndex() + " WHERE status IN " + statuses + " AND " + where +
 				" LIMIT ? " + tx.SkipLocked
 			if err := tx.Read(ctx, q.placing(query, []any{relocateMax - len(found)}, &found)); err != nil {
 				return err
@@ -39,8 +39,8 @@ func (q *Queue) relocate(ctx context.Context, lines string) (moved int, err erro
 			found = nil
 		}
 		moved = len(found)
-		return q.move(ctx, tx, found, ", throttle_group = CASE WHEN line = 'held' THEN 'NONE' ELSE throttle_group END,"+
-			" line = CASE WHEN line = 'held' THEN 'due' ELSE line END")
+		return q.move(ctx, tx, found, ", throttle_group = CASE WHEN status = 'throttled' THEN 'NONE' ELSE throttle_group END,"+
+			" status = CASE WHEN status = 'throttled' THEN 'available' ELSE status END")
 	})
 	if err != nil {
 		return 0, fmt.Errorf("move jobs of %s to their shards: %w", q.Name, err)

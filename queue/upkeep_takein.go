@@ -91,8 +91,8 @@ func (q *Queue) inserted(tx *engine.Tx, found *[]inserted) engine.Query {
 	if q.db.AnyBytes {
 		without = []string{"error", "result"}
 	}
-	query := "SELECT " + q.selected(without...) + ", time_windows IS NULL, OCTET_LENGTH(job_data) FROM " + q.table + " " + q.pick() +
-		" WHERE line = 'new' LIMIT ? " + tx.SkipLocked
+	query := "SELECT " + q.selected(without...) + ", time_windows IS NULL, OCTET_LENGTH(job_data) FROM " + q.table + " " + q.claimIndex() +
+		" WHERE status = 'submitted' LIMIT ? " + tx.SkipLocked
 	return engine.Query{SQL: query, Args: []any{takeInMax}, Scan: func(rows *sql.Rows) error {
 		var open bool
 		var size int
@@ -121,11 +121,11 @@ func (q *Queue) takeInOne(ctx context.Context, tx *engine.Tx, types typesIn, i i
 		i.Windows = t.Windows
 	}
 	at := rules.Opening(i.Windows, q.Location, i.ScheduledRunTime)
-	line, wake := rules.Place(at, tx.Now)
+	status, wake := rules.Place(at, tx.Now)
 	_, err = tx.ExecContext(ctx, "UPDATE "+q.table+" "+q.db.ByID+
-		" SET line = ?, shard = ?, wake_time = ?, scheduled_run_time = ?, timeout = COALESCE(timeout, ?), priority = COALESCE(priority, ?),"+
+		" SET status = ?, attempt = 0, shard = ?, wake_time = ?, scheduled_run_time = ?, timeout = COALESCE(timeout, ?), priority = COALESCE(priority, ?),"+
 		" throttle_factor = COALESCE(throttle_factor, ?), time_windows = ?, throttle_group = 'NONE', error = 'NONE', result = 'NONE',"+
-		" stopping = 0, interrupts = 0, losses = 0, update_time = ? WHERE id = ? AND line = 'new'",
-		line, i.Place, engine.At(wake), engine.At(at), int64(t.Timeout.Seconds()), t.Priority, t.ThrottleFactor, i.Windows.Encode(), engine.At(tx.Now), i.ID)
+		" stopping = 0, interrupts = 0, losses = 0, update_time = ? WHERE id = ? AND status = 'submitted'",
+		status, i.Place, engine.At(wake), engine.At(at), int64(t.Timeout.Seconds()), t.Priority, t.ThrottleFactor, i.Windows.Encode(), engine.At(tx.Now), i.ID)
 	return err
 }

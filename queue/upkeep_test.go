@@ -17,10 +17,10 @@ func TestUpkeepThatIsHeldUp(t *testing.T) {
 		s.add(job.New{Type: "send"}, job.New{Type: "send"})
 		s.start("w", 1)
 		s.bury("w")
-		s.exec("UPDATE shop_emails SET line = 'later', wake_time = create_time WHERE id = ?", s.nth(2))
+		s.exec("UPDATE shop_emails SET status = 'scheduled', wake_time = create_time WHERE id = ?", s.nth(2))
 		tx := must[*sql.Tx](t)(s.db.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelRepeatableRead}))
 		defer func() { _ = tx.Rollback() }()
-		must[any](t)(tx.Exec("SELECT id FROM shop_emails FORCE INDEX (shop_emails$pick) WHERE line = 'due' FOR UPDATE"))
+		must[any](t)(tx.Exec("SELECT id FROM shop_emails FORCE INDEX (shop_emails$claim) WHERE status = 'available' FOR UPDATE"))
 
 		types := []string{"send", "report"}
 		look := must[rounds.Look](t)(s.Rounds().Look(t.Context(), types))
@@ -28,8 +28,8 @@ func TestUpkeepThatIsHeldUp(t *testing.T) {
 		if !engine.IsLockTimeout(err) {
 			t.Errorf("the upkeep ends with %v", err)
 		}
-		s.wantState(s.nth(1), job.Retry, "later", 1)
+		s.wantState(s.nth(1), job.Retry, "scheduled", 1)
 		s.wantHistory(s.nth(1), "added/0 starting/1 error/1")
-		s.wantState(s.nth(2), job.Initial, "later", 0)
+		s.wantState(s.nth(2), job.Initial, "scheduled", 0)
 	})
 }

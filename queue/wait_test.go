@@ -96,7 +96,7 @@ func TestWait(t *testing.T) {
 					}
 				case end.err != nil:
 					t.Error(end.err)
-				case end.job.State != job.Final, end.job.Error != test.want, end.job.ID != j.ID:
+				case end.job.State() != job.Final, end.job.Error != test.want, end.job.ID != j.ID:
 					t.Errorf("it is %+v", end.job)
 				}
 			})
@@ -167,7 +167,7 @@ func TestWaitOutlastsTheDatabase(t *testing.T) {
 		}
 		mend()
 		s.settle("w", finished, running...)
-		if end := <-got; end.err != nil || end.job.State != job.Final {
+		if end := <-got; end.err != nil || end.job.State() != job.Final {
 			s.t.Errorf("then: %+v", end)
 		}
 	}

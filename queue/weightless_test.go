@@ -78,7 +78,7 @@ func TestTakeInRefusesWeightless(t *testing.T) {
 			s.wantRefused(s.nth(n), "allow_weightless")
 		}
 		for n, factor := range map[int]int{2: 1, 3: 1, 4: 2} {
-			if j := s.wantState(s.nth(n), job.Initial, "due", 0); j.ThrottleFactor != factor {
+			if j := s.wantState(s.nth(n), job.Initial, "available", 0); j.ThrottleFactor != factor {
 				t.Errorf("row %d weighs %d, want %d", n, j.ThrottleFactor, factor)
 			}
 		}
@@ -121,7 +121,7 @@ func TestNewRefusesAWeightlessType(t *testing.T) {
 func TestRetryOfARefusedRow(t *testing.T) {
 	suiteWith(t, func(o *queue.Options) { o.ThrottleLimit, o.Types[0].ThrottleFactor = 9, 3 }, func(s store) {
 		s.exec("INSERT INTO shop_emails (job_type, time_windows) VALUES ('send', 'teatime')")
-		s.unchecked("line, throttle_factor", "'due', NULL")
+		s.unchecked("status, throttle_factor", "'available', NULL")
 		s.upkeep()
 		s.start("w", 1)
 		n := int(must[queue.Counts](t)(s.Counts(t.Context())).Failed)

@@ -155,7 +155,7 @@ func TestWhyOfAHeldRow(t *testing.T) {
 func TestWhyOfAFailureWithoutAnError(t *testing.T) {
 	suite(t, func(s store) {
 		id := s.add(job.New{Type: "send"})[0].ID
-		s.exec("UPDATE shop_emails SET state = 'final', line = 'failed', error = 'NONE'")
+		s.exec("UPDATE shop_emails SET status = 'failed', error = 'NONE'")
 		s.wantWhy(id, ", without an error")
 	})
 }

@@ -28,7 +28,7 @@ func (db *DB) Check(ctx context.Context, queues []Queue) error {
 }
 
 func (db *DB) check(ctx context.Context, units []unit) error {
-	versions, there, err := db.find(ctx, units)
+	owners, there, err := db.find(ctx, units)
 	if err != nil {
 		if engine.NoSuchTable(err) {
 			return fmt.Errorf("%w: it has no tables of hipq", ErrAbsent)
@@ -37,7 +37,7 @@ func (db *DB) check(ctx context.Context, units []unit) error {
 	}
 	unfit := QueueErrors{}
 	for _, u := range units {
-		err := db.checkUnit(u, versions, there)
+		err := db.checkUnit(u, owners, there)
 		db.fit.note(u, err == nil)
 		trouble, _ := Diagnose(err)
 		switch {
@@ -114,32 +114,32 @@ func (db *DB) Versions(ctx context.Context, queues []Queue) (map[string]int, err
 	versions := map[string]int{}
 	for _, u := range units {
 		for _, table := range u.tables {
-			if v, ok := found[table+"/"+u.queue]; ok {
-				versions[table] = v
+			if o, ok := found[table+"/"+u.queue]; ok {
+				versions[table] = o.Version
 			}
 		}
 	}
 	return versions, nil
 }
 
-// find gives the versions on record, by table and queue, and the names of the tables that are there, and of their indexes.
-func (db *DB) find(ctx context.Context, units []unit) (versions map[string]int, there map[string]bool, err error) {
+// find gives what is on record of the tables, by table and queue, and the names of those that are there, and of their indexes.
+func (db *DB) find(ctx context.Context, units []unit) (owners map[string]owner, there map[string]bool, err error) {
 	var tables []string
 	for _, u := range units {
 		tables = append(tables, u.tables...)
 	}
 	// a migration at another node of a cluster may refuse it
 	err = engine.Patiently(ctx, engine.IsConflict, func() error {
-		versions, there = map[string]int{}, map[string]bool{}
+		owners, there = map[string]owner{}, map[string]bool{}
 		recorded := engine.Query{
-			SQL: "SELECT table_name, queue, version FROM " + ownersTable + " WHERE instance = ?", Args: []any{db.instance},
+			SQL: "SELECT table_name, queue, version, claim_order FROM " + ownersTable + " WHERE instance = ?", Args: []any{db.instance},
 			Scan: func(rows *sql.Rows) error {
 				for rows.Next() {
 					var o owner
-					if err := rows.Scan(&o.Table, &o.Queue, &o.Version); err != nil {
+					if err := rows.Scan(&o.Table, &o.Queue, &o.Version, &o.Order); err != nil {
 						return err
 					}
-					versions[o.Table+"/"+o.Queue] = o.Version
+					owners[o.Table+"/"+o.Queue] = o
 				}
 				return nil
 			},
@@ -154,7 +154,7 @@ func (db *DB) find(ctx context.Context, units []unit) (versions map[string]int, 
 		}
 		return err
 	})
-	return versions, there, err
+	return owners, there, err
 }
 
 // probe is a query that the server refuses if any of the units' tables or indexes is not there. It notes the names of all.
@@ -167,9 +167,6 @@ func (db *DB) probe(units []unit, there map[string]bool) engine.Query {
 			hints[i.table] = append(hints[i.table], i.name)
 		}
 		for _, t := range u.tables {
-			if u.kind == queueKind {
-				hints[t] = append(hints[t], t+"$"+u.order.Pick())
-			}
 			hint := ""
 			if len(hints[t]) > 0 {
 				hint = " FORCE INDEX (" + strings.Join(hints[t], ", ") + ")"
@@ -208,13 +205,14 @@ func (db *DB) present(tables []string, there map[string]bool) engine.Query {
 	}}
 }
 
-func (db *DB) checkUnit(u unit, versions map[string]int, there map[string]bool) error {
+func (db *DB) checkUnit(u unit, owners map[string]owner, there map[string]bool) error {
 	steps, err := db.steps(u)
 	if err != nil {
 		return err
 	}
 	for _, t := range u.tables {
-		v, ok := versions[t+"/"+u.queue]
+		o, ok := owners[t+"/"+u.queue]
+		v := o.Version
 		switch {
 		case ok && v > len(steps):
 			return fmt.Errorf("%w: table %s has version %d, known is %d", ErrNewer, t, v, len(steps))
@@ -229,14 +227,7 @@ func (db *DB) checkUnit(u unit, versions map[string]int, there map[string]bool) 
 			return unmigratedf("table %s has no index %s", i.table, i.name)
 		}
 	}
-	if u.kind != queueKind {
-		return nil
-	}
-	order, ok := orderIn(there, u.tables[0])
-	switch {
-	case !ok:
-		return unmigratedf("table %s has no index for its order", u.tables[0])
-	case order != u.order:
+	if u.kind == queueKind && u.order != OrderAny && u.order != owners[u.tables[0]+"/"+u.queue].Order {
 		return unmigratedf("table %s is not in the order of queue %s", u.tables[0], u.queue)
 	}
 	return nil

@@ -2,6 +2,7 @@ package schema_test
 
 import (
 	"database/sql"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -14,8 +15,8 @@ import (
 
 // An application that inserts what can't be is told which column it is.
 func TestConstraintsSayWhatIsWrong(t *testing.T) {
-	const due = "timeout, priority, throttle_factor, time_windows, line, "
-	const whole = "60, 100, 1, 'NONE', 'due', "
+	const due = "timeout, priority, throttle_factor, time_windows, status, "
+	const whole = "60, 100, 1, 'NONE', 'available', "
 	cases := []struct{ driver, columns, values, name string }{
 		{"", "timeout", "0", "timeout"},
 		{"", "timeout", "316224001", "timeout"},
@@ -24,23 +25,21 @@ func TestConstraintsSayWhatIsWrong(t *testing.T) {
 		{"", due + "job_data", whole + "'" + strings.Repeat("ü", 1<<19+1) + "'", "size"},
 		{"", "scheduled_run_time", "'1969-12-31 23:59:59'", "run_time"},
 		{"", "wake_time", "'2026-01-01 00:00:00'", "wake"},
-		{"", "state", "'retry'", "line"},
-		{"", "line, timeout, priority, throttle_factor, time_windows", "'later', 60, 100, 1, 'NONE'", "wake"},
-		{"", "line, timeout, priority, throttle_factor, time_windows, throttle_group", "'held', 60, 100, 1, 'NONE', ''", "group"},
-		{"", "line, priority, throttle_factor, time_windows", "'due', 100, 1, 'NONE'", "timeout"},
-		{"", "line, timeout, throttle_factor, time_windows", "'due', 60, 1, 'NONE'", "priority"},
-		{"", "line, timeout, priority, time_windows", "'due', 60, 100, 'NONE'", "factor"},
-		{"", "line, timeout, priority, throttle_factor", "'due', 60, 100, 1", "windows"},
+		{"", "status, timeout, priority, throttle_factor, time_windows", "'scheduled', 60, 100, 1, 'NONE'", "wake"},
+		{"", "status, timeout, priority, throttle_factor, time_windows, throttle_group", "'throttled', 60, 100, 1, 'NONE', ''", "group"},
+		{"", "status, priority, throttle_factor, time_windows", "'available', 100, 1, 'NONE'", "timeout"},
+		{"", "status, timeout, throttle_factor, time_windows", "'available', 60, 1, 'NONE'", "priority"},
+		{"", "status, timeout, priority, time_windows", "'available', 60, 100, 'NONE'", "factor"},
+		{"", "status, timeout, priority, throttle_factor", "'available', 60, 100, 1", "windows"},
 		{"mysql", "priority", "-2147483648", "priority"},
-		{"mysql", "timeout, priority, throttle_factor, time_windows, line", "60, 100, 1, 'NONE', ''", "line"},
+		{"mysql", "timeout, priority, throttle_factor, time_windows, status", "60, 100, 1, 'NONE', ''", "status"},
 		{"mysql", "scheduled_run_time", "'0000-00-00'", "run_time"},
 		{"mysql", "scheduled_run_time", "'2026-00-10'", "run_time"},
 		{"sqlite", "priority", "2147483648", "priority"},
 		{"sqlite", "priority", "1.5", "shop_emails.priority"},
 		{"sqlite", "timeout", "'abc'", "shop_emails.timeout"},
 		{"sqlite", "throttle_factor", "-1", "factor"},
-		{"sqlite", "line", "'bogus'", "line"},
-		{"sqlite", "state", "'sleeping'", "line"},
+		{"sqlite", "status", "'bogus'", "status"},
 		{"sqlite", "id", "9223372036854775807", "id"},
 		{"sqlite", "id", "0", "id"},
 		{"sqlite", "id", "-1", "id"},
@@ -92,23 +91,24 @@ func TestConstraintsSayWhatIsWrong(t *testing.T) {
 	})
 }
 
-// Of the lines and states only those go together that the life of a job has.
-func TestConstraintOfLineAndState(t *testing.T) {
+// The state that SQL reads is the one that Go derives.
+func TestStateOfAStatus(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		_, conn := lenient(t, driver, source)
-		for _, state := range job.States {
-			for _, line := range []job.Line{
-				job.LineNew, job.LineDue, job.LineLater, job.LineHeld, job.LineLocked, job.LineWaiting, job.LineError, job.LineFinished,
-				job.LineFailed, job.LineClosed,
-			} {
-				j := job.Job{State: state, Line: line, Type: "send", Key: "k", Group: job.None, Timeout: time.Minute}
-				if line == job.LineLater || line == job.LineWaiting {
+		for _, status := range job.Statuses {
+			for attempt := range 3 {
+				j := job.Job{Status: status, Attempt: attempt, Type: "send", Key: fmt.Sprint(status, attempt), Group: job.None, Timeout: time.Minute}
+				if status == job.StatusScheduled || status == job.StatusAwaiting {
 					j.WakeTime = time.Now()
 				}
-				_, err := conn.ExecContext(t.Context(), "INSERT INTO shop_emails (job_type, timeout, priority, throttle_factor, time_windows, state, line, wake_time)"+
-					" VALUES ('send', 60, 100, 1, 'NONE', ?, ?, ?)", string(state), string(line), engine.At(j.WakeTime))
-				if wrong := j.Check(); (err == nil) != (wrong == nil) || err != nil && !strings.Contains(err.Error(), "shop_emails$line") {
-					t.Errorf("%s, %s: the table says %v, the job %v", line, state, err, wrong)
+				_, err := conn.ExecContext(t.Context(), "INSERT INTO shop_emails (job_type, job_key, attempt, timeout, priority, throttle_factor, time_windows, status,"+
+					" wake_time) VALUES ('send', ?, ?, 60, 100, 1, 'NONE', ?, ?)", j.Key, attempt, string(status), engine.At(j.WakeTime))
+				var state job.State
+				if err == nil {
+					err = conn.QueryRowContext(t.Context(), "SELECT state FROM shop_emails WHERE job_key = ?", j.Key).Scan(&state)
+				}
+				if wrong := j.Check(); err != nil || wrong != nil || state != j.State() {
+					t.Errorf("%s, attempt %d: the table says %q, %v, the job %s, %v", status, attempt, state, err, j.State(), wrong)
 				}
 			}
 		}

@@ -48,7 +48,7 @@ func TestGrants(t *testing.T) {
 		"INSERT INTO shop_emails (job_type) VALUES ('send')":                            true,
 		"INSERT INTO shop_emails (job_type, job_key, priority) VALUES ('send', 'a', 5)": true,
 		"INSERT INTO shop_emails (id, job_type) VALUES (9223372036854775807, 'send')":   false,
-		"INSERT INTO shop_emails (job_type, line) VALUES ('send', 'due')":               false,
+		"INSERT INTO shop_emails (job_type, status) VALUES ('send', 'available')":       false,
 		"INSERT INTO shop_emails (job_type, attempt) VALUES ('send', 4294967295)":       false,
 		"SELECT COUNT(*) FROM shop_emails":                                              false,
 		"UPDATE shop_emails SET priority = 1":                                           false,

@@ -10,15 +10,18 @@ func newIndex(unique, table, name, columns string) index {
 	return index{table, full, "CREATE " + unique + "INDEX " + full + " ON " + table + " " + columns}
 }
 
-// pickColumns are the columns of the index that has a table's order.
-const pickColumns = "(line, shard, part, job_type, run_rank, scheduled_run_time, id)"
+// claimColumns are the columns of the index that has a table's order.
+const claimColumns = "(status, shard, part, job_type, run_rank, scheduled_run_time, id)"
 
-// Counts is the condition for a job that counts against the queue's limit: locked, running, or waiting for its answer. One whose
-// attempt has failed, and that is only being decided about, counts no more, unless its handler runs on (answered).
-const Counts = "line IN ('locked', 'waiting') AND (state <> 'error' OR answered = 1)"
+const (
+	// Counts is the condition for a job that counts against the queue's limit. One that is only being decided about counts no more.
+	Counts = "status IN ('locked', 'running', 'answered', 'awaiting')"
+	// HasWorker is the condition for a job that a worker has locked.
+	HasWorker = "status IN ('locked', 'running', 'answered', 'deciding')"
+)
 
-// indexes are those that a unit's tables have besides their primary keys and the one of a queue's order: what the files of
-// SQL make, once more, to make one anew that somebody has dropped.
+// indexes are those that a unit's tables have besides their primary keys: what the files of SQL make, once more, to make one anew that
+// somebody has dropped.
 func (db *DB) indexes(u unit) []index {
 	if u.kind != queueKind {
 		return []index{
@@ -36,5 +39,6 @@ func (db *DB) indexes(u unit) []index {
 	return []index{
 		newIndex("UNIQUE ", u.tables[0], "live", "(job_type, job_key, live)"),
 		newIndex("", u.tables[0], "wake", wake),
+		newIndex("", u.tables[0], ClaimIndex, claimColumns),
 	}
 }

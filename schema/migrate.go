@@ -50,7 +50,7 @@ func (db *DB) units(queues []Queue) ([]unit, error) {
 		if err != nil {
 			return nil, err
 		}
-		if _, ok := ranks[q.Order]; !ok {
+		if _, ok := ranks[q.Order]; !ok && q.Order != OrderAny {
 			return nil, fmt.Errorf("%w: queue %s has the unknown order %q", ErrConfig, q.Name, q.Order)
 		}
 		units = append(units, unit{
@@ -117,13 +117,13 @@ func DDL(driver string, names Names, queues []Queue) (string, error) {
 			return "", err
 		}
 		all = append(all, slices.Concat(steps...)...)
-		if u.order != OrderLowest {
-			all = append(all, db.setOrder(u.tables[0], OrderLowest, u.order)...)
-		}
 		for _, t := range u.tables {
 			// names from the allow-list need no quoting
 			all = append(all, fmt.Sprintf("INSERT INTO "+ownersTable+" (table_name, instance, queue, version) VALUES ('%s', '%s', '%s', %d)",
 				t, names.instance, u.queue, len(steps)))
+		}
+		if u.order != OrderLowest {
+			all = append(all, db.setOrder(u.tables[0], u.order)...)
 		}
 	}
 	return strings.Join(all, ";\n\n") + ";\n", nil
@@ -274,6 +274,9 @@ func (m migration) migrate(ctx context.Context, u unit, found state) (changed []
 		}
 	}
 	mended, err := m.mendIndexes(ctx, u)
+	if err == nil && u.order != OrderAny && u.order != found.order {
+		mended, err = append(mended, u.tables[0]), m.exec(ctx, m.db.setOrder(u.tables[0], u.order))
+	}
 	for _, t := range u.tables {
 		if found.versions[t] < len(steps) || slices.Contains(mended, t) {
 			changed = append(changed, t)
@@ -282,7 +285,7 @@ func (m migration) migrate(ctx context.Context, u unit, found state) (changed []
 	return changed, err
 }
 
-// mendIndexes makes the indexes that a unit's tables lack, and that of its order, and tells which tables it touched.
+// mendIndexes makes the indexes that a unit's tables lack, and tells which tables it touched.
 func (m migration) mendIndexes(ctx context.Context, u unit) (mended []string, err error) {
 	there := map[string]bool{}
 	err = m.read(ctx, func() error { return engine.ReadOn(ctx, m.conn, m.db.present(u.tables, there)) })
@@ -301,18 +304,5 @@ func (m migration) mendIndexes(ctx context.Context, u unit) (mended []string, er
 		}
 		mended = append(mended, i.table)
 	}
-	if u.kind != queueKind {
-		return mended, nil
-	}
-	table := u.tables[0]
-	order, ok := orderIn(there, table)
-	if ok && order == u.order {
-		return mended, nil
-	}
-	if !ok { // then nobody knows of which order its run_rank is, and that is made anew too
-		if err := m.exec(ctx, []string{newIndex("", table, order.Pick(), pickColumns).create}); err != nil {
-			return nil, err
-		}
-	}
-	return append(mended, table), m.exec(ctx, m.db.setOrder(table, order, u.order))
+	return mended, nil
 }

@@ -43,7 +43,7 @@ const (
 
 	maxInstance = 32
 	maxQueue    = 48
-	maxTable    = 55 // with $schedule behind it, it has the 64 that MySQL allows
+	maxTable    = 55 // with $run_time behind it, it has the 64 that MySQL allows
 )
 
 func allowed(name, rest string, most int) bool {

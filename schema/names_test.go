@@ -19,7 +19,7 @@ func TestLongestTableName(t *testing.T) {
 		defer func() { _ = db.Close() }()
 		for _, order := range []schema.Order{schema.OrderSchedule, schema.OrderHighest, schema.OrderLowest} {
 			if _, err := db.Migrate(t.Context(), []schema.Queue{{Name: "emails", Order: order}}); err != nil {
-				t.Errorf("%s: %v", order.Pick(), err)
+				t.Errorf("%q: %v", order, err)
 			}
 		}
 		if _, err := schema.NewNamesFunc("shop", func(_, queue string) string { return (queue + "_" + strings.Repeat("x", 56))[:56] }); !errors.Is(err, schema.ErrName) {

@@ -49,7 +49,7 @@ func orderIndexes(t *testing.T, db *schema.DB) (list []string) {
 	return list
 }
 
-// A change of order gives the rows that are there new ranks, as those that come in later, and replaces the one index.
+// A change of order gives the rows that are there new ranks, as those that come in later.
 func TestMigrateChangesTheOrder(t *testing.T) {
 	rank := map[schema.Order]func(int) int{
 		schema.OrderLowest:   func(p int) int { return p },
@@ -61,8 +61,8 @@ func TestMigrateChangesTheOrder(t *testing.T) {
 		db := dbtest.Open(t, driver, source, "emails")
 		add := func(priority int) {
 			t.Helper()
-			_, err := db.ExecContext(t.Context(), "INSERT INTO shop_emails (job_type, job_data, line, timeout, priority, throttle_factor, time_windows)"+
-				" VALUES ('send', 'x', 'due', 60, ?, 1, 'NONE')", priority)
+			_, err := db.ExecContext(t.Context(), "INSERT INTO shop_emails (job_type, job_data, status, timeout, priority, throttle_factor, time_windows)"+
+				" VALUES ('send', 'x', 'available', 60, ?, 1, 'NONE')", priority)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -77,19 +77,19 @@ func TestMigrateChangesTheOrder(t *testing.T) {
 			queues := []schema.Queue{{Name: "emails", Order: order}}
 			err := db.Check(t.Context(), queues)
 			if _, hint := schema.Diagnose(err); order == before && err != nil || order != before && hint != "run hipq init" {
-				t.Errorf("%s to %s: %v (%s)", before.Pick(), order.Pick(), err, hint)
+				t.Errorf("%q to %q: %v (%s)", before, order, err, hint)
 			}
 			for again := range 2 {
 				changed, err := db.Migrate(t.Context(), queues)
 				if err != nil {
-					t.Fatalf("%s to %s: %v", before.Pick(), order.Pick(), err)
+					t.Fatalf("%q to %q: %v", before, order, err)
 				}
 				var want []string
 				if again == 0 && order != before {
 					want = []string{"shop_emails"}
 				}
 				if !slices.Equal(changed, want) {
-					t.Errorf("%s to %s, %d: changed %v", before.Pick(), order.Pick(), again, changed)
+					t.Errorf("%q to %q, %d: changed %v", before, order, again, changed)
 				}
 			}
 			if err := db.Check(t.Context(), queues); err != nil {
@@ -102,11 +102,11 @@ func TestMigrateChangesTheOrder(t *testing.T) {
 				want = append(want, [2]int{p, rank[order](p)})
 			}
 			if diff := cmp.Diff(want, ranked(t, db)); diff != "" {
-				t.Errorf("%s to %s (-want +got):\n%s", before.Pick(), order.Pick(), diff)
+				t.Errorf("%q to %q (-want +got):\n%s", before, order, diff)
 			}
-			index := []string{"shop_emails$" + order.Pick() + ": line,shard,part,job_type,run_rank,scheduled_run_time,id"}
+			index := []string{"shop_emails$claim: status,shard,part,job_type,run_rank,scheduled_run_time,id"}
 			if got := orderIndexes(t, db); !slices.Equal(got, index) {
-				t.Errorf("%s to %s: indexes %q, want %q", before.Pick(), order.Pick(), got, index)
+				t.Errorf("%q to %q: indexes %q, want %q", before, order, got, index)
 			}
 			before = order
 		}
@@ -129,7 +129,7 @@ func TestRankOfANewRow(t *testing.T) {
 				t.Fatal(err)
 			}
 			if ranked > 0 && order != schema.OrderSchedule {
-				t.Errorf("%s: %d have a rank", order.Pick(), ranked)
+				t.Errorf("%q: %d have a rank", order, ranked)
 			}
 		}
 	})

@@ -15,6 +15,8 @@ type state struct {
 	versions map[string]int
 	// unowned are the tables that nobody owns yet; gone are those on record that somebody has dropped, or not restored.
 	unowned, gone []string
+	// order is that of a queue's table.
+	order Order
 }
 
 func (s state) lowest() int { return slices.Min(slices.Collect(maps.Values(s.versions))) }
@@ -45,7 +47,7 @@ func (m migration) owned(ctx context.Context, u unit) (state, error) {
 		case !there:
 			found.versions[table], found.gone = 0, append(found.gone, table)
 		default:
-			found.versions[table] = o.Version
+			found.versions[table], found.order = o.Version, o.Order
 		}
 	}
 	return found, nil
@@ -54,7 +56,7 @@ func (m migration) owned(ctx context.Context, u unit) (state, error) {
 // ownerOf gives the owner of a unit's table, nil if it has none yet. It refuses one that is somebody else's.
 func (m migration) ownerOf(ctx context.Context, u unit, table string) (*owner, error) {
 	var rows []owner
-	const find = "SELECT table_name, instance, queue, version FROM " + ownersTable + " WHERE table_name = ?"
+	const find = "SELECT table_name, instance, queue, version, claim_order FROM " + ownersTable + " WHERE table_name = ?"
 	if err := m.read(ctx, func() error { return m.conn.SelectContext(ctx, &rows, find, table) }); err != nil {
 		return nil, fmt.Errorf("find the owner of %s: %w", table, err)
 	}
@@ -95,7 +97,7 @@ func (m migration) claim(ctx context.Context, u unit, found state) error {
 		}
 	}
 	for _, table := range found.gone {
-		if err := m.write(ctx, "UPDATE "+ownersTable+" SET version = 0 WHERE table_name = ?", table); err != nil {
+		if err := m.write(ctx, "UPDATE "+ownersTable+" SET version = 0, claim_order = '' WHERE table_name = ?", table); err != nil {
 			return fmt.Errorf("record that table %s is gone: %w", table, err)
 		}
 	}
@@ -107,6 +109,7 @@ type owner struct {
 	Instance string
 	Queue    string
 	Version  int
+	Order    Order `db:"claim_order"`
 }
 
 func (o owner) String() string {

@@ -92,7 +92,7 @@ func (db *DB) procedure(u unit, file string) (p procedure, err error) {
 	}
 	create := u.replace.Replace(strings.NewReplacer(
 		"{self}", p.name, "{job}", helpers, "{owners}", ownersTable, "{instance}", db.instance, "{workers}", db.Workers(),
-		"{queues}", db.Queues(), "{shards}", db.Shards(), "{job_types}", db.JobTypes(), "{pick}", u.order.Pick(), "{skip_locked}", skipLocked,
+		"{queues}", db.Queues(), "{shards}", db.Shards(), "{job_types}", db.JobTypes(), "{skip_locked}", skipLocked,
 		"{text}", "LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin", "{id}", "CHAR(36) CHARACTER SET ascii COLLATE ascii_bin",
 		"{counts}", Counts, "{default_policy}", DefaultPolicy, "{no_reason}", "the handler gave no reason",
 	).Replace(inlined))

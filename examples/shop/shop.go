@@ -132,7 +132,7 @@ func (s *Shop) Receipt(ctx context.Context, order int64) (string, error) {
 		return "", err
 	case found == nil:
 		return "", queue.ErrNotFound
-	case found.State != job.Final:
+	case found.State() != job.Final:
 		return "under way", nil
 	case found.Error != job.None:
 		return found.Error, nil

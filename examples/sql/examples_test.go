@@ -171,7 +171,7 @@ func (s *shop) enqueues() {
 	s.want("1 1", orders)
 }
 
-const state = "SELECT CONCAT(line, ' ', attempt, ' ', error, ' ', result) FROM shop_emails WHERE job_key = "
+const state = "SELECT CONCAT(status, ' ', attempt, ' ', error, ' ', result) FROM shop_emails WHERE job_key = "
 
 func (s *shop) works() {
 	ctx, stop := context.WithTimeout(s.t.Context(), 2*time.Minute)
@@ -195,7 +195,7 @@ func (s *shop) works() {
 	add("nobody", "{}")
 	s.await("failed 1 no address:  NONE", strings.Replace(state, "error", "LEFT(error, 12)", 1)+"'nobody'")
 	add("broken", "{")
-	s.await("later 1", "SELECT CONCAT(line, ' ', attempt) FROM shop_emails WHERE job_key = 'broken'")
+	s.await("scheduled 1", "SELECT CONCAT(status, ' ', attempt) FROM shop_emails WHERE job_key = 'broken'")
 
 	// all connections but ours go: the worker comes back under another name
 	before, err := s.answer("SELECT id FROM shop_workers WHERE state = 'working'")
@@ -206,7 +206,7 @@ func (s *shop) works() {
 	s.await("1", "SELECT COUNT(*) FROM shop_workers WHERE state = 'working' AND id <> '"+before+"'")
 	s.want("finished", "SELECT state FROM shop_workers WHERE id = '"+before+"'")
 	add("again", `{"to":"ann@example.org"}`)
-	s.await("finished 1", "SELECT CONCAT(line, ' ', attempt) FROM shop_emails WHERE job_key = 'again'")
+	s.await("finished 1", "SELECT CONCAT(status, ' ', attempt) FROM shop_emails WHERE job_key = 'again'")
 
 	if err := c.Process.Signal(syscall.SIGTERM); err != nil {
 		s.t.Fatal(err)

@@ -48,7 +48,7 @@ func (a *answers) keep(ctx context.Context, t *testing.T) {
 func (a *answers) answer(ctx context.Context, queue string) error {
 	type waiting struct{ key, token string }
 	var list []waiting
-	query := "SELECT job_key, attempt_token FROM " + jobsTable(queue) + " WHERE job_type = 'sent' AND (line = 'waiting' OR state = 'retry') LIMIT 20"
+	query := "SELECT job_key, attempt_token FROM " + jobsTable(queue) + " WHERE job_type = 'sent' AND (status = 'awaiting' OR state = 'retry') LIMIT 20"
 	err := a.db.each(query, nil, func(rows *sql.Rows) error {
 		var w waiting
 		err := rows.Scan(&w.key, &w.token)

@@ -129,7 +129,7 @@ func (d *database) insert(s spec) error {
 // held are the jobs that a worker has: those that run, and those about which it decides.
 func (d *database) held(worker string) (jobs []row, err error) {
 	for _, q := range queues {
-		some, e := d.jobs(q, "WHERE line = 'locked' AND worker_id = ?", worker)
+		some, e := d.jobs(q, "WHERE status IN ('locked', 'running', 'answered', 'deciding') AND worker_id = ?", worker)
 		jobs, err = append(jobs, some...), errors.Join(err, e)
 	}
 	return jobs, err
@@ -139,7 +139,7 @@ func (d *database) held(worker string) (jobs []row, err error) {
 func (d *database) busy() (pids map[int]bool, err error) {
 	pids = map[int]bool{}
 	for _, q := range queues {
-		query := "SELECT w.pid FROM " + jobsTable(q) + " j JOIN " + workersTable + " w ON w.id = j.worker_id WHERE j.line = 'locked' AND w.state = 'working'"
+		query := "SELECT w.pid FROM " + jobsTable(q) + " j JOIN " + workersTable + " w ON w.id = j.worker_id WHERE j.status IN ('locked', 'running', 'answered', 'deciding') AND w.state = 'working'"
 		err = errors.Join(err, d.each(query, nil, func(rows *sql.Rows) error {
 			pid := 0
 			err := rows.Scan(&pid)
@@ -155,7 +155,7 @@ func (d *database) running() (pids map[int]int, err error) {
 	pids = map[int]int{}
 	for _, q := range queues {
 		query := "SELECT w.pid, SUM(j.state NOT IN ('initial', 'retry')) FROM " + jobsTable(q) + " j JOIN " + workersTable +
-			" w ON w.id = j.worker_id WHERE j.line = 'locked' AND w.state = 'working' GROUP BY w.pid"
+			" w ON w.id = j.worker_id WHERE j.status IN ('locked', 'running', 'answered', 'deciding') AND w.state = 'working' GROUP BY w.pid"
 		err = errors.Join(err, d.each(query, nil, func(rows *sql.Rows) error {
 			pid, n := 0, 0
 			err := rows.Scan(&pid, &n)
@@ -195,21 +195,21 @@ func (j jobID) String() string { return fmt.Sprintf("%s %d", j.queue, j.id) }
 // row is a job as its table has it.
 type row struct {
 	jobID
-	jobType, key               string
-	state, line, error, result string
-	worker, token              string
-	attempt, weight            int
-	created, updated           string
+	jobType, key                 string
+	state, status, error, result string
+	worker, token                string
+	attempt, weight              int
+	created, updated             string
 }
 
 func (r row) name() name { return name{queue: r.queue, jobType: r.jobType, key: r.key} }
 
 func (d *database) jobs(queue, where string, args ...any) (jobs []row, err error) {
-	query := "SELECT id, job_type, job_key, state, line, error, result, worker_id, lock_token, attempt, COALESCE(throttle_factor, -1), create_time, update_time FROM " +
+	query := "SELECT id, job_type, job_key, state, status, error, result, worker_id, lock_token, attempt, COALESCE(throttle_factor, -1), create_time, update_time FROM " +
 		jobsTable(queue) + " " + where
 	err = d.each(query, args, func(rows *sql.Rows) error {
 		r := row{jobID: jobID{queue: queue}}
-		err := rows.Scan(&r.id, &r.jobType, &r.key, &r.state, &r.line, &r.error, &r.result, &r.worker, &r.token, &r.attempt, &r.weight, &r.created, &r.updated)
+		err := rows.Scan(&r.id, &r.jobType, &r.key, &r.state, &r.status, &r.error, &r.result, &r.worker, &r.token, &r.attempt, &r.weight, &r.created, &r.updated)
 		jobs = append(jobs, r)
 		return err
 	})

@@ -31,12 +31,12 @@ const everything = "everything"
 const tight = 10
 
 var disturbances = []disturbance{
-	{name: "stopped in a round", begin: stopped("line IN ('due', 'held')")},
-	{name: "stopped as it settles", begin: stopped("state IN ('running', 'error')")},
+	{name: "stopped in a round", begin: stopped("status IN ('available', 'throttled')")},
+	{name: "stopped as it settles", begin: stopped("status IN ('running', 'answered', 'deciding')")},
 	{name: "stopped in its turn", limit: tight, begin: stopped("SET turn = turn % 1000000000 + 1")},
 	{name: "stopped as it claims slots", begin: stopped("FROM hipq_tables WHERE table_name")},
 	{name: "stopped as it renews its lock", begin: stopped("SET heartbeat =")},
-	{name: "vanished in a round", begin: vanished("line IN ('due', 'held')")},
+	{name: "vanished in a round", begin: vanished("status IN ('available', 'throttled')")},
 	{name: "vanished in its turn", limit: tight, begin: vanished("SET turn = turn % 1000000000 + 1")},
 
 	{name: "due jobs are held by id", begin: held(repeatableRead, byID, due)},
@@ -148,8 +148,8 @@ var (
 
 // To which: three that are soon to start, or three of different workers that have just started.
 var (
-	due     = "line = 'due' ORDER BY run_rank, scheduled_run_time, id LIMIT 3 OFFSET 5"
-	running = "id IN (SELECT MAX(id) FROM " + jobsTable(queues[0]) + " WHERE line = 'locked' AND " +
+	due     = "status = 'available' ORDER BY run_rank, scheduled_run_time, id LIMIT 3 OFFSET 5"
+	running = "id IN (SELECT MAX(id) FROM " + jobsTable(queues[0]) + " WHERE status IN ('locked', 'running', 'answered', 'deciding') AND " +
 		"start_time > UTC_TIMESTAMP(6) - INTERVAL 1 SECOND GROUP BY worker_id) LIMIT 3"
 )
 

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/hipq/hipq/queue/job"
 )
 
 // invariant is what must always hold. check returns what violates it, and a word about what it was checked on.
@@ -72,7 +74,7 @@ func finishedWasDone(c *record) (bad []string, checked string) {
 			answered := j.jobType == "sent" && c.answers[answered{j.queue, j.key, e.token}] == "complete"
 			return e.event == "done" && (e.token == j.token && j.jobType != "sent" || answered)
 		})
-		if !done || j.line != "finished" {
+		if !done || j.status != "finished" {
 			bad = append(bad, "not done: "+c.story(id))
 		}
 	}
@@ -216,7 +218,7 @@ func askedOnEveryError(c *record) (bad []string, checked string) {
 func allFinal(c *record) (bad []string, checked string) {
 	count := map[string]int{}
 	for id, j := range c.jobs {
-		count[j.line]++
+		count[j.status]++
 		if j.state != "final" {
 			bad = append(bad, "not final: "+c.story(id))
 		}
@@ -286,7 +288,7 @@ func activityAgrees(c *record) (bad []string, checked string) {
 func nothingLeft(c *record) (bad []string, checked string) {
 	bad = append(bad, c.left...)
 	for id, j := range c.jobs {
-		if j.line == "locked" {
+		if job.Status(j.status).HasWorker() {
 			bad = append(bad, "locked: "+c.story(id))
 		}
 	}

@@ -36,28 +36,28 @@ mutant finish_without_token # nor worker or attempt: a late worker finishes anot
 finish_without_token() {
   crash=(crash) queue=LateWorkerChangesNothing
   edit queue/round_settle.go 's/"lock_token = \? AND attempt = \? AND id IN "/"? <> \x27\x27 AND ? <> 0 AND id IN "/' \
-    's/answered = 0 AND worker_id = \?/answered = 0 AND ? <> \x27\x27/'
+    's/stopping = 0 AND worker_id = \?/stopping = 0 AND ? <> \x27\x27/'
 }
 
 mutant settle_without_token # nor worker or attempt: a late worker settles another's attempt, after a look at it
 settle_without_token() {
   crash=(crash) queue=LateWorkerChangesNothing
   edit queue/round_settle.go 's/row\.Token == s\.Job\.Token && row\.Attempt == s\.Job\.Attempt && //' \
-    's/\(\x27running\x27, \x27error\x27\) AND worker_id = \?/(\x27running\x27, \x27error\x27) AND ? <> \x27\x27/'
+    's/(\x27deciding\x27\)) AND worker_id = \?/$1 AND ? <> \x27\x27/'
 }
 
 mutant finish_without_state # nor worker: a late worker finishes what was taken from it and waits for its next attempt
 finish_without_state() {
   crash=(crash) queue=LateWorkerChangesNothing
   edit queue/round_settle.go \
-    's/ AND line = \x27locked\x27 AND state = \x27running\x27 AND stopping = 0 AND answered = 0 AND worker_id = \?/ AND ? <> \x27\x27/'
+    's/ AND status = \x27running\x27 AND stopping = 0 AND worker_id = \?/ AND ? <> \x27\x27/'
 }
 
 mutant settle_without_state # the same after a look at it; and a commit whose answer was lost is done again
 settle_without_state() {
   crash=(crash) queue='LateWorkerChangesNothing|RoundMayBeRepeated' worker='LostAnswers|ManyAnswersAreLost'
   edit queue/round_settle.go \
-    's/ AND line = \x27locked\x27 AND state IN \(\x27running\x27, \x27error\x27\) AND worker_id = \?/ AND ? <> \x27\x27/'
+    's/ AND status IN \(\x27running\x27, \x27answered\x27, \x27deciding\x27\) AND worker_id = \?/ AND ? <> \x27\x27/'
 }
 
 mutant settle_what_can_be_read # a row that another transaction holds counts as settled
@@ -69,13 +69,13 @@ settle_what_can_be_read() {
 mutant start_what_has_started # nobody looks whether another was faster
 start_what_has_started() {
   crash=(crash) queue='RoundsShareNothing|ALockCostsNoAttempt'
-  edit queue/round_start.go 's/ AND line IN \(\x27due\x27, \x27held\x27\)//' 's/rules\.CheckTransition\(j\.State, job\.Running\)/error(nil)/'
+  edit queue/round_start.go 's/ AND status IN \(\x27available\x27, \x27throttled\x27\)//'
 }
 
 mutant start_without_locks # candidates are as good as locks: on SQLite the file's lock is enough
 start_without_locks() {
   crash=(crash) queue=RoundsShareNothing engines=(mysql)
-  edit queue/round_start.go 's/(AND line IN \(\x27due\x27, \x27held\x27\) AND" ?\+ ?q\.placed\(shard\)) ?\+ ?" " ?\+ ?tx\.SkipLocked/$1/'
+  edit queue/round_start.go 's/(AND status IN \(\x27available\x27, \x27throttled\x27\) AND" ?\+ ?q\.placed\(shard\)) ?\+ ?" " ?\+ ?tx\.SkipLocked/$1/'
 }
 
 mutant start_although_dead # a worker that was declared dead starts jobs
@@ -124,25 +124,25 @@ rescue_as_finished() {
 mutant rescue_undecided # a job about which a dead worker was deciding stays its own
 rescue_undecided() {
   worker=WorkerDiesBeforeTheDecision
-  edit queue/rescue.go 's/\t\t\tif !ok \{/\t\t\tif !ok || j.State == job.Error \&\& j.Line == job.LineLocked {/'
+  edit queue/rescue.go 's/\t\t\tif !ok \{/\t\t\tif !ok || j.State() == job.Error \&\& j.Status.HasWorker() {/'
 }
 
 mutant rescue_as_due # a lost attempt starts again as the same attempt
 rescue_as_due() {
   crash=(crash) queue=ReclaimFromADeadWorker
-  edit queue/rescue.go 's/case j\.State == job\.Initial \|\| j\.State == job\.Retry:/case j.State != job.Error:/'
+  edit queue/rescue.go 's/case j\.Status == job\.StatusLocked:/case j.State() != job.Error:/'
 }
 
 mutant rescue_costs_an_attempt # of a job that a worker in SQL had locked, and had not started
 rescue_costs_an_attempt() {
   queue=ALockCostsNoAttempt
-  edit queue/rescue.go 's/SET line = \?, wake_time = \?, worker_id = \x27NONE\x27/$&, attempt = attempt + 1/'
+  edit queue/rescue.go 's/SET status = \?, wake_time = \?, worker_id = \x27NONE\x27/$&, attempt = attempt + 1/'
 }
 
 mutant rescue_started_only # such jobs stay locked for ever
 rescue_started_only() {
   queue=ALockCostsNoAttempt
-  edit queue/rescue.go 's/\t\t\tif !ok \{/\t\t\tif !ok || j.State == job.Initial || j.State == job.Retry {/'
+  edit queue/rescue.go 's/\t\t\tif !ok \{/\t\t\tif !ok || j.Status == job.StatusLocked {/'
 }
 
 mutant interruptions_count # an attempt that ended because its worker was told to stop counts against the retry policy
@@ -182,8 +182,8 @@ guard_asleep() {
 mutant final_comes_back # what failed for good is promoted
 final_comes_back() {
   crash=(crash)
-  edit internal/rules/after.go 's/\t\tif n\.Line = job\.LineFailed;/\t\tn.Wake = now.Add(3 * time.Second)\n$&/'
-  edit queue/upkeep_promote.go 's/ AND line = \x27later\x27 ORDER/ ORDER/' 's/SET line = \x27due\x27, wake_time = NULL WHERE line = \?/SET line = \x27due\x27, state = \x27retry\x27, wake_time = NULL WHERE ? <> \x27\x27/'
+  edit internal/rules/after.go 's/\t\tif n\.Status = job\.StatusFailed;/\t\tn.Wake = now.Add(3 * time.Second)\n$&/'
+  edit queue/upkeep_promote.go 's/ AND status = \x27scheduled\x27 ORDER/ ORDER/' 's/SET status = \x27available\x27, wake_time = NULL WHERE status = \?/SET status = \x27available\x27, wake_time = NULL WHERE ? <> \x27\x27/'
 }
 
 # The turn is over before the round begins: it is counted, but two workers take the same room. Not on SQLite, where they take

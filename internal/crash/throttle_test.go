@@ -118,7 +118,7 @@ func (g *gauge) look(queue string) error {
 	var l load
 	heaviest, ids := 0, ""
 	err := g.db.QueryRow("SELECT COUNT(*), COALESCE(SUM(throttle_factor), 0), COALESCE(MAX(throttle_factor), 0), COALESCE(GROUP_CONCAT(id), '') FROM "+
-		jobsTable(queue)+" WHERE line IN ('locked', 'waiting') AND (state <> 'error' OR answered = 1) AND throttle_factor > 0").Scan(&l.jobs, &l.sum, &heaviest, &ids)
+		jobsTable(queue)+" WHERE status IN ('locked', 'running', 'answered', 'awaiting') AND throttle_factor > 0").Scan(&l.jobs, &l.sum, &heaviest, &ids)
 	if err != nil {
 		return err
 	}

@@ -189,7 +189,7 @@ func (s *tickTest) await(w *worker, m moment) {
 	s.t.Helper()
 	if m == amidst {
 		select {
-		case <-s.proxy.Catch(func(sent string) bool { return strings.Contains(sent, "line IN ('due', 'held')") }):
+		case <-s.proxy.Catch(func(sent string) bool { return strings.Contains(sent, "status IN ('available', 'throttled')") }):
 		case <-time.After(30 * time.Second):
 			s.t.Fatal("the tick does nothing")
 		}

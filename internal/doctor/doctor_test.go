@@ -84,7 +84,7 @@ func TestExamine(t *testing.T) {
 		} {
 			want(t, found[name], OK, "", "")
 		}
-		want(t, found["lock_query"], OK, "shop_emails$pick", "")
+		want(t, found["lock_query"], OK, "shop_emails$claim", "")
 		want(t, found["sizes"], OK, "shop_activity ", "")
 		want(t, found["workers"], Wrong, "no worker has run yet", "crontab")
 
@@ -99,11 +99,11 @@ func TestExamine(t *testing.T) {
 		}
 		execute(t, db, "INSERT INTO shop_workers (id, host, pid, state, start_time, heartbeat, lock_until, end_time, slots, lanes) VALUES"+
 			" ('w', 'web1', 1, 'finished', '2026-01-05 09:30:00', '2026-01-05 09:30:00', '2026-01-05 09:30:00', '2026-01-05 09:30:00', 0, 'NONE')")
-		drop := map[string]string{"sqlite": "DROP INDEX shop_emails$pick", "mysql": "DROP INDEX shop_emails$pick ON shop_emails"}[driver]
+		drop := map[string]string{"sqlite": "DROP INDEX shop_emails$claim", "mysql": "DROP INDEX shop_emails$claim ON shop_emails"}[driver]
 		execute(t, db, drop, "UPDATE hipq_tables SET version = 0 WHERE table_name = 'shop_emails'")
 		found = examine(t.Context(), t, driver, source, Options{})
 		want(t, found["tables"], Wrong, "shop_emails is of an older hipq: it has version 0", "run hipq init")
-		want(t, found["lock_query"], Wrong, "shop_emails$pick", "run hipq init")
+		want(t, found["lock_query"], Wrong, "shop_emails$claim", "run hipq init")
 		want(t, found["workers"], Wrong, "on web1", "crontab")
 		if driver == "sqlite" {
 			want(t, found["database_file"], Wrong, "-rw-r--r--", "chmod 0600 "+source)

@@ -17,9 +17,9 @@ type Dialect struct {
 	ByID string
 	// ByKey is ByID for a table whose key is a text.
 	ByKey string
-	// TypesOfPick is by what a query groups that is about job types, and the lines and shards in which they are, and walks the index
-	// $pick: as that is ordered, or all of them would be sorted. SQLite would read each row then, for its part, which costs more.
-	TypesOfPick string
+	// TypesOfClaim is by what a query groups that is about job types, and the statuses and shards that they have, and walks the index
+	// $claim: as that is ordered, or all of them would be sorted. SQLite would read each row then, for its part, which costs more.
+	TypesOfClaim string
 	// Explain before a query asks for its plan.
 	Explain string
 	// ForUpdate locks the rows that are read. SQLite locks the whole file when the transaction begins.
@@ -100,7 +100,7 @@ var MySQL = Dialect{
 	byIndex:      "FORCE INDEX (%s)",
 	ByID:         "FORCE INDEX (PRIMARY)",
 	ByKey:        "FORCE INDEX (PRIMARY)",
-	TypesOfPick:  "line, shard, part, job_type",
+	TypesOfClaim: "status, shard, part, job_type",
 	Explain:      "EXPLAIN FORMAT=TRADITIONAL ", // which explain_format may have otherwise
 	ForUpdate:    "FOR UPDATE",
 	ForShare:     "LOCK IN SHARE MODE",
@@ -115,8 +115,8 @@ var MySQL = Dialect{
 	RowCount:     "SELECT ROW_COUNT()",
 	Now:          "UTC_TIMESTAMP(6)",
 	Writers:      2,
-	Reorder: "ALTER TABLE {jobs} DROP INDEX {old}, DROP COLUMN run_rank," +
-		" ADD COLUMN run_rank BIGINT AS ({rank}) STORED AFTER part, ADD INDEX {new} {columns}",
+	Reorder: "ALTER TABLE {jobs} DROP INDEX {index}, DROP COLUMN run_rank," +
+		" ADD COLUMN run_rank BIGINT AS ({rank}) STORED AFTER part, ADD INDEX {index} {columns}",
 	lastIDIsFirst: true,
 	idStep:        "SELECT @@auto_increment_increment",
 	SQLDir:        "sql/mysql",
@@ -140,7 +140,7 @@ var SQLite = Dialect{
 	Name:         "sqlite",
 	byIndex:      "INDEXED BY %s",
 	ByID:         "NOT INDEXED",
-	TypesOfPick:  "line, shard, job_type",
+	TypesOfClaim: "status, shard, job_type",
 	Explain:      "EXPLAIN QUERY PLAN ",
 	deleteByID:   "DELETE FROM {table} AS t NOT INDEXED WHERE id IN ({ids}) AND {condition}",
 	idSeparator:  ",",
@@ -151,8 +151,8 @@ var SQLite = Dialect{
 	timeText:   "CAST(%s AS BLOB)",
 	timeColumn: "%s",
 	Writers:    1,
-	Reorder: "DROP INDEX {old};\nALTER TABLE {jobs} DROP COLUMN run_rank;\n" +
-		"ALTER TABLE {jobs} ADD COLUMN run_rank INTEGER AS ({rank}) VIRTUAL;\nCREATE INDEX {new} ON {jobs} {columns}",
+	Reorder: "DROP INDEX {index};\nALTER TABLE {jobs} DROP COLUMN run_rank;\n" +
+		"ALTER TABLE {jobs} ADD COLUMN run_rank INTEGER AS ({rank}) VIRTUAL;\nCREATE INDEX {index} ON {jobs} {columns}",
 	AnyBytes: true,
 	Now:      "(strftime('%Y-%m-%d %H:%M:%f', 'now') || '000')",
 	DearNow:  true,

@@ -9,8 +9,7 @@ import (
 
 // Next is what a job becomes after an attempt.
 type Next struct {
-	State job.State
-	Line  job.Line
+	Status job.Status
 	// Error and Result are texts of the job: None if there is nothing to say.
 	Error, Result string
 	Scheduled     time.Time
@@ -24,14 +23,13 @@ type Next struct {
 }
 
 // After says what an attempt's outcome makes of its job. d is a retry handler's decision; nil leaves it to the
-// policy. loc is the zone of the job's windows, random is in [0, 1). The error is that of CheckTransition.
-func After(j *job.Job, o job.Outcome, d *job.Decision, p job.RetryPolicy, loc *time.Location, now time.Time, random float64) (Next, error) {
+// policy. loc is the zone of the job's windows, random is in [0, 1).
+func After(j *job.Job, o job.Outcome, d *job.Decision, p job.RetryPolicy, loc *time.Location, now time.Time, random float64) Next {
 	n := Next{
-		State: job.Final, Line: job.LineFinished, Error: job.None, Result: cmp.Or(o.Result, job.None), Scheduled: j.ScheduledRunTime,
-		Interrupts: j.Interrupts,
+		Status: job.StatusFinished, Error: job.None, Result: cmp.Or(o.Result, job.None), Scheduled: j.ScheduledRunTime, Interrupts: j.Interrupts,
 	}
 	if o.Verdict == job.Finished {
-		return n, CheckTransition(job.Running, job.Final)
+		return n
 	}
 	n.Error = o.Reason()
 	counted := max(1, j.Attempt-j.Interrupts)
@@ -44,12 +42,11 @@ func After(j *job.Job, o job.Outcome, d *job.Decision, p job.RetryPolicy, loc *t
 		d = &byPolicy
 	}
 	if !d.Again {
-		if n.Line = job.LineFailed; o.Verdict == job.Stopped {
-			n.Line = job.LineClosed // whoever cancelled it has seen to it
+		if n.Status = job.StatusFailed; o.Verdict == job.Stopped {
+			n.Status = job.StatusClosed // whoever cancelled it has seen to it
 		}
-		return n, CheckTransition(job.Error, job.Final)
+		return n
 	}
-	n.State = job.Retry
 	n.Priority = d.Priority
 	if d.Data != nil {
 		data := cmp.Or(*d.Data, job.None)
@@ -64,8 +61,8 @@ func After(j *job.Job, o job.Outcome, d *job.Decision, p job.RetryPolicy, loc *t
 		n.Scheduled = now.Add(delay(p, counted, random))
 	}
 	n.Scheduled = Opening(j.Windows, loc, n.Scheduled)
-	n.Line, n.Wake = Place(n.Scheduled, now)
-	return n, CheckTransition(job.Error, job.Retry)
+	n.Status, n.Wake = Place(n.Scheduled, now)
+	return n
 }
 
 // Opening is t, or when the windows open next after it; loc is their zone.
@@ -76,11 +73,10 @@ func Opening(w job.Windows, loc *time.Location, t time.Time) time.Time {
 	return w.Next(t.In(loc)).UTC()
 }
 
-// Place is where a job stands that should run at t: due, or kept apart until it is promoted, when it is time to
-// wake it. Else wake is zero.
-func Place(t, now time.Time) (line job.Line, wake time.Time) {
+// Place is the status of a job that should run at t: available, or scheduled until wake. Else wake is zero.
+func Place(t, now time.Time) (status job.Status, wake time.Time) {
 	if t.After(now) {
-		return job.LineLater, t
+		return job.StatusScheduled, t
 	}
-	return job.LineDue, time.Time{}
+	return job.StatusAvailable, time.Time{}
 }

@@ -5,26 +5,19 @@ import (
 	"slices"
 )
 
-// placed says in which states the jobs of a line are.
-var placed = map[Line][]State{
-	LineNew: {Initial}, LineDue: {Initial, Retry}, LineLater: {Initial, Retry}, LineHeld: {Initial, Retry},
-	LineLocked: {Initial, Retry, Running, Error}, LineWaiting: {Running}, LineError: {Error},
-	LineFinished: {Final}, LineFailed: {Final}, LineClosed: {Final},
-}
-
 // Check refuses a job that can't be, as somebody may have written it into the table: ErrInvalid. Its constraints refuse the
 // same, but for what only a program can read. One that is final may be of any kind, and one that is new may leave out what
 // its type has.
 func (j *Job) Check() error {
-	wakes := j.Line == LineLater || j.Line == LineWaiting
+	wakes := j.Status == StatusScheduled || j.Status == StatusAwaiting
 	switch {
-	case !slices.Contains(placed[j.Line], j.State):
-		return fmt.Errorf("%w: line %s does not go with state %s", ErrInvalid, j.Line, j.State)
-	case j.State == Final:
+	case !slices.Contains(Statuses, j.Status):
+		return fmt.Errorf("%w: there is no status %q", ErrInvalid, j.Status)
+	case j.Status.IsFinal():
 		return nil
 	case wakes == j.WakeTime.IsZero():
-		return fmt.Errorf("%w: wake_time does not go with line %s", ErrInvalid, j.Line)
-	case j.Line == LineHeld && j.Group == "":
+		return fmt.Errorf("%w: wake_time does not go with status %s", ErrInvalid, j.Status)
+	case j.Status == StatusThrottled && j.Group == "":
 		return fmt.Errorf("%w: throttle_group is empty", ErrInvalid)
 	case j.Attempt < 0 || j.Attempt >= MaxAttempt:
 		return fmt.Errorf("%w: attempt %d is not from 0 to %d", ErrInvalid, j.Attempt, MaxAttempt-1)

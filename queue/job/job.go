@@ -30,8 +30,9 @@ type Job struct {
 	// Data is any JSON or text that the handler needs.
 	Data string
 	// Key is unique per type among the jobs that are not final.
-	Key   string
-	State State
+	Key string
+	// Status is where it stands; see State.
+	Status Status
 	// Timeout is how long an attempt may last, in whole seconds.
 	Timeout time.Duration
 	// Error is None, or what went wrong: with Final, for good.
@@ -69,8 +70,6 @@ type Job struct {
 	WorkerID string
 	// Token is the lock under which a worker has it, or had it last: to run it, or to take its retry decision; None if none had.
 	Token string
-	// Line is where the row stands for the queries that poll; docs/schema.md explains it.
-	Line Line
 	// Group is its throttle group, once a round has found it out; None before.
 	Group string
 
@@ -101,16 +100,16 @@ func (j *Job) Shard() int { return j.Place % 1000 }
 // Shards is how many shards the queue had when the job was placed.
 func (j *Job) Shards() int { return j.Place / 1000 % 1000 }
 
-// IsNew says whether the job was inserted by plain SQL, and no worker has taken it in yet.
-func (j *Job) IsNew() bool { return j.Line == LineNew }
+// State is how far the job has come in its life.
+func (j *Job) State() State { return j.Status.State(j.Attempt) }
 
-// IsSent says whether the job is running elsewhere, and waits for an answer from there.
-func (j *Job) IsSent() bool { return j.Line == LineWaiting }
+// IsNew says whether the job was inserted by plain SQL, and no worker has taken it in yet.
+func (j *Job) IsNew() bool { return j.Status == StatusSubmitted }
 
 // IsDismissed says whether the job has failed, and somebody has said that nothing is to be done about it; of one that was cancelled
 // that goes without saying.
 func (j *Job) IsDismissed() bool {
-	return j.Line == LineClosed && j.RetriedAs == 0 && j.Error != Cancelled
+	return j.Status == StatusClosed && j.RetriedAs == 0 && j.Error != Cancelled
 }
 
 // quarantineFrom is how many attempts in a row a job loses with its worker until it is quarantined.

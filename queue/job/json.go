@@ -66,7 +66,7 @@ func (j *Job) JSON() JSON {
 		shard = j.Key
 	}
 	o := JSON{
-		ID: j.ID, Queue: j.Queue, Type: j.Type, Key: j.Key, Data: null.JSON(j.Data), State: j.State,
+		ID: j.ID, Queue: j.Queue, Type: j.Type, Key: j.Key, Data: null.JSON(j.Data), State: j.State(),
 		TimeoutMS: null.If(j.Left.Timeout, j.Timeout.Milliseconds()), Error: null.Text(j.Error), Result: null.JSON(j.Result), Attempt: j.Attempt,
 		ScheduledRunTime: j.ScheduledRunTime.UTC(), Priority: null.If(j.Left.Priority, j.Priority),
 		ThrottleFactor: null.If(j.Left.ThrottleFactor, j.ThrottleFactor), ShardKey: shard, CreateTime: j.CreateTime.UTC(),

@@ -26,13 +26,13 @@ func (q *Queue) WantJob(want job.New) *job.Job {
 // WantFinished wants that one job like this has been done.
 func (q *Queue) WantFinished(want job.New) *job.Job {
 	q.in.t.Helper()
-	return q.one("finished", func(j *job.Job) bool { return j.State == job.Final && j.Error == job.None }, want)
+	return q.one("finished", func(j *job.Job) bool { return j.State() == job.Final && j.Error == job.None }, want)
 }
 
 // WantFailed wants that one job like this has failed for good, or was cancelled: its Error says why.
 func (q *Queue) WantFailed(want job.New) *job.Job {
 	q.in.t.Helper()
-	return q.one("failed", func(j *job.Job) bool { return j.State == job.Final && j.Error != job.None }, want)
+	return q.one("failed", func(j *job.Job) bool { return j.State() == job.Final && j.Error != job.None }, want)
 }
 
 // WantOnly wants that the jobs which aren't final are these, in any order, and no others; and gives them in this order.
@@ -119,7 +119,7 @@ func (q *Queue) match(want []job.New, have []*job.Job) (matched []*job.Job, miss
 	return matched, missing, others
 }
 
-func isQueued(j *job.Job) bool { return j.State != job.Final }
+func isQueued(j *job.Job) bool { return j.State() != job.Final }
 
 // queued calls f with each job of a queue that isn't final.
 func queued(ctx context.Context, q *queue.Queue, f func(*job.Job)) error {

@@ -220,7 +220,7 @@ func TestRetries(t *testing.T) {
 	})
 	in.Work(p)
 	waiting := emails.WantJob(job.New{Type: "send", In: time.Minute})
-	want(t, "its state", waiting.State, job.Retry)
+	want(t, "its state", waiting.State(), job.Retry)
 	want(t, "its error", waiting.Error, "no answer")
 	start := queuetest.Start()
 	want(t, "how many attempts end", len(in.WorkUntil(start.Add(150*time.Second), p)), 1)
@@ -366,7 +366,7 @@ func TestAnswer(t *testing.T) {
 		want(t, "the verdict", a.Outcome.Verdict, job.Finished)
 	}
 	for _, j := range emails.WantOnly(job.New{Key: "answered"}, job.New{Key: "silent"}) {
-		want(t, "whether it waits for an answer", j.IsSent(), true)
+		want(t, "whether it waits for an answer", j.Status == job.StatusAwaiting, true)
 	}
 	in.WorkUntil(in.Clock.Now().Add(10*time.Minute), p)
 	answer := queue.Answer{Type: "send", Key: "answered", Verdict: job.Finished, Result: "ok"}

@@ -79,7 +79,7 @@ func (q *Queue) list(all []*job.Job) string {
 	fmt.Fprintln(table, "    ID\tTYPE\tKEY\tSTATE\tATTEMPT\tDUE\tPRIORITY\tDATA\tERROR")
 	for _, j := range all[max(0, len(all)-most):] {
 		fmt.Fprintf(table, "    %d\t%s\t%s\t%s\t%d\t%s\t%d\t%s\t%s\n",
-			j.ID, j.Type, j.Key, j.State, j.Attempt, stamp(j.ScheduledRunTime), j.Priority, brief(j.Data), brief(j.Error))
+			j.ID, j.Type, j.Key, j.State(), j.Attempt, stamp(j.ScheduledRunTime), j.Priority, brief(j.Data), brief(j.Error))
 	}
 	_ = table.Flush()
 	if left := len(all) - most; left > 0 {

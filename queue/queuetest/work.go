@@ -67,7 +67,7 @@ func (in *Instance) next(p worker.Params) (next time.Time) {
 		var due *job.Job
 		in.check(queued(in.context(), q.Queue, func(j *job.Job) {
 			sooner(j.WakeTime)
-			if due == nil && j.Line == job.LineDue {
+			if due == nil && j.Status == job.StatusAvailable {
 				due = j
 			}
 		}))

@@ -48,7 +48,7 @@ func (s shop) overdue(ids ...int64) {
 		if !until.Equal(j.StartTime.Add(j.Timeout)) {
 			s.t.Errorf("job %d, started at %s, waits for its answer until %s", id, j.StartTime, until)
 		}
-		s.exec("UPDATE shop_emails SET wake_time = create_time WHERE line = 'waiting' AND id = ?", id)
+		s.exec("UPDATE shop_emails SET wake_time = create_time WHERE status = 'awaiting' AND id = ?", id)
 	}
 }
 
@@ -59,7 +59,7 @@ func TestAsyncJobWaitsForItsAnswer(t *testing.T) {
 		p := only(s.emails, s.worker(all(nothing)))
 		wantSummary(s.t, s.work(p), worker.Summary{Started: 2, Finished: 2})
 		for _, id := range ids[:2] {
-			s.wantJob(s.emails, id, job.Running, "waiting", job.None, 1)
+			s.wantJob(s.emails, id, job.Running, "awaiting", job.None, 1)
 			s.wantHistory(s.emails, "added/0 starting/1", id)
 		}
 		if c := s.counts(s.emails); c.Waiting != 2 || c.Due != 2 {
@@ -79,12 +79,12 @@ func TestAsyncJobWaitsForItsAnswer(t *testing.T) {
 		s.answer(ids[1], job.Failed, "", "refused")
 		s.wantJob(s.emails, ids[1], job.Final, "failed", "refused", 1)
 		s.answer(ids[2], job.TryAgain, "", "try later")
-		s.wantJob(s.emails, ids[2], job.Error, "error", "try later", 1)
+		s.wantJob(s.emails, ids[2], job.Error, "undecided", "try later", 1)
 		// the next worker decides; its own attempt is sent like the first
 		wantSummary(s.t, s.work(only(s.emails, s.worker(all(nothing)))), worker.Summary{Started: 2, Finished: 2})
 		s.wantHistory(s.emails, "added/0 starting/1 error/1 starting/2", ids[2])
-		s.wantJob(s.emails, ids[2], job.Running, "waiting", job.None, 2)
-		s.wantJob(s.emails, ids[3], job.Running, "waiting", job.None, 1)
+		s.wantJob(s.emails, ids[2], job.Running, "awaiting", job.None, 2)
+		s.wantJob(s.emails, ids[3], job.Running, "awaiting", job.None, 1)
 	})
 }
 
@@ -102,14 +102,14 @@ func TestHandlerSaysSent(t *testing.T) {
 		}
 		wantSummary(s.t, s.work(asking(p, c.decide)), worker.Summary{Started: 2, Finished: 2})
 		c.quiet("the work is sent")
-		s.wantJob(s.emails, ids[0], job.Running, "waiting", job.None, 1)
+		s.wantJob(s.emails, ids[0], job.Running, "awaiting", job.None, 1)
 		if j := s.get(s.emails, ids[0]); j.Result != "ticket 5" {
 			s.t.Errorf("its result: %s", j.Result)
 		}
 		s.wantHistory(s.emails, atOnce, ids[1])
 		s.answer(ids[0], job.Finished, "", "")
-		if j := s.get(s.emails, ids[0]); j.State != job.Final || j.Result != "ticket 5" {
-			s.t.Errorf("it is %s, its result %s", j.State, j.Result)
+		if j := s.get(s.emails, ids[0]); j.State() != job.Final || j.Result != "ticket 5" {
+			s.t.Errorf("it is %s, its result %s", j.State(), j.Result)
 		}
 
 		s.emails = s.async(0)
@@ -168,7 +168,7 @@ func TestAnswerBeforeTheHandlerEnds(t *testing.T) {
 			s.wantJob(s.emails, id, job.Final, "failed", "refused", 1)
 		}
 		for _, id := range ids[4:] {
-			s.wantJob(s.emails, id, job.Retry, "later", "try later", 1)
+			s.wantJob(s.emails, id, job.Retry, "scheduled", "try later", 1)
 		}
 	})
 }
@@ -191,12 +191,12 @@ func TestNextAttemptWaitsForTheHandler(t *testing.T) {
 			return next
 		}
 		wantSummary(s.t, s.work(tick()), worker.Summary{})
-		s.wantJob(s.emails, id, job.Error, "locked", "try later", 1)
+		s.wantJob(s.emails, id, job.Error, "answered", "try later", 1)
 		g.open()
 		wantSummary(s.t, r.ended(), worker.Summary{Started: 1, Finished: 1})
 		s.wantHistory(s.emails, "added/0 starting/1 error/1", id)
 		wantSummary(s.t, s.work(tick()), worker.Summary{Started: 1, Finished: 1})
-		s.wantJob(s.emails, id, job.Running, "waiting", job.None, 2)
+		s.wantJob(s.emails, id, job.Running, "awaiting", job.None, 2)
 		s.answer(id, job.Finished, "", "")
 		s.wantHistory(s.emails, atSecond, id)
 	})
@@ -212,16 +212,16 @@ func TestAnswerIsOverdue(t *testing.T) {
 		tokens := map[int64]string{}
 		for _, id := range ids {
 			tokens[id] = s.get(s.emails, id).Token
-			s.wantJob(s.emails, id, job.Running, "waiting", job.None, 1)
+			s.wantJob(s.emails, id, job.Running, "awaiting", job.None, 1)
 		}
 		wantSummary(s.t, s.work(only(s.emails, s.worker(all(nothing)))), worker.Summary{})
-		s.wantJob(s.emails, ids[0], job.Running, "waiting", job.None, 1)
+		s.wantJob(s.emails, ids[0], job.Running, "awaiting", job.None, 1)
 		s.overdue(ids[0], ids[1])
 		p := only(s.emails, s.elsewhere().worker(all(nothing)))
 		wantSummary(s.t, s.work(p), worker.Summary{})
-		s.wantJob(s.emails, ids[0], job.Retry, "later", "timeout after 1m", 1)
+		s.wantJob(s.emails, ids[0], job.Retry, "scheduled", "timeout after 1m", 1)
 		s.wantJob(s.emails, ids[1], job.Final, "failed", "timeout after 1m", 1)
-		s.wantJob(s.emails, ids[2], job.Running, "waiting", job.None, 1)
+		s.wantJob(s.emails, ids[2], job.Running, "awaiting", job.None, 1)
 		s.wantHistory(s.emails, "added/0 starting/1 error/1", ids[0])
 		s.wantHistory(s.emails, "added/0 starting/1 failed/1", ids[1])
 		for _, id := range ids[:2] {
@@ -241,7 +241,7 @@ func TestAnswerIsOverdue(t *testing.T) {
 		if done, err := late(ids[0], job.TryAgain); err != nil || done.Changed {
 			s.t.Errorf("an error of an attempt that has failed: %+v, %v", done, err)
 		}
-		s.wantJob(s.emails, ids[0], job.Retry, "later", "timeout after 1m", 1)
+		s.wantJob(s.emails, ids[0], job.Retry, "scheduled", "timeout after 1m", 1)
 		// but the work is done all the same
 		if done, err := late(ids[0], job.Finished); err != nil || !done.Changed {
 			s.t.Errorf("a success after the timeout: %+v, %v", done, err)
@@ -267,7 +267,7 @@ func TestAnswerToAnotherAttempt(t *testing.T) {
 				s.t.Errorf("the answer %s to the first attempt: %v", v, err)
 			}
 		}
-		s.wantJob(s.emails, id, job.Running, "waiting", job.None, 2)
+		s.wantJob(s.emails, id, job.Running, "awaiting", job.None, 2)
 		s.answer(id, job.Finished, "", "")
 		s.wantHistory(s.emails, atSecond, id)
 	})
@@ -298,7 +298,7 @@ func TestRetryHandlerOfAnAsyncJob(t *testing.T) {
 		wantSummary(s.t, r.ended(), worker.Summary{})
 		s.wantJob(s.emails, ids[0], job.Final, "finished", job.None, 1)
 		s.wantHistory(s.emails, atOnce, ids[0])
-		s.wantJob(s.emails, ids[1], job.Retry, "later", "busy", 1)
+		s.wantJob(s.emails, ids[1], job.Retry, "scheduled", "busy", 1)
 	})
 }
 
@@ -318,8 +318,8 @@ func TestWorkerOfAsyncJobsDies(t *testing.T) {
 		if state := s.row(dead).State; state != "error" {
 			s.t.Errorf("the dead worker is %s", state)
 		}
-		s.wantJob(s.emails, ids[0], job.Running, "waiting", job.None, 1)
-		s.wantJob(s.emails, ids[1], job.Retry, "later", "worker lost: dead-worker (pid 99 on here)", 1)
+		s.wantJob(s.emails, ids[0], job.Running, "awaiting", job.None, 1)
+		s.wantJob(s.emails, ids[1], job.Retry, "scheduled", "worker lost: dead-worker (pid 99 on here)", 1)
 		s.answer(ids[0], job.Finished, "", "")
 		s.wantHistory(s.emails, atOnce, ids[0])
 		if j := s.get(s.emails, ids[0]); j.Result != "ticket 1" {
@@ -345,7 +345,7 @@ func TestAsyncWorkerDeclaredDead(t *testing.T) {
 		first.next()
 		second.next()
 		first.let()
-		eventually(s.t, "the first is sent", func() bool { return s.get(s.emails, ids[0]).IsSent() })
+		eventually(s.t, "the first is sent", func() bool { return s.get(s.emails, ids[0]).Status == job.StatusAwaiting })
 		s.declareDead(p.ID)
 		wantSummary(s.t, s.work(only(s.emails, s.elsewhere().worker(all(nothing)))), worker.Summary{})
 		second.let()
@@ -362,8 +362,8 @@ func TestAsyncWorkerDeclaredDead(t *testing.T) {
 		if summary, _ := r.end(); summary.Started != 2 || summary.Finished+summary.Lost != 2 {
 			s.t.Errorf("summary %+v", summary)
 		}
-		s.wantJob(s.emails, ids[0], job.Running, "waiting", job.None, 1)
-		s.wantJob(s.emails, ids[1], job.Retry, "later", s.get(s.emails, ids[1]).Error, 1)
+		s.wantJob(s.emails, ids[0], job.Running, "awaiting", job.None, 1)
+		s.wantJob(s.emails, ids[1], job.Retry, "scheduled", s.get(s.emails, ids[1]).Error, 1)
 		s.wantHistory(s.emails, "added/0 starting/1", ids[0])
 		s.wantHistory(s.emails, "added/0 starting/1 error/1", ids[1])
 	})

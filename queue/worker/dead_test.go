@@ -47,7 +47,7 @@ func (s shop) round(q *queue.Queue, id string, slots int, settle ...rounds.Settl
 func (s shop) lock(worker string, ids ...int64) {
 	s.t.Helper()
 	for _, id := range ids {
-		s.exec("UPDATE shop_emails SET line = 'locked', wake_time = NULL, worker_id = ?, lock_token = ? WHERE id = ?", worker, "of "+worker, id)
+		s.exec("UPDATE shop_emails SET status = 'locked', wake_time = NULL, worker_id = ?, lock_token = ? WHERE id = ?", worker, "of "+worker, id)
 	}
 }
 
@@ -109,7 +109,7 @@ func TestDeadWorkerIsBuried(t *testing.T) {
 		eventually(s.t, "all is done", func() bool { return s.counts(s.emails).Finished == 3 })
 		const lost = "worker lost: dead-worker (pid 99 on here)"
 		s.wantJob(s.emails, ids[0], job.Final, "finished", job.None, 2)
-		s.wantJob(s.emails, ids[1], job.Retry, "later", lost, 1)
+		s.wantJob(s.emails, ids[1], job.Retry, "scheduled", lost, 1)
 		s.wantJob(s.emails, ids[2], job.Final, "failed", lost, 1)
 		s.wantHistory(s.emails, atSecond, ids[0])
 		s.wantHistory(s.emails, "added/0 starting/1 error/1", ids[1])
@@ -171,7 +171,7 @@ func TestLivingWorkerIsLeftAlone(t *testing.T) {
 		s.lock("alive", ids[1])
 		s.exec("UPDATE shop_workers SET lock_until = ?, slots = 1 WHERE id = 'alive'", engine.At(s.clock().Add(time.Hour)))
 		wantSummary(s.t, s.work(s.worker(all(nothing))), worker.Summary{})
-		s.wantJob(s.emails, ids[0], job.Running, "locked", job.None, 1)
+		s.wantJob(s.emails, ids[0], job.Running, "running", job.None, 1)
 		s.wantJob(s.emails, ids[1], job.Initial, "locked", job.None, 0)
 		if life := s.life("alive"); strings.Contains(life, "error") {
 			s.t.Errorf("the worker: %s", life)

@@ -146,7 +146,7 @@ func TestShortTicksStarveNoQueue(t *testing.T) {
 			p := s.worker(all(nothing))
 			p.MaxJobs = 1
 			wantSummary(s.t, s.work(p), worker.Summary{Started: 1, Finished: 1})
-			if s.get(s.reports, reports[0]).State == job.Final {
+			if s.get(s.reports, reports[0]).State() == job.Final {
 				return
 			}
 		}
@@ -166,7 +166,7 @@ func TestTypesWithoutHandlerAreLeft(t *testing.T) {
 		s.wantHistory(s.emails, untouched, theirs...)
 		s.wantHistory(s.reports, untouched, nobodys...)
 		for _, id := range theirs {
-			s.wantJob(s.emails, id, job.Initial, "due", job.None, 0)
+			s.wantJob(s.emails, id, job.Initial, "available", job.None, 0)
 		}
 	})
 }
@@ -279,7 +279,7 @@ func TestEndsWhenNothingIsDue(t *testing.T) {
 		wantSummary(s.t, s.work(s.worker(all(nothing))), worker.Summary{})
 		id := s.addJobs(s.emails, job.New{Type: "send", In: time.Hour})[0]
 		wantSummary(s.t, s.work(s.worker(all(nothing))), worker.Summary{})
-		s.wantJob(s.emails, id, job.Initial, "later", job.None, 0)
+		s.wantJob(s.emails, id, job.Initial, "scheduled", job.None, 0)
 	})
 }
 
@@ -320,7 +320,7 @@ func TestRetryDueAtOnceIsOfTheSameTick(t *testing.T) {
 		wantSummary(s.t, s.work(p), worker.Summary{Started: 5, Finished: 1, Errors: 4})
 		s.wantJob(s.emails, send[0], job.Final, "finished", job.None, 3)
 		s.wantJob(s.emails, once[0], job.Final, "failed", "no luck 1", 1)
-		s.wantJob(s.reports, later[0], job.Retry, "later", "no luck 1", 1)
+		s.wantJob(s.reports, later[0], job.Retry, "scheduled", "no luck 1", 1)
 		s.wantHistory(s.emails, "added/0 starting/1 error/1 starting/2 error/2 starting/3 finished/3", send...)
 		s.wantHistory(s.emails, "added/0 starting/1 failed/1", once...)
 		s.wantHistory(s.reports, "added/0 starting/1 error/1", later...)
@@ -357,8 +357,8 @@ func TestHandlersThatEndTheirGoroutine(t *testing.T) {
 		p.Concurrency = 1
 		wantSummary(s.t, s.work(p), worker.Summary{Started: 2, Errors: 2})
 		for _, id := range ids {
-			if j := s.get(s.emails, id); j.State != job.Retry || !strings.Contains(j.Error, "Goexit") {
-				s.t.Errorf("%s: %s", j.State, j.Error)
+			if j := s.get(s.emails, id); j.State() != job.Retry || !strings.Contains(j.Error, "Goexit") {
+				s.t.Errorf("%s: %s", j.State(), j.Error)
 			}
 		}
 	})
@@ -381,11 +381,11 @@ func TestTimeout(t *testing.T) {
 			}
 		}
 		// another job's timeout is nothing to this one
-		s.wantJob(s.emails, ids[2], job.Running, "locked", job.None, 1)
+		s.wantJob(s.emails, ids[2], job.Running, "running", job.None, 1)
 		g.let()
 		wantSummary(s.t, r.ended(), worker.Summary{Started: 4, Finished: 2, Errors: 2})
 		s.wantJob(s.emails, ids[0], job.Final, "finished", job.None, 2)
-		s.wantJob(s.emails, ids[1], job.Retry, "later", "timeout after 1s", 1)
+		s.wantJob(s.emails, ids[1], job.Retry, "scheduled", "timeout after 1s", 1)
 		s.wantHistory(s.emails, atSecond, ids[0])
 		s.wantHistory(s.emails, "added/0 starting/1 error/1", ids[1])
 		s.wantHistory(s.emails, atOnce, ids[2])

@@ -42,8 +42,8 @@ func TestHandlersThatChangeTheirJobs(t *testing.T) {
 		p.Ended = func(a worker.Attempt) { spoil(a.Job) }
 		wantSummary(s.t, s.work(p), worker.Summary{Started: 4, Finished: 3, Errors: 1})
 		for _, id := range ids {
-			if j := s.get(s.emails, id); j.State != job.Final {
-				s.t.Errorf("job %d is %s", id, j.State)
+			if j := s.get(s.emails, id); j.State() != job.Final {
+				s.t.Errorf("job %d is %s", id, j.State())
 			}
 		}
 	})
@@ -63,8 +63,8 @@ func TestVerdictsThatAreNone(t *testing.T) {
 				return handler.HandleFunc(func(context.Context, *job.Job) job.Outcome { return o })
 			}}
 			wantSummary(s.t, s.work(p), worker.Summary{Started: 3, Errors: 3})
-			if j := s.get(s.emails, id); j.State != job.Final || !strings.Contains(j.Error, says) || !strings.Contains(j.Error, o.Error) {
-				s.t.Errorf("job %d is %s: %s", id, j.State, j.Error)
+			if j := s.get(s.emails, id); j.State() != job.Final || !strings.Contains(j.Error, says) || !strings.Contains(j.Error, o.Error) {
+				s.t.Errorf("job %d is %s: %s", id, j.State(), j.Error)
 			}
 		}
 	})
@@ -94,12 +94,12 @@ func TestHandlersThatGoOn(t *testing.T) {
 		p.Concurrency, p.Grace, p.Log = 2, 100*time.Millisecond, log.log()
 		r := s.stay(p)
 		eventually(s.t, "the third and the fourth have the slots of the first two", func() bool {
-			return s.get(s.emails, ids[2]).State == job.Running && s.get(s.emails, ids[3]).State == job.Final
+			return s.get(s.emails, ids[2]).State() == job.Running && s.get(s.emails, ids[3]).State() == job.Final
 		})
 		r.stop()
 		wantSummary(s.t, r.ended(), worker.Summary{Started: 4, Finished: 1, Errors: 3})
 		for i, cause := range []string{"timeout after 1s", "timeout after 1s", "interrupted"} {
-			s.wantJob(s.emails, ids[i], job.Retry, job.LineLater, cause+"; the handler goes on", 1)
+			s.wantJob(s.emails, ids[i], job.Retry, job.StatusScheduled, cause+"; the handler goes on", 1)
 			if list := s.outcomes(s.emails, ids[i]); len(list) != 1 || list[0].Output != "begun\n" {
 				s.t.Errorf("the activity: %+v", list)
 			}

@@ -76,7 +76,7 @@ func TestResultWaitsForAnotherTransaction(t *testing.T) {
 				g.open()
 				eventually(t, "all others are done", func() bool { return s.counts(s.emails).Finished == 39 })
 				s.pass(1500 * time.Millisecond)
-				s.wantJob(s.emails, ids[2], job.Running, "locked", job.None, 1)
+				s.wantJob(s.emails, ids[2], job.Running, "running", job.None, 1)
 				select {
 				case <-r.done:
 					t.Fatal("the worker has ended")
@@ -217,13 +217,13 @@ func TestDecisionWaitsForAnotherTransaction(t *testing.T) {
 			jobs = append(jobs, job.New{Type: "once", Key: fmt.Sprintf("%02d", i)})
 		}
 		ids := s.addJobs(s.emails, jobs...)
-		s.exec("UPDATE shop_emails SET line = 'error', state = 'error', error = 'no luck', attempt = 1")
+		s.exec("UPDATE shop_emails SET status = 'undecided', error = 'no luck', attempt = 1")
 		release := hold("READ COMMITTED", "INSERT IGNORE INTO shop_emails (job_type, job_key) VALUES ('once', '02')")
 		p := only(s.emails, s.worker(all(nothing)))
 		p.Linger = true
 		r := s.start(p)
 		eventually(t, "the others are decided about", func() bool { return s.counts(s.emails).Failed == 7 })
-		s.wantJob(s.emails, ids[2], job.Error, "error", "no luck", 1)
+		s.wantJob(s.emails, ids[2], job.Error, "undecided", "no luck", 1)
 		release()
 		eventually(t, "the last is decided about", func() bool { return s.counts(s.emails).Failed == 8 })
 		r.stop()
@@ -326,7 +326,7 @@ func TestDecisionsHoldUpNoOtherQueue(t *testing.T) {
 			jobs = append(jobs, job.New{Type: "once", Key: fmt.Sprintf("%02d", i)})
 		}
 		s.addJobs(s.emails, jobs...)
-		s.exec("UPDATE shop_emails SET line = 'error', state = 'error', error = 'no luck', attempt = 1")
+		s.exec("UPDATE shop_emails SET status = 'undecided', error = 'no luck', attempt = 1")
 		release := hold("READ COMMITTED", "INSERT IGNORE INTO shop_emails (job_type, job_key) VALUES ('once', '01'),('once','02'),('once','03'),('once','04')")
 		p := s.worker(all(nothing))
 		p.Linger = true
@@ -344,10 +344,10 @@ func TestDecisionsHoldUpNoOtherQueue(t *testing.T) {
 func TestUpkeepThatIsHeldUp(t *testing.T) {
 	held(t, func(s shop, hold func(string, ...string) func()) {
 		ids := append(s.add(s.emails, "later", 1), s.add(s.emails, "send", 1)...)
-		s.exec("UPDATE shop_emails SET line = 'later', wake_time = create_time WHERE id = ?", ids[0])
+		s.exec("UPDATE shop_emails SET status = 'scheduled', wake_time = create_time WHERE id = ?", ids[0])
 		// in front of the due job
-		release := hold("REPEATABLE READ", "SELECT id FROM shop_emails FORCE INDEX (shop_emails$pick)"+
-			" WHERE line = 'due' AND shard = 1000 AND part = 'NONE' AND job_type = 'later' FOR UPDATE")
+		release := hold("REPEATABLE READ", "SELECT id FROM shop_emails FORCE INDEX (shop_emails$claim)"+
+			" WHERE status = 'available' AND shard = 1000 AND part = 'NONE' AND job_type = 'later' FOR UPDATE")
 		p := s.worker(all(nothing))
 		p.Linger = true
 		r := s.start(p)

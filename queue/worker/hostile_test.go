@@ -96,7 +96,7 @@ func TestAttemptIsDisowned(t *testing.T) {
 		for _, ignores := range []bool{false, true} {
 			first, outcome := s.disown(stuck{through: make(chan struct{}), ignores: ignores})
 			const want = "timeout after 1s; the handler goes on"
-			if first.State != job.Final || first.Error != want || outcome.Error != want || outcome.Output != "printed" {
+			if first.State() != job.Final || first.Error != want || outcome.Error != want || outcome.Output != "printed" {
 				s.t.Errorf("ignores %t: job %+v, activity %+v", ignores, first, outcome)
 			}
 		}
@@ -131,7 +131,7 @@ func TestAttemptIsDisownedBehindAProgram(t *testing.T) {
 			wantSummary(s.t, s.work(p), worker.Summary{Started: 1, Errors: 1})
 			close(through)
 			const want = "timeout after 1s; the handler goes on"
-			if j, o := s.get(s.emails, id), s.outcomes(s.emails, id)[0]; j.State != job.Final || j.Error != want || o.Output != "printed" {
+			if j, o := s.get(s.emails, id), s.outcomes(s.emails, id)[0]; j.State() != job.Final || j.Error != want || o.Output != "printed" {
 				s.t.Errorf("%s: job %+v, activity %+v", kind, j, o)
 			}
 		}
@@ -143,7 +143,7 @@ func TestDecisionIsDisowned(t *testing.T) {
 	suite(t, func(s shop) {
 		for _, ignores := range []bool{false, true} {
 			first, outcome := s.disown(stuck{make(chan struct{}), true, ignores})
-			if first.State != job.Final || first.Error != "no luck" || !strings.Contains(outcome.Error, "timeout after 1s; the handler goes on") {
+			if first.State() != job.Final || first.Error != "no luck" || !strings.Contains(outcome.Error, "timeout after 1s; the handler goes on") {
 				s.t.Errorf("ignores %t: job %+v, activity %+v", ignores, first, outcome)
 			}
 		}

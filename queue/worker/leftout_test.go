@@ -50,7 +50,7 @@ func TestTableIsDropped(t *testing.T) {
 		r.stop()
 		wantLeftOut(s.t, r, worker.Summary{Started: 2, Finished: 2})
 		for _, id := range ids {
-			s.wantJob(s.emails, id, job.Final, job.LineFinished, "NONE", 1)
+			s.wantJob(s.emails, id, job.Final, job.StatusFinished, "NONE", 1)
 		}
 		if n := j.count("a queue is left out"); n != 1 {
 			s.t.Errorf("said %d times", n)
@@ -74,7 +74,7 @@ func TestTableOfRunningJobsIsDropped(t *testing.T) {
 
 // Without an index nothing more is started, but what runs is settled.
 func TestIndexIsDropped(t *testing.T) {
-	for _, index := range []string{"wake", "pick"} {
+	for _, index := range []string{"wake", "claim"} {
 		t.Run(index, func(t *testing.T) {
 			suite(t, func(s shop) {
 				s.add(s.emails, "send", 1)
@@ -88,7 +88,7 @@ func TestIndexIsDropped(t *testing.T) {
 				eventually(s.t, "reports is left out", func() bool { return j.count("a queue is left out") == 1 })
 				g.open()
 				eventually(s.t, "both are settled", func() bool {
-					return s.counts(s.emails).Finished == 1 && s.get(s.reports, id).State == job.Final
+					return s.counts(s.emails).Finished == 1 && s.get(s.reports, id).State() == job.Final
 				})
 				r.stop()
 				wantLeftOut(s.t, r, worker.Summary{Started: 2, Finished: 2})

@@ -211,12 +211,12 @@ func (s shop) wantHistory(q *queue.Queue, want string, ids ...int64) {
 	}
 }
 
-func (s shop) wantJob(q *queue.Queue, id int64, state job.State, line job.Line, problem string, attempt int) {
+func (s shop) wantJob(q *queue.Queue, id int64, state job.State, status job.Status, problem string, attempt int) {
 	s.t.Helper()
 	j := s.get(q, id)
-	if j.State != state || j.Line != line || j.Error != problem || j.Attempt != attempt {
+	if j.State() != state || j.Status != status || j.Error != problem || j.Attempt != attempt {
 		s.t.Errorf("job %d of %s is %s, %s, attempt %d, error %s; want %s, %s, attempt %d, error %s",
-			id, q.Name, j.State, j.Line, j.Attempt, j.Error, state, line, attempt, problem)
+			id, q.Name, j.State(), j.Status, j.Attempt, j.Error, state, status, attempt, problem)
 	}
 }
 

@@ -83,13 +83,13 @@ func TestOneJob(t *testing.T) {
 		}
 		s.wantHistory(s.emails, atOnce, ids[1], ids[3], ids[4])
 		s.wantHistory(s.emails, untouched, ids[0], ids[2])
-		s.wantJob(s.emails, ids[0], job.Initial, "due", job.None, 0)
+		s.wantJob(s.emails, ids[0], job.Initial, "available", job.None, 0)
 
 		must[any](s.t)(nil, s.emails.Pause(s.t.Context(), true))
 		wantSummary(s.t, s.workOne(s.one(nothing), ids[2]), worker.Summary{Started: 1, Finished: 1})
 		s.wantHistory(s.emails, atOnce, ids[2])
 		wantSummary(s.t, s.work(s.worker(all(nothing))), worker.Summary{})
-		s.wantJob(s.emails, ids[0], job.Initial, "due", job.None, 0)
+		s.wantJob(s.emails, ids[0], job.Initial, "available", job.None, 0)
 
 		s.refused(ids[2], queue.ErrFinal)
 		s.refused(ids[2]+1000, queue.ErrNotFound)
@@ -135,7 +135,7 @@ func TestOneJobUnderAThrottleLimit(t *testing.T) {
 		r, asked := s.runWatched(func(ctx context.Context) (worker.Summary, error) { return worker.RunJob(ctx, p, ids[0]) })
 		g.next()
 		s.refused(ids[1], queue.ErrNoRoom)
-		s.wantJob(s.emails, ids[1], job.Initial, "due", job.None, 0)
+		s.wantJob(s.emails, ids[1], job.Initial, "available", job.None, 0)
 		wantSummary(s.t, s.workOne(s.one(nothing), ids[2]), worker.Summary{Started: 1, Finished: 1})
 		s.wantCalm(asked)
 		g.open()
@@ -160,7 +160,7 @@ func TestOneJobUnderARate(t *testing.T) {
 		if took := time.Since(began); took > patience/2 {
 			s.t.Errorf("it took %s", took)
 		}
-		s.wantJob(s.emails, ids[1], job.Initial, "due", job.None, 0)
+		s.wantJob(s.emails, ids[1], job.Initial, "available", job.None, 0)
 		s.wantHistory(s.emails, untouched, ids[1])
 	})
 }
@@ -199,21 +199,21 @@ func TestOneJobFails(t *testing.T) {
 	suite(t, func(s shop) {
 		ids := s.add(s.emails, "send", 3)
 		wantSummary(s.t, s.workOne(s.one(noLuck), ids[0]), worker.Summary{Started: 1, Errors: 1})
-		s.wantJob(s.emails, ids[0], job.Retry, "due", "no luck", 1)
+		s.wantJob(s.emails, ids[0], job.Retry, "available", "no luck", 1)
 		s.wantHistory(s.emails, "added/0 starting/1 error/1", ids[0])
 
 		p := asking(s.one(noLuck), func(_ context.Context, _ *job.Job, o job.Outcome) (job.Decision, error) {
 			return job.Decision{Again: o.Error == "no luck", In: time.Hour}, nil
 		})
 		wantSummary(s.t, s.workOne(p, ids[1]), worker.Summary{Started: 1, Errors: 1})
-		s.wantJob(s.emails, ids[1], job.Retry, "later", "no luck", 1)
+		s.wantJob(s.emails, ids[1], job.Retry, "scheduled", "no luck", 1)
 		// also from there it runs at once
 		wantSummary(s.t, s.workOne(s.one(nothing), ids[1]), worker.Summary{Started: 1, Finished: 1})
 		s.wantHistory(s.emails, atSecond, ids[1])
 
 		s.emails = s.async(0)
 		wantSummary(s.t, s.workOne(s.one(nothing), ids[2]), worker.Summary{Started: 1, Finished: 1})
-		s.wantJob(s.emails, ids[2], job.Running, "waiting", job.None, 1)
+		s.wantJob(s.emails, ids[2], job.Running, "awaiting", job.None, 1)
 		s.refused(ids[2], queue.ErrStarted)
 	})
 }
@@ -227,7 +227,7 @@ func TestOneJobWithoutHandler(t *testing.T) {
 			s.t.Errorf("the worker ends with %v", err)
 		}
 		wantSummary(s.t, summary, worker.Summary{})
-		s.wantJob(s.emails, id, job.Initial, "due", job.None, 0)
+		s.wantJob(s.emails, id, job.Initial, "available", job.None, 0)
 		s.wantHistory(s.emails, untouched, id)
 	})
 }
@@ -245,7 +245,7 @@ func TestOneJobIsStoppedBeforeItBegins(t *testing.T) {
 			s.t.Error(err)
 		}
 		wantSummary(s.t, summary, worker.Summary{})
-		s.wantJob(s.emails, id, job.Initial, "later", job.None, 0)
+		s.wantJob(s.emails, id, job.Initial, "scheduled", job.None, 0)
 		if at := s.get(s.emails, id).ScheduledRunTime; !at.Equal(want) {
 			s.t.Errorf("it is to run at %s, want %s", at, want)
 		}
@@ -269,7 +269,7 @@ func TestJobThatIsOnlyLocked(t *testing.T) {
 			wantSummary(s.t, s.work(s.worker(all(nothing))), worker.Summary{})
 		}
 		for _, id := range ids {
-			s.wantJob(s.emails, id, job.Initial, "later", job.None, 0)
+			s.wantJob(s.emails, id, job.Initial, "scheduled", job.None, 0)
 		}
 		if at := s.get(s.emails, ids[0]).ScheduledRunTime; !at.Equal(want) {
 			s.t.Errorf("it is to run at %s, want %s", at, want)

@@ -136,7 +136,7 @@ func TestHandlersEndBeforeTheLock(t *testing.T) {
 		next := direct.worker(all(nothing))
 		next.Linger, next.Host, next.LockFor = true, "there", time.Minute // a slow machine must not take the job from this one too
 		direct.start(next)
-		eventually(s.t, "the job is done", func() bool { return direct.get(direct.emails, id).State == job.Final })
+		eventually(s.t, "the job is done", func() bool { return direct.get(direct.emails, id).State() == job.Final })
 		eventually(s.t, "the worker is buried", func() bool { return direct.life(p.ID) == "starting error" })
 		direct.wantHistory(direct.emails, atSecond, id)
 	})
@@ -166,7 +166,7 @@ func TestDatabaseFallsSilent(t *testing.T) {
 	next := direct.worker(all(nothing))
 	next.Linger, next.Host = true, "there"
 	direct.start(next)
-	eventually(t, "the job is done", func() bool { return direct.get(direct.emails, id).State == job.Final })
+	eventually(t, "the job is done", func() bool { return direct.get(direct.emails, id).State() == job.Final })
 	direct.wantHistory(direct.emails, atSecond, id)
 	summary, err := r.end()
 	if !errors.Is(err, roster.ErrLockLost) {
@@ -180,12 +180,12 @@ func TestDatabaseFallsSilent(t *testing.T) {
 var transactions = map[string][]string{
 	"register":         {"INSERT INTO shop_workers"},
 	"slots":            {"SET turn = turn % 1000000000 + 1 WHERE queue = 'NONE'"},
-	"take in":          {"line = 'new'"},
-	"promote":          {"SET line = 'due', wake_time = NULL"},
-	"start":            {"SET line = 'locked', state = 'running'"},
-	"finish":           {"SET state = 'final', line = 'finished'"},
-	"finish and start": {"SET state = 'final', line = 'finished'", "SET line = 'locked', state = 'running'"},
-	"settle":           {"SET state = 'retry'"},
+	"take in":          {"status = 'submitted'"},
+	"promote":          {"SET status = 'available', wake_time = NULL"},
+	"start":            {"SET status = 'running'"},
+	"finish":           {"SET status = 'finished'"},
+	"finish and start": {"SET status = 'finished'", "SET status = 'running'"},
+	"settle":           {"SET status = 'available', error"},
 	"sign off":         {"SET state = 'finished', slots = 0"},
 }
 
@@ -361,7 +361,7 @@ func TestLostAnswers(t *testing.T) {
 				s, proxy := open(t)
 				ids := s.add(s.emails, "send", 4)
 				s.exec("INSERT INTO shop_emails (job_type, job_data) VALUES ('send', 'plain')")
-				s.exec("UPDATE shop_emails SET line = 'later', wake_time = create_time WHERE id = ?", ids[0])
+				s.exec("UPDATE shop_emails SET status = 'scheduled', wake_time = create_time WHERE id = ?", ids[0])
 				var plain int64
 				must[any](t)(nil, s.db.GetContext(t.Context(), &plain, "SELECT MAX(id) FROM shop_emails"))
 				ids = append(ids, plain)
@@ -414,7 +414,7 @@ func TestLostAnswerBeforeADecision(t *testing.T) {
 	s.die(s.emails, "dead", 1)
 	var once sync.Once
 	proxy.Loses(func(statements string) (lose bool) {
-		if strings.Contains(statements, "SET line = 'locked', worker_id") {
+		if strings.Contains(statements, "SET status = 'deciding', worker_id") {
 			once.Do(func() { lose = true })
 		}
 		return lose
@@ -433,11 +433,11 @@ func TestStoppedAfterALostAnswer(t *testing.T) {
 	for name, c := range map[string]struct {
 		committed bool
 		summary   worker.Summary
-		line      job.Line
+		status    job.Status
 		history   string
 	}{
 		"the answer is lost":   {true, worker.Summary{Started: 1, Finished: 1}, "finished", atOnce},
-		"the question is lost": {false, worker.Summary{}, "due", untouched},
+		"the question is lost": {false, worker.Summary{}, "available", untouched},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -457,8 +457,8 @@ func TestStoppedAfterALostAnswer(t *testing.T) {
 			proxy.Mend()
 			wantSummary(t, r.ended(), c.summary)
 			s.wantHistory(s.emails, c.history, id)
-			if j := s.get(s.emails, id); j.Line != c.line {
-				t.Errorf("job %d is %s, %s", id, j.State, j.Line)
+			if j := s.get(s.emails, id); j.Status != c.status {
+				t.Errorf("job %d is %s, %s", id, j.State(), j.Status)
 			}
 		})
 	}
@@ -507,9 +507,9 @@ func TestOutcomesAreToldOnce(t *testing.T) {
 	r := s.start(p)
 	first.next()
 	second.next()
-	proxy.Loses(func(statements string) bool { return strings.Contains(statements, "line = 'finished'") }, proxy.Cut)
+	proxy.Loses(func(statements string) bool { return strings.Contains(statements, "status = 'finished'") }, proxy.Cut)
 	first.let()
-	eventually(t, "the first job is settled", func() bool { return direct.get(direct.emails, ids[0]).State == job.Final })
+	eventually(t, "the first job is settled", func() bool { return direct.get(direct.emails, ids[0]).State() == job.Final })
 	eventually(t, "the database is missed", func() bool { return j.count("busy or away") > 0 })
 	second.let()
 	seen := j.count("busy or away")

@@ -145,7 +145,7 @@ func TestProgressPassesOverAHeldRow(t *testing.T) {
 		release()
 		eventually(t, "its progress is written, or it has ended", func() bool {
 			j := s.get(s.emails, ids[0])
-			return j.Progress.Time.After(before) || j.State == job.Final
+			return j.Progress.Time.After(before) || j.State() == job.Final
 		})
 		g.open()
 		wantSummary(t, r.ended(), worker.Summary{Started: 8, Finished: 8})
@@ -215,7 +215,7 @@ func TestProgressIsKept(t *testing.T) {
 		r.ended()
 		s.reached(asked, "30 %")
 		s.reached(sent, "70 %")
-		s.wantJob(s.emails, sent, job.Running, "waiting", job.None, 1)
+		s.wantJob(s.emails, sent, job.Running, "awaiting", job.None, 1)
 	})
 }
 

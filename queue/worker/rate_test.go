@@ -115,7 +115,7 @@ func TestRateBeyondTheWorkersTime(t *testing.T) {
 		if took := time.Since(began); took > patience/2 {
 			s.t.Errorf("it took %s", took)
 		}
-		s.wantJob(s.emails, ids[2], job.Initial, "due", job.None, 0)
+		s.wantJob(s.emails, ids[2], job.Initial, "available", job.None, 0)
 	})
 }
 
@@ -179,7 +179,7 @@ func TestRateIsUsedUpByAnother(t *testing.T) {
 		if started != 2 || waiting != 2 {
 			s.t.Errorf("%d were started, %d of three rounds have to wait; the rate allows 2", started, waiting)
 		}
-		s.wantJob(s.emails, ids[2], job.Initial, "due", job.None, 0)
+		s.wantJob(s.emails, ids[2], job.Initial, "available", job.None, 0)
 		s.wantHistory(s.emails, untouched, ids[2])
 		wantSummary(s.t, s.work(s.worker(all(nothing))), worker.Summary{})
 		s.wantRate(s.emails)

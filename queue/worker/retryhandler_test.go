@@ -147,7 +147,7 @@ func TestRetryHandlerDecides(t *testing.T) {
 				s.wantHistory(s.emails, "added/0 starting/1 failed/1", id)
 				continue
 			}
-			s.wantJob(s.emails, id, job.Retry, "later", c.outcome.Error, 1)
+			s.wantJob(s.emails, id, job.Retry, "scheduled", c.outcome.Error, 1)
 			s.wantHistory(s.emails, "added/0 starting/1 error/1", id)
 			d := c.decision.In
 			if d == 0 {
@@ -210,8 +210,8 @@ func TestRetryHandlerFails(t *testing.T) {
 		}))
 		wantSummary(s.t, done, worker.Summary{Started: 3, Errors: 3})
 		s.wantJob(s.emails, ids[0], job.Final, "failed", "no luck", 1)
-		s.wantJob(s.emails, ids[1], job.Retry, "later", "no luck", 1)
-		s.wantJob(s.emails, ids[2], job.Retry, "later", "no luck", 1)
+		s.wantJob(s.emails, ids[1], job.Retry, "scheduled", "no luck", 1)
+		s.wantJob(s.emails, ids[2], job.Retry, "scheduled", "no luck", 1)
 		for i, why := range []string{"no idea)", "panic: boom, at ", "timeout after 1s)"} {
 			list := s.outcomes(s.emails, ids[i])
 			if want := "no luck (the retry handler failed, so the policy decided: " + why; len(list) != 1 || !strings.HasPrefix(list[0].Error, want) {
@@ -243,7 +243,7 @@ func TestDecisionThatIsNone(t *testing.T) {
 				s.t.Errorf("activity: %+v", list)
 			}
 		}
-		s.wantJob(s.emails, ids[4], job.Retry, "later", "no luck", 1)
+		s.wantJob(s.emails, ids[4], job.Retry, "scheduled", "no luck", 1)
 		if j := s.get(s.emails, ids[4]); j.Data != job.None {
 			s.t.Errorf("no data are %q", j.Data)
 		}
@@ -266,7 +266,7 @@ func TestJobRestsForItsDecision(t *testing.T) {
 		if asked := c.next(); asked.Job.ID != ids[0] || asked.Outcome.Error != "no luck" {
 			s.t.Errorf("asked about %+v", asked)
 		}
-		s.wantJob(s.emails, ids[0], job.Error, "locked", "no luck", 1)
+		s.wantJob(s.emails, ids[0], job.Error, "deciding", "no luck", 1)
 		s.wantHistory(s.emails, "added/0 starting/1", ids[0])
 		if j := s.get(s.emails, ids[0]); j.WorkerID != p.ID {
 			s.t.Errorf("it is of worker %s", j.WorkerID)
@@ -285,7 +285,7 @@ func TestJobRestsForItsDecision(t *testing.T) {
 		other.Host = "there"
 		wantSummary(s.t, s.work(other), worker.Summary{})
 		c.let(job.Decision{Again: true})
-		eventually(s.t, "the decision is written down", func() bool { return s.get(s.emails, ids[0]).State == job.Retry })
+		eventually(s.t, "the decision is written down", func() bool { return s.get(s.emails, ids[0]).State() == job.Retry })
 		g.open()
 		wantSummary(s.t, r.ended(), worker.Summary{Started: 3, Finished: 2, Errors: 1})
 		s.wantHistory(s.emails, atSecond, ids[0])
@@ -367,7 +367,7 @@ func TestWorkerDiesBeforeTheDecision(t *testing.T) {
 			s.t.Fatalf("lost %v, resting %v", done.Lost, done.Resting)
 		}
 		for i, id := range ids[:3] {
-			s.wantJob(s.emails, id, job.Error, "locked", outcomes[i].Error, 1)
+			s.wantJob(s.emails, id, job.Error, "deciding", outcomes[i].Error, 1)
 		}
 		// and the last was still running
 		outcomes = append(outcomes, job.Outcome{Verdict: job.TryAgain, Error: "worker lost: dead-worker (pid 99 on here)"})
@@ -385,7 +385,7 @@ func TestWorkerDiesBeforeTheDecision(t *testing.T) {
 			if asked[id] != outcomes[i] {
 				s.t.Errorf("asked about job %d with %+v, want %+v", id, asked[id], outcomes[i])
 			}
-			s.wantJob(s.emails, id, job.Retry, "later", outcomes[i].Error, 1)
+			s.wantJob(s.emails, id, job.Retry, "scheduled", outcomes[i].Error, 1)
 			s.wantHistory(s.emails, "added/0 starting/1 error/1", id)
 		}
 	})
@@ -422,8 +422,8 @@ func TestDecisionOfAWorkerDeclaredDead(t *testing.T) {
 			}
 		}
 		for _, id := range ids {
-			if j := s.get(s.emails, id); j.State != job.Error || j.WorkerID != next.ID {
-				s.t.Errorf("job %d is %s, of worker %s", id, j.State, j.WorkerID)
+			if j := s.get(s.emails, id); j.State() != job.Error || j.WorkerID != next.ID {
+				s.t.Errorf("job %d is %s, of worker %s", id, j.State(), j.WorkerID)
 			}
 		}
 		for range 2 {
@@ -440,7 +440,7 @@ func TestDecisionOfAWorkerDeclaredDead(t *testing.T) {
 		}
 		wantSummary(s.t, heir.ended(), worker.Summary{})
 		for _, id := range ids {
-			s.wantJob(s.emails, id, job.Retry, "later", "no luck", 1)
+			s.wantJob(s.emails, id, job.Retry, "scheduled", "no luck", 1)
 			s.wantHistory(s.emails, "added/0 starting/1 error/1", id)
 			j := s.get(s.emails, id)
 			if wait := j.ScheduledRunTime.Sub(j.UpdateTime); wait != 3*time.Hour {
@@ -475,7 +475,7 @@ func TestStoppedWorkerLeavesDecisions(t *testing.T) {
 		r := s.start(asking(p, c.decide))
 		c.next()
 		g.next()
-		eventually(s.t, "all run", func() bool { return s.get(s.emails, ids[2]).State == job.Running })
+		eventually(s.t, "all run", func() bool { return s.get(s.emails, ids[2]).State() == job.Running })
 		r.stop()
 		g.let()
 		if cause := receive(s.t, "the retry handler ends", c.stopped); !errors.Is(cause, worker.ErrInterrupted) {
@@ -486,12 +486,12 @@ func TestStoppedWorkerLeavesDecisions(t *testing.T) {
 		want := []job.Outcome{
 			{Verdict: job.Failed, Error: "broken"}, {Verdict: job.TryAgain, Error: "no luck"},
 		}
-		s.wantJob(s.emails, ids[2], job.Retry, "due", "interrupted", 1)
+		s.wantJob(s.emails, ids[2], job.Retry, "available", "interrupted", 1)
 		s.wantHistory(s.emails, "added/0 starting/1 error/1", ids[2])
 		ids = ids[:2]
 		for i, id := range ids {
-			if j := s.get(s.emails, id); j.State != job.Error || j.Error != want[i].Error {
-				s.t.Errorf("job %d is %s, error %s", id, j.State, j.Error)
+			if j := s.get(s.emails, id); j.State() != job.Error || j.Error != want[i].Error {
+				s.t.Errorf("job %d is %s, error %s", id, j.State(), j.Error)
 			}
 			s.wantHistory(s.emails, "added/0 starting/1", id)
 		}
@@ -540,7 +540,7 @@ func TestDecisionsWhenTheTimeIsUp(t *testing.T) {
 		failing.next()
 		slow.next()
 		failing.let()
-		eventually(s.t, "it is decided while the other runs", func() bool { return s.get(s.emails, ids[0]).State == job.Retry })
+		eventually(s.t, "it is decided while the other runs", func() bool { return s.get(s.emails, ids[0]).State() == job.Retry })
 		slow.let()
 		wantSummary(s.t, r.ended(), worker.Summary{Started: 2, Finished: 1, Errors: 1})
 	})
@@ -570,7 +570,7 @@ func TestManyDecisions(t *testing.T) {
 func TestLostAnswersOfDecisions(t *testing.T) {
 	t.Parallel()
 	for name, statement := range map[string]string{
-		"rest": "SET state = 'error', line =", "decide": "SET state = 'retry'", "take": "SET line = 'locked', worker_id =",
+		"rest": "SET status = 'deciding', error =", "decide": "SET status = 'scheduled'", "take": "SET status = 'deciding', worker_id =",
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -595,8 +595,8 @@ func TestLostAnswersOfDecisions(t *testing.T) {
 			}
 			s.wantHistory(s.emails, "added/0 starting/1 error/1", ids...)
 			for _, id := range ids {
-				if j := s.get(s.emails, id); j.State != job.Retry || j.Line != "later" {
-					t.Errorf("job %d is %s, %s", id, j.State, j.Line)
+				if j := s.get(s.emails, id); j.State() != job.Retry || j.Status != "scheduled" {
+					t.Errorf("job %d is %s, %s", id, j.State(), j.Status)
 				}
 			}
 		})

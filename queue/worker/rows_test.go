@@ -112,9 +112,9 @@ func TestAttemptThatIsNoLongerTheWorkers(t *testing.T) {
 		if summary := r.ended(); summary.Started != 4 {
 			s.t.Errorf("summary %+v", summary)
 		}
-		s.wantJob(s.emails, ids[0], job.Running, "locked", job.None, 1)
-		s.wantJob(s.emails, ids[3], job.Running, "locked", job.None, 1)
-		s.wantJob(s.emails, ids[1], job.Running, "locked", job.None, 7)
+		s.wantJob(s.emails, ids[0], job.Running, "running", job.None, 1)
+		s.wantJob(s.emails, ids[3], job.Running, "running", job.None, 1)
+		s.wantJob(s.emails, ids[1], job.Running, "running", job.None, 7)
 		s.wantJob(s.emails, ids[2], job.Final, "finished", job.None, 1)
 		s.wantHistory(s.emails, "added/0 starting/1", ids[0], ids[1], ids[3])
 		s.wantHistory(s.emails, atOnce, ids[2])

@@ -184,7 +184,7 @@ func TestIdleWorkerLeavesItsSlots(t *testing.T) {
 		id := s.add(s.emails, "send", 1)[0]
 		g.open()
 		busy.ended()
-		eventually(s.t, "the idle worker has slots again", func() bool { return s.get(s.emails, id).State == job.Final })
+		eventually(s.t, "the idle worker has slots again", func() bool { return s.get(s.emails, id).State() == job.Final })
 		lingering.stop()
 		wantSummary(s.t, lingering.ended(), worker.Summary{Started: 2, Finished: 2})
 	})

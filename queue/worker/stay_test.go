@@ -108,7 +108,7 @@ func TestRefusesOtherLayouts(t *testing.T) {
 		if n := s.count("SELECT COUNT(*) FROM shop_workers"); n != 0 {
 			s.t.Errorf("%d workers have begun", n)
 		}
-		s.wantJob(s.emails, id, job.Initial, job.LineDue, "NONE", 0)
+		s.wantJob(s.emails, id, job.Initial, job.StatusAvailable, "NONE", 0)
 	})
 }
 

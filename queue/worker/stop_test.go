@@ -34,7 +34,7 @@ func TestStop(t *testing.T) {
 		stopped := time.Now()
 		r.stop()
 		quick.let()
-		eventually(s.t, "what ends within the grace is settled", func() bool { return s.get(s.emails, ids[0]).State == job.Final })
+		eventually(s.t, "what ends within the grace is settled", func() bool { return s.get(s.emails, ids[0]).State() == job.Final })
 		for range 2 {
 			if cause := receive(s.t, "an interruption", slow.stopped); !errors.Is(cause, worker.ErrInterrupted) {
 				s.t.Errorf("interrupted by %v", cause)
@@ -46,7 +46,7 @@ func TestStop(t *testing.T) {
 		wantSummary(s.t, r.ended(), worker.Summary{Started: 3, Finished: 1, Errors: 2})
 		s.wantJob(s.emails, ids[0], job.Final, "finished", job.None, 1)
 		for _, id := range ids[1:3] { // due at once, also the one that has one attempt only
-			s.wantJob(s.emails, id, job.Retry, "due", "interrupted", 1)
+			s.wantJob(s.emails, id, job.Retry, "available", "interrupted", 1)
 			s.wantHistory(s.emails, "added/0 starting/1 error/1", id)
 		}
 		s.wantHistory(s.emails, untouched, ids[3:]...)
@@ -74,7 +74,7 @@ func TestInterruptedAttemptsDontCount(t *testing.T) {
 			r.stop()
 			wantSummary(s.t, r.ended(), worker.Summary{Started: 3, Errors: 3})
 			for _, id := range ids {
-				s.wantJob(s.emails, id, job.Retry, "due", "interrupted", n)
+				s.wantJob(s.emails, id, job.Retry, "available", "interrupted", n)
 			}
 		}
 		g := s.gate()
@@ -89,7 +89,7 @@ func TestInterruptedAttemptsDontCount(t *testing.T) {
 		r.stop()
 		g.open()
 		r.ended()
-		s.wantJob(s.emails, ids[0], job.Retry, "due", "panic: its own", interrupts+1)
+		s.wantJob(s.emails, ids[0], job.Retry, "available", "panic: its own", interrupts+1)
 		s.wantJob(s.emails, ids[2], job.Final, "failed", "panic: its own", interrupts+1)
 	})
 }
@@ -128,7 +128,7 @@ func TestStoppedBeforeItBegan(t *testing.T) {
 			s.t.Error(err)
 		}
 		wantSummary(s.t, summary, worker.Summary{})
-		s.wantJob(s.emails, id, job.Initial, "due", job.None, 0)
+		s.wantJob(s.emails, id, job.Initial, "available", job.None, 0)
 		if life := s.life(p.ID); life != "starting finished" {
 			s.t.Errorf("the worker: %s", life)
 		}
@@ -183,7 +183,7 @@ func TestErrorEndsTheWorker(t *testing.T) {
 		if _, err := r.end(); err == nil || !errors.Is(err, cause) {
 			s.t.Errorf("the handler ends with %v, the worker with %v", cause, err)
 		}
-		s.wantJob(s.emails, id, job.Running, "locked", job.None, 1)
+		s.wantJob(s.emails, id, job.Running, "running", job.None, 1)
 		entries := s.entries(activity.Filter{Kind: activity.Worker, State: activity.Error})
 		if row := s.row(p.ID); row.State != "error" || row.Slots != 0 || len(entries) != 1 || entries[0].Error != r.err.Error() {
 			s.t.Errorf("the worker's row is %+v, its end is told as %+v", row, entries)

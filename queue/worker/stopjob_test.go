@@ -52,11 +52,11 @@ func TestRunningJobIsStopped(t *testing.T) {
 		s.stopJob(ids[0], p.ID)
 		s.stopJob(ids[0], p.ID) // once more is no harm
 		g.wantCancelled()
-		eventually(s.t, "it is final", func() bool { return s.get(s.emails, ids[0]).State == job.Final })
+		eventually(s.t, "it is final", func() bool { return s.get(s.emails, ids[0]).State() == job.Final })
 		s.wantCancelled(ids[0], 1)
 		s.wantHistory(s.emails, cancelled, ids[0])
 		for _, id := range ids[1:] {
-			s.wantJob(s.emails, id, job.Running, "locked", job.None, 1)
+			s.wantJob(s.emails, id, job.Running, "running", job.None, 1)
 		}
 		if _, err := s.emails.Stop(s.t.Context(), ids[0]); !errors.Is(err, queue.ErrFinal) {
 			s.t.Errorf("to stop it again: %v", err)
@@ -218,12 +218,12 @@ func TestJobIsStoppedBeforeItsDecision(t *testing.T) {
 		c.let(job.Decision{Again: true})
 		c.let(job.Decision{Again: true, In: time.Hour})
 		eventually(s.t, "both are decided about", func() bool {
-			return s.get(s.emails, ids[0]).State != job.Error && s.get(s.emails, ids[1]).State != job.Error
+			return s.get(s.emails, ids[0]).State() != job.Error && s.get(s.emails, ids[1]).State() != job.Error
 		})
 		s.wantCancelled(ids[0], 1)
 		s.wantHistory(s.emails, cancelled, ids[0])
-		if j := s.get(s.emails, ids[1]); j.State != job.Retry {
-			s.t.Errorf("the other is %s", j.State)
+		if j := s.get(s.emails, ids[1]); j.State() != job.Retry {
+			s.t.Errorf("the other is %s", j.State())
 		}
 		r.stop()
 		r.ended()
@@ -251,7 +251,7 @@ func TestSentJobIsStopped(t *testing.T) {
 			return nil
 		})))
 		r := s.start(p)
-		eventually(s.t, "one is sent", func() bool { return s.get(s.emails, ids[0]).IsSent() })
+		eventually(s.t, "one is sent", func() bool { return s.get(s.emails, ids[0]).Status == job.StatusAwaiting })
 		g.next()
 		s.stopJob(ids[0], job.None)
 		s.wantCancelled(ids[0], 1)

@@ -22,14 +22,14 @@ db = pymysql.connect(
 cursor = db.cursor()
 me = str(uuid.uuid4())
 
-DUE = """SELECT id, job_type, job_key, job_data, attempt, timeout FROM shop_bench FORCE INDEX (shop_bench$pick)
-    WHERE line = 'due' AND part = 'NONE' AND job_type = 'noop' ORDER BY run_rank, scheduled_run_time, id LIMIT %s FOR UPDATE SKIP LOCKED"""
-LOCK = "UPDATE shop_bench SET line = 'locked', worker_id = %s, lock_token = %s WHERE id IN %s"
+DUE = """SELECT id, job_type, job_key, job_data, attempt, timeout FROM shop_bench FORCE INDEX (shop_bench$claim)
+    WHERE status = 'available' AND part = 'NONE' AND job_type = 'noop' ORDER BY run_rank, scheduled_run_time, id LIMIT %s FOR UPDATE SKIP LOCKED"""
+LOCK = "UPDATE shop_bench SET status IN ('locked', 'running', 'answered', 'deciding'), worker_id = %s, lock_token = %s WHERE id IN %s"
 RUN = """UPDATE shop_bench SET state = 'running', attempt = attempt + 1, attempt_token = lock_token, start_time = UTC_TIMESTAMP(6),
     update_time = UTC_TIMESTAMP(6) WHERE id = %s AND lock_token = %s"""
-LOCK_AND_RUN = """UPDATE shop_bench SET line = 'locked', worker_id = %s, lock_token = %s, state = 'running', attempt = attempt + 1,
-    start_time = UTC_TIMESTAMP(6), update_time = UTC_TIMESTAMP(6) WHERE id = %s AND line = 'due'"""
-END = """UPDATE shop_bench SET state = 'final', line = 'finished', result = %s, update_time = UTC_TIMESTAMP(6)
+LOCK_AND_RUN = """UPDATE shop_bench SET status IN ('locked', 'running', 'answered', 'deciding'), worker_id = %s, lock_token = %s, state = 'running', attempt = attempt + 1,
+    start_time = UTC_TIMESTAMP(6), update_time = UTC_TIMESTAMP(6) WHERE id = %s AND status = 'available'"""
+END = """UPDATE shop_bench SET status = 'finished', result = %s, update_time = UTC_TIMESTAMP(6)
     WHERE id = %s AND lock_token = %s"""
 TELL = """INSERT INTO shop_activity (at, kind, state, queue, job_id, job_type, job_key, worker_id, attempt)
     VALUES (UTC_TIMESTAMP(6), 'job', %s, 'bench', %s, %s, %s, %s, %s)"""

@@ -4,6 +4,8 @@ CREATE TABLE IF NOT EXISTS {owners} (
   instance    VARCHAR(32) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
   queue       VARCHAR(48) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
   version     INT NOT NULL,
+  -- of a queue's table: the order of its claims that its run_rank is made for
+  claim_order VARCHAR(16) CHARACTER SET ascii COLLATE ascii_bin NOT NULL DEFAULT '',
   create_time DATETIME(6) NOT NULL DEFAULT (UTC_TIMESTAMP(6)),
   PRIMARY KEY (table_name)
 ) ENGINE=InnoDB;

@@ -4,10 +4,11 @@ CREATE TABLE IF NOT EXISTS {jobs} (
   job_type           VARBINARY(64) NOT NULL,
   job_data           LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL DEFAULT ('NONE'),
   job_key            VARBINARY(255) NOT NULL DEFAULT (UUID()),
-  state              ENUM('initial','running','error','retry','final') CHARACTER SET ascii NOT NULL DEFAULT 'initial',
-  -- where the row stands for the queries that poll: only 'due' is in the range from which candidates are read. closed: final with
-  -- an error, and nothing is to be done about it any more
-  line               ENUM('new','due','later','held','locked','waiting','error','finished','failed','closed') CHARACTER SET ascii NOT NULL DEFAULT 'new',
+  -- where the job stands, and what the queries that poll go by: only 'available' is in the range from which candidates are read. closed:
+  -- final with an error, and nothing is to be done about it any more. 'scheduled' is behind 'available': who locks the range of a
+  -- status also locks the gap before it, in which jobs would come that are to be tried again
+  status             ENUM('submitted','available','scheduled','throttled','locked','running','answered','deciding','awaiting','undecided',
+                       'finished','failed','closed') CHARACTER SET ascii NOT NULL DEFAULT 'submitted',
   -- NULL in a row inserted by plain SQL until a tick takes it in: the job type's default
   timeout            INT UNSIGNED NULL,
   priority           INT NULL,
@@ -23,7 +24,7 @@ CREATE TABLE IF NOT EXISTS {jobs} (
   -- how many of the latest attempts in a row ended with their worker
   losses             INT UNSIGNED NOT NULL DEFAULT 0,
   scheduled_run_time DATETIME(6) NOT NULL DEFAULT (UTC_TIMESTAMP(6)),
-  -- when somebody must look at the row though nothing touches it: 'later' is promoted, 'waiting' times out; else NULL
+  -- when somebody must look at the row though nothing touches it: 'scheduled' becomes available, 'awaiting' times out; else NULL
   wake_time          DATETIME(6) NULL,
   -- when the current attempt began; before the first, when the job was added (of plain SQL: NULL), so that the row need not grow
   start_time         DATETIME(6) NULL,
@@ -35,8 +36,6 @@ CREATE TABLE IF NOT EXISTS {jobs} (
   stopping           TINYINT NOT NULL DEFAULT 0,
   -- what a handler said of its retry, for as long as the job waits for the decision: 'never', or a delay such as 5m0s
   wish               VARCHAR(32) CHARACTER SET ascii COLLATE ascii_bin NOT NULL DEFAULT 'NONE',
-  -- 1: an answer says that the attempt has failed, and its handler runs on
-  answered           TINYINT NOT NULL DEFAULT 0,
   -- how far an attempt has come, as its handler says: of the one that progress_attempt names, 0 is that none has said anything.
   -- An attempt that begins needn't write these, for it has another number
   progress           TINYINT UNSIGNED NOT NULL DEFAULT 0,
@@ -52,32 +51,34 @@ CREATE TABLE IF NOT EXISTS {jobs} (
   retried_as         BIGINT NULL,
   create_time        DATETIME(6) NOT NULL DEFAULT (UTC_TIMESTAMP(6)),
   update_time        DATETIME(6) NOT NULL DEFAULT (UTC_TIMESTAMP(6)),
+  -- how far it has come: what the status says for who reads
+  state              VARCHAR(8) CHARACTER SET ascii AS (CASE WHEN status IN ('finished', 'failed', 'closed') THEN 'final'
+    WHEN status IN ('running', 'awaiting') THEN 'running'
+    WHEN status IN ('answered', 'deciding', 'undecided') THEN 'error' WHEN attempt > 0 THEN 'retry' ELSE 'initial' END) VIRTUAL,
   -- stored, not virtual: an index on a virtual column would bar MariaDB from adding columns instantly
-  live               TINYINT AS (IF(state = 'final', NULL, 1)) STORED,
-  -- where in its line: the jobs that a full group holds back, those that no limit holds back, those to be stopped
-  part               VARBINARY(255) AS (CASE line WHEN 'held' THEN throttle_group
-    WHEN 'due' THEN IF(throttle_factor = 0, 'free', 'NONE')
-    WHEN 'locked' THEN IF(stopping = 1, 'stop', 'NONE') ELSE 'NONE' END) STORED,
+  live               TINYINT AS (IF(status IN ('finished', 'failed', 'closed'), NULL, 1)) STORED,
+  -- where among those of its status: the jobs that a full group holds back, those that no limit holds back, those to be stopped
+  part               VARBINARY(255) AS (CASE WHEN status = 'throttled' THEN throttle_group
+    WHEN status = 'available' THEN IF(throttle_factor = 0, 'free', 'NONE')
+    WHEN stopping = 1 AND status IN ('locked', 'running', 'answered', 'deciding') THEN 'stop' ELSE 'NONE' END) STORED,
   -- One index and one ORDER BY serve every order of a queue: this is the priority, its negative where the highest comes first, or
   -- 0 where the schedule does. hipq init makes it anew when the order changes.
   run_rank           BIGINT AS (priority) STORED,
   PRIMARY KEY (id),
   UNIQUE KEY {jobs}$live (job_type, job_key, live),
-  KEY {jobs}$pick (line, shard, part, job_type, run_rank, scheduled_run_time, id),
+  KEY {jobs}$claim (status, shard, part, job_type, run_rank, scheduled_run_time, id),
   KEY {jobs}$wake (wake_time),
 
   -- A row that hipq could not work with is refused, if an application writes it; one that is final may keep what made it fail. The
   -- names tell the application what is wrong. hipq's own connections don't look.
-  CONSTRAINT {jobs}$line CHECK (state = 'initial' AND line IN ('due', 'new', 'later', 'held', 'locked')
-    OR state = 'retry' AND line IN ('due', 'later', 'held', 'locked') OR state = 'running' AND line IN ('locked', 'waiting')
-    OR state = 'error' AND line IN ('error', 'locked') OR state = 'final' AND line IN ('finished', 'failed', 'closed')),
-  CONSTRAINT {jobs}$wake CHECK ((wake_time IS NOT NULL) = (line IN ('later', 'waiting'))),
-  CONSTRAINT {jobs}$timeout CHECK (timeout IS NOT NULL AND timeout BETWEEN 1 AND 316224000 OR timeout IS NULL AND line = 'new' OR state = 'final'),
-  CONSTRAINT {jobs}$priority CHECK (priority IS NOT NULL AND priority >= -2147483647 OR priority IS NULL AND line = 'new' OR state = 'final'),
-  CONSTRAINT {jobs}$factor CHECK (throttle_factor IS NOT NULL AND throttle_factor <= 2147483647 OR throttle_factor IS NULL AND line = 'new' OR state = 'final'),
-  CONSTRAINT {jobs}$windows CHECK (time_windows IS NOT NULL OR line = 'new' OR state = 'final'),
-  CONSTRAINT {jobs}$group CHECK (line <> 'held' OR throttle_group <> ''),
-  CONSTRAINT {jobs}$size CHECK (OCTET_LENGTH(job_data) <= 1048576 OR state = 'final'),
+  CONSTRAINT {jobs}$status CHECK (status <> ''),
+  CONSTRAINT {jobs}$wake CHECK ((wake_time IS NOT NULL) = (status IN ('scheduled', 'awaiting'))),
+  CONSTRAINT {jobs}$timeout CHECK (timeout IS NOT NULL AND timeout BETWEEN 1 AND 316224000 OR timeout IS NULL AND status = 'submitted' OR status IN ('finished', 'failed', 'closed')),
+  CONSTRAINT {jobs}$priority CHECK (priority IS NOT NULL AND priority >= -2147483647 OR priority IS NULL AND status = 'submitted' OR status IN ('finished', 'failed', 'closed')),
+  CONSTRAINT {jobs}$factor CHECK (throttle_factor IS NOT NULL AND throttle_factor <= 2147483647 OR throttle_factor IS NULL AND status = 'submitted' OR status IN ('finished', 'failed', 'closed')),
+  CONSTRAINT {jobs}$windows CHECK (time_windows IS NOT NULL OR status IN ('submitted', 'finished', 'failed', 'closed')),
+  CONSTRAINT {jobs}$group CHECK (status <> 'throttled' OR throttle_group <> ''),
+  CONSTRAINT {jobs}$size CHECK (OCTET_LENGTH(job_data) <= 1048576 OR status IN ('finished', 'failed', 'closed')),
   -- a server may be told to take 0000-00-00
   CONSTRAINT {jobs}$run_time CHECK (scheduled_run_time >= '1970-01-01' AND MONTH(scheduled_run_time) > 0 AND DAYOFMONTH(scheduled_run_time) > 0)
 ) ENGINE=InnoDB;

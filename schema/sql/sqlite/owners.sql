@@ -4,5 +4,7 @@ CREATE TABLE IF NOT EXISTS {owners} (
   instance    TEXT NOT NULL,
   queue       TEXT NOT NULL,
   version     INTEGER NOT NULL,
+  -- of a queue's table: the order of its claims that its run_rank is made for
+  claim_order TEXT NOT NULL DEFAULT '',
   create_time TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now') || '000')
 ) STRICT;

@@ -5,10 +5,9 @@ CREATE TABLE IF NOT EXISTS {jobs} (
   job_type           TEXT NOT NULL,
   job_data           TEXT NOT NULL DEFAULT 'NONE',
   job_key            TEXT NOT NULL DEFAULT (lower(hex(randomblob(16)))),
-  state              TEXT NOT NULL DEFAULT 'initial',
-  -- where the row stands for the queries that poll: only 'due' is in the range from which candidates are read. closed: final with
-  -- an error, and nothing is to be done about it any more
-  line               TEXT NOT NULL DEFAULT 'new',
+  -- where the job stands, and what the queries that poll go by: only 'available' is in the range from which candidates are read. closed:
+  -- final with an error, and nothing is to be done about it any more
+  status             TEXT NOT NULL DEFAULT 'submitted',
   -- NULL in a row inserted by plain SQL until a tick takes it in: the job type's default
   timeout            INTEGER NULL,
   priority           INTEGER NULL,
@@ -24,7 +23,7 @@ CREATE TABLE IF NOT EXISTS {jobs} (
   -- how many of the latest attempts in a row ended with their worker
   losses             INTEGER NOT NULL DEFAULT 0,
   scheduled_run_time TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now') || '000'),
-  -- when somebody must look at the row though nothing touches it: 'later' is promoted, 'waiting' times out; else NULL
+  -- when somebody must look at the row though nothing touches it: 'scheduled' becomes available, 'awaiting' times out; else NULL
   wake_time          TEXT NULL,
   -- when the current attempt began; before the first, when the job was added (of plain SQL: NULL), so that the row need not grow
   start_time         TEXT NULL,
@@ -36,8 +35,6 @@ CREATE TABLE IF NOT EXISTS {jobs} (
   stopping           INTEGER NOT NULL DEFAULT 0,
   -- what a handler said of its retry, for as long as the job waits for the decision: 'never', or a delay such as 5m0s
   wish               TEXT NOT NULL DEFAULT 'NONE',
-  -- 1: an answer says that the attempt has failed, and its handler runs on
-  answered           INTEGER NOT NULL DEFAULT 0,
   -- how far an attempt has come, as its handler says: of the one that progress_attempt names, 0 is that none has said anything.
   -- An attempt that begins needn't write these, for it has another number
   progress           INTEGER NOT NULL DEFAULT 0,
@@ -53,27 +50,30 @@ CREATE TABLE IF NOT EXISTS {jobs} (
   retried_as         INTEGER NULL,
   create_time        TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now') || '000'),
   update_time        TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now') || '000'),
-  live               INTEGER AS (iif(state = 'final', NULL, 1)) STORED,
-  -- where in its line: the jobs that a full group holds back, those that no limit holds back, those to be stopped
-  part               TEXT AS (CASE line WHEN 'held' THEN throttle_group
-    WHEN 'due' THEN iif(throttle_factor = 0, 'free', 'NONE')
-    WHEN 'locked' THEN iif(stopping = 1, 'stop', 'NONE') ELSE 'NONE' END) VIRTUAL,
+  -- how far it has come: what the status says for who reads
+  state              TEXT AS (CASE WHEN status IN ('finished', 'failed', 'closed') THEN 'final'
+    WHEN status IN ('running', 'awaiting') THEN 'running'
+    WHEN status IN ('answered', 'deciding', 'undecided') THEN 'error' WHEN attempt > 0 THEN 'retry' ELSE 'initial' END) VIRTUAL,
+  live               INTEGER AS (iif(status IN ('finished', 'failed', 'closed'), NULL, 1)) STORED,
+  -- where among those of its status: the jobs that a full group holds back, those that no limit holds back, those to be stopped
+  part               TEXT AS (CASE WHEN status = 'throttled' THEN throttle_group
+    WHEN status = 'available' THEN iif(throttle_factor = 0, 'free', 'NONE')
+    WHEN stopping = 1 AND status IN ('locked', 'running', 'answered', 'deciding') THEN 'stop' ELSE 'NONE' END) VIRTUAL,
   -- One index and one ORDER BY serve every order of a queue: this is the priority, its negative where the highest comes first, or
   -- 0 where the schedule does. hipq init makes it anew when the order changes.
   run_rank           INTEGER AS (priority) VIRTUAL,
 
   -- A row that hipq could not work with is refused, if an application writes it; one that is final may keep what made it fail. The
   -- names tell the application what is wrong. hipq's own connections don't look.
-  CONSTRAINT {jobs}$line CHECK (state = 'initial' AND line IN ('due', 'new', 'later', 'held', 'locked')
-    OR state = 'retry' AND line IN ('due', 'later', 'held', 'locked') OR state = 'running' AND line IN ('locked', 'waiting')
-    OR state = 'error' AND line IN ('error', 'locked') OR state = 'final' AND line IN ('finished', 'failed', 'closed')),
-  CONSTRAINT {jobs}$wake CHECK ((wake_time IS NOT NULL) = (line IN ('later', 'waiting'))),
-  CONSTRAINT {jobs}$timeout CHECK (timeout IS NOT NULL AND timeout BETWEEN 1 AND 316224000 OR timeout IS NULL AND line = 'new' OR state = 'final'),
-  CONSTRAINT {jobs}$priority CHECK (priority IS NOT NULL AND priority BETWEEN -2147483647 AND 2147483647 OR priority IS NULL AND line = 'new' OR state = 'final'),
-  CONSTRAINT {jobs}$factor CHECK (throttle_factor IS NOT NULL AND throttle_factor BETWEEN 0 AND 2147483647 OR throttle_factor IS NULL AND line = 'new' OR state = 'final'),
-  CONSTRAINT {jobs}$windows CHECK (time_windows IS NOT NULL OR line = 'new' OR state = 'final'),
-  CONSTRAINT {jobs}$group CHECK (line <> 'held' OR throttle_group <> ''),
-  CONSTRAINT {jobs}$size CHECK (length(CAST(job_data AS BLOB)) <= 1048576 OR state = 'final'),
+  CONSTRAINT {jobs}$status CHECK (status IN ('submitted', 'scheduled', 'available', 'throttled', 'locked', 'running', 'answered', 'deciding',
+    'awaiting', 'undecided', 'finished', 'failed', 'closed')),
+  CONSTRAINT {jobs}$wake CHECK ((wake_time IS NOT NULL) = (status IN ('scheduled', 'awaiting'))),
+  CONSTRAINT {jobs}$timeout CHECK (timeout IS NOT NULL AND timeout BETWEEN 1 AND 316224000 OR timeout IS NULL AND status = 'submitted' OR status IN ('finished', 'failed', 'closed')),
+  CONSTRAINT {jobs}$priority CHECK (priority IS NOT NULL AND priority BETWEEN -2147483647 AND 2147483647 OR priority IS NULL AND status = 'submitted' OR status IN ('finished', 'failed', 'closed')),
+  CONSTRAINT {jobs}$factor CHECK (throttle_factor IS NOT NULL AND throttle_factor BETWEEN 0 AND 2147483647 OR throttle_factor IS NULL AND status = 'submitted' OR status IN ('finished', 'failed', 'closed')),
+  CONSTRAINT {jobs}$windows CHECK (time_windows IS NOT NULL OR status IN ('submitted', 'finished', 'failed', 'closed')),
+  CONSTRAINT {jobs}$group CHECK (status <> 'throttled' OR throttle_group <> ''),
+  CONSTRAINT {jobs}$size CHECK (length(CAST(job_data AS BLOB)) <= 1048576 OR status IN ('finished', 'failed', 'closed')),
   -- a time that hipq can read: versions of SQLite take 24:00 for one, and 30 February
   CONSTRAINT {jobs}$run_time CHECK (scheduled_run_time >= '1970'
     AND scheduled_run_time GLOB '[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9] [0-2][0-9]:[0-5][0-9]:[0-5][0-9]*'
@@ -87,5 +87,5 @@ CREATE TABLE IF NOT EXISTS {jobs} (
 ) STRICT;
 
 CREATE UNIQUE INDEX IF NOT EXISTS {jobs}$live ON {jobs} (job_type, job_key, live);
-CREATE INDEX IF NOT EXISTS {jobs}$pick ON {jobs} (line, shard, part, job_type, run_rank, scheduled_run_time, id);
+CREATE INDEX IF NOT EXISTS {jobs}$claim ON {jobs} (status, shard, part, job_type, run_rank, scheduled_run_time, id);
 CREATE INDEX IF NOT EXISTS {jobs}$wake ON {jobs} (wake_time) WHERE wake_time IS NOT NULL;

@@ -4,12 +4,12 @@ CREATE PROCEDURE {self}(IN p_type VARBINARY(64), OUT p_n BIGINT)
 {traits}
 BEGIN
   DECLARE v_now DATETIME(6) DEFAULT UTC_TIMESTAMP(6);
-  SELECT (SELECT COUNT(*) FROM {jobs} FORCE INDEX ({jobs}${pick})
-      WHERE line IN ('due', 'held', 'new') AND scheduled_run_time <= v_now AND (p_type IS NULL OR job_type = p_type))
+  SELECT (SELECT COUNT(*) FROM {jobs} FORCE INDEX ({jobs}$claim)
+      WHERE status IN ('available', 'throttled', 'submitted') AND scheduled_run_time <= v_now AND (p_type IS NULL OR job_type = p_type))
     + (SELECT COUNT(*) FROM {jobs} FORCE INDEX ({jobs}$wake)
-      WHERE line = 'later' AND wake_time <= v_now AND (p_type IS NULL OR job_type = p_type))
-    + (SELECT COUNT(*) FROM {jobs} j FORCE INDEX ({jobs}${pick})
+      WHERE status = 'scheduled' AND wake_time <= v_now AND (p_type IS NULL OR job_type = p_type))
+    + (SELECT COUNT(*) FROM {jobs} j FORCE INDEX ({jobs}$claim)
       LEFT JOIN {workers} w FORCE INDEX (PRIMARY) ON w.id = j.worker_id AND w.state = 'working' AND w.lock_until > v_now
-      WHERE j.line = 'locked' AND w.id IS NULL AND (p_type IS NULL OR j.job_type = p_type))
+      WHERE j.status IN ('locked', 'running', 'answered', 'deciding') AND w.id IS NULL AND (p_type IS NULL OR j.job_type = p_type))
   INTO p_n;
 END

@@ -3,8 +3,8 @@ CREATE PROCEDURE {self}(IN p_worker {id})
 {traits}
 BEGIN
   DECLARE v_now DATETIME(6) DEFAULT UTC_TIMESTAMP(6);
-  UPDATE {jobs} FORCE INDEX ({jobs}${pick})
-  SET line = IF(scheduled_run_time > v_now, 'later', 'due'), wake_time = IF(scheduled_run_time > v_now, scheduled_run_time, NULL),
+  UPDATE {jobs} FORCE INDEX ({jobs}$claim)
+  SET status = IF(scheduled_run_time > v_now, 'scheduled', 'available'), wake_time = IF(scheduled_run_time > v_now, scheduled_run_time, NULL),
     worker_id = 'NONE', lock_token = 'NONE'
-  WHERE line = 'locked' AND part IN ('NONE', 'stop') AND worker_id = p_worker AND state IN ('initial', 'retry');
+  WHERE status = 'locked' AND part IN ('NONE', 'stop') AND worker_id = p_worker;
 END

@@ -32,9 +32,9 @@ BEGIN
     UPDATE {shards} s SET s.turn = s.turn % 1000000000 + 1 WHERE s.queue = '{queue}' AND s.shard = 1000;
     SET v_open = ROW_COUNT() = 1;
     IF p_own THEN
-      SELECT COALESCE(SUM(j.throttle_factor), 0) INTO v_used FROM {jobs} j FORCE INDEX ({jobs}${pick}) WHERE j.shard = 1000 AND {counts};
+      SELECT COALESCE(SUM(j.throttle_factor), 0) INTO v_used FROM {jobs} j FORCE INDEX ({jobs}$claim) WHERE j.shard = 1000 AND {counts};
     ELSE -- as the rows are now, whatever the caller's transaction has seen before
-      SELECT COALESCE(SUM(j.throttle_factor), 0) INTO v_used FROM {jobs} j FORCE INDEX ({jobs}${pick}) WHERE j.shard = 1000 AND {counts}
+      SELECT COALESCE(SUM(j.throttle_factor), 0) INTO v_used FROM {jobs} j FORCE INDEX ({jobs}$claim) WHERE j.shard = 1000 AND {counts}
       LOCK IN SHARE MODE;
     END IF;
   END IF;
@@ -43,11 +43,11 @@ BEGIN
   IF v_open AND v_limit > 0 THEN
     SELECT j.run_rank, j.scheduled_run_time, j.id, h.met INTO v_first_rank, v_first_at, v_first, v_first_met
     FROM {shards} s JOIN JSON_TABLE(IF(JSON_VALID(s.heads), s.heads, '[]'), '$[*]' COLUMNS (id BIGINT PATH '$[0]', met BIGINT PATH '$[1]')) h
-    JOIN {jobs} j FORCE INDEX (PRIMARY) ON j.id = h.id AND j.line IN ('due', 'held') AND j.throttle_factor > 0
+    JOIN {jobs} j FORCE INDEX (PRIMARY) ON j.id = h.id AND j.status IN ('available', 'throttled') AND j.throttle_factor > 0
     WHERE s.queue = '{queue}' AND s.shard = 1000 AND h.met BETWEEN v_micros - 10000000 AND v_micros
     ORDER BY j.run_rank, j.scheduled_run_time, j.id LIMIT 1;
   END IF;
-  IF v_open AND EXISTS (SELECT 1 FROM {jobs} FORCE INDEX ({jobs}$wake) WHERE wake_time <= v_now AND line = 'later') THEN
+  IF v_open AND EXISTS (SELECT 1 FROM {jobs} FORCE INDEX ({jobs}$wake) WHERE wake_time <= v_now AND status = 'scheduled') THEN
     CALL {jobs}$wake(v_now);
   END IF;
 
@@ -67,13 +67,13 @@ BEGIN
       END IF;
       -- 0 is no job's id: a row that is found by one id alone stays locked on MariaDB, although the other conditions may not be met
       SELECT TRUE, j.throttle_factor, j.time_windows INTO v_there, v_factor, v_windows FROM {jobs} j FORCE INDEX (PRIMARY)
-      WHERE j.id IN (v_id, 0) AND j.line = 'due' AND j.shard = 1000 AND j.state IN ('initial', 'retry') AND j.attempt < 2147483647 {skip_locked};
+      WHERE j.id IN (v_id, 0) AND j.status = 'available' AND j.shard = 1000 AND j.attempt < 2147483647 {skip_locked};
       SET v_seen = v_seen + 1, v_opening = v_now;
       IF v_there AND v_windows <> 'NONE' THEN
         CALL {job}$opening(v_windows, v_zone, v_now, v_opening); -- NULL, where it can't be read: hipq work says what is wrong
       END IF;
       IF v_there AND v_opening > v_now THEN
-        UPDATE {jobs} FORCE INDEX (PRIMARY) SET line = 'later', scheduled_run_time = v_opening, wake_time = v_opening, update_time = v_now WHERE id = v_id;
+        UPDATE {jobs} FORCE INDEX (PRIMARY) SET status = 'scheduled', scheduled_run_time = v_opening, wake_time = v_opening, update_time = v_now WHERE id = v_id;
       ELSEIF v_there AND v_opening = v_now THEN
         -- the first that has no room is overtaken by none that has a weight; one that is heavier than the limit runs alone
         IF v_limit > 0 AND v_factor > 0 AND NOT v_full THEN
@@ -88,7 +88,7 @@ BEGIN
           END IF;
         END IF;
         IF v_factor = 0 OR NOT v_full THEN
-          UPDATE {jobs} FORCE INDEX (PRIMARY) SET line = 'locked', worker_id = p_worker, lock_token = v_token, wake_time = NULL WHERE id = v_id;
+          UPDATE {jobs} FORCE INDEX (PRIMARY) SET status = 'locked', worker_id = p_worker, lock_token = v_token, wake_time = NULL WHERE id = v_id;
           SET v_used = v_used + v_factor, v_ids = JSON_ARRAY_APPEND(v_ids, '$', v_id + 0), v_taken = v_taken + 1;
         END IF;
       END IF;
@@ -96,8 +96,8 @@ BEGIN
     -- the next of this range, behind that
     SET v_head = NULL, v_range = CONCAT('$."', v_part, HEX(v_type), '"');
     SELECT JSON_ARRAY(v_part, HEX(v_type), j.run_rank + 0, CAST(j.scheduled_run_time AS CHAR), j.id + 0) INTO v_head
-    FROM {jobs} j FORCE INDEX ({jobs}${pick})
-    WHERE j.line = 'due' AND j.shard = 1000 AND j.part = v_part AND j.job_type = v_type AND (j.run_rank > v_rank
+    FROM {jobs} j FORCE INDEX ({jobs}$claim)
+    WHERE j.status = 'available' AND j.shard = 1000 AND j.part = v_part AND j.job_type = v_type AND (j.run_rank > v_rank
       OR j.run_rank = v_rank AND j.scheduled_run_time > v_at OR j.run_rank = v_rank AND j.scheduled_run_time = v_at AND j.id > v_id)
     ORDER BY j.run_rank, j.scheduled_run_time, j.id LIMIT 1;
     SET v_heads = IF(v_head IS NULL, JSON_REMOVE(v_heads, v_range), JSON_SET(v_heads, v_range, JSON_EXTRACT(v_head, '$')));
@@ -109,5 +109,5 @@ BEGIN
   SELECT j.id, CONVERT(j.job_type USING utf8mb4) AS job_type, CONVERT(j.job_key USING utf8mb4) AS job_key,
     NULLIF(j.job_data, 'NONE') AS job_data, j.attempt, j.timeout, j.lock_token AS token
   FROM JSON_TABLE(v_ids, '$[*]' COLUMNS (id BIGINT PATH '$')) taken STRAIGHT_JOIN {jobs} j FORCE INDEX (PRIMARY) ON j.id = taken.id
-  WHERE j.line = 'locked' AND j.lock_token = v_token ORDER BY j.run_rank, j.scheduled_run_time, j.id;
+  WHERE j.status = 'locked' AND j.lock_token = v_token ORDER BY j.run_rank, j.scheduled_run_time, j.id;
 END

@@ -3,18 +3,18 @@
 CREATE PROCEDURE {self}(IN p_worker {id}, IN p_id BIGINT, IN p_token {text}, IN p_percent INT, IN p_note {text}, OUT p_written BOOLEAN)
 {traits}
 BEGIN
-  DECLARE v_state, v_line VARCHAR(16) CHARACTER SET ascii;
+  DECLARE v_state, v_status VARCHAR(16) CHARACTER SET ascii;
   DECLARE v_holder, v_lock, v_attempt_token VARBINARY(36);
   DECLARE v_there BOOLEAN;
-  SELECT j.state, j.line, j.worker_id, j.lock_token, j.attempt_token INTO v_state, v_line, v_holder, v_lock, v_attempt_token
+  SELECT j.state, j.status, j.worker_id, j.lock_token, j.attempt_token INTO v_state, v_status, v_holder, v_lock, v_attempt_token
   FROM {jobs} j FORCE INDEX (PRIMARY) WHERE j.id = p_id {skip_locked};
   IF v_state IS NULL THEN
     SELECT TRUE INTO v_there FROM {jobs} j FORCE INDEX (PRIMARY) WHERE j.id = p_id;
   END IF;
   SET p_written = FALSE;
   IF v_there IS NULL THEN
-    CALL {job}$judge(p_worker, p_id, p_token, FALSE, v_state, v_line, v_holder, v_lock, v_attempt_token);
-    IF v_state = 'running' THEN
+    CALL {job}$judge(p_worker, p_id, p_token, FALSE, v_state, v_status, v_holder, v_lock, v_attempt_token);
+    IF v_status = 'running' THEN
       UPDATE {jobs} FORCE INDEX (PRIMARY) SET progress = p_percent, progress_note = COALESCE(NULLIF(p_note, ''), 'NONE'),
         progress_attempt = attempt, progress_time = UTC_TIMESTAMP(6) WHERE id = p_id;
       SET p_written = TRUE;

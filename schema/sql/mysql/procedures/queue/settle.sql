@@ -5,7 +5,7 @@ CREATE PROCEDURE {self}(
   OUT p_state VARCHAR(16) CHARACTER SET ascii, OUT p_time DATETIME(6))
 {traits}
 BEGIN
-  DECLARE v_state, v_line VARCHAR(16) CHARACTER SET ascii;
+  DECLARE v_state, v_status VARCHAR(16) CHARACTER SET ascii;
   DECLARE v_holder, v_lock, v_attempt_token, v_type VARBINARY(64);
   DECLARE v_key VARBINARY(255);
   DECLARE v_stopping, v_good BOOLEAN;
@@ -17,12 +17,12 @@ BEGIN
   DECLARE v_host VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin DEFAULT 'NONE';
   DECLARE v_pid INT DEFAULT 0;
   SET p_state = NULL, p_time = NULL;
-  SELECT j.state, j.line, j.worker_id, j.lock_token, j.attempt_token, j.job_type, j.job_key, j.attempt, j.interrupts, j.stopping, j.error,
+  SELECT j.state, j.status, j.worker_id, j.lock_token, j.attempt_token, j.job_type, j.job_key, j.attempt, j.interrupts, j.stopping, j.error,
       j.output, j.wish, j.start_time, j.timeout, j.time_windows, j.scheduled_run_time
-    INTO v_state, v_line, v_holder, v_lock, v_attempt_token, v_type, v_key, v_attempt, v_interrupts, v_stopping, v_error,
+    INTO v_state, v_status, v_holder, v_lock, v_attempt_token, v_type, v_key, v_attempt, v_interrupts, v_stopping, v_error,
       v_output, v_wish, v_start, v_timeout, v_windows, p_time
   FROM {jobs} j FORCE INDEX (PRIMARY) WHERE j.id = p_id FOR UPDATE;
-  CALL {job}$judge(p_worker, p_id, p_token, FALSE, v_state, v_line, v_holder, v_lock, v_attempt_token);
+  CALL {job}$judge(p_worker, p_id, p_token, FALSE, v_state, v_status, v_holder, v_lock, v_attempt_token);
   SET v_now = UTC_TIMESTAMP(6);
   -- no row of these is locked, which would hold up the worker's heartbeat. What settles the jobs of a type that no config names is the
   -- queue's retry policy, and nothing else
@@ -43,22 +43,22 @@ BEGIN
   SET v_good = p_verdict IN ('finished', 'sent'), p_text = COALESCE(NULLIF(p_text, ''), IF(v_good, 'NONE', '{no_reason}'));
   CASE
   WHEN p_verdict = 'sent' THEN
-    UPDATE {jobs} FORCE INDEX (PRIMARY) SET line = 'waiting', result = p_text, wake_time = v_start + INTERVAL v_timeout SECOND, update_time = v_now
+    UPDATE {jobs} FORCE INDEX (PRIMARY) SET status = 'awaiting', result = p_text, wake_time = v_start + INTERVAL v_timeout SECOND, update_time = v_now
     WHERE id = p_id;
     SET p_state = 'running';
   WHEN p_verdict IN ('retry', 'failed') AND JSON_EXTRACT(v_policy, '$.retry_handler') IS NOT NULL THEN
-    UPDATE {jobs} FORCE INDEX (PRIMARY) SET state = 'error', line = 'error', losses = 0, error = p_text,
+    UPDATE {jobs} FORCE INDEX (PRIMARY) SET status = 'undecided', losses = 0, error = p_text,
       wish = CASE WHEN p_verdict = 'failed' THEN 'never' WHEN p_after > 0 THEN CONCAT(p_after, 'us') ELSE 'NONE' END,
-      answered = 0, wake_time = NULL, update_time = v_now WHERE id = p_id;
+      wake_time = NULL, update_time = v_now WHERE id = p_id;
     SET p_state = 'error', p_time = NULL;
   ELSE
-    SET p_state = 'final', v_line = CASE p_verdict WHEN 'finished' THEN 'finished' WHEN 'cancelled' THEN 'closed' ELSE 'failed' END;
+    SET p_state = 'final', v_status = CASE p_verdict WHEN 'finished' THEN 'finished' WHEN 'cancelled' THEN 'closed' ELSE 'failed' END;
     IF p_verdict = 'retry' AND GREATEST(1, v_attempt - v_interrupts) < JSON_EXTRACT(v_policy, '$.attempts') THEN
       CALL {job}$delay(v_policy, GREATEST(1, v_attempt - v_interrupts), RAND(), v_delay);
       SET p_time = v_now + INTERVAL IF(p_after > 0, p_after, FLOOR(v_delay)) MICROSECOND;
       -- windows that can't be read hold it back no longer: hipq work says what is wrong with it
       CALL {job}$opening(v_windows, v_zone, p_time, v_opening);
-      SET p_time = COALESCE(v_opening, p_time), p_state = 'retry', v_line = IF(p_time > v_now, 'later', 'due');
+      SET p_time = COALESCE(v_opening, p_time), p_state = 'retry', v_status = IF(p_time > v_now, 'scheduled', 'available');
     END IF;
     INSERT INTO {activity} (at, kind, state, queue, job_id, job_type, job_key, worker_id, host, pid, attempt, run_ms, error, output)
     VALUES (v_now, 'job', IF(v_good, 'finished', IF(p_state = 'final', 'failed', 'error')), '{queue}', p_id, v_type, v_key, p_worker, v_host, v_pid,
@@ -66,9 +66,9 @@ BEGIN
     IF p_state = 'final' AND IF(v_good, v_keep_finished, v_keep_failed) = 0 THEN
       DELETE FROM {jobs} WHERE id = p_id;
     ELSE
-      UPDATE {jobs} FORCE INDEX (PRIMARY) SET state = p_state, line = v_line, losses = 0, error = IF(v_good, 'NONE', p_text),
-        result = IF(v_good, p_text, 'NONE'), scheduled_run_time = p_time, wake_time = IF(v_line = 'later', p_time, NULL), update_time = v_now,
-        wish = 'NONE', answered = 0, output = 'NONE' WHERE id = p_id;
+      UPDATE {jobs} FORCE INDEX (PRIMARY) SET status = v_status, losses = 0, error = IF(v_good, 'NONE', p_text),
+        result = IF(v_good, p_text, 'NONE'), scheduled_run_time = p_time, wake_time = IF(v_status = 'scheduled', p_time, NULL), update_time = v_now,
+        wish = 'NONE', output = 'NONE' WHERE id = p_id;
     END IF;
   END CASE;
 END

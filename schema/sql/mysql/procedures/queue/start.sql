@@ -3,7 +3,7 @@
 CREATE PROCEDURE {self}(IN p_worker {id}, IN p_id BIGINT, IN p_token {text}, OUT p_attempt BIGINT, OUT p_refusal VARCHAR(128) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin)
 {traits}
 BEGIN
-  DECLARE v_state, v_line VARCHAR(16) CHARACTER SET ascii;
+  DECLARE v_state, v_status VARCHAR(16) CHARACTER SET ascii;
   DECLARE v_holder, v_lock, v_attempt_token VARBINARY(36);
   DECLARE v_type VARBINARY(64);
   DECLARE v_key VARBINARY(255);
@@ -17,10 +17,10 @@ BEGIN
   IF NOT COALESCE(v_works, FALSE) THEN
     CALL {job}$find_worker(p_worker);
   END IF;
-  SELECT j.state, j.line, j.worker_id, j.lock_token, j.attempt_token, j.attempt, j.time_windows, j.scheduled_run_time, j.job_type, j.job_key
-    INTO v_state, v_line, v_holder, v_lock, v_attempt_token, p_attempt, v_windows, v_at, v_type, v_key
+  SELECT j.state, j.status, j.worker_id, j.lock_token, j.attempt_token, j.attempt, j.time_windows, j.scheduled_run_time, j.job_type, j.job_key
+    INTO v_state, v_status, v_holder, v_lock, v_attempt_token, p_attempt, v_windows, v_at, v_type, v_key
   FROM {jobs} j FORCE INDEX (PRIMARY) WHERE j.id = p_id FOR UPDATE;
-  CALL {job}$judge(p_worker, p_id, p_token, TRUE, v_state, v_line, v_holder, v_lock, v_attempt_token);
+  CALL {job}$judge(p_worker, p_id, p_token, TRUE, v_state, v_status, v_holder, v_lock, v_attempt_token);
   -- whoever pauses the queue waits for those that have read this: nothing starts afterwards
   SELECT JSON_EXTRACT(NULLIF(q.settings, 'NONE'), '$.zone'), q.paused,
     {inline unserved}
@@ -38,12 +38,12 @@ BEGIN
     SET p_refusal = 'the windows of the job have closed; it has gone back, to their opening', v_at = v_opening;
   END IF;
   IF p_refusal IS NOT NULL THEN
-    UPDATE {jobs} FORCE INDEX (PRIMARY) SET line = IF(v_at > v_now, 'later', 'due'), wake_time = IF(v_at > v_now, v_at, NULL),
+    UPDATE {jobs} FORCE INDEX (PRIMARY) SET status = IF(v_at > v_now, 'scheduled', 'available'), wake_time = IF(v_at > v_now, v_at, NULL),
       scheduled_run_time = v_at, worker_id = 'NONE', lock_token = 'NONE' WHERE id = p_id;
   ELSE
     SET p_attempt = p_attempt + 1;
-    UPDATE {jobs} FORCE INDEX (PRIMARY) SET state = 'running', attempt = p_attempt, attempt_token = lock_token, start_time = v_now,
-      update_time = v_now, error = 'NONE', result = 'NONE', stopping = 0, answered = 0, wake_time = NULL WHERE id = p_id;
+    UPDATE {jobs} FORCE INDEX (PRIMARY) SET status = 'running', attempt = p_attempt, attempt_token = lock_token, start_time = v_now,
+      update_time = v_now, error = 'NONE', result = 'NONE', stopping = 0, wake_time = NULL WHERE id = p_id;
     INSERT INTO {activity} (at, kind, state, queue, job_id, job_type, job_key, worker_id, host, pid, attempt, wait_ms)
     VALUES (v_now, 'job', 'starting', '{queue}', p_id, v_type, v_key, p_worker, v_host, v_pid, p_attempt,
       GREATEST(0, TIMESTAMPDIFF(MICROSECOND, v_at, v_now) DIV 1000));

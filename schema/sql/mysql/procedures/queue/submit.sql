@@ -75,10 +75,10 @@ BEGIN
     BEGIN
       DECLARE CONTINUE HANDLER FOR 1062 SET v_taken = TRUE;
       SET v_taken = FALSE;
-      INSERT INTO {jobs} (job_type, job_data, job_key, shard_key, timeout, priority, throttle_factor, time_windows, line, scheduled_run_time,
+      INSERT INTO {jobs} (job_type, job_data, job_key, shard_key, timeout, priority, throttle_factor, time_windows, status, scheduled_run_time,
         wake_time, start_time, create_time, update_time)
       VALUES (v_type, IF(LENGTH(p_data) > 0, p_data, 'NONE'), v_key, v_shard_key, v_timeout, v_priority, v_factor, v_windows,
-        CASE WHEN v_divided THEN 'new' WHEN v_opening > v_now THEN 'later' ELSE 'due' END, v_opening,
+        CASE WHEN v_divided THEN 'submitted' WHEN v_opening > v_now THEN 'scheduled' ELSE 'available' END, v_opening,
         IF(v_opening > v_now AND NOT v_divided, v_opening, NULL), v_now, v_now, v_now);
     END;
     IF NOT v_taken THEN

@@ -5,7 +5,7 @@ BEGIN
   DECLARE v_id BIGINT;
   DECLARE v_done BOOLEAN DEFAULT FALSE;
   DECLARE waking CURSOR FOR SELECT id FROM {jobs} FORCE INDEX ({jobs}$wake)
-    WHERE wake_time <= p_now AND line = 'later' ORDER BY wake_time LIMIT 100 {skip_locked};
+    WHERE wake_time <= p_now AND status = 'scheduled' ORDER BY wake_time LIMIT 100 {skip_locked};
   DECLARE CONTINUE HANDLER FOR NOT FOUND SET v_done = TRUE;
   OPEN waking;
   walk: LOOP
@@ -13,7 +13,7 @@ BEGIN
     IF v_done THEN
       LEAVE walk;
     END IF;
-    UPDATE {jobs} FORCE INDEX (PRIMARY) SET line = 'due', wake_time = NULL WHERE id = v_id AND line = 'later';
+    UPDATE {jobs} FORCE INDEX (PRIMARY) SET status = 'available', wake_time = NULL WHERE id = v_id AND status = 'scheduled';
   END LOOP walk;
   CLOSE waking;
 END
