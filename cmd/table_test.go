@@ -48,6 +48,7 @@ func (m *measured) Write(p []byte) (int, error) {
 	}
 	m.last = string(p)
 	var now runtime.MemStats
+	runtime.GC() // what is in use, and not what a busy machine has not collected yet
 	runtime.ReadMemStats(&now)
 	m.most = max(m.most, now.HeapAlloc)
 	return len(p), nil
