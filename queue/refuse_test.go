@@ -107,7 +107,7 @@ func TestTakeInRefuses(t *testing.T) {
 		}
 		s.exec("INSERT INTO shop_emails (job_type, job_key) VALUES ('send', " + long + ")")
 		s.exec("INSERT INTO shop_emails (job_type, scheduled_run_time) VALUES ('send', '9999-01-01 00:00:00')")
-		s.exec("INSERT INTO shop_emails (job_type, error, result, throttle_group, stopping) VALUES ('send', 'e', 'r', 'data.to.region=x', 1)")
+		s.exec("INSERT INTO shop_emails (job_type, attempt, error, result, throttle_group, stopping) VALUES ('send', 3, 'e', 'r', 'data.to.region=x', 1)")
 		s.upkeep()
 		first := "job_data is not valid UTF-8"
 		if s.db.Name == "mysql" {

@@ -121,6 +121,7 @@ func (q *Queue) takeInOne(ctx context.Context, tx *engine.Tx, types typesIn, i i
 		i.Windows = t.Windows
 	}
 	at := rules.Opening(i.Windows, q.Location, i.ScheduledRunTime)
+	i.Attempt = 0
 	status, wake := rules.Place(at, tx.Now)
 	_, err = tx.ExecContext(ctx, "UPDATE "+q.table+" "+q.db.ByID+
 		" SET status = ?, attempt = 0, shard = ?, wake_time = ?, scheduled_run_time = ?, timeout = COALESCE(timeout, ?), priority = COALESCE(priority, ?),"+
