@@ -107,8 +107,8 @@ type indexRange struct {
 	ended bool
 }
 
-// Candidates implements rounds.Queue.
-func (q workerSide) Candidates(shard int, types []string) rounds.Candidates {
+// Candidates are those of these types in a shard, for one worker.
+func (q Rounds) Candidates(shard int, types []string) rounds.Candidates {
 	c := &candidates{q: q.Queue, shard: shard, types: types}
 	for _, part := range []string{partMain, partFree} {
 		for _, t := range types {

@@ -11,8 +11,10 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// StartNow implements rounds.Queue.
-func (q workerSide) StartNow(ctx context.Context, r rounds.Round, id int64) (*job.Job, error) {
+// StartNow locks and starts one job that waits, whatever its time, its windows and its queue's order say, and although the
+// queue may be paused; its limits and its rate hold all the same. ErrStarted, ErrFinal, ErrNotFound, ErrNotTakenIn or
+// ErrNoRoom if that can't be; ErrLocked if a worker has it. It may be repeated with the same round.
+func (q Rounds) StartNow(ctx context.Context, r rounds.Round, id int64) (*job.Job, error) {
 	j, err := q.tryNow(ctx, r, id)
 	if errors.Is(err, errShareFull) {
 		if err = q.divideShares(ctx, j); err == nil {
@@ -29,7 +31,7 @@ func (q workerSide) StartNow(ctx context.Context, r rounds.Round, id int64) (*jo
 var errShareFull = fmt.Errorf("%w: hipq why says what its shard holds", ErrNoRoom)
 
 // tryNow starts a job, if there is room.
-func (q workerSide) tryNow(ctx context.Context, r rounds.Round, id int64) (j *job.Job, err error) {
+func (q Rounds) tryNow(ctx context.Context, r rounds.Round, id int64) (j *job.Job, err error) {
 	err = q.db.Tx(ctx, func(tx *engine.Tx) (err error) {
 		if j, err = q.get(ctx, tx, id, q.db.ForUpdate); err != nil || j.Token == r.Token && j.Status == job.StatusRunning {
 			return err
@@ -98,8 +100,9 @@ func (r *room) noShare() error {
 	return ErrNoRoom
 }
 
-// TakeOver implements rounds.Queue.
-func (q workerSide) TakeOver(ctx context.Context, worker string, id int64, from, token string) (j *job.Job, err error) {
+// TakeOver makes a running attempt, which another worker has begun under a token, that of a worker. ErrStarted if it is not the
+// other's any more. It may be repeated.
+func (q Rounds) TakeOver(ctx context.Context, worker string, id int64, from, token string) (j *job.Job, err error) {
 	err = q.db.Tx(ctx, func(tx *engine.Tx) (err error) {
 		if j, err = q.get(ctx, tx, id, q.db.ForUpdate); err != nil {
 			return err

@@ -11,8 +11,8 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-// Plan implements rounds.Queue.
-func (q workerSide) Plan(ctx context.Context, jobType string) (rounds.Plan, error) {
+// Plan asks the engine how it would find the due jobs of a type, without doing so.
+func (q Rounds) Plan(ctx context.Context, jobType string) (rounds.Plan, error) {
 	p := rounds.Plan{Index: q.table + "$" + schema.ClaimIndex}
 	query := q.rangesQuery(job.StatusAvailable, []*indexRange{{part: partMain, jobType: jobType, size: 100}}, nil)
 	query.SQL = q.db.Explain + query.SQL

@@ -9,8 +9,9 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// SetProgress implements rounds.Queue.
-func (q workerSide) SetProgress(ctx context.Context, workerID string, said []rounds.Said) (held []rounds.Said, err error) {
+// SetProgress writes down how far the attempts of a worker have come, as they have said: of those that run under the tokens that
+// it knows. It waits for no other transaction: held are those whose rows another holds. It may be repeated.
+func (q Rounds) SetProgress(ctx context.Context, workerID string, said []rounds.Said) (held []rounds.Said, err error) {
 	attempts := make([]rounds.Settled, len(said))
 	for i, s := range said {
 		attempts[i].Job = s.Job

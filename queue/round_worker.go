@@ -10,23 +10,26 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-// workerSide is a queue as a worker sees it: its methods, in the files of round and upkeep, are those of rounds.Queue.
-type workerSide struct{ *Queue }
+// Rounds is a queue as hipq's own worker sees it. An application has no use for it: its way to the worker is worker.Run. It is safe for
+// concurrent use.
+type Rounds struct{ *Queue }
 
-// Rounds is the queue as hipq's own worker sees it. An application has no use for it: its way to the worker is worker.Run.
-func (q *Queue) Rounds() rounds.Queue { return workerSide{q} }
+// Rounds is the queue as hipq's own worker sees it.
+func (q *Queue) Rounds() Rounds { return Rounds{q} }
 
-// DB implements rounds.Queue.
-func (q workerSide) DB() *schema.DB { return q.db }
+// DB is the database that it is in.
+func (q Rounds) DB() *schema.DB { return q.db }
 
-// Disowned implements rounds.Queue.
-func (q workerSide) Disowned() *rounds.Disowned { return &q.disowned }
+// Disowned are those of its jobs that run on in this process.
+func (q Rounds) Disowned() *rounds.Disowned { return &q.disowned }
 
-// TakesTurns implements rounds.Queue.
-func (q workerSide) TakesTurns() bool { return q.takesTurns() }
+// TakesTurns says whether those who start jobs of the queue follow one another: a job that starts takes something from
+// the others.
+func (q Rounds) TakesTurns() bool { return q.takesTurns() }
 
-// Enqueue implements rounds.Queue.
-func (q workerSide) Enqueue(ctx context.Context, tx *engine.Tx, j job.New, by string) (id int64, isNew bool, err error) {
+// Enqueue adds a job in a transaction of the worker's own: the job of a schedule's slot. by says in the activity where it comes
+// from. isNew is false if a job with its key is there that is not final: then the id is that one's.
+func (q Rounds) Enqueue(ctx context.Context, tx *engine.Tx, j job.New, by string) (id int64, isNew bool, err error) {
 	prepared, err := q.prepare([]job.New{j})
 	if err != nil {
 		return 0, false, err
@@ -38,8 +41,8 @@ func (q workerSide) Enqueue(ctx context.Context, tx *engine.Tx, j job.New, by st
 	return added[0].ID, !added[0].Duplicate, nil
 }
 
-// Stopping implements rounds.Queue.
-func (q workerSide) Stopping(ctx context.Context, workerID string) (ids []int64, err error) {
+// Stopping are the jobs that a worker runs and is asked to stop.
+func (q Rounds) Stopping(ctx context.Context, workerID string) (ids []int64, err error) {
 	err = q.db.SelectContext(ctx, &ids, "SELECT id FROM "+q.table+" "+q.claimIndex()+
 		" WHERE "+schema.HasWorker+" AND"+q.placed()+" AND part = 'stop' AND worker_id = ?", workerID)
 	if err != nil {

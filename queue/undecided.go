@@ -9,8 +9,11 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// Undecided implements rounds.Queue.
-func (q workerSide) Undecided(ctx context.Context, asked rounds.Round, types []string) (list []rounds.Settled, err error) {
+// Undecided takes up to r.Slots jobs of these types that wait for their retry decision, under the lock of a round that is
+// only for this, and gives them with what is known of their last attempt. A retry handler decides about them, and another
+// round writes down what it says. A worker that ends before gives them to others; one that was declared dead gets none. It
+// may be repeated: see Round.Token.
+func (q Rounds) Undecided(ctx context.Context, asked rounds.Round, types []string) (list []rounds.Settled, err error) {
 	r := round{Round: asked}
 	again := r.Again
 	err = q.db.Tx(ctx, func(tx *engine.Tx) error {

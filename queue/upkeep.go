@@ -14,8 +14,9 @@ import (
 // lookMax is at how many shards one query looks: SQLite gives 2,000 columns at most.
 const lookMax = 100
 
-// Look implements rounds.Queue.
-func (q workerSide) Look(ctx context.Context, types []string, among ...int) (rounds.Look, error) {
+// Look finds out in one query, or in one for each hundred shards, what there is to do: what may be started in these shards, or in all if none is named, and what else
+// there is. It reads and locks nothing. ErrShards if the queue has been divided otherwise.
+func (q Rounds) Look(ctx context.Context, types []string, among ...int) (rounds.Look, error) {
 	in := "('')"
 	var names []any
 	if len(types) > 0 {
@@ -85,8 +86,12 @@ func (q workerSide) Look(ctx context.Context, types []string, among ...int) (rou
 	return l, nil
 }
 
-// Upkeep implements rounds.Queue.
-func (q workerSide) Upkeep(ctx context.Context, w roster.Worker, l rounds.Look, handled map[string]bool, dead func(workerID string)) (more bool, err error) {
+// Upkeep does what a look found, apart from what rounds do: takes in, divides limits among shards, promotes, and rescues. handled are
+// the types of the worker, and whether it has a retry handler for each. Any number of workers may do it at once. It does a bounded
+// part of each; when there may be more, more is true. dead, if not nil, is called with each worker of the instance that is no
+// more, before its jobs are rescued; perhaps more than once. What has to wait for another transaction waits some
+// seconds, and keeps nothing else from being done: then comes the error, which is engine.IsLockTimeout.
+func (q Rounds) Upkeep(ctx context.Context, w roster.Worker, l rounds.Look, handled map[string]bool, dead func(workerID string)) (more bool, err error) {
 	var held error
 	for _, step := range []struct {
 		wanted bool

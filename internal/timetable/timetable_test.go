@@ -11,7 +11,6 @@ import (
 
 	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/internal/engine"
-	"github.com/hipq/hipq/internal/rounds"
 	"github.com/hipq/hipq/internal/timetable"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/job"
@@ -23,7 +22,7 @@ import (
 type shop struct {
 	t      *testing.T
 	db     *schema.DB
-	queues map[string]rounds.Queue
+	queues map[string]queue.Rounds
 	table  *timetable.Timetable
 	all    []schedule.Schedule
 }
@@ -39,7 +38,7 @@ func openShop(t *testing.T, driver, source string, all ...schedule.Schedule) *sh
 
 func shopIn(t *testing.T, db *schema.DB, all ...schedule.Schedule) *shop {
 	t.Helper()
-	s := &shop{t: t, db: db, queues: map[string]rounds.Queue{}}
+	s := &shop{t: t, db: db, queues: map[string]queue.Rounds{}}
 	for _, name := range []string{"emails", "reports"} {
 		q, err := queue.New(db, queue.Options{Name: name})
 		if err != nil {

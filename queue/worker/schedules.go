@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/hipq/hipq/internal/rounds"
 	"github.com/hipq/hipq/internal/timetable"
+	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/schema"
 )
 
@@ -26,7 +26,7 @@ func (w *worker) tend() {
 		return
 	}
 	w.tending = true
-	queues := map[string]rounds.Queue{}
+	queues := map[string]queue.Rounds{}
 	for _, q := range w.Queues {
 		queues[q.Name] = q.Rounds()
 	}
