@@ -85,8 +85,8 @@ func TestOrderMayChange(t *testing.T) {
 	})
 }
 
-// An order whose index is missing is found out before anything is done, with the remedy.
-func TestOrderWantsItsIndex(t *testing.T) {
+// A table that is of another order is found out before anything is done, with the remedy.
+func TestOrderIsChecked(t *testing.T) {
 	suite(t, func(s store) {
 		o := options()
 		o.Order = job.BySchedule
@@ -104,30 +104,20 @@ func TestOrderWantsItsIndex(t *testing.T) {
 	})
 }
 
-// Whoever takes a queue for one of another order than its table has finds out, whichever the two are, before anything starts.
+// A worker that goes on when its queue's table has got another order starts jobs in that one.
 func TestTableOfAnotherOrder(t *testing.T) {
-	for _, has := range orders[:3] {
-		suiteWith(t, func(o *queue.Options) { o.Order, o.PriorityOrder = has.order, has.priority }, func(s store) {
-			s.add(job.New{Type: "send"})
-			s.hire("w")
-			for _, wants := range orders[:3] {
-				if wants.name == has.name {
-					continue
-				}
-				o := options()
-				o.Order, o.PriorityOrder = wants.order, wants.priority
-				other := openStore(s.t, s.db, o)
-				_, lookErr := other.Rounds().Look(s.t.Context(), []string{"send"})
-				_, roundErr := other.round(s.t.Context(), other.newRound("w", 1))
-				for _, err := range []error{lookErr, roundErr} {
-					if kind, hint := schema.Diagnose(err); kind != schema.Misconfigured || hint != "run hipq init" {
-						s.t.Errorf("%s in a table of %s: %v (%s)", wants.name, has.name, err, hint)
-					}
-				}
+	undivided(t) // one order over all jobs
+	suite(t, func(s store) {
+		s.add(job.New{Type: "send", Priority: new(1)}, job.New{Type: "send", Priority: new(3)}, job.New{Type: "send", Priority: new(2)})
+		o := options()
+		o.PriorityOrder = job.HighestFirst
+		must[[]string](t)(s.db.Migrate(t.Context(), []schema.Queue{o.Table()}))
+		for _, n := range []int{2, 3, 1} {
+			if got := ids(s.start("w", 1)); !slices.Equal(got, []int64{s.nth(n)}) {
+				t.Errorf("started %v, want %d", got, s.nth(n))
 			}
-			s.wantState(s.nth(1), job.Initial, "available", 0)
-		})
-	}
+		}
+	})
 }
 
 // The default priority holds for types that the config doesn't name.
