@@ -8,9 +8,14 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/internal/engine"
-	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/queue/schedule"
 )
+
+// Queue is a queue to which jobs of schedules are added, as queue.Rounds does.
+type Queue interface {
+	Enqueue(ctx context.Context, tx *engine.Tx, j job.New, by string) (id int64, isNew bool, err error)
+}
 
 // Tended is what Tend has done.
 type Tended struct {
@@ -28,7 +33,7 @@ const tick = time.Minute
 // seen to is written and the jobs are enqueued; the row's old value is the condition. So each slot has its job once, whoever
 // else is at it, whether a commit is answered or not; and Tend may be called by any number of workers at once, and again. Before
 // each schedule goesOn is asked; where it doesn't, the others are due as before.
-func (t *Timetable) Tend(ctx context.Context, queues map[string]queue.Rounds, goesOn func() bool) (done Tended, err error) {
+func (t *Timetable) Tend(ctx context.Context, queues map[string]Queue, goesOn func() bool) (done Tended, err error) {
 	rows, failed, err := t.Learn(ctx, tick)
 	if err != nil {
 		return done, err
@@ -159,7 +164,7 @@ func (t *Timetable) change(ctx context.Context, s schedule.Schedule, r Row, ago 
 }
 
 // take enqueues the jobs of the slots of a schedule that are due, if no other has seen to them since its row was read.
-func (t *Timetable) take(ctx context.Context, s schedule.Schedule, r Row, q queue.Rounds) (jobs int, err error) {
+func (t *Timetable) take(ctx context.Context, s schedule.Schedule, r Row, q Queue) (jobs int, err error) {
 	err = t.db.TxInParts(ctx, nil, func(tx *engine.Tx) error {
 		slots, latest, left := s.Due(r.SeenUntil.Time, tx.Now)
 		until := latest

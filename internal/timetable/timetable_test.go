@@ -22,7 +22,7 @@ import (
 type shop struct {
 	t      *testing.T
 	db     *schema.DB
-	queues map[string]queue.Rounds
+	queues map[string]timetable.Queue
 	table  *timetable.Timetable
 	all    []schedule.Schedule
 }
@@ -38,7 +38,7 @@ func openShop(t *testing.T, driver, source string, all ...schedule.Schedule) *sh
 
 func shopIn(t *testing.T, db *schema.DB, all ...schedule.Schedule) *shop {
 	t.Helper()
-	s := &shop{t: t, db: db, queues: map[string]queue.Rounds{}}
+	s := &shop{t: t, db: db, queues: map[string]timetable.Queue{}}
 	for _, name := range []string{"emails", "reports"} {
 		q, err := queue.New(db, queue.Options{Name: name})
 		if err != nil {

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/internal/timetable"
-	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/schema"
 )
 
@@ -26,7 +25,7 @@ func (w *worker) tend() {
 		return
 	}
 	w.tending = true
-	queues := map[string]queue.Rounds{}
+	queues := map[string]timetable.Queue{}
 	for _, q := range w.Queues {
 		queues[q.Name] = q.Rounds()
 	}
