@@ -23,7 +23,7 @@ func TestGaleraSlots(t *testing.T) {
 				t.Fatal(err)
 			}
 			all.Go(func() {
-				_, _, err := r.ClaimSlots(t.Context(), w, map[string]Claim{"": {Want: 4, Limit: 4}})
+				_, _, err := r.ClaimSlots(t.Context(), w, map[string]Claim{"": {Want: 4, Limit: 4}}, true)
 				if err != nil {
 					t.Error(err)
 				}

@@ -44,8 +44,9 @@ func encodeLanes(slots map[string]int) (string, error) {
 type Claim struct{ Want, InUse, Limit int }
 
 // ClaimSlots takes what this host's other live workers leave of each lane, and keeps at least those in use, for the others
-// may have been told a higher limit. Those who claim take turns. served says of which lanes others have slots who still start jobs.
-func (r *Roster) ClaimSlots(ctx context.Context, w Worker, claims map[string]Claim) (got map[string]int, served map[string]bool, err error) {
+// may have been told a higher limit; what it held beyond that is left to them. accepting tells them whether the worker still starts
+// jobs, served says in which lanes others have slots who do. Those who claim take turns.
+func (r *Roster) ClaimSlots(ctx context.Context, w Worker, claims map[string]Claim, accepting bool) (got map[string]int, served map[string]bool, err error) {
 	err = r.db.Tx(ctx, func(tx *engine.Tx) error {
 		if err := r.takeTurn(ctx, tx, w.Host); err != nil {
 			return err
@@ -61,7 +62,13 @@ func (r *Roster) ClaimSlots(ctx context.Context, w Worker, claims map[string]Cla
 		for lane, c := range claims { // no more of a lane than can run at all
 			got[lane] = max(c.InUse, min(got[lane], got[""]))
 		}
-		return r.setSlots(ctx, tx, w, got, true)
+		lanes, err := encodeLanes(got)
+		if err != nil {
+			return err
+		}
+		_, err = tx.ExecContext(ctx, "UPDATE "+r.db.Workers()+" SET slots = ?, lanes = ?, accepting = ? WHERE id = ? AND state = 'working'",
+			got[""], lanes, accepting, w.ID)
+		return err
 	})
 	if err != nil {
 		return nil, nil, fmt.Errorf("claim slots on this host: %w", err)
@@ -108,23 +115,4 @@ func (r *Roster) othersSlots(ctx context.Context, tx *engine.Tx, w Worker) (slot
 		}
 	}
 	return slots, served, nil
-}
-
-func (r *Roster) setSlots(ctx context.Context, tx *engine.Tx, w Worker, slots map[string]int, accepting bool) error {
-	lanes, err := encodeLanes(slots)
-	if err != nil {
-		return err
-	}
-	_, err = tx.ExecContext(ctx, "UPDATE "+r.db.Workers()+" SET slots = ?, lanes = ?, accepting = ? WHERE id = ? AND state = 'working'",
-		slots[""], lanes, accepting, w.ID)
-	return err
-}
-
-// LeaveSlots keeps so many slots of each lane and leaves the others to the host's other workers; accepting says whether it still
-// starts jobs.
-func (r *Roster) LeaveSlots(ctx context.Context, w Worker, keep map[string]int, accepting bool) error {
-	if err := r.db.Tx(ctx, func(tx *engine.Tx) error { return r.setSlots(ctx, tx, w, keep, accepting) }); err != nil {
-		return fmt.Errorf("leave slots: %w", err)
-	}
-	return nil
 }

@@ -7,9 +7,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
-	"time"
 
-	"github.com/hipq/hipq/internal/handling"
 	"github.com/hipq/hipq/queue/handler"
 	"github.com/hipq/hipq/queue/job"
 )
@@ -86,25 +84,6 @@ type decider struct{ handler.RetryHandler }
 // Decide implements handler.RetryHandler.
 func (h decider) Decide(ctx context.Context, j *job.Job, o job.Outcome) (job.Decision, error) {
 	return h.RetryHandler.Decide(ctx, copied(j), o)
-}
-
-// watch warns of a handler that goes on although its context has ended and the grace is over, and disowns its attempt: it holds up
-// the worker no longer. The handler has returned when stop is called.
-func (w *worker) watch(ctx context.Context, s *source, j *job.Job) (stop func()) {
-	returned := make(chan struct{})
-	unwatch := context.AfterFunc(ctx, func() {
-		select {
-		case <-returned:
-		case <-time.After(w.Grace + time.Second): // some time for a program that gets the whole grace
-			w.Log.Warn("a handler goes on although its context has ended", "queue", s.Name, "job", j.ID, "type", j.Type,
-				"attempt", j.Attempt, "cause", context.Cause(ctx))
-			handling.Overdue(ctx)
-		}
-	})
-	return func() {
-		unwatch()
-		close(returned)
-	}
 }
 
 // copied is a job for who may change it.

@@ -16,22 +16,22 @@ import (
 
 // leftOut says whether err means that a source's queue has lost its table, or has been divided otherwise, and leaves the queue out if
 // so.
-func (w *worker) leftOut(s *source, err error) bool {
-	if err == nil || !w.db.Lacks(err, s.Name) && !errors.Is(err, queue.ErrShards) {
+func (d *dispatcher) leftOut(s *source, err error) bool {
+	if err == nil || !d.db.Lacks(err, s.Name) && !errors.Is(err, queue.ErrShards) {
 		return false
 	}
-	w.leaveOut(s.Name, err)
+	d.leaveOut(s.Name, err)
 	return true
 }
 
 // leaveOut leaves a queue out, for that reason.
-func (w *worker) leaveOut(name string, err error) {
-	for _, o := range w.sources {
+func (d *dispatcher) leaveOut(name string, err error) {
+	for _, o := range d.sources {
 		if o.Name != name {
 			continue
 		}
 		if o.gone == nil {
-			w.Log.Warn("a queue is left out", "queue", o.Name, "error", err)
+			d.Log.Warn("a queue is left out", "queue", o.Name, "error", err)
 			o.gone = err
 		}
 		o.nothing()
@@ -39,57 +39,57 @@ func (w *worker) leaveOut(name string, err error) {
 		unanswered := o.unanswered
 		o.unanswered = nil
 		for _, r := range unanswered {
-			w.drop(o, r)
+			d.drop(o, r)
 		}
 	}
 }
 
 // checkTables makes sure, before the worker does anything, that the tables are those of this hipq. Queues whose tables are not
 // are left out; if there is no other, that is the error.
-func (w *worker) checkTables(ctx context.Context) error {
-	tables := make([]schema.Queue, len(w.Queues))
-	for i, q := range w.Queues {
+func (d *dispatcher) checkTables(ctx context.Context) error {
+	tables := make([]schema.Queue, len(d.Queues))
+	for i, q := range d.Queues {
 		tables[i] = q.Table()
 	}
-	err := w.db.CheckOnce(ctx, tables)
+	err := d.db.CheckOnce(ctx, tables)
 	unfit, ok := errors.AsType[schema.QueueErrors](err)
 	if !ok {
 		return err
 	}
 	for name, err := range unfit {
-		w.leaveOut(name, err)
+		d.leaveOut(name, err)
 	}
 	return nil
 }
 
 // drop gives up a round of a source that is left out. What it was to settle is tried once more without anything else, which
 // needs no index.
-func (w *worker) drop(s *source, r round) {
-	w.reserve(s, -r.reserved)
+func (d *dispatcher) drop(s *source, r round) {
+	d.reserve(s, -r.reserved)
 	switch {
 	case len(r.Settle) == 0:
 	case r.Slots > 0:
-		w.settleApart(s, r.Settle)
+		d.settleApart(s, r.Settle)
 	default:
-		w.summary.Lost += len(r.Settle)
-		w.Log.Warn("attempts can't be settled: their queue is left out", "queue", s.Name, "attempts", len(r.Settle))
+		d.summary.Lost += len(r.Settle)
+		d.Log.Warn("attempts can't be settled: their queue is left out", "queue", s.Name, "attempts", len(r.Settle))
 	}
 }
 
 // isLeftOut says that a queue is left out.
-func (w *worker) isLeftOut(name string) bool {
-	return slices.ContainsFunc(w.sources, func(s *source) bool { return s.Name == name && s.gone != nil })
+func (d *dispatcher) isLeftOut(name string) bool {
+	return slices.ContainsFunc(d.sources, func(s *source) bool { return s.Name == name && s.gone != nil })
 }
 
 // allLeftOut says that there is no queue any more.
-func (w *worker) allLeftOut() bool {
-	return !slices.ContainsFunc(w.sources, func(s *source) bool { return s.gone == nil })
+func (d *dispatcher) allLeftOut() bool {
+	return !slices.ContainsFunc(d.sources, func(s *source) bool { return s.gone == nil })
 }
 
 // withLeftOut is the worker's error, and behind it which queues were left out.
-func (w *worker) withLeftOut(err error) error {
+func (d *dispatcher) withLeftOut(err error) error {
 	told := map[string]bool{}
-	for _, s := range w.sources {
+	for _, s := range d.sources {
 		if s.gone != nil && !told[s.Name] {
 			told[s.Name] = true
 			err = errors.Join(err, fmt.Errorf("queue %s is left out: %w", s.Name, s.gone))

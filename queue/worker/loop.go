@@ -3,114 +3,121 @@ package worker
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
-	"slices"
+	"sync/atomic"
 	"time"
 
+	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/internal/roster"
 	"github.com/hipq/hipq/schema"
 )
 
-// task does something beside the loop, and what that gives back in the loop.
-func (w *worker) task(do func() (land func() error)) {
-	w.tasks++
-	go func() { w.landed <- do() }()
+// loop is what all parts of a worker share: its parameters, its contexts, its tasks, and what they tell of the database. One
+// goroutine runs the parts in turn, and owns their state.
+type loop struct {
+	Params
+	// self is how the roster, and the activity, name the worker.
+	self   roster.Worker
+	db     *schema.DB
+	roster *roster.Roster
+	// told ends when the worker is told to stop. work is the context of the tasks, and goes on then. jobs is that of all handlers: its
+	// cause says why they must stop.
+	told, work, jobs   context.Context
+	stopWork, stopJobs context.CancelCauseFunc
+	// accepting says whether jobs are started, as of this turn. Tasks may ask.
+	accepting atomic.Bool
+	// landed gets what is to be done when a task has come back; tasks is how many are out.
+	landed chan func() error
+	tasks  int
+	// lookAt is when the last look began: zero makes the next begin at once. changed says that a job may have become due since, for some
+	// were settled, or a schedule has enqueued one.
+	lookAt  time.Time
+	changed bool
+	// pausedUntil is until when the database is left alone, after it didn't answer. awaySince is since when it has not answered, as
+	// the log says; zero if it does.
+	pausedUntil, awaySince time.Time
+	// missed is the last trouble with the database, nil if there was none; answered is when it last answered.
+	missed   atomic.Pointer[error]
+	answered atomic.Pointer[time.Time]
 }
 
-// loop is the worker's life.
-func (w *worker) loop(ctx context.Context) error {
-	for {
-		accepting := w.accepting(ctx)
-		w.accepts.Store(accepting)
-		w.look(accepting)
-		if w.stopped(ctx) {
-			w.leaveDecisions()
-		}
-		for _, s := range w.sources {
-			w.askAbout(s, accepting)
-		}
-		w.dispatch(accepting)
-		w.sendProgress()
-		if !accepting {
-			w.balance(false, false)
-		}
-		if w.tasks == 0 && w.host.running == 0 && !w.unsettled() {
-			if errors.Is(context.Cause(w.jobs), roster.ErrLockLost) {
-				return roster.ErrLockLost
-			}
-			switch {
-			case !accepting:
-				return nil
-			case w.Linger || !w.idle():
-			case w.changed:
-				w.lookAt = time.Time{} // once more, before it ends
-				continue
-			case !w.ClockStands && slices.ContainsFunc(w.sources, (*source).full): // others' jobs will end
-			default:
-				return nil
-			}
-		}
-		if w.overdue(accepting) {
-			w.stopWork(schema.ErrNoAnswer)
-			return w.noAnswer()
-		}
-		if err := w.wait(ctx, accepting); err != nil {
-			return err
-		}
-	}
+// task does something beside the loop, and what that gives back in the loop.
+func (l *loop) task(do func() (land func() error)) {
+	l.tasks++
+	go func() { l.landed <- do() }()
 }
+
+// stopped says whether the worker has been told to stop, or has to.
+func (l *loop) stopped() bool { return l.told.Err() != nil || l.jobs.Err() != nil }
+
+// lockLost says that the jobs were stopped because the lock was lost.
+func (l *loop) lockLost() bool { return errors.Is(context.Cause(l.jobs), roster.ErrLockLost) }
 
 // trouble says what a task's error means: that of a database that will answer later is no reason to end, for as long as
 // the lock holds nothing is lost by waiting.
-func (w *worker) trouble(err error) error {
+func (l *loop) trouble(err error) error {
 	switch kind, _ := schema.Diagnose(err); {
 	case err == nil:
-		w.back()
+		l.back()
 		return nil
-	case errors.Is(context.Cause(w.work), roster.ErrLockLost), kind == schema.TryLater && errors.Is(context.Cause(w.jobs), roster.ErrLockLost):
+	case errors.Is(context.Cause(l.work), roster.ErrLockLost), kind == schema.TryLater && l.lockLost():
 		return roster.ErrLockLost
-	case kind != schema.TryLater || w.jobs.Err() != nil:
+	case kind != schema.TryLater || l.jobs.Err() != nil:
 		return err
 	}
 	level := slog.LevelWarn
-	if w.awaySince.IsZero() {
-		w.awaySince = time.Now()
+	if l.awaySince.IsZero() {
+		l.awaySince = time.Now()
 	} else {
 		level = slog.LevelDebug // it has been said
 	}
-	w.Log.Log(w.work, level, "the database is busy or away", "error", err)
-	w.miss(err)
-	w.pausedUntil = time.Now().Add(lookEvery)
+	l.Log.Log(l.work, level, "the database is busy or away", "error", err)
+	l.miss(err)
+	l.pausedUntil = time.Now().Add(lookEvery)
 	return nil
 }
 
 // back says that the database answers again. An answer to what was sent before the trouble doesn't say that this is over.
-func (w *worker) back() {
-	if !w.awaySince.IsZero() && time.Now().After(w.pausedUntil) {
-		w.Log.Info("the database answers again", "after", time.Since(w.awaySince).Round(time.Millisecond))
-		w.awaySince = time.Time{}
+func (l *loop) back() {
+	if !l.awaySince.IsZero() && time.Now().After(l.pausedUntil) {
+		l.Log.Info("the database answers again", "after", time.Since(l.awaySince).Round(time.Millisecond))
+		l.awaySince = time.Time{}
 	}
 }
 
-// stopped says whether the worker has been told to stop, or has to.
-func (w *worker) stopped(ctx context.Context) bool { return ctx.Err() != nil || w.jobs.Err() != nil }
+// untilAnswer is how long the database is left alone, after it didn't answer.
+func (l *loop) untilAnswer() time.Duration { return time.Until(l.pausedUntil) }
 
-// accepting says whether the worker still starts jobs.
-func (w *worker) accepting(ctx context.Context) bool {
-	return !w.stopped(ctx) && !w.allLeftOut() && time.Now().Before(w.over) && (w.MaxJobs == 0 || w.summary.Started < w.MaxJobs)
+// miss takes note of the last trouble with the database. It may be called at any time.
+func (l *loop) miss(err error) { l.missed.Store(&err) }
+
+// hear takes note that the database has answered. It may be called at any time.
+func (l *loop) hear() {
+	now := time.Now()
+	l.answered.Store(&now)
 }
 
-// unsettled says whether there is an attempt to settle, or a decision to take.
-func (w *worker) unsettled() bool {
-	return slices.ContainsFunc(w.sources, func(s *source) bool {
-		return len(s.ended)+len(s.unsettled)+len(s.parts)+len(s.unanswered)+len(s.undecided) > 0
-	})
-}
+// patience is how long the worker waits for the database when it has nothing else to do any more. A tick keeps to its time,
+// whatever the database does: what isn't settled by then is left to others.
+func (l *loop) patience() time.Duration { return max(l.Grace, 10*time.Second) }
 
-// idle says whether the last look found nothing to do and nothing has changed since.
-func (w *worker) idle() bool {
-	return !w.lookAt.IsZero() && !w.looking && !slices.ContainsFunc(w.sources, func(s *source) bool {
-		waits := s.waits()
-		return s.unseen || s.more() || !w.ClockStands && !waits.IsZero() && waits.Before(w.over)
-	})
+// errWaited is part of the error of a worker whose database answers, but not with what it waited for.
+var errWaited = errors.New("waited for the database in vain")
+
+// unanswered is the error of a worker that had no time left to wait for the database: the last trouble that it had with it,
+// if that is what the engine said, and otherwise that there was no answer. That a context has ended is no trouble: the worker has
+// ended it.
+func (l *loop) unanswered(last error) error {
+	ended := last == nil || errors.Is(last, context.Canceled) || errors.Is(last, context.DeadlineExceeded)
+	if missed := l.missed.Load(); ended && missed != nil {
+		last, ended = *missed, false
+	}
+	switch {
+	case ended:
+		return schema.ErrNoAnswer
+	case engine.IsAnswer(last):
+		return fmt.Errorf("%w: %w", errWaited, last)
+	}
+	return errors.Join(schema.ErrNoAnswer, last)
 }

@@ -21,12 +21,15 @@ const (
 	progressWithin = 3 * time.Second
 )
 
-// progressing is how far the jobs that run have come, as their handlers say, where that has not been written down yet.
-type progressing struct {
+// progress is how far the jobs that run have come, as their handlers say, where that has not been written down yet.
+type progress struct {
+	*loop
 	mu    sync.Mutex
 	fresh map[*teller]bool
 	// came is sent to when the first comes into fresh.
 	came chan struct{}
+	// landed is called in the loop when some was written down.
+	landed func()
 
 	// The rest is the loop's. sentAt is when the last was sent to the database, sending that it is under way, landedAt when it had
 	// come back; troubled that it had gone wrong.
@@ -34,13 +37,9 @@ type progressing struct {
 	sending, troubled bool
 }
 
-func newProgress() *progressing {
-	return &progressing{fresh: map[*teller]bool{}, came: make(chan struct{}, 1)}
-}
-
 // teller is an attempt, as far as it says how far it has come.
 type teller struct {
-	to     *progressing
+	to     *progress
 	source *source
 	job    *job.Job
 	// said is the latest; over says that the attempt has ended, after which it says nothing. Both are under to's mutex.
@@ -60,7 +59,7 @@ func (t *teller) say(said job.Progress) {
 }
 
 // add puts an attempt among those whose progress is to be written down.
-func (p *progressing) add(t *teller) {
+func (p *progress) add(t *teller) {
 	p.fresh[t] = true
 	if len(p.fresh) == 1 {
 		select {
@@ -79,7 +78,7 @@ func (t *teller) end() {
 }
 
 // take gives what is to be written down, by queue, and forgets it.
-func (p *progressing) take() map[string][]*teller {
+func (p *progress) take() map[string][]*teller {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	list := map[string][]*teller{}
@@ -91,7 +90,7 @@ func (p *progressing) take() map[string][]*teller {
 }
 
 // giveBack takes note of what could not be written down, unless its attempt has ended; it has said more by now, perhaps.
-func (p *progressing) giveBack(list []*teller) {
+func (p *progress) giveBack(list []*teller) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, t := range list {
@@ -101,54 +100,55 @@ func (p *progressing) giveBack(list []*teller) {
 	}
 }
 
-func (p *progressing) isFresh() bool {
+// until is how long it is until progress is to be written down; ok is false if there is none.
+func (p *progress) until() (until time.Duration, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return len(p.fresh) > 0
+	return max(time.Until(p.sentAt.Add(progressEvery)), p.untilAnswer()), len(p.fresh) > 0 && !p.sending
 }
 
-// untilProgress is how long it is until the jobs' progress is to be written down; ok is false if there is none.
-func (w *worker) untilProgress() (until time.Duration, ok bool) {
-	if w.progress.sending || !w.progress.isFresh() {
-		return 0, false
-	}
-	return max(time.Until(w.progress.sentAt.Add(progressEvery)), w.untilAnswer()), true
-}
-
-// sendProgress has the jobs' progress written down, beside whatever else goes on, once a second. Whatever comes of that changes
-// nothing for the jobs.
-func (w *worker) sendProgress() {
-	if until, ok := w.untilProgress(); !ok || until > 0 {
+// send has progress written down, beside whatever else goes on, once a second. Whatever comes of that changes nothing for the jobs.
+func (p *progress) send() {
+	if until, ok := p.until(); !ok || until > 0 {
 		return
 	}
-	w.progress.sentAt, w.progress.sending = time.Now(), true
-	fresh := w.progress.take()
-	w.task(func() func() error {
+	p.sentAt, p.sending = time.Now(), true
+	fresh := p.take()
+	p.task(func() func() error {
 		// what goes wrong is no trouble of the worker's
-		ctx, cancel := context.WithTimeout(engine.Hearing(w.work, func(error) {}), progressWithin)
+		ctx, cancel := context.WithTimeout(engine.Hearing(p.work, func(error) {}), progressWithin)
 		defer cancel()
 		var left []*teller
 		var err error
 		for _, name := range slices.Sorted(maps.Keys(fresh)) {
-			held, failed := w.writeProgress(ctx, fresh[name])
+			held, failed := p.write(ctx, fresh[name])
 			left, err = append(left, held...), errors.Join(err, failed)
 		}
 		return func() error {
-			w.progressLanded(left, err)
+			p.sending, p.landedAt = false, time.Now()
+			level := slog.LevelDebug // it has been said
+			if !p.troubled {
+				level = slog.LevelWarn
+			}
+			if p.troubled = err != nil; err != nil {
+				p.Log.Log(p.work, level, "the progress of jobs could not be written down yet", "error", err)
+			}
+			p.giveBack(left)
+			p.landed()
 			return nil
 		}
 	})
 }
 
-// writeProgress writes down the progress of jobs of a queue, and gives those for which that was not to be done now.
-func (w *worker) writeProgress(ctx context.Context, list []*teller) (left []*teller, err error) {
+// write writes down the progress of jobs of a queue, and gives those for which that was not to be done now.
+func (p *progress) write(ctx context.Context, list []*teller) (left []*teller, err error) {
 	said, byID := make([]rounds.Said, len(list)), map[int64]*teller{}
-	w.progress.mu.Lock()
+	p.mu.Lock()
 	for i, t := range list {
 		said[i], byID[t.job.ID] = rounds.Said{Job: t.job, Progress: t.said}, t
 	}
-	w.progress.mu.Unlock()
-	held, err := list[0].source.Rounds().SetProgress(ctx, w.ID, said)
+	p.mu.Unlock()
+	held, err := list[0].source.Rounds().SetProgress(ctx, p.ID, said)
 	if err != nil {
 		return list, err
 	}
@@ -156,20 +156,4 @@ func (w *worker) writeProgress(ctx context.Context, list []*teller) (left []*tel
 		left = append(left, byID[s.Job.ID])
 	}
 	return left, nil
-}
-
-// progressLanded takes note that progress was written down, as far as it was.
-func (w *worker) progressLanded(left []*teller, err error) {
-	w.progress.sending, w.progress.landedAt = false, time.Now()
-	level := slog.LevelDebug // it has been said
-	if !w.progress.troubled {
-		level = slog.LevelWarn
-	}
-	if w.progress.troubled = err != nil; err != nil {
-		w.Log.Log(w.work, level, "the progress of jobs could not be written down yet", "error", err)
-	}
-	w.progress.giveBack(left)
-	for _, s := range w.sources {
-		w.settleHeld(s) // their rows may have been held for this
-	}
 }

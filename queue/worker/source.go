@@ -60,9 +60,9 @@ type source struct {
 
 // addSources adds the sources of a queue: one for each type that has a lane of its own, one for all others.
 func (w *worker) addSources(q Queue) {
-	around := w.host
+	around := w.slots.host
 	if q.Concurrency > 0 {
-		around = w.addLane(roster.Lane(q.Name, ""), w.host, q.Concurrency)
+		around = w.slots.lane(roster.Lane(q.Name, ""), around, q.Concurrency)
 	}
 	own := map[string]int{}
 	for _, t := range q.Types {
@@ -71,7 +71,7 @@ func (w *worker) addSources(q Queue) {
 	var common []string
 	for _, name := range slices.Sorted(maps.Keys(q.Handlers)) {
 		if own[name] > 0 {
-			w.addSource(q, []string{name}, w.addLane(roster.Lane(q.Name, name), around, own[name]))
+			w.addSource(q, []string{name}, w.slots.lane(roster.Lane(q.Name, name), around, own[name]))
 		} else {
 			common = append(common, name)
 		}

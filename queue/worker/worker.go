@@ -12,8 +12,6 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/hipq/hipq/activity"
@@ -48,71 +46,21 @@ var ErrLockLost = roster.ErrLockLost
 // ErrKnown is the error of a worker with an ID that another has had.
 var ErrKnown = roster.ErrKnown
 
-// worker is one Run.
+// worker is one Run: the loop, and the parts that take their turns in it.
 type worker struct {
-	Params
-	// self is how the roster, and the activity, name it.
-	self    roster.Worker
-	db      *schema.DB
-	roster  *roster.Roster
-	sources []*source
-	// turn is the source that is served first next time.
-	turn int
-	// host is the lane that all jobs share; lanes are all there are, each behind the one around it.
-	host  *lane
-	lanes []*lane
-	// begun gets the attempts that begin, where one that has ended left a goroutine for them.
-	begun chan func()
-	// ended gets each attempt and each decision when it ends; it has room for all.
-	ended chan ended
-	// landed gets what is to be done when a task has come back; tasks is how many are out.
-	landed chan func() error
-	tasks  int
-	// heldUntil is until when, in nanoseconds of process.Uptime, jobs may run under the lock as it is.
-	heldUntil atomic.Int64
-	// work is the context of the tasks; it goes on when the worker is told to stop. jobs is that of all handlers: its cause
-	// says why they must stop.
-	work, jobs context.Context
-	// told ends when the worker is told to stop.
-	told               context.Context
-	stopWork, stopJobs context.CancelCauseFunc
-	// only says that the worker is for one job, beside the host's concurrency: it takes on nothing else.
-	only bool
+	*loop
+	sources    []*source
+	lease      *lease
+	slots      *slots
+	scheduler  *scheduler
+	progress   *progress
+	runner     *runner
+	dispatcher *dispatcher
+	poller     *poller
 	// over is when nothing new is started any more.
 	over time.Time
-	// lookAt is when the last look began; looking that it is under way, toLook at which sources it has yet to look. lookSent is
-	// when what it waits for was sent, if it waits; burying that the dead are being looked after.
-	lookAt, lookSent time.Time
-	looking, burying bool
-	toLook           []*source
-	// searched are the workers that are no more whose strays have been looked for on this host; looks share it.
-	searching sync.Mutex
-	searched  map[string]bool
-	// balancing says that slots are being claimed or left; declined that the others on this host know that nothing is started any more.
-	balancing, declined bool
-	// timetable has the Schedules; tendAt is when to look at it again, tending that it is being seen to, and untended what has kept
-	// that from being done.
-	timetable *timetable.Timetable
-	tendAt    time.Time
-	tending   bool
-	// accepts says what accepting did in this turn of the loop, for the tasks.
-	accepts  atomic.Bool
-	untended error
-	progress *progressing
-	// changed says that jobs were settled since, or enqueued by a schedule: one may be due at once.
-	changed bool
-	// pausedUntil is until when the database is left alone, after it didn't answer. awaySince is since when it has not answered, as
-	// the log says; zero if it does.
-	pausedUntil, awaySince time.Time
-	// quietSince is since when nothing runs any more, and only the database is waited for; missed is its last trouble since,
-	// nil if there was none.
+	// quietSince is since when nothing runs any more, and only the database is waited for.
 	quietSince time.Time
-	missed     atomic.Pointer[error]
-	// answered is when the database last did.
-	answered atomic.Pointer[time.Time]
-	// commits is how long the last round took.
-	commits time.Duration
-	summary Summary
 }
 
 // newWorker is a worker before anything has happened.
@@ -122,18 +70,26 @@ func newWorker(p Params) (*worker, error) {
 		return nil, err
 	}
 	db := p.Queues[0].Rounds().DB()
-	w := &worker{
+	l := &loop{
 		Params: p, self: roster.Worker{ID: p.ID, Host: p.Host, PID: p.PID, Process: process.Identity()}, db: db, roster: roster.New(db),
-		timetable: timetable.New(db, p.Schedules),
-		begun:     make(chan func()), ended: make(chan ended, p.Concurrency), landed: make(chan func() error), searched: map[string]bool{},
-		progress: newProgress(),
+		landed: make(chan func() error),
 	}
-	w.host = w.addLane("", nil, p.Concurrency)
+	w := &worker{
+		loop: l, lease: &lease{loop: l}, slots: &slots{loop: l},
+		scheduler: &scheduler{loop: l, timetable: timetable.New(db, p.Schedules)},
+		progress:  &progress{loop: l, fresh: map[*teller]bool{}, came: make(chan struct{}, 1)},
+	}
+	w.slots.host = w.slots.lane("", nil, p.Concurrency)
 	for _, q := range p.Queues {
 		w.addSources(q)
 	}
+	w.slots.sources = w.sources
+	w.runner = &runner{loop: l, lease: w.lease, progress: w.progress, begun: make(chan func()), ended: make(chan ended, p.Concurrency)}
+	w.dispatcher = &dispatcher{loop: l, sources: w.sources, slots: w.slots, runner: w.runner}
+	w.progress.landed = w.dispatcher.settleAllHeld
+	w.poller = &poller{loop: l, sources: w.sources, dispatcher: w.dispatcher, searched: map[string]bool{}}
 	if len(w.sources) > 0 {
-		w.turn = rand.IntN(len(w.sources)) // else many short runs would serve the first only
+		w.dispatcher.turn = rand.IntN(len(w.sources)) // else many short runs would serve the first only
 	}
 	return w, nil
 }
@@ -151,16 +107,17 @@ func Run(ctx context.Context, p Params) (Summary, error) {
 	}
 	idle := false
 	err = w.bounded(ctx, w.RunFor+w.patience(), func(work context.Context) (err error) {
-		if err := w.begins(work); err != nil || w.allLeftOut() {
+		if err := w.begins(work); err != nil || w.dispatcher.allLeftOut() {
 			return err
 		}
-		if idle, err = w.nothingToDo(work); idle && !p.Linger {
+		idle, err = w.poller.nothingToDo(work)
+		if idle = idle && !w.scheduler.anyDue(work); idle && !p.Linger {
 			err = w.roster.Pass(work, w.self)
 		}
 		return err
 	})
-	if err != nil || idle && !p.Linger || w.allLeftOut() {
-		return w.summary, w.withLeftOut(err)
+	if err != nil || idle && !p.Linger || w.dispatcher.allLeftOut() {
+		return w.dispatcher.summary, w.dispatcher.withLeftOut(err)
 	}
 	return w.live(ctx, func() error {
 		w.over = time.Now().Add(w.RunFor)
@@ -170,15 +127,15 @@ func Run(ctx context.Context, p Params) (Summary, error) {
 
 // begins checks the tables, and registers the queues that are not left out.
 func (w *worker) begins(ctx context.Context) error {
-	if err := w.checkTables(ctx); err != nil {
+	if err := w.dispatcher.checkTables(ctx); err != nil {
 		return err
 	}
 	for _, q := range w.Queues {
-		if w.isLeftOut(q.Name) {
+		if w.dispatcher.isLeftOut(q.Name) {
 			continue
 		}
 		if err := q.Register(ctx); errors.Is(err, queue.ErrShards) {
-			w.leaveOut(q.Name, err)
+			w.dispatcher.leaveOut(q.Name, err)
 		} else if err != nil {
 			return err
 		}
@@ -206,7 +163,7 @@ func (w *worker) live(ctx context.Context, begin func() error) (done Summary, er
 		if at := w.answered.Load(); at != nil && (errors.Is(err, schema.ErrNoAnswer) || errors.Is(err, roster.ErrLockLost)) {
 			done.Answered = *at
 		}
-		err = w.withUntended(w.withLeftOut(err))
+		err = errors.Join(w.dispatcher.withLeftOut(err), w.scheduler.failure())
 	}()
 	// what a job needs to be settled in order goes on when ctx has ended
 	work, stopWork := context.WithCancelCause(engine.Hearing(context.WithoutCancel(ctx), w.miss))
@@ -215,26 +172,25 @@ func (w *worker) live(ctx context.Context, begin func() error) (done Summary, er
 	w.jobs, w.stopJobs = context.WithCancelCause(work)
 	defer w.stopJobs(nil)
 	defer context.AfterFunc(w.jobs, func() {
-		if errors.Is(context.Cause(w.jobs), roster.ErrLockLost) {
+		if w.lockLost() {
 			// by the time that the lock has expired there is nothing more to write; a database may neither answer nor hang up
 			time.AfterFunc(w.Grace+time.Second, func() { stopWork(roster.ErrLockLost) })
 		}
 	})()
 
-	defer close(w.begun)
+	defer close(w.runner.begun)
 	began := process.Uptime()
 	register := func(ctx context.Context) error { return w.roster.Register(ctx, w.self, w.LockFor) }
 	// a lock that is as old as it lasts is none
 	if err := w.bounded(ctx, min(w.LockFor, w.patience()), register); err != nil {
-		return w.summary, err
+		return w.dispatcher.summary, err
 	}
-	w.hold(began)
-	w.Renewed(w.LockFor - (process.Uptime() - began))
+	w.lease.holds(began)
 	renewal, stopRenewal := context.WithCancel(work)
 	renewed := make(chan struct{})
 	go func() {
 		defer close(renewed)
-		w.keepLock(renewal)
+		w.lease.keep(renewal)
 	}()
 	defer func() {
 		stopRenewal()
@@ -243,22 +199,22 @@ func (w *worker) live(ctx context.Context, begin func() error) (done Summary, er
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(w.Grace, func() { w.stopJobs(ErrInterrupted) }) })()
 
 	if err := begin(); err != nil {
-		return w.summary, errors.Join(err, w.signOff(nil))
+		return w.dispatcher.summary, errors.Join(err, w.signOff(nil))
 	}
-	if err := w.loop(ctx); err != nil {
+	if err := w.goOn(); err != nil {
 		w.abandon(err)
 		if errors.Is(err, roster.ErrLockLost) {
-			w.summary.Lost = w.summary.Unsettled()
+			w.dispatcher.summary.Lost = w.dispatcher.summary.Unsettled()
 		}
 		// so that others need not wait for the lock to expire; if the database can't be reached, they must
 		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookEvery)
 		defer cancel()
-		_ = w.roster.End(end, w.self, activity.Error, w.summary.Started, err.Error())
-		return w.summary, err
+		_ = w.roster.End(end, w.self, activity.Error, w.dispatcher.summary.Started, err.Error())
+		return w.dispatcher.summary, err
 	}
 	// whatever it has not come to, all that it began is settled
-	vain := w.inVain(ctx)
-	return w.summary, errors.Join(vain, w.signOff(vain))
+	vain := w.inVain()
+	return w.dispatcher.summary, errors.Join(vain, w.signOff(vain))
 }
 
 // signOff ends the worker's row, as soon as the database answers, if that is soon and while the lock holds. remark, if not nil,
@@ -277,12 +233,12 @@ func (w *worker) signOff(remark error) error {
 		text = remark.Error()
 	}
 	for {
-		err := w.roster.End(end, w.self, activity.Finished, w.summary.Started, text)
+		err := w.roster.End(end, w.self, activity.Finished, w.dispatcher.summary.Started, text)
 		kind, _ := schema.Diagnose(err)
 		switch later := end.Err() != nil || kind == schema.TryLater; {
 		case err == nil || !later:
 			return err
-		case errors.Is(context.Cause(w.jobs), roster.ErrLockLost):
+		case w.lockLost():
 			return roster.ErrLockLost
 		case end.Err() != nil:
 			return w.unanswered(err)
@@ -298,9 +254,9 @@ func (w *worker) signOff(remark error) error {
 func (w *worker) abandon(cause error) {
 	w.stopJobs(cause)
 	defer time.AfterFunc(w.Grace, func() { w.stopWork(cause) }).Stop()
-	for w.host.running > 0 || w.tasks > 0 {
+	for w.slots.host.running > 0 || w.tasks > 0 {
 		select {
-		case e := <-w.ended:
+		case e := <-w.runner.ended:
 			e.source.lane.occupy(-1)
 		case <-w.landed:
 			w.tasks--

@@ -32,12 +32,12 @@ func TestRoundThatFoundNothingComesBackLate(t *testing.T) {
 		return r
 	}
 	without, with := newRound(), newRound()
-	w.land(s, with, rounds.Done{More: true})
-	w.land(s, without, rounds.Done{})
+	w.dispatcher.land(s, with, rounds.Done{More: true})
+	w.dispatcher.land(s, without, rounds.Done{})
 	if !s.more() {
 		t.Error("what a round has found is forgotten")
 	}
-	w.land(s, newRound(), rounds.Done{})
+	w.dispatcher.land(s, newRound(), rounds.Done{})
 	if s.more() {
 		t.Error("what a later round has not found is still looked for")
 	}
@@ -58,8 +58,8 @@ func TestRoomOfItsOwn(t *testing.T) {
 	for _, place := range []int{4001, 4002} {
 		r.Settle = append(r.Settle, rounds.Settled{Job: &job.Job{Place: place}})
 	}
-	w := &worker{sources: []*source{s}}
-	w.foundRoom(s, r)
+	d := &dispatcher{sources: []*source{s}}
+	d.foundRoom(s, r)
 	for number, want := range []bool{false, true, false, false} {
 		if got := s.numbered(number).more; got != want {
 			t.Errorf("shard %d: more is %t", number, got)

@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/hipq/hipq/internal/engine"
@@ -16,20 +17,32 @@ const lookEvery = time.Second
 // looksMax is at how many sources a worker looks at once, at most: each needs a connection.
 const looksMax = 10
 
+// poller looks once a second at what there is to do in each source, and has the upkeep done.
+type poller struct {
+	*loop
+	sources    []*source
+	dispatcher *dispatcher
+	// looking says that a look is under way, toLook at which sources it has yet to look. sent is when what it waits for was sent, if it
+	// waits; burying says that the dead are being looked after.
+	looking, burying bool
+	toLook           []*source
+	sent             time.Time
+	// searched are the workers that are no more whose strays have been looked for on this host; looks share it.
+	searching sync.Mutex
+	searched  map[string]bool
+}
+
 // nothingToDo says whether a look finds nothing at all. It writes nothing.
-func (w *worker) nothingToDo(ctx context.Context) (bool, error) {
-	if dead, err := w.roster.AnyDead(ctx, w.self); dead || err != nil {
+func (p *poller) nothingToDo(ctx context.Context) (bool, error) {
+	if dead, err := p.roster.AnyDead(ctx, p.self); dead || err != nil {
 		return false, err
 	}
-	if w.anyDue(ctx) {
-		return false, nil
-	}
-	for _, s := range w.sources {
+	for _, s := range p.sources {
 		if s.gone != nil {
 			continue
 		}
 		found, err := s.Rounds().Look(ctx, s.types)
-		if w.leftOut(s, err) {
+		if p.dispatcher.leftOut(s, err) {
 			continue
 		}
 		if engine.IsLockTimeout(err) {
@@ -44,100 +57,103 @@ func (w *worker) nothingToDo(ctx context.Context) (bool, error) {
 
 // look looks after the queues once a second, and when a rate allows more: after the dead, and then after one source at a
 // time. Where that takes a second, perhaps because another transaction holds what the upkeep needs, the others are looked
-// after beside it. A worker that takes on nothing only looks for jobs that it is to stop.
-func (w *worker) look(accepting bool) {
-	accepting = accepting && !w.only
-	if !w.looking {
-		if w.untilLook() > 0 {
-			return
+// after beside it. A worker that takes on nothing only looks for jobs that it is to stop. over says that a look is over.
+func (p *poller) look() (over bool) {
+	accepting := p.accepting.Load()
+	if !p.looking {
+		if p.untilLook() > 0 {
+			return false
 		}
-		w.looking, w.lookAt = true, time.Now()
-		w.toLook = slices.DeleteFunc(slices.Clone(w.sources), func(s *source) bool { return s.glimpse != nil })
-		w.changed = w.changed && len(w.toLook) < len(w.sources)
-		if accepting && !w.burying {
-			w.bury()
-		}
-		if accepting {
-			w.tend()
+		p.looking, p.lookAt = true, time.Now()
+		p.toLook = slices.DeleteFunc(slices.Clone(p.sources), func(s *source) bool { return s.glimpse != nil })
+		p.changed = p.changed && len(p.toLook) < len(p.sources)
+		if accepting && !p.burying {
+			p.bury()
 		}
 	}
-	for w.untilNextSource() <= 0 {
-		w.seeGlimpses()
-		if len(w.toLook) == 0 {
-			w.looking = false
-			if accepting {
-				w.balance(true, true)
-			}
-			return
+	for p.untilNextSource() <= 0 {
+		p.seeGlimpses()
+		if len(p.toLook) == 0 {
+			p.looking = false
+			return true
 		}
-		s := w.toLook[0]
-		w.toLook = w.toLook[1:]
+		s := p.toLook[0]
+		p.toLook = p.toLook[1:]
 		if s.gone == nil && (accepting || len(s.cancel) > 0) {
-			w.lookAfter(s, accepting)
+			p.lookAfter(s, accepting)
 		} else {
-			w.see(s, sight{})
+			p.see(s, sight{})
 		}
 	}
+	return false
 }
 
 // untilLook is how long it is until the next look.
-func (w *worker) untilLook() time.Duration {
+func (p *poller) untilLook() time.Duration {
 	now := time.Now()
-	until := w.lookAt.Add(lookEvery)
-	for _, s := range w.sources {
+	until := p.lookAt.Add(lookEvery)
+	for _, s := range p.sources {
 		// its slots have been left meanwhile: it takes a look to have some again
 		if waits := s.waits(); s.glimpse == nil && !waits.IsZero() && waits.Before(until) {
 			until = waits
 		}
 	}
-	if until.Before(w.pausedUntil) {
-		until = w.pausedUntil
+	if until.Before(p.pausedUntil) {
+		until = p.pausedUntil
 	}
 	return until.Sub(now)
 }
 
+// until is how long it is until the next look, or until the one that is under way goes on.
+func (p *poller) until() time.Duration {
+	if p.looking {
+		return p.untilNextSource()
+	}
+	return p.untilLook()
+}
+
 // untilNextSource is how long a look that is under way waits before it goes on. In a database of one writer to go on beside
 // what is held up would be of no use.
-func (w *worker) untilNextSource() time.Duration {
+func (p *poller) untilNextSource() time.Duration {
 	out := 0
-	for _, s := range w.sources {
+	for _, s := range p.sources {
 		if s.glimpse != nil {
 			out++
 		}
 	}
 	switch {
-	case w.lookSent.IsZero():
-		return w.untilAnswer()
-	case w.db.Writers == 1, out >= looksMax:
+	case p.sent.IsZero():
+		return p.untilAnswer()
+	case p.db.Writers == 1, out >= looksMax:
 		return lookEvery
 	}
-	return max(time.Until(w.lookSent.Add(lookEvery)), w.untilAnswer())
+	return max(time.Until(p.sent.Add(lookEvery)), p.untilAnswer())
 }
 
 // bury sends out what looks after the dead workers, so that the looks behind it find what those have left.
-func (w *worker) bury() {
+func (p *poller) bury() {
 	sent := time.Now()
-	w.burying, w.lookSent = true, sent
-	w.task(func() func() error {
-		found, err := w.roster.Reap(w.work, w.self, w.killStrays)
+	p.burying, p.sent = true, sent
+	p.task(func() func() error {
+		found, err := p.roster.Reap(p.work, p.self, p.killStrays)
 		return func() error {
-			w.burying = false
-			w.changed = w.changed || found // if it took long, the look behind it has not waited for it
-			return w.looked(sent, err)
+			p.burying = false
+			p.changed = p.changed || found // if it took long, the look behind it has not waited for it
+			return p.looked(sent, err)
 		}
 	})
 }
 
 // lookAfter sends a look at a source out.
-func (w *worker) lookAfter(s *source, accepting bool) {
+func (p *poller) lookAfter(s *source, accepting bool) {
 	running, sent := len(s.cancel) > 0, time.Now()
 	glimpse := make(chan sight, 1)
-	s.glimpse, w.lookSent = glimpse, sent
+	s.glimpse, p.sent = glimpse, sent
 	among := s.toLookAt()
-	w.task(func() func() error {
-		one, err := w.view(s, among, accepting, running, glimpse)
+	p.task(func() func() error {
+		one, err := p.view(s, among, accepting, running, glimpse)
 		return func() error {
-			if w.leftOut(s, err) {
+			if p.dispatcher.leftOut(s, err) {
 				err = nil
 			}
 			s.lookHeld = nil
@@ -147,34 +163,34 @@ func (w *worker) lookAfter(s *source, accepting bool) {
 			if s.unseen = err != nil; err == nil {
 				s.surveyed = s.surveyed || accepting
 				s.reached = s.reached || !one.Due
-				w.see(s, one)
-				w.looking = true // if it was over already, it ends once more, for the slots that the source wants
+				p.see(s, one)
+				p.looking = true // if it was over already, it ends once more, for the slots that the source wants
 			} else {
-				w.seeGlimpses()
+				p.seeGlimpses()
 			}
 			s.glimpse = nil
-			return w.looked(sent, err)
+			return p.looked(sent, err)
 		}
 	})
 }
 
 // looked takes note that a look has come back. Whom another transaction has held up is looked after again with the next;
 // after any other trouble all are.
-func (w *worker) looked(sent time.Time, err error) error {
-	if w.lookSent.Equal(sent) {
-		w.lookSent = time.Time{}
+func (p *poller) looked(sent time.Time, err error) error {
+	if p.sent.Equal(sent) {
+		p.sent = time.Time{}
 	}
 	if engine.IsLockTimeout(err) {
-		w.Log.Warn("another transaction holds what a look needs", "error", err, "waited", time.Since(sent))
-		w.miss(err)
+		p.Log.Warn("another transaction holds what a look needs", "error", err, "waited", time.Since(sent))
+		p.miss(err)
 		return nil
 	}
 	if err != nil {
-		w.looking, w.toLook, w.lookAt = false, nil, time.Time{}
+		p.looking, p.toLook, p.lookAt = false, nil, time.Time{}
 	} else {
-		w.hear()
+		p.hear()
 	}
-	return w.trouble(err)
+	return p.trouble(err)
 }
 
 // sight is what a look has seen of a source.
@@ -186,21 +202,21 @@ type sight struct {
 }
 
 // view finds out what there is to do in a source, and does the upkeep. Before that, glimpse gets what it has seen.
-func (w *worker) view(s *source, among []int, accepting, running bool, glimpse chan<- sight) (one sight, err error) {
+func (p *poller) view(s *source, among []int, accepting, running bool, glimpse chan<- sight) (one sight, err error) {
 	if accepting {
-		if one.Look, err = s.Rounds().Look(w.work, s.types, among...); err != nil {
+		if one.Look, err = s.Rounds().Look(p.work, s.types, among...); err != nil {
 			return one, err
 		}
 	}
 	if running {
-		if one.stopping, err = s.Rounds().Stopping(w.work, w.ID); err != nil {
+		if one.stopping, err = s.Rounds().Stopping(p.work, p.ID); err != nil {
 			return one, err
 		}
 	}
 	if l := one.Look; l.Waking || l.New || l.Misplaced || l.Dividing || l.Orphaned || l.Undecided || l.Held && s.ThrottleGroups == nil {
 		glimpse <- one
-		if one.unfinished, err = s.Rounds().Upkeep(w.work, w.self, l, s.handled(), w.killStrays); err == nil {
-			one.Look, err = s.Rounds().Look(w.work, s.types, among...)
+		if one.unfinished, err = s.Rounds().Upkeep(p.work, p.self, l, s.handled(), p.killStrays); err == nil {
+			one.Look, err = s.Rounds().Look(p.work, s.types, among...)
 		}
 	}
 	return one, err
@@ -209,30 +225,30 @@ func (w *worker) view(s *source, among []int, accepting, running bool, glimpse c
 // killStrays kills what a worker that is no more has left running on this host, before anybody can start its jobs again. It
 // looks whatever the other's host was called: containers may have their processes in common and not the name, or the name
 // and not the processes.
-func (w *worker) killStrays(dead string) {
-	w.searching.Lock() // also while they are killed: one queue's look must not go on before
-	defer w.searching.Unlock()
-	if !w.searched[dead] {
-		w.searched[dead] = true
+func (p *poller) killStrays(dead string) {
+	p.searching.Lock() // also while they are killed: one queue's look must not go on before
+	defer p.searching.Unlock()
+	if !p.searched[dead] {
+		p.searched[dead] = true
 		if left := guard.KillStrays(dead); len(left) > 0 {
-			w.Unkilled(dead, left)
+			p.Unkilled(dead, left)
 		}
 	}
 }
 
 // seeGlimpses takes note of what looks that are still out have seen so far.
-func (w *worker) seeGlimpses() {
-	for _, s := range w.sources {
+func (p *poller) seeGlimpses() {
+	for _, s := range p.sources {
 		select {
 		case one := <-s.glimpse:
-			w.see(s, one)
+			p.see(s, one)
 		default:
 		}
 	}
 }
 
 // see takes note of what a look has seen.
-func (w *worker) see(s *source, one sight) {
+func (p *poller) see(s *source, one sight) {
 	if s.gone != nil {
 		one = sight{}
 	}
@@ -257,7 +273,7 @@ func (w *worker) see(s *source, one sight) {
 		}
 	}
 	if one.unfinished {
-		w.lookAt = time.Time{} // at once
+		p.lookAt = time.Time{} // at once
 	}
-	w.settleHeld(s)
+	p.dispatcher.settleHeld(s)
 }

@@ -1,6 +1,10 @@
 package worker
 
-import "github.com/hipq/hipq/internal/roster"
+import (
+	"slices"
+
+	"github.com/hipq/hipq/internal/roster"
+)
 
 // lane bounds how many jobs run at once on this host, over all of the instance's workers on it: all jobs, those of a queue,
 // or those of a job type. What runs in a lane runs in the lanes around it too.
@@ -15,15 +19,28 @@ type lane struct {
 	served bool
 }
 
-// addLane gives the lane of a name, made if it isn't there.
-func (w *worker) addLane(name string, around *lane, limit int) *lane {
-	for _, l := range w.lanes {
+// slots are the lanes of a worker, and what it holds of each on its host.
+type slots struct {
+	*loop
+	sources []*source
+	// host is the lane that all jobs share; lanes are all there are, each behind the one around it.
+	host  *lane
+	lanes []*lane
+	// own says that the worker is for one job, whose slot is beside the host's others.
+	own bool
+	// balancing says that slots are being claimed or left; declined that the others on this host know that nothing is started any more.
+	balancing, declined bool
+}
+
+// lane gives the lane of a name, made if it isn't there.
+func (s *slots) lane(name string, around *lane, limit int) *lane {
+	for _, l := range s.lanes {
 		if l.name == name {
 			return l
 		}
 	}
 	l := &lane{name: name, around: around, limit: limit}
-	w.lanes = append(w.lanes, l)
+	s.lanes = append(s.lanes, l)
 	return l
 }
 
@@ -77,14 +94,13 @@ func (l *lane) clamp(n int) int { return max(l.inUse(), min(n, l.limit)) }
 // claims are what the worker would like to hold of each lane, by name. A lane of which nothing is to be started keeps what
 // is in use or about to be, and leaves the others to the host's other workers; and so does the lane around one that is
 // full, for what waits there has no use for more.
-func (w *worker) claims(accepting bool) map[string]roster.Claim {
+func (s *slots) claims() map[string]roster.Claim {
 	wants := map[*lane]int{}
-	for _, s := range w.sources {
-		wants[s.lane] += s.want(accepting)
+	for _, one := range s.sources {
+		wants[one.lane] += one.want(s.accepting.Load())
 	}
 	claims := map[string]roster.Claim{}
-	for i := len(w.lanes) - 1; i >= 0; i-- { // each before the one around it
-		l := w.lanes[i]
+	for _, l := range slices.Backward(s.lanes) { // each before the one around it
 		want := l.clamp(wants[l])
 		if l.around != nil {
 			wants[l.around] += want
@@ -96,62 +112,58 @@ func (w *worker) claims(accepting bool) map[string]roster.Claim {
 
 // balance asks for the slots that are missing, if it is to claim, and leaves those that aren't needed to the host's other
 // workers, who are told when none is started any more.
-func (w *worker) balance(claim, accepting bool) {
-	if w.only || w.balancing {
-		return // the slot of one job is beside the others'
+func (s *slots) balance(claim bool) {
+	if s.own || s.balancing {
+		return
 	}
-	claims, missing, spare := w.claims(accepting), false, false
+	accepting := s.accepting.Load()
+	claims, missing, spare := s.claims(), false, false
 	keep := map[string]int{}
-	for _, l := range w.lanes {
+	for _, l := range s.lanes {
 		want := claims[l.name].Want
 		missing = missing || want > l.slots
 		spare = spare || want < l.slots
 		keep[l.name] = min(l.slots, want)
 	}
-	// at once, for what is about to be left must not be used meanwhile
-	w.setSlots(keep)
-	switch {
-	case missing && claim:
-		w.balancing = true
-		w.task(func() func() error {
-			got, served, err := w.roster.ClaimSlots(w.work, w.self, claims)
-			return func() error {
-				w.balancing = false
-				if err == nil {
-					w.setSlots(got)
-					for _, l := range w.lanes {
-						l.served = served[l.name]
-					}
-					w.dropWithout()
-				}
-				return w.trouble(err)
-			}
-		})
-	case spare, !accepting && !w.declined && w.host.inUse() > 0 && w.untilAnswer() <= 0:
-		w.balancing = true
-		w.task(func() func() error {
-			err := w.roster.LeaveSlots(w.work, w.self, keep, accepting)
-			return func() error {
-				w.balancing = false
-				w.declined = w.declined || !accepting && err == nil
-				return w.trouble(err)
-			}
-		})
+	s.set(keep) // at once, for what is about to be left must not be used meanwhile
+	if !(missing && claim) && !spare && (accepting || s.declined || s.host.inUse() == 0 || s.untilAnswer() > 0) {
+		return
 	}
+	if !claim {
+		for lane, c := range claims {
+			c.Want = keep[lane]
+			claims[lane] = c
+		}
+	}
+	s.balancing = true
+	s.task(func() func() error {
+		got, served, err := s.roster.ClaimSlots(s.work, s.self, claims, accepting)
+		return func() error {
+			if s.balancing = false; err == nil {
+				s.declined = s.declined || !accepting
+				s.set(got)
+				for _, l := range s.lanes {
+					l.served = served[l.name]
+				}
+				s.dropWithout()
+			}
+			return s.trouble(err)
+		}
+	})
 }
 
 // dropWithout gives up sources for which others on this host have all slots: those will look after them.
-func (w *worker) dropWithout() {
-	for _, s := range w.sources {
-		may := !s.lane.without() || s.lane.occupied()
-		for _, one := range s.shards {
-			one.more, one.full = one.more && may, one.full && may
+func (s *slots) dropWithout() {
+	for _, one := range s.sources {
+		may := !one.lane.without() || one.lane.occupied()
+		for _, in := range one.shards {
+			in.more, in.full = in.more && may, in.full && may
 		}
 	}
 }
 
-func (w *worker) setSlots(slots map[string]int) {
-	for _, l := range w.lanes {
+func (s *slots) set(slots map[string]int) {
+	for _, l := range s.lanes {
 		l.slots = slots[l.name]
 	}
 }

@@ -14,71 +14,100 @@ import (
 // took: then what it costs the one result is never more than what it saves the others.
 const gatherFor = 20 * time.Millisecond
 
+// dispatcher sends rounds to the sources, and takes what comes of them.
+type dispatcher struct {
+	*loop
+	sources []*source
+	slots   *slots
+	runner  *runner
+	// turn is the source that is served first next time.
+	turn int
+	// commits is how long the last round took.
+	commits time.Duration
+	summary Summary
+}
+
 // dispatch sends rounds out, as many at once as the database has a use for: so that the worker and the server work at the
 // same time, and a slow commit doesn't hold back free slots.
-func (w *worker) dispatch(accepting bool) {
-	if time.Now().Before(w.pausedUntil) {
+func (d *dispatcher) dispatch() {
+	if d.untilAnswer() > 0 {
 		return
 	}
-	first := w.turn
-	for n := range w.sources {
-		at := (first + n) % len(w.sources)
-		s := w.sources[at]
+	first := d.turn
+	for n := range d.sources {
+		at := (first + n) % len(d.sources)
+		s := d.sources[at]
 		unanswered := s.unanswered
 		s.unanswered = nil
 		for _, r := range unanswered {
-			if !accepting {
+			if !d.accepting.Load() {
 				r.Slots = 0 // but what it has started already counts
 			}
-			w.send(s, r)
+			d.send(s, r)
 		}
-		w.sendParts(s)
-		for w.ready(s, accepting) {
-			r := round{Round: rounds.New(w.self), reserved: w.slots(s, accepting)}
+		d.sendParts(s)
+		for d.ready(s) {
+			r := round{Round: rounds.New(d.self), reserved: d.free(s)}
 			r.Settle, s.ended = s.ended, nil
-			w.reserve(s, r.reserved)
+			d.reserve(s, r.reserved)
 			if r.reserved > 0 {
 				r.shard = s.nextFor(r.Settle)
 				r.Slots, r.Candidates = r.reserved, r.shard.candidates
 				s.startsIn(r.shard)
-				w.turn = (at + 1) % len(w.sources) // so that one with many jobs starves no other
+				d.turn = (at + 1) % len(d.sources) // so that one with many jobs starves no other
 			}
-			w.send(s, r)
+			d.send(s, r)
 		}
 	}
 }
 
+// until is how long no round is to go out by the clock alone.
+func (d *dispatcher) until() time.Duration {
+	until := lookEvery
+	for _, s := range d.sources {
+		switch {
+		case len(s.ended) > 0 && !d.crowded(s):
+			until = min(until, time.Until(s.gatherUntil))
+		case s.rounds == 1 && d.isNarrow(s):
+			if beside := time.Until(s.sent.Add(besideAfter)); beside > 0 {
+				until = min(until, beside)
+			}
+		}
+	}
+	return until
+}
+
 // ready says whether a source's next round should go out now.
-func (w *worker) ready(s *source, accepting bool) bool {
+func (d *dispatcher) ready(s *source) bool {
 	switch {
-	case w.crowded(s):
+	case d.crowded(s):
 		return false
 	case len(s.ended) == 0:
-		return w.slots(s, accepting) > 0
+		return d.free(s) > 0
 	}
 	return len(s.ended) >= s.running || !time.Now().Before(s.gatherUntil)
 }
 
-// slots is how many jobs a source's next round may start: its share of what is free.
-func (w *worker) slots(s *source, accepting bool) int {
-	if !accepting || len(s.types) == 0 || s.nextFor(s.ended) == nil {
+// free is how many jobs a source's next round may start: its share of what is free.
+func (d *dispatcher) free(s *source) int {
+	if !d.accepting.Load() || len(s.types) == 0 || s.nextFor(s.ended) == nil {
 		return 0
 	}
-	n := min(s.lane.free()-s.owed(), w.Batch)
-	if w.MaxJobs > 0 {
-		n = min(n, w.MaxJobs-w.summary.Started-w.host.reserved)
+	n := min(s.lane.free()-s.owed(), d.Batch)
+	if d.MaxJobs > 0 {
+		n = min(n, d.MaxJobs-d.summary.Started-d.slots.host.reserved)
 	}
-	if side := w.side(s); side > 1 {
+	if side := d.side(s); side > 1 {
 		n = min(n, (s.lane.width()+side-1)/side) // the rest is for the rounds beside it
 	}
-	rivals := w.rivals(s)
+	rivals := d.rivals(s)
 	return max(0, (n+rivals)/(rivals+1))
 }
 
 // crowded says that no other round of a source can go out now. A database of one writer has them all one after the other,
 // else those that wait for it would hinder one another.
-func (w *worker) crowded(s *source) bool {
-	return s.rounds >= w.side(s) || w.db.Writers == 1 && slices.ContainsFunc(w.sources, func(other *source) bool { return other.rounds > 0 })
+func (d *dispatcher) crowded(s *source) bool {
+	return s.rounds >= d.side(s) || d.db.Writers == 1 && slices.ContainsFunc(d.sources, func(other *source) bool { return other.rounds > 0 })
 }
 
 const (
@@ -90,24 +119,24 @@ const (
 )
 
 // side is how many rounds of a source may be out side by side.
-func (w *worker) side(s *source) int {
+func (d *dispatcher) side(s *source) int {
 	switch {
 	case s.Rounds().TakesTurns() && len(s.shards) == 1:
 		return 1
-	case w.isNarrow(s) && time.Now().Before(s.sent.Add(besideAfter)):
+	case d.isNarrow(s) && time.Now().Before(s.sent.Add(besideAfter)):
 		return 1
 	}
-	return w.db.Writers
+	return d.db.Writers
 }
 
 // isNarrow says that the source has too few slots for rounds side by side.
-func (w *worker) isNarrow(s *source) bool {
-	return s.lane.width() < w.db.Writers*besideFrom && !s.Rounds().TakesTurns()
+func (d *dispatcher) isNarrow(s *source) bool {
+	return s.lane.width() < d.db.Writers*besideFrom && !s.Rounds().TakesTurns()
 }
 
 // rivals is how many other sources want slots too.
-func (w *worker) rivals(s *source) (n int) {
-	for _, other := range w.sources {
+func (d *dispatcher) rivals(s *source) (n int) {
+	for _, other := range d.sources {
 		if other != s && other.more() && other.lane.free() > 0 {
 			n++
 		}
@@ -128,50 +157,50 @@ type round struct {
 }
 
 // reserve takes n slots for jobs that a round may start.
-func (w *worker) reserve(s *source, n int) {
+func (d *dispatcher) reserve(s *source, n int) {
 	s.starting += n
 	s.lane.reserve(n)
 }
 
 // send sends a round out.
-func (w *worker) send(s *source, r round) {
+func (d *dispatcher) send(s *source, r round) {
 	r.sent = time.Now()
 	if !r.apart {
 		s.sent = r.sent
 	}
-	r.Stopped = w.jobs.Done() // while the database was away the lock may have been given up
+	r.Stopped = d.jobs.Done() // while the database was away the lock may have been given up
 	s.out(r, 1)
 	s.resting += resting(r.Settle)
-	w.task(func() func() error {
+	d.task(func() func() error {
 		began := time.Now()
-		done, err := s.Rounds().Round(w.work, r.Round)
+		done, err := s.Rounds().Round(d.work, r.Round)
 		took := time.Since(began)
 		return func() error {
 			s.out(r, -1)
 			s.resting -= resting(r.Settle)
 			if engine.IsLockTimeout(err) {
-				w.Log.Warn("another transaction holds what a round needs", "queue", s.Name, "settling", len(r.Settle), "waited", took)
-				w.miss(err)
+				d.Log.Warn("another transaction holds what a round needs", "queue", s.Name, "settling", len(r.Settle), "waited", took)
+				d.miss(err)
 				if r.Slots > 0 {
 					s.roundHeld = err
 				}
-				w.split(s, r)
+				d.split(s, r)
 				return nil
 			}
-			w.commits = took
-			if w.leftOut(s, err) {
-				w.drop(s, r)
+			d.commits = took
+			if d.leftOut(s, err) {
+				d.drop(s, r)
 				return nil
 			}
 			if err != nil {
 				r.Again = true
 				s.unanswered = append(s.unanswered, r)
-				return w.trouble(err)
+				return d.trouble(err)
 			}
-			w.hear()
-			w.back()
-			w.Log.Debug("settled and started", "queue", s.Name, "settled", len(r.Settle), "started", len(done.Started), "took", took)
-			w.land(s, r, done)
+			d.hear()
+			d.back()
+			d.Log.Debug("settled and started", "queue", s.Name, "settled", len(r.Settle), "started", len(done.Started), "took", took)
+			d.land(s, r, done)
 			return nil
 		}
 	})
@@ -198,56 +227,63 @@ const splitInto = 10
 
 // split does a round again in parts, because another transaction holds a lock that one of its jobs needs, or the queue's
 // turn: so the others don't wait for it. A job that is left alone with that waits for the next look.
-func (w *worker) split(s *source, r round) {
+func (d *dispatcher) split(s *source, r round) {
 	if r.Slots > 0 || r.Again || r.HasTried() {
 		start := r
 		start.Settle, start.Again, start.apart = nil, true, true // an earlier try of it may have been committed
 		s.unanswered = append(s.unanswered, start)
 	} else {
-		w.reserve(s, -r.reserved)
+		d.reserve(s, -r.reserved)
 	}
 	if len(r.Settle) < 2 {
 		s.unsettled = append(s.unsettled, r.Settle...)
 		return
 	}
 	s.parts = slices.AppendSeq(s.parts, slices.Chunk(r.Settle, (len(r.Settle)+splitInto-1)/splitInto))
-	w.sendParts(s)
+	d.sendParts(s)
 }
 
 // sendParts sends out the rounds that settle what is to be settled apart: not more at once than a round has parts, for each
 // needs a connection.
-func (w *worker) sendParts(s *source) {
+func (d *dispatcher) sendParts(s *source) {
 	for len(s.parts) > 0 && s.roundsApart < splitInto {
-		w.settleApart(s, s.parts[0])
+		d.settleApart(s, s.parts[0])
 		s.parts = s.parts[1:]
 	}
 }
 
 // settleHeld tries again to settle what another transaction held.
-func (w *worker) settleHeld(s *source) {
+func (d *dispatcher) settleHeld(s *source) {
 	if list := s.unsettled; len(list) > 0 && s.roundsApart == s.turning && len(s.parts) == 0 {
 		s.unsettled = nil
-		w.settleApart(s, list)
+		d.settleApart(s, list)
+	}
+}
+
+// settleAllHeld does so in all sources.
+func (d *dispatcher) settleAllHeld() {
+	for _, s := range d.sources {
+		d.settleHeld(s)
 	}
 }
 
 // settleApart sends out a round that only settles, and may have to wait for another transaction.
-func (w *worker) settleApart(s *source, list []rounds.Settled) {
-	r := round{Round: rounds.New(w.self), apart: true}
+func (d *dispatcher) settleApart(s *source, list []rounds.Settled) {
+	r := round{Round: rounds.New(d.self), apart: true}
 	r.Settle, r.OneByOne = list, true
-	w.send(s, r)
+	d.send(s, r)
 }
 
 // land takes note of what a round has done.
-func (w *worker) land(s *source, r round, done rounds.Done) {
-	w.reserve(s, -r.reserved)
+func (d *dispatcher) land(s *source, r round, done rounds.Done) {
+	d.reserve(s, -r.reserved)
 	if r.Slots > 0 {
 		s.reached, r.shard.full = true, done.Full
 		if r.shard.waitUntil = (time.Time{}); done.Wait > 0 {
 			r.shard.waitUntil = time.Now().Add(done.Wait)
 		}
 		if done.Full && len(s.shards) > 1 && time.Since(s.dividedAt) > lookEvery {
-			s.dividedAt, w.lookAt = time.Now(), time.Time{} // at once: the other shards may have room to give
+			s.dividedAt, d.lookAt = time.Now(), time.Time{} // at once: the other shards may have room to give
 		}
 		switch {
 		case done.More && s.gone == nil:
@@ -256,51 +292,58 @@ func (w *worker) land(s *source, r round, done rounds.Done) {
 			r.shard.more = false // else the round beside it, or a look, has found something since
 		}
 	}
-	w.count(s, r, done)
-	if len(done.Unsettled) > 0 && r.sent.Before(w.progress.landedAt) {
-		w.settleHeld(s) // the transaction that held them may have been that of their progress
+	d.count(s, r, done)
+	if len(done.Unsettled) > 0 && r.sent.Before(d.runner.progress.landedAt) {
+		d.settleHeld(s) // the transaction that held them may have been that of their progress
 	}
 	for _, j := range done.Started {
-		if w.Quarantine != nil && j.IsQuarantined() {
-			w.quarantine(s, j)
-			continue
-		}
-		w.begin(s, j)
+		d.begin(s, j)
 	}
 	if r.Slots > 0 && len(done.Started) == 0 {
-		w.balance(false, w.accepts.Load()) // what it waits for may take long, and others have a use for the slots
+		d.slots.balance(false) // what it waits for may take long, and others have a use for the slots
+	}
+}
+
+// begin has a job run that is started.
+func (d *dispatcher) begin(s *source, j *job.Job) {
+	s.began()
+	d.summary.Started++
+	if d.Quarantine != nil && j.IsQuarantined() {
+		d.runner.quarantine(s, j)
+	} else {
+		d.runner.begin(s, j)
 	}
 }
 
 // count counts what a round settled.
-func (w *worker) count(s *source, r round, done rounds.Done) {
+func (d *dispatcher) count(s *source, r round, done rounds.Done) {
 	if len(r.Settle) == 0 {
 		return
 	}
 	for _, e := range r.Settle {
 		switch {
 		case slices.Contains(done.Lost, e.Job):
-			w.summary.Lost++
-			w.Log.Warn("lock lost: the outcome changes nothing", "queue", s.Name, "job", e.Job.ID, "attempt", e.Job.Attempt)
+			d.summary.Lost++
+			d.Log.Warn("lock lost: the outcome changes nothing", "queue", s.Name, "job", e.Job.ID, "attempt", e.Job.Attempt)
 		case slices.ContainsFunc(done.Unsettled, func(u rounds.Settled) bool { return u.Job == e.Job }):
 		case e.Asked: // counted when its attempt ended
 		case e.Outcome.Verdict.IsError(), e.Outcome.Verdict == job.Stopped, e.Outcome.Verdict == job.Interrupted:
-			w.summary.Errors++
+			d.summary.Errors++
 		default:
-			w.summary.Finished++
+			d.summary.Finished++
 		}
 	}
 	s.undecided = append(s.undecided, done.Resting...)
 	s.unsettled = append(s.unsettled, done.Unsettled...)
-	w.foundRoom(s, r)
-	w.changed = true
+	d.foundRoom(s, r)
+	d.changed = true
 }
 
 // foundRoom takes note that there is room again, where a queue takes turns, in the shards of the attempts that a round has settled: but if
 // the round has filled the room itself, there is none for others.
-func (w *worker) foundRoom(s *source, r round) {
-	for _, other := range w.sources {
-		if other.Name != s.Name || !other.Rounds().TakesTurns() || other.gone != nil || w.only {
+func (d *dispatcher) foundRoom(s *source, r round) {
+	for _, other := range d.sources {
+		if other.Name != s.Name || !other.Rounds().TakesTurns() || other.gone != nil {
 			continue
 		}
 		for _, e := range r.Settle {
@@ -313,20 +356,20 @@ func (w *worker) foundRoom(s *source, r round) {
 }
 
 // gather takes note of an attempt or a decision that has ended: its slot is free.
-func (w *worker) gather(e ended) {
+func (d *dispatcher) gather(e ended) {
 	s := e.source
 	s.took()
 	if e.left {
 		if e.Job != nil { // its quarantine has settled it
-			w.summary.Finished++
-			w.foundRoom(s, round{Round: rounds.Round{Settle: []rounds.Settled{e.Settled}}})
-			w.changed, w.lookAt = true, time.Time{}
+			d.summary.Finished++
+			d.foundRoom(s, round{Round: rounds.Round{Settle: []rounds.Settled{e.Settled}}})
+			d.changed, d.lookAt = true, time.Time{}
 		}
 		return
 	}
 	delete(s.cancel, e.Job.ID)
 	if len(s.ended) == 0 {
-		s.gatherUntil = time.Now().Add(min(gatherFor, w.commits))
+		s.gatherUntil = time.Now().Add(min(gatherFor, d.commits))
 	}
 	s.ended = append(s.ended, e.Settled)
 }

@@ -1,0 +1,73 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/hipq/hipq/internal/process"
+	"github.com/hipq/hipq/internal/roster"
+)
+
+// lease is the worker's lock, under which its jobs run. Times are those of process.Uptime: no clock that is put right moves them.
+type lease struct {
+	*loop
+	// until is until when, in nanoseconds, jobs may run under the lock as it is. All goroutines ask.
+	until atomic.Int64
+}
+
+// keep renews the lock every third of its time until ctx ends, also while interrupted jobs come to their end. The jobs' context ends
+// when that doesn't succeed in time, and so early that a handler which needs the whole grace to stop is gone when the lock expires.
+func (l *lease) keep(ctx context.Context) {
+	expiry := time.AfterFunc(l.left(), func() { l.stopJobs(roster.ErrLockLost) })
+	defer expiry.Stop()
+	next := time.NewTimer(l.LockFor / 3)
+	defer next.Stop()
+	level := slog.LevelWarn
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-next.C:
+		}
+		asked := process.Uptime()
+		attempt, cancel := context.WithTimeout(ctx, l.LockFor/3)
+		err := l.roster.Renew(attempt, l.self, l.LockFor)
+		cancel()
+		switch {
+		case err == nil:
+			level = slog.LevelWarn
+			l.holds(asked)
+			expiry.Reset(l.left())
+			next.Reset(l.LockFor / 3)
+		case errors.Is(err, roster.ErrLockLost):
+			l.stopJobs(roster.ErrLockLost)
+			return
+		case ctx.Err() != nil:
+			return
+		default:
+			l.Log.Log(ctx, level, "could not renew the lock yet", "error", err)
+			level = slog.LevelDebug // until it has been renewed
+			next.Reset(min(time.Second, l.LockFor/10))
+		}
+	}
+}
+
+// holds notes that the database has given the lock, which was asked for at a time.
+func (l *lease) holds(asked time.Duration) {
+	l.until.Store(int64(asked + l.LockFor - l.Grace - min(time.Second, l.LockFor/10)))
+	l.hear()
+	l.Renewed(l.LockFor - (process.Uptime() - asked))
+}
+
+// left is how long jobs may still run under the lock as it is.
+func (l *lease) left() time.Duration { return time.Duration(l.until.Load()) - process.Uptime() }
+
+// check stops the jobs if their time is up.
+func (l *lease) check() {
+	if l.left() < 0 {
+		l.stopJobs(roster.ErrLockLost)
+	}
+}

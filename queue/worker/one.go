@@ -1,0 +1,63 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/hipq/hipq/internal/rounds"
+	"github.com/hipq/hipq/queue/job"
+)
+
+// RunJob runs one job of the one queue, now, whatever its time and its windows, beside the host's concurrency, and ends
+// when it is settled. queue.ErrNotFound, ErrFinal, ErrStarted, ErrLocked, ErrNotTakenIn and ErrNoRoom say why that can't be, the
+// others are those of Run.
+func RunJob(ctx context.Context, p Params, id int64) (Summary, error) {
+	return runOne(ctx, p, id, func(w *worker, s *source) (*job.Job, error) {
+		return s.Rounds().StartNow(w.work, rounds.New(w.self), id)
+	})
+}
+
+// TakeOver runs an attempt that another worker, named from, has begun for it under a token, and ends when it is settled: it is for
+// the process that Params.Quarantine starts. p is as for RunJob. queue.ErrStarted says that the attempt is not from's any more, the other
+// errors are those of RunJob.
+func TakeOver(ctx context.Context, p Params, id int64, from, token string) (Summary, error) {
+	return runOne(ctx, p, id, func(w *worker, s *source) (*job.Job, error) {
+		return s.Rounds().TakeOver(w.work, w.ID, id, from, token)
+	})
+}
+
+// runOne runs one job of the one queue that start gives, and ends when it is settled.
+func runOne(ctx context.Context, p Params, id int64, start func(*worker, *source) (*job.Job, error)) (Summary, error) {
+	p.Quarantine = nil // it is in that process, or beside it
+	w, err := newWorker(p)
+	if err != nil {
+		return Summary{}, err
+	}
+	if err := w.bounded(ctx, w.patience(), w.begins); err != nil || w.dispatcher.allLeftOut() {
+		return Summary{}, w.dispatcher.withLeftOut(err)
+	}
+	w.slots.own = true
+	for _, l := range w.slots.lanes {
+		l.slots = 1
+	}
+	return w.live(ctx, func() error {
+		if ctx.Err() != nil {
+			return ErrInterrupted
+		}
+		j, err := p.Queues[0].Get(w.work, id)
+		if err != nil {
+			return err
+		}
+		at := slices.IndexFunc(w.sources, func(s *source) bool { return slices.Contains(s.types, j.Type) })
+		if at < 0 {
+			return fmt.Errorf("job %d of %s: there is no handler for job type %q", id, p.Queues[0].Name, j.Type)
+		}
+		s := w.sources[at]
+		if j, err = start(w, s); err != nil {
+			return err
+		}
+		w.dispatcher.begin(s, j)
+		return nil
+	})
+}

@@ -1,0 +1,78 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hipq/hipq/internal/timetable"
+	"github.com/hipq/hipq/schema"
+)
+
+// scheduler sees to the slots of the schedules that are due, beside the loop: what holds a schedule up holds up no job.
+type scheduler struct {
+	*loop
+	timetable *timetable.Timetable
+	// at is when to look at the schedules again; busy says that they are being seen to, and err what has kept that from being done.
+	at   time.Time
+	busy bool
+	err  error
+}
+
+// tendEvery is how often the schedules are looked at, at least: somebody may have resumed one.
+const tendEvery = 10 * time.Second
+
+// anyDue says whether there are slots to see to. What stands in the way of that is met again where it keeps nothing else.
+func (s *scheduler) anyDue(ctx context.Context) bool {
+	look, err := s.timetable.Look(ctx)
+	return look.Due || err != nil
+}
+
+// tend sees to the slots that are due.
+func (s *scheduler) tend() {
+	if s.busy || len(s.Schedules) == 0 || time.Now().Before(s.at) {
+		return
+	}
+	s.busy = true
+	queues := map[string]timetable.Queue{}
+	for _, q := range s.Queues {
+		queues[q.Name] = q.Rounds()
+	}
+	s.task(func() func() error {
+		var done timetable.Tended
+		look, err := s.timetable.Look(s.work)
+		if err == nil && look.Due {
+			done, err = s.timetable.Tend(s.work, queues, s.accepting.Load)
+		}
+		return func() error {
+			s.busy = false
+			s.at = time.Now().Add(min(max(look.Wait, lookEvery), tendEvery))
+			s.changed = s.changed || done.Jobs > 0
+			s.err = err
+			for _, one := range s.Schedules {
+				if err := done.Failed[one.Name]; err != nil && !s.db.Lacks(err, one.Queue) { // which is said of the queue
+					s.err = errors.Join(s.err, fmt.Errorf("schedule %s: %w", one.Name, err))
+				}
+			}
+			if s.work.Err() != nil { // the worker has ended that
+				s.err = nil
+			}
+			if kind, _ := schema.Diagnose(err); kind == schema.TryLater {
+				return s.trouble(err) // which says so
+			}
+			if s.err != nil {
+				s.Log.Warn("schedules could not be seen to", "error", s.err)
+			}
+			return nil
+		}
+	})
+}
+
+// failure is what kept it from seeing to schedules when it tried last: but for what passes, for the slots are still due.
+func (s *scheduler) failure() error {
+	if kind, _ := schema.Diagnose(s.err); kind == schema.TryLater {
+		return nil
+	}
+	return s.err
+}

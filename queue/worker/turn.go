@@ -1,0 +1,168 @@
+package worker
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"time"
+
+	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/internal/roster"
+	"github.com/hipq/hipq/schema"
+)
+
+// goOn is the worker's life: each part takes its turn, again and again, until there is nothing more to do.
+func (w *worker) goOn() error {
+	for {
+		accepting := w.accepts()
+		w.accepting.Store(accepting)
+		if w.poller.look() && accepting {
+			w.slots.balance(true)
+		}
+		if accepting && w.untilAnswer() <= 0 {
+			w.scheduler.tend()
+		}
+		for _, s := range w.sources {
+			w.dispatcher.askAbout(s)
+		}
+		w.dispatcher.dispatch()
+		w.progress.send()
+		if !accepting {
+			w.slots.balance(false)
+		}
+		if w.tasks == 0 && w.slots.host.running == 0 && !w.unsettled() {
+			if w.lockLost() {
+				return roster.ErrLockLost
+			}
+			switch {
+			case !accepting:
+				return nil
+			case w.Linger || !w.idle():
+			case w.changed:
+				w.lookAt = time.Time{} // once more, before it ends
+				continue
+			case !w.ClockStands && slices.ContainsFunc(w.sources, (*source).full): // others' jobs will end
+			default:
+				return nil
+			}
+		}
+		if w.overdue() {
+			w.stopWork(schema.ErrNoAnswer)
+			return w.noAnswer()
+		}
+		if err := w.wait(); err != nil {
+			return err
+		}
+	}
+}
+
+// accepts says whether the worker still starts jobs.
+func (w *worker) accepts() bool {
+	return !w.stopped() && !w.dispatcher.allLeftOut() && time.Now().Before(w.over) && (w.MaxJobs == 0 || w.dispatcher.summary.Started < w.MaxJobs)
+}
+
+// unsettled says whether there is an attempt to settle, or a decision to take.
+func (w *worker) unsettled() bool {
+	return slices.ContainsFunc(w.sources, func(s *source) bool {
+		return len(s.ended)+len(s.unsettled)+len(s.parts)+len(s.unanswered)+len(s.undecided) > 0
+	})
+}
+
+// idle says whether the last look found nothing to do and nothing has changed since.
+func (w *worker) idle() bool {
+	return !w.lookAt.IsZero() && !w.poller.looking && !slices.ContainsFunc(w.sources, func(s *source) bool {
+		waits := s.waits()
+		return s.unseen || s.more() || !w.ClockStands && !waits.IsZero() && waits.Before(w.over)
+	})
+}
+
+// wait waits until there is something to do: an attempt has ended or says how far it is, a task has come back, it is time to look,
+// to send a round out, or to stop.
+func (w *worker) wait() error {
+	var stop <-chan struct{}
+	if w.accepting.Load() {
+		stop = w.told.Done()
+	}
+	timer := time.NewTimer(w.untilNext())
+	defer timer.Stop()
+	select {
+	case e := <-w.runner.ended:
+		w.dispatcher.gather(e)
+		w.gatherAll()
+	case land := <-w.landed:
+		w.tasks--
+		return land()
+	case <-w.progress.came:
+	case <-timer.C:
+	case <-stop:
+	}
+	return nil
+}
+
+// gatherAll takes note of what has ended besides, and lets handlers that are about to end do so first.
+func (w *worker) gatherAll() {
+	for range 2 {
+		for len(w.runner.ended) > 0 {
+			w.dispatcher.gather(<-w.runner.ended)
+		}
+		runtime.Gosched()
+	}
+}
+
+// untilNext is how long there is nothing to do by the clock alone.
+func (w *worker) untilNext() time.Duration {
+	until := min(w.poller.until(), w.dispatcher.until())
+	if w.accepting.Load() {
+		until = min(until, time.Until(w.over))
+	}
+	if progress, ok := w.progress.until(); ok {
+		until = min(until, progress)
+	}
+	return max(until, w.untilAnswer(), 0)
+}
+
+// overdue says whether the database has been waited for long enough.
+func (w *worker) overdue() bool {
+	if w.accepting.Load() || w.slots.host.running > 0 {
+		w.quietSince = time.Time{}
+		return false
+	}
+	if w.quietSince.IsZero() {
+		w.quietSince = time.Now()
+		w.missed.Store(nil)
+	}
+	return time.Since(w.quietSince) > w.patience()
+}
+
+// errUnsettled is the error of a worker that had to end before its jobs were settled.
+var errUnsettled = fmt.Errorf("jobs have ended whose results could not be written, so they count as lost with their worker: %w", schema.ErrHeld)
+
+// noAnswer is the error that ends a worker which has waited for the database long enough.
+func (w *worker) noAnswer() error {
+	waits := func(s *source) bool { return s.roundsApart-s.turning+len(s.parts)+len(s.unsettled) > 0 }
+	if missed := w.missed.Load(); slices.ContainsFunc(w.sources, waits) && (missed == nil || engine.IsLockTimeout(*missed)) {
+		return errUnsettled
+	}
+	return w.unanswered(nil)
+}
+
+// inVain names the queues that the worker has come to do nothing in, for all of its time another transaction or session held what
+// that needs; nil if there are none, or if the worker had less time, for it was told to stop.
+func (w *worker) inVain() (err error) {
+	if w.stopped() || w.slots.own {
+		return nil
+	}
+	done := map[string]bool{}
+	for _, s := range w.sources {
+		done[s.Name] = done[s.Name] || s.reached || s.gone != nil
+	}
+	for _, s := range w.sources {
+		if held := cmp.Or(s.roundHeld, s.lookHeld); held != nil && !done[s.Name] {
+			done[s.Name] = true
+			err = errors.Join(err, fmt.Errorf("queue %s: %w: %w", s.Name, errWaited, held))
+		}
+	}
+	return err
+}
