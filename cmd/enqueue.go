@@ -15,8 +15,7 @@ import (
 )
 
 const enqueueLong = `Adds a job and prints its id. A job with the same type and key that is not final yet is left as it is, and its id is
-printed; --on-duplicate says otherwise. A job type that nobody knew is registered, unless the config says strict_types: then
-only those in the config are taken.
+printed; --on-duplicate says otherwise. Jobs of a type that the config doesn't have are taken too, unless it says strict_types.
 
 With --ndjson it adds many: one JSON object a line with queue, job_type, and any of job_data, job_key,
 scheduled_run_time, priority, timeout, throttle_factor, time_windows, shard_key. They are committed in batches. The first

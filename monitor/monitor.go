@@ -66,16 +66,12 @@ func (m *Monitor) taken(ctx context.Context, from, to time.Time) (map[time.Time]
 // queues are the names of the registered queues. What no queue can be called counts for nothing, and the database's Warn is
 // told of it.
 func (m *Monitor) queues(ctx context.Context) (names []string, err error) {
-	var found []any // for in SQLite a hand may have left anything there, of any length
-	query := "SELECT CASE WHEN OCTET_LENGTH(queue) <= 48 THEN queue END FROM " + m.db.Queues() + " WHERE queue <> 'NONE' ORDER BY queue"
+	var found []string
+	query := "SELECT SUBSTR(queue, 1, 100) FROM " + m.db.Queues() + " WHERE queue <> 'NONE' ORDER BY queue"
 	if err := m.db.SelectContext(ctx, &found, query); err != nil {
 		return nil, fmt.Errorf("find the queues: %w", err)
 	}
-	for _, value := range found {
-		if bytes, ok := value.([]byte); ok && !m.db.AnyBytes {
-			value = string(bytes)
-		}
-		name, _ := value.(string)
+	for _, name := range found {
 		if _, err := m.db.CheckQueue(name); err != nil {
 			m.db.Warn(fmt.Errorf("a row of %s counts for nothing: %w; delete it", m.db.Queues(), err))
 			continue

@@ -221,7 +221,7 @@ func (q *Queue) answeredBefore(ctx context.Context, tx *engine.Tx, a Answer, bef
 // settleAnswered ends an attempt, or what is left of it, by an answer. Where an error may be for a retry handler, the job waits for the
 // decision of a worker: it is the one that knows.
 func (q *Queue) settleAnswered(ctx context.Context, tx *engine.Tx, j *job.Job, o job.Outcome) error {
-	t, err := q.typesIn(tx).get(ctx, j.Type)
+	t, err := q.typeOf(ctx, tx, j.Type)
 	if err != nil {
 		return err
 	}

@@ -112,10 +112,10 @@ func (q *Queue) selected(without ...string) string {
 type scanner struct {
 	// empty is a job of which nothing is read.
 	empty job.Job
-	// noBytes says that a column which has bytes has no text; weighty that a row needs a weight to be taken in.
-	noBytes, weighty bool
-	row              job.Job
-	into             []any
+	// weighty says that a row needs a weight to be taken in.
+	weighty bool
+	row     job.Job
+	into    []any
 }
 
 // scanner is for rows with the columns of selected, and perhaps others behind them.
@@ -125,7 +125,7 @@ var allColumns = placesBut()
 
 // scannerOf is for rows with the columns of listed; the others read as None.
 func (q *Queue) scannerOf(places []int, others ...any) *scanner {
-	s := &scanner{noBytes: q.db.AnyBytes, weighty: q.RefuseWeightless, into: make([]any, len(places), len(places)+len(others))}
+	s := &scanner{weighty: q.RefuseWeightless, into: make([]any, len(places), len(places)+len(others))}
 	s.empty = job.Job{
 		Queue: q.Name, Data: job.None, WorkerID: job.None, Token: job.None, AttemptToken: job.None, Wish: job.None,
 		Error: job.None, Result: job.None, Output: job.None,
@@ -169,17 +169,13 @@ type cell struct {
 // Scan implements sql.Scanner.
 func (c *cell) Scan(src any) error {
 	column := &columns[c.column]
-	text, bytes := src.([]byte)
-	if bytes {
+	if text, ok := src.([]byte); ok {
 		if last, ok := c.last.(string); !ok || last != string(text) {
 			c.last = string(text)
 		}
 		src = c.last
 	}
 	err := column.read(&c.row, src)
-	if bytes && c.noBytes && err == nil {
-		err = errors.New("it has bytes, which are no text")
-	}
 	if err != nil && c.row.Flaw == nil {
 		c.row.Flaw = fmt.Errorf("%w: %s: %w", job.ErrInvalid, column.name, err)
 	}
@@ -193,17 +189,14 @@ func (q *Queue) jobs(query string, args []any, f func(*job.Job)) engine.Query {
 
 // jobsOf is the query for jobs with the columns of listed.
 func (q *Queue) jobsOf(places []int, query string, args []any, f func(*job.Job)) engine.Query {
-	return engine.Query{SQL: query, Args: args, Scan: func(rows *sql.Rows) error {
-		s := q.scannerOf(places)
-		for rows.Next() {
-			j, err := s.scan(rows)
-			if err != nil {
-				return err
-			}
+	s := q.scannerOf(places)
+	return engine.Query{SQL: query, Args: args, Scan: engine.EachRow(func(row *sql.Rows) error {
+		j, err := s.scan(row)
+		if err == nil {
 			f(j)
 		}
-		return nil
-	}}
+		return err
+	})}
 }
 
 // asText is a value as text; ok is false for NULL.

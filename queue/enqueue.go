@@ -62,26 +62,21 @@ func (q *Queue) EnqueueMany(ctx context.Context, jobs []job.New) ([]Added, error
 
 // addChunk adds jobs in a transaction of their own.
 func (q *Queue) addChunk(ctx context.Context, prepared []job.New) (added []Added, err error) {
-	var types typesIn
 	tries := 0
 	err = q.db.TxUnclocked(ctx, func(tx *engine.Tx) error {
 		tries++
-		types = q.typesIn(tx)
 		if tx.MayBeDone {
 			// they must not be taken for duplicates of themselves, nor added again if they are final by now
 			if in, err := q.wasAdded(ctx, tx, added); in || err != nil {
 				return err
 			}
 		}
-		all, err := q.add(ctx, tx, types, prepared, tries > 1, "")
+		all, err := q.add(ctx, tx, prepared, tries > 1, "")
 		if err == nil {
 			added = all
 		}
 		return err
 	})
-	if err == nil {
-		q.known.add(types.seen)
-	}
 	return added, err
 }
 
@@ -121,11 +116,9 @@ func (q *Queue) EnqueueTx(ctx context.Context, tx *sql.Tx, jobs ...job.New) ([]A
 	}
 	joined := q.db.Join(tx)
 	var added []Added
-	types := q.typesIn(joined)
-	types.app = tx
 	for len(prepared) > 0 {
 		n := chunk(prepared)
-		batch, err := q.add(ctx, joined, types, prepared[:n], false, "")
+		batch, err := q.add(ctx, joined, prepared[:n], false, "")
 		if err != nil {
 			return nil, fmt.Errorf("enqueue in %s: %w", q.Name, err)
 		}
@@ -179,10 +172,10 @@ func (q *Queue) scheduled(j job.New, now time.Time) time.Time {
 // the rule, for of jobs that are alike in all else the one that was added first runs first.
 //
 // by goes to the activity: what enqueues the jobs, if it is nobody's program.
-func (q *Queue) add(ctx context.Context, tx *engine.Tx, types typesIn, prepared []job.New, byKey bool, by string) ([]Added, error) {
+func (q *Queue) add(ctx context.Context, tx *engine.Tx, prepared []job.New, byKey bool, by string) ([]Added, error) {
 	added, jobs := make([]Added, len(prepared)), make([]job.New, len(prepared))
 	for i, j := range prepared {
-		t, err := types.get(ctx, j.Type)
+		t, err := q.typeOf(ctx, tx, j.Type)
 		if err != nil {
 			return nil, err
 		}

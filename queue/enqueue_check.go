@@ -30,11 +30,11 @@ func (q *Queue) checkWeights(ctx context.Context, from engine.Reader, jobs []job
 	}
 	refused := q.RefuseWeightless
 	if !refused {
-		o, err := q.registration(ctx, from)
+		r, err := q.registered(ctx, from)
 		if err != nil {
 			return err
 		}
-		refused = o.RefuseWeightless
+		refused = r.RefuseWeightless
 	}
 	if refused {
 		return fmt.Errorf("%s %q: %w", jobs[first].Type, jobs[first].Key, job.ErrWeightless)

@@ -52,13 +52,13 @@ func TestEnqueueTxAddsFewStatements(t *testing.T) {
 			jobs []job.New
 			want int
 		}{
-			{"a type that is new: looked for, with the queue's defaults, and registered", many(0, 1), 5},
-			{"a type that another transaction has registered", many(1, 1), 3},
-			{"a type that is known", []job.New{{Type: "send"}}, 2},
+			{"the first: what is registered of the queue and its types is read", many(0, 1), 4},
+			{"another", []job.New{{Type: "send"}}, 2},
+			{"a type that nobody has registered", []job.New{{Type: "fleeting"}}, 2},
 			{"all that a job may say", []job.New{{Type: "send", Key: "k", Data: "{}", ShardKey: "s", Timeout: time.Minute, Windows: &none}}, 2},
 			{"a key that is taken", []job.New{{Type: "send", Key: "k"}}, 2},
 			{"a time, which needs the clock", []job.New{{Type: "send", In: time.Hour}}, 3},
-			{"no weight, which the queue may refuse", []job.New{{Type: "send", ThrottleFactor: &zero}}, 3},
+			{"no weight, which the queue may refuse", []job.New{{Type: "send", ThrottleFactor: &zero}}, 2},
 			{"one that may replace another: that is looked for first, with the time", []job.New{{Type: "send", OnDuplicate: job.ReplaceDuplicate}}, 4},
 			{"a few", many(10, 3), 2 + several},
 			{"many", many(100, 400), 2 + several},
@@ -67,23 +67,6 @@ func TestEnqueueTxAddsFewStatements(t *testing.T) {
 		} {
 			if texts := s.inTx(sent, (*sql.Tx).Commit, c.jobs...); statements(texts) != c.want {
 				t.Errorf("%s: %d statements, want %d:\n%.2000s", c.name, statements(texts), c.want, strings.Join(texts, "\n"))
-			}
-		}
-	})
-}
-
-// What an application's transaction registers is not remembered before it is there for another one.
-func TestTypeThatIsRolledBackIsAskedForAgain(t *testing.T) {
-	counted(t, func(s store, sent *sent) {
-		for n := range 2 {
-			if texts := s.inTx(sent, (*sql.Tx).Rollback, job.New{Type: "fleeting"}, job.New{Type: "fleeting"}); len(texts) < 6 {
-				t.Errorf("try %d: the type was not registered: %s", n, texts)
-			}
-		}
-		s.inTx(sent, (*sql.Tx).Commit, job.New{Type: "fleeting"})
-		for n, want := range []int{3, 2} {
-			if texts := s.inTx(sent, (*sql.Tx).Rollback, job.New{Type: "fleeting"}); len(texts) != want {
-				t.Errorf("try %d: %d statements, want %d: %s", n, len(texts), want, texts)
 			}
 		}
 	})

@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"maps"
 	"slices"
@@ -88,27 +89,16 @@ func (q *Queue) live(ctx context.Context, from engine.Reader, jobs []job.New, wh
 	for _, name := range slices.Sorted(maps.Keys(byType)) {
 		keys := byType[name]
 		query := "SELECT id, job_key FROM " + q.table + " WHERE live = 1 AND job_type = ? AND job_key IN " + engine.In(len(keys)) + " ORDER BY job_key " + lock
-		if err := readLive(ctx, from, query, append([]any{name}, keys...), func(id int64, key string) { live[[2]string{name, key}] = id }); err != nil {
+		err := engine.ReadOn(ctx, from, engine.Query{SQL: query, Args: append([]any{name}, keys...), Scan: engine.EachRow(func(row *sql.Rows) error {
+			var id int64
+			var key string
+			err := row.Scan(&id, &key)
+			live[[2]string{name, key}] = id
+			return err
+		})})
+		if err != nil {
 			return nil, fmt.Errorf("find the jobs of these keys: %w", err)
 		}
 	}
 	return live, nil
-}
-
-// readLive reads ids and keys by their places, for on an application's connection the columns may have other names.
-func readLive(ctx context.Context, from engine.Reader, query string, args []any, f func(id int64, key string)) error {
-	rows, err := from.QueryContext(ctx, query, args...)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = rows.Close() }()
-	for rows.Next() {
-		var id int64
-		var key string
-		if err := rows.Scan(&id, &key); err != nil {
-			return err
-		}
-		f(id, key)
-	}
-	return rows.Err()
 }

@@ -31,16 +31,11 @@ func (q *Queue) WouldEnqueue(ctx context.Context, jobs []job.New) ([]Added, erro
 // wouldAdd is what add would do with the jobs of one statement. Before them are others, and those that would be added have left
 // their types and keys in twin.
 func (q *Queue) wouldAdd(ctx context.Context, jobs []job.New, before int, twin map[[2]string]bool) ([]Added, error) {
-	if _, err := q.loadTypes(ctx); err != nil {
-		return nil, err
-	}
 	which := make([]int, len(jobs))
 	for i, j := range jobs {
-		t, known := q.configured[j.Type]
-		if !known {
-			if t, known = q.known.get(j.Type); !known {
-				t = q.defaultType(j.Type)
-			}
+		t, err := q.typeOf(ctx, q.db, j.Type)
+		if err != nil {
+			return nil, err
 		}
 		which[i], jobs[i] = i, j.WithDefaults(t)
 	}

@@ -74,7 +74,7 @@ func (q *Queue) repeat(ctx context.Context, tx *engine.Tx, j *job.Job) (Added, e
 	if err != nil {
 		return Added{}, err
 	}
-	list, err := q.add(ctx, tx, q.typesIn(tx), prepared, false, "")
+	list, err := q.add(ctx, tx, prepared, false, "")
 	if err != nil {
 		return Added{}, err
 	}

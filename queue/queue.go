@@ -30,7 +30,7 @@ var ErrNotFound = errors.New("no such job")
 type Options struct {
 	// Name is the queue's name.
 	Name string
-	// Types are the job types that the config names; others are registered when they are first enqueued.
+	// Types are the job types that the config names; jobs of others have the defaults below.
 	Types []job.Type
 	// ThrottleLimit is what the throttle factors of the locked and running jobs may sum to; below 1 is no limit.
 	ThrottleLimit int
@@ -84,8 +84,8 @@ type Queue struct {
 	table   string
 	// configured are the types of the config, by name.
 	configured map[string]job.Type
-	// known are those besides, by the database.
-	known    *knownTypes
+	// known is what the database knows besides.
+	known    known
 	disowned rounds.Disowned
 	// divideAt is when this process may divide the limits among the shards again, in nanoseconds since 1970.
 	divideAt atomic.Int64
@@ -130,10 +130,7 @@ func New(db *schema.DB, o Options) (*Queue, error) {
 	if o.KeepFailed == 0 {
 		o.KeepFailed = DefaultKeepFailed
 	}
-	q := &Queue{
-		Options: o, db: db, workers: roster.New(db), table: table,
-		configured: map[string]job.Type{}, known: newKnownTypes(),
-	}
+	q := &Queue{Options: o, db: db, workers: roster.New(db), table: table, configured: map[string]job.Type{}, known: known{keep: registeredFor}}
 	for _, t := range o.Types {
 		q.configured[t.Name] = t
 	}

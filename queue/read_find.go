@@ -1,7 +1,9 @@
 package queue
 
 import (
+	"cmp"
 	"context"
+	"database/sql"
 	"fmt"
 	"slices"
 	"time"
@@ -205,20 +207,17 @@ func (q *Queue) Find(ctx context.Context, by Filter, f func(*job.Job) error) err
 
 // each calls f with the job of each row.
 func (q *Queue) each(ctx context.Context, query string, args []any, f func(*job.Job) error) error {
-	rows, err := q.db.QueryContext(ctx, query, args...)
-	if err != nil {
+	s := q.shownScanner()
+	var stop error
+	err := engine.ReadOn(ctx, q.db, engine.Query{SQL: query, Args: args, Scan: engine.EachRow(func(row *sql.Rows) error {
+		j, err := s.scan(row)
+		if err == nil {
+			stop = f(j)
+		}
+		return cmp.Or(stop, err)
+	})})
+	if err != nil && stop == nil {
 		return fmt.Errorf("find jobs of %s: %w", q.Name, err)
 	}
-	defer func() { _ = rows.Close() }()
-	s := q.shownScanner()
-	for rows.Next() {
-		j, err := s.scan(rows)
-		if err != nil {
-			return err
-		}
-		if err := f(j); err != nil {
-			return err
-		}
-	}
-	return rows.Err()
+	return stop
 }

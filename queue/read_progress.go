@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 
 	"github.com/hipq/hipq/internal/engine"
@@ -55,20 +56,17 @@ func (q *Queue) Progressing(ctx context.Context, most int) (jobs []*job.Job, err
 	query := "SELECT id, job_type, attempt, progress, progress_note, progress_attempt, " + q.db.TimeColumn("progress_time") +
 		" FROM " + q.table + " " + q.claimIndex() + " WHERE status = 'running' AND progress_attempt = attempt" +
 		" ORDER BY " + q.table + ".progress_time DESC, id LIMIT ?"
-	rows, err := q.db.QueryContext(ctx, query, most)
-	if err != nil {
-		return nil, fmt.Errorf("read the progress of jobs of %s: %w", q.Name, err)
-	}
-	defer func() { _ = rows.Close() }()
-	for rows.Next() {
+	err = q.db.Read(ctx, engine.Query{SQL: query, Args: []any{most}, Scan: engine.EachRow(func(row *sql.Rows) error {
 		j := &job.Job{Queue: q.Name}
 		var percent, note, attempt, at any
-		if err := rows.Scan(&j.ID, &j.Type, &j.Attempt, &percent, &note, &attempt, &at); err != nil {
-			return nil, err
-		}
+		err := row.Scan(&j.ID, &j.Type, &j.Attempt, &percent, &note, &attempt, &at)
 		if j.Progress = readProgress(percent, note, attempt, at); j.Progress.Attempt > 0 {
 			jobs = append(jobs, j)
 		}
+		return err
+	})})
+	if err != nil {
+		return nil, fmt.Errorf("read the progress of jobs of %s: %w", q.Name, err)
 	}
-	return jobs, rows.Err()
+	return jobs, nil
 }

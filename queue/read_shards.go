@@ -88,9 +88,8 @@ func (q *Queue) stateOfParts(ctx context.Context, d Division, all []ShardState) 
 	if err != nil {
 		return err
 	}
-	return readRows(ctx, q.db, "SELECT "+shardColumns.list+" FROM "+q.db.Shards()+" WHERE queue = ?", []any{q.Name}, func(row []any) {
-		r, place := q.readShard(row, now)
-		i, ok := d.Shard(place)
+	return q.db.Read(ctx, q.shardRows(now, func(r shardRow) {
+		i, ok := d.Shard(r.place)
 		if !ok {
 			return
 		}
@@ -103,7 +102,7 @@ func (q *Queue) stateOfParts(ctx context.Context, d Division, all []ShardState) 
 		if r.waits(now) {
 			s.WaitsSince = time.UnixMicro(r.waitSince).UTC()
 		}
-	})
+	}))
 }
 
 // stateOfJobs adds how the jobs of the shards stand.

@@ -118,10 +118,11 @@ func (q *Queue) whyShard(ctx context.Context, w *Why) (err error) {
 	if !in || w.division.Of == 1 {
 		return nil
 	}
-	err = readRows(ctx, q.db, "SELECT "+shardColumns.list+" FROM "+q.db.Shards()+" WHERE queue = ? AND shard = ?", []any{q.Name, w.Job.Place}, func(row []any) {
-		part, _ := q.readShard(row, w.now)
-		w.part = &part
-	})
+	err = q.db.Read(ctx, q.shardRows(w.now, func(s shardRow) {
+		if s.place == w.Job.Place {
+			w.part = &s
+		}
+	}))
 	if err != nil {
 		return fmt.Errorf("read shard %d of %s: %w", w.shard, q.Name, err)
 	}
@@ -170,12 +171,11 @@ func (q *Queue) ahead(ctx context.Context, j *job.Job) (n int64, err error) {
 // startsLately reads the starts that count against the queue's rate, in all of its shards.
 func (q *Queue) startsLately(ctx context.Context, now time.Time) (rules.Starts, error) {
 	all := rules.Starts{}
-	err := readRows(ctx, q.db, "SELECT "+startsColumn.list+" FROM "+q.db.Shards()+" WHERE queue = ?", []any{q.Name}, func(row []any) {
-		lately, _ := q.decodeStarts(row[0], now)
-		for at, n := range lately {
+	err := q.db.Read(ctx, q.shardRows(now, func(s shardRow) {
+		for at, n := range s.starts {
 			all[at] += n
 		}
-	})
+	}))
 	if err != nil {
 		return nil, fmt.Errorf("read the latest starts of %s: %w", q.Name, err)
 	}

@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -25,11 +26,13 @@ type queueRecord struct {
 	Division int
 }
 
-// queueColumns are those of a queueRecord, with the most bytes that each may have.
-var queueColumns = columnsOf(
-	bounded{"queue", 48}, bounded{"throttle_limit", 24}, bounded{"keep_finished", 24}, bounded{"keep_failed", 24},
-	bounded{"settings", 1 << 20}, bounded{"division", 24},
-)
+// scanQueue reads a registered queue's row.
+func scanQueue(row *sql.Rows) (r queueRecord, err error) {
+	err = row.Scan(&r.Queue, &r.ThrottleLimit, &r.KeepFinished, &r.KeepFailed, &r.Settings, &r.Division)
+	return r, err
+}
+
+const queueColumns = "queue, throttle_limit, keep_finished, keep_failed, settings, division"
 
 // settings are what the commands without a queue's config need to know besides.
 type settings struct {
@@ -119,21 +122,20 @@ func kept(seconds int64) time.Duration {
 	return time.Duration(seconds) * time.Second
 }
 
-// readQueues reads the rows of registered queues that a condition finds. What can't be read in a row is its flaw.
-func readQueues(
-	ctx context.Context, db *schema.DB, from engine.Reader, where string, args ...any,
-) (list []queueRecord, flaws []error, err error) {
-	err = readRows(ctx, from, "SELECT "+queueColumns.list+" FROM "+db.Queues()+" WHERE "+where, args, func(row []any) {
-		r, flaw := readQueue(db, row)
-		list, flaws = append(list, r), append(flaws, flaw)
-	})
-	return list, flaws, err
-}
-
-func readQueue(db *schema.DB, row []any) (r queueRecord, flaw error) {
-	c := cells{columns: queueColumns, row: row, noBytes: db.AnyBytes}
-	r = queueRecord{c.text(0), int(c.number(1)), c.number(2), c.number(3), c.text(4), int(c.number(5))}
-	return r, c.flaw
+// registeredOptions are the queue's, as they are registered; the zero Options if nothing is registered that a config could have said.
+func (q *Queue) registeredOptions(ctx context.Context, from engine.Reader) (o Options, err error) {
+	query := "SELECT " + queueColumns + " FROM " + q.db.Queues() + " WHERE queue = ?"
+	err = engine.ReadOn(ctx, from, engine.Query{SQL: query, Args: []any{q.Name}, Scan: engine.EachRow(func(row *sql.Rows) error {
+		r, err := scanQueue(row)
+		if said, flaw := r.options(); err == nil && flaw == nil { // else Registered warns of it
+			o = said
+		}
+		return err
+	})})
+	if err != nil {
+		return Options{}, fmt.Errorf("read the registration of %s: %w", q.Name, err)
+	}
+	return o, nil
 }
 
 // Register records the queue and the configured types in the database, for the commands and the applications that have
@@ -145,18 +147,18 @@ func (q *Queue) Register(ctx context.Context) error {
 		return err
 	}
 	var there queueRecord
-	flaw := ErrNotFound
 	var found shardsFound
+	known := map[string]typeRecord{}
 	// an idle tick does this and not much besides
-	err = q.db.Read(ctx, rowsQuery("SELECT "+queueColumns.list+" FROM "+q.db.Queues()+" WHERE queue = ?", []any{q.Name}, func(row []any) {
-		there, flaw = readQueue(q.db, row)
-	}), q.findShards(&found))
+	err = q.db.Read(ctx, engine.Query{
+		SQL: "SELECT " + queueColumns + " FROM " + q.db.Queues() + " WHERE queue = ?", Args: []any{q.Name},
+		Scan: engine.EachRow(func(row *sql.Rows) (err error) {
+			there, err = scanQueue(row)
+			return err
+		}),
+	}, q.findShards(&found), q.typesQuery(known))
 	if err != nil {
 		return fmt.Errorf("read the registration of %s: %w", q.Name, err)
-	}
-	known, err := q.loadTypes(ctx)
-	if err != nil {
-		return err
 	}
 	var changed []job.Type
 	for name, t := range q.configured {
@@ -164,7 +166,7 @@ func (q *Queue) Register(ctx context.Context) error {
 			changed = append(changed, t)
 		}
 	}
-	if flaw == nil && there == want && len(changed) == 0 {
+	if there == want && len(changed) == 0 {
 		if q.areWhole(found) {
 			return nil
 		}
@@ -188,9 +190,6 @@ func (q *Queue) Register(ctx context.Context) error {
 				return err
 			}
 		}
-		if err := q.saveDefaults(ctx, tx); err != nil {
-			return err
-		}
 		// at once, for a job that weighs more than the limit goes by what is registered
 		return q.makeShards(ctx, tx)
 	})
@@ -200,7 +199,7 @@ func (q *Queue) Register(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("register queue %s: %w", q.Name, err)
 	}
-	q.known.forget() // their defaults may have changed
+	q.known.Store(nil) // it has changed
 	return nil
 }
 
@@ -208,26 +207,28 @@ func (q *Queue) Register(ctx context.Context) error {
 // are not among the options. A row that can't be a queue's counts for nothing, and the database's Warn is told of it; whether
 // a queue's table can be used is not looked at.
 func Registered(ctx context.Context, db *schema.DB) ([]Options, error) {
-	rows, flaws, err := readQueues(ctx, db, db, "queue <> 'NONE' ORDER BY queue")
-	if err != nil {
-		return nil, fmt.Errorf("list the queues: %w", err)
-	}
-	all := make([]Options, 0, len(rows))
-	for i, r := range rows {
-		flaw := flaws[i]
-		if flaw == nil {
-			_, flaw = db.CheckQueue(r.Queue)
+	var all []Options
+	query := "SELECT " + queueColumns + " FROM " + db.Queues() + " WHERE queue <> 'NONE' ORDER BY queue"
+	err := db.Read(ctx, engine.Query{SQL: query, Scan: engine.EachRow(func(row *sql.Rows) error {
+		r, err := scanQueue(row)
+		if err != nil {
+			return err
 		}
+		_, flaw := db.CheckQueue(r.Queue)
 		var o Options
 		if flaw == nil {
 			o, flaw = r.options()
 		}
-		if flaw != nil {
-			db.Warn(fmt.Errorf("a row of %s, queue %.60q, counts for nothing: %w; "+
-				"delete it, or run hipq init with a config that has the queue", db.Queues(), r.Queue, flaw))
-			continue
+		if flaw == nil {
+			all = append(all, o)
+			return nil
 		}
-		all = append(all, o)
+		db.Warn(fmt.Errorf("a row of %s, queue %.60q, counts for nothing: %.200v; "+
+			"delete it, or run hipq init with a config that has the queue", db.Queues(), r.Queue, flaw))
+		return nil
+	})})
+	if err != nil {
+		return nil, fmt.Errorf("list the queues: %w", err)
 	}
 	return all, nil
 }

@@ -148,9 +148,7 @@ func (q *Queue) rescueAll(ctx context.Context, w roster.Worker, found []stranded
 	for i, s := range found {
 		byID[s.ID], ids[i] = s, s.ID
 	}
-	var types typesIn
 	err := q.db.TxInParts(ctx, nil, func(tx *engine.Tx) error {
-		types = q.typesIn(tx)
 		var jobs []*job.Job
 		query := "SELECT " + q.selected("job_data", "result") + " FROM " + q.table + " " + q.db.ByID + " WHERE id IN " + notAlone(len(ids)) +
 			" AND status IN ('locked', 'running', 'answered', 'deciding', 'awaiting', 'undecided') " + tx.SkipLocked
@@ -168,7 +166,7 @@ func (q *Queue) rescueAll(ctx context.Context, w roster.Worker, found []stranded
 				flawed = append(flawed, j)
 				continue
 			}
-			end, err := q.rescueOne(ctx, tx, types, handled, byID[j.ID], j, o)
+			end, err := q.rescueOne(ctx, tx, handled, byID[j.ID], j, o)
 			if err != nil {
 				return err
 			}
@@ -202,9 +200,6 @@ func (q *Queue) rescueAll(ctx context.Context, w roster.Worker, found []stranded
 		}
 		return q.logAs(ctx, tx, w, entries)
 	})
-	if err == nil {
-		q.known.add(types.seen)
-	}
 	return err
 }
 
@@ -239,7 +234,7 @@ type ending struct {
 
 // rescueOne rescues a job, up to the decision, if that is for rescue to take: then it gives that back.
 func (q *Queue) rescueOne(
-	ctx context.Context, tx *engine.Tx, types typesIn, handled map[string]bool, s stranded, j *job.Job, o job.Outcome,
+	ctx context.Context, tx *engine.Tx, handled map[string]bool, s stranded, j *job.Job, o job.Outcome,
 ) (*ending, error) {
 	j.WorkerID = job.None
 	switch {
@@ -252,7 +247,7 @@ func (q *Queue) rescueOne(
 		j.Losses = 0
 	}
 	asked, known := handled[j.Type]
-	t, err := types.get(ctx, j.Type)
+	t, err := q.typeOf(ctx, tx, j.Type)
 	if err != nil {
 		return nil, err
 	}

@@ -22,7 +22,7 @@ func (q *Queue) Reshard(ctx context.Context) (moved int, err error) {
 		if err := q.db.Tx(ctx, func(tx *engine.Tx) error { return q.divide(ctx, tx) }); err != nil {
 			return 0, fmt.Errorf("divide %s: %w", q.Name, err)
 		}
-		q.known.forget()
+		q.known.Store(nil)
 	}
 	for more := true; more; {
 		// another config's init would only move back what this one moves

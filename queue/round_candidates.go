@@ -281,15 +281,11 @@ func (q *Queue) rangesQuery(status job.Status, ranges []*indexRange, found [][]c
 		}
 		fmt.Fprintf(&query, " ORDER BY %s LIMIT %d) AS r%d", inOrder, r.size, i)
 	}
-	return engine.Query{SQL: query.String(), Args: args, Scan: func(rows *sql.Rows) error {
-		for rows.Next() {
-			var i int
-			var c candidate
-			if err := rows.Scan(&i, &c.ID, &c.Rank, &c.At); err != nil {
-				return err
-			}
-			found[i] = append(found[i], c)
-		}
-		return nil
-	}}
+	return engine.Query{SQL: query.String(), Args: args, Scan: engine.EachRow(func(row *sql.Rows) error {
+		var i int
+		var c candidate
+		err := row.Scan(&i, &c.ID, &c.Rank, &c.At)
+		found[i] = append(found[i], c)
+		return err
+	})}
 }

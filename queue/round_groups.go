@@ -119,20 +119,13 @@ func (q *Queue) following(ctx context.Context, tx *engine.Tx, shard int, groups 
 		fmt.Fprintf(&query, "SELECT %d AS n, MIN(part) FROM %s %s WHERE status = 'throttled' AND shard = ? AND part > ?", i, q.table, q.claimIndex())
 		args = append(args, q.place(shard), g)
 	}
-	rows, err := tx.QueryContext(ctx, query.String(), args...)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = rows.Close() }()
-	for rows.Next() {
+	return tx.Read(ctx, engine.Query{SQL: query.String(), Args: args, Scan: engine.EachRow(func(row *sql.Rows) error {
 		var i int
 		var next *string
-		if err := rows.Scan(&i, &next); err != nil {
-			return err
-		}
+		err := row.Scan(&i, &next)
 		follows[groups[i]] = next
-	}
-	return rows.Err()
+		return err
+	})})
 }
 
 // classify tells jobs their throttle groups, where nobody has yet, and closes those groups which hold jobs back that this
@@ -169,20 +162,20 @@ func (q *Queue) readGroups(ctx context.Context, tx *engine.Tx, jobs map[int64]*j
 
 // eachData calls f with the data of each job. f must not keep them.
 func (q *Queue) eachData(ctx context.Context, tx *engine.Tx, ids []any, f func(id int64, data []byte)) error {
-	rows, err := tx.QueryContext(ctx, "SELECT id, job_data FROM "+q.table+" "+q.db.ByID+" WHERE id IN "+engine.In(len(ids)), ids...)
+	query := "SELECT id, job_data FROM " + q.table + " " + q.db.ByID + " WHERE id IN " + engine.In(len(ids))
+	err := tx.Read(ctx, engine.Query{SQL: query, Args: ids, Scan: engine.EachRow(func(row *sql.Rows) error {
+		var id int64
+		var data sql.RawBytes
+		err := row.Scan(&id, &data)
+		if err == nil {
+			f(id, data)
+		}
+		return err
+	})})
 	if err != nil {
 		return fmt.Errorf("read the data of jobs: %w", err)
 	}
-	defer func() { _ = rows.Close() }()
-	for rows.Next() {
-		var id int64
-		var data sql.RawBytes
-		if err := rows.Scan(&id, &data); err != nil {
-			return fmt.Errorf("read the data of jobs: %w", err)
-		}
-		f(id, data)
-	}
-	return rows.Err()
+	return nil
 }
 
 func (q *Queue) closeUnseen(ctx context.Context, tx *engine.Tx, r *room, jobs map[int64]*job.Job) error {

@@ -80,15 +80,11 @@ func (q *Queue) takeTurn(ctx context.Context, tx *engine.Tx, worker string, shar
 		}
 	}
 	var now string
-	row := make([]any, len(shardColumns.columns))
-	var registered any
-	into := []any{&now, &r.open, &registered}
-	for i := range row {
-		into = append(into, &row[i])
-	}
+	var registered sql.NullInt64
+	var cells shardCells
 	err := tx.QueryRowContext(ctx, "SELECT "+q.db.TimeText(q.db.Now)+", "+q.isOpenQueue()+" AND "+q.workers.Working("?")+
-		", (SELECT throttle_limit FROM "+q.db.Queues()+" q WHERE q.queue = ?), "+shardColumns.list+
-		" FROM "+q.db.Shards()+" WHERE queue = ? AND shard = ?", q.Name, worker, q.Name, q.Name, q.place(shard)).Scan(into...)
+		", (SELECT throttle_limit FROM "+q.db.Queues()+" q WHERE q.queue = ?), "+shardColumns+
+		" FROM "+q.db.Shards()+" WHERE queue = ? AND shard = ?", q.Name, worker, q.Name, q.Name, q.place(shard)).Scan(append([]any{&now, &r.open, &registered}, cells.into()...)...)
 	if errors.Is(err, sql.ErrNoRows) {
 		return r, nil // the queue has been divided otherwise, as the next look finds out
 	}
@@ -99,16 +95,11 @@ func (q *Queue) takeTurn(ctx context.Context, tx *engine.Tx, worker string, shar
 	if err != nil {
 		return nil, fmt.Errorf("wait for a turn at %s: %w", q.Name, err)
 	}
-	r.row, _ = q.readShard(row, tx.Now)
-	if r.divided && r.limit > 0 { // it is the registered limit that is divided
-		if text, ok := asText(registered); ok {
-			if n, err := asNumber(text); err == nil {
-				r.limit = int(n)
-			}
-		}
+	r.row = cells.row(q.Rate, tx.Now)
+	if r.divided && r.limit > 0 && registered.Valid { // it is the registered limit that is divided
+		r.limit = int(registered.Int64)
 	}
-	var readable bool
-	if r.starts, readable = q.decodeStarts(row[1], tx.Now); !readable || r.starts.After(tx.Now) {
+	if r.starts = r.row.starts; !r.row.readable || r.starts.After(tx.Now) {
 		// the database's clock has been put back, or so it seems: they count from now on, so that is to be written down once
 		if err := q.countStarts(ctx, tx, r, 0); err != nil {
 			return r, err
@@ -137,16 +128,12 @@ func (q *Queue) headsOf(r *room) engine.Query {
 	}
 	query := "SELECT id, run_rank, " + q.db.TimeText("scheduled_run_time") + " FROM " + q.table + " " + q.db.ByID +
 		" WHERE id IN " + engine.In(len(ids)) + " AND status IN ('available', 'throttled') AND throttle_factor > 0 AND" + q.placed(r.shard)
-	return engine.Query{SQL: query, Args: ids, Scan: func(rows *sql.Rows) error {
-		for rows.Next() {
-			var c candidate
-			if err := rows.Scan(&c.ID, &c.Rank, &c.At); err != nil {
-				return err
-			}
-			r.heads = append(r.heads, c)
-		}
-		return nil
-	}}
+	return engine.Query{SQL: query, Args: ids, Scan: engine.EachRow(func(row *sql.Rows) error {
+		var c candidate
+		err := row.Scan(&c.ID, &c.Rank, &c.At)
+		r.heads = append(r.heads, c)
+		return err
+	})}
 }
 
 func (r *room) setHead() {
@@ -232,19 +219,15 @@ func (q *Queue) mayGetRoom(ctx context.Context, tx *engine.Tx, r *room) (bool, e
 func (q *Queue) used(where string, all *int, byGroup map[string]int) engine.Query {
 	query := "SELECT throttle_group, SUM(throttle_factor + 0.0) FROM " + q.table + " " + q.claimIndex() + " WHERE " + schema.Counts + where +
 		" GROUP BY throttle_group"
-	return engine.Query{SQL: query, Scan: func(rows *sql.Rows) error {
-		for rows.Next() {
-			var group string
-			var sum sql.NullFloat64 // a fraction, because the sum of what can be no weights may be no integer
-			if err := rows.Scan(&group, &sum); err != nil {
-				return err
-			}
-			used := int(min(sum.Float64, math.MaxInt32))
-			*all += used
-			byGroup[group] = used
-		}
-		return nil
-	}}
+	return engine.Query{SQL: query, Scan: engine.EachRow(func(row *sql.Rows) error {
+		var group string
+		var sum sql.NullFloat64 // a fraction, because the sum of what can be no weights may be no integer
+		err := row.Scan(&group, &sum)
+		used := int(min(sum.Float64, math.MaxInt32))
+		*all += used
+		byGroup[group] = used
+		return err
+	})}
 }
 
 // fit is what the limits say to a job.
@@ -321,20 +304,4 @@ func (q *Queue) countStarts(ctx context.Context, tx *engine.Tx, r *room, n int) 
 		return fmt.Errorf("count the starts of %s: %w", q.Name, err)
 	}
 	return nil
-}
-
-// startsColumn has the starts that count against a rate.
-var startsColumn = columnsOf(bounded{"starts", 1 << 16})
-
-// decodeStarts reads the starts that count against a rate, as a shard's row has them. If they can't be read, for a hand has
-// written something else there, there were as many now as the rate allows: so it is kept all the same, and is over in its time.
-func (q *Queue) decodeStarts(value any, now time.Time) (s rules.Starts, readable bool) {
-	c := cells{columns: startsColumn, row: []any{value}, noBytes: q.db.AnyBytes}
-	switch text := c.text(0); {
-	case c.flaw == nil && text == job.None:
-		return rules.Starts{}, true
-	case c.flaw == nil && json.Unmarshal([]byte(text), &s) == nil && s != nil:
-		return s, true
-	}
-	return rules.Starts{}.Add(q.Rate, q.Rate.Starts, now), false
 }

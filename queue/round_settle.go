@@ -138,16 +138,12 @@ func (q *Queue) settling(worker string, list []rounds.Settled, lock string, foun
 	}
 	query := "SELECT id, status, attempt, lock_token, error, wish, stopping <> 0 FROM " + q.table + " " + q.db.ByID +
 		" WHERE id IN " + notAlone(len(list)) + " AND status IN ('running', 'answered', 'deciding') AND worker_id = ? " + lock
-	return engine.Query{SQL: query, Args: append(args, worker), Scan: func(rows *sql.Rows) error {
-		for rows.Next() {
-			var s settling
-			if err := rows.Scan(&s.ID, &s.Status, &s.Attempt, &s.Token, &s.Error, &s.Wish, &s.Stopping); err != nil {
-				return err
-			}
-			found[s.ID] = s
-		}
-		return nil
-	}}
+	return engine.Query{SQL: query, Args: append(args, worker), Scan: engine.EachRow(func(row *sql.Rows) error {
+		var s settling
+		err := row.Scan(&s.ID, &s.Status, &s.Attempt, &s.Token, &s.Error, &s.Wish, &s.Stopping)
+		found[s.ID] = s
+		return err
+	})}
 }
 
 // lookForAbsent finds out about attempts whose rows settle didn't find: another transaction may hold them.

@@ -34,7 +34,7 @@ func (q Rounds) Enqueue(ctx context.Context, tx *engine.Tx, j job.New, by string
 	if err != nil {
 		return 0, false, err
 	}
-	added, err := q.add(ctx, tx, q.typesIn(tx), prepared, false, by)
+	added, err := q.add(ctx, tx, prepared, false, by)
 	if err != nil {
 		return 0, false, fmt.Errorf("enqueue in %s: %w", q.Name, err)
 	}

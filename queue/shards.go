@@ -96,15 +96,11 @@ func (q *Queue) dividedBy(ctx context.Context, from engine.Reader) (shards.Divis
 	if q.Shards > 0 {
 		return q.division(), nil
 	}
-	if d, ok := q.known.division(); ok {
-		return d, nil
-	}
-	o, err := q.registration(ctx, from)
+	r, err := q.registered(ctx, from)
 	if err != nil {
 		return shards.Division{}, err
 	}
-	q.known.divided(o.division())
-	return o.division(), nil
+	return r.division(), nil
 }
 
 // divisionOf reads the number of the queue's division; 0 if it isn't registered.

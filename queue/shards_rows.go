@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"database/sql"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -16,8 +17,11 @@ import (
 
 // shardRow is a row of the table of shards.
 type shardRow struct {
-	shard  int
-	starts rules.Starts
+	// place is its number in the tables, shard which of the queue's it is.
+	place, shard int
+	// readable says that starts could be read: else there were as many, now, as the rate allows.
+	readable bool
+	starts   rules.Starts
 	// limit and rate are what the shard has of the queue's limit, and of the starts of its rate.
 	limit, rate rules.Share
 	// heads are the jobs that claims have met as the first of their types without room in the limit.
@@ -49,26 +53,45 @@ func isWithin(at int64, d time.Duration, now time.Time) bool {
 // waits says whether jobs wait there for want of the limit or the rate.
 func (s shardRow) waits(now time.Time) bool { return isWithin(s.waitTime, headFor, now) }
 
-// shardColumns are those of a shardRow, with the most bytes that each may have.
-var shardColumns = columnsOf(
-	bounded{"shard", 24}, startsColumn.columns[0], bounded{"share", 24}, bounded{"target", 24}, bounded{"rate_share", 24},
-	bounded{"rate_target", 24}, bounded{"divide_time", 24}, bounded{"heads", 1 << 10}, bounded{"wait_time", 24}, bounded{"wait_since", 24},
-)
+// shardColumns are those of a shardRow.
+const shardColumns = "shard, starts, share, target, rate_share, rate_target, divide_time, heads, wait_time, wait_since"
 
-// readShard is the row that cells have. What can't be read in it is nothing.
-func (q *Queue) readShard(row []any, now time.Time) (s shardRow, place int) {
-	c := cells{columns: shardColumns, row: row, noBytes: q.db.AnyBytes}
-	place = int(c.number(0))
-	s.shard = shards.Shard(place)
-	s.starts, _ = q.decodeStarts(row[1], now)
-	s.limit.Has, s.limit.Target = int(c.number(2)), int(c.number(3))
-	s.rate.Has, s.rate.Target = int(c.number(4)), int(c.number(5))
-	s.divideTime, s.waitTime, s.waitSince = c.number(6), c.number(8), c.number(9)
-	if text := c.text(7); text == job.None || json.Unmarshal([]byte(text), &s.heads) != nil {
+// shardCells are where these columns are read to.
+type shardCells struct {
+	shardRow
+	startsText, headsText string
+}
+
+func (c *shardCells) into() []any {
+	return []any{
+		&c.place, &c.startsText, &c.limit.Has, &c.limit.Target, &c.rate.Has, &c.rate.Target, &c.divideTime, &c.headsText, &c.waitTime, &c.waitSince,
+	}
+}
+
+// row is the row that was read, as of a time. Starts that can't be read, for a hand has written something else there, are as many, now,
+// as the rate allows: so it is kept all the same, and is over in its time. Heads that can't be read are none.
+func (c *shardCells) row(r job.Rate, now time.Time) shardRow {
+	s := c.shardRow
+	s.shard, s.readable = shards.Shard(s.place), true
+	if s.starts = (rules.Starts{}); c.startsText != job.None && (json.Unmarshal([]byte(c.startsText), &s.starts) != nil || s.starts == nil) {
+		s.starts, s.readable = rules.Starts{}.Add(r, r.Starts, now), false
+	}
+	if c.headsText == job.None || json.Unmarshal([]byte(c.headsText), &s.heads) != nil {
 		s.heads = nil
 	}
 	s.heads = slices.DeleteFunc(s.heads, func(h head) bool { return !isWithin(h[1], headFor, now) })
-	return s, place
+	return s
+}
+
+// shardRows is the query for the rows of the queue's shards, in order and as of a time, which it gives to f.
+func (q *Queue) shardRows(now time.Time, f func(shardRow)) engine.Query {
+	query := "SELECT " + shardColumns + " FROM " + q.db.Shards() + " WHERE queue = ? ORDER BY shard"
+	return engine.Query{SQL: query, Args: []any{q.Name}, Scan: engine.EachRow(func(row *sql.Rows) error {
+		var c shardCells
+		err := row.Scan(c.into()...)
+		f(c.row(q.Rate, now))
+		return err
+	})}
 }
 
 // startsLately is how many of its starts count against a rate.
@@ -92,11 +115,7 @@ func (q *Queue) lockShards(ctx context.Context, tx *engine.Tx) (rows []shardRow,
 	if err := q.db.SetClock(ctx, tx); err != nil {
 		return nil, err
 	}
-	err = readRows(ctx, tx, "SELECT "+shardColumns.list+" FROM "+q.db.Shards()+" WHERE queue = ? ORDER BY shard", []any{q.Name}, func(row []any) {
-		s, _ := q.readShard(row, tx.Now)
-		rows = append(rows, s)
-	})
-	if err != nil {
+	if err := tx.Read(ctx, q.shardRows(tx.Now, func(s shardRow) { rows = append(rows, s) })); err != nil {
 		return nil, fmt.Errorf("read the shards of %s: %w", q.Name, err)
 	}
 	return rows, nil
@@ -130,7 +149,7 @@ func (q *Queue) writeShards(ctx context.Context, tx *engine.Tx, rows []shardRow)
 // inForce are the limit and the rate that are divided among the shards: those that were registered last, whatever these options say. Else
 // workers with the config of before would divide another limit than those with the new one, in turns.
 func (q *Queue) inForce(ctx context.Context, tx *engine.Tx) (limit int, rate job.Rate, err error) {
-	o, err := q.registration(ctx, tx)
+	o, err := q.registeredOptions(ctx, tx)
 	if err != nil || o.Name == "" {
 		return q.ThrottleLimit, q.Rate, err
 	}
@@ -204,9 +223,8 @@ type shardsFound struct{ there, limit, rate int }
 // findShards is the query for them.
 func (q *Queue) findShards(found *shardsFound) engine.Query {
 	first, end := q.division().Bounds()
-	return rowsQuery("SELECT "+shardColumns.list+" FROM "+q.db.Shards()+" WHERE queue = ?", []any{q.Name}, func(row []any) {
-		s, place := q.readShard(row, time.Time{})
-		if place >= first && place < end {
+	return q.shardRows(time.Time{}, func(s shardRow) {
+		if s.place >= first && s.place < end {
 			found.there, found.limit, found.rate = found.there+1, found.limit+s.limit.Has, found.rate+s.rate.Has
 		} else {
 			found.there = -1 << 20

@@ -50,16 +50,11 @@ func (q *Queue) relocate(ctx context.Context, statuses string) (moved int, err e
 
 // placing is a query for what says where jobs belong, apart from their data.
 func (q *Queue) placing(query string, args []any, found *[]*job.Job) engine.Query {
-	return engine.Query{SQL: query, Args: args, Scan: func(rows *sql.Rows) error {
-		for rows.Next() {
-			j := &job.Job{}
-			if err := rows.Scan(&j.ID, &j.Type, &j.Key, &j.ShardKey); err != nil {
-				return err
-			}
-			*found = append(*found, j)
-		}
-		return nil
-	}}
+	return engine.Query{SQL: query, Args: args, Scan: engine.EachRow(func(row *sql.Rows) error {
+		j := &job.Job{}
+		*found = append(*found, j)
+		return row.Scan(&j.ID, &j.Type, &j.Key, &j.ShardKey)
+	})}
 }
 
 // move moves jobs to the shards in which they belong. set is what else is written to them.

@@ -30,9 +30,7 @@ func (q *Queue) takeIn(ctx context.Context, w roster.Worker) (more bool, err err
 
 // takeInSome takes some rows in, and says how many it has come to. It refuses those that can't be jobs, or leaves them for later.
 func (q *Queue) takeInSome(ctx context.Context, w roster.Worker, refuse bool) (n int, err error) {
-	var types typesIn
 	err = q.db.TxInParts(ctx, nil, func(tx *engine.Tx) error {
-		types = q.typesIn(tx)
 		var found []inserted
 		if err := tx.Read(ctx, q.inserted(tx, &found)); err != nil {
 			return err
@@ -53,7 +51,7 @@ func (q *Queue) takeInSome(ctx context.Context, w roster.Worker, refuse bool) (n
 				flawed = append(flawed, i.Job)
 				continue
 			}
-			if err := q.takeInOne(ctx, tx, types, i); err != nil {
+			if err := q.takeInOne(ctx, tx, i); err != nil {
 				return err
 			}
 			entries = append(entries, q.entry(i.Job, activity.Added))
@@ -71,9 +69,6 @@ func (q *Queue) takeInSome(ctx context.Context, w roster.Worker, refuse bool) (n
 		}
 		return q.logAs(ctx, tx, w, append(entries, refused...))
 	})
-	if err == nil {
-		q.known.add(types.seen)
-	}
 	return n, err
 }
 
@@ -93,27 +88,25 @@ func (q *Queue) inserted(tx *engine.Tx, found *[]inserted) engine.Query {
 	}
 	query := "SELECT " + q.selected(without...) + ", time_windows IS NULL, OCTET_LENGTH(job_data) FROM " + q.table + " " + q.claimIndex() +
 		" WHERE status = 'submitted' LIMIT ? " + tx.SkipLocked
-	return engine.Query{SQL: query, Args: []any{takeInMax}, Scan: func(rows *sql.Rows) error {
-		var open bool
-		var size int
-		s := q.scanner(&open, &size)
-		for rows.Next() {
-			j, err := s.scan(rows)
-			if err != nil {
-				return err
-			}
-			if j.Data = job.None; j.Flaw == nil {
-				j.Flaw = job.CheckSize(size)
-			}
-			*found = append(*found, inserted{j, open})
+	var open bool
+	var size int
+	s := q.scanner(&open, &size)
+	return engine.Query{SQL: query, Args: []any{takeInMax}, Scan: engine.EachRow(func(row *sql.Rows) error {
+		j, err := s.scan(row)
+		if err != nil {
+			return err
 		}
+		if j.Data = job.None; j.Flaw == nil {
+			j.Flaw = job.CheckSize(size)
+		}
+		*found = append(*found, inserted{j, open})
 		return nil
-	}}
+	})}
 }
 
 // takeInOne makes a job of a row, whatever that says of what only hipq can say.
-func (q *Queue) takeInOne(ctx context.Context, tx *engine.Tx, types typesIn, i inserted) error {
-	t, err := types.get(ctx, i.Type)
+func (q *Queue) takeInOne(ctx context.Context, tx *engine.Tx, i inserted) error {
+	t, err := q.typeOf(ctx, tx, i.Type)
 	if err != nil {
 		return err
 	}

@@ -100,13 +100,13 @@ start_again() {
 mutant start_under_another_token # and so doesn't know them again
 start_under_another_token() {
   worker='LostAnswers|ManyAnswersAreLost'
-  edit queue/worker/dispatch.go 's/r\.Again = true\n/r.Again, r.Token = true, rounds.New(w.self).Token\n/'
+  edit queue/worker/dispatcher.go 's/r\.Again = true\n/r.Again, r.Token = true, rounds.New(d.self).Token\n/'
 }
 
 mutant slots_not_reserved # two rounds at once fill the same slots
 slots_not_reserved() {
   worker='Concurrency.*'
-  edit queue/worker/lane.go 's/l\.reserved \+= n/l.reserved += 0 * n/'
+  edit queue/worker/slots.go 's/l\.reserved \+= n/l.reserved += 0 * n/'
 }
 
 mutant rescue_from_the_living # nobody asks whether the worker is dead
@@ -272,7 +272,7 @@ repeat_for_ever() {
 mutant tick_without_end # as long as its lock holds
 tick_without_end() {
   crash=(ticks) engines=(mysql) size=("${beside[@]}")
-  edit queue/worker/patience.go 's/return max\(w\.Grace, 10\*time\.Second\)/return time.Hour/'
+  edit queue/worker/loop.go 's/return max\(l\.Grace, 10\*time\.Second\)/return time.Hour/'
 }
 
 mutant procedures_without_token # while the worker is still compared: one that comes too late settles its own next attempt

@@ -104,9 +104,14 @@ type Query struct {
 
 // Row reads a row, if there is one.
 func Row(into ...any) func(*sql.Rows) error {
+	return EachRow(func(row *sql.Rows) error { return row.Scan(into...) })
+}
+
+// EachRow calls read with each row, until one gives an error.
+func EachRow(read func(row *sql.Rows) error) func(*sql.Rows) error {
 	return func(rows *sql.Rows) error {
 		for rows.Next() {
-			if err := rows.Scan(into...); err != nil {
+			if err := read(rows); err != nil {
 				return err
 			}
 		}

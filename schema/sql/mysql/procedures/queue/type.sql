@@ -1,4 +1,4 @@
--- Fills in what a job leaves to its type: a NULL. A type that nobody knew is registered, unless the config is strict about it.
+-- Fills in what a job leaves to its type: a NULL. A type that no config has named has the queue's defaults, unless the config is strict about it.
 CREATE PROCEDURE {self}(
   IN p_type VARBINARY(64), IN p_settings {text},
   INOUT p_timeout BIGINT, INOUT p_priority BIGINT, INOUT p_factor BIGINT, INOUT p_windows {text})
@@ -10,16 +10,13 @@ BEGIN
   DECLARE v_strict BOOLEAN DEFAULT COALESCE(JSON_UNQUOTE(JSON_EXTRACT(NULLIF(p_settings, 'NONE'), '$.strict_types')) = 'true', FALSE);
   SELECT TRUE, t.timeout, t.priority, t.throttle_factor, t.time_windows
     INTO v_found, v_timeout, v_priority, v_factor, v_windows
-  FROM {job_types} t WHERE t.queue = '{queue}' AND t.job_type = p_type AND (NOT v_strict OR t.settings <> 'NONE');
+  FROM {job_types} t WHERE t.queue = '{queue}' AND t.job_type = p_type;
   IF NOT v_found AND v_strict THEN
     CALL {job}$refuse(31004, CONCAT('unknown job type ', CONVERT(p_type USING utf8mb4), ' (strict_types)'));
   ELSEIF NOT v_found THEN
     SET v_factor = 1, v_windows = 'NONE',
       v_timeout = COALESCE(JSON_EXTRACT(NULLIF(p_settings, 'NONE'), '$.default_timeout'), 86400),
       v_priority = COALESCE(JSON_EXTRACT(NULLIF(p_settings, 'NONE'), '$.default_priority'), 100);
-    INSERT INTO {job_types} (queue, job_type, timeout, priority, throttle_factor, time_windows)
-    VALUES ('{queue}', p_type, v_timeout, v_priority, v_factor, v_windows)
-    ON DUPLICATE KEY UPDATE queue = '{queue}'; -- another was faster
   END IF;
   SET p_timeout = COALESCE(p_timeout, v_timeout), p_priority = COALESCE(p_priority, v_priority),
     p_factor = COALESCE(p_factor, v_factor), p_windows = COALESCE(p_windows, v_windows);
