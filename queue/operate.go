@@ -58,7 +58,7 @@ func (q *Queue) cancel(ctx context.Context, tx *engine.Tx, j *job.Job) error {
 	}
 	var entries []activity.Entry
 	if j.IsNew() {
-		if err := q.takeInOne(ctx, tx, inserted{j, j.Left.Windows}); err != nil {
+		if err := q.takeInOne(ctx, tx, j); err != nil {
 			return err
 		}
 		entries = append(entries, q.entry(j, activity.Added))

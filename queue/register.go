@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"time"
 
 	"github.com/hipq/hipq/internal/engine"
@@ -80,31 +79,10 @@ func (r queueRecord) options() (Options, error) {
 			return Options{}, fmt.Errorf("settings: %w", err)
 		}
 	}
-	for _, c := range []struct {
-		name string
-		ok   bool
-	}{
-		{"throttle_limit", r.ThrottleLimit <= math.MaxInt32},
-		{"division", shards.N(r.Division) >= 1 && r.Division >= 1},
-		{"keep_finished", r.KeepFinished >= 0 && r.KeepFinished <= job.MaxSeconds},
-		{"keep_failed", r.KeepFailed >= 0 && r.KeepFailed <= job.MaxSeconds},
-		{"concurrency", s.Concurrency >= 0 && s.Concurrency <= math.MaxInt32},
-		{"order", s.Order == "" || s.Order == job.ByPriority || s.Order == job.BySchedule},
-		{"priority_order", s.PriorityOrder == "" || s.PriorityOrder == job.LowestFirst || s.PriorityOrder == job.HighestFirst},
-		{"default_priority", job.New{Type: "any", Priority: s.DefaultPriority}.Check() == nil},
-		{"default_timeout", s.DefaultTimeout >= 0 && s.DefaultTimeout <= job.MaxSeconds},
-		{"default_retry", s.DefaultRetry == nil || s.DefaultRetry.policy().Check() == nil},
-		{"rate", s.Rate == nil || s.Rate.Starts > 0 && s.Rate.Per > 0 && s.Rate.Per <= job.MaxSeconds*time.Second},
-	} {
-		if !c.ok {
-			return Options{}, fmt.Errorf("%s is none that a config could have", c.name)
-		}
-	}
 	o := Options{
 		Name: r.Queue, ThrottleLimit: r.ThrottleLimit, ThrottleGroups: s.ThrottleGroups, RefuseWeightless: s.RefuseWeightless, Shards: shards.N(r.Division),
 		Concurrency: s.Concurrency, Order: s.Order, PriorityOrder: s.PriorityOrder, DefaultPriority: s.DefaultPriority,
-		DefaultTimeout: time.Duration(s.DefaultTimeout) * time.Second,
-		KeepFinished:   kept(r.KeepFinished), KeepFailed: kept(r.KeepFailed), StrictTypes: s.StrictTypes,
+		DefaultTimeout: seconds(s.DefaultTimeout), KeepFinished: kept(r.KeepFinished), KeepFailed: kept(r.KeepFailed), StrictTypes: s.StrictTypes,
 	}
 	if s.Rate != nil {
 		o.Rate = *s.Rate
@@ -112,14 +90,25 @@ func (r queueRecord) options() (Options, error) {
 	if s.DefaultRetry != nil {
 		o.DefaultRetry = new(s.DefaultRetry.policy())
 	}
+	if r.Division < 1 || o.Shards < 1 {
+		return Options{}, fmt.Errorf("the division %d is none", r.Division)
+	}
+	if err := o.check(); err != nil {
+		return Options{}, err
+	}
 	return o, nil
 }
 
-func kept(seconds int64) time.Duration {
-	if seconds == 0 {
+// seconds are those of a table, as far as they can be a time; beyond that, they are something that no config could have.
+func seconds(n int64) time.Duration {
+	return time.Duration(min(max(n, -1), job.MaxSeconds+1)) * time.Second
+}
+
+func kept(n int64) time.Duration {
+	if n == 0 {
 		return DiscardAtOnce
 	}
-	return time.Duration(seconds) * time.Second
+	return seconds(n)
 }
 
 // registeredOptions are the queue's, as they are registered; the zero Options if nothing is registered that a config could have said.

@@ -32,7 +32,7 @@ func recordOf(t job.Type) typeRecord {
 // jobType gives the type that a row says, which is an error if its jobs could not be.
 func (r typeRecord) jobType() (job.Type, error) {
 	t := job.DefaultType(r.Type)
-	t.Timeout, t.Priority, t.ThrottleFactor = time.Duration(min(max(r.Timeout, 0), job.MaxSeconds+1))*time.Second, r.Priority, r.ThrottleFactor
+	t.Timeout, t.Priority, t.ThrottleFactor = seconds(r.Timeout), r.Priority, r.ThrottleFactor
 	var s typeSettings
 	if json.Unmarshal([]byte(r.Settings), &s) == nil && s.policy().Check() == nil {
 		t.Retry, t.Async, t.RetryHandler = s.policy(), s.Async, s.RetryHandler

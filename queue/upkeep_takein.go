@@ -31,30 +31,21 @@ func (q *Queue) takeIn(ctx context.Context, w roster.Worker) (more bool, err err
 // takeInSome takes some rows in, and says how many it has come to. It refuses those that can't be jobs, or leaves them for later.
 func (q *Queue) takeInSome(ctx context.Context, w roster.Worker, refuse bool) (n int, err error) {
 	err = q.db.TxInParts(ctx, nil, func(tx *engine.Tx) error {
-		var found []inserted
+		var found []*job.Job
 		if err := tx.Read(ctx, q.inserted(tx, &found)); err != nil {
 			return err
 		}
 		n = len(found)
-		var flawed, sound []*job.Job
-		for _, i := range found {
-			if i.Flaw == nil {
-				sound = append(sound, i.Job)
-			}
-		}
+		sound, flawed := apart(found)
 		if err := q.findPlaces(ctx, tx, sound); err != nil {
 			return err
 		}
 		var entries []activity.Entry
-		for _, i := range found {
-			if i.Flaw != nil {
-				flawed = append(flawed, i.Job)
-				continue
-			}
-			if err := q.takeInOne(ctx, tx, i); err != nil {
+		for _, j := range sound {
+			if err := q.takeInOne(ctx, tx, j); err != nil {
 				return err
 			}
-			entries = append(entries, q.entry(i.Job, activity.Added))
+			entries = append(entries, q.entry(j, activity.Added))
 		}
 		if !refuse {
 			flawed = nil
@@ -72,25 +63,17 @@ func (q *Queue) takeInSome(ctx context.Context, w roster.Worker, refuse bool) (n
 	return n, err
 }
 
-// inserted is a row that an application inserted.
-type inserted struct {
-	*job.Job
-	// open says that it leaves its windows to the type.
-	open bool
-}
-
-// inserted is the query for such rows. It reads their data, which may be large, only where the database takes any bytes for
+// inserted is the query for rows that applications have inserted. It reads their data, which may be large, only where the database takes any bytes for
 // a text, and keeps none of it.
-func (q *Queue) inserted(tx *engine.Tx, found *[]inserted) engine.Query {
+func (q *Queue) inserted(tx *engine.Tx, found *[]*job.Job) engine.Query {
 	without := bulky
 	if q.db.AnyBytes {
 		without = []string{"error", "result"}
 	}
-	query := "SELECT " + q.selected(without...) + ", time_windows IS NULL, OCTET_LENGTH(job_data) FROM " + q.table + " " + q.claimIndex() +
+	query := "SELECT " + q.selected(without...) + ", OCTET_LENGTH(job_data) FROM " + q.table + " " + q.claimIndex() +
 		" WHERE status = 'submitted' LIMIT ? " + tx.SkipLocked
-	var open bool
 	var size int
-	s := q.scanner(&open, &size)
+	s := q.scanner(&size)
 	return engine.Query{SQL: query, Args: []any{takeInMax}, Scan: engine.EachRow(func(row *sql.Rows) error {
 		j, err := s.scan(row)
 		if err != nil {
@@ -99,27 +82,27 @@ func (q *Queue) inserted(tx *engine.Tx, found *[]inserted) engine.Query {
 		if j.Data = job.None; j.Flaw == nil {
 			j.Flaw = job.CheckSize(size)
 		}
-		*found = append(*found, inserted{j, open})
+		*found = append(*found, j)
 		return nil
 	})}
 }
 
 // takeInOne makes a job of a row, whatever that says of what only hipq can say.
-func (q *Queue) takeInOne(ctx context.Context, tx *engine.Tx, i inserted) error {
-	t, err := q.typeOf(ctx, tx, i.Type)
+func (q *Queue) takeInOne(ctx context.Context, tx *engine.Tx, j *job.Job) error {
+	t, err := q.typeOf(ctx, tx, j.Type)
 	if err != nil {
 		return err
 	}
-	if i.open {
-		i.Windows = t.Windows
+	if j.Left.Windows {
+		j.Windows = t.Windows
 	}
-	at := rules.Opening(i.Windows, q.Location, i.ScheduledRunTime)
-	i.Attempt = 0
+	at := rules.Opening(j.Windows, q.Location, j.ScheduledRunTime)
+	j.Attempt = 0
 	status, wake := rules.Place(at, tx.Now)
 	_, err = tx.ExecContext(ctx, "UPDATE "+q.table+" "+q.db.ByID+
 		" SET status = ?, attempt = 0, shard = ?, wake_time = ?, scheduled_run_time = ?, timeout = COALESCE(timeout, ?), priority = COALESCE(priority, ?),"+
 		" throttle_factor = COALESCE(throttle_factor, ?), time_windows = ?, throttle_group = 'NONE', error = 'NONE', result = 'NONE',"+
 		" stopping = 0, interrupts = 0, losses = 0, update_time = ? WHERE id = ? AND status = 'submitted'",
-		status, i.Place, engine.At(wake), engine.At(at), int64(t.Timeout.Seconds()), t.Priority, t.ThrottleFactor, i.Windows.Encode(), engine.At(tx.Now), i.ID)
+		status, j.Place, engine.At(wake), engine.At(at), int64(t.Timeout.Seconds()), t.Priority, t.ThrottleFactor, j.Windows.Encode(), engine.At(tx.Now), j.ID)
 	return err
 }

@@ -65,14 +65,13 @@ func (p *poller) look() (over bool) {
 			return false
 		}
 		p.looking, p.lookAt = true, time.Now()
-		p.toLook = slices.DeleteFunc(slices.Clone(p.sources), func(s *source) bool { return s.glimpse != nil })
+		p.toLook = slices.DeleteFunc(slices.Clone(p.sources), func(s *source) bool { return s.looking })
 		p.changed = p.changed && len(p.toLook) < len(p.sources)
 		if accepting && !p.burying {
 			p.bury()
 		}
 	}
 	for p.untilNextSource() <= 0 {
-		p.seeGlimpses()
 		if len(p.toLook) == 0 {
 			p.looking = false
 			return true
@@ -80,7 +79,7 @@ func (p *poller) look() (over bool) {
 		s := p.toLook[0]
 		p.toLook = p.toLook[1:]
 		if s.gone == nil && (accepting || len(s.cancel) > 0) {
-			p.lookAfter(s, accepting)
+			p.lookAfter(s)
 		} else {
 			p.see(s, sight{})
 		}
@@ -94,7 +93,7 @@ func (p *poller) untilLook() time.Duration {
 	until := p.lookAt.Add(lookEvery)
 	for _, s := range p.sources {
 		// its slots have been left meanwhile: it takes a look to have some again
-		if waits := s.waits(); s.glimpse == nil && !waits.IsZero() && waits.Before(until) {
+		if waits := s.waits(); !s.looking && !waits.IsZero() && waits.Before(until) {
 			until = waits
 		}
 	}
@@ -117,7 +116,7 @@ func (p *poller) until() time.Duration {
 func (p *poller) untilNextSource() time.Duration {
 	out := 0
 	for _, s := range p.sources {
-		if s.glimpse != nil {
+		if s.looking {
 			out++
 		}
 	}
@@ -144,31 +143,65 @@ func (p *poller) bury() {
 	})
 }
 
-// lookAfter sends a look at a source out.
-func (p *poller) lookAfter(s *source, accepting bool) {
-	running, sent := len(s.cancel) > 0, time.Now()
-	glimpse := make(chan sight, 1)
-	s.glimpse, p.sent = glimpse, sent
-	among := s.toLookAt()
+// lookAfter finds out what there is to do in a source, and has the upkeep done.
+func (p *poller) lookAfter(s *source) {
+	accepting, running, among := p.accepting.Load(), len(s.cancel) > 0, s.toLookAt()
+	p.ask(s, func() (one sight, err error) {
+		if accepting {
+			one.Look, err = s.Rounds().Look(p.work, s.types, among...)
+		}
+		if running && err == nil {
+			one.stopping, err = s.Rounds().Stopping(p.work, p.ID)
+		}
+		return one, err
+	}, func(one sight) {
+		s.surveyed = s.surveyed || accepting
+		if l := one.Look; l.Waking || l.New || l.Misplaced || l.Dividing || l.Orphaned || l.Undecided || l.Held && s.ThrottleGroups == nil {
+			p.keepUp(s, l, among)
+		} else {
+			s.reached = s.reached || !one.Due
+		}
+	})
+}
+
+// keepUp has the upkeep done that a look found, and looks once more.
+func (p *poller) keepUp(s *source, l rounds.Look, among []int) {
+	more, handled := false, s.handled()
+	p.ask(s, func() (one sight, err error) {
+		if more, err = s.Rounds().Upkeep(p.work, p.self, l, handled, p.killStrays); err == nil {
+			one.Look, err = s.Rounds().Look(p.work, s.types, among...)
+		}
+		return one, err
+	}, func(one sight) {
+		s.reached = s.reached || !one.Due
+		if more {
+			p.lookAt = time.Time{} // at once
+		}
+	})
+}
+
+// ask has a task look at a source, and takes note of what it has seen.
+func (p *poller) ask(s *source, look func() (sight, error), seen func(sight)) {
+	sent := time.Now()
+	s.looking, p.sent = true, sent
 	p.task(func() func() error {
-		one, err := p.view(s, among, accepting, running, glimpse)
+		one, err := look()
 		return func() error {
+			s.looking, s.lookHeld = false, nil
 			if p.dispatcher.leftOut(s, err) {
 				err = nil
 			}
-			s.lookHeld = nil
+			if s.gone != nil {
+				one = sight{}
+			}
 			if engine.IsLockTimeout(err) {
 				s.lookHeld = err
 			}
 			if s.unseen = err != nil; err == nil {
-				s.surveyed = s.surveyed || accepting
-				s.reached = s.reached || !one.Due
 				p.see(s, one)
 				p.looking = true // if it was over already, it ends once more, for the slots that the source wants
-			} else {
-				p.seeGlimpses()
+				seen(one)
 			}
-			s.glimpse = nil
 			return p.looked(sent, err)
 		}
 	})
@@ -197,29 +230,6 @@ func (p *poller) looked(sent time.Time, err error) error {
 type sight struct {
 	rounds.Look
 	stopping []int64
-	// unfinished says that there is more upkeep to do.
-	unfinished bool
-}
-
-// view finds out what there is to do in a source, and does the upkeep. Before that, glimpse gets what it has seen.
-func (p *poller) view(s *source, among []int, accepting, running bool, glimpse chan<- sight) (one sight, err error) {
-	if accepting {
-		if one.Look, err = s.Rounds().Look(p.work, s.types, among...); err != nil {
-			return one, err
-		}
-	}
-	if running {
-		if one.stopping, err = s.Rounds().Stopping(p.work, p.ID); err != nil {
-			return one, err
-		}
-	}
-	if l := one.Look; l.Waking || l.New || l.Misplaced || l.Dividing || l.Orphaned || l.Undecided || l.Held && s.ThrottleGroups == nil {
-		glimpse <- one
-		if one.unfinished, err = s.Rounds().Upkeep(p.work, p.self, l, s.handled(), p.killStrays); err == nil {
-			one.Look, err = s.Rounds().Look(p.work, s.types, among...)
-		}
-	}
-	return one, err
 }
 
 // killStrays kills what a worker that is no more has left running on this host, before anybody can start its jobs again. It
@@ -236,22 +246,8 @@ func (p *poller) killStrays(dead string) {
 	}
 }
 
-// seeGlimpses takes note of what looks that are still out have seen so far.
-func (p *poller) seeGlimpses() {
-	for _, s := range p.sources {
-		select {
-		case one := <-s.glimpse:
-			p.see(s, one)
-		default:
-		}
-	}
-}
-
 // see takes note of what a look has seen.
 func (p *poller) see(s *source, one sight) {
-	if s.gone != nil {
-		one = sight{}
-	}
 	for _, seen := range one.Shards {
 		in := s.numbered(seen.Shard)
 		if !in.waitUntil.After(time.Now()) {
@@ -271,9 +267,6 @@ func (p *poller) see(s *source, one sight) {
 		if cancel := s.cancel[id]; cancel != nil {
 			cancel(errCancelled)
 		}
-	}
-	if one.unfinished {
-		p.lookAt = time.Time{} // at once
 	}
 	p.dispatcher.settleHeld(s)
 }

@@ -46,9 +46,8 @@ type source struct {
 	resting int
 	// cancel stops the jobs that run, by id.
 	cancel map[int64]context.CancelCauseFunc
-	// glimpse is there while a look at it is out; unseen says that the last one was held up.
-	glimpse chan sight
-	unseen  bool
+	// looking says that a look at it, or its upkeep, is out; unseen that the last one was held up.
+	looking, unseen bool
 	// reached says that a look has found nothing to start there, or a round could have started something.
 	reached bool
 	// lookHeld is what the last look has waited for in vain, roundHeld what a round has that could have started something; nil if
