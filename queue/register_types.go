@@ -149,13 +149,17 @@ func (o Options) defaultType(name string) job.Type {
 
 // TypeNames gives the names of the job types that a config has registered, or this one has, or of which there are jobs.
 func (q *Queue) TypeNames(ctx context.Context) ([]string, error) {
-	// one after the other, in the index
 	var names []string
-	err := q.db.SelectContext(ctx, &names, "WITH RECURSIVE types (name) AS (SELECT MIN(job_type) FROM "+q.table+
-		" UNION ALL SELECT (SELECT MIN(job_type) FROM "+q.table+" WHERE job_type > types.name) FROM types WHERE types.name IS NOT NULL)"+
-		" SELECT name FROM types WHERE name IS NOT NULL")
-	if err != nil {
-		return nil, fmt.Errorf("find the job types of %s: %w", q.Name, err)
+	for last := ""; ; { // each is one dive into the index, however many jobs it has
+		var next sql.NullString
+		if err := q.db.GetContext(ctx, &next, "SELECT MIN(job_type) FROM "+q.table+" WHERE job_type > ?", last); err != nil {
+			return nil, fmt.Errorf("find the job types of %s: %w", q.Name, err)
+		}
+		if !next.Valid || next.String <= last {
+			break
+		}
+		last = next.String
+		names = append(names, last)
 	}
 	r, err := q.registered(ctx, q.db)
 	if err != nil {
