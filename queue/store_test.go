@@ -268,11 +268,11 @@ func TestEnqueueFillsInTheTypesDefaults(t *testing.T) {
 	})
 }
 
-func TestEnqueueRegistersAnUnknownType(t *testing.T) {
+func TestEnqueueTakesAnUnknownType(t *testing.T) {
 	suite(t, func(s store) {
 		s.add(job.New{Type: "Ünknown"})
 		if names := must[[]string](s.t)(s.TypeNames(s.t.Context())); !slices.Contains(names, "Ünknown") {
-			s.t.Errorf("registered are %v", names)
+			s.t.Errorf("known are %v", names)
 		}
 		if got := s.start("w", 10); len(got) != 0 {
 			s.t.Errorf("a worker took %d jobs of a type that it has no handler for", len(got))
