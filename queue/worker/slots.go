@@ -126,7 +126,9 @@ func (s *slots) balance(claim bool) {
 		keep[l.name] = min(l.slots, want)
 	}
 	s.set(keep) // at once, for what is about to be left must not be used meanwhile
-	if !(missing && claim) && !spare && (accepting || s.declined || s.host.inUse() == 0 || s.untilAnswer() > 0) {
+	takes := missing && claim
+	leaves := spare || !accepting && !s.declined && s.host.inUse() > 0 && s.untilAnswer() <= 0
+	if !takes && !leaves {
 		return
 	}
 	if !claim {
