@@ -67,7 +67,11 @@ func (d *dispatcher) until() time.Duration {
 	for _, s := range d.sources {
 		switch {
 		case len(s.ended) > 0 && !d.crowded(s):
-			until = min(until, time.Until(s.gatherUntil))
+			next := s.gatherUntil
+			if s.freshUntil.After(time.Now()) {
+				next = s.freshUntil
+			}
+			until = min(until, time.Until(next))
 		case s.rounds == 1 && d.isNarrow(s):
 			if beside := time.Until(s.sent.Add(besideAfter)); beside > 0 {
 				until = min(until, beside)
@@ -85,7 +89,11 @@ func (d *dispatcher) ready(s *source) bool {
 	case len(s.ended) == 0:
 		return d.free(s) > 0
 	}
-	return len(s.ended) >= s.running || !time.Now().Before(s.gatherUntil)
+	now := time.Now()
+	if now.Before(s.freshUntil) {
+		return s.running == 0
+	}
+	return len(s.ended) >= s.running || !now.Before(s.gatherUntil)
 }
 
 // free is how many jobs a source's next round may start: its share of what is free.
@@ -298,6 +306,9 @@ func (d *dispatcher) land(s *source, r round, done rounds.Done) {
 	}
 	for _, j := range done.Started {
 		d.begin(s, j)
+	}
+	if len(done.Started) > 0 {
+		s.freshUntil = time.Now().Add(min(gatherFor, d.commits) / 8)
 	}
 	if r.Slots > 0 && len(done.Started) == 0 {
 		d.slots.balance(false) // what it waits for may take long, and others have a use for the slots

@@ -28,13 +28,14 @@ type source struct {
 	running, rounds, roundsApart, turning, starting int
 	// sent is when the latest of its rounds was sent, but for those that may have to wait.
 	sent time.Time
-	// ended are the attempts to settle, gatherUntil until when they wait for others; unsettled those whose rows another
+	// ended are the attempts to settle, gatherUntil until when they wait for others, and freshUntil for those that have just begun, which
+	// may be over at once: else rounds of half as many jobs would follow one another. unsettled are those whose rows another
 	// transaction held: they are settled apart from the others, with the next look. parts are those that are to be settled
 	// apart now.
-	ended       []rounds.Settled
-	gatherUntil time.Time
-	unsettled   []rounds.Settled
-	parts       [][]rounds.Settled
+	ended                   []rounds.Settled
+	gatherUntil, freshUntil time.Time
+	unsettled               []rounds.Settled
+	parts                   [][]rounds.Settled
 	// unanswered are rounds that ended in an error: they are done again.
 	unanswered []round
 	// failing says that there may be jobs which wait for a retry handler; undecided are those that the worker has.

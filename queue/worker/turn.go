@@ -93,7 +93,9 @@ func (w *worker) wait() error {
 		w.gatherAll()
 	case land := <-w.landed:
 		w.tasks--
-		return land()
+		err := land()
+		w.gatherAll() // what it has begun may be over at once, and goes with the next round
+		return err
 	case <-w.progress.came:
 	case <-timer.C:
 	case <-stop:
