@@ -52,25 +52,10 @@ func (q Rounds) Round(ctx context.Context, asked rounds.Round) (rounds.Done, err
 			}
 		}
 		again = true
-		entries, err := q.settle(ctx, tx, r, first, &done)
-		if err != nil {
+		if err := q.settle(ctx, tx, r, first, &done); err != nil || slots < 1 || r.IsStopped() {
 			return err
 		}
-		if slots > 0 && !r.IsStopped() {
-			if q.takesTurns() {
-				// those behind should not have to wait for this
-				if err := q.logAs(ctx, tx, r.Worker, entries); err != nil {
-					return err
-				}
-				entries = nil
-			}
-			starting, err := q.start(ctx, tx, r, first, &done)
-			if err != nil {
-				return err
-			}
-			entries = append(entries, starting...)
-		}
-		return q.logAs(ctx, tx, r.Worker, entries)
+		return q.start(ctx, tx, r, first, &done)
 	})
 	if errors.Is(err, errNotAsLeft) || !begun && first != nil && len(first.finishing) > 0 && engine.IsLockTimeout(err) {
 		if asked.OneByOne = true; r.candidates != nil {
@@ -129,6 +114,12 @@ func (q *Queue) logAs(ctx context.Context, tx *engine.Tx, w roster.Worker, entri
 		entries[i].WorkerID, entries[i].Host, entries[i].PID = w.ID, w.Host, w.PID
 	}
 	return record.Entries(ctx, tx, q.db, entries)
+}
+
+// logRows logs what a worker did to all of these jobs, from their rows.
+func (q *Queue) logRows(ctx context.Context, tx *engine.Tx, w roster.Worker, state activity.State, rows record.Rows) error {
+	rows.Table = q.table
+	return record.OfRows(ctx, tx, q.db, activity.Entry{Kind: activity.Job, State: state, Queue: q.Name, WorkerID: w.ID, Host: w.Host, PID: w.PID}, rows)
 }
 
 // entry is an entry about a job, without what only its author knows.

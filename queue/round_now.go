@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/internal/rounds"
 	"github.com/hipq/hipq/queue/job"
@@ -36,57 +35,53 @@ func (q Rounds) tryNow(ctx context.Context, r rounds.Round, id int64) (j *job.Jo
 		if j, err = q.get(ctx, tx, id, q.db.ForUpdate); err != nil || j.Token == r.Token && j.Status == job.StatusRunning {
 			return err
 		}
-		var entries []activity.Entry
-		if entries, err = q.startOne(ctx, tx, round{Round: r}, j); err != nil {
-			return err
-		}
-		return q.logAs(ctx, tx, r.Worker, entries)
+		return q.startOne(ctx, tx, round{Round: r}, j)
 	})
 	return j, err
 }
 
 // startOne starts a job.
-func (q *Queue) startOne(ctx context.Context, tx *engine.Tx, r round, j *job.Job) ([]activity.Entry, error) {
+func (q *Queue) startOne(ctx context.Context, tx *engine.Tx, r round, j *job.Job) error {
 	switch {
 	case j.Status.IsFinal():
-		return nil, ErrFinal
+		return ErrFinal
 	case j.Flaw != nil:
-		return nil, j.Flaw
+		return j.Flaw
 	case j.State() != job.Initial && j.State() != job.Retry:
-		return nil, ErrStarted
+		return ErrStarted
 	case j.Status == job.StatusLocked:
-		return nil, ErrLocked
+		return ErrLocked
 	case j.Status == job.StatusSubmitted:
-		return nil, ErrNotTakenIn
+		return ErrNotTakenIn
 	}
 	shard, ok := q.shardOf(j.Place)
 	if !ok {
-		return nil, ErrNotTakenIn // until it has its place
+		return ErrNotTakenIn // until it has its place
 	}
 	room, err := q.takeTurn(ctx, tx, r.Worker.ID, shard)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if q.takesTurns() && !room.there {
 		number, err := q.divisionOf(ctx, tx)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		return nil, q.otherwiseDivided(number)
+		return q.otherwiseDivided(number)
 	}
 	if q.Rate.Starts > 0 {
 		if left, _ := q.startsLeft(room, tx.Now); left < 1 {
-			return nil, room.noShare()
+			return room.noShare()
 		}
 	}
 	if err := q.classify(ctx, tx, room, map[int64]*job.Job{j.ID: j}); err != nil {
-		return nil, err
+		return err
 	}
 	switch room.fit(j) {
 	case groupFull:
-		return nil, ErrNoRoom
+		return ErrNoRoom
 	case waits:
-		return nil, room.noShare()
+		return room.noShare()
 	}
 	j.Error, j.Result = job.None, job.None
 	return q.markStarted(ctx, tx, r, room, []*job.Job{j}, &rounds.Done{})

@@ -5,11 +5,14 @@ import (
 	"database/sql"
 	"fmt"
 	"math/rand/v2"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/internal/record"
 	"github.com/hipq/hipq/internal/rounds"
 	"github.com/hipq/hipq/internal/rules"
 	"github.com/hipq/hipq/queue/job"
@@ -18,41 +21,81 @@ import (
 // settle writes the outcomes of attempts: it reads the jobs' rows, decides, and writes. A job that isn't any more as this
 // attempt left it stays as it is: it has been answered, or settled by a commit whose answer was lost; or, if the worker was
 // declared dead, its lock is lost.
-func (q *Queue) settle(ctx context.Context, tx *engine.Tx, r round, first *firstRead, done *rounds.Done) (entries []activity.Entry, err error) {
-	var finished []any
+func (q *Queue) settle(ctx context.Context, tx *engine.Tx, r round, first *firstRead, done *rounds.Done) error {
+	finished := slices.Clone(first.finishing)
+	var entries []activity.Entry
+	var finish []any
 	var absent []rounds.Settled
-	if len(first.finishing) > 0 {
-		ids := make([]any, len(first.finishing))
-		entries = make([]activity.Entry, 0, len(r.Settle)+r.Slots)
-		for i, s := range first.finishing {
-			ids[i], entries = s.Job.ID, append(entries, q.finishedEntry(s))
-		}
-		if err := q.discard(ctx, tx, job.StatusFinished, ids); err != nil {
-			return nil, err
-		}
-	}
 	for _, s := range first.others {
 		row, ok := first.settling[s.Job.ID]
 		switch {
 		case !ok || !row.isOf(s):
 			absent = append(absent, s)
 		case row.Status == job.StatusRunning && q.isPlain(s):
-			finished = append(finished, s.Job.ID)
-			entries = append(entries, q.finishedEntry(s))
+			finish, finished = append(finish, s.Job.ID), append(finished, s)
 		default:
 			entry, err := q.settleOne(ctx, tx, row, s, done)
 			if err != nil {
-				return nil, err
+				return err
 			}
 			if entry != nil {
 				entries = append(entries, *entry)
 			}
 		}
 	}
-	if err := q.finish(ctx, tx, finished); err != nil {
-		return nil, err
+	if err := q.finish(ctx, tx, finish); err != nil {
+		return err
 	}
-	return entries, q.lookForAbsent(ctx, tx, r.Worker.ID, absent, done)
+	if err := q.logFinished(ctx, tx, r, finished, entries); err != nil {
+		return err
+	}
+	return q.lookForAbsent(ctx, tx, r.Worker.ID, absent, done)
+}
+
+// logFinished logs what the plain attempts of a round and the others have come to, and discards the jobs of the plain ones if the queue
+// keeps no such. An attempt that has left output has an entry of its own.
+func (q *Queue) logFinished(ctx context.Context, tx *engine.Tx, r round, finished []rounds.Settled, entries []activity.Entry) error {
+	all, silent := make([]any, len(finished)), make([]rounds.Settled, 0, len(finished))
+	for i, s := range finished {
+		if all[i] = s.Job.ID; s.Outcome.Output == "" {
+			silent = append(silent, s)
+			continue
+		}
+		e := q.entry(s.Job, activity.Finished)
+		e.RunMS, e.Output = s.Outcome.Ran.Milliseconds(), s.Outcome.Output
+		entries = append(entries, e)
+	}
+	if err := q.logRows(ctx, tx, r.Worker, activity.Finished, ran(silent)); err != nil {
+		return err
+	}
+	if err := q.logAs(ctx, tx, r.Worker, entries); err != nil {
+		return err
+	}
+	return q.discard(ctx, tx, job.StatusFinished, all)
+}
+
+// ran are the rows of attempts, with how long each has taken.
+func ran(list []rounds.Settled) record.Rows {
+	rows := record.Rows{IDs: make([]any, len(list))}
+	often, usual := map[int64]int{}, int64(0)
+	for i, s := range list {
+		rows.IDs[i] = s.Job.ID
+		ms := s.Outcome.Ran.Milliseconds()
+		if often[ms]++; often[ms] > often[usual] {
+			usual = ms
+		}
+	}
+	rows.Run = strconv.FormatInt(usual, 10)
+	if len(often) > 1 {
+		var cases strings.Builder
+		for _, s := range list {
+			if ms := s.Outcome.Ran.Milliseconds(); ms != usual {
+				fmt.Fprintf(&cases, " WHEN %d THEN %d", s.Job.ID, ms)
+			}
+		}
+		rows.Run = "CASE id" + cases.String() + " ELSE " + rows.Run + " END"
+	}
+	return rows
 }
 
 // isPlain says that an attempt has gone well and left nothing to keep.
@@ -82,12 +125,6 @@ func (q *Queue) plain(list []rounds.Settled) (plain, others []rounds.Settled) {
 		}
 	}
 	return plain, others
-}
-
-func (q *Queue) finishedEntry(s rounds.Settled) activity.Entry {
-	e := q.entry(s.Job, activity.Finished)
-	e.RunMS, e.Output = s.Outcome.Ran.Milliseconds(), s.Outcome.Output
-	return e
 }
 
 // finishing is the statement that ends plain attempts, of jobs that are as these left them: it changes as many rows.
@@ -179,7 +216,7 @@ func (q *Queue) finish(ctx context.Context, tx *engine.Tx, ids []any) error {
 	if err != nil {
 		return fmt.Errorf("finish jobs: %w", err)
 	}
-	return q.discard(ctx, tx, job.StatusFinished, ids)
+	return nil
 }
 
 // settleOne settles one attempt, of whatever outcome. The policy's decision needs no waiting: an error passes through
@@ -296,7 +333,7 @@ func (q *Queue) write(ctx context.Context, tx *engine.Tx, j *job.Job, n rules.Ne
 // discard deletes jobs that have just become final, if the queue doesn't keep such.
 func (q *Queue) discard(ctx context.Context, tx *engine.Tx, status job.Status, ids []any) error {
 	failed := status == job.StatusFailed || status == job.StatusClosed
-	if (status != job.StatusFinished || q.KeepFinished >= 0) && (!failed || q.KeepFailed >= 0) {
+	if len(ids) == 0 || (status != job.StatusFinished || q.KeepFinished >= 0) && (!failed || q.KeepFailed >= 0) {
 		return nil
 	}
 	statement, args := q.deleteFinal(status, ids)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/internal/record"
 	"github.com/hipq/hipq/internal/rounds"
 	"github.com/hipq/hipq/internal/rules"
 	"github.com/hipq/hipq/queue/job"
@@ -22,14 +23,14 @@ const walkMax = 5000
 // start locks and starts the next due jobs: as many as there are slots, limits, and the rate have room for. Those whose
 // windows have closed go to the next opening, those whose throttle groups are full are held back, and those whose rows can't
 // be jobs are refused.
-func (q *Queue) start(ctx context.Context, tx *engine.Tx, r round, first *firstRead, done *rounds.Done) ([]activity.Entry, error) {
+func (q *Queue) start(ctx context.Context, tx *engine.Tx, r round, first *firstRead, done *rounds.Done) error {
 	room, err := q.takeTurn(ctx, tx, r.Worker.ID, r.candidates.shard)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if !first.open && !room.open {
 		r.candidates.unread(first.due)
-		return nil, nil
+		return nil
 	}
 	slots := r.Slots
 	if q.Rate.Starts > 0 {
@@ -38,27 +39,27 @@ func (q *Queue) start(ctx context.Context, tx *engine.Tx, r round, first *firstR
 			if done.Wait = wait; room.divided {
 				done.Wait = min(wait, divideEvery) // the next division may give it more before that
 			}
-			return nil, q.noteWaiting(ctx, tx, room, false)
+			return q.noteWaiting(ctx, tx, room, false)
 		}
 		slots = min(slots, left)
 	}
 	held, err := q.heldCandidates(ctx, tx, r.candidates, room, slots)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	taken, err := q.fitting(ctx, tx, r, room, first.due, first.jobs, slots)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	seen := map[int64]bool{} // a round beside this one may have them read again
 	for walked, size := note(seen, first.due), slots; len(taken) < slots; size = max(slots-len(taken), q.stride()) {
 		// a settlement that waits for another transaction must not hold up the round beside this one, which shares the candidates
 		if err := tx.Flush(ctx); err != nil {
-			return nil, err
+			return err
 		}
 		due, err := r.candidates.next(ctx, tx, size, room.full, walked == 0)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		now := len(held) // of the held ones, those that come before the due ones which are still to be read
 		if len(due) == size {
@@ -72,12 +73,12 @@ func (q *Queue) start(ctx context.Context, tx *engine.Tx, r round, first *firstR
 		jobs := map[int64]*job.Job{}
 		if len(list) > 0 {
 			if err := tx.Read(ctx, q.lockDue(tx, r.candidates.shard, list, jobs)); err != nil {
-				return nil, fmt.Errorf("lock due jobs: %w", err)
+				return fmt.Errorf("lock due jobs: %w", err)
 			}
 		}
 		got, err := q.fitting(ctx, tx, r, room, list, jobs, slots-len(taken))
 		if err != nil {
-			return nil, err
+			return err
 		}
 		taken = append(taken, got...)
 		if walked += note(seen, list); len(list) == 0 {
@@ -92,19 +93,21 @@ func (q *Queue) start(ctx context.Context, tx *engine.Tx, r round, first *firstR
 	room.rateShort = room.rateShort && done.More
 	starts := func(j *job.Job) bool { return j.ThrottleFactor > 0 || q.ThrottleLimit < 1 }
 	if err := q.noteWaiting(ctx, tx, room, slices.ContainsFunc(taken, starts)); err != nil {
-		return nil, err
+		return err
 	}
 	if done.Full = room.full; done.Full && len(taken) == 0 {
 		if done.Full, err = q.mayGetRoom(ctx, tx, room); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	refused, err := q.refuse(ctx, tx, room.flawed)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	started, err := q.markStarted(ctx, tx, r, room, taken, done)
-	return append(refused, started...), err
+	if err := q.logAs(ctx, tx, r.Worker, refused); err != nil {
+		return err
+	}
+	return q.markStarted(ctx, tx, r, room, taken, done)
 }
 
 // note notes candidates that were looked at, and how many.
@@ -214,26 +217,23 @@ func (q *Queue) lockDue(tx *engine.Tx, shard int, list []candidate, jobs map[int
 func notAlone(n int) string { return strings.TrimSuffix(engine.In(n), ")") + ",0)" }
 
 // markStarted moves locked jobs to running and counts their attempts.
-func (q *Queue) markStarted(ctx context.Context, tx *engine.Tx, r round, room *room, jobs []*job.Job, done *rounds.Done) ([]activity.Entry, error) {
+func (q *Queue) markStarted(ctx context.Context, tx *engine.Tx, r round, room *room, jobs []*job.Job, done *rounds.Done) error {
 	if len(jobs) == 0 {
-		return nil, nil
+		return nil
 	}
 	if err := q.readData(ctx, tx, jobs); err != nil {
-		return nil, err
+		return err
 	}
 	now := engine.At(tx.Now)
 	cleared := "" // of which a job that was never tried, and was due, has nothing
 	if slices.ContainsFunc(jobs, func(j *job.Job) bool { return j.Attempt > 0 || j.Status != job.StatusAvailable }) {
 		cleared = " error = 'NONE', result = 'NONE', stopping = 0, wake_time = NULL,"
 	}
-	entries := make([]activity.Entry, len(jobs))
-	for i, j := range jobs {
+	for _, j := range jobs {
 		j.Status, j.Stopping = job.StatusRunning, false
 		j.StartTime, j.UpdateTime, j.WakeTime = now.Time, now.Time, time.Time{}
 		j.WorkerID, j.Token, j.AttemptToken = r.Worker.ID, r.Token, r.Token
 		j.Attempt++
-		entries[i] = q.entry(j, activity.Starting)
-		entries[i].WaitMS = max(0, tx.Now.Sub(j.ScheduledRunTime)).Milliseconds()
 		r.Tried = append(r.Tried, j.ID)
 	}
 	size := len(jobs)
@@ -242,19 +242,24 @@ func (q *Queue) markStarted(ctx context.Context, tx *engine.Tx, r round, room *r
 	}
 	for batch := range slices.Chunk(jobs, size) {
 		group, groups := q.setGroup(batch)
-		args := append([]any{r.Worker.ID, r.Token, r.Token, now, now}, groups...)
-		for _, j := range batch {
-			args = append(args, j.ID)
+		ids := make([]any, len(batch))
+		for i, j := range batch {
+			ids[i] = j.ID
 		}
+		args := slices.Concat([]any{r.Worker.ID, r.Token, r.Token, now, now}, groups, ids)
 		err := tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET status = 'running',"+cleared+
 			" attempt = attempt + 1, worker_id = ?, lock_token = ?, attempt_token = ?, start_time = ?, update_time = ?"+group+
 			" WHERE id IN "+engine.In(len(batch)), args...)
 		if err != nil {
-			return nil, fmt.Errorf("start jobs: %w", err)
+			return fmt.Errorf("start jobs: %w", err)
+		}
+		err = q.logRows(ctx, tx, r.Worker, activity.Starting, record.Rows{IDs: ids, Wait: q.db.Milliseconds, Args: []any{now}})
+		if err != nil {
+			return err
 		}
 	}
 	done.Started = jobs
-	return entries, q.countStarts(ctx, tx, room, len(jobs))
+	return q.countStarts(ctx, tx, room, len(jobs))
 }
 
 // readData reads the data of jobs that were locked without it.

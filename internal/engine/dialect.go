@@ -50,6 +50,8 @@ type Dialect struct {
 	// the clock before.
 	Now     string
 	DearNow bool
+	// Milliseconds are those from a job's scheduled_run_time until a parameter, 0 at least.
+	Milliseconds string
 	// Writers is how many transactions that write are worth having at the same time, such as a worker's rounds: more than one
 	// where they overlap.
 	Writers int
@@ -114,6 +116,7 @@ var MySQL = Dialect{
 	UpdateAtOnce: "SET STATEMENT innodb_lock_wait_timeout = 0 FOR UPDATE",
 	RowCount:     "SELECT ROW_COUNT()",
 	Now:          "UTC_TIMESTAMP(6)",
+	Milliseconds: "GREATEST(0, TIMESTAMPDIFF(MICROSECOND, scheduled_run_time, ?) DIV 1000)",
 	Writers:      2,
 	Reorder: "ALTER TABLE {jobs} DROP INDEX {index}, DROP COLUMN run_rank," +
 		" ADD COLUMN run_rank BIGINT AS ({rank}) STORED AFTER part, ADD INDEX {index} {columns}",
@@ -156,6 +159,8 @@ var SQLite = Dialect{
 	AnyBytes: true,
 	Now:      "(strftime('%Y-%m-%d %H:%M:%f', 'now') || '000')",
 	DearNow:  true,
-	SQLDir:   "sql/sqlite",
-	driver:   "sqlite",
+	// whole milliseconds, as SQLite has them
+	Milliseconds: "MAX(0, CAST(ROUND((julianday(?) - julianday(scheduled_run_time)) * 86400000) AS INTEGER))",
+	SQLDir:       "sql/sqlite",
+	driver:       "sqlite",
 }
