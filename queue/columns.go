@@ -14,20 +14,19 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// columns are those of a job's row, each with what reads it: whoever reads a job reads these. What is written stands with
-// the statements that write: insert and replace of enqueue, what Retry links, of operate.
+// columns are those of a job's row, each with the function that reads it. What is written stands with the statements that write:
+// insert and replace of enqueue, and operate.
 //
-// What a row inserted by plain SQL leaves open until a worker takes it in is NULL, and reads as zero. So does what a job
-// doesn't have.
+// A column that a row by plain SQL leaves open is NULL until a worker takes the row in, and reads as zero.
 var columns = []struct {
 	name string
-	read func(*job.Job, any) error
+	read func(*job.Job, *cell) error
 }{
 	{"id", number(func(j *job.Job) *int64 { return &j.ID })},
 	{"job_type", text(func(j *job.Job) *string { return &j.Type })},
 	{"job_data", text(func(j *job.Job) *string { return &j.Data })},
 	{"job_key", text(func(j *job.Job) *string { return &j.Key })},
-	// before those that are read by them
+	// before those that are read by it
 	{"status", text(func(j *job.Job) *job.Status { return &j.Status })},
 	{"timeout", takenIn(func(l *job.Left) *bool { return &l.Timeout }, readTimeout)},
 	{"priority", takenIn(func(l *job.Left) *bool { return &l.Priority }, number(func(j *job.Job) *int { return &j.Priority }))},
@@ -47,7 +46,7 @@ var columns = []struct {
 	{"throttle_group", text(func(j *job.Job) *string { return &j.Group })},
 	{"attempt_token", text(func(j *job.Job) *string { return &j.AttemptToken })},
 	{"wish", text(func(j *job.Job) *string { return &j.Wish })},
-	{"stopping", truth(func(j *job.Job) *bool { return &j.Stopping })},
+	{"stopping", readStopping},
 	{"interrupts", number(func(j *job.Job) *int { return &j.Interrupts })},
 	{"losses", number(func(j *job.Job) *int { return &j.Losses })},
 	{"retry_of", number(func(j *job.Job) *int64 { return &j.RetryOf })},
@@ -59,15 +58,14 @@ var columns = []struct {
 // bulky are the columns that may be large.
 var bulky = []string{"job_data", "error", "result", "output"}
 
-// startColumns are those that are read of a job that is about to start, by their places in columns: not what is left of its last
-// attempt, which is over then, nor what the start writes itself. With groups, many may be looked at that don't start, so their
-// data is read later.
+// startColumns are the places in columns of what is read of a job that is about to start: nothing of its last attempt, and nothing that
+// the start writes. In a queue with groups the claim may pass many jobs, so it reads the data of those that start.
 var (
-	startColumns = placesBut(startWithout...)
-	startWithout = []string{
+	startColumns         = placesBut(startWithout...)
+	startColumnsOfGroups = placesBut(append([]string{"job_data"}, startWithout...)...)
+	startWithout         = []string{
 		"error", "result", "output", "wish", "start_time", "update_time", "worker_id", "lock_token", "attempt_token", "retried_as",
 	}
-	startColumnsOfGroups = placesBut(append([]string{"job_data"}, startWithout...)...)
 )
 
 // placesBut are the places of all columns but these.
@@ -91,30 +89,23 @@ func (q *Queue) listed(places []int) string {
 	return strings.Join(names, ", ")
 }
 
-// selected is the list of columns for SELECT. Those to be left out read as None, and none of the others may be named.
+// selected is the list of all columns for SELECT. Those in without read as None.
 func (q *Queue) selected(without ...string) string {
-	names := make([]string, len(columns))
-	for i, c := range columns {
-		names[i] = c.name
-		if strings.HasSuffix(c.name, "_time") {
-			names[i] = q.db.TimeColumn(c.name)
-		}
-		for _, w := range without {
-			if c.name == w {
-				names[i] = "'" + job.None + "'"
-			}
-		}
+	list := q.listed(allColumns)
+	for _, name := range without {
+		list = strings.Replace(list, ", "+name+",", ", '"+job.None+"',", 1)
 	}
-	return strings.Join(names, ", ")
+	return list
 }
 
-// scanner reads rows of jobs, without the cost of finding out each time what goes where.
+// scanner reads rows of jobs.
 type scanner struct {
 	// empty is a job of which nothing is read.
 	empty job.Job
-	// weighty says that a row needs a weight to be taken in.
+	// weighty says that a row by plain SQL needs a weight.
 	weighty bool
-	row     job.Job
+	places  []int
+	cells   []cell
 	into    []any
 }
 
@@ -123,29 +114,31 @@ func (q *Queue) scanner(others ...any) *scanner { return q.scannerOf(allColumns,
 
 var allColumns = placesBut()
 
-// scannerOf is for rows with the columns of listed; the others read as None.
+// scannerOf is for rows with the columns of listed. The others read as None.
 func (q *Queue) scannerOf(places []int, others ...any) *scanner {
-	s := &scanner{weighty: q.RefuseWeightless, into: make([]any, len(places), len(places)+len(others))}
+	s := &scanner{weighty: q.RefuseWeightless, places: places, cells: make([]cell, len(places)), into: make([]any, len(places))}
 	s.empty = job.Job{
 		Queue: q.Name, Data: job.None, WorkerID: job.None, Token: job.None, AttemptToken: job.None, Wish: job.None,
 		Error: job.None, Result: job.None, Output: job.None,
 	}
-	cells := make([]cell, len(places))
-	for i, at := range places {
-		cells[i] = cell{scanner: s, column: at}
-		s.into[i] = &cells[i]
+	for i := range s.cells {
+		s.into[i] = &s.cells[i]
 	}
 	s.into = append(s.into, others...)
 	return s
 }
 
-// scan reads the current row. One that can't be a job's is no error, for it must not hide the others: it has a flaw.
+// scan reads the current row. A row that can't be a job's is no error, because it must not hide the others: the job has a flaw.
 func (s *scanner) scan(rows interface{ Scan(dest ...any) error }) (*job.Job, error) {
-	s.row = s.empty
 	if err := rows.Scan(s.into...); err != nil {
 		return nil, err
 	}
-	j := s.row
+	j := s.empty
+	for i, at := range s.places {
+		if err := columns[at].read(&j, &s.cells[i]); err != nil && j.Flaw == nil {
+			j.Flaw = fmt.Errorf("%w: %s: %w", job.ErrInvalid, columns[at].name, err)
+		}
+	}
 	if j.Attempt == 0 {
 		j.StartTime = time.Time{} // the row has one from the beginning, so that it needn't grow when it starts
 	}
@@ -156,30 +149,6 @@ func (s *scanner) scan(rows interface{ Scan(dest ...any) error }) (*job.Job, err
 		j.Flaw = job.ErrWeightless
 	}
 	return &j, nil
-}
-
-// cell is one column of the row that a scanner reads.
-type cell struct {
-	*scanner
-	column int
-	// last is the text that the row before had, which this one often has too.
-	last any
-}
-
-// Scan implements sql.Scanner.
-func (c *cell) Scan(src any) error {
-	column := &columns[c.column]
-	if text, ok := src.([]byte); ok {
-		if last, ok := c.last.(string); !ok || last != string(text) {
-			c.last = string(text)
-		}
-		src = c.last
-	}
-	err := column.read(&c.row, src)
-	if err != nil && c.row.Flaw == nil {
-		c.row.Flaw = fmt.Errorf("%w: %s: %w", job.ErrInvalid, column.name, err)
-	}
-	return nil
 }
 
 // jobs is the query for jobs with the columns of selected, which it gives to f.
@@ -199,70 +168,75 @@ func (q *Queue) jobsOf(places []int, query string, args []any, f func(*job.Job))
 	})}
 }
 
-// asText is a value as text; ok is false for NULL.
-func asText(src any) (text string, ok bool) {
-	switch v := src.(type) {
-	case nil:
-		return "", false
-	case []byte:
-		return string(v), true
-	case string:
-		return v, true
-	}
-	return fmt.Sprint(src), true
+// cell is what a row has in one column: a number or a text, however the driver gives it. A row often has the text of the row before,
+// which is then not made anew.
+type cell struct {
+	null, isNumber bool
+	number         int64
+	text           string
 }
 
-func asNumber(src any) (int64, error) {
-	if n, ok := src.(int64); ok {
-		return n, nil
+// Scan implements sql.Scanner.
+func (c *cell) Scan(src any) error {
+	c.null, c.isNumber = src == nil, false
+	switch v := src.(type) {
+	case nil:
+		c.number, c.text = 0, ""
+	case int64:
+		c.number, c.isNumber = v, true
+	case string:
+		c.text = v
+	case []byte:
+		if c.text != string(v) {
+			c.text = string(v)
+		}
+	default:
+		c.text = fmt.Sprint(v)
 	}
-	text, ok := asText(src)
-	if !ok {
-		return 0, nil
+	return nil
+}
+
+func (c *cell) asText() string {
+	if c.isNumber {
+		return strconv.FormatInt(c.number, 10)
 	}
-	n, err := strconv.ParseInt(text, 10, 64)
+	return c.text
+}
+
+func (c *cell) asNumber() (int64, error) {
+	if c.isNumber || c.null {
+		return c.number, nil
+	}
+	n, err := strconv.ParseInt(c.text, 10, 64)
 	if err != nil {
-		return 0, fmt.Errorf("%q is not a number", text)
+		return 0, fmt.Errorf("%q is not a number", c.text)
 	}
 	return n, nil
 }
 
-func text[T ~string](field func(*job.Job) *T) func(*job.Job, any) error {
-	return func(j *job.Job, src any) error {
-		value, _ := asText(src)
-		*field(j) = T(value)
+func text[T ~string](field func(*job.Job) *T) func(*job.Job, *cell) error {
+	return func(j *job.Job, c *cell) error {
+		*field(j) = T(c.asText())
 		return nil
 	}
 }
 
-func number[T int | int64](field func(*job.Job) *T) func(*job.Job, any) error {
-	return func(j *job.Job, src any) error {
-		n, err := asNumber(src)
+func number[T int | int64](field func(*job.Job) *T) func(*job.Job, *cell) error {
+	return func(j *job.Job, c *cell) error {
+		n, err := c.asNumber()
 		*field(j) = T(n)
 		return err
 	}
 }
 
-func truth(field func(*job.Job) *bool) func(*job.Job, any) error {
-	return func(j *job.Job, src any) error {
-		n, err := asNumber(src)
-		if err == nil && n != 0 && n != 1 {
-			err = fmt.Errorf("%d is neither 0 nor 1", n)
-		}
-		*field(j) = n == 1
-		return err
-	}
-}
-
-func moment(field func(*job.Job) *time.Time) func(*job.Job, any) error {
-	return func(j *job.Job, src any) error {
-		value, ok := asText(src)
-		if !ok {
+func moment(field func(*job.Job) *time.Time) func(*job.Job, *cell) error {
+	return func(j *job.Job, c *cell) error {
+		if c.null {
 			return nil
 		}
-		t, err := engine.ParseTime(value)
+		t, err := engine.ParseTime(c.asText())
 		if err == nil && t.Year() < 1970 {
-			err = fmt.Errorf("%q is before 1970", value)
+			err = fmt.Errorf("%q is before 1970", c.text)
 		}
 		if err == nil {
 			*field(j) = t
@@ -271,26 +245,31 @@ func moment(field func(*job.Job) *time.Time) func(*job.Job, any) error {
 	}
 }
 
-// takenIn is for what a row must have from when it is taken in until it is final. What can't be read is left to the type too:
-// should the job be retried, it must not have become 0.
-func takenIn(left func(*job.Left) *bool, read func(*job.Job, any) error) func(*job.Job, any) error {
-	return func(j *job.Job, src any) error {
-		*left(&j.Left) = src == nil
-		if src == nil && !j.IsNew() && !j.Status.IsFinal() {
+// takenIn is for what a row must have from when it is taken in until it is final. What can't be read is left to the type too: in a retry
+// of the job it must not be 0.
+func takenIn(left func(*job.Left) *bool, read func(*job.Job, *cell) error) func(*job.Job, *cell) error {
+	return func(j *job.Job, c *cell) error {
+		err := read(j, c)
+		*left(&j.Left) = c.null || err != nil
+		if c.null && !j.IsNew() && !j.Status.IsFinal() {
 			return errors.New("it is missing")
-		}
-		err := read(j, src)
-		if err != nil {
-			*left(&j.Left) = true
 		}
 		return err
 	}
 }
 
-func readTimeout(j *job.Job, src any) error {
-	n, err := asNumber(src)
+func readStopping(j *job.Job, c *cell) error {
+	n, err := c.asNumber()
+	if j.Stopping = n == 1; err == nil && n != 0 && n != 1 {
+		err = fmt.Errorf("%d is neither 0 nor 1", n)
+	}
+	return err
+}
+
+func readTimeout(j *job.Job, c *cell) error {
+	n, err := c.asNumber()
 	switch {
-	case err != nil || src == nil:
+	case err != nil || c.null:
 		return err
 	case n < 0 || n > math.MaxUint32 || n == 0 && !j.Status.IsFinal():
 		return fmt.Errorf("%d is not a number of seconds from 1 to %d", n, job.MaxSeconds)
@@ -299,11 +278,10 @@ func readTimeout(j *job.Job, src any) error {
 	return nil
 }
 
-func readWindows(j *job.Job, src any) (err error) {
-	value, ok := asText(src)
-	if !ok || value == job.None {
+func readWindows(j *job.Job, c *cell) (err error) {
+	if c.null || c.asText() == job.None {
 		return nil
 	}
-	j.Windows, err = job.DecodeWindows(value)
+	j.Windows, err = job.DecodeWindows(c.asText())
 	return err
 }

@@ -17,7 +17,7 @@ func (q *Queue) shown() string {
 // shownScanner reads rows with the columns of shown.
 type shownScanner struct {
 	*scanner
-	percent, note, attempt, at any
+	percent, note, attempt, at cell
 }
 
 func (q *Queue) shownScanner() *shownScanner {
@@ -35,13 +35,11 @@ func (s *shownScanner) scan(rows interface{ Scan(dest ...any) error }) (*job.Job
 }
 
 // readProgress reads the columns of a progress. What can't be one is none: it's no reason to end a job.
-func readProgress(percent, note, attempt, at any) job.Progress {
-	n, err := asNumber(percent)
-	text, _ := asText(note)
-	p, ok := job.NewProgress(float64(n), text)
-	said, err2 := asNumber(attempt)
-	when, _ := asText(at)
-	t, err3 := engine.ParseTime(when)
+func readProgress(percent, note, attempt, at cell) job.Progress {
+	n, err := percent.asNumber()
+	p, ok := job.NewProgress(float64(n), note.asText())
+	said, err2 := attempt.asNumber()
+	t, err3 := engine.ParseTime(at.asText())
 	if err != nil || err2 != nil || err3 != nil || !ok || said < 1 {
 		return job.Progress{}
 	}
@@ -58,7 +56,7 @@ func (q *Queue) Progressing(ctx context.Context, most int) (jobs []*job.Job, err
 		" ORDER BY " + q.table + ".progress_time DESC, id LIMIT ?"
 	err = q.db.Read(ctx, engine.Query{SQL: query, Args: []any{most}, Scan: engine.EachRow(func(row *sql.Rows) error {
 		j := &job.Job{Queue: q.Name}
-		var percent, note, attempt, at any
+		var percent, note, attempt, at cell
 		err := row.Scan(&j.ID, &j.Type, &j.Attempt, &percent, &note, &attempt, &at)
 		if j.Progress = readProgress(percent, note, attempt, at); j.Progress.Attempt > 0 {
 			jobs = append(jobs, j)

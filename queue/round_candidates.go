@@ -30,21 +30,18 @@ type candidate struct {
 	from *indexRange
 }
 
-// rank is where the queue's order puts a job. What is no number, which only a row can have that can't be a job, is where
-// the index has it: before all numbers, or behind.
+// rank is where the queue's order puts a job. A row without one can't be a job: it comes first, as in the index.
 type rank int64
 
 // Scan implements sql.Scanner.
 func (r *rank) Scan(src any) error {
-	n, err := asNumber(src)
-	switch {
-	case src == nil:
-		n = math.MinInt64
-	case err != nil:
-		n = math.MaxInt64
+	c := cell{}
+	_ = c.Scan(src)
+	n, err := c.asNumber()
+	if *r = rank(n); c.null {
+		*r = math.MinInt64
 	}
-	*r = rank(n)
-	return nil
+	return err
 }
 
 // compare orders candidates: the one to be locked first is the lesser.
@@ -201,15 +198,18 @@ func (c *candidates) first(free bool) (first *indexRange) {
 	return first
 }
 
-// unread takes back candidates that were handed out and are still due, in order.
+// unread takes back candidates that were handed out and are still due, in order. A range that was forgotten meanwhile reads them again.
 func (c *candidates) unread(list []candidate) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, one := range slices.Backward(list) {
-		// a range that was forgotten meanwhile will read it again
+	back := map[*indexRange][]candidate{}
+	for _, one := range list {
 		if one.from != nil && one.from.last != nil {
-			one.from.read = append([]candidate{one}, one.from.read...)
+			back[one.from] = append(back[one.from], one)
 		}
+	}
+	for r, of := range back {
+		r.read = append(of, r.read...)
 	}
 }
 

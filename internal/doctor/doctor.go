@@ -110,7 +110,6 @@ func checks(driver string) []check {
 		all = append(all, check{"procedures", lookAtProcedures})
 	}
 	return append(all,
-		check{"lock_query", lookAtLockQuery},
 		check{"shards", lookAtShards},
 		check{"sizes", lookAtSizes},
 		check{"workers", lookAtWorkers},

@@ -80,11 +80,10 @@ func TestExamine(t *testing.T) {
 		found := examine(t.Context(), t, driver, source, Options{})
 		for _, name := range []string{
 			"config", "database", "clock", "isolation", "time_zone", "rights_init", "rights_worker", "rights_application",
-			"tables", "lock_query", "sizes", "promise_one_worker", "promise_limits", "promise_order", "promise_clock",
+			"tables", "sizes", "promise_one_worker", "promise_limits", "promise_order", "promise_clock",
 		} {
 			want(t, found[name], OK, "", "")
 		}
-		want(t, found["lock_query"], OK, "shop_emails$claim", "")
 		want(t, found["sizes"], OK, "shop_activity ", "")
 		want(t, found["workers"], Wrong, "no worker has run yet", "crontab")
 
@@ -103,7 +102,6 @@ func TestExamine(t *testing.T) {
 		execute(t, db, drop, "UPDATE hipq_tables SET version = 0 WHERE table_name = 'shop_emails'")
 		found = examine(t.Context(), t, driver, source, Options{})
 		want(t, found["tables"], Wrong, "shop_emails is of an older hipq: it has version 0", "run hipq init")
-		want(t, found["lock_query"], Wrong, "shop_emails$claim", "run hipq init")
 		want(t, found["workers"], Wrong, "on web1", "crontab")
 		if driver == "sqlite" {
 			want(t, found["database_file"], Wrong, "-rw-r--r--", "chmod 0600 "+source)

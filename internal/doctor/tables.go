@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/internal/roster"
-	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/schema"
 )
 
@@ -57,33 +56,6 @@ func lookAtProcedures(ctx context.Context, p *patient) Finding {
 func (p *patient) makesProcedures(ctx context.Context) bool {
 	has, err := p.granted(ctx, "CREATE ROUTINE")
 	return err == nil && len(has) > 0
-}
-
-// lookAtLockQuery asks the engine how it finds the jobs that a worker locks next. What else than the index in their order would
-// become slower with each job that waits.
-func lookAtLockQuery(ctx context.Context, p *patient) Finding {
-	var said []string
-	for _, c := range p.Config.Queues {
-		q, err := queue.New(p.db, c.Options)
-		if err != nil {
-			return trouble(err)
-		}
-		jobType := "none"
-		if len(c.Types) > 0 {
-			jobType = c.Types[0].Name
-		}
-		plan, err := q.Rounds().Plan(ctx, jobType)
-		switch {
-		case err != nil:
-			return trouble(err)
-		case !plan.Walks:
-			return found(Wrong, fmt.Sprintf("in queue %s the engine passes by index %s: %s", c.Name, plan.Index, plan.Text)).but("run hipq init, then ANALYZE TABLE")
-		case plan.Sorts:
-			return found(Wrong, fmt.Sprintf("in queue %s the engine sorts all due jobs: %s", c.Name, plan.Text)).but("run hipq init, then ANALYZE TABLE")
-		}
-		said = append(said, plan.Index)
-	}
-	return found(OK, "walks in order through "+strings.Join(said, ", "))
 }
 
 // lookAtSizes says how large the tables are.

@@ -9,15 +9,6 @@ type Candidates interface {
 	Forget()
 }
 
-// Plan is how the engine finds a queue's due jobs.
-type Plan struct {
-	// Index is the index that has them in order; Walks says that the engine goes through it, and Sorts that it sorts all the same.
-	Index        string
-	Walks, Sorts bool
-	// Text is what the engine says, on one line.
-	Text string
-}
-
 // Look says what there is to do in a queue.
 type Look struct {
 	// Due: a job of the given types may be started; never in a paused queue.
