@@ -247,7 +247,7 @@ func (q *Queue) markStarted(ctx context.Context, tx *engine.Tx, r round, room *r
 			ids[i] = j.ID
 		}
 		args := slices.Concat([]any{r.Worker.ID, r.Token, r.Token, now, now}, groups, ids)
-		err := tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET status = 'running',"+cleared+
+		err := tx.Write(ctx, "UPDATE"+q.db.OrFail+" "+q.table+" "+q.db.ByID+" SET status = 'running',"+cleared+
 			" attempt = attempt + 1, worker_id = ?, lock_token = ?, attempt_token = ?, start_time = ?, update_time = ?"+group+
 			" WHERE id IN "+engine.In(len(batch)), args...)
 		if err != nil {

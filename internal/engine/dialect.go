@@ -44,6 +44,9 @@ type Dialect struct {
 	// UpdateAtOnce begins an UPDATE that does not wait for rows which another transaction holds: it fails at once, and IsLockTimeout
 	// tells. It is empty where there is none. RowCount is the query for how many rows the last statement changed.
 	UpdateAtOnce, RowCount string
+	// OrFail, behind the first word of a statement that changes many rows, saves SQLite a journal of its own for the statement. After an
+	// error the transaction must be rolled back.
+	OrFail string
 	// together says that the server takes several statements at once, in one round trip.
 	together bool
 	// Now is the database's clock, in UTC, as an expression. DearNow says that many of it in one statement cost more than to read
@@ -148,7 +151,8 @@ var SQLite = Dialect{
 	deleteByID:   "DELETE FROM {table} AS t NOT INDEXED WHERE id IN ({ids}) AND {condition}",
 	idSeparator:  ",",
 	begin:        "BEGIN IMMEDIATE",
-	UpdateAtOnce: "UPDATE",
+	UpdateAtOnce: "UPDATE OR FAIL",
+	OrFail:       " OR FAIL",
 	RowCount:     "SELECT changes()",
 	// with _texttotime the driver takes every text for a time that looks like one, but in columns that are declared as TEXT
 	timeText:   "CAST(%s AS BLOB)",
