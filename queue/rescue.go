@@ -156,14 +156,9 @@ func (q *Queue) rescueAll(ctx context.Context, w roster.Worker, found []stranded
 			return err
 		}
 		var ends []ending
-		var flawed []*job.Job
 		for _, j := range jobs {
 			o, ok := byID[j.ID].outcome(j, tx.Now)
 			if !ok {
-				continue
-			}
-			if j.Flaw != nil {
-				flawed = append(flawed, j)
 				continue
 			}
 			end, err := q.rescueOne(ctx, tx, handled, byID[j.ID], j, o)
@@ -174,7 +169,7 @@ func (q *Queue) rescueAll(ctx context.Context, w roster.Worker, found []stranded
 				ends = append(ends, *end)
 			}
 		}
-		final := flawed
+		var final []*job.Job
 		for _, e := range ends {
 			if e.next.Status.IsFinal() {
 				final = append(final, e.job)
@@ -185,10 +180,7 @@ func (q *Queue) rescueAll(ctx context.Context, w roster.Worker, found []stranded
 			return err
 		}
 		held := func(j *job.Job) bool { return slices.Contains(final, j) && !slices.Contains(free, j) }
-		entries, err := q.refuse(ctx, tx, slices.DeleteFunc(flawed, held))
-		if err != nil {
-			return err
-		}
+		var entries []activity.Entry
 		for _, e := range ends {
 			if held(e.job) {
 				continue

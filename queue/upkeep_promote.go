@@ -14,46 +14,35 @@ const promoteMax = 10_000
 
 // promote makes jobs due whose time has come.
 func (q *Queue) promote(ctx context.Context) (more bool, err error) {
-	var ids []any
-	err = q.db.TxInParts(ctx, nil, func(tx *engine.Tx) (err error) {
-		query := "SELECT id FROM " + q.table + " " + q.index("wake") + " WHERE wake_time <= ? AND status = 'scheduled' ORDER BY wake_time LIMIT ? " + tx.SkipLocked
-		if ids, err = q.ids(ctx, tx, query, engine.At(tx.Now), promoteMax); err != nil {
-			return err
-		}
-		return q.makeAvailable(ctx, tx, ids, job.StatusScheduled)
-	})
-	if err != nil {
-		return false, fmt.Errorf("promote jobs of %s: %w", q.Name, err)
-	}
-	return len(ids) == promoteMax, nil
+	return q.makeAvailable(ctx, job.StatusScheduled, " "+q.index("wake")+" WHERE wake_time <= (SELECT "+q.db.Now+") AND status = 'scheduled' ORDER BY wake_time")
 }
 
 // unhold makes the held jobs due of a queue that has no groups any more.
 func (q *Queue) unhold(ctx context.Context) (more bool, err error) {
-	var ids []any
-	err = q.db.TxInParts(ctx, nil, func(tx *engine.Tx) (err error) {
-		ids, err = q.ids(ctx, tx, "SELECT id FROM "+q.table+" "+q.claimIndex()+" WHERE status = 'throttled' LIMIT ? "+tx.SkipLocked, promoteMax)
-		if err != nil {
-			return err
-		}
-		return q.makeAvailable(ctx, tx, ids, job.StatusThrottled)
-	})
-	if err != nil {
-		return false, fmt.Errorf("make held jobs of %s due: %w", q.Name, err)
-	}
-	return len(ids) == promoteMax, nil
+	return q.makeAvailable(ctx, job.StatusThrottled, " "+q.claimIndex()+" WHERE status = 'throttled'")
 }
 
-// makeAvailable makes jobs available that have another status.
-func (q *Queue) makeAvailable(ctx context.Context, tx *engine.Tx, ids []any, from job.Status) error {
-	for batch := range slices.Chunk(ids, 1000) {
-		_, err := tx.ExecContext(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET status = 'available', wake_time = NULL WHERE status = ? AND id IN "+
-			engine.In(len(batch)), slices.Concat([]any{from}, batch)...)
-		if err != nil {
+// makeAvailable makes jobs available that have another status: the first that a condition finds. It passes over those that another
+// transaction holds.
+func (q *Queue) makeAvailable(ctx context.Context, from job.Status, where string) (more bool, err error) {
+	var ids []any
+	err = q.db.TxInParts(ctx, nil, func(tx *engine.Tx) (err error) {
+		if ids, err = q.ids(ctx, tx, "SELECT id FROM "+q.table+where+" LIMIT ? "+tx.SkipLocked, promoteMax); err != nil {
 			return err
 		}
+		for batch := range slices.Chunk(ids, 1000) {
+			_, err := tx.ExecContext(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET status = 'available', wake_time = NULL WHERE status = ? AND id IN "+
+				engine.In(len(batch)), slices.Concat([]any{from}, batch)...)
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return false, fmt.Errorf("make %s jobs of %s available: %w", from, q.Name, err)
 	}
-	return nil
+	return len(ids) == promoteMax, nil
 }
 
 // ids reads a column of ids.
