@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/hipq/hipq/queue/job"
 )
@@ -23,6 +24,7 @@ var invariants = []invariant{
 	{"I3", "an attempt starts once", startsOnce},
 	{"I3", "every further attempt has a reason", furtherAttemptsHaveReasons},
 	{"I3", "no two workers run a job at once", noneAtOnce},
+	{"§4", "a job that was lost with its worker runs again within its retry delay, a lock and a tick", lostRunAgain},
 	{"§6", "on every error the retry handler is asked", askedOnEveryError},
 	{"I4", "every job is final", allFinal},
 	{"I5", "nothing leaves final", nothingLeavesFinal},
@@ -156,6 +158,32 @@ func furtherAttemptsHaveReasons(c *record) (bad []string, checked string) {
 		words = append(words, fmt.Sprintf("%s %d", why, count[why]))
 	}
 	return bad, "errors: " + strings.Join(words, ", ")
+}
+
+// lostRunAgain: the next attempt begins soon after the one that was lost. Workers look more often than a tick of cron, so this bound
+// holds on a busy machine too.
+func lostRunAgain(c *record) (bad []string, checked string) {
+	const bound = time.Second + shortestLock + time.Minute
+	var waits []time.Duration
+	for id, history := range c.history {
+		var lost event
+		for _, e := range history {
+			switch {
+			case e.state == "error" && strings.HasPrefix(e.error, "worker lost"):
+				lost = e
+			case e.state == "starting" && lost.attempt > 0 && e.attempt == lost.attempt+1:
+				wait := e.at.Sub(lost.at)
+				if waits = append(waits, wait); wait > bound {
+					bad = append(bad, fmt.Sprintf("attempt %d began %s after the one before was lost: %s", e.attempt, wait, c.story(id)))
+				}
+			}
+		}
+	}
+	if len(waits) == 0 {
+		return bad, "no lost attempt"
+	}
+	slices.Sort(waits)
+	return bad, fmt.Sprintf("%d lost attempts, the next after %s (median), %s at most", len(waits), waits[len(waits)/2].Round(time.Millisecond), waits[len(waits)-1].Round(time.Millisecond))
 }
 
 // noneAtOnce (I3): what the ledger has of an attempt comes before what it has of the next, and the handler began before
