@@ -143,30 +143,33 @@ func (c *candidates) next(ctx context.Context, tx *engine.Tx, n int, free, fromH
 			if err := c.read(ctx, tx, n); err != nil {
 				return nil, err
 			}
-			first := c.first(free)
-			if first == nil {
+			some := c.take(n-len(list), free)
+			if list = append(list, some...); len(some) == 0 {
 				break
 			}
-			list, first.read = append(list, first.read[0]), first.read[1:]
 		}
 		if len(list) > 0 || !fromHead {
-			break
+			return list, nil
 		}
 		c.forget() // at the end of the line: what came in behind us meanwhile is at its head
 	}
-	return list, nil
 }
 
 // known hands out up to n, the first in order, as far as they have been read already.
-func (c *candidates) known(n int) (list []candidate) {
+func (c *candidates) known(n int) []candidate {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.stale() {
 		return nil
 	}
-	unread := func(r *indexRange) bool { return len(r.read) == 0 && !r.ended }
-	for len(list) < n && !slices.ContainsFunc(c.ranges, unread) {
-		first := c.first(false)
+	return c.take(n, false)
+}
+
+// take hands out up to n, the first in order, as long as each range has some or is known to have no more.
+func (c *candidates) take(n int, free bool) (list []candidate) {
+	isUnread := func(r *indexRange) bool { return len(r.read) == 0 && !r.ended }
+	for len(list) < n && !slices.ContainsFunc(c.ranges, isUnread) {
+		first := c.first(free)
 		if first == nil {
 			break
 		}
