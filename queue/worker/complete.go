@@ -78,7 +78,7 @@ func (p Params) check() error {
 			return errors.New("a Queue is nil")
 		}
 		if q.Rounds().DB() == nil {
-			return errUnmade
+			return errors.New("a Queue was not made by queue.Open or queue.New")
 		}
 		if known[q.Name] {
 			return fmt.Errorf("queue %s is there twice", q.Name)

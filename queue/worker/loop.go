@@ -21,19 +21,19 @@ type loop struct {
 	self   roster.Worker
 	db     *schema.DB
 	roster *roster.Roster
+	// sources are where its jobs come from; summary is what it has done so far.
+	sources []*source
+	summary Summary
 	// told ends when the worker is told to stop. work is the context of the tasks, and goes on then. jobs is that of all handlers: its
-	// cause says why they must stop.
-	told, work, jobs   context.Context
-	stopWork, stopJobs context.CancelCauseFunc
-	// accepting says whether jobs are started, as of this turn. Tasks may ask.
-	accepting atomic.Bool
+	// cause says why they must stop. starts ends when no more jobs are started.
+	told, work, jobs, starts context.Context
+	stopWork, stopJobs       context.CancelCauseFunc
+	stopStarts               context.CancelFunc
 	// landed gets what is to be done when a task has come back; tasks is how many are out.
 	landed chan func() error
 	tasks  int
-	// lookAt is when the last look began: zero makes the next begin at once. changed says that a job may have become due since, for some
-	// were settled, or a schedule has enqueued one.
-	lookAt  time.Time
-	changed bool
+	// changedAt is since when a job may have become due, because some were settled, or a schedule has enqueued one.
+	changedAt time.Time
 	// pausedUntil is until when the database is left alone, after it didn't answer. awaySince is since when it has not answered, as
 	// the log says; zero if it does.
 	pausedUntil, awaySince time.Time
@@ -47,6 +47,9 @@ func (l *loop) task(do func() (land func() error)) {
 	l.tasks++
 	go func() { l.landed <- do() }()
 }
+
+// accepting says whether jobs are still started. Tasks may ask.
+func (l *loop) accepting() bool { return l.starts.Err() == nil }
 
 // stopped says whether the worker has been told to stop, or has to.
 func (l *loop) stopped() bool { return l.told.Err() != nil || l.jobs.Err() != nil }

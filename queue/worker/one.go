@@ -34,8 +34,8 @@ func runOne(ctx context.Context, p Params, id int64, start func(*worker, *source
 	if err != nil {
 		return Summary{}, err
 	}
-	if err := w.bounded(ctx, w.patience(), w.begins); err != nil || w.dispatcher.allLeftOut() {
-		return Summary{}, w.dispatcher.withLeftOut(err)
+	if err := w.bounded(ctx, w.patience(), w.begins); err != nil || w.allLeftOut() {
+		return Summary{}, w.withLeftOut(err)
 	}
 	w.slots.own = true
 	for _, l := range w.slots.lanes {

@@ -22,7 +22,6 @@ type lane struct {
 // slots are the lanes of a worker, and what it holds of each on its host.
 type slots struct {
 	*loop
-	sources []*source
 	// host is the lane that all jobs share; lanes are all there are, each behind the one around it.
 	host  *lane
 	lanes []*lane
@@ -97,7 +96,7 @@ func (l *lane) clamp(n int) int { return max(l.inUse(), min(n, l.limit)) }
 func (s *slots) claims() map[string]roster.Claim {
 	wants := map[*lane]int{}
 	for _, one := range s.sources {
-		wants[one.lane] += one.want(s.accepting.Load())
+		wants[one.lane] += one.want(s.accepting())
 	}
 	claims := map[string]roster.Claim{}
 	for _, l := range slices.Backward(s.lanes) { // each before the one around it
@@ -116,26 +115,19 @@ func (s *slots) balance(claim bool) {
 	if s.own || s.balancing {
 		return
 	}
-	accepting := s.accepting.Load()
-	claims, missing, spare := s.claims(), false, false
-	keep := map[string]int{}
+	accepting, claims, takes := s.accepting(), s.claims(), false
+	leaves := !accepting && !s.declined && s.host.inUse() > 0 && s.untilAnswer() <= 0
 	for _, l := range s.lanes {
-		want := claims[l.name].Want
-		missing = missing || want > l.slots
-		spare = spare || want < l.slots
-		keep[l.name] = min(l.slots, want)
+		c := claims[l.name]
+		takes, leaves = takes || claim && c.Want > l.slots, leaves || c.Want < l.slots
+		l.slots = min(l.slots, c.Want) // at once, because what is about to be left must not be used meanwhile
+		if !claim {
+			c.Want = l.slots
+			claims[l.name] = c
+		}
 	}
-	s.set(keep) // at once, for what is about to be left must not be used meanwhile
-	takes := missing && claim
-	leaves := spare || !accepting && !s.declined && s.host.inUse() > 0 && s.untilAnswer() <= 0
 	if !takes && !leaves {
 		return
-	}
-	if !claim {
-		for lane, c := range claims {
-			c.Want = keep[lane]
-			claims[lane] = c
-		}
 	}
 	s.balancing = true
 	s.task(func() func() error {
@@ -143,9 +135,8 @@ func (s *slots) balance(claim bool) {
 		return func() error {
 			if s.balancing = false; err == nil {
 				s.declined = s.declined || !accepting
-				s.set(got)
 				for _, l := range s.lanes {
-					l.served = served[l.name]
+					l.slots, l.served = got[l.name], served[l.name]
 				}
 				s.dropWithout()
 			}
@@ -157,15 +148,10 @@ func (s *slots) balance(claim bool) {
 // dropWithout gives up sources for which others on this host have all slots: those will look after them.
 func (s *slots) dropWithout() {
 	for _, one := range s.sources {
-		may := !one.lane.without() || one.lane.occupied()
-		for _, in := range one.shards {
-			in.more, in.full = in.more && may, in.full && may
+		if one.lane.without() && !one.lane.occupied() {
+			for _, in := range one.shards {
+				in.more, in.full = false, false
+			}
 		}
-	}
-}
-
-func (s *slots) set(slots map[string]int) {
-	for _, l := range s.lanes {
-		l.slots = slots[l.name]
 	}
 }

@@ -81,13 +81,9 @@ func Stay(ctx context.Context, p Params) (sum Summary, err error) {
 
 // stayOnce is a run, if the tables are those of this hipq; works is called when they are.
 func stayOnce(ctx context.Context, p Params, works func()) (Summary, error) {
-	tables := make([]schema.Queue, len(p.Queues))
-	for i, q := range p.Queues {
-		tables[i] = q.Table()
-	}
 	within, cancel := context.WithTimeoutCause(ctx, stayMost, schema.ErrNoAnswer)
 	defer cancel()
-	err := p.Queues[0].Rounds().DB().Check(within, tables)
+	err := p.Queues[0].Rounds().DB().Check(within, p.tables())
 	if within.Err() != nil {
 		return Summary{}, context.Cause(within)
 	}
