@@ -12,8 +12,8 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// attempt is a handler at work, or a retry handler that is asked about an attempt. It is the handler's context, too. The engine of
-// that is made when somebody first looks at it, because most functions in Go never do, and it costs more than all the rest here.
+// attempt is a handler at work, or a retry handler that is asked about an attempt. It is the handler's context, too. What
+// ends that is made when somebody first looks at it: most functions in Go never do, and it costs more than all the rest here.
 type attempt struct {
 	runner *runner
 	source *source
@@ -26,7 +26,6 @@ type attempt struct {
 	said atomic.Pointer[job.Progress]
 	// handled is the context that the handler has, around this one.
 	handled context.Context
-
 	// ended says that the outcome is known.
 	ended atomic.Bool
 

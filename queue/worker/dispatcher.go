@@ -6,7 +6,6 @@ import (
 
 	"github.com/hipq/hipq/internal/rounds"
 	"github.com/hipq/hipq/internal/shards"
-	"github.com/hipq/hipq/queue/job"
 )
 
 // gatherFor is how long a result may wait for others to share its commit, at most. It waits no longer than the last commit
@@ -35,7 +34,7 @@ func (d *dispatcher) dispatch() {
 		at := (first + n) % len(d.sources)
 		s := d.sources[at]
 		d.sendWaiting(s)
-		for !d.crowded(s) && d.isTimeFor(s) {
+		for !d.crowded(s) && (len(s.ended) == 0 || time.Until(s.settleAt()) <= 0) {
 			r := &round{Round: rounds.New(d.self)}
 			if r.shard, r.Slots = d.free(s); r.shard != nil {
 				r.Candidates = r.shard.candidates
@@ -57,11 +56,7 @@ func (d *dispatcher) until() time.Duration {
 	for _, s := range d.sources {
 		switch {
 		case len(s.ended) > 0 && !d.crowded(s):
-			next := s.gatherUntil
-			if s.freshUntil.After(time.Now()) {
-				next = s.freshUntil
-			}
-			until = min(until, time.Until(next))
+			until = min(until, time.Until(s.settleAt()))
 		case d.isNarrow(s) && s.outs(false) == 1:
 			if beside := time.Until(s.sent.Add(besideAfter)); beside > 0 {
 				until = min(until, beside)
@@ -71,13 +66,15 @@ func (d *dispatcher) until() time.Duration {
 	return until
 }
 
-// isTimeFor says that the results of a source wait for no others, nor for the jobs that have just begun.
-func (d *dispatcher) isTimeFor(s *source) bool {
-	now := time.Now()
-	if len(s.ended) > 0 && now.Before(s.freshUntil) {
-		return s.running == 0
+// settleAt is until when a source's results wait for others, or for the jobs that have just begun.
+func (s *source) settleAt() time.Time {
+	switch {
+	case s.running > 0 && time.Now().Before(s.freshUntil):
+		return s.freshUntil
+	case len(s.ended) >= s.running:
+		return time.Time{}
 	}
-	return len(s.ended) == 0 || len(s.ended) >= s.running || !now.Before(s.gatherUntil)
+	return s.gatherUntil
 }
 
 // free is how many jobs a source's next round may start, its share of what is free, and in which shard; nil if it may start none.
@@ -90,7 +87,7 @@ func (d *dispatcher) free(s *source) (*shard, int) {
 		n = min(n, d.MaxJobs-d.summary.Started-d.slots.host.reserved)
 	}
 	if side := d.side(s); side > 1 {
-		n = min(n, (s.lane.width()+side-1)/side) // the rest is for the rounds beside it
+		n = min(n, (s.lane.width+side-1)/side) // the rest is for the rounds beside it
 	}
 	if n < 1 {
 		return nil, 0
@@ -132,7 +129,7 @@ func (d *dispatcher) side(s *source) int {
 
 // isNarrow says that the source has too few slots for rounds side by side.
 func (d *dispatcher) isNarrow(s *source) bool {
-	return s.lane.width() < d.db.Writers*besideFrom && !s.Rounds().TakesTurns()
+	return s.lane.width < d.db.Writers*besideFrom && !s.Rounds().TakesTurns()
 }
 
 // rivals is how many other sources want slots too.
@@ -145,27 +142,15 @@ func (d *dispatcher) rivals(s *source) (n int) {
 	return n
 }
 
-// begin has a job run that is started.
-func (d *dispatcher) begin(s *source, j *job.Job) {
-	s.occupy(1)
-	d.summary.Started++
-	if d.Quarantine != nil && j.IsQuarantined() {
-		d.runner.quarantine(s, j)
-	} else {
-		d.runner.begin(s, j)
-	}
-}
-
-// foundRoom takes note that there is room again, where a queue takes turns, in the shards of the attempts that a round has settled: but if
-// the round has filled the room itself, there is none for others.
-func (d *dispatcher) foundRoom(s *source, r *round) {
+// foundRoom takes note that there is room again, where a queue takes turns, in the shards of attempts that a round has settled: but in the
+// one, if any, that it has filled itself.
+func (d *dispatcher) foundRoom(s *source, settled []rounds.Settled, filled *shard) {
 	for _, other := range d.sources {
 		if other.Name != s.Name || !other.Rounds().TakesTurns() || other.gone != nil {
 			continue
 		}
-		for _, e := range r.Settle {
-			one := other.numbered(shards.Shard(e.Job.Place))
-			if one != nil && (one != r.shard || r.Slots == 0) && one.waitUntil.IsZero() {
+		for _, e := range settled {
+			if one := other.numbered(shards.Shard(e.Job.Place)); one != nil && one != filled && one.waitUntil.IsZero() {
 				one.foundMore()
 			}
 		}
@@ -182,11 +167,12 @@ func (d *dispatcher) gather(a *attempt) {
 		return
 	case a.left: // its quarantine has settled it
 		d.summary.Finished++
-		d.foundRoom(s, &round{Round: rounds.Round{Settle: []rounds.Settled{a.Settled}}})
+		d.foundRoom(s, []rounds.Settled{a.Settled}, nil)
 		d.changedAt, s.nextLook = time.Now(), time.Time{}
 		return
 	case len(s.ended) == 0:
 		s.gatherUntil = time.Now().Add(min(gatherFor, d.commits))
+		s.ended = make([]rounds.Settled, 0, s.running+1)
 	}
 	s.ended = append(s.ended, a.Settled)
 }
@@ -203,7 +189,7 @@ func (d *dispatcher) askAbout(s *source) {
 		s.occupy(1)
 	}
 	n := s.lane.free()
-	if !d.accepting() && len(s.undecided) > 0 && !s.lane.occupied() {
+	if !d.accepting() && len(s.undecided) > 0 && d.slots.host.inUse() == 0 {
 		s.undecided = nil // no slot will come for these: others decide when this worker is no more
 	}
 	if d.accepting() && s.failing && n > 0 && !slices.ContainsFunc(s.rounds, func(r *round) bool { return r.decides }) {

@@ -62,7 +62,12 @@ func (l *loop) lockLost() bool { return errors.Is(context.Cause(l.jobs), roster.
 func (l *loop) trouble(err error) error {
 	switch kind, _ := schema.Diagnose(err); {
 	case err == nil:
-		l.back()
+		l.hear()
+		// an answer to what was sent before the trouble doesn't say that this is over
+		if !l.awaySince.IsZero() && time.Now().After(l.pausedUntil) {
+			l.Log.Info("the database answers again", "after", time.Since(l.awaySince).Round(time.Millisecond))
+			l.awaySince = time.Time{}
+		}
 		return nil
 	case errors.Is(context.Cause(l.work), roster.ErrLockLost), kind == schema.TryLater && l.lockLost():
 		return roster.ErrLockLost
@@ -79,14 +84,6 @@ func (l *loop) trouble(err error) error {
 	l.miss(err)
 	l.pausedUntil = time.Now().Add(lookEvery)
 	return nil
-}
-
-// back says that the database answers again. An answer to what was sent before the trouble doesn't say that this is over.
-func (l *loop) back() {
-	if !l.awaySince.IsZero() && time.Now().After(l.pausedUntil) {
-		l.Log.Info("the database answers again", "after", time.Since(l.awaySince).Round(time.Millisecond))
-		l.awaySince = time.Time{}
-	}
 }
 
 // untilAnswer is how long the database is left alone, after it didn't answer.

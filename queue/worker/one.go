@@ -42,6 +42,7 @@ func runOne(ctx context.Context, p Params, id int64, start func(*worker, *source
 		l.slots = 1
 	}
 	return w.live(ctx, func() error {
+		w.stopStarts()
 		if ctx.Err() != nil {
 			return ErrInterrupted
 		}
@@ -57,7 +58,7 @@ func runOne(ctx context.Context, p Params, id int64, start func(*worker, *source
 		if j, err = start(w, s); err != nil {
 			return err
 		}
-		w.dispatcher.begin(s, j)
+		w.runner.begin(s, j)
 		return nil
 	})
 }

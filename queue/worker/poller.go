@@ -38,14 +38,11 @@ func (p *poller) nothingToDo(ctx context.Context) (bool, error) {
 		if s.gone != nil {
 			continue
 		}
-		found, err := s.Rounds().Look(ctx, s.types)
-		if p.dispatcher.leftOut(s, err) {
-			continue
-		}
-		if engine.IsLockTimeout(err) {
+		switch found, err := s.Rounds().Look(ctx, s.types); {
+		case p.dispatcher.leftOut(s, err):
+		case engine.IsLockTimeout(err):
 			return false, nil // nobody knows
-		}
-		if err != nil || !found.Nothing() {
+		case err != nil || !found.Nothing():
 			return false, err
 		}
 	}
@@ -179,11 +176,14 @@ func (p *poller) lookAfter(s *source, among []int, upkeep *rounds.Look) {
 			if p.dispatcher.leftOut(s, err) {
 				err = nil
 			}
-			switch s.unseen = err; {
-			case err != nil && !engine.IsLockTimeout(err):
+			switch {
+			case err != nil:
 				s.nextLook = time.Time{}
-			case err == nil && s.gone == nil:
-				s.seenSince, s.surveyed, p.news = sent, s.surveyed || accepting, true
+				if engine.IsLockTimeout(err) {
+					s.vain = err
+				}
+			case s.gone == nil:
+				s.seenSince, s.surveyed, s.vain, p.news = sent, s.surveyed || accepting, nil, true
 				p.see(s, one)
 				if l := one.Look; upkeep == nil && (l.Waking || l.New || l.Misplaced || l.Dividing || l.Orphaned || l.Undecided || l.Held && s.ThrottleGroups == nil) {
 					p.lookAfter(s, among, &l)
@@ -205,9 +205,6 @@ func (p *poller) looked(sent time.Time, err error) error {
 		p.Log.Warn("another transaction holds what a look needs", "error", err, "waited", time.Since(sent))
 		p.miss(err)
 		return nil
-	}
-	if err == nil {
-		p.hear()
 	}
 	return p.trouble(err)
 }

@@ -41,12 +41,12 @@ func (s *source) outs(apart bool) (n int) {
 // add makes a round one of the source's, and reserves its slots; remove does the opposite.
 func (s *source) add(r *round) {
 	s.rounds = append(s.rounds, r)
-	s.lane.reserve(r.Slots)
+	s.lane.count(0, r.Slots)
 }
 
 func (s *source) remove(r *round) {
 	s.rounds = slices.DeleteFunc(s.rounds, func(other *round) bool { return other == r })
-	s.lane.reserve(-r.Slots)
+	s.lane.count(0, -r.Slots)
 }
 
 // addApart adds a round that only settles, and looks at each row before, for another transaction may hold one.
@@ -58,7 +58,7 @@ func (d *dispatcher) addApart(s *source, list []rounds.Settled) {
 
 // sendWaiting sends the rounds that are still to be sent.
 func (d *dispatcher) sendWaiting(s *source) {
-	if len(s.held) > 0 && s.heldSince.Before(s.freedAt) && !slices.ContainsFunc(s.rounds, func(r *round) bool { return r.apart && r.Slots == 0 }) {
+	if len(s.held) > 0 && s.heldSince.Before(s.freedAt) && !s.settlesApart() {
 		d.addApart(s, s.held)
 		s.held = nil
 	}
@@ -98,12 +98,10 @@ func (d *dispatcher) send(s *source, r *round) {
 				r.Again = true
 				return d.trouble(err)
 			}
-			d.hear()
-			d.back()
 			d.Log.Debug("settled and started", "queue", s.Name, "settled", len(r.Settle), "started", len(done.Started), "took", took)
 			d.commits = took
 			d.land(s, r, done)
-			return nil
+			return d.trouble(nil)
 		}
 	})
 }
@@ -129,7 +127,7 @@ func (d *dispatcher) part(s *source, r *round, err error) {
 			return
 		}
 	} else {
-		s.roundHeld = err
+		s.vain = err
 		r.Settle, r.Again, r.apart = nil, true, true // an earlier try of it may have been committed
 	}
 	for one := range slices.Chunk(settle, 1) {
@@ -171,7 +169,7 @@ func (d *dispatcher) land(s *source, r *round, done rounds.Done) {
 		}
 	}
 	for _, j := range done.Started {
-		d.begin(s, j)
+		d.runner.begin(s, j)
 	}
 	if len(done.Started) > 0 {
 		s.freshUntil = time.Now().Add(min(gatherFor, d.commits) / 8)
@@ -223,6 +221,6 @@ func (d *dispatcher) count(s *source, r *round, done rounds.Done) {
 			d.summary.Finished++
 		}
 	}
-	d.foundRoom(s, r)
+	d.foundRoom(s, r.Settle, r.shard)
 	d.changedAt = time.Now()
 }

@@ -30,6 +30,12 @@ type runner struct {
 
 // begin runs a job that is started.
 func (r *runner) begin(s *source, j *job.Job) {
+	s.occupy(1)
+	r.summary.Started++
+	if r.Quarantine != nil && j.IsQuarantined() {
+		r.quarantine(s, j)
+		return
+	}
 	a, here := &attempt{runner: r, source: s, Settled: rounds.Settled{Job: j}, began: time.Now()}, s.Rounds().Disowned()
 	a.handled = handling.With(a, handling.Hooks{Look: r.lease.check, Say: a.say, End: func(o job.Outcome) {
 		if here.Add(j); !r.end(a, o, true) {
@@ -82,7 +88,9 @@ func (r *runner) end(a *attempt, o job.Outcome, disowned bool) bool {
 		}
 	}
 	a.Outcome, a.Decider = o, r.decider(a.source, a.Job.Type)
-	r.Ended(Attempt{a.Job, o})
+	if r.Ended != nil {
+		r.Ended(Attempt{copied(a.Job), o})
+	}
 	r.ended <- a
 	return true
 }

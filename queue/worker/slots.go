@@ -11,7 +11,8 @@ import (
 type lane struct {
 	name   string
 	around *lane
-	limit  int
+	// limit is its own, width that of the lanes around it, too.
+	limit, width int
 	// slots is how many jobs may run in it at once now, for this worker; running is how many do, reserved how many may be
 	// started by rounds that are out.
 	slots, running, reserved int
@@ -31,33 +32,23 @@ type slots struct {
 	balancing, declined bool
 }
 
-// lane gives the lane of a name, made if it isn't there.
-func (s *slots) lane(name string, around *lane, limit int) *lane {
-	for _, l := range s.lanes {
-		if l.name == name {
-			return l
-		}
+// newLane makes a lane; that of all jobs has none around it.
+func (s *slots) newLane(name string, around *lane, limit int) *lane {
+	l := &lane{name: name, around: around, limit: limit, width: limit}
+	if around != nil {
+		l.width = min(limit, around.width)
 	}
-	l := &lane{name: name, around: around, limit: limit}
 	s.lanes = append(s.lanes, l)
 	return l
 }
 
 // free is how many more jobs may be started in it now.
 func (l *lane) free() int {
-	free := l.slots - l.running - l.reserved
+	free := l.slots - l.inUse()
 	if l.around != nil {
 		free = min(free, l.around.free())
 	}
 	return free
-}
-
-// width is how many jobs may run in it at once, at most.
-func (l *lane) width() int {
-	if l.around == nil {
-		return l.limit
-	}
-	return min(l.limit, l.around.width())
 }
 
 // without says whether others on this host have all slots of it, or of a lane around it, and will look after what waits there: not
@@ -66,29 +57,16 @@ func (l *lane) without() bool {
 	return l.slots == 0 && l.served || l.around != nil && l.around.without()
 }
 
-// occupied says whether something runs, or may be starting, that keeps jobs of it from starting.
-func (l *lane) occupied() bool {
-	return l.running+l.reserved > 0 || l.around != nil && l.around.occupied()
-}
-
-// occupy counts n jobs that run, reserve n that may be started.
-func (l *lane) occupy(n int) {
+// count counts jobs that run, and those that may be started.
+func (l *lane) count(running, reserved int) {
 	for ; l != nil; l = l.around {
-		l.running += n
-	}
-}
-
-func (l *lane) reserve(n int) {
-	for ; l != nil; l = l.around {
-		l.reserved += n
+		l.running += running
+		l.reserved += reserved
 	}
 }
 
 // inUse is how many slots it can't give away.
 func (l *lane) inUse() int { return l.running + l.reserved }
-
-// clamp makes n slots what can be had of the lane: no less than is in use.
-func (l *lane) clamp(n int) int { return max(l.inUse(), min(n, l.limit)) }
 
 // claims are what the worker would like to hold of each lane, by name. A lane of which nothing is to be started keeps what
 // is in use or about to be, and leaves the others to the host's other workers; and so does the lane around one that is
@@ -100,7 +78,7 @@ func (s *slots) claims() map[string]roster.Claim {
 	}
 	claims := map[string]roster.Claim{}
 	for _, l := range slices.Backward(s.lanes) { // each before the one around it
-		want := l.clamp(wants[l])
+		want := max(l.inUse(), min(wants[l], l.limit))
 		if l.around != nil {
 			wants[l.around] += want
 		}
@@ -138,20 +116,13 @@ func (s *slots) balance(claim bool) {
 				for _, l := range s.lanes {
 					l.slots, l.served = got[l.name], served[l.name]
 				}
-				s.dropWithout()
+				for _, one := range s.sources {
+					if s.host.inUse() == 0 && one.lane.without() {
+						one.nothing() // those who have the slots will look after it
+					}
+				}
 			}
 			return s.trouble(err)
 		}
 	})
-}
-
-// dropWithout gives up sources for which others on this host have all slots: those will look after them.
-func (s *slots) dropWithout() {
-	for _, one := range s.sources {
-		if one.lane.without() && !one.lane.occupied() {
-			for _, in := range one.shards {
-				in.more, in.full = false, false
-			}
-		}
-	}
 }

@@ -45,13 +45,12 @@ type source struct {
 	undecided []rounds.Settled
 
 	// nextLook is when to look at it next; zero is at once. lookSent is when the look or the upkeep that is out was sent; zero if none is.
-	// seenSince is when the last was sent that came back, unseen why it has seen nothing; nil if it has.
+	// seenSince is when the last was sent that has seen something.
 	nextLook, lookSent, seenSince time.Time
-	unseen                        error
-	// reached says that a look has found nothing to start there, or a round could have started something; roundHeld is what one has
-	// waited for in vain that could have.
-	reached   bool
-	roundHeld error
+	// reached says that a look has found nothing to start there, or a round could have started something. vain is what either has waited
+	// for in vain since a look has seen something.
+	reached bool
+	vain    error
 	// gone is why its queue is left out; nil as long as it isn't.
 	gone error
 }
@@ -60,7 +59,7 @@ type source struct {
 func (w *worker) addSources(q Queue) {
 	around := w.slots.host
 	if q.Concurrency > 0 {
-		around = w.slots.lane(roster.Lane(q.Name, ""), around, q.Concurrency)
+		around = w.slots.newLane(roster.Lane(q.Name, ""), around, q.Concurrency)
 	}
 	own := map[string]int{}
 	for _, t := range q.Types {
@@ -69,7 +68,7 @@ func (w *worker) addSources(q Queue) {
 	var common []string
 	for _, name := range slices.Sorted(maps.Keys(q.Handlers)) {
 		if own[name] > 0 {
-			w.addSource(q, []string{name}, w.slots.lane(roster.Lane(q.Name, name), around, own[name]))
+			w.addSource(q, []string{name}, w.slots.newLane(roster.Lane(q.Name, name), around, own[name]))
 		} else {
 			common = append(common, name)
 		}
@@ -124,7 +123,7 @@ func resting(list []rounds.Settled) (n int) {
 // want is how many slots the source has a use for, at most.
 func (s *source) want(accepting bool) int {
 	if (s.more() || s.failing) && accepting {
-		return s.lane.width()
+		return s.lane.width
 	}
 	n := s.running + s.owed()
 	for _, r := range s.rounds {
@@ -133,18 +132,18 @@ func (s *source) want(accepting bool) int {
 	return n
 }
 
-// isSettled says that there is no attempt to settle, and no decision to take.
-func (s *source) isSettled() bool {
-	return len(s.ended)+len(s.rounds)+len(s.held)+len(s.undecided) == 0
+// isUnsettled says that there is an attempt to settle, or a decision to take.
+func (s *source) isUnsettled() bool {
+	return len(s.ended)+len(s.rounds)+len(s.held)+len(s.undecided) > 0
 }
 
-// waitsForOthers says that results wait for other transactions.
-func (s *source) waitsForOthers() bool {
-	return len(s.held) > 0 || slices.ContainsFunc(s.rounds, func(r *round) bool { return r.apart && len(r.Settle) > 0 })
+// settlesApart says that a round is out, or is to be sent, with results that may have to wait for other transactions.
+func (s *source) settlesApart() bool {
+	return slices.ContainsFunc(s.rounds, func(r *round) bool { return r.apart && len(r.Settle) > 0 })
 }
 
 // occupy counts n attempts or decisions that run.
 func (s *source) occupy(n int) {
 	s.running += n
-	s.lane.occupy(n)
+	s.lane.count(n, 0)
 }

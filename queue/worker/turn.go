@@ -30,7 +30,7 @@ func (w *worker) goOn() error {
 		if !accepting {
 			w.slots.balance(false)
 		}
-		if w.tasks == 0 && w.slots.host.running == 0 && !w.unsettled() {
+		if w.tasks == 0 && w.slots.host.running == 0 && !slices.ContainsFunc(w.sources, (*source).isUnsettled) {
 			if w.lockLost() {
 				return roster.ErrLockLost
 			}
@@ -55,22 +55,18 @@ func (w *worker) goOn() error {
 
 // accepts says whether the worker still starts jobs.
 func (w *worker) accepts() bool {
-	if w.stopped() || w.allLeftOut() || !time.Now().Before(w.over) || w.MaxJobs > 0 && w.summary.Started >= w.MaxJobs {
+	if w.stopped() || w.allLeftOut() || w.MaxJobs > 0 && w.summary.Started >= w.MaxJobs {
 		w.stopStarts()
 	}
 	return w.accepting()
 }
 
-// unsettled says whether there is an attempt to settle, or a decision to take.
-func (w *worker) unsettled() bool {
-	return slices.ContainsFunc(w.sources, func(s *source) bool { return !s.isSettled() })
-}
-
 // idle says whether the last looks found nothing to do.
 func (w *worker) idle() bool {
+	over, _ := w.starts.Deadline()
 	return !slices.ContainsFunc(w.sources, func(s *source) bool {
 		waits := s.waits()
-		return s.gone == nil && s.nextLook.IsZero() || s.unseen != nil || s.more() || !w.ClockStands && !waits.IsZero() && waits.Before(w.over)
+		return s.gone == nil && s.nextLook.IsZero() || s.more() || !w.ClockStands && !waits.IsZero() && waits.Before(over)
 	})
 }
 
@@ -111,9 +107,6 @@ func (w *worker) gatherAll() {
 // untilNext is how long there is nothing to do by the clock alone.
 func (w *worker) untilNext() time.Duration {
 	until := min(w.poller.until(), w.dispatcher.until())
-	if w.accepting() {
-		until = min(until, time.Until(w.over))
-	}
 	if w.slots.host.running > 0 {
 		until = min(until, w.progress.until())
 	}
@@ -143,7 +136,8 @@ var errUnsettled = fmt.Errorf("jobs have ended whose results could not be writte
 
 // noAnswer is the error that ends a worker which has waited for the database long enough.
 func (w *worker) noAnswer() error {
-	if missed := w.missed.Load(); slices.ContainsFunc(w.sources, (*source).waitsForOthers) && (missed == nil || engine.IsLockTimeout(*missed)) {
+	held := slices.ContainsFunc(w.sources, func(s *source) bool { return len(s.held) > 0 || s.settlesApart() })
+	if missed := w.missed.Load(); held && (missed == nil || engine.IsLockTimeout(*missed)) {
 		return errUnsettled
 	}
 	return w.unanswered(nil)
@@ -160,13 +154,9 @@ func (w *worker) inVain() (err error) {
 		done[s.Name] = done[s.Name] || s.reached || s.gone != nil
 	}
 	for _, s := range w.sources {
-		held := s.roundHeld
-		if held == nil && engine.IsLockTimeout(s.unseen) {
-			held = s.unseen
-		}
-		if held != nil && !done[s.Name] {
+		if s.vain != nil && !done[s.Name] {
 			done[s.Name] = true
-			err = errors.Join(err, fmt.Errorf("queue %s: %w: %w", s.Name, errWaited, held))
+			err = errors.Join(err, fmt.Errorf("queue %s: %w: %w", s.Name, errWaited, s.vain))
 		}
 	}
 	return err

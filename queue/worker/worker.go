@@ -56,8 +56,6 @@ type worker struct {
 	runner     *runner
 	dispatcher *dispatcher
 	poller     *poller
-	// over is when nothing new is started any more.
-	over time.Time
 	// quietSince is since when nothing runs any more, and only the database is waited for.
 	quietSince time.Time
 }
@@ -75,7 +73,7 @@ func newWorker(p Params) (*worker, error) {
 	}
 	w := &worker{loop: l, lease: &lease{loop: l}, slots: &slots{loop: l}, progress: &progress{loop: l}}
 	w.scheduler = &scheduler{loop: l, timetable: timetable.New(db, p.Schedules)}
-	w.slots.host = w.slots.lane("", nil, p.Concurrency)
+	w.slots.host = w.slots.newLane("", nil, p.Concurrency)
 	for _, q := range p.Queues {
 		w.addSources(q)
 	}
@@ -113,10 +111,7 @@ func Run(ctx context.Context, p Params) (Summary, error) {
 	if err != nil || idle && !p.Linger || w.allLeftOut() {
 		return w.summary, w.withLeftOut(err)
 	}
-	return w.live(ctx, func() error {
-		w.over = time.Now().Add(w.RunFor)
-		return nil
-	})
+	return w.live(ctx, func() error { return nil })
 }
 
 // begins makes sure, before the worker does anything, that the tables are those of this hipq, and registers the queues. Those whose
@@ -170,7 +165,7 @@ func (w *worker) live(ctx context.Context, begin func() error) (done Summary, er
 	w.work, w.stopWork, w.told = work, stopWork, ctx
 	w.jobs, w.stopJobs = context.WithCancelCause(work)
 	defer w.stopJobs(nil)
-	w.starts, w.stopStarts = context.WithCancel(w.jobs)
+	w.starts, w.stopStarts = context.WithTimeout(w.jobs, w.RunFor)
 	defer w.stopStarts()
 	defer context.AfterFunc(ctx, w.stopStarts)()
 	defer context.AfterFunc(w.jobs, func() {
@@ -259,7 +254,7 @@ func (w *worker) abandon(cause error) {
 	for w.slots.host.running > 0 || w.tasks > 0 {
 		select {
 		case a := <-w.runner.ended:
-			a.source.lane.occupy(-1)
+			a.source.occupy(-1)
 		case <-w.landed:
 			w.tasks--
 		}
