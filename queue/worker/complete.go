@@ -38,14 +38,6 @@ func (p Params) complete() (Params, error) {
 			return p, fmt.Errorf("%w: %w", ErrParams, err)
 		}
 	}
-	if p.Renewed == nil {
-		p.Renewed = func(time.Duration) {}
-	}
-	if ended := p.Ended; ended != nil {
-		p.Ended = func(a Attempt) { ended(Attempt{copied(a.Job), a.Outcome}) }
-	} else {
-		p.Ended = func(Attempt) {}
-	}
 	if p.Unkilled == nil {
 		log := p.Log
 		p.Unkilled = func(id string, processes []string) {
@@ -74,19 +66,17 @@ func (p Params) check() error {
 	}
 	known := map[string]bool{}
 	for _, q := range p.Queues {
-		if q.Queue == nil {
+		switch {
+		case q.Queue == nil:
 			return errors.New("a Queue is nil")
-		}
-		if q.Rounds().DB() == nil {
-			return errUnmade
-		}
-		if known[q.Name] {
+		case q.Rounds().DB() == nil:
+			return errors.New("a Queue was not made by queue.Open or queue.New")
+		case known[q.Name]:
 			return fmt.Errorf("queue %s is there twice", q.Name)
-		}
-		known[q.Name] = true
-		if q.Rounds().DB() != p.Queues[0].Rounds().DB() {
+		case q.Rounds().DB() != p.Queues[0].Rounds().DB():
 			return fmt.Errorf("queue %s is not of the same schema.DB as %s", q.Name, p.Queues[0].Name)
 		}
+		known[q.Name] = true
 		if err := q.checkHandlers(); err != nil {
 			return err
 		}
@@ -111,19 +101,12 @@ func (p Params) check() error {
 		}
 		scheduled[s.Name] = true
 	}
-	for _, n := range []struct {
-		name  string
-		value int64
-	}{
-		{"Concurrency", int64(p.Concurrency)},
-		{"Batch", int64(p.Batch)},
-		{"MaxJobs", int64(p.MaxJobs)},
-		{"RunFor", int64(p.RunFor)},
-		{"LockFor", int64(p.LockFor)},
-		{"Grace", int64(p.Grace)},
+	for name, n := range map[string]int64{
+		"Concurrency": int64(p.Concurrency), "Batch": int64(p.Batch), "MaxJobs": int64(p.MaxJobs),
+		"RunFor": int64(p.RunFor), "LockFor": int64(p.LockFor), "Grace": int64(p.Grace),
 	} {
-		if n.value < 0 {
-			return fmt.Errorf("%s is negative", n.name)
+		if n < 0 {
+			return fmt.Errorf("%s is negative", name)
 		}
 	}
 	if lock := cmp.Or(p.LockFor, DefaultOptions.LockFor); lock < time.Second || lock <= 2*p.Grace {

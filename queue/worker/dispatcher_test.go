@@ -25,10 +25,13 @@ func TestRoundThatFoundNothingComesBackLate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	w.starts, w.stopStarts = context.WithCancel(t.Context())
+	defer w.stopStarts()
 	s := w.sources[0]
-	newRound := func() round {
-		r := round{Round: rounds.New(w.self), shard: w.sources[0].shards[0], sent: time.Now()}
+	newRound := func() *round {
+		r := &round{Round: rounds.New(w.self), shard: s.shards[0], sent: time.Now()}
 		r.Slots = 1
+		s.add(r)
 		return r
 	}
 	without, with := newRound(), newRound()
@@ -54,12 +57,12 @@ func TestRoomOfItsOwn(t *testing.T) {
 	s := &source{Queue: Queue{Queue: q}, shards: []*shard{
 		{number: 0, full: true}, {number: 1, full: true}, {number: 2, waitUntil: soon}, {number: 3, full: true},
 	}}
-	r := round{}
+	var settled []rounds.Settled
 	for _, place := range []int{4001, 4002} {
-		r.Settle = append(r.Settle, rounds.Settled{Job: &job.Job{Place: place}})
+		settled = append(settled, rounds.Settled{Job: &job.Job{Place: place}})
 	}
-	d := &dispatcher{sources: []*source{s}}
-	d.foundRoom(s, r)
+	d := &dispatcher{loop: &loop{sources: []*source{s}}}
+	d.foundRoom(s, settled, nil)
 	for number, want := range []bool{false, true, false, false} {
 		if got := s.numbered(number).more; got != want {
 			t.Errorf("shard %d: more is %t", number, got)

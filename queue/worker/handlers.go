@@ -1,10 +1,7 @@
 package worker
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"maps"
 	"reflect"
 	"slices"
 
@@ -39,8 +36,7 @@ func isNil(h any) bool {
 	return (v.Kind() == reflect.Func || v.Kind() == reflect.Pointer) && v.IsNil()
 }
 
-// withMiddleware gives the queue its handlers inside of middleware, and all of them copies of the jobs: the worker settles an
-// attempt by its own job, whatever a handler has made of its.
+// withMiddleware gives the queue its handlers inside of middleware.
 func (q Queue) withMiddleware(around []handler.Middleware) (Queue, error) {
 	handlers := make(map[string]handler.Handler, len(q.Handlers))
 	for name, h := range q.Handlers {
@@ -49,24 +45,17 @@ func (q Queue) withMiddleware(around []handler.Middleware) (Queue, error) {
 				return q, fmt.Errorf("a Middleware makes nil of the handler of %s/%s", q.Name, name)
 			}
 		}
-		handlers[name] = judged{handler.With(h)}
+		handlers[name] = handler.With(h)
 	}
-	q.Handlers, q.RetryHandlers = handlers, maps.Clone(q.RetryHandlers)
-	for name, h := range q.RetryHandlers {
-		q.RetryHandlers[name] = decider{h}
-	}
+	q.Handlers = handlers
 	return q, nil
 }
 
-// judged is a handler whose verdict is one.
-type judged struct{ handler.Handler }
-
-// verdicts are all there are.
+// verdicts are all that a handler may give.
 var verdicts = []job.Verdict{job.Finished, job.TryAgain, job.Failed, job.Sent, job.Stopped}
 
-// Handle implements handler.Handler.
-func (h judged) Handle(ctx context.Context, j *job.Job) job.Outcome {
-	o := h.Handler.Handle(ctx, copied(j))
+// judged is an outcome whose verdict is one.
+func judged(o job.Outcome) job.Outcome {
 	if slices.Contains(verdicts, o.Verdict) {
 		return o
 	}
@@ -78,20 +67,9 @@ func (h judged) Handle(ctx context.Context, j *job.Job) job.Outcome {
 	return o
 }
 
-// decider is a retry handler with a job of its own.
-type decider struct{ handler.RetryHandler }
-
-// Decide implements handler.RetryHandler.
-func (h decider) Decide(ctx context.Context, j *job.Job, o job.Outcome) (job.Decision, error) {
-	return h.RetryHandler.Decide(ctx, copied(j), o)
-}
-
-// copied is a job for who may change it.
+// copied is a job for your code: the worker settles an attempt by its own, whatever a handler has made of its copy.
 func copied(j *job.Job) *job.Job {
 	c := *j
 	c.Windows = slices.Clone(j.Windows)
 	return &c
 }
-
-// errUnmade is the error about a queue.Queue that is none yet.
-var errUnmade = errors.New("a Queue was not made by queue.Open or queue.New")

@@ -70,6 +70,28 @@ func TestVerdictsThatAreNone(t *testing.T) {
 	})
 }
 
+// A handler's context has its deadline, and has ended when the handler has returned, whether anybody has looked at it before or not.
+func TestContextEndsWithTheHandler(t *testing.T) {
+	suite(t, func(s shop) {
+		for _, looks := range []bool{false, true} {
+			s.addJobs(s.emails, job.New{Type: "once", Timeout: time.Hour})
+			var kept context.Context
+			s.work(only(s.emails, s.worker(all(func(ctx context.Context, _ *job.Job) error {
+				if kept = ctx; looks {
+					if until, ok := ctx.Deadline(); !ok || time.Until(until) > time.Hour || time.Until(until) < time.Minute || ctx.Err() != nil {
+						s.t.Errorf("it ends at %s, %v: %v", until, ok, ctx.Err())
+					}
+				}
+				return nil
+			}))))
+			receive(s.t, "the end of the context", kept.Done())
+			if !errors.Is(kept.Err(), context.Canceled) {
+				s.t.Errorf("it has ended with %v", kept.Err())
+			}
+		}
+	})
+}
+
 // Handlers that ignore their context hold up neither the worker nor other jobs, once the grace is over, and the log names them. As
 // long as they go on, their jobs are not run again in this process, whichever worker would.
 func TestHandlersThatGoOn(t *testing.T) {

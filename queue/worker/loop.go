@@ -21,19 +21,19 @@ type loop struct {
 	self   roster.Worker
 	db     *schema.DB
 	roster *roster.Roster
+	// sources are where its jobs come from; summary is what it has done so far.
+	sources []*source
+	summary Summary
 	// told ends when the worker is told to stop. work is the context of the tasks, and goes on then. jobs is that of all handlers: its
-	// cause says why they must stop.
-	told, work, jobs   context.Context
-	stopWork, stopJobs context.CancelCauseFunc
-	// accepting says whether jobs are started, as of this turn. Tasks may ask.
-	accepting atomic.Bool
+	// cause says why they must stop. starts ends when no more jobs are started.
+	told, work, jobs, starts context.Context
+	stopWork, stopJobs       context.CancelCauseFunc
+	stopStarts               context.CancelFunc
 	// landed gets what is to be done when a task has come back; tasks is how many are out.
 	landed chan func() error
 	tasks  int
-	// lookAt is when the last look began: zero makes the next begin at once. changed says that a job may have become due since, for some
-	// were settled, or a schedule has enqueued one.
-	lookAt  time.Time
-	changed bool
+	// changedAt is since when a job may have become due, because some were settled, or a schedule has enqueued one.
+	changedAt time.Time
 	// pausedUntil is until when the database is left alone, after it didn't answer. awaySince is since when it has not answered, as
 	// the log says; zero if it does.
 	pausedUntil, awaySince time.Time
@@ -48,6 +48,9 @@ func (l *loop) task(do func() (land func() error)) {
 	go func() { l.landed <- do() }()
 }
 
+// accepting says whether jobs are still started. Tasks may ask.
+func (l *loop) accepting() bool { return l.starts.Err() == nil }
+
 // stopped says whether the worker has been told to stop, or has to.
 func (l *loop) stopped() bool { return l.told.Err() != nil || l.jobs.Err() != nil }
 
@@ -59,7 +62,12 @@ func (l *loop) lockLost() bool { return errors.Is(context.Cause(l.jobs), roster.
 func (l *loop) trouble(err error) error {
 	switch kind, _ := schema.Diagnose(err); {
 	case err == nil:
-		l.back()
+		l.hear()
+		// an answer to what was sent before the trouble doesn't say that this is over
+		if !l.awaySince.IsZero() && time.Now().After(l.pausedUntil) {
+			l.Log.Info("the database answers again", "after", time.Since(l.awaySince).Round(time.Millisecond))
+			l.awaySince = time.Time{}
+		}
 		return nil
 	case errors.Is(context.Cause(l.work), roster.ErrLockLost), kind == schema.TryLater && l.lockLost():
 		return roster.ErrLockLost
@@ -76,14 +84,6 @@ func (l *loop) trouble(err error) error {
 	l.miss(err)
 	l.pausedUntil = time.Now().Add(lookEvery)
 	return nil
-}
-
-// back says that the database answers again. An answer to what was sent before the trouble doesn't say that this is over.
-func (l *loop) back() {
-	if !l.awaySince.IsZero() && time.Now().After(l.pausedUntil) {
-		l.Log.Info("the database answers again", "after", time.Since(l.awaySince).Round(time.Millisecond))
-		l.awaySince = time.Time{}
-	}
 }
 
 // untilAnswer is how long the database is left alone, after it didn't answer.

@@ -34,14 +34,15 @@ func runOne(ctx context.Context, p Params, id int64, start func(*worker, *source
 	if err != nil {
 		return Summary{}, err
 	}
-	if err := w.bounded(ctx, w.patience(), w.begins); err != nil || w.dispatcher.allLeftOut() {
-		return Summary{}, w.dispatcher.withLeftOut(err)
+	if err := w.bounded(ctx, w.patience(), w.begins); err != nil || w.allLeftOut() {
+		return Summary{}, w.withLeftOut(err)
 	}
 	w.slots.own = true
 	for _, l := range w.slots.lanes {
 		l.slots = 1
 	}
 	return w.live(ctx, func() error {
+		w.stopStarts()
 		if ctx.Err() != nil {
 			return ErrInterrupted
 		}
@@ -57,7 +58,7 @@ func runOne(ctx context.Context, p Params, id int64, start func(*worker, *source
 		if j, err = start(w, s); err != nil {
 			return err
 		}
-		w.dispatcher.begin(s, j)
+		w.runner.begin(s, j)
 		return nil
 	})
 }

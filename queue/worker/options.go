@@ -11,6 +11,7 @@ import (
 	"github.com/hipq/hipq/queue/handler"
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/queue/schedule"
+	"github.com/hipq/hipq/schema"
 )
 
 // Options bound what a worker takes on. It is a section of the config, so its fields have the config's names. What is 0 is that
@@ -78,6 +79,14 @@ type Params struct {
 	// Log, if not nil, is told what the worker does: each round (debug), what goes on in spite of trouble, such as a database that
 	// is away (warn), and, of Stay, what had to end a run (error). Of jobs it says nothing: that is for handler.Log.
 	Log *slog.Logger
+}
+
+// tables are those of the queues.
+func (p Params) tables() (all []schema.Queue) {
+	for _, q := range p.Queues {
+		all = append(all, q.Table())
+	}
+	return all
 }
 
 // Attempt is an attempt whose handler has ended.

@@ -2,7 +2,6 @@ package worker
 
 import (
 	"context"
-	"slices"
 	"sync"
 	"time"
 
@@ -20,13 +19,11 @@ const looksMax = 10
 // poller looks once a second at what there is to do in each source, and has the upkeep done.
 type poller struct {
 	*loop
-	sources    []*source
 	dispatcher *dispatcher
-	// looking says that a look is under way, toLook at which sources it has yet to look. sent is when what it waits for was sent, if it
-	// waits; burying says that the dead are being looked after.
-	looking, burying bool
-	toLook           []*source
-	sent             time.Time
+	// reapAt is when the dead workers are looked after next, reapSent since when that is under way; zero if it isn't.
+	reapAt, reapSent time.Time
+	// news says that a source was seen since the last time that all looks were over.
+	news bool
 	// searched are the workers that are no more whose strays have been looked for on this host; looks share it.
 	searching sync.Mutex
 	searched  map[string]bool
@@ -41,195 +38,175 @@ func (p *poller) nothingToDo(ctx context.Context) (bool, error) {
 		if s.gone != nil {
 			continue
 		}
-		found, err := s.Rounds().Look(ctx, s.types)
-		if p.dispatcher.leftOut(s, err) {
-			continue
-		}
-		if engine.IsLockTimeout(err) {
+		switch found, err := s.Rounds().Look(ctx, s.types); {
+		case p.dispatcher.leftOut(s, err):
+		case engine.IsLockTimeout(err):
 			return false, nil // nobody knows
-		}
-		if err != nil || !found.Nothing() {
+		case err != nil || !found.Nothing():
 			return false, err
 		}
 	}
 	return true, nil
 }
 
-// look looks after the queues once a second, and when a rate allows more: after the dead, and then after one source at a
-// time. Where that takes a second, perhaps because another transaction holds what the upkeep needs, the others are looked
-// after beside it. A worker that takes on nothing only looks for jobs that it is to stop. over says that a look is over.
+// look looks after the dead, and after each source, once a second, and when a rate allows more. One follows the other; where that
+// takes a second, perhaps because another transaction holds what the upkeep needs, the others are looked after beside it. A worker
+// that takes on nothing only looks for jobs that it is to stop. over says that all have come back, but for those held up.
 func (p *poller) look() (over bool) {
-	accepting := p.accepting.Load()
-	if !p.looking {
-		if p.untilLook() > 0 {
-			return false
-		}
-		p.looking, p.lookAt = true, time.Now()
-		p.toLook = slices.DeleteFunc(slices.Clone(p.sources), func(s *source) bool { return s.looking })
-		p.changed = p.changed && len(p.toLook) < len(p.sources)
-		if accepting && !p.burying {
-			p.bury()
-		}
-	}
-	for p.untilNextSource() <= 0 {
-		if len(p.toLook) == 0 {
-			p.looking = false
-			return true
-		}
-		s := p.toLook[0]
-		p.toLook = p.toLook[1:]
-		if s.gone == nil && (accepting || len(s.cancel) > 0) {
-			p.lookAfter(s)
-		} else {
+	for p.until() <= 0 {
+		s, _ := p.next()
+		switch {
+		case s == nil:
+			p.reap()
+			continue
+		case s.gone == nil && (p.accepting() || len(s.attempts) > 0):
+			p.lookAfter(s, s.toLookAt(), nil)
+		default:
 			p.see(s, sight{})
 		}
+		s.nextLook = time.Now().Add(lookEvery)
 	}
-	return false
+	over = p.news && p.gate() <= 0
+	p.news = p.news && !over
+	return over
 }
 
-// untilLook is how long it is until the next look.
-func (p *poller) untilLook() time.Duration {
-	now := time.Now()
-	until := p.lookAt.Add(lookEvery)
+// next is the source that is looked at next, and when; nil if it is the dead workers' turn.
+func (p *poller) next() (next *source, at time.Time) {
+	at = time.Now().Add(lookEvery)
+	if p.accepting() && p.reapSent.IsZero() {
+		at = p.reapAt
+	}
 	for _, s := range p.sources {
+		due := s.nextLook
 		// its slots have been left meanwhile: it takes a look to have some again
-		if waits := s.waits(); !s.looking && !waits.IsZero() && waits.Before(until) {
-			until = waits
+		if waits := s.waits(); p.accepting() && !waits.IsZero() && waits.Before(due) {
+			due = waits
+		}
+		if s.lookSent.IsZero() && due.Before(at) {
+			next, at = s, due
 		}
 	}
-	if until.Before(p.pausedUntil) {
-		until = p.pausedUntil
-	}
-	return until.Sub(now)
+	return next, at
 }
 
-// until is how long it is until the next look, or until the one that is under way goes on.
+// until is how long no look begins by the clock alone.
 func (p *poller) until() time.Duration {
-	if p.looking {
-		return p.untilNextSource()
-	}
-	return p.untilLook()
+	_, at := p.next()
+	return max(time.Until(at), p.gate(), p.untilAnswer())
 }
 
-// untilNextSource is how long a look that is under way waits before it goes on. In a database of one writer to go on beside
-// what is held up would be of no use.
-func (p *poller) untilNextSource() time.Duration {
-	out := 0
+// gate is how long the looks that are out hold back the next. In a database of one writer to go on beside what is held up would be of no
+// use.
+func (p *poller) gate() time.Duration {
+	out, latest := 0, p.reapSent
+	if !latest.IsZero() {
+		out++
+	}
 	for _, s := range p.sources {
-		if s.looking {
+		if !s.lookSent.IsZero() {
 			out++
+		}
+		if s.lookSent.After(latest) {
+			latest = s.lookSent
 		}
 	}
 	switch {
-	case p.sent.IsZero():
-		return p.untilAnswer()
+	case out == 0:
+		return 0
 	case p.db.Writers == 1, out >= looksMax:
 		return lookEvery
 	}
-	return max(time.Until(p.sent.Add(lookEvery)), p.untilAnswer())
+	return time.Until(latest.Add(lookEvery))
 }
 
-// bury sends out what looks after the dead workers, so that the looks behind it find what those have left.
-func (p *poller) bury() {
+// outdated says that a source has not been looked at since a job may have become due, and has that done at once.
+func (p *poller) outdated() (is bool) {
+	for _, s := range p.sources {
+		if s.gone == nil && !s.seenSince.After(p.changedAt) {
+			s.nextLook, is = time.Time{}, true
+		}
+	}
+	return is
+}
+
+// reap sends out what looks after the dead workers, so that the looks behind it find what those have left.
+func (p *poller) reap() {
 	sent := time.Now()
-	p.burying, p.sent = true, sent
+	p.reapSent, p.reapAt = sent, sent.Add(lookEvery)
 	p.task(func() func() error {
 		found, err := p.roster.Reap(p.work, p.self, p.killStrays)
 		return func() error {
-			p.burying = false
-			p.changed = p.changed || found // if it took long, the look behind it has not waited for it
-			return p.looked(sent, err)
-		}
-	})
-}
-
-// lookAfter finds out what there is to do in a source, and has the upkeep done.
-func (p *poller) lookAfter(s *source) {
-	accepting, running, among := p.accepting.Load(), len(s.cancel) > 0, s.toLookAt()
-	p.ask(s, func() (one sight, err error) {
-		if accepting {
-			one.Look, err = s.Rounds().Look(p.work, s.types, among...)
-		}
-		if running && err == nil {
-			one.stopping, err = s.Rounds().Stopping(p.work, p.ID)
-		}
-		return one, err
-	}, func(one sight) {
-		s.surveyed = s.surveyed || accepting
-		if l := one.Look; l.Waking || l.New || l.Misplaced || l.Dividing || l.Orphaned || l.Undecided || l.Held && s.ThrottleGroups == nil {
-			p.keepUp(s, l, among)
-		} else {
-			s.reached = s.reached || !one.Due
-		}
-	})
-}
-
-// keepUp has the upkeep done that a look found, and looks once more.
-func (p *poller) keepUp(s *source, l rounds.Look, among []int) {
-	more, handled := false, s.handled()
-	p.ask(s, func() (one sight, err error) {
-		if more, err = s.Rounds().Upkeep(p.work, p.self, l, handled, p.killStrays); err == nil {
-			one.Look, err = s.Rounds().Look(p.work, s.types, among...)
-		}
-		return one, err
-	}, func(one sight) {
-		s.reached = s.reached || !one.Due
-		if more {
-			p.lookAt = time.Time{} // at once
-		}
-	})
-}
-
-// ask has a task look at a source, and takes note of what it has seen.
-func (p *poller) ask(s *source, look func() (sight, error), seen func(sight)) {
-	sent := time.Now()
-	s.looking, p.sent = true, sent
-	p.task(func() func() error {
-		one, err := look()
-		return func() error {
-			s.looking, s.lookHeld = false, nil
-			if p.dispatcher.leftOut(s, err) {
-				err = nil
+			if p.reapSent = (time.Time{}); err != nil {
+				p.reapAt = time.Time{}
 			}
-			if s.gone != nil {
-				one = sight{}
-			}
-			if engine.IsLockTimeout(err) {
-				s.lookHeld = err
-			}
-			if s.unseen = err != nil; err == nil {
-				p.see(s, one)
-				p.looking = true // if it was over already, it ends once more, for the slots that the source wants
-				seen(one)
+			if found {
+				p.changedAt = time.Now() // if it took long, the look behind it has not waited for it
 			}
 			return p.looked(sent, err)
 		}
 	})
-}
-
-// looked takes note that a look has come back. Whom another transaction has held up is looked after again with the next;
-// after any other trouble all are.
-func (p *poller) looked(sent time.Time, err error) error {
-	if p.sent.Equal(sent) {
-		p.sent = time.Time{}
-	}
-	if engine.IsLockTimeout(err) {
-		p.Log.Warn("another transaction holds what a look needs", "error", err, "waited", time.Since(sent))
-		p.miss(err)
-		return nil
-	}
-	if err != nil {
-		p.looking, p.toLook, p.lookAt = false, nil, time.Time{}
-	} else {
-		p.hear()
-	}
-	return p.trouble(err)
 }
 
 // sight is what a look has seen of a source.
 type sight struct {
 	rounds.Look
 	stopping []int64
+}
+
+// lookAfter finds out what there is to do in a source, among some of its shards. If a look before has found upkeep, it has that done
+// first.
+func (p *poller) lookAfter(s *source, among []int, upkeep *rounds.Look) {
+	accepting, running, handled, sent := p.accepting(), len(s.attempts) > 0, s.handled(), time.Now()
+	s.lookSent = sent
+	p.task(func() func() error {
+		var one sight
+		var err error
+		more := false
+		if upkeep != nil {
+			more, err = s.Rounds().Upkeep(p.work, p.self, *upkeep, handled, p.killStrays)
+		} else if running {
+			one.stopping, err = s.Rounds().Stopping(p.work, p.ID)
+		}
+		if err == nil && (accepting || upkeep != nil) {
+			one.Look, err = s.Rounds().Look(p.work, s.types, among...)
+		}
+		return func() error {
+			s.lookSent = time.Time{}
+			if p.dispatcher.leftOut(s, err) {
+				err = nil
+			}
+			switch {
+			case err != nil:
+				s.nextLook = time.Time{}
+				if engine.IsLockTimeout(err) {
+					s.vain = err
+				}
+			case s.gone == nil:
+				s.seenSince, s.surveyed, s.vain, p.news = sent, s.surveyed || accepting, nil, true
+				p.see(s, one)
+				if l := one.Look; upkeep == nil && (l.Waking || l.New || l.Misplaced || l.Dividing || l.Orphaned || l.Undecided || l.Held && s.ThrottleGroups == nil) {
+					p.lookAfter(s, among, &l)
+				} else {
+					s.reached = s.reached || !one.Due
+				}
+				if more {
+					s.nextLook = time.Time{}
+				}
+			}
+			return p.looked(sent, err)
+		}
+	})
+}
+
+// looked takes note that a look has come back. What another transaction has held up is looked after again with the next.
+func (p *poller) looked(sent time.Time, err error) error {
+	if engine.IsLockTimeout(err) {
+		p.Log.Warn("another transaction holds what a look needs", "error", err, "waited", time.Since(sent))
+		p.miss(err)
+		return nil
+	}
+	return p.trouble(err)
 }
 
 // killStrays kills what a worker that is no more has left running on this host, before anybody can start its jobs again. It
@@ -248,6 +225,7 @@ func (p *poller) killStrays(dead string) {
 
 // see takes note of what a look has seen.
 func (p *poller) see(s *source, one sight) {
+	s.freedAt = time.Now()
 	for _, seen := range one.Shards {
 		in := s.numbered(seen.Shard)
 		if !in.waitUntil.After(time.Now()) {
@@ -264,9 +242,8 @@ func (p *poller) see(s *source, one sight) {
 		s.failing = true
 	}
 	for _, id := range one.stopping {
-		if cancel := s.cancel[id]; cancel != nil {
-			cancel(errCancelled)
+		if a := s.attempts[id]; a != nil {
+			a.stop(errCancelled)
 		}
 	}
-	p.dispatcher.settleHeld(s)
 }

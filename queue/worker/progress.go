@@ -4,14 +4,10 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"maps"
-	"slices"
-	"sync"
 	"time"
 
 	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/internal/rounds"
-	"github.com/hipq/hipq/queue/job"
 )
 
 const (
@@ -21,139 +17,74 @@ const (
 	progressWithin = 3 * time.Second
 )
 
-// progress is how far the jobs that run have come, as their handlers say, where that has not been written down yet.
+// progress writes down how far the jobs that run have come, as their handlers say.
 type progress struct {
 	*loop
-	mu    sync.Mutex
-	fresh map[*teller]bool
-	// came is sent to when the first comes into fresh.
-	came chan struct{}
-	// landed is called in the loop when some was written down.
-	landed func()
-
-	// The rest is the loop's. sentAt is when the last was sent to the database, sending that it is under way, landedAt when it had
-	// come back; troubled that it had gone wrong.
-	sentAt, landedAt  time.Time
+	// askedAt is when the attempts were last asked.
+	askedAt time.Time
+	// sending says that some is being written down, troubled that this went wrong the last time.
 	sending, troubled bool
 }
 
-// teller is an attempt, as far as it says how far it has come.
-type teller struct {
-	to     *progress
-	source *source
-	job    *job.Job
-	// said is the latest; over says that the attempt has ended, after which it says nothing. Both are under to's mutex.
-	said job.Progress
-	over bool
-}
+// until is how long it is until the attempts are to be asked.
+func (p *progress) until() time.Duration { return time.Until(p.askedAt.Add(progressEvery)) }
 
-// say takes what a handler says, in any goroutine.
-func (t *teller) say(said job.Progress) {
-	t.to.mu.Lock()
-	defer t.to.mu.Unlock()
-	if t.over {
-		return
-	}
-	t.said = said
-	t.to.add(t)
-}
-
-// add puts an attempt among those whose progress is to be written down.
-func (p *progress) add(t *teller) {
-	p.fresh[t] = true
-	if len(p.fresh) == 1 {
-		select {
-		case p.came <- struct{}{}:
-		default:
-		}
-	}
-}
-
-// end takes note that the attempt has ended: nobody wants to know any more how far it had come.
-func (t *teller) end() {
-	t.to.mu.Lock()
-	defer t.to.mu.Unlock()
-	t.over = true
-	delete(t.to.fresh, t)
-}
-
-// take gives what is to be written down, by queue, and forgets it.
-func (p *progress) take() map[string][]*teller {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	list := map[string][]*teller{}
-	for t := range p.fresh {
-		list[t.source.Name] = append(list[t.source.Name], t)
-	}
-	clear(p.fresh)
-	return list
-}
-
-// giveBack takes note of what could not be written down, unless its attempt has ended; it has said more by now, perhaps.
-func (p *progress) giveBack(list []*teller) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, t := range list {
-		if !t.over {
-			p.add(t)
-		}
-	}
-}
-
-// until is how long it is until progress is to be written down; ok is false if there is none.
-func (p *progress) until() (until time.Duration, ok bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return max(time.Until(p.sentAt.Add(progressEvery)), p.untilAnswer()), len(p.fresh) > 0 && !p.sending
-}
-
-// send has progress written down, beside whatever else goes on, once a second. Whatever comes of that changes nothing for the jobs.
+// send has progress written down, beside whatever else goes on. Whatever comes of that changes nothing for the jobs.
 func (p *progress) send() {
-	if until, ok := p.until(); !ok || until > 0 {
+	if p.until() > 0 {
 		return
 	}
-	p.sentAt, p.sending = time.Now(), true
-	fresh := p.take()
+	p.askedAt = time.Now()
+	said := map[*source][]rounds.Said{}
+	for _, s := range p.sources {
+		for _, a := range s.attempts {
+			a.glance() // so that a handler is disowned in its time that never looks at its context
+			if p.sending || p.untilAnswer() > 0 {
+				continue
+			}
+			if latest := a.said.Swap(nil); latest != nil {
+				said[s] = append(said[s], rounds.Said{Job: a.Job, Progress: *latest})
+			}
+		}
+	}
+	if len(said) == 0 {
+		return
+	}
+	p.sending = true
 	p.task(func() func() error {
 		// what goes wrong is no trouble of the worker's
 		ctx, cancel := context.WithTimeout(engine.Hearing(p.work, func(error) {}), progressWithin)
 		defer cancel()
-		var left []*teller
 		var err error
-		for _, name := range slices.Sorted(maps.Keys(fresh)) {
-			held, failed := p.write(ctx, fresh[name])
-			left, err = append(left, held...), errors.Join(err, failed)
+		for s, list := range said {
+			held, failed := s.Rounds().SetProgress(ctx, p.ID, list)
+			if failed == nil {
+				said[s] = held
+			}
+			err = errors.Join(err, failed)
 		}
 		return func() error {
-			p.sending, p.landedAt = false, time.Now()
-			level := slog.LevelDebug // it has been said
-			if !p.troubled {
-				level = slog.LevelWarn
-			}
-			if p.troubled = err != nil; err != nil {
-				p.Log.Log(p.work, level, "the progress of jobs could not be written down yet", "error", err)
-			}
-			p.giveBack(left)
-			p.landed()
+			p.land(said, err)
 			return nil
 		}
 	})
 }
 
-// write writes down the progress of jobs of a queue, and gives those for which that was not to be done now.
-func (p *progress) write(ctx context.Context, list []*teller) (left []*teller, err error) {
-	said, byID := make([]rounds.Said, len(list)), map[int64]*teller{}
-	p.mu.Lock()
-	for i, t := range list {
-		said[i], byID[t.job.ID] = rounds.Said{Job: t.job, Progress: t.said}, t
+// land takes note of what could not be written down: it is said again, unless the handler has said more by now.
+func (p *progress) land(left map[*source][]rounds.Said, err error) {
+	level := slog.LevelWarn
+	if p.troubled {
+		level = slog.LevelDebug // it has been said
 	}
-	p.mu.Unlock()
-	held, err := list[0].source.Rounds().SetProgress(ctx, p.ID, said)
-	if err != nil {
-		return list, err
+	if p.sending, p.troubled = false, err != nil; p.troubled {
+		p.Log.Log(p.work, level, "the progress of jobs could not be written down yet", "error", err)
 	}
-	for _, s := range held {
-		left = append(left, byID[s.Job.ID])
+	for s, list := range left {
+		s.freedAt = time.Now() // the rows of attempts that have ended meanwhile
+		for _, one := range list {
+			if a := s.attempts[one.Job.ID]; a != nil && a.Job == one.Job {
+				a.said.CompareAndSwap(nil, &one.Progress)
+			}
+		}
 	}
-	return left, nil
 }

@@ -43,12 +43,14 @@ func (s *scheduler) tend() {
 		var done timetable.Tended
 		look, err := s.timetable.Look(s.work)
 		if err == nil && look.Due {
-			done, err = s.timetable.Tend(s.work, queues, s.accepting.Load)
+			done, err = s.timetable.Tend(s.work, queues, s.accepting)
 		}
 		return func() error {
 			s.busy = false
 			s.at = time.Now().Add(min(max(look.Wait, lookEvery), tendEvery))
-			s.changed = s.changed || done.Jobs > 0
+			if done.Jobs > 0 {
+				s.changedAt = time.Now()
+			}
 			s.err = err
 			for _, one := range s.Schedules {
 				if err := done.Failed[one.Name]; err != nil && !s.db.Lacks(err, one.Queue) { // which is said of the queue

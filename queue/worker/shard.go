@@ -19,8 +19,8 @@ type shard struct {
 	moreAt, waitUntil time.Time
 	// full says that a round has found jobs there that wait for room in the limit, and may get it soon.
 	full bool
-	// starting is how many rounds are out that may start its jobs; turn is the number of the source's last round for it.
-	starting, turn int
+	// turn is the number of the source's last round for it.
+	turn int
 	// preferred says that it has more turns than the others.
 	preferred bool
 }
@@ -90,15 +90,16 @@ func (s *source) waits() (until time.Time) {
 	return until
 }
 
-// next is the shard in which the next round may start something: the one whose last round is longest ago. nil if there is none. Those who
-// start jobs of a shard that takes turns would only wait for one another.
-func (s *source) next() (next *shard) {
+// next is the shard in which the next round may start something, which settles these: the one whose last round is longest ago. If there is
+// none, because all wait for room where the queue takes turns, it is that of most of these: what ends makes room, and the round fills it
+// itself. nil if there is none either.
+func (s *source) next(settle []rounds.Settled) (next *shard) {
 	longest := 0
 	for _, one := range s.shards {
-		if !one.more || one.starting > 0 && s.Rounds().TakesTurns() {
+		if !one.more || s.isBusy(one) {
 			continue
 		}
-		ago := s.rounded + 1 - one.turn
+		ago := s.counted + 1 - one.turn
 		if one.preferred {
 			ago *= preference
 		}
@@ -106,13 +107,6 @@ func (s *source) next() (next *shard) {
 			next, longest = one, ago
 		}
 	}
-	return next
-}
-
-// nextFor is the shard in which a round may start something that settles these: the next, or if there is none, because all wait for room where
-// the queue takes turns, that of most of them. What ends makes room, and the round fills it itself.
-func (s *source) nextFor(settle []rounds.Settled) *shard {
-	next := s.next()
 	if next != nil || !s.Rounds().TakesTurns() {
 		return next
 	}
@@ -120,7 +114,7 @@ func (s *source) nextFor(settle []rounds.Settled) *shard {
 	ended := map[*shard]int{}
 	for _, e := range settle {
 		one := s.numbered(shards.Shard(e.Job.Place))
-		if one == nil || one.starting > 0 || !one.waitUntil.IsZero() {
+		if one == nil || s.isBusy(one) || !one.waitUntil.IsZero() {
 			continue
 		}
 		if ended[one]++; ended[one] > most {
@@ -132,8 +126,13 @@ func (s *source) nextFor(settle []rounds.Settled) *shard {
 
 // startsIn counts a round that may start jobs of a shard.
 func (s *source) startsIn(one *shard) {
-	s.rounded++
-	one.turn = s.rounded
+	s.counted++
+	one.turn = s.counted
+}
+
+// isBusy says that a shard takes turns, and a round of the source has one or waits for it: others would only wait for that.
+func (s *source) isBusy(one *shard) bool {
+	return s.Rounds().TakesTurns() && slices.ContainsFunc(s.rounds, func(r *round) bool { return r.shard == one })
 }
 
 // nothing takes note that nothing is to be started any more.

@@ -31,7 +31,7 @@ func sharded(t *testing.T, n int, preferred ...int) *source {
 func (s *source) send(n int) []int {
 	rounds := make([]int, len(s.shards))
 	for range n {
-		one := s.next()
+		one := s.next(nil)
 		s.startsIn(one)
 		rounds[one.number]++
 	}

@@ -11,7 +11,8 @@ import (
 type lane struct {
 	name   string
 	around *lane
-	limit  int
+	// limit is its own, width that of the lanes around it, too.
+	limit, width int
 	// slots is how many jobs may run in it at once now, for this worker; running is how many do, reserved how many may be
 	// started by rounds that are out.
 	slots, running, reserved int
@@ -22,7 +23,6 @@ type lane struct {
 // slots are the lanes of a worker, and what it holds of each on its host.
 type slots struct {
 	*loop
-	sources []*source
 	// host is the lane that all jobs share; lanes are all there are, each behind the one around it.
 	host  *lane
 	lanes []*lane
@@ -32,33 +32,23 @@ type slots struct {
 	balancing, declined bool
 }
 
-// lane gives the lane of a name, made if it isn't there.
-func (s *slots) lane(name string, around *lane, limit int) *lane {
-	for _, l := range s.lanes {
-		if l.name == name {
-			return l
-		}
+// newLane makes a lane; that of all jobs has none around it.
+func (s *slots) newLane(name string, around *lane, limit int) *lane {
+	l := &lane{name: name, around: around, limit: limit, width: limit}
+	if around != nil {
+		l.width = min(limit, around.width)
 	}
-	l := &lane{name: name, around: around, limit: limit}
 	s.lanes = append(s.lanes, l)
 	return l
 }
 
 // free is how many more jobs may be started in it now.
 func (l *lane) free() int {
-	free := l.slots - l.running - l.reserved
+	free := l.slots - l.inUse()
 	if l.around != nil {
 		free = min(free, l.around.free())
 	}
 	return free
-}
-
-// width is how many jobs may run in it at once, at most.
-func (l *lane) width() int {
-	if l.around == nil {
-		return l.limit
-	}
-	return min(l.limit, l.around.width())
 }
 
 // without says whether others on this host have all slots of it, or of a lane around it, and will look after what waits there: not
@@ -67,29 +57,16 @@ func (l *lane) without() bool {
 	return l.slots == 0 && l.served || l.around != nil && l.around.without()
 }
 
-// occupied says whether something runs, or may be starting, that keeps jobs of it from starting.
-func (l *lane) occupied() bool {
-	return l.running+l.reserved > 0 || l.around != nil && l.around.occupied()
-}
-
-// occupy counts n jobs that run, reserve n that may be started.
-func (l *lane) occupy(n int) {
+// count counts jobs that run, and those that may be started.
+func (l *lane) count(running, reserved int) {
 	for ; l != nil; l = l.around {
-		l.running += n
-	}
-}
-
-func (l *lane) reserve(n int) {
-	for ; l != nil; l = l.around {
-		l.reserved += n
+		l.running += running
+		l.reserved += reserved
 	}
 }
 
 // inUse is how many slots it can't give away.
 func (l *lane) inUse() int { return l.running + l.reserved }
-
-// clamp makes n slots what can be had of the lane: no less than is in use.
-func (l *lane) clamp(n int) int { return max(l.inUse(), min(n, l.limit)) }
 
 // claims are what the worker would like to hold of each lane, by name. A lane of which nothing is to be started keeps what
 // is in use or about to be, and leaves the others to the host's other workers; and so does the lane around one that is
@@ -97,11 +74,11 @@ func (l *lane) clamp(n int) int { return max(l.inUse(), min(n, l.limit)) }
 func (s *slots) claims() map[string]roster.Claim {
 	wants := map[*lane]int{}
 	for _, one := range s.sources {
-		wants[one.lane] += one.want(s.accepting.Load())
+		wants[one.lane] += one.want(s.accepting())
 	}
 	claims := map[string]roster.Claim{}
 	for _, l := range slices.Backward(s.lanes) { // each before the one around it
-		want := l.clamp(wants[l])
+		want := max(l.inUse(), min(wants[l], l.limit))
 		if l.around != nil {
 			wants[l.around] += want
 		}
@@ -116,26 +93,19 @@ func (s *slots) balance(claim bool) {
 	if s.own || s.balancing {
 		return
 	}
-	accepting := s.accepting.Load()
-	claims, missing, spare := s.claims(), false, false
-	keep := map[string]int{}
+	accepting, claims, takes := s.accepting(), s.claims(), false
+	leaves := !accepting && !s.declined && s.host.inUse() > 0 && s.untilAnswer() <= 0
 	for _, l := range s.lanes {
-		want := claims[l.name].Want
-		missing = missing || want > l.slots
-		spare = spare || want < l.slots
-		keep[l.name] = min(l.slots, want)
+		c := claims[l.name]
+		takes, leaves = takes || claim && c.Want > l.slots, leaves || c.Want < l.slots
+		l.slots = min(l.slots, c.Want) // at once, because what is about to be left must not be used meanwhile
+		if !claim {
+			c.Want = l.slots
+			claims[l.name] = c
+		}
 	}
-	s.set(keep) // at once, for what is about to be left must not be used meanwhile
-	takes := missing && claim
-	leaves := spare || !accepting && !s.declined && s.host.inUse() > 0 && s.untilAnswer() <= 0
 	if !takes && !leaves {
 		return
-	}
-	if !claim {
-		for lane, c := range claims {
-			c.Want = keep[lane]
-			claims[lane] = c
-		}
 	}
 	s.balancing = true
 	s.task(func() func() error {
@@ -143,29 +113,16 @@ func (s *slots) balance(claim bool) {
 		return func() error {
 			if s.balancing = false; err == nil {
 				s.declined = s.declined || !accepting
-				s.set(got)
 				for _, l := range s.lanes {
-					l.served = served[l.name]
+					l.slots, l.served = got[l.name], served[l.name]
 				}
-				s.dropWithout()
+				for _, one := range s.sources {
+					if s.host.inUse() == 0 && one.lane.without() {
+						one.nothing() // those who have the slots will look after it
+					}
+				}
 			}
 			return s.trouble(err)
 		}
 	})
-}
-
-// dropWithout gives up sources for which others on this host have all slots: those will look after them.
-func (s *slots) dropWithout() {
-	for _, one := range s.sources {
-		may := !one.lane.without() || one.lane.occupied()
-		for _, in := range one.shards {
-			in.more, in.full = in.more && may, in.full && may
-		}
-	}
-}
-
-func (s *slots) set(slots map[string]int) {
-	for _, l := range s.lanes {
-		l.slots = slots[l.name]
-	}
 }

@@ -1,7 +1,6 @@
 package worker
 
 import (
-	"context"
 	"maps"
 	"slices"
 	"time"
@@ -11,49 +10,47 @@ import (
 )
 
 // source is where jobs come from, as the worker sees it: a queue, or the part of one that has a lane of its own.
+//
+// An attempt is first among its attempts; when it has ended, among those that ended; then in one of its rounds; and from there it is
+// over, or among those held, which go into another round, or among those undecided, about which a retry handler is asked.
 type source struct {
 	Queue
 	// types are those of its jobs; asked those of them about whose retry a handler decides.
 	types, asked []string
 	lane         *lane
-	// shards are all of the queue's, by number. rounded counts the rounds that may have started jobs; lookedAt is the shard at which
-	// the next look begins, surveyed says that all have been looked at. dividedAt is when a look was last asked to divide the limit anew.
+	// shards are all of the queue's, by number. counted is how many rounds may have started jobs; lookedAt is the shard at which the
+	// next look begins, surveyed says that all have been looked at. dividedAt is when a look was last asked to divide the limit anew.
 	shards            []*shard
-	rounded, lookedAt int
+	counted, lookedAt int
 	surveyed          bool
 	dividedAt         time.Time
-	// running is how many of its attempts and decisions run; rounds how many of its rounds are out. roundsApart is how
-	// many may have to wait for another transaction, of which turning are to start jobs. starting is how many slots are reserved
-	// for all of these.
-	running, rounds, roundsApart, turning, starting int
-	// sent is when the latest of its rounds was sent, but for those that may have to wait.
-	sent time.Time
+
+	// running is how many of its attempts and decisions run. attempts are those of them that a handler in this process has, by the id
+	// of the job.
+	running  int
+	attempts map[int64]*attempt
 	// ended are the attempts to settle, gatherUntil until when they wait for others, and freshUntil for those that have just begun, which
-	// may be over at once: else rounds of half as many jobs would follow one another. unsettled are those whose rows another
-	// transaction held: they are settled apart from the others, with the next look. parts are those that are to be settled
-	// apart now.
+	// may be over at once: else rounds of half as many jobs would follow one another.
 	ended                   []rounds.Settled
 	gatherUntil, freshUntil time.Time
-	unsettled               []rounds.Settled
-	parts                   [][]rounds.Settled
-	// unanswered are rounds that ended in an error: they are done again.
-	unanswered []round
+	// rounds are those that are out or are still to be sent. sent is when the latest was, but for those that may have to wait.
+	rounds []*round
+	sent   time.Time
+	// held are attempts whose rows another transaction held, as a round found that was sent at heldSince. They are settled apart from the
+	// others when freedAt is later: a look has come back since, or a write of progress, which may have held them itself.
+	held               []rounds.Settled
+	heldSince, freedAt time.Time
 	// failing says that there may be jobs which wait for a retry handler; undecided are those that the worker has.
 	failing   bool
 	undecided []rounds.Settled
-	// untaken is the round that was to take such, and ended in an error: it is done again.
-	untaken *rounds.Round
-	// resting is how many attempts are being settled about which the worker's retry handlers will be asked.
-	resting int
-	// cancel stops the jobs that run, by id.
-	cancel map[int64]context.CancelCauseFunc
-	// looking says that a look at it, or its upkeep, is out; unseen that the last one was held up.
-	looking, unseen bool
-	// reached says that a look has found nothing to start there, or a round could have started something.
+
+	// nextLook is when to look at it next; zero is at once. lookSent is when the look or the upkeep that is out was sent; zero if none is.
+	// seenSince is when the last was sent that has seen something.
+	nextLook, lookSent, seenSince time.Time
+	// reached says that a look has found nothing to start there, or a round could have started something. vain is what either has waited
+	// for in vain since a look has seen something.
 	reached bool
-	// lookHeld is what the last look has waited for in vain, roundHeld what a round has that could have started something; nil if
-	// it is nothing.
-	lookHeld, roundHeld error
+	vain    error
 	// gone is why its queue is left out; nil as long as it isn't.
 	gone error
 }
@@ -62,7 +59,7 @@ type source struct {
 func (w *worker) addSources(q Queue) {
 	around := w.slots.host
 	if q.Concurrency > 0 {
-		around = w.slots.lane(roster.Lane(q.Name, ""), around, q.Concurrency)
+		around = w.slots.newLane(roster.Lane(q.Name, ""), around, q.Concurrency)
 	}
 	own := map[string]int{}
 	for _, t := range q.Types {
@@ -71,7 +68,7 @@ func (w *worker) addSources(q Queue) {
 	var common []string
 	for _, name := range slices.Sorted(maps.Keys(q.Handlers)) {
 		if own[name] > 0 {
-			w.addSource(q, []string{name}, w.slots.lane(roster.Lane(q.Name, name), around, own[name]))
+			w.addSource(q, []string{name}, w.slots.newLane(roster.Lane(q.Name, name), around, own[name]))
 		} else {
 			common = append(common, name)
 		}
@@ -82,9 +79,7 @@ func (w *worker) addSources(q Queue) {
 }
 
 func (w *worker) addSource(q Queue, types []string, l *lane) {
-	s := &source{
-		Queue: q, types: types, lane: l, cancel: map[int64]context.CancelCauseFunc{},
-	}
+	s := &source{Queue: q, types: types, lane: l, attempts: map[int64]*attempt{}}
 	w.addShards(s)
 	for _, t := range types {
 		if q.RetryHandlers[t] != nil {
@@ -105,11 +100,11 @@ func (s *source) handled() map[string]bool {
 
 // owed is how many slots are owed to retry decisions: of jobs that wait for one, and of attempts that are about to.
 func (s *source) owed() int {
-	n := len(s.undecided) + s.resting + resting(s.ended) + resting(s.unsettled)
-	for _, part := range s.parts {
-		n += resting(part)
+	if len(s.asked) == 0 {
+		return 0
 	}
-	for _, r := range s.unanswered {
+	n := len(s.undecided) + resting(s.ended) + resting(s.held)
+	for _, r := range s.rounds {
 		n += resting(r.Settle)
 	}
 	return n
@@ -128,18 +123,27 @@ func resting(list []rounds.Settled) (n int) {
 // want is how many slots the source has a use for, at most.
 func (s *source) want(accepting bool) int {
 	if (s.more() || s.failing) && accepting {
-		return s.lane.width()
+		return s.lane.width
 	}
-	return s.running + s.starting + s.owed()
+	n := s.running + s.owed()
+	for _, r := range s.rounds {
+		n += r.Slots
+	}
+	return n
 }
 
-// began and took count what runs.
-func (s *source) began() {
-	s.running++
-	s.lane.occupy(1)
+// isUnsettled says that there is an attempt to settle, or a decision to take.
+func (s *source) isUnsettled() bool {
+	return len(s.ended)+len(s.rounds)+len(s.held)+len(s.undecided) > 0
 }
 
-func (s *source) took() {
-	s.running--
-	s.lane.occupy(-1)
+// settlesApart says that a round is out, or is to be sent, with results that may have to wait for other transactions.
+func (s *source) settlesApart() bool {
+	return slices.ContainsFunc(s.rounds, func(r *round) bool { return r.apart && len(r.Settle) > 0 })
+}
+
+// occupy counts n attempts or decisions that run.
+func (s *source) occupy(n int) {
+	s.running += n
+	s.lane.count(n, 0)
 }

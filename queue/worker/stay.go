@@ -48,7 +48,10 @@ func Stay(ctx context.Context, p Params) (sum Summary, err error) {
 			}
 			away = false
 		})
-		sum = sum.plus(done)
+		sum = Summary{
+			Started: sum.Started + done.Started, Finished: sum.Finished + done.Finished, Errors: sum.Errors + done.Errors, Lost: sum.Lost + done.Lost,
+		}
+		kind, _ := schema.Diagnose(err)
 		if err == nil || time.Since(began) > stayMost+lookEvery {
 			pause = stayFirst
 		}
@@ -57,7 +60,7 @@ func Stay(ctx context.Context, p Params) (sum Summary, err error) {
 			return sum, err
 		case err == nil:
 			continue
-		case !passes(err):
+		case kind != schema.TryLater && !errors.Is(err, roster.ErrLockLost) && !errors.Is(err, context.Canceled): // that may not be over soon
 			log.Error("the worker ends", "error", err)
 			return sum, err
 		case ctx.Err() != nil:
@@ -81,13 +84,9 @@ func Stay(ctx context.Context, p Params) (sum Summary, err error) {
 
 // stayOnce is a run, if the tables are those of this hipq; works is called when they are.
 func stayOnce(ctx context.Context, p Params, works func()) (Summary, error) {
-	tables := make([]schema.Queue, len(p.Queues))
-	for i, q := range p.Queues {
-		tables[i] = q.Table()
-	}
 	within, cancel := context.WithTimeoutCause(ctx, stayMost, schema.ErrNoAnswer)
 	defer cancel()
-	err := p.Queues[0].Rounds().DB().Check(within, tables)
+	err := p.Queues[0].Rounds().DB().Check(within, p.tables())
 	if within.Err() != nil {
 		return Summary{}, context.Cause(within)
 	}
@@ -96,14 +95,4 @@ func stayOnce(ctx context.Context, p Params, works func()) (Summary, error) {
 	}
 	works()
 	return Run(ctx, p)
-}
-
-// passes says whether what ended a run may be over soon.
-func passes(err error) bool {
-	kind, _ := schema.Diagnose(err)
-	return kind == schema.TryLater || errors.Is(err, roster.ErrLockLost) || errors.Is(err, context.Canceled)
-}
-
-func (s Summary) plus(o Summary) Summary {
-	return Summary{Started: s.Started + o.Started, Finished: s.Finished + o.Finished, Errors: s.Errors + o.Errors, Lost: s.Lost + o.Lost}
 }

@@ -1,7 +1,6 @@
 package worker
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"runtime"
@@ -17,7 +16,6 @@ import (
 func (w *worker) goOn() error {
 	for {
 		accepting := w.accepts()
-		w.accepting.Store(accepting)
 		if w.poller.look() && accepting {
 			w.slots.balance(true)
 		}
@@ -32,17 +30,14 @@ func (w *worker) goOn() error {
 		if !accepting {
 			w.slots.balance(false)
 		}
-		if w.tasks == 0 && w.slots.host.running == 0 && !w.unsettled() {
+		if w.tasks == 0 && w.slots.host.running == 0 && !slices.ContainsFunc(w.sources, (*source).isUnsettled) {
 			if w.lockLost() {
 				return roster.ErrLockLost
 			}
 			switch {
 			case !accepting:
 				return nil
-			case w.Linger || !w.idle():
-			case w.changed:
-				w.lookAt = time.Time{} // once more, before it ends
-				continue
+			case w.Linger || !w.idle() || w.poller.outdated():
 			case !w.ClockStands && slices.ContainsFunc(w.sources, (*source).full): // others' jobs will end
 			default:
 				return nil
@@ -60,21 +55,18 @@ func (w *worker) goOn() error {
 
 // accepts says whether the worker still starts jobs.
 func (w *worker) accepts() bool {
-	return !w.stopped() && !w.dispatcher.allLeftOut() && time.Now().Before(w.over) && (w.MaxJobs == 0 || w.dispatcher.summary.Started < w.MaxJobs)
+	if w.stopped() || w.allLeftOut() || w.MaxJobs > 0 && w.summary.Started >= w.MaxJobs {
+		w.stopStarts()
+	}
+	return w.accepting()
 }
 
-// unsettled says whether there is an attempt to settle, or a decision to take.
-func (w *worker) unsettled() bool {
-	return slices.ContainsFunc(w.sources, func(s *source) bool {
-		return len(s.ended)+len(s.unsettled)+len(s.parts)+len(s.unanswered)+len(s.undecided) > 0
-	})
-}
-
-// idle says whether the last look found nothing to do and nothing has changed since.
+// idle says whether the last looks found nothing to do.
 func (w *worker) idle() bool {
-	return !w.lookAt.IsZero() && !w.poller.looking && !slices.ContainsFunc(w.sources, func(s *source) bool {
+	over, _ := w.starts.Deadline()
+	return !slices.ContainsFunc(w.sources, func(s *source) bool {
 		waits := s.waits()
-		return s.unseen || s.more() || !w.ClockStands && !waits.IsZero() && waits.Before(w.over)
+		return s.gone == nil && s.nextLook.IsZero() || s.more() || !w.ClockStands && !waits.IsZero() && waits.Before(over)
 	})
 }
 
@@ -82,21 +74,20 @@ func (w *worker) idle() bool {
 // to send a round out, or to stop.
 func (w *worker) wait() error {
 	var stop <-chan struct{}
-	if w.accepting.Load() {
-		stop = w.told.Done()
+	if w.accepting() {
+		stop = w.starts.Done()
 	}
 	timer := time.NewTimer(w.untilNext())
 	defer timer.Stop()
 	select {
-	case e := <-w.runner.ended:
-		w.dispatcher.gather(e)
+	case a := <-w.runner.ended:
+		w.dispatcher.gather(a)
 		w.gatherAll()
 	case land := <-w.landed:
 		w.tasks--
 		err := land()
 		w.gatherAll() // what it has begun may be over at once, and goes with the next round
 		return err
-	case <-w.progress.came:
 	case <-timer.C:
 	case <-stop:
 	}
@@ -116,26 +107,28 @@ func (w *worker) gatherAll() {
 // untilNext is how long there is nothing to do by the clock alone.
 func (w *worker) untilNext() time.Duration {
 	until := min(w.poller.until(), w.dispatcher.until())
-	if w.accepting.Load() {
-		until = min(until, time.Until(w.over))
-	}
-	if progress, ok := w.progress.until(); ok {
-		until = min(until, progress)
+	if w.slots.host.running > 0 {
+		until = min(until, w.progress.until())
 	}
 	return max(until, w.untilAnswer(), 0)
 }
 
 // overdue says whether the database has been waited for long enough.
 func (w *worker) overdue() bool {
-	if w.accepting.Load() || w.slots.host.running > 0 {
+	if w.accepting() || w.slots.host.running > 0 {
 		w.quietSince = time.Time{}
 		return false
 	}
+	w.beQuiet()
+	return time.Since(w.quietSince) > w.patience()
+}
+
+// beQuiet takes note that only the database is waited for from now on.
+func (w *worker) beQuiet() {
 	if w.quietSince.IsZero() {
 		w.quietSince = time.Now()
 		w.missed.Store(nil)
 	}
-	return time.Since(w.quietSince) > w.patience()
 }
 
 // errUnsettled is the error of a worker that had to end before its jobs were settled.
@@ -143,8 +136,8 @@ var errUnsettled = fmt.Errorf("jobs have ended whose results could not be writte
 
 // noAnswer is the error that ends a worker which has waited for the database long enough.
 func (w *worker) noAnswer() error {
-	waits := func(s *source) bool { return s.roundsApart-s.turning+len(s.parts)+len(s.unsettled) > 0 }
-	if missed := w.missed.Load(); slices.ContainsFunc(w.sources, waits) && (missed == nil || engine.IsLockTimeout(*missed)) {
+	held := slices.ContainsFunc(w.sources, func(s *source) bool { return len(s.held) > 0 || s.settlesApart() })
+	if missed := w.missed.Load(); held && (missed == nil || engine.IsLockTimeout(*missed)) {
 		return errUnsettled
 	}
 	return w.unanswered(nil)
@@ -161,9 +154,9 @@ func (w *worker) inVain() (err error) {
 		done[s.Name] = done[s.Name] || s.reached || s.gone != nil
 	}
 	for _, s := range w.sources {
-		if held := cmp.Or(s.roundHeld, s.lookHeld); held != nil && !done[s.Name] {
+		if s.vain != nil && !done[s.Name] {
 			done[s.Name] = true
-			err = errors.Join(err, fmt.Errorf("queue %s: %w: %w", s.Name, errWaited, held))
+			err = errors.Join(err, fmt.Errorf("queue %s: %w: %w", s.Name, errWaited, s.vain))
 		}
 	}
 	return err

@@ -49,7 +49,6 @@ var ErrKnown = roster.ErrKnown
 // worker is one Run: the loop, and the parts that take their turns in it.
 type worker struct {
 	*loop
-	sources    []*source
 	lease      *lease
 	slots      *slots
 	scheduler  *scheduler
@@ -57,8 +56,6 @@ type worker struct {
 	runner     *runner
 	dispatcher *dispatcher
 	poller     *poller
-	// over is when nothing new is started any more.
-	over time.Time
 	// quietSince is since when nothing runs any more, and only the database is waited for.
 	quietSince time.Time
 }
@@ -74,20 +71,15 @@ func newWorker(p Params) (*worker, error) {
 		Params: p, self: roster.Worker{ID: p.ID, Host: p.Host, PID: p.PID, Process: process.Identity()}, db: db, roster: roster.New(db),
 		landed: make(chan func() error),
 	}
-	w := &worker{
-		loop: l, lease: &lease{loop: l}, slots: &slots{loop: l},
-		scheduler: &scheduler{loop: l, timetable: timetable.New(db, p.Schedules)},
-		progress:  &progress{loop: l, fresh: map[*teller]bool{}, came: make(chan struct{}, 1)},
-	}
-	w.slots.host = w.slots.lane("", nil, p.Concurrency)
+	w := &worker{loop: l, lease: &lease{loop: l}, slots: &slots{loop: l}, progress: &progress{loop: l}}
+	w.scheduler = &scheduler{loop: l, timetable: timetable.New(db, p.Schedules)}
+	w.slots.host = w.slots.newLane("", nil, p.Concurrency)
 	for _, q := range p.Queues {
 		w.addSources(q)
 	}
-	w.slots.sources = w.sources
-	w.runner = &runner{loop: l, lease: w.lease, progress: w.progress, begun: make(chan func()), ended: make(chan ended, p.Concurrency)}
-	w.dispatcher = &dispatcher{loop: l, sources: w.sources, slots: w.slots, runner: w.runner}
-	w.progress.landed = w.dispatcher.settleAllHeld
-	w.poller = &poller{loop: l, sources: w.sources, dispatcher: w.dispatcher, searched: map[string]bool{}}
+	w.runner = &runner{loop: l, lease: w.lease, begun: make(chan *attempt), ended: make(chan *attempt, p.Concurrency)}
+	w.dispatcher = &dispatcher{loop: l, slots: w.slots, runner: w.runner}
+	w.poller = &poller{loop: l, dispatcher: w.dispatcher, searched: map[string]bool{}}
 	if len(w.sources) > 0 {
 		w.dispatcher.turn = rand.IntN(len(w.sources)) // else many short runs would serve the first only
 	}
@@ -107,7 +99,7 @@ func Run(ctx context.Context, p Params) (Summary, error) {
 	}
 	idle := false
 	err = w.bounded(ctx, w.RunFor+w.patience(), func(work context.Context) (err error) {
-		if err := w.begins(work); err != nil || w.dispatcher.allLeftOut() {
+		if err := w.begins(work); err != nil || w.allLeftOut() {
 			return err
 		}
 		idle, err = w.poller.nothingToDo(work)
@@ -116,28 +108,30 @@ func Run(ctx context.Context, p Params) (Summary, error) {
 		}
 		return err
 	})
-	if err != nil || idle && !p.Linger || w.dispatcher.allLeftOut() {
-		return w.dispatcher.summary, w.dispatcher.withLeftOut(err)
+	if err != nil || idle && !p.Linger || w.allLeftOut() {
+		return w.summary, w.withLeftOut(err)
 	}
-	return w.live(ctx, func() error {
-		w.over = time.Now().Add(w.RunFor)
-		return nil
-	})
+	return w.live(ctx, func() error { return nil })
 }
 
-// begins checks the tables, and registers the queues that are not left out.
+// begins makes sure, before the worker does anything, that the tables are those of this hipq, and registers the queues. Those whose
+// tables are not are left out.
 func (w *worker) begins(ctx context.Context) error {
-	if err := w.dispatcher.checkTables(ctx); err != nil {
+	err := w.db.CheckOnce(ctx, w.tables())
+	unfit, ok := errors.AsType[schema.QueueErrors](err)
+	if err != nil && !ok {
 		return err
 	}
 	for _, q := range w.Queues {
-		if w.dispatcher.isLeftOut(q.Name) {
-			continue
+		err := unfit[q.Name]
+		if err == nil {
+			err = q.Register(ctx)
 		}
-		if err := q.Register(ctx); errors.Is(err, queue.ErrShards) {
-			w.dispatcher.leaveOut(q.Name, err)
-		} else if err != nil {
+		if err != nil && unfit[q.Name] == nil && !errors.Is(err, queue.ErrShards) {
 			return err
+		}
+		if err != nil {
+			w.dispatcher.leaveOut(q.Name, err)
 		}
 	}
 	return nil
@@ -163,7 +157,7 @@ func (w *worker) live(ctx context.Context, begin func() error) (done Summary, er
 		if at := w.answered.Load(); at != nil && (errors.Is(err, schema.ErrNoAnswer) || errors.Is(err, roster.ErrLockLost)) {
 			done.Answered = *at
 		}
-		err = errors.Join(w.dispatcher.withLeftOut(err), w.scheduler.failure())
+		err = errors.Join(w.withLeftOut(err), w.scheduler.failure())
 	}()
 	// what a job needs to be settled in order goes on when ctx has ended
 	work, stopWork := context.WithCancelCause(engine.Hearing(context.WithoutCancel(ctx), w.miss))
@@ -171,6 +165,9 @@ func (w *worker) live(ctx context.Context, begin func() error) (done Summary, er
 	w.work, w.stopWork, w.told = work, stopWork, ctx
 	w.jobs, w.stopJobs = context.WithCancelCause(work)
 	defer w.stopJobs(nil)
+	w.starts, w.stopStarts = context.WithTimeout(w.jobs, w.RunFor)
+	defer w.stopStarts()
+	defer context.AfterFunc(ctx, w.stopStarts)()
 	defer context.AfterFunc(w.jobs, func() {
 		if w.lockLost() {
 			// by the time that the lock has expired there is nothing more to write; a database may neither answer nor hang up
@@ -183,7 +180,7 @@ func (w *worker) live(ctx context.Context, begin func() error) (done Summary, er
 	register := func(ctx context.Context) error { return w.roster.Register(ctx, w.self, w.LockFor) }
 	// a lock that is as old as it lasts is none
 	if err := w.bounded(ctx, min(w.LockFor, w.patience()), register); err != nil {
-		return w.dispatcher.summary, err
+		return w.summary, err
 	}
 	w.lease.holds(began)
 	renewal, stopRenewal := context.WithCancel(work)
@@ -199,41 +196,36 @@ func (w *worker) live(ctx context.Context, begin func() error) (done Summary, er
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(w.Grace, func() { w.stopJobs(ErrInterrupted) }) })()
 
 	if err := begin(); err != nil {
-		return w.dispatcher.summary, errors.Join(err, w.signOff(nil))
+		return w.summary, errors.Join(err, w.signOff(nil))
 	}
 	if err := w.goOn(); err != nil {
 		w.abandon(err)
 		if errors.Is(err, roster.ErrLockLost) {
-			w.dispatcher.summary.Lost = w.dispatcher.summary.Unsettled()
+			w.summary.Lost = w.summary.Unsettled()
 		}
 		// so that others need not wait for the lock to expire; if the database can't be reached, they must
 		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookEvery)
 		defer cancel()
-		_ = w.roster.End(end, w.self, activity.Error, w.dispatcher.summary.Started, err.Error())
-		return w.dispatcher.summary, err
+		_ = w.roster.End(end, w.self, activity.Error, w.summary.Started, err.Error())
+		return w.summary, err
 	}
 	// whatever it has not come to, all that it began is settled
 	vain := w.inVain()
-	return w.dispatcher.summary, errors.Join(vain, w.signOff(vain))
+	return w.summary, errors.Join(vain, w.signOff(vain))
 }
 
 // signOff ends the worker's row, as soon as the database answers, if that is soon and while the lock holds. remark, if not nil,
 // goes to the activity.
 func (w *worker) signOff(remark error) error {
-	until := time.Now().Add(w.patience())
-	if !w.quietSince.IsZero() {
-		until = w.quietSince.Add(w.patience()) // what has been waited for the database counts
-	} else {
-		w.missed.Store(nil)
-	}
-	end, cancel := context.WithDeadline(w.work, until)
+	w.beQuiet()
+	end, cancel := context.WithDeadline(w.work, w.quietSince.Add(w.patience()))
 	defer cancel()
 	text := ""
 	if remark != nil {
 		text = remark.Error()
 	}
 	for {
-		err := w.roster.End(end, w.self, activity.Finished, w.dispatcher.summary.Started, text)
+		err := w.roster.End(end, w.self, activity.Finished, w.summary.Started, text)
 		kind, _ := schema.Diagnose(err)
 		switch later := end.Err() != nil || kind == schema.TryLater; {
 		case err == nil || !later:
@@ -253,11 +245,16 @@ func (w *worker) signOff(remark error) error {
 // abandon stops what runs and waits for it to end. What is not settled then is reclaimed when the lock has expired.
 func (w *worker) abandon(cause error) {
 	w.stopJobs(cause)
+	for _, s := range w.sources {
+		for _, a := range s.attempts {
+			a.glance()
+		}
+	}
 	defer time.AfterFunc(w.Grace, func() { w.stopWork(cause) }).Stop()
 	for w.slots.host.running > 0 || w.tasks > 0 {
 		select {
-		case e := <-w.runner.ended:
-			e.source.lane.occupy(-1)
+		case a := <-w.runner.ended:
+			a.source.occupy(-1)
 		case <-w.landed:
 			w.tasks--
 		}

@@ -1,0 +1,226 @@
+package worker
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/internal/rounds"
+	"github.com/hipq/hipq/queue/job"
+)
+
+// round is a round of a source, from when it is made until what comes of it is known. As many slots are reserved for it as it may
+// start jobs.
+type round struct {
+	rounds.Round
+	// shard is the one in which it may start jobs; nil if it may not.
+	shard *shard
+	// decides says that it takes jobs that wait for a retry decision, and does nothing else.
+	decides bool
+	// apart says that it may have to wait for another transaction: the source's other rounds don't wait for it.
+	apart bool
+	// isOut says that it is under way, sent is since when. A round that is not out is to be sent, or to be sent again.
+	isOut bool
+	sent  time.Time
+}
+
+// apartMost is how many rounds of a source may be out at once that may have to wait, because each needs a connection.
+const apartMost = 10
+
+// outs counts the rounds of a source that are out, of those that may have to wait or of the others.
+func (s *source) outs(apart bool) (n int) {
+	for _, r := range s.rounds {
+		if r.isOut && r.apart == apart {
+			n++
+		}
+	}
+	return n
+}
+
+// add makes a round one of the source's, and reserves its slots; remove does the opposite.
+func (s *source) add(r *round) {
+	s.rounds = append(s.rounds, r)
+	s.lane.count(0, r.Slots)
+}
+
+func (s *source) remove(r *round) {
+	s.rounds = slices.DeleteFunc(s.rounds, func(other *round) bool { return other == r })
+	s.lane.count(0, -r.Slots)
+}
+
+// addApart adds a round that only settles, and looks at each row before, for another transaction may hold one.
+func (d *dispatcher) addApart(s *source, list []rounds.Settled) {
+	r := &round{Round: rounds.New(d.self), apart: true}
+	r.Settle, r.OneByOne = list, true
+	s.add(r)
+}
+
+// sendWaiting sends the rounds that are still to be sent.
+func (d *dispatcher) sendWaiting(s *source) {
+	if len(s.held) > 0 && s.heldSince.Before(s.freedAt) && !s.settlesApart() {
+		d.addApart(s, s.held)
+		s.held = nil
+	}
+	for _, r := range slices.Backward(s.rounds) { // one may be removed
+		switch {
+		case r.isOut:
+		case r.decides && !d.accepting():
+			s.remove(r) // what it has taken is for others, when this worker is no more
+		case !r.apart || s.outs(true) < apartMost:
+			d.send(s, r)
+		}
+	}
+}
+
+// send sends a round out.
+func (d *dispatcher) send(s *source, r *round) {
+	r.isOut, r.sent = true, time.Now()
+	if !r.apart {
+		s.sent = r.sent
+	}
+	r.Stopped = d.starts.Done() // while the database was away the lock may have been given up
+	d.task(func() func() error {
+		done, err := r.do(d.work, s)
+		took := time.Since(r.sent)
+		return func() error {
+			r.isOut = false
+			switch {
+			case engine.IsLockTimeout(err):
+				d.Log.Warn("another transaction holds what a round needs", "queue", s.Name, "settling", len(r.Settle), "waited", took)
+				d.miss(err)
+				d.part(s, r, err)
+				return nil
+			case d.leftOut(s, err):
+				d.drop(s, r)
+				return nil
+			case err != nil:
+				r.Again = true
+				return d.trouble(err)
+			}
+			d.Log.Debug("settled and started", "queue", s.Name, "settled", len(r.Settle), "started", len(done.Started), "took", took)
+			d.commits = took
+			d.land(s, r, done)
+			return d.trouble(nil)
+		}
+	})
+}
+
+// do does a round, in a task.
+func (r *round) do(ctx context.Context, s *source) (done rounds.Done, err error) {
+	if r.decides {
+		done.Resting, err = s.Rounds().Undecided(ctx, r.Round, s.asked)
+		done.More = len(done.Resting) >= r.Slots
+		return done, err
+	}
+	return s.Rounds().Round(ctx, r.Round)
+}
+
+// part does a round again in parts, because another transaction holds what it needs: the jobs' turn, or a lock that one of the
+// results needs. Each result has a round of its own then, so only that one waits; alone with that, it waits for the next look.
+func (d *dispatcher) part(s *source, r *round, err error) {
+	settle := r.Settle
+	if r.Slots == 0 {
+		s.remove(r)
+		if len(settle) == 1 {
+			s.hold(settle, r)
+			return
+		}
+	} else {
+		s.vain = err
+		r.Settle, r.Again, r.apart = nil, true, true // an earlier try of it may have been committed
+	}
+	for one := range slices.Chunk(settle, 1) {
+		d.addApart(s, one)
+	}
+}
+
+// hold takes note of results that wait for other transactions, as a round has found.
+func (s *source) hold(list []rounds.Settled, r *round) {
+	if len(list) > 0 {
+		s.held, s.heldSince = append(s.held, list...), r.sent
+	}
+}
+
+// drop gives up a round of a source that is left out. What it was to settle is tried once more without anything else, which
+// needs no index.
+func (d *dispatcher) drop(s *source, r *round) {
+	s.remove(r)
+	switch {
+	case len(r.Settle) == 0:
+	case r.Slots > 0:
+		d.addApart(s, r.Settle)
+	default:
+		d.summary.Lost += len(r.Settle)
+		d.Log.Warn("attempts can't be settled: their queue is left out", "queue", s.Name, "attempts", len(r.Settle))
+	}
+}
+
+// land takes note of what a round has done.
+func (d *dispatcher) land(s *source, r *round, done rounds.Done) {
+	s.remove(r)
+	d.count(s, r, done)
+	s.hold(done.Unsettled, r)
+	for _, u := range done.Resting {
+		if u.Asked = true; u.Outcome.Verdict == job.Stopped {
+			s.ended = append(s.ended, u) // there is nothing to ask
+		} else {
+			s.undecided = append(s.undecided, u)
+		}
+	}
+	for _, j := range done.Started {
+		d.runner.begin(s, j)
+	}
+	if len(done.Started) > 0 {
+		s.freshUntil = time.Now().Add(min(gatherFor, d.commits) / 8)
+	}
+	switch {
+	case r.decides:
+		s.failing = s.failing || done.More && s.gone == nil
+	case r.Slots > 0:
+		d.learn(s, r, done)
+	}
+}
+
+// learn takes note of what a round that could start jobs has found out about its shard.
+func (d *dispatcher) learn(s *source, r *round, done rounds.Done) {
+	s.reached = s.reached || d.accepting() || len(done.Started) > 0 // else it may have been stopped before it came to that
+	r.shard.full = done.Full
+	if r.shard.waitUntil = (time.Time{}); done.Wait > 0 {
+		r.shard.waitUntil = time.Now().Add(done.Wait)
+	}
+	if done.Full && len(s.shards) > 1 && time.Since(s.dividedAt) > lookEvery {
+		s.dividedAt, s.nextLook = time.Now(), time.Time{} // at once: the other shards may have room to give
+	}
+	switch {
+	case done.More && s.gone == nil:
+		r.shard.foundMore()
+	case r.sent.After(r.shard.moreAt):
+		r.shard.more = false // else the round beside it, or a look, has found something since
+	}
+	if len(done.Started) == 0 {
+		d.slots.balance(false) // what it waits for may take long, and others have a use for the slots
+	}
+}
+
+// count counts what a round settled.
+func (d *dispatcher) count(s *source, r *round, done rounds.Done) {
+	if len(r.Settle) == 0 {
+		return
+	}
+	for _, e := range r.Settle {
+		switch {
+		case slices.Contains(done.Lost, e.Job):
+			d.summary.Lost++
+			d.Log.Warn("lock lost: the outcome changes nothing", "queue", s.Name, "job", e.Job.ID, "attempt", e.Job.Attempt)
+		case slices.ContainsFunc(done.Unsettled, func(u rounds.Settled) bool { return u.Job == e.Job }):
+		case e.Asked: // counted when its attempt ended
+		case e.Outcome.Verdict.IsError(), e.Outcome.Verdict == job.Stopped, e.Outcome.Verdict == job.Interrupted:
+			d.summary.Errors++
+		default:
+			d.summary.Finished++
+		}
+	}
+	d.foundRoom(s, r.Settle, r.shard)
+	d.changedAt = time.Now()
+}
