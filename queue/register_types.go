@@ -25,8 +25,16 @@ type typeRecord struct {
 	Settings       string
 }
 
+// typeSettings are what the stored procedures, which know no config, need of a job type to settle its jobs.
+type typeSettings struct {
+	job.RetryPolicy
+	Async        bool `json:"async,omitempty"`
+	RetryHandler bool `json:"retry_handler,omitempty"`
+}
+
 func recordOf(t job.Type) typeRecord {
-	return typeRecord{t.Name, int64(t.Timeout / time.Second), t.Priority, t.ThrottleFactor, t.Windows.Encode(), encodeTypeSettings(t)}
+	text, _ := json.Marshal(typeSettings{t.Retry, t.Async, t.RetryHandler}) // what Check lets pass can be written
+	return typeRecord{t.Name, int64(t.Timeout / time.Second), t.Priority, t.ThrottleFactor, t.Windows.Encode(), string(text)}
 }
 
 // jobType gives the type that a row says, which is an error if its jobs could not be.
@@ -34,8 +42,8 @@ func (r typeRecord) jobType() (job.Type, error) {
 	t := job.DefaultType(r.Type)
 	t.Timeout, t.Priority, t.ThrottleFactor = seconds(r.Timeout), r.Priority, r.ThrottleFactor
 	var s typeSettings
-	if json.Unmarshal([]byte(r.Settings), &s) == nil && s.policy().Check() == nil {
-		t.Retry, t.Async, t.RetryHandler = s.policy(), s.Async, s.RetryHandler
+	if json.Unmarshal([]byte(r.Settings), &s) == nil && s.Check() == nil {
+		t.Retry, t.Async, t.RetryHandler = s.RetryPolicy, s.Async, s.RetryHandler
 	}
 	var err error
 	if t.Windows, err = job.DecodeWindows(r.Windows); err != nil {
@@ -57,13 +65,9 @@ func (q *Queue) typesQuery(found map[string]typeRecord) engine.Query {
 
 func (q *Queue) saveType(ctx context.Context, tx *engine.Tx, t job.Type) error {
 	r := recordOf(t)
-	err := tx.Upsert(ctx, q.db.JobTypes(), []string{"queue", "job_type"}, []any{q.Name, r.Type},
+	return tx.Upsert(ctx, q.db.JobTypes(), []string{"queue", "job_type"}, []any{q.Name, r.Type},
 		[]string{"timeout", "priority", "throttle_factor", "time_windows", "settings"},
 		[]any{r.Timeout, r.Priority, r.ThrottleFactor, r.Windows, r.Settings})
-	if err != nil {
-		return fmt.Errorf("register job type %s of %s: %w", t.Name, q.Name, err)
-	}
-	return nil
 }
 
 // registration is what the database knows of a queue's config: who enqueues may know no more of the queue than its name.
