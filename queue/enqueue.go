@@ -73,11 +73,7 @@ func (q *Queue) EnqueueTx(ctx context.Context, tx *sql.Tx, jobs ...job.New) ([]A
 		return nil, fmt.Errorf("enqueue in %s: the transaction is nil", q.Name)
 	}
 	joined := q.db.Join(tx)
-	added, err := q.inChunks(prepared, func(some []job.New) ([]Added, error) { return q.add(ctx, joined, some, false, "") })
-	if err != nil {
-		return nil, err
-	}
-	return added, nil
+	return q.inChunks(prepared, func(some []job.New) ([]Added, error) { return q.add(ctx, joined, some, false, "") })
 }
 
 // inChunks adds jobs by as many calls of add as there are statements: each has enough jobs to make the round trip cheap, and not
@@ -122,16 +118,15 @@ func (q *Queue) addChunk(ctx context.Context, prepared []job.New) (added []Added
 	})
 	refused, isRefused := errors.AsType[*DuplicateError](err)
 	switch {
+	case err == nil:
+		return added, nil
 	case isRefused && refused.Index > 0:
 		before, failed := q.addChunk(ctx, prepared[:refused.Index])
 		return before, errors.Join(failed, err)
 	case engine.IsLockTimeout(err):
 		err = fmt.Errorf("wait for the keys of %d jobs, the first %s %q: %w", len(prepared), prepared[0].Type, prepared[0].Key, err)
 	}
-	if err != nil {
-		return nil, err
-	}
-	return added, nil
+	return nil, err
 }
 
 // wasAdded says whether jobs are in that an earlier try of the transaction has added, whose commit was not answered. That may

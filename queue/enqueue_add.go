@@ -10,9 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/engine"
-	"github.com/hipq/hipq/internal/record"
 	"github.com/hipq/hipq/internal/rules"
 	"github.com/hipq/hipq/internal/shards"
 	"github.com/hipq/hipq/queue/job"
@@ -76,15 +74,31 @@ func (q *Queue) add(ctx context.Context, tx *engine.Tx, prepared []job.New, byKe
 		j := jobs[t[0]]
 		a.added[t[0]] = Added{ID: a.added[t[1]].ID, Key: j.Key, Duplicate: true, Replaced: j.OnDuplicate == job.ReplaceDuplicate}
 	}
-	entries := make([]activity.Entry, 0, len(jobs))
+	return a.added, a.log(ctx, by)
+}
+
+// log writes the activity of the jobs that are new: what record.Entries would write, without the columns that have their defaults
+// there.
+func (a *adding) log(ctx context.Context, by string) error {
+	now, stamp := a.tx.Stamp()
+	args := make([]any, 0, len(a.jobs)*6)
 	for i, done := range a.added {
 		if !done.Duplicate {
-			entries = append(entries, activity.Entry{
-				Kind: activity.Job, State: activity.Added, Queue: q.Name, JobID: done.ID, JobType: jobs[i].Type, JobKey: done.Key, Output: by,
-			})
+			args = append(append(args, stamp...), a.Name, done.ID, a.jobs[i].Type, done.Key, orNone(by))
 		}
 	}
-	return a.added, record.Entries(ctx, tx, q.db, entries)
+	n := len(args) / (len(stamp) + 5)
+	if n == 0 {
+		return nil
+	}
+	err := a.tx.Insert(ctx, engine.Insert{
+		Table: a.db.Activity(), Columns: "at, kind, state, queue, job_id, job_type, job_key, output", Row: "(" + now + ",'job','added',?,?,?,?,?)",
+		Args: args, N: n,
+	})
+	if err != nil {
+		return fmt.Errorf("record activity: %w", err)
+	}
+	return nil
 }
 
 // complete fills in what the jobs leave to their types. It refuses jobs without weight where the queue takes none such: what is
@@ -165,11 +179,10 @@ func (a *adding) skipLive(ctx context.Context, lock string) error {
 // replace makes a job that has not started what j is to be. A worker that has it locked finds its lock gone.
 func (a *adding) replace(ctx context.Context, id int64, j *job.New) (replaced bool, err error) {
 	at, status, wake := a.due(j)
-	res, err := a.tx.ExecContext(ctx, "UPDATE "+a.table+" "+a.db.ByID+" SET job_data = ?, status = CASE WHEN status = 'submitted' THEN status ELSE ? END,"+
-		" wake_time = CASE WHEN status = 'submitted' THEN NULL ELSE ? END, timeout = ?, priority = ?, throttle_factor = ?, time_windows = ?,"+
-		" shard_key = ?, shard = ?, throttle_group = 'NONE', scheduled_run_time = ?, worker_id = 'NONE', lock_token = 'NONE', update_time = ? WHERE id = ? AND state = 'initial'",
-		j.Data, status, wake, int64(j.Timeout/time.Second), *j.Priority, *j.ThrottleFactor, j.Windows.Encode(), j.ShardKey, placeOf(a.division, j),
-		at, engine.At(a.tx.Now), id)
+	res, err := a.tx.ExecContext(ctx, "UPDATE "+a.table+" "+a.db.ByID+scheduledAnew+", job_data = ?, timeout = ?, priority = ?, throttle_factor = ?,"+
+		" time_windows = ?, shard_key = ?, shard = ?, throttle_group = 'NONE' WHERE id = ? AND state = 'initial'",
+		status, wake, at, engine.At(a.tx.Now), j.Data, int64(j.Timeout/time.Second), *j.Priority, *j.ThrottleFactor, j.Windows.Encode(),
+		j.ShardKey, placeOf(a.division, j), id)
 	if err != nil {
 		return false, fmt.Errorf("replace job %d: %w", id, err)
 	}

@@ -87,7 +87,7 @@ func TestTypeThatAnotherHasChanged(t *testing.T) {
 		if j := enqueued(); j.Priority != 100 {
 			t.Errorf("priority %d, though the type is remembered", j.Priority)
 		}
-		queue.RememberTypes(s.Queue, time.Nanosecond)
+		queue.ForgetTypes(s.Queue)
 		if j := enqueued(); j.Priority != 7 {
 			t.Errorf("priority %d", j.Priority)
 		}

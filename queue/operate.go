@@ -44,13 +44,11 @@ func (q *Queue) Cancel(ctx context.Context, id int64) error {
 // CancelMany is Cancel for several jobs in one transaction: for some hundreds at once. refused has for each why it could not
 // be, nil if it was. After an error nothing was done.
 func (q *Queue) CancelMany(ctx context.Context, ids []int64) (refused []error, err error) {
-	return q.many(ctx, operation{"cancel", CanCancel, isCancelled, func(tx *engine.Tx, _ int, j *job.Job) error {
-		return q.cancel(ctx, tx, j)
-	}}, ids)
+	return q.many(ctx, operation{"cancel", CanCancel, isCancelled, q.cancel}, ids)
 }
 
 // cancel ends a job that waits.
-func (q *Queue) cancel(ctx context.Context, tx *engine.Tx, j *job.Job) error {
+func (q *Queue) cancel(ctx context.Context, tx *engine.Tx, _ int, j *job.Job) error {
 	if j.Flaw != nil {
 		return q.refuseOne(ctx, tx, j)
 	}
@@ -100,7 +98,7 @@ func (q *Queue) Stop(ctx context.Context, id int64) (asked string, err error) {
 		}
 		return nil
 	}
-	err = alone(q.many(ctx, operation{"stop", can, isCancelled, func(tx *engine.Tx, _ int, j *job.Job) error {
+	err = alone(q.many(ctx, operation{"stop", can, isCancelled, func(ctx context.Context, tx *engine.Tx, _ int, j *job.Job) error {
 		asked = job.None
 		switch {
 		case j.Flaw != nil:
@@ -126,27 +124,26 @@ type When struct {
 // Reschedule says anew when a job that waits should run, and with which priority. Its windows hold all the same.
 // ErrStarted, ErrFinal or ErrNotFound if that can't be. It may be repeated.
 func (q *Queue) Reschedule(ctx context.Context, id int64, w When) error {
-	return alone(q.many(ctx, operation{"reschedule", CanCancel, nil, func(tx *engine.Tx, _ int, j *job.Job) error {
-		return q.reschedule(ctx, tx, j, w)
+	return alone(q.many(ctx, operation{"reschedule", CanCancel, nil, func(ctx context.Context, tx *engine.Tx, _ int, j *job.Job) error {
+		if j.Flaw != nil {
+			return j.Flaw
+		}
+		when := j.ScheduledRunTime
+		if !w.At.IsZero() {
+			when = w.At
+		}
+		if w.In != nil {
+			when = tx.Now.Add(*w.In)
+		}
+		when = rules.Opening(j.Windows, q.Location, when)
+		status, wake := rules.Place(when, tx.Now)
+		return tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+scheduledAnew+", priority = COALESCE(?, priority) WHERE id = ?"+notStarted,
+			status, engine.At(wake), engine.At(when), engine.At(tx.Now), w.Priority, j.ID)
 	}}, []int64{id}))
 }
 
-func (q *Queue) reschedule(ctx context.Context, tx *engine.Tx, j *job.Job, w When) error {
-	if j.Flaw != nil {
-		return j.Flaw
-	}
-	when := j.ScheduledRunTime
-	if !w.At.IsZero() {
-		when = w.At
-	}
-	if w.In != nil {
-		when = tx.Now.Add(*w.In)
-	}
-	when = rules.Opening(j.Windows, q.Location, when)
-	status, wake := rules.Place(when, tx.Now)
-	// a row by plain SQL that no tick has taken in yet stays one
-	return tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET status = CASE WHEN status = 'submitted' THEN status ELSE ? END,"+
-		" wake_time = CASE WHEN status = 'submitted' THEN NULL ELSE ? END, scheduled_run_time = ?, priority = COALESCE(?, priority),"+
-		" worker_id = 'NONE', lock_token = 'NONE', update_time = ? WHERE id = ?"+notStarted,
-		status, engine.At(wake), engine.At(when), w.Priority, engine.At(tx.Now), j.ID)
-}
+// scheduledAnew gives a job that waits another place and time. A row by plain SQL that no tick has taken in yet stays one. A worker
+// that has the job locked finds its lock gone.
+const scheduledAnew = " SET status = CASE WHEN status = 'submitted' THEN status ELSE ? END," +
+	" wake_time = CASE WHEN status = 'submitted' THEN NULL ELSE ? END, scheduled_run_time = ?, update_time = ?," +
+	" worker_id = 'NONE', lock_token = 'NONE'"

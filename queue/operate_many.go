@@ -18,7 +18,7 @@ type operation struct {
 	// commit was not answered.
 	done func(n int, j *job.Job, err error) bool
 	// do does it to the n-th job, whose row is locked. It refuses a job before it writes anything.
-	do func(tx *engine.Tx, n int, j *job.Job) error
+	do func(ctx context.Context, tx *engine.Tx, n int, j *job.Job) error
 }
 
 // many does something to each of the jobs, in one transaction. refused has for each why it could not be, nil if it was; the
@@ -38,7 +38,7 @@ func (q *Queue) many(ctx context.Context, o operation, ids []int64) (refused []e
 				err = o.can(j)
 			}
 			if err == nil {
-				err = o.do(tx, n, j)
+				err = o.do(ctx, tx, n, j)
 			}
 			if refused[n] = err; err != nil && !IsRefusal(err) {
 				return err

@@ -44,7 +44,7 @@ func (q *Queue) RetryMany(ctx context.Context, ids []int64, again bool) (added [
 	done := func(n int, j *job.Job, err error) bool {
 		return err == nil && added[n].ID != 0 && added[n].ID == j.RetriedAs
 	}
-	refused, err = q.many(ctx, operation{"retry", can, done, func(tx *engine.Tx, n int, j *job.Job) (err error) {
+	refused, err = q.many(ctx, operation{"retry", can, done, func(ctx context.Context, tx *engine.Tx, n int, j *job.Job) (err error) {
 		added[n], err = q.repeat(ctx, tx, j)
 		return err
 	}}, ids)
@@ -109,7 +109,7 @@ func (q *Queue) Dismiss(ctx context.Context, id int64) error {
 // DismissMany is Dismiss for several jobs in one transaction: for some hundreds at once. refused has for each why it could not
 // be, nil if it was. After an error nothing was done.
 func (q *Queue) DismissMany(ctx context.Context, ids []int64) (refused []error, err error) {
-	return q.many(ctx, operation{"dismiss", CanDismiss, nil, func(tx *engine.Tx, _ int, j *job.Job) error {
+	return q.many(ctx, operation{"dismiss", CanDismiss, nil, func(ctx context.Context, tx *engine.Tx, _ int, j *job.Job) error {
 		return tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET status = 'closed' WHERE id = ? AND status = 'failed'", j.ID)
 	}}, ids)
 }

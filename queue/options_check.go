@@ -42,18 +42,16 @@ func (o Options) check() error {
 }
 
 func (o Options) checkTypes() error {
-	known := map[string]bool{}
-	for _, t := range o.Types {
+	for n, t := range o.Types {
 		err := t.Check()
 		switch {
 		case err != nil:
 			return fmt.Errorf("job type %q: %w", t.Name, err)
 		case o.RefuseWeightless && t.ThrottleFactor == 0:
 			return fmt.Errorf("job type %q: %w", t.Name, job.ErrWeightless)
-		case known[t.Name]:
+		case slices.ContainsFunc(o.Types[:n], func(before job.Type) bool { return before.Name == t.Name }):
 			return fmt.Errorf("job type %q is there twice", t.Name)
 		}
-		known[t.Name] = true
 	}
 	return nil
 }

@@ -84,8 +84,8 @@ type Queue struct {
 	table   string
 	// configured are the types of the config, by name.
 	configured map[string]job.Type
-	// known is what the database knows besides.
-	known    known
+	// known is what the database knew besides, when it was asked last; nil if it wasn't.
+	known    atomic.Pointer[registration]
 	disowned rounds.Disowned
 	// divideAt is when this process may divide the limits among the shards again, in nanoseconds since 1970.
 	divideAt atomic.Int64
@@ -130,7 +130,7 @@ func New(db *schema.DB, o Options) (*Queue, error) {
 	if o.KeepFailed == 0 {
 		o.KeepFailed = DefaultKeepFailed
 	}
-	q := &Queue{Options: o, db: db, workers: roster.New(db), table: table, configured: map[string]job.Type{}, known: known{keep: registeredFor}}
+	q := &Queue{Options: o, db: db, workers: roster.New(db), table: table, configured: map[string]job.Type{}}
 	for _, t := range o.Types {
 		q.configured[t.Name] = t
 	}

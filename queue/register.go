@@ -25,14 +25,6 @@ type queueRecord struct {
 	Division int
 }
 
-// scanQueue reads a registered queue's row.
-func scanQueue(row *sql.Rows) (r queueRecord, err error) {
-	err = row.Scan(&r.Queue, &r.ThrottleLimit, &r.KeepFinished, &r.KeepFailed, &r.Settings, &r.Division)
-	return r, err
-}
-
-const queueColumns = "queue, throttle_limit, keep_finished, keep_failed, settings, division"
-
 // settings are what else the database knows of a queue's options, as JSON.
 type settings struct {
 	Options
@@ -40,16 +32,13 @@ type settings struct {
 	Zone [][2]int64 `json:"zone,omitempty"`
 }
 
-func (o Options) record() (queueRecord, error) {
-	// a map's keys are sorted in it: the same settings are the same text
-	text, err := json.Marshal(settings{o, zoneChanges(o.Location, time.Now().UTC().Year())})
-	if err != nil {
-		return queueRecord{}, fmt.Errorf("write down the settings of %s: %w", o.Name, err)
-	}
+func (o Options) record() queueRecord {
+	// What check lets pass can be written. A map's keys are sorted in it: the same settings are the same text.
+	text, _ := json.Marshal(settings{o, zoneChanges(o.Location, time.Now().UTC().Year())})
 	return queueRecord{
 		o.Name, o.ThrottleLimit, int64(max(0, o.KeepFinished) / time.Second), int64(max(0, o.KeepFailed) / time.Second), string(text),
 		o.division().Number(),
-	}, nil
+	}
 }
 
 // options gives what a row says, which is an error if no config could have said it.
@@ -83,24 +72,23 @@ func kept(n int64) time.Duration {
 
 // registeredOptions are the queue's, as they are registered; the zero Options if nothing is registered that a config could have said.
 func (q *Queue) registeredOptions(ctx context.Context, from engine.Reader) (found Options, err error) {
-	query := registrations(q.db, "queue = ?", func(_ queueRecord, o Options, flaw error) {
+	err = engine.ReadOn(ctx, from, registrations(q.db, "= ?", []any{q.Name}, func(_ queueRecord, o Options, flaw error) {
 		if flaw == nil { // else Registered warns of it
 			found = o
 		}
-	})
-	query.Args = []any{q.Name}
-	if err := engine.ReadOn(ctx, from, query); err != nil {
+	}))
+	if err != nil {
 		return Options{}, fmt.Errorf("read the registration of %s: %w", q.Name, err)
 	}
 	return found, nil
 }
 
 // registrations is the query for registered queues, which it gives to f. flaw says that a row can't be a queue's.
-func registrations(db *schema.DB, which string, f func(r queueRecord, o Options, flaw error)) engine.Query {
-	query := "SELECT " + queueColumns + " FROM " + db.Queues() + " WHERE " + which + " ORDER BY queue"
-	return engine.Query{SQL: query, Scan: engine.EachRow(func(row *sql.Rows) error {
-		r, err := scanQueue(row)
-		if err != nil {
+func registrations(db *schema.DB, which string, args []any, f func(r queueRecord, o Options, flaw error)) engine.Query {
+	query := "SELECT queue, throttle_limit, keep_finished, keep_failed, settings, division FROM " + db.Queues() + " WHERE queue " + which
+	return engine.Query{SQL: query, Args: args, Scan: engine.EachRow(func(row *sql.Rows) error {
+		var r queueRecord
+		if err := row.Scan(&r.Queue, &r.ThrottleLimit, &r.KeepFinished, &r.KeepFailed, &r.Settings, &r.Division); err != nil {
 			return err
 		}
 		var o Options
@@ -117,21 +105,13 @@ func registrations(db *schema.DB, which string, f func(r queueRecord, o Options,
 // no config of this queue. It writes only what has changed, rows that can't be read among it, and may be repeated. Workers do it
 // when they begin. ErrShards if the database's queue is divided otherwise, which Reshard changes: then it writes nothing.
 func (q *Queue) Register(ctx context.Context) error {
-	want, err := q.record()
-	if err != nil {
-		return err
-	}
+	want := q.record()
 	var there queueRecord
 	var found shardsFound
 	known := map[string]typeRecord{}
 	// an idle tick does this and not much besides
-	err = q.db.Read(ctx, engine.Query{
-		SQL: "SELECT " + queueColumns + " FROM " + q.db.Queues() + " WHERE queue = ?", Args: []any{q.Name},
-		Scan: engine.EachRow(func(row *sql.Rows) (err error) {
-			there, err = scanQueue(row)
-			return err
-		}),
-	}, q.findShards(&found), q.typesQuery(known))
+	err := q.db.Read(ctx, registrations(q.db, "= ?", []any{q.Name}, func(r queueRecord, _ Options, _ error) { there = r }),
+		q.findShards(&found), q.typesQuery(known))
 	if err != nil {
 		return fmt.Errorf("read the registration of %s: %w", q.Name, err)
 	}
@@ -183,7 +163,7 @@ func (q *Queue) Register(ctx context.Context) error {
 // a queue's table can be used is not looked at.
 func Registered(ctx context.Context, db *schema.DB) ([]Options, error) {
 	var all []Options
-	err := db.Read(ctx, registrations(db, "queue <> 'NONE'", func(r queueRecord, o Options, flaw error) {
+	err := db.Read(ctx, registrations(db, "<> 'NONE' ORDER BY queue", nil, func(r queueRecord, o Options, flaw error) {
 		if flaw == nil {
 			all = append(all, o)
 			return

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/hipq/hipq/internal/engine"
@@ -82,16 +81,10 @@ type registration struct {
 // changed it.
 const registeredFor = time.Minute
 
-// known is the registration that a Queue remembers, for keep; nil if it remembers none.
-type known struct {
-	atomic.Pointer[registration]
-	keep time.Duration
-}
-
 // registered is the queue's registration. A type in it that can't be one counts for nothing, and the database's Warn is told of it,
 // unless the config has the type: then its row is about to be mended.
 func (q *Queue) registered(ctx context.Context, from engine.Reader) (*registration, error) {
-	if r := q.known.Load(); r != nil && time.Since(r.read) < q.known.keep {
+	if r := q.known.Load(); r != nil && time.Since(r.read) < registeredFor {
 		return r, nil
 	}
 	records := map[string]typeRecord{}
