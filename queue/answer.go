@@ -173,7 +173,7 @@ func discarded(j *job.Job, o job.Outcome) Answered {
 	return Answered{Job: &ended, Changed: true}
 }
 
-// isIn says whether a job is what the answer has made of it, which was another before: so has an earlier try of the transaction, whose
+// isIn says whether a job is what the answer makes of it, as it was before. Then an earlier try of the transaction has done so: its
 // commit happened although it was not answered.
 func (a Answer) isIn(j, before *job.Job) bool {
 	o := a.outcome(before, j.UpdateTime)

@@ -30,8 +30,8 @@ type adding struct {
 // add inserts the jobs whose keys are free and gives the ids of those in whose way they are. The unique index decides:
 // only after it has refused a statement are the keys looked up, to find out which rows to leave out of the next try.
 //
-// byKey inserts them in the order of their keys, in one statement: so those who enqueue the same keys don't lock them crosswise again. It isn't
-// the rule, for of jobs that are alike in all else the one that was added first runs first.
+// byKey inserts them in the order of their keys, in one statement: so programs that enqueue the same keys don't lock them crosswise
+// again. It isn't the rule, because of jobs that are alike in all else the one that was added first runs first.
 //
 // by goes to the activity: what enqueues the jobs, if it is nobody's program.
 func (q *Queue) add(ctx context.Context, tx *engine.Tx, prepared []job.New, byKey bool, by string) ([]Added, error) {
@@ -92,8 +92,8 @@ func (a *adding) log(ctx context.Context, by string) error {
 		return nil
 	}
 	err := a.tx.Insert(ctx, engine.Insert{
-		Table: a.db.Activity(), Columns: "at, kind, state, queue, job_id, job_type, job_key, output", Row: "(" + now + ",'job','added',?,?,?,?,?)",
-		Args: args, N: n,
+		Table: a.db.Activity(), Columns: "at, kind, state, queue, job_id, job_type, job_key, output",
+		Row: "(" + now + ",'job','added',?,?,?,?,?)", Args: args, N: n,
 	})
 	if err != nil {
 		return fmt.Errorf("record activity: %w", err)
@@ -125,8 +125,8 @@ func (a *adding) complete(ctx context.Context, prepared []job.New) (err error) {
 	return err
 }
 
-// distinct is to do the jobs with a type and key of their own. Each of the others is the twin of an earlier one, which one that
-// replaces has become.
+// distinct leaves the jobs with a type and key of their own to be done. Each of the others is the twin of an earlier one, in whose
+// place it is if it replaces.
 func (a *adding) distinct() (twins [][2]int, err error) {
 	seen := make(map[[2]string]int, len(a.jobs))
 	a.todo = make([]int, 0, len(a.jobs))
@@ -147,8 +147,8 @@ func (a *adding) distinct() (twins [][2]int, err error) {
 	return twins, nil
 }
 
-// skipLive looks up which of the keys are taken, and replaces the jobs that have them where that is wanted. The others are still to
-// be inserted.
+// skipLive looks up which of the keys are taken, and replaces the jobs that have them where that is wanted. The others stay to be
+// done.
 func (a *adding) skipLive(ctx context.Context, lock string) error {
 	live, err := a.live(ctx, lock)
 	if err != nil {
@@ -179,8 +179,8 @@ func (a *adding) skipLive(ctx context.Context, lock string) error {
 // replace makes a job that has not started what j is to be. A worker that has it locked finds its lock gone.
 func (a *adding) replace(ctx context.Context, id int64, j *job.New) (replaced bool, err error) {
 	at, status, wake := a.due(j)
-	res, err := a.tx.ExecContext(ctx, "UPDATE "+a.table+" "+a.db.ByID+scheduledAnew+", job_data = ?, timeout = ?, priority = ?, throttle_factor = ?,"+
-		" time_windows = ?, shard_key = ?, shard = ?, throttle_group = 'NONE' WHERE id = ? AND state = 'initial'",
+	res, err := a.tx.ExecContext(ctx, "UPDATE "+a.table+" "+a.db.ByID+scheduledAnew+", job_data = ?, timeout = ?, priority = ?,"+
+		" throttle_factor = ?, time_windows = ?, shard_key = ?, shard = ?, throttle_group = 'NONE' WHERE id = ? AND state = 'initial'",
 		status, wake, at, engine.At(a.tx.Now), j.Data, int64(j.Timeout/time.Second), *j.Priority, *j.ThrottleFactor, j.Windows.Encode(),
 		j.ShardKey, placeOf(a.division, j), id)
 	if err != nil {

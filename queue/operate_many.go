@@ -14,8 +14,8 @@ type operation struct {
 	verb string
 	// can says why it can't be done to a job as it is.
 	can func(*job.Job) error
-	// done, if not nil, says of the n-th job, or of the error of reading it, that an earlier try of the transaction has done it: the
-	// commit was not answered.
+	// done, if not nil, says that an earlier try of the transaction, whose commit was not answered, has done it to the n-th job: as
+	// this was read, or from the error of reading it.
 	done func(n int, j *job.Job, err error) bool
 	// do does it to the n-th job, whose row is locked. It refuses a job before it writes anything.
 	do func(ctx context.Context, tx *engine.Tx, n int, j *job.Job) error

@@ -36,7 +36,7 @@ func (o Options) check() error {
 			o.KeepFinished, o.KeepFailed, job.MaxSeconds)
 	}
 	if err := o.defaultType("any").Check(); err != nil {
-		return fmt.Errorf("the defaults: %w", err)
+		return fmt.Errorf("the DefaultPriority, DefaultTimeout or DefaultRetry: %w", err)
 	}
 	return nil
 }
