@@ -35,11 +35,8 @@ func (a *app) answer(cmd *cobra.Command, name string, answer queue.Answer, dryRu
 	if err := knownType(cmd, []*queue.Queue{q}, "", answer.Type); err != nil {
 		return err
 	}
-	give := q.Answer
-	if dryRun {
-		give = q.WouldAnswer
-	}
-	done, err := give(cmd.Context(), answer)
+	answer.DryRun = dryRun
+	done, err := q.Answer(cmd.Context(), answer)
 	result, refusal := i.judge(q.Name, answer, done, err)
 	if result == "" {
 		return err

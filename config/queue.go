@@ -126,11 +126,10 @@ func (b builder) groups(path string, s *groupsSection) *job.ThrottleGroups {
 		return nil
 	}
 	g := &job.ThrottleGroups{By: s.By, Limits: map[string]int{}}
-	field, ofData := strings.CutPrefix(s.By, job.GroupByData)
 	switch {
 	case s.By == "":
 		b.missing(path+".by", "; write %s, or %sNAME for a value inside job_data", job.GroupByType, job.GroupByData)
-	case s.By != job.GroupByType && (!ofData || slices.Contains(strings.Split(field, "."), "")):
+	case !job.IsGroupBy(s.By):
 		b.refuse(path+".by", "%s is neither %s nor %sNAME, which is a value inside job_data", shown(s.By), job.GroupByType, job.GroupByData)
 	case len(s.By) > 128:
 		b.refuse(path+".by", "has %d bytes, allowed are 128", len(s.By))

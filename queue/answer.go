@@ -33,13 +33,15 @@ type Answer struct {
 	Verdict job.Verdict
 	// Result is kept with the job: any text or JSON, at most job.MaxDataBytes long. Error says what went wrong.
 	Result, Error string
+	// DryRun says what the answer would do, and changes nothing: Answered has the job as it is.
+	DryRun bool
 }
 
 // Answered is what an answer did.
 type Answered struct {
 	// Job is as it is now.
 	Job *job.Job
-	// Changed says whether the answer changed anything: one that says what is so already changes nothing.
+	// Changed says whether the answer changed anything, or in a dry run would: one that says what is so already changes nothing.
 	Changed bool
 }
 
@@ -101,19 +103,13 @@ func (a Answer) outcome(j *job.Job, now time.Time) job.Outcome {
 	return o
 }
 
-// late says why an answer about a job that is final is refused: unless it says what is so already.
-func (a Answer) late(j *job.Job) error {
-	if finished := j.Error == job.None; finished == (a.Verdict == job.Finished) {
-		return nil
-	}
-	return ErrFinal
-}
-
 // changes says whether an answer would change a job as it is, or why it is refused.
 func (a Answer) changes(j *job.Job) (bool, error) {
 	switch {
+	case j.Status.IsFinal() && (j.Error == job.None) != (a.Verdict == job.Finished):
+		return false, ErrFinal
 	case j.Status.IsFinal():
-		return false, a.late(j)
+		return false, nil
 	case j.Flaw != nil:
 		return false, j.Flaw
 	case j.Attempt == 0:
@@ -126,36 +122,26 @@ func (a Answer) changes(j *job.Job) (bool, error) {
 	return true, nil
 }
 
-// WouldAnswer says what Answer would do now, and changes nothing: it gives the same errors, and with Changed whether the job,
-// which is as it is, would be changed. It may be repeated.
-func (q *Queue) WouldAnswer(ctx context.Context, a Answer) (would Answered, err error) {
-	if err = a.check(); err == nil {
-		err = q.db.CatchUp(ctx)
-	}
-	if err == nil {
-		would.Job, err = q.byKey(ctx, q.db, a.Type, a.Key, "")
-	}
-	if err == nil {
-		would.Changed, err = a.changes(would.Job)
-	}
-	if err != nil {
-		return would, fmt.Errorf("answer for %s %q in %s: %w", a.Type, a.Key, q.Name, err)
-	}
-	return would, nil
-}
-
 func (q *Queue) answer(ctx context.Context, tx *engine.Tx, a Answer, before *job.Job) (Answered, error) {
-	if tx.MayBeDone && before.ID != 0 {
-		if done, over, err := q.answeredBefore(ctx, tx, a, before); over || err != nil {
-			return done, err
-		}
+	var j *job.Job
+	var err error
+	again := tx.MayBeDone && before.ID != 0
+	if again { // by the job's key another might be found by now
+		j, err = q.get(ctx, tx, before.ID, q.db.ForUpdate)
+	} else {
+		j, err = q.byKey(ctx, tx, a.Type, a.Key)
 	}
-	j, err := q.byKey(ctx, tx, a.Type, a.Key, q.db.ForUpdate)
-	if err != nil {
+	switch {
+	case again && errors.Is(err, ErrNotFound):
+		return discarded(before, a.outcome(before, tx.Now)), nil
+	case err != nil:
 		return Answered{}, err
+	case again && a.Verdict == job.TryAgain && j.Attempt != before.Attempt:
+		return Answered{Job: j}, nil // the attempt is over in any case, and is being tried again
 	}
-	if changes, err := a.changes(j); err != nil || !changes {
-		return Answered{Job: j}, err
+	changes, err := a.changes(j)
+	if err != nil || !changes || a.DryRun {
+		return Answered{Job: j, Changed: changes || again && err == nil && a.isIn(j, before)}, err
 	}
 	*before = *j
 	o := a.outcome(j, tx.Now)
@@ -187,35 +173,14 @@ func discarded(j *job.Job, o job.Outcome) Answered {
 	return Answered{Job: &ended, Changed: true}
 }
 
-// answeredBefore finds out what an earlier try has done to a job, if its commit happened although it was not answered. over
-// says that the answer is given, or too late. By the job's key another might be found by now.
-func (q *Queue) answeredBefore(ctx context.Context, tx *engine.Tx, a Answer, before *job.Job) (done Answered, over bool, err error) {
-	o := a.outcome(before, tx.Now)
-	j, err := q.get(ctx, tx, before.ID, q.db.ForUpdate)
-	if errors.Is(err, ErrNotFound) {
-		return discarded(before, o), true, nil
+// isIn says whether a job is what the answer makes of it, as it was before. Then an earlier try of the transaction has done so: its
+// commit happened although it was not answered.
+func (a Answer) isIn(j, before *job.Job) bool {
+	o := a.outcome(before, j.UpdateTime)
+	if a.Verdict == job.Finished {
+		return j.WorkerID == job.None && j.Result == o.Result
 	}
-	if err != nil {
-		return Answered{}, false, err
-	}
-	ours := false
-	switch a.Verdict {
-	case job.Finished:
-		ours = j.Status == job.StatusFinished && j.WorkerID == job.None && j.Result == o.Result
-	case job.Failed:
-		ours = j.Status.IsFinal() && j.Error == o.Error
-	default: // it was running; its retry decision may have been taken since
-		ours = j.Attempt == before.Attempt && j.State() != job.Running && j.Error == o.Error
-	}
-	switch {
-	case ours:
-		return Answered{Job: j, Changed: true}, true, nil
-	case j.Status.IsFinal():
-		return Answered{Job: j}, true, a.late(j)
-	case a.Verdict == job.TryAgain && j.Attempt != before.Attempt:
-		return Answered{Job: j}, true, nil // the attempt is over in any case, and is being tried again
-	}
-	return Answered{}, false, nil
+	return j.Error == o.Error
 }
 
 // settleAnswered ends an attempt, or what is left of it, by an answer. Where an error may be for a retry handler, the job waits for the
@@ -235,17 +200,16 @@ func (q *Queue) settleAnswered(ctx context.Context, tx *engine.Tx, j *job.Job, o
 	return record.Entries(ctx, tx, q.db, []activity.Entry{entry})
 }
 
-// byKey finds the job of a type and key that is not final, or else the newest that is. lock is the clause that locks its row, or
-// none.
-func (q *Queue) byKey(ctx context.Context, from engine.Reader, jobType, key, lock string) (*job.Job, error) {
+// byKey finds the job of a type and key that is not final, or else the newest that is, and locks its row.
+func (q *Queue) byKey(ctx context.Context, tx *engine.Tx, jobType, key string) (*job.Job, error) {
 	for _, which := range []string{"live = 1", "live IS NULL"} {
 		var id *int64
-		err := from.GetContext(ctx, &id, "SELECT MAX(id) FROM "+q.table+" "+q.index("live")+" WHERE job_type = ? AND job_key = ? AND "+which, jobType, key)
+		err := tx.GetContext(ctx, &id, "SELECT MAX(id) FROM "+q.table+" "+q.index("live")+" WHERE job_type = ? AND job_key = ? AND "+which, jobType, key)
 		if err != nil {
 			return nil, err
 		}
 		if id != nil {
-			return q.get(ctx, from, *id, lock)
+			return q.get(ctx, tx, *id, q.db.ForUpdate)
 		}
 	}
 	return nil, ErrNotFound

@@ -22,7 +22,9 @@ func asynchronous(o *queue.Options) {
 func (s store) answer(a queue.Answer) (queue.Answered, error) {
 	s.t.Helper()
 	a.Type = "send"
-	would, refused := s.WouldAnswer(s.t.Context(), a)
+	dry := a
+	dry.DryRun = true
+	would, refused := s.Answer(s.t.Context(), dry)
 	got, err := s.Answer(s.t.Context(), a)
 	if fmt.Sprint(refused) != fmt.Sprint(err) || would.Changed != got.Changed || (would.Job == nil) != (got.Job == nil) {
 		s.t.Errorf("answered %+v, %v; before, that would be %+v, %v", got, err, would, refused)

@@ -7,14 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
-	"time"
 
-	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/engine"
-	"github.com/hipq/hipq/internal/record"
-	"github.com/hipq/hipq/internal/rules"
-	"github.com/hipq/hipq/internal/shards"
 	"github.com/hipq/hipq/queue/job"
 )
 
@@ -36,31 +30,76 @@ func (q *Queue) EnqueueMany(ctx context.Context, jobs []job.New) ([]Added, error
 	if err != nil {
 		return nil, err
 	}
+	return q.inChunks(prepared, func(some []job.New) ([]Added, error) { return q.addChunk(ctx, some) })
+}
+
+// WouldEnqueue says what EnqueueMany would do now: it adds the jobs in one transaction, and rolls it back. What it returns has
+// the ID 0 for a job that would be added. It may be repeated.
+func (q *Queue) WouldEnqueue(ctx context.Context, jobs []job.New) (would []Added, err error) {
+	prepared, err := q.prepare(jobs)
+	if err != nil {
+		return nil, err
+	}
+	rolledBack := errors.New("rolled back")
+	err = q.db.TxUnclocked(ctx, func(tx *engine.Tx) (err error) {
+		would, err = q.inChunks(prepared, func(some []job.New) ([]Added, error) { return q.add(ctx, tx, some, false, "") })
+		return cmp.Or(err, rolledBack)
+	})
+	if refused, ok := errors.AsType[*DuplicateError](err); ok && refused.Index > 0 {
+		would, failed := q.WouldEnqueue(ctx, prepared[:refused.Index])
+		return would, errors.Join(failed, err)
+	}
+	if !errors.Is(err, rolledBack) {
+		return nil, err
+	}
+	isNew := map[int64]bool{}
+	for i, a := range would {
+		if isNew[a.ID] = isNew[a.ID] || !a.Duplicate; isNew[a.ID] {
+			would[i].ID = 0 // also of a duplicate of one that would be added
+		}
+	}
+	return would, nil
+}
+
+// EnqueueTx adds jobs in the application's own transaction: they are there if and when it commits. After an error the
+// transaction must be rolled back. With SQLite the transaction must have begun IMMEDIATE, as with _txlock=immediate. That of another
+// database than the queue's is not found out, where that has an instance of the same name: the jobs are in that one then.
+func (q *Queue) EnqueueTx(ctx context.Context, tx *sql.Tx, jobs ...job.New) ([]Added, error) {
+	prepared, err := q.prepare(jobs)
+	if err != nil {
+		return nil, err
+	}
+	if tx == nil {
+		return nil, fmt.Errorf("enqueue in %s: the transaction is nil", q.Name)
+	}
+	joined := q.db.Join(tx)
+	return q.inChunks(prepared, func(some []job.New) ([]Added, error) { return q.add(ctx, joined, some, false, "") })
+}
+
+// inChunks adds jobs by as many calls of add as there are statements: each has enough jobs to make the round trip cheap, and not
+// more than the servers' packet limits and SQLite's number of parameters allow.
+func (q *Queue) inChunks(jobs []job.New, add func([]job.New) ([]Added, error)) ([]Added, error) {
+	const maxRows, maxBytes = 500, 1 << 20
 	added := make([]Added, 0, len(jobs))
-	for len(prepared) > 0 {
-		n := chunk(prepared)
-		batch, err := q.addChunk(ctx, prepared[:n])
+	for len(jobs) > 0 {
+		n, size := 1, len(jobs[0].Data)
+		for n < len(jobs) && n < maxRows && size+len(jobs[n].Data) <= maxBytes {
+			size += len(jobs[n].Data)
+			n++
+		}
+		some, err := add(jobs[:n])
 		if refused, ok := errors.AsType[*DuplicateError](err); ok {
-			if n = refused.Index; n > 0 {
-				// those before it are to be in
-				rest, failed := q.EnqueueMany(ctx, prepared[:n])
-				return append(added, rest...), errors.Join(failed, q.refused(len(added)+n, refused))
-			}
-			return added, q.refused(len(added), refused)
+			refused.Index += len(added)
 		}
-		if engine.IsLockTimeout(err) {
-			err = fmt.Errorf("wait for the keys of %d jobs, the first %s %q: %w", n, prepared[0].Type, prepared[0].Key, err)
-		}
-		if err != nil {
+		if added = append(added, some...); err != nil {
 			return added, fmt.Errorf("enqueue in %s: %w", q.Name, err)
 		}
-		added = append(added, batch...)
-		prepared = prepared[n:]
+		jobs = jobs[n:]
 	}
 	return added, nil
 }
 
-// addChunk adds jobs in a transaction of their own.
+// addChunk adds jobs in a transaction of their own. If one is refused, those before it are added all the same.
 func (q *Queue) addChunk(ctx context.Context, prepared []job.New) (added []Added, err error) {
 	tries := 0
 	err = q.db.TxUnclocked(ctx, func(tx *engine.Tx) error {
@@ -77,7 +116,17 @@ func (q *Queue) addChunk(ctx context.Context, prepared []job.New) (added []Added
 		}
 		return err
 	})
-	return added, err
+	refused, isRefused := errors.AsType[*DuplicateError](err)
+	switch {
+	case err == nil:
+		return added, nil
+	case isRefused && refused.Index > 0:
+		before, failed := q.addChunk(ctx, prepared[:refused.Index])
+		return before, errors.Join(failed, err)
+	case engine.IsLockTimeout(err):
+		err = fmt.Errorf("wait for the keys of %d jobs, the first %s %q: %w", len(prepared), prepared[0].Type, prepared[0].Key, err)
+	}
+	return nil, err
 }
 
 // wasAdded says whether jobs are in that an earlier try of the transaction has added, whose commit was not answered. That may
@@ -98,46 +147,16 @@ func (q *Queue) wasAdded(ctx context.Context, tx *engine.Tx, jobs []Added) (bool
 	return added, err
 }
 
-// refused is the error about the index-th of all jobs.
-func (q *Queue) refused(index int, e *DuplicateError) error {
-	return fmt.Errorf("enqueue in %s: %w", q.Name, &DuplicateError{Index: index, ID: e.ID, Key: e.Key})
-}
-
-// EnqueueTx adds jobs in the application's own transaction: they are there if and when it commits. After an error the
-// transaction must be rolled back. With SQLite the transaction must have begun IMMEDIATE, as with _txlock=immediate. That of another
-// database than the queue's is not found out, where that has an instance of the same name: the jobs are in that one then.
-func (q *Queue) EnqueueTx(ctx context.Context, tx *sql.Tx, jobs ...job.New) ([]Added, error) {
-	prepared, err := q.prepare(jobs)
-	if err != nil {
-		return nil, err
+// Check refuses a job that the queue would not take: job.ErrInvalid, or job.ErrWindow. It asks nobody: what the database alone
+// knows of the queue is found out when the job is enqueued.
+func (q *Queue) Check(j job.New) error {
+	if err := j.Check(); err != nil {
+		return err
 	}
-	if tx == nil {
-		return nil, fmt.Errorf("enqueue in %s: the transaction is nil", q.Name)
+	if q.RefuseWeightless && j.ThrottleFactor != nil && *j.ThrottleFactor == 0 {
+		return job.ErrWeightless
 	}
-	joined := q.db.Join(tx)
-	var added []Added
-	for len(prepared) > 0 {
-		n := chunk(prepared)
-		batch, err := q.add(ctx, joined, prepared[:n], false, "")
-		if err != nil {
-			return nil, fmt.Errorf("enqueue in %s: %w", q.Name, err)
-		}
-		added = append(added, batch...)
-		prepared = prepared[n:]
-	}
-	return added, nil
-}
-
-// chunk says how many of the jobs go into one statement: enough to make the round trip cheap, not more than the servers'
-// packet limits and SQLite's number of parameters allow.
-func chunk(jobs []job.New) int {
-	const maxRows, maxBytes = 500, 1 << 20
-	n, size := 0, 0
-	for n < len(jobs) && n < maxRows && (n == 0 || size+len(jobs[n].Data) <= maxBytes) {
-		size += len(jobs[n].Data)
-		n++
-	}
-	return n
+	return nil
 }
 
 func (q *Queue) prepare(jobs []job.New) (prepared []job.New, err error) {
@@ -154,160 +173,4 @@ func (q *Queue) prepare(jobs []job.New) (prepared []job.New, err error) {
 		}
 	}
 	return prepared, nil
-}
-
-// scheduled is when the job may start first.
-func (q *Queue) scheduled(j job.New, now time.Time) time.Time {
-	at := j.At
-	if at.IsZero() {
-		at = now.Add(j.In)
-	}
-	return rules.Opening(*j.Windows, q.Location, at)
-}
-
-// add inserts the jobs whose keys are free and gives the ids of those in whose way they are. The unique index decides:
-// only after it has refused a statement are the keys looked up, to find out which rows to leave out of the next try.
-//
-// byKey inserts them in the order of their keys, in one statement: so those who enqueue the same keys don't lock them crosswise again. It isn't
-// the rule, for of jobs that are alike in all else the one that was added first runs first.
-//
-// by goes to the activity: what enqueues the jobs, if it is nobody's program.
-func (q *Queue) add(ctx context.Context, tx *engine.Tx, prepared []job.New, byKey bool, by string) ([]Added, error) {
-	added, jobs := make([]Added, len(prepared)), make([]job.New, len(prepared))
-	for i, j := range prepared {
-		t, err := q.typeOf(ctx, tx, j.Type)
-		if err != nil {
-			return nil, err
-		}
-		jobs[i] = j.WithDefaults(t)
-	}
-	if err := q.checkWeights(ctx, tx, jobs); err != nil {
-		return nil, err
-	}
-	division, err := q.dividedBy(ctx, tx)
-	if err != nil {
-		return nil, err
-	}
-	if tx.Now.IsZero() && (slices.ContainsFunc(jobs, job.New.IsTimed) || q.db.DearNow && len(jobs) > 1) {
-		if err := q.db.SetClock(ctx, tx); err != nil {
-			return nil, err
-		}
-	}
-	todo, twins, err := distinct(jobs)
-	if err != nil {
-		return nil, err
-	}
-	if byKey {
-		slices.SortFunc(todo, func(a, b int) int {
-			return cmp.Or(strings.Compare(jobs[a].Type, jobs[b].Type), strings.Compare(jobs[a].Key, jobs[b].Key))
-		})
-	}
-	if slices.ContainsFunc(jobs, func(j job.New) bool { return j.OnDuplicate == job.ReplaceDuplicate }) {
-		// the jobs to replace are locked first, in the order of their keys: a refused insert would leave shared locks on them,
-		// and two who both want to write then stand in each other's way
-		if todo, err = q.skipLive(ctx, tx, division, jobs, todo, added, q.db.ForUpdate); err != nil {
-			return nil, err
-		}
-	}
-	for try := 0; len(todo) > 0; try++ {
-		ids, err := q.insert(ctx, tx, division, jobs, todo, byKey)
-		for i, id := range ids { // where some were refused, those before them may be in
-			added[todo[i]] = Added{ID: id, Key: jobs[todo[i]].Key}
-		}
-		if todo = todo[len(ids):]; err == nil {
-			break
-		}
-		if !engine.IsDuplicate(err) || try == 10 {
-			return nil, err
-		}
-		if todo, err = q.skipLive(ctx, tx, division, jobs, todo, added, q.db.ForShare); err != nil {
-			return nil, err
-		}
-	}
-	for at, first := range twins {
-		added[at] = Added{ID: added[first].ID, Key: jobs[at].Key, Duplicate: true, Replaced: jobs[at].OnDuplicate == job.ReplaceDuplicate}
-	}
-	return added, record.Entries(ctx, tx, q.db, q.addedEntries(jobs, added, by))
-}
-
-// distinct gives the indexes of the jobs with a type and key of their own, and for the others that of the first alike,
-// which one that replaces has become.
-func distinct(jobs []job.New) (first []int, twins map[int]int, err error) {
-	seen := make(map[[2]string]int, len(jobs))
-	first = make([]int, 0, len(jobs))
-	for i, j := range jobs {
-		k := typeAndKey(j)
-		if at, ok := seen[k]; ok {
-			if twins == nil {
-				twins = map[int]int{}
-			}
-			twins[i] = at
-			switch j.OnDuplicate {
-			case job.RefuseDuplicate:
-				return nil, nil, &DuplicateError{Index: i, Key: j.Key}
-			case job.ReplaceDuplicate:
-				jobs[at] = j
-			}
-			continue
-		}
-		seen[k] = i
-		first = append(first, i)
-	}
-	return first, twins, nil
-}
-
-// skipLive looks up which of the jobs' keys are taken, notes them in added, and gives back the others.
-func (q *Queue) skipLive(
-	ctx context.Context, tx *engine.Tx, d shards.Division, jobs []job.New, which []int, added []Added, lock string,
-) (rest []int, err error) {
-	live, err := q.live(ctx, tx, jobs, which, lock)
-	if err != nil {
-		return nil, err
-	}
-	for _, i := range which {
-		id, ok := live[typeAndKey(jobs[i])]
-		if !ok {
-			rest = append(rest, i)
-			continue
-		}
-		added[i] = Added{ID: id, Key: jobs[i].Key, Duplicate: true}
-		switch jobs[i].OnDuplicate {
-		case job.RefuseDuplicate:
-			return nil, &DuplicateError{Index: i, ID: id, Key: jobs[i].Key}
-		case job.ReplaceDuplicate:
-			if added[i].Replaced, err = q.replace(ctx, tx, d, id, jobs[i]); err != nil {
-				return nil, err
-			}
-		}
-	}
-	return rest, nil
-}
-
-// replace makes a job that has not started what j is to be. A worker that has it locked finds its lock gone.
-func (q *Queue) replace(ctx context.Context, tx *engine.Tx, d shards.Division, id int64, j job.New) (replaced bool, err error) {
-	at := q.scheduled(j, tx.Now)
-	status, wake := rules.Place(at, tx.Now)
-	res, err := tx.ExecContext(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET job_data = ?, status = CASE WHEN status = 'submitted' THEN status ELSE ? END,"+
-		" wake_time = CASE WHEN status = 'submitted' THEN NULL ELSE ? END, timeout = ?, priority = ?, throttle_factor = ?, time_windows = ?,"+
-		" shard_key = ?, shard = ?, throttle_group = 'NONE', scheduled_run_time = ?, worker_id = 'NONE', lock_token = 'NONE', update_time = ? WHERE id = ? AND state = 'initial'",
-		j.Data, status, engine.At(wake), int64(j.Timeout/time.Second), *j.Priority, *j.ThrottleFactor, j.Windows.Encode(), j.ShardKey, placeOf(d, &j),
-		engine.At(at), engine.At(tx.Now), id)
-	if err != nil {
-		return false, fmt.Errorf("replace job %d: %w", id, err)
-	}
-	n, err := res.RowsAffected()
-	return n == 1, err
-}
-
-func (q *Queue) addedEntries(jobs []job.New, added []Added, by string) []activity.Entry {
-	entries := make([]activity.Entry, 0, len(jobs))
-	for i, a := range added {
-		if !a.Duplicate {
-			entries = append(entries, activity.Entry{
-				Kind: activity.Job, State: activity.Added, Queue: q.Name, JobID: a.ID, JobType: jobs[i].Type, JobKey: a.Key,
-				Output: by,
-			})
-		}
-	}
-	return entries
 }

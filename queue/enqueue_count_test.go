@@ -43,9 +43,13 @@ func TestEnqueueTxAddsFewStatements(t *testing.T) {
 		}
 		// MariaDB is asked how far the ids of several rows lie apart, SQLite what time it is; on a Galera cluster they go behind a
 		// savepoint, and their ids are read back
-		several, refused := 1, 2
+		// A server locks what may be replaced before anything is inserted; in SQLite the file is locked already.
+		several, refused, replacing := 1, 2, 1
 		if s.db.IDsByKey {
 			several, refused = 2, 4
+		}
+		if s.db.ForUpdate == "" {
+			replacing = 0
 		}
 		for _, c := range []struct {
 			name string
@@ -59,7 +63,7 @@ func TestEnqueueTxAddsFewStatements(t *testing.T) {
 			{"a key that is taken", []job.New{{Type: "send", Key: "k"}}, 2},
 			{"a time, which needs the clock", []job.New{{Type: "send", In: time.Hour}}, 3},
 			{"no weight, which the queue may refuse", []job.New{{Type: "send", ThrottleFactor: &zero}}, 2},
-			{"one that may replace another: that is looked for first, with the time", []job.New{{Type: "send", OnDuplicate: job.ReplaceDuplicate}}, 4},
+			{"one that may replace another: that is looked for first, with the time", []job.New{{Type: "send", OnDuplicate: job.ReplaceDuplicate}}, 3 + replacing},
 			{"a few", many(10, 3), 2 + several},
 			{"many", many(100, 400), 2 + several},
 			{"many of which some are taken", many(300, 400), 2 + several + refused},
@@ -83,7 +87,7 @@ func TestTypeThatAnotherHasChanged(t *testing.T) {
 		if j := enqueued(); j.Priority != 100 {
 			t.Errorf("priority %d, though the type is remembered", j.Priority)
 		}
-		queue.RememberTypes(s.Queue, time.Nanosecond)
+		queue.ForgetTypes(s.Queue)
 		if j := enqueued(); j.Priority != 7 {
 			t.Errorf("priority %d", j.Priority)
 		}

@@ -2,13 +2,12 @@ package queue
 
 import (
 	"cmp"
-	"time"
 
 	"github.com/hipq/hipq/queue/job"
 )
 
-// RememberTypes has a queue remember registered types for so long.
-func RememberTypes(q *Queue, keep time.Duration) { q.known.keep = keep }
+// ForgetTypes has a queue ask for its registration when it needs it next.
+func ForgetTypes(q *Queue) { q.known.Store(nil) }
 
 // PlaceOf is where the table has a job that is to be added.
 func PlaceOf(q *Queue, j job.New) int {

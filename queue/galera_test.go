@@ -203,12 +203,6 @@ func TestGaleraSeesOthers(t *testing.T) {
 			}
 			return nil
 		},
-		"WouldAnswer": func(int64) error {
-			if _, err := late.WouldAnswer(t.Context(), answer); !errors.Is(err, queue.ErrNotStarted) {
-				return err
-			}
-			return nil
-		},
 	} {
 		end := harmed[1].ReadOnly()
 		id := first.add(job.New{Type: "send", Key: "new"})[0].ID

@@ -3,7 +3,6 @@ package queue
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/hipq/hipq/activity"
@@ -35,24 +34,21 @@ var (
 // clears the token, so a worker that has it locked doesn't start it.
 const notStarted = " AND state IN ('initial', 'retry')"
 
-// Cancel makes a job that has not started (or waits for its next attempt) final, with the error job.Cancelled, and closes it, for
+// Cancel makes a job that has not started (or waits for its next attempt) final, with the error job.Cancelled, and closes it, because
 // whoever cancels a job has seen to it. A row inserted by plain SQL is taken in first; one that can't be a job ends with that reason.
 // ErrStarted, ErrFinal or ErrNotFound if that can't be.
 func (q *Queue) Cancel(ctx context.Context, id int64) error {
-	refused, err := q.CancelMany(ctx, []int64{id})
-	return alone(refused, err)
+	return alone(q.CancelMany(ctx, []int64{id}))
 }
 
 // CancelMany is Cancel for several jobs in one transaction: for some hundreds at once. refused has for each why it could not
 // be, nil if it was. After an error nothing was done.
 func (q *Queue) CancelMany(ctx context.Context, ids []int64) (refused []error, err error) {
-	return q.many(ctx, "cancel", ids, func(tx *engine.Tx, n int) error {
-		return q.changeIn(ctx, tx, ids[n], isCancelled, func(j *job.Job) error { return q.cancel(ctx, tx, j) })
-	})
+	return q.many(ctx, operation{"cancel", CanCancel, isCancelled, q.cancel}, ids)
 }
 
 // cancel ends a job that waits.
-func (q *Queue) cancel(ctx context.Context, tx *engine.Tx, j *job.Job) error {
+func (q *Queue) cancel(ctx context.Context, tx *engine.Tx, _ int, j *job.Job) error {
 	if j.Flaw != nil {
 		return q.refuseOne(ctx, tx, j)
 	}
@@ -68,7 +64,7 @@ func (q *Queue) cancel(ctx context.Context, tx *engine.Tx, j *job.Job) error {
 	if err := record.Entries(ctx, tx, q.db, append(entries, entry)); err != nil {
 		return err
 	}
-	_, err := tx.ExecContext(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET status = 'closed', error = ?, wake_time = NULL,"+
+	err := tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET status = 'closed', error = ?, wake_time = NULL,"+
 		" worker_id = 'NONE', lock_token = 'NONE', update_time = ? WHERE id = ?"+notStarted, job.Cancelled, engine.At(tx.Now), j.ID)
 	if err != nil {
 		return err
@@ -87,49 +83,34 @@ func CanCancel(j *job.Job) error {
 	return nil
 }
 
-// isCancelled says whether a job, or the error of its reading, is what a transaction that cancels leaves: an earlier try of
-// it has been committed then, although the commit was not answered.
-func isCancelled(tx *engine.Tx, j *job.Job, err error) bool {
-	if !tx.MayBeDone {
-		return false
-	}
-	return errors.Is(err, ErrNotFound) || err == nil && j.Status.IsFinal() && j.Error == job.Cancelled
-}
-
 // Stop ends a job that has been started: if a worker has it, that is asked to stop it, which takes it about a second and
 // the handler's grace; one that waits for an answer or for its retry decision ends at once. It ends with the error
 // job.Cancelled, unless it finishes before. asked is the worker that was asked, job.None if it has ended. ErrNotStarted,
 // ErrFinal or ErrNotFound if that can't be. It may be repeated.
 func (q *Queue) Stop(ctx context.Context, id int64) (asked string, err error) {
-	err = q.db.Tx(ctx, func(tx *engine.Tx) error {
-		j, err := q.get(ctx, tx, id, q.db.ForUpdate)
-		if asked = job.None; isCancelled(tx, j, err) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
+	asked = job.None
+	can := func(j *job.Job) error {
 		switch j.State() {
 		case job.Final:
 			return ErrFinal
 		case job.Initial, job.Retry:
 			return ErrNotStarted
 		}
-		if j.Flaw != nil {
+		return nil
+	}
+	err = alone(q.many(ctx, operation{"stop", can, isCancelled, func(ctx context.Context, tx *engine.Tx, _ int, j *job.Job) error {
+		asked = job.None
+		switch {
+		case j.Flaw != nil:
 			return q.refuseOne(ctx, tx, j)
-		}
-		if j.Status.HasWorker() {
+		case j.Status.HasWorker():
 			asked = j.WorkerID
-			_, err := tx.ExecContext(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET stopping = 1 WHERE id = ?", id)
-			return err
+			return tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET stopping = 1 WHERE id = ?", id)
 		}
 		o := job.Outcome{Verdict: job.Stopped, Error: job.Cancelled, Result: j.Result, Output: j.Output, Ran: j.Ran(tx.Now)}
 		return q.settleAnswered(ctx, tx, j, o)
-	})
-	if err != nil {
-		return asked, fmt.Errorf("stop job %d of %s: %w", id, q.Name, err)
-	}
-	return asked, nil
+	}}, []int64{id}))
+	return asked, err
 }
 
 // When says anew when a job should run, and with which priority. What is zero or nil stays as it is.
@@ -143,47 +124,26 @@ type When struct {
 // Reschedule says anew when a job that waits should run, and with which priority. Its windows hold all the same.
 // ErrStarted, ErrFinal or ErrNotFound if that can't be. It may be repeated.
 func (q *Queue) Reschedule(ctx context.Context, id int64, w When) error {
-	refused, err := q.many(ctx, "reschedule", []int64{id}, func(tx *engine.Tx, _ int) error {
-		return q.changeIn(ctx, tx, id, nil, func(j *job.Job) error { return q.reschedule(ctx, tx, j, w) })
-	})
-	return alone(refused, err)
+	return alone(q.many(ctx, operation{"reschedule", CanCancel, nil, func(ctx context.Context, tx *engine.Tx, _ int, j *job.Job) error {
+		if j.Flaw != nil {
+			return j.Flaw
+		}
+		when := j.ScheduledRunTime
+		if !w.At.IsZero() {
+			when = w.At
+		}
+		if w.In != nil {
+			when = tx.Now.Add(*w.In)
+		}
+		when = rules.Opening(j.Windows, q.Location, when)
+		status, wake := rules.Place(when, tx.Now)
+		return tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+scheduledAnew+", priority = COALESCE(?, priority) WHERE id = ?"+notStarted,
+			status, engine.At(wake), engine.At(when), engine.At(tx.Now), w.Priority, j.ID)
+	}}, []int64{id}))
 }
 
-func (q *Queue) reschedule(ctx context.Context, tx *engine.Tx, j *job.Job, w When) error {
-	if j.Flaw != nil {
-		return j.Flaw
-	}
-	when := j.ScheduledRunTime
-	if !w.At.IsZero() {
-		when = w.At
-	}
-	if w.In != nil {
-		when = tx.Now.Add(*w.In)
-	}
-	when = rules.Opening(j.Windows, q.Location, when)
-	status, wake := rules.Place(when, tx.Now)
-	// a row by plain SQL that no tick has taken in yet stays one
-	_, err := tx.ExecContext(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET status = CASE WHEN status = 'submitted' THEN status ELSE ? END,"+
-		" wake_time = CASE WHEN status = 'submitted' THEN NULL ELSE ? END, scheduled_run_time = ?, priority = COALESCE(?, priority),"+
-		" worker_id = 'NONE', lock_token = 'NONE', update_time = ? WHERE id = ?"+notStarted,
-		status, engine.At(wake), engine.At(when), w.Priority, engine.At(tx.Now), j.ID)
-	return err
-}
-
-// changeIn runs f for a job that waits, whose row stays locked until the transaction is done. done, if not nil, says that an
-// earlier try of the transaction has done so.
-func (q *Queue) changeIn(
-	ctx context.Context, tx *engine.Tx, id int64, done func(*engine.Tx, *job.Job, error) bool, f func(*job.Job) error,
-) error {
-	j, err := q.get(ctx, tx, id, q.db.ForUpdate)
-	if done != nil && done(tx, j, err) {
-		return nil
-	}
-	if err == nil {
-		err = CanCancel(j)
-	}
-	if err != nil {
-		return err
-	}
-	return f(j)
-}
+// scheduledAnew gives a job that waits another place and time. A row by plain SQL that no tick has taken in yet stays one. A worker
+// that has the job locked finds its lock gone.
+const scheduledAnew = " SET status = CASE WHEN status = 'submitted' THEN status ELSE ? END," +
+	" wake_time = CASE WHEN status = 'submitted' THEN NULL ELSE ? END, scheduled_run_time = ?, update_time = ?," +
+	" worker_id = 'NONE', lock_token = 'NONE'"

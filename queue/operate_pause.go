@@ -11,20 +11,15 @@ import (
 // Pause holds off new starts in the queue, by whatever worker, or with false lets them go on. What runs goes on running,
 // and jobs may be enqueued. It registers the queue if nobody has yet, and may be repeated.
 func (q *Queue) Pause(ctx context.Context, paused bool) error {
-	value := 0
-	if paused {
-		value = 1
-	}
-	var known bool
-	err := q.db.GetContext(ctx, &known, "SELECT EXISTS (SELECT 1 FROM "+q.db.Queues()+" WHERE queue = ?)", q.Name)
-	if err == nil && !known {
+	number, err := q.divisionOf(ctx, q.db)
+	if err == nil && number == 0 {
 		err = q.Register(ctx)
 	}
 	if err != nil {
 		return fmt.Errorf("pause or resume %s: %w", q.Name, err)
 	}
 	err = q.db.Tx(ctx, func(tx *engine.Tx) error {
-		if err := tx.Write(ctx, "UPDATE "+q.db.Queues()+" SET paused = ? WHERE queue = ?", value, q.Name); err != nil || !paused {
+		if err := tx.Write(ctx, "UPDATE "+q.db.Queues()+" SET paused = ? WHERE queue = ?", paused, q.Name); err != nil || !paused {
 			return err
 		}
 		// a round that has its turn and hasn't seen this is over first

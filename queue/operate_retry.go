@@ -40,20 +40,14 @@ func (q *Queue) Retry(ctx context.Context, id int64, again bool) (Added, error) 
 // some hundreds at once. refused has for each why it could not be, nil if it was. After an error nothing was done.
 func (q *Queue) RetryMany(ctx context.Context, ids []int64, again bool) (added []Added, refused []error, err error) {
 	added = make([]Added, len(ids))
-	refused, err = q.many(ctx, "retry", ids, func(tx *engine.Tx, n int) error {
-		j, err := q.get(ctx, tx, ids[n], q.db.ForUpdate) // so that others who retry it wait, and see
-		switch {
-		case err != nil:
-			return err
-		case tx.MayBeDone && added[n].ID != 0 && added[n].ID == j.RetriedAs:
-			return nil // by an earlier try
-		}
-		if err := CanRetry(j, again); err != nil {
-			return err
-		}
+	can := func(j *job.Job) error { return CanRetry(j, again) }
+	done := func(n int, j *job.Job, err error) bool {
+		return err == nil && added[n].ID != 0 && added[n].ID == j.RetriedAs
+	}
+	refused, err = q.many(ctx, operation{"retry", can, done, func(ctx context.Context, tx *engine.Tx, n int, j *job.Job) (err error) {
 		added[n], err = q.repeat(ctx, tx, j)
 		return err
-	})
+	}}, ids)
 	return added, refused, err
 }
 
@@ -92,42 +86,32 @@ func (q *Queue) repeat(ctx context.Context, tx *engine.Tx, j *job.Job) (Added, e
 
 // like is a new job like one. What that has left to its type, for it was refused before it was taken in, is its type's.
 func like(j *job.Job) job.New {
-	n := job.New{
-		Type: j.Type, Data: j.Data, Key: j.Key, Priority: &j.Priority, Timeout: j.Timeout,
-		ThrottleFactor: &j.ThrottleFactor, Windows: &j.Windows, ShardKey: j.ShardKey,
+	return job.New{
+		Type: j.Type, Data: j.Data, Key: j.Key, Priority: unless(j.Left.Priority, j.Priority), Timeout: j.Timeout,
+		ThrottleFactor: unless(j.Left.ThrottleFactor, j.ThrottleFactor), Windows: unless(j.Left.Windows, j.Windows), ShardKey: j.ShardKey,
 	}
-	if j.Left.Priority {
-		n.Priority = nil
+}
+
+// unless is a value, or nil if it is left open.
+func unless[T any](left bool, value T) *T {
+	if left {
+		return nil
 	}
-	if j.Left.ThrottleFactor {
-		n.ThrottleFactor = nil
-	}
-	if j.Left.Windows {
-		n.Windows = nil
-	}
-	return n
+	return &value
 }
 
 // Dismiss closes a failed job: nothing is to be done about it any more. It may be repeated. ErrNotFinal, ErrNotFailed or
 // ErrNotFound if that can't be.
 func (q *Queue) Dismiss(ctx context.Context, id int64) error {
-	refused, err := q.DismissMany(ctx, []int64{id})
-	return alone(refused, err)
+	return alone(q.DismissMany(ctx, []int64{id}))
 }
 
 // DismissMany is Dismiss for several jobs in one transaction: for some hundreds at once. refused has for each why it could not
 // be, nil if it was. After an error nothing was done.
 func (q *Queue) DismissMany(ctx context.Context, ids []int64) (refused []error, err error) {
-	return q.many(ctx, "dismiss", ids, func(tx *engine.Tx, n int) error {
-		j, err := q.get(ctx, tx, ids[n], q.db.ForUpdate)
-		if err == nil {
-			err = CanDismiss(j)
-		}
-		if err != nil {
-			return err
-		}
-		return tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET status = 'closed' WHERE id = ? AND status = 'failed'", ids[n])
-	})
+	return q.many(ctx, operation{"dismiss", CanDismiss, nil, func(ctx context.Context, tx *engine.Tx, _ int, j *job.Job) error {
+		return tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET status = 'closed' WHERE id = ? AND status = 'failed'", j.ID)
+	}}, ids)
 }
 
 // CanDismiss says whether Dismiss would refuse a job as it is: ErrNotFinal, or ErrNotFailed.

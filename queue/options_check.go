@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/hipq/hipq/internal/shards"
@@ -30,56 +29,29 @@ func (o Options) check() error {
 		return fmt.Errorf("the Order %q is neither %s nor %s", o.Order, job.ByPriority, job.BySchedule)
 	case !slices.Contains([]job.PriorityOrder{"", job.LowestFirst, job.HighestFirst}, o.PriorityOrder):
 		return fmt.Errorf("the PriorityOrder %q is neither %s nor %s", o.PriorityOrder, job.LowestFirst, job.HighestFirst)
+	case o.ThrottleGroups != nil && !job.IsGroupBy(o.ThrottleGroups.By):
+		return fmt.Errorf("the ThrottleGroups: By %q is neither %s nor %sNAME", o.ThrottleGroups.By, job.GroupByType, job.GroupByData)
 	case !isKept(o.KeepFinished), !isKept(o.KeepFailed):
 		return fmt.Errorf("the KeepFinished %s, or KeepFailed %s, is neither DiscardAtOnce nor a number of whole seconds to %d",
 			o.KeepFinished, o.KeepFailed, job.MaxSeconds)
 	}
-	if err := o.checkDefaults(); err != nil {
-		return err
-	}
-	return o.checkGroups()
-}
-
-func (o Options) checkDefaults() error {
-	if err := (job.New{Type: "any", Priority: o.DefaultPriority}).Check(); err != nil {
-		return fmt.Errorf("the DefaultPriority: %w", err)
-	}
-	if err := (job.New{Type: "any", Timeout: o.DefaultTimeout}).Check(); err != nil {
-		return fmt.Errorf("the DefaultTimeout: %w", err)
-	}
-	if o.DefaultRetry != nil {
-		if err := o.DefaultRetry.Check(); err != nil {
-			return fmt.Errorf("the DefaultRetry: %w", err)
-		}
+	if err := o.defaultType("any").Check(); err != nil {
+		return fmt.Errorf("the DefaultPriority, DefaultTimeout or DefaultRetry: %w", err)
 	}
 	return nil
 }
 
 func (o Options) checkTypes() error {
-	known := map[string]bool{}
-	for _, t := range o.Types {
+	for n, t := range o.Types {
 		err := t.Check()
 		switch {
 		case err != nil:
 			return fmt.Errorf("job type %q: %w", t.Name, err)
 		case o.RefuseWeightless && t.ThrottleFactor == 0:
 			return fmt.Errorf("job type %q: %w", t.Name, job.ErrWeightless)
-		case known[t.Name]:
+		case slices.ContainsFunc(o.Types[:n], func(before job.Type) bool { return before.Name == t.Name }):
 			return fmt.Errorf("job type %q is there twice", t.Name)
 		}
-		known[t.Name] = true
-	}
-	return nil
-}
-
-func (o Options) checkGroups() error {
-	if o.ThrottleGroups == nil {
-		return nil
-	}
-	by := o.ThrottleGroups.By
-	path, ofData := strings.CutPrefix(by, job.GroupByData)
-	if by != job.GroupByType && (!ofData || slices.Contains(strings.Split(path, "."), "")) {
-		return fmt.Errorf("the ThrottleGroups: By %q is neither %s nor %sNAME", by, job.GroupByType, job.GroupByData)
 	}
 	return nil
 }

@@ -26,44 +26,44 @@ var ErrOptions = errors.New("queue options")
 // ErrNotFound is the error about a job that isn't there.
 var ErrNotFound = errors.New("no such job")
 
-// Options describe one queue of an instance.
+// Options describe one queue of an instance. What has a name in JSON is kept so in the database: see settings.
 type Options struct {
 	// Name is the queue's name.
-	Name string
+	Name string `json:"-"`
 	// Types are the job types that the config names; jobs of others have the defaults below.
-	Types []job.Type
+	Types []job.Type `json:"-"`
 	// ThrottleLimit is what the throttle factors of the locked and running jobs may sum to; below 1 is no limit.
-	ThrottleLimit int
+	ThrottleLimit int `json:"-"`
 	// ThrottleGroups are limits of parts of the queue; nil is none.
-	ThrottleGroups *job.ThrottleGroups
+	ThrottleGroups *job.ThrottleGroups `json:"throttle_groups,omitempty"`
 	// RefuseWeightless refuses jobs whose throttle factor is 0, which would pass the limits by. Those that are in the queue
 	// already stay as they are.
-	RefuseWeightless bool
+	RefuseWeightless bool `json:"refuse_weightless,omitempty"`
 	// Rate bounds the starts in any stretch of time, over all workers.
-	Rate job.Rate
+	Rate job.Rate `json:"rate,omitzero"`
 	// Shards is into how many shards its jobs are divided, at most 999: who starts jobs of different shards doesn't wait for the other,
 	// and the order of jobs, and that none overtakes another, hold within a shard. 0 is 1 for who works, and what the database knows
 	// for who enqueues. Another number than the database's takes effect by Reshard, as hipq init does; until then workers leave the
 	// queue out.
-	Shards int
+	Shards int `json:"-"`
 	// Concurrency is how many of its jobs run at once on one host; 0 is as many as the worker's.
-	Concurrency int
+	Concurrency int `json:"concurrency,omitempty"`
 	// Order and PriorityOrder say which due job is started first.
-	Order         job.Order
-	PriorityOrder job.PriorityOrder
+	Order         job.Order         `json:"order,omitempty"`
+	PriorityOrder job.PriorityOrder `json:"priority_order,omitempty"`
 	// DefaultPriority, DefaultTimeout (in whole seconds) and DefaultRetry are those of the jobs of types that nobody has among Types;
 	// nil and 0 are what the database knows of the queue, else 100, a day, and job.DefaultRetry.
-	DefaultPriority *int
-	DefaultTimeout  time.Duration
-	DefaultRetry    *job.RetryPolicy
+	DefaultPriority *int             `json:"default_priority,omitempty"`
+	DefaultTimeout  time.Duration    `json:"default_timeout,omitempty"`
+	DefaultRetry    *job.RetryPolicy `json:"default_retry,omitempty"`
 	// StrictTypes says that hipq enqueue and the stored procedures take jobs of the types in the config alone. The library and
 	// plain SQL don't ask.
-	StrictTypes bool
+	StrictTypes bool `json:"strict_types,omitempty"`
 	// Location is the zone of the time windows.
-	Location *time.Location
+	Location *time.Location `json:"-"`
 	// KeepFinished and KeepFailed are how long purge leaves final jobs, without and with an error, in whole seconds. DiscardAtOnce
 	// deletes them when they become final; 0 is the default.
-	KeepFinished, KeepFailed time.Duration
+	KeepFinished, KeepFailed time.Duration `json:"-"`
 }
 
 // DiscardAtOnce is the retention of jobs that are deleted in the very transaction in which they become final.
@@ -84,8 +84,8 @@ type Queue struct {
 	table   string
 	// configured are the types of the config, by name.
 	configured map[string]job.Type
-	// known is what the database knows besides.
-	known    known
+	// known is what the database knew besides, when it was asked last; nil if it wasn't.
+	known    atomic.Pointer[registration]
 	disowned rounds.Disowned
 	// divideAt is when this process may divide the limits among the shards again, in nanoseconds since 1970.
 	divideAt atomic.Int64
@@ -130,7 +130,7 @@ func New(db *schema.DB, o Options) (*Queue, error) {
 	if o.KeepFailed == 0 {
 		o.KeepFailed = DefaultKeepFailed
 	}
-	q := &Queue{Options: o, db: db, workers: roster.New(db), table: table, configured: map[string]job.Type{}, known: known{keep: registeredFor}}
+	q := &Queue{Options: o, db: db, workers: roster.New(db), table: table, configured: map[string]job.Type{}}
 	for _, t := range o.Types {
 		q.configured[t.Name] = t
 	}

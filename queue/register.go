@@ -25,50 +25,20 @@ type queueRecord struct {
 	Division int
 }
 
-// scanQueue reads a registered queue's row.
-func scanQueue(row *sql.Rows) (r queueRecord, err error) {
-	err = row.Scan(&r.Queue, &r.ThrottleLimit, &r.KeepFinished, &r.KeepFailed, &r.Settings, &r.Division)
-	return r, err
-}
-
-const queueColumns = "queue, throttle_limit, keep_finished, keep_failed, settings, division"
-
-// settings are what the commands without a queue's config need to know besides.
+// settings are what else the database knows of a queue's options, as JSON.
 type settings struct {
-	ThrottleGroups   *job.ThrottleGroups `json:"throttle_groups,omitempty"`
-	RefuseWeightless bool                `json:"refuse_weightless,omitempty"`
-	Rate             *job.Rate           `json:"rate,omitempty"`
-	Concurrency      int                 `json:"concurrency,omitempty"`
-	Order            job.Order           `json:"order,omitempty"`
-	PriorityOrder    job.PriorityOrder   `json:"priority_order,omitempty"`
-	DefaultPriority  *int                `json:"default_priority,omitempty"`
-	DefaultTimeout   int64               `json:"default_timeout,omitempty"`
-	DefaultRetry     *retrySettings      `json:"default_retry,omitempty"`
-	StrictTypes      bool                `json:"strict_types,omitempty"`
+	Options
 	// Zone is for the stored procedures: see zoneChanges.
 	Zone [][2]int64 `json:"zone,omitempty"`
 }
 
-func (o Options) record() (queueRecord, error) {
-	s := settings{
-		ThrottleGroups: o.ThrottleGroups, RefuseWeightless: o.RefuseWeightless, Concurrency: o.Concurrency, Order: o.Order,
-		PriorityOrder: o.PriorityOrder, DefaultPriority: o.DefaultPriority, DefaultTimeout: int64(o.DefaultTimeout / time.Second),
-		StrictTypes: o.StrictTypes, Zone: zoneChanges(o.Location, time.Now().UTC().Year()),
-	}
-	if o.Rate.Starts > 0 {
-		s.Rate = &o.Rate
-	}
-	if o.DefaultRetry != nil {
-		s.DefaultRetry = new(retrySettingsOf(*o.DefaultRetry))
-	}
-	text, err := json.Marshal(s) // a map's keys are sorted in it: the same settings are the same text
-	if err != nil {
-		return queueRecord{}, fmt.Errorf("write down the settings of %s: %w", o.Name, err)
-	}
+func (o Options) record() queueRecord {
+	// What check lets pass can be written. A map's keys are sorted in it: the same settings are the same text.
+	text, _ := json.Marshal(settings{o, zoneChanges(o.Location, time.Now().UTC().Year())})
 	return queueRecord{
 		o.Name, o.ThrottleLimit, int64(max(0, o.KeepFinished) / time.Second), int64(max(0, o.KeepFailed) / time.Second), string(text),
 		o.division().Number(),
-	}, nil
+	}
 }
 
 // options gives what a row says, which is an error if no config could have said it.
@@ -79,24 +49,13 @@ func (r queueRecord) options() (Options, error) {
 			return Options{}, fmt.Errorf("settings: %w", err)
 		}
 	}
-	o := Options{
-		Name: r.Queue, ThrottleLimit: r.ThrottleLimit, ThrottleGroups: s.ThrottleGroups, RefuseWeightless: s.RefuseWeightless, Shards: shards.N(r.Division),
-		Concurrency: s.Concurrency, Order: s.Order, PriorityOrder: s.PriorityOrder, DefaultPriority: s.DefaultPriority,
-		DefaultTimeout: seconds(s.DefaultTimeout), KeepFinished: kept(r.KeepFinished), KeepFailed: kept(r.KeepFailed), StrictTypes: s.StrictTypes,
-	}
-	if s.Rate != nil {
-		o.Rate = *s.Rate
-	}
-	if s.DefaultRetry != nil {
-		o.DefaultRetry = new(s.DefaultRetry.policy())
-	}
+	o := s.Options
+	o.Name, o.ThrottleLimit, o.Shards = r.Queue, r.ThrottleLimit, shards.N(r.Division)
+	o.KeepFinished, o.KeepFailed = kept(r.KeepFinished), kept(r.KeepFailed)
 	if r.Division < 1 || o.Shards < 1 {
 		return Options{}, fmt.Errorf("the division %d is none", r.Division)
 	}
-	if err := o.check(); err != nil {
-		return Options{}, err
-	}
-	return o, nil
+	return o, o.check()
 }
 
 // seconds are those of a table, as far as they can be a time; beyond that, they are something that no config could have.
@@ -112,40 +71,47 @@ func kept(n int64) time.Duration {
 }
 
 // registeredOptions are the queue's, as they are registered; the zero Options if nothing is registered that a config could have said.
-func (q *Queue) registeredOptions(ctx context.Context, from engine.Reader) (o Options, err error) {
-	query := "SELECT " + queueColumns + " FROM " + q.db.Queues() + " WHERE queue = ?"
-	err = engine.ReadOn(ctx, from, engine.Query{SQL: query, Args: []any{q.Name}, Scan: engine.EachRow(func(row *sql.Rows) error {
-		r, err := scanQueue(row)
-		if said, flaw := r.options(); err == nil && flaw == nil { // else Registered warns of it
-			o = said
+func (q *Queue) registeredOptions(ctx context.Context, from engine.Reader) (found Options, err error) {
+	err = engine.ReadOn(ctx, from, registrations(q.db, "= ?", []any{q.Name}, func(_ queueRecord, o Options, flaw error) {
+		if flaw == nil { // else Registered warns of it
+			found = o
 		}
-		return err
-	})})
+	}))
 	if err != nil {
 		return Options{}, fmt.Errorf("read the registration of %s: %w", q.Name, err)
 	}
-	return o, nil
+	return found, nil
+}
+
+// registrations is the query for registered queues, which it gives to f. flaw says that a row can't be a queue's.
+func registrations(db *schema.DB, which string, args []any, f func(r queueRecord, o Options, flaw error)) engine.Query {
+	query := "SELECT queue, throttle_limit, keep_finished, keep_failed, settings, division FROM " + db.Queues() + " WHERE queue " + which
+	return engine.Query{SQL: query, Args: args, Scan: engine.EachRow(func(row *sql.Rows) error {
+		var r queueRecord
+		if err := row.Scan(&r.Queue, &r.ThrottleLimit, &r.KeepFinished, &r.KeepFailed, &r.Settings, &r.Division); err != nil {
+			return err
+		}
+		var o Options
+		_, flaw := db.CheckQueue(r.Queue)
+		if flaw == nil {
+			o, flaw = r.options()
+		}
+		f(r, o, flaw)
+		return nil
+	})}
 }
 
 // Register records the queue and the configured types in the database, for the commands and the applications that have
 // no config of this queue. It writes only what has changed, rows that can't be read among it, and may be repeated. Workers do it
 // when they begin. ErrShards if the database's queue is divided otherwise, which Reshard changes: then it writes nothing.
 func (q *Queue) Register(ctx context.Context) error {
-	want, err := q.record()
-	if err != nil {
-		return err
-	}
+	want := q.record()
 	var there queueRecord
 	var found shardsFound
 	known := map[string]typeRecord{}
 	// an idle tick does this and not much besides
-	err = q.db.Read(ctx, engine.Query{
-		SQL: "SELECT " + queueColumns + " FROM " + q.db.Queues() + " WHERE queue = ?", Args: []any{q.Name},
-		Scan: engine.EachRow(func(row *sql.Rows) (err error) {
-			there, err = scanQueue(row)
-			return err
-		}),
-	}, q.findShards(&found), q.typesQuery(known))
+	err := q.db.Read(ctx, registrations(q.db, "= ?", []any{q.Name}, func(r queueRecord, _ Options, _ error) { there = r }),
+		q.findShards(&found), q.typesQuery(known))
 	if err != nil {
 		return fmt.Errorf("read the registration of %s: %w", q.Name, err)
 	}
@@ -197,27 +163,34 @@ func (q *Queue) Register(ctx context.Context) error {
 // a queue's table can be used is not looked at.
 func Registered(ctx context.Context, db *schema.DB) ([]Options, error) {
 	var all []Options
-	query := "SELECT " + queueColumns + " FROM " + db.Queues() + " WHERE queue <> 'NONE' ORDER BY queue"
-	err := db.Read(ctx, engine.Query{SQL: query, Scan: engine.EachRow(func(row *sql.Rows) error {
-		r, err := scanQueue(row)
-		if err != nil {
-			return err
-		}
-		_, flaw := db.CheckQueue(r.Queue)
-		var o Options
-		if flaw == nil {
-			o, flaw = r.options()
-		}
+	err := db.Read(ctx, registrations(db, "<> 'NONE' ORDER BY queue", nil, func(r queueRecord, o Options, flaw error) {
 		if flaw == nil {
 			all = append(all, o)
-			return nil
+			return
 		}
 		db.Warn(fmt.Errorf("a row of %s, queue %.60q, counts for nothing: %.200v; "+
 			"delete it, or run hipq init with a config that has the queue", db.Queues(), r.Queue, flaw))
-		return nil
-	})})
+	}))
 	if err != nil {
 		return nil, fmt.Errorf("list the queues: %w", err)
 	}
 	return all, nil
+}
+
+// zoneYears is for how many years, from the current one on, the changes of a zone are registered.
+const zoneYears = 3
+
+// zoneChanges are the changes of a zone's clock from the beginning of a year on, each as when it happens and the offset from then
+// on, both in seconds; the first is the offset at the beginning. Nil for a zone without an offset: so its registration changes
+// once a year, and that of UTC never.
+func zoneChanges(zone *time.Location, year int) [][2]int64 {
+	if zone == nil {
+		return nil
+	}
+	at, end := time.Date(year, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(year+zoneYears, 1, 1, 0, 0, 0, 0, time.UTC)
+	list := job.ZoneChanges(at.In(zone), end)
+	if len(list) == 1 && list[0][1] == 0 {
+		return nil
+	}
+	return list
 }

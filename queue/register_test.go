@@ -163,7 +163,7 @@ func TestTypeWhoseRowCountsForNothing(t *testing.T) {
 		}
 		s.exec("INSERT INTO shop_job_types (queue, job_type) VALUES ('emails', 'a\x1b[31m')")
 		*warnings = nil
-		queue.RememberTypes(s.Queue, 0)
+		queue.ForgetTypes(s.Queue)
 		slices.Sort(want)
 		if names := must[[]string](t)(s.TypeNames(t.Context())); !slices.Equal(names, want) {
 			t.Errorf("known are %q, want %q", names, want)

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/hipq/hipq/internal/engine"
@@ -25,8 +24,16 @@ type typeRecord struct {
 	Settings       string
 }
 
+// typeSettings are what the stored procedures, which know no config, need of a job type to settle its jobs.
+type typeSettings struct {
+	job.RetryPolicy
+	Async        bool `json:"async,omitempty"`
+	RetryHandler bool `json:"retry_handler,omitempty"`
+}
+
 func recordOf(t job.Type) typeRecord {
-	return typeRecord{t.Name, int64(t.Timeout / time.Second), t.Priority, t.ThrottleFactor, t.Windows.Encode(), encodeTypeSettings(t)}
+	text, _ := json.Marshal(typeSettings{t.Retry, t.Async, t.RetryHandler}) // what Check lets pass can be written
+	return typeRecord{t.Name, int64(t.Timeout / time.Second), t.Priority, t.ThrottleFactor, t.Windows.Encode(), string(text)}
 }
 
 // jobType gives the type that a row says, which is an error if its jobs could not be.
@@ -34,8 +41,8 @@ func (r typeRecord) jobType() (job.Type, error) {
 	t := job.DefaultType(r.Type)
 	t.Timeout, t.Priority, t.ThrottleFactor = seconds(r.Timeout), r.Priority, r.ThrottleFactor
 	var s typeSettings
-	if json.Unmarshal([]byte(r.Settings), &s) == nil && s.policy().Check() == nil {
-		t.Retry, t.Async, t.RetryHandler = s.policy(), s.Async, s.RetryHandler
+	if json.Unmarshal([]byte(r.Settings), &s) == nil && s.Check() == nil {
+		t.Retry, t.Async, t.RetryHandler = s.RetryPolicy, s.Async, s.RetryHandler
 	}
 	var err error
 	if t.Windows, err = job.DecodeWindows(r.Windows); err != nil {
@@ -57,13 +64,9 @@ func (q *Queue) typesQuery(found map[string]typeRecord) engine.Query {
 
 func (q *Queue) saveType(ctx context.Context, tx *engine.Tx, t job.Type) error {
 	r := recordOf(t)
-	err := tx.Upsert(ctx, q.db.JobTypes(), []string{"queue", "job_type"}, []any{q.Name, r.Type},
+	return tx.Upsert(ctx, q.db.JobTypes(), []string{"queue", "job_type"}, []any{q.Name, r.Type},
 		[]string{"timeout", "priority", "throttle_factor", "time_windows", "settings"},
 		[]any{r.Timeout, r.Priority, r.ThrottleFactor, r.Windows, r.Settings})
-	if err != nil {
-		return fmt.Errorf("register job type %s of %s: %w", t.Name, q.Name, err)
-	}
-	return nil
 }
 
 // registration is what the database knows of a queue's config: who enqueues may know no more of the queue than its name.
@@ -78,16 +81,10 @@ type registration struct {
 // changed it.
 const registeredFor = time.Minute
 
-// known is the registration that a Queue remembers, for keep; nil if it remembers none.
-type known struct {
-	atomic.Pointer[registration]
-	keep time.Duration
-}
-
 // registered is the queue's registration. A type in it that can't be one counts for nothing, and the database's Warn is told of it,
 // unless the config has the type: then its row is about to be mended.
 func (q *Queue) registered(ctx context.Context, from engine.Reader) (*registration, error) {
-	if r := q.known.Load(); r != nil && time.Since(r.read) < q.known.keep {
+	if r := q.known.Load(); r != nil && time.Since(r.read) < registeredFor {
 		return r, nil
 	}
 	records := map[string]typeRecord{}

@@ -50,6 +50,8 @@ func (c candidate) compare(other candidate) int {
 }
 
 const (
+	// partFree is the part of the available jobs that no limit holds back, because they weigh nothing; the others are in partMain.
+	partMain, partFree = "NONE", "free"
 	// inOrder is the order for ORDER BY, which is that of the index.
 	inOrder = "run_rank, scheduled_run_time, id"
 	// behind is the condition for what comes behind a candidate. It is spelled out, for MySQL walks no range of an index for

@@ -127,7 +127,7 @@ func (db *DB) inlined(text string) (string, error) {
 }
 
 // DefaultPolicy is the retry policy where the config says nothing, as the registration of a type has it.
-const DefaultPolicy = `{"attempts":3,"delay_us":60000000,"max_delay_us":3600000000,"jitter":0.1}`
+const DefaultPolicy = `{"attempts":3,"delay":60000000000,"backoff":"exponential","max_delay":3600000000000,"jitter":0.1}`
 
 // ProceduresDDL is everything that MakeProcedures would run in a database without procedures, for the server's own client: empty
 // for SQLite, which has none.

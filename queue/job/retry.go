@@ -19,14 +19,14 @@ const (
 // RetryPolicy decides after an error whether and when a job runs again.
 type RetryPolicy struct {
 	// Attempts counts all attempts: 1 means never again.
-	Attempts int
+	Attempts int `json:"attempts"`
 	// Delay is the time to the second attempt.
-	Delay time.Duration
+	Delay time.Duration `json:"delay"`
 	// Backoff is Fixed (Delay each time; the empty one too) or Exponential (twice as long each time, up to MaxDelay).
-	Backoff  Backoff
-	MaxDelay time.Duration
+	Backoff  Backoff       `json:"backoff"`
+	MaxDelay time.Duration `json:"max_delay"`
 	// Jitter is by which part of itself the delay is lengthened at random: 0.1 is by up to a tenth.
-	Jitter float64
+	Jitter float64 `json:"jitter"`
 }
 
 // DefaultRetry is the policy where the config says nothing.

@@ -2,6 +2,7 @@ package job
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -24,6 +25,12 @@ const (
 	GroupByData = "data."
 	OtherGroups = "*"
 )
+
+// IsGroupBy says whether throttle groups may be by this.
+func IsGroupBy(by string) bool {
+	path, ofData := strings.CutPrefix(by, GroupByData)
+	return by == GroupByType || ofData && !slices.Contains(strings.Split(path, "."), "")
+}
 
 // maxGroupBytes is what the column holds.
 const maxGroupBytes = 255

@@ -15,7 +15,7 @@ BEGIN
     CALL {job}$refuse(31004, CONCAT('unknown job type ', CONVERT(p_type USING utf8mb4), ' (strict_types)'));
   ELSEIF NOT v_found THEN
     SET v_factor = 1, v_windows = 'NONE',
-      v_timeout = COALESCE(JSON_EXTRACT(NULLIF(p_settings, 'NONE'), '$.default_timeout'), 86400),
+      v_timeout = COALESCE(JSON_EXTRACT(NULLIF(p_settings, 'NONE'), '$.default_timeout') DIV 1000000000, 86400),
       v_priority = COALESCE(JSON_EXTRACT(NULLIF(p_settings, 'NONE'), '$.default_priority'), 100);
   END IF;
   SET p_timeout = COALESCE(p_timeout, v_timeout), p_priority = COALESCE(p_priority, v_priority),

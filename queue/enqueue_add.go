@@ -1,0 +1,229 @@
+package queue
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/internal/rules"
+	"github.com/hipq/hipq/internal/shards"
+	"github.com/hipq/hipq/queue/job"
+)
+
+// adding is the jobs of one statement on their way into the table.
+type adding struct {
+	*Queue
+	tx       *engine.Tx
+	division shards.Division
+	jobs     []job.New
+	// added is what has become of each, and todo the indexes of those of which that is still open.
+	added []Added
+	todo  []int
+}
+
+// add inserts the jobs whose keys are free and gives the ids of those in whose way they are. The unique index decides:
+// only after it has refused a statement are the keys looked up, to find out which rows to leave out of the next try.
+//
+// byKey inserts them in the order of their keys, in one statement: so programs that enqueue the same keys don't lock them crosswise
+// again. It isn't the rule, because of jobs that are alike in all else the one that was added first runs first.
+//
+// by goes to the activity: what enqueues the jobs, if it is nobody's program.
+func (q *Queue) add(ctx context.Context, tx *engine.Tx, prepared []job.New, byKey bool, by string) ([]Added, error) {
+	a := &adding{Queue: q, tx: tx, added: make([]Added, len(prepared))}
+	if err := a.complete(ctx, prepared); err != nil {
+		return nil, err
+	}
+	jobs := a.jobs
+	if tx.Now.IsZero() && (slices.ContainsFunc(jobs, job.New.IsTimed) || q.db.DearNow && len(jobs) > 1) {
+		if err := q.db.SetClock(ctx, tx); err != nil {
+			return nil, err
+		}
+	}
+	twins, err := a.distinct()
+	if err != nil {
+		return nil, err
+	}
+	if byKey {
+		slices.SortFunc(a.todo, func(i, j int) int {
+			return cmp.Or(strings.Compare(jobs[i].Type, jobs[j].Type), strings.Compare(jobs[i].Key, jobs[j].Key))
+		})
+	}
+	lock := ""
+	if slices.ContainsFunc(jobs, func(j job.New) bool { return j.OnDuplicate == job.ReplaceDuplicate }) {
+		// A server locks the jobs to replace before the first insert, in the order of their keys: a refused insert would leave shared
+		// locks on them, and two who both want to write then stand in each other's way.
+		lock = q.db.ForUpdate
+	}
+	for try := 0; len(a.todo) > 0; try++ {
+		if lock != "" || try > 0 {
+			if err := a.skipLive(ctx, cmp.Or(lock, q.db.ForShare)); err != nil {
+				return nil, err
+			}
+		}
+		if err := a.insert(ctx, byKey); err != nil && (!engine.IsDuplicate(err) || try == 10) {
+			return nil, err
+		}
+	}
+	for _, t := range twins {
+		j := jobs[t[0]]
+		a.added[t[0]] = Added{ID: a.added[t[1]].ID, Key: j.Key, Duplicate: true, Replaced: j.OnDuplicate == job.ReplaceDuplicate}
+	}
+	return a.added, a.log(ctx, by)
+}
+
+// log writes the activity of the jobs that are new: what record.Entries would write, without the columns that have their defaults
+// there.
+func (a *adding) log(ctx context.Context, by string) error {
+	now, stamp := a.tx.Stamp()
+	args := make([]any, 0, len(a.jobs)*6)
+	for i, done := range a.added {
+		if !done.Duplicate {
+			args = append(append(args, stamp...), a.Name, done.ID, a.jobs[i].Type, done.Key, orNone(by))
+		}
+	}
+	n := len(args) / (len(stamp) + 5)
+	if n == 0 {
+		return nil
+	}
+	err := a.tx.Insert(ctx, engine.Insert{
+		Table: a.db.Activity(), Columns: "at, kind, state, queue, job_id, job_type, job_key, output",
+		Row: "(" + now + ",'job','added',?,?,?,?,?)", Args: args, N: n,
+	})
+	if err != nil {
+		return fmt.Errorf("record activity: %w", err)
+	}
+	return nil
+}
+
+// complete fills in what the jobs leave to their types. It refuses jobs without weight where the queue takes none such: what is
+// registered counts too, because a program that enqueues may know no more of the queue than its name.
+func (a *adding) complete(ctx context.Context, prepared []job.New) (err error) {
+	a.jobs = make([]job.New, len(prepared))
+	for i, j := range prepared {
+		t, err := a.typeOf(ctx, a.tx, j.Type)
+		if err != nil {
+			return err
+		}
+		if a.jobs[i] = j.WithDefaults(t); *a.jobs[i].ThrottleFactor > 0 {
+			continue
+		}
+		r, err := a.registered(ctx, a.tx)
+		if err != nil {
+			return err
+		}
+		if a.RefuseWeightless || r.RefuseWeightless {
+			return fmt.Errorf("%s %q: %w", j.Type, j.Key, job.ErrWeightless)
+		}
+	}
+	a.division, err = a.dividedBy(ctx, a.tx)
+	return err
+}
+
+// distinct leaves the jobs with a type and key of their own to be done. Each of the others is the twin of an earlier one, in whose
+// place it is if it replaces.
+func (a *adding) distinct() (twins [][2]int, err error) {
+	seen := make(map[[2]string]int, len(a.jobs))
+	a.todo = make([]int, 0, len(a.jobs))
+	for i, j := range a.jobs {
+		first, ok := seen[typeAndKey(j)]
+		switch {
+		case !ok:
+			seen[typeAndKey(j)] = i
+			a.todo = append(a.todo, i)
+			continue
+		case j.OnDuplicate == job.RefuseDuplicate:
+			return nil, &DuplicateError{Index: i, Key: j.Key}
+		case j.OnDuplicate == job.ReplaceDuplicate:
+			a.jobs[first] = j
+		}
+		twins = append(twins, [2]int{i, first})
+	}
+	return twins, nil
+}
+
+// skipLive looks up which of the keys are taken, and replaces the jobs that have them where that is wanted. The others stay to be
+// done.
+func (a *adding) skipLive(ctx context.Context, lock string) error {
+	live, err := a.live(ctx, lock)
+	if err != nil {
+		return err
+	}
+	var rest []int
+	for _, i := range a.todo {
+		j := &a.jobs[i]
+		id, ok := live[typeAndKey(*j)]
+		if !ok {
+			rest = append(rest, i)
+			continue
+		}
+		a.added[i] = Added{ID: id, Key: j.Key, Duplicate: true}
+		switch j.OnDuplicate {
+		case job.RefuseDuplicate:
+			return &DuplicateError{Index: i, ID: id, Key: j.Key}
+		case job.ReplaceDuplicate:
+			if a.added[i].Replaced, err = a.replace(ctx, id, j); err != nil {
+				return err
+			}
+		}
+	}
+	a.todo = rest
+	return nil
+}
+
+// replace makes a job that has not started what j is to be. A worker that has it locked finds its lock gone.
+func (a *adding) replace(ctx context.Context, id int64, j *job.New) (replaced bool, err error) {
+	at, status, wake := a.due(j)
+	res, err := a.tx.ExecContext(ctx, "UPDATE "+a.table+" "+a.db.ByID+scheduledAnew+", job_data = ?, timeout = ?, priority = ?,"+
+		" throttle_factor = ?, time_windows = ?, shard_key = ?, shard = ?, throttle_group = 'NONE' WHERE id = ? AND state = 'initial'",
+		status, wake, at, engine.At(a.tx.Now), j.Data, int64(j.Timeout/time.Second), *j.Priority, *j.ThrottleFactor, j.Windows.Encode(),
+		j.ShardKey, placeOf(a.division, j), id)
+	if err != nil {
+		return false, fmt.Errorf("replace job %d: %w", id, err)
+	}
+	n, err := res.RowsAffected()
+	return n == 1, err
+}
+
+// due says when a job may start first, and where it stands until then.
+func (a *adding) due(j *job.New) (text string, status job.Status, wake engine.Time) {
+	when := j.At
+	if when.IsZero() {
+		when = a.tx.Now.Add(j.In)
+	}
+	when = rules.Opening(*j.Windows, a.Location, when)
+	status, at := rules.Place(when, a.tx.Now)
+	return engine.Text(when), status, engine.At(at)
+}
+
+// typeAndKey is what is unique among the jobs that are not final.
+func typeAndKey(j job.New) [2]string { return [2]string{j.Type, j.Key} }
+
+// live gives the ids of those of the types and keys that are taken.
+func (a *adding) live(ctx context.Context, lock string) (map[[2]string]int64, error) {
+	byType := map[string][]any{}
+	for _, i := range a.todo {
+		byType[a.jobs[i].Type] = append(byType[a.jobs[i].Type], a.jobs[i].Key)
+	}
+	live := map[[2]string]int64{}
+	for _, name := range slices.Sorted(maps.Keys(byType)) {
+		keys := byType[name]
+		query := "SELECT id, job_key FROM " + a.table + " WHERE live = 1 AND job_type = ? AND job_key IN " + engine.In(len(keys)) + " ORDER BY job_key " + lock
+		err := engine.ReadOn(ctx, a.tx, engine.Query{SQL: query, Args: append([]any{name}, keys...), Scan: engine.EachRow(func(row *sql.Rows) error {
+			var id int64
+			var key string
+			err := row.Scan(&id, &key)
+			live[[2]string{name, key}] = id
+			return err
+		})})
+		if err != nil {
+			return nil, fmt.Errorf("find the jobs of these keys: %w", err)
+		}
+	}
+	return live, nil
+}
