@@ -1,7 +1,6 @@
 package cmd
 
 import (
-	"context"
 	"fmt"
 	"strconv"
 	"time"
@@ -28,18 +27,15 @@ type shardStatus struct {
 	ShortSince *time.Time `json:"short_since"`
 }
 
-// addShards adds how each shard of a queue stands, if it has several.
-func (s *queueStatus) addShards(ctx context.Context, q *queue.Queue) error {
-	if s.Shards < 2 {
-		return nil
+// byShard is how each shard of a queue stands, if it has several.
+func byShard(q *queue.Queue, o queue.Overview) []shardStatus {
+	all := []shardStatus{}
+	if len(o.Shards) < 2 {
+		return all
 	}
-	all, err := q.ShardStates(ctx)
-	if err != nil {
-		return err
-	}
-	for _, of := range all {
+	for i, of := range o.Shards {
 		one := shardStatus{
-			Shard: of.Shard, Due: of.Due, Held: of.Held, Running: of.Running, OldestDue: utc(of.OldestDue), ShortSince: utc(of.WaitsSince),
+			Shard: i, Due: of.Due, Held: of.Held, Running: of.Running + of.Waiting, OldestDue: utc(of.OldestDue), ShortSince: utc(of.WaitsSince),
 		}
 		if q.ThrottleLimit > 0 {
 			one.Used, one.Capacity, one.Target = &of.Used, &of.Share, &of.Target
@@ -47,9 +43,9 @@ func (s *queueStatus) addShards(ctx context.Context, q *queue.Queue) error {
 		if q.Rate.Starts > 0 {
 			one.RateUsed, one.RateCapacity, one.RateTarget = &of.RateUsed, &of.RateShare, &of.RateTarget
 		}
-		s.ByShard = append(s.ByShard, one)
+		all = append(all, one)
 	}
-	return nil
+	return all
 }
 
 // printShards shows each shard of the queues that have several.

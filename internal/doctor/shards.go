@@ -21,10 +21,11 @@ func lookAtShards(ctx context.Context, p *patient) Finding {
 		if err != nil {
 			return trouble(err)
 		}
-		d, err := q.Division(ctx)
+		o, err := q.Overview(ctx)
 		if err != nil {
 			return trouble(err)
 		}
+		d := o.Division
 		if d.Otherwise != nil {
 			wrong = append(wrong, fmt.Sprintf("hipq work leaves out queue %s: %s", c.Name, d.Otherwise))
 			continue
@@ -36,12 +37,8 @@ func lookAtShards(ctx context.Context, p *patient) Finding {
 		if flaw != "" {
 			wrong = append(wrong, "queue "+c.Name+": "+flaw)
 		}
-		misplaced, err := q.Misplaced(ctx)
-		if err != nil {
-			return trouble(err)
-		}
-		if misplaced > 0 {
-			doubtful = append(doubtful, fmt.Sprintf("queue %s has %d jobs in none of its shards", c.Name, misplaced))
+		if o.Misplaced > 0 {
+			doubtful = append(doubtful, fmt.Sprintf("queue %s has %d jobs in none of its shards", c.Name, o.Misplaced))
 		}
 		if d.Of > 1 {
 			said = append(said, fmt.Sprintf("%s has %d", c.Name, d.Of))
