@@ -54,40 +54,19 @@ type Counts struct {
 	OldestDue time.Time
 }
 
-// counted are the jobs of one status in one shard.
-type counted struct {
-	status job.Status
-	place  int
-	// n is how many they are, later how many of these are not due yet.
-	n, later int64
-	// oldest is when the first of those that wait was due, or will be.
-	oldest engine.Time
-}
-
-// add adds jobs, as of a time.
-func (c *Counts) add(jobs counted, now time.Time) {
-	switch jobs.status {
-	case job.StatusSubmitted, job.StatusAvailable, job.StatusScheduled:
-		c.Due += jobs.n - jobs.later
-		c.Scheduled += jobs.later
-	case job.StatusLocked:
-		c.Locked += jobs.n
-	case job.StatusRunning:
-		c.Running += jobs.n
-	case job.StatusThrottled:
-		c.Held += jobs.n
-	case job.StatusAwaiting:
-		c.Waiting += jobs.n
-	case job.StatusAnswered, job.StatusDeciding, job.StatusUndecided:
-		c.Error += jobs.n
-	case job.StatusFinished:
-		c.Finished += jobs.n
-	case job.StatusFailed:
-		c.Failed += jobs.n
-	case job.StatusClosed:
-		c.Closed += jobs.n
+// add adds n jobs of one status, of which so many are due later. The first of those that wait is due at oldest.
+func (c *Counts) add(status job.Status, n, later int64, oldest, now time.Time) {
+	where := map[job.Status]*int64{
+		job.StatusSubmitted: &c.Due, job.StatusAvailable: &c.Due, job.StatusScheduled: &c.Due, job.StatusThrottled: &c.Held,
+		job.StatusLocked: &c.Locked, job.StatusRunning: &c.Running, job.StatusAwaiting: &c.Waiting,
+		job.StatusAnswered: &c.Error, job.StatusDeciding: &c.Error, job.StatusUndecided: &c.Error,
+		job.StatusFinished: &c.Finished, job.StatusFailed: &c.Failed, job.StatusClosed: &c.Closed,
+	}[status]
+	if where != nil {
+		*where += n - later
+		c.Scheduled += later
 	}
-	if oldest := jobs.oldest.Time; !oldest.IsZero() && !oldest.After(now) && (c.OldestDue.IsZero() || oldest.Before(c.OldestDue)) {
+	if !oldest.IsZero() && !oldest.After(now) && (c.OldestDue.IsZero() || oldest.Before(c.OldestDue)) {
 		c.OldestDue = oldest
 	}
 }

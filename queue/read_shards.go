@@ -80,7 +80,7 @@ func (q *Queue) Overview(ctx context.Context) (o Overview, err error) {
 	}
 	o.Paused, o.Division, o.Shards = s.paused, s.division, make([]ShardState, s.division.Of)
 	for i := range o.Shards {
-		part, of := s.part(s.division.Place(i)), &o.Shards[i]
+		part, of := q.part(s, s.division.Place(i)), &o.Shards[i]
 		of.Share, of.Target, of.RateShare, of.RateTarget = part.limit.Has, part.limit.Target, part.rate.Has, part.rate.Target
 		of.RateUsed = part.startsLately(q.Rate, s.now)
 		if part.waits(s.now) {
@@ -93,14 +93,17 @@ func (q *Queue) Overview(ctx context.Context) (o Overview, err error) {
 		from + " GROUP BY status, shard"
 	used := "SELECT shard, SUM(throttle_factor + 0.0)" + from + " WHERE " + schema.Counts + " GROUP BY shard"
 	err = q.db.Read(ctx, engine.Query{SQL: jobs, Args: []any{engine.At(s.now)}, Scan: engine.EachRow(func(row *sql.Rows) error {
-		var c counted
-		err := row.Scan(&c.status, &c.place, &c.n, &c.later, &c.oldest)
-		o.add(c, s.now)
-		switch i, ok := s.division.Shard(c.place); {
+		var status job.Status
+		var place int
+		var n, later int64
+		var oldest engine.Time
+		err := row.Scan(&status, &place, &n, &later, &oldest)
+		o.add(status, n, later, oldest.Time, s.now)
+		switch i, ok := s.division.Shard(place); {
 		case ok:
-			o.Shards[i].add(c, s.now)
-		case !c.status.IsFinal() && c.status != job.StatusSubmitted && c.status != job.StatusScheduled:
-			o.Misplaced += c.n
+			o.Shards[i].add(status, n, later, oldest.Time, s.now)
+		case !status.IsFinal() && status != job.StatusSubmitted && status != job.StatusScheduled:
+			o.Misplaced += n
 		}
 		return err
 	})}, engine.Query{SQL: used, Scan: engine.EachRow(func(row *sql.Rows) error {
@@ -123,14 +126,12 @@ type situation struct {
 	now      time.Time
 	paused   bool
 	division Division
-	// limit and rate are the queue's, rows those of its shards by their places.
-	limit int
-	rate  job.Rate
-	rows  map[int]shardRow
+	// shards are the rows of the queue's shards, by their places.
+	shards map[int]shardRow
 }
 
 func (q *Queue) situation(ctx context.Context) (s situation, err error) {
-	s.limit, s.rate, s.rows = max(0, q.ThrottleLimit), q.Rate, map[int]shardRow{}
+	s.shards = map[int]shardRow{}
 	if s.now, err = q.db.Clock(ctx); err != nil {
 		return s, err
 	}
@@ -140,7 +141,7 @@ func (q *Queue) situation(ctx context.Context) (s situation, err error) {
 	if s.division, err = q.Division(ctx); err != nil {
 		return s, err
 	}
-	if err = q.db.Read(ctx, q.shardRows(s.now, func(r shardRow) { s.rows[r.place] = r })); err != nil {
+	if err = q.db.Read(ctx, q.shardRows(s.now, func(r shardRow) { s.shards[r.place] = r })); err != nil {
 		err = fmt.Errorf("read the shards of %s: %w", q.Name, err)
 	}
 	return s, err
@@ -148,10 +149,10 @@ func (q *Queue) situation(ctx context.Context) (s situation, err error) {
 
 // part is what a shard has of the queue's limit and its rate, by its place. The only one of an undivided queue has all, whatever
 // its row says; so has one without a row, because nobody has divided them yet.
-func (s situation) part(place int) shardRow {
-	r, ok := s.rows[place]
-	if !ok || s.division.Of == 1 {
-		r.limit, r.rate = rules.Share{Has: s.limit, Target: s.limit}, rules.Share{Has: s.rate.Starts, Target: s.rate.Starts}
+func (q *Queue) part(s situation, place int) shardRow {
+	r, ok := s.shards[place]
+	if limit := max(0, q.ThrottleLimit); !ok || s.division.Of == 1 {
+		r.limit, r.rate = rules.Share{Has: limit, Target: limit}, rules.Share{Has: q.Rate.Starts, Target: q.Rate.Starts}
 	}
 	return r
 }

@@ -66,10 +66,19 @@ func (q *Queue) Why(ctx context.Context, id int64, by Asker) (w Why, err error) 
 		return w, err
 	}
 	w.shard, w.placed = w.division.Shard(w.Job.Place)
-	w.share = w.situation.part(w.Job.Place)
-	if err := q.whyFull(ctx, &w); err != nil {
-		return w, err
+	w.share = q.part(w.situation, w.Job.Place)
+	inShard, byGroup := "", map[string]int{}
+	if w.placed {
+		inShard = " AND shard = " + strconv.Itoa(w.Job.Place)
 	}
+	if err := q.db.Read(ctx, q.used(inShard, &w.used, byGroup)); err != nil {
+		return w, fmt.Errorf("sum up the throttle factors: %w", err)
+	}
+	w.group = w.Job.Group
+	if w.Job.Status == job.StatusAvailable && q.ThrottleGroups != nil && !q.ThrottleGroups.Knows(w.group) {
+		w.group = q.ThrottleGroups.Of(w.Job.Type, []byte(w.Job.Data)) // no round has found it out yet
+	}
+	w.groupUsed = byGroup[w.group]
 	if w.Job.Status == job.StatusAvailable {
 		if w.Ahead, err = q.ahead(ctx, w.Job); err != nil {
 			return w, err
@@ -86,22 +95,6 @@ func (q *Queue) Why(ctx context.Context, id int64, by Asker) (w Why, err error) 
 	}
 	w.last, err = q.workers.Last(ctx)
 	return w, err
-}
-
-// whyFull finds out what counts against the limits that the job comes under.
-func (q *Queue) whyFull(ctx context.Context, w *Why) error {
-	j, where, byGroup := w.Job, "", map[string]int{}
-	if w.placed {
-		where = " AND shard = " + strconv.Itoa(j.Place)
-	}
-	if err := q.db.Read(ctx, q.used(where, &w.used, byGroup)); err != nil {
-		return fmt.Errorf("sum up the throttle factors: %w", err)
-	}
-	if w.group = j.Group; j.Status == job.StatusAvailable && q.ThrottleGroups != nil && !q.ThrottleGroups.Knows(w.group) {
-		w.group = q.ThrottleGroups.Of(j.Type, []byte(j.Data)) // no round has found it out yet
-	}
-	w.groupUsed = byGroup[w.group]
-	return nil
 }
 
 // ahead counts the due jobs that come before one.
