@@ -3,7 +3,6 @@ package queue
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -255,12 +254,12 @@ func (w Why) limitFull() *Reason {
 		full := because("limit_full", "throttled: %d of %d are taken, and its factor is %d", w.used, limit, factor)
 		return &full
 	}
-	part := w.part.limit
-	if part.Used = w.used; part.Allows(limit, factor) {
+	share := w.part.share
+	if rules.HasRoom(limit, share, w.used, factor) {
 		return nil
 	}
-	full := because("limit_full", "throttled: of %d its shard holds %s, %d are taken there, and its factor is %d; the other shards hold %d%s",
-		limit, holds(part), w.used, factor, limit-part.Has, w.waits())
+	full := because("limit_full", "throttled: of %d its shard holds %d, %d are taken there, and its factor is %d; the other shards hold %d%s",
+		limit, share, w.used, factor, max(0, limit-max(share, w.used)), w.waits())
 	return &full
 }
 
@@ -270,17 +269,9 @@ func (w Why) rateUsedUp() Reason {
 	if w.part == nil {
 		return because("rate", "the queue's rate of %d starts per %s is used up for %s", rate.Starts, rules.Brief(rate.Per), wait)
 	}
-	part := w.part.rate
-	return because("rate", "of the queue's rate of %d starts per %s its shard holds %s, which is used up for %s; the other shards hold %d%s",
-		rate.Starts, rules.Brief(rate.Per), holds(part), wait, rate.Starts-part.Has, w.waits())
-}
-
-// holds says what a shard holds, and should hold if that is something else.
-func holds(part rules.Share) string {
-	if part.Target == part.Has {
-		return strconv.Itoa(part.Has)
-	}
-	return fmt.Sprintf("%d and should hold %d", part.Has, part.Target)
+	share, lately := w.part.rateShare, w.part.startsLately(rate, w.now)
+	return because("rate", "of the queue's rate of %d starts per %s its shard holds %d, which is used up for %s; the other shards hold %d%s",
+		rate.Starts, rules.Brief(rate.Per), share, wait, max(0, rate.Starts-max(share, lately)), w.waits())
 }
 
 // waits says for how long the shard has started nothing for want of the limit or the rate.

@@ -54,11 +54,11 @@ type ShardState struct {
 	Due, Held, Running int64
 	// OldestDue is since when the first of Due and Held has been; zero if none is.
 	OldestDue time.Time
-	// Used is what counts against the queue's throttle limit, Share what the shard holds of that and Target what it should hold: it
-	// starts nothing beyond the lesser of both. All are 0 in a queue without a limit.
-	Used, Share, Target int
-	// RateUsed, RateShare and RateTarget are the same of the starts of the queue's rate.
-	RateUsed, RateShare, RateTarget int
+	// Used is what counts against the queue's throttle limit, Share what the shard may use of that: it starts nothing beyond it. Used is
+	// more while the shard gives room to others, which get it as its jobs end. Both are 0 in a queue without a limit.
+	Used, Share int
+	// RateUsed and RateShare are the same of the starts of the queue's rate.
+	RateUsed, RateShare int
 	// WaitsSince is since when it has started nothing for want of the limit or the rate; zero if it doesn't wait for these.
 	WaitsSince time.Time
 }
@@ -94,9 +94,9 @@ func (q *Queue) stateOfParts(ctx context.Context, d Division, all []ShardState) 
 			return
 		}
 		s := &all[i]
-		s.Share, s.Target, s.RateShare, s.RateTarget = r.limit.Has, r.limit.Target, r.rate.Has, r.rate.Target
+		s.Share, s.RateShare = r.share, r.rateShare
 		if d.Of == 1 { // there is none to divide it with
-			s.Share, s.Target, s.RateShare, s.RateTarget = max(0, q.ThrottleLimit), max(0, q.ThrottleLimit), q.Rate.Starts, q.Rate.Starts
+			s.Share, s.RateShare = max(0, q.ThrottleLimit), q.Rate.Starts
 		}
 		s.RateUsed = r.startsLately(q.Rate, now)
 		if r.waits(now) {

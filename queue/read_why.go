@@ -134,7 +134,7 @@ func (q *Queue) rateWait(ctx context.Context, w Why) (wait time.Duration, err er
 	rate := q.Rate
 	var lately rules.Starts
 	if w.part != nil {
-		rate.Starts, lately = min(w.part.rate.Has, w.part.rate.Target), w.part.starts
+		rate.Starts, lately = w.part.rateShare, w.part.starts
 	} else if lately, err = q.startsLately(ctx, w.now); err != nil {
 		return 0, err
 	}

@@ -70,11 +70,9 @@ CREATE TABLE IF NOT EXISTS {shards} (
   turn          INTEGER NOT NULL DEFAULT 0,
   -- when jobs of a queue with a rate were started lately, as JSON
   starts        TEXT NOT NULL DEFAULT 'NONE',
-  -- what it has of the queue's limit, and should have; the same of the rate's starts. Unused where there is one shard
+  -- what it may use of the queue's limit, and of the rate's starts. Unused where there is one shard
   share         INTEGER NOT NULL DEFAULT 0,
-  target        INTEGER NOT NULL DEFAULT 0,
   rate_share    INTEGER NOT NULL DEFAULT 0,
-  rate_target   INTEGER NOT NULL DEFAULT 0,
   -- when these were divided last, as all times here in microseconds since 1970
   divide_time   INTEGER NOT NULL DEFAULT 0,
   -- the first jobs in order of some types that have no room in the limit, as JSON: nothing behind the first of them starts
