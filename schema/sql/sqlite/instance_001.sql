@@ -174,8 +174,6 @@ CREATE TABLE IF NOT EXISTS {notices} (
 -- The recurring jobs: which of their slots have been seen to.
 CREATE TABLE IF NOT EXISTS {schedules} (
   name        TEXT NOT NULL,
-  -- of what the config says of the schedule: by their sum a tick knows that nothing has changed
-  fingerprint INTEGER NOT NULL,
   -- when its slots are, with the zone
   spec        TEXT NOT NULL,
   queue       TEXT NOT NULL,
@@ -201,5 +199,3 @@ CREATE TABLE IF NOT EXISTS {schedules} (
   create_time TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now') || '000'),
   PRIMARY KEY (name)
 ) STRICT;
-
-CREATE INDEX IF NOT EXISTS {schedules}$look ON {schedules} (queue, fingerprint, next_slot, seen_until);
