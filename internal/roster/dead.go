@@ -22,7 +22,7 @@ type dead struct {
 
 // dead finds such workers, as w sees them: by the index for which hint is, and where they are.
 func (r *Roster) dead(ctx context.Context, from engine.Reader, w Worker, hint, where string, args ...any) (found []dead, err error) {
-	query := "SELECT id, host, " + readPID + ", process, " + r.db.TimeColumns("heartbeat") + ", lock_until <= (SELECT " + r.db.Now + ") AS expired FROM " +
+	query := "SELECT id, host, pid, process, " + r.db.TimeColumns("heartbeat") + ", lock_until <= (SELECT " + r.db.Now + ") AS expired FROM " +
 		r.db.Workers() + " " + hint + " WHERE state = 'working' AND " + where
 	if err := from.SelectContext(ctx, &found, query, args...); err != nil {
 		return nil, fmt.Errorf("look for dead workers: %w", err)
