@@ -23,21 +23,16 @@ func (q *Queue) Reshard(ctx context.Context) (moved int, err error) {
 		}
 		q.known.Store(nil)
 	}
-	for more := true; more; {
-		// another config's init would only move back what this one moves
-		if number, err = q.divisionOf(ctx, q.db); err == nil && number != 0 && number != q.division().Number() {
-			err = q.otherwiseDivided(number)
-		}
-		if err != nil {
+	for n := relocateMax; n == relocateMax; moved += n {
+		if n, err = q.relocate(ctx, strings.TrimSuffix(misplacedOf, ")")+", 'scheduled')"); err != nil {
 			return moved, err
 		}
-		n, err := q.relocate(ctx, strings.TrimSuffix(misplacedOf, ")")+", 'scheduled')")
-		if moved += n; err != nil {
-			return moved, err
-		}
-		more = n == relocateMax
 	}
-	return moved, nil
+	// another config's init would only move back what this one moves
+	if number, err = q.divisionOf(ctx, q.db); err == nil && number != 0 && number != q.division().Number() {
+		err = q.otherwiseDivided(number)
+	}
+	return moved, err
 }
 
 // divide makes the new shards, and moves what counts against the limit and the rate: the jobs that workers have. It takes the turns

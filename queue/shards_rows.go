@@ -115,38 +115,32 @@ func (q *Queue) lockShards(ctx context.Context, tx *engine.Tx) (rows []shardRow,
 	return rows, nil
 }
 
-// makeShards makes the rows of the queue's shards that are missing, and divides the limit and the rate among all of them. The rows of
-// another division go; what was started there counts in the first shard, because a start can't be taken back.
+// makeShards makes the rows of the queue's shards, as far as they are missing, and divides the limit and the rate among all of them. The
+// rows of another division go; what was started there counts in the first shard, because a start can't be taken back.
 func (q *Queue) makeShards(ctx context.Context, tx *engine.Tx) error {
 	rows, err := q.lockShards(ctx, tx)
 	if err != nil {
 		return err
 	}
-	made := make([]shardRow, q.division().N)
+	n := q.division().N
+	made := make([]shardRow, n)
 	for i := range made {
-		made[i] = shardRow{shard: i, starts: rules.Starts{}, share: -1} // which is no share: it has to be written
+		made[i] = shardRow{shard: i, starts: rules.Starts{}, share: -1} // which is no share, so the row is written
 	}
-	former := rules.Starts{}
 	for _, r := range rows {
-		if shard, ok := q.shardOf(r.place); ok {
-			made[shard] = r
-			continue
+		shard, ok := q.shardOf(r.place)
+		if !ok {
+			shard = 0
 		}
 		for at, n := range r.starts {
-			former[at] += n
+			made[shard].starts[at] += n
 		}
-	}
-	for at, n := range former {
-		made[0].starts[at] += n
-	}
-	if len(former) > 0 {
-		made[0].share = -1
 	}
 	first, end := q.division().Bounds()
 	if err := tx.Write(ctx, "DELETE FROM "+q.db.Shards()+" WHERE queue = ? AND (shard < ? OR shard >= ?)", q.Name, first, end); err != nil {
 		return err
 	}
-	return q.writeShares(ctx, tx, made, make([]rules.Demand, len(made)), make([]rules.Demand, len(made)))
+	return q.writeShares(ctx, tx, made, make([]rules.Demand, n), make([]rules.Demand, n))
 }
 
 // areAll says whether rows are those of all of the queue's shards, and no others.

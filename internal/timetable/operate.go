@@ -20,7 +20,7 @@ func (t *Timetable) Resume(ctx context.Context, name string) (changed bool, err 
 
 func (t *Timetable) set(ctx context.Context, verb, name, set string) (changed bool, err error) {
 	err = t.db.Tx(ctx, func(tx *engine.Tx) error {
-		did, err := changes(tx.ExecContext(ctx, "UPDATE "+t.db.Schedules()+" SET "+set, name))
+		did, err := engine.Changed(tx.ExecContext(ctx, "UPDATE "+t.db.Schedules()+" SET "+set, name))
 		changed = did || changed && tx.MayBeDone
 		return err
 	})

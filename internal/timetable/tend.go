@@ -2,7 +2,6 @@ package timetable
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"strings"
 	"time"
@@ -131,7 +130,7 @@ func (t *Timetable) take(ctx context.Context, s schedule.Schedule, r Row, q Queu
 			until = r.SeenUntil.Time
 		}
 		jobs = 0
-		ours, err := changes(tx.ExecContext(ctx, "UPDATE "+t.db.Schedules()+" SET seen_until = ?, next_slot = ?"+
+		ours, err := engine.Changed(tx.ExecContext(ctx, "UPDATE "+t.db.Schedules()+" SET seen_until = ?, next_slot = ?"+
 			" WHERE name = ? AND seen_until = ? AND spec = ? AND paused = 0",
 			engine.At(until), engine.At(nextOf(s, until)), s.Name, r.SeenUntil, r.Spec))
 		if err != nil || !ours {
@@ -177,13 +176,4 @@ func Of(added string) (name string, slot time.Time) {
 		return "", time.Time{}
 	}
 	return name, slot
-}
-
-// changes says whether a statement has changed a row.
-func changes(res sql.Result, err error) (bool, error) {
-	if err != nil {
-		return false, err
-	}
-	n, err := res.RowsAffected()
-	return n > 0, err
 }
