@@ -15,8 +15,8 @@ type shardStatus struct {
 	Held      int64      `json:"held"`
 	Running   int64      `json:"running"`
 	OldestDue *time.Time `json:"oldest_due"`
-	// Used is what counts against the throttle limit there; Capacity is what the shard holds of that, Target what it should hold. All are
-	// null in a queue without a limit, and RateUsed to RateTarget in one without a rate.
+	// Used is what counts against the throttle limit there; Target is the shard's share of that, beyond which it starts nothing; Capacity is
+	// the greater of both, which no other shard has. All are null in a queue without a limit, and RateUsed to RateTarget in one without a rate.
 	Used         *int `json:"used"`
 	Capacity     *int `json:"capacity"`
 	Target       *int `json:"target"`
@@ -38,10 +38,10 @@ func byShard(q *queue.Queue, o queue.Overview) []shardStatus {
 			Shard: i, Due: of.Due, Held: of.Held, Running: of.Running + of.Waiting, OldestDue: utc(of.OldestDue), ShortSince: utc(of.WaitsSince),
 		}
 		if q.ThrottleLimit > 0 {
-			one.Used, one.Capacity, one.Target = &of.Used, &of.Share, &of.Target
+			one.Used, one.Capacity, one.Target = &of.Used, new(max(of.Share, of.Used)), &of.Share
 		}
 		if q.Rate.Starts > 0 {
-			one.RateUsed, one.RateCapacity, one.RateTarget = &of.RateUsed, &of.RateShare, &of.RateTarget
+			one.RateUsed, one.RateCapacity, one.RateTarget = &of.RateUsed, new(max(of.RateShare, of.RateUsed)), &of.RateShare
 		}
 		all = append(all, one)
 	}

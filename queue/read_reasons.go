@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -211,14 +210,13 @@ func (r *reasons) available() {
 
 // limitFull says if the queue's limit, or the shard's part of it, has no room for the job.
 func (r *reasons) limitFull() {
-	factor, limit, share := r.Job.ThrottleFactor, r.queue.ThrottleLimit, r.share.limit
-	share.Used = r.used
+	factor, limit, share := r.Job.ThrottleFactor, r.queue.ThrottleLimit, r.row.share
 	switch {
-	case limit < 1 || factor < 1 || share.Allows(limit, factor):
+	case limit < 1 || factor < 1 || rules.HasRoom(limit, share, r.used, factor):
 	case r.placed && r.division.Of > 1:
 		r.add("limit_full",
-			"throttled: of %d its shard holds %s, %d are taken there, and its factor is %d; the other shards hold %d%s",
-			limit, holds(share), r.used, factor, limit-share.Has, r.waits())
+			"throttled: of %d its shard holds %d, %d are taken there, and its factor is %d; the other shards hold %d%s",
+			limit, share, r.used, factor, max(0, limit-max(share, r.used)), r.waits())
 	default:
 		r.add("limit_full", "throttled: %d of %d are taken, and its factor is %d", r.used, limit, factor)
 	}
@@ -226,32 +224,24 @@ func (r *reasons) limitFull() {
 
 // rateUsedUp says if the queue's rate, or the shard's part of it, lets no job start.
 func (r *reasons) rateUsedUp() {
-	rate, share, wait := r.queue.Rate, r.share.rate, r.RateWait().Round(time.Millisecond)
+	rate, share, wait := r.queue.Rate, r.row.rateShare, r.RateWait().Round(time.Millisecond)
 	switch {
 	case r.RateWait() == 0:
 	case r.placed && r.division.Of > 1:
 		r.add("rate",
-			"of the queue's rate of %d starts per %s its shard holds %s, which is used up for %s; the other shards hold %d%s",
-			rate.Starts, rules.Brief(rate.Per), holds(share), wait, rate.Starts-share.Has, r.waits())
+			"of the queue's rate of %d starts per %s its shard holds %d, which is used up for %s; the other shards hold %d%s",
+			rate.Starts, rules.Brief(rate.Per), share, wait, max(0, rate.Starts-max(share, r.row.startsLately(rate, r.now))), r.waits())
 	default:
 		r.add("rate", "the queue's rate of %d starts per %s is used up for %s", rate.Starts, rules.Brief(rate.Per), wait)
 	}
 }
 
-// holds says what a shard holds, and should hold if that is something else.
-func holds(share rules.Share) string {
-	if share.Target == share.Has {
-		return strconv.Itoa(share.Has)
-	}
-	return fmt.Sprintf("%d and should hold %d", share.Has, share.Target)
-}
-
 // waits says for how long the shard has started nothing for want of the limit or the rate.
 func (w Why) waits() string {
-	if !w.share.waits(w.now) {
+	if !w.row.waits(w.now) {
 		return ""
 	}
-	return fmt.Sprintf("; it has started nothing for %s", brief(max(0, w.now.Sub(time.UnixMicro(w.share.waitSince)))))
+	return fmt.Sprintf("; it has started nothing for %s", brief(max(0, w.now.Sub(time.UnixMicro(w.row.waitSince)))))
 }
 
 // lanesFull says where workers hold all slots of a concurrency that the job comes under: the host's, the queue's or the job

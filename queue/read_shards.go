@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/internal/engine"
-	"github.com/hipq/hipq/internal/rules"
 	"github.com/hipq/hipq/internal/shards"
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/schema"
@@ -51,11 +50,11 @@ func (q *Queue) Division(ctx context.Context) (Division, error) {
 type ShardState struct {
 	// Counts are of its jobs. Rows that plain SQL has inserted are in no shard before they are taken in.
 	Counts
-	// Used is what counts against the queue's throttle limit, Share what the shard holds of that and Target what it should hold: it
-	// starts nothing beyond the lesser of both. All are 0 in a queue without a limit.
-	Used, Share, Target int
-	// RateUsed, RateShare and RateTarget are the same of the starts of the queue's rate.
-	RateUsed, RateShare, RateTarget int
+	// Used is what counts against the queue's throttle limit, Share what the shard may use of that: it starts nothing beyond it. Used is
+	// more while the shard gives room to others, which get it as its jobs end. Both are 0 in a queue without a limit.
+	Used, Share int
+	// RateUsed and RateShare are the same of the starts of the queue's rate.
+	RateUsed, RateShare int
 	// WaitsSince is since when it has started nothing for want of the limit or the rate; zero if it doesn't wait for these.
 	WaitsSince time.Time
 }
@@ -81,8 +80,7 @@ func (q *Queue) Overview(ctx context.Context) (o Overview, err error) {
 	o.Paused, o.Division, o.Shards = s.paused, s.division, make([]ShardState, s.division.Of)
 	for i := range o.Shards {
 		part, of := q.part(s, s.division.Place(i)), &o.Shards[i]
-		of.Share, of.Target, of.RateShare, of.RateTarget = part.limit.Has, part.limit.Target, part.rate.Has, part.rate.Target
-		of.RateUsed = part.startsLately(q.Rate, s.now)
+		of.Share, of.RateShare, of.RateUsed = part.share, part.rateShare, part.startsLately(q.Rate, s.now)
 		if part.waits(s.now) {
 			of.WaitsSince = time.UnixMicro(part.waitSince).UTC()
 		}
@@ -151,8 +149,8 @@ func (q *Queue) situation(ctx context.Context) (s situation, err error) {
 // its row says; so has one without a row, because nobody has divided them yet.
 func (q *Queue) part(s situation, place int) shardRow {
 	r, ok := s.shards[place]
-	if limit := max(0, q.ThrottleLimit); !ok || s.division.Of == 1 {
-		r.limit, r.rate = rules.Share{Has: limit, Target: limit}, rules.Share{Has: q.Rate.Starts, Target: q.Rate.Starts}
+	if !ok || s.division.Of == 1 {
+		r.share, r.rateShare = max(0, q.ThrottleLimit), q.Rate.Starts
 	}
 	return r
 }

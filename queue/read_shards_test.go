@@ -61,7 +61,7 @@ func TestShardStates(t *testing.T) {
 			t.Fatalf("%+v", all)
 		}
 		for i, of := range all {
-			want := queue.ShardState{Share: 2, Target: 2, RateShare: 10, RateTarget: 10}
+			want := queue.ShardState{Share: 2, RateShare: 10}
 			want.Closed = of.Closed // by addIn
 			if i == 2 {
 				want.Due, want.Running, want.Used, want.RateUsed, want.OldestDue = 1, 1, 1, 1, of.OldestDue
@@ -110,8 +110,8 @@ func TestWhyOfShards(t *testing.T) {
 		s.wantWhy(other, "nothing stands in its way", "it is in shard 2 of 4")
 		s.startIn("w", 1, 2)
 		s.wantWhy(waits, "throttled: of 8 its shard holds 2, 2 are taken there, and its factor is 1; the other shards hold 6", "shard 1 of 4")
-		s.exec("UPDATE shop_shards SET share = CASE shard WHEN 4002 THEN 4 ELSE share END, target = 3 WHERE queue = 'emails'")
-		s.wantWhy(waits, "of 8 its shard holds 2 and should hold 3, 2 are taken there", "shard 1 of 4")
+		s.exec("UPDATE shop_shards SET share = 1 WHERE queue = 'emails' AND shard = 4001")
+		s.wantWhy(waits, "of 8 its shard holds 1, 2 are taken there, and its factor is 1; the other shards hold 6", "shard 1 of 4")
 
 		why := must[queue.Why](t)(s.otherwise(8).Why(t.Context(), other, queue.Asker{Handled: []string{"send"}}))
 		if r := why.Reasons(); r[0].Word != "divided_otherwise" {

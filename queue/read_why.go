@@ -20,10 +20,10 @@ type Why struct {
 	by    Asker
 	// situation is the queue's. Its clock is that at which all else holds.
 	situation
-	// shard is which of the queue's shards the job is in, if placed says that it is in one, and share what that has.
+	// shard is which of the queue's shards the job is in, if placed says that it is in one, and row what that has.
 	shard  int
 	placed bool
-	share  shardRow
+	row    shardRow
 	// used is what counts against the throttle limit, or the shard's part of it; groupUsed what counts against the limit of group,
 	// the job's throttle group.
 	used, groupUsed int
@@ -41,8 +41,8 @@ func (w Why) RateWait() time.Duration {
 	if rate.Starts < 1 {
 		return 0
 	}
-	rate.Starts = min(w.share.rate.Has, w.share.rate.Target)
-	_, wait := w.share.starts.Left(rate, w.now)
+	rate.Starts = w.row.rateShare
+	_, wait := w.row.starts.Left(rate, w.now)
 	return wait
 }
 
@@ -66,7 +66,7 @@ func (q *Queue) Why(ctx context.Context, id int64, by Asker) (w Why, err error) 
 		return w, err
 	}
 	w.shard, w.placed = w.division.Shard(w.Job.Place)
-	w.share = q.part(w.situation, w.Job.Place)
+	w.row = q.part(w.situation, w.Job.Place)
 	inShard, byGroup := "", map[string]int{}
 	if w.placed {
 		inShard = " AND shard = " + strconv.Itoa(w.Job.Place)

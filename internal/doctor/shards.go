@@ -83,9 +83,9 @@ func (p *patient) flawOfShards(ctx context.Context, q *queue.Queue, d queue.Divi
 	switch {
 	case len(rows) != d.Of:
 		return fmt.Sprintf("%s has rows for %d of its %d shards", p.db.Shards(), len(rows), d.Of), nil
-	case d.Of > 1 && limit != wantLimit:
+	case d.Of > 1 && limit > wantLimit:
 		return fmt.Sprintf("its shards hold %d of the throttle limit %d", limit, wantLimit), nil
-	case d.Of > 1 && rate != wantRate:
+	case d.Of > 1 && rate > wantRate:
 		return fmt.Sprintf("its shards hold %d of the %d starts of its rate", rate, wantRate), nil
 	}
 	return "", nil
