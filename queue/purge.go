@@ -69,14 +69,14 @@ func (p *purge) page(ctx context.Context, after int64) (last int64, err error) {
 			failed = append(failed, r.ID)
 		}
 	}
-	if err := p.delete(ctx, finished, &p.finished); err != nil {
+	if err := p.delete(ctx, job.StatusFinished, finished, &p.finished); err != nil {
 		return last, err
 	}
-	return last, p.delete(ctx, failed, &p.failed)
+	return last, p.delete(ctx, job.StatusFailed, failed, &p.failed)
 }
 
 // delete deletes in batches.
-func (p *purge) delete(ctx context.Context, ids []any, deleted *int64) error {
+func (p *purge) delete(ctx context.Context, status job.Status, ids []any, deleted *int64) error {
 	if p.DryRun {
 		*deleted += int64(len(ids))
 		return nil
@@ -85,7 +85,8 @@ func (p *purge) delete(ctx context.Context, ids []any, deleted *int64) error {
 		var n int64
 		began := time.Now()
 		err := p.db.Tx(ctx, func(tx *engine.Tx) error {
-			res, err := tx.ExecContext(ctx, p.deleteFinal(len(batch)), batch...)
+			statement, args := p.deleteFinal(status, batch)
+			res, err := tx.ExecContext(ctx, statement, args...)
 			if err == nil {
 				n, err = res.RowsAffected()
 			}
@@ -104,7 +105,12 @@ func (p *purge) delete(ctx context.Context, ids []any, deleted *int64) error {
 	return nil
 }
 
-// deleteFinal is the statement that deletes those of n jobs that are final, by their ids.
-func (q *Queue) deleteFinal(n int) string {
-	return q.db.DeleteByID(q.table, n, "t.status IN ('finished', 'failed', 'closed')")
+// deleteFinal is the statement that deletes those of the jobs that are of a final status, with its parameters. Of those
+// that failed, some may have been closed.
+func (q *Queue) deleteFinal(status job.Status, ids []any) (statement string, args []any) {
+	condition, of := "t.status = ?", []any{status}
+	if status != job.StatusFinished {
+		condition, of = "t.status IN (?, ?)", []any{job.StatusFailed, job.StatusClosed}
+	}
+	return q.db.DeleteByID(q.table, len(ids), condition), slices.Concat(ids, of)
 }

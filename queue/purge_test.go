@@ -130,7 +130,7 @@ func TestPurgeDeletesOnlyFinal(t *testing.T) {
 			ids = append(ids, id)
 		}
 		p, n := purge{Queue: q}, int64(0)
-		if err := p.delete(t.Context(), ids, &n); err != nil || n != 1 {
+		if err := p.delete(t.Context(), job.StatusFinished, ids, &n); err != nil || n != 1 {
 			t.Errorf("%d deleted, %v", n, err)
 		}
 		if rest := purgeLeft(t, q); len(rest) != 1 {

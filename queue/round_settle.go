@@ -299,7 +299,8 @@ func (q *Queue) discard(ctx context.Context, tx *engine.Tx, status job.Status, i
 	if (status != job.StatusFinished || q.KeepFinished >= 0) && (!failed || q.KeepFailed >= 0) {
 		return nil
 	}
-	if err := tx.Write(ctx, q.deleteFinal(len(ids)), ids...); err != nil {
+	statement, args := q.deleteFinal(status, ids)
+	if err := tx.Write(ctx, statement, args...); err != nil {
 		return fmt.Errorf("discard jobs: %w", err)
 	}
 	return nil
