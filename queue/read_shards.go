@@ -54,8 +54,8 @@ type ShardState struct {
 	Due, Held, Running int64
 	// OldestDue is since when the first of Due and Held has been; zero if none is.
 	OldestDue time.Time
-	// Used is what counts against the queue's throttle limit, Share what the shard may use of that: it starts nothing beyond it. Used is
-	// more while the shard gives room to others, which get it as its jobs end. Both are 0 in a queue without a limit.
+	// Used is what counts against the queue's throttle limit, Share what the shard may use of that: it starts nothing beyond it.
+	// Used is more while the shard gives room to others, which get it as its jobs end. Both are 0 in a queue without a limit.
 	Used, Share int
 	// RateUsed and RateShare are the same of the starts of the queue's rate.
 	RateUsed, RateShare int
