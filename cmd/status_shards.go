@@ -15,8 +15,9 @@ type shardStatus struct {
 	Held      int64      `json:"held"`
 	Running   int64      `json:"running"`
 	OldestDue *time.Time `json:"oldest_due"`
-	// Used is what counts against the throttle limit there; Target is the shard's share of that, beyond which it starts nothing; Capacity is
-	// the greater of both, which no other shard has. All are null in a queue without a limit, and RateUsed to RateTarget in one without a rate.
+	// Used is what counts against the throttle limit there; Target is the shard's share of that, beyond which it starts nothing;
+	// Capacity is the greater of both, which no other shard has. All are null in a queue without a limit, and RateUsed to RateTarget
+	// in one without a rate.
 	Used         *int `json:"used"`
 	Capacity     *int `json:"capacity"`
 	Target       *int `json:"target"`

@@ -50,8 +50,8 @@ func (q *Queue) Division(ctx context.Context) (Division, error) {
 type ShardState struct {
 	// Counts are of its jobs. Rows that plain SQL has inserted are in no shard before they are taken in.
 	Counts
-	// Used is what counts against the queue's throttle limit, Share what the shard may use of that: it starts nothing beyond it. Used is
-	// more while the shard gives room to others, which get it as its jobs end. Both are 0 in a queue without a limit.
+	// Used is what counts against the queue's throttle limit, Share what the shard may use of that: it starts nothing beyond it.
+	// Used is more while the shard gives room to others, which get it as its jobs end. Both are 0 in a queue without a limit.
 	Used, Share int
 	// RateUsed and RateShare are the same of the starts of the queue's rate.
 	RateUsed, RateShare int

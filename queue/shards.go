@@ -75,8 +75,7 @@ func (q *Queue) placed(of ...int) string {
 // misplaced are the conditions of which one is true of a row that is in none of the queue's shards: it was placed when the queue was
 // divided otherwise. They are asked one after the other, for with both at once SQLite would walk the whole line.
 func (q *Queue) misplaced() [2]string {
-	first, end := q.division().Bounds()
-	return [2]string{fmt.Sprintf("shard < %d", first), fmt.Sprintf("shard >= %d", end)}
+	return [2]string{fmt.Sprintf("shard < %d", q.place(0)), fmt.Sprintf("shard >= %d", q.place(q.division().N))}
 }
 
 // shardOf is the shard that a row is in; ok is false if it is in none of the queue's.

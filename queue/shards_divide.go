@@ -87,7 +87,8 @@ func (q *Queue) waitingByShard(ctx context.Context) ([]int, error) {
 	queries := make([]engine.Query, len(waiting))
 	for shard := range waiting {
 		queries[shard] = engine.Query{
-			SQL:  "SELECT COUNT(*) FROM (SELECT 1 FROM " + q.table + " " + q.claimIndex() + " WHERE status = 'available' AND" + q.placed(shard) + " LIMIT ?) AS w",
+			SQL: "SELECT COUNT(*) FROM (SELECT 1 FROM " + q.table + " " + q.claimIndex() +
+				" WHERE status = 'available' AND" + q.placed(shard) + " LIMIT ?) AS w",
 			Args: []any{waitingMax}, Scan: engine.Row(&waiting[shard]),
 		}
 	}

@@ -136,8 +136,8 @@ func (q *Queue) makeShards(ctx context.Context, tx *engine.Tx) error {
 			made[shard].starts[at] += n
 		}
 	}
-	first, end := q.division().Bounds()
-	if err := tx.Write(ctx, "DELETE FROM "+q.db.Shards()+" WHERE queue = ? AND (shard < ? OR shard >= ?)", q.Name, first, end); err != nil {
+	others := q.misplaced()
+	if err := tx.Write(ctx, "DELETE FROM "+q.db.Shards()+" WHERE queue = ? AND ("+others[0]+" OR "+others[1]+")", q.Name); err != nil {
 		return err
 	}
 	return q.writeShares(ctx, tx, made, make([]rules.Demand, n), make([]rules.Demand, n))

@@ -44,7 +44,8 @@ func (r *Roster) AnyDead(ctx context.Context, w Worker) (bool, error) {
 
 // Reap declares workers dead whose lock has expired, or whose process on w's host is gone, and logs it. From then on they can't
 // renew, and their slots and jobs are anybody's. Before that, ended is called with each whose lock still holds: it ends what such
-// a worker has left running. found says that there were such. A row that another transaction holds keeps no other from being declared dead.
+// a worker has left running. found says that there were such. A row that another transaction holds keeps no other worker from
+// being declared dead.
 func (r *Roster) Reap(ctx context.Context, w Worker, ended func(workerID string)) (found bool, err error) {
 	all, err := r.dead(ctx, w)
 	for _, d := range all {
@@ -58,7 +59,7 @@ func (r *Roster) Reap(ctx context.Context, w Worker, ended func(workerID string)
 	return len(all) > 0, err
 }
 
-// declareDead does so, unless the worker has renewed its lock since it was found dead.
+// declareDead declares a worker dead, unless the worker has renewed its lock since it was found dead.
 func (r *Roster) declareDead(ctx context.Context, tx *engine.Tx, w Worker, d dead) error {
 	is, err := engine.Changed(tx.ExecContext(ctx, "UPDATE "+r.db.Workers()+" SET state = 'error', slots = 0, end_time = ?"+
 		" WHERE id = ? AND state = 'working' AND heartbeat = ?", engine.At(tx.Now), d.ID, d.Heartbeat))

@@ -28,7 +28,7 @@ func (r *Roster) Purge(ctx context.Context, o activity.PurgeOptions) (deleted in
 			return deleted, fmt.Errorf("find old workers: %w", err)
 		}
 		var n int64
-		// one by one: a list of ids would let MySQL scan the table, and wait there for the live workers' rows. These are a handful an hour.
+		// one by one: a list of ids would let MySQL scan the table, and wait there for the live workers' rows
 		err := r.db.Tx(ctx, func(tx *engine.Tx) error {
 			n = 0
 			for _, id := range found {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/engine"
@@ -50,7 +51,9 @@ func (r *Roster) ClaimSlots(ctx context.Context, w Worker, claims map[string]Cla
 		for lane, c := range claims { // no more of a lane than can run at all
 			got[lane] = max(c.InUse, min(got[lane], got[""]))
 		}
-		lanes, err := json.Marshal(got)
+		own := maps.Clone(got)
+		delete(own, "") // which is the column slots
+		lanes, err := json.Marshal(own)
 		if err != nil {
 			return err
 		}

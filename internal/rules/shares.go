@@ -19,9 +19,9 @@ type Demand struct {
 // whole limit needs all of it, and nothing else runs then.
 func HasRoom(limit, share, used, weight int) bool { return min(weight, limit) <= share-max(used, 0) }
 
-// Divide gives each shard its share of a limit. A share is less than what its shard uses where that should give room to others: then
-// it starts nothing until enough of its jobs have ended. Nobody gets that room before, so the shares and what is used beyond them
-// never exceed the limit. If the shards use more than the limit, nothing starts before they use less.
+// Divide gives each shard its share of a limit. A share is less than what its shard uses where that should give room to others:
+// then the shard starts nothing until enough of its jobs have ended. No other shard gets that room before, so the shares and what
+// is used beyond them never exceed the limit. If the shards use more than the limit, nothing starts before they use less.
 func Divide(limit int, demands []Demand) []int {
 	d := lineUp(limit, demands)
 	d.aim()
@@ -94,8 +94,8 @@ func (d *division) aim() {
 	d.level()
 }
 
-// level raises the targets evenly, the lowest first, up to what each shard wants. It does so in pieces of the first job's weight, because no
-// job fits into a smaller one.
+// level raises the targets evenly, the lowest first, up to what each shard wants. It does so in pieces of the first job's weight,
+// because no job fits into a smaller one.
 func (d *division) level() {
 	for level := 0; ; {
 		n, lowest := 0, d.limit

@@ -254,7 +254,8 @@ func (q *queue) ask(t *rapid.T, shard int) (started int) {
 	return started + q.round(t, shard)
 }
 
-// divide divides the limit anew. It fails if the shares, and what is used beyond them, come to more than the limit, or than what is used.
+// divide divides the limit anew. It fails if the shares, and what is used beyond them, come to more than the limit, or than what
+// is used.
 func (q *queue) divide(t *rapid.T) {
 	q.shares = Divide(q.limit, q.demands)
 	if sum := held(q.shares, q.demands); sum > max(q.limit, q.used()) {

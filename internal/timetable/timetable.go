@@ -115,7 +115,7 @@ type Row struct {
 
 const (
 	// ahead is how far the table may be ahead of the database's clock before that must have been put back: then it begins anew,
-	// because else nothing would be due until the clock is there again. What is nearer is left alone, so that no slot is there twice.
+	// because else nothing would be due until the clock is there again. What is nearer is left alone, so that no slot comes twice.
 	ahead = time.Hour
 	// anewWithin is how soon a schedule begins anew after it has, if two configs have it in turn, and not somebody changes it.
 	anewWithin = time.Hour
@@ -139,7 +139,8 @@ func (r Row) InTurn() bool {
 	return r.AnewCount >= anewOften && r.AnewTime.After(r.Now.Add(-anewWithin))
 }
 
-// Ahead is until when no slot is due, because the database's clock was put back and all slots up to that time are seen to; zero is at once.
+// Ahead is until when no slot is due, because the database's clock was put back and all slots up to that time are seen to; zero
+// is at once.
 func (r Row) Ahead() time.Time {
 	if !r.SeenUntil.After(r.Now.Time) || r.isFarAhead() {
 		return time.Time{}
@@ -155,7 +156,7 @@ func (r Row) Overdue() time.Duration {
 	return max(0, r.Now.Sub(r.NextSlot.Time))
 }
 
-// Next is the first slot of a schedule that a worker will see to, by its row, which is the zero Row of one that no worker knows yet.
+// Next is the first slot of a schedule that a worker will see to, by its row: the zero Row if no worker knows the schedule yet.
 func (r Row) Next(s schedule.Schedule, now time.Time) time.Time {
 	if !hasSlotsOf(r.Spec, s) || r.isFarAhead() {
 		return s.Next(now)
