@@ -243,11 +243,14 @@ func (a *app) mailInTurn(ctx context.Context, i *instance, now time.Time) error 
 	if err != nil || !ours {
 		return err
 	}
-	inTurn, err := timetable.New(i.db, i.Schedules).InTurn(ctx)
+	rows, err := timetable.New(i.db, i.Schedules).Own(ctx)
 	if err != nil {
 		return err
 	}
-	for _, r := range inTurn {
+	for _, r := range rows {
+		if !r.InTurn() {
+			continue
+		}
 		ours, err := board.Claim(ctx, "schedule in turn "+r.Name, now, inTurnAgain)
 		if err != nil {
 			return err

@@ -131,9 +131,11 @@ func (i *instance) state(ctx context.Context, most int64) (monitor.State, error)
 	if err != nil || len(i.Schedules) == 0 {
 		return s, err
 	}
-	late, _, err := timetable.New(i.db, i.Schedules).Late(ctx)
-	for _, l := range late {
-		s.Overdue = append(s.Overdue, monitor.Overdue{Schedule: l.Schedule, For: l.By, Within: timetable.OverdueFor})
+	rows, err := timetable.New(i.db, i.Schedules).Own(ctx)
+	for _, r := range rows {
+		if late := r.Overdue(); late > timetable.OverdueFor {
+			s.Overdue = append(s.Overdue, monitor.Overdue{Schedule: r.Name, For: late, Within: timetable.OverdueFor})
+		}
 	}
 	return s, err
 }

@@ -156,14 +156,14 @@ func (a *app) listSchedules(cmd *cobra.Command) error {
 
 // scheduled is a schedule of the config, as the database has it, or one of another config.
 func (i *instance) scheduled(name string, rows map[string]timetable.Row, now time.Time) scheduled {
-	row, known := rows[name]
+	row := rows[name]
 	next := row.NextSlot.Time
 	out := scheduled{
-		Name: name, When: row.Spec, Queue: row.Queue, JobType: row.JobType, Paused: row.Paused, OverdueMS: row.Overdue(now).Milliseconds(),
+		Name: name, When: row.Spec, Queue: row.Queue, JobType: row.JobType, Paused: row.Paused, OverdueMS: row.Overdue().Milliseconds(),
 		LastSlot: utc(row.LastSlot.Time), LastJobID: null.If(row.LastSlot.IsZero(), row.LastJobID),
 		LastQueue: null.If(row.LastSlot.IsZero() || row.LastQueue == null.None, row.LastQueue), LeftSlot: utc(row.LeftSlot.Time),
-		LeftWhy: null.If(row.LeftSlot.IsZero(), row.LeftWhy), WaitsUntil: utc(row.Ahead(now)),
-		InTurn: row.InTurn(now),
+		LeftWhy: null.If(row.LeftSlot.IsZero(), row.LeftWhy), WaitsUntil: utc(row.Ahead()),
+		InTurn: row.InTurn(),
 	}
 	if s := i.schedule(name); s != nil {
 		missed := string(s.Missed)
@@ -175,11 +175,7 @@ func (i *instance) scheduled(name string, rows map[string]timetable.Row, now tim
 				out.OtherWhen = &row.FormerSpec
 			}
 		}
-		var r *timetable.Row
-		if known {
-			r = &row
-		}
-		next = timetable.Next(*s, r, now)
+		next = row.Next(*s, now)
 	}
 	if !out.Paused {
 		out.NextSlot = utc(next)

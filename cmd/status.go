@@ -170,9 +170,6 @@ func (a *app) runStatus(cmd *cobra.Command, o statusOptions) error {
 	}
 	for _, q := range queues {
 		s, err := i.queueStatus(cmd.Context(), q, lastSeen)
-		if err == nil && (o.shards || a.json) {
-			err = s.addShards(cmd.Context(), q)
-		}
 		if err != nil {
 			return err
 		}
@@ -216,24 +213,17 @@ func (a *app) runStatus(cmd *cobra.Command, o statusOptions) error {
 }
 
 func (i *instance) queueStatus(ctx context.Context, q *queue.Queue, lastSeen time.Time) (queueStatus, error) {
-	c, err := q.Counts(ctx)
+	c, err := q.Overview(ctx)
 	if err != nil {
 		return queueStatus{}, err
 	}
 	s := queueStatus{
 		Queue: q.Name, Paused: c.Paused, Due: c.Due, Scheduled: c.Scheduled, Locked: c.Locked, Running: c.Running, Error: c.Error,
 		Failed: c.Failed, Closed: c.Closed, Finished: c.Finished, Held: c.Held, Waiting: c.Waiting, OldestDue: utc(c.OldestDue),
-		Unhandled: []unhandledType{}, Progressing: []progressingJob{}, ByShard: []shardStatus{},
+		Unhandled: []unhandledType{}, Progressing: []progressingJob{}, Shards: c.Division.Of, ByShard: byShard(q, c), Misplaced: c.Misplaced,
 	}
-	d, err := q.Division(ctx)
-	if err != nil {
-		return s, err
-	}
-	if s.Shards = d.Of; d.Otherwise != nil {
-		s.DividedOtherwise = new(d.Otherwise.Error())
-	}
-	if s.Misplaced, err = q.Misplaced(ctx); err != nil {
-		return s, err
+	if otherwise := c.Division.Otherwise; otherwise != nil {
+		s.DividedOtherwise = new(otherwise.Error())
 	}
 	progressing, err := q.Progressing(ctx, progressingMost)
 	if err != nil {
@@ -242,7 +232,7 @@ func (i *instance) queueStatus(ctx context.Context, q *queue.Queue, lastSeen tim
 	for _, j := range progressing {
 		s.Progressing = append(s.Progressing, progressingJob{j.ID, j.Type, j.Attempt, j.Progress.JSON(), j.Progress.String()})
 	}
-	types, err := q.Unhandled(ctx, c, lastSeen, i.handled(q.Name))
+	types, err := q.Unhandled(ctx, c.Counts, lastSeen, i.handled(q.Name))
 	for _, name := range slices.Sorted(maps.Keys(types)) {
 		s.Unhandled = append(s.Unhandled, unhandledType{name, utc(types[name])})
 	}

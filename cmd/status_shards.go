@@ -1,7 +1,6 @@
 package cmd
 
 import (
-	"context"
 	"fmt"
 	"strconv"
 	"time"
@@ -16,8 +15,9 @@ type shardStatus struct {
 	Held      int64      `json:"held"`
 	Running   int64      `json:"running"`
 	OldestDue *time.Time `json:"oldest_due"`
-	// Used is what counts against the throttle limit there; Capacity is what the shard holds of that, Target what it should hold. All are
-	// null in a queue without a limit, and RateUsed to RateTarget in one without a rate.
+	// Used is what counts against the throttle limit there; Target is the shard's share of that, beyond which it starts nothing;
+	// Capacity is the greater of both, which no other shard has. All are null in a queue without a limit, and RateUsed to RateTarget
+	// in one without a rate.
 	Used         *int `json:"used"`
 	Capacity     *int `json:"capacity"`
 	Target       *int `json:"target"`
@@ -28,28 +28,25 @@ type shardStatus struct {
 	ShortSince *time.Time `json:"short_since"`
 }
 
-// addShards adds how each shard of a queue stands, if it has several.
-func (s *queueStatus) addShards(ctx context.Context, q *queue.Queue) error {
-	if s.Shards < 2 {
-		return nil
+// byShard is how each shard of a queue stands, if it has several.
+func byShard(q *queue.Queue, o queue.Overview) []shardStatus {
+	all := []shardStatus{}
+	if len(o.Shards) < 2 {
+		return all
 	}
-	all, err := q.ShardStates(ctx)
-	if err != nil {
-		return err
-	}
-	for _, of := range all {
+	for i, of := range o.Shards {
 		one := shardStatus{
-			Shard: of.Shard, Due: of.Due, Held: of.Held, Running: of.Running, OldestDue: utc(of.OldestDue), ShortSince: utc(of.WaitsSince),
+			Shard: i, Due: of.Due, Held: of.Held, Running: of.Running + of.Waiting, OldestDue: utc(of.OldestDue), ShortSince: utc(of.WaitsSince),
 		}
 		if q.ThrottleLimit > 0 {
-			one.Used, one.Capacity, one.Target = &of.Used, &of.Share, &of.Target
+			one.Used, one.Capacity, one.Target = &of.Used, new(max(of.Share, of.Used)), &of.Share
 		}
 		if q.Rate.Starts > 0 {
-			one.RateUsed, one.RateCapacity, one.RateTarget = &of.RateUsed, &of.RateShare, &of.RateTarget
+			one.RateUsed, one.RateCapacity, one.RateTarget = &of.RateUsed, new(max(of.RateShare, of.RateUsed)), &of.RateShare
 		}
-		s.ByShard = append(s.ByShard, one)
+		all = append(all, one)
 	}
-	return nil
+	return all
 }
 
 // printShards shows each shard of the queues that have several.

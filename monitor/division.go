@@ -22,7 +22,7 @@ type Division struct {
 	// MisplacedFor is for how long the first of them has been due. Workers move them; none is started before.
 	Misplaced    int64
 	MisplacedFor time.Duration
-	// ThrottleLimit is the queue's, 0 if it has none; ThrottleParts what the shards hold of it, in all.
+	// ThrottleLimit is the queue's, 0 if it has none; ThrottleParts the shares that the shards have of it, in all.
 	ThrottleLimit, ThrottleParts int64
 }
 
@@ -34,7 +34,7 @@ type ShardState struct {
 	// that no full throttle group holds back.
 	Backlog   int64
 	OldestDue time.Duration
-	// ThrottleUsed is what counts against the queue's limit there, ThrottlePart what the shard holds of that.
+	// ThrottleUsed is what counts against the queue's limit there, ThrottlePart the shard's share of that.
 	ThrottleUsed, ThrottlePart int64
 }
 
@@ -166,9 +166,9 @@ func (j *judgement) division(d Division) {
 				areJobs(d.Misplaced, j.most), inWords(d.MisplacedFor)),
 		})
 	}
-	if off := max(d.ThrottleParts-d.ThrottleLimit, d.ThrottleLimit-d.ThrottleParts); off > 0 && d.Of > 1 {
+	if over := d.ThrottleParts - d.ThrottleLimit; over > 0 && d.Of > 1 {
 		warn(Finding{
-			What: "shard_parts", Value: float64(off), Unit: "slots",
+			What: "shard_parts", Value: float64(over), Unit: "slots",
 			Text: fmt.Sprintf("its shards hold %d of the throttle limit %d: the next worker to begin divides it anew; does one whose config has the queue run?",
 				d.ThrottleParts, d.ThrottleLimit),
 		})

@@ -18,7 +18,7 @@ func divideMail(t *testing.T, db *schema.DB) {
 	t.Helper()
 	exec(t, db, "UPDATE "+db.Queues()+" SET division = 8, throttle_limit = 16 WHERE queue = 'mail'")
 	for shard := range 8 {
-		exec(t, db, "INSERT INTO "+db.Shards()+" (queue, shard, share, target, starts) VALUES ('mail', ?, 2, 2, 'NONE')", 8000+shard)
+		exec(t, db, "INSERT INTO "+db.Shards()+" (queue, shard, share, starts) VALUES ('mail', ?, 2, 'NONE')", 8000+shard)
 	}
 	exec(t, db, "UPDATE test_mail SET shard = 8000 + id % 8")
 }

@@ -26,54 +26,39 @@ type PurgeOptions struct {
 // turn. When it is interrupted, what it had deleted is gone; it may be repeated, and run by several at once.
 func (q *Queue) Purge(ctx context.Context, o PurgeOptions) (finished, failed int64, err error) {
 	now, err := q.db.Clock(ctx)
+	p := purge{Queue: q, PurgeOptions: o, now: now}
+	for after, last := int64(-1), int64(0); err == nil && last > after; {
+		after = last
+		last, err = p.page(ctx, after)
+	}
 	if err != nil {
-		return 0, 0, err
+		err = fmt.Errorf("purge %s: %w", q.Name, err)
 	}
-	p := purge{q: q, finishedBefore: now.Add(-q.KeepFinished), failedBefore: now.Add(-q.KeepFailed), PurgeOptions: o}
-	if err := p.run(ctx); err != nil {
-		return p.finished, p.failed, fmt.Errorf("purge %s: %w", q.Name, err)
-	}
-	return p.finished, p.failed, nil
+	return p.finished, p.failed, err
 }
 
 type purge struct {
-	q                            *Queue
-	finishedBefore, failedBefore time.Time
+	*Queue
 	PurgeOptions
+	now              time.Time
 	finished, failed int64
 }
 
-func (p *purge) run(ctx context.Context) error {
-	for after, more := int64(0), true; more; {
-		finished, failed, last, err := p.page(ctx, after)
-		if err != nil {
-			return err
-		}
-		after, more = last, last > after
-		if err := p.delete(ctx, job.StatusFinished, finished, &p.finished); err != nil {
-			return err
-		}
-		if err := p.delete(ctx, job.StatusFailed, failed, &p.failed); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// page reads the rows that follow an id, and gives the ids of those that go and the last that it saw.
-func (p *purge) page(ctx context.Context, after int64) (finished, failed []any, last int64, err error) {
+// page deletes what is old among the rows that follow an id, and gives the last of these.
+func (p *purge) page(ctx context.Context, after int64) (last int64, err error) {
 	var rows []struct {
 		ID     int64
 		Status job.Status
 		Old    bool
 	}
 	query := "SELECT id, status, (status = 'finished' AND update_time < ? OR status IN ('failed', 'closed') AND update_time < ?) AS old" +
-		" FROM " + p.q.table + " " + p.q.db.ByID + " WHERE id > ? ORDER BY id LIMIT ?"
-	err = p.q.db.SelectContext(ctx, &rows, query, engine.At(p.finishedBefore), engine.At(p.failedBefore), after, purgePage)
+		" FROM " + p.table + " " + p.db.ByID + " WHERE id > ? ORDER BY id LIMIT ?"
+	err = p.db.SelectContext(ctx, &rows, query, engine.At(p.now.Add(-p.KeepFinished)), engine.At(p.now.Add(-p.KeepFailed)), after, purgePage)
 	if err != nil {
-		return nil, nil, 0, fmt.Errorf("find old jobs: %w", err)
+		return after, fmt.Errorf("find old jobs: %w", err)
 	}
 	last = after
+	var finished, failed []any
 	for _, r := range rows {
 		last = r.ID
 		switch {
@@ -84,7 +69,10 @@ func (p *purge) page(ctx context.Context, after int64) (finished, failed []any, 
 			failed = append(failed, r.ID)
 		}
 	}
-	return finished, failed, last, nil
+	if err := p.delete(ctx, job.StatusFinished, finished, &p.finished); err != nil {
+		return last, err
+	}
+	return last, p.delete(ctx, job.StatusFailed, failed, &p.failed)
 }
 
 // delete deletes in batches.
@@ -96,20 +84,18 @@ func (p *purge) delete(ctx context.Context, status job.Status, ids []any, delete
 	for batch := range slices.Chunk(ids, engine.PurgeBatch) {
 		var n int64
 		began := time.Now()
-		err := p.q.db.Tx(ctx, func(tx *engine.Tx) error {
-			statement, args := p.q.deleteFinal(status, batch)
+		err := p.db.Tx(ctx, func(tx *engine.Tx) error {
+			statement, args := p.deleteFinal(status, batch)
 			res, err := tx.ExecContext(ctx, statement, args...)
-			if err != nil {
-				return err
+			if err == nil {
+				n, err = res.RowsAffected()
 			}
-			n, err = res.RowsAffected()
 			return err
 		})
 		if err != nil {
 			return fmt.Errorf("delete old jobs: %w", err)
 		}
-		*deleted += n
-		if p.OnDeleted != nil {
+		if *deleted += n; p.OnDeleted != nil {
 			p.OnDeleted(p.finished + p.failed)
 		}
 		if err := engine.Breathe(ctx, began); err != nil {

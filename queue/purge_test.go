@@ -129,7 +129,7 @@ func TestPurgeDeletesOnlyFinal(t *testing.T) {
 		for _, id := range found {
 			ids = append(ids, id)
 		}
-		p, n := purge{q: q}, int64(0)
+		p, n := purge{Queue: q}, int64(0)
 		if err := p.delete(t.Context(), job.StatusFinished, ids, &n); err != nil || n != 1 {
 			t.Errorf("%d deleted, %v", n, err)
 		}

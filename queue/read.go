@@ -20,7 +20,7 @@ func (q *Queue) Get(ctx context.Context, id int64) (*job.Job, error) {
 }
 
 func (q *Queue) get(ctx context.Context, from engine.Reader, id int64, lock string) (*job.Job, error) {
-	j, err := q.shownScanner().scan(from.QueryRowContext(ctx, "SELECT "+q.shown()+" FROM "+q.table+" WHERE id = ? "+lock, id))
+	j, err := q.shownScanner()(from.QueryRowContext(ctx, "SELECT "+q.shown()+" FROM "+q.table+" WHERE id = ? "+lock, id))
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return nil, fmt.Errorf("%w: %s %d", ErrNotFound, q.Name, id)
@@ -30,7 +30,7 @@ func (q *Queue) get(ctx context.Context, from engine.Reader, id int64, lock stri
 	return j, nil
 }
 
-// Counts is how many jobs of a queue stand where.
+// Counts is how many jobs of a queue, or of one of its shards, stand where.
 type Counts struct {
 	// Paused: nothing of the queue is started.
 	Paused bool
@@ -54,73 +54,25 @@ type Counts struct {
 	OldestDue time.Time
 }
 
-// Counts counts the queue's jobs, as of the database's clock.
-func (q *Queue) Counts(ctx context.Context) (Counts, error) {
-	var c Counts
-	var rows []struct {
-		Status job.Status
-		N      int64
+// add adds n jobs of one status, of which so many are due later. The first of those that wait is due at oldest.
+func (c *Counts) add(status job.Status, n, later int64, oldest, now time.Time) {
+	where := map[job.Status]*int64{
+		job.StatusSubmitted: &c.Due, job.StatusAvailable: &c.Due, job.StatusScheduled: &c.Due, job.StatusThrottled: &c.Held,
+		job.StatusLocked: &c.Locked, job.StatusRunning: &c.Running, job.StatusAwaiting: &c.Waiting,
+		job.StatusAnswered: &c.Error, job.StatusDeciding: &c.Error, job.StatusUndecided: &c.Error,
+		job.StatusFinished: &c.Finished, job.StatusFailed: &c.Failed, job.StatusClosed: &c.Closed,
+	}[status]
+	if where != nil {
+		*where += n - later
+		c.Scheduled += later
 	}
-	err := q.db.SelectContext(ctx, &rows, "SELECT status, COUNT(*) AS n FROM "+q.table+" "+q.claimIndex()+" GROUP BY status")
-	if err != nil {
-		return c, fmt.Errorf("count the jobs of %s: %w", q.Name, err)
+	if !oldest.IsZero() && !oldest.After(now) && (c.OldestDue.IsZero() || oldest.Before(c.OldestDue)) {
+		c.OldestDue = oldest
 	}
-	for _, r := range rows {
-		switch r.Status {
-		case job.StatusSubmitted, job.StatusAvailable:
-			c.Due += r.N
-		case job.StatusScheduled:
-			c.Scheduled += r.N
-		case job.StatusLocked:
-			c.Locked += r.N
-		case job.StatusRunning:
-			c.Running += r.N
-		case job.StatusThrottled:
-			c.Held += r.N
-		case job.StatusAwaiting:
-			c.Waiting += r.N
-		case job.StatusAnswered, job.StatusDeciding, job.StatusUndecided:
-			c.Error += r.N
-		case job.StatusFinished:
-			c.Finished += r.N
-		case job.StatusFailed:
-			c.Failed += r.N
-		case job.StatusClosed:
-			c.Closed += r.N
-		}
-	}
-	if c.Paused, err = q.Paused(ctx); err != nil {
-		return c, err
-	}
-	return c, q.countDue(ctx, &c)
 }
 
-// countDue moves what is due but not promoted yet from Scheduled to Due, and finds the oldest due.
-func (q *Queue) countDue(ctx context.Context, c *Counts) error {
-	var waking int64
-	var oldestWaking, oldestDue engine.Time
-	err := q.db.QueryRowContext(ctx, "SELECT COUNT(*), "+q.db.TimeText("MIN(wake_time)")+" FROM "+q.table+" "+q.index("wake")+
-		" WHERE status = 'scheduled' AND wake_time <= (SELECT "+q.db.Now+")").Scan(&waking, &oldestWaking)
-	if err != nil {
-		return fmt.Errorf("count the due jobs of %s: %w", q.Name, err)
-	}
-	var later int64 // of the rows that are to be taken in
-	err = q.db.GetContext(ctx, &later, "SELECT COUNT(*) FROM "+q.table+" "+q.claimIndex()+
-		" WHERE status = 'submitted' AND scheduled_run_time > (SELECT "+q.db.Now+")")
-	if err != nil {
-		return fmt.Errorf("count the new rows of %s: %w", q.Name, err)
-	}
-	// the queries see different moments
-	waking = min(waking-later, c.Scheduled)
-	c.Scheduled, c.Due = c.Scheduled-waking, max(0, c.Due+waking)
-	err = q.db.GetContext(ctx, &oldestDue, "SELECT "+q.db.TimeText("MIN(scheduled_run_time)")+" FROM "+q.table+" "+q.claimIndex()+
-		" WHERE status IN ('available', 'throttled', 'submitted') AND scheduled_run_time <= (SELECT "+q.db.Now+")")
-	if err != nil {
-		return fmt.Errorf("find the oldest due job of %s: %w", q.Name, err)
-	}
-	c.OldestDue = oldestDue.Time
-	if c.OldestDue.IsZero() || !oldestWaking.IsZero() && oldestWaking.Before(c.OldestDue) {
-		c.OldestDue = oldestWaking.Time
-	}
-	return nil
+// Counts counts the queue's jobs, as of the database's clock.
+func (q *Queue) Counts(ctx context.Context) (Counts, error) {
+	o, err := q.Overview(ctx)
+	return o.Counts, err
 }

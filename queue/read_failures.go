@@ -3,6 +3,8 @@ package queue
 import (
 	"cmp"
 	"context"
+	"database/sql"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -17,8 +19,6 @@ const (
 	failuresMost = 1000
 	// failuresAmong is how many jobs Failures looks at, at most.
 	failuresAmong = 1_000_000
-	// failuresPage is how many rows one query reads for the texts of their errors.
-	failuresPage = 500
 )
 
 // Failure is jobs of one type that failed in the same way: their errors have the same fingerprint, which is the error's text
@@ -50,29 +50,25 @@ type Failures struct {
 // of which there are 1,000 at most. It looks at the newest million of the jobs, reads them by the page, and locks nothing.
 func (q *Queue) Failures(ctx context.Context, by Filter) (Failures, error) {
 	by.Standing = cmp.Or(by.Standing, Failed)
-	most := failuresMost
-	if by.Limit > 0 {
-		most = min(most, by.Limit)
-	}
+	most := min(cmp.Or(max(by.Limit, 0), failuresMost), failuresMost)
 	by.Limit = failuresAmong + 1
 	var found Failures
 	at, looked := map[[2]string]int{}, 0
-	err := q.eachError(ctx, by, func(r erred) bool {
+	err := q.eachError(ctx, by, func(r erred) error {
 		if looked++; looked > failuresAmong {
 			found.More = true
-			return false
+			return errEnough
 		}
 		key := [2]string{r.Type, r.fingerprint}
 		n, ok := at[key]
-		switch {
-		case !ok && len(found.Kinds) == most:
-			found.Others++
-			return true
-		case !ok:
-			n = len(found.Kinds)
+		if !ok {
+			if n = len(found.Kinds); n == most {
+				found.Others++
+				return nil
+			}
 			at[key] = n
 			found.Kinds = append(found.Kinds, Failure{
-				Type: r.Type, Fingerprint: r.fingerprint, First: r.UpdateTime.Time, Last: r.UpdateTime.Time, Example: r.ID, Error: r.Error,
+				Type: r.Type, Fingerprint: r.fingerprint, First: r.UpdateTime.Time, Example: r.ID, Error: r.Error,
 			})
 		}
 		f := &found.Kinds[n]
@@ -83,7 +79,7 @@ func (q *Queue) Failures(ctx context.Context, by Filter) (Failures, error) {
 		if r.UpdateTime.After(f.Last) {
 			f.Last = r.UpdateTime.Time
 		}
-		return true
+		return nil
 	})
 	if err != nil {
 		return Failures{}, err
@@ -95,53 +91,35 @@ func (q *Queue) Failures(ctx context.Context, by Filter) (Failures, error) {
 // erred is what is read of a job for its error's sake.
 type erred struct {
 	ID          int64
-	Type        string `db:"job_type"`
-	Error       string
-	UpdateTime  engine.Time `db:"update_time"`
+	Type, Error string
+	UpdateTime  engine.Time
 	fingerprint string
 }
 
-// eachError calls f with each job that the filter lets pass and that has an error, the newest first, as long as f says so. The
-// filter's Limit is of jobs of any fingerprint.
-func (q *Queue) eachError(ctx context.Context, by Filter, f func(erred) bool) error {
-	ids, err := q.findIDs(ctx, by)
+// errEnough ends a query of whose rows nobody wants more.
+var errEnough = errors.New("enough")
+
+// eachError calls f with each job that the filter lets pass and that has an error, the newest first, until f gives an error:
+// errEnough just ends it. The filter's Limit is of jobs of any fingerprint.
+func (q *Queue) eachError(ctx context.Context, by Filter, f func(erred) error) error {
+	ids, err := q.newest(ctx, by)
 	if err != nil {
 		return err
 	}
-	slices.Reverse(ids)
-	where, _, args := q.where(by)
-	for page := range slices.Chunk(ids, failuresPage) {
-		all := slices.Clone(args) // what has become another meanwhile is left out
-		for _, id := range page {
-			all = append(all, id)
+	columns := fmt.Sprintf("id, job_type, SUBSTR(error, 1, %d), %s", fingerprint.Read, q.db.TimeColumn("update_time"))
+	err = q.eachRow(ctx, by, columns, ids, func(row *sql.Rows) error {
+		var r erred
+		err := row.Scan(&r.ID, &r.Type, &r.Error, &r.UpdateTime)
+		if err != nil || r.Error == job.None && by.Standing != Failed && by.Standing != Closed {
+			return err // or nothing is wrong with it
 		}
-		query := fmt.Sprintf("SELECT id, job_type, SUBSTR(error, 1, %d) AS error, %s FROM %s %s%s AND id IN %s ORDER BY id DESC",
-			fingerprint.Read, q.db.TimeColumns("update_time"), q.table, q.db.ByID, where, engine.In(len(page)))
-		var rows []erred
-		if err := q.db.SelectContext(ctx, &rows, query, all...); err != nil {
-			return fmt.Errorf("read the errors of %s: %w", q.Name, err)
+		if r.fingerprint = fingerprint.Of(r.Error); by.Fingerprint == "" || r.fingerprint == by.Fingerprint {
+			return f(r)
 		}
-		for _, r := range rows {
-			if r.Error == job.None && by.Standing != Failed && by.Standing != Closed {
-				continue // nothing is wrong with it
-			}
-			r.fingerprint = fingerprint.Of(r.Error)
-			if (by.Fingerprint == "" || r.fingerprint == by.Fingerprint) && !f(r) {
-				return nil
-			}
-		}
-	}
-	return nil
-}
-
-// findByFingerprint is FindIDs for a filter with a fingerprint.
-func (q *Queue) findByFingerprint(ctx context.Context, by Filter) (ids []int64, err error) {
-	limit := by.Limit
-	by.Limit = 0
-	err = q.eachError(ctx, by, func(r erred) bool {
-		ids = append(ids, r.ID)
-		return len(ids) != limit
+		return nil
 	})
-	slices.Reverse(ids)
-	return ids, err
+	if errors.Is(err, errEnough) {
+		return nil
+	}
+	return err
 }

@@ -5,7 +5,9 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/hipq/hipq/internal/engine"
@@ -34,31 +36,29 @@ var Standings = []Standing{
 	Due, Held, Scheduled, Locked, Waiting, Failed, Closed, Finished,
 }
 
-// condition is what the rows of a standing meet, for each by the statuses, which the index has.
-func (q *Queue) condition(s Standing) (condition string, args []any) {
-	now := "(SELECT " + q.db.Now + ")"
-	switch s {
-	case Standing(job.Initial), Standing(job.Retry):
-		return "status IN ('submitted', 'available', 'scheduled', 'throttled', 'locked') AND state = ?", []any{string(s)}
-	case Standing(job.Running):
-		return "status IN ('running', 'awaiting')", nil
-	case Standing(job.Error):
-		return "status IN ('answered', 'deciding', 'undecided')", nil
-	case Standing(job.Final):
-		return "status IN ('finished', 'failed', 'closed') AND part = 'NONE'", nil
-	case Due:
-		return "status IN ('submitted', 'available', 'scheduled') AND (status = 'available' OR scheduled_run_time <= " + now + ")", nil
-	case Scheduled:
-		return "status IN ('submitted', 'scheduled') AND scheduled_run_time > " + now, nil
-	case Locked:
-		return "status = 'locked'", nil
-	case Held:
-		return "status = 'throttled'", nil
-	case Waiting:
-		return "status = 'awaiting'", nil
-	}
-	return "status = ? AND part = 'NONE'", []any{string(s)} // the others are statuses
+// conditions are what the rows of each standing meet, by the statuses, which the index has. {now} is the database's clock.
+var conditions = map[Standing]string{
+	Standing(job.Initial): waiting + " AND state = 'initial'",
+	Standing(job.Retry):   waiting + " AND state = 'retry'",
+	Standing(job.Running): "status IN ('running', 'awaiting')",
+	Standing(job.Error):   "status IN ('answered', 'deciding', 'undecided')",
+	Standing(job.Final):   "status IN ('finished', 'failed', 'closed') AND part = 'NONE'",
+	Due:                   "status IN ('submitted', 'available', 'scheduled') AND (status = 'available' OR scheduled_run_time <= {now})",
+	Held:                  "status = 'throttled'",
+	Scheduled:             "status IN ('submitted', 'scheduled') AND scheduled_run_time > {now}",
+	Locked:                "status = 'locked'",
+	Waiting:               "status = 'awaiting'",
+	Failed:                "status = 'failed' AND part = 'NONE'",
+	Closed:                "status = 'closed' AND part = 'NONE'",
+	Finished:              "status = 'finished' AND part = 'NONE'",
 }
+
+// waiting is the condition for a row that waits for its next attempt.
+const waiting = "status IN ('submitted', 'available', 'scheduled', 'throttled', 'locked')"
+
+// mayHaveError is the condition for a row that may have an error: it leaves out the statuses that most jobs have.
+const mayHaveError = "status IN ('available', 'scheduled', 'throttled', 'locked', 'running', 'answered', 'deciding', 'undecided'," +
+	" 'failed', 'closed')"
 
 // Filter narrows what Find gives. A zero field doesn't narrow.
 type Filter struct {
@@ -81,16 +81,13 @@ type Filter struct {
 
 // where is the condition of a filter but for its fingerprint, which no engine knows, and the hint for the index that serves it,
 // if one does.
-func (q *Queue) where(by Filter) (where, hint string, args []any) {
-	var w engine.Where
+func (q *Queue) where(by Filter) (w engine.Where, hint string) {
 	switch {
 	case by.Standing != "":
-		condition, its := q.condition(by.Standing)
-		w.And(condition, its...)
+		w.And(strings.ReplaceAll(cmp.Or(conditions[by.Standing], "1 = 0"), "{now}", "(SELECT "+q.db.Now+")"))
 		hint = q.claimIndex()
 	case by.Error != "" || by.Fingerprint != "":
-		// where an error can be: not in the statuses that most jobs have
-		w.And("status IN ('available', 'scheduled', 'throttled', 'locked', 'running', 'answered', 'deciding', 'undecided', 'failed', 'closed')")
+		w.And(mayHaveError)
 		hint = q.claimIndex()
 	}
 	if by.Place != 0 {
@@ -111,54 +108,45 @@ func (q *Queue) where(by Filter) (where, hint string, args []any) {
 		w.And("id >= (SELECT MIN(id) FROM (SELECT id FROM "+q.table+" ORDER BY id DESC LIMIT ?) AS newest)", by.Among)
 		hint = q.db.ByID
 	}
-	return w.SQL(), hint, w.Args
+	return w, hint
 }
 
 // LiveID is the id of the job that has a type and a key and is not final; 0 if there is none.
-func (q *Queue) LiveID(ctx context.Context, jobType, key string) (int64, error) {
-	var ids []int64
-	err := q.db.SelectContext(ctx, &ids, "SELECT id FROM "+q.table+" "+q.index("live")+" WHERE live = 1 AND job_type = ? AND job_key = ?", jobType, key)
+func (q *Queue) LiveID(ctx context.Context, jobType, key string) (id int64, err error) {
+	err = q.db.GetContext(ctx, &id, "SELECT COALESCE(MAX(id), 0) FROM "+q.table+" "+q.index("live")+
+		" WHERE live = 1 AND job_type = ? AND job_key = ?", jobType, key)
 	if err != nil {
 		return 0, fmt.Errorf("find the live job of %s: %w", q.Name, err)
 	}
-	return slices.Max(append(ids, 0)), nil
+	return id, nil
 }
 
 // FindIDs gives the ids of the jobs that the filter lets pass, in order.
 func (q *Queue) FindIDs(ctx context.Context, by Filter) (ids []int64, err error) {
-	if by.Fingerprint != "" {
-		return q.findByFingerprint(ctx, by)
+	if by.Fingerprint == "" {
+		ids, err = q.newest(ctx, by)
+	} else {
+		limit := by.Limit
+		by.Limit = 0
+		err = q.eachError(ctx, by, func(r erred) error {
+			if ids = append(ids, r.ID); len(ids) == limit {
+				return errEnough
+			}
+			return nil
+		})
 	}
-	return q.findIDs(ctx, by)
+	slices.Reverse(ids)
+	return ids, err
 }
 
-// findIDs is FindIDs, whatever the filter's fingerprint.
-func (q *Queue) findIDs(ctx context.Context, by Filter) (ids []int64, err error) {
-	where, hint, args := q.where(by)
-	query := "SELECT id FROM " + q.table + " " + hint + where + " ORDER BY id"
-	if by.Limit > 0 {
-		query, args = query+" DESC LIMIT ?", append(args, by.Limit)
-	}
-	if err := q.db.SelectContext(ctx, &ids, query, args...); err != nil {
+// newest gives the ids of the jobs that the filter lets pass, whatever its fingerprint: the newest first.
+func (q *Queue) newest(ctx context.Context, by Filter) (ids []int64, err error) {
+	w, hint := q.where(by)
+	query := "SELECT id FROM " + q.table + " " + hint + w.SQL() + " ORDER BY id DESC LIMIT ?"
+	if err := q.db.SelectContext(ctx, &ids, query, append(w.Args, cmp.Or(max(by.Limit, 0), math.MaxInt))...); err != nil {
 		return nil, fmt.Errorf("find jobs of %s: %w", q.Name, err)
 	}
-	if by.Limit > 0 {
-		slices.Reverse(ids)
-	}
 	return ids, nil
-}
-
-// served says whether an index has all that the filter asks for, so that no row is read which it doesn't let pass.
-func (by Filter) served() bool {
-	switch {
-	case by.Type != "" && by.Key != "":
-		return true // one job, and those that were like it
-	case by.Key != "", by.Error != "", !by.Since.IsZero(), !by.Until.IsZero(), by.Place != 0 && by.Standing == "":
-		return false
-	case by.Standing == Standing(job.Initial), by.Standing == Standing(job.Retry):
-		return false // the index has their lines, which they share
-	}
-	return by.Standing != "" || by.Type == ""
 }
 
 // CountFound counts the jobs that the filter lets pass, whatever its Limit: up to 10,000, and if no index has all that the
@@ -169,55 +157,66 @@ func (q *Queue) CountFound(ctx context.Context, by Filter) (n int, all bool, err
 		ids, err := q.FindIDs(ctx, by)
 		return min(len(ids), engine.CountedMost), len(ids) <= engine.CountedMost, err
 	}
-	where, hint, args := q.where(by)
-	some := engine.Some{Table: q.table, Hint: hint, Where: where, Args: args, Served: by.served()}
-	if n, all, err = q.db.CountSome(ctx, some); err != nil {
+	w, hint := q.where(by)
+	n, all, err = q.db.CountSome(ctx, engine.Some{Table: q.table, Hint: hint, Where: w.SQL(), Args: w.Args, Served: by.served()})
+	if err != nil {
 		return 0, false, fmt.Errorf("count jobs of %s: %w", q.Name, err)
 	}
 	return n, all, nil
 }
 
+// served says whether an index has all that the filter asks for, so that no row is read which it doesn't let pass.
+func (by Filter) served() bool {
+	switch {
+	case by.Type != "" && by.Key != "":
+		return true // one job, and those that were like it
+	case by.Key != "", by.Error != "", !by.Since.IsZero(), !by.Until.IsZero(), by.Place != 0 && by.Standing == "":
+		return false
+	case by.Standing == Standing(job.Initial), by.Standing == Standing(job.Retry):
+		return false // the index has their statuses, which they share
+	}
+	return by.Standing != "" || by.Type == ""
+}
+
 // Find calls f with each job that the filter lets pass, oldest first, and ends with f's first error.
 func (q *Queue) Find(ctx context.Context, by Filter, f func(*job.Job) error) error {
-	where, hint, args := q.where(by)
-	if hint == "" && by.Fingerprint == "" {
-		query := "SELECT " + q.shown() + " FROM " + q.table + where
-		if by.Limit > 0 {
-			query, args = "SELECT * FROM ("+query+" ORDER BY id DESC LIMIT ?) AS newest", append(args, by.Limit)
-		}
-		return q.each(ctx, query+" ORDER BY id", args, f)
-	}
-	// the ids first, for in the order of the index whole rows would have to be sorted, with all of their data
+	// the ids first, because in the order of an index whole rows would have to be sorted, with all of their data
 	ids, err := q.FindIDs(ctx, by)
 	if err != nil {
 		return err
 	}
-	for batch := range slices.Chunk(ids, 500) {
-		all := slices.Clone(args) // what has become another meanwhile is left out
-		for _, id := range batch {
-			all = append(all, id)
-		}
-		query := "SELECT " + q.shown() + " FROM " + q.table + " " + q.db.ByID + where + " AND id IN " + engine.In(len(batch)) + " ORDER BY id"
-		if err := q.each(ctx, query, all, f); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// each calls f with the job of each row.
-func (q *Queue) each(ctx context.Context, query string, args []any, f func(*job.Job) error) error {
-	s := q.shownScanner()
+	scan := q.shownScanner()
 	var stop error
-	err := engine.ReadOn(ctx, q.db, engine.Query{SQL: query, Args: args, Scan: engine.EachRow(func(row *sql.Rows) error {
-		j, err := s.scan(row)
+	err = q.eachRow(ctx, by, q.shown(), ids, func(row *sql.Rows) error {
+		j, err := scan(row)
 		if err == nil {
 			stop = f(j)
 		}
-		return cmp.Or(stop, err)
-	})})
-	if err != nil && stop == nil {
-		return fmt.Errorf("find jobs of %s: %w", q.Name, err)
+		return cmp.Or(err, stop)
+	})
+	return cmp.Or(stop, err)
+}
+
+// findPage is how many rows one query reads.
+const findPage = 500
+
+// eachRow reads columns of the jobs of these ids, which are in order, or in reverse: a page at a time, without those that the
+// filter doesn't let pass any more.
+func (q *Queue) eachRow(ctx context.Context, by Filter, columns string, ids []int64, read func(*sql.Rows) error) error {
+	order := " ORDER BY id"
+	if len(ids) > 1 && ids[0] > ids[1] {
+		order += " DESC"
 	}
-	return stop
+	for page := range slices.Chunk(ids, findPage) {
+		w, _ := q.where(by)
+		w.And("id IN " + engine.In(len(page)))
+		for _, id := range page {
+			w.Args = append(w.Args, id)
+		}
+		query := "SELECT " + columns + " FROM " + q.table + " " + q.db.ByID + w.SQL() + order
+		if err := engine.ReadOn(ctx, q.db, engine.Query{SQL: query, Args: w.Args, Scan: engine.EachRow(read)}); err != nil {
+			return fmt.Errorf("find jobs of %s: %w", q.Name, err)
+		}
+	}
+	return nil
 }

@@ -2,11 +2,12 @@ package queue
 
 import (
 	"fmt"
+	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
+	"github.com/hipq/hipq/internal/roster"
 	"github.com/hipq/hipq/internal/rules"
 	"github.com/hipq/hipq/internal/shell"
 	"github.com/hipq/hipq/queue/job"
@@ -18,312 +19,275 @@ type Reason struct {
 	Text string `json:"text"`
 }
 
-func because(word, format string, args ...any) Reason {
-	return Reason{word, fmt.Sprintf(format, args...)}
+// reasons are the reasons that are found, one after the other, in what is known of a job.
+type reasons struct {
+	Why
+	found []Reason
+}
+
+func (r *reasons) add(word, format string, args ...any) {
+	r.found = append(r.found, Reason{word, fmt.Sprintf(format, args...)})
+}
+
+func (r *reasons) addIf(condition bool, word, format string, args ...any) {
+	if condition {
+		r.add(word, format, args...)
+	}
 }
 
 // Reasons are the answers to why the job isn't running, the most telling first; for one that runs, or is over, that.
 func (w Why) Reasons() []Reason {
-	j := w.Job
-	if j.Flaw != nil && !j.Status.IsFinal() {
-		return append([]Reason{because("flawed", "its row can't be a job's, and the next worker that comes to it ends it: %s", j.Flaw)}, w.nobody()...)
-	}
-	switch j.Status {
-	case job.StatusFinished:
-		return []Reason{because("finished", "it is final since %s", w.local(j.UpdateTime))}
-	case job.StatusFailed, job.StatusClosed:
-		reasons := []Reason{w.failed()}
-		switch {
-		case j.RetriedAs != 0:
-			reasons = append(reasons, because("retried", "it was retried, as job %d", j.RetriedAs))
-		case j.IsDismissed():
-			reasons = append(reasons, because("dismissed", "it was dismissed"))
-		}
-		return reasons
-	case job.StatusUndecided:
-		return w.orNoHandler("undecided", "attempt %d failed (%s); the next worker that has a handler for %s decides whether it is tried again",
+	j, r := w.Job, reasons{Why: w}
+	who, until := w.holder()
+	switch since := w.local(j.UpdateTime); {
+	case j.Flaw != nil && !j.Status.IsFinal():
+		r.add("flawed", "its row can't be a job's, and the next worker that comes to it ends it: %s", j.Flaw)
+		r.nobody()
+	case j.Status == job.StatusSubmitted:
+		r.add("new", "it was inserted by plain SQL, and the next worker takes it in")
+		r.nobody()
+	case j.Status == job.StatusScheduled:
+		r.scheduled()
+		r.nobody()
+	case j.Status == job.StatusAvailable:
+		r.available()
+	case j.Status == job.StatusThrottled:
+		r.throttled()
+	case j.Status == job.StatusLocked:
+		r.add("locked", "it is locked, to start when a slot is free, by %s", who)
+	case j.Status == job.StatusRunning:
+		r.add("running", "attempt %d is running since %s%s, by %s", j.Attempt, w.local(j.StartTime), until, who)
+	case j.Status == job.StatusAwaiting:
+		r.add("waiting", "attempt %d is waiting for an answer since %s, at most until %s: hipq complete %s %s %s, or hipq fail",
+			j.Attempt, w.local(j.StartTime), w.local(j.StartTime.Add(j.Timeout)), j.Queue, shell.Word(j.Type), shell.Word(j.Key))
+	case j.Status == job.StatusAnswered, j.Status == job.StatusDeciding:
+		r.add("deciding", "attempt %d failed (%s); a retry handler decides whether it is tried again, run by %s",
+			j.Attempt, j.Error, who)
+	case j.Status == job.StatusUndecided:
+		r.add("undecided", "attempt %d failed (%s); the next worker that has a handler for %s decides whether it is tried again",
 			j.Attempt, j.Error, j.Type)
-	case job.StatusLocked, job.StatusRunning, job.StatusAnswered, job.StatusDeciding:
-		return w.locked()
-	case job.StatusAwaiting:
-		return append([]Reason{because("waiting", "attempt %d is waiting for an answer since %s, at most until %s: hipq complete %s %s %s, or hipq fail",
-			j.Attempt, w.local(j.StartTime), w.local(j.StartTime.Add(j.Timeout)), j.Queue, shell.Word(j.Type), shell.Word(j.Key))}, w.reached()...)
-	case job.StatusSubmitted:
-		return append([]Reason{because("new", "it was inserted by plain SQL, and the next worker takes it in")}, w.nobody()...)
-	case job.StatusThrottled:
-		return w.held()
-	case job.StatusScheduled:
-		return append([]Reason{w.later()}, w.nobody()...)
+		r.misplaced()
+		r.unhandled()
+		r.nobody()
+	case j.Status == job.StatusFinished:
+		r.add("finished", "it is final since %s", since)
+	case j.Error == job.None: // a hand other than hipq's may have left it out
+		r.add("failed", "it is final since %s, without an error", since)
+	default:
+		r.add("failed", "it is final since %s, with the error: %s", since, j.Error)
 	}
-	return w.due()
+	r.addIf(j.Status.IsFinal() && j.RetriedAs != 0, "retried", "it was retried, as job %d", j.RetriedAs)
+	r.addIf(j.IsDismissed(), "dismissed", "it was dismissed")
+	p, ok := j.Reached()
+	r.addIf(ok && j.State() == job.Running, "progress", "it has reached %s, as its handler said %s ago",
+		p, brief(max(0, w.now.Sub(p.Time))))
+	r.addIf(j.Stopping && j.Status.HasWorker(), "stopping", "it was cancelled, and its worker is asked to stop it")
+	return r.found
 }
 
-// failed is the reason of a job that is final and didn't finish. A hand other than hipq's may have left out the error.
-func (w Why) failed() Reason {
-	since := w.local(w.Job.UpdateTime)
-	if w.Job.Error == job.None {
-		return because("failed", "it is final since %s, without an error", since)
+func (r *reasons) scheduled() {
+	j, at := r.Job, r.local(r.Job.ScheduledRunTime)
+	switch {
+	case !j.ScheduledRunTime.After(r.now):
+		r.add("due", "it has been due since %s, and the next worker sees to it", at)
+	case j.State() == job.Retry:
+		r.add("retry", "attempt %d failed (%s); the next is due at %s", j.Attempt, j.Error, at)
+	case len(j.Windows) > 0 && !j.Windows.Contains(r.now.In(r.queue.Location)):
+		r.add("window", "it is not due until %s; its windows are %s, and closed now",
+			at, strings.Join(j.Windows.Strings(), ", "))
+	default:
+		r.add("scheduled", "it is not due until %s", at)
 	}
-	return because("failed", "it is final since %s, with the error: %s", since, w.Job.Error)
 }
 
 // nobody says whether it looks as if no worker ran at all.
-func (w Why) nobody() []Reason {
+func (r *reasons) nobody() {
 	const long = 5 * time.Minute
-	switch {
-	case w.last == nil:
-		return []Reason{because("no_worker", "no worker has run yet: is hipq work in crontab?")}
-	case w.now.Sub(w.last.Heartbeat.Time) > long:
-		return []Reason{because("no_worker", "no worker has run for %s (the last: pid %d on %s): is hipq work in crontab?",
-			brief(w.now.Sub(w.last.Heartbeat.Time)), w.last.PID, w.last.Host)}
+	if r.last == nil {
+		r.add("no_worker", "no worker has run yet: is hipq work in crontab?")
+	} else if silent := r.now.Sub(r.last.Heartbeat.Time); silent > long {
+		r.add("no_worker", "no worker has run for %s (the last: pid %d on %s): is hipq work in crontab?",
+			brief(silent), r.last.PID, r.last.Host)
 	}
-	return nil
 }
 
-func (w Why) later() Reason {
-	at := w.local(w.Job.ScheduledRunTime)
-	switch {
-	case !w.Job.ScheduledRunTime.After(w.now):
-		return because("due", "it has been due since %s, and the next worker sees to it", at)
-	case w.Job.State() == job.Retry:
-		return because("retry", "attempt %d failed (%s); the next is due at %s", w.Job.Attempt, w.Job.Error, at)
-	case len(w.Job.Windows) > 0 && !w.Job.Windows.Contains(w.now.In(w.options.Location)):
-		return because("window", "it is not due until %s; its windows are %s, and closed now", at, strings.Join(w.Job.Windows.Strings(), ", "))
+// holder says which worker has the job, and until when the attempt lasts at most. Of a lost worker the timeout says nothing.
+func (w Why) holder() (who, until string) {
+	if w.worker == nil {
+		return "worker " + w.Job.WorkerID + ", which is not known any more", ""
 	}
-	return because("scheduled", "it is not due until %s", at)
+	who = fmt.Sprintf("worker %s (pid %d on %s), ", w.worker.ID, w.worker.PID, w.worker.Host)
+	lock := w.local(w.worker.LockUntil.Time)
+	switch dead, silent := w.worker.Silent(w.now); {
+	case w.worker.State != "working" || silent && dead == 0:
+		return who + "whose lock lasted until " + lock + " and is over: the next worker takes the job back", ""
+	case silent:
+		return who + fmt.Sprintf("of which nothing was heard for %s: unless it comes back it is declared dead in %s,"+
+			" and the next worker takes the job back", brief(w.now.Sub(w.worker.Heartbeat.Time)), brief(dead)), ""
+	}
+	return who + "whose lock lasts until " + lock, ", at most until " + w.local(w.Job.StartTime.Add(w.Job.Timeout))
 }
 
-// reached says how far the attempt has come, if its handler has said so.
-func (w Why) reached() []Reason {
-	p, ok := w.Job.Reached()
-	if !ok {
-		return nil
-	}
-	return []Reason{because("progress", "it has reached %s, as its handler said %s ago", p, brief(max(0, w.now.Sub(p.Time))))}
+// barred says what stands in the way of any job of its type.
+func (r *reasons) barred() {
+	r.misplaced()
+	r.addIf(r.paused, "paused", "the queue is paused: hipq queue resume %s", r.Job.Queue)
+	r.unhandled()
 }
 
-func (w Why) locked() []Reason {
-	who, until := "worker "+w.Job.WorkerID+", which is not known any more", ""
-	if w.worker != nil {
-		who = fmt.Sprintf("worker %s (pid %d on %s), ", w.worker.ID, w.worker.PID, w.worker.Host)
-		switch dead, silent := w.worker.Silent(w.now); {
-		case w.worker.State != "working" || silent && dead == 0:
-			who += fmt.Sprintf("whose lock lasted until %s and is over: the next worker takes the job back", w.local(w.worker.LockUntil.Time))
-		case silent:
-			who += fmt.Sprintf("of which nothing was heard for %s: unless it comes back it is declared dead in %s, and the next worker takes the job back",
-				brief(w.now.Sub(w.worker.Heartbeat.Time)), brief(dead))
-		default:
-			who += "whose lock lasts until " + w.local(w.worker.LockUntil.Time)
-			until = ", at most until " + w.local(w.Job.StartTime.Add(w.Job.Timeout)) // of one that is lost the timeout says nothing
-		}
-	}
-	var reasons []Reason
-	switch w.Job.State() {
-	case job.Running:
-		reasons = []Reason{because("running", "attempt %d is running since %s%s, by %s", w.Job.Attempt, w.local(w.Job.StartTime), until, who)}
-		reasons = append(reasons, w.reached()...)
-	case job.Error:
-		reasons = []Reason{because("deciding", "attempt %d failed (%s); a retry handler decides whether it is tried again, run by %s",
-			w.Job.Attempt, w.Job.Error, who)}
-	default:
-		return []Reason{because("locked", "it is locked, to start when a slot is free, by %s", who)}
-	}
-	if w.Job.Stopping {
-		reasons = append(reasons, because("stopping", "it was cancelled, and its worker is asked to stop it"))
-	}
-	return reasons
-}
-
-// barred gives what stands in the way of any job of its type.
-func (w Why) barred() (reasons []Reason) {
-	if w.misplaced {
-		reasons = append(reasons, w.isMisplaced())
-	}
-	if w.paused {
-		reasons = append(reasons, because("paused", "the queue is paused: hipq queue resume %s", w.Job.Queue))
-	}
-	return append(reasons, w.unhandled()...)
-}
-
-// isMisplaced says that the job is in none of the queue's shards.
-func (w Why) isMisplaced() Reason {
-	return because("misplaced", "it was placed when the queue was divided into shards otherwise: the next worker moves it to where it belongs")
-}
-
-// inShard says in which shard the job is, where there are several; nil if there is but one.
-func (w Why) inShard() []Reason {
-	if w.division.Of == 1 || w.misplaced {
-		return nil
-	}
-	return []Reason{because("shard", "it is in shard %d of %d, which has its own order", w.shard, w.division.Of)}
+func (r *reasons) misplaced() {
+	r.addIf(!r.placed, "misplaced",
+		"it was placed when the queue was divided into shards otherwise: the next worker moves it to where it belongs")
 }
 
 // unhandled says why workers here have no handler for the job's type, if they don't.
-func (w Why) unhandled() []Reason {
-	switch {
-	case w.division.Otherwise != nil:
-		return []Reason{because("divided_otherwise", "workers of this config leave the queue out: %s", w.division.Otherwise)}
-	case !w.handled:
-		return []Reason{because("no_handler", "this config has no handler for job type %s", w.Job.Type)}
-	case w.leftOut != "":
-		return []Reason{because("left_out", "on this host, workers of this user leave job type %s out: %s", w.Job.Type, w.leftOut)}
+func (r *reasons) unhandled() {
+	name := r.Job.Type
+	switch leftOut := r.by.LeftOut[name]; {
+	case r.division.Otherwise != nil:
+		r.add("divided_otherwise", "workers of this config leave the queue out: %s", r.division.Otherwise)
+	case !slices.Contains(r.by.Handled, name):
+		r.add("no_handler", "this config has no handler for job type %s", name)
+	case leftOut != "":
+		r.add("left_out", "on this host, workers of this user leave job type %s out: %s", name, leftOut)
 	}
-	return nil
 }
 
-// held gives what stands in the way of a job whose throttle group was full.
-func (w Why) held() []Reason {
-	reasons := w.barred()
-	switch full, limit := w.groupFull(), w.groupLimit(); {
+// throttled says what stands in the way of a job whose throttle group was full.
+func (r *reasons) throttled() {
+	r.barred()
+	switch limit := r.groupLimit(); {
 	case limit == 0:
-		reasons = append(reasons, because("held", "its throttle group was full, and has no limit any more: the next worker starts it"))
-	case full != nil:
-		reasons = append(reasons, *full)
-	default:
-		reasons = append(reasons, because("held", "its throttle group %s was full; %d of %d are taken now, and the next worker starts the first of the group",
-			w.group, w.groupUsed, limit))
+		r.add("held", "its throttle group was full, and has no limit any more: the next worker starts it")
+	case !r.groupFull():
+		r.add("held", "its throttle group %s was full; %d of %d are taken now, and the next worker starts the first of the group",
+			r.group, r.groupUsed, limit)
 	}
-	return slices.Concat(reasons, w.nobody(), w.inShard())
+	r.nobody()
+	r.inShard()
 }
 
 // groupLimit is that of the job's throttle group; 0 is none.
 func (w Why) groupLimit() int {
-	if w.options.ThrottleGroups == nil {
+	if w.queue.ThrottleGroups == nil {
 		return 0
 	}
-	return w.options.ThrottleGroups.Limit(w.group)
+	return w.queue.ThrottleGroups.Limit(w.group)
 }
 
-// groupFull says that the job's throttle group has no room for it; nil if it has.
-func (w Why) groupFull() *Reason {
-	limit, factor := w.groupLimit(), w.Job.ThrottleFactor
-	if limit == 0 || factor == 0 || rules.Allows(limit, w.groupUsed, factor) {
-		return nil
-	}
-	full := because("group_full", "throttled: of group %s %d of %d are taken, and its factor is %d", w.group, w.groupUsed, limit, factor)
-	return &full
+// groupFull says if the job's throttle group has no room for it.
+func (r *reasons) groupFull() bool {
+	limit, factor := r.groupLimit(), r.Job.ThrottleFactor
+	full := limit > 0 && factor > 0 && !rules.Allows(limit, r.groupUsed, factor)
+	r.addIf(full, "group_full", "throttled: of group %s %d of %d are taken, and its factor is %d",
+		r.group, r.groupUsed, limit, factor)
+	return full
 }
 
-// due gives all that stands in the way of a job that is due.
-func (w Why) due() []Reason {
-	reasons := w.barred()
-	if opening := w.Job.Windows.Next(w.now.In(w.options.Location)); opening.After(w.now) {
-		reasons = append(reasons, because("window", "its window opens at %s", w.local(opening)))
-	}
-	if full := w.limitFull(); full != nil {
-		reasons = append(reasons, *full)
-	}
-	if full := w.groupFull(); full != nil {
-		reasons = append(reasons, *full)
-	}
-	if w.rate > 0 {
-		reasons = append(reasons, w.rateUsedUp())
-	}
-	for _, full := range w.fullLanes {
-		reasons = append(reasons, w.full(full))
-	}
-	reasons = append(reasons, w.nobody()...)
-	if w.rowHeld {
-		reasons = append(reasons, because("row_held", "another transaction holds its row: does an application keep one open?"))
-	}
-	switch w.Ahead {
-	case 0:
-	case 1:
-		reasons = append(reasons, because("behind", "1 due job is before it"))
+// inShard says in which shard the job is, where there are several.
+func (r *reasons) inShard() {
+	r.addIf(r.placed && r.division.Of > 1, "shard", "it is in shard %d of %d, which has its own order", r.shard, r.division.Of)
+}
+
+// available says all that stands in the way of a job that is due.
+func (r *reasons) available() {
+	r.barred()
+	opening := r.Job.Windows.Next(r.now.In(r.queue.Location))
+	r.addIf(opening.After(r.now), "window", "its window opens at %s", r.local(opening))
+	r.limitFull()
+	r.groupFull()
+	r.rateUsedUp()
+	r.lanesFull()
+	r.nobody()
+	r.addIf(r.rowHeld, "row_held", "another transaction holds its row: does an application keep one open?")
+	r.addIf(r.Ahead == 1, "behind", "1 due job is before it")
+	r.addIf(r.Ahead > 1, "behind", "%d due jobs are before it", r.Ahead)
+	r.addIf(len(r.found) == 0, "due", "nothing stands in its way: the next worker with a free slot takes it")
+	r.addIf(r.Job.IsQuarantined(), "quarantined",
+		"%d attempts in a row ended with their workers: hipq work quarantines the next, in a process of its own", r.Job.Losses)
+	r.inShard()
+}
+
+// limitFull says if the queue's limit, or the shard's part of it, has no room for the job.
+func (r *reasons) limitFull() {
+	factor, limit, share := r.Job.ThrottleFactor, r.queue.ThrottleLimit, r.row.share
+	switch {
+	case limit < 1 || factor < 1 || rules.HasRoom(limit, share, r.used, factor):
+	case r.placed && r.division.Of > 1:
+		r.add("limit_full",
+			"throttled: of %d its shard holds %d, %d are taken there, and its factor is %d; the other shards hold %d%s",
+			limit, share, r.used, factor, max(0, limit-max(share, r.used)), r.waits())
 	default:
-		reasons = append(reasons, because("behind", "%d due jobs are before it", w.Ahead))
+		r.add("limit_full", "throttled: %d of %d are taken, and its factor is %d", r.used, limit, factor)
 	}
-	if len(reasons) == 0 {
-		reasons = []Reason{because("due", "nothing stands in its way: the next worker with a free slot takes it")}
-	}
-	if w.Job.IsQuarantined() {
-		reasons = append(reasons, because("quarantined", "%d attempts in a row ended with their workers: hipq work quarantines the next, in a process of its own", w.Job.Losses))
-	}
-	return append(reasons, w.inShard()...)
 }
 
-// limitFull says that the queue's limit, or the shard's part of it, has no room for the job; nil if it has.
-func (w Why) limitFull() *Reason {
-	factor, limit := w.Job.ThrottleFactor, w.options.ThrottleLimit
-	if limit < 1 || factor < 1 {
-		return nil
+// rateUsedUp says if the queue's rate, or the shard's part of it, lets no job start.
+func (r *reasons) rateUsedUp() {
+	rate, share, wait := r.queue.Rate, r.row.rateShare, r.RateWait().Round(time.Millisecond)
+	switch {
+	case r.RateWait() == 0:
+	case r.placed && r.division.Of > 1:
+		r.add("rate",
+			"of the queue's rate of %d starts per %s its shard holds %d, which is used up for %s; the other shards hold %d%s",
+			rate.Starts, rules.Brief(rate.Per), share, wait, max(0, rate.Starts-max(share, r.row.startsLately(rate, r.now))), r.waits())
+	default:
+		r.add("rate", "the queue's rate of %d starts per %s is used up for %s", rate.Starts, rules.Brief(rate.Per), wait)
 	}
-	if w.part == nil {
-		if rules.Allows(limit, w.used, factor) {
-			return nil
-		}
-		full := because("limit_full", "throttled: %d of %d are taken, and its factor is %d", w.used, limit, factor)
-		return &full
-	}
-	part := w.part.limit
-	if part.Used = w.used; part.Allows(limit, factor) {
-		return nil
-	}
-	full := because("limit_full", "throttled: of %d its shard holds %s, %d are taken there, and its factor is %d; the other shards hold %d%s",
-		limit, holds(part), w.used, factor, limit-part.Has, w.waits())
-	return &full
-}
-
-// rateUsedUp says that the queue's rate, or the shard's part of it, lets no job start.
-func (w Why) rateUsedUp() Reason {
-	rate, wait := w.options.Rate, w.rate.Round(time.Millisecond)
-	if w.part == nil {
-		return because("rate", "the queue's rate of %d starts per %s is used up for %s", rate.Starts, rules.Brief(rate.Per), wait)
-	}
-	part := w.part.rate
-	return because("rate", "of the queue's rate of %d starts per %s its shard holds %s, which is used up for %s; the other shards hold %d%s",
-		rate.Starts, rules.Brief(rate.Per), holds(part), wait, rate.Starts-part.Has, w.waits())
-}
-
-// holds says what a shard holds, and should hold if that is something else.
-func holds(part rules.Share) string {
-	if part.Target == part.Has {
-		return strconv.Itoa(part.Has)
-	}
-	return fmt.Sprintf("%d and should hold %d", part.Has, part.Target)
 }
 
 // waits says for how long the shard has started nothing for want of the limit or the rate.
 func (w Why) waits() string {
-	if !w.part.waits(w.now) {
+	if !w.row.waits(w.now) {
 		return ""
 	}
-	return fmt.Sprintf("; it has started nothing for %s", brief(max(0, w.now.Sub(time.UnixMicro(w.part.waitSince)))))
+	return fmt.Sprintf("; it has started nothing for %s", brief(max(0, w.now.Sub(time.UnixMicro(w.row.waitSince)))))
 }
 
-// full says who holds all slots of a lane.
-func (w Why) full(f fullLane) Reason {
-	var workers []string
-	for _, r := range f.Workers[:min(len(f.Workers), fullWorkers)] {
-		text := fmt.Sprintf("worker %s (pid %d)", r.ID, r.PID)
-		if dead, silent := r.Silent(w.now); silent {
-			text += fmt.Sprintf(", silent for %s: unless it comes back it is declared dead in %s", brief(w.now.Sub(r.Heartbeat.Time)), brief(dead))
+// lanesFull says where workers hold all slots of a concurrency that the job comes under: the host's, the queue's or the job
+// type's own.
+func (r *reasons) lanesFull() {
+	q, name := r.queue, r.Job.Type
+	byHost := map[string][]roster.Row{}
+	for _, w := range r.atWork {
+		if w.LockUntil.After(r.now) { // else its slots are free
+			byHost[w.Host] = append(byHost[w.Host], w)
 		}
-		workers = append(workers, text)
 	}
-	if more := len(f.Workers) - len(workers); more > 0 {
-		workers = append(workers, fmt.Sprintf("and %d more", more))
+	for _, host := range slices.Sorted(maps.Keys(byHost)) {
+		r.laneFull(host, byHost[host], "", r.by.Concurrency)
+		r.laneFull(host, byHost[host], roster.Lane(q.Name, ""), q.Concurrency)
+		r.laneFull(host, byHost[host], roster.Lane(q.Name, name), q.configured[name].Concurrency)
 	}
-	by := strings.Join(workers, "; ")
-	if f.Lane == "" {
-		return because("slots_full", "all %d slots of host %s are held, whether jobs run in them or not, by %s", f.Limit, f.Host, by)
-	}
-	return because("lane_full", "on %s, the concurrency %d of %s is used up, by %s", f.Host, f.Limit, f.Lane, by)
 }
 
-// fullWorkers is how many workers are named, at most, that hold the slots of a lane.
-const fullWorkers = 10
-
-func (w Why) orNoHandler(word, format string, args ...any) []Reason {
-	reasons := []Reason{because(word, format, args...)}
-	if w.misplaced {
-		reasons = append(reasons, w.isMisplaced())
+// laneFull says who holds the slots of a lane on a host, if they hold all. The host's own lane has no name.
+func (r *reasons) laneFull(host string, workers []roster.Row, lane string, limit int) {
+	const most = 10
+	taken, by := 0, []string{}
+	for _, w := range workers {
+		n := w.ByLane()[lane]
+		if n < 1 {
+			continue
+		}
+		text := fmt.Sprintf("worker %s (pid %d)", w.ID, w.PID)
+		if dead, silent := w.Silent(r.now); silent {
+			text += fmt.Sprintf(", silent for %s: unless it comes back it is declared dead in %s",
+				brief(r.now.Sub(w.Heartbeat.Time)), brief(dead))
+		}
+		taken, by = taken+n, append(by, text)
 	}
-	return slices.Concat(reasons, w.unhandled(), w.nobody())
+	if more := len(by) - most; more > 0 {
+		by = append(by[:most], fmt.Sprintf("and %d more", more))
+	}
+	full, who := limit > 0 && taken >= limit, strings.Join(by, "; ")
+	r.addIf(full && lane == "", "slots_full", "all %d slots of host %s are held, whether jobs run in them or not, by %s",
+		limit, host, who)
+	r.addIf(full && lane != "", "lane_full", "on %s, the concurrency %d of %s is used up, by %s", host, limit, lane, who)
 }
 
 func (w Why) local(t time.Time) string {
-	return t.In(w.options.Location).Format("2006-01-02 15:04:05 MST")
+	return t.In(w.queue.Location).Format("2006-01-02 15:04:05 MST")
 }
 
 // brief is a time of some seconds and more for people.

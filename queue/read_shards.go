@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"time"
 
@@ -47,126 +48,109 @@ func (q *Queue) Division(ctx context.Context) (Division, error) {
 
 // ShardState is how one shard of a queue stands.
 type ShardState struct {
-	// Shard is from 0 to one less than how many there are.
-	Shard int
-	// Due may run now, Held but for their full throttle groups; Running are, those too that wait for an answer. Rows that plain SQL has
-	// inserted are in no shard before they are taken in.
-	Due, Held, Running int64
-	// OldestDue is since when the first of Due and Held has been; zero if none is.
-	OldestDue time.Time
-	// Used is what counts against the queue's throttle limit, Share what the shard holds of that and Target what it should hold: it
-	// starts nothing beyond the lesser of both. All are 0 in a queue without a limit.
-	Used, Share, Target int
-	// RateUsed, RateShare and RateTarget are the same of the starts of the queue's rate.
-	RateUsed, RateShare, RateTarget int
+	// Counts are of its jobs. Rows that plain SQL has inserted are in no shard before they are taken in.
+	Counts
+	// Used is what counts against the queue's throttle limit, Share what the shard may use of that: it starts nothing beyond it.
+	// Used is more while the shard gives room to others, which get it as its jobs end. Both are 0 in a queue without a limit.
+	Used, Share int
+	// RateUsed and RateShare are the same of the starts of the queue's rate.
+	RateUsed, RateShare int
 	// WaitsSince is since when it has started nothing for want of the limit or the rate; zero if it doesn't wait for these.
 	WaitsSince time.Time
 }
 
-// ShardStates tells how each shard of a queue stands, as of the database's clock, in order. It reads all due jobs, in the index.
-func (q *Queue) ShardStates(ctx context.Context) ([]ShardState, error) {
-	d, err := q.Division(ctx)
-	if err != nil {
-		return nil, err
-	}
-	all := make([]ShardState, d.Of)
-	for i := range all {
-		all[i].Shard = i
-	}
-	if err = q.stateOfParts(ctx, d, all); err == nil {
-		err = q.stateOfJobs(ctx, d, all)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read how the shards of %s stand: %w", q.Name, err)
-	}
-	return all, nil
+// Overview is how a queue stands.
+type Overview struct {
+	// Counts are of all jobs.
+	Counts
+	Division Division
+	// Shards are as many as Division has, in order.
+	Shards []ShardState
+	// Misplaced are the jobs that are to start or to be decided about, or count against the limit, and are in none of the shards: they
+	// were placed when the queue was divided otherwise. Workers move them, and start none before.
+	Misplaced int64
 }
 
-// stateOfParts adds what the shards hold.
-func (q *Queue) stateOfParts(ctx context.Context, d Division, all []ShardState) error {
-	now, err := q.db.Clock(ctx)
+// Overview reads how a queue stands, as of the database's clock. It walks all of the table's index.
+func (q *Queue) Overview(ctx context.Context) (o Overview, err error) {
+	s, err := q.situation(ctx)
 	if err != nil {
+		return o, err
+	}
+	o.Paused, o.Division, o.Shards = s.paused, s.division, make([]ShardState, s.division.Of)
+	for i := range o.Shards {
+		part, of := q.part(s, s.division.Place(i)), &o.Shards[i]
+		of.Share, of.RateShare, of.RateUsed = part.share, part.rateShare, part.startsLately(q.Rate, s.now)
+		if part.waits(s.now) {
+			of.WaitsSince = time.UnixMicro(part.waitSince).UTC()
+		}
+	}
+	from := " FROM " + q.table + " " + q.claimIndex()
+	jobs := "SELECT status, shard, COUNT(*), COALESCE(SUM(status IN ('submitted', 'scheduled') AND scheduled_run_time > ?), 0), " +
+		q.db.TimeText("MIN(CASE WHEN status IN ('submitted', 'available', 'scheduled', 'throttled') THEN scheduled_run_time END)") +
+		from + " GROUP BY status, shard"
+	used := "SELECT shard, SUM(throttle_factor + 0.0)" + from + " WHERE " + schema.Counts + " GROUP BY shard"
+	err = q.db.Read(ctx, engine.Query{SQL: jobs, Args: []any{engine.At(s.now)}, Scan: engine.EachRow(func(row *sql.Rows) error {
+		var status job.Status
+		var place int
+		var n, later int64
+		var oldest engine.Time
+		err := row.Scan(&status, &place, &n, &later, &oldest)
+		o.add(status, n, later, oldest.Time, s.now)
+		switch i, ok := s.division.Shard(place); {
+		case ok:
+			o.Shards[i].add(status, n, later, oldest.Time, s.now)
+		case !status.IsFinal() && status != job.StatusSubmitted && status != job.StatusScheduled:
+			o.Misplaced += n
+		}
 		return err
-	}
-	return q.db.Read(ctx, q.shardRows(now, func(r shardRow) {
-		i, ok := d.Shard(r.place)
-		if !ok {
-			return
+	})}, engine.Query{SQL: used, Scan: engine.EachRow(func(row *sql.Rows) error {
+		var place int
+		var sum float64
+		err := row.Scan(&place, &sum)
+		if i, ok := s.division.Shard(place); ok {
+			o.Shards[i].Used = int(sum)
 		}
-		s := &all[i]
-		s.Share, s.Target, s.RateShare, s.RateTarget = r.limit.Has, r.limit.Target, r.rate.Has, r.rate.Target
-		if d.Of == 1 { // there is none to divide it with
-			s.Share, s.Target, s.RateShare, s.RateTarget = max(0, q.ThrottleLimit), max(0, q.ThrottleLimit), q.Rate.Starts, q.Rate.Starts
-		}
-		s.RateUsed = r.startsLately(q.Rate, now)
-		if r.waits(now) {
-			s.WaitsSince = time.UnixMicro(r.waitSince).UTC()
-		}
-	}))
-}
-
-// stateOfJobs adds how the jobs of the shards stand.
-func (q *Queue) stateOfJobs(ctx context.Context, d Division, all []ShardState) error {
-	first, end := d.Place(0), d.Place(d.Of)
-	const placed = " AND shard >= ? AND shard < ?"
-	at := "(SELECT " + q.db.Now + ")"
-	for _, query := range []string{
-		"SELECT shard, status, COUNT(*) AS n, " + q.db.TimeText("MIN(scheduled_run_time)") + " AS oldest, 0 AS used FROM " + q.table + " " + q.claimIndex() +
-			" WHERE status IN ('available', 'throttled')" + placed + " GROUP BY status, shard",
-		"SELECT shard, 'available' AS status, COUNT(*) AS n, " + q.db.TimeText("MIN(wake_time)") + " AS oldest, 0 AS used FROM " + q.table + " " + q.index("wake") +
-			" WHERE status = 'scheduled' AND wake_time <= " + at + placed + " GROUP BY shard",
-		"SELECT shard, 'running' AS status, COALESCE(SUM(status IN ('running', 'awaiting')), 0) AS n, NULL AS oldest," +
-			" COALESCE(SUM(CASE WHEN " + schema.Counts + " THEN throttle_factor + 0.0 ELSE 0 END), 0) AS used FROM " + q.table + " " + q.claimIndex() +
-			" WHERE status IN ('locked', 'running', 'answered', 'deciding', 'awaiting')" + placed + " GROUP BY shard",
-	} {
-		var found []struct {
-			Shard   int
-			Status  job.Status
-			N, Used float64
-			Oldest  engine.Time
-		}
-		if err := q.db.SelectContext(ctx, &found, query, first, end); err != nil {
-			return err
-		}
-		for _, f := range found {
-			i, ok := d.Shard(f.Shard)
-			if !ok {
-				continue
-			}
-			s := &all[i]
-			switch f.Status {
-			case job.StatusAvailable:
-				s.Due += int64(f.N)
-			case job.StatusThrottled:
-				s.Held += int64(f.N)
-			default:
-				s.Running, s.Used = int64(f.N), int(f.Used)
-			}
-			if !f.Oldest.IsZero() && (s.OldestDue.IsZero() || f.Oldest.Before(s.OldestDue)) {
-				s.OldestDue = f.Oldest.Time
-			}
-		}
-	}
-	return nil
-}
-
-// Misplaced counts the jobs that are to start or to be decided about, and are in none of the queue's shards: they were placed when
-// it was divided otherwise. Workers move them, and start none before.
-func (q *Queue) Misplaced(ctx context.Context) (n int64, err error) {
-	d, err := q.Division(ctx)
+		return err
+	})})
 	if err != nil {
-		return 0, err
+		err = fmt.Errorf("count the jobs of %s: %w", q.Name, err)
 	}
-	for _, outside := range []struct {
-		where string
-		place int
-	}{{"shard < ?", d.Place(0)}, {"shard >= ?", d.Place(d.Of)}} {
-		var some int64
-		err := q.db.GetContext(ctx, &some, "SELECT COUNT(*) FROM "+q.table+" "+q.claimIndex()+" WHERE status IN "+misplacedOf+" AND "+outside.where, outside.place)
-		if err != nil {
-			return 0, fmt.Errorf("count the misplaced jobs of %s: %w", q.Name, err)
-		}
-		n += some
+	return o, err
+}
+
+// situation is what holds for all jobs of a queue at a moment of the database's clock.
+type situation struct {
+	now      time.Time
+	paused   bool
+	division Division
+	// shards are the rows of the queue's shards, by their places.
+	shards map[int]shardRow
+}
+
+func (q *Queue) situation(ctx context.Context) (s situation, err error) {
+	s.shards = map[int]shardRow{}
+	if s.now, err = q.db.Clock(ctx); err != nil {
+		return s, err
 	}
-	return n, nil
+	if s.paused, err = q.Paused(ctx); err != nil {
+		return s, err
+	}
+	if s.division, err = q.Division(ctx); err != nil {
+		return s, err
+	}
+	if err = q.db.Read(ctx, q.shardRows(s.now, func(r shardRow) { s.shards[r.place] = r })); err != nil {
+		err = fmt.Errorf("read the shards of %s: %w", q.Name, err)
+	}
+	return s, err
+}
+
+// part is what a shard has of the queue's limit and its rate, by its place. The only one of an undivided queue has all, whatever
+// its row says; so has one without a row, because nobody has divided them yet.
+func (q *Queue) part(s situation, place int) shardRow {
+	r, ok := s.shards[place]
+	if !ok || s.division.Of == 1 {
+		r.share, r.rateShare = max(0, q.ThrottleLimit), q.Rate.Starts
+	}
+	return r
 }

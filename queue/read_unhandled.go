@@ -2,8 +2,9 @@ package queue
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
-	"slices"
+	"strings"
 	"time"
 
 	"github.com/hipq/hipq/internal/engine"
@@ -13,59 +14,40 @@ import (
 const passedBy = time.Hour
 
 // Unhandled gives the job types that no worker seems to have a handler for, misspelt ones perhaps, and since when the first of
-// their jobs has been due: for an hour, while workers have run, and none of the type is running, nor was started in that hour.
-// What handlers there are is in the workers' configs, which nobody knows; handled are the types of the one that asks, which are
-// left out. c is what Counts has just counted, lastSeen the last heartbeat of the latest worker, zero if there was none.
+// their jobs has been due: for an hour, while workers have run, and none of the type is running, nor was started since that hour
+// began. What handlers there are is in the workers' configs, which nobody knows; handled are the types of the one that asks, which
+// are left out. c is what Counts has just counted, lastSeen the last heartbeat of the latest worker, zero if there was none.
 //
-// Where there may be such types it reads all due jobs, in the index, and the activity of an hour.
+// Where there may be such types it reads all due jobs, in the index, and the activity since.
 func (q *Queue) Unhandled(ctx context.Context, c Counts, lastSeen time.Time, handled []string) (map[string]time.Time, error) {
-	if c.Paused || c.OldestDue.IsZero() || lastSeen.Sub(c.OldestDue) < passedBy {
+	before := lastSeen.Add(-passedBy)
+	if c.Paused || c.OldestDue.IsZero() || c.OldestDue.After(before) {
 		return nil, nil
 	}
-	var due []struct {
-		Type  string `db:"job_type"`
-		Since engine.Time
+	args := []any{engine.At(before)}
+	for _, name := range handled {
+		args = append(args, name)
 	}
-	err := q.db.SelectContext(ctx, &due, "SELECT job_type, "+q.db.TimeText("MIN(scheduled_run_time)")+" AS since FROM "+q.table+" "+q.claimIndex()+" WHERE status = 'available' GROUP BY "+q.db.TypesOfClaim)
-	if err != nil {
-		return nil, fmt.Errorf("find the oldest due jobs of %s: %w", q.Name, err)
-	}
-	oldest := map[string]time.Time{}
-	for _, d := range due { // there may be one of each part
-		if first, ok := oldest[d.Type]; !ok || d.Since.Before(first) {
-			oldest[d.Type] = d.Since.Time
-		}
-	}
+	from := " FROM " + q.table + " " + q.claimIndex()
+	query := "SELECT job_type, " + q.db.TimeText("since") + " FROM (SELECT job_type, MIN(since) AS since" +
+		" FROM (SELECT job_type, MIN(scheduled_run_time) AS since" + from + " WHERE status = 'available'" +
+		" GROUP BY " + q.db.TypesOfClaim + ") AS parts GROUP BY job_type) AS due" +
+		" WHERE since <= ?" + strings.Repeat(" AND job_type <> ?", len(handled)) +
+		" AND NOT EXISTS (SELECT 1" + from + " WHERE status IN ('locked', 'running', 'answered', 'deciding', 'awaiting')" +
+		" AND part IN ('NONE', 'stop') AND job_type = due.job_type)" +
+		" AND NOT EXISTS (SELECT 1 FROM " + q.db.Activity() + " WHERE at >= ? AND queue = ? AND job_type = due.job_type" +
+		" AND kind = 'job' AND state = 'starting')"
+	args = append(args, engine.At(before), q.Name)
 	unhandled := map[string]time.Time{}
-	for name, since := range oldest {
-		if slices.Contains(handled, name) || lastSeen.Sub(since) < passedBy {
-			continue
-		}
-		passed, err := q.isPassedBy(ctx, name)
-		if err != nil {
-			return nil, fmt.Errorf("find out whether job type %s of %s is handled: %w", name, q.Name, err)
-		}
-		if passed {
-			unhandled[name] = since
-		}
+	err := q.db.Read(ctx, engine.Query{SQL: query, Args: args, Scan: engine.EachRow(func(row *sql.Rows) error {
+		var name string
+		var since engine.Time
+		err := row.Scan(&name, &since)
+		unhandled[name] = since.Time
+		return err
+	})})
+	if err != nil {
+		return nil, fmt.Errorf("find the job types of %s that no worker handles: %w", q.Name, err)
 	}
 	return unhandled, nil
-}
-
-// isPassedBy says whether no job of a type is running, nor was started for a while.
-func (q *Queue) isPassedBy(ctx context.Context, jobType string) (bool, error) {
-	var running bool
-	err := q.db.GetContext(ctx, &running, "SELECT EXISTS (SELECT 1 FROM "+q.table+" "+q.claimIndex()+
-		" WHERE status IN ('locked', 'running', 'answered', 'deciding', 'awaiting') AND part IN ('NONE', 'stop') AND job_type = ?)", jobType)
-	if err != nil || running {
-		return false, err
-	}
-	now, err := q.db.Clock(ctx)
-	if err != nil {
-		return false, err
-	}
-	var started bool
-	err = q.db.GetContext(ctx, &started, "SELECT EXISTS (SELECT 1 FROM "+q.db.Activity()+
-		" WHERE at >= ? AND queue = ? AND job_type = ? AND kind = 'job' AND state = 'starting')", engine.At(now.Add(-passedBy)), q.Name, jobType)
-	return !started, err
 }

@@ -28,22 +28,14 @@ const (
 // asked again. So ctx is what bounds Wait: when it ends, that is the error, with the database's last trouble if it had any. It
 // may be repeated, and called by several at once.
 func (q *Queue) Wait(ctx context.Context, id int64) (*job.Job, error) {
-	caughtUp := false
+	look := q.Get // it may have been added on another node: the first look waits for that, and later ones needn't
 	for pause, trouble := waitFirst, error(nil); ; pause = min(2*pause, waitMost) {
-		var j *job.Job
-		var err error
-		if !caughtUp { // it may have been added on another node, and is not missed later
-			err = q.db.CatchUp(ctx)
-			caughtUp = err == nil
-		}
-		if caughtUp {
-			j, err = q.whenFinal(ctx, id)
-		}
+		j, err := look(ctx, id)
 		switch kind, _ := engine.Diagnose(err); {
-		case err == nil && j != nil:
+		case err == nil && j != nil && j.Status.IsFinal():
 			return j, nil
 		case err == nil:
-			trouble = nil
+			look, trouble = q.getFinal, nil
 		case ctx.Err() != nil:
 		case kind == engine.TryLater:
 			trouble = err
@@ -58,17 +50,15 @@ func (q *Queue) Wait(ctx context.Context, id int64) (*job.Job, error) {
 	}
 }
 
-// whenFinal reads a job if it is final; else it is nil. As long as it is not, its data stay where they are.
-func (q *Queue) whenFinal(ctx context.Context, id int64) (*job.Job, error) {
+// getFinal is get for a job that is final. For another it gives nil, and leaves its data where they are.
+func (q *Queue) getFinal(ctx context.Context, id int64) (*job.Job, error) {
 	var state job.State
 	err := q.db.GetContext(ctx, &state, "SELECT state FROM "+q.table+" WHERE id = ?", id)
 	switch {
-	case errors.Is(err, sql.ErrNoRows):
-		return nil, fmt.Errorf("%w: %s %d", ErrNotFound, q.Name, id)
-	case err != nil:
-		return nil, fmt.Errorf("read the state of job %d of %s: %w", id, q.Name, err)
-	case state != job.Final:
+	case err == nil && state != job.Final:
 		return nil, nil
+	case err != nil && !errors.Is(err, sql.ErrNoRows):
+		return nil, fmt.Errorf("read the state of job %d of %s: %w", id, q.Name, err)
 	}
 	return q.get(ctx, q.db, id, "")
 }

@@ -107,11 +107,11 @@ func registrations(db *schema.DB, which string, args []any, f func(r queueRecord
 func (q *Queue) Register(ctx context.Context) error {
 	want := q.record()
 	var there queueRecord
-	var found shardsFound
+	var rows []shardRow
 	known := map[string]typeRecord{}
 	// an idle tick does this and not much besides
 	err := q.db.Read(ctx, registrations(q.db, "= ?", []any{q.Name}, func(r queueRecord, _ Options, _ error) { there = r }),
-		q.findShards(&found), q.typesQuery(known))
+		q.shardRows(time.Time{}, func(s shardRow) { rows = append(rows, s) }), q.typesQuery(known))
 	if err != nil {
 		return fmt.Errorf("read the registration of %s: %w", q.Name, err)
 	}
@@ -121,24 +121,28 @@ func (q *Queue) Register(ctx context.Context) error {
 			changed = append(changed, t)
 		}
 	}
-	if there == want && len(changed) == 0 {
-		if q.areWhole(found) {
-			return nil
-		}
-		return q.mendShards(ctx)
+	if there == want && len(changed) == 0 && q.areSound(rows) {
+		return nil
 	}
 	err = q.db.Tx(ctx, func(tx *engine.Tx) error {
-		number, err := q.claimDivision(ctx, tx)
+		columns := []string{"throttle_limit", "keep_finished", "keep_failed", "settings"}
+		values := []any{want.ThrottleLimit, want.KeepFinished, want.KeepFailed, want.Settings}
+		number, err := q.divisionOf(ctx, tx)
 		if err != nil {
+			return err
+		}
+		if number < 1 { // it isn't registered, or a hand has written something else there
+			columns, values = append(columns, "division"), append(values, want.Division)
+		}
+		if err := tx.Upsert(ctx, q.db.Queues(), []string{"queue"}, []any{q.Name}, columns, values); err != nil {
+			return err
+		}
+		// its row is ours now: nobody divides the queue otherwise before this is committed
+		if number, err = q.divisionOf(ctx, tx); err != nil {
 			return err
 		}
 		if number != want.Division {
 			return q.otherwiseDivided(number)
-		}
-		err = tx.Upsert(ctx, q.db.Queues(), []string{"queue"}, []any{q.Name}, []string{"throttle_limit", "keep_finished", "keep_failed", "settings"},
-			[]any{want.ThrottleLimit, want.KeepFinished, want.KeepFailed, want.Settings})
-		if err != nil {
-			return err
 		}
 		for _, t := range changed {
 			if err := q.saveType(ctx, tx, t); err != nil {

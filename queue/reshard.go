@@ -3,11 +3,10 @@ package queue
 import (
 	"context"
 	"fmt"
+	"math"
 	"strings"
 
 	"github.com/hipq/hipq/internal/engine"
-	"github.com/hipq/hipq/internal/rules"
-	"github.com/hipq/hipq/queue/job"
 )
 
 // Reshard divides the queue's jobs among its shards as the options say, while workers run: those whose options say otherwise start
@@ -24,54 +23,31 @@ func (q *Queue) Reshard(ctx context.Context) (moved int, err error) {
 		}
 		q.known.Store(nil)
 	}
-	for more := true; more; {
-		// another config's init would only move back what this one moves
-		if number, err = q.divisionOf(ctx, q.db); err == nil && number != 0 && number != q.division().Number() {
-			err = q.otherwiseDivided(number)
-		}
-		if err != nil {
+	for n := relocateMax; n == relocateMax; moved += n {
+		if n, err = q.relocate(ctx, strings.TrimSuffix(misplacedOf, ")")+", 'scheduled')"); err != nil {
 			return moved, err
 		}
-		n, err := q.relocate(ctx, strings.TrimSuffix(misplacedOf, ")")+", 'scheduled')")
-		if moved += n; err != nil {
-			return moved, err
-		}
-		more = n == relocateMax
 	}
-	return moved, nil
+	// another config's init would only move back what this one moves
+	if number, err = q.divisionOf(ctx, q.db); err == nil && number != 0 && number != q.division().Number() {
+		err = q.otherwiseDivided(number)
+	}
+	return moved, err
 }
 
-// divide makes the new shards, with the limit and the rate divided among them, and moves what counts against these: the jobs that
-// workers have. It takes the turns of all who could start others meanwhile.
+// divide makes the new shards, and moves what counts against the limit and the rate: the jobs that workers have. It takes the turns
+// of all who could start others meanwhile.
 func (q *Queue) divide(ctx context.Context, tx *engine.Tx) error {
-	d := q.division()
-	if err := tx.Write(ctx, "UPDATE "+q.db.Queues()+" SET division = ? WHERE queue = ?", d.Number(), q.Name); err != nil {
+	if err := tx.Write(ctx, "UPDATE "+q.db.Queues()+" SET division = ? WHERE queue = ?", q.division().Number(), q.Name); err != nil {
 		return err
 	}
-	rows, err := q.lockShards(ctx, tx)
-	if err != nil {
+	if err := q.takeAllTurns(ctx, tx); err != nil {
 		return err
 	}
-	lately := rules.Starts{}
-	for _, r := range rows {
-		for at, n := range r.starts {
-			lately[at] += n
-		}
-	}
-	var running []*job.Job
-	query := "SELECT id, job_type, job_key, shard_key FROM " + q.table + " " + q.claimIndex() + " WHERE status IN ('locked', 'running', 'answered', 'deciding', 'awaiting') " + q.db.ForUpdate
 	// also in a queue that takes no turns, for it may be given a limit; and locked, for one that is settled meanwhile may get other
 	// data, and be in another group
-	if err := tx.Read(ctx, q.placing(query, nil, &running)); err != nil {
+	if _, err := q.move(ctx, tx, "status IN ('locked', 'running', 'answered', 'deciding', 'awaiting')", math.MaxInt32, q.db.ForUpdate); err != nil {
 		return err
 	}
-	if err := q.move(ctx, tx, running, ""); err != nil {
-		return err
-	}
-	made := make([]shardRow, d.N)
-	for i := range made {
-		made[i].shard, made[i].starts = i, rules.Starts{}
-	}
-	made[0].starts = lately
-	return q.writeShards(ctx, tx, made)
+	return q.makeShards(ctx, tx)
 }

@@ -99,7 +99,7 @@ func (q *Queue) takeTurn(ctx context.Context, tx *engine.Tx, worker string, shar
 	if r.divided && r.limit > 0 && registered.Valid { // it is the registered limit that is divided
 		r.limit = int(registered.Int64)
 	}
-	if r.starts = r.row.starts; !r.row.readable || r.starts.After(tx.Now) {
+	if r.starts = r.row.starts; r.starts.After(tx.Now) {
 		// the database's clock has been put back, or so it seems: they count from now on, so that is to be written down once
 		if err := q.countStarts(ctx, tx, r, 0); err != nil {
 			return r, err
@@ -168,7 +168,7 @@ func (q *Queue) noteWaiting(ctx context.Context, tx *engine.Tx, r *room, started
 	case r.first != nil:
 		is := func(h head) bool { return h[0] == r.first.ID }
 		isNew = !slices.ContainsFunc(heads, is)
-		heads = append(slices.DeleteFunc(heads, is), head{r.first.ID, now})
+		heads = append(slices.DeleteFunc(heads, is), head{r.first.ID, now, int64(r.first.ThrottleFactor)})
 		heads = heads[max(0, len(heads)-headsMax):]
 	case r.rateShort && r.divided:
 	case r.headGone || waits && started && len(heads) == 0:
@@ -268,9 +268,7 @@ func (r *room) allows(weight int) bool {
 	if !r.divided {
 		return rules.Allows(r.limit, r.used, weight)
 	}
-	part := r.row.limit
-	part.Used = r.used
-	return part.Allows(r.limit, weight)
+	return rules.HasRoom(r.limit, r.row.share, r.used, weight)
 }
 
 func (r *room) limitOf(group string) int {
@@ -285,7 +283,7 @@ func (r *room) limitOf(group string) int {
 func (q *Queue) startsLeft(r *room, now time.Time) (left int, wait time.Duration) {
 	rate := q.Rate
 	if r.divided {
-		rate.Starts = min(r.row.rate.Has, r.row.rate.Target)
+		rate.Starts = r.row.rateShare
 	}
 	return r.starts.Left(rate, now)
 }

@@ -59,16 +59,15 @@ func (q *Queue) place(shard int) int { return q.division().Place(shard) }
 
 // placed is the condition that a row is in one of these shards, or in any of the queue's if none is named.
 func (q *Queue) placed(of ...int) string {
-	d := q.division()
 	if len(of) == 0 {
 		of = q.allShards()
 	}
 	if len(of) == 1 {
-		return " shard = " + strconv.Itoa(d.Place(of[0]))
+		return " shard = " + strconv.Itoa(q.place(of[0]))
 	}
 	places := make([]string, len(of))
 	for i, shard := range of {
-		places[i] = strconv.Itoa(d.Place(shard))
+		places[i] = strconv.Itoa(q.place(shard))
 	}
 	return " shard IN (" + strings.Join(places, ",") + ")"
 }
@@ -76,14 +75,12 @@ func (q *Queue) placed(of ...int) string {
 // misplaced are the conditions of which one is true of a row that is in none of the queue's shards: it was placed when the queue was
 // divided otherwise. They are asked one after the other, for with both at once SQLite would walk the whole line.
 func (q *Queue) misplaced() [2]string {
-	first, end := q.division().Bounds()
-	return [2]string{fmt.Sprintf("shard < %d", first), fmt.Sprintf("shard >= %d", end)}
+	return [2]string{fmt.Sprintf("shard < %d", q.place(0)), fmt.Sprintf("shard >= %d", q.place(q.division().N))}
 }
 
 // shardOf is the shard that a row is in; ok is false if it is in none of the queue's.
 func (q *Queue) shardOf(place int) (shard int, ok bool) {
-	first, end := q.division().Bounds()
-	return place - first, place >= first && place < end
+	return shards.In(q.division().Number(), place)
 }
 
 // placeOf is where a job belongs that is to be added.
@@ -110,22 +107,4 @@ func (q *Queue) divisionOf(ctx context.Context, from engine.Reader) (number int,
 		return 0, fmt.Errorf("find out how %s is divided: %w", q.Name, err)
 	}
 	return number, nil
-}
-
-// claimDivision registers how the queue is divided, if it isn't registered, and gives the number of how it is.
-func (q *Queue) claimDivision(ctx context.Context, tx *engine.Tx) (number int, err error) {
-	for {
-		if number, err = q.divisionOf(ctx, tx); err != nil || number > 0 {
-			return number, err
-		}
-		number = q.division().Number()
-		// what is below 1 there a hand has written
-		if err = tx.Write(ctx, "UPDATE "+q.db.Queues()+" SET division = ? WHERE queue = ? AND division < 1", number, q.Name); err != nil {
-			return 0, err
-		}
-		_, err = tx.ExecContext(ctx, "INSERT INTO "+q.db.Queues()+" (queue, division) VALUES (?, ?)", q.Name, number)
-		if !engine.IsDuplicate(err) { // else another was faster
-			return number, err
-		}
-	}
 }

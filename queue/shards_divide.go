@@ -3,19 +3,22 @@ package queue
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"fmt"
 	"math"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/internal/rules"
 	"github.com/hipq/hipq/queue/job"
+	"github.com/hipq/hipq/schema"
 )
 
 // The limit and the rate of a queue with several shards are divided anew by what runs and what waits in each of them, at most once a
 // second: under the turns of all shards, so that nothing starts meanwhile.
+
+// divideEvery is how often a limit or a rate is divided anew, at most.
+const divideEvery = time.Second
 
 // heldFor is how long this process divides nothing after another transaction held the turn of a shard for as long as it waited: all
 // other turns waited too.
@@ -53,29 +56,15 @@ func (q *Queue) divideShares(ctx context.Context, now *job.Job) error {
 	}
 	err = q.db.TxInParts(ctx, nil, func(tx *engine.Tx) error {
 		rows, err := q.lockShards(ctx, tx)
-		if err != nil || len(rows) != q.division().N {
+		if err != nil || !q.areAll(rows) {
 			return err // it is being divided otherwise
 		}
 		if now == nil && isWithin(rows[0].divideTime, divideEvery, tx.Now) {
 			return nil
 		}
-		before := slices.Clone(rows)
-		if err := q.want(ctx, tx, rows, waiting, now); err != nil {
+		limits, rates := q.demands(rows, waiting, now, tx.Now)
+		if err := q.writeShares(ctx, tx, rows, limits, rates); err != nil {
 			return err
-		}
-		if err := q.balance(ctx, tx, rows); err != nil {
-			return err
-		}
-		for i, r := range rows {
-			if r.limit.Has == before[i].limit.Has && r.limit.Target == before[i].limit.Target && r.rate.Has == before[i].rate.Has &&
-				r.rate.Target == before[i].rate.Target {
-				continue
-			}
-			err := tx.Write(ctx, "UPDATE "+q.db.Shards()+" SET share = ?, target = ?, rate_share = ?, rate_target = ? WHERE queue = ? AND shard = ?",
-				r.limit.Has, r.limit.Target, r.rate.Has, r.rate.Target, q.Name, q.place(r.shard))
-			if err != nil {
-				return err
-			}
 		}
 		return tx.Write(ctx, "UPDATE "+q.db.Shards()+" SET divide_time = ? WHERE queue = ?", tx.Now.UnixMicro(), q.Name)
 	})
@@ -95,103 +84,112 @@ const waitingMax = 200
 // waitingByShard counts the due jobs of each shard, as far as that matters.
 func (q *Queue) waitingByShard(ctx context.Context) ([]int, error) {
 	waiting := make([]int, q.division().N)
-	for some := range slices.Chunk(q.allShards(), rangesMax) {
-		var query strings.Builder
-		for i, shard := range some {
-			if i > 0 {
-				query.WriteString(" UNION ALL ")
-			}
-			fmt.Fprintf(&query, "SELECT %d AS shard, COUNT(*) AS n FROM (SELECT 1 FROM %s %s WHERE status = 'available' AND shard = %d LIMIT %d) AS w%d",
-				shard, q.table, q.claimIndex(), q.place(shard), waitingMax, i)
+	queries := make([]engine.Query, len(waiting))
+	for shard := range waiting {
+		queries[shard] = engine.Query{
+			SQL: "SELECT COUNT(*) FROM (SELECT 1 FROM " + q.table + " " + q.claimIndex() +
+				" WHERE status = 'available' AND" + q.placed(shard) + " LIMIT ?) AS w",
+			Args: []any{waitingMax}, Scan: engine.Row(&waiting[shard]),
 		}
-		var found []struct{ Shard, N int }
-		if err := q.db.SelectContext(ctx, &found, query.String()); err != nil {
-			return nil, fmt.Errorf("count what waits in the shards of %s: %w", q.Name, err)
-		}
-		for _, f := range found {
-			if waiting[f.Shard] = f.N; f.N == waitingMax {
-				waiting[f.Shard] = math.MaxInt32
-			}
-		}
+	}
+	if err := q.db.Read(ctx, queries...); err != nil {
+		return nil, fmt.Errorf("count what waits in the shards of %s: %w", q.Name, err)
 	}
 	return waiting, nil
 }
 
-// want says what each shard would use besides what it has: it has jobs due, and a claim found too little for them lately. The first of
-// them, in the limit, is the first that a claim noted. A job that should start now comes before all others.
-func (q *Queue) want(ctx context.Context, tx *engine.Tx, rows []shardRow, waiting []int, now *job.Job) error {
-	var ids []any
-	for _, r := range rows {
-		for _, h := range r.heads {
-			ids = append(ids, h[0])
+// demands are what each shard would use besides what it has: jobs are due there, and a claim found too little for them lately. A job
+// that should start now comes before all others.
+func (q *Queue) demands(rows []shardRow, waiting []int, now *job.Job, at time.Time) (limits, rates []rules.Demand) {
+	limits, rates = make([]rules.Demand, len(rows)), make([]rules.Demand, len(rows))
+	for i, r := range rows {
+		due := waiting[i]
+		if due == waitingMax {
+			due = math.MaxInt32
 		}
-	}
-	firsts := map[int]int{} // the weight of each shard's first job without room
-	if len(ids) > 0 {
-		var found []struct {
-			Shard  int
-			Weight int `db:"throttle_factor"`
-		}
-		err := tx.SelectContext(ctx, &found, "SELECT shard, throttle_factor FROM "+q.table+" "+q.db.ByID+" WHERE id IN "+engine.In(len(ids))+
-			" AND status IN ('available', 'throttled') ORDER BY "+inOrder, ids...)
-		if err != nil {
-			return fmt.Errorf("read the jobs that have no room: %w", err)
-		}
-		for _, f := range found {
-			if shard, ok := q.shardOf(f.Shard); ok && firsts[shard] == 0 {
-				firsts[shard] = f.Weight
+		switch {
+		case now != nil && r.place == now.Place:
+			limits[i] = rules.Demand{Wants: now.ThrottleFactor, First: now.ThrottleFactor, Since: math.MinInt64}
+			rates[i] = rules.Demand{Wants: 1, First: 1, Since: math.MinInt64}
+		case r.waits(at):
+			rates[i] = rules.Demand{Wants: due, First: 1, Since: r.waitSince}
+			first := 0 // the weight of the first job without room: of the heaviest, where claims ask for different types
+			for _, h := range r.heads {
+				first = int(max(int64(first), h[2], 1))
 			}
+			limits[i] = rules.Demand{Wants: min(first*max(1, due), math.MaxInt32), First: first, Since: r.waitSince}
 		}
 	}
-	for i := range rows {
-		r := &rows[i]
-		limit, rate := &r.limit, &r.rate
-		if now != nil && q.place(r.shard) == now.Place {
-			limit.Wants, limit.First, limit.Since = now.ThrottleFactor, now.ThrottleFactor, math.MinInt64
-			rate.Wants, rate.First, rate.Since = 1, 1, math.MinInt64
+	return limits, rates
+}
+
+// writeShares divides the queue's limit and its rate among the shards, all of whose turns are ours, and writes the rows whose share is
+// another than before.
+func (q *Queue) writeShares(ctx context.Context, tx *engine.Tx, rows []shardRow, limits, rates []rules.Demand) error {
+	limit, rate, err := q.inForce(ctx, tx)
+	if err != nil {
+		return err
+	}
+	if limit > 0 {
+		elsewhere, err := q.addUsed(ctx, tx, limits)
+		if err != nil {
+			return err
+		}
+		limit = max(0, limit-elsewhere)
+	}
+	for i, r := range rows {
+		if rate.Starts > 0 {
+			rates[i].Used = r.startsLately(rate, tx.Now)
+		}
+	}
+	shares, rateShares := rules.Divide(limit, limits), rules.Divide(rate.Starts, rates)
+	for i, r := range rows {
+		if r.share == shares[i] && r.rateShare == rateShares[i] {
 			continue
 		}
-		if !r.waits(tx.Now) {
-			continue
+		starts, err := json.Marshal(r.starts)
+		if err == nil {
+			err = tx.Upsert(ctx, q.db.Shards(), []string{"queue", "shard"}, []any{q.Name, q.place(r.shard)},
+				[]string{"share", "rate_share", "starts"}, []any{shares[i], rateShares[i], string(starts)})
 		}
-		if first := firsts[r.shard]; first > 0 {
-			limit.First, limit.Since = first, r.waitSince
-			limit.Wants = min(first*max(1, waiting[r.shard]), math.MaxInt32)
-		}
-		if waiting[r.shard] > 0 {
-			rate.Wants, rate.First, rate.Since = waiting[r.shard], 1, r.waitSince
+		if err != nil {
+			return fmt.Errorf("write the shards of %s: %w", q.Name, err)
 		}
 	}
 	return nil
 }
 
-// balance divides the queue's limit and its rate among the shards, all of whose turns are ours.
-func (q *Queue) balance(ctx context.Context, tx *engine.Tx, rows []shardRow) error {
-	limit, rate, err := q.inForce(ctx, tx)
-	if err != nil {
-		return err
-	}
+// inForce are the limit and the rate that are divided among the shards: those that were registered last, whatever these options say. Else
+// workers with the config of before would divide another limit than those with the new one, in turns. With one shard there is nothing
+// to divide.
+func (q *Queue) inForce(ctx context.Context, tx *engine.Tx) (limit int, rate job.Rate, err error) {
 	if !q.isDivided() {
-		limit, rate.Starts = 0, 0 // there is nobody to share them with
+		return 0, job.Rate{}, nil
 	}
-	var used map[int]int
-	if limit > 0 {
-		if used, err = q.usedByShard(ctx, tx); err != nil {
-			return err
+	o, err := q.registeredOptions(ctx, tx)
+	if err != nil || o.Name == "" {
+		return max(0, q.ThrottleLimit), q.Rate, err
+	}
+	return max(0, o.ThrottleLimit), o.Rate, nil
+}
+
+// addUsed adds what the locked and running jobs of each shard weigh. elsewhere is what those weigh that are in none.
+func (q *Queue) addUsed(ctx context.Context, tx *engine.Tx, demands []rules.Demand) (elsewhere int, err error) {
+	var found []struct {
+		Shard int
+		Used  float64
+	}
+	err = tx.SelectContext(ctx, &found, "SELECT shard, COALESCE(SUM(throttle_factor + 0.0), 0) AS used FROM "+q.table+" "+q.claimIndex()+
+		" WHERE "+schema.Counts+" GROUP BY shard")
+	if err != nil {
+		return 0, fmt.Errorf("sum up the throttle factors: %w", err)
+	}
+	for _, f := range found {
+		if shard, ok := q.shardOf(f.Shard); ok {
+			demands[shard].Used = int(f.Used)
+		} else {
+			elsewhere += int(f.Used)
 		}
 	}
-	limits, rates := make([]rules.Share, len(rows)), make([]rules.Share, len(rows))
-	for i, s := range rows {
-		limits[i], rates[i] = s.limit, s.rate
-		limits[i].Used = used[s.shard]
-		if rate.Starts > 0 {
-			rates[i].Used = s.startsLately(rate, tx.Now)
-		}
-	}
-	rules.Divide(limit, limits)
-	rules.Divide(rate.Starts, rates)
-	for i := range rows {
-		rows[i].limit, rows[i].rate = limits[i], rates[i]
-	}
-	return nil
+	return elsewhere, nil
 }

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"encoding/json"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -12,18 +13,15 @@ import (
 	"github.com/hipq/hipq/internal/rules"
 	"github.com/hipq/hipq/internal/shards"
 	"github.com/hipq/hipq/queue/job"
-	"github.com/hipq/hipq/schema"
 )
 
 // shardRow is a row of the table of shards.
 type shardRow struct {
 	// place is its number in the tables, shard which of the queue's it is.
 	place, shard int
-	// readable says that starts could be read: else there were as many, now, as the rate allows.
-	readable bool
-	starts   rules.Starts
-	// limit and rate are what the shard has of the queue's limit, and of the starts of its rate.
-	limit, rate rules.Share
+	starts       rules.Starts
+	// share is what the shard may use of the queue's limit, rateShare of the starts of its rate.
+	share, rateShare int
 	// heads are the jobs that claims have met as the first of their types without room in the limit.
 	heads []head
 	// waitTime is when a claim last found too little of the limit or of the rate there, and waitSince since when the shard has started
@@ -32,17 +30,14 @@ type shardRow struct {
 	divideTime          int64
 }
 
-// head is a job's id, and when a claim met it last, in microseconds since 1970.
-type head [2]int64
+// head is a job's id, when a claim met it last, in microseconds since 1970, and its weight; that is 0 where a SQL worker met it.
+type head [3]int64
 
 // headsMax is how many heads a shard's row has, at most: one for each set of types that workers ask for.
 const headsMax = 16
 
 // headFor is how long the note on a job that has no room counts after a claim met that job last.
 const headFor = 10 * time.Second
-
-// divideEvery is how often a limit or a rate is divided anew, at most.
-const divideEvery = time.Second
 
 // isWithin says whether a time, in microseconds, is now or at most so long ago. A time to come is none: the database's clock was put back.
 func isWithin(at int64, d time.Duration, now time.Time) bool {
@@ -53,8 +48,16 @@ func isWithin(at int64, d time.Duration, now time.Time) bool {
 // waits says whether jobs wait there for want of the limit or the rate.
 func (s shardRow) waits(now time.Time) bool { return isWithin(s.waitTime, headFor, now) }
 
+// startsLately is how many of its starts count against a rate.
+func (s shardRow) startsLately(r job.Rate, now time.Time) (n int) {
+	for _, some := range s.starts.AsOf(r, now) {
+		n += some
+	}
+	return n
+}
+
 // shardColumns are those of a shardRow.
-const shardColumns = "shard, starts, share, target, rate_share, rate_target, divide_time, heads, wait_time, wait_since"
+const shardColumns = "shard, starts, share, rate_share, divide_time, heads, wait_time, wait_since"
 
 // shardCells are where these columns are read to.
 type shardCells struct {
@@ -63,18 +66,17 @@ type shardCells struct {
 }
 
 func (c *shardCells) into() []any {
-	return []any{
-		&c.place, &c.startsText, &c.limit.Has, &c.limit.Target, &c.rate.Has, &c.rate.Target, &c.divideTime, &c.headsText, &c.waitTime, &c.waitSince,
-	}
+	return []any{&c.place, &c.startsText, &c.share, &c.rateShare, &c.divideTime, &c.headsText, &c.waitTime, &c.waitSince}
 }
 
-// row is the row that was read, as of a time. Starts that can't be read, for a hand has written something else there, are as many, now,
-// as the rate allows: so it is kept all the same, and is over in its time. Heads that can't be read are none.
+// row is the row that was read, as of a time. Starts that can't be read, because a hand has written something else there, are as many
+// as the rate allows, and still to come: they count from when that is found out, so the rate is kept all the same. Heads that
+// can't be read are none.
 func (c *shardCells) row(r job.Rate, now time.Time) shardRow {
 	s := c.shardRow
-	s.shard, s.readable = shards.Shard(s.place), true
+	s.shard = shards.Shard(s.place)
 	if s.starts = (rules.Starts{}); c.startsText != job.None && (json.Unmarshal([]byte(c.startsText), &s.starts) != nil || s.starts == nil) {
-		s.starts, s.readable = rules.Starts{}.Add(r, r.Starts, now), false
+		s.starts = rules.Starts{math.MaxInt64: r.Starts}
 	}
 	if c.headsText == job.None || json.Unmarshal([]byte(c.headsText), &s.heads) != nil {
 		s.heads = nil
@@ -92,14 +94,6 @@ func (q *Queue) shardRows(now time.Time, f func(shardRow)) engine.Query {
 		f(c.row(q.Rate, now))
 		return err
 	})}
-}
-
-// startsLately is how many of its starts count against a rate.
-func (s shardRow) startsLately(r job.Rate, now time.Time) (n int) {
-	for _, some := range s.starts.AsOf(r, now) {
-		n += some
-	}
-	return n
 }
 
 // takeAllTurns takes the turns of all of the queue's shards.
@@ -121,122 +115,50 @@ func (q *Queue) lockShards(ctx context.Context, tx *engine.Tx) (rows []shardRow,
 	return rows, nil
 }
 
-// writeShards makes the rows of the queue's shards, with its limit and its rate divided among them as what counts against each wants.
-func (q *Queue) writeShards(ctx context.Context, tx *engine.Tx, rows []shardRow) error {
-	if err := q.balance(ctx, tx, rows); err != nil {
-		return err
-	}
-	first, end := q.division().Bounds()
-	if err := tx.Write(ctx, "DELETE FROM "+q.db.Shards()+" WHERE queue = ? AND (shard < ? OR shard >= ?)", q.Name, first, end); err != nil {
-		return err
-	}
-	for _, s := range rows {
-		starts, err := json.Marshal(s.starts)
-		if err != nil {
-			return err
-		}
-		// not deleted and made anew where they are there, for others may wait for them
-		err = tx.Upsert(ctx, q.db.Shards(), []string{"queue", "shard"}, []any{q.Name, q.place(s.shard)},
-			[]string{"starts", "share", "target", "rate_share", "rate_target"},
-			[]any{string(starts), s.limit.Has, s.limit.Target, s.rate.Has, s.rate.Target})
-		if err != nil {
-			return fmt.Errorf("write the shards of %s: %w", q.Name, err)
-		}
-	}
-	return nil
-}
-
-// inForce are the limit and the rate that are divided among the shards: those that were registered last, whatever these options say. Else
-// workers with the config of before would divide another limit than those with the new one, in turns.
-func (q *Queue) inForce(ctx context.Context, tx *engine.Tx) (limit int, rate job.Rate, err error) {
-	o, err := q.registeredOptions(ctx, tx)
-	if err != nil || o.Name == "" {
-		return q.ThrottleLimit, q.Rate, err
-	}
-	return o.ThrottleLimit, o.Rate, nil
-}
-
-// usedByShard is what the locked and running jobs of each shard weigh.
-func (q *Queue) usedByShard(ctx context.Context, tx *engine.Tx) (map[int]int, error) {
-	used := map[int]int{}
-	var found []struct {
-		Shard int
-		Used  float64
-	}
-	err := tx.SelectContext(ctx, &found, "SELECT shard, COALESCE(SUM(throttle_factor + 0.0), 0) AS used FROM "+q.table+" "+q.claimIndex()+
-		" WHERE "+schema.Counts+" GROUP BY shard")
-	if err != nil {
-		return nil, fmt.Errorf("sum up the throttle factors: %w", err)
-	}
-	for _, f := range found {
-		used[shards.Shard(f.Shard)] += int(f.Used)
-	}
-	return used, nil
-}
-
-// mendShards makes sure that the rows of the queue's shards are there, and that its limit and its rate are divided among them.
-func (q *Queue) mendShards(ctx context.Context) error {
-	var found shardsFound
-	if err := q.db.Read(ctx, q.findShards(&found)); err != nil {
-		return fmt.Errorf("read the shards of %s: %w", q.Name, err)
-	}
-	if q.areWhole(found) {
-		return nil
-	}
-	err := q.db.Tx(ctx, func(tx *engine.Tx) error {
-		number, err := q.claimDivision(ctx, tx)
-		if err != nil {
-			return err
-		}
-		if number != q.division().Number() {
-			return q.otherwiseDivided(number)
-		}
-		return q.makeShards(ctx, tx)
-	})
-	if err != nil {
-		return fmt.Errorf("make the shards of %s: %w", q.Name, err)
-	}
-	return nil
-}
-
-// makeShards makes the rows of the queue's shards that are missing, and divides the limit and the rate among all of them.
+// makeShards makes the rows of the queue's shards, as far as they are missing, and divides the limit and the rate among all of them. The
+// rows of another division go; what was started there counts in the first shard, because a start can't be taken back.
 func (q *Queue) makeShards(ctx context.Context, tx *engine.Tx) error {
 	rows, err := q.lockShards(ctx, tx)
 	if err != nil {
 		return err
 	}
-	made := make([]shardRow, q.division().N)
+	n := q.division().N
+	made := make([]shardRow, n)
 	for i := range made {
-		made[i].shard, made[i].starts = i, rules.Starts{}
+		made[i] = shardRow{shard: i, starts: rules.Starts{}, share: -1} // which is no share, so the row is written
 	}
-	for _, s := range rows {
-		if s.shard < len(made) {
-			made[s.shard] = s
+	for _, r := range rows {
+		shard, ok := q.shardOf(r.place)
+		if !ok {
+			shard = 0
+		}
+		for at, n := range r.starts {
+			made[shard].starts[at] += n
 		}
 	}
-	return q.writeShards(ctx, tx, made)
-}
-
-// shardsFound are the queue's shards, as far as they are there: whether all are, with the whole limit and the whole rate among them.
-type shardsFound struct{ there, limit, rate int }
-
-// findShards is the query for them.
-func (q *Queue) findShards(found *shardsFound) engine.Query {
-	first, end := q.division().Bounds()
-	return q.shardRows(time.Time{}, func(s shardRow) {
-		if s.place >= first && s.place < end {
-			found.there, found.limit, found.rate = found.there+1, found.limit+s.limit.Has, found.rate+s.rate.Has
-		} else {
-			found.there = -1 << 20
-		}
-	})
-}
-
-func (q *Queue) areWhole(found shardsFound) bool {
-	first, end := q.division().Bounds()
-	want := shardsFound{there: end - first}
-	if q.isDivided() {
-		want.limit, want.rate = max(0, q.ThrottleLimit), q.Rate.Starts
+	others := q.misplaced()
+	if err := tx.Write(ctx, "DELETE FROM "+q.db.Shards()+" WHERE queue = ? AND ("+others[0]+" OR "+others[1]+")", q.Name); err != nil {
+		return err
 	}
-	return found == want
+	return q.writeShares(ctx, tx, made, make([]rules.Demand, n), make([]rules.Demand, n))
+}
+
+// areAll says whether rows are those of all of the queue's shards, and no others.
+func (q *Queue) areAll(rows []shardRow) bool {
+	for i, r := range rows {
+		if r.place != q.place(i) {
+			return false
+		}
+	}
+	return len(rows) == q.division().N
+}
+
+// areSound says whether rows are those of all shards, with no more than the limit and the rate among them. If they have less, the next
+// division gives them the rest.
+func (q *Queue) areSound(rows []shardRow) bool {
+	limit, rate := 0, 0
+	for _, r := range rows {
+		limit, rate = limit+r.share, rate+r.rateShare
+	}
+	return q.areAll(rows) && (!q.isDivided() || limit <= max(0, q.ThrottleLimit) && rate <= q.Rate.Starts)
 }

@@ -18,29 +18,18 @@ const misplacedOf = "('available', 'throttled', 'undecided', 'locked', 'running'
 // relocateMax is how many jobs one transaction moves to the shards in which they belong.
 const relocateMax = 1000
 
-// relocate moves jobs to the shards in which they belong: they were placed when the queue was divided otherwise. One that was held back
-// comes among the due ones, for its group may be another.
+// relocate moves jobs of these statuses to the shards in which they belong: they were placed when the queue was divided otherwise.
 func (q *Queue) relocate(ctx context.Context, statuses string) (moved int, err error) {
 	err = q.db.TxInParts(ctx, nil, func(tx *engine.Tx) error {
-		var found []*job.Job
+		moved = 0
 		for _, where := range q.misplaced() {
-			query := "SELECT id, job_type, job_key, shard_key FROM " + q.table + " " + q.claimIndex() + " WHERE status IN " + statuses + " AND " + where +
-				" LIMIT ? " + tx.SkipLocked
-			if err := tx.Read(ctx, q.placing(query, []any{relocateMax - len(found)}, &found)); err != nil {
+			n, err := q.move(ctx, tx, "status IN "+statuses+" AND "+where, relocateMax-moved, tx.SkipLocked)
+			if err != nil {
 				return err
 			}
+			moved += n
 		}
-		// who divides the queue otherwise may have been faster, and moved what a worker has: then all else is misplaced
-		number, err := q.divisionOf(ctx, tx)
-		if err != nil {
-			return err
-		}
-		if number != 0 && number != q.division().Number() {
-			found = nil
-		}
-		moved = len(found)
-		return q.move(ctx, tx, found, ", throttle_group = CASE WHEN status = 'throttled' THEN 'NONE' ELSE throttle_group END,"+
-			" status = CASE WHEN status = 'throttled' THEN 'available' ELSE status END")
+		return nil
 	})
 	if err != nil {
 		return 0, fmt.Errorf("move jobs of %s to their shards: %w", q.Name, err)
@@ -48,33 +37,42 @@ func (q *Queue) relocate(ctx context.Context, statuses string) (moved int, err e
 	return moved, nil
 }
 
-// placing is a query for what says where jobs belong, apart from their data.
-func (q *Queue) placing(query string, args []any, found *[]*job.Job) engine.Query {
-	return engine.Query{SQL: query, Args: args, Scan: engine.EachRow(func(row *sql.Rows) error {
+// move moves jobs to the shards in which they belong, n at most: those of which a condition is true, locked. One that was held back
+// comes among the due ones, because its group may be another. It moves none if the queue has been divided otherwise.
+func (q *Queue) move(ctx context.Context, tx *engine.Tx, where string, n int, lock string) (moved int, err error) {
+	var found []*job.Job
+	query := "SELECT id, job_type, job_key, shard_key FROM " + q.table + " " + q.claimIndex() + " WHERE " + where + " LIMIT ? " + lock
+	err = tx.Read(ctx, engine.Query{SQL: query, Args: []any{n}, Scan: engine.EachRow(func(row *sql.Rows) error {
 		j := &job.Job{}
-		*found = append(*found, j)
+		found = append(found, j)
 		return row.Scan(&j.ID, &j.Type, &j.Key, &j.ShardKey)
-	})}
-}
-
-// move moves jobs to the shards in which they belong. set is what else is written to them.
-func (q *Queue) move(ctx context.Context, tx *engine.Tx, jobs []*job.Job, set string) error {
-	if err := q.findPlaces(ctx, tx, jobs); err != nil {
-		return err
+	})})
+	if err != nil {
+		return 0, err
+	}
+	// another that divides the queue may have been faster, and moved what a worker has: then all else is misplaced
+	number, err := q.divisionOf(ctx, tx)
+	if err != nil || number != 0 && number != q.division().Number() {
+		return 0, err
+	}
+	if err := q.findPlaces(ctx, tx, found); err != nil {
+		return 0, err
 	}
 	byPlace := map[int][]any{}
-	for _, j := range jobs {
+	for _, j := range found {
 		byPlace[j.Place] = append(byPlace[j.Place], j.ID)
 	}
 	for _, place := range slices.Sorted(maps.Keys(byPlace)) {
 		for some := range slices.Chunk(byPlace[place], relocateMax) {
-			err := tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET shard = ?"+set+" WHERE id IN "+engine.In(len(some)), append([]any{place}, some...)...)
+			err := tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET shard = ?,"+
+				" throttle_group = CASE WHEN status = 'throttled' THEN 'NONE' ELSE throttle_group END,"+
+				" status = CASE WHEN status = 'throttled' THEN 'available' ELSE status END WHERE id IN "+engine.In(len(some)), append([]any{place}, some...)...)
 			if err != nil {
-				return err
+				return 0, err
 			}
 		}
 	}
-	return nil
+	return len(found), nil
 }
 
 // findPlaces tells jobs where they belong. Their data are read for that where they matter, and not kept: they may be large.

@@ -29,7 +29,6 @@ func (db *DB) indexes(u unit) []index {
 			newIndex("", db.Activity(), "job", "(job_id, queue)"),
 			newIndex("", db.Workers(), "state", "(state, lock_until)"),
 			newIndex("", db.Workers(), "start", "(start_time)"),
-			newIndex("", db.Schedules(), "look", "(queue, fingerprint, next_slot, seen_until)"),
 		}
 	}
 	wake := "(wake_time)"

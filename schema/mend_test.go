@@ -137,7 +137,7 @@ func TestMigrateMakesAnIndexAnew(t *testing.T) {
 				t.Errorf("%s (-want +got):\n%s", index, diff)
 			}
 		}
-		if n != 11 {
+		if n != 10 {
 			t.Errorf("%d indexes", n)
 		}
 	})

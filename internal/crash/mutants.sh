@@ -220,20 +220,20 @@ first_not_noted() {
 
 mutant shares_from_nothing # a share grows by what no other has given away
 shares_from_nothing() {
-  crash=(shards) rules='SharesAddUp|SharesKeepTheLimit' queue=LimitAndRateOverShards
-  edit internal/rules/shares.go 's/p\.Has, free = p\.Has\+n, free-n/p.Has = p.Has + n/'
+  crash=(shards) rules='OnlyWhatIsFreeMoves|SharesKeepTheLimit' queue=LimitAndRateOverShards
+  edit internal/rules/shares.go 's/\t\tfree -= max\(share-p\.used, 0\)\n//'
 }
 
 mutant shares_in_use # what runs in a shard is given to another
 shares_in_use() {
   rules='OnlyWhatIsFreeMoves|SharesKeepTheLimit'
-  edit internal/rules/shares.go 's/max\(p\.Target, p\.used\)/p.Target/'
+  edit internal/rules/shares.go 's/min\(p\.target, max\(p\.used\+free, 0\)\)/p.target/'
 }
 
 mutant shares_kept # what one shard gets isn't taken from the one that had it
 shares_kept() {
   crash=(shards) queue=LimitAndRateOverShards
-  edit queue/shards_divide.go 's/\t\t\tif r\.limit\.Has == before\[i\]\.limit\.Has &&/\t\t\tif r.limit.Has < before[i].limit.Has || r.limit.Has == before[i].limit.Has \&\&/'
+  edit queue/shards_divide.go 's/\t\tif r\.share == shares\[i\] &&/\t\tif r.share > shares[i] || r.share == shares[i] \&\&/'
 }
 
 mutant shares_ignored # each shard has the whole limit

@@ -21,10 +21,11 @@ func lookAtShards(ctx context.Context, p *patient) Finding {
 		if err != nil {
 			return trouble(err)
 		}
-		d, err := q.Division(ctx)
+		o, err := q.Overview(ctx)
 		if err != nil {
 			return trouble(err)
 		}
+		d := o.Division
 		if d.Otherwise != nil {
 			wrong = append(wrong, fmt.Sprintf("hipq work leaves out queue %s: %s", c.Name, d.Otherwise))
 			continue
@@ -36,12 +37,8 @@ func lookAtShards(ctx context.Context, p *patient) Finding {
 		if flaw != "" {
 			wrong = append(wrong, "queue "+c.Name+": "+flaw)
 		}
-		misplaced, err := q.Misplaced(ctx)
-		if err != nil {
-			return trouble(err)
-		}
-		if misplaced > 0 {
-			doubtful = append(doubtful, fmt.Sprintf("queue %s has %d jobs in none of its shards", c.Name, misplaced))
+		if o.Misplaced > 0 {
+			doubtful = append(doubtful, fmt.Sprintf("queue %s has %d jobs in none of its shards", c.Name, o.Misplaced))
 		}
 		if d.Of > 1 {
 			said = append(said, fmt.Sprintf("%s has %d", c.Name, d.Of))
@@ -86,9 +83,9 @@ func (p *patient) flawOfShards(ctx context.Context, q *queue.Queue, d queue.Divi
 	switch {
 	case len(rows) != d.Of:
 		return fmt.Sprintf("%s has rows for %d of its %d shards", p.db.Shards(), len(rows), d.Of), nil
-	case d.Of > 1 && limit != wantLimit:
+	case d.Of > 1 && limit > wantLimit:
 		return fmt.Sprintf("its shards hold %d of the throttle limit %d", limit, wantLimit), nil
-	case d.Of > 1 && rate != wantRate:
+	case d.Of > 1 && rate > wantRate:
 		return fmt.Sprintf("its shards hold %d of the %d starts of its rate", rate, wantRate), nil
 	}
 	return "", nil

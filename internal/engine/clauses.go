@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"database/sql"
 	"slices"
 	"strings"
 )
@@ -22,17 +23,22 @@ func (tx *Tx) Upsert(ctx context.Context, table string, key []string, keyArgs []
 	insert := "INSERT INTO " + table + " (" + strings.Join(key, ", ") + ", " + strings.Join(columns, ", ") + ") VALUES " + In(len(key)+len(columns))
 	// twice, for another may insert it in between
 	for range 2 {
-		res, err := tx.ExecContext(ctx, update, append(slices.Clone(args), keyArgs...)...)
-		if err != nil {
+		if there, err := Changed(tx.ExecContext(ctx, update, append(slices.Clone(args), keyArgs...)...)); err != nil || there {
 			return err
 		}
-		if n, err := res.RowsAffected(); err != nil || n > 0 {
-			return err
-		}
-		_, err = tx.ExecContext(ctx, insert, append(slices.Clone(keyArgs), args...)...)
+		_, err := tx.ExecContext(ctx, insert, append(slices.Clone(keyArgs), args...)...)
 		if !IsDuplicate(err) {
 			return err
 		}
 	}
 	return nil
+}
+
+// Changed says whether a statement has found a row to change.
+func Changed(res sql.Result, err error) (bool, error) {
+	if err != nil {
+		return false, err
+	}
+	n, err := res.RowsAffected()
+	return n > 0, err
 }

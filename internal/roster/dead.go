@@ -2,6 +2,7 @@ package roster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -20,20 +21,15 @@ type dead struct {
 	Expired           bool
 }
 
-// dead finds such workers, as w sees them: by the index for which hint is, and where they are.
-func (r *Roster) dead(ctx context.Context, from engine.Reader, w Worker, hint, where string, args ...any) (found []dead, err error) {
-	query := "SELECT id, host, " + readPID + ", process, " + r.db.TimeColumns("heartbeat") + ", lock_until <= (SELECT " + r.db.Now + ") AS expired FROM " +
-		r.db.Workers() + " " + hint + " WHERE state = 'working' AND " + where
-	if err := from.SelectContext(ctx, &found, query, args...); err != nil {
+// dead finds such workers, as w sees them.
+func (r *Roster) dead(ctx context.Context, w Worker) (found []dead, err error) {
+	query := "SELECT id, host, pid, process, " + r.db.TimeColumns("heartbeat") + ", lock_until <= (SELECT " + r.db.Now + ") AS expired FROM " +
+		r.db.Workers() + " " + r.db.Index(r.db.Workers(), "state") +
+		" WHERE state = 'working' AND (lock_until <= (SELECT " + r.db.Now + ") OR host = ? AND process <> ?)"
+	if err := r.db.SelectContext(ctx, &found, query, w.Host, activity.None); err != nil {
 		return nil, fmt.Errorf("look for dead workers: %w", err)
 	}
 	return slices.DeleteFunc(found, func(d dead) bool { return !d.Expired && !d.isGone(w) }), nil
-}
-
-// allDead are all that are dead.
-func (r *Roster) allDead(ctx context.Context, w Worker) ([]dead, error) {
-	return r.dead(ctx, r.db, w, r.db.Index(r.db.Workers(), "state"), "(lock_until <= (SELECT "+r.db.Now+") OR host = ? AND process <> ?)",
-		w.Host, activity.None)
 }
 
 // isGone says whether it was a process of w's host that is gone. Hosts that are copies of one another may have all but the name in
@@ -42,51 +38,42 @@ func (d dead) isGone(w Worker) bool { return d.Host == w.Host && process.IsGone(
 
 // AnyDead says whether there are workers to reap, as w sees them.
 func (r *Roster) AnyDead(ctx context.Context, w Worker) (bool, error) {
-	found, err := r.allDead(ctx, w)
+	found, err := r.dead(ctx, w)
 	return len(found) > 0, err
 }
 
 // Reap declares workers dead whose lock has expired, or whose process on w's host is gone, and logs it. From then on they can't
 // renew, and their slots and jobs are anybody's. Before that, ended is called with each whose lock still holds: it ends what such
-// a worker has left running. found says that there were such.
+// a worker has left running. found says that there were such. A row that another transaction holds keeps no other worker from
+// being declared dead.
 func (r *Roster) Reap(ctx context.Context, w Worker, ended func(workerID string)) (found bool, err error) {
-	all, err := r.allDead(ctx, w)
-	if err != nil || len(all) == 0 {
-		return false, err
-	}
-	ids := make([]any, len(all))
-	for i, d := range all {
-		if ids[i] = d.ID; !d.Expired {
+	all, err := r.dead(ctx, w)
+	for _, d := range all {
+		if !d.Expired {
 			ended(d.ID)
 		}
-	}
-	err = r.db.Tx(ctx, func(tx *engine.Tx) error {
-		found, err := r.dead(ctx, tx, w, r.db.ByKey, "id IN "+engine.In(len(ids))+" "+tx.SkipLocked, ids...)
-		if err != nil {
-			return err
+		if failed := r.db.Tx(ctx, func(tx *engine.Tx) error { return r.declareDead(ctx, tx, w, d) }); failed != nil {
+			err = errors.Join(err, fmt.Errorf("record dead worker %s: %w", d.ID, failed))
 		}
-		var entries []activity.Entry
-		for _, d := range found {
-			_, err := tx.ExecContext(ctx, "UPDATE "+r.db.Workers()+" SET state = 'error', slots = 0, end_time = ? WHERE id = ? AND state = 'working'",
-				engine.At(tx.Now), d.ID)
-			if err != nil {
-				return err
-			}
-			why := "worker died: "
-			if d.isGone(w) {
-				why += "its process is gone, and "
-			}
-			entries = append(entries, activity.Entry{
-				Kind: activity.Worker, State: activity.Error, WorkerID: d.ID, Host: d.Host, PID: d.PID,
-				Error: why + "its last heartbeat was " + tx.Now.Sub(d.Heartbeat.Time).Round(time.Second).String() + " before",
-			})
-		}
-		return record.Entries(ctx, tx, r.db, entries)
-	})
-	if err != nil {
-		return true, fmt.Errorf("record dead workers: %w", err)
 	}
-	return true, nil
+	return len(all) > 0, err
+}
+
+// declareDead declares a worker dead, unless the worker has renewed its lock since it was found dead.
+func (r *Roster) declareDead(ctx context.Context, tx *engine.Tx, w Worker, d dead) error {
+	is, err := engine.Changed(tx.ExecContext(ctx, "UPDATE "+r.db.Workers()+" SET state = 'error', slots = 0, end_time = ?"+
+		" WHERE id = ? AND state = 'working' AND heartbeat = ?", engine.At(tx.Now), d.ID, d.Heartbeat))
+	if err != nil || !is {
+		return err
+	}
+	why := "worker died: "
+	if d.isGone(w) {
+		why += "its process is gone, and "
+	}
+	return record.Entries(ctx, tx, r.db, []activity.Entry{{
+		Kind: activity.Worker, State: activity.Error, WorkerID: d.ID, Host: d.Host, PID: d.PID,
+		Error: why + "its last heartbeat was " + tx.Now.Sub(d.Heartbeat.Time).Round(time.Second).String() + " before",
+	}})
 }
 
 // Died is how many workers have died since a time, with those that nobody has found dead yet.

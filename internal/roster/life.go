@@ -63,13 +63,13 @@ func (r *Roster) insert(ctx context.Context, w Worker, state string, lockFor tim
 // declared it dead.
 func (r *Roster) Renew(ctx context.Context, w Worker, lockFor time.Duration) error {
 	return r.db.Tx(ctx, func(tx *engine.Tx) error {
-		res, err := tx.ExecContext(ctx, "UPDATE "+r.db.Workers()+" SET heartbeat = ?, lock_until = ? WHERE id = ? AND state = 'working'",
-			engine.At(tx.Now), engine.At(tx.Now.Add(lockFor)), w.ID)
-		if err != nil {
+		ours, err := engine.Changed(tx.ExecContext(ctx, "UPDATE "+r.db.Workers()+" SET heartbeat = ?, lock_until = ? WHERE id = ? AND state = 'working'",
+			engine.At(tx.Now), engine.At(tx.Now.Add(lockFor)), w.ID))
+		switch {
+		case err != nil:
 			return fmt.Errorf("renew the lock: %w", err)
-		}
-		if n, err := res.RowsAffected(); err != nil || n == 0 {
-			return errors.Join(ErrLockLost, err)
+		case !ours:
+			return ErrLockLost
 		}
 		return nil
 	})
@@ -78,12 +78,9 @@ func (r *Roster) Renew(ctx context.Context, w Worker, lockFor time.Duration) err
 // End ends the worker's row, as Finished or Error, with how many attempts it has started. remark, if any, goes to the activity.
 func (r *Roster) End(ctx context.Context, w Worker, state activity.State, started int, remark string) error {
 	err := r.db.Tx(ctx, func(tx *engine.Tx) error {
-		res, err := tx.ExecContext(ctx, "UPDATE "+r.db.Workers()+" SET state = ?, slots = 0, end_time = ?, started = ? WHERE id = ?"+
-			" AND state = 'working'", string(state), engine.At(tx.Now), started, w.ID)
-		if err != nil {
-			return err
-		}
-		if n, err := res.RowsAffected(); err != nil || n == 0 {
+		ours, err := engine.Changed(tx.ExecContext(ctx, "UPDATE "+r.db.Workers()+" SET state = ?, slots = 0, end_time = ?, started = ? WHERE id = ?"+
+			" AND state = 'working'", string(state), engine.At(tx.Now), started, w.ID))
+		if err != nil || !ours {
 			return err // declared dead, or finished by a commit that was not answered
 		}
 		entry := w.entry(state)

@@ -27,38 +27,30 @@ func (r *Roster) Purge(ctx context.Context, o activity.PurgeOptions) (deleted in
 		if err := r.db.SelectContext(ctx, &found, "SELECT id"+where+" ORDER BY start_time LIMIT ?", before, before, engine.PurgeBatch); err != nil {
 			return deleted, fmt.Errorf("find old workers: %w", err)
 		}
-		n, err := r.delete(ctx, found)
+		var n int64
+		// one by one: a list of ids would let MySQL scan the table, and wait there for the live workers' rows
+		err := r.db.Tx(ctx, func(tx *engine.Tx) error {
+			n = 0
+			for _, id := range found {
+				gone, err := engine.Changed(tx.ExecContext(ctx, "DELETE FROM "+r.db.Workers()+" WHERE id = ?", id))
+				if err != nil {
+					return err
+				}
+				if gone {
+					n++
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return deleted, fmt.Errorf("delete old workers: %w", err)
+		}
 		deleted += n
-		o.Tell(deleted)
-		if err != nil || len(found) < engine.PurgeBatch {
-			return deleted, err
+		if o.Tell(deleted); len(found) < engine.PurgeBatch {
+			return deleted, nil
 		}
 		if err := engine.Breathe(ctx, began); err != nil {
 			return deleted, err
 		}
 	}
-}
-
-// delete deletes rows in a transaction of their own, one by one: a list of ids would let MySQL scan the table, and
-// wait there for the live workers' rows. These are a handful an hour.
-func (r *Roster) delete(ctx context.Context, ids []string) (deleted int64, err error) {
-	err = r.db.Tx(ctx, func(tx *engine.Tx) error {
-		deleted = 0
-		for _, id := range ids {
-			res, err := tx.ExecContext(ctx, "DELETE FROM "+r.db.Workers()+" WHERE id = ?", id)
-			if err != nil {
-				return err
-			}
-			n, err := res.RowsAffected()
-			if err != nil {
-				return err
-			}
-			deleted += n
-		}
-		return nil
-	})
-	if err != nil {
-		return 0, fmt.Errorf("delete old workers: %w", err)
-	}
-	return deleted, nil
 }

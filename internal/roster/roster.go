@@ -4,6 +4,7 @@ package roster
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/hipq/hipq/activity"
@@ -56,25 +57,24 @@ func (r Row) Silent(now time.Time) (dead time.Duration, silent bool) {
 	return max(0, r.LockUntil.Sub(now)), true
 }
 
-// readPID and readSlots are numbers, whatever a hand other than hipq's has put there.
-const (
-	readPID   = "CAST(pid AS SIGNED INTEGER) AS pid"
-	readSlots = "CAST(slots AS SIGNED INTEGER) AS slots"
-)
-
-// rowColumns are those of a Row.
-func (r *Roster) rowColumns() string {
-	return "id, host, " + readPID + ", state, " + r.db.TimeColumns("start_time", "heartbeat", "lock_until", "end_time") + ", " + readSlots + ", lanes"
+// rows are those that are found so.
+func (r *Roster) rows(ctx context.Context, how string, args ...any) (rows []Row, err error) {
+	query := "SELECT id, host, pid, state, " + r.db.TimeColumns("start_time", "heartbeat", "lock_until", "end_time") + ", slots, lanes FROM " +
+		r.db.Workers() + " " + how
+	if err := r.db.SelectContext(ctx, &rows, query, args...); err != nil {
+		return nil, fmt.Errorf("read the workers: %w", err)
+	}
+	return rows, nil
 }
 
 // Get is the worker of an id, or nil if it is not known, or not any more.
 func (r *Roster) Get(ctx context.Context, id string) (*Row, error) {
-	return r.row(ctx, " WHERE id = ?", id)
+	return lastHeard(r.rows(ctx, "WHERE id = ?", id))
 }
 
 // Last is the worker of the instance that started last, or nil if there has been none.
 func (r *Roster) Last(ctx context.Context) (*Row, error) {
-	return r.row(ctx, " ORDER BY "+r.db.Workers()+".start_time DESC LIMIT 1")
+	return lastHeard(r.rows(ctx, "ORDER BY "+r.db.Workers()+".start_time DESC LIMIT 1"))
 }
 
 // LastHeard is the worker of the instance that was heard of last, or nil if there has been none. It needn't be the one that
@@ -85,34 +85,20 @@ func (r *Roster) LastHeard(ctx context.Context) (*Row, error) {
 		return nil, err
 	}
 	atWork, err := r.AtWork(ctx)
-	for n := range atWork {
-		if atWork[n].Heartbeat.After(last.Heartbeat.Time) {
-			last = &atWork[n]
-		}
+	return lastHeard(append(atWork, *last), err)
+}
+
+func lastHeard(rows []Row, err error) (*Row, error) {
+	if err != nil || len(rows) == 0 {
+		return nil, err
 	}
-	return last, err
+	last := slices.MaxFunc(rows, func(a, b Row) int { return a.Heartbeat.Compare(b.Heartbeat.Time) })
+	return &last, nil
 }
 
 // AtWork are the workers that have neither ended nor been declared dead, those too whose lock is over, by host and since when.
-func (r *Roster) AtWork(ctx context.Context) (rows []Row, err error) {
-	query := "SELECT " + r.rowColumns() + " FROM " + r.db.Workers() + " " + r.db.Index(r.db.Workers(), "state") +
-		" WHERE state = 'working' ORDER BY host, " + r.db.Workers() + ".start_time, id"
-	if err := r.db.SelectContext(ctx, &rows, query); err != nil {
-		return nil, fmt.Errorf("find the workers that are at work: %w", err)
-	}
-	return rows, nil
-}
-
-func (r *Roster) row(ctx context.Context, which string, args ...any) (*Row, error) {
-	var rows []Row
-	query := "SELECT " + r.rowColumns() + " FROM " + r.db.Workers() + which
-	if err := r.db.SelectContext(ctx, &rows, query, args...); err != nil {
-		return nil, fmt.Errorf("find the worker: %w", err)
-	}
-	if len(rows) == 0 {
-		return nil, nil
-	}
-	return &rows[0], nil
+func (r *Roster) AtWork(ctx context.Context) ([]Row, error) {
+	return r.rows(ctx, r.db.Index(r.db.Workers(), "state")+" WHERE state = 'working' ORDER BY host, "+r.db.Workers()+".start_time, id")
 }
 
 // IsWorking says whether a worker is at work and was not declared dead.

@@ -29,17 +29,6 @@ func (r Row) ByLane() map[string]int {
 	return byLane
 }
 
-// encodeLanes is how a worker's row has its slots by lane.
-func encodeLanes(slots map[string]int) (string, error) {
-	lanes := maps.Clone(slots)
-	delete(lanes, "")
-	if len(lanes) == 0 {
-		return activity.None, nil
-	}
-	text, err := json.Marshal(lanes)
-	return string(text), err
-}
-
 // Claim is what a worker wants to hold of a lane: so many slots, at least those in use. Limit is the lane's on the host.
 type Claim struct{ Want, InUse, Limit int }
 
@@ -62,13 +51,14 @@ func (r *Roster) ClaimSlots(ctx context.Context, w Worker, claims map[string]Cla
 		for lane, c := range claims { // no more of a lane than can run at all
 			got[lane] = max(c.InUse, min(got[lane], got[""]))
 		}
-		lanes, err := encodeLanes(got)
+		own := maps.Clone(got)
+		delete(own, "") // which is the column slots
+		lanes, err := json.Marshal(own)
 		if err != nil {
 			return err
 		}
-		_, err = tx.ExecContext(ctx, "UPDATE "+r.db.Workers()+" SET slots = ?, lanes = ?, accepting = ? WHERE id = ? AND state = 'working'",
-			got[""], lanes, accepting, w.ID)
-		return err
+		return tx.Write(ctx, "UPDATE "+r.db.Workers()+" SET slots = ?, lanes = ?, accepting = ? WHERE id = ? AND state = 'working'",
+			got[""], string(lanes), accepting, w.ID)
 	})
 	if err != nil {
 		return nil, nil, fmt.Errorf("claim slots on this host: %w", err)
@@ -77,22 +67,14 @@ func (r *Roster) ClaimSlots(ctx context.Context, w Worker, claims map[string]Cla
 }
 
 // takeTurn makes those who claim slots of a host follow one another, by a row among the shards' that is no queue's. They write it,
-// for two on different nodes of a Galera cluster don't see each other's locks: there the commit of the second is refused.
+// because two on different nodes of a Galera cluster don't see each other's locks: there the commit of the second is refused.
 func (r *Roster) takeTurn(ctx context.Context, tx *engine.Tx, host string) error {
 	at := shards.Hash(host, shards.Most) // few hosts share one
-	for {
-		res, err := tx.ExecContext(ctx, "UPDATE "+r.db.Shards()+" SET turn = turn % 1000000000 + 1 WHERE queue = ? AND shard = ?", activity.None, at)
-		if err != nil {
-			return fmt.Errorf("wait for a turn: %w", err)
-		}
-		if n, err := res.RowsAffected(); err != nil || n > 0 {
-			return err
-		}
-		_, err = tx.ExecContext(ctx, "INSERT INTO "+r.db.Shards()+" (queue, shard) VALUES (?, ?)", activity.None, at)
-		if !engine.IsDuplicate(err) { // else another was faster
-			return err
-		}
+	turn := tx.Now.UnixMicro()           // another than before
+	if err := tx.Upsert(ctx, r.db.Shards(), []string{"queue", "shard"}, []any{activity.None, at}, []string{"turn"}, []any{turn}); err != nil {
+		return fmt.Errorf("wait for a turn: %w", err)
 	}
+	return nil
 }
 
 // othersSlots are those of this host's other live workers, by lane; "" is the lane of all jobs. served says in which of them some of
@@ -102,7 +84,7 @@ func (r *Roster) othersSlots(ctx context.Context, tx *engine.Tx, w Worker) (slot
 		Row
 		Accepting bool
 	}
-	err = tx.SelectContext(ctx, &rows, "SELECT host, "+readSlots+", lanes, accepting <> 0 AS accepting FROM "+r.db.Workers()+
+	err = tx.SelectContext(ctx, &rows, "SELECT host, slots, lanes, accepting <> 0 AS accepting FROM "+r.db.Workers()+
 		" WHERE state = 'working' AND lock_until > ? AND host = ? AND id <> ?", engine.At(tx.Now), w.Host, w.ID)
 	if err != nil {
 		return nil, nil, err

@@ -4,6 +4,7 @@ import (
 	"math"
 	"slices"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 )
@@ -13,76 +14,64 @@ func number(top int) *rapid.Generator[int] {
 	return rapid.OneOf(rapid.IntRange(0, top), rapid.IntRange(0, top), rapid.Int())
 }
 
-// shares are shares as a hand may have left them.
-func shares(limit int) *rapid.Generator[[]Share] {
-	return rapid.SliceOfN(rapid.Custom(func(t *rapid.T) Share {
-		return Share{
-			Has: number(limit).Draw(t, "has"), Target: number(limit).Draw(t, "target"), Used: number(limit).Draw(t, "used"),
-			Wants: number(limit).Draw(t, "wants"), First: number(limit).Draw(t, "first"), Since: rapid.Int64().Draw(t, "since"),
+// demands are demands as a hand may have left them in the rows.
+func demands(limit int) *rapid.Generator[[]Demand] {
+	return rapid.SliceOfN(rapid.Custom(func(t *rapid.T) Demand {
+		return Demand{
+			Used: number(limit).Draw(t, "used"), Wants: number(limit).Draw(t, "wants"), First: number(limit).Draw(t, "first"),
+			Since: rapid.Int64().Draw(t, "since"),
 		}
 	}), 1, 9)
 }
 
-func sums(shares []Share) (capacity, target, used int) {
-	for _, p := range shares {
-		capacity += p.Has
-		target += p.Target
-		used += p.Used
+// held is what shares come to, with what is used beyond them.
+func held(shares []int, demands []Demand) (sum int) {
+	for i, d := range demands {
+		sum += max(shares[i], d.Used)
 	}
-	return capacity, target, used
+	return sum
 }
 
-// checkSums fails unless capacities and targets are the limit, and none of them is below 0.
-func checkSums(t *rapid.T, limit int, shares []Share) {
-	if has, target, _ := sums(shares); has != limit || target > limit {
-		t.Fatalf("of a limit of %d the shares are %d and the targets %d: %+v", limit, has, target, shares)
-	}
-	for _, p := range shares {
-		if p.Has < 0 || p.Target < 0 {
-			t.Fatalf("below 0: %+v", shares)
-		}
-	}
-}
-
-// Whatever stands in the rows, capacities and targets are the limit afterwards, and a second time changes nothing.
+// Whatever stands in the rows, no share is below 0, and all of them are no more than the limit.
 func TestSharesAddUp(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limit := rapid.OneOf(rapid.IntRange(0, 30), rapid.IntRange(0, math.MaxInt32)).Draw(t, "limit")
-		shares := shares(limit).Draw(t, "shares")
-		given := slices.Clone(shares)
-		Divide(limit, shares)
-		checkSums(t, limit, shares)
-		for i := range shares {
-			if g, p := given[i], shares[i]; g.Used != p.Used || g.Wants != p.Wants || g.First != p.First || g.Since != p.Since {
-				t.Fatalf("it has changed more than capacity and target: %+v is %+v", g, p)
+		demands := demands(limit).Draw(t, "demands")
+		given := slices.Clone(demands)
+		shares := Divide(limit, demands)
+		if !slices.Equal(given, demands) {
+			t.Fatalf("it has changed what it was given: %+v is %+v", given, demands)
+		}
+		sum := 0
+		for _, share := range shares {
+			if sum += share; share < 0 {
+				t.Fatalf("below 0: %v", shares)
 			}
 		}
-		again := slices.Clone(shares)
-		Divide(limit, again)
-		if !slices.Equal(shares, again) {
-			t.Fatalf("repeated, it made %+v of %+v", again, shares)
+		if sum > limit || len(shares) != len(demands) {
+			t.Fatalf("of a limit of %d the shares are %v", limit, shares)
 		}
 	})
 }
 
-func TestDivideNothing(*testing.T) { Divide(3, nil) }
+func TestDivideNothing(t *testing.T) {
+	if shares := Divide(3, nil); len(shares) > 0 {
+		t.Fatal(shares)
+	}
+}
 
-// Whatever stands in the rows, only what is free moves where the capacities are the limit, and what is used within it keeps its
-// capacity where they are not.
+// A share never gives away what is in use: where no more than the limit is used, the shares and what is used beyond them are the limit.
 func TestOnlyWhatIsFreeMoves(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limit := rapid.IntRange(0, 30).Draw(t, "limit")
-		shares := shares(limit).Draw(t, "shares")
+		demands := demands(limit).Draw(t, "demands")
 		used := 0
-		for i := range shares {
-			shares[i].Used = rapid.IntRange(0, limit-used).Draw(t, "used")
-			used += shares[i].Used
+		for i := range demands {
+			demands[i].Used = rapid.IntRange(0, limit-used).Draw(t, "used")
+			used += demands[i].Used
 		}
-		Divide(limit, shares)
-		for i, p := range shares {
-			if p.Has < p.Used {
-				t.Fatalf("part %d uses more than its capacity: %+v", i, shares)
-			}
+		if shares := Divide(limit, demands); held(shares, demands) != limit {
+			t.Fatalf("of a limit of %d the shares are %v: %+v", limit, shares, demands)
 		}
 	})
 }
@@ -91,117 +80,116 @@ func TestOnlyWhatIsFreeMoves(t *testing.T) {
 func TestOneHotShard(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limit := rapid.IntRange(1, 100).Draw(t, "limit")
-		shares := make([]Share, rapid.IntRange(1, 20).Draw(t, "n"))
-		Divide(limit, shares)
-		hot := rapid.IntRange(0, len(shares)-1).Draw(t, "hot")
-		shares[hot].Wants, shares[hot].First = limit, 1
-		Divide(limit, shares)
-		if shares[hot].Has != limit || shares[hot].Target != limit {
-			t.Fatalf("of a limit of %d the hot part has %+v", limit, shares[hot])
+		demands := make([]Demand, rapid.IntRange(1, 20).Draw(t, "n"))
+		hot := rapid.IntRange(0, len(demands)-1).Draw(t, "hot")
+		demands[hot].Wants, demands[hot].First = limit, 1
+		if shares := Divide(limit, demands); shares[hot] != limit {
+			t.Fatalf("of a limit of %d the hot shard has its share of %v", limit, shares)
 		}
-		if len(shares) == 1 {
+		if len(demands) == 1 {
 			return
 		}
-		other := (hot + 1) % len(shares)
-		shares[hot].Used, shares[hot].Since = limit, 1
-		shares[other].Wants, shares[other].First = limit, 1
-		Divide(limit, shares)
-		home := max(limit/len(shares), 1)
-		if shares[other].Target < home || shares[hot].Has != limit {
-			t.Fatalf("the other part is to have %d: %+v", home, shares)
+		other := (hot + 1) % len(demands)
+		demands[hot].Used, demands[hot].Since = limit, 1
+		demands[other].Wants, demands[other].First = limit, 1
+		even := max(limit/2, 1)
+		if shares := Divide(limit, demands); shares[other] != 0 || shares[hot] > limit-even {
+			t.Fatalf("the hot shard should leave %d: %v", even, shares)
 		}
-		shares[hot].Used = 0
-		Divide(limit, shares)
-		if shares[other].Has < home {
-			t.Fatalf("the other part is to have %d: %+v", home, shares)
+		demands[hot].Used = 0
+		if shares := Divide(limit, demands); shares[other] < even {
+			t.Fatalf("the other shard should have %d: %v", even, shares)
 		}
 	})
 }
 
-// What is divided among shares that ask has no pieces into which none of their jobs fits.
+// What is divided among shards that ask has no pieces into which none of their jobs fits.
 func TestNoPieces(t *testing.T) {
-	shares := make([]Share, 3)
-	for i := range shares {
-		shares[i] = Share{Wants: 40, First: 4, Since: int64(i)}
+	demands := make([]Demand, 3)
+	for i := range demands {
+		demands[i] = Demand{Wants: 40, First: 4, Since: int64(i)}
 	}
-	Divide(10, shares)
 	started := 0
-	for _, p := range shares {
-		if p.Allows(10, 4) {
+	shares := Divide(10, demands)
+	for _, share := range shares {
+		if HasRoom(10, share, 0, 4) {
 			started++
 		}
 	}
 	if started != 2 {
-		t.Fatalf("of jobs of weight 4 a limit of 10 has started %d: %+v", started, shares)
+		t.Fatalf("of jobs of weight 4 a limit of 10 has started %d: %v", started, shares)
 	}
 }
 
 // Who gets what, of a limit of 12.
-func TestTargetsOfShares(t *testing.T) {
-	for name, c := range map[string]struct{ shares, want []Share }{
-		"what nobody uses goes home": {
-			[]Share{{Has: 12}, {}, {}, {}, {}},
-			[]Share{{Has: 3, Target: 3}, {Has: 3, Target: 3}, {Has: 2, Target: 2}, {Has: 2, Target: 2}, {Has: 2, Target: 2}},
+func TestDivide(t *testing.T) {
+	for name, c := range map[string]struct {
+		demands []Demand
+		want    []int
+	}{
+		"what nobody uses is even":                          {make([]Demand, 5), []int{3, 3, 2, 2, 2}},
+		"what is used stays where it is":                    {[]Demand{{Used: 9}, {}, {}}, []int{9, 2, 1}},
+		"those that ask have the same":                      {[]Demand{{Wants: 20, First: 1}, {Wants: 20, First: 1}, {}, {}}, []int{6, 6, 0, 0}},
+		"no more than they ask for":                         {[]Demand{{Wants: 20, First: 1}, {Wants: 4, First: 2}, {}}, []int{8, 4, 0}},
+		"also a piece that no job like the first fits into": {[]Demand{{Wants: 20, First: 5}, {}}, []int{12, 0}},
+		"what is used within an even share stays": {
+			[]Demand{{Wants: 20, First: 1}, {Used: 5}}, []int{7, 5},
 		},
-		"what is used beyond home stays where it is": {
-			[]Share{{Has: 12, Used: 9}, {}, {}},
-			[]Share{{Has: 9, Target: 9}, {Has: 3, Target: 3}, {}},
+		"what is used beyond it comes back as jobs end": {
+			[]Demand{{Wants: 20, First: 1}, {Used: 10}}, []int{2, 6},
 		},
-		"those that ask have the same": {
-			[]Share{{Wants: 20, First: 1}, {Wants: 20, First: 1}, {Has: 12}, {}},
-			[]Share{{Has: 6, Target: 6}, {Has: 6, Target: 6}, {}, {}},
+		"the one that has waited longest comes first": {
+			[]Demand{{Wants: 12, First: 12, Since: 2}, {Wants: 12, First: 12, Since: 1}, {Used: 4}}, []int{0, 8, 0},
 		},
-		"no more than they ask for": {
-			[]Share{{Wants: 20, First: 1}, {Wants: 4, First: 2}, {Has: 12}},
-			[]Share{{Has: 8, Target: 8}, {Has: 4, Target: 4}, {}},
+		"the first in line gets room beside what runs there": {
+			[]Demand{{Used: 9, Wants: 1, First: 1, Since: 1}, {Wants: 20, First: 1, Since: 2}}, []int{10, 2},
 		},
-		"also a piece that no job like the first fits into": {
-			[]Share{{Wants: 20, First: 5}, {Has: 12}},
-			[]Share{{Has: 12, Target: 12}, {}},
+		"a heavy job of the next in line comes before more light ones of the others": {
+			[]Demand{{Wants: 20, First: 1, Since: 1}, {Wants: 20, First: 9, Since: 2}, {Wants: 20, First: 1, Since: 3}}, []int{2, 9, 1},
 		},
-		"what is used at home stays there": {
-			[]Share{{Wants: 20, First: 1}, {Has: 12, Used: 5}},
-			[]Share{{Has: 7, Target: 7}, {Has: 5, Target: 5}},
-		},
-		"what is used beyond home comes back as jobs end": {
-			[]Share{{Wants: 20, First: 1}, {Has: 12, Used: 10}},
-			[]Share{{Has: 2, Target: 6}, {Has: 10, Target: 6}},
-		},
-		"who has waited longest comes first": {
-			[]Share{{Wants: 12, First: 12, Since: 2}, {Wants: 12, First: 12, Since: 1}, {Has: 12, Used: 4}},
-			[]Share{{}, {Has: 8, Target: 12}, {Has: 4}},
+		"what is used over the limit has to end": {
+			[]Demand{{Used: 9, Wants: 1, First: 1}, {Used: 6}}, []int{6, 2},
 		},
 	} {
-		got := slices.Clone(c.shares)
-		Divide(12, got)
-		for i := range got {
-			if got[i].Has != c.want[i].Has || got[i].Target != c.want[i].Target {
-				t.Errorf("%s: part %d of %+v is %+v", name, i, c.shares, got[i])
-			}
+		if got := Divide(12, c.demands); !slices.Equal(got, c.want) {
+			t.Errorf("%s: the shares of %+v are %v, want %v", name, c.demands, got, c.want)
 		}
 	}
 }
 
-func TestShareAllows(t *testing.T) {
+// However many shards there are, and however large the limit is, it is divided in no time.
+func TestDivideIsQuick(t *testing.T) {
+	demands := make([]Demand, 999)
+	for i := range demands {
+		demands[i] = Demand{Used: i * i, Wants: math.MaxInt32, First: 1 + i*i*i, Since: int64(i % 7)}
+	}
+	for _, limit := range []int{998, 1_000_000, math.MaxInt32} {
+		began := time.Now()
+		Divide(limit, demands)
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("a limit of %d takes %s", limit, took)
+		}
+	}
+}
+
+func TestHasRoom(t *testing.T) {
 	for _, c := range []struct {
-		share  Share
-		weight int
-		want   bool
+		share, used, weight int
+		want                bool
 	}{
-		{Share{Has: 4, Target: 5, Used: 1}, 3, true},
-		{Share{Has: 4, Target: 5, Used: 1}, 4, false},
-		{Share{Has: 5, Target: 4, Used: 1}, 4, false},
-		{Share{Has: 10, Target: 10}, 10, true},
-		{Share{Has: 10, Target: 10}, 11, true},
-		{Share{Has: 10, Target: 10, Used: 1}, 11, false},
-		{Share{Has: 10, Target: 9}, 11, false},
-		{Share{Has: 9, Target: 10}, 11, false},
-		{Share{Has: 10, Target: 10}, math.MaxInt, true},
-		{Share{Has: -5, Target: 10}, 1, false},
-		{Share{Has: 2, Target: 2, Used: -5}, 3, false},
+		{4, 1, 3, true},
+		{4, 1, 4, false},
+		{10, 0, 10, true},
+		{10, 0, 11, true},
+		{10, 1, 11, false},
+		{9, 0, 11, false},
+		{10, 0, math.MaxInt, true},
+		{-5, 0, 1, false},
+		{2, -5, 3, false},
+		{6, 10, 1, false},
 	} {
-		if got := c.share.Allows(10, c.weight); got != c.want {
-			t.Errorf("%+v allows %d of 10: %v", c.share, c.weight, got)
+		if got := HasRoom(10, c.share, c.used, c.weight); got != c.want {
+			t.Errorf("with %d used of a share of %d, room for %d is %v", c.used, c.share, c.weight, got)
 		}
 	}
 }
@@ -209,28 +197,31 @@ func TestShareAllows(t *testing.T) {
 // queue is a queue in shards, as its rows have it: jobs start only in order, only as their shard's row allows.
 type queue struct {
 	limit   int
-	shares  []Share
+	shares  []int
+	demands []Demand
 	waiting [][]int // the weights of the jobs of each shard that wait
 	running [][]int
 	now     int64
 }
 
 func newQueue(limit, shards int) *queue {
-	q := &queue{limit: limit, shares: make([]Share, shards), waiting: make([][]int, shards), running: make([][]int, shards)}
-	Divide(limit, q.shares)
+	q := &queue{limit: limit, demands: make([]Demand, shards), waiting: make([][]int, shards), running: make([][]int, shards)}
+	q.shares = Divide(limit, q.demands)
 	return q
 }
 
-func (q *queue) used() int {
-	_, _, used := sums(q.shares)
-	return used
+func (q *queue) used() (sum int) {
+	for _, d := range q.demands {
+		sum += d.Used
+	}
+	return sum
 }
 
 // round starts what a shard may start, and says how many jobs these were. What it has asked for is over then. It fails where they
 // run over the limit.
 func (q *queue) round(t *rapid.T, shard int) (started int) {
-	p := &q.shares[shard]
-	for ; len(q.waiting[shard]) > 0 && p.Allows(q.limit, q.waiting[shard][0]); started++ {
+	p := &q.demands[shard]
+	for ; len(q.waiting[shard]) > 0 && HasRoom(q.limit, q.shares[shard], p.Used, q.waiting[shard][0]); started++ {
 		weight := q.waiting[shard][0]
 		if used := q.used(); used > 0 && used+weight > q.limit {
 			t.Fatalf("with %d used of %d a job of %d has started: %+v", used, q.limit, weight, q.shares)
@@ -246,7 +237,7 @@ func (q *queue) round(t *rapid.T, shard int) (started int) {
 // ask is a round and what follows it when it leaves a job waiting.
 func (q *queue) ask(t *rapid.T, shard int) (started int) {
 	started = q.round(t, shard)
-	p := &q.shares[shard]
+	p := &q.demands[shard]
 	if len(q.waiting[shard]) == 0 {
 		p.Wants, p.First = 0, 0
 		return started
@@ -259,15 +250,23 @@ func (q *queue) ask(t *rapid.T, shard int) (started int) {
 	for _, weight := range q.waiting[shard] {
 		p.Wants += weight
 	}
-	Divide(q.limit, q.shares)
-	checkSums(t, q.limit, q.shares)
+	q.divide(t)
 	return started + q.round(t, shard)
+}
+
+// divide divides the limit anew. It fails if the shares, and what is used beyond them, come to more than the limit, or than what
+// is used.
+func (q *queue) divide(t *rapid.T) {
+	q.shares = Divide(q.limit, q.demands)
+	if sum := held(q.shares, q.demands); sum > max(q.limit, q.used()) {
+		t.Fatalf("of a limit of %d the shares are %v: %+v", q.limit, q.shares, q.demands)
+	}
 }
 
 // end ends a job.
 func (q *queue) end(shard, i int) {
 	r := q.running[shard]
-	q.shares[shard].Used -= r[i]
+	q.demands[shard].Used -= r[i]
 	q.running[shard] = append(r[:i:i], r[i+1:]...)
 }
 
@@ -291,12 +290,12 @@ func TestSharesKeepTheLimit(t *testing.T) {
 				q.end(i, rapid.IntRange(0, len(q.running[i])-1).Draw(t, "job"))
 			},
 			"lapse": func(t *rapid.T) {
-				p := &q.shares[anyShard.Draw(t, "shard")]
+				p := &q.demands[anyShard.Draw(t, "shard")]
 				p.Wants, p.First = 0, 0
 			},
 			"another limit": func(t *rapid.T) {
 				q.limit = rapid.IntRange(1, 20).Draw(t, "limit")
-				Divide(q.limit, q.shares)
+				q.divide(t)
 			},
 		})
 	})
@@ -373,7 +372,7 @@ func TestLimitLowered(t *testing.T) {
 			t.Fatalf("%d are used of 10", q.used())
 		}
 		q.limit = 4
-		Divide(q.limit, q.shares)
+		q.divide(t)
 		for q.used() > 4 {
 			i := rapid.SampledFrom(busy(q)).Draw(t, "busy")
 			q.end(i, 0)
@@ -407,7 +406,7 @@ func TestLimitDividedAnew(t *testing.T) {
 		for i := range q.shares {
 			q.running[i] = rapid.SliceOfN(rapid.IntRange(1, 3), 0, 6).Draw(t, "running")
 			q.waiting[i] = rapid.SliceOfN(rapid.IntRange(1, 3), 0, 6).Draw(t, "waiting")
-			p := &q.shares[i]
+			p := &q.demands[i]
 			for _, weight := range q.running[i] {
 				p.Used += weight
 			}
@@ -415,7 +414,7 @@ func TestLimitDividedAnew(t *testing.T) {
 				p.Wants, p.First, p.Since = 10, q.waiting[i][0], rapid.Int64Range(0, 9).Draw(t, "since")
 			}
 		}
-		Divide(q.limit, q.shares)
+		q.divide(t)
 		for len(busy(q)) > 0 {
 			q.end(rapid.SampledFrom(busy(q)).Draw(t, "ends"), 0)
 			for i := range q.shares {

@@ -38,9 +38,6 @@ func N(number int) int { return number % step }
 // Place is the number of a shard in the tables: that of its division, and behind it the shard. 8003 is shard 3 of 8.
 func (d Division) Place(shard int) int { return step*d.Number() + shard }
 
-// Bounds are the first place of the division, and the first behind the last.
-func (d Division) Bounds() (first, end int) { return d.Place(0), d.Place(max(1, d.N)) }
-
 // Shard is which of its division's shards a place is.
 func Shard(place int) int { return place % step }
 

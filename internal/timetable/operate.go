@@ -6,27 +6,21 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/internal/engine"
-	"github.com/hipq/hipq/queue/schedule"
 )
 
 // Pause holds a schedule back: its slots pass by, until Resume. changed says that it was not paused before. It may be repeated.
 func (t *Timetable) Pause(ctx context.Context, name string) (changed bool, err error) {
-	return t.set(ctx, "pause", name, func(tx *engine.Tx) (string, []any) {
-		return "paused = 1, next_slot = NULL WHERE name = ? AND paused = 0", nil
-	})
+	return t.set(ctx, "pause", name, "paused = 1, next_slot = NULL WHERE name = ? AND paused = 0")
 }
 
 // Resume has a schedule go on from now. changed says that it was paused. It may be repeated.
 func (t *Timetable) Resume(ctx context.Context, name string) (changed bool, err error) {
-	return t.set(ctx, "resume", name, func(tx *engine.Tx) (string, []any) {
-		return "paused = 0, seen_until = ?, next_slot = ? WHERE name = ? AND paused <> 0", []any{engine.At(tx.Now), engine.At(tx.Now)}
-	})
+	return t.set(ctx, "resume", name, "paused = 0, seen_until = "+t.db.Now+", next_slot = "+t.db.Now+" WHERE name = ? AND paused <> 0")
 }
 
-func (t *Timetable) set(ctx context.Context, verb, name string, how func(tx *engine.Tx) (string, []any)) (changed bool, err error) {
+func (t *Timetable) set(ctx context.Context, verb, name, set string) (changed bool, err error) {
 	err = t.db.Tx(ctx, func(tx *engine.Tx) error {
-		text, args := how(tx)
-		did, err := changes(tx.ExecContext(ctx, "UPDATE "+t.db.Schedules()+" SET "+text, append(args, name)...))
+		did, err := engine.Changed(tx.ExecContext(ctx, "UPDATE "+t.db.Schedules()+" SET "+set, name))
 		changed = did || changed && tx.MayBeDone
 		return err
 	})
@@ -39,40 +33,23 @@ func (t *Timetable) set(ctx context.Context, verb, name string, how func(tx *eng
 // Purge deletes the schedules that are not among those of the timetable, and whose next slot no worker has seen to since before, or
 // with dryRun says how many that would be. A schedule that is paused stays. It may be repeated.
 func (t *Timetable) Purge(ctx context.Context, before time.Time, dryRun bool) (n int64, err error) {
-	rows, err := t.Rows(ctx)
-	if err != nil {
-		return 0, err
-	}
-	own := map[string]bool{}
+	where := " FROM " + t.db.Schedules() + " WHERE paused = 0 AND COALESCE(next_slot, seen_until) < ?"
+	args := []any{engine.At(before)}
 	for _, s := range t.schedules {
-		own[s.Name] = true
+		args = append(args, s.Name)
 	}
-	for _, r := range rows {
-		next := r.NextSlot
-		if next.IsZero() {
-			next = r.SeenUntil
-		}
-		if own[r.Name] || r.Paused || !next.Before(before) {
-			continue
-		}
-		gone := true
-		if !dryRun {
-			gone, err = changes(t.db.ExecContext(ctx, "DELETE FROM "+t.db.Schedules()+" WHERE name = ? AND seen_until = ? AND paused = 0", r.Name, r.SeenUntil))
-		}
-		if err != nil {
-			return n, fmt.Errorf("purge schedules: %w", err)
-		}
-		if gone {
-			n++
-		}
+	if own := len(t.schedules); own > 0 {
+		where += " AND name NOT IN " + engine.In(own)
+	}
+	if dryRun {
+		err = t.db.GetContext(ctx, &n, "SELECT COUNT(*)"+where, args...)
+	} else if res, failed := t.db.ExecContext(ctx, "DELETE"+where, args...); failed != nil {
+		err = failed
+	} else {
+		n, err = res.RowsAffected()
+	}
+	if err != nil {
+		return 0, fmt.Errorf("purge schedules: %w", err)
 	}
 	return n, nil
-}
-
-// Next is the first slot of a schedule that a worker will see to, by its row; nil is one that no worker knows yet.
-func Next(s schedule.Schedule, r *Row, now time.Time) time.Time {
-	if r == nil || !hasSlotsOf(r.Spec, s) || r.SeenUntil.After(now.Add(ahead)) {
-		return s.Next(now)
-	}
-	return s.Next(r.SeenUntil.Time)
 }

@@ -2,7 +2,6 @@ package timetable
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"strings"
 	"time"
@@ -39,13 +38,9 @@ func (t *Timetable) Tend(ctx context.Context, queues map[string]Queue, goesOn fu
 		return done, err
 	}
 	done.Failed = failed
-	now, err := t.db.Clock(ctx)
-	if err != nil {
-		return done, err
-	}
 	for _, s := range t.schedules {
-		r, ok := rows[s.Name]
-		if !ok || r.Paused || r.NextSlot.After(now) || r.Fingerprint != fingerprint(s) {
+		r := rows[s.Name]
+		if !r.isOf(s) || !r.isDue() {
 			continue
 		}
 		if !goesOn() {
@@ -67,100 +62,63 @@ func (t *Timetable) Tend(ctx context.Context, queues map[string]Queue, goesOn fu
 // anew then, but with none that was seen to. It gives the rows as they are then, by name, and why some could not be written. It may
 // be repeated.
 func (t *Timetable) Learn(ctx context.Context, ago time.Duration) (rows map[string]Row, failed map[string]error, err error) {
-	now, err := t.db.Clock(ctx)
-	if err != nil {
-		return nil, nil, err
-	}
+	failed = map[string]error{}
 	if rows, err = t.byName(ctx); err != nil {
 		return nil, nil, err
 	}
-	failed = map[string]error{}
-	var unknown []schedule.Schedule
 	same := true
 	for _, s := range t.schedules {
 		r, known := rows[s.Name]
-		switch {
-		case !known:
-			unknown = append(unknown, s)
-		case r.Fingerprint != fingerprint(s), r.SeenUntil.After(now.Add(ahead)):
-			same = false
-			if err := t.change(ctx, s, r, ago); err != nil {
-				failed[s.Name] = err
-			}
+		if known && r.isOf(s) {
+			continue
+		}
+		same = false
+		learn := t.change
+		if !known {
+			learn = t.insert
+		}
+		if err := t.db.TxInParts(ctx, nil, func(tx *engine.Tx) error { return learn(ctx, tx, s, r, ago) }); err != nil {
+			failed[s.Name] = err
 		}
 	}
-	if err := t.insert(ctx, unknown, ago); err != nil {
-		return nil, nil, err
-	}
-	if !same || len(unknown) > 0 {
+	if !same {
 		rows, err = t.byName(ctx)
 	}
 	return rows, failed, err
 }
 
-func (t *Timetable) byName(ctx context.Context) (map[string]Row, error) {
-	list, err := t.Rows(ctx)
-	rows := make(map[string]Row, len(list))
-	for _, r := range list {
-		rows[r.Name] = r
+// insert makes a new schedule known. If another worker does the same at the same time, it is known.
+func (t *Timetable) insert(ctx context.Context, tx *engine.Tx, s schedule.Schedule, _ Row, ago time.Duration) error {
+	since := tx.Now.Add(-ago)
+	_, err := tx.ExecContext(ctx, "INSERT INTO "+t.db.Schedules()+" (name, spec, queue, job_type, seen_until, next_slot) VALUES (?, ?, ?, ?, ?, ?)",
+		s.Name, SpecOf(s), s.Queue, s.Job.Type, engine.At(since), engine.At(nextOf(s, since)))
+	if engine.IsDuplicate(err) {
+		return nil
 	}
-	return rows, err
-}
-
-// insert makes new schedules known. Another worker may do the same at the same time: then they are.
-func (t *Timetable) insert(ctx context.Context, unknown []schedule.Schedule, ago time.Duration) error {
-	for len(unknown) > 0 {
-		some := unknown[:min(len(unknown), 500)]
-		unknown = unknown[len(some):]
-		err := t.db.Tx(ctx, func(tx *engine.Tx) error {
-			args, since := make([]any, 0, 7*len(some)), tx.Now.Add(-ago)
-			for _, s := range some {
-				args = append(args, s.Name, fingerprint(s), SpecOf(s), s.Queue, s.Job.Type, engine.At(since), engine.At(nextOf(s, since)))
-			}
-			return tx.Undoing(ctx, func() error {
-				_, err := tx.ExecContext(ctx, "INSERT INTO "+t.db.Schedules()+" (name, fingerprint, spec, queue, job_type, seen_until, next_slot) VALUES "+
-					engine.Rows("(?,?,?,?,?,?,?)", len(some)), args...)
-				return err
-			})
-		})
-		if err != nil && !engine.IsDuplicate(err) {
-			return fmt.Errorf("make %d schedules known, the first %s: %w", len(some), some[0].Name, err)
-		}
-	}
-	return nil
+	return err
 }
 
 // change writes what the config says of a schedule by now. With other slots it begins anew so long ago, or after the last slot that
 // was seen to; and now if the clock was put back far.
-func (t *Timetable) change(ctx context.Context, s schedule.Schedule, r Row, ago time.Duration) error {
-	return t.db.TxInParts(ctx, nil, func(tx *engine.Tx) error {
-		to, anew := r, true
-		switch {
-		case r.SeenUntil.After(tx.Now.Add(ahead)):
-			to.SeenUntil.Time = tx.Now
-		case !hasSlotsOf(r.Spec, s):
-			if since := tx.Now.Add(-ago); since.After(r.SeenUntil.Time) {
-				to.SeenUntil.Time = since
-			}
-			to.FormerSpec, to.AnewTime.Time, to.AnewCount = r.Spec, tx.Now, 1
-			if r.AnewTime.After(tx.Now.Add(-anewWithin)) {
-				to.AnewCount = r.AnewCount + 1
-			}
-		default:
-			anew = false
+func (t *Timetable) change(ctx context.Context, tx *engine.Tx, s schedule.Schedule, r Row, ago time.Duration) error {
+	to := r
+	if r.isFarAhead() {
+		to.SeenUntil.Time = tx.Now
+	} else if !hasSlotsOf(r.Spec, s) {
+		if since := tx.Now.Add(-ago); since.After(r.SeenUntil.Time) {
+			to.SeenUntil.Time = since
 		}
-		if anew {
-			to.NextSlot.Time = nextOf(s, to.SeenUntil.Time)
+		to.FormerSpec, to.AnewTime.Time, to.AnewCount = r.Spec, tx.Now, 1
+		if r.AnewTime.After(tx.Now.Add(-anewWithin)) {
+			to.AnewCount = r.AnewCount + 1
 		}
-		if r.Paused {
-			to.NextSlot.Time = time.Time{}
-		}
-		_, err := tx.ExecContext(ctx, "UPDATE "+t.db.Schedules()+" SET fingerprint = ?, spec = ?, queue = ?, job_type = ?, seen_until = ?, next_slot = ?,"+
-			" anew_time = ?, former_spec = ?, anew_count = ? WHERE name = ? AND fingerprint = ? AND seen_until = ?",
-			fingerprint(s), SpecOf(s), s.Queue, s.Job.Type, to.SeenUntil, to.NextSlot,
-			to.AnewTime, to.FormerSpec, to.AnewCount, s.Name, r.Fingerprint, r.SeenUntil)
-		return err
-	})
+	}
+	if to.NextSlot.Time = nextOf(s, to.SeenUntil.Time); r.Paused {
+		to.NextSlot.Time = time.Time{}
+	}
+	return tx.Write(ctx, "UPDATE "+t.db.Schedules()+" SET spec = ?, queue = ?, job_type = ?, seen_until = ?, next_slot = ?,"+
+		" anew_time = ?, former_spec = ?, anew_count = ? WHERE name = ? AND spec = ? AND seen_until = ?",
+		SpecOf(s), s.Queue, s.Job.Type, to.SeenUntil, to.NextSlot, to.AnewTime, to.FormerSpec, to.AnewCount, s.Name, r.Spec, r.SeenUntil)
 }
 
 // take enqueues the jobs of the slots of a schedule that are due, if no other has seen to them since its row was read.
@@ -171,37 +129,34 @@ func (t *Timetable) take(ctx context.Context, s schedule.Schedule, r Row, q Queu
 		if latest.IsZero() { // there is only the next one to be found
 			until = r.SeenUntil.Time
 		}
-		ours, err := changes(tx.ExecContext(ctx, "UPDATE "+t.db.Schedules()+" SET seen_until = ?, next_slot = ?"+
-			" WHERE name = ? AND seen_until = ? AND fingerprint = ? AND paused = 0",
-			engine.At(until), engine.At(nextOf(s, until)), s.Name, r.SeenUntil, r.Fingerprint))
+		jobs = 0
+		ours, err := engine.Changed(tx.ExecContext(ctx, "UPDATE "+t.db.Schedules()+" SET seen_until = ?, next_slot = ?"+
+			" WHERE name = ? AND seen_until = ? AND spec = ? AND paused = 0",
+			engine.At(until), engine.At(nextOf(s, until)), s.Name, r.SeenUntil, r.Spec))
 		if err != nil || !ours {
 			return err // another's; or this one's own, whose commit was not answered
 		}
-		jobs = 0
-		var last time.Time
-		var id int64
+		to := r
 		for _, slot := range slots {
 			added, isNew, err := q.Enqueue(ctx, tx, s.JobOf(slot), fmt.Sprintf(by, s.Name, slot.Format(time.RFC3339)))
 			if err != nil {
 				return err
 			}
 			if isNew {
-				jobs, last, id = jobs+1, slot, added
+				jobs++
+				to.LastSlot.Time, to.LastJobID, to.LastQueue, to.LastTime.Time = slot, added, s.Queue, tx.Now
 			} else {
 				left = schedule.LeftOut{Slot: slot, Why: fmt.Sprintf("job %d has its key, and was not final", added)}
 			}
 		}
 		if !left.Slot.IsZero() {
-			if err := tx.Write(ctx, "UPDATE "+t.db.Schedules()+" SET left_slot = ?, left_why = ? WHERE name = ?",
-				engine.At(left.Slot), left.Why, s.Name); err != nil {
-				return err
-			}
+			to.LeftSlot.Time, to.LeftWhy = left.Slot, left.Why
 		}
-		if jobs == 0 {
+		if to == r {
 			return nil
 		}
-		return tx.Write(ctx, "UPDATE "+t.db.Schedules()+" SET last_slot = ?, last_job_id = ?, last_queue = ?, last_time = ? WHERE name = ?",
-			engine.At(last), id, s.Queue, engine.At(tx.Now), s.Name)
+		return tx.Write(ctx, "UPDATE "+t.db.Schedules()+" SET left_slot = ?, left_why = ?, last_slot = ?, last_job_id = ?, last_queue = ?, last_time = ?"+
+			" WHERE name = ?", to.LeftSlot, to.LeftWhy, to.LastSlot, to.LastJobID, to.LastQueue, to.LastTime, s.Name)
 	})
 	if err != nil {
 		return 0, err
@@ -221,13 +176,4 @@ func Of(added string) (name string, slot time.Time) {
 		return "", time.Time{}
 	}
 	return name, slot
-}
-
-// changes says whether a statement has changed a row.
-func changes(res sql.Result, err error) (bool, error) {
-	if err != nil {
-		return false, err
-	}
-	n, err := res.RowsAffected()
-	return n > 0, err
 }

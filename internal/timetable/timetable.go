@@ -6,8 +6,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"hash/fnv"
-	"slices"
 	"strings"
 	"time"
 
@@ -20,24 +18,10 @@ import (
 type Timetable struct {
 	db        *schema.DB
 	schedules []schedule.Schedule
-	// queues are those of the schedules; sum is that of their fingerprints.
-	queues []any
-	sum    int64
 }
 
 // New is the timetable of these schedules, which are checked, in db's instance.
-func New(db *schema.DB, schedules []schedule.Schedule) *Timetable {
-	t := &Timetable{db: db, schedules: schedules}
-	seen := map[string]bool{}
-	for _, s := range schedules {
-		t.sum += fingerprint(s)
-		if !seen[s.Queue] {
-			seen[s.Queue] = true
-			t.queues = append(t.queues, s.Queue)
-		}
-	}
-	return t
-}
+func New(db *schema.DB, schedules []schedule.Schedule) *Timetable { return &Timetable{db, schedules} }
 
 // SpecOf is when a schedule's slots are, in one text, as the config has it.
 func SpecOf(s schedule.Schedule) string {
@@ -49,35 +33,19 @@ func SpecOf(s schedule.Schedule) string {
 
 func zoneOf(s schedule.Schedule) *time.Location { return cmp.Or(s.Location, time.UTC) }
 
-// slotsOf is one text for all schedules that have the same slots, however the config has them.
-func slotsOf(spec schedule.Spec, zone string) string {
-	if !spec.Zoned() {
-		return spec.Same()
-	}
-	return spec.Same() + " " + zone
-}
-
-// hasSlotsOf says whether a text of SpecOf is that of the slots of a schedule.
+// hasSlotsOf says whether a text of SpecOf is that of the slots of a schedule, however it is written.
 func hasSlotsOf(text string, s schedule.Schedule) bool {
 	if text == SpecOf(s) {
 		return true
 	}
-	zone := ""
-	spec, err := schedule.ParseSpec(text) // one without a zone
-	if cut := strings.LastIndex(text, " "); err != nil && cut > 0 {
-		spec, err = schedule.ParseSpec(text[:cut])
-		zone = text[cut+1:]
+	if s.Spec.Zoned() {
+		inZone := false
+		if text, inZone = strings.CutSuffix(text, " "+zoneOf(s).String()); !inZone {
+			return false
+		}
 	}
-	return err == nil && slotsOf(spec, zone) == slotsOf(s.Spec, zoneOf(s).String())
-}
-
-// fingerprint is that of what the table says of a schedule.
-func fingerprint(s schedule.Schedule) int64 {
-	h := fnv.New32a()
-	for _, part := range []string{s.Name, slotsOf(s.Spec, zoneOf(s).String()), s.Queue, s.Job.Type} {
-		_, _ = h.Write(append([]byte(part), 0)) // a hash takes all
-	}
-	return int64(h.Sum32())
+	spec, err := schedule.ParseSpec(text)
+	return err == nil && spec.Equal(s.Spec)
 }
 
 // nextOf is the first slot after a time, or when to look for one again.
@@ -95,61 +63,32 @@ type Look struct {
 	Wait time.Duration
 }
 
-// ahead is how far the table may be ahead of the database's clock before that must have been put back: then it begins anew,
-// for else nothing would be due until the clock is there again. What is nearer is left alone, so that no slot is there twice.
-const ahead = time.Hour
-
-// Look asks what there is to do, in one round trip, whatever the number of schedules; in two, as long as the table has schedules of
-// these queues that are of other configs.
+// Look asks what there is to do, in one round trip.
 func (t *Timetable) Look(ctx context.Context) (Look, error) {
+	look := Look{Wait: time.Hour}
 	if len(t.schedules) == 0 {
-		return Look{Wait: time.Hour}, nil
+		return look, nil
 	}
-	all, err := t.sumUp(ctx, "queue IN "+engine.In(len(t.queues)), t.queues)
-	if err == nil && !t.knows(all) {
-		prints := make([]any, len(t.schedules))
-		for i, s := range t.schedules {
-			prints[i] = fingerprint(s)
-		}
-		all, err = t.sumUp(ctx, "queue IN "+engine.In(len(t.queues))+" AND fingerprint IN "+engine.In(len(prints)), slices.Concat(t.queues, prints))
-	}
+	rows, err := t.byName(ctx)
 	if err != nil {
 		return Look{}, fmt.Errorf("look for due schedules: %w", err)
 	}
-	now := all.Now.Time
-	switch {
-	case !t.knows(all), all.Until.After(now.Add(ahead)), !all.First.IsZero() && !all.First.After(now):
-		return Look{Due: true}, nil
-	case all.First.IsZero():
-		return Look{Wait: time.Hour}, nil
+	for _, s := range t.schedules {
+		switch r := rows[s.Name]; {
+		case !r.isOf(s) || r.isDue():
+			return Look{Due: true}, nil
+		case !r.Paused:
+			look.Wait = min(look.Wait, r.NextSlot.Sub(r.Now.Time))
+		}
 	}
-	return Look{Wait: all.First.Sub(now)}, nil
-}
-
-// sum is some rows of the table in short.
-type sum struct {
-	// N is how many there are, Prints the sum of their fingerprints.
-	N, Prints int64
-	// First is the first of their next slots, Until the latest time up to which one's slots are seen to.
-	First, Until engine.Time
-	// Now is the database's clock.
-	Now engine.Time
-}
-
-// knows says whether rows are those of the schedules, as the config has them.
-func (t *Timetable) knows(s sum) bool { return s.N == int64(len(t.schedules)) && s.Prints == t.sum }
-
-func (t *Timetable) sumUp(ctx context.Context, where string, args []any) (s sum, err error) {
-	query := "SELECT COUNT(*) AS n, COALESCE(SUM(fingerprint), 0) AS prints, " + t.db.TimeText("MIN(next_slot)") + " AS first, " +
-		t.db.TimeText("MAX(seen_until)") + " AS until, " + t.db.TimeText(t.db.Now) + " AS now FROM " + t.db.Schedules() + " " +
-		t.db.Index(t.db.Schedules(), "look") + " WHERE " + where
-	return s, t.db.GetContext(ctx, &s, query, args...)
+	return look, nil
 }
 
 // Row is a schedule as the table has it.
 type Row struct {
-	Name        string
-	Fingerprint int64
+	Name string
+	// Now is the database's clock when the row was read.
+	Now engine.Time
 	// Spec is when its slots are, with the zone.
 	Spec    string
 	Queue   string
@@ -175,88 +114,83 @@ type Row struct {
 }
 
 const (
+	// ahead is how far the table may be ahead of the database's clock before that must have been put back: then it begins anew,
+	// because else nothing would be due until the clock is there again. What is nearer is left alone, so that no slot comes twice.
+	ahead = time.Hour
 	// anewWithin is how soon a schedule begins anew after it has, if two configs have it in turn, and not somebody changes it.
 	anewWithin = time.Hour
 	// anewOften is how often somebody may change a schedule in turn before it is taken for one that two configs have.
 	anewOften = 5
+	// OverdueFor is for how long a slot may wait before somebody is told: ticks run once a minute, and may be held up.
+	OverdueFor = schedule.OnTime
 )
 
-// InTurn says that the schedule begins anew again and again, for two configs have it with different slots: FormerSpec and Spec.
-func (r Row) InTurn(now time.Time) bool {
-	return r.AnewCount >= anewOften && r.AnewTime.After(now.Add(-anewWithin))
+// isOf says whether the row is that of a schedule as the config has it, and not far ahead of the clock.
+func (r Row) isOf(s schedule.Schedule) bool {
+	return hasSlotsOf(r.Spec, s) && r.Queue == s.Queue && r.JobType == s.Job.Type && !r.isFarAhead()
 }
 
-// InTurn are those rows of the timetable's schedules that begin anew again and again.
-func (t *Timetable) InTurn(ctx context.Context) (in []Row, err error) {
-	rows, err := t.byName(ctx)
-	if err != nil {
-		return nil, err
-	}
-	now, err := t.db.Clock(ctx)
-	if err != nil {
-		return nil, err
-	}
-	for _, s := range t.schedules {
-		if r := rows[s.Name]; r.InTurn(now) {
-			in = append(in, r)
-		}
-	}
-	return in, nil
+func (r Row) isFarAhead() bool { return r.SeenUntil.After(r.Now.Add(ahead)) }
+
+func (r Row) isDue() bool { return !r.Paused && !r.NextSlot.After(r.Now.Time) }
+
+// InTurn says that the schedule begins anew again and again, because two configs have it with different slots: FormerSpec and Spec.
+func (r Row) InTurn() bool {
+	return r.AnewCount >= anewOften && r.AnewTime.After(r.Now.Add(-anewWithin))
 }
 
-// Ahead is until when no slot is due, for the database's clock was put back and all slots up to that time are seen to; zero is at once.
-func (r Row) Ahead(now time.Time) time.Time {
-	if !r.SeenUntil.After(now) || r.SeenUntil.After(now.Add(ahead)) {
+// Ahead is until when no slot is due, because the database's clock was put back and all slots up to that time are seen to; zero
+// is at once.
+func (r Row) Ahead() time.Time {
+	if !r.SeenUntil.After(r.Now.Time) || r.isFarAhead() {
 		return time.Time{}
 	}
 	return r.SeenUntil.Time
 }
 
-// OverdueFor is for how long a slot may wait before somebody is told: ticks run once a minute, and may be held up.
-const OverdueFor = schedule.OnTime
-
 // Overdue says for how long a slot has been waiting for a worker to see to it; 0 if none does.
-func (r Row) Overdue(now time.Time) time.Duration {
+func (r Row) Overdue() time.Duration {
 	if r.Paused || r.NextSlot.IsZero() {
 		return 0
 	}
-	return max(0, now.Sub(r.NextSlot.Time))
+	return max(0, r.Now.Sub(r.NextSlot.Time))
 }
 
-// Late is a schedule that has a slot that has been waiting for a worker for longer than OverdueFor.
-type Late struct {
-	Schedule string
-	By       time.Duration
-}
-
-// Late are those of the timetable that are, and how many are paused.
-func (t *Timetable) Late(ctx context.Context) (late []Late, paused int, err error) {
-	rows, err := t.byName(ctx)
-	if err != nil {
-		return nil, 0, err
+// Next is the first slot of a schedule that a worker will see to, by its row: the zero Row if no worker knows the schedule yet.
+func (r Row) Next(s schedule.Schedule, now time.Time) time.Time {
+	if !hasSlotsOf(r.Spec, s) || r.isFarAhead() {
+		return s.Next(now)
 	}
-	now, err := t.db.Clock(ctx)
-	if err != nil {
-		return nil, 0, err
-	}
-	for _, s := range t.schedules {
-		r := rows[s.Name]
-		if r.Paused {
-			paused++
-		}
-		if by := r.Overdue(now); by > OverdueFor {
-			late = append(late, Late{s.Name, by})
-		}
-	}
-	return late, paused, nil
+	return s.Next(r.SeenUntil.Time)
 }
 
 // Rows are all schedules of the instance, whoever's config they are in, by name.
 func (t *Timetable) Rows(ctx context.Context) (rows []Row, err error) {
-	query := "SELECT name, fingerprint, spec, queue, job_type, " + t.db.TimeColumns("seen_until", "next_slot", "last_slot", "last_time", "left_slot", "anew_time") +
+	query := "SELECT name, " + t.db.TimeText(t.db.Now) + " AS now, spec, queue, job_type, " +
+		t.db.TimeColumns("seen_until", "next_slot", "last_slot", "last_time", "left_slot", "anew_time") +
 		", paused <> 0 AS paused, last_job_id, last_queue, left_why, former_spec, anew_count FROM " + t.db.Schedules() + " ORDER BY name"
 	if err := t.db.SelectContext(ctx, &rows, query); err != nil {
 		return nil, fmt.Errorf("list the schedules: %w", err)
 	}
 	return rows, nil
+}
+
+func (t *Timetable) byName(ctx context.Context) (map[string]Row, error) {
+	list, err := t.Rows(ctx)
+	rows := make(map[string]Row, len(list))
+	for _, r := range list {
+		rows[r.Name] = r
+	}
+	return rows, err
+}
+
+// Own are the rows of the timetable's schedules, as far as a worker knows these.
+func (t *Timetable) Own(ctx context.Context) (own []Row, err error) {
+	rows, err := t.byName(ctx)
+	for _, s := range t.schedules {
+		if r, known := rows[s.Name]; known {
+			own = append(own, r)
+		}
+	}
+	return own, err
 }

@@ -22,7 +22,7 @@ type Spec struct {
 	// fields are the five, in numbers; wild says that they go on by the hours as they pass, and not by the time of day.
 	fields string
 	wild   bool
-	// same is what Same says.
+	// same is one text for all Specs that have the same slots.
 	same string
 }
 
@@ -31,9 +31,6 @@ func (s Spec) String() string { return s.text }
 
 // Equal says whether both have the same slots in the same zone, however they were written: @daily and 0 0 * * *.
 func (s Spec) Equal(o Spec) bool { return s.same == o.same }
-
-// Same is one text for all Specs that have the same slots, as Equal says it.
-func (s Spec) Same() string { return s.same }
 
 // Zoned says whether the slots depend on a zone; those of @every don't.
 func (s Spec) Zoned() bool { return s.every == 0 }

@@ -71,11 +71,9 @@ CREATE TABLE IF NOT EXISTS {shards} (
   turn          BIGINT NOT NULL DEFAULT 0,
   -- when jobs of a queue with a rate were started lately, as JSON
   starts        TEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL DEFAULT ('NONE'),
-  -- what it has of the queue's limit, and should have; the same of the rate's starts. Unused where there is one shard
+  -- what it may use of the queue's limit, and of the rate's starts. Unused where there is one shard
   share         BIGINT NOT NULL DEFAULT 0,
-  target        BIGINT NOT NULL DEFAULT 0,
   rate_share    BIGINT NOT NULL DEFAULT 0,
-  rate_target   BIGINT NOT NULL DEFAULT 0,
   -- when these were divided last, as all times here in microseconds since 1970
   divide_time   BIGINT NOT NULL DEFAULT 0,
   -- the first jobs in order of some types that have no room in the limit, as JSON: nothing behind the first of them starts
@@ -177,8 +175,6 @@ CREATE TABLE IF NOT EXISTS {notices} (
 -- The recurring jobs: which of their slots have been seen to.
 CREATE TABLE IF NOT EXISTS {schedules} (
   name        VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
-  -- of what the config says of the schedule: by their sum a tick knows that nothing has changed
-  fingerprint BIGINT NOT NULL,
   -- when its slots are, with the zone
   spec        VARCHAR(1024) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
   queue       VARCHAR(48) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
@@ -202,6 +198,5 @@ CREATE TABLE IF NOT EXISTS {schedules} (
   former_spec VARCHAR(1024) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL DEFAULT 'NONE',
   anew_count  INT NOT NULL DEFAULT 0,
   create_time DATETIME(6) NOT NULL DEFAULT (UTC_TIMESTAMP(6)),
-  PRIMARY KEY (name),
-  KEY {schedules}$look (queue, fingerprint, next_slot, seen_until)
+  PRIMARY KEY (name)
 ) ENGINE=InnoDB;

@@ -70,11 +70,9 @@ CREATE TABLE IF NOT EXISTS {shards} (
   turn          INTEGER NOT NULL DEFAULT 0,
   -- when jobs of a queue with a rate were started lately, as JSON
   starts        TEXT NOT NULL DEFAULT 'NONE',
-  -- what it has of the queue's limit, and should have; the same of the rate's starts. Unused where there is one shard
+  -- what it may use of the queue's limit, and of the rate's starts. Unused where there is one shard
   share         INTEGER NOT NULL DEFAULT 0,
-  target        INTEGER NOT NULL DEFAULT 0,
   rate_share    INTEGER NOT NULL DEFAULT 0,
-  rate_target   INTEGER NOT NULL DEFAULT 0,
   -- when these were divided last, as all times here in microseconds since 1970
   divide_time   INTEGER NOT NULL DEFAULT 0,
   -- the first jobs in order of some types that have no room in the limit, as JSON: nothing behind the first of them starts
@@ -176,8 +174,6 @@ CREATE TABLE IF NOT EXISTS {notices} (
 -- The recurring jobs: which of their slots have been seen to.
 CREATE TABLE IF NOT EXISTS {schedules} (
   name        TEXT NOT NULL,
-  -- of what the config says of the schedule: by their sum a tick knows that nothing has changed
-  fingerprint INTEGER NOT NULL,
   -- when its slots are, with the zone
   spec        TEXT NOT NULL,
   queue       TEXT NOT NULL,
@@ -203,5 +199,3 @@ CREATE TABLE IF NOT EXISTS {schedules} (
   create_time TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now') || '000'),
   PRIMARY KEY (name)
 ) STRICT;
-
-CREATE INDEX IF NOT EXISTS {schedules}$look ON {schedules} (queue, fingerprint, next_slot, seen_until);
