@@ -53,6 +53,10 @@ var columns = []struct {
 	{"retried_as", number(func(j *job.Job) *int64 { return &j.RetriedAs })},
 	{"create_time", moment(func(j *job.Job) *time.Time { return &j.CreateTime })},
 	{"update_time", moment(func(j *job.Job) *time.Time { return &j.UpdateTime })},
+	{"progress", number(func(j *job.Job) *int { return &j.Progress.Percent })},
+	{"progress_note", text(func(j *job.Job) *string { return &j.Progress.Note })},
+	{"progress_attempt", number(func(j *job.Job) *int { return &j.Progress.Attempt })},
+	{"progress_time", moment(func(j *job.Job) *time.Time { return &j.Progress.Time })},
 }
 
 // bulky are the columns that may be large.
@@ -65,6 +69,7 @@ var (
 	startColumnsOfGroups = placesBut(append([]string{"job_data"}, startWithout...)...)
 	startWithout         = []string{
 		"error", "result", "output", "wish", "start_time", "update_time", "worker_id", "lock_token", "attempt_token", "retried_as",
+		"progress", "progress_note", "progress_attempt", "progress_time",
 	}
 )
 
@@ -141,6 +146,9 @@ func (s *scanner) scan(rows interface{ Scan(dest ...any) error }) (*job.Job, err
 	}
 	if j.Attempt == 0 {
 		j.StartTime = time.Time{} // the row has one from the beginning, so that it needn't grow when it starts
+	}
+	if _, ok := job.NewProgress(float64(j.Progress.Percent), ""); !ok || j.Progress.Attempt < 1 {
+		j.Progress = job.Progress{}
 	}
 	if j.Flaw == nil {
 		j.Flaw = j.Check()

@@ -180,20 +180,36 @@ func (by Filter) served() bool {
 
 // Find calls f with each job that the filter lets pass, oldest first, and ends with f's first error.
 func (q *Queue) Find(ctx context.Context, by Filter, f func(*job.Job) error) error {
+	s := q.scanner()
+	var stop error
+	last := int64(0)
+	read := func(row *sql.Rows) error {
+		j, err := s.scan(row)
+		if err == nil {
+			last, stop = j.ID, f(j)
+		}
+		return cmp.Or(err, stop)
+	}
+	if _, hint := q.where(by); hint == "" && by.Fingerprint == "" && by.Limit == 0 {
+		// a page after the other, because the table may have millions of rows
+		for before := int64(-1); before < last; {
+			before = last
+			w, _ := q.where(by)
+			w.And("id > ?", last)
+			query := "SELECT " + q.selected() + " FROM " + q.table + " " + q.db.ByID + w.SQL() + " ORDER BY id LIMIT ?"
+			err := engine.ReadOn(ctx, q.db, engine.Query{SQL: query, Args: append(w.Args, findPage), Scan: engine.EachRow(read)})
+			if stop != nil || err != nil {
+				return cmp.Or(stop, err)
+			}
+		}
+		return nil
+	}
 	// the ids first, because in the order of an index whole rows would have to be sorted, with all of their data
 	ids, err := q.FindIDs(ctx, by)
 	if err != nil {
 		return err
 	}
-	scan := q.shownScanner()
-	var stop error
-	err = q.eachRow(ctx, by, q.shown(), ids, func(row *sql.Rows) error {
-		j, err := scan(row)
-		if err == nil {
-			stop = f(j)
-		}
-		return cmp.Or(err, stop)
-	})
+	err = q.eachRow(ctx, by, q.selected(), ids, read)
 	return cmp.Or(stop, err)
 }
 

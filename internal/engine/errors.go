@@ -50,15 +50,6 @@ func IsDuplicate(err error) bool {
 	return false
 }
 
-// IsRefused says whether err is the violation of a table's CHECK.
-func IsRefused(err error) bool {
-	if my, ok := errors.AsType[*mysql.MySQLError](err); ok {
-		return my.Number == erCheckMySQL || my.Number == erCheckMariaDB
-	}
-	lite, ok := errors.AsType[*sqlite.Error](err)
-	return ok && lite.Code() == sqlite3.SQLITE_CONSTRAINT_CHECK
-}
-
 // Retryable says whether the same transaction may succeed when it is repeated as a whole.
 func Retryable(err error) bool {
 	if IsConflict(err) || isReadOnly(err) {

@@ -52,9 +52,6 @@ func (r Round) IsStopped() bool {
 	}
 }
 
-// HasTried says whether the round has set out to start a job, which it then may have started.
-func (r Round) HasTried() bool { return len(r.Tried) > 0 }
-
 // Done is what a round did.
 type Done struct {
 	// Started are the jobs to run now.
