@@ -98,8 +98,11 @@ func (q *Queue) Stop(ctx context.Context, id int64) (asked string, err error) {
 		}
 		return nil
 	}
-	err = alone(q.many(ctx, operation{"stop", can, isCancelled, func(ctx context.Context, tx *engine.Tx, _ int, j *job.Job) error {
-		asked = job.None
+	isStopped := func(n int, j *job.Job, err error) bool {
+		asked = job.None // an earlier try may have asked a worker that has stopped it since
+		return isCancelled(n, j, err)
+	}
+	err = alone(q.many(ctx, operation{"stop", can, isStopped, func(ctx context.Context, tx *engine.Tx, _ int, j *job.Job) error {
 		switch {
 		case j.Flaw != nil:
 			return q.refuseOne(ctx, tx, j)

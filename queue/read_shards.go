@@ -89,7 +89,7 @@ func (q *Queue) Overview(ctx context.Context) (o Overview, err error) {
 	jobs := "SELECT status, shard, COUNT(*), COALESCE(SUM(status IN ('submitted', 'scheduled') AND scheduled_run_time > ?), 0), " +
 		q.db.TimeText("MIN(CASE WHEN status IN ('submitted', 'available', 'scheduled', 'throttled') THEN scheduled_run_time END)") +
 		from + " GROUP BY status, shard"
-	used := "SELECT shard, SUM(throttle_factor + 0.0)" + from + " WHERE " + schema.Counts + " GROUP BY shard"
+	used := "SELECT shard, COALESCE(SUM(throttle_factor + 0.0), 0)" + from + " WHERE " + schema.Counts + " GROUP BY shard"
 	err = q.db.Read(ctx, engine.Query{SQL: jobs, Args: []any{engine.At(s.now)}, Scan: engine.EachRow(func(row *sql.Rows) error {
 		var status job.Status
 		var place int

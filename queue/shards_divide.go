@@ -88,7 +88,7 @@ func (q *Queue) waitingByShard(ctx context.Context) ([]int, error) {
 	for shard := range waiting {
 		queries[shard] = engine.Query{
 			SQL: "SELECT COUNT(*) FROM (SELECT 1 FROM " + q.table + " " + q.claimIndex() +
-				" WHERE status = 'available' AND" + q.placed(shard) + " LIMIT ?) AS w",
+				" WHERE status IN ('available', 'throttled') AND" + q.placed(shard) + " LIMIT ?) AS w",
 			Args: []any{waitingMax}, Scan: engine.Row(&waiting[shard]),
 		}
 	}
@@ -111,13 +111,13 @@ func (q *Queue) demands(rows []shardRow, waiting []int, now *job.Job, at time.Ti
 		case now != nil && r.place == now.Place:
 			limits[i] = rules.Demand{Wants: now.ThrottleFactor, First: now.ThrottleFactor, Since: math.MinInt64}
 			rates[i] = rules.Demand{Wants: 1, First: 1, Since: math.MinInt64}
-		case r.waits(at):
+		case r.waits(at) && due > 0: // else what had no room has been cancelled, or is to run later
 			rates[i] = rules.Demand{Wants: due, First: 1, Since: r.waitSince}
 			first := 0 // the weight of the first job without room: of the heaviest, where claims ask for different types
 			for _, h := range r.heads {
 				first = int(max(int64(first), h[2], 1))
 			}
-			limits[i] = rules.Demand{Wants: min(first*max(1, due), math.MaxInt32), First: first, Since: r.waitSince}
+			limits[i] = rules.Demand{Wants: min(first*due, math.MaxInt32), First: first, Since: r.waitSince}
 		}
 	}
 	return limits, rates
@@ -145,6 +145,14 @@ func (q *Queue) writeShares(ctx context.Context, tx *engine.Tx, rows []shardRow,
 	shares, rateShares := rules.Divide(limit, limits), rules.Divide(rate.Starts, rates)
 	for i, r := range rows {
 		if r.share == shares[i] && r.rateShare == rateShares[i] {
+			continue
+		}
+		if r.share >= 0 { // the row is there
+			err := tx.Write(ctx, "UPDATE "+q.db.Shards()+" SET share = ?, rate_share = ? WHERE queue = ? AND shard = ?",
+				shares[i], rateShares[i], q.Name, q.place(r.shard))
+			if err != nil {
+				return err
+			}
 			continue
 		}
 		starts, err := json.Marshal(r.starts)

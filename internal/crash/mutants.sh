@@ -100,13 +100,13 @@ start_again() {
 mutant start_under_another_token # and so doesn't know them again
 start_under_another_token() {
   worker='LostAnswers|ManyAnswersAreLost'
-  edit queue/worker/dispatcher.go 's/r\.Again = true\n/r.Again, r.Token = true, rounds.New(d.self).Token\n/'
+  edit queue/worker/round.go 's/r\.Again = true\n/r.Again, r.Token = true, rounds.New(d.self).Token\n/'
 }
 
 mutant slots_not_reserved # two rounds at once fill the same slots
 slots_not_reserved() {
   worker='Concurrency.*'
-  edit queue/worker/slots.go 's/l\.reserved \+= n/l.reserved += 0 * n/'
+  edit queue/worker/slots.go 's/l\.reserved \+= reserved/l.reserved += 0 * reserved/'
 }
 
 mutant rescue_from_the_living # nobody asks whether the worker is dead

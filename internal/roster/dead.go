@@ -52,7 +52,7 @@ func (r *Roster) Reap(ctx context.Context, w Worker, ended func(workerID string)
 		if !d.Expired {
 			ended(d.ID)
 		}
-		if failed := r.db.Tx(ctx, func(tx *engine.Tx) error { return r.declareDead(ctx, tx, w, d) }); failed != nil {
+		if failed := r.db.TxInParts(ctx, nil, func(tx *engine.Tx) error { return r.declareDead(ctx, tx, w, d) }); failed != nil {
 			err = errors.Join(err, fmt.Errorf("record dead worker %s: %w", d.ID, failed))
 		}
 	}

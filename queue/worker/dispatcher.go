@@ -161,7 +161,9 @@ func (d *dispatcher) foundRoom(s *source, settled []rounds.Settled, filled *shar
 func (d *dispatcher) gather(a *attempt) {
 	s := a.source
 	s.occupy(-1)
-	delete(s.attempts, a.Job.ID)
+	if s.attempts[a.Job.ID] == a { // after a quarantine, the next attempt may have begun
+		delete(s.attempts, a.Job.ID)
+	}
 	switch {
 	case a.left && a.Asked: // others decide
 		return

@@ -51,8 +51,8 @@ func (p *poller) nothingToDo(ctx context.Context) (bool, error) {
 
 // look looks after the dead, and after each source, once a second, and when a rate allows more. One follows the other; where that
 // takes a second, perhaps because another transaction holds what the upkeep needs, the others are looked after beside it. A worker
-// that takes on nothing only looks for jobs that it is to stop. over says that all have come back, but for those held up.
-func (p *poller) look() (over bool) {
+// that takes on nothing only looks for jobs that it is to stop.
+func (p *poller) look() {
 	for p.until() <= 0 {
 		s, _ := p.next()
 		switch {
@@ -64,9 +64,13 @@ func (p *poller) look() (over bool) {
 		default:
 			p.see(s, sight{})
 		}
-		s.nextLook = time.Now().Add(lookEvery)
+		s.nextLook, s.again = time.Now().Add(lookEvery), false
 	}
-	over = p.news && p.gate() <= 0
+}
+
+// over says whether all looks that are out have come back, but for those held up, and something was seen since it last was so.
+func (p *poller) over() bool {
+	over := p.news && p.gate() <= 0
 	p.news = p.news && !over
 	return over
 }
@@ -80,7 +84,7 @@ func (p *poller) next() (next *source, at time.Time) {
 	for _, s := range p.sources {
 		due := s.nextLook
 		// its slots have been left meanwhile: it takes a look to have some again
-		if waits := s.waits(); p.accepting() && !waits.IsZero() && waits.Before(due) {
+		if waits := s.waits(); s.gone == nil && p.accepting() && !waits.IsZero() && waits.Before(due) {
 			due = waits
 		}
 		if s.lookSent.IsZero() && due.Before(at) {
@@ -178,7 +182,7 @@ func (p *poller) lookAfter(s *source, among []int, upkeep *rounds.Look) {
 			}
 			switch {
 			case err != nil:
-				s.nextLook = time.Time{}
+				s.nextLook, s.again = time.Now(), true
 				if engine.IsLockTimeout(err) {
 					s.vain = err
 				}
@@ -191,7 +195,7 @@ func (p *poller) lookAfter(s *source, among []int, upkeep *rounds.Look) {
 					s.reached = s.reached || !one.Due
 				}
 				if more {
-					s.nextLook = time.Time{}
+					s.nextLook, s.again = time.Now(), true
 				}
 			}
 			return p.looked(sent, err)

@@ -145,6 +145,9 @@ func (s *source) hold(list []rounds.Settled, r *round) {
 // drop gives up a round of a source that is left out. What it was to settle is tried once more without anything else, which
 // needs no index.
 func (d *dispatcher) drop(s *source, r *round) {
+	if !slices.Contains(s.rounds, r) {
+		return // it was given up with the queue
+	}
 	s.remove(r)
 	switch {
 	case len(r.Settle) == 0:

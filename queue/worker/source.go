@@ -44,9 +44,10 @@ type source struct {
 	failing   bool
 	undecided []rounds.Settled
 
-	// nextLook is when to look at it next; zero is at once. lookSent is when the look or the upkeep that is out was sent; zero if none is.
+	// nextLook is when to look at it next; zero is at once. again says that the last look left something to be looked at. lookSent is when the look or the upkeep that is out was sent; zero if none is.
 	// seenSince is when the last was sent that has seen something.
 	nextLook, lookSent, seenSince time.Time
+	again                         bool
 	// reached says that a look has found nothing to start there, or a round could have started something. vain is what either has waited
 	// for in vain since a look has seen something.
 	reached bool

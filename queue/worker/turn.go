@@ -16,7 +16,7 @@ import (
 func (w *worker) goOn() error {
 	for {
 		accepting := w.accepts()
-		if w.poller.look() && accepting {
+		if w.poller.over() && accepting {
 			w.slots.balance(true)
 		}
 		if accepting && w.untilAnswer() <= 0 {
@@ -43,6 +43,7 @@ func (w *worker) goOn() error {
 				return nil
 			}
 		}
+		w.poller.look()
 		if w.overdue() {
 			w.stopWork(schema.ErrNoAnswer)
 			return w.noAnswer()
@@ -66,7 +67,7 @@ func (w *worker) idle() bool {
 	over, _ := w.starts.Deadline()
 	return !slices.ContainsFunc(w.sources, func(s *source) bool {
 		waits := s.waits()
-		return s.gone == nil && s.nextLook.IsZero() || s.more() || !w.ClockStands && !waits.IsZero() && waits.Before(over)
+		return s.gone == nil && (s.nextLook.IsZero() || s.again) || s.more() || !w.ClockStands && !waits.IsZero() && waits.Before(over)
 	})
 }
 
