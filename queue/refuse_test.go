@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/internal/dbtest"
+	"github.com/hipq/hipq/internal/rounds"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/job"
 )
@@ -53,7 +54,7 @@ func (s store) wantRefused(id int64, reason string) {
 	s.wantHistory(id, "failed/0")
 }
 
-// A row that can't be a job's is refused by the round that would start it, and takes no slot.
+// A row that can't be a job's is refused by the round that meets it, whatever its status, and takes nobody's slot.
 func TestRoundRefuses(t *testing.T) {
 	for name, change := range map[string]func(*queue.Options){
 		"plain": func(*queue.Options) {}, "limit": func(o *queue.Options) { o.ThrottleLimit = 5 }, "groups": byRegion(0, map[string]int{"*": 5}),
@@ -69,11 +70,15 @@ func TestRoundRefuses(t *testing.T) {
 					{"status, attempt", "'available', 2147483647", "attempt 2147483647"},
 					{"status, time_windows, throttle_group", "'throttled', 'x', 'data.region=east'", "time_windows: "},
 					{"status, time_windows, wake_time", "'scheduled', 'x', " + past, "time_windows: "},
+					{"status, attempt, time_windows", "'undecided', 1, 'x'", "time_windows: "},
+					{"status, time_windows, wake_time, start_time, attempt", "'awaiting', 'x', " + past + ", " + past + ", 1", "time_windows: "},
+					{"status, time_windows", "'running', 'x'", "time_windows: "},
 				} {
 					s.exec(insertOf(c[0], c[1]))
 					wants = append(wants, c[2])
 				}
 				good := s.add(inRegion("west", 1), inRegion("west", 1))
+				s.upkeep() // the lost and the overdue are to be decided about
 				s.upkeep()
 				if got := ids(s.start("w", 2)); !slices.Equal(got, []int64{good[0].ID, good[1].ID}) {
 					s.t.Errorf("started %v", got)
@@ -185,6 +190,21 @@ func TestOperateOnAFlawedRow(t *testing.T) {
 		if c := must[queue.Counts](s.t)(s.Counts(in)); listed != 4 || c.Failed != 2 || c.Due != 1 || c.Waiting != 1 {
 			s.t.Errorf("%d are listed, %+v", listed, c)
 		}
+	})
+}
+
+// A retry handler isn't asked about a row that can't be a job's.
+func TestUndecidedRefuses(t *testing.T) {
+	suite(t, func(s store) {
+		s.exec(insertOf("status, attempt, time_windows", "'undecided', 1, 'x'"))
+		s.exec(insertOf("status, attempt, error", "'undecided', 1, 'boo'"))
+		s.placed()
+		s.hire("w")
+		list := must[[]rounds.Settled](s.t)(s.Rounds().Undecided(s.t.Context(), s.newRound("w", 5), []string{"send"}))
+		if len(list) != 1 || list[0].Job.ID != s.nth(2) {
+			s.t.Errorf("to be asked about: %+v", list)
+		}
+		s.wantRefused(1, "time_windows")
 	})
 }
 

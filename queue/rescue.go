@@ -156,9 +156,14 @@ func (q *Queue) rescueAll(ctx context.Context, w roster.Worker, found []stranded
 			return err
 		}
 		var ends []ending
+		var flawed []*job.Job
 		for _, j := range jobs {
 			o, ok := byID[j.ID].outcome(j, tx.Now)
 			if !ok {
+				continue
+			}
+			if j.Flaw != nil {
+				flawed = append(flawed, j)
 				continue
 			}
 			end, err := q.rescueOne(ctx, tx, handled, byID[j.ID], j, o)
@@ -169,7 +174,7 @@ func (q *Queue) rescueAll(ctx context.Context, w roster.Worker, found []stranded
 				ends = append(ends, *end)
 			}
 		}
-		var final []*job.Job
+		final := flawed
 		for _, e := range ends {
 			if e.next.Status.IsFinal() {
 				final = append(final, e.job)
@@ -180,7 +185,10 @@ func (q *Queue) rescueAll(ctx context.Context, w roster.Worker, found []stranded
 			return err
 		}
 		held := func(j *job.Job) bool { return slices.Contains(final, j) && !slices.Contains(free, j) }
-		var entries []activity.Entry
+		entries, err := q.refuse(ctx, tx, slices.DeleteFunc(flawed, held))
+		if err != nil {
+			return err
+		}
 		for _, e := range ends {
 			if held(e.job) {
 				continue

@@ -45,11 +45,21 @@ func (q *Queue) takeUndecided(ctx context.Context, tx *engine.Tx, r round, types
 		if r.Slots <= len(taken) {
 			break
 		}
+		var jobs []*job.Job
 		query := "SELECT " + q.selected() + " FROM " + q.table + " " + q.claimIndex() +
 			" WHERE status = 'undecided' AND" + q.placed() + " AND part = 'NONE' AND job_type = ? LIMIT ? " + tx.SkipLocked
-		if err := tx.Read(ctx, q.jobs(query, []any{name, r.Slots - len(taken)}, func(j *job.Job) { taken = append(taken, j) })); err != nil {
+		if err := tx.Read(ctx, q.jobs(query, []any{name, r.Slots - len(taken)}, func(j *job.Job) { jobs = append(jobs, j) })); err != nil {
 			return nil, err
 		}
+		sound, flawed := apart(jobs)
+		entries, err := q.refuse(ctx, tx, flawed)
+		if err != nil {
+			return nil, err
+		}
+		if err := q.logAs(ctx, tx, r.Worker, entries); err != nil {
+			return nil, err
+		}
+		taken = append(taken, sound...)
 	}
 	if len(taken) == 0 {
 		return nil, nil

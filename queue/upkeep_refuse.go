@@ -59,3 +59,15 @@ func (q *Queue) refuseOne(ctx context.Context, tx *engine.Tx, j *job.Job) error 
 	}
 	return record.Entries(ctx, tx, q.db, entries)
 }
+
+// apart parts the jobs that have a flaw from the others.
+func apart(jobs []*job.Job) (sound, flawed []*job.Job) {
+	for _, j := range jobs {
+		if j.Flaw != nil {
+			flawed = append(flawed, j)
+		} else {
+			sound = append(sound, j)
+		}
+	}
+	return sound, flawed
+}

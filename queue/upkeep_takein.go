@@ -36,14 +36,7 @@ func (q *Queue) takeInSome(ctx context.Context, w roster.Worker, refuse bool) (n
 			return err
 		}
 		n = len(found)
-		var sound, flawed []*job.Job
-		for _, j := range found {
-			if j.Flaw != nil {
-				flawed = append(flawed, j)
-			} else {
-				sound = append(sound, j)
-			}
-		}
+		sound, flawed := apart(found)
 		if err := q.findPlaces(ctx, tx, sound); err != nil {
 			return err
 		}
