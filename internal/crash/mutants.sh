@@ -155,8 +155,8 @@ mutant activity_on_its_own # a crash comes between a transition and its activity
 activity_on_its_own() {
   crash=(crash)
   size=(-crash.jobs 2000 -crash.kills 80 -crash.stops 3 -crash.patience 180s)
-  edit queue/round.go 's/var done rounds\.Done\n/var done rounds.Done\n\tvar written []activity.Entry\n/' \
-    's/return q\.logAs\(ctx, tx, r\.Worker, entries\)\n\t\}\)/written = entries\n\t\treturn nil\n\t})\n\tif err == nil {\n\t\terr = q.db.Tx(ctx, func(tx *engine.Tx) error { return q.logAs(ctx, tx, r.Worker, written) })\n\t}/'
+  edit queue/round_start.go 's/err = q\.logRows\(ctx, tx, r\.Worker, activity\.Starting/err = unlogged(ctx, tx, r.Worker, activity.Starting/'
+  edit queue/round.go 's/\treturn done, nil\n\}\n/\tif len(done.Started) > 0 {\n\t\terr = q.db.Tx(ctx, func(tx *engine.Tx) error { return q.logRows(ctx, tx, r.Worker, activity.Starting, record.Rows{IDs: r.Tried}) })\n\t}\n\treturn done, err\n}\n\nfunc unlogged(context.Context, *engine.Tx, roster.Worker, activity.State, record.Rows) error { return nil }\n/'
 }
 
 mutant key_not_unique # and nobody looked first either
@@ -169,7 +169,7 @@ key_not_unique() {
 mutant enqueue_drops # the others of a statement that met a duplicate
 enqueue_drops() {
   crash=(crash) queue=DuplicateAmongMany
-  edit queue/enqueue.go 's/\t\t\trest = append\(rest, i\)\n/\t\t\tadded[i] = Added{ID: 1, Key: jobs[i].Key}\n/'
+  edit queue/enqueue_add.go 's/\t\t\trest = append\(rest, i\)\n/\t\t\ta.added[i] = Added{ID: 1, Key: a.jobs[i].Key}\n/'
 }
 
 mutant guard_asleep # handlers outlive their worker, and those who take its jobs don't look after them
