@@ -179,7 +179,7 @@ func TestDatabaseFallsSilent(t *testing.T) {
 // transactions are those of a worker, by the parts of statements that only they have.
 var transactions = map[string][]string{
 	"register":         {"INSERT INTO shop_workers"},
-	"slots":            {"SET turn = turn % 1000000000 + 1 WHERE queue = 'NONE'"},
+	"slots":            {"_shards SET turn = ", " WHERE queue = 'NONE'"},
 	"take in":          {"status = 'submitted'"},
 	"promote":          {"SET status = 'available', wake_time = NULL"},
 	"start":            {"SET status = 'running'"},
