@@ -411,3 +411,27 @@ func TestRunRegistersItsQueues(t *testing.T) {
 		}
 	})
 }
+
+// A worker starts jobs although rows by plain SQL keep its upkeep busy: some are still to be taken in when the first job runs.
+func TestStartsWhileRowsAreTakenIn(t *testing.T) {
+	suite(t, func(s shop) {
+		for range 4 { // MariaDB allows 1,000 steps
+			s.exec("INSERT INTO shop_emails (job_type) WITH RECURSIVE rows_of AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM rows_of WHERE n < 1000)" +
+				" SELECT 'send' FROM rows_of")
+		}
+		direct := s.elsewhere()
+		var first sync.Once
+		left := 0
+		p := s.worker(all(func(ctx context.Context, _ *job.Job) (err error) {
+			first.Do(func() {
+				err = direct.db.GetContext(ctx, &left, "SELECT COUNT(*) FROM shop_emails WHERE status = 'submitted'")
+			})
+			return err
+		}))
+		p.Concurrency, p.MaxJobs = 20, 20
+		wantSummary(t, s.work(p), worker.Summary{Started: 20, Finished: 20})
+		if left == 0 {
+			t.Error("all rows had been taken in before a job was started")
+		}
+	})
+}
