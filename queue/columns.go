@@ -56,7 +56,7 @@ var columns = []struct {
 	{"progress", number(func(j *job.Job) *int { return &j.Progress.Percent })},
 	{"progress_note", text(func(j *job.Job) *string { return &j.Progress.Note })},
 	{"progress_attempt", number(func(j *job.Job) *int { return &j.Progress.Attempt })},
-	{"progress_time", moment(func(j *job.Job) *time.Time { return &j.Progress.Time })},
+	{"progress_time", readProgressTime},
 }
 
 // bulky are the columns that may be large.
@@ -147,9 +147,7 @@ func (s *scanner) scan(rows interface{ Scan(dest ...any) error }) (*job.Job, err
 	if j.Attempt == 0 {
 		j.StartTime = time.Time{} // the row has one from the beginning, so that it needn't grow when it starts
 	}
-	if _, ok := job.NewProgress(float64(j.Progress.Percent), ""); !ok || j.Progress.Attempt < 1 {
-		j.Progress = job.Progress{}
-	}
+	j.Progress = sound(j.Progress)
 	if j.Flaw == nil {
 		j.Flaw = j.Check()
 	}
@@ -272,6 +270,25 @@ func readStopping(j *job.Job, c *cell) error {
 		err = fmt.Errorf("%d is neither 0 nor 1", n)
 	}
 	return err
+}
+
+// readProgressTime leaves out what is no time: see sound.
+func readProgressTime(j *job.Job, c *cell) error {
+	j.Progress.Time, _ = engine.ParseTime(c.asText())
+	return nil
+}
+
+// sound is a progress as it can be. What can't be one is none, because that is no reason to end a job.
+func sound(p job.Progress) job.Progress {
+	if p.Attempt < 1 || p.Time.IsZero() {
+		return job.Progress{}
+	}
+	whole, ok := job.NewProgress(float64(p.Percent), p.Note)
+	if !ok {
+		return job.Progress{}
+	}
+	whole.Attempt, whole.Time = p.Attempt, p.Time
+	return whole
 }
 
 func readTimeout(j *job.Job, c *cell) error {
