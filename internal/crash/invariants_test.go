@@ -125,6 +125,7 @@ var reasons = []struct{ text, do string }{
 	{"killed by signal: killed", ""},
 	{"timeout after ", ""},
 	{"interrupted", ""},
+	{"not begun: its quarantine: ", ""}, // while the queue is divided anew
 	{answeredNo, ""},
 }
 

@@ -170,7 +170,7 @@ func (d *dispatcher) gather(a *attempt) {
 	case a.left: // its quarantine has settled it
 		d.summary.Finished++
 		d.foundRoom(s, []rounds.Settled{a.Settled}, nil)
-		d.changedAt, s.nextLook = time.Now(), time.Time{}
+		d.changedAt = time.Now()
 		return
 	case len(s.ended) == 0:
 		s.gatherUntil = time.Now().Add(min(gatherFor, d.commits))

@@ -124,11 +124,12 @@ func (p *poller) gate() time.Duration {
 	return time.Until(latest.Add(lookEvery))
 }
 
-// outdated says that a source has not been looked at since a job may have become due, and has that done at once.
+// outdated says that a source has not been looked at since a job may have become due, and has that done at once: after the dead, because
+// the process of a quarantined job may be among them.
 func (p *poller) outdated() (is bool) {
 	for _, s := range p.sources {
 		if s.gone == nil && !s.seenSince.After(p.changedAt) {
-			s.nextLook, is = time.Time{}, true
+			s.nextLook, p.reapAt, is = time.Time{}, time.Time{}, true
 		}
 	}
 	return is
