@@ -48,8 +48,8 @@ type source struct {
 	// seenSince is when the last was sent that has seen something.
 	nextLook, lookSent, seenSince time.Time
 	again                         bool
-	// reached says that a look has found nothing to start there, or a round could have started something. vain is what either has waited
-	// for in vain since a look has seen something.
+	// reached says that a look has found nothing to start there, or a round could have started something. vain is what either could not
+	// get from another transaction since a look last succeeded.
 	reached bool
 	vain    error
 	// gone is why its queue is left out; nil as long as it isn't.
