@@ -8,6 +8,7 @@ import (
 
 	"github.com/hipq/hipq/internal/roster"
 	"github.com/hipq/hipq/queue/job"
+	"github.com/hipq/hipq/schema"
 )
 
 // Why is what there is to know about why a job isn't running. Reasons says it.
@@ -99,11 +100,11 @@ func (q *Queue) Why(ctx context.Context, id int64, by Asker) (w Why, err error) 
 
 // ahead counts the due jobs that come before one.
 func (q *Queue) ahead(ctx context.Context, j *job.Job) (n int64, err error) {
-	c := candidate{ID: j.ID}
-	err = q.db.QueryRowContext(ctx, "SELECT run_rank, "+q.db.TimeColumn("scheduled_run_time")+" FROM "+q.table+" WHERE id = ?", j.ID).Scan(&c.Rank, &c.At)
+	var at schema.Position
+	err = q.db.QueryRowContext(ctx, "SELECT "+q.db.PositionOf("t")+" FROM "+q.table+" t WHERE id = ?", j.ID).Scan(at.Into()...)
 	if err == nil {
-		err = q.db.GetContext(ctx, &n, "SELECT COUNT(*) FROM "+q.table+" "+q.claimIndex()+" WHERE status = 'available' AND shard = ? AND "+before,
-			append([]any{j.Place}, c.args()...)...)
+		err = q.db.GetContext(ctx, &n, "SELECT COUNT(*) FROM "+q.table+" "+q.claimIndex()+" WHERE status = 'available' AND shard = ? AND "+schema.Before,
+			append([]any{j.Place}, at.Args()...)...)
 	}
 	if err != nil {
 		return 0, fmt.Errorf("count the jobs before job %d: %w", j.ID, err)

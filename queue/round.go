@@ -34,7 +34,7 @@ func (q Rounds) Round(ctx context.Context, asked rounds.Round) (rounds.Done, err
 			r.candidates.Forget() // some were taken for nothing
 		}
 		begun = false
-		first = &firstRead{settling: map[int64]settling{}, jobs: map[int64]*job.Job{}}
+		first = &firstRead{settling: map[int64]settling{}}
 		return q.readFirst(tx, r, first, again)
 	}, func(tx *engine.Tx) (err error) {
 		begun = true
@@ -70,8 +70,7 @@ func (q Rounds) Round(ctx context.Context, asked rounds.Round) (rounds.Done, err
 }
 
 // firstRead is what a round reads in the round trip that begins its transaction: the rows to settle, by id; and, where it need
-// not wait for its turn, whether it may start anything, and the candidates that it knows already, with those of their jobs that
-// it has locked.
+// not wait for its turn, whether it may start anything, and the first candidates of its claim.
 type firstRead struct {
 	settling map[int64]settling
 	// finishing are the attempts whose jobs it has finished without a look at them before, finished is how many of those have been;
@@ -79,8 +78,8 @@ type firstRead struct {
 	finishing, others []rounds.Settled
 	finished          int
 	open              bool
+	claim             *claim
 	due               []candidate
-	jobs              map[int64]*job.Job
 }
 
 func (q *Queue) readFirst(tx *engine.Tx, r round, first *firstRead, again bool) (queries []engine.Query) {
@@ -98,8 +97,9 @@ func (q *Queue) readFirst(tx *engine.Tx, r round, first *firstRead, again bool) 
 	}
 	queries = append(queries, q.isOpen(r.Worker.ID, &first.open)...)
 	if !again {
-		if first.due = r.candidates.known(r.Slots); len(first.due) > 0 {
-			queries = append(queries, q.lockDue(tx, r.candidates.shard, first.due, first.jobs))
+		first.claim = r.candidates.newClaim()
+		if query, some := first.claim.query(tx, r.Slots, allRanges, &first.due); some {
+			queries = append(queries, query)
 		}
 	}
 	return queries

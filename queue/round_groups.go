@@ -25,25 +25,24 @@ const (
 	spareHeld = 3
 )
 
-// heldCandidates gives the first held jobs of groups that have room, as many as a round of n could start. It looks at some
-// groups each time, in turns.
-func (q *Queue) heldCandidates(ctx context.Context, tx *engine.Tx, c *candidates, r *room, n int) (list []candidate, err error) {
+// addHeld adds the ranges of the groups that hold jobs back and have room to a claim of n jobs. It looks at some groups each time,
+// in turns.
+func (q *Queue) addHeld(ctx context.Context, tx *engine.Tx, c *claim, r *room, n int) error {
 	if q.ThrottleGroups == nil {
-		return nil, nil
+		return nil
 	}
 	began := c.groupAt
-	groups, err := q.holding(ctx, tx, c, began)
+	groups, err := q.holding(ctx, tx, c.candidates, began)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	var open []*indexRange
 	more, total := len(groups) == groupsMax, 0
 	for i, g := range groups {
 		size := n + spareHeld
 		if limit := r.limitOf(g); limit > 0 {
 			size = min(size, max(limit-r.usedBy[g], 1)+spareHeld) // each weighs 1 at least
 		}
-		if ranges := len(open) + len(c.types); i > 0 && (ranges > heldRangesMax || total+size*len(c.types) > walkMax) {
+		if ranges := len(c.ranges) - c.due + len(c.types); i > 0 && (ranges > heldRangesMax || total+size*len(c.types) > walkMax) {
 			groups, more = groups[:i], true // the next round goes on from here
 			break
 		}
@@ -52,8 +51,9 @@ func (q *Queue) heldCandidates(ctx context.Context, tx *engine.Tx, c *candidates
 			r.closed[g] = true
 			continue
 		}
+		total += size * len(c.types)
 		for _, t := range c.types {
-			open, total = append(open, &indexRange{shard: c.shard, part: g, jobType: t, size: size}), total+size
+			c.ranges = append(c.ranges, &indexRange{status: job.StatusThrottled, part: g, jobType: t, size: size})
 		}
 	}
 	c.groupAt = ""
@@ -61,23 +61,7 @@ func (q *Queue) heldCandidates(ctx context.Context, tx *engine.Tx, c *candidates
 		c.groupAt = groups[len(groups)-1]
 	}
 	r.unseen, r.unfinished = began != "" || more, more
-	if len(open) == 0 {
-		return nil, nil
-	}
-	found, err := q.readRanges(ctx, tx, job.StatusThrottled, open)
-	if err != nil {
-		return nil, fmt.Errorf("find held jobs: %w", err)
-	}
-	for i, candidates := range found {
-		for at, one := range candidates {
-			one.group = open[i].part
-			one.cut = at == open[i].size-1
-			r.cut = r.cut || one.cut
-			list = append(list, one)
-		}
-	}
-	slices.SortFunc(list, candidate.compare)
-	return list, nil
+	return nil
 }
 
 // holding gives the next groups that hold jobs back, by name. Each is found by one dive into the index, however many jobs it
@@ -130,38 +114,42 @@ func (q *Queue) following(ctx context.Context, tx *engine.Tx, shard int, groups 
 
 // classify tells jobs their throttle groups, where nobody has yet, and closes those groups which hold jobs back that this
 // round doesn't see: nothing overtakes these.
-func (q *Queue) classify(ctx context.Context, tx *engine.Tx, r *room, jobs map[int64]*job.Job) error {
+func (q *Queue) classify(ctx context.Context, tx *engine.Tx, r *room, jobs []*job.Job) error {
 	if q.ThrottleGroups == nil {
 		return nil
 	}
-	var unknown []any
-	for id, j := range jobs {
+	var unknown []*job.Job
+	for _, j := range jobs {
 		switch {
 		case j.ThrottleFactor == 0 || q.ThrottleGroups.Knows(j.Group):
 		case q.ThrottleGroups.By == job.GroupByType:
 			j.Group = q.ThrottleGroups.Of(j.Type, nil)
 		default:
-			unknown = append(unknown, id)
+			unknown = append(unknown, j)
 		}
 	}
-	if err := q.readGroups(ctx, tx, jobs, unknown); err != nil || !r.unseen {
+	// one after the other, because data may be large
+	err := q.dataOf(ctx, tx, unknown, func(j *job.Job, data []byte) { j.Group = q.ThrottleGroups.Of(j.Type, data) })
+	if err != nil || !r.unseen {
 		return err
 	}
 	return q.closeUnseen(ctx, tx, r, jobs)
 }
 
-// readGroups finds out the groups of jobs by their data, one after the other, for that may be large.
-func (q *Queue) readGroups(ctx context.Context, tx *engine.Tx, jobs map[int64]*job.Job, ids []any) error {
-	if len(ids) == 0 {
-		return nil
+// dataOf calls f with the data of each of these jobs. f must not keep them.
+func (q *Queue) dataOf(ctx context.Context, tx *engine.Tx, jobs []*job.Job, f func(*job.Job, []byte)) error {
+	byID, ids := map[int64]*job.Job{}, make([]any, len(jobs))
+	for i, j := range jobs {
+		byID[j.ID], ids[i] = j, j.ID
 	}
-	return q.eachData(ctx, tx, ids, func(id int64, data []byte) {
-		jobs[id].Group = q.ThrottleGroups.Of(jobs[id].Type, data)
-	})
+	return q.eachData(ctx, tx, ids, func(id int64, data []byte) { f(byID[id], data) })
 }
 
 // eachData calls f with the data of each job. f must not keep them.
 func (q *Queue) eachData(ctx context.Context, tx *engine.Tx, ids []any, f func(id int64, data []byte)) error {
+	if len(ids) == 0 {
+		return nil
+	}
 	query := "SELECT id, job_data FROM " + q.table + " " + q.db.ByID + " WHERE id IN " + engine.In(len(ids))
 	err := tx.Read(ctx, engine.Query{SQL: query, Args: ids, Scan: engine.EachRow(func(row *sql.Rows) error {
 		var id int64
@@ -178,7 +166,7 @@ func (q *Queue) eachData(ctx context.Context, tx *engine.Tx, ids []any, f func(i
 	return nil
 }
 
-func (q *Queue) closeUnseen(ctx context.Context, tx *engine.Tx, r *room, jobs map[int64]*job.Job) error {
+func (q *Queue) closeUnseen(ctx context.Context, tx *engine.Tx, r *room, jobs []*job.Job) error {
 	var groups []any
 	for _, j := range jobs {
 		if j.ThrottleFactor > 0 && !r.seen[j.Group] && r.limitOf(j.Group) > 0 {

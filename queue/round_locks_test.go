@@ -26,9 +26,13 @@ func TestRoundKeepsNoForeignLock(t *testing.T) {
 		t.Fatal(err)
 	}
 	w := roster.Worker{ID: "w2"}
+	var found []candidate
 	for name, query := range map[string]func(tx *engine.Tx) engine.Query{
 		"candidate": func(tx *engine.Tx) engine.Query {
-			return q.lockDue(tx, 0, []candidate{{ID: added.ID}}, map[int64]*job.Job{})
+			c := (&candidates{q: q, types: []string{"send"}}).newClaim()
+			c.ranges[0].status = job.StatusRunning // it has started since its entry was read
+			query, _ := c.query(tx, 1, allRanges, &found)
+			return query
 		},
 		"attempt": func(tx *engine.Tx) engine.Query {
 			return q.settling(w.ID, []rounds.Settled{{Job: &job.Job{ID: added.ID}}}, tx.SkipLocked, map[int64]settling{})
@@ -49,5 +53,8 @@ func TestRoundKeepsNoForeignLock(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+	}
+	if len(found) != 1 || found[0].ID != added.ID || found[0].job != nil {
+		t.Errorf("the claim has found %+v, want the entry without its job", found)
 	}
 }

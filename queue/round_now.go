@@ -74,7 +74,7 @@ func (q *Queue) startOne(ctx context.Context, tx *engine.Tx, r round, j *job.Job
 			return room.noShare()
 		}
 	}
-	if err := q.classify(ctx, tx, room, map[int64]*job.Job{j.ID: j}); err != nil {
+	if err := q.classify(ctx, tx, room, []*job.Job{j}); err != nil {
 		return err
 	}
 	switch room.fit(j) {

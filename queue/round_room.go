@@ -42,8 +42,6 @@ type room struct {
 	// and unfinished that a next round will see those.
 	seen               map[string]bool
 	unseen, unfinished bool
-	// cut says that a group with room may hold more jobs than the round has looked at.
-	cut bool
 	// flawed are the jobs that the round has met and can't start, nor can another.
 	flawed []*job.Job
 	// there says that the shard is there, where those who start jobs take turns.
@@ -56,8 +54,8 @@ type room struct {
 	first *job.Job
 	// heads are the jobs that earlier claims have met as the first of their types without room, and that still wait; head is the first of
 	// them in order: nothing that comes behind it starts. headGone says that this claim has found one that doesn't wait for room any more.
-	heads    []candidate
-	head     *candidate
+	heads    []schema.Position
+	head     *schema.Position
 	headGone bool
 	// rateShort says that the rate lets fewer jobs start than there are slots.
 	rateShort bool
@@ -126,19 +124,19 @@ func (q *Queue) headsOf(r *room) engine.Query {
 	for _, h := range r.row.heads {
 		ids = append(ids, h[0])
 	}
-	query := "SELECT id, run_rank, " + q.db.TimeText("scheduled_run_time") + " FROM " + q.table + " " + q.db.ByID +
+	query := "SELECT " + q.db.PositionOf("t") + " FROM " + q.table + " t " + q.db.ByID +
 		" WHERE id IN " + engine.In(len(ids)) + " AND status IN ('available', 'throttled') AND throttle_factor > 0 AND" + q.placed(r.shard)
 	return engine.Query{SQL: query, Args: ids, Scan: engine.EachRow(func(row *sql.Rows) error {
-		var c candidate
-		err := row.Scan(&c.ID, &c.Rank, &c.At)
-		r.heads = append(r.heads, c)
+		var at schema.Position
+		err := row.Scan(at.Into()...)
+		r.heads = append(r.heads, at)
 		return err
 	})}
 }
 
 func (r *room) setHead() {
 	if r.head = nil; len(r.heads) > 0 {
-		first := slices.MinFunc(r.heads, candidate.compare)
+		first := slices.MinFunc(r.heads, schema.Position.Compare)
 		r.head = &first
 	}
 }
@@ -146,7 +144,7 @@ func (r *room) setHead() {
 // passed takes note that a job doesn't wait for room in the limit: it starts, or something else keeps it from that.
 func (r *room) passed(id int64) {
 	before := len(r.heads)
-	r.heads = slices.DeleteFunc(r.heads, func(c candidate) bool { return c.ID == id })
+	r.heads = slices.DeleteFunc(r.heads, func(p schema.Position) bool { return p.ID == id })
 	if len(r.heads) < before {
 		r.headGone = true
 		r.setHead()
@@ -161,7 +159,7 @@ func (q *Queue) noteWaiting(ctx context.Context, tx *engine.Tx, r *room, started
 	}
 	now := tx.Now.UnixMicro()
 	heads := slices.DeleteFunc(slices.Clone(r.row.heads), func(h head) bool {
-		return !slices.ContainsFunc(r.heads, func(c candidate) bool { return c.ID == h[0] })
+		return !slices.ContainsFunc(r.heads, func(p schema.Position) bool { return p.ID == h[0] })
 	})
 	waits, isNew := r.row.waits(tx.Now), true
 	switch {
@@ -261,6 +259,14 @@ func (r *room) fit(j *job.Job) fit {
 	r.used += j.ThrottleFactor
 	r.usedBy[j.Group] += j.ThrottleFactor
 	return fits
+}
+
+// admits says whether jobs of a range may find room.
+func (r *room) admits(of *indexRange) bool {
+	if of.status == job.StatusThrottled {
+		return !r.full && !r.closed[of.part]
+	}
+	return !r.full || of.part == partFree
 }
 
 // allows says whether the queue's limit, or the shard's part of it, has room for a weight.

@@ -29,7 +29,6 @@ func (q *Queue) start(ctx context.Context, tx *engine.Tx, r round, first *firstR
 		return err
 	}
 	if !first.open && !room.open {
-		r.candidates.unread(first.due)
 		return nil
 	}
 	slots := r.Slots
@@ -43,53 +42,11 @@ func (q *Queue) start(ctx context.Context, tx *engine.Tx, r round, first *firstR
 		}
 		slots = min(slots, left)
 	}
-	held, err := q.heldCandidates(ctx, tx, r.candidates, room, slots)
+	taken, err := q.take(ctx, tx, r, room, first, slots, done)
 	if err != nil {
 		return err
 	}
-	taken, err := q.fitting(ctx, tx, r, room, first.due, first.jobs, slots)
-	if err != nil {
-		return err
-	}
-	seen := map[int64]bool{} // a round beside this one may have them read again
-	for walked, size := note(seen, first.due), slots; len(taken) < slots; size = max(slots-len(taken), q.stride()) {
-		// a settlement that waits for another transaction must not hold up the round beside this one, which shares the candidates
-		if err := tx.Flush(ctx); err != nil {
-			return err
-		}
-		due, err := r.candidates.next(ctx, tx, size, room.full, walked == 0)
-		if err != nil {
-			return err
-		}
-		now := len(held) // of the held ones, those that come before the due ones which are still to be read
-		if len(due) == size {
-			last := due[size-1]
-			now, _ = slices.BinarySearchFunc(held, last, candidate.compare)
-		}
-		// a job that was due when it was read, and has been held back since, is among both
-		list := slices.DeleteFunc(append(slices.Clone(held[:now]), due...), func(c candidate) bool { return seen[c.ID] })
-		held = held[now:]
-		slices.SortFunc(list, candidate.compare)
-		jobs := map[int64]*job.Job{}
-		if len(list) > 0 {
-			if err := tx.Read(ctx, q.lockDue(tx, r.candidates.shard, list, jobs)); err != nil {
-				return fmt.Errorf("lock due jobs: %w", err)
-			}
-		}
-		got, err := q.fitting(ctx, tx, r, room, list, jobs, slots-len(taken))
-		if err != nil {
-			return err
-		}
-		taken = append(taken, got...)
-		if walked += note(seen, list); len(list) == 0 {
-			break
-		}
-		if walked >= walkMax {
-			done.More = true
-			break
-		}
-	}
-	done.More = done.More || room.unfinished || len(taken) == slots && (len(held) > 0 || room.cut || r.candidates.more())
+	done.More = done.More || room.unfinished
 	room.rateShort = room.rateShort && done.More
 	starts := func(j *job.Job) bool { return j.ThrottleFactor > 0 || q.ThrottleLimit < 1 }
 	if err := q.noteWaiting(ctx, tx, room, slices.ContainsFunc(taken, starts)); err != nil {
@@ -110,12 +67,40 @@ func (q *Queue) start(ctx context.Context, tx *engine.Tx, r round, first *firstR
 	return q.markStarted(ctx, tx, r, room, taken, done)
 }
 
-// note notes candidates that were looked at, and how many.
-func note(seen map[int64]bool, list []candidate) int {
-	for _, c := range list {
-		seen[c.ID] = true
+// take claims n jobs that there is room for, at most. More says that it has not looked at all.
+func (q *Queue) take(ctx context.Context, tx *engine.Tx, r round, room *room, first *firstRead, n int, done *rounds.Done) (taken []*job.Job, err error) {
+	c, list, size := first.claim, first.due, n
+	if c == nil {
+		c = r.candidates.newClaim()
+		if err := q.addHeld(ctx, tx, c, room, n); err != nil {
+			return nil, err
+		}
+		if list, err = c.next(ctx, tx, size, room); err != nil {
+			return nil, err
+		}
 	}
-	return len(list)
+	for walked := 0; ; {
+		walked += len(list)
+		fit, err := q.fitting(ctx, tx, c, room, list, n-len(taken))
+		if err != nil {
+			return nil, err
+		}
+		taken = append(taken, fit...)
+		done.More = len(list) == size
+		if len(taken) == n || walked >= walkMax || len(list) < size && (walked > 0 || !c.rewind()) {
+			break
+		}
+		size = max(n-len(taken), q.stride())
+		// a settlement that waits for another transaction must not hold up the round beside this one
+		if err := tx.Flush(ctx); err != nil {
+			return nil, err
+		}
+		if list, err = c.next(ctx, tx, size, room); err != nil {
+			return nil, err
+		}
+	}
+	c.done()
+	return taken, nil
 }
 
 // stride is how many more candidates are looked at where some were not to be had: with groups it may have to pass many.
@@ -127,48 +112,48 @@ func (q *Queue) stride() int {
 }
 
 // fitting gives those of the candidates that were locked and there is room for, n at most, in order.
-func (q *Queue) fitting(ctx context.Context, tx *engine.Tx, r round, room *room, list []candidate, jobs map[int64]*job.Job, n int) (taken []*job.Job, err error) {
+func (q *Queue) fitting(ctx context.Context, tx *engine.Tx, c *claim, room *room, list []candidate, n int) (taken []*job.Job, err error) {
+	var jobs, full []*job.Job
+	for _, one := range list {
+		if one.job != nil {
+			jobs = append(jobs, one.job)
+		}
+	}
 	if err := q.classify(ctx, tx, room, jobs); err != nil {
 		return nil, err
 	}
-	var full []*job.Job
-	var left []candidate
-	for _, c := range list {
-		j := jobs[c.ID]
-		delete(jobs, c.ID) // it may have been read twice
-		waiting := false
+	for _, one := range list {
+		j, waiting := one.job, false
 		switch {
 		case j == nil: // another was faster, or holds it
 		case j.Flaw != nil:
 			room.flawed = append(room.flawed, j)
 		case len(taken) == n:
-			left, waiting = append(left, c), true
-			room.cut = room.cut || c.group != ""
+			waiting = true
 		case !q.isOpenAt(j, tx.Now):
 			if err := q.postpone(ctx, tx, j); err != nil {
 				return nil, err
 			}
 		default:
-			room.full = room.full || room.head != nil && room.head.compare(c) < 0
+			room.full = room.full || room.head != nil && room.head.Compare(one.Position) < 0
 			switch room.fit(j) {
 			case fits:
 				taken = append(taken, j)
 			case waits:
-				left, waiting = append(left, c), true
+				waiting = true
 			case groupFull:
-				if j.Group != c.group { // else it is held already
+				if of := c.ranges[one.from]; of.status != job.StatusThrottled || of.part != j.Group { // else it is held already
 					full = append(full, j)
 				}
 			}
 		}
-		if !waiting {
-			room.passed(c.ID)
+		if c.moveOn(one, waiting); !waiting {
+			room.passed(one.ID)
 		}
-		if c.cut {
-			room.closed[c.group] = true // what comes behind it in its group isn't known to this round
+		if one.cut {
+			room.closed[c.ranges[one.from].part] = true // what comes behind it in its group isn't known to this round
 		}
 	}
-	r.candidates.unread(left)
 	return taken, q.hold(ctx, tx, full)
 }
 
@@ -196,22 +181,6 @@ func (q *Queue) isOpen(worker string, open *bool) []engine.Query {
 	}
 }
 
-// lockDue is the query that locks those of a shard's candidates which are due and not locked by another transaction. It puts them
-// into jobs. One that has got other data since it was read may be in another shard: there it counts, and its group.
-func (q *Queue) lockDue(tx *engine.Tx, shard int, list []candidate, jobs map[int64]*job.Job) engine.Query {
-	args := make([]any, 0, len(list))
-	for _, c := range list {
-		args = append(args, c.ID)
-	}
-	places := startColumns
-	if q.ThrottleGroups != nil {
-		places = startColumnsOfGroups
-	}
-	query := "SELECT " + q.listed(places) + " FROM " + q.table + " " + q.db.ByID +
-		" WHERE id IN " + notAlone(len(list)) + " AND status IN ('available', 'throttled') AND" + q.placed(shard) + " " + tx.SkipLocked
-	return q.jobsOf(places, query, args, func(j *job.Job) { jobs[j.ID] = j })
-}
-
 // notAlone is a list of n ids, and of 0, which no job has. A row that is found by one id alone stays locked on MariaDB, although
 // the other conditions may not be met: by a round that has come too late, and to the harm of the worker that runs the job.
 func notAlone(n int) string { return strings.TrimSuffix(engine.In(n), ")") + ",0)" }
@@ -221,8 +190,10 @@ func (q *Queue) markStarted(ctx context.Context, tx *engine.Tx, r round, room *r
 	if len(jobs) == 0 {
 		return nil
 	}
-	if err := q.readData(ctx, tx, jobs); err != nil {
-		return err
+	if q.ThrottleGroups != nil { // they were locked without their data
+		if err := q.dataOf(ctx, tx, jobs, func(j *job.Job, data []byte) { j.Data = string(data) }); err != nil {
+			return err
+		}
 	}
 	now := engine.At(tx.Now)
 	cleared := "" // of which a job that was never tried, and was due, has nothing
@@ -260,18 +231,6 @@ func (q *Queue) markStarted(ctx context.Context, tx *engine.Tx, r round, room *r
 	}
 	done.Started = jobs
 	return q.countStarts(ctx, tx, room, len(jobs))
-}
-
-// readData reads the data of jobs that were locked without it.
-func (q *Queue) readData(ctx context.Context, tx *engine.Tx, jobs []*job.Job) error {
-	if q.ThrottleGroups == nil {
-		return nil
-	}
-	byID, ids := map[int64]*job.Job{}, make([]any, len(jobs))
-	for i, j := range jobs {
-		byID[j.ID], ids[i] = j, j.ID
-	}
-	return q.eachData(ctx, tx, ids, func(id int64, data []byte) { byID[id].Data = string(data) })
 }
 
 // postpone moves a due job to the opening of its windows.

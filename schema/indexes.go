@@ -10,9 +10,6 @@ func newIndex(unique, table, name, columns string) index {
 	return index{table, full, "CREATE " + unique + "INDEX " + full + " ON " + table + " " + columns}
 }
 
-// claimColumns are the columns of the index that has a table's order.
-const claimColumns = "(status, shard, part, job_type, run_rank, scheduled_run_time, id)"
-
 const (
 	// Counts is the condition for a job that counts against the queue's limit. One that is only being decided about counts no more.
 	Counts = "status IN ('locked', 'running', 'answered', 'awaiting')"

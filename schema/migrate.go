@@ -55,7 +55,7 @@ func (db *DB) units(queues []Queue) ([]unit, error) {
 		}
 		units = append(units, unit{
 			kind: queueKind, queue: q.Name, order: q.Order, tables: []string{table},
-			replace: strings.NewReplacer("{jobs}", table, "{activity}", db.Activity(), "{queue}", q.Name),
+			replace: strings.NewReplacer("{order}", ClaimOrder, "{jobs}", table, "{activity}", db.Activity(), "{queue}", q.Name),
 		})
 	}
 	return units, nil

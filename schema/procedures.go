@@ -82,7 +82,7 @@ func (db *DB) procedure(u unit, file string) (p procedure, err error) {
 	if err != nil {
 		return p, err
 	}
-	inlined, err := db.inlined(string(text))
+	inlined, err := db.inlined(orderInSQL().Replace(string(text)))
 	if err != nil {
 		return p, err
 	}

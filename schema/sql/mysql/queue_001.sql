@@ -66,7 +66,7 @@ CREATE TABLE IF NOT EXISTS {jobs} (
   run_rank           BIGINT AS (priority) STORED,
   PRIMARY KEY (id),
   UNIQUE KEY {jobs}$live (job_type, job_key, live),
-  KEY {jobs}$claim (status, shard, part, job_type, run_rank, scheduled_run_time, id),
+  KEY {jobs}$claim (status, shard, part, job_type, {order}),
   KEY {jobs}$wake (wake_time),
 
   -- A row that hipq could not work with is refused, if an application writes it; one that is final may keep what made it fail. The

@@ -4,15 +4,16 @@
 CREATE PROCEDURE {self}(IN p_worker {id}, IN p_types {text}, IN p_n BIGINT, IN p_own BOOLEAN)
 {traits}
 BEGIN
-  DECLARE v_heads {text} DEFAULT '{}'; -- of each range the next job: [part, type, run_rank, scheduled_run_time, id]
+  DECLARE v_heads {text} DEFAULT '{}'; -- of each range the next job: [part, type, id]
   DECLARE v_ids {text} DEFAULT '[]';
   DECLARE v_zone, v_windows, v_range, v_head {text};
-  DECLARE v_limit, v_used, v_factor, v_rank, v_id, v_first_rank, v_first, v_first_met, v_micros BIGINT DEFAULT 0;
+  DECLARE v_limit, v_used, v_factor, v_first, v_first_met, v_micros BIGINT DEFAULT 0;
   DECLARE v_ranges, v_seen, v_taken INT DEFAULT 0;
   DECLARE v_open, v_unserved, v_works, v_full, v_there BOOLEAN DEFAULT FALSE;
   DECLARE v_part VARCHAR(4) CHARACTER SET ascii;
   DECLARE v_type VARBINARY(64);
-  DECLARE v_now, v_at, v_opening, v_first_at DATETIME(6);
+  DECLARE v_now, v_opening DATETIME(6);
+  {declare position}
   DECLARE v_token {id} DEFAULT CAST(UUID() AS CHAR);
 
   SET v_limit = NULL;
@@ -41,11 +42,11 @@ BEGIN
   SET v_now = UTC_TIMESTAMP(6), v_micros = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', v_now);
   -- the first job without room, as somebody noted who met it in the last 10 s: nothing behind it starts
   IF v_open AND v_limit > 0 THEN
-    SELECT j.run_rank, j.scheduled_run_time, j.id, h.met INTO v_first_rank, v_first_at, v_first, v_first_met
-    FROM {shards} s JOIN JSON_TABLE(IF(JSON_VALID(s.heads), s.heads, '[]'), '$[*]' COLUMNS (id BIGINT PATH '$[0]', met BIGINT PATH '$[1]')) h
-    JOIN {jobs} j FORCE INDEX (PRIMARY) ON j.id = h.id AND j.status IN ('available', 'throttled') AND j.throttle_factor > 0
+    SELECT j.id, h.met INTO v_first, v_first_met
+    FROM {shards} s JOIN JSON_TABLE(IF(JSON_VALID(s.heads), s.heads, '[]'), '$[*]' COLUMNS (job BIGINT PATH '$[0]', met BIGINT PATH '$[1]')) h
+    JOIN {jobs} j FORCE INDEX (PRIMARY) ON j.id = h.job AND j.status IN ('available', 'throttled') AND j.throttle_factor > 0
     WHERE s.queue = '{queue}' AND s.shard = 1000 AND h.met BETWEEN v_micros - 10000000 AND v_micros
-    ORDER BY j.run_rank, j.scheduled_run_time, j.id LIMIT 1;
+    ORDER BY {order} LIMIT 1;
   END IF;
   IF v_open AND EXISTS (SELECT 1 FROM {jobs} FORCE INDEX ({jobs}$wake) WHERE wake_time <= v_now AND status = 'scheduled') THEN
     CALL {jobs}$wake(v_now);
@@ -55,13 +56,13 @@ BEGIN
     IF v_ranges < 2 * JSON_LENGTH(p_types) THEN
       -- one more range, from its beginning
       SET v_type = JSON_UNQUOTE(JSON_EXTRACT(p_types, CONCAT('$[', v_ranges DIV 2, ']'))), v_part = IF(v_ranges % 2 = 0, 'NONE', 'free'),
-        v_rank = -9223372036854775808, v_at = '1970-01-01', v_id = 0, v_ranges = v_ranges + 1;
+        v_id = NULL, v_ranges = v_ranges + 1;
     ELSE
       SET v_id = NULL, v_there = FALSE;
-      SELECT h.part, UNHEX(h.type), h.run_rank, h.at, h.id INTO v_part, v_type, v_rank, v_at, v_id
-      FROM JSON_TABLE(v_heads, '$.*' COLUMNS (part VARCHAR(4) PATH '$[0]', type VARCHAR(128) PATH '$[1]', run_rank BIGINT PATH '$[2]',
-        at DATETIME(6) PATH '$[3]', id BIGINT PATH '$[4]')) h
-      WHERE h.part = 'free' OR NOT v_full ORDER BY h.run_rank, h.at, h.id LIMIT 1;
+      SELECT h.range_part, UNHEX(h.range_type), {order} INTO v_part, v_type, {position}
+      FROM JSON_TABLE(v_heads, '$.*' COLUMNS (range_part VARCHAR(4) PATH '$[0]', range_type VARCHAR(128) PATH '$[1]', job BIGINT PATH '$[2]')) h
+      STRAIGHT_JOIN {jobs} j FORCE INDEX (PRIMARY) ON j.id = h.job
+      WHERE h.range_part = 'free' OR NOT v_full ORDER BY {order} LIMIT 1;
       IF v_id IS NULL THEN
         LEAVE walk;
       END IF;
@@ -77,7 +78,7 @@ BEGIN
       ELSEIF v_there AND v_opening = v_now THEN
         -- the first that has no room is overtaken by none that has a weight; one that is heavier than the limit runs alone
         IF v_limit > 0 AND v_factor > 0 AND NOT v_full THEN
-          IF v_first > 0 AND (v_rank, v_at, v_id) > (v_first_rank, v_first_at, v_first) THEN
+          IF v_first > 0 AND EXISTS (SELECT 1 FROM {jobs} FORCE INDEX (PRIMARY) WHERE id = v_first AND id <> v_id AND NOT {behind position}) THEN
             SET v_full = TRUE;
           ELSEIF v_used > 0 AND v_used + v_factor > v_limit THEN
             SET v_full = TRUE;
@@ -95,11 +96,9 @@ BEGIN
     END IF;
     -- the next of this range, behind that
     SET v_head = NULL, v_range = CONCAT('$."', v_part, HEX(v_type), '"');
-    SELECT JSON_ARRAY(v_part, HEX(v_type), j.run_rank + 0, CAST(j.scheduled_run_time AS CHAR), j.id + 0) INTO v_head
-    FROM {jobs} j FORCE INDEX ({jobs}$claim)
-    WHERE j.status = 'available' AND j.shard = 1000 AND j.part = v_part AND j.job_type = v_type AND (j.run_rank > v_rank
-      OR j.run_rank = v_rank AND j.scheduled_run_time > v_at OR j.run_rank = v_rank AND j.scheduled_run_time = v_at AND j.id > v_id)
-    ORDER BY j.run_rank, j.scheduled_run_time, j.id LIMIT 1;
+    SELECT JSON_ARRAY(v_part, HEX(v_type), id + 0) INTO v_head FROM {jobs} FORCE INDEX ({jobs}$claim)
+    WHERE status = 'available' AND shard = 1000 AND part = v_part AND job_type = v_type AND (v_id IS NULL OR {behind position})
+    ORDER BY {order} LIMIT 1;
     SET v_heads = IF(v_head IS NULL, JSON_REMOVE(v_heads, v_range), JSON_SET(v_heads, v_range, JSON_EXTRACT(v_head, '$')));
   END WHILE walk;
 
@@ -108,6 +107,6 @@ BEGIN
   END IF;
   SELECT j.id, CONVERT(j.job_type USING utf8mb4) AS job_type, CONVERT(j.job_key USING utf8mb4) AS job_key,
     NULLIF(j.job_data, 'NONE') AS job_data, j.attempt, j.timeout, j.lock_token AS token
-  FROM JSON_TABLE(v_ids, '$[*]' COLUMNS (id BIGINT PATH '$')) taken STRAIGHT_JOIN {jobs} j FORCE INDEX (PRIMARY) ON j.id = taken.id
-  WHERE j.status = 'locked' AND j.lock_token = v_token ORDER BY j.run_rank, j.scheduled_run_time, j.id;
+  FROM JSON_TABLE(v_ids, '$[*]' COLUMNS (job BIGINT PATH '$')) taken STRAIGHT_JOIN {jobs} j FORCE INDEX (PRIMARY) ON j.id = taken.job
+  WHERE j.status = 'locked' AND j.lock_token = v_token ORDER BY {order};
 END

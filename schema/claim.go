@@ -1,0 +1,148 @@
+package schema
+
+import (
+	"cmp"
+	"database/sql"
+	"fmt"
+	"math"
+	"strings"
+)
+
+// ClaimIndex is the name of the index by which jobs are claimed. Each status has a range of it for each shard, part and job type, and in
+// a range the jobs are in the order of their claims.
+const ClaimIndex = "claim"
+
+// claimOrder are the columns that put the jobs of a range in order. The tables, the index, the procedures, and Position follow them: to
+// claim in another order, change this list, Position, and its two methods Into and values.
+var claimOrder = []struct{ column, mysqlType string }{
+	{"run_rank", "BIGINT"},
+	{"scheduled_run_time", "DATETIME(6)"},
+	{"id", "BIGINT"},
+}
+
+// Position is where a job stands in the order of claims.
+type Position struct {
+	Rank int64
+	At   string // the scheduled run time, as the table has it
+	ID   int64
+}
+
+// Into is where a row with the columns of PositionOf is read into. A row without a rank can't be a job's: it comes first, as in the index.
+func (p *Position) Into() []any { return []any{(*rank)(&p.Rank), &p.At, &p.ID} }
+
+func (p Position) values() []any { return []any{p.Rank, p.At, p.ID} }
+
+// Compare is negative if a job at p is claimed before one at other.
+func (p Position) Compare(other Position) int {
+	return cmp.Or(cmp.Compare(p.Rank, other.Rank), strings.Compare(p.At, other.At), cmp.Compare(p.ID, other.ID))
+}
+
+type rank int64
+
+// Scan implements sql.Scanner.
+func (r *rank) Scan(src any) error {
+	var n sql.NullInt64
+	err := n.Scan(src)
+	if *r = math.MinInt64; n.Valid {
+		*r = rank(n.Int64)
+	}
+	return err
+}
+
+var (
+	// ClaimOrder is the order of claims, for ORDER BY.
+	ClaimOrder = listOrder("")
+	// Behind and Before are the conditions for the jobs that are claimed after the one at a Position, and before it. Their parameters are
+	// Args.
+	Behind, Before = compared(">", "?"), compared("<", "?")
+	// NoPosition is that of no job, as the columns of ClaimOrder.
+	NoPosition   = strings.Repeat("NULL, ", len(claimOrder)-1) + "0"
+	claimColumns = "(status, shard, part, job_type, " + ClaimOrder + ")"
+)
+
+// Args are the parameters of Behind and Before.
+func (p Position) Args() (args []any) {
+	values := p.values()
+	for i := range values {
+		args = append(args, values[:i+1]...)
+	}
+	return args
+}
+
+// PositionOf lists the columns of a table, or of a subquery with them, for Into.
+func (db *DB) PositionOf(table string) string {
+	list := make([]string, len(claimOrder))
+	for i, of := range claimOrder {
+		if list[i] = table + "." + of.column; strings.HasSuffix(of.column, "_time") {
+			list[i] = db.TimeText(list[i])
+		}
+	}
+	return strings.Join(list, ", ")
+}
+
+func listOrder(prefix string) string {
+	list := make([]string, len(claimOrder))
+	for i, of := range claimOrder {
+		list[i] = prefix + of.column
+	}
+	return strings.Join(list, ", ")
+}
+
+// compared compares a row's position with values: parameters, or variables with a prefix. It is spelled out, because MySQL walks no range
+// of an index for (a, b, c) > (x, y, z).
+func compared(how, values string) string {
+	var terms []string
+	same := ""
+	for _, of := range claimOrder {
+		value := values
+		if value != "?" {
+			value += of.column
+		}
+		terms = append(terms, same+of.column+" "+how+" "+value)
+		same += of.column + " = " + value + " AND "
+	}
+	return "(" + strings.Join(terms, " OR ") + ")"
+}
+
+// orderInSQL puts the order of claims into the text of a procedure, which has a position in variables.
+func orderInSQL() *strings.Replacer {
+	var declared strings.Builder
+	for _, of := range claimOrder {
+		fmt.Fprintf(&declared, "DECLARE v_%s %s; ", of.column, of.mysqlType)
+	}
+	return strings.NewReplacer("{order}", ClaimOrder, "{position}", listOrder("v_"), "{behind position}", compared(">", "v_"),
+		"{declare position}", strings.TrimSpace(declared.String()))
+}
+
+// Queue is a queue that has a table.
+type Queue struct {
+	Name string
+	// Order is the order in which its jobs are claimed; empty is OrderLowest.
+	Order Order
+}
+
+// Order is an order in which jobs are claimed. A table has one, and its column run_rank is made for that. So applications that add jobs
+// needn't know it.
+type Order string
+
+// The orders.
+const (
+	// OrderLowest: the lowest priority first, then the scheduled run time, then the id.
+	OrderLowest Order = ""
+	// OrderHighest: the highest priority first, then as in OrderLowest.
+	OrderHighest Order = "highest"
+	// OrderSchedule: the scheduled run time first, then the id, whatever the priorities.
+	OrderSchedule Order = "schedule"
+	// OrderAny is whichever order the table has, for programs that only read.
+	OrderAny Order = "any"
+)
+
+// ranks is what run_rank is, by order.
+var ranks = map[Order]string{OrderLowest: "priority", OrderHighest: "-priority", OrderSchedule: "0"}
+
+// setOrder are the statements that give a table another order. They may be repeated.
+func (db *DB) setOrder(table string, to Order) []string {
+	return append(cutStatements(strings.NewReplacer(
+		"{jobs}", table, "{index}", table+"$"+ClaimIndex, "{rank}", ranks[to], "{columns}", claimColumns,
+	).Replace(db.Reorder)), fmt.Sprintf("UPDATE "+ownersTable+" SET claim_order = '%s' WHERE table_name = '%s'", to, table))
+}
