@@ -83,11 +83,11 @@ func placesBut(without ...string) (places []int) {
 	return places
 }
 
-// listed is the list of these columns for SELECT, of a table with this alias and a dot, if it has one.
-func (q *Queue) listed(alias string, places []int) string {
+// listed is the list of these columns for SELECT.
+func (q *Queue) listed(places []int) string {
 	names := make([]string, len(places))
 	for i, at := range places {
-		if names[i] = alias + columns[at].name; strings.HasSuffix(names[i], "_time") {
+		if names[i] = columns[at].name; strings.HasSuffix(names[i], "_time") {
 			names[i] = q.db.TimeColumn(names[i])
 		}
 	}
@@ -96,7 +96,7 @@ func (q *Queue) listed(alias string, places []int) string {
 
 // selected is the list of all columns for SELECT. Those in without read as None.
 func (q *Queue) selected(without ...string) string {
-	list := q.listed("", allColumns)
+	list := q.listed(allColumns)
 	for _, name := range without {
 		list = strings.Replace(list, ", "+name+",", ", '"+job.None+"',", 1)
 	}

@@ -70,7 +70,7 @@ func (q Rounds) Round(ctx context.Context, asked rounds.Round) (rounds.Done, err
 }
 
 // firstRead is what a round reads in the round trip that begins its transaction: the rows to settle, by id; and, where it need
-// not wait for its turn, whether it may start anything, and the first candidates of its claim.
+// not wait for its turn, whether it may start anything, and the candidates that it knows already.
 type firstRead struct {
 	settling map[int64]settling
 	// finishing are the attempts whose jobs it has finished without a look at them before, finished is how many of those have been;
@@ -78,7 +78,6 @@ type firstRead struct {
 	finishing, others []rounds.Settled
 	finished          int
 	open              bool
-	claim             *claim
 	due               []candidate
 }
 
@@ -97,9 +96,8 @@ func (q *Queue) readFirst(tx *engine.Tx, r round, first *firstRead, again bool) 
 	}
 	queries = append(queries, q.isOpen(r.Worker.ID, &first.open)...)
 	if !again {
-		first.claim = r.candidates.newClaim()
-		if query, some := first.claim.query(tx, r.Slots, allRanges, &first.due); some {
-			queries = append(queries, query)
+		if first.due = r.candidates.known(r.Slots); len(first.due) > 0 {
+			queries = append(queries, r.candidates.lock(tx, first.due))
 		}
 	}
 	return queries

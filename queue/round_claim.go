@@ -4,7 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"strconv"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -15,22 +15,19 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-// partFree is the part of the available jobs that no limit holds back, because they weigh nothing; the others are in partMain.
-const partMain, partFree = "NONE", "free"
-
-// candidates are the jobs of some types in a shard that may start, as one worker claims them. Its rounds read on behind the job that was
-// claimed last, because the entries of jobs that are gone lie at the head of an index until the database purges them. Once in a while
-// a round reads from the head again: so long a job may be passed over that should be next. It is safe for concurrent use.
+// candidates are the jobs of some types in a shard that may start, as one worker knows them. Its rounds read the entries of the claim
+// index without locks, some hundred at a time, and lock those jobs by their ids that they come to: a locking read of several ranges
+// would lock the first jobs of each. They read on behind the last entry, because the entries of jobs that are gone lie at the head of an
+// index until the database purges them. Once in a while they read from the head again: so long a job may be passed over that should
+// be next. They are safe for concurrent use.
 type candidates struct {
 	q     *Queue
 	shard int
 	types []string
 
 	mu sync.Mutex
-	// after is the job behind which each range of available jobs is to be read; nil before they have been read from their heads. Each time
-	// that it is forgotten begins another era: a claim of an earlier one changes nothing.
-	after []*schema.Position
-	era   int
+	// ranges are those of the available jobs.
+	ranges []*indexRange
 	// readAt is when the ranges were read from their heads last, and readFor how long that took.
 	readAt  time.Time
 	readFor time.Duration
@@ -43,9 +40,40 @@ type candidates struct {
 // headEvery is how long a job that should be next may be passed over: or ten times as long as it takes to look.
 const headEvery = time.Second
 
+// indexRange is a range of the claim index, in which jobs are in order.
+type indexRange struct {
+	status        job.Status
+	part, jobType string
+	// size is how many entries are read at a time. Of a range that is read once some may be left then: cut says so.
+	size      int
+	once, cut bool
+	// read are the entries that were read and not handed out; last is the last that was read.
+	read []candidate
+	last *schema.Position
+	// ended says that there was none behind the last.
+	ended bool
+}
+
+// candidate is an entry of the claim index.
+type candidate struct {
+	schema.Position
+	// job is its job, once this transaction has locked that.
+	job  *job.Job
+	from *indexRange
+}
+
+// partFree is the part of the available jobs that no limit holds back, because they weigh nothing; the others are in partMain.
+const partMain, partFree = "NONE", "free"
+
 // Candidates are those of these types in a shard, for one worker.
 func (q Rounds) Candidates(shard int, types []string) rounds.Candidates {
-	return &candidates{q: q.Queue, shard: shard, types: types}
+	c := &candidates{q: q.Queue, shard: shard, types: types}
+	for _, part := range []string{partMain, partFree} {
+		for _, t := range types {
+			c.ranges = append(c.ranges, &indexRange{status: job.StatusAvailable, part: part, jobType: t})
+		}
+	}
+	return c
 }
 
 // Forget implements rounds.Candidates.
@@ -56,170 +84,169 @@ func (c *candidates) Forget() {
 }
 
 func (c *candidates) forget() {
-	c.after, c.readAt = nil, time.Time{}
-	c.era++
+	for _, r := range c.ranges {
+		r.read, r.last, r.ended = nil, nil, false
+	}
+	c.readAt = time.Time{}
 }
 
-// claim is how one round claims jobs: it reads the entries of some ranges of the claim index, in order, and locks their jobs.
-type claim struct {
-	*candidates
-	// ranges are due ones of available jobs, and those of the groups that hold jobs back and have room.
-	ranges   []*indexRange
-	due, era int
-	began    time.Time
-	// fromHead says that it began at the heads of the ranges.
-	fromHead bool
-}
+// stale says that it is time to read from the head again.
+func (c *candidates) stale() bool { return time.Since(c.readAt) >= max(headEvery, 10*c.readFor) }
 
-// indexRange is a range of the claim index, in which jobs are in order.
-type indexRange struct {
-	status        job.Status
-	part, jobType string
-	// size is how many jobs are read of it at once, at most; 0 is as many as of all ranges.
-	size int
-	// after is the job behind which it is read; nil: from its head.
-	after *schema.Position
-	// keep is the job behind which later claims are to read it. The next one waits in its place, if waits says so.
-	keep  *schema.Position
-	waits bool
-}
-
-// candidate is an entry of the claim index.
-type candidate struct {
-	schema.Position
-	// job is its job, which this transaction has locked; nil: another transaction holds it, or it is gone.
-	job *job.Job
-	// from is the number of its range. cut says that it is the last that was read of that, and that there may be others behind it.
-	from int
-	cut  bool
-}
-
-// newClaim begins where the last one ended; at the heads, if it is time for that.
-func (c *candidates) newClaim() *claim {
+// known hands out up to n, the first in order, as far as they have been read already.
+func (c *candidates) known(n int) []candidate {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	next := &claim{candidates: c, began: time.Now()}
-	if next.began.Sub(c.readAt) >= max(headEvery, 10*c.readFor) {
+	if c.stale() {
+		return nil
+	}
+	return take(c.ranges, n)
+}
+
+// next hands out up to n, the first in order, of the ranges that the room admits, and of those of held jobs. The first time a round may look
+// at the head again.
+func (c *candidates) next(ctx context.Context, tx *engine.Tx, n int, room *room, first bool) (list []candidate, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if first && c.stale() {
 		c.forget()
 	}
-	next.era, next.fromHead = c.era, c.after == nil
-	for _, part := range []string{partMain, partFree} {
-		for _, t := range c.types {
-			r := &indexRange{status: job.StatusAvailable, part: part, jobType: t}
-			if !next.fromHead {
-				r.after = c.after[len(next.ranges)]
+	for {
+		fromHead := c.readAt.IsZero()
+		ranges := slices.DeleteFunc(slices.Concat(c.ranges, room.held), func(r *indexRange) bool { return !room.admits(r) })
+		for len(list) < n {
+			if err := c.read(ctx, tx, n, ranges); err != nil {
+				return nil, err
 			}
-			next.ranges = append(next.ranges, r)
+			some := take(ranges, n-len(list))
+			if list = append(list, some...); len(some) == 0 {
+				break
+			}
 		}
-	}
-	next.due = len(next.ranges)
-	return next
-}
-
-// rewind goes back to the heads of the ranges, if the claim has not begun there.
-func (c *claim) rewind() bool {
-	if c.fromHead {
-		return false
-	}
-	c.Forget()
-	anew := c.newClaim()
-	anew.ranges = append(anew.ranges, c.ranges[c.due:]...)
-	*c = *anew
-	return true
-}
-
-// moveOn notes that the claim has come to a candidate. waits says that this one waits in its place.
-func (c *claim) moveOn(to candidate, waits bool) {
-	r := c.ranges[to.from]
-	r.after = &to.Position
-	if r.waits = r.waits || waits; !r.waits {
-		r.keep = r.after
+		if len(list) > 0 || fromHead || !first {
+			return list, nil
+		}
+		c.forget() // at the end: what came in behind us meanwhile is at the head
 	}
 }
 
-// done has later claims go on where this one has come to.
-func (c *claim) done() {
+// take hands out up to n, the first in order, as long as each range has some or is known to have no more.
+func take(ranges []*indexRange, n int) (list []candidate) {
+	for len(list) < n {
+		var first *indexRange
+		for _, r := range ranges {
+			if len(r.read) == 0 && !r.ended {
+				return list
+			}
+			if len(r.read) > 0 && (first == nil || r.read[0].Compare(first.read[0].Position) < 0) {
+				first = r
+			}
+		}
+		if first == nil {
+			return list
+		}
+		list, first.read = append(list, first.read[0]), first.read[1:]
+	}
+	return list
+}
+
+// more says that there may be others than those that were handed out.
+func (c *candidates) more(room *room) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.era != c.candidates.era {
-		return
-	}
-	if c.after == nil {
-		c.after, c.readAt, c.readFor = make([]*schema.Position, c.due), c.began, time.Since(c.began)
-	}
-	for i, r := range c.ranges[:c.due] {
-		if r.keep != nil && (c.after[i] == nil || c.after[i].Compare(*r.keep) < 0) {
-			c.after[i] = r.keep
+	return slices.ContainsFunc(slices.Concat(c.ranges, room.held), func(r *indexRange) bool { return len(r.read) > 0 || !r.ended || r.cut })
+}
+
+// unread takes back candidates that were handed out and are still due, in order. A range that was forgotten meanwhile reads them again.
+func (c *candidates) unread(list []candidate) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, one := range slices.Backward(list) {
+		if one.from.last != nil {
+			one.job = nil
+			one.from.read = slices.Insert(one.from.read, 0, one)
 		}
 	}
 }
 
-func allRanges(*indexRange) bool { return true }
-
-// next reads the next n candidates of the ranges that the room admits. There are fewer only where those have no more.
-func (c *claim) next(ctx context.Context, tx *engine.Tx, n int, room *room) (list []candidate, err error) {
-	if query, some := c.query(tx, n, room.admits, &list); some {
-		err = tx.Read(ctx, query)
+// read reads on in each of the ranges of which nothing is left, all in one query.
+func (c *candidates) read(ctx context.Context, tx *engine.Tx, n int, ranges []*indexRange) error {
+	var empty []*indexRange
+	for _, r := range ranges {
+		if len(r.read) == 0 && !r.ended {
+			empty = append(empty, r)
+		}
+		if !r.once {
+			r.size = min(max(4*n, 100), 1000) // some rounds' worth, because each reading costs a round trip
+		}
 	}
-	if err != nil {
-		return nil, fmt.Errorf("claim due jobs of %s: %w", c.q.Name, err)
+	began := time.Now()
+	for some := range slices.Chunk(empty, rangesMax) {
+		if err := tx.Read(ctx, c.query(some)); err != nil {
+			return fmt.Errorf("find due jobs of %s: %w", c.q.Name, err)
+		}
+		for _, r := range some {
+			full := len(r.read) == r.size
+			r.ended, r.cut = r.once || !full, r.once && full
+			if len(r.read) > 0 {
+				last := r.read[len(r.read)-1].Position
+				r.last = &last
+			}
+		}
 	}
-	c.markCut(list)
-	return list, nil
+	if c.readAt.IsZero() {
+		c.readAt, c.readFor = time.Now(), time.Since(began)
+	}
+	return nil
 }
 
-func (c *claim) markCut(list []candidate) {
-	read := make([]int, len(c.ranges))
-	for i := range list {
-		from := list[i].from
-		read[from]++
-		list[i].cut = read[from] == c.ranges[from].size
-	}
-}
+// rangesMax is how many ranges one query reads: SQLite puts 500 together at most.
+const rangesMax = 250
 
-// query is that for next: some is false if no range is admitted. One statement reads the entries without locks, and locks their jobs by
-// id, because a locking read of several ranges would lock the first jobs of each. The entry of no job comes last: MariaDB unlocks a row
-// that doesn't meet the conditions only when it reads the next. A job that has got other data since may be in another shard: there it
-// counts, and its group.
-func (c *claim) query(tx *engine.Tx, n int, admits func(*indexRange) bool, found *[]candidate) (query engine.Query, some bool) {
-	order := schema.ClaimOrder
-	var ranges []string
-	for i, r := range c.ranges {
-		if !admits(r) {
-			continue
-		}
-		behind, size := "", n
-		query.Args = append(query.Args, c.q.place(c.shard), r.part, r.jobType)
-		if r.after != nil {
-			behind = " AND " + schema.Behind
-			query.Args = append(query.Args, r.after.Args()...)
-		}
-		if r.size > 0 {
-			size = min(n, r.size)
+// query reads the next entries of ranges.
+func (c *candidates) query(ranges []*indexRange) engine.Query {
+	var query strings.Builder
+	var args []any
+	for i, r := range ranges {
+		if i > 0 {
+			query.WriteString(" UNION ALL ")
 		}
 		// the number and the limit are no parameters, because SQLite has a bounded number of them and parses a query once
-		ranges = append(ranges, fmt.Sprintf("SELECT * FROM (SELECT %d AS n, %s FROM %s %s WHERE status = '%s' AND shard = ? AND part = ? AND job_type = ?%s"+
-			" ORDER BY %s LIMIT %d) AS r%d", i, order, c.q.table, c.q.claimIndex(), r.status, behind, order, size, i))
+		fmt.Fprintf(&query, "SELECT n, %s FROM (SELECT %d AS n, %s FROM %s %s WHERE status = '%s' AND shard = ? AND part = ? AND job_type = ?",
+			c.q.db.PositionOf("r"), i, schema.ClaimOrder, c.q.table, c.q.claimIndex(), r.status)
+		args = append(args, c.q.place(c.shard), r.part, r.jobType)
+		if r.last != nil {
+			query.WriteString(" AND " + schema.Behind)
+			args = append(args, r.last.Args()...)
+		}
+		fmt.Fprintf(&query, " ORDER BY %s LIMIT %d) AS r", schema.ClaimOrder, r.size)
 	}
-	if len(ranges) == 0 {
-		return query, false
+	return engine.Query{SQL: query.String(), Args: args, Scan: engine.EachRow(func(row *sql.Rows) error {
+		var i int
+		var one candidate
+		err := row.Scan(append([]any{&i}, one.Into()...)...)
+		one.from = ranges[i]
+		one.from.read = append(one.from.read, one)
+		return err
+	})}
+}
+
+// lock is the query that locks those of the candidates whose jobs are due and not locked by another transaction. One that has got other
+// data since it was read may be in another shard: there it counts, and its group.
+func (c *candidates) lock(tx *engine.Tx, list []candidate) engine.Query {
+	byID, ids := map[int64]*candidate{}, make([]any, len(list))
+	for i := range list {
+		byID[list[i].ID], ids[i] = &list[i], list[i].ID
 	}
 	places := startColumns
 	if c.q.ThrottleGroups != nil {
 		places = startColumnsOfGroups
 	}
-	query.SQL = "SELECT " + c.q.listed("t.", places) + ", c.n, " + c.q.db.PositionOf("c") +
-		" FROM (SELECT * FROM (SELECT * FROM (" + strings.Join(ranges, " UNION ALL ") + ") AS r ORDER BY " + order + " LIMIT " + strconv.Itoa(n) + ") AS s" +
-		" UNION ALL SELECT -1, " + schema.NoPosition + ") AS c LEFT JOIN " + c.q.table + " AS t " + c.q.db.ByID + " ON t.id = c.id" +
-		" AND status IN ('available', 'throttled') AND" + c.q.placed(c.shard) + " WHERE t.id > 0 OR n >= 0 " + tx.SkipLocked
-	var one candidate
-	s := c.q.scannerOf(places, append([]any{&one.from}, one.Into()...)...)
-	query.Scan = engine.EachRow(func(row *sql.Rows) (err error) {
-		if one.job, err = s.scan(row); err == nil && one.job.ID == 0 {
-			one.job = nil
-		}
-		*found = append(*found, one)
-		return err
-	})
-	return query, true
+	query := "SELECT " + c.q.listed(places) + " FROM " + c.q.table + " " + c.q.db.ByID +
+		" WHERE id IN " + notAlone(len(list)) + " AND status IN ('available', 'throttled') AND" + c.q.placed(c.shard) + " " + tx.SkipLocked
+	return c.q.jobsOf(places, query, ids, func(j *job.Job) { byID[j.ID].job = j })
 }
+
+// notAlone is a list of n ids, and of 0, which no job has. A row that is found by one id alone stays locked on MariaDB, although
+// the other conditions may not be met: by a round that has come too late, and to the harm of the worker that runs the job.
+func notAlone(n int) string { return strings.TrimSuffix(engine.In(n), ")") + ",0)" }

@@ -25,14 +25,14 @@ const (
 	spareHeld = 3
 )
 
-// addHeld adds the ranges of the groups that hold jobs back and have room to a claim of n jobs. It looks at some groups each time,
-// in turns.
-func (q *Queue) addHeld(ctx context.Context, tx *engine.Tx, c *claim, r *room, n int) error {
+// addHeld adds to the room the ranges of the groups that hold jobs back and have room, for a claim of n jobs. It looks at some groups each
+// time, in turns.
+func (q *Queue) addHeld(ctx context.Context, tx *engine.Tx, c *candidates, r *room, n int) error {
 	if q.ThrottleGroups == nil {
 		return nil
 	}
 	began := c.groupAt
-	groups, err := q.holding(ctx, tx, c.candidates, began)
+	groups, err := q.holding(ctx, tx, c, began)
 	if err != nil {
 		return err
 	}
@@ -42,7 +42,7 @@ func (q *Queue) addHeld(ctx context.Context, tx *engine.Tx, c *claim, r *room, n
 		if limit := r.limitOf(g); limit > 0 {
 			size = min(size, max(limit-r.usedBy[g], 1)+spareHeld) // each weighs 1 at least
 		}
-		if ranges := len(c.ranges) - c.due + len(c.types); i > 0 && (ranges > heldRangesMax || total+size*len(c.types) > walkMax) {
+		if ranges := len(r.held) + len(c.types); i > 0 && (ranges > heldRangesMax || total+size*len(c.types) > walkMax) {
 			groups, more = groups[:i], true // the next round goes on from here
 			break
 		}
@@ -53,7 +53,7 @@ func (q *Queue) addHeld(ctx context.Context, tx *engine.Tx, c *claim, r *room, n
 		}
 		total += size * len(c.types)
 		for _, t := range c.types {
-			c.ranges = append(c.ranges, &indexRange{status: job.StatusThrottled, part: g, jobType: t, size: size})
+			r.held = append(r.held, &indexRange{status: job.StatusThrottled, part: g, jobType: t, size: size, once: true})
 		}
 	}
 	c.groupAt = ""

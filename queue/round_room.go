@@ -42,6 +42,8 @@ type room struct {
 	// and unfinished that a next round will see those.
 	seen               map[string]bool
 	unseen, unfinished bool
+	// held are the ranges of groups with room that hold jobs back.
+	held []*indexRange
 	// flawed are the jobs that the round has met and can't start, nor can another.
 	flawed []*job.Job
 	// there says that the shard is there, where those who start jobs take turns.

@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/hipq/hipq/activity"
@@ -29,6 +28,7 @@ func (q *Queue) start(ctx context.Context, tx *engine.Tx, r round, first *firstR
 		return err
 	}
 	if !first.open && !room.open {
+		r.candidates.unread(first.due)
 		return nil
 	}
 	slots := r.Slots
@@ -42,11 +42,11 @@ func (q *Queue) start(ctx context.Context, tx *engine.Tx, r round, first *firstR
 		}
 		slots = min(slots, left)
 	}
-	taken, err := q.take(ctx, tx, r, room, first, slots, done)
+	taken, more, err := q.claim(ctx, tx, r, room, first.due, slots)
 	if err != nil {
 		return err
 	}
-	done.More = done.More || room.unfinished
+	done.More = done.More || more
 	room.rateShort = room.rateShort && done.More
 	starts := func(j *job.Job) bool { return j.ThrottleFactor > 0 || q.ThrottleLimit < 1 }
 	if err := q.noteWaiting(ctx, tx, room, slices.ContainsFunc(taken, starts)); err != nil {
@@ -67,40 +67,43 @@ func (q *Queue) start(ctx context.Context, tx *engine.Tx, r round, first *firstR
 	return q.markStarted(ctx, tx, r, room, taken, done)
 }
 
-// take claims n jobs that there is room for, at most. More says that it has not looked at all.
-func (q *Queue) take(ctx context.Context, tx *engine.Tx, r round, room *room, first *firstRead, n int, done *rounds.Done) (taken []*job.Job, err error) {
-	c, list, size := first.claim, first.due, n
-	if c == nil {
-		c = r.candidates.newClaim()
-		if err := q.addHeld(ctx, tx, c, room, n); err != nil {
-			return nil, err
-		}
-		if list, err = c.next(ctx, tx, size, room); err != nil {
-			return nil, err
-		}
+// claim locks n jobs that there is room for, at most. More says that there may be others.
+func (q *Queue) claim(ctx context.Context, tx *engine.Tx, r round, room *room, due []candidate, n int) (taken []*job.Job, more bool, err error) {
+	if err := q.addHeld(ctx, tx, r.candidates, room, n); err != nil {
+		return nil, false, err
 	}
-	for walked := 0; ; {
-		walked += len(list)
-		fit, err := q.fitting(ctx, tx, c, room, list, n-len(taken))
+	list := due              // which are locked already
+	seen := map[int64]bool{} // a round beside this one may have them read again; and a job may be held back once it was read as due
+	for walked, size := 0, n; ; size = max(n-len(taken), q.stride()) {
+		if walked > 0 || len(list) == 0 {
+			// a settlement that waits for another transaction must not hold up the round beside this one, which shares the candidates
+			if err := tx.Flush(ctx); err != nil {
+				return nil, false, err
+			}
+			list, err = r.candidates.next(ctx, tx, size, room, walked == 0)
+			list = slices.DeleteFunc(list, func(c candidate) bool { return seen[c.ID] })
+			if len(list) > 0 && err == nil {
+				err = tx.Read(ctx, r.candidates.lock(tx, list))
+			}
+			if err != nil {
+				return nil, false, fmt.Errorf("lock due jobs: %w", err)
+			}
+		}
+		fit, err := q.fitting(ctx, tx, r, room, list, n-len(taken))
 		if err != nil {
-			return nil, err
+			return nil, false, err
 		}
 		taken = append(taken, fit...)
-		done.More = len(list) == size
-		if len(taken) == n || walked >= walkMax || len(list) < size && (walked > 0 || !c.rewind()) {
-			break
+		for _, c := range list {
+			seen[c.ID] = true
 		}
-		size = max(n-len(taken), q.stride())
-		// a settlement that waits for another transaction must not hold up the round beside this one
-		if err := tx.Flush(ctx); err != nil {
-			return nil, err
+		if walked += len(list); walked >= walkMax {
+			return taken, true, nil
 		}
-		if list, err = c.next(ctx, tx, size, room); err != nil {
-			return nil, err
+		if len(taken) == n || len(list) == 0 {
+			return taken, room.unfinished || len(taken) == n && r.candidates.more(room), nil
 		}
 	}
-	c.done()
-	return taken, nil
 }
 
 // stride is how many more candidates are looked at where some were not to be had: with groups it may have to pass many.
@@ -112,7 +115,7 @@ func (q *Queue) stride() int {
 }
 
 // fitting gives those of the candidates that were locked and there is room for, n at most, in order.
-func (q *Queue) fitting(ctx context.Context, tx *engine.Tx, c *claim, room *room, list []candidate, n int) (taken []*job.Job, err error) {
+func (q *Queue) fitting(ctx context.Context, tx *engine.Tx, r round, room *room, list []candidate, n int) (taken []*job.Job, err error) {
 	var jobs, full []*job.Job
 	for _, one := range list {
 		if one.job != nil {
@@ -122,6 +125,7 @@ func (q *Queue) fitting(ctx context.Context, tx *engine.Tx, c *claim, room *room
 	if err := q.classify(ctx, tx, room, jobs); err != nil {
 		return nil, err
 	}
+	var left []candidate
 	for _, one := range list {
 		j, waiting := one.job, false
 		switch {
@@ -142,18 +146,21 @@ func (q *Queue) fitting(ctx context.Context, tx *engine.Tx, c *claim, room *room
 			case waits:
 				waiting = true
 			case groupFull:
-				if of := c.ranges[one.from]; of.status != job.StatusThrottled || of.part != j.Group { // else it is held already
+				if one.from.part != j.Group { // else it is held already
 					full = append(full, j)
 				}
 			}
 		}
-		if c.moveOn(one, waiting); !waiting {
+		if waiting {
+			left = append(left, one)
+		} else {
 			room.passed(one.ID)
 		}
-		if one.cut {
-			room.closed[c.ranges[one.from].part] = true // what comes behind it in its group isn't known to this round
+		if one.from.cut && one.ID == one.from.last.ID {
+			room.closed[one.from.part] = true // what comes behind it in its group isn't known to this round
 		}
 	}
+	r.candidates.unread(left)
 	return taken, q.hold(ctx, tx, full)
 }
 
@@ -180,10 +187,6 @@ func (q *Queue) isOpen(worker string, open *bool) []engine.Query {
 		},
 	}
 }
-
-// notAlone is a list of n ids, and of 0, which no job has. A row that is found by one id alone stays locked on MariaDB, although
-// the other conditions may not be met: by a round that has come too late, and to the harm of the worker that runs the job.
-func notAlone(n int) string { return strings.TrimSuffix(engine.In(n), ")") + ",0)" }
 
 // markStarted moves locked jobs to running and counts their attempts.
 func (q *Queue) markStarted(ctx context.Context, tx *engine.Tx, r round, room *room, jobs []*job.Job, done *rounds.Done) error {

@@ -55,9 +55,7 @@ var (
 	// Behind and Before are the conditions for the jobs that are claimed after the one at a Position, and before it. Their parameters are
 	// Args.
 	Behind, Before = compared(">", "?"), compared("<", "?")
-	// NoPosition is that of no job, as the columns of ClaimOrder.
-	NoPosition   = strings.Repeat("NULL, ", len(claimOrder)-1) + "0"
-	claimColumns = "(status, shard, part, job_type, " + ClaimOrder + ")"
+	claimColumns   = "(status, shard, part, job_type, " + ClaimOrder + ")"
 )
 
 // Args are the parameters of Behind and Before.
