@@ -41,30 +41,25 @@ func (q *Queue) takeUndecided(ctx context.Context, tx *engine.Tx, r round, types
 	if working, err := q.workers.IsWorking(ctx, tx, r.Worker.ID); err != nil || !working {
 		return nil, err
 	}
+	args := make([]any, 0, len(types)+1)
 	for _, name := range types {
-		if r.Slots <= len(taken) {
-			break
-		}
-		var jobs []*job.Job
-		query := "SELECT " + q.selected() + " FROM " + q.table + " " + q.claimIndex() +
-			" WHERE status = 'undecided' AND" + q.placed() + " AND part = 'NONE' AND job_type = ? LIMIT ? " + tx.SkipLocked
-		if err := tx.Read(ctx, q.jobs(query, []any{name, r.Slots - len(taken)}, func(j *job.Job) { jobs = append(jobs, j) })); err != nil {
-			return nil, err
-		}
-		sound, flawed := apart(jobs)
-		entries, err := q.refuse(ctx, tx, flawed)
-		if err != nil {
-			return nil, err
-		}
-		if err := q.logAs(ctx, tx, r.Worker, entries); err != nil {
-			return nil, err
-		}
-		taken = append(taken, sound...)
+		args = append(args, name)
 	}
-	if len(taken) == 0 {
-		return nil, nil
+	var jobs []*job.Job
+	query := "SELECT " + q.selected() + " FROM " + q.table + " " + q.claimIndex() +
+		" WHERE status = 'undecided' AND" + q.placed() + " AND part = 'NONE' AND job_type IN " + engine.In(len(types)) + " LIMIT ? " + tx.SkipLocked
+	if err := tx.Read(ctx, q.jobs(query, append(args, r.Slots), func(j *job.Job) { jobs = append(jobs, j) })); err != nil {
+		return nil, err
 	}
-	args := []any{r.Worker.ID, r.Token}
+	taken, flawed := apart(jobs)
+	entries, err := q.refuse(ctx, tx, flawed)
+	if err == nil {
+		err = q.logAs(ctx, tx, r.Worker, entries)
+	}
+	if err != nil || len(taken) == 0 {
+		return nil, err
+	}
+	args = []any{r.Worker.ID, r.Token}
 	for _, j := range taken {
 		j.Status, j.WorkerID, j.Token = job.StatusDeciding, r.Worker.ID, r.Token
 		args, r.Tried = append(args, j.ID), append(r.Tried, j.ID)
