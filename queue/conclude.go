@@ -90,8 +90,7 @@ func (q *Queue) discard(ctx context.Context, tx *engine.Tx, status job.Status, i
 	if len(ids) == 0 || (status != job.StatusFinished || q.KeepFinished >= 0) && (!failed || q.KeepFailed >= 0) {
 		return nil
 	}
-	statement, args := q.deleteFinal(status, ids)
-	if err := tx.Write(ctx, statement, args...); err != nil {
+	if err := tx.Write(ctx, q.db.DeleteByID(q.table, len(ids), hasEnded(status)), ids...); err != nil {
 		return fmt.Errorf("discard jobs: %w", err)
 	}
 	return nil
