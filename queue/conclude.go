@@ -16,26 +16,22 @@ import (
 // attempt isn't over: the work was sent elsewhere, or a retry handler must decide. The output stays in the row until then.
 func (q *Queue) conclude(ctx context.Context, tx *engine.Tx, s rounds.Settled) ([]activity.Entry, error) {
 	j, o := s.Job, s.Outcome
+	next := rules.Next{Status: s.Waits, Error: o.Reason(), Output: o.Output, Wish: o.Wish(), Scheduled: j.ScheduledRunTime, Interrupts: j.Interrupts}
 	switch {
 	case o.Verdict == job.Sent:
-		return nil, q.write(ctx, tx, j, rules.Next{
-			Status: job.StatusAwaiting, Error: job.None, Result: orNone(o.Result), Output: o.Output,
-			Scheduled: j.ScheduledRunTime, Interrupts: j.Interrupts, Wake: j.StartTime.Add(j.Timeout),
-		})
+		next.Status, next.Error, next.Result, next.Wake = job.StatusAwaiting, job.None, orNone(o.Result), j.StartTime.Add(j.Timeout)
+		return nil, q.write(ctx, tx, j, next)
 	case s.Waits != "" && o.Verdict.IsError() && !s.Asked:
-		n := rules.Next{
-			Status: s.Waits, Error: o.Reason(), Output: o.Output, Wish: o.Wish(), Scheduled: j.ScheduledRunTime, Interrupts: j.Interrupts,
+		if next.Wish == job.None { // a lost attempt's row says until when its worker was heard of
+			next.Wish = j.Wish
 		}
-		if n.Wish == job.None { // a lost attempt's row says until when its worker was heard of
-			n.Wish = j.Wish
-		}
-		return nil, q.write(ctx, tx, j, n)
+		return nil, q.write(ctx, tx, j, next)
 	}
 	t, err := q.typeOf(ctx, tx, j.Type)
 	if err != nil {
 		return nil, err
 	}
-	next := rules.After(j, o, s.Decision, t.Retry, q.Location, tx.Now, rand.Float64())
+	next = rules.After(j, o, s.Decision, t.Retry, q.Location, tx.Now, rand.Float64())
 	entry := q.entry(j, activity.Finished)
 	entry.RunMS, entry.Output = o.Ran.Milliseconds(), o.Output
 	switch {

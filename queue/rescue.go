@@ -130,9 +130,9 @@ func (q *Queue) rescueAll(ctx context.Context, w roster.Worker, found []stranded
 	if len(found) == 0 {
 		return nil
 	}
-	byID, ids := map[int64]stranded{}, make([]any, len(found))
-	for i, s := range found {
-		byID[s.ID], ids[i] = s, s.ID
+	byID, ids := map[int64]stranded{}, anys(found, func(s stranded) any { return s.ID })
+	for _, s := range found {
+		byID[s.ID] = s
 	}
 	return q.db.TxInParts(ctx, nil, func(tx *engine.Tx) error {
 		var jobs []*job.Job
@@ -196,7 +196,6 @@ func (q *Queue) rescueOne(ctx context.Context, tx *engine.Tx, handled map[string
 		j.Losses = 0
 	}
 	j.WorkerID = job.None
-	e := rounds.Settled{Job: j, Outcome: o}
 	asked, known := handled[j.Type]
 	if !known {
 		t, err := q.typeOf(ctx, tx, j.Type)
@@ -205,11 +204,11 @@ func (q *Queue) rescueOne(ctx context.Context, tx *engine.Tx, handled map[string
 		}
 		asked = t.RetryHandler
 	}
-	if asked {
-		e.Waits = job.StatusUndecided
-	}
-	if asked && j.Status == job.StatusUndecided && o.Verdict.IsError() {
-		return nil, nil
+	e := rounds.Settled{Job: j, Outcome: o}
+	if asked && o.Verdict.IsError() {
+		if e.Waits = job.StatusUndecided; j.Status == e.Waits {
+			return nil, nil
+		}
 	}
 	return q.conclude(ctx, tx, e)
 }
@@ -220,19 +219,18 @@ func (q *Queue) withFreeKeys(ctx context.Context, tx *engine.Tx, jobs []*job.Job
 	if tx.SkipLocked == "" || len(jobs) == 0 {
 		return jobs, nil
 	}
-	keys, found := map[string][]any{}, map[int64]bool{}
+	keys := map[string][]any{}
 	for _, j := range jobs {
 		keys[j.Type] = append(keys[j.Type], j.Key)
 	}
+	var found []any
 	for name, of := range keys {
 		query := "SELECT id FROM " + q.table + " " + q.index("live") + " WHERE job_type = ? AND live = 1 AND job_key IN " + engine.In(len(of)) + " " + tx.SkipLocked
 		ids, err := q.ids(ctx, tx, query, append([]any{name}, of...)...)
 		if err != nil {
 			return nil, fmt.Errorf("lock the keys of jobs: %w", err)
 		}
-		for _, id := range ids {
-			found[id.(int64)] = true
-		}
+		found = append(found, ids...)
 	}
-	return slices.DeleteFunc(jobs, func(j *job.Job) bool { return !found[j.ID] }), nil
+	return slices.DeleteFunc(jobs, func(j *job.Job) bool { return !slices.Contains(found, any(j.ID)) }), nil
 }

@@ -12,13 +12,10 @@ import (
 // SetProgress writes down how far the attempts of a worker have come, as they have said: of those that run under the tokens that
 // it knows. It waits for no other transaction: held are those whose rows another holds. It may be repeated.
 func (q Rounds) SetProgress(ctx context.Context, workerID string, said []rounds.Said) (held []rounds.Said, err error) {
-	args := make([]any, 0, len(said)+1)
-	for _, s := range said {
-		args = append(args, s.Job.ID)
-	}
+	args := append(anys(said, func(s rounds.Said) any { return s.Job.ID }), workerID)
 	query := "SELECT id FROM " + q.table + " " + q.db.ByID + " WHERE id IN " + notAlone(len(said)) + " AND worker_id = ? "
 	err = q.db.TxInPassing(ctx, func(tx *engine.Tx) error {
-		locked, err := q.ids(ctx, tx, query+tx.SkipLocked, append(args, workerID)...)
+		locked, err := q.ids(ctx, tx, query+tx.SkipLocked, args...)
 		if err != nil {
 			return err
 		}

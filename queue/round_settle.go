@@ -104,19 +104,15 @@ func (q *Queue) plain(list []rounds.Settled) (plain, others []rounds.Settled) {
 // finishing is the statement that ends plain attempts, of jobs that are as these left them: it changes as many rows.
 func (q *Queue) finishing(tx *engine.Tx, worker string, list []rounds.Settled) engine.Query {
 	ids := map[lock][]any{}
-	var locks []lock // in the order of the attempts
 	for _, s := range list {
 		l := lock{s.Job.Token, s.Job.Attempt}
-		if ids[l] == nil {
-			locks = append(locks, l)
-		}
 		ids[l] = append(ids[l], s.Job.ID)
 	}
 	now, args := tx.Stamp()
-	of := make([]string, len(locks))
-	for i, l := range locks {
-		of[i] = "lock_token = ? AND attempt = ? AND id IN " + notAlone(len(ids[l]))
-		args = append(append(args, l.token, l.attempt), ids[l]...)
+	var of []string
+	for l, ids := range ids {
+		of = append(of, "lock_token = ? AND attempt = ? AND id IN "+notAlone(len(ids)))
+		args = append(append(args, l.token, l.attempt), ids...)
 	}
 	return engine.Query{
 		SQL: cmp.Or(q.db.UpdateAtOnce, "UPDATE") + " " + q.table + " " + q.db.ByID + " SET status = 'finished', update_time = " + now +
@@ -143,10 +139,7 @@ func (row settling) isOf(s rounds.Settled) bool {
 
 // settling is the query for the rows of attempts that a worker has locked and started. It puts them into found.
 func (q *Queue) settling(worker string, list []rounds.Settled, lock string, found map[int64]settling) engine.Query {
-	args := make([]any, 0, len(list)+1)
-	for _, s := range list {
-		args = append(args, s.Job.ID)
-	}
+	args := anys(list, func(s rounds.Settled) any { return s.Job.ID })
 	query := "SELECT id, status, attempt, lock_token, error, wish, stopping <> 0 FROM " + q.table + " " + q.db.ByID +
 		" WHERE id IN " + notAlone(len(list)) + " AND status IN ('running', 'answered', 'deciding') AND worker_id = ? " + lock
 	return engine.Query{SQL: query, Args: append(args, worker), Scan: engine.EachRow(func(row *sql.Rows) error {

@@ -41,14 +41,11 @@ func (q *Queue) takeUndecided(ctx context.Context, tx *engine.Tx, r round, types
 	if working, err := q.workers.IsWorking(ctx, tx, r.Worker.ID); err != nil || !working {
 		return nil, err
 	}
-	args := make([]any, 0, len(types)+1)
-	for _, name := range types {
-		args = append(args, name)
-	}
+	args := append(anys(types, func(name string) any { return name }), r.Slots)
 	var jobs []*job.Job
 	query := "SELECT " + q.selected() + " FROM " + q.table + " " + q.claimIndex() +
 		" WHERE status = 'undecided' AND" + q.placed() + " AND part = 'NONE' AND job_type IN " + engine.In(len(types)) + " LIMIT ? " + tx.SkipLocked
-	if err := tx.Read(ctx, q.jobs(query, append(args, r.Slots), func(j *job.Job) { jobs = append(jobs, j) })); err != nil {
+	if err := tx.Read(ctx, q.jobs(query, args, func(j *job.Job) { jobs = append(jobs, j) })); err != nil {
 		return nil, err
 	}
 	taken, flawed := apart(jobs)

@@ -21,9 +21,7 @@ type Round struct {
 	// Slots is how many jobs to start, from Candidates, at most.
 	Slots      int
 	Candidates Candidates
-	// OneByOne looks at each job before it is settled: not all are as their attempts left them, or another transaction holds one.
-	OneByOne bool
-	// Again says that the round was done before, and ended in an error.
+	// Again says that the round may have been done before, or parts of it: it looks at each job before it settles it.
 	Again bool
 	// Stopped is closed when the worker's jobs are stopped: from then on the round starts none, however long it has been under way.
 	Stopped <-chan struct{}

@@ -87,7 +87,7 @@ func (r *runner) end(a *attempt, o job.Outcome, disowned bool) bool {
 			o.Verdict = job.Interrupted
 		}
 	}
-	a.Outcome, a.Waits = o, r.waits(a.source, a.Job.Type)
+	a.Outcome, a.Waits = o, a.source.restsIn(a.Job.Type)
 	if r.Ended != nil {
 		r.Ended(Attempt{copied(a.Job), o})
 	}
@@ -95,13 +95,10 @@ func (r *runner) end(a *attempt, o job.Outcome, disowned bool) bool {
 	return true
 }
 
-// waits is the status in which a job waits for its retry decision after an error; empty if the policy decides.
-func (r *runner) waits(s *source, jobType string) job.Status {
-	switch {
-	case s.RetryHandlers[jobType] == nil:
+// restsIn is the status in which a job waits for its retry handler after an error; empty if the policy decides.
+func (s *source) restsIn(jobType string) job.Status {
+	if s.RetryHandlers[jobType] == nil {
 		return ""
-	case r.jobs.Err() != nil:
-		return job.StatusUndecided
 	}
 	return job.StatusDeciding
 }
@@ -155,7 +152,7 @@ func (r *runner) quarantine(s *source, j *job.Job) {
 			a.Outcome = job.Outcome{Verdict: job.Interrupted, Error: ErrInterrupted.Error()}
 		default:
 			a.Outcome = job.Outcome{Verdict: job.TryAgain, Error: "not begun: its quarantine: " + err.Error()}
-			a.Waits, a.NotBegun = r.waits(s, j.Type), true
+			a.Waits, a.NotBegun = s.restsIn(j.Type), true
 		}
 		r.ended <- a
 	}()
