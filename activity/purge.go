@@ -145,15 +145,7 @@ func (l *Log) deleteByID(ctx context.Context, ids []any) (deleted int64, err err
 	if len(ids) == 0 {
 		return 0, nil
 	}
-	err = l.db.Tx(ctx, func(tx *engine.Tx) error {
-		res, err := tx.ExecContext(ctx, l.db.DeleteByID(l.db.Activity(), len(ids), "1 = 1"), ids...)
-		if err != nil {
-			return err
-		}
-		deleted, err = res.RowsAffected()
-		return err
-	})
-	if err != nil {
+	if deleted, err = l.db.DeleteRows(ctx, l.db.Activity(), ids, "1 = 1"); err != nil {
 		return 0, fmt.Errorf("delete old entries: %w", err)
 	}
 	return deleted, nil

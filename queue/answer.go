@@ -8,9 +8,9 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/internal/record"
+	"github.com/hipq/hipq/internal/rounds"
 	"github.com/hipq/hipq/queue/job"
 )
 
@@ -58,9 +58,11 @@ func (q *Queue) Answer(ctx context.Context, a Answer) (Answered, error) {
 		err = q.db.CatchUp(ctx) // the attempt may have begun on another node
 	}
 	if err == nil {
-		var before job.Job // as the latest try of the transaction found the job that it changed
+		var earlier Answered // by the latest try of the transaction that changed the job
 		err = q.db.Tx(ctx, func(tx *engine.Tx) (err error) {
-			done, err = q.answer(ctx, tx, a, &before)
+			if done, err = q.answer(ctx, tx, a, earlier); done.Changed {
+				earlier = done
+			}
 			return err
 		})
 	}
@@ -122,82 +124,70 @@ func (a Answer) changes(j *job.Job) (bool, error) {
 	return true, nil
 }
 
-func (q *Queue) answer(ctx context.Context, tx *engine.Tx, a Answer, before *job.Job) (Answered, error) {
+func (q *Queue) answer(ctx context.Context, tx *engine.Tx, a Answer, earlier Answered) (Answered, error) {
 	var j *job.Job
 	var err error
-	again := tx.MayBeDone && before.ID != 0
+	again := tx.MayBeDone && earlier.Changed
 	if again { // by the job's key another might be found by now
-		j, err = q.get(ctx, tx, before.ID, q.db.ForUpdate)
+		j, err = q.get(ctx, tx, earlier.Job.ID, q.db.ForUpdate)
 	} else {
 		j, err = q.byKey(ctx, tx, a.Type, a.Key)
 	}
 	switch {
-	case again && errors.Is(err, ErrNotFound):
-		return discarded(before, a.outcome(before, tx.Now)), nil
+	case again && errors.Is(err, ErrNotFound): // the queue doesn't keep it
+		return earlier, nil
 	case err != nil:
 		return Answered{}, err
-	case again && a.Verdict == job.TryAgain && j.Attempt != before.Attempt:
+	case again && a.Verdict == job.TryAgain && j.Attempt != earlier.Job.Attempt:
 		return Answered{Job: j}, nil // the attempt is over in any case, and is being tried again
 	}
 	changes, err := a.changes(j)
 	if err != nil || !changes || a.DryRun {
-		return Answered{Job: j, Changed: changes || again && err == nil && a.isIn(j, before)}, err
+		return Answered{Job: j, Changed: changes || again && err == nil && isLeftBy(j, earlier.Job)}, err
 	}
-	*before = *j
-	o := a.outcome(j, tx.Now)
 	j.Losses = 0
+	answered := rounds.Settled{Job: j, Outcome: a.outcome(j, tx.Now)}
 	if a.Verdict == job.TryAgain && j.Status.HasWorker() {
 		// its worker keeps it, for the next attempt must not begin beside this one, whose handler still runs
-		err = q.rest(ctx, tx, j, o, o.Wish(), job.StatusAnswered)
+		answered.Waits = job.StatusAnswered
 	} else {
 		j.WorkerID = job.None // nobody's from now on: so the worker that may still run it learns that its word doesn't count
-		err = q.settleAnswered(ctx, tx, j, o)
+		t, err := q.typeOf(ctx, tx, j.Type)
+		if err != nil {
+			return Answered{}, err
+		}
+		// where the error may be for a retry handler, the job waits for the decision of a worker: it is the one that knows
+		if _, ok := q.configured[j.Type]; a.Verdict == job.TryAgain && (ok || t.RetryHandler) {
+			answered.Waits = job.StatusUndecided
+		}
+	}
+	entries, err := q.conclude(ctx, tx, answered)
+	if err == nil {
+		err = record.Entries(ctx, tx, q.db, entries)
 	}
 	if err != nil {
 		return Answered{}, err
 	}
 	after, err := q.get(ctx, tx, j.ID, "")
 	if errors.Is(err, ErrNotFound) {
-		return discarded(j, o), nil
+		return Answered{Job: discarded(j, answered.Outcome), Changed: true}, nil
 	}
 	return Answered{Job: after, Changed: true}, err
 }
 
-// discarded is what an answer has done to a job that it has ended, and that the queue doesn't keep.
-func discarded(j *job.Job, o job.Outcome) Answered {
-	ended, next := *j, job.StatusFinished
+// discarded is a job that the queue doesn't keep, as an outcome has ended it.
+func discarded(j *job.Job, o job.Outcome) *job.Job {
+	ended := *j
+	ended.Status, ended.Error, ended.Result = job.StatusFinished, orNone(o.Error), orNone(o.Result)
 	if o.Verdict != job.Finished {
-		next = job.StatusFailed
+		ended.Status = job.StatusFailed
 	}
-	ended.Status, ended.Error, ended.Result = next, cmp.Or(o.Error, job.None), cmp.Or(o.Result, job.None)
-	return Answered{Job: &ended, Changed: true}
+	return &ended
 }
 
-// isIn says whether a job is what the answer makes of it, as it was before. Then an earlier try of the transaction has done so: its
-// commit happened although it was not answered.
-func (a Answer) isIn(j, before *job.Job) bool {
-	o := a.outcome(before, j.UpdateTime)
-	if a.Verdict == job.Finished {
-		return j.WorkerID == job.None && j.Result == o.Result
-	}
-	return j.Error == o.Error
-}
-
-// settleAnswered ends an attempt, or what is left of it, by an answer. Where an error may be for a retry handler, the job waits for the
-// decision of a worker: it is the one that knows.
-func (q *Queue) settleAnswered(ctx context.Context, tx *engine.Tx, j *job.Job, o job.Outcome) error {
-	t, err := q.typeOf(ctx, tx, j.Type)
-	if err != nil {
-		return err
-	}
-	if _, ok := q.configured[j.Type]; o.Verdict == job.TryAgain && (ok || t.RetryHandler) {
-		return q.rest(ctx, tx, j, o, o.Wish(), job.StatusUndecided)
-	}
-	next, entry := q.conclude(j, o, nil, t.Retry, tx.Now)
-	if err := q.write(ctx, tx, j, next); err != nil {
-		return err
-	}
-	return record.Entries(ctx, tx, q.db, []activity.Entry{entry})
+// isLeftBy says whether a job is as an earlier try of the transaction left it: that was committed although it was not answered.
+func isLeftBy(j, earlier *job.Job) bool {
+	return j.Error == earlier.Error && (j.Error != job.None || j.WorkerID == job.None && j.Result == earlier.Result)
 }
 
 // byKey finds the job of a type and key that is not final, or else the newest that is, and locks its row.

@@ -158,7 +158,7 @@ func TestHandlersCountWhenTheyWereAnswered(t *testing.T) {
 	for name, end := range map[string]func(s store, j *job.Job){
 		"policy": func(s store, j *job.Job) { s.settle("w1", done, j) },
 		"retry handler": func(s store, j *job.Job) {
-			s.do(s.newRound("w1", 0, rounds.Settled{Job: j, Outcome: done, Decider: rounds.OwnHandler}))
+			s.do(s.newRound("w1", 0, rounds.Settled{Job: j, Outcome: done, Waits: job.StatusDeciding}))
 		},
 		"lost": func(s store, _ *job.Job) { s.bury("w1"); s.upkeep() },
 	} {

@@ -148,7 +148,9 @@ func (s *scanner) scan(rows interface{ Scan(dest ...any) error }) (*job.Job, err
 		j.StartTime = time.Time{} // the row has one from the beginning, so that it needn't grow when it starts
 	}
 	j.Progress = sound(j.Progress)
-	if j.Flaw == nil {
+	if j.Status.IsFinal() { // it may keep what made it fail
+		j.Flaw = nil
+	} else if j.Flaw == nil {
 		j.Flaw = j.Check()
 	}
 	if s.weighty && j.IsNew() && !j.Left.ThrottleFactor && j.ThrottleFactor == 0 && j.Flaw == nil {

@@ -4,18 +4,34 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"time"
 
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/internal/rounds"
 	"github.com/hipq/hipq/internal/rules"
 	"github.com/hipq/hipq/queue/job"
 )
 
-// conclude says what an attempt's outcome makes of its job, and the activity that tells of it. d is a retry handler's
-// decision; nil leaves it to the policy p.
-func (q *Queue) conclude(j *job.Job, o job.Outcome, d *job.Decision, p job.RetryPolicy, now time.Time) (rules.Next, activity.Entry) {
-	next := rules.After(j, o, d, p, q.Location, now, rand.Float64())
+// conclude writes down what an attempt's outcome makes of its job, whose row is locked, and gives the activity. There is none while the
+// attempt isn't over: the work was sent elsewhere, or a retry handler must decide. The output stays in the row until then.
+func (q *Queue) conclude(ctx context.Context, tx *engine.Tx, s rounds.Settled) ([]activity.Entry, error) {
+	j, o := s.Job, s.Outcome
+	next := rules.Next{Status: s.Waits, Error: o.Reason(), Output: o.Output, Wish: o.Wish(), Scheduled: j.ScheduledRunTime, Interrupts: j.Interrupts}
+	switch {
+	case o.Verdict == job.Sent:
+		next.Status, next.Error, next.Result, next.Wake = job.StatusAwaiting, job.None, orNone(o.Result), j.StartTime.Add(j.Timeout)
+		return nil, q.write(ctx, tx, j, next)
+	case s.Waits != "" && o.Verdict.IsError() && !s.Asked:
+		if next.Wish == job.None { // a lost attempt's row says until when its worker was heard of
+			next.Wish = j.Wish
+		}
+		return nil, q.write(ctx, tx, j, next)
+	}
+	t, err := q.typeOf(ctx, tx, j.Type)
+	if err != nil {
+		return nil, err
+	}
+	next = rules.After(j, o, s.Decision, t.Retry, q.Location, tx.Now, rand.Float64())
 	entry := q.entry(j, activity.Finished)
 	entry.RunMS, entry.Output = o.Ran.Milliseconds(), o.Output
 	switch {
@@ -27,43 +43,24 @@ func (q *Queue) conclude(j *job.Job, o job.Outcome, d *job.Decision, p job.Retry
 	if entry.State != activity.Finished {
 		entry.Error = next.Error
 	}
-	return next, entry
-}
-
-func (q *Queue) policy(jobType string) job.RetryPolicy {
-	if t, ok := q.configured[jobType]; ok {
-		return t.Retry
+	if s.Note != "" {
+		entry.Error += " (" + s.Note + ")"
 	}
-	return q.defaultType(jobType).Retry
+	return []activity.Entry{entry}, q.write(ctx, tx, j, next)
 }
 
 // async says whether an answer from outside ends the jobs of a type.
 func (q *Queue) async(jobType string) bool { return q.configured[jobType].Async }
 
-// send leaves a job running, without a lock, for an answer from outside or its timeout. The output stays in its row until
-// the attempt has its outcome, as it does while a retry handler is to decide.
-func (q *Queue) send(ctx context.Context, tx *engine.Tx, j *job.Job, o job.Outcome) error {
-	err := tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET status = 'awaiting', result = ?, output = ?, wake_time = ?, update_time = ? WHERE id = ?",
-		orNone(o.Result), orNone(o.Output), engine.At(j.StartTime.Add(j.Timeout)), engine.At(tx.Now), j.ID)
-	if err != nil {
-		return fmt.Errorf("leave job %d to its answer: %w", j.ID, err)
-	}
-	return nil
-}
-
-// rest leaves a job for a retry handler, in a status of the state error. wish is what is kept of the outcome besides its error.
-func (q *Queue) rest(ctx context.Context, tx *engine.Tx, j *job.Job, o job.Outcome, wish string, status job.Status) error {
-	err := tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET status = ?, error = ?, wish = ?, output = ?,"+
-		" losses = ?, worker_id = ?, wake_time = NULL, update_time = ? WHERE id = ?", status, o.Reason(), wish, orNone(o.Output), j.Losses, j.WorkerID, engine.At(tx.Now), j.ID)
-	if err != nil {
-		return fmt.Errorf("leave job %d to its retry handler: %w", j.ID, err)
-	}
-	return nil
-}
-
 // write writes down what a job becomes. Its row is locked, and what it was has been checked.
 func (q *Queue) write(ctx context.Context, tx *engine.Tx, j *job.Job, n rules.Next) error {
-	set, args := "", []any{n.Status, n.Error, n.Result, engine.At(n.Scheduled), engine.At(n.Wake), engine.At(tx.Now), n.Interrupts, j.Losses, j.WorkerID}
+	set, args := "", []any{
+		n.Status, n.Error, orNone(n.Output), orNone(n.Wish), engine.At(n.Scheduled), engine.At(n.Wake), engine.At(tx.Now),
+		n.Interrupts, j.Losses, j.WorkerID,
+	}
+	if n.Result != "" {
+		set, args = ", result = ?", append(args, n.Result)
+	}
 	if n.Data != nil {
 		// also where these options know no shards: then it is misplaced until a worker moves it, and not in that of its former group
 		d := q.division()
@@ -74,8 +71,8 @@ func (q *Queue) write(ctx context.Context, tx *engine.Tx, j *job.Job, n rules.Ne
 		set, args = set+", priority = ?", append(args, *n.Priority)
 	}
 	err := tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+
-		" SET status = ?, error = ?, result = ?, scheduled_run_time = ?, wake_time = ?, update_time = ?, wish = 'NONE',"+
-		" interrupts = ?, losses = ?, worker_id = ?, output = 'NONE'"+set+
+		" SET status = ?, error = ?, output = ?, wish = ?, scheduled_run_time = ?, wake_time = ?, update_time = ?,"+
+		" interrupts = ?, losses = ?, worker_id = ?"+set+
 		" WHERE id = ? AND status NOT IN ('finished', 'failed', 'closed')", append(args, j.ID)...)
 	if err != nil {
 		return fmt.Errorf("settle job %d: %w", j.ID, err)
@@ -89,8 +86,7 @@ func (q *Queue) discard(ctx context.Context, tx *engine.Tx, status job.Status, i
 	if len(ids) == 0 || (status != job.StatusFinished || q.KeepFinished >= 0) && (!failed || q.KeepFailed >= 0) {
 		return nil
 	}
-	statement, args := q.deleteFinal(status, ids)
-	if err := tx.Write(ctx, statement, args...); err != nil {
+	if err := tx.Write(ctx, q.db.DeleteByID(q.table, len(ids), hasEnded(status)), ids...); err != nil {
 		return fmt.Errorf("discard jobs: %w", err)
 	}
 	return nil

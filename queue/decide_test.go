@@ -25,12 +25,12 @@ func (s store) undecided(worker string, n int) []rounds.Settled {
 }
 
 // fail settles an attempt for which a retry handler decides.
-func (s store) fail(by rounds.Decider, o job.Outcome, j *job.Job) rounds.Settled {
+func (s store) fail(waits job.Status, o job.Outcome, j *job.Job) rounds.Settled {
 	s.t.Helper()
-	failed := rounds.Settled{Job: j, Outcome: o, Decider: by}
+	failed := rounds.Settled{Job: j, Outcome: o, Waits: waits}
 	done := s.do(s.newRound(j.WorkerID, 0, failed))
 	failed.Asked = true
-	if by == rounds.OwnHandler {
+	if waits == job.StatusDeciding {
 		if len(done.Resting) != 1 || !reflect.DeepEqual(done.Resting[0], failed) {
 			s.t.Errorf("resting are %+v", done.Resting)
 		}
@@ -49,7 +49,7 @@ func TestRetryHandlersDecisionHolds(t *testing.T) {
 		jobs := s.start("w1", 4)
 		failed := make([]rounds.Settled, len(jobs))
 		for i, j := range jobs {
-			failed[i] = s.fail(rounds.OwnHandler, job.Outcome{Verdict: job.TryAgain, Error: "e"}, j)
+			failed[i] = s.fail(job.StatusDeciding, job.Outcome{Verdict: job.TryAgain, Error: "e"}, j)
 			s.wantState(j.ID, job.Error, "deciding", 1)
 			s.wantHistory(j.ID, "added/0 starting/1") // the outcome is written with the decision
 		}
@@ -94,9 +94,9 @@ func TestDecisionIsTakenByAnother(t *testing.T) {
 			s.add(job.New{Type: "send"})
 		}
 		jobs := s.start("w1", 4)
-		late := s.fail(rounds.OwnHandler, job.Outcome{Verdict: job.Failed, Error: "never", Output: "said"}, jobs[0])
-		s.fail(rounds.OwnHandler, job.Outcome{Verdict: job.TryAgain, Error: "later", RetryAfter: 90 * time.Second}, jobs[1])
-		s.fail(rounds.AnyHandler, job.Outcome{Verdict: job.TryAgain, Error: "stopped", Output: "so far"}, jobs[2])
+		late := s.fail(job.StatusDeciding, job.Outcome{Verdict: job.Failed, Error: "never", Output: "said"}, jobs[0])
+		s.fail(job.StatusDeciding, job.Outcome{Verdict: job.TryAgain, Error: "later", RetryAfter: 90 * time.Second}, jobs[1])
+		s.fail(job.StatusUndecided, job.Outcome{Verdict: job.TryAgain, Error: "stopped", Output: "so far"}, jobs[2])
 		s.wantState(s.nth(3), job.Error, "undecided", 1)
 		s.bury("w1")
 		look := must[rounds.Look](t)(s.Rounds().Look(t.Context(), []string{"send"}))
@@ -143,7 +143,7 @@ func TestUndecidedMayBeRepeated(t *testing.T) {
 	suite(t, func(s store) {
 		s.add(slices.Repeat([]job.New{{Type: "send"}}, 5)...)
 		for _, j := range s.start("w1", 5) {
-			s.fail(rounds.AnyHandler, job.Outcome{Verdict: job.TryAgain, Error: "e"}, j)
+			s.fail(job.StatusUndecided, job.Outcome{Verdict: job.TryAgain, Error: "e"}, j)
 		}
 		s.hire("w2")
 		types := []string{"send", "report"}
@@ -183,8 +183,8 @@ func TestPolicyHonoursTheWish(t *testing.T) {
 	suite(t, func(s store) {
 		s.add(job.New{Type: "send"}, job.New{Type: "send"})
 		jobs := s.start("w1", 2)
-		s.fail(rounds.AnyHandler, job.Outcome{Verdict: job.Failed, Error: "never"}, jobs[0])
-		s.fail(rounds.AnyHandler, job.Outcome{Verdict: job.TryAgain, Error: "later", RetryAfter: 10 * time.Hour}, jobs[1])
+		s.fail(job.StatusUndecided, job.Outcome{Verdict: job.Failed, Error: "never"}, jobs[0])
+		s.fail(job.StatusUndecided, job.Outcome{Verdict: job.TryAgain, Error: "later", RetryAfter: 10 * time.Hour}, jobs[1])
 		s.upkeep()
 		s.wantState(s.nth(1), job.Final, "failed", 1)
 		j := s.wantState(s.nth(2), job.Retry, "scheduled", 1)

@@ -8,6 +8,7 @@ import (
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/internal/record"
+	"github.com/hipq/hipq/internal/rounds"
 	"github.com/hipq/hipq/internal/rules"
 	"github.com/hipq/hipq/queue/job"
 )
@@ -111,7 +112,11 @@ func (q *Queue) Stop(ctx context.Context, id int64) (asked string, err error) {
 			return tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET stopping = 1 WHERE id = ?", id)
 		}
 		o := job.Outcome{Verdict: job.Stopped, Error: job.Cancelled, Result: j.Result, Output: j.Output, Ran: j.Ran(tx.Now)}
-		return q.settleAnswered(ctx, tx, j, o)
+		entries, err := q.conclude(ctx, tx, rounds.Settled{Job: j, Outcome: o})
+		if err != nil {
+			return err
+		}
+		return record.Entries(ctx, tx, q.db, entries)
 	}}, []int64{id}))
 	return asked, err
 }

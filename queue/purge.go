@@ -47,32 +47,26 @@ type purge struct {
 // page deletes what is old among the rows that follow an id, and gives the last of these.
 func (p *purge) page(ctx context.Context, after int64) (last int64, err error) {
 	var rows []struct {
-		ID     int64
-		Status job.Status
-		Old    bool
+		ID            int64
+		Finished, Old bool
 	}
-	query := "SELECT id, status, (status = 'finished' AND update_time < ? OR status IN ('failed', 'closed') AND update_time < ?) AS old" +
+	query := "SELECT id, status = 'finished' AS finished, (status = 'finished' AND update_time < ? OR status IN ('failed', 'closed') AND update_time < ?) AS old" +
 		" FROM " + p.table + " " + p.db.ByID + " WHERE id > ? ORDER BY id LIMIT ?"
 	err = p.db.SelectContext(ctx, &rows, query, engine.At(p.now.Add(-p.KeepFinished)), engine.At(p.now.Add(-p.KeepFailed)), after, purgePage)
 	if err != nil {
 		return after, fmt.Errorf("find old jobs: %w", err)
 	}
 	last = after
-	var finished, failed []any
+	old := map[bool][]any{} // by whether they finished
 	for _, r := range rows {
-		last = r.ID
-		switch {
-		case !r.Old:
-		case r.Status == job.StatusFinished:
-			finished = append(finished, r.ID)
-		default:
-			failed = append(failed, r.ID)
+		if last = r.ID; r.Old {
+			old[r.Finished] = append(old[r.Finished], r.ID)
 		}
 	}
-	if err := p.delete(ctx, job.StatusFinished, finished, &p.finished); err != nil {
+	if err := p.delete(ctx, job.StatusFinished, old[true], &p.finished); err != nil {
 		return last, err
 	}
-	return last, p.delete(ctx, job.StatusFailed, failed, &p.failed)
+	return last, p.delete(ctx, job.StatusFailed, old[false], &p.failed)
 }
 
 // delete deletes in batches.
@@ -82,16 +76,8 @@ func (p *purge) delete(ctx context.Context, status job.Status, ids []any, delete
 		return nil
 	}
 	for batch := range slices.Chunk(ids, engine.PurgeBatch) {
-		var n int64
 		began := time.Now()
-		err := p.db.Tx(ctx, func(tx *engine.Tx) error {
-			statement, args := p.deleteFinal(status, batch)
-			res, err := tx.ExecContext(ctx, statement, args...)
-			if err == nil {
-				n, err = res.RowsAffected()
-			}
-			return err
-		})
+		n, err := p.db.DeleteRows(ctx, p.table, batch, hasEnded(status))
 		if err != nil {
 			return fmt.Errorf("delete old jobs: %w", err)
 		}
@@ -105,12 +91,10 @@ func (p *purge) delete(ctx context.Context, status job.Status, ids []any, delete
 	return nil
 }
 
-// deleteFinal is the statement that deletes those of the jobs that are of a final status, with its parameters. Of those
-// that failed, some may have been closed.
-func (q *Queue) deleteFinal(status job.Status, ids []any) (statement string, args []any) {
-	condition, of := "t.status = ?", []any{status}
-	if status != job.StatusFinished {
-		condition, of = "t.status IN (?, ?)", []any{job.StatusFailed, job.StatusClosed}
+// hasEnded is the condition for a job of the table t that is of a final status. Of those that failed, some may have been closed.
+func hasEnded(status job.Status) string {
+	if status == job.StatusFinished {
+		return "t.status = 'finished'"
 	}
-	return q.db.DeleteByID(q.table, len(ids), condition), slices.Concat(ids, of)
+	return "t.status IN ('failed', 'closed')"
 }

@@ -19,8 +19,6 @@ import (
 const (
 	// rescueMax is how many jobs one transaction rescues.
 	rescueMax = 500
-	// heldMax is for how many jobs that another transaction holds a step of the upkeep waits, when it does them one by one.
-	heldMax = 1
 	// sqlMargin is how long a worker in SQL may report an outcome after the timeout.
 	sqlMargin = 5 * time.Second
 )
@@ -70,8 +68,12 @@ func (q *Queue) rescue(
 		}
 	}
 	err = q.rescueAll(ctx, w, found, handled)
-	if engine.IsLockTimeout(err) {
-		err = q.rescueEach(ctx, w, found, handled)
+	if engine.IsLockTimeout(err) { // one by one, so that the others don't wait with it, until one has to wait again
+		rand.Shuffle(len(found), func(i, j int) { found[i], found[j] = found[j], found[i] }) // or those that are held might always come first
+		err = nil
+		for at := 0; at < len(found) && err == nil; at++ {
+			err = q.rescueAll(ctx, w, found[at:at+1], handled)
+		}
 	}
 	if err != nil {
 		return false, fmt.Errorf("rescue jobs of %s: %w", q.Name, err)
@@ -123,84 +125,36 @@ func (q *Queue) decidedHere(handled map[string]bool) (types []any) {
 	return types
 }
 
-// rescueEach is for when a job has to wait for another transaction: the others don't wait with it.
-func (q *Queue) rescueEach(ctx context.Context, w roster.Worker, found []stranded, handled map[string]bool) error {
-	rand.Shuffle(len(found), func(i, j int) { found[i], found[j] = found[j], found[i] }) // so that those that are held don't always come first
-	var held error
-	for at, n := 0, 0; at < len(found) && n < heldMax; at++ {
-		switch err := q.rescueAll(ctx, w, found[at:at+1], handled); {
-		case engine.IsLockTimeout(err):
-			held = err
-			n++
-		case err != nil:
-			return err
-		}
-	}
-	return held
-}
-
-// rescueAll rescues jobs in one transaction, and passes over rows that another holds: a later look finds them.
+// rescueAll rescues jobs in one transaction, and passes over rows and keys that another holds: a later look finds them.
 func (q *Queue) rescueAll(ctx context.Context, w roster.Worker, found []stranded, handled map[string]bool) error {
 	if len(found) == 0 {
 		return nil
 	}
-	byID, ids := map[int64]stranded{}, make([]any, len(found))
-	for i, s := range found {
-		byID[s.ID], ids[i] = s, s.ID
+	byID, ids := map[int64]stranded{}, anys(found, func(s stranded) any { return s.ID })
+	for _, s := range found {
+		byID[s.ID] = s
 	}
-	err := q.db.TxInParts(ctx, nil, func(tx *engine.Tx) error {
+	return q.db.TxInParts(ctx, nil, func(tx *engine.Tx) error {
 		var jobs []*job.Job
 		query := "SELECT " + q.selected("job_data", "result") + " FROM " + q.table + " " + q.db.ByID + " WHERE id IN " + notAlone(len(ids)) +
 			" AND status IN ('locked', 'running', 'answered', 'deciding', 'awaiting', 'undecided') " + tx.SkipLocked
 		if err := tx.Read(ctx, q.jobs(query, ids, func(j *job.Job) { jobs = append(jobs, j) })); err != nil {
 			return err
 		}
-		var ends []ending
-		var flawed []*job.Job
+		jobs, err := q.withFreeKeys(ctx, tx, jobs)
+		if err != nil {
+			return err
+		}
+		var entries []activity.Entry
 		for _, j := range jobs {
-			o, ok := byID[j.ID].outcome(j, tx.Now)
-			if !ok {
-				continue
-			}
-			if j.Flaw != nil {
-				flawed = append(flawed, j)
-				continue
-			}
-			end, err := q.rescueOne(ctx, tx, handled, byID[j.ID], j, o)
+			some, err := q.rescueOne(ctx, tx, handled, byID[j.ID], j)
 			if err != nil {
 				return err
 			}
-			if end != nil {
-				ends = append(ends, *end)
-			}
-		}
-		final := flawed
-		for _, e := range ends {
-			if e.next.Status.IsFinal() {
-				final = append(final, e.job)
-			}
-		}
-		free, err := q.withFreeKeys(ctx, tx, slices.Clone(final))
-		if err != nil {
-			return err
-		}
-		held := func(j *job.Job) bool { return slices.Contains(final, j) && !slices.Contains(free, j) }
-		entries, err := q.refuse(ctx, tx, slices.DeleteFunc(flawed, held))
-		if err != nil {
-			return err
-		}
-		for _, e := range ends {
-			if held(e.job) {
-				continue
-			}
-			if err := q.write(ctx, tx, e.job, e.next); err != nil {
-				return err
-			}
-			entries = append(entries, e.entry)
+			entries = append(entries, some...)
 		}
 		return q.logAs(ctx, tx, w, entries)
 	})
-	return err
 }
 
 // outcome is that of the job's attempt. ok is false if the job is not stranded any more. It compares worker ids here: what only
@@ -225,19 +179,14 @@ func (s stranded) outcome(j *job.Job, now time.Time) (o job.Outcome, ok bool) {
 	return j.Outcome(now), lost || late || j.Status == job.StatusUndecided
 }
 
-// ending is a job that is decided about, what it becomes, and the activity that tells of it.
-type ending struct {
-	job   *job.Job
-	next  rules.Next
-	entry activity.Entry
-}
-
-// rescueOne rescues a job, up to the decision, if that is for rescue to take: then it gives that back.
-func (q *Queue) rescueOne(
-	ctx context.Context, tx *engine.Tx, handled map[string]bool, s stranded, j *job.Job, o job.Outcome,
-) (*ending, error) {
-	j.WorkerID = job.None
+// rescueOne rescues a job, up to the decision, if a retry handler takes that.
+func (q *Queue) rescueOne(ctx context.Context, tx *engine.Tx, handled map[string]bool, s stranded, j *job.Job) ([]activity.Entry, error) {
+	o, ok := s.outcome(j, tx.Now)
 	switch {
+	case !ok:
+		return nil, nil
+	case j.Flaw != nil:
+		return q.refuse(ctx, tx, []*job.Job{j})
 	case j.Status == job.StatusLocked: // a worker in SQL had locked it, and had not started it
 		status, wake := rules.Place(j.ScheduledRunTime, tx.Now)
 		return nil, tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET status = ?, wake_time = ?, worker_id = 'NONE' WHERE id = ?", status, engine.At(wake), j.ID)
@@ -246,22 +195,22 @@ func (q *Queue) rescueOne(
 	case j.State() == job.Running: // a decision that is lost leaves them
 		j.Losses = 0
 	}
+	j.WorkerID = job.None
 	asked, known := handled[j.Type]
-	t, err := q.typeOf(ctx, tx, j.Type)
-	if err != nil {
-		return nil, err
-	}
 	if !known {
+		t, err := q.typeOf(ctx, tx, j.Type)
+		if err != nil {
+			return nil, err
+		}
 		asked = t.RetryHandler
 	}
-	if asked && o.Verdict != job.Stopped {
-		if j.Status == job.StatusUndecided {
+	e := rounds.Settled{Job: j, Outcome: o}
+	if asked && o.Verdict.IsError() {
+		if e.Waits = job.StatusUndecided; j.Status == e.Waits {
 			return nil, nil
 		}
-		return nil, q.rest(ctx, tx, j, o, j.Wish, job.StatusUndecided)
 	}
-	next, entry := q.conclude(j, o, nil, t.Retry, tx.Now)
-	return &ending{j, next, entry}, nil
+	return q.conclude(ctx, tx, e)
 }
 
 // withFreeKeys gives those of the jobs, whose rows are locked, that have their places in the index of keys to themselves: a job that ends
@@ -270,19 +219,18 @@ func (q *Queue) withFreeKeys(ctx context.Context, tx *engine.Tx, jobs []*job.Job
 	if tx.SkipLocked == "" || len(jobs) == 0 {
 		return jobs, nil
 	}
-	keys, found := map[string][]any{}, map[int64]bool{}
+	keys := map[string][]any{}
 	for _, j := range jobs {
 		keys[j.Type] = append(keys[j.Type], j.Key)
 	}
+	var found []any
 	for name, of := range keys {
 		query := "SELECT id FROM " + q.table + " " + q.index("live") + " WHERE job_type = ? AND live = 1 AND job_key IN " + engine.In(len(of)) + " " + tx.SkipLocked
 		ids, err := q.ids(ctx, tx, query, append([]any{name}, of...)...)
 		if err != nil {
 			return nil, fmt.Errorf("lock the keys of jobs: %w", err)
 		}
-		for _, id := range ids {
-			found[id.(int64)] = true
-		}
+		found = append(found, ids...)
 	}
-	return slices.DeleteFunc(jobs, func(j *job.Job) bool { return !found[j.ID] }), nil
+	return slices.DeleteFunc(jobs, func(j *job.Job) bool { return !slices.Contains(found, any(j.ID)) }), nil
 }

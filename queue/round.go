@@ -58,9 +58,7 @@ func (q Rounds) Round(ctx context.Context, asked rounds.Round) (rounds.Done, err
 		return q.start(ctx, tx, r, first, &done)
 	})
 	if errors.Is(err, errNotAsLeft) || !begun && first != nil && len(first.finishing) > 0 && engine.IsLockTimeout(err) {
-		if asked.OneByOne = true; r.candidates != nil {
-			r.candidates.Forget()
-		}
+		asked.Again = true
 		return q.Round(ctx, asked)
 	}
 	if err != nil {
@@ -83,7 +81,7 @@ type firstRead struct {
 
 func (q *Queue) readFirst(tx *engine.Tx, r round, first *firstRead, again bool) (queries []engine.Query) {
 	rest := r.Settle
-	if !again && !r.OneByOne && q.db.UpdateAtOnce != "" {
+	if !again && q.db.UpdateAtOnce != "" {
 		if first.finishing, rest = q.plain(rest); len(first.finishing) > 0 {
 			queries = append(queries, q.finishing(tx, r.Worker.ID, first.finishing), engine.Query{SQL: q.db.RowCount, Scan: engine.Row(&first.finished)})
 		}

@@ -3,34 +3,28 @@ package queue
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/internal/rounds"
-	"github.com/hipq/hipq/queue/job"
 )
 
 // SetProgress writes down how far the attempts of a worker have come, as they have said: of those that run under the tokens that
 // it knows. It waits for no other transaction: held are those whose rows another holds. It may be repeated.
 func (q Rounds) SetProgress(ctx context.Context, workerID string, said []rounds.Said) (held []rounds.Said, err error) {
-	attempts := make([]rounds.Settled, len(said))
-	for i, s := range said {
-		attempts[i].Job = s.Job
-	}
+	args := append(anys(said, func(s rounds.Said) any { return s.Job.ID }), workerID)
+	query := "SELECT id FROM " + q.table + " " + q.db.ByID + " WHERE id IN " + notAlone(len(said)) + " AND worker_id = ? "
 	err = q.db.TxInPassing(ctx, func(tx *engine.Tx) error {
-		rows := map[int64]settling{}
-		if err := tx.Read(ctx, q.settling(workerID, attempts, tx.SkipLocked, rows)); err != nil {
+		locked, err := q.ids(ctx, tx, query+tx.SkipLocked, args...)
+		if err != nil {
 			return err
 		}
 		held = nil
-		for i, s := range said {
-			row, ok := rows[s.Job.ID]
-			switch {
-			case !ok:
+		for _, s := range said {
+			if !slices.Contains(locked, any(s.Job.ID)) {
 				held = append(held, s)
-			case row.Status == job.StatusRunning && row.isOf(attempts[i]):
-				if err := q.setProgress(ctx, tx, s); err != nil {
-					return err
-				}
+			} else if err := q.setProgress(ctx, tx, s); err != nil {
+				return err
 			}
 		}
 		return nil

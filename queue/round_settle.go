@@ -1,11 +1,11 @@
 package queue
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/hipq/hipq/activity"
@@ -19,85 +19,62 @@ import (
 // attempt left it stays as it is: it has been answered, or settled by a commit whose answer was lost; or, if the worker was
 // declared dead, its lock is lost.
 func (q *Queue) settle(ctx context.Context, tx *engine.Tx, r round, first *firstRead, done *rounds.Done) error {
-	finished := slices.Clone(first.finishing)
 	var entries []activity.Entry
-	var finish []any
-	var absent []rounds.Settled
+	var plain, absent []rounds.Settled
 	for _, s := range first.others {
 		row, ok := first.settling[s.Job.ID]
 		switch {
 		case !ok || !row.isOf(s):
 			absent = append(absent, s)
-		case row.Status == job.StatusRunning && q.isPlain(s):
-			finish, finished = append(finish, s.Job.ID), append(finished, s)
+		case row.Status == job.StatusRunning && !row.Stopping && q.isPlain(s):
+			plain = append(plain, s)
 		default:
-			entry, err := q.settleOne(ctx, tx, row, s, done)
+			some, err := q.settleOne(ctx, tx, row, s, done)
 			if err != nil {
 				return err
 			}
-			if entry != nil {
-				entries = append(entries, *entry)
-			}
+			entries = append(entries, some...)
 		}
 	}
-	if err := q.finish(ctx, tx, finish); err != nil {
-		return err
-	}
-	if err := q.logFinished(ctx, tx, r, finished, entries); err != nil {
-		return err
-	}
-	return q.lookForAbsent(ctx, tx, r.Worker.ID, absent, done)
-}
-
-// logFinished logs what the plain attempts of a round and the others have come to, and discards the jobs of the plain ones if the queue
-// keeps no such. An attempt that has left output has an entry of its own.
-func (q *Queue) logFinished(ctx context.Context, tx *engine.Tx, r round, finished []rounds.Settled, entries []activity.Entry) error {
-	all, silent := make([]any, len(finished)), make([]rounds.Settled, 0, len(finished))
-	for i, s := range finished {
-		if all[i] = s.Job.ID; s.Outcome.Output == "" {
-			silent = append(silent, s)
-			continue
+	for some := range slices.Chunk(plain, locksMax) {
+		finishing := q.finishing(tx, r.Worker.ID, some)
+		if err := tx.Write(ctx, finishing.SQL, finishing.Args...); err != nil {
+			return fmt.Errorf("finish jobs: %w", err)
 		}
-		e := q.entry(s.Job, activity.Finished)
-		e.RunMS, e.Output = s.Outcome.Ran.Milliseconds(), s.Outcome.Output
-		entries = append(entries, e)
 	}
-	if err := q.logRows(ctx, tx, r.Worker, activity.Finished, ran(silent)); err != nil {
+	finished := ran(slices.Concat(first.finishing, plain))
+	if err := q.logRows(ctx, tx, r.Worker, activity.Finished, finished); err != nil {
 		return err
 	}
 	if err := q.logAs(ctx, tx, r.Worker, entries); err != nil {
 		return err
 	}
-	return q.discard(ctx, tx, job.StatusFinished, all)
+	if err := q.discard(ctx, tx, job.StatusFinished, finished.IDs); err != nil {
+		return err
+	}
+	return q.lookForAbsent(ctx, tx, r.Worker.ID, absent, done)
 }
 
-// ran are the rows of attempts, with how long each has taken.
+// ran are the rows of attempts, with how long each has taken. Many short ones have taken 0 ms.
 func ran(list []rounds.Settled) record.Rows {
 	rows := record.Rows{IDs: make([]any, len(list))}
-	often, usual := map[int64]int{}, int64(0)
+	var cases strings.Builder
 	for i, s := range list {
 		rows.IDs[i] = s.Job.ID
-		ms := s.Outcome.Ran.Milliseconds()
-		if often[ms]++; often[ms] > often[usual] {
-			usual = ms
+		if ms := s.Outcome.Ran.Milliseconds(); ms > 0 {
+			fmt.Fprintf(&cases, " WHEN %d THEN %d", s.Job.ID, ms)
 		}
 	}
-	rows.Run = strconv.FormatInt(usual, 10)
-	if len(often) > 1 {
-		var cases strings.Builder
-		for _, s := range list {
-			if ms := s.Outcome.Ran.Milliseconds(); ms != usual {
-				fmt.Fprintf(&cases, " WHEN %d THEN %d", s.Job.ID, ms)
-			}
-		}
-		rows.Run = "CASE id" + cases.String() + " ELSE " + rows.Run + " END"
+	if cases.Len() > 0 {
+		rows.Run = "CASE id" + cases.String() + " ELSE 0 END"
 	}
 	return rows
 }
 
 // isPlain says that an attempt has gone well and left nothing to keep.
 func (q *Queue) isPlain(s rounds.Settled) bool {
-	return s.Outcome.Verdict == job.Finished && s.Outcome.Result == "" && !s.Asked && !q.async(s.Job.Type)
+	o := s.Outcome
+	return o.Verdict == job.Finished && o.Result == "" && o.Output == "" && !s.Asked && !q.async(s.Job.Type)
 }
 
 // locksMax is of how many locks one statement ends plain attempts: each is a term of its condition.
@@ -127,22 +104,18 @@ func (q *Queue) plain(list []rounds.Settled) (plain, others []rounds.Settled) {
 // finishing is the statement that ends plain attempts, of jobs that are as these left them: it changes as many rows.
 func (q *Queue) finishing(tx *engine.Tx, worker string, list []rounds.Settled) engine.Query {
 	ids := map[lock][]any{}
-	var locks []lock // in the order of the attempts
 	for _, s := range list {
 		l := lock{s.Job.Token, s.Job.Attempt}
-		if ids[l] == nil {
-			locks = append(locks, l)
-		}
 		ids[l] = append(ids[l], s.Job.ID)
 	}
 	now, args := tx.Stamp()
-	of := make([]string, len(locks))
-	for i, l := range locks {
-		of[i] = "lock_token = ? AND attempt = ? AND id IN " + notAlone(len(ids[l]))
-		args = append(append(args, l.token, l.attempt), ids[l]...)
+	var of []string
+	for l, ids := range ids {
+		of = append(of, "lock_token = ? AND attempt = ? AND id IN "+notAlone(len(ids)))
+		args = append(append(args, l.token, l.attempt), ids...)
 	}
 	return engine.Query{
-		SQL: q.db.UpdateAtOnce + " " + q.table + " " + q.db.ByID + " SET status = 'finished', update_time = " + now +
+		SQL: cmp.Or(q.db.UpdateAtOnce, "UPDATE") + " " + q.table + " " + q.db.ByID + " SET status = 'finished', update_time = " + now +
 			" WHERE (" + strings.Join(of, " OR ") + ") AND status = 'running' AND stopping = 0 AND worker_id = ?",
 		Args: append(args, worker),
 	}
@@ -166,10 +139,7 @@ func (row settling) isOf(s rounds.Settled) bool {
 
 // settling is the query for the rows of attempts that a worker has locked and started. It puts them into found.
 func (q *Queue) settling(worker string, list []rounds.Settled, lock string, found map[int64]settling) engine.Query {
-	args := make([]any, 0, len(list)+1)
-	for _, s := range list {
-		args = append(args, s.Job.ID)
-	}
+	args := anys(list, func(s rounds.Settled) any { return s.Job.ID })
 	query := "SELECT id, status, attempt, lock_token, error, wish, stopping <> 0 FROM " + q.table + " " + q.db.ByID +
 		" WHERE id IN " + notAlone(len(list)) + " AND status IN ('running', 'answered', 'deciding') AND worker_id = ? " + lock
 	return engine.Query{SQL: query, Args: append(args, worker), Scan: engine.EachRow(func(row *sql.Rows) error {
@@ -203,22 +173,9 @@ func (q *Queue) lookForAbsent(ctx context.Context, tx *engine.Tx, worker string,
 	return nil
 }
 
-// finish ends attempts that went well and left nothing to keep.
-func (q *Queue) finish(ctx context.Context, tx *engine.Tx, ids []any) error {
-	if len(ids) == 0 {
-		return nil
-	}
-	err := tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET status = 'finished', update_time = ? WHERE id IN "+engine.In(len(ids)),
-		append([]any{engine.At(tx.Now)}, ids...)...)
-	if err != nil {
-		return fmt.Errorf("finish jobs: %w", err)
-	}
-	return nil
-}
-
 // settleOne settles one attempt, of whatever outcome. The policy's decision needs no waiting: an error passes through
 // the state error to retry or final in one write. Without an entry the attempt isn't over yet.
-func (q *Queue) settleOne(ctx context.Context, tx *engine.Tx, row settling, s rounds.Settled, done *rounds.Done) (*activity.Entry, error) {
+func (q *Queue) settleOne(ctx context.Context, tx *engine.Tx, row settling, s rounds.Settled, done *rounds.Done) ([]activity.Entry, error) {
 	o := s.Outcome
 	if o.Verdict == job.Finished && q.async(s.Job.Type) {
 		o.Verdict = job.Sent
@@ -235,23 +192,13 @@ func (q *Queue) settleOne(ctx context.Context, tx *engine.Tx, row settling, s ro
 		o.Ran, o.Output = ran, output
 	}
 	s.Outcome = o
-	if o.Verdict == job.Sent {
-		return nil, q.send(ctx, tx, s.Job, o)
-	}
-	if !s.Asked && !s.NotBegun && o.Verdict != job.Interrupted { // where an attempt ends: a decision about it leaves them
+	if !s.Asked && !s.NotBegun && o.Verdict != job.Interrupted { // a decision about an attempt leaves them
 		s.Job.Losses = 0
 	}
-	if o.Verdict.IsError() && s.Decider != rounds.Policy && !s.Asked {
-		if s.Decider == rounds.OwnHandler {
-			s.Asked = true
-			done.Resting = append(done.Resting, s)
-			return nil, q.rest(ctx, tx, s.Job, o, o.Wish(), job.StatusDeciding)
-		}
-		return nil, q.rest(ctx, tx, s.Job, o, o.Wish(), job.StatusUndecided)
+	if s.Waits == job.StatusDeciding && o.Verdict.IsError() && !s.Asked {
+		asked := s
+		asked.Asked = true
+		done.Resting = append(done.Resting, asked)
 	}
-	next, entry := q.conclude(s.Job, o, s.Decision, q.policy(s.Job.Type), tx.Now)
-	if s.Note != "" {
-		entry.Error += " (" + s.Note + ")"
-	}
-	return &entry, q.write(ctx, tx, s.Job, next)
+	return q.conclude(ctx, tx, s)
 }

@@ -55,8 +55,8 @@ func TestRoundMayBeRepeated(t *testing.T) {
 			r.Settle = append(r.Settle,
 				rounds.Settled{Job: jobs[1], Outcome: job.Outcome{Verdict: job.Finished, Result: "r", Output: "said"}},
 				rounds.Settled{Job: jobs[2], Outcome: job.Outcome{Verdict: job.TryAgain, Error: "boo"}},
-				rounds.Settled{Job: jobs[3], Outcome: job.Outcome{Verdict: job.TryAgain, Error: "ask"}, Decider: rounds.OwnHandler},
-				rounds.Settled{Job: jobs[4], Outcome: job.Outcome{Verdict: job.Failed, Error: "ask"}, Decider: rounds.AnyHandler})
+				rounds.Settled{Job: jobs[3], Outcome: job.Outcome{Verdict: job.TryAgain, Error: "ask"}, Waits: job.StatusDeciding},
+				rounds.Settled{Job: jobs[4], Outcome: job.Outcome{Verdict: job.Failed, Error: "ask"}, Waits: job.StatusUndecided})
 			first := s.do(r)
 			if !slices.Equal(s.places(first.Started), []int64{6, 7}) || len(first.Resting) != 1 || first.Resting[0].Job != jobs[3] {
 				s.t.Fatalf("the first time: %+v", first)

@@ -114,7 +114,7 @@ func TestMisplacedError(t *testing.T) {
 		s.add(inRegion("east", 1), inRegion("west", 1))
 		jobs := s.start("w", 9)
 		data := inRegion("north", 1).Data
-		resting := s.do(s.newRound("w", 0, rounds.Settled{Job: jobs[0], Outcome: job.Outcome{Verdict: job.TryAgain, Error: "e"}, Decider: rounds.OwnHandler})).Resting
+		resting := s.do(s.newRound("w", 0, rounds.Settled{Job: jobs[0], Outcome: job.Outcome{Verdict: job.TryAgain, Error: "e"}, Waits: job.StatusDeciding})).Resting
 		if len(resting) != 1 {
 			t.Fatalf("%d rest", len(resting))
 		}
@@ -123,7 +123,7 @@ func TestMisplacedError(t *testing.T) {
 		if got, want := s.place(jobs[0].ID), s.place(s.add(inRegion("north", 1))[0].ID); got != want {
 			t.Errorf("with its new data it is at %d, want %d", got, want)
 		}
-		s.do(s.newRound("w", 0, rounds.Settled{Job: jobs[1], Outcome: job.Outcome{Verdict: job.TryAgain, Error: "e"}, Decider: rounds.AnyHandler}))
+		s.do(s.newRound("w", 0, rounds.Settled{Job: jobs[1], Outcome: job.Outcome{Verdict: job.TryAgain, Error: "e"}, Waits: job.StatusUndecided}))
 		s.exec("UPDATE shop_emails SET shard = 3 WHERE id = ?", jobs[1].ID)
 		s.upkeep()
 		s.upkeep() // it has its place now
@@ -242,7 +242,7 @@ func TestNewDataByWhoKnowsNoShards(t *testing.T) {
 			t.Fatal("both regions are in one shard")
 		}
 		by := must[*queue.Queue](t)(queue.New(s.db, queue.Options{Name: "emails", Types: s.Types}))
-		again := rounds.Settled{Job: jobs[0], Outcome: job.Outcome{Verdict: job.TryAgain, Error: "e"}, Decider: rounds.OwnHandler}
+		again := rounds.Settled{Job: jobs[0], Outcome: job.Outcome{Verdict: job.TryAgain, Error: "e"}, Waits: job.StatusDeciding}
 		r := s.newRound("w", 0, again)
 		r.Candidates = nil
 		resting := must[rounds.Done](t)(by.Rounds().Round(t.Context(), r)).Resting

@@ -41,30 +41,22 @@ func (q *Queue) takeUndecided(ctx context.Context, tx *engine.Tx, r round, types
 	if working, err := q.workers.IsWorking(ctx, tx, r.Worker.ID); err != nil || !working {
 		return nil, err
 	}
-	for _, name := range types {
-		if r.Slots <= len(taken) {
-			break
-		}
-		var jobs []*job.Job
-		query := "SELECT " + q.selected() + " FROM " + q.table + " " + q.claimIndex() +
-			" WHERE status = 'undecided' AND" + q.placed() + " AND part = 'NONE' AND job_type = ? LIMIT ? " + tx.SkipLocked
-		if err := tx.Read(ctx, q.jobs(query, []any{name, r.Slots - len(taken)}, func(j *job.Job) { jobs = append(jobs, j) })); err != nil {
-			return nil, err
-		}
-		sound, flawed := apart(jobs)
-		entries, err := q.refuse(ctx, tx, flawed)
-		if err != nil {
-			return nil, err
-		}
-		if err := q.logAs(ctx, tx, r.Worker, entries); err != nil {
-			return nil, err
-		}
-		taken = append(taken, sound...)
+	args := append(anys(types, func(name string) any { return name }), r.Slots)
+	var jobs []*job.Job
+	query := "SELECT " + q.selected() + " FROM " + q.table + " " + q.claimIndex() +
+		" WHERE status = 'undecided' AND" + q.placed() + " AND part = 'NONE' AND job_type IN " + engine.In(len(types)) + " LIMIT ? " + tx.SkipLocked
+	if err := tx.Read(ctx, q.jobs(query, args, func(j *job.Job) { jobs = append(jobs, j) })); err != nil {
+		return nil, err
 	}
-	if len(taken) == 0 {
-		return nil, nil
+	taken, flawed := apart(jobs)
+	entries, err := q.refuse(ctx, tx, flawed)
+	if err == nil {
+		err = q.logAs(ctx, tx, r.Worker, entries)
 	}
-	args := []any{r.Worker.ID, r.Token}
+	if err != nil || len(taken) == 0 {
+		return nil, err
+	}
+	args = []any{r.Worker.ID, r.Token}
 	for _, j := range taken {
 		j.Status, j.WorkerID, j.Token = job.StatusDeciding, r.Worker.ID, r.Token
 		args, r.Tried = append(args, j.ID), append(r.Tried, j.ID)

@@ -17,13 +17,9 @@ const lookMax = 100
 // Look finds out in one query, or in one for each hundred shards, what there is to do: what may be started in these shards, or in all if none is named, and what else
 // there is. It reads and locks nothing. ErrShards if the queue has been divided otherwise.
 func (q Rounds) Look(ctx context.Context, types []string, among ...int) (rounds.Look, error) {
-	in := "('')"
-	var names []any
+	names := []any{""} // which no type has
 	if len(types) > 0 {
-		in = engine.In(len(types))
-		for _, t := range types {
-			names = append(names, t)
-		}
+		names = anys(types, func(t string) any { return t })
 	}
 	if len(among) == 0 {
 		among = q.allShards()
@@ -33,9 +29,6 @@ func (q Rounds) Look(ctx context.Context, types []string, among ...int) (rounds.
 		if !c.RetryHandler && !slices.Contains(types, t) {
 			undecided = append(undecided, t)
 		}
-	}
-	if len(undecided) == 0 {
-		undecided = []any{""}
 	}
 	pick := q.table + " " + q.claimIndex()
 	misplaced := q.misplaced()
@@ -58,7 +51,7 @@ func (q Rounds) Look(ctx context.Context, types []string, among ...int) (rounds.
 		for i, shard := range among[begin:end] {
 			s := &l.Shards[begin+i]
 			s.Shard = shard
-			query += ", EXISTS (SELECT 1 FROM " + pick + " WHERE status = 'available' AND" + q.placed(shard) + " AND part IN ('NONE', 'free') AND job_type IN " + in + ")," +
+			query += ", EXISTS (SELECT 1 FROM " + pick + " WHERE status = 'available' AND" + q.placed(shard) + " AND part IN ('NONE', 'free') AND job_type IN " + engine.In(len(names)) + ")," +
 				" EXISTS (SELECT 1 FROM " + pick + " WHERE status = 'throttled' AND" + q.placed(shard) + ")"
 			into = append(into, &s.Due, &s.Held)
 			args = append(args, names...)

@@ -51,8 +51,14 @@ func (q *Queue) ids(ctx context.Context, tx *engine.Tx, query string, args ...an
 	if err := tx.SelectContext(ctx, &found, query, args...); err != nil {
 		return nil, err
 	}
-	for _, id := range found {
-		ids = append(ids, id)
+	return anys(found, func(id int64) any { return id }), nil
+}
+
+// anys are what a function gives of each of a list, as parameters of a statement.
+func anys[T any](list []T, of func(T) any) []any {
+	all := make([]any, len(list))
+	for i, one := range list {
+		all[i] = of(one)
 	}
-	return ids, nil
+	return all
 }

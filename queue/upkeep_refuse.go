@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/engine"
@@ -12,32 +11,14 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// refuse ends jobs that have a flaw: their rows stay, final, each with its reason, and without what the table's constraints
-// refuse. What they left to their types stays so. Nothing was attempted.
+// refuse ends jobs that have a flaw: their rows stay as they are, but final, each with its reason. Nothing was attempted.
 func (q *Queue) refuse(ctx context.Context, tx *engine.Tx, jobs []*job.Job) ([]activity.Entry, error) {
 	entries := make([]activity.Entry, 0, len(jobs))
-	orNow := func(t time.Time) engine.Time {
-		if t.IsZero() {
-			t = tx.Now
-		}
-		return engine.At(t)
-	}
-	orLeft := func(left bool, value any) any {
-		if left {
-			return nil
-		}
-		return value
-	}
 	for _, j := range jobs {
 		reason := strings.ToValidUTF8(j.Flaw.Error(), "\uFFFD")
 		err := tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+
-			" SET status = 'failed', error = ?, timeout = ?, priority = ?, throttle_factor = ?, time_windows = ?, shard_key = ?,"+
-			" throttle_group = 'NONE', attempt = ?, scheduled_run_time = ?, wake_time = NULL, start_time = ?, create_time = ?, update_time = ?,"+
-			" worker_id = 'NONE', lock_token = 'NONE', attempt_token = ?, stopping = 0, wish = 'NONE', output = 'NONE' WHERE id = ?",
-			reason, orLeft(j.Left.Timeout, int64(j.Timeout/time.Second)), orLeft(j.Left.Priority, j.Priority),
-			orLeft(j.Left.ThrottleFactor, j.ThrottleFactor), orLeft(j.Left.Windows, j.Windows.Encode()), j.ShardKey,
-			min(max(j.Attempt, 0), job.MaxAttempt), orNow(j.ScheduledRunTime), engine.At(j.StartTime), orNow(j.CreateTime), engine.At(tx.Now),
-			j.AttemptToken, j.ID)
+			" SET status = 'failed', error = ?, wake_time = NULL, update_time = ?, worker_id = 'NONE', lock_token = 'NONE',"+
+			" throttle_group = 'NONE', stopping = 0, wish = 'NONE', output = 'NONE' WHERE id = ?", reason, engine.At(tx.Now), j.ID)
 		if err != nil {
 			return nil, fmt.Errorf("refuse job %d: %w", j.ID, err)
 		}

@@ -99,10 +99,9 @@ func (q *Queue) takeInOne(ctx context.Context, tx *engine.Tx, j *job.Job) error 
 	at := rules.Opening(j.Windows, q.Location, j.ScheduledRunTime)
 	j.Attempt = 0
 	status, wake := rules.Place(at, tx.Now)
-	_, err = tx.ExecContext(ctx, "UPDATE "+q.table+" "+q.db.ByID+
+	return tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+
 		" SET status = ?, attempt = 0, shard = ?, wake_time = ?, scheduled_run_time = ?, timeout = COALESCE(timeout, ?), priority = COALESCE(priority, ?),"+
 		" throttle_factor = COALESCE(throttle_factor, ?), time_windows = ?, throttle_group = 'NONE', error = 'NONE', result = 'NONE',"+
 		" stopping = 0, interrupts = 0, losses = 0, update_time = ? WHERE id = ? AND status = 'submitted'",
 		status, j.Place, engine.At(wake), engine.At(at), int64(t.Timeout.Seconds()), t.Priority, t.ThrottleFactor, j.Windows.Encode(), engine.At(tx.Now), j.ID)
-	return err
 }

@@ -164,7 +164,7 @@ func TestWhyOfAnUndecidedJob(t *testing.T) {
 	suite(t, func(s store) {
 		s.add(job.New{Type: "send"})
 		jobs := s.start("w", 1)
-		s.fail(rounds.OwnHandler, job.Outcome{Verdict: job.TryAgain, Error: "e"}, jobs[0])
+		s.fail(job.StatusDeciding, job.Outcome{Verdict: job.TryAgain, Error: "e"}, jobs[0])
 		s.wantWhy(s.nth(1), "attempt 1 failed (e); a retry handler decides whether it is tried again, run by worker w")
 	})
 }

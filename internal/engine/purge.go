@@ -33,3 +33,18 @@ func (d Dialect) DeleteByID(table string, n int, condition string) string {
 	ids := "?" + strings.Repeat(d.idSeparator+"?", n-1)
 	return strings.NewReplacer("{table}", table, "{ids}", ids, "{condition}", condition).Replace(d.deleteByID)
 }
+
+// DeleteRows deletes those of the rows with these ids, 1 at least, that meet a condition on the table t, in a transaction of its own.
+func (db *DB) DeleteRows(ctx context.Context, table string, ids []any, condition string) (deleted int64, err error) {
+	err = db.Tx(ctx, func(tx *Tx) error {
+		res, err := tx.ExecContext(ctx, db.DeleteByID(table, len(ids), condition), ids...)
+		if err == nil {
+			deleted, err = res.RowsAffected()
+		}
+		return err
+	})
+	if err != nil {
+		return 0, err
+	}
+	return deleted, nil
+}

@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"slices"
 
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/engine"
@@ -13,14 +12,9 @@ import (
 )
 
 const (
-	// what every entry has, and what only those have whose handler said something
-	shortColumns = "at, kind, state, queue, worker_id, host, pid, job_id, job_type, job_key, attempt, wait_ms, run_ms"
-	columns      = shortColumns + ", error, output"
-	// behind the time
-	shortRow = ",?,?,?,?,?,?,?,?,?,?,?,?)"
-	row      = ",?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
-
-	numColumns = 15
+	columns = "at, kind, state, queue, worker_id, host, pid, job_id, job_type, job_key, attempt, wait_ms, run_ms, error, output"
+	// row follows the expression for the time.
+	row = ",?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
 	// maxRows keeps a statement under SQLite's 32,766 parameters, and short enough for a parser to like it.
 	maxRows = 500
 	// maxBytes keeps a statement well under the smallest max_allowed_packet that a server is likely to have.
@@ -30,13 +24,17 @@ const (
 // Entries appends to the activity of db's instance inside the caller's transaction, whose time is theirs. Empty texts become
 // activity.None.
 func Entries(ctx context.Context, tx *engine.Tx, db *schema.DB, entries []activity.Entry) error {
+	at, stamp := tx.Stamp()
 	for len(entries) > 0 {
 		n, size := 0, 0
-		for n < len(entries) && n < maxRows && size < maxBytes {
-			size += len(entries[n].Error) + len(entries[n].Output)
-			n++
+		var args []any
+		for ; n < len(entries) && n < maxRows && size < maxBytes; n++ {
+			e := entries[n]
+			args = append(append(args, stamp...), string(e.Kind), string(e.State), orNone(e.Queue), orNone(e.WorkerID), orNone(e.Host), e.PID,
+				e.JobID, orNone(e.JobType), orNone(e.JobKey), e.Attempt, e.WaitMS, e.RunMS, orNone(e.Error), orNone(e.Output))
+			size += len(e.Error) + len(e.Output)
 		}
-		if err := insert(ctx, tx, db, entries[:n]); err != nil {
+		if err := tx.Insert(ctx, engine.Insert{Table: db.Activity(), Columns: columns, Row: "(" + at + row, Args: args, N: n}); err != nil {
 			return fmt.Errorf("record activity: %w", err)
 		}
 		entries = entries[n:]
@@ -71,33 +69,6 @@ func OfRows(ctx context.Context, tx *engine.Tx, db *schema.DB, e activity.Entry,
 		return fmt.Errorf("record activity: %w", err)
 	}
 	return nil
-}
-
-func insert(ctx context.Context, tx *engine.Tx, db *schema.DB, entries []activity.Entry) error {
-	at, stamp := tx.Stamp()
-	names, values := shortColumns, shortRow
-	texts := slices.ContainsFunc(entries, func(e activity.Entry) bool { return e.Error != "" || e.Output != "" })
-	if texts {
-		names, values = columns, row
-	}
-	args := make([]any, 0, len(entries)*numColumns)
-	var common []any // of neighbours, which often have it in common: a value costs something to be made a parameter
-	for i := range entries {
-		e := &entries[i]
-		if i == 0 || !isLike(e, &entries[i-1]) {
-			common = append(slices.Clone(stamp), string(e.Kind), string(e.State), orNone(e.Queue), orNone(e.WorkerID), orNone(e.Host), e.PID)
-		}
-		args = append(append(args, common...), e.JobID, orNone(e.JobType), orNone(e.JobKey), e.Attempt, e.WaitMS, e.RunMS)
-		if texts {
-			args = append(args, orNone(e.Error), orNone(e.Output))
-		}
-	}
-	return tx.Insert(ctx, engine.Insert{Table: db.Activity(), Columns: names, Row: "(" + at + values, Args: args, N: len(entries)})
-}
-
-// isLike says whether two entries tell of the same transition by the same worker.
-func isLike(a, b *activity.Entry) bool {
-	return a.Kind == b.Kind && a.State == b.State && a.Queue == b.Queue && a.WorkerID == b.WorkerID && a.Host == b.Host && a.PID == b.PID
 }
 
 func orNone(s string) string {

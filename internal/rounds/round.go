@@ -21,9 +21,7 @@ type Round struct {
 	// Slots is how many jobs to start, from Candidates, at most.
 	Slots      int
 	Candidates Candidates
-	// OneByOne looks at each job before it is settled: not all are as their attempts left them, or another transaction holds one.
-	OneByOne bool
-	// Again says that the round was done before, and ended in an error.
+	// Again says that the round may have been done before, or parts of it: it looks at each job before it settles it.
 	Again bool
 	// Stopped is closed when the worker's jobs are stopped: from then on the round starts none, however long it has been under way.
 	Stopped <-chan struct{}
@@ -74,8 +72,9 @@ type Done struct {
 type Settled struct {
 	Job     *job.Job
 	Outcome job.Outcome
-	// Decider says who takes the retry decision, if the outcome is an error.
-	Decider Decider
+	// Waits is the status in which the job waits for its retry handler after an error: deciding is for one of this worker, undecided for
+	// that of any. Empty leaves the decision to the policy.
+	Waits job.Status
 	// NotBegun says that no handler has seen the attempt: it says nothing about whether the job ends its workers.
 	NotBegun bool
 	// Asked says that the attempt was settled before, that the job has rested in the state error since, and that a retry
@@ -90,16 +89,3 @@ type Said struct {
 	Job      *job.Job
 	Progress job.Progress
 }
-
-// Decider is who takes a retry decision.
-type Decider int
-
-// The deciders.
-const (
-	// Policy decides in the transaction that settles the attempt.
-	Policy Decider = iota
-	// OwnHandler is a retry handler of this worker: the job rests in the state error, under the worker's lock.
-	OwnHandler
-	// AnyHandler is a retry handler of whatever worker comes next.
-	AnyHandler
-)

@@ -10,9 +10,11 @@ import (
 // Next is what a job becomes after an attempt.
 type Next struct {
 	Status job.Status
-	// Error and Result are texts of the job: None if there is nothing to say.
+	// Error is None if there is nothing to say. So is Result; an empty one leaves the job's.
 	Error, Result string
-	Scheduled     time.Time
+	// Output and Wish are kept for as long as the attempt has no entry in the activity.
+	Output, Wish string
+	Scheduled    time.Time
 	// Interrupts are the attempts that don't count against the retry policy's.
 	Interrupts int
 	// Wake is when it becomes due; zero if it is.
@@ -38,7 +40,7 @@ func After(j *job.Job, o job.Outcome, d *job.Decision, p job.RetryPolicy, loc *t
 		n.Interrupts++
 		d = &job.Decision{Again: true, At: now}
 	case d == nil:
-		byPolicy := Retry(p, counted, o, now, random)
+		byPolicy := Retry(p, counted, o, random)
 		d = &byPolicy
 	}
 	if !d.Again {
@@ -52,15 +54,11 @@ func After(j *job.Job, o job.Outcome, d *job.Decision, p job.RetryPolicy, loc *t
 		data := cmp.Or(*d.Data, job.None)
 		n.Data = &data
 	}
-	switch at := d.At; {
-	case !at.IsZero():
-		n.Scheduled = at
-	case d.In > 0:
-		n.Scheduled = now.Add(d.In)
-	default:
-		n.Scheduled = now.Add(delay(p, counted, random))
+	at := d.At
+	if at.IsZero() {
+		at = now.Add(cmp.Or(max(0, d.In), delay(p, counted, random)))
 	}
-	n.Scheduled = Opening(j.Windows, loc, n.Scheduled)
+	n.Scheduled = Opening(j.Windows, loc, at)
 	n.Status, n.Wake = Place(n.Scheduled, now)
 	return n
 }

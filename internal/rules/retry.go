@@ -1,27 +1,21 @@
 package rules
 
 import (
-	"fmt"
 	"math"
 	"time"
 
 	"github.com/hipq/hipq/queue/job"
 )
 
-// Retry is what the policy decides after the attempt-th attempt, which ended at now with o. random is in [0, 1).
-func Retry(p job.RetryPolicy, attempt int, o job.Outcome, now time.Time, random float64) job.Decision {
+// Retry is what the policy decides after the attempt-th attempt, which ended with o. random is in [0, 1).
+func Retry(p job.RetryPolicy, attempt int, o job.Outcome, random float64) job.Decision {
 	switch {
-	case o.Verdict == job.Failed:
-		return job.Decision{Reason: "the handler said not to retry"}
-	case o.Verdict == job.Stopped:
-		return job.Decision{Reason: "it was cancelled"}
-	case attempt >= p.Attempts:
-		return job.Decision{Reason: fmt.Sprintf("attempt %d of %d was the last", attempt, p.Attempts)}
+	case o.Verdict == job.Failed, o.Verdict == job.Stopped, attempt >= p.Attempts:
+		return job.Decision{}
 	case o.RetryAfter > 0:
-		return job.Decision{Again: true, At: now.Add(o.RetryAfter), Reason: "the handler said when"}
+		return job.Decision{Again: true, In: o.RetryAfter}
 	}
-	wait := delay(p, attempt, random)
-	return job.Decision{Again: true, At: now.Add(wait), Reason: fmt.Sprintf("attempt %d of %d, again after %s", attempt, p.Attempts, wait.Round(time.Millisecond))}
+	return job.Decision{Again: true, In: delay(p, attempt, random)}
 }
 
 // delay is how long to wait after the attempt-th attempt. Jitter comes after the cap, so that jobs which have all

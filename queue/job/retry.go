@@ -52,7 +52,7 @@ func (p RetryPolicy) Check() error {
 // longestDelay is as long as the longest timeout.
 const longestDelay = MaxSeconds * time.Second
 
-// Decision is what to do after an error, and why.
+// Decision is what to do after an error.
 type Decision struct {
 	// Again: run the job once more. Else it is final, with its error.
 	Again bool
@@ -62,7 +62,6 @@ type Decision struct {
 	// Data and Priority are the job's from now on; nil leaves them as they are.
 	Data     *string
 	Priority *int
-	Reason   string
 }
 
 // Check refuses what can't be written down.

@@ -361,7 +361,7 @@ func TestWorkerDiesBeforeTheDecision(t *testing.T) {
 		s.die(s.emails, dead, 4)
 		var settled []rounds.Settled
 		for i, o := range outcomes {
-			settled = append(settled, rounds.Settled{Job: s.get(s.emails, ids[i]), Outcome: o, Decider: rounds.OwnHandler})
+			settled = append(settled, rounds.Settled{Job: s.get(s.emails, ids[i]), Outcome: o, Waits: job.StatusDeciding})
 		}
 		if done := s.round(s.emails, dead, 0, settled...); len(done.Lost) > 0 || len(done.Resting) != len(settled) {
 			s.t.Fatalf("lost %v, resting %v", done.Lost, done.Resting)

@@ -52,7 +52,7 @@ func (s *source) remove(r *round) {
 // addApart adds a round that only settles, and looks at each row before, for another transaction may hold one.
 func (d *dispatcher) addApart(s *source, list []rounds.Settled) {
 	r := &round{Round: rounds.New(d.self), apart: true}
-	r.Settle, r.OneByOne = list, true
+	r.Settle, r.Again = list, true
 	s.add(r)
 }
 

@@ -87,7 +87,7 @@ func (r *runner) end(a *attempt, o job.Outcome, disowned bool) bool {
 			o.Verdict = job.Interrupted
 		}
 	}
-	a.Outcome, a.Decider = o, r.decider(a.source, a.Job.Type)
+	a.Outcome, a.Waits = o, a.source.restsIn(a.Job.Type)
 	if r.Ended != nil {
 		r.Ended(Attempt{copied(a.Job), o})
 	}
@@ -95,15 +95,12 @@ func (r *runner) end(a *attempt, o job.Outcome, disowned bool) bool {
 	return true
 }
 
-// decider is who decides about an error of a job type.
-func (r *runner) decider(s *source, jobType string) rounds.Decider {
-	switch {
-	case s.RetryHandlers[jobType] == nil:
-		return rounds.Policy
-	case r.jobs.Err() != nil:
-		return rounds.AnyHandler
+// restsIn is the status in which a job waits for its retry handler after an error; empty if the policy decides.
+func (s *source) restsIn(jobType string) job.Status {
+	if s.RetryHandlers[jobType] == nil {
+		return ""
 	}
-	return rounds.OwnHandler
+	return job.StatusDeciding
 }
 
 // ask asks a retry handler about one job. It returns when that does; a decision that is disowned is taken before.
@@ -155,7 +152,7 @@ func (r *runner) quarantine(s *source, j *job.Job) {
 			a.Outcome = job.Outcome{Verdict: job.Interrupted, Error: ErrInterrupted.Error()}
 		default:
 			a.Outcome = job.Outcome{Verdict: job.TryAgain, Error: "not begun: its quarantine: " + err.Error()}
-			a.Decider, a.NotBegun = r.decider(s, j.Type), true
+			a.Waits, a.NotBegun = s.restsIn(j.Type), true
 		}
 		r.ended <- a
 	}()

@@ -7,6 +7,7 @@ import (
 
 	"github.com/hipq/hipq/internal/roster"
 	"github.com/hipq/hipq/internal/rounds"
+	"github.com/hipq/hipq/queue/job"
 )
 
 // source is where jobs come from, as the worker sees it: a queue, or the part of one that has a lane of its own.
@@ -114,7 +115,7 @@ func (s *source) owed() int {
 // resting counts the attempts that will wait for this worker's retry handlers.
 func resting(list []rounds.Settled) (n int) {
 	for _, e := range list {
-		if e.Outcome.Verdict.IsError() && e.Decider == rounds.OwnHandler && !e.Asked {
+		if e.Outcome.Verdict.IsError() && e.Waits == job.StatusDeciding && !e.Asked {
 			n++
 		}
 	}

@@ -232,7 +232,7 @@ func TestJobIsStoppedBeforeItsDecision(t *testing.T) {
 		id := s.add(s.emails, "later", 1)[0]
 		s.die(s.emails, "gone", 1)
 		s.round(s.emails, "gone", 0, rounds.Settled{
-			Job: s.get(s.emails, id), Outcome: job.Outcome{Verdict: job.TryAgain, Error: "boo"}, Decider: rounds.AnyHandler,
+			Job: s.get(s.emails, id), Outcome: job.Outcome{Verdict: job.TryAgain, Error: "boo"}, Waits: job.StatusUndecided,
 		})
 		s.stopJob(id, job.None)
 		s.wantCancelled(id, 1)
