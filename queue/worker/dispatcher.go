@@ -82,7 +82,7 @@ func (d *dispatcher) free(s *source) (*shard, int) {
 	if !d.accepting() || len(s.types) == 0 || s.gone != nil {
 		return nil, 0
 	}
-	n := min(s.lane.free()-s.owed(), d.Batch)
+	n := min(s.lane.free(), d.Batch)
 	if d.MaxJobs > 0 {
 		n = min(n, d.MaxJobs-d.summary.Started-d.slots.host.reserved)
 	}
@@ -160,7 +160,7 @@ func (d *dispatcher) foundRoom(s *source, settled []rounds.Settled, filled *shar
 // gather takes note of an attempt or a decision that has ended: its slot is free.
 func (d *dispatcher) gather(a *attempt) {
 	s := a.source
-	s.occupy(-1)
+	s.count(-1, 0)
 	if s.attempts[a.Job.ID] == a { // after a quarantine, the next attempt may have begun
 		delete(s.attempts, a.Job.ID)
 	}
@@ -177,23 +177,12 @@ func (d *dispatcher) gather(a *attempt) {
 		s.ended = make([]rounds.Settled, 0, s.running+1)
 	}
 	s.ended = append(s.ended, a.Settled)
+	s.reserve(s.ended[len(s.ended)-1:], 1)
 }
 
-// askAbout asks the retry handlers about jobs that wait for it, in slots that are free: that may take as long as an attempt.
-// If there may be more such jobs, and it still takes on any, it takes them. A worker that is told to stop leaves all to others.
-func (d *dispatcher) askAbout(s *source) {
-	if d.stopped() {
-		s.undecided, s.failing = nil, false
-	}
-	for len(s.undecided) > 0 && s.lane.free() > 0 {
-		go d.runner.ask(s, s.undecided[0])
-		s.undecided = s.undecided[1:]
-		s.occupy(1)
-	}
+// takeUndecided has a round take jobs that wait for a retry handler, as many as slots are free: to ask may take as long as an attempt.
+func (d *dispatcher) takeUndecided(s *source) {
 	n := s.lane.free()
-	if !d.accepting() && len(s.undecided) > 0 && d.slots.host.inUse() == 0 {
-		s.undecided = nil // no slot will come for these: others decide when this worker is no more
-	}
 	if d.accepting() && s.failing && n > 0 && !slices.ContainsFunc(s.rounds, func(r *round) bool { return r.decides }) {
 		r := &round{Round: rounds.New(d.self), decides: true, apart: true}
 		r.Slots, s.failing = n, false

@@ -33,7 +33,7 @@ func (d *dispatcher) leaveOut(name string, err error) {
 			s.gone = err
 		}
 		s.nothing()
-		s.failing, s.undecided = false, nil
+		s.failing = false
 		for _, r := range slices.Clone(s.rounds) {
 			if !r.isOut && r.Slots > 0 {
 				d.drop(s, r)

@@ -230,7 +230,7 @@ func (p *poller) killStrays(dead string) {
 
 // see takes note of what a look has seen.
 func (p *poller) see(s *source, one sight) {
-	s.freedAt = time.Now()
+	s.retry = len(s.held)
 	for _, seen := range one.Shards {
 		in := s.numbered(seen.Shard)
 		if !in.waitUntil.After(time.Now()) {

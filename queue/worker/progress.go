@@ -80,7 +80,7 @@ func (p *progress) land(left map[*source][]rounds.Said, err error) {
 		p.Log.Log(p.work, level, "the progress of jobs could not be written down yet", "error", err)
 	}
 	for s, list := range left {
-		s.freedAt = time.Now() // the rows of attempts that have ended meanwhile
+		s.retry = len(s.held) // the rows of attempts that have ended meanwhile
 		for _, one := range list {
 			if a := s.attempts[one.Job.ID]; a != nil && a.Job == one.Job {
 				a.said.CompareAndSwap(nil, &one.Progress)

@@ -30,7 +30,7 @@ type runner struct {
 
 // begin runs a job that is started.
 func (r *runner) begin(s *source, j *job.Job) {
-	s.occupy(1)
+	s.count(1, 0)
 	r.summary.Started++
 	if r.Quarantine != nil && j.IsQuarantined() {
 		r.quarantine(s, j)

@@ -23,7 +23,7 @@ func (w *worker) goOn() error {
 			w.scheduler.tend()
 		}
 		for _, s := range w.sources {
-			w.dispatcher.askAbout(s)
+			w.dispatcher.takeUndecided(s)
 		}
 		w.dispatcher.dispatch()
 		w.progress.send()
@@ -137,7 +137,9 @@ var errUnsettled = fmt.Errorf("jobs have ended whose results could not be writte
 
 // noAnswer is the error that ends a worker which has waited for the database long enough.
 func (w *worker) noAnswer() error {
-	held := slices.ContainsFunc(w.sources, func(s *source) bool { return len(s.held) > 0 || s.settlesApart() })
+	held := slices.ContainsFunc(w.sources, func(s *source) bool {
+		return len(s.held) > 0 || slices.ContainsFunc(s.rounds, func(r *round) bool { return r.apart && len(r.Settle) > 0 })
+	})
 	if missed := w.missed.Load(); held && (missed == nil || engine.IsLockTimeout(*missed)) {
 		return errUnsettled
 	}

@@ -254,7 +254,7 @@ func (w *worker) abandon(cause error) {
 	for w.slots.host.running > 0 || w.tasks > 0 {
 		select {
 		case a := <-w.runner.ended:
-			a.source.occupy(-1)
+			a.source.count(-1, 0)
 		case <-w.landed:
 			w.tasks--
 		}
