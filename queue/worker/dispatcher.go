@@ -146,7 +146,7 @@ func (d *dispatcher) rivals(s *source) (n int) {
 // one, if any, that it has filled itself.
 func (d *dispatcher) foundRoom(s *source, settled []rounds.Settled, filled *shard) {
 	for _, other := range d.sources {
-		if other.Name != s.Name || !other.Rounds().TakesTurns() || other.gone != nil {
+		if other.served != s.served || !other.Rounds().TakesTurns() || other.gone != nil {
 			continue
 		}
 		for _, e := range settled {

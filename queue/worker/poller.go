@@ -20,8 +20,8 @@ const looksMax = 10
 type poller struct {
 	*loop
 	dispatcher *dispatcher
-	// reapAt is when the dead workers are looked after next, reapSent since when that is under way; zero if it isn't.
-	reapAt, reapSent time.Time
+	// reapAt is when the next look has to look for dead workers first.
+	reapAt time.Time
 	// news says that a source was seen since the last time that all looks were over.
 	news bool
 	// searched are the workers that are no more whose strays have been looked for on this host; looks share it.
@@ -49,19 +49,15 @@ func (p *poller) nothingToDo(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// look looks after the dead, and after each source, once a second, and when a rate allows more. One follows the other; where that
-// takes a second, perhaps because another transaction holds what the upkeep needs, the others are looked after beside it. A worker
-// that takes on nothing only looks for jobs that it is to stop.
+// look looks after each source once a second, and when a rate allows more. One look follows the other. If one takes a second, perhaps
+// because another transaction holds what the upkeep needs, the others go on beside it. A worker that takes on nothing only looks for
+// jobs that it is to stop.
 func (p *poller) look() {
 	for p.until() <= 0 {
 		s, _ := p.next()
-		switch {
-		case s == nil:
-			p.reap()
-			continue
-		case s.gone == nil && (p.accepting() || len(s.attempts) > 0):
+		if s.gone == nil && (p.accepting() || len(s.attempts) > 0) {
 			p.lookAfter(s, s.toLookAt(), nil)
-		default:
+		} else {
 			p.see(s, sight{})
 		}
 		s.nextLook, s.again = time.Now().Add(lookEvery), false
@@ -75,12 +71,9 @@ func (p *poller) over() bool {
 	return over
 }
 
-// next is the source that is looked at next, and when; nil if it is the dead workers' turn.
+// next is the source that is looked at next, and when; nil if all looks are out.
 func (p *poller) next() (next *source, at time.Time) {
-	at = time.Now().Add(lookEvery)
-	if p.accepting() && p.reapSent.IsZero() {
-		at = p.reapAt
-	}
+	at = time.Now().Add(2 * lookEvery)
 	for _, s := range p.sources {
 		due := s.nextLook
 		// its slots have been left meanwhile: it takes a look to have some again
@@ -103,10 +96,7 @@ func (p *poller) until() time.Duration {
 // gate is how long the looks that are out hold back the next. In a database of one writer to go on beside what is held up would be of no
 // use.
 func (p *poller) gate() time.Duration {
-	out, latest := 0, p.reapSent
-	if !latest.IsZero() {
-		out++
-	}
+	out, latest := 0, time.Time{}
 	for _, s := range p.sources {
 		if !s.lookSent.IsZero() {
 			out++
@@ -135,24 +125,6 @@ func (p *poller) outdated() (is bool) {
 	return is
 }
 
-// reap sends out what looks after the dead workers, so that the looks behind it find what those have left.
-func (p *poller) reap() {
-	sent := time.Now()
-	p.reapSent, p.reapAt = sent, sent.Add(lookEvery)
-	p.task(func() func() error {
-		found, err := p.roster.Reap(p.work, p.self, p.killStrays)
-		return func() error {
-			if p.reapSent = (time.Time{}); err != nil {
-				p.reapAt = time.Time{}
-			}
-			if found {
-				p.changedAt = time.Now() // if it took long, the look behind it has not waited for it
-			}
-			return p.looked(sent, err)
-		}
-	})
-}
-
 // sight is what a look has seen of a source.
 type sight struct {
 	rounds.Look
@@ -160,17 +132,24 @@ type sight struct {
 }
 
 // lookAfter finds out what there is to do in a source, among some of its shards. If a look before has found upkeep, it has that done
-// first.
+// first. Once a second a look begins with the dead workers, so that it and those behind it find what they have left.
 func (p *poller) lookAfter(s *source, among []int, upkeep *rounds.Look) {
 	accepting, running, handled, sent := p.accepting(), len(s.attempts) > 0, s.handled(), time.Now()
+	reaps := accepting && upkeep == nil && !sent.Before(p.reapAt)
+	if reaps {
+		p.reapAt = sent.Add(time.Hour) // until it has come back
+	}
 	s.lookSent = sent
 	p.task(func() func() error {
 		var one sight
 		var err error
-		more := false
-		if upkeep != nil {
+		found, more := false, false
+		if reaps {
+			found, err = p.roster.Reap(p.work, p.self, p.killStrays)
+		}
+		if err == nil && upkeep != nil {
 			more, err = s.Rounds().Upkeep(p.work, p.self, *upkeep, handled, p.killStrays)
-		} else if running {
+		} else if err == nil && running {
 			one.stopping, err = s.Rounds().Stopping(p.work, p.ID)
 		}
 		if err == nil && (accepting || upkeep != nil) {
@@ -178,6 +157,12 @@ func (p *poller) lookAfter(s *source, among []int, upkeep *rounds.Look) {
 		}
 		return func() error {
 			s.lookSent = time.Time{}
+			if reaps {
+				p.reapAt = time.Now().Add(lookEvery) // if it failed, the next look begins without it
+			}
+			if found {
+				p.changedAt = time.Now() // the other sources have to be looked at again
+			}
 			if p.dispatcher.leftOut(s, err) {
 				err = nil
 			}

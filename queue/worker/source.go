@@ -14,7 +14,7 @@ import (
 // An attempt is first among its attempts; when it has ended, among those that ended; then in one of its rounds; and from there it is
 // over, or among those held, which go into other rounds, or a retry handler is asked about it.
 type source struct {
-	Queue
+	*served
 	// types are those of its jobs; asked those of them about whose retry a handler decides.
 	types, asked []string
 	lane         *lane
@@ -49,16 +49,22 @@ type source struct {
 	// seenSince is when the last was sent that has seen something.
 	nextLook, lookSent, seenSince time.Time
 	again                         bool
+}
+
+// served is a queue that the worker serves, and what its sources share.
+type served struct {
+	Queue
 	// reached says that a look has found nothing to start there, or a round could have started something. vain is what either could not
 	// get from another transaction since a look last succeeded.
 	reached bool
 	vain    error
-	// gone is why its queue is left out; nil as long as it isn't.
+	// gone is why it is left out; nil as long as it isn't.
 	gone error
 }
 
 // addSources adds the sources of a queue: one for each type that has a lane of its own, one for all others.
-func (w *worker) addSources(q Queue) {
+func (w *worker) addSources(q *served) {
+	w.queues = append(w.queues, q)
 	around := w.slots.host
 	if q.Concurrency > 0 {
 		around = w.slots.newLane(roster.Lane(q.Name, ""), around, q.Concurrency)
@@ -80,8 +86,8 @@ func (w *worker) addSources(q Queue) {
 	}
 }
 
-func (w *worker) addSource(q Queue, types []string, l *lane) {
-	s := &source{Queue: q, types: types, lane: l, attempts: map[int64]*attempt{}}
+func (w *worker) addSource(q *served, types []string, l *lane) {
+	s := &source{served: q, types: types, lane: l, attempts: map[int64]*attempt{}}
 	w.addShards(s)
 	for _, t := range types {
 		if q.RetryHandlers[t] != nil {

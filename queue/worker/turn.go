@@ -152,14 +152,9 @@ func (w *worker) inVain() (err error) {
 	if w.stopped() || w.slots.own {
 		return nil
 	}
-	done := map[string]bool{}
-	for _, s := range w.sources {
-		done[s.Name] = done[s.Name] || s.reached || s.gone != nil
-	}
-	for _, s := range w.sources {
-		if s.vain != nil && !done[s.Name] {
-			done[s.Name] = true
-			err = errors.Join(err, fmt.Errorf("queue %s: %w: %w", s.Name, errWaited, s.vain))
+	for _, q := range w.queues {
+		if q.vain != nil && !q.reached && q.gone == nil {
+			err = errors.Join(err, fmt.Errorf("queue %s: %w: %w", q.Name, errWaited, q.vain))
 		}
 	}
 	return err

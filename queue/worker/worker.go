@@ -75,7 +75,7 @@ func newWorker(p Params) (*worker, error) {
 	w.scheduler = &scheduler{loop: l, timetable: timetable.New(db, p.Schedules)}
 	w.slots.host = w.slots.newLane("", nil, p.Concurrency)
 	for _, q := range p.Queues {
-		w.addSources(q)
+		w.addSources(&served{Queue: q})
 	}
 	w.runner = &runner{loop: l, lease: w.lease, begun: make(chan *attempt), ended: make(chan *attempt, p.Concurrency)}
 	w.dispatcher = &dispatcher{loop: l, slots: w.slots, runner: w.runner}
@@ -122,7 +122,7 @@ func (w *worker) begins(ctx context.Context) error {
 	if err != nil && !ok {
 		return err
 	}
-	for _, q := range w.Queues {
+	for _, q := range w.queues {
 		err := unfit[q.Name]
 		if err == nil {
 			err = q.Register(ctx)
@@ -131,7 +131,7 @@ func (w *worker) begins(ctx context.Context) error {
 			return err
 		}
 		if err != nil {
-			w.dispatcher.leaveOut(q.Name, err)
+			w.dispatcher.leaveOut(q, err)
 		}
 	}
 	return nil
