@@ -39,17 +39,12 @@ func (p Params) complete() (Params, error) {
 		}
 	}
 	if p.Unkilled == nil {
-		log := p.Log
 		p.Unkilled = func(id string, processes []string) {
-			for _, left := range processes {
-				log.Warn("a dead worker's handler could not be killed", "worker", id, "left", left)
-			}
+			p.Log.Warn("a dead worker's handlers could not be killed", "worker", id, "left", processes)
 		}
 	}
 	if p.ID == "" {
-		if p.ID, err = NewID(); err != nil {
-			return p, fmt.Errorf("make an id for the worker: %w", err)
-		}
+		p.ID = NewID()
 	}
 	if p.Host == "" {
 		if p.Host, err = os.Hostname(); err != nil {

@@ -21,11 +21,14 @@ type dispatcher struct {
 	turn int
 	// commits is how long the last round took.
 	commits time.Duration
+	// nextAt is when the next round may go out by the clock alone.
+	nextAt time.Time
 }
 
 // dispatch sends rounds out, as many at once as the database has a use for: so that the worker and the server work at the
 // same time, and a slow commit doesn't hold back free slots.
 func (d *dispatcher) dispatch() {
+	d.nextAt = time.Now().Add(lookEvery)
 	if d.untilAnswer() > 0 {
 		return
 	}
@@ -34,7 +37,13 @@ func (d *dispatcher) dispatch() {
 		at := (first + n) % len(d.sources)
 		s := d.sources[at]
 		d.sendWaiting(s)
-		for !d.crowded(s) && (len(s.ended) == 0 || time.Until(s.settleAt()) <= 0) {
+		for {
+			if at := d.readyAt(s); time.Now().Before(at) {
+				if at.Before(d.nextAt) {
+					d.nextAt = at
+				}
+				break
+			}
 			r := &round{Round: rounds.New(d.self)}
 			if r.shard, r.Slots = d.free(s); r.shard != nil {
 				r.Candidates = r.shard.candidates
@@ -50,25 +59,25 @@ func (d *dispatcher) dispatch() {
 	}
 }
 
-// until is how long no round is to go out by the clock alone.
-func (d *dispatcher) until() time.Duration {
-	until := lookEvery
-	for _, s := range d.sources {
-		switch {
-		case len(s.ended) > 0 && !d.crowded(s):
-			until = min(until, time.Until(s.settleAt()))
-		case d.isNarrow(s) && s.outs(false) == 1:
-			if beside := time.Until(s.sent.Add(besideAfter)); beside > 0 {
-				until = min(until, beside)
-			}
-		}
+// readyAt is when the next round of a source may go out. A database of one writer has them all one after the other, because those that
+// wait for it would hinder one another.
+func (d *dispatcher) readyAt(s *source) time.Time {
+	outs, turns := s.outs(false), s.Rounds().TakesTurns()
+	switch {
+	case outs >= d.db.Writers, outs > 0 && turns && !d.sideBySide(s),
+		d.db.Writers == 1 && slices.ContainsFunc(d.sources, func(other *source) bool { return other.outs(false) > 0 }):
+		return time.Now().Add(lookEvery) // one has to come back first
+	case outs > 0 && !d.sideBySide(s) && time.Since(s.sent) < besideAfter:
+		return s.sent.Add(besideAfter)
 	}
-	return until
+	return s.settleAt()
 }
 
 // settleAt is until when a source's results wait for others, or for the jobs that have just begun.
 func (s *source) settleAt() time.Time {
 	switch {
+	case len(s.ended) == 0:
+		return time.Time{}
 	case s.running > 0 && time.Now().Before(s.freshUntil):
 		return s.freshUntil
 	case len(s.ended) >= s.running:
@@ -86,8 +95,8 @@ func (d *dispatcher) free(s *source) (*shard, int) {
 	if d.MaxJobs > 0 {
 		n = min(n, d.MaxJobs-d.summary.Started-d.slots.host.reserved)
 	}
-	if side := d.side(s); side > 1 {
-		n = min(n, (s.lane.width+side-1)/side) // the rest is for the rounds beside it
+	if d.sideBySide(s) {
+		n = min(n, (s.lane.width+d.db.Writers-1)/d.db.Writers) // the rest is for the rounds beside it
 	}
 	if n < 1 {
 		return nil, 0
@@ -99,15 +108,6 @@ func (d *dispatcher) free(s *source) (*shard, int) {
 	return one, (n + rivals) / (rivals + 1)
 }
 
-// crowded says that no other round of a source can go out now. A database of one writer has them all one after the other,
-// else those that wait for it would hinder one another.
-func (d *dispatcher) crowded(s *source) bool {
-	if d.db.Writers == 1 {
-		return slices.ContainsFunc(d.sources, func(other *source) bool { return other.outs(false) > 0 })
-	}
-	return s.outs(false) >= d.side(s)
-}
-
 const (
 	// besideFrom is how many jobs a round must have for another to be out beside it: of two small ones each costs nearly as much as
 	// one of twice the size.
@@ -116,20 +116,12 @@ const (
 	besideAfter = 200 * time.Millisecond
 )
 
-// side is how many rounds of a source may be out side by side.
-func (d *dispatcher) side(s *source) int {
-	switch {
-	case s.Rounds().TakesTurns() && len(s.shards) == 1:
-		return 1
-	case d.isNarrow(s) && time.Now().Before(s.sent.Add(besideAfter)):
-		return 1
+// sideBySide says that a source's rounds are out side by side.
+func (d *dispatcher) sideBySide(s *source) bool {
+	if s.Rounds().TakesTurns() {
+		return len(s.shards) > 1
 	}
-	return d.db.Writers
-}
-
-// isNarrow says that the source has too few slots for rounds side by side.
-func (d *dispatcher) isNarrow(s *source) bool {
-	return s.lane.width < d.db.Writers*besideFrom && !s.Rounds().TakesTurns()
+	return s.lane.width >= d.db.Writers*besideFrom
 }
 
 // rivals is how many other sources want slots too.
@@ -170,7 +162,7 @@ func (d *dispatcher) gather(a *attempt) {
 	case a.left: // its quarantine has settled it
 		d.summary.Finished++
 		d.foundRoom(s, []rounds.Settled{a.Settled}, nil)
-		d.changedAt = time.Now()
+		d.changed = true
 		return
 	case len(s.ended) == 0:
 		s.gatherUntil = time.Now().Add(min(gatherFor, d.commits))

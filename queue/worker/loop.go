@@ -33,8 +33,8 @@ type loop struct {
 	// landed gets what is to be done when a task has come back; tasks is how many are out.
 	landed chan func() error
 	tasks  int
-	// changedAt is since when a job may have become due, because some were settled, or a schedule has enqueued one.
-	changedAt time.Time
+	// changed says that a job may have become due, because some were settled, or a schedule has enqueued one.
+	changed bool
 	// pausedUntil is until when the database is left alone, after it didn't answer. away says that it has not answered since awaySince.
 	pausedUntil, awaySince time.Time
 	away                   repeated

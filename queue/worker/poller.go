@@ -24,9 +24,8 @@ type poller struct {
 	reapAt time.Time
 	// news says that a source was seen since the last time that all looks were over.
 	news bool
-	// searched are the workers that are no more whose strays have been looked for on this host; looks share it.
-	searching sync.Mutex
-	searched  map[string]bool
+	// searches look for the strays of dead workers on this host, each once; looks share them.
+	searches sync.Map
 }
 
 // nothingToDo says whether a look finds nothing at all. It writes nothing.
@@ -114,15 +113,17 @@ func (p *poller) gate() time.Duration {
 	return time.Until(latest.Add(lookEvery))
 }
 
-// outdated says that a source has not been looked at since a job may have become due, and has that done at once: after the dead, because
-// the process of a quarantined job may be among them.
-func (p *poller) outdated() (is bool) {
-	for _, s := range p.sources {
-		if s.gone == nil && !s.seenSince.After(p.changedAt) {
-			s.nextLook, p.reapAt, is = time.Time{}, time.Time{}, true
-		}
+// lookAgain has all sources looked at once more if a job may have become due since it was called last: after the dead, because the
+// process of a quarantined job may be among them.
+func (p *poller) lookAgain() bool {
+	if !p.changed {
+		return false
 	}
-	return is
+	p.changed, p.reapAt = false, time.Time{}
+	for _, s := range p.sources {
+		s.nextLook = time.Time{}
+	}
+	return true
 }
 
 // sight is what a look has seen of a source.
@@ -134,7 +135,7 @@ type sight struct {
 // lookAfter finds out what there is to do in a source, among some of its shards. If a look before has found upkeep, it has that done
 // first. Once a second a look begins with the dead workers, so that it and those behind it find what they have left.
 func (p *poller) lookAfter(s *source, among []int, upkeep *rounds.Look) {
-	accepting, running, handled, sent := p.accepting(), len(s.attempts) > 0, s.handled(), time.Now()
+	accepting, running, sent := p.accepting(), len(s.attempts) > 0, time.Now()
 	reaps := accepting && upkeep == nil && !sent.Before(p.reapAt)
 	if reaps {
 		p.reapAt = sent.Add(time.Hour) // until it has come back
@@ -148,7 +149,7 @@ func (p *poller) lookAfter(s *source, among []int, upkeep *rounds.Look) {
 			found, err = p.roster.Reap(p.work, p.self, p.killStrays)
 		}
 		if err == nil && upkeep != nil {
-			more, err = s.Rounds().Upkeep(p.work, p.self, *upkeep, handled, p.killStrays)
+			more, err = s.Rounds().Upkeep(p.work, p.self, *upkeep, s.handled, p.killStrays)
 		} else if err == nil && running {
 			one.stopping, err = s.Rounds().Stopping(p.work, p.ID)
 		}
@@ -160,9 +161,7 @@ func (p *poller) lookAfter(s *source, among []int, upkeep *rounds.Look) {
 			if reaps {
 				p.reapAt = time.Now().Add(lookEvery) // if it failed, the next look begins without it
 			}
-			if found {
-				p.changedAt = time.Now() // the other sources have to be looked at again
-			}
+			p.changed = p.changed || found // the other sources have to be looked at again
 			if p.dispatcher.leftOut(s, err) {
 				err = nil
 			}
@@ -173,7 +172,7 @@ func (p *poller) lookAfter(s *source, among []int, upkeep *rounds.Look) {
 					s.vain = err
 				}
 			case s.gone == nil:
-				s.seenSince, s.surveyed, s.vain, p.news = sent, s.surveyed || accepting, nil, true
+				s.surveyed, s.vain, p.news = s.surveyed || accepting, nil, true
 				p.see(s, one)
 				if l := one.Look; upkeep == nil && (l.Waking || l.New || l.Misplaced || l.Dividing || l.Orphaned || l.Undecided || l.Held && s.ThrottleGroups == nil) {
 					p.lookAfter(s, among, &l)
@@ -184,33 +183,26 @@ func (p *poller) lookAfter(s *source, among []int, upkeep *rounds.Look) {
 					s.nextLook, s.again = time.Now(), true
 				}
 			}
-			return p.looked(sent, err)
+			if engine.IsLockTimeout(err) { // it is looked after again with the next
+				p.Log.Warn("another transaction holds what a look needs", "error", err, "waited", time.Since(sent))
+				p.miss(err)
+				return nil
+			}
+			return p.trouble(err)
 		}
 	})
-}
-
-// looked takes note that a look has come back. What another transaction has held up is looked after again with the next.
-func (p *poller) looked(sent time.Time, err error) error {
-	if engine.IsLockTimeout(err) {
-		p.Log.Warn("another transaction holds what a look needs", "error", err, "waited", time.Since(sent))
-		p.miss(err)
-		return nil
-	}
-	return p.trouble(err)
 }
 
 // killStrays kills what a worker that is no more has left running on this host, before anybody can start its jobs again. It
 // looks whatever the other's host was called: containers may have their processes in common and not the name, or the name
 // and not the processes.
 func (p *poller) killStrays(dead string) {
-	p.searching.Lock() // also while they are killed: one queue's look must not go on before
-	defer p.searching.Unlock()
-	if !p.searched[dead] {
-		p.searched[dead] = true
+	search, _ := p.searches.LoadOrStore(dead, sync.OnceFunc(func() { // others wait for it: one queue's look must not go on before
 		if left := guard.KillStrays(dead); len(left) > 0 {
 			p.Unkilled(dead, left)
 		}
-	}
+	}))
+	search.(func())()
 }
 
 // see takes note of what a look has seen.

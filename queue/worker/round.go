@@ -222,5 +222,5 @@ func (d *dispatcher) count(s *source, r *round, done rounds.Done) {
 	}
 	s.reserve(r.Settle, -1)
 	d.foundRoom(s, r.Settle, r.shard)
-	d.changedAt = time.Now()
+	d.changed = true
 }

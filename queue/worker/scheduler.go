@@ -48,9 +48,7 @@ func (s *scheduler) tend() {
 		return func() error {
 			s.busy = false
 			s.at = time.Now().Add(min(max(look.Wait, lookEvery), tendEvery))
-			if done.Jobs > 0 {
-				s.changedAt = time.Now()
-			}
+			s.changed = s.changed || done.Jobs > 0
 			s.err = err
 			for _, one := range s.Schedules {
 				if err := done.Failed[one.Name]; err != nil && !s.db.Lacks(err, one.Queue) { // which is said of the queue

@@ -45,15 +45,17 @@ type source struct {
 	// failing says that there may be jobs which wait for a retry handler.
 	failing bool
 
-	// nextLook is when to look at it next; zero is at once. again says that the last look left something to be looked at. lookSent is when the look or the upkeep that is out was sent; zero if none is.
-	// seenSince is when the last was sent that has seen something.
-	nextLook, lookSent, seenSince time.Time
-	again                         bool
+	// nextLook is when to look at it next; zero is at once. lookSent is when the look or the upkeep that is out was sent; zero if none is.
+	nextLook, lookSent time.Time
+	// again says that the last look left something to be looked at.
+	again bool
 }
 
 // served is a queue that the worker serves, and what its sources share.
 type served struct {
 	Queue
+	// handled are the types that have a handler, and whether a retry handler decides about each.
+	handled map[string]bool
 	// reached says that a look has found nothing to start there, or a round could have started something. vain is what either could not
 	// get from another transaction since a look last succeeded.
 	reached bool
@@ -75,6 +77,7 @@ func (w *worker) addSources(q *served) {
 	}
 	var common []string
 	for _, name := range slices.Sorted(maps.Keys(q.Handlers)) {
+		q.handled[name] = q.RetryHandlers[name] != nil
 		if own[name] > 0 {
 			w.addSource(q, []string{name}, w.slots.newLane(roster.Lane(q.Name, name), around, own[name]))
 		} else {
@@ -90,20 +93,11 @@ func (w *worker) addSource(q *served, types []string, l *lane) {
 	s := &source{served: q, types: types, lane: l, attempts: map[int64]*attempt{}}
 	w.addShards(s)
 	for _, t := range types {
-		if q.RetryHandlers[t] != nil {
+		if q.handled[t] {
 			s.asked = append(s.asked, t)
 		}
 	}
 	w.sources = append(w.sources, s)
-}
-
-// handled are the types of the whole queue, and whether a retry handler decides about each.
-func (s *source) handled() map[string]bool {
-	types := map[string]bool{}
-	for t := range s.Handlers {
-		types[t] = s.RetryHandlers[t] != nil
-	}
-	return types
 }
 
 // rests says whether an attempt will wait for a retry handler of this worker: its slot is kept for that.

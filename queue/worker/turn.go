@@ -37,7 +37,7 @@ func (w *worker) goOn() error {
 			switch {
 			case !accepting:
 				return nil
-			case w.Linger || !w.idle() || w.poller.outdated():
+			case w.Linger || !w.idle() || w.poller.lookAgain():
 			case !w.ClockStands && slices.ContainsFunc(w.sources, (*source).full): // others' jobs will end
 			default:
 				return nil
@@ -107,7 +107,7 @@ func (w *worker) gatherAll() {
 
 // untilNext is how long there is nothing to do by the clock alone.
 func (w *worker) untilNext() time.Duration {
-	until := min(w.poller.until(), w.dispatcher.until())
+	until := min(w.poller.until(), time.Until(w.dispatcher.nextAt))
 	if w.slots.host.running > 0 {
 		until = min(until, w.progress.until())
 	}

@@ -75,11 +75,11 @@ func newWorker(p Params) (*worker, error) {
 	w.scheduler = &scheduler{loop: l, timetable: timetable.New(db, p.Schedules)}
 	w.slots.host = w.slots.newLane("", nil, p.Concurrency)
 	for _, q := range p.Queues {
-		w.addSources(&served{Queue: q})
+		w.addSources(&served{Queue: q, handled: map[string]bool{}})
 	}
 	w.runner = &runner{loop: l, lease: w.lease, begun: make(chan *attempt), ended: make(chan *attempt, p.Concurrency)}
 	w.dispatcher = &dispatcher{loop: l, slots: w.slots, runner: w.runner}
-	w.poller = &poller{loop: l, dispatcher: w.dispatcher, searched: map[string]bool{}}
+	w.poller = &poller{loop: l, dispatcher: w.dispatcher}
 	if len(w.sources) > 0 {
 		w.dispatcher.turn = rand.IntN(len(w.sources)) // else many short runs would serve the first only
 	}
