@@ -36,6 +36,7 @@ func (d *dispatcher) dispatch() {
 	for n := range d.sources {
 		at := (first + n) % len(d.sources)
 		s := d.sources[at]
+		d.takeUndecided(s)
 		d.sendWaiting(s)
 		for {
 			if at := d.readyAt(s); time.Now().Before(at) {
@@ -161,8 +162,8 @@ func (d *dispatcher) gather(a *attempt) {
 		return
 	case a.left: // its quarantine has settled it
 		d.summary.Finished++
-		d.foundRoom(s, []rounds.Settled{a.Settled}, nil)
 		d.changed = true
+		d.foundRoom(s, []rounds.Settled{a.Settled}, nil)
 		return
 	case len(s.ended) == 0:
 		s.gatherUntil = time.Now().Add(min(gatherFor, d.commits))

@@ -29,15 +29,9 @@ func (d *dispatcher) leaveOut(q *served, err error) {
 		q.gone = err
 	}
 	for _, s := range d.sources {
-		if s.served != q {
-			continue
-		}
-		s.nothing()
-		s.failing = false
-		for _, r := range slices.Clone(s.rounds) {
-			if !r.isOut && r.Slots > 0 {
-				d.drop(s, r)
-			}
+		if s.served == q {
+			s.nothing()
+			s.failing = false
 		}
 	}
 }

@@ -57,7 +57,7 @@ func (p *poller) look() {
 		if s.gone == nil && (p.accepting() || len(s.attempts) > 0) {
 			p.lookAfter(s, s.toLookAt(), nil)
 		} else {
-			p.see(s, sight{})
+			p.see(s, rounds.Look{}, nil)
 		}
 		s.nextLook, s.again = time.Now().Add(lookEvery), false
 	}
@@ -126,12 +126,6 @@ func (p *poller) lookAgain() bool {
 	return true
 }
 
-// sight is what a look has seen of a source.
-type sight struct {
-	rounds.Look
-	stopping []int64
-}
-
 // lookAfter finds out what there is to do in a source, among some of its shards. If a look before has found upkeep, it has that done
 // first. Once a second a look begins with the dead workers, so that it and those behind it find what they have left.
 func (p *poller) lookAfter(s *source, among []int, upkeep *rounds.Look) {
@@ -142,19 +136,20 @@ func (p *poller) lookAfter(s *source, among []int, upkeep *rounds.Look) {
 	}
 	s.lookSent = sent
 	p.task(func() func() error {
-		var one sight
+		var look rounds.Look
+		var stopping []int64
+		var found, more bool
 		var err error
-		found, more := false, false
 		if reaps {
 			found, err = p.roster.Reap(p.work, p.self, p.killStrays)
 		}
 		if err == nil && upkeep != nil {
 			more, err = s.Rounds().Upkeep(p.work, p.self, *upkeep, s.handled, p.killStrays)
 		} else if err == nil && running {
-			one.stopping, err = s.Rounds().Stopping(p.work, p.ID)
+			stopping, err = s.Rounds().Stopping(p.work, p.ID)
 		}
 		if err == nil && (accepting || upkeep != nil) {
-			one.Look, err = s.Rounds().Look(p.work, s.types, among...)
+			look, err = s.Rounds().Look(p.work, s.types, among...)
 		}
 		return func() error {
 			s.lookSent = time.Time{}
@@ -169,24 +164,24 @@ func (p *poller) lookAfter(s *source, among []int, upkeep *rounds.Look) {
 			case err != nil:
 				s.nextLook, s.again = time.Now(), true
 				if engine.IsLockTimeout(err) {
+					p.Log.Warn("another transaction holds what a look needs", "queue", s.Name, "error", err, "waited", time.Since(sent))
+					p.miss(err)
 					s.vain = err
+					return nil
 				}
 			case s.gone == nil:
 				s.surveyed, s.vain, p.news = s.surveyed || accepting, nil, true
-				p.see(s, one)
-				if l := one.Look; upkeep == nil && (l.Waking || l.New || l.Misplaced || l.Dividing || l.Orphaned || l.Undecided || l.Held && s.ThrottleGroups == nil) {
-					p.lookAfter(s, among, &l)
+				p.see(s, look, stopping)
+				wanted := look
+				wanted.Due, wanted.Held = false, look.Held && s.ThrottleGroups == nil
+				if upkeep == nil && !wanted.Nothing() {
+					p.lookAfter(s, among, &wanted)
 				} else {
-					s.reached = s.reached || !one.Due
+					s.reached = s.reached || !look.Due
 				}
 				if more {
 					s.nextLook, s.again = time.Now(), true
 				}
-			}
-			if engine.IsLockTimeout(err) { // it is looked after again with the next
-				p.Log.Warn("another transaction holds what a look needs", "error", err, "waited", time.Since(sent))
-				p.miss(err)
-				return nil
 			}
 			return p.trouble(err)
 		}
@@ -206,9 +201,9 @@ func (p *poller) killStrays(dead string) {
 }
 
 // see takes note of what a look has seen.
-func (p *poller) see(s *source, one sight) {
+func (p *poller) see(s *source, look rounds.Look, stopping []int64) {
 	s.retry = len(s.held)
-	for _, seen := range one.Shards {
+	for _, seen := range look.Shards {
 		in := s.numbered(seen.Shard)
 		if !in.waitUntil.After(time.Now()) {
 			in.waitUntil = time.Time{}
@@ -220,10 +215,10 @@ func (p *poller) see(s *source, one sight) {
 			in.full = false
 		}
 	}
-	if len(s.asked) > 0 && (one.Undecided || one.Orphaned || one.Waking) {
+	if len(s.asked) > 0 && (look.Undecided || look.Orphaned || look.Waking) {
 		s.failing = true
 	}
-	for _, id := range one.stopping {
+	for _, id := range stopping {
 		if a := s.attempts[id]; a != nil {
 			a.stop(errCancelled)
 		}

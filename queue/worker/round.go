@@ -20,9 +20,8 @@ type round struct {
 	decides bool
 	// apart says that it may have to wait for another transaction: the source's other rounds don't wait for it.
 	apart bool
-	// isOut says that it is under way, sent is since when. A round that is not out is to be sent, or to be sent again.
-	isOut bool
-	sent  time.Time
+	// sent is since when it is under way. Zero says that it is to be sent, or to be sent again.
+	sent time.Time
 }
 
 // apartMost is how many rounds of a source may be out at once that may have to wait, because each needs a connection.
@@ -31,7 +30,7 @@ const apartMost = 10
 // outs counts the rounds of a source that are out, of those that may have to wait or of the others.
 func (s *source) outs(apart bool) (n int) {
 	for _, r := range s.rounds {
-		if r.isOut && r.apart == apart {
+		if r.apart == apart && !r.sent.IsZero() {
 			n++
 		}
 	}
@@ -54,7 +53,7 @@ func (s *source) remove(r *round) {
 func (d *dispatcher) sendWaiting(s *source) {
 	for _, r := range slices.Backward(s.rounds) { // one may be removed
 		switch {
-		case r.isOut:
+		case !r.sent.IsZero():
 		case r.decides && !d.accepting():
 			s.remove(r) // what it has taken is for others, when this worker is no more
 		case !r.apart || s.outs(true) < apartMost:
@@ -71,7 +70,7 @@ func (d *dispatcher) sendWaiting(s *source) {
 
 // send sends a round out.
 func (d *dispatcher) send(s *source, r *round) {
-	r.isOut, r.sent = true, time.Now()
+	r.sent = time.Now()
 	if !r.apart {
 		s.sent = r.sent
 	}
@@ -80,7 +79,6 @@ func (d *dispatcher) send(s *source, r *round) {
 		done, err := r.do(d.work, s)
 		took := time.Since(r.sent)
 		return func() error {
-			r.isOut = false
 			switch {
 			case engine.IsLockTimeout(err):
 				d.Log.Warn("another transaction holds what a round needs", "queue", s.Name, "settling", len(r.Settle), "waited", took)
@@ -91,7 +89,7 @@ func (d *dispatcher) send(s *source, r *round) {
 				d.drop(s, r)
 				return nil
 			case err != nil:
-				r.Again = true
+				r.Again, r.sent = true, time.Time{}
 				return d.trouble(err)
 			}
 			d.Log.Debug("settled and started", "queue", s.Name, "settled", len(r.Settle), "started", len(done.Started), "took", took)
@@ -125,7 +123,7 @@ func (d *dispatcher) part(s *source, r *round, err error) {
 		return
 	}
 	s.vain = err
-	r.Settle, r.Again, r.apart = nil, true, true // an earlier try of it may have been committed
+	r.Settle, r.apart, r.Again, r.sent = nil, true, true, time.Time{} // an earlier try of it may have been committed
 }
 
 // tryApart has results settled at once, each in a round of its own.
@@ -137,9 +135,6 @@ func (s *source) tryApart(list []rounds.Settled) {
 // drop gives up a round of a source that is left out. What it was to settle is tried once more without anything else, which
 // needs no index.
 func (d *dispatcher) drop(s *source, r *round) {
-	if !slices.Contains(s.rounds, r) {
-		return // it was given up with the queue
-	}
 	s.remove(r)
 	switch {
 	case len(r.Settle) == 0:
@@ -196,9 +191,6 @@ func (d *dispatcher) learn(s *source, r *round, done rounds.Done) {
 		r.shard.foundMore()
 	case r.sent.After(r.shard.moreAt):
 		r.shard.more = false // else the round beside it, or a look, has found something since
-	}
-	if len(done.Started) == 0 {
-		d.slots.balance(false) // what it waits for may take long, and others have a use for the slots
 	}
 }
 

@@ -37,7 +37,8 @@ func (r *runner) begin(s *source, j *job.Job) {
 		return
 	}
 	a, here := &attempt{runner: r, source: s, Settled: rounds.Settled{Job: j}, began: time.Now()}, s.Rounds().Disowned()
-	a.handled = handling.With(a, handling.Hooks{Look: r.lease.check, Say: a.say, End: func(o job.Outcome) {
+	say := func(said job.Progress) { a.said.Store(&said) }
+	a.handled = handling.With(a, handling.Hooks{Look: r.lease.check, Say: say, End: func(o job.Outcome) {
 		if here.Store(j.ID, j.Attempt); !r.end(a, o, true) {
 			here.CompareAndDelete(j.ID, j.Attempt)
 		}

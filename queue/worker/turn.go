@@ -22,19 +22,15 @@ func (w *worker) goOn() error {
 		if accepting && w.untilAnswer() <= 0 {
 			w.scheduler.tend()
 		}
-		for _, s := range w.sources {
-			w.dispatcher.takeUndecided(s)
-		}
 		w.dispatcher.dispatch()
 		w.progress.send()
 		if !accepting {
 			w.slots.balance(false)
 		}
 		if w.tasks == 0 && w.slots.host.running == 0 && !slices.ContainsFunc(w.sources, (*source).isUnsettled) {
-			if w.lockLost() {
-				return roster.ErrLockLost
-			}
 			switch {
+			case w.lockLost():
+				return roster.ErrLockLost
 			case !accepting:
 				return nil
 			case w.Linger || !w.idle() || w.poller.lookAgain():
@@ -107,11 +103,7 @@ func (w *worker) gatherAll() {
 
 // untilNext is how long there is nothing to do by the clock alone.
 func (w *worker) untilNext() time.Duration {
-	until := min(w.poller.until(), time.Until(w.dispatcher.nextAt))
-	if w.slots.host.running > 0 {
-		until = min(until, w.progress.until())
-	}
-	return max(until, w.untilAnswer(), 0)
+	return max(min(w.poller.until(), time.Until(w.dispatcher.nextAt), w.progress.until()), w.untilAnswer(), 0)
 }
 
 // overdue says whether the database has been waited for long enough.

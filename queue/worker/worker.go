@@ -12,6 +12,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"sync"
 	"time"
 
 	"github.com/hipq/hipq/activity"
@@ -98,7 +99,7 @@ func Run(ctx context.Context, p Params) (Summary, error) {
 		return Summary{}, err
 	}
 	idle := false
-	err = w.bounded(ctx, w.RunFor+w.patience(), func(work context.Context) (err error) {
+	err = w.bounded(ctx, max(w.RunFor, w.patience()), func(work context.Context) (err error) {
 		if err := w.begins(work); err != nil || w.allLeftOut() {
 			return err
 		}
@@ -125,10 +126,9 @@ func (w *worker) begins(ctx context.Context) error {
 	for _, q := range w.queues {
 		err := unfit[q.Name]
 		if err == nil {
-			err = q.Register(ctx)
-		}
-		if err != nil && unfit[q.Name] == nil && !errors.Is(err, queue.ErrShards) {
-			return err
+			if err = q.Register(ctx); err != nil && !errors.Is(err, queue.ErrShards) {
+				return err
+			}
 		}
 		if err != nil {
 			w.dispatcher.leaveOut(q, err)
@@ -157,7 +157,7 @@ func (w *worker) live(ctx context.Context, begin func() error) (done Summary, er
 		if at := w.answered.Load(); at != nil && (errors.Is(err, schema.ErrNoAnswer) || errors.Is(err, roster.ErrLockLost)) {
 			done.Answered = *at
 		}
-		err = errors.Join(w.withLeftOut(err), w.scheduler.failure())
+		err = errors.Join(w.withLeftOut(err), w.scheduler.err)
 	}()
 	// what a job needs to be settled in order goes on when ctx has ended
 	work, stopWork := context.WithCancelCause(engine.Hearing(context.WithoutCancel(ctx), w.miss))
@@ -184,15 +184,10 @@ func (w *worker) live(ctx context.Context, begin func() error) (done Summary, er
 	}
 	w.lease.holds(began)
 	renewal, stopRenewal := context.WithCancel(work)
-	renewed := make(chan struct{})
-	go func() {
-		defer close(renewed)
-		w.lease.keep(renewal)
-	}()
-	defer func() {
-		stopRenewal()
-		<-renewed
-	}()
+	var renewing sync.WaitGroup
+	renewing.Go(func() { w.lease.keep(renewal) })
+	defer renewing.Wait()
+	defer stopRenewal()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(w.Grace, func() { w.stopJobs(ErrInterrupted) }) })()
 
 	if err := begin(); err != nil {
@@ -227,18 +222,15 @@ func (w *worker) signOff(remark error) error {
 	for {
 		err := w.roster.End(end, w.self, activity.Finished, w.summary.Started, text)
 		kind, _ := schema.Diagnose(err)
-		switch later := end.Err() != nil || kind == schema.TryLater; {
-		case err == nil || !later:
+		switch {
+		case err == nil, kind != schema.TryLater && end.Err() == nil:
 			return err
 		case w.lockLost():
 			return roster.ErrLockLost
 		case end.Err() != nil:
 			return w.unanswered(err)
 		}
-		select {
-		case <-end.Done():
-		case <-time.After(lookEvery):
-		}
+		time.Sleep(lookEvery)
 	}
 }
 
