@@ -20,7 +20,7 @@ func (q *Queue) Rounds() Rounds { return Rounds{q} }
 // DB is the database that it is in.
 func (q Rounds) DB() *schema.DB { return q.db }
 
-// Disowned are the jobs with an attempt that has ended although its handler, in this process, has not returned: the attempt by the id.
+// Disowned are the attempts that have ended although their handlers, in this process, have not returned, by the job's id.
 func (q Rounds) Disowned() *sync.Map { return &q.disowned }
 
 // TakesTurns says whether those who start jobs of the queue follow one another: a job that starts takes something from

@@ -60,8 +60,8 @@ func (d *dispatcher) dispatch() {
 	}
 }
 
-// readyAt is when the next round of a source may go out. A database of one writer has them all one after the other, because those that
-// wait for it would hinder one another.
+// readyAt is when the next round of a source may go out. A database of one writer has them all one after the other, because
+// those that wait for it would hinder one another.
 func (d *dispatcher) readyAt(s *source) time.Time {
 	outs, turns := s.outs(false), s.Rounds().TakesTurns()
 	switch {
@@ -173,7 +173,8 @@ func (d *dispatcher) gather(a *attempt) {
 	s.reserve(s.ended[len(s.ended)-1:], 1)
 }
 
-// takeUndecided has a round take jobs that wait for a retry handler, as many as slots are free: to ask may take as long as an attempt.
+// takeUndecided has a round take jobs that wait for a retry handler, as many as slots are free. To ask may take as long as an
+// attempt.
 func (d *dispatcher) takeUndecided(s *source) {
 	n := s.lane.free()
 	if d.accepting() && s.failing && n > 0 && !slices.ContainsFunc(s.rounds, func(r *round) bool { return r.decides }) {

@@ -35,9 +35,11 @@ type loop struct {
 	tasks  int
 	// changed says that a job may have become due, because some were settled, or a schedule has enqueued one.
 	changed bool
-	// pausedUntil is until when the database is left alone, after it didn't answer. away says that it has not answered since awaySince.
-	pausedUntil, awaySince time.Time
-	away                   repeated
+	// pausedUntil is until when the database is left alone, after it didn't answer.
+	pausedUntil time.Time
+	// away says that it has not answered since awaySince.
+	away      repeated
+	awaySince time.Time
 	// missed is the last trouble with the database, nil if there was none; answered is when it last answered.
 	missed   atomic.Pointer[error]
 	answered atomic.Pointer[time.Time]
@@ -84,7 +86,8 @@ func (l *loop) trouble(err error) error {
 	return nil
 }
 
-// repeated is trouble that may come again and again. The log has the first as a warning, the rest as debug, until it is false again.
+// repeated is trouble that may come again and again. The log has the first as a warning, and the rest as debug until this is
+// false again.
 type repeated bool
 
 func (r *repeated) warn(log *slog.Logger, what string, args ...any) {

@@ -48,9 +48,9 @@ func (p *poller) nothingToDo(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// look looks after each source once a second, and when a rate allows more. One look follows the other. If one takes a second, perhaps
-// because another transaction holds what the upkeep needs, the others go on beside it. A worker that takes on nothing only looks for
-// jobs that it is to stop.
+// look looks after each source once a second, and when a rate allows more. One look follows the other. If one takes a second,
+// perhaps because another transaction holds what the upkeep needs, the others go on beside it. A worker that takes on nothing
+// only looks for jobs that it is to stop.
 func (p *poller) look() {
 	for p.until() <= 0 {
 		s, _ := p.next()
@@ -113,8 +113,8 @@ func (p *poller) gate() time.Duration {
 	return time.Until(latest.Add(lookEvery))
 }
 
-// lookAgain has all sources looked at once more if a job may have become due since it was called last: after the dead, because the
-// process of a quarantined job may be among them.
+// lookAgain has all sources looked at once more if a job may have become due since it was called last. The dead come first,
+// because the process of a quarantined job may be among them.
 func (p *poller) lookAgain() bool {
 	if !p.changed {
 		return false

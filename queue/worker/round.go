@@ -48,8 +48,8 @@ func (s *source) remove(r *round) {
 	s.count(0, -r.Slots)
 }
 
-// sendWaiting sends the rounds that are still to be sent, and those of results that were held. Each of these has a round of its own, so
-// that only those wait whose rows are held still.
+// sendWaiting sends the rounds that are still to be sent, and those of results that were held. Each of these results has a round
+// of its own, so that it waits for no other.
 func (d *dispatcher) sendWaiting(s *source) {
 	for _, r := range slices.Backward(s.rounds) { // one may be removed
 		switch {

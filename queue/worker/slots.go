@@ -70,9 +70,9 @@ func (l *lane) count(running, reserved int) {
 // inUse is how many slots it can't give away.
 func (l *lane) inUse() int { return l.running + l.reserved }
 
-// count finds out what the worker would like to hold of each lane. A lane of which nothing is to be started keeps what is in use or
-// about to be, and leaves the others to the host's other workers. So does the lane around a full one, because what waits there has no
-// use for more.
+// count finds out what the worker would like to hold of each lane. A lane of which nothing is to be started keeps what is in use
+// or about to be, and leaves the others to the host's other workers. So does the lane around a full one, because what waits
+// there has no use for more.
 func (s *slots) count() {
 	for _, l := range s.lanes {
 		l.want = 0

@@ -38,15 +38,17 @@ type source struct {
 	// rounds are those that are out or are still to be sent. sent is when the latest was, but for those that may have to wait.
 	rounds []*round
 	sent   time.Time
-	// held are attempts that could not be settled because of another transaction. Each goes into a round of its own: the first retry
-	// ones now, all others when a look has come back, or a write of progress, which may have held them itself.
-	held  []rounds.Settled
+	// held are attempts that could not be settled because of another transaction. Each goes into a round of its own.
+	held []rounds.Settled
+	// retry is how many of held go now, the first ones. The others go when a look or a write of progress has come back.
 	retry int
 	// failing says that there may be jobs which wait for a retry handler.
 	failing bool
 
-	// nextLook is when to look at it next; zero is at once. lookSent is when the look or the upkeep that is out was sent; zero if none is.
-	nextLook, lookSent time.Time
+	// nextLook is when to look at it next; zero is at once.
+	nextLook time.Time
+	// lookSent is when the look or the upkeep that is out was sent; zero if none is.
+	lookSent time.Time
 	// again says that the last look left something to be looked at.
 	again bool
 }

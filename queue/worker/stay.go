@@ -78,7 +78,7 @@ func Stay(ctx context.Context, p Params) (sum Summary, err error) {
 	return sum, nil
 }
 
-// checkTables says whether the tables are those of this hipq. Run would leave out a queue whose table isn't, and say so at its end.
+// checkTables says whether the tables are those of this hipq. Run would leave out a queue whose table isn't.
 func checkTables(ctx context.Context, p Params) error {
 	within, cancel := context.WithTimeoutCause(ctx, stayMost, schema.ErrNoAnswer)
 	defer cancel()
