@@ -192,6 +192,9 @@ func (d *dispatcher) learn(s *source, r *round, done rounds.Done) {
 	case r.sent.After(r.shard.moreAt):
 		r.shard.more = false // else the round beside it, or a look, has found something since
 	}
+	if len(done.Started) == 0 {
+		d.slots.balance(false) // what it waits for may take long, and others have a use for the slots
+	}
 }
 
 // count counts what a round settled.
