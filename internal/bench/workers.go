@@ -36,10 +36,7 @@ func (q *Queue) Drain(ctx context.Context, w Workers) (int, error) {
 }
 
 func (q *Queue) work(ctx context.Context, w Workers) (worker.Summary, error) {
-	id, err := worker.NewID()
-	if err != nil {
-		return worker.Summary{}, err
-	}
+	id := worker.NewID()
 	if w.Handler == nil {
 		w.Handler = handler.Func(func(context.Context, *job.Job) error { return nil })
 	}

@@ -227,10 +227,7 @@ func (s *shop) start(w words, timeout, lockFor time.Duration) *attempt {
 	}
 	p := s.params
 	p.LockFor = lockFor
-	var err error
-	if p.ID, err = worker.NewID(); err != nil {
-		s.Fatal(err)
-	}
+	p.ID = worker.NewID()
 	at.worker = p.ID
 	ctx, stop := context.WithCancel(s.Context())
 	at.stop = stop

@@ -3,7 +3,6 @@ package worker
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"sync/atomic"
 	"time"
 
@@ -27,7 +26,7 @@ func (l *lease) keep(ctx context.Context) {
 	defer expiry.Stop()
 	next := time.NewTimer(l.LockFor / 3)
 	defer next.Stop()
-	level := slog.LevelWarn
+	var late repeated
 	for {
 		select {
 		case <-ctx.Done():
@@ -40,7 +39,7 @@ func (l *lease) keep(ctx context.Context) {
 		cancel()
 		switch {
 		case err == nil:
-			level = slog.LevelWarn
+			late = false
 			l.holds(asked)
 			expiry.Reset(l.left())
 			next.Reset(l.LockFor / 3)
@@ -50,8 +49,7 @@ func (l *lease) keep(ctx context.Context) {
 		case ctx.Err() != nil:
 			return
 		default:
-			l.Log.Log(ctx, level, "could not renew the lock yet", "error", err)
-			level = slog.LevelDebug // until it has been renewed
+			late.warn(l.Log, "could not renew the lock yet", "error", err)
 			next.Reset(min(time.Second, l.LockFor/10))
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"sync"
 	"time"
 
 	"github.com/hipq/hipq/activity"
@@ -75,11 +76,11 @@ func newWorker(p Params) (*worker, error) {
 	w.scheduler = &scheduler{loop: l, timetable: timetable.New(db, p.Schedules)}
 	w.slots.host = w.slots.newLane("", nil, p.Concurrency)
 	for _, q := range p.Queues {
-		w.addSources(q)
+		w.addSources(&served{Queue: q, handled: map[string]bool{}})
 	}
 	w.runner = &runner{loop: l, lease: w.lease, begun: make(chan *attempt), ended: make(chan *attempt, p.Concurrency)}
 	w.dispatcher = &dispatcher{loop: l, slots: w.slots, runner: w.runner}
-	w.poller = &poller{loop: l, dispatcher: w.dispatcher, searched: map[string]bool{}}
+	w.poller = &poller{loop: l, dispatcher: w.dispatcher}
 	if len(w.sources) > 0 {
 		w.dispatcher.turn = rand.IntN(len(w.sources)) // else many short runs would serve the first only
 	}
@@ -98,7 +99,7 @@ func Run(ctx context.Context, p Params) (Summary, error) {
 		return Summary{}, err
 	}
 	idle := false
-	err = w.bounded(ctx, w.RunFor+w.patience(), func(work context.Context) (err error) {
+	err = w.bounded(ctx, max(w.RunFor, w.patience()), func(work context.Context) (err error) {
 		if err := w.begins(work); err != nil || w.allLeftOut() {
 			return err
 		}
@@ -122,16 +123,15 @@ func (w *worker) begins(ctx context.Context) error {
 	if err != nil && !ok {
 		return err
 	}
-	for _, q := range w.Queues {
+	for _, q := range w.queues {
 		err := unfit[q.Name]
 		if err == nil {
-			err = q.Register(ctx)
-		}
-		if err != nil && unfit[q.Name] == nil && !errors.Is(err, queue.ErrShards) {
-			return err
+			if err = q.Register(ctx); err != nil && !errors.Is(err, queue.ErrShards) {
+				return err
+			}
 		}
 		if err != nil {
-			w.dispatcher.leaveOut(q.Name, err)
+			w.dispatcher.leaveOut(q, err)
 		}
 	}
 	return nil
@@ -157,7 +157,7 @@ func (w *worker) live(ctx context.Context, begin func() error) (done Summary, er
 		if at := w.answered.Load(); at != nil && (errors.Is(err, schema.ErrNoAnswer) || errors.Is(err, roster.ErrLockLost)) {
 			done.Answered = *at
 		}
-		err = errors.Join(w.withLeftOut(err), w.scheduler.failure())
+		err = errors.Join(w.withLeftOut(err), w.scheduler.err)
 	}()
 	// what a job needs to be settled in order goes on when ctx has ended
 	work, stopWork := context.WithCancelCause(engine.Hearing(context.WithoutCancel(ctx), w.miss))
@@ -184,15 +184,10 @@ func (w *worker) live(ctx context.Context, begin func() error) (done Summary, er
 	}
 	w.lease.holds(began)
 	renewal, stopRenewal := context.WithCancel(work)
-	renewed := make(chan struct{})
-	go func() {
-		defer close(renewed)
-		w.lease.keep(renewal)
-	}()
-	defer func() {
-		stopRenewal()
-		<-renewed
-	}()
+	var renewing sync.WaitGroup
+	renewing.Go(func() { w.lease.keep(renewal) })
+	defer renewing.Wait()
+	defer stopRenewal()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(w.Grace, func() { w.stopJobs(ErrInterrupted) }) })()
 
 	if err := begin(); err != nil {
@@ -227,18 +222,15 @@ func (w *worker) signOff(remark error) error {
 	for {
 		err := w.roster.End(end, w.self, activity.Finished, w.summary.Started, text)
 		kind, _ := schema.Diagnose(err)
-		switch later := end.Err() != nil || kind == schema.TryLater; {
-		case err == nil || !later:
+		switch {
+		case err == nil, kind != schema.TryLater && end.Err() == nil:
 			return err
 		case w.lockLost():
 			return roster.ErrLockLost
 		case end.Err() != nil:
 			return w.unanswered(err)
 		}
-		select {
-		case <-end.Done():
-		case <-time.After(lookEvery):
-		}
+		time.Sleep(lookEvery)
 	}
 }
 
@@ -254,7 +246,7 @@ func (w *worker) abandon(cause error) {
 	for w.slots.host.running > 0 || w.tasks > 0 {
 		select {
 		case a := <-w.runner.ended:
-			a.source.occupy(-1)
+			a.source.count(-1, 0)
 		case <-w.landed:
 			w.tasks--
 		}
