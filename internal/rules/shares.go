@@ -2,7 +2,9 @@ package rules
 
 import (
 	"cmp"
+	"math"
 	"slices"
+	"sort"
 )
 
 // Demand is what one shard uses of a limit, or of a rate's starts, that the shards of a queue share, and what waits there.
@@ -23,25 +25,18 @@ func HasRoom(limit, share, used, weight int) bool { return min(weight, limit) <=
 // then the shard starts nothing until enough of its jobs have ended. No other shard gets that room before, so the shares and what
 // is used beyond them never exceed the limit. If the shards use more than the limit, nothing starts before they use less.
 func Divide(limit int, demands []Demand) []int {
-	d := lineUp(limit, demands)
-	d.aim()
-	shares := make([]int, len(demands))
-	free := limit
-	for _, p := range d.line {
+	line, free := lineUp(limit, demands), limit
+	aim(limit, line)
+	for _, p := range line {
 		free -= p.used
 	}
-	for _, p := range d.line {
+	shares := make([]int, len(demands))
+	for _, p := range line {
 		share := min(p.target, max(p.used+free, 0))
 		free -= max(share-p.used, 0)
 		shares[p.shard] = share
 	}
 	return shares
-}
-
-// division is a limit, with the shards in line: first those in which jobs wait, the one that has waited longest before the others.
-type division struct {
-	limit, left int
-	line        []*portion
 }
 
 // portion is a demand with its numbers made sound: none is below 0 or above the limit. target is what the shard should use.
@@ -52,70 +47,68 @@ type portion struct {
 	since       int64
 }
 
-func lineUp(limit int, demands []Demand) *division {
-	d := &division{limit: limit, left: limit}
+// lineUp puts the shards in line: first those in which jobs wait, the one that has waited longest before the others.
+func lineUp(limit int, demands []Demand) (line []*portion) {
 	sound := func(n int) int { return min(max(n, 0), limit) }
 	for i, of := range demands {
-		p := &portion{shard: i, used: sound(of.Used), since: of.Since}
+		p := &portion{shard: i, used: sound(of.Used), since: math.MaxInt64}
 		if p.want = p.used; of.Wants > 0 {
-			p.first = max(sound(of.First), 1)
+			p.first, p.since = max(sound(of.First), 1), of.Since
 			p.want = min(p.used+max(sound(of.Wants), p.first), limit)
 		}
-		d.line = append(d.line, p)
+		line = append(line, p)
 	}
-	slices.SortStableFunc(d.line, func(a, b *portion) int {
-		if a.first == 0 || b.first == 0 {
-			return cmp.Compare(min(b.first, 1), min(a.first, 1))
-		}
-		return cmp.Compare(a.since, b.since)
-	})
-	return d
+	slices.SortStableFunc(line, func(a, b *portion) int { return cmp.Compare(a.since, b.since) })
+	return line
 }
-
-func (d *division) give(p *portion, n int) { p.target, d.left = p.target+n, d.left-n }
 
 // aim gives each shard its target: all of the limit.
-func (d *division) aim() {
+func aim(limit int, line []*portion) {
 	// The first job of the first in line gets its room beside what runs there, which may run for days. The others' first jobs get it
 	// in the place of what runs, else the last in line would have nothing while all are busy.
-	for i, p := range d.line {
+	left := limit
+	for i, p := range line {
 		n := p.first
 		if i == 0 && n > 0 {
-			n = min(p.used+n, d.limit)
+			n = min(p.used+n, limit)
 		}
-		if n <= d.left {
-			d.give(p, n)
+		if n <= left {
+			p.target, left = n, left-n
 		}
 	}
-	d.level()
-	for _, p := range d.line { // what nobody wants is for those that come next, wherever that is
-		p.want, p.first = d.limit, 1
+	level(limit, line)
+	for _, p := range line { // what nobody wants is for those that come next, wherever that is
+		p.want, p.first = limit, 1
 	}
-	d.level()
+	level(limit, line)
 }
 
-// level raises the targets evenly, the lowest first, up to what each shard wants. It does so in pieces of the first job's weight,
-// because no job fits into a smaller one.
-func (d *division) level() {
-	for level := 0; ; {
-		n, lowest := 0, d.limit
-		for _, p := range d.line {
-			if piece := min(max(p.first, 1), p.want-p.target); piece > 0 && piece <= d.left {
-				n, lowest = n+1, min(lowest, p.target)
-			}
+// level raises the targets evenly, up to what each shard wants, as far as the limit goes.
+func level(limit int, line []*portion) {
+	left := func(level int) int {
+		left := limit
+		for _, p := range line {
+			left -= p.at(level)
 		}
-		if n == 0 {
-			return
-		}
-		level = max(level, lowest) + max(d.left/n, 1)
-		for _, p := range d.line {
-			more := min(level, p.want) - p.target
-			if more = min(more, d.left); p.target+more < p.want {
-				more -= more % max(p.first, 1)
-			}
-			if more > 0 {
-				d.give(p, more)
-			}
+		return left
+	}
+	most := sort.Search(limit, func(level int) bool { return left(level+1) < 0 })
+	rest := left(most)
+	for _, p := range line {
+		low, high := p.at(most), p.at(most+1)
+		if p.target = low; high-low <= rest {
+			p.target, rest = high, rest-(high-low)
 		}
 	}
+}
+
+// at is the target that is raised to a level: in pieces of the first job's weight, because no job fits into a smaller one.
+func (p *portion) at(level int) int {
+	switch {
+	case level <= p.target:
+		return p.target
+	case level >= p.want:
+		return max(p.want, p.target)
+	}
+	return level - (level-p.target)%max(p.first, 1)
 }
