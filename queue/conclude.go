@@ -66,8 +66,7 @@ func (q *Queue) write(ctx context.Context, tx *engine.Tx, j *job.Job, n rules.Ne
 	set, args := "", []any{n.Status, n.Error, n.Result, engine.At(n.Scheduled), engine.At(n.Wake), engine.At(tx.Now), n.Interrupts, j.Losses, j.WorkerID}
 	if n.Data != nil {
 		// also where these options know no shards: then it is misplaced until a worker moves it, and not in that of its former group
-		d := q.division()
-		place := d.Place(d.Of(j.Type, j.Key, j.ShardKey, []byte(*n.Data)))
+		place := q.division().PlaceOf(j.Type, j.Key, j.ShardKey, []byte(*n.Data))
 		set, args = set+", job_data = ?, throttle_group = 'NONE', shard = ?", append(args, *n.Data, place)
 	}
 	if n.Priority != nil {

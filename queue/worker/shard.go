@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/internal/rounds"
-	"github.com/hipq/hipq/internal/shards"
 )
 
 // shard is one shard of a source's queue, as the worker sees it.
@@ -113,7 +112,7 @@ func (s *source) next(settle []rounds.Settled) (next *shard) {
 	most := 0
 	ended := map[*shard]int{}
 	for _, e := range settle {
-		one := s.numbered(shards.Shard(e.Job.Place))
+		one := s.numbered(e.Job.Shard())
 		if one == nil || s.isBusy(one) || !one.waitUntil.IsZero() {
 			continue
 		}
