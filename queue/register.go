@@ -138,10 +138,7 @@ func (q *Queue) Register(ctx context.Context) error {
 			return err
 		}
 		// its row is ours now: nobody divides the queue otherwise before this is committed
-		if number, err = q.divisionOf(ctx, tx); err != nil {
-			return err
-		}
-		if err := q.otherwiseDivided(number); err != nil {
+		if err := q.checkDivision(ctx, tx); err != nil {
 			return err
 		}
 		for _, t := range changed {

@@ -105,16 +105,12 @@ func (q *Queue) relocate(ctx context.Context, tx *engine.Tx, of, lock string) (m
 // findPlaces tells jobs where they belong. Their data are read for that where they matter, and not kept: they may be large.
 func (q *Queue) findPlaces(ctx context.Context, tx *engine.Tx, jobs []*job.Job) error {
 	d := q.division()
-	byID, ids := make(map[int64]*job.Job, len(jobs)), make([]any, len(jobs))
-	for i, j := range jobs {
-		byID[j.ID], ids[i] = j, j.ID
-		j.Place = d.PlaceOf(j.Type, j.Key, j.ShardKey, nil)
+	place := func(j *job.Job, data []byte) { j.Place = d.PlaceOf(j.Type, j.Key, j.ShardKey, data) }
+	if d.N > 1 && d.Groups != nil && d.Groups.By != job.GroupByType {
+		return q.dataOf(ctx, tx, jobs, place)
 	}
-	if d.N == 1 || d.Groups == nil || d.Groups.By == job.GroupByType || len(jobs) == 0 {
-		return nil
+	for _, j := range jobs {
+		place(j, nil)
 	}
-	return q.eachData(ctx, tx, ids, func(id int64, data []byte) {
-		j := byID[id]
-		j.Place = d.PlaceOf(j.Type, j.Key, j.ShardKey, data)
-	})
+	return nil
 }

@@ -49,11 +49,9 @@ func isWithin(at int64, d time.Duration, now time.Time) bool {
 func (s shardRow) waits() bool { return isWithin(s.waitTime, headFor, s.at) }
 
 // startsLately is how many of its starts count against a rate.
-func (s shardRow) startsLately(r job.Rate) (n int) {
-	for _, some := range s.starts.AsOf(r, s.at) {
-		n += some
-	}
-	return n
+func (s shardRow) startsLately(r job.Rate) int {
+	left, _ := s.starts.Left(r, s.at)
+	return r.Starts - left
 }
 
 // shardColumns are those that scanShard reads.

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"math"
 	"slices"
-	"sort"
 )
 
 // Demand is what one shard uses of a limit, or of a rate's starts, that the shards of a queue share, and what waits there.
@@ -25,8 +24,24 @@ func HasRoom(limit, share, used, weight int) bool { return min(weight, limit) <=
 // then the shard starts nothing until enough of its jobs have ended. No other shard gets that room before, so the shares and what
 // is used beyond them never exceed the limit. If the shards use more than the limit, nothing starts before they use less.
 func Divide(limit int, demands []Demand) []int {
-	line, free := lineUp(limit, demands), limit
-	aim(limit, line)
+	line, left := lineUp(limit, demands), limit
+	// The first job of the first in line gets its room beside what runs there, which may run for days. The others' first jobs get it
+	// in the place of what runs, else the last in line would have nothing while all are busy.
+	for i, p := range line {
+		n := p.first
+		if i == 0 && n > 0 {
+			n = min(p.used+n, limit)
+		}
+		if n <= left {
+			p.target, left = n, left-n
+		}
+	}
+	left = level(line, left)
+	for _, p := range line { // what nobody wants is for those that come next, wherever that is
+		p.want, p.first = limit, 1
+	}
+	level(line, left)
+	free := limit
 	for _, p := range line {
 		free -= p.used
 	}
@@ -62,53 +77,25 @@ func lineUp(limit int, demands []Demand) (line []*portion) {
 	return line
 }
 
-// aim gives each shard its target: all of the limit.
-func aim(limit int, line []*portion) {
-	// The first job of the first in line gets its room beside what runs there, which may run for days. The others' first jobs get it
-	// in the place of what runs, else the last in line would have nothing while all are busy.
-	left := limit
-	for i, p := range line {
-		n := p.first
-		if i == 0 && n > 0 {
-			n = min(p.used+n, limit)
-		}
-		if n <= left {
-			p.target, left = n, left-n
-		}
-	}
-	level(limit, line)
-	for _, p := range line { // what nobody wants is for those that come next, wherever that is
-		p.want, p.first = limit, 1
-	}
-	level(limit, line)
-}
-
-// level raises the targets evenly, up to what each shard wants, as far as the limit goes.
-func level(limit int, line []*portion) {
-	left := func(level int) int {
-		left := limit
+// level raises the targets evenly, the lowest first, up to what each shard wants, and gives what is left of n.
+func level(line []*portion, n int) (left int) {
+	for left = n; ; {
+		var next *portion
 		for _, p := range line {
-			left -= p.at(level)
+			if least := p.piece(1); least > 0 && least <= left && (next == nil || p.target < next.target) {
+				next = p
+			}
 		}
-		return left
-	}
-	most := sort.Search(limit, func(level int) bool { return left(level+1) < 0 })
-	rest := left(most)
-	for _, p := range line {
-		low, high := p.at(most), p.at(most+1)
-		if p.target = low; high-low <= rest {
-			p.target, rest = high, rest-(high-low)
+		if next == nil {
+			return left
 		}
+		more := next.piece(left / len(line) / 2)
+		next.target, left = next.target+more, left-more
 	}
 }
 
-// at is the target that is raised to a level: in pieces of the first job's weight, because no job fits into a smaller one.
-func (p *portion) at(level int) int {
-	switch {
-	case level <= p.target:
-		return p.target
-	case level >= p.want:
-		return max(p.want, p.target)
-	}
-	return level - (level-p.target)%max(p.first, 1)
+// piece is about n more, at least what the first job takes. No job fits into a part of that.
+func (p *portion) piece(n int) int {
+	first := max(p.first, 1)
+	return min(max(n-n%first, first), p.want-p.target)
 }

@@ -188,7 +188,7 @@ func (p *poller) lookAfter(s *source, among []int, upkeep *rounds.Look) {
 					s.vain = err
 				}
 			case s.gone == nil:
-				s.seenSince, s.surveyed, s.vain, p.news = sent, s.surveyed || accepting, nil, true
+				s.seenSince, s.vain, p.news = sent, nil, true
 				p.see(s, one)
 				if l := one.Look; upkeep == nil && (l.Waking || l.New || l.Misplaced || l.Dividing || l.Orphaned || l.Undecided || l.Held && s.ThrottleGroups == nil) {
 					p.lookAfter(s, among, &l)

@@ -51,7 +51,7 @@ func (w *worker) addShards(s *source) {
 // toLookAt are the shards at which the next look looks: some in turn, if there are many; at first it is all, because a worker that finds
 // nothing ends. Nil is all.
 func (s *source) toLookAt() (numbers []int) {
-	if !s.surveyed || len(s.shards) <= looksAt {
+	if s.seenSince.IsZero() || len(s.shards) <= looksAt {
 		return nil
 	}
 	for range looksAt {
@@ -90,8 +90,8 @@ func (s *source) waits() (until time.Time) {
 }
 
 // next is the shard in which the next round may start something, which settles these: the one whose last round is longest ago. If there is
-// none, because all wait for room where the queue takes turns, it is that of most of these: what ends makes room, and the round fills it
-// itself. nil if there is none either.
+// none, because all wait for room where the queue takes turns, it is that of the first of these: what ends makes room, and the round fills
+// it itself. nil if there is none either.
 func (s *source) next(settle []rounds.Settled) (next *shard) {
 	longest := 0
 	for _, one := range s.shards {
@@ -109,18 +109,12 @@ func (s *source) next(settle []rounds.Settled) (next *shard) {
 	if next != nil || !s.Rounds().TakesTurns() {
 		return next
 	}
-	most := 0
-	ended := map[*shard]int{}
 	for _, e := range settle {
-		one := s.numbered(e.Job.Shard())
-		if one == nil || s.isBusy(one) || !one.waitUntil.IsZero() {
-			continue
-		}
-		if ended[one]++; ended[one] > most {
-			next, most = one, ended[one]
+		if one := s.numbered(e.Job.Shard()); one != nil && !s.isBusy(one) && one.waitUntil.IsZero() {
+			return one
 		}
 	}
-	return next
+	return nil
 }
 
 // startsIn counts a round that may start jobs of a shard.

@@ -3,6 +3,7 @@ package worker
 import (
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/queue"
@@ -75,7 +76,7 @@ func TestLooksAtAllShardsInTurn(t *testing.T) {
 	if s.toLookAt() != nil {
 		t.Error("the first look is not at all of them")
 	}
-	s.surveyed = true
+	s.seenSince = time.Now()
 	seen := map[int]bool{}
 	for range 3 {
 		for _, number := range s.toLookAt() {

@@ -19,10 +19,9 @@ type source struct {
 	types, asked []string
 	lane         *lane
 	// shards are all of the queue's, by number. counted is how many rounds may have started jobs; lookedAt is the shard at which the
-	// next look begins, surveyed says that all have been looked at. dividedAt is when a look was last asked to divide the limit anew.
+	// next look begins. dividedAt is when a look was last asked to divide the limit anew.
 	shards            []*shard
 	counted, lookedAt int
-	surveyed          bool
 	dividedAt         time.Time
 
 	// running is how many of its attempts and decisions run. attempts are those of them that a handler in this process has, by the id
