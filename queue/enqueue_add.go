@@ -121,15 +121,13 @@ func (a *adding) complete(ctx context.Context, prepared []job.New) (err error) {
 			return fmt.Errorf("%s %q: %w", j.Type, j.Key, job.ErrWeightless)
 		}
 	}
-	o := a.Options
-	if a.Shards < 1 { // who enqueues may know no more of the queue than its name
+	if a.division = a.Options.division(); a.Shards < 1 { // the program may know no more of the queue than its name
 		r, err := a.registered(ctx, a.tx)
 		if err != nil {
 			return err
 		}
-		o = r.Options
+		a.division = r.division()
 	}
-	a.division = o.division()
 	return nil
 }
 
