@@ -18,15 +18,17 @@ type Division struct {
 	Of int
 	// number is that by which the tables know it.
 	number int
-	// Otherwise is an ErrShards if the queue's options say that it is divided otherwise: until Reshard their workers leave the queue
-	// out. nil if they don't.
+	// Otherwise is an ErrShards if the queue's options say that it is divided otherwise: until Reshard their workers leave the
+	// queue out. nil if they don't.
 	Otherwise error
 }
 
-// Place is the number by which the tables, and job.Place, know one of the shards: they are from 0 to one less than how many there are.
+// Place is the number by which the tables, and job.Place, know one of the shards: they are from 0 to one less than how many
+// there are.
 func (d Division) Place(shard int) int { return shards.Place(d.number, shard) }
 
-// Shard is which of the shards a place is; ok is false if it is none of them: the job was placed when the queue was divided otherwise.
+// Shard is which of the shards a place is; ok is false if it is none of them: the job was placed when the queue was divided
+// otherwise.
 func (d Division) Shard(place int) (shard int, ok bool) { return shards.In(d.number, place) }
 
 // Division reads how the queue is divided.
@@ -136,8 +138,8 @@ func (q *Queue) situation(ctx context.Context) (s situation, err error) {
 	return s, err
 }
 
-// part is what a shard has of the queue's limit and its rate, by its place. The only one of an undivided queue has all, whatever
-// its row says; so has one without a row, because nobody has divided them yet.
+// part is what a shard has of the queue's limit and its rate, by its place. The only one of an undivided queue has all,
+// whatever its row says; so has one without a row, because nobody has divided them yet.
 func (q *Queue) part(s situation, place int) (r shardRow) {
 	at := slices.IndexFunc(s.shards, func(r shardRow) bool { return r.place == place })
 	if at >= 0 {

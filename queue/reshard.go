@@ -12,9 +12,10 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-// Reshard divides the queue's jobs among its shards as the options say, while workers run: those whose options say otherwise start
-// nothing of the queue any more, from now on. moved is how many waiting jobs it has moved. It may be repeated, and goes on where one
-// that was interrupted stopped; so do the workers. ErrShards if another has divided the queue in another way meanwhile.
+// Reshard divides the queue's jobs among its shards as the options say, while workers run: those whose options say otherwise
+// start nothing of the queue any more, from now on. moved is how many waiting jobs it has moved. It may be repeated, and goes
+// on where one that was interrupted stopped; so do the workers. ErrShards if another has divided the queue in another way
+// meanwhile.
 func (q *Queue) Reshard(ctx context.Context) (moved int, err error) {
 	if err := q.db.Tx(ctx, func(tx *engine.Tx) error { return q.divide(ctx, tx) }); err != nil {
 		return 0, fmt.Errorf("divide %s: %w", q.Name, err)
@@ -26,20 +27,21 @@ func (q *Queue) Reshard(ctx context.Context) (moved int, err error) {
 	return moved, err
 }
 
-// divide makes the new shards, if the queue is divided otherwise, and moves what counts against the limit and the rate: the jobs that
-// workers have. It takes the turns of all who could start others meanwhile.
+// divide makes the new shards, if the queue is divided otherwise, and moves what counts against the limit and the rate: the
+// jobs that workers have. It takes the turns of all who could start others meanwhile.
 func (q *Queue) divide(ctx context.Context, tx *engine.Tx) error {
 	own := q.division().Number()
-	there, err := engine.Changed(tx.ExecContext(ctx, "UPDATE "+q.db.Queues()+" SET division = ? WHERE queue = ? AND division <> ?", own, q.Name, own))
-	if err != nil || !there {
+	update := "UPDATE " + q.db.Queues() + " SET division = ? WHERE queue = ? AND division <> ?"
+	if other, err := engine.Changed(tx.ExecContext(ctx, update, own, q.Name, own)); err != nil || !other {
 		return err
 	}
 	if err := q.takeAllTurns(ctx, tx); err != nil {
 		return err
 	}
-	// also in a queue that takes no turns, because it may be given a limit; and locked, because one that is settled meanwhile may get
-	// other data, and be in another group
+	// also in a queue that takes no turns, because it may be given a limit; and locked, because one that is settled meanwhile may
+	// get other data, and be in another group
 	for n := relocateMax; n == relocateMax; {
+		var err error
 		if n, err = q.relocate(ctx, tx, schema.Counts, q.db.ForUpdate); err != nil {
 			return err
 		}
@@ -47,8 +49,9 @@ func (q *Queue) divide(ctx context.Context, tx *engine.Tx) error {
 	return q.makeShards(ctx, tx)
 }
 
-// misplacedOf is the condition for the statuses of jobs that aren't over. Submitted ones get their place when they are taken in.
-const misplacedOf = "status IN ('available', 'scheduled', 'throttled', 'undecided', 'locked', 'running', 'answered', 'deciding', 'awaiting')"
+// misplacedOf is the condition for jobs that aren't over. Submitted ones get their place when they are taken in.
+const misplacedOf = "status IN ('available', 'scheduled', 'throttled', 'undecided'," +
+	" 'locked', 'running', 'answered', 'deciding', 'awaiting')"
 
 // relocateMax is how many jobs are moved at once to the shards in which they belong.
 const relocateMax = 1000
@@ -65,18 +68,19 @@ func (q *Queue) moveMisplaced(ctx context.Context) (moved int, err error) {
 	return moved, nil
 }
 
-// relocate moves misplaced jobs of which a condition is true, locked. One that was held back comes among the due ones, because its group
-// may be another. ErrShards if another has divided the queue meanwhile: then all else is misplaced.
+// relocate moves misplaced jobs that meet a condition, and locks them. One that was held back comes among the due ones, because
+// its group may be another. ErrShards if another has divided the queue meanwhile: then all else is misplaced.
 func (q *Queue) relocate(ctx context.Context, tx *engine.Tx, of, lock string) (moved int, err error) {
 	var found []*job.Job
 	for _, where := range q.misplaced() {
-		query := "SELECT id, job_type, job_key, shard_key FROM " + q.table + " " + q.claimIndex() + " WHERE " + of + " AND " + where + " LIMIT ? " + lock
-		err := tx.Read(ctx, engine.Query{SQL: query, Args: []any{relocateMax - len(found)}, Scan: engine.EachRow(func(row *sql.Rows) error {
+		query := "SELECT id, job_type, job_key, shard_key FROM " + q.table + " " + q.claimIndex() +
+			" WHERE " + of + " AND " + where + " LIMIT ? " + lock
+		scan := engine.EachRow(func(row *sql.Rows) error {
 			j := &job.Job{}
 			found = append(found, j)
 			return row.Scan(&j.ID, &j.Type, &j.Key, &j.ShardKey)
-		})})
-		if err != nil {
+		})
+		if err := tx.Read(ctx, engine.Query{SQL: query, Args: []any{relocateMax - len(found)}, Scan: scan}); err != nil {
 			return 0, err
 		}
 	}
@@ -94,7 +98,8 @@ func (q *Queue) relocate(ctx context.Context, tx *engine.Tx, of, lock string) (m
 		ids := byPlace[place]
 		err := tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET shard = ?,"+
 			" throttle_group = CASE WHEN status = 'throttled' THEN 'NONE' ELSE throttle_group END,"+
-			" status = CASE WHEN status = 'throttled' THEN 'available' ELSE status END WHERE id IN "+engine.In(len(ids)), append([]any{place}, ids...)...)
+			" status = CASE WHEN status = 'throttled' THEN 'available' ELSE status END WHERE id IN "+engine.In(len(ids)),
+			append([]any{place}, ids...)...)
 		if err != nil {
 			return 0, err
 		}

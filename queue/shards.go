@@ -43,7 +43,8 @@ func (q *Queue) otherwiseDivided(number int) error {
 	case n == own.N:
 		return shardsError("its shards are by other throttle groups than those in this config: hipq init divides it anew")
 	}
-	return shardsError(fmt.Sprintf("the queue has %d %s in the database, and %d in this config: hipq init divides it anew", n, noun, own.N))
+	return shardsError(fmt.Sprintf("the queue has %d %s in the database, and %d in this config: hipq init divides it anew",
+		n, noun, own.N))
 }
 
 // allShards are the queue's.
@@ -73,8 +74,8 @@ func (q *Queue) placed(of ...int) string {
 	return " shard IN (" + strings.Join(places, ",") + ")"
 }
 
-// misplaced are the conditions of which one is true of a row that is in none of the queue's shards: it was placed when the queue was
-// divided otherwise. They are asked one after the other, for with both at once SQLite would walk the whole line.
+// misplaced are the conditions of which one is true of a row that is in none of the queue's shards: it was placed when the
+// queue was divided otherwise. They are asked one after the other, for with both at once SQLite would walk the whole line.
 func (q *Queue) misplaced() [2]string {
 	return [2]string{fmt.Sprintf("shard < %d", q.place(0)), fmt.Sprintf("shard >= %d", q.place(q.division().N))}
 }

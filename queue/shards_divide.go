@@ -14,14 +14,14 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-// The limit and the rate of a queue with several shards are divided anew by what runs and what waits in each of them, at most once a
-// second: under the turns of all shards, so that nothing starts meanwhile.
+// The limit and the rate of a queue with several shards are divided anew by what runs and what waits in each of them, at most
+// once a second: under the turns of all shards, so that nothing starts meanwhile.
 
 // divideEvery is how often a limit or a rate is divided anew, at most.
 const divideEvery = time.Second
 
-// heldFor is how long this process divides nothing after another transaction held the turn of a shard for as long as it waited: all
-// other turns waited too.
+// heldFor is how long this process divides nothing after another transaction held the turn of a shard for as long as it waited:
+// all other turns waited too.
 const heldFor = 5 * time.Second
 
 // isShared says whether the shards share a limit or a rate.
@@ -33,8 +33,8 @@ func (q *Queue) isShort(ctx context.Context) (bool, error) {
 	return slices.ContainsFunc(rows, shardRow.waits) && !isWithin(rows[0].divideTime, divideEvery, rows[0].at), err
 }
 
-// divideShares divides the limit and the rate among the shards. Unless it is for a job that should start now, it leaves them if another
-// did so less than a second ago. Turns that another transaction holds are waited for once.
+// divideShares divides the limit and the rate among the shards. Unless it is for a job that should start now, it leaves them if
+// another did so less than a second ago. Turns that another transaction holds are waited for once.
 func (q *Queue) divideShares(ctx context.Context, now *job.Job) error {
 	if time.Now().UnixNano() < q.divideAt.Load() {
 		return nil
@@ -83,8 +83,8 @@ func (q *Queue) waitingByShard(ctx context.Context) ([]int, error) {
 	return waiting, nil
 }
 
-// demands are what each shard would use besides what it has: jobs are due there, and a claim found too little for them lately. If none is
-// due, what had no room has been cancelled, or is to run later. A job that should start now comes before all others.
+// demands are what each shard would use besides what it has: jobs are due there, and a claim found too little for them lately.
+// If none is due, what had no room has been cancelled, or is to run later. A job that should start now comes before all others.
 func demands(rows []shardRow, waiting []int, now *job.Job) (limits, rates []rules.Demand) {
 	limits, rates = make([]rules.Demand, len(rows)), make([]rules.Demand, len(rows))
 	for i, r := range rows {
@@ -107,9 +107,9 @@ func demands(rows []shardRow, waiting []int, now *job.Job) (limits, rates []rule
 	return limits, rates
 }
 
-// writeShares divides the queue's limit and its rate among the shards, all of whose turns are ours. They are those that were registered
-// last, whatever these options say: else workers with the config of before would divide another limit than those with the new one, in
-// turns. With one shard there is nothing to divide.
+// writeShares divides the queue's limit and its rate among the shards. The transaction has all their turns. The limit and the
+// rate are those that were registered last: else workers with an older config and those with the new one would divide different
+// limits, in turns. With one shard there is nothing to divide.
 func (q *Queue) writeShares(ctx context.Context, tx *engine.Tx, rows []shardRow, waiting []int, now *job.Job) error {
 	o, err := q.registeredOptions(ctx, tx)
 	if err != nil || o.Name == "" || len(rows) == 1 {
@@ -147,7 +147,8 @@ func (q *Queue) writeShares(ctx context.Context, tx *engine.Tx, rows []shardRow,
 
 // usedByPlace is the query for what the locked and running jobs weigh in each place, which it gives to f.
 func (q *Queue) usedByPlace(f func(place, used int)) engine.Query {
-	query := "SELECT shard, COALESCE(SUM(throttle_factor + 0.0), 0) FROM " + q.table + " " + q.claimIndex() + " WHERE " + schema.Counts + " GROUP BY shard"
+	query := "SELECT shard, COALESCE(SUM(throttle_factor + 0.0), 0) FROM " + q.table + " " + q.claimIndex() +
+		" WHERE " + schema.Counts + " GROUP BY shard"
 	return engine.Query{SQL: query, Scan: engine.EachRow(func(row *sql.Rows) error {
 		var place int
 		var used float64

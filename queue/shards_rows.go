@@ -25,12 +25,14 @@ type shardRow struct {
 	share, rateShare int
 	// heads are the jobs that claims have met as the first of their types without room in the limit.
 	heads []head
-	// waitTime is when a claim last found too little of the limit or of the rate there, and waitSince since when the shard has started
-	// nothing for want of it; both in microseconds since 1970, and 0 if none has. divideTime is when the shares were divided last.
+	// waitTime is when a claim last found too little of the limit or of the rate there, and waitSince since when the shard has
+	// started nothing for want of it; both in microseconds since 1970, and 0 if none has. divideTime is when the shares were
+	// divided last.
 	waitTime, waitSince, divideTime int64
 }
 
-// head is a job's id, when a claim met it last, in microseconds since 1970, and its weight; that is 0 where a SQL worker met it.
+// head is a job's id, when a claim met it last, in microseconds since 1970, and its weight; that is 0 where a SQL worker met
+// it.
 type head [3]int64
 
 // headsMax is how many heads a shard's row has, at most: one for each set of types that workers ask for.
@@ -39,7 +41,8 @@ const headsMax = 16
 // headFor is how long the note on a job that has no room counts after a claim met that job last.
 const headFor = 10 * time.Second
 
-// isWithin says whether a time, in microseconds, is now or at most so long ago. A time to come is none: the database's clock was put back.
+// isWithin says whether a time, in microseconds, is now or at most so long ago. A time to come is none: the database's clock
+// was put back.
 func isWithin(at int64, d time.Duration, now time.Time) bool {
 	age := now.UnixMicro() - at
 	return age >= 0 && age < d.Microseconds()
@@ -59,13 +62,14 @@ func (q *Queue) shardColumns() string {
 	return q.db.TimeText(q.db.Now) + ", shard, starts, share, rate_share, heads, wait_time, wait_since, divide_time"
 }
 
-// scanShard reads a row, and the columns behind those of a shard. Starts that can't be read, because a hand has written something else
-// there, are as many as the rate allows, and still to come: they count from when that is found out, so the rate is kept all the same.
+// scanShard reads a row, and the columns behind those of a shard. Somebody may have written starts that can't be read: they are
+// as many as the rate allows, and still to come. So they count from when that is found out, and the rate is kept all the same.
 // Heads that can't be read are none.
 func (q *Queue) scanShard(row interface{ Scan(into ...any) error }, others ...any) (s shardRow, err error) {
 	var at engine.Time
 	var starts, heads string
-	err = row.Scan(append([]any{&at, &s.place, &starts, &s.share, &s.rateShare, &heads, &s.waitTime, &s.waitSince, &s.divideTime}, others...)...)
+	into := []any{&at, &s.place, &starts, &s.share, &s.rateShare, &heads, &s.waitTime, &s.waitSince, &s.divideTime}
+	err = row.Scan(append(into, others...)...)
 	if s.at = at.Time; err != nil {
 		return s, err
 	}
@@ -115,8 +119,8 @@ func (q *Queue) lockShards(ctx context.Context, tx *engine.Tx) (rows []shardRow,
 	return q.readShards(ctx, tx)
 }
 
-// makeShards makes the rows of the queue's shards anew if they aren't there, or others are, and divides the limit and the rate among them.
-// Then all that was started counts in the first shard, because a start can't be taken back.
+// makeShards makes the rows of the queue's shards anew if they aren't there, or others are, and divides the limit and the rate
+// among them. In new rows all starts count in the first shard, because a start can't be taken back.
 func (q *Queue) makeShards(ctx context.Context, tx *engine.Tx) error {
 	rows, err := q.lockShards(ctx, tx)
 	if err != nil {
@@ -144,7 +148,8 @@ func (q *Queue) makeShards(ctx context.Context, tx *engine.Tx) error {
 		if err := tx.Write(ctx, "DELETE FROM "+q.db.Shards()+" WHERE queue = ?", q.Name); err != nil {
 			return err
 		}
-		if err := tx.Write(ctx, "INSERT INTO "+q.db.Shards()+" (queue, shard, starts) VALUES "+engine.Rows("(?,?,?)", n), values...); err != nil {
+		err = tx.Write(ctx, "INSERT INTO "+q.db.Shards()+" (queue, shard, starts) VALUES "+engine.Rows("(?,?,?)", n), values...)
+		if err != nil {
 			return err
 		}
 	}
@@ -156,8 +161,8 @@ func (q *Queue) areAll(rows []shardRow) bool {
 	return slices.EqualFunc(rows, q.allShards(), func(r shardRow, shard int) bool { return r.place == q.place(shard) })
 }
 
-// areSound says whether rows are those of all shards, with no more than the limit and the rate among them. If they have less, the next
-// division gives them the rest.
+// areSound says whether rows are those of all shards, with no more than the limit and the rate among them. If they have less,
+// the next division gives them the rest.
 func (q *Queue) areSound(rows []shardRow) bool {
 	limit, rate := 0, 0
 	for _, r := range rows {

@@ -21,12 +21,12 @@ type Demand struct {
 func HasRoom(limit, share, used, weight int) bool { return min(weight, limit) <= share-max(used, 0) }
 
 // Divide gives each shard its share of a limit. A share is less than what its shard uses where that should give room to others:
-// then the shard starts nothing until enough of its jobs have ended. No other shard gets that room before, so the shares and what
-// is used beyond them never exceed the limit. If the shards use more than the limit, nothing starts before they use less.
+// then the shard starts nothing until enough of its jobs have ended. No other shard gets that room before, so the shares and
+// what is used beyond them never exceed the limit. If the shards use more than the limit, nothing starts before they use less.
 func Divide(limit int, demands []Demand) []int {
 	line, left := lineUp(limit, demands), limit
-	// The first job of the first in line gets its room beside what runs there, which may run for days. The others' first jobs get it
-	// in the place of what runs, else the last in line would have nothing while all are busy.
+	// The first job of the first in line gets its room beside what runs there, which may run for days. The others' first jobs get
+	// it in the place of what runs, else the last in line would have nothing while all are busy.
 	for i, p := range line {
 		n := p.first
 		if i == 0 && n > 0 {

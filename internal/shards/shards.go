@@ -13,8 +13,8 @@ const Most = 999
 // step is how far the places of one division lie from those of the next.
 const step = 1000
 
-// Division is how the jobs of a queue are divided: into N shards, 0 to N-1, by their throttle groups where there are any, so that a
-// group is in one shard, or else each by itself.
+// Division is how the jobs of a queue are divided: into N shards, 0 to N-1, by their throttle groups where there are any, so
+// that a group is in one shard, or else each by itself.
 type Division struct {
 	N      int
 	Groups *job.ThrottleGroups
