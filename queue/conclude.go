@@ -63,8 +63,7 @@ func (q *Queue) write(ctx context.Context, tx *engine.Tx, j *job.Job, n rules.Ne
 	}
 	if n.Data != nil {
 		// also where these options know no shards: then it is misplaced until a worker moves it, and not in that of its former group
-		d := q.division()
-		place := d.Place(d.Of(j.Type, j.Key, j.ShardKey, []byte(*n.Data)))
+		place := q.division().PlaceOf(j.Type, j.Key, j.ShardKey, []byte(*n.Data))
 		set, args = set+", job_data = ?, throttle_group = 'NONE', shard = ?", append(args, *n.Data, place)
 	}
 	if n.Priority != nil {

@@ -121,8 +121,14 @@ func (a *adding) complete(ctx context.Context, prepared []job.New) (err error) {
 			return fmt.Errorf("%s %q: %w", j.Type, j.Key, job.ErrWeightless)
 		}
 	}
-	a.division, err = a.dividedBy(ctx, a.tx)
-	return err
+	if a.division = a.Options.division(); a.Shards < 1 { // the program may know no more of the queue than its name
+		r, err := a.registered(ctx, a.tx)
+		if err != nil {
+			return err
+		}
+		a.division = r.division()
+	}
+	return nil
 }
 
 // distinct leaves the jobs with a type and key of their own to be done. Each of the others is the twin of an earlier one, in whose
@@ -182,7 +188,7 @@ func (a *adding) replace(ctx context.Context, id int64, j *job.New) (replaced bo
 	res, err := a.tx.ExecContext(ctx, "UPDATE "+a.table+" "+a.db.ByID+scheduledAnew+", job_data = ?, timeout = ?, priority = ?,"+
 		" throttle_factor = ?, time_windows = ?, shard_key = ?, shard = ?, throttle_group = 'NONE' WHERE id = ? AND state = 'initial'",
 		status, wake, at, engine.At(a.tx.Now), j.Data, int64(j.Timeout/time.Second), *j.Priority, *j.ThrottleFactor, j.Windows.Encode(),
-		j.ShardKey, placeOf(a.division, j), id)
+		j.ShardKey, a.division.PlaceOf(j.Type, j.Key, j.ShardKey, []byte(j.Data)), id)
 	if err != nil {
 		return false, fmt.Errorf("replace job %d: %w", id, err)
 	}

@@ -65,7 +65,7 @@ func (a *adding) rows(whole bool) engine.Insert {
 			args = append(args, j.ShardKey)
 		}
 		if a.division.N > 1 {
-			args = append(args, placeOf(a.division, j))
+			args = append(args, a.division.PlaceOf(j.Type, j.Key, j.ShardKey, []byte(j.Data)))
 		}
 		if timed {
 			at, status, wake := a.due(j)

@@ -12,5 +12,5 @@ func ForgetTypes(q *Queue) { q.known.Store(nil) }
 // PlaceOf is where the table has a job that is to be added.
 func PlaceOf(q *Queue, j job.New) int {
 	j.ShardKey = cmp.Or(j.ShardKey, job.None)
-	return placeOf(q.division(), &j)
+	return q.division().PlaceOf(j.Type, j.Key, j.ShardKey, []byte(j.Data))
 }

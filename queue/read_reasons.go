@@ -230,7 +230,7 @@ func (r *reasons) rateUsedUp() {
 	case r.placed && r.division.Of > 1:
 		r.add("rate",
 			"of the queue's rate of %d starts per %s its shard holds %d, which is used up for %s; the other shards hold %d%s",
-			rate.Starts, rules.Brief(rate.Per), share, wait, max(0, rate.Starts-max(share, r.row.startsLately(rate, r.now))), r.waits())
+			rate.Starts, rules.Brief(rate.Per), share, wait, max(0, rate.Starts-max(share, r.row.startsLately(rate))), r.waits())
 	default:
 		r.add("rate", "the queue's rate of %d starts per %s is used up for %s", rate.Starts, rules.Brief(rate.Per), wait)
 	}
@@ -238,7 +238,7 @@ func (r *reasons) rateUsedUp() {
 
 // waits says for how long the shard has started nothing for want of the limit or the rate.
 func (w Why) waits() string {
-	if !w.row.waits(w.now) {
+	if !w.row.waits() {
 		return ""
 	}
 	return fmt.Sprintf("; it has started nothing for %s", brief(max(0, w.now.Sub(time.UnixMicro(w.row.waitSince)))))

@@ -4,12 +4,12 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/internal/shards"
 	"github.com/hipq/hipq/queue/job"
-	"github.com/hipq/hipq/schema"
 )
 
 // Division is how the jobs of a queue are divided into shards, as the database has it.
@@ -18,15 +18,17 @@ type Division struct {
 	Of int
 	// number is that by which the tables know it.
 	number int
-	// Otherwise is an ErrShards if the queue's options say that it is divided otherwise: until Reshard their workers leave the queue
-	// out. nil if they don't.
+	// Otherwise is an ErrShards if the queue's options say that it is divided otherwise: until Reshard their workers leave the
+	// queue out. nil if they don't.
 	Otherwise error
 }
 
-// Place is the number by which the tables, and job.Place, know one of the shards: they are from 0 to one less than how many there are.
-func (d Division) Place(shard int) int { return d.number*1000 + shard }
+// Place is the number by which the tables, and job.Place, know one of the shards: they are from 0 to one less than how many
+// there are.
+func (d Division) Place(shard int) int { return shards.Place(d.number, shard) }
 
-// Shard is which of the shards a place is; ok is false if it is none of them: the job was placed when the queue was divided otherwise.
+// Shard is which of the shards a place is; ok is false if it is none of them: the job was placed when the queue was divided
+// otherwise.
 func (d Division) Shard(place int) (shard int, ok bool) { return shards.In(d.number, place) }
 
 // Division reads how the queue is divided.
@@ -35,12 +37,11 @@ func (q *Queue) Division(ctx context.Context) (Division, error) {
 	if err != nil {
 		return Division{}, err
 	}
-	own := q.division().Number()
 	if shards.N(number) < 1 {
-		number = own // it isn't registered yet
+		number = q.division().Number() // it isn't registered yet
 	}
 	d := Division{Of: shards.N(number), number: number}
-	if q.Shards > 0 && number != own {
+	if q.Shards > 0 {
 		d.Otherwise = q.otherwiseDivided(number)
 	}
 	return d, nil
@@ -66,8 +67,8 @@ type Overview struct {
 	Division Division
 	// Shards are as many as Division has, in order.
 	Shards []ShardState
-	// Misplaced are the jobs that are to start or to be decided about, or count against the limit, and are in none of the shards: they
-	// were placed when the queue was divided otherwise. Workers move them, and start none before.
+	// Misplaced are the jobs that aren't over and are in none of the shards, because they were placed when the queue was divided
+	// otherwise. Workers move them, and start none before. Rows that plain SQL has inserted don't count.
 	Misplaced int64
 }
 
@@ -80,8 +81,8 @@ func (q *Queue) Overview(ctx context.Context) (o Overview, err error) {
 	o.Paused, o.Division, o.Shards = s.paused, s.division, make([]ShardState, s.division.Of)
 	for i := range o.Shards {
 		part, of := q.part(s, s.division.Place(i)), &o.Shards[i]
-		of.Share, of.RateShare, of.RateUsed = part.share, part.rateShare, part.startsLately(q.Rate, s.now)
-		if part.waits(s.now) {
+		of.Share, of.RateShare, of.RateUsed = part.share, part.rateShare, part.startsLately(q.Rate)
+		if part.waits() {
 			of.WaitsSince = time.UnixMicro(part.waitSince).UTC()
 		}
 	}
@@ -89,7 +90,6 @@ func (q *Queue) Overview(ctx context.Context) (o Overview, err error) {
 	jobs := "SELECT status, shard, COUNT(*), COALESCE(SUM(status IN ('submitted', 'scheduled') AND scheduled_run_time > ?), 0), " +
 		q.db.TimeText("MIN(CASE WHEN status IN ('submitted', 'available', 'scheduled', 'throttled') THEN scheduled_run_time END)") +
 		from + " GROUP BY status, shard"
-	used := "SELECT shard, COALESCE(SUM(throttle_factor + 0.0), 0)" + from + " WHERE " + schema.Counts + " GROUP BY shard"
 	err = q.db.Read(ctx, engine.Query{SQL: jobs, Args: []any{engine.At(s.now)}, Scan: engine.EachRow(func(row *sql.Rows) error {
 		var status job.Status
 		var place int
@@ -100,19 +100,15 @@ func (q *Queue) Overview(ctx context.Context) (o Overview, err error) {
 		switch i, ok := s.division.Shard(place); {
 		case ok:
 			o.Shards[i].add(status, n, later, oldest.Time, s.now)
-		case !status.IsFinal() && status != job.StatusSubmitted && status != job.StatusScheduled:
+		case !status.IsFinal() && status != job.StatusSubmitted:
 			o.Misplaced += n
 		}
 		return err
-	})}, engine.Query{SQL: used, Scan: engine.EachRow(func(row *sql.Rows) error {
-		var place int
-		var sum float64
-		err := row.Scan(&place, &sum)
+	})}, q.usedByPlace(func(place, used int) {
 		if i, ok := s.division.Shard(place); ok {
-			o.Shards[i].Used = int(sum)
+			o.Shards[i].Used = used
 		}
-		return err
-	})})
+	}))
 	if err != nil {
 		err = fmt.Errorf("count the jobs of %s: %w", q.Name, err)
 	}
@@ -124,12 +120,11 @@ type situation struct {
 	now      time.Time
 	paused   bool
 	division Division
-	// shards are the rows of the queue's shards, by their places.
-	shards map[int]shardRow
+	// shards are the rows of the queue's shards.
+	shards []shardRow
 }
 
 func (q *Queue) situation(ctx context.Context) (s situation, err error) {
-	s.shards = map[int]shardRow{}
 	if s.now, err = q.db.Clock(ctx); err != nil {
 		return s, err
 	}
@@ -139,17 +134,18 @@ func (q *Queue) situation(ctx context.Context) (s situation, err error) {
 	if s.division, err = q.Division(ctx); err != nil {
 		return s, err
 	}
-	if err = q.db.Read(ctx, q.shardRows(s.now, func(r shardRow) { s.shards[r.place] = r })); err != nil {
-		err = fmt.Errorf("read the shards of %s: %w", q.Name, err)
-	}
+	s.shards, err = q.readShards(ctx, q.db)
 	return s, err
 }
 
-// part is what a shard has of the queue's limit and its rate, by its place. The only one of an undivided queue has all, whatever
-// its row says; so has one without a row, because nobody has divided them yet.
-func (q *Queue) part(s situation, place int) shardRow {
-	r, ok := s.shards[place]
-	if !ok || s.division.Of == 1 {
+// part is what a shard has of the queue's limit and its rate, by its place. The only one of an undivided queue has all,
+// whatever its row says; so has one without a row, because nobody has divided them yet.
+func (q *Queue) part(s situation, place int) (r shardRow) {
+	at := slices.IndexFunc(s.shards, func(r shardRow) bool { return r.place == place })
+	if at >= 0 {
+		r = s.shards[at]
+	}
+	if at < 0 || s.division.Of == 1 {
 		r.share, r.rateShare = max(0, q.ThrottleLimit), q.Rate.Starts
 	}
 	return r

@@ -111,7 +111,7 @@ func (q *Queue) Register(ctx context.Context) error {
 	known := map[string]typeRecord{}
 	// an idle tick does this and not much besides
 	err := q.db.Read(ctx, registrations(q.db, "= ?", []any{q.Name}, func(r queueRecord, _ Options, _ error) { there = r }),
-		q.shardRows(time.Time{}, func(s shardRow) { rows = append(rows, s) }), q.typesQuery(known))
+		q.shardRows(&rows), q.typesQuery(known))
 	if err != nil {
 		return fmt.Errorf("read the registration of %s: %w", q.Name, err)
 	}
@@ -138,11 +138,8 @@ func (q *Queue) Register(ctx context.Context) error {
 			return err
 		}
 		// its row is ours now: nobody divides the queue otherwise before this is committed
-		if number, err = q.divisionOf(ctx, tx); err != nil {
+		if err := q.checkDivision(ctx, tx); err != nil {
 			return err
-		}
-		if number != want.Division {
-			return q.otherwiseDivided(number)
 		}
 		for _, t := range changed {
 			if err := q.saveType(ctx, tx, t); err != nil {

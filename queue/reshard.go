@@ -2,52 +2,120 @@ package queue
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
-	"math"
-	"strings"
+	"maps"
+	"slices"
 
 	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/queue/job"
+	"github.com/hipq/hipq/schema"
 )
 
-// Reshard divides the queue's jobs among its shards as the options say, while workers run: those whose options say otherwise start
-// nothing of the queue any more, from now on. moved is how many waiting jobs it has moved. It may be repeated, and goes on where one
-// that was interrupted stopped; so do the workers. ErrShards if another has divided the queue in another way meanwhile.
+// Reshard divides the queue's jobs among its shards as the options say, while workers run: those whose options say otherwise
+// start nothing of the queue any more, from now on. moved is how many waiting jobs it has moved. It may be repeated, and goes
+// on where one that was interrupted stopped; so do the workers. ErrShards if another has divided the queue in another way
+// meanwhile.
 func (q *Queue) Reshard(ctx context.Context) (moved int, err error) {
-	number, err := q.divisionOf(ctx, q.db)
-	if err != nil {
-		return 0, err
+	if err := q.db.Tx(ctx, func(tx *engine.Tx) error { return q.divide(ctx, tx) }); err != nil {
+		return 0, fmt.Errorf("divide %s: %w", q.Name, err)
 	}
-	if number != 0 && number != q.division().Number() {
-		if err := q.db.Tx(ctx, func(tx *engine.Tx) error { return q.divide(ctx, tx) }); err != nil {
-			return 0, fmt.Errorf("divide %s: %w", q.Name, err)
-		}
-		q.known.Store(nil)
-	}
-	for n := relocateMax; n == relocateMax; moved += n {
-		if n, err = q.relocate(ctx, strings.TrimSuffix(misplacedOf, ")")+", 'scheduled')"); err != nil {
-			return moved, err
-		}
-	}
-	// another config's init would only move back what this one moves
-	if number, err = q.divisionOf(ctx, q.db); err == nil && number != 0 && number != q.division().Number() {
-		err = q.otherwiseDivided(number)
+	q.known.Store(nil)
+	for n := relocateMax; n == relocateMax && err == nil; moved += n {
+		n, err = q.moveMisplaced(ctx)
 	}
 	return moved, err
 }
 
-// divide makes the new shards, and moves what counts against the limit and the rate: the jobs that workers have. It takes the turns
-// of all who could start others meanwhile.
+// divide makes the new shards, if the queue is divided otherwise, and moves what counts against the limit and the rate: the
+// jobs that workers have. It takes the turns of all who could start others meanwhile.
 func (q *Queue) divide(ctx context.Context, tx *engine.Tx) error {
-	if err := tx.Write(ctx, "UPDATE "+q.db.Queues()+" SET division = ? WHERE queue = ?", q.division().Number(), q.Name); err != nil {
+	own := q.division().Number()
+	update := "UPDATE " + q.db.Queues() + " SET division = ? WHERE queue = ? AND division <> ?"
+	if other, err := engine.Changed(tx.ExecContext(ctx, update, own, q.Name, own)); err != nil || !other {
 		return err
 	}
 	if err := q.takeAllTurns(ctx, tx); err != nil {
 		return err
 	}
-	// also in a queue that takes no turns, for it may be given a limit; and locked, for one that is settled meanwhile may get other
-	// data, and be in another group
-	if _, err := q.move(ctx, tx, "status IN ('locked', 'running', 'answered', 'deciding', 'awaiting')", math.MaxInt32, q.db.ForUpdate); err != nil {
-		return err
+	// also in a queue that takes no turns, because it may be given a limit; and locked, because one that is settled meanwhile may
+	// get other data, and be in another group
+	for n := relocateMax; n == relocateMax; {
+		var err error
+		if n, err = q.relocate(ctx, tx, schema.Counts, q.db.ForUpdate); err != nil {
+			return err
+		}
 	}
 	return q.makeShards(ctx, tx)
+}
+
+// misplacedOf is the condition for jobs that aren't over. Submitted ones get their place when they are taken in.
+const misplacedOf = "status IN ('available', 'scheduled', 'throttled', 'undecided'," +
+	" 'locked', 'running', 'answered', 'deciding', 'awaiting')"
+
+// relocateMax is how many jobs are moved at once to the shards in which they belong.
+const relocateMax = 1000
+
+// moveMisplaced moves jobs to the shards in which they belong: they were placed when the queue was divided otherwise.
+func (q *Queue) moveMisplaced(ctx context.Context) (moved int, err error) {
+	err = q.db.TxInParts(ctx, nil, func(tx *engine.Tx) error {
+		moved, err = q.relocate(ctx, tx, misplacedOf, tx.SkipLocked)
+		return err
+	})
+	if err != nil {
+		return 0, fmt.Errorf("move jobs of %s to their shards: %w", q.Name, err)
+	}
+	return moved, nil
+}
+
+// relocate moves misplaced jobs that meet a condition, and locks them. One that was held back comes among the due ones, because
+// its group may be another. ErrShards if another has divided the queue meanwhile: then all else is misplaced.
+func (q *Queue) relocate(ctx context.Context, tx *engine.Tx, of, lock string) (moved int, err error) {
+	var found []*job.Job
+	for _, where := range q.misplaced() {
+		query := "SELECT id, job_type, job_key, shard_key FROM " + q.table + " " + q.claimIndex() +
+			" WHERE " + of + " AND " + where + " LIMIT ? " + lock
+		scan := engine.EachRow(func(row *sql.Rows) error {
+			j := &job.Job{}
+			found = append(found, j)
+			return row.Scan(&j.ID, &j.Type, &j.Key, &j.ShardKey)
+		})
+		if err := tx.Read(ctx, engine.Query{SQL: query, Args: []any{relocateMax - len(found)}, Scan: scan}); err != nil {
+			return 0, err
+		}
+	}
+	if err := q.checkDivision(ctx, tx); err != nil {
+		return 0, err
+	}
+	if err := q.findPlaces(ctx, tx, found); err != nil {
+		return 0, err
+	}
+	byPlace := map[int][]any{}
+	for _, j := range found {
+		byPlace[j.Place] = append(byPlace[j.Place], j.ID)
+	}
+	for _, place := range slices.Sorted(maps.Keys(byPlace)) {
+		ids := byPlace[place]
+		err := tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET shard = ?,"+
+			" throttle_group = CASE WHEN status = 'throttled' THEN 'NONE' ELSE throttle_group END,"+
+			" status = CASE WHEN status = 'throttled' THEN 'available' ELSE status END WHERE id IN "+engine.In(len(ids)),
+			append([]any{place}, ids...)...)
+		if err != nil {
+			return 0, err
+		}
+	}
+	return len(found), nil
+}
+
+// findPlaces tells jobs where they belong. Their data are read for that where they matter, and not kept: they may be large.
+func (q *Queue) findPlaces(ctx context.Context, tx *engine.Tx, jobs []*job.Job) error {
+	d := q.division()
+	place := func(j *job.Job, data []byte) { j.Place = d.PlaceOf(j.Type, j.Key, j.ShardKey, data) }
+	if d.N > 1 && d.Groups != nil && d.Groups.By != job.GroupByType {
+		return q.dataOf(ctx, tx, jobs, place)
+	}
+	for _, j := range jobs {
+		place(j, nil)
+	}
+	return nil
 }

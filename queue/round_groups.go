@@ -138,17 +138,12 @@ func (q *Queue) classify(ctx context.Context, tx *engine.Tx, r *room, jobs []*jo
 
 // dataOf calls f with the data of each of these jobs. f must not keep them.
 func (q *Queue) dataOf(ctx context.Context, tx *engine.Tx, jobs []*job.Job, f func(*job.Job, []byte)) error {
+	if len(jobs) == 0 {
+		return nil
+	}
 	byID, ids := map[int64]*job.Job{}, make([]any, len(jobs))
 	for i, j := range jobs {
 		byID[j.ID], ids[i] = j, j.ID
-	}
-	return q.eachData(ctx, tx, ids, func(id int64, data []byte) { f(byID[id], data) })
-}
-
-// eachData calls f with the data of each job. f must not keep them.
-func (q *Queue) eachData(ctx context.Context, tx *engine.Tx, ids []any, f func(id int64, data []byte)) error {
-	if len(ids) == 0 {
-		return nil
 	}
 	query := "SELECT id, job_data FROM " + q.table + " " + q.db.ByID + " WHERE id IN " + engine.In(len(ids))
 	err := tx.Read(ctx, engine.Query{SQL: query, Args: ids, Scan: engine.EachRow(func(row *sql.Rows) error {
@@ -156,7 +151,7 @@ func (q *Queue) eachData(ctx context.Context, tx *engine.Tx, ids []any, f func(i
 		var data sql.RawBytes
 		err := row.Scan(&id, &data)
 		if err == nil {
-			f(id, data)
+			f(byID[id], data)
 		}
 		return err
 	})})

@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -63,11 +64,7 @@ func (q *Queue) startOne(ctx context.Context, tx *engine.Tx, r round, j *job.Job
 		return err
 	}
 	if q.takesTurns() && !room.there {
-		number, err := q.divisionOf(ctx, tx)
-		if err != nil {
-			return err
-		}
-		return q.otherwiseDivided(number)
+		return cmp.Or(q.checkDivision(ctx, tx), error(ErrShards))
 	}
 	if q.Rate.Starts > 0 {
 		if left, _ := q.startsLeft(room, tx.Now); left < 1 {

@@ -79,23 +79,18 @@ func (q *Queue) takeTurn(ctx context.Context, tx *engine.Tx, worker string, shar
 			return nil, fmt.Errorf("wait for a turn: %w", err)
 		}
 	}
-	var now string
 	var registered sql.NullInt64
-	var cells shardCells
-	err := tx.QueryRowContext(ctx, "SELECT "+q.db.TimeText(q.db.Now)+", "+q.isOpenQueue()+" AND "+q.workers.Working("?")+
-		", (SELECT throttle_limit FROM "+q.db.Queues()+" q WHERE q.queue = ?), "+shardColumns+
-		" FROM "+q.db.Shards()+" WHERE queue = ? AND shard = ?", q.Name, worker, q.Name, q.Name, q.place(shard)).Scan(append([]any{&now, &r.open, &registered}, cells.into()...)...)
+	var err error
+	r.row, err = q.scanShard(tx.QueryRowContext(ctx, "SELECT "+q.shardColumns()+", "+q.isOpenQueue()+" AND "+q.workers.Working("?")+
+		", (SELECT throttle_limit FROM "+q.db.Queues()+" q WHERE q.queue = ?) FROM "+q.db.Shards()+" WHERE queue = ? AND shard = ?",
+		q.Name, worker, q.Name, q.Name, q.place(shard)), &r.open, &registered)
 	if errors.Is(err, sql.ErrNoRows) {
 		return r, nil // the queue has been divided otherwise, as the next look finds out
-	}
-	r.there = err == nil
-	if err == nil {
-		tx.Now, err = engine.ParseTime(now)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("wait for a turn at %s: %w", q.Name, err)
 	}
-	r.row = cells.row(q.Rate, tx.Now)
+	r.there, tx.Now = true, r.row.at
 	if r.divided && r.limit > 0 && registered.Valid { // it is the registered limit that is divided
 		r.limit = int(registered.Int64)
 	}
@@ -163,7 +158,7 @@ func (q *Queue) noteWaiting(ctx context.Context, tx *engine.Tx, r *room, started
 	heads := slices.DeleteFunc(slices.Clone(r.row.heads), func(h head) bool {
 		return !slices.ContainsFunc(r.heads, func(p schema.Position) bool { return p.ID == h[0] })
 	})
-	waits, isNew := r.row.waits(tx.Now), true
+	waits, isNew := r.row.waits(), true
 	switch {
 	case r.first != nil:
 		is := func(h head) bool { return h[0] == r.first.ID }

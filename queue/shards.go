@@ -8,7 +8,6 @@ import (
 
 	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/internal/shards"
-	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/schema"
 )
 
@@ -32,17 +31,20 @@ func (o Options) division() shards.Division {
 // isDivided says whether the queue has more than one shard.
 func (o Options) isDivided() bool { return o.Shards > 1 }
 
-// otherwiseDivided is the error about a division of that number in the database.
+// otherwiseDivided is the error if the database has a division of another number than these options; 0 is that it has none.
 func (q *Queue) otherwiseDivided(number int) error {
-	noun := "shards"
-	if shards.N(number) == 1 {
+	own, n, noun := q.division(), shards.N(number), "shards"
+	if n == 1 {
 		noun = "shard"
 	}
-	what := fmt.Sprintf("the queue has %d %s in the database, and %d in this config: hipq init divides it anew", shards.N(number), noun, q.division().N)
-	if shards.N(number) == q.division().N {
-		what = "its shards are by other throttle groups than those in this config: hipq init divides it anew"
+	switch {
+	case number == 0 || number == own.Number():
+		return nil
+	case n == own.N:
+		return shardsError("its shards are by other throttle groups than those in this config: hipq init divides it anew")
 	}
-	return shardsError(what)
+	return shardsError(fmt.Sprintf("the queue has %d %s in the database, and %d in this config: hipq init divides it anew",
+		n, noun, own.N))
 }
 
 // allShards are the queue's.
@@ -55,7 +57,7 @@ func (q *Queue) allShards() []int {
 }
 
 // place is the number of a shard in the tables.
-func (q *Queue) place(shard int) int { return q.division().Place(shard) }
+func (q *Queue) place(shard int) int { return shards.Place(q.division().Number(), shard) }
 
 // placed is the condition that a row is in one of these shards, or in any of the queue's if none is named.
 func (q *Queue) placed(of ...int) string {
@@ -72,8 +74,8 @@ func (q *Queue) placed(of ...int) string {
 	return " shard IN (" + strings.Join(places, ",") + ")"
 }
 
-// misplaced are the conditions of which one is true of a row that is in none of the queue's shards: it was placed when the queue was
-// divided otherwise. They are asked one after the other, for with both at once SQLite would walk the whole line.
+// misplaced are the conditions of which one is true of a row that is in none of the queue's shards: it was placed when the
+// queue was divided otherwise. They are asked one after the other, for with both at once SQLite would walk the whole line.
 func (q *Queue) misplaced() [2]string {
 	return [2]string{fmt.Sprintf("shard < %d", q.place(0)), fmt.Sprintf("shard >= %d", q.place(q.division().N))}
 }
@@ -83,23 +85,6 @@ func (q *Queue) shardOf(place int) (shard int, ok bool) {
 	return shards.In(q.division().Number(), place)
 }
 
-// placeOf is where a job belongs that is to be added.
-func placeOf(d shards.Division, j *job.New) int {
-	return d.Place(d.Of(j.Type, j.Key, j.ShardKey, []byte(j.Data)))
-}
-
-// dividedBy is how the queue is divided, for who enqueues: that may know no more of the queue than its name.
-func (q *Queue) dividedBy(ctx context.Context, from engine.Reader) (shards.Division, error) {
-	if q.Shards > 0 {
-		return q.division(), nil
-	}
-	r, err := q.registered(ctx, from)
-	if err != nil {
-		return shards.Division{}, err
-	}
-	return r.division(), nil
-}
-
 // divisionOf reads the number of the queue's division; 0 if it isn't registered.
 func (q *Queue) divisionOf(ctx context.Context, from engine.Reader) (number int, err error) {
 	err = from.GetContext(ctx, &number, "SELECT COALESCE(MAX(division), 0) FROM "+q.db.Queues()+" WHERE queue = ?", q.Name)
@@ -107,4 +92,13 @@ func (q *Queue) divisionOf(ctx context.Context, from engine.Reader) (number int,
 		return 0, fmt.Errorf("find out how %s is divided: %w", q.Name, err)
 	}
 	return number, nil
+}
+
+// checkDivision is an ErrShards if the queue is divided in another way than these options say.
+func (q *Queue) checkDivision(ctx context.Context, from engine.Reader) error {
+	number, err := q.divisionOf(ctx, from)
+	if err != nil {
+		return err
+	}
+	return q.otherwiseDivided(number)
 }

@@ -2,6 +2,7 @@ package queue_test
 
 import (
 	"database/sql"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -317,7 +318,9 @@ func TestWorkerOfAnotherDivision(t *testing.T) {
 		other := store{Queue: must[*queue.Queue](t)(queue.New(s.db, o)), t: t, db: s.db}
 		must[int](t)(other.Reshard(t.Context()))
 		look.Misplaced, look.New = true, true
-		must[bool](t)(s.Rounds().Upkeep(t.Context(), roster.Worker{ID: "w", Host: "h", PID: 1}, look, byPolicy("send"), nil))
+		if _, err := s.Rounds().Upkeep(t.Context(), roster.Worker{ID: "w", Host: "h", PID: 1}, look, byPolicy("send"), nil); !errors.Is(err, queue.ErrShards) {
+			t.Errorf("the upkeep of another division: %v", err)
+		}
 		for shard := range 8 {
 			if got := s.in(shard, 9).Started; len(got) > 0 {
 				t.Errorf("it started %d", len(got))

@@ -11,26 +11,28 @@ import (
 
 	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/internal/rules"
-	"github.com/hipq/hipq/internal/shards"
 	"github.com/hipq/hipq/queue/job"
 )
 
 // shardRow is a row of the table of shards.
 type shardRow struct {
-	// place is its number in the tables, shard which of the queue's it is.
-	place, shard int
-	starts       rules.Starts
+	// at is the database's clock when the row was read.
+	at time.Time
+	// place is the shard's number in the tables.
+	place  int
+	starts rules.Starts
 	// share is what the shard may use of the queue's limit, rateShare of the starts of its rate.
 	share, rateShare int
 	// heads are the jobs that claims have met as the first of their types without room in the limit.
 	heads []head
-	// waitTime is when a claim last found too little of the limit or of the rate there, and waitSince since when the shard has started
-	// nothing for want of it; both in microseconds since 1970, and 0 if none has.
-	waitTime, waitSince int64
-	divideTime          int64
+	// waitTime is when a claim last found too little of the limit or of the rate there, and waitSince since when the shard has
+	// started nothing for want of it; both in microseconds since 1970, and 0 if none has. divideTime is when the shares were
+	// divided last.
+	waitTime, waitSince, divideTime int64
 }
 
-// head is a job's id, when a claim met it last, in microseconds since 1970, and its weight; that is 0 where a SQL worker met it.
+// head is a job's id, when a claim met it last, in microseconds since 1970, and its weight; that is 0 where a SQL worker met
+// it.
 type head [3]int64
 
 // headsMax is how many heads a shard's row has, at most: one for each set of types that workers ask for.
@@ -39,61 +41,66 @@ const headsMax = 16
 // headFor is how long the note on a job that has no room counts after a claim met that job last.
 const headFor = 10 * time.Second
 
-// isWithin says whether a time, in microseconds, is now or at most so long ago. A time to come is none: the database's clock was put back.
+// isWithin says whether a time, in microseconds, is now or at most so long ago. A time to come is none: the database's clock
+// was put back.
 func isWithin(at int64, d time.Duration, now time.Time) bool {
 	age := now.UnixMicro() - at
 	return age >= 0 && age < d.Microseconds()
 }
 
 // waits says whether jobs wait there for want of the limit or the rate.
-func (s shardRow) waits(now time.Time) bool { return isWithin(s.waitTime, headFor, now) }
+func (s shardRow) waits() bool { return isWithin(s.waitTime, headFor, s.at) }
 
 // startsLately is how many of its starts count against a rate.
-func (s shardRow) startsLately(r job.Rate, now time.Time) (n int) {
-	for _, some := range s.starts.AsOf(r, now) {
-		n += some
+func (s shardRow) startsLately(r job.Rate) int {
+	left, _ := s.starts.Left(r, s.at)
+	return r.Starts - left
+}
+
+// shardColumns are those that scanShard reads.
+func (q *Queue) shardColumns() string {
+	return q.db.TimeText(q.db.Now) + ", shard, starts, share, rate_share, heads, wait_time, wait_since, divide_time"
+}
+
+// scanShard reads a row, and the columns behind those of a shard. Somebody may have written starts that can't be read: they are
+// as many as the rate allows, and still to come. So they count from when that is found out, and the rate is kept all the same.
+// Heads that can't be read are none.
+func (q *Queue) scanShard(row interface{ Scan(into ...any) error }, others ...any) (s shardRow, err error) {
+	var at engine.Time
+	var starts, heads string
+	into := []any{&at, &s.place, &starts, &s.share, &s.rateShare, &heads, &s.waitTime, &s.waitSince, &s.divideTime}
+	err = row.Scan(append(into, others...)...)
+	if s.at = at.Time; err != nil {
+		return s, err
 	}
-	return n
-}
-
-// shardColumns are those of a shardRow.
-const shardColumns = "shard, starts, share, rate_share, divide_time, heads, wait_time, wait_since"
-
-// shardCells are where these columns are read to.
-type shardCells struct {
-	shardRow
-	startsText, headsText string
-}
-
-func (c *shardCells) into() []any {
-	return []any{&c.place, &c.startsText, &c.share, &c.rateShare, &c.divideTime, &c.headsText, &c.waitTime, &c.waitSince}
-}
-
-// row is the row that was read, as of a time. Starts that can't be read, because a hand has written something else there, are as many
-// as the rate allows, and still to come: they count from when that is found out, so the rate is kept all the same. Heads that
-// can't be read are none.
-func (c *shardCells) row(r job.Rate, now time.Time) shardRow {
-	s := c.shardRow
-	s.shard = shards.Shard(s.place)
-	if s.starts = (rules.Starts{}); c.startsText != job.None && (json.Unmarshal([]byte(c.startsText), &s.starts) != nil || s.starts == nil) {
-		s.starts = rules.Starts{math.MaxInt64: r.Starts}
+	if starts != job.None && (json.Unmarshal([]byte(starts), &s.starts) != nil || s.starts == nil) {
+		s.starts = rules.Starts{math.MaxInt64: q.Rate.Starts}
 	}
-	if c.headsText == job.None || json.Unmarshal([]byte(c.headsText), &s.heads) != nil {
+	if heads == job.None || json.Unmarshal([]byte(heads), &s.heads) != nil {
 		s.heads = nil
 	}
-	s.heads = slices.DeleteFunc(s.heads, func(h head) bool { return !isWithin(h[1], headFor, now) })
-	return s
+	s.heads = slices.DeleteFunc(s.heads, func(h head) bool { return !isWithin(h[1], headFor, s.at) })
+	return s, nil
 }
 
-// shardRows is the query for the rows of the queue's shards, in order and as of a time, which it gives to f.
-func (q *Queue) shardRows(now time.Time, f func(shardRow)) engine.Query {
-	query := "SELECT " + shardColumns + " FROM " + q.db.Shards() + " WHERE queue = ? ORDER BY shard"
+// shardRows is the query for the rows of the queue's shards, in order.
+func (q *Queue) shardRows(into *[]shardRow) engine.Query {
+	query := "SELECT " + q.shardColumns() + " FROM " + q.db.Shards() + " WHERE queue = ? ORDER BY shard"
 	return engine.Query{SQL: query, Args: []any{q.Name}, Scan: engine.EachRow(func(row *sql.Rows) error {
-		var c shardCells
-		err := row.Scan(c.into()...)
-		f(c.row(q.Rate, now))
+		s, err := q.scanShard(row)
+		*into = append(*into, s)
 		return err
 	})}
+}
+
+// readShards reads these rows.
+func (q *Queue) readShards(ctx context.Context, on interface {
+	Read(ctx context.Context, queries ...engine.Query) error
+}) (rows []shardRow, err error) {
+	if err := on.Read(ctx, q.shardRows(&rows)); err != nil {
+		return nil, fmt.Errorf("read the shards of %s: %w", q.Name, err)
+	}
+	return rows, nil
 }
 
 // takeAllTurns takes the turns of all of the queue's shards.
@@ -109,52 +116,53 @@ func (q *Queue) lockShards(ctx context.Context, tx *engine.Tx) (rows []shardRow,
 	if err := q.db.SetClock(ctx, tx); err != nil {
 		return nil, err
 	}
-	if err := tx.Read(ctx, q.shardRows(tx.Now, func(s shardRow) { rows = append(rows, s) })); err != nil {
-		return nil, fmt.Errorf("read the shards of %s: %w", q.Name, err)
-	}
-	return rows, nil
+	return q.readShards(ctx, tx)
 }
 
-// makeShards makes the rows of the queue's shards, as far as they are missing, and divides the limit and the rate among all of them. The
-// rows of another division go; what was started there counts in the first shard, because a start can't be taken back.
+// makeShards makes the rows of the queue's shards anew if they aren't there, or others are, and divides the limit and the rate
+// among them. In new rows all starts count in the first shard, because a start can't be taken back.
 func (q *Queue) makeShards(ctx context.Context, tx *engine.Tx) error {
 	rows, err := q.lockShards(ctx, tx)
 	if err != nil {
 		return err
 	}
 	n := q.division().N
-	made := make([]shardRow, n)
-	for i := range made {
-		made[i] = shardRow{shard: i, starts: rules.Starts{}, share: -1} // which is no share, so the row is written
-	}
-	for _, r := range rows {
-		shard, ok := q.shardOf(r.place)
-		if !ok {
-			shard = 0
+	if !q.areAll(rows) {
+		starts := rules.Starts{}
+		for _, r := range rows {
+			for at, some := range r.starts {
+				starts[at] += some
+			}
 		}
-		for at, n := range r.starts {
-			made[shard].starts[at] += n
+		text, err := json.Marshal(starts)
+		if err != nil {
+			return err
+		}
+		rows = make([]shardRow, n)
+		var values []any
+		for shard := range rows {
+			rows[shard] = shardRow{at: tx.Now, place: q.place(shard), starts: starts}
+			values = append(values, q.Name, q.place(shard), string(text))
+			starts, text = nil, []byte(job.None)
+		}
+		if err := tx.Write(ctx, "DELETE FROM "+q.db.Shards()+" WHERE queue = ?", q.Name); err != nil {
+			return err
+		}
+		err = tx.Write(ctx, "INSERT INTO "+q.db.Shards()+" (queue, shard, starts) VALUES "+engine.Rows("(?,?,?)", n), values...)
+		if err != nil {
+			return err
 		}
 	}
-	others := q.misplaced()
-	if err := tx.Write(ctx, "DELETE FROM "+q.db.Shards()+" WHERE queue = ? AND ("+others[0]+" OR "+others[1]+")", q.Name); err != nil {
-		return err
-	}
-	return q.writeShares(ctx, tx, made, make([]rules.Demand, n), make([]rules.Demand, n))
+	return q.writeShares(ctx, tx, rows, make([]int, n), nil)
 }
 
 // areAll says whether rows are those of all of the queue's shards, and no others.
 func (q *Queue) areAll(rows []shardRow) bool {
-	for i, r := range rows {
-		if r.place != q.place(i) {
-			return false
-		}
-	}
-	return len(rows) == q.division().N
+	return slices.EqualFunc(rows, q.allShards(), func(r shardRow, shard int) bool { return r.place == q.place(shard) })
 }
 
-// areSound says whether rows are those of all shards, with no more than the limit and the rate among them. If they have less, the next
-// division gives them the rest.
+// areSound says whether rows are those of all shards, with no more than the limit and the rate among them. If they have less,
+// the next division gives them the rest.
 func (q *Queue) areSound(rows []shardRow) bool {
 	limit, rate := 0, 0
 	for _, r := range rows {

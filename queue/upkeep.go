@@ -16,7 +16,7 @@ const lookMax = 100
 
 // Look finds out in one query, or in one for each hundred shards, what there is to do: what may be started in these shards, or in all if none is named, and what else
 // there is. It reads and locks nothing. ErrShards if the queue has been divided otherwise.
-func (q Rounds) Look(ctx context.Context, types []string, among ...int) (rounds.Look, error) {
+func (q Rounds) Look(ctx context.Context, types []string, among ...int) (l rounds.Look, err error) {
 	names := []any{""} // which no type has
 	if len(types) > 0 {
 		names = anys(types, func(t string) any { return t })
@@ -33,7 +33,6 @@ func (q Rounds) Look(ctx context.Context, types []string, among ...int) (rounds.
 	pick := q.table + " " + q.claimIndex()
 	misplaced := q.misplaced()
 	orphans, _ := q.orphans("")
-	var l rounds.Look
 	var paused bool
 	var number sql.NullInt64
 	into := []any{&paused, &number, &l.Undecided, &l.Waking, &l.New, &l.Misplaced, &l.Orphaned}
@@ -42,8 +41,8 @@ func (q Rounds) Look(ctx context.Context, types []string, among ...int) (rounds.
 		" EXISTS (SELECT 1 FROM " + pick + " WHERE status = 'undecided' AND" + q.placed() + " AND part = 'NONE' AND job_type IN " + engine.In(len(undecided)) + ")," +
 		" EXISTS (SELECT 1 FROM " + q.table + " " + q.index("wake") + " WHERE wake_time <= (SELECT " + q.db.Now + "))," +
 		" EXISTS (SELECT 1 FROM " + pick + " WHERE status = 'submitted')," +
-		" EXISTS (SELECT 1 FROM " + pick + " WHERE status IN " + misplacedOf + " AND " + misplaced[0] + ")" +
-		" OR EXISTS (SELECT 1 FROM " + pick + " WHERE status IN " + misplacedOf + " AND " + misplaced[1] + ")," +
+		" EXISTS (SELECT 1 FROM " + pick + " WHERE " + misplacedOf + " AND " + misplaced[0] + ")" +
+		" OR EXISTS (SELECT 1 FROM " + pick + " WHERE " + misplacedOf + " AND " + misplaced[1] + ")," +
 		" EXISTS (SELECT 1 FROM " + orphans + ")"
 	l.Shards = make([]rounds.Startable, len(among))
 	for begin := 0; begin < len(among); begin += lookMax {
@@ -61,8 +60,8 @@ func (q Rounds) Look(ctx context.Context, types []string, among ...int) (rounds.
 		}
 		query, into, args = "SELECT 1", []any{new(int)}, nil
 	}
-	if number.Valid && int(number.Int64) != q.division().Number() {
-		return rounds.Look{}, q.otherwiseDivided(int(number.Int64))
+	if err := q.otherwiseDivided(int(number.Int64)); err != nil {
+		return rounds.Look{}, err
 	}
 	for i := range l.Shards {
 		s := &l.Shards[i]
@@ -72,11 +71,9 @@ func (q Rounds) Look(ctx context.Context, types []string, among ...int) (rounds.
 		l.Due, l.Held = l.Due || s.Due, l.Held || s.Held
 	}
 	if q.isShared() && (l.Due || l.Held) {
-		if err := q.db.Read(ctx, q.waitTimes(&l.Dividing)); err != nil {
-			return rounds.Look{}, fmt.Errorf("look at the shards of %s: %w", q.Name, err)
-		}
+		l.Dividing, err = q.isShort(ctx)
 	}
-	return l, nil
+	return l, err
 }
 
 // Upkeep does what a look found, apart from what rounds do: takes in, divides limits among shards, promotes, and rescues. handled are
@@ -91,7 +88,7 @@ func (q Rounds) Upkeep(ctx context.Context, w roster.Worker, l rounds.Look, hand
 		do     func() (bool, error)
 	}{
 		{l.New, func() (bool, error) { return q.takeIn(ctx, w) }},
-		{l.Misplaced, func() (bool, error) { n, err := q.relocate(ctx, misplacedOf); return n == relocateMax, err }},
+		{l.Misplaced, func() (bool, error) { n, err := q.moveMisplaced(ctx); return n == relocateMax, err }},
 		{l.Dividing, func() (bool, error) { return false, q.divideShares(ctx, nil) }},
 		{l.Waking, func() (bool, error) {
 			promoting, err := q.promote(ctx)

@@ -2,6 +2,7 @@ package rules
 
 import (
 	"cmp"
+	"math"
 	"slices"
 )
 
@@ -20,28 +21,37 @@ type Demand struct {
 func HasRoom(limit, share, used, weight int) bool { return min(weight, limit) <= share-max(used, 0) }
 
 // Divide gives each shard its share of a limit. A share is less than what its shard uses where that should give room to others:
-// then the shard starts nothing until enough of its jobs have ended. No other shard gets that room before, so the shares and what
-// is used beyond them never exceed the limit. If the shards use more than the limit, nothing starts before they use less.
+// then the shard starts nothing until enough of its jobs have ended. No other shard gets that room before, so the shares and
+// what is used beyond them never exceed the limit. If the shards use more than the limit, nothing starts before they use less.
 func Divide(limit int, demands []Demand) []int {
-	d := lineUp(limit, demands)
-	d.aim()
-	shares := make([]int, len(demands))
+	line, left := lineUp(limit, demands), limit
+	// The first job of the first in line gets its room beside what runs there, which may run for days. The others' first jobs get
+	// it in the place of what runs, else the last in line would have nothing while all are busy.
+	for i, p := range line {
+		n := p.first
+		if i == 0 && n > 0 {
+			n = min(p.used+n, limit)
+		}
+		if n <= left {
+			p.target, left = n, left-n
+		}
+	}
+	left = level(line, left)
+	for _, p := range line { // what nobody wants is for those that come next, wherever that is
+		p.want, p.first = limit, 1
+	}
+	level(line, left)
 	free := limit
-	for _, p := range d.line {
+	for _, p := range line {
 		free -= p.used
 	}
-	for _, p := range d.line {
+	shares := make([]int, len(demands))
+	for _, p := range line {
 		share := min(p.target, max(p.used+free, 0))
 		free -= max(share-p.used, 0)
 		shares[p.shard] = share
 	}
 	return shares
-}
-
-// division is a limit, with the shards in line: first those in which jobs wait, the one that has waited longest before the others.
-type division struct {
-	limit, left int
-	line        []*portion
 }
 
 // portion is a demand with its numbers made sound: none is below 0 or above the limit. target is what the shard should use.
@@ -52,70 +62,40 @@ type portion struct {
 	since       int64
 }
 
-func lineUp(limit int, demands []Demand) *division {
-	d := &division{limit: limit, left: limit}
+// lineUp puts the shards in line: first those in which jobs wait, the one that has waited longest before the others.
+func lineUp(limit int, demands []Demand) (line []*portion) {
 	sound := func(n int) int { return min(max(n, 0), limit) }
 	for i, of := range demands {
-		p := &portion{shard: i, used: sound(of.Used), since: of.Since}
+		p := &portion{shard: i, used: sound(of.Used), since: math.MaxInt64}
 		if p.want = p.used; of.Wants > 0 {
-			p.first = max(sound(of.First), 1)
+			p.first, p.since = max(sound(of.First), 1), of.Since
 			p.want = min(p.used+max(sound(of.Wants), p.first), limit)
 		}
-		d.line = append(d.line, p)
+		line = append(line, p)
 	}
-	slices.SortStableFunc(d.line, func(a, b *portion) int {
-		if a.first == 0 || b.first == 0 {
-			return cmp.Compare(min(b.first, 1), min(a.first, 1))
-		}
-		return cmp.Compare(a.since, b.since)
-	})
-	return d
+	slices.SortStableFunc(line, func(a, b *portion) int { return cmp.Compare(a.since, b.since) })
+	return line
 }
 
-func (d *division) give(p *portion, n int) { p.target, d.left = p.target+n, d.left-n }
-
-// aim gives each shard its target: all of the limit.
-func (d *division) aim() {
-	// The first job of the first in line gets its room beside what runs there, which may run for days. The others' first jobs get it
-	// in the place of what runs, else the last in line would have nothing while all are busy.
-	for i, p := range d.line {
-		n := p.first
-		if i == 0 && n > 0 {
-			n = min(p.used+n, d.limit)
+// level raises the targets evenly, the lowest first, up to what each shard wants, and gives what is left of n.
+func level(line []*portion, n int) (left int) {
+	for left = n; ; {
+		var next *portion
+		for _, p := range line {
+			if least := p.piece(1); least > 0 && least <= left && (next == nil || p.target < next.target) {
+				next = p
+			}
 		}
-		if n <= d.left {
-			d.give(p, n)
+		if next == nil {
+			return left
 		}
+		more := next.piece(left / len(line) / 2)
+		next.target, left = next.target+more, left-more
 	}
-	d.level()
-	for _, p := range d.line { // what nobody wants is for those that come next, wherever that is
-		p.want, p.first = d.limit, 1
-	}
-	d.level()
 }
 
-// level raises the targets evenly, the lowest first, up to what each shard wants. It does so in pieces of the first job's weight,
-// because no job fits into a smaller one.
-func (d *division) level() {
-	for level := 0; ; {
-		n, lowest := 0, d.limit
-		for _, p := range d.line {
-			if piece := min(max(p.first, 1), p.want-p.target); piece > 0 && piece <= d.left {
-				n, lowest = n+1, min(lowest, p.target)
-			}
-		}
-		if n == 0 {
-			return
-		}
-		level = max(level, lowest) + max(d.left/n, 1)
-		for _, p := range d.line {
-			more := min(level, p.want) - p.target
-			if more = min(more, d.left); p.target+more < p.want {
-				more -= more % max(p.first, 1)
-			}
-			if more > 0 {
-				d.give(p, more)
-			}
-		}
-	}
+// piece is about n more, at least what the first job takes. No job fits into a part of that.
+func (p *portion) piece(n int) int {
+	first := max(p.first, 1)
+	return min(max(n-n%first, first), p.want-p.target)
 }

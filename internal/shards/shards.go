@@ -13,8 +13,8 @@ const Most = 999
 // step is how far the places of one division lie from those of the next.
 const step = 1000
 
-// Division is how the jobs of a queue are divided: into N shards, 0 to N-1, by their throttle groups where there are any, so that a
-// group is in one shard, or else each by itself.
+// Division is how the jobs of a queue are divided: into N shards, 0 to N-1, by their throttle groups where there are any, so
+// that a group is in one shard, or else each by itself.
 type Division struct {
 	N      int
 	Groups *job.ThrottleGroups
@@ -36,31 +36,25 @@ func (d Division) Number() int {
 func N(number int) int { return number % step }
 
 // Place is the number of a shard in the tables: that of its division, and behind it the shard. 8003 is shard 3 of 8.
-func (d Division) Place(shard int) int { return step*d.Number() + shard }
-
-// Shard is which of its division's shards a place is.
-func Shard(place int) int { return place % step }
+func Place(number, shard int) int { return step*number + shard }
 
 // In says which shard of the division of a number a place is; ok is false if it is in another division, or can't be.
 func In(number, place int) (shard int, ok bool) {
-	shard = place - step*number
+	shard = place - Place(number, 0)
 	return shard, shard >= 0 && shard < N(number)
 }
 
-// Of is the shard of a job.
-func (d Division) Of(jobType, key, shardKey string, data []byte) int {
-	switch {
-	case d.N <= 1:
-		return 0
-	case d.Groups != nil:
-		if group := d.Groups.Of(jobType, data); group != d.Groups.By+"=" { // else it is in none
-			return Hash(group, d.N)
-		}
-	}
+// PlaceOf is the place of a job.
+func (d Division) PlaceOf(jobType, key, shardKey string, data []byte) int {
 	if shardKey != job.None && shardKey != "" {
 		key = shardKey
 	}
-	return Hash(key, d.N)
+	if d.Groups != nil && d.N > 1 {
+		if group := d.Groups.Of(jobType, data); group != d.Groups.By+"=" { // else it is in none
+			key = group
+		}
+	}
+	return Place(d.Number(), Hash(key, max(1, d.N)))
 }
 
 // Hash is a number from 0 to n-1 that depends on a text alone: the CRC-32 that SQL has too.

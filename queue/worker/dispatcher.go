@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/internal/rounds"
-	"github.com/hipq/hipq/internal/shards"
 )
 
 // gatherFor is how long a result may wait for others to share its commit, at most. It waits no longer than the last commit
@@ -143,7 +142,7 @@ func (d *dispatcher) foundRoom(s *source, settled []rounds.Settled, filled *shar
 			continue
 		}
 		for _, e := range settled {
-			if one := other.numbered(shards.Shard(e.Job.Place)); one != nil && one != filled && one.waitUntil.IsZero() {
+			if one := other.numbered(e.Job.Shard()); one != nil && one != filled && one.waitUntil.IsZero() {
 				one.foundMore()
 			}
 		}
