@@ -150,9 +150,10 @@ func (q *Queue) rescueAll(ctx context.Context, w roster.Worker, found []stranded
 	}
 	err := q.db.TxInParts(ctx, nil, func(tx *engine.Tx) error {
 		var jobs []*job.Job
-		query := "SELECT " + q.selected("job_data", "result") + " FROM " + q.table + " " + q.db.ByID + " WHERE id IN " + notAlone(len(ids)) +
+		of := allBut("job_data", "result")
+		query := "SELECT " + q.listed(of) + " FROM " + q.table + " " + q.db.ByID + " WHERE id IN " + notAlone(len(ids)) +
 			" AND status IN ('locked', 'running', 'answered', 'deciding', 'awaiting', 'undecided') " + tx.SkipLocked
-		if err := tx.Read(ctx, q.jobs(query, ids, func(j *job.Job) { jobs = append(jobs, j) })); err != nil {
+		if err := tx.Read(ctx, q.jobsOf(of, query, ids, func(j *job.Job) { jobs = append(jobs, j) })); err != nil {
 			return err
 		}
 		var ends []ending
