@@ -40,13 +40,10 @@ func (a *adding) rows(whole bool) engine.Insert {
 		names, row = names+", create_time, update_time", row+",?,?"
 	}
 	// most jobs have none of these
-	keyed := slices.ContainsFunc(a.todo, func(i int) bool { return a.jobs[i].ShardKey != job.None })
+	placed := a.division.N > 1 || slices.ContainsFunc(a.todo, func(i int) bool { return a.jobs[i].ShardKey != job.None })
 	timed := slices.ContainsFunc(a.todo, func(i int) bool { return a.jobs[i].IsTimed() })
-	if keyed {
-		names, row = names+", shard_key", row+",?"
-	}
-	if a.division.N > 1 {
-		names, row = names+", shard", row+",?"
+	if placed {
+		names, row = names+", shard_key, shard", row+",?,?"
 	}
 	switch {
 	case timed:
@@ -61,11 +58,8 @@ func (a *adding) rows(whole bool) engine.Insert {
 		j := &a.jobs[i]
 		args = append(args, j.Type, j.Data, j.Key, int64(j.Timeout/time.Second), *j.Priority, *j.ThrottleFactor, j.Windows.Encode())
 		args = append(append(append(args, stamp...), stamp...), stamp...)
-		if keyed {
-			args = append(args, j.ShardKey)
-		}
-		if a.division.N > 1 {
-			args = append(args, placeOf(a.division, j))
+		if placed {
+			args = append(args, j.ShardKey, placeOf(a.division, j))
 		}
 		if timed {
 			at, status, wake := a.due(j)
