@@ -88,7 +88,7 @@ func (q *Queue) findStranded(ctx context.Context, l rounds.Look, handled map[str
 		return err
 	}
 	if l.Orphaned {
-		from, gone := q.orphans(" " + q.workers.Known("j.worker_id"))
+		from, gone := q.orphans(" LEFT JOIN " + q.db.Workers() + " d " + q.db.ByKey + " ON d.id = j.worker_id")
 		if err := find("SELECT j.id, j.worker_id, " + gone + " AS gone, d.host, d.pid, d.heartbeat AS heard FROM " + from); err != nil {
 			return nil, false, err
 		}
