@@ -78,11 +78,7 @@ type scheduled struct {
 // timetable is that of the config's schedules, and its rows by name.
 func (i *instance) timetable(ctx context.Context) (t *timetable.Timetable, rows map[string]timetable.Row, err error) {
 	t = timetable.New(i.db, i.Schedules)
-	list, err := t.Rows(ctx)
-	rows = make(map[string]timetable.Row, len(list))
-	for _, r := range list {
-		rows[r.Name] = r
-	}
+	rows, err = t.Rows(ctx)
 	return t, rows, err
 }
 

@@ -121,7 +121,8 @@ func (m *Monitor) readTicks(ctx context.Context, hour time.Time) (hourTicks, err
 		lastOf[host] = later(lastOf[host], t.At.Time)
 		last = later(last, t.At.Time)
 	}
-	err = workers.Ticks(ctx, hour, hour.Add(time.Hour), func(t roster.Tick) {
+	ticks, err := workers.Ticks(ctx, hour, hour.Add(time.Hour))
+	for _, t := range ticks {
 		name := hostName(t.Host)
 		h, ok := all.Hosts[name]
 		if !ok {
@@ -135,7 +136,7 @@ func (m *Monitor) readTicks(ctx context.Context, hour time.Time) (hourTicks, err
 		h.meet(lastOf[name], t.At.Time)
 		all.Gap.meet(last, t.At.Time)
 		h.Last, lastOf[name], last = t.At, t.At.Time, t.At.Time
-	})
+	}
 	return all, err
 }
 

@@ -2,9 +2,7 @@ package queue
 
 import (
 	"database/sql"
-	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,79 +12,81 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// columns are those of a job's row, each with the function that reads it. What is written stands with the statements that write:
+// columns are those of a job's row, each with the field that it is read into. What is written stands with the statements that write:
 // insert and replace of enqueue, and operate.
 //
 // A column that a row by plain SQL leaves open is NULL until a worker takes the row in, and reads as zero.
 var columns = []struct {
-	name string
-	read func(*job.Job, *cell) error
+	name  string
+	field func(*job.Job) any
 }{
-	{"id", number(func(j *job.Job) *int64 { return &j.ID })},
-	{"job_type", text(func(j *job.Job) *string { return &j.Type })},
-	{"job_data", text(func(j *job.Job) *string { return &j.Data })},
-	{"job_key", text(func(j *job.Job) *string { return &j.Key })},
-	// before those that are read by it
-	{"status", text(func(j *job.Job) *job.Status { return &j.Status })},
-	{"timeout", takenIn(func(l *job.Left) *bool { return &l.Timeout }, readTimeout)},
-	{"priority", takenIn(func(l *job.Left) *bool { return &l.Priority }, number(func(j *job.Job) *int { return &j.Priority }))},
-	{"throttle_factor", takenIn(func(l *job.Left) *bool { return &l.ThrottleFactor }, number(func(j *job.Job) *int { return &j.ThrottleFactor }))},
-	{"time_windows", takenIn(func(l *job.Left) *bool { return &l.Windows }, readWindows)},
-	{"shard_key", text(func(j *job.Job) *string { return &j.ShardKey })},
-	{"shard", number(func(j *job.Job) *int { return &j.Place })},
-	{"attempt", number(func(j *job.Job) *int { return &j.Attempt })},
-	{"scheduled_run_time", moment(func(j *job.Job) *time.Time { return &j.ScheduledRunTime })},
-	{"wake_time", moment(func(j *job.Job) *time.Time { return &j.WakeTime })},
-	{"start_time", moment(func(j *job.Job) *time.Time { return &j.StartTime })},
-	{"worker_id", text(func(j *job.Job) *string { return &j.WorkerID })},
-	{"lock_token", text(func(j *job.Job) *string { return &j.Token })},
-	{"error", text(func(j *job.Job) *string { return &j.Error })},
-	{"result", text(func(j *job.Job) *string { return &j.Result })},
-	{"output", text(func(j *job.Job) *string { return &j.Output })},
-	{"throttle_group", text(func(j *job.Job) *string { return &j.Group })},
-	{"attempt_token", text(func(j *job.Job) *string { return &j.AttemptToken })},
-	{"wish", text(func(j *job.Job) *string { return &j.Wish })},
-	{"stopping", readStopping},
-	{"interrupts", number(func(j *job.Job) *int { return &j.Interrupts })},
-	{"losses", number(func(j *job.Job) *int { return &j.Losses })},
-	{"retry_of", number(func(j *job.Job) *int64 { return &j.RetryOf })},
-	{"retried_as", number(func(j *job.Job) *int64 { return &j.RetriedAs })},
-	{"create_time", moment(func(j *job.Job) *time.Time { return &j.CreateTime })},
-	{"update_time", moment(func(j *job.Job) *time.Time { return &j.UpdateTime })},
-	{"progress", number(func(j *job.Job) *int { return &j.Progress.Percent })},
-	{"progress_note", text(func(j *job.Job) *string { return &j.Progress.Note })},
-	{"progress_attempt", number(func(j *job.Job) *int { return &j.Progress.Attempt })},
-	{"progress_time", readProgressTime},
+	{"id", func(j *job.Job) any { return &j.ID }},
+	{"job_type", func(j *job.Job) any { return &j.Type }},
+	{"job_data", func(j *job.Job) any { return &j.Data }},
+	{"job_key", func(j *job.Job) any { return &j.Key }},
+	{"status", func(j *job.Job) any { return &j.Status }},
+	{"timeout", func(j *job.Job) any { return &j.Timeout }},
+	{"priority", func(j *job.Job) any { return &j.Priority }},
+	{"throttle_factor", func(j *job.Job) any { return &j.ThrottleFactor }},
+	{"time_windows", func(j *job.Job) any { return &j.Windows }},
+	{"shard_key", func(j *job.Job) any { return &j.ShardKey }},
+	{"shard", func(j *job.Job) any { return &j.Place }},
+	{"attempt", func(j *job.Job) any { return &j.Attempt }},
+	{"scheduled_run_time", func(j *job.Job) any { return &j.ScheduledRunTime }},
+	{"wake_time", func(j *job.Job) any { return &j.WakeTime }},
+	{"start_time", func(j *job.Job) any { return &j.StartTime }},
+	{"worker_id", func(j *job.Job) any { return &j.WorkerID }},
+	{"lock_token", func(j *job.Job) any { return &j.Token }},
+	{"error", func(j *job.Job) any { return &j.Error }},
+	{"result", func(j *job.Job) any { return &j.Result }},
+	{"output", func(j *job.Job) any { return &j.Output }},
+	{"throttle_group", func(j *job.Job) any { return &j.Group }},
+	{"attempt_token", func(j *job.Job) any { return &j.AttemptToken }},
+	{"wish", func(j *job.Job) any { return &j.Wish }},
+	{"stopping", func(j *job.Job) any { return &j.Stopping }},
+	{"interrupts", func(j *job.Job) any { return &j.Interrupts }},
+	{"losses", func(j *job.Job) any { return &j.Losses }},
+	{"retry_of", func(j *job.Job) any { return &j.RetryOf }},
+	{"retried_as", func(j *job.Job) any { return &j.RetriedAs }},
+	{"create_time", func(j *job.Job) any { return &j.CreateTime }},
+	{"update_time", func(j *job.Job) any { return &j.UpdateTime }},
+	{"progress", func(j *job.Job) any { return &j.Progress.Percent }},
+	{"progress_note", func(j *job.Job) any { return &j.Progress.Note }},
+	{"progress_attempt", func(j *job.Job) any { return &j.Progress.Attempt }},
+	{"progress_time", func(j *job.Job) any { return (*laxTime)(&j.Progress.Time) }},
 }
 
-// bulky are the columns that may be large.
-var bulky = []string{"job_data", "error", "result", "output"}
+// selection is which of the columns a query reads, by their places. The others read as None, or as zero.
+type selection []int
 
-// startColumns are the places in columns of what is read of a job that is about to start: nothing of its last attempt, and nothing that
-// the start writes. In a queue with groups the claim may pass many jobs, so it reads the data of those that start.
 var (
-	startColumns         = placesBut(startWithout...)
-	startColumnsOfGroups = placesBut(append([]string{"job_data"}, startWithout...)...)
+	allColumns = allBut()
+	// startColumns are read of a job that is about to start: nothing of its last attempt, and nothing that the start writes. In a queue
+	// with groups the claim may pass many jobs, so it reads the data of those that start.
+	startColumns         = allBut(startWithout...)
+	startColumnsOfGroups = allBut(append([]string{"job_data"}, startWithout...)...)
 	startWithout         = []string{
 		"error", "result", "output", "wish", "start_time", "update_time", "worker_id", "lock_token", "attempt_token", "retried_as",
 		"progress", "progress_note", "progress_attempt", "progress_time",
 	}
 )
 
-// placesBut are the places of all columns but these.
-func placesBut(without ...string) (places []int) {
+func allBut(names ...string) (s selection) {
 	for i, c := range columns {
-		if !slices.Contains(without, c.name) {
-			places = append(places, i)
+		if !slices.Contains(names, c.name) {
+			s = append(s, i)
 		}
 	}
-	return places
+	return s
 }
 
+// selected is the list of all columns for SELECT.
+func (q *Queue) selected() string { return q.listed(allColumns) }
+
 // listed is the list of these columns for SELECT.
-func (q *Queue) listed(places []int) string {
-	names := make([]string, len(places))
-	for i, at := range places {
+func (q *Queue) listed(of selection) string {
+	names := make([]string, len(of))
+	for i, at := range of {
 		if names[i] = columns[at].name; strings.HasSuffix(names[i], "_time") {
 			names[i] = q.db.TimeColumn(names[i])
 		}
@@ -94,34 +94,19 @@ func (q *Queue) listed(places []int) string {
 	return strings.Join(names, ", ")
 }
 
-// selected is the list of all columns for SELECT. Those in without read as None.
-func (q *Queue) selected(without ...string) string {
-	list := q.listed(allColumns)
-	for _, name := range without {
-		list = strings.Replace(list, ", "+name+",", ", '"+job.None+"',", 1)
-	}
-	return list
-}
-
 // scanner reads rows of jobs.
 type scanner struct {
+	*Queue
 	// empty is a job of which nothing is read.
 	empty job.Job
-	// weighty says that a row by plain SQL needs a weight.
-	weighty bool
-	places  []int
-	cells   []cell
-	into    []any
+	of    selection
+	cells []cell
+	into  []any
 }
 
-// scanner is for rows with the columns of selected, and perhaps others behind them.
-func (q *Queue) scanner(others ...any) *scanner { return q.scannerOf(allColumns, others...) }
-
-var allColumns = placesBut()
-
-// scannerOf is for rows with the columns of listed. The others read as None.
-func (q *Queue) scannerOf(places []int, others ...any) *scanner {
-	s := &scanner{weighty: q.RefuseWeightless, places: places, cells: make([]cell, len(places)), into: make([]any, len(places))}
+// scanner is for rows with these columns, and perhaps others behind them.
+func (q *Queue) scanner(of selection, others ...any) *scanner {
+	s := &scanner{Queue: q, of: of, cells: make([]cell, len(of)), into: make([]any, len(of), len(of)+len(others))}
 	s.empty = job.Job{
 		Queue: q.Name, Data: job.None, WorkerID: job.None, Token: job.None, AttemptToken: job.None, Wish: job.None,
 		Error: job.None, Result: job.None, Output: job.None,
@@ -139,9 +124,14 @@ func (s *scanner) scan(rows interface{ Scan(dest ...any) error }) (*job.Job, err
 		return nil, err
 	}
 	j := s.empty
-	for i, at := range s.places {
-		if err := columns[at].read(&j, &s.cells[i]); err != nil && j.Flaw == nil {
+	for i, at := range s.of {
+		c := &s.cells[i]
+		err := c.read(columns[at].field(&j))
+		if err != nil && j.Flaw == nil {
 			j.Flaw = fmt.Errorf("%w: %s: %w", job.ErrInvalid, columns[at].name, err)
+		}
+		if c.null || err != nil {
+			leave(&j.Left, columns[at].name)
 		}
 	}
 	if j.Attempt == 0 {
@@ -153,10 +143,24 @@ func (s *scanner) scan(rows interface{ Scan(dest ...any) error }) (*job.Job, err
 	} else if j.Flaw == nil {
 		j.Flaw = j.Check()
 	}
-	if s.weighty && j.IsNew() && !j.Left.ThrottleFactor && j.ThrottleFactor == 0 && j.Flaw == nil {
+	if s.RefuseWeightless && j.IsNew() && !j.Left.ThrottleFactor && j.ThrottleFactor == 0 && j.Flaw == nil {
 		j.Flaw = job.ErrWeightless
 	}
 	return &j, nil
+}
+
+// leave notes that a job leaves a column to its type. So it does with what can't be read: in a retry of the job that must not be 0.
+func leave(l *job.Left, column string) {
+	switch column {
+	case "timeout":
+		l.Timeout = true
+	case "priority":
+		l.Priority = true
+	case "throttle_factor":
+		l.ThrottleFactor = true
+	case "time_windows":
+		l.Windows = true
+	}
 }
 
 // jobs is the query for jobs with the columns of selected, which it gives to f.
@@ -165,8 +169,8 @@ func (q *Queue) jobs(query string, args []any, f func(*job.Job)) engine.Query {
 }
 
 // jobsOf is the query for jobs with the columns of listed.
-func (q *Queue) jobsOf(places []int, query string, args []any, f func(*job.Job)) engine.Query {
-	s := q.scannerOf(places)
+func (q *Queue) jobsOf(of selection, query string, args []any, f func(*job.Job)) engine.Query {
+	s := q.scanner(of)
 	return engine.Query{SQL: query, Args: args, Scan: engine.EachRow(func(row *sql.Rows) error {
 		j, err := s.scan(row)
 		if err == nil {
@@ -179,136 +183,76 @@ func (q *Queue) jobsOf(places []int, query string, args []any, f func(*job.Job))
 // cell is what a row has in one column: a number or a text, however the driver gives it. A row often has the text of the row before,
 // which is then not made anew.
 type cell struct {
-	null, isNumber bool
-	number         int64
-	text           string
+	null   bool
+	number int64
+	text   string
 }
 
 // Scan implements sql.Scanner.
 func (c *cell) Scan(src any) error {
-	c.null, c.isNumber = src == nil, false
+	c.null = src == nil
 	switch v := src.(type) {
-	case nil:
-		c.number, c.text = 0, ""
 	case int64:
-		c.number, c.isNumber = v, true
+		c.number, c.text = v, ""
 	case string:
 		c.text = v
 	case []byte:
 		if c.text != string(v) {
 			c.text = string(v)
 		}
-	default:
-		c.text = fmt.Sprint(v)
 	}
 	return nil
 }
 
-func (c *cell) asText() string {
-	if c.isNumber {
-		return strconv.FormatInt(c.number, 10)
+// whole is the number that the cell has. The tables' types see to it that it can be read.
+func (c *cell) whole() int64 {
+	if c.text == "" {
+		return c.number
 	}
-	return c.text
+	n, _ := strconv.ParseInt(c.text, 10, 64)
+	return n
 }
 
-func (c *cell) asNumber() (int64, error) {
-	if c.isNumber || c.null {
-		return c.number, nil
-	}
-	n, err := strconv.ParseInt(c.text, 10, 64)
-	if err != nil {
-		return 0, fmt.Errorf("%q is not a number", c.text)
-	}
-	return n, nil
-}
+// laxTime is a time that doesn't matter to the job: what can't be read is none.
+type laxTime time.Time
 
-func text[T ~string](field func(*job.Job) *T) func(*job.Job, *cell) error {
-	return func(j *job.Job, c *cell) error {
-		*field(j) = T(c.asText())
+// read reads what the cell has into a field of a job. NULL leaves it as it is.
+func (c *cell) read(field any) (err error) {
+	if c.null {
 		return nil
 	}
-}
-
-func number[T int | int64](field func(*job.Job) *T) func(*job.Job, *cell) error {
-	return func(j *job.Job, c *cell) error {
-		n, err := c.asNumber()
-		*field(j) = T(n)
-		return err
-	}
-}
-
-func moment(field func(*job.Job) *time.Time) func(*job.Job, *cell) error {
-	return func(j *job.Job, c *cell) error {
-		if c.null {
-			return nil
+	switch f := field.(type) {
+	case *string:
+		*f = c.text
+	case *job.Status:
+		*f = job.Status(c.text)
+	case *int:
+		*f = int(c.whole())
+	case *int64:
+		*f = c.whole()
+	case *bool:
+		*f = c.whole() == 1
+	case *time.Duration:
+		*f = time.Duration(c.whole()) * time.Second
+	case *time.Time:
+		*f, err = engine.ParseTime(c.text)
+	case *laxTime:
+		t, _ := engine.ParseTime(c.text)
+		*f = laxTime(t)
+	case *job.Windows:
+		if c.text != job.None {
+			*f, err = job.DecodeWindows(c.text)
 		}
-		t, err := engine.ParseTime(c.asText())
-		if err == nil && t.Year() < 1970 {
-			err = fmt.Errorf("%q is before 1970", c.text)
-		}
-		if err == nil {
-			*field(j) = t
-		}
-		return err
-	}
-}
-
-// takenIn is for what a row must have from when it is taken in until it is final. What can't be read is left to the type too: in a retry
-// of the job it must not be 0.
-func takenIn(left func(*job.Left) *bool, read func(*job.Job, *cell) error) func(*job.Job, *cell) error {
-	return func(j *job.Job, c *cell) error {
-		err := read(j, c)
-		*left(&j.Left) = c.null || err != nil
-		if c.null && !j.IsNew() && !j.Status.IsFinal() {
-			return errors.New("it is missing")
-		}
-		return err
-	}
-}
-
-func readStopping(j *job.Job, c *cell) error {
-	n, err := c.asNumber()
-	if j.Stopping = n == 1; err == nil && n != 0 && n != 1 {
-		err = fmt.Errorf("%d is neither 0 nor 1", n)
 	}
 	return err
-}
-
-// readProgressTime leaves out what is no time: see sound.
-func readProgressTime(j *job.Job, c *cell) error {
-	j.Progress.Time, _ = engine.ParseTime(c.asText())
-	return nil
 }
 
 // sound is a progress as it can be. What can't be one is none, because that is no reason to end a job.
 func sound(p job.Progress) job.Progress {
-	if p.Attempt < 1 || p.Time.IsZero() {
-		return job.Progress{}
-	}
 	whole, ok := job.NewProgress(float64(p.Percent), p.Note)
-	if !ok {
+	if !ok || p.Attempt < 1 || p.Time.IsZero() {
 		return job.Progress{}
 	}
 	whole.Attempt, whole.Time = p.Attempt, p.Time
 	return whole
-}
-
-func readTimeout(j *job.Job, c *cell) error {
-	n, err := c.asNumber()
-	switch {
-	case err != nil || c.null:
-		return err
-	case n < 0 || n > math.MaxUint32 || n == 0 && !j.Status.IsFinal():
-		return fmt.Errorf("%d is not a number of seconds from 1 to %d", n, job.MaxSeconds)
-	}
-	j.Timeout = time.Duration(n) * time.Second
-	return nil
-}
-
-func readWindows(j *job.Job, c *cell) (err error) {
-	if c.null || c.asText() == job.None {
-		return nil
-	}
-	j.Windows, err = job.DecodeWindows(c.asText())
-	return err
 }

@@ -45,7 +45,7 @@ func (q *Queue) add(ctx context.Context, tx *engine.Tx, prepared []job.New, byKe
 			return nil, err
 		}
 	}
-	twins, err := a.distinct()
+	others, err := a.distinct()
 	if err != nil {
 		return nil, err
 	}
@@ -69,10 +69,9 @@ func (q *Queue) add(ctx context.Context, tx *engine.Tx, prepared []job.New, byKe
 		if err := a.insert(ctx, byKey); err != nil && (!engine.IsDuplicate(err) || try == 10) {
 			return nil, err
 		}
-	}
-	for _, t := range twins {
-		j := jobs[t[0]]
-		a.added[t[0]] = Added{ID: a.added[t[1]].ID, Key: j.Key, Duplicate: true, Replaced: j.OnDuplicate == job.ReplaceDuplicate}
+		if len(a.todo) == 0 {
+			a.todo, others = others, nil // whose keys are taken now
+		}
 	}
 	return a.added, a.log(ctx, by)
 }
@@ -117,7 +116,7 @@ func (a *adding) complete(ctx context.Context, prepared []job.New) (err error) {
 		if err != nil {
 			return err
 		}
-		if a.RefuseWeightless || r.RefuseWeightless {
+		if r.RefuseWeightless {
 			return fmt.Errorf("%s %q: %w", j.Type, j.Key, job.ErrWeightless)
 		}
 	}
@@ -131,26 +130,22 @@ func (a *adding) complete(ctx context.Context, prepared []job.New) (err error) {
 	return nil
 }
 
-// distinct leaves the jobs with a type and key of their own to be done. Each of the others is the twin of an earlier one, in whose
-// place it is if it replaces.
-func (a *adding) distinct() (twins [][2]int, err error) {
-	seen := make(map[[2]string]int, len(a.jobs))
+// distinct leaves the first job of each type and key to be done. The others find it in their way.
+func (a *adding) distinct() (others []int, err error) {
+	seen := make(map[[2]string]bool, len(a.jobs))
 	a.todo = make([]int, 0, len(a.jobs))
 	for i, j := range a.jobs {
-		first, ok := seen[typeAndKey(j)]
 		switch {
-		case !ok:
-			seen[typeAndKey(j)] = i
+		case !seen[typeAndKey(j)]:
+			seen[typeAndKey(j)] = true
 			a.todo = append(a.todo, i)
-			continue
 		case j.OnDuplicate == job.RefuseDuplicate:
 			return nil, &DuplicateError{Index: i, Key: j.Key}
-		case j.OnDuplicate == job.ReplaceDuplicate:
-			a.jobs[first] = j
+		default:
+			others = append(others, i)
 		}
-		twins = append(twins, [2]int{i, first})
 	}
-	return twins, nil
+	return others, nil
 }
 
 // skipLive looks up which of the keys are taken, and replaces the jobs that have them where that is wanted. The others stay to be

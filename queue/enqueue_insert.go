@@ -34,44 +34,32 @@ func (a *adding) insert(ctx context.Context, whole bool) error {
 func (a *adding) rows(whole bool) engine.Insert {
 	now, stamp := a.tx.Stamp()
 	names, row := "job_type, job_data, job_key, timeout, priority, throttle_factor, time_windows, start_time", "(?,?,?,?,?,?,?,"+now
-	// without a clock the others are the statement's time by their defaults, which costs a server less than a value in each row
+	// most jobs have neither
+	placed := a.division.N > 1 || slices.ContainsFunc(a.todo, func(i int) bool { return a.jobs[i].ShardKey != job.None })
+	if placed {
+		names, row = names+", shard_key, shard", row+",?,?"
+	}
+	// without a clock the other times are the statement's by their defaults, which costs a server less than a value in each row
 	clocked := !a.tx.Now.IsZero()
 	if clocked {
-		names, row = names+", create_time, update_time", row+",?,?"
-	}
-	// most jobs have none of these
-	keyed := slices.ContainsFunc(a.todo, func(i int) bool { return a.jobs[i].ShardKey != job.None })
-	timed := slices.ContainsFunc(a.todo, func(i int) bool { return a.jobs[i].IsTimed() })
-	if keyed {
-		names, row = names+", shard_key", row+",?"
-	}
-	if a.division.N > 1 {
-		names, row = names+", shard", row+",?"
-	}
-	switch {
-	case timed:
-		names, row = names+", scheduled_run_time, status, wake_time", row+",?,?,?)"
-	case clocked:
-		names, row = names+", scheduled_run_time, status", row+",?,'available')"
-	default:
+		names, row = names+", create_time, update_time, scheduled_run_time, status, wake_time", row+",?,?,?,?,?)"
+	} else {
 		names, row = names+", status", row+",'available')"
 	}
-	args := make([]any, 0, len(a.todo)*14)
+	args := make([]any, 0, len(a.todo)*15)
 	for _, i := range a.todo {
 		j := &a.jobs[i]
 		args = append(args, j.Type, j.Data, j.Key, int64(j.Timeout/time.Second), *j.Priority, *j.ThrottleFactor, j.Windows.Encode())
-		args = append(append(append(args, stamp...), stamp...), stamp...)
-		if keyed {
-			args = append(args, j.ShardKey)
+		args = append(args, stamp...)
+		if placed {
+			args = append(args, j.ShardKey, a.division.PlaceOf(j.Type, j.Key, j.ShardKey, []byte(j.Data)))
 		}
-		if a.division.N > 1 {
-			args = append(args, a.division.PlaceOf(j.Type, j.Key, j.ShardKey, []byte(j.Data)))
-		}
-		if timed {
+		args = append(append(args, stamp...), stamp...)
+		if j.IsTimed() {
 			at, status, wake := a.due(j)
 			args = append(args, at, string(status), wake)
-		} else {
-			args = append(args, stamp...)
+		} else if clocked {
+			args = append(append(args, stamp...), "available", nil)
 		}
 	}
 	return engine.Insert{Table: a.table, Columns: names, Row: row, Args: args, N: len(a.todo), Whole: whole}

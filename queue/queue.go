@@ -8,6 +8,7 @@
 package queue
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -121,15 +122,8 @@ func New(db *schema.DB, o Options) (*Queue, error) {
 	if err := o.check(); err != nil {
 		return nil, fmt.Errorf("%w: queue %s: %w", ErrOptions, o.Name, err)
 	}
-	if o.Location == nil {
-		o.Location = time.UTC
-	}
-	if o.KeepFinished == 0 {
-		o.KeepFinished = DefaultKeepFinished
-	}
-	if o.KeepFailed == 0 {
-		o.KeepFailed = DefaultKeepFailed
-	}
+	o.Location = cmp.Or(o.Location, time.UTC)
+	o.KeepFinished, o.KeepFailed = cmp.Or(o.KeepFinished, DefaultKeepFinished), cmp.Or(o.KeepFailed, DefaultKeepFailed)
 	q := &Queue{Options: o, db: db, workers: roster.New(db), table: table, configured: map[string]job.Type{}}
 	for _, t := range o.Types {
 		q.configured[t.Name] = t

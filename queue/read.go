@@ -20,7 +20,7 @@ func (q *Queue) Get(ctx context.Context, id int64) (*job.Job, error) {
 }
 
 func (q *Queue) get(ctx context.Context, from engine.Reader, id int64, lock string) (*job.Job, error) {
-	j, err := q.scanner().scan(from.QueryRowContext(ctx, "SELECT "+q.selected()+" FROM "+q.table+" WHERE id = ? "+lock, id))
+	j, err := q.scanner(allColumns).scan(from.QueryRowContext(ctx, "SELECT "+q.selected()+" FROM "+q.table+" WHERE id = ? "+lock, id))
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return nil, fmt.Errorf("%w: %s %d", ErrNotFound, q.Name, id)

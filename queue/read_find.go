@@ -180,7 +180,7 @@ func (by Filter) served() bool {
 
 // Find calls f with each job that the filter lets pass, oldest first, and ends with f's first error.
 func (q *Queue) Find(ctx context.Context, by Filter, f func(*job.Job) error) error {
-	s := q.scanner()
+	s := q.scanner(allColumns)
 	var stop error
 	last := int64(0)
 	read := func(row *sql.Rows) error {

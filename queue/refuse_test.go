@@ -129,10 +129,9 @@ func TestUncheckedRowsAreRefused(t *testing.T) {
 			suiteWith(t, change, func(s store) {
 				huge := "'" + strings.Repeat("d", job.MaxDataBytes+1) + "'"
 				rows := [][3]string{
-					{"status, timeout", "'submitted', 0", "timeout: 0"},
+					{"status, timeout", "'submitted', 0", "timeout is 0"},
 					{"status, job_data", "'submitted', " + huge, "job_data has"},
-					{"status, priority", "'available', NULL", "priority: it is missing"},
-					{"status, create_time", "'available', '1960-01-01 00:00:00'", "create_time: "},
+					{"status, priority", "'available', NULL", "priority, throttle_factor or time_windows is missing"},
 				}
 				if s.db.Name == "sqlite" {
 					rows = append(rows, [3]string{"status, attempt", "'available', -1", "attempt -1"})

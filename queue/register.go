@@ -42,8 +42,11 @@ func (o Options) record() queueRecord {
 }
 
 // options gives what a row says, which is an error if no config could have said it.
-func (r queueRecord) options() (Options, error) {
+func (r queueRecord) options(db *schema.DB) (Options, error) {
 	var s settings
+	if _, err := db.CheckQueue(r.Queue); err != nil {
+		return Options{}, err
+	}
 	if r.Settings != job.None {
 		if err := json.Unmarshal([]byte(r.Settings), &s); err != nil {
 			return Options{}, fmt.Errorf("settings: %w", err)
@@ -52,52 +55,40 @@ func (r queueRecord) options() (Options, error) {
 	o := s.Options
 	o.Name, o.ThrottleLimit, o.Shards = r.Queue, r.ThrottleLimit, shards.N(r.Division)
 	o.KeepFinished, o.KeepFailed = kept(r.KeepFinished), kept(r.KeepFailed)
-	if r.Division < 1 || o.Shards < 1 {
+	if o.Shards < 1 {
 		return Options{}, fmt.Errorf("the division %d is none", r.Division)
 	}
-	return o, o.check()
+	if err := o.check(); err != nil {
+		return Options{}, err
+	}
+	return o, nil
 }
 
-// seconds are those of a table, as far as they can be a time; beyond that, they are something that no config could have.
-func seconds(n int64) time.Duration {
-	return time.Duration(min(max(n, -1), job.MaxSeconds+1)) * time.Second
-}
-
-func kept(n int64) time.Duration {
-	if n == 0 {
+func kept(seconds int64) time.Duration {
+	if seconds == 0 {
 		return DiscardAtOnce
 	}
-	return seconds(n)
+	return time.Duration(seconds) * time.Second
 }
 
 // registeredOptions are the queue's, as they are registered; the zero Options if nothing is registered that a config could have said.
-func (q *Queue) registeredOptions(ctx context.Context, from engine.Reader) (found Options, err error) {
-	err = engine.ReadOn(ctx, from, registrations(q.db, "= ?", []any{q.Name}, func(_ queueRecord, o Options, flaw error) {
-		if flaw == nil { // else Registered warns of it
-			found = o
-		}
-	}))
-	if err != nil {
+func (q *Queue) registeredOptions(ctx context.Context, from engine.Reader) (o Options, err error) {
+	var there queueRecord
+	if err = engine.ReadOn(ctx, from, registrations(q.db, "= ?", []any{q.Name}, func(r queueRecord) { there = r })); err != nil {
 		return Options{}, fmt.Errorf("read the registration of %s: %w", q.Name, err)
 	}
-	return found, nil
+	o, _ = there.options(q.db) // Registered warns of an error
+	return o, nil
 }
 
-// registrations is the query for registered queues, which it gives to f. flaw says that a row can't be a queue's.
-func registrations(db *schema.DB, which string, args []any, f func(r queueRecord, o Options, flaw error)) engine.Query {
+// registrations is the query for registered queues, which it gives to f.
+func registrations(db *schema.DB, which string, args []any, f func(queueRecord)) engine.Query {
 	query := "SELECT queue, throttle_limit, keep_finished, keep_failed, settings, division FROM " + db.Queues() + " WHERE queue " + which
 	return engine.Query{SQL: query, Args: args, Scan: engine.EachRow(func(row *sql.Rows) error {
 		var r queueRecord
-		if err := row.Scan(&r.Queue, &r.ThrottleLimit, &r.KeepFinished, &r.KeepFailed, &r.Settings, &r.Division); err != nil {
-			return err
-		}
-		var o Options
-		_, flaw := db.CheckQueue(r.Queue)
-		if flaw == nil {
-			o, flaw = r.options()
-		}
-		f(r, o, flaw)
-		return nil
+		err := row.Scan(&r.Queue, &r.ThrottleLimit, &r.KeepFinished, &r.KeepFailed, &r.Settings, &r.Division)
+		f(r)
+		return err
 	})}
 }
 
@@ -110,8 +101,7 @@ func (q *Queue) Register(ctx context.Context) error {
 	var rows []shardRow
 	known := map[string]typeRecord{}
 	// an idle tick does this and not much besides
-	err := q.db.Read(ctx, registrations(q.db, "= ?", []any{q.Name}, func(r queueRecord, _ Options, _ error) { there = r }),
-		q.shardRows(&rows), q.typesQuery(known))
+	err := q.db.Read(ctx, registrations(q.db, "= ?", []any{q.Name}, func(r queueRecord) { there = r }), q.shardRows(&rows), q.typesQuery(known))
 	if err != nil {
 		return fmt.Errorf("read the registration of %s: %w", q.Name, err)
 	}
@@ -127,11 +117,7 @@ func (q *Queue) Register(ctx context.Context) error {
 	err = q.db.Tx(ctx, func(tx *engine.Tx) error {
 		columns := []string{"throttle_limit", "keep_finished", "keep_failed", "settings"}
 		values := []any{want.ThrottleLimit, want.KeepFinished, want.KeepFailed, want.Settings}
-		number, err := q.divisionOf(ctx, tx)
-		if err != nil {
-			return err
-		}
-		if number < 1 { // it isn't registered, or a hand has written something else there
+		if there.Division < 1 { // it isn't registered, or a hand has written something else there
 			columns, values = append(columns, "division"), append(values, want.Division)
 		}
 		if err := tx.Upsert(ctx, q.db.Queues(), []string{"queue"}, []any{q.Name}, columns, values); err != nil {
@@ -164,7 +150,8 @@ func (q *Queue) Register(ctx context.Context) error {
 // a queue's table can be used is not looked at.
 func Registered(ctx context.Context, db *schema.DB) ([]Options, error) {
 	var all []Options
-	err := db.Read(ctx, registrations(db, "<> 'NONE' ORDER BY queue", nil, func(r queueRecord, o Options, flaw error) {
+	err := db.Read(ctx, registrations(db, "<> 'NONE' ORDER BY queue", nil, func(r queueRecord) {
+		o, flaw := r.options(db)
 		if flaw == nil {
 			all = append(all, o)
 			return
@@ -185,9 +172,6 @@ const zoneYears = 3
 // on, both in seconds; the first is the offset at the beginning. Nil for a zone without an offset: so its registration changes
 // once a year, and that of UTC never.
 func zoneChanges(zone *time.Location, year int) [][2]int64 {
-	if zone == nil {
-		return nil
-	}
 	at, end := time.Date(year, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(year+zoneYears, 1, 1, 0, 0, 0, 0, time.UTC)
 	list := job.ZoneChanges(at.In(zone), end)
 	if len(list) == 1 && list[0][1] == 0 {

@@ -39,7 +39,7 @@ func recordOf(t job.Type) typeRecord {
 // jobType gives the type that a row says, which is an error if its jobs could not be.
 func (r typeRecord) jobType() (job.Type, error) {
 	t := job.DefaultType(r.Type)
-	t.Timeout, t.Priority, t.ThrottleFactor = seconds(r.Timeout), r.Priority, r.ThrottleFactor
+	t.Timeout, t.Priority, t.ThrottleFactor = time.Duration(r.Timeout)*time.Second, r.Priority, r.ThrottleFactor
 	var s typeSettings
 	if json.Unmarshal([]byte(r.Settings), &s) == nil && s.Check() == nil {
 		t.Retry, t.Async, t.RetryHandler = s.RetryPolicy, s.Async, s.RetryHandler
@@ -71,7 +71,7 @@ func (q *Queue) saveType(ctx context.Context, tx *engine.Tx, t job.Type) error {
 
 // registration is what the database knows of a queue's config: who enqueues may know no more of the queue than its name.
 type registration struct {
-	// Options are the zero ones if it knows nothing that a config could have said.
+	// Options are as they are registered, but for the defaults of jobs that the queue's own options have.
 	Options
 	types map[string]job.Type
 	read  time.Time
@@ -95,6 +95,8 @@ func (q *Queue) registered(ctx context.Context, from engine.Reader) (*registrati
 	if err != nil {
 		return nil, fmt.Errorf("read what is registered of %s: %w", q.Name, err)
 	}
+	o.DefaultPriority, o.DefaultTimeout = cmp.Or(q.DefaultPriority, o.DefaultPriority), cmp.Or(q.DefaultTimeout, o.DefaultTimeout)
+	o.DefaultRetry = cmp.Or(q.DefaultRetry, o.DefaultRetry)
 	r := &registration{Options: o, types: map[string]job.Type{}, read: time.Now()}
 	for name, record := range records {
 		t, flaw := record.jobType()
@@ -124,11 +126,7 @@ func (q *Queue) typeOf(ctx context.Context, from engine.Reader, name string) (jo
 	if t, ok := r.types[name]; ok {
 		return t, nil
 	}
-	o := Options{
-		DefaultPriority: cmp.Or(q.DefaultPriority, r.DefaultPriority), DefaultTimeout: cmp.Or(q.DefaultTimeout, r.DefaultTimeout),
-		DefaultRetry: cmp.Or(q.DefaultRetry, r.DefaultRetry),
-	}
-	return o.defaultType(name), nil
+	return r.defaultType(name), nil
 }
 
 // defaultType is a type of which nothing is said.

@@ -90,7 +90,7 @@ func (q *Queue) findStranded(ctx context.Context, l rounds.Look, handled map[str
 		return err
 	}
 	if l.Orphaned {
-		from, gone := q.orphans(" " + q.workers.Known("j.worker_id"))
+		from, gone := q.orphans(" LEFT JOIN " + q.db.Workers() + " d " + q.db.ByKey + " ON d.id = j.worker_id")
 		if err := find("SELECT j.id, j.worker_id, " + gone + " AS gone, d.host, d.pid, d.heartbeat AS heard FROM " + from); err != nil {
 			return nil, false, err
 		}
@@ -136,9 +136,10 @@ func (q *Queue) rescueAll(ctx context.Context, w roster.Worker, found []stranded
 	}
 	return q.db.TxInParts(ctx, nil, func(tx *engine.Tx) error {
 		var jobs []*job.Job
-		query := "SELECT " + q.selected("job_data", "result") + " FROM " + q.table + " " + q.db.ByID + " WHERE id IN " + notAlone(len(ids)) +
+		of := allBut("job_data", "result")
+		query := "SELECT " + q.listed(of) + " FROM " + q.table + " " + q.db.ByID + " WHERE id IN " + notAlone(len(ids)) +
 			" AND status IN ('locked', 'running', 'answered', 'deciding', 'awaiting', 'undecided') " + tx.SkipLocked
-		if err := tx.Read(ctx, q.jobs(query, ids, func(j *job.Job) { jobs = append(jobs, j) })); err != nil {
+		if err := tx.Read(ctx, q.jobsOf(of, query, ids, func(j *job.Job) { jobs = append(jobs, j) })); err != nil {
 			return err
 		}
 		jobs, err := q.withFreeKeys(ctx, tx, jobs)

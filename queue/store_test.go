@@ -940,6 +940,9 @@ func TestOnDuplicate(t *testing.T) {
 		if b := s.add(with("a", "5", job.ReplaceDuplicate))[0]; b.Replaced || !b.Duplicate || s.get(b.ID).Data != "4" {
 			s.t.Errorf("replaced a job that is running: %+v", b)
 		}
+		if b := s.add(with("a", "5", ""), with("a", "5", job.ReplaceDuplicate)); b[1].Replaced || !b[1].Duplicate || s.get(b[1].ID).Data != "4" {
+			s.t.Errorf("replaced a job that is running, by the second of its key: %+v", b)
+		}
 		added, err := s.EnqueueMany(in, []job.New{with("b", "", ""), with("c", "", ""), with("a", "6", job.RefuseDuplicate), with("d", "", "")})
 		var refused *queue.DuplicateError
 		if !errors.As(err, &refused) || !errors.Is(err, queue.ErrDuplicateKey) || refused.Index != 2 || refused.ID != a[0].ID || len(added) != 2 {

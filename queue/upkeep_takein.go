@@ -66,14 +66,14 @@ func (q *Queue) takeInSome(ctx context.Context, w roster.Worker, refuse bool) (n
 // inserted is the query for rows that applications have inserted. It reads their data, which may be large, only where the database takes any bytes for
 // a text, and keeps none of it.
 func (q *Queue) inserted(tx *engine.Tx, found *[]*job.Job) engine.Query {
-	without := bulky
+	of := allBut("job_data", "error", "result", "output")
 	if q.db.AnyBytes {
-		without = []string{"error", "result"}
+		of = allBut("error", "result")
 	}
-	query := "SELECT " + q.selected(without...) + ", OCTET_LENGTH(job_data) FROM " + q.table + " " + q.claimIndex() +
+	query := "SELECT " + q.listed(of) + ", OCTET_LENGTH(job_data) FROM " + q.table + " " + q.claimIndex() +
 		" WHERE status = 'submitted' LIMIT ? " + tx.SkipLocked
 	var size int
-	s := q.scanner(&size)
+	s := q.scanner(of, &size)
 	return engine.Query{SQL: query, Args: []any{takeInMax}, Scan: engine.EachRow(func(row *sql.Rows) error {
 		j, err := s.scan(row)
 		if err != nil {

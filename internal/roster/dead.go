@@ -13,41 +13,35 @@ import (
 	"github.com/hipq/hipq/internal/record"
 )
 
-// dead is a worker at work that is no more: its lock is over, or it was on this host, and its process is gone.
-type dead struct {
+// Dead is a worker at work that is no more: its lock is over, or it was on this host, and its process is gone.
+type Dead struct {
 	ID, Host, Process string
 	PID               int
 	Heartbeat         engine.Time
 	Expired           bool
 }
 
-// dead finds such workers, as w sees them.
-func (r *Roster) dead(ctx context.Context, w Worker) (found []dead, err error) {
+// Dead finds such workers, as w sees them.
+func (r *Roster) Dead(ctx context.Context, w Worker) (found []Dead, err error) {
 	query := "SELECT id, host, pid, process, " + r.db.TimeColumns("heartbeat") + ", lock_until <= (SELECT " + r.db.Now + ") AS expired FROM " +
 		r.db.Workers() + " " + r.db.Index(r.db.Workers(), "state") +
 		" WHERE state = 'working' AND (lock_until <= (SELECT " + r.db.Now + ") OR host = ? AND process <> ?)"
 	if err := r.db.SelectContext(ctx, &found, query, w.Host, activity.None); err != nil {
 		return nil, fmt.Errorf("look for dead workers: %w", err)
 	}
-	return slices.DeleteFunc(found, func(d dead) bool { return !d.Expired && !d.isGone(w) }), nil
+	return slices.DeleteFunc(found, func(d Dead) bool { return !d.Expired && !d.isGone(w) }), nil
 }
 
 // isGone says whether it was a process of w's host that is gone. Hosts that are copies of one another may have all but the name in
 // common.
-func (d dead) isGone(w Worker) bool { return d.Host == w.Host && process.IsGone(d.Process) }
-
-// AnyDead says whether there are workers to reap, as w sees them.
-func (r *Roster) AnyDead(ctx context.Context, w Worker) (bool, error) {
-	found, err := r.dead(ctx, w)
-	return len(found) > 0, err
-}
+func (d Dead) isGone(w Worker) bool { return d.Host == w.Host && process.IsGone(d.Process) }
 
 // Reap declares workers dead whose lock has expired, or whose process on w's host is gone, and logs it. From then on they can't
 // renew, and their slots and jobs are anybody's. Before that, ended is called with each whose lock still holds: it ends what such
 // a worker has left running. found says that there were such. A row that another transaction holds keeps no other worker from
 // being declared dead.
 func (r *Roster) Reap(ctx context.Context, w Worker, ended func(workerID string)) (found bool, err error) {
-	all, err := r.dead(ctx, w)
+	all, err := r.Dead(ctx, w)
 	for _, d := range all {
 		if !d.Expired {
 			ended(d.ID)
@@ -60,7 +54,7 @@ func (r *Roster) Reap(ctx context.Context, w Worker, ended func(workerID string)
 }
 
 // declareDead declares a worker dead, unless the worker has renewed its lock since it was found dead.
-func (r *Roster) declareDead(ctx context.Context, tx *engine.Tx, w Worker, d dead) error {
+func (r *Roster) declareDead(ctx context.Context, tx *engine.Tx, w Worker, d Dead) error {
 	is, err := engine.Changed(tx.ExecContext(ctx, "UPDATE "+r.db.Workers()+" SET state = 'error', slots = 0, end_time = ?"+
 		" WHERE id = ? AND state = 'working' AND heartbeat = ?", engine.At(tx.Now), d.ID, d.Heartbeat))
 	if err != nil || !is {

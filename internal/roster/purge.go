@@ -27,17 +27,11 @@ func (r *Roster) Purge(ctx context.Context, o activity.PurgeOptions) (deleted in
 		if err := r.db.SelectContext(ctx, &found, "SELECT id"+where+" ORDER BY start_time LIMIT ?", before, before, engine.PurgeBatch); err != nil {
 			return deleted, fmt.Errorf("find old workers: %w", err)
 		}
-		var n int64
 		// one by one: a list of ids would let MySQL scan the table, and wait there for the live workers' rows
 		err := r.db.Tx(ctx, func(tx *engine.Tx) error {
-			n = 0
 			for _, id := range found {
-				gone, err := engine.Changed(tx.ExecContext(ctx, "DELETE FROM "+r.db.Workers()+" WHERE id = ?", id))
-				if err != nil {
+				if err := tx.Write(ctx, "DELETE FROM "+r.db.Workers()+" WHERE id = ?", id); err != nil {
 					return err
-				}
-				if gone {
-					n++
 				}
 			}
 			return nil
@@ -45,7 +39,7 @@ func (r *Roster) Purge(ctx context.Context, o activity.PurgeOptions) (deleted in
 		if err != nil {
 			return deleted, fmt.Errorf("delete old workers: %w", err)
 		}
-		deleted += n
+		deleted += int64(len(found))
 		if o.Tell(deleted); len(found) < engine.PurgeBatch {
 			return deleted, nil
 		}

@@ -46,6 +46,8 @@ type Row struct {
 	// Slots are what it holds of its host's concurrency, Lanes what it holds of the lanes that have one of their own.
 	Slots int
 	Lanes string
+	// Accepting says that it still starts jobs.
+	Accepting bool
 }
 
 // Silent says whether a worker at work has missed a renewal of its lock, as one that was killed does, and in how long it will
@@ -58,10 +60,10 @@ func (r Row) Silent(now time.Time) (dead time.Duration, silent bool) {
 }
 
 // rows are those that are found so.
-func (r *Roster) rows(ctx context.Context, how string, args ...any) (rows []Row, err error) {
-	query := "SELECT id, host, pid, state, " + r.db.TimeColumns("start_time", "heartbeat", "lock_until", "end_time") + ", slots, lanes FROM " +
-		r.db.Workers() + " " + how
-	if err := r.db.SelectContext(ctx, &rows, query, args...); err != nil {
+func (r *Roster) rows(ctx context.Context, from engine.Reader, how string, args ...any) (rows []Row, err error) {
+	query := "SELECT id, host, pid, state, " + r.db.TimeColumns("start_time", "heartbeat", "lock_until", "end_time") +
+		", slots, lanes, accepting <> 0 AS accepting FROM " + r.db.Workers() + " " + how
+	if err := from.SelectContext(ctx, &rows, query, args...); err != nil {
 		return nil, fmt.Errorf("read the workers: %w", err)
 	}
 	return rows, nil
@@ -69,12 +71,12 @@ func (r *Roster) rows(ctx context.Context, how string, args ...any) (rows []Row,
 
 // Get is the worker of an id, or nil if it is not known, or not any more.
 func (r *Roster) Get(ctx context.Context, id string) (*Row, error) {
-	return lastHeard(r.rows(ctx, "WHERE id = ?", id))
+	return lastHeard(r.rows(ctx, r.db, "WHERE id = ?", id))
 }
 
 // Last is the worker of the instance that started last, or nil if there has been none.
 func (r *Roster) Last(ctx context.Context) (*Row, error) {
-	return lastHeard(r.rows(ctx, "ORDER BY "+r.db.Workers()+".start_time DESC LIMIT 1"))
+	return lastHeard(r.rows(ctx, r.db, "ORDER BY "+r.db.Workers()+".start_time DESC LIMIT 1"))
 }
 
 // LastHeard is the worker of the instance that was heard of last, or nil if there has been none. It needn't be the one that
@@ -98,7 +100,7 @@ func lastHeard(rows []Row, err error) (*Row, error) {
 
 // AtWork are the workers that have neither ended nor been declared dead, those too whose lock is over, by host and since when.
 func (r *Roster) AtWork(ctx context.Context) ([]Row, error) {
-	return r.rows(ctx, r.db.Index(r.db.Workers(), "state")+" WHERE state = 'working' ORDER BY host, "+r.db.Workers()+".start_time, id")
+	return r.rows(ctx, r.db, r.db.Index(r.db.Workers(), "state")+" WHERE state = 'working' ORDER BY host, "+r.db.Workers()+".start_time, id")
 }
 
 // IsWorking says whether a worker is at work and was not declared dead.

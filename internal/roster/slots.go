@@ -80,12 +80,7 @@ func (r *Roster) takeTurn(ctx context.Context, tx *engine.Tx, host string) error
 // othersSlots are those of this host's other live workers, by lane; "" is the lane of all jobs. served says in which of them some of
 // these still start jobs.
 func (r *Roster) othersSlots(ctx context.Context, tx *engine.Tx, w Worker) (slots map[string]int, served map[string]bool, err error) {
-	var rows []struct {
-		Row
-		Accepting bool
-	}
-	err = tx.SelectContext(ctx, &rows, "SELECT host, slots, lanes, accepting <> 0 AS accepting FROM "+r.db.Workers()+
-		" WHERE state = 'working' AND lock_until > ? AND host = ? AND id <> ?", engine.At(tx.Now), w.Host, w.ID)
+	rows, err := r.rows(ctx, tx, "WHERE state = 'working' AND lock_until > ? AND host = ? AND id <> ?", engine.At(tx.Now), w.Host, w.ID)
 	if err != nil {
 		return nil, nil, err
 	}

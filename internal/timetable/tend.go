@@ -63,7 +63,7 @@ func (t *Timetable) Tend(ctx context.Context, queues map[string]Queue, goesOn fu
 // be repeated.
 func (t *Timetable) Learn(ctx context.Context, ago time.Duration) (rows map[string]Row, failed map[string]error, err error) {
 	failed = map[string]error{}
-	if rows, err = t.byName(ctx); err != nil {
+	if rows, err = t.Rows(ctx); err != nil {
 		return nil, nil, err
 	}
 	same := true
@@ -82,7 +82,7 @@ func (t *Timetable) Learn(ctx context.Context, ago time.Duration) (rows map[stri
 		}
 	}
 	if !same {
-		rows, err = t.byName(ctx)
+		rows, err = t.Rows(ctx)
 	}
 	return rows, failed, err
 }

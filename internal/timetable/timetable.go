@@ -69,7 +69,7 @@ func (t *Timetable) Look(ctx context.Context) (Look, error) {
 	if len(t.schedules) == 0 {
 		return look, nil
 	}
-	rows, err := t.byName(ctx)
+	rows, err := t.Rows(ctx)
 	if err != nil {
 		return Look{}, fmt.Errorf("look for due schedules: %w", err)
 	}
@@ -164,29 +164,25 @@ func (r Row) Next(s schedule.Schedule, now time.Time) time.Time {
 	return s.Next(r.SeenUntil.Time)
 }
 
-// Rows are all schedules of the instance, whoever's config they are in, by name.
-func (t *Timetable) Rows(ctx context.Context) (rows []Row, err error) {
+// Rows are all schedules of the instance, by name, whoever's config they are in.
+func (t *Timetable) Rows(ctx context.Context) (map[string]Row, error) {
+	var list []Row
 	query := "SELECT name, " + t.db.TimeText(t.db.Now) + " AS now, spec, queue, job_type, " +
 		t.db.TimeColumns("seen_until", "next_slot", "last_slot", "last_time", "left_slot", "anew_time") +
 		", paused <> 0 AS paused, last_job_id, last_queue, left_why, former_spec, anew_count FROM " + t.db.Schedules() + " ORDER BY name"
-	if err := t.db.SelectContext(ctx, &rows, query); err != nil {
+	if err := t.db.SelectContext(ctx, &list, query); err != nil {
 		return nil, fmt.Errorf("list the schedules: %w", err)
 	}
-	return rows, nil
-}
-
-func (t *Timetable) byName(ctx context.Context) (map[string]Row, error) {
-	list, err := t.Rows(ctx)
 	rows := make(map[string]Row, len(list))
 	for _, r := range list {
 		rows[r.Name] = r
 	}
-	return rows, err
+	return rows, nil
 }
 
 // Own are the rows of the timetable's schedules, as far as a worker knows these.
 func (t *Timetable) Own(ctx context.Context) (own []Row, err error) {
-	rows, err := t.byName(ctx)
+	rows, err := t.Rows(ctx)
 	for _, s := range t.schedules {
 		if r, known := rows[s.Name]; known {
 			own = append(own, r)

@@ -15,6 +15,10 @@ func (j *Job) Check() error {
 		return fmt.Errorf("%w: there is no status %q", ErrInvalid, j.Status)
 	case j.Status.IsFinal():
 		return nil
+	case !j.IsNew() && j.Left != (Left{}):
+		return fmt.Errorf("%w: timeout, priority, throttle_factor or time_windows is missing", ErrInvalid)
+	case j.Timeout == 0 && !j.Left.Timeout:
+		return fmt.Errorf("%w: timeout is 0", ErrInvalid)
 	case wakes == j.WakeTime.IsZero():
 		return fmt.Errorf("%w: wake_time does not go with status %s", ErrInvalid, j.Status)
 	case j.Status == StatusThrottled && j.Group == "":

@@ -30,7 +30,7 @@ type poller struct {
 
 // nothingToDo says whether a look finds nothing at all. It writes nothing.
 func (p *poller) nothingToDo(ctx context.Context) (bool, error) {
-	if dead, err := p.roster.AnyDead(ctx, p.self); dead || err != nil {
+	if dead, err := p.roster.Dead(ctx, p.self); len(dead) > 0 || err != nil {
 		return false, err
 	}
 	for _, s := range p.sources {

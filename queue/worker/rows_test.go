@@ -84,9 +84,10 @@ func TestWorkerIsOnRecord(t *testing.T) {
 			s.t.Fatal(err)
 		}
 		var idle []bool
-		err := roster.New(s.db).Ticks(s.t.Context(), before.Add(-time.Second), s.clock().Add(time.Second), func(t roster.Tick) {
+		ticks, err := roster.New(s.db).Ticks(s.t.Context(), before.Add(-time.Second), s.clock().Add(time.Second))
+		for _, t := range ticks {
 			idle = append(idle, t.Idle && t.Host == "here")
-		})
+		}
 		if err != nil || !slices.Equal(idle, []bool{false, true, true, false}) {
 			s.t.Errorf("ticks that were idle: %v, %v", idle, err)
 		}
