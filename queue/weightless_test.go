@@ -69,8 +69,8 @@ func TestTakeInRefusesWeightless(t *testing.T) {
 		for _, values := range []string{"'send', 0", "'send', NULL", "'light', NULL", "'send', 2", "'send', 0"} {
 			s.exec("INSERT INTO shop_emails (job_type, throttle_factor) VALUES (" + values + ")")
 		}
-		if why := must[queue.Why](t)(s.Why(t.Context(), s.nth(1), queue.Asker{})); !strings.Contains(why.Reasons()[0].Text, "allow_weightless") {
-			t.Errorf("why: %v", why.Reasons())
+		if why := must[queue.Why](t)(s.Why(t.Context(), s.nth(1), queue.Asker{})); !strings.Contains(why.Reasons[0].Text, "allow_weightless") {
+			t.Errorf("why: %v", why.Reasons)
 		}
 		must[any](t)(nil, s.Cancel(t.Context(), s.nth(5)))
 		s.upkeep()
