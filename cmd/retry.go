@@ -71,19 +71,17 @@ func (a *app) retryCommand() *cobra.Command {
 func wouldRetry(ctx context.Context) func(*queue.Queue, *job.Job, *change) error {
 	before := map[[2]string]bool{}
 	return func(q *queue.Queue, j *job.Job, c *change) error {
-		live, err := q.LiveID(ctx, j.Type, j.Key)
-		if err != nil {
-			return err
-		}
 		key := [2]string{j.Type, j.Key}
-		if live != 0 {
-			c.NewID = &live
-		}
-		if live != 0 || before[key] {
+		if before[key] {
 			c.Result = duplicate
 		}
 		before[key] = true
-		return nil
+		return q.Find(ctx, queue.Filter{Type: j.Type, Key: j.Key, Limit: 1}, func(newest *job.Job) error {
+			if !newest.Status.IsFinal() {
+				c.NewID, c.Result = &newest.ID, duplicate
+			}
+			return nil
+		})
 	}
 }
 

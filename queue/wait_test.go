@@ -42,7 +42,7 @@ func (s *sent) looks(t *testing.T, n int) {
 			t.Fatalf("looked at %d times", seen)
 		}
 		for _, text := range s.during(func() { <-time.After(time.Millisecond) }) {
-			if strings.HasPrefix(text, "SELECT state FROM shop_emails") {
+			if strings.Contains(text, "SELECT state FROM shop_emails") {
 				seen++
 			}
 		}
