@@ -39,17 +39,18 @@ func (a *app) retryCommand() *cobra.Command {
 			}
 			o.can = func(j *job.Job) error { return queue.CanRetry(j, again) }
 			o.again = again
-			o.do = func(q *queue.Queue, batch []*change) ([]error, error) {
-				added, refused, err := q.RetryMany(cmd.Context(), idsOf(batch), again)
+			o.do = func(q *queue.Queue, batch []*change) error {
+				added, err := q.Retry(cmd.Context(), again, idsOf(batch)...)
+				refused, _ := errors.AsType[queue.Refused](err)
 				for n, job := range added {
-					if err != nil || refused[n] != nil {
+					if err != nil && (refused == nil || refused[n] != nil) {
 						continue
 					}
 					if batch[n].NewID = &job.ID; job.Duplicate {
 						batch[n].Result = duplicate
 					}
 				}
-				return refused, err
+				return err
 			}
 			o.would = wouldRetry(cmd.Context())
 			o.hint = func(err error) string {
