@@ -19,16 +19,13 @@ var (
 	// ErrStarted: the job is running, or waits for its retry decision.
 	ErrStarted = errors.New("the job has started")
 	// ErrFinal: the job is final, and a final job never changes.
-	ErrFinal = errors.New("the job is final")
-	// ErrLocked: a worker has the job locked.
+	ErrFinal  = errors.New("the job is final")
 	ErrLocked = errors.New("a worker has the job locked")
 	// ErrNotTakenIn: the row was inserted by plain SQL, and no worker has taken it in yet.
 	ErrNotTakenIn = errors.New("no worker has taken the job in yet")
 	// ErrNoRoom: the queue's limits, or its rate, leave no room for the job.
-	ErrNoRoom = errors.New("the queue's limits leave no room for the job now")
-	// ErrNotFinal: the job is not final yet.
-	ErrNotFinal = errors.New("the job is not final")
-	// ErrNotFailed: the job is final, and without an error.
+	ErrNoRoom    = errors.New("the queue's limits leave no room for the job now")
+	ErrNotFinal  = errors.New("the job is not final")
 	ErrNotFailed = errors.New("the job has not failed")
 )
 

@@ -74,12 +74,8 @@ func (q *Queue) Failures(ctx context.Context, by Filter) (Failures, error) {
 		}
 		f := &found.Kinds[n]
 		f.Jobs++
-		if j.UpdateTime.Before(f.First) {
-			f.First = j.UpdateTime
-		}
-		if j.UpdateTime.After(f.Last) {
-			f.Last = j.UpdateTime
-		}
+		f.First = slices.MinFunc([]time.Time{f.First, j.UpdateTime}, time.Time.Compare)
+		f.Last = slices.MaxFunc([]time.Time{f.Last, j.UpdateTime}, time.Time.Compare)
 		return nil
 	})
 	slices.SortStableFunc(found.Kinds, func(a, b Failure) int { return cmp.Compare(b.Jobs, a.Jobs) })

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -118,24 +117,23 @@ func (q *Queue) where(by Filter) (w engine.Where, hint string) {
 
 // FindIDs gives the ids of the jobs that the filter lets pass, in order.
 func (q *Queue) FindIDs(ctx context.Context, by Filter) (ids []int64, err error) {
+	most := max(by.Limit, 0)
 	if by.Fingerprint == "" {
-		ids, err = q.newest(ctx, by, by.Limit)
-	} else if ids, err = q.newest(ctx, by, 0); err == nil {
-		all, enough := ids, errors.New("enough")
-		ids = nil
-		err = q.each(ctx, by, all, failureColumns, func(j *job.Job) error {
-			if fingerprint.Of(j.Error) == by.Fingerprint {
-				ids = append(ids, j.ID)
-			}
-			if by.Limit > 0 && len(ids) == by.Limit {
-				return enough
-			}
-			return nil
-		})
-		if errors.Is(err, enough) {
-			err = nil
-		}
+		ids, err = q.newest(ctx, by, most)
+		slices.Reverse(ids)
+		return ids, err
 	}
+	failed, err := q.newest(ctx, by, 0)
+	if err != nil {
+		return nil, err
+	}
+	err = q.each(ctx, by, failed, failureColumns, func(j *job.Job) error {
+		if fingerprint.Of(j.Error) == by.Fingerprint {
+			ids = append(ids, j.ID)
+		}
+		return nil
+	})
+	ids = ids[:min(len(ids), cmp.Or(most, len(ids)))]
 	slices.Reverse(ids)
 	return ids, err
 }
@@ -144,7 +142,7 @@ func (q *Queue) FindIDs(ctx context.Context, by Filter) (ids []int64, err error)
 func (q *Queue) newest(ctx context.Context, by Filter, most int) (ids []int64, err error) {
 	w, hint := q.where(by)
 	query := "SELECT id FROM " + q.table + " " + hint + w.SQL() + " ORDER BY id DESC LIMIT ?"
-	if err := q.db.SelectContext(ctx, &ids, query, append(w.Args, cmp.Or(max(most, 0), math.MaxInt))...); err != nil {
+	if err := q.db.SelectContext(ctx, &ids, query, append(w.Args, cmp.Or(most, math.MaxInt))...); err != nil {
 		return nil, fmt.Errorf("find jobs of %s: %w", q.Name, err)
 	}
 	return ids, nil
@@ -159,7 +157,7 @@ func (q *Queue) CountFound(ctx context.Context, by Filter) (n int, all bool, err
 		return min(len(ids), engine.CountedMost), len(ids) <= engine.CountedMost, err
 	}
 	w, hint := q.where(by)
-	n, all, err = q.db.CountSome(ctx, engine.Some{Table: q.table, Hint: hint, Where: w.SQL(), Args: w.Args, Served: by.served()})
+	n, all, err = q.db.CountSome(ctx, engine.Some{Table: q.table, Hint: hint, Where: w.SQL(), Args: w.Args, Served: by.served() || by.Type != "" && by.Key != ""})
 	if err != nil {
 		return 0, false, fmt.Errorf("count jobs of %s: %w", q.Name, err)
 	}
@@ -168,20 +166,20 @@ func (q *Queue) CountFound(ctx context.Context, by Filter) (n int, all bool, err
 
 // served says whether an index has all that the filter asks for, so that no row is read which it doesn't let pass.
 func (by Filter) served() bool {
-	switch {
-	case by.Type != "" && by.Key != "":
-		return true // one job, and those that were like it
-	case by.Key != "", by.Error != "", !by.Since.IsZero(), !by.Until.IsZero(), by.Place != 0 && by.Standing == "":
-		return false
-	case by.Standing == Standing(job.Initial), by.Standing == Standing(job.Retry):
+	has := Filter{Standing: by.Standing, Among: by.Among, Limit: by.Limit}
+	switch by.Standing {
+	case "":
+	case Standing(job.Initial), Standing(job.Retry):
 		return false // the index has their statuses, which they share
+	default:
+		has.Type, has.Place = by.Type, by.Place
 	}
-	return by.Standing != "" || by.Type == ""
+	return by == has
 }
 
 // Find calls f with each job that the filter lets pass, oldest first, and ends with f's first error.
 func (q *Queue) Find(ctx context.Context, by Filter, f func(*job.Job) error) error {
-	if _, hint := q.where(by); hint != "" || by.Fingerprint != "" || by.Limit > 0 {
+	if _, hint := q.where(by); hint != "" || by.Limit > 0 {
 		// the ids first, because in the order of an index whole rows would have to be sorted, with all of their data
 		ids, err := q.FindIDs(ctx, by)
 		if err != nil {

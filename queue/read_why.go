@@ -54,10 +54,21 @@ func (q *Queue) Why(ctx context.Context, id int64, by Asker) (w Why, err error) 
 	if w.situation, err = q.situation(ctx); err != nil {
 		return w, err
 	}
-	if err := w.readRoom(ctx); err != nil {
-		return w, err
+	j, inShard := w.Job, ""
+	w.room = room{divided: true, row: q.part(w.situation, j.Place), limit: q.ThrottleLimit, groups: q.ThrottleGroups, usedBy: map[string]int{}}
+	if w.room.shard, w.placed = w.division.Shard(j.Place); w.placed {
+		inShard = " AND shard = " + strconv.Itoa(j.Place)
 	}
-	if w.Job.Status == job.StatusAvailable && w.Job.Flaw == nil {
+	if w.room.starts = w.room.row.starts; q.Rate.Starts > 0 {
+		_, w.RateWait = q.startsLeft(&w.room, w.now)
+	}
+	if err := q.db.Read(ctx, q.used(inShard, &w.room.used, w.room.usedBy)); err != nil {
+		return w, fmt.Errorf("sum up the throttle factors: %w", err)
+	}
+	if j.Status == job.StatusAvailable && j.Flaw == nil {
+		if q.ThrottleGroups != nil && !q.ThrottleGroups.Knows(j.Group) { // no round has found it out yet
+			j.Group = q.ThrottleGroups.Of(j.Type, []byte(j.Data))
+		}
 		if w.Ahead, err = q.ahead(ctx, w.Job); err != nil {
 			return w, err
 		}
@@ -75,25 +86,6 @@ func (q *Queue) Why(ctx context.Context, id int64, by Asker) (w Why, err error) 
 		w.explain()
 	}
 	return w, err
-}
-
-// readRoom reads what counts against the limits and the rate, without a turn.
-func (w *Why) readRoom(ctx context.Context) error {
-	q, j, inShard := w.queue, w.Job, ""
-	w.room = room{divided: true, row: q.part(w.situation, j.Place), limit: q.ThrottleLimit, groups: q.ThrottleGroups, usedBy: map[string]int{}}
-	if w.room.shard, w.placed = w.division.Shard(j.Place); w.placed {
-		inShard = " AND shard = " + strconv.Itoa(j.Place)
-	}
-	if w.room.starts = w.room.row.starts; q.Rate.Starts > 0 {
-		_, w.RateWait = q.startsLeft(&w.room, w.now)
-	}
-	if j.Status == job.StatusAvailable && q.ThrottleGroups != nil && !q.ThrottleGroups.Knows(j.Group) {
-		j.Group = q.ThrottleGroups.Of(j.Type, []byte(j.Data)) // no round has found it out yet
-	}
-	if err := q.db.Read(ctx, q.used(inShard, &w.room.used, w.room.usedBy)); err != nil {
-		return fmt.Errorf("sum up the throttle factors: %w", err)
-	}
-	return nil
 }
 
 // ahead counts the due jobs that come before one.
