@@ -29,9 +29,10 @@ var (
 	ErrNotFailed = errors.New("the job has not failed")
 )
 
-// Cancel makes jobs that have not started (or wait for their next attempt) final, with the error job.Cancelled, and closes them, because
-// whoever cancels a job has seen to it. A row inserted by plain SQL is taken in first; one that can't be a job ends with that reason.
-// It takes some hundreds of jobs in one transaction. Refused if it can't be done to some: ErrStarted, ErrFinal or ErrNotFound.
+// Cancel makes jobs that have not started (or wait for their next attempt) final, with the error job.Cancelled, and closes
+// them, because whoever cancels a job has seen to it. A row inserted by plain SQL is taken in first; one that can't be a job
+// ends with that reason. It takes some hundreds of jobs in one transaction. Refused if it can't be done to some: ErrStarted,
+// ErrFinal or ErrNotFound.
 func (q *Queue) Cancel(ctx context.Context, ids ...int64) error {
 	return q.operate(ctx, operation{"cancel", CanCancel, isCancelled, q.cancel}, ids)
 }
@@ -132,8 +133,8 @@ func (q *Queue) Reschedule(ctx context.Context, id int64, w When) error {
 	}}, []int64{id})
 }
 
-// scheduledAnew gives a job that waits another place and time. A row by plain SQL that no tick has taken in yet stays one. A worker
-// that has the job locked finds its lock gone.
+// scheduledAnew gives a job that waits another place and time. A row by plain SQL that no tick has taken in yet stays one. A
+// worker that has the job locked finds its lock gone.
 const scheduledAnew = " SET status = CASE WHEN status = 'submitted' THEN status ELSE ? END," +
 	" wake_time = CASE WHEN status = 'submitted' THEN NULL ELSE ? END, scheduled_run_time = ?, update_time = ?," +
 	" worker_id = 'NONE', lock_token = 'NONE'"

@@ -22,22 +22,24 @@ func (e *ClosedError) Error() string {
 }
 
 // Retry enqueues new jobs like final ones, because a final job never changes: same type, data, key, priority and so on, due at
-// once. Each is linked to the other, and if the old one has failed, it is closed. It takes some hundreds of jobs in one transaction.
+// once. Each is linked to the other, and if the old one has failed, it is closed. It takes some hundreds of jobs in one
+// transaction.
 //
-// A job that was retried, or dismissed, is retried only with again: else it is refused with a *ClosedError. One that was cancelled is
-// retried without. So it may be repeated without again, and by several at once. Refused if it can't be done to some: ErrNotFinal,
-// ErrNotFound, or job.ErrInvalid if it was never fit to be a job. If its key is taken by a job that is not final, that one's id comes
-// back as a Duplicate, and nothing is changed. Of a refused job added says nothing.
+// A job that was retried, or dismissed, is retried only with again: else it is refused with a *ClosedError. One that was
+// cancelled is retried without. So it may be repeated without again, and by several at once. Refused if it can't be done to
+// some: ErrNotFinal, ErrNotFound, or job.ErrInvalid if it was never fit to be a job. If its key is taken by a job that is not
+// final, that one's id comes back as a Duplicate, and nothing is changed. Of a refused job added says nothing.
 func (q *Queue) Retry(ctx context.Context, again bool, ids ...int64) (added []Added, err error) {
 	added = make([]Added, len(ids))
 	can := func(j *job.Job) error { return CanRetry(j, again) }
 	done := func(n int, j *job.Job, err error) bool {
 		return err == nil && added[n].ID != 0 && added[n].ID == j.RetriedAs
 	}
-	return added, q.operate(ctx, operation{"retry", can, done, func(ctx context.Context, tx *engine.Tx, n int, j *job.Job) (err error) {
+	do := func(ctx context.Context, tx *engine.Tx, n int, j *job.Job) (err error) {
 		added[n], err = q.repeat(ctx, tx, j)
 		return err
-	}}, ids)
+	}
+	return added, q.operate(ctx, operation{"retry", can, done, do}, ids)
 }
 
 // CanRetry says whether Retry would refuse a job as it is: ErrNotFinal, or a *ClosedError.
@@ -89,8 +91,8 @@ func unless[T any](left bool, value T) *T {
 	return &value
 }
 
-// Dismiss closes failed jobs: nothing is to be done about them any more. It may be repeated. It takes some hundreds of jobs in one
-// transaction. Refused if it can't be done to some: ErrNotFinal, ErrNotFailed or ErrNotFound.
+// Dismiss closes failed jobs: nothing is to be done about them any more. It may be repeated. It takes some hundreds of jobs in
+// one transaction. Refused if it can't be done to some: ErrNotFinal, ErrNotFailed or ErrNotFound.
 func (q *Queue) Dismiss(ctx context.Context, ids ...int64) error {
 	return q.operate(ctx, operation{"dismiss", CanDismiss, nil, func(ctx context.Context, tx *engine.Tx, _ int, j *job.Job) error {
 		return tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET status = 'closed' WHERE id = ?", j.ID)

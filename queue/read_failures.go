@@ -70,7 +70,9 @@ func (q *Queue) Failures(ctx context.Context, by Filter) (Failures, error) {
 		case !known:
 			n, at[key] = len(found.Kinds), len(found.Kinds)
 			beginning := strings.ToValidUTF8(j.Error[:min(len(j.Error), fingerprint.Read)], "")
-			found.Kinds = append(found.Kinds, Failure{Type: j.Type, Fingerprint: key[1], First: j.UpdateTime, Example: j.ID, Error: beginning})
+			found.Kinds = append(found.Kinds, Failure{
+				Type: j.Type, Fingerprint: key[1], First: j.UpdateTime, Example: j.ID, Error: beginning,
+			})
 		}
 		f := &found.Kinds[n]
 		f.Jobs++

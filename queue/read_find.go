@@ -138,7 +138,8 @@ func (q *Queue) FindIDs(ctx context.Context, by Filter) (ids []int64, err error)
 	return ids, err
 }
 
-// newest gives the ids of the jobs that the filter lets pass, whatever its fingerprint and Limit: the newest first, so many or all.
+// newest gives the ids of the jobs that the filter lets pass, whatever its fingerprint and Limit: the newest first, so many or
+// all.
 func (q *Queue) newest(ctx context.Context, by Filter, most int) (ids []int64, err error) {
 	w, hint := q.where(by)
 	query := "SELECT id FROM " + q.table + " " + hint + w.SQL() + " ORDER BY id DESC LIMIT ?"
@@ -157,7 +158,8 @@ func (q *Queue) CountFound(ctx context.Context, by Filter) (n int, all bool, err
 		return min(len(ids), engine.CountedMost), len(ids) <= engine.CountedMost, err
 	}
 	w, hint := q.where(by)
-	n, all, err = q.db.CountSome(ctx, engine.Some{Table: q.table, Hint: hint, Where: w.SQL(), Args: w.Args, Served: by.served() || by.Type != "" && by.Key != ""})
+	served := by.served() || by.Type != "" && by.Key != ""
+	n, all, err = q.db.CountSome(ctx, engine.Some{Table: q.table, Hint: hint, Where: w.SQL(), Args: w.Args, Served: served})
 	if err != nil {
 		return 0, false, fmt.Errorf("count jobs of %s: %w", q.Name, err)
 	}
@@ -203,8 +205,8 @@ func (q *Queue) Find(ctx context.Context, by Filter, f func(*job.Job) error) err
 	return nil
 }
 
-// each calls f with the jobs of these ids, which are in order, or in reverse, but not with those that the filter doesn't let pass any
-// more. It reads these columns.
+// each calls f with the jobs of these ids, which are in order, or in reverse. It leaves out those that the filter doesn't let
+// pass any more, and reads these columns.
 func (q *Queue) each(ctx context.Context, by Filter, ids []int64, places []int, f func(*job.Job) error) error {
 	order := ""
 	if len(ids) > 1 && ids[0] > ids[1] {
@@ -230,13 +232,14 @@ const findPage = 500
 func (q *Queue) page(ctx context.Context, w engine.Where, places []int, order string, f func(*job.Job) error) error {
 	s, stop := q.scannerOf(places), error(nil)
 	query := "SELECT " + q.listed(places) + " FROM " + q.table + " " + q.db.ByID + w.SQL() + " ORDER BY id" + order + " LIMIT ?"
-	err := engine.ReadOn(ctx, q.db, engine.Query{SQL: query, Args: append(w.Args, findPage), Scan: engine.EachRow(func(row *sql.Rows) error {
+	read := engine.EachRow(func(row *sql.Rows) error {
 		j, err := s.scan(row)
 		if err == nil {
 			stop = f(j)
 		}
 		return cmp.Or(err, stop)
-	})})
+	})
+	err := engine.ReadOn(ctx, q.db, engine.Query{SQL: query, Args: append(w.Args, findPage), Scan: read})
 	if err != nil && stop == nil {
 		return fmt.Errorf("find jobs of %s: %w", q.Name, err)
 	}

@@ -192,7 +192,8 @@ func (w *Why) rateUsedUp() {
 	case w.RateWait == 0:
 	case w.isShard():
 		w.add("rate", "of the queue's rate of %d starts per %s its shard holds %d, which is used up for %s%s",
-			rate.Starts, rules.Brief(rate.Per), row.rateShare, wait, w.others(rate.Starts, max(row.rateShare, row.startsLately(rate, w.now))))
+			rate.Starts, rules.Brief(rate.Per), row.rateShare, wait,
+			w.others(rate.Starts, max(row.rateShare, row.startsLately(rate, w.now))))
 	default:
 		w.add("rate", "the queue's rate of %d starts per %s is used up for %s", rate.Starts, rules.Brief(rate.Per), wait)
 	}

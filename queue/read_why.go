@@ -55,7 +55,8 @@ func (q *Queue) Why(ctx context.Context, id int64, by Asker) (w Why, err error) 
 		return w, err
 	}
 	j, inShard := w.Job, ""
-	w.room = room{divided: true, row: q.part(w.situation, j.Place), limit: q.ThrottleLimit, groups: q.ThrottleGroups, usedBy: map[string]int{}}
+	w.room = room{divided: true, row: q.part(w.situation, j.Place), limit: q.ThrottleLimit, groups: q.ThrottleGroups}
+	w.room.usedBy = map[string]int{}
 	if w.room.shard, w.placed = w.division.Shard(j.Place); w.placed {
 		inShard = " AND shard = " + strconv.Itoa(j.Place)
 	}
