@@ -39,8 +39,8 @@ func (a *app) cancelCommand() *cobra.Command {
 				return usagef("--state %s: a job that has been started is cancelled with --running", f.state)
 			}
 			o.can = queue.CanCancel
-			o.do = func(q *queue.Queue, batch []*change) ([]error, error) {
-				return q.CancelMany(cmd.Context(), idsOf(batch))
+			o.do = func(q *queue.Queue, batch []*change) error {
+				return q.Cancel(cmd.Context(), idsOf(batch)...)
 			}
 			o.hint = func(err error) string {
 				if errors.Is(err, queue.ErrStarted) {
@@ -55,7 +55,7 @@ func (a *app) cancelCommand() *cobra.Command {
 					}
 					return nil
 				}
-				o.batch, o.do = 1, byOne(func(q *queue.Queue, c *change) error { return cancelOrStop(cmd.Context(), q, c) })
+				o.batch, o.do = 1, func(q *queue.Queue, batch []*change) error { return cancelOrStop(cmd.Context(), q, batch[0]) }
 				o.would = func(_ *queue.Queue, j *job.Job, c *change) error {
 					if errors.Is(queue.CanCancel(j), queue.ErrStarted) && j.Status.HasWorker() && j.Flaw == nil {
 						c.Result = asked

@@ -27,8 +27,8 @@ func (a *app) dismissCommand() *cobra.Command {
 				return err
 			}
 			o.can = queue.CanDismiss
-			o.do = func(q *queue.Queue, batch []*change) ([]error, error) {
-				return q.DismissMany(cmd.Context(), idsOf(batch))
+			o.do = func(q *queue.Queue, batch []*change) error {
+				return q.Dismiss(cmd.Context(), idsOf(batch)...)
 			}
 			return a.operate(cmd, o)
 		},

@@ -204,11 +204,11 @@ func (a *app) mailUnhandled(ctx context.Context, i *instance, now time.Time) err
 		if !ours {
 			continue
 		}
-		counts, err := q.Counts(ctx)
+		stands, err := q.Overview(ctx)
 		if err != nil {
 			return err
 		}
-		unhandled, err := q.Unhandled(ctx, counts, now, i.handled(q.Name))
+		unhandled, err := q.Unhandled(ctx, stands.Counts, now, i.handled(q.Name))
 		if err != nil {
 			return err
 		}

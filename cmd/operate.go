@@ -36,9 +36,9 @@ type operation struct {
 	would func(q *queue.Queue, j *job.Job, c *change) error
 	// hint, if there is one, says what to do about a refusal.
 	hint func(err error) string
-	// do does it to some jobs, a batch of them at most, and may fill in what came of each. refused has for each why it could not
-	// be, nil if it was; after an error nothing was done.
-	do func(q *queue.Queue, batch []*change) (refused []error, err error)
+	// do does it to some jobs, a batch of them at most, and may fill in what came of each. Its error may be a queue.Refused; after any
+	// other nothing was done.
+	do func(q *queue.Queue, batch []*change) error
 	// batch is how many jobs one call of do takes; 0 is batchJobs.
 	batch int
 	// again says that who does it again does it once more to the same jobs.
@@ -47,17 +47,6 @@ type operation struct {
 
 // batchJobs is how many jobs an operation changes in one transaction, which workers may have to wait for.
 const batchJobs = 100
-
-// byOne is what does something to one job after the other, for batches of one.
-func byOne(do func(q *queue.Queue, c *change) error) func(*queue.Queue, []*change) ([]error, error) {
-	return func(q *queue.Queue, batch []*change) ([]error, error) {
-		err := do(q, batch[0])
-		if err != nil && !queue.IsRefusal(err) {
-			return nil, err
-		}
-		return []error{err}, nil
-	}
-}
 
 func idsOf(batch []*change) []int64 {
 	ids := make([]int64, len(batch))
@@ -243,10 +232,14 @@ func (a *app) summarize(d operated) error {
 
 // try does it to some jobs, or in a dry run finds out what would come of it. What a filter finds would not be refused.
 func (d *operated) try(ctx context.Context, batch []*change) (refused []error, err error) {
-	if !d.dryRun {
-		return d.do(d.q, batch)
-	}
 	refused = make([]error, len(batch))
+	if !d.dryRun {
+		err = d.do(d.q, batch)
+		if some, ok := errors.AsType[queue.Refused](err); ok {
+			return some, nil
+		}
+		return refused, err
+	}
 	if len(d.ids) == 0 && d.would == nil {
 		return refused, nil
 	}

@@ -52,7 +52,9 @@ func (a *app) rescheduleCommand() *cobra.Command {
 				when.At, err = i.time(cmd, "--at", at)
 				return err
 			}
-			o.batch, o.do = 1, byOne(func(q *queue.Queue, c *change) error { return q.Reschedule(cmd.Context(), c.ID, when) })
+			o.batch, o.do = 1, func(q *queue.Queue, batch []*change) error {
+				return q.Reschedule(cmd.Context(), batch[0].ID, when)
+			}
 			return a.operate(cmd, o)
 		},
 	}

@@ -39,17 +39,18 @@ func (a *app) retryCommand() *cobra.Command {
 			}
 			o.can = func(j *job.Job) error { return queue.CanRetry(j, again) }
 			o.again = again
-			o.do = func(q *queue.Queue, batch []*change) ([]error, error) {
-				added, refused, err := q.RetryMany(cmd.Context(), idsOf(batch), again)
+			o.do = func(q *queue.Queue, batch []*change) error {
+				added, err := q.Retry(cmd.Context(), again, idsOf(batch)...)
+				refused, _ := errors.AsType[queue.Refused](err)
 				for n, job := range added {
-					if err != nil || refused[n] != nil {
+					if err != nil && (refused == nil || refused[n] != nil) {
 						continue
 					}
 					if batch[n].NewID = &job.ID; job.Duplicate {
 						batch[n].Result = duplicate
 					}
 				}
-				return refused, err
+				return err
 			}
 			o.would = wouldRetry(cmd.Context())
 			o.hint = func(err error) string {
@@ -71,19 +72,17 @@ func (a *app) retryCommand() *cobra.Command {
 func wouldRetry(ctx context.Context) func(*queue.Queue, *job.Job, *change) error {
 	before := map[[2]string]bool{}
 	return func(q *queue.Queue, j *job.Job, c *change) error {
-		live, err := q.LiveID(ctx, j.Type, j.Key)
-		if err != nil {
-			return err
-		}
 		key := [2]string{j.Type, j.Key}
-		if live != 0 {
-			c.NewID = &live
-		}
-		if live != 0 || before[key] {
+		if before[key] {
 			c.Result = duplicate
 		}
 		before[key] = true
-		return nil
+		return q.Find(ctx, queue.Filter{Type: j.Type, Key: j.Key, Limit: 1}, func(newest *job.Job) error {
+			if !newest.Status.IsFinal() {
+				c.NewID, c.Result = &newest.ID, duplicate
+			}
+			return nil
+		})
 	}
 }
 

@@ -51,9 +51,9 @@ func (a *app) runWhy(cmd *cobra.Command, name string, id int64) error {
 	}
 	if a.json {
 		j := why.Job.JSON()
-		return a.printJSON(explained{id, q.Name, j.State, j.Shard, j.Shards, why.Reasons()})
+		return a.printJSON(explained{id, q.Name, j.State, j.Shard, j.Shards, why.Reasons})
 	}
-	for _, reason := range why.Reasons() {
+	for _, reason := range why.Reasons {
 		a.out.line("%s", reason.Text)
 	}
 	return nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/queue/job"
@@ -14,22 +15,29 @@ type operation struct {
 	verb string
 	// can says why it can't be done to a job as it is.
 	can func(*job.Job) error
-	// done, if not nil, says that an earlier try of the transaction, whose commit was not answered, has done it to the n-th job: as
-	// this was read, or from the error of reading it.
+	// done, if not nil, says that an earlier try of the transaction, whose commit was not answered, has done it to the n-th job:
+	// as this was read, or from the error of reading it.
 	done func(n int, j *job.Job, err error) bool
 	// do does it to the n-th job, whose row is locked. It refuses a job before it writes anything.
 	do func(ctx context.Context, tx *engine.Tx, n int, j *job.Job) error
 }
 
-// many does something to each of the jobs, in one transaction. refused has for each why it could not be, nil if it was; the
-// others are done all the same. After any other error nothing is.
-func (q *Queue) many(ctx context.Context, o operation, ids []int64) (refused []error, err error) {
-	if len(ids) == 0 {
-		return nil, nil
-	}
-	err = q.db.Tx(ctx, func(tx *engine.Tx) error {
-		refused = make([]error, len(ids))
+// Refused says that an operation can't be done to some of the jobs, as they stand. It has for each of the ids why not, nil if
+// it was done.
+type Refused []error
+
+func (r Refused) Error() string { return errors.Join(r...).Error() }
+
+// Unwrap are the reasons.
+func (r Refused) Unwrap() []error { return r }
+
+// operate does something to each of the jobs, in one transaction. Those to which it can't be done are Refused, and the others
+// are done all the same. After any other error nothing is.
+func (q *Queue) operate(ctx context.Context, o operation, ids []int64) error {
+	refused := make(Refused, len(ids))
+	err := q.db.Tx(ctx, func(tx *engine.Tx) error {
 		for n, id := range ids {
+			refused[n] = nil
 			j, err := q.get(ctx, tx, id, q.db.ForUpdate) // so that others who change it wait, and see
 			if tx.MayBeDone && o.done != nil && o.done(n, j, err) {
 				continue
@@ -40,29 +48,21 @@ func (q *Queue) many(ctx context.Context, o operation, ids []int64) (refused []e
 			if err == nil {
 				err = o.do(ctx, tx, n, j)
 			}
-			if refused[n] = err; err != nil && !IsRefusal(err) {
+			if err != nil && !IsRefusal(err) {
 				return err
+			} else if err != nil {
+				refused[n] = fmt.Errorf("%s job %d of %s: %w", o.verb, id, q.Name, err)
 			}
 		}
 		return nil
 	})
-	if err != nil {
-		return nil, fmt.Errorf("%s jobs of %s: %w", o.verb, q.Name, err)
+	switch {
+	case err != nil:
+		return fmt.Errorf("%s jobs of %s: %w", o.verb, q.Name, err)
+	case slices.ContainsFunc(refused, func(err error) bool { return err != nil }):
+		return refused
 	}
-	for n, id := range ids {
-		if refused[n] != nil {
-			refused[n] = fmt.Errorf("%s job %d of %s: %w", o.verb, id, q.Name, refused[n])
-		}
-	}
-	return refused, nil
-}
-
-// alone is what many says of a single job.
-func alone(refused []error, err error) error {
-	if err != nil {
-		return err
-	}
-	return refused[0]
+	return nil
 }
 
 // isCancelled says whether a job, or the error of its reading, is what a cancellation leaves.

@@ -15,8 +15,9 @@ import (
 // TestManyAreDoneBesideThoseThatCanNotBe: what is refused of one job stops no other of the transaction.
 func TestManyAreDoneBesideThoseThatCanNotBe(t *testing.T) {
 	suite(t, func(s store) {
-		is := func(what string, got []error, want ...error) {
+		is := func(what string, err error, want ...error) {
 			s.t.Helper()
+			got, _ := errors.AsType[queue.Refused](err)
 			for n := range want {
 				if len(got) != len(want) || !errors.Is(got[n], want[n]) || (got[n] == nil) != (want[n] == nil) {
 					s.t.Errorf("%s: %v", what, got)
@@ -27,32 +28,21 @@ func TestManyAreDoneBesideThoseThatCanNotBe(t *testing.T) {
 		s.add(job.New{Type: "send", Key: "d"})
 		first, second, third, fourth := s.nth(1), s.nth(2), s.nth(3), s.nth(4)
 		ids := []int64{first, 99, fourth, second}
-		added, refused, err := s.RetryMany(s.t.Context(), ids, false)
-		if err != nil {
-			s.t.Fatal(err)
-		}
-		is("retry", refused, nil, queue.ErrNotFound, queue.ErrNotFinal, nil)
+		added, err := s.Retry(s.t.Context(), false, ids...)
+		is("retry", err, nil, queue.ErrNotFound, queue.ErrNotFinal, nil)
 		s.wantLinks(first, 0, added[0].ID)
 		s.wantLinks(second, 0, added[3].ID)
-		if _, refused, err := s.RetryMany(s.t.Context(), []int64{first, third, third}, false); err != nil || refused[1] != nil {
-			s.t.Error(refused, err)
+		_, err = s.Retry(s.t.Context(), false, first, third, third)
+		if refused, ok := errors.AsType[queue.Refused](err); !ok || refused[1] != nil || refused[2] == nil { // the third is retried once
+			s.t.Error(err)
 		} else {
 			s.wantClosed(refused[0], added[0].ID)
-			if refused[2] == nil {
-				s.t.Error("a job was retried twice")
-			}
 		}
-		refused, err = s.CancelMany(s.t.Context(), []int64{fourth, first, added[0].ID})
-		if err != nil {
-			s.t.Fatal(err)
-		}
-		is("cancel", refused, nil, queue.ErrFinal, nil)
+		err = s.Cancel(s.t.Context(), fourth, first, added[0].ID)
+		is("cancel", err, nil, queue.ErrFinal, nil)
 		s.wantHistory(fourth, "added/0 cancelled/0")
-		refused, err = s.DismissMany(s.t.Context(), []int64{added[3].ID, fourth, added[0].ID})
-		if err != nil {
-			s.t.Fatal(err)
-		}
-		is("dismiss", refused, queue.ErrNotFinal, nil, nil)
+		err = s.Dismiss(s.t.Context(), added[3].ID, fourth, added[0].ID)
+		is("dismiss", err, queue.ErrNotFinal, nil, nil)
 		s.wantState(fourth, job.Final, "closed", 0)
 	})
 }

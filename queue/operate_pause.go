@@ -15,16 +15,15 @@ func (q *Queue) Pause(ctx context.Context, paused bool) error {
 	if err == nil && number == 0 {
 		err = q.Register(ctx)
 	}
-	if err != nil {
-		return fmt.Errorf("pause or resume %s: %w", q.Name, err)
+	if err == nil {
+		err = q.db.Tx(ctx, func(tx *engine.Tx) error {
+			if err := tx.Write(ctx, "UPDATE "+q.db.Queues()+" SET paused = ? WHERE queue = ?", paused, q.Name); err != nil || !paused {
+				return err
+			}
+			// a round that has its turn and hasn't seen this is over first
+			return q.takeAllTurns(ctx, tx)
+		})
 	}
-	err = q.db.Tx(ctx, func(tx *engine.Tx) error {
-		if err := tx.Write(ctx, "UPDATE "+q.db.Queues()+" SET paused = ? WHERE queue = ?", paused, q.Name); err != nil || !paused {
-			return err
-		}
-		// a round that has its turn and hasn't seen this is over first
-		return q.takeAllTurns(ctx, tx)
-	})
 	if err != nil {
 		return fmt.Errorf("pause or resume %s: %w", q.Name, err)
 	}

@@ -21,34 +21,25 @@ func (e *ClosedError) Error() string {
 	return fmt.Sprintf("the job was retried, as job %d", e.RetriedAs)
 }
 
-// Retry enqueues a new job like a final one, for a final job never changes: same type, data, key, priority and so on, due at
-// once. Each is linked to the other, and if the old one has failed, it is closed.
+// Retry enqueues new jobs like final ones, because a final job never changes: same type, data, key, priority and so on, due at
+// once. Each is linked to the other, and if the old one has failed, it is closed. It takes some hundreds of jobs in one
+// transaction.
 //
-// A job that was retried, or dismissed, is retried only with again: else the error is a *ClosedError. One that was cancelled is
-// retried without. So it may be repeated
-// without again, and by several at once. ErrNotFinal or ErrNotFound if it can't be, job.ErrInvalid if it was never fit to be a
-// job. If its key is taken by a job that is not final, that one's id comes back as a Duplicate, and nothing is changed.
-func (q *Queue) Retry(ctx context.Context, id int64, again bool) (Added, error) {
-	added, refused, err := q.RetryMany(ctx, []int64{id}, again)
-	if err := alone(refused, err); err != nil {
-		return Added{}, err
-	}
-	return added[0], nil
-}
-
-// RetryMany is Retry for several jobs, one after the other in one transaction, whose rows stay locked until all are done: for
-// some hundreds at once. refused has for each why it could not be, nil if it was. After an error nothing was done.
-func (q *Queue) RetryMany(ctx context.Context, ids []int64, again bool) (added []Added, refused []error, err error) {
+// A job that was retried, or dismissed, is retried only with again: else it is refused with a *ClosedError. One that was
+// cancelled is retried without. So it may be repeated without again, and by several at once. Refused if it can't be done to
+// some: ErrNotFinal, ErrNotFound, or job.ErrInvalid if it was never fit to be a job. If its key is taken by a job that is not
+// final, that one's id comes back as a Duplicate, and nothing is changed. Of a refused job added says nothing.
+func (q *Queue) Retry(ctx context.Context, again bool, ids ...int64) (added []Added, err error) {
 	added = make([]Added, len(ids))
 	can := func(j *job.Job) error { return CanRetry(j, again) }
 	done := func(n int, j *job.Job, err error) bool {
 		return err == nil && added[n].ID != 0 && added[n].ID == j.RetriedAs
 	}
-	refused, err = q.many(ctx, operation{"retry", can, done, func(ctx context.Context, tx *engine.Tx, n int, j *job.Job) (err error) {
+	do := func(ctx context.Context, tx *engine.Tx, n int, j *job.Job) (err error) {
 		added[n], err = q.repeat(ctx, tx, j)
 		return err
-	}}, ids)
-	return added, refused, err
+	}
+	return added, q.operate(ctx, operation{"retry", can, done, do}, ids)
 }
 
 // CanRetry says whether Retry would refuse a job as it is: ErrNotFinal, or a *ClosedError.
@@ -100,17 +91,11 @@ func unless[T any](left bool, value T) *T {
 	return &value
 }
 
-// Dismiss closes a failed job: nothing is to be done about it any more. It may be repeated. ErrNotFinal, ErrNotFailed or
-// ErrNotFound if that can't be.
-func (q *Queue) Dismiss(ctx context.Context, id int64) error {
-	return alone(q.DismissMany(ctx, []int64{id}))
-}
-
-// DismissMany is Dismiss for several jobs in one transaction: for some hundreds at once. refused has for each why it could not
-// be, nil if it was. After an error nothing was done.
-func (q *Queue) DismissMany(ctx context.Context, ids []int64) (refused []error, err error) {
-	return q.many(ctx, operation{"dismiss", CanDismiss, nil, func(ctx context.Context, tx *engine.Tx, _ int, j *job.Job) error {
-		return tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET status = 'closed' WHERE id = ? AND status = 'failed'", j.ID)
+// Dismiss closes failed jobs: nothing is to be done about them any more. It may be repeated. It takes some hundreds of jobs in
+// one transaction. Refused if it can't be done to some: ErrNotFinal, ErrNotFailed or ErrNotFound.
+func (q *Queue) Dismiss(ctx context.Context, ids ...int64) error {
+	return q.operate(ctx, operation{"dismiss", CanDismiss, nil, func(ctx context.Context, tx *engine.Tx, _ int, j *job.Job) error {
+		return tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET status = 'closed' WHERE id = ?", j.ID)
 	}}, ids)
 }
 

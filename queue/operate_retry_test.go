@@ -41,12 +41,12 @@ func TestRetryIsANewJobOnce(t *testing.T) {
 	suite(t, func(s store) {
 		low := 7
 		s.add(job.New{Type: "send", Key: "k", Data: "d", Priority: &low, Timeout: time.Minute})
-		if _, err := s.Retry(s.t.Context(), 1, true); !errors.Is(err, queue.ErrNotFinal) {
+		if _, err := s.Retry(s.t.Context(), true, 1); !errors.Is(err, queue.ErrNotFinal) {
 			s.t.Error(err)
 		}
 		s.settle("w", job.Outcome{Verdict: job.Failed, Error: "boo"}, s.start("w", 1)...)
 		before := s.get(1)
-		added := must[queue.Added](s.t)(s.Retry(s.t.Context(), 1, false))
+		added := must[[]queue.Added](s.t)(s.Retry(s.t.Context(), false, 1))[0]
 		j := s.wantState(added.ID, job.Initial, "available", 0)
 		if added.Duplicate || j.Key != "k" || j.Data != "d" || j.Priority != 7 || j.Timeout != time.Minute {
 			s.t.Errorf("%+v, %+v", added, j)
@@ -61,15 +61,15 @@ func TestRetryIsANewJobOnce(t *testing.T) {
 			s.t.Errorf("%+v", c)
 		}
 
-		_, err := s.Retry(s.t.Context(), 1, false)
+		_, err := s.Retry(s.t.Context(), false, 1)
 		s.wantClosed(err, added.ID)
-		if again := must[queue.Added](s.t)(s.Retry(s.t.Context(), 1, true)); !again.Duplicate || again.ID != added.ID {
+		if again := must[[]queue.Added](s.t)(s.Retry(s.t.Context(), true, 1))[0]; !again.Duplicate || again.ID != added.ID {
 			s.t.Errorf("%+v", again)
 		}
 		s.settle("w", finished, s.start("w", 1)...)
-		_, err = s.Retry(s.t.Context(), 1, false)
+		_, err = s.Retry(s.t.Context(), false, 1)
 		s.wantClosed(err, added.ID)
-		again := must[queue.Added](s.t)(s.Retry(s.t.Context(), 1, true))
+		again := must[[]queue.Added](s.t)(s.Retry(s.t.Context(), true, 1))[0]
 		if again.Duplicate || again.ID == added.ID {
 			s.t.Errorf("%+v", again)
 		}
@@ -84,9 +84,9 @@ func TestRetryWhatHasFinished(t *testing.T) {
 	suite(t, func(s store) {
 		s.add(job.New{Type: "send"})
 		s.settle("w", finished, s.start("w", 1)...)
-		must[queue.Added](s.t)(s.Retry(s.t.Context(), 1, false))
+		must[[]queue.Added](s.t)(s.Retry(s.t.Context(), false, 1))
 		s.wantState(1, job.Final, "finished", 1)
-		_, err := s.Retry(s.t.Context(), 1, false)
+		_, err := s.Retry(s.t.Context(), false, 1)
 		s.wantClosed(err, s.nth(2))
 	})
 }
@@ -96,7 +96,7 @@ func TestRetryOfATakenKey(t *testing.T) {
 	suite(t, func(s store) {
 		s.failed(job.New{Type: "send", Key: "k"})
 		s.add(job.New{Type: "send", Key: "k"})
-		if added := must[queue.Added](s.t)(s.Retry(s.t.Context(), 1, false)); !added.Duplicate || added.ID != s.nth(2) {
+		if added := must[[]queue.Added](s.t)(s.Retry(s.t.Context(), false, 1))[0]; !added.Duplicate || added.ID != s.nth(2) {
 			s.t.Errorf("%+v", added)
 		}
 		s.wantState(1, job.Final, "failed", 1)
@@ -110,7 +110,7 @@ func TestRetryOfWhatWasNeverAJob(t *testing.T) {
 		s.exec("INSERT INTO shop_emails (job_type, job_data) VALUES ('', 'x')")
 		s.upkeep()
 		s.wantState(1, job.Final, "failed", 0)
-		if _, err := s.Retry(s.t.Context(), 1, false); !errors.Is(err, job.ErrInvalid) {
+		if _, err := s.Retry(s.t.Context(), false, 1); !errors.Is(err, job.ErrInvalid) {
 			s.t.Error(err)
 		}
 		s.wantState(1, job.Final, "failed", 0)
@@ -135,9 +135,9 @@ func TestDismiss(t *testing.T) {
 				s.t.Errorf("job %d: %v", id, err)
 			}
 		}
-		_, err := s.Retry(s.t.Context(), 1, false)
+		_, err := s.Retry(s.t.Context(), false, 1)
 		s.wantClosed(err, 0)
-		must[queue.Added](s.t)(s.Retry(s.t.Context(), 1, true))
+		must[[]queue.Added](s.t)(s.Retry(s.t.Context(), true, 1))
 		if s.get(1).IsDismissed() {
 			s.t.Error("it is said to be dismissed, and was retried")
 		}
@@ -161,11 +161,11 @@ func TestRetryAtOnce(t *testing.T) {
 			other := openStore(t, dbtest.Open(t, driver, source, "emails"), options())
 			wg.Go(func() {
 				for _, id := range list {
-					a, err := other.Retry(t.Context(), id, false)
+					a, err := other.Retry(t.Context(), false, id)
 					if _, closed := errors.AsType[*queue.ClosedError](err); closed {
 						continue
 					}
-					if err != nil || a.Duplicate {
+					if err != nil || a[0].Duplicate {
 						t.Errorf("%+v, %v", a, err)
 					}
 					mu.Lock()

@@ -3,13 +3,10 @@ package queue
 import (
 	"cmp"
 	"context"
-	"database/sql"
-	"errors"
-	"fmt"
 	"slices"
+	"strings"
 	"time"
 
-	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/internal/fingerprint"
 	"github.com/hipq/hipq/queue/job"
 )
@@ -46,80 +43,43 @@ type Failures struct {
 	More bool
 }
 
+// failureColumns are the places in columns of what is read of a job for its failure's sake.
+var failureColumns = slices.DeleteFunc(allBut(), func(at int) bool {
+	return !slices.Contains([]string{"id", "job_type", "status", "error", "update_time"}, columns[at].name)
+})
+
 // Failures groups failed jobs by type and fingerprint. The filter's standing is Failed if it has none; its Limit is of kinds,
 // of which there are 1,000 at most. It looks at the newest million of the jobs, reads them by the page, and locks nothing.
 func (q *Queue) Failures(ctx context.Context, by Filter) (Failures, error) {
 	by.Standing = cmp.Or(by.Standing, Failed)
 	most := min(cmp.Or(max(by.Limit, 0), failuresMost), failuresMost)
-	by.Limit = failuresAmong + 1
-	var found Failures
-	at, looked := map[[2]string]int{}, 0
-	err := q.eachError(ctx, by, func(r erred) error {
-		if looked++; looked > failuresAmong {
-			found.More = true
-			return errEnough
-		}
-		key := [2]string{r.Type, r.fingerprint}
-		n, ok := at[key]
-		if !ok {
-			if n = len(found.Kinds); n == most {
-				found.Others++
-				return nil
-			}
-			at[key] = n
+	ids, err := q.newest(ctx, by, failuresAmong+1)
+	if err != nil {
+		return Failures{}, err
+	}
+	found, at := Failures{More: len(ids) > failuresAmong}, map[[2]string]int{}
+	err = q.each(ctx, by, ids[:min(len(ids), failuresAmong)], failureColumns, func(j *job.Job) error {
+		key := [2]string{j.Type, fingerprint.Of(j.Error)}
+		n, known := at[key]
+		switch {
+		case by.Fingerprint != "" && by.Fingerprint != key[1]:
+			return nil
+		case !known && len(found.Kinds) == most:
+			found.Others++
+			return nil
+		case !known:
+			n, at[key] = len(found.Kinds), len(found.Kinds)
+			beginning := strings.ToValidUTF8(j.Error[:min(len(j.Error), fingerprint.Read)], "")
 			found.Kinds = append(found.Kinds, Failure{
-				Type: r.Type, Fingerprint: r.fingerprint, First: r.UpdateTime.Time, Example: r.ID, Error: r.Error,
+				Type: j.Type, Fingerprint: key[1], First: j.UpdateTime, Example: j.ID, Error: beginning,
 			})
 		}
 		f := &found.Kinds[n]
 		f.Jobs++
-		if r.UpdateTime.Before(f.First) {
-			f.First = r.UpdateTime.Time
-		}
-		if r.UpdateTime.After(f.Last) {
-			f.Last = r.UpdateTime.Time
-		}
+		f.First = slices.MinFunc([]time.Time{f.First, j.UpdateTime}, time.Time.Compare)
+		f.Last = slices.MaxFunc([]time.Time{f.Last, j.UpdateTime}, time.Time.Compare)
 		return nil
 	})
-	if err != nil {
-		return Failures{}, err
-	}
 	slices.SortStableFunc(found.Kinds, func(a, b Failure) int { return cmp.Compare(b.Jobs, a.Jobs) })
-	return found, nil
-}
-
-// erred is what is read of a job for its error's sake.
-type erred struct {
-	ID          int64
-	Type, Error string
-	UpdateTime  engine.Time
-	fingerprint string
-}
-
-// errEnough ends a query of whose rows nobody wants more.
-var errEnough = errors.New("enough")
-
-// eachError calls f with each job that the filter lets pass and that has an error, the newest first, until f gives an error:
-// errEnough just ends it. The filter's Limit is of jobs of any fingerprint.
-func (q *Queue) eachError(ctx context.Context, by Filter, f func(erred) error) error {
-	ids, err := q.newest(ctx, by)
-	if err != nil {
-		return err
-	}
-	columns := fmt.Sprintf("id, job_type, SUBSTR(error, 1, %d), %s", fingerprint.Read, q.db.TimeColumn("update_time"))
-	err = q.eachRow(ctx, by, columns, ids, func(row *sql.Rows) error {
-		var r erred
-		err := row.Scan(&r.ID, &r.Type, &r.Error, &r.UpdateTime)
-		if err != nil || r.Error == job.None && by.Standing != Failed && by.Standing != Closed {
-			return err // or nothing is wrong with it
-		}
-		if r.fingerprint = fingerprint.Of(r.Error); by.Fingerprint == "" || r.fingerprint == by.Fingerprint {
-			return f(r)
-		}
-		return nil
-	})
-	if errors.Is(err, errEnough) {
-		return nil
-	}
-	return err
+	return found, err
 }

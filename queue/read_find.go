@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/internal/fingerprint"
 	"github.com/hipq/hipq/queue/job"
 )
 
@@ -102,6 +103,9 @@ func (q *Queue) where(by Filter) (w engine.Where, hint string) {
 	if by.Type != "" && by.Key != "" {
 		hint = q.index("live")
 	}
+	if by.Fingerprint != "" { // what has no error has not failed in any way
+		w.And("(error <> 'NONE' OR status IN ('failed', 'closed'))")
+	}
 	w.Says(by.Error)
 	w.Within("update_time", by.Since, by.Until)
 	if by.Among > 0 {
@@ -111,39 +115,35 @@ func (q *Queue) where(by Filter) (w engine.Where, hint string) {
 	return w, hint
 }
 
-// LiveID is the id of the job that has a type and a key and is not final; 0 if there is none.
-func (q *Queue) LiveID(ctx context.Context, jobType, key string) (id int64, err error) {
-	err = q.db.GetContext(ctx, &id, "SELECT COALESCE(MAX(id), 0) FROM "+q.table+" "+q.index("live")+
-		" WHERE live = 1 AND job_type = ? AND job_key = ?", jobType, key)
-	if err != nil {
-		return 0, fmt.Errorf("find the live job of %s: %w", q.Name, err)
-	}
-	return id, nil
-}
-
 // FindIDs gives the ids of the jobs that the filter lets pass, in order.
 func (q *Queue) FindIDs(ctx context.Context, by Filter) (ids []int64, err error) {
+	most := max(by.Limit, 0)
 	if by.Fingerprint == "" {
-		ids, err = q.newest(ctx, by)
-	} else {
-		limit := by.Limit
-		by.Limit = 0
-		err = q.eachError(ctx, by, func(r erred) error {
-			if ids = append(ids, r.ID); len(ids) == limit {
-				return errEnough
-			}
-			return nil
-		})
+		ids, err = q.newest(ctx, by, most)
+		slices.Reverse(ids)
+		return ids, err
 	}
+	failed, err := q.newest(ctx, by, 0)
+	if err != nil {
+		return nil, err
+	}
+	err = q.each(ctx, by, failed, failureColumns, func(j *job.Job) error {
+		if fingerprint.Of(j.Error) == by.Fingerprint {
+			ids = append(ids, j.ID)
+		}
+		return nil
+	})
+	ids = ids[:min(len(ids), cmp.Or(most, len(ids)))]
 	slices.Reverse(ids)
 	return ids, err
 }
 
-// newest gives the ids of the jobs that the filter lets pass, whatever its fingerprint: the newest first.
-func (q *Queue) newest(ctx context.Context, by Filter) (ids []int64, err error) {
+// newest gives the ids of the jobs that the filter lets pass, whatever its fingerprint and Limit: the newest first, so many or
+// all.
+func (q *Queue) newest(ctx context.Context, by Filter, most int) (ids []int64, err error) {
 	w, hint := q.where(by)
 	query := "SELECT id FROM " + q.table + " " + hint + w.SQL() + " ORDER BY id DESC LIMIT ?"
-	if err := q.db.SelectContext(ctx, &ids, query, append(w.Args, cmp.Or(max(by.Limit, 0), math.MaxInt))...); err != nil {
+	if err := q.db.SelectContext(ctx, &ids, query, append(w.Args, cmp.Or(most, math.MaxInt))...); err != nil {
 		return nil, fmt.Errorf("find jobs of %s: %w", q.Name, err)
 	}
 	return ids, nil
@@ -158,7 +158,8 @@ func (q *Queue) CountFound(ctx context.Context, by Filter) (n int, all bool, err
 		return min(len(ids), engine.CountedMost), len(ids) <= engine.CountedMost, err
 	}
 	w, hint := q.where(by)
-	n, all, err = q.db.CountSome(ctx, engine.Some{Table: q.table, Hint: hint, Where: w.SQL(), Args: w.Args, Served: by.served()})
+	served := by.served() || by.Type != "" && by.Key != ""
+	n, all, err = q.db.CountSome(ctx, engine.Some{Table: q.table, Hint: hint, Where: w.SQL(), Args: w.Args, Served: served})
 	if err != nil {
 		return 0, false, fmt.Errorf("count jobs of %s: %w", q.Name, err)
 	}
@@ -167,72 +168,80 @@ func (q *Queue) CountFound(ctx context.Context, by Filter) (n int, all bool, err
 
 // served says whether an index has all that the filter asks for, so that no row is read which it doesn't let pass.
 func (by Filter) served() bool {
-	switch {
-	case by.Type != "" && by.Key != "":
-		return true // one job, and those that were like it
-	case by.Key != "", by.Error != "", !by.Since.IsZero(), !by.Until.IsZero(), by.Place != 0 && by.Standing == "":
-		return false
-	case by.Standing == Standing(job.Initial), by.Standing == Standing(job.Retry):
+	has := Filter{Standing: by.Standing, Among: by.Among, Limit: by.Limit}
+	switch by.Standing {
+	case "":
+	case Standing(job.Initial), Standing(job.Retry):
 		return false // the index has their statuses, which they share
+	default:
+		has.Type, has.Place = by.Type, by.Place
 	}
-	return by.Standing != "" || by.Type == ""
+	return by == has
 }
 
 // Find calls f with each job that the filter lets pass, oldest first, and ends with f's first error.
 func (q *Queue) Find(ctx context.Context, by Filter, f func(*job.Job) error) error {
-	s := q.scanner(allColumns)
-	var stop error
-	last := int64(0)
-	read := func(row *sql.Rows) error {
-		j, err := s.scan(row)
-		if err == nil {
-			last, stop = j.ID, f(j)
+	if _, hint := q.where(by); hint != "" || by.Limit > 0 {
+		// the ids first, because in the order of an index whole rows would have to be sorted, with all of their data
+		ids, err := q.FindIDs(ctx, by)
+		if err != nil {
+			return err
 		}
-		return cmp.Or(err, stop)
+		return q.each(ctx, by, ids, allColumns, f)
 	}
-	if _, hint := q.where(by); hint == "" && by.Fingerprint == "" && by.Limit == 0 {
-		// a page after the other, because the table may have millions of rows
-		for before := int64(-1); before < last; {
-			before = last
-			w, _ := q.where(by)
-			w.And("id > ?", last)
-			query := "SELECT " + q.selected() + " FROM " + q.table + " " + q.db.ByID + w.SQL() + " ORDER BY id LIMIT ?"
-			err := engine.ReadOn(ctx, q.db, engine.Query{SQL: query, Args: append(w.Args, findPage), Scan: engine.EachRow(read)})
-			if stop != nil || err != nil {
-				return cmp.Or(stop, err)
-			}
-		}
-		return nil
-	}
-	// the ids first, because in the order of an index whole rows would have to be sorted, with all of their data
-	ids, err := q.FindIDs(ctx, by)
-	if err != nil {
-		return err
-	}
-	err = q.eachRow(ctx, by, q.selected(), ids, read)
-	return cmp.Or(stop, err)
-}
-
-// findPage is how many rows one query reads.
-const findPage = 500
-
-// eachRow reads columns of the jobs of these ids, which are in order, or in reverse: a page at a time, without those that the
-// filter doesn't let pass any more.
-func (q *Queue) eachRow(ctx context.Context, by Filter, columns string, ids []int64, read func(*sql.Rows) error) error {
-	order := " ORDER BY id"
-	if len(ids) > 1 && ids[0] > ids[1] {
-		order += " DESC"
-	}
-	for page := range slices.Chunk(ids, findPage) {
+	// a page after the other, because the table may have millions of rows
+	for last, n := int64(0), findPage; n == findPage; {
+		n = 0
 		w, _ := q.where(by)
-		w.And("id IN " + engine.In(len(page)))
-		for _, id := range page {
-			w.Args = append(w.Args, id)
-		}
-		query := "SELECT " + columns + " FROM " + q.table + " " + q.db.ByID + w.SQL() + order
-		if err := engine.ReadOn(ctx, q.db, engine.Query{SQL: query, Args: w.Args, Scan: engine.EachRow(read)}); err != nil {
-			return fmt.Errorf("find jobs of %s: %w", q.Name, err)
+		w.And("id > ?", last)
+		err := q.page(ctx, w, allColumns, "", func(j *job.Job) error {
+			n, last = n+1, j.ID
+			return f(j)
+		})
+		if err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// each calls f with the jobs of these ids, which are in order, or in reverse. It leaves out those that the filter doesn't let
+// pass any more, and reads these columns.
+func (q *Queue) each(ctx context.Context, by Filter, ids []int64, places []int, f func(*job.Job) error) error {
+	order := ""
+	if len(ids) > 1 && ids[0] > ids[1] {
+		order = " DESC"
+	}
+	for some := range slices.Chunk(ids, findPage) {
+		w, _ := q.where(by)
+		w.And("id IN " + engine.In(len(some)))
+		for _, id := range some {
+			w.Args = append(w.Args, id)
+		}
+		if err := q.page(ctx, w, places, order, f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// findPage is how many rows one query reads, at most.
+const findPage = 500
+
+// page calls f with the first jobs that a condition lets pass, in the order of their ids.
+func (q *Queue) page(ctx context.Context, w engine.Where, places []int, order string, f func(*job.Job) error) error {
+	s, stop := q.scanner(places), error(nil)
+	query := "SELECT " + q.listed(places) + " FROM " + q.table + " " + q.db.ByID + w.SQL() + " ORDER BY id" + order + " LIMIT ?"
+	read := engine.EachRow(func(row *sql.Rows) error {
+		j, err := s.scan(row)
+		if err == nil {
+			stop = f(j)
+		}
+		return cmp.Or(err, stop)
+	})
+	err := engine.ReadOn(ctx, q.db, engine.Query{SQL: query, Args: append(w.Args, findPage), Scan: read})
+	if err != nil && stop == nil {
+		return fmt.Errorf("find jobs of %s: %w", q.Name, err)
+	}
+	return err
 }

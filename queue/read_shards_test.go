@@ -114,7 +114,7 @@ func TestWhyOfShards(t *testing.T) {
 		s.wantWhy(waits, "of 8 its shard holds 1, 2 are taken there, and its factor is 1; the other shards hold 6", "shard 1 of 4")
 
 		why := must[queue.Why](t)(s.otherwise(8).Why(t.Context(), other, queue.Asker{Handled: []string{"send"}}))
-		if r := why.Reasons(); r[0].Word != "divided_otherwise" {
+		if r := why.Reasons; r[0].Word != "divided_otherwise" {
 			t.Errorf("%q", r)
 		}
 		s.exec("UPDATE shop_emails SET shard = 8002 WHERE id = ?", other)

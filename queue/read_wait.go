@@ -2,7 +2,6 @@ package queue
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -28,19 +27,23 @@ const (
 // asked again. So ctx is what bounds Wait: when it ends, that is the error, with the database's last trouble if it had any. It
 // may be repeated, and called by several at once.
 func (q *Queue) Wait(ctx context.Context, id int64) (*job.Job, error) {
-	look := q.Get // it may have been added on another node: the first look waits for that, and later ones needn't
+	// without the job's data, which may be large; a job that isn't there is gone, or not yet on this node
+	query := "SELECT COALESCE((SELECT state FROM " + q.table + " WHERE id = ?), 'final')"
 	for pause, trouble := waitFirst, error(nil); ; pause = min(2*pause, waitMost) {
-		j, err := look(ctx, id)
+		var state job.State
+		err := q.db.GetContext(ctx, &state, query, id)
+		if err == nil && state == job.Final {
+			var j *job.Job
+			if j, err = q.Get(ctx, id); err == nil && j.Status.IsFinal() {
+				return j, nil
+			}
+		}
 		switch kind, _ := engine.Diagnose(err); {
-		case err == nil && j != nil && j.Status.IsFinal():
-			return j, nil
-		case err == nil:
-			look, trouble = q.getFinal, nil
-		case ctx.Err() != nil:
-		case kind == engine.TryLater:
-			trouble = err
+		case ctx.Err() != nil: // the look was cut short
+		case err != nil && kind != engine.TryLater:
+			return nil, fmt.Errorf("wait for job %d of %s: %w", id, q.Name, err)
 		default:
-			return nil, err
+			trouble = err
 		}
 		select {
 		case <-ctx.Done():
@@ -48,17 +51,4 @@ func (q *Queue) Wait(ctx context.Context, id int64) (*job.Job, error) {
 		case <-time.After(pause*3/4 + rand.N(pause/2)): // those who began together should not look together for ever
 		}
 	}
-}
-
-// getFinal is get for a job that is final. For another it gives nil, and leaves its data where they are.
-func (q *Queue) getFinal(ctx context.Context, id int64) (*job.Job, error) {
-	var state job.State
-	err := q.db.GetContext(ctx, &state, "SELECT state FROM "+q.table+" WHERE id = ?", id)
-	switch {
-	case err == nil && state != job.Final:
-		return nil, nil
-	case err != nil && !errors.Is(err, sql.ErrNoRows):
-		return nil, fmt.Errorf("read the state of job %d of %s: %w", id, q.Name, err)
-	}
-	return q.get(ctx, q.db, id, "")
 }

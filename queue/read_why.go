@@ -11,40 +11,28 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-// Why is what there is to know about why a job isn't running. Reasons says it.
+// Why is what there is to know about why a job isn't running.
 type Why struct {
 	Job *job.Job
+	// Reasons are the answers, the most telling first; for a job that runs, or is over, they say that.
+	Reasons []Reason
 	// Ahead is how many due jobs of its shard come before it, of whatever type.
 	Ahead int64
+	// RateWait is how long the queue's rate, or the shard's part of it, lets no job start from then on; 0 if it does.
+	RateWait time.Duration
 
 	queue *Queue
 	by    Asker
 	// situation is the queue's. Its clock is that at which all else holds.
 	situation
-	// shard is which of the queue's shards the job is in, if placed says that it is in one, and row what that has.
-	shard  int
+	// room is what limits and rate leave in the job's shard, as a round sees it. placed says that the job is in one of the shards.
+	room   room
 	placed bool
-	row    shardRow
-	// used is what counts against the throttle limit, or the shard's part of it; groupUsed what counts against the limit of group,
-	// the job's throttle group.
-	used, groupUsed int
-	group           string
 	// rowHeld says that another transaction holds the job's row.
 	rowHeld bool
-	// worker is the worker that has it, if one does; last is the one that started last, if any has. atWork are all that work.
+	// worker is the worker that has it, if one does; last is the one that was heard of last, if any was. atWork are all that work.
 	worker, last *roster.Row
 	atWork       []roster.Row
-}
-
-// RateWait is how long the queue's rate, or the shard's part of it, lets no job start from then on; 0 if it does.
-func (w Why) RateWait() time.Duration {
-	rate := w.queue.Rate
-	if rate.Starts < 1 {
-		return 0
-	}
-	rate.Starts = w.row.rateShare
-	_, wait := w.row.starts.Left(rate, w.now)
-	return wait
 }
 
 // Asker is what the config that asks says of a worker.
@@ -66,21 +54,22 @@ func (q *Queue) Why(ctx context.Context, id int64, by Asker) (w Why, err error) 
 	if w.situation, err = q.situation(ctx); err != nil {
 		return w, err
 	}
-	w.shard, w.placed = w.division.Shard(w.Job.Place)
-	w.row = q.part(w.situation, w.Job.Place)
-	inShard, byGroup := "", map[string]int{}
-	if w.placed {
-		inShard = " AND shard = " + strconv.Itoa(w.Job.Place)
+	j, inShard := w.Job, ""
+	w.room = room{divided: true, row: q.part(w.situation, j.Place), limit: q.ThrottleLimit, groups: q.ThrottleGroups}
+	w.room.usedBy = map[string]int{}
+	if w.room.shard, w.placed = w.division.Shard(j.Place); w.placed {
+		inShard = " AND shard = " + strconv.Itoa(j.Place)
 	}
-	if err := q.db.Read(ctx, q.used(inShard, &w.used, byGroup)); err != nil {
+	if w.room.starts = w.room.row.starts; q.Rate.Starts > 0 {
+		_, w.RateWait = q.startsLeft(&w.room, w.now)
+	}
+	if err := q.db.Read(ctx, q.used(inShard, &w.room.used, w.room.usedBy)); err != nil {
 		return w, fmt.Errorf("sum up the throttle factors: %w", err)
 	}
-	w.group = w.Job.Group
-	if w.Job.Status == job.StatusAvailable && q.ThrottleGroups != nil && !q.ThrottleGroups.Knows(w.group) {
-		w.group = q.ThrottleGroups.Of(w.Job.Type, []byte(w.Job.Data)) // no round has found it out yet
-	}
-	w.groupUsed = byGroup[w.group]
-	if w.Job.Status == job.StatusAvailable {
+	if j.Status == job.StatusAvailable && j.Flaw == nil {
+		if q.ThrottleGroups != nil && !q.ThrottleGroups.Knows(j.Group) { // no round has found it out yet
+			j.Group = q.ThrottleGroups.Of(j.Type, []byte(j.Data))
+		}
 		if w.Ahead, err = q.ahead(ctx, w.Job); err != nil {
 			return w, err
 		}
@@ -94,7 +83,9 @@ func (q *Queue) Why(ctx context.Context, id int64, by Asker) (w Why, err error) 
 	if w.worker, err = q.workers.Get(ctx, w.Job.WorkerID); err != nil {
 		return w, err
 	}
-	w.last, err = q.workers.Last(ctx)
+	if w.last, err = q.workers.LastHeard(ctx); err == nil {
+		w.explain()
+	}
 	return w, err
 }
 

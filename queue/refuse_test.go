@@ -175,7 +175,7 @@ func TestOperateOnAFlawedRow(t *testing.T) {
 				s.t.Errorf("%s: %v", verb, err)
 			}
 		}
-		if reasons := must[queue.Why](s.t)(s.Why(in, 1, queue.Asker{})).Reasons(); !strings.Contains(reasons[0].Text, "time_windows") {
+		if reasons := must[queue.Why](s.t)(s.Why(in, 1, queue.Asker{})).Reasons; !strings.Contains(reasons[0].Text, "time_windows") {
 			s.t.Errorf("why: %v", reasons)
 		}
 		must[any](s.t)(nil, s.Cancel(in, 1))

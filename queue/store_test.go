@@ -2,6 +2,7 @@ package queue_test
 
 import (
 	"cmp"
+	"context"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -80,6 +81,12 @@ func (s store) add(jobs ...job.New) []queue.Added {
 		jobs = inOneShard(jobs)
 	}
 	return must[[]queue.Added](s.t)(s.EnqueueMany(s.t.Context(), jobs))
+}
+
+// Counts counts the queue's jobs.
+func (s store) Counts(ctx context.Context) (queue.Counts, error) {
+	o, err := s.Overview(ctx)
+	return o.Counts, err
 }
 
 // hire makes the worker known, unless it is; bury declares it dead.

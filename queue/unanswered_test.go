@@ -93,7 +93,7 @@ func TestUnansweredRetry(t *testing.T) {
 		s.add(job.New{Type: "send"})
 		s.settle("w1", fail, s.start("w1", 1)...)
 	}, func(s store) { s.settle("w1", done, s.start("w1", 1)...) }) // its key is free again
-	if added, err := s.Retry(t.Context(), 1, false); err != nil || added.ID != s.nth(2) || added.Duplicate {
+	if added, err := s.Retry(t.Context(), false, 1); err != nil || added[0].ID != s.nth(2) || added[0].Duplicate {
 		t.Errorf("%+v, %v", added, err)
 	}
 	if c := must[queue.Counts](t)(s.Counts(t.Context())); c.Closed != 1 || c.Finished != 1 || c.Due != 0 {

@@ -69,8 +69,8 @@ func TestTakeInRefusesWeightless(t *testing.T) {
 		for _, values := range []string{"'send', 0", "'send', NULL", "'light', NULL", "'send', 2", "'send', 0"} {
 			s.exec("INSERT INTO shop_emails (job_type, throttle_factor) VALUES (" + values + ")")
 		}
-		if why := must[queue.Why](t)(s.Why(t.Context(), s.nth(1), queue.Asker{})); !strings.Contains(why.Reasons()[0].Text, "allow_weightless") {
-			t.Errorf("why: %v", why.Reasons())
+		if why := must[queue.Why](t)(s.Why(t.Context(), s.nth(1), queue.Asker{})); !strings.Contains(why.Reasons[0].Text, "allow_weightless") {
+			t.Errorf("why: %v", why.Reasons)
 		}
 		must[any](t)(nil, s.Cancel(t.Context(), s.nth(5)))
 		s.upkeep()
@@ -95,14 +95,14 @@ func TestWeightlessFromBefore(t *testing.T) {
 		weighty(&o)
 		o.ThrottleLimit = 1
 		strict := openStore(t, s.db, o)
-		_, err := strict.Retry(t.Context(), failed, false)
+		_, err := strict.Retry(t.Context(), false, failed)
 		wantWeightless(t, "retry", err)
 		if got := strict.start("w", 3); len(got) != 2 || got[0].Key != "heavy" || got[1].Key != "due" {
 			t.Errorf("started %v", ids(got))
 		}
 		openStore(t, s.db, options())
 		s.add(weightless("again"))
-		must[queue.Added](t)(s.Retry(t.Context(), failed, false))
+		must[[]queue.Added](t)(s.Retry(t.Context(), false, failed))
 	})
 }
 
@@ -129,7 +129,7 @@ func TestRetryOfARefusedRow(t *testing.T) {
 			t.Fatal("nothing was refused")
 		}
 		for i := range n {
-			added := must[queue.Added](t)(s.Retry(t.Context(), s.nth(i+1), false))
+			added := must[[]queue.Added](t)(s.Retry(t.Context(), false, s.nth(i+1)))[0]
 			if j := s.get(added.ID); j.ThrottleFactor != 3 || j.Priority != 100 || j.Timeout != 24*time.Hour && j.Timeout != time.Minute {
 				t.Errorf("it is retried as %+v", j)
 			}

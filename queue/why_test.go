@@ -20,7 +20,7 @@ import (
 func (s store) wantWhy(id int64, want ...string) {
 	s.t.Helper()
 	why := must[queue.Why](s.t)(s.Why(s.t.Context(), id, queue.Asker{Handled: []string{"send"}, Concurrency: 4}))
-	reasons := why.Reasons()
+	reasons := why.Reasons
 	ok := len(reasons) == len(want)
 	for i := range min(len(reasons), len(want)) {
 		ok = ok && strings.Contains(reasons[i].Text, want[i])
@@ -105,9 +105,9 @@ func TestWhyOfTheOtherLimits(t *testing.T) {
 		must[string](t)(s.Stop(t.Context(), s.nth(3)))
 		s.wantWhy(s.nth(3), "attempt 1 is running since", "its worker is asked to stop it")
 		must[string](t)(s.Stop(t.Context(), s.nth(1)))
-		s.wantWhy(s.nth(2), "the next worker starts the first of the group")
+		s.wantWhy(s.nth(2), "the next worker starts the first of the group", "the queue's rate of 2 starts per 1h is used up for")
 		must[any](t)(nil, s.Pause(t.Context(), true))
-		s.wantWhy(s.nth(2), "paused: hipq queue resume emails", "its throttle group data.region=east was full")
+		s.wantWhy(s.nth(2), "paused: hipq queue resume emails", "its throttle group data.region=east was full", "the queue's rate of 2 starts per 1h is used up for")
 	})
 }
 
@@ -125,7 +125,7 @@ func TestWhyOfFullHosts(t *testing.T) {
 		why := must[queue.Why](t)(s.Why(t.Context(), id, queue.Asker{Handled: []string{"send"}, Concurrency: 4}))
 		want := regexp.MustCompile(`^\[{slots_full all 4 slots of host h are held, whether jobs run in them or not, by worker a \(pid 1\), silent for 4\ds: unless it comes back it is` +
 			` declared dead in [12]\ds; worker b \(pid 1\)}\]$`)
-		if got := fmt.Sprint(why.Reasons()); !want.MatchString(got) {
+		if got := fmt.Sprint(why.Reasons); !want.MatchString(got) {
 			t.Error(got)
 		}
 		s.exec("UPDATE shop_workers SET lock_until = ? WHERE id = 'a'", engine.At(now.Add(-time.Second)))

@@ -74,7 +74,7 @@ func (in *Instance) next(p worker.Params) (next time.Time) {
 		if due != nil && q.Rate.Starts > 0 {
 			why, err := q.Why(in.context(), due.ID, queue.Asker{})
 			in.check(err)
-			sooner(now.Add(why.RateWait()))
+			sooner(now.Add(why.RateWait))
 		}
 	}
 	for _, s := range p.Schedules {

@@ -123,7 +123,7 @@ func (s shop) get(q *queue.Queue, id int64) *job.Job {
 
 func (s shop) counts(q *queue.Queue) queue.Counts {
 	s.t.Helper()
-	return must[queue.Counts](s.t)(q.Counts(s.t.Context()))
+	return must[queue.Overview](s.t)(q.Overview(s.t.Context())).Counts
 }
 
 func (s shop) exec(query string, args ...any) {

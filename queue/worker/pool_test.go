@@ -90,7 +90,7 @@ func TestOnPool(t *testing.T) {
 		if j := must[*job.Job](t)(q.Wait(ctx, sent.ID)); j.Result != strings.ReplaceAll(nasty, "\x00", "\uFFFD") {
 			t.Errorf("%+v", j)
 		}
-		if c := must[queue.Counts](t)(q.Counts(ctx)); c.Finished != 102 || c.Scheduled != 1 {
+		if c := must[queue.Overview](t)(q.Overview(ctx)); c.Finished != 102 || c.Scheduled != 1 {
 			t.Errorf("%+v", c)
 		}
 	})
