@@ -77,7 +77,11 @@ func (q *Queue) Progressing(ctx context.Context, most int) (jobs []*job.Job, err
 	// of all that run: they are no more than there are slots
 	query := "SELECT " + q.selected() + " FROM " + q.table + " " + q.claimIndex() +
 		" WHERE status = 'running' AND progress_attempt = attempt ORDER BY " + q.table + ".progress_time DESC, id LIMIT ?"
-	err = q.db.Read(ctx, q.jobs(query, []any{most}, func(j *job.Job) { jobs = append(jobs, j) }))
+	err = q.db.Read(ctx, q.jobs(query, []any{most}, func(j *job.Job) {
+		if j.Progress.Attempt > 0 { // else the row says nothing that can be a progress
+			jobs = append(jobs, j)
+		}
+	}))
 	if err != nil {
 		return nil, fmt.Errorf("read the progress of jobs of %s: %w", q.Name, err)
 	}
