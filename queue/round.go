@@ -83,7 +83,7 @@ func (q *Queue) readFirst(tx *engine.Tx, r round, first *firstRead, again bool) 
 	rest := r.Settle
 	if !again && q.db.UpdateAtOnce != "" {
 		if first.finishing, rest = q.plain(rest); len(first.finishing) > 0 {
-			queries = append(queries, q.finishing(tx, r.Worker.ID, first.finishing), engine.Query{SQL: q.db.RowCount, Scan: engine.Row(&first.finished)})
+			queries = append(queries, q.finishing(tx, q.db.UpdateAtOnce, r.Worker.ID, first.finishing), engine.Query{SQL: q.db.RowCount, Scan: engine.Row(&first.finished)})
 		}
 	}
 	if first.others = rest; len(rest) > 0 {

@@ -1,7 +1,6 @@
 package queue
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"fmt"
@@ -37,7 +36,7 @@ func (q *Queue) settle(ctx context.Context, tx *engine.Tx, r round, first *first
 		}
 	}
 	for some := range slices.Chunk(plain, locksMax) {
-		finishing := q.finishing(tx, r.Worker.ID, some)
+		finishing := q.finishing(tx, "UPDATE"+q.db.OrFail, r.Worker.ID, some) // which waits for those who read the index's entries
 		if err := tx.Write(ctx, finishing.SQL, finishing.Args...); err != nil {
 			return fmt.Errorf("finish jobs: %w", err)
 		}
@@ -101,8 +100,8 @@ func (q *Queue) plain(list []rounds.Settled) (plain, others []rounds.Settled) {
 	return plain, others
 }
 
-// finishing is the statement that ends plain attempts, of jobs that are as these left them: it changes as many rows.
-func (q *Queue) finishing(tx *engine.Tx, worker string, list []rounds.Settled) engine.Query {
+// finishing is the UPDATE that ends plain attempts, of jobs that are as these left them: it changes as many rows.
+func (q *Queue) finishing(tx *engine.Tx, update, worker string, list []rounds.Settled) engine.Query {
 	ids := map[lock][]any{}
 	for _, s := range list {
 		l := lock{s.Job.Token, s.Job.Attempt}
@@ -115,7 +114,7 @@ func (q *Queue) finishing(tx *engine.Tx, worker string, list []rounds.Settled) e
 		args = append(append(args, l.token, l.attempt), ids...)
 	}
 	return engine.Query{
-		SQL: cmp.Or(q.db.UpdateAtOnce, "UPDATE") + " " + q.table + " " + q.db.ByID + " SET status = 'finished', update_time = " + now +
+		SQL: update + " " + q.table + " " + q.db.ByID + " SET status = 'finished', update_time = " + now +
 			" WHERE (" + strings.Join(of, " OR ") + ") AND status = 'running' AND stopping = 0 AND worker_id = ?",
 		Args: append(args, worker),
 	}
