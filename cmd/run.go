@@ -174,9 +174,13 @@ func (i *instance) became(j *job.Job) string {
 
 // newWorker names a worker: a new id, this host and process.
 func newWorker() (roster.Worker, error) {
+	id, err := worker.NewID()
+	if err != nil {
+		return roster.Worker{}, err
+	}
 	host, err := os.Hostname()
 	if err != nil {
 		return roster.Worker{}, fmt.Errorf("find out this host's name: %w", err)
 	}
-	return roster.Worker{ID: worker.NewID(), Host: host, PID: os.Getpid()}, nil
+	return roster.Worker{ID: id, Host: host, PID: os.Getpid()}, nil
 }

@@ -12,11 +12,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/hipq/hipq/internal/roster"
+	"github.com/hipq/hipq/internal/rounds"
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/schema"
 )
@@ -87,7 +87,7 @@ type Queue struct {
 	configured map[string]job.Type
 	// known is what the database knew besides, when it was asked last; nil if it wasn't.
 	known    atomic.Pointer[registration]
-	disowned sync.Map
+	disowned rounds.Disowned
 	// divideAt is when this process may divide the limits among the shards again, in nanoseconds since 1970.
 	divideAt atomic.Int64
 }

@@ -3,9 +3,9 @@ package queue
 import (
 	"context"
 	"fmt"
-	"sync"
 
 	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/internal/rounds"
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/schema"
 )
@@ -20,8 +20,8 @@ func (q *Queue) Rounds() Rounds { return Rounds{q} }
 // DB is the database that it is in.
 func (q Rounds) DB() *schema.DB { return q.db }
 
-// Disowned are the attempts that have ended although their handlers, in this process, have not returned, by the job's id.
-func (q Rounds) Disowned() *sync.Map { return &q.disowned }
+// Disowned are those of its jobs that run on in this process.
+func (q Rounds) Disowned() *rounds.Disowned { return &q.disowned }
 
 // TakesTurns says whether those who start jobs of the queue follow one another: a job that starts takes something from
 // the others.

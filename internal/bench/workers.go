@@ -36,7 +36,10 @@ func (q *Queue) Drain(ctx context.Context, w Workers) (int, error) {
 }
 
 func (q *Queue) work(ctx context.Context, w Workers) (worker.Summary, error) {
-	id := worker.NewID()
+	id, err := worker.NewID()
+	if err != nil {
+		return worker.Summary{}, err
+	}
 	if w.Handler == nil {
 		w.Handler = handler.Func(func(context.Context, *job.Job) error { return nil })
 	}

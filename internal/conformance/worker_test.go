@@ -227,7 +227,10 @@ func (s *shop) start(w words, timeout, lockFor time.Duration) *attempt {
 	}
 	p := s.params
 	p.LockFor = lockFor
-	p.ID = worker.NewID()
+	var err error
+	if p.ID, err = worker.NewID(); err != nil {
+		s.Fatal(err)
+	}
 	at.worker = p.ID
 	ctx, stop := context.WithCancel(s.Context())
 	at.stop = stop

@@ -124,3 +124,6 @@ func (a *attempt) Value(key any) any {
 	}
 	return a.look().Value(key)
 }
+
+// say takes what the handler says of its progress, in any goroutine.
+func (a *attempt) say(said job.Progress) { a.said.Store(&said) }

@@ -16,6 +16,9 @@ import (
 // ErrParams is the error about parameters that a worker can't work with.
 var ErrParams = errors.New("worker parameters")
 
+// longest bounds RunFor, so that the end of a worker is a time that there is.
+const longest = 100 * 365 * 24 * time.Hour
+
 // complete checks the parameters and fills in what was left out.
 func (p Params) complete() (Params, error) {
 	if err := p.check(); err != nil {
@@ -23,7 +26,7 @@ func (p Params) complete() (Params, error) {
 	}
 	p.Concurrency = cmp.Or(p.Concurrency, DefaultOptions.Concurrency)
 	p.Batch = cmp.Or(p.Batch, DefaultOptions.Batch)
-	p.RunFor = cmp.Or(p.RunFor, DefaultOptions.RunFor)
+	p.RunFor = min(cmp.Or(p.RunFor, DefaultOptions.RunFor), longest)
 	p.LockFor = cmp.Or(p.LockFor, DefaultOptions.LockFor)
 	if p.Log == nil {
 		p.Log = slog.New(slog.DiscardHandler)
@@ -36,12 +39,17 @@ func (p Params) complete() (Params, error) {
 		}
 	}
 	if p.Unkilled == nil {
+		log := p.Log
 		p.Unkilled = func(id string, processes []string) {
-			p.Log.Warn("a dead worker's handlers could not be killed", "worker", id, "left", processes)
+			for _, left := range processes {
+				log.Warn("a dead worker's handler could not be killed", "worker", id, "left", left)
+			}
 		}
 	}
 	if p.ID == "" {
-		p.ID = NewID()
+		if p.ID, err = NewID(); err != nil {
+			return p, fmt.Errorf("make an id for the worker: %w", err)
+		}
 	}
 	if p.Host == "" {
 		if p.Host, err = os.Hostname(); err != nil {
@@ -69,6 +77,9 @@ func (p Params) check() error {
 			return fmt.Errorf("queue %s is not of the same schema.DB as %s", q.Name, p.Queues[0].Name)
 		}
 		known[q.Name] = true
+		if err := q.checkHandlers(); err != nil {
+			return err
+		}
 	}
 	if slices.ContainsFunc(p.Middleware, func(m handler.Middleware) bool { return m == nil }) {
 		return errors.New("a Middleware is nil")

@@ -20,14 +20,11 @@ type dispatcher struct {
 	turn int
 	// commits is how long the last round took.
 	commits time.Duration
-	// nextAt is when the next round may go out by the clock alone.
-	nextAt time.Time
 }
 
 // dispatch sends rounds out, as many at once as the database has a use for: so that the worker and the server work at the
 // same time, and a slow commit doesn't hold back free slots.
 func (d *dispatcher) dispatch() {
-	d.nextAt = time.Now().Add(lookEvery)
 	if d.untilAnswer() > 0 {
 		return
 	}
@@ -35,15 +32,8 @@ func (d *dispatcher) dispatch() {
 	for n := range d.sources {
 		at := (first + n) % len(d.sources)
 		s := d.sources[at]
-		d.takeUndecided(s)
 		d.sendWaiting(s)
-		for {
-			if at := d.readyAt(s); time.Now().Before(at) {
-				if at.Before(d.nextAt) {
-					d.nextAt = at
-				}
-				break
-			}
+		for !d.crowded(s) && (len(s.ended) == 0 || time.Until(s.settleAt()) <= 0) {
 			r := &round{Round: rounds.New(d.self)}
 			if r.shard, r.Slots = d.free(s); r.shard != nil {
 				r.Candidates = r.shard.candidates
@@ -59,25 +49,25 @@ func (d *dispatcher) dispatch() {
 	}
 }
 
-// readyAt is when the next round of a source may go out. A database of one writer has them all one after the other, because
-// those that wait for it would hinder one another.
-func (d *dispatcher) readyAt(s *source) time.Time {
-	outs, turns := s.outs(false), s.Rounds().TakesTurns()
-	switch {
-	case outs >= d.db.Writers, outs > 0 && turns && !d.sideBySide(s),
-		d.db.Writers == 1 && slices.ContainsFunc(d.sources, func(other *source) bool { return other.outs(false) > 0 }):
-		return time.Now().Add(lookEvery) // one has to come back first
-	case outs > 0 && !d.sideBySide(s) && time.Since(s.sent) < besideAfter:
-		return s.sent.Add(besideAfter)
+// until is how long no round is to go out by the clock alone.
+func (d *dispatcher) until() time.Duration {
+	until := lookEvery
+	for _, s := range d.sources {
+		switch {
+		case len(s.ended) > 0 && !d.crowded(s):
+			until = min(until, time.Until(s.settleAt()))
+		case d.isNarrow(s) && s.outs(false) == 1:
+			if beside := time.Until(s.sent.Add(besideAfter)); beside > 0 {
+				until = min(until, beside)
+			}
+		}
 	}
-	return s.settleAt()
+	return until
 }
 
 // settleAt is until when a source's results wait for others, or for the jobs that have just begun.
 func (s *source) settleAt() time.Time {
 	switch {
-	case len(s.ended) == 0:
-		return time.Time{}
 	case s.running > 0 && time.Now().Before(s.freshUntil):
 		return s.freshUntil
 	case len(s.ended) >= s.running:
@@ -91,12 +81,12 @@ func (d *dispatcher) free(s *source) (*shard, int) {
 	if !d.accepting() || len(s.types) == 0 || s.gone != nil {
 		return nil, 0
 	}
-	n := min(s.lane.free(), d.Batch)
+	n := min(s.lane.free()-s.owed(), d.Batch)
 	if d.MaxJobs > 0 {
 		n = min(n, d.MaxJobs-d.summary.Started-d.slots.host.reserved)
 	}
-	if d.sideBySide(s) {
-		n = min(n, (s.lane.width+d.db.Writers-1)/d.db.Writers) // the rest is for the rounds beside it
+	if side := d.side(s); side > 1 {
+		n = min(n, (s.lane.width+side-1)/side) // the rest is for the rounds beside it
 	}
 	if n < 1 {
 		return nil, 0
@@ -108,6 +98,15 @@ func (d *dispatcher) free(s *source) (*shard, int) {
 	return one, (n + rivals) / (rivals + 1)
 }
 
+// crowded says that no other round of a source can go out now. A database of one writer has them all one after the other,
+// else those that wait for it would hinder one another.
+func (d *dispatcher) crowded(s *source) bool {
+	if d.db.Writers == 1 {
+		return slices.ContainsFunc(d.sources, func(other *source) bool { return other.outs(false) > 0 })
+	}
+	return s.outs(false) >= d.side(s)
+}
+
 const (
 	// besideFrom is how many jobs a round must have for another to be out beside it: of two small ones each costs nearly as much as
 	// one of twice the size.
@@ -116,12 +115,20 @@ const (
 	besideAfter = 200 * time.Millisecond
 )
 
-// sideBySide says that a source's rounds are out side by side.
-func (d *dispatcher) sideBySide(s *source) bool {
-	if s.Rounds().TakesTurns() {
-		return len(s.shards) > 1
+// side is how many rounds of a source may be out side by side.
+func (d *dispatcher) side(s *source) int {
+	switch {
+	case s.Rounds().TakesTurns() && len(s.shards) == 1:
+		return 1
+	case d.isNarrow(s) && time.Now().Before(s.sent.Add(besideAfter)):
+		return 1
 	}
-	return s.lane.width >= d.db.Writers*besideFrom
+	return d.db.Writers
+}
+
+// isNarrow says that the source has too few slots for rounds side by side.
+func (d *dispatcher) isNarrow(s *source) bool {
+	return s.lane.width < d.db.Writers*besideFrom && !s.Rounds().TakesTurns()
 }
 
 // rivals is how many other sources want slots too.
@@ -138,7 +145,7 @@ func (d *dispatcher) rivals(s *source) (n int) {
 // one, if any, that it has filled itself.
 func (d *dispatcher) foundRoom(s *source, settled []rounds.Settled, filled *shard) {
 	for _, other := range d.sources {
-		if other.served != s.served || !other.Rounds().TakesTurns() || other.gone != nil {
+		if other.Name != s.Name || !other.Rounds().TakesTurns() || other.gone != nil {
 			continue
 		}
 		for _, e := range settled {
@@ -152,7 +159,7 @@ func (d *dispatcher) foundRoom(s *source, settled []rounds.Settled, filled *shar
 // gather takes note of an attempt or a decision that has ended: its slot is free.
 func (d *dispatcher) gather(a *attempt) {
 	s := a.source
-	s.count(-1, 0)
+	s.occupy(-1)
 	if s.attempts[a.Job.ID] == a { // after a quarantine, the next attempt may have begun
 		delete(s.attempts, a.Job.ID)
 	}
@@ -161,21 +168,31 @@ func (d *dispatcher) gather(a *attempt) {
 		return
 	case a.left: // its quarantine has settled it
 		d.summary.Finished++
-		d.changed = true
 		d.foundRoom(s, []rounds.Settled{a.Settled}, nil)
+		d.changedAt = time.Now()
 		return
 	case len(s.ended) == 0:
 		s.gatherUntil = time.Now().Add(min(gatherFor, d.commits))
 		s.ended = make([]rounds.Settled, 0, s.running+1)
 	}
 	s.ended = append(s.ended, a.Settled)
-	s.reserve(s.ended[len(s.ended)-1:], 1)
 }
 
-// takeUndecided has a round take jobs that wait for a retry handler, as many as slots are free. To ask may take as long as an
-// attempt.
-func (d *dispatcher) takeUndecided(s *source) {
+// askAbout asks the retry handlers about jobs that wait for it, in slots that are free: that may take as long as an attempt.
+// If there may be more such jobs, and it still takes on any, it takes them. A worker that is told to stop leaves all to others.
+func (d *dispatcher) askAbout(s *source) {
+	if d.stopped() {
+		s.undecided, s.failing = nil, false
+	}
+	for len(s.undecided) > 0 && s.lane.free() > 0 {
+		go d.runner.ask(s, s.undecided[0])
+		s.undecided = s.undecided[1:]
+		s.occupy(1)
+	}
 	n := s.lane.free()
+	if !d.accepting() && len(s.undecided) > 0 && d.slots.host.inUse() == 0 {
+		s.undecided = nil // no slot will come for these: others decide when this worker is no more
+	}
 	if d.accepting() && s.failing && n > 0 && !slices.ContainsFunc(s.rounds, func(r *round) bool { return r.decides }) {
 		r := &round{Round: rounds.New(d.self), decides: true, apart: true}
 		r.Slots, s.failing = n, false

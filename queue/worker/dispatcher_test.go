@@ -54,7 +54,7 @@ func TestRoomOfItsOwn(t *testing.T) {
 		t.Fatal(err)
 	}
 	soon := time.Now().Add(time.Hour)
-	s := &source{served: &served{Queue: Queue{Queue: q}}, shards: []*shard{
+	s := &source{Queue: Queue{Queue: q}, shards: []*shard{
 		{number: 0, full: true}, {number: 1, full: true}, {number: 2, waitUntil: soon}, {number: 3, full: true},
 	}}
 	var settled []rounds.Settled

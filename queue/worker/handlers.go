@@ -9,6 +9,24 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
+// checkHandlers refuses handlers of a queue that could only fail.
+func (q Queue) checkHandlers() error {
+	for name, h := range q.Handlers {
+		if isNil(h) {
+			return fmt.Errorf("the handler of %s/%s is nil", q.Name, name)
+		}
+		if of, ok := h.(interface{ JobType() string }); ok && of.JobType() != name { // as handler.For makes them
+			return fmt.Errorf("the handler of %s/%s is one of job type %q", q.Name, name, of.JobType())
+		}
+	}
+	for name, h := range q.RetryHandlers {
+		if isNil(h) {
+			return fmt.Errorf("the retry handler of %s/%s is nil", q.Name, name)
+		}
+	}
+	return nil
+}
+
 // isNil says whether a handler is nil, or a nil function or pointer.
 func isNil(h any) bool {
 	if h == nil {
@@ -18,21 +36,10 @@ func isNil(h any) bool {
 	return (v.Kind() == reflect.Func || v.Kind() == reflect.Pointer) && v.IsNil()
 }
 
-// withMiddleware gives the queue its handlers inside of middleware. It refuses those that could only fail.
+// withMiddleware gives the queue its handlers inside of middleware.
 func (q Queue) withMiddleware(around []handler.Middleware) (Queue, error) {
-	for name, h := range q.RetryHandlers {
-		if isNil(h) {
-			return q, fmt.Errorf("the retry handler of %s/%s is nil", q.Name, name)
-		}
-	}
 	handlers := make(map[string]handler.Handler, len(q.Handlers))
 	for name, h := range q.Handlers {
-		if isNil(h) {
-			return q, fmt.Errorf("the handler of %s/%s is nil", q.Name, name)
-		}
-		if of, ok := h.(interface{ JobType() string }); ok && of.JobType() != name { // as handler.For makes them
-			return q, fmt.Errorf("the handler of %s/%s is one of job type %q", q.Name, name, of.JobType())
-		}
 		for _, m := range slices.Backward(around) {
 			if h = m(h); isNil(h) {
 				return q, fmt.Errorf("a Middleware makes nil of the handler of %s/%s", q.Name, name)

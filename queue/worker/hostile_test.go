@@ -33,7 +33,7 @@ func TestStraysAreKilledFirst(t *testing.T) {
 		var dead [3]string
 		strays := map[int64]int{}
 		for i, id := range ids {
-			dead[i] = worker.NewID()
+			dead[i] = must[string](s.t)(worker.NewID())
 			s.die(s.emails, dead[i], 1)
 			strays[id] = s.stray(dead[i])
 		}

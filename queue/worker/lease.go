@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"sync/atomic"
 	"time"
 
@@ -26,7 +27,7 @@ func (l *lease) keep(ctx context.Context) {
 	defer expiry.Stop()
 	next := time.NewTimer(l.LockFor / 3)
 	defer next.Stop()
-	var late repeated
+	level := slog.LevelWarn
 	for {
 		select {
 		case <-ctx.Done():
@@ -39,7 +40,7 @@ func (l *lease) keep(ctx context.Context) {
 		cancel()
 		switch {
 		case err == nil:
-			late = false
+			level = slog.LevelWarn
 			l.holds(asked)
 			expiry.Reset(l.left())
 			next.Reset(l.LockFor / 3)
@@ -49,7 +50,8 @@ func (l *lease) keep(ctx context.Context) {
 		case ctx.Err() != nil:
 			return
 		default:
-			late.warn(l.Log, "could not renew the lock yet", "error", err)
+			l.Log.Log(ctx, level, "could not renew the lock yet", "error", err)
+			level = slog.LevelDebug // until it has been renewed
 			next.Reset(min(time.Second, l.LockFor/10))
 		}
 	}

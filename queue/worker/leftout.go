@@ -18,34 +18,42 @@ func (d *dispatcher) leftOut(s *source, err error) bool {
 	if err == nil || !d.db.Lacks(err, s.Name) && !errors.Is(err, queue.ErrShards) {
 		return false
 	}
-	d.leaveOut(s.served, err)
+	d.leaveOut(s.Name, err)
 	return true
 }
 
 // leaveOut leaves a queue out, for that reason.
-func (d *dispatcher) leaveOut(q *served, err error) {
-	if q.gone == nil {
-		d.Log.Warn("a queue is left out", "queue", q.Name, "error", err)
-		q.gone = err
-	}
+func (d *dispatcher) leaveOut(name string, err error) {
 	for _, s := range d.sources {
-		if s.served == q {
-			s.nothing()
-			s.failing = false
+		if s.Name != name {
+			continue
+		}
+		if s.gone == nil {
+			d.Log.Warn("a queue is left out", "queue", name, "error", err)
+			s.gone = err
+		}
+		s.nothing()
+		s.failing, s.undecided = false, nil
+		for _, r := range slices.Clone(s.rounds) {
+			if !r.isOut && r.Slots > 0 {
+				d.drop(s, r)
+			}
 		}
 	}
 }
 
 // allLeftOut says that there is no queue any more.
 func (l *loop) allLeftOut() bool {
-	return !slices.ContainsFunc(l.queues, func(q *served) bool { return q.gone == nil })
+	return !slices.ContainsFunc(l.sources, func(s *source) bool { return s.gone == nil })
 }
 
 // withLeftOut is the worker's error, and behind it which queues were left out.
 func (l *loop) withLeftOut(err error) error {
-	for _, q := range l.queues {
-		if q.gone != nil {
-			err = errors.Join(err, fmt.Errorf("queue %s is left out: %w", q.Name, q.gone))
+	told := map[string]bool{}
+	for _, s := range l.sources {
+		if s.gone != nil && !told[s.Name] {
+			told[s.Name] = true
+			err = errors.Join(err, fmt.Errorf("queue %s is left out: %w", s.Name, s.gone))
 		}
 	}
 	return err

@@ -21,8 +21,7 @@ type loop struct {
 	self   roster.Worker
 	db     *schema.DB
 	roster *roster.Roster
-	// queues are those it serves, and sources where their jobs come from; summary is what it has done so far.
-	queues  []*served
+	// sources are where its jobs come from; summary is what it has done so far.
 	sources []*source
 	summary Summary
 	// told ends when the worker is told to stop. work is the context of the tasks, and goes on then. jobs is that of all handlers: its
@@ -33,13 +32,11 @@ type loop struct {
 	// landed gets what is to be done when a task has come back; tasks is how many are out.
 	landed chan func() error
 	tasks  int
-	// changed says that a job may have become due, because some were settled, or a schedule has enqueued one.
-	changed bool
-	// pausedUntil is until when the database is left alone, after it didn't answer.
-	pausedUntil time.Time
-	// away says that it has not answered since awaySince.
-	away      repeated
-	awaySince time.Time
+	// changedAt is since when a job may have become due, because some were settled, or a schedule has enqueued one.
+	changedAt time.Time
+	// pausedUntil is until when the database is left alone, after it didn't answer. awaySince is since when it has not answered, as
+	// the log says; zero if it does.
+	pausedUntil, awaySince time.Time
 	// missed is the last trouble with the database, nil if there was none; answered is when it last answered.
 	missed   atomic.Pointer[error]
 	answered atomic.Pointer[time.Time]
@@ -67,9 +64,9 @@ func (l *loop) trouble(err error) error {
 	case err == nil:
 		l.hear()
 		// an answer to what was sent before the trouble doesn't say that this is over
-		if bool(l.away) && time.Now().After(l.pausedUntil) {
+		if !l.awaySince.IsZero() && time.Now().After(l.pausedUntil) {
 			l.Log.Info("the database answers again", "after", time.Since(l.awaySince).Round(time.Millisecond))
-			l.away = false
+			l.awaySince = time.Time{}
 		}
 		return nil
 	case errors.Is(context.Cause(l.work), roster.ErrLockLost), kind == schema.TryLater && l.lockLost():
@@ -77,26 +74,16 @@ func (l *loop) trouble(err error) error {
 	case kind != schema.TryLater || l.jobs.Err() != nil:
 		return err
 	}
-	if !l.away {
+	level := slog.LevelWarn
+	if l.awaySince.IsZero() {
 		l.awaySince = time.Now()
+	} else {
+		level = slog.LevelDebug // it has been said
 	}
-	l.away.warn(l.Log, "the database is busy or away", "error", err)
+	l.Log.Log(l.work, level, "the database is busy or away", "error", err)
 	l.miss(err)
 	l.pausedUntil = time.Now().Add(lookEvery)
 	return nil
-}
-
-// repeated is trouble that may come again and again. The log has the first as a warning, and the rest as debug until this is
-// false again.
-type repeated bool
-
-func (r *repeated) warn(log *slog.Logger, what string, args ...any) {
-	level := slog.LevelWarn
-	if *r {
-		level = slog.LevelDebug
-	}
-	*r = true
-	log.Log(context.Background(), level, what, args...)
 }
 
 // untilAnswer is how long the database is left alone, after it didn't answer.

@@ -269,7 +269,7 @@ func nothing(context.Context, *job.Job) error { return nil }
 func (s shop) worker(handlers map[string]handler.Handler) worker.Params {
 	s.t.Helper()
 	return worker.Params{
-		ID: worker.NewID(), Host: "here", PID: 4711,
+		ID: must[string](s.t)(worker.NewID()), Host: "here", PID: 4711,
 		Queues: []worker.Queue{{Queue: s.emails, Handlers: handlers}, {Queue: s.reports, Handlers: handlers}},
 		Options: worker.Options{
 			Concurrency: 4, Batch: 100, RunFor: 3 * patience, LockFor: time.Minute, Grace: 2 * time.Second,

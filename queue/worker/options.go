@@ -73,8 +73,8 @@ type Params struct {
 	// Quarantine, if not nil, runs an attempt of a job whose latest two ended with their workers, in a process of its own, which calls
 	// TakeOver. It gives nil if the attempt has finished, and ends that process when ctx ends. nil: such a job runs like any other.
 	Quarantine func(ctx context.Context, queue string, j *job.Job) error
-	// Unkilled is told, in words, which processes of a dead worker still run on this host because they could not be killed; its
-	// jobs are reclaimed after that. nil puts them into the log.
+	// Unkilled is told, in words, which processes of a worker that is no more still run on this host, for they could not be killed;
+	// its jobs are reclaimed after that. nil puts them into the log.
 	Unkilled func(workerID string, processes []string)
 	// Log, if not nil, is told what the worker does: each round (debug), what goes on in spite of trouble, such as a database that
 	// is away (warn), and, of Stay, what had to end a run (error). Of jobs it says nothing: that is for handler.Log.
@@ -97,4 +97,7 @@ type Attempt struct {
 }
 
 // NewID is a random id for a worker.
-func NewID() string { return uuid.Must(uuid.NewV7()).String() }
+func NewID() (string, error) {
+	id, err := uuid.NewV7()
+	return id.String(), err
+}

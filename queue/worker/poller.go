@@ -20,12 +20,13 @@ const looksMax = 10
 type poller struct {
 	*loop
 	dispatcher *dispatcher
-	// reapAt is when the next look has to look for dead workers first.
-	reapAt time.Time
+	// reapAt is when the dead workers are looked after next, reapSent since when that is under way; zero if it isn't.
+	reapAt, reapSent time.Time
 	// news says that a source was seen since the last time that all looks were over.
 	news bool
-	// searches look for the strays of dead workers on this host, each once; looks share them.
-	searches sync.Map
+	// searched are the workers that are no more whose strays have been looked for on this host; looks share it.
+	searching sync.Mutex
+	searched  map[string]bool
 }
 
 // nothingToDo says whether a look finds nothing at all. It writes nothing.
@@ -48,16 +49,20 @@ func (p *poller) nothingToDo(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// look looks after each source once a second, and when a rate allows more. One look follows the other. If one takes a second,
-// perhaps because another transaction holds what the upkeep needs, the others go on beside it. A worker that takes on nothing
-// only looks for jobs that it is to stop.
+// look looks after the dead, and after each source, once a second, and when a rate allows more. One follows the other; where that
+// takes a second, perhaps because another transaction holds what the upkeep needs, the others are looked after beside it. A worker
+// that takes on nothing only looks for jobs that it is to stop.
 func (p *poller) look() {
 	for p.until() <= 0 {
 		s, _ := p.next()
-		if s.gone == nil && (p.accepting() || len(s.attempts) > 0) {
+		switch {
+		case s == nil:
+			p.reap()
+			continue
+		case s.gone == nil && (p.accepting() || len(s.attempts) > 0):
 			p.lookAfter(s, s.toLookAt(), nil)
-		} else {
-			p.see(s, rounds.Look{}, nil)
+		default:
+			p.see(s, sight{})
 		}
 		s.nextLook, s.again = time.Now().Add(lookEvery), false
 	}
@@ -70,9 +75,12 @@ func (p *poller) over() bool {
 	return over
 }
 
-// next is the source that is looked at next, and when; nil if all looks are out.
+// next is the source that is looked at next, and when; nil if it is the dead workers' turn.
 func (p *poller) next() (next *source, at time.Time) {
-	at = time.Now().Add(2 * lookEvery)
+	at = time.Now().Add(lookEvery)
+	if p.accepting() && p.reapSent.IsZero() {
+		at = p.reapAt
+	}
 	for _, s := range p.sources {
 		due := s.nextLook
 		// its slots have been left meanwhile: it takes a look to have some again
@@ -95,7 +103,10 @@ func (p *poller) until() time.Duration {
 // gate is how long the looks that are out hold back the next. In a database of one writer to go on beside what is held up would be of no
 // use.
 func (p *poller) gate() time.Duration {
-	out, latest := 0, time.Time{}
+	out, latest := 0, p.reapSent
+	if !latest.IsZero() {
+		out++
+	}
 	for _, s := range p.sources {
 		if !s.lookSent.IsZero() {
 			out++
@@ -113,50 +124,60 @@ func (p *poller) gate() time.Duration {
 	return time.Until(latest.Add(lookEvery))
 }
 
-// lookAgain has all sources looked at once more if a job may have become due since it was called last. The dead come first,
-// because the process of a quarantined job may be among them.
-func (p *poller) lookAgain() bool {
-	if !p.changed {
-		return false
-	}
-	p.changed, p.reapAt = false, time.Time{}
+// outdated says that a source has not been looked at since a job may have become due, and has that done at once: after the dead, because
+// the process of a quarantined job may be among them.
+func (p *poller) outdated() (is bool) {
 	for _, s := range p.sources {
-		s.nextLook = time.Time{}
+		if s.gone == nil && !s.seenSince.After(p.changedAt) {
+			s.nextLook, p.reapAt, is = time.Time{}, time.Time{}, true
+		}
 	}
-	return true
+	return is
+}
+
+// reap sends out what looks after the dead workers, so that the looks behind it find what those have left.
+func (p *poller) reap() {
+	sent := time.Now()
+	p.reapSent, p.reapAt = sent, sent.Add(lookEvery)
+	p.task(func() func() error {
+		found, err := p.roster.Reap(p.work, p.self, p.killStrays)
+		return func() error {
+			if p.reapSent = (time.Time{}); err != nil {
+				p.reapAt = time.Time{}
+			}
+			if found {
+				p.changedAt = time.Now() // if it took long, the look behind it has not waited for it
+			}
+			return p.looked(sent, err)
+		}
+	})
+}
+
+// sight is what a look has seen of a source.
+type sight struct {
+	rounds.Look
+	stopping []int64
 }
 
 // lookAfter finds out what there is to do in a source, among some of its shards. If a look before has found upkeep, it has that done
-// first. Once a second a look begins with the dead workers, so that it and those behind it find what they have left.
+// first.
 func (p *poller) lookAfter(s *source, among []int, upkeep *rounds.Look) {
-	accepting, running, sent := p.accepting(), len(s.attempts) > 0, time.Now()
-	reaps := accepting && upkeep == nil && !sent.Before(p.reapAt)
-	if reaps {
-		p.reapAt = sent.Add(time.Hour) // until it has come back
-	}
+	accepting, running, handled, sent := p.accepting(), len(s.attempts) > 0, s.handled(), time.Now()
 	s.lookSent = sent
 	p.task(func() func() error {
-		var look rounds.Look
-		var stopping []int64
-		var found, more bool
+		var one sight
 		var err error
-		if reaps {
-			found, err = p.roster.Reap(p.work, p.self, p.killStrays)
-		}
-		if err == nil && upkeep != nil {
-			more, err = s.Rounds().Upkeep(p.work, p.self, *upkeep, s.handled, p.killStrays)
-		} else if err == nil && running {
-			stopping, err = s.Rounds().Stopping(p.work, p.ID)
+		more := false
+		if upkeep != nil {
+			more, err = s.Rounds().Upkeep(p.work, p.self, *upkeep, handled, p.killStrays)
+		} else if running {
+			one.stopping, err = s.Rounds().Stopping(p.work, p.ID)
 		}
 		if err == nil && (accepting || upkeep != nil) {
-			look, err = s.Rounds().Look(p.work, s.types, among...)
+			one.Look, err = s.Rounds().Look(p.work, s.types, among...)
 		}
 		return func() error {
 			s.lookSent = time.Time{}
-			if reaps {
-				p.reapAt = time.Now().Add(lookEvery) // if it failed, the next look begins without it
-			}
-			p.changed = p.changed || found // the other sources have to be looked at again
 			if p.dispatcher.leftOut(s, err) {
 				err = nil
 			}
@@ -164,46 +185,53 @@ func (p *poller) lookAfter(s *source, among []int, upkeep *rounds.Look) {
 			case err != nil:
 				s.nextLook, s.again = time.Now(), true
 				if engine.IsLockTimeout(err) {
-					p.Log.Warn("another transaction holds what a look needs", "queue", s.Name, "error", err, "waited", time.Since(sent))
-					p.miss(err)
 					s.vain = err
-					return nil
 				}
 			case s.gone == nil:
-				s.surveyed, s.vain, p.news = s.surveyed || accepting, nil, true
-				p.see(s, look, stopping)
-				wanted := look
-				wanted.Due, wanted.Held = false, look.Held && s.ThrottleGroups == nil
-				if upkeep == nil && !wanted.Nothing() {
-					p.lookAfter(s, among, &wanted)
+				s.seenSince, s.surveyed, s.vain, p.news = sent, s.surveyed || accepting, nil, true
+				p.see(s, one)
+				if l := one.Look; upkeep == nil && (l.Waking || l.New || l.Misplaced || l.Dividing || l.Orphaned || l.Undecided || l.Held && s.ThrottleGroups == nil) {
+					p.lookAfter(s, among, &l)
 				} else {
-					s.reached = s.reached || !look.Due
+					s.reached = s.reached || !one.Due
 				}
 				if more {
 					s.nextLook, s.again = time.Now(), true
 				}
 			}
-			return p.trouble(err)
+			return p.looked(sent, err)
 		}
 	})
+}
+
+// looked takes note that a look has come back. What another transaction has held up is looked after again with the next.
+func (p *poller) looked(sent time.Time, err error) error {
+	if engine.IsLockTimeout(err) {
+		p.Log.Warn("another transaction holds what a look needs", "error", err, "waited", time.Since(sent))
+		p.miss(err)
+		return nil
+	}
+	return p.trouble(err)
 }
 
 // killStrays kills what a worker that is no more has left running on this host, before anybody can start its jobs again. It
 // looks whatever the other's host was called: containers may have their processes in common and not the name, or the name
 // and not the processes.
 func (p *poller) killStrays(dead string) {
-	search, _ := p.searches.LoadOrStore(dead, sync.OnceFunc(func() { // others wait for it: one queue's look must not go on before
+	p.searching.Lock() // also while they are killed: one queue's look must not go on before
+	defer p.searching.Unlock()
+	if !p.searched[dead] {
+		p.searched[dead] = true
 		if left := guard.KillStrays(dead); len(left) > 0 {
 			p.Unkilled(dead, left)
 		}
-	}))
-	search.(func())()
+	}
 }
 
 // see takes note of what a look has seen.
-func (p *poller) see(s *source, look rounds.Look, stopping []int64) {
-	s.retry = len(s.held)
-	for _, seen := range look.Shards {
+func (p *poller) see(s *source, one sight) {
+	s.freedAt = time.Now()
+	for _, seen := range one.Shards {
 		in := s.numbered(seen.Shard)
 		if !in.waitUntil.After(time.Now()) {
 			in.waitUntil = time.Time{}
@@ -215,10 +243,10 @@ func (p *poller) see(s *source, look rounds.Look, stopping []int64) {
 			in.full = false
 		}
 	}
-	if len(s.asked) > 0 && (look.Undecided || look.Orphaned || look.Waking) {
+	if len(s.asked) > 0 && (one.Undecided || one.Orphaned || one.Waking) {
 		s.failing = true
 	}
-	for _, id := range stopping {
+	for _, id := range one.stopping {
 		if a := s.attempts[id]; a != nil {
 			a.stop(errCancelled)
 		}

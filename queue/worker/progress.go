@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"time"
 
 	"github.com/hipq/hipq/internal/engine"
@@ -21,10 +22,8 @@ type progress struct {
 	*loop
 	// askedAt is when the attempts were last asked.
 	askedAt time.Time
-	// sending says that some is being written down.
-	sending bool
-	// troubled says that this went wrong the last time.
-	troubled repeated
+	// sending says that some is being written down, troubled that this went wrong the last time.
+	sending, troubled bool
 }
 
 // until is how long it is until the attempts are to be asked.
@@ -65,21 +64,23 @@ func (p *progress) send() {
 			err = errors.Join(err, failed)
 		}
 		return func() error {
-			if p.sending = false; err == nil {
-				p.troubled = false
-			} else {
-				p.troubled.warn(p.Log, "the progress of jobs could not be written down yet", "error", err)
-			}
-			p.sayAgain(said)
+			p.land(said, err)
 			return nil
 		}
 	})
 }
 
-// sayAgain takes note of what could not be written down: it is said again, unless the handler has said more by now.
-func (p *progress) sayAgain(left map[*source][]rounds.Said) {
+// land takes note of what could not be written down: it is said again, unless the handler has said more by now.
+func (p *progress) land(left map[*source][]rounds.Said, err error) {
+	level := slog.LevelWarn
+	if p.troubled {
+		level = slog.LevelDebug // it has been said
+	}
+	if p.sending, p.troubled = false, err != nil; p.troubled {
+		p.Log.Log(p.work, level, "the progress of jobs could not be written down yet", "error", err)
+	}
 	for s, list := range left {
-		s.retry = len(s.held) // the rows of attempts that have ended meanwhile
+		s.freedAt = time.Now() // the rows of attempts that have ended meanwhile
 		for _, one := range list {
 			if a := s.attempts[one.Job.ID]; a != nil && a.Job == one.Job {
 				a.said.CompareAndSwap(nil, &one.Progress)

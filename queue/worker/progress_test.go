@@ -172,7 +172,7 @@ func TestProgressCanNotBeWritten(t *testing.T) {
 
 		id = s.add(s.emails, "once", 1)[0]
 		s.exec("ALTER TABLE shop_emails DROP COLUMN progress_note")
-		p.ID = worker.NewID()
+		p.ID = must[string](t)(worker.NewID())
 		r = s.start(p)
 		g.next()
 		eventually(t, "the log says so", func() bool { return log.count("progress of jobs could not be written down") > 0 })

@@ -20,8 +20,9 @@ type round struct {
 	decides bool
 	// apart says that it may have to wait for another transaction: the source's other rounds don't wait for it.
 	apart bool
-	// sent is since when it is under way. Zero says that it is to be sent, or to be sent again.
-	sent time.Time
+	// isOut says that it is under way, sent is since when. A round that is not out is to be sent, or to be sent again.
+	isOut bool
+	sent  time.Time
 }
 
 // apartMost is how many rounds of a source may be out at once that may have to wait, because each needs a connection.
@@ -30,7 +31,7 @@ const apartMost = 10
 // outs counts the rounds of a source that are out, of those that may have to wait or of the others.
 func (s *source) outs(apart bool) (n int) {
 	for _, r := range s.rounds {
-		if r.apart == apart && !r.sent.IsZero() {
+		if r.isOut && r.apart == apart {
 			n++
 		}
 	}
@@ -40,37 +41,41 @@ func (s *source) outs(apart bool) (n int) {
 // add makes a round one of the source's, and reserves its slots; remove does the opposite.
 func (s *source) add(r *round) {
 	s.rounds = append(s.rounds, r)
-	s.count(0, r.Slots)
+	s.lane.count(0, r.Slots)
 }
 
 func (s *source) remove(r *round) {
 	s.rounds = slices.DeleteFunc(s.rounds, func(other *round) bool { return other == r })
-	s.count(0, -r.Slots)
+	s.lane.count(0, -r.Slots)
 }
 
-// sendWaiting sends the rounds that are still to be sent, and those of results that were held. Each of these results has a round
-// of its own, so that it waits for no other.
+// addApart adds a round that only settles, and looks at each row before, for another transaction may hold one.
+func (d *dispatcher) addApart(s *source, list []rounds.Settled) {
+	r := &round{Round: rounds.New(d.self), apart: true}
+	r.Settle, r.Again = list, true
+	s.add(r)
+}
+
+// sendWaiting sends the rounds that are still to be sent.
 func (d *dispatcher) sendWaiting(s *source) {
+	if len(s.held) > 0 && s.heldSince.Before(s.freedAt) && !s.settlesApart() {
+		d.addApart(s, s.held)
+		s.held = nil
+	}
 	for _, r := range slices.Backward(s.rounds) { // one may be removed
 		switch {
-		case !r.sent.IsZero():
+		case r.isOut:
 		case r.decides && !d.accepting():
 			s.remove(r) // what it has taken is for others, when this worker is no more
 		case !r.apart || s.outs(true) < apartMost:
 			d.send(s, r)
 		}
 	}
-	for ; s.retry > 0 && s.outs(true) < apartMost; s.retry-- {
-		r := &round{Round: rounds.New(d.self), apart: true}
-		r.Again, r.Settle, s.held = true, s.held[:1:1], s.held[1:]
-		s.add(r)
-		d.send(s, r)
-	}
 }
 
 // send sends a round out.
 func (d *dispatcher) send(s *source, r *round) {
-	r.sent = time.Now()
+	r.isOut, r.sent = true, time.Now()
 	if !r.apart {
 		s.sent = r.sent
 	}
@@ -79,6 +84,7 @@ func (d *dispatcher) send(s *source, r *round) {
 		done, err := r.do(d.work, s)
 		took := time.Since(r.sent)
 		return func() error {
+			r.isOut = false
 			switch {
 			case engine.IsLockTimeout(err):
 				d.Log.Warn("another transaction holds what a round needs", "queue", s.Name, "settling", len(r.Settle), "waited", took)
@@ -89,7 +95,7 @@ func (d *dispatcher) send(s *source, r *round) {
 				d.drop(s, r)
 				return nil
 			case err != nil:
-				r.Again, r.sent = true, time.Time{}
+				r.Again = true
 				return d.trouble(err)
 			}
 			d.Log.Debug("settled and started", "queue", s.Name, "settled", len(r.Settle), "started", len(done.Started), "took", took)
@@ -111,37 +117,43 @@ func (r *round) do(ctx context.Context, s *source) (done rounds.Done, err error)
 }
 
 // part does a round again in parts, because another transaction holds what it needs: the jobs' turn, or a lock that one of the
-// results needs. A result that was alone in its round waits for the next look.
+// results needs. Each result has a round of its own then, so only that one waits; alone with that, it waits for the next look.
 func (d *dispatcher) part(s *source, r *round, err error) {
-	if r.apart && r.Slots == 0 {
-		s.held = append(s.held, r.Settle...)
-	} else {
-		s.tryApart(r.Settle)
-	}
+	settle := r.Settle
 	if r.Slots == 0 {
 		s.remove(r)
-		return
+		if len(settle) == 1 {
+			s.hold(settle, r)
+			return
+		}
+	} else {
+		s.vain = err
+		r.Settle, r.Again, r.apart = nil, true, true // an earlier try of it may have been committed
 	}
-	s.vain = err
-	r.Settle, r.apart, r.Again, r.sent = nil, true, true, time.Time{} // an earlier try of it may have been committed
+	for one := range slices.Chunk(settle, 1) {
+		d.addApart(s, one)
+	}
 }
 
-// tryApart has results settled at once, each in a round of its own.
-func (s *source) tryApart(list []rounds.Settled) {
-	s.held = slices.Concat(list, s.held)
-	s.retry += len(list)
+// hold takes note of results that wait for other transactions, as a round has found.
+func (s *source) hold(list []rounds.Settled, r *round) {
+	if len(list) > 0 {
+		s.held, s.heldSince = append(s.held, list...), r.sent
+	}
 }
 
 // drop gives up a round of a source that is left out. What it was to settle is tried once more without anything else, which
 // needs no index.
 func (d *dispatcher) drop(s *source, r *round) {
+	if !slices.Contains(s.rounds, r) {
+		return // it was given up with the queue
+	}
 	s.remove(r)
 	switch {
 	case len(r.Settle) == 0:
-	case !r.apart:
-		s.tryApart(r.Settle)
+	case r.Slots > 0:
+		d.addApart(s, r.Settle)
 	default:
-		s.reserve(r.Settle, -1)
 		d.summary.Lost += len(r.Settle)
 		d.Log.Warn("attempts can't be settled: their queue is left out", "queue", s.Name, "attempts", len(r.Settle))
 	}
@@ -151,15 +163,12 @@ func (d *dispatcher) drop(s *source, r *round) {
 func (d *dispatcher) land(s *source, r *round, done rounds.Done) {
 	s.remove(r)
 	d.count(s, r, done)
-	s.held = append(s.held, done.Unsettled...)
-	s.reserve(done.Unsettled, 1)
+	s.hold(done.Unsettled, r)
 	for _, u := range done.Resting {
-		switch u.Asked = true; {
-		case u.Outcome.Verdict == job.Stopped:
+		if u.Asked = true; u.Outcome.Verdict == job.Stopped {
 			s.ended = append(s.ended, u) // there is nothing to ask
-		case !d.stopped(): // else other workers decide, when this one is no more
-			s.count(1, 0)
-			go d.runner.ask(s, u)
+		} else {
+			s.undecided = append(s.undecided, u)
 		}
 	}
 	for _, j := range done.Started {
@@ -215,7 +224,6 @@ func (d *dispatcher) count(s *source, r *round, done rounds.Done) {
 			d.summary.Finished++
 		}
 	}
-	s.reserve(r.Settle, -1)
 	d.foundRoom(s, r.Settle, r.shard)
-	d.changed = true
+	d.changedAt = time.Now()
 }

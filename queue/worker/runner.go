@@ -30,17 +30,16 @@ type runner struct {
 
 // begin runs a job that is started.
 func (r *runner) begin(s *source, j *job.Job) {
-	s.count(1, 0)
+	s.occupy(1)
 	r.summary.Started++
 	if r.Quarantine != nil && j.IsQuarantined() {
 		r.quarantine(s, j)
 		return
 	}
 	a, here := &attempt{runner: r, source: s, Settled: rounds.Settled{Job: j}, began: time.Now()}, s.Rounds().Disowned()
-	say := func(said job.Progress) { a.said.Store(&said) }
-	a.handled = handling.With(a, handling.Hooks{Look: r.lease.check, Say: say, End: func(o job.Outcome) {
-		if here.Store(j.ID, j.Attempt); !r.end(a, o, true) {
-			here.CompareAndDelete(j.ID, j.Attempt)
+	a.handled = handling.With(a, handling.Hooks{Look: r.lease.check, Say: a.say, End: func(o job.Outcome) {
+		if here.Add(j); !r.end(a, o, true) {
+			here.Returned(j)
 		}
 	}})
 	s.attempts[j.ID] = a
@@ -63,12 +62,12 @@ func (r *runner) runAll(a *attempt) {
 func (r *runner) run(a *attempt) {
 	defer a.returns()
 	j, here := a.Job, a.source.Rounds().Disowned()
-	if earlier, goesOn := here.Load(j.ID); goesOn {
+	if earlier := here.Attempt(j.ID); earlier > 0 {
 		a.NotBegun = true
 		r.end(a, job.Outcome{Verdict: job.TryAgain, Error: fmt.Sprintf("not begun: the handler of attempt %d goes on in this process", earlier)}, false)
 		return
 	}
-	defer here.CompareAndDelete(j.ID, j.Attempt)
+	defer here.Returned(j)
 	defer r.end(a, job.Outcome{Verdict: job.TryAgain, Error: goneAway}, false) // unless it has come back
 	r.end(a, judged(a.source.Handlers[j.Type].Handle(a.handled, copied(j))), false)
 }

@@ -14,10 +14,10 @@ import (
 type scheduler struct {
 	*loop
 	timetable *timetable.Timetable
-	// at is when to look at the schedules again.
-	at time.Time
-	// err is what kept some from being seen to when it tried last, unless that passes: their slots are still due.
-	err error
+	// at is when to look at the schedules again; busy says that they are being seen to, and err what has kept that from being done.
+	at   time.Time
+	busy bool
+	err  error
 }
 
 // tendEvery is how often the schedules are looked at, at least: somebody may have resumed one.
@@ -31,10 +31,10 @@ func (s *scheduler) anyDue(ctx context.Context) bool {
 
 // tend sees to the slots that are due.
 func (s *scheduler) tend() {
-	if len(s.Schedules) == 0 || time.Now().Before(s.at) {
+	if s.busy || len(s.Schedules) == 0 || time.Now().Before(s.at) {
 		return
 	}
-	s.at = time.Now().Add(time.Hour) // until that has come back
+	s.busy = true
 	queues := map[string]timetable.Queue{}
 	for _, q := range s.Queues {
 		queues[q.Name] = q.Rounds()
@@ -46,24 +46,35 @@ func (s *scheduler) tend() {
 			done, err = s.timetable.Tend(s.work, queues, s.accepting)
 		}
 		return func() error {
+			s.busy = false
 			s.at = time.Now().Add(min(max(look.Wait, lookEvery), tendEvery))
-			s.changed = s.changed || done.Jobs > 0
-			if kind, _ := schema.Diagnose(err); kind == schema.TryLater || s.work.Err() != nil {
-				s.err = nil
-				return s.trouble(err)
+			if done.Jobs > 0 {
+				s.changedAt = time.Now()
 			}
+			s.err = err
 			for _, one := range s.Schedules {
-				if failed := done.Failed[one.Name]; failed != nil && !s.db.Lacks(failed, one.Queue) { // which is said of the queue
-					err = errors.Join(err, fmt.Errorf("schedule %s: %w", one.Name, failed))
+				if err := done.Failed[one.Name]; err != nil && !s.db.Lacks(err, one.Queue) { // which is said of the queue
+					s.err = errors.Join(s.err, fmt.Errorf("schedule %s: %w", one.Name, err))
 				}
 			}
-			if s.err = err; err != nil {
-				s.Log.Warn("schedules could not be seen to", "error", err)
+			if s.work.Err() != nil { // the worker has ended that
+				s.err = nil
 			}
 			if kind, _ := schema.Diagnose(err); kind == schema.TryLater {
-				s.err = nil
+				return s.trouble(err) // which says so
+			}
+			if s.err != nil {
+				s.Log.Warn("schedules could not be seen to", "error", s.err)
 			}
 			return nil
 		}
 	})
+}
+
+// failure is what kept it from seeing to schedules when it tried last: but for what passes, for the slots are still due.
+func (s *scheduler) failure() error {
+	if kind, _ := schema.Diagnose(s.err); kind == schema.TryLater {
+		return nil
+	}
+	return s.err
 }

@@ -30,8 +30,8 @@ const looksAt = 100
 // preference is how many turns a preferred shard has for one of another that is not: no shard starves.
 const preference = 16
 
-// addShards adds the shards of a source's queue. The worker prefers some of them, so that workers on different hosts, or nodes
-// of a cluster, seldom meet at a shard's row.
+// addShards adds the shards of a source's queue. The worker prefers some of them, so that workers on different hosts, or nodes of a
+// cluster, seldom meet at a shard's row.
 func (w *worker) addShards(s *source) {
 	nodes, of := w.db.Nodes()
 	for number := range max(1, s.Shards) {
@@ -48,8 +48,8 @@ func (w *worker) addShards(s *source) {
 	}
 }
 
-// toLookAt are the shards at which the next look looks: some in turn, if there are many; at first it is all, because a worker
-// that finds nothing ends. Nil is all.
+// toLookAt are the shards at which the next look looks: some in turn, if there are many; at first it is all, because a worker that finds
+// nothing ends. Nil is all.
 func (s *source) toLookAt() (numbers []int) {
 	if !s.surveyed || len(s.shards) <= looksAt {
 		return nil
@@ -89,9 +89,9 @@ func (s *source) waits() (until time.Time) {
 	return until
 }
 
-// next is the shard in which the next round, which settles these attempts, may start something: the one whose last round is
-// longest ago. If all wait for room and the queue takes turns, it is the shard of the first attempt: what ends makes room, and
-// the round fills it itself. nil if there is none either.
+// next is the shard in which the next round may start something, which settles these: the one whose last round is longest ago. If there is
+// none, because all wait for room where the queue takes turns, it is that of most of these: what ends makes room, and the round fills it
+// itself. nil if there is none either.
 func (s *source) next(settle []rounds.Settled) (next *shard) {
 	longest := 0
 	for _, one := range s.shards {
@@ -109,12 +109,18 @@ func (s *source) next(settle []rounds.Settled) (next *shard) {
 	if next != nil || !s.Rounds().TakesTurns() {
 		return next
 	}
+	most := 0
+	ended := map[*shard]int{}
 	for _, e := range settle {
-		if one := s.numbered(e.Job.Shard()); one != nil && !s.isBusy(one) && one.waitUntil.IsZero() {
-			return one
+		one := s.numbered(e.Job.Shard())
+		if one == nil || s.isBusy(one) || !one.waitUntil.IsZero() {
+			continue
+		}
+		if ended[one]++; ended[one] > most {
+			next, most = one, ended[one]
 		}
 	}
-	return nil
+	return next
 }
 
 // startsIn counts a round that may start jobs of a shard.

@@ -16,8 +16,6 @@ type lane struct {
 	// slots is how many jobs may run in it at once now, for this worker; running is how many do, reserved how many may be
 	// started by rounds that are out.
 	slots, running, reserved int
-	// want is how many slots the worker has a use for.
-	want int
 	// served says that others on this host have slots of it who still start jobs.
 	served bool
 }
@@ -70,22 +68,23 @@ func (l *lane) count(running, reserved int) {
 // inUse is how many slots it can't give away.
 func (l *lane) inUse() int { return l.running + l.reserved }
 
-// count finds out what the worker would like to hold of each lane. A lane of which nothing is to be started keeps what is in use
-// or about to be, and leaves the others to the host's other workers. So does the lane around a full one, because what waits
-// there has no use for more.
-func (s *slots) count() {
-	for _, l := range s.lanes {
-		l.want = 0
-	}
+// claims are what the worker would like to hold of each lane, by name. A lane of which nothing is to be started keeps what
+// is in use or about to be, and leaves the others to the host's other workers; and so does the lane around one that is
+// full, for what waits there has no use for more.
+func (s *slots) claims() map[string]roster.Claim {
+	wants := map[*lane]int{}
 	for _, one := range s.sources {
-		one.lane.want += one.want(s.accepting())
+		wants[one.lane] += one.want(s.accepting())
 	}
+	claims := map[string]roster.Claim{}
 	for _, l := range slices.Backward(s.lanes) { // each before the one around it
-		l.want = max(l.inUse(), min(l.want, l.limit))
+		want := max(l.inUse(), min(wants[l], l.limit))
 		if l.around != nil {
-			l.around.want += l.want
+			wants[l.around] += want
 		}
+		claims[l.name] = roster.Claim{Want: want, InUse: l.inUse(), Limit: l.limit}
 	}
+	return claims
 }
 
 // balance asks for the slots that are missing, if it is to claim, and leaves those that aren't needed to the host's other
@@ -94,18 +93,18 @@ func (s *slots) balance(claim bool) {
 	if s.own || s.balancing {
 		return
 	}
-	s.count()
-	accepting, claims := s.accepting(), map[string]roster.Claim{}
-	changes := !accepting && !s.declined && s.host.inUse() > 0 && s.untilAnswer() <= 0
+	accepting, claims, takes := s.accepting(), s.claims(), false
+	leaves := !accepting && !s.declined && s.host.inUse() > 0 && s.untilAnswer() <= 0
 	for _, l := range s.lanes {
+		c := claims[l.name]
+		takes, leaves = takes || claim && c.Want > l.slots, leaves || c.Want < l.slots
+		l.slots = min(l.slots, c.Want) // at once, because what is about to be left must not be used meanwhile
 		if !claim {
-			l.want = min(l.want, l.slots)
+			c.Want = l.slots
+			claims[l.name] = c
 		}
-		changes = changes || l.want != l.slots
-		l.slots = min(l.slots, l.want) // at once, because what is about to be left must not be used meanwhile
-		claims[l.name] = roster.Claim{Want: l.want, InUse: l.inUse(), Limit: l.limit}
 	}
-	if !changes {
+	if !takes && !leaves {
 		return
 	}
 	s.balancing = true

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"time"
 
@@ -34,21 +35,19 @@ func Stay(ctx context.Context, p Params) (sum Summary, err error) {
 	if err != nil {
 		return sum, err
 	}
-	log, pause, away := complete.Log, stayFirst, repeated(false)
+	log, pause, away := complete.Log, stayFirst, false
 	p.Linger = true
 	for most := p.MaxJobs; ctx.Err() == nil; {
 		if most > 0 {
 			p.MaxJobs = most - sum.Started
 		}
 		began := time.Now()
-		done, err := Summary{}, checkTables(ctx, p)
-		if err == nil {
+		done, err := stayOnce(ctx, p, func() {
 			if away {
 				log.Info("the worker works again")
 			}
 			away = false
-			done, err = Run(ctx, p)
-		}
+		})
 		sum = Summary{
 			Started: sum.Started + done.Started, Finished: sum.Finished + done.Finished, Errors: sum.Errors + done.Errors, Lost: sum.Lost + done.Lost,
 		}
@@ -67,8 +66,13 @@ func Stay(ctx context.Context, p Params) (sum Summary, err error) {
 		case ctx.Err() != nil:
 			return sum, nil
 		}
+		level := slog.LevelWarn
+		if away {
+			level = slog.LevelDebug // it has been said
+		}
+		away = true
 		wait := pause*3/4 + rand.N(pause/2) // those who failed together should not come back together
-		away.warn(log, "the worker could not work, and tries again", "error", err, "in", wait.Round(time.Millisecond))
+		log.Log(ctx, level, "the worker could not work, and tries again", "error", err, "in", wait.Round(time.Millisecond))
 		pause = min(2*pause, stayMost)
 		select {
 		case <-ctx.Done():
@@ -78,13 +82,17 @@ func Stay(ctx context.Context, p Params) (sum Summary, err error) {
 	return sum, nil
 }
 
-// checkTables says whether the tables are those of this hipq. Run would leave out a queue whose table isn't.
-func checkTables(ctx context.Context, p Params) error {
+// stayOnce is a run, if the tables are those of this hipq; works is called when they are.
+func stayOnce(ctx context.Context, p Params, works func()) (Summary, error) {
 	within, cancel := context.WithTimeoutCause(ctx, stayMost, schema.ErrNoAnswer)
 	defer cancel()
 	err := p.Queues[0].Rounds().DB().Check(within, p.tables())
 	if within.Err() != nil {
-		return context.Cause(within)
+		return Summary{}, context.Cause(within)
 	}
-	return err
+	if err != nil { // of one queue too: Run would leave it out, and say so at its end
+		return Summary{}, err
+	}
+	works()
+	return Run(ctx, p)
 }

@@ -22,18 +22,22 @@ func (w *worker) goOn() error {
 		if accepting && w.untilAnswer() <= 0 {
 			w.scheduler.tend()
 		}
+		for _, s := range w.sources {
+			w.dispatcher.askAbout(s)
+		}
 		w.dispatcher.dispatch()
 		w.progress.send()
 		if !accepting {
 			w.slots.balance(false)
 		}
 		if w.tasks == 0 && w.slots.host.running == 0 && !slices.ContainsFunc(w.sources, (*source).isUnsettled) {
-			switch {
-			case w.lockLost():
+			if w.lockLost() {
 				return roster.ErrLockLost
+			}
+			switch {
 			case !accepting:
 				return nil
-			case w.Linger || !w.idle() || w.poller.lookAgain():
+			case w.Linger || !w.idle() || w.poller.outdated():
 			case !w.ClockStands && slices.ContainsFunc(w.sources, (*source).full): // others' jobs will end
 			default:
 				return nil
@@ -103,7 +107,11 @@ func (w *worker) gatherAll() {
 
 // untilNext is how long there is nothing to do by the clock alone.
 func (w *worker) untilNext() time.Duration {
-	return max(min(w.poller.until(), time.Until(w.dispatcher.nextAt), w.progress.until()), w.untilAnswer(), 0)
+	until := min(w.poller.until(), w.dispatcher.until())
+	if w.slots.host.running > 0 {
+		until = min(until, w.progress.until())
+	}
+	return max(until, w.untilAnswer(), 0)
 }
 
 // overdue says whether the database has been waited for long enough.
@@ -129,9 +137,7 @@ var errUnsettled = fmt.Errorf("jobs have ended whose results could not be writte
 
 // noAnswer is the error that ends a worker which has waited for the database long enough.
 func (w *worker) noAnswer() error {
-	held := slices.ContainsFunc(w.sources, func(s *source) bool {
-		return len(s.held) > 0 || slices.ContainsFunc(s.rounds, func(r *round) bool { return r.apart && len(r.Settle) > 0 })
-	})
+	held := slices.ContainsFunc(w.sources, func(s *source) bool { return len(s.held) > 0 || s.settlesApart() })
 	if missed := w.missed.Load(); held && (missed == nil || engine.IsLockTimeout(*missed)) {
 		return errUnsettled
 	}
@@ -144,9 +150,14 @@ func (w *worker) inVain() (err error) {
 	if w.stopped() || w.slots.own {
 		return nil
 	}
-	for _, q := range w.queues {
-		if q.vain != nil && !q.reached && q.gone == nil {
-			err = errors.Join(err, fmt.Errorf("queue %s: %w: %w", q.Name, errWaited, q.vain))
+	done := map[string]bool{}
+	for _, s := range w.sources {
+		done[s.Name] = done[s.Name] || s.reached || s.gone != nil
+	}
+	for _, s := range w.sources {
+		if s.vain != nil && !done[s.Name] {
+			done[s.Name] = true
+			err = errors.Join(err, fmt.Errorf("queue %s: %w: %w", s.Name, errWaited, s.vain))
 		}
 	}
 	return err

@@ -12,7 +12,6 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
-	"sync"
 	"time"
 
 	"github.com/hipq/hipq/activity"
@@ -76,11 +75,11 @@ func newWorker(p Params) (*worker, error) {
 	w.scheduler = &scheduler{loop: l, timetable: timetable.New(db, p.Schedules)}
 	w.slots.host = w.slots.newLane("", nil, p.Concurrency)
 	for _, q := range p.Queues {
-		w.addSources(&served{Queue: q, handled: map[string]bool{}})
+		w.addSources(q)
 	}
 	w.runner = &runner{loop: l, lease: w.lease, begun: make(chan *attempt), ended: make(chan *attempt, p.Concurrency)}
 	w.dispatcher = &dispatcher{loop: l, slots: w.slots, runner: w.runner}
-	w.poller = &poller{loop: l, dispatcher: w.dispatcher}
+	w.poller = &poller{loop: l, dispatcher: w.dispatcher, searched: map[string]bool{}}
 	if len(w.sources) > 0 {
 		w.dispatcher.turn = rand.IntN(len(w.sources)) // else many short runs would serve the first only
 	}
@@ -99,7 +98,7 @@ func Run(ctx context.Context, p Params) (Summary, error) {
 		return Summary{}, err
 	}
 	idle := false
-	err = w.bounded(ctx, max(w.RunFor, w.patience()), func(work context.Context) (err error) {
+	err = w.bounded(ctx, w.RunFor+w.patience(), func(work context.Context) (err error) {
 		if err := w.begins(work); err != nil || w.allLeftOut() {
 			return err
 		}
@@ -123,15 +122,16 @@ func (w *worker) begins(ctx context.Context) error {
 	if err != nil && !ok {
 		return err
 	}
-	for _, q := range w.queues {
+	for _, q := range w.Queues {
 		err := unfit[q.Name]
 		if err == nil {
-			if err = q.Register(ctx); err != nil && !errors.Is(err, queue.ErrShards) {
-				return err
-			}
+			err = q.Register(ctx)
+		}
+		if err != nil && unfit[q.Name] == nil && !errors.Is(err, queue.ErrShards) {
+			return err
 		}
 		if err != nil {
-			w.dispatcher.leaveOut(q, err)
+			w.dispatcher.leaveOut(q.Name, err)
 		}
 	}
 	return nil
@@ -157,7 +157,7 @@ func (w *worker) live(ctx context.Context, begin func() error) (done Summary, er
 		if at := w.answered.Load(); at != nil && (errors.Is(err, schema.ErrNoAnswer) || errors.Is(err, roster.ErrLockLost)) {
 			done.Answered = *at
 		}
-		err = errors.Join(w.withLeftOut(err), w.scheduler.err)
+		err = errors.Join(w.withLeftOut(err), w.scheduler.failure())
 	}()
 	// what a job needs to be settled in order goes on when ctx has ended
 	work, stopWork := context.WithCancelCause(engine.Hearing(context.WithoutCancel(ctx), w.miss))
@@ -184,10 +184,15 @@ func (w *worker) live(ctx context.Context, begin func() error) (done Summary, er
 	}
 	w.lease.holds(began)
 	renewal, stopRenewal := context.WithCancel(work)
-	var renewing sync.WaitGroup
-	renewing.Go(func() { w.lease.keep(renewal) })
-	defer renewing.Wait()
-	defer stopRenewal()
+	renewed := make(chan struct{})
+	go func() {
+		defer close(renewed)
+		w.lease.keep(renewal)
+	}()
+	defer func() {
+		stopRenewal()
+		<-renewed
+	}()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(w.Grace, func() { w.stopJobs(ErrInterrupted) }) })()
 
 	if err := begin(); err != nil {
@@ -222,15 +227,18 @@ func (w *worker) signOff(remark error) error {
 	for {
 		err := w.roster.End(end, w.self, activity.Finished, w.summary.Started, text)
 		kind, _ := schema.Diagnose(err)
-		switch {
-		case err == nil, kind != schema.TryLater && end.Err() == nil:
+		switch later := end.Err() != nil || kind == schema.TryLater; {
+		case err == nil || !later:
 			return err
 		case w.lockLost():
 			return roster.ErrLockLost
 		case end.Err() != nil:
 			return w.unanswered(err)
 		}
-		time.Sleep(lookEvery)
+		select {
+		case <-end.Done():
+		case <-time.After(lookEvery):
+		}
 	}
 }
 
@@ -246,7 +254,7 @@ func (w *worker) abandon(cause error) {
 	for w.slots.host.running > 0 || w.tasks > 0 {
 		select {
 		case a := <-w.runner.ended:
-			a.source.count(-1, 0)
+			a.source.occupy(-1)
 		case <-w.landed:
 			w.tasks--
 		}
