@@ -96,7 +96,8 @@ func (q *Queue) shardRows(into *[]shardRow) engine.Query {
 // readShards reads these rows.
 func (q *Queue) readShards(ctx context.Context, on interface {
 	Read(ctx context.Context, queries ...engine.Query) error
-}) (rows []shardRow, err error) {
+},
+) (rows []shardRow, err error) {
 	if err := on.Read(ctx, q.shardRows(&rows)); err != nil {
 		return nil, fmt.Errorf("read the shards of %s: %w", q.Name, err)
 	}

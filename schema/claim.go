@@ -52,10 +52,11 @@ func (r *rank) Scan(src any) error {
 var (
 	// ClaimOrder is the order of claims, for ORDER BY.
 	ClaimOrder = listOrder("")
-	// Behind and Before are the conditions for the jobs that are claimed after the one at a Position, and before it. Their parameters are
-	// Args.
-	Behind, Before = compared(">", "?"), compared("<", "?")
-	claimColumns   = "(status, shard, part, job_type, " + ClaimOrder + ")"
+	// Behind is the condition for the jobs that are claimed after the one at a Position. Its parameters are Args.
+	Behind = compared(">", "?")
+	// Before is that for those that are claimed before it, with the same parameters.
+	Before       = compared("<", "?")
+	claimColumns = "(status, shard, part, job_type, " + ClaimOrder + ")"
 )
 
 // Args are the parameters of Behind and Before.
