@@ -226,11 +226,11 @@ func TestTendAtOnce(t *testing.T) {
 			}
 			all.Wait()
 			jobs = len(s.added("all"))
-			if jobs < 20 || jobs > 21 || before > 1 {
+			if jobs < 20 || jobs > 21 || before > 2 { // a minute may begin meanwhile
 				s.t.Errorf("%d jobs in 20 minutes", jobs)
 			}
 			s.once("all", jobs)
-			if latest := len(s.added("latest")); latest < 1 || latest > 2 || jobs+latest != int(n.Load()) { // a minute may begin meanwhile
+			if latest := len(s.added("latest")); latest < 1 || latest > 2 || jobs+latest != int(n.Load()) {
 				s.t.Errorf("%d jobs of latest, %d in all", latest, n.Load())
 			}
 		}
