@@ -41,14 +41,24 @@ func (q *Queue) settle(ctx context.Context, tx *engine.Tx, r round, first *first
 			return fmt.Errorf("finish jobs: %w", err)
 		}
 	}
-	finished := ran(slices.Concat(first.finishing, plain))
-	if err := q.logRows(ctx, tx, r.Worker, activity.Finished, finished); err != nil {
+	finished := slices.Concat(first.finishing, plain)
+	silent := slices.Clone(finished)
+	silent = slices.DeleteFunc(silent, func(s rounds.Settled) bool {
+		if s.Outcome.Output == "" {
+			return false
+		}
+		e := q.entry(s.Job, activity.Finished)
+		e.RunMS, e.Output = s.Outcome.Ran.Milliseconds(), s.Outcome.Output
+		entries = append(entries, e)
+		return true
+	})
+	if err := q.logRows(ctx, tx, r.Worker, activity.Finished, ran(silent)); err != nil {
 		return err
 	}
 	if err := q.logAs(ctx, tx, r.Worker, entries); err != nil {
 		return err
 	}
-	if err := q.discard(ctx, tx, job.StatusFinished, finished.IDs); err != nil {
+	if err := q.discard(ctx, tx, job.StatusFinished, anys(finished, func(s rounds.Settled) any { return s.Job.ID })); err != nil {
 		return err
 	}
 	return q.lookForAbsent(ctx, tx, r.Worker.ID, absent, done)
@@ -70,10 +80,10 @@ func ran(list []rounds.Settled) record.Rows {
 	return rows
 }
 
-// isPlain says that an attempt has gone well and left nothing to keep.
+// isPlain says that an attempt has gone well and left nothing to keep in the job's row.
 func (q *Queue) isPlain(s rounds.Settled) bool {
 	o := s.Outcome
-	return o.Verdict == job.Finished && o.Result == "" && o.Output == "" && !s.Asked && !q.async(s.Job.Type)
+	return o.Verdict == job.Finished && o.Result == "" && !s.Asked && !q.async(s.Job.Type)
 }
 
 // locksMax is of how many locks one statement ends plain attempts: each is a term of its condition.
