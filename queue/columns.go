@@ -204,7 +204,7 @@ func (c *cell) Scan(src any) error {
 	return nil
 }
 
-// whole is the number that the cell has. The tables' types see to it that it can be read.
+// whole is the number in the cell. It can be read, because the tables' types allow nothing else.
 func (c *cell) whole() int64 {
 	if c.text == "" {
 		return c.number

@@ -30,7 +30,7 @@ var (
 )
 
 // Cancel makes jobs that have not started (or wait for their next attempt) final, with the error job.Cancelled, and closes
-// them, because whoever cancels a job has seen to it. A row inserted by plain SQL is taken in first; one that can't be a job
+// them, because a cancelled job needs no more attention. A row inserted by plain SQL is taken in first. A row that can't be a job
 // ends with that reason. It takes some hundreds of jobs in one transaction. Refused if it can't be done to some: ErrStarted,
 // ErrFinal or ErrNotFound.
 func (q *Queue) Cancel(ctx context.Context, ids ...int64) error {

@@ -164,7 +164,7 @@ func (r Row) Next(s schedule.Schedule, now time.Time) time.Time {
 	return s.Next(r.SeenUntil.Time)
 }
 
-// Rows are all schedules of the instance, by name, whoever's config they are in.
+// Rows are all schedules of the instance, by name. Other configs may have some of them.
 func (t *Timetable) Rows(ctx context.Context) (map[string]Row, error) {
 	var list []Row
 	query := "SELECT name, " + t.db.TimeText(t.db.Now) + " AS now, spec, queue, job_type, " +
