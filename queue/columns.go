@@ -235,7 +235,9 @@ func (c *cell) read(field any) (err error) {
 	case *time.Duration:
 		*f = time.Duration(c.whole()) * time.Second
 	case *time.Time:
-		*f, err = engine.ParseTime(c.text)
+		if *f, err = engine.ParseTime(c.text); err == nil && f.Year() < 1970 { // the year 1 would pass for no time
+			err = fmt.Errorf("%q is before 1970", c.text)
+		}
 	case *laxTime:
 		t, _ := engine.ParseTime(c.text)
 		*f = laxTime(t)

@@ -131,7 +131,7 @@ func TestUncheckedRowsAreRefused(t *testing.T) {
 				rows := [][3]string{
 					{"status, timeout", "'submitted', 0", "timeout is 0"},
 					{"status, job_data", "'submitted', " + huge, "job_data has"},
-					{"status, scheduled_run_time", "'submitted', '0001-01-01 00:00:00'", "scheduled_run_time is before 1970"},
+					{"status, scheduled_run_time", "'submitted', '0001-01-01 00:00:00'", "is before 1970"},
 					{"status, priority", "'available', NULL", "priority, throttle_factor or time_windows is missing"},
 				}
 				if s.db.Name == "sqlite" {

@@ -156,7 +156,7 @@ func (q *Queue) fitting(ctx context.Context, tx *engine.Tx, r round, room *room,
 		} else {
 			room.passed(one.ID)
 		}
-		if one.from.cut && one.ID == one.from.last.ID {
+		if one.from.once && one.from.cut && one.ID == one.from.last.ID { // the other ranges are shared with the rounds beside this one
 			room.closed[one.from.part] = true // what comes behind it in its group isn't known to this round
 		}
 	}

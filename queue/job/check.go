@@ -17,8 +17,6 @@ func (j *Job) Check() error {
 		return nil
 	case !j.IsNew() && j.Left != (Left{}):
 		return fmt.Errorf("%w: timeout, priority, throttle_factor or time_windows is missing", ErrInvalid)
-	case j.ScheduledRunTime.Year() < 1970:
-		return fmt.Errorf("%w: scheduled_run_time is before 1970", ErrInvalid)
 	case j.Timeout == 0 && !j.Left.Timeout:
 		return fmt.Errorf("%w: timeout is 0", ErrInvalid)
 	case wakes == j.WakeTime.IsZero():
