@@ -104,7 +104,7 @@ func (q *Queue) Overview(ctx context.Context) (o Overview, err error) {
 			o.Misplaced += n
 		}
 		return err
-	})}, q.usedByPlace(func(place, used int) {
+	})}, weights(q, "shard", "", func(place, used int) {
 		if i, ok := s.division.Shard(place); ok {
 			o.Shards[i].Used = used
 		}

@@ -60,10 +60,10 @@ func (q *Queue) Why(ctx context.Context, id int64, by Asker) (w Why, err error) 
 	if w.room.shard, w.placed = w.division.Shard(j.Place); w.placed {
 		inShard = " AND shard = " + strconv.Itoa(j.Place)
 	}
-	if w.room.starts = w.room.row.starts; q.Rate.Starts > 0 {
+	if q.Rate.Starts > 0 {
 		_, w.RateWait = q.startsLeft(&w.room, w.now)
 	}
-	if err := q.db.Read(ctx, q.used(inShard, &w.room.used, w.room.usedBy)); err != nil {
+	if err := q.db.Read(ctx, q.used(inShard, &w.room)); err != nil {
 		return w, fmt.Errorf("sum up the throttle factors: %w", err)
 	}
 	if j.Status == job.StatusAvailable && j.Flaw == nil {

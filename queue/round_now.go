@@ -63,7 +63,7 @@ func (q *Queue) startOne(ctx context.Context, tx *engine.Tx, r round, j *job.Job
 	if err != nil {
 		return err
 	}
-	if q.takesTurns() && !room.there {
+	if q.takesTurns() && room.row.place == 0 { // the shard isn't there
 		return cmp.Or(q.checkDivision(ctx, tx), error(ErrShards))
 	}
 	if q.Rate.Starts > 0 {

@@ -46,18 +46,13 @@ type room struct {
 	held []*indexRange
 	// flawed are the jobs that the round has met and can't start, nor can another.
 	flawed []*job.Job
-	// there says that the shard is there, where those who start jobs take turns.
-	there bool
 	// open says whether the worker may start jobs, where it has had to wait for its turn.
 	open bool
-	// starts are the latest, for the rate.
-	starts rules.Starts
 	// first is the first job that waits for want of room in the queue's limit; nil if none does.
 	first *job.Job
-	// heads are the jobs that earlier claims have met as the first of their types without room, and that still wait; head is the first of
-	// them in order: nothing that comes behind it starts. headGone says that this claim has found one that doesn't wait for room any more.
+	// heads are the jobs that earlier claims have met as the first of their types without room, and that still wait, in order: nothing
+	// that comes behind the first starts. headGone says that this claim has found one that doesn't wait for room any more.
 	heads    []schema.Position
-	head     *schema.Position
 	headGone bool
 	// rateShort says that the rate lets fewer jobs start than there are slots.
 	rateShort bool
@@ -71,16 +66,15 @@ func (q *Queue) takeTurn(ctx context.Context, tx *engine.Tx, worker string, shar
 	if !q.takesTurns() {
 		return r, nil
 	}
-	if err := tx.Write(ctx, "UPDATE "+q.db.Shards()+" SET turn = turn % 1000000000 + 1 WHERE queue = ? AND shard = ?", q.Name, q.place(shard)); err != nil {
+	turn := "UPDATE " + q.db.Shards() + " SET turn = turn % 1000000000 + 1 WHERE queue = ? AND shard = ?"
+	err := tx.Write(ctx, turn, q.Name, q.place(shard))
+	if err == nil && q.db.StillClock {
+		err = tx.Flush(ctx)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("wait for a turn: %w", err)
 	}
-	if q.db.StillClock {
-		if err := tx.Flush(ctx); err != nil {
-			return nil, fmt.Errorf("wait for a turn: %w", err)
-		}
-	}
 	var registered sql.NullInt64
-	var err error
 	r.row, err = q.scanShard(tx.QueryRowContext(ctx, "SELECT "+q.shardColumns()+", "+q.isOpenQueue()+" AND "+q.workers.Working("?")+
 		", (SELECT throttle_limit FROM "+q.db.Queues()+" q WHERE q.queue = ?) FROM "+q.db.Shards()+" WHERE queue = ? AND shard = ?",
 		q.Name, worker, q.Name, q.Name, q.place(shard)), &r.open, &registered)
@@ -90,11 +84,11 @@ func (q *Queue) takeTurn(ctx context.Context, tx *engine.Tx, worker string, shar
 	if err != nil {
 		return nil, fmt.Errorf("wait for a turn at %s: %w", q.Name, err)
 	}
-	r.there, tx.Now = true, r.row.at
+	tx.Now = r.row.at
 	if r.divided && r.limit > 0 && registered.Valid { // it is the registered limit that is divided
 		r.limit = int(registered.Int64)
 	}
-	if r.starts = r.row.starts; r.starts.After(tx.Now) {
+	if r.row.starts.After(tx.Now) {
 		// the database's clock has been put back, or so it seems: they count from now on, so that is to be written down once
 		if err := q.countStarts(ctx, tx, r, 0); err != nil {
 			return r, err
@@ -104,23 +98,20 @@ func (q *Queue) takeTurn(ctx context.Context, tx *engine.Tx, worker string, shar
 		return r, nil
 	}
 	r.usedBy = map[string]int{}
-	queries := []engine.Query{q.used(" AND"+q.placed(shard), &r.used, r.usedBy)}
+	queries := []engine.Query{q.used(" AND"+q.placed(shard), r)}
 	if len(r.row.heads) > 0 {
 		queries = append(queries, q.headsOf(r))
 	}
 	if err := tx.Read(ctx, queries...); err != nil {
 		return nil, fmt.Errorf("read what counts against the limit: %w", err)
 	}
-	r.setHead()
+	slices.SortFunc(r.heads, schema.Position.Compare)
 	return r, nil
 }
 
 // headsOf is the query for the jobs that a shard's row notes as without room, as far as they still wait.
 func (q *Queue) headsOf(r *room) engine.Query {
-	var ids []any
-	for _, h := range r.row.heads {
-		ids = append(ids, h[0])
-	}
+	ids := anys(r.row.heads, func(h head) any { return h[0] })
 	query := "SELECT " + q.db.PositionOf("t") + " FROM " + q.table + " t " + q.db.ByID +
 		" WHERE id IN " + engine.In(len(ids)) + " AND status IN ('available', 'throttled') AND throttle_factor > 0 AND" + q.placed(r.shard)
 	return engine.Query{SQL: query, Args: ids, Scan: engine.EachRow(func(row *sql.Rows) error {
@@ -131,21 +122,11 @@ func (q *Queue) headsOf(r *room) engine.Query {
 	})}
 }
 
-func (r *room) setHead() {
-	if r.head = nil; len(r.heads) > 0 {
-		first := slices.MinFunc(r.heads, schema.Position.Compare)
-		r.head = &first
-	}
-}
-
 // passed takes note that a job doesn't wait for room in the limit: it starts, or something else keeps it from that.
 func (r *room) passed(id int64) {
 	before := len(r.heads)
 	r.heads = slices.DeleteFunc(r.heads, func(p schema.Position) bool { return p.ID == id })
-	if len(r.heads) < before {
-		r.headGone = true
-		r.setHead()
-	}
+	r.headGone = r.headGone || len(r.heads) < before
 }
 
 // noteWaiting notes in the shard's row which job is the first without room, so that no other claim starts one that comes behind it,
@@ -207,20 +188,27 @@ func (q *Queue) mayGetRoom(ctx context.Context, tx *engine.Tx, r *room) (bool, e
 	if err != nil {
 		return false, fmt.Errorf("sum up the throttle factors: %w", err)
 	}
-	return now.Running > 0 || r.first == nil || r.head != nil && r.head.ID != r.first.ID || rules.Allows(r.limit, int(now.Used), r.first.ThrottleFactor), nil
+	return now.Running > 0 || r.first == nil || len(r.heads) > 0 && r.heads[0].ID != r.first.ID || rules.Allows(r.limit, int(now.Used), r.first.ThrottleFactor), nil
 }
 
 // used is the query for what the locked and running jobs weigh of which a condition is true, all and by group.
-func (q *Queue) used(where string, all *int, byGroup map[string]int) engine.Query {
-	query := "SELECT throttle_group, SUM(throttle_factor + 0.0) FROM " + q.table + " " + q.claimIndex() + " WHERE " + schema.Counts + where +
-		" GROUP BY throttle_group"
+func (q *Queue) used(where string, r *room) engine.Query {
+	return weights(q, "throttle_group", where, func(group string, used int) {
+		r.used += used
+		r.usedBy[group] = used
+	})
+}
+
+// weights is the query for what the locked and running jobs weigh of which a condition is true, by the values of a column. It gives each
+// to f.
+func weights[K any](q *Queue, column, where string, f func(of K, used int)) engine.Query {
+	query := "SELECT " + column + ", SUM(throttle_factor + 0.0) FROM " + q.table + " " + q.claimIndex() +
+		" WHERE " + schema.Counts + where + " GROUP BY " + column
 	return engine.Query{SQL: query, Scan: engine.EachRow(func(row *sql.Rows) error {
-		var group string
+		var of K
 		var sum sql.NullFloat64 // a fraction, because the sum of what can be no weights may be no integer
-		err := row.Scan(&group, &sum)
-		used := int(min(sum.Float64, math.MaxInt32))
-		*all += used
-		byGroup[group] = used
+		err := row.Scan(&of, &sum)
+		f(of, int(min(sum.Float64, math.MaxInt32)))
 		return err
 	})}
 }
@@ -288,7 +276,7 @@ func (q *Queue) startsLeft(r *room, now time.Time) (left int, wait time.Duration
 	if r.divided {
 		rate.Starts = r.row.rateShare
 	}
-	return r.starts.Left(rate, now)
+	return r.row.starts.Left(rate, now)
 }
 
 // countStarts adds to the starts of a queue with a rate, as of the transaction's time.
@@ -296,8 +284,8 @@ func (q *Queue) countStarts(ctx context.Context, tx *engine.Tx, r *room, n int) 
 	if q.Rate.Starts < 1 {
 		return nil
 	}
-	r.starts = r.starts.Add(q.Rate, n, tx.Now)
-	text, err := json.Marshal(r.starts)
+	r.row.starts = r.row.starts.Add(q.Rate, n, tx.Now)
+	text, err := json.Marshal(r.row.starts)
 	if err != nil {
 		return err
 	}

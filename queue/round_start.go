@@ -139,7 +139,7 @@ func (q *Queue) fitting(ctx context.Context, tx *engine.Tx, r round, room *room,
 				return nil, err
 			}
 		default:
-			room.full = room.full || room.head != nil && room.head.Compare(one.Position) < 0
+			room.full = room.full || len(room.heads) > 0 && room.heads[0].Compare(one.Position) < 0
 			switch room.fit(j) {
 			case fits:
 				taken = append(taken, j)

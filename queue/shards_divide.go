@@ -2,7 +2,6 @@ package queue
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"math"
 	"slices"
@@ -11,7 +10,6 @@ import (
 	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/internal/rules"
 	"github.com/hipq/hipq/queue/job"
-	"github.com/hipq/hipq/schema"
 )
 
 // The limit and the rate of a queue with several shards are divided anew by what runs and what waits in each of them, at most
@@ -117,7 +115,7 @@ func (q *Queue) writeShares(ctx context.Context, tx *engine.Tx, rows []shardRow,
 	}
 	limits, rates := demands(rows, waiting, now)
 	if o.ThrottleLimit > 0 {
-		err := tx.Read(ctx, q.usedByPlace(func(place, used int) {
+		err := tx.Read(ctx, weights(q, "shard", "", func(place, used int) {
 			if shard, ok := q.shardOf(place); ok {
 				limits[shard].Used = used
 			} else {
@@ -143,17 +141,4 @@ func (q *Queue) writeShares(ctx context.Context, tx *engine.Tx, rows []shardRow,
 		}
 	}
 	return nil
-}
-
-// usedByPlace is the query for what the locked and running jobs weigh in each place, which it gives to f.
-func (q *Queue) usedByPlace(f func(place, used int)) engine.Query {
-	query := "SELECT shard, COALESCE(SUM(throttle_factor + 0.0), 0) FROM " + q.table + " " + q.claimIndex() +
-		" WHERE " + schema.Counts + " GROUP BY shard"
-	return engine.Query{SQL: query, Scan: engine.EachRow(func(row *sql.Rows) error {
-		var place int
-		var used float64
-		err := row.Scan(&place, &used)
-		f(place, int(min(used, math.MaxInt32)))
-		return err
-	})}
 }
