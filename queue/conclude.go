@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -33,15 +34,12 @@ func (q *Queue) conclude(ctx context.Context, tx *engine.Tx, s rounds.Settled) (
 	}
 	next = rules.After(j, o, s.Decision, t.Retry, q.Location, tx.Now, rand.Float64())
 	entry := q.entry(j, activity.Finished)
-	entry.RunMS, entry.Output = o.Ran.Milliseconds(), o.Output
+	entry.RunMS, entry.Error, entry.Output = o.Ran.Milliseconds(), next.Error, o.Output
 	switch {
 	case !next.Status.IsFinal():
 		entry.State = activity.Error
 	case next.Status != job.StatusFinished:
 		entry.State = activity.Failed
-	}
-	if entry.State != activity.Finished {
-		entry.Error = next.Error
 	}
 	if s.Note != "" {
 		entry.Error += " (" + s.Note + ")"
@@ -91,9 +89,4 @@ func (q *Queue) discard(ctx context.Context, tx *engine.Tx, status job.Status, i
 	return nil
 }
 
-func orNone(s string) string {
-	if s == "" {
-		return job.None
-	}
-	return s
-}
+func orNone(s string) string { return cmp.Or(s, job.None) }

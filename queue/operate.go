@@ -9,6 +9,7 @@ import (
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/internal/record"
+	"github.com/hipq/hipq/internal/roster"
 	"github.com/hipq/hipq/internal/rounds"
 	"github.com/hipq/hipq/internal/rules"
 	"github.com/hipq/hipq/queue/job"
@@ -40,7 +41,7 @@ func (q *Queue) Cancel(ctx context.Context, ids ...int64) error {
 // cancel ends a job that waits.
 func (q *Queue) cancel(ctx context.Context, tx *engine.Tx, _ int, j *job.Job) error {
 	if j.Flaw != nil {
-		return q.refuseOne(ctx, tx, j)
+		return q.refuseAs(ctx, tx, roster.Worker{}, j)
 	}
 	var entries []activity.Entry
 	if j.IsNew() {
@@ -89,7 +90,7 @@ func (q *Queue) Stop(ctx context.Context, id int64) (asked string, err error) {
 		asked = job.None
 		switch {
 		case j.Flaw != nil:
-			return q.refuseOne(ctx, tx, j)
+			return q.refuseAs(ctx, tx, roster.Worker{}, j)
 		case j.Status.HasWorker():
 			asked = j.WorkerID
 			return tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET stopping = 1 WHERE id = ?", id)

@@ -83,31 +83,24 @@ func (q *Queue) rescue(
 
 // findStranded finds them without locks, because locks would be on the workers' rows too.
 func (q *Queue) findStranded(ctx context.Context, l rounds.Look, handled map[string]bool) (found []stranded, more bool, err error) {
-	find := func(query string, args ...any) error {
-		var list []stranded
-		err := q.db.SelectContext(ctx, &list, query+" LIMIT ?", append(args, rescueMax)...)
-		found, more = append(found, list...), more || len(list) == rescueMax
-		return err
+	find := func(query string, args ...any) {
+		if err == nil {
+			var list []stranded
+			err = q.db.SelectContext(ctx, &list, query+" LIMIT ?", append(args, rescueMax)...)
+			found, more = append(found, list...), more || len(list) == rescueMax
+		}
 	}
 	if l.Orphaned {
 		from, gone := q.orphans(" LEFT JOIN " + q.db.Workers() + " d " + q.db.ByKey + " ON d.id = j.worker_id")
-		if err := find("SELECT j.id, j.worker_id, " + gone + " AS gone, d.host, d.pid, d.heartbeat AS heard FROM " + from); err != nil {
-			return nil, false, err
-		}
+		find("SELECT j.id, j.worker_id, " + gone + " AS gone, d.host, d.pid, d.heartbeat AS heard FROM " + from)
 	}
 	if l.Waking {
-		err := find("SELECT id FROM " + q.table + " " + q.index("wake") + " WHERE wake_time <= (SELECT " + q.db.Now + ") AND status = 'awaiting' ORDER BY wake_time")
-		if err != nil {
-			return nil, false, err
-		}
+		find("SELECT id FROM " + q.table + " " + q.index("wake") + " WHERE wake_time <= (SELECT " + q.db.Now + ") AND status = 'awaiting' ORDER BY wake_time")
 	}
 	if types := q.decidedHere(handled); l.Undecided && len(types) > 0 {
-		err := find("SELECT id FROM "+q.table+" "+q.claimIndex()+" WHERE status = 'undecided' AND"+q.placed()+" AND part = 'NONE' AND job_type IN "+engine.In(len(types)), types...)
-		if err != nil {
-			return nil, false, err
-		}
+		find("SELECT id FROM "+q.table+" "+q.claimIndex()+" WHERE status = 'undecided' AND"+q.placed()+" AND part = 'NONE' AND job_type IN "+engine.In(len(types)), types...)
 	}
-	return found, more, nil
+	return found, more, err
 }
 
 // decidedHere are the types that this worker, or the config, knows to have no retry handler.

@@ -57,11 +57,7 @@ func (q *Queue) start(ctx context.Context, tx *engine.Tx, r round, first *firstR
 			return err
 		}
 	}
-	refused, err := q.refuse(ctx, tx, room.flawed)
-	if err != nil {
-		return err
-	}
-	if err := q.logAs(ctx, tx, r.Worker, refused); err != nil {
+	if err := q.refuseAs(ctx, tx, r.Worker, room.flawed...); err != nil {
 		return err
 	}
 	return q.markStarted(ctx, tx, r, room, taken, done)

@@ -16,9 +16,8 @@ import (
 func (q Rounds) Undecided(ctx context.Context, asked rounds.Round, types []string) (list []rounds.Settled, err error) {
 	r := round{Round: asked}
 	again := r.Again
-	err = q.db.Tx(ctx, func(tx *engine.Tx) error {
+	err = q.db.Tx(ctx, func(tx *engine.Tx) (err error) {
 		var jobs []*job.Job
-		var err error
 		if again {
 			jobs, err = q.lockedUnder(ctx, tx, r)
 		}
@@ -49,11 +48,7 @@ func (q *Queue) takeUndecided(ctx context.Context, tx *engine.Tx, r round, types
 		return nil, err
 	}
 	taken, flawed := apart(jobs)
-	entries, err := q.refuse(ctx, tx, flawed)
-	if err == nil {
-		err = q.logAs(ctx, tx, r.Worker, entries)
-	}
-	if err != nil || len(taken) == 0 {
+	if err := q.refuseAs(ctx, tx, r.Worker, flawed...); err != nil || len(taken) == 0 {
 		return nil, err
 	}
 	args = []any{r.Worker.ID, r.Token}

@@ -7,7 +7,7 @@ import (
 
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/engine"
-	"github.com/hipq/hipq/internal/record"
+	"github.com/hipq/hipq/internal/roster"
 	"github.com/hipq/hipq/queue/job"
 )
 
@@ -32,13 +32,13 @@ func (q *Queue) refuse(ctx context.Context, tx *engine.Tx, jobs []*job.Job) ([]a
 	return entries, nil
 }
 
-// refuseOne is refuse for what an operator ends.
-func (q *Queue) refuseOne(ctx context.Context, tx *engine.Tx, j *job.Job) error {
-	entries, err := q.refuse(ctx, tx, []*job.Job{j})
+// refuseAs refuses jobs, and logs that a worker did; the zero worker is an operator.
+func (q *Queue) refuseAs(ctx context.Context, tx *engine.Tx, w roster.Worker, jobs ...*job.Job) error {
+	entries, err := q.refuse(ctx, tx, jobs)
 	if err != nil {
 		return err
 	}
-	return record.Entries(ctx, tx, q.db, entries)
+	return q.logAs(ctx, tx, w, entries)
 }
 
 // apart parts the jobs that have a flaw from the others.

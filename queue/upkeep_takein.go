@@ -47,18 +47,14 @@ func (q *Queue) takeInSome(ctx context.Context, w roster.Worker, refuse bool) (n
 			}
 			entries = append(entries, q.entry(j, activity.Added))
 		}
-		if !refuse {
-			flawed = nil
+		if err := q.logAs(ctx, tx, w, entries); err != nil || !refuse {
+			return err
 		}
 		flawed, err := q.withFreeKeys(ctx, tx, flawed)
 		if err != nil {
 			return err
 		}
-		refused, err := q.refuse(ctx, tx, flawed)
-		if err != nil {
-			return err
-		}
-		return q.logAs(ctx, tx, w, append(entries, refused...))
+		return q.refuseAs(ctx, tx, w, flawed...)
 	})
 	return n, err
 }

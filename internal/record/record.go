@@ -71,9 +71,4 @@ func OfRows(ctx context.Context, tx *engine.Tx, db *schema.DB, e activity.Entry,
 	return nil
 }
 
-func orNone(s string) string {
-	if s == "" {
-		return activity.None
-	}
-	return s
-}
+func orNone(s string) string { return cmp.Or(s, activity.None) }
