@@ -172,15 +172,10 @@ func (q *Queue) closeUnseen(ctx context.Context, tx *engine.Tx, r *room, jobs []
 	if len(groups) == 0 {
 		return nil
 	}
-	var query strings.Builder
-	for i := 0; i < len(groups); i += 2 { // each is one dive into the index
-		if i > 0 {
-			query.WriteString(" UNION ALL ")
-		}
-		fmt.Fprintf(&query, "SELECT MIN(part) FROM %s %s WHERE status = 'throttled' AND shard = ? AND part = ?", q.table, q.claimIndex())
-	}
+	one := "SELECT MIN(part) FROM " + q.table + " " + q.claimIndex() + " WHERE status = 'throttled' AND shard = ? AND part = ?"
+	query := one + strings.Repeat(" UNION ALL "+one, len(groups)/2-1) // each is one dive into the index
 	var holding []sql.NullString
-	if err := tx.SelectContext(ctx, &holding, query.String(), groups...); err != nil {
+	if err := tx.SelectContext(ctx, &holding, query, groups...); err != nil {
 		return fmt.Errorf("find out which groups hold jobs back: %w", err)
 	}
 	for _, g := range holding {
@@ -209,9 +204,7 @@ func (q *Queue) setGroup(jobs []*job.Job) (set string, args []any) {
 func (q *Queue) hold(ctx context.Context, tx *engine.Tx, jobs []*job.Job) error {
 	for batch := range slices.Chunk(jobs, setGroupMax) {
 		group, args := q.setGroup(batch)
-		for _, j := range batch {
-			args = append(args, j.ID)
-		}
+		args = append(args, anys(batch, func(j *job.Job) any { return j.ID })...)
 		err := tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET status = 'throttled'"+group+" WHERE id IN "+engine.In(len(batch)), args...)
 		if err != nil {
 			return fmt.Errorf("hold back jobs of full groups: %w", err)

@@ -68,9 +68,13 @@ func (q *Queue) claim(ctx context.Context, tx *engine.Tx, r round, room *room, d
 	if err := q.addHeld(ctx, tx, r.candidates, room, n); err != nil {
 		return nil, false, err
 	}
+	stride := 1 // how many more candidates are looked at where some were not to be had
+	if q.ThrottleGroups != nil {
+		stride = 250 // it may have to pass many
+	}
 	list := due              // which are locked already
 	seen := map[int64]bool{} // a round beside this one may have them read again; and a job may be held back once it was read as due
-	for walked, size := 0, n; ; size = max(n-len(taken), q.stride()) {
+	for walked, size := 0, n; ; size = max(n-len(taken), stride) {
 		if walked > 0 || len(list) == 0 {
 			// a settlement that waits for another transaction must not hold up the round beside this one, which shares the candidates
 			if err := tx.Flush(ctx); err != nil {
@@ -102,14 +106,6 @@ func (q *Queue) claim(ctx context.Context, tx *engine.Tx, r round, room *room, d
 	}
 }
 
-// stride is how many more candidates are looked at where some were not to be had: with groups it may have to pass many.
-func (q *Queue) stride() int {
-	if q.ThrottleGroups != nil {
-		return 250
-	}
-	return 1
-}
-
 // fitting gives those of the candidates that were locked and there is room for, n at most, in order.
 func (q *Queue) fitting(ctx context.Context, tx *engine.Tx, r round, room *room, list []candidate, n int) (taken []*job.Job, err error) {
 	var jobs, full []*job.Job
@@ -130,7 +126,7 @@ func (q *Queue) fitting(ctx context.Context, tx *engine.Tx, r round, room *room,
 			room.flawed = append(room.flawed, j)
 		case len(taken) == n:
 			waiting = true
-		case !q.isOpenAt(j, tx.Now):
+		case rules.Opening(j.Windows, q.Location, tx.Now).After(tx.Now):
 			if err := q.postpone(ctx, tx, j); err != nil {
 				return nil, err
 			}
@@ -158,11 +154,6 @@ func (q *Queue) fitting(ctx context.Context, tx *engine.Tx, r round, room *room,
 	}
 	r.candidates.unread(left)
 	return taken, q.hold(ctx, tx, full)
-}
-
-// isOpenAt says whether a job's windows are open.
-func (q *Queue) isOpenAt(j *job.Job, now time.Time) bool {
-	return !rules.Opening(j.Windows, q.Location, now).After(now)
 }
 
 // isOpen are the queries that find out whether a worker may start jobs where those who do take no turns: not in a paused queue, nor
@@ -204,7 +195,7 @@ func (q *Queue) markStarted(ctx context.Context, tx *engine.Tx, r round, room *r
 		j.StartTime, j.UpdateTime, j.WakeTime = now.Time, now.Time, time.Time{}
 		j.WorkerID, j.Token, j.AttemptToken = r.Worker.ID, r.Token, r.Token
 		j.Attempt++
-		r.Tried = append(r.Tried, j.ID)
+		*r.Tried = append(*r.Tried, j.ID)
 	}
 	size := len(jobs)
 	if q.ThrottleGroups != nil {
@@ -212,10 +203,7 @@ func (q *Queue) markStarted(ctx context.Context, tx *engine.Tx, r round, room *r
 	}
 	for batch := range slices.Chunk(jobs, size) {
 		group, groups := q.setGroup(batch)
-		ids := make([]any, len(batch))
-		for i, j := range batch {
-			ids[i] = j.ID
-		}
+		ids := anys(batch, func(j *job.Job) any { return j.ID })
 		args := slices.Concat([]any{r.Worker.ID, r.Token, r.Token, now, now}, groups, ids)
 		err := tx.Write(ctx, "UPDATE"+q.db.OrFail+" "+q.table+" "+q.db.ByID+" SET status = 'running',"+cleared+
 			" attempt = attempt + 1, worker_id = ?, lock_token = ?, attempt_token = ?, start_time = ?, update_time = ?"+group+
@@ -266,7 +254,7 @@ func (q *Queue) startedUnder(ctx context.Context, tx *engine.Tx, r round) (start
 // lockedUnder gives the jobs that a round has locked, if it was committed although it ended in an error. That commit may
 // still be under way: so it waits for the rows that the round had read.
 func (q *Queue) lockedUnder(ctx context.Context, tx *engine.Tx, r round) (locked []*job.Job, err error) {
-	tried := r.Tried
+	tried := *r.Tried
 	if len(tried) == 0 {
 		return nil, nil
 	}

@@ -54,7 +54,7 @@ func (q *Queue) takeUndecided(ctx context.Context, tx *engine.Tx, r round, types
 	args = []any{r.Worker.ID, r.Token}
 	for _, j := range taken {
 		j.Status, j.WorkerID, j.Token = job.StatusDeciding, r.Worker.ID, r.Token
-		args, r.Tried = append(args, j.ID), append(r.Tried, j.ID)
+		args, *r.Tried = append(args, j.ID), append(*r.Tried, j.ID)
 	}
 	return taken, tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET status = 'deciding', worker_id = ?, lock_token = ? WHERE status = 'undecided' AND id IN "+
 		engine.In(len(taken)), args...)

@@ -9,6 +9,7 @@ import (
 	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/internal/roster"
 	"github.com/hipq/hipq/internal/rounds"
+	"github.com/hipq/hipq/queue/job"
 )
 
 // lookMax is at how many shards one query looks: SQLite gives 2,000 columns at most.
@@ -91,11 +92,14 @@ func (q Rounds) Upkeep(ctx context.Context, w roster.Worker, l rounds.Look, hand
 		{l.Misplaced, func() (bool, error) { n, err := q.moveMisplaced(ctx); return n == relocateMax, err }},
 		{l.Dividing, func() (bool, error) { return false, q.divideShares(ctx, nil) }},
 		{l.Waking, func() (bool, error) {
-			promoting, err := q.promote(ctx)
+			promoting, err := q.makeAvailable(ctx, job.StatusScheduled,
+				q.index("wake")+" WHERE wake_time <= (SELECT "+q.db.Now+") AND status = 'scheduled' ORDER BY wake_time")
 			l.Waking = !promoting // else the overdue answers are behind the later jobs that are left, in the same index
 			return promoting, err
 		}},
-		{l.Held && q.ThrottleGroups == nil, func() (bool, error) { return q.unhold(ctx) }},
+		{l.Held && q.ThrottleGroups == nil, func() (bool, error) { // it has no groups any more
+			return q.makeAvailable(ctx, job.StatusThrottled, q.claimIndex()+" WHERE status = 'throttled'")
+		}},
 		{l.Undecided || l.Orphaned || l.Waking, func() (bool, error) { return q.rescue(ctx, w, l, handled, dead) }},
 	} {
 		if !step.wanted {

@@ -12,22 +12,12 @@ import (
 // promoteMax is how many jobs one transaction promotes, the earliest first: order holds among those promoted together.
 const promoteMax = 10_000
 
-// promote makes jobs due whose time has come.
-func (q *Queue) promote(ctx context.Context) (more bool, err error) {
-	return q.makeAvailable(ctx, job.StatusScheduled, " "+q.index("wake")+" WHERE wake_time <= (SELECT "+q.db.Now+") AND status = 'scheduled' ORDER BY wake_time")
-}
-
-// unhold makes the held jobs due of a queue that has no groups any more.
-func (q *Queue) unhold(ctx context.Context) (more bool, err error) {
-	return q.makeAvailable(ctx, job.StatusThrottled, " "+q.claimIndex()+" WHERE status = 'throttled'")
-}
-
 // makeAvailable makes jobs available that have another status: the first that a condition finds. It passes over those that another
 // transaction holds.
 func (q *Queue) makeAvailable(ctx context.Context, from job.Status, where string) (more bool, err error) {
 	var ids []any
 	err = q.db.TxInParts(ctx, nil, func(tx *engine.Tx) (err error) {
-		if ids, err = q.ids(ctx, tx, "SELECT id FROM "+q.table+where+" LIMIT ? "+tx.SkipLocked, promoteMax); err != nil {
+		if ids, err = q.ids(ctx, tx, "SELECT id FROM "+q.table+" "+where+" LIMIT ? "+tx.SkipLocked, promoteMax); err != nil {
 			return err
 		}
 		for batch := range slices.Chunk(ids, 1000) {

@@ -25,19 +25,14 @@ type Round struct {
 	Again bool
 	// Stopped is closed when the worker's jobs are stopped: from then on the round starts none, however long it has been under way.
 	Stopped <-chan struct{}
-	*Trail
-}
-
-// Trail is what a round leaves behind however it ends, and each time that it is done.
-type Trail struct {
-	// Tried are the jobs that it has set out to start, by id.
-	Tried []any
+	// Tried are the jobs that it has set out to start, by id. They stay however the round ends, and each time that it is done.
+	Tried *[]any
 }
 
 // New is a round of a worker, with a token of its own.
 func New(w roster.Worker) Round {
 	token := uuid.Must(uuid.NewV7()) // it fails only where there is no randomness at all
-	return Round{Worker: w, Token: token.String(), Trail: &Trail{}}
+	return Round{Worker: w, Token: token.String(), Tried: new([]any)}
 }
 
 // IsStopped says whether the worker's jobs are stopped.

@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"cmp"
 	"math"
 	"time"
 
@@ -9,13 +10,10 @@ import (
 
 // Retry is what the policy decides after the attempt-th attempt, which ended with o. random is in [0, 1).
 func Retry(p job.RetryPolicy, attempt int, o job.Outcome, random float64) job.Decision {
-	switch {
-	case o.Verdict == job.Failed, o.Verdict == job.Stopped, attempt >= p.Attempts:
+	if o.Verdict == job.Failed || o.Verdict == job.Stopped || attempt >= p.Attempts {
 		return job.Decision{}
-	case o.RetryAfter > 0:
-		return job.Decision{Again: true, In: o.RetryAfter}
 	}
-	return job.Decision{Again: true, In: delay(p, attempt, random)}
+	return job.Decision{Again: true, In: cmp.Or(max(0, o.RetryAfter), delay(p, attempt, random))}
 }
 
 // delay is how long to wait after the attempt-th attempt. Jitter comes after the cap, so that jobs which have all
