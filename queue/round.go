@@ -52,7 +52,7 @@ func (q Rounds) Round(ctx context.Context, asked rounds.Round) (rounds.Done, err
 			}
 		}
 		again = true
-		if err := q.settle(ctx, tx, r, first, &done); err != nil || slots < 1 || r.IsStopped() {
+		if err := q.settle(ctx, tx, r, first, &done); err != nil || slots < 1 || r.Stopped != nil && r.Stopped() != nil {
 			return err
 		}
 		return q.start(ctx, tx, r, first, &done)

@@ -29,10 +29,8 @@ func TestStoppedRoundStartsNothing(t *testing.T) {
 		s.add(job.New{Type: "send"})
 		jobs := s.start("w", 1)
 		s.add(job.New{Type: "send"})
-		stopped := make(chan struct{})
-		close(stopped)
 		r := s.newRound("w", 2, settled(finished, jobs...)...)
-		r.Stopped = stopped
+		r.Stopped = func() error { return context.Canceled }
 		if done := s.do(r); len(done.Started) > 0 {
 			s.t.Errorf("%d were started", len(done.Started))
 		}

@@ -23,8 +23,9 @@ type Round struct {
 	Candidates Candidates
 	// Again says that the round may have been done before, or parts of it: it looks at each job before it settles it.
 	Again bool
-	// Stopped is closed when the worker's jobs are stopped: from then on the round starts none, however long it has been under way.
-	Stopped <-chan struct{}
+	// Stopped gives an error once the worker's jobs are stopped: from then on the round starts none, however long it has been under way.
+	// Nil is never.
+	Stopped func() error
 	// Tried are the jobs that it has set out to start, by id. They stay however the round ends, and each time that it is done.
 	Tried *[]any
 }
@@ -33,16 +34,6 @@ type Round struct {
 func New(w roster.Worker) Round {
 	token := uuid.Must(uuid.NewV7()) // it fails only where there is no randomness at all
 	return Round{Worker: w, Token: token.String(), Tried: new([]any)}
-}
-
-// IsStopped says whether the worker's jobs are stopped.
-func (r Round) IsStopped() bool {
-	select {
-	case <-r.Stopped:
-		return true
-	default:
-		return false
-	}
 }
 
 // Done is what a round did.

@@ -79,7 +79,7 @@ func (d *dispatcher) send(s *source, r *round) {
 	if !r.apart {
 		s.sent = r.sent
 	}
-	r.Stopped = d.starts.Done() // while the database was away the lock may have been given up
+	r.Stopped = d.starts.Err // while the database was away the lock may have been given up
 	d.task(func() func() error {
 		done, err := r.do(d.work, s)
 		took := time.Since(r.sent)
