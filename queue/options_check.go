@@ -12,8 +12,16 @@ import (
 
 // check says what is wrong with the options, apart from the name.
 func (o Options) check() error {
-	if err := o.checkTypes(); err != nil {
-		return err
+	for n, t := range o.Types {
+		err := t.Check()
+		switch {
+		case err != nil:
+			return fmt.Errorf("job type %q: %w", t.Name, err)
+		case o.RefuseWeightless && t.ThrottleFactor == 0:
+			return fmt.Errorf("job type %q: %w", t.Name, job.ErrWeightless)
+		case slices.ContainsFunc(o.Types[:n], func(before job.Type) bool { return before.Name == t.Name }):
+			return fmt.Errorf("job type %q is there twice", t.Name)
+		}
 	}
 	switch {
 	case o.ThrottleLimit > math.MaxInt32:
@@ -37,21 +45,6 @@ func (o Options) check() error {
 	}
 	if err := o.defaultType("any").Check(); err != nil {
 		return fmt.Errorf("the DefaultPriority, DefaultTimeout or DefaultRetry: %w", err)
-	}
-	return nil
-}
-
-func (o Options) checkTypes() error {
-	for n, t := range o.Types {
-		err := t.Check()
-		switch {
-		case err != nil:
-			return fmt.Errorf("job type %q: %w", t.Name, err)
-		case o.RefuseWeightless && t.ThrottleFactor == 0:
-			return fmt.Errorf("job type %q: %w", t.Name, job.ErrWeightless)
-		case slices.ContainsFunc(o.Types[:n], func(before job.Type) bool { return before.Name == t.Name }):
-			return fmt.Errorf("job type %q is there twice", t.Name)
-		}
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
@@ -54,30 +55,25 @@ func (r queueRecord) options(db *schema.DB) (Options, error) {
 	}
 	o := s.Options
 	o.Name, o.ThrottleLimit, o.Shards = r.Queue, r.ThrottleLimit, shards.N(r.Division)
-	o.KeepFinished, o.KeepFailed = kept(r.KeepFinished), kept(r.KeepFailed)
+	o.KeepFinished = cmp.Or(time.Duration(r.KeepFinished)*time.Second, DiscardAtOnce)
+	o.KeepFailed = cmp.Or(time.Duration(r.KeepFailed)*time.Second, DiscardAtOnce)
 	if o.Shards < 1 {
 		return Options{}, fmt.Errorf("the division %d is none", r.Division)
 	}
-	if err := o.check(); err != nil {
-		return Options{}, err
-	}
-	return o, nil
-}
-
-func kept(seconds int64) time.Duration {
-	if seconds == 0 {
-		return DiscardAtOnce
-	}
-	return time.Duration(seconds) * time.Second
+	return o, o.check()
 }
 
 // registeredOptions are the queue's, as they are registered; the zero Options if nothing is registered that a config could have said.
-func (q *Queue) registeredOptions(ctx context.Context, from engine.Reader) (o Options, err error) {
-	var there queueRecord
-	if err = engine.ReadOn(ctx, from, registrations(q.db, "= ?", []any{q.Name}, func(r queueRecord) { there = r })); err != nil {
+// It runs the other queries too.
+func (q *Queue) registeredOptions(ctx context.Context, from engine.Reader, others ...engine.Query) (o Options, err error) {
+	own := registrations(q.db, "= ?", []any{q.Name}, func(r queueRecord) {
+		if registered, flaw := r.options(q.db); flaw == nil { // Registered warns of a flaw
+			o = registered
+		}
+	})
+	if err = engine.ReadOn(ctx, from, append([]engine.Query{own}, others...)...); err != nil {
 		return Options{}, fmt.Errorf("read the registration of %s: %w", q.Name, err)
 	}
-	o, _ = there.options(q.db) // Registered warns of an error
 	return o, nil
 }
 
@@ -105,10 +101,10 @@ func (q *Queue) Register(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("read the registration of %s: %w", q.Name, err)
 	}
-	var changed []job.Type
+	var changed []typeRecord
 	for name, t := range q.configured {
-		if known[name] != recordOf(t) {
-			changed = append(changed, t)
+		if r := recordOf(t); known[name] != r {
+			changed = append(changed, r)
 		}
 	}
 	if there == want && len(changed) == 0 && q.areSound(rows) {
@@ -127,8 +123,11 @@ func (q *Queue) Register(ctx context.Context) error {
 		if err := q.checkDivision(ctx, tx); err != nil {
 			return err
 		}
-		for _, t := range changed {
-			if err := q.saveType(ctx, tx, t); err != nil {
+		for _, r := range changed {
+			err := tx.Upsert(ctx, q.db.JobTypes(), []string{"queue", "job_type"}, []any{q.Name, r.Type},
+				[]string{"timeout", "priority", "throttle_factor", "time_windows", "settings"},
+				[]any{r.Timeout, r.Priority, r.ThrottleFactor, r.Windows, r.Settings})
+			if err != nil {
 				return err
 			}
 		}
@@ -165,14 +164,11 @@ func Registered(ctx context.Context, db *schema.DB) ([]Options, error) {
 	return all, nil
 }
 
-// zoneYears is for how many years, from the current one on, the changes of a zone are registered.
-const zoneYears = 3
-
-// zoneChanges are the changes of a zone's clock from the beginning of a year on, each as when it happens and the offset from then
-// on, both in seconds; the first is the offset at the beginning. Nil for a zone without an offset: so its registration changes
-// once a year, and that of UTC never.
+// zoneChanges are the changes of a zone's clock in three years, from the beginning of one on, each as when it happens and the offset
+// from then on, both in seconds; the first is the offset at the beginning. Nil for a zone without an offset: so its registration
+// changes once a year, and that of UTC never.
 func zoneChanges(zone *time.Location, year int) [][2]int64 {
-	at, end := time.Date(year, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(year+zoneYears, 1, 1, 0, 0, 0, 0, time.UTC)
+	at, end := time.Date(year, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(year+3, 1, 1, 0, 0, 0, 0, time.UTC)
 	list := job.ZoneChanges(at.In(zone), end)
 	if len(list) == 1 && list[0][1] == 0 {
 		return nil

@@ -62,13 +62,6 @@ func (q *Queue) typesQuery(found map[string]typeRecord) engine.Query {
 	})}
 }
 
-func (q *Queue) saveType(ctx context.Context, tx *engine.Tx, t job.Type) error {
-	r := recordOf(t)
-	return tx.Upsert(ctx, q.db.JobTypes(), []string{"queue", "job_type"}, []any{q.Name, r.Type},
-		[]string{"timeout", "priority", "throttle_factor", "time_windows", "settings"},
-		[]any{r.Timeout, r.Priority, r.ThrottleFactor, r.Windows, r.Settings})
-}
-
 // registration is what the database knows of a queue's config: who enqueues may know no more of the queue than its name.
 type registration struct {
 	// Options are as they are registered, but for the defaults of jobs that the queue's own options have.
@@ -88,12 +81,9 @@ func (q *Queue) registered(ctx context.Context, from engine.Reader) (*registrati
 		return r, nil
 	}
 	records := map[string]typeRecord{}
-	o, err := q.registeredOptions(ctx, from)
-	if err == nil {
-		err = engine.ReadOn(ctx, from, q.typesQuery(records))
-	}
+	o, err := q.registeredOptions(ctx, from, q.typesQuery(records))
 	if err != nil {
-		return nil, fmt.Errorf("read what is registered of %s: %w", q.Name, err)
+		return nil, err
 	}
 	o.DefaultPriority, o.DefaultTimeout = cmp.Or(q.DefaultPriority, o.DefaultPriority), cmp.Or(q.DefaultTimeout, o.DefaultTimeout)
 	o.DefaultRetry = cmp.Or(q.DefaultRetry, o.DefaultRetry)
