@@ -24,7 +24,7 @@ var columns = []struct {
 	{"job_type", func(j *job.Job) any { return &j.Type }},
 	{"job_data", func(j *job.Job) any { return &j.Data }},
 	{"job_key", func(j *job.Job) any { return &j.Key }},
-	{"status", func(j *job.Job) any { return &j.Status }},
+	{"status", func(j *job.Job) any { return (*string)(&j.Status) }},
 	{"timeout", func(j *job.Job) any { return &j.Timeout }},
 	{"priority", func(j *job.Job) any { return &j.Priority }},
 	{"throttle_factor", func(j *job.Job) any { return &j.ThrottleFactor }},
@@ -224,8 +224,6 @@ func (c *cell) read(field any) (err error) {
 	switch f := field.(type) {
 	case *string:
 		*f = c.text
-	case *job.Status:
-		*f = job.Status(c.text)
 	case *int:
 		*f = int(c.whole())
 	case *int64:

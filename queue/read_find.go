@@ -3,7 +3,6 @@ package queue
 import (
 	"cmp"
 	"context"
-	"database/sql"
 	"fmt"
 	"math"
 	"slices"
@@ -230,18 +229,15 @@ const findPage = 500
 
 // page calls f with the first jobs that a condition lets pass, in the order of their ids.
 func (q *Queue) page(ctx context.Context, w engine.Where, places []int, order string, f func(*job.Job) error) error {
-	s, stop := q.scanner(places), error(nil)
+	var stop error
 	query := "SELECT " + q.listed(places) + " FROM " + q.table + " " + q.db.ByID + w.SQL() + " ORDER BY id" + order + " LIMIT ?"
-	read := engine.EachRow(func(row *sql.Rows) error {
-		j, err := s.scan(row)
-		if err == nil {
+	err := engine.ReadOn(ctx, q.db, q.jobsOf(places, query, append(w.Args, findPage), func(j *job.Job) {
+		if stop == nil {
 			stop = f(j)
 		}
-		return cmp.Or(err, stop)
-	})
-	err := engine.ReadOn(ctx, q.db, engine.Query{SQL: query, Args: append(w.Args, findPage), Scan: read})
+	}))
 	if err != nil && stop == nil {
 		return fmt.Errorf("find jobs of %s: %w", q.Name, err)
 	}
-	return err
+	return cmp.Or(stop, err)
 }
