@@ -164,9 +164,9 @@ func Registered(ctx context.Context, db *schema.DB) ([]Options, error) {
 	return all, nil
 }
 
-// zoneChanges are the changes of a zone's clock in three years, from the beginning of one on, each as when it happens and the offset
-// from then on, both in seconds; the first is the offset at the beginning. Nil for a zone without an offset: so its registration
-// changes once a year, and that of UTC never.
+// zoneChanges are the changes of a zone's clock in three years, from the beginning of one on, each as when it happens and the
+// offset from then on, both in seconds; the first is the offset at the beginning. Nil for a zone without an offset: so its
+// registration changes once a year, and that of UTC never.
 func zoneChanges(zone *time.Location, year int) [][2]int64 {
 	at, end := time.Date(year, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(year+3, 1, 1, 0, 0, 0, 0, time.UTC)
 	list := job.ZoneChanges(at.In(zone), end)
