@@ -16,14 +16,6 @@ type Queue interface {
 	Enqueue(ctx context.Context, tx *engine.Tx, j job.New, by string) (id int64, isNew bool, err error)
 }
 
-// Tended is what Tend has done.
-type Tended struct {
-	// Jobs is how many jobs were enqueued.
-	Jobs int
-	// Failed has the schedules that could not be seen to, by name. They are due as before.
-	Failed map[string]error
-}
-
 // tick is how long after a slot the first tick may come that knows a schedule: crontab has one a minute.
 const tick = time.Minute
 
@@ -31,13 +23,13 @@ const tick = time.Minute
 // due, into queues of these names. Each schedule has a transaction of its own, in which the row that says up to when its slots are
 // seen to is written and the jobs are enqueued; the row's old value is the condition. So each slot has its job once, whoever
 // else is at it, whether a commit is answered or not; and Tend may be called by any number of workers at once, and again. Before
-// each schedule goesOn is asked; where it doesn't, the others are due as before.
-func (t *Timetable) Tend(ctx context.Context, queues map[string]Queue, goesOn func() bool) (done Tended, err error) {
+// each schedule goesOn is asked; where it doesn't, the others are due as before. jobs is how many it has enqueued; failed says, by
+// name, why some schedules are due as before.
+func (t *Timetable) Tend(ctx context.Context, queues map[string]Queue, goesOn func() bool) (jobs int, failed map[string]error, err error) {
 	rows, failed, err := t.Learn(ctx, tick)
 	if err != nil {
-		return done, err
+		return 0, nil, err
 	}
-	done.Failed = failed
 	for _, s := range t.schedules {
 		r := rows[s.Name]
 		if !r.isOf(s) || !r.isDue() {
@@ -48,14 +40,15 @@ func (t *Timetable) Tend(ctx context.Context, queues map[string]Queue, goesOn fu
 		}
 		n, err := t.take(ctx, s, r, queues[s.Queue])
 		if ctx.Err() != nil {
-			return done, err
+			return jobs, failed, err
 		}
 		if err != nil {
-			done.Failed[s.Name] = err
+			failed[s.Name] = err
+		} else {
+			jobs += n
 		}
-		done.Jobs += n
 	}
-	return done, nil
+	return jobs, failed, nil
 }
 
 // Learn brings what the config says of the schedules to the table: a new one begins so long ago, and one with other slots begins
@@ -158,10 +151,7 @@ func (t *Timetable) take(ctx context.Context, s schedule.Schedule, r Row, q Queu
 		return tx.Write(ctx, "UPDATE "+t.db.Schedules()+" SET left_slot = ?, left_why = ?, last_slot = ?, last_job_id = ?, last_queue = ?, last_time = ?"+
 			" WHERE name = ?", to.LeftSlot, to.LeftWhy, to.LastSlot, to.LastJobID, to.LastQueue, to.LastTime, s.Name)
 	})
-	if err != nil {
-		return 0, err
-	}
-	return jobs, nil
+	return jobs, err
 }
 
 // by is what the activity says of a job's schedule and slot.

@@ -56,32 +56,25 @@ func nextOf(s schedule.Schedule, after time.Time) time.Time {
 	return after.AddDate(1, 0, 0)
 }
 
-// Look is what there is to do.
-type Look struct {
-	// Due: the table is to be seen to now. Else Wait is how long nothing will be due, unless somebody changes the table.
-	Due  bool
-	Wait time.Duration
-}
-
-// Look asks what there is to do, in one round trip.
-func (t *Timetable) Look(ctx context.Context) (Look, error) {
-	look := Look{Wait: time.Hour}
+// Look asks, in one round trip, how long nothing will be due unless somebody changes the table. 0 is that Tend has something to do now.
+func (t *Timetable) Look(ctx context.Context) (wait time.Duration, err error) {
+	wait = time.Hour
 	if len(t.schedules) == 0 {
-		return look, nil
+		return wait, nil
 	}
 	rows, err := t.Rows(ctx)
 	if err != nil {
-		return Look{}, fmt.Errorf("look for due schedules: %w", err)
+		return 0, fmt.Errorf("look for due schedules: %w", err)
 	}
 	for _, s := range t.schedules {
 		switch r := rows[s.Name]; {
 		case !r.isOf(s) || r.isDue():
-			return Look{Due: true}, nil
+			return 0, nil
 		case !r.Paused:
-			look.Wait = min(look.Wait, r.NextSlot.Sub(r.Now.Time))
+			wait = min(wait, r.NextSlot.Sub(r.Now.Time))
 		}
 	}
-	return look, nil
+	return wait, nil
 }
 
 // Row is a schedule as the table has it.

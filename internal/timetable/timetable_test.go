@@ -74,21 +74,21 @@ func always() bool { return true }
 // tend is what a tick does; it gives how many jobs were enqueued.
 func (s *shop) tend() int {
 	s.t.Helper()
-	look, err := s.table.Look(s.t.Context())
+	wait, err := s.table.Look(s.t.Context())
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	if !look.Due {
+	if wait > 0 {
 		return 0
 	}
-	done, err := s.table.Tend(s.t.Context(), s.queues, always)
+	jobs, failed, err := s.table.Tend(s.t.Context(), s.queues, always)
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	for name, err := range done.Failed {
+	for name, err := range failed {
 		s.t.Errorf("%s: %v", name, err)
 	}
-	return done.Jobs
+	return jobs
 }
 
 // begin makes the config's schedules known: they begin now.
@@ -169,8 +169,8 @@ func TestTend(t *testing.T) {
 	each(t, func(s *shop) {
 		s.have(of(s.t, "hourly", "@hourly"), of(s.t, "spread", "@hourly", func(o *schedule.Schedule) { o.Jitter = time.Hour }))
 		s.begin()
-		if look, err := s.table.Look(s.t.Context()); err != nil || look.Due || look.Wait > time.Hour {
-			s.t.Errorf("%+v, %v", look, err)
+		if wait, err := s.table.Look(s.t.Context()); err != nil || wait <= 0 || wait > time.Hour {
+			s.t.Errorf("%s, %v", wait, err)
 		}
 		if n := s.tend() + s.tend(); n != 0 {
 			s.t.Fatalf("%d jobs", n)
@@ -460,8 +460,8 @@ func TestSameSlots(t *testing.T) {
 				s.t.Errorf("%+v", r)
 			}
 		}
-		if look, err := s.table.Look(s.t.Context()); err != nil || look.Due {
-			s.t.Errorf("%+v, %v", look, err)
+		if wait, err := s.table.Look(s.t.Context()); err != nil || wait <= 0 {
+			s.t.Errorf("%s, %v", wait, err)
 		}
 	})
 }
@@ -474,9 +474,9 @@ func TestOthersAreNothingToDo(t *testing.T) {
 		s.have(s.all[0])
 		late := engine.At(s.now().Add(-time.Hour))
 		for _, row := range []string{"gone", "here"} { // the first of them is this one's no more
-			look, err := s.table.Look(s.t.Context())
-			if err != nil || look.Due || look.Wait > time.Hour {
-				s.t.Errorf("before %s is overdue: %+v, %v", row, look, err)
+			wait, err := s.table.Look(s.t.Context())
+			if err != nil || wait <= 0 || wait > time.Hour {
+				s.t.Errorf("before %s is overdue: %s, %v", row, wait, err)
 			}
 			s.exec("UPDATE shop_schedules SET seen_until = ?, next_slot = ? WHERE name = ?", late, late, row)
 		}
@@ -485,8 +485,8 @@ func TestOthersAreNothingToDo(t *testing.T) {
 		}
 		s.once("here", 1)
 		s.have(of(s.t, "here", "@daily")) // as many as there were
-		if look, err := s.table.Look(s.t.Context()); err != nil || !look.Due {
-			s.t.Errorf("of a change: %+v, %v", look, err)
+		if wait, err := s.table.Look(s.t.Context()); err != nil || wait != 0 {
+			s.t.Errorf("of a change: %s, %v", wait, err)
 		}
 	})
 }
@@ -557,12 +557,12 @@ func TestOthersGoOn(t *testing.T) {
 			}
 			defer s.once("b", 0)
 		}
-		done, err := s.table.Tend(context.WithoutCancel(s.t.Context()), s.queues, always)
-		if err != nil || !s.db.Lacks(done.Failed["a"], "reports") || done.Failed["c"] != nil {
-			s.t.Errorf("%+v, %v", done, err)
+		_, failed, err := s.table.Tend(context.WithoutCancel(s.t.Context()), s.queues, always)
+		if err != nil || !s.db.Lacks(failed["a"], "reports") || failed["c"] != nil {
+			s.t.Errorf("%v, %v", failed, err)
 		}
-		if s.db.Name == "mysql" && !engine.IsLockTimeout(done.Failed["b"]) {
-			s.t.Errorf("%+v", done)
+		if s.db.Name == "mysql" && !engine.IsLockTimeout(failed["b"]) {
+			s.t.Errorf("%v", failed)
 		}
 		s.once("c", 1)
 		if s.row("a").Overdue() < 0 {

@@ -25,8 +25,8 @@ const tendEvery = 10 * time.Second
 
 // anyDue says whether there are slots to see to. What stands in the way of that is met again where it keeps nothing else.
 func (s *scheduler) anyDue(ctx context.Context) bool {
-	look, err := s.timetable.Look(ctx)
-	return look.Due || err != nil
+	wait, err := s.timetable.Look(ctx)
+	return wait == 0 || err != nil
 }
 
 // tend sees to the slots that are due.
@@ -40,20 +40,21 @@ func (s *scheduler) tend() {
 		queues[q.Name] = q.Rounds()
 	}
 	s.task(func() func() error {
-		var done timetable.Tended
-		look, err := s.timetable.Look(s.work)
-		if err == nil && look.Due {
-			done, err = s.timetable.Tend(s.work, queues, s.accepting)
+		var jobs int
+		var failed map[string]error
+		wait, err := s.timetable.Look(s.work)
+		if err == nil && wait == 0 {
+			jobs, failed, err = s.timetable.Tend(s.work, queues, s.accepting)
 		}
 		return func() error {
 			s.busy = false
-			s.at = time.Now().Add(min(max(look.Wait, lookEvery), tendEvery))
-			if done.Jobs > 0 {
+			s.at = time.Now().Add(min(max(wait, lookEvery), tendEvery))
+			if jobs > 0 {
 				s.changedAt = time.Now()
 			}
 			s.err = err
 			for _, one := range s.Schedules {
-				if err := done.Failed[one.Name]; err != nil && !s.db.Lacks(err, one.Queue) { // which is said of the queue
+				if err := failed[one.Name]; err != nil && !s.db.Lacks(err, one.Queue) { // which is said of the queue
 					s.err = errors.Join(s.err, fmt.Errorf("schedule %s: %w", one.Name, err))
 				}
 			}
