@@ -15,10 +15,9 @@ import (
 
 // Dead is a worker at work that is no more: its lock is over, or it was on this host, and its process is gone.
 type Dead struct {
-	ID, Host, Process string
-	PID               int
-	Heartbeat         engine.Time
-	Expired           bool
+	Worker
+	Heartbeat engine.Time
+	Expired   bool
 }
 
 // Dead finds such workers, as w sees them.
@@ -64,10 +63,9 @@ func (r *Roster) declareDead(ctx context.Context, tx *engine.Tx, w Worker, d Dea
 	if d.isGone(w) {
 		why += "its process is gone, and "
 	}
-	return record.Entries(ctx, tx, r.db, []activity.Entry{{
-		Kind: activity.Worker, State: activity.Error, WorkerID: d.ID, Host: d.Host, PID: d.PID,
-		Error: why + "its last heartbeat was " + tx.Now.Sub(d.Heartbeat.Time).Round(time.Second).String() + " before",
-	}})
+	entry := d.entry(activity.Error)
+	entry.Error = why + "its last heartbeat was " + tx.Now.Sub(d.Heartbeat.Time).Round(time.Second).String() + " before"
+	return record.Entries(ctx, tx, r.db, []activity.Entry{entry})
 }
 
 // Died is how many workers have died since a time, with those that nobody has found dead yet.

@@ -76,7 +76,7 @@ func (r *Roster) Renew(ctx context.Context, w Worker, lockFor time.Duration) err
 }
 
 // End ends the worker's row, as Finished or Error, with how many attempts it has started. remark, if any, goes to the activity.
-func (r *Roster) End(ctx context.Context, w Worker, state activity.State, started int, remark string) error {
+func (r *Roster) End(ctx context.Context, w Worker, state activity.State, started int, remark error) error {
 	err := r.db.Tx(ctx, func(tx *engine.Tx) error {
 		ours, err := engine.Changed(tx.ExecContext(ctx, "UPDATE "+r.db.Workers()+" SET state = ?, slots = 0, end_time = ?, started = ? WHERE id = ?"+
 			" AND state = 'working'", string(state), engine.At(tx.Now), started, w.ID))
@@ -84,7 +84,9 @@ func (r *Roster) End(ctx context.Context, w Worker, state activity.State, starte
 			return err // declared dead, or finished by a commit that was not answered
 		}
 		entry := w.entry(state)
-		entry.Error = remark
+		if remark != nil {
+			entry.Error = remark.Error()
+		}
 		return record.Entries(ctx, tx, r.db, []activity.Entry{entry})
 	})
 	if err != nil {

@@ -40,11 +40,19 @@ func (r *Roster) ClaimSlots(ctx context.Context, w Worker, claims map[string]Cla
 		if err := r.takeTurn(ctx, tx, w.Host); err != nil {
 			return err
 		}
-		var others map[string]int
-		if others, served, err = r.othersSlots(ctx, tx, w); err != nil {
+		rows, err := r.rows(ctx, tx, "WHERE state = 'working' AND lock_until > ? AND host = ? AND id <> ?",
+			engine.At(tx.Now), w.Host, w.ID)
+		if err != nil {
 			return err
 		}
-		got = map[string]int{}
+		others := map[string]int{}
+		got, served = map[string]int{}, map[string]bool{}
+		for _, row := range rows {
+			for lane, n := range row.ByLane() {
+				others[lane] += n
+				served[lane] = served[lane] || row.Accepting && n > 0
+			}
+		}
 		for lane, c := range claims {
 			got[lane] = max(c.InUse, min(c.Want, c.Limit-others[lane]))
 		}
@@ -75,21 +83,4 @@ func (r *Roster) takeTurn(ctx context.Context, tx *engine.Tx, host string) error
 		return fmt.Errorf("wait for a turn: %w", err)
 	}
 	return nil
-}
-
-// othersSlots are those of this host's other live workers, by lane; "" is the lane of all jobs. served says in which of them some of
-// these still start jobs.
-func (r *Roster) othersSlots(ctx context.Context, tx *engine.Tx, w Worker) (slots map[string]int, served map[string]bool, err error) {
-	rows, err := r.rows(ctx, tx, "WHERE state = 'working' AND lock_until > ? AND host = ? AND id <> ?", engine.At(tx.Now), w.Host, w.ID)
-	if err != nil {
-		return nil, nil, err
-	}
-	slots, served = map[string]int{}, map[string]bool{}
-	for _, row := range rows {
-		for lane, n := range row.ByLane() {
-			slots[lane] += n
-			served[lane] = served[lane] || row.Accepting && n > 0
-		}
-	}
-	return slots, served, nil
 }

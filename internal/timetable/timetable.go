@@ -56,7 +56,8 @@ func nextOf(s schedule.Schedule, after time.Time) time.Time {
 	return after.AddDate(1, 0, 0)
 }
 
-// Look asks, in one round trip, how long nothing will be due unless somebody changes the table. 0 is that Tend has something to do now.
+// Look asks, in one round trip, how long nothing will be due unless somebody changes the table. 0 is that Tend has something
+// to do now.
 func (t *Timetable) Look(ctx context.Context) (wait time.Duration, err error) {
 	wait = time.Hour
 	if len(t.schedules) == 0 {

@@ -29,11 +29,8 @@ func (q Queue) checkHandlers() error {
 
 // isNil says whether a handler is nil, or a nil function or pointer.
 func isNil(h any) bool {
-	if h == nil {
-		return true
-	}
 	v := reflect.ValueOf(h)
-	return (v.Kind() == reflect.Func || v.Kind() == reflect.Pointer) && v.IsNil()
+	return h == nil || (v.Kind() == reflect.Func || v.Kind() == reflect.Pointer) && v.IsNil()
 }
 
 // withMiddleware gives the queue its handlers inside of middleware.

@@ -1,7 +1,6 @@
 package worker
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -22,12 +21,6 @@ type scheduler struct {
 
 // tendEvery is how often the schedules are looked at, at least: somebody may have resumed one.
 const tendEvery = 10 * time.Second
-
-// anyDue says whether there are slots to see to. What stands in the way of that is met again where it keeps nothing else.
-func (s *scheduler) anyDue(ctx context.Context) bool {
-	wait, err := s.timetable.Look(ctx)
-	return wait == 0 || err != nil
-}
 
 // tend sees to the slots that are due.
 func (s *scheduler) tend() {

@@ -132,14 +132,12 @@ func (w *worker) beQuiet() {
 	}
 }
 
-// errUnsettled is the error of a worker that had to end before its jobs were settled.
-var errUnsettled = fmt.Errorf("jobs have ended whose results could not be written, so they count as lost with their worker: %w", schema.ErrHeld)
-
 // noAnswer is the error that ends a worker which has waited for the database long enough.
 func (w *worker) noAnswer() error {
 	held := slices.ContainsFunc(w.sources, func(s *source) bool { return len(s.held) > 0 || s.settlesApart() })
 	if missed := w.missed.Load(); held && (missed == nil || engine.IsLockTimeout(*missed)) {
-		return errUnsettled
+		return fmt.Errorf("jobs have ended whose results could not be written, so they count as lost with their worker: %w",
+			schema.ErrHeld)
 	}
 	return w.unanswered(nil)
 }

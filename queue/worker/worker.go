@@ -103,7 +103,11 @@ func Run(ctx context.Context, p Params) (Summary, error) {
 			return err
 		}
 		idle, err = w.poller.nothingToDo(work)
-		if idle = idle && !w.scheduler.anyDue(work); idle && !p.Linger {
+		if err != nil || !idle {
+			return err
+		}
+		wait, failed := w.scheduler.timetable.Look(work) // what stands in its way is met again where it keeps nothing else
+		if idle = wait > 0 && failed == nil; idle && !p.Linger {
 			err = w.roster.Pass(work, w.self)
 		}
 		return err
@@ -206,7 +210,7 @@ func (w *worker) live(ctx context.Context, begin func() error) (done Summary, er
 		// so that others need not wait for the lock to expire; if the database can't be reached, they must
 		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookEvery)
 		defer cancel()
-		_ = w.roster.End(end, w.self, activity.Error, w.summary.Started, err.Error())
+		_ = w.roster.End(end, w.self, activity.Error, w.summary.Started, err)
 		return w.summary, err
 	}
 	// whatever it has not come to, all that it began is settled
@@ -220,12 +224,8 @@ func (w *worker) signOff(remark error) error {
 	w.beQuiet()
 	end, cancel := context.WithDeadline(w.work, w.quietSince.Add(w.patience()))
 	defer cancel()
-	text := ""
-	if remark != nil {
-		text = remark.Error()
-	}
 	for {
-		err := w.roster.End(end, w.self, activity.Finished, w.summary.Started, text)
+		err := w.roster.End(end, w.self, activity.Finished, w.summary.Started, remark)
 		kind, _ := schema.Diagnose(err)
 		switch later := end.Err() != nil || kind == schema.TryLater; {
 		case err == nil || !later:
