@@ -102,7 +102,7 @@ queues:
     throttle_limit: -1
     throttle_groups: {by: data.Customer.region, limits: {East: 40, a.b: 1, "*": 10}}
     rate: 100/1m30s
-    shards: 999
+    shards: 100
     concurrency: 3
     order: schedule
     priority_order: highest
@@ -173,7 +173,7 @@ queues:
 					Name: "emails", ThrottleLimit: -1, Location: berlin, KeepFinished: queue.DiscardAtOnce, KeepFailed: week,
 					ThrottleGroups: &job.ThrottleGroups{By: "data.Customer.region", Limits: map[string]int{"East": 40, "a.b": 1, "*": 10}},
 					Rate:           job.Rate{Starts: 100, Per: 90 * time.Second},
-					Shards:         999, Concurrency: 3, Order: job.BySchedule, PriorityOrder: job.HighestFirst, DefaultPriority: new(-7),
+					Shards:         100, Concurrency: 3, Order: job.BySchedule, PriorityOrder: job.HighestFirst, DefaultPriority: new(-7),
 					DefaultTimeout: 2 * time.Hour, DefaultRetry: &inherited,
 					Types: []job.Type{
 						{Name: "Send: ü.x", Timeout: time.Minute, Priority: -5, Windows: windows, Retry: own, RetryHandler: true},

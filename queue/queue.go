@@ -42,7 +42,7 @@ type Options struct {
 	RefuseWeightless bool `json:"refuse_weightless,omitempty"`
 	// Rate bounds the starts in any stretch of time, over all workers.
 	Rate job.Rate `json:"rate,omitzero"`
-	// Shards is into how many shards its jobs are divided, at most 999: who starts jobs of different shards doesn't wait for the other,
+	// Shards is into how many shards its jobs are divided, at most 100: who starts jobs of different shards doesn't wait for the other,
 	// and the order of jobs, and that none overtakes another, hold within a shard. 0 is 1 for who works, and what the database knows
 	// for who enqueues. Another number than the database's takes effect by Reshard, as hipq init does; until then workers leave the
 	// queue out.

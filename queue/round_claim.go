@@ -221,12 +221,12 @@ func (c *candidates) query(ranges []*indexRange) engine.Query {
 		}
 		fmt.Fprintf(&query, " ORDER BY %s LIMIT %d) AS r", schema.ClaimOrder, r.size)
 	}
+	var i int
+	var at schema.Position
+	into := append([]any{&i}, at.Into()...)
 	return engine.Query{SQL: query.String(), Args: args, Scan: engine.EachRow(func(row *sql.Rows) error {
-		var i int
-		var one candidate
-		err := row.Scan(append([]any{&i}, one.Into()...)...)
-		one.from = ranges[i]
-		one.from.read = append(one.from.read, one)
+		err := row.Scan(into...)
+		ranges[i].read = append(ranges[i].read, candidate{Position: at, from: ranges[i]})
 		return err
 	})}
 }

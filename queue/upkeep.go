@@ -12,18 +12,12 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// lookMax is at how many shards one query looks: SQLite gives 2,000 columns at most.
-const lookMax = 100
-
-// Look finds out in one query, or in one for each hundred shards, what there is to do: what may be started in these shards, or in all if none is named, and what else
-// there is. It reads and locks nothing. ErrShards if the queue has been divided otherwise.
-func (q Rounds) Look(ctx context.Context, types []string, among ...int) (l rounds.Look, err error) {
+// Look finds out in one query what there is to do: what may be started in each shard, and what else there is. It reads and locks
+// nothing. ErrShards if the queue has been divided otherwise.
+func (q Rounds) Look(ctx context.Context, types []string) (l rounds.Look, err error) {
 	names := []any{""} // which no type has
 	if len(types) > 0 {
 		names = anys(types, func(t string) any { return t })
-	}
-	if len(among) == 0 {
-		among = q.allShards()
 	}
 	undecided := slices.Clone(names)
 	for t, c := range q.configured { // also of those that no worker here handles: see rescue
@@ -45,21 +39,16 @@ func (q Rounds) Look(ctx context.Context, types []string, among ...int) (l round
 		" EXISTS (SELECT 1 FROM " + pick + " WHERE " + misplacedOf + " AND " + misplaced[0] + ")" +
 		" OR EXISTS (SELECT 1 FROM " + pick + " WHERE " + misplacedOf + " AND " + misplaced[1] + ")," +
 		" EXISTS (SELECT 1 FROM " + orphans + ")"
-	l.Shards = make([]rounds.Startable, len(among))
-	for begin := 0; begin < len(among); begin += lookMax {
-		end := min(begin+lookMax, len(among))
-		for i, shard := range among[begin:end] {
-			s := &l.Shards[begin+i]
-			s.Shard = shard
-			query += ", EXISTS (SELECT 1 FROM " + pick + " WHERE status = 'available' AND" + q.placed(shard) + " AND part IN ('NONE', 'free') AND job_type IN " + engine.In(len(names)) + ")," +
-				" EXISTS (SELECT 1 FROM " + pick + " WHERE status = 'throttled' AND" + q.placed(shard) + ")"
-			into = append(into, &s.Due, &s.Held)
-			args = append(args, names...)
-		}
-		if err := q.db.QueryRowContext(ctx, query, args...).Scan(into...); err != nil {
-			return rounds.Look{}, fmt.Errorf("look at %s: %w", q.Name, err)
-		}
-		query, into, args = "SELECT 1", []any{new(int)}, nil
+	l.Shards = make([]rounds.Startable, q.division().N)
+	for shard := range l.Shards {
+		s := &l.Shards[shard]
+		query += ", EXISTS (SELECT 1 FROM " + pick + " WHERE status = 'available' AND" + q.placed(shard) + " AND part IN ('NONE', 'free') AND job_type IN " + engine.In(len(names)) + ")," +
+			" EXISTS (SELECT 1 FROM " + pick + " WHERE status = 'throttled' AND" + q.placed(shard) + ")"
+		into = append(into, &s.Due, &s.Held)
+		args = append(args, names...)
+	}
+	if err := q.db.QueryRowContext(ctx, query, args...).Scan(into...); err != nil {
+		return rounds.Look{}, fmt.Errorf("look at %s: %w", q.Name, err)
 	}
 	if err := q.otherwiseDivided(int(number.Int64)); err != nil {
 		return rounds.Look{}, err
@@ -67,7 +56,7 @@ func (q Rounds) Look(ctx context.Context, types []string, among ...int) (l round
 	for i := range l.Shards {
 		s := &l.Shards[i]
 		if paused {
-			*s = rounds.Startable{Shard: s.Shard}
+			*s = rounds.Startable{}
 		}
 		l.Due, l.Held = l.Due || s.Due, l.Held || s.Held
 	}

@@ -15,7 +15,7 @@ type Look struct {
 	Due bool
 	// Held: jobs whose throttle groups were full wait for room.
 	Held bool
-	// Shards says that of each of the shards looked at.
+	// Shards says that of each of the queue's shards.
 	Shards []Startable
 	// Waking: a later job's time has come, or that of an answer is over.
 	Waking bool
@@ -38,6 +38,5 @@ func (l Look) Nothing() bool {
 
 // Startable says what may be started in a shard.
 type Startable struct {
-	Shard     int
 	Due, Held bool
 }

@@ -159,7 +159,7 @@ func TestDivide(t *testing.T) {
 
 // However many shards there are, and however large the limit is, it is divided in no time.
 func TestDivideIsQuick(t *testing.T) {
-	demands := make([]Demand, 999)
+	demands := make([]Demand, 100)
 	for i := range demands {
 		demands[i] = Demand{Used: i * i, Wants: math.MaxInt32, First: 1 + i*i*i, Since: int64(i % 7)}
 	}

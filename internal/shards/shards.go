@@ -8,7 +8,7 @@ import (
 )
 
 // Most is how many shards a queue has, at most.
-const Most = 999
+const Most = 100
 
 // step is how far the places of one division lie from those of the next.
 const step = 1000

@@ -17,7 +17,7 @@ type lease struct {
 	// until is until when, in nanoseconds, jobs may run under the lock as it is. All goroutines ask.
 	until atomic.Int64
 	// checked is when that was compared with the clock last.
-	checked atomic.Pointer[time.Time]
+	checked atomic.Value // a time.Time
 }
 
 // keep renews the lock every third of its time until ctx ends, also while interrupted jobs come to their end. The jobs' context ends
@@ -76,10 +76,10 @@ const nearly = 10 * time.Millisecond
 // where both the clock that people set and the one that stands still while the host sleeps have hardly moved, nor has that.
 func (l *lease) check() {
 	now := time.Now()
-	if last := l.checked.Load(); last != nil && now.Sub(*last) < nearly && now.Round(0).Sub(last.Round(0)).Abs() < nearly {
+	if last, _ := l.checked.Load().(time.Time); now.Sub(last) < nearly && now.Round(0).Sub(last.Round(0)).Abs() < nearly {
 		return
 	}
-	l.checked.Store(&now)
+	l.checked.Store(now)
 	if l.left() < 0 {
 		l.stopJobs(roster.ErrLockLost)
 	}

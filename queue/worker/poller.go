@@ -60,7 +60,7 @@ func (p *poller) look() {
 			p.reap()
 			continue
 		case s.gone == nil && (p.accepting() || len(s.attempts) > 0):
-			p.lookAfter(s, s.toLookAt(), nil)
+			p.lookAfter(s, nil)
 		default:
 			p.see(s, sight{})
 		}
@@ -159,9 +159,8 @@ type sight struct {
 	stopping []int64
 }
 
-// lookAfter finds out what there is to do in a source, among some of its shards. If a look before has found upkeep, it has that done
-// first.
-func (p *poller) lookAfter(s *source, among []int, upkeep *rounds.Look) {
+// lookAfter finds out what there is to do in a source. If a look before has found upkeep, it has that done first.
+func (p *poller) lookAfter(s *source, upkeep *rounds.Look) {
 	accepting, running, handled, sent := p.accepting(), len(s.attempts) > 0, s.handled(), time.Now()
 	s.lookSent = sent
 	p.task(func() func() error {
@@ -174,7 +173,7 @@ func (p *poller) lookAfter(s *source, among []int, upkeep *rounds.Look) {
 			one.stopping, err = s.Rounds().Stopping(p.work, p.ID)
 		}
 		if err == nil && (accepting || upkeep != nil) {
-			one.Look, err = s.Rounds().Look(p.work, s.types, among...)
+			one.Look, err = s.Rounds().Look(p.work, s.types)
 		}
 		return func() error {
 			s.lookSent = time.Time{}
@@ -188,10 +187,10 @@ func (p *poller) lookAfter(s *source, among []int, upkeep *rounds.Look) {
 					s.vain = err
 				}
 			case s.gone == nil:
-				s.seenSince, s.surveyed, s.vain, p.news = sent, s.surveyed || accepting, nil, true
+				s.seenSince, s.vain, p.news = sent, nil, true
 				p.see(s, one)
 				if l := one.Look; upkeep == nil && (l.Waking || l.New || l.Misplaced || l.Dividing || l.Orphaned || l.Undecided || l.Held && s.ThrottleGroups == nil) {
-					p.lookAfter(s, among, &l)
+					p.lookAfter(s, &l)
 				} else {
 					s.reached = s.reached || !one.Due
 				}
@@ -231,8 +230,8 @@ func (p *poller) killStrays(dead string) {
 // see takes note of what a look has seen.
 func (p *poller) see(s *source, one sight) {
 	s.freedAt = time.Now()
-	for _, seen := range one.Shards {
-		in := s.numbered(seen.Shard)
+	for shard, seen := range one.Shards {
+		in := s.shards[shard]
 		if !in.waitUntil.After(time.Now()) {
 			in.waitUntil = time.Time{}
 		}

@@ -24,9 +24,6 @@ type shard struct {
 	preferred bool
 }
 
-// looksAt is at how many shards a look looks, at most, in turn.
-const looksAt = 100
-
 // preference is how many turns a preferred shard has for one of another that is not: no shard starves.
 const preference = 16
 
@@ -46,19 +43,6 @@ func (w *worker) addShards(s *source) {
 	for i, one := range s.shards {
 		one.turn = (first+i)%n - n
 	}
-}
-
-// toLookAt are the shards at which the next look looks: some in turn, if there are many; at first it is all, because a worker that finds
-// nothing ends. Nil is all.
-func (s *source) toLookAt() (numbers []int) {
-	if !s.surveyed || len(s.shards) <= looksAt {
-		return nil
-	}
-	for range looksAt {
-		numbers = append(numbers, s.lookedAt)
-		s.lookedAt = (s.lookedAt + 1) % len(s.shards)
-	}
-	return numbers
 }
 
 // numbered is the shard of a number; nil if there is none.

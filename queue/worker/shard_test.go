@@ -68,21 +68,3 @@ func TestPreferredShards(t *testing.T) {
 		}
 	}
 }
-
-// The first look is at all shards. Then, of many, a look is at some, in turn.
-func TestLooksAtAllShardsInTurn(t *testing.T) {
-	s := sharded(t, 250)
-	if s.toLookAt() != nil {
-		t.Error("the first look is not at all of them")
-	}
-	s.surveyed = true
-	seen := map[int]bool{}
-	for range 3 {
-		for _, number := range s.toLookAt() {
-			seen[number] = true
-		}
-	}
-	if len(seen) != 250 {
-		t.Errorf("%d shards of 250 have been looked at", len(seen))
-	}
-}

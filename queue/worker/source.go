@@ -19,12 +19,11 @@ type source struct {
 	// types are those of its jobs; asked those of them about whose retry a handler decides.
 	types, asked []string
 	lane         *lane
-	// shards are all of the queue's, by number. counted is how many rounds may have started jobs; lookedAt is the shard at which the
-	// next look begins, surveyed says that all have been looked at. dividedAt is when a look was last asked to divide the limit anew.
-	shards            []*shard
-	counted, lookedAt int
-	surveyed          bool
-	dividedAt         time.Time
+	// shards are all of the queue's, by number. counted is how many rounds may have started jobs. dividedAt is when a look was last
+	// asked to divide the limit anew.
+	shards    []*shard
+	counted   int
+	dividedAt time.Time
 
 	// running is how many of its attempts and decisions run. attempts are those of them that a handler in this process has, by the id
 	// of the job.
