@@ -1,13 +1,9 @@
 # The tools that lint and releases need, at these versions; they are built into .bin/ on first use.
 GOLANGCI_LINT_VERSION := v2.15.0
-STATICCHECK_VERSION   := v0.8.2
-GOFUMPT_VERSION       := v0.12.0
 GORELEASER_VERSION    := v2.15.1
 
 # A folder per version, so that a new version above is a new target.
 GOLANGCI_LINT := .bin/golangci-lint-$(GOLANGCI_LINT_VERSION)/golangci-lint
-STATICCHECK   := .bin/staticcheck-$(STATICCHECK_VERSION)/staticcheck
-GOFUMPT       := .bin/gofumpt-$(GOFUMPT_VERSION)/gofumpt
 GORELEASER    := .bin/goreleaser-$(GORELEASER_VERSION)/goreleaser
 
 # PKG narrows test and race: make test PKG=./queue
@@ -68,17 +64,14 @@ bench-galera: ## measure throughput on a Galera cluster of three nodes
 
 # What systems differ in is how programs are run. To build all for each would take minutes, mostly for SQLite.
 RUNS_PROGRAMS := ./internal/process/... ./internal/guard ./internal/program ./queue/handler
-lint: $(GOLANGCI_LINT) $(STATICCHECK) $(GOFUMPT) ## check style, imports between packages, and common mistakes
-	go vet ./...
+lint: $(GOLANGCI_LINT) ## check style, imports between packages, and common mistakes
 	GOOS=darwin go vet $(RUNS_PROGRAMS)
 	GOOS=freebsd go vet $(RUNS_PROGRAMS)
 	GOOS=windows go build ./queue/handler
-	$(STATICCHECK) ./...
 	$(GOLANGCI_LINT) run
-	@files=$$($(GOFUMPT) -l .); test -z "$$files" || { echo "not formatted (make fmt):"; echo "$$files"; exit 1; }
 
-fmt: $(GOFUMPT) ## format the source
-	$(GOFUMPT) -w .
+fmt: $(GOLANGCI_LINT) ## format the source
+	$(GOLANGCI_LINT) fmt
 
 # PREFIX is where it goes, below DESTDIR if that is set; BINARY is what is installed, and is built if it isn't there.
 PREFIX  ?= /usr/local
@@ -128,11 +121,5 @@ clean: ## remove what was built here
 $(GOLANGCI_LINT):
 	GOBIN=$(CURDIR)/$(@D) go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_LINT_VERSION)
 
-$(STATICCHECK):
-	GOBIN=$(CURDIR)/$(@D) go install honnef.co/go/tools/cmd/staticcheck@$(STATICCHECK_VERSION)
-
 $(GORELEASER):
 	GOBIN=$(CURDIR)/$(@D) go install github.com/goreleaser/goreleaser/v2@$(GORELEASER_VERSION)
-
-$(GOFUMPT):
-	GOBIN=$(CURDIR)/$(@D) go install mvdan.cc/gofumpt@$(GOFUMPT_VERSION)

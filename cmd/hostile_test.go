@@ -95,10 +95,13 @@ func TestOneRowStopsNoOther(t *testing.T) {
 	if testing.Short() {
 		t.Skip("thousands of rows")
 	}
-	dbtest.Each(t, func(t *testing.T, driver, source string) {
+	t.Parallel() // it mostly waits
+	dbtest.Each(t, func(t *testing.T, driver, _ string) {
 		for _, checked := range []bool{true, false} {
 			t.Run(fmt.Sprintf("checked=%v", checked), func(t *testing.T) {
-				if source = dbtest.SQLite(t); driver == "mysql" {
+				t.Parallel()
+				source := dbtest.SQLite(t)
+				if driver == "mysql" {
 					source = dbtest.MySQL(t)
 				}
 				h := openHostile(t, driver, source, checked)

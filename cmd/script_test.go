@@ -105,6 +105,7 @@ func program(run func(args []string) error) {
 // In the YAML files of a script, $DATABASE stands for the section of the script's database. DRIVER and SOURCE say which
 // it is, and [sqlite] and [mysql] ask, and [galera] of a cluster; [root] asks whether the tests run as root.
 func TestScripts(t *testing.T) {
+	t.Parallel()
 	for _, driver := range []string{"sqlite", "mysql"} {
 		t.Run(driver, func(t *testing.T) {
 			if testing.Short() && driver == "sqlite" {
