@@ -177,7 +177,7 @@ func (c *candidates) read(ctx context.Context, tx *engine.Tx, n int, ranges []*i
 			empty = append(empty, r)
 		}
 		if !r.once {
-			r.size = min(max(4*n, 100), 1000) // some rounds' worth, because each reading costs a round trip
+			r.size = min(max(16*n, 100), 1000) // some rounds' worth, because each reading costs a round trip
 		}
 	}
 	began := time.Now()

@@ -13,7 +13,7 @@ import (
 const ClaimIndex = "claim"
 
 // claimOrder are the columns that put the jobs of a range in order. The tables, the index, the procedures, and Position follow them: to
-// claim in another order, change this list, Position, and its two methods Into and values.
+// claim in another order, change this list, Position, and its methods Into, values and Compare.
 var claimOrder = []struct{ column, mysqlType string }{
 	{"run_rank", "BIGINT"},
 	{"scheduled_run_time", "DATETIME(6)"},

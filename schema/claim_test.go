@@ -171,3 +171,28 @@ func TestDDLOfEachOrder(t *testing.T) {
 		}
 	})
 }
+
+// What Go compares is what a database does: else a worker with several job types would claim in another order than a worker with one.
+func TestPosition(t *testing.T) {
+	early, late := "2025-03-30 01:00:00.000000", "2025-03-30 01:00:00.000001"
+	list := []schema.Position{
+		{Rank: math.MinInt64, At: late, ID: 9}, {Rank: -1, At: late, ID: 8}, {Rank: 1, At: early, ID: 6}, {Rank: 1, At: early, ID: 7},
+		{Rank: 1, At: late, ID: 2}, {Rank: 2, At: early, ID: 1},
+	}
+	dbtest.Each(t, func(t *testing.T, driver, source string) {
+		db := dbtest.Open(t, driver, source)
+		columns := strings.Split(schema.ClaimOrder, ", ")
+		row := "SELECT ? AS " + strings.Join(columns, ", ? AS ")
+		for i, a := range list {
+			for j, b := range list {
+				var before, behind bool
+				own := b.Args()[len(b.Args())-len(columns):]
+				query := "SELECT " + schema.Before + ", " + schema.Behind + " FROM (" + row + ") AS r"
+				err := db.QueryRowContext(t.Context(), query, slices.Concat(a.Args(), a.Args(), own)...).Scan(&before, &behind)
+				if c := b.Compare(a); err != nil || before != (j < i) || behind != (j > i) || c < 0 != before || c > 0 != behind {
+					t.Errorf("%v beside %v: before %v, behind %v, compared %d, %v", b, a, before, behind, c, err)
+				}
+			}
+		}
+	})
+}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/internal/dbtest"
+	"github.com/hipq/hipq/schema"
 )
 
 // disturbance is what another client of the server does to the workers: it is gone in the middle of a transaction, or it
@@ -148,7 +149,7 @@ var (
 
 // To which: three that are soon to start, or three of different workers that have just started.
 var (
-	due     = "status = 'available' ORDER BY run_rank, scheduled_run_time, id LIMIT 3 OFFSET 5"
+	due     = "status = 'available' ORDER BY " + schema.ClaimOrder + " LIMIT 3 OFFSET 5"
 	running = "id IN (SELECT MAX(id) FROM " + jobsTable(queues[0]) + " WHERE status IN ('locked', 'running', 'answered', 'deciding') AND " +
 		"start_time > UTC_TIMESTAMP(6) - INTERVAL 1 SECOND GROUP BY worker_id) LIMIT 3"
 )

@@ -24,10 +24,10 @@ me = str(uuid.uuid4())
 
 DUE = """SELECT id, job_type, job_key, job_data, attempt, timeout FROM shop_bench FORCE INDEX (shop_bench$claim)
     WHERE status = 'available' AND part = 'NONE' AND job_type = 'noop' ORDER BY run_rank, scheduled_run_time, id LIMIT %s FOR UPDATE SKIP LOCKED"""
-LOCK = "UPDATE shop_bench SET status IN ('locked', 'running', 'answered', 'deciding'), worker_id = %s, lock_token = %s WHERE id IN %s"
-RUN = """UPDATE shop_bench SET state = 'running', attempt = attempt + 1, attempt_token = lock_token, start_time = UTC_TIMESTAMP(6),
+LOCK = "UPDATE shop_bench SET status = 'locked', worker_id = %s, lock_token = %s WHERE id IN %s"
+RUN = """UPDATE shop_bench SET status = 'running', attempt = attempt + 1, attempt_token = lock_token, start_time = UTC_TIMESTAMP(6),
     update_time = UTC_TIMESTAMP(6) WHERE id = %s AND lock_token = %s"""
-LOCK_AND_RUN = """UPDATE shop_bench SET status IN ('locked', 'running', 'answered', 'deciding'), worker_id = %s, lock_token = %s, state = 'running', attempt = attempt + 1,
+LOCK_AND_RUN = """UPDATE shop_bench SET status = 'running', worker_id = %s, lock_token = %s, attempt = attempt + 1,
     start_time = UTC_TIMESTAMP(6), update_time = UTC_TIMESTAMP(6) WHERE id = %s AND status = 'available'"""
 END = """UPDATE shop_bench SET status = 'finished', result = %s, update_time = UTC_TIMESTAMP(6)
     WHERE id = %s AND lock_token = %s"""
