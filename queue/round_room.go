@@ -51,9 +51,8 @@ type room struct {
 	// first is the first job that waits for want of room in the queue's limit; nil if none does.
 	first *job.Job
 	// heads are the jobs that earlier claims have met as the first of their types without room, and that still wait, in order: nothing
-	// that comes behind the first starts. headGone says that this claim has found one that doesn't wait for room any more.
-	heads    []schema.Position
-	headGone bool
+	// that comes behind the first starts.
+	heads []schema.Position
 	// rateShort says that the rate lets fewer jobs start than there are slots.
 	rateShort bool
 }
@@ -124,47 +123,36 @@ func (q *Queue) headsOf(r *room) engine.Query {
 
 // passed takes note that a job doesn't wait for room in the limit: it starts, or something else keeps it from that.
 func (r *room) passed(id int64) {
-	before := len(r.heads)
 	r.heads = slices.DeleteFunc(r.heads, func(p schema.Position) bool { return p.ID == id })
-	r.headGone = r.headGone || len(r.heads) < before
 }
 
-// noteWaiting notes in the shard's row which job is the first without room, so that no other claim starts one that comes behind it,
-// and that the shard has too little of the limit or the rate.
+// noteWaiting notes in the shard's row which job is the first without room, so that no other claim starts one that comes behind it.
+// That the shard has too little of the rate is noted as a head without a job.
 func (q *Queue) noteWaiting(ctx context.Context, tx *engine.Tx, r *room, started bool) error {
 	if q.ThrottleLimit < 1 && !q.isShared() {
 		return nil
 	}
-	now := tx.Now.UnixMicro()
+	now, since, short := tx.Now.UnixMicro(), r.row.waitSince, r.rateShort && r.divided
 	heads := slices.DeleteFunc(slices.Clone(r.row.heads), func(h head) bool {
-		return !slices.ContainsFunc(r.heads, func(p schema.Position) bool { return p.ID == h[0] })
+		return h[0] == 0 && started && !short || h[0] != 0 && !slices.ContainsFunc(r.heads, func(p schema.Position) bool { return p.ID == h[0] })
 	})
-	waits, isNew := r.row.waits(), true
-	switch {
-	case r.first != nil:
-		is := func(h head) bool { return h[0] == r.first.ID }
-		isNew = !slices.ContainsFunc(heads, is)
-		heads = append(slices.DeleteFunc(heads, is), head{r.first.ID, now, int64(r.first.ThrottleFactor)})
-		heads = heads[max(0, len(heads)-headsMax):]
-	case r.rateShort && r.divided:
-	case r.headGone || waits && started && len(heads) == 0:
-		if len(heads) == 0 {
-			return q.writeWaiting(ctx, tx, r, nil, 0, 0)
+	changed := len(heads) < len(r.row.heads)
+	if r.first != nil || short {
+		waits := head{0, now, 0}
+		if r.first != nil {
+			waits = head{r.first.ID, now, int64(r.first.ThrottleFactor)}
 		}
-	default:
+		is := func(h head) bool { return h[0] == waits[0] }
+		if started || len(r.row.heads) == 0 || since > now {
+			since = now
+		}
+		changed = changed || since != r.row.waitSince || !slices.ContainsFunc(heads, func(h head) bool { return is(h) && isWithin(h[1], time.Second, tx.Now) })
+		heads = append(slices.DeleteFunc(heads, is), waits)
+		heads = heads[max(0, len(heads)-headsMax):]
+	}
+	if !changed {
 		return nil
 	}
-	since := r.row.waitSince
-	if started || !waits && isNew || since == 0 || since > now {
-		since = now
-	}
-	if !isNew && !r.headGone && len(heads) == len(r.row.heads) && since == r.row.waitSince && isWithin(r.row.waitTime, time.Second, tx.Now) {
-		return nil
-	}
-	return q.writeWaiting(ctx, tx, r, heads, now, since)
-}
-
-func (q *Queue) writeWaiting(ctx context.Context, tx *engine.Tx, r *room, heads []head, now, since int64) error {
 	text := job.None
 	if len(heads) > 0 {
 		list, err := json.Marshal(heads)
@@ -173,8 +161,7 @@ func (q *Queue) writeWaiting(ctx context.Context, tx *engine.Tx, r *room, heads 
 		}
 		text = string(list)
 	}
-	return tx.Write(ctx, "UPDATE "+q.db.Shards()+" SET heads = ?, wait_time = ?, wait_since = ? WHERE queue = ? AND shard = ?",
-		text, now, since, q.Name, q.place(r.shard))
+	return tx.Write(ctx, "UPDATE "+q.db.Shards()+" SET heads = ?, wait_since = ? WHERE queue = ? AND shard = ?", text, since, q.Name, q.place(r.shard))
 }
 
 // mayGetRoom says whether the jobs that wait for room may get some soon: jobs are running, or the other shards leave enough of the limit.

@@ -23,16 +23,15 @@ type shardRow struct {
 	starts rules.Starts
 	// share is what the shard may use of the queue's limit, rateShare of the starts of its rate.
 	share, rateShare int
-	// heads are the jobs that claims have met as the first of their types without room in the limit.
+	// heads are the jobs that claims have met lately as the first of their types without room.
 	heads []head
-	// waitTime is when a claim last found too little of the limit or of the rate there, and waitSince since when the shard has
-	// started nothing for want of it; both in microseconds since 1970, and 0 if none has. divideTime is when the shares were
-	// divided last.
-	waitTime, waitSince, divideTime int64
+	// waitSince is since when the shard has started nothing for want of the limit or the rate, as long as it has heads; divideTime is
+	// when the shares were divided last. Both are in microseconds since 1970.
+	waitSince, divideTime int64
 }
 
 // head is a job's id, when a claim met it last, in microseconds since 1970, and its weight; that is 0 where a SQL worker met
-// it.
+// it. One without a job says that the rate had no room.
 type head [3]int64
 
 // headsMax is how many heads a shard's row has, at most: one for each set of types that workers ask for.
@@ -49,7 +48,7 @@ func isWithin(at int64, d time.Duration, now time.Time) bool {
 }
 
 // waits says whether jobs wait there for want of the limit or the rate.
-func (s shardRow) waits() bool { return isWithin(s.waitTime, headFor, s.at) }
+func (s shardRow) waits() bool { return len(s.heads) > 0 }
 
 // startsLately is how many of its starts count against a rate.
 func (s shardRow) startsLately(r job.Rate) int {
@@ -59,7 +58,7 @@ func (s shardRow) startsLately(r job.Rate) int {
 
 // shardColumns are those that scanShard reads.
 func (q *Queue) shardColumns() string {
-	return q.db.TimeText(q.db.Now) + ", shard, starts, share, rate_share, heads, wait_time, wait_since, divide_time"
+	return q.db.TimeText(q.db.Now) + ", shard, starts, share, rate_share, heads, wait_since, divide_time"
 }
 
 // scanShard reads a row, and the columns behind those of a shard. Somebody may have written starts that can't be read: they are
@@ -68,7 +67,7 @@ func (q *Queue) shardColumns() string {
 func (q *Queue) scanShard(row interface{ Scan(into ...any) error }, others ...any) (s shardRow, err error) {
 	var at engine.Time
 	var starts, heads string
-	into := []any{&at, &s.place, &starts, &s.share, &s.rateShare, &heads, &s.waitTime, &s.waitSince, &s.divideTime}
+	into := []any{&at, &s.place, &starts, &s.share, &s.rateShare, &heads, &s.waitSince, &s.divideTime}
 	err = row.Scan(append(into, others...)...)
 	if s.at = at.Time; err != nil {
 		return s, err

@@ -78,8 +78,7 @@ CREATE TABLE IF NOT EXISTS {shards} (
   divide_time   BIGINT NOT NULL DEFAULT 0,
   -- the first jobs in order of some types that have no room in the limit, as JSON: nothing behind the first of them starts
   heads         TEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL DEFAULT ('NONE'),
-  -- when a worker last found too little of the limit or the rate there, and since when nothing has started for want of it
-  wait_time     BIGINT NOT NULL DEFAULT 0,
+  -- since when nothing has started there for want of the limit or the rate
   wait_since    BIGINT NOT NULL DEFAULT 0,
   PRIMARY KEY (queue, shard)
 ) ENGINE=InnoDB;

@@ -82,8 +82,8 @@ BEGIN
             SET v_full = TRUE;
           ELSEIF v_used > 0 AND v_used + v_factor > v_limit THEN
             SET v_full = TRUE;
-            UPDATE {shards} s SET s.wait_time = v_micros,
-              s.heads = IF(v_first IN (0, v_id), JSON_ARRAY(JSON_ARRAY(v_id + 0, v_micros + 0)),
+            UPDATE {shards} s
+            SET s.heads = IF(v_first IN (0, v_id), JSON_ARRAY(JSON_ARRAY(v_id + 0, v_micros + 0)),
                 JSON_ARRAY(JSON_ARRAY(v_id + 0, v_micros + 0), JSON_ARRAY(v_first + 0, v_first_met + 0)))
             WHERE s.queue = '{queue}' AND s.shard = 1000;
           END IF;
