@@ -69,13 +69,13 @@ settle_what_can_be_read() {
 mutant start_what_has_started # nobody looks whether another was faster
 start_what_has_started() {
   crash=(crash) queue='RoundsShareNothing|ALockCostsNoAttempt'
-  edit queue/round_start.go 's/ AND status IN \(\x27available\x27, \x27throttled\x27\)//'
+  edit queue/round_claim.go 's/ AND status IN \(\x27available\x27, \x27throttled\x27\)//'
 }
 
 mutant start_without_locks # candidates are as good as locks: on SQLite the file's lock is enough
 start_without_locks() {
   crash=(crash) queue=RoundsShareNothing engines=(mysql)
-  edit queue/round_start.go 's/(AND status IN \(\x27available\x27, \x27throttled\x27\) AND" ?\+ ?q\.placed\(shard\)) ?\+ ?" " ?\+ ?tx\.SkipLocked/$1/'
+  edit queue/round_claim.go 's/c\.q\.placed\(c\.shard\) \+ " " \+ tx\.SkipLocked/c.q.placed(c.shard)/'
 }
 
 mutant start_although_dead # a worker that was declared dead starts jobs
@@ -124,7 +124,7 @@ rescue_as_finished() {
 mutant rescue_undecided # a job about which a dead worker was deciding stays its own
 rescue_undecided() {
   worker=WorkerDiesBeforeTheDecision
-  edit queue/rescue.go 's/\t\t\tif !ok \{/\t\t\tif !ok || j.State() == job.Error \&\& j.Status.HasWorker() {/'
+  edit queue/rescue.go 's/case !ok:/case !ok || j.State() == job.Error \&\& j.Status.HasWorker():/'
 }
 
 mutant rescue_as_due # a lost attempt starts again as the same attempt
@@ -142,7 +142,7 @@ rescue_costs_an_attempt() {
 mutant rescue_started_only # such jobs stay locked for ever
 rescue_started_only() {
   queue=ALockCostsNoAttempt
-  edit queue/rescue.go 's/\t\t\tif !ok \{/\t\t\tif !ok || j.Status == job.StatusLocked {/'
+  edit queue/rescue.go 's/case !ok:/case !ok || j.Status == job.StatusLocked:/'
 }
 
 mutant interruptions_count # an attempt that ended because its worker was told to stop counts against the retry policy
@@ -183,7 +183,8 @@ mutant final_comes_back # what failed for good is promoted
 final_comes_back() {
   crash=(crash)
   edit internal/rules/after.go 's/\t\tif n\.Status = job\.StatusFailed;/\t\tn.Wake = now.Add(3 * time.Second)\n$&/'
-  edit queue/upkeep_promote.go 's/ AND status = \x27scheduled\x27 ORDER/ ORDER/' 's/SET status = \x27available\x27, wake_time = NULL WHERE status = \?/SET status = \x27available\x27, wake_time = NULL WHERE ? <> \x27\x27/'
+  edit queue/upkeep.go 's/ AND status = \x27scheduled\x27 ORDER/ ORDER/'
+  edit queue/upkeep_promote.go 's/SET status = \x27available\x27, wake_time = NULL WHERE status = \?/SET status = \x27available\x27, wake_time = NULL WHERE ? <> \x27\x27/'
 }
 
 # The turn is over before the round begins: it is counted, but two workers take the same room. Not on SQLite, where they take
@@ -191,7 +192,7 @@ final_comes_back() {
 mutant limit_without_turns
 limit_without_turns() {
   crash=(throttle) engines=(mysql)
-  edit queue/round_room.go 's/if err := tx\.Write\(ctx, "UPDATE "\+q\.db\.Shards\(\)\+" SET turn/if _, err := q.db.ExecContext(ctx, "UPDATE "+q.db.Shards()+" SET turn/'
+  edit queue/round_room.go 's/err := tx\.Write\(ctx, turn,/_, err := q.db.ExecContext(ctx, turn,/'
 }
 
 mutant limit_ignored # what doesn't fit goes along
@@ -209,7 +210,7 @@ limit_forgets_running() {
 mutant first_overtaken # by jobs of other types, or of another lane: nobody reads which job was met as the first without room
 first_overtaken() {
   queue='FirstIsNotOvertaken|SecondIsNotOvertaken' worker=HeavyJobInALaneOfItsOwn
-  edit queue/round_start.go 's/ \|\| room\.head != nil && room\.head\.compare\(c\) < 0\n/\n/'
+  edit queue/round_start.go 's/ \|\| len\(room\.heads\) > 0 && room\.heads\[0\]\.Compare\(one\.Position\) < 0\n/\n/'
 }
 
 mutant first_not_noted # the same, for nobody writes it down
@@ -304,7 +305,7 @@ procedures_limit_forgets_grabbed() {
 mutant procedures_overtake # what comes behind the first without room, of another type
 procedures_overtake() {
   queue=ProceduresFirstIsNotOvertaken
-  edit schema/sql/mysql/procedures/queue/grab.sql 's/IF v_first > 0 AND \(v_rank/IF FALSE AND (v_rank/'
+  edit schema/sql/mysql/procedures/queue/grab.sql 's/IF v_first > 0 AND EXISTS/IF FALSE AND EXISTS/'
 }
 
 # tests gives the commands that run a mutant's tests, a line each.
