@@ -70,6 +70,7 @@ lint: $(GOLANGCI_LINT) ## check style, imports between packages, and common mist
 	GOOS=freebsd go vet $(RUNS_PROGRAMS)
 	GOOS=windows go build ./queue/handler
 	$(GOLANGCI_LINT) run
+	EDIT_ONLY=1 internal/crash/mutants.sh
 
 fmt: $(GOLANGCI_LINT) ## format the source
 	$(GOLANGCI_LINT) fmt

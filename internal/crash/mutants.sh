@@ -4,7 +4,8 @@
 #
 #   .ci/with-mariadb internal/crash/mutants.sh [MUTANT...]
 #
-# NARROW=1 leaves out the tests of internal/crash where a mutant names others too: they take a minute or two each.
+# NARROW=1 leaves out the tests of internal/crash where a mutant names others too: they take a minute or two each. EDIT_ONLY=1 runs no
+# test, and shows that each mutant still finds what it breaks.
 #
 # Not among the mutants: settling without the token while the attempt is still compared, or the other way round. Each attempt
 # has one token and each token one attempt of a job, so either of them alone fences as well as both.
@@ -25,7 +26,16 @@ edit() {
     perl -0pi -e "$change" "$copy/$file"
     if [[ $(cksum <"$copy/$file") == "$before" ]]; then echo "$file is as it was after: $change" >&2 && exit 1; fi
   done
+  edited+=("$file")
 }
+
+# mend makes the copy sound again.
+mend() {
+  local file
+  for file in "${edited[@]}"; do cp "$copy.sound/$file" "$copy/$file"; done
+  edited=()
+}
+edited=()
 
 # Every mutant is a function that breaks something and says which tests must go red: crash has those of this package, each on its
 # engines; queue, worker and rules are patterns for the tests of those packages.
@@ -328,10 +338,10 @@ declare -A green # by command
 try() { # MUTANT
   local name=$1 command went='' crash=() queue='' worker='' rules='' engines=(sqlite mysql)
   local size=(-crash.jobs 600 -crash.kills 15 -crash.stops 6 -crash.rounds 2000 -crash.patience 100s)
-  rm -rf "$copy" && cp -r "$copy.sound" "$copy"
+  mend
   "$name"
+  if [[ ${EDIT_ONLY:-} ]]; then return; fi
   (cd "$copy" && go build ./...) || { echo "$name does not compile" >&2 && exit 1; }
-  if [[ ${BUILD_ONLY:-} ]]; then return; fi
   mapfile -t commands < <(tests)
   for command in "${commands[@]}"; do
     if run "$command"; then survivors+="$name: $command"$'\n'; else
@@ -342,7 +352,7 @@ try() { # MUTANT
     if [[ ${KEEP_LOGS:-} ]]; then cp "$copy.log" "$KEEP_LOGS/$name-$((++logs)).log"; fi
   done
   printf '%-26s red:%s\n' "$name" "${went:- nothing}"
-  rm -rf "$copy" && cp -r "$copy.sound" "$copy"
+  mend
   for command in "${commands[@]}"; do
     if [[ ! ${green[$command]:-} ]]; then
       run "$command" || { cat "$copy.log" && echo "red without any mutant: $command" >&2 && exit 1; }
