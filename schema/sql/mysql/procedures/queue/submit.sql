@@ -63,7 +63,7 @@ BEGIN
   IF LENGTH(v_windows) > 65535 THEN
     CALL {job}$refuse(31002, 'options: time_windows is too long');
   END IF;
-  SET v_now = UTC_TIMESTAMP(6);
+  SET v_now = {now};
   SET v_at = COALESCE(v_at, v_now + INTERVAL v_in MICROSECOND, v_now);
   CALL {job}$opening(v_windows, JSON_EXTRACT(NULLIF(v_settings, 'NONE'), '$.zone'), v_at, v_opening);
   IF v_opening IS NULL THEN
