@@ -54,6 +54,30 @@ func (db *DB) check(ctx context.Context, units []unit) error {
 	return nil
 }
 
+// HighIDs gives those of these tables whose next id is in the upper half of all that there are. Nobody gets there job by job: somebody
+// has set it. The catalogue knows, also when that row is gone.
+func (db *DB) HighIDs(ctx context.Context, tables ...string) (high []string, err error) {
+	query := "SELECT name FROM sqlite_sequence WHERE seq + 1 >= ? AND name IN "
+	if db.Name == engine.MySQL.Name { // the hint is for MySQL, which would answer from a cache that is a day old
+		query = "SELECT /*+ SET_VAR(information_schema_stats_expiry = 0) */ table_name FROM information_schema.tables" +
+			" WHERE table_schema = DATABASE() AND auto_increment >= ? AND table_name IN "
+	}
+	args := []any{int64(1) << 62}
+	for _, t := range tables {
+		args = append(args, t)
+	}
+	if err := db.SelectContext(ctx, &high, query+engine.In(len(tables))+" ORDER BY 1", args...); err != nil {
+		return nil, fmt.Errorf("ask for the tables' next ids: %w", err)
+	}
+	return high, nil
+}
+
+// SayHighIDs says of the tables of HighIDs what is wrong, and what to do.
+func SayHighIDs(tables []string) (what, remedy string) {
+	return "the next id of " + strings.Join(tables, ", ") + " is in the upper half of all that there are: somebody has set it",
+		`docs/schema.md, "The highest id", has the remedy`
+}
+
 // CheckOnce is Check, but for what was found fit in the last minute, by Check or Migrate: so what it costs, who begins several
 // things at once pays once, and a program that goes on for weeks notices an upgrade all the same.
 func (db *DB) CheckOnce(ctx context.Context, queues []Queue) error {

@@ -23,6 +23,14 @@ func lookAtTables(ctx context.Context, p *patient) Finding {
 	if err != nil {
 		return trouble(err)
 	}
+	high, err := p.db.HighIDs(ctx, slices.Collect(maps.Keys(versions))...)
+	if err != nil {
+		return trouble(err)
+	}
+	if len(high) > 0 {
+		what, remedy := schema.SayHighIDs(high)
+		return found(Warning, what).but(remedy)
+	}
 	byVersion := map[int][]string{}
 	for _, table := range slices.Sorted(maps.Keys(versions)) {
 		byVersion[versions[table]] = append(byVersion[versions[table]], table)
