@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/hipq/hipq/schema"
 )
 
 // Severity is how bad something is.
@@ -39,12 +41,12 @@ type Finding struct {
 	Queue   *string `json:"queue"`
 	JobType *string `json:"job_type"`
 	// What is the key of the limit in the config; or left_out, of a queue that can't be used; or schedules, of those that nobody
-	// sees to; or shard_oldest_due, misplaced or shard_parts, of a queue's shards.
+	// sees to; or shard_oldest_due, misplaced or shard_parts, of a queue's shards; or high_ids, of tables whose ids may run out.
 	What string `json:"what"`
 	// Value is more than Limit. Both are parts of 1 (error_rate), numbers, or milliseconds: what Unit says.
 	Value float64 `json:"value"`
 	Limit float64 `json:"limit"`
-	// Unit is part, ms, jobs, workers, hours, queues, or slots.
+	// Unit is part, ms, jobs, workers, hours, queues, tables, or slots.
 	Unit string `json:"unit"`
 	// Text says all of that, and what to do, for people. It has names in it that others have chosen.
 	Text string `json:"text"`
@@ -73,6 +75,10 @@ func (a Alert) Judge(s State) Health {
 		})
 	}
 	j.schedules(s.Overdue)
+	if n := len(s.HighIDs); n > 0 {
+		what, remedy := schema.SayHighIDs(s.HighIDs)
+		j.find(Finding{Severity: Warning, What: "high_ids", Value: float64(n), Unit: "tables", Text: what + "; " + remedy})
+	}
 	slices.SortStableFunc(j.findings, func(a, b Finding) int {
 		return cmp.Or(cmp.Compare(b.Severity.Rank(), a.Severity.Rank()), cmp.Compare(slices.Index(urgent, a.What), slices.Index(urgent, b.What)),
 			cmp.Compare(b.Value, a.Value))
@@ -83,7 +89,7 @@ func (a Alert) Judge(s State) Health {
 // urgent has what findings are of, the most urgent first: that nothing runs, that jobs wait or have failed, that they will, and what is
 // about the metrics alone.
 var urgent = []string{
-	"no_tick_for", "left_out", "schedules", "oldest_due", "misplaced", "shard_oldest_due", "shard_parts", "failed", "error_rate",
+	"no_tick_for", "left_out", "high_ids", "schedules", "oldest_due", "misplaced", "shard_oldest_due", "shard_parts", "failed", "error_rate",
 	"backlog", "dead_workers", "wait_p95", "run_p95", "missed_hours",
 }
 

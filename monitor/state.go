@@ -35,6 +35,8 @@ type State struct {
 	// MissedHours are how many hours of the last week nobody has taken. The last complete hour is not among them: it may be
 	// taken yet.
 	MissedHours int
+	// HighIDs are tables whose next id is in the upper half of all that there are.
+	HighIDs []string
 	// LeftOut are queues that can't be used, for the caller to fill in.
 	LeftOut []LeftOut
 	// Overdue are schedules with a slot that no worker sees to, for the caller to fill in, who knows the config's.
@@ -74,6 +76,17 @@ func (m *Monitor) State(ctx context.Context, over time.Duration, most int64) (St
 	}
 	s := State{At: now, Over: over, Most: most}
 	if err = m.types(ctx, &s); err != nil {
+		return s, err
+	}
+	tables := []string{m.db.Activity()}
+	for _, name := range s.Queues {
+		table, err := m.db.CheckQueue(name)
+		if err != nil {
+			return s, err
+		}
+		tables = append(tables, table)
+	}
+	if s.HighIDs, err = m.db.HighIDs(ctx, tables...); err != nil {
 		return s, err
 	}
 	workers := roster.New(m.db)

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/go-sql-driver/mysql"
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/job"
@@ -206,5 +207,49 @@ func TestProceduresLeaveSettingsAlone(t *testing.T) {
 		}
 		exec(conn, "COMMIT")
 		s.wantState(id, job.Retry, "scheduled", 1)
+	})
+}
+
+// The clock is the server's, whatever the session says: one that has set its own is refused, and its zone doesn't matter.
+func TestProceduresClock(t *testing.T) {
+	proceduresSuite(t, func(*queue.Options) {}, func(s store) {
+		s.call("job_submit", "emails", "send", "later", nil, `{"in":"9d"}`)
+		s.call("job_submit", "emails", "send", "now", nil, nil)
+		g := s.begin("w1")
+		before := s.all()
+		for _, set := range []string{"SET timestamp = UNIX_TIMESTAMP() + 864000", "SET timestamp = 1", "SET insert_id = 9223372036854775807"} {
+			conn := s.conn()
+			must[any](t)(conn.ExecContext(t.Context(), set))
+			for name, args := range map[string][]any{
+				"worker_register": {"w2", nil, nil, nil}, "worker_heartbeat": {"w1"}, "worker_deregister": {"w1"},
+				"job_submit": {"emails", "send", "k", nil, nil}, "job_grab": {"w1", "emails", "send", 1}, "job_start": {"w1", "emails", g["id"], g["token"]},
+				"job_progress": {"w1", "emails", g["id"], g["token"], 7, nil}, "job_complete": {"w1", "emails", g["id"], g["token"], nil},
+				"job_fail": {"w1", "emails", g["id"], g["token"], nil, nil},
+			} {
+				_, err := tryOn(t.Context(), conn, name, args...)
+				if my, _ := errors.AsType[*mysql.MySQLError](err); my == nil || my.Number != 31017 {
+					t.Errorf("%s; %s: %v", set, name, err)
+				}
+			}
+			if diff := cmp.Diff(before, s.all()); diff != "" {
+				t.Fatalf("%s changed\n%s", set, diff)
+			}
+			_ = conn.Raw(func(any) error { return driver.ErrBadConn }) // nobody else is to have it
+		}
+		for _, zone := range []string{"+11:30", "-12:00"} {
+			conn := s.conn()
+			// a session whose clock stands still, near the right time, is moved by nothing
+			must[any](t)(conn.ExecContext(t.Context(), "SET time_zone = '"+zone+"', timestamp = UNIX_TIMESTAMP()"))
+			must[[]row](t)(tryOn(t.Context(), conn, "worker_heartbeat", "w1"))
+			must[[]row](t)(tryOn(t.Context(), conn, "job_progress", "w1", "emails", g["id"], g["token"], 7, nil))
+			var right bool
+			must[any](t)(nil, s.db.GetContext(t.Context(), &right, "SELECT j.progress_time > w.heartbeat"+
+				" AND j.progress_time BETWEEN UTC_TIMESTAMP(6) - INTERVAL 10 MINUTE AND UTC_TIMESTAMP(6)"+
+				" FROM shop_emails j JOIN shop_workers w ON w.id = j.worker_id WHERE j.id = ?", g["id"]))
+			if !right {
+				t.Errorf("%s: the clock is the session's", zone)
+			}
+			_ = conn.Raw(func(any) error { return driver.ErrBadConn })
+		}
 	})
 }

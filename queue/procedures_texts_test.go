@@ -3,7 +3,9 @@ package queue_test
 import (
 	"fmt"
 	"testing"
+	"time"
 
+	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/job"
 )
@@ -13,7 +15,7 @@ func TestProceduresTexts(t *testing.T) {
 	proceduresSuite(t, func(*queue.Options) {}, func(s store) {
 		for i, key := range []string{"😀", " ", "  ", "k", "k ", "K", "ü", "u\u0308", `"`, `\`, "'; DROP", "NONE", "[", "\u2028"} {
 			for _, duplicate := range []string{"0", "1"} {
-				if r := s.one("job_submit", "emails", "😀"+key, key, key, nil); r["duplicate"] != duplicate {
+				if r := s.one("job_submit", "emails", "😀"+key, key, "😀"+key, nil); r["duplicate"] != duplicate {
 					t.Errorf("%q: %v", key, r)
 				}
 			}
@@ -21,12 +23,8 @@ func TestProceduresTexts(t *testing.T) {
 			if i == 0 {
 				types = `["\ud83d\ude00\ud83d\ude00"]`
 			}
-			want := key
-			if key == "NONE" {
-				want = "NULL"
-			}
 			g := s.one("job_grab", "w1", "emails", types, 1)
-			if g["job_key"] != key || g["job_data"] != want || g["job_type"] != "😀"+key {
+			if g["job_key"] != key || g["job_data"] != "😀"+key || g["job_type"] != "😀"+key {
 				t.Errorf("%q: %v", key, g)
 			}
 			s.call("job_start", "w1", "emails", g["id"], g["token"])
@@ -65,6 +63,35 @@ func TestProceduresOptions(t *testing.T) {
 		for _, id := range []int64{0, -1, -9223372036854775808, 9223372036854775807} {
 			s.wantRefusal(31007, "no job", "job_start", "w1", "emails", id, "t")
 			s.wantRefusal(31007, "no job", "job_complete", "w1", "emails", id, "t", nil)
+		}
+	})
+}
+
+// The word for nothing is no job's data and no reason; a delay of no time is at once, and the number 0 no wish, as a handler's.
+func TestProceduresNothing(t *testing.T) {
+	proceduresSuite(t, func(*queue.Options) {}, func(s store) {
+		s.wantRefusal(31002, "NONE stands for no data", "job_submit", "emails", "send", "k", job.None, nil)
+		s.call("job_submit", "emails", "send", "k", "NONE ", nil)
+		if j := s.get(s.byKey("k")); j.Data != "NONE " {
+			t.Errorf("%q", j.Data)
+		}
+		for range 2 { // the policy would wait for an hour
+			g := s.begin("w1")
+			if r := s.one("job_fail", "w1", "emails", g["id"], g["token"], "busy", `{"retry_after":"0s"}`); r["state"] != "retry" {
+				t.Fatalf("%v", r)
+			}
+			s.exec("UPDATE shop_emails SET attempt = 0")
+		}
+		g := s.begin("w1")
+		s.call("job_fail", "w1", "emails", g["id"], g["token"], job.None, `{"final":true}`)
+		s.wantState(s.byKey("k"), job.Final, "failed", 1)
+		if j := s.get(s.byKey("k")); j.Error != (job.Outcome{Error: job.None}).Reason() {
+			t.Errorf("%q", j.Error)
+		}
+		s.call("job_submit", "emails", "send", "l", nil, nil)
+		g = s.begin("w1")
+		if r := s.one("job_fail", "w1", "emails", g["id"], g["token"], "busy", `{"retry_after":0}`); r["scheduled_run_time"] <= engine.Text(time.Now().Add(50*time.Minute)) {
+			t.Errorf("%v", r)
 		}
 	})
 }

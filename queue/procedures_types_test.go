@@ -69,6 +69,8 @@ func TestProceduresRetryHandler(t *testing.T) {
 			`{"retry_after":300}`:   {Verdict: job.TryAgain, Error: "no", RetryAfter: 5 * time.Minute},
 			`{"retry_after":"5m"}`:  {Verdict: job.TryAgain, Error: "no", RetryAfter: 5 * time.Minute},
 			`{"retry_after":"1ms"}`: {Verdict: job.TryAgain, Error: "no", RetryAfter: time.Millisecond},
+			`{"retry_after":"0s"}`:  {Verdict: job.TryAgain, Error: "no", RetryAfter: time.Microsecond},
+			`{"retry_after":0}`:     {Verdict: job.TryAgain, Error: "no"},
 		} {
 			id := s.add(job.New{Type: "send"})[0].ID
 			g := s.begin("w1")

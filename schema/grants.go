@@ -22,6 +22,9 @@ type Rights struct {
 	Tables, Worker []string
 	// Application is for who enqueues by plain SQL, a statement for each queue.
 	Application []string
+	// Triggers keep a session of such an application from setting the id, which the right on columns doesn't, a statement for each queue.
+	// They are not made by init: an insert by anybody fails when the user that has made them is no more.
+	Triggers []string
 	// Submitter is for who enqueues by the stored procedures, SQLWorker for who works by them, a statement for each procedure.
 	Submitter, SQLWorker []string
 }
@@ -35,6 +38,8 @@ func (r Rights) String() string {
 	b.WriteString(strings.Join(r.Worker, "\n") + "\n")
 	b.WriteString("-- 3. likewise, an application that enqueues by plain SQL\n")
 	b.WriteString(strings.Join(r.Application, "\n") + "\n")
+	b.WriteString("-- and where you don't trust its sessions not to set insert_id, as a user that will remain, for else every insert fails\n")
+	b.WriteString("DELIMITER //\n" + strings.Join(r.Triggers, "//\n") + "//\nDELIMITER ;\n")
 	b.WriteString("-- 4. likewise, an application that enqueues by the stored procedures\n")
 	b.WriteString(strings.Join(r.Submitter, "\n") + "\n")
 	b.WriteString("-- 5. likewise, a program that works by the stored procedures\n")
@@ -68,6 +73,9 @@ func Grants(o Options, names Names, queues []Queue) (Rights, error) {
 		}
 		for _, table := range u.tables {
 			r.Application = append(r.Application, fmt.Sprintf("GRANT INSERT (%s) ON %s`%s` TO 'application'@'%%';", insertable, quoted, table))
+			r.Triggers = append(r.Triggers, fmt.Sprintf("CREATE TRIGGER IF NOT EXISTS %[1]s`%[2]s$insert_id` BEFORE INSERT ON %[1]s`%[2]s` FOR EACH ROW"+
+				" BEGIN IF @@SESSION.insert_id > 0 THEN SIGNAL SQLSTATE '45000' SET MYSQL_ERRNO = 31017,"+
+				" MESSAGE_TEXT = 'the session has set insert_id: connect anew'; END IF; END", quoted, table))
 		}
 	}
 	for _, name := range Procedures {

@@ -2,6 +2,7 @@ package schema_test
 
 import (
 	"database/sql"
+	"errors"
 	"strings"
 	"testing"
 
@@ -28,6 +29,12 @@ func TestGrants(t *testing.T) {
 		if _, err := root.ExecContext(t.Context(), statement); err != nil {
 			t.Fatal(err)
 		}
+	}
+	if len(grants.Triggers) != 1 {
+		t.Errorf("%q", grants.Triggers)
+	}
+	for range 2 { // they may be printed, and run, again
+		execute(t, root, grants.Triggers...)
 	}
 	for _, statement := range grants.Application {
 		if _, err := root.ExecContext(t.Context(), strings.Replace(statement, "'application'", "'"+application+"'", 1)); err != nil {
@@ -58,5 +65,24 @@ func TestGrants(t *testing.T) {
 		if _, err := app.ExecContext(t.Context(), statement); (err == nil) != allowed {
 			t.Errorf("%s: %v", statement, err)
 		}
+	}
+	session, err := app.Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = session.Close() }()
+	if _, err := session.ExecContext(t.Context(), "SET insert_id = 9223372036854775807"); err != nil {
+		t.Fatal(err)
+	}
+	_, err = session.ExecContext(t.Context(), "INSERT INTO shop_emails (job_type) VALUES ('send')")
+	if my, _ := errors.AsType[*mysql.MySQLError](err); my == nil || my.Number != 31017 {
+		t.Errorf("SET insert_id: %v", err)
+	}
+	if _, err := app.ExecContext(t.Context(), "INSERT INTO shop_emails (job_type) VALUES ('send'), ('send')"); err != nil {
+		t.Error(err)
+	}
+	var last int64
+	if err := root.GetContext(t.Context(), &last, "SELECT MAX(id) FROM shop_emails"); err != nil || last > 100 {
+		t.Errorf("%d, %v", last, err)
 	}
 }

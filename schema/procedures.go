@@ -94,7 +94,7 @@ func (db *DB) procedure(u unit, file string) (p procedure, err error) {
 		"{self}", p.name, "{job}", helpers, "{owners}", ownersTable, "{instance}", db.instance, "{workers}", db.Workers(),
 		"{queues}", db.Queues(), "{shards}", db.Shards(), "{job_types}", db.JobTypes(), "{skip_locked}", skipLocked,
 		"{text}", "LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin", "{id}", "CHAR(36) CHARACTER SET ascii COLLATE ascii_bin",
-		"{counts}", Counts, "{default_policy}", DefaultPolicy, "{no_reason}", "the handler gave no reason",
+		"{now}", nowInProcedures, "{counts}", Counts, "{default_policy}", DefaultPolicy, "{no_reason}", "the handler gave no reason",
 	).Replace(inlined))
 	p.fingerprint = fmt.Sprintf("%x", sha256.Sum256([]byte(create)))[:16]
 	// The helpers do what whoever calls them may do. By those that applications call, that is what the user of init may.
@@ -106,6 +106,10 @@ func (db *DB) procedure(u unit, file string) (p procedure, err error) {
 	p.create = strings.TrimSpace(strings.Replace(create, "{traits}", traits, 1))
 	return p, nil
 }
+
+// nowInProcedures is the server's clock, in UTC. A session can set what UTC_TIMESTAMP says, but not SYSDATE. That is in the session's
+// zone, which UTC_TIMESTAMP and NOW tell, also in the hour that a zone has twice.
+const nowInProcedures = "(SYSDATE(6) + INTERVAL TIMESTAMPDIFF(MICROSECOND, NOW(6), UTC_TIMESTAMP(6)) MICROSECOND)"
 
 // inlined is the text of a procedure with that of a file in the place of each {inline NAME}: what several have in common. As a
 // procedure of its own it would cost each of them as much as a statement or two.

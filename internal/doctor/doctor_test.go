@@ -166,14 +166,18 @@ func TestProcedures(t *testing.T) {
 func TestServerSettings(t *testing.T) {
 	const settings = "SET GLOBAL innodb_flush_log_at_trx_commit = %d"
 	source := dbtest.OwnMySQL(t, "--innodb-flush-method=fsync", "--innodb-doublewrite=ON", "--log-bin=log", "--server-id=1", "--sync-binlog=0",
-		"--binlog-format=MIXED", "--max-allowed-packet=1M")
+		"--binlog-format=MIXED", "--max-allowed-packet=1M", "--sysdate-is-now")
 	db := dbtest.Open(t, "mysql", source, "emails")
+	if _, err := db.MakeProcedures(t.Context(), []schema.Queue{{Name: "emails"}}); err != nil {
+		t.Fatal(err)
+	}
 	execute(t, db, fmt.Sprintf(settings, 0))
 	found := examine(t.Context(), t, "mysql", source, Options{})
 	want(t, found["durability"], Wrong, "the server, or its host, crashes", "innodb_flush_log_at_trx_commit = 1")
 	want(t, found["promise_no_job_lost"], Wrong, "does not hold: ", "durability")
 	want(t, found["packet"], Wrong, "max_allowed_packet is 1.0 MB", "SET GLOBAL max_allowed_packet")
 	want(t, found["binlog"], OK, "MIXED", "")
+	want(t, found["procedures"], Warning, "sysdate-is-now", "sysdate-is-now out")
 	want(t, found["disk"], Unknown, "can't be seen from here", "watch")
 	execute(t, db, fmt.Sprintf(settings, 1))
 	found = examine(t.Context(), t, "mysql", source, Options{})

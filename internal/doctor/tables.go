@@ -23,6 +23,14 @@ func lookAtTables(ctx context.Context, p *patient) Finding {
 	if err != nil {
 		return trouble(err)
 	}
+	high, err := p.db.HighIDs(ctx, slices.Collect(maps.Keys(versions))...)
+	if err != nil {
+		return trouble(err)
+	}
+	if len(high) > 0 {
+		what, remedy := schema.SayHighIDs(high)
+		return found(Warning, what).but(remedy)
+	}
 	byVersion := map[int][]string{}
 	for _, table := range slices.Sorted(maps.Keys(versions)) {
 		byVersion[versions[table]] = append(byVersion[versions[table]], table)
@@ -48,6 +56,14 @@ func lookAtProcedures(ctx context.Context, p *patient) Finding {
 		return found(OK, "this user sees none: it may call none, or hipq init has left them out, which all commands can do without")
 	case len(unseen) > 0:
 		return found(OK, fmt.Sprintf("this user sees %d, and not %s", seen, strings.Join(unseen, ", ")))
+	}
+	var still bool // a session may set what NOW says, and such a server lets SYSDATE say the same
+	if err := p.db.GetContext(ctx, &still, "SELECT SLEEP(0.001) = 0 AND SYSDATE(6) = NOW(6)"); err != nil {
+		return trouble(err)
+	}
+	if still {
+		return found(Warning, "the server runs with sysdate-is-now, so a session that SETs timestamp sets the clock of the procedures that it calls").
+			but("take sysdate-is-now out of the server's configuration, and start it anew")
 	}
 	return found(OK, fmt.Sprintf("all %d are there, of this version", seen))
 }

@@ -1,3 +1,9 @@
+-- Refuses a session that has set what all others would have to live with: NOW(6) is its clock, SYSDATE(6) the server's.
+IF ABS(TIMESTAMPDIFF(MICROSECOND, NOW(6), SYSDATE(6))) > 10000000 THEN
+  CALL {job}$refuse(31017, 'the session has set timestamp: SET timestamp = DEFAULT');
+ELSEIF @@SESSION.insert_id > 0 THEN
+  CALL {job}$refuse(31017, 'the session has set insert_id: connect anew');
+END IF;
 -- Begins a transaction, or sets a savepoint in the caller's. Whether there is one MySQL tells nobody but whoever asks for
 -- another isolation: within a transaction that is an error.
 BEGIN

@@ -9,7 +9,7 @@ BEGIN
     CALL {job}$refuse(31005, CONCAT('unknown worker ', p_worker));
   ELSEIF v_state <> 'working' THEN
     CALL {job}$refuse(31006, CONCAT('worker ', p_worker, ' has ended, or was declared dead'));
-  ELSEIF v_lock_until <= UTC_TIMESTAMP(6) THEN
+  ELSEIF v_lock_until <= {now} THEN
     CALL {job}$refuse(31006, CONCAT('worker ', p_worker, ' has lost its lock: it sent no heartbeat in time'));
   END IF;
 END

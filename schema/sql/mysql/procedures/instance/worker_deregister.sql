@@ -36,7 +36,7 @@ BEGIN
     SET v_done = FALSE;
   END LOOP give;
   CLOSE tables;
-  SET v_now = UTC_TIMESTAMP(6);
+  SET v_now = {now};
   UPDATE {workers} SET state = 'finished', slots = 0, end_time = v_now, started = v_started WHERE id = v_id;
   INSERT INTO {activity} (at, kind, state, worker_id, host, pid) VALUES (v_now, 'worker', 'finished', v_id, v_host, v_pid);
   {inline commit}

@@ -8,7 +8,7 @@ BEGIN
   {inline undo}
   {inline check_worker}
   {inline begin}
-  SET v_now = UTC_TIMESTAMP(6);
+  SET v_now = {now};
   SELECT state, v_now + INTERVAL TIMESTAMPDIFF(MICROSECOND, heartbeat, lock_until) MICROSECOND INTO v_state, v_until
   FROM {workers} WHERE id = v_id FOR UPDATE;
   IF v_state IS NULL THEN

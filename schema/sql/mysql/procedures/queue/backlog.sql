@@ -3,7 +3,7 @@
 CREATE PROCEDURE {self}(IN p_type VARBINARY(64), OUT p_n BIGINT)
 {traits}
 BEGIN
-  DECLARE v_now DATETIME(6) DEFAULT UTC_TIMESTAMP(6);
+  DECLARE v_now DATETIME(6) DEFAULT {now};
   SELECT (SELECT COUNT(*) FROM {jobs} FORCE INDEX ({jobs}$claim)
       WHERE status IN ('available', 'throttled', 'submitted') AND scheduled_run_time <= v_now AND (p_type IS NULL OR job_type = p_type))
     + (SELECT COUNT(*) FROM {jobs} FORCE INDEX ({jobs}$wake)

@@ -2,7 +2,7 @@
 CREATE PROCEDURE {self}(IN p_worker {id})
 {traits}
 BEGIN
-  DECLARE v_now DATETIME(6) DEFAULT UTC_TIMESTAMP(6);
+  DECLARE v_now DATETIME(6) DEFAULT {now};
   UPDATE {jobs} FORCE INDEX ({jobs}$claim)
   SET status = IF(scheduled_run_time > v_now, 'scheduled', 'available'), wake_time = IF(scheduled_run_time > v_now, scheduled_run_time, NULL),
     worker_id = 'NONE', lock_token = 'NONE'

@@ -17,7 +17,7 @@ BEGIN
   DECLARE v_token {id} DEFAULT CAST(UUID() AS CHAR);
 
   SET v_limit = NULL;
-  SELECT JSON_EXTRACT(NULLIF(q.settings, 'NONE'), '$.zone'), q.paused = 0, q.throttle_limit, w.state = 'working' AND w.lock_until > UTC_TIMESTAMP(6),
+  SELECT JSON_EXTRACT(NULLIF(q.settings, 'NONE'), '$.zone'), q.paused = 0, q.throttle_limit, w.state = 'working' AND w.lock_until > {now},
     {inline unserved}
     INTO v_zone, v_open, v_limit, v_works, v_unserved
   FROM {queues} q LEFT JOIN {workers} w ON w.id = p_worker WHERE q.queue = '{queue}';
@@ -39,7 +39,7 @@ BEGIN
       LOCK IN SHARE MODE;
     END IF;
   END IF;
-  SET v_now = UTC_TIMESTAMP(6), v_micros = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', v_now);
+  SET v_now = {now}, v_micros = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', v_now);
   -- the first job without room, as somebody noted who met it in the last 10 s: nothing behind it starts
   IF v_open AND v_limit > 0 THEN
     SELECT j.id, h.met INTO v_first, v_first_met

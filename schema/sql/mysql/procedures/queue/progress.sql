@@ -16,7 +16,7 @@ BEGIN
     CALL {job}$judge(p_worker, p_id, p_token, FALSE, v_state, v_status, v_holder, v_lock, v_attempt_token);
     IF v_status = 'running' THEN
       UPDATE {jobs} FORCE INDEX (PRIMARY) SET progress = p_percent, progress_note = COALESCE(NULLIF(p_note, ''), 'NONE'),
-        progress_attempt = attempt, progress_time = UTC_TIMESTAMP(6) WHERE id = p_id;
+        progress_attempt = attempt, progress_time = {now} WHERE id = p_id;
       SET p_written = TRUE;
     END IF;
   END IF;

@@ -23,7 +23,7 @@ BEGIN
       v_output, v_wish, v_start, v_timeout, v_windows, p_time
   FROM {jobs} j FORCE INDEX (PRIMARY) WHERE j.id = p_id FOR UPDATE;
   CALL {job}$judge(p_worker, p_id, p_token, FALSE, v_state, v_status, v_holder, v_lock, v_attempt_token);
-  SET v_now = UTC_TIMESTAMP(6);
+  SET v_now = {now};
   -- no row of these is locked, which would hold up the worker's heartbeat. What settles the jobs of a type that no config names is the
   -- queue's retry policy, and nothing else
   SELECT q.keep_finished, q.keep_failed, JSON_EXTRACT(NULLIF(q.settings, 'NONE'), '$.zone'), COALESCE(w.host, 'NONE'), COALESCE(w.pid, 0),

@@ -13,7 +13,7 @@ BEGIN
   DECLARE v_pid INT DEFAULT 0;
   DECLARE v_now, v_at, v_opening DATETIME(6);
   SET p_attempt = NULL, p_refusal = NULL;
-  SELECT w.state = 'working' AND w.lock_until > UTC_TIMESTAMP(6), w.host, w.pid INTO v_works, v_host, v_pid FROM {workers} w WHERE w.id = p_worker;
+  SELECT w.state = 'working' AND w.lock_until > {now}, w.host, w.pid INTO v_works, v_host, v_pid FROM {workers} w WHERE w.id = p_worker;
   IF NOT COALESCE(v_works, FALSE) THEN
     CALL {job}$find_worker(p_worker);
   END IF;
@@ -26,7 +26,7 @@ BEGIN
     {inline unserved}
     INTO v_zone, v_paused, v_unserved
   FROM {queues} q WHERE q.queue = '{queue}' LOCK IN SHARE MODE;
-  SET v_now = UTC_TIMESTAMP(6);
+  SET v_now = {now};
   IF v_windows <> 'NONE' THEN
     CALL {job}$opening(v_windows, v_zone, v_now, v_opening);
   END IF;

@@ -23,6 +23,8 @@ BEGIN
     CALL {job}$refuse(31002, 'job_key has a control character, NUL');
   ELSEIF LENGTH(p_data) > 1048576 THEN
     CALL {job}$refuse(31002, CONCAT('job_data has ', LENGTH(p_data), ' bytes, allowed are 1048576; store it elsewhere'));
+  ELSEIF p_data = 'NONE' AND LENGTH(p_data) = 4 THEN -- else a blank behind it wouldn't count
+    CALL {job}$refuse(31002, 'job_data NONE stands for no data: pass NULL, or write it otherwise');
   END IF;
   SET v_type = p_type, v_key = IF(LENGTH(p_key) > 0, p_key, CAST(UUID() AS CHAR));
 
@@ -63,7 +65,7 @@ BEGIN
   IF LENGTH(v_windows) > 65535 THEN
     CALL {job}$refuse(31002, 'options: time_windows is too long');
   END IF;
-  SET v_now = UTC_TIMESTAMP(6);
+  SET v_now = {now};
   SET v_at = COALESCE(v_at, v_now + INTERVAL v_in MICROSECOND, v_now);
   CALL {job}$opening(v_windows, JSON_EXTRACT(NULLIF(v_settings, 'NONE'), '$.zone'), v_at, v_opening);
   IF v_opening IS NULL THEN
