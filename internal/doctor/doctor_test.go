@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -107,6 +108,10 @@ func TestExamine(t *testing.T) {
 			want(t, found["database_file"], Wrong, "-rw-r--r--", "chmod 0600 "+source)
 			want(t, found["durability"], OK, "synchronous FULL", "")
 			want(t, found["promise_no_job_lost"], OK, "holds", "")
+			if err := os.Chmod(filepath.Dir(source), 0o777|fs.ModeSticky); err != nil { //nolint:gosec // as /tmp
+				t.Fatal(err)
+			}
+			want(t, examine(t.Context(), t, driver, source, Options{})["database_file"], Wrong, "everybody may write its folder", "a folder of its own")
 		}
 	})
 }
