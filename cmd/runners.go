@@ -99,7 +99,7 @@ func (r *runners) fits(p *handler.Program, h config.Handler) error {
 
 func (r *runners) describe(p *handler.Program, h config.Handler) {
 	p.Argv, p.Dir, p.Env = h.Program(), h.Dir, h.Env
-	p.User, p.Limits, p.Nice, p.Umask = h.User, h.Limits, h.Nice, h.Umask
+	p.User, p.NewPrivs, p.Limits, p.Nice, p.Umask = h.User, h.NewPrivs, h.Limits, h.Nice, h.Umask
 	p.Grace, p.Guard, p.WorkerID, p.ConfigFile = r.i.Worker.Grace, r.guard, r.workerID, r.i.File
 }
 

@@ -95,6 +95,8 @@ type Handler struct {
 	DashArguments bool
 	// User is the name of the user as whom it runs; "" is the worker's own. Whether there is one, config doesn't ask.
 	User string
+	// NewPrivs lets a program of another User gain rights by what it executes: no_new_privs is false.
+	NewPrivs bool
 	// Limits are what it may use.
 	Limits handler.Limits
 	// Nice is its niceness, and Umask the rights that its files don't have; nil is the worker's own.

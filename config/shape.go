@@ -177,19 +177,21 @@ type handlerSection struct {
 	Dir           string               `mapstructure:"dir"`
 	Env           []string             `mapstructure:"env"`
 	User          string               `mapstructure:"user"`
+	NoNewPrivs    string               `mapstructure:"no_new_privs"`
 	Limits        programLimitsSection `mapstructure:"limits"`
 	Nice          string               `mapstructure:"nice"`
 	Umask         string               `mapstructure:"umask"`
 }
 
 type retryHandlerSection struct {
-	Exec   []string             `mapstructure:"exec"`
-	Dir    string               `mapstructure:"dir"`
-	Env    []string             `mapstructure:"env"`
-	User   string               `mapstructure:"user"`
-	Limits programLimitsSection `mapstructure:"limits"`
-	Nice   string               `mapstructure:"nice"`
-	Umask  string               `mapstructure:"umask"`
+	Exec       []string             `mapstructure:"exec"`
+	Dir        string               `mapstructure:"dir"`
+	Env        []string             `mapstructure:"env"`
+	User       string               `mapstructure:"user"`
+	NoNewPrivs string               `mapstructure:"no_new_privs"`
+	Limits     programLimitsSection `mapstructure:"limits"`
+	Nice       string               `mapstructure:"nice"`
+	Umask      string               `mapstructure:"umask"`
 }
 
 type programLimitsSection struct {

@@ -69,7 +69,7 @@ func (p *Program) command(argv []string, j *job.Job) (c program.Command, err err
 	}
 	c = program.Command{Path: path, Argv: argv, Dir: p.Dir, Env: p.environment(j)}
 	if a := p.other(); a != nil {
-		c.Credential = a.credential
+		c.Credential, c.NewPrivs = a.credential, p.NewPrivs
 	}
 	script := p.script()
 	if script == "" {
