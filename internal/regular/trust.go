@@ -57,6 +57,25 @@ func CheckDatabase(path string) error {
 	return nil
 }
 
+// CheckFolder refuses a folder, which needn't be there yet, if others own or may write it, or one of those in which it lies, or have
+// a link on the way: what is written there could come to lie anywhere.
+func CheckFolder(path string) error {
+	for at := filepath.Clean(path); ; at = filepath.Dir(at) {
+		for _, look := range []func(string) (fs.FileInfo, error){os.Lstat, os.Stat} {
+			info, err := look(at)
+			if err == nil {
+				err = trusted{}.ours(at, info)
+			}
+			if err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return err
+			}
+		}
+		if at == filepath.Dir(at) {
+			return nil
+		}
+	}
+}
+
 // trusted are those who may write a file: root, this user, and of a database its owner and its group.
 type trusted struct {
 	// database says that a folder of all is none for it, though each can only take away what is his own there: a file that is laid
