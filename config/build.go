@@ -61,6 +61,7 @@ func (b builder) config(s *shape) *Config {
 	outer.Priority = b.integer("default_priority", s.DefaultPriority, outer.Priority, -maxInt, maxInt)
 	outer.strictTypes = b.truth("strict_types", s.StrictTypes, false)
 	c.StrictTypes = outer.strictTypes
+	c.AllowForeignHandlers = b.truth("allow_foreign_handlers", s.AllowForeign, false)
 	c.Alert = b.alert(s.Alert)
 	c.Mail = b.truth("mail", s.Mail, true)
 	if len(s.Queues) == 0 {

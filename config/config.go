@@ -56,6 +56,8 @@ type Config struct {
 	Alert monitor.Alert
 	// StrictTypes is what a Queue's is where it says nothing, and that of queues which this config doesn't have.
 	StrictTypes bool
+	// AllowForeignHandlers lets root run handlers' programs that another user could have written.
+	AllowForeignHandlers bool
 	// Mail says that what cron mails of a tick's failed jobs and outages is printed.
 	Mail bool
 	// Warnings say what should be otherwise, for people to read.

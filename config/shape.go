@@ -18,10 +18,12 @@ type shape struct {
 	RetryHandler    *retryHandlerSection `mapstructure:"retry_handler"`
 	DefaultPriority string               `mapstructure:"default_priority"`
 	StrictTypes     string               `mapstructure:"strict_types"`
-	Alert           alertSection         `mapstructure:"alert"`
-	Mail            string               `mapstructure:"mail"`
-	Queues          []queueSection       `mapstructure:"queues"`
-	Schedules       []scheduleSection    `mapstructure:"schedules"`
+	// AllowForeign is about the programs of all handlers.
+	AllowForeign string            `mapstructure:"allow_foreign_handlers"`
+	Alert        alertSection      `mapstructure:"alert"`
+	Mail         string            `mapstructure:"mail"`
+	Queues       []queueSection    `mapstructure:"queues"`
+	Schedules    []scheduleSection `mapstructure:"schedules"`
 }
 
 type databaseSection struct {

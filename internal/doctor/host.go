@@ -29,10 +29,14 @@ func lookAtConfig(_ context.Context, p *patient) Finding {
 	return found(Wrong, what+"; "+strings.Join(said, "; ")).but(strings.Join(remedies, "; "))
 }
 
-// lookAtHandlers tells which handlers' programs can't be run here, and which job types are left out.
+// lookAtHandlers tells which handlers' programs can't be run here, or are another user's, and which job types are left out.
 func lookAtHandlers(_ context.Context, p *patient) Finding {
-	if said := p.Handlers(); len(said) > 0 {
-		return found(Wrong, strings.Join(said, "; ")).but("mend it, and look with hipq config check; or ask as the user of the crontab")
+	said, foreign := p.Handlers()
+	if len(said) > 0 {
+		return found(Wrong, strings.Join(append(said, foreign...), "; ")).but("mend it, and look with hipq config check; or ask as the user of the crontab")
+	}
+	if len(foreign) > 0 {
+		return found(Warning, strings.Join(foreign, "; ")).but("mend it, or set allow_foreign_handlers")
 	}
 	return found(OK, "all can be run here")
 }

@@ -35,7 +35,13 @@ func CheckDatabase(path string) error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	t := trusted{database: true, of: info}
+	t := trusted{database: true}
+	if info != nil {
+		t.user, t.group = owners(info)
+		if info.Mode()&0o020 == 0 {
+			t.group = 0
+		}
+	}
 	if path, err = t.lead(path, info); err != nil {
 		return err
 	}
@@ -76,13 +82,27 @@ func CheckFolder(path string) error {
 	}
 }
 
-// trusted are those who may write a file: root, this user, and of a database its owner and its group.
+// CheckProgram refuses a program, or a script, that others own or may write, or in the folder of others. It runs as a user of this
+// group, who is trusted with it; 0 is this process's. A folder's group may put others in: /usr/local/bin is that of staff on some systems.
+func CheckProgram(path string, user, group uint32) error {
+	info, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	_, err = trusted{program: true, user: user, group: group}.lead(path, info)
+	return err
+}
+
+// trusted are those who may write a file: root, this user, of a database its owner and its group, and of a program the user that it
+// runs as.
 type trusted struct {
+	program bool
 	// database says that a folder of all is none for it, though each can only take away what is his own there: a file that is laid
 	// beside a database is a part of it.
 	database bool
-	of       fs.FileInfo // the database; nil if it isn't there yet
-	remedy   string      // for what is another's; empty is that for most files
+	// user and group are trusted besides; 0, which is root, is nobody else.
+	user, group uint32
+	remedy      string // for what is another's; empty is that for most files
 }
 
 // lead refuses a file that others own or may write, or that lies in a folder where they could put another in its place. The

@@ -32,6 +32,8 @@ type Program struct {
 	User string
 	// NewPrivs lets a program of another User gain rights by what it starts, as by sudo. On Linux it can't without (no_new_privs).
 	NewPrivs bool
+	// AllowForeign lets root run a program, or a script that it names, that another user than root and User could have written.
+	AllowForeign bool
 	// Limits are what it may use; the zero value sets none.
 	Limits Limits
 	// Nice is by how much the system shall prefer others to it, up to 19; below 0, others shall be behind it, for which it must run
@@ -52,6 +54,7 @@ type Program struct {
 	constant []string // the part of the environment that all jobs share
 	path     atomic.Pointer[string]
 	account  atomic.Pointer[account]
+	named    atomic.Pointer[[]string] // once they are known: scripts
 }
 
 // program finds the program's file, once: a search through $PATH costs as much as a tenth of a start.
