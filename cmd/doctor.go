@@ -56,7 +56,7 @@ func (a *app) runDoctor(cmd *cobra.Command, text string) error {
 	defer cancel()
 	counts := map[doctor.Result]int{}
 	err = doctor.Examine(ctx, doctor.Options{
-		Config: c, Handlers: func() []string { return troubles(c) }, Now: time.Now, Etc: "/etc", Sendmail: []string{"/usr/sbin/sendmail", "/usr/lib/sendmail"},
+		Config: c, Handlers: func() (wrong, foreign []string) { return troubles(c), foreignPrograms(c) }, Now: time.Now, Etc: "/etc", Sendmail: []string{"/usr/sbin/sendmail", "/usr/lib/sendmail"},
 	}, func(f doctor.Finding) error {
 		if err := cmd.Context().Err(); err != nil { // a signal
 			return err

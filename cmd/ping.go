@@ -56,7 +56,7 @@ func ping(ctx context.Context, to, what string) error {
 		return errors.New("it can't be asked for")
 	}
 	request.Header.Set("User-Agent", "hipq")
-	client := http.Client{CheckRedirect: sameHost}
+	client := http.Client{CheckRedirect: sameHost, Transport: &http.Transport{DisableKeepAlives: true}} // without the environment's proxy
 	response, err := client.Do(request)
 	if err != nil {
 		if e, ok := errors.AsType[*url.Error](err); ok {

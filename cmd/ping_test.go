@@ -6,6 +6,8 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"os/exec"
 	"slices"
 	"strings"
 	"sync"
@@ -93,5 +95,26 @@ func TestPinged(t *testing.T) {
 				t.Errorf("it said %q, want %q at its end", said, c.warns)
 			}
 		})
+	}
+}
+
+// No proxy that the environment names hears of the secret, as under sudo it may be another user's. A proxy is asked once a process
+// which the environment has, and never for this host, so this asks in a process of its own.
+func TestPingWithoutProxy(t *testing.T) {
+	const to = "HIPQ_TEST_PING_TO"
+	if url := os.Getenv(to); url != "" {
+		if err := ping(t.Context(), url, ""); err == nil {
+			t.Error("who answers for a host that is none?")
+		}
+		return
+	}
+	proxy := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		t.Errorf("the proxy was asked for %s", r.URL)
+	}))
+	defer proxy.Close()
+	c := exec.Command(os.Args[0], "-test.run=^TestPingWithoutProxy$")
+	c.Env = append(os.Environ(), to+"=http://hipq.invalid/s3cret", "HTTP_PROXY="+proxy.URL, "http_proxy="+proxy.URL)
+	if out, err := c.CombinedOutput(); err != nil {
+		t.Errorf("%v: %s", err, out)
 	}
 }

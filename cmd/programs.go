@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"time"
 
@@ -53,11 +54,7 @@ func cantRun(c *config.Config, queues, types []string, left ...leftType) (errs [
 			if isLeft || !wanted(queues, q.Name) || !wanted(types, t.Name) {
 				continue
 			}
-			for _, by := range []map[string]config.Handler{q.Handlers, q.RetryHandlers} {
-				h, ok := by[t.Name]
-				if !ok {
-					continue
-				}
+			for _, h := range handlersOf(q, t.Name) {
 				if err := canRun(c, h); err != nil {
 					errs = append(errs, fmt.Errorf("%s can't be run: %w", h.Key, err))
 				}
@@ -65,6 +62,30 @@ func cantRun(c *config.Config, queues, types []string, left ...leftType) (errs [
 		}
 	}
 	return errs
+}
+
+// handlersOf are the handler and the retry handler of a job type, as far as it has them.
+func handlersOf(q config.Queue, name string) (all []config.Handler) {
+	for _, by := range []map[string]config.Handler{q.Handlers, q.RetryHandlers} {
+		if h, ok := by[name]; ok {
+			all = append(all, h)
+		}
+	}
+	return all
+}
+
+// foreignPrograms are those of handlers that another user could have written. Root doesn't run them, and so has troubles.
+func foreignPrograms(c *config.Config) (said []string) {
+	for _, q := range c.Queues {
+		for _, t := range q.Types {
+			for _, h := range handlersOf(q, t.Name) {
+				if text := foreign(c, h); text != "" && os.Geteuid() != 0 && !slices.Contains(said, text) {
+					said = append(said, text)
+				}
+			}
+		}
+	}
+	return said
 }
 
 // leftTypes are the job types that a worker of this process's user would leave out on this host.

@@ -99,7 +99,8 @@ func (r *runners) fits(p *handler.Program, h config.Handler) error {
 
 func (r *runners) describe(p *handler.Program, h config.Handler) {
 	p.Argv, p.Dir, p.Env = h.Program(), h.Dir, h.Env
-	p.User, p.Limits, p.Nice, p.Umask = h.User, h.Limits, h.Nice, h.Umask
+	p.User, p.NewPrivs, p.Limits, p.Nice, p.Umask = h.User, h.NewPrivs, h.Limits, h.Nice, h.Umask
+	p.AllowForeign = r.i.AllowForeignHandlers
 	p.Grace, p.Guard, p.WorkerID, p.ConfigFile = r.i.Worker.Grace, r.guard, r.workerID, r.i.File
 }
 
@@ -113,6 +114,20 @@ func canRun(c *config.Config, h config.Handler) error {
 	var p handler.Program
 	r.describe(&p, h)
 	return p.Check()
+}
+
+// foreign says who else could have written a handler's program, unless that is allowed; "" is nobody.
+func foreign(c *config.Config, h config.Handler) string {
+	r := runners{i: &instance{Config: c}}
+	var p handler.Program
+	r.describe(&p, h)
+	if h.HTTP != nil || c.AllowForeignHandlers {
+		return ""
+	}
+	if err := p.Foreign(); err != nil {
+		return fmt.Sprintf("%s: %s", h.Key, err)
+	}
+	return ""
 }
 
 // doubts are what may be wrong with a handler, or should be otherwise, and doesn't keep it from being run.
@@ -131,6 +146,9 @@ func doubts(c *config.Config, h config.Handler) (said []string) {
 	r := runners{i: &instance{Config: c}}
 	var p handler.Program
 	r.describe(&p, h)
+	if text := foreign(c, h); text != "" {
+		said = append(said, text)
+	}
 	if script := p.MissingScript(); script != "" {
 		said = append(said, fmt.Sprintf("%s: %s, which %s seems to be given to run, is not there", h.Key, script, p.Argv[0]))
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 	_ "time/tzdata" // hosts without zone files must not read a config differently
 
+	"github.com/hipq/hipq/internal/regular"
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/queue/worker"
 	"github.com/hipq/hipq/schema"
@@ -60,6 +61,7 @@ func (b builder) config(s *shape) *Config {
 	outer.Priority = b.integer("default_priority", s.DefaultPriority, outer.Priority, -maxInt, maxInt)
 	outer.strictTypes = b.truth("strict_types", s.StrictTypes, false)
 	c.StrictTypes = outer.strictTypes
+	c.AllowForeignHandlers = b.truth("allow_foreign_handlers", s.AllowForeign, false)
 	c.Alert = b.alert(s.Alert)
 	c.Mail = b.truth("mail", s.Mail, true)
 	if len(s.Queues) == 0 {
@@ -158,7 +160,7 @@ func hasPassword(dsn string) bool {
 // mode reads the rights of a file, as chmod takes them.
 func (b builder) mode(path, text string) fs.FileMode {
 	n, err := strconv.ParseUint(cmp.Or(text, "0600"), 8, 9)
-	if err != nil || n&0o600 != 0o600 || n&0o111 != 0 {
+	if err != nil || n&0o600 != 0o600 || n&0o113 != 0 {
 		b.refuse(path, "%s is no rights of a database file; write 0600, 0640 or 0660", shown(text))
 	}
 	b.note(path, fmt.Sprintf("%04o", n), text)
@@ -205,9 +207,9 @@ func (b builder) dsn(s databaseSection) string {
 		return ""
 	}
 	file := b.absolute(s.DSNFile)
-	data, shared, err := readTrusted(file)
+	data, shared, err := regular.ReadTrusted(file)
 	switch {
-	case errors.Is(err, errUntrusted):
+	case errors.Is(err, regular.ErrUntrusted):
 		b.refuse("database.dsn_file", "%s %w", shown(file), err)
 		return ""
 	case err != nil:

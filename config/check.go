@@ -103,6 +103,13 @@ func (c *checker) fraction(path, text string, otherwise float64) float64 {
 
 // truth reads true or false, in the spellings that YAML files and environments have; an empty text is the default.
 func (c *checker) truth(path, text string, otherwise bool) bool {
+	is := c.unnoted(path, text, otherwise)
+	c.note(path, is, text)
+	return is
+}
+
+// unnoted is truth for what is noted with more.
+func (c *checker) unnoted(path, text string, otherwise bool) bool {
 	is := otherwise
 	switch strings.ToLower(text) {
 	case "":
@@ -113,7 +120,6 @@ func (c *checker) truth(path, text string, otherwise bool) bool {
 	default:
 		c.refuse(path, "%s is neither true nor false", shown(text))
 	}
-	c.note(path, is, text)
 	return is
 }
 

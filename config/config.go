@@ -56,6 +56,8 @@ type Config struct {
 	Alert monitor.Alert
 	// StrictTypes is what a Queue's is where it says nothing, and that of queues which this config doesn't have.
 	StrictTypes bool
+	// AllowForeignHandlers lets root run handlers' programs that another user could have written.
+	AllowForeignHandlers bool
 	// Mail says that what cron mails of a tick's failed jobs and outages is printed.
 	Mail bool
 	// Warnings say what should be otherwise, for people to read.
@@ -95,6 +97,8 @@ type Handler struct {
 	DashArguments bool
 	// User is the name of the user as whom it runs; "" is the worker's own. Whether there is one, config doesn't ask.
 	User string
+	// NewPrivs lets a program of another User gain rights by what it executes: no_new_privs is false.
+	NewPrivs bool
 	// Limits are what it may use.
 	Limits handler.Limits
 	// Nice is its niceness, and Umask the rights that its files don't have; nil is the worker's own.

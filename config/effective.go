@@ -86,6 +86,7 @@ func (c *checker) noteSurroundings(path string, h Handler, given handlerSection)
 		text  string
 	}{
 		{"user", h.User, h.User != "", given.User},
+		{"no_new_privs", !h.NewPrivs, true, given.NoNewPrivs},
 		{"limits.memory", readable.Size(h.Limits.Memory), h.Limits.Memory > 0, given.Limits.Memory},
 		{"limits.open_files", h.Limits.OpenFiles, h.Limits.OpenFiles > 0, given.Limits.OpenFiles},
 		{"limits.cpu", formatDuration(h.Limits.CPU), h.Limits.CPU > 0, given.Limits.CPU},

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+
+	"github.com/hipq/hipq/internal/regular"
 )
 
 // Everywhere is the config that is found by whoever names none, whichever user and folder that is.
@@ -31,11 +33,11 @@ func find(file, dir string, env map[string]string) (path string, data []byte, sh
 			places[i] = filepath.Join(dir, place)
 		}
 		path = filepath.Clean(places[i])
-		data, shared, err := readTrusted(path)
+		data, shared, err := regular.ReadTrusted(path)
 		switch {
 		case err == nil:
 			return path, data, shared, nil
-		case errors.Is(err, errUntrusted):
+		case errors.Is(err, regular.ErrUntrusted):
 			return "", nil, false, fmt.Errorf("%w: %s%s %w", ErrInvalid, path, named, err)
 		case !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR):
 			return "", nil, false, fmt.Errorf("%w: %s%s can't be read: %w", ErrInvalid, path, named, errors.Unwrap(err))

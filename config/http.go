@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/hipq/hipq/internal/regular"
 	"github.com/hipq/hipq/queue/handler"
 )
 
@@ -143,7 +144,7 @@ func (h HTTP) Handler() (*handler.HTTP, error) {
 		}
 	}
 	if h.CAFile != "" {
-		data, _, err := readTrusted(h.CAFile)
+		data, _, err := regular.ReadTrusted(h.CAFile)
 		if err != nil {
 			return nil, fmt.Errorf("ca: %w", err)
 		}
@@ -161,7 +162,7 @@ func (h HTTP) Shared() (files []string) {
 		if file == "" {
 			continue
 		}
-		if _, shared, err := readTrusted(file); shared && err == nil {
+		if _, shared, err := regular.ReadTrusted(file); shared && err == nil {
 			files = append(files, file)
 		}
 	}
@@ -171,9 +172,9 @@ func (h HTTP) Shared() (files []string) {
 
 // readSecret reads a file of one line.
 func readSecret(file string) (string, error) {
-	data, _, err := readTrusted(file)
+	data, _, err := regular.ReadTrusted(file)
 	switch {
-	case errors.Is(err, errUntrusted):
+	case errors.Is(err, regular.ErrUntrusted):
 		return "", fmt.Errorf("%s %w", shown(file), err)
 	case err != nil:
 		return "", fmt.Errorf("%s can't be read: %w", shown(file), errors.Unwrap(err))

@@ -175,7 +175,7 @@ func (b builder) retryHandler(path string, s *retryHandlerSection, outer *Handle
 			b.missing(path+".exec", "; write the program and its arguments as a list, such as [php, send.php]")
 		}
 		return new(b.program(path, "exec", handler.CheckNoPlaceholder, handlerSection{
-			Exec: s.Exec, Dir: s.Dir, Env: s.Env, User: s.User, Limits: s.Limits, Nice: s.Nice, Umask: s.Umask,
+			Exec: s.Exec, Dir: s.Dir, Env: s.Env, User: s.User, NoNewPrivs: s.NoNewPrivs, Limits: s.Limits, Nice: s.Nice, Umask: s.Umask,
 		}))
 	case outer != nil:
 		b.noteHandler(path, *outer, handlerSection{})
@@ -253,6 +253,7 @@ func (b builder) handler(path string, s handlerSection) Handler {
 		{"env", strings.Join(s.Env, " "), []string{"exec", "stream"}},
 		{"dash_arguments", s.DashArguments, []string{"exec"}},
 		{"user", s.User, []string{"exec", "stream"}},
+		{"no_new_privs", s.NoNewPrivs, []string{"exec", "stream"}},
 		{"limits.memory", s.Limits.Memory, []string{"exec", "stream"}},
 		{"limits.open_files", s.Limits.OpenFiles, []string{"exec", "stream"}},
 		{"limits.cpu", s.Limits.CPU, []string{"exec", "stream"}},

@@ -18,10 +18,12 @@ type shape struct {
 	RetryHandler    *retryHandlerSection `mapstructure:"retry_handler"`
 	DefaultPriority string               `mapstructure:"default_priority"`
 	StrictTypes     string               `mapstructure:"strict_types"`
-	Alert           alertSection         `mapstructure:"alert"`
-	Mail            string               `mapstructure:"mail"`
-	Queues          []queueSection       `mapstructure:"queues"`
-	Schedules       []scheduleSection    `mapstructure:"schedules"`
+	// AllowForeign is about the programs of all handlers.
+	AllowForeign string            `mapstructure:"allow_foreign_handlers"`
+	Alert        alertSection      `mapstructure:"alert"`
+	Mail         string            `mapstructure:"mail"`
+	Queues       []queueSection    `mapstructure:"queues"`
+	Schedules    []scheduleSection `mapstructure:"schedules"`
 }
 
 type databaseSection struct {
@@ -177,19 +179,21 @@ type handlerSection struct {
 	Dir           string               `mapstructure:"dir"`
 	Env           []string             `mapstructure:"env"`
 	User          string               `mapstructure:"user"`
+	NoNewPrivs    string               `mapstructure:"no_new_privs"`
 	Limits        programLimitsSection `mapstructure:"limits"`
 	Nice          string               `mapstructure:"nice"`
 	Umask         string               `mapstructure:"umask"`
 }
 
 type retryHandlerSection struct {
-	Exec   []string             `mapstructure:"exec"`
-	Dir    string               `mapstructure:"dir"`
-	Env    []string             `mapstructure:"env"`
-	User   string               `mapstructure:"user"`
-	Limits programLimitsSection `mapstructure:"limits"`
-	Nice   string               `mapstructure:"nice"`
-	Umask  string               `mapstructure:"umask"`
+	Exec       []string             `mapstructure:"exec"`
+	Dir        string               `mapstructure:"dir"`
+	Env        []string             `mapstructure:"env"`
+	User       string               `mapstructure:"user"`
+	NoNewPrivs string               `mapstructure:"no_new_privs"`
+	Limits     programLimitsSection `mapstructure:"limits"`
+	Nice       string               `mapstructure:"nice"`
+	Umask      string               `mapstructure:"umask"`
 }
 
 type programLimitsSection struct {

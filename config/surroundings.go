@@ -12,6 +12,7 @@ import (
 // surroundings reads as whom a program runs, and within what.
 func (b builder) surroundings(path string, s handlerSection, h *Handler) {
 	l := path + ".limits"
+	h.NewPrivs = !b.unnoted(path+".no_new_privs", s.NoNewPrivs, true)
 	h.Limits = handler.Limits{
 		Memory:    b.size(l+".memory", s.Limits.Memory, 1<<20),
 		OpenFiles: b.whole(l+".open_files", s.Limits.OpenFiles, 0, 8, maxInt),

@@ -146,7 +146,7 @@ func TestModeAndTLS(t *testing.T) {
 	if c.Database.Mode != 0o660 {
 		t.Errorf("mode %o", c.Database.Mode)
 	}
-	for _, mode := range []string{"777", "0444", "rw", "0o600", "1600"} {
+	for _, mode := range []string{"777", "0666", "0444", "rw", "0o600", "1600"} {
 		if _, err := load(t, "name: shop\nqueues: [{name: emails}]\ndatabase: {mode: "+mode+"}\n", noEnv, nil); !errors.Is(err, ErrInvalid) {
 			t.Errorf("%s: %v", mode, err)
 		}

@@ -4,6 +4,7 @@ package schema
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"net/url"
@@ -11,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/internal/regular"
 )
 
 // Options say which database to open. It is a section of the config, so its fields have the config's names.
@@ -41,14 +43,17 @@ type Options struct {
 	Warn func(error)
 }
 
-// Check finds out what Open would refuse before it asks the database: a DSN that can't be, files of TLS that can't be read.
-// The error is an ErrConfig.
+// Check finds out what Open would refuse before it asks the database: a DSN that can't be, files of TLS that can't be read, a SQLite
+// file that another user could have written. The error is an ErrConfig.
 func (o Options) Check() error {
-	if o.Driver != engine.MySQL.Name {
-		return nil
+	if o.Driver == engine.MySQL.Name {
+		_, err := o.connector()
+		return err
 	}
-	_, err := o.connector()
-	return err
+	if err := regular.CheckDatabase(o.Path); errors.Is(err, regular.ErrUntrusted) { // of all else the engine says why
+		return fmt.Errorf("%w: database.path: %s %w", ErrConfig, o.Path, err)
+	}
+	return nil
 }
 
 // DB is a database with the names of one instance's tables. It is safe for concurrent use.

@@ -36,6 +36,9 @@ func openSQLite(ctx context.Context, o Options) (*engine.DB, error) {
 	case !at.Mode().IsRegular():
 		return nil, fmt.Errorf("%w: database.path: %s is no regular file", ErrConfig, o.Path)
 	}
+	if err := o.Check(); err != nil {
+		return nil, err
+	}
 	if o.Create {
 		create(o.Path, cmp.Or(o.Mode, 0o600))
 	} else if _, err := os.Stat(o.Path); errors.Is(err, fs.ErrNotExist) {

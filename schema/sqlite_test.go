@@ -1,9 +1,11 @@
 package schema_test
 
 import (
+	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/hipq/hipq/schema"
@@ -37,5 +39,102 @@ func TestFileIsItsOwners(t *testing.T) {
 		if err := db.Close(); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// Another user's write-ahead log, or journal, would become a part of the database: SQLite reads it, whoever has laid it there. A folder
+// in which others may lay one is refused with it, for they could come between the look and SQLite's.
+func TestFileOfSomebodyElse(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can give files away") // CI runs as root
+	}
+	const other, third = 65534, 65533
+	names, err := schema.NewNames("shop", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lay := func(file string, user, group int, mode fs.FileMode) error {
+		return errors.Join(os.WriteFile(file, []byte("theirs"), 0o600), os.Chown(file, user, group), os.Chmod(file, mode))
+	}
+	for name, c := range map[string]struct {
+		give func(dir, file string) error
+		want string // empty: it is opened
+	}{
+		"ours":             {func(_, _ string) error { return nil }, ""},
+		"our own log":      {func(_, file string) error { return os.WriteFile(file+"-wal", nil, 0o600) }, ""},
+		"another's log":    {func(_, file string) error { return lay(file+"-wal", other, other, 0o600) }, "hipq.db-wal belongs to user 65534"},
+		"another's memory": {func(_, file string) error { return lay(file+"-shm", other, other, 0o600) }, "hipq.db-shm belongs to user 65534"},
+		"another's journal": {func(_, file string) error {
+			return lay(file+"-journal", other, other, 0o600)
+		}, "hipq.db-journal belongs to user 65534"},
+		"a log for all": {func(_, file string) error { return lay(file+"-wal", 0, 0, 0o666) }, "everybody may write"},
+		"a log that is a link": {func(dir, file string) error {
+			return os.Symlink(filepath.Join(dir, "elsewhere"), file+"-wal")
+		}, "hipq.db-wal is no regular file"},
+		"a folder of all":    {func(dir, _ string) error { return os.Chmod(dir, 0o777) }, "everybody may write its folder"},
+		"a folder like /tmp": {func(dir, _ string) error { return os.Chmod(dir, 0o777|fs.ModeSticky) }, "everybody may write its folder"},
+		"another's folder":   {func(dir, _ string) error { return os.Chown(dir, other, other) }, "its folder"},
+		"a file for all":     {func(_, file string) error { return os.Chmod(file, 0o666) }, "everybody may write"},
+		"wholly another's": {func(dir, file string) error {
+			return errors.Join(os.Chown(dir, other, other), os.Chown(file, other, other))
+		}, ""},
+		"another's, in a third's folder": {func(dir, file string) error {
+			return errors.Join(os.Chown(dir, third, third), os.Chown(file, other, other))
+		}, "its folder"},
+		"of a group, with a member's log": {func(dir, file string) error {
+			return errors.Join(os.Chown(dir, 0, third), os.Chmod(dir, 0o770), os.Chown(file, 0, third), os.Chmod(file, 0o660),
+				os.WriteFile(file+"-wal", nil, 0o600), os.Chown(file+"-wal", other, third), os.Chmod(file+"-wal", 0o660))
+		}, ""},
+		"its owner's, in a group's folder": {func(dir, _ string) error {
+			return errors.Join(os.Chown(dir, 0, third), os.Chmod(dir, 0o770))
+		}, "group 65533 may write its folder"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "lib")
+			file := filepath.Join(dir, "hipq.db")
+			o := schema.Options{Driver: "sqlite", Path: file, Create: true}
+			if err := os.Mkdir(dir, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			if db, err := schema.Open(t.Context(), o, names); err != nil || db.Close() != nil {
+				t.Fatal(err)
+			}
+			o.Create = false
+			if err := c.give(dir, file); err != nil {
+				t.Fatal(err)
+			}
+			db, err := schema.Open(t.Context(), o, names)
+			if err == nil {
+				_ = db.Close()
+			}
+			switch {
+			case c.want == "" && err != nil:
+				t.Error(err)
+			case c.want != "" && (!errors.Is(err, schema.ErrConfig) || !strings.Contains(err.Error(), c.want)):
+				t.Errorf("%v, want: %s", err, c.want)
+			}
+			if checked := o.Check(); (checked == nil) != (err == nil) {
+				t.Errorf("checked: %v; opened: %v", checked, err)
+			}
+		})
+	}
+}
+
+// Nobody makes a new database where others could take it over.
+func TestFileIsNotMadeAmongOthers(t *testing.T) {
+	names, err := schema.NewNames("shop", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	if err := os.Chmod(dir, 0o777|fs.ModeSticky); err != nil { //nolint:gosec // as /tmp
+		t.Fatal(err)
+	}
+	o := schema.Options{Driver: "sqlite", Path: filepath.Join(dir, "hipq.db"), Create: true}
+	if _, err := schema.Open(t.Context(), o, names); !errors.Is(err, schema.ErrConfig) || !strings.Contains(err.Error(), "everybody may write its folder") {
+		t.Error(err)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("%v, %v", left, err)
 	}
 }

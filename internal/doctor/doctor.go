@@ -57,8 +57,9 @@ func trouble(err error) Finding {
 // Options say what is looked at.
 type Options struct {
 	Config *config.Config
-	// Handlers says what keeps the config's handlers from being run on this host, for cmd makes them.
-	Handlers func() []string
+	// Handlers says what keeps the config's handlers from being run on this host, and which of them another user could have written,
+	// for cmd makes them.
+	Handlers func() (troubles, foreign []string)
 	// Now is this host's clock.
 	Now func() time.Time
 	// Etc is the folder of the system's crontabs and systemd's units, /etc.

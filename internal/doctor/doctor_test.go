@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -33,7 +34,7 @@ func examine(ctx context.Context, t *testing.T, driver, source string, o Options
 		t.Fatal(err)
 	}
 	if o.Handlers == nil {
-		o.Handlers = func() []string { return nil }
+		o.Handlers = func() (troubles, foreign []string) { return nil, nil }
 	}
 	if o.Now == nil {
 		o.Now = time.Now
@@ -104,9 +105,15 @@ func TestExamine(t *testing.T) {
 		want(t, found["tables"], Wrong, "shop_emails is of an older hipq: it has version 0", "run hipq init")
 		want(t, found["workers"], Wrong, "on web1", "crontab")
 		if driver == "sqlite" {
+			theirs := func() (troubles, foreign []string) { return nil, []string{"ours.sh belongs to user 65534"} }
+			want(t, examine(t.Context(), t, driver, source, Options{Handlers: theirs})["handlers"], Warning, "user 65534", "allow_foreign_handlers")
 			want(t, found["database_file"], Wrong, "-rw-r--r--", "chmod 0600 "+source)
 			want(t, found["durability"], OK, "synchronous FULL", "")
 			want(t, found["promise_no_job_lost"], OK, "holds", "")
+			if err := os.Chmod(filepath.Dir(source), 0o777|fs.ModeSticky); err != nil { //nolint:gosec // as /tmp
+				t.Fatal(err)
+			}
+			want(t, examine(t.Context(), t, driver, source, Options{})["database_file"], Wrong, "everybody may write its folder", "a folder of its own")
 		}
 	})
 }

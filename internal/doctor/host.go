@@ -3,7 +3,6 @@ package doctor
 import (
 	"context"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -30,10 +29,14 @@ func lookAtConfig(_ context.Context, p *patient) Finding {
 	return found(Wrong, what+"; "+strings.Join(said, "; ")).but(strings.Join(remedies, "; "))
 }
 
-// lookAtHandlers tells which handlers' programs can't be run here, and which job types are left out.
+// lookAtHandlers tells which handlers' programs can't be run here, or are another user's, and which job types are left out.
 func lookAtHandlers(_ context.Context, p *patient) Finding {
-	if said := p.Handlers(); len(said) > 0 {
-		return found(Wrong, strings.Join(said, "; ")).but("mend it, and look with hipq config check; or ask as the user of the crontab")
+	said, foreign := p.Handlers()
+	if len(said) > 0 {
+		return found(Wrong, strings.Join(append(said, foreign...), "; ")).but("mend it, and look with hipq config check; or ask as the user of the crontab")
+	}
+	if len(foreign) > 0 {
+		return found(Warning, strings.Join(foreign, "; ")).but("mend it, or set allow_foreign_handlers")
 	}
 	return found(OK, "all can be run here")
 }
@@ -41,20 +44,16 @@ func lookAtHandlers(_ context.Context, p *patient) Finding {
 // noFile is the remedy where SQLite's file is not there.
 const noFile = "mount its disk, or mend database.path; where there never was one, run hipq init"
 
-// lookAtFile compares the rights of SQLite's files with those that database.mode gives.
+// lookAtFile looks whether others could have written SQLite's files, and compares their rights with those that database.mode gives.
 func lookAtFile(_ context.Context, p *patient) Finding {
 	path := p.Config.Database.Path
 	info, err := os.Stat(path)
 	if err != nil {
 		return found(Wrong, err.Error()).but(noFile)
 	}
-	folder, err := os.Stat(filepath.Dir(path))
-	if err != nil {
-		return found(Wrong, err.Error())
-	}
-	if mode := folder.Mode(); mode&0o002 != 0 && mode&fs.ModeSticky == 0 {
-		return found(Wrong, fmt.Sprintf("everybody may write its folder %s, and so put another file in its place", filepath.Dir(path))).
-			but("chmod o-w " + filepath.Dir(path))
+	if err := p.Config.Database.Check(); err != nil {
+		what, remedy, _ := strings.Cut(err.Error(), "; ")
+		return found(Wrong, what).but(remedy)
 	}
 	for _, name := range []string{path, path + "-wal", path + "-shm"} {
 		beside, err := os.Stat(name)

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/hipq/hipq/internal/regular"
 )
 
 const (
@@ -36,13 +38,17 @@ func OutageOf(key string) (*Outage, error) {
 	return &Outage{file}, err
 }
 
-// cached is the file in the user's cache that is about what of this key.
+// cached is the file in the user's cache that is about what of this key. Under sudo the cache may be another user's: that is none.
 func cached(what, key string) (string, error) {
 	cache, err := os.UserCacheDir()
+	if err == nil {
+		cache = filepath.Join(cache, "hipq")
+		err = regular.CheckFolder(cache)
+	}
 	if err != nil {
 		return "", err
 	}
-	return filepath.Join(cache, "hipq", what+"-"+uuid.NewSHA1(uuid.NameSpaceURL, []byte(key)).String()), nil
+	return filepath.Join(cache, what+"-"+uuid.NewSHA1(uuid.NameSpaceURL, []byte(key)).String()), nil
 }
 
 // Goes notes that a tick failed, at the latest from a time on, and says since when they do, and whether this one is to say so. Two

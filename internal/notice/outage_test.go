@@ -1,6 +1,7 @@
 package notice_test
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -74,5 +75,45 @@ func TestOutage(t *testing.T) {
 	// one that was caught in its midst knows that it began before
 	if since, say, err := o.Goes(begin, later); err != nil || !say || !since.Equal(begin) {
 		t.Errorf("since %s, %t, %v", since, say, err)
+	}
+}
+
+// Where HOME is another user's, as it may be under sudo, nothing is written: that user could have a link there that leads anywhere.
+func TestCacheOfSomebodyElse(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can give files away") // CI runs as root
+	}
+	const other = 65534
+	for name, give := range map[string]func(home string) error{
+		"ours":           func(string) error { return nil },
+		"another's home": func(home string) error { return os.Chown(home, other, other) },
+		"another's cache": func(home string) error {
+			return errors.Join(os.Mkdir(filepath.Join(home, "cache"), 0o700), os.Chown(filepath.Join(home, "cache"), other, other))
+		},
+		"another's link": func(home string) error {
+			link := filepath.Join(home, "cache")
+			return errors.Join(os.Mkdir(filepath.Join(home, "etc"), 0o700), os.Symlink("etc", link), os.Lchown(link, other, other))
+		},
+		"a folder of all": func(home string) error { return os.Chmod(home, 0o777) }, //nolint:gosec // it must not be used
+	} {
+		t.Run(name, func(t *testing.T) {
+			home := filepath.Join(t.TempDir(), "alice")
+			cache := filepath.Join(home, "cache")
+			t.Setenv("HOME", home)
+			t.Setenv("XDG_CACHE_HOME", cache)
+			if err := errors.Join(os.Mkdir(home, 0o700), give(home)); err != nil {
+				t.Fatal(err)
+			}
+			seen, err := notice.SeenOf("a database")
+			if err == nil {
+				err = seen.Note(time.Now())
+			}
+			if _, none := notice.OutageOf("a config"); (none == nil) != (err == nil) || (err == nil) != (name == "ours") {
+				t.Errorf("%v, %v", err, none)
+			}
+			if _, err := os.Stat(filepath.Join(cache, "hipq")); (err == nil) != (name == "ours") {
+				t.Errorf("written: %v", err)
+			}
+		})
 	}
 }

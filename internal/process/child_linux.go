@@ -2,7 +2,9 @@ package process
 
 import (
 	"fmt"
+	"math"
 	"os"
+	"runtime"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -13,6 +15,29 @@ func Pipe() (r, w int, err error) {
 	var ends [2]int
 	err = syscall.Pipe2(ends[:], syscall.O_CLOEXEC)
 	return ends[0], ends[1], err
+}
+
+// KeepFiles keeps what this process has open now, but for its standard streams, from the programs that it starts: the process that
+// started it may have left files open for it alone.
+func KeepFiles() {
+	if unix.CloseRange(3, math.MaxInt32, unix.CLOSE_RANGE_CLOEXEC) != nil { // before Linux 5.11, or in a sandbox
+		keepListed()
+	}
+}
+
+// WithoutNewPrivs calls start in a thread of its own, whose children gain no rights by what they execute. The thread ends with it, for
+// it can't take that back.
+func WithoutNewPrivs(start func() (pid int, err error)) (pid int, err error) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread()
+		if err = unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err == nil {
+			pid, err = start()
+		}
+	}()
+	<-done
+	return pid, err
 }
 
 // AwaitEnd waits until a child has ended, and leaves it to be reaped.

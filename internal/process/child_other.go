@@ -20,6 +20,13 @@ func Pipe() (r, w int, err error) {
 	return ends[0], ends[1], nil
 }
 
+// KeepFiles keeps what this process has open now, but for its standard streams, from the programs that it starts: the process that
+// started it may have left files open for it alone.
+func KeepFiles() { keepListed() }
+
+// WithoutNewPrivs calls start: these systems have no way in common to keep a child from gaining rights.
+func WithoutNewPrivs(start func() (pid int, err error)) (pid int, err error) { return start() }
+
 // AwaitEnd waits until a child has ended, and leaves it to be reaped. It isn't waitid, as on Linux, because Darwin's
 // returns for a child that was stopped as well.
 func AwaitEnd(pid int) { exitEvent(pid, nil) }

@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // A process gets a signal that is meant for it, and none that was meant for another of its id.
@@ -86,4 +88,26 @@ func TestHeadlessIsNoZombie(t *testing.T) {
 		t.Error("it has not ended, they say")
 	}
 	_ = cmd.Wait()
+}
+
+// Where the kernel can't close a range of files, they are looked for one by one.
+func TestKeepListed(t *testing.T) {
+	var kept []int
+	for _, from := range []int{3, usualFiles + 40} {
+		fd, err := unix.FcntlInt(0, unix.F_DUPFD, from)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer unix.Close(fd)
+		kept = append(kept, fd)
+	}
+	keepListed()
+	for _, fd := range kept {
+		if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err != nil || flags&unix.FD_CLOEXEC == 0 {
+			t.Errorf("file %d passes on: %d, %v", fd, flags, err)
+		}
+	}
+	if flags, err := unix.FcntlInt(0, unix.F_GETFD, 0); err != nil || flags&unix.FD_CLOEXEC != 0 {
+		t.Errorf("standard input doesn't: %d, %v", flags, err)
+	}
 }

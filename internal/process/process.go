@@ -5,10 +5,30 @@
 // identity_linux.go and identity_other.go about one that another process has known.
 package process
 
-import "syscall"
+import (
+	"os"
+	"strconv"
+	"syscall"
+)
 
 // CanRun says whether hipq can run programs on this system, and why not.
 func CanRun() error { return nil }
+
+// usualFiles is below which number all files are looked for, where the system may not list those that are open.
+const usualFiles = 256
+
+// keepListed has all files above the standard streams closed in the programs that this process starts.
+func keepListed() {
+	for fd := 3; fd < usualFiles; fd++ {
+		syscall.CloseOnExec(fd)
+	}
+	open, _ := os.ReadDir("/dev/fd")
+	for _, o := range open {
+		if fd, err := strconv.Atoi(o.Name()); err == nil && fd >= usualFiles {
+			syscall.CloseOnExec(fd)
+		}
+	}
+}
 
 // Other is a process of this host.
 type Other struct {

@@ -42,8 +42,9 @@ type Command struct {
 	// Dir is the folder in which it runs; "" is the worker's.
 	Dir string
 	Env []string
-	// Credential is the user as whom it runs; nil is the worker's own.
+	// Credential is the user as whom it runs; nil is the worker's own. NewPrivs lets such a program gain rights by what it executes.
 	Credential *syscall.Credential
+	NewPrivs   bool
 }
 
 // Sink takes what a program prints: into Room, which is never empty, and then it is told how much was taken there.
@@ -95,11 +96,18 @@ func fork(ctx context.Context, g *guard.Guard, c Command, files ...int) (pid int
 	if err := handling.Err(ctx); err != nil {
 		return 0, err // and not in there, where a worker dies whose time is up at this moment
 	}
+	process.KeepFiles()
 	return g.Fork(func() (int, error) {
-		if err := handling.Err(ctx); err != nil {
-			return 0, err
+		start := func() (int, error) {
+			if err := handling.Err(ctx); err != nil {
+				return 0, err
+			}
+			return syscall.ForkExec(c.Path, c.Argv, attr)
 		}
-		return syscall.ForkExec(c.Path, c.Argv, attr)
+		if c.Credential != nil && !c.NewPrivs {
+			return process.WithoutNewPrivs(start)
+		}
+		return start()
 	})
 }
 

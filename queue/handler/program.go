@@ -30,6 +30,10 @@ type Program struct {
 	// User is the name of the user as whom it runs, with that user's groups, HOME, USER and LOGNAME; "" is the worker's own. Only
 	// root can start programs as another user.
 	User string
+	// NewPrivs lets a program of another User gain rights by what it starts, as by sudo. On Linux it can't without (no_new_privs).
+	NewPrivs bool
+	// AllowForeign lets root run a program, or a script that it names, that another user than root and User could have written.
+	AllowForeign bool
 	// Limits are what it may use; the zero value sets none.
 	Limits Limits
 	// Nice is by how much the system shall prefer others to it, up to 19; below 0, others shall be behind it, for which it must run
@@ -50,6 +54,7 @@ type Program struct {
 	constant []string // the part of the environment that all jobs share
 	path     atomic.Pointer[string]
 	account  atomic.Pointer[account]
+	named    atomic.Pointer[[]string] // once they are known: scripts
 }
 
 // program finds the program's file, once: a search through $PATH costs as much as a tenth of a start.

@@ -7,10 +7,12 @@ import (
 	"fmt"
 	"os"
 	"os/user"
+	"path/filepath"
 	"strconv"
 	"syscall"
 
 	"github.com/hipq/hipq/internal/process"
+	"github.com/hipq/hipq/internal/regular"
 )
 
 // account is a user as whom a program runs; without a credential it is the one that this process is.
@@ -74,4 +76,29 @@ func (p *Program) asUser(f func() error) error {
 		return process.AsUser(a.credential, f)
 	}
 	return f()
+}
+
+// Foreign says who else than root, this user and the program's own could have written the program, or a script that it seems to be
+// given to run; nil is nobody. What isn't there is for Check. The error is meant for people.
+func (p *Program) Foreign() error {
+	if len(p.Argv) == 0 || p.findAccount() != nil {
+		return nil
+	}
+	path, err := p.program()
+	if err != nil {
+		return nil
+	}
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(p.Dir, path)
+	}
+	user, group := uint32(0), uint32(0)
+	if a := p.other(); a != nil {
+		user, group = a.credential.Uid, a.credential.Gid
+	}
+	for _, file := range append([]string{path}, p.scripts()...) {
+		if err := regular.CheckProgram(file, user, group); errors.Is(err, regular.ErrUntrusted) {
+			return fmt.Errorf("%s %w", file, err)
+		}
+	}
+	return nil
 }

@@ -5,6 +5,9 @@ import (
 	"math"
 	"os"
 	"runtime"
+	"strings"
+	"sync"
+	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -83,4 +86,50 @@ func TestRootWithoutRights(t *testing.T) {
 	if err := check(&handler.Program{Limits: handler.Limits{OpenFiles: int(hard)}}); err != nil {
 		t.Error(err)
 	}
+}
+
+// A program of another user gains no rights by what it starts, such as sudo, unless that was asked for; the worker's own may, and so
+// may this process, before and after.
+func TestNoNewPrivs(t *testing.T) {
+	_, dir := asRoot(t)
+	mine := func() string {
+		status, err := os.ReadFile("/proc/thread-self/status")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, after, _ := strings.Cut(string(status), "NoNewPrivs:\t")
+		return after[:1]
+	}
+	if mine() != "0" {
+		t.Skip("nothing that starts here may gain rights")
+	}
+	for name, c := range map[string]struct {
+		user string
+		may  bool
+		want string
+	}{
+		"another's":             {"nobody", false, "NoNewPrivs: 1"},
+		"another's, who may":    {"nobody", true, "NoNewPrivs: 0"},
+		"the worker's":          {"", false, "NoNewPrivs: 0"},
+		"the worker's, by name": {"root", false, "NoNewPrivs: 0"},
+	} {
+		for _, limits := range []handler.Limits{{}, {OpenFiles: 64}} {
+			e := sh("echo $(grep NoNewPrivs /proc/self/status)")
+			e.Dir, e.User, e.NewPrivs, e.Limits = dir, c.user, c.may, limits
+			if got := e.Handle(t.Context(), testJob()); got.Output != c.want+"\n" {
+				t.Errorf("%s: %+v", name, got)
+			}
+		}
+	}
+	var all sync.WaitGroup
+	for range 64 { // as many threads as there may be
+		all.Go(func() {
+			runtime.LockOSThread()
+			defer runtime.UnlockOSThread()
+			if mine() != "0" && os.Getpid() != syscall.Gettid() { // the first thread may have done it, and does no more
+				t.Error("a thread that goes on may start nothing that gains rights")
+			}
+		})
+	}
+	all.Wait()
 }

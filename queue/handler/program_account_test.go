@@ -1,11 +1,14 @@
 package handler_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/user"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -93,7 +96,7 @@ func TestUserMayNot(t *testing.T) {
 		{&handler.Exec{Program: handler.Program{Argv: []string{"true"}, Dir: closed}}, "its directory " + closed + ": permission denied for user nobody"},
 		{&handler.Exec{Program: handler.Program{Argv: []string{"true"}, Nice: -1}}, "nice: -1: only a program that runs as root, with all its rights (CAP_SYS_NICE), can be preferred to others"},
 	} {
-		c.exec.User = "nobody"
+		c.exec.User, c.exec.AllowForeign = "nobody", true
 		got, started := "", c.exec.Handle(t.Context(), testJob())
 		if err := c.exec.Check(); err != nil {
 			got = err.Error()
@@ -125,4 +128,86 @@ func TestUserIsStopped(t *testing.T) {
 	wantTimeout(t, handleUntil(t, e, func() { pid, child = processtest.Number(t, dir+"/pid"), processtest.Number(t, dir+"/child") }))
 	processtest.EventuallyGone(t, "the program", pid)
 	processtest.EventuallyGone(t, "its child", child)
+}
+
+// What this process has got from the one that started it, open and without a word to close it, is not passed on to a program, nor what
+// it has opened so since.
+func TestOpenFilesStayHere(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(file, []byte("secret"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		fd, err := syscall.Open(file, syscall.O_RDONLY, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer syscall.Close(fd)
+		script := fmt.Sprintf("test ! -e /dev/fd/%d", fd)
+		for _, limits := range []handler.Limits{{}, {OpenFiles: 64}} {
+			e := sh(script)
+			e.Limits = limits
+			if got := e.Handle(t.Context(), testJob()); got.Verdict != job.Finished {
+				t.Errorf("exec: %+v", got)
+			}
+		}
+		s := &handler.Stream{Program: handler.Program{
+			Argv:  []string{"sh", "-c", `read -r job; ` + script + ` && echo '{"id":7,"outcome":"finished"}'`},
+			Grace: time.Second, WorkerID: newWorkerID(),
+		}}
+		if got := s.Handle(t.Context(), testJob()); got.Verdict != job.Finished {
+			t.Errorf("stream: %+v", got)
+		}
+		s.Close()
+		if _, err := os.Stat(fmt.Sprintf("/dev/fd/%d", fd)); err != nil {
+			t.Errorf("here it is closed: %v", err)
+		}
+	}
+}
+
+// Root runs no program, nor a script that it names, which another user owns or may write, unless it is the user as whom it runs.
+func TestForeignPrograms(t *testing.T) {
+	other, _ := asRoot(t)
+	const third = 65533
+	uid, err := strconv.Atoi(other.Uid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	direct, byShell := []string{"./job.sh"}, []string{"sh", "-eu", "job.sh", "an argument"}
+	for name, c := range map[string]struct {
+		give func(dir, file string) error
+		user string
+		want string // empty: it runs
+	}{
+		"root's":               {func(_, _ string) error { return nil }, "", ""},
+		"another's":            {func(_, file string) error { return os.Chown(file, third, third) }, "", "job.sh belongs to user 65533"},
+		"for all to write":     {func(_, file string) error { return os.Chmod(file, 0o777) }, "", "everybody may write "},                                          //nolint:gosec // what is looked for
+		"for a group to write": {func(_, file string) error { return errors.Join(os.Chown(file, 0, third), os.Chmod(file, 0o775)) }, "", "group 65533 may write "}, //nolint:gosec // likewise
+		"another's folder":     {func(dir, _ string) error { return os.Chown(dir, third, third) }, "", "its folder "},
+		"a folder of all":      {func(dir, _ string) error { return os.Chmod(dir, 0o777) }, "", "everybody may write its folder "},        //nolint:gosec // likewise
+		"a group's folder":     {func(dir, _ string) error { return errors.Join(os.Chown(dir, 0, third), os.Chmod(dir, 0o775)) }, "", ""}, //nolint:gosec // likewise
+		"the user's who runs it": {func(dir, file string) error {
+			return errors.Join(os.Chown(dir, uid, third), os.Chown(file, uid, third))
+		}, "nobody", ""},
+		"a third's": {func(_, file string) error { return os.Chown(file, third, third) }, "nobody", "who could decide what runs as user " + other.Uid},
+	} {
+		for _, argv := range [][]string{direct, byShell} {
+			dir := filepath.Join(t.TempDir(), "opt")
+			file := filepath.Join(dir, "job.sh")
+			if err := errors.Join(os.Mkdir(dir, 0o755), os.Chmod(filepath.Dir(dir), 0o755), os.Chmod(filepath.Dir(filepath.Dir(dir)), 0o755), //nolint:gosec // that user looks into them
+				os.WriteFile(file, []byte("#!/bin/sh\n"), 0o755), c.give(dir, file)); err != nil { //nolint:gosec // it is a program
+				t.Fatal(err)
+			}
+			for _, allow := range []bool{false, true} {
+				e := &handler.Exec{Program: handler.Program{Argv: argv, Dir: dir, User: c.user, AllowForeign: allow, WorkerID: newWorkerID()}}
+				checked, got := e.CheckSurroundings(), e.Handle(t.Context(), testJob())
+				if runs := c.want == "" || allow; runs != (got.Verdict == job.Finished) || runs != (checked == nil) {
+					t.Errorf("%s, %q: %v, %+v", name, argv, checked, got)
+				}
+				if c.want != "" && !allow && (!strings.Contains(got.Error, c.want) || !strings.Contains(got.Error, "allow_foreign_handlers")) {
+					t.Errorf("%s, %q: %s, want: %s", name, argv, got.Error, c.want)
+				}
+			}
+		}
+	}
 }

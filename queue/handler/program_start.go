@@ -69,7 +69,7 @@ func (p *Program) command(argv []string, j *job.Job) (c program.Command, err err
 	}
 	c = program.Command{Path: path, Argv: argv, Dir: p.Dir, Env: p.environment(j)}
 	if a := p.other(); a != nil {
-		c.Credential = a.credential
+		c.Credential, c.NewPrivs = a.credential, p.NewPrivs
 	}
 	script := p.script()
 	if script == "" {
@@ -93,11 +93,17 @@ func (p *Program) command(argv []string, j *job.Job) (c program.Command, err err
 	return c, nil
 }
 
-// CheckSurroundings finds out whether the program's user and limits can be had by programs that this process starts. Its error is
+// CheckSurroundings finds out whether the program's user and limits can be had by programs that this process starts, and as root, whether
+// another user could have written it. Its error is
 // meant for people.
 func (p *Program) CheckSurroundings() error {
 	if err := p.findAccount(); err != nil {
 		return err
+	}
+	if os.Geteuid() == 0 && !p.AllowForeign {
+		if err := p.Foreign(); err != nil {
+			return fmt.Errorf("%w, or set allow_foreign_handlers", err)
+		}
 	}
 	if p.Nice < 0 && (p.other() != nil || !process.MayPrefer()) {
 		return fmt.Errorf("nice: %d: only a program that runs as root, with all its rights (CAP_SYS_NICE), can be preferred to others", p.Nice)
