@@ -1,10 +1,14 @@
 # The tools that lint and releases need, at these versions; they are built into .bin/ on first use.
 GOLANGCI_LINT_VERSION := v2.15.0
 GORELEASER_VERSION    := v2.15.1
+GOVULNCHECK_VERSION   := v1.9.0
+CYCLONEDX_VERSION     := v1.10.0
 
 # A folder per version, so that a new version above is a new target.
 GOLANGCI_LINT := .bin/golangci-lint-$(GOLANGCI_LINT_VERSION)/golangci-lint
 GORELEASER    := .bin/goreleaser-$(GORELEASER_VERSION)/goreleaser
+GOVULNCHECK   := .bin/govulncheck-$(GOVULNCHECK_VERSION)/govulncheck
+CYCLONEDX     := .bin/cyclonedx-gomod-$(CYCLONEDX_VERSION)/cyclonedx-gomod
 
 # PKG narrows test and race: make test PKG=./queue
 PKG ?= ./...
@@ -13,7 +17,7 @@ VERSION = $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 # These targets bring a server, so a test that finds none is a fault and not a reason to skip.
 export HIPQ_TEST_REQUIRE_MYSQL := 1
 
-.PHONY: help build demo test report-check test-engines race crash bench bench-galera lint fmt install packaging snapshot release clean
+.PHONY: help build demo test report-check test-engines race crash bench bench-galera lint vulnerabilities fmt install packaging snapshot release clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -71,6 +75,14 @@ lint: $(GOLANGCI_LINT) ## check style, imports between packages, and common mist
 	GOOS=windows go build ./queue/handler
 	$(GOLANGCI_LINT) run
 	EDIT_ONLY=1 internal/crash/mutants.sh
+	@$(MAKE) --no-print-directory vulnerabilities
+
+# It asks https://vuln.go.dev. Without that, in GitHub's workflows (which set the variable) nothing passes unchecked; elsewhere it says so.
+vulnerabilities: $(GOVULNCHECK) ## check whether known vulnerabilities of libraries, or of Go, concern hipq
+	@said=$$($(GOVULNCHECK) ./... 2>&1); status=$$?; echo "$$said"; case $$status-$$GITHUB_ACTIONS-$$said in \
+		0-*) ;; \
+		1--*"fetching vulnerabilities"*) echo "vulnerabilities: nothing was checked, because the database can't be reached" ;; \
+		*) exit 1 ;; esac
 
 fmt: $(GOLANGCI_LINT) ## format the source
 	$(GOLANGCI_LINT) fmt
@@ -96,7 +108,7 @@ install: $(BINARY) ## install hipq into PREFIX (/usr/local): binary, man pages, 
 	install -m 644 docs/examples/* $(SHARE)/doc/hipq/examples
 
 # With the commit's date in the pages, the same source gives the same files.
-packaging: ## write into build/ what packages have beside the binary: man pages and completions
+packaging: $(CYCLONEDX) ## write into build/ what goes with the binary: man pages, completions, the list of its libraries
 	rm -rf build/man build/completions
 	mkdir -p build/completions
 	go build -o build/hipq .
@@ -105,6 +117,7 @@ packaging: ## write into build/ what packages have beside the binary: man pages 
 	build/hipq completion bash >build/completions/hipq
 	build/hipq completion zsh >build/completions/_hipq
 	build/hipq completion fish >build/completions/hipq.fish
+	$(CYCLONEDX) app -json -std -noserial -notimestamp -output build/sbom.cdx.json .
 
 snapshot: $(GORELEASER) ## build a release into dist/, and publish nothing
 	$(GORELEASER) release --snapshot --clean
@@ -125,3 +138,12 @@ $(GOLANGCI_LINT):
 
 $(GORELEASER):
 	GOBIN=$(CURDIR)/$(@D) go install github.com/goreleaser/goreleaser/v2@$(GORELEASER_VERSION)
+
+$(GOFUMPT):
+	GOBIN=$(CURDIR)/$(@D) go install mvdan.cc/gofumpt@$(GOFUMPT_VERSION)
+
+$(GOVULNCHECK):
+	GOBIN=$(CURDIR)/$(@D) go install golang.org/x/vuln/cmd/govulncheck@$(GOVULNCHECK_VERSION)
+
+$(CYCLONEDX):
+	GOBIN=$(CURDIR)/$(@D) go install github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod@$(CYCLONEDX_VERSION)

@@ -42,6 +42,14 @@ func safe(s string) string { return readable.Text(readable.Clip(s, safeBytes)) }
 // oneLine is safe without ends of lines: what a text holds can't pass for another line of what a command prints.
 func oneLine(s string) string { return unfold(readable.Text(readable.Clip(s, lineBytes))) }
 
+// oneLines has each text as one line of what a command prints: with what a database says in it, it can't begin a further one.
+func oneLines(texts []string) []string {
+	for n := range texts {
+		texts[n] = oneLine(texts[n])
+	}
+	return texts
+}
+
 // cell is oneLine for a table.
 func cell(s string) string {
 	s = unfold(readable.Text(s[:min(len(s), utf8.UTFMax*(cellCharacters+1))]))

@@ -147,6 +147,49 @@ func TestTextsAreShownOnly(t *testing.T) {
 	})
 }
 
+// No job type begins a line of cron's mail, or stands in a command there as more than one line.
+func TestMailsLinesAreHipqsOwn(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, driver, source string) {
+		h := openHostile(t, driver, source, false)
+		config, err := os.ReadFile(h.config())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(h.config(), bytes.Replace(config, []byte("mail: off\n"), nil, 1), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		const lines = "s\n\thipq: all is well\n  retry: rm x\r\v\x1b"
+		for _, row := range []map[string]string{
+			{"job_type": "'" + lines + "1'"}, // an application's: refused, and so a failure
+			{
+				"job_type": "'" + lines + "2'", "status": "'available'", "scheduled_run_time": someTime,
+				"timeout": "60", "priority": "100", "throttle_factor": "1", "time_windows": "'NONE'",
+			}, // nobody handles it
+		} {
+			if err := h.insert("plain", row); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_, out, errs := h.apart("work", "--config", h.config())
+		for _, said := range []string{"failed for good", "no worker of the last day handled that type"} {
+			if strings.Count(errs, said) != 1 {
+				t.Errorf("the mail says %q and not %q once", errs, said)
+			}
+		}
+		for line := range strings.Lines(errs) {
+			if line = strings.TrimSuffix(line, "\n"); strings.HasPrefix(strings.TrimSpace(line), "hipq: all is") || strings.HasPrefix(line, "  retry: rm") {
+				t.Errorf("the mail has the line %q", line)
+			}
+		}
+		if found := trick(errs); found != "" || out != "" {
+			t.Errorf("the mail: %s; %q", found, out)
+		}
+		if _, _, errs = shown("work", "--json", "--config", h.config()); strings.Contains(errs, `\n\thipq`) {
+			t.Errorf("as JSON: %q", errs)
+		}
+	})
+}
+
 // printTricks makes the handler print them, and fail.
 func (h hostileDB) printTricks() {
 	h.t.Helper()

@@ -96,11 +96,7 @@ func (a *app) report(code int, err error, hint string) {
 	if hint != "" {
 		hints = append(hints, hint)
 	}
-	for _, list := range [][]string{said, hints} {
-		for n := range list {
-			list[n] = oneLine(list[n])
-		}
-	}
+	said, hints = oneLines(said), oneLines(hints)
 	if !a.json {
 		a.err.text("hipq: %s\n", strings.Join(append(said, hints...), "\n  "))
 		return

@@ -1,6 +1,7 @@
 package cmd_test
 
 import (
+	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -179,6 +180,56 @@ func TestYAML(t *testing.T) {
 			if err := yaml.Unmarshal(text, new(map[string]any)); err != nil {
 				t.Errorf("%s: %v", name, err)
 			}
+		}
+	}
+}
+
+// An action is code that runs with a workflow's rights: each is the commit that somebody has looked at, with its version for people.
+func TestActionsArePinned(t *testing.T) {
+	workflows, err := filepath.Glob("../.github/workflows/*.yml")
+	if err != nil || len(workflows) == 0 {
+		t.Fatalf("%v, %v", workflows, err)
+	}
+	uses, pinned := regexp.MustCompile(`uses: *(.+)`), regexp.MustCompile(`^(\./.+|[\w-]+/[\w-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+)$`)
+	for _, name := range workflows {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, use := range uses.FindAllStringSubmatch(string(text), -1) {
+			if !pinned.MatchString(use[1]) {
+				t.Errorf("%s: %s", name, use[1])
+			}
+		}
+	}
+}
+
+// make lint passes without the database of vulnerabilities, and says so, but not in CI. What govulncheck has found it never passes.
+func TestVulnerabilities(t *testing.T) {
+	if _, err := exec.LookPath("make"); err != nil {
+		t.Skip(err)
+	}
+	for _, c := range []struct {
+		says   string
+		status int
+		ci     string
+		passes bool
+	}{
+		{"No vulnerabilities found.", 0, "true", true},
+		{"GO-2026-1 in x", 3, "", false},
+		{"govulncheck: fetching vulnerabilities: no such host", 1, "", true},
+		{"govulncheck: fetching vulnerabilities: no such host", 1, "true", false},
+		{"govulncheck: loading packages: no such package", 1, "", false},
+	} {
+		fake := filepath.Join(t.TempDir(), "govulncheck")
+		if err := os.WriteFile(fake, fmt.Appendf(nil, "#!/bin/sh\necho '%s' >&2\nexit %d\n", c.says, c.status), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		target := exec.Command("make", "vulnerabilities", "GOVULNCHECK="+fake)
+		target.Dir, target.Env = "..", append(os.Environ(), "GITHUB_ACTIONS="+c.ci)
+		out, err := target.CombinedOutput()
+		if (err == nil) != c.passes || !strings.Contains(string(out), c.says) || c.passes && c.status > 0 && !strings.Contains(string(out), "nothing was checked") {
+			t.Errorf("%+v: %v\n%s", c, err, out)
 		}
 	}
 }

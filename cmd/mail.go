@@ -111,11 +111,12 @@ func outageOf(c *config.Config, what []string) (*notice.Outage, error) {
 
 // say prints what is news, and no error.
 func (a *app) say(text string, more ...string) {
+	said := oneLines(append([]string{text}, more...))
 	if a.json {
-		_ = a.err.json(map[string]string{"notice": strings.Join(append([]string{text}, more...), "\n")})
+		_ = a.err.json(map[string]string{"notice": strings.Join(said, "\n")})
 		return
 	}
-	a.err.text("hipq: %s\n", strings.Join(append([]string{oneLine(text)}, more...), "\n  "))
+	a.err.text("hipq: %s\n", strings.Join(said, "\n  "))
 }
 
 // mailNews says what a tick that took so long should tell, if no other has. What it can't find out the next one may, and

@@ -126,8 +126,8 @@ func (b builder) database(s databaseSection) schema.Options {
 		o.DSN = b.dsn(s)
 		o.Nodes = b.nodes(s)
 		o.TLS = b.tls(s.TLS)
-		if o.TrustsAnyServer() {
-			b.warn("the connection to the database is encrypted, but nobody makes sure who is at its other end: see database.tls")
+		if unverified := o.Unverified(); unverified != "" {
+			b.warn("%s: see database.tls", unverified)
 		}
 	default:
 		b.refuse("database.driver", "%s is not a driver (sqlite or mysql)", shown(o.Driver))

@@ -167,6 +167,7 @@ queues:
 		Location: berlin, StrictTypes: true,
 		Worker:      worker.Options{Concurrency: 1, Batch: 10000, RunFor: time.Second, Linger: true, LockFor: 5 * time.Second},
 		MetricsKeep: 3 * week,
+		Warnings:    []string{"the connection to the database goes to another host and is not encrypted: see database.tls"},
 		Queues: []Queue{
 			{
 				Options: queue.Options{

@@ -79,8 +79,8 @@ const withDSN = "name: shop\nqueues: [{name: emails}]\ndatabase: {driver: mysql,
 
 // A secret that others may read is one to warn of, and so is a server of whom nobody makes sure.
 func TestWarnings(t *testing.T) {
-	dir, file := place(t, withDSN+"dsn: 'hipq:secret@tcp(db)/shop'}\n")
-	secret := write(t, filepath.Join(dir, "dsn"), "hipq:secret@tcp(db)/shop\n")
+	dir, file := place(t, withDSN+"dsn: 'hipq:secret@tcp(127.0.0.1)/shop'}\n")
+	secret := write(t, filepath.Join(dir, "dsn"), "hipq:secret@tcp(localhost)/shop\n")
 	warnings := func(want ...string) {
 		t.Helper()
 		c, err := Load(LoadOptions{File: file, Env: noEnv})
@@ -104,15 +104,18 @@ func TestWarnings(t *testing.T) {
 	do(t, os.Chmod(secret, 0o640))
 	warnings("others may read " + secret)
 	do(t, os.Chmod(secret, 0o600))
-	for options, want := range map[string][]string{
-		"tls=skip-verify": {"nobody makes sure"}, "tls=Preferred": {"nobody makes sure"}, "tls=true&allowFallbackToPlaintext=true": {"nobody makes sure"},
-		"tls=true": nil, "tls=false&allowFallbackToPlaintext=true": nil, "sql_mode='tls=preferred'": nil,
+	const plain, anyone = "is not encrypted: see database.tls", "nobody makes sure who is at its other end: see database.tls"
+	for way, want := range map[string][]string{
+		"tcp(db)/shop?tls=skip-verify": {anyone}, "tcp(db)/shop?tls=Preferred": {anyone}, "tcp(db)/shop?tls=true&allowFallbackToPlaintext=true": {anyone},
+		"tcp(db)/shop": {plain}, "tcp(10.0.0.7)/shop": {plain}, "tcp(127.0.0.1,db2)/shop": {plain}, "tcp(db)/shop?tls=false&allowFallbackToPlaintext=true": {plain},
+		"tcp(db)/shop?sql_mode='tls=preferred'": {plain}, "tcp(db)/shop?tls=true": nil, "unix(/run/mysqld/mysqld.sock)/shop": nil,
+		"tcp([::1]:3306)/shop": nil, "tcp(127.0.0.2:3306)/shop?tls=skip-verify": nil,
 	} {
-		write(t, secret, "hipq:secret@tcp(db)/shop?"+options)
+		write(t, secret, "hipq:secret@"+way)
 		warnings(want...)
 	}
 	write(t, secret, "hipq:tls=preferred;secret@tcp(db)/shop")
-	warnings()
+	warnings(plain)
 	do(t, os.Chmod(secret, 0o666))
 	if _, err := Load(LoadOptions{File: file, Env: noEnv}); err == nil || !strings.Contains(err.Error(), "database.dsn_file: ") || !strings.Contains(err.Error(), "everybody may write") {
 		t.Errorf("a secret that everybody may write: %v", err)

@@ -72,6 +72,9 @@ func (o Options) session(cfg *mysql.Config) (s session, err error) {
 		}
 		cfg.AllowFallbackToPlaintext = false // or a server in between could have it all by saying that it knows no TLS
 	}
+	if err := hidePassword(cfg); err != nil {
+		return s, err
+	}
 	s.variables, cfg.Params = cfg.Params, nil
 	cfg.InterpolateParams = true // one round trip a statement instead of three
 	cfg.MultiStatements = true   // Tx sends together what need not be waited for
@@ -262,12 +265,12 @@ const (
 )
 
 func (c session) Connect(ctx context.Context) (driver.Conn, error) {
-	conn, err := c.Connector.Connect(ctx)
+	conn, err := c.Connector.Connect(context.WithValue(ctx, greetingKey{}, &greeting{}))
 	if err != nil {
 		if err.Error() == "bad connection" { // the driver's own error for a server that hangs up while it is greeted
 			err = driver.ErrBadConn
 		}
-		return nil, err
+		return nil, ownWords(err)
 	}
 	if err = c.setVariables(ctx, conn.(driver.ExecerContext)); err == nil {
 		err = setUp(ctx, conn.(driver.QueryerContext))

@@ -2,15 +2,19 @@ package schema_test
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/rsa"
+	"crypto/sha1"
 	"crypto/tls"
 	"crypto/x509"
 	"database/sql"
 	"encoding/binary"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"io"
 	"maps"
 	"math/big"
@@ -372,6 +376,15 @@ func TestTLS(t *testing.T) {
 			}
 		})
 	}
+	for _, option := range []string{"tls=preferred", "tls=skip-verify"} { // a password that is only proved is for any server
+		address := mad(t, &tls.Config{Certificates: []tls.Certificate{certificate}}, []byte{0xfe, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f})
+		_, port, _ := net.SplitHostPort(address)
+		o := schema.Options{Driver: "mysql", DSN: "root:x@tcp(0.0.0.0:" + port + ")/shop?readTimeout=1s&" + option}
+		_, err := schema.Open(t.Context(), o, schema.Named("shop"))
+		if trouble, _ := schema.Diagnose(err); trouble != schema.TryLater || strings.Contains(err.Error(), "password") {
+			t.Errorf("%s: %v", option, err)
+		}
+	}
 	for _, option := range []string{"", "?tls=preferred", "?allowFallbackToPlaintext=true"} {
 		address := mad(t, nil, nil) // which knows no TLS
 		o := schema.Options{Driver: "mysql", DSN: "root@tcp(" + address + ")/shop" + option, TLS: &schema.TLS{CA: ca}}
@@ -379,6 +392,59 @@ func TestTLS(t *testing.T) {
 		if trouble, _ := schema.Diagnose(err); trouble != schema.Misconfigured {
 			t.Errorf("%s: %v", option, err)
 		}
+	}
+}
+
+// A server that nobody has verified gets no password, however it asks for it. 0.0.0.0 is this host by another name than loopback.
+func TestServerAsksForThePassword(t *testing.T) {
+	certificate, ca := certify(t, t.TempDir(), "db.example.org")
+	certified := &tls.Config{Certificates: []tls.Certificate{certificate}}
+	const caching, sha256, clear, native = "caching_sha2_password", "sha256_password", "mysql_clear_password", "mysql_native_password"
+	const inFull, inClear = "the server asks for the password itself", "the server asks for the password in clear text"
+	for _, c := range []struct {
+		host, options   string
+		tls             *tls.Config
+		greets, changes string
+		want            string // empty: the server gets it
+		verified        bool
+	}{
+		{"0.0.0.0", "", nil, caching, "", inFull, false},
+		{"0.0.0.0", "", nil, native, caching, inFull, false},
+		{"0.0.0.0", "", nil, native, sha256, inFull, false},
+		{"0.0.0.0", "", nil, native, clear, inClear, false},
+		{"0.0.0.0", "?tls=preferred", nil, native, caching, inFull, false},
+		{"0.0.0.0", "?tls=preferred", nil, sha256, sha256, inFull, false},
+		{"0.0.0.0", "?tls=preferred", certified, native, caching, inFull, false},
+		{"0.0.0.0", "?tls=skip-verify", certified, caching, "", inFull, false},
+		{"0.0.0.0", "?tls=skip-verify", certified, native, sha256, inFull, false},
+		{"0.0.0.0", "?tls=skip-verify", certified, sha256, "", inFull, false},
+		{"0.0.0.0", "?tls=skip-verify", certified, native, clear, inClear, false},
+		{"0.0.0.0", "?allowCleartextPasswords=true", nil, native, clear, "allowCleartextPasswords", false},
+		{"0.0.0.0", "?tls=skip-verify&allowOldPasswords=true", nil, native, clear, "allowOldPasswords", false},
+		{"127.0.0.1", "", nil, native, clear, inClear, false},
+		{"127.0.0.1", "", nil, native, caching, "", false},
+		{"127.0.0.1", "?tls=skip-verify", certified, sha256, "", "", false},
+		{"0.0.0.0", "", certified, native, caching, "", true},
+		{"0.0.0.0", "?allowCleartextPasswords=true", certified, native, clear, "", true},
+	} {
+		t.Run(fmt.Sprintf("%s%s tls=%v %s %s", c.host, c.options, c.tls != nil, c.greets, c.changes), func(t *testing.T) {
+			address, got := thief(t, c.tls, c.greets, c.changes)
+			_, port, _ := net.SplitHostPort(address)
+			o := schema.Options{Driver: "mysql", DSN: "root:" + ofNobodys + "@tcp(" + c.host + ":" + port + ")/shop" + c.options}
+			if c.verified {
+				o.TLS = &schema.TLS{CA: ca, ServerName: "db.example.org"}
+			}
+			_, err := schema.Open(t.Context(), o, schema.Named("shop"))
+			if has := strings.Contains(got(), ofNobodys); err == nil || has != (c.want == "") {
+				t.Errorf("the server has it: %v; %v", has, err)
+			}
+			if c.want == "" {
+				return
+			}
+			if trouble, _ := schema.Diagnose(err); trouble != schema.Misconfigured || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "please") {
+				t.Errorf("%v", err)
+			}
+		})
 	}
 }
 
@@ -473,5 +539,86 @@ func serveMad(t *testing.T, conn net.Conn, certificate *tls.Config, answer [][]b
 				send(number+byte(i), packet)
 			}
 		}
+	}
+}
+
+// thief is a server that does what it can to get a password: by a plugin that it greets with, and one that it changes to. got is
+// all that it was sent, and can read.
+func thief(t *testing.T, certificate *tls.Config, greets, changes string) (address string, got func() string) {
+	t.Helper()
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = listener.Close() })
+	var heard strings.Builder
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			rob(conn, certificate, key, greets, changes, &heard)
+		}
+	}()
+	return listener.Addr().String(), func() string {
+		_ = listener.Close()
+		<-served
+		return heard.String()
+	}
+}
+
+// rob asks one client.
+func rob(conn net.Conn, certificate *tls.Config, key *rsa.PrivateKey, greets, changes string, heard io.Writer) {
+	defer func() { _ = conn.Close() }()
+	const salt = "salt5678salt90123456"
+	number := byte(0)
+	send := func(payload string) {
+		_, _ = conn.Write(append([]byte{byte(len(payload)), byte(len(payload) >> 8), 0, number}, payload...))
+	}
+	listen := func() (said []byte) {
+		header := make([]byte, 4)
+		if _, err := io.ReadFull(conn, header); err == nil {
+			said = make([]byte, int(header[0])|int(header[1])<<8)
+			_, _ = io.ReadFull(conn, said)
+		}
+		_, _ = heard.Write(said)
+		number = header[3] + 1
+		return said
+	}
+	knows := "\xff\xf7"
+	if certificate != nil {
+		knows = "\xff\xff" // TLS too
+	}
+	send("\n8.4.0\x00\x01\x00\x00\x00" + salt[:8] + "\x00" + knows + "\x2d\x02\x00\xff\xc7\x15" + strings.Repeat("\x00", 10) + salt[8:] + "\x00" + greets + "\x00")
+	said := listen()
+	if certificate != nil && len(said) == 32 {
+		conn = tls.Server(conn, certificate)
+		said = listen()
+	}
+	if changes != "" {
+		send("\xfe" + changes + "\x00" + salt + "\x00")
+		said = listen()
+	}
+	if cmp.Or(changes, greets) == "caching_sha2_password" {
+		send("\x01\x04") // in full, please
+		said = listen()
+	}
+	if len(said) != 1 { // no wish for a key
+		return
+	}
+	public, _ := x509.MarshalPKIXPublicKey(&key.PublicKey)
+	send("\x01" + string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: public})))
+	if text, err := rsa.DecryptOAEP(sha1.New(), nil, key, listen(), nil); err == nil {
+		for i := range text {
+			text[i] ^= salt[i%len(salt)]
+		}
+		_, _ = heard.Write(text)
 	}
 }

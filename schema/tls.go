@@ -22,11 +22,27 @@ type TLS struct {
 	ServerName string
 }
 
-// TrustsAnyServer says whether the connection to MySQL is encrypted, but nobody makes sure who is at its other end: by the options
-// tls and allowFallbackToPlaintext of the DSN. It asks no server.
-func (o Options) TrustsAnyServer() bool {
+// Unverified says what is wrong with the way to a MySQL server on another host if nothing proves that it is the right one. Else
+// it is empty. It asks no server.
+func (o Options) Unverified() string {
 	cfg, err := mysql.ParseDSN(o.DSN)
-	return err == nil && o.TLS == nil && cfg.TLS != nil && (cfg.TLS.InsecureSkipVerify || cfg.AllowFallbackToPlaintext)
+	if err != nil || o.TLS != nil {
+		return ""
+	}
+	addrs := addresses(cfg)
+	if nodes, err := o.nodes(cfg); err == nil && len(nodes) > 0 {
+		addrs = nodes
+	}
+	for _, cfg.Addr = range addrs {
+		switch {
+		case assured(cfg):
+		case cfg.TLS == nil:
+			return "the connection to the database goes to another host and is not encrypted"
+		default:
+			return "the connection to the database is encrypted, but nobody makes sure who is at its other end"
+		}
+	}
+	return ""
 }
 
 // config reads the files. addr is the server's.

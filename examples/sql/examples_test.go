@@ -24,7 +24,7 @@ import (
 var programs = []struct{ client, extension string }{{"python", ".py"}, {"php", ".php"}}
 
 // TestExamples: what enqueues is in one transaction with its order; the worker does what it got, says no to what it can't do,
-// goes on after its connection was lost, and ends in order when it is told to. Each has no more rights than hipq init
+// goes on after its connection was lost, keeps its lock while it has short jobs only, and ends in order when it is told to. Each has no more rights than hipq init
 // --print-grants says.
 func TestExamples(t *testing.T) {
 	if testing.Short() {
@@ -40,8 +40,112 @@ func TestExamples(t *testing.T) {
 			s := open(t, hipq, dbtest.Client(t, p.client), p.extension)
 			s.enqueues()
 			s.works()
+			s.livesOn()
 		})
 	}
+}
+
+// busy are workers whose jobs are shorter than the time between two heartbeats, without a pause between them, and who register
+// slowly. The second job's connection is lost, as it were.
+var busy = map[string]string{
+	".php": `<?php
+require 'worker.php';
+
+final class Slow extends Hipq
+{
+    public function call(string $procedure, mixed ...$args): array
+    {
+        for ($until = hrtime(true) + 7e9; $procedure === 'worker_register' && hrtime(true) < $until;) {
+            usleep(10_000);
+        }
+        return parent::call($procedure, ...$args);
+    }
+}
+
+final class Busy extends Worker
+{
+    public function __construct()
+    {
+        parent::__construct(connect(...), 'emails', ['send' => $this->send(...)], 'shop', 8);
+        $this->hipq = new Slow(connect(...), 'shop', 60);
+    }
+
+    private function send(array $job): void
+    {
+        for ($until = hrtime(true) + 3e8; hrtime(true) < $until;) {
+            usleep(10_000);
+        }
+        $this->hipq->doubt = $job['job_key'] === '2';
+    }
+}
+
+(new Busy())->work();
+`,
+	".py": `import sys, time
+
+sys.path.insert(0, ".")
+import worker
+
+
+def send(job):
+    time.sleep(0.3)
+    busy.hipq.doubt = job["job_key"] == "2"
+
+
+def slow(procedure, *args):
+    if procedure == "worker_register":
+        time.sleep(7)
+    return call(procedure, *args)
+
+
+busy = worker.Worker(worker.connect, "emails", {"send": send}, lock_seconds=8)
+call, busy.hipq.call = busy.hipq.call, slow
+busy.work()
+`,
+}
+
+// livesOn: a worker keeps its lock, of 8 s, for longer than that, and has one after a register that took most of it.
+func (s *shop) livesOn() {
+	if _, err := s.db.Exec("DELETE FROM shop_emails"); err != nil {
+		s.t.Fatal(err)
+	}
+	for n := range 30 {
+		if _, err := s.db.Exec("CALL shop_job_submit('emails', 'send', ?, NULL, NULL)", n+1); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	script := filepath.Join(s.t.TempDir(), "busy")
+	if err := os.WriteFile(script+s.extension, []byte(busy[s.extension]), 0o600); err != nil {
+		s.t.Fatal(err)
+	}
+	c := s.command(s.user("sql_worker", ""), script)
+	said := &strings.Builder{}
+	c.Stdout, c.Stderr = said, said
+	if err := c.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- c.Wait() }()
+	defer func() { _ = c.Process.Kill() }()
+	for limit := time.After(2 * time.Minute); ; {
+		if n, err := s.answer("SELECT COUNT(*) FROM shop_emails WHERE status = 'finished' AND attempt = 1"); err == nil && n == "30" {
+			break
+		}
+		select {
+		case err := <-ended:
+			s.t.Fatalf("%v: %s", err, said)
+		case <-limit:
+			s.t.Fatal("the jobs are not done")
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+	if err := c.Process.Signal(syscall.SIGTERM); err != nil {
+		s.t.Fatal(err)
+	}
+	if err := <-ended; err != nil {
+		s.t.Errorf("%v: %s", err, said)
+	}
+	s.want("0", "SELECT COUNT(*) FROM shop_workers WHERE state <> 'finished'")
 }
 
 type shop struct {

@@ -34,6 +34,7 @@ class Hipq
     private const LOST = [2002, 2006, 2013, 1053, 1927];
     private ?PDO $db = null;
     public bool $doubt = false;
+    public float $sent = 0; // when the last call, or its repetition, was sent
 
     public function __construct(private Closure $connect, private string $instance, private int $patience) {}
 
@@ -43,6 +44,7 @@ class Hipq
         while (true) {
             try {
                 $this->db ??= ($this->connect)($this->patience);
+                $this->sent = hrtime(true) / 1e9;
                 $marks = implode(', ', array_fill(0, count($args), '?'));
                 $answer = $this->db->prepare("CALL {$this->instance}_$procedure($marks)");
                 $answer->execute($args);
@@ -79,6 +81,7 @@ class Worker
     protected string $id = '';
     protected bool $ending = false;
     private float $alive = 0; // when the lock was renewed
+    private float $alarm = 0; // when the alarm comes
     private float $overdue = INF; // when the time of the job in hand is over
 
     public function __construct(Closure $connect, protected string $queue, private array $handlers,
@@ -127,7 +130,6 @@ class Worker
 
     private function register(): void
     {
-        $now = self::now();
         $new = vsprintf('%s%s-%s-%s-%s-%s%s%s', str_split(bin2hex(random_bytes(16)), 4));
         try {
             $this->hipq->call('worker_register', $new, gethostname(), getmypid(), $this->lockSeconds);
@@ -136,7 +138,8 @@ class Worker
                 throw $e;
             }
         }
-        [$this->id, $this->alive] = [$new, $now];
+        $this->hipq->call('worker_heartbeat', $new); // the lock may be as old as the first of several calls
+        [$this->alive, $this->id] = [$this->hipq->sent, $new];
         $this->hipq->doubt = false;
     }
 
@@ -157,7 +160,7 @@ class Worker
     private function keepAlive(): void
     {
         $now = self::now();
-        if ($now > $this->alive + $this->lockSeconds * 0.8) {
+        if ($this->id !== '' && $now > $this->alive + $this->lockSeconds * 0.8) {
             self::giveUp('not renewed in time');
         }
         if ($this->id !== '' && $now > $this->alive + $this->lockSeconds / 4 - 1) {
@@ -179,9 +182,15 @@ class Worker
 
     protected function heartbeat(): void { $this->pulse->call('worker_heartbeat', $this->id); }
 
+    /** Sets the one alarm that there is, for the next heartbeat or the job's timeout. A job never puts off one that is set. */
     private function setAlarm(): void
     {
-        pcntl_alarm((int) max(1, min($this->lockSeconds / 4, ceil($this->overdue - self::now()))));
+        $now = self::now();
+        $seconds = (int) max(1, min(floor($this->alive + $this->lockSeconds / 4 - $now), ceil($this->overdue - $now)));
+        if ($this->alarm <= $now || $this->alarm > $now + $seconds) {
+            pcntl_alarm($seconds);
+            $this->alarm = $now + $seconds;
+        }
     }
 
     private function run(array $job): void
@@ -233,6 +242,7 @@ class Worker
     private static function giveUp(string $why): never
     {
         fwrite(STDERR, "worker lost its lock: $why\n");
+        pcntl_alarm(0); // as at the end of work
         exit(75);
     }
 }

@@ -50,12 +50,14 @@ class Hipq:
     def __init__(self, connect, instance, patience):
         self.connect, self.instance, self.patience = connect, instance, patience
         self.db, self.doubt = None, False
+        self.sent = 0  # when the last call, or its repetition, was sent
 
     def call(self, procedure, *args):
         until = time.monotonic() + self.patience
         while True:
             try:
                 self.db = self.db or self.connect(self.patience)
+                self.sent = time.monotonic()
                 with self.db.cursor(pymysql.cursors.DictCursor) as cursor:
                     cursor.execute(f"CALL {self.instance}_{procedure}({', '.join(['%s'] * len(args))})", args)
                     rows = cursor.fetchall()
@@ -111,13 +113,15 @@ class Worker:
         self.deregister()
 
     def register(self):
-        new, now = str(uuid.uuid4()), time.monotonic()
+        new = str(uuid.uuid4())
         try:
             self.hipq.call("worker_register", new, socket.gethostname(), os.getpid(), self.lock_seconds)
         except Refused as e:
             if e.code != Refused.ID_TAKEN:  # by ourselves: it was random, and the answer to the first call was lost
                 raise
-        self.id, self.hipq.doubt, self.alive = new, False, now
+        self.hipq.call("worker_heartbeat", new)  # the lock may be as old as the first of several calls
+        self.alive, self.hipq.doubt = self.hipq.sent, False
+        self.id = new
 
     def deregister(self):
         worker, self.id = self.id, None
@@ -147,7 +151,7 @@ class Worker:
 
     def watch(self):
         """Ends all before the lock expires, where it could not be renewed: whatever waits meanwhile, for the network too."""
-        while time.monotonic() < self.alive + self.lock_seconds * 0.8:
+        while self.id is None or time.monotonic() < self.alive + self.lock_seconds * 0.8:
             time.sleep(min(1, self.lock_seconds / 20))
         give_up("not renewed in time")
 

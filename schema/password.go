@@ -1,0 +1,131 @@
+package schema
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/sha256"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"math/big"
+	"net"
+	"net/netip"
+	"strings"
+	"syscall"
+
+	"github.com/go-sql-driver/mysql"
+)
+
+// Most plugins prove that hipq has the password and don't send it. Some do, and the server chooses the plugin. So a server
+// gets the password itself only if it is assured, or by a key that was known before (the driver's serverPubKey).
+var (
+	errInFull = fmt.Errorf("%w: the server asks for the password itself (caching_sha2_password or sha256_password),"+
+		" and nothing proves which server it is: set database.tls", ErrConfig)
+	errInClear = fmt.Errorf("%w: the server asks for the password in clear text (mysql_clear_password): check that database.dsn"+
+		" leads to the right server, and what plugin the user has there; docs/mysql.md says when hipq sends it", ErrConfig)
+	errOldPassword = fmt.Errorf("%w: the server asks for the password in the form of MySQL 4.0, from which it can be guessed:"+
+		" give the user another plugin", ErrConfig)
+)
+
+// noKey takes the place of the key that the driver would ask the server for: it encrypts nothing, but fails, with errNoKey.
+var (
+	noKey       = rsa.PublicKey{N: big.NewInt(3), E: 65537}
+	_, errNoKey = rsa.EncryptOAEP(sha256.New(), rand.Reader, &noKey, []byte{0}, nil)
+)
+
+const noKeyName = "hipq has none"
+
+// assured says whether a server may have the password: TLS has verified it, or it is on this host.
+func assured(cfg *mysql.Config) bool {
+	if cfg.Net == "unix" || cfg.TLS != nil && !cfg.TLS.InsecureSkipVerify && !cfg.AllowFallbackToPlaintext {
+		return true
+	}
+	host, _, _ := net.SplitHostPort(cfg.Addr)
+	ip, err := netip.ParseAddr(host)
+	return strings.HasPrefix(cfg.Net, "tcp") && (host == "localhost" || err == nil && ip.Unmap().IsLoopback())
+}
+
+// hidePassword sees to it that a server that isn't assured doesn't get the password.
+func hidePassword(cfg *mysql.Config) error {
+	if assured(cfg) {
+		return nil
+	}
+	if cfg.AllowCleartextPasswords || cfg.AllowOldPasswords {
+		return fmt.Errorf("%w: database.dsn: allowCleartextPasswords and allowOldPasswords would give the password to any server"+
+			" that answers; leave them out, or set database.tls", ErrConfig)
+	}
+	if cfg.ServerPubKey == "" {
+		key := noKey // the driver wants one of its own
+		mysql.RegisterServerPubKey(noKeyName, &key)
+		cfg.ServerPubKey = noKeyName
+	}
+	if cfg.TLS == nil {
+		return nil
+	}
+	if cfg.TLS.InsecureSkipVerify && strings.HasPrefix(cfg.Net, "tcp") {
+		cfg.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			g := ctx.Value(greetingKey{}).(*greeting)
+			var err error
+			g.Conn, err = new(net.Dialer).DialContext(ctx, network, addr)
+			return g, err
+		}
+	}
+	// With this the driver takes a copy for each connection: else one that falls back to plain text would do so for all.
+	return cfg.Apply(mysql.BeforeConnect(func(ctx context.Context, one *mysql.Config) error {
+		if one.TLS.InsecureSkipVerify {
+			one.TLS.VerifyConnection = func(tls.ConnectionState) error {
+				one.TLS = nil // from here on the driver only asks whether TLS is there to hide a password
+				return ctx.Value(greetingKey{}).(*greeting).check()
+			}
+		}
+		return nil
+	}))
+}
+
+// greeting is a connection that keeps what its server has said before TLS began: if that is sha256_password, the driver would
+// send the password as soon as it has begun.
+type greeting struct {
+	net.Conn
+	said []byte
+	over bool
+}
+
+type greetingKey struct{}
+
+// mostGreeting is more than any server says until then, but less than a packet that goes on in another.
+const mostGreeting = 1 << 20
+
+func (g *greeting) Read(p []byte) (int, error) {
+	n, err := g.Conn.Read(p)
+	if !g.over && len(g.said) < mostGreeting {
+		g.said = append(g.said, p[:n]...)
+	}
+	return n, err
+}
+
+// SyscallConn is for the driver, which looks at a connection before it uses it again.
+func (g *greeting) SyscallConn() (syscall.RawConn, error) { return g.Conn.(syscall.Conn).SyscallConn() }
+
+func (g *greeting) check() error {
+	g.over = true
+	if len(g.said) >= mostGreeting || bytes.Contains(g.said, []byte("sha256_password")) {
+		return errInFull
+	}
+	g.said = nil
+	return nil
+}
+
+// ownWords has hipq's advice in the place of the driver's, which is to send the password all the same.
+func ownWords(err error) error {
+	switch {
+	case errors.Is(err, mysql.ErrCleartextPassword):
+		return errInClear
+	case errors.Is(err, mysql.ErrOldPassword):
+		return errOldPassword
+	case err.Error() == errNoKey.Error():
+		return errInFull
+	}
+	return err
+}
