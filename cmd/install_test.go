@@ -204,7 +204,7 @@ func TestActionsArePinned(t *testing.T) {
 	}
 }
 
-// make lint passes without the database of vulnerabilities, and says so, but not in CI. What govulncheck has found it never passes.
+// make lint passes without the database of vulnerabilities, and says so, but not on GitHub. What govulncheck has found it never passes.
 func TestVulnerabilities(t *testing.T) {
 	if _, err := exec.LookPath("make"); err != nil {
 		t.Skip(err)
