@@ -176,8 +176,12 @@ func TestDDLOfEachOrder(t *testing.T) {
 func TestPosition(t *testing.T) {
 	early, late := "2025-03-30 01:00:00.000000", "2025-03-30 01:00:00.000001"
 	list := []schema.Position{
-		{Rank: math.MinInt64, At: late, ID: 9}, {Rank: -1, At: late, ID: 8}, {Rank: 1, At: early, ID: 6}, {Rank: 1, At: early, ID: 7},
-		{Rank: 1, At: late, ID: 2}, {Rank: 2, At: early, ID: 1},
+		{Rank: math.MinInt64, At: late, ID: 9},
+		{Rank: -1, At: late, ID: 8},
+		{Rank: 1, At: early, ID: 6},
+		{Rank: 1, At: early, ID: 7},
+		{Rank: 1, At: late, ID: 2},
+		{Rank: 2, At: early, ID: 1},
 	}
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		db := dbtest.Open(t, driver, source)

@@ -399,7 +399,7 @@ func TestTLS(t *testing.T) {
 func TestServerAsksForThePassword(t *testing.T) {
 	certificate, ca := certify(t, t.TempDir(), "db.example.org")
 	certified := &tls.Config{Certificates: []tls.Certificate{certificate}}
-	const caching, sha256, clear, native = "caching_sha2_password", "sha256_password", "mysql_clear_password", "mysql_native_password"
+	const caching, sha256, clearText, native = "caching_sha2_password", "sha256_password", "mysql_clear_password", "mysql_native_password"
 	const inFull, inClear = "the server asks for the password itself", "the server asks for the password in clear text"
 	for _, c := range []struct {
 		host, options   string
@@ -411,21 +411,21 @@ func TestServerAsksForThePassword(t *testing.T) {
 		{"0.0.0.0", "", nil, caching, "", inFull, false},
 		{"0.0.0.0", "", nil, native, caching, inFull, false},
 		{"0.0.0.0", "", nil, native, sha256, inFull, false},
-		{"0.0.0.0", "", nil, native, clear, inClear, false},
+		{"0.0.0.0", "", nil, native, clearText, inClear, false},
 		{"0.0.0.0", "?tls=preferred", nil, native, caching, inFull, false},
 		{"0.0.0.0", "?tls=preferred", nil, sha256, sha256, inFull, false},
 		{"0.0.0.0", "?tls=preferred", certified, native, caching, inFull, false},
 		{"0.0.0.0", "?tls=skip-verify", certified, caching, "", inFull, false},
 		{"0.0.0.0", "?tls=skip-verify", certified, native, sha256, inFull, false},
 		{"0.0.0.0", "?tls=skip-verify", certified, sha256, "", inFull, false},
-		{"0.0.0.0", "?tls=skip-verify", certified, native, clear, inClear, false},
-		{"0.0.0.0", "?allowCleartextPasswords=true", nil, native, clear, "allowCleartextPasswords", false},
-		{"0.0.0.0", "?tls=skip-verify&allowOldPasswords=true", nil, native, clear, "allowOldPasswords", false},
-		{"127.0.0.1", "", nil, native, clear, inClear, false},
+		{"0.0.0.0", "?tls=skip-verify", certified, native, clearText, inClear, false},
+		{"0.0.0.0", "?allowCleartextPasswords=true", nil, native, clearText, "allowCleartextPasswords", false},
+		{"0.0.0.0", "?tls=skip-verify&allowOldPasswords=true", nil, native, clearText, "allowOldPasswords", false},
+		{"127.0.0.1", "", nil, native, clearText, inClear, false},
 		{"127.0.0.1", "", nil, native, caching, "", false},
 		{"127.0.0.1", "?tls=skip-verify", certified, sha256, "", "", false},
 		{"0.0.0.0", "", certified, native, caching, "", true},
-		{"0.0.0.0", "?allowCleartextPasswords=true", certified, native, clear, "", true},
+		{"0.0.0.0", "?allowCleartextPasswords=true", certified, native, clearText, "", true},
 	} {
 		t.Run(fmt.Sprintf("%s%s tls=%v %s %s", c.host, c.options, c.tls != nil, c.greets, c.changes), func(t *testing.T) {
 			address, got := thief(t, c.tls, c.greets, c.changes)
