@@ -33,7 +33,7 @@ func (e *DuplicateError) Error() string {
 // Is makes it ErrDuplicateKey.
 func (e *DuplicateError) Is(target error) bool { return target == ErrDuplicateKey }
 
-// Added is what became of a new job.
+// Added says whether a new job was added, and its id.
 type Added struct {
 	ID  int64
 	Key string
