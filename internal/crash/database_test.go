@@ -237,7 +237,22 @@ func (d *database) clock() (ahead, tolerance time.Duration, err error) {
 func (d *database) stuck() (bool, error) {
 	const breath = 300 * time.Millisecond
 	if d.sqlite {
-		return d.fileBusy(breath)
+		// who is kept from the log is told so after ten seconds: too late for all others that wait
+		type answer struct {
+			busy bool
+			err  error
+		}
+		answers := make(chan answer, 1)
+		go func() {
+			busy, err := d.fileBusy(breath)
+			answers <- answer{busy, err}
+		}()
+		select {
+		case a := <-answers:
+			return a.busy, a.err
+		case <-time.After(2 * time.Second):
+			return true, nil
+		}
 	}
 	before, err := d.transactions()
 	if err != nil {

@@ -341,7 +341,7 @@ func allAccountedFor(c *record) (bad []string, checked string) {
 		case code == 78 && len(c.plan.reshard) > 0 && strings.Contains(said, "hipq init divides it anew"):
 		case code == 75 && strings.Contains(said, "worker lost its lock"):
 			lost++
-		case code == 75 && (c.fleet.hipq.driver == "sqlite" || len(c.fleet.ways) > 0) && databaseWasAway(said) && inVain*20 < len(c.fleet.over):
+		case code == 75 && (c.fleet.hipq.driver == "sqlite" || len(c.fleet.ways) > 0) && databaseWasAway(said) && inVain*10 < len(c.fleet.over):
 			inVain++
 		default:
 			bad = append(bad, fmt.Sprintf("%s ended with %s: %s", w.cmd, w.cmd.ProcessState, w.complaints()))

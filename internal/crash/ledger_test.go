@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 )
 
@@ -17,7 +18,8 @@ type entry struct {
 	at      time.Time
 }
 
-// readLedger reads the lines in the order in which they were written.
+// readLedger reads the lines in the order in which they were written. One without its end is by a handler that was killed within its
+// write: what it was to say has not happened.
 func readLedger(file string) (ledger []entry, err error) {
 	f, err := os.Open(file)
 	if err != nil {
@@ -27,8 +29,12 @@ func readLedger(file string) (ledger []entry, err error) {
 	for lines := bufio.NewScanner(f); lines.Scan(); {
 		var e entry
 		var nanos int64
-		if _, err := fmt.Sscan(lines.Text(), &e.event, &e.queue, &e.id, &e.attempt, &e.token, &e.pid, &nanos); err != nil {
-			return nil, fmt.Errorf("ledger: %q: %w", lines.Text(), err)
+		line, whole := strings.CutSuffix(lines.Text(), " .")
+		if !whole {
+			continue
+		}
+		if _, err := fmt.Sscan(line, &e.event, &e.queue, &e.id, &e.attempt, &e.token, &e.pid, &nanos); err != nil {
+			return nil, fmt.Errorf("ledger: %q: %w", line, err)
 		}
 		e.at = time.Unix(0, nanos).UTC()
 		ledger = append(ledger, e)

@@ -65,14 +65,6 @@ func (f *fleet) stop(ctx context.Context, w *worker, mode int, book *book) bool 
 	}
 	w.signal(syscall.SIGSTOP)
 	defer w.signal(syscall.SIGCONT)
-	held, err := f.db.held(id)
-	if err != nil {
-		f.t.Error(err)
-		return false
-	}
-	if !worthwhile(mode, held, book) {
-		return false
-	}
 	// one that holds locks of the database in its sleep holds up the others, and nobody could take its jobs
 	stuck, err := f.db.stuck()
 	if err != nil {
@@ -82,6 +74,14 @@ func (f *fleet) stop(ctx context.Context, w *worker, mode int, book *book) bool 
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		f.missed++
+		return false
+	}
+	held, err := f.db.held(id)
+	if err != nil {
+		f.t.Error(err)
+		return false
+	}
+	if !worthwhile(mode, held, book) {
 		return false
 	}
 	reached := f.awaitComeback(ctx, w, mode, held, book)

@@ -86,9 +86,10 @@ func work(ledger *os.File, d time.Duration) {
 	}
 }
 
-// note adds a line in one write, so that lines of many processes don't mix and a killed one leaves none by halves.
+// note adds a line in one write, so that lines of many processes don't mix. A process may be killed within it: that is why a line
+// begins on one of its own and has an end.
 func note(ledger *os.File, event string) {
-	_, err := fmt.Fprintf(ledger, "%s %s %s %s %s %d %d\n", event, os.Getenv("HIPQ_QUEUE"), os.Getenv("HIPQ_JOB_ID"),
+	_, err := fmt.Fprintf(ledger, "\n%s %s %s %s %s %d %d .", event, os.Getenv("HIPQ_QUEUE"), os.Getenv("HIPQ_JOB_ID"),
 		os.Getenv("HIPQ_ATTEMPT"), os.Getenv("HIPQ_TOKEN"), os.Getpid(), time.Now().UnixNano())
 	must(err)
 }

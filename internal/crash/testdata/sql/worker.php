@@ -12,7 +12,7 @@ stream_set_write_buffer($ledger, 0);
 function note(array $job, string $event): void
 {
     $now = (int) (microtime(true) * 1e9);
-    fwrite($GLOBALS['ledger'], "$event {$job['queue']} {$job['id']} {$job['attempt']} {$job['token']} ".getmypid()." $now\n");
+    fwrite($GLOBALS['ledger'], "\n$event {$job['queue']} {$job['id']} {$job['attempt']} {$job['token']} ".getmypid()." $now .");
 }
 
 /** Takes its time between grab and start now and then, to be killed there. */

@@ -19,7 +19,7 @@ ledger = os.open(ledger, os.O_WRONLY | os.O_APPEND)
 
 
 def note(job, event):
-    line = f"{event} {job['queue']} {job['id']} {job['attempt']} {job['token']} {os.getpid()} {time.time_ns()}\n"
+    line = f"\n{event} {job['queue']} {job['id']} {job['attempt']} {job['token']} {os.getpid()} {time.time_ns()} ."
     os.write(ledger, line.encode())
 
 
