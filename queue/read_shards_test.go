@@ -96,6 +96,46 @@ func TestShardStates(t *testing.T) {
 	})
 }
 
+// Since when a shard starts nothing: a start begins that anew, and one that leaves nobody waiting ends it.
+func TestWaitsSince(t *testing.T) {
+	for column, change := range map[string]func(*queue.Options){
+		"share":      inShards(4, 8),
+		"rate_share": func(o *queue.Options) { o.Shards, o.Rate = 4, job.Rate{Starts: 8, Per: time.Hour} },
+	} {
+		t.Run(column, func(t *testing.T) {
+			suiteWith(t, change, func(s store) {
+				for range 4 {
+					s.addIn(1, job.New{})
+				}
+				since := func(share, slots, want int) time.Time {
+					t.Helper()
+					time.Sleep(2 * time.Millisecond)
+					s.exec("UPDATE shop_shards SET "+column+" = ? WHERE queue = 'emails' AND shard = 4001", share)
+					if n := len(s.in(1, slots).Started); n != want {
+						t.Fatalf("%d jobs were started of a share of %d, want %d", n, share, want)
+					}
+					return s.states()[1].WaitsSince
+				}
+				first := since(2, 3, 2)
+				if same := since(2, 3, 0); first.IsZero() || !same.Equal(first) {
+					t.Errorf("waits since %s, and without a start since %s", first, same)
+				}
+				next := since(3, 3, 1)
+				if !next.After(first) {
+					t.Errorf("waits since %s, and after a start since %s", first, next)
+				}
+				if none := since(8, 3, 1); !none.IsZero() {
+					t.Errorf("nothing waits, but since %s", none)
+				}
+				s.addIn(1, job.New{})
+				if again := since(4, 3, 0); !again.After(next) {
+					t.Errorf("waits again since %s, which was so before: %s", again, next)
+				}
+			})
+		})
+	}
+}
+
 // Why a job of a queue with several shards waits: its shard's part of the limit, its order, and where it is placed.
 func TestWhyOfShards(t *testing.T) {
 	suiteWith(t, inShards(4, 8), func(s store) {
