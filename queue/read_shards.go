@@ -134,7 +134,7 @@ func (q *Queue) situation(ctx context.Context) (s situation, err error) {
 	if s.division, err = q.Division(ctx); err != nil {
 		return s, err
 	}
-	s.shards, err = q.readShards(ctx, q.db)
+	err = q.db.Read(ctx, q.shardRows(&s.shards))
 	return s, err
 }
 

@@ -67,15 +67,15 @@ func (q Rounds) Round(ctx context.Context, asked rounds.Round) (rounds.Done, err
 	return done, nil
 }
 
-// firstRead is what a round reads in the round trip that begins its transaction: the rows to settle, by id; and, where it need
-// not wait for its turn, whether it may start anything, and the candidates that it knows already.
+// firstRead is what a round reads in the round trip that begins its transaction: the rows to settle, by id; and, where it takes no
+// turn, whether its worker still works, whether the queue is open, and the candidates that it knows already.
 type firstRead struct {
 	settling map[int64]settling
 	// finishing are the attempts whose jobs it has finished without a look at them before, finished is how many of those have been;
 	// others are all other attempts to settle.
 	finishing, others []rounds.Settled
 	finished          int
-	open              bool
+	works, open       bool
 	due               []candidate
 }
 
@@ -92,7 +92,7 @@ func (q *Queue) readFirst(tx *engine.Tx, r round, first *firstRead, again bool) 
 	if r.Slots < 1 || q.takesTurns() {
 		return queries
 	}
-	queries = append(queries, q.isOpen(r.Worker.ID, &first.open)...)
+	queries = append(queries, q.isOpen(r.Worker.ID, first)...)
 	if !again {
 		if first.due = r.candidates.known(r.Slots); len(first.due) > 0 {
 			queries = append(queries, r.candidates.lock(tx, first.due))

@@ -73,8 +73,8 @@ func (q *Queue) holding(ctx context.Context, tx *engine.Tx, c *candidates, after
 	for at := after; len(groups) < groupsMax; {
 		next, ok := follows[at]
 		if !ok {
-			if err := q.following(ctx, tx, c.shard, ask, follows); err != nil {
-				return nil, fmt.Errorf("find the groups that hold jobs back: %w", err)
+			if err := q.firstHeld(ctx, tx, c.shard, ">", ask, follows); err != nil {
+				return nil, err
 			}
 			next = follows[at]
 		}
@@ -92,24 +92,29 @@ func (q *Queue) holding(ctx context.Context, tx *engine.Tx, c *candidates, after
 	return groups, nil
 }
 
-// following finds the next group behind each of these that holds jobs back; nil if there is none.
-func (q *Queue) following(ctx context.Context, tx *engine.Tx, shard int, groups []string, follows map[string]*string) error {
+// firstHeld finds the first group that holds jobs back behind each of these (>), or whether each does itself (=); nil if there is none.
+// Each takes one dive into the index.
+func (q *Queue) firstHeld(ctx context.Context, tx *engine.Tx, shard int, is string, groups []string, found map[string]*string) error {
 	var query strings.Builder
 	var args []any
 	for i, g := range groups {
 		if i > 0 {
 			query.WriteString(" UNION ALL ")
 		}
-		fmt.Fprintf(&query, "SELECT %d AS n, MIN(part) FROM %s %s WHERE status = 'throttled' AND shard = ? AND part > ?", i, q.table, q.claimIndex())
+		fmt.Fprintf(&query, "SELECT %d AS n, MIN(part) FROM %s %s WHERE status = 'throttled' AND shard = ? AND part %s ?", i, q.table, q.claimIndex(), is)
 		args = append(args, q.place(shard), g)
 	}
-	return tx.Read(ctx, engine.Query{SQL: query.String(), Args: args, Scan: engine.EachRow(func(row *sql.Rows) error {
+	err := tx.Read(ctx, engine.Query{SQL: query.String(), Args: args, Scan: engine.EachRow(func(row *sql.Rows) error {
 		var i int
-		var next *string
-		err := row.Scan(&i, &next)
-		follows[groups[i]] = next
+		var first *string
+		err := row.Scan(&i, &first)
+		found[groups[i]] = first
 		return err
 	})})
+	if err != nil {
+		return fmt.Errorf("find the groups that hold jobs back: %w", err)
+	}
+	return nil
 }
 
 // classify tells jobs their throttle groups, where nobody has yet, and closes those groups which hold jobs back that this
@@ -162,28 +167,22 @@ func (q *Queue) dataOf(ctx context.Context, tx *engine.Tx, jobs []*job.Job, f fu
 }
 
 func (q *Queue) closeUnseen(ctx context.Context, tx *engine.Tx, r *room, jobs []*job.Job) error {
-	var groups []any
+	var groups []string
 	for _, j := range jobs {
 		if j.ThrottleFactor > 0 && !r.seen[j.Group] && r.limitOf(j.Group) > 0 {
 			r.seen[j.Group] = true
-			groups = append(groups, q.place(r.shard), j.Group)
+			groups = append(groups, j.Group)
 		}
 	}
 	if len(groups) == 0 {
 		return nil
 	}
-	one := "SELECT MIN(part) FROM " + q.table + " " + q.claimIndex() + " WHERE status = 'throttled' AND shard = ? AND part = ?"
-	query := one + strings.Repeat(" UNION ALL "+one, len(groups)/2-1) // each is one dive into the index
-	var holding []sql.NullString
-	if err := tx.SelectContext(ctx, &holding, query, groups...); err != nil {
-		return fmt.Errorf("find out which groups hold jobs back: %w", err)
+	holding := map[string]*string{}
+	err := q.firstHeld(ctx, tx, r.shard, "=", groups, holding)
+	for g, itself := range holding {
+		r.closed[g] = r.closed[g] || itself != nil
 	}
-	for _, g := range holding {
-		if g.Valid {
-			r.closed[g.String] = true
-		}
-	}
-	return nil
+	return err
 }
 
 // setGroupMax is of how many jobs one update writes down the groups: for each of them the database goes along the list of all.

@@ -30,7 +30,6 @@ func (q Rounds) StartNow(ctx context.Context, r rounds.Round, id int64) (*job.Jo
 // errShareFull is the ErrNoRoom of a job whose shard has too little of the limit or the rate: the others may have more.
 var errShareFull = fmt.Errorf("%w: hipq why says what its shard holds", ErrNoRoom)
 
-// tryNow starts a job, if there is room.
 func (q Rounds) tryNow(ctx context.Context, r rounds.Round, id int64) (j *job.Job, err error) {
 	err = q.db.Tx(ctx, func(tx *engine.Tx) (err error) {
 		if j, err = q.get(ctx, tx, id, q.db.ForUpdate); err != nil || j.Token == r.Token && j.Status == job.StatusRunning {
@@ -41,7 +40,6 @@ func (q Rounds) tryNow(ctx context.Context, r rounds.Round, id int64) (j *job.Jo
 	return j, err
 }
 
-// startOne starts a job.
 func (q *Queue) startOne(ctx context.Context, tx *engine.Tx, r round, j *job.Job) error {
 	switch {
 	case j.Status.IsFinal():
@@ -66,30 +64,22 @@ func (q *Queue) startOne(ctx context.Context, tx *engine.Tx, r round, j *job.Job
 	if q.takesTurns() && room.row.place == 0 { // the shard isn't there
 		return cmp.Or(q.checkDivision(ctx, tx), error(ErrShards))
 	}
+	left := 1
 	if q.Rate.Starts > 0 {
-		if left, _ := q.startsLeft(room, tx.Now); left < 1 {
-			return room.noShare()
-		}
+		left, _ = q.startsLeft(room, tx.Now)
 	}
 	if err := q.classify(ctx, tx, room, []*job.Job{j}); err != nil {
 		return err
 	}
-	switch room.fit(j) {
-	case groupFull:
+	switch is := room.fit(j); {
+	case is == fits && left > 0:
+	case is == groupFull || !room.divided:
 		return ErrNoRoom
-	case waits:
-		return room.noShare()
+	default:
+		return errShareFull
 	}
 	j.Error, j.Result = job.None, job.None
 	return q.markStarted(ctx, tx, r, room, []*job.Job{j}, &rounds.Done{})
-}
-
-// noShare is the error that the limit or the rate has no room, or the shard too little of them.
-func (r *room) noShare() error {
-	if r.divided {
-		return errShareFull
-	}
-	return ErrNoRoom
 }
 
 // TakeOver makes a running attempt, which another worker has begun under a token, that of a worker. ErrStarted if it is not the

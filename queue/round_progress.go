@@ -23,7 +23,16 @@ func (q Rounds) SetProgress(ctx context.Context, workerID string, said []rounds.
 		for _, s := range said {
 			if !slices.Contains(locked, any(s.Job.ID)) {
 				held = append(held, s)
-			} else if err := q.setProgress(ctx, tx, s); err != nil {
+				continue
+			}
+			now, nowArgs := tx.Stamp()
+			args := append([]any{s.Progress.Percent, s.Progress.Note, s.Job.Attempt}, nowArgs...)
+			// where the row can't be locked, as on TiDB, it may be another's by now
+			err := tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+
+				" SET progress = ?, progress_note = ?, progress_attempt = ?, progress_time = "+now+
+				" WHERE id = ? AND status = 'running' AND attempt = ? AND lock_token = ?",
+				append(args, s.Job.ID, s.Job.Attempt, s.Job.Token)...)
+			if err != nil {
 				return err
 			}
 		}
@@ -33,14 +42,4 @@ func (q Rounds) SetProgress(ctx context.Context, workerID string, said []rounds.
 		return nil, fmt.Errorf("write down the progress of jobs of %s: %w", q.Name, err)
 	}
 	return held, nil
-}
-
-// setProgress writes down how far an attempt has come. Where the row can't be locked, as on TiDB, it may be another's by now.
-func (q *Queue) setProgress(ctx context.Context, tx *engine.Tx, s rounds.Said) error {
-	now, nowArgs := tx.Stamp()
-	args := append([]any{s.Progress.Percent, s.Progress.Note, s.Job.Attempt}, nowArgs...)
-	return tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+
-		" SET progress = ?, progress_note = ?, progress_attempt = ?, progress_time = "+now+
-		" WHERE id = ? AND status = 'running' AND attempt = ? AND lock_token = ?",
-		append(args, s.Job.ID, s.Job.Attempt, s.Job.Token)...)
 }

@@ -42,16 +42,16 @@ func (q *Queue) settle(ctx context.Context, tx *engine.Tx, r round, first *first
 		}
 	}
 	finished := slices.Concat(first.finishing, plain)
-	silent := slices.Clone(finished)
-	silent = slices.DeleteFunc(silent, func(s rounds.Settled) bool {
+	var silent []rounds.Settled
+	for _, s := range finished {
 		if s.Outcome.Output == "" {
-			return false
+			silent = append(silent, s)
+			continue
 		}
 		e := q.entry(s.Job, activity.Finished)
 		e.RunMS, e.Output = s.Outcome.Ran.Milliseconds(), s.Outcome.Output
 		entries = append(entries, e)
-		return true
-	})
+	}
 	if err := q.logRows(ctx, tx, r.Worker, activity.Finished, ran(silent)); err != nil {
 		return err
 	}

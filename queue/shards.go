@@ -3,6 +3,7 @@ package queue
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -47,35 +48,22 @@ func (q *Queue) otherwiseDivided(number int) error {
 		n, noun, own.N))
 }
 
-// allShards are the queue's.
-func (q *Queue) allShards() []int {
-	all := make([]int, q.division().N)
-	for i := range all {
-		all[i] = i
-	}
-	return all
-}
-
 // place is the number of a shard in the tables.
 func (q *Queue) place(shard int) int { return shards.Place(q.division().Number(), shard) }
 
 // placed is the condition that a row is in one of these shards, or in any of the queue's if none is named.
 func (q *Queue) placed(of ...int) string {
-	if len(of) == 0 {
-		of = q.allShards()
-	}
-	if len(of) == 1 {
-		return " shard = " + strconv.Itoa(q.place(of[0]))
-	}
-	places := make([]string, len(of))
-	for i, shard := range of {
-		places[i] = strconv.Itoa(q.place(shard))
+	var places []string
+	for shard := range q.division().N {
+		if len(of) == 0 || slices.Contains(of, shard) {
+			places = append(places, strconv.Itoa(q.place(shard)))
+		}
 	}
 	return " shard IN (" + strings.Join(places, ",") + ")"
 }
 
-// misplaced are the conditions of which one is true of a row that is in none of the queue's shards: it was placed when the
-// queue was divided otherwise. They are asked one after the other, for with both at once SQLite would walk the whole line.
+// misplaced are conditions of which one is true of a row that was placed when the queue was divided otherwise. They are asked one
+// after the other: with both at once SQLite would walk the whole line.
 func (q *Queue) misplaced() [2]string {
 	return [2]string{fmt.Sprintf("shard < %d", q.place(0)), fmt.Sprintf("shard >= %d", q.place(q.division().N))}
 }

@@ -27,7 +27,8 @@ func (q *Queue) isShared() bool { return q.isDivided() && (q.ThrottleLimit > 0 |
 
 // isShort says whether a shard has too little, and nobody has divided the limit and the rate anew for a second.
 func (q *Queue) isShort(ctx context.Context) (bool, error) {
-	rows, err := q.readShards(ctx, q.db)
+	var rows []shardRow
+	err := q.db.Read(ctx, q.shardRows(&rows))
 	return slices.ContainsFunc(rows, shardRow.waits) && !isWithin(rows[0].divideTime, divideEvery, rows[0].at), err
 }
 

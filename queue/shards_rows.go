@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
-	"fmt"
 	"math"
 	"slices"
 	"time"
@@ -61,9 +60,8 @@ func (q *Queue) shardColumns() string {
 	return q.db.TimeText(q.db.Now) + ", shard, starts, share, rate_share, heads, wait_since, divide_time"
 }
 
-// scanShard reads a row, and the columns behind those of a shard. Somebody may have written starts that can't be read: they are
-// as many as the rate allows, and still to come. So they count from when that is found out, and the rate is kept all the same.
-// Heads that can't be read are none.
+// scanShard reads a row, and the columns behind those of a shard. Starts that can't be read, because somebody has written there, are as
+// many as the rate allows, from now on: so it is kept all the same. Heads that can't be read are none.
 func (q *Queue) scanShard(row interface{ Scan(into ...any) error }, others ...any) (s shardRow, err error) {
 	var at engine.Time
 	var starts, heads string
@@ -92,17 +90,6 @@ func (q *Queue) shardRows(into *[]shardRow) engine.Query {
 	})}
 }
 
-// readShards reads these rows.
-func (q *Queue) readShards(ctx context.Context, on interface {
-	Read(ctx context.Context, queries ...engine.Query) error
-},
-) (rows []shardRow, err error) {
-	if err := on.Read(ctx, q.shardRows(&rows)); err != nil {
-		return nil, fmt.Errorf("read the shards of %s: %w", q.Name, err)
-	}
-	return rows, nil
-}
-
 // takeAllTurns takes the turns of all of the queue's shards.
 func (q *Queue) takeAllTurns(ctx context.Context, tx *engine.Tx) error {
 	return tx.Write(ctx, "UPDATE "+q.db.Shards()+" SET turn = turn % 1000000000 + 1 WHERE queue = ?", q.Name)
@@ -116,7 +103,7 @@ func (q *Queue) lockShards(ctx context.Context, tx *engine.Tx) (rows []shardRow,
 	if err := q.db.SetClock(ctx, tx); err != nil {
 		return nil, err
 	}
-	return q.readShards(ctx, tx)
+	return rows, tx.Read(ctx, q.shardRows(&rows))
 }
 
 // makeShards makes the rows of the queue's shards anew if they aren't there, or others are, and divides the limit and the rate
@@ -158,7 +145,11 @@ func (q *Queue) makeShards(ctx context.Context, tx *engine.Tx) error {
 
 // areAll says whether rows are those of all of the queue's shards, and no others.
 func (q *Queue) areAll(rows []shardRow) bool {
-	return slices.EqualFunc(rows, q.allShards(), func(r shardRow, shard int) bool { return r.place == q.place(shard) })
+	isOther := func(r shardRow) bool {
+		_, ok := q.shardOf(r.place)
+		return !ok
+	}
+	return len(rows) == q.division().N && !slices.ContainsFunc(rows, isOther)
 }
 
 // areSound says whether rows are those of all shards, with no more than the limit and the rate among them. If they have less,
