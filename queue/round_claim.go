@@ -15,11 +15,10 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-// candidates are the jobs of some types in a shard that may start, as one worker knows them. Its rounds read the entries of the claim
-// index without locks, some hundred at a time, and lock those jobs by their ids that they come to: a locking read of several ranges
-// would lock the first jobs of each. They read on behind the last entry, because the entries of jobs that are gone lie at the head of an
-// index until the database purges them. Once in a while they read from the head again: so long a job may be passed over that should
-// be next. They are safe for concurrent use.
+// candidates are the jobs of some types in a shard that may start, as one worker knows them. Its rounds read entries of the claim index
+// without locks, hundreds at a time, and lock the jobs that they come to by id: a locking read of several ranges would lock the first
+// jobs of each. They read on behind the last entry, because at the head lie entries of jobs that are gone, until the database purges
+// them. Once in a while they read from the head: so long a job that should be next may be passed over. They are safe for concurrent use.
 type candidates struct {
 	q     *Queue
 	shard int
@@ -103,8 +102,8 @@ func (c *candidates) known(n int) []candidate {
 	return take(c.ranges, n)
 }
 
-// next hands out up to n, the first in order, of the ranges that the room admits, and of those of held jobs. The first time a round may look
-// at the head again.
+// next hands out up to n, the first in order, of the ranges that the room admits, held jobs among them. first says that it is the round's
+// first call: that may read from the head again.
 func (c *candidates) next(ctx context.Context, tx *engine.Tx, n int, room *room, first bool) (list []candidate, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

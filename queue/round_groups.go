@@ -64,9 +64,8 @@ func (q *Queue) addHeld(ctx context.Context, tx *engine.Tx, c *candidates, r *ro
 	return nil
 }
 
-// holding gives the next groups that hold jobs back, by name. Each is found by one dive into the index, however many jobs it
-// holds. For that the dive must begin at a constant: what follows the groups that the worker knows is asked for at once, and
-// only a group that is new to it costs a query of its own.
+// holding gives the next groups that hold jobs back, by name. Each is one dive into the index, however many jobs it holds: that needs a
+// constant to begin at, so the groups that the worker knows are asked about at once, and only a new one costs a query of its own.
 func (q *Queue) holding(ctx context.Context, tx *engine.Tx, c *candidates, after string) (groups []string, err error) {
 	follows := map[string]*string{}
 	ask := append([]string{after}, c.holding[after]...)
@@ -117,8 +116,7 @@ func (q *Queue) firstHeld(ctx context.Context, tx *engine.Tx, shard int, is stri
 	return nil
 }
 
-// classify tells jobs their throttle groups, where nobody has yet, and closes those groups which hold jobs back that this
-// round doesn't see: nothing overtakes these.
+// classify tells jobs their throttle groups, and closes groups that hold jobs back which this round doesn't see: nothing overtakes those.
 func (q *Queue) classify(ctx context.Context, tx *engine.Tx, r *room, jobs []*job.Job) error {
 	if q.ThrottleGroups == nil {
 		return nil

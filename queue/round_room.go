@@ -19,8 +19,7 @@ import (
 // limited says whether the queue's jobs may be held back by what others weigh.
 func (q *Queue) limited() bool { return q.ThrottleLimit > 0 || q.ThrottleGroups != nil }
 
-// takesTurns says whether those who start jobs of the queue follow one another: a job that starts takes something from
-// the others.
+// takesTurns says whether those who start jobs of the queue do so one after the other: each start takes something from the others.
 func (q *Queue) takesTurns() bool { return q.limited() || q.Rate.Starts > 0 }
 
 // room is what the limits and the rate of a queue leave.
@@ -35,31 +34,30 @@ type room struct {
 	// used is what the locked and running jobs weigh; usedBy the same by group.
 	used   int
 	usedBy map[string]int
-	// full says that the next job in order waits for room, and so do all behind it; closed the same by group.
+	// full says that the next job waits for room, and so do all behind it; closed the same by group.
 	full   bool
 	closed map[string]bool
-	// seen are the groups of which it is known whether they hold jobs back; unseen says that there may be others which do,
-	// and unfinished that a next round will see those.
+	// seen are the groups of which it is known whether they hold jobs back; unseen says that others may, unfinished that a next round
+	// will see those.
 	seen               map[string]bool
 	unseen, unfinished bool
 	// held are the ranges of groups with room that hold jobs back.
 	held []*indexRange
-	// flawed are the jobs that the round has met and can't start, nor can another.
+	// flawed are the jobs that nobody can start.
 	flawed []*job.Job
-	// open says whether the worker may start jobs, where it has had to wait for its turn.
+	// open says whether the worker may start jobs, as of its turn.
 	open bool
-	// first is the first job that waits for want of room in the queue's limit; nil if none does.
+	// first is the first job without room in the queue's limit; nil if there is none. heads are those that earlier claims have met, each
+	// the first of its claim's types, and that still wait, in order: nothing behind the first of them starts.
 	first *job.Job
-	// heads are the jobs that earlier claims have met as the first of their types without room, and that still wait, in order: nothing
-	// that comes behind the first starts.
 	heads []schema.Position
 	// rateShort says that the rate lets fewer jobs start than there are slots.
 	rateShort bool
 }
 
-// takeTurn reads what counts against the queue's limits and its rate. It makes those who start jobs of such a queue take turns
-// until they have committed, for a sum over rows says nothing of what another is about to start. Their time is that of
-// their turn: from an earlier one a rate would be over too soon.
+// takeTurn reads what counts against the queue's limits and its rate. Those who start jobs of such a queue take turns until they have
+// committed, for a sum over rows says nothing of what another is about to start. Their time is that of their turn: by an earlier
+// one a rate would be over too soon.
 func (q *Queue) takeTurn(ctx context.Context, tx *engine.Tx, worker string, shard int) (*room, error) {
 	r := &room{shard: shard, divided: q.isDivided(), limit: q.ThrottleLimit, groups: q.ThrottleGroups, closed: map[string]bool{}, seen: map[string]bool{}}
 	if !q.takesTurns() {
@@ -88,7 +86,7 @@ func (q *Queue) takeTurn(ctx context.Context, tx *engine.Tx, worker string, shar
 		r.limit = int(registered.Int64)
 	}
 	if r.row.starts.After(tx.Now) {
-		// the database's clock has been put back, or so it seems: they count from now on, so that is to be written down once
+		// the database's clock was put back: they count from now on, and that is to be written down once
 		if err := q.countStarts(ctx, tx, r, 0); err != nil {
 			return r, err
 		}
@@ -164,8 +162,8 @@ func (q *Queue) noteWaiting(ctx context.Context, tx *engine.Tx, r *room, started
 	return tx.Write(ctx, "UPDATE "+q.db.Shards()+" SET heads = ?, wait_since = ? WHERE queue = ? AND shard = ?", text, since, q.Name, q.place(r.shard))
 }
 
-// mayGetRoom says whether the jobs that wait for room may get some soon: jobs are running, or the other shards leave enough of the limit.
-// What waits for an answer may do so for days.
+// mayGetRoom says whether jobs that wait for room may get some soon: others run, or the other shards leave enough of the limit. Those that
+// wait for an answer may do so for days.
 func (q *Queue) mayGetRoom(ctx context.Context, tx *engine.Tx, r *room) (bool, error) {
 	var now struct {
 		Running, Used float64
@@ -186,8 +184,7 @@ func (q *Queue) used(where string, r *room) engine.Query {
 	})
 }
 
-// weights is the query for what the locked and running jobs weigh of which a condition is true, by the values of a column. It gives each
-// to f.
+// weights is the query for what the locked and running jobs weigh of which a condition is true, by a column. It gives each to f.
 func weights[K any](q *Queue, column, where string, f func(of K, used int)) engine.Query {
 	query := "SELECT " + column + ", SUM(throttle_factor + 0.0) FROM " + q.table + " " + q.claimIndex() +
 		" WHERE " + schema.Counts + where + " GROUP BY " + column
@@ -209,9 +206,8 @@ const (
 	groupFull            // its group's limit leaves none
 )
 
-// fit judges jobs one after the other, in their order. Weight 0 is neither counted nor held back; of the others the first
-// that doesn't fit waits and none overtakes it, in its group or in all of the queue; one heavier than the whole limit goes
-// alone.
+// fit judges jobs in their order. Weight 0 is neither counted nor held back. Of the others none overtakes the first that doesn't fit, in
+// its group or in the queue; one heavier than the whole limit runs alone.
 func (r *room) fit(j *job.Job) fit {
 	switch {
 	case j.ThrottleFactor == 0 || r.limit < 1 && r.groups == nil:
@@ -256,8 +252,7 @@ func (r *room) limitOf(group string) int {
 	return r.groups.Limit(group)
 }
 
-// startsLeft is how many more jobs the queue's rate, or the shard's part of it, lets start at now, and if none, how long until one may
-// be.
+// startsLeft is how many more jobs the queue's rate, or the shard's part of it, lets start at now; if none, how long until one may.
 func (q *Queue) startsLeft(r *room, now time.Time) (left int, wait time.Duration) {
 	rate := q.Rate
 	if r.divided {

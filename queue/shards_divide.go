@@ -32,8 +32,8 @@ func (q *Queue) isShort(ctx context.Context) (bool, error) {
 	return slices.ContainsFunc(rows, shardRow.waits) && !isWithin(rows[0].divideTime, divideEvery, rows[0].at), err
 }
 
-// divideShares divides the limit and the rate among the shards. Unless it is for a job that should start now, it leaves them if
-// another did so less than a second ago. Turns that another transaction holds are waited for once.
+// divideShares divides the limit and the rate among the shards, but not if another did so less than a second ago, unless it is for a
+// job that should start now. It waits once for turns that another transaction holds.
 func (q *Queue) divideShares(ctx context.Context, now *job.Job) error {
 	if time.Now().UnixNano() < q.divideAt.Load() {
 		return nil
@@ -82,8 +82,8 @@ func (q *Queue) waitingByShard(ctx context.Context) ([]int, error) {
 	return waiting, nil
 }
 
-// demands are what each shard would use besides what it has: jobs are due there, and a claim found too little for them lately.
-// If none is due, what had no room has been cancelled, or is to run later. A job that should start now comes before all others.
+// demands are what each shard would use besides what it has: where jobs are due, and a claim lately found too little for them. A job that
+// should start now comes before all others.
 func demands(rows []shardRow, waiting []int, now *job.Job) (limits, rates []rules.Demand) {
 	limits, rates = make([]rules.Demand, len(rows)), make([]rules.Demand, len(rows))
 	for i, r := range rows {
