@@ -61,16 +61,12 @@ func (t *Timetable) Learn(ctx context.Context, ago time.Duration) (rows map[stri
 	}
 	same := true
 	for _, s := range t.schedules {
-		r, known := rows[s.Name]
-		if known && r.isOf(s) {
+		r := rows[s.Name]
+		if r.isOf(s) {
 			continue
 		}
 		same = false
-		learn := t.change
-		if !known {
-			learn = t.insert
-		}
-		if err := t.db.TxInParts(ctx, nil, func(tx *engine.Tx) error { return learn(ctx, tx, s, r, ago) }); err != nil {
+		if err := t.db.TxInParts(ctx, nil, func(tx *engine.Tx) error { return t.write(ctx, tx, s, r, tx.Now.Add(-ago)) }); err != nil {
 			failed[s.Name] = err
 		}
 	}
@@ -80,25 +76,22 @@ func (t *Timetable) Learn(ctx context.Context, ago time.Duration) (rows map[stri
 	return rows, failed, err
 }
 
-// insert makes a new schedule known. If another worker does the same at the same time, it is known.
-func (t *Timetable) insert(ctx context.Context, tx *engine.Tx, s schedule.Schedule, _ Row, ago time.Duration) error {
-	since := tx.Now.Add(-ago)
-	_, err := tx.ExecContext(ctx, "INSERT INTO "+t.db.Schedules()+" (name, spec, queue, job_type, seen_until, next_slot) VALUES (?, ?, ?, ?, ?, ?)",
-		s.Name, SpecOf(s), s.Queue, s.Job.Type, engine.At(since), engine.At(nextOf(s, since)))
-	if engine.IsDuplicate(err) {
-		return nil
-	}
-	return err
-}
-
-// change writes what the config says of a schedule by now. With other slots it begins anew so long ago, or after the last slot that
-// was seen to; and now if the clock was put back far.
-func (t *Timetable) change(ctx context.Context, tx *engine.Tx, s schedule.Schedule, r Row, ago time.Duration) error {
+// write writes what the config says of a schedule by now. A new schedule, whose row is empty, begins at since. With other slots it
+// begins anew then, or after the last slot that was seen to; and now if the clock was put back far.
+func (t *Timetable) write(ctx context.Context, tx *engine.Tx, s schedule.Schedule, r Row, since time.Time) error {
 	to := r
-	if r.isFarAhead() {
+	switch {
+	case r.Name == "":
+		_, err := tx.ExecContext(ctx, "INSERT INTO "+t.db.Schedules()+" (name, spec, queue, job_type, seen_until, next_slot) VALUES (?, ?, ?, ?, ?, ?)",
+			s.Name, SpecOf(s), s.Queue, s.Job.Type, engine.At(since), engine.At(nextOf(s, since)))
+		if engine.IsDuplicate(err) {
+			return nil // another worker has made it known
+		}
+		return err
+	case r.isFarAhead():
 		to.SeenUntil.Time = tx.Now
-	} else if !hasSlotsOf(r.Spec, s) {
-		if since := tx.Now.Add(-ago); since.After(r.SeenUntil.Time) {
+	case !hasSlotsOf(r.Spec, s):
+		if since.After(r.SeenUntil.Time) {
 			to.SeenUntil.Time = since
 		}
 		to.FormerSpec, to.AnewTime.Time, to.AnewCount = r.Spec, tx.Now, 1
@@ -117,9 +110,8 @@ func (t *Timetable) change(ctx context.Context, tx *engine.Tx, s schedule.Schedu
 // take enqueues the jobs of the slots of a schedule that are due, if no other has seen to them since its row was read.
 func (t *Timetable) take(ctx context.Context, s schedule.Schedule, r Row, q Queue) (jobs int, err error) {
 	err = t.db.TxInParts(ctx, nil, func(tx *engine.Tx) error {
-		slots, latest, left := s.Due(r.SeenUntil.Time, tx.Now)
-		until := latest
-		if latest.IsZero() { // there is only the next one to be found
+		slots, until, left := s.Due(r.SeenUntil.Time, tx.Now)
+		if until.IsZero() { // there is only the next one to be found
 			until = r.SeenUntil.Time
 		}
 		jobs = 0

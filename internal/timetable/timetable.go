@@ -28,24 +28,15 @@ func SpecOf(s schedule.Schedule) string {
 	if !s.Spec.Zoned() {
 		return s.Spec.String()
 	}
-	return s.Spec.String() + " " + zoneOf(s).String()
+	return s.Spec.String() + " " + cmp.Or(s.Location, time.UTC).String()
 }
-
-func zoneOf(s schedule.Schedule) *time.Location { return cmp.Or(s.Location, time.UTC) }
 
 // hasSlotsOf says whether a text of SpecOf is that of the slots of a schedule, however it is written.
 func hasSlotsOf(text string, s schedule.Schedule) bool {
-	if text == SpecOf(s) {
-		return true
-	}
-	if s.Spec.Zoned() {
-		inZone := false
-		if text, inZone = strings.CutSuffix(text, " "+zoneOf(s).String()); !inZone {
-			return false
-		}
-	}
+	zone := strings.TrimPrefix(SpecOf(s), s.Spec.String())
+	text, inZone := strings.CutSuffix(text, zone)
 	spec, err := schedule.ParseSpec(text)
-	return err == nil && spec.Equal(s.Spec)
+	return inZone && err == nil && spec.Equal(s.Spec)
 }
 
 // nextOf is the first slot after a time, or when to look for one again.
