@@ -65,13 +65,10 @@ func (r *Roster) Renew(ctx context.Context, w Worker, lockFor time.Duration) err
 	return r.db.Tx(ctx, func(tx *engine.Tx) error {
 		ours, err := engine.Changed(tx.ExecContext(ctx, "UPDATE "+r.db.Workers()+" SET heartbeat = ?, lock_until = ? WHERE id = ? AND state = 'working'",
 			engine.At(tx.Now), engine.At(tx.Now.Add(lockFor)), w.ID))
-		switch {
-		case err != nil:
-			return fmt.Errorf("renew the lock: %w", err)
-		case !ours:
+		if err == nil && !ours {
 			return ErrLockLost
 		}
-		return nil
+		return err
 	})
 }
 
