@@ -75,12 +75,6 @@ func (a *attempt) overstay() {
 	}
 }
 
-// stop ends the context for a reason.
-func (a *attempt) stop(cause error) {
-	a.look()
-	a.cancel(cause)
-}
-
 // returns notes that the handler has returned: its context has ended.
 func (a *attempt) returns() {
 	a.looking.Lock()
@@ -124,6 +118,3 @@ func (a *attempt) Value(key any) any {
 	}
 	return a.look().Value(key)
 }
-
-// say takes what the handler says of its progress, in any goroutine.
-func (a *attempt) say(said job.Progress) { a.said.Store(&said) }

@@ -62,7 +62,7 @@ func (p *poller) look() {
 		case s.gone == nil && (p.accepting() || len(s.attempts) > 0):
 			p.lookAfter(s, nil)
 		default:
-			p.see(s, sight{})
+			p.see(s, rounds.Look{}, nil)
 		}
 		s.nextLook, s.again = time.Now().Add(lookEvery), false
 	}
@@ -153,27 +153,22 @@ func (p *poller) reap() {
 	})
 }
 
-// sight is what a look has seen of a source.
-type sight struct {
-	rounds.Look
-	stopping []int64
-}
-
 // lookAfter finds out what there is to do in a source. If a look before has found upkeep, it has that done first.
 func (p *poller) lookAfter(s *source, upkeep *rounds.Look) {
 	accepting, running, handled, sent := p.accepting(), len(s.attempts) > 0, s.handled(), time.Now()
 	s.lookSent = sent
 	p.task(func() func() error {
-		var one sight
+		var found rounds.Look
+		var stopping []int64
 		var err error
 		more := false
 		if upkeep != nil {
 			more, err = s.Rounds().Upkeep(p.work, p.self, *upkeep, handled, p.killStrays)
 		} else if running {
-			one.stopping, err = s.Rounds().Stopping(p.work, p.ID)
+			stopping, err = s.Rounds().Stopping(p.work, p.ID)
 		}
 		if err == nil && (accepting || upkeep != nil) {
-			one.Look, err = s.Rounds().Look(p.work, s.types)
+			found, err = s.Rounds().Look(p.work, s.types)
 		}
 		return func() error {
 			s.lookSent = time.Time{}
@@ -188,11 +183,13 @@ func (p *poller) lookAfter(s *source, upkeep *rounds.Look) {
 				}
 			case s.gone == nil:
 				s.seenSince, s.vain, p.news = sent, nil, true
-				p.see(s, one)
-				if l := one.Look; upkeep == nil && (l.Waking || l.New || l.Misplaced || l.Dividing || l.Orphaned || l.Undecided || l.Held && s.ThrottleGroups == nil) {
-					p.lookAfter(s, &l)
+				p.see(s, found, stopping)
+				rest := found
+				rest.Due, rest.Held = false, found.Held && s.ThrottleGroups == nil // a round does the others
+				if upkeep == nil && !rest.Nothing() {
+					p.lookAfter(s, &found)
 				} else {
-					s.reached = s.reached || !one.Due
+					s.reached = s.reached || !found.Due
 				}
 				if more {
 					s.nextLook, s.again = time.Now(), true
@@ -227,10 +224,10 @@ func (p *poller) killStrays(dead string) {
 	}
 }
 
-// see takes note of what a look has seen.
-func (p *poller) see(s *source, one sight) {
+// see takes note of what a look has found in a source, and of the jobs that it is to stop.
+func (p *poller) see(s *source, found rounds.Look, stopping []int64) {
 	s.freedAt = time.Now()
-	for shard, seen := range one.Shards {
+	for shard, seen := range found.Shards {
 		in := s.shards[shard]
 		if !in.waitUntil.After(time.Now()) {
 			in.waitUntil = time.Time{}
@@ -242,12 +239,13 @@ func (p *poller) see(s *source, one sight) {
 			in.full = false
 		}
 	}
-	if len(s.asked) > 0 && (one.Undecided || one.Orphaned || one.Waking) {
+	if len(s.asked) > 0 && (found.Undecided || found.Orphaned || found.Waking) {
 		s.failing = true
 	}
-	for _, id := range one.stopping {
+	for _, id := range stopping {
 		if a := s.attempts[id]; a != nil {
-			a.stop(errCancelled)
+			a.look() // makes the context
+			a.cancel(errCancelled)
 		}
 	}
 }

@@ -32,12 +32,16 @@ type runner struct {
 func (r *runner) begin(s *source, j *job.Job) {
 	s.occupy(1)
 	r.summary.Started++
+	a, here := &attempt{runner: r, source: s, Settled: rounds.Settled{Job: j}, began: time.Now()}, s.Rounds().Disowned()
+	if s.RetryHandlers[j.Type] != nil {
+		a.Waits = job.StatusDeciding
+	}
 	if r.Quarantine != nil && j.IsQuarantined() {
-		r.quarantine(s, j)
+		r.quarantine(a)
 		return
 	}
-	a, here := &attempt{runner: r, source: s, Settled: rounds.Settled{Job: j}, began: time.Now()}, s.Rounds().Disowned()
-	a.handled = handling.With(a, handling.Hooks{Look: r.lease.check, Say: a.say, End: func(o job.Outcome) {
+	say := func(said job.Progress) { a.said.Store(&said) }
+	a.handled = handling.With(a, handling.Hooks{Look: r.lease.check, Say: say, End: func(o job.Outcome) {
 		if here.Add(j); !r.end(a, o, true) {
 			here.Returned(j)
 		}
@@ -87,20 +91,12 @@ func (r *runner) end(a *attempt, o job.Outcome, disowned bool) bool {
 			o.Verdict = job.Interrupted
 		}
 	}
-	a.Outcome, a.Waits = o, a.source.restsIn(a.Job.Type)
+	a.Outcome = o
 	if r.Ended != nil {
 		r.Ended(Attempt{copied(a.Job), o})
 	}
 	r.ended <- a
 	return true
-}
-
-// restsIn is the status in which a job waits for its retry handler after an error; empty if the policy decides.
-func (s *source) restsIn(jobType string) job.Status {
-	if s.RetryHandlers[jobType] == nil {
-		return ""
-	}
-	return job.StatusDeciding
 }
 
 // ask asks a retry handler about one job. It returns when that does; a decision that is disowned is taken before.
@@ -138,21 +134,20 @@ func (r *runner) decided(a *attempt, decision job.Decision, err error) {
 // quarantine has a job run in a process of its own, in a slot of this worker: its latest two attempts ended with their workers. That
 // process takes the attempt over. If it ends without that, the attempt is still this worker's, which settles it; else this changes
 // nothing.
-func (r *runner) quarantine(s *source, j *job.Job) {
+func (r *runner) quarantine(a *attempt) {
 	ctx, cancel := context.WithCancel(r.told)
 	unwatch := context.AfterFunc(r.jobs, cancel)
 	go func() {
 		defer cancel()
 		defer unwatch()
-		a := &attempt{source: s, Settled: rounds.Settled{Job: j}}
-		switch err := r.Quarantine(ctx, s.Name, j); {
+		switch err := r.Quarantine(ctx, a.source.Name, a.Job); {
 		case err == nil:
 			a.left = true // that process has settled it
 		case ctx.Err() != nil:
 			a.Outcome = job.Outcome{Verdict: job.Interrupted, Error: ErrInterrupted.Error()}
 		default:
 			a.Outcome = job.Outcome{Verdict: job.TryAgain, Error: "not begun: its quarantine: " + err.Error()}
-			a.Waits, a.NotBegun = s.restsIn(j.Type), true
+			a.NotBegun = true
 		}
 		r.ended <- a
 	}()
