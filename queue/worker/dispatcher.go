@@ -37,7 +37,8 @@ func (d *dispatcher) dispatch() {
 			r := &round{Round: rounds.New(d.self)}
 			if r.shard, r.Slots = d.free(s); r.shard != nil {
 				r.Candidates = r.shard.candidates
-				s.startsIn(r.shard)
+				s.counted++
+				r.shard.turn = s.counted
 				d.turn = (at + 1) % len(d.sources) // so that one with many jobs starves no other
 			} else if len(s.ended) == 0 {
 				break
@@ -91,7 +92,7 @@ func (d *dispatcher) free(s *source) (*shard, int) {
 	if n < 1 {
 		return nil, 0
 	}
-	one, rivals := s.next(s.ended), d.rivals(s)
+	one, rivals := s.next(), d.rivals(s)
 	if one == nil {
 		return nil, 0
 	}
@@ -117,10 +118,7 @@ const (
 
 // side is how many rounds of a source may be out side by side.
 func (d *dispatcher) side(s *source) int {
-	switch {
-	case s.Rounds().TakesTurns() && len(s.shards) == 1:
-		return 1
-	case d.isNarrow(s) && time.Now().Before(s.sent.Add(besideAfter)):
+	if s.Rounds().TakesTurns() && len(s.shards) == 1 || d.isNarrow(s) && time.Now().Before(s.sent.Add(besideAfter)) {
 		return 1
 	}
 	return d.db.Writers

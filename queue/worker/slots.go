@@ -68,41 +68,29 @@ func (l *lane) count(running, reserved int) {
 // inUse is how many slots it can't give away.
 func (l *lane) inUse() int { return l.running + l.reserved }
 
-// claims are what the worker would like to hold of each lane, by name. A lane of which nothing is to be started keeps what
-// is in use or about to be, and leaves the others to the host's other workers; and so does the lane around one that is
-// full, for what waits there has no use for more.
-func (s *slots) claims() map[string]roster.Claim {
-	wants := map[*lane]int{}
-	for _, one := range s.sources {
-		wants[one.lane] += one.want(s.accepting())
+// balance asks for the slots that are missing, if it is to claim, and leaves those that aren't needed to the host's other
+// workers, who are told when none is started any more. A lane of which nothing is to be started keeps what is in use or about to
+// be; so does the lane around one that is full, because what waits there has no use for more.
+func (s *slots) balance(claim bool) {
+	if s.own || s.balancing {
+		return
 	}
-	claims := map[string]roster.Claim{}
+	accepting, takes, claims, wants := s.accepting(), false, map[string]roster.Claim{}, map[*lane]int{}
+	leaves := !accepting && !s.declined && s.host.inUse() > 0 && s.untilAnswer() <= 0
+	for _, one := range s.sources {
+		wants[one.lane] += one.want(accepting)
+	}
 	for _, l := range slices.Backward(s.lanes) { // each before the one around it
 		want := max(l.inUse(), min(wants[l], l.limit))
 		if l.around != nil {
 			wants[l.around] += want
 		}
-		claims[l.name] = roster.Claim{Want: want, InUse: l.inUse(), Limit: l.limit}
-	}
-	return claims
-}
-
-// balance asks for the slots that are missing, if it is to claim, and leaves those that aren't needed to the host's other
-// workers, who are told when none is started any more.
-func (s *slots) balance(claim bool) {
-	if s.own || s.balancing {
-		return
-	}
-	accepting, claims, takes := s.accepting(), s.claims(), false
-	leaves := !accepting && !s.declined && s.host.inUse() > 0 && s.untilAnswer() <= 0
-	for _, l := range s.lanes {
-		c := claims[l.name]
-		takes, leaves = takes || claim && c.Want > l.slots, leaves || c.Want < l.slots
-		l.slots = min(l.slots, c.Want) // at once, because what is about to be left must not be used meanwhile
+		takes, leaves = takes || claim && want > l.slots, leaves || want < l.slots
+		l.slots = min(l.slots, want) // at once, because what is about to be left must not be used meanwhile
 		if !claim {
-			c.Want = l.slots
-			claims[l.name] = c
+			want = l.slots
 		}
+		claims[l.name] = roster.Claim{Want: want, InUse: l.inUse(), Limit: l.limit}
 	}
 	if !takes && !leaves {
 		return

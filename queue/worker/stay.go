@@ -41,13 +41,15 @@ func Stay(ctx context.Context, p Params) (sum Summary, err error) {
 		if most > 0 {
 			p.MaxJobs = most - sum.Started
 		}
-		began := time.Now()
-		done, err := stayOnce(ctx, p, func() {
+		began, done := time.Now(), Summary{}
+		err := p.checkTables(ctx)
+		if err == nil {
 			if away {
 				log.Info("the worker works again")
 			}
 			away = false
-		})
+			done, err = Run(ctx, p)
+		}
 		sum = Summary{
 			Started: sum.Started + done.Started, Finished: sum.Finished + done.Finished, Errors: sum.Errors + done.Errors, Lost: sum.Lost + done.Lost,
 		}
@@ -82,17 +84,13 @@ func Stay(ctx context.Context, p Params) (sum Summary, err error) {
 	return sum, nil
 }
 
-// stayOnce is a run, if the tables are those of this hipq; works is called when they are.
-func stayOnce(ctx context.Context, p Params, works func()) (Summary, error) {
+// checkTables refuses tables that are not those of this hipq, also those of one queue, which Run would leave out.
+func (p Params) checkTables(ctx context.Context) error {
 	within, cancel := context.WithTimeoutCause(ctx, stayMost, schema.ErrNoAnswer)
 	defer cancel()
 	err := p.Queues[0].Rounds().DB().Check(within, p.tables())
 	if within.Err() != nil {
-		return Summary{}, context.Cause(within)
+		return context.Cause(within)
 	}
-	if err != nil { // of one queue too: Run would leave it out, and say so at its end
-		return Summary{}, err
-	}
-	works()
-	return Run(ctx, p)
+	return err
 }

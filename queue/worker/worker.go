@@ -12,6 +12,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"sync"
 	"time"
 
 	"github.com/hipq/hipq/activity"
@@ -80,9 +81,7 @@ func newWorker(p Params) (*worker, error) {
 	w.runner = &runner{loop: l, lease: w.lease, begun: make(chan *attempt), ended: make(chan *attempt, p.Concurrency)}
 	w.dispatcher = &dispatcher{loop: l, slots: w.slots, runner: w.runner}
 	w.poller = &poller{loop: l, dispatcher: w.dispatcher, searched: map[string]bool{}}
-	if len(w.sources) > 0 {
-		w.dispatcher.turn = rand.IntN(len(w.sources)) // else many short runs would serve the first only
-	}
+	w.dispatcher.turn = rand.IntN(len(w.sources)) // else many short runs would serve the first only
 	return w, nil
 }
 
@@ -188,15 +187,10 @@ func (w *worker) live(ctx context.Context, begin func() error) (done Summary, er
 	}
 	w.lease.holds(began)
 	renewal, stopRenewal := context.WithCancel(work)
-	renewed := make(chan struct{})
-	go func() {
-		defer close(renewed)
-		w.lease.keep(renewal)
-	}()
-	defer func() {
-		stopRenewal()
-		<-renewed
-	}()
+	var renewing sync.WaitGroup
+	renewing.Go(func() { w.lease.keep(renewal) })
+	defer renewing.Wait()
+	defer stopRenewal()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(w.Grace, func() { w.stopJobs(ErrInterrupted) }) })()
 
 	if err := begin(); err != nil {
