@@ -15,14 +15,14 @@ import (
 // errCancelled is the cause that a handler sees whose job an operator has cancelled.
 var errCancelled = errors.New(job.Cancelled)
 
-// goneAway is the error of a handler in Go that doesn't come back because it has ended its goroutine.
+// goneAway is the error of a handler in Go that has ended its goroutine.
 const goneAway = "the handler called runtime.Goexit, perhaps by a test's FailNow"
 
-// runner runs the handlers, each in a goroutine, and gives what comes of them to the loop.
+// runner runs the handlers, each in a goroutine, and gives their outcomes to the loop.
 type runner struct {
 	*loop
 	lease *lease
-	// begun gets the attempts that begin, where one that has ended left a goroutine for them.
+	// begun gets the attempts that begin, if one that has ended left a goroutine for them.
 	begun chan *attempt
 	// ended gets each attempt and each decision when it ends; it has room for all.
 	ended chan *attempt
@@ -50,19 +50,16 @@ func (r *runner) begin(s *source, j *job.Job) {
 	select {
 	case r.begun <- a:
 	default:
-		go r.runAll(a)
+		go func() { // its stack is large enough for others that begin later
+			for next := a; next != nil; next = <-r.begun {
+				r.run(next)
+			}
+		}()
 	}
 }
 
-// runAll runs an attempt, and then others that have begun: the stack of a goroutine that has run one is large enough for the next.
-func (r *runner) runAll(a *attempt) {
-	for ; a != nil; a = <-r.begun {
-		r.run(a)
-	}
-}
-
-// run runs one attempt. It returns when the handler does; an attempt that is disowned has ended before. While the handler of such an
-// attempt has not returned, its job is not run again.
+// run runs one attempt, and returns when the handler does. A disowned attempt has ended before; until its handler returns, its
+// job is not run again.
 func (r *runner) run(a *attempt) {
 	defer a.returns()
 	j, here := a.Job, a.source.Rounds().Disowned()
@@ -76,8 +73,7 @@ func (r *runner) run(a *attempt) {
 	r.end(a, judged(a.source.Handlers[j.Type].Handle(a.handled, copied(j))), false)
 }
 
-// end notes the end of an attempt, if that is not known yet. One that is disowned counts although it was interrupted, because its
-// handler may still be running.
+// end notes the end of an attempt, if it has none. A disowned one counts even if it was interrupted: its handler may still run.
 func (r *runner) end(a *attempt, o job.Outcome, disowned bool) bool {
 	if !a.ended.CompareAndSwap(false, true) {
 		return false
@@ -116,7 +112,7 @@ func (r *runner) decided(a *attempt, decision job.Decision, err error) {
 	if !a.ended.CompareAndSwap(false, true) {
 		return
 	}
-	r.lease.check() // the worker's guard may have killed it: then it is for another to say what follows
+	r.lease.check() // the worker's guard may have killed it: then another worker decides
 	if err == nil {
 		err = decision.Check()
 	}
@@ -132,8 +128,7 @@ func (r *runner) decided(a *attempt, decision job.Decision, err error) {
 }
 
 // quarantine has a job run in a process of its own, in a slot of this worker: its latest two attempts ended with their workers. That
-// process takes the attempt over. If it ends without that, the attempt is still this worker's, which settles it; else this changes
-// nothing.
+// process takes the attempt over. If it ends before that, this worker settles the attempt; else this changes nothing.
 func (r *runner) quarantine(a *attempt) {
 	ctx, cancel := context.WithCancel(r.told)
 	unwatch := context.AfterFunc(r.jobs, cancel)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
 	"time"
 
@@ -18,15 +17,13 @@ const (
 	stayMost  = 30 * time.Second
 )
 
-// Stay works until ctx ends, or MaxJobs have been started, and gives the sum of what it did: for a service, whose ctx is that
-// of signal.NotifyContext. It is Run, with Linger, again and again, each time a worker of its own for RunFor; so ID must be
-// empty.
+// Stay works until ctx ends, or MaxJobs have been started, and returns the sum of what it did: for a service, whose ctx is that
+// of signal.NotifyContext. It calls Run with Linger again and again, each time a new worker for RunFor; so ID must be empty.
 //
-// A database that is away, busy or read-only, and a lock that was lost, are no reasons to end: it tries again after a second,
-// then ever less often, until it is after 30 s. It says so to Log once (warn), and once that it works again (info). What
-// somebody has to mend ends it, at once and with the error: ErrParams, and what schema.Diagnose calls Misconfigured, such as
-// tables of an older or a newer hipq, be it those of one queue, which it looks for before each run. It may be called again, and
-// beside others.
+// When the database is away, busy or read-only, or the lock was lost, Stay tries again: after a second, then less and less
+// often, up to every 30 s. Log hears that once (warn), and once that it works again (info). What somebody has to mend ends it
+// at once with the error: ErrParams, and what schema.Diagnose calls Misconfigured, such as a queue's table of an older or a
+// newer hipq, for which it looks before each run. It may be called again, and beside others.
 func Stay(ctx context.Context, p Params) (sum Summary, err error) {
 	if p.ID != "" {
 		return sum, fmt.Errorf("%w: Stay gives each run an ID of its own", ErrParams)
@@ -68,14 +65,9 @@ func Stay(ctx context.Context, p Params) (sum Summary, err error) {
 		case ctx.Err() != nil:
 			return sum, nil
 		}
-		level := slog.LevelWarn
-		if away {
-			level = slog.LevelDebug // it has been said
-		}
-		away = true
 		wait := pause*3/4 + rand.N(pause/2) // those who failed together should not come back together
-		log.Log(ctx, level, "the worker could not work, and tries again", "error", err, "in", wait.Round(time.Millisecond))
-		pause = min(2*pause, stayMost)
+		log.Log(ctx, levelOf(away), "the worker could not work, and tries again", "error", err, "in", wait.Round(time.Millisecond))
+		pause, away = min(2*pause, stayMost), true
 		select {
 		case <-ctx.Done():
 		case <-time.After(wait):

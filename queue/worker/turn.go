@@ -12,7 +12,7 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-// goOn is the worker's life: each part takes its turn, again and again, until there is nothing more to do.
+// goOn has each part take its turn, again and again, until there is nothing more to do.
 func (w *worker) goOn() error {
 	for {
 		if w.stopped() || w.allLeftOut() || w.MaxJobs > 0 && w.summary.Started >= w.MaxJobs {
@@ -66,8 +66,7 @@ func (w *worker) idle() bool {
 	})
 }
 
-// wait waits until there is something to do: an attempt has ended or says how far it is, a task has come back, it is time to look,
-// to send a round out, or to stop.
+// wait waits until an attempt has ended, a task has come back, or it is time to look, to send a round, or to stop.
 func (w *worker) wait() error {
 	var stop <-chan struct{}
 	if w.accepting() {
@@ -90,7 +89,7 @@ func (w *worker) wait() error {
 	return nil
 }
 
-// gatherAll takes note of what has ended besides, and lets handlers that are about to end do so first.
+// gatherAll takes note of what else has ended, and first lets handlers end that are about to.
 func (w *worker) gatherAll() {
 	for range 2 {
 		for len(w.runner.ended) > 0 {
@@ -134,8 +133,8 @@ func (w *worker) beQuiet() {
 	}
 }
 
-// inVain names the queues that the worker has come to do nothing in, for all of its time another transaction or session held what
-// that needs; nil if there are none, or if the worker had less time, for it was told to stop.
+// inVain names the queues in which the worker could do nothing, because another transaction or session held what that needs all
+// the time. It is nil if there are none, or if the worker had less time because it was told to stop.
 func (w *worker) inVain() (err error) {
 	if w.stopped() || w.slots.own {
 		return nil
