@@ -98,7 +98,7 @@ func (d *dispatcher) free(s *source) (*shard, int) {
 	return one, (n + rivals) / (rivals + 1)
 }
 
-// crowded says that no other round of a source can go out now. A database of one writer gets one round at a time.
+// crowded says that no other round of a source can go out now. At a database of one writer rounds would hinder one another.
 func (d *dispatcher) crowded(s *source) bool {
 	if d.db.Writers == 1 {
 		return slices.ContainsFunc(d.sources, func(other *source) bool { return other.outs(false) > 0 })

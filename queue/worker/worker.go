@@ -137,7 +137,7 @@ func (w *worker) begins(ctx context.Context) error {
 	return nil
 }
 
-// bounded does what comes before the loop. It goes on for a while when ctx ends, because a worker ends in order.
+// bounded does what comes before the loop, within a time. It goes on for a while when ctx ends: a worker ends in order.
 func (w *worker) bounded(ctx context.Context, most time.Duration, do func(context.Context) error) error {
 	work, cancel := context.WithTimeout(engine.Hearing(context.WithoutCancel(ctx), w.miss), most)
 	defer cancel()
