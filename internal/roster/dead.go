@@ -13,7 +13,7 @@ import (
 	"github.com/hipq/hipq/internal/record"
 )
 
-// Dead is a worker at work that is no more: its lock is over, or it was on this host, and its process is gone.
+// Dead is a worker whose row says working, but whose lock is over, or whose process on this host is gone.
 type Dead struct {
 	Worker
 	Heartbeat engine.Time
@@ -31,14 +31,12 @@ func (r *Roster) Dead(ctx context.Context, w Worker) (found []Dead, err error) {
 	return slices.DeleteFunc(found, func(d Dead) bool { return !d.Expired && !d.isGone(w) }), nil
 }
 
-// isGone says whether it was a process of w's host that is gone. Hosts that are copies of one another may have all but the name in
-// common.
+// isGone says whether it was a process of w's host that is gone. Only the name tells copies of one host apart.
 func (d Dead) isGone(w Worker) bool { return d.Host == w.Host && process.IsGone(d.Process) }
 
 // Reap declares workers dead whose lock has expired, or whose process on w's host is gone, and logs it. From then on they can't
-// renew, and their slots and jobs are anybody's. Before that, ended is called with each whose lock still holds: it ends what such
-// a worker has left running. found says that there were such. A row that another transaction holds keeps no other worker from
-// being declared dead.
+// renew, and their slots and jobs are anybody's. Before that it calls ended with each whose lock still holds, which ends what
+// that worker has left running. found says that there were such. A row that another transaction holds delays no other.
 func (r *Roster) Reap(ctx context.Context, w Worker, ended func(workerID string)) (found bool, err error) {
 	all, err := r.Dead(ctx, w)
 	for _, d := range all {

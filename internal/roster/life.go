@@ -59,19 +59,15 @@ func (r *Roster) insert(ctx context.Context, w Worker, state string, lockFor tim
 	return nil
 }
 
-// Renew makes the worker's lock, and with it all of its jobs' locks, last lockFor from now. ErrLockLost if another has
-// declared it dead.
+// Renew makes the worker's lock, and its jobs' locks, last lockFor from now. ErrLockLost if another has declared it dead.
 func (r *Roster) Renew(ctx context.Context, w Worker, lockFor time.Duration) error {
 	return r.db.Tx(ctx, func(tx *engine.Tx) error {
 		ours, err := engine.Changed(tx.ExecContext(ctx, "UPDATE "+r.db.Workers()+" SET heartbeat = ?, lock_until = ? WHERE id = ? AND state = 'working'",
 			engine.At(tx.Now), engine.At(tx.Now.Add(lockFor)), w.ID))
-		switch {
-		case err != nil:
-			return fmt.Errorf("renew the lock: %w", err)
-		case !ours:
+		if err == nil && !ours {
 			return ErrLockLost
 		}
-		return nil
+		return err
 	})
 }
 

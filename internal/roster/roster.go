@@ -36,22 +36,22 @@ type Row struct {
 	ID   string
 	Host string
 	PID  int
-	// State is working, finished, or error: it was found dead, or ended by an error.
+	// State is working, finished, or error, if it was found dead or ended by an error.
 	State     string
 	StartTime engine.Time `db:"start_time"`
 	Heartbeat engine.Time
-	// LockUntil is until when all of its locks last, as long as it is working.
+	// LockUntil is until when its locks last while it is working.
 	LockUntil engine.Time `db:"lock_until"`
 	EndTime   engine.Time `db:"end_time"`
-	// Slots are what it holds of its host's concurrency, Lanes what it holds of the lanes that have one of their own.
+	// Slots are what it holds of its host's concurrency, Lanes what it holds of other lanes.
 	Slots int
 	Lanes string
 	// Accepting says that it still starts jobs.
 	Accepting bool
 }
 
-// Silent says whether a worker at work has missed a renewal of its lock, as one that was killed does, and in how long it will
-// be found dead, unless it comes back; 0 is at once. It renews after a third of the time that its lock lasts.
+// Silent says whether a worker at work has missed a renewal of its lock, which comes after a third of the lock's time, and in
+// how long it will be found dead.
 func (r Row) Silent(now time.Time) (dead time.Duration, silent bool) {
 	if r.State != "working" || now.Sub(r.Heartbeat.Time) < r.LockUntil.Sub(r.Heartbeat.Time)/2 {
 		return 0, false
@@ -79,8 +79,7 @@ func (r *Roster) Last(ctx context.Context) (*Row, error) {
 	return lastHeard(r.rows(ctx, r.db, "ORDER BY "+r.db.Workers()+".start_time DESC LIMIT 1"))
 }
 
-// LastHeard is the worker of the instance that was heard of last, or nil if there has been none. It needn't be the one that
-// started last.
+// LastHeard is the worker of the instance with the latest heartbeat, or nil if there has been none.
 func (r *Roster) LastHeard(ctx context.Context) (*Row, error) {
 	last, err := r.Last(ctx)
 	if err != nil || last == nil {

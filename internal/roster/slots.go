@@ -32,9 +32,9 @@ func (r Row) ByLane() map[string]int {
 // Claim is what a worker wants to hold of a lane: so many slots, at least those in use. Limit is the lane's on the host.
 type Claim struct{ Want, InUse, Limit int }
 
-// ClaimSlots takes what this host's other live workers leave of each lane, and keeps at least those in use, for the others
-// may have been told a higher limit; what it held beyond that is left to them. accepting tells them whether the worker still starts
-// jobs, served says in which lanes others have slots who do. Those who claim take turns.
+// ClaimSlots takes what this host's other live workers leave of each lane, but keeps at least the slots in use, because the
+// others may have a higher limit. accepting tells them whether the worker still starts jobs; served says in which lanes others
+// do so. Workers that claim take turns.
 func (r *Roster) ClaimSlots(ctx context.Context, w Worker, claims map[string]Claim, accepting bool) (got map[string]int, served map[string]bool, err error) {
 	err = r.db.Tx(ctx, func(tx *engine.Tx) error {
 		if err := r.takeTurn(ctx, tx, w.Host); err != nil {
@@ -74,8 +74,8 @@ func (r *Roster) ClaimSlots(ctx context.Context, w Worker, claims map[string]Cla
 	return got, served, nil
 }
 
-// takeTurn makes those who claim slots of a host follow one another, by a row among the shards' that is no queue's. They write it,
-// because two on different nodes of a Galera cluster don't see each other's locks: there the commit of the second is refused.
+// takeTurn makes workers that claim slots of a host follow one another, by a row of no queue among the shards. They write it:
+// nodes of a Galera cluster don't see each other's locks, but refuse the second commit.
 func (r *Roster) takeTurn(ctx context.Context, tx *engine.Tx, host string) error {
 	at := shards.Hash(host, shards.Most) // few hosts share one
 	turn := tx.Now.UnixMicro()           // another than before

@@ -9,12 +9,11 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// Round is what a worker does to a queue in one transaction: it settles the attempts that have ended, and locks and starts
-// the next jobs in their place.
+// Round is what a worker does to a queue in one transaction: it settles attempts that have ended, and starts the next jobs.
 type Round struct {
 	Worker roster.Worker
-	// Token is the lock of the jobs that the round starts. A round that ended in an error may have been committed all the
-	// same: done again with its token, it finds what it has started, and settles nothing twice.
+	// Token is the lock of the jobs that the round starts. A round that ended in an error may have been committed: done again with
+	// its token, it finds what it has started, and settles nothing twice.
 	Token string
 	// Settle are the attempts that have ended.
 	Settle []Settled
@@ -23,10 +22,9 @@ type Round struct {
 	Candidates Candidates
 	// Again says that the round may have been done before, or parts of it: it looks at each job before it settles it.
 	Again bool
-	// Stopped gives an error once the worker's jobs are stopped: from then on the round starts none, however long it has been under way.
-	// Nil is never.
+	// Stopped gives an error once the worker's jobs are stopped: from then on the round starts none. Nil is never.
 	Stopped func() error
-	// Tried are the jobs that it has set out to start, by id. They stay however the round ends, and each time that it is done.
+	// Tried are the ids of the jobs that it has set out to start, over all times that it is done.
 	Tried *[]any
 }
 
@@ -58,13 +56,13 @@ type Done struct {
 type Settled struct {
 	Job     *job.Job
 	Outcome job.Outcome
-	// Waits is the status in which the job waits for its retry handler after an error: deciding is for one of this worker, undecided for
-	// that of any. Empty leaves the decision to the policy.
+	// Waits is the status in which the job waits for its retry handler after an error: deciding for one of this worker, undecided
+	// for one of any, empty for the policy.
 	Waits job.Status
 	// NotBegun says that no handler has seen the attempt: it says nothing about whether the job ends its workers.
 	NotBegun bool
-	// Asked says that the attempt was settled before, that the job has rested in the state error since, and that a retry
-	// handler has been asked about it. Decision is what it said; nil leaves it to the policy, and Note says why.
+	// Asked says that the attempt was settled before, and that a retry handler has been asked about the job since. Decision is
+	// what it said; nil leaves it to the policy, and Note says why.
 	Asked    bool
 	Decision *job.Decision
 	Note     string

@@ -1,9 +1,9 @@
-// Package rounds is what a worker and a queue say to each other: which attempts have ended, which jobs to run now, what there
-// is to do. The package queue does it, the package queue/worker asks for it; an application has no use for it.
+// Package rounds is what the packages queue and queue/worker say to each other: which attempts have ended, which jobs to run
+// now, what there is to do.
 package rounds
 
-// Candidates are the due jobs of some types, as one worker knows them: a queue has made them, and reads in them in its
-// rounds. They are safe for concurrent use.
+// Candidates are the due jobs of some types, as one worker knows them. The queue makes them, and reads them in its rounds. They
+// are safe for concurrent use.
 type Candidates interface {
 	// Forget makes the next round read from the head of the line.
 	Forget()

@@ -30,8 +30,8 @@ func (t *Timetable) set(ctx context.Context, verb, name, set string) (changed bo
 	return changed, nil
 }
 
-// Purge deletes the schedules that are not among those of the timetable, and whose next slot no worker has seen to since before, or
-// with dryRun says how many that would be. A schedule that is paused stays. It may be repeated.
+// Purge deletes the schedules that are not of the timetable, and whose next slot was due before a time, or with dryRun only
+// counts them. A paused schedule stays. It may be repeated.
 func (t *Timetable) Purge(ctx context.Context, before time.Time, dryRun bool) (n int64, err error) {
 	where := " FROM " + t.db.Schedules() + " WHERE paused = 0 AND COALESCE(next_slot, seen_until) < ?"
 	args := []any{engine.At(before)}

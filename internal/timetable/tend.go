@@ -19,11 +19,10 @@ type Queue interface {
 // tick is how long after a slot the first tick may come that knows a schedule: crontab has one a minute.
 const tick = time.Minute
 
-// Tend does what a look has found: makes new schedules known, has changed ones begin anew, and enqueues the jobs of slots that are
-// due, into queues of these names. Each schedule has a transaction of its own, in which the row that says up to when its slots are
-// seen to is written and the jobs are enqueued; the row's old value is the condition. So each slot has its job once, whoever
-// else is at it, whether a commit is answered or not; and Tend may be called by any number of workers at once, and again. Before
-// each schedule goesOn is asked; where it doesn't, the others are due as before. jobs is how many it has enqueued; failed says, by
+// Tend does what a look has found: it makes new schedules known, has changed ones begin anew, and enqueues the jobs of slots
+// that are due, into queues of these names. Each schedule has a transaction of its own, which moves the row's seen_until, on
+// condition of its old value, and enqueues the jobs. So each slot has its job once, even if workers call Tend at once, or a
+// commit gets no answer. Tend stops before a schedule when goesOn says no. jobs is how many it has enqueued; failed says, by
 // name, why some schedules are due as before.
 func (t *Timetable) Tend(ctx context.Context, queues map[string]Queue, goesOn func() bool) (jobs int, failed map[string]error, err error) {
 	rows, failed, err := t.Learn(ctx, tick)
@@ -51,9 +50,8 @@ func (t *Timetable) Tend(ctx context.Context, queues map[string]Queue, goesOn fu
 	return jobs, failed, nil
 }
 
-// Learn brings what the config says of the schedules to the table: a new one begins so long ago, and one with other slots begins
-// anew then, but with none that was seen to. It gives the rows as they are then, by name, and why some could not be written. It may
-// be repeated.
+// Learn writes what the config says of the schedules to the table: a new one begins so long ago; one with other slots begins
+// anew then, or after what was seen to. It returns the rows by name, and why some could not be written. It may be repeated.
 func (t *Timetable) Learn(ctx context.Context, ago time.Duration) (rows map[string]Row, failed map[string]error, err error) {
 	failed = map[string]error{}
 	if rows, err = t.Rows(ctx); err != nil {
@@ -61,16 +59,12 @@ func (t *Timetable) Learn(ctx context.Context, ago time.Duration) (rows map[stri
 	}
 	same := true
 	for _, s := range t.schedules {
-		r, known := rows[s.Name]
-		if known && r.isOf(s) {
+		r := rows[s.Name]
+		if r.isOf(s) {
 			continue
 		}
 		same = false
-		learn := t.change
-		if !known {
-			learn = t.insert
-		}
-		if err := t.db.TxInParts(ctx, nil, func(tx *engine.Tx) error { return learn(ctx, tx, s, r, ago) }); err != nil {
+		if err := t.db.TxInParts(ctx, nil, func(tx *engine.Tx) error { return t.put(ctx, tx, s, r, tx.Now.Add(-ago)) }); err != nil {
 			failed[s.Name] = err
 		}
 	}
@@ -80,25 +74,22 @@ func (t *Timetable) Learn(ctx context.Context, ago time.Duration) (rows map[stri
 	return rows, failed, err
 }
 
-// insert makes a new schedule known. If another worker does the same at the same time, it is known.
-func (t *Timetable) insert(ctx context.Context, tx *engine.Tx, s schedule.Schedule, _ Row, ago time.Duration) error {
-	since := tx.Now.Add(-ago)
-	_, err := tx.ExecContext(ctx, "INSERT INTO "+t.db.Schedules()+" (name, spec, queue, job_type, seen_until, next_slot) VALUES (?, ?, ?, ?, ?, ?)",
-		s.Name, SpecOf(s), s.Queue, s.Job.Type, engine.At(since), engine.At(nextOf(s, since)))
-	if engine.IsDuplicate(err) {
-		return nil
-	}
-	return err
-}
-
-// change writes what the config says of a schedule by now. With other slots it begins anew so long ago, or after the last slot that
-// was seen to; and now if the clock was put back far.
-func (t *Timetable) change(ctx context.Context, tx *engine.Tx, s schedule.Schedule, r Row, ago time.Duration) error {
+// put writes what the config says of a schedule by now. A new schedule, whose row is empty, begins at since. With other slots
+// it begins anew then, or after the last slot that was seen to; and now if the clock was put back far.
+func (t *Timetable) put(ctx context.Context, tx *engine.Tx, s schedule.Schedule, r Row, since time.Time) error {
 	to := r
-	if r.isFarAhead() {
+	switch {
+	case r.Name == "":
+		_, err := tx.ExecContext(ctx, "INSERT INTO "+t.db.Schedules()+" (name, spec, queue, job_type, seen_until, next_slot)"+
+			" VALUES (?, ?, ?, ?, ?, ?)", s.Name, SpecOf(s), s.Queue, s.Job.Type, engine.At(since), engine.At(nextOf(s, since)))
+		if engine.IsDuplicate(err) {
+			return nil // another worker has made it known
+		}
+		return err
+	case r.isFarAhead():
 		to.SeenUntil.Time = tx.Now
-	} else if !hasSlotsOf(r.Spec, s) {
-		if since := tx.Now.Add(-ago); since.After(r.SeenUntil.Time) {
+	case !hasSlotsOf(r.Spec, s):
+		if since.After(r.SeenUntil.Time) {
 			to.SeenUntil.Time = since
 		}
 		to.FormerSpec, to.AnewTime.Time, to.AnewCount = r.Spec, tx.Now, 1
@@ -117,9 +108,8 @@ func (t *Timetable) change(ctx context.Context, tx *engine.Tx, s schedule.Schedu
 // take enqueues the jobs of the slots of a schedule that are due, if no other has seen to them since its row was read.
 func (t *Timetable) take(ctx context.Context, s schedule.Schedule, r Row, q Queue) (jobs int, err error) {
 	err = t.db.TxInParts(ctx, nil, func(tx *engine.Tx) error {
-		slots, latest, left := s.Due(r.SeenUntil.Time, tx.Now)
-		until := latest
-		if latest.IsZero() { // there is only the next one to be found
+		slots, until, left := s.Due(r.SeenUntil.Time, tx.Now)
+		if until.IsZero() { // there is only the next one to be found
 			until = r.SeenUntil.Time
 		}
 		jobs = 0
@@ -157,7 +147,7 @@ func (t *Timetable) take(ctx context.Context, s schedule.Schedule, r Row, q Queu
 // by is what the activity says of a job's schedule and slot.
 const by = "schedule %s, slot %s"
 
-// Of is the schedule and the slot of a job, by what the activity says of who added it; no name if it was no schedule.
+// Of is the schedule and the slot that added a job, as the activity says; no name if it was no schedule.
 func Of(added string) (name string, slot time.Time) {
 	rest, is := strings.CutPrefix(added, "schedule ")
 	name, at, cut := strings.Cut(rest, ", slot ")

@@ -1,5 +1,5 @@
-// Package timetable is the table of recurring jobs: which slots of each schedule have been seen to, on all hosts together. What
-// a slot is, and which are due, says the package queue/schedule.
+// Package timetable is the table of recurring jobs: which slots of each schedule have been seen to, on all hosts together. The
+// package queue/schedule says which slots there are.
 package timetable
 
 import (
@@ -28,24 +28,15 @@ func SpecOf(s schedule.Schedule) string {
 	if !s.Spec.Zoned() {
 		return s.Spec.String()
 	}
-	return s.Spec.String() + " " + zoneOf(s).String()
+	return s.Spec.String() + " " + cmp.Or(s.Location, time.UTC).String()
 }
-
-func zoneOf(s schedule.Schedule) *time.Location { return cmp.Or(s.Location, time.UTC) }
 
 // hasSlotsOf says whether a text of SpecOf is that of the slots of a schedule, however it is written.
 func hasSlotsOf(text string, s schedule.Schedule) bool {
-	if text == SpecOf(s) {
-		return true
-	}
-	if s.Spec.Zoned() {
-		inZone := false
-		if text, inZone = strings.CutSuffix(text, " "+zoneOf(s).String()); !inZone {
-			return false
-		}
-	}
+	zone := strings.TrimPrefix(SpecOf(s), s.Spec.String())
+	text, inZone := strings.CutSuffix(text, zone)
 	spec, err := schedule.ParseSpec(text)
-	return err == nil && spec.Equal(s.Spec)
+	return inZone && err == nil && spec.Equal(s.Spec)
 }
 
 // nextOf is the first slot after a time, or when to look for one again.
@@ -56,8 +47,7 @@ func nextOf(s schedule.Schedule, after time.Time) time.Time {
 	return after.AddDate(1, 0, 0)
 }
 
-// Look asks, in one round trip, how long nothing will be due unless somebody changes the table. 0 is that Tend has something
-// to do now.
+// Look asks how long nothing will be due unless somebody changes the table. 0 is that Tend has something to do now.
 func (t *Timetable) Look(ctx context.Context) (wait time.Duration, err error) {
 	wait = time.Hour
 	if len(t.schedules) == 0 {
@@ -91,31 +81,29 @@ type Row struct {
 	SeenUntil engine.Time `db:"seen_until"`
 	NextSlot  engine.Time `db:"next_slot"`
 	Paused    bool
-	// LastSlot is the last one that has led to a job, LastJobID which, and LastTime when it was enqueued; zero before the first.
+	// LastSlot is the last one that has led to a job, which is LastJobID in LastQueue, since LastTime; zero before the first.
 	LastSlot  engine.Time `db:"last_slot"`
 	LastJobID int64       `db:"last_job_id"`
 	LastTime  engine.Time `db:"last_time"`
-	// LastQueue is that of LastJobID.
-	LastQueue string `db:"last_queue"`
+	LastQueue string      `db:"last_queue"`
 	// LeftSlot is the last one that got no job although it was missed or due, and LeftWhy why.
 	LeftSlot engine.Time `db:"left_slot"`
 	LeftWhy  string      `db:"left_why"`
-	// AnewTime is when it last began anew with another Spec, FormerSpec which it had before, and AnewCount how often it has in turn,
-	// each time within anewWithin of the time before.
+	// AnewTime is when it last got another Spec than FormerSpec, and AnewCount how often in turn, each within anewWithin.
 	AnewTime   engine.Time `db:"anew_time"`
 	FormerSpec string      `db:"former_spec"`
 	AnewCount  int         `db:"anew_count"`
 }
 
 const (
-	// ahead is how far the table may be ahead of the database's clock before that must have been put back: then it begins anew,
-	// because else nothing would be due until the clock is there again. What is nearer is left alone, so that no slot comes twice.
+	// ahead is how far the table may be ahead of the database's clock. Beyond that the clock was put back, and the schedule begins
+	// anew, because else nothing would be due for long. Nearer than that, no slot may come twice.
 	ahead = time.Hour
-	// anewWithin is how soon a schedule begins anew after it has, if two configs have it in turn, and not somebody changes it.
+	// anewWithin is how soon a schedule begins anew again if two configs have it, and not somebody changes it.
 	anewWithin = time.Hour
-	// anewOften is how often somebody may change a schedule in turn before it is taken for one that two configs have.
+	// anewOften is how often it begins anew in turn before it counts as one of two configs.
 	anewOften = 5
-	// OverdueFor is for how long a slot may wait before somebody is told: ticks run once a minute, and may be held up.
+	// OverdueFor is how long a slot may wait before somebody is told: ticks run once a minute, and may be held up.
 	OverdueFor = schedule.OnTime
 )
 
@@ -128,13 +116,12 @@ func (r Row) isFarAhead() bool { return r.SeenUntil.After(r.Now.Add(ahead)) }
 
 func (r Row) isDue() bool { return !r.Paused && !r.NextSlot.After(r.Now.Time) }
 
-// InTurn says that the schedule begins anew again and again, because two configs have it with different slots: FormerSpec and Spec.
+// InTurn says that the schedule begins anew again and again, because two configs have it, with FormerSpec and Spec.
 func (r Row) InTurn() bool {
 	return r.AnewCount >= anewOften && r.AnewTime.After(r.Now.Add(-anewWithin))
 }
 
-// Ahead is until when no slot is due, because the database's clock was put back and all slots up to that time are seen to; zero
-// is at once.
+// Ahead is until when no slot is due because the database's clock was put back, but not far; else zero.
 func (r Row) Ahead() time.Time {
 	if !r.SeenUntil.After(r.Now.Time) || r.isFarAhead() {
 		return time.Time{}

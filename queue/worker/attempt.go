@@ -12,8 +12,8 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// attempt is a handler at work, or a retry handler that is asked about an attempt. It is the handler's context, too. What
-// ends that is made when somebody first looks at it: most functions in Go never do, and it costs more than all the rest here.
+// attempt is a handler at work, or a retry handler that is asked about an attempt. It is the handler's context, too, and makes
+// what ends it when somebody first looks: most functions in Go never do, and it costs more than all the rest here.
 type attempt struct {
 	runner *runner
 	source *source
@@ -22,14 +22,14 @@ type attempt struct {
 	// left says that nothing of it is to be settled by this worker.
 	left  bool
 	began time.Time
-	// said is how far the handler says it is, where that has not been written down yet.
+	// said is how far the handler says it is, if that has not been written down yet.
 	said atomic.Pointer[job.Progress]
 	// handled is the context that the handler has, around this one.
 	handled context.Context
 	// ended says that the outcome is known.
 	ended atomic.Bool
 
-	// looking guards the rest. ctx is nil until somebody looks; returned says that the handler is no more, back is closed then.
+	// looking guards the rest. ctx is nil until somebody looks. returned says that the handler has returned; back is closed then.
 	looking  sync.Mutex
 	ctx      context.Context
 	cancel   context.CancelCauseFunc
@@ -63,8 +63,7 @@ func (a *attempt) look() context.Context {
 	return a.ctx
 }
 
-// overstay warns of a handler that does not return in the grace after its context has ended, and ends its attempt without it: so it
-// holds up the worker no longer.
+// overstay warns of a handler that does not return in the grace after its context has ended, and ends its attempt without it.
 func (a *attempt) overstay() {
 	select {
 	case <-a.back:
@@ -73,12 +72,6 @@ func (a *attempt) overstay() {
 			"attempt", a.Job.Attempt, "cause", context.Cause(a))
 		handling.Overdue(a.handled)
 	}
-}
-
-// stop ends the context for a reason.
-func (a *attempt) stop(cause error) {
-	a.look()
-	a.cancel(cause)
 }
 
 // returns notes that the handler has returned: its context has ended.
@@ -117,13 +110,10 @@ func (a *attempt) Err() error {
 	return nil
 }
 
-// Value implements context.Context. Only what a context around has is a reason to make this one: that may be its end, too.
+// Value implements context.Context. It makes the context only for a value that the one around has: that may be its end, too.
 func (a *attempt) Value(key any) any {
 	if a.runner.jobs.Value(key) == nil {
 		return nil
 	}
 	return a.look().Value(key)
 }
-
-// say takes what the handler says of its progress, in any goroutine.
-func (a *attempt) say(said job.Progress) { a.said.Store(&said) }

@@ -38,14 +38,6 @@ func (p Params) complete() (Params, error) {
 			return p, fmt.Errorf("%w: %w", ErrParams, err)
 		}
 	}
-	if p.Unkilled == nil {
-		log := p.Log
-		p.Unkilled = func(id string, processes []string) {
-			for _, left := range processes {
-				log.Warn("a dead worker's handler could not be killed", "worker", id, "left", left)
-			}
-		}
-	}
 	if p.ID == "" {
 		if p.ID, err = NewID(); err != nil {
 			return p, fmt.Errorf("make an id for the worker: %w", err)

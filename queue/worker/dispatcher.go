@@ -7,8 +7,8 @@ import (
 	"github.com/hipq/hipq/internal/rounds"
 )
 
-// gatherFor is how long a result may wait for others to share its commit, at most. It waits no longer than the last commit
-// took: then what it costs the one result is never more than what it saves the others.
+// gatherFor is how long a result waits for others to share its commit, at most. It waits no longer than the last commit took,
+// so it costs the one result no more than it saves the others.
 const gatherFor = 20 * time.Millisecond
 
 // dispatcher sends rounds to the sources, and takes what comes of them.
@@ -22,8 +22,7 @@ type dispatcher struct {
 	commits time.Duration
 }
 
-// dispatch sends rounds out, as many at once as the database has a use for: so that the worker and the server work at the
-// same time, and a slow commit doesn't hold back free slots.
+// dispatch sends out as many rounds at once as the database has a use for, so that a slow commit doesn't hold back free slots.
 func (d *dispatcher) dispatch() {
 	if d.untilAnswer() > 0 {
 		return
@@ -37,7 +36,8 @@ func (d *dispatcher) dispatch() {
 			r := &round{Round: rounds.New(d.self)}
 			if r.shard, r.Slots = d.free(s); r.shard != nil {
 				r.Candidates = r.shard.candidates
-				s.startsIn(r.shard)
+				s.counted++
+				r.shard.turn = s.counted
 				d.turn = (at + 1) % len(d.sources) // so that one with many jobs starves no other
 			} else if len(s.ended) == 0 {
 				break
@@ -76,7 +76,7 @@ func (s *source) settleAt() time.Time {
 	return s.gatherUntil
 }
 
-// free is how many jobs a source's next round may start, its share of what is free, and in which shard; nil if it may start none.
+// free is the shard in which a source's next round may start jobs, nil if it may start none, and how many.
 func (d *dispatcher) free(s *source) (*shard, int) {
 	if !d.accepting() || len(s.types) == 0 || s.gone != nil {
 		return nil, 0
@@ -91,15 +91,14 @@ func (d *dispatcher) free(s *source) (*shard, int) {
 	if n < 1 {
 		return nil, 0
 	}
-	one, rivals := s.next(s.ended), d.rivals(s)
+	one, rivals := s.next(), d.rivals(s)
 	if one == nil {
 		return nil, 0
 	}
 	return one, (n + rivals) / (rivals + 1)
 }
 
-// crowded says that no other round of a source can go out now. A database of one writer has them all one after the other,
-// else those that wait for it would hinder one another.
+// crowded says that no other round of a source can go out now. At a database of one writer rounds would hinder one another.
 func (d *dispatcher) crowded(s *source) bool {
 	if d.db.Writers == 1 {
 		return slices.ContainsFunc(d.sources, func(other *source) bool { return other.outs(false) > 0 })
@@ -108,19 +107,16 @@ func (d *dispatcher) crowded(s *source) bool {
 }
 
 const (
-	// besideFrom is how many jobs a round must have for another to be out beside it: of two small ones each costs nearly as much as
-	// one of twice the size.
+	// besideFrom is how many jobs a round must have for another to be out beside it: a small one costs nearly as much as one of
+	// twice the size.
 	besideFrom = 20
-	// besideAfter is after how long another goes out all the same: the first has met something that is held.
+	// besideAfter is after how long another goes out nevertheless, because another transaction holds up the first.
 	besideAfter = 200 * time.Millisecond
 )
 
 // side is how many rounds of a source may be out side by side.
 func (d *dispatcher) side(s *source) int {
-	switch {
-	case s.Rounds().TakesTurns() && len(s.shards) == 1:
-		return 1
-	case d.isNarrow(s) && time.Now().Before(s.sent.Add(besideAfter)):
+	if s.Rounds().TakesTurns() && len(s.shards) == 1 || d.isNarrow(s) && time.Now().Before(s.sent.Add(besideAfter)) {
 		return 1
 	}
 	return d.db.Writers
@@ -141,8 +137,8 @@ func (d *dispatcher) rivals(s *source) (n int) {
 	return n
 }
 
-// foundRoom takes note that there is room again, where a queue takes turns, in the shards of attempts that a round has settled: but in the
-// one, if any, that it has filled itself.
+// foundRoom takes note that a queue that takes turns has room again in the shards of settled attempts, except the one, if any,
+// that the round has filled itself.
 func (d *dispatcher) foundRoom(s *source, settled []rounds.Settled, filled *shard) {
 	for _, other := range d.sources {
 		if other.Name != s.Name || !other.Rounds().TakesTurns() || other.gone != nil {
@@ -178,8 +174,8 @@ func (d *dispatcher) gather(a *attempt) {
 	s.ended = append(s.ended, a.Settled)
 }
 
-// askAbout asks the retry handlers about jobs that wait for it, in slots that are free: that may take as long as an attempt.
-// If there may be more such jobs, and it still takes on any, it takes them. A worker that is told to stop leaves all to others.
+// askAbout asks the retry handlers about jobs, in free slots, because that may take as long as an attempt. If there may be more
+// such jobs, it takes them. A worker that is told to stop leaves all to others.
 func (d *dispatcher) askAbout(s *source) {
 	if d.stopped() {
 		s.undecided, s.failing = nil, false
@@ -191,7 +187,7 @@ func (d *dispatcher) askAbout(s *source) {
 	}
 	n := s.lane.free()
 	if !d.accepting() && len(s.undecided) > 0 && d.slots.host.inUse() == 0 {
-		s.undecided = nil // no slot will come for these: others decide when this worker is no more
+		s.undecided = nil // no slot will come for these: others decide after this worker
 	}
 	if d.accepting() && s.failing && n > 0 && !slices.ContainsFunc(s.rounds, func(r *round) bool { return r.decides }) {
 		r := &round{Round: rounds.New(d.self), decides: true, apart: true}

@@ -55,7 +55,7 @@ func TestRoomOfItsOwn(t *testing.T) {
 	}
 	soon := time.Now().Add(time.Hour)
 	s := &source{Queue: Queue{Queue: q}, shards: []*shard{
-		{number: 0, full: true}, {number: 1, full: true}, {number: 2, waitUntil: soon}, {number: 3, full: true},
+		{full: true}, {full: true}, {waitUntil: soon}, {full: true},
 	}}
 	var settled []rounds.Settled
 	for _, place := range []int{4001, 4002} {

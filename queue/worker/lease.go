@@ -3,7 +3,6 @@ package worker
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"sync/atomic"
 	"time"
 
@@ -11,7 +10,7 @@ import (
 	"github.com/hipq/hipq/internal/roster"
 )
 
-// lease is the worker's lock, under which its jobs run. Times are those of process.Uptime: no clock that is put right moves them.
+// lease is the worker's lock, under which its jobs run. Its times are those of process.Uptime, which nobody sets.
 type lease struct {
 	*loop
 	// until is until when, in nanoseconds, jobs may run under the lock as it is. All goroutines ask.
@@ -20,14 +19,14 @@ type lease struct {
 	checked atomic.Value // a time.Time
 }
 
-// keep renews the lock every third of its time until ctx ends, also while interrupted jobs come to their end. The jobs' context ends
-// when that doesn't succeed in time, and so early that a handler which needs the whole grace to stop is gone when the lock expires.
+// keep renews the lock every third of its time until ctx ends, also while interrupted jobs end. If it can't, it ends the jobs'
+// context so early that a handler which needs the whole grace is gone when the lock expires.
 func (l *lease) keep(ctx context.Context) {
 	expiry := time.AfterFunc(l.left(), func() { l.stopJobs(roster.ErrLockLost) })
 	defer expiry.Stop()
 	next := time.NewTimer(l.LockFor / 3)
 	defer next.Stop()
-	level := slog.LevelWarn
+	said := false
 	for {
 		select {
 		case <-ctx.Done():
@@ -40,7 +39,7 @@ func (l *lease) keep(ctx context.Context) {
 		cancel()
 		switch {
 		case err == nil:
-			level = slog.LevelWarn
+			said = false
 			l.holds(asked)
 			expiry.Reset(l.left())
 			next.Reset(l.LockFor / 3)
@@ -50,8 +49,8 @@ func (l *lease) keep(ctx context.Context) {
 		case ctx.Err() != nil:
 			return
 		default:
-			l.Log.Log(ctx, level, "could not renew the lock yet", "error", err)
-			level = slog.LevelDebug // until it has been renewed
+			l.Log.Log(ctx, levelOf(said), "could not renew the lock yet", "error", err)
+			said = true // until it has been renewed
 			next.Reset(min(time.Second, l.LockFor/10))
 		}
 	}
@@ -72,8 +71,8 @@ func (l *lease) left() time.Duration { return time.Duration(l.until.Load()) - pr
 // nearly is a time that is as good as none, for a lock.
 const nearly = 10 * time.Millisecond
 
-// check stops the jobs if their time is up. It is called for each job, and to read the clock that nobody sets is a call of the system:
-// where both the clock that people set and the one that stands still while the host sleeps have hardly moved, nor has that.
+// check stops the jobs if their time is up. It is called for each job, and process.Uptime is a system call: if neither of
+// time.Now's clocks has moved much, that one hasn't either.
 func (l *lease) check() {
 	now := time.Now()
 	if last, _ := l.checked.Load().(time.Time); now.Sub(last) < nearly && now.Round(0).Sub(last.Round(0)).Abs() < nearly {

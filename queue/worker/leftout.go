@@ -8,12 +8,10 @@ import (
 	"github.com/hipq/hipq/queue"
 )
 
-// A queue whose table is not that of this hipq, or has gone while the worker runs, or an index of it, is left out: the worker
-// looks there no more, and starts nothing of it. Its jobs that run come to their end, and are settled if that can be; else they
-// are lost. The other queues are worked as ever, and at the end the worker's error says what was left out.
+// The worker leaves a queue out if its table is not that of this hipq, or if that or an index disappears. It starts no more of
+// its jobs. It settles those that run if that can be; else they are lost. In the end its error says what it left out.
 
-// leftOut says whether err means that a source's queue has lost its table, or has been divided otherwise, and leaves the queue out if
-// so.
+// leftOut says whether err means that a source's queue has lost its table, or has other shards, and leaves the queue out if so.
 func (d *dispatcher) leftOut(s *source, err error) bool {
 	if err == nil || !d.db.Lacks(err, s.Name) && !errors.Is(err, queue.ErrShards) {
 		return false
@@ -47,7 +45,7 @@ func (l *loop) allLeftOut() bool {
 	return !slices.ContainsFunc(l.sources, func(s *source) bool { return s.gone == nil })
 }
 
-// withLeftOut is the worker's error, and behind it which queues were left out.
+// withLeftOut adds to the worker's error which queues were left out.
 func (l *loop) withLeftOut(err error) error {
 	told := map[string]bool{}
 	for _, s := range l.sources {

@@ -13,8 +13,7 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-// loop is what all parts of a worker share: its parameters, its contexts, its tasks, and what they tell of the database. One
-// goroutine runs the parts in turn, and owns their state.
+// loop is what all parts of a worker share. One goroutine runs the parts in turn, and owns their state.
 type loop struct {
 	Params
 	// self is how the roster, and the activity, name the worker.
@@ -24,18 +23,17 @@ type loop struct {
 	// sources are where its jobs come from; summary is what it has done so far.
 	sources []*source
 	summary Summary
-	// told ends when the worker is told to stop. work is the context of the tasks, and goes on then. jobs is that of all handlers: its
-	// cause says why they must stop. starts ends when no more jobs are started.
+	// told ends when the worker is told to stop. work, that of the tasks, goes on then. jobs is that of all handlers: its cause
+	// says why they must stop. starts ends when no more jobs are started.
 	told, work, jobs, starts context.Context
 	stopWork, stopJobs       context.CancelCauseFunc
 	stopStarts               context.CancelFunc
-	// landed gets what is to be done when a task has come back; tasks is how many are out.
+	// landed gets what the loop does when a task has come back; tasks is how many are out.
 	landed chan func() error
 	tasks  int
-	// changedAt is since when a job may have become due, because some were settled, or a schedule has enqueued one.
+	// changedAt is when a job may last have become due, because others were settled, or a schedule has enqueued it.
 	changedAt time.Time
-	// pausedUntil is until when the database is left alone, after it didn't answer. awaySince is since when it has not answered, as
-	// the log says; zero if it does.
+	// pausedUntil is until when the database is left alone, after it didn't answer; awaySince is since when it doesn't, or zero.
 	pausedUntil, awaySince time.Time
 	// missed is the last trouble with the database, nil if there was none; answered is when it last answered.
 	missed   atomic.Pointer[error]
@@ -57,13 +55,13 @@ func (l *loop) stopped() bool { return l.told.Err() != nil || l.jobs.Err() != ni
 // lockLost says that the jobs were stopped because the lock was lost.
 func (l *loop) lockLost() bool { return errors.Is(context.Cause(l.jobs), roster.ErrLockLost) }
 
-// trouble says what a task's error means: that of a database that will answer later is no reason to end, for as long as
-// the lock holds nothing is lost by waiting.
+// trouble says what a task's error means. A database that will answer later is no reason to end: while the lock holds, waiting
+// loses nothing.
 func (l *loop) trouble(err error) error {
 	switch kind, _ := schema.Diagnose(err); {
 	case err == nil:
 		l.hear()
-		// an answer to what was sent before the trouble doesn't say that this is over
+		// what was sent before the trouble may be answered during it
 		if !l.awaySince.IsZero() && time.Now().After(l.pausedUntil) {
 			l.Log.Info("the database answers again", "after", time.Since(l.awaySince).Round(time.Millisecond))
 			l.awaySince = time.Time{}
@@ -74,16 +72,21 @@ func (l *loop) trouble(err error) error {
 	case kind != schema.TryLater || l.jobs.Err() != nil:
 		return err
 	}
-	level := slog.LevelWarn
+	l.Log.Log(l.work, levelOf(!l.awaySince.IsZero()), "the database is busy or away", "error", err)
 	if l.awaySince.IsZero() {
 		l.awaySince = time.Now()
-	} else {
-		level = slog.LevelDebug // it has been said
 	}
-	l.Log.Log(l.work, level, "the database is busy or away", "error", err)
 	l.miss(err)
 	l.pausedUntil = time.Now().Add(lookEvery)
 	return nil
+}
+
+// levelOf is the level of a warning in the log, which is said once.
+func levelOf(said bool) slog.Level {
+	if said {
+		return slog.LevelDebug
+	}
+	return slog.LevelWarn
 }
 
 // untilAnswer is how long the database is left alone, after it didn't answer.
@@ -98,16 +101,14 @@ func (l *loop) hear() {
 	l.answered.Store(&now)
 }
 
-// patience is how long the worker waits for the database when it has nothing else to do any more. A tick keeps to its time,
-// whatever the database does: what isn't settled by then is left to others.
+// patience is how long the worker waits for the database when it has nothing else to do. Then it leaves the rest to others.
 func (l *loop) patience() time.Duration { return max(l.Grace, 10*time.Second) }
 
 // errWaited is part of the error of a worker whose database answers, but not with what it waited for.
 var errWaited = errors.New("waited for the database in vain")
 
-// unanswered is the error of a worker that had no time left to wait for the database: the last trouble that it had with it,
-// if that is what the engine said, and otherwise that there was no answer. That a context has ended is no trouble: the worker has
-// ended it.
+// unanswered is the error of a worker that had no time left to wait for the database: the last trouble, if that is what the
+// engine said, else that there was no answer. The end of a context is no trouble, because the worker has ended it.
 func (l *loop) unanswered(last error) error {
 	ended := last == nil || errors.Is(last, context.Canceled) || errors.Is(last, context.DeadlineExceeded)
 	if missed := l.missed.Load(); ended && missed != nil {

@@ -9,18 +9,16 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// RunJob runs one job of the one queue, now, whatever its time and its windows, beside the host's concurrency, and ends
-// when it is settled. queue.ErrNotFound, ErrFinal, ErrStarted, ErrLocked, ErrNotTakenIn and ErrNoRoom say why that can't be, the
-// others are those of Run.
+// RunJob runs one job of the one queue now, whatever its time and its windows, beside the host's concurrency, and ends when it
+// is settled. Its errors are queue.ErrNotFound, ErrFinal, ErrStarted, ErrLocked, ErrNotTakenIn and ErrNoRoom, and those of Run.
 func RunJob(ctx context.Context, p Params, id int64) (Summary, error) {
 	return runOne(ctx, p, id, func(w *worker, s *source) (*job.Job, error) {
 		return s.Rounds().StartNow(w.work, rounds.New(w.self), id)
 	})
 }
 
-// TakeOver runs an attempt that another worker, named from, has begun for it under a token, and ends when it is settled: it is for
-// the process that Params.Quarantine starts. p is as for RunJob. queue.ErrStarted says that the attempt is not from's any more, the other
-// errors are those of RunJob.
+// TakeOver runs an attempt that the worker from has begun under a token, and ends when it is settled. Params.Quarantine's
+// process calls it. queue.ErrStarted says that the attempt is not from's any more; the other errors are those of RunJob.
 func TakeOver(ctx context.Context, p Params, id int64, from, token string) (Summary, error) {
 	return runOne(ctx, p, id, func(w *worker, s *source) (*job.Job, error) {
 		return s.Rounds().TakeOver(w.work, w.ID, id, from, token)

@@ -14,8 +14,8 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-// Options bound what a worker takes on. It is a section of the config, so its fields have the config's names. What is 0 is that
-// of DefaultOptions, but for Grace and MaxJobs.
+// Options bound what a worker takes on. They are a section of the config, whose names they have. A 0 stands for the value of
+// DefaultOptions, except in Grace and MaxJobs.
 type Options struct {
 	// Concurrency is how many jobs run at once on this host, over all of the instance's workers on it.
 	Concurrency int
@@ -40,44 +40,43 @@ var DefaultOptions = Options{Concurrency: 4, Batch: 100, RunFor: 55 * time.Secon
 type Queue struct {
 	*queue.Queue
 	Handlers map[string]handler.Handler
-	// RetryHandlers decide after an error of the types that have one; the policy does for the others.
+	// RetryHandlers decide after an error of their types; the policy decides for the others.
 	RetryHandlers map[string]handler.RetryHandler
 }
 
-// Params are what a worker works with: its Queues, and what else isn't as usual.
+// Params are what a worker works with. Only Queues are required.
 type Params struct {
-	// Queues there must be, all of one schema.DB.
+	// Queues are all of one schema.DB.
 	Queues []Queue
-	// Schedules are the recurring jobs that it enqueues, into Queues: each slot's once, over all workers that have the schedule. All
-	// workers of a queue should have the same ones.
+	// Schedules are the recurring jobs that it enqueues into Queues, once a slot over all workers. All workers of a queue should
+	// have the same ones.
 	Schedules []schedule.Schedule
 	Options
-	// Shards are those of its queues which the worker prefers: they have 16 turns for one of another. Without any it prefers those of its
-	// node of Options.Nodes of the package schema.
+	// Shards are those that the worker prefers: they have 16 turns for one of another. Without any it prefers those of its node:
+	// see schema.Options.Nodes.
 	Shards []int
 	// Middleware is around all handlers, the first outermost: handler.With.
 	Middleware []handler.Middleware
-	// ID names the worker in the activity; none may have had it before. Empty is a new one, by NewID.
+	// ID names the worker in the activity; no other may have had it. Empty is a new one, by NewID.
 	ID string
-	// Host and PID say where it works; it shares Concurrency with the others of the same Host. Empty and 0 are this host's name
-	// and this process.
+	// Host is where it works, by default this host's name. It shares Concurrency with the other workers there.
 	Host string
-	PID  int
-	// ClockStands says that the database's clock stands still while the worker runs, as that of a test does: then the worker doesn't
-	// wait until a queue's rate lets it start more.
+	// PID is by default this process.
+	PID int
+	// ClockStands says that the database's clock stands still, as in a test: the worker doesn't wait for a queue's rate then.
 	ClockStands bool
-	// Renewed, if not nil, is told each time how long the lock lasts from now on.
+	// Renewed, if not nil, is told how long the lock lasts from now on.
 	Renewed func(lasts time.Duration)
 	// Ended, if not nil, is told of each attempt when its handler has ended.
 	Ended func(Attempt)
-	// Quarantine, if not nil, runs an attempt of a job whose latest two ended with their workers, in a process of its own, which calls
-	// TakeOver. It gives nil if the attempt has finished, and ends that process when ctx ends. nil: such a job runs like any other.
+	// Quarantine, if not nil, runs an attempt of a job whose latest two ended with their workers. It does so in a process of its
+	// own, which calls TakeOver and ends with ctx. It returns nil if the attempt has finished.
 	Quarantine func(ctx context.Context, queue string, j *job.Job) error
-	// Unkilled is told, in words, which processes of a worker that is no more still run on this host, for they could not be killed;
-	// its jobs are reclaimed after that. nil puts them into the log.
+	// Unkilled is told, in words, which processes of a dead worker could not be killed on this host, before its jobs are
+	// reclaimed. If it is nil, the log is.
 	Unkilled func(workerID string, processes []string)
-	// Log, if not nil, is told what the worker does: each round (debug), what goes on in spite of trouble, such as a database that
-	// is away (warn), and, of Stay, what had to end a run (error). Of jobs it says nothing: that is for handler.Log.
+	// Log, if not nil, is told of each round (debug), of trouble such as a database that is away (warn), and of what ends Stay
+	// (error). For jobs there is handler.Log.
 	Log *slog.Logger
 }
 

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -20,7 +21,7 @@ const looksMax = 10
 type poller struct {
 	*loop
 	dispatcher *dispatcher
-	// reapAt is when the dead workers are looked after next, reapSent since when that is under way; zero if it isn't.
+	// reapAt is when to look after the dead workers next, reapSent since when that is under way; zero if it isn't.
 	reapAt, reapSent time.Time
 	// news says that a source was seen since the last time that all looks were over.
 	news bool
@@ -49,9 +50,8 @@ func (p *poller) nothingToDo(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// look looks after the dead, and after each source, once a second, and when a rate allows more. One follows the other; where that
-// takes a second, perhaps because another transaction holds what the upkeep needs, the others are looked after beside it. A worker
-// that takes on nothing only looks for jobs that it is to stop.
+// look looks after the dead, and after each source, once a second, and when a rate allows more. Each look waits for the one
+// before, but at most a second. A worker that starts no more jobs only looks for jobs that it must stop.
 func (p *poller) look() {
 	for p.until() <= 0 {
 		s, _ := p.next()
@@ -62,13 +62,13 @@ func (p *poller) look() {
 		case s.gone == nil && (p.accepting() || len(s.attempts) > 0):
 			p.lookAfter(s, nil)
 		default:
-			p.see(s, sight{})
+			p.see(s, rounds.Look{}, nil)
 		}
 		s.nextLook, s.again = time.Now().Add(lookEvery), false
 	}
 }
 
-// over says whether all looks that are out have come back, but for those held up, and something was seen since it last was so.
+// over says whether all looks have come back, except those held up, and one has seen something since the last time.
 func (p *poller) over() bool {
 	over := p.news && p.gate() <= 0
 	p.news = p.news && !over
@@ -100,32 +100,23 @@ func (p *poller) until() time.Duration {
 	return max(time.Until(at), p.gate(), p.untilAnswer())
 }
 
-// gate is how long the looks that are out hold back the next. In a database of one writer to go on beside what is held up would be of no
-// use.
+// gate is how long the looks that are out hold back the next. A database of one writer would hold up a look beside them, too.
 func (p *poller) gate() time.Duration {
-	out, latest := 0, p.reapSent
-	if !latest.IsZero() {
-		out++
-	}
+	sent := append(make([]time.Time, 0, looksMax), p.reapSent)
 	for _, s := range p.sources {
-		if !s.lookSent.IsZero() {
-			out++
-		}
-		if s.lookSent.After(latest) {
-			latest = s.lookSent
-		}
+		sent = append(sent, s.lookSent)
 	}
-	switch {
-	case out == 0:
+	switch sent = slices.DeleteFunc(sent, time.Time.IsZero); {
+	case len(sent) == 0:
 		return 0
-	case p.db.Writers == 1, out >= looksMax:
+	case p.db.Writers == 1, len(sent) >= looksMax:
 		return lookEvery
 	}
-	return time.Until(latest.Add(lookEvery))
+	return time.Until(slices.MaxFunc(sent, time.Time.Compare).Add(lookEvery))
 }
 
-// outdated says that a source has not been looked at since a job may have become due, and has that done at once: after the dead, because
-// the process of a quarantined job may be among them.
+// outdated says that a source has not been looked at since a job may have become due, and has that done at once. The dead come
+// first: the process of a quarantined job may be among them.
 func (p *poller) outdated() (is bool) {
 	for _, s := range p.sources {
 		if s.gone == nil && !s.seenSince.After(p.changedAt) {
@@ -153,27 +144,26 @@ func (p *poller) reap() {
 	})
 }
 
-// sight is what a look has seen of a source.
-type sight struct {
-	rounds.Look
-	stopping []int64
-}
-
 // lookAfter finds out what there is to do in a source. If a look before has found upkeep, it has that done first.
 func (p *poller) lookAfter(s *source, upkeep *rounds.Look) {
-	accepting, running, handled, sent := p.accepting(), len(s.attempts) > 0, s.handled(), time.Now()
+	accepting, running, sent := p.accepting(), len(s.attempts) > 0, time.Now()
 	s.lookSent = sent
+	handled := map[string]bool{} // the queue's types, and whether a retry handler decides about each
+	for t := range s.Handlers {
+		handled[t] = s.RetryHandlers[t] != nil
+	}
 	p.task(func() func() error {
-		var one sight
+		var found rounds.Look
+		var stopping []int64
 		var err error
 		more := false
 		if upkeep != nil {
 			more, err = s.Rounds().Upkeep(p.work, p.self, *upkeep, handled, p.killStrays)
 		} else if running {
-			one.stopping, err = s.Rounds().Stopping(p.work, p.ID)
+			stopping, err = s.Rounds().Stopping(p.work, p.ID)
 		}
 		if err == nil && (accepting || upkeep != nil) {
-			one.Look, err = s.Rounds().Look(p.work, s.types)
+			found, err = s.Rounds().Look(p.work, s.types)
 		}
 		return func() error {
 			s.lookSent = time.Time{}
@@ -188,11 +178,13 @@ func (p *poller) lookAfter(s *source, upkeep *rounds.Look) {
 				}
 			case s.gone == nil:
 				s.seenSince, s.vain, p.news = sent, nil, true
-				p.see(s, one)
-				if l := one.Look; upkeep == nil && (l.Waking || l.New || l.Misplaced || l.Dividing || l.Orphaned || l.Undecided || l.Held && s.ThrottleGroups == nil) {
-					p.lookAfter(s, &l)
+				p.see(s, found, stopping)
+				rest := found
+				rest.Due, rest.Held = false, found.Held && s.ThrottleGroups == nil // a round does the others
+				if upkeep == nil && !rest.Nothing() {
+					p.lookAfter(s, &found)
 				} else {
-					s.reached = s.reached || !one.Due
+					s.reached = s.reached || !found.Due
 				}
 				if more {
 					s.nextLook, s.again = time.Now(), true
@@ -213,24 +205,29 @@ func (p *poller) looked(sent time.Time, err error) error {
 	return p.trouble(err)
 }
 
-// killStrays kills what a worker that is no more has left running on this host, before anybody can start its jobs again. It
-// looks whatever the other's host was called: containers may have their processes in common and not the name, or the name
-// and not the processes.
+// killStrays kills what a dead worker has left running on this host, before anybody can start its jobs again. It ignores the
+// name of that worker's host: containers may share their processes and not the name, or the reverse.
 func (p *poller) killStrays(dead string) {
-	p.searching.Lock() // also while they are killed: one queue's look must not go on before
+	p.searching.Lock() // also while they are killed: no queue's look may go on before
 	defer p.searching.Unlock()
-	if !p.searched[dead] {
-		p.searched[dead] = true
-		if left := guard.KillStrays(dead); len(left) > 0 {
-			p.Unkilled(dead, left)
-		}
+	if p.searched[dead] {
+		return
+	}
+	p.searched[dead] = true
+	left := guard.KillStrays(dead)
+	if len(left) > 0 && p.Unkilled != nil {
+		p.Unkilled(dead, left)
+		return
+	}
+	for _, process := range left {
+		p.Log.Warn("a dead worker's handler could not be killed", "worker", dead, "left", process)
 	}
 }
 
-// see takes note of what a look has seen.
-func (p *poller) see(s *source, one sight) {
+// see takes note of what a look has found in a source, and of the jobs that it is to stop.
+func (p *poller) see(s *source, found rounds.Look, stopping []int64) {
 	s.freedAt = time.Now()
-	for shard, seen := range one.Shards {
+	for shard, seen := range found.Shards {
 		in := s.shards[shard]
 		if !in.waitUntil.After(time.Now()) {
 			in.waitUntil = time.Time{}
@@ -242,12 +239,13 @@ func (p *poller) see(s *source, one sight) {
 			in.full = false
 		}
 	}
-	if len(s.asked) > 0 && (one.Undecided || one.Orphaned || one.Waking) {
+	if len(s.asked) > 0 && (found.Undecided || found.Orphaned || found.Waking) {
 		s.failing = true
 	}
-	for _, id := range one.stopping {
+	for _, id := range stopping {
 		if a := s.attempts[id]; a != nil {
-			a.stop(errCancelled)
+			a.look() // makes the context
+			a.cancel(errCancelled)
 		}
 	}
 }

@@ -3,7 +3,6 @@ package worker
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"time"
 
 	"github.com/hipq/hipq/internal/engine"
@@ -22,14 +21,14 @@ type progress struct {
 	*loop
 	// askedAt is when the attempts were last asked.
 	askedAt time.Time
-	// sending says that some is being written down, troubled that this went wrong the last time.
+	// sending says that some is being written down, troubled that the last time failed.
 	sending, troubled bool
 }
 
 // until is how long it is until the attempts are to be asked.
 func (p *progress) until() time.Duration { return time.Until(p.askedAt.Add(progressEvery)) }
 
-// send has progress written down, beside whatever else goes on. Whatever comes of that changes nothing for the jobs.
+// send has progress written down, beside everything else. If that fails, it changes nothing for the jobs.
 func (p *progress) send() {
 	if p.until() > 0 {
 		return
@@ -38,7 +37,7 @@ func (p *progress) send() {
 	said := map[*source][]rounds.Said{}
 	for _, s := range p.sources {
 		for _, a := range s.attempts {
-			a.glance() // so that a handler is disowned in its time that never looks at its context
+			a.glance() // a handler that never looks at its context is disowned in time, too
 			if p.sending || p.untilAnswer() > 0 {
 				continue
 			}
@@ -72,13 +71,10 @@ func (p *progress) send() {
 
 // land takes note of what could not be written down: it is said again, unless the handler has said more by now.
 func (p *progress) land(left map[*source][]rounds.Said, err error) {
-	level := slog.LevelWarn
-	if p.troubled {
-		level = slog.LevelDebug // it has been said
+	if err != nil {
+		p.Log.Log(p.work, levelOf(p.troubled), "the progress of jobs could not be written down yet", "error", err)
 	}
-	if p.sending, p.troubled = false, err != nil; p.troubled {
-		p.Log.Log(p.work, level, "the progress of jobs could not be written down yet", "error", err)
-	}
+	p.sending, p.troubled = false, err != nil
 	for s, list := range left {
 		s.freedAt = time.Now() // the rows of attempts that have ended meanwhile
 		for _, one := range list {

@@ -10,8 +10,7 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// round is a round of a source, from when it is made until what comes of it is known. As many slots are reserved for it as it may
-// start jobs.
+// round is a round of a source, until its result is known. As many slots are reserved for it as it may start jobs.
 type round struct {
 	rounds.Round
 	// shard is the one in which it may start jobs; nil if it may not.
@@ -25,7 +24,7 @@ type round struct {
 	sent  time.Time
 }
 
-// apartMost is how many rounds of a source may be out at once that may have to wait, because each needs a connection.
+// apartMost is how many rounds apart a source may have out, because each needs a connection.
 const apartMost = 10
 
 // outs counts the rounds of a source that are out, of those that may have to wait or of the others.
@@ -49,7 +48,7 @@ func (s *source) remove(r *round) {
 	s.lane.count(0, -r.Slots)
 }
 
-// addApart adds a round that only settles, and looks at each row before, for another transaction may hold one.
+// addApart adds a round that only settles, and looks at each row first, because another transaction may hold it.
 func (d *dispatcher) addApart(s *source, list []rounds.Settled) {
 	r := &round{Round: rounds.New(d.self), apart: true}
 	r.Settle, r.Again = list, true
@@ -66,7 +65,7 @@ func (d *dispatcher) sendWaiting(s *source) {
 		switch {
 		case r.isOut:
 		case r.decides && !d.accepting():
-			s.remove(r) // what it has taken is for others, when this worker is no more
+			s.remove(r) // what it has taken is left to others
 		case !r.apart || s.outs(true) < apartMost:
 			d.send(s, r)
 		}
@@ -116,8 +115,8 @@ func (r *round) do(ctx context.Context, s *source) (done rounds.Done, err error)
 	return s.Rounds().Round(ctx, r.Round)
 }
 
-// part does a round again in parts, because another transaction holds what it needs: the jobs' turn, or a lock that one of the
-// results needs. Each result has a round of its own then, so only that one waits; alone with that, it waits for the next look.
+// part does a round again in parts, because another transaction holds what it needs: the jobs' turn, or a lock for one of the
+// results. Then each result has a round of its own, and only that one waits: alone, it waits for the next look.
 func (d *dispatcher) part(s *source, r *round, err error) {
 	settle := r.Settle
 	if r.Slots == 0 {
@@ -142,8 +141,7 @@ func (s *source) hold(list []rounds.Settled, r *round) {
 	}
 }
 
-// drop gives up a round of a source that is left out. What it was to settle is tried once more without anything else, which
-// needs no index.
+// drop gives up a round of a source that is left out. It tries once more to settle its results alone, which needs no index.
 func (d *dispatcher) drop(s *source, r *round) {
 	if !slices.Contains(s.rounds, r) {
 		return // it was given up with the queue

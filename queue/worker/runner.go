@@ -15,14 +15,14 @@ import (
 // errCancelled is the cause that a handler sees whose job an operator has cancelled.
 var errCancelled = errors.New(job.Cancelled)
 
-// goneAway is the error of a handler in Go that doesn't come back because it has ended its goroutine.
+// goneAway is the error of a handler in Go that has ended its goroutine.
 const goneAway = "the handler called runtime.Goexit, perhaps by a test's FailNow"
 
-// runner runs the handlers, each in a goroutine, and gives what comes of them to the loop.
+// runner runs the handlers, each in a goroutine, and gives their outcomes to the loop.
 type runner struct {
 	*loop
 	lease *lease
-	// begun gets the attempts that begin, where one that has ended left a goroutine for them.
+	// begun gets the attempts that begin, if one that has ended left a goroutine for them.
 	begun chan *attempt
 	// ended gets each attempt and each decision when it ends; it has room for all.
 	ended chan *attempt
@@ -32,12 +32,16 @@ type runner struct {
 func (r *runner) begin(s *source, j *job.Job) {
 	s.occupy(1)
 	r.summary.Started++
+	a, here := &attempt{runner: r, source: s, Settled: rounds.Settled{Job: j}, began: time.Now()}, s.Rounds().Disowned()
+	if s.RetryHandlers[j.Type] != nil {
+		a.Waits = job.StatusDeciding
+	}
 	if r.Quarantine != nil && j.IsQuarantined() {
-		r.quarantine(s, j)
+		r.quarantine(a)
 		return
 	}
-	a, here := &attempt{runner: r, source: s, Settled: rounds.Settled{Job: j}, began: time.Now()}, s.Rounds().Disowned()
-	a.handled = handling.With(a, handling.Hooks{Look: r.lease.check, Say: a.say, End: func(o job.Outcome) {
+	say := func(said job.Progress) { a.said.Store(&said) }
+	a.handled = handling.With(a, handling.Hooks{Look: r.lease.check, Say: say, End: func(o job.Outcome) {
 		if here.Add(j); !r.end(a, o, true) {
 			here.Returned(j)
 		}
@@ -46,19 +50,16 @@ func (r *runner) begin(s *source, j *job.Job) {
 	select {
 	case r.begun <- a:
 	default:
-		go r.runAll(a)
+		go func() { // its stack is large enough for others that begin later
+			for next := a; next != nil; next = <-r.begun {
+				r.run(next)
+			}
+		}()
 	}
 }
 
-// runAll runs an attempt, and then others that have begun: the stack of a goroutine that has run one is large enough for the next.
-func (r *runner) runAll(a *attempt) {
-	for ; a != nil; a = <-r.begun {
-		r.run(a)
-	}
-}
-
-// run runs one attempt. It returns when the handler does; an attempt that is disowned has ended before. While the handler of such an
-// attempt has not returned, its job is not run again.
+// run runs one attempt, and returns when the handler does. A disowned attempt has ended before; until its handler returns, its
+// job is not run again.
 func (r *runner) run(a *attempt) {
 	defer a.returns()
 	j, here := a.Job, a.source.Rounds().Disowned()
@@ -72,8 +73,7 @@ func (r *runner) run(a *attempt) {
 	r.end(a, judged(a.source.Handlers[j.Type].Handle(a.handled, copied(j))), false)
 }
 
-// end notes the end of an attempt, if that is not known yet. One that is disowned counts although it was interrupted, because its
-// handler may still be running.
+// end notes the end of an attempt, if it has none. A disowned one counts even if it was interrupted: its handler may still run.
 func (r *runner) end(a *attempt, o job.Outcome, disowned bool) bool {
 	if !a.ended.CompareAndSwap(false, true) {
 		return false
@@ -87,20 +87,12 @@ func (r *runner) end(a *attempt, o job.Outcome, disowned bool) bool {
 			o.Verdict = job.Interrupted
 		}
 	}
-	a.Outcome, a.Waits = o, a.source.restsIn(a.Job.Type)
+	a.Outcome = o
 	if r.Ended != nil {
 		r.Ended(Attempt{copied(a.Job), o})
 	}
 	r.ended <- a
 	return true
-}
-
-// restsIn is the status in which a job waits for its retry handler after an error; empty if the policy decides.
-func (s *source) restsIn(jobType string) job.Status {
-	if s.RetryHandlers[jobType] == nil {
-		return ""
-	}
-	return job.StatusDeciding
 }
 
 // ask asks a retry handler about one job. It returns when that does; a decision that is disowned is taken before.
@@ -120,7 +112,7 @@ func (r *runner) decided(a *attempt, decision job.Decision, err error) {
 	if !a.ended.CompareAndSwap(false, true) {
 		return
 	}
-	r.lease.check() // the worker's guard may have killed it: then it is for another to say what follows
+	r.lease.check() // the worker's guard may have killed it: then another worker decides
 	if err == nil {
 		err = decision.Check()
 	}
@@ -136,23 +128,21 @@ func (r *runner) decided(a *attempt, decision job.Decision, err error) {
 }
 
 // quarantine has a job run in a process of its own, in a slot of this worker: its latest two attempts ended with their workers. That
-// process takes the attempt over. If it ends without that, the attempt is still this worker's, which settles it; else this changes
-// nothing.
-func (r *runner) quarantine(s *source, j *job.Job) {
+// process takes the attempt over. If it ends before that, this worker settles the attempt; else this changes nothing.
+func (r *runner) quarantine(a *attempt) {
 	ctx, cancel := context.WithCancel(r.told)
 	unwatch := context.AfterFunc(r.jobs, cancel)
 	go func() {
 		defer cancel()
 		defer unwatch()
-		a := &attempt{source: s, Settled: rounds.Settled{Job: j}}
-		switch err := r.Quarantine(ctx, s.Name, j); {
+		switch err := r.Quarantine(ctx, a.source.Name, a.Job); {
 		case err == nil:
 			a.left = true // that process has settled it
 		case ctx.Err() != nil:
 			a.Outcome = job.Outcome{Verdict: job.Interrupted, Error: ErrInterrupted.Error()}
 		default:
 			a.Outcome = job.Outcome{Verdict: job.TryAgain, Error: "not begun: its quarantine: " + err.Error()}
-			a.Waits, a.NotBegun = s.restsIn(j.Type), true
+			a.NotBegun = true
 		}
 		r.ended <- a
 	}()

@@ -13,7 +13,7 @@ import (
 type scheduler struct {
 	*loop
 	timetable *timetable.Timetable
-	// at is when to look at the schedules again; busy says that they are being seen to, and err what has kept that from being done.
+	// at is when to look at the schedules again, busy says that a task does so, and err is why the last one failed.
 	at   time.Time
 	busy bool
 	err  error
@@ -65,7 +65,7 @@ func (s *scheduler) tend() {
 	})
 }
 
-// failure is what kept it from seeing to schedules when it tried last: but for what passes, for the slots are still due.
+// failure is why it could not see to schedules the last time, unless that passes: the slots are still due.
 func (s *scheduler) failure() error {
 	if kind, _ := schema.Diagnose(s.err); kind == schema.TryLater {
 		return nil

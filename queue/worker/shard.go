@@ -10,13 +10,12 @@ import (
 
 // shard is one shard of a source's queue, as the worker sees it.
 type shard struct {
-	number     int
 	candidates rounds.Candidates
-	// more says that a round may find something to start: it isn't known that there is nothing; moreAt is when that was found
-	// out last. If the queue's rate is used up there, waitUntil is until when.
+	// more says that a round may find something to start, moreAt when that was found out. waitUntil is until when the queue's rate
+	// is used up there.
 	more              bool
 	moreAt, waitUntil time.Time
-	// full says that a round has found jobs there that wait for room in the limit, and may get it soon.
+	// full says that a round has found jobs that wait for room in the limit, and may get it soon.
 	full bool
 	// turn is the number of the source's last round for it.
 	turn int
@@ -27,21 +26,18 @@ type shard struct {
 // preference is how many turns a preferred shard has for one of another that is not: no shard starves.
 const preference = 16
 
-// addShards adds the shards of a source's queue. The worker prefers some of them, so that workers on different hosts, or nodes of a
-// cluster, seldom meet at a shard's row.
+// addShards adds a source's shards. The worker prefers some, so that workers on different hosts or nodes seldom meet at one.
 func (w *worker) addShards(s *source) {
 	nodes, of := w.db.Nodes()
-	for number := range max(1, s.Shards) {
+	n := max(1, s.Shards)
+	first := rand.IntN(n) // else many short runs would serve the same one only
+	for number := range n {
 		prefers := slices.Contains(w.Shards, number)
 		if len(w.Shards) == 0 && of > 0 {
 			prefers = slices.Contains(nodes, number%of)
 		}
-		s.shards = append(s.shards, &shard{number: number, candidates: s.Rounds().Candidates(number, s.types), preferred: prefers})
-	}
-	n := len(s.shards)
-	first := rand.IntN(n) // else many short runs would serve the same one only
-	for i, one := range s.shards {
-		one.turn = (first+i)%n - n
+		one := &shard{candidates: s.Rounds().Candidates(number, s.types), preferred: prefers, turn: (first+number)%n - n}
+		s.shards = append(s.shards, one)
 	}
 }
 
@@ -73,10 +69,10 @@ func (s *source) waits() (until time.Time) {
 	return until
 }
 
-// next is the shard in which the next round may start something, which settles these: the one whose last round is longest ago. If there is
-// none, because all wait for room where the queue takes turns, it is that of most of these: what ends makes room, and the round fills it
-// itself. nil if there is none either.
-func (s *source) next(settle []rounds.Settled) (next *shard) {
+// next is the shard in which the next round may start something: the one whose last round is longest ago. If there is none,
+// because all wait for room where the queue takes turns, it is that of most attempts to settle: the round fills the room that
+// they make. nil if there is none either.
+func (s *source) next() (next *shard) {
 	longest := 0
 	for _, one := range s.shards {
 		if !one.more || s.isBusy(one) {
@@ -95,7 +91,7 @@ func (s *source) next(settle []rounds.Settled) (next *shard) {
 	}
 	most := 0
 	ended := map[*shard]int{}
-	for _, e := range settle {
+	for _, e := range s.ended {
 		one := s.numbered(e.Job.Shard())
 		if one == nil || s.isBusy(one) || !one.waitUntil.IsZero() {
 			continue
@@ -107,13 +103,7 @@ func (s *source) next(settle []rounds.Settled) (next *shard) {
 	return next
 }
 
-// startsIn counts a round that may start jobs of a shard.
-func (s *source) startsIn(one *shard) {
-	s.counted++
-	one.turn = s.counted
-}
-
-// isBusy says that a shard takes turns, and a round of the source has one or waits for it: others would only wait for that.
+// isBusy says that a shard takes turns, and a round of the source has one or waits for it: another would only wait behind it.
 func (s *source) isBusy(one *shard) bool {
 	return s.Rounds().TakesTurns() && slices.ContainsFunc(s.rounds, func(r *round) bool { return r.shard == one })
 }

@@ -6,17 +6,16 @@ import (
 	"github.com/hipq/hipq/internal/roster"
 )
 
-// lane bounds how many jobs run at once on this host, over all of the instance's workers on it: all jobs, those of a queue,
-// or those of a job type. What runs in a lane runs in the lanes around it too.
+// lane bounds how many jobs run at once on this host, over the instance's workers there: all jobs, those of a queue, or those
+// of a job type. What runs in a lane runs in the lanes around it too.
 type lane struct {
 	name   string
 	around *lane
-	// limit is its own, width that of the lanes around it, too.
+	// limit is its own, width the least of it and those around.
 	limit, width int
-	// slots is how many jobs may run in it at once now, for this worker; running is how many do, reserved how many may be
-	// started by rounds that are out.
+	// slots is how many jobs this worker may run in it now, running how many it does, reserved how many its rounds may start.
 	slots, running, reserved int
-	// served says that others on this host have slots of it who still start jobs.
+	// served says that other workers on this host, which still start jobs, have slots of it.
 	served bool
 }
 
@@ -28,7 +27,7 @@ type slots struct {
 	lanes []*lane
 	// own says that the worker is for one job, whose slot is beside the host's others.
 	own bool
-	// balancing says that slots are being claimed or left; declined that the others on this host know that nothing is started any more.
+	// balancing says that slots are being claimed or left; declined that the host's others know that this worker starts no more.
 	balancing, declined bool
 }
 
@@ -51,8 +50,7 @@ func (l *lane) free() int {
 	return free
 }
 
-// without says whether others on this host have all slots of it, or of a lane around it, and will look after what waits there: not
-// where none of them starts anything more.
+// without says whether others on this host, which still start jobs, have all slots of it or of a lane around it.
 func (l *lane) without() bool {
 	return l.slots == 0 && l.served || l.around != nil && l.around.without()
 }
@@ -68,41 +66,29 @@ func (l *lane) count(running, reserved int) {
 // inUse is how many slots it can't give away.
 func (l *lane) inUse() int { return l.running + l.reserved }
 
-// claims are what the worker would like to hold of each lane, by name. A lane of which nothing is to be started keeps what
-// is in use or about to be, and leaves the others to the host's other workers; and so does the lane around one that is
-// full, for what waits there has no use for more.
-func (s *slots) claims() map[string]roster.Claim {
-	wants := map[*lane]int{}
-	for _, one := range s.sources {
-		wants[one.lane] += one.want(s.accepting())
+// balance asks for the slots that are missing, if it is to claim, and leaves those that aren't needed to the host's other
+// workers, who are told when none is started any more. A lane of which nothing is to be started keeps what is in use or about
+// to be; so does the lane around one that is full, because what waits there has no use for more.
+func (s *slots) balance(claim bool) {
+	if s.own || s.balancing {
+		return
 	}
-	claims := map[string]roster.Claim{}
+	accepting, takes, claims, wants := s.accepting(), false, map[string]roster.Claim{}, map[*lane]int{}
+	leaves := !accepting && !s.declined && s.host.inUse() > 0 && s.untilAnswer() <= 0
+	for _, one := range s.sources {
+		wants[one.lane] += one.want(accepting)
+	}
 	for _, l := range slices.Backward(s.lanes) { // each before the one around it
 		want := max(l.inUse(), min(wants[l], l.limit))
 		if l.around != nil {
 			wants[l.around] += want
 		}
-		claims[l.name] = roster.Claim{Want: want, InUse: l.inUse(), Limit: l.limit}
-	}
-	return claims
-}
-
-// balance asks for the slots that are missing, if it is to claim, and leaves those that aren't needed to the host's other
-// workers, who are told when none is started any more.
-func (s *slots) balance(claim bool) {
-	if s.own || s.balancing {
-		return
-	}
-	accepting, claims, takes := s.accepting(), s.claims(), false
-	leaves := !accepting && !s.declined && s.host.inUse() > 0 && s.untilAnswer() <= 0
-	for _, l := range s.lanes {
-		c := claims[l.name]
-		takes, leaves = takes || claim && c.Want > l.slots, leaves || c.Want < l.slots
-		l.slots = min(l.slots, c.Want) // at once, because what is about to be left must not be used meanwhile
+		takes, leaves = takes || claim && want > l.slots, leaves || want < l.slots
+		l.slots = min(l.slots, want) // at once, because what is about to be left must not be used meanwhile
 		if !claim {
-			c.Want = l.slots
-			claims[l.name] = c
+			want = l.slots
 		}
+		claims[l.name] = roster.Claim{Want: want, InUse: l.inUse(), Limit: l.limit}
 	}
 	if !takes && !leaves {
 		return

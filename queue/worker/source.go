@@ -12,44 +12,43 @@ import (
 
 // source is where jobs come from, as the worker sees it: a queue, or the part of one that has a lane of its own.
 //
-// An attempt is first among its attempts; when it has ended, among those that ended; then in one of its rounds; and from there it is
-// over, or among those held, which go into another round, or among those undecided, about which a retry handler is asked.
+// An attempt is first among its attempts, then among those that ended, then in one of its rounds. After that it is over, or
+// among those held, which go into another round, or among those undecided, about which a retry handler is asked.
 type source struct {
 	Queue
-	// types are those of its jobs; asked those of them about whose retry a handler decides.
+	// types are those of its jobs; asked are those of them that have a retry handler.
 	types, asked []string
 	lane         *lane
-	// shards are all of the queue's, by number. counted is how many rounds may have started jobs. dividedAt is when a look was last
-	// asked to divide the limit anew.
+	// shards are the queue's, by number. counted is how many rounds may have started jobs. dividedAt is when a look was last asked
+	// to divide the limit anew.
 	shards    []*shard
 	counted   int
 	dividedAt time.Time
 
-	// running is how many of its attempts and decisions run. attempts are those of them that a handler in this process has, by the id
-	// of the job.
+	// running is how many attempts and decisions run; attempts are those that a handler in this process has, by the job's id.
 	running  int
 	attempts map[int64]*attempt
-	// ended are the attempts to settle, gatherUntil until when they wait for others, and freshUntil for those that have just begun, which
-	// may be over at once: else rounds of half as many jobs would follow one another.
+	// ended are the attempts to settle. They wait for others until gatherUntil, and until freshUntil for those that have just
+	// begun, which may be over at once: else rounds of half as many jobs would follow one another.
 	ended                   []rounds.Settled
 	gatherUntil, freshUntil time.Time
-	// rounds are those that are out or are still to be sent. sent is when the latest was, but for those that may have to wait.
+	// rounds are those that are out or still to be sent. sent is when the latest that is not apart was.
 	rounds []*round
 	sent   time.Time
-	// held are attempts whose rows another transaction held, as a round found that was sent at heldSince. They are settled apart from the
-	// others when freedAt is later: a look has come back since, or a write of progress, which may have held them itself.
+	// held are attempts whose rows another transaction held, as a round found that was sent at heldSince. They are settled apart
+	// once freedAt is later: a look has come back since, or a write of progress, which may have held them itself.
 	held               []rounds.Settled
 	heldSince, freedAt time.Time
 	// failing says that there may be jobs which wait for a retry handler; undecided are those that the worker has.
 	failing   bool
 	undecided []rounds.Settled
 
-	// nextLook is when to look at it next; zero is at once. again says that the last look left something to be looked at. lookSent is when the look or the upkeep that is out was sent; zero if none is.
-	// seenSince is when the last was sent that has seen something.
+	// nextLook is when to look at it next; zero is at once. again says that the last look left something. lookSent is when the
+	// look or the upkeep that is out was sent, or zero. seenSince is when the last was sent that has seen something.
 	nextLook, lookSent, seenSince time.Time
 	again                         bool
-	// reached says that a look has found nothing to start there, or a round could have started something. vain is what either could not
-	// get from another transaction since a look last succeeded.
+	// reached says that a look has found nothing to start, or a round could have started something. vain is the last error of
+	// either because of another transaction, since a look succeeded.
 	reached bool
 	vain    error
 	// gone is why its queue is left out; nil as long as it isn't.
@@ -90,16 +89,7 @@ func (w *worker) addSource(q Queue, types []string, l *lane) {
 	w.sources = append(w.sources, s)
 }
 
-// handled are the types of the whole queue, and whether a retry handler decides about each.
-func (s *source) handled() map[string]bool {
-	types := map[string]bool{}
-	for t := range s.Handlers {
-		types[t] = s.RetryHandlers[t] != nil
-	}
-	return types
-}
-
-// owed is how many slots are owed to retry decisions: of jobs that wait for one, and of attempts that are about to.
+// owed is how many slots the retry decisions need: of jobs that wait for one, and of attempts that will.
 func (s *source) owed() int {
 	if len(s.asked) == 0 {
 		return 0

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
 	"time"
 
@@ -18,15 +17,13 @@ const (
 	stayMost  = 30 * time.Second
 )
 
-// Stay works until ctx ends, or MaxJobs have been started, and gives the sum of what it did: for a service, whose ctx is that
-// of signal.NotifyContext. It is Run, with Linger, again and again, each time a worker of its own for RunFor; so ID must be
-// empty.
+// Stay works until ctx ends, or MaxJobs have been started, and returns the sum of what it did: for a service, whose ctx is that
+// of signal.NotifyContext. It calls Run with Linger again and again, each time a new worker for RunFor; so ID must be empty.
 //
-// A database that is away, busy or read-only, and a lock that was lost, are no reasons to end: it tries again after a second,
-// then ever less often, until it is after 30 s. It says so to Log once (warn), and once that it works again (info). What
-// somebody has to mend ends it, at once and with the error: ErrParams, and what schema.Diagnose calls Misconfigured, such as
-// tables of an older or a newer hipq, be it those of one queue, which it looks for before each run. It may be called again, and
-// beside others.
+// When the database is away, busy or read-only, or the lock was lost, Stay tries again: after a second, then less and less
+// often, up to every 30 s. Log hears that once (warn), and once that it works again (info). What somebody has to mend ends it
+// at once with the error: ErrParams, and what schema.Diagnose calls Misconfigured, such as a queue's table of an older or a
+// newer hipq, for which it looks before each run. It may be called again, and beside others.
 func Stay(ctx context.Context, p Params) (sum Summary, err error) {
 	if p.ID != "" {
 		return sum, fmt.Errorf("%w: Stay gives each run an ID of its own", ErrParams)
@@ -41,13 +38,15 @@ func Stay(ctx context.Context, p Params) (sum Summary, err error) {
 		if most > 0 {
 			p.MaxJobs = most - sum.Started
 		}
-		began := time.Now()
-		done, err := stayOnce(ctx, p, func() {
+		began, done := time.Now(), Summary{}
+		err := p.checkTables(ctx)
+		if err == nil {
 			if away {
 				log.Info("the worker works again")
 			}
 			away = false
-		})
+			done, err = Run(ctx, p)
+		}
 		sum = Summary{
 			Started: sum.Started + done.Started, Finished: sum.Finished + done.Finished, Errors: sum.Errors + done.Errors, Lost: sum.Lost + done.Lost,
 		}
@@ -66,14 +65,9 @@ func Stay(ctx context.Context, p Params) (sum Summary, err error) {
 		case ctx.Err() != nil:
 			return sum, nil
 		}
-		level := slog.LevelWarn
-		if away {
-			level = slog.LevelDebug // it has been said
-		}
-		away = true
 		wait := pause*3/4 + rand.N(pause/2) // those who failed together should not come back together
-		log.Log(ctx, level, "the worker could not work, and tries again", "error", err, "in", wait.Round(time.Millisecond))
-		pause = min(2*pause, stayMost)
+		log.Log(ctx, levelOf(away), "the worker could not work, and tries again", "error", err, "in", wait.Round(time.Millisecond))
+		pause, away = min(2*pause, stayMost), true
 		select {
 		case <-ctx.Done():
 		case <-time.After(wait):
@@ -82,17 +76,13 @@ func Stay(ctx context.Context, p Params) (sum Summary, err error) {
 	return sum, nil
 }
 
-// stayOnce is a run, if the tables are those of this hipq; works is called when they are.
-func stayOnce(ctx context.Context, p Params, works func()) (Summary, error) {
+// checkTables refuses tables that are not those of this hipq, also those of one queue, which Run would leave out.
+func (p Params) checkTables(ctx context.Context) error {
 	within, cancel := context.WithTimeoutCause(ctx, stayMost, schema.ErrNoAnswer)
 	defer cancel()
 	err := p.Queues[0].Rounds().DB().Check(within, p.tables())
 	if within.Err() != nil {
-		return Summary{}, context.Cause(within)
+		return context.Cause(within)
 	}
-	if err != nil { // of one queue too: Run would leave it out, and say so at its end
-		return Summary{}, err
-	}
-	works()
-	return Run(ctx, p)
+	return err
 }

@@ -12,10 +12,13 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-// goOn is the worker's life: each part takes its turn, again and again, until there is nothing more to do.
+// goOn has each part take its turn, again and again, until there is nothing more to do.
 func (w *worker) goOn() error {
 	for {
-		accepting := w.accepts()
+		if w.stopped() || w.allLeftOut() || w.MaxJobs > 0 && w.summary.Started >= w.MaxJobs {
+			w.stopStarts()
+		}
+		accepting := w.accepting()
 		if w.poller.over() && accepting {
 			w.slots.balance(true)
 		}
@@ -44,22 +47,14 @@ func (w *worker) goOn() error {
 			}
 		}
 		w.poller.look()
-		if w.overdue() {
+		if err := w.overdue(); err != nil {
 			w.stopWork(schema.ErrNoAnswer)
-			return w.noAnswer()
+			return err
 		}
 		if err := w.wait(); err != nil {
 			return err
 		}
 	}
-}
-
-// accepts says whether the worker still starts jobs.
-func (w *worker) accepts() bool {
-	if w.stopped() || w.allLeftOut() || w.MaxJobs > 0 && w.summary.Started >= w.MaxJobs {
-		w.stopStarts()
-	}
-	return w.accepting()
 }
 
 // idle says whether the last looks found nothing to do.
@@ -71,8 +66,7 @@ func (w *worker) idle() bool {
 	})
 }
 
-// wait waits until there is something to do: an attempt has ended or says how far it is, a task has come back, it is time to look,
-// to send a round out, or to stop.
+// wait waits until an attempt has ended, a task has come back, or it is time to look, to send a round, or to stop.
 func (w *worker) wait() error {
 	var stop <-chan struct{}
 	if w.accepting() {
@@ -95,7 +89,7 @@ func (w *worker) wait() error {
 	return nil
 }
 
-// gatherAll takes note of what has ended besides, and lets handlers that are about to end do so first.
+// gatherAll takes note of what else has ended, and first lets handlers end that are about to.
 func (w *worker) gatherAll() {
 	for range 2 {
 		for len(w.runner.ended) > 0 {
@@ -114,14 +108,21 @@ func (w *worker) untilNext() time.Duration {
 	return max(until, w.untilAnswer(), 0)
 }
 
-// overdue says whether the database has been waited for long enough.
-func (w *worker) overdue() bool {
+// overdue is the error that ends a worker which has waited for the database long enough.
+func (w *worker) overdue() error {
 	if w.accepting() || w.slots.host.running > 0 {
 		w.quietSince = time.Time{}
-		return false
+		return nil
 	}
-	w.beQuiet()
-	return time.Since(w.quietSince) > w.patience()
+	if w.beQuiet(); time.Since(w.quietSince) <= w.patience() {
+		return nil
+	}
+	held := slices.ContainsFunc(w.sources, func(s *source) bool { return len(s.held) > 0 || s.settlesApart() })
+	if missed := w.missed.Load(); held && (missed == nil || engine.IsLockTimeout(*missed)) {
+		return fmt.Errorf("jobs have ended whose results could not be written, so they count as lost with their worker: %w",
+			schema.ErrHeld)
+	}
+	return w.unanswered(nil)
 }
 
 // beQuiet takes note that only the database is waited for from now on.
@@ -132,18 +133,8 @@ func (w *worker) beQuiet() {
 	}
 }
 
-// noAnswer is the error that ends a worker which has waited for the database long enough.
-func (w *worker) noAnswer() error {
-	held := slices.ContainsFunc(w.sources, func(s *source) bool { return len(s.held) > 0 || s.settlesApart() })
-	if missed := w.missed.Load(); held && (missed == nil || engine.IsLockTimeout(*missed)) {
-		return fmt.Errorf("jobs have ended whose results could not be written, so they count as lost with their worker: %w",
-			schema.ErrHeld)
-	}
-	return w.unanswered(nil)
-}
-
-// inVain names the queues that the worker has come to do nothing in, for all of its time another transaction or session held what
-// that needs; nil if there are none, or if the worker had less time, for it was told to stop.
+// inVain names the queues in which the worker could do nothing, because another transaction or session held what that needs all
+// the time. It is nil if there are none, or if the worker had less time because it was told to stop.
 func (w *worker) inVain() (err error) {
 	if w.stopped() || w.slots.own {
 		return nil

@@ -1,17 +1,18 @@
 // Package worker is one execution of hipq's worker: it starts jobs, runs their handlers, and settles them, until nothing is
 // due or the time is up.
 //
-// It sees each queue, and each part of one that has a lane of its own, as a source. It sends rounds to a source when
-// attempts have ended or slots are free; between them it looks after all of them once a second.
+// Each queue, and each part of one that has a lane of its own, is a source. The worker sends rounds to a source when attempts
+// have ended or slots are free, and looks after each once a second.
 //
-// One goroutine, the loop, owns all state. What has to wait for the database is a task beside it, and gives back what the
-// loop then does with the answer: so neither a slow commit nor a database that is silent holds up the loop.
+// One goroutine, the loop, owns all state. What waits for the database is a task beside it, which gives back what the loop does
+// with the answer: so neither a slow commit nor a silent database holds up the loop.
 package worker
 
 import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"sync"
 	"time"
 
 	"github.com/hipq/hipq/activity"
@@ -23,8 +24,7 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-// ErrInterrupted is the cause that handlers see, and the error that their jobs get, when the worker was told to stop and
-// the grace is over.
+// ErrInterrupted is the handlers' cause, and their jobs' error, when the worker was told to stop and the grace is over.
 var ErrInterrupted = errors.New("interrupted")
 
 // Summary is what a worker did.
@@ -32,15 +32,14 @@ type Summary struct {
 	Started, Finished, Errors int
 	// Lost are the attempts that could not be settled because the lock was lost meanwhile.
 	Lost int
-	// Answered is when the database last answered a worker that ended because it didn't any more, by this host's clock; else zero.
+	// Answered is when the database last answered, by this host's clock, if the worker ended because of its silence; else zero.
 	Answered time.Time
 }
 
-// Unsettled is how many attempts have begun of whose outcome the worker could write nothing.
+// Unsettled is how many attempts have begun whose outcome the worker could not write.
 func (s Summary) Unsettled() int { return s.Started - s.Finished - s.Errors }
 
-// ErrLockLost is the error of a worker that didn't renew its lock in time, and the cause that its handlers see: others take its
-// jobs.
+// ErrLockLost is the error of a worker that didn't renew its lock in time, and its handlers' cause: others take its jobs.
 var ErrLockLost = roster.ErrLockLost
 
 // ErrKnown is the error of a worker with an ID that another has had.
@@ -80,18 +79,16 @@ func newWorker(p Params) (*worker, error) {
 	w.runner = &runner{loop: l, lease: w.lease, begun: make(chan *attempt), ended: make(chan *attempt, p.Concurrency)}
 	w.dispatcher = &dispatcher{loop: l, slots: w.slots, runner: w.runner}
 	w.poller = &poller{loop: l, dispatcher: w.dispatcher, searched: map[string]bool{}}
-	if len(w.sources) > 0 {
-		w.dispatcher.turn = rand.IntN(len(w.sources)) // else many short runs would serve the first only
-	}
+	w.dispatcher.turn = rand.IntN(len(w.sources)) // else many short runs would serve the first only
 	return w, nil
 }
 
 // Run registers its queues and itself, and works until nothing is due (or, with Linger, until RunFor is over) and every job
 // that it started has ended. When ctx ends it starts nothing more, waits Grace for what runs, interrupts the rest, and returns
-// nil. A queue whose table is not there, lacks an index, or is of an older or a newer hipq, is left out, and the error says so
-// in the end; schema.ErrNotMigrated and ErrNewer say so of the instance's tables. ErrParams says that p can't be, ErrKnown that
-// its ID is not new; ErrLockLost, schema.ErrNoAnswer, and what schema.Diagnose calls TryLater, that the jobs it had are left to
-// other workers. It may be called again, and beside others, each with an ID of its own or none.
+// nil. It leaves out a queue whose table is missing, lacks an index, or is of an older or a newer hipq; the error says so in
+// the end. For the instance's tables that is schema.ErrNotMigrated or ErrNewer. ErrParams says that p can't be, ErrKnown that
+// its ID is not new. After ErrLockLost, schema.ErrNoAnswer, and what schema.Diagnose calls TryLater, other workers take its
+// jobs. Run may be called again, and beside others, each with an ID of its own or none.
 func Run(ctx context.Context, p Params) (Summary, error) {
 	w, err := newWorker(p)
 	if err != nil {
@@ -118,8 +115,7 @@ func Run(ctx context.Context, p Params) (Summary, error) {
 	return w.live(ctx, func() error { return nil })
 }
 
-// begins makes sure, before the worker does anything, that the tables are those of this hipq, and registers the queues. Those whose
-// tables are not are left out.
+// begins checks that the tables are those of this hipq, and registers the queues. It leaves out those whose table isn't.
 func (w *worker) begins(ctx context.Context) error {
 	err := w.db.CheckOnce(ctx, w.tables())
 	unfit, ok := errors.AsType[schema.QueueErrors](err)
@@ -141,8 +137,7 @@ func (w *worker) begins(ctx context.Context) error {
 	return nil
 }
 
-// bounded does what comes before the loop. It goes on when ctx ends, for one that is told to stop ends in order; but neither
-// then nor later does it wait for ever.
+// bounded does what comes before the loop, within a time. It goes on for a while when ctx ends: a worker ends in order.
 func (w *worker) bounded(ctx context.Context, most time.Duration, do func(context.Context) error) error {
 	work, cancel := context.WithTimeout(engine.Hearing(context.WithoutCancel(ctx), w.miss), most)
 	defer cancel()
@@ -174,7 +169,7 @@ func (w *worker) live(ctx context.Context, begin func() error) (done Summary, er
 	defer context.AfterFunc(ctx, w.stopStarts)()
 	defer context.AfterFunc(w.jobs, func() {
 		if w.lockLost() {
-			// by the time that the lock has expired there is nothing more to write; a database may neither answer nor hang up
+			// nothing can be written under an expired lock, and the database may neither answer nor hang up
 			time.AfterFunc(w.Grace+time.Second, func() { stopWork(roster.ErrLockLost) })
 		}
 	})()
@@ -188,15 +183,10 @@ func (w *worker) live(ctx context.Context, begin func() error) (done Summary, er
 	}
 	w.lease.holds(began)
 	renewal, stopRenewal := context.WithCancel(work)
-	renewed := make(chan struct{})
-	go func() {
-		defer close(renewed)
-		w.lease.keep(renewal)
-	}()
-	defer func() {
-		stopRenewal()
-		<-renewed
-	}()
+	var renewing sync.WaitGroup
+	renewing.Go(func() { w.lease.keep(renewal) })
+	defer renewing.Wait()
+	defer stopRenewal()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(w.Grace, func() { w.stopJobs(ErrInterrupted) }) })()
 
 	if err := begin(); err != nil {
@@ -207,19 +197,18 @@ func (w *worker) live(ctx context.Context, begin func() error) (done Summary, er
 		if errors.Is(err, roster.ErrLockLost) {
 			w.summary.Lost = w.summary.Unsettled()
 		}
-		// so that others need not wait for the lock to expire; if the database can't be reached, they must
+		// else others must wait for the lock to expire
 		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookEvery)
 		defer cancel()
 		_ = w.roster.End(end, w.self, activity.Error, w.summary.Started, err)
 		return w.summary, err
 	}
-	// whatever it has not come to, all that it began is settled
+	// all that it began is settled
 	vain := w.inVain()
 	return w.summary, errors.Join(vain, w.signOff(vain))
 }
 
-// signOff ends the worker's row, as soon as the database answers, if that is soon and while the lock holds. remark, if not nil,
-// goes to the activity.
+// signOff ends the worker's row, if the database answers soon and while the lock holds. remark, if any, goes to the activity.
 func (w *worker) signOff(remark error) error {
 	w.beQuiet()
 	end, cancel := context.WithDeadline(w.work, w.quietSince.Add(w.patience()))
