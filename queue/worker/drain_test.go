@@ -415,7 +415,7 @@ func TestRunRegistersItsQueues(t *testing.T) {
 // A worker starts jobs although rows by plain SQL keep its upkeep busy: some are still to be taken in when the first job runs.
 func TestStartsWhileRowsAreTakenIn(t *testing.T) {
 	suite(t, func(s shop) {
-		for range 4 { // MariaDB allows 1,000 steps
+		for range 16 { // MariaDB allows 1,000 steps
 			s.exec("INSERT INTO shop_emails (job_type) WITH RECURSIVE rows_of AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM rows_of WHERE n < 1000)" +
 				" SELECT 'send' FROM rows_of")
 		}
