@@ -12,10 +12,8 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// columns are those of a job's row, each with the field that it is read into. What is written stands with the statements that write:
-// insert and replace of enqueue, and operate.
-//
-// A column that a row by plain SQL leaves open is NULL until a worker takes the row in, and reads as zero.
+// columns are those of a job's row, each with the field that it is read into. A column that a row by plain SQL leaves open is NULL
+// until a worker takes the row in, and reads as zero.
 var columns = []struct {
 	name  string
 	field func(*job.Job) any
@@ -56,13 +54,13 @@ var columns = []struct {
 	{"progress_time", func(j *job.Job) any { return (*laxTime)(&j.Progress.Time) }},
 }
 
-// selection is which of the columns a query reads, by their places. The others read as None, or as zero.
+// selection is which of the columns a query reads, by their indexes. The others read as None, or as zero.
 type selection []int
 
 var (
 	allColumns = allBut()
-	// startColumns are read of a job that is about to start: nothing of its last attempt, and nothing that the start writes. In a queue
-	// with groups the claim may pass many jobs, so it reads the data of those that start.
+	// startColumns leave out the last attempt, and what the start writes. With groups a claim may pass many jobs, so the data are read
+	// later, of those that start.
 	startColumns         = allBut(startWithout...)
 	startColumnsOfGroups = allBut(append([]string{"job_data"}, startWithout...)...)
 	startWithout         = []string{
@@ -79,9 +77,6 @@ func allBut(names ...string) (s selection) {
 	}
 	return s
 }
-
-// selected is the list of all columns for SELECT.
-func (q *Queue) selected() string { return q.listed(allColumns) }
 
 // listed is the list of these columns for SELECT.
 func (q *Queue) listed(of selection) string {
@@ -149,7 +144,7 @@ func (s *scanner) scan(rows interface{ Scan(dest ...any) error }) (*job.Job, err
 	return &j, nil
 }
 
-// leave notes that a job leaves a column to its type. So it does with what can't be read: in a retry of the job that must not be 0.
+// leave notes that a job leaves a column to its type. An unreadable one counts as left, because it must not be 0 in a retry.
 func leave(l *job.Left, column string) {
 	switch column {
 	case "timeout":
@@ -163,14 +158,9 @@ func leave(l *job.Left, column string) {
 	}
 }
 
-// jobs is the query for jobs with the columns of selected, which it gives to f.
-func (q *Queue) jobs(query string, args []any, f func(*job.Job)) engine.Query {
-	return q.jobsOf(allColumns, query, args, f)
-}
-
-// jobsOf is the query for jobs with the columns of listed.
-func (q *Queue) jobsOf(of selection, query string, args []any, f func(*job.Job)) engine.Query {
-	s := q.scanner(of)
+// jobs is the query for these columns of jobs, which it gives to f. rest is the query behind the table's name.
+func (q *Queue) jobs(of selection, rest string, args []any, f func(*job.Job)) engine.Query {
+	s, query := q.scanner(of), "SELECT "+q.listed(of)+" FROM "+q.table+" "+rest
 	return engine.Query{SQL: query, Args: args, Scan: engine.EachRow(func(row *sql.Rows) error {
 		j, err := s.scan(row)
 		if err == nil {
@@ -180,8 +170,8 @@ func (q *Queue) jobsOf(of selection, query string, args []any, f func(*job.Job))
 	})}
 }
 
-// cell is what a row has in one column: a number or a text, however the driver gives it. A row often has the text of the row before,
-// which is then not made anew.
+// cell is what a row has in one column: a number or a text, as the driver gives it. A text that is the same as in the row before is
+// not allocated again.
 type cell struct {
 	null   bool
 	number int64
@@ -247,7 +237,7 @@ func (c *cell) read(field any) (err error) {
 	return err
 }
 
-// sound is a progress as it can be. What can't be one is none, because that is no reason to end a job.
+// sound is the progress, or none if the row has an invalid one: that is no reason to end a job.
 func sound(p job.Progress) job.Progress {
 	whole, ok := job.NewProgress(float64(p.Percent), p.Note)
 	if !ok || p.Attempt < 1 || p.Time.IsZero() {

@@ -41,7 +41,7 @@ func (q *Queue) Cancel(ctx context.Context, ids ...int64) error {
 // cancel ends a job that waits.
 func (q *Queue) cancel(ctx context.Context, tx *engine.Tx, _ int, j *job.Job) error {
 	if j.Flaw != nil {
-		return q.refuseAs(ctx, tx, roster.Worker{}, j)
+		return q.refuse(ctx, tx, roster.Worker{}, j)
 	}
 	var entries []activity.Entry
 	if j.IsNew() {
@@ -90,7 +90,7 @@ func (q *Queue) Stop(ctx context.Context, id int64) (asked string, err error) {
 		asked = job.None
 		switch {
 		case j.Flaw != nil:
-			return q.refuseAs(ctx, tx, roster.Worker{}, j)
+			return q.refuse(ctx, tx, roster.Worker{}, j)
 		case j.Status.HasWorker():
 			asked = j.WorkerID
 			return tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET stopping = 1 WHERE id = ?", id)

@@ -21,7 +21,7 @@ func (q *Queue) Get(ctx context.Context, id int64) (*job.Job, error) {
 }
 
 func (q *Queue) get(ctx context.Context, from engine.Reader, id int64, lock string) (*job.Job, error) {
-	j, err := q.scanner(allColumns).scan(from.QueryRowContext(ctx, "SELECT "+q.selected()+" FROM "+q.table+" WHERE id = ? "+lock, id))
+	j, err := q.scanner(allColumns).scan(from.QueryRowContext(ctx, "SELECT "+q.listed(allColumns)+" FROM "+q.table+" WHERE id = ? "+lock, id))
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return nil, fmt.Errorf("%w: %s %d", ErrNotFound, q.Name, id)
@@ -118,9 +118,8 @@ func (c *Counts) add(status job.Status, n, later int64, oldest, now time.Time) {
 // those that have said so last, the latest first.
 func (q *Queue) Progressing(ctx context.Context, most int) (jobs []*job.Job, err error) {
 	// of all that run: they are no more than there are slots
-	query := "SELECT " + q.selected() + " FROM " + q.table + " " + q.claimIndex() +
-		" WHERE status = 'running' AND progress_attempt = attempt ORDER BY " + q.table + ".progress_time DESC, id LIMIT ?"
-	err = q.db.Read(ctx, q.jobs(query, []any{most}, func(j *job.Job) {
+	rest := q.claimIndex() + " WHERE status = 'running' AND progress_attempt = attempt ORDER BY " + q.table + ".progress_time DESC, id LIMIT ?"
+	err = q.db.Read(ctx, q.jobs(allColumns, rest, []any{most}, func(j *job.Job) {
 		if j.Progress.Attempt > 0 { // else the row says nothing that can be a progress
 			jobs = append(jobs, j)
 		}

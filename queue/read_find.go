@@ -206,7 +206,7 @@ func (q *Queue) Find(ctx context.Context, by Filter, f func(*job.Job) error) err
 
 // each calls f with the jobs of these ids, which are in order, or in reverse. It leaves out those that the filter doesn't let
 // pass any more, and reads these columns.
-func (q *Queue) each(ctx context.Context, by Filter, ids []int64, places []int, f func(*job.Job) error) error {
+func (q *Queue) each(ctx context.Context, by Filter, ids []int64, of selection, f func(*job.Job) error) error {
 	order := ""
 	if len(ids) > 1 && ids[0] > ids[1] {
 		order = " DESC"
@@ -217,7 +217,7 @@ func (q *Queue) each(ctx context.Context, by Filter, ids []int64, places []int, 
 		for _, id := range some {
 			w.Args = append(w.Args, id)
 		}
-		if err := q.page(ctx, w, places, order, f); err != nil {
+		if err := q.page(ctx, w, of, order, f); err != nil {
 			return err
 		}
 	}
@@ -228,10 +228,10 @@ func (q *Queue) each(ctx context.Context, by Filter, ids []int64, places []int, 
 const findPage = 500
 
 // page calls f with the first jobs that a condition lets pass, in the order of their ids.
-func (q *Queue) page(ctx context.Context, w engine.Where, places []int, order string, f func(*job.Job) error) error {
+func (q *Queue) page(ctx context.Context, w engine.Where, of selection, order string, f func(*job.Job) error) error {
 	var stop error
-	query := "SELECT " + q.listed(places) + " FROM " + q.table + " " + q.db.ByID + w.SQL() + " ORDER BY id" + order + " LIMIT ?"
-	err := engine.ReadOn(ctx, q.db, q.jobsOf(places, query, append(w.Args, findPage), func(j *job.Job) {
+	rest := q.db.ByID + w.SQL() + " ORDER BY id" + order + " LIMIT ?"
+	err := engine.ReadOn(ctx, q.db, q.jobs(of, rest, append(w.Args, findPage), func(j *job.Job) {
 		if stop == nil {
 			stop = f(j)
 		}

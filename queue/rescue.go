@@ -129,10 +129,10 @@ func (q *Queue) rescueAll(ctx context.Context, w roster.Worker, found []stranded
 	}
 	return q.db.TxInParts(ctx, nil, func(tx *engine.Tx) error {
 		var jobs []*job.Job
-		of := allBut("job_data", "result")
-		query := "SELECT " + q.listed(of) + " FROM " + q.table + " " + q.db.ByID + " WHERE id IN " + notAlone(len(ids)) +
+		rest := q.db.ByID + " WHERE id IN " + notAlone(len(ids)) +
 			" AND status IN ('locked', 'running', 'answered', 'deciding', 'awaiting', 'undecided') " + tx.SkipLocked
-		if err := tx.Read(ctx, q.jobsOf(of, query, ids, func(j *job.Job) { jobs = append(jobs, j) })); err != nil {
+		query := q.jobs(allBut("job_data", "result"), rest, ids, func(j *job.Job) { jobs = append(jobs, j) })
+		if err := tx.Read(ctx, query); err != nil {
 			return err
 		}
 		jobs, err := q.withFreeKeys(ctx, tx, jobs)
@@ -141,7 +141,7 @@ func (q *Queue) rescueAll(ctx context.Context, w roster.Worker, found []stranded
 		}
 		var entries []activity.Entry
 		for _, j := range jobs {
-			some, err := q.rescueOne(ctx, tx, handled, byID[j.ID], j)
+			some, err := q.rescueOne(ctx, tx, w, handled, byID[j.ID], j)
 			if err != nil {
 				return err
 			}
@@ -174,13 +174,15 @@ func (s stranded) outcome(j *job.Job, now time.Time) (o job.Outcome, ok bool) {
 }
 
 // rescueOne rescues a job, up to the decision, if a retry handler takes that.
-func (q *Queue) rescueOne(ctx context.Context, tx *engine.Tx, handled map[string]bool, s stranded, j *job.Job) ([]activity.Entry, error) {
+func (q *Queue) rescueOne(
+	ctx context.Context, tx *engine.Tx, w roster.Worker, handled map[string]bool, s stranded, j *job.Job,
+) ([]activity.Entry, error) {
 	o, ok := s.outcome(j, tx.Now)
 	switch {
 	case !ok:
 		return nil, nil
 	case j.Flaw != nil:
-		return q.refuse(ctx, tx, []*job.Job{j})
+		return nil, q.refuse(ctx, tx, w, j)
 	case j.Status == job.StatusLocked: // a worker in SQL had locked it, and had not started it
 		status, wake := rules.Place(j.ScheduledRunTime, tx.Now)
 		return nil, tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET status = ?, wake_time = ?, worker_id = 'NONE' WHERE id = ?", status, engine.At(wake), j.ID)

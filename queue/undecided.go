@@ -42,13 +42,13 @@ func (q *Queue) takeUndecided(ctx context.Context, tx *engine.Tx, r round, types
 	}
 	args := append(anys(types, func(name string) any { return name }), r.Slots)
 	var jobs []*job.Job
-	query := "SELECT " + q.selected() + " FROM " + q.table + " " + q.claimIndex() +
-		" WHERE status = 'undecided' AND" + q.placed() + " AND part = 'NONE' AND job_type IN " + engine.In(len(types)) + " LIMIT ? " + tx.SkipLocked
-	if err := tx.Read(ctx, q.jobs(query, args, func(j *job.Job) { jobs = append(jobs, j) })); err != nil {
+	rest := q.claimIndex() + " WHERE status = 'undecided' AND" + q.placed() + " AND part = 'NONE' AND job_type IN " +
+		engine.In(len(types)) + " LIMIT ? " + tx.SkipLocked
+	if err := tx.Read(ctx, q.jobs(allColumns, rest, args, func(j *job.Job) { jobs = append(jobs, j) })); err != nil {
 		return nil, err
 	}
 	taken, flawed := apart(jobs)
-	if err := q.refuseAs(ctx, tx, r.Worker, flawed...); err != nil || len(taken) == 0 {
+	if err := q.refuse(ctx, tx, r.Worker, flawed...); err != nil || len(taken) == 0 {
 		return nil, err
 	}
 	args = []any{r.Worker.ID, r.Token}

@@ -54,7 +54,7 @@ func (q *Queue) takeInSome(ctx context.Context, w roster.Worker, refuse bool) (n
 		if err != nil {
 			return err
 		}
-		return q.refuseAs(ctx, tx, w, flawed...)
+		return q.refuse(ctx, tx, w, flawed...)
 	})
 	return n, err
 }
