@@ -51,7 +51,7 @@ var columns = []struct {
 	{"progress", func(j *job.Job) any { return &j.Progress.Percent }},
 	{"progress_note", func(j *job.Job) any { return &j.Progress.Note }},
 	{"progress_attempt", func(j *job.Job) any { return &j.Progress.Attempt }},
-	{"progress_time", func(j *job.Job) any { return (*laxTime)(&j.Progress.Time) }},
+	{"progress_time", func(j *job.Job) any { return &j.Progress.Time }},
 }
 
 // selection is which of the columns a query reads, by their indexes. The others read as None, or as zero.
@@ -89,59 +89,47 @@ func (q *Queue) listed(of selection) string {
 	return strings.Join(names, ", ")
 }
 
-// scanner reads rows of jobs.
-type scanner struct {
-	*Queue
-	// empty is a job of which nothing is read.
-	empty job.Job
-	of    selection
-	cells []cell
-	into  []any
-}
-
-// scanner is for rows with these columns, and perhaps others behind them.
-func (q *Queue) scanner(of selection, others ...any) *scanner {
-	s := &scanner{Queue: q, of: of, cells: make([]cell, len(of)), into: make([]any, len(of), len(of)+len(others))}
-	s.empty = job.Job{
+// reader gives what reads the current row of a query: a job with these columns, and perhaps others behind them. A row that can't be a
+// job's is no error, because it must not hide the others: the job has a flaw. A progress has none: see sound.
+func (q *Queue) reader(of selection, others ...any) func(*sql.Rows) (*job.Job, error) {
+	empty := job.Job{
 		Queue: q.Name, Data: job.None, WorkerID: job.None, Token: job.None, AttemptToken: job.None, Wish: job.None,
 		Error: job.None, Result: job.None, Output: job.None,
 	}
-	for i := range s.cells {
-		s.into[i] = &s.cells[i]
+	cells, into := make([]cell, len(of)), make([]any, len(of), len(of)+len(others))
+	for i := range cells {
+		into[i] = &cells[i]
 	}
-	s.into = append(s.into, others...)
-	return s
-}
-
-// scan reads the current row. A row that can't be a job's is no error, because it must not hide the others: the job has a flaw.
-func (s *scanner) scan(rows interface{ Scan(dest ...any) error }) (*job.Job, error) {
-	if err := rows.Scan(s.into...); err != nil {
-		return nil, err
-	}
-	j := s.empty
-	for i, at := range s.of {
-		c := &s.cells[i]
-		err := c.read(columns[at].field(&j))
-		if err != nil && j.Flaw == nil {
-			j.Flaw = fmt.Errorf("%w: %s: %w", job.ErrInvalid, columns[at].name, err)
+	into = append(into, others...)
+	return func(row *sql.Rows) (*job.Job, error) {
+		if err := row.Scan(into...); err != nil {
+			return nil, err
 		}
-		if c.null || err != nil {
-			leave(&j.Left, columns[at].name)
+		j := empty
+		for i, at := range of {
+			name, c := columns[at].name, &cells[i]
+			err := c.read(columns[at].field(&j))
+			if err != nil && j.Flaw == nil && name != "progress_time" {
+				j.Flaw = fmt.Errorf("%w: %s: %w", job.ErrInvalid, name, err)
+			}
+			if c.null || err != nil {
+				leave(&j.Left, name)
+			}
 		}
+		if j.Attempt == 0 {
+			j.StartTime = time.Time{} // the row has one from the beginning, so that it needn't grow when it starts
+		}
+		j.Progress = sound(j.Progress)
+		if j.Status.IsFinal() { // it may keep what made it fail
+			j.Flaw = nil
+		} else if j.Flaw == nil {
+			j.Flaw = j.Check()
+		}
+		if q.RefuseWeightless && j.IsNew() && !j.Left.ThrottleFactor && j.ThrottleFactor == 0 && j.Flaw == nil {
+			j.Flaw = job.ErrWeightless
+		}
+		return &j, nil
 	}
-	if j.Attempt == 0 {
-		j.StartTime = time.Time{} // the row has one from the beginning, so that it needn't grow when it starts
-	}
-	j.Progress = sound(j.Progress)
-	if j.Status.IsFinal() { // it may keep what made it fail
-		j.Flaw = nil
-	} else if j.Flaw == nil {
-		j.Flaw = j.Check()
-	}
-	if s.RefuseWeightless && j.IsNew() && !j.Left.ThrottleFactor && j.ThrottleFactor == 0 && j.Flaw == nil {
-		j.Flaw = job.ErrWeightless
-	}
-	return &j, nil
 }
 
 // leave notes that a job leaves a column to its type. An unreadable one counts as left, because it must not be 0 in a retry.
@@ -160,9 +148,9 @@ func leave(l *job.Left, column string) {
 
 // jobs is the query for these columns of jobs, which it gives to f. rest is the query behind the table's name.
 func (q *Queue) jobs(of selection, rest string, args []any, f func(*job.Job)) engine.Query {
-	s, query := q.scanner(of), "SELECT "+q.listed(of)+" FROM "+q.table+" "+rest
+	read, query := q.reader(of), "SELECT "+q.listed(of)+" FROM "+q.table+" "+rest
 	return engine.Query{SQL: query, Args: args, Scan: engine.EachRow(func(row *sql.Rows) error {
-		j, err := s.scan(row)
+		j, err := read(row)
 		if err == nil {
 			f(j)
 		}
@@ -203,9 +191,6 @@ func (c *cell) whole() int64 {
 	return n
 }
 
-// laxTime is a time that doesn't matter to the job: what can't be read is none.
-type laxTime time.Time
-
 // read reads what the cell has into a field of a job. NULL leaves it as it is.
 func (c *cell) read(field any) (err error) {
 	if c.null {
@@ -226,9 +211,6 @@ func (c *cell) read(field any) (err error) {
 		if *f, err = engine.ParseTime(c.text); err == nil && f.Year() < 1970 { // the year 1 would pass for no time
 			err = fmt.Errorf("%q is before 1970", c.text)
 		}
-	case *laxTime:
-		t, _ := engine.ParseTime(c.text)
-		*f = laxTime(t)
 	case *job.Windows:
 		if c.text != job.None {
 			*f, err = job.DecodeWindows(c.text)

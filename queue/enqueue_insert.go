@@ -11,7 +11,7 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// ErrDuplicateKey is what a *DuplicateError is: the job was to be refused in that case, job.RefuseDuplicate.
+// ErrDuplicateKey is what a *DuplicateError is, for jobs with job.RefuseDuplicate.
 var ErrDuplicateKey = errors.New("a job with this key is not final yet")
 
 // DuplicateError says which of the jobs to enqueue has the type and key of one that is not final.
@@ -99,22 +99,22 @@ func (a *adding) rows(whole bool) engine.Insert {
 	return engine.Insert{Table: a.table, Columns: names, Row: row, Args: args, N: len(a.todo), Whole: whole}
 }
 
-// insertByKey inserts rows whose ids can't be counted, and reads these back. It is one statement, because the keys that are there
-// when it is refused must be others'.
+// insertByKey inserts rows whose ids can't be counted, and reads these back. It is one statement, so that the keys that are there when
+// it is refused are others'.
 func (a *adding) insertByKey(ctx context.Context, rows engine.Insert) (ids []int64, err error) {
 	rows.Whole = true
-	var live map[[2]string]int64
-	err = a.tx.Undoing(ctx, func() (err error) {
-		if err = a.tx.Insert(ctx, rows); err == nil {
-			live, err = a.live(ctx, "")
+	err = a.tx.Undoing(ctx, func() error {
+		if err := a.tx.Insert(ctx, rows); err != nil {
+			return err
 		}
-		return err
+		live, err := a.live(ctx, "")
+		if err != nil {
+			return err
+		}
+		for _, i := range a.todo {
+			ids = append(ids, live[typeAndKey(a.jobs[i])])
+		}
+		return nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	for _, i := range a.todo {
-		ids = append(ids, live[typeAndKey(a.jobs[i])])
-	}
-	return ids, nil
+	return ids, err
 }

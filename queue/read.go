@@ -2,7 +2,6 @@ package queue
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -21,14 +20,15 @@ func (q *Queue) Get(ctx context.Context, id int64) (*job.Job, error) {
 }
 
 func (q *Queue) get(ctx context.Context, from engine.Reader, id int64, lock string) (*job.Job, error) {
-	j, err := q.scanner(allColumns).scan(from.QueryRowContext(ctx, "SELECT "+q.listed(allColumns)+" FROM "+q.table+" WHERE id = ? "+lock, id))
+	var found *job.Job
+	err := engine.ReadOn(ctx, from, q.jobs(allColumns, "WHERE id = ? "+lock, []any{id}, func(j *job.Job) { found = j }))
 	switch {
-	case errors.Is(err, sql.ErrNoRows):
-		return nil, fmt.Errorf("%w: %s %d", ErrNotFound, q.Name, id)
 	case err != nil:
 		return nil, fmt.Errorf("read job %d of %s: %w", id, q.Name, err)
+	case found == nil:
+		return nil, fmt.Errorf("%w: %s %d", ErrNotFound, q.Name, id)
 	}
-	return j, nil
+	return found, nil
 }
 
 // How often Wait looks: soon at first, for a job may be a matter of milliseconds, and once a second in the end.

@@ -122,13 +122,9 @@ func (q *Queue) typeOf(ctx context.Context, from engine.Reader, name string) (jo
 // defaultType is a type of which nothing is said.
 func (o Options) defaultType(name string) job.Type {
 	t := job.DefaultType(name)
-	if o.DefaultPriority != nil {
-		t.Priority = *o.DefaultPriority
-	}
+	t.Priority = *cmp.Or(o.DefaultPriority, &t.Priority)
 	t.Timeout = cmp.Or(o.DefaultTimeout, t.Timeout)
-	if o.DefaultRetry != nil {
-		t.Retry = *o.DefaultRetry
-	}
+	t.Retry = *cmp.Or(o.DefaultRetry, &t.Retry)
 	return t
 }
 

@@ -69,9 +69,9 @@ func (q *Queue) inserted(tx *engine.Tx, found *[]*job.Job) engine.Query {
 	query := "SELECT " + q.listed(of) + ", OCTET_LENGTH(job_data) FROM " + q.table + " " + q.claimIndex() +
 		" WHERE status = 'submitted' LIMIT ? " + tx.SkipLocked
 	var size int
-	s := q.scanner(of, &size)
+	read := q.reader(of, &size)
 	return engine.Query{SQL: query, Args: []any{takeInMax}, Scan: engine.EachRow(func(row *sql.Rows) error {
-		j, err := s.scan(row)
+		j, err := read(row)
 		if err != nil {
 			return err
 		}
