@@ -78,6 +78,10 @@ func allBut(names ...string) (s selection) {
 	return s
 }
 
+func only(names ...string) selection {
+	return slices.DeleteFunc(allBut(), func(at int) bool { return !slices.Contains(names, columns[at].name) })
+}
+
 // listed is the list of these columns for SELECT.
 func (q *Queue) listed(of selection) string {
 	names := make([]string, len(of))
