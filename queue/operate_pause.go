@@ -8,8 +8,8 @@ import (
 	"github.com/hipq/hipq/internal/engine"
 )
 
-// Pause holds off new starts in the queue, by whatever worker, or with false lets them go on. What runs goes on running,
-// and jobs may be enqueued. It registers the queue if nobody has yet, and may be repeated.
+// Pause stops workers from starting jobs of the queue, or with false resumes it. What runs goes on, and jobs may be enqueued. It
+// registers the queue if nobody has yet, and may be repeated.
 func (q *Queue) Pause(ctx context.Context, paused bool) error {
 	number, err := q.divisionOf(ctx, q.db)
 	if err == nil && number == 0 {
