@@ -64,18 +64,17 @@ func (q *Queue) typesQuery(found map[string]typeRecord) engine.Query {
 
 // registration is what the database knows of a queue's config: who enqueues may know no more of the queue than its name.
 type registration struct {
-	// Options are as they are registered, but for the defaults of jobs that the queue's own options have.
+	// Options are as registered, except for the defaults of jobs that the queue's own options have.
 	Options
 	types map[string]job.Type
 	read  time.Time
 }
 
-// registeredFor is how long a Queue goes by what it has read of the registration: for so long it may not notice that another program has
-// changed it.
+// registeredFor is for how long a Queue may miss that another program has changed the registration.
 const registeredFor = time.Minute
 
-// registered is the queue's registration. A type in it that can't be one counts for nothing, and the database's Warn is told of it,
-// unless the config has the type: then its row is about to be mended.
+// registered is the queue's registration. A row that can't be a type's is left out, with a warning, unless the config has the type and
+// so will mend the row.
 func (q *Queue) registered(ctx context.Context, from engine.Reader) (*registration, error) {
 	if r := q.known.Load(); r != nil && time.Since(r.read) < registeredFor {
 		return r, nil

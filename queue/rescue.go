@@ -26,18 +26,17 @@ const (
 // stranded is a job whose attempt or retry decision no worker will end.
 type stranded struct {
 	ID int64
-	// WorkerID is the worker that has the job locked. It is empty if no worker has.
+	// WorkerID is the worker that has the job locked, if one has. It is dead if Gone, else it works in SQL, and the attempt is over its
+	// time.
 	WorkerID string `db:"worker_id"`
-	// Gone says that this worker is dead. Else it works in SQL, and the attempt is over its time.
-	Gone bool
-	// Host and PID are nil if the worker's row is gone.
+	Gone     bool
+	// Host and PID are nil if the worker's row is gone. Heard is when the worker was last heard of.
 	Host, PID *string
-	// Heard is when the worker was last heard of.
-	Heard engine.Time
+	Heard     engine.Time
 }
 
-// orphans are the jobs of workers that are dead, and the overdue ones of workers in SQL, which hipq can't stop. A worker is dead when
-// its row says so, never because of a clock: from then on its renewals fail. gone is the condition for the dead.
+// orphans are the jobs of dead workers, and the overdue ones of workers in SQL, which hipq can't stop. A worker is dead when its row says
+// so, never because of a clock: from then on its renewals fail. gone is the condition for the dead.
 func (q *Queue) orphans(joins string) (from, gone string) {
 	join, gone := q.workers.Missing("j.worker_id")
 	wanted := gone
@@ -49,11 +48,9 @@ func (q *Queue) orphans(joins string) (from, gone string) {
 }
 
 // rescue ends attempts that no worker will end: the worker is dead, the answer is overdue, or the timeout of a worker in SQL is over.
-// The retry policy decides about them at once. If the type has a retry handler, the job waits for that in the state error. rescue also
-// decides about the jobs in this state that no retry handler is for, after an answer for example.
-//
-// handled are the types of the worker, and whether it has a retry handler for each. dead is called with each dead worker before its
-// jobs are rescued, because its processes must end first.
+// The retry policy decides at once, or the job waits for its type's retry handler in the state error. rescue also decides about jobs in
+// this state without a retry handler, after an answer for example. handled and dead are as for Upkeep: a dead worker's processes must
+// end before its jobs are rescued.
 func (q *Queue) rescue(
 	ctx context.Context, w roster.Worker, l rounds.Look, handled map[string]bool, dead func(workerID string),
 ) (more bool, err error) {
@@ -151,8 +148,8 @@ func (q *Queue) rescueAll(ctx context.Context, w roster.Worker, found []stranded
 	})
 }
 
-// outcome is that of the job's attempt. ok is false if the job is not stranded any more. It compares worker ids here: what only
-// another hand than hipq's has written, MariaDB finds by no text.
+// outcome is that of the job's attempt. ok is false if the job is not stranded any more. Worker ids are compared in Go, because
+// MariaDB doesn't find ids that aren't valid text.
 func (s stranded) outcome(j *job.Job, now time.Time) (o job.Outcome, ok bool) {
 	lost := j.Status.HasWorker() && j.WorkerID == s.WorkerID && s.Gone
 	late := j.Status == job.StatusAwaiting && !j.WakeTime.After(now) ||
@@ -209,8 +206,7 @@ func (q *Queue) rescueOne(
 	return q.conclude(ctx, tx, e)
 }
 
-// withFreeKeys gives those of the jobs, whose rows are locked, that have their places in the index of keys to themselves: a job that ends
-// gives its place up.
+// withFreeKeys gives those of the locked jobs whose entries in the index of keys nobody holds: a job that ends deletes its entry.
 func (q *Queue) withFreeKeys(ctx context.Context, tx *engine.Tx, jobs []*job.Job) (free []*job.Job, err error) {
 	if tx.SkipLocked == "" || len(jobs) == 0 {
 		return jobs, nil
