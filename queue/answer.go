@@ -28,8 +28,8 @@ type Answer struct {
 	Type, Key string
 	// Token, if not empty, is the AttemptToken of the attempt that is answered: no other is settled.
 	Token string
-	// Verdict is Finished, Failed (for good), or TryAgain: the attempt has failed, and a worker takes the retry decision. If its
-	// handler still runs, that worker does, once the handler has ended.
+	// Verdict is Finished, Failed (for good), or TryAgain: the attempt has failed, and a worker takes the retry decision. If
+	// its handler still runs, that worker does, once the handler has ended.
 	Verdict job.Verdict
 	// Result is kept with the job: any text or JSON, at most job.MaxDataBytes long. Error says what went wrong.
 	Result, Error string
@@ -45,12 +45,12 @@ type Answered struct {
 	Changed bool
 }
 
-// Answer settles a job that has been started, asynchronous or not: one that runs, or that waits for its next attempt. What a handler
-// that still runs says later is ignored.
+// Answer settles a job that has been started, asynchronous or not: one that runs, or that waits for its next attempt. What a
+// handler that still runs says later is ignored.
 //
-// It may be repeated: nothing changes if the job (the newest of this key) has ended in the same sense, or if the attempt has failed
-// already. ErrFinal if the job has ended in the other sense, ErrNotStarted, ErrOtherAttempt, each with the job in Answered;
-// ErrNotFound if there has been no job of this key, job.ErrInvalid.
+// It may be repeated: nothing changes if the job (the newest of this key) has ended in the same sense, or if the attempt has
+// failed already. ErrFinal if the job has ended in the other sense, ErrNotStarted, ErrOtherAttempt, each with the job in
+// Answered; ErrNotFound if there has been no job of this key, job.ErrInvalid.
 func (q *Queue) Answer(ctx context.Context, a Answer) (Answered, error) {
 	var done Answered
 	err := a.check()

@@ -12,8 +12,7 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// columns are those of a job's row, each with the field that it is read into. A column that a row by plain SQL leaves open is NULL
-// until a worker takes the row in, and reads as zero.
+// columns are a job's, each with the field that it is read into. A row by plain SQL has NULL in some, which reads as zero.
 var columns = []struct {
 	name  string
 	field func(*job.Job) any
@@ -59,8 +58,7 @@ type selection []int
 
 var (
 	allColumns = allBut()
-	// startColumns leave out the last attempt, and what the start writes. With groups a claim may pass many jobs, so the data are read
-	// later, of those that start.
+	// startColumns lack the last attempt and what the start writes; with groups also the data, because a claim may pass many.
 	startColumns         = allBut(startWithout...)
 	startColumnsOfGroups = allBut(append([]string{"job_data"}, startWithout...)...)
 	startWithout         = []string{
@@ -93,8 +91,8 @@ func (q *Queue) listed(of selection) string {
 	return strings.Join(names, ", ")
 }
 
-// reader gives what reads the current row of a query: a job with these columns, and perhaps others behind them. A row that can't be a
-// job's is no error, because it must not hide the others: the job has a flaw. A progress has none: see sound.
+// reader gives what reads the current row of a query: a job with these columns, and perhaps others behind them. A row that
+// can't be a job's is no error, because it must not hide the others: the job has a flaw. A progress has none: see sound.
 func (q *Queue) reader(of selection, others ...any) func(*sql.Rows) (*job.Job, error) {
 	empty := job.Job{
 		Queue: q.Name, Data: job.None, WorkerID: job.None, Token: job.None, AttemptToken: job.None, Wish: job.None,
@@ -162,8 +160,7 @@ func (q *Queue) jobs(of selection, rest string, args []any, f func(*job.Job)) en
 	})}
 }
 
-// cell is what a row has in one column: a number or a text, as the driver gives it. A text that is the same as in the row before is
-// not allocated again.
+// cell is what a row has in one column. A text that is the same as in the row before is not allocated again.
 type cell struct {
 	null   bool
 	number int64

@@ -12,7 +12,7 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// Enqueue adds one job. With a Key of your own it may be repeated. Without one, an error may leave open whether the job was added.
+// Enqueue adds one job. With a Key of your own it may be repeated; without one, an error may leave open if the job is in.
 func (q *Queue) Enqueue(ctx context.Context, j job.New) (Added, error) {
 	added, err := q.EnqueueMany(ctx, []job.New{j})
 	if err != nil {
@@ -21,9 +21,9 @@ func (q *Queue) Enqueue(ctx context.Context, j job.New) (Added, error) {
 	return added[0], nil
 }
 
-// EnqueueMany adds jobs in multi-row statements, some hundreds a transaction. After an error it returns those that were added: the
-// first of jobs. If the answer to the last commit was lost, the next few hundred may be in too: then only jobs with a Key of your own
-// may simply be enqueued again.
+// EnqueueMany adds jobs in multi-row statements, some hundreds a transaction. After an error it returns those that were added:
+// the first of jobs. If the answer to the last commit was lost, the next few hundred may be in too: then only jobs with a Key
+// of your own may simply be enqueued again.
 func (q *Queue) EnqueueMany(ctx context.Context, jobs []job.New) ([]Added, error) {
 	prepared, err := q.prepare(jobs)
 	if err != nil {
@@ -32,8 +32,7 @@ func (q *Queue) EnqueueMany(ctx context.Context, jobs []job.New) ([]Added, error
 	return q.inChunks(prepared, func(some []job.New) ([]Added, error) { return q.addChunk(ctx, some) })
 }
 
-// WouldEnqueue says what EnqueueMany would do now: it adds the jobs in one transaction, and rolls it back. A job that would be added
-// has the ID 0. It may be repeated.
+// WouldEnqueue says what EnqueueMany would do now, by a transaction that it rolls back. A job that would be added has the ID 0.
 func (q *Queue) WouldEnqueue(ctx context.Context, jobs []job.New) (would []Added, err error) {
 	prepared, err := q.prepare(jobs)
 	if err != nil {
@@ -60,9 +59,9 @@ func (q *Queue) WouldEnqueue(ctx context.Context, jobs []job.New) (would []Added
 	return would, nil
 }
 
-// EnqueueTx adds jobs in the application's own transaction: they are there if and when it commits. After an error, roll it back. With
-// SQLite it must have begun IMMEDIATE, as with _txlock=immediate. If it is a transaction of another database, which has an instance of
-// the same name, the jobs are in that one.
+// EnqueueTx adds jobs in the application's own transaction: they are there if and when it commits. After an error, roll it
+// back. With SQLite it must have begun IMMEDIATE, as with _txlock=immediate. If it is a transaction of another database, which
+// has an instance of the same name, the jobs are in that one.
 func (q *Queue) EnqueueTx(ctx context.Context, tx *sql.Tx, jobs ...job.New) ([]Added, error) {
 	prepared, err := q.prepare(jobs)
 	if err != nil {
@@ -75,8 +74,7 @@ func (q *Queue) EnqueueTx(ctx context.Context, tx *sql.Tx, jobs ...job.New) ([]A
 	return q.inChunks(prepared, func(some []job.New) ([]Added, error) { return q.add(ctx, joined, some, false, "") })
 }
 
-// inChunks calls add for each statement: it has enough jobs to make the round trip cheap, and no more than the servers' packet limits
-// and SQLite's number of parameters allow.
+// inChunks calls add for each statement, with as many jobs as the servers' packet limits and SQLite's parameters allow.
 func (q *Queue) inChunks(jobs []job.New, add func([]job.New) ([]Added, error)) ([]Added, error) {
 	const maxRows, maxBytes = 500, 1 << 20
 	added := make([]Added, 0, len(jobs))
@@ -128,8 +126,7 @@ func (q *Queue) addChunk(ctx context.Context, prepared []job.New) (added []Added
 	return nil, err
 }
 
-// wasAdded says whether an earlier try of the transaction, whose commit was not answered, has added the jobs. That commit may still be
-// under way, so it waits for the first job's row.
+// wasAdded says whether an earlier try has added the jobs. Its commit may be under way, so it waits for the first job's row.
 func (q *Queue) wasAdded(ctx context.Context, tx *engine.Tx, jobs []Added) (bool, error) {
 	first := slices.IndexFunc(jobs, func(a Added) bool { return !a.Duplicate })
 	if first < 0 {

@@ -27,11 +27,11 @@ type adding struct {
 	todo  []int
 }
 
-// add inserts the jobs whose keys are free, and gives the ids of the jobs that have the others. The unique index decides: only after
-// it has refused a statement are the keys looked up, to leave their rows out of the next try.
+// add inserts the jobs whose keys are free, and gives the ids of the jobs that have the others. The unique index decides: only
+// after it has refused a statement are the keys looked up, to leave their rows out of the next try.
 //
-// byKey inserts them in the order of their keys, in one statement, so that programs that enqueue the same keys don't deadlock again.
-// It isn't the rule, because equal jobs run in the order in which they were added. by goes to the activity: the schedule, for example.
+// byKey inserts them in the order of their keys, in one statement, so that programs that enqueue the same keys don't deadlock
+// again. It isn't the rule, because equal jobs run in the order in which they were added. by goes to the activity.
 func (q *Queue) add(ctx context.Context, tx *engine.Tx, prepared []job.New, byKey bool, by string) ([]Added, error) {
 	a := &adding{Queue: q, tx: tx, added: make([]Added, len(prepared))}
 	if err := a.complete(ctx, prepared); err != nil {
@@ -54,8 +54,8 @@ func (q *Queue) add(ctx context.Context, tx *engine.Tx, prepared []job.New, byKe
 	}
 	lock := ""
 	if slices.ContainsFunc(jobs, func(j job.New) bool { return j.OnDuplicate == job.ReplaceDuplicate }) {
-		// A server locks the jobs to replace before the first insert, in the order of their keys: a refused insert leaves shared locks
-		// on them, and two transactions that both want to write then deadlock.
+		// A server locks the jobs to replace before the first insert, in the order of their keys: a refused insert leaves
+		// shared locks on them, and two transactions that both want to write then deadlock.
 		lock = q.db.ForUpdate
 	}
 	for try := 0; len(a.todo) > 0; try++ {
@@ -97,8 +97,7 @@ func (a *adding) log(ctx context.Context, by string) error {
 	return nil
 }
 
-// complete fills in what the jobs leave to their types, and refuses jobs without weight where the queue takes none such. It also goes
-// by what is registered, because a program that enqueues may know no more of the queue than its name.
+// complete fills in what jobs leave to their types, and refuses weightless ones, also by what is registered.
 func (a *adding) complete(ctx context.Context, prepared []job.New) error {
 	a.jobs = make([]job.New, len(prepared))
 	for i, j := range prepared {

@@ -29,9 +29,9 @@ var (
 	ErrNotFailed = errors.New("the job has not failed")
 )
 
-// Cancel makes jobs that have not started, or wait for their next attempt, final: closed, with the error job.Cancelled. A row inserted
-// by plain SQL is taken in first; one that can't be a job ends with that reason. It takes some hundreds of jobs in one transaction.
-// Refused says which it couldn't cancel: ErrStarted, ErrFinal or ErrNotFound.
+// Cancel makes jobs that have not started, or wait for their next attempt, final: closed, with the error job.Cancelled. A row
+// inserted by plain SQL is taken in first; one that can't be a job ends with that reason. It takes some hundreds of jobs in one
+// transaction. Refused says which it couldn't cancel: ErrStarted, ErrFinal or ErrNotFound.
 func (q *Queue) Cancel(ctx context.Context, ids ...int64) error {
 	return q.operate(ctx, operation{"cancel", CanCancel, isCancelled, q.cancel}, ids)
 }
@@ -72,9 +72,9 @@ func CanCancel(j *job.Job) error {
 	return nil
 }
 
-// Stop ends a job that has been started, with the error job.Cancelled, unless it finishes before. If a worker has the job, Stop asks
-// this worker, which takes about a second and the handler's grace; else the job ends at once. asked is the worker that was asked, else
-// job.None. ErrNotStarted, ErrFinal or ErrNotFound if the job can't be stopped. It may be repeated.
+// Stop ends a job that has been started, with the error job.Cancelled, unless it finishes before. If a worker has the job, Stop
+// asks this worker, which takes about a second and the handler's grace; else the job ends at once. asked is the worker that was
+// asked, else job.None. ErrNotStarted, ErrFinal or ErrNotFound if the job can't be stopped. It may be repeated.
 func (q *Queue) Stop(ctx context.Context, id int64) (asked string, err error) {
 	can := func(j *job.Job) error {
 		if err := CanCancel(j); !errors.Is(err, ErrStarted) {

@@ -15,8 +15,7 @@ type operation struct {
 	verb string
 	// can says why it can't be done to a job as it is.
 	can func(*job.Job) error
-	// done, if not nil, says that an earlier try of the transaction, whose commit was not answered, has done it to the n-th job. err
-	// is that of reading the job.
+	// done, if not nil, says that an earlier try, whose commit was not answered, has done it. err is that of reading the job.
 	done func(n int, j *job.Job, err error) bool
 	// do does it to the n-th job, whose row is locked. It refuses a job before it writes anything.
 	do func(ctx context.Context, tx *engine.Tx, n int, j *job.Job) error
@@ -30,8 +29,7 @@ func (r Refused) Error() string { return errors.Join(r...).Error() }
 // Unwrap are the reasons.
 func (r Refused) Unwrap() []error { return r }
 
-// operate does something to each of the jobs, in one transaction. If it is Refused for some jobs, it is done to the others. After any
-// other error it is done to none.
+// operate does something to each of the jobs, in one transaction: to none of them after an error other than Refused.
 func (q *Queue) operate(ctx context.Context, o operation, ids []int64) error {
 	refused := make(Refused, len(ids))
 	err := q.db.Tx(ctx, func(tx *engine.Tx) error {

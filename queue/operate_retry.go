@@ -21,12 +21,12 @@ func (e *ClosedError) Error() string {
 	return fmt.Sprintf("the job was retried, as job %d", e.RetriedAs)
 }
 
-// Retry enqueues new jobs like final ones, because a final job never changes: same type, data, key, priority and so on, due at once.
-// Old and new job are linked, and a failed old one is closed. It takes some hundreds of jobs in one transaction.
+// Retry enqueues new jobs like final ones, because a final job never changes: same type, data, key, priority and so on, due at
+// once. Old and new job are linked, and a failed old one is closed. It takes some hundreds of jobs in one transaction.
 //
-// A job that was retried, or dismissed, is refused with a *ClosedError, unless again: so without again Retry may be repeated, and by
-// several at once. The other reasons in Refused are ErrNotFinal, ErrNotFound, and job.ErrInvalid if it was never fit to be a job. If a
-// job that is not final has the key, its id comes back as a Duplicate, and nothing changes. A refused job's Added is empty.
+// A job that was retried, or dismissed, is refused with a *ClosedError, unless again: so without again Retry may be repeated,
+// and by several at once. Other reasons in Refused are ErrNotFinal, ErrNotFound, and job.ErrInvalid. If a job that is not final
+// has the key, its id comes back as a Duplicate, and nothing changes. A refused job's Added says nothing.
 func (q *Queue) Retry(ctx context.Context, again bool, ids ...int64) (added []Added, err error) {
 	added = make([]Added, len(ids))
 	can := func(j *job.Job) error { return CanRetry(j, again) }
@@ -89,8 +89,8 @@ func unless[T any](left bool, value T) *T {
 	return &value
 }
 
-// Dismiss closes failed jobs, which need no more attention. It may be repeated, and takes some hundreds of jobs in one transaction.
-// The reasons in Refused are ErrNotFinal, ErrNotFailed and ErrNotFound.
+// Dismiss closes failed jobs, which need no more attention. It may be repeated, and takes some hundreds of jobs in one
+// transaction. The reasons in Refused are ErrNotFinal, ErrNotFailed and ErrNotFound.
 func (q *Queue) Dismiss(ctx context.Context, ids ...int64) error {
 	return q.operate(ctx, operation{"dismiss", CanDismiss, nil, func(ctx context.Context, tx *engine.Tx, _ int, j *job.Job) error {
 		return tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET status = 'closed' WHERE id = ?", j.ID)

@@ -21,8 +21,8 @@ type PurgeOptions struct {
 	OnDeleted func(deleted int64)
 }
 
-// Purge deletes final jobs past the queue's retention, and counts them. It walks the whole table by primary key, in small steps that
-// lock only the rows that go. It may be interrupted and repeated, and run by several at once.
+// Purge deletes final jobs past the queue's retention, and counts them. It walks the whole table by primary key, in small steps
+// that lock only the rows that go. It may be interrupted and repeated, and run by several at once.
 func (q *Queue) Purge(ctx context.Context, o PurgeOptions) (finished, failed int64, err error) {
 	now, err := q.db.Clock(ctx)
 	p := purge{Queue: q, PurgeOptions: o, now: now}

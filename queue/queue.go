@@ -1,10 +1,10 @@
-// Package queue is a queue for applications: Open opens it, EnqueueTx adds jobs in the application's own transaction, Wait waits for
-// a job, Answer ends a job whose work is done elsewhere. The other functions are hipq's commands, in Go. The package job describes
-// jobs, the package worker runs them.
+// Package queue is a queue for applications: Open opens it, EnqueueTx adds jobs in the application's own transaction, Wait
+// waits for a job, Answer ends a job whose work is done elsewhere. The other functions are hipq's commands, in Go. The package
+// job describes jobs, the package worker runs them.
 //
-// The names of the files begin with what they are for: enqueue adds jobs; round is a worker's transaction, in which it settles, locks
-// and starts them; upkeep is what any worker does once a second; operate is for operators; read only looks; register is what the
-// database knows of the config.
+// The names of the files begin with what they are for: enqueue adds jobs; round is a worker's transaction, in which it settles,
+// locks and starts them; upkeep is what any worker does once a second; operate is for operators; read only looks; register is
+// what the database knows of the config.
 package queue
 
 import (
@@ -42,26 +42,25 @@ type Options struct {
 	RefuseWeightless bool `json:"refuse_weightless,omitempty"`
 	// Rate bounds the starts in any stretch of time, over all workers.
 	Rate job.Rate `json:"rate,omitzero"`
-	// Shards is into how many shards its jobs are divided, at most 100. Workers that start jobs of different shards don't wait for
-	// each other, and jobs keep their order within a shard only. 0 is 1 for workers, and what the database knows for who enqueues.
-	// Reshard, or hipq init, applies a new number; until then workers leave the queue out.
+	// Shards is into how many shards its jobs are divided, at most 100. Workers that start jobs of different shards don't wait
+	// for each other, and jobs keep their order within a shard only. 0 is 1 for workers, and what the database knows for who
+	// enqueues. Reshard, or hipq init, applies a new number; until then workers leave the queue out.
 	Shards int `json:"-"`
 	// Concurrency is how many of its jobs run at once on one host; 0 is as many as the worker's.
 	Concurrency int `json:"concurrency,omitempty"`
 	// Order and PriorityOrder say which due job is started first.
 	Order         job.Order         `json:"order,omitempty"`
 	PriorityOrder job.PriorityOrder `json:"priority_order,omitempty"`
-	// DefaultPriority, DefaultTimeout (in whole seconds) and DefaultRetry are for jobs of types that no config has among its Types.
-	// nil and 0 are what the database knows of the queue, else 100, a day, and job.DefaultRetry.
+	// DefaultPriority, DefaultTimeout (in whole seconds) and DefaultRetry are for jobs of types that no config has among its
+	// Types. nil and 0 are what the database knows of the queue, else 100, a day, and job.DefaultRetry.
 	DefaultPriority *int             `json:"default_priority,omitempty"`
 	DefaultTimeout  time.Duration    `json:"default_timeout,omitempty"`
 	DefaultRetry    *job.RetryPolicy `json:"default_retry,omitempty"`
-	// StrictTypes has hipq enqueue and the stored procedures refuse jobs of types that the config lacks. The library and plain SQL
-	// don't ask.
+	// StrictTypes has hipq enqueue and the stored procedures, but not the library, refuse types that the config lacks.
 	StrictTypes bool `json:"strict_types,omitempty"`
 	// Location is the zone of the time windows.
 	Location *time.Location `json:"-"`
-	// KeepFinished and KeepFailed are for how many whole seconds purge leaves final jobs, without and with an error; 0 is the default.
+	// KeepFinished and KeepFailed are how long, in whole seconds, purge leaves final jobs without and with an error; 0: default.
 	KeepFinished, KeepFailed time.Duration `json:"-"`
 }
 
@@ -90,8 +89,8 @@ type Queue struct {
 	divideAt atomic.Int64
 }
 
-// Open checks the tables, which DB.Migrate makes, and returns the queue. schema.ErrNotMigrated says that they are missing, or of an
-// older hipq, schema.ErrNewer that they are of a newer one. It may be repeated.
+// Open checks the tables, which DB.Migrate makes, and returns the queue. schema.ErrNotMigrated says that they are missing, or
+// of an older hipq, schema.ErrNewer that they are of a newer one. It may be repeated.
 func Open(ctx context.Context, db *schema.DB, o Options) (*Queue, error) {
 	q, err := New(db, o)
 	if err != nil {
@@ -106,8 +105,8 @@ func Open(ctx context.Context, db *schema.DB, o Options) (*Queue, error) {
 	return q, nil
 }
 
-// New is Open for a program that has checked the tables, as by DB.Check. It doesn't talk to the database, which knows of the queue
-// once a worker has begun, or Register was called. ErrOptions and schema.ErrName refuse the options.
+// New is Open for a program that has checked the tables, as by DB.Check. It doesn't talk to the database, which knows of the
+// queue once a worker has begun, or Register was called. ErrOptions and schema.ErrName refuse the options.
 func New(db *schema.DB, o Options) (*Queue, error) {
 	if db == nil {
 		return nil, fmt.Errorf("queue %s: the database is nil", o.Name)

@@ -32,18 +32,15 @@ func (q *Queue) get(ctx context.Context, from engine.Reader, id int64, lock stri
 }
 
 // How often Wait looks: soon at first, because a job may take milliseconds, and once a second in the end.
-const (
-	waitFirst = 25 * time.Millisecond
-	waitMost  = time.Second
-)
+const waitFirst, waitMost = 25 * time.Millisecond, time.Second
 
-// Wait waits until a job is final, and returns it; its Error says whether it has failed. If a person has retried the job, RetriedAs is
-// the job to wait for next. ErrNotFound if there is no such job, or no more: a queue may discard jobs at once (Options.KeepFinished,
-// KeepFailed), and then only the activity has the result.
+// Wait waits until a job is final, and returns it; its Error says whether it has failed. If a person has retried the job,
+// RetriedAs is the job to wait for next. ErrNotFound if there is no such job, or no more: a queue may discard jobs at once
+// (Options.KeepFinished, KeepFailed), and then only the activity has the result.
 //
-// It looks at the job's row, at once and then ever less often, down to once a second: a thousand waiting calls cost the database a
-// thousand reads by key each second. It asks a busy or absent database again, so only ctx bounds it: when ctx ends, that is the error,
-// with the database's last trouble if there was any. It may be repeated, and called by several at once.
+// It looks at the job's row, at once and then ever less often, down to once a second: a thousand waiting calls cost the
+// database a thousand reads by key each second. It asks a busy or absent database again, so only ctx bounds it: when ctx ends,
+// that is the error, with the database's last trouble if there was any. It may be repeated, and called by several at once.
 func (q *Queue) Wait(ctx context.Context, id int64) (*job.Job, error) {
 	// not the job's data, which may be large; a job that isn't there is gone, or not yet on this node
 	query := "SELECT COALESCE((SELECT state FROM " + q.table + " WHERE id = ?), 'final')"

@@ -14,8 +14,7 @@ import (
 // failuresMost is how many kinds of failures are told apart, among the newest failuresAmong jobs.
 const failuresMost, failuresAmong = 1000, 1_000_000
 
-// Failure is jobs of one type that failed in the same way: their errors have the same fingerprint, which leaves out numbers, ids, times
-// and quoted paths.
+// Failure is jobs of one type whose errors have the same fingerprint, which leaves out numbers, ids, times and quoted paths.
 type Failure struct {
 	Type string
 	// Fingerprint is eight hex digits, the same in all versions of hipq.
@@ -40,8 +39,8 @@ type Failures struct {
 
 var failureColumns = only("id", "job_type", "status", "error", "update_time")
 
-// Failures groups failed jobs by type and fingerprint. The filter's standing is Failed by default; its Limit is of kinds, 1,000 at
-// most. It looks at the newest million of the jobs, reads them by the page, and locks nothing.
+// Failures groups failed jobs by type and fingerprint. The filter's standing is Failed by default; its Limit is of kinds, 1,000
+// at most. It looks at the newest million of the jobs, reads them by the page, and locks nothing.
 func (q *Queue) Failures(ctx context.Context, by Filter) (Failures, error) {
 	by.Standing = cmp.Or(by.Standing, Failed)
 	most := min(cmp.Or(max(by.Limit, 0), failuresMost), failuresMost)

@@ -145,8 +145,8 @@ func (q *Queue) newest(ctx context.Context, by Filter, most int) (ids []int64, e
 	return ids, nil
 }
 
-// CountFound counts the jobs that the filter lets pass, whatever its Limit: up to 10,000, and without an index that serves the filter
-// among the newest 100,000 of the queue. all says that there are no others.
+// CountFound counts the jobs that the filter lets pass, whatever its Limit: up to 10,000, and without an index that serves the
+// filter among the newest 100,000 of the queue. all says that there are no others.
 func (q *Queue) CountFound(ctx context.Context, by Filter) (n int, all bool, err error) {
 	if by.Fingerprint != "" {
 		by.Limit = engine.CountedMost + 1
@@ -201,7 +201,7 @@ func (q *Queue) Find(ctx context.Context, by Filter, f func(*job.Job) error) err
 	return nil
 }
 
-// each calls f with the jobs of these ids, in their order, which is ascending or descending, if the filter still lets them pass.
+// each calls f with the jobs of these ids, in their order, up or down, if the filter still lets them pass.
 func (q *Queue) each(ctx context.Context, by Filter, ids []int64, of selection, f func(*job.Job) error) error {
 	order := ""
 	if len(ids) > 1 && ids[0] > ids[1] {

@@ -47,8 +47,8 @@ func (q *Queue) Division(ctx context.Context) (Division, error) {
 type ShardState struct {
 	// Counts are of its jobs. Rows that plain SQL has inserted are in no shard before they are taken in.
 	Counts
-	// Used is what counts against the queue's throttle limit, Share what the shard may use of it. Used is more while the shard gives
-	// room to others, which get it as its jobs end. Both are 0 without a limit. RateUsed and RateShare are the same for the rate.
+	// Used is what counts against the queue's limit, Share what the shard may use of it. Used is more while the shard gives
+	// room to others, as its jobs end. Both are 0 without a limit. RateUsed and RateShare are the same for the rate.
 	Used, Share, RateUsed, RateShare int
 	// WaitsSince is since when the limit or the rate has let no job start; zero if they do.
 	WaitsSince time.Time
@@ -61,8 +61,8 @@ type Overview struct {
 	Division Division
 	// Shards are as many as Division has, in order.
 	Shards []ShardState
-	// Misplaced are the jobs that aren't final and are in none of the shards, because they were placed when the queue was divided
-	// otherwise. Workers move them before they start them. Rows that plain SQL has inserted don't count.
+	// Misplaced are the jobs that aren't final and are in none of the shards, because they were placed when the queue was
+	// divided otherwise. Workers move them before they start them. Rows that plain SQL has inserted don't count.
 	Misplaced int64
 }
 
@@ -80,10 +80,9 @@ func (q *Queue) Overview(ctx context.Context) (o Overview, err error) {
 			of.WaitsSince = time.UnixMicro(part.waitSince).UTC()
 		}
 	}
-	from := " FROM " + q.table + " " + q.claimIndex()
 	jobs := "SELECT status, shard, COUNT(*), COALESCE(SUM(status IN ('submitted', 'scheduled') AND scheduled_run_time > ?), 0), " +
 		q.db.TimeText("MIN(CASE WHEN status IN ('submitted', 'available', 'scheduled', 'throttled') THEN scheduled_run_time END)") +
-		from + " GROUP BY status, shard"
+		" FROM " + q.table + " " + q.claimIndex() + " GROUP BY status, shard"
 	err = q.db.Read(ctx, engine.Query{SQL: jobs, Args: []any{engine.At(s.now)}, Scan: engine.EachRow(func(row *sql.Rows) error {
 		var status job.Status
 		var place int
@@ -131,8 +130,7 @@ func (q *Queue) situation(ctx context.Context) (s situation, err error) {
 	return s, err
 }
 
-// part is what a shard has of the queue's limit and its rate, by its place. The only shard has all, whatever its row says; so has a
-// shard without a row, because nobody has divided them yet.
+// part is what the shard at a place has of the limit and the rate: all if it is the only one, or nobody has divided them yet.
 func (q *Queue) part(s situation, place int) (r shardRow) {
 	at := slices.IndexFunc(s.shards, func(r shardRow) bool { return r.place == place })
 	if at >= 0 {

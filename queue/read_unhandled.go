@@ -14,9 +14,9 @@ import (
 // passedBy is for how long workers must have passed a job type by.
 const passedBy = time.Hour
 
-// Unhandled gives the job types that no worker seems to have a handler for, misspelt perhaps, and since when their first jobs have been
-// due: for an hour in which workers ran, and none of these jobs. handled are types to leave out, which the asking config handles. c is
-// what was just counted, lastSeen the last heartbeat of the latest worker, zero if there was none.
+// Unhandled gives the job types that no worker seems to have a handler for, misspelt perhaps, and since when their first jobs
+// have been due: for an hour in which workers ran, and none of these jobs. handled are types to leave out, which the asking
+// config handles. c is what was just counted, lastSeen the last heartbeat of the latest worker, zero if there was none.
 //
 // If there may be such types, it reads all due jobs, in the index, and the activity since.
 func (q *Queue) Unhandled(ctx context.Context, c Counts, lastSeen time.Time, handled []string) (map[string]time.Time, error) {

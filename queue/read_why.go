@@ -25,19 +25,17 @@ type Why struct {
 	by    Asker
 	// situation is the queue's. Its clock is that at which all else holds.
 	situation
-	// room is what limits and rate leave in the job's shard, as a round sees it. placed says that the job is in one of the shards,
-	// rowHeld that another transaction holds its row.
+	// room is what limits and rate leave in the job's shard, if it is placed in one. rowHeld: another transaction has its row.
 	room            room
 	placed, rowHeld bool
-	// worker is the worker that has the job, last the one that was heard of last, nil if there is none. atWork are all that work.
+	// worker has the job, last is the one that was heard of last; nil is none. atWork are all that work.
 	worker, last *roster.Row
 	atWork       []roster.Row
 }
 
 // Asker is what the config that asks says of a worker.
 type Asker struct {
-	// Handled are the job types of the queue for which it has a handler. LeftOut says why workers leave some of these out: the host
-	// can't have their handlers.
+	// Handled are the job types that it has a handler for, LeftOut says why workers leave some out: the host can't run these.
 	Handled []string
 	LeftOut map[string]string
 	// Concurrency is a host's; 0 is unknown.

@@ -37,14 +37,13 @@ func recordOf(t job.Type) typeRecord {
 }
 
 // jobType gives the type that a row says, which is an error if its jobs could not be.
-func (r typeRecord) jobType() (job.Type, error) {
-	t := job.DefaultType(r.Type)
+func (r typeRecord) jobType() (t job.Type, err error) {
+	t = job.DefaultType(r.Type)
 	t.Timeout, t.Priority, t.ThrottleFactor = time.Duration(r.Timeout)*time.Second, r.Priority, r.ThrottleFactor
 	var s typeSettings
 	if json.Unmarshal([]byte(r.Settings), &s) == nil && s.Check() == nil {
 		t.Retry, t.Async, t.RetryHandler = s.RetryPolicy, s.Async, s.RetryHandler
 	}
-	var err error
 	if t.Windows, err = job.DecodeWindows(r.Windows); err != nil {
 		return t, err
 	}
@@ -73,8 +72,7 @@ type registration struct {
 // registeredFor is for how long a Queue may miss that another program has changed the registration.
 const registeredFor = time.Minute
 
-// registered is the queue's registration. A row that can't be a type's is left out, with a warning, unless the config has the type and
-// so will mend the row.
+// registered is the queue's registration, without rows that can't be types. It warns of these, unless the config mends them.
 func (q *Queue) registered(ctx context.Context, from engine.Reader) (*registration, error) {
 	if r := q.known.Load(); r != nil && time.Since(r.read) < registeredFor {
 		return r, nil

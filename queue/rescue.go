@@ -26,8 +26,7 @@ const (
 // stranded is a job whose attempt or retry decision no worker will end.
 type stranded struct {
 	ID int64
-	// WorkerID is the worker that has the job locked, if one has. It is dead if Gone, else it works in SQL, and the attempt is over its
-	// time.
+	// WorkerID is the worker that has the job, if one has. It is dead if Gone, else it works in SQL and exceeds the timeout.
 	WorkerID string `db:"worker_id"`
 	Gone     bool
 	// Host and PID are nil if the worker's row is gone. Heard is when the worker was last heard of.
@@ -35,8 +34,8 @@ type stranded struct {
 	Heard     engine.Time
 }
 
-// orphans are the jobs of dead workers, and the overdue ones of workers in SQL, which hipq can't stop. A worker is dead when its row says
-// so, never because of a clock: from then on its renewals fail. gone is the condition for the dead.
+// orphans are the jobs of dead workers, and the overdue ones of workers in SQL, which hipq can't stop. A worker is dead when
+// its row says so, never because of a clock: from then on its renewals fail. gone is the condition for the dead.
 func (q *Queue) orphans(joins string) (from, gone string) {
 	join, gone := q.workers.Missing("j.worker_id")
 	wanted := gone
@@ -47,10 +46,10 @@ func (q *Queue) orphans(joins string) (from, gone string) {
 	return q.table + " j " + q.claimIndex() + " " + join + joins + " WHERE j." + schema.HasWorker + " AND " + wanted, gone
 }
 
-// rescue ends attempts that no worker will end: the worker is dead, the answer is overdue, or the timeout of a worker in SQL is over.
-// The retry policy decides at once, or the job waits for its type's retry handler in the state error. rescue also decides about jobs in
-// this state without a retry handler, after an answer for example. handled and dead are as for Upkeep: a dead worker's processes must
-// end before its jobs are rescued.
+// rescue ends attempts that no worker will end: the worker is dead, the answer is overdue, or the timeout of a worker in SQL is
+// over. The retry policy decides at once, or the job waits for its type's retry handler in the state error. rescue also decides
+// about jobs in this state without a retry handler, after an answer for example. handled and dead are as for Upkeep: a dead
+// worker's processes must end before its jobs are rescued.
 func (q *Queue) rescue(
 	ctx context.Context, w roster.Worker, l rounds.Look, handled map[string]bool, dead func(workerID string),
 ) (more bool, err error) {
@@ -148,8 +147,7 @@ func (q *Queue) rescueAll(ctx context.Context, w roster.Worker, found []stranded
 	})
 }
 
-// outcome is that of the job's attempt. ok is false if the job is not stranded any more. Worker ids are compared in Go, because
-// MariaDB doesn't find ids that aren't valid text.
+// outcome is that of the job's attempt; ok: it is still stranded. MariaDB can't compare worker ids that are no valid text.
 func (s stranded) outcome(j *job.Job, now time.Time) (o job.Outcome, ok bool) {
 	lost := j.Status.HasWorker() && j.WorkerID == s.WorkerID && s.Gone
 	late := j.Status == job.StatusAwaiting && !j.WakeTime.After(now) ||
@@ -206,7 +204,7 @@ func (q *Queue) rescueOne(
 	return q.conclude(ctx, tx, e)
 }
 
-// withFreeKeys gives those of the locked jobs whose entries in the index of keys nobody holds: a job that ends deletes its entry.
+// withFreeKeys gives those of the locked jobs whose entries in the index of keys nobody holds: a job's end deletes them.
 func (q *Queue) withFreeKeys(ctx context.Context, tx *engine.Tx, jobs []*job.Job) (free []*job.Job, err error) {
 	if tx.SkipLocked == "" || len(jobs) == 0 {
 		return jobs, nil

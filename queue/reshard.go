@@ -11,9 +11,9 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-// Reshard divides the queue's jobs among its shards as the options say, while workers run. From then on, workers with other options
-// leave the queue out. moved is how many waiting jobs it has moved. It may be repeated after an interruption; workers go on too.
-// ErrShards if the queue has been divided in yet another way meanwhile.
+// Reshard divides the queue's jobs among its shards as the options say, while workers run. From then on, workers with other
+// options leave the queue out. moved is how many waiting jobs it has moved. It may be repeated after an interruption; workers
+// go on too. ErrShards if the queue has been divided in yet another way meanwhile.
 func (q *Queue) Reshard(ctx context.Context) (moved int, err error) {
 	if err := q.db.Tx(ctx, func(tx *engine.Tx) error { return q.divide(ctx, tx) }); err != nil {
 		return 0, fmt.Errorf("divide %s: %w", q.Name, err)
@@ -25,8 +25,7 @@ func (q *Queue) Reshard(ctx context.Context) (moved int, err error) {
 	return moved, err
 }
 
-// divide makes the new shards, if the queue is divided otherwise, and moves what counts against the limit and the rate: the jobs that
-// workers have. It takes all turns, so that nobody starts others meanwhile.
+// divide makes the new shards, if the queue is divided otherwise, and moves the jobs that workers have, under all turns.
 func (q *Queue) divide(ctx context.Context, tx *engine.Tx) error {
 	own := q.division().Number()
 	update := "UPDATE " + q.db.Queues() + " SET division = ? WHERE queue = ? AND division <> ?"
@@ -36,7 +35,7 @@ func (q *Queue) divide(ctx context.Context, tx *engine.Tx) error {
 	if err := q.takeAllTurns(ctx, tx); err != nil {
 		return err
 	}
-	// even without turns, because the queue may be given a limit; locked, because a settlement may change a job's data, and so its group
+	// even without turns, because the queue may get a limit; locked, because a settlement may change a job's group
 	for n := relocateMax; n == relocateMax; {
 		var err error
 		if n, err = q.relocate(ctx, tx, schema.Counts, q.db.ForUpdate); err != nil {
@@ -67,8 +66,8 @@ func (q *Queue) moveMisplaced(ctx context.Context) (moved int, err error) {
 	return moved, nil
 }
 
-// relocate moves misplaced jobs that meet a condition, and locks them. One that was held back becomes available, because its group may
-// be another. ErrShards if the queue has been divided otherwise meanwhile.
+// relocate moves misplaced jobs that meet a condition, and locks them. One that was held back becomes available, because its
+// group may be another. ErrShards if the queue has been divided otherwise meanwhile.
 func (q *Queue) relocate(ctx context.Context, tx *engine.Tx, of, lock string) (moved int, err error) {
 	var found []*job.Job
 	for _, where := range q.misplaced() {

@@ -9,9 +9,9 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// Undecided takes up to r.Slots jobs of these types that wait for their retry decision, under the lock of a round that is only for
-// this, and gives them with their last attempts. A retry handler decides about them, and another round writes down what it says. A
-// worker that was declared dead gets none. It may be repeated: see Round.Token.
+// Undecided takes up to r.Slots jobs of these types that wait for their retry decision, under the lock of a round that is only
+// for this, and gives them with their last attempts. A retry handler decides about them, and another round writes down what it
+// says. A worker that was declared dead gets none. It may be repeated: see Round.Token.
 func (q Rounds) Undecided(ctx context.Context, asked rounds.Round, types []string) (list []rounds.Settled, err error) {
 	r := round{Round: asked}
 	err = q.db.Tx(ctx, func(tx *engine.Tx) error {

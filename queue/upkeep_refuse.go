@@ -11,8 +11,7 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// refuse ends jobs that have a flaw: their rows stay as they are, but final, each with its reason. It logs that w did it; the zero
-// worker is an operator.
+// refuse ends jobs that have a flaw: their rows stay, but final, each with its reason. The zero worker is an operator.
 func (q *Queue) refuse(ctx context.Context, tx *engine.Tx, w roster.Worker, jobs ...*job.Job) error {
 	entries := make([]activity.Entry, 0, len(jobs))
 	for _, j := range jobs {

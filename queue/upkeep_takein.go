@@ -15,8 +15,7 @@ import (
 // takeInMax is how many rows one transaction takes in.
 const takeInMax = 500
 
-// takeIn makes jobs of the rows that applications inserted by plain SQL: it fills in what they left to the type, applies the windows,
-// and logs them as added. It refuses those that can't be jobs.
+// takeIn fills in what rows by plain SQL left to the type, applies windows, and logs them. It refuses what can't be a job.
 func (q *Queue) takeIn(ctx context.Context, w roster.Worker) (more bool, err error) {
 	n, err := q.takeInSome(ctx, w, true)
 	if engine.IsLockTimeout(err) { // another transaction may hold the key of a row to refuse
@@ -59,8 +58,7 @@ func (q *Queue) takeInSome(ctx context.Context, w roster.Worker, refuse bool) (n
 	return n, err
 }
 
-// inserted is the query for rows that applications have inserted. It reads their data, which may be large, only if the database takes
-// any bytes for a text, and doesn't keep them.
+// inserted is the query for rows by plain SQL. It reads their data, which may be large, only if a text may have any bytes.
 func (q *Queue) inserted(tx *engine.Tx, found *[]*job.Job) engine.Query {
 	of := allBut("job_data", "error", "result", "output")
 	if q.db.AnyBytes {

@@ -21,7 +21,7 @@ const (
 	maxBytes = 4 << 20
 )
 
-// Entries appends to the activity of db's instance, in the caller's transaction and with its time. Empty texts become activity.None.
+// Entries appends to the activity of db's instance, in the caller's transaction, at its time. Empty texts become None.
 func Entries(ctx context.Context, tx *engine.Tx, db *schema.DB, entries []activity.Entry) error {
 	at, stamp := tx.Stamp()
 	for len(entries) > 0 {
@@ -50,8 +50,8 @@ type Rows struct {
 	Args      []any
 }
 
-// OfRows appends an entry for each of the rows, which the database makes of them: that is cheaper than to send it the entries. e has
-// all but the time, the job, its type, its key and its attempt.
+// OfRows appends an entry for each of the rows, which the database makes of them: that is cheaper than to send it the entries.
+// e has all but the time, the job, its type, its key and its attempt.
 func OfRows(ctx context.Context, tx *engine.Tx, db *schema.DB, e activity.Entry, r Rows) error {
 	if len(r.IDs) == 0 {
 		return nil
