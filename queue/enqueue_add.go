@@ -74,7 +74,7 @@ func (q *Queue) add(ctx context.Context, tx *engine.Tx, prepared []job.New, byKe
 	return a.added, a.log(ctx, by)
 }
 
-// log writes what record.Entries would about the new jobs, without the columns that have their defaults there: that is cheaper.
+// log writes what record.Entries would about the new jobs, without the columns whose defaults do: that is cheaper.
 func (a *adding) log(ctx context.Context, by string) error {
 	now, stamp := a.tx.Stamp()
 	args := make([]any, 0, len(a.jobs)*6)
@@ -174,8 +174,9 @@ func (a *adding) skipLive(ctx context.Context, lock string) error {
 // replace makes a job that has not started what j is to be. A worker that has it locked finds its lock gone.
 func (a *adding) replace(ctx context.Context, id int64, j *job.New) (replaced bool, err error) {
 	at, status, wake := a.due(j)
-	replaced, err = engine.Changed(a.tx.ExecContext(ctx, "UPDATE "+a.table+" "+a.db.ByID+scheduledAnew+", job_data = ?, timeout = ?, priority = ?,"+
-		" throttle_factor = ?, time_windows = ?, shard_key = ?, shard = ?, throttle_group = 'NONE' WHERE id = ? AND state = 'initial'",
+	replaced, err = engine.Changed(a.tx.ExecContext(ctx, "UPDATE "+a.table+" "+a.db.ByID+scheduledAnew+
+		", job_data = ?, timeout = ?, priority = ?, throttle_factor = ?, time_windows = ?,"+
+		" shard_key = ?, shard = ?, throttle_group = 'NONE' WHERE id = ? AND state = 'initial'",
 		status, wake, at, engine.At(a.tx.Now), j.Data, int64(j.Timeout/time.Second), *j.Priority, *j.ThrottleFactor, j.Windows.Encode(),
 		j.ShardKey, a.division.PlaceOf(j.Type, j.Key, j.ShardKey, []byte(j.Data)), id))
 	if err != nil {

@@ -89,8 +89,7 @@ func unless[T any](left bool, value T) *T {
 	return &value
 }
 
-// Dismiss closes failed jobs, which need no more attention. It may be repeated, and takes some hundreds of jobs in one
-// transaction. The reasons in Refused are ErrNotFinal, ErrNotFailed and ErrNotFound.
+// Dismiss closes failed jobs, some hundreds at once. It may be repeated. Refused: ErrNotFinal, ErrNotFailed, ErrNotFound.
 func (q *Queue) Dismiss(ctx context.Context, ids ...int64) error {
 	return q.operate(ctx, operation{"dismiss", CanDismiss, nil, func(ctx context.Context, tx *engine.Tx, _ int, j *job.Job) error {
 		return tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET status = 'closed' WHERE id = ?", j.ID)

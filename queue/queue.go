@@ -56,11 +56,11 @@ type Options struct {
 	DefaultPriority *int             `json:"default_priority,omitempty"`
 	DefaultTimeout  time.Duration    `json:"default_timeout,omitempty"`
 	DefaultRetry    *job.RetryPolicy `json:"default_retry,omitempty"`
-	// StrictTypes has hipq enqueue and the stored procedures, but not the library, refuse types that the config lacks.
+	// StrictTypes: hipq enqueue and stored procedures, not the library or plain SQL, refuse types that the config lacks.
 	StrictTypes bool `json:"strict_types,omitempty"`
 	// Location is the zone of the time windows.
 	Location *time.Location `json:"-"`
-	// KeepFinished and KeepFailed are how long, in whole seconds, purge leaves final jobs without and with an error; 0: default.
+	// KeepFinished and KeepFailed are how long, in whole seconds, purge leaves final jobs without and with error; 0: default.
 	KeepFinished, KeepFailed time.Duration `json:"-"`
 }
 

@@ -104,7 +104,8 @@ func (c *Counts) add(status job.Status, n, later int64, oldest, now time.Time) {
 // Progressing are the running jobs whose attempts have said how far they are, the latest to say so first, and at most so many.
 func (q *Queue) Progressing(ctx context.Context, most int) (jobs []*job.Job, err error) {
 	// of all that run: they are no more than there are slots
-	rest := q.claimIndex() + " WHERE status = 'running' AND progress_attempt = attempt ORDER BY " + q.table + ".progress_time DESC, id LIMIT ?"
+	rest := q.claimIndex() + " WHERE status = 'running' AND progress_attempt = attempt" +
+		" ORDER BY " + q.table + ".progress_time DESC, id LIMIT ?"
 	err = q.db.Read(ctx, q.jobs(allColumns, rest, []any{most}, func(j *job.Job) {
 		if j.Progress.Attempt > 0 { // else the row says nothing that can be a progress
 			jobs = append(jobs, j)

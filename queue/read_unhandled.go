@@ -33,7 +33,8 @@ func (q *Queue) Unhandled(ctx context.Context, c Counts, lastSeen time.Time, han
 		" AND part IN ('NONE', 'stop') AND job_type = due.job_type)" +
 		" AND NOT EXISTS (SELECT 1 FROM " + q.db.Activity() + " WHERE at >= ? AND queue = ? AND job_type = due.job_type" +
 		" AND kind = 'job' AND state = 'starting')"
-	args := slices.Concat([]any{engine.At(before)}, anys(handled, func(name string) any { return name }), []any{engine.At(before), q.Name})
+	left := anys(handled, func(name string) any { return name })
+	args := slices.Concat([]any{engine.At(before)}, left, []any{engine.At(before), q.Name})
 	unhandled := map[string]time.Time{}
 	err := q.db.Read(ctx, engine.Query{SQL: query, Args: args, Scan: engine.EachRow(func(row *sql.Rows) error {
 		var name string

@@ -147,7 +147,7 @@ func (q *Queue) rescueAll(ctx context.Context, w roster.Worker, found []stranded
 	})
 }
 
-// outcome is that of the job's attempt; ok: it is still stranded. MariaDB can't compare worker ids that are no valid text.
+// outcome is that of the job's attempt; ok: it is still stranded. Go compares worker ids, because MariaDB needs valid text.
 func (s stranded) outcome(j *job.Job, now time.Time) (o job.Outcome, ok bool) {
 	lost := j.Status.HasWorker() && j.WorkerID == s.WorkerID && s.Gone
 	late := j.Status == job.StatusAwaiting && !j.WakeTime.After(now) ||

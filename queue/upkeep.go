@@ -66,10 +66,9 @@ func (q Rounds) Look(ctx context.Context, types []string) (l rounds.Look, err er
 }
 
 // Upkeep does what a look found, apart from what rounds do: takes in, divides limits among shards, promotes, and rescues. Any
-// number of workers may do it at once. It does a bounded part of each; more says that there may be more. handled are the types
-// of the worker, and whether it has a retry handler for each. dead, if not nil, is called with each dead worker before its jobs
-// are rescued, perhaps more than once. If a step waits too long for another transaction, the others are done all the same, and
-// the error is engine.IsLockTimeout.
+// number of workers may do it at once. It does a bounded part of each; more: there may be more. handled are the worker's types,
+// and whether it has a retry handler for each. dead, if not nil, is called with each dead worker before its jobs are rescued,
+// perhaps repeatedly. A step that waits too long for a lock doesn't stop the others: the error is engine.IsLockTimeout.
 func (q Rounds) Upkeep(ctx context.Context, w roster.Worker, l rounds.Look, handled map[string]bool, dead func(workerID string)) (more bool, err error) {
 	var held error
 	for _, step := range []struct {
