@@ -28,8 +28,8 @@ type Answer struct {
 	Type, Key string
 	// Token, if not empty, is the AttemptToken of the attempt that is answered: no other is settled.
 	Token string
-	// Verdict is Finished, Failed (for good), or TryAgain: the attempt has failed, and the retry decision follows, by the
-	// worker whose handler still runs when that has ended, else by the next that has a handler for the type.
+	// Verdict is Finished, Failed (for good), or TryAgain: the attempt has failed, and a worker takes the retry decision. If
+	// its handler still runs, that worker does, once the handler has ended.
 	Verdict job.Verdict
 	// Result is kept with the job: any text or JSON, at most job.MaxDataBytes long. Error says what went wrong.
 	Result, Error string
@@ -41,16 +41,16 @@ type Answer struct {
 type Answered struct {
 	// Job is as it is now.
 	Job *job.Job
-	// Changed says whether the answer changed anything, or in a dry run would: one that says what is so already changes nothing.
+	// Changed says whether the answer changed anything, or in a dry run would.
 	Changed bool
 }
 
-// Answer settles the job that the answer is for, if it has been started: whether it is asynchronous or not, still running
-// or already waiting for its next attempt. What a handler that is still running says later is ignored.
+// Answer settles a job that has been started, asynchronous or not: one that runs, or that waits for its next attempt. What a
+// handler that still runs says later is ignored.
 //
-// It may be repeated: an answer about a job (the newest of this key) that has ended in the same sense changes nothing, nor
-// does an error of an attempt that has failed already. ErrFinal if the job has ended in the other sense, ErrNotStarted,
-// ErrOtherAttempt, each with the job in Answered; ErrNotFound if there has been none of this key, job.ErrInvalid.
+// It may be repeated: nothing changes if the job (the newest of this key) has ended in the same sense, or if the attempt has
+// failed already. ErrFinal if the job has ended in the other sense, ErrNotStarted, ErrOtherAttempt, each with the job in
+// Answered; ErrNotFound if there has been no job of this key, job.ErrInvalid.
 func (q *Queue) Answer(ctx context.Context, a Answer) (Answered, error) {
 	var done Answered
 	err := a.check()
@@ -156,7 +156,7 @@ func (q *Queue) answer(ctx context.Context, tx *engine.Tx, a Answer, earlier Ans
 		if err != nil {
 			return Answered{}, err
 		}
-		// where the error may be for a retry handler, the job waits for the decision of a worker: it is the one that knows
+		// only a worker knows whether there is a retry handler
 		if _, ok := q.configured[j.Type]; a.Verdict == job.TryAgain && (ok || t.RetryHandler) {
 			answered.Waits = job.StatusUndecided
 		}
@@ -185,7 +185,7 @@ func discarded(j *job.Job, o job.Outcome) *job.Job {
 	return &ended
 }
 
-// isLeftBy says whether a job is as an earlier try of the transaction left it: that was committed although it was not answered.
+// isLeftBy says whether a job is as an earlier try of the transaction left it, whose commit was not answered.
 func isLeftBy(j, earlier *job.Job) bool {
 	return j.Error == earlier.Error && (j.Error != job.None || j.WorkerID == job.None && j.Result == earlier.Result)
 }

@@ -12,10 +12,7 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// columns are those of a job's row, each with the field that it is read into. What is written stands with the statements that write:
-// insert and replace of enqueue, and operate.
-//
-// A column that a row by plain SQL leaves open is NULL until a worker takes the row in, and reads as zero.
+// columns are a job's, each with the field that it is read into. A row by plain SQL has NULL in some, which reads as zero.
 var columns = []struct {
 	name  string
 	field func(*job.Job) any
@@ -53,16 +50,15 @@ var columns = []struct {
 	{"progress", func(j *job.Job) any { return &j.Progress.Percent }},
 	{"progress_note", func(j *job.Job) any { return &j.Progress.Note }},
 	{"progress_attempt", func(j *job.Job) any { return &j.Progress.Attempt }},
-	{"progress_time", func(j *job.Job) any { return (*laxTime)(&j.Progress.Time) }},
+	{"progress_time", func(j *job.Job) any { return &j.Progress.Time }},
 }
 
-// selection is which of the columns a query reads, by their places. The others read as None, or as zero.
+// selection is which of the columns a query reads, by their indexes. The others read as None, or as zero.
 type selection []int
 
 var (
 	allColumns = allBut()
-	// startColumns are read of a job that is about to start: nothing of its last attempt, and nothing that the start writes. In a queue
-	// with groups the claim may pass many jobs, so it reads the data of those that start.
+	// startColumns lack the last attempt and what the start writes; with groups also the data, because a claim may pass many.
 	startColumns         = allBut(startWithout...)
 	startColumnsOfGroups = allBut(append([]string{"job_data"}, startWithout...)...)
 	startWithout         = []string{
@@ -80,8 +76,9 @@ func allBut(names ...string) (s selection) {
 	return s
 }
 
-// selected is the list of all columns for SELECT.
-func (q *Queue) selected() string { return q.listed(allColumns) }
+func only(names ...string) selection {
+	return slices.DeleteFunc(allBut(), func(at int) bool { return !slices.Contains(names, columns[at].name) })
+}
 
 // listed is the list of these columns for SELECT.
 func (q *Queue) listed(of selection) string {
@@ -94,62 +91,50 @@ func (q *Queue) listed(of selection) string {
 	return strings.Join(names, ", ")
 }
 
-// scanner reads rows of jobs.
-type scanner struct {
-	*Queue
-	// empty is a job of which nothing is read.
-	empty job.Job
-	of    selection
-	cells []cell
-	into  []any
-}
-
-// scanner is for rows with these columns, and perhaps others behind them.
-func (q *Queue) scanner(of selection, others ...any) *scanner {
-	s := &scanner{Queue: q, of: of, cells: make([]cell, len(of)), into: make([]any, len(of), len(of)+len(others))}
-	s.empty = job.Job{
+// reader gives what reads the current row of a query: a job with these columns, and perhaps others behind them. A row that
+// can't be a job's is no error, because it must not hide the others: the job has a flaw. A progress has none: see sound.
+func (q *Queue) reader(of selection, others ...any) func(*sql.Rows) (*job.Job, error) {
+	empty := job.Job{
 		Queue: q.Name, Data: job.None, WorkerID: job.None, Token: job.None, AttemptToken: job.None, Wish: job.None,
 		Error: job.None, Result: job.None, Output: job.None,
 	}
-	for i := range s.cells {
-		s.into[i] = &s.cells[i]
+	cells, into := make([]cell, len(of)), make([]any, len(of), len(of)+len(others))
+	for i := range cells {
+		into[i] = &cells[i]
 	}
-	s.into = append(s.into, others...)
-	return s
+	into = append(into, others...)
+	return func(row *sql.Rows) (*job.Job, error) {
+		if err := row.Scan(into...); err != nil {
+			return nil, err
+		}
+		j := empty
+		for i, at := range of {
+			name, c := columns[at].name, &cells[i]
+			err := c.read(columns[at].field(&j))
+			if err != nil && j.Flaw == nil && name != "progress_time" {
+				j.Flaw = fmt.Errorf("%w: %s: %w", job.ErrInvalid, name, err)
+			}
+			if c.null || err != nil {
+				leave(&j.Left, name)
+			}
+		}
+		if j.Attempt == 0 {
+			j.StartTime = time.Time{} // the row has one from the beginning, so that it needn't grow when it starts
+		}
+		j.Progress = sound(j.Progress)
+		if j.Status.IsFinal() { // it may keep what made it fail
+			j.Flaw = nil
+		} else if j.Flaw == nil {
+			j.Flaw = j.Check()
+		}
+		if q.RefuseWeightless && j.IsNew() && !j.Left.ThrottleFactor && j.ThrottleFactor == 0 && j.Flaw == nil {
+			j.Flaw = job.ErrWeightless
+		}
+		return &j, nil
+	}
 }
 
-// scan reads the current row. A row that can't be a job's is no error, because it must not hide the others: the job has a flaw.
-func (s *scanner) scan(rows interface{ Scan(dest ...any) error }) (*job.Job, error) {
-	if err := rows.Scan(s.into...); err != nil {
-		return nil, err
-	}
-	j := s.empty
-	for i, at := range s.of {
-		c := &s.cells[i]
-		err := c.read(columns[at].field(&j))
-		if err != nil && j.Flaw == nil {
-			j.Flaw = fmt.Errorf("%w: %s: %w", job.ErrInvalid, columns[at].name, err)
-		}
-		if c.null || err != nil {
-			leave(&j.Left, columns[at].name)
-		}
-	}
-	if j.Attempt == 0 {
-		j.StartTime = time.Time{} // the row has one from the beginning, so that it needn't grow when it starts
-	}
-	j.Progress = sound(j.Progress)
-	if j.Status.IsFinal() { // it may keep what made it fail
-		j.Flaw = nil
-	} else if j.Flaw == nil {
-		j.Flaw = j.Check()
-	}
-	if s.RefuseWeightless && j.IsNew() && !j.Left.ThrottleFactor && j.ThrottleFactor == 0 && j.Flaw == nil {
-		j.Flaw = job.ErrWeightless
-	}
-	return &j, nil
-}
-
-// leave notes that a job leaves a column to its type. So it does with what can't be read: in a retry of the job that must not be 0.
+// leave notes that a job leaves a column to its type. An unreadable one counts as left, because it must not be 0 in a retry.
 func leave(l *job.Left, column string) {
 	switch column {
 	case "timeout":
@@ -163,16 +148,11 @@ func leave(l *job.Left, column string) {
 	}
 }
 
-// jobs is the query for jobs with the columns of selected, which it gives to f.
-func (q *Queue) jobs(query string, args []any, f func(*job.Job)) engine.Query {
-	return q.jobsOf(allColumns, query, args, f)
-}
-
-// jobsOf is the query for jobs with the columns of listed.
-func (q *Queue) jobsOf(of selection, query string, args []any, f func(*job.Job)) engine.Query {
-	s := q.scanner(of)
+// jobs is the query for these columns of jobs, which it gives to f. rest is the query behind the table's name.
+func (q *Queue) jobs(of selection, rest string, args []any, f func(*job.Job)) engine.Query {
+	read, query := q.reader(of), "SELECT "+q.listed(of)+" FROM "+q.table+" "+rest
 	return engine.Query{SQL: query, Args: args, Scan: engine.EachRow(func(row *sql.Rows) error {
-		j, err := s.scan(row)
+		j, err := read(row)
 		if err == nil {
 			f(j)
 		}
@@ -180,8 +160,7 @@ func (q *Queue) jobsOf(of selection, query string, args []any, f func(*job.Job))
 	})}
 }
 
-// cell is what a row has in one column: a number or a text, however the driver gives it. A row often has the text of the row before,
-// which is then not made anew.
+// cell is what a row has in one column. A text that is the same as in the row before is not allocated again.
 type cell struct {
 	null   bool
 	number int64
@@ -213,9 +192,6 @@ func (c *cell) whole() int64 {
 	return n
 }
 
-// laxTime is a time that doesn't matter to the job: what can't be read is none.
-type laxTime time.Time
-
 // read reads what the cell has into a field of a job. NULL leaves it as it is.
 func (c *cell) read(field any) (err error) {
 	if c.null {
@@ -236,9 +212,6 @@ func (c *cell) read(field any) (err error) {
 		if *f, err = engine.ParseTime(c.text); err == nil && f.Year() < 1970 { // the year 1 would pass for no time
 			err = fmt.Errorf("%q is before 1970", c.text)
 		}
-	case *laxTime:
-		t, _ := engine.ParseTime(c.text)
-		*f = laxTime(t)
 	case *job.Windows:
 		if c.text != job.None {
 			*f, err = job.DecodeWindows(c.text)
@@ -247,7 +220,7 @@ func (c *cell) read(field any) (err error) {
 	return err
 }
 
-// sound is a progress as it can be. What can't be one is none, because that is no reason to end a job.
+// sound is the progress, or none if the row has an invalid one: that is no reason to end a job.
 func sound(p job.Progress) job.Progress {
 	whole, ok := job.NewProgress(float64(p.Percent), p.Note)
 	if !ok || p.Attempt < 1 || p.Time.IsZero() {

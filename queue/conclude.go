@@ -13,8 +13,8 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// conclude writes down what an attempt's outcome makes of its job, whose row is locked, and gives the activity. There is none while the
-// attempt isn't over: the work was sent elsewhere, or a retry handler must decide. The output stays in the row until then.
+// conclude writes down what an attempt's outcome makes of its job, whose row is locked, and gives the activity: none while the
+// work is done elsewhere, or a retry handler must decide. The output stays in the row until then.
 func (q *Queue) conclude(ctx context.Context, tx *engine.Tx, s rounds.Settled) ([]activity.Entry, error) {
 	j, o := s.Job, s.Outcome
 	next := rules.Next{Status: s.Waits, Error: o.Reason(), Output: o.Output, Wish: o.Wish(), Scheduled: j.ScheduledRunTime, Interrupts: j.Interrupts}

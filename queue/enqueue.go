@@ -12,8 +12,7 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// Enqueue adds one job. Without a Key of your own, a call whose error left open whether the job is in must not simply
-// be repeated; with one it may.
+// Enqueue adds one job. With a Key of your own it may be repeated; without one, an error may leave open if the job is in.
 func (q *Queue) Enqueue(ctx context.Context, j job.New) (Added, error) {
 	added, err := q.EnqueueMany(ctx, []job.New{j})
 	if err != nil {
@@ -22,9 +21,9 @@ func (q *Queue) Enqueue(ctx context.Context, j job.New) (Added, error) {
 	return added[0], nil
 }
 
-// EnqueueMany adds jobs in multi-row statements, some hundreds a transaction. After an error those that it returns are
-// in, and are the first of jobs; the others are not, unless the answer to the last commit was lost: then the next few
-// hundred may be in too, and only those with a Key of your own may simply be enqueued again.
+// EnqueueMany adds jobs in multi-row statements, some hundreds a transaction. After an error it returns those that were added:
+// the first of jobs. If the answer to the last commit was lost, the next few hundred may be in too: then only jobs with a Key
+// of your own may simply be enqueued again.
 func (q *Queue) EnqueueMany(ctx context.Context, jobs []job.New) ([]Added, error) {
 	prepared, err := q.prepare(jobs)
 	if err != nil {
@@ -33,8 +32,7 @@ func (q *Queue) EnqueueMany(ctx context.Context, jobs []job.New) ([]Added, error
 	return q.inChunks(prepared, func(some []job.New) ([]Added, error) { return q.addChunk(ctx, some) })
 }
 
-// WouldEnqueue says what EnqueueMany would do now: it adds the jobs in one transaction, and rolls it back. What it returns has
-// the ID 0 for a job that would be added. It may be repeated.
+// WouldEnqueue says what EnqueueMany would do now, by a transaction that it rolls back. A job that would be added has the ID 0.
 func (q *Queue) WouldEnqueue(ctx context.Context, jobs []job.New) (would []Added, err error) {
 	prepared, err := q.prepare(jobs)
 	if err != nil {
@@ -61,9 +59,9 @@ func (q *Queue) WouldEnqueue(ctx context.Context, jobs []job.New) (would []Added
 	return would, nil
 }
 
-// EnqueueTx adds jobs in the application's own transaction: they are there if and when it commits. After an error the
-// transaction must be rolled back. With SQLite the transaction must have begun IMMEDIATE, as with _txlock=immediate. That of another
-// database than the queue's is not found out, where that has an instance of the same name: the jobs are in that one then.
+// EnqueueTx adds jobs in the application's own transaction: they are there if and when it commits. After an error, roll it
+// back. With SQLite it must have begun IMMEDIATE, as with _txlock=immediate. If it is a transaction of another database, which
+// has an instance of the same name, the jobs are in that one.
 func (q *Queue) EnqueueTx(ctx context.Context, tx *sql.Tx, jobs ...job.New) ([]Added, error) {
 	prepared, err := q.prepare(jobs)
 	if err != nil {
@@ -76,8 +74,7 @@ func (q *Queue) EnqueueTx(ctx context.Context, tx *sql.Tx, jobs ...job.New) ([]A
 	return q.inChunks(prepared, func(some []job.New) ([]Added, error) { return q.add(ctx, joined, some, false, "") })
 }
 
-// inChunks adds jobs by as many calls of add as there are statements: each has enough jobs to make the round trip cheap, and not
-// more than the servers' packet limits and SQLite's number of parameters allow.
+// inChunks calls add for each statement, with as many jobs as the servers' packet limits and SQLite's parameters allow.
 func (q *Queue) inChunks(jobs []job.New, add func([]job.New) ([]Added, error)) ([]Added, error) {
 	const maxRows, maxBytes = 500, 1 << 20
 	added := make([]Added, 0, len(jobs))
@@ -129,8 +126,7 @@ func (q *Queue) addChunk(ctx context.Context, prepared []job.New) (added []Added
 	return nil, err
 }
 
-// wasAdded says whether jobs are in that an earlier try of the transaction has added, whose commit was not answered. That may
-// still be under way, so it waits for the row of the first.
+// wasAdded says whether an earlier try has added the jobs. Its commit may be under way, so it waits for the first job's row.
 func (q *Queue) wasAdded(ctx context.Context, tx *engine.Tx, jobs []Added) (bool, error) {
 	first := slices.IndexFunc(jobs, func(a Added) bool { return !a.Duplicate })
 	if first < 0 {
@@ -147,8 +143,7 @@ func (q *Queue) wasAdded(ctx context.Context, tx *engine.Tx, jobs []Added) (bool
 	return added, err
 }
 
-// Check refuses a job that the queue would not take: job.ErrInvalid, or job.ErrWindow. It asks nobody: what the database alone
-// knows of the queue is found out when the job is enqueued.
+// Check refuses a job that the queue would not take: job.ErrInvalid, or job.ErrWindow. It doesn't ask the database.
 func (q *Queue) Check(j job.New) error {
 	if err := j.Check(); err != nil {
 		return err

@@ -27,13 +27,11 @@ type adding struct {
 	todo  []int
 }
 
-// add inserts the jobs whose keys are free and gives the ids of those in whose way they are. The unique index decides:
-// only after it has refused a statement are the keys looked up, to find out which rows to leave out of the next try.
+// add inserts the jobs whose keys are free, and gives the ids of the jobs that have the others. The unique index decides: only
+// after it has refused a statement are the keys looked up, to leave their rows out of the next try.
 //
-// byKey inserts them in the order of their keys, in one statement: so programs that enqueue the same keys don't lock them crosswise
-// again. It isn't the rule, because of jobs that are alike in all else the one that was added first runs first.
-//
-// by goes to the activity: what enqueues the jobs, if it is nobody's program.
+// byKey inserts them in the order of their keys, in one statement, so that programs that enqueue the same keys don't deadlock
+// again. It isn't the rule, because equal jobs run in the order in which they were added. by goes to the activity.
 func (q *Queue) add(ctx context.Context, tx *engine.Tx, prepared []job.New, byKey bool, by string) ([]Added, error) {
 	a := &adding{Queue: q, tx: tx, added: make([]Added, len(prepared))}
 	if err := a.complete(ctx, prepared); err != nil {
@@ -56,8 +54,8 @@ func (q *Queue) add(ctx context.Context, tx *engine.Tx, prepared []job.New, byKe
 	}
 	lock := ""
 	if slices.ContainsFunc(jobs, func(j job.New) bool { return j.OnDuplicate == job.ReplaceDuplicate }) {
-		// A server locks the jobs to replace before the first insert, in the order of their keys: a refused insert would leave shared
-		// locks on them, and two who both want to write then stand in each other's way.
+		// A server locks the jobs to replace before the first insert, in the order of their keys: a refused insert leaves
+		// shared locks on them, and two transactions that both want to write then deadlock.
 		lock = q.db.ForUpdate
 	}
 	for try := 0; len(a.todo) > 0; try++ {
@@ -76,8 +74,7 @@ func (q *Queue) add(ctx context.Context, tx *engine.Tx, prepared []job.New, byKe
 	return a.added, a.log(ctx, by)
 }
 
-// log writes the activity of the jobs that are new: what record.Entries would write, without the columns that have their defaults
-// there.
+// log writes what record.Entries would about the new jobs, without the columns whose defaults do: that is cheaper.
 func (a *adding) log(ctx context.Context, by string) error {
 	now, stamp := a.tx.Stamp()
 	args := make([]any, 0, len(a.jobs)*6)
@@ -100,31 +97,29 @@ func (a *adding) log(ctx context.Context, by string) error {
 	return nil
 }
 
-// complete fills in what the jobs leave to their types. It refuses jobs without weight where the queue takes none such: what is
-// registered counts too, because a program that enqueues may know no more of the queue than its name.
-func (a *adding) complete(ctx context.Context, prepared []job.New) (err error) {
+// complete fills in what jobs leave to their types, and refuses weightless ones, also by what is registered.
+func (a *adding) complete(ctx context.Context, prepared []job.New) error {
 	a.jobs = make([]job.New, len(prepared))
 	for i, j := range prepared {
 		t, err := a.typeOf(ctx, a.tx, j.Type)
 		if err != nil {
 			return err
 		}
-		if a.jobs[i] = j.WithDefaults(t); *a.jobs[i].ThrottleFactor > 0 {
-			continue
-		}
-		r, err := a.registered(ctx, a.tx)
-		if err != nil {
-			return err
-		}
-		if r.RefuseWeightless {
-			return fmt.Errorf("%s %q: %w", j.Type, j.Key, job.ErrWeightless)
-		}
+		a.jobs[i] = j.WithDefaults(t)
 	}
-	if a.division = a.Options.division(); a.Shards < 1 { // the program may know no more of the queue than its name
-		r, err := a.registered(ctx, a.tx)
-		if err != nil {
-			return err
-		}
+	a.division = a.Options.division()
+	weightless := slices.IndexFunc(a.jobs, func(j job.New) bool { return *j.ThrottleFactor < 1 })
+	if weightless < 0 && a.Shards > 0 {
+		return nil
+	}
+	r, err := a.registered(ctx, a.tx)
+	if err != nil {
+		return err
+	}
+	if weightless >= 0 && r.RefuseWeightless {
+		return fmt.Errorf("%s %q: %w", prepared[weightless].Type, prepared[weightless].Key, job.ErrWeightless)
+	}
+	if a.Shards < 1 {
 		a.division = r.division()
 	}
 	return nil
@@ -148,8 +143,7 @@ func (a *adding) distinct() (others []int, err error) {
 	return others, nil
 }
 
-// skipLive looks up which of the keys are taken, and replaces the jobs that have them where that is wanted. The others stay to be
-// done.
+// skipLive looks up which of the keys are taken, and replaces the jobs that have them if that is wanted. The others stay to do.
 func (a *adding) skipLive(ctx context.Context, lock string) error {
 	live, err := a.live(ctx, lock)
 	if err != nil {
@@ -180,15 +174,15 @@ func (a *adding) skipLive(ctx context.Context, lock string) error {
 // replace makes a job that has not started what j is to be. A worker that has it locked finds its lock gone.
 func (a *adding) replace(ctx context.Context, id int64, j *job.New) (replaced bool, err error) {
 	at, status, wake := a.due(j)
-	res, err := a.tx.ExecContext(ctx, "UPDATE "+a.table+" "+a.db.ByID+scheduledAnew+", job_data = ?, timeout = ?, priority = ?,"+
-		" throttle_factor = ?, time_windows = ?, shard_key = ?, shard = ?, throttle_group = 'NONE' WHERE id = ? AND state = 'initial'",
+	replaced, err = engine.Changed(a.tx.ExecContext(ctx, "UPDATE "+a.table+" "+a.db.ByID+scheduledAnew+
+		", job_data = ?, timeout = ?, priority = ?, throttle_factor = ?, time_windows = ?,"+
+		" shard_key = ?, shard = ?, throttle_group = 'NONE' WHERE id = ? AND state = 'initial'",
 		status, wake, at, engine.At(a.tx.Now), j.Data, int64(j.Timeout/time.Second), *j.Priority, *j.ThrottleFactor, j.Windows.Encode(),
-		j.ShardKey, a.division.PlaceOf(j.Type, j.Key, j.ShardKey, []byte(j.Data)), id)
+		j.ShardKey, a.division.PlaceOf(j.Type, j.Key, j.ShardKey, []byte(j.Data)), id))
 	if err != nil {
 		return false, fmt.Errorf("replace job %d: %w", id, err)
 	}
-	n, err := res.RowsAffected()
-	return n == 1, err
+	return replaced, nil
 }
 
 // due says when a job may start first, and where it stands until then.

@@ -11,12 +11,11 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// ErrDuplicateKey is what a *DuplicateError is: the job was to be refused in that case, job.RefuseDuplicate.
+// ErrDuplicateKey is what a *DuplicateError is, for jobs with job.RefuseDuplicate.
 var ErrDuplicateKey = errors.New("a job with this key is not final yet")
 
 // DuplicateError says which of the jobs to enqueue has the type and key of one that is not final.
 type DuplicateError struct {
-	// Index is which of the jobs.
 	Index int
 	// ID is the job that is there; 0 if that is an earlier one of the jobs.
 	ID  int64
@@ -48,13 +47,12 @@ func (a *adding) insert(ctx context.Context, whole bool) error {
 	if len(a.todo) == 0 {
 		return nil
 	}
-	rows := a.rows(whole)
 	var ids []int64
 	var err error
 	if a.db.IDsByKey && len(a.todo) > 1 { // of one row there is nothing to count, nor a row before it to undo
-		ids, err = a.insertByKey(ctx, rows)
+		ids, err = a.insertByKey(ctx)
 	} else {
-		ids, err = a.tx.InsertIDs(ctx, a.db.Dialect, rows)
+		ids, err = a.tx.InsertIDs(ctx, a.db.Dialect, a.rows(whole))
 	}
 	for n, id := range ids {
 		i := a.todo[n]
@@ -99,22 +97,20 @@ func (a *adding) rows(whole bool) engine.Insert {
 	return engine.Insert{Table: a.table, Columns: names, Row: row, Args: args, N: len(a.todo), Whole: whole}
 }
 
-// insertByKey inserts rows whose ids can't be counted, and reads these back. It is one statement, because the keys that are there
-// when it is refused must be others'.
-func (a *adding) insertByKey(ctx context.Context, rows engine.Insert) (ids []int64, err error) {
-	rows.Whole = true
-	var live map[[2]string]int64
-	err = a.tx.Undoing(ctx, func() (err error) {
-		if err = a.tx.Insert(ctx, rows); err == nil {
-			live, err = a.live(ctx, "")
+// insertByKey is for ids that can't be counted. It is one statement, so that keys that are in its way are others'.
+func (a *adding) insertByKey(ctx context.Context) (ids []int64, err error) {
+	err = a.tx.Undoing(ctx, func() error {
+		if err := a.tx.Insert(ctx, a.rows(true)); err != nil {
+			return err
 		}
-		return err
+		live, err := a.live(ctx, "")
+		if err != nil {
+			return err
+		}
+		for _, i := range a.todo {
+			ids = append(ids, live[typeAndKey(a.jobs[i])])
+		}
+		return nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	for _, i := range a.todo {
-		ids = append(ids, live[typeAndKey(a.jobs[i])])
-	}
-	return ids, nil
+	return ids, err
 }

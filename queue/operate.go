@@ -19,21 +19,19 @@ import (
 var (
 	// ErrStarted: the job is running, or waits for its retry decision.
 	ErrStarted = errors.New("the job has started")
-	// ErrFinal: the job is final, and a final job never changes.
-	ErrFinal  = errors.New("the job is final")
-	ErrLocked = errors.New("a worker has the job locked")
-	// ErrNotTakenIn: the row was inserted by plain SQL, and no worker has taken it in yet.
+	ErrFinal   = errors.New("the job is final")
+	ErrLocked  = errors.New("a worker has the job locked")
+	// ErrNotTakenIn: the row was inserted by plain SQL.
 	ErrNotTakenIn = errors.New("no worker has taken the job in yet")
-	// ErrNoRoom: the queue's limits, or its rate, leave no room for the job.
+	// ErrNoRoom is about the rate, too.
 	ErrNoRoom    = errors.New("the queue's limits leave no room for the job now")
 	ErrNotFinal  = errors.New("the job is not final")
 	ErrNotFailed = errors.New("the job has not failed")
 )
 
-// Cancel makes jobs that have not started (or wait for their next attempt) final, with the error job.Cancelled, and closes
-// them, because a cancelled job needs no more attention. A row inserted by plain SQL is taken in first. A row that can't be a job
-// ends with that reason. It takes some hundreds of jobs in one transaction. Refused if it can't be done to some: ErrStarted,
-// ErrFinal or ErrNotFound.
+// Cancel makes jobs that have not started, or wait for their next attempt, final: closed, with the error job.Cancelled. A row
+// inserted by plain SQL is taken in first; one that can't be a job ends with that reason. It takes some hundreds of jobs in one
+// transaction. Refused says which it couldn't cancel: ErrStarted, ErrFinal or ErrNotFound.
 func (q *Queue) Cancel(ctx context.Context, ids ...int64) error {
 	return q.operate(ctx, operation{"cancel", CanCancel, isCancelled, q.cancel}, ids)
 }
@@ -41,7 +39,7 @@ func (q *Queue) Cancel(ctx context.Context, ids ...int64) error {
 // cancel ends a job that waits.
 func (q *Queue) cancel(ctx context.Context, tx *engine.Tx, _ int, j *job.Job) error {
 	if j.Flaw != nil {
-		return q.refuseAs(ctx, tx, roster.Worker{}, j)
+		return q.refuse(ctx, tx, roster.Worker{}, j)
 	}
 	var entries []activity.Entry
 	if j.IsNew() {
@@ -74,10 +72,9 @@ func CanCancel(j *job.Job) error {
 	return nil
 }
 
-// Stop ends a job that has been started: if a worker has it, that is asked to stop it, which takes it about a second and
-// the handler's grace; one that waits for an answer or for its retry decision ends at once. It ends with the error
-// job.Cancelled, unless it finishes before. asked is the worker that was asked, job.None if it has ended. ErrNotStarted,
-// ErrFinal or ErrNotFound if that can't be. It may be repeated.
+// Stop ends a job that has been started, with the error job.Cancelled, unless it finishes before. If a worker has the job, Stop
+// asks this worker, which takes about a second and the handler's grace; else the job ends at once. asked is the worker that was
+// asked, else job.None. ErrNotStarted, ErrFinal or ErrNotFound if the job can't be stopped. It may be repeated.
 func (q *Queue) Stop(ctx context.Context, id int64) (asked string, err error) {
 	can := func(j *job.Job) error {
 		if err := CanCancel(j); !errors.Is(err, ErrStarted) {
@@ -90,7 +87,7 @@ func (q *Queue) Stop(ctx context.Context, id int64) (asked string, err error) {
 		asked = job.None
 		switch {
 		case j.Flaw != nil:
-			return q.refuseAs(ctx, tx, roster.Worker{}, j)
+			return q.refuse(ctx, tx, roster.Worker{}, j)
 		case j.Status.HasWorker():
 			asked = j.WorkerID
 			return tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET stopping = 1 WHERE id = ?", id)
@@ -105,7 +102,7 @@ func (q *Queue) Stop(ctx context.Context, id int64) (asked string, err error) {
 	return asked, err
 }
 
-// When says anew when a job should run, and with which priority. What is zero or nil stays as it is.
+// When is when a job should run, and with which priority. What is zero or nil stays as it is.
 type When struct {
 	At time.Time
 	// In counts from now by the database's clock.
@@ -113,8 +110,8 @@ type When struct {
 	Priority *int
 }
 
-// Reschedule says anew when a job that waits should run, and with which priority. Its windows hold all the same.
-// ErrStarted, ErrFinal or ErrNotFound if that can't be. It may be repeated.
+// Reschedule changes when a waiting job should run, and with which priority. Its windows still hold. ErrStarted, ErrFinal or
+// ErrNotFound if it can't be rescheduled. It may be repeated.
 func (q *Queue) Reschedule(ctx context.Context, id int64, w When) error {
 	return q.operate(ctx, operation{"reschedule", CanCancel, nil, func(ctx context.Context, tx *engine.Tx, _ int, j *job.Job) error {
 		if j.Flaw != nil {
@@ -134,8 +131,7 @@ func (q *Queue) Reschedule(ctx context.Context, id int64, w When) error {
 	}}, []int64{id})
 }
 
-// scheduledAnew gives a job that waits another place and time. A row by plain SQL that no tick has taken in yet stays one. A
-// worker that has the job locked finds its lock gone.
+// scheduledAnew reschedules a job that waits. A submitted row stays one. A worker that has the job locked finds its lock gone.
 const scheduledAnew = " SET status = CASE WHEN status = 'submitted' THEN status ELSE ? END," +
 	" wake_time = CASE WHEN status = 'submitted' THEN NULL ELSE ? END, scheduled_run_time = ?, update_time = ?," +
 	" worker_id = 'NONE', lock_token = 'NONE'"

@@ -15,15 +15,13 @@ type operation struct {
 	verb string
 	// can says why it can't be done to a job as it is.
 	can func(*job.Job) error
-	// done, if not nil, says that an earlier try of the transaction, whose commit was not answered, has done it to the n-th job:
-	// as this was read, or from the error of reading it.
+	// done, if not nil, says that an earlier try, whose commit was not answered, has done it. err is that of reading the job.
 	done func(n int, j *job.Job, err error) bool
 	// do does it to the n-th job, whose row is locked. It refuses a job before it writes anything.
 	do func(ctx context.Context, tx *engine.Tx, n int, j *job.Job) error
 }
 
-// Refused says that an operation can't be done to some of the jobs, as they stand. It has for each of the ids why not, nil if
-// it was done.
+// Refused says that an operation can't be done to some of the jobs. It has an error for each of the ids, nil if it was done.
 type Refused []error
 
 func (r Refused) Error() string { return errors.Join(r...).Error() }
@@ -31,8 +29,7 @@ func (r Refused) Error() string { return errors.Join(r...).Error() }
 // Unwrap are the reasons.
 func (r Refused) Unwrap() []error { return r }
 
-// operate does something to each of the jobs, in one transaction. Those to which it can't be done are Refused, and the others
-// are done all the same. After any other error nothing is.
+// operate does something to each of the jobs, in one transaction: to none of them after an error other than Refused.
 func (q *Queue) operate(ctx context.Context, o operation, ids []int64) error {
 	refused := make(Refused, len(ids))
 	err := q.db.Tx(ctx, func(tx *engine.Tx) error {
@@ -65,12 +62,12 @@ func (q *Queue) operate(ctx context.Context, o operation, ids []int64) error {
 	return nil
 }
 
-// isCancelled says whether a job, or the error of its reading, is what a cancellation leaves.
+// isCancelled says whether a job, or the error of reading it, is what a cancellation leaves.
 func isCancelled(_ int, j *job.Job, err error) bool {
 	return errors.Is(err, ErrNotFound) || err == nil && j.Status.IsFinal() && j.Error == job.Cancelled
 }
 
-// IsRefusal says whether err is about one job, with which an operator can't do this as it stands; with others he may.
+// IsRefusal says whether err is about one job, so that the operation may be done to others.
 func IsRefusal(err error) bool {
 	return errors.As(err, new(*ClosedError)) || errors.Is(err, ErrStarted) || errors.Is(err, ErrFinal) || errors.Is(err, ErrNotFinal) ||
 		errors.Is(err, ErrNotFailed) || errors.Is(err, ErrNotFound) || errors.Is(err, job.ErrInvalid)

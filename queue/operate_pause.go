@@ -8,8 +8,8 @@ import (
 	"github.com/hipq/hipq/internal/engine"
 )
 
-// Pause holds off new starts in the queue, by whatever worker, or with false lets them go on. What runs goes on running,
-// and jobs may be enqueued. It registers the queue if nobody has yet, and may be repeated.
+// Pause stops workers from starting jobs of the queue, or with false resumes it. What runs goes on, and jobs may be enqueued.
+// It registers the queue if nobody has yet, and may be repeated.
 func (q *Queue) Pause(ctx context.Context, paused bool) error {
 	number, err := q.divisionOf(ctx, q.db)
 	if err == nil && number == 0 {
@@ -35,8 +35,7 @@ func (q *Queue) paused() string {
 	return "EXISTS (SELECT 1 FROM " + q.db.Queues() + " WHERE queue = ? AND paused = 1)"
 }
 
-// isOpenQueue is whether jobs of the queue may be started by who divides it as these options do, as an expression; its parameter is
-// the queue's name.
+// isOpenQueue is an expression: the queue that is its parameter isn't paused, and is divided as these options say.
 func (q *Queue) isOpenQueue() string {
 	return "NOT EXISTS (SELECT 1 FROM " + q.db.Queues() + " q WHERE q.queue = ? AND (q.paused = 1 OR q.division <> " +
 		strconv.Itoa(q.division().Number()) + "))"

@@ -8,7 +8,7 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// ClosedError says that nothing is to be done about a final job any more.
+// ClosedError says that a final job was retried or dismissed already.
 type ClosedError struct {
 	// RetriedAs is the latest job that repeats it; 0 if it was dismissed.
 	RetriedAs int64
@@ -22,13 +22,11 @@ func (e *ClosedError) Error() string {
 }
 
 // Retry enqueues new jobs like final ones, because a final job never changes: same type, data, key, priority and so on, due at
-// once. Each is linked to the other, and if the old one has failed, it is closed. It takes some hundreds of jobs in one
-// transaction.
+// once. Old and new job are linked, and a failed old one is closed. It takes some hundreds of jobs in one transaction.
 //
-// A job that was retried, or dismissed, is retried only with again: else it is refused with a *ClosedError. One that was
-// cancelled is retried without. So it may be repeated without again, and by several at once. Refused if it can't be done to
-// some: ErrNotFinal, ErrNotFound, or job.ErrInvalid if it was never fit to be a job. If its key is taken by a job that is not
-// final, that one's id comes back as a Duplicate, and nothing is changed. Of a refused job added says nothing.
+// A job that was retried, or dismissed, is refused with a *ClosedError, unless again: so without again Retry may be repeated,
+// and by several at once. Other reasons in Refused are ErrNotFinal, ErrNotFound, and job.ErrInvalid. If a job that is not final
+// has the key, its id comes back as a Duplicate, and nothing changes. A refused job's Added says nothing.
 func (q *Queue) Retry(ctx context.Context, again bool, ids ...int64) (added []Added, err error) {
 	added = make([]Added, len(ids))
 	can := func(j *job.Job) error { return CanRetry(j, again) }
@@ -70,12 +68,12 @@ func (q *Queue) repeat(ctx context.Context, tx *engine.Tx, j *job.Job) (Added, e
 	if err := tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET retry_of = ? WHERE id = ?", j.ID, added.ID); err != nil {
 		return Added{}, err
 	}
-	// its update_time stays, by which purge goes
+	// update_time stays, because purge goes by it
 	return added, tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+
 		" SET retried_as = ?, status = CASE status WHEN 'failed' THEN 'closed' ELSE status END WHERE id = ?", added.ID, j.ID)
 }
 
-// like is a new job like one. What that has left to its type, for it was refused before it was taken in, is its type's.
+// like is a new job like one. What a row by plain SQL left to its type is its type's.
 func like(j *job.Job) job.New {
 	return job.New{
 		Type: j.Type, Data: j.Data, Key: j.Key, Priority: unless(j.Left.Priority, j.Priority), Timeout: j.Timeout,
@@ -91,8 +89,7 @@ func unless[T any](left bool, value T) *T {
 	return &value
 }
 
-// Dismiss closes failed jobs: nothing is to be done about them any more. It may be repeated. It takes some hundreds of jobs in
-// one transaction. Refused if it can't be done to some: ErrNotFinal, ErrNotFailed or ErrNotFound.
+// Dismiss closes failed jobs, some hundreds at once. It may be repeated. Refused: ErrNotFinal, ErrNotFailed, ErrNotFound.
 func (q *Queue) Dismiss(ctx context.Context, ids ...int64) error {
 	return q.operate(ctx, operation{"dismiss", CanDismiss, nil, func(ctx context.Context, tx *engine.Tx, _ int, j *job.Job) error {
 		return tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET status = 'closed' WHERE id = ?", j.ID)

@@ -23,6 +23,9 @@ func (o Options) check() error {
 			return fmt.Errorf("job type %q is there twice", t.Name)
 		}
 	}
+	isKept := func(d time.Duration) bool {
+		return d == DiscardAtOnce || d >= 0 && d%time.Second == 0 && d <= job.MaxSeconds*time.Second
+	}
 	switch {
 	case o.ThrottleLimit > math.MaxInt32:
 		return fmt.Errorf("the ThrottleLimit %d is more than %d", o.ThrottleLimit, math.MaxInt32)
@@ -47,9 +50,4 @@ func (o Options) check() error {
 		return fmt.Errorf("the DefaultPriority, DefaultTimeout or DefaultRetry: %w", err)
 	}
 	return nil
-}
-
-// isKept says whether final jobs may be kept for so long.
-func isKept(d time.Duration) bool {
-	return d == DiscardAtOnce || d >= 0 && d%time.Second == 0 && d <= job.MaxSeconds*time.Second
 }

@@ -13,17 +13,16 @@ import (
 // purgePage is how many rows one query reads.
 const purgePage = 2000
 
-// PurgeOptions say how Purge goes about it.
+// PurgeOptions are how to purge.
 type PurgeOptions struct {
 	// DryRun counts what would go, and deletes nothing.
 	DryRun bool
-	// OnDeleted, if there is one, is told after each batch how many jobs are deleted by now.
+	// OnDeleted, if not nil, is called after each batch with how many jobs are deleted by now.
 	OnDeleted func(deleted int64)
 }
 
-// Purge deletes final jobs past the queue's retention, and gives their numbers; a dry run only counts them. It walks the
-// whole table by primary key, in small steps that lock nothing but the rows that go, between which others get their
-// turn. When it is interrupted, what it had deleted is gone; it may be repeated, and run by several at once.
+// Purge deletes final jobs past the queue's retention, and counts them. It walks the whole table by primary key, in small steps
+// that lock only the rows that go. It may be interrupted and repeated, and run by several at once.
 func (q *Queue) Purge(ctx context.Context, o PurgeOptions) (finished, failed int64, err error) {
 	now, err := q.db.Clock(ctx)
 	p := purge{Queue: q, PurgeOptions: o, now: now}
@@ -91,7 +90,7 @@ func (p *purge) delete(ctx context.Context, status job.Status, ids []any, delete
 	return nil
 }
 
-// hasEnded is the condition for a job of the table t that is of a final status. Of those that failed, some may have been closed.
+// hasEnded is the condition for a job of the table t that has finished, or has failed and may be closed.
 func hasEnded(status job.Status) string {
 	if status == job.StatusFinished {
 		return "t.status = 'finished'"

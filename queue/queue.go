@@ -1,10 +1,10 @@
-// Package queue is a queue as an application has it: Open gives it, EnqueueTx adds jobs in the application's own transaction,
-// Wait waits for one, Answer tells of one whose work is done elsewhere; the others are what the commands of hipq do, in Go. What
-// jobs are, and what may become of them, is in the package job; who runs them, in the package worker.
+// Package queue is a queue for applications: Open opens it, EnqueueTx adds jobs in the application's own transaction, Wait
+// waits for a job, Answer ends a job whose work is done elsewhere. The other functions are hipq's commands, in Go. The package
+// job describes jobs, the package worker runs them.
 //
-// The names of the files say who does it: enqueue for who adds jobs; round for a worker's transaction, in which it settles,
-// locks and starts them; upkeep for what any worker does once a second; operate for an operator's hand; read for who only
-// looks; register for what the database knows of the config.
+// The names of the files begin with what they are for: enqueue adds jobs; round is a worker's transaction, in which it settles,
+// locks and starts them; upkeep is what any worker does once a second; operate is for operators; read only looks; register is
+// what the database knows of the config.
 package queue
 
 import (
@@ -21,11 +21,12 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-// ErrOptions is the error about options that no queue can have.
-var ErrOptions = errors.New("queue options")
-
-// ErrNotFound is the error about a job that isn't there.
-var ErrNotFound = errors.New("no such job")
+var (
+	// ErrOptions is the error about options that no queue can have.
+	ErrOptions = errors.New("queue options")
+	// ErrNotFound is the error about a job that isn't there.
+	ErrNotFound = errors.New("no such job")
+)
 
 // Options describe one queue of an instance. What has a name in JSON is kept so in the database: see settings.
 type Options struct {
@@ -37,40 +38,36 @@ type Options struct {
 	ThrottleLimit int `json:"-"`
 	// ThrottleGroups are limits of parts of the queue; nil is none.
 	ThrottleGroups *job.ThrottleGroups `json:"throttle_groups,omitempty"`
-	// RefuseWeightless refuses jobs whose throttle factor is 0, which would pass the limits by. Those that are in the queue
-	// already stay as they are.
+	// RefuseWeightless refuses new jobs whose throttle factor is 0, because no limit would hold them back.
 	RefuseWeightless bool `json:"refuse_weightless,omitempty"`
 	// Rate bounds the starts in any stretch of time, over all workers.
 	Rate job.Rate `json:"rate,omitzero"`
-	// Shards is into how many shards its jobs are divided, at most 100: who starts jobs of different shards doesn't wait for the other,
-	// and the order of jobs, and that none overtakes another, hold within a shard. 0 is 1 for who works, and what the database knows
-	// for who enqueues. Another number than the database's takes effect by Reshard, as hipq init does; until then workers leave the
-	// queue out.
+	// Shards is into how many shards its jobs are divided, at most 100. Workers that start jobs of different shards don't wait
+	// for each other, and jobs keep their order within a shard only. 0 is 1 for workers, and what the database knows for who
+	// enqueues. Reshard, or hipq init, applies a new number; until then workers leave the queue out.
 	Shards int `json:"-"`
 	// Concurrency is how many of its jobs run at once on one host; 0 is as many as the worker's.
 	Concurrency int `json:"concurrency,omitempty"`
 	// Order and PriorityOrder say which due job is started first.
 	Order         job.Order         `json:"order,omitempty"`
 	PriorityOrder job.PriorityOrder `json:"priority_order,omitempty"`
-	// DefaultPriority, DefaultTimeout (in whole seconds) and DefaultRetry are those of the jobs of types that nobody has among Types;
-	// nil and 0 are what the database knows of the queue, else 100, a day, and job.DefaultRetry.
+	// DefaultPriority, DefaultTimeout (in whole seconds) and DefaultRetry are for jobs of types that no config has among its
+	// Types. nil and 0 are what the database knows of the queue, else 100, a day, and job.DefaultRetry.
 	DefaultPriority *int             `json:"default_priority,omitempty"`
 	DefaultTimeout  time.Duration    `json:"default_timeout,omitempty"`
 	DefaultRetry    *job.RetryPolicy `json:"default_retry,omitempty"`
-	// StrictTypes says that hipq enqueue and the stored procedures take jobs of the types in the config alone. The library and
-	// plain SQL don't ask.
+	// StrictTypes: hipq enqueue and stored procedures, not the library or plain SQL, refuse types that the config lacks.
 	StrictTypes bool `json:"strict_types,omitempty"`
 	// Location is the zone of the time windows.
 	Location *time.Location `json:"-"`
-	// KeepFinished and KeepFailed are how long purge leaves final jobs, without and with an error, in whole seconds. DiscardAtOnce
-	// deletes them when they become final; 0 is the default.
+	// KeepFinished and KeepFailed are how long, in whole seconds, purge leaves final jobs without and with error; 0: default.
 	KeepFinished, KeepFailed time.Duration `json:"-"`
 }
 
 // DiscardAtOnce is the retention of jobs that are deleted in the very transaction in which they become final.
 const DiscardAtOnce time.Duration = -1
 
-// The retention where the config says nothing.
+// Retention by default.
 const (
 	DefaultKeepFinished = 14 * 24 * time.Hour
 	DefaultKeepFailed   = 90 * 24 * time.Hour
@@ -92,8 +89,8 @@ type Queue struct {
 	divideAt atomic.Int64
 }
 
-// Open is New for a program that hasn't looked at the tables yet: it is refused if they are not there, or were made by an older
-// or a newer hipq: schema.ErrNotMigrated, schema.ErrNewer. DB.Migrate, before Open, makes them. It may be repeated.
+// Open checks the tables, which DB.Migrate makes, and returns the queue. schema.ErrNotMigrated says that they are missing, or
+// of an older hipq, schema.ErrNewer that they are of a newer one. It may be repeated.
 func Open(ctx context.Context, db *schema.DB, o Options) (*Queue, error) {
 	q, err := New(db, o)
 	if err != nil {
@@ -108,9 +105,8 @@ func Open(ctx context.Context, db *schema.DB, o Options) (*Queue, error) {
 	return q, nil
 }
 
-// New is the queue in db that the options describe, for who has looked at the tables, as by DB.Check. It doesn't talk to the
-// database: that knows of the queue when a worker has begun, or Register was called. ErrOptions and schema.ErrName say what can't
-// be.
+// New is Open for a program that has checked the tables, as by DB.Check. It doesn't talk to the database, which knows of the
+// queue once a worker has begun, or Register was called. ErrOptions and schema.ErrName refuse the options.
 func New(db *schema.DB, o Options) (*Queue, error) {
 	if db == nil {
 		return nil, fmt.Errorf("queue %s: the database is nil", o.Name)
@@ -132,16 +128,15 @@ func New(db *schema.DB, o Options) (*Queue, error) {
 }
 
 // Table is the queue as schema.Migrate wants it.
-func (o Options) Table() schema.Queue { return schema.Queue{Name: o.Name, Order: o.order()} }
-
-func (o Options) order() schema.Order {
+func (o Options) Table() schema.Queue {
+	order := schema.OrderLowest
 	switch {
 	case o.Order == job.BySchedule:
-		return schema.OrderSchedule
+		order = schema.OrderSchedule
 	case o.PriorityOrder == job.HighestFirst:
-		return schema.OrderHighest
+		order = schema.OrderHighest
 	}
-	return schema.OrderLowest
+	return schema.Queue{Name: o.Name, Order: order}
 }
 
 // index is the hint that makes a query walk one of the table's indexes.

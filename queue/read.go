@@ -2,7 +2,6 @@ package queue
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -21,33 +20,29 @@ func (q *Queue) Get(ctx context.Context, id int64) (*job.Job, error) {
 }
 
 func (q *Queue) get(ctx context.Context, from engine.Reader, id int64, lock string) (*job.Job, error) {
-	j, err := q.scanner(allColumns).scan(from.QueryRowContext(ctx, "SELECT "+q.selected()+" FROM "+q.table+" WHERE id = ? "+lock, id))
+	var found *job.Job
+	err := engine.ReadOn(ctx, from, q.jobs(allColumns, "WHERE id = ? "+lock, []any{id}, func(j *job.Job) { found = j }))
 	switch {
-	case errors.Is(err, sql.ErrNoRows):
-		return nil, fmt.Errorf("%w: %s %d", ErrNotFound, q.Name, id)
 	case err != nil:
 		return nil, fmt.Errorf("read job %d of %s: %w", id, q.Name, err)
+	case found == nil:
+		return nil, fmt.Errorf("%w: %s %d", ErrNotFound, q.Name, id)
 	}
-	return j, nil
+	return found, nil
 }
 
-// How often Wait looks: soon at first, for a job may be a matter of milliseconds, and once a second in the end.
-const (
-	waitFirst = 25 * time.Millisecond
-	waitMost  = time.Second
-)
+// How often Wait looks: soon at first, because a job may take milliseconds, and once a second in the end.
+const waitFirst, waitMost = 25 * time.Millisecond, time.Second
 
-// Wait waits until a job is final, and gives it as it is then; its Error says whether it has failed. One that a person has
-// retried is final too: its RetriedAs is the id of the job to wait for next. ErrNotFound if there is no such job, or no more:
-// a queue that discards jobs at once (Options.KeepFinished, KeepFailed) has none to show, and what became of it is in the
-// activity.
+// Wait waits until a job is final, and returns it; its Error says whether it has failed. If a person has retried the job,
+// RetriedAs is the job to wait for next. ErrNotFound if there is no such job, or no more: a queue may discard jobs at once
+// (Options.KeepFinished, KeepFailed), and then only the activity has the result.
 //
-// It looks at the job's row, at once and then ever less often, until it is once a second: so a thousand that wait cost the
-// database a thousand reads by key each second, and the word comes up to a second late. A database that is busy or away is
-// asked again. So ctx is what bounds Wait: when it ends, that is the error, with the database's last trouble if it had any. It
-// may be repeated, and called by several at once.
+// It looks at the job's row, at once and then ever less often, down to once a second: a thousand waiting calls cost the
+// database a thousand reads by key each second. It asks a busy or absent database again, so only ctx bounds it: when ctx ends,
+// that is the error, with the database's last trouble if there was any. It may be repeated, and called by several at once.
 func (q *Queue) Wait(ctx context.Context, id int64) (*job.Job, error) {
-	// without the job's data, which may be large; a job that isn't there is gone, or not yet on this node
+	// not the job's data, which may be large; a job that isn't there is gone, or not yet on this node
 	query := "SELECT COALESCE((SELECT state FROM " + q.table + " WHERE id = ?), 'final')"
 	for pause, trouble := waitFirst, error(nil); ; pause = min(2*pause, waitMost) {
 		var state job.State
@@ -68,7 +63,7 @@ func (q *Queue) Wait(ctx context.Context, id int64) (*job.Job, error) {
 		select {
 		case <-ctx.Done():
 			return nil, fmt.Errorf("wait for job %d of %s: %w", id, q.Name, errors.Join(ctx.Err(), trouble))
-		case <-time.After(pause*3/4 + rand.N(pause/2)): // those who began together should not look together for ever
+		case <-time.After(pause*3/4 + rand.N(pause/2)): // calls that began together should not look together forever
 		}
 	}
 }
@@ -77,27 +72,19 @@ func (q *Queue) Wait(ctx context.Context, id int64) (*job.Job, error) {
 type Counts struct {
 	// Paused: nothing of the queue is started.
 	Paused bool
-	// Due may run now; Scheduled later.
-	Due       int64
-	Scheduled int64
-	// Held are due, but their throttle groups are full.
-	Held int64
-	// Locked are locked and not started, which a round never leaves.
-	Locked  int64
-	Running int64
-	// Waiting are running, for an answer from outside.
-	Waiting int64
+	// Due may run now, Scheduled later. Held are due, but their throttle groups are full.
+	Due, Scheduled, Held int64
+	// Locked are locked and not started, which a round never leaves. Waiting wait for an answer from outside.
+	Locked, Running, Waiting int64
 	// Error waits for the retry decision.
 	Error int64
-	// Finished and Failed are final, without and with an error; Closed failed too, and nothing is to be done about them any more.
-	Finished int64
-	Failed   int64
-	Closed   int64
-	// OldestDue is since when the first of Due and Held has been; zero if none is.
+	// Finished and Failed are final, without and with an error; Closed failed too, and need no more attention.
+	Finished, Failed, Closed int64
+	// OldestDue is since when the first of Due and Held has been due; zero if none is.
 	OldestDue time.Time
 }
 
-// add adds n jobs of one status, of which so many are due later. The first of those that wait is due at oldest.
+// add adds n jobs of one status, of which later are due later. oldest is when the first that waits is due.
 func (c *Counts) add(status job.Status, n, later int64, oldest, now time.Time) {
 	where := map[job.Status]*int64{
 		job.StatusSubmitted: &c.Due, job.StatusAvailable: &c.Due, job.StatusScheduled: &c.Due, job.StatusThrottled: &c.Held,
@@ -114,13 +101,12 @@ func (c *Counts) add(status job.Status, n, later int64, oldest, now time.Time) {
 	}
 }
 
-// Progressing are those of the queue's jobs which a worker runs and whose attempts have said how far they are, at most so many:
-// those that have said so last, the latest first.
+// Progressing are the running jobs whose attempts have said how far they are, the latest to say so first, and at most so many.
 func (q *Queue) Progressing(ctx context.Context, most int) (jobs []*job.Job, err error) {
 	// of all that run: they are no more than there are slots
-	query := "SELECT " + q.selected() + " FROM " + q.table + " " + q.claimIndex() +
-		" WHERE status = 'running' AND progress_attempt = attempt ORDER BY " + q.table + ".progress_time DESC, id LIMIT ?"
-	err = q.db.Read(ctx, q.jobs(query, []any{most}, func(j *job.Job) {
+	rest := q.claimIndex() + " WHERE status = 'running' AND progress_attempt = attempt" +
+		" ORDER BY " + q.table + ".progress_time DESC, id LIMIT ?"
+	err = q.db.Read(ctx, q.jobs(allColumns, rest, []any{most}, func(j *job.Job) {
 		if j.Progress.Attempt > 0 { // else the row says nothing that can be a progress
 			jobs = append(jobs, j)
 		}

@@ -11,22 +11,16 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-const (
-	// failuresMost is how many kinds of failures of a queue are told apart, at most.
-	failuresMost = 1000
-	// failuresAmong is how many jobs Failures looks at, at most.
-	failuresAmong = 1_000_000
-)
+// failuresMost is how many kinds of failures are told apart, among the newest failuresAmong jobs.
+const failuresMost, failuresAmong = 1000, 1_000_000
 
-// Failure is jobs of one type that failed in the same way: their errors have the same fingerprint, which is the error's text
-// without numbers, ids, times and quoted paths.
+// Failure is jobs of one type whose errors have the same fingerprint, which leaves out numbers, ids, times and quoted paths.
 type Failure struct {
 	Type string
 	// Fingerprint is eight hex digits, the same in all versions of hipq.
 	Fingerprint string
-	// Jobs is how many they are.
-	Jobs int64
-	// First and Last are when the first and the last of them failed.
+	// Jobs is how many there are, First and Last are when the first and the last of them failed.
+	Jobs        int64
 	First, Last time.Time
 	// Example is the newest of them, by its id, and Error the beginning of its error.
 	Example int64
@@ -35,21 +29,18 @@ type Failure struct {
 
 // Failures are the failed jobs that a filter lets pass, by how they failed.
 type Failures struct {
-	// Kinds are the newest, by the ids of their newest jobs: that with the most jobs first.
+	// Kinds are those with the newest jobs. The kind with the most jobs comes first.
 	Kinds []Failure
 	// Others is how many jobs failed in yet other ways.
 	Others int64
-	// More says that there are older jobs at which nobody has looked.
+	// More says that there are older jobs, at which Failures didn't look.
 	More bool
 }
 
-// failureColumns are the places in columns of what is read of a job for its failure's sake.
-var failureColumns = slices.DeleteFunc(allBut(), func(at int) bool {
-	return !slices.Contains([]string{"id", "job_type", "status", "error", "update_time"}, columns[at].name)
-})
+var failureColumns = only("id", "job_type", "status", "error", "update_time")
 
-// Failures groups failed jobs by type and fingerprint. The filter's standing is Failed if it has none; its Limit is of kinds,
-// of which there are 1,000 at most. It looks at the newest million of the jobs, reads them by the page, and locks nothing.
+// Failures groups failed jobs by type and fingerprint. The filter's standing is Failed by default; its Limit is of kinds, 1,000
+// at most. It looks at the newest million of the jobs, reads them by the page, and locks nothing.
 func (q *Queue) Failures(ctx context.Context, by Filter) (Failures, error) {
 	by.Standing = cmp.Or(by.Standing, Failed)
 	most := min(cmp.Or(max(by.Limit, 0), failuresMost), failuresMost)

@@ -29,8 +29,7 @@ const (
 	Finished  Standing = "finished"
 )
 
-// Standings are all there are. Running and error are the states: with those that wait for an answer, and those about which
-// a retry handler is asked.
+// Standings are all there are. Running includes jobs that wait for an answer, error those about which a retry handler is asked.
 var Standings = []Standing{
 	Standing(job.Initial), Standing(job.Running), Standing(job.Error), Standing(job.Retry), Standing(job.Final),
 	Due, Held, Scheduled, Locked, Waiting, Failed, Closed, Finished,
@@ -56,7 +55,7 @@ var conditions = map[Standing]string{
 // waiting is the condition for a row that waits for its next attempt.
 const waiting = "status IN ('submitted', 'available', 'scheduled', 'throttled', 'locked')"
 
-// mayHaveError is the condition for a row that may have an error: it leaves out the statuses that most jobs have.
+// mayHaveError leaves out the statuses that most jobs have, and that go with no error.
 const mayHaveError = "status IN ('available', 'scheduled', 'throttled', 'locked', 'running', 'answered', 'deciding', 'undecided'," +
 	" 'failed', 'closed')"
 
@@ -71,16 +70,15 @@ type Filter struct {
 	Fingerprint string
 	// Place takes only jobs of one shard, by Division.Place.
 	Place int
-	// Since and Until take only jobs that have become what they are since, and before: by their update_time.
+	// Since and Until take only jobs whose update_time is since, and before.
 	Since, Until time.Time
-	// Among looks at the newest so many jobs of the queue only, by their ids: what it costs is the same in a queue of any length.
+	// Among looks only at so many jobs with the highest ids, so that the cost doesn't depend on the queue's length.
 	Among int
 	// Limit takes the newest so many.
 	Limit int
 }
 
-// where is the condition of a filter but for its fingerprint, which no engine knows, and the hint for the index that serves it,
-// if one does.
+// where is the condition of a filter, without its fingerprint, and the hint for the index that serves it, if one does.
 func (q *Queue) where(by Filter) (w engine.Where, hint string) {
 	switch {
 	case by.Standing != "":
@@ -137,8 +135,7 @@ func (q *Queue) FindIDs(ctx context.Context, by Filter) (ids []int64, err error)
 	return ids, err
 }
 
-// newest gives the ids of the jobs that the filter lets pass, whatever its fingerprint and Limit: the newest first, so many or
-// all.
+// newest gives the ids of the jobs that where lets pass, the newest first; a most of 0 is all.
 func (q *Queue) newest(ctx context.Context, by Filter, most int) (ids []int64, err error) {
 	w, hint := q.where(by)
 	query := "SELECT id FROM " + q.table + " " + hint + w.SQL() + " ORDER BY id DESC LIMIT ?"
@@ -148,8 +145,8 @@ func (q *Queue) newest(ctx context.Context, by Filter, most int) (ids []int64, e
 	return ids, nil
 }
 
-// CountFound counts the jobs that the filter lets pass, whatever its Limit: up to 10,000, and if no index has all that the
-// filter asks for among the newest 100,000 of the queue. all says that there are no others.
+// CountFound counts the jobs that the filter lets pass, whatever its Limit: up to 10,000, and without an index that serves the
+// filter among the newest 100,000 of the queue. all says that there are no others.
 func (q *Queue) CountFound(ctx context.Context, by Filter) (n int, all bool, err error) {
 	if by.Fingerprint != "" {
 		by.Limit = engine.CountedMost + 1
@@ -165,7 +162,7 @@ func (q *Queue) CountFound(ctx context.Context, by Filter) (n int, all bool, err
 	return n, all, nil
 }
 
-// served says whether an index has all that the filter asks for, so that no row is read which it doesn't let pass.
+// served says whether an index has all that the filter asks for, so that only rows are read that it lets pass.
 func (by Filter) served() bool {
 	has := Filter{Standing: by.Standing, Among: by.Among, Limit: by.Limit}
 	switch by.Standing {
@@ -204,20 +201,16 @@ func (q *Queue) Find(ctx context.Context, by Filter, f func(*job.Job) error) err
 	return nil
 }
 
-// each calls f with the jobs of these ids, which are in order, or in reverse. It leaves out those that the filter doesn't let
-// pass any more, and reads these columns.
-func (q *Queue) each(ctx context.Context, by Filter, ids []int64, places []int, f func(*job.Job) error) error {
+// each calls f with the jobs of these ids, in their order, up or down, if the filter still lets them pass.
+func (q *Queue) each(ctx context.Context, by Filter, ids []int64, of selection, f func(*job.Job) error) error {
 	order := ""
 	if len(ids) > 1 && ids[0] > ids[1] {
 		order = " DESC"
 	}
 	for some := range slices.Chunk(ids, findPage) {
 		w, _ := q.where(by)
-		w.And("id IN " + engine.In(len(some)))
-		for _, id := range some {
-			w.Args = append(w.Args, id)
-		}
-		if err := q.page(ctx, w, places, order, f); err != nil {
+		w.And("id IN "+engine.In(len(some)), anys(some, func(id int64) any { return id })...)
+		if err := q.page(ctx, w, of, order, f); err != nil {
 			return err
 		}
 	}
@@ -228,10 +221,10 @@ func (q *Queue) each(ctx context.Context, by Filter, ids []int64, places []int, 
 const findPage = 500
 
 // page calls f with the first jobs that a condition lets pass, in the order of their ids.
-func (q *Queue) page(ctx context.Context, w engine.Where, places []int, order string, f func(*job.Job) error) error {
+func (q *Queue) page(ctx context.Context, w engine.Where, of selection, order string, f func(*job.Job) error) error {
 	var stop error
-	query := "SELECT " + q.listed(places) + " FROM " + q.table + " " + q.db.ByID + w.SQL() + " ORDER BY id" + order + " LIMIT ?"
-	err := engine.ReadOn(ctx, q.db, q.jobsOf(places, query, append(w.Args, findPage), func(j *job.Job) {
+	rest := q.db.ByID + w.SQL() + " ORDER BY id" + order + " LIMIT ?"
+	err := engine.ReadOn(ctx, q.db, q.jobs(of, rest, append(w.Args, findPage), func(j *job.Job) {
 		if stop == nil {
 			stop = f(j)
 		}

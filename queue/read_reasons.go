@@ -12,7 +12,7 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// Reason is why a job isn't running: a word, which stays as it is, and a sentence for people.
+// Reason is why a job isn't running: a word for programs, and a sentence for people.
 type Reason struct {
 	Word string `json:"reason"`
 	Text string `json:"text"`
@@ -208,8 +208,7 @@ func (w *Why) others(limit, held int) string {
 	return text
 }
 
-// lanesFull says where workers hold all slots of a concurrency that the job comes under: the host's, the queue's or the job
-// type's own.
+// lanesFull says where workers hold all slots of the host's, the queue's or the job type's concurrency.
 func (w *Why) lanesFull() {
 	q, name, hosts := w.queue, w.Job.Type, []string{}
 	for _, r := range w.atWork {

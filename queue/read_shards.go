@@ -14,21 +14,17 @@ import (
 
 // Division is how the jobs of a queue are divided into shards, as the database has it.
 type Division struct {
-	// Of is how many shards there are.
-	Of int
-	// number is that by which the tables know it.
+	// Of is how many shards there are, number that by which the tables know the division.
+	Of     int
 	number int
-	// Otherwise is an ErrShards if the queue's options say that it is divided otherwise: until Reshard their workers leave the
-	// queue out. nil if they don't.
+	// Otherwise is an ErrShards if the queue's options divide it otherwise: until Reshard their workers leave the queue out.
 	Otherwise error
 }
 
-// Place is the number by which the tables, and job.Place, know one of the shards: they are from 0 to one less than how many
-// there are.
+// Place is the number by which the tables, and job.Place, know a shard. Shards are from 0 to Of-1.
 func (d Division) Place(shard int) int { return shards.Place(d.number, shard) }
 
-// Shard is which of the shards a place is; ok is false if it is none of them: the job was placed when the queue was divided
-// otherwise.
+// Shard is the shard at a place; ok is false if the job was placed when the queue was divided otherwise.
 func (d Division) Shard(place int) (shard int, ok bool) { return shards.In(d.number, place) }
 
 // Division reads how the queue is divided.
@@ -51,12 +47,10 @@ func (q *Queue) Division(ctx context.Context) (Division, error) {
 type ShardState struct {
 	// Counts are of its jobs. Rows that plain SQL has inserted are in no shard before they are taken in.
 	Counts
-	// Used is what counts against the queue's throttle limit, Share what the shard may use of that: it starts nothing beyond it.
-	// Used is more while the shard gives room to others, which get it as its jobs end. Both are 0 in a queue without a limit.
-	Used, Share int
-	// RateUsed and RateShare are the same of the starts of the queue's rate.
-	RateUsed, RateShare int
-	// WaitsSince is since when it has started nothing for want of the limit or the rate; zero if it doesn't wait for these.
+	// Used is what counts against the queue's limit, Share what the shard may use of it. Used is more while the shard gives
+	// room to others, as its jobs end. Both are 0 without a limit. RateUsed and RateShare are the same for the rate.
+	Used, Share, RateUsed, RateShare int
+	// WaitsSince is since when the limit or the rate has let no job start; zero if they do.
 	WaitsSince time.Time
 }
 
@@ -67,8 +61,8 @@ type Overview struct {
 	Division Division
 	// Shards are as many as Division has, in order.
 	Shards []ShardState
-	// Misplaced are the jobs that aren't over and are in none of the shards, because they were placed when the queue was divided
-	// otherwise. Workers move them, and start none before. Rows that plain SQL has inserted don't count.
+	// Misplaced are the jobs that aren't final and are in none of the shards, because they were placed when the queue was
+	// divided otherwise. Workers move them before they start them. Rows that plain SQL has inserted don't count.
 	Misplaced int64
 }
 
@@ -86,10 +80,9 @@ func (q *Queue) Overview(ctx context.Context) (o Overview, err error) {
 			of.WaitsSince = time.UnixMicro(part.waitSince).UTC()
 		}
 	}
-	from := " FROM " + q.table + " " + q.claimIndex()
 	jobs := "SELECT status, shard, COUNT(*), COALESCE(SUM(status IN ('submitted', 'scheduled') AND scheduled_run_time > ?), 0), " +
 		q.db.TimeText("MIN(CASE WHEN status IN ('submitted', 'available', 'scheduled', 'throttled') THEN scheduled_run_time END)") +
-		from + " GROUP BY status, shard"
+		" FROM " + q.table + " " + q.claimIndex() + " GROUP BY status, shard"
 	err = q.db.Read(ctx, engine.Query{SQL: jobs, Args: []any{engine.At(s.now)}, Scan: engine.EachRow(func(row *sql.Rows) error {
 		var status job.Status
 		var place int
@@ -120,8 +113,7 @@ type situation struct {
 	now      time.Time
 	paused   bool
 	division Division
-	// shards are the rows of the queue's shards.
-	shards []shardRow
+	shards   []shardRow
 }
 
 func (q *Queue) situation(ctx context.Context) (s situation, err error) {
@@ -138,8 +130,7 @@ func (q *Queue) situation(ctx context.Context) (s situation, err error) {
 	return s, err
 }
 
-// part is what a shard has of the queue's limit and its rate, by its place. The only one of an undivided queue has all,
-// whatever its row says; so has one without a row, because nobody has divided them yet.
+// part is what the shard at a place has of the limit and the rate: all if it is the only one, or nobody has divided them yet.
 func (q *Queue) part(s situation, place int) (r shardRow) {
 	at := slices.IndexFunc(s.shards, func(r shardRow) bool { return r.place == place })
 	if at >= 0 {

@@ -14,7 +14,7 @@ import (
 // Why is what there is to know about why a job isn't running.
 type Why struct {
 	Job *job.Job
-	// Reasons are the answers, the most telling first; for a job that runs, or is over, they say that.
+	// Reasons begin with the most telling one; for a job that runs, or is final, they say that.
 	Reasons []Reason
 	// Ahead is how many due jobs of its shard come before it, of whatever type.
 	Ahead int64
@@ -25,23 +25,20 @@ type Why struct {
 	by    Asker
 	// situation is the queue's. Its clock is that at which all else holds.
 	situation
-	// room is what limits and rate leave in the job's shard, as a round sees it. placed says that the job is in one of the shards.
-	room   room
-	placed bool
-	// rowHeld says that another transaction holds the job's row.
-	rowHeld bool
-	// worker is the worker that has it, if one does; last is the one that was heard of last, if any was. atWork are all that work.
+	// room is what limits and rate leave in the job's shard, if it is placed in one. rowHeld: another transaction has its row.
+	room            room
+	placed, rowHeld bool
+	// worker has the job, last is the one that was heard of last; nil is none. atWork are all that work.
 	worker, last *roster.Row
 	atWork       []roster.Row
 }
 
 // Asker is what the config that asks says of a worker.
 type Asker struct {
-	// Handled are the job types of the queue for which it has a handler.
+	// Handled are the job types that it has a handler for, LeftOut says why workers leave some out: the host can't run these.
 	Handled []string
-	// LeftOut says why workers leave some of these out, where they do: the host can't have their handlers.
 	LeftOut map[string]string
-	// Concurrency is that of a host; 0 if it says nothing of that.
+	// Concurrency is a host's; 0 is unknown.
 	Concurrency int
 }
 

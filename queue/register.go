@@ -42,7 +42,7 @@ func (o Options) record() queueRecord {
 	}
 }
 
-// options gives what a row says, which is an error if no config could have said it.
+// options gives what a row says, or an error if no config could have said it.
 func (r queueRecord) options(db *schema.DB) (Options, error) {
 	var s settings
 	if _, err := db.CheckQueue(r.Queue); err != nil {
@@ -63,8 +63,7 @@ func (r queueRecord) options(db *schema.DB) (Options, error) {
 	return o, o.check()
 }
 
-// registeredOptions are the queue's, as they are registered; the zero Options if nothing is registered that a config could have said.
-// It runs the other queries too.
+// registeredOptions are the registered ones; zero if no config could have said them. It runs the other queries too.
 func (q *Queue) registeredOptions(ctx context.Context, from engine.Reader, others ...engine.Query) (o Options, err error) {
 	own := registrations(q.db, "= ?", []any{q.Name}, func(r queueRecord) {
 		if registered, flaw := r.options(q.db); flaw == nil { // Registered warns of a flaw
@@ -88,9 +87,9 @@ func registrations(db *schema.DB, which string, args []any, f func(queueRecord))
 	})}
 }
 
-// Register records the queue and the configured types in the database, for the commands and the applications that have
-// no config of this queue. It writes only what has changed, rows that can't be read among it, and may be repeated. Workers do it
-// when they begin. ErrShards if the database's queue is divided otherwise, which Reshard changes: then it writes nothing.
+// Register records the queue and the configured types in the database, for commands and applications that have no config of the
+// queue. Workers do it when they begin. It writes only what has changed or can't be read, and may be repeated. ErrShards, and
+// nothing written, if the database's queue is divided otherwise, which Reshard changes.
 func (q *Queue) Register(ctx context.Context) error {
 	want := q.record()
 	var there queueRecord
@@ -144,9 +143,8 @@ func (q *Queue) Register(ctx context.Context) error {
 	return nil
 }
 
-// Registered gives all queues of the instance as the database has them, whoever's config they are in, by name. Their types
-// are not among the options. A row that can't be a queue's counts for nothing, and the database's Warn is told of it; whether
-// a queue's table can be used is not looked at.
+// Registered gives all queues that are registered in the database, by name, without their types. A row that can't be a queue's
+// is left out, with a warning by the database's Warn. The queues' tables are not checked.
 func Registered(ctx context.Context, db *schema.DB) ([]Options, error) {
 	var all []Options
 	err := db.Read(ctx, registrations(db, "<> 'NONE' ORDER BY queue", nil, func(r queueRecord) {
@@ -164,9 +162,8 @@ func Registered(ctx context.Context, db *schema.DB) ([]Options, error) {
 	return all, nil
 }
 
-// zoneChanges are the changes of a zone's clock in three years, from the beginning of one on, each as when it happens and the
-// offset from then on, both in seconds; the first is the offset at the beginning. Nil for a zone without an offset: so its
-// registration changes once a year, and that of UTC never.
+// zoneChanges are the changes of a zone's clock in three years, each as its time and the offset from then on, in seconds; the
+// first is the offset at the beginning. Nil: no offset at all. So a registration changes once a year, and UTC's never.
 func zoneChanges(zone *time.Location, year int) [][2]int64 {
 	at, end := time.Date(year, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(year+3, 1, 1, 0, 0, 0, 0, time.UTC)
 	list := job.ZoneChanges(at.In(zone), end)

@@ -37,14 +37,13 @@ func recordOf(t job.Type) typeRecord {
 }
 
 // jobType gives the type that a row says, which is an error if its jobs could not be.
-func (r typeRecord) jobType() (job.Type, error) {
-	t := job.DefaultType(r.Type)
+func (r typeRecord) jobType() (t job.Type, err error) {
+	t = job.DefaultType(r.Type)
 	t.Timeout, t.Priority, t.ThrottleFactor = time.Duration(r.Timeout)*time.Second, r.Priority, r.ThrottleFactor
 	var s typeSettings
 	if json.Unmarshal([]byte(r.Settings), &s) == nil && s.Check() == nil {
 		t.Retry, t.Async, t.RetryHandler = s.RetryPolicy, s.Async, s.RetryHandler
 	}
-	var err error
 	if t.Windows, err = job.DecodeWindows(r.Windows); err != nil {
 		return t, err
 	}
@@ -64,18 +63,16 @@ func (q *Queue) typesQuery(found map[string]typeRecord) engine.Query {
 
 // registration is what the database knows of a queue's config: who enqueues may know no more of the queue than its name.
 type registration struct {
-	// Options are as they are registered, but for the defaults of jobs that the queue's own options have.
+	// Options are as registered, except for the defaults of jobs that the queue's own options have.
 	Options
 	types map[string]job.Type
 	read  time.Time
 }
 
-// registeredFor is how long a Queue goes by what it has read of the registration: for so long it may not notice that another program has
-// changed it.
+// registeredFor is for how long a Queue may miss that another program has changed the registration.
 const registeredFor = time.Minute
 
-// registered is the queue's registration. A type in it that can't be one counts for nothing, and the database's Warn is told of it,
-// unless the config has the type: then its row is about to be mended.
+// registered is the queue's registration, without rows that can't be types. It warns of these, unless the config mends them.
 func (q *Queue) registered(ctx context.Context, from engine.Reader) (*registration, error) {
 	if r := q.known.Load(); r != nil && time.Since(r.read) < registeredFor {
 		return r, nil
@@ -122,13 +119,9 @@ func (q *Queue) typeOf(ctx context.Context, from engine.Reader, name string) (jo
 // defaultType is a type of which nothing is said.
 func (o Options) defaultType(name string) job.Type {
 	t := job.DefaultType(name)
-	if o.DefaultPriority != nil {
-		t.Priority = *o.DefaultPriority
-	}
+	t.Priority = *cmp.Or(o.DefaultPriority, &t.Priority)
 	t.Timeout = cmp.Or(o.DefaultTimeout, t.Timeout)
-	if o.DefaultRetry != nil {
-		t.Retry = *o.DefaultRetry
-	}
+	t.Retry = *cmp.Or(o.DefaultRetry, &t.Retry)
 	return t
 }
 

@@ -26,17 +26,15 @@ const (
 // stranded is a job whose attempt or retry decision no worker will end.
 type stranded struct {
 	ID int64
-	// WorkerID is the worker that has the job locked. It is empty if no worker has.
+	// WorkerID is the worker that has the job, if one has. It is dead if Gone, else it works in SQL and exceeds the timeout.
 	WorkerID string `db:"worker_id"`
-	// Gone says that this worker is dead. Else it works in SQL, and the attempt is over its time.
-	Gone bool
-	// Host and PID are nil if the worker's row is gone.
+	Gone     bool
+	// Host and PID are nil if the worker's row is gone. Heard is when the worker was last heard of.
 	Host, PID *string
-	// Heard is when the worker was last heard of.
-	Heard engine.Time
+	Heard     engine.Time
 }
 
-// orphans are the jobs of workers that are dead, and the overdue ones of workers in SQL, which hipq can't stop. A worker is dead when
+// orphans are the jobs of dead workers, and the overdue ones of workers in SQL, which hipq can't stop. A worker is dead when
 // its row says so, never because of a clock: from then on its renewals fail. gone is the condition for the dead.
 func (q *Queue) orphans(joins string) (from, gone string) {
 	join, gone := q.workers.Missing("j.worker_id")
@@ -48,12 +46,10 @@ func (q *Queue) orphans(joins string) (from, gone string) {
 	return q.table + " j " + q.claimIndex() + " " + join + joins + " WHERE j." + schema.HasWorker + " AND " + wanted, gone
 }
 
-// rescue ends attempts that no worker will end: the worker is dead, the answer is overdue, or the timeout of a worker in SQL is over.
-// The retry policy decides about them at once. If the type has a retry handler, the job waits for that in the state error. rescue also
-// decides about the jobs in this state that no retry handler is for, after an answer for example.
-//
-// handled are the types of the worker, and whether it has a retry handler for each. dead is called with each dead worker before its
-// jobs are rescued, because its processes must end first.
+// rescue ends attempts that no worker will end: the worker is dead, the answer is overdue, or the timeout of a worker in SQL is
+// over. The retry policy decides at once, or the job waits for its type's retry handler in the state error. rescue also decides
+// about jobs in this state without a retry handler, after an answer for example. handled and dead are as for Upkeep: a dead
+// worker's processes must end before its jobs are rescued.
 func (q *Queue) rescue(
 	ctx context.Context, w roster.Worker, l rounds.Look, handled map[string]bool, dead func(workerID string),
 ) (more bool, err error) {
@@ -129,10 +125,10 @@ func (q *Queue) rescueAll(ctx context.Context, w roster.Worker, found []stranded
 	}
 	return q.db.TxInParts(ctx, nil, func(tx *engine.Tx) error {
 		var jobs []*job.Job
-		of := allBut("job_data", "result")
-		query := "SELECT " + q.listed(of) + " FROM " + q.table + " " + q.db.ByID + " WHERE id IN " + notAlone(len(ids)) +
+		rest := q.db.ByID + " WHERE id IN " + notAlone(len(ids)) +
 			" AND status IN ('locked', 'running', 'answered', 'deciding', 'awaiting', 'undecided') " + tx.SkipLocked
-		if err := tx.Read(ctx, q.jobsOf(of, query, ids, func(j *job.Job) { jobs = append(jobs, j) })); err != nil {
+		query := q.jobs(allBut("job_data", "result"), rest, ids, func(j *job.Job) { jobs = append(jobs, j) })
+		if err := tx.Read(ctx, query); err != nil {
 			return err
 		}
 		jobs, err := q.withFreeKeys(ctx, tx, jobs)
@@ -141,7 +137,7 @@ func (q *Queue) rescueAll(ctx context.Context, w roster.Worker, found []stranded
 		}
 		var entries []activity.Entry
 		for _, j := range jobs {
-			some, err := q.rescueOne(ctx, tx, handled, byID[j.ID], j)
+			some, err := q.rescueOne(ctx, tx, w, handled, byID[j.ID], j)
 			if err != nil {
 				return err
 			}
@@ -151,8 +147,7 @@ func (q *Queue) rescueAll(ctx context.Context, w roster.Worker, found []stranded
 	})
 }
 
-// outcome is that of the job's attempt. ok is false if the job is not stranded any more. It compares worker ids here: what only
-// another hand than hipq's has written, MariaDB finds by no text.
+// outcome is that of the job's attempt; ok: it is still stranded. Go compares worker ids, because MariaDB needs valid text.
 func (s stranded) outcome(j *job.Job, now time.Time) (o job.Outcome, ok bool) {
 	lost := j.Status.HasWorker() && j.WorkerID == s.WorkerID && s.Gone
 	late := j.Status == job.StatusAwaiting && !j.WakeTime.After(now) ||
@@ -174,13 +169,15 @@ func (s stranded) outcome(j *job.Job, now time.Time) (o job.Outcome, ok bool) {
 }
 
 // rescueOne rescues a job, up to the decision, if a retry handler takes that.
-func (q *Queue) rescueOne(ctx context.Context, tx *engine.Tx, handled map[string]bool, s stranded, j *job.Job) ([]activity.Entry, error) {
+func (q *Queue) rescueOne(
+	ctx context.Context, tx *engine.Tx, w roster.Worker, handled map[string]bool, s stranded, j *job.Job,
+) ([]activity.Entry, error) {
 	o, ok := s.outcome(j, tx.Now)
 	switch {
 	case !ok:
 		return nil, nil
 	case j.Flaw != nil:
-		return q.refuse(ctx, tx, []*job.Job{j})
+		return nil, q.refuse(ctx, tx, w, j)
 	case j.Status == job.StatusLocked: // a worker in SQL had locked it, and had not started it
 		status, wake := rules.Place(j.ScheduledRunTime, tx.Now)
 		return nil, tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET status = ?, wake_time = ?, worker_id = 'NONE' WHERE id = ?", status, engine.At(wake), j.ID)
@@ -207,8 +204,7 @@ func (q *Queue) rescueOne(ctx context.Context, tx *engine.Tx, handled map[string
 	return q.conclude(ctx, tx, e)
 }
 
-// withFreeKeys gives those of the jobs, whose rows are locked, that have their places in the index of keys to themselves: a job that ends
-// gives its place up.
+// withFreeKeys gives those of the locked jobs whose entries in the index of keys nobody holds: a job's end deletes them.
 func (q *Queue) withFreeKeys(ctx context.Context, tx *engine.Tx, jobs []*job.Job) (free []*job.Job, err error) {
 	if tx.SkipLocked == "" || len(jobs) == 0 {
 		return jobs, nil

@@ -2,7 +2,6 @@ package queue
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"maps"
 	"slices"
@@ -12,10 +11,9 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-// Reshard divides the queue's jobs among its shards as the options say, while workers run: those whose options say otherwise
-// start nothing of the queue any more, from now on. moved is how many waiting jobs it has moved. It may be repeated, and goes
-// on where one that was interrupted stopped; so do the workers. ErrShards if another has divided the queue in another way
-// meanwhile.
+// Reshard divides the queue's jobs among its shards as the options say, while workers run. From then on, workers with other
+// options leave the queue out. moved is how many waiting jobs it has moved. It may be repeated after an interruption; workers
+// go on too. ErrShards if the queue has been divided in yet another way meanwhile.
 func (q *Queue) Reshard(ctx context.Context) (moved int, err error) {
 	if err := q.db.Tx(ctx, func(tx *engine.Tx) error { return q.divide(ctx, tx) }); err != nil {
 		return 0, fmt.Errorf("divide %s: %w", q.Name, err)
@@ -27,8 +25,7 @@ func (q *Queue) Reshard(ctx context.Context) (moved int, err error) {
 	return moved, err
 }
 
-// divide makes the new shards, if the queue is divided otherwise, and moves what counts against the limit and the rate: the
-// jobs that workers have. It takes the turns of all who could start others meanwhile.
+// divide makes the new shards, if the queue is divided otherwise, and moves the jobs that workers have, under all turns.
 func (q *Queue) divide(ctx context.Context, tx *engine.Tx) error {
 	own := q.division().Number()
 	update := "UPDATE " + q.db.Queues() + " SET division = ? WHERE queue = ? AND division <> ?"
@@ -38,8 +35,7 @@ func (q *Queue) divide(ctx context.Context, tx *engine.Tx) error {
 	if err := q.takeAllTurns(ctx, tx); err != nil {
 		return err
 	}
-	// also in a queue that takes no turns, because it may be given a limit; and locked, because one that is settled meanwhile may
-	// get other data, and be in another group
+	// even without turns, because the queue may get a limit; locked, because a settlement may change a job's group
 	for n := relocateMax; n == relocateMax; {
 		var err error
 		if n, err = q.relocate(ctx, tx, schema.Counts, q.db.ForUpdate); err != nil {
@@ -56,7 +52,9 @@ const misplacedOf = "status IN ('available', 'scheduled', 'throttled', 'undecide
 // relocateMax is how many jobs are moved at once to the shards in which they belong.
 const relocateMax = 1000
 
-// moveMisplaced moves jobs to the shards in which they belong: they were placed when the queue was divided otherwise.
+var placeColumns = only("id", "job_type", "job_key", "shard_key")
+
+// moveMisplaced moves jobs that were placed when the queue was divided otherwise.
 func (q *Queue) moveMisplaced(ctx context.Context) (moved int, err error) {
 	err = q.db.TxInParts(ctx, nil, func(tx *engine.Tx) error {
 		moved, err = q.relocate(ctx, tx, misplacedOf, tx.SkipLocked)
@@ -68,19 +66,14 @@ func (q *Queue) moveMisplaced(ctx context.Context) (moved int, err error) {
 	return moved, nil
 }
 
-// relocate moves misplaced jobs that meet a condition, and locks them. One that was held back comes among the due ones, because
-// its group may be another. ErrShards if another has divided the queue meanwhile: then all else is misplaced.
+// relocate moves misplaced jobs that meet a condition, and locks them. One that was held back becomes available, because its
+// group may be another. ErrShards if the queue has been divided otherwise meanwhile.
 func (q *Queue) relocate(ctx context.Context, tx *engine.Tx, of, lock string) (moved int, err error) {
 	var found []*job.Job
 	for _, where := range q.misplaced() {
-		query := "SELECT id, job_type, job_key, shard_key FROM " + q.table + " " + q.claimIndex() +
-			" WHERE " + of + " AND " + where + " LIMIT ? " + lock
-		scan := engine.EachRow(func(row *sql.Rows) error {
-			j := &job.Job{}
-			found = append(found, j)
-			return row.Scan(&j.ID, &j.Type, &j.Key, &j.ShardKey)
-		})
-		if err := tx.Read(ctx, engine.Query{SQL: query, Args: []any{relocateMax - len(found)}, Scan: scan}); err != nil {
+		rest := q.claimIndex() + " WHERE " + of + " AND " + where + " LIMIT ? " + lock
+		query := q.jobs(placeColumns, rest, []any{relocateMax - len(found)}, func(j *job.Job) { found = append(found, j) })
+		if err := tx.Read(ctx, query); err != nil {
 			return 0, err
 		}
 	}
@@ -107,7 +100,7 @@ func (q *Queue) relocate(ctx context.Context, tx *engine.Tx, of, lock string) (m
 	return len(found), nil
 }
 
-// findPlaces tells jobs where they belong. Their data are read for that where they matter, and not kept: they may be large.
+// findPlaces sets the jobs' places. It reads their data if they matter, and doesn't keep them, because they may be large.
 func (q *Queue) findPlaces(ctx context.Context, tx *engine.Tx, jobs []*job.Job) error {
 	d := q.division()
 	place := func(j *job.Job, data []byte) { j.Place = d.PlaceOf(j.Type, j.Key, j.ShardKey, data) }

@@ -241,9 +241,9 @@ func (c *candidates) lock(tx *engine.Tx, list []candidate) engine.Query {
 	if c.q.ThrottleGroups != nil {
 		places = startColumnsOfGroups
 	}
-	query := "SELECT " + c.q.listed(places) + " FROM " + c.q.table + " " + c.q.db.ByID +
-		" WHERE id IN " + notAlone(len(list)) + " AND status IN ('available', 'throttled') AND" + c.q.placed(c.shard) + " " + tx.SkipLocked
-	return c.q.jobsOf(places, query, ids, func(j *job.Job) { byID[j.ID].job = j })
+	rest := c.q.db.ByID + " WHERE id IN " + notAlone(len(list)) +
+		" AND status IN ('available', 'throttled') AND" + c.q.placed(c.shard) + " " + tx.SkipLocked
+	return c.q.jobs(places, rest, ids, func(j *job.Job) { byID[j.ID].job = j })
 }
 
 // notAlone is a list of n ids, and of 0, which no job has. A row that is found by one id alone stays locked on MariaDB, although

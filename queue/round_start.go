@@ -56,7 +56,7 @@ func (q *Queue) start(ctx context.Context, tx *engine.Tx, r round, first *firstR
 			return err
 		}
 	}
-	if err := q.refuseAs(ctx, tx, r.Worker, room.flawed...); err != nil {
+	if err := q.refuse(ctx, tx, r.Worker, room.flawed...); err != nil {
 		return err
 	}
 	return q.markStarted(ctx, tx, r, room, taken, done)
@@ -255,9 +255,8 @@ func (q *Queue) lockedUnder(ctx context.Context, tx *engine.Tx, r round) (locked
 	if _, err := q.ids(ctx, tx, "SELECT id FROM "+q.table+" "+q.db.ByID+in+" "+q.db.ForUpdate, tried...); err != nil {
 		return nil, fmt.Errorf("wait for an earlier try of a round: %w", err)
 	}
-	query := "SELECT " + q.selected() + " FROM " + q.table + " " + q.db.ByID + in +
-		" AND " + schema.HasWorker + " AND worker_id = ? AND lock_token = ?"
-	err = tx.Read(ctx, q.jobs(query, slices.Concat(tried, []any{r.Worker.ID, r.Token}), func(j *job.Job) { locked = append(locked, j) }))
+	rest := q.db.ByID + in + " AND " + schema.HasWorker + " AND worker_id = ? AND lock_token = ?"
+	err = tx.Read(ctx, q.jobs(allColumns, rest, slices.Concat(tried, []any{r.Worker.ID, r.Token}), func(j *job.Job) { locked = append(locked, j) }))
 	if err != nil {
 		return nil, fmt.Errorf("find what a round has locked: %w", err)
 	}

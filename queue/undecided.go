@@ -9,22 +9,17 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// Undecided takes up to r.Slots jobs of these types that wait for their retry decision, under the lock of a round that is
-// only for this, and gives them with what is known of their last attempt. A retry handler decides about them, and another
-// round writes down what it says. A worker that ends before gives them to others; one that was declared dead gets none. It
-// may be repeated: see Round.Token.
+// Undecided takes up to r.Slots jobs of these types that wait for their retry decision, under the lock of a round that is only
+// for this, and gives them with their last attempts. A retry handler decides about them, and another round writes down what it
+// says. A worker that was declared dead gets none. It may be repeated: see Round.Token.
 func (q Rounds) Undecided(ctx context.Context, asked rounds.Round, types []string) (list []rounds.Settled, err error) {
 	r := round{Round: asked}
-	again := r.Again
-	err = q.db.Tx(ctx, func(tx *engine.Tx) (err error) {
-		var jobs []*job.Job
-		if again {
-			jobs, err = q.lockedUnder(ctx, tx, r)
-		}
-		if again = true; err == nil && len(jobs) == 0 {
+	err = q.db.Tx(ctx, func(tx *engine.Tx) error {
+		list = nil
+		jobs, err := q.lockedUnder(ctx, tx, r) // by an earlier try
+		if err == nil && len(jobs) == 0 {
 			jobs, err = q.takeUndecided(ctx, tx, r, types)
 		}
-		list = nil
 		for _, j := range jobs {
 			list = append(list, rounds.Settled{Job: j, Outcome: j.Outcome(tx.Now)})
 		}
@@ -42,13 +37,13 @@ func (q *Queue) takeUndecided(ctx context.Context, tx *engine.Tx, r round, types
 	}
 	args := append(anys(types, func(name string) any { return name }), r.Slots)
 	var jobs []*job.Job
-	query := "SELECT " + q.selected() + " FROM " + q.table + " " + q.claimIndex() +
-		" WHERE status = 'undecided' AND" + q.placed() + " AND part = 'NONE' AND job_type IN " + engine.In(len(types)) + " LIMIT ? " + tx.SkipLocked
-	if err := tx.Read(ctx, q.jobs(query, args, func(j *job.Job) { jobs = append(jobs, j) })); err != nil {
+	rest := q.claimIndex() + " WHERE status = 'undecided' AND" + q.placed() + " AND part = 'NONE' AND job_type IN " +
+		engine.In(len(types)) + " LIMIT ? " + tx.SkipLocked
+	if err := tx.Read(ctx, q.jobs(allColumns, rest, args, func(j *job.Job) { jobs = append(jobs, j) })); err != nil {
 		return nil, err
 	}
 	taken, flawed := apart(jobs)
-	if err := q.refuseAs(ctx, tx, r.Worker, flawed...); err != nil || len(taken) == 0 {
+	if err := q.refuse(ctx, tx, r.Worker, flawed...); err != nil || len(taken) == 0 {
 		return nil, err
 	}
 	args = []any{r.Worker.ID, r.Token}

@@ -12,8 +12,7 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// Look finds out in one query what there is to do: what may be started in each shard, and what else there is. It reads and locks
-// nothing. ErrShards if the queue has been divided otherwise.
+// Look finds out in one query, without locks, what there is to do. ErrShards if the queue has been divided otherwise.
 func (q Rounds) Look(ctx context.Context, types []string) (l rounds.Look, err error) {
 	names := []any{""} // which no type has
 	if len(types) > 0 {
@@ -66,11 +65,10 @@ func (q Rounds) Look(ctx context.Context, types []string) (l rounds.Look, err er
 	return l, err
 }
 
-// Upkeep does what a look found, apart from what rounds do: takes in, divides limits among shards, promotes, and rescues. handled are
-// the types of the worker, and whether it has a retry handler for each. Any number of workers may do it at once. It does a bounded
-// part of each; when there may be more, more is true. dead, if not nil, is called with each worker of the instance that is no
-// more, before its jobs are rescued; perhaps more than once. What has to wait for another transaction waits some
-// seconds, and keeps nothing else from being done: then comes the error, which is engine.IsLockTimeout.
+// Upkeep does what a look found, apart from what rounds do: takes in, divides limits among shards, promotes, and rescues. Any
+// number of workers may do it at once. It does a bounded part of each; more: there may be more. handled are the worker's types,
+// and whether it has a retry handler for each. dead, if not nil, is called with each dead worker before its jobs are rescued,
+// perhaps repeatedly. A step that waits too long for a lock doesn't stop the others: the error is engine.IsLockTimeout.
 func (q Rounds) Upkeep(ctx context.Context, w roster.Worker, l rounds.Look, handled map[string]bool, dead func(workerID string)) (more bool, err error) {
 	var held error
 	for _, step := range []struct {

@@ -12,8 +12,7 @@ import (
 // promoteMax is how many jobs one transaction promotes, the earliest first: order holds among those promoted together.
 const promoteMax = 10_000
 
-// makeAvailable makes jobs available that have another status: the first that a condition finds. It passes over those that another
-// transaction holds.
+// makeAvailable makes the first jobs available that a condition finds, and passes over those that another transaction holds.
 func (q *Queue) makeAvailable(ctx context.Context, from job.Status, where string) (more bool, err error) {
 	var ids []any
 	err = q.db.TxInParts(ctx, nil, func(tx *engine.Tx) (err error) {

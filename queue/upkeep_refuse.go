@@ -11,8 +11,8 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// refuse ends jobs that have a flaw: their rows stay as they are, but final, each with its reason. Nothing was attempted.
-func (q *Queue) refuse(ctx context.Context, tx *engine.Tx, jobs []*job.Job) ([]activity.Entry, error) {
+// refuse ends jobs that have a flaw: their rows stay, but final, each with its reason. The zero worker is an operator.
+func (q *Queue) refuse(ctx context.Context, tx *engine.Tx, w roster.Worker, jobs ...*job.Job) error {
 	entries := make([]activity.Entry, 0, len(jobs))
 	for _, j := range jobs {
 		reason := strings.ToValidUTF8(j.Flaw.Error(), "\uFFFD")
@@ -20,23 +20,14 @@ func (q *Queue) refuse(ctx context.Context, tx *engine.Tx, jobs []*job.Job) ([]a
 			" SET status = 'failed', error = ?, wake_time = NULL, update_time = ?, worker_id = 'NONE', lock_token = 'NONE',"+
 			" throttle_group = 'NONE', stopping = 0, wish = 'NONE', output = 'NONE' WHERE id = ?", reason, engine.At(tx.Now), j.ID)
 		if err != nil {
-			return nil, fmt.Errorf("refuse job %d: %w", j.ID, err)
+			return fmt.Errorf("refuse job %d: %w", j.ID, err)
 		}
 		if err := q.discard(ctx, tx, job.StatusFailed, []any{j.ID}); err != nil {
-			return nil, err
+			return err
 		}
 		entry := q.entry(j, activity.Failed)
 		entry.Attempt, entry.Error = 0, reason
 		entries = append(entries, entry)
-	}
-	return entries, nil
-}
-
-// refuseAs refuses jobs, and logs that a worker did; the zero worker is an operator.
-func (q *Queue) refuseAs(ctx context.Context, tx *engine.Tx, w roster.Worker, jobs ...*job.Job) error {
-	entries, err := q.refuse(ctx, tx, jobs)
-	if err != nil {
-		return err
 	}
 	return q.logAs(ctx, tx, w, entries)
 }

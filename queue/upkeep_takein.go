@@ -15,11 +15,10 @@ import (
 // takeInMax is how many rows one transaction takes in.
 const takeInMax = 500
 
-// takeIn makes jobs of the rows that applications inserted by plain SQL: fills in what they left to the type, applies
-// the windows, logs them as added. Those that can't be jobs are refused.
+// takeIn fills in what rows by plain SQL left to the type, applies windows, and logs them. It refuses what can't be a job.
 func (q *Queue) takeIn(ctx context.Context, w roster.Worker) (more bool, err error) {
 	n, err := q.takeInSome(ctx, w, true)
-	if engine.IsLockTimeout(err) { // to end a row is to give up its key's place, which another transaction may hold
+	if engine.IsLockTimeout(err) { // another transaction may hold the key of a row to refuse
 		n, err = q.takeInSome(ctx, w, false)
 	}
 	if err != nil {
@@ -28,7 +27,7 @@ func (q *Queue) takeIn(ctx context.Context, w roster.Worker) (more bool, err err
 	return n == takeInMax, nil
 }
 
-// takeInSome takes some rows in, and says how many it has come to. It refuses those that can't be jobs, or leaves them for later.
+// takeInSome takes some rows in, and gives how many it has read. It refuses those that can't be jobs, or leaves them for later.
 func (q *Queue) takeInSome(ctx context.Context, w roster.Worker, refuse bool) (n int, err error) {
 	err = q.db.TxInParts(ctx, nil, func(tx *engine.Tx) error {
 		var found []*job.Job
@@ -54,13 +53,12 @@ func (q *Queue) takeInSome(ctx context.Context, w roster.Worker, refuse bool) (n
 		if err != nil {
 			return err
 		}
-		return q.refuseAs(ctx, tx, w, flawed...)
+		return q.refuse(ctx, tx, w, flawed...)
 	})
 	return n, err
 }
 
-// inserted is the query for rows that applications have inserted. It reads their data, which may be large, only where the database takes any bytes for
-// a text, and keeps none of it.
+// inserted is the query for rows by plain SQL. It reads their data, which may be large, only if a text may have any bytes.
 func (q *Queue) inserted(tx *engine.Tx, found *[]*job.Job) engine.Query {
 	of := allBut("job_data", "error", "result", "output")
 	if q.db.AnyBytes {
@@ -69,9 +67,9 @@ func (q *Queue) inserted(tx *engine.Tx, found *[]*job.Job) engine.Query {
 	query := "SELECT " + q.listed(of) + ", OCTET_LENGTH(job_data) FROM " + q.table + " " + q.claimIndex() +
 		" WHERE status = 'submitted' LIMIT ? " + tx.SkipLocked
 	var size int
-	s := q.scanner(of, &size)
+	read := q.reader(of, &size)
 	return engine.Query{SQL: query, Args: []any{takeInMax}, Scan: engine.EachRow(func(row *sql.Rows) error {
-		j, err := s.scan(row)
+		j, err := read(row)
 		if err != nil {
 			return err
 		}

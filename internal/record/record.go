@@ -21,8 +21,7 @@ const (
 	maxBytes = 4 << 20
 )
 
-// Entries appends to the activity of db's instance inside the caller's transaction, whose time is theirs. Empty texts become
-// activity.None.
+// Entries appends to the activity of db's instance, in the caller's transaction, at its time. Empty texts become None.
 func Entries(ctx context.Context, tx *engine.Tx, db *schema.DB, entries []activity.Entry) error {
 	at, stamp := tx.Stamp()
 	for len(entries) > 0 {
@@ -42,10 +41,8 @@ func Entries(ctx context.Context, tx *engine.Tx, db *schema.DB, entries []activi
 	return nil
 }
 
-// Rows are the rows of jobs that have all gone through the same transition, in the caller's transaction. An entry each is made from
-// them by the database, which is cheaper than to send it the entries.
+// Rows are the rows of jobs that have all gone through the same transition, in the caller's transaction.
 type Rows struct {
-	// Table is that of the jobs, IDs are the rows of it.
 	Table string
 	IDs   []any
 	// Wait and Run are expressions for wait_ms and run_ms, with the parameters of both; empty is 0.
@@ -53,8 +50,8 @@ type Rows struct {
 	Args      []any
 }
 
-// OfRows appends an entry for each of the rows. e has what they have in common: all but the time, the job, its type, its key and its
-// attempt.
+// OfRows appends an entry for each of the rows, which the database makes of them: that is cheaper than to send it the entries.
+// e has all but the time, the job, its type, its key and its attempt.
 func OfRows(ctx context.Context, tx *engine.Tx, db *schema.DB, e activity.Entry, r Rows) error {
 	if len(r.IDs) == 0 {
 		return nil
