@@ -16,6 +16,7 @@ var ErrDuplicateKey = errors.New("a job with this key is not final yet")
 
 // DuplicateError says which of the jobs to enqueue has the type and key of one that is not final.
 type DuplicateError struct {
+	// Index is which of the jobs has the key.
 	Index int
 	// ID is the job that is there; 0 if that is an earlier one of the jobs.
 	ID  int64
