@@ -22,6 +22,9 @@ type DB struct {
 	borrowed bool
 	// nodes are those of which one serves; nil if there is but one server.
 	nodes *nodes
+	// writing has whoever writes where there is one writer. Those of this process wait here in a line: for a file that is locked SQLite
+	// asks now and then, so one that writes again and again would leave the others no moment.
+	writing chan struct{}
 }
 
 // New is the database to which a driver connects. It keeps all statements prepared where that costs no round trip.
@@ -33,7 +36,7 @@ func New(connector driver.Connector, d Dialect) *DB {
 
 // On is the database of these connections.
 func On(pool *sql.DB, d Dialect) *DB {
-	return &DB{DB: pool, Dialect: d, mapped: sqlx.NewDb(pool, d.driver)}
+	return &DB{DB: pool, Dialect: d, mapped: sqlx.NewDb(pool, d.driver), writing: make(chan struct{}, 1)}
 }
 
 // GetContext reads one row, into a value or a struct: sql.ErrNoRows if there is none.

@@ -110,6 +110,14 @@ func hear(ctx context.Context, err error) {
 var errUnanswered = errors.New("the commit was not answered")
 
 func (db *DB) once(ctx context.Context, mayBeDone bool, skipLocked string, first func(*Tx) []Query, f func(*Tx) error) error {
+	if db.Writers == 1 {
+		select {
+		case db.writing <- struct{}{}:
+			defer func() { <-db.writing }()
+		case <-ctx.Done():
+			return fmt.Errorf("begin: %w", ctx.Err())
+		}
+	}
 	conn, err := db.mapped.Connx(ctx)
 	if err != nil {
 		return fmt.Errorf("begin: %w", err)

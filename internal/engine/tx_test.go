@@ -3,6 +3,7 @@ package engine_test
 import (
 	"context"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -26,4 +27,40 @@ func TestCallersGiveUpAsTheyBegin(t *testing.T) {
 			t.Fatalf("after %d: %v", n, err)
 		}
 	}
+}
+
+// One that writes again and again, as the upkeep does with many new rows, leaves the others of its process their turn.
+func TestWritersTakeTurns(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, driver, source string) {
+		db := dbtest.Open(t, driver, source)
+		const most = 60
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		var written atomic.Int64
+		busy := make(chan struct{}, most)
+		ended := make(chan error, 1)
+		go func() {
+			var err error
+			for written.Load() < most && ctx.Err() == nil && err == nil {
+				err = db.Tx(t.Context(), func(*engine.Tx) error {
+					busy <- struct{}{}
+					time.Sleep(20 * time.Millisecond)
+					written.Add(1)
+					return nil
+				})
+			}
+			ended <- err
+		}()
+		<-busy
+		if err := db.Tx(ctx, func(*engine.Tx) error { return nil }); err != nil {
+			t.Fatal(err)
+		}
+		if n := written.Load(); n > most/4 {
+			t.Errorf("another has written %d times meanwhile", n)
+		}
+		stop()
+		if err := <-ended; err != nil {
+			t.Fatal(err)
+		}
+	})
 }
