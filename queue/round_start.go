@@ -26,7 +26,7 @@ func (q *Queue) start(ctx context.Context, tx *engine.Tx, r round, first *firstR
 	if err != nil {
 		return err
 	}
-	if !(first.works && first.open) && !room.open {
+	if (!first.works || !first.open) && !room.open {
 		r.candidates.unread(first.due)
 		return nil
 	}
