@@ -19,10 +19,10 @@ type round struct {
 	candidates *candidates
 }
 
-// Round does a round. It waits for its turn where the queue has limits or a rate, and, when it is repeated, for what may be left of the
-// try before. It passes over rows that other transactions hold, but waits some seconds for one that holds the place of a job's key in
-// the index: after an error that is engine.IsLockTimeout it should be done again in parts, so that one job holds up no other. It may be
-// repeated: see Round.Token.
+// Round settles and starts jobs in one transaction. It waits for its turn if the queue has limits or a rate, and when repeated for the
+// earlier try to end. It skips rows that other transactions have locked, but waits some seconds for a lock on a job's key in the index.
+// If the error is engine.IsLockTimeout, repeat the round in parts, so that one job doesn't block the others. It may be repeated: see
+// Round.Token.
 func (q Rounds) Round(ctx context.Context, asked rounds.Round) (rounds.Done, error) {
 	r := round{Round: asked}
 	r.candidates, _ = asked.Candidates.(*candidates)

@@ -22,8 +22,8 @@ type DB struct {
 	borrowed bool
 	// nodes are those of which one serves; nil if there is but one server.
 	nodes *nodes
-	// writing has whoever writes where there is one writer. Those of this process wait here in a line: for a file that is locked SQLite
-	// asks now and then, so one that writes again and again would leave the others no moment.
+	// writing holds one token, for the transaction that may write to SQLite. SQLite polls a locked file, so without a queue a busy writer
+	// would starve the others of this process.
 	writing chan struct{}
 }
 

@@ -50,8 +50,8 @@ func (t *Timetable) Tend(ctx context.Context, queues map[string]Queue, goesOn fu
 	return jobs, failed, nil
 }
 
-// Learn writes what the config says of the schedules to the table: a new one begins so long ago; one with other slots begins
-// anew then, or after what was seen to. It returns the rows by name, and why some could not be written. It may be repeated.
+// Learn writes the config's schedules to the table. A new one starts at ago before now; so does one whose slots have changed, but not
+// before the last slot that was handled. It returns the rows by name, and the errors of those that failed. It may be repeated.
 func (t *Timetable) Learn(ctx context.Context, ago time.Duration) (rows map[string]Row, failed map[string]error, err error) {
 	failed = map[string]error{}
 	if rows, err = t.Rows(ctx); err != nil {
@@ -74,8 +74,8 @@ func (t *Timetable) Learn(ctx context.Context, ago time.Duration) (rows map[stri
 	return rows, failed, err
 }
 
-// put writes what the config says of a schedule by now. A new schedule, whose row is empty, begins at since. With other slots
-// it begins anew then, or after the last slot that was seen to; and now if the clock was put back far.
+// put writes one schedule of the config. A new one, whose row is empty, starts at since. One whose slots have changed starts at since,
+// or after the last slot that was handled; if the clock was set back far, it starts now.
 func (t *Timetable) put(ctx context.Context, tx *engine.Tx, s schedule.Schedule, r Row, since time.Time) error {
 	to := r
 	switch {

@@ -1,5 +1,5 @@
-// Package timetable is the table of recurring jobs: which slots of each schedule have been seen to, on all hosts together. The
-// package queue/schedule says which slots there are.
+// Package timetable is the table of recurring jobs: which slots of each schedule have been handled, on any host. The package
+// queue/schedule computes the slots.
 package timetable
 
 import (

@@ -65,7 +65,7 @@ func (s *scheduler) tend() {
 	})
 }
 
-// failure is why it could not see to schedules the last time, unless that passes: the slots are still due.
+// failure is the error of the last attempt to enqueue due slots, if it is permanent; the slots are still due.
 func (s *scheduler) failure() error {
 	if kind, _ := schema.Diagnose(s.err); kind == schema.TryLater {
 		return nil
