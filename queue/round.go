@@ -68,32 +68,34 @@ func (q Rounds) Round(ctx context.Context, asked rounds.Round) (rounds.Done, err
 }
 
 // firstRead is what a round reads in the round trip that begins its transaction: the rows to settle, by id; and, where it takes no
-// turn, whether its worker still works, whether the queue is open, and the candidates that it knows already.
+// turn, whether its worker may start jobs, and the candidates that it knows already.
 type firstRead struct {
 	settling map[int64]settling
 	// finishing are the attempts whose jobs it has finished without a look at them before, finished is how many of those have been;
 	// others are all other attempts to settle.
 	finishing, others []rounds.Settled
 	finished          int
-	works, open       bool
+	open              bool
 	due               []candidate
 }
 
 func (q *Queue) readFirst(tx *engine.Tx, r round, first *firstRead, again bool) (queries []engine.Query) {
-	rest := r.Settle
+	rest, starts := r.Settle, r.Slots > 0 && !q.takesTurns()
+	values := []engine.Value{q.db.ClockOf(tx)}
 	if !again && q.db.UpdateAtOnce != "" {
 		if first.finishing, rest = q.plain(rest); len(first.finishing) > 0 {
-			queries = append(queries, q.finishing(tx, q.db.UpdateAtOnce, r.Worker.ID, first.finishing), engine.Query{SQL: q.db.RowCount, Scan: engine.Row(&first.finished)})
+			queries = append(queries, q.finishing(tx, q.db.UpdateAtOnce, r.Worker.ID, first.finishing))
+			values = append(values, engine.Value{SQL: q.db.RowCount, Into: &first.finished})
 		}
 	}
+	if starts {
+		values = append(values, q.isOpen(r.Worker.ID, &first.open))
+	}
+	queries = append(queries, engine.Values(values...))
 	if first.others = rest; len(rest) > 0 {
 		queries = append(queries, q.settling(r.Worker.ID, rest, tx.SkipLocked, first.settling))
 	}
-	if r.Slots < 1 || q.takesTurns() {
-		return queries
-	}
-	queries = append(queries, q.isOpen(r.Worker.ID, first)...)
-	if !again {
+	if starts && !again {
 		if first.due = r.candidates.known(r.Slots); len(first.due) > 0 {
 			queries = append(queries, r.candidates.lock(tx, first.due))
 		}

@@ -26,7 +26,7 @@ func (q *Queue) start(ctx context.Context, tx *engine.Tx, r round, first *firstR
 	if err != nil {
 		return err
 	}
-	if (!first.works || !first.open) && !room.open {
+	if !first.open && !room.open {
 		r.candidates.unread(first.due)
 		return nil
 	}
@@ -155,16 +155,14 @@ func (q *Queue) fitting(ctx context.Context, tx *engine.Tx, r round, room *room,
 	return taken, q.hold(ctx, tx, full)
 }
 
-// isOpen are the queries that find out whether a worker may start jobs where those who do take no turns: not in a paused queue, nor
-// once it was declared dead. They hold the queue's row until the round is over: so a pause waits for that, and means now.
-func (q *Queue) isOpen(worker string, first *firstRead) []engine.Query {
-	first.open = true // a queue that isn't registered is neither paused nor divided
-	return []engine.Query{
-		{SQL: "SELECT " + q.workers.Working("?"), Args: []any{worker}, Scan: engine.Row(&first.works)},
-		{
-			SQL:  "SELECT paused = 0 AND division = ? FROM " + q.db.Queues() + " WHERE queue = ? " + q.db.ForShare,
-			Args: []any{q.division().Number(), q.Name}, Scan: engine.Row(&first.open),
-		},
+// isOpen says whether a worker may start jobs where those who do take no turns: not in a paused queue, nor once it was declared dead.
+// It holds the queue's row until the round is over: so a pause waits for that, and means now. A queue without a row is neither paused nor
+// divided.
+func (q *Queue) isOpen(worker string, into *bool) engine.Value {
+	return engine.Value{
+		SQL: q.workers.Working("?") + " AND COALESCE((SELECT paused = 0 AND division = ? FROM " + q.db.Queues() + " WHERE queue = ? " +
+			q.db.ForShare + "), 1)",
+		Args: []any{worker, q.division().Number(), q.Name}, Into: into,
 	}
 }
 

@@ -78,13 +78,10 @@ type Reader interface {
 	SelectContext(ctx context.Context, dest any, query string, args ...any) error
 }
 
-// readClock is the query for the database's clock.
-func (d Dialect) readClock() string { return "SELECT " + d.TimeText(d.Now) }
-
 // Clock reads the database's clock, in UTC. It is the only clock that decides: hosts' clocks may be wrong.
 func (db *DB) Clock(ctx context.Context) (time.Time, error) {
 	var now string
-	if err := db.GetContext(ctx, &now, db.readClock()); err != nil {
+	if err := db.GetContext(ctx, &now, "SELECT "+db.TimeText(db.Now)); err != nil {
 		return time.Time{}, fmt.Errorf("read the database's clock: %w", err)
 	}
 	return ParseTime(now)

@@ -42,7 +42,7 @@ type Dialect struct {
 	// for its own zone's otherwise, and an hour of some nights for another. timeColumn is that for a column of a table.
 	timeText, timeColumn string
 	// UpdateAtOnce begins an UPDATE that does not wait for rows which another transaction holds: it fails at once, and IsLockTimeout
-	// tells. It is empty where there is none. RowCount is the query for how many rows the last statement changed.
+	// tells. It is empty where there is none. RowCount is how many rows the last statement changed, as an expression.
 	UpdateAtOnce, RowCount string
 	// OrFail, behind the first word of a statement that changes many rows, saves SQLite a journal of its own for the statement. After an
 	// error the transaction must be rolled back.
@@ -117,7 +117,7 @@ var MySQL = Dialect{
 	timeColumn:   "CAST(%s AS CHAR)",
 	together:     true,
 	UpdateAtOnce: "SET STATEMENT innodb_lock_wait_timeout = 0 FOR UPDATE",
-	RowCount:     "SELECT ROW_COUNT()",
+	RowCount:     "ROW_COUNT()",
 	Now:          "UTC_TIMESTAMP(6)",
 	Milliseconds: "GREATEST(0, TIMESTAMPDIFF(MICROSECOND, scheduled_run_time, ?) DIV 1000)",
 	Writers:      2,
@@ -153,7 +153,7 @@ var SQLite = Dialect{
 	begin:        "BEGIN IMMEDIATE",
 	UpdateAtOnce: "UPDATE OR FAIL",
 	OrFail:       " OR FAIL",
-	RowCount:     "SELECT changes()",
+	RowCount:     "changes()",
 	// with _texttotime the driver takes every text for a time that looks like one, but in columns that are declared as TEXT
 	timeText:   "CAST(%s AS BLOB)",
 	timeColumn: "%s",

@@ -13,8 +13,10 @@ import (
 // A lost connection is repeated too, even while committing: f must recognise what an earlier run of it may have done, which
 // MayBeDone is for.
 func (db *DB) Tx(ctx context.Context, f func(*Tx) error) error {
-	return db.repeat(ctx, Retryable, func(tx *Tx) []Query { return []Query{db.clock(tx)} }, f)
+	return db.repeat(ctx, Retryable, db.beginClock, f)
 }
+
+func (db *DB) beginClock(tx *Tx) []Query { return []Query{Values(db.ClockOf(tx))} }
 
 // TxUnclocked is Tx for a transaction that may do without the time: Now is zero there until SetClock. Stamp is for that.
 func (db *DB) TxUnclocked(ctx context.Context, f func(*Tx) error) error {
@@ -38,16 +40,13 @@ const patience = 22 * time.Second
 
 // TxInParts is Tx for a transaction about many rows, which its caller does again in parts if another transaction holds a lock
 // for too long: then it isn't repeated, and IsLockTimeout tells. It begins with queries that cost no round trip of their own:
-// first gives them, each time anew; nil is none.
+// first gives them, each time anew, and one of them reads ClockOf; nil is that alone.
 func (db *DB) TxInParts(ctx context.Context, first func(*Tx) []Query, f func(*Tx) error) error {
 	again := func(err error) bool { return Retryable(err) && !IsLockTimeout(err) }
-	return db.repeat(ctx, again, func(tx *Tx) []Query {
-		queries := []Query{db.clock(tx)}
-		if first != nil {
-			queries = append(queries, first(tx)...)
-		}
-		return queries
-	}, f)
+	if first == nil {
+		first = db.beginClock
+	}
+	return db.repeat(ctx, again, first, f)
 }
 
 // repeat runs f in a transaction until it is committed, or ends in an error after which it isn't to be done again. It is done

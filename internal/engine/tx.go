@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -64,7 +65,7 @@ func (db *DB) Join(tx *sql.Tx) *Tx {
 // SetClock makes the time of a transaction that of now, by the database's clock: for one that had to wait for others before
 // anything happened in it.
 func (db *DB) SetClock(ctx context.Context, tx *Tx) error {
-	if err := tx.Read(ctx, db.clock(tx)); err != nil {
+	if err := tx.Read(ctx, Values(db.ClockOf(tx))); err != nil {
 		return fmt.Errorf("read the database's clock: %w", err)
 	}
 	return nil
@@ -79,20 +80,35 @@ func (tx *Tx) Stamp() (expression string, args []any) {
 	return "?", []any{Text(tx.Now)}
 }
 
-func (db *DB) clock(tx *Tx) Query {
-	return Query{SQL: db.readClock(), Scan: func(rows *sql.Rows) error {
-		for rows.Next() {
-			var now string
-			err := rows.Scan(&now)
-			if err == nil {
-				tx.Now, err = ParseTime(now)
-			}
-			if err != nil {
-				return err
-			}
-		}
-		return nil
-	}}
+// ClockOf is the database's clock, which becomes the transaction's time.
+func (db *DB) ClockOf(tx *Tx) Value { return Value{SQL: db.TimeText(db.Now), Into: (*clock)(tx)} }
+
+type clock Tx
+
+// Scan implements sql.Scanner.
+func (c *clock) Scan(src any) (err error) {
+	var now sql.NullString
+	if err = now.Scan(src); err == nil {
+		c.Now, err = ParseTime(now.String)
+	}
+	return err
+}
+
+// Value is an expression, and where its value goes.
+type Value struct {
+	SQL  string
+	Args []any
+	Into any
+}
+
+// Values is one query for several values: the server sends the answer to each query by itself.
+func Values(list ...Value) Query {
+	var of []string
+	var args, into []any
+	for _, v := range list {
+		of, args, into = append(of, v.SQL), append(args, v.Args...), append(into, v.Into)
+	}
+	return Query{SQL: "SELECT " + strings.Join(of, ", "), Args: args, Scan: Row(into...)}
 }
 
 // Query is a query and what reads its rows: all of them, by Next and Scan. Without Scan it is a statement, which has none.
