@@ -105,6 +105,9 @@ func hear(ctx context.Context, err error) {
 	}
 }
 
+// inLineFor is how long a writer waits for those before it in this process, at most, before it asks SQLite.
+const inLineFor = time.Second
+
 // errUnanswered is the error of a COMMIT of which nobody knows whether it happened.
 var errUnanswered = errors.New("the commit was not answered")
 
@@ -113,6 +116,7 @@ func (db *DB) once(ctx context.Context, mayBeDone bool, skipLocked string, first
 		select {
 		case db.writing <- struct{}{}:
 			defer func() { <-db.writing }()
+		case <-time.After(inLineFor): // the one before may be long, or wait for us: now SQLite decides, and says why
 		case <-ctx.Done():
 			return fmt.Errorf("begin: %w", ctx.Err())
 		}

@@ -64,3 +64,23 @@ func TestWritersTakeTurns(t *testing.T) {
 		}
 	})
 }
+
+// Whoever waits for SQLite's file learns so from SQLite, also if it waits for this process's own transaction.
+func TestWriterWaitsForItself(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, driver, source string) {
+		db := dbtest.Open(t, driver, source)
+		err := db.Tx(t.Context(), func(*engine.Tx) error {
+			ctx, stop := context.WithTimeout(t.Context(), 20*time.Second)
+			defer stop()
+			var heard error
+			err := db.Tx(engine.Hearing(ctx, func(err error) { heard = err; stop() }), func(*engine.Tx) error { return nil })
+			if err != nil && !engine.IsAnswer(heard) {
+				t.Errorf("ended with %v, having heard %v", err, heard)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	})
+}
