@@ -94,7 +94,7 @@ func (q *Queue) findStranded(ctx context.Context, l rounds.Look, handled map[str
 		find("SELECT id FROM " + q.table + " " + q.index("wake") + " WHERE wake_time <= (SELECT " + q.db.Now + ") AND status = 'awaiting' ORDER BY wake_time")
 	}
 	if types := q.decidedHere(handled); l.Undecided && len(types) > 0 {
-		find("SELECT id FROM "+q.table+" "+q.claimIndex()+" WHERE status = 'undecided' AND"+q.placed()+" AND part = 'NONE' AND job_type IN "+engine.In(len(types)), types...)
+		find("SELECT id FROM "+q.table+" "+q.claimIndex()+" WHERE status = 'undecided' AND"+q.inShards()+" AND part = 'NONE' AND job_type IN "+engine.In(len(types)), types...)
 	}
 	return found, more, err
 }

@@ -242,7 +242,7 @@ func (c *candidates) lock(tx *engine.Tx, list []candidate) engine.Query {
 		places = startColumnsOfGroups
 	}
 	rest := c.q.db.ByID + " WHERE id IN " + notAlone(len(list)) +
-		" AND status IN ('available', 'throttled') AND" + c.q.placed(c.shard) + " " + tx.SkipLocked
+		" AND status IN ('available', 'throttled') AND" + c.q.inShard(c.shard) + " " + tx.SkipLocked
 	return c.q.jobs(places, rest, ids, func(j *job.Job) { byID[j.ID].job = j })
 }
 

@@ -95,7 +95,7 @@ func (q *Queue) takeTurn(ctx context.Context, tx *engine.Tx, worker string, shar
 		return r, nil
 	}
 	r.usedBy = map[string]int{}
-	queries := []engine.Query{q.used(" AND"+q.placed(shard), r)}
+	queries := []engine.Query{q.used(" AND"+q.inShard(shard), r)}
 	if len(r.row.heads) > 0 {
 		queries = append(queries, q.headsOf(r))
 	}
@@ -110,7 +110,7 @@ func (q *Queue) takeTurn(ctx context.Context, tx *engine.Tx, worker string, shar
 func (q *Queue) headsOf(r *room) engine.Query {
 	ids := anys(r.row.heads, func(h head) any { return h[0] })
 	query := "SELECT " + q.db.PositionOf("t") + " FROM " + q.table + " t " + q.db.ByID +
-		" WHERE id IN " + engine.In(len(ids)) + " AND status IN ('available', 'throttled') AND throttle_factor > 0 AND" + q.placed(r.shard)
+		" WHERE id IN " + engine.In(len(ids)) + " AND status IN ('available', 'throttled') AND throttle_factor > 0 AND" + q.inShard(r.shard)
 	return engine.Query{SQL: query, Args: ids, Scan: engine.EachRow(func(row *sql.Rows) error {
 		var at schema.Position
 		err := row.Scan(at.Into()...)

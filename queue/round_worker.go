@@ -44,7 +44,7 @@ func (q Rounds) Enqueue(ctx context.Context, tx *engine.Tx, j job.New, by string
 // Stopping are the jobs that a worker runs and is asked to stop.
 func (q Rounds) Stopping(ctx context.Context, workerID string) (ids []int64, err error) {
 	err = q.db.SelectContext(ctx, &ids, "SELECT id FROM "+q.table+" "+q.claimIndex()+
-		" WHERE "+schema.HasWorker+" AND"+q.placed()+" AND part = 'stop' AND worker_id = ?", workerID)
+		" WHERE "+schema.HasWorker+" AND"+q.inShards()+" AND part = 'stop' AND worker_id = ?", workerID)
 	if err != nil {
 		return nil, fmt.Errorf("find the jobs of %s to stop: %w", q.Name, err)
 	}

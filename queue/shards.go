@@ -3,7 +3,6 @@ package queue
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -51,13 +50,13 @@ func (q *Queue) otherwiseDivided(number int) error {
 // place is the number of a shard in the tables.
 func (q *Queue) place(shard int) int { return shards.Place(q.division().Number(), shard) }
 
-// placed is the condition that a row is in one of these shards, or in any of the queue's if none is named.
-func (q *Queue) placed(of ...int) string {
-	var places []string
-	for shard := range q.division().N {
-		if len(of) == 0 || slices.Contains(of, shard) {
-			places = append(places, strconv.Itoa(q.place(shard)))
-		}
+// inShard is the condition that a row is in this shard; inShards that it is in any of the queue's.
+func (q *Queue) inShard(shard int) string { return fmt.Sprintf(" shard = %d", q.place(shard)) }
+
+func (q *Queue) inShards() string {
+	places := make([]string, q.division().N)
+	for shard := range places {
+		places[shard] = strconv.Itoa(q.place(shard))
 	}
 	return " shard IN (" + strings.Join(places, ",") + ")"
 }

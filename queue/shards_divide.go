@@ -29,7 +29,10 @@ func (q *Queue) isShared() bool { return q.isDivided() && (q.ThrottleLimit > 0 |
 func (q *Queue) isShort(ctx context.Context) (bool, error) {
 	var rows []shardRow
 	err := q.db.Read(ctx, q.shardRows(&rows))
-	return slices.ContainsFunc(rows, shardRow.waits) && !isWithin(rows[0].divideTime, divideEvery, rows[0].at), err
+	if err != nil {
+		return false, fmt.Errorf("read the shards of %s: %w", q.Name, err)
+	}
+	return slices.ContainsFunc(rows, shardRow.waits) && !isWithin(rows[0].divideTime, divideEvery, rows[0].at), nil
 }
 
 // divideShares divides the limit and the rate among the shards, but not if another did so less than a second ago, unless it is for a
@@ -72,7 +75,7 @@ func (q *Queue) waitingByShard(ctx context.Context) ([]int, error) {
 	for shard := range waiting {
 		queries[shard] = engine.Query{
 			SQL: "SELECT COUNT(*) FROM (SELECT 1 FROM " + q.table + " " + q.claimIndex() +
-				" WHERE status IN ('available', 'throttled') AND" + q.placed(shard) + " LIMIT ?) AS w",
+				" WHERE status IN ('available', 'throttled') AND" + q.inShard(shard) + " LIMIT ?) AS w",
 			Args: []any{waitingMax}, Scan: engine.Row(&waiting[shard]),
 		}
 	}

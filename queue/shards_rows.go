@@ -103,7 +103,8 @@ func (q *Queue) lockShards(ctx context.Context, tx *engine.Tx) (rows []shardRow,
 	if err := q.db.SetClock(ctx, tx); err != nil {
 		return nil, err
 	}
-	return rows, tx.Read(ctx, q.shardRows(&rows))
+	err = tx.Read(ctx, q.shardRows(&rows))
+	return rows, err
 }
 
 // makeShards makes the rows of the queue's shards anew if they aren't there, or others are, and divides the limit and the rate
@@ -143,13 +144,10 @@ func (q *Queue) makeShards(ctx context.Context, tx *engine.Tx) error {
 	return q.writeShares(ctx, tx, rows, make([]int, n), nil)
 }
 
-// areAll says whether rows are those of all of the queue's shards, and no others.
+// areAll says whether rows, which are in order, are those of all of the queue's shards, and no others.
 func (q *Queue) areAll(rows []shardRow) bool {
-	isOther := func(r shardRow) bool {
-		_, ok := q.shardOf(r.place)
-		return !ok
-	}
-	return len(rows) == q.division().N && !slices.ContainsFunc(rows, isOther)
+	n := q.division().N
+	return len(rows) == n && rows[0].place == q.place(0) && rows[n-1].place == q.place(n-1)
 }
 
 // areSound says whether rows are those of all shards, with no more than the limit and the rate among them. If they have less,

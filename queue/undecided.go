@@ -37,7 +37,7 @@ func (q *Queue) takeUndecided(ctx context.Context, tx *engine.Tx, r round, types
 	}
 	args := append(anys(types, func(name string) any { return name }), r.Slots)
 	var jobs []*job.Job
-	rest := q.claimIndex() + " WHERE status = 'undecided' AND" + q.placed() + " AND part = 'NONE' AND job_type IN " +
+	rest := q.claimIndex() + " WHERE status = 'undecided' AND" + q.inShards() + " AND part = 'NONE' AND job_type IN " +
 		engine.In(len(types)) + " LIMIT ? " + tx.SkipLocked
 	if err := tx.Read(ctx, q.jobs(allColumns, rest, args, func(j *job.Job) { jobs = append(jobs, j) })); err != nil {
 		return nil, err

@@ -32,7 +32,7 @@ func (q Rounds) Look(ctx context.Context, types []string) (l rounds.Look, err er
 	into := []any{&paused, &number, &l.Undecided, &l.Waking, &l.New, &l.Misplaced, &l.Orphaned}
 	args := append([]any{q.Name, q.Name}, undecided...)
 	query := "SELECT " + q.paused() + ", (SELECT division FROM " + q.db.Queues() + " WHERE queue = ?)," +
-		" EXISTS (SELECT 1 FROM " + pick + " WHERE status = 'undecided' AND" + q.placed() + " AND part = 'NONE' AND job_type IN " + engine.In(len(undecided)) + ")," +
+		" EXISTS (SELECT 1 FROM " + pick + " WHERE status = 'undecided' AND" + q.inShards() + " AND part = 'NONE' AND job_type IN " + engine.In(len(undecided)) + ")," +
 		" EXISTS (SELECT 1 FROM " + q.table + " " + q.index("wake") + " WHERE wake_time <= (SELECT " + q.db.Now + "))," +
 		" EXISTS (SELECT 1 FROM " + pick + " WHERE status = 'submitted')," +
 		" EXISTS (SELECT 1 FROM " + pick + " WHERE " + misplacedOf + " AND " + misplaced[0] + ")" +
@@ -41,8 +41,8 @@ func (q Rounds) Look(ctx context.Context, types []string) (l rounds.Look, err er
 	l.Shards = make([]rounds.Startable, q.division().N)
 	for shard := range l.Shards {
 		s := &l.Shards[shard]
-		query += ", EXISTS (SELECT 1 FROM " + pick + " WHERE status = 'available' AND" + q.placed(shard) + " AND part IN ('NONE', 'free') AND job_type IN " + engine.In(len(names)) + ")," +
-			" EXISTS (SELECT 1 FROM " + pick + " WHERE status = 'throttled' AND" + q.placed(shard) + ")"
+		query += ", EXISTS (SELECT 1 FROM " + pick + " WHERE status = 'available' AND" + q.inShard(shard) + " AND part IN ('NONE', 'free') AND job_type IN " + engine.In(len(names)) + ")," +
+			" EXISTS (SELECT 1 FROM " + pick + " WHERE status = 'throttled' AND" + q.inShard(shard) + ")"
 		into = append(into, &s.Due, &s.Held)
 		args = append(args, names...)
 	}
