@@ -44,7 +44,7 @@ func (q Rounds) Round(ctx context.Context, asked rounds.Round) (rounds.Done, err
 		done = rounds.Done{}
 		slots := r.Slots
 		if again {
-			if done.Started, err = q.startedUnder(ctx, tx, r); err != nil {
+			if done.Started, err = q.startedUnder(ctx, tx, asked); err != nil {
 				return err
 			}
 			if len(done.Started) > 0 {
@@ -52,7 +52,7 @@ func (q Rounds) Round(ctx context.Context, asked rounds.Round) (rounds.Done, err
 			}
 		}
 		again = true
-		if err := q.settle(ctx, tx, r, first, &done); err != nil || slots < 1 || r.Stopped != nil && r.Stopped() != nil {
+		if err := q.settle(ctx, tx, asked, first, &done); err != nil || slots < 1 || r.Stopped != nil && r.Stopped() != nil {
 			return err
 		}
 		return q.start(ctx, tx, r, first, &done)

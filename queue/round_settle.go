@@ -17,7 +17,7 @@ import (
 // settle writes the outcomes of attempts: it reads the jobs' rows, decides, and writes. A job that isn't any more as this
 // attempt left it stays as it is: it has been answered, or settled by a commit whose answer was lost; or, if the worker was
 // declared dead, its lock is lost.
-func (q *Queue) settle(ctx context.Context, tx *engine.Tx, r round, first *firstRead, done *rounds.Done) error {
+func (q *Queue) settle(ctx context.Context, tx *engine.Tx, r rounds.Round, first *firstRead, done *rounds.Done) error {
 	var entries []activity.Entry
 	var plain, absent []rounds.Settled
 	for _, s := range first.others {

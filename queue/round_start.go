@@ -225,7 +225,7 @@ func (q *Queue) postpone(ctx context.Context, tx *engine.Tx, j *job.Job) error {
 
 // startedUnder gives the jobs that a round has started, if it was committed although it ended in an error. One whose attempt
 // an answer has ended meanwhile, before its handler began, is left to whoever takes the retry decision.
-func (q *Queue) startedUnder(ctx context.Context, tx *engine.Tx, r round) (started []*job.Job, err error) {
+func (q *Queue) startedUnder(ctx context.Context, tx *engine.Tx, r rounds.Round) (started []*job.Job, err error) {
 	locked, err := q.lockedUnder(ctx, tx, r)
 	if err != nil {
 		return nil, err
@@ -244,7 +244,7 @@ func (q *Queue) startedUnder(ctx context.Context, tx *engine.Tx, r round) (start
 
 // lockedUnder gives the jobs that a round has locked, if it was committed although it ended in an error. That commit may
 // still be under way: so it waits for the rows that the round had read.
-func (q *Queue) lockedUnder(ctx context.Context, tx *engine.Tx, r round) (locked []*job.Job, err error) {
+func (q *Queue) lockedUnder(ctx context.Context, tx *engine.Tx, r rounds.Round) (locked []*job.Job, err error) {
 	tried := *r.Tried
 	if len(tried) == 0 {
 		return nil, nil
