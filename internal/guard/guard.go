@@ -90,9 +90,9 @@ func (g *Guard) Extend(until time.Duration) {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	now := time.Now()
-	g.lockEnd = now.Add(until)
-	g.termAt, g.killAt = stopTimes(now, until, g.grace)
+	began := now()
+	g.lockEnd = began.Add(until)
+	g.termAt, g.killAt = stopTimes(began, until, g.grace)
 	g.setDeadline()
 	g.send("until", until.Milliseconds())
 }
@@ -104,7 +104,7 @@ func (g *Guard) MayStop() bool {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return !g.termAt.IsZero() && !time.Now().Before(g.termAt)
+	return !g.termAt.IsZero() && !now().Before(g.termAt)
 }
 
 // Add puts a process group under guard.
@@ -189,7 +189,7 @@ func (g *Guard) Close() error {
 	// the guard process stays beside it, for a worker that is killed meanwhile
 	var left []string
 	if g.hunt.any() {
-		g.hunt.end(time.Now().Add(g.grace))
+		g.hunt.end(now().Add(g.grace))
 		left = g.hunt.left()
 	}
 	g.mu.Lock()
@@ -274,7 +274,7 @@ func (g *Guard) launch() error {
 
 func (g *Guard) tellAll() (err error) {
 	if !g.lockEnd.IsZero() {
-		err = g.write("until", time.Until(g.lockEnd).Milliseconds())
+		err = g.write("until", g.lockEnd.Sub(now()).Milliseconds())
 	}
 	groups, foundlings := g.hunt.known()
 	for pgid := range groups {

@@ -46,6 +46,18 @@ func signalTo(t *testing.T, cmd *exec.Cmd, sig syscall.Signal) {
 	}
 }
 
+// A lock ends while its host is suspended. The guard ends what runs under it soon afterwards, though timers have stood still.
+func TestSuspendedHost(t *testing.T) {
+	g := guard.New([]string{os.Args[0], "suspended"}, newWorkerID(), 100*time.Millisecond)
+	defer g.Close()
+	g.Extend(time.Minute)
+	began := time.Now()
+	status, err := run(g, newWorkerID(), "exec sleep 60")
+	if took := time.Since(began); err != nil || status.Signal() != syscall.SIGTERM && status.Signal() != syscall.SIGKILL || took > 30*time.Second {
+		t.Errorf("ended with %v, %v after %s", status, err, took)
+	}
+}
+
 // familyPIDs waits until the family is complete.
 func familyPIDs(t *testing.T, dir string) map[string]int {
 	t.Helper()

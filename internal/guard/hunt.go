@@ -160,7 +160,7 @@ func (h *hunt) pardon() {
 // TERM too.
 func (h *hunt) end(limit time.Time) {
 	sig, quiet := syscall.SIGTERM, 0
-	for ; time.Now().Before(limit); time.Sleep(round) {
+	for ; now().Before(limit); time.Sleep(round) {
 		if h.signal(sig) || h.mayGrow() {
 			quiet = 0
 		} else if quiet++; quiet == 2 {

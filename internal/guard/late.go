@@ -3,8 +3,6 @@
 package guard
 
 import (
-	"time"
-
 	"github.com/hipq/hipq/internal/process"
 )
 
@@ -53,7 +51,7 @@ func (g *Guard) setDeadline() {
 	if !g.late.kills || g.late.starting == 0 || g.killAt.IsZero() {
 		return
 	}
-	if left := time.Until(g.killAt); left > 0 {
+	if left := g.killAt.Sub(now()); left > 0 {
 		g.late.deadline.Set(left)
 	}
 }

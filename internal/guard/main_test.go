@@ -15,6 +15,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/hipq/hipq/internal/guard"
+	"github.com/hipq/hipq/internal/process"
 	"github.com/hipq/hipq/internal/process/processtest"
 	"github.com/hipq/hipq/internal/program"
 )
@@ -23,17 +24,18 @@ import (
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 {
 		if role := map[string]func([]string) error{
-			"guard":   func(args []string) error { return guard.Serve(os.Stdin, args) },
-			"deaf":    deafGuard,
-			"worker":  func(args []string) error { return fakeWorker(args, false) },
-			"adopter": func(args []string) error { return fakeWorker(args, true) },
-			"window":  forkedInSecret,
-			"escape":  processtest.Escape,
-			"busy":    busyAdopter,
-			"heir":    heir,
-			"forker":  forker,
-			"other":   otherUser,
-			"late":    lateStarter,
+			"guard":     func(args []string) error { return guard.Serve(os.Stdin, args) },
+			"suspended": suspended,
+			"deaf":      deafGuard,
+			"worker":    func(args []string) error { return fakeWorker(args, false) },
+			"adopter":   func(args []string) error { return fakeWorker(args, true) },
+			"window":    forkedInSecret,
+			"escape":    processtest.Escape,
+			"busy":      busyAdopter,
+			"heir":      heir,
+			"forker":    forker,
+			"other":     otherUser,
+			"late":      lateStarter,
 		}[os.Args[1]]; role != nil {
 			if err := role(os.Args[2:]); err != nil {
 				fmt.Fprintln(os.Stderr, err)
@@ -63,6 +65,12 @@ func fakeWorker(args []string, adopts bool) error {
 	}
 	_, _ = run(g, args[0], args[3])
 	select {} // whatever became of the job: a worker that hangs
+}
+
+// suspended is a guard whose host is suspended for an hour, a second after it has begun.
+func suspended(args []string) error {
+	time.AfterFunc(time.Second, func() { process.Suspended.Store(int64(time.Hour)) })
+	return guard.Serve(os.Stdin, args)
 }
 
 // deafGuard is a guard that doesn't listen, if there is no file of this name yet: FILE and a guard's arguments.

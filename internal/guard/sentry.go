@@ -38,16 +38,16 @@ func Serve(in *os.File, args []string) error {
 	defer runtime.KeepAlive(in)
 	worker := &ear{fd: int(in.Fd())}
 	for {
-		lines, more, open := worker.listen(s.next(time.Now()))
+		lines, more, open := worker.listen(s.next(now()))
 		if !open {
-			s.workerGone(time.Now())
+			s.workerGone(now())
 			return nil
 		}
 		for _, line := range lines {
-			s.hear(line, time.Now())
+			s.hear(line, now())
 		}
 		if !more { // a guard that was stopped for a while hears first that its worker is well
-			s.look(time.Now())
+			s.look(now())
 			if len(lines) > 0 {
 				time.Sleep(breath)
 			}
@@ -121,18 +121,21 @@ func stopTimes(now time.Time, lasts, grace time.Duration) (term, kill time.Time)
 	return kill.Add(-min(grace, lasts/2)), kill
 }
 
-// next is how long look has time.
+// next is how long look has time: no more than a second while a lock runs, because timers stand still on a suspended host.
 func (s *sentry) next(now time.Time) time.Duration {
 	switch {
 	case s.killAt.IsZero() || s.stage == killed:
 		return time.Hour
 	case s.stage == watching:
-		return s.termAt.Sub(now)
+		return min(s.termAt.Sub(now), time.Second)
 	case now.Before(s.killFrom()):
-		return s.killFrom().Sub(now)
+		return min(s.killFrom().Sub(now), time.Second)
 	}
 	return round
 }
+
+// now is a time by process.Uptime, for comparison with another. It means no date.
+func now() time.Time { return time.Unix(0, int64(process.Uptime())) }
 
 // killFrom is when it begins to kill, to be done with it at killAt: on a busy host it takes a while to find all strays.
 func (s *sentry) killFrom() time.Time { return s.killAt.Add(-2 * s.took) }

@@ -20,7 +20,7 @@ func TestWorkerGoneLongAgo(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		now := time.Now()
+		now := now()
 		s.hear("until 1000", now)
 		s.addGroup(program.Process.Pid)
 		s.workerGone(now.Add(after))

@@ -11,5 +11,5 @@ import (
 func Uptime() time.Duration {
 	var now unix.Timespec
 	_ = unix.ClockGettime(unix.CLOCK_BOOTTIME, &now) // every Linux has it
-	return time.Duration(now.Nano())
+	return time.Duration(now.Nano() + Suspended.Load())
 }

@@ -7,4 +7,4 @@ import "time"
 var began = time.Now()
 
 // Uptime is a time by a clock that nobody sets. Where the host is suspended it may stand still.
-func Uptime() time.Duration { return time.Since(began) }
+func Uptime() time.Duration { return time.Since(began) + time.Duration(Suspended.Load()) }

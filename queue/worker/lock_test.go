@@ -8,10 +8,33 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/activity"
+	"github.com/hipq/hipq/internal/dbtest"
+	"github.com/hipq/hipq/internal/process"
 	"github.com/hipq/hipq/internal/roster"
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/queue/worker"
 )
+
+// A host that is suspended for longer than the lock wakes with handlers whose jobs are others': they end within seconds, not when the
+// lock is renewed next.
+func TestHostWasSuspended(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, driver, source string) { // beside no other test, whose lock would end too
+		s := openShop(t, driver, source)
+		s.add(s.emails, "send", 1)
+		g := s.gate()
+		p := s.worker(all(g.handle))
+		p.LockFor, p.Grace = time.Hour, time.Second
+		r := s.start(p)
+		g.holds(1)
+		process.Suspended.Add(int64(p.LockFor))
+		if cause := receive(s.t, "the handler ends", g.stopped); !errors.Is(cause, roster.ErrLockLost) {
+			s.t.Errorf("the context ends with %v", cause)
+		}
+		if _, err := r.end(); !errors.Is(err, roster.ErrLockLost) {
+			s.t.Errorf("the worker ends with %v", err)
+		}
+	})
+}
 
 // Another has found the worker dead, rightly or not, and runs its jobs: whatever it does now is too late.
 func TestLockIsLost(t *testing.T) {

@@ -15,6 +15,7 @@ import (
 // goOn has each part take its turn, again and again, until there is nothing more to do.
 func (w *worker) goOn() error {
 	for {
+		w.lease.check() // its timers have stood still if the host was suspended
 		if w.stopped() || w.allLeftOut() || w.MaxJobs > 0 && w.summary.Started >= w.MaxJobs {
 			w.stopStarts()
 		}
