@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/internal/dbtest"
+	"github.com/hipq/hipq/internal/roster"
 	"github.com/hipq/hipq/internal/rounds"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/job"
@@ -118,6 +119,33 @@ func TestTakeInRefuses(t *testing.T) {
 		s.wantRefused(s.nth(3), "scheduled_run_time 9999-01-01T00:00:00Z is not between 1970 and 9998")
 		if j := s.wantState(s.nth(4), job.Initial, "available", 0); j.Error != job.None || j.Result != job.None || j.Group != job.None || j.Stopping {
 			s.t.Errorf("taken in as %+v", j)
+		}
+	})
+}
+
+// Rows that can neither be taken in nor refused, because another transaction holds their keys, wait for the next look: the upkeep doesn't
+// come back to them at once.
+func TestTakeInLeavesHeldRows(t *testing.T) {
+	mysqlSuite(t, func(*queue.Options) {}, func(s store) {
+		row, take := "('send', '9999-01-01')", func() bool {
+			w := roster.Worker{ID: "keeper", Host: "h", PID: 1}
+			return must[bool](s.t)(s.Rounds().Upkeep(s.t.Context(), w, rounds.Look{New: true}, nil, nil))
+		}
+		s.exec("INSERT INTO shop_emails (job_type, scheduled_run_time) VALUES " + strings.Repeat(row+",", 500) + row)
+		tx := s.appTx("SET innodb_lock_wait_timeout = 1")
+		must[any](s.t)(tx.Exec("SELECT COUNT(*) FROM shop_emails FORCE INDEX (shop_emails$live) WHERE job_type = 'send' LOCK IN SHARE MODE"))
+		if take() {
+			s.t.Error("there are more to be taken in while all are held")
+		}
+		must[any](s.t)(nil, tx.Rollback())
+		if !take() {
+			s.t.Error("none is left behind 500")
+		}
+		take()
+		var n int
+		must[any](s.t)(nil, s.db.GetContext(s.t.Context(), &n, "SELECT COUNT(*) FROM shop_emails WHERE status = 'failed'"))
+		if n != 501 {
+			s.t.Errorf("%d are refused", n)
 		}
 	})
 }

@@ -15,27 +15,28 @@ import (
 // takeInMax is how many rows one transaction takes in.
 const takeInMax = 500
 
-// takeIn fills in what rows by plain SQL left to the type, applies windows, and logs them. It refuses what can't be a job.
+// takeIn fills in what rows by plain SQL left to the type, applies windows, and logs them. It refuses what can't be a job. There are
+// more if it has found as many as it takes at a time; if it had to leave all of these, they wait for the next look.
 func (q *Queue) takeIn(ctx context.Context, w roster.Worker) (more bool, err error) {
-	n, err := q.takeInSome(ctx, w, true)
+	more, err = q.takeInSome(ctx, w, true)
 	if engine.IsLockTimeout(err) { // another transaction may hold the key of a row to refuse
-		n, err = q.takeInSome(ctx, w, false)
+		more, err = q.takeInSome(ctx, w, false)
 	}
 	if err != nil {
 		return false, fmt.Errorf("take in rows of %s: %w", q.Name, err)
 	}
-	return n == takeInMax, nil
+	return more, nil
 }
 
-// takeInSome takes some rows in, and gives how many it has read. It refuses those that can't be jobs, or leaves them for later.
-func (q *Queue) takeInSome(ctx context.Context, w roster.Worker, refuse bool) (n int, err error) {
+// takeInSome takes some rows in. It refuses those that can't be jobs, or leaves them for later.
+func (q *Queue) takeInSome(ctx context.Context, w roster.Worker, refuse bool) (more bool, err error) {
 	err = q.db.TxInParts(ctx, nil, func(tx *engine.Tx) error {
 		var found []*job.Job
 		if err := tx.Read(ctx, q.inserted(tx, &found)); err != nil {
 			return err
 		}
-		n = len(found)
 		sound, flawed := apart(found)
+		more = len(found) == takeInMax && len(sound) > 0
 		if err := q.findPlaces(ctx, tx, sound); err != nil {
 			return err
 		}
@@ -53,9 +54,10 @@ func (q *Queue) takeInSome(ctx context.Context, w roster.Worker, refuse bool) (n
 		if err != nil {
 			return err
 		}
+		more = more || len(found) == takeInMax && len(flawed) > 0
 		return q.refuse(ctx, tx, w, flawed...)
 	})
-	return n, err
+	return more, err
 }
 
 // inserted is the query for rows by plain SQL. It reads their data, which may be large, only if a text may have any bytes.
