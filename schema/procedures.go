@@ -203,9 +203,6 @@ func (db *DB) outdated(ctx context.Context, list []procedure) (outdated []proced
 func (db *DB) isOrphan(ctx context.Context, p procedure, definer string) bool {
 	head, _, _ := strings.Cut(p.create, "SQL SECURITY")
 	args := strings.TrimSuffix(strings.Repeat("NULL, ", strings.Count(head, "IN ")), ", ")
-	if p.name == db.Procedure("worker_register") {
-		args = "NULL, NULL, NULL, 0" // with NULL alone it would make a worker
-	}
 	_, err := db.ExecContext(ctx, "CALL "+p.name+"("+args+")")
 	my, ok := errors.AsType[*mysql.MySQLError](err)
 	user := "'" + strings.ReplaceAll(definer, "@", "'@'") + "'" // as the server names who is denied

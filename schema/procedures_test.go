@@ -110,7 +110,7 @@ func TestProceduresRights(t *testing.T) {
 	for _, statement := range grants.SQLWorker {
 		execute(t, root, strings.Replace(statement, "'sql_worker'", "'"+user+"'", 1))
 	}
-	work := []string{"CALL shop_worker_register(UUID(), NULL, NULL, NULL)", "CALL shop_job_submit('emails', 'send', NULL, NULL, NULL)"}
+	work := []string{"CALL shop_worker_register(SHA2(UUID(), 256), NULL, NULL, NULL)", "CALL shop_job_submit('emails', 'send', NULL, NULL, NULL)"}
 	execute(t, open(), work...)
 
 	// who may call a procedure may call the next version of it, also where the user is no more whose rights it has
