@@ -45,7 +45,7 @@ func (r Rights) String() string {
 	b.WriteString(strings.Join(r.Submitter, "\n") + "\n")
 	b.WriteString("-- 5. likewise, a program that works by the stored procedures\n")
 	b.WriteString(strings.Join(r.SQLWorker, "\n") + "\n")
-	b.WriteString("-- or, of one queue alone\n")
+	b.WriteString("-- or, for one queue alone\n")
 	b.WriteString(strings.Join(r.QueueWorker, "\n") + "\n")
 	return b.String()
 }

@@ -23,8 +23,8 @@ var ErrNoProcedures = errors.New("the stored procedures are left out")
 // older version, and this user could not give them back.
 var ErrRightsLost = errors.New("grant the rights to call the stored procedures again")
 
-// Procedures are the names of the stored procedures that applications call, without the instance's name. Those of jobs stand there
-// for each queue too, as the queue's table with $ and the name.
+// Procedures are the names of the stored procedures that applications call, without the instance's name. Each queue has those
+// of jobs too, by the name of its table, a $ and theirs.
 var Procedures = []string{
 	"worker_register", "worker_heartbeat", "worker_deregister",
 	"job_submit", "job_grab", "job_start", "job_progress", "job_complete", "job_fail", "job_backlog",
