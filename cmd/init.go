@@ -162,7 +162,7 @@ func (a *app) runInit(cmd *cobra.Command) error {
 		for _, name := range done.Procedures {
 			helpers += min(1, strings.Count(name, "$"))
 		}
-		a.out.line("made %d stored procedures (%d with their helpers)", len(done.Procedures)-helpers, len(done.Procedures))
+		a.out.line("made %d stored procedures (%d with their parts, and those of each queue)", len(done.Procedures)-helpers, len(done.Procedures))
 	}
 	if done.LeftOut != "" {
 		a.out.line("%s", done.LeftOut)

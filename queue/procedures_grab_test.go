@@ -57,7 +57,7 @@ func TestProceduresGiveBack(t *testing.T) {
 		if got := s.grabbed("w2", 5); got != "a b" {
 			t.Error(got)
 		}
-		s.bury("w2")
+		s.bury(idOf("w2"))
 		s.upkeep()
 		s.wantState(s.byKey("a"), job.Initial, "available", 0)
 		s.wantHistory(s.byKey("a"), "added/0")
@@ -72,8 +72,8 @@ func TestProceduresLost(t *testing.T) {
 		g := s.one("job_grab", "w1", "emails", "foreign", 1)
 		s.call("job_start", "w1", "emails", g["id"], g["token"])
 		s.call("worker_register", "w2", nil, nil, nil)
-		s.hearOnly("w1", s.byKey("k"))
-		s.bury("w1")
+		s.hearOnly(idOf("w1"), s.byKey("k"))
+		s.bury(idOf("w1"))
 		s.upkeep()
 		s.wantState(s.byKey("k"), job.Retry, "scheduled", 1)
 		s.wantHistory(s.byKey("k"), "added/0 starting/1 error/1")
@@ -236,7 +236,7 @@ func TestProceduresGrabTypes(t *testing.T) {
 					list := s.call("job_grab", "w1", "emails", types, n)
 					for _, r := range list {
 						j := s.get(s.byKey(r["job_key"]))
-						if r["token"] != j.Token || r["id"] != fmt.Sprint(j.ID) || j.Status != "locked" || j.WorkerID != "w1" {
+						if r["token"] != j.Token || r["id"] != fmt.Sprint(j.ID) || j.Status != "locked" || j.WorkerID != idOf("w1") {
 							t.Errorf("%v, but the job is %+v", r, j)
 						}
 						got = append(got, strings.Join([]string{r["job_type"], r["job_key"], r["job_data"], r["attempt"], r["timeout"]}, " "))
@@ -267,12 +267,12 @@ func TestProceduresStartAsRounds(t *testing.T) {
 	limited := func(o *queue.Options) { o.ThrottleLimit = 2 }
 	var counting []situation
 	for set, counts := range map[string]bool{
-		"status = 'locked', worker_id = 'w1'": true, "status = 'running', worker_id = 'w1'": true,
-		"status = 'awaiting', wake_time = '2100-01-01'":  true,
-		"status = 'answered', worker_id = 'w1'":          true,
-		"status = 'deciding', worker_id = 'w1'":          false,
-		"status = 'scheduled', wake_time = '2100-01-01'": false,
-		"status = 'finished'":                            false,
+		"status = 'locked', worker_id = '" + idOf("w1") + "'": true, "status = 'running', worker_id = '" + idOf("w1") + "'": true,
+		"status = 'awaiting', wake_time = '2100-01-01'":         true,
+		"status = 'answered', worker_id = '" + idOf("w1") + "'": true,
+		"status = 'deciding', worker_id = '" + idOf("w1") + "'": false,
+		"status = 'scheduled', wake_time = '2100-01-01'":        false,
+		"status = 'finished'":                                   false,
 	} {
 		s := situation{set, []job.New{{Key: "x", ThrottleFactor: new(2)}, {Key: "a"}, {Key: "b"}}, "UPDATE shop_emails SET " + set + " WHERE job_key = 'x'", "a b"}
 		if counts {

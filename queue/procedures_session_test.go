@@ -181,7 +181,7 @@ func TestProceduresHeartbeatDuringATransaction(t *testing.T) {
 			exec(conn, "COMMIT")
 		}
 		var told int
-		must[any](t)(nil, s.db.GetContext(t.Context(), &told, "SELECT COUNT(*) FROM shop_activity WHERE kind = 'job' AND host = 'h' AND pid = 7 AND worker_id = 'w1'"))
+		must[any](t)(nil, s.db.GetContext(t.Context(), &told, "SELECT COUNT(*) FROM shop_activity WHERE kind = 'job' AND host = 'h' AND pid = 7 AND worker_id = ?", idOf("w1")))
 		if told != 4 {
 			t.Errorf("%d entries tell where the worker is, want 4", told)
 		}

@@ -2,6 +2,7 @@ package queue_test
 
 import (
 	"context"
+	"crypto/sha256"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -38,8 +39,18 @@ type caller interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 }
 
-// tryOn calls a procedure of the instance and gives the rows of its result.
+// secretOf is the secret of the worker that a test calls so, idOf is the id that everybody sees of it.
+func secretOf(worker string) string { return fmt.Sprintf("%032s", worker) }
+
+func idOf(worker string) string {
+	return fmt.Sprintf("%x", sha256.Sum256([]byte(secretOf(worker))))[:36]
+}
+
+// tryOn calls a procedure of the instance and gives the rows of its result. Of a worker it takes the name.
 func tryOn(ctx context.Context, on caller, name string, args ...any) (list []row, err error) {
+	if worker, ok := args[0].(string); ok && name != "job_submit" && name != "job_backlog" {
+		args = append([]any{secretOf(worker)}, args[1:]...)
+	}
 	marks := strings.TrimSuffix(strings.Repeat("?,", len(args)), ",")
 	rows, err := on.QueryContext(ctx, "CALL shop_"+name+"("+marks+")", args...)
 	if err != nil {
@@ -168,8 +179,8 @@ func (s store) wantRefusal(code uint16, message, name string, args ...any) {
 // The whole life of a job.
 func TestProceduresLife(t *testing.T) {
 	proceduresSuite(t, func(*queue.Options) {}, func(s store) {
-		w := s.one("worker_register", nil, nil, nil, nil)
-		if len(w["worker_id"]) != 36 || s.one("worker_heartbeat", w["worker_id"])["lock_until"] <= w["lock_until"] {
+		w := s.one("worker_register", "w2", nil, nil, nil)
+		if w["worker_id"] != idOf("w2") || s.one("worker_heartbeat", "w2")["lock_until"] <= w["lock_until"] {
 			t.Errorf("%v", w)
 		}
 		added := s.one("job_submit", "emails", "send", "k", `{"a":1}`, `{"priority": 7, "timeout": "2m"}`)
@@ -205,13 +216,13 @@ func TestProceduresLife(t *testing.T) {
 			t.Errorf("%v", r)
 		}
 		s.wantState(s.nth(1), job.Final, "finished", 2)
-		if j := s.get(s.nth(1)); j.Result != "done" || j.Error != job.None || j.WorkerID != "w1" {
+		if j := s.get(s.nth(1)); j.Result != "done" || j.Error != job.None || j.WorkerID != idOf("w1") {
 			t.Errorf("%+v", j)
 		}
 		s.wantHistory(s.nth(1), "added/0 starting/1 error/1 starting/2 finished/2")
 		s.call("worker_deregister", "w1")
 		var started int
-		must[any](t)(nil, s.db.GetContext(t.Context(), &started, "SELECT started FROM shop_workers WHERE id = 'w1' AND state = 'finished'"))
+		must[any](t)(nil, s.db.GetContext(t.Context(), &started, "SELECT started FROM shop_workers WHERE id = ? AND state = 'finished'", idOf("w1")))
 		if started != 2 {
 			t.Errorf("started %d", started)
 		}
@@ -236,7 +247,7 @@ func TestProceduresRefuse(t *testing.T) {
 		s.call("worker_register", "ended", "h", 8, 60)
 		s.call("worker_deregister", "ended")
 		s.call("worker_register", "late", "h", 8, 5)
-		s.exec("UPDATE shop_workers SET lock_until = '2020-01-01' WHERE id = 'late'")
+		s.exec("UPDATE shop_workers SET lock_until = '2020-01-01' WHERE id = ?", idOf("late"))
 		id, token := running["id"], running["token"]
 		for _, c := range []struct {
 			code          uint16
@@ -290,21 +301,21 @@ func TestProceduresRefuse(t *testing.T) {
 			{31002, "at 9999-12-31T23:59:59-12:00 is not a time", "job_submit", []any{"emails", "send", nil, nil, `{"at": "9999-12-31T23:59:59-12:00"}`}},
 			{31002, "at 0000-01-01", "job_submit", []any{"emails", "send", nil, nil, `{"at": "0000-01-01T00:00:00+12:00"}`}},
 
-			{31002, "worker_id", "worker_register", []any{"a b", "h", 1, 60}},
-			{31002, "worker_id", "worker_register", []any{"NONE", "h", 1, 60}},
-			{31002, "worker_id", "worker_register", []any{long(37), "h", 1, 60}},
+			{31001, "worker_secret is missing", "worker_register", []any{nil, "h", 1, 60}},
+			{31002, "worker_secret", "worker_register", []any{[]byte(long(31)), "h", 1, 60}},
+			{31002, "worker_secret", "worker_register", []any{long(256), "h", 1, 60}},
 			{31002, "host", "worker_register", []any{"w3", long(256), 1, 60}},
 			{31002, "pid", "worker_register", []any{"w3", "h", -1, 60}},
 			{31002, "lock_seconds", "worker_register", []any{"w3", "h", 1, 0}},
-			{31014, "worker w2", "worker_register", []any{"w2", "h", 1, 60}},
-			{31014, "worker ended", "worker_register", []any{"ended", "h", 1, 60}},
-			{31001, "worker_id is missing", "worker_heartbeat", []any{nil}},
-			{31005, "unknown worker w3", "worker_heartbeat", []any{"w3"}},
-			{31006, "worker ended", "worker_heartbeat", []any{"ended"}},
-			{31005, "unknown worker w3", "worker_deregister", []any{"w3"}},
-			{31006, "worker ended", "worker_deregister", []any{"ended"}},
+			{31014, "worker " + idOf("w2"), "worker_register", []any{"w2", "h", 1, 60}},
+			{31014, "worker " + idOf("ended"), "worker_register", []any{"ended", "h", 1, 60}},
+			{31001, "worker_secret is missing", "worker_heartbeat", []any{nil}},
+			{31005, "unknown worker " + idOf("w3"), "worker_heartbeat", []any{"w3"}},
+			{31006, "worker " + idOf("ended"), "worker_heartbeat", []any{"ended"}},
+			{31005, "unknown worker " + idOf("w3"), "worker_deregister", []any{"w3"}},
+			{31006, "worker " + idOf("ended"), "worker_deregister", []any{"ended"}},
 
-			{31001, "worker_id is missing", "job_grab", []any{nil, "emails", "send", 1}},
+			{31001, "worker_secret is missing", "job_grab", []any{nil, "emails", "send", 1}},
 			{31001, "job_types is missing", "job_grab", []any{"w1", "emails", nil, 1}},
 			{31002, "job_types", "job_grab", []any{"w1", "emails", "[]", 1}},
 			{31002, "job_types", "job_grab", []any{"w1", "emails", "[1]", 1}},
@@ -313,8 +324,8 @@ func TestProceduresRefuse(t *testing.T) {
 			{31002, "n 0", "job_grab", []any{"w1", "emails", "send", 0}},
 			{31002, "n 1001", "job_grab", []any{"w1", "emails", "send", 1001}},
 			{31003, "unknown queue mails", "job_grab", []any{"w1", "mails", "send", 1}},
-			{31005, "unknown worker w3", "job_grab", []any{"w3", "emails", "send", 1}},
-			{31006, "worker ended", "job_grab", []any{"ended", "emails", "send", 1}},
+			{31005, "unknown worker " + idOf("w3"), "job_grab", []any{"w3", "emails", "send", 1}},
+			{31006, "worker " + idOf("ended"), "job_grab", []any{"ended", "emails", "send", 1}},
 			{31006, "no heartbeat", "job_grab", []any{"late", "emails", "send", 1}},
 
 			{31001, "id is missing", "job_start", []any{"w1", "emails", nil, token}},
@@ -325,11 +336,11 @@ func TestProceduresRefuse(t *testing.T) {
 			{31008, "does not have job", "job_start", []any{"w1", "emails", grabbed["id"], "x"}},
 			{31008, "does not have job", "job_start", []any{"w1", "emails", grabbed["id"], strings.ToUpper(grabbed["token"])}},
 			{31008, "does not have job", "job_start", []any{"w2", "emails", grabbed["id"], grabbed["token"]}},
-			{31005, "unknown worker w3", "job_start", []any{"w3", "emails", grabbed["id"], grabbed["token"]}},
+			{31005, "unknown worker " + idOf("w3"), "job_start", []any{"w3", "emails", grabbed["id"], grabbed["token"]}},
 			{31009, "has been started", "job_start", []any{"w1", "emails", id, token}},
 			{31012, "has ended already", "job_start", []any{"w1", "emails", over["id"], over["token"]}},
 
-			{31001, "worker_id is missing", "job_complete", []any{nil, "emails", id, token, nil}},
+			{31001, "worker_secret is missing", "job_complete", []any{nil, "emails", id, token, nil}},
 			{31001, "token is missing", "job_complete", []any{"w1", "emails", id, nil, nil}},
 			{31002, "result has 1048577 bytes", "job_complete", []any{"w1", "emails", id, token, long(1<<20 + 1)}},
 			{31008, "does not have job", "job_complete", []any{"w1", "emails", id, over["token"], nil}},

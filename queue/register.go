@@ -33,9 +33,9 @@ type settings struct {
 	Zone [][2]int64 `json:"zone,omitempty"`
 }
 
-func (o Options) record() queueRecord {
+func (o Options) record(year int) queueRecord {
 	// What check lets pass can be written. A map's keys are sorted in it: the same settings are the same text.
-	text, _ := json.Marshal(settings{o, zoneChanges(o.Location, time.Now().UTC().Year())})
+	text, _ := json.Marshal(settings{o, zoneChanges(o.Location, year)})
 	return queueRecord{
 		o.Name, o.ThrottleLimit, int64(max(0, o.KeepFinished) / time.Second), int64(max(0, o.KeepFailed) / time.Second), string(text),
 		o.division().Number(),
@@ -91,15 +91,17 @@ func registrations(db *schema.DB, which string, args []any, f func(queueRecord))
 // queue. Workers do it when they begin. It writes only what has changed or can't be read, and may be repeated. ErrShards, and
 // nothing written, if the database's queue is divided otherwise, which Reshard changes.
 func (q *Queue) Register(ctx context.Context) error {
-	want := q.record()
+	var now engine.Time
 	var there queueRecord
 	var rows []shardRow
 	known := map[string]typeRecord{}
 	// an idle tick does this and not much besides
-	err := q.db.Read(ctx, registrations(q.db, "= ?", []any{q.Name}, func(r queueRecord) { there = r }), q.shardRows(&rows), q.typesQuery(known))
+	err := q.db.Read(ctx, engine.Values(engine.Value{SQL: q.db.TimeText(q.db.Now), Into: &now}),
+		registrations(q.db, "= ?", []any{q.Name}, func(r queueRecord) { there = r }), q.shardRows(&rows), q.typesQuery(known))
 	if err != nil {
 		return fmt.Errorf("read the registration of %s: %w", q.Name, err)
 	}
+	want := q.record(now.Year()) // by the database's clock, because those of the hosts may differ
 	var changed []typeRecord
 	for name, t := range q.configured {
 		if r := recordOf(t); known[name] != r {

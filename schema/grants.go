@@ -25,8 +25,9 @@ type Rights struct {
 	// Triggers keep a session of such an application from setting the id, which the right on columns doesn't, a statement for each queue.
 	// They are not made by init: an insert by anybody fails when the user that has made them is no more.
 	Triggers []string
-	// Submitter is for who enqueues by the stored procedures, SQLWorker for who works by them, a statement for each procedure.
-	Submitter, SQLWorker []string
+	// Submitter is for who enqueues by the stored procedures, SQLWorker for who works by them, a statement for each procedure. QueueWorker
+	// is for who works by those of one queue, with a user for each.
+	Submitter, SQLWorker, QueueWorker []string
 }
 
 // String gives them all, with comments.
@@ -44,6 +45,8 @@ func (r Rights) String() string {
 	b.WriteString(strings.Join(r.Submitter, "\n") + "\n")
 	b.WriteString("-- 5. likewise, a program that works by the stored procedures\n")
 	b.WriteString(strings.Join(r.SQLWorker, "\n") + "\n")
+	b.WriteString("-- or, for one queue alone\n")
+	b.WriteString(strings.Join(r.QueueWorker, "\n") + "\n")
 	return b.String()
 }
 
@@ -84,6 +87,18 @@ func Grants(o Options, names Names, queues []Queue) (Rights, error) {
 			r.Submitter = append(r.Submitter, execute+"'submitter'@'%';")
 		}
 		r.SQLWorker = append(r.SQLWorker, execute+"'sql_worker'@'%';")
+	}
+	for _, u := range units {
+		if u.kind != queueKind {
+			continue
+		}
+		for _, name := range Procedures {
+			procedure := names.Procedure(name)
+			if strings.HasPrefix(name, "job_") {
+				procedure = u.tables[0] + "$" + name
+			}
+			r.QueueWorker = append(r.QueueWorker, fmt.Sprintf("GRANT EXECUTE ON PROCEDURE %s`%s` TO '%s_worker'@'%%';", quoted, procedure, u.queue))
+		}
 	}
 	for _, table := range r.Tables {
 		r.Worker = append(r.Worker, fmt.Sprintf("GRANT SELECT, INSERT, UPDATE, DELETE ON %s`%s` TO %s;", quoted, table, user))

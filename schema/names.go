@@ -43,7 +43,7 @@ const (
 
 	maxInstance = 32
 	maxQueue    = 48
-	maxTable    = 55 // with $run_time behind it, it has the 64 that MySQL allows
+	maxTable    = 51 // with $job_complete behind it, it has the 64 that MySQL allows
 )
 
 func allowed(name, rest string, most int) bool {
@@ -97,7 +97,7 @@ func NewNamesFunc(instance string, table func(instance, queue string) string) (N
 	for _, t := range instanceTables {
 		name := table(instance, t)
 		if !tableName(name) {
-			return Names{}, fmt.Errorf("%w: table %q (lower case letters, digits and underscores, at most 55)", ErrName, name)
+			return Names{}, fmt.Errorf("%w: table %q (lower case letters, digits and underscores, at most 51)", ErrName, name)
 		}
 		if other, ok := seen[name]; ok {
 			return Names{}, fmt.Errorf("%w: table %q would hold both %s and %s", ErrName, name, other, t)
@@ -128,7 +128,7 @@ func (n Names) CheckQueue(queue string) (table string, err error) {
 	}
 	table = n.table(n.instance, queue)
 	if !tableName(table) {
-		return "", fmt.Errorf("%w: table %q of queue %q (lower case letters, digits and underscores, at most 55)", ErrName, table, queue)
+		return "", fmt.Errorf("%w: table %q of queue %q (lower case letters, digits and underscores, at most 51)", ErrName, table, queue)
 	}
 	if table == ownersTable || slices.ContainsFunc(instanceTables, func(t string) bool { return n.table(n.instance, t) == table }) {
 		return "", fmt.Errorf("%w: table %q of queue %q is one of hipq's own", ErrName, table, queue)

@@ -12,7 +12,7 @@ import (
 // What hipq puts behind the longest name of a table is short enough for MySQL, in every order.
 func TestLongestTableName(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
-		names, err := schema.NewNamesFunc("shop", func(_, queue string) string { return (queue + "_" + strings.Repeat("x", 55))[:55] })
+		names, err := schema.NewNamesFunc("shop", func(_, queue string) string { return (queue + "_" + strings.Repeat("x", 51))[:51] })
 		must(t, err)
 		db, err := schema.Open(t.Context(), schema.Options{Driver: driver, Path: source, DSN: source, Create: true}, names)
 		must(t, err)
@@ -21,9 +21,12 @@ func TestLongestTableName(t *testing.T) {
 			if _, err := db.Migrate(t.Context(), []schema.Queue{{Name: "emails", Order: order}}); err != nil {
 				t.Errorf("%q: %v", order, err)
 			}
+			if _, err := db.MakeProcedures(t.Context(), []schema.Queue{{Name: "emails", Order: order}}); err != nil {
+				t.Errorf("%q: %v", order, err)
+			}
 		}
-		if _, err := schema.NewNamesFunc("shop", func(_, queue string) string { return (queue + "_" + strings.Repeat("x", 56))[:56] }); !errors.Is(err, schema.ErrName) {
-			t.Errorf("a name of 56: %v", err)
+		if _, err := schema.NewNamesFunc("shop", func(_, queue string) string { return (queue + "_" + strings.Repeat("x", 52))[:52] }); !errors.Is(err, schema.ErrName) {
+			t.Errorf("a name of 52: %v", err)
 		}
 	})
 }

@@ -23,7 +23,8 @@ var ErrNoProcedures = errors.New("the stored procedures are left out")
 // older version, and this user could not give them back.
 var ErrRightsLost = errors.New("grant the rights to call the stored procedures again")
 
-// Procedures are the names of the stored procedures that applications call, without the instance's name.
+// Procedures are the names of the stored procedures that applications call, without the instance's name. Each queue has those
+// of jobs too, by the name of its table, a $ and theirs.
 var Procedures = []string{
 	"worker_register", "worker_heartbeat", "worker_deregister",
 	"job_submit", "job_grab", "job_start", "job_progress", "job_complete", "job_fail", "job_backlog",
@@ -32,6 +33,8 @@ var Procedures = []string{
 // procedure is a stored procedure. Its comment says whose it is, and has a fingerprint of its text.
 type procedure struct {
 	name, owner, fingerprint, create string
+	// base is its name in Procedures; empty of a helper, and of what is for one queue.
+	base string
 	// definer: it does what the user may who made it, and not what its caller may.
 	definer bool
 }
@@ -63,20 +66,65 @@ func (db *DB) procedures(queues []Queue) ([]procedure, error) {
 			}
 			list = append(list, p)
 		}
+		for _, p := range list {
+			if u.kind == queueKind && strings.HasPrefix(p.base, "job_") {
+				list = append(list, db.ofQueue(u, p))
+			}
+		}
 	}
 	return list, nil
+}
+
+// ofQueue is a procedure of the instance for one queue alone: the right to call it is a right to that queue, and to no other.
+func (db *DB) ofQueue(u unit, all procedure) procedure {
+	_, params, _ := strings.Cut(all.create, all.name+"(")
+	params, _, _ = strings.Cut(params, ")\n")
+	var own, args []string
+	for param := range strings.SplitSeq(params, ", ") {
+		name := strings.Fields(param)[1] // behind IN
+		if name == "queue" {
+			name = "'" + u.queue + "'"
+		} else {
+			own = append(own, param)
+		}
+		args = append(args, name)
+	}
+	p := procedure{name: u.tables[0] + "$" + all.base, owner: db.ownerOf(u), definer: true}
+	p.fill("CREATE PROCEDURE " + p.name + "(" + strings.Join(own, ", ") + ")\n{traits}\nCALL " + all.name + "(" + strings.Join(args, ", ") + ")")
+	return p
+}
+
+// ownerOf is what the comment of a unit's procedures begins with.
+func (db *DB) ownerOf(u unit) string {
+	if u.kind == queueKind {
+		return "hipq: queue " + u.queue + " of instance " + db.instance
+	}
+	return "hipq: instance " + db.instance
+}
+
+// fill gives it its text, in which {traits} stands for what all have in common.
+func (p *procedure) fill(create string) {
+	p.fingerprint = fmt.Sprintf("%x", sha256.Sum256([]byte(create)))[:16]
+	// The helpers do what whoever calls them may do. By those that applications call, that is what the user of init may.
+	security := "INVOKER"
+	if p.definer {
+		security = "DEFINER"
+	}
+	traits := "SQL SECURITY " + security + " MODIFIES SQL DATA COMMENT '" + p.comment() + "'"
+	p.create = strings.TrimSpace(strings.Replace(create, "{traits}", traits, 1))
 }
 
 func (db *DB) procedure(u unit, file string) (p procedure, err error) {
 	base := strings.TrimSuffix(path.Base(file), ".sql")
 	helpers := db.Procedure("job")
+	p.owner = db.ownerOf(u)
 	switch {
 	case u.kind == queueKind:
-		p.name, p.owner = u.tables[0]+"$"+base, "hipq: queue "+u.queue+" of instance "+db.instance
+		p.name = u.tables[0] + "$" + base
 	case slices.Contains(Procedures, base):
-		p.name, p.owner = db.Procedure(base), "hipq: instance "+db.instance
+		p.name, p.base, p.definer = db.Procedure(base), base, true
 	default:
-		p.name, p.owner = helpers+"$"+base, "hipq: instance "+db.instance
+		p.name = helpers + "$" + base
 	}
 	text, err := files.ReadFile(file)
 	if err != nil {
@@ -96,14 +144,7 @@ func (db *DB) procedure(u unit, file string) (p procedure, err error) {
 		"{text}", "LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin", "{id}", "CHAR(36) CHARACTER SET ascii COLLATE ascii_bin",
 		"{now}", nowInProcedures, "{counts}", Counts, "{default_policy}", DefaultPolicy, "{no_reason}", "the handler gave no reason",
 	).Replace(inlined))
-	p.fingerprint = fmt.Sprintf("%x", sha256.Sum256([]byte(create)))[:16]
-	// The helpers do what whoever calls them may do. By those that applications call, that is what the user of init may.
-	security := "INVOKER"
-	if u.kind != queueKind && slices.Contains(Procedures, base) {
-		security, p.definer = "DEFINER", true
-	}
-	traits := "SQL SECURITY " + security + " MODIFIES SQL DATA COMMENT '" + p.comment() + "'"
-	p.create = strings.TrimSpace(strings.Replace(create, "{traits}", traits, 1))
+	p.fill(create)
 	return p, nil
 }
 
@@ -203,9 +244,6 @@ func (db *DB) outdated(ctx context.Context, list []procedure) (outdated []proced
 func (db *DB) isOrphan(ctx context.Context, p procedure, definer string) bool {
 	head, _, _ := strings.Cut(p.create, "SQL SECURITY")
 	args := strings.TrimSuffix(strings.Repeat("NULL, ", strings.Count(head, "IN ")), ", ")
-	if p.name == db.Procedure("worker_register") {
-		args = "NULL, NULL, NULL, 0" // with NULL alone it would make a worker
-	}
 	_, err := db.ExecContext(ctx, "CALL "+p.name+"("+args+")")
 	my, ok := errors.AsType[*mysql.MySQLError](err)
 	user := "'" + strings.ReplaceAll(definer, "@", "'@'") + "'" // as the server names who is denied

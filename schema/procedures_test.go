@@ -110,7 +110,7 @@ func TestProceduresRights(t *testing.T) {
 	for _, statement := range grants.SQLWorker {
 		execute(t, root, strings.Replace(statement, "'sql_worker'", "'"+user+"'", 1))
 	}
-	work := []string{"CALL shop_worker_register(UUID(), NULL, NULL, NULL)", "CALL shop_job_submit('emails', 'send', NULL, NULL, NULL)"}
+	work := []string{"CALL shop_worker_register(SHA2(UUID(), 256), NULL, NULL, NULL)", "CALL shop_job_submit('emails', 'send', NULL, NULL, NULL)"}
 	execute(t, open(), work...)
 
 	// who may call a procedure may call the next version of it, also where the user is no more whose rights it has
@@ -158,4 +158,53 @@ func TestProceduresRights(t *testing.T) {
 	}
 	its.User, its.Passwd = user, "secret"
 	execute(t, open(), work...)
+}
+
+// With the rights to one queue's procedures a program works its jobs, and touches no other queue.
+func TestRightsToOneQueue(t *testing.T) {
+	source := dbtest.MySQL(t)
+	root := dbtest.Open(t, "mysql", source, "emails", "files")
+	names := schema.Named("shop")
+	grants, err := schema.Grants(schema.Options{Driver: "mysql", DSN: source}, names, withProcedures)
+	if err != nil {
+		t.Fatal(err)
+	}
+	its, err := mysql.ParseDSN(source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	user := its.DBName + "_q"
+	queues := []schema.Queue{{Name: "emails"}, {Name: "files"}}
+	if _, err := root.MakeProcedures(t.Context(), queues); err != nil {
+		t.Fatal(err)
+	}
+	execute(t, root, "CREATE USER '"+user+"'@'%'", "INSERT INTO shop_queues (queue) VALUES ('emails'), ('files')")
+	defer func() { execute(t, root, "DROP USER '"+user+"'@'%'") }()
+	for _, statement := range grants.QueueWorker {
+		execute(t, root, strings.Replace(statement, "'emails_worker'", "'"+user+"'", 1))
+	}
+	its.User, its.Passwd = user, ""
+	one, err := schema.Open(t.Context(), schema.Options{Driver: "mysql", DSN: its.FormatDSN()}, names)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = one.Close() }()
+	const secret = "'0123456789abcdef0123456789abcdef'"
+	execute(t, one, "CALL shop_worker_register("+secret+", NULL, NULL, NULL)", "CALL shop_emails$job_submit('send', 'k', NULL, NULL)",
+		"CALL shop_emails$job_backlog(NULL)", "CALL shop_emails$job_grab("+secret+", 'send', 1)")
+	var mine string
+	if err := root.GetContext(t.Context(), &mine, "SELECT CONCAT(?, ', ', id, ', ''', lock_token, '''') FROM shop_emails WHERE status = 'locked'", secret); err != nil {
+		t.Fatal(err)
+	}
+	execute(t, one, "CALL shop_emails$job_start("+mine+")", "CALL shop_emails$job_progress("+mine+", 50, NULL)", "CALL shop_emails$job_complete("+mine+", 'ok')")
+	execute(t, root, "CALL shop_job_submit('files', 'send', NULL, NULL, NULL)")
+	for _, statement := range []string{
+		"CALL shop_job_grab(" + secret + ", 'files', 'send', 1)", "CALL shop_files$job_grab(" + secret + ", 'send', 1)",
+		"CALL shop_job_submit('files', 'send', NULL, NULL, NULL)", "CALL shop_files$job_submit('send', NULL, NULL, NULL)",
+		"CALL shop_files$job_backlog(NULL)", "CALL shop_emails$grab('w', 't', '[]', 1, 1)", "SELECT 1 FROM shop_emails",
+	} {
+		if _, err := one.ExecContext(t.Context(), statement); err == nil || !strings.Contains(err.Error(), "denied") {
+			t.Errorf("%s: %v", statement, err)
+		}
+	}
 }

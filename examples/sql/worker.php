@@ -12,7 +12,7 @@ final class Refused extends RuntimeException
 {
     public const LOCK_LOST = 31006;
     public const STARTED = 31009;
-    public const ID_TAKEN = 31014;
+    public const TAKEN = 31014;
 }
 
 /** For handlers: do not try this job again. */
@@ -58,7 +58,7 @@ class Hipq
                 }
                 if (in_array($code, self::LOST, true)) {
                     // Nobody knows whether the call was done. To start or settle a job again is harmless: its token lets that
-                    // happen once. What else may be left of it goes with this worker's id: see Worker::work.
+                    // happen once. What else may be left of it goes with this worker: see Worker::work.
                     $this->db = null;
                     $this->doubt = true;
                 } elseif (!in_array($code, self::IN_THE_WAY, true)) {
@@ -78,7 +78,7 @@ class Worker
 {
     protected Hipq $hipq;
     protected Hipq $pulse;
-    protected string $id = '';
+    protected string $secret = '';
     protected bool $ending = false;
     private float $alive = 0; // when the lock was renewed
     private float $alarm = 0; // when the alarm comes
@@ -107,7 +107,7 @@ class Worker
             }
             $types = json_encode(array_keys($this->handlers));
             try {
-                $jobs = $this->hipq->call('job_grab', $this->id, $this->queue, $types, $this->grab);
+                $jobs = $this->hipq->call('job_grab', $this->secret, $this->queue, $types, $this->grab);
             } catch (Refused $e) {
                 if ($e->getCode() === Refused::LOCK_LOST) {
                     self::giveUp($e->getMessage());
@@ -130,22 +130,22 @@ class Worker
 
     private function register(): void
     {
-        $new = vsprintf('%s%s-%s-%s-%s-%s%s%s', str_split(bin2hex(random_bytes(16)), 4));
+        $new = bin2hex(random_bytes(16));
         try {
             $this->hipq->call('worker_register', $new, gethostname(), getmypid(), $this->lockSeconds);
         } catch (Refused $e) {
-            if ($e->getCode() !== Refused::ID_TAKEN) { // by ourselves: it was random, and the answer to the first call was lost
+            if ($e->getCode() !== Refused::TAKEN) { // by ourselves: it was random, and the answer to the first call was lost
                 throw $e;
             }
         }
         $this->hipq->call('worker_heartbeat', $new); // the lock may be as old as the first of several calls
-        [$this->alive, $this->id] = [$this->hipq->sent, $new];
+        [$this->alive, $this->secret] = [$this->hipq->sent, $new];
         $this->hipq->doubt = false;
     }
 
     private function deregister(): void
     {
-        [$worker, $this->id] = [$this->id, ''];
+        [$worker, $this->secret] = [$this->secret, ''];
         try {
             $this->hipq->call('worker_deregister', $worker); // what was grabbed and not started goes back, at no cost
         } catch (Refused $e) {
@@ -160,10 +160,10 @@ class Worker
     private function keepAlive(): void
     {
         $now = self::now();
-        if ($this->id !== '' && $now > $this->alive + $this->lockSeconds * 0.8) {
+        if ($this->secret !== '' && $now > $this->alive + $this->lockSeconds * 0.8) {
             self::giveUp('not renewed in time');
         }
-        if ($this->id !== '' && $now > $this->alive + $this->lockSeconds / 4 - 1) {
+        if ($this->secret !== '' && $now > $this->alive + $this->lockSeconds / 4 - 1) {
             try {
                 $this->heartbeat();
                 $this->alive = $now;
@@ -180,7 +180,7 @@ class Worker
         }
     }
 
-    protected function heartbeat(): void { $this->pulse->call('worker_heartbeat', $this->id); }
+    protected function heartbeat(): void { $this->pulse->call('worker_heartbeat', $this->secret); }
 
     /** Sets the one alarm that there is, for the next heartbeat or the job's timeout. A job never puts off one that is set. */
     private function setAlarm(): void
@@ -195,7 +195,7 @@ class Worker
 
     private function run(array $job): void
     {
-        $mine = [$this->id, $this->queue, $job['id'], $job['token']];
+        $mine = [$this->secret, $this->queue, $job['id'], $job['token']];
         try {
             $job['attempt'] = $this->hipq->call('job_start', ...$mine)[0]['attempt'];
         } catch (Refused $e) {

@@ -9,12 +9,12 @@ with 75 when its lock is lost, for its jobs are others' then: let a supervisor s
 import json
 import os
 import random
+import secrets
 import signal
 import socket
 import sys
 import threading
 import time
-import uuid
 
 import pymysql
 
@@ -22,7 +22,7 @@ import pymysql
 class Refused(Exception):
     """hipq says no, with a code of its own: the job is another's by now, say."""
 
-    LOCK_LOST, STARTED, ID_TAKEN = 31006, 31009, 31014
+    LOCK_LOST, STARTED, TAKEN = 31006, 31009, 31014
 
     def __init__(self, code, text):
         super().__init__(text)
@@ -70,7 +70,7 @@ class Hipq:
                     raise Refused(code, e.args[1]) from None
                 if code in self.LOST:
                     # Nobody knows whether the call was done. To start or settle a job again is harmless: its token lets
-                    # that happen once. What else may be left of it goes with this worker's id: see Worker.work.
+                    # that happen once. What else may be left of it goes with this worker: see Worker.work.
                     self.db, self.doubt = None, True
                 elif code not in self.IN_THE_WAY:
                     raise
@@ -85,7 +85,7 @@ class Worker:
     def __init__(self, connect, queue, handlers, instance="shop", lock_seconds=60, grab=1):
         self.hipq, self.pulse = Hipq(connect, instance, 60), Hipq(connect, instance, lock_seconds / 4)
         self.queue, self.handlers, self.lock_seconds, self.grab = queue, handlers, lock_seconds, grab
-        self.id, self.ending = None, threading.Event()
+        self.secret, self.ending = None, threading.Event()
 
     def work(self):
         for s in (signal.SIGTERM, signal.SIGINT):
@@ -99,7 +99,7 @@ class Worker:
                 self.deregister()
                 self.register()
             try:
-                jobs = self.hipq.call("job_grab", self.id, self.queue, json.dumps(list(self.handlers)), self.grab)
+                jobs = self.hipq.call("job_grab", self.secret, self.queue, json.dumps(list(self.handlers)), self.grab)
             except Refused as e:
                 if e.code == Refused.LOCK_LOST:
                     give_up(e)
@@ -113,18 +113,18 @@ class Worker:
         self.deregister()
 
     def register(self):
-        new = str(uuid.uuid4())
+        new = secrets.token_hex(16)
         try:
             self.hipq.call("worker_register", new, socket.gethostname(), os.getpid(), self.lock_seconds)
         except Refused as e:
-            if e.code != Refused.ID_TAKEN:  # by ourselves: it was random, and the answer to the first call was lost
+            if e.code != Refused.TAKEN:  # by ourselves: it was random, and the answer to the first call was lost
                 raise
         self.hipq.call("worker_heartbeat", new)  # the lock may be as old as the first of several calls
         self.alive, self.hipq.doubt = self.hipq.sent, False
-        self.id = new
+        self.secret = new
 
     def deregister(self):
-        worker, self.id = self.id, None
+        worker, self.secret = self.secret, None
         try:
             self.hipq.call("worker_deregister", worker)  # what was grabbed and not started goes back, at no cost
         except Refused as e:
@@ -134,14 +134,14 @@ class Worker:
         """Renews the lock, four times in its life, on a connection of its own."""
         while True:
             time.sleep(self.lock_seconds / 4)
-            worker, now = self.id, time.monotonic()
+            worker, now = self.secret, time.monotonic()
             if worker is None:
                 continue
             try:
                 self.heartbeat(worker)
                 self.alive = max(now, self.alive)
             except Refused as e:
-                if worker == self.id:
+                if worker == self.secret:
                     give_up(e)
             except pymysql.MySQLError as e:
                 print(f"heartbeat: {e}", file=sys.stderr)
@@ -151,12 +151,12 @@ class Worker:
 
     def watch(self):
         """Ends all before the lock expires, where it could not be renewed: whatever waits meanwhile, for the network too."""
-        while self.id is None or time.monotonic() < self.alive + self.lock_seconds * 0.8:
+        while self.secret is None or time.monotonic() < self.alive + self.lock_seconds * 0.8:
             time.sleep(min(1, self.lock_seconds / 20))
         give_up("not renewed in time")
 
     def run(self, job):
-        mine = (self.id, self.queue, job["id"], job["token"])
+        mine = (self.secret, self.queue, job["id"], job["token"])
         try:
             job["attempt"] = self.hipq.call("job_start", *mine)[0]["attempt"]
         except Refused as e:

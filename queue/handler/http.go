@@ -89,6 +89,7 @@ func (h *HTTP) Close() {
 
 func (h *HTTP) send(ctx context.Context, j *job.Job) (outcome job.Outcome) {
 	h.once.Do(h.dialled)
+	began := time.Now()
 	request, err := h.request(ctx, j)
 	if err != nil {
 		return job.Outcome{Verdict: job.Failed, Error: clean(err.Error())}
@@ -119,7 +120,7 @@ func (h *HTTP) send(ctx context.Context, j *job.Job) (outcome job.Outcome) {
 		}
 		return tryAgain(fmt.Sprintf("%s, and %s has more than %d bytes", statusOf(answer), what, maxBody))
 	}
-	if outcome = outcomeOfAnswer(answer, text, j); outcome.Verdict.IsError() && !comesAsLines(answer) {
+	if outcome = outcomeOfAnswer(answer, text, j, j.StartTime.Add(time.Since(began))); outcome.Verdict.IsError() && !comesAsLines(answer) {
 		outcome.Output = statusOf(answer) + "\n" + head(text, keepOutput)
 	}
 	return outcome
@@ -168,8 +169,8 @@ func (h *HTTP) sign(request *http.Request, j *job.Job, body []byte, now time.Tim
 	request.Header.Set("Webhook-Signature", "v1,"+base64.StdEncoding.EncodeToString(mac.Sum(nil)))
 }
 
-// outcomeOfAnswer turns an answer into an outcome.
-func outcomeOfAnswer(answer *http.Response, text string, j *job.Job) job.Outcome {
+// outcomeOfAnswer turns an answer into an outcome. now is by the database's clock.
+func outcomeOfAnswer(answer *http.Response, text string, j *job.Job, now time.Time) job.Outcome {
 	said, err := readReply(printed{last: strings.TrimSpace(text)})
 	outcome := job.Outcome{Verdict: verdictOf(answer.StatusCode)}
 	finished := outcome.Verdict == job.Finished
@@ -194,7 +195,7 @@ func outcomeOfAnswer(answer *http.Response, text string, j *job.Job) job.Outcome
 	}
 	switch {
 	case outcome.Verdict == job.TryAgain && outcome.RetryAfter == 0:
-		outcome.RetryAfter = retryAfter(answer.Header.Get("Retry-After"), time.Now())
+		outcome.RetryAfter = retryAfter(answer.Header, now)
 	case outcome.Verdict == job.Finished && answer.StatusCode == http.StatusAccepted:
 		outcome.Verdict = job.Sent
 	}
@@ -230,12 +231,16 @@ func verdictOf(status int) job.Verdict {
 	return job.Failed
 }
 
-// retryAfter reads a Retry-After, of seconds or a date; what can't be read is none.
-func retryAfter(text string, now time.Time) time.Duration {
-	after := time.Duration(0)
+// retryAfter reads a Retry-After, of seconds or a date; what can't be read is none. A date goes by the clock of the answer's own
+// Date, or by now if there is none.
+func retryAfter(header http.Header, now time.Time) time.Duration {
+	text, after := header.Get("Retry-After"), time.Duration(0)
 	if seconds, err := strconv.ParseUint(text, 10, 32); err == nil || errors.Is(err, strconv.ErrRange) { // then it is the largest
 		after = max(1, time.Duration(seconds)*time.Second)
 	} else if at, err := http.ParseTime(text); err == nil {
+		if date, err := http.ParseTime(header.Get("Date")); err == nil {
+			now = date
+		}
 		after = max(1, at.Sub(now))
 	}
 	return min(after, maxRetryAfter)

@@ -136,6 +136,26 @@ func TestHTTPOutcome(t *testing.T) {
 	}
 }
 
+// A date in Retry-After goes by the answer's own clock, else by the database's: never by this host's.
+func TestHTTPRetryAfterDate(t *testing.T) {
+	t.Parallel()
+	j := testJob()
+	j.StartTime = time.Now().AddDate(-3, 0, 0)
+	for name, now := range map[string]time.Time{"Date": time.Now().AddDate(3, 0, 0), "no Date": j.StartTime} {
+		h := endpoint(t, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header()["Date"] = nil // the server adds none then
+			if name == "Date" {
+				w.Header().Set("Date", now.UTC().Format(http.TimeFormat))
+			}
+			w.Header().Set("Retry-After", now.Add(time.Hour).UTC().Format(http.TimeFormat))
+			w.WriteHeader(http.StatusServiceUnavailable)
+		})
+		if got := h.Handle(t.Context(), j).RetryAfter; got < 50*time.Minute || got > time.Hour+time.Second {
+			t.Errorf("%s: after %s", name, got)
+		}
+	}
+}
+
 // The request has the job as a program reads it, the headers of the config, and a signature that a library of Standard
 // Webhooks takes: this is its rule.
 func TestHTTPRequest(t *testing.T) {

@@ -1,7 +1,8 @@
--- Checks what may be the id of a worker, as far as it matters to whoever looks for one.
-IF worker_id IS NULL THEN
-  CALL {job}$refuse(31001, 'worker_id is missing');
-ELSEIF CHAR_LENGTH(worker_id) NOT BETWEEN 1 AND 36 OR worker_id = 'NONE' THEN
-  CALL {job}$refuse(31002, 'worker_id is not 1 to 36 letters, digits, dots, colons, dashes and underscores');
+-- A worker is known by its secret, and its id, which others see, is made of that. So no id that they see is a secret: not that of
+-- another, nor one of hipq work.
+IF worker_secret IS NULL THEN
+  CALL {job}$refuse(31001, 'worker_secret is missing');
+ELSEIF CHAR_LENGTH(worker_secret) NOT BETWEEN 32 AND 255 THEN
+  CALL {job}$refuse(31002, 'worker_secret is not 32 to 255 characters long: make it of random bytes');
 END IF;
-SET v_id = CONVERT(worker_id USING ascii);
+SET v_id = LEFT(SHA2(worker_secret, 256), 36);

@@ -1,4 +1,4 @@
-CREATE PROCEDURE {self}(IN worker_id {text}, IN queue {text}, IN id BIGINT, IN token {text}, IN result {text})
+CREATE PROCEDURE {self}(IN worker_secret {text}, IN queue {text}, IN id BIGINT, IN token {text}, IN result {text})
 {traits}
 BEGIN
   {inline head}

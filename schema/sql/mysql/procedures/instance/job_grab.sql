@@ -1,4 +1,4 @@
-CREATE PROCEDURE {self}(IN worker_id {text}, IN queue {text}, IN job_types {text}, IN n BIGINT)
+CREATE PROCEDURE {self}(IN worker_secret {text}, IN queue {text}, IN job_types {text}, IN n BIGINT)
 {traits}
 BEGIN
   {inline head}
@@ -23,7 +23,8 @@ BEGIN
   END WHILE;
   {inline begin}
   {inline check_worker}
-  SET @hipq_worker = v_id, @hipq_types = v_types, @hipq_n = COALESCE(n, 1), @hipq_own = v_own;
-  SET @hipq_call = CONCAT('CALL `', v_table, '$grab`(@hipq_worker, @hipq_types, @hipq_n, @hipq_own)'); -- it commits, and answers
+  SET @hipq_worker = v_id, @hipq_types = v_types, @hipq_n = COALESCE(n, 1), @hipq_own = v_own,
+    @hipq_token = LEFT(SHA2(CONCAT(worker_secret, UUID()), 256), 36); -- nobody else can guess it, and it is new each time
+  SET @hipq_call = CONCAT('CALL `', v_table, '$grab`(@hipq_worker, @hipq_token, @hipq_types, @hipq_n, @hipq_own)'); -- it commits, and answers
   {inline call}
 END

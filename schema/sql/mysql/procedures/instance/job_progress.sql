@@ -1,4 +1,4 @@
-CREATE PROCEDURE {self}(IN worker_id {text}, IN queue {text}, IN id BIGINT, IN token {text}, IN percent DOUBLE, IN note {text})
+CREATE PROCEDURE {self}(IN worker_secret {text}, IN queue {text}, IN id BIGINT, IN token {text}, IN percent DOUBLE, IN note {text})
 {traits}
 BEGIN
   {inline head}

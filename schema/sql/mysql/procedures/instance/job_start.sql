@@ -1,6 +1,6 @@
 -- A job that may not start now, for its queue is paused or was divided anew, its windows have closed or the rate is used up, goes
 -- back: of all refusals this is the one that changes something.
-CREATE PROCEDURE {self}(IN worker_id {text}, IN queue {text}, IN id BIGINT, IN token {text})
+CREATE PROCEDURE {self}(IN worker_secret {text}, IN queue {text}, IN id BIGINT, IN token {text})
 {traits}
 BEGIN
   DECLARE v_refusal VARCHAR(128) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;

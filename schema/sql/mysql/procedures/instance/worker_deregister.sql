@@ -1,6 +1,6 @@
 -- Ends a worker. What it had grabbed and not started goes back, in each queue; what still runs is left to the next tick of hipq
 -- work, as of a worker that has died.
-CREATE PROCEDURE {self}(IN worker_id {text})
+CREATE PROCEDURE {self}(IN worker_secret {text})
 {traits}
 BEGIN
   {inline head}

@@ -1,5 +1,5 @@
 -- The lock goes on for as long as it was asked for: the time between the last heartbeat and lock_until.
-CREATE PROCEDURE {self}(IN worker_id {text})
+CREATE PROCEDURE {self}(IN worker_secret {text})
 {traits}
 BEGIN
   {inline head}

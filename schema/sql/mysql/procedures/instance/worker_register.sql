@@ -1,4 +1,4 @@
-CREATE PROCEDURE {self}(IN worker_id {text}, IN host {text}, IN pid BIGINT, IN lock_seconds BIGINT)
+CREATE PROCEDURE {self}(IN worker_secret {text}, IN host {text}, IN pid BIGINT, IN lock_seconds BIGINT)
 {traits}
 BEGIN
   {inline head}
@@ -9,11 +9,8 @@ BEGIN
     CALL {job}$refuse(31014, CONCAT('there is, or has been, a worker ', v_id));
   END;
   {inline undo}
-  SET worker_id = COALESCE(worker_id, CAST(UUID() AS CHAR));
   {inline check_worker}
-  IF NOT worker_id REGEXP '^[A-Za-z0-9][A-Za-z0-9._:-]*$' THEN
-    CALL {job}$refuse(31002, 'worker_id is not 1 to 36 letters, digits, dots, colons, dashes and underscores');
-  ELSEIF CHAR_LENGTH(host) > 255 OR host = '' THEN
+  IF CHAR_LENGTH(host) > 255 OR host = '' THEN
     CALL {job}$refuse(31002, 'host is not 1 to 255 characters long');
   ELSEIF pid NOT BETWEEN 0 AND 2147483647 THEN
     CALL {job}$refuse(31002, CONCAT('pid ', pid, ' is not from 0 to 2147483647'));

@@ -1,7 +1,7 @@
 -- Locks due jobs of some types (a JSON array) for a worker that starts them later: in order, as many as it asks for and the limit has
 -- room for. It is one pass. The index has a range for each type's jobs with a weight, and one for those without; the best of the ranges'
 -- heads is locked by its id, unless another transaction holds it. It commits a transaction of its own, and answers.
-CREATE PROCEDURE {self}(IN p_worker {id}, IN p_types {text}, IN p_n BIGINT, IN p_own BOOLEAN)
+CREATE PROCEDURE {self}(IN p_worker {id}, IN p_token {id}, IN p_types {text}, IN p_n BIGINT, IN p_own BOOLEAN)
 {traits}
 BEGIN
   DECLARE v_heads {text} DEFAULT '{}'; -- of each range the next job: [part, type, id]
@@ -14,7 +14,6 @@ BEGIN
   DECLARE v_type VARBINARY(64);
   DECLARE v_now, v_opening DATETIME(6);
   {declare position}
-  DECLARE v_token {id} DEFAULT CAST(UUID() AS CHAR);
 
   SET v_limit = NULL;
   SELECT JSON_EXTRACT(NULLIF(q.settings, 'NONE'), '$.zone'), q.paused = 0, q.throttle_limit, w.state = 'working' AND w.lock_until > {now},
@@ -89,7 +88,7 @@ BEGIN
           END IF;
         END IF;
         IF v_factor = 0 OR NOT v_full THEN
-          UPDATE {jobs} FORCE INDEX (PRIMARY) SET status = 'locked', worker_id = p_worker, lock_token = v_token, wake_time = NULL WHERE id = v_id;
+          UPDATE {jobs} FORCE INDEX (PRIMARY) SET status = 'locked', worker_id = p_worker, lock_token = p_token, wake_time = NULL WHERE id = v_id;
           SET v_used = v_used + v_factor, v_ids = JSON_ARRAY_APPEND(v_ids, '$', v_id + 0), v_taken = v_taken + 1;
         END IF;
       END IF;
@@ -108,5 +107,5 @@ BEGIN
   SELECT j.id, CONVERT(j.job_type USING utf8mb4) AS job_type, CONVERT(j.job_key USING utf8mb4) AS job_key,
     NULLIF(j.job_data, 'NONE') AS job_data, j.attempt, j.timeout, j.lock_token AS token
   FROM JSON_TABLE(v_ids, '$[*]' COLUMNS (job BIGINT PATH '$')) taken STRAIGHT_JOIN {jobs} j FORCE INDEX (PRIMARY) ON j.id = taken.job
-  WHERE j.status = 'locked' AND j.lock_token = v_token ORDER BY {order};
+  WHERE j.status = 'locked' AND j.lock_token = p_token ORDER BY {order};
 END
