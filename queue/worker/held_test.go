@@ -155,7 +155,6 @@ func TestWaitsInVain(t *testing.T) {
 	t.Parallel()
 	for name, statement := range map[string]string{
 		"the shards' rows":     "SELECT queue FROM shop_shards FOR UPDATE",
-		"a job's key":          "INSERT IGNORE INTO shop_emails (job_type, job_key) VALUES ('once', 'k')",
 		"the table of workers": "LOCK TABLES shop_workers WRITE",
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -172,6 +171,23 @@ func TestWaitsInVain(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A worker whose time is over keeps a result that it can't write for as long as it can renew its lock: the job does not run again.
+func TestKeepsWhatItCannotWrite(t *testing.T) {
+	held(t, func(s shop, hold func(string, ...string) func()) {
+		ids := s.addJobs(s.emails, job.New{Type: "once", Key: "k"})
+		release := hold("READ COMMITTED", "INSERT IGNORE INTO shop_emails (job_type, job_key) VALUES ('once', 'k')")
+		p := only(s.emails, s.worker(all(nothing)))
+		p.RunFor, p.Grace, p.LockFor = time.Second, time.Second, 6*time.Second
+		r := s.start(p)
+		s.pass(25 * time.Second) // longer than it has patience with a database, and its lock several times
+		s.wantJob(s.emails, ids[0], job.Running, "running", job.None, 1)
+		wantSummary(t, s.work(only(s.emails, s.elsewhere().worker(all(nothing)))), worker.Summary{})
+		release()
+		wantSummary(t, r.ended(), worker.Summary{Started: 1, Finished: 1})
+		s.wantHistory(s.emails, atOnce, ids...)
+	})
 }
 
 // So does one whose SQLite file another process holds.

@@ -86,7 +86,7 @@ func (d *dispatcher) send(s *source, r *round) {
 			r.isOut = false
 			switch {
 			case engine.IsLockTimeout(err):
-				d.Log.Warn("another transaction holds what a round needs", "queue", s.Name, "settling", len(r.Settle), "waited", took)
+				d.Log.Log(d.work, levelOf(r.Again), "another transaction holds what a round needs", "queue", s.Name, "settling", len(r.Settle), "waited", took)
 				d.miss(err)
 				d.part(s, r, err)
 				return nil

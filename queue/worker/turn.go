@@ -120,6 +120,10 @@ func (w *worker) overdue() error {
 	}
 	held := slices.ContainsFunc(w.sources, func(s *source) bool { return len(s.held) > 0 || s.settlesApart() })
 	if missed := w.missed.Load(); held && (missed == nil || engine.IsLockTimeout(*missed)) {
+		if !w.stopped() {
+			w.quietSince = time.Time{} // as long as the lock can be renewed, what has ended well does not run again
+			return nil
+		}
 		return fmt.Errorf("jobs have ended whose results could not be written, so they count as lost with their worker: %w",
 			schema.ErrHeld)
 	}
