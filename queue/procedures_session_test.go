@@ -210,6 +210,25 @@ func TestProceduresLeaveSettingsAlone(t *testing.T) {
 	})
 }
 
+// A count in a SERIALIZABLE transaction would lock all that it reads, and hold up everybody.
+func TestProceduresBacklogIsNotSerializable(t *testing.T) {
+	proceduresSuite(t, func(*queue.Options) {}, func(s store) {
+		s.call("job_submit", "emails", "send", "k", nil, nil)
+		for isolation, code := range map[string]uint16{"SERIALIZABLE": 31017, "REPEATABLE READ": 0} {
+			conn := s.conn()
+			for _, statement := range []string{"SET SESSION TRANSACTION ISOLATION LEVEL " + isolation, "START TRANSACTION"} {
+				must[any](t)(conn.ExecContext(t.Context(), statement))
+			}
+			_, err := tryOn(t.Context(), conn, "job_backlog", "emails", nil)
+			if my, _ := errors.AsType[*mysql.MySQLError](err); code == 0 && err != nil || code != 0 && (my == nil || my.Number != code) {
+				t.Errorf("%s: %v", isolation, err)
+			}
+			s.call("job_submit", "emails", "send", nil, nil, nil)
+			_ = conn.Raw(func(any) error { return driver.ErrBadConn }) // nobody else is to have it
+		}
+	})
+}
+
 // The clock is the server's, whatever the session says: one that has set its own is refused, and its zone doesn't matter.
 func TestProceduresClock(t *testing.T) {
 	proceduresSuite(t, func(*queue.Options) {}, func(s store) {

@@ -54,8 +54,10 @@ func diagnoseMySQL(err *mysql.MySQLError) (Trouble, string) {
 		return Misconfigured, "create the database first: CREATE DATABASE … CHARACTER SET utf8mb4"
 	case erNoSuchTable, erNoSuchColumn, erNoSuchIndex:
 		return Misconfigured, "run hipq init"
-	case 167, 1467:
+	case 167:
 		return Misconfigured, highestID
+	case 1467: // MariaDB says so of the lock, MySQL 8.0 of the highest id
+		return TryLater, "another statement holds the table's AUTO-INC lock, as INSERT … SELECT does unless the server runs with innodb_autoinc_lock_mode=2; or " + highestID
 	case erDuplicateEntry:
 		if strings.HasSuffix(err.Message, "PRIMARY'") { // MySQL gives the highest id to the next row again
 			return Misconfigured, highestID

@@ -35,13 +35,16 @@ func TestDiagnoseAFullDisk(t *testing.T) {
 // Behind the highest id there is none: each server says so in its own way.
 func TestDiagnoseTheHighestID(t *testing.T) {
 	for _, err := range []*mysql.MySQLError{
-		{Number: 167, Message: "Out of range value for column 'id' at row 1"}, // MariaDB
-		{Number: 1467, Message: "Failed to read auto-increment value from storage engine"},
+		{Number: 167, Message: "Out of range value for column 'id' at row 1"},                          // MariaDB
 		{Number: 1062, Message: "Duplicate entry '9223372036854775807' for key 'shop_emails.PRIMARY'"}, // MySQL 9
 	} {
 		if trouble, hint := Diagnose(err); trouble != Misconfigured || !strings.Contains(hint, "highest id") {
 			t.Errorf("%v: %v, %s", err, trouble, hint)
 		}
+	}
+	lock := &mysql.MySQLError{Number: 1467, Message: "Failed to read auto-increment value from storage engine"}
+	if trouble, hint := Diagnose(lock); trouble != TryLater || !strings.Contains(hint, "AUTO-INC") || !strings.Contains(hint, "highest id") {
+		t.Errorf("the lock of an INSERT … SELECT is %v, %s", trouble, hint)
 	}
 	if trouble, _ := Diagnose(&mysql.MySQLError{Number: 1062, Message: "Duplicate entry 'send-a' for key 'shop_emails.live_key'"}); trouble != NoTrouble {
 		t.Errorf("another's key is %v", trouble)
