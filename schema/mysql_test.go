@@ -328,11 +328,17 @@ func TestWithoutPassword(t *testing.T) {
 
 // Check refuses what Open would, without a server.
 func TestCheckOptions(t *testing.T) {
+	loop := filepath.Join(t.TempDir(), "hipq.db")
+	if err := os.Symlink(loop, loop); err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct {
 		o    schema.Options
 		want string
 	}{
 		{schema.Options{Driver: "sqlite", Path: "/nowhere/hipq.db"}, ""},
+		{schema.Options{Driver: "sqlite", Path: "/dev/null/hipq.db"}, ""},
+		{schema.Options{Driver: "sqlite", Path: loop}, "database.path: stat "}, // nobody can tell who else may write it
 		{schema.Options{Driver: "mysql", DSN: "hipq@tcp(127.0.0.1:1)/shop"}, ""},
 		{schema.Options{Driver: "mysql", DSN: "hipq@tcp(127.0.0.1:1)/"}, "names no database"},
 		{schema.Options{Driver: "mysql", DSN: "hipq:s3cret"}, "is not of the form"},
