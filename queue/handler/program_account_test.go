@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -128,41 +127,6 @@ func TestUserIsStopped(t *testing.T) {
 	wantTimeout(t, handleUntil(t, e, func() { pid, child = processtest.Number(t, dir+"/pid"), processtest.Number(t, dir+"/child") }))
 	processtest.EventuallyGone(t, "the program", pid)
 	processtest.EventuallyGone(t, "its child", child)
-}
-
-// What this process has got from the one that started it, open and without a word to close it, is not passed on to a program, nor what
-// it has opened so since.
-func TestOpenFilesStayHere(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "secret")
-	if err := os.WriteFile(file, []byte("secret"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for range 2 {
-		fd, err := syscall.Open(file, syscall.O_RDONLY, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer syscall.Close(fd)
-		script := fmt.Sprintf("test ! -e /dev/fd/%d", fd)
-		for _, limits := range []handler.Limits{{}, {OpenFiles: 64}} {
-			e := sh(script)
-			e.Limits = limits
-			if got := e.Handle(t.Context(), testJob()); got.Verdict != job.Finished {
-				t.Errorf("exec: %+v", got)
-			}
-		}
-		s := &handler.Stream{Program: handler.Program{
-			Argv:  []string{"sh", "-c", `read -r job; ` + script + ` && echo '{"id":7,"outcome":"finished"}'`},
-			Grace: time.Second, WorkerID: newWorkerID(),
-		}}
-		if got := s.Handle(t.Context(), testJob()); got.Verdict != job.Finished {
-			t.Errorf("stream: %+v", got)
-		}
-		s.Close()
-		if _, err := os.Stat(fmt.Sprintf("/dev/fd/%d", fd)); err != nil {
-			t.Errorf("here it is closed: %v", err)
-		}
-	}
 }
 
 // Root runs no program, nor a script that it names, which another user owns or may write, unless it is the user as whom it runs.
