@@ -441,6 +441,8 @@ func TestServerAsksForThePassword(t *testing.T) {
 		{near, "", nil, native, clearText, inClear, false},
 		{near, "", nil, native, caching, "", false},
 		{near, "?tls=skip-verify", certified, sha256, "", "", false},
+		{"tcp4(localhost:%s)", "", nil, caching, "", "", false},
+		{"tcp4(0.0.0.0:%s)", "?tls=skip-verify", certified, native, sha256, inFull, false},
 		{far, "?serverPubKey=known", nil, native, sha256, inFull, false},
 		{far, "?serverPubKey=known", nil, caching, "", inFull, false},
 		{hop, "?tls=skip-verify", certified, sha256, "", "not verified", false}, // by a net of the application's own

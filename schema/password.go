@@ -12,6 +12,7 @@ import (
 	"math/big"
 	"net"
 	"net/netip"
+	"slices"
 	"syscall"
 
 	"github.com/go-sql-driver/mysql"
@@ -44,8 +45,11 @@ func assured(cfg *mysql.Config) bool {
 	}
 	host, _, _ := net.SplitHostPort(cfg.Addr)
 	ip, err := netip.ParseAddr(host)
-	return cfg.Net == "tcp" && (host == "localhost" || err == nil && ip.Unmap().IsLoopback())
+	return isTCP(cfg) && (host == "localhost" || err == nil && ip.Unmap().IsLoopback())
 }
+
+// isTCP says whether Go dials a server: all other nets but unix are an application's own.
+func isTCP(cfg *mysql.Config) bool { return slices.Contains([]string{"tcp", "tcp4", "tcp6"}, cfg.Net) }
 
 // hidePassword sees to it that a server that isn't assured doesn't get the password.
 func hidePassword(cfg *mysql.Config) error {
@@ -67,7 +71,7 @@ func hidePassword(cfg *mysql.Config) error {
 		return nil
 	}
 	if cfg.TLS.InsecureSkipVerify {
-		if cfg.Net != "tcp" { // how that is dialled only the driver knows, so nobody would read the greeting
+		if !isTCP(cfg) { // how that is dialled only the driver knows, so nobody would read the greeting
 			return fmt.Errorf("%w: database.dsn: TLS is not verified (skip-verify or preferred), which hipq allows only with tcp(…):"+
 				" set database.tls", ErrConfig)
 		}
