@@ -29,6 +29,9 @@ func (a *app) completeCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if result == job.None {
+				return usagef("--data: NONE stands for no result; leave it out, or write it otherwise")
+			}
 			return a.answer(cmd, args[0], queue.Answer{
 				Type: args[1], Key: args[2], Token: token, Verdict: job.Finished, Result: result,
 			}, dryRun)

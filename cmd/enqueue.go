@@ -187,9 +187,6 @@ func (a *app) newJob(cmd *cobra.Command, jobType string, o enqueueOptions, i *in
 	return j, nil
 }
 
-// errNone refuses the word that a table has where there are no data.
-var errNone = errors.New("NONE stands for no data; leave it out, or write it otherwise")
-
 // readData takes the text itself, or what a file or standard input holds. It reads no more than tells that it is too much.
 func (a *app) readData(ctx context.Context, text string) (string, error) {
 	var from io.Reader
@@ -203,8 +200,6 @@ func (a *app) readData(ctx context.Context, text string) (string, error) {
 		}
 		defer func() { _ = f.Close() }()
 		from = f
-	case text == job.None:
-		return "", usagef("--data: %w", errNone)
 	default:
 		return text, nil
 	}
@@ -214,9 +209,6 @@ func (a *app) readData(ctx context.Context, text string) (string, error) {
 	}
 	if len(data) > job.MaxDataBytes {
 		return "", usagef("--data: it has more than %d bytes; store it elsewhere, and give where it is", job.MaxDataBytes)
-	}
-	if string(data) == job.None {
-		return "", usagef("--data: %w", errNone)
 	}
 	return string(data), nil
 }

@@ -237,9 +237,6 @@ func (l jobLine) job(parseTime func(string) (time.Time, error)) (j job.New, err 
 		if err := json.Unmarshal(l.Data, &j.Data); err != nil {
 			return j, fmt.Errorf("job_data: %w", err)
 		}
-		if j.Data == job.None {
-			return j, fmt.Errorf("job_data: %w", errNone)
-		}
 	}
 	if l.ScheduledRunTime != "" {
 		if j.At, err = parseTime(l.ScheduledRunTime); err != nil {

@@ -113,7 +113,7 @@ func TestPingWithoutProxy(t *testing.T) {
 	}))
 	defer proxy.Close()
 	c := exec.Command(os.Args[0], "-test.run=^TestPingWithoutProxy$")
-	c.Env = append(os.Environ(), to+"=http://hipq.invalid/s3cret", "HTTP_PROXY="+proxy.URL, "http_proxy="+proxy.URL)
+	c.Env = append(os.Environ(), to+"=http://hipq.invalid/s3cret", "HTTP_PROXY="+proxy.URL, "http_proxy="+proxy.URL, "NO_PROXY=", "no_proxy=")
 	if out, err := c.CombinedOutput(); err != nil {
 		t.Errorf("%v: %s", err, out)
 	}

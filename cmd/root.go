@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/hipq/hipq/config"
+	"github.com/hipq/hipq/internal/process"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/schema"
 )
@@ -37,6 +38,7 @@ type app struct {
 // Main runs one command line and gives the exit code. Success is silent where cron would mail it; a failure says on err
 // what happened, to what, and what to do.
 func Main(args []string, in io.Reader, out, err io.Writer) int {
+	process.KeepFiles()
 	ctx, signals := watchSignals(context.Background())
 	defer signals.stop()
 	a := &app{in: interruptible{ctx, in}, out: &output{ctx: ctx, Writer: out}, err: &output{ctx: ctx, Writer: err}, signals: signals}

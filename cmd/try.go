@@ -151,10 +151,10 @@ func (i *instance) typeWithHandler(name, jobType string) (t job.Type, h config.H
 func (a *app) madeUp(cmd *cobra.Command, i *instance, name string, t job.Type, o tryOptions) (*job.Job, error) {
 	n, err := a.newJob(cmd, t.Name, enqueueOptions{data: o.data, key: o.key, timeout: o.timeout}, i)
 	if err == nil {
-		n, err = n.WithKey()
+		err = n.Check()
 	}
 	if err == nil {
-		err = n.Check()
+		n, err = n.WithKey()
 	}
 	switch {
 	case err != nil:

@@ -44,7 +44,7 @@ func (q *Queue) WouldEnqueue(ctx context.Context, jobs []job.New) (would []Added
 		return cmp.Or(err, rolledBack)
 	})
 	if refused, ok := errors.AsType[*DuplicateError](err); ok && refused.Index > 0 {
-		would, failed := q.WouldEnqueue(ctx, prepared[:refused.Index])
+		would, failed := q.WouldEnqueue(ctx, jobs[:refused.Index])
 		return would, errors.Join(failed, err)
 	}
 	if !errors.Is(err, rolledBack) {

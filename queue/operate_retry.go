@@ -75,10 +75,14 @@ func (q *Queue) repeat(ctx context.Context, tx *engine.Tx, j *job.Job) (Added, e
 
 // like is a new job like one. What a row by plain SQL left to its type is its type's.
 func like(j *job.Job) job.New {
-	return job.New{
+	n := job.New{
 		Type: j.Type, Data: j.Data, Key: j.Key, Priority: unless(j.Left.Priority, j.Priority), Timeout: j.Timeout,
 		ThrottleFactor: unless(j.Left.ThrottleFactor, j.ThrottleFactor), Windows: unless(j.Left.Windows, j.Windows), ShardKey: j.ShardKey,
 	}
+	if n.Data == job.None {
+		n.Data = ""
+	}
+	return n
 }
 
 // unless is a value, or nil if it is left open.

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/go-sql-driver/mysql"
-	"github.com/jmoiron/sqlx"
 
 	"github.com/hipq/hipq/internal/engine"
 )
@@ -58,24 +57,15 @@ func (db *DB) check(ctx context.Context, units []unit) error {
 // HighIDs gives those of these tables whose next id is in the upper half of all that there are. Nobody gets there job by job: somebody
 // has set it. The catalogue knows, also when that row is gone.
 func (db *DB) HighIDs(ctx context.Context, tables ...string) (high []string, err error) {
-	conn, err := sqlx.NewDb(db.DB.DB, db.Name).Connx(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, conn.Close()) }()
 	query := "SELECT name FROM sqlite_sequence WHERE seq + 1 >= ? AND name IN "
 	if db.Name == engine.MySQL.Name {
 		query = "SELECT table_name FROM information_schema.tables WHERE table_schema = DATABASE() AND auto_increment >= ? AND table_name IN "
-		// else MySQL answers from a cache that may be a day old
-		if _, err := conn.ExecContext(ctx, "SET @hipq_high = 0 /*!80000 , SESSION information_schema_stats_expiry = 0 */"); err != nil {
-			return nil, fmt.Errorf("ask for the tables' next ids: %w", err)
-		}
 	}
 	args := []any{int64(1) << 62}
 	for _, t := range tables {
 		args = append(args, t)
 	}
-	if err := conn.SelectContext(ctx, &high, query+engine.In(len(tables))+" ORDER BY 1", args...); err != nil {
+	if err := db.SelectContext(ctx, &high, query+engine.In(len(tables))+" ORDER BY 1", args...); err != nil {
 		return nil, fmt.Errorf("ask for the tables' next ids: %w", err)
 	}
 	return high, nil

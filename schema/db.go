@@ -50,8 +50,11 @@ func (o Options) Check() error {
 		_, err := o.connector()
 		return err
 	}
-	if err := regular.CheckDatabase(o.Path); errors.Is(err, regular.ErrUntrusted) { // of all else the engine says why
+	switch err := regular.CheckDatabase(o.Path); {
+	case errors.Is(err, regular.ErrUntrusted):
 		return fmt.Errorf("%w: database.path: %s %w", ErrConfig, o.Path, err)
+	case err != nil:
+		return fmt.Errorf("%w: database.path: %w", ErrConfig, err)
 	}
 	return nil
 }

@@ -2,6 +2,8 @@ package schema
 
 import (
 	"context"
+	"io"
+	"net"
 	"testing"
 	"testing/fstest"
 	"time"
@@ -53,4 +55,12 @@ func Addresses(t testing.TB, dsn string) []string {
 		t.Fatal(err)
 	}
 	return addresses(cfg)
+}
+
+// Kept is how much is kept of what a server says to one that is greeted, and what hipq makes of it.
+func Kept(conn net.Conn) (int, error) {
+	g := &greeting{Conn: conn}
+	_, _ = io.Copy(io.Discard, g)
+	kept := len(g.said)
+	return kept, g.check()
 }

@@ -22,7 +22,7 @@ type Rights struct {
 	Tables, Worker []string
 	// Application is for who enqueues by plain SQL, a statement for each queue.
 	Application []string
-	// Triggers keep a session of such an application from setting the id, which the right on columns doesn't, a statement for each queue.
+	// Triggers keep a session of such an application from setting the id, which the right on columns doesn't: two statements for each queue.
 	// They are not made by init: an insert by anybody fails when the user that has made them is no more.
 	Triggers []string
 	// Submitter is for who enqueues by the stored procedures, SQLWorker for who works by them, a statement for each procedure. QueueWorker
@@ -76,9 +76,11 @@ func Grants(o Options, names Names, queues []Queue) (Rights, error) {
 		}
 		for _, table := range u.tables {
 			r.Application = append(r.Application, fmt.Sprintf("GRANT INSERT (%s) ON %s`%s` TO 'application'@'%%';", insertable, quoted, table))
-			r.Triggers = append(r.Triggers, fmt.Sprintf("CREATE TRIGGER IF NOT EXISTS %[1]s`%[2]s$insert_id` BEFORE INSERT ON %[1]s`%[2]s` FOR EACH ROW"+
-				" BEGIN IF @@SESSION.insert_id > 0 THEN SIGNAL SQLSTATE '45000' SET MYSQL_ERRNO = 31017,"+
-				" MESSAGE_TEXT = 'the session has set insert_id: connect anew'; END IF; END", quoted, table))
+			trigger := fmt.Sprintf("%s`%s$insert`", quoted, table)
+			r.Triggers = append(r.Triggers, "DROP TRIGGER IF EXISTS "+trigger, // MySQL has CREATE … IF NOT EXISTS since 8.0.29
+				fmt.Sprintf("CREATE TRIGGER %s BEFORE INSERT ON %s`%s` FOR EACH ROW"+
+					" BEGIN IF @@SESSION.insert_id > 0 THEN SIGNAL SQLSTATE '45000' SET MYSQL_ERRNO = 31017,"+
+					" MESSAGE_TEXT = 'the session has set insert_id: connect anew'; END IF; END", trigger, quoted, table))
 		}
 	}
 	for _, name := range Procedures {

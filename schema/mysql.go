@@ -196,8 +196,8 @@ func knowServer(ctx context.Context, db *engine.DB) (engine.Dialect, error) {
 var ownVariables = []string{
 	"autocommit", "character_set_client", "character_set_connection", "character_set_results", "check_constraint_checks",
 	"collation_connection", "completion_type", "idle_transaction_timeout", "in_predicate_conversion_threshold",
-	"innodb_lock_wait_timeout", "lock_wait_timeout", "sql_auto_is_null", "sql_mode", "sql_safe_updates", "sql_select_limit",
-	"time_zone", "transaction_isolation", "tx_isolation", "unique_checks", "wait_timeout",
+	"information_schema_stats_expiry", "innodb_lock_wait_timeout", "lock_wait_timeout", "sql_auto_is_null", "sql_mode",
+	"sql_safe_updates", "sql_select_limit", "time_zone", "transaction_isolation", "tx_isolation", "unique_checks", "wait_timeout",
 }
 
 // givenVariables are those that hipq needs as the server has them: the clock, the ids that rows get, that writes are taken and
@@ -246,6 +246,8 @@ func checkOptions(dsn string, cfg *mysql.Config) error {
 // Parameters are written into the statements, and in another character set some of their bytes would be read for quotes. So the
 // session sets its own after all that the DSN and the server's init_connect may have set, and looks whether it got it.
 //
+// MySQL tells the next ids and the sizes of tables from a cache that may be a day old, unless that expires at once.
+//
 // The names of variables depend on the server, which is what the comments are for that only one of them reads.
 type session struct {
 	driver.Connector
@@ -258,7 +260,7 @@ const (
 		" unique_checks = 1, sql_select_limit = 18446744073709551615, sql_safe_updates = 0, sql_auto_is_null = 0," +
 		" /*M! tx_isolation = 'READ-COMMITTED', in_predicate_conversion_threshold = 0, idle_transaction_timeout = 10," +
 		" check_constraint_checks = 0, */" +
-		" /*!80000 transaction_isolation = 'READ-COMMITTED', wait_timeout = 20, */ time_zone = '+00:00'"
+		" /*!80000 transaction_isolation = 'READ-COMMITTED', wait_timeout = 20, information_schema_stats_expiry = 0, */ time_zone = '+00:00'"
 	// hurried and patient are how long a statement waits for locks of others: a migration's as long as it must.
 	hurried = ", innodb_lock_wait_timeout = 3, lock_wait_timeout = 5"
 	patient = ", innodb_lock_wait_timeout = 3600, lock_wait_timeout = 86400"

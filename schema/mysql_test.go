@@ -3,6 +3,7 @@ package schema_test
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -327,11 +328,17 @@ func TestWithoutPassword(t *testing.T) {
 
 // Check refuses what Open would, without a server.
 func TestCheckOptions(t *testing.T) {
+	loop := filepath.Join(t.TempDir(), "hipq.db")
+	if err := os.Symlink(loop, loop); err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct {
 		o    schema.Options
 		want string
 	}{
 		{schema.Options{Driver: "sqlite", Path: "/nowhere/hipq.db"}, ""},
+		{schema.Options{Driver: "sqlite", Path: "/dev/null/hipq.db"}, ""},
+		{schema.Options{Driver: "sqlite", Path: loop}, "database.path: stat "}, // nobody can tell who else may write it
 		{schema.Options{Driver: "mysql", DSN: "hipq@tcp(127.0.0.1:1)/shop"}, ""},
 		{schema.Options{Driver: "mysql", DSN: "hipq@tcp(127.0.0.1:1)/"}, "names no database"},
 		{schema.Options{Driver: "mysql", DSN: "hipq:s3cret"}, "is not of the form"},
@@ -400,37 +407,54 @@ func TestServerAsksForThePassword(t *testing.T) {
 	certificate, ca := certify(t, t.TempDir(), "db.example.org")
 	certified := &tls.Config{Certificates: []tls.Certificate{certificate}}
 	const caching, sha256, clearText, native = "caching_sha2_password", "sha256_password", "mysql_clear_password", "mysql_native_password"
+	const far, near, hop = "tcp(0.0.0.0:%s)", "tcp(127.0.0.1:%s)", "hop(127.0.0.1:%s)"
 	const inFull, inClear = "the server asks for the password itself", "the server asks for the password in clear text"
+	known, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mysql.RegisterServerPubKey("known", &known.PublicKey)
+	mysql.RegisterDialContext("hop", func(ctx context.Context, address string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "tcp", address)
+	})
+	t.Cleanup(func() { mysql.DeregisterServerPubKey("known"); mysql.DeregisterDialContext("hop") })
 	for _, c := range []struct {
-		host, options   string
+		at, options     string
 		tls             *tls.Config
 		greets, changes string
 		want            string // empty: the server gets it
 		verified        bool
 	}{
-		{"0.0.0.0", "", nil, caching, "", inFull, false},
-		{"0.0.0.0", "", nil, native, caching, inFull, false},
-		{"0.0.0.0", "", nil, native, sha256, inFull, false},
-		{"0.0.0.0", "", nil, native, clearText, inClear, false},
-		{"0.0.0.0", "?tls=preferred", nil, native, caching, inFull, false},
-		{"0.0.0.0", "?tls=preferred", nil, sha256, sha256, inFull, false},
-		{"0.0.0.0", "?tls=preferred", certified, native, caching, inFull, false},
-		{"0.0.0.0", "?tls=skip-verify", certified, caching, "", inFull, false},
-		{"0.0.0.0", "?tls=skip-verify", certified, native, sha256, inFull, false},
-		{"0.0.0.0", "?tls=skip-verify", certified, sha256, "", inFull, false},
-		{"0.0.0.0", "?tls=skip-verify", certified, native, clearText, inClear, false},
-		{"0.0.0.0", "?allowCleartextPasswords=true", nil, native, clearText, "allowCleartextPasswords", false},
-		{"0.0.0.0", "?tls=skip-verify&allowOldPasswords=true", nil, native, clearText, "allowOldPasswords", false},
-		{"127.0.0.1", "", nil, native, clearText, inClear, false},
-		{"127.0.0.1", "", nil, native, caching, "", false},
-		{"127.0.0.1", "?tls=skip-verify", certified, sha256, "", "", false},
-		{"0.0.0.0", "", certified, native, caching, "", true},
-		{"0.0.0.0", "?allowCleartextPasswords=true", certified, native, clearText, "", true},
+		{far, "", nil, caching, "", inFull, false},
+		{far, "", nil, native, caching, inFull, false},
+		{far, "", nil, native, sha256, inFull, false},
+		{far, "", nil, native, clearText, inClear, false},
+		{far, "?tls=preferred", nil, native, caching, inFull, false},
+		{far, "?tls=preferred", nil, sha256, sha256, inFull, false},
+		{far, "?tls=preferred", certified, native, caching, inFull, false},
+		{far, "?tls=skip-verify", certified, caching, "", inFull, false},
+		{far, "?tls=skip-verify", certified, native, sha256, inFull, false},
+		{far, "?tls=skip-verify", certified, sha256, "", inFull, false},
+		{far, "?tls=skip-verify", certified, native, clearText, inClear, false},
+		{far, "?allowCleartextPasswords=true", nil, native, clearText, "allowCleartextPasswords", false},
+		{far, "?tls=skip-verify&allowOldPasswords=true", nil, native, clearText, "allowOldPasswords", false},
+		{near, "", nil, native, clearText, inClear, false},
+		{near, "", nil, native, caching, "", false},
+		{near, "?tls=skip-verify", certified, sha256, "", "", false},
+		{"tcp4(localhost:%s)", "", nil, caching, "", "", false},
+		{"tcp4(0.0.0.0:%s)", "?tls=skip-verify", certified, native, sha256, inFull, false},
+		{far, "?serverPubKey=known", nil, native, sha256, inFull, false},
+		{far, "?serverPubKey=known", nil, caching, "", inFull, false},
+		{hop, "?tls=skip-verify", certified, sha256, "", "not verified", false}, // by a net of the application's own
+		{hop, "?tls=preferred", certified, sha256, "", "not verified", false},
+		{hop, "", nil, native, caching, inFull, false},
+		{far, "", certified, native, caching, "", true},
+		{far, "?allowCleartextPasswords=true", certified, native, clearText, "", true},
 	} {
-		t.Run(fmt.Sprintf("%s%s tls=%v %s %s", c.host, c.options, c.tls != nil, c.greets, c.changes), func(t *testing.T) {
+		t.Run(fmt.Sprintf("%s%s tls=%v %s %s", c.at, c.options, c.tls != nil, c.greets, c.changes), func(t *testing.T) {
 			address, got := thief(t, c.tls, c.greets, c.changes)
 			_, port, _ := net.SplitHostPort(address)
-			o := schema.Options{Driver: "mysql", DSN: "root:" + ofNobodys + "@tcp(" + c.host + ":" + port + ")/shop" + c.options}
+			o := schema.Options{Driver: "mysql", DSN: "root:" + ofNobodys + "@" + fmt.Sprintf(c.at, port) + "/shop" + c.options}
 			if c.verified {
 				o.TLS = &schema.TLS{CA: ca, ServerName: "db.example.org"}
 			}
@@ -445,6 +469,52 @@ func TestServerAsksForThePassword(t *testing.T) {
 				t.Errorf("%v", err)
 			}
 		})
+	}
+}
+
+// Where the server listens only at 127.0.0.1, any user may listen at ::1, which is the first address of localhost on many hosts.
+func TestLocalhostIsIPv4(t *testing.T) {
+	dialled := ""
+	mysql.RegisterDialContext("tcp", func(_ context.Context, address string) (net.Conn, error) {
+		dialled = address
+		return nil, errors.ErrUnsupported
+	})
+	t.Cleanup(func() { mysql.DeregisterDialContext("tcp") })
+	for address, want := range map[string]string{
+		"localhost": "127.0.0.1:3306", "localhost:3307": "127.0.0.1:3307", "[::1]:3306": "[::1]:3306", "localhost.example.org": "localhost.example.org:3306",
+	} {
+		for _, o := range []schema.Options{
+			{Driver: "mysql", DSN: "root@tcp(" + address + ")/shop"},
+			{Driver: "mysql", DSN: "root@tcp(db)/shop", Nodes: []string{address}},
+		} {
+			_, err := schema.Open(t.Context(), o, schema.Named("shop"))
+			if !errors.Is(err, errors.ErrUnsupported) || dialled != want {
+				t.Errorf("%s: %s, want %s; %v", address, dialled, want, err)
+			}
+		}
+	}
+}
+
+// Of what a server says only the greeting is kept, however it arrives: else each connection would hold the first answers for good.
+func TestGreetingIsKeptAlone(t *testing.T) {
+	const greets, asks = "\x08\x00\x00\x00greeting", "\x0f\x00\x00\x00sha256_password"
+	for said, want := range map[string]int{
+		"": 0, greets: len(greets), greets + strings.Repeat("rows", 1<<20): len(greets), greets + "sha256_password": len(greets), asks: -1, asks + "rows": -1,
+		"\xff\xff\xff\x00" + strings.Repeat("x", 1<<20) + "sha256_password": -1,
+	} {
+		for _, chunk := range []int{1, 5, 1 << 12} {
+			ours, theirs := net.Pipe()
+			go func() {
+				for rest := []byte(said[:min(len(said), 1<<17)]); len(rest) > 0; rest = rest[min(chunk, len(rest)):] {
+					_, _ = theirs.Write(rest[:min(chunk, len(rest))])
+				}
+				_ = theirs.Close()
+			}()
+			kept, err := schema.Kept(ours)
+			if (err != nil) != (want < 0) || err == nil && kept != want {
+				t.Errorf("%.20q in chunks of %d: %d kept, want %d; %v", said, chunk, kept, want, err)
+			}
+		}
 	}
 }
 
@@ -610,7 +680,7 @@ func rob(conn net.Conn, certificate *tls.Config, key *rsa.PrivateKey, greets, ch
 		send("\x01\x04") // in full, please
 		said = listen()
 	}
-	if len(said) != 1 { // no wish for a key
+	if len(said) != 1 && cmp.Or(changes, greets) != "sha256_password" { // no wish for a key
 		return
 	}
 	public, _ := x509.MarshalPKIXPublicKey(&key.PublicKey)

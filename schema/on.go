@@ -85,7 +85,8 @@ const saveSession = "SELECT @@character_set_client AS character_set_client, @@ch
 	" @@sql_select_limit AS sql_select_limit, @@sql_safe_updates AS sql_safe_updates, @@sql_auto_is_null AS sql_auto_is_null," +
 	" /*M! @@tx_isolation AS tx_isolation, @@in_predicate_conversion_threshold AS in_predicate_conversion_threshold," +
 	" @@idle_transaction_timeout AS idle_transaction_timeout, @@check_constraint_checks AS check_constraint_checks, */" +
-	" /*!80000 @@transaction_isolation AS transaction_isolation, @@wait_timeout AS wait_timeout, */ @@time_zone AS time_zone," +
+	" /*!80000 @@transaction_isolation AS transaction_isolation, @@wait_timeout AS wait_timeout," +
+	" @@information_schema_stats_expiry AS information_schema_stats_expiry, */ @@time_zone AS time_zone," +
 	" @@innodb_lock_wait_timeout AS innodb_lock_wait_timeout, @@lock_wait_timeout AS lock_wait_timeout"
 
 func restoreMySQL(names []string, values []driver.Value) (string, error) {

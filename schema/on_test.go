@@ -62,6 +62,29 @@ func TestOnOneConnection(t *testing.T) {
 	}
 }
 
+// TestHighIDsOnAPool: the question leaves nothing behind in an application's session.
+func TestHighIDsOnAPool(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, driver, source string) {
+		names := dbtest.Open(t, driver, source, "emails").Names
+		pool := dbtest.Pool(t, driver, source) // which wants its settings back
+		pool.SetMaxOpenConns(1)
+		db, err := schema.On(t.Context(), pool, names)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if high, err := db.HighIDs(t.Context(), "shop_emails", "shop_activity"); err != nil || len(high) > 0 {
+			t.Errorf("%q, %v", high, err)
+		}
+		if driver == "sqlite" {
+			return
+		}
+		var left sql.NullString
+		if err := pool.QueryRowContext(t.Context(), "SELECT @hipq_high").Scan(&left); err != nil || left.Valid {
+			t.Errorf("a variable is left in the application's session: %q, %v", left.String, err)
+		}
+	})
+}
+
 // TestOnAfterTrouble: a connection that can't be put back as it was doesn't go back, and an interrupted query keeps none.
 func TestOnAfterTrouble(t *testing.T) {
 	pool := dbtest.Pool(t, "mysql", dbtest.MySQL(t))

@@ -12,14 +12,15 @@ import (
 	"math/big"
 	"net"
 	"net/netip"
-	"strings"
+	"slices"
 	"syscall"
 
 	"github.com/go-sql-driver/mysql"
 )
 
 // Most plugins prove that hipq has the password and don't send it. Some do, and the server chooses the plugin. So a server
-// gets the password itself only if it is assured, or by a key that was known before (the driver's serverPubKey).
+// gets the password itself only if it is assured. A key that was known before (serverPubKey) doesn't assure it: for sha256_password the
+// driver takes the key that the server sends.
 var (
 	errInFull = fmt.Errorf("%w: the server asks for the password itself (caching_sha2_password or sha256_password),"+
 		" and nothing proves which server it is: set database.tls", ErrConfig)
@@ -44,11 +45,18 @@ func assured(cfg *mysql.Config) bool {
 	}
 	host, _, _ := net.SplitHostPort(cfg.Addr)
 	ip, err := netip.ParseAddr(host)
-	return strings.HasPrefix(cfg.Net, "tcp") && (host == "localhost" || err == nil && ip.Unmap().IsLoopback())
+	return isTCP(cfg) && (host == "localhost" || err == nil && ip.Unmap().IsLoopback())
 }
+
+// isTCP says whether Go dials a server: all other nets but unix are an application's own.
+func isTCP(cfg *mysql.Config) bool { return slices.Contains([]string{"tcp", "tcp4", "tcp6"}, cfg.Net) }
 
 // hidePassword sees to it that a server that isn't assured doesn't get the password.
 func hidePassword(cfg *mysql.Config) error {
+	if host, port, _ := net.SplitHostPort(cfg.Addr); cfg.Net == "tcp" && host == "localhost" {
+		// Go tries ::1 first, where any user may listen if the server doesn't.
+		cfg.Addr = net.JoinHostPort("127.0.0.1", port)
+	}
 	if assured(cfg) {
 		return nil
 	}
@@ -56,15 +64,17 @@ func hidePassword(cfg *mysql.Config) error {
 		return fmt.Errorf("%w: database.dsn: allowCleartextPasswords and allowOldPasswords would give the password to any server"+
 			" that answers; leave them out, or set database.tls", ErrConfig)
 	}
-	if cfg.ServerPubKey == "" {
-		key := noKey // the driver wants one of its own
-		mysql.RegisterServerPubKey(noKeyName, &key)
-		cfg.ServerPubKey = noKeyName
-	}
+	key := noKey // the driver wants one of its own
+	mysql.RegisterServerPubKey(noKeyName, &key)
+	cfg.ServerPubKey = noKeyName
 	if cfg.TLS == nil {
 		return nil
 	}
-	if cfg.TLS.InsecureSkipVerify && strings.HasPrefix(cfg.Net, "tcp") {
+	if cfg.TLS.InsecureSkipVerify {
+		if !isTCP(cfg) { // how that is dialled only the driver knows, so nobody would read the greeting
+			return fmt.Errorf("%w: database.dsn: TLS is not verified (skip-verify or preferred), which hipq allows only with tcp(…):"+
+				" set database.tls", ErrConfig)
+		}
 		cfg.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
 			g := ctx.Value(greetingKey{}).(*greeting)
 			var err error
@@ -84,23 +94,27 @@ func hidePassword(cfg *mysql.Config) error {
 	}))
 }
 
-// greeting is a connection that keeps what its server has said before TLS began: if that is sha256_password, the driver would
-// send the password as soon as it has begun.
+// greeting is a connection that keeps the first packet of its server: if that asks for sha256_password, the driver would send the
+// password as soon as TLS has begun.
 type greeting struct {
 	net.Conn
-	said []byte
-	over bool
+	said  []byte
+	whole bool
 }
 
 type greetingKey struct{}
 
-// mostGreeting is more than any server says until then, but less than a packet that goes on in another.
-const mostGreeting = 1 << 20
+// mostGreeting is more than any server greets with.
+const mostGreeting = 1 << 16
 
 func (g *greeting) Read(p []byte) (int, error) {
 	n, err := g.Conn.Read(p)
-	if !g.over && len(g.said) < mostGreeting {
-		g.said = append(g.said, p[:n]...)
+	if !g.whole {
+		if g.said = append(g.said, p[:n]...); len(g.said) >= 4 {
+			length := min(4+(int(g.said[0])|int(g.said[1])<<8|int(g.said[2])<<16), mostGreeting)
+			g.whole = len(g.said) >= length
+			g.said = g.said[:min(len(g.said), length)]
+		}
 	}
 	return n, err
 }
@@ -109,7 +123,6 @@ func (g *greeting) Read(p []byte) (int, error) {
 func (g *greeting) SyscallConn() (syscall.RawConn, error) { return g.Conn.(syscall.Conn).SyscallConn() }
 
 func (g *greeting) check() error {
-	g.over = true
 	if len(g.said) >= mostGreeting || bytes.Contains(g.said, []byte("sha256_password")) {
 		return errInFull
 	}

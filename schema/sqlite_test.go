@@ -85,6 +85,13 @@ func TestFileOfSomebodyElse(t *testing.T) {
 			return errors.Join(os.Chown(dir, 0, third), os.Chmod(dir, 0o770), os.Chown(file, 0, third), os.Chmod(file, 0o660),
 				os.WriteFile(file+"-wal", nil, 0o600), os.Chown(file+"-wal", other, third), os.Chmod(file+"-wal", 0o660))
 		}, ""},
+		"of a group, a member's, in another member's folder": {func(dir, file string) error {
+			return errors.Join(os.Chown(dir, third, third), os.Chmod(dir, 0o770|fs.ModeSetgid), os.Chown(file, other, third), os.Chmod(file, 0o660))
+		}, ""},
+		"of a group, by a member's link": {func(dir, file string) error {
+			return errors.Join(os.Rename(file, file+".real"), os.Chown(file+".real", 0, third), os.Chmod(file+".real", 0o660),
+				os.Symlink("hipq.db.real", file), os.Lchown(file, other, third))
+		}, "the link "},
 		"its owner's, in a group's folder": {func(dir, _ string) error {
 			return errors.Join(os.Chown(dir, 0, third), os.Chmod(dir, 0o770))
 		}, "group 65533 may write its folder"},

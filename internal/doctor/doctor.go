@@ -98,7 +98,7 @@ func checks(driver string) []check {
 		check{"time_zone", lookAtZone},
 	)
 	if driver == engine.MySQL.Name {
-		all = append(all, check{"packet", lookAtPacket}, check{"binlog", lookAtBinlog})
+		all = append(all, check{"packet", lookAtPacket}, check{"binlog", lookAtBinlog}, check{"sysdate", lookAtSysdate})
 	}
 	all = append(all,
 		check{"durability", lookAtDurability},

@@ -146,6 +146,20 @@ func lookAtBinlog(_ context.Context, p *patient) Finding {
 	return found(OK, "binlog_format is "+p.variables["binlog_format"]) // Open refuses STATEMENT
 }
 
+// lookAtSysdate finds out whether a session can set the clock of the stored procedures: it may set what NOW says, and then SYSDATE
+// must not say the same.
+func lookAtSysdate(ctx context.Context, p *patient) Finding {
+	var same bool
+	if err := p.db.GetContext(ctx, &same, "SELECT SLEEP(0.001) = 0 AND SYSDATE(6) = NOW(6)"); err != nil {
+		return trouble(err)
+	}
+	if same {
+		return found(Warning, "the server runs with sysdate-is-now, so a session that SETs timestamp sets the clock of the procedures that it calls").
+			but("take sysdate-is-now out of the server's configuration, and start it anew")
+	}
+	return found(OK, "the clock of the stored procedures is the server's, whatever a session sets")
+}
+
 // lookAtDurability finds out whether what was committed is still there after a crash.
 func lookAtDurability(ctx context.Context, p *patient) Finding {
 	if p.isSQLite() {

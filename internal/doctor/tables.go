@@ -57,14 +57,6 @@ func lookAtProcedures(ctx context.Context, p *patient) Finding {
 	case len(unseen) > 0:
 		return found(OK, fmt.Sprintf("this user sees %d, and not %s", seen, strings.Join(unseen, ", ")))
 	}
-	var still bool // a session may set what NOW says, and such a server lets SYSDATE say the same
-	if err := p.db.GetContext(ctx, &still, "SELECT SLEEP(0.001) = 0 AND SYSDATE(6) = NOW(6)"); err != nil {
-		return trouble(err)
-	}
-	if still {
-		return found(Warning, "the server runs with sysdate-is-now, so a session that SETs timestamp sets the clock of the procedures that it calls").
-			but("take sysdate-is-now out of the server's configuration, and start it anew")
-	}
 	return found(OK, fmt.Sprintf("all %d are there, of this version", seen))
 }
 

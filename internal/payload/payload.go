@@ -40,7 +40,7 @@ func Decode[T any](text string) (v T, err error) {
 		}
 		return v, nil
 	}
-	none := text == null.None || string(bytes.TrimSpace([]byte(text))) == "null"
+	none := text == "" || text == null.None || string(bytes.TrimSpace([]byte(text))) == "null"
 	switch reflect.TypeFor[T]().Kind() {
 	case reflect.Pointer, reflect.Map, reflect.Slice, reflect.Interface:
 		if none {

@@ -5,6 +5,9 @@ import (
 	"syscall"
 )
 
+// KeepFiles does nothing: no program gets files of this process that it isn't given.
+func KeepFiles() {}
+
 // errWindows is why no program runs on Windows. There are no process groups, by which everything that a program has started is
 // told to end, and killed, before its job's lock does.
 var errWindows = errors.New("hipq runs no programs on Windows, where it can't end all that a program has started; " +

@@ -96,7 +96,6 @@ func fork(ctx context.Context, g *guard.Guard, c Command, files ...int) (pid int
 	if err := handling.Err(ctx); err != nil {
 		return 0, err // and not in there, where a worker dies whose time is up at this moment
 	}
-	process.KeepFiles()
 	return g.Fork(func() (int, error) {
 		start := func() (int, error) {
 			if err := handling.Err(ctx); err != nil {

@@ -27,7 +27,7 @@ func (t trusted) ours(what string, info fs.FileInfo) error {
 	}
 	user, group := os.Geteuid(), os.Getegid()
 	mode := info.Mode()
-	byMember := t.database && mode.IsRegular() && t.group != 0 && owner.Gid == t.group // of the group that may write the database
+	byMember := t.database && mode&fs.ModeSymlink == 0 && t.group != 0 && owner.Gid == t.group // of the group that may write the database
 	switch {
 	case owner.Uid != 0 && int(owner.Uid) != user && owner.Uid != t.user && !byMember:
 		if t.program && t.user != 0 {

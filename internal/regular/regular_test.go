@@ -54,3 +54,34 @@ func TestRead(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// A name leads where the kernel goes, which takes .. from where the links before it lead to.
+func TestLinksLeadAsTheKernelGoes(t *testing.T) {
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := func(name string) string { return filepath.Join(dir, name) }
+	for _, folder := range []string{"deep/of/all", "deep/here", "ours"} {
+		if err := os.MkdirAll(at(folder), 0o755); err != nil { //nolint:gosec // others may look
+			t.Fatal(err)
+		}
+	}
+	err = errors.Join(os.Symlink("../deep/here", at("ours/away")), os.Chmod(at("deep/of/all"), 0o777), os.WriteFile(at("deep/of/all/file"), nil, 0o700), //nolint:gosec // what is looked for
+		os.Symlink("../of/all/file", at("deep/here/relative")), os.Symlink(at("ours/away")+"/../of/all/file", at("ours/absolute")),
+		os.WriteFile(at("deep/file"), nil, 0o700), os.Symlink("../file", at("deep/here/trusted"))) //nolint:gosec // a program
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, trusted := range map[string]bool{
+		"ours/away/relative": false, "ours/absolute": false, "ours/away/../of/all/file": false, "ours/away/trusted": true, "ours/away/../file": true,
+	} {
+		path := dir + "/" + name
+		_, _, read := regular.ReadTrusted(path)
+		for what, err := range map[string]error{"read": read, "database": regular.CheckDatabase(path), "program": regular.CheckProgram(path, 0, 0)} {
+			if (err == nil) != trusted || !trusted && !errors.Is(err, regular.ErrUntrusted) {
+				t.Errorf("%s, %s: %v", name, what, err)
+			}
+		}
+	}
+}

@@ -1,11 +1,13 @@
 package regular
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 )
 
@@ -32,7 +34,7 @@ func ReadTrusted(path string) (data []byte, shared bool, err error) {
 // those files beside it that SQLite takes for parts of it. The database's owner is trusted with it, and its group if that may write it.
 func CheckDatabase(path string) error {
 	info, err := os.Stat(path)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err != nil && !absent(err) {
 		return err
 	}
 	t := trusted{database: true}
@@ -43,6 +45,9 @@ func CheckDatabase(path string) error {
 		}
 	}
 	if path, err = t.lead(path, info); err != nil {
+		if info == nil && absent(err) { // nor is its folder there
+			return nil
+		}
 		return err
 	}
 	t.remedy = "SQLite would take it for a part of the database, so move it away"
@@ -65,32 +70,29 @@ func CheckDatabase(path string) error {
 
 // CheckFolder refuses a folder, which needn't be there yet, if others own or may write it, or one of those in which it lies, or have
 // a link on the way: what is written there could come to lie anywhere.
-func CheckFolder(path string) error {
-	for at := filepath.Clean(path); ; at = filepath.Dir(at) {
-		for _, look := range []func(string) (fs.FileInfo, error){os.Lstat, os.Stat} {
-			info, err := look(at)
-			if err == nil {
-				err = trusted{}.ours(at, info)
-			}
-			if err != nil && !errors.Is(err, fs.ErrNotExist) {
-				return err
-			}
-		}
-		if at == filepath.Dir(at) {
-			return nil
-		}
+func CheckFolder(path string) error { return trusted{}.above(path) }
+
+// CheckProgram refuses a program, or a script, that others own or may write, or a folder in which it lies. It needn't be there. It runs
+// as a user of this group, who is trusted with it; 0 is this process's. A folder's group may put others in: /usr/local/bin is that of
+// staff on some systems.
+func CheckProgram(path string, user, group uint32) error {
+	if here, err := os.Getwd(); err == nil && !filepath.IsAbs(path) {
+		path = here + "/" + path
 	}
+	info, err := os.Stat(path)
+	switch {
+	case absent(err):
+		return nil
+	case err == nil:
+		_, err = trusted{program: true, user: user, group: group}.lead(path, info)
+	}
+	return err
 }
 
-// CheckProgram refuses a program, or a script, that others own or may write, or in the folder of others. It runs as a user of this
-// group, who is trusted with it; 0 is this process's. A folder's group may put others in: /usr/local/bin is that of staff on some systems.
-func CheckProgram(path string, user, group uint32) error {
-	info, err := os.Stat(path)
-	if err != nil {
-		return err
-	}
-	_, err = trusted{program: true, user: user, group: group}.lead(path, info)
-	return err
+// absent says that no file has such a name.
+func absent(err error) bool {
+	return slices.ContainsFunc([]error{fs.ErrNotExist, syscall.ENOTDIR, syscall.ENAMETOOLONG, syscall.EINVAL},
+		func(e error) bool { return errors.Is(err, e) }) // the last is a zero byte
 }
 
 // trusted are those who may write a file: root, this user, of a database its owner and its group, and of a program the user that it
@@ -114,13 +116,24 @@ func (t trusted) lead(path string, info fs.FileInfo) (string, error) {
 		}
 	}
 	for range maxLinks {
-		folder := filepath.Dir(path)
+		// The kernel takes .. from where the links before it lead to, so these are followed before names are joined.
+		named, name := filepath.Split(path)
+		folder, err := filepath.EvalSymlinks(cmp.Or(named, "."))
+		if err != nil {
+			return path, err
+		}
+		path = filepath.Join(folder, name)
 		info, err := os.Stat(folder)
 		if err != nil {
 			return path, err
 		}
 		if err := t.ours("its folder "+folder, info); err != nil {
 			return path, err
+		}
+		if t.program {
+			if err := cmp.Or(t.above(named), t.above(folder)); err != nil {
+				return path, err
+			}
 		}
 		link, err := os.Lstat(path)
 		if t.database && errors.Is(err, fs.ErrNotExist) {
@@ -137,8 +150,26 @@ func (t trusted) lead(path string, info fs.FileInfo) (string, error) {
 			return path, err
 		}
 		if path = target; !filepath.IsAbs(target) {
-			path = filepath.Join(folder, target)
+			path = folder + string(filepath.Separator) + target
 		}
 	}
 	return path, &fs.PathError{Op: "read", Path: path, Err: syscall.ELOOP}
+}
+
+// above refuses a folder, which needn't be there, and those in which it lies, as CheckFolder does.
+func (t trusted) above(path string) error {
+	for at := filepath.Clean(path); ; at = filepath.Dir(at) {
+		for _, look := range []func(string) (fs.FileInfo, error){os.Lstat, os.Stat} {
+			info, err := look(at)
+			if err == nil {
+				err = t.ours(at, info)
+			}
+			if err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return err
+			}
+		}
+		if at == filepath.Dir(at) {
+			return nil
+		}
+	}
 }

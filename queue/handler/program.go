@@ -131,10 +131,7 @@ func (p *Program) checkFiles() error {
 
 // executable gives the path, from here, of a file that may be executed.
 func (p *Program) executable(path string) (string, error) {
-	if !filepath.IsAbs(path) {
-		path = filepath.Join(p.Dir, path)
-	}
-	if !strings.Contains(path, "/") {
+	if path = p.inDir(path); !strings.Contains(path, "/") {
 		path = "./" + path
 	}
 	_, err := exec.LookPath(path)

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"os/user"
-	"path/filepath"
 	"strconv"
 	"syscall"
 
@@ -88,16 +87,16 @@ func (p *Program) Foreign() error {
 	if err != nil {
 		return nil
 	}
-	if !filepath.IsAbs(path) {
-		path = filepath.Join(p.Dir, path)
-	}
 	user, group := uint32(0), uint32(0)
 	if a := p.other(); a != nil {
 		user, group = a.credential.Uid, a.credential.Gid
 	}
-	for _, file := range append([]string{path}, p.scripts()...) {
-		if err := regular.CheckProgram(file, user, group); errors.Is(err, regular.ErrUntrusted) {
+	for _, file := range append([]string{p.inDir(path)}, p.scripts()...) {
+		switch err := regular.CheckProgram(file, user, group); {
+		case errors.Is(err, regular.ErrUntrusted):
 			return fmt.Errorf("%s %w", file, err)
+		case err != nil:
+			return fmt.Errorf("who may write %s is not known: %w", file, err)
 		}
 	}
 	return nil

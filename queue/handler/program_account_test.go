@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -130,41 +129,6 @@ func TestUserIsStopped(t *testing.T) {
 	processtest.EventuallyGone(t, "its child", child)
 }
 
-// What this process has got from the one that started it, open and without a word to close it, is not passed on to a program, nor what
-// it has opened so since.
-func TestOpenFilesStayHere(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "secret")
-	if err := os.WriteFile(file, []byte("secret"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for range 2 {
-		fd, err := syscall.Open(file, syscall.O_RDONLY, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer syscall.Close(fd)
-		script := fmt.Sprintf("test ! -e /dev/fd/%d", fd)
-		for _, limits := range []handler.Limits{{}, {OpenFiles: 64}} {
-			e := sh(script)
-			e.Limits = limits
-			if got := e.Handle(t.Context(), testJob()); got.Verdict != job.Finished {
-				t.Errorf("exec: %+v", got)
-			}
-		}
-		s := &handler.Stream{Program: handler.Program{
-			Argv:  []string{"sh", "-c", `read -r job; ` + script + ` && echo '{"id":7,"outcome":"finished"}'`},
-			Grace: time.Second, WorkerID: newWorkerID(),
-		}}
-		if got := s.Handle(t.Context(), testJob()); got.Verdict != job.Finished {
-			t.Errorf("stream: %+v", got)
-		}
-		s.Close()
-		if _, err := os.Stat(fmt.Sprintf("/dev/fd/%d", fd)); err != nil {
-			t.Errorf("here it is closed: %v", err)
-		}
-	}
-}
-
 // Root runs no program, nor a script that it names, which another user owns or may write, unless it is the user as whom it runs.
 func TestForeignPrograms(t *testing.T) {
 	other, _ := asRoot(t)
@@ -173,19 +137,37 @@ func TestForeignPrograms(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	loop := filepath.Join(t.TempDir(), "loop.sh")
+	if err := os.Symlink(loop, loop); err != nil {
+		t.Fatal(err)
+	}
+	for script, want := range map[string]bool{loop: true, loop + ".none": false, "/dev/null/none.sh": false} { // nobody could have written what isn't there
+		p := handler.Program{Argv: []string{"sh", script}}
+		if err := p.Foreign(); (err != nil) != want {
+			t.Errorf("%s: %v", script, err)
+		}
+	}
 	direct, byShell := []string{"./job.sh"}, []string{"sh", "-eu", "job.sh", "an argument"}
 	for name, c := range map[string]struct {
 		give func(dir, file string) error
 		user string
 		want string // empty: it runs
 	}{
-		"root's":               {func(_, _ string) error { return nil }, "", ""},
-		"another's":            {func(_, file string) error { return os.Chown(file, third, third) }, "", "job.sh belongs to user 65533"},
-		"for all to write":     {func(_, file string) error { return os.Chmod(file, 0o777) }, "", "everybody may write "},                                          //nolint:gosec // what is looked for
-		"for a group to write": {func(_, file string) error { return errors.Join(os.Chown(file, 0, third), os.Chmod(file, 0o775)) }, "", "group 65533 may write "}, //nolint:gosec // likewise
-		"another's folder":     {func(dir, _ string) error { return os.Chown(dir, third, third) }, "", "its folder "},
-		"a folder of all":      {func(dir, _ string) error { return os.Chmod(dir, 0o777) }, "", "everybody may write its folder "},        //nolint:gosec // likewise
-		"a group's folder":     {func(dir, _ string) error { return errors.Join(os.Chown(dir, 0, third), os.Chmod(dir, 0o775)) }, "", ""}, //nolint:gosec // likewise
+		"root's":                 {func(_, _ string) error { return nil }, "", ""},
+		"another's":              {func(_, file string) error { return os.Chown(file, third, third) }, "", "job.sh belongs to user 65533"},
+		"for all to write":       {func(_, file string) error { return os.Chmod(file, 0o777) }, "", "everybody may write "},                                          //nolint:gosec // what is looked for
+		"for a group to write":   {func(_, file string) error { return errors.Join(os.Chown(file, 0, third), os.Chmod(file, 0o775)) }, "", "group 65533 may write "}, //nolint:gosec // likewise
+		"another's folder":       {func(dir, _ string) error { return os.Chown(dir, third, third) }, "", "its folder "},
+		"another's folder above": {func(dir, _ string) error { return os.Chown(filepath.Dir(dir), third, third) }, "", " belongs to user 65533"},
+		"a folder of all above":  {func(dir, _ string) error { return os.Chmod(filepath.Dir(dir), 0o777) }, "", "everybody may write "}, //nolint:gosec // likewise
+		"a group's folder above": {func(dir, _ string) error {
+			return errors.Join(os.Chown(filepath.Dir(dir), 0, third), os.Chmod(filepath.Dir(dir), 0o775))
+		}, "", ""}, //nolint:gosec // likewise
+		"behind another's link": {func(dir, _ string) error {
+			return errors.Join(os.Rename(dir, dir+".real"), os.Symlink(dir+".real", dir), os.Lchown(dir, third, third))
+		}, "", "opt belongs to user 65533"},
+		"a folder of all":  {func(dir, _ string) error { return os.Chmod(dir, 0o777) }, "", "everybody may write its folder "},        //nolint:gosec // likewise
+		"a group's folder": {func(dir, _ string) error { return errors.Join(os.Chown(dir, 0, third), os.Chmod(dir, 0o775)) }, "", ""}, //nolint:gosec // likewise
 		"the user's who runs it": {func(dir, file string) error {
 			return errors.Join(os.Chown(dir, uid, third), os.Chown(file, uid, third))
 		}, "nobody", ""},

@@ -1,6 +1,7 @@
 package handler
 
 import (
+	"cmp"
 	"errors"
 	"io/fs"
 	"os"
@@ -32,10 +33,18 @@ func (p *Program) scriptIn(at int) string {
 	if slices.ContainsFunc(p.Argv[:first], func(word string) bool { return strings.HasPrefix(word, "-C") || strings.HasPrefix(word, "--chdir") }) {
 		return "" // env takes it elsewhere
 	}
-	if filepath.IsAbs(p.Argv[at]) {
-		return p.Argv[at]
+	return p.inDir(p.Argv[at])
+}
+
+// inDir is a file as the program finds it.
+func (p *Program) inDir(name string) string {
+	switch {
+	case filepath.IsAbs(name):
+		return name
+	case strings.Contains(name, ".."): // the system takes it from where Dir leads to, if that is a link
+		return cmp.Or(p.Dir, ".") + "/" + name
 	}
-	return filepath.Join(p.Dir, p.Argv[at])
+	return filepath.Join(p.Dir, name)
 }
 
 // scripts are the files that an interpreter may be given to run. Not all of them need be there.

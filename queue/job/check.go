@@ -32,8 +32,12 @@ func (j *Job) Check() error {
 	case j.Key == "":
 		return fmt.Errorf("%w: job_key is empty", ErrInvalid)
 	}
-	return New{
+	n := New{
 		Type: j.Type, Data: j.Data, Key: j.Key, ShardKey: j.ShardKey, At: j.ScheduledRunTime, Timeout: j.Timeout,
 		Priority: &j.Priority, ThrottleFactor: &j.ThrottleFactor,
-	}.Check()
+	}
+	if n.Data == None { // which a row has, and New has not
+		n.Data = ""
+	}
+	return n.Check()
 }

@@ -17,7 +17,7 @@ var ErrInvalid = errors.New("not a valid job")
 // New is a job to enqueue. Only Type is required; what is nil or zero is the job type's default.
 type New struct {
 	Type string
-	// Data is any JSON or text, at most MaxDataBytes long; empty is None.
+	// Data is any JSON or text but the word None, at most MaxDataBytes long; empty is no data.
 	Data string
 	// Key is unique per type among the jobs that are not final, at most MaxKeyBytes long; empty is a UUID.
 	Key string
@@ -59,6 +59,8 @@ func (j New) Check() error {
 	switch {
 	case len(j.Data) > MaxDataBytes:
 		return CheckSize(len(j.Data))
+	case j.Data == None:
+		return fmt.Errorf("%w: job_data %s stands for no data; leave it out, or write it otherwise", ErrInvalid, None)
 	case !utf8.ValidString(j.Data):
 		return fmt.Errorf("%w: job_data is not valid UTF-8", ErrInvalid)
 	case len(j.Key) > MaxKeyBytes:

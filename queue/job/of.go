@@ -12,7 +12,7 @@ import (
 //	const SendReceipt job.Of[Receipt] = "send_receipt"
 //
 // The data are the T as JSON, which programs in any language can read and write; of a T that is a string they are the text
-// itself. What is null, such as a nil pointer, is None.
+// itself. What is null, such as a nil pointer, is no data.
 type Of[T any] string
 
 // New is a job with this payload, to enqueue; set its Key, its time and so on before that. ErrInvalid if the payload can't be
@@ -26,18 +26,18 @@ func (o Of[T]) New(payloadOf T) (New, error) {
 	return j, j.Check()
 }
 
-// encode is the text of a payload. The text None is refused: nobody could tell it from no data. A panic of the payload's own
-// MarshalJSON is an error too.
+// encode is the text of a payload, as New has it. A panic of the payload's own MarshalJSON is an error too.
 func encode[T any](payloadOf T) (data string, err error) {
 	defer func() {
 		if value := recover(); value != nil {
 			err = fmt.Errorf("panic: %v", value)
 		}
 	}()
-	if text, ok := any(&payloadOf).(*string); ok && *text == None {
-		return "", fmt.Errorf("the text %s stands for no data", None)
+	data, err = payload.Encode(payloadOf)
+	if _, isText := any(&payloadOf).(*string); data == None && !isText { // the text None is for New's Check to refuse
+		data = ""
 	}
-	return payload.Encode(payloadOf)
+	return data, err
 }
 
 // errNoJob is the error about a *Job that is nil.

@@ -5,6 +5,7 @@ import (
 	"math"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -55,7 +56,7 @@ func TestOfRefuses(t *testing.T) {
 		`{"Order": "x"}`:   "Order", // the field
 		`{"Order": 1} {}`:  "after top-level value",
 		"receipt 1":        "invalid character",
-		"":                 "unexpected end",
+		"":                 "there are none",
 		job.None:           "there are none",
 		" null ":           "there are none",
 		`{"Order":1,"to":`: "unexpected end",
@@ -94,12 +95,19 @@ func TestOfRefuses(t *testing.T) {
 	}
 }
 
-// TestOfNothing: what is nothing is None, and reads as nothing where that can be.
+// TestOfNothing: what is nothing is no data, which None can't be given for, and reads as nothing where that can be.
 func TestOfNothing(t *testing.T) {
 	const maybe job.Of[*receipt] = "maybe"
 	j, err := maybe.New(nil)
-	if err != nil || j.Data != job.None {
+	if err != nil || j.Data != "" {
 		t.Errorf("%+v, %v", j, err)
+	}
+	if err := (job.New{Type: "maybe", Data: job.None}).Check(); !errors.Is(err, job.ErrInvalid) {
+		t.Errorf("the word itself: %v", err)
+	}
+	row := job.Job{Status: job.StatusAvailable, Type: "maybe", Key: "k", Data: job.None, Timeout: time.Minute}
+	if err := row.Check(); err != nil { // as it stands in the table
+		t.Error(err)
 	}
 	for _, data := range []string{job.None, "null"} {
 		if got, err := maybe.Read(&job.Job{Type: "maybe", Data: data}); err != nil || got != nil {
