@@ -85,20 +85,20 @@ start_what_has_started() {
 mutant start_without_locks # candidates are as good as locks: on SQLite the file's lock is enough
 start_without_locks() {
   crash=(crash) queue=RoundsShareNothing engines=(mysql)
-  edit queue/round_claim.go 's/c\.q\.placed\(c\.shard\) \+ " " \+ tx\.SkipLocked/c.q.placed(c.shard)/'
+  edit queue/round_claim.go 's/c\.q\.inShard\(c\.shard\) \+ " " \+ tx\.SkipLocked/c.q.inShard(c.shard)/'
 }
 
 mutant start_although_dead # a worker that was declared dead starts jobs
 start_although_dead() {
   queue='ReclaimFromADeadWorker|DeadInItsTurn'
-  edit queue/round_start.go 's/"SELECT " ?\+ ?q\.workers\.Working\("\?"\)/"SELECT ? <> \x27\x27"/'
+  edit queue/round_start.go 's/q\.workers\.Working\("\?"\) ?\+ ?" AND COALESCE/"? <> \x27\x27 AND COALESCE/'
   edit queue/round_room.go 's/" AND " ?\+ ?q\.workers\.Working\("\?"\) ?\+\n?/" AND ? <> \x27\x27"+/'
 }
 
 mutant pause_waits_for_nobody # a round that has looked before the pause starts jobs after it
 pause_waits_for_nobody() {
   queue=PauseMeansNow
-  edit queue/round_start.go 's/" WHERE queue = \? " ?\+ ?q\.db\.ForShare/" WHERE queue = ?"/'
+  edit queue/round_start.go 's/" WHERE queue = \? " ?\+\n?\s*q\.db\.ForShare/" WHERE queue = ?"/'
 }
 
 mutant start_again # a round that is repeated starts others instead of those that it has started
