@@ -95,9 +95,9 @@ func TestLongestTrigger(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	queue := strings.Repeat("q", 48)
+	queue := strings.Repeat("q", 44)
 	table, err := names.CheckQueue(queue)
-	if err != nil || len(table) != 55 {
+	if err != nil || len(table) != 51 {
 		t.Fatalf("%s, %v", table, err)
 	}
 	grants, err := schema.Grants(schema.Options{Driver: "mysql", DSN: source}, names, []schema.Queue{{Name: queue}})
