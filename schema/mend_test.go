@@ -16,9 +16,10 @@ import (
 // layout is how all tables and indexes of a database are made, by name.
 func layout(t *testing.T, db *schema.DB) map[string]string {
 	t.Helper()
+	// MySQL may write the literals of an expression otherwise after an ALTER
 	query := "SELECT CONCAT(table_name, '.', index_name), CONCAT(non_unique, GROUP_CONCAT(column_name ORDER BY seq_in_index))" +
 		" FROM information_schema.statistics WHERE table_schema = DATABASE() GROUP BY table_name, index_name, non_unique UNION ALL" +
-		" SELECT table_name, GROUP_CONCAT(column_name, column_type, is_nullable, COALESCE(generation_expression, '') ORDER BY ordinal_position)" +
+		" SELECT table_name, GROUP_CONCAT(column_name, column_type, is_nullable, REPLACE(COALESCE(generation_expression, ''), '_ascii', '_utf8mb4') ORDER BY ordinal_position)" +
 		" FROM information_schema.columns WHERE table_schema = DATABASE() GROUP BY table_name UNION ALL" +
 		" SELECT CONCAT(table_name, ' checks'), GROUP_CONCAT(constraint_name ORDER BY constraint_name)" +
 		" FROM information_schema.table_constraints WHERE table_schema = DATABASE() AND constraint_type = 'CHECK' GROUP BY table_name"
