@@ -53,7 +53,7 @@ func lookAtProcedures(ctx context.Context, p *patient) Finding {
 	case len(unseen) > 0 && p.makesProcedures(ctx):
 		return found(Wrong, fmt.Sprintf("%d are not there, as after a dump without --routines: %s", len(unseen), strings.Join(unseen, ", "))).but("run hipq init")
 	case seen == 0:
-		return found(OK, "this user sees none: it may call none, or hipq init has left them out, which all commands can do without")
+		return found(Unknown, "this user sees none: it may call none, or hipq init has left them out, which all commands can do without").but("where programs work by SQL, run hipq doctor as the user of hipq init")
 	case len(unseen) > 0:
 		return found(OK, fmt.Sprintf("this user sees %d, and not %s", seen, strings.Join(unseen, ", ")))
 	}

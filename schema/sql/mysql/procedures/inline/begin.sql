@@ -3,6 +3,8 @@ IF ABS(TIMESTAMPDIFF(MICROSECOND, NOW(6), SYSDATE(6))) > 10000000 THEN
   CALL {job}$refuse(31017, 'the session has set timestamp: SET timestamp = DEFAULT');
 ELSEIF @@SESSION.insert_id > 0 THEN
   CALL {job}$refuse(31017, 'the session has set insert_id: connect anew');
+ELSEIF /*M! @@tx_isolation */ /*!80000 @@transaction_isolation */ = 'SERIALIZABLE' THEN -- all that is read would be locked
+  CALL {job}$refuse(31017, 'the session is SERIALIZABLE: SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED');
 END IF;
 -- Begins a transaction, or sets a savepoint in the caller's. Whether there is one MySQL tells nobody but whoever asks for
 -- another isolation: within a transaction that is an error.

@@ -7,8 +7,7 @@ BEGIN
   DECLARE v_done BOOLEAN DEFAULT FALSE;
   DECLARE v_now, v_start DATETIME(6);
   DECLARE v_host VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
-  DECLARE v_pid INT;
-  DECLARE v_started BIGINT;
+  DECLARE v_pid, v_started BIGINT;
   DECLARE v_state VARCHAR(16) CHARACTER SET ascii DEFAULT NULL;
   DECLARE tables CURSOR FOR SELECT o.table_name FROM {owners} o JOIN {queues} q ON q.queue = o.queue
     WHERE o.instance = '{instance}' AND o.queue <> 'NONE' AND o.version > 0;
@@ -16,12 +15,10 @@ BEGIN
   {inline undo}
   {inline check_worker}
   {inline begin}
+  SELECT state INTO v_state FROM {workers} WHERE id = v_id; -- a lock on a row that isn't there would hold up those that come
+  {inline at_work}
   SELECT state, host, pid, start_time INTO v_state, v_host, v_pid, v_start FROM {workers} WHERE id = v_id FOR UPDATE;
-  IF v_state IS NULL THEN
-    CALL {job}$refuse(31005, CONCAT('unknown worker ', v_id));
-  ELSEIF v_state <> 'working' THEN
-    CALL {job}$refuse(31006, CONCAT('worker ', v_id, ' has ended, or was declared dead'));
-  END IF;
+  {inline at_work}
   SELECT COUNT(*) INTO v_started FROM {activity} AS a FORCE INDEX ({activity}$at)
   WHERE a.at >= v_start AND a.kind = 'job' AND a.state = 'starting' AND a.worker_id = v_id;
   SET @hipq_worker = v_id, v_done = FALSE;

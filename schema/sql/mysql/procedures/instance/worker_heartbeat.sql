@@ -9,13 +9,11 @@ BEGIN
   {inline check_worker}
   {inline begin}
   SET v_now = {now};
+  SELECT state INTO v_state FROM {workers} WHERE id = v_id; -- a lock on a row that isn't there would hold up those that come
+  {inline at_work}
   SELECT state, v_now + INTERVAL TIMESTAMPDIFF(MICROSECOND, heartbeat, lock_until) MICROSECOND INTO v_state, v_until
   FROM {workers} WHERE id = v_id FOR UPDATE;
-  IF v_state IS NULL THEN
-    CALL {job}$refuse(31005, CONCAT('unknown worker ', v_id));
-  ELSEIF v_state <> 'working' THEN
-    CALL {job}$refuse(31006, CONCAT('worker ', v_id, ' has ended, or was declared dead'));
-  END IF;
+  {inline at_work}
   UPDATE {workers} SET heartbeat = v_now, lock_until = v_until WHERE id = v_id;
   {inline commit}
   SELECT v_until AS lock_until;
