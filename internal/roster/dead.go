@@ -36,18 +36,19 @@ func (d Dead) isGone(w Worker) bool { return d.Host == w.Host && process.IsGone(
 
 // Reap declares workers dead whose lock has expired, or whose process on w's host is gone, and logs it. From then on they can't
 // renew, and their slots and jobs are anybody's. Before that it calls ended with each whose lock still holds, which ends what
-// that worker has left running. found says that there were such. A row that another transaction holds delays no other.
+// that worker has left running. found says that it has declared some. A row that another transaction holds delays no other.
 func (r *Roster) Reap(ctx context.Context, w Worker, ended func(workerID string)) (found bool, err error) {
 	all, err := r.Dead(ctx, w)
 	for _, d := range all {
 		if !d.Expired {
 			ended(d.ID)
 		}
-		if failed := r.db.TxInParts(ctx, nil, func(tx *engine.Tx) error { return r.declareDead(ctx, tx, w, d) }); failed != nil {
+		failed := r.db.TxInParts(ctx, nil, func(tx *engine.Tx) error { return r.declareDead(ctx, tx, w, d) })
+		if found = found || failed == nil; failed != nil {
 			err = errors.Join(err, fmt.Errorf("record dead worker %s: %w", d.ID, failed))
 		}
 	}
-	return len(all) > 0, err
+	return found, err
 }
 
 // declareDead declares a worker dead, unless the worker has renewed its lock since it was found dead.

@@ -173,6 +173,23 @@ func TestWaitsInVain(t *testing.T) {
 	}
 }
 
+// A dead worker whose row another transaction holds is left for later: the tick ends.
+func TestDeadWorkerWhoseRowIsHeld(t *testing.T) {
+	held(t, func(s shop, hold func(string, ...string) func()) {
+		s.exec("INSERT INTO shop_workers (id, host, pid, state, start_time, heartbeat, lock_until, slots) VALUES ('gone', 'h', 1, 'working', " +
+			"'2026-01-01 00:00:00', '2026-01-01 00:00:00', '2026-01-01 00:01:00', 0)")
+		release := hold("READ COMMITTED", "SELECT id FROM shop_workers WHERE id = 'gone' FOR UPDATE")
+		ids := s.add(s.emails, "once", 1)
+		began := time.Now()
+		summary, err := s.start(only(s.emails, s.worker(all(nothing)))).end()
+		if took := time.Since(began); err != nil || summary.Finished != 1 || took > 15*time.Second {
+			t.Errorf("it ends with %+v, %v after %s", summary, err, took)
+		}
+		s.wantHistory(s.emails, atOnce, ids...)
+		release()
+	})
+}
+
 // A worker whose time is over keeps a result that it can't write for as long as it can renew its lock: the job does not run again.
 func TestKeepsWhatItCannotWrite(t *testing.T) {
 	held(t, func(s shop, hold func(string, ...string) func()) {

@@ -133,7 +133,7 @@ func (p *poller) reap() {
 	p.task(func() func() error {
 		found, err := p.roster.Reap(p.work, p.self, p.killStrays)
 		return func() error {
-			if p.reapSent = (time.Time{}); err != nil {
+			if p.reapSent = (time.Time{}); err != nil && !engine.IsLockTimeout(err) { // a row that another holds is left to the next tick
 				p.reapAt = time.Time{}
 			}
 			if found {
