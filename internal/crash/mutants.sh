@@ -109,7 +109,7 @@ start_again() {
 
 mutant start_under_another_token # and so doesn't know them again
 start_under_another_token() {
-  worker='LostAnswers|ManyAnswersAreLost'
+  worker=StoppedAfterALostAnswer
   edit queue/worker/round.go 's/r\.Again = true\n/r.Again, r.Token = true, rounds.New(d.self).Token\n/'
 }
 
