@@ -144,6 +144,9 @@ func TestStoppedBesideAnotherTransaction(t *testing.T) {
 		if kind, _ := schema.Diagnose(err); kind != schema.TryLater || errors.Is(err, schema.ErrNoAnswer) || !errors.Is(err, schema.ErrHeld) {
 			t.Errorf("the worker ends with %v", err)
 		}
+		if !strings.Contains(err.Error(), fmt.Sprintf(": emails [%d]:", ids[2])) {
+			t.Errorf("it doesn't say which: %v", err)
+		}
 		if c := s.counts(s.emails); c.Finished != 3 || c.Running != 1 {
 			t.Errorf("%+v", c)
 		}

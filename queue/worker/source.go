@@ -128,6 +128,20 @@ func (s *source) isUnsettled() bool {
 	return len(s.ended)+len(s.rounds)+len(s.held)+len(s.undecided) > 0
 }
 
+// unwritten are the jobs whose results wait for other transactions, by id.
+func (s *source) unwritten() (ids []int64) {
+	list := s.held
+	for _, r := range s.rounds {
+		if r.apart {
+			list = slices.Concat(list, r.Settle)
+		}
+	}
+	for _, e := range list {
+		ids = append(ids, e.Job.ID)
+	}
+	return ids
+}
+
 // settlesApart says that a round is out, or is to be sent, with results that may have to wait for other transactions.
 func (s *source) settlesApart() bool {
 	return slices.ContainsFunc(s.rounds, func(r *round) bool { return r.apart && len(r.Settle) > 0 })

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/hipq/hipq/internal/engine"
@@ -118,14 +119,19 @@ func (w *worker) overdue() error {
 	if w.beQuiet(); time.Since(w.quietSince) <= w.patience() {
 		return nil
 	}
-	held := slices.ContainsFunc(w.sources, func(s *source) bool { return len(s.held) > 0 || s.settlesApart() })
-	if missed := w.missed.Load(); held && (missed == nil || engine.IsLockTimeout(*missed)) {
+	var held []string
+	for _, s := range w.sources {
+		if list := s.unwritten(); len(list) > 0 {
+			held = append(held, fmt.Sprintf("%s %v", s.Name, list))
+		}
+	}
+	if missed := w.missed.Load(); held != nil && (missed == nil || engine.IsLockTimeout(*missed)) {
 		if !w.stopped() {
 			w.quietSince = time.Time{} // as long as the lock can be renewed, what has ended well does not run again
 			return nil
 		}
-		return fmt.Errorf("jobs have ended whose results could not be written, so they count as lost with their worker: %w",
-			schema.ErrHeld)
+		return fmt.Errorf("jobs have ended whose results could not be written, so they count as lost with their worker: %s: %w",
+			strings.Join(held, ", "), schema.ErrHeld)
 	}
 	return w.unanswered(nil)
 }
