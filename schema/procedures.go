@@ -105,7 +105,7 @@ func (db *DB) ownerOf(u unit) string {
 // fill gives it its text, in which {traits} stands for what all have in common.
 func (p *procedure) fill(create string) {
 	p.fingerprint = fmt.Sprintf("%x", sha256.Sum256([]byte(create)))[:16]
-	// The helpers do what whoever calls them may do. By those that applications call, that is what the user of init may.
+	// The procedures that applications call run with the rights of the user of init, and so do the helpers that they call.
 	security := "INVOKER"
 	if p.definer {
 		security = "DEFINER"

@@ -22,8 +22,8 @@ type DB struct {
 	borrowed bool
 	// nodes are those of which one serves; nil if there is but one server.
 	nodes *nodes
-	// writing holds one token, for the transaction of this DB that may write to SQLite. SQLite polls a locked file, so without a line a busy
-	// writer would starve the others.
+	// writing holds the token of the one transaction that may write to SQLite. SQLite polls a locked file: if this DB's transactions did not
+	// queue here, a busy writer would starve the others.
 	writing chan struct{}
 }
 

@@ -105,7 +105,7 @@ func hear(ctx context.Context, err error) {
 	}
 }
 
-// inLineFor is how long a writer waits for those before it in this process, at most, before it asks SQLite.
+// inLineFor is how long a writer waits for the token before it tries without.
 const inLineFor = time.Second
 
 // errUnanswered is the error of a COMMIT of which nobody knows whether it happened.
@@ -116,7 +116,7 @@ func (db *DB) once(ctx context.Context, mayBeDone bool, skipLocked string, first
 		select {
 		case db.writing <- struct{}{}:
 			defer func() { <-db.writing }()
-		case <-time.After(inLineFor): // the one before may be long, or wait for us: now SQLite decides, and says why
+		case <-time.After(inLineFor): // its holder may run long, or wait for this one: SQLite decides, and returns an error
 		case <-ctx.Done():
 			return fmt.Errorf("begin: %w", ctx.Err())
 		}

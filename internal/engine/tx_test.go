@@ -65,7 +65,7 @@ func TestWritersTakeTurns(t *testing.T) {
 	})
 }
 
-// Whoever waits for SQLite's file learns so from SQLite, also if it waits for this process's own transaction.
+// A transaction that waits for another of its own process gets SQLite's error, and does not wait forever.
 func TestWriterWaitsForItself(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		db := dbtest.Open(t, driver, source)

@@ -42,7 +42,7 @@ func TestUser(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Setenv("TMPDIR", "/root/tmp")
+	t.Setenv("TMPDIR", "/elsewhere")
 	const script = `echo $(id -u) $(id -g) $(id -G) $HOME $USER $LOGNAME $SHELL ${TMPDIR-none} $LANG; test $(cut -d ' ' -f 6 /proc/$$/stat 2>/dev/null || ps -o sid= -p $$) = $$ && echo leader >/dev/stderr; : > made`
 	want := fmt.Sprintf("%s %s %s %s nobody nobody /bin/sh none C\nleader\n", other.Uid, other.Gid, strings.Join(groups, " "), other.HomeDir)
 	for _, limits := range []handler.Limits{{}, {OpenFiles: 64}} {
