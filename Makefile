@@ -41,9 +41,9 @@ test: ## run all tests on SQLite and on a MariaDB of their own
 report-check: ## open examples of the report in a real browser, and check them there
 	command -v $(or $(CHROMIUM),chromium) node npm >/dev/null || { echo "apt-get install chromium nodejs npm" >&2; exit 1; }
 	rm -rf build/report && mkdir -p build/report
-	HIPQ_SHEETS=$(CURDIR)/build/report go test -count=1 -run TestExamples ./monitor/sheet
-	cd .ci/sheet && npm ci --ignore-scripts --no-audit --no-fund --silent
-	node .ci/sheet/check.mjs $$(command -v $(or $(CHROMIUM),chromium)) build/report/*.html
+	HIPQ_REPORTS=$(CURDIR)/build/report go test -count=1 -run TestExamples ./monitor/report
+	cd .ci/report && npm ci --ignore-scripts --no-audit --no-fund --silent
+	node .ci/report/check.mjs $$(command -v $(or $(CHROMIUM),chromium)) build/report/*.html
 
 # make test-engines ENGINES=galera: one of them
 test-engines: ## run the tests that have a database on MySQL, and on a Galera cluster

@@ -92,7 +92,7 @@ func TestPurge(t *testing.T) {
 		end := time.Hour - time.Microsecond
 		// hours 0, 2 and 5 have been taken, 1 and 4 not, in 3 nothing happened; 1,250 entries are more than two batches
 		for _, h := range []int{0, 2, 5} {
-			mustExec(t, l.db, "INSERT INTO "+l.db.Hours()+" (hour, taken_time) VALUES (?, ?)", engine.At(at(h, 0)), engine.At(at(9, 0)))
+			mustExec(t, l.db, "INSERT INTO "+l.db.Hours()+" (hour, aggregated_time) VALUES (?, ?)", engine.At(at(h, 0)), engine.At(at(9, 0)))
 		}
 		fill(t, l, 1250, at(0, time.Minute))
 		fill(t, l, 3, at(0, 0), at(0, end), at(1, 0), at(1, end), at(2, 0), at(2, end), at(4, time.Minute))

@@ -136,12 +136,12 @@ func (a *app) takeHour(cmd *cobra.Command, i *instance, format string, o monitor
 	if err != nil {
 		return err
 	}
-	_, err = m.Take(cmd.Context(), hour, monitor.TakeOptions{Again: o.again, Gauge: o.at == ""})
+	_, err = m.Aggregate(cmd.Context(), hour, monitor.AggregateOptions{Again: o.again, Gauge: o.at == ""})
 	if err != nil {
 		return err
 	}
 	if o.report != "" {
-		if err := a.writeSheet(cmd.Context(), i, m, hour, o.at != "", o.report); err != nil {
+		if err := a.writePage(cmd.Context(), i, m, hour, o.at != "", o.report); err != nil {
 			return err
 		}
 	}
@@ -224,32 +224,11 @@ func (a *app) printReport(i *instance, r monitored) error {
 			a.out.line("of these wait for room in their throttle group: %d", *g.Held)
 		}
 	}
-	a.printThrottles(r.Gauges)
+	for _, t := range r.Throttles() {
+		a.out.line("throttle of %s: %d of %d in use", t.Queue, t.Used, t.Limit)
+	}
 	a.printMissing(a.out, r.Missing)
 	return nil
-}
-
-// printThrottles says how much of their queues' limits was in use.
-func (a *app) printThrottles(gauges []monitor.Gauge) {
-	eachThrottle(gauges, func(queue string, used, limit int64) {
-		a.out.line("throttle of %s: %d of %d in use", queue, used, limit)
-	})
-}
-
-// eachThrottle calls f with each queue that has a limit, and how much of it was in use.
-func eachThrottle(gauges []monitor.Gauge, f func(queue string, used, limit int64)) {
-	for len(gauges) > 0 {
-		name, used, limit := gauges[0].Queue, int64(0), int64(0)
-		for len(gauges) > 0 && gauges[0].Queue == name {
-			if g := gauges[0]; g.ThrottleUsed != nil && g.ThrottleLimit != nil {
-				used, limit = used+*g.ThrottleUsed, *g.ThrottleLimit
-			}
-			gauges = gauges[1:]
-		}
-		if limit > 0 {
-			f(name, used, limit)
-		}
-	}
 }
 
 // printMissing names hours that nobody has taken, with the command that does.

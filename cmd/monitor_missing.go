@@ -72,7 +72,7 @@ func (a *app) takeMissing(cmd *cobra.Command, i *instance, o missingOptions) err
 		if !o.dryRun {
 			// to the end, for of a commit that was cut short nobody could say what became of it; the backlog of now is that of the
 			// last hour's end
-			taken, err := m.Take(context.WithoutCancel(cmd.Context()), hour, monitor.TakeOptions{Gauge: hour.Equal(last)})
+			taken, err := m.Aggregate(context.WithoutCancel(cmd.Context()), hour, monitor.AggregateOptions{Gauge: hour.Equal(last)})
 			if err != nil {
 				return err
 			}

@@ -163,9 +163,6 @@ func (p *purging) run(ctx context.Context) error {
 	if err := errors.Join(p.tell("activity", "", entries.Deleted, o.Before), p.tellKept(entries, o.Before), err); err != nil {
 		return err
 	}
-	if len(entries.Kept) > 0 && entries.Kept[0].Hour.Before(o.Before) {
-		o.Before = entries.Kept[0].Hour // its ticks are for the monitor too
-	}
 	p.next("workers")
 	workers, err := roster.New(p.i.db).Purge(ctx, o)
 	if err := errors.Join(p.tell("workers", "", workers, o.Before), err); err != nil {

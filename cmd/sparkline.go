@@ -37,8 +37,8 @@ func (a *app) printCourse(r monitored) {
 	}
 	hours := map[int64]map[string]*monitor.QueueHour{}
 	queues := map[string]bool{}
-	for _, h := range r.Course {
-		hours[h.Hour.Unix()] = h.Queues
+	for _, h := range r.Hours {
+		hours[h.Start.Unix()] = h.Queues
 		for name := range h.Queues {
 			queues[name] = true
 		}

@@ -79,7 +79,7 @@ func BenchmarkTake(b *testing.B) {
 		for b.Loop() {
 			beside := plain()
 			began := time.Now()
-			if _, err := m.Take(b.Context(), hour, TakeOptions{Again: true}); err != nil {
+			if _, err := m.Aggregate(b.Context(), hour, AggregateOptions{Again: true}); err != nil {
 				b.Fatal(err)
 			}
 			b.ReportMetric(float64(time.Since(began))/float64(beside), "x/plain")
@@ -98,7 +98,7 @@ func BenchmarkReport(b *testing.B) {
 		}
 		r := rand.New(rand.NewPCG(1, 1))
 		for n := range 2 * 7 * 24 {
-			counted := metrics{hour: last.Add(-time.Duration(n) * time.Hour), rows: map[key]*metric{}}
+			counted := newMetrics(last.Add(-time.Duration(n) * time.Hour))
 			for q := range 20 {
 				for t := range 20 {
 					row := counted.row(key{fmt.Sprint("queue", q), fmt.Sprint("type", t)})
@@ -112,7 +112,7 @@ func BenchmarkReport(b *testing.B) {
 					row.sum()
 				}
 			}
-			err := db.Tx(b.Context(), func(tx *engine.Tx) error { return m.write(b.Context(), tx, counted, TakeOptions{}) })
+			err := db.Tx(b.Context(), func(tx *engine.Tx) error { return m.write(b.Context(), tx, counted, AggregateOptions{}) })
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -23,7 +23,7 @@ type group struct {
 // count reads an hour of the activity, and counts here: with a GROUP BY over the times' buckets the engines take several times as
 // long as for reading the entries, since there are too many groups for their memory.
 func (m *Monitor) count(ctx context.Context, hour time.Time) (metrics, error) {
-	counted := metrics{hour: hour, rows: map[key]*metric{}}
+	counted := newMetrics(hour)
 	groups, err := m.groups(ctx, hour)
 	if err != nil {
 		return metrics{}, fmt.Errorf("count the activity: %w", err)

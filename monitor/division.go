@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/hipq/hipq/internal/readable"
 	"github.com/hipq/hipq/internal/shards"
 	"github.com/hipq/hipq/schema"
 )
@@ -107,15 +108,9 @@ func (m *Monitor) division(ctx context.Context, q schema.Queue, held []shardPart
 
 // usedByShard sums up what counts against the limit in each shard, as those who start jobs see it.
 func (m *Monitor) usedByShard(ctx context.Context, q schema.Queue, number int, all []ShardState) error {
-	table, err := m.db.CheckQueue(q.Name)
+	used, err := m.used(ctx, q, "shard")
 	if err != nil {
 		return err
-	}
-	var used []standing
-	err = m.db.SelectContext(ctx, &used, "SELECT shard, CAST(COALESCE(SUM(throttle_factor + 0.0), 0) AS SIGNED INTEGER) AS used FROM "+table+" "+
-		m.db.Index(table, schema.ClaimIndex)+" WHERE "+schema.Counts+" GROUP BY shard")
-	if err != nil {
-		return fmt.Errorf("sum up the throttle factors of %s: %w", q.Name, err)
 	}
 	for _, u := range used {
 		if i, ok := shards.In(number, u.Place); ok {
@@ -156,14 +151,14 @@ func (j *judgement) division(d Division) {
 		warn(Finding{
 			What: "shard_oldest_due", Value: worst.OldestDue.Seconds(), Limit: limit.Seconds(), Unit: "ms",
 			Text: fmt.Sprintf("a job has been due in shard %d of %d for %s, which is much longer than in the others: hipq status --shards, hipq jobs %s --shard %d --state due, hipq why",
-				worst.Shard, d.Of, inWords(worst.OldestDue), d.Queue, worst.Shard),
+				worst.Shard, d.Of, readable.Duration(worst.OldestDue), d.Queue, worst.Shard),
 		})
 	}
 	if d.MisplacedFor > misplacedFor && !d.Paused {
 		warn(Finding{
 			What: "misplaced", Value: d.MisplacedFor.Seconds(), Limit: misplacedFor.Seconds(), Unit: "ms",
 			Text: fmt.Sprintf("%s due in none of its shards, one for %s, and nobody moves them: hipq work with the config that has this queue, or hipq init",
-				areJobs(d.Misplaced, j.most), inWords(d.MisplacedFor)),
+				areJobs(d.Misplaced, j.most), readable.Duration(d.MisplacedFor)),
 		})
 	}
 	if over := d.ThrottleParts - d.ThrottleLimit; over > 0 && d.Of > 1 {

@@ -2,9 +2,7 @@ package monitor
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/hipq/hipq/internal/engine"
@@ -49,43 +47,13 @@ func (m *Monitor) gauge(ctx context.Context, hour metrics, now time.Time) error 
 	return nil
 }
 
-// usable are the registered queues that have a table of their own.
-func (m *Monitor) usable(ctx context.Context) ([]schema.Queue, error) {
-	names, err := m.queues(ctx)
-	if err != nil {
-		return nil, err
-	}
-	queues := make([]schema.Queue, len(names))
-	for i, name := range names {
-		queues[i] = schema.Queue{Name: name, Order: schema.OrderAny}
-	}
-	err = m.db.Check(ctx, queues)
-	unfit, ok := errors.AsType[schema.QueueErrors](err)
-	if err != nil && !ok {
-		return nil, err
-	}
-	for _, name := range names {
-		if err := unfit[name]; err != nil {
-			m.db.Warn(fmt.Errorf("queue %s is not measured: %w", name, err))
-		}
-	}
-	return slices.DeleteFunc(queues, func(q schema.Queue) bool { return unfit[q.Name] != nil }), nil
-}
-
 // gaugeQueue measures a queue, and gives its throttle limit.
 func (m *Monitor) gaugeQueue(ctx context.Context, hour metrics, q schema.Queue, now time.Time) (limit int64, err error) {
 	standings, err := m.backlog(ctx, q, now, 0)
 	if err != nil {
 		return 0, err
 	}
-	table, err := m.db.CheckQueue(q.Name)
-	if err != nil {
-		return 0, err
-	}
-	// what counts against the limit, as those who start jobs see it
-	var used []standing
-	err = m.db.SelectContext(ctx, &used, "SELECT job_type, CAST(COALESCE(SUM(throttle_factor + 0.0), 0) AS SIGNED INTEGER) AS used FROM "+table+" "+
-		m.db.Index(table, schema.ClaimIndex)+" WHERE "+schema.Counts+" GROUP BY job_type")
+	used, err := m.used(ctx, q, "job_type")
 	if err != nil {
 		return 0, err
 	}
@@ -94,6 +62,20 @@ func (m *Monitor) gaugeQueue(ctx context.Context, hour metrics, q schema.Queue, 
 	}
 	err = m.db.GetContext(ctx, &limit, "SELECT CAST(throttle_limit AS SIGNED INTEGER) FROM "+m.db.Queues()+" WHERE queue = ?", q.Name)
 	return max(limit, 0), err
+}
+
+// used sums up what counts against a queue's limit, as those that start jobs see it: by job type or by shard.
+func (m *Monitor) used(ctx context.Context, q schema.Queue, by string) (used []standing, err error) {
+	table, err := m.db.CheckQueue(q.Name)
+	if err != nil {
+		return nil, err
+	}
+	err = m.db.SelectContext(ctx, &used, "SELECT "+by+", CAST(COALESCE(SUM(throttle_factor + 0.0), 0) AS SIGNED INTEGER) AS used FROM "+table+" "+
+		m.db.Index(table, schema.ClaimIndex)+" WHERE "+schema.Counts+" GROUP BY "+by)
+	if err != nil {
+		return nil, fmt.Errorf("sum up the throttle factors of %s: %w", q.Name, err)
+	}
+	return used, nil
 }
 
 // measured adds to the gauges of the row.

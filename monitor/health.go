@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hipq/hipq/internal/readable"
 	"github.com/hipq/hipq/schema"
 )
 
@@ -57,7 +58,7 @@ const enoughAttempts = 20
 
 // Judge finds what in a state exceeds the limits. More than a limit is too much, as much is not.
 func (a Alert) Judge(s State) Health {
-	j := judgement{over: inWords(s.Over), most: s.Most}
+	j := judgement{over: readable.Duration(s.Over), most: s.Most}
 	if j.hours = j.over; !s.Until.IsZero() {
 		j.hours += " up to " + s.Until.UTC().Format("15:04 MST")
 	}
@@ -121,18 +122,16 @@ func (j *judgement) instance(a Alert, s State) {
 			j.find(finding(Finding{Severity: severity, What: what, Value: value, Limit: limit, Unit: unit, Text: text}))
 		}
 	}
-	switch silence := s.silence(); {
-	case s.LastTick.IsZero():
-		limit("no_tick_for", a.NoTickFor, silence.Seconds(), "ms",
-			fmt.Sprintf("no worker has run yet, and a job has been due for %s: is hipq work in crontab?", inWords(silence)))
-	default:
-		limit("no_tick_for", a.NoTickFor, silence.Seconds(), "ms",
-			fmt.Sprintf("no sign of a worker for %s: is hipq work in crontab, and does it run?", inWords(silence)))
+	silence := s.silence()
+	text := fmt.Sprintf("no sign of a worker for %s: is hipq work in crontab, and does it run?", readable.Duration(silence))
+	if s.LastTick.IsZero() {
+		text = fmt.Sprintf("no worker has run yet, and a job has been due for %s: is hipq work in crontab?", readable.Duration(silence))
 	}
+	limit("no_tick_for", a.NoTickFor, silence.Seconds(), "ms", text)
 	limit("dead_workers", a.DeadWorkers, float64(s.DeadWorkers), "workers",
-		fmt.Sprintf("%s died in the last %s: hipq activity --state error says which", plural(s.DeadWorkers, "worker"), j.over))
+		fmt.Sprintf("%s died in the last %s: hipq activity --state error says which", readable.Count(s.DeadWorkers, "worker"), j.over))
 	limit("missed_hours", a.MissedHours, float64(s.MissedHours), "hours",
-		fmt.Sprintf("%s of the last week have no metrics: hipq monitor --missing takes them", plural(int64(s.MissedHours), "hour")))
+		fmt.Sprintf("%s of the last week have no metrics: hipq monitor --missing takes them", readable.Count(s.MissedHours, "hour")))
 }
 
 // schedules judges those that are overdue, all of them as one: whoever sees to one sees to all.
@@ -144,7 +143,7 @@ func (j *judgement) schedules(overdue []Overdue) {
 	j.find(finding(Finding{
 		Severity: Warning, What: "schedules", Value: worst.For.Seconds(), Limit: worst.Within.Seconds(), Unit: "ms",
 		Text: fmt.Sprintf("nobody sees to slots of %s that are due, of %s for %s: hipq schedules; does hipq work run with this config?",
-			plural(int64(len(overdue)), "schedule"), worst.Schedule, inWords(worst.For)),
+			readable.Count(len(overdue), "schedule"), worst.Schedule, readable.Duration(worst.For)),
 	}))
 }
 
@@ -169,23 +168,22 @@ func (j *judgement) jobs(a JobAlert, t TypeState) {
 		}))
 	}
 	c := t.Counts
-	bad := c.Errors + c.Failed
-	if ended := c.Finished + bad; ended >= enoughAttempts {
-		rate := float64(bad) / float64(ended)
+	if ended := c.Attempts(); ended >= enoughAttempts {
+		rate := float64(c.Bad()) / float64(ended)
 		limit("error_rate", a.ErrorRate, rate, "part", "%s of %d attempts in %s ended with an error: hipq activity --state error",
 			percent(rate), ended, j.hours)
 	}
 	limit("failed", a.Failed, float64(t.Failed), "jobs", "%s failed for good, still to be seen to: hipq failures %s",
 		ofJobs(t.Failed, j.most), t.Queue)
 	limit("oldest_due", a.OldestDue, t.OldestDue.Seconds(), "ms", "a job has been due for %s: hipq jobs %s --state due, hipq why",
-		inWords(t.OldestDue), t.Queue)
+		readable.Duration(t.OldestDue), t.Queue)
 	if c.Wait.P95MS != nil {
-		limit("wait_p95", a.WaitP95, seconds(*c.Wait.P95MS), "ms", "of 100 jobs that started in %s, 5 had waited for %s or more",
-			j.hours, inWords(millis(*c.Wait.P95MS)))
+		limit("wait_p95", a.WaitP95, millis(*c.Wait.P95MS).Seconds(), "ms", "of 100 jobs that started in %s, 5 had waited for %s or more",
+			j.hours, readable.Duration(millis(*c.Wait.P95MS)))
 	}
 	if c.Run.P95MS != nil {
-		limit("run_p95", a.RunP95, seconds(*c.Run.P95MS), "ms", "of 100 attempts in %s, 5 took %s or more",
-			j.hours, inWords(millis(*c.Run.P95MS)))
+		limit("run_p95", a.RunP95, millis(*c.Run.P95MS).Seconds(), "ms", "of 100 attempts in %s, 5 took %s or more",
+			j.hours, readable.Duration(millis(*c.Run.P95MS)))
 	}
 	limit("backlog", a.Backlog, float64(t.Backlog), "jobs", "%s due", areJobs(t.Backlog, j.most))
 }
@@ -193,9 +191,12 @@ func (j *judgement) jobs(a JobAlert, t TypeState) {
 // finding has value and limit in the unit that it names, and the limit in its text.
 func finding(f Finding) Finding {
 	limit := strconv.FormatFloat(f.Limit, 'f', -1, 64)
+	if whole := int64(f.Limit); float64(whole) == f.Limit {
+		limit = readable.Thousands(whole)
+	}
 	switch f.Unit {
 	case "ms":
-		limit = inWords(time.Duration(f.Limit * float64(time.Second)))
+		limit = readable.Duration(time.Duration(f.Limit * float64(time.Second)))
 		f.Value, f.Limit = 1000*f.Value, 1000*f.Limit
 	case "part":
 		limit = percent(f.Limit)
@@ -212,21 +213,26 @@ func (j *judgement) health(s State) Health {
 		return h
 	}
 	h.Findings, h.Severity = j.findings, j.findings[0].Severity
-	var critical int
-	for _, f := range j.findings {
-		if f.Severity == Critical {
-			critical++
+	h.Text = h.Counts() + ": " + j.findings[0].Text + others(j.findings[1:])
+	return h
+}
+
+// Counts says how many findings there are: 2 critical, 1 warning.
+func (h Health) Counts() string {
+	var warnings int
+	for _, f := range h.Findings {
+		if f.Severity == Warning {
+			warnings++
 		}
 	}
-	var counts []string
-	if critical > 0 {
-		counts = append(counts, fmt.Sprintf("%d critical", critical))
+	critical := fmt.Sprintf("%d critical", len(h.Findings)-warnings)
+	switch {
+	case warnings == 0:
+		return critical
+	case warnings == len(h.Findings):
+		return readable.Count(warnings, "warning")
 	}
-	if n := len(j.findings) - critical; n > 0 {
-		counts = append(counts, plural(int64(n), "warning"))
-	}
-	h.Text = strings.Join(counts, ", ") + ": " + j.findings[0].Text + others(j.findings[1:])
-	return h
+	return critical + ", " + readable.Count(warnings, "warning")
 }
 
 // othersMost is how many findings besides the first a verdict names.
@@ -261,7 +267,7 @@ func (s State) summary() string {
 	}
 	tick := "no worker has run yet"
 	if !s.LastTick.IsZero() {
-		tick = "the last sign of a worker is " + inWords(s.silence()) + " old"
+		tick = "the last sign of a worker is " + readable.Duration(s.silence()) + " old"
 	}
 	return fmt.Sprintf("%s, %s due", tick, areJobs(due, s.Most))
 }
@@ -279,23 +285,14 @@ func (s State) silence() (d time.Duration) {
 
 func millis(ms int64) time.Duration { return time.Duration(ms) * time.Millisecond }
 
-func seconds(ms int64) float64 { return millis(ms).Seconds() }
-
 func percent(part float64) string { return strconv.FormatFloat(100*part, 'g', 3, 64) + " %" }
-
-func plural(n int64, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
-}
 
 // ofJobs is a number of jobs that were counted up to most, and one more.
 func ofJobs(n, most int64) string {
 	if most > 0 && n > most {
-		return "more than " + plural(most, "job")
+		return "more than " + readable.Count(most, "job")
 	}
-	return plural(n, "job")
+	return readable.Count(n, "job")
 }
 
 func areJobs(n, most int64) string {
@@ -303,29 +300,4 @@ func areJobs(n, most int64) string {
 		return "1 job is"
 	}
 	return ofJobs(n, most) + " are"
-}
-
-// inWords is a duration with its two largest units at most.
-func inWords(d time.Duration) string {
-	const day = 24 * time.Hour
-	switch {
-	case d >= day:
-		if h := d % day / time.Hour; h > 0 {
-			return fmt.Sprintf("%dd%dh", d/day, h)
-		}
-		return fmt.Sprintf("%dd", d/day)
-	case d >= time.Hour:
-		d = d.Truncate(time.Minute)
-	case d >= time.Second:
-		d = d.Truncate(time.Second)
-	default:
-		return d.Truncate(time.Millisecond).String()
-	}
-	text := d.String()
-	for _, zero := range []string{"m0s", "h0m"} {
-		if strings.HasSuffix(text, zero) {
-			text = text[:len(text)-2]
-		}
-	}
-	return text
 }

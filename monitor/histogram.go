@@ -1,24 +1,21 @@
 package monitor
 
 import (
+	"database/sql/driver"
+	"encoding/binary"
 	"math"
 	"math/bits"
-	"slices"
 )
 
-// histogram counts times by how long they are, in buckets: one for each millisecond up to exact, and above that perDoubling for
-// each doubling, so that a bucket's middle is within 1/64 of each of its times. Since all have the same buckets, those of many
-// hours add up without loss.
-type histogram struct {
-	// n are the buckets from first on.
-	first int
-	n     []int64
-}
+// histogram counts times by how long they are, in buckets: one for each millisecond below exact, and above that perDoubling for
+// each doubling, so that a bucket's middle is within 1/64 of each of its times. All histograms have the same buckets, so those of
+// many hours add up without loss.
+type histogram []int64
 
 const (
 	exact       = 64
 	perDoubling = exact / 2
-	// doublings end at some 34 years; what is longer counts for that.
+	// doublings end at some 34 years; longer times count as that.
 	doublings = 34
 	buckets   = exact + doublings*perDoubling
 )
@@ -28,72 +25,92 @@ func bucketOf(ms int64) int {
 	if ms < exact {
 		return int(max(ms, 0))
 	}
-	e := bits.Len64(uint64(ms)) - bits.Len(exact-1) // how many of the last bits don't count
+	e := bits.Len64(uint64(ms)) - bits.Len(exact-1) // the number of its last bits that don't count
 	if e > doublings {
 		return buckets - 1
 	}
 	return e*perDoubling + int(ms>>e)
 }
 
-// middleOf is the time, in milliseconds, that stands for all of a bucket.
-func middleOf(at int) int64 {
-	if at < exact {
-		return int64(at)
+// middleOf is the time, in milliseconds, that stands for all times of a bucket.
+func middleOf(bucket int) int64 {
+	if bucket < exact {
+		return int64(bucket)
 	}
-	e := at/perDoubling - 1
-	return int64(at-e*perDoubling)<<e + (int64(1)<<e-1)/2
+	e := bucket/perDoubling - 1
+	return int64(bucket-e*perDoubling)<<e + (int64(1)<<e-1)/2
 }
 
 // put counts n times more in a bucket.
-func (h *histogram) put(at int, n int64) { h.part(at, at+1)[0] += n }
+func (h *histogram) put(bucket int, n int64) { h.upTo(bucket + 1)[bucket] += n }
 
-// part are the buckets in [from, to), for which it makes room first, and for some of their neighbours, which will come too.
-func (h *histogram) part(from, to int) []int64 {
-	if from < h.first || to > h.first+len(h.n) {
-		h.reach(from, to)
+// upTo are so many buckets. Where there are fewer it makes some more than these, because the next will be needed soon.
+func (h *histogram) upTo(n int) []int64 {
+	if n > len(*h) {
+		*h = append(*h, make([]int64, (n+exact-1)/exact*exact-len(*h))...)
 	}
-	return h.n[from-h.first : to-h.first]
-}
-
-func (h *histogram) reach(from, to int) {
-	const stretch = 64
-	from, to = from/stretch*stretch, (to+stretch-1)/stretch*stretch
-	if len(h.n) > 0 {
-		from, to = min(from, h.first), max(to, h.first+len(h.n))
-	}
-	n := make([]int64, to-from)
-	copy(n[max(h.first-from, 0):], h.n)
-	h.first, h.n = from, n
+	return (*h)[:n]
 }
 
 // add adds the times of another histogram.
-func (h *histogram) add(o *histogram) {
-	switch {
-	case len(o.n) == 0:
-	case len(h.n) == 0:
-		h.first, h.n = o.first, slices.Clone(o.n)
-	default:
-		into := h.part(o.first, o.first+len(o.n))[:len(o.n)]
-		for i, n := range o.n {
-			into[i] += n
-		}
+func (h *histogram) add(o histogram) {
+	into := h.upTo(len(o))
+	for bucket, n := range o {
+		into[bucket] += n
 	}
 }
 
 // percentiles are the times, in milliseconds, that 50, 95 and 99 of a hundred don't exceed. It is false if there are not as many
 // times as all.
-func (h *histogram) percentiles(all int64) (ms [3]int64, ok bool) {
+func (h histogram) percentiles(all int64) (ms [3]int64, ok bool) {
 	var ranks [len(ms)]int64
 	for i, part := range [len(ms)]float64{0.5, 0.95, 0.99} {
 		ranks[i] = int64(math.Ceil(part * float64(all)))
 	}
 	var counted int64
 	found := 0
-	for i, n := range h.n {
+	for bucket, n := range h {
 		counted += n
 		for ; found < len(ms) && counted >= ranks[found]; found++ {
-			ms[found] = middleOf(h.first + i)
+			ms[found] = middleOf(bucket)
 		}
 	}
 	return ms, counted == all
+}
+
+// longer is how many of the times are longer than one in milliseconds, as far as the buckets tell.
+func (h histogram) longer(ms int64) (n int64) {
+	for _, count := range h[min(len(h), bucketOf(ms)+1):] {
+		n += count
+	}
+	return n
+}
+
+// Value implements driver.Valuer: two varints for each bucket that is not empty, its distance from the one before and its number.
+func (h histogram) Value() (driver.Value, error) {
+	text, last := []byte{}, 0
+	for bucket, n := range h {
+		if n > 0 {
+			text = binary.AppendUvarint(binary.AppendUvarint(text, uint64(bucket-last)), uint64(n))
+			last = bucket
+		}
+	}
+	return text, nil
+}
+
+// Scan implements sql.Scanner. It ends where the text makes no sense: then there are no percentiles.
+func (h *histogram) Scan(src any) error {
+	*h = (*h)[:0]
+	text, _ := src.([]byte)
+	for bucket := uint64(0); len(text) > 0; {
+		distance, size := binary.Uvarint(text)
+		n, more := binary.Uvarint(text[max(size, 0):])
+		if size <= 0 || more <= 0 || distance >= buckets-bucket || n > math.MaxInt32 {
+			break
+		}
+		bucket += distance
+		h.put(int(bucket), int64(n))
+		text = text[size+more:]
+	}
+	return nil
 }

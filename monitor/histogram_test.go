@@ -5,8 +5,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 	"pgregory.net/rapid"
 )
 
@@ -45,58 +43,25 @@ func TestPercentilesOfMergedHours(t *testing.T) {
 	})
 }
 
-// addDigest adds the rows of a digest, if it is one.
-func (m metrics) addDigest(text []byte) bool {
-	d, ok := openDigest(text)
-	addHours([]storedHour{{left: d, to: []metricOf{m.reader()}}})
-	return ok
-}
-
-// A digest gives back what was counted, and what is none is seen to be none, however it was spoilt.
-func TestDigest(t *testing.T) {
+// A stored histogram gives back what was counted; a spoilt one spoils no more than the percentiles.
+func TestStoredHistogram(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		counted := metrics{rows: map[key]*metric{}}
-		for range rapid.IntRange(0, 4).Draw(t, "rows") {
-			r := counted.row(key{rapid.String().Draw(t, "queue"), rapid.String().Draw(t, "type")})
-			r.Added, r.Died = rapid.Int64Range(1, math.MaxInt64/8).Draw(t, "added"), rapid.Int64Range(0, 9).Draw(t, "died")
-			for _, ms := range rapid.SliceOf(anyMS).Draw(t, "waits") {
-				r.Wait.add(new(once(ms)))
-			}
-			for _, ms := range rapid.SliceOf(anyMS).Draw(t, "runs") {
-				r.Run.add(new(once(ms)))
-			}
-			r.sum()
+		var counted, got, spoilt histogram
+		for _, ms := range rapid.SliceOf(anyMS).Draw(t, "times") {
+			counted.put(bucketOf(ms), 1)
 		}
-		text := counted.encode()
-		got := metrics{rows: map[key]*metric{}}
-		if !got.addDigest(text) {
-			t.Fatal("not decoded")
+		value, err := counted.Value()
+		if err != nil {
+			t.Fatal(err)
 		}
-		for _, r := range got.rows {
-			r.sum()
+		got.put(3, 7) // what a row before it had
+		if err := got.Scan(value); err != nil || !slices.Equal(got, counted) {
+			t.Fatalf("%v is read as %v: %v", counted, got, err)
 		}
-		if diff := cmp.Diff(counted, got, cmp.AllowUnexported(key{}, metrics{}, metric{}, Times{}, histogram{}),
-			cmpopts.IgnoreFields(metric{}, "next")); diff != "" {
-			t.Fatal(diff)
+		text := append(value.([]byte), rapid.SliceOf(rapid.Byte()).Draw(t, "spoilt")...)
+		if err := spoilt.Scan(text[rapid.IntRange(0, len(text)).Draw(t, "from"):]); err != nil {
+			t.Fatal(err)
 		}
-		spoilt := slices.Clone(text)
-		spoilt[rapid.IntRange(0, len(text)-1).Draw(t, "at")] ^= 1 << rapid.IntRange(0, 7).Draw(t, "bit")
-		for _, bad := range [][]byte{spoilt, text[:rapid.IntRange(0, len(text)-1).Draw(t, "end")]} {
-			if got := (metrics{rows: map[key]*metric{}}); got.addDigest(bad) || len(got.rows) > 0 {
-				t.Fatalf("decoded %x", bad)
-			}
-		}
-	})
-}
-
-// Whoever writes a digest by hand, with its checksum, may spoil the numbers but nothing else.
-func TestDigestOfAHand(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		text := withChecksum(append(make([]byte, digestHead), rapid.SliceOf(rapid.Byte()).Draw(t, "text")...))
-		got := metrics{rows: map[key]*metric{}}
-		got.addDigest(text)
-		for _, r := range got.rows {
-			r.sum()
-		}
+		spoilt.percentiles(int64(len(text)))
 	})
 }

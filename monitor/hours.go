@@ -1,104 +1,157 @@
 package monitor
 
 import (
-	"bytes"
 	"context"
-	"database/sql"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/hipq/hipq/internal/engine"
 )
 
-// metricOf gives the metric to which an hour's row of a job type is to be added; nil if it isn't wanted.
-type metricOf func(queue, jobType []byte) *metric
+// settling is how long after its end an hour is complete: by then the transactions that were open have committed, and
+// the activity that they recorded can be read.
+const settling = 5 * time.Minute
 
-// storedHour is an hour that has been taken, as it is being read.
-type storedHour struct {
-	time.Time
-	text []byte
-	// left is what is left of its digest, of which each row is added to all of these.
-	left digest
-	to   []metricOf
-}
-
-// hoursAtOnce is how many hours are read together. A queue is added up over all of them before the next queue: so its sums stay in
-// the processor's cache, which has no room for those of all queues.
-const hoursAtOnce = 24
-
-// eachHour calls each f with each hour in [from, to) that has been taken, and adds each row of the hour's metrics to the metric
-// that f's answer gives for it; an answer may be nil. Rows of the same queue and hour come one after the other.
-func (m *Monitor) eachHour(ctx context.Context, from, to time.Time, f ...func(hour time.Time) metricOf) error {
-	rows, err := m.db.QueryContext(ctx, "SELECT "+m.db.TimeColumn("hour")+", digest FROM "+m.db.Hours()+" WHERE hour >= ? AND hour < ? ORDER BY hour",
-		engine.At(from), engine.At(to))
+// LastComplete is the last hour (UTC, its beginning) that is complete by the database's clock.
+func (m *Monitor) LastComplete(ctx context.Context) (time.Time, error) {
+	now, err := m.db.Clock(ctx)
 	if err != nil {
-		return fmt.Errorf("read the hours: %w", err)
+		return time.Time{}, err
 	}
-	defer func() { _ = rows.Close() }()
-	var undigested []storedHour
-	open := make([]storedHour, 0, hoursAtOnce)
-	for rows.Next() {
-		var hour engine.Time
-		var text sql.RawBytes
-		if err := rows.Scan(&hour, &text); err != nil {
-			return fmt.Errorf("read the hours: %w", err)
-		}
-		h := storedHour{Time: hour.Time}
-		for _, begin := range f {
-			if of := begin(hour.Time); of != nil {
-				h.to = append(h.to, of)
-			}
-		}
-		if _, ok := openDigest(text); !ok {
-			undigested = append(undigested, h)
-			continue
-		}
-		n := len(open)
-		open = open[:n+1]
-		h.text = append(open[n].text[:0], text...) // the text is the driver's
-		h.left, _ = openDigest(h.text)
-		if open[n] = h; len(open) == hoursAtOnce {
-			addHours(open)
-			open = open[:0]
-		}
-	}
-	if err := rows.Err(); err != nil {
-		return fmt.Errorf("read the hours: %w", err)
-	}
-	addHours(open)
-	for _, h := range undigested {
-		err := m.eachMetric(ctx, m.db, h.Time, h.Add(time.Hour), func(r metric) {
-			for _, of := range h.to {
-				if to := of([]byte(r.Queue), []byte(r.JobType)); to != nil {
-					to.add(&r)
-				}
-			}
-		})
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return lastComplete(now), nil
 }
 
-// addHours adds the rows of the hours, queue by queue.
-func addHours(hours []storedHour) {
-	for {
-		var next []byte
-		some := false
-		for i := range hours {
-			if queue, ok := hours[i].left.queue(); ok && (!some || bytes.Compare(queue, next) < 0) {
-				next, some = queue, true
-			}
-		}
-		if !some {
-			return
-		}
-		for i := range hours {
-			h := &hours[i]
-			for queue, ok := h.left.queue(); ok && bytes.Equal(queue, next); queue, ok = h.left.queue() {
-				h.left.addRow(h.to)
-			}
+func lastComplete(now time.Time) time.Time { return hourOf(now.Add(-settling)).Add(-time.Hour) }
+
+// completeAt is when the hour is complete.
+func completeAt(hour time.Time) time.Time { return hour.Add(time.Hour + settling) }
+
+// Complete says whether, at now, the hour is complete and can be aggregated.
+func Complete(hour, now time.Time) bool { return !now.Before(completeAt(hour)) }
+
+// hourOf is the beginning of the hour (UTC) that contains t.
+func hourOf(t time.Time) time.Time { return t.UTC().Truncate(time.Hour) }
+
+// aggregated has the hours in [from, to) that have been aggregated.
+func (m *Monitor) aggregated(ctx context.Context, from, to time.Time) (map[time.Time]bool, error) {
+	var hours []engine.Time
+	query := "SELECT " + m.db.TimeColumn("hour") + " FROM " + m.db.Hours() + " WHERE hour >= ? AND hour < ?"
+	if err := m.db.SelectContext(ctx, &hours, query, engine.At(from), engine.At(to)); err != nil {
+		return nil, fmt.Errorf("find the aggregated hours: %w", err)
+	}
+	done := make(map[time.Time]bool, len(hours))
+	for _, h := range hours {
+		done[h.Time] = true
+	}
+	return done, nil
+}
+
+// Missing are the complete hours of the week up to the hour (UTC) that contains t, itself included, that were not aggregated.
+// There are none before the instance's first activity: a new installation has missed nothing.
+func (m *Monitor) Missing(ctx context.Context, t time.Time) ([]time.Time, error) {
+	to := hourOf(t).Add(time.Hour)
+	return m.missing(ctx, to.Add(-week), to)
+}
+
+// MissingSince are the complete hours (UTC), from that of a time on, that were not aggregated, oldest first: in there those whose
+// activity is there, if there was any; in gone those whose activity has been purged. There are none before Begin.
+func (m *Monitor) MissingSince(ctx context.Context, since time.Time) (there, gone []time.Time, err error) {
+	last, err := m.LastComplete(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	missing, err := m.missing(ctx, hourOf(since), last.Add(time.Hour))
+	if err != nil || len(missing) == 0 {
+		return nil, nil, err
+	}
+	first, err := m.time(ctx, "MIN(at)", m.db.Activity())
+	n := len(missing)
+	if !first.IsZero() {
+		n, _ = slices.BinarySearchFunc(missing, hourOf(first), time.Time.Compare)
+	}
+	return missing[n:], missing[:n], err
+}
+
+// missing are the complete hours in [from, to), from Begin on, that were not aggregated.
+func (m *Monitor) missing(ctx context.Context, from, to time.Time) ([]time.Time, error) {
+	missing := []time.Time{}
+	begin, err := m.Begin(ctx)
+	if err != nil || begin.IsZero() {
+		return missing, err
+	}
+	last, err := m.LastComplete(ctx)
+	if err != nil {
+		return nil, err
+	}
+	done, err := m.aggregated(ctx, from, to)
+	if begin.After(from) {
+		from = begin
+	}
+	for h := from; h.Before(to) && !h.After(last); h = h.Add(time.Hour) {
+		if !done[h] {
+			missing = append(missing, h)
 		}
 	}
+	return missing, err
+}
+
+// Begin is the hour (UTC) in which the instance began: that of its first activity or, when this has been purged, of the first
+// metrics. It is zero if there is neither.
+func (m *Monitor) Begin(ctx context.Context) (time.Time, error) {
+	first, err := m.time(ctx, "MIN(at)", m.db.Activity())
+	if err != nil {
+		return time.Time{}, err
+	}
+	hour, err := m.time(ctx, "MIN(hour)", m.db.Metrics())
+	if !first.IsZero() && (hour.IsZero() || first.Before(hour)) {
+		hour = hourOf(first)
+	}
+	return hour, err
+}
+
+// Unmonitored is since when no hour was aggregated, if there has been activity for a day since then; else it is zero. What
+// has happened since can't be purged.
+func (m *Monitor) Unmonitored(ctx context.Context) (since time.Time, err error) {
+	now, err := m.db.Clock(ctx)
+	if err != nil {
+		return since, err
+	}
+	last, err := m.time(ctx, "MAX(hour)", m.db.Hours())
+	if err != nil {
+		return since, err
+	}
+	next := time.Unix(0, 0)
+	if !last.IsZero() {
+		next = last.Add(time.Hour)
+	}
+	first, err := m.time(ctx, "MIN(at)", m.db.Activity()+" WHERE at >= ?", engine.At(next))
+	if err != nil || first.IsZero() || now.Sub(first) < 24*time.Hour+settling {
+		return since, err
+	}
+	return hourOf(first), nil
+}
+
+// time reads a time; it is zero where there is none.
+func (m *Monitor) time(ctx context.Context, expression, from string, args ...any) (time.Time, error) {
+	var t engine.Time
+	if err := m.db.GetContext(ctx, &t, "SELECT "+m.db.TimeText(expression)+" FROM "+from, args...); err != nil {
+		return t.Time, fmt.Errorf("read %s of %s: %w", expression, from, err)
+	}
+	return t.Time, nil
+}
+
+// Started says whether a job of a type was started since a time, by the hours that were aggregated; all says that these are all
+// complete hours since then.
+func (m *Monitor) Started(ctx context.Context, queue, jobType string, since time.Time) (some, all bool, err error) {
+	query := "SELECT EXISTS (SELECT 1 FROM " + m.db.Metrics() + " WHERE hour >= ? AND queue = ? AND job_type = ? AND started > 0)"
+	if err := m.db.GetContext(ctx, &some, query, engine.At(hourOf(since)), queue, jobType); err != nil {
+		return false, false, fmt.Errorf("find out whether jobs of %s/%s were started: %w", queue, jobType, err)
+	}
+	last, err := m.LastComplete(ctx)
+	if err != nil {
+		return false, false, err
+	}
+	done, err := m.aggregated(ctx, hourOf(since), last.Add(time.Hour))
+	return some, len(done) >= int(last.Add(time.Hour).Sub(hourOf(since))/time.Hour), err
 }

@@ -30,12 +30,12 @@ func TestI8TakeKilled(t *testing.T) {
 			exec(t, m.db, "DELETE FROM "+m.db.Metrics())
 			kill := taking(t, driver, source, hour)
 			if beside {
-				take(t, m, hour, TakeOptions{Again: true})
+				take(t, m, hour, AggregateOptions{Again: true})
 			}
 			time.Sleep(time.Duration(r.IntN(20_000)) * time.Microsecond) // wherever it is then
 			kill()
 			rows := stored(t, m, hour) // before the question whether it is taken: the server may still have its commit to do
-			taken, err := m.taken(t.Context(), hour, hour.Add(time.Hour))
+			taken, err := m.aggregated(t.Context(), hour, hour.Add(time.Hour))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -44,7 +44,7 @@ func TestI8TakeKilled(t *testing.T) {
 			} else if beside || len(rows) > 0 {
 				t.Fatalf("the hour is not taken, and has %d rows", len(rows))
 			}
-			take(t, m, hour, TakeOptions{Again: true})
+			take(t, m, hour, AggregateOptions{Again: true})
 			wantMetrics(t, m, hour, entries)
 		}
 	})
@@ -90,7 +90,7 @@ func TestTakingProcess(t *testing.T) {
 	m := New(connect(t, driver, source))
 	os.Stdout.WriteString("takes\n")
 	for {
-		if _, err := m.Take(context.Background(), hour, TakeOptions{Again: true}); err != nil {
+		if _, err := m.Aggregate(context.Background(), hour, AggregateOptions{Again: true}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -18,7 +18,7 @@ type sample struct {
 	hours, of int
 }
 
-// covered says whether enough of the hours have been taken: three of four.
+// covered says whether enough of the hours were aggregated: three of four.
 func (s sample) covered() bool { return s.hours > 0 && 4*s.hours >= 3*s.of }
 
 // measure is something that may change for the worse.
@@ -46,26 +46,22 @@ var measures = []measure{
 	throughput,
 }
 
-// attempts are how many have ended, bad how many of them in an error.
-func (c *Counts) attempts() int64 { return c.Finished + c.bad() }
-func (c *Counts) bad() int64      { return c.Errors + c.Failed }
-
 // errorShare is the part of the attempts that ended in an error: half as much again, and by 1 % of all.
 var errorShare = measure{
 	what: "errors",
 	value: func(s sample) (float64, bool) {
-		return part(s.bad(), s.attempts()), s.attempts() >= attemptsMin
+		return part(s.Bad(), s.Attempts()), s.Attempts() >= attemptsMin
 	},
 	worse: func(before, now sample) bool {
-		from, to := part(before.bad(), before.attempts()), part(now.bad(), now.attempts())
+		from, to := part(before.Bad(), before.Attempts()), part(now.Bad(), now.Attempts())
 		return to >= 1.5*from && to-from >= 0.01
 	},
 	sure: func(before, now sample) bool {
-		return apart(before.bad(), before.attempts(), now.bad(), now.attempts())
+		return apart(before.Bad(), before.Attempts(), now.Bad(), now.Attempts())
 	},
 	score: func(before, now sample, hour, _ *Counts) float64 {
-		between := (part(before.bad(), before.attempts()) + part(now.bad(), now.attempts())) / 2
-		return float64(hour.bad()) - between*float64(hour.attempts())
+		between := (part(before.Bad(), before.Attempts()) + part(now.Bad(), now.Attempts())) / 2
+		return float64(hour.Bad()) - between*float64(hour.Attempts())
 	},
 }
 
@@ -87,13 +83,13 @@ func longTimes(what string, leastMS int64, times func(*Counts) *Times) measure {
 		},
 		sure: func(before, now sample) bool {
 			b, n := times(before.Counts), times(now.Counts)
-			return apart(b.longer(*b.P95MS), b.Count, n.longer(*b.P95MS), n.Count)
+			return apart(b.histogram.longer(*b.P95MS), b.Count, n.histogram.longer(*b.P95MS), n.Count)
 		},
 		score: func(before, now sample, hour, _ *Counts) float64 {
 			b, n, h := times(before.Counts), times(now.Counts), times(hour)
 			from := *b.P95MS
-			between := (part(b.longer(from), b.Count) + part(n.longer(from), n.Count)) / 2
-			return float64(h.longer(from)) - between*float64(h.Count)
+			between := (part(b.histogram.longer(from), b.Count) + part(n.histogram.longer(from), n.Count)) / 2
+			return float64(h.histogram.longer(from)) - between*float64(h.Count)
 		},
 	}
 }
@@ -119,14 +115,4 @@ func apart(x1, n1, x2, n2 int64) bool {
 	pooled := part(x1+x2, n1+n2)
 	deviation := math.Sqrt(pooled * (1 - pooled) * (1/float64(max(n1, 1)) + 1/float64(max(n2, 1))))
 	return part(x2, n2)-part(x1, n1) >= sure*deviation && x2 > 0
-}
-
-// longer is how many of the times are longer than one in milliseconds, as far as the buckets tell.
-func (t *Times) longer(ms int64) (n int64) {
-	for i, count := range t.histogram.n {
-		if t.histogram.first+i > bucketOf(ms) {
-			n += count
-		}
-	}
-	return n
 }

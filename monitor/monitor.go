@@ -1,13 +1,12 @@
-// Package monitor turns each hour of activity into metrics, once, and hours into windows.
+// Package monitor aggregates each hour of activity into metrics, once, makes reports of them, and judges how an instance is.
 package monitor
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
+	"slices"
 
-	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/schema"
 )
 
@@ -19,52 +18,13 @@ var (
 	ErrPurged = errors.New("activity of the hour has been purged")
 )
 
-// settling is how long after its end an hour is complete: by then the transactions that were open have committed, and
-// the activity that they recorded can be read.
-const settling = 5 * time.Minute
-
 // Monitor counts the activity of one instance. It is safe for concurrent use, on many hosts at once.
 type Monitor struct{ db *schema.DB }
 
 // New is the monitor of db's instance.
 func New(db *schema.DB) *Monitor { return &Monitor{db: db} }
 
-// LastComplete is the last hour (UTC, its beginning) that is complete by the database's clock.
-func (m *Monitor) LastComplete(ctx context.Context) (time.Time, error) {
-	now, err := m.db.Clock(ctx)
-	if err != nil {
-		return time.Time{}, err
-	}
-	return lastComplete(now), nil
-}
-
-func lastComplete(now time.Time) time.Time { return hourOf(now.Add(-settling)).Add(-time.Hour) }
-
-// completeAt is when the hour is complete.
-func completeAt(hour time.Time) time.Time { return hour.Add(time.Hour + settling) }
-
-// Complete says whether, at now, the hour is complete and can be taken.
-func Complete(hour, now time.Time) bool { return !now.Before(completeAt(hour)) }
-
-// hourOf is the beginning of the hour (UTC) that contains t.
-func hourOf(t time.Time) time.Time { return t.UTC().Truncate(time.Hour) }
-
-// taken gives the hours in [from, to) that have been taken.
-func (m *Monitor) taken(ctx context.Context, from, to time.Time) (map[time.Time]bool, error) {
-	var hours []engine.Time
-	query := "SELECT " + m.db.TimeColumn("hour") + " FROM " + m.db.Hours() + " WHERE hour >= ? AND hour < ?"
-	if err := m.db.SelectContext(ctx, &hours, query, engine.At(from), engine.At(to)); err != nil {
-		return nil, fmt.Errorf("find the hours taken: %w", err)
-	}
-	taken := make(map[time.Time]bool, len(hours))
-	for _, h := range hours {
-		taken[h.Time] = true
-	}
-	return taken, nil
-}
-
-// queues are the names of the registered queues. What no queue can be called counts for nothing, and the database's Warn is
-// told of it.
+// queues are the names of the registered queues. A name that no queue can have is left out with a warning.
 func (m *Monitor) queues(ctx context.Context) (names []string, err error) {
 	var found []string
 	query := "SELECT SUBSTR(queue, 1, 100) FROM " + m.db.Queues() + " WHERE queue <> 'NONE' ORDER BY queue"
@@ -81,17 +41,25 @@ func (m *Monitor) queues(ctx context.Context) (names []string, err error) {
 	return names, nil
 }
 
-// Started says whether a job of a type was started since a time, by the hours that have been taken; all says that these are all
-// complete hours since then.
-func (m *Monitor) Started(ctx context.Context, queue, jobType string, since time.Time) (some, all bool, err error) {
-	query := "SELECT EXISTS (SELECT 1 FROM " + m.db.Metrics() + " WHERE hour >= ? AND queue = ? AND job_type = ? AND started > 0)"
-	if err := m.db.GetContext(ctx, &some, query, engine.At(hourOf(since)), queue, jobType); err != nil {
-		return false, false, fmt.Errorf("find out whether jobs of %s/%s were started: %w", queue, jobType, err)
-	}
-	last, err := m.LastComplete(ctx)
+// usable are the registered queues that have a table of their own.
+func (m *Monitor) usable(ctx context.Context) ([]schema.Queue, error) {
+	names, err := m.queues(ctx)
 	if err != nil {
-		return false, false, err
+		return nil, err
 	}
-	taken, err := m.taken(ctx, hourOf(since), last.Add(time.Hour))
-	return some, len(taken) >= int(last.Add(time.Hour).Sub(hourOf(since))/time.Hour), err
+	queues := make([]schema.Queue, len(names))
+	for i, name := range names {
+		queues[i] = schema.Queue{Name: name, Order: schema.OrderAny}
+	}
+	err = m.db.Check(ctx, queues)
+	unfit, ok := errors.AsType[schema.QueueErrors](err)
+	if err != nil && !ok {
+		return nil, err
+	}
+	for _, name := range names {
+		if err := unfit[name]; err != nil {
+			m.db.Warn(fmt.Errorf("queue %s is not measured: %w", name, err))
+		}
+	}
+	return slices.DeleteFunc(queues, func(q schema.Queue) bool { return unfit[q.Name] != nil }), nil
 }

@@ -3,6 +3,7 @@ package monitor
 import (
 	"context"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -82,9 +83,9 @@ func logged(t fataler, db *schema.DB, entries ...activity.Entry) {
 }
 
 // take takes an hour and fails the test if that fails.
-func take(t fataler, m *Monitor, hour time.Time, o TakeOptions) bool {
+func take(t fataler, m *Monitor, hour time.Time, o AggregateOptions) bool {
 	t.Helper()
-	taken, err := m.Take(context.Background(), hour, o)
+	taken, err := m.Aggregate(context.Background(), hour, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +96,11 @@ func take(t fataler, m *Monitor, hour time.Time, o TakeOptions) bool {
 func stored(t fataler, m *Monitor, hour time.Time) map[key]metric {
 	t.Helper()
 	rows := map[key]metric{}
-	err := m.eachMetric(context.Background(), m.db, hour, hour.Add(time.Hour), func(r metric) { rows[key{r.Queue, r.JobType}] = r })
+	err := m.eachMetric(context.Background(), m.db, hour, hour.Add(time.Hour), func(r *metric) {
+		of := *r
+		of.Wait.histogram, of.Run.histogram = slices.Clone(r.Wait.histogram), slices.Clone(r.Run.histogram)
+		rows[r.key()] = of
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

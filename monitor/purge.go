@@ -14,12 +14,12 @@ import (
 // at once.
 func (m *Monitor) Purge(ctx context.Context, o activity.PurgeOptions) (hours int64, err error) {
 	before := hourOf(o.Before)
-	var first engine.Time
-	if err := m.db.QueryRowContext(ctx, "SELECT "+m.db.TimeText("MIN(at)")+" FROM "+m.db.Activity()).Scan(&first); err != nil {
-		return 0, fmt.Errorf("find the oldest activity: %w", err)
+	first, err := m.time(ctx, "MIN(at)", m.db.Activity())
+	if err != nil {
+		return 0, err
 	}
 	if !first.IsZero() && first.Before(before) {
-		before = hourOf(first.Time)
+		before = hourOf(first)
 	}
 	if o.DryRun {
 		if err := m.db.GetContext(ctx, &hours, "SELECT COUNT(*) FROM "+m.db.Hours()+" WHERE hour < ?", engine.At(before)); err != nil {
@@ -53,10 +53,8 @@ func (m *Monitor) Purge(ctx context.Context, o activity.PurgeOptions) (hours int
 // delete deletes an hour with its metrics, in a transaction of its own, and gives the number of hours that went.
 func (m *Monitor) delete(ctx context.Context, hour engine.Time) (n int64, err error) {
 	err = m.db.Tx(ctx, func(tx *engine.Tx) error {
-		for _, table := range []string{m.db.Metrics(), m.db.HostHours()} {
-			if err := tx.Write(ctx, "DELETE FROM "+table+" WHERE hour = ?", hour); err != nil {
-				return err
-			}
+		if err := tx.Write(ctx, "DELETE FROM "+m.db.Metrics()+" WHERE hour = ?", hour); err != nil {
+			return err
 		}
 		res, err := tx.ExecContext(ctx, "DELETE FROM "+m.db.Hours()+" WHERE hour = ?", hour)
 		if err == nil {

@@ -5,62 +5,54 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/internal/roster"
 )
 
 // Report is what the metrics say at the end of an hour. All times are UTC.
 type Report struct {
 	Hour    time.Time `json:"hour"`
 	Windows []Window  `json:"windows"`
-	// Gauges were measured when the hour was taken; none if it was taken late.
+	// Gauges were measured when the hour was aggregated; there are none if that was late.
 	Gauges []Gauge `json:"gauges"`
 	// Trends are what has changed for the worse, by queue and job type.
 	Trends []Trend `json:"trends"`
-	// Missing are the hours of the last week that nobody has taken.
+	// Missing are the hours of the last week that were not aggregated.
 	Missing []time.Time `json:"missing"`
-	// Course has the hours of the last week one by one, oldest first, but for the missing ones: what a chart shows.
-	Course []CourseHour `json:"-"`
+	// Hours are those of the last week, oldest first, without the missing ones.
+	Hours []Hour `json:"-"`
 }
 
-// Window is some hours up to the end of the report's hour, merged.
-type Window struct {
-	Name string    `json:"window"`
-	From time.Time `json:"from"`
-	To   time.Time `json:"to"`
-	// Hours is how many of its hours have been taken, Of how many it has.
-	Hours int `json:"hours"`
-	Of    int `json:"of"`
-	// Queues has all that are registered, and those that were counted.
-	Queues  []QueueSums `json:"queues"`
-	Workers Workers     `json:"workers"`
-	Ticks   Ticks       `json:"ticks"`
+// Hour is one hour of a report by itself.
+type Hour struct {
+	// Start is its beginning, in UTC.
+	Start time.Time
+	// Queues has those to which anything happened in the hour, and those whose backlog was measured at its end.
+	Queues map[string]*QueueHour
 }
 
-// Sums are the counts of a window, and for the change those of two others of the same length.
-type Sums struct {
+// QueueHour is an hour of a queue, over all of its job types.
+type QueueHour struct {
 	Counts
-	// Before ends where the window begins; WeekEarlier ends a week earlier than the window. Of a window of a week they are the same.
-	Before      Former `json:"before"`
-	WeekEarlier Former `json:"week_earlier"`
+	// Measured says whether the backlog was measured at the end of the hour. If not it is 0, and so is OldestDueMS.
+	Measured    bool
+	Backlog     int64
+	OldestDueMS int64
 }
 
-// Former are the counts of an earlier window. It compares only if as many of its hours have been taken.
-type Former struct {
-	Hours int `json:"hours"`
-	Counts
-}
-
-// QueueSums are the sums of a queue, over all of its job types and of each.
-type QueueSums struct {
-	Queue string `json:"queue"`
-	Sums
-	JobTypes []TypeSums `json:"job_types"`
-}
-
-// TypeSums are the sums of a job type.
-type TypeSums struct {
-	JobType string `json:"job_type"`
-	Sums
+// add adds a row of one of its job types.
+func (h Hour) add(r *metric) {
+	if r.key() == workersKey {
+		return
+	}
+	q, ok := h.Queues[r.Queue]
+	if !ok {
+		q = &QueueHour{}
+		h.Queues[r.Queue] = q
+	}
+	q.Counts.add(&r.Counts)
+	if r.Backlog != nil && r.OldestDueMS != nil {
+		q.Measured, q.Backlog, q.OldestDueMS = true, q.Backlog+*r.Backlog, max(q.OldestDueMS, *r.OldestDueMS)
+	}
 }
 
 // Gauge is how the jobs of one type stood at one moment.
@@ -72,14 +64,35 @@ type Gauge struct {
 	// OldestDueMS is for how long the oldest of the backlog had been due, in milliseconds.
 	OldestDueMS int64     `json:"oldest_due_ms"`
 	At          time.Time `json:"at"`
-	// Held of the backlog waited for room in their throttle group. It is nil where it was not measured, as the next two.
+	// Held of the backlog waited for room in their throttle group; nil where that was not measured.
 	Held *int64 `json:"held"`
-	// ThrottleUsed is what the jobs of this type weighed that counted against ThrottleLimit, which is their queue's: 0 is none.
-	ThrottleUsed  *int64 `json:"throttle_used"`
+	// ThrottleUsed is what the jobs of this type weighed that counted against ThrottleLimit; nil where that was not measured.
+	ThrottleUsed *int64 `json:"throttle_used"`
+	// ThrottleLimit is the queue's; 0 is none. It is nil where it was not measured.
 	ThrottleLimit *int64 `json:"throttle_limit"`
 }
 
-// Report merges the hours that have been taken into the windows that end with the hour (UTC) that contains t.
+// Throttle is how much of a queue's limit was in use.
+type Throttle struct {
+	Queue       string
+	Used, Limit int64
+}
+
+// Throttles are those of the queues that have a limit, when the gauges were measured.
+func (r Report) Throttles() (all []Throttle) {
+	for _, g := range r.Gauges {
+		if g.ThrottleUsed == nil || g.ThrottleLimit == nil || *g.ThrottleLimit == 0 {
+			continue
+		}
+		if len(all) == 0 || all[len(all)-1].Queue != g.Queue {
+			all = append(all, Throttle{Queue: g.Queue, Limit: *g.ThrottleLimit})
+		}
+		all[len(all)-1].Used += *g.ThrottleUsed
+	}
+	return all
+}
+
+// Report merges the hours that were aggregated into the windows that end with the hour (UTC) that contains t.
 func (m *Monitor) Report(ctx context.Context, t time.Time) (Report, error) {
 	hour := hourOf(t)
 	report, err := m.report(ctx, hour)
@@ -96,17 +109,27 @@ func (m *Monitor) report(ctx context.Context, hour time.Time) (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
-	segments, course := cut(to), newCourse(to)
-	err = m.eachHour(ctx, from, to, func(h time.Time) metricOf { return segmentOf(segments, h).reader() }, course.hour)
+	done, err := m.aggregated(ctx, from, to)
 	if err != nil {
 		return Report{}, err
 	}
-	report := Report{Hour: hour, Windows: windows(to, segments, queues), Gauges: []Gauge{}}
-	if report.Course, err = m.endCourse(ctx, course); err != nil {
-		return Report{}, err
+	report := Report{Hour: hour, Gauges: []Gauge{}}
+	sums, hours := newTotals(to, done), map[time.Time]Hour{}
+	for h := to.Add(-week); h.Before(to); h = h.Add(time.Hour) {
+		if done[h] {
+			hours[h] = Hour{h, map[string]*QueueHour{}}
+			report.Hours = append(report.Hours, hours[h])
+		}
 	}
-	err = m.eachMetric(ctx, m.db, hour, to, func(r metric) {
-		if r.Backlog != nil && r.OldestDueMS != nil {
+	err = m.eachMetric(ctx, m.db, from, to, func(r *metric) {
+		if !done[r.Hour.Time] {
+			return // it was being aggregated, or somebody has deleted the hour alone
+		}
+		sums.add(r)
+		if h, ok := hours[r.Hour.Time]; ok {
+			h.add(r)
+		}
+		if r.Hour.Equal(hour) && r.Backlog != nil && r.OldestDueMS != nil {
 			report.Gauges = append(report.Gauges, Gauge{
 				Queue: r.Queue, JobType: r.JobType, Backlog: *r.Backlog, Held: r.Held, ThrottleUsed: r.ThrottleUsed,
 				ThrottleLimit: r.ThrottleLimit, OldestDueMS: *r.OldestDueMS, At: r.GaugeTime.Time,
@@ -116,38 +139,22 @@ func (m *Monitor) report(ctx context.Context, hour time.Time) (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
-	ticks, err := m.storedTicks(ctx, to.Add(-week), to)
+	for _, h := range report.Hours {
+		for _, q := range h.Queues {
+			q.sum()
+		}
+	}
+	ticks, err := roster.New(m.db).Ticks(ctx, to.Add(-week-lookBack), to)
 	if err != nil {
 		return Report{}, err
 	}
+	report.Windows = sums.windows(queues)
 	for i, w := range report.Windows {
-		report.Windows[i].Ticks = ticks.window(w.From, w.To)
+		report.Windows[i].Ticks = ticksOf(ticks, w.From, w.To)
 	}
 	if report.Missing, err = m.Missing(ctx, hour); err != nil {
 		return Report{}, err
 	}
-	report.Trends, err = m.trends(ctx, report.Windows)
+	report.Trends, err = m.trends(ctx, report.Windows, done)
 	return report, err
-}
-
-// eachMetric calls f with each row of the hours in [from, to), in the order of hour, queue and job type.
-func (m *Monitor) eachMetric(ctx context.Context, in engine.Reader, from, to time.Time, f func(metric)) error {
-	query := "SELECT " + m.db.TimeColumn("hour") + ", " + metricCounts + ", " + m.db.TimeColumn("gauge_time") + " FROM " + m.db.Metrics() +
-		" WHERE hour >= ? AND hour < ? ORDER BY hour, queue, job_type"
-	rows, err := in.QueryContext(ctx, query, engine.At(from), engine.At(to))
-	if err != nil {
-		return fmt.Errorf("read the metrics: %w", err)
-	}
-	defer func() { _ = rows.Close() }()
-	for rows.Next() {
-		var r metric
-		if err := rows.Scan(r.columns()...); err != nil {
-			return fmt.Errorf("read the metrics: %w", err)
-		}
-		f(r)
-	}
-	if err := rows.Err(); err != nil {
-		return fmt.Errorf("read the metrics: %w", err)
-	}
-	return nil
 }

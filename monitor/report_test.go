@@ -55,7 +55,7 @@ func TestReportMergesHours(t *testing.T) {
 		logged(t, m.db, entries...)
 		for h, ok := range taken {
 			if ok {
-				take(t, m, h, TakeOptions{})
+				take(t, m, h, AggregateOptions{})
 			}
 		}
 		report, err := m.Report(t.Context(), hour.Add(59*time.Minute))
@@ -125,55 +125,26 @@ func TestReportMergesHours(t *testing.T) {
 	})
 }
 
-// An hour without a digest, or with one that can't be read, is reported from its rows: all of it but the percentiles, which the
-// windows lack that have it, and no other.
-func TestReportWithoutDigest(t *testing.T) {
+// Where a histogram of an hour can't be read, the windows that have the hour lack percentiles, and no other.
+func TestReportWithoutHistogram(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		m := New(open(t, driver, source))
 		hour := complete(t, m)
 		for _, ago := range []int{0, 7} {
 			at := hour.Add(time.Duration(-ago) * time.Hour)
-			logged(t, m.db, activity.Entry{At: at, Kind: activity.Worker, State: activity.Starting},
-				activity.Entry{At: at, Kind: activity.Job, State: activity.Starting, Queue: "mail", JobType: "send", WaitMS: 70},
-				activity.Entry{At: at, Kind: activity.Job, State: activity.Finished, Queue: "mail", JobType: "send", RunMS: 7})
-			take(t, m, at, TakeOptions{})
+			logged(t, m.db, activity.Entry{At: at, Kind: activity.Job, State: activity.Finished, Queue: "mail", JobType: "send", RunMS: 7})
+			take(t, m, at, AggregateOptions{})
 		}
-		report := func() []Window {
-			t.Helper()
+		for _, spoilt := range []any{nil, []byte{}, []byte{7}, []byte{7, 2}} {
+			exec(t, m.db, "UPDATE "+m.db.Metrics()+" SET run_histogram = ? WHERE hour = ?", spoilt, engine.At(hour.Add(-7*time.Hour)))
 			report, err := m.Report(t.Context(), hour)
 			if err != nil {
 				t.Fatal(err)
 			}
-			return report.Windows
-		}
-		whole := report()
-		var digest []byte
-		if err := m.db.GetContext(t.Context(), &digest, "SELECT digest FROM "+m.db.Hours()+" WHERE hour = ?", engine.At(hour.Add(-7*time.Hour))); err != nil {
-			t.Fatal(err)
-		}
-		newer := append([]byte{digestVersion + 1}, digest[1:]...)
-		for what, spoilt := range map[string]any{"none": nil, "empty": []byte{}, "cut off": digest[:len(digest)-1], "newer": newer} {
-			exec(t, m.db, "UPDATE "+m.db.Hours()+" SET digest = ? WHERE hour = ?", spoilt, engine.At(hour.Add(-7*time.Hour)))
-			got := report()
-			if diff := cmp.Diff(whole[0].Queues[0].Counts, got[0].Queues[0].Counts, shown); diff != "" {
-				t.Errorf("digest %s, of which the window has nothing (-want +got):\n%s", what, diff)
-			}
-			for i, w := range got {
-				before, q := whole[i].Queues[0], w.Queues[0]
-				in := q.Run.P50MS
-				if i == 0 {
-					in = q.Before.Run.P50MS // the window before has it
-				}
-				if in != nil {
-					t.Errorf("digest %s: %s has a median of all but some: %d", what, w.Name, *in)
-				}
-				for _, c := range []*Counts{&before.Counts, &before.Before.Counts, &q.Counts, &q.Before.Counts} {
-					for _, times := range []*Times{&c.Wait, &c.Run} {
-						times.P50MS, times.P95MS, times.P99MS = nil, nil, nil
-					}
-				}
-				if !cmp.Equal(before.Counts, q.Counts, shown) || !cmp.Equal(before.Before, q.Before, shown) || w.Workers != whole[i].Workers {
-					t.Errorf("digest %s: %s is %+v, want %+v", what, w.Name, q, before)
+			for i, w := range report.Windows {
+				q := w.Queues[0]
+				if (q.Run.P50MS == nil) != (i > 0) || q.Run.MaxMS != 7 || q.Run.Count+q.Before.Run.Count != 2 {
+					t.Errorf("with the histogram %v: %s: %+v", spoilt, w.Name, q)
 				}
 			}
 		}
@@ -201,10 +172,10 @@ func TestMissing(t *testing.T) {
 
 		logged(t, m.db, activity.Entry{At: ago(3).Add(20 * time.Minute), Kind: activity.Worker, State: activity.Starting})
 		want("three hours ago it began", hour, ago(3), ago(2), ago(1), hour)
-		take(t, m, ago(2), TakeOptions{})
-		take(t, m, hour, TakeOptions{})
+		take(t, m, ago(2), AggregateOptions{})
+		take(t, m, hour, AggregateOptions{})
 		want("two were taken", hour, ago(3), ago(1))
-		take(t, m, ago(1), TakeOptions{})
+		take(t, m, ago(1), AggregateOptions{})
 		if got, err := m.Missing(t.Context(), hour.Add(5*time.Hour)); err != nil || len(got) > 2 { // one may become complete meanwhile
 			t.Errorf("an hour not complete yet is missing: %s (%v)", got, err)
 		}
@@ -212,7 +183,7 @@ func TestMissing(t *testing.T) {
 
 		exec(t, m.db, "DELETE FROM "+m.db.Activity())
 		want("the activity was purged", hour)
-		take(t, m, ago(400), TakeOptions{})
+		take(t, m, ago(400), AggregateOptions{})
 		want("an hour in which nothing happened was taken", hour)
 		exec(t, m.db, "INSERT INTO "+m.db.Metrics()+" (hour, queue, job_type) VALUES (?, 'mail', 'send')", engine.At(ago(400)))
 		got, err := m.Missing(t.Context(), hour)
@@ -233,7 +204,7 @@ func TestReportJSON(t *testing.T) {
 			activity.Entry{At: at, Kind: activity.Job, State: activity.Starting, Queue: "mail", JobType: "send", WaitMS: 5},
 			activity.Entry{At: at, Kind: activity.Job, State: activity.Starting, Queue: "mail", JobType: "send", WaitMS: 8},
 			activity.Entry{At: at, Kind: activity.Job, State: activity.Error, Queue: "mail", JobType: "send", RunMS: 70})
-		take(t, m, hour, TakeOptions{})
+		take(t, m, hour, AggregateOptions{})
 		report, err := m.Report(t.Context(), hour)
 		if err != nil {
 			t.Fatal(err)

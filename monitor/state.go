@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/hipq/hipq/internal/engine"
@@ -163,9 +162,7 @@ func (m *Monitor) types(ctx context.Context, s *State) error {
 			of(k).Counts = r.Counts
 		}
 	}
-	for _, k := range slices.SortedFunc(maps.Keys(found), func(a, b key) int {
-		return 2*strings.Compare(a.queue, b.queue) + strings.Compare(a.jobType, b.jobType)
-	}) {
+	for _, k := range slices.SortedFunc(maps.Keys(found), key.compare) {
 		s.Types = append(s.Types, *found[k])
 	}
 	return nil
@@ -174,19 +171,13 @@ func (m *Monitor) types(ctx context.Context, s *State) error {
 // lastHours merges the last hours that were taken. There are none if the newest of them is older than all that are asked for:
 // that would be no news. to is when the newest ends.
 func (m *Monitor) lastHours(ctx context.Context, now time.Time, over time.Duration) (hours metrics, to time.Time, err error) {
-	hours = metrics{rows: map[key]*metric{}}
-	last := lastComplete(now)
-	var newest engine.Time
-	err = m.db.GetContext(ctx, &newest, "SELECT "+m.db.TimeText("MAX(hour)")+" FROM "+m.db.Hours()+" WHERE hour > ? AND hour <= ?",
-		engine.At(last.Add(-over)), engine.At(last))
-	if err != nil {
-		return hours, to, fmt.Errorf("find the last hour taken: %w", err)
-	}
-	if newest.IsZero() {
-		return hours, to, nil
+	hours, last := newMetrics(now), lastComplete(now)
+	newest, err := m.time(ctx, "MAX(hour)", m.db.Hours()+" WHERE hour > ? AND hour <= ?", engine.At(last.Add(-over)), engine.At(last))
+	if err != nil || newest.IsZero() {
+		return hours, to, err
 	}
 	to = newest.Add(time.Hour)
-	err = m.eachHour(ctx, to.Add(-over), to, func(time.Time) metricOf { return hours.reader() })
+	err = m.eachMetric(ctx, m.db, to.Add(-over), to, func(r *metric) { hours.row(r.key()).add(r) })
 	for _, r := range hours.rows {
 		r.sum()
 	}

@@ -3,10 +3,11 @@ package monitor
 import (
 	"context"
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/hipq/hipq/internal/readable"
 )
 
 // Trend is a change for the worse of one job type.
@@ -40,35 +41,36 @@ const trendsMax = 50
 
 // series is a trend in the making: the hours of its window, and of the one before it.
 type series struct {
+	key
 	trend       Trend
 	measure     measure
 	before, now sample
 	from, to    time.Time
-	// hours begin with from, earlier a week earlier.
-	hours, earlier []Counts
-	taken          []bool
+	// hours begin with from; of those that were not aggregated done is false.
+	hours []Counts
+	done  []bool
+	// earlier are the same hours a week earlier, for a measure that is seasonal.
+	earlier []Counts
 }
 
-// trends finds what has changed for the worse in the windows of a report.
-func (m *Monitor) trends(ctx context.Context, windows []Window) ([]Trend, error) {
+// trends finds what has changed for the worse in the windows of a report, of whose hours these were aggregated.
+func (m *Monitor) trends(ctx context.Context, windows []Window, done map[time.Time]bool) ([]Trend, error) {
 	list := []Trend{}
-	found := findTrends(windows)
+	found := findTrends(windows, done)
 	if len(found) == 0 {
 		return list, nil
 	}
 	byKey := map[key][]*series{}
-	from, to := found[0].from, found[0].to
 	for _, s := range found {
-		k := key{s.trend.Queue, s.trend.JobType}
-		byKey[k] = append(byKey[k], s)
-		if from.After(s.from) {
-			from = s.from
-		}
-		if s.measure.seasonal && from.After(s.from.Add(-week)) {
-			from = s.from.Add(-week)
-		}
+		byKey[s.key] = append(byKey[s.key], s)
 	}
-	if err := m.readSeries(ctx, from, to, found, byKey); err != nil {
+	to := windows[0].To
+	err := m.eachMetric(ctx, m.db, to.Add(-2*week), to, func(r *metric) {
+		for _, s := range byKey[r.key()] {
+			s.add(r)
+		}
+	})
+	if err != nil {
 		return nil, err
 	}
 	type known struct {
@@ -77,7 +79,7 @@ func (m *Monitor) trends(ctx context.Context, windows []Window) ([]Trend, error)
 	}
 	told := map[known]bool{} // in a shorter window
 	for _, s := range found {
-		k := known{key{s.trend.Queue, s.trend.JobType}, s.trend.What}
+		k := known{s.key, s.trend.What}
 		if told[k] || len(list) == trendsMax {
 			continue
 		}
@@ -89,43 +91,8 @@ func (m *Monitor) trends(ctx context.Context, windows []Window) ([]Trend, error)
 	return list, nil
 }
 
-// readSeries reads the hours in [from, to) into the series, one after the other.
-func (m *Monitor) readSeries(ctx context.Context, from, to time.Time, found []*series, byKey map[key][]*series) error {
-	var open []metrics // hours whose rows are not read yet: some are read together, those without a digest in the end
-	move := func() {
-		left := open[:0]
-		for _, h := range open {
-			if len(h.rows) == 0 {
-				left = append(left, h)
-			}
-			for k, r := range h.rows {
-				for _, s := range byKey[k] {
-					s.add(h.hour, &r.Counts)
-				}
-			}
-		}
-		open = left
-	}
-	err := m.eachHour(ctx, from, to, func(hour time.Time) metricOf {
-		move()
-		for _, s := range found {
-			s.take(hour)
-		}
-		read := metrics{hour: hour, rows: map[key]*metric{}}
-		open = append(open, read)
-		return func(queue, jobType []byte) *metric {
-			if byKey[key{string(queue), string(jobType)}] == nil {
-				return nil
-			}
-			return read.row(key{string(queue), string(jobType)})
-		}
-	})
-	move()
-	return err
-}
-
 // findTrends compares each window with those before it. What it finds is by queue and job type, the shorter windows first.
-func findTrends(windows []Window) (found []*series) {
+func findTrends(windows []Window, done map[time.Time]bool) (found []*series) {
 	for _, w := range windows {
 		for _, q := range w.Queues {
 			for _, t := range q.JobTypes {
@@ -136,6 +103,7 @@ func findTrends(windows []Window) (found []*series) {
 						continue
 					}
 					s := &series{
+						key:     key{q.Queue, t.JobType},
 						trend:   Trend{Queue: q.Queue, JobType: t.JobType, What: m.what, Window: w.Name},
 						measure: m, before: before, now: now, from: w.From.Add(w.From.Sub(w.To)), to: w.To,
 					}
@@ -144,27 +112,27 @@ func findTrends(windows []Window) (found []*series) {
 						s.earlier = make([]Counts, w.Of)
 					}
 					s.hours = make([]Counts, w.To.Sub(s.from)/time.Hour)
-					s.taken = make([]bool, len(s.hours))
+					for i := range s.hours {
+						s.done = append(s.done, done[s.from.Add(time.Duration(i)*time.Hour)])
+					}
 					found = append(found, s)
 				}
 			}
 		}
 	}
-	slices.SortStableFunc(found, func(a, b *series) int {
-		return 2*strings.Compare(a.trend.Queue, b.trend.Queue) + strings.Compare(a.trend.JobType, b.trend.JobType)
-	})
+	slices.SortStableFunc(found, func(a, b *series) int { return a.key.compare(b.key) })
 	return found[:min(len(found), 2*trendsMax)]
 }
 
-// changed says whether a measure is worse than in both earlier windows, or the one of them that can be compared, as it seems.
+// changed says whether a measure is worse beyond doubt than in both earlier windows, or the one of them that can be compared.
 func (m measure) changed(before, earlier, now sample) bool {
 	if !m.known(now) || !m.known(before) || !m.worse(before, now) {
 		return false
 	}
 	if !m.known(earlier) {
-		return !m.seasonal
+		return !m.seasonal && m.sure(before, now)
 	}
-	return m.worse(earlier, now)
+	return m.worse(earlier, now) && (m.seasonal || m.sure(before, now))
 }
 
 func (m measure) known(s sample) bool {
@@ -172,16 +140,9 @@ func (m measure) known(s sample) bool {
 	return ok && s.covered()
 }
 
-// take takes note that an hour has been taken.
-func (s *series) take(hour time.Time) {
-	if i := int(hour.Sub(s.from) / time.Hour); !hour.Before(s.from) && i < len(s.taken) {
-		s.taken[i] = true
-	}
-}
-
-// add adds what was counted in an hour.
-func (s *series) add(hour time.Time, c *Counts) {
-	into := s.hours
+// add adds what was counted in an hour. For measures that need no times a histogram an hour is too much.
+func (s *series) add(r *metric) {
+	hour, into := r.Hour.Time, s.hours
 	if hour.Before(s.from) {
 		hour, into = hour.Add(week), s.earlier
 	}
@@ -189,27 +150,21 @@ func (s *series) add(hour time.Time, c *Counts) {
 	if hour.Before(s.from) || i >= len(into) {
 		return
 	}
-	counted := Counts{Added: c.Added, Finished: c.Finished, Errors: c.Errors, Failed: c.Failed}
+	c := Counts{Added: r.Added, Finished: r.Counts.Finished, Errors: r.Errors, Failed: r.Failed}
 	if s.measure.times != nil {
-		s.measure.times(&counted).add(s.measure.times(c)) // for the others a histogram an hour is too much
+		s.measure.times(&c).add(s.measure.times(&r.Counts))
 	}
-	into[i].add(&counted)
+	into[i].add(&c)
 }
 
 // finish finds the hours in which it was bad: those whose scores have the greatest sum, which is where a change is the likeliest
 // (a CUSUM). An hour in which it was less bad by chance doesn't part them.
 func (s *series) finish() (Trend, bool) {
-	if !s.measure.seasonal { // the same, with histograms
-		s.before, s.now = s.sum(s.hours, 0, len(s.hours)/2), s.sum(s.hours, len(s.hours)/2, len(s.hours))
-	}
-	if !s.measure.known(s.before) || !s.measure.known(s.now) || !s.measure.sure(s.before, s.now) {
-		return Trend{}, false
-	}
 	first, end := 0, 0
 	var best, sum, rest float64
 	for i, start := 0, 0; i < len(s.hours); i++ {
 		score := 0.0
-		if s.taken[i] {
+		if s.done[i] {
 			score = s.measure.score(s.before, s.now, &s.hours[i], s.hourEarlier(i))
 		}
 		rest += score
@@ -252,7 +207,7 @@ func (s *series) hourEarlier(i int) *Counts {
 func (s *series) sum(hours []Counts, first, end int) sample {
 	all := sample{Counts: &Counts{}}
 	for i := first; i < end; i++ {
-		if s.taken[i] {
+		if s.done[i] {
 			all.hours++
 			all.of++
 			all.add(&hours[i])
@@ -281,7 +236,7 @@ func (t Trend) Words(zone *time.Location) string {
 	case errorShare.what:
 		text = fmt.Sprintf("errors of %s %s %% → %s %%", name, digits(100*t.From), digits(100*t.To))
 	default:
-		text = fmt.Sprintf("%s of %s %s → %s", strings.Replace(t.What, "_", " ", 1), name, duration(t.From), duration(t.To))
+		text = fmt.Sprintf("%s of %s %s → %s", strings.Replace(t.What, "_", " ", 1), name, readable.Duration(millis(int64(t.From))), readable.Duration(millis(int64(t.To))))
 	}
 	layout := "15:04"
 	if t.until.Sub(t.Since) > 24*time.Hour {
@@ -305,16 +260,4 @@ func digits(v float64) string {
 		return fmt.Sprintf("%.2g", v)
 	}
 	return fmt.Sprintf("%.0f", v)
-}
-
-// duration rounds milliseconds to what matters of them.
-func duration(ms float64) string {
-	d := time.Duration(math.Round(ms)) * time.Millisecond
-	switch {
-	case d >= 10*time.Second:
-		return d.Round(time.Second).String()
-	case d >= time.Second:
-		return d.Round(100 * time.Millisecond).String()
-	}
-	return d.String()
 }

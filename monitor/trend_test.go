@@ -94,7 +94,7 @@ func TestTrends(t *testing.T) {
 					return hourOfType{100, 0, 40_000, 500}
 				}
 				return hourOfType{100, 0, 3_000, 500}
-			}, "6h wait p95 of mail/waiting 3s → 40s, since 16:00 UTC",
+			}, "6h wait p95 of mail/waiting 3 s → 40 s, since 16:00 UTC",
 		},
 		"running": {
 			func(n int) hourOfType {
@@ -102,7 +102,7 @@ func TestTrends(t *testing.T) {
 					return hourOfType{100, 0, 50, 1_500}
 				}
 				return hourOfType{100, 0, 50, 500}
-			}, "12h run p95 of mail/running 519ms → 1.5s, since 10:00 UTC",
+			}, "12h run p95 of mail/running 519 ms → 1.5 s, since 10:00 UTC",
 		},
 		"running 20 ms longer": {hour: func(n int) hourOfType {
 			if since(8, n) {
@@ -144,7 +144,7 @@ func TestTrends(t *testing.T) {
 		hour := time.Date(2025, 3, 6, 17, 0, 0, 0, time.UTC)
 		err := m.db.Tx(t.Context(), func(tx *engine.Tx) error {
 			for n := range 336 {
-				counted := metrics{hour: hour.Add(time.Duration(-n) * time.Hour), rows: map[key]*metric{}}
+				counted := newMetrics(hour.Add(time.Duration(-n) * time.Hour))
 				for name, c := range types {
 					counted.row(key{"mail", name}).Counts = c.hour(n).counts()
 				}
@@ -158,7 +158,7 @@ func TestTrends(t *testing.T) {
 					slow := r.Int64N(20_000)
 					counted.row(key{"mail", fmt.Sprint("chance ", i)}).Counts = hourOfType{60 - failed, failed, slow, slow}.counts()
 				}
-				if err := m.write(context.Background(), tx, counted, TakeOptions{}); err != nil {
+				if err := m.write(context.Background(), tx, counted, AggregateOptions{}); err != nil {
 					return err
 				}
 			}
@@ -210,8 +210,8 @@ func TestTrendWords(t *testing.T) {
 	}{
 		{Trend{What: "errors", From: 0.041, To: 0.1204}, "errors of emails/send 4.1 % → 12 %, since 22:30 IST"},
 		{Trend{What: "errors", From: 0, To: 0.0996}, "errors of emails/send 0 % → 10 %, since 22:30 IST"},
-		{Trend{What: "wait_p95", From: 999.6, To: 9_960}, "wait p95 of emails/send 1s → 10s, since 22:30 IST"},
-		{Trend{What: "run_p95", From: 12, To: 3_599_700}, "run p95 of emails/send 12ms → 1h0m0s, since 22:30 IST"},
+		{Trend{What: "wait_p95", From: 1000, To: 9_960}, "wait p95 of emails/send 1 s → 10 s, since 22:30 IST"},
+		{Trend{What: "run_p95", From: 12, To: 3_599_700}, "run p95 of emails/send 12 ms → 1 h, since 22:30 IST"},
 		{Trend{What: "throughput", From: 1200, To: 0.33, fewerAdded: true}, "finished jobs of emails/send 1200 → 0.33 an hour, since 22:30 IST; fewer were added too"},
 	} {
 		c.trend.Queue, c.trend.JobType, c.trend.Since, c.trend.until = "emails", "send", at, at.Add(time.Hour)

@@ -6,142 +6,150 @@ import (
 	"time"
 )
 
+// Window is some hours up to the end of the report's hour, merged.
+type Window struct {
+	Name string    `json:"window"`
+	From time.Time `json:"from"`
+	To   time.Time `json:"to"`
+	// Hours is how many of its hours were aggregated, Of how many it has.
+	Hours int `json:"hours"`
+	Of    int `json:"of"`
+	// Queues has all that are registered, and those that were counted.
+	Queues  []QueueSums `json:"queues"`
+	Workers Workers     `json:"workers"`
+	Ticks   Ticks       `json:"ticks"`
+}
+
+// Sums are the counts of a window, and for the change those of two others of the same length.
+type Sums struct {
+	Counts
+	// Before ends where the window begins.
+	Before Former `json:"before"`
+	// WeekEarlier ends a week earlier than the window. Of a window of a week it is the same as Before.
+	WeekEarlier Former `json:"week_earlier"`
+}
+
+// Former are the counts of an earlier window. It compares only if as many of its hours were aggregated.
+type Former struct {
+	Hours int `json:"hours"`
+	Counts
+}
+
+// QueueSums are the sums of a queue, over all of its job types and of each.
+type QueueSums struct {
+	Queue string `json:"queue"`
+	Sums
+	JobTypes []TypeSums `json:"job_types"`
+}
+
+// TypeSums are the sums of a job type.
+type TypeSums struct {
+	JobType string `json:"job_type"`
+	Sums
+}
+
 const week = 7 * 24 * time.Hour
 
-// span is the length of a report's window.
-type span struct {
-	name   string
-	length time.Duration
+// windowTotals are the sums of a window and of the two that it is compared with.
+type windowTotals struct {
+	name                 string
+	now, before, earlier *total
 }
 
-var spans = []span{
-	{"6h", 6 * time.Hour},
-	{"12h", 12 * time.Hour},
-	{"1d", 24 * time.Hour},
-	{"1w", week},
-}
-
-// period is from a time up to another.
-type period struct{ from, to time.Time }
-
-func (p period) has(t time.Time) bool { return !t.Before(p.from) && t.Before(p.to) }
-
-// ago is the same so much earlier.
-func (p period) ago(d time.Duration) period { return period{p.from.Add(-d), p.to.Add(-d)} }
-
-// periods are those of the window that ends at to: its own, and the two that it is compared with.
-func (s span) periods(to time.Time) (now, before, earlier period) {
-	now = period{to.Add(-s.length), to}
-	return now, now.ago(s.length), now.ago(week)
-}
-
-// segment has the sums of the hours between two edges of periods that are next to each other: a period that has one of these
-// hours has all. So each hour is added up once, however many periods have it.
-type segment struct {
-	period
-	metrics
-	hours int
-}
-
-// cut makes the segments, still empty, of the windows that end at to.
-func cut(to time.Time) (segments []*segment) {
-	var edges []time.Time
-	for _, s := range spans {
-		now, before, earlier := s.periods(to)
-		for _, p := range []period{now, before, earlier} {
-			edges = append(edges, p.from, p.to)
-		}
-	}
-	slices.SortFunc(edges, time.Time.Compare)
-	edges = slices.CompactFunc(edges, time.Time.Equal)
-	for i, from := range edges[:len(edges)-1] {
-		segments = append(segments, &segment{period: period{from, edges[i+1]}, metrics: metrics{hour: from, rows: map[key]*metric{}}})
-	}
-	return segments
-}
-
-// segmentOf is that of an hour which has been taken, and counts it.
-func segmentOf(segments []*segment, hour time.Time) *segment {
-	i := slices.IndexFunc(segments, func(s *segment) bool { return s.has(hour) })
-	segments[i].hours++
-	return segments[i]
-}
-
-// total is the sum of some segments.
+// total has the sums of a period's hours that were aggregated.
 type total struct {
 	metrics
-	hours int
-	added map[*segment]bool
+	from, to time.Time
+	hours    int
 }
 
-// add adds the segments of a period that it doesn't have yet.
-func (t *total) add(segments []*segment, p period) {
-	if t.added == nil {
-		t.metrics, t.added = metrics{hour: p.from, rows: map[key]*metric{}}, map[*segment]bool{}
+func (t *total) has(hour time.Time) bool { return !hour.Before(t.from) && hour.Before(t.to) }
+
+// counts are those of a job type.
+func (t *total) counts(queue, jobType string) Counts {
+	if r, ok := t.rows[key{queue, jobType}]; ok {
+		return r.Counts
 	}
-	for _, s := range segments {
-		if !p.has(s.from) || t.added[s] {
-			continue
+	return Counts{}
+}
+
+// totals are those of all windows. Each period is there once, also where two windows have it.
+type totals struct {
+	windowTotals []windowTotals
+	periods      map[[2]time.Time]*total
+}
+
+// newTotals are the totals, still empty, of the windows that end at to, and of the hours that were aggregated.
+func newTotals(to time.Time, done map[time.Time]bool) totals {
+	s := totals{periods: map[[2]time.Time]*total{}}
+	period := func(to time.Time, length time.Duration) *total {
+		from := to.Add(-length)
+		t := s.periods[[2]time.Time{from, to}]
+		if t == nil {
+			t = &total{metrics: newMetrics(from), from: from, to: to}
+			for hour := range done {
+				if t.has(hour) {
+					t.hours++
+				}
+			}
+			s.periods[[2]time.Time{from, to}] = t
 		}
-		t.added[s] = true
-		t.hours += s.hours
-		for k, r := range s.rows {
-			t.row(k).add(r)
+		return t
+	}
+	for _, w := range []struct {
+		name   string
+		length time.Duration
+	}{{"6h", 6 * time.Hour}, {"12h", 12 * time.Hour}, {"1d", 24 * time.Hour}, {"1w", week}} {
+		s.windowTotals = append(s.windowTotals, windowTotals{
+			w.name, period(to, w.length), period(to.Add(-w.length), w.length), period(to.Add(-week), w.length),
+		})
+	}
+	return s
+}
+
+// add adds a row to each period that has its hour.
+func (s totals) add(r *metric) {
+	for _, t := range s.periods {
+		if t.has(r.Hour.Time) {
+			t.row(r.key()).add(r)
 		}
 	}
 }
 
-// windows are the windows that end at to. Each contains those before it, as the same a week earlier does: their totals grow.
-func windows(to time.Time, segments []*segment, queues []string) []Window {
-	list := make([]Window, len(spans))
-	var now, earlier total
-	for i, s := range spans {
-		nows, befores, earliers := s.periods(to)
-		now.add(segments, nows)
-		earlier.add(segments, earliers)
-		before := earlier
-		if befores != earliers {
-			before = total{}
-			before.add(segments, befores)
-		}
+// windows are the windows, with these queues and all others that were counted.
+func (s totals) windows(queues []string) []Window {
+	list := make([]Window, len(s.windowTotals))
+	for i, w := range s.windowTotals {
 		list[i] = Window{
-			Name: s.name, From: nows.from, To: to, Hours: now.hours, Of: int(s.length / time.Hour),
-			Queues:  queueSums(typesOf(queues, now, before, earlier), now, before, earlier),
-			Workers: now.row(workersKey).Workers,
+			Name: w.name, From: w.now.from, To: w.now.to, Hours: w.now.hours, Of: int(w.now.to.Sub(w.now.from) / time.Hour),
+			Queues: w.queues(queues), Workers: w.now.row(workersKey).Workers,
 		}
 	}
 	return list
 }
 
-// typesOf are the job types that these totals name, by queue, and these queues.
-func typesOf(queues []string, of ...total) map[string]map[string]bool {
+// queues are the sums of these queues and all others that were counted, sorted by name.
+func (w windowTotals) queues(names []string) []QueueSums {
 	types := map[string]map[string]bool{}
-	for _, q := range queues {
-		types[q] = map[string]bool{}
+	for _, name := range names {
+		types[name] = map[string]bool{}
 	}
-	for _, t := range of {
+	for _, t := range []*total{w.now, w.before, w.earlier} {
 		for k := range t.rows {
-			if k.queue == workersKey.queue {
-				continue
-			}
 			if types[k.queue] == nil {
 				types[k.queue] = map[string]bool{}
 			}
 			types[k.queue][k.jobType] = true
 		}
 	}
-	return types
-}
-
-// queueSums are the sums of these job types and their queues, sorted by name.
-func queueSums(types map[string]map[string]bool, now, before, earlier total) []QueueSums {
+	delete(types, workersKey.queue)
 	list := []QueueSums{}
 	for _, name := range slices.Sorted(maps.Keys(types)) {
 		q := QueueSums{Queue: name, JobTypes: []TypeSums{}}
-		q.Before.Hours, q.WeekEarlier.Hours = before.hours, earlier.hours
+		q.Before.Hours, q.WeekEarlier.Hours = w.before.hours, w.earlier.hours
 		for _, t := range slices.Sorted(maps.Keys(types[name])) {
 			sums := q.Sums
-			sums.Counts, sums.Before.Counts, sums.WeekEarlier.Counts = now.counts(name, t), before.counts(name, t), earlier.counts(name, t)
+			sums.Counts, sums.Before.Counts, sums.WeekEarlier.Counts = w.now.counts(name, t), w.before.counts(name, t), w.earlier.counts(name, t)
 			q.add(&sums)
 			sums.sum()
 			q.JobTypes = append(q.JobTypes, TypeSums{JobType: t, Sums: sums})
@@ -152,12 +160,14 @@ func queueSums(types map[string]map[string]bool, now, before, earlier total) []Q
 	return list
 }
 
-// counts are those of a job type.
-func (t *total) counts(queue, jobType string) Counts {
-	if r, ok := t.rows[key{queue, jobType}]; ok {
-		return r.Counts
+// Total has the sums over all queues.
+func (w Window) Total() (all Sums) {
+	for i := range w.Queues {
+		all.add(&w.Queues[i].Sums)
+		all.Before.Hours, all.WeekEarlier.Hours = w.Queues[i].Before.Hours, w.Queues[i].WeekEarlier.Hours
 	}
-	return Counts{}
+	all.sum()
+	return all
 }
 
 // add adds the counts of others.
@@ -167,10 +177,9 @@ func (s *Sums) add(o *Sums) {
 	s.WeekEarlier.add(&o.WeekEarlier.Counts)
 }
 
-// sum finds out what follows from the counts, of which their histograms are no longer needed then.
+// sum computes what follows from the counts.
 func (s *Sums) sum() {
-	for _, c := range []*Counts{&s.Counts, &s.Before.Counts, &s.WeekEarlier.Counts} {
-		c.sum()
-		c.Wait.histogram, c.Run.histogram = histogram{}, histogram{}
-	}
+	s.Counts.sum()
+	s.Before.sum()
+	s.WeekEarlier.sum()
 }

@@ -83,10 +83,10 @@ func openMended(t *testing.T, driver, source string) *schema.DB {
 func TestMigrateMakesATableAnew(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		db := openMended(t, driver, source)
-		execute(t, db, "INSERT INTO shop_emails (job_type) VALUES ('kept')", "INSERT INTO shop_hours (hour, taken_time) VALUES ('2026-01-01 00:00:00', '2026-01-01 01:00:00')")
+		execute(t, db, "INSERT INTO shop_emails (job_type) VALUES ('kept')", "INSERT INTO shop_hours (hour, aggregated_time) VALUES ('2026-01-01 00:00:00', '2026-01-01 01:00:00')")
 		before := layout(t, db)
 		for _, table := range []string{
-			"shop_files", "shop_activity", "shop_metrics", "shop_host_hours", "shop_workers", "shop_queues", "shop_job_types",
+			"shop_files", "shop_activity", "shop_metrics", "shop_workers", "shop_queues", "shop_job_types",
 		} {
 			execute(t, db, "DROP TABLE "+table)
 			err := db.Check(t.Context(), mendedQueues)

@@ -38,12 +38,10 @@ type unit struct {
 
 func (db *DB) units(queues []Queue) ([]unit, error) {
 	all := []string{
-		db.Activity(), db.Metrics(), db.Hours(), db.HostHours(), db.Workers(), db.Queues(), db.Shards(), db.JobTypes(), db.Notices(),
-		db.Schedules(),
+		db.Activity(), db.Metrics(), db.Hours(), db.Workers(), db.Queues(), db.Shards(), db.JobTypes(), db.Notices(), db.Schedules(),
 	}
 	units := []unit{{kind: "instance", queue: noQueue, tables: all, replace: strings.NewReplacer(
-		"{activity}", db.Activity(), "{metrics}", db.Metrics(), "{hours}", db.Hours(),
-		"{host_hours}", db.HostHours(), "{workers}", db.Workers(), "{queues}", db.Queues(), "{shards}", db.Shards(), "{job_types}", db.JobTypes(), "{notices}", db.Notices(),
+		"{activity}", db.Activity(), "{metrics}", db.Metrics(), "{hours}", db.Hours(), "{workers}", db.Workers(), "{queues}", db.Queues(), "{shards}", db.Shards(), "{job_types}", db.JobTypes(), "{notices}", db.Notices(),
 		"{schedules}", db.Schedules())}}
 	for _, q := range queues {
 		table, err := db.CheckQueue(q.Name)

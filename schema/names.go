@@ -21,7 +21,6 @@ const (
 	activityTable  = "activity"
 	metricsTable   = "metrics"
 	hoursTable     = "hours"
-	hostHoursTable = "host_hours"
 	workersTable   = "workers"
 	queuesTable    = "queues"
 	shardsTable    = "shards"
@@ -31,7 +30,7 @@ const (
 )
 
 var instanceTables = []string{
-	activityTable, metricsTable, hoursTable, hostHoursTable, workersTable, queuesTable, shardsTable, typesTable, noticesTable,
+	activityTable, metricsTable, hoursTable, workersTable, queuesTable, shardsTable, typesTable, noticesTable,
 	schedulesTable,
 }
 
@@ -142,11 +141,8 @@ func (n Names) Activity() string { return n.table(n.instance, activityTable) }
 // Metrics is the name of the table of the monitor's hours, by queue and job type.
 func (n Names) Metrics() string { return n.table(n.instance, metricsTable) }
 
-// Hours is the name of the table of the hours that the monitor has taken.
+// Hours is the name of the table of the hours that the monitor has aggregated.
 func (n Names) Hours() string { return n.table(n.instance, hoursTable) }
-
-// HostHours is the name of the table of the ticks of those hours, by host.
-func (n Names) HostHours() string { return n.table(n.instance, hostHoursTable) }
 
 // Workers is the name of the table of workers.
 func (n Names) Workers() string { return n.table(n.instance, workersTable) }

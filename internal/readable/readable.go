@@ -3,8 +3,10 @@ package readable
 
 import (
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
 )
@@ -72,6 +74,42 @@ func Thousands(n int64) string {
 	text := strconv.FormatInt(n, 10)
 	for at := len(text) - 3; at > 0 && text[at-1] != '-'; at -= 3 {
 		text = text[:at] + "," + text[at:]
+	}
+	return text
+}
+
+// Count is a number with what it counts: 1 job, 1,234 jobs.
+func Count[N int | int64](n N, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return Thousands(int64(n)) + " " + thing + "s"
+}
+
+// Duration is a time with two units at most: 120 ms, 1.5 s, 10 s, 5 min, 1 h 30 min, 2 d 4 h.
+func Duration(d time.Duration) string {
+	const day = 24 * time.Hour
+	switch {
+	case d == 0:
+		return "0 s"
+	case d < time.Second:
+		return fmt.Sprintf("%d ms", d.Milliseconds())
+	case d < 9_950*time.Millisecond:
+		return fmt.Sprintf("%g s", math.Round(10*d.Seconds())/10)
+	case d < 59_500*time.Millisecond:
+		return fmt.Sprintf("%.0f s", d.Seconds())
+	case d < time.Hour-500*time.Millisecond:
+		return twoUnits(d.Round(time.Second), time.Minute, "min", time.Second, "s")
+	case d < day-30*time.Second:
+		return twoUnits(d.Round(time.Minute), time.Hour, "h", time.Minute, "min")
+	}
+	return twoUnits(d.Round(time.Hour), day, "d", time.Hour, "h")
+}
+
+func twoUnits(d, large time.Duration, nameLarge string, small time.Duration, nameSmall string) string {
+	text := fmt.Sprintf("%d %s", d/large, nameLarge)
+	if rest := d % large / small; rest > 0 {
+		text += fmt.Sprintf(" %d %s", rest, nameSmall)
 	}
 	return text
 }

@@ -97,15 +97,10 @@ CREATE TABLE IF NOT EXISTS {job_types} (
   PRIMARY KEY (queue, job_type)
 ) ENGINE=InnoDB;
 
--- The hours that the monitor has taken.
+-- The hours that the monitor has aggregated.
 CREATE TABLE IF NOT EXISTS {hours} (
-  hour       DATETIME NOT NULL,
-  taken_time DATETIME(6) NOT NULL,
-  -- the longest time without a tick on any host that a tick of this hour ended; NULL where none is known
-  gap_ms     BIGINT NULL,
-  gap_from   DATETIME(6) NULL,
-  -- the hour's metrics once more, with their histograms, in hipq's own form: what reports are made from
-  digest     LONGBLOB NULL,
+  hour            DATETIME NOT NULL,
+  aggregated_time DATETIME(6) NOT NULL,
   PRIMARY KEY (hour)
 ) ENGINE=InnoDB;
 
@@ -126,10 +121,11 @@ CREATE TABLE IF NOT EXISTS {metrics} (
   wait_sum_ms      BIGINT NOT NULL DEFAULT 0,
   wait_min_ms      BIGINT NOT NULL DEFAULT 0,
   wait_max_ms      BIGINT NOT NULL DEFAULT 0,
-  -- percentiles; NULL where nothing was counted
+  -- percentiles, and how many times are how long in hipq's own form; NULL where nothing was counted
   wait_p50_ms      BIGINT NULL,
   wait_p95_ms      BIGINT NULL,
   wait_p99_ms      BIGINT NULL,
+  wait_histogram   BLOB NULL,
   run_count        BIGINT NOT NULL DEFAULT 0,
   run_sum_ms       BIGINT NOT NULL DEFAULT 0,
   run_min_ms       BIGINT NOT NULL DEFAULT 0,
@@ -137,7 +133,8 @@ CREATE TABLE IF NOT EXISTS {metrics} (
   run_p50_ms       BIGINT NULL,
   run_p95_ms       BIGINT NULL,
   run_p99_ms       BIGINT NULL,
-  -- the gauges, measured when the hour was taken; NULL in an hour taken later (--at)
+  run_histogram    BLOB NULL,
+  -- the gauges, measured when the hour was aggregated; NULL where that was later (--at)
   backlog          BIGINT NULL,
   -- how many of it a full group holds back
   held             BIGINT NULL,
@@ -147,21 +144,6 @@ CREATE TABLE IF NOT EXISTS {metrics} (
   throttle_limit   BIGINT NULL,
   gauge_time       DATETIME(6) NULL,
   PRIMARY KEY (hour, queue, job_type)
-) ENGINE=InnoDB;
-
--- The ticks of an hour that the monitor has taken, by host.
-CREATE TABLE IF NOT EXISTS {host_hours} (
-  hour       DATETIME NOT NULL,
-  host       VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
-  ticks      BIGINT NOT NULL,
-  -- those that started no job
-  idle       BIGINT NOT NULL,
-  first_tick DATETIME(6) NOT NULL,
-  last_tick  DATETIME(6) NOT NULL,
-  -- the longest time without a tick that one of these ended; NULL where none is known
-  gap_ms     BIGINT NULL,
-  gap_from   DATETIME(6) NULL,
-  PRIMARY KEY (hour, host)
 ) ENGINE=InnoDB;
 
 -- What cron has mailed of late, so that of all ticks on all hosts one says it. hipq purge deletes what is over.

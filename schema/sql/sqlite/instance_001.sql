@@ -96,15 +96,10 @@ CREATE TABLE IF NOT EXISTS {job_types} (
   PRIMARY KEY (queue, job_type)
 ) STRICT;
 
--- The hours that the monitor has taken.
+-- The hours that the monitor has aggregated.
 CREATE TABLE IF NOT EXISTS {hours} (
-  hour       TEXT NOT NULL,
-  taken_time TEXT NOT NULL,
-  -- the longest time without a tick on any host that a tick of this hour ended; NULL where none is known
-  gap_ms     INTEGER NULL,
-  gap_from   TEXT NULL,
-  -- the hour's metrics once more, with their histograms, in hipq's own form: what reports are made from
-  digest     BLOB NULL,
+  hour            TEXT NOT NULL,
+  aggregated_time TEXT NOT NULL,
   PRIMARY KEY (hour)
 ) STRICT;
 
@@ -125,10 +120,11 @@ CREATE TABLE IF NOT EXISTS {metrics} (
   wait_sum_ms      INTEGER NOT NULL DEFAULT 0,
   wait_min_ms      INTEGER NOT NULL DEFAULT 0,
   wait_max_ms      INTEGER NOT NULL DEFAULT 0,
-  -- percentiles; NULL where nothing was counted
+  -- percentiles, and how many times are how long in hipq's own form; NULL where nothing was counted
   wait_p50_ms      INTEGER NULL,
   wait_p95_ms      INTEGER NULL,
   wait_p99_ms      INTEGER NULL,
+  wait_histogram   BLOB NULL,
   run_count        INTEGER NOT NULL DEFAULT 0,
   run_sum_ms       INTEGER NOT NULL DEFAULT 0,
   run_min_ms       INTEGER NOT NULL DEFAULT 0,
@@ -136,7 +132,8 @@ CREATE TABLE IF NOT EXISTS {metrics} (
   run_p50_ms       INTEGER NULL,
   run_p95_ms       INTEGER NULL,
   run_p99_ms       INTEGER NULL,
-  -- the gauges, measured when the hour was taken; NULL in an hour taken later (--at)
+  run_histogram    BLOB NULL,
+  -- the gauges, measured when the hour was aggregated; NULL where that was later (--at)
   backlog          INTEGER NULL,
   -- how many of it a full group holds back
   held             INTEGER NULL,
@@ -146,21 +143,6 @@ CREATE TABLE IF NOT EXISTS {metrics} (
   throttle_limit   INTEGER NULL,
   gauge_time       TEXT NULL,
   PRIMARY KEY (hour, queue, job_type)
-) STRICT;
-
--- The ticks of an hour that the monitor has taken, by host.
-CREATE TABLE IF NOT EXISTS {host_hours} (
-  hour       TEXT NOT NULL,
-  host       TEXT NOT NULL,
-  ticks      INTEGER NOT NULL,
-  -- those that started no job
-  idle       INTEGER NOT NULL,
-  first_tick TEXT NOT NULL,
-  last_tick  TEXT NOT NULL,
-  -- the longest time without a tick that one of these ended; NULL where none is known
-  gap_ms     INTEGER NULL,
-  gap_from   TEXT NULL,
-  PRIMARY KEY (hour, host)
 ) STRICT;
 
 -- What cron has mailed of late, so that of all ticks one says it. hipq purge deletes what is over.

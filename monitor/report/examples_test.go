@@ -1,4 +1,4 @@
-package sheet
+package report
 
 import (
 	"math"
@@ -26,26 +26,26 @@ type exampleType struct {
 }
 
 // empty is the first hour of an instance.
-func empty() Sheet {
-	s := Sheet{Instance: "shop", Zone: time.UTC, Made: lastHour.Add(67 * time.Minute), Judged: true}
+func empty() Page {
+	s := Page{Instance: "shop", Zone: time.UTC, Made: lastHour.Add(67 * time.Minute), Health: &monitor.Health{Severity: monitor.OK}}
 	s.Report = sums(nil, nil)
 	return s
 }
 
 // well is a week in which all went well.
-func well() Sheet {
+func well() Page {
 	s := empty()
 	s.fill([]exampleType{
 		{queue: "emails", name: "send", jobs: 900, errors: .004, waitMS: 24_000, runMS: 180},
 		{queue: "emails", name: "digest", jobs: 40, waitMS: 31_000, runMS: 2400},
 		{queue: "files", name: "compress", jobs: 60, errors: .01, waitMS: 28_000, runMS: 41_000},
 	}, nil)
-	s.Hosts = []Host{hostOf("web1"), hostOf("web2")}
+	s.hosts("web1", "web2")
 	return s
 }
 
 // busy is a week in which much went wrong.
-func busy() Sheet {
+func busy() Page {
 	s := empty()
 	s.fill([]exampleType{
 		{queue: "billing", name: "charge", jobs: 220, errors: .02, failed: .001, waitMS: 14_000, runMS: 900},
@@ -59,13 +59,17 @@ func busy() Sheet {
 		{queue: "files", name: "thumbnails-of-all-the-pictures-of-a-product-in-each-size", jobs: 300, errors: .003, waitMS: 33_000, runMS: 1200},
 		{queue: "reports"},
 	}, []int{30, 31, 32, 101})
-	s.Findings = []Finding{
-		{Text: "files: 3 of 4 jobs waited for more than 5 minutes", Remedy: "hipq why files 5120"},
-		{Critical: true, Text: "emails: 71 % of the attempts went wrong in the last 6 hours (more than 20 %)", Remedy: "hipq failures emails"},
-		{Critical: true, Text: "emails: the oldest due job waits for 1 h 24 min (more than 30 min)", Remedy: "hipq status"},
+	s.Health = &monitor.Health{Severity: monitor.Critical, Findings: []monitor.Finding{
+		{Severity: monitor.Critical, Text: "emails/send: 71 % of 4,120 attempts in 2 h ended with an error: hipq activity --state error (critical above 25 %)"},
+		{Severity: monitor.Critical, Text: "emails/send: a job has been due for 1 h 24 min: hipq jobs emails --state due, hipq why (critical above 1 h)"},
+		{Severity: monitor.Warning, Text: "files/compress: of 100 jobs that started in 2 h, 5 had waited for 16 min or more (warning above 15 min)"},
+	}}
+	since := lastHour.Add(-4 * time.Hour)
+	s.Trends = []monitor.Trend{
+		{Queue: "emails", JobType: "send", What: "errors", From: .01, To: .71, Since: since},
+		{Queue: "emails", JobType: "send", What: "wait_p95", From: 52_000, To: 2_200_000, Since: since},
 	}
-	s.Trends = []string{"errors of emails/send 1.0 % → 71 %, since 09:00", "backlog of emails 40 → 12,438, since 09:00"}
-	s.Incidents = []Incident{
+	s.Failures = []Failure{
 		{
 			Queue: "emails", JobType: "send", Jobs: 5000, First: lastHour.Add(-4 * time.Hour), Last: lastHour.Add(50 * time.Minute),
 			Error: "exit status 1: PHP Fatal error:  Uncaught RuntimeException: 554 5.7.1 relay access denied for customer 48211\n" +
@@ -78,13 +82,15 @@ func busy() Sheet {
 			Error: "timeout after 30s", Show: "hipq show billing 51", Retry: "hipq retry billing --fingerprint 07c1b2aa",
 		},
 	}
-	s.Hosts = []Host{hostOf("web1", 30, 31, 32), hostOf("web2.example.org", 30, 31, 32, 70, 71), hostOf("batch", 101)}
-	s.Throttles = []Throttle{{"billing", 3, 20}, {"emails", 20, 20}}
+	s.hosts("web1", "web2.example.org", "batch")
+	for i, of := range []struct{ used, limit int64 }{{1, 20}, {2, 20}, {20, 20}} { // the types of billing, and one of emails
+		s.Gauges[i].ThrottleUsed, s.Gauges[i].ThrottleLimit = &of.used, &of.limit
+	}
 	return s
 }
 
 // hostile is busy, with texts of somebody who means no good.
-func hostile(text string) Sheet {
+func hostile(text string) Page {
 	s := busy()
 	for _, w := range s.Report.Windows {
 		for _, q := range w.Queues {
@@ -93,17 +99,21 @@ func hostile(text string) Sheet {
 			}
 		}
 	}
-	for n := range s.Incidents {
-		i := &s.Incidents[n]
+	for n := range s.Failures {
+		i := &s.Failures[n]
 		i.JobType, i.Error, i.Show, i.Retry, i.Dismiss = text, text, text, text, text
 	}
-	for n := range s.Findings {
-		s.Findings[n].Text, s.Findings[n].Remedy = text, text
+	for n := range s.Health.Findings {
+		s.Health.Findings[n].Text = text
 	}
-	for n := range s.Hosts {
-		s.Hosts[n].Name = text
+	for _, w := range s.Windows {
+		for n := range w.Ticks.Hosts {
+			w.Ticks.Hosts[n].Host = text
+		}
 	}
-	s.Trends = []string{text}
+	for n := range s.Trends {
+		s.Trends[n].JobType = text
+	}
 	return s
 }
 
@@ -115,7 +125,7 @@ const nasty = "</pre></bdi></style></title></svg><script>document.title='owned'<
 func long() string { return strings.Repeat(nasty, 1<<20/len(nasty)+1) }
 
 // fill makes up the week of the types, without the hours (before the last) that were missed.
-func (s *Sheet) fill(types []exampleType, missed []int) {
+func (s *Page) fill(types []exampleType, missed []int) {
 	r := rand.New(rand.NewPCG(11, 11))
 	hours := map[int]map[exampleType]monitor.Counts{} // before the last
 	for ago := range 168 {
@@ -125,7 +135,7 @@ func (s *Sheet) fill(types []exampleType, missed []int) {
 			continue
 		}
 		hours[ago] = map[exampleType]monitor.Counts{}
-		c := monitor.CourseHour{Hour: hour, Queues: map[string]*monitor.QueueHour{}}
+		c := monitor.Hour{Start: hour, Queues: map[string]*monitor.QueueHour{}}
 		for _, t := range types {
 			if t.jobs == 0 || t.nothingFor > 0 && ago >= 168-t.nothingFor {
 				continue
@@ -142,11 +152,11 @@ func (s *Sheet) fill(types []exampleType, missed []int) {
 				q.Backlog += t.backlog * int64(t.brokenFor-ago) / int64(t.brokenFor)
 			}
 		}
-		s.Report.Course = append([]monitor.CourseHour{c}, s.Report.Course...)
+		s.Hours = append([]monitor.Hour{c}, s.Hours...)
 	}
-	missing := s.Report.Missing
+	missing, single := s.Missing, s.Hours
 	s.Report = sums(types, hours)
-	s.Report.Missing = missing
+	s.Missing, s.Hours = missing, single
 	for _, t := range types {
 		s.Report.Gauges = append(s.Report.Gauges, monitor.Gauge{Queue: t.queue, JobType: t.name, Backlog: t.backlog, OldestDueMS: t.oldest})
 	}
@@ -167,7 +177,7 @@ func (t exampleType) counts(r *rand.Rand, hour time.Time, ago int) (c monitor.Co
 		c.Finished, c.Errors, c.Failed = c.Added/9, c.Added/6, c.Added/2
 		wait *= int64(t.brokenFor-ago) * 40
 	}
-	c.Started = attempts(&c)
+	c.Started = c.Attempts()
 	c.Wait, c.Run = exampleTimes(r, wait, c.Started), exampleTimes(r, run, c.Started)
 	return c
 }
@@ -234,16 +244,15 @@ func sums(types []exampleType, hours map[int]map[exampleType]monitor.Counts) mon
 	return report
 }
 
-// hostOf is a host on which a worker started each minute, but not in these hours (before the last), from the middle of the hour on.
-func hostOf(name string, down ...int) Host {
-	h := Host{Name: name, Ticks: int64(10_080 - 60*len(down)), Idle: 3117, First: lastHour.Add(-167 * time.Hour)}
-	for _, ago := range down {
-		from := lastHour.Add(time.Duration(-ago)*time.Hour + 24*time.Minute)
-		if n := len(h.Gaps); n > 0 && h.Gaps[n-1].From.Equal(from.Add(time.Hour)) {
-			h.Gaps[n-1].From = from
-			continue
+// hosts are those on which a worker started each minute, but for one time.
+func (s *Page) hosts(names ...string) {
+	for i := range s.Windows {
+		w := &s.Windows[i]
+		for _, name := range names {
+			h := monitor.HostTicks{Host: name, TickSums: monitor.TickSums{Count: int64(60 * w.Of), Idle: int64(20 * w.Of)}}
+			h.First, h.Last, h.GapFrom = &w.From, &s.Made, new(w.To.Add(-90*time.Minute))
+			h.GapMS = new(int64(23 * 60_000))
+			w.Ticks.Hosts = append(w.Ticks.Hosts, h)
 		}
-		h.Gaps = append(h.Gaps, Gap{from, from.Add(time.Hour)})
 	}
-	return h
 }

@@ -1,23 +1,9 @@
-package sheet
+package report
 
 import (
+	"strings"
 	"testing"
-
-	"github.com/hipq/hipq/monitor"
 )
-
-func TestDuration(t *testing.T) {
-	const second, minute, hour = 1000, 60_000, 3_600_000
-	for ms, want := range map[int64]string{
-		0: "0 ms", 999: "999 ms", second: "1 s", 1240: "1.2 s", 9_949: "9.9 s", 9_950: "10 s", 59_499: "59 s", 59_500: "1 min",
-		minute: "1 min", 61 * second: "1 min 1 s", hour - 501: "59 min 59 s", hour - 500: "1 h", 2*hour + 5*minute: "2 h 5 min",
-		24*hour - 30*second: "1 d", 24 * hour: "1 d", 52 * hour: "2 d 4 h",
-	} {
-		if got := duration(ms); got != want {
-			t.Errorf("%d ms: %q, want %q", ms, got, want)
-		}
-	}
-}
 
 func TestShare(t *testing.T) {
 	for _, c := range []struct {
@@ -50,8 +36,21 @@ func TestChanged(t *testing.T) {
 		{5, 6, 120, 100, "–"},
 		{0, 0, 0, 0, "–"},
 	} {
-		if got := changed(c.hours, c.now, monitor.Former{Hours: c.before}, c.then); got != c.want {
+		if got := changed(c.hours, c.now, c.before, c.then); got != c.want {
 			t.Errorf("%+v: %q", c, got)
+		}
+	}
+}
+
+func TestCommand(t *testing.T) {
+	for _, text := range []string{"hipq retry emails --type 'a  b' --fingerprint 3f2a91bc", "hipq retry emails --type é"} {
+		if got := command(text); got != text {
+			t.Errorf("%q: %q", text, got)
+		}
+	}
+	for _, text := range []string{"hipq retry emails --type 'a\nb'", "hipq retry emails --type '\u202ea'", "hipq retry " + strings.Repeat("x", maxCommand)} {
+		if got := command(text); got != "" {
+			t.Errorf("%.50q can't be typed in as it is shown: %.50q", text, got)
 		}
 	}
 }

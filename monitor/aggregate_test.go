@@ -1,7 +1,6 @@
 package monitor
 
 import (
-	"context"
 	"errors"
 	"math/rand/v2"
 	"sync"
@@ -34,22 +33,12 @@ func wantMetrics(t fataler, m *Monitor, hour time.Time, entries []activity.Entry
 		}
 		got[k] = r.Counts
 	}
-	sums := metrics{rows: map[key]*metric{}}
-	err := m.eachHour(context.Background(), hour, hour.Add(time.Hour), func(time.Time) metricOf { return sums.reader() })
-	if err != nil {
-		t.Fatal(err)
+	merged := map[key]Counts{} // from the histograms
+	for k, c := range got {
+		c.Wait.AvgMS, c.Run.AvgMS = c.Wait.SumMS/max(c.Wait.Count, 1), c.Run.SumMS/max(c.Run.Count, 1) // which isn't stored
+		got[k], merged[k] = c, c
 	}
-	digested := map[key]Counts{}
-	for k, r := range sums.rows {
-		if k != workersKey {
-			digested[k] = r.Counts
-		}
-	}
-	for k, c := range got { // what isn't stored
-		c.Wait.AvgMS, c.Run.AvgMS = c.Wait.SumMS/max(c.Wait.Count, 1), c.Run.SumMS/max(c.Run.Count, 1)
-		got[k] = c
-	}
-	for how, got := range map[string]map[key]Counts{"rows": got, "digest": summed(digested)} {
+	for how, got := range map[string]map[key]Counts{"stored": got, "merged": summed(merged)} {
 		if diff := cmp.Diff(summed(counts), got, shown); diff != "" {
 			t.Fatalf("%s of %s (-recount +got):\n%s", how, hour, diff)
 		}
@@ -81,18 +70,18 @@ func TestI8MetricsEqualRecount(t *testing.T) {
 			}
 			all := draw(rapid.IntRange(0, 60).Draw(t, "entries"))
 			within := time.Duration(rapid.Int64Range(0, int64(time.Hour)-1).Draw(t, "time"))
-			if !take(t, m, hour.Add(within), TakeOptions{}) {
+			if !take(t, m, hour.Add(within), AggregateOptions{}) {
 				t.Fatal("not taken")
 			}
 			wantMetrics(t, m, hour, all)
 
 			// a second time changes nothing, even if there is more to count now; until somebody asks for it
 			more := append(all, draw(rapid.IntRange(1, 10).Draw(t, "more"))...)
-			if take(t, m, hour, TakeOptions{}) {
+			if take(t, m, hour, AggregateOptions{}) {
 				t.Fatal("taken twice")
 			}
 			wantMetrics(t, m, hour, all)
-			if !take(t, m, hour, TakeOptions{Again: true}) {
+			if !take(t, m, hour, AggregateOptions{Again: true}) {
 				t.Fatal("not taken again")
 			}
 			wantMetrics(t, m, hour, more)
@@ -115,7 +104,7 @@ func TestTakeOnce(t *testing.T) {
 		}
 		logged(t, monitors[0].db, entries...)
 
-		race := func(hour time.Time, o TakeOptions) (taken int64) {
+		race := func(hour time.Time, o AggregateOptions) (taken int64) {
 			var n atomic.Int64
 			var wg sync.WaitGroup
 			start := make(chan struct{})
@@ -123,7 +112,7 @@ func TestTakeOnce(t *testing.T) {
 				for range each {
 					wg.Go(func() {
 						<-start
-						switch taken, err := m.Take(t.Context(), hour, o); {
+						switch taken, err := m.Aggregate(t.Context(), hour, o); {
 						case err != nil:
 							t.Error(err)
 						case taken:
@@ -136,15 +125,15 @@ func TestTakeOnce(t *testing.T) {
 			wg.Wait()
 			return n.Load()
 		}
-		if n := race(hour, TakeOptions{Gauge: true}); n != 1 {
+		if n := race(hour, AggregateOptions{Gauge: true}); n != 1 {
 			t.Errorf("%d took the hour", n)
 		}
 		wantMetrics(t, monitors[0], hour, entries)
-		if n := race(hour, TakeOptions{Again: true}); n != hosts*each {
+		if n := race(hour, AggregateOptions{Again: true}); n != hosts*each {
 			t.Errorf("%d of %d took the hour again", n, hosts*each)
 		}
 		wantMetrics(t, monitors[0], hour, entries)
-		if n := race(hour.Add(-time.Hour), TakeOptions{Again: true}); n < 1 {
+		if n := race(hour.Add(-time.Hour), AggregateOptions{Again: true}); n < 1 {
 			t.Error("nobody took an hour for the first time with Again")
 		}
 		wantMetrics(t, monitors[0], hour.Add(-time.Hour), nil)
@@ -157,8 +146,8 @@ func TestTakeIncomplete(t *testing.T) {
 		m := New(db)
 		// not the very next, which may become complete while the test runs
 		for _, hour := range []time.Time{complete(t, m).Add(2 * time.Hour), complete(t, m).Add(48 * time.Hour)} {
-			for _, o := range []TakeOptions{{}, {Again: true}, {Gauge: true}} {
-				if taken, err := m.Take(t.Context(), hour, o); taken || !errors.Is(err, ErrIncomplete) {
+			for _, o := range []AggregateOptions{{}, {Again: true}, {Gauge: true}} {
+				if taken, err := m.Aggregate(t.Context(), hour, o); taken || !errors.Is(err, ErrIncomplete) {
 					t.Errorf("%s: %v, %v", hour, taken, err)
 				}
 			}
@@ -181,11 +170,11 @@ func TestTakeAgainKeepsWhatIsGone(t *testing.T) {
 		}
 		logged(t, db, entries...)
 		exec(t, db, "INSERT INTO test_report (job_type) VALUES ('yearly')")
-		take(t, m, hour, TakeOptions{Gauge: true})
+		take(t, m, hour, AggregateOptions{Gauge: true})
 
 		// the gauge can't be measured again, so a recount keeps it, also of a type that had nothing but a gauge
 		exec(t, db, "DELETE FROM test_report")
-		take(t, m, hour, TakeOptions{Again: true})
+		take(t, m, hour, AggregateOptions{Again: true})
 		rows := stored(t, m, hour)
 		if b := rows[key{"report", "yearly"}].Backlog; b == nil || *b != 1 {
 			t.Errorf("a recount lost the gauge: %+v", rows)
@@ -194,13 +183,13 @@ func TestTakeAgainKeepsWhatIsGone(t *testing.T) {
 			t.Errorf("a recount lost the gauge: %+v", rows)
 		}
 		// unless it is measured anew
-		take(t, m, hour, TakeOptions{Again: true, Gauge: true})
+		take(t, m, hour, AggregateOptions{Again: true, Gauge: true})
 		if rows := stored(t, m, hour); len(rows) != 2 {
 			t.Errorf("an old gauge stays: %+v", rows)
 		}
 
 		exec(t, db, "DELETE FROM "+db.Activity()+" WHERE kind = 'worker'")
-		if taken, err := m.Take(t.Context(), hour, TakeOptions{Again: true}); taken || !errors.Is(err, ErrPurged) {
+		if taken, err := m.Aggregate(t.Context(), hour, AggregateOptions{Again: true}); taken || !errors.Is(err, ErrPurged) {
 			t.Errorf("recounted what was purged: %v, %v", taken, err)
 		}
 		wantMetrics(t, m, hour, entries)
@@ -219,7 +208,7 @@ func TestTakeManyTypes(t *testing.T) {
 			}
 		}
 		logged(t, db, entries...)
-		take(t, m, hour, TakeOptions{})
+		take(t, m, hour, AggregateOptions{})
 		wantMetrics(t, m, hour, entries)
 	})
 }

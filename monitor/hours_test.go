@@ -12,18 +12,14 @@ import (
 	"github.com/hipq/hipq/internal/engine"
 )
 
-// TestCourse: the hours of the week that were taken, and none besides, are as a recount of each finds them, by queue. There are more
-// of them than are read at once.
-func TestCourse(t *testing.T) {
+// TestReportHours: the hours of the week that were aggregated, and none besides, are as a recount of each finds them, by queue.
+func TestReportHours(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		m := New(open(t, driver, source))
 		hour := complete(t, m)
 		r := rand.New(rand.NewPCG(5, 5))
 		var entries []activity.Entry
 		takes := map[int]bool{0: true, 1: true, 3: false, 140: true, 167: true, 168: true} // hours before the last
-		for ago := range hoursAtOnce {
-			takes[40+ago] = true
-		}
 		for ago := range takes {
 			h := hour.Add(time.Duration(-ago) * time.Hour)
 			for range 20 {
@@ -33,17 +29,17 @@ func TestCourse(t *testing.T) {
 		logged(t, m.db, entries...)
 		for ago, taken := range takes {
 			if taken {
-				take(t, m, hour.Add(time.Duration(-ago)*time.Hour), TakeOptions{})
+				take(t, m, hour.Add(time.Duration(-ago)*time.Hour), AggregateOptions{})
 			}
 		}
 		exec(t, m.db, "UPDATE "+m.db.Metrics()+" SET backlog = 4, oldest_due_ms = 70, gauge_time = hour WHERE hour = ? AND queue <> 'NONE'",
 			engine.At(hour))
-		exec(t, m.db, "UPDATE "+m.db.Hours()+" SET digest = NULL WHERE hour = ?", engine.At(hour.Add(-140*time.Hour)))
+		exec(t, m.db, "UPDATE "+m.db.Metrics()+" SET wait_histogram = NULL, run_histogram = NULL WHERE hour = ?", engine.At(hour.Add(-140*time.Hour)))
 		report, err := m.Report(t.Context(), hour.Add(59*time.Minute))
 		if err != nil {
 			t.Fatal(err)
 		}
-		var want []CourseHour
+		var want []Hour
 		for ago := 167; ago >= 0; ago-- {
 			if !takes[ago] {
 				continue
@@ -64,14 +60,14 @@ func TestCourse(t *testing.T) {
 			for _, q := range queues {
 				q.sum()
 				for _, times := range []*Times{&q.Wait, &q.Run} {
-					if ago == 140 { // it has no digest
+					if ago == 140 { // it has no histograms
 						times.P50MS, times.P95MS, times.P99MS = nil, nil, nil
 					}
 				}
 			}
-			want = append(want, CourseHour{h, queues})
+			want = append(want, Hour{h, queues})
 		}
-		if diff := cmp.Diff(want, report.Course, shown); diff != "" {
+		if diff := cmp.Diff(want, report.Hours, shown); diff != "" {
 			t.Errorf("(-recount +got):\n%s", diff)
 		}
 	})

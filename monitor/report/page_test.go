@@ -1,4 +1,4 @@
-package sheet
+package report
 
 import (
 	"bytes"
@@ -15,8 +15,8 @@ import (
 	"github.com/hipq/hipq/monitor"
 )
 
-// written is a sheet's page.
-func written(t *testing.T, s Sheet) string {
+// written is a page's HTML.
+func written(t *testing.T, s Page) string {
 	t.Helper()
 	var b bytes.Buffer
 	if err := s.Write(&b); err != nil {
@@ -25,12 +25,12 @@ func written(t *testing.T, s Sheet) string {
 	return b.String()
 }
 
-var examples = map[string]func() Sheet{
+var examples = map[string]func() Page{
 	"empty": empty, "well": well, "busy": busy,
-	"hostile": func() Sheet { return hostile(nasty) }, "long": func() Sheet { return hostile(long()) },
+	"hostile": func() Page { return hostile(nasty) }, "long": func() Page { return hostile(long()) },
 }
 
-// TestExamples: no page needs anything but itself. They are written into $HIPQ_SHEETS, where a browser looks at them: make report-check.
+// TestExamples: no page needs anything but itself. They are written into $HIPQ_REPORTS, where a browser looks at them: make report-check.
 func TestExamples(t *testing.T) {
 	fetches := regexp.MustCompile(`(?i)<(script|link|img|iframe|object|embed|base|form)\b|<[^>]*\s(src|srcset|on\w+|background|formaction)=|url\(|@import|@font-face`)
 	elsewhere := regexp.MustCompile(`(?i)\shref="[^#]`)
@@ -45,7 +45,7 @@ func TestExamples(t *testing.T) {
 		if len(page) > 512<<10 {
 			t.Errorf("%s: %d bytes", name, len(page))
 		}
-		if dir := os.Getenv("HIPQ_SHEETS"); dir != "" {
+		if dir := os.Getenv("HIPQ_REPORTS"); dir != "" {
 			if err := os.WriteFile(filepath.Join(dir, name+".html"), []byte(page), 0o600); err != nil {
 				t.Error(err)
 			}
@@ -82,7 +82,7 @@ func without(tags []string) (rest []string) {
 
 // TestEmpty: what there is nothing of is not on the page.
 func TestEmpty(t *testing.T) {
-	headings := func(s Sheet) (found []string) {
+	headings := func(s Page) (found []string) {
 		for _, m := range regexp.MustCompile(`<h2[^>]*>([^<]*)`).FindAllStringSubmatch(written(t, s), -1) {
 			found = append(found, m[1])
 		}
@@ -91,55 +91,15 @@ func TestEmpty(t *testing.T) {
 	if diff := cmp.Diff([]string{"All is well.", "The last day"}, headings(empty())); diff != "" {
 		t.Errorf("empty (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]string(nil), headings(Sheet{Instance: "shop"})); diff != "" {
+	if diff := cmp.Diff([]string(nil), headings(Page{Instance: "shop"})); diff != "" {
 		t.Errorf("nothing (-want +got):\n%s", diff)
 	}
 	want := []string{
-		"Not all is well: 2 things are critical, and 1 wants a look.", "The last day", "Recent failures", "Queues", "Job types", "Hosts",
-		"Hours that nobody has taken",
+		"2 critical, 1 warning", "The last day", "Recent failures", "Queues", "Job types", "Hosts",
+		"Hours that were not aggregated",
 	}
 	if diff := cmp.Diff(want, headings(busy())); diff != "" {
 		t.Errorf("busy (-want +got):\n%s", diff)
-	}
-}
-
-func TestCommand(t *testing.T) {
-	for _, text := range []string{"hipq retry emails --type 'a  b' --fingerprint 3f2a91bc", "hipq retry emails --type é"} {
-		if got := command(text); got != text {
-			t.Errorf("%q: %q", text, got)
-		}
-	}
-	for _, text := range []string{"hipq retry emails --type 'a\nb'", "hipq retry emails --type '\u202ea'", "hipq retry " + strings.Repeat("x", maxCommand)} {
-		if got := command(text); got != "" {
-			t.Errorf("%.50q can't be typed in as it is shown: %.50q", text, got)
-		}
-	}
-}
-
-func TestVerdict(t *testing.T) {
-	critical, warning := Finding{Critical: true, Text: "c"}, Finding{Text: "w"}
-	for _, c := range []struct {
-		findings        []Finding
-		class, sentence string
-	}{
-		{nil, "well", "All is well."},
-		{[]Finding{warning}, "warning", "Nothing is critical, but 1 thing wants a look."},
-		{[]Finding{warning, warning}, "warning", "Nothing is critical, but 2 things want a look."},
-		{[]Finding{critical}, "critical", "Not all is well: 1 thing is critical."},
-		{[]Finding{warning, critical, critical, warning}, "critical", "Not all is well: 2 things are critical, and 2 want a look."},
-	} {
-		v := Sheet{Judged: true, Findings: c.findings}.verdict()
-		if v.Class != c.class || v.Sentence != c.sentence {
-			t.Errorf("%v: %s, %q; want %s, %q", c.findings, v.Class, v.Sentence, c.class, c.sentence)
-		}
-		for n, f := range v.Findings {
-			if n > 0 && f.Class == "critical" && v.Findings[n-1].Class != "critical" {
-				t.Errorf("%v: a critical finding comes behind a warning", c.findings)
-			}
-		}
-	}
-	if v := (Sheet{Findings: []Finding{critical}}).verdict(); v != nil {
-		t.Errorf("nobody has judged, and the page says %q", v.Sentence)
 	}
 }
 
@@ -150,13 +110,15 @@ func TestChart(t *testing.T) {
 		t.Fatal(err)
 	}
 	from := time.Date(2026, 10, 24, 20, 0, 0, 0, time.UTC) // the clocks go back in the second night
-	w := week{from: from, to: from.Add(8 * time.Hour), zone: berlin, missed: map[time.Time]bool{from.Add(5 * time.Hour): true}}
 	ms := func(n int64) monitor.Times { return monitor.Times{Count: 1, P95MS: &n} }
-	c := w.chart(map[int]*monitor.QueueHour{
-		0: {Counts: monitor.Counts{Finished: 50, Wait: ms(1000), Run: ms(10)}},
-		1: {Counts: monitor.Counts{Finished: 100, Wait: ms(100)}},
-		4: {Counts: monitor.Counts{Finished: 1, Wait: ms(1000)}, Measured: true, Backlog: 7},
-	})
+	w := week{from: from, zone: berlin, hours: make([]monitor.QueueHour, 8), missing: []time.Time{from.Add(5 * time.Hour)}}
+	if c := w.chart(); c != nil {
+		t.Errorf("nothing was done, and there is a chart of %v", c.Panels)
+	}
+	w.hours[0].Counts = monitor.Counts{Finished: 50, Wait: ms(1000), Run: ms(10)}
+	w.hours[1].Counts = monitor.Counts{Finished: 100, Wait: ms(100)}
+	w.hours[4] = monitor.QueueHour{Counts: monitor.Counts{Finished: 1, Wait: ms(1000)}, Measured: true, Backlog: 7}
+	c := w.chart()
 	type drawn struct{ Name, Bars, Said string }
 	var panels []drawn
 	for _, p := range c.Panels {
@@ -170,7 +132,7 @@ func TestChart(t *testing.T) {
 	if diff := cmp.Diff(want, panels); diff != "" {
 		t.Errorf("panels (-want +got):\n%s", diff)
 	}
-	lines := []line{{"wait", "M0 1.5h1V50h1M4 1.5h1"}, {"run", "M0 98.5h1"}}
+	lines := []line{{"wait", "M0 1.5h1V33.33h1M4 1.5h1"}, {"run", "M0 66.67h1"}}
 	if diff := cmp.Diff(lines, c.Panels[2].Lines); diff != "" {
 		t.Errorf("lines (-want +got):\n%s", diff)
 	}
@@ -178,7 +140,7 @@ func TestChart(t *testing.T) {
 		{0, false, "Sat 24 Oct 22:00: 50 finished, p95 of wait 1 s, p95 of run 10 ms"},
 		{1, false, "Sat 24 Oct 23:00: 100 finished, p95 of wait 100 ms"},
 		{4, false, "Sun 25 Oct 02:00: 1 finished, 7 left due, p95 of wait 1 s"},
-		{5, true, "Sun 25 Oct 02:00: not taken"},
+		{5, true, "Sun 25 Oct 02:00: not aggregated"},
 	}
 	if diff := cmp.Diff(slots, c.Slots); diff != "" {
 		t.Errorf("slots (-want +got):\n%s", diff)
@@ -186,38 +148,16 @@ func TestChart(t *testing.T) {
 	if diff := cmp.Diff([]day{{X: 2, Left: "25%", Named: true, Name: "Sun", Date: "25"}}, c.Days); diff != "" {
 		t.Errorf("days (-want +got):\n%s", diff)
 	}
-	if c := w.chart(map[int]*monitor.QueueHour{2: {Counts: monitor.Counts{Added: 3}}}); len(c.Panels) > 0 {
-		t.Errorf("nothing was done, and there is a chart of %v", c.Panels)
-	}
-}
-
-func TestHosts(t *testing.T) {
-	h := busy().hosts().Hosts[1]
-	if h.Longest != "2 gaps, the longest of 3 h from Fri 20 Nov 05:24" || h.Said != h.Longest || h.Ticks != "9,780 starts, 3,117 of them with nothing to do" {
-		t.Errorf("%+v", h)
-	}
-	want := []stretch{
-		{"135.4", "3", "no start for 3 h from Fri 20 Nov 05:24"}, {"96.4", "2", "no start for 2 h from Wed 18 Nov 14:24"},
-	}
-	if diff := cmp.Diff(want, h.Gaps); diff != "" {
-		t.Errorf("gaps (-want +got):\n%s", diff)
-	}
-	s := busy()
-	s.Hosts = []Host{{Name: "new", Ticks: 1, First: lastHour.Add(59 * time.Minute)}}
-	if h := s.hosts().Hosts[0]; *h.Since != (stretch{X: "167.5", Width: "0.5"}) || h.Ticks != "1 start" || h.Longest != "" {
-		t.Errorf("%+v %+v", h, h.Since)
-	}
 }
 
 // TestMissingHours: there is one command for them, however many there are.
 func TestMissingHours(t *testing.T) {
 	command := regexp.MustCompile(`>hipq monitor --(?:at|missing)[^<]*<`)
 	s := empty()
-	for n, want := range []string{"", ">hipq monitor --at 2026-11-21T00:00:00Z<", ">hipq monitor --missing --since 2026-11-21T00:00:00Z<"} {
-		page := written(t, s)
-		if got := command.FindAllString(page, -1); strings.Join(got, "") != want || strings.Count(page, "<li>2026-11-21T0") != n {
-			t.Errorf("%d hours: %q", n, got)
+	for _, want := range []string{"", ">hipq monitor --at 2026-11-21T00:00:00Z<", ">hipq monitor --missing --since 2026-11-21T00:00:00Z<"} {
+		if got := command.FindAllString(written(t, s), -1); strings.Join(got, "") != want {
+			t.Errorf("%q, want %q", got, want)
 		}
-		s.Report.Missing = append(s.Report.Missing, time.Date(2026, 11, 21, n, 0, 0, 0, time.UTC))
+		s.Missing = append(s.Missing, time.Date(2026, 11, 21, len(s.Missing), 0, 0, 0, time.UTC))
 	}
 }

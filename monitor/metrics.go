@@ -1,0 +1,133 @@
+package monitor
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hipq/hipq/internal/engine"
+)
+
+// metric is a row of the metrics table: an hour of one job type, or (see workersKey) of the workers.
+type metric struct {
+	Hour    engine.Time
+	Queue   string
+	JobType string
+	Counts  `json:"-"`
+	Workers `json:"-"`
+	gauges
+}
+
+// gauges are those of a job type; nil, and the zero time, where they were not measured.
+type gauges struct {
+	Backlog       *int64
+	Held          *int64
+	OldestDueMS   *int64
+	ThrottleUsed  *int64
+	ThrottleLimit *int64
+	GaugeTime     engine.Time
+}
+
+const (
+	metricColumns = "hour, " + metricCounts + ", gauge_time"
+	metricCounts  = "queue, job_type, added, started, finished, errors, failed, workers_started, workers_finished, workers_died," +
+		" wait_count, wait_sum_ms, wait_min_ms, wait_max_ms, wait_p50_ms, wait_p95_ms, wait_p99_ms, wait_histogram," +
+		" run_count, run_sum_ms, run_min_ms, run_max_ms, run_p50_ms, run_p95_ms, run_p99_ms, run_histogram," +
+		" backlog, held, oldest_due_ms, throttle_used, throttle_limit"
+	metricRow = "(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
+)
+
+// columns are where the values of metricColumns are.
+func (r *metric) columns() []any {
+	c, w := &r.Counts, &r.Workers
+	all := []any{
+		&r.Hour, &r.Queue, &r.JobType, &c.Added, &c.Started, &c.Finished, &c.Errors, &c.Failed, &w.Started, &w.Finished, &w.Died,
+	}
+	for _, t := range []*Times{&c.Wait, &c.Run} {
+		all = append(all, &t.Count, &t.SumMS, &t.MinMS, &t.MaxMS, &t.P50MS, &t.P95MS, &t.P99MS, &t.histogram)
+	}
+	return append(all, &r.Backlog, &r.Held, &r.OldestDueMS, &r.ThrottleUsed, &r.ThrottleLimit, &r.GaugeTime)
+}
+
+// entries is how many entries of the activity went into the row.
+func (r *metric) entries() int64 {
+	c, w := &r.Counts, &r.Workers
+	return c.Added + c.Started + c.Finished + c.Errors + c.Failed + w.Started + w.Finished + w.Died
+}
+
+// add adds the counts of another row.
+func (r *metric) add(o *metric) {
+	r.Counts.add(&o.Counts)
+	r.Workers.add(o.Workers)
+}
+
+// key says what a metric is about, within its hour.
+type key struct{ queue, jobType string }
+
+func (k key) compare(o key) int {
+	return cmp.Or(strings.Compare(k.queue, o.queue), strings.Compare(k.jobType, o.jobType))
+}
+
+func (r *metric) key() key { return key{r.Queue, r.JobType} }
+
+// metrics are the rows of one hour, or the sums of several.
+type metrics struct {
+	hour time.Time
+	rows map[key]*metric
+}
+
+func newMetrics(hour time.Time) metrics { return metrics{hour, map[key]*metric{}} }
+
+// row is the row of k, made if it isn't there.
+func (m metrics) row(k key) *metric {
+	r, ok := m.rows[k]
+	if !ok {
+		r = &metric{Hour: engine.At(m.hour), Queue: k.queue, JobType: k.jobType}
+		m.rows[k] = r
+	}
+	return r
+}
+
+// eachMetric calls f with each row of the hours in [from, to), in the order of hour, queue and job type. The row is f's only until
+// f returns.
+func (m *Monitor) eachMetric(ctx context.Context, in engine.Reader, from, to time.Time, f func(*metric)) error {
+	query := "SELECT " + m.db.TimeColumn("hour") + ", " + metricCounts + ", " + m.db.TimeColumn("gauge_time") + " FROM " + m.db.Metrics() +
+		" WHERE hour >= ? AND hour < ? ORDER BY hour, queue, job_type"
+	rows, err := in.QueryContext(ctx, query, engine.At(from), engine.At(to))
+	if err != nil {
+		return fmt.Errorf("read the metrics: %w", err)
+	}
+	defer func() { _ = rows.Close() }()
+	var r metric
+	columns := r.columns()
+	for rows.Next() {
+		if err := rows.Scan(columns...); err != nil {
+			return fmt.Errorf("read the metrics: %w", err)
+		}
+		f(&r)
+	}
+	if err := rows.Err(); err != nil {
+		return fmt.Errorf("read the metrics: %w", err)
+	}
+	return nil
+}
+
+// insert writes the rows of an hour.
+func (m *Monitor) insert(ctx context.Context, tx *engine.Tx, counted metrics) error {
+	const maxRows = 500 // SQLite allows 32,766 parameters
+	for part := range slices.Chunk(slices.Collect(maps.Values(counted.rows)), maxRows) {
+		var args []any
+		for _, r := range part {
+			args = append(args, r.columns()...)
+		}
+		_, err := tx.ExecContext(ctx, "INSERT INTO "+m.db.Metrics()+" ("+metricColumns+") VALUES "+engine.Rows(metricRow, len(part)), args...)
+		if err != nil {
+			return fmt.Errorf("write the metrics: %w", err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,78 @@
+package report
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/hipq/hipq/internal/readable"
+)
+
+const none = "–"
+
+// duration is a time in milliseconds.
+func duration(ms int64) string { return readable.Duration(time.Duration(ms) * time.Millisecond) }
+
+// percentile is one of some times, if it is known.
+func percentile(ms *int64) string {
+	if ms == nil {
+		return none
+	}
+	return duration(*ms)
+}
+
+// share is a part of a whole in percent.
+func share(part, whole int64) string {
+	if whole == 0 {
+		return none
+	}
+	switch p := 100 * float64(part) / float64(whole); {
+	case part == 0:
+		return "0 %"
+	case p < 0.1:
+		return "< 0.1 %"
+	case p < 9.95:
+		return fmt.Sprintf("%.1f %%", p)
+	case part < whole && p >= 99.5:
+		return "> 99 %"
+	default:
+		return fmt.Sprintf("%.0f %%", p)
+	}
+}
+
+// changed is how much more or less there is now than in an earlier window, if as many of its hours were aggregated.
+func changed(hours int, now int64, hoursBefore int, before int64) string {
+	switch {
+	case hours == 0 || hours != hoursBefore || before == 0 && now == 0:
+		return none
+	case before == 0:
+		return "none before"
+	}
+	switch p := math.Round(100 * float64(now-before) / float64(before)); {
+	case p == 0:
+		return "±0 %"
+	case p >= 900:
+		return fmt.Sprintf("× %.0f", float64(now)/float64(before))
+	case p > 0:
+		return fmt.Sprintf("+%.0f %%", p)
+	default:
+		return fmt.Sprintf("−%.0f %%", -p)
+	}
+}
+
+// name is a name that others have given, on a line.
+func name(text string) string {
+	const most = 256
+	return strings.Join(strings.Fields(readable.Clip(text, most)), " ")
+}
+
+const maxCommand = 4 << 10
+
+// command is what to type in. One that can't be shown as it is would be another: then it is none.
+func command(text string) string {
+	if len(text) > maxCommand || strings.ContainsAny(text, "\n\t") || readable.IndexHidden(text) < len(text) {
+		return ""
+	}
+	return text
+}
