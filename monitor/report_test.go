@@ -1,7 +1,6 @@
 package monitor
 
 import (
-	"encoding/json"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -58,9 +57,15 @@ func TestReportMergesHours(t *testing.T) {
 				take(t, m, h, AggregateOptions{})
 			}
 		}
+		measured := hour.Add(-5 * time.Hour)
+		exec(t, m.db, "UPDATE "+m.db.Metrics()+" SET backlog = 4, oldest_due_ms = 70, gauge_time = hour WHERE hour = ? AND queue <> 'NONE'",
+			engine.At(measured))
 		report, err := m.Report(t.Context(), hour.Add(59*time.Minute))
 		if err != nil {
 			t.Fatal(err)
+		}
+		if diff := cmp.Diff(hoursOf(entries, taken, to, measured), report.Hours, shown); diff != "" {
+			t.Errorf("hours (-recount +got):\n%s", diff)
 		}
 		if !report.Hour.Equal(hour) || len(report.Windows) != 4 {
 			t.Fatalf("%+v", report)
@@ -123,6 +128,31 @@ func TestReportMergesHours(t *testing.T) {
 			t.Errorf("missing (-want +got):\n%s", diff)
 		}
 	})
+}
+
+// hoursOf are the hours of the week before a time, by queue; in one of them the backlog of each job type was measured.
+func hoursOf(entries []activity.Entry, taken map[time.Time]bool, to, measured time.Time) (hours []Hour) {
+	for h := to.Add(-week); h.Before(to); h = h.Add(time.Hour) {
+		if !taken[h] {
+			continue
+		}
+		queues := map[string]*QueueHour{}
+		counts, _ := recount(entries, h, h.Add(time.Hour))
+		for k, c := range counts {
+			if queues[k.queue] == nil {
+				queues[k.queue] = &QueueHour{}
+			}
+			q := queues[k.queue]
+			if q.add(&c); h.Equal(measured) {
+				q.Measured, q.Backlog, q.OldestDueMS = true, q.Backlog+4, 70
+			}
+		}
+		for _, q := range queues {
+			q.sum()
+		}
+		hours = append(hours, Hour{h, queues})
+	}
+	return hours
 }
 
 // Where a histogram of an hour can't be read, the windows that have the hour lack percentiles, and no other.
@@ -189,47 +219,6 @@ func TestMissing(t *testing.T) {
 		got, err := m.Missing(t.Context(), hour)
 		if err != nil || len(got) != 165 || !got[0].Equal(ago(167)) {
 			t.Errorf("of a week, %d hours are missing (%v)", len(got), err)
-		}
-	})
-}
-
-func TestReportJSON(t *testing.T) {
-	dbtest.Each(t, func(t *testing.T, driver, source string) {
-		m := New(open(t, driver, source))
-		hour := complete(t, m)
-		at := hour.Add(time.Minute)
-		logged(t, m.db,
-			activity.Entry{At: at, Kind: activity.Worker, State: activity.Starting},
-			activity.Entry{At: at, Kind: activity.Job, State: activity.Added, Queue: "mail", JobType: "send"},
-			activity.Entry{At: at, Kind: activity.Job, State: activity.Starting, Queue: "mail", JobType: "send", WaitMS: 5},
-			activity.Entry{At: at, Kind: activity.Job, State: activity.Starting, Queue: "mail", JobType: "send", WaitMS: 8},
-			activity.Entry{At: at, Kind: activity.Job, State: activity.Error, Queue: "mail", JobType: "send", RunMS: 70})
-		take(t, m, hour, AggregateOptions{})
-		report, err := m.Report(t.Context(), hour)
-		if err != nil {
-			t.Fatal(err)
-		}
-		got, err := json.Marshal(struct {
-			Hour    time.Time
-			Window  Window
-			Missing []time.Time
-			Gauges  []Gauge
-		}{report.Hour, report.Windows[0], report.Missing, report.Gauges})
-		if err != nil {
-			t.Fatal(err)
-		}
-		stamp := func(t time.Time) string { return t.Format("2006-01-02T15:04:05Z") }
-		const never = `{"count":0,"sum_ms":0,"min_ms":0,"max_ms":0,"avg_ms":0,"p50_ms":null,"p95_ms":null,"p99_ms":null}`
-		const none = `"added":0,"started":0,"finished":0,"errors":0,"failed":0,"wait":` + never + `,"run":` + never
-		const former = `"before":{"hours":0,` + none + `},"week_earlier":{"hours":0,` + none + `}`
-		const sums = `"added":1,"started":2,"finished":0,"errors":1,"failed":0,` +
-			`"wait":{"count":2,"sum_ms":13,"min_ms":5,"max_ms":8,"avg_ms":6,"p50_ms":5,"p95_ms":8,"p99_ms":8},` +
-			`"run":{"count":1,"sum_ms":70,"min_ms":70,"max_ms":70,"avg_ms":70,"p50_ms":70,"p95_ms":70,"p99_ms":70},` + former
-		want := `{"Hour":"` + stamp(hour) + `","Window":{"window":"6h","from":"` + stamp(hour.Add(-5*time.Hour)) + `","to":"` + stamp(hour.Add(time.Hour)) +
-			`","hours":1,"of":6,"queues":[{"queue":"mail",` + sums + `,"job_types":[{"job_type":"send",` + sums + `}]},` +
-			`{"queue":"report",` + none + `,` + former + `,"job_types":[]}],"workers":{"started":1,"finished":0,"died":0},"ticks":{"count":0,"idle":0,"first":null,"last":null,"gap_ms":null,"gap_from":null,"hosts":[]}},"Missing":[],"Gauges":[]}`
-		if diff := cmp.Diff(want, string(got)); diff != "" {
-			t.Errorf("(-want +got):\n%s", diff)
 		}
 	})
 }
