@@ -12,7 +12,7 @@ import (
 type PurgeOptions struct {
 	// Before: what is older than this goes.
 	Before time.Time
-	// Force deletes hours too that the monitor has not taken: they can't be counted any more.
+	// Force deletes hours too that the monitor has not aggregated: they can't be counted any more.
 	Force bool
 	// DryRun counts what would go, and deletes nothing.
 	DryRun bool
@@ -31,14 +31,14 @@ func (o PurgeOptions) Tell(deleted int64) {
 type PurgeResult struct {
 	// Deleted is how many entries went.
 	Deleted int64
-	// KeptHours and KeptEntries count what is old enough and stays all the same, because the monitor has not taken it.
+	// KeptHours and KeptEntries count what is old enough and stays all the same, because the monitor has not aggregated it.
 	KeptHours   int
 	KeptEntries int64
 	// Kept names those hours, the earliest maxKept of them.
 	Kept []KeptHour
 }
 
-// KeptHour is an hour (UTC) that the monitor has not taken.
+// KeptHour is an hour (UTC) that the monitor has not aggregated.
 type KeptHour struct {
 	Hour    time.Time
 	Entries int64
@@ -48,7 +48,7 @@ type KeptHour struct {
 const maxKept = 100
 
 // Purge deletes old entries, hour by hour, in small transactions between which others get their turn. Hours that the
-// monitor has not taken stay unless forced. When it is interrupted, what it had deleted is gone, and the result says how
+// monitor has not aggregated stay unless forced. When it is interrupted, what it had deleted is gone, and the result says how
 // much; it may be repeated, and run by several at once.
 func (l *Log) Purge(ctx context.Context, o PurgeOptions) (PurgeResult, error) {
 	var r PurgeResult
@@ -89,7 +89,7 @@ func (l *Log) purgeHour(ctx context.Context, o PurgeOptions, hour, from, to time
 	if !goes {
 		query := "SELECT EXISTS (SELECT 1 FROM " + l.db.Hours() + " WHERE hour = ?)"
 		if err := l.db.GetContext(ctx, &goes, query, engine.At(hour)); err != nil {
-			return fmt.Errorf("look whether the monitor has taken the hour: %w", err)
+			return fmt.Errorf("look whether the monitor has aggregated the hour: %w", err)
 		}
 	}
 	if goes && !o.DryRun {

@@ -90,7 +90,7 @@ func TestPurge(t *testing.T) {
 		l := openLog(t, driver, source)
 		at := func(hours int, d time.Duration) time.Time { return purgeHour.Add(time.Duration(hours)*time.Hour + d) }
 		end := time.Hour - time.Microsecond
-		// hours 0, 2 and 5 have been taken, 1 and 4 not, in 3 nothing happened; 1,250 entries are more than two batches
+		// hours 0, 2 and 5 were aggregated, 1 and 4 not, in 3 nothing happened; 1,250 entries are more than two batches
 		for _, h := range []int{0, 2, 5} {
 			mustExec(t, l.db, "INSERT INTO "+l.db.Hours()+" (hour, aggregated_time) VALUES (?, ?)", engine.At(at(h, 0)), engine.At(at(9, 0)))
 		}

@@ -13,7 +13,7 @@ import (
 	"github.com/hipq/hipq/monitor"
 )
 
-const monitorLong = `Turns the last complete hour (UTC) of activity into metrics, once: a second run for that hour changes nothing. An hour
+const monitorLong = `Aggregates the last complete hour (UTC) of activity into metrics, once: a second run for that hour changes nothing. An hour
 is complete 5 minutes after its end. On a terminal, or with --json or --output, it then prints the windows of 6 hours, 12
 hours, 1 day and 1 week that end with that hour, with how many of their hours are there, and whether all is well, by the
 limits of the config (alert). Else it is silent.
@@ -22,7 +22,7 @@ It also says what has changed for the worse against the window before and the sa
 to compare; and how many ticks each host had in the last day, how many of them found nothing to do, and the longest time without
 one.
 
-An hour that was missed (the machine was down for more than an hour) is named; --at takes it, and --missing all of them. It may
+An hour that was missed (the machine was down for more than an hour) is named; --at aggregates it, and --missing all of them. It may
 be interrupted and repeated.
 
 --output prometheus is for the textfile collector of Prometheus' node_exporter, --output csv has a line for each window and
@@ -33,7 +33,7 @@ fails.
 network, and runs no script. Whoever reads FILE finds the old page or the new one, whole. Only its owner and group may. With - for
 FILE it is printed.
 
---check takes nothing. It says in one line, as the monitoring plugins of Nagios and Icinga do, whether all is well, and exits
+--check aggregates nothing. It says in one line, as the monitoring plugins of Nagios and Icinga do, whether all is well, and exits
 with 0 (OK), 1 (WARNING), 2 (CRITICAL), or 3 (UNKNOWN: it could not find out, also for want of an answer within --timeout). With
 --json it is an object, which has all findings.
 
@@ -51,7 +51,7 @@ func (a *app) monitorCommand() *cobra.Command {
 	var o monitorOptions
 	c := &cobra.Command{
 		Use:   "monitor",
-		Short: "Turn an hour of activity into metrics, say whether all is well",
+		Short: "Aggregate an hour of activity into metrics, say whether all is well",
 		Long:  monitorLong,
 		Example: `  5,20,35,50 * * * * hipq monitor          # in crontab
   hipq monitor --at 2026-11-21T09:00:00Z   # an hour that was missed
@@ -65,11 +65,11 @@ func (a *app) monitorCommand() *cobra.Command {
 		RunE:       func(cmd *cobra.Command, _ []string) error { return a.runMonitor(cmd, o) },
 	}
 	f := c.Flags()
-	f.StringVar(&o.at, "at", "", "take the hour (of UTC) in which this time is, instead of the last complete one: "+timeUsage)
+	f.StringVar(&o.at, "at", "", "aggregate the hour (of UTC) in which this time is, instead of the last complete one: "+timeUsage)
 	f.BoolVar(&o.again, "again", false, "count the hour again")
 	f.StringVar(&o.output, "output", "", "print so: "+strings.Join(outputs, ", ")+"; table is what a terminal gets")
 	f.StringVar(&o.to, "to", "", "write what --output or --json prints to this file instead; - is as without it")
-	f.BoolVar(&o.check, "check", false, "say in one line whether all is well, for a monitoring system, and take nothing")
+	f.BoolVar(&o.check, "check", false, "say in one line whether all is well, for a monitoring system, and aggregate nothing")
 	f.StringVar(&o.timeout, "timeout", "10s", "how long --check may take")
 	f.StringVar(&o.report, "report", "", "write the report as an HTML page into this file, in the place of what is there; - prints it")
 	o.missing.flags(c)
@@ -113,9 +113,9 @@ func (a *app) runMonitor(cmd *cobra.Command, o monitorOptions) error {
 		}
 		defer i.close()
 		if o.missing.all {
-			return a.takeMissing(cmd, i, o.missing)
+			return a.aggregateMissing(cmd, i, o.missing)
 		}
-		return a.takeHour(cmd, i, format, o)
+		return a.aggregateHour(cmd, i, format, o)
 	}
 	if o.at != "" || o.missing.all {
 		return run()
@@ -123,7 +123,7 @@ func (a *app) runMonitor(cmd *cobra.Command, o monitorOptions) error {
 	return a.pinged(cmd, c.MonitorPing, run)
 }
 
-func (a *app) takeHour(cmd *cobra.Command, i *instance, format string, o monitorOptions) (err error) {
+func (a *app) aggregateHour(cmd *cobra.Command, i *instance, format string, o monitorOptions) (err error) {
 	m := monitor.New(i.db)
 	var hour time.Time
 	if o.at != "" {
@@ -164,7 +164,7 @@ func (a *app) takeHour(cmd *cobra.Command, i *instance, format string, o monitor
 	return a.printMonitored(i, format, o.to, r)
 }
 
-// warnOfMissing says that hours were missed: once, and once a day as long as they are, whoever takes hours meanwhile.
+// warnOfMissing says that hours were missed: once, and once a day as long as they are, whichever host aggregates hours meanwhile.
 func (a *app) warnOfMissing(ctx context.Context, i *instance, m *monitor.Monitor, hour time.Time) error {
 	missing, err := m.Missing(ctx, hour)
 	if err != nil || len(missing) == 0 {
@@ -231,14 +231,14 @@ func (a *app) printReport(i *instance, r monitored) error {
 	return nil
 }
 
-// printMissing names hours that nobody has taken, with the command that does.
+// printMissing names hours that were not aggregated, with the command that does it.
 func (a *app) printMissing(to *output, missing []time.Time) {
 	switch len(missing) {
 	case 0:
 	case 1:
 		to.line("missed hour: hipq monitor --at %s", missing[0].Format(time.RFC3339))
 	default:
-		to.line("missed hours: %d, the last of them %s; hipq monitor --missing --since %s takes them, oldest first",
+		to.line("missed hours: %d, the last of them %s; hipq monitor --missing --since %s aggregates them, oldest first",
 			len(missing), missing[len(missing)-1].Format(time.RFC3339), missing[0].Format(time.RFC3339))
 	}
 }

@@ -19,9 +19,9 @@ type missingOptions struct {
 
 func (o *missingOptions) flags(c *cobra.Command) {
 	f := c.Flags()
-	f.BoolVar(&o.all, "missing", false, "take the hours that were missed and whose activity is there, oldest first")
+	f.BoolVar(&o.all, "missing", false, "aggregate the hours that were missed and whose activity is there, oldest first")
 	f.StringVar(&o.since, "since", "7d", "with --missing: from when on, "+agoUsage)
-	f.BoolVar(&o.dryRun, "dry-run", false, "with --missing: say which it would take, and take none; exit 1 if there is none")
+	f.BoolVar(&o.dryRun, "dry-run", false, "with --missing: say which it would aggregate, and aggregate none; exit 1 if there is none")
 	c.MarkFlagsMutuallyExclusive("missing", "at")
 	c.MarkFlagsMutuallyExclusive("missing", "again")
 }
@@ -44,8 +44,8 @@ type missed struct {
 	DryRun bool   `json:"dry_run"`
 }
 
-// takeMissing takes the hours that were missed. When it is told to stop, it does so behind the hour that it is at.
-func (a *app) takeMissing(cmd *cobra.Command, i *instance, o missingOptions) error {
+// aggregateMissing aggregates the hours that were missed. When it is told to stop, it does so behind the hour that it is at.
+func (a *app) aggregateMissing(cmd *cobra.Command, i *instance, o missingOptions) error {
 	since, err := i.ago(cmd, "--since", o.since)
 	if err != nil {
 		return err
@@ -66,17 +66,17 @@ func (a *app) takeMissing(cmd *cobra.Command, i *instance, o missingOptions) err
 	}
 	for n, hour := range missing {
 		if cmd.Context().Err() != nil {
-			return fmt.Errorf("%w: hours taken: %d, left: %d; hipq monitor --missing goes on with them", errInterrupted, n, len(missing)-n)
+			return fmt.Errorf("%w: hours aggregated: %d, left: %d; hipq monitor --missing goes on with them", errInterrupted, n, len(missing)-n)
 		}
 		result := "taken"
 		if !o.dryRun {
 			// to the end, for of a commit that was cut short nobody could say what became of it; the backlog of now is that of the
 			// last hour's end
-			taken, err := m.Aggregate(context.WithoutCancel(cmd.Context()), hour, monitor.AggregateOptions{Gauge: hour.Equal(last)})
+			done, err := m.Aggregate(context.WithoutCancel(cmd.Context()), hour, monitor.AggregateOptions{Gauge: hour.Equal(last)})
 			if err != nil {
 				return err
 			}
-			if !taken {
+			if !done {
 				result = "already"
 			}
 		}
@@ -85,7 +85,7 @@ func (a *app) takeMissing(cmd *cobra.Command, i *instance, o missingOptions) err
 		}
 	}
 	if o.dryRun && len(missing) == 0 {
-		return errors.New("monitor --missing: there is no hour to take")
+		return errors.New("monitor --missing: there is no hour to aggregate")
 	}
 	return nil
 }
@@ -97,13 +97,13 @@ func (a *app) tellMissed(h missed) error {
 		return a.printJSON(h)
 	case !h.DryRun && !a.onTerminal():
 	case h.Result == "gone":
-		a.out.line("missed hour %s: its activity has been purged, if there was any; hipq monitor --at %s takes it as one without", hour, hour)
+		a.out.line("missed hour %s: its activity has been purged, if there was any; hipq monitor --at %s aggregates it as one without", hour, hour)
 	case h.DryRun:
-		a.out.line("would take the hour %s", hour)
+		a.out.line("would aggregate the hour %s", hour)
 	case h.Result == "already":
-		a.out.line("the hour %s was taken by somebody else", hour)
+		a.out.line("the hour %s was aggregated by another host", hour)
 	default:
-		a.out.line("took the hour %s", hour)
+		a.out.line("aggregated the hour %s", hour)
 	}
 	return nil
 }
@@ -112,7 +112,7 @@ func (a *app) tellMissed(h missed) error {
 func checkBegun(ctx context.Context, m *monitor.Monitor, t time.Time) error {
 	begin, err := m.Begin(ctx)
 	if err == nil && t.Before(begin) {
-		err = fmt.Errorf("there is no activity before %s, so no hour to take at %s", begin.Format(time.RFC3339), t.UTC().Format(time.RFC3339))
+		err = fmt.Errorf("there is no activity before %s, so no hour to aggregate at %s", begin.Format(time.RFC3339), t.UTC().Format(time.RFC3339))
 	}
 	return err
 }

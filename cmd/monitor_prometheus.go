@@ -27,7 +27,7 @@ func (a *app) printMetrics(instance string, r monitored) error {
 		g.set("hipq_last_tick_timestamp_seconds", "The last sign of life of any worker.", seconds(s.LastTick))
 	}
 	g.set("hipq_dead_workers", "Workers that died in the last hours.", float64(s.DeadWorkers))
-	g.set("hipq_monitor_missed", "How many hours of the last week nobody has taken.", float64(s.MissedHours))
+	g.set("hipq_monitor_missed", "How many hours of the last week were not aggregated.", float64(s.MissedHours))
 	g.states(s.Types)
 	g.shards(s.Divisions)
 	g.windows(r.Windows)
@@ -96,7 +96,7 @@ func (g gauges) shards(divisions []monitor.Division) {
 
 // windows are the sums and percentiles of the windows.
 func (g gauges) windows(windows []monitor.Window) {
-	coverage := g.by("hipq_window_coverage_ratio", "Which part of the window's hours have been taken.", "window")
+	coverage := g.by("hipq_window_coverage_ratio", "Which part of the window's hours were aggregated.", "window")
 	died := g.by("hipq_window_workers_died", "Workers that died in the window.", "window")
 	sums := map[string]gauge{}
 	set := func(name, help string, value float64, of []string) {

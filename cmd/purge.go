@@ -19,7 +19,7 @@ import (
 	"github.com/hipq/hipq/queue"
 )
 
-const purgeLong = `Deletes activity older than activity.keep (14 days), but no hour that hipq monitor has not taken; workers that ended
+const purgeLong = `Deletes activity older than activity.keep (14 days), but no hour that hipq monitor has not aggregated; workers that ended
 before that; metrics older than metrics.keep (2 years); and final jobs past their queue's keep_finished (14 days) and
 keep_failed (90 days). It never deletes a job that is not final. It works in small batches, with a pause after each, that
 don't block the workers, and may be interrupted and repeated: then, and after --max-time, it says what is left.
@@ -43,7 +43,7 @@ func (a *app) purgeCommand() *cobra.Command {
 	f.StringVar(&olderThan, "older-than", "", "delete activity older than this (default: activity.keep)")
 	f.StringVar(&most, "max-time", "", "end after so long, and say what is left to be deleted (default: when all is done)")
 	f.BoolVar(&o.DryRun, "dry-run", false, "say how much of what it would delete, and delete nothing; exit 1 if that is nothing")
-	f.BoolVar(&o.Force, "force", false, "delete hours too that hipq monitor has not taken")
+	f.BoolVar(&o.Force, "force", false, "delete hours too that hipq monitor has not aggregated")
 	return c
 }
 
@@ -295,12 +295,12 @@ func (p *purging) tellKept(entries activity.PurgeResult, before time.Time) error
 		}
 	}
 	if hours > 0 {
-		p.a.err.line("hipq: purge keeps activity that hipq monitor has not counted: %d entries, hours: %d; take them, or purge with --force",
+		p.a.err.line("hipq: purge keeps activity that hipq monitor has not aggregated: %d entries, hours: %d; do so, or purge with --force",
 			entries.KeptEntries-open, hours)
 		p.a.printMissing(p.a.err, missing)
 	}
 	if open > 0 {
-		p.a.err.line("hipq: purge keeps %d activity entries of the last hour, which hipq monitor can take 5 minutes after its end", open)
+		p.a.err.line("hipq: purge keeps %d activity entries of the last hour, which hipq monitor can aggregate 5 minutes after its end", open)
 	}
 	return nil
 }

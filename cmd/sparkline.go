@@ -46,8 +46,8 @@ func (a *app) printCourse(r monitored) {
 	for _, name := range slices.Sorted(maps.Keys(queues)) {
 		values := make([]int64, sparkHours)
 		for n := range values {
-			taken, ok := hours[r.Hour.Unix()-int64(sparkHours-1-n)*3600]
-			switch q := taken[name]; {
+			queues, ok := hours[r.Hour.Unix()-int64(sparkHours-1-n)*3600]
+			switch q := queues[name]; {
 			case !ok:
 				values[n] = -1
 			case q != nil:

@@ -93,10 +93,10 @@ run "hipq activity --queue files --job 3"
 run "hipq activity --limit 5"
 
 say "The monitor counts whole hours, five minutes after their end. These jobs will be in the metrics of this hour;
-what it can take now is the hour before, and the backlog of this moment. On a terminal it prints a table."
+what it can aggregate now is the hour before, and the backlog of this moment. On a terminal it prints a table."
 if [[ -t 1 ]]; then run "hipq monitor"; else run "hipq monitor --json | cut -c 1-600"; fi
 
-say "And what would be deleted, if the activity were old enough, and the monitor had taken its hour."
+say "And what would be deleted, if the activity were old enough, and the monitor had aggregated its hour."
 run "hipq purge --older-than 0s --force --dry-run"
 
 say "That was it. The crontab lines that do this for ever:

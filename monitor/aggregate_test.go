@@ -70,26 +70,26 @@ func TestI8MetricsEqualRecount(t *testing.T) {
 			}
 			all := draw(rapid.IntRange(0, 60).Draw(t, "entries"))
 			within := time.Duration(rapid.Int64Range(0, int64(time.Hour)-1).Draw(t, "time"))
-			if !take(t, m, hour.Add(within), AggregateOptions{}) {
-				t.Fatal("not taken")
+			if !aggregate(t, m, hour.Add(within), AggregateOptions{}) {
+				t.Fatal("not aggregated")
 			}
 			wantMetrics(t, m, hour, all)
 
 			// a second time changes nothing, even if there is more to count now; until somebody asks for it
 			more := append(all, draw(rapid.IntRange(1, 10).Draw(t, "more"))...)
-			if take(t, m, hour, AggregateOptions{}) {
-				t.Fatal("taken twice")
+			if aggregate(t, m, hour, AggregateOptions{}) {
+				t.Fatal("aggregated twice")
 			}
 			wantMetrics(t, m, hour, all)
-			if !take(t, m, hour, AggregateOptions{Again: true}) {
-				t.Fatal("not taken again")
+			if !aggregate(t, m, hour, AggregateOptions{Again: true}) {
+				t.Fatal("not recounted")
 			}
 			wantMetrics(t, m, hour, more)
 		})
 	})
 }
 
-func TestTakeOnce(t *testing.T) {
+func TestAggregateOnce(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		const hosts, each = 4, 5
 		monitors := []*Monitor{New(open(t, driver, source))}
@@ -104,7 +104,7 @@ func TestTakeOnce(t *testing.T) {
 		}
 		logged(t, monitors[0].db, entries...)
 
-		race := func(hour time.Time, o AggregateOptions) (taken int64) {
+		race := func(hour time.Time, o AggregateOptions) (aggregated int64) {
 			var n atomic.Int64
 			var wg sync.WaitGroup
 			start := make(chan struct{})
@@ -112,10 +112,10 @@ func TestTakeOnce(t *testing.T) {
 				for range each {
 					wg.Go(func() {
 						<-start
-						switch taken, err := m.Aggregate(t.Context(), hour, o); {
+						switch done, err := m.Aggregate(t.Context(), hour, o); {
 						case err != nil:
 							t.Error(err)
-						case taken:
+						case done:
 							n.Add(1)
 						}
 					})
@@ -140,26 +140,26 @@ func TestTakeOnce(t *testing.T) {
 	})
 }
 
-func TestTakeIncomplete(t *testing.T) {
+func TestAggregateIncomplete(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		db := open(t, driver, source)
 		m := New(db)
 		// not the very next, which may become complete while the test runs
 		for _, hour := range []time.Time{complete(t, m).Add(2 * time.Hour), complete(t, m).Add(48 * time.Hour)} {
 			for _, o := range []AggregateOptions{{}, {Again: true}, {Gauge: true}} {
-				if taken, err := m.Aggregate(t.Context(), hour, o); taken || !errors.Is(err, ErrIncomplete) {
-					t.Errorf("%s: %v, %v", hour, taken, err)
+				if done, err := m.Aggregate(t.Context(), hour, o); done || !errors.Is(err, ErrIncomplete) {
+					t.Errorf("%s: %v, %v", hour, done, err)
 				}
 			}
 		}
 		var n int
 		if err := db.GetContext(t.Context(), &n, "SELECT COUNT(*) FROM "+db.Hours()); err != nil || n != 0 {
-			t.Errorf("%d hours taken (%v)", n, err)
+			t.Errorf("%d hours aggregated (%v)", n, err)
 		}
 	})
 }
 
-func TestTakeAgainKeepsWhatIsGone(t *testing.T) {
+func TestAggregateAgainKeepsWhatIsGone(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		db := open(t, driver, source)
 		m := New(db)
@@ -170,11 +170,11 @@ func TestTakeAgainKeepsWhatIsGone(t *testing.T) {
 		}
 		logged(t, db, entries...)
 		exec(t, db, "INSERT INTO test_report (job_type) VALUES ('yearly')")
-		take(t, m, hour, AggregateOptions{Gauge: true})
+		aggregate(t, m, hour, AggregateOptions{Gauge: true})
 
 		// the gauge can't be measured again, so a recount keeps it, also of a type that had nothing but a gauge
 		exec(t, db, "DELETE FROM test_report")
-		take(t, m, hour, AggregateOptions{Again: true})
+		aggregate(t, m, hour, AggregateOptions{Again: true})
 		rows := stored(t, m, hour)
 		if b := rows[key{"report", "yearly"}].Backlog; b == nil || *b != 1 {
 			t.Errorf("a recount lost the gauge: %+v", rows)
@@ -183,20 +183,20 @@ func TestTakeAgainKeepsWhatIsGone(t *testing.T) {
 			t.Errorf("a recount lost the gauge: %+v", rows)
 		}
 		// unless it is measured anew
-		take(t, m, hour, AggregateOptions{Again: true, Gauge: true})
+		aggregate(t, m, hour, AggregateOptions{Again: true, Gauge: true})
 		if rows := stored(t, m, hour); len(rows) != 2 {
 			t.Errorf("an old gauge stays: %+v", rows)
 		}
 
 		exec(t, db, "DELETE FROM "+db.Activity()+" WHERE kind = 'worker'")
-		if taken, err := m.Aggregate(t.Context(), hour, AggregateOptions{Again: true}); taken || !errors.Is(err, ErrPurged) {
-			t.Errorf("recounted what was purged: %v, %v", taken, err)
+		if done, err := m.Aggregate(t.Context(), hour, AggregateOptions{Again: true}); done || !errors.Is(err, ErrPurged) {
+			t.Errorf("recounted what was purged: %v, %v", done, err)
 		}
 		wantMetrics(t, m, hour, entries)
 	})
 }
 
-func TestTakeManyTypes(t *testing.T) {
+func TestAggregateManyTypes(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		db := open(t, driver, source)
 		m := New(db)
@@ -208,7 +208,7 @@ func TestTakeManyTypes(t *testing.T) {
 			}
 		}
 		logged(t, db, entries...)
-		take(t, m, hour, AggregateOptions{})
+		aggregate(t, m, hour, AggregateOptions{})
 		wantMetrics(t, m, hour, entries)
 	})
 }

@@ -43,7 +43,7 @@ type Alert struct {
 	DeadWorkers Limits
 	// NoTickFor is of the time since the last sign of life of any worker, in seconds.
 	NoTickFor Limits
-	// MissedHours is of hours of the last week that nobody has taken.
+	// MissedHours is of hours of the last week that were not aggregated.
 	MissedHours Limits
 	// Over is over how many of the last hours error rates, percentiles and dead workers are: whole hours.
 	Over time.Duration

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/hipq/hipq/internal/engine"
@@ -11,27 +12,42 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-// backlog measures, as of now, the jobs of a queue that are due, and those whose worker is dead. Of a type and of each way to be
+// jobCount counts jobs of one type, of one shard and one status; there may be several of them.
+type jobCount struct {
+	JobType string `db:"job_type"`
+	// Place is the number of the shard in the tables.
+	Place  int    `db:"shard"`
+	Status string `db:"status"`
+	// N jobs wait that shouldn't.
+	N int64 `db:"n"`
+	// Oldest is since when the first of them has been due.
+	Oldest engine.Time `db:"oldest"`
+	// Used is the weight of the jobs that count against the queue's limit.
+	Used int64 `db:"used"`
+}
+
+// backlog counts, as of now, the jobs of a queue that are due, and those whose worker is dead. Of a type and of each way to be
 // due it counts up to most jobs and one more; 0 is all. What waits longest is known all the same, in each shard.
-func (m *Monitor) backlog(ctx context.Context, q schema.Queue, now time.Time, most int64) (all []standing, err error) {
+func (m *Monitor) backlog(ctx context.Context, q schema.Queue, now time.Time, most int64) (all []jobCount, err error) {
 	table, err := m.db.CheckQueue(q.Name)
 	if err != nil {
 		return nil, err
 	}
-	at, claim := engine.At(now), m.db.Index(table, schema.ClaimIndex)
+	at, claim, woken := engine.At(now), m.db.Index(table, schema.ClaimIndex), int64(math.MaxInt64)
 	add := func(query string, args ...any) error {
-		var found []standing
+		var found []jobCount
 		err := m.db.SelectContext(ctx, &found, query, args...)
 		all = append(all, found...)
 		return err
 	}
 	if most > 0 {
-		d := dive{m: m, table: table, claim: claim}
-		all, err = d.due(ctx, at, most)
+		s := skipScan{m: m, table: table, claim: claim}
+		all, err = s.due(ctx, at, most)
+		woken = most + 1
 	}
-	if most == 0 || errors.Is(err, errTooDeep) {
+	if most == 0 || errors.Is(err, errTooMany) {
 		all = nil
-		// available, held back by a full group, or inserted by plain SQL and not taken in yet
+		// available, held back by a full group, or inserted by plain SQL and not accepted yet
 		err = add("SELECT status, shard, job_type, COUNT(*) AS n, "+m.db.TimeText("MIN(scheduled_run_time)")+" AS oldest FROM "+
 			table+" "+claim+" WHERE status IN ('available', 'throttled', 'submitted') AND scheduled_run_time <= ? GROUP BY "+m.db.TypesOfClaim, at)
 	}
@@ -39,13 +55,9 @@ func (m *Monitor) backlog(ctx context.Context, q schema.Queue, now time.Time, mo
 		return nil, err
 	}
 	// due, but no worker has promoted it
-	wake := table + " " + m.db.Index(table, "wake") + " WHERE status = 'scheduled' AND wake_time <= ?"
-	woken := "SELECT shard, job_type, COUNT(*) AS n, " + m.db.TimeText("MIN(scheduled_run_time)") + " AS oldest FROM "
-	if most > 0 {
-		err = add(woken+"(SELECT shard, job_type, scheduled_run_time FROM "+wake+" ORDER BY wake_time LIMIT ?) AS woken GROUP BY shard, job_type", at, most+1)
-	} else {
-		err = add(woken+wake+" GROUP BY shard, job_type", at)
-	}
+	err = add("SELECT shard, job_type, COUNT(*) AS n, "+m.db.TimeText("MIN(scheduled_run_time)")+" AS oldest FROM"+
+		" (SELECT shard, job_type, scheduled_run_time FROM "+table+" "+m.db.Index(table, "wake")+
+		" WHERE status = 'scheduled' AND wake_time <= ? ORDER BY wake_time LIMIT ?) AS woken GROUP BY shard, job_type", at, woken)
 	if err != nil {
 		return nil, err
 	}
@@ -56,22 +68,18 @@ func (m *Monitor) backlog(ctx context.Context, q schema.Queue, now time.Time, mo
 	return all, err
 }
 
-// failed are how many of each job type failed for good, and are still to be seen to: up to most of each and one more; 0 is all.
-func (m *Monitor) failed(ctx context.Context, q schema.Queue, most int64) (found []standing, err error) {
+// failed counts the jobs of each type that failed for good and are open: up to most of each and one more; 0 is all.
+func (m *Monitor) failed(ctx context.Context, q schema.Queue, most int64) (found []jobCount, err error) {
 	table, err := m.db.CheckQueue(q.Name)
 	if err != nil {
 		return nil, err
 	}
 	claim := m.db.Index(table, schema.ClaimIndex)
 	if most > 0 {
-		d := dive{m: m, table: table, claim: claim}
-		err = d.kinds(ctx, "failed", func(k kind) error {
-			n, err := d.count(ctx, "failed", k, "", most+1)
-			found = append(found, standing{JobType: k.JobType, N: n})
-			return err
-		})
+		s := skipScan{m: m, table: table, claim: claim}
+		found, err = s.failed(ctx, most)
 	}
-	if most == 0 || errors.Is(err, errTooDeep) {
+	if most == 0 || errors.Is(err, errTooMany) {
 		found = nil
 		err = m.db.SelectContext(ctx, &found, "SELECT job_type, COUNT(*) AS n FROM "+table+" "+claim+" WHERE status = 'failed' GROUP BY "+m.db.TypesOfClaim)
 	}
@@ -79,4 +87,18 @@ func (m *Monitor) failed(ctx context.Context, q schema.Queue, most int64) (found
 		return nil, fmt.Errorf("count the failed jobs of %s: %w", q.Name, err)
 	}
 	return found, nil
+}
+
+// used sums up what counts against a queue's limit, as the workers that start jobs see it: by job type or by shard.
+func (m *Monitor) used(ctx context.Context, q schema.Queue, by string) (used []jobCount, err error) {
+	table, err := m.db.CheckQueue(q.Name)
+	if err != nil {
+		return nil, err
+	}
+	err = m.db.SelectContext(ctx, &used, "SELECT "+by+", CAST(COALESCE(SUM(throttle_factor + 0.0), 0) AS SIGNED INTEGER) AS used FROM "+table+" "+
+		m.db.Index(table, schema.ClaimIndex)+" WHERE "+schema.Counts+" GROUP BY "+by)
+	if err != nil {
+		return nil, fmt.Errorf("sum up the throttle factors of %s: %w", q.Name, err)
+	}
+	return used, nil
 }

@@ -30,8 +30,8 @@ func eachEngine(b *testing.B, f func(b *testing.B, db *schema.DB)) {
 	}
 }
 
-// BenchmarkTake takes an hour of 1,000,000 entries, beside a plain GROUP BY of the same: x/plain is the ratio.
-func BenchmarkTake(b *testing.B) {
+// BenchmarkAggregate aggregates an hour of 1,000,000 entries, beside a plain GROUP BY of the same: x/plain is the ratio.
+func BenchmarkAggregate(b *testing.B) {
 	eachEngine(b, func(b *testing.B, db *schema.DB) {
 		m := New(db)
 		hour, err := m.LastComplete(b.Context())

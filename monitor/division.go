@@ -65,7 +65,7 @@ func (m *Monitor) parts(ctx context.Context) (byQueue map[string][]shardPart, er
 }
 
 // division tells how a queue is divided, by what its shards hold and how its jobs stand; ok is false if there is nothing to tell.
-func (m *Monitor) division(ctx context.Context, q schema.Queue, held []shardPart, due []standing, now time.Time) (d Division, ok bool, err error) {
+func (m *Monitor) division(ctx context.Context, q schema.Queue, held []shardPart, due []jobCount, now time.Time) (d Division, ok bool, err error) {
 	if len(held) == 0 {
 		return d, false, nil
 	}

@@ -51,7 +51,7 @@ func TestMeasuresOverShards(t *testing.T) {
 					all = append(all, of.Queue, of.JobType, of.Backlog, of.OldestDue, of.Failed)
 				}
 			}
-			take(t, m, hour, AggregateOptions{Gauge: true, Again: true})
+			aggregate(t, m, hour, AggregateOptions{Gauge: true, Again: true})
 			r, err := m.Report(t.Context(), hour)
 			if err != nil {
 				t.Fatal(err)

@@ -63,7 +63,7 @@ func TestGauge(t *testing.T) {
 		job("due", "answered", "live", ago(99*time.Hour), never)
 		job("due", "deciding", "live", ago(99*time.Hour), never)
 
-		take(t, m, hour, AggregateOptions{Gauge: true})
+		aggregate(t, m, hour, AggregateOptions{Gauge: true})
 		report, err := m.Report(t.Context(), hour)
 		if err != nil {
 			t.Fatal(err)
@@ -101,7 +101,7 @@ func TestGauge(t *testing.T) {
 		}
 
 		// without the gauge, only what happened has rows
-		take(t, m, hour.Add(-time.Hour), AggregateOptions{})
+		aggregate(t, m, hour.Add(-time.Hour), AggregateOptions{})
 		if rows := stored(t, m, hour.Add(-time.Hour)); len(rows) != 0 {
 			t.Errorf("rows of an idle hour: %+v", rows)
 		}

@@ -96,7 +96,7 @@ var urgent = []string{
 
 // judgement is a verdict in the making.
 type judgement struct {
-	// over is how long the last hours are, hours the same with the time up to which they were taken.
+	// over is how long the last hours are, hours the same with the time up to which they were aggregated.
 	over, hours string
 	most        int64
 	findings    []Finding
@@ -131,7 +131,7 @@ func (j *judgement) instance(a Alert, s State) {
 	limit("dead_workers", a.DeadWorkers, float64(s.DeadWorkers), "workers",
 		fmt.Sprintf("%s died in the last %s: hipq activity --state error says which", readable.Count(s.DeadWorkers, "worker"), j.over))
 	limit("missed_hours", a.MissedHours, float64(s.MissedHours), "hours",
-		fmt.Sprintf("%s of the last week have no metrics: hipq monitor --missing takes them", readable.Count(s.MissedHours, "hour")))
+		fmt.Sprintf("%s of the last week have no metrics: hipq monitor --missing aggregates them", readable.Count(s.MissedHours, "hour")))
 }
 
 // schedules judges those that are overdue, all of them as one: whoever sees to one sees to all.

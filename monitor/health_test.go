@@ -118,7 +118,7 @@ func TestJudge(t *testing.T) {
 	}
 	s := well()
 	s.DeadWorkers, s.MissedHours = 1, 30
-	const says = "1 critical, 1 warning: 30 hours of the last week have no metrics: hipq monitor --missing takes them (critical above 24)" +
+	const says = "1 critical, 1 warning: 30 hours of the last week have no metrics: hipq monitor --missing aggregates them (critical above 24)" +
 		"; and 1 more: dead_workers"
 	if got := DefaultAlert().Judge(s).Text; got != says {
 		t.Errorf("the verdict says %q, want %q", got, says)

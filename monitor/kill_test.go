@@ -14,7 +14,7 @@ import (
 )
 
 // I8: a monitor that is killed in the middle, beside another one, leaves an hour's metrics whole or not there at all.
-func TestI8TakeKilled(t *testing.T) {
+func TestI8AggregateKilled(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, driver, source string) {
 		m := New(open(t, driver, source))
 		hour := complete(t, m)
@@ -28,37 +28,37 @@ func TestI8TakeKilled(t *testing.T) {
 			beside := round%2 > 0
 			exec(t, m.db, "DELETE FROM "+m.db.Hours())
 			exec(t, m.db, "DELETE FROM "+m.db.Metrics())
-			kill := taking(t, driver, source, hour)
+			kill := aggregating(t, driver, source, hour)
 			if beside {
-				take(t, m, hour, AggregateOptions{Again: true})
+				aggregate(t, m, hour, AggregateOptions{Again: true})
 			}
 			time.Sleep(time.Duration(r.IntN(20_000)) * time.Microsecond) // wherever it is then
 			kill()
-			rows := stored(t, m, hour) // before the question whether it is taken: the server may still have its commit to do
-			taken, err := m.aggregated(t.Context(), hour, hour.Add(time.Hour))
+			rows := stored(t, m, hour) // before the question whether it is aggregated: the server may still have its commit to do
+			done, err := m.aggregated(t.Context(), hour, hour.Add(time.Hour))
 			if err != nil {
 				t.Fatal(err)
 			}
-			if taken[hour] {
+			if done[hour] {
 				wantMetrics(t, m, hour, entries)
 			} else if beside || len(rows) > 0 {
-				t.Fatalf("the hour is not taken, and has %d rows", len(rows))
+				t.Fatalf("the hour is not aggregated, and has %d rows", len(rows))
 			}
-			take(t, m, hour, AggregateOptions{Again: true})
+			aggregate(t, m, hour, AggregateOptions{Again: true})
 			wantMetrics(t, m, hour, entries)
 		}
 	})
 }
 
-// taking starts a process that takes the hour, again and again, and waits until it begins. It ends by kill.
-func taking(t *testing.T, driver, source string, hour time.Time) (kill func()) {
+// aggregating starts a process that aggregates the hour, again and again, and waits until it begins. It ends by kill.
+func aggregating(t *testing.T, driver, source string, hour time.Time) (kill func()) {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	process := osexec.CommandContext(t.Context(), self, "-test.run=^TestTakingProcess$", "-test.v")
-	process.Env = append(os.Environ(), "MONITOR_TEST_TAKES="+hour.Format(time.RFC3339), "MONITOR_TEST_DRIVER="+driver, "MONITOR_TEST_SOURCE="+source)
+	process := osexec.CommandContext(t.Context(), self, "-test.run=^TestAggregatingProcess$", "-test.v")
+	process.Env = append(os.Environ(), "MONITOR_TEST_HOUR="+hour.Format(time.RFC3339), "MONITOR_TEST_DRIVER="+driver, "MONITOR_TEST_SOURCE="+source)
 	out, err := process.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -68,9 +68,9 @@ func taking(t *testing.T, driver, source string, hour time.Time) (kill func()) {
 	}
 	for lines := bufio.NewScanner(out); ; {
 		if !lines.Scan() {
-			t.Fatal("the process doesn't take the hour: ", process.Wait())
+			t.Fatal("the process doesn't aggregate the hour: ", process.Wait())
 		}
-		if lines.Text() == "takes" {
+		if lines.Text() == "aggregates" {
 			break
 		}
 	}
@@ -80,15 +80,15 @@ func taking(t *testing.T, driver, source string, hour time.Time) (kill func()) {
 	}
 }
 
-// TestTakingProcess is the process of taking.
-func TestTakingProcess(t *testing.T) {
+// TestAggregatingProcess is the process of aggregating.
+func TestAggregatingProcess(t *testing.T) {
 	driver, source := os.Getenv("MONITOR_TEST_DRIVER"), os.Getenv("MONITOR_TEST_SOURCE")
-	hour, err := time.Parse(time.RFC3339, os.Getenv("MONITOR_TEST_TAKES"))
+	hour, err := time.Parse(time.RFC3339, os.Getenv("MONITOR_TEST_HOUR"))
 	if err != nil {
-		t.Skip("it is TestI8TakeKilled that runs this")
+		t.Skip("it is TestI8AggregateKilled that runs this")
 	}
 	m := New(connect(t, driver, source))
-	os.Stdout.WriteString("takes\n")
+	os.Stdout.WriteString("aggregates\n")
 	for {
 		if _, err := m.Aggregate(context.Background(), hour, AggregateOptions{Again: true}); err != nil {
 			t.Fatal(err)

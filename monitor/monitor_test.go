@@ -82,14 +82,14 @@ func logged(t fataler, db *schema.DB, entries ...activity.Entry) {
 	}
 }
 
-// take takes an hour and fails the test if that fails.
-func take(t fataler, m *Monitor, hour time.Time, o AggregateOptions) bool {
+// aggregate aggregates an hour and fails the test if that fails.
+func aggregate(t fataler, m *Monitor, hour time.Time, o AggregateOptions) bool {
 	t.Helper()
-	taken, err := m.Aggregate(context.Background(), hour, o)
+	done, err := m.Aggregate(context.Background(), hour, o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return taken
+	return done
 }
 
 // stored are the metrics of one hour.

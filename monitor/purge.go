@@ -10,7 +10,7 @@ import (
 )
 
 // Purge deletes the metrics of the hours before o.Before, hour by hour, and gives the number of hours. An hour of which there
-// is activity stays: it was taken, and must not look as if it hadn't been. It may be interrupted, repeated, and run by several
+// is activity stays: it was aggregated, and must not look as if it hadn't been. It may be interrupted, repeated, and run by several
 // at once.
 func (m *Monitor) Purge(ctx context.Context, o activity.PurgeOptions) (hours int64, err error) {
 	before := hourOf(o.Before)

@@ -12,11 +12,11 @@ import (
 	"github.com/hipq/hipq/internal/engine"
 )
 
-// sum adds up the entries of the hours in [from, to) that have been taken.
-func sum(entries []activity.Entry, taken map[time.Time]bool, from, to time.Time) (counts map[key]Counts, workers Workers, hours int) {
+// sum adds up the entries of the hours in [from, to) that were aggregated.
+func sum(entries []activity.Entry, aggregated map[time.Time]bool, from, to time.Time) (counts map[key]Counts, workers Workers, hours int) {
 	counts = map[key]Counts{}
 	for h := from; h.Before(to); h = h.Add(time.Hour) {
-		if !taken[h] {
+		if !aggregated[h] {
 			continue
 		}
 		hours++
@@ -38,7 +38,7 @@ func TestReportMergesHours(t *testing.T) {
 		to := hour.Add(time.Hour)
 		r := rand.New(rand.NewPCG(7, 7))
 		var entries []activity.Entry
-		taken := map[time.Time]bool{}
+		aggregated := map[time.Time]bool{}
 		// the hours on both sides of each window's edges, and some others; a third of them are missed
 		offsets := []int{0, 5, 6, 11, 12, 23, 24, 47, 48, 167, 168, 335, 336, 400}
 		for range 40 {
@@ -49,12 +49,12 @@ func TestReportMergesHours(t *testing.T) {
 			for range 8 {
 				entries = append(entries, anyEntry(r, h, h.Add(time.Hour)))
 			}
-			taken[h] = taken[h] || i%3 > 0
+			aggregated[h] = aggregated[h] || i%3 > 0
 		}
 		logged(t, m.db, entries...)
-		for h, ok := range taken {
+		for h, ok := range aggregated {
 			if ok {
-				take(t, m, h, AggregateOptions{})
+				aggregate(t, m, h, AggregateOptions{})
 			}
 		}
 		measured := hour.Add(-5 * time.Hour)
@@ -64,7 +64,7 @@ func TestReportMergesHours(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(hoursOf(entries, taken, to, measured), report.Hours, shown); diff != "" {
+		if diff := cmp.Diff(hoursOf(entries, aggregated, to, measured), report.Hours, shown); diff != "" {
 			t.Errorf("hours (-recount +got):\n%s", diff)
 		}
 		if !report.Hour.Equal(hour) || len(report.Windows) != 4 {
@@ -77,9 +77,9 @@ func TestReportMergesHours(t *testing.T) {
 			if w.Name != []string{"6h", "12h", "1d", "1w"}[i] || !w.From.Equal(from) || !w.To.Equal(to) || w.Of != hours {
 				t.Errorf("window %+v", w)
 			}
-			now, workers, covered := sum(entries, taken, from, to)
-			before, _, coveredBefore := sum(entries, taken, from.Add(-length), from)
-			earlier, _, coveredEarlier := sum(entries, taken, from.Add(-week), to.Add(-week))
+			now, workers, covered := sum(entries, aggregated, from, to)
+			before, _, coveredBefore := sum(entries, aggregated, from.Add(-length), from)
+			earlier, _, coveredEarlier := sum(entries, aggregated, from.Add(-week), to.Add(-week))
 			if w.Hours != covered || w.Workers != workers {
 				t.Errorf("%s: %d hours, %+v; want %d, %+v", w.Name, w.Hours, w.Workers, covered, workers)
 			}
@@ -120,7 +120,7 @@ func TestReportMergesHours(t *testing.T) {
 		}
 		var missing []time.Time
 		for h := to.Add(-week); h.Before(to); h = h.Add(time.Hour) {
-			if !taken[h] {
+			if !aggregated[h] {
 				missing = append(missing, h)
 			}
 		}
@@ -131,9 +131,9 @@ func TestReportMergesHours(t *testing.T) {
 }
 
 // hoursOf are the hours of the week before a time, by queue; in one of them the backlog of each job type was measured.
-func hoursOf(entries []activity.Entry, taken map[time.Time]bool, to, measured time.Time) (hours []Hour) {
+func hoursOf(entries []activity.Entry, aggregated map[time.Time]bool, to, measured time.Time) (hours []Hour) {
 	for h := to.Add(-week); h.Before(to); h = h.Add(time.Hour) {
-		if !taken[h] {
+		if !aggregated[h] {
 			continue
 		}
 		queues := map[string]*QueueHour{}
@@ -163,7 +163,7 @@ func TestReportWithoutHistogram(t *testing.T) {
 		for _, ago := range []int{0, 7} {
 			at := hour.Add(time.Duration(-ago) * time.Hour)
 			logged(t, m.db, activity.Entry{At: at, Kind: activity.Job, State: activity.Finished, Queue: "mail", JobType: "send", RunMS: 7})
-			take(t, m, at, AggregateOptions{})
+			aggregate(t, m, at, AggregateOptions{})
 		}
 		for _, spoilt := range []any{nil, []byte{}, []byte{7}, []byte{7, 2}} {
 			exec(t, m.db, "UPDATE "+m.db.Metrics()+" SET run_histogram = ? WHERE hour = ?", spoilt, engine.At(hour.Add(-7*time.Hour)))
@@ -202,10 +202,10 @@ func TestMissing(t *testing.T) {
 
 		logged(t, m.db, activity.Entry{At: ago(3).Add(20 * time.Minute), Kind: activity.Worker, State: activity.Starting})
 		want("three hours ago it began", hour, ago(3), ago(2), ago(1), hour)
-		take(t, m, ago(2), AggregateOptions{})
-		take(t, m, hour, AggregateOptions{})
-		want("two were taken", hour, ago(3), ago(1))
-		take(t, m, ago(1), AggregateOptions{})
+		aggregate(t, m, ago(2), AggregateOptions{})
+		aggregate(t, m, hour, AggregateOptions{})
+		want("two were aggregated", hour, ago(3), ago(1))
+		aggregate(t, m, ago(1), AggregateOptions{})
 		if got, err := m.Missing(t.Context(), hour.Add(5*time.Hour)); err != nil || len(got) > 2 { // one may become complete meanwhile
 			t.Errorf("an hour not complete yet is missing: %s (%v)", got, err)
 		}
@@ -213,8 +213,8 @@ func TestMissing(t *testing.T) {
 
 		exec(t, m.db, "DELETE FROM "+m.db.Activity())
 		want("the activity was purged", hour)
-		take(t, m, ago(400), AggregateOptions{})
-		want("an hour in which nothing happened was taken", hour)
+		aggregate(t, m, ago(400), AggregateOptions{})
+		want("an hour in which nothing happened was aggregated", hour)
 		exec(t, m.db, "INSERT INTO "+m.db.Metrics()+" (hour, queue, job_type) VALUES (?, 'mail', 'send')", engine.At(ago(400)))
 		got, err := m.Missing(t.Context(), hour)
 		if err != nil || len(got) != 165 || !got[0].Equal(ago(167)) {

@@ -15,9 +15,9 @@ import (
 type State struct {
 	// At is when, by the database's clock.
 	At time.Time
-	// Over is the length of the last hours; those of them that were taken are in the counts.
+	// Over is the length of the last hours; those of them that were aggregated are in the counts.
 	Over time.Duration
-	// Until is when the newest of them ends; zero if none was taken.
+	// Until is when the newest of them ends; zero if none was aggregated.
 	Until time.Time
 	// Most is up to how many jobs of a type were counted: a Backlog or a number of failed jobs that is more stands for any that is
 	// more. 0: all were.
@@ -31,8 +31,8 @@ type State struct {
 	LastTick time.Time
 	// DeadWorkers are how many died in that time, or have, and nobody has found them yet.
 	DeadWorkers int64
-	// MissedHours are how many hours of the last week nobody has taken. The last complete hour is not among them: it may be
-	// taken yet.
+	// MissedHours are how many hours of the last week were not aggregated. The last complete hour is not among them: it may be
+	// aggregated yet.
 	MissedHours int
 	// HighIDs are tables whose next id is in the upper half of all that there are.
 	HighIDs []string
@@ -65,8 +65,8 @@ type TypeState struct {
 	Counts Counts
 }
 
-// State reads how the instance is, and how the last hours went that were taken: over whole hours, at least one. It takes no
-// hour. The jobs of a type that are due, or have failed, it counts up to most (State.Most); 0 is all, which takes a second for
+// State reads how the instance is, and how the last hours went that were aggregated: over whole hours, at least one. It aggregates
+// no hour. The jobs of a type that are due, or have failed, it counts up to most (State.Most); 0 is all, which takes a second for
 // each million of them or so, for they are read in the index.
 func (m *Monitor) State(ctx context.Context, over time.Duration, most int64) (State, error) {
 	now, err := m.db.Clock(ctx)
@@ -168,7 +168,7 @@ func (m *Monitor) types(ctx context.Context, s *State) error {
 	return nil
 }
 
-// lastHours merges the last hours that were taken. There are none if the newest of them is older than all that are asked for:
+// lastHours merges the last hours that were aggregated. There are none if the newest of them is older than all that are asked for:
 // that would be no news. to is when the newest ends.
 func (m *Monitor) lastHours(ctx context.Context, now time.Time, over time.Duration) (hours metrics, to time.Time, err error) {
 	hours, last := newMetrics(now), lastComplete(now)

@@ -62,11 +62,11 @@ func TestState(t *testing.T) {
 				State: activity.Failed, Queue: "mail", JobType: jobType,
 			})
 		}
-		for hours, jobType := range []string{"pending", "pending", "send", "send", "too old"} { // of two, the last is not taken yet
+		for hours, jobType := range []string{"pending", "pending", "send", "send", "too old"} { // of two, the last is not aggregated yet
 			entry(hours, jobType)
 		}
 		for _, hours := range []int{1, 2, 4} {
-			take(t, m, hour.Add(-time.Duration(hours)*time.Hour), AggregateOptions{})
+			aggregate(t, m, hour.Add(-time.Duration(hours)*time.Hour), AggregateOptions{})
 		}
 
 		want := State{Over: 2 * time.Hour, LastTick: now.Add(-30 * time.Second), DeadWorkers: 2, MissedHours: 1, Until: hour, Queues: []string{"mail", "report"}, Types: []TypeState{
@@ -93,8 +93,8 @@ func TestState(t *testing.T) {
 			t.Errorf("counted up to 1 (-want +got):\n%s", diff)
 		}
 
-		// what happened before the last hours is no news, and an hour that was taken is not missed
-		take(t, m, hour.Add(-3*time.Hour), AggregateOptions{})
+		// what happened before the last hours is no news, and an hour that was aggregated is not missed
+		aggregate(t, m, hour.Add(-3*time.Hour), AggregateOptions{})
 		exec(t, db, "DELETE FROM "+db.Hours()+" WHERE hour > ?", engine.At(hour.Add(-2*time.Hour)))
 		got = state()
 		if got.MissedHours != 1 || len(got.Types) != 2 || got.Types[0].Counts.Failed != 0 {

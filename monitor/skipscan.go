@@ -1,0 +1,135 @@
+package monitor
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"slices"
+
+	"github.com/hipq/hipq/internal/engine"
+)
+
+// skipScan counts jobs in the claim index where counting all of them would take too long: it goes from range to range of the index,
+// counts each up to a number, and skips the rest.
+type skipScan struct {
+	m            *Monitor
+	table, claim string
+	lookups      int
+}
+
+// indexRange is what lies together in the claim index, of one status.
+type indexRange struct {
+	Place   int `db:"shard"`
+	Part    string
+	JobType string `db:"job_type"`
+}
+
+const inRange = "status = ? AND shard = ? AND part = ? AND job_type = ?"
+
+func (r indexRange) args(status string) []any { return []any{status, r.Place, r.Part, r.JobType} }
+
+// lookupsMost is how many lookups a scan makes, each of which takes a fraction of a millisecond.
+const lookupsMost = 2000
+
+// errTooMany means that a scan has made lookupsMost lookups and is not done: to read the whole index is quicker.
+var errTooMany = errors.New("the jobs are in too many ranges of the index")
+
+// first reads the first row that there is, if there is one.
+func (s *skipScan) first(ctx context.Context, into any, columns, where string, args ...any) (found bool, err error) {
+	if s.lookups++; s.lookups > lookupsMost {
+		return false, errTooMany
+	}
+	err = s.m.db.GetContext(ctx, into, "SELECT "+columns+" FROM "+s.table+" "+s.claim+" WHERE "+where+" LIMIT 1", args...)
+	if errors.Is(err, sql.ErrNoRows) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// ranges calls f with each range of a status, and ends with f's first error.
+func (s *skipScan) ranges(ctx context.Context, status string, f func(indexRange) error) error {
+	const columns = "shard, part, job_type"
+	var r indexRange
+	for {
+		found, err := false, error(nil)
+		if r.Part != "" {
+			found, err = s.first(ctx, &r, columns, "status = ? AND shard = ? AND part = ? AND job_type > ? ORDER BY job_type", r.args(status)...)
+		}
+		if err == nil && !found && r.Part != "" {
+			found, err = s.first(ctx, &r, columns, "status = ? AND shard = ? AND part > ? ORDER BY part, job_type", status, r.Place, r.Part)
+		}
+		if err == nil && !found {
+			found, err = s.first(ctx, &r, columns, "status = ? AND shard > ? ORDER BY shard, part, job_type", status, r.Place)
+		}
+		if err != nil || !found {
+			return err
+		}
+		if err := f(r); err != nil {
+			return err
+		}
+	}
+}
+
+// count counts the jobs of a range, under a condition, up to most.
+func (s *skipScan) count(ctx context.Context, status string, r indexRange, and string, most int64, args ...any) (n int64, err error) {
+	args = slices.Concat(r.args(status), args, []any{most})
+	err = s.m.db.GetContext(ctx, &n, "SELECT COUNT(*) FROM (SELECT id FROM "+s.table+" "+s.claim+" WHERE "+inRange+and+" LIMIT ?) AS counted", args...)
+	return n, err
+}
+
+// oldest is the earliest time of the jobs of a range: the first of each rank has that of its rank.
+func (s *skipScan) oldest(ctx context.Context, status string, r indexRange) (earliest engine.Time, err error) {
+	args, beyond := r.args(status), ""
+	for {
+		var of struct {
+			Rank sql.NullInt64 `db:"run_rank"` // NULL comes first: what plain SQL has left to the job type
+			At   engine.Time   `db:"scheduled_run_time"`
+		}
+		found, err := s.first(ctx, &of, "run_rank, scheduled_run_time", inRange+beyond+" ORDER BY run_rank, scheduled_run_time", args...)
+		if err != nil || !found {
+			return earliest, err
+		}
+		if earliest.IsZero() || of.At.Before(earliest.Time) {
+			earliest = of.At
+		}
+		args, beyond = args[:4], " AND run_rank IS NOT NULL"
+		if of.Rank.Valid {
+			args, beyond = append(args, of.Rank.Int64), " AND run_rank > ?"
+		}
+	}
+}
+
+// due counts the jobs that are due at a time: available, held back by a full group, or inserted by plain SQL and not accepted
+// yet. Of each type it counts up to most and one more.
+func (s *skipScan) due(ctx context.Context, at engine.Time, most int64) (all []jobCount, err error) {
+	counted := map[string]int64{}
+	for _, status := range []string{"available", "throttled", "submitted"} {
+		err := s.ranges(ctx, status, func(r indexRange) error {
+			oldest, err := s.oldest(ctx, status, r)
+			if err != nil || oldest.After(at.Time) { // all are for later
+				return err
+			}
+			c := jobCount{JobType: r.JobType, Place: r.Place, Status: status, Oldest: oldest}
+			if room := most + 1 - counted[r.JobType]; room > 0 {
+				c.N, err = s.count(ctx, status, r, " AND scheduled_run_time <= ?", room, at)
+			}
+			counted[r.JobType] += c.N
+			all = append(all, c)
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+// failed counts the failed jobs of each type up to most and one more.
+func (s *skipScan) failed(ctx context.Context, most int64) (all []jobCount, err error) {
+	err = s.ranges(ctx, "failed", func(r indexRange) error {
+		n, err := s.count(ctx, "failed", r, "", most+1)
+		all = append(all, jobCount{JobType: r.JobType, N: n})
+		return err
+	})
+	return all, err
+}
