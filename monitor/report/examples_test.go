@@ -27,27 +27,27 @@ type exampleType struct {
 
 // empty is the first hour of an instance.
 func empty() Page {
-	s := Page{Instance: "shop", Zone: time.UTC, Made: lastHour.Add(67 * time.Minute), Health: &monitor.Health{Severity: monitor.OK}}
-	s.Report = sums(nil, nil)
-	return s
+	p := Page{Instance: "shop", Made: lastHour.Add(67 * time.Minute), Health: &monitor.Health{Severity: monitor.OK}}
+	p.fill(nil, nil)
+	return p
 }
 
 // well is a week in which all went well.
 func well() Page {
-	s := empty()
-	s.fill([]exampleType{
+	p := empty()
+	p.fill([]exampleType{
 		{queue: "emails", name: "send", jobs: 900, errors: .004, waitMS: 24_000, runMS: 180},
 		{queue: "emails", name: "digest", jobs: 40, waitMS: 31_000, runMS: 2400},
 		{queue: "files", name: "compress", jobs: 60, errors: .01, waitMS: 28_000, runMS: 41_000},
 	}, nil)
-	s.hosts("web1", "web2")
-	return s
+	p.hosts("web1", "web2")
+	return p
 }
 
 // busy is a week in which much went wrong.
 func busy() Page {
-	s := empty()
-	s.fill([]exampleType{
+	p := empty()
+	p.fill([]exampleType{
 		{queue: "billing", name: "charge", jobs: 220, errors: .02, failed: .001, waitMS: 14_000, runMS: 900},
 		{queue: "billing", name: "invoice", jobs: 70, errors: .001, waitMS: 21_000, runMS: 3_300},
 		{
@@ -59,62 +59,59 @@ func busy() Page {
 		{queue: "files", name: "thumbnails-of-all-the-pictures-of-a-product-in-each-size", jobs: 300, errors: .003, waitMS: 33_000, runMS: 1200},
 		{queue: "reports"},
 	}, []int{30, 31, 32, 101})
-	s.Health = &monitor.Health{Severity: monitor.Critical, Findings: []monitor.Finding{
+	p.Health = &monitor.Health{Severity: monitor.Critical, Findings: []monitor.Finding{
 		{Severity: monitor.Critical, Text: "emails/send: 71 % of 4,120 attempts in 2 h ended with an error: hipq activity --state error (critical above 25 %)"},
 		{Severity: monitor.Critical, Text: "emails/send: a job has been due for 1 h 24 min: hipq jobs emails --state due, hipq why (critical above 1 h)"},
 		{Severity: monitor.Warning, Text: "files/compress: of 100 jobs that started in 2 h, 5 had waited for 16 min or more (warning above 15 min)"},
 	}}
 	since := lastHour.Add(-4 * time.Hour)
-	s.Trends = []monitor.Trend{
+	p.Trends = []monitor.Trend{
 		{Queue: "emails", JobType: "send", What: "errors", From: .01, To: .71, Since: since},
 		{Queue: "emails", JobType: "send", What: "wait_p95", From: 52_000, To: 2_200_000, Since: since},
 	}
-	s.Failures = []Failure{
+	p.Failures = []Failure{
 		{
-			Queue: "emails", JobType: "send", Jobs: 5000, First: lastHour.Add(-4 * time.Hour), Last: lastHour.Add(50 * time.Minute),
+			Queue: "emails", JobType: "send", Jobs: 5000, First: since, Last: lastHour.Add(50 * time.Minute),
 			Error: "exit status 1: PHP Fatal error:  Uncaught RuntimeException: 554 5.7.1 relay access denied for customer 48211\n" +
 				"in /srv/shop/send.php:41\nStack trace:\n#0 /srv/shop/send.php(88): Mailer->deliver(Object(Message))\n#1 {main}\n  thrown",
-			Show: "hipq show emails 920417", Retry: "hipq retry emails --fingerprint 5d1e9a02",
-			Dismiss: "hipq dismiss emails --fingerprint 5d1e9a02",
+			Show: "hipq show emails 920417", Retry: "hipq retry emails --fingerprint 5d1e9a02", Dismiss: "hipq dismiss emails --fingerprint 5d1e9a02",
 		},
 		{
 			Queue: "billing", JobType: "charge", Jobs: 1, First: lastHour.Add(-30 * time.Hour), Last: lastHour.Add(-30 * time.Hour),
 			Error: "timeout after 30s", Show: "hipq show billing 51", Retry: "hipq retry billing --fingerprint 07c1b2aa",
 		},
 	}
-	s.hosts("web1", "web2.example.org", "batch")
-	for i, of := range []struct{ used, limit int64 }{{1, 20}, {2, 20}, {20, 20}} { // the types of billing, and one of emails
-		s.Gauges[i].ThrottleUsed, s.Gauges[i].ThrottleLimit = &of.used, &of.limit
+	p.hosts("web1", "web2.example.org", "batch")
+	for i, used := range []int64{1, 2, 20} { // the types of billing, and one of emails
+		p.Gauges[i].ThrottleUsed, p.Gauges[i].ThrottleLimit = &used, new(int64(20))
 	}
-	return s
+	return p
 }
 
 // hostile is busy, with texts of somebody who means no good.
 func hostile(text string) Page {
-	s := busy()
-	for _, w := range s.Report.Windows {
+	p := busy()
+	for _, w := range p.Windows {
 		for _, q := range w.Queues {
 			for n := range q.JobTypes {
 				q.JobTypes[n].JobType = text
 			}
 		}
-	}
-	for n := range s.Failures {
-		i := &s.Failures[n]
-		i.JobType, i.Error, i.Show, i.Retry, i.Dismiss = text, text, text, text, text
-	}
-	for n := range s.Health.Findings {
-		s.Health.Findings[n].Text = text
-	}
-	for _, w := range s.Windows {
 		for n := range w.Ticks.Hosts {
 			w.Ticks.Hosts[n].Host = text
 		}
 	}
-	for n := range s.Trends {
-		s.Trends[n].JobType = text
+	for n := range p.Failures {
+		f := &p.Failures[n]
+		f.JobType, f.Error, f.Show, f.Retry, f.Dismiss = text, text, text, text, text
 	}
-	return s
+	for n := range p.Health.Findings {
+		p.Health.Findings[n].Text = text
+	}
+	for n := range p.Trends {
+		p.Trends[n].JobType = text
+	}
+	return p
 }
 
 const nasty = "</pre></bdi></style></title></svg><script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">" +
@@ -125,49 +122,75 @@ const nasty = "</pre></bdi></style></title></svg><script>document.title='owned'<
 func long() string { return strings.Repeat(nasty, 1<<20/len(nasty)+1) }
 
 // fill makes up the week of the types, without the hours (before the last) that were missed.
-func (s *Page) fill(types []exampleType, missed []int) {
-	r := rand.New(rand.NewPCG(11, 11))
-	hours := map[int]map[exampleType]monitor.Counts{} // before the last
-	for ago := range 168 {
-		hour := lastHour.Add(time.Duration(-ago) * time.Hour)
+func (p *Page) fill(types []exampleType, missed []int) {
+	r, to := rand.New(rand.NewPCG(11, 11)), lastHour.Add(time.Hour)
+	p.Report = monitor.Report{Hour: lastHour}
+	for i, name := range []string{"6h", "12h", "1d", "1w"} {
+		of := []int{6, 12, 24, 168}[i]
+		p.Windows = append(p.Windows, monitor.Window{Name: name, From: to.Add(time.Duration(-of) * time.Hour), To: to, Of: of})
+	}
+	for ago := 167; ago >= 0; ago-- {
+		hour := monitor.Hour{Start: lastHour.Add(time.Duration(-ago) * time.Hour), Queues: map[string]*monitor.QueueHour{}}
 		if slices.Contains(missed, ago) {
-			s.Report.Missing = append([]time.Time{hour}, s.Report.Missing...)
+			p.Missing = append(p.Missing, hour.Start)
 			continue
 		}
-		hours[ago] = map[exampleType]monitor.Counts{}
-		c := monitor.Hour{Start: hour, Queues: map[string]*monitor.QueueHour{}}
+		p.Hours = append(p.Hours, hour)
 		for _, t := range types {
-			if t.jobs == 0 || t.nothingFor > 0 && ago >= 168-t.nothingFor {
-				continue
+			counts := t.counts(r, hour.Start, ago)
+			if hour.Queues[t.queue] == nil {
+				hour.Queues[t.queue] = &monitor.QueueHour{Measured: true}
 			}
-			n := t.counts(r, hour, ago)
-			hours[ago][t] = n
-			q := c.Queues[t.queue]
-			if q == nil {
-				q = &monitor.QueueHour{Measured: true}
-				c.Queues[t.queue] = q
-			}
-			merge(&q.Counts, n)
-			if t.brokenFor > ago {
-				q.Backlog += t.backlog * int64(t.brokenFor-ago) / int64(t.brokenFor)
+			q := hour.Queues[t.queue]
+			merge(&q.Counts, counts)
+			q.Backlog += t.backlog * int64(max(t.brokenFor-ago, 0)) / int64(max(t.brokenFor, 1))
+			for i := range p.Windows {
+				if w := &p.Windows[i]; ago < w.Of {
+					addType(w, t, counts)
+				}
 			}
 		}
-		s.Hours = append([]monitor.Hour{c}, s.Hours...)
+		for i := range p.Windows {
+			if w := &p.Windows[i]; ago < w.Of && len(types) > 0 {
+				w.Hours++
+				w.Workers.Started, w.Workers.Finished = w.Workers.Started+60, w.Workers.Finished+60
+			}
+		}
 	}
-	missing, single := s.Missing, s.Hours
-	s.Report = sums(types, hours)
-	s.Missing, s.Hours = missing, single
+	for _, w := range p.Windows { // before them there was a little less, or more
+		for i := range w.Queues {
+			q := &w.Queues[i]
+			q.Before.Hours, q.WeekEarlier.Hours = w.Hours, w.Hours
+			q.Before.Finished, q.WeekEarlier.Finished = q.Finished*23/25, q.Finished*51/50
+		}
+	}
 	for _, t := range types {
-		s.Report.Gauges = append(s.Report.Gauges, monitor.Gauge{Queue: t.queue, JobType: t.name, Backlog: t.backlog, OldestDueMS: t.oldest})
+		p.Gauges = append(p.Gauges, monitor.Gauge{Queue: t.queue, JobType: t.name, Backlog: t.backlog, OldestDueMS: t.oldest})
 	}
+}
+
+// addType adds an hour of a type to a window.
+func addType(w *monitor.Window, t exampleType, counts monitor.Counts) {
+	at := slices.IndexFunc(w.Queues, func(q monitor.QueueSums) bool { return q.Queue == t.queue })
+	if at < 0 {
+		at = len(w.Queues)
+		w.Queues = append(w.Queues, monitor.QueueSums{Queue: t.queue})
+	}
+	q := &w.Queues[at]
+	merge(&q.Counts, counts)
+	if at = slices.IndexFunc(q.JobTypes, func(of monitor.TypeSums) bool { return of.JobType == t.name }); at < 0 {
+		at = len(q.JobTypes)
+		q.JobTypes = append(q.JobTypes, monitor.TypeSums{JobType: t.name})
+	}
+	merge(&q.JobTypes[at].Counts, counts)
 }
 
 // counts are those of a type in an hour.
 func (t exampleType) counts(r *rand.Rand, hour time.Time, ago int) (c monitor.Counts) {
-	day := .15 + max(0, math.Sin(float64(hour.Hour()-5)/15*math.Pi))
-	if hour.Weekday() == time.Saturday || hour.Weekday() == time.Sunday {
-		day *= .45
+	if t.jobs == 0 || ago >= 168-t.nothingFor {
+		return c
 	}
+	day := .15 + max(0, math.Sin(float64(hour.Hour()-5)/15*math.Pi))
 	jobs := t.jobs * day * (.85 + .3*r.Float64())
 	c.Added = int64(jobs)
 	c.Errors, c.Failed = int64(jobs*t.errors*2*r.Float64()), int64(jobs*t.failed*2*r.Float64())
@@ -178,79 +201,33 @@ func (t exampleType) counts(r *rand.Rand, hour time.Time, ago int) (c monitor.Co
 		wait *= int64(t.brokenFor-ago) * 40
 	}
 	c.Started = c.Attempts()
-	c.Wait, c.Run = exampleTimes(r, wait, c.Started), exampleTimes(r, run, c.Started)
-	return c
-}
-
-func exampleTimes(r *rand.Rand, ms, count int64) (t monitor.Times) {
-	if count == 0 {
-		return t
+	times := func(ms int64) monitor.Times {
+		p := func(factor float64) *int64 { return new(int64(float64(ms) * factor)) }
+		return monitor.Times{Count: c.Started, P50MS: p(1), P95MS: p(1.8 + .8*r.Float64()), P99MS: p(4), MaxMS: 12 * ms}
 	}
-	p := func(factor float64) *int64 { return new(int64(float64(ms) * factor * (.8 + .4*r.Float64()))) }
-	t = monitor.Times{Count: count, SumMS: ms * count, MinMS: ms / 20, P50MS: p(1), P95MS: p(2.2), P99MS: p(4)}
-	t.MaxMS, t.AvgMS = *t.P99MS*3, ms
-	return t
+	c.Wait, c.Run = times(wait), times(run)
+	return c
 }
 
 // merge adds to counts. Of percentiles it keeps the largest, which is true enough for a picture.
 func merge(c *monitor.Counts, o monitor.Counts) {
 	c.Added, c.Started, c.Finished, c.Errors, c.Failed = c.Added+o.Added, c.Started+o.Started, c.Finished+o.Finished, c.Errors+o.Errors, c.Failed+o.Failed
-	for _, t := range []struct{ to, from *monitor.Times }{{&c.Wait, &o.Wait}, {&c.Run, &o.Run}} {
-		if t.from.Count > 0 && t.to.MaxMS < t.from.MaxMS {
-			count := t.to.Count
-			*t.to = *t.from
-			t.to.Count += count
-		} else {
-			t.to.Count += t.from.Count
+	for to, from := range map[*monitor.Times]monitor.Times{&c.Wait: o.Wait, &c.Run: o.Run} {
+		count := to.Count + from.Count
+		if from.Count > 0 && to.MaxMS <= from.MaxMS {
+			*to = from
 		}
+		to.Count = count
 	}
-}
-
-// sums are the windows of the hours, and before them others of which as much is there.
-func sums(types []exampleType, hours map[int]map[exampleType]monitor.Counts) monitor.Report {
-	report := monitor.Report{Hour: lastHour}
-	for _, n := range []struct {
-		name  string
-		hours int
-	}{{"6h", 6}, {"12h", 12}, {"1d", 24}, {"1w", 168}} {
-		to := lastHour.Add(time.Hour)
-		w := monitor.Window{Name: n.name, From: to.Add(time.Duration(-n.hours) * time.Hour), To: to, Of: n.hours}
-		for ago := range n.hours {
-			if hours[ago] != nil {
-				w.Hours++
-			}
-		}
-		if len(types) > 0 {
-			w.Workers = monitor.Workers{Started: int64(60 * w.Hours), Finished: int64(60 * w.Hours)}
-		}
-		for _, t := range types {
-			if len(w.Queues) == 0 || w.Queues[len(w.Queues)-1].Queue != t.queue {
-				w.Queues = append(w.Queues, monitor.QueueSums{Queue: t.queue})
-			}
-			q := &w.Queues[len(w.Queues)-1]
-			jt := monitor.TypeSums{JobType: t.name}
-			for ago := range n.hours {
-				merge(&jt.Counts, hours[ago][t])
-			}
-			if t.name != "" {
-				q.JobTypes = append(q.JobTypes, jt)
-			}
-			merge(&q.Counts, jt.Counts)
-			q.Before.Hours, q.WeekEarlier.Hours = w.Hours, w.Hours
-			q.Before.Finished, q.WeekEarlier.Finished = q.Finished*23/25, q.Finished*51/50
-		}
-		report.Windows = append(report.Windows, w)
-	}
-	return report
 }
 
 // hosts are those on which a worker started each minute, but for one time.
-func (s *Page) hosts(names ...string) {
-	for i := range s.Windows {
-		w := &s.Windows[i]
+func (p *Page) hosts(names ...string) {
+	for i := range p.Windows {
+		w := &p.Windows[i]
 		for _, name := range names {
 			h := monitor.HostTicks{Host: name, TickSums: monitor.TickSums{Count: int64(60 * w.Of), Idle: int64(20 * w.Of)}}
-			h.First, h.Last, h.GapFrom = &w.From, &s.Made, new(w.To.Add(-90*time.Minute))
+			h.First, h.Last, h.GapFrom = &w.From, &p.Made, new(w.To.Add(-90*time.Minute))
 			h.GapMS = new(int64(23 * 60_000))
 			w.Ticks.Hosts = append(w.Ticks.Hosts, h)
 		}
