@@ -22,7 +22,7 @@ func TestPercentilesOfMergedHours(t *testing.T) {
 			var hour Times
 			for _, ms := range rapid.SliceOfN(anyMS, 0, 50).Draw(t, "times") {
 				all = append(all, ms)
-				hour.add(new(once(ms)))
+				hour.put(ms)
 			}
 			merged.add(&hour)
 		}

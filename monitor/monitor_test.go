@@ -144,12 +144,6 @@ func anyEntry(r *rand.Rand, from, to time.Time) activity.Entry {
 	return e
 }
 
-// once is a time that was measured once.
-func once(ms int64) (t Times) {
-	t.put(ms)
-	return t
-}
-
 // shown compares counts as they are shown: without their histograms.
 var shown = cmp.Options{cmp.AllowUnexported(key{}), cmpopts.IgnoreUnexported(Times{})}
 
@@ -186,7 +180,7 @@ func recount(entries []activity.Entry, from, to time.Time) (map[key]Counts, Work
 			c.Added++
 		case activity.Starting:
 			c.Started++
-			c.Wait.add(new(once(e.WaitMS)))
+			c.Wait.put(e.WaitMS)
 		case activity.Finished:
 			c.Finished++
 		case activity.Error:
@@ -195,7 +189,7 @@ func recount(entries []activity.Entry, from, to time.Time) (map[key]Counts, Work
 			c.Failed++
 		}
 		if e.State == activity.Finished || e.State == activity.Error || e.State == activity.Failed {
-			c.Run.add(new(once(e.RunMS)))
+			c.Run.put(e.RunMS)
 		}
 		counts[key{e.Queue, e.JobType}] = c
 	}

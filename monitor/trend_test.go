@@ -28,7 +28,7 @@ func (h hourOfType) counts() Counts {
 		ms    int64
 	}{{&c.Wait, h.waitMS}, {&c.Run, h.runMS}} {
 		for n := range started {
-			t.times.add(new(once(t.ms + n%20)))
+			t.times.put(t.ms + n%20)
 		}
 	}
 	return c
@@ -36,101 +36,39 @@ func (h hourOfType) counts() Counts {
 
 func TestTrends(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
-	since := func(hoursAgo, n int) bool { return n < hoursAgo }
+	last := func(hours int) func(int) bool { return func(n int) bool { return n < hours } }
 	types := map[string]struct {
-		// hour is the hour that began n hours before the last
-		hour func(n int) hourOfType
+		usual, bad hourOfType
+		// when says whether the hour that began n hours before the last was bad; nil is never
+		when func(n int) bool
 		want string
 	}{
-		"steady": {hour: func(int) hourOfType { return hourOfType{96, 4, 50, 500} }},
-		"failing": {
-			func(n int) hourOfType {
-				if since(3, n) {
-					return hourOfType{176, 24, 50, 500}
-				}
-				return hourOfType{193, 7, 50, 500}
-			}, "6h errors of mail/failing 3.5 % → 12 %, since 15:00 UTC",
-		},
-		"few": {hour: func(n int) hourOfType {
-			if since(3, n) {
-				return hourOfType{0, 3, 50, 500}
-			}
-			return hourOfType{3, 0, 50, 500}
-		}},
-		"a little worse": {hour: func(n int) hourOfType {
-			if since(30, n) {
-				return hourOfType{9400, 600, 50, 500}
-			}
-			return hourOfType{9550, 450, 50, 500}
-		}},
-		"night": {hour: func(n int) hourOfType {
-			if n%24 < 9 {
-				return hourOfType{3, 0, 50, 500}
-			}
-			return hourOfType{200, 0, 50, 500}
-		}},
+		"steady":         {usual: hourOfType{96, 4, 50, 500}},
+		"failing":        {hourOfType{193, 7, 50, 500}, hourOfType{176, 24, 50, 500}, last(3), "6h errors of mail/failing 3.5 % → 12 %, since 15:00 UTC"},
+		"few":            {hourOfType{3, 0, 50, 500}, hourOfType{0, 3, 50, 500}, last(3), ""},
+		"a little worse": {hourOfType{9550, 450, 50, 500}, hourOfType{9400, 600, 50, 500}, last(30), ""},
+		"night":          {hourOfType{200, 0, 50, 500}, hourOfType{3, 0, 50, 500}, func(n int) bool { return n%24 < 9 }, ""},
 		"collapsing": {
-			func(n int) hourOfType {
-				switch {
-				case since(5, n):
-					return hourOfType{2, 0, 50, 500}
-				case n%24 < 12:
-					return hourOfType{100, 0, 50, 500}
-				}
-				return hourOfType{10, 0, 50, 500}
-			}, "6h finished jobs of mail/collapsing 100 → 2 an hour, since 13:00 UTC; fewer were added too",
+			hourOfType{100, 0, 50, 500}, hourOfType{2, 0, 50, 500}, last(5),
+			"6h finished jobs of mail/collapsing 100 → 2 an hour, since 13:00 UTC; fewer were added too",
 		},
 		"stopped": {
-			func(n int) hourOfType {
-				if since(20, n) {
-					return hourOfType{}
-				}
-				return hourOfType{20, 0, 50, 500}
-			}, "1d finished jobs of mail/stopped 20 → 0 an hour, since 22:00 UTC; fewer were added too",
+			hourOfType{20, 0, 50, 500}, hourOfType{}, last(20),
+			"1d finished jobs of mail/stopped 20 → 0 an hour, since 22:00 UTC; fewer were added too",
 		},
-		"waiting": {
-			func(n int) hourOfType {
-				if since(2, n) {
-					return hourOfType{100, 0, 40_000, 500}
-				}
-				return hourOfType{100, 0, 3_000, 500}
-			}, "6h wait p95 of mail/waiting 3 s → 40 s, since 16:00 UTC",
+		"waiting": {hourOfType{100, 0, 3_000, 500}, hourOfType{100, 0, 40_000, 500}, last(2), "6h wait p95 of mail/waiting 3 s → 40 s, since 16:00 UTC"},
+		"running": { // hour by hour it varies
+			hourOfType{100, 0, 50, 500}, hourOfType{100, 0, 50, 1_500}, func(n int) bool { return n < 8 && n%3 > 0 },
+			"12h run p95 of mail/running 519 ms → 1.5 s, since 10:00 UTC",
 		},
-		"running": {
-			func(n int) hourOfType {
-				if since(8, n) && n%3 > 0 { // hour by hour it varies
-					return hourOfType{100, 0, 50, 1_500}
-				}
-				return hourOfType{100, 0, 50, 500}
-			}, "12h run p95 of mail/running 519 ms → 1.5 s, since 10:00 UTC",
-		},
-		"running 20 ms longer": {hour: func(n int) hourOfType {
-			if since(8, n) {
-				return hourOfType{100, 0, 50, 25}
-			}
-			return hourOfType{100, 0, 50, 5}
-		}},
-		"each week": {hour: func(n int) hourOfType {
-			if n%168 < 3 {
-				return hourOfType{50, 50, 50_000, 50_000}
-			}
-			return hourOfType{100, 0, 50, 500}
-		}},
+		"running 20 ms longer": {hourOfType{100, 0, 50, 5}, hourOfType{100, 0, 50, 25}, last(8), ""},
+		"each week":            {hourOfType{100, 0, 50, 500}, hourOfType{50, 50, 50_000, 50_000}, func(n int) bool { return n%168 < 3 }, ""},
 		"over": {
-			func(n int) hourOfType {
-				if since(5, n) && !since(3, n) {
-					return hourOfType{50, 50, 50, 500}
-				}
-				return hourOfType{99, 1, 50, 500}
-			}, "6h errors of mail/over 1 % → 50 %, 13:00 to 15:00 UTC",
+			hourOfType{99, 1, 50, 500}, hourOfType{50, 50, 50, 500}, func(n int) bool { return n >= 3 && n < 5 },
+			"6h errors of mail/over 1 % → 50 %, 13:00 to 15:00 UTC",
 		},
 		"over for long": {
-			func(n int) hourOfType {
-				if since(60, n) {
-					return hourOfType{80, 20, 50, 500}
-				}
-				return hourOfType{99, 1, 50, 500}
-			}, "1w errors of mail/over for long 1 % → 20 %, since 4 Mar 06:00 UTC",
+			hourOfType{99, 1, 50, 500}, hourOfType{80, 20, 50, 500}, last(60), "1w errors of mail/over for long 1 % → 20 %, since 4 Mar 06:00 UTC",
 		},
 	}
 	want := map[string]string{}
@@ -146,7 +84,11 @@ func TestTrends(t *testing.T) {
 			for n := range 336 {
 				counted := newMetrics(hour.Add(time.Duration(-n) * time.Hour))
 				for name, c := range types {
-					counted.row(key{"mail", name}).Counts = c.hour(n).counts()
+					hour := c.usual
+					if c.when != nil && c.when(n) {
+						hour = c.bad
+					}
+					counted.row(key{"mail", name}).Counts = hour.counts()
 				}
 				for i := range 30 { // by chance
 					failed := int64(0)
