@@ -2,8 +2,6 @@ package cmd
 
 import (
 	"context"
-	"fmt"
-	"strconv"
 	"strings"
 	"time"
 
@@ -124,42 +122,50 @@ func (a *app) runMonitor(cmd *cobra.Command, o monitorOptions) error {
 }
 
 func (a *app) aggregateHour(cmd *cobra.Command, i *instance, format string, o monitorOptions) (err error) {
-	m := monitor.New(i.db)
+	ctx, m := cmd.Context(), monitor.New(i.db)
 	var hour time.Time
 	if o.at != "" {
 		if hour, err = i.time(cmd, "--at", o.at); err == nil {
-			err = checkBegun(cmd.Context(), m, hour)
+			err = checkBegun(ctx, m, hour)
 		}
 	} else {
-		hour, err = m.LastComplete(cmd.Context())
+		hour, err = m.LastComplete(ctx)
 	}
-	if err != nil {
+	if err == nil {
+		_, err = m.Aggregate(ctx, hour, monitor.AggregateOptions{Again: o.again, Gauge: o.at == ""})
+	}
+	if err == nil && (format != "" || o.report != "") {
+		err = a.reportHour(ctx, i, hour, format, o)
+	}
+	if err == nil && format == "" && o.at == "" {
+		err = a.warnOfMissing(ctx, i, m, hour)
+	}
+	return err
+}
+
+// reportHour writes the page and prints the metrics, as it was asked for, up to an hour.
+func (a *app) reportHour(ctx context.Context, i *instance, hour time.Time, format string, o monitorOptions) (err error) {
+	r := monitored{}
+	if r.Report, err = monitor.New(i.db).Report(ctx, hour); err != nil {
 		return err
 	}
-	_, err = m.Aggregate(cmd.Context(), hour, monitor.AggregateOptions{Again: o.again, Gauge: o.at == ""})
-	if err != nil {
-		return err
+	if o.at == "" { // how it is now says nothing about a past hour
+		most := int64(0) // what is printed counts all jobs
+		if format == "" {
+			most = i.Alert.Enough()
+		}
+		if r.state, err = i.state(ctx, most); err != nil {
+			return err
+		}
+		r.Health = new(i.Alert.Judge(r.state))
 	}
 	if o.report != "" {
-		if err := a.writePage(cmd.Context(), i, m, hour, o.at != "", o.report); err != nil {
+		if err := a.writePage(ctx, i, r, o.report); err != nil {
 			return err
 		}
 	}
 	if format == "" {
-		if o.at == "" {
-			return a.warnOfMissing(cmd.Context(), i, m, hour)
-		}
 		return nil
-	}
-	r := monitored{}
-	if r.Report, err = m.Report(cmd.Context(), hour); err != nil {
-		return err
-	}
-	if o.at == "" { // how it is now says nothing about a past hour
-		if r.state, err = i.state(cmd.Context(), 0); err != nil {
-			return err
-		}
-		r.Health = new(i.Alert.Judge(r.state))
 	}
 	return a.printMonitored(i, format, o.to, r)
 }
@@ -179,55 +185,6 @@ func (a *app) warnOfMissing(ctx context.Context, i *instance, m *monitor.Monitor
 		return err
 	}
 	a.printMissing(a.err, missing)
-	return nil
-}
-
-func (a *app) printReport(i *instance, r monitored) error {
-	if r.Health != nil {
-		a.printHealth(*r.Health)
-	}
-	a.out.line("Up to %s", r.Hour.Add(time.Hour).In(i.Location).Format("2006-01-02 15:04 MST"))
-	number := func(n int64) string { return strconv.FormatInt(n, 10) }
-	t := newTable(a.out, "WINDOW", "HOURS", "QUEUE", "ADDED", "STARTED", "FINISHED", "ERRORS", "FAILED", "WAIT P95", "RUN P95", "FINISHED BEFORE").
-		narrowing([]string{"QUEUE"}, []string{"FINISHED BEFORE", "ADDED"})
-	p95 := func(t monitor.Times) string {
-		if t.P95MS == nil {
-			return "–"
-		}
-		return millis(*t.P95MS)
-	}
-	for _, w := range r.Windows {
-		for _, q := range w.Queues {
-			err := t.row(w.Name, fmt.Sprintf("%d of %d", w.Hours, w.Of), q.Queue, number(q.Added), number(q.Started), number(q.Finished),
-				number(q.Errors), number(q.Failed), p95(q.Wait), p95(q.Run), number(q.Before.Finished))
-			if err != nil {
-				return err
-			}
-		}
-	}
-	if err := t.end(); err != nil {
-		return err
-	}
-	a.printCourse(r)
-	for _, trend := range r.Trends {
-		a.out.line("worse: %s", trend.Words(i.Location))
-	}
-	if err := a.printTicks(i, r.Windows[2]); err != nil { // the last day's
-		return err
-	}
-	for _, g := range r.Gauges {
-		if g.Backlog == 0 && (g.Held == nil || *g.Held == 0) {
-			continue
-		}
-		a.out.line("backlog of %s %s: %d, the oldest due for %s, at %s", g.Queue, g.JobType, g.Backlog, millis(g.OldestDueMS), i.local(g.At))
-		if g.Held != nil && *g.Held > 0 {
-			a.out.line("of these wait for room in their throttle group: %d", *g.Held)
-		}
-	}
-	for _, t := range r.Throttles() {
-		a.out.line("throttle of %s: %d of %d in use", t.Queue, t.Used, t.Limit)
-	}
-	a.printMissing(a.out, r.Missing)
 	return nil
 }
 

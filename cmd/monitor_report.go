@@ -6,9 +6,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"time"
 
-	"github.com/hipq/hipq/monitor"
 	"github.com/hipq/hipq/monitor/report"
 	"github.com/hipq/hipq/queue"
 )
@@ -22,22 +20,13 @@ const (
 	failuresOfPage  = 20
 )
 
-// writePage writes the report on the hours up to this one as a page, in the place of that which is there, or prints it. How the
-// instance is now says nothing about a past hour.
-func (a *app) writePage(ctx context.Context, i *instance, m *monitor.Monitor, hour time.Time, past bool, file string) (err error) {
-	p := report.Page{Instance: i.Name, Zone: i.Location}
+// writePage writes the report as a page, in the place of that which is there, or prints it.
+func (a *app) writePage(ctx context.Context, i *instance, r monitored, file string) (err error) {
+	p := report.Page{Instance: i.Name, Zone: i.Location, Report: r.Report, Health: r.Health}
 	if p.Made, err = i.db.Clock(ctx); err != nil {
 		return err
 	}
-	if p.Report, err = m.Report(ctx, hour); err != nil {
-		return err
-	}
-	if !past {
-		state, err := i.state(ctx, i.Alert.Enough())
-		if err != nil {
-			return err
-		}
-		p.Health = new(i.Alert.Judge(state))
+	if r.Health != nil { // of now
 		if p.Failures, err = i.reportedFailures(ctx); err != nil {
 			return err
 		}

@@ -1,16 +1,9 @@
 package cmd
 
 import (
-	"maps"
 	"slices"
 	"strings"
-
-	"github.com/hipq/hipq/internal/readable"
-	"github.com/hipq/hipq/monitor"
 )
-
-// sparkHours is how many hours a line of bars has.
-const sparkHours = 24
 
 // bars are from none to the most.
 var bars = []rune("▁▂▃▄▅▆▇█")
@@ -28,34 +21,4 @@ func sparkline(values []int64) string {
 		}
 	}
 	return line.String()
-}
-
-// printCourse draws how many jobs of each queue were finished in the hours of the last day, where people see it.
-func (a *app) printCourse(r monitored) {
-	if !a.onTerminal() || !canRewrite() {
-		return
-	}
-	hours := map[int64]map[string]*monitor.QueueHour{}
-	queues := map[string]bool{}
-	for _, h := range r.Hours {
-		hours[h.Start.Unix()] = h.Queues
-		for name := range h.Queues {
-			queues[name] = true
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(queues)) {
-		values := make([]int64, sparkHours)
-		for n := range values {
-			queues, ok := hours[r.Hour.Unix()-int64(sparkHours-1-n)*3600]
-			switch q := queues[name]; {
-			case !ok:
-				values[n] = -1
-			case q != nil:
-				values[n] = q.Finished
-			}
-		}
-		if most := slices.Max(values); most > 0 {
-			a.out.line("finished by the hour: %s %s, %s at most", sparkline(values), name, readable.Thousands(most))
-		}
-	}
 }

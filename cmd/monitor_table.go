@@ -1,0 +1,123 @@
+package cmd
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/hipq/hipq/internal/readable"
+	"github.com/hipq/hipq/monitor"
+)
+
+func (a *app) printReport(i *instance, r monitored) error {
+	if r.Health != nil {
+		a.printHealth(*r.Health)
+	}
+	a.out.line("Up to %s", r.Hour.Add(time.Hour).In(i.Location).Format("2006-01-02 15:04 MST"))
+	if err := a.printWindows(r.Windows); err != nil {
+		return err
+	}
+	a.printHours(r)
+	for _, trend := range r.Trends {
+		a.out.line("worse: %s", trend.Words(i.Location))
+	}
+	if err := a.printTicks(i, r.Windows[2]); err != nil { // the last day's
+		return err
+	}
+	for _, g := range r.Gauges {
+		if g.Backlog == 0 && (g.Held == nil || *g.Held == 0) {
+			continue
+		}
+		a.out.line("backlog of %s %s: %d, the oldest due for %s, at %s", g.Queue, g.JobType, g.Backlog, timeCell(&g.OldestDueMS), i.local(g.At))
+		if g.Held != nil && *g.Held > 0 {
+			a.out.line("of these wait for room in their throttle group: %d", *g.Held)
+		}
+	}
+	for _, t := range r.Throttles() {
+		a.out.line("throttle of %s: %d of %d in use", t.Queue, t.Used, t.Limit)
+	}
+	a.printMissing(a.out, r.Missing)
+	return nil
+}
+
+// timeCell is a time in milliseconds, if it is known.
+func timeCell(ms *int64) string {
+	if ms == nil {
+		return "–"
+	}
+	return readable.Duration(time.Duration(*ms) * time.Millisecond)
+}
+
+func number(n int64) string { return strconv.FormatInt(n, 10) }
+
+func (a *app) printWindows(windows []monitor.Window) error {
+	t := newTable(a.out, "WINDOW", "HOURS", "QUEUE", "ADDED", "STARTED", "FINISHED", "ERRORS", "FAILED", "WAIT P95", "RUN P95", "FINISHED BEFORE").
+		narrowing([]string{"QUEUE"}, []string{"FINISHED BEFORE", "ADDED"})
+	for _, w := range windows {
+		for _, q := range w.Queues {
+			err := t.row(w.Name, fmt.Sprintf("%d of %d", w.Hours, w.Of), q.Queue, number(q.Added), number(q.Started), number(q.Finished),
+				number(q.Errors), number(q.Failed), timeCell(q.Wait.P95MS), timeCell(q.Run.P95MS), number(q.Before.Finished))
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return t.end()
+}
+
+// sparkHours is how many hours a line of bars has.
+const sparkHours = 24
+
+// printHours draws how many jobs of each queue were finished in the hours of the last day, where people see it.
+func (a *app) printHours(r monitored) {
+	if !a.onTerminal() || !canRewrite() {
+		return
+	}
+	for _, q := range r.Windows[2].Queues {
+		values := slices.Repeat([]int64{-1}, sparkHours)
+		for _, h := range r.Hours {
+			if at := sparkHours - 1 - int(r.Hour.Sub(h.Start)/time.Hour); at >= 0 {
+				values[at] = 0
+				if of := h.Queues[q.Queue]; of != nil {
+					values[at] = of.Finished
+				}
+			}
+		}
+		if most := slices.Max(values); most > 0 {
+			a.out.line("finished by the hour: %s %s, %s at most", sparkline(values), q.Queue, readable.Thousands(most))
+		}
+	}
+}
+
+// hostsMax is how many hosts are told of.
+const hostsMax = 20
+
+// printTicks says how many ticks there were in a window on each host, and the longest time without any.
+func (a *app) printTicks(i *instance, w monitor.Window) error {
+	if w.Ticks.Count == 0 {
+		return nil
+	}
+	t := newTable(a.out, "HOST", "TICKS IN "+w.Name, "IDLE", "LONGEST GAP", i.zoned("FROM"), i.zoned("LAST TICK")).
+		narrowing([]string{"HOST"}, []string{"FROM", "IDLE"})
+	rows := w.Ticks.Hosts[:min(len(w.Ticks.Hosts), hostsMax)]
+	if len(w.Ticks.Hosts) > 1 {
+		rows = append(slices.Clone(rows), monitor.HostTicks{Host: "all", TickSums: w.Ticks.TickSums})
+	}
+	for _, h := range rows {
+		from := "–"
+		if h.GapFrom != nil {
+			from = i.localCell(*h.GapFrom)
+		}
+		if err := t.row(h.Host, number(h.Count), number(h.Idle), timeCell(h.GapMS), from, i.localCell(*h.Last)); err != nil {
+			return err
+		}
+	}
+	if err := t.end(); err != nil {
+		return err
+	}
+	if more := len(w.Ticks.Hosts) - hostsMax; more > 0 {
+		a.out.line("… and %d more hosts", more)
+	}
+	return nil
+}
