@@ -8,21 +8,22 @@ import (
 // Off is a limit that nothing exceeds.
 const Off = math.MaxFloat64
 
-// Limits say what more of is a warning, and what is critical: parts of 1, numbers, or seconds.
+// Limits are those above which a value is a warning, and critical: parts of 1, numbers, or seconds.
 type Limits struct{ Warning, Critical float64 }
 
 // JobAlert are the limits for the jobs of one type.
 type JobAlert struct {
-	// ErrorRate is of the attempts that have ended; of a few it isn't asked.
+	// ErrorRate is for the part of the ended attempts that had an error; it doesn't apply to a few attempts.
 	ErrorRate Limits
-	// Failed is of jobs that failed for good, and are still to be seen to.
+	// Failed is for the number of jobs that failed for good, and were neither retried nor dismissed.
 	Failed Limits
-	// OldestDue is of the time for which a job has been due, in seconds.
+	// OldestDue is for the time for which a job has been due, in seconds.
 	OldestDue Limits
-	// WaitP95 and RunP95 are of what 95 of 100 waits, and attempts, didn't exceed, in seconds.
+	// WaitP95 is for the time that 95 of 100 waits didn't exceed, in seconds.
 	WaitP95 Limits
-	RunP95  Limits
-	// Backlog is of jobs that are due, or whose worker is dead.
+	// RunP95 is for the time that 95 of 100 attempts didn't exceed, in seconds.
+	RunP95 Limits
+	// Backlog is for the number of jobs that are due, or whose worker is dead.
 	Backlog Limits
 }
 
@@ -35,21 +36,21 @@ type QueueAlert struct {
 
 // Alert are the limits for an instance.
 type Alert struct {
-	// JobAlert is for the job types for which nothing nearer is said.
+	// JobAlert is for the job types that have no nearer limits.
 	JobAlert
 	// Queues have those of queues.
 	Queues map[string]QueueAlert
-	// DeadWorkers is of workers that died.
+	// DeadWorkers is for the number of workers that died.
 	DeadWorkers Limits
-	// NoTickFor is of the time since the last sign of life of any worker, in seconds.
+	// NoTickFor is for the time since the last sign of life of any worker, in seconds.
 	NoTickFor Limits
-	// MissedHours is of hours of the last week that were not aggregated.
+	// MissedHours is for the number of hours of the last week that were not aggregated.
 	MissedHours Limits
-	// Over is over how many of the last hours error rates, percentiles and dead workers are: whole hours.
+	// Over is the length of the last hours of which error rates, percentiles and dead workers are: whole hours.
 	Over time.Duration
 }
 
-// DefaultAlert is what holds where nothing else is said.
+// DefaultAlert are the limits if the config has no others.
 func DefaultAlert() Alert {
 	const minute, hour = 60, 3600
 	return Alert{
@@ -68,8 +69,8 @@ func DefaultAlert() Alert {
 	}
 }
 
-// Enough is up to how many jobs of a type must be counted at least to judge them: the highest limit of a number of jobs, and no
-// less than 100,000.
+// Enough is up to how many jobs of a type must be counted to judge them: the highest limit of a number of jobs, and at least
+// 100,000.
 func (a Alert) Enough() int64 {
 	enough := 100_000.0
 	of := func(j JobAlert) {
@@ -89,7 +90,7 @@ func (a Alert) Enough() int64 {
 	return int64(enough)
 }
 
-// of is what holds for a job type: what its own limits are, else its queue's, else the instance's.
+// of are the limits for a job type: its own, else its queue's, else the instance's.
 func (a Alert) of(queue, jobType string) JobAlert {
 	q, ok := a.Queues[queue]
 	if !ok {

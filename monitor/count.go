@@ -20,8 +20,8 @@ type group struct {
 	queue, jobType string
 }
 
-// count reads an hour of the activity, and counts here: with a GROUP BY over the times' buckets the engines take several times as
-// long as for reading the entries, since there are too many groups for their memory.
+// count counts an hour of the activity. It reads all entries: a GROUP BY over the times' buckets takes several times as long, because
+// the groups are too many for the engines' memory.
 func (m *Monitor) count(ctx context.Context, hour time.Time) (metrics, error) {
 	counted := newMetrics(hour)
 	groups, err := m.groups(ctx, hour)
@@ -29,13 +29,11 @@ func (m *Monitor) count(ctx context.Context, hour time.Time) (metrics, error) {
 		return metrics{}, fmt.Errorf("count the activity: %w", err)
 	}
 	for g, times := range groups {
-		if g.state == activity.Cancelled {
-			continue // nothing was attempted
-		}
-		if g.kind == activity.Worker {
-			counted.row(workersKey).Workers.add(g.workers(times.Count))
-		} else {
-			counted.row(key{g.queue, g.jobType}).Counts.add(new(g.counts(times)))
+		switch {
+		case g.kind == activity.Worker:
+			counted.row(workersKey).Workers.count(g.state, times.Count)
+		case g.state != activity.Cancelled: // then nothing was attempted
+			counted.row(key{g.queue, g.jobType}).Counts.count(g.state, times)
 		}
 	}
 	for _, r := range counted.rows {
@@ -45,8 +43,8 @@ func (m *Monitor) count(ctx context.Context, hour time.Time) (metrics, error) {
 }
 
 // groups are the times of an hour's entries: a job's wait when it started, else an attempt's run. The entries of an hour lie
-// together by id, and to read from the first to the last of them is cheaper than to go to each from the index on at, which has
-// their ids. What lies between them though it is of another hour, having been committed late, is passed over.
+// together by id. So it is cheaper to read from the first to the last of them than to go to each from the index on at. Entries
+// of other hours between them, which were committed late, don't count.
 func (m *Monitor) groups(ctx context.Context, hour time.Time) (map[group]*Times, error) {
 	const ofHour = "at >= ? AND at < ?"
 	table, from, to := m.db.Activity(), engine.At(hour), engine.At(hour.Add(time.Hour))
@@ -79,33 +77,32 @@ func (m *Monitor) groups(ctx context.Context, hour time.Time) (map[group]*Times,
 	return groups, rows.Err()
 }
 
-func (g group) workers(n int64) Workers {
-	switch g.state {
+func (w *Workers) count(state activity.State, n int64) {
+	switch state {
 	case activity.Starting:
-		return Workers{Started: n}
+		w.Started += n
 	case activity.Finished:
-		return Workers{Finished: n}
+		w.Finished += n
 	case activity.Error:
-		return Workers{Died: n}
+		w.Died += n
 	}
-	return Workers{}
 }
 
-func (g group) counts(times *Times) Counts {
-	switch g.state {
+func (c *Counts) count(state activity.State, times *Times) {
+	switch state {
 	case activity.Added:
-		return Counts{Added: times.Count}
+		c.Added += times.Count
+		return
 	case activity.Starting:
-		return Counts{Started: times.Count, Wait: *times}
-	}
-	c := Counts{Run: *times}
-	switch g.state {
+		c.Started += times.Count
+		c.Wait.add(times)
+		return
 	case activity.Finished:
-		c.Finished = times.Count
+		c.Finished += times.Count
 	case activity.Error:
-		c.Errors = times.Count
+		c.Errors += times.Count
 	case activity.Failed:
-		c.Failed = times.Count
+		c.Failed += times.Count
 	}
-	return c
+	c.Run.add(times)
 }

@@ -12,112 +12,114 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-// Division is how a queue of several shards is divided, or one with jobs that are in none of its shards.
+// Division is how a queue is divided into shards: one that has several, or jobs that are in none of its shards.
 type Division struct {
 	Queue  string
 	Paused bool
-	// Of is how many shards there are; Shards has them all if that is more than one.
-	Of     int
+	// Of is how many shards there are.
+	Of int
+	// Shards has all shards if there are several.
 	Shards []ShardState
-	// Misplaced is how many due jobs are in none of the shards, for they were placed when the queue was divided otherwise:
-	// MisplacedFor is for how long the first of them has been due. Workers move them; none is started before.
-	Misplaced    int64
+	// Misplaced is how many due jobs are in none of the shards, because the queue was divided otherwise when they were placed.
+	// Workers move them before they start them.
+	Misplaced int64
+	// MisplacedFor is for how long the first of the misplaced jobs has been due.
 	MisplacedFor time.Duration
-	// ThrottleLimit is the queue's, 0 if it has none; ThrottleParts the shares that the shards have of it, in all.
-	ThrottleLimit, ThrottleParts int64
+	// ThrottleLimit is the queue's; 0 if it has none.
+	ThrottleLimit int64
+	// ThrottleParts is the sum of the shares that the shards have of it.
+	ThrottleParts int64
 }
 
-// ShardState is how one shard of a queue is.
+// ShardState is the state of one shard of a queue.
 type ShardState struct {
 	// Shard is from 0 to one less than how many there are.
 	Shard int
-	// Backlog is how many jobs are due there, or locked by a dead worker. OldestDue is for how long the first of them has been due
-	// that no full throttle group holds back.
-	Backlog   int64
+	// Backlog is how many jobs are due there, or locked by a dead worker.
+	Backlog int64
+	// OldestDue is for how long the first of the backlog has been due, without the jobs that a full throttle group holds back.
 	OldestDue time.Duration
-	// ThrottleUsed is what counts against the queue's limit there, ThrottlePart the shard's share of that.
-	ThrottleUsed, ThrottlePart int64
+	// ThrottleUsed is what counts against the queue's limit there.
+	ThrottleUsed int64
+	// ThrottlePart is the shard's share of the limit.
+	ThrottlePart int64
 }
 
-// shardPart is what a shard holds of its queue's limit, as the tables have it; NULL of a queue without shards.
-type shardPart struct {
+// queueShard is a row of a queue with one of its shards. A queue that is not divided has one, of place 0.
+type queueShard struct {
 	Queue    string
+	Paused   bool
 	Division int
 	Limit    int64 `db:"throttle_limit"`
 	Place    int   `db:"shard"`
 	Share    int64
 }
 
-// parts are what the shards of each queue hold, in one moment.
-func (m *Monitor) parts(ctx context.Context) (byQueue map[string][]shardPart, err error) {
-	var found []shardPart
-	err = m.db.SelectContext(ctx, &found, "SELECT q.queue, q.division, CAST(q.throttle_limit AS SIGNED INTEGER) AS throttle_limit,"+
+// queueShards are those of each queue, all of one moment.
+func (m *Monitor) queueShards(ctx context.Context) (byQueue map[string][]queueShard, err error) {
+	var found []queueShard
+	err = m.db.SelectContext(ctx, &found, "SELECT q.queue, q.paused, q.division, CAST(q.throttle_limit AS SIGNED INTEGER) AS throttle_limit,"+
 		" COALESCE(s.shard, 0) AS shard, CAST(COALESCE(s.share, 0) AS SIGNED INTEGER) AS share FROM "+m.db.Queues()+
 		" q LEFT JOIN "+m.db.Shards()+" s ON s.queue = q.queue")
 	if err != nil {
-		return nil, fmt.Errorf("read what the shards hold: %w", err)
+		return nil, fmt.Errorf("read the queues and their shards: %w", err)
 	}
-	byQueue = map[string][]shardPart{}
-	for _, p := range found {
-		byQueue[p.Queue] = append(byQueue[p.Queue], p)
+	byQueue = map[string][]queueShard{}
+	for _, s := range found {
+		byQueue[s.Queue] = append(byQueue[s.Queue], s)
 	}
 	return byQueue, nil
 }
 
-// division tells how a queue is divided, by what its shards hold and how its jobs stand; ok is false if there is nothing to tell.
-func (m *Monitor) division(ctx context.Context, q schema.Queue, held []shardPart, due []jobCount, now time.Time) (d Division, ok bool, err error) {
-	if len(held) == 0 {
-		return d, false, nil
+// division tells how a queue is divided. It is nil if there is one shard, and no misplaced jobs.
+func (m *Monitor) division(ctx context.Context, q schema.Queue, rows []queueShard, due []jobCount, now time.Time) (*Division, error) {
+	if len(rows) == 0 {
+		return nil, nil
 	}
-	number := held[0].Division
-	d = Division{Queue: q.Name, Of: shards.N(number), ThrottleLimit: max(0, held[0].Limit)}
+	number := rows[0].Division
+	d := Division{Queue: q.Name, Paused: rows[0].Paused, Of: shards.N(number), ThrottleLimit: max(0, rows[0].Limit)}
 	if d.Of > 1 {
 		d.Shards = make([]ShardState, d.Of)
-		for i := range d.Shards {
-			d.Shards[i].Shard = i
+		used, err := m.used(ctx, q, "shard")
+		if err != nil {
+			return nil, err
 		}
-		if err := m.usedByShard(ctx, q, number, d.Shards); err != nil {
-			return d, false, err
-		}
-	}
-	for _, p := range held {
-		if i, ok := shards.In(number, p.Place); ok && d.Of > 1 {
-			d.Shards[i].ThrottlePart = p.Share
-			d.ThrottleParts += p.Share
+		for _, u := range used {
+			if i, ok := shards.In(number, u.Place); ok {
+				d.Shards[i].ThrottleUsed = u.Used
+			}
 		}
 	}
-	for _, s := range due {
+	for i := range d.Shards {
+		d.Shards[i].Shard = i
+	}
+	for _, s := range rows {
+		if i, ok := shards.In(number, s.Place); ok && d.Of > 1 {
+			d.Shards[i].ThrottlePart = s.Share
+			d.ThrottleParts += s.Share
+		}
+	}
+	for _, c := range due {
 		var age time.Duration
-		if !s.Oldest.IsZero() {
-			age = now.Sub(s.Oldest.Time)
+		if !c.Oldest.IsZero() {
+			age = now.Sub(c.Oldest.Time)
 		}
-		switch i, ok := shards.In(number, s.Place); {
-		case s.Status == "submitted": // nobody has found out its shard yet
+		switch i, ok := shards.In(number, c.Place); {
+		case c.Status == "submitted": // its shard is not known yet
 		case ok && d.Of > 1:
 			of := &d.Shards[i]
-			if of.Backlog += s.N; s.Status != "throttled" {
+			if of.Backlog += c.N; c.Status != "throttled" {
 				of.OldestDue = max(of.OldestDue, age)
 			}
-		case !ok && s.Status != "": // what is later, or a worker has, keeps its place
-			d.Misplaced += s.N
+		case !ok && c.Status != "": // jobs that are for later, or that a worker has, keep their place
+			d.Misplaced += c.N
 			d.MisplacedFor = max(d.MisplacedFor, age)
 		}
 	}
-	return d, d.Of > 1 || d.MisplacedFor > 0, nil
-}
-
-// usedByShard sums up what counts against the limit in each shard, as those who start jobs see it.
-func (m *Monitor) usedByShard(ctx context.Context, q schema.Queue, number int, all []ShardState) error {
-	used, err := m.used(ctx, q, "shard")
-	if err != nil {
-		return err
+	if d.Of == 1 && d.MisplacedFor == 0 {
+		return nil, nil
 	}
-	for _, u := range used {
-		if i, ok := shards.In(number, u.Place); ok {
-			all[i].ThrottleUsed = u.Used
-		}
-	}
-	return nil
+	return &d, nil
 }
 
 // A shard is behind if its oldest due job has been so for longer than behindFor, and behindTimes as long as half of the others' have:

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/internal/engine"
-	"github.com/hipq/hipq/schema"
 )
 
 // gauge measures, as of now, the backlog of each registered queue: jobs that are due, and those whose worker is dead; and the use
@@ -16,10 +15,21 @@ func (m *Monitor) gauge(ctx context.Context, hour metrics, now time.Time) error 
 	if err != nil {
 		return err
 	}
-	limits := map[string]int64{}
+	shards, err := m.queueShards(ctx)
+	if err != nil {
+		return err
+	}
 	for _, q := range queues {
-		if limits[q.Name], err = m.gaugeQueue(ctx, hour, q, now); err != nil {
+		counts, err := m.backlog(ctx, q, now, 0)
+		if err != nil {
 			return fmt.Errorf("measure the backlog of %s: %w", q.Name, err)
+		}
+		used, err := m.used(ctx, q, "job_type")
+		if err != nil {
+			return err
+		}
+		for _, c := range append(counts, used...) {
+			hour.row(key{q.Name, c.JobType}).measured(c, now)
 		}
 	}
 	for k, r := range hour.rows {
@@ -27,44 +37,27 @@ func (m *Monitor) gauge(ctx context.Context, hour metrics, now time.Time) error 
 			continue
 		}
 		r.measured(jobCount{}, now)
-		if limit, ok := limits[k.queue]; ok {
-			r.ThrottleLimit = &limit
+		if of := shards[k.queue]; len(of) > 0 {
+			r.ThrottleLimit = new(max(of[0].Limit, 0))
 		}
 	}
 	return nil
 }
 
-// gaugeQueue measures a queue, and gives its throttle limit.
-func (m *Monitor) gaugeQueue(ctx context.Context, hour metrics, q schema.Queue, now time.Time) (limit int64, err error) {
-	counts, err := m.backlog(ctx, q, now, 0)
-	if err != nil {
-		return 0, err
-	}
-	used, err := m.used(ctx, q, "job_type")
-	if err != nil {
-		return 0, err
-	}
-	for _, s := range append(counts, used...) {
-		hour.row(key{q.Name, s.JobType}).measured(s, now)
-	}
-	err = m.db.GetContext(ctx, &limit, "SELECT CAST(throttle_limit AS SIGNED INTEGER) FROM "+m.db.Queues()+" WHERE queue = ?", q.Name)
-	return max(limit, 0), err
-}
-
 // measured adds to the gauges of the row.
-func (r *metric) measured(s jobCount, now time.Time) {
+func (r *metric) measured(c jobCount, now time.Time) {
 	var oldest int64
-	if !s.Oldest.IsZero() {
-		oldest = now.Sub(s.Oldest.Time).Milliseconds()
+	if !c.Oldest.IsZero() {
+		oldest = now.Sub(c.Oldest.Time).Milliseconds()
 	}
 	if r.Backlog == nil {
 		r.Backlog, r.Held, r.OldestDueMS, r.ThrottleUsed = new(int64), new(int64), new(int64), new(int64)
 	}
-	*r.Backlog += s.N
-	if s.Status == "throttled" { // for want of room in their groups
-		*r.Held += s.N
+	*r.Backlog += c.N
+	if c.Status == "throttled" { // for want of room in their groups
+		*r.Held += c.N
 	}
 	*r.OldestDueMS = max(*r.OldestDueMS, oldest)
-	*r.ThrottleUsed += s.Used
+	*r.ThrottleUsed += c.Used
 	r.GaugeTime = engine.At(now)
 }

@@ -25,38 +25,39 @@ const (
 // Rank is 0, 1 or 2, as the monitoring plugins have it.
 func (s Severity) Rank() int { return max(0, slices.Index([]Severity{OK, Warning, Critical}, s)) }
 
-// Health is a verdict on how an instance is.
+// Health is the verdict on an instance.
 type Health struct {
 	// Severity is that of the worst finding.
 	Severity Severity `json:"severity"`
-	// Text says in one sentence that all is well, or what is worst, and names what there is besides.
+	// Text says in one sentence that all is well, or what is worst, and names the other findings.
 	Text string `json:"text"`
-	// Findings are what is not well, the worst first.
+	// Findings are the things that are not well, the worst first.
 	Findings []Finding `json:"findings"`
 }
 
 // Finding is one thing that is not well.
 type Finding struct {
 	Severity Severity `json:"severity"`
-	// Queue and JobType say whose; nil where it isn't about a queue's jobs, or not about those of one type.
-	Queue   *string `json:"queue"`
+	// Queue is nil where it isn't about a queue's jobs.
+	Queue *string `json:"queue"`
+	// JobType is nil where it isn't about the jobs of one type.
 	JobType *string `json:"job_type"`
-	// What is the key of the limit in the config; or left_out, of a queue that can't be used; or schedules, of those that nobody
-	// sees to; or shard_oldest_due, misplaced or shard_parts, of a queue's shards; or high_ids, of tables whose ids may run out.
+	// What is the key of the limit in the config; or left_out: a queue that can't be used; or schedules: slots that no worker
+	// handles; or shard_oldest_due, misplaced or shard_parts, of a queue's shards; or high_ids: tables whose ids may run out.
 	What string `json:"what"`
-	// Value is more than Limit. Both are parts of 1 (error_rate), numbers, or milliseconds: what Unit says.
+	// Value is more than Limit, in the same unit.
 	Value float64 `json:"value"`
 	Limit float64 `json:"limit"`
-	// Unit is part, ms, jobs, workers, hours, queues, tables, or slots.
+	// Unit is part (of 1), ms, jobs, workers, hours, queues, tables, or slots.
 	Unit string `json:"unit"`
-	// Text says all of that, and what to do, for people. It has names in it that others have chosen.
+	// Text says all of that, and what to do, for people. It contains names that others have chosen.
 	Text string `json:"text"`
 }
 
-// enoughAttempts is of how many an error rate says something. Below, one unlucky job would make an alarm.
+// enoughAttempts is how many attempts an error rate needs. With fewer, one unlucky job would raise an alarm.
 const enoughAttempts = 20
 
-// Judge finds what in a state exceeds the limits. More than a limit is too much, as much is not.
+// Judge finds what in a state exceeds the limits.
 func (a Alert) Judge(s State) Health {
 	j := judgement{over: readable.Duration(s.Over), most: s.Most}
 	if j.hours = j.over; !s.Until.IsZero() {
@@ -87,8 +88,8 @@ func (a Alert) Judge(s State) Health {
 	return j.health(s)
 }
 
-// urgent has what findings are of, the most urgent first: that nothing runs, that jobs wait or have failed, that they will, and what is
-// about the metrics alone.
+// urgent has the findings by their What, the most urgent first: nothing runs; jobs wait or have failed; jobs will; and last what is
+// about metrics alone.
 var urgent = []string{
 	"no_tick_for", "left_out", "high_ids", "schedules", "oldest_due", "misplaced", "shard_oldest_due", "shard_parts", "failed", "error_rate",
 	"backlog", "dead_workers", "wait_p95", "run_p95", "missed_hours",
@@ -134,7 +135,7 @@ func (j *judgement) instance(a Alert, s State) {
 		fmt.Sprintf("%s of the last week have no metrics: hipq monitor --missing aggregates them", readable.Count(s.MissedHours, "hour")))
 }
 
-// schedules judges those that are overdue, all of them as one: whoever sees to one sees to all.
+// schedules judges those that are overdue, all as one finding: a worker that handles one slot handles all.
 func (j *judgement) schedules(overdue []Overdue) {
 	if len(overdue) == 0 {
 		return
@@ -188,7 +189,7 @@ func (j *judgement) jobs(a JobAlert, t TypeState) {
 	limit("backlog", a.Backlog, float64(t.Backlog), "jobs", "%s due", areJobs(t.Backlog, j.most))
 }
 
-// finding has value and limit in the unit that it names, and the limit in its text.
+// finding puts the limit into the finding's text, and turns seconds into milliseconds.
 func finding(f Finding) Finding {
 	limit := strconv.FormatFloat(f.Limit, 'f', -1, 64)
 	if whole := int64(f.Limit); float64(whole) == f.Limit {

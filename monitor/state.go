@@ -13,38 +13,38 @@ import (
 
 // State is how an instance is now, and how its last hours went.
 type State struct {
-	// At is when, by the database's clock.
+	// At is when it was read, by the database's clock.
 	At time.Time
-	// Over is the length of the last hours; those of them that were aggregated are in the counts.
+	// Over is the length of the last hours. The counts have those of them that were aggregated.
 	Over time.Duration
-	// Until is when the newest of them ends; zero if none was aggregated.
+	// Until is the end of the newest of these hours; zero if none was aggregated.
 	Until time.Time
-	// Most is up to how many jobs of a type were counted: a Backlog or a number of failed jobs that is more stands for any that is
-	// more. 0: all were.
+	// Most is up to how many jobs of a type were counted; 0 is all. A Backlog, or a number of failed jobs, above it stands for any
+	// above it.
 	Most int64
 	// Queues are all that can be measured.
 	Queues []string
 	Types  []TypeState
-	// Divisions are how those queues are divided that have several shards, or misplaced jobs.
+	// Divisions are those of the queues that have several shards, or misplaced jobs.
 	Divisions []Division
 	// LastTick is the last sign of life of any worker; zero if there never was one.
 	LastTick time.Time
-	// DeadWorkers are how many died in that time, or have, and nobody has found them yet.
+	// DeadWorkers is how many workers died in the last hours, including dead ones that no other worker has found yet.
 	DeadWorkers int64
-	// MissedHours are how many hours of the last week were not aggregated. The last complete hour is not among them: it may be
-	// aggregated yet.
+	// MissedHours is how many hours of the last week were not aggregated. The last complete hour doesn't count: there is time for it.
 	MissedHours int
-	// HighIDs are tables whose next id is in the upper half of all that there are.
+	// HighIDs are tables whose next id is in the upper half of all possible ids.
 	HighIDs []string
-	// LeftOut are queues that can't be used, for the caller to fill in.
+	// LeftOut are queues that can't be used. The caller fills them in.
 	LeftOut []LeftOut
-	// Overdue are schedules with a slot that no worker sees to, for the caller to fill in, who knows the config's.
+	// Overdue are schedules with a slot that no worker handles. The caller fills them in, because the config has them.
 	Overdue []Overdue
 }
 
-// Overdue is a schedule with a slot that has been waiting for a worker for so long, when it should be less than Within.
+// Overdue is a schedule with a slot that no worker has handled in time.
 type Overdue struct {
-	Schedule    string
+	Schedule string
+	// For is how long the slot has been due, Within how long it may be.
 	For, Within time.Duration
 }
 
@@ -54,20 +54,20 @@ type LeftOut struct{ Queue, Why string }
 // TypeState is how the jobs of one type are.
 type TypeState struct {
 	Queue, JobType string
-	// Paused: nothing of the queue is started.
+	// Paused says that the queue is: it starts no jobs.
 	Paused bool
-	// Backlog is how many are due, or locked by a dead worker; OldestDue for how long the first of them has been due.
-	Backlog   int64
+	// Backlog is how many jobs are due, or locked by a dead worker.
+	Backlog int64
+	// OldestDue is for how long the first of the backlog has been due.
 	OldestDue time.Duration
-	// Failed is how many failed for good, and are still to be seen to.
+	// Failed is how many jobs failed for good, and were neither retried nor dismissed.
 	Failed int64
 	// Counts are of the last hours.
 	Counts Counts
 }
 
-// State reads how the instance is, and how the last hours went that were aggregated: over whole hours, at least one. It aggregates
-// no hour. The jobs of a type that are due, or have failed, it counts up to most (State.Most); 0 is all, which takes a second for
-// each million of them or so, for they are read in the index.
+// State reads how the instance is, and how its last hours went (whole hours, at least one), as far as they were aggregated. It
+// counts due and failed jobs of a type up to most (State.Most). With 0 it counts all, which takes about a second for a million jobs.
 func (m *Monitor) State(ctx context.Context, over time.Duration, most int64) (State, error) {
 	now, err := m.db.Clock(ctx)
 	if err != nil {
@@ -104,24 +104,20 @@ func (m *Monitor) State(ctx context.Context, over time.Duration, most int64) (St
 	return s, err
 }
 
-// types finds the job types of which there is something to say, by queue and name.
+// types reads the state of the job types that have something, by queue and name.
 func (m *Monitor) types(ctx context.Context, s *State) error {
 	queues, err := m.usable(ctx)
 	if err != nil {
 		return err
 	}
-	paused, err := m.paused(ctx)
-	if err != nil {
-		return err
-	}
-	parts, err := m.parts(ctx)
+	shards, err := m.queueShards(ctx)
 	if err != nil {
 		return err
 	}
 	found := map[key]*TypeState{}
 	of := func(k key) *TypeState {
 		if found[k] == nil {
-			found[k] = &TypeState{Queue: k.queue, JobType: k.jobType, Paused: paused[k.queue]}
+			found[k] = &TypeState{Queue: k.queue, JobType: k.jobType, Paused: slices.ContainsFunc(shards[k.queue], func(s queueShard) bool { return s.Paused })}
 		}
 		return found[k]
 	}
@@ -137,12 +133,12 @@ func (m *Monitor) types(ctx context.Context, s *State) error {
 				t.OldestDue = max(t.OldestDue, s.At.Sub(d.Oldest.Time))
 			}
 		}
-		d, ok, err := m.division(ctx, q, parts[q.Name], due, s.At)
+		d, err := m.division(ctx, q, shards[q.Name], due, s.At)
 		if err != nil {
 			return err
 		}
-		if d.Paused = paused[q.Name]; ok {
-			s.Divisions = append(s.Divisions, d)
+		if d != nil {
+			s.Divisions = append(s.Divisions, *d)
 		}
 		failed, err := m.failed(ctx, q, s.Most)
 		if err != nil {
@@ -168,8 +164,8 @@ func (m *Monitor) types(ctx context.Context, s *State) error {
 	return nil
 }
 
-// lastHours merges the last hours that were aggregated. There are none if the newest of them is older than all that are asked for:
-// that would be no news. to is when the newest ends.
+// lastHours merges the last hours that were aggregated, the newest of which ends at to. There are none if the newest is older than
+// all that are asked for.
 func (m *Monitor) lastHours(ctx context.Context, now time.Time, over time.Duration) (hours metrics, to time.Time, err error) {
 	hours, last := newMetrics(now), lastComplete(now)
 	newest, err := m.time(ctx, "MAX(hour)", m.db.Hours()+" WHERE hour > ? AND hour <= ?", engine.At(last.Add(-over)), engine.At(last))
@@ -182,17 +178,4 @@ func (m *Monitor) lastHours(ctx context.Context, now time.Time, over time.Durati
 		r.sum()
 	}
 	return hours, to, err
-}
-
-// paused are the queues that are.
-func (m *Monitor) paused(ctx context.Context) (map[string]bool, error) {
-	var names []string
-	if err := m.db.SelectContext(ctx, &names, "SELECT queue FROM "+m.db.Queues()+" WHERE paused = 1"); err != nil {
-		return nil, fmt.Errorf("find the paused queues: %w", err)
-	}
-	paused := map[string]bool{}
-	for _, name := range names {
-		paused[name] = true
-	}
-	return paused, nil
 }
