@@ -49,7 +49,7 @@ func (h Hour) add(r *metric) {
 		q = &QueueHour{}
 		h.Queues[r.Queue] = q
 	}
-	q.Counts.add(&r.Counts)
+	q.add(&r.Counts)
 	if r.Backlog != nil && r.OldestDueMS != nil {
 		q.Measured, q.Backlog, q.OldestDueMS = true, q.Backlog+*r.Backlog, max(q.OldestDueMS, *r.OldestDueMS)
 	}

@@ -120,7 +120,7 @@ func findTrends(windows []Window, done map[time.Time]bool) (found []*series) {
 			}
 		}
 	}
-	slices.SortStableFunc(found, func(a, b *series) int { return a.key.compare(b.key) })
+	slices.SortStableFunc(found, func(a, b *series) int { return a.compare(b.key) })
 	return found[:min(len(found), 2*trendsMax)]
 }
 
