@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/hipq/hipq/internal/readable"
+	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/monitor"
 )
 
@@ -46,7 +46,7 @@ func timeCell(ms *int64) string {
 	if ms == nil {
 		return "–"
 	}
-	return readable.Duration(time.Duration(*ms) * time.Millisecond)
+	return texts.Duration(time.Duration(*ms) * time.Millisecond)
 }
 
 func number(n int64) string { return strconv.FormatInt(n, 10) }
@@ -85,7 +85,7 @@ func (a *app) printHours(r monitored) {
 			}
 		}
 		if most := slices.Max(values); most > 0 {
-			a.out.line("finished by the hour: %s %s, %s at most", sparkline(values), q.Queue, readable.Thousands(most))
+			a.out.line("finished by the hour: %s %s, %s at most", sparkline(values), q.Queue, texts.Thousands(most))
 		}
 	}
 }

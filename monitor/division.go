@@ -7,8 +7,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/hipq/hipq/internal/readable"
-	"github.com/hipq/hipq/internal/shards"
+	"github.com/hipq/hipq/internal/policy"
+	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/schema"
 )
 
@@ -77,7 +77,7 @@ func (m *Monitor) division(ctx context.Context, q schema.Queue, rows []queueShar
 		return nil, nil
 	}
 	number := rows[0].Division
-	d := Division{Queue: q.Name, Paused: rows[0].Paused, Of: shards.N(number), ThrottleLimit: max(0, rows[0].Limit)}
+	d := Division{Queue: q.Name, Paused: rows[0].Paused, Of: policy.ShardsIn(number), ThrottleLimit: max(0, rows[0].Limit)}
 	if d.Of > 1 {
 		d.Shards = make([]ShardState, d.Of)
 		used, err := m.used(ctx, q, "shard")
@@ -85,7 +85,7 @@ func (m *Monitor) division(ctx context.Context, q schema.Queue, rows []queueShar
 			return nil, err
 		}
 		for _, u := range used {
-			if i, ok := shards.In(number, u.Place); ok {
+			if i, ok := policy.ShardAt(number, u.Place); ok {
 				d.Shards[i].ThrottleUsed = u.Used
 			}
 		}
@@ -94,7 +94,7 @@ func (m *Monitor) division(ctx context.Context, q schema.Queue, rows []queueShar
 		d.Shards[i].Shard = i
 	}
 	for _, s := range rows {
-		if i, ok := shards.In(number, s.Place); ok && d.Of > 1 {
+		if i, ok := policy.ShardAt(number, s.Place); ok && d.Of > 1 {
 			d.Shards[i].ThrottlePart = s.Share
 			d.ThrottleParts += s.Share
 		}
@@ -104,7 +104,7 @@ func (m *Monitor) division(ctx context.Context, q schema.Queue, rows []queueShar
 		if !c.Oldest.IsZero() {
 			age = now.Sub(c.Oldest.Time)
 		}
-		switch i, ok := shards.In(number, c.Place); {
+		switch i, ok := policy.ShardAt(number, c.Place); {
 		case c.Status == "submitted": // its shard is not known yet
 		case ok && d.Of > 1:
 			of := &d.Shards[i]
@@ -153,14 +153,14 @@ func (j *judgement) division(d Division) {
 		warn(Finding{
 			What: "shard_oldest_due", Value: worst.OldestDue.Seconds(), Limit: limit.Seconds(), Unit: "ms",
 			Text: fmt.Sprintf("a job has been due in shard %d of %d for %s, which is much longer than in the others: hipq status --shards, hipq jobs %s --shard %d --state due, hipq why",
-				worst.Shard, d.Of, readable.Duration(worst.OldestDue), d.Queue, worst.Shard),
+				worst.Shard, d.Of, texts.Duration(worst.OldestDue), d.Queue, worst.Shard),
 		})
 	}
 	if d.MisplacedFor > misplacedFor && !d.Paused {
 		warn(Finding{
 			What: "misplaced", Value: d.MisplacedFor.Seconds(), Limit: misplacedFor.Seconds(), Unit: "ms",
 			Text: fmt.Sprintf("%s due in none of its shards, one for %s, and nobody moves them: hipq work with the config that has this queue, or hipq init",
-				areJobs(d.Misplaced, j.most), readable.Duration(d.MisplacedFor)),
+				areJobs(d.Misplaced, j.most), texts.Duration(d.MisplacedFor)),
 		})
 	}
 	if over := d.ThrottleParts - d.ThrottleLimit; over > 0 && d.Of > 1 {

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hipq/hipq/internal/readable"
+	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/schema"
 )
 
@@ -59,7 +59,7 @@ const enoughAttempts = 20
 
 // Judge finds what in a state exceeds the limits.
 func (a Alert) Judge(s State) Health {
-	j := judgement{over: readable.Duration(s.Over), most: s.Most}
+	j := judgement{over: texts.Duration(s.Over), most: s.Most}
 	if j.hours = j.over; !s.Until.IsZero() {
 		j.hours += " up to " + s.Until.UTC().Format("15:04 MST")
 	}
@@ -124,15 +124,15 @@ func (j *judgement) instance(a Alert, s State) {
 		}
 	}
 	silence := s.silence()
-	text := fmt.Sprintf("no sign of a worker for %s: is hipq work in crontab, and does it run?", readable.Duration(silence))
+	text := fmt.Sprintf("no sign of a worker for %s: is hipq work in crontab, and does it run?", texts.Duration(silence))
 	if s.LastTick.IsZero() {
-		text = fmt.Sprintf("no worker has run yet, and a job has been due for %s: is hipq work in crontab?", readable.Duration(silence))
+		text = fmt.Sprintf("no worker has run yet, and a job has been due for %s: is hipq work in crontab?", texts.Duration(silence))
 	}
 	limit("no_tick_for", a.NoTickFor, silence.Seconds(), "ms", text)
 	limit("dead_workers", a.DeadWorkers, float64(s.DeadWorkers), "workers",
-		fmt.Sprintf("%s died in the last %s: hipq activity --state error says which", readable.Count(s.DeadWorkers, "worker"), j.over))
+		fmt.Sprintf("%s died in the last %s: hipq activity --state error says which", texts.Count(s.DeadWorkers, "worker"), j.over))
 	limit("missed_hours", a.MissedHours, float64(s.MissedHours), "hours",
-		fmt.Sprintf("%s of the last week have no metrics: hipq monitor --missing aggregates them", readable.Count(s.MissedHours, "hour")))
+		fmt.Sprintf("%s of the last week have no metrics: hipq monitor --missing aggregates them", texts.Count(s.MissedHours, "hour")))
 }
 
 // schedules judges those that are overdue, all as one finding: a worker that handles one slot handles all.
@@ -144,7 +144,7 @@ func (j *judgement) schedules(overdue []Overdue) {
 	j.find(finding(Finding{
 		Severity: Warning, What: "schedules", Value: worst.For.Seconds(), Limit: worst.Within.Seconds(), Unit: "ms",
 		Text: fmt.Sprintf("nobody sees to slots of %s that are due, of %s for %s: hipq schedules; does hipq work run with this config?",
-			readable.Count(len(overdue), "schedule"), worst.Schedule, readable.Duration(worst.For)),
+			texts.Count(len(overdue), "schedule"), worst.Schedule, texts.Duration(worst.For)),
 	}))
 }
 
@@ -177,14 +177,14 @@ func (j *judgement) jobs(a JobAlert, t TypeState) {
 	limit("failed", a.Failed, float64(t.Failed), "jobs", "%s failed for good, still to be seen to: hipq failures %s",
 		ofJobs(t.Failed, j.most), t.Queue)
 	limit("oldest_due", a.OldestDue, t.OldestDue.Seconds(), "ms", "a job has been due for %s: hipq jobs %s --state due, hipq why",
-		readable.Duration(t.OldestDue), t.Queue)
+		texts.Duration(t.OldestDue), t.Queue)
 	if c.Wait.P95MS != nil {
 		limit("wait_p95", a.WaitP95, millis(*c.Wait.P95MS).Seconds(), "ms", "of 100 jobs that started in %s, 5 had waited for %s or more",
-			j.hours, readable.Duration(millis(*c.Wait.P95MS)))
+			j.hours, texts.Duration(millis(*c.Wait.P95MS)))
 	}
 	if c.Run.P95MS != nil {
 		limit("run_p95", a.RunP95, millis(*c.Run.P95MS).Seconds(), "ms", "of 100 attempts in %s, 5 took %s or more",
-			j.hours, readable.Duration(millis(*c.Run.P95MS)))
+			j.hours, texts.Duration(millis(*c.Run.P95MS)))
 	}
 	limit("backlog", a.Backlog, float64(t.Backlog), "jobs", "%s due", areJobs(t.Backlog, j.most))
 }
@@ -193,11 +193,11 @@ func (j *judgement) jobs(a JobAlert, t TypeState) {
 func finding(f Finding) Finding {
 	limit := strconv.FormatFloat(f.Limit, 'f', -1, 64)
 	if whole := int64(f.Limit); float64(whole) == f.Limit {
-		limit = readable.Thousands(whole)
+		limit = texts.Thousands(whole)
 	}
 	switch f.Unit {
 	case "ms":
-		limit = readable.Duration(time.Duration(f.Limit * float64(time.Second)))
+		limit = texts.Duration(time.Duration(f.Limit * float64(time.Second)))
 		f.Value, f.Limit = 1000*f.Value, 1000*f.Limit
 	case "part":
 		limit = percent(f.Limit)
@@ -231,9 +231,9 @@ func (h Health) Counts() string {
 	case warnings == 0:
 		return critical
 	case warnings == len(h.Findings):
-		return readable.Count(warnings, "warning")
+		return texts.Count(warnings, "warning")
 	}
-	return critical + ", " + readable.Count(warnings, "warning")
+	return critical + ", " + texts.Count(warnings, "warning")
 }
 
 // othersMost is how many findings besides the first a verdict names.
@@ -268,7 +268,7 @@ func (s State) summary() string {
 	}
 	tick := "no worker has run yet"
 	if !s.LastTick.IsZero() {
-		tick = "the last sign of a worker is " + readable.Duration(s.silence()) + " old"
+		tick = "the last sign of a worker is " + texts.Duration(s.silence()) + " old"
 	}
 	return fmt.Sprintf("%s, %s due", tick, areJobs(due, s.Most))
 }
@@ -291,9 +291,9 @@ func percent(part float64) string { return strconv.FormatFloat(100*part, 'g', 3,
 // ofJobs is a number of jobs that were counted up to most, and one more.
 func ofJobs(n, most int64) string {
 	if most > 0 && n > most {
-		return "more than " + readable.Count(most, "job")
+		return "more than " + texts.Count(most, "job")
 	}
-	return readable.Count(n, "job")
+	return texts.Count(n, "job")
 }
 
 func areJobs(n, most int64) string {

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/hipq/hipq/internal/roster"
+	"github.com/hipq/hipq/internal/workers"
 )
 
 // Report is what the metrics say at the end of an hour. All times are UTC.
@@ -144,7 +144,7 @@ func (m *Monitor) report(ctx context.Context, hour time.Time) (Report, error) {
 			q.sum()
 		}
 	}
-	ticks, err := roster.New(m.db).Ticks(ctx, to.Add(-week-lookBack), to)
+	ticks, err := workers.New(m.db).Ticks(ctx, to.Add(-week-lookBack), to)
 	if err != nil {
 		return Report{}, err
 	}

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/hipq/hipq/internal/roster"
+	"github.com/hipq/hipq/internal/workers"
 )
 
 // Ticks are the ticks of all hosts: each is a worker that started, such as one by cron.
@@ -43,7 +43,7 @@ type TickSums struct {
 const lookBack = 24 * time.Hour
 
 // ticksOf sums up ticks from a time on, up to another. They are in the order of time, and may begin before.
-func ticksOf(all []roster.Tick, from, to time.Time) Ticks {
+func ticksOf(all []workers.Tick, from, to time.Time) Ticks {
 	ticks := Ticks{Hosts: []HostTicks{}}
 	hosts := map[string]*TickSums{}
 	for _, t := range all {
@@ -64,7 +64,7 @@ func ticksOf(all []roster.Tick, from, to time.Time) Ticks {
 }
 
 // add adds a tick; one before from only begins a gap.
-func (s *TickSums) add(t roster.Tick, from time.Time) {
+func (s *TickSums) add(t workers.Tick, from time.Time) {
 	at := t.At.Time
 	if !at.Before(from) {
 		if s.Count++; s.Count == 1 {

@@ -13,12 +13,12 @@ import (
 
 	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/internal/engine"
-	"github.com/hipq/hipq/internal/roster"
+	"github.com/hipq/hipq/internal/workers"
 	"github.com/hipq/hipq/schema"
 )
 
 // started inserts workers as they are once they have ended, those that died too.
-func started(t fataler, db *schema.DB, ticks ...roster.Tick) {
+func started(t fataler, db *schema.DB, ticks ...workers.Tick) {
 	t.Helper()
 	for i, tick := range ticks {
 		state, started := "finished", any(0)
@@ -38,15 +38,15 @@ func TestTicksEqualRecount(t *testing.T) {
 		m := New(db)
 		last := complete(t, m)
 		r := rand.New(rand.NewPCG(3, 5))
-		var all []roster.Tick
+		var all []workers.Tick
 		for range 300 {
-			all = append(all, roster.Tick{
+			all = append(all, workers.Tick{
 				Host: fmt.Sprint("h", r.IntN(4)), Idle: r.IntN(2) == 0,
 				At: engine.At(last.Add(time.Hour).Add(-time.Duration(r.Int64N(int64(18*time.Hour)/1000)) * 1000)),
 			})
 		}
-		started(t, db, append(all, roster.Tick{Host: "h0", At: engine.At(last.Add(-8 * 24 * time.Hour))})...) // which is too long ago
-		slices.SortFunc(all, func(a, b roster.Tick) int { return cmp.Compare(a.At.UnixMicro(), b.At.UnixMicro()) })
+		started(t, db, append(all, workers.Tick{Host: "h0", At: engine.At(last.Add(-8 * 24 * time.Hour))})...) // which is too long ago
+		slices.SortFunc(all, func(a, b workers.Tick) int { return cmp.Compare(a.At.UnixMicro(), b.At.UnixMicro()) })
 		recount := func(host string, from, to time.Time) (s TickSums) {
 			before := time.Time{}
 			gap := func(until time.Time) {

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hipq/hipq/internal/readable"
+	"github.com/hipq/hipq/internal/texts"
 )
 
 // Trend is a change for the worse of one job type.
@@ -236,7 +236,7 @@ func (t Trend) Words(zone *time.Location) string {
 	case errorShare.what:
 		text = fmt.Sprintf("errors of %s %s %% → %s %%", name, digits(100*t.From), digits(100*t.To))
 	default:
-		text = fmt.Sprintf("%s of %s %s → %s", strings.Replace(t.What, "_", " ", 1), name, readable.Duration(millis(int64(t.From))), readable.Duration(millis(int64(t.To))))
+		text = fmt.Sprintf("%s of %s %s → %s", strings.Replace(t.What, "_", " ", 1), name, texts.Duration(millis(int64(t.From))), texts.Duration(millis(int64(t.To))))
 	}
 	layout := "15:04"
 	if t.until.Sub(t.Since) > 24*time.Hour {

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hipq/hipq/internal/readable"
+	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/monitor"
 )
 
@@ -116,7 +116,7 @@ func (w week) bars(name, class string, of func(monitor.QueueHour) int64) (p pane
 			p.Bars += fmt.Sprintf("M%s 100V%sh.84V100z", short(float64(x)+.08), short(100-height))
 		}
 	}
-	p.Name, p.Class, p.Top = name, class, readable.Thousands(most)
+	p.Name, p.Class, p.Top = name, class, texts.Thousands(most)
 	p.Said = fmt.Sprintf("%s by hour: at most %s, on %s.", name, p.Top, w.name(at))
 	return p
 }
@@ -193,7 +193,7 @@ func (w week) slots() (slots []slot) {
 			what string
 		}{{h.Finished, "finished"}, {h.Failed, "failed"}, {h.Errors, "tried again"}, {h.Backlog, "left due"}} {
 			if n.n > 0 {
-				said = append(said, readable.Thousands(n.n)+" "+n.what)
+				said = append(said, texts.Thousands(n.n)+" "+n.what)
 			}
 		}
 		if h.Wait.P95MS != nil {

@@ -11,7 +11,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/hipq/hipq/internal/readable"
+	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/monitor"
 )
 
@@ -48,8 +48,8 @@ type Failure struct {
 var files embed.FS
 
 var page = template.Must(template.New("").Funcs(template.FuncMap{
-	"bar": bar, "changed": changed, "clip": readable.Clip, "command": command, "count": readable.Count[int64], "duration": duration,
-	"name": name, "percentile": percentile, "share": share, "thousands": readable.Thousands,
+	"bar": bar, "changed": changed, "clip": texts.Clip, "command": command, "count": texts.Count[int64], "duration": duration,
+	"name": name, "percentile": percentile, "share": share, "thousands": texts.Thousands,
 }).ParseFS(files, "page.html", "page.css"))
 
 // Write writes the page. What it tells of jobs and errors is text, whatever they hold, and cut where it is long.
@@ -61,7 +61,7 @@ func (p Page) Write(w io.Writer) error {
 	if err := page.ExecuteTemplate(&b, "page.html", view{p}); err != nil {
 		return fmt.Errorf("make the page: %w", err)
 	}
-	_, err := io.WriteString(w, readable.Text(b.String()))
+	_, err := io.WriteString(w, texts.Visible(b.String()))
 	return err
 }
 

@@ -6,13 +6,13 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hipq/hipq/internal/readable"
+	"github.com/hipq/hipq/internal/texts"
 )
 
 const none = "–"
 
 // duration is a time in milliseconds.
-func duration(ms int64) string { return readable.Duration(time.Duration(ms) * time.Millisecond) }
+func duration(ms int64) string { return texts.Duration(time.Duration(ms) * time.Millisecond) }
 
 // percentile is one of some times, if it is known.
 func percentile(ms *int64) string {
@@ -64,14 +64,14 @@ func changed(hours int, now int64, hoursBefore int, before int64) string {
 // name is a name that others have given, on a line.
 func name(text string) string {
 	const most = 256
-	return strings.Join(strings.Fields(readable.Clip(text, most)), " ")
+	return strings.Join(strings.Fields(texts.Clip(text, most)), " ")
 }
 
 const maxCommand = 4 << 10
 
 // command is what to type in. One that can't be shown as it is would be another: then it is none.
 func command(text string) string {
-	if len(text) > maxCommand || strings.ContainsAny(text, "\n\t") || readable.IndexHidden(text) < len(text) {
+	if len(text) > maxCommand || strings.ContainsAny(text, "\n\t") || texts.IndexHidden(text) < len(text) {
 		return ""
 	}
 	return text
