@@ -8,7 +8,7 @@ import (
 	"slices"
 
 	"github.com/hipq/hipq/monitor/report"
-	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/admin"
 )
 
 // pageMode is that of a report's file: it quotes errors, which are not for everybody.
@@ -49,12 +49,12 @@ func (i *instance) reportedFailures(ctx context.Context) (all []report.Failure, 
 		return nil, err
 	}
 	for _, q := range queues {
-		found, err := q.Failures(ctx, queue.Filter{Limit: failuresOfQueue})
+		found, err := admin.Of(q).Failures(ctx, admin.Filter{Limit: failuresOfQueue})
 		if err != nil {
 			return nil, err
 		}
 		for _, f := range found.Kinds {
-			k := failureOf(q, queue.Filter{}, f)
+			k := failureOf(q, admin.Filter{}, f)
 			all = append(all, report.Failure{
 				Queue: k.Queue, JobType: k.Type, Jobs: k.Jobs, First: f.First, Last: f.Last, Error: f.Error,
 				Show: fmt.Sprintf("hipq show %s %d", k.Queue, k.Example), Retry: k.Retry, Dismiss: *k.Dismiss,
