@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/hipq/hipq/internal/store"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/handler"
 	"github.com/hipq/hipq/queue/job"
@@ -43,6 +44,9 @@ type Queue struct {
 	// RetryHandlers decide after an error of their types; the policy decides for the others.
 	RetryHandlers map[string]handler.RetryHandler
 }
+
+// store is the queue with what a worker does to it.
+func (q Queue) store() *store.Queue { return (*store.Queue)(q.Queue) }
 
 // Params are what a worker works with. Only Queues are required.
 type Params struct {
@@ -83,7 +87,7 @@ type Params struct {
 // tables are those of the queues.
 func (p Params) tables() (all []schema.Queue) {
 	for _, q := range p.Queues {
-		all = append(all, q.Options.Table())
+		all = append(all, q.store().Options.Table())
 	}
 	return all
 }

@@ -65,7 +65,7 @@ func newWorker(p Params) (*worker, error) {
 	if err != nil {
 		return nil, err
 	}
-	db := p.Queues[0].DB()
+	db := p.Queues[0].store().DB()
 	l := &loop{
 		Params: p, self: workers.Worker{ID: p.ID, Host: p.Host, PID: p.PID, Process: process.Identity()}, db: db, roster: workers.New(db),
 		landed: make(chan func() error),
@@ -125,7 +125,7 @@ func (w *worker) begins(ctx context.Context) error {
 	for _, q := range w.Queues {
 		err := unfit[q.Name]
 		if err == nil {
-			err = q.Register(ctx)
+			err = q.store().Register(ctx)
 		}
 		if err != nil && unfit[q.Name] == nil && !errors.Is(err, queue.ErrShards) {
 			return err
