@@ -49,14 +49,14 @@ func crontab(command, often string, enough func(fields []string) bool) func(cont
 				return found(OK, timer)
 			}
 		}
-		what := "nothing here starts hipq " + command + " with this config"
+		what := "this user starts no hipq " + command + " with this config here; another user or host may"
 		switch {
 		case best != nil:
 			return *best
 		case err != nil:
 			return found(Unknown, err.Error())
 		case len(others) > 0:
-			what += "; the lines of this user are for " + strings.Join(others, ", ")
+			what += "; this user's lines are for " + strings.Join(others, ", ")
 		}
 		return found(Warning, what).but(p.cronLine(command))
 	}

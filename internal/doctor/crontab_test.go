@@ -22,7 +22,7 @@ func TestCrontab(t *testing.T) {
 		result            Result
 		found, remedy     string
 	}{
-		"none":              {result: Warning, found: "nothing here starts hipq work", remedy: "crontab -e: * * * * * /"},
+		"none":              {result: Warning, found: "this user starts no hipq work with this config here", remedy: "crontab -e: * * * * * /"},
 		"own":               {own: cron + "* * * * * hipq work --linger\n", result: OK},
 		"config before it":  {own: "* * * * * {dir}/bin/hipq --config {dir}/hipq.yaml work\n", result: OK},
 		"config behind it":  {own: "*/1 * * * * {dir}/bin/hipq work --config={dir}/hipq.yaml\n", result: OK},
@@ -49,7 +49,7 @@ func TestCrontab(t *testing.T) {
 		"missing one": {own: cron + "* * * * * hipq work --config /etc/nosuch.yaml\n", result: Wrong, found: "no config: /etc/nosuch.yaml", remedy: "HIPQ_CONFIG="},
 		"another instance's": {
 			own: "MAILTO=\n" + cron + "0 3 * * * hipq work --config {dir}/other.yaml\n", result: Warning,
-			found: "starts hipq work with this config; the lines of this user are for {dir}/other.yaml", remedy: " work --config {dir}/hipq.yaml",
+			found: "another user or host may; this user's lines are for {dir}/other.yaml", remedy: " work --config {dir}/hipq.yaml",
 		},
 		"both":           {own: cron + "0 3 * * * hipq work --config {dir}/other.yaml\n* * * * * hipq work\n", result: OK},
 		"once a day":     {own: cron + "0 3 * * * hipq work\n", result: Warning, found: "it comes at 0 3 * * *, and not each minute", remedy: "begin with * * * * *"},
