@@ -55,8 +55,8 @@ func lookAtDatabase(ctx context.Context, p *patient) Finding {
 // serverVariables are those of the server that the checks ask for, as hipq's connections have them, and the one that hipq sets for these
 // as the server has it. No server has all.
 func serverVariables(ctx context.Context, db *schema.DB) (map[string]string, error) {
-	const session = "SHOW VARIABLES WHERE Variable_name IN ('version', 'wsrep_on', 'wsrep_sync_wait', 'tx_isolation', 'transaction_isolation', 'time_zone'," +
-		" 'max_allowed_packet', 'log_bin', 'sync_binlog', 'innodb_flush_log_at_trx_commit'," +
+	const session = "SHOW VARIABLES WHERE Variable_name IN ('version', 'wsrep_on', 'wsrep_sync_wait', 'tx_isolation', 'transaction_isolation'," +
+		" 'time_zone', 'max_allowed_packet', 'log_bin', 'sync_binlog', 'innodb_flush_log_at_trx_commit'," +
 		" 'innodb_flush_method', 'innodb_doublewrite', 'innodb_autoinc_lock_mode', 'socket')"
 	all := map[string]string{}
 	read := func(rows *sql.Rows) error {
