@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hipq/hipq/config"
-	"github.com/hipq/hipq/internal/null"
+	"github.com/hipq/hipq/internal/texts"
 )
 
 const configCheckLong = `Looks for what is wrong with the configuration, and names all of it: what every command refuses when it reads the config
@@ -76,7 +76,7 @@ func (a *app) runConfigCheck(cmd *cobra.Command, database bool) error {
 	}
 	if a.json {
 		for _, m := range config.Mistakes(err) {
-			done.Findings = append(done.Findings, finding{null.If(m.Key == "", m.Key), null.If(m.From == "", m.From), m.Err.Error()})
+			done.Findings = append(done.Findings, finding{texts.Nullable(m.Key == "", m.Key), texts.Nullable(m.From == "", m.From), m.Err.Error()})
 		}
 		return errors.Join(err, a.printJSON(done))
 	}

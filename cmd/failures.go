@@ -9,8 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/hipq/hipq/internal/null"
-	"github.com/hipq/hipq/internal/shell"
+	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/job"
 )
@@ -122,7 +121,7 @@ func (a *app) printFailures(ctx context.Context, i *instance, q *queue.Queue, by
 func failureOf(q *queue.Queue, by queue.Filter, f queue.Failure) failureKind {
 	command := func(verb string, more ...string) string {
 		words := append([]string{"hipq", verb, q.Name}, more...)
-		add := func(flag, value string) { words = append(words, flag, shell.Word(value)) }
+		add := func(flag, value string) { words = append(words, flag, texts.ShellWord(value)) }
 		add("--type", f.Type)
 		if by.Key != "" {
 			add("--key", by.Key)
@@ -141,7 +140,7 @@ func failureOf(q *queue.Queue, by queue.Filter, f queue.Failure) failureKind {
 	}
 	k := failureKind{
 		Queue: q.Name, Type: f.Type, Fingerprint: f.Fingerprint, Jobs: f.Jobs, First: utc(f.First), Last: utc(f.Last), Example: f.Example,
-		Error: null.Text(f.Error),
+		Error: texts.NullText(f.Error),
 	}
 	if by.Standing == queue.Closed {
 		k.Retry = command("retry", "--again", "--state", string(queue.Closed))
@@ -161,7 +160,7 @@ func (a *app) printFailure(i *instance, k failureKind) error {
 	if !k.First.Equal(*k.Last) {
 		when += " to " + i.maybe(k.Last)
 	}
-	a.out.line("%s %s: %s failed, %s", k.Queue, shell.Word(k.Type), numbered(k.Jobs), when)
+	a.out.line("%s %s: %s failed, %s", k.Queue, texts.ShellWord(k.Type), numbered(k.Jobs), when)
 	a.out.line("  job %d: %s", k.Example, orDash(k.Error))
 	a.out.line("  %s", k.Retry)
 	if k.Dismiss != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hipq/hipq/activity"
-	"github.com/hipq/hipq/internal/fingerprint"
+	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/queue"
 )
 
@@ -77,7 +77,7 @@ func (f *filterFlags) check(a *app, cmd *cobra.Command) error {
 		return usagef("--limit: %d is negative", f.limit)
 	case f.errorText != "" && (strings.TrimSpace(f.errorText) == "" || !utf8.ValidString(f.errorText)):
 		return usagef("--error: %q is no text to look for", f.errorText)
-	case f.fingerprint != "" && !fingerprint.Is(f.fingerprint):
+	case f.fingerprint != "" && !texts.IsFingerprint(f.fingerprint):
 		return usagef("--fingerprint: %q is not eight hex digits, as hipq failures gives them", f.fingerprint)
 	}
 	if a.json && !cmd.Flags().Changed("limit") {

@@ -1,6 +1,8 @@
 package cmd
 
-import "github.com/hipq/hipq/internal/readable"
+import (
+	"github.com/hipq/hipq/internal/texts"
+)
 
 // leftOut is what a table may have left out, by its limit.
 type leftOut struct {
@@ -29,4 +31,4 @@ func (a *app) printLeftOut(l leftOut, count func() (n int, all bool, err error))
 }
 
 // thousands is a number for people.
-func thousands(n int) string { return readable.Thousands(int64(n)) }
+func thousands(n int) string { return texts.Thousands(int64(n)) }

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/hipq/hipq/config"
-	"github.com/hipq/hipq/internal/shell"
+	"github.com/hipq/hipq/internal/texts"
 )
 
 // meant adds to an error what may be meant instead, if anything comes to mind.
@@ -56,12 +56,12 @@ func swapped(args []string, one, other int) []string {
 func commandLine(c *cobra.Command, args []string) string {
 	words := []string{c.CommandPath()}
 	for _, arg := range args {
-		words = append(words, shell.Word(arg))
+		words = append(words, texts.ShellWord(arg))
 	}
 	c.Flags().Visit(func(f *pflag.Flag) {
 		word := "--" + f.Name
 		if f.NoOptDefVal == "" || f.Value.String() != f.NoOptDefVal {
-			word += "=" + shell.Word(f.Value.String())
+			word += "=" + texts.ShellWord(f.Value.String())
 		}
 		words = append(words, word)
 	})
@@ -158,9 +158,9 @@ func withIDs(c *cobra.Command, args []string) string {
 }
 
 // list is some words for people.
-func list[T ~string](words []T) string { return strings.Join(texts(words), ", ") }
+func list[T ~string](words []T) string { return strings.Join(asStrings(words), ", ") }
 
-func texts[T ~string](words []T) []string {
+func asStrings[T ~string](words []T) []string {
 	texts := make([]string, len(words))
 	for i, w := range words {
 		texts[i] = string(w)
@@ -170,5 +170,5 @@ func texts[T ~string](words []T) []string {
 
 // noneOf refuses what is none of some words; what is the flag, or the argument, that it was given for.
 func noneOf[T ~string](what string, got T, words []T) error {
-	return usage(unknownName{fmt.Errorf("%s: %q is none of %s", what, got, list(words)), string(got), texts(words)})
+	return usage(unknownName{fmt.Errorf("%s: %q is none of %s", what, got, list(words)), string(got), asStrings(words)})
 }

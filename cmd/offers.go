@@ -14,8 +14,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/hipq/hipq/config"
-	"github.com/hipq/hipq/internal/roster"
-	"github.com/hipq/hipq/internal/shell"
+	"github.com/hipq/hipq/internal/texts"
+	"github.com/hipq/hipq/internal/workers"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/job"
 )
@@ -71,7 +71,7 @@ var (
 	byArgument = map[string]offers{"QUEUE": queueOffers, "TYPE": typeOffers, "ID": idOffers, "NAME": scheduleOffers}
 	byFlag     = map[string]offers{
 		"queue": queueOffers, "type": typeOffers, "job": idOffers, "state": stateOffers, "worker": workerOffers,
-		"on-duplicate": func(l *lookUp) error { return l.add(texts(job.OnDuplicates)...) },
+		"on-duplicate": func(l *lookUp) error { return l.add(asStrings(job.OnDuplicates)...) },
 	}
 )
 
@@ -120,7 +120,7 @@ func (a *app) offer(c *cobra.Command, args []string, word string, find offers) (
 
 // isPlain says whether a shell takes a text for what it is (in zsh, =name is a program), and hipq for no flag.
 func isPlain(text string) bool {
-	return text != "" && shell.Word(text) == text && !strings.ContainsAny(text[:1], "-=")
+	return text != "" && texts.ShellWord(text) == text && !strings.ContainsAny(text[:1], "-=")
 }
 
 // add gives some offers to who waits for them.
@@ -286,14 +286,14 @@ func workerOffers(l *lookUp) error {
 		return err
 	}
 	defer i.close()
-	workers, err := roster.New(i.db).AtWork(l.ctx)
+	rows, err := workers.New(i.db).AtWork(l.ctx)
 	if err != nil {
 		return err
 	}
-	if last, err := roster.New(i.db).Last(l.ctx); err == nil && last != nil {
-		workers = append(workers, *last)
+	if last, err := workers.New(i.db).Last(l.ctx); err == nil && last != nil {
+		rows = append(rows, *last)
 	}
-	for _, w := range workers {
+	for _, w := range rows {
 		if err := l.add(w.ID); err != nil {
 			return err
 		}

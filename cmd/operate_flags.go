@@ -31,13 +31,13 @@ const standingsNote = "hipq_standings"
 
 // about notes that a command can do something about the jobs of these standings.
 func about(c *cobra.Command, standings ...queue.Standing) *cobra.Command {
-	c.Annotations = map[string]string{standingsNote: strings.Join(texts(standings), " ")}
+	c.Annotations = map[string]string{standingsNote: strings.Join(asStrings(standings), " ")}
 	return c
 }
 
 // alsoAbout notes that with a flag, which is true or false, it can also do something about those of these.
 func alsoAbout(c *cobra.Command, flag string, standings ...queue.Standing) {
-	_ = c.Flags().SetAnnotation(flag, standingsNote, texts(standings)) // it fails if there is no such flag
+	_ = c.Flags().SetAnnotation(flag, standingsNote, asStrings(standings)) // it fails if there is no such flag
 }
 
 // standingsOf are those of the jobs about which a command can do something, with the flags that are given.

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/config"
-	"github.com/hipq/hipq/internal/notice"
+	"github.com/hipq/hipq/internal/alert"
 )
 
 // leftOutAgain is after how long a job type is told of again that ticks leave out.
@@ -25,7 +25,7 @@ func (a *app) warnOfLeft(ctx context.Context, i *instance, left []leftType) {
 	defer cancel()
 	say := func(leftType) (bool, error) { return true, nil }
 	if now, err := i.db.Clock(ctx); err == nil && !a.verbose && !a.err.isTerminal() {
-		board := notice.NewBoard(i.db)
+		board := alert.NewBoard(i.db)
 		say = func(l leftType) (bool, error) {
 			return board.Claim(ctx, fmt.Sprintf("left out %s %s", l.queue, l.name), now, leftOutAgain)
 		}

@@ -10,8 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/hipq/hipq/internal/roster"
 	"github.com/hipq/hipq/internal/rounds"
+	"github.com/hipq/hipq/internal/workers"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/handler"
 	"github.com/hipq/hipq/queue/job"
@@ -91,7 +91,7 @@ const takeInWithin = 10 * time.Second
 
 // runnable refuses what can't be run here. It takes the job in first if it was inserted by plain SQL, and moves it to its shard if it
 // is in none.
-func runnable(cmd *cobra.Command, q worker.Queue, w roster.Worker, id int64, runners *runners) error {
+func runnable(cmd *cobra.Command, q worker.Queue, w workers.Worker, id int64, runners *runners) error {
 	pause := time.Duration(0)
 	for began := time.Now(); time.Since(began) < takeInWithin; time.Sleep(pause) {
 		j, err := q.Get(cmd.Context(), id)
@@ -173,14 +173,14 @@ func (i *instance) became(j *job.Job) string {
 }
 
 // newWorker names a worker: a new id, this host and process.
-func newWorker() (roster.Worker, error) {
+func newWorker() (workers.Worker, error) {
 	id, err := worker.NewID()
 	if err != nil {
-		return roster.Worker{}, err
+		return workers.Worker{}, err
 	}
 	host, err := os.Hostname()
 	if err != nil {
-		return roster.Worker{}, fmt.Errorf("find out this host's name: %w", err)
+		return workers.Worker{}, fmt.Errorf("find out this host's name: %w", err)
 	}
-	return roster.Worker{ID: id, Host: host, PID: os.Getpid()}, nil
+	return workers.Worker{ID: id, Host: host, PID: os.Getpid()}, nil
 }

@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/hipq/hipq/internal/null"
+	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/internal/timetable"
 	"github.com/hipq/hipq/queue/schedule"
 )
@@ -156,9 +156,9 @@ func (i *instance) scheduled(name string, rows map[string]timetable.Row, now tim
 	next := row.NextSlot.Time
 	out := scheduled{
 		Name: name, When: row.Spec, Queue: row.Queue, JobType: row.JobType, Paused: row.Paused, OverdueMS: row.Overdue().Milliseconds(),
-		LastSlot: utc(row.LastSlot.Time), LastJobID: null.If(row.LastSlot.IsZero(), row.LastJobID),
-		LastQueue: null.If(row.LastSlot.IsZero() || row.LastQueue == null.None, row.LastQueue), LeftSlot: utc(row.LeftSlot.Time),
-		LeftWhy: null.If(row.LeftSlot.IsZero(), row.LeftWhy), WaitsUntil: utc(row.Ahead()),
+		LastSlot: utc(row.LastSlot.Time), LastJobID: texts.Nullable(row.LastSlot.IsZero(), row.LastJobID),
+		LastQueue: texts.Nullable(row.LastSlot.IsZero() || row.LastQueue == texts.None, row.LastQueue), LeftSlot: utc(row.LeftSlot.Time),
+		LeftWhy: texts.Nullable(row.LeftSlot.IsZero(), row.LeftWhy), WaitsUntil: utc(row.Ahead()),
 		InTurn: row.InTurn(),
 	}
 	if s := i.schedule(name); s != nil {

@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/hipq/hipq/internal/null"
+	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/queue/job"
 )
 
@@ -69,7 +69,7 @@ func (a *app) runSchedules(cmd *cobra.Command, names []string, dryRun bool) erro
 		if err != nil {
 			return fmt.Errorf("schedule %s: %w", name, err)
 		}
-		run := scheduleRun{Schedule: name, Queue: s.Queue, ID: null.If(all[0].ID == 0, all[0].ID), Duplicate: all[0].Duplicate, DryRun: dryRun}
+		run := scheduleRun{Schedule: name, Queue: s.Queue, ID: texts.Nullable(all[0].ID == 0, all[0].ID), Duplicate: all[0].Duplicate, DryRun: dryRun}
 		if dryRun && run.Duplicate {
 			nothing = append(nothing, fmt.Errorf("schedules run: %s: it would be a duplicate of job %d of %s", name, all[0].ID, s.Queue))
 		}

@@ -12,7 +12,7 @@ import (
 	"time"
 	_ "time/tzdata" // hosts without zone files must not read a config differently
 
-	"github.com/hipq/hipq/internal/regular"
+	"github.com/hipq/hipq/internal/files"
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/queue/worker"
 	"github.com/hipq/hipq/schema"
@@ -207,9 +207,9 @@ func (b builder) dsn(s databaseSection) string {
 		return ""
 	}
 	file := b.absolute(s.DSNFile)
-	data, shared, err := regular.ReadTrusted(file)
+	data, shared, err := files.ReadTrusted(file)
 	switch {
-	case errors.Is(err, regular.ErrUntrusted):
+	case errors.Is(err, files.ErrUntrusted):
 		b.refuse("database.dsn_file", "%s %w", shown(file), err)
 		return ""
 	case err != nil:

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/hipq/hipq/internal/readable"
+	"github.com/hipq/hipq/internal/texts"
 )
 
 // Default is where a Setting comes from that nobody gave.
@@ -87,10 +87,10 @@ func (c *checker) noteSurroundings(path string, h Handler, given handlerSection)
 	}{
 		{"user", h.User, h.User != "", given.User},
 		{"no_new_privs", !h.NewPrivs, true, given.NoNewPrivs},
-		{"limits.memory", readable.Size(h.Limits.Memory), h.Limits.Memory > 0, given.Limits.Memory},
+		{"limits.memory", texts.Bytes(h.Limits.Memory), h.Limits.Memory > 0, given.Limits.Memory},
 		{"limits.open_files", h.Limits.OpenFiles, h.Limits.OpenFiles > 0, given.Limits.OpenFiles},
 		{"limits.cpu", formatDuration(h.Limits.CPU), h.Limits.CPU > 0, given.Limits.CPU},
-		{"limits.file_size", readable.Size(h.Limits.FileSize), h.Limits.FileSize > 0, given.Limits.FileSize},
+		{"limits.file_size", texts.Bytes(h.Limits.FileSize), h.Limits.FileSize > 0, given.Limits.FileSize},
 		{"nice", h.Nice, true, given.Nice},
 		{"umask", formatUmask(h.Umask), h.Umask != nil, given.Umask},
 	} {

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/hipq/hipq/internal/regular"
+	"github.com/hipq/hipq/internal/files"
 )
 
 // Everywhere is the config that is found by whoever names none, whichever user and folder that is.
@@ -33,11 +33,11 @@ func find(file, dir string, env map[string]string) (path string, data []byte, sh
 			places[i] = filepath.Join(dir, place)
 		}
 		path = filepath.Clean(places[i])
-		data, shared, err := regular.ReadTrusted(path)
+		data, shared, err := files.ReadTrusted(path)
 		switch {
 		case err == nil:
 			return path, data, shared, nil
-		case errors.Is(err, regular.ErrUntrusted):
+		case errors.Is(err, files.ErrUntrusted):
 			return "", nil, false, fmt.Errorf("%w: %s%s %w", ErrInvalid, path, named, err)
 		case !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR):
 			return "", nil, false, fmt.Errorf("%w: %s%s can't be read: %w", ErrInvalid, path, named, errors.Unwrap(err))

@@ -4,7 +4,7 @@ import (
 	"regexp"
 	"strconv"
 
-	"github.com/hipq/hipq/internal/readable"
+	"github.com/hipq/hipq/internal/texts"
 )
 
 var sizeForm = regexp.MustCompile(`^([0-9]{1,9})(KiB|MiB|GiB)$`)
@@ -25,7 +25,7 @@ func (c *checker) size(path, text string, low int64) (bytes int64) {
 	bytes, _ = strconv.ParseInt(m[1], 10, 64) // digits, and few enough
 	bytes *= map[string]int64{"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}[m[2]]
 	if bytes < low || bytes > maxSize {
-		c.refuse(path, "%s is out of range (%s to %s)", shown(text), readable.Size(low), readable.Size(maxSize))
+		c.refuse(path, "%s is out of range (%s to %s)", shown(text), texts.Bytes(low), texts.Bytes(maxSize))
 	}
 	return bytes
 }
