@@ -7,7 +7,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hipq/hipq/internal/store"
 	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/admin"
 	"github.com/hipq/hipq/queue/job"
 )
 
@@ -22,8 +24,8 @@ Exit codes: 0 done · 1 some could not be cancelled · 64 usage · 75 the databa
 func (a *app) cancelCommand() *cobra.Command {
 	var f operateFlags
 	var running bool
-	waiting := []queue.Standing{queue.Standing(job.Initial), queue.Standing(job.Retry)}
-	started := []queue.Standing{queue.Standing(job.Running), queue.Standing(job.Error)}
+	waiting := []admin.Standing{admin.Standing(job.Initial), admin.Standing(job.Retry)}
+	started := []admin.Standing{admin.Standing(job.Running), admin.Standing(job.Error)}
 	c := &cobra.Command{
 		Use:        "cancel QUEUE [ID…]",
 		Short:      "End jobs that have not started",
@@ -35,29 +37,29 @@ func (a *app) cancelCommand() *cobra.Command {
 			switch {
 			case err != nil:
 				return err
-			case !running && slices.Contains(append(started, queue.Waiting), queue.Standing(f.state)):
+			case !running && slices.Contains(append(started, admin.Waiting), admin.Standing(f.state)):
 				return usagef("--state %s: a job that has been started is cancelled with --running", f.state)
 			}
-			o.can = queue.CanCancel
+			o.can = admin.CanCancel
 			o.do = func(q *queue.Queue, batch []*change) error {
-				return q.Cancel(cmd.Context(), idsOf(batch)...)
+				return admin.Of(q).Cancel(cmd.Context(), idsOf(batch)...)
 			}
 			o.hint = func(err error) string {
-				if errors.Is(err, queue.ErrStarted) {
+				if errors.Is(err, store.ErrStarted) {
 					return "--running has its worker stop it"
 				}
 				return ""
 			}
 			if running {
 				o.can = func(j *job.Job) error {
-					if err := queue.CanCancel(j); !errors.Is(err, queue.ErrStarted) {
+					if err := admin.CanCancel(j); !errors.Is(err, store.ErrStarted) {
 						return err
 					}
 					return nil
 				}
 				o.batch, o.do = 1, func(q *queue.Queue, batch []*change) error { return cancelOrStop(cmd.Context(), q, batch[0]) }
 				o.would = func(_ *queue.Queue, j *job.Job, c *change) error {
-					if errors.Is(queue.CanCancel(j), queue.ErrStarted) && j.Status.HasWorker() && j.Flaw == nil {
+					if errors.Is(admin.CanCancel(j), store.ErrStarted) && j.Status.HasWorker() && j.Flaw == nil {
 						c.Result = asked
 					}
 					return nil
@@ -66,7 +68,7 @@ func (a *app) cancelCommand() *cobra.Command {
 			return a.operate(cmd, o)
 		},
 	}
-	f.add(c, slices.Concat(waiting, []queue.Standing{queue.Due, queue.Held, queue.Scheduled, queue.Locked}, started, []queue.Standing{queue.Waiting})...)
+	f.add(c, slices.Concat(waiting, []admin.Standing{admin.Due, admin.Held, admin.Scheduled, admin.Locked}, started, []admin.Standing{admin.Waiting})...)
 	c.Flags().BoolVar(&running, "running", false, "also those that have been started: their workers are asked to stop them")
 	alsoAbout(c, "running", started...)
 	return about(c, waiting...)
@@ -78,11 +80,11 @@ const asked = "asked"
 // cancelOrStop ends a job, started or not, and tells which worker was asked to.
 func cancelOrStop(ctx context.Context, q *queue.Queue, c *change) error {
 	for {
-		err := q.Cancel(ctx, c.ID)
-		if !errors.Is(err, queue.ErrStarted) {
+		err := admin.Of(q).Cancel(ctx, c.ID)
+		if !errors.Is(err, store.ErrStarted) {
 			return err
 		}
-		worker, err := q.Stop(ctx, c.ID)
+		worker, err := admin.Of(q).Stop(ctx, c.ID)
 		switch {
 		case errors.Is(err, queue.ErrNotStarted): // it has gone on to wait for its next attempt
 			continue

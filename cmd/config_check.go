@@ -9,6 +9,7 @@ import (
 
 	"github.com/hipq/hipq/config"
 	"github.com/hipq/hipq/internal/texts"
+	"github.com/hipq/hipq/queue/admin"
 )
 
 const configCheckLong = `Looks for what is wrong with the configuration, and names all of it: what every command refuses when it reads the config
@@ -155,7 +156,7 @@ func (i *instance) divided(ctx context.Context, c *config.Config) error {
 		if err != nil {
 			return err
 		}
-		d, err := q.Division(ctx)
+		d, err := admin.Of(q).Division(ctx)
 		if err != nil {
 			return err
 		}

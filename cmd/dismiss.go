@@ -4,6 +4,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/admin"
 )
 
 const dismissLong = `Closes failed jobs about which nothing is to be done any more: hipq status counts them as failed no more, and hipq retry
@@ -26,13 +27,13 @@ func (a *app) dismissCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			o.can = queue.CanDismiss
+			o.can = admin.CanDismiss
 			o.do = func(q *queue.Queue, batch []*change) error {
-				return q.Dismiss(cmd.Context(), idsOf(batch)...)
+				return admin.Of(q).Dismiss(cmd.Context(), idsOf(batch)...)
 			}
 			return a.operate(cmd, o)
 		},
 	}
-	f.add(c, queue.Failed)
-	return about(c, queue.Failed)
+	f.add(c, admin.Failed)
+	return about(c, admin.Failed)
 }

@@ -10,7 +10,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/job"
 )
 
@@ -128,7 +127,7 @@ func (a *app) enqueueOne(cmd *cobra.Command, name, jobType string, o enqueueOpti
 }
 
 // printEnqueued says what became of a job, or would.
-func (a *app) printEnqueued(name string, added queue.Added, dryRun bool) error {
+func (a *app) printEnqueued(name string, added job.Added, dryRun bool) error {
 	said := enqueued{Queue: name, Duplicate: added.Duplicate, Replaced: added.Replaced, DryRun: dryRun}
 	if added.ID != 0 {
 		said.ID = &added.ID

@@ -11,6 +11,7 @@ import (
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/admin"
 )
 
 // filterFlags narrow down what a command lists or changes. They mean the same in each.
@@ -98,10 +99,10 @@ func (f *filterFlags) ofQueue(args []string) (string, error) {
 }
 
 // jobs is the filter for jobs of these queues.
-func (f *filterFlags) jobs(cmd *cobra.Command, i *instance, queues []*queue.Queue) (queue.Filter, error) {
+func (f *filterFlags) jobs(cmd *cobra.Command, i *instance, queues []*queue.Queue) (admin.Filter, error) {
 	since, until, err := f.resolve(cmd, i, queues)
-	return queue.Filter{
-		Standing: queue.Standing(f.state), Type: f.jobType, Key: f.key, Error: f.errorText, Fingerprint: f.fingerprint,
+	return admin.Filter{
+		Standing: admin.Standing(f.state), Type: f.jobType, Key: f.key, Error: f.errorText, Fingerprint: f.fingerprint,
 		Since: since, Until: until, Limit: f.limit,
 	}, err
 }
@@ -114,7 +115,7 @@ func (f *filterFlags) places(cmd *cobra.Command, queues []*queue.Queue) ([]int, 
 	}
 	most := 0
 	for n, q := range queues {
-		d, err := q.Division(cmd.Context())
+		d, err := admin.Of(q).Division(cmd.Context())
 		if err != nil {
 			return nil, err
 		}

@@ -14,9 +14,11 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/hipq/hipq/config"
+	"github.com/hipq/hipq/internal/store"
 	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/internal/workers"
 	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/admin"
 	"github.com/hipq/hipq/queue/job"
 )
 
@@ -206,7 +208,7 @@ func typeOffers(l *lookUp) error {
 		return err
 	}
 	for _, q := range queues {
-		names, err := q.TypeNames(l.ctx)
+		names, err := (*store.Queue)(q).TypeNames(l.ctx)
 		if err != nil {
 			return err
 		}
@@ -230,11 +232,11 @@ func idOffers(l *lookUp) error {
 	}
 	standings := standingsOf(l.cmd)
 	if len(standings) == 0 {
-		standings = []queue.Standing{""} // all
+		standings = []admin.Standing{""} // all
 	}
 	var ids []int64
 	for _, s := range standings {
-		found, err := queues[0].FindIDs(l.ctx, queue.Filter{Standing: s, Among: offersAmong, Limit: offersMost})
+		found, err := admin.Of(queues[0]).FindIDs(l.ctx, admin.Filter{Standing: s, Among: offersAmong, Limit: offersMost})
 		if err != nil {
 			return err
 		}

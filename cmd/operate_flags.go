@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/admin"
 )
 
 // operateFlags say which jobs of a queue a command changes: those of the ids behind them, or all that the filter lets pass, or
@@ -18,7 +19,7 @@ type operateFlags struct {
 	all, yes, dryRun bool
 }
 
-func (f *operateFlags) add(c *cobra.Command, standings ...queue.Standing) {
+func (f *operateFlags) add(c *cobra.Command, standings ...admin.Standing) {
 	f.filterFlags.add(c, filterOfJobs(0, standings...))
 	c.Flags().Lookup("queue").Usage = "the queue, in the place of QUEUE"
 	c.Flags().BoolVar(&f.all, "all", false, "all jobs of the queue that it can be done to; on a terminal it asks first")
@@ -30,18 +31,18 @@ func (f *operateFlags) add(c *cobra.Command, standings ...queue.Standing) {
 const standingsNote = "hipq_standings"
 
 // about notes that a command can do something about the jobs of these standings.
-func about(c *cobra.Command, standings ...queue.Standing) *cobra.Command {
+func about(c *cobra.Command, standings ...admin.Standing) *cobra.Command {
 	c.Annotations = map[string]string{standingsNote: strings.Join(asStrings(standings), " ")}
 	return c
 }
 
 // alsoAbout notes that with a flag, which is true or false, it can also do something about those of these.
-func alsoAbout(c *cobra.Command, flag string, standings ...queue.Standing) {
+func alsoAbout(c *cobra.Command, flag string, standings ...admin.Standing) {
 	_ = c.Flags().SetAnnotation(flag, standingsNote, asStrings(standings)) // it fails if there is no such flag
 }
 
 // standingsOf are those of the jobs about which a command can do something, with the flags that are given.
-func standingsOf(c *cobra.Command) (all []queue.Standing) {
+func standingsOf(c *cobra.Command) (all []admin.Standing) {
 	words := strings.Fields(c.Annotations[standingsNote])
 	c.Flags().Visit(func(f *pflag.Flag) {
 		if f.Value.String() == "true" {
@@ -49,7 +50,7 @@ func standingsOf(c *cobra.Command) (all []queue.Standing) {
 		}
 	})
 	for _, w := range words {
-		all = append(all, queue.Standing(w))
+		all = append(all, admin.Standing(w))
 	}
 	return all
 }
@@ -76,7 +77,7 @@ func (f *operateFlags) operation(a *app, cmd *cobra.Command, result string, args
 	case len(ids) > 0 && cmd.Flags().Changed("limit"):
 		return operation{}, usagef("--limit: the ids say which jobs; leave it out")
 	case f.state != "":
-		standings = []queue.Standing{queue.Standing(f.state)}
+		standings = []admin.Standing{admin.Standing(f.state)}
 	}
 	return operation{verb: verb, result: result, queue: f.queue, ids: ids, filter: &f.filterFlags, standings: standings, dryRun: f.dryRun, ask: f.all && !f.yes}, nil
 }
@@ -88,7 +89,7 @@ func (o operation) find(cmd *cobra.Command, i *instance, q *queue.Queue) (ids []
 		return nil, err
 	}
 	for _, by.Standing = range o.standings {
-		found, err := q.FindIDs(cmd.Context(), by)
+		found, err := admin.Of(q).FindIDs(cmd.Context(), by)
 		if err != nil {
 			return nil, err
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/admin"
 	"github.com/hipq/hipq/schema"
 )
 
@@ -123,13 +124,13 @@ func (i *instance) pausable(ctx context.Context, names []string) (queues []*queu
 // do pauses a queue, or resumes it, or in a dry run says what would come of that.
 func (p pausing) do(ctx context.Context, q *queue.Queue) (done queuePaused, err error) {
 	done = queuePaused{Queue: q.Name, Paused: p.paused, Result: p.done, DryRun: p.dryRun}
-	is, err := q.Paused(ctx)
+	is, err := admin.Of(q).Paused(ctx)
 	switch {
 	case err != nil:
 	case is == p.paused:
 		done.Result = already
 	case !p.dryRun:
-		err = q.Pause(ctx, p.paused)
+		err = admin.Of(q).Pause(ctx, p.paused)
 	}
 	return done, err
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/admin"
 	"github.com/hipq/hipq/queue/job"
 )
 
@@ -20,7 +21,7 @@ func (a *app) rescheduleCommand() *cobra.Command {
 	var f operateFlags
 	var at, in string
 	var priority int
-	waiting := []queue.Standing{queue.Standing(job.Initial), queue.Standing(job.Retry)}
+	waiting := []admin.Standing{admin.Standing(job.Initial), admin.Standing(job.Retry)}
 	c := &cobra.Command{
 		Use:        "reschedule QUEUE [ID…]",
 		Short:      "Change when jobs run, or their priority",
@@ -40,25 +41,25 @@ func (a *app) rescheduleCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			var when queue.When
+			var when admin.When
 			if changed("in") {
 				when.In = &delay
 			}
 			if changed("priority") {
 				when.Priority = &priority
 			}
-			o.can = queue.CanCancel
+			o.can = admin.CanCancel
 			o.prepare = func(i *instance) (err error) {
 				when.At, err = i.time(cmd, "--at", at)
 				return err
 			}
 			o.batch, o.do = 1, func(q *queue.Queue, batch []*change) error {
-				return q.Reschedule(cmd.Context(), batch[0].ID, when)
+				return admin.Of(q).Reschedule(cmd.Context(), batch[0].ID, when)
 			}
 			return a.operate(cmd, o)
 		},
 	}
-	f.add(c, append(waiting, queue.Due, queue.Held, queue.Scheduled, queue.Locked)...)
+	f.add(c, append(waiting, admin.Due, admin.Held, admin.Scheduled, admin.Locked)...)
 	c.Flags().StringVar(&at, "at", "", "when to run: "+timeUsage)
 	c.Flags().StringVar(&in, "in", "", "in how long to run: 0s, 90s, 5m, 2h, 1d")
 	c.Flags().IntVar(&priority, "priority", 0, "lower runs first")

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/admin"
 	"github.com/hipq/hipq/queue/job"
 )
 
@@ -34,14 +35,14 @@ func (a *app) retryCommand() *cobra.Command {
 			switch {
 			case err != nil:
 				return err
-			case !again && f.state == string(queue.Closed):
+			case !again && f.state == string(admin.Closed):
 				return usagef("--state %s: what was retried or dismissed is retried with --again", f.state)
 			}
-			o.can = func(j *job.Job) error { return queue.CanRetry(j, again) }
+			o.can = func(j *job.Job) error { return admin.CanRetry(j, again) }
 			o.again = again
 			o.do = func(q *queue.Queue, batch []*change) error {
-				added, err := q.Retry(cmd.Context(), again, idsOf(batch)...)
-				refused, _ := errors.AsType[queue.Refused](err)
+				added, err := admin.Of(q).Retry(cmd.Context(), again, idsOf(batch)...)
+				refused, _ := errors.AsType[admin.Refused](err)
 				for n, job := range added {
 					if err != nil && (refused == nil || refused[n] != nil) {
 						continue
@@ -54,7 +55,7 @@ func (a *app) retryCommand() *cobra.Command {
 			}
 			o.would = wouldRetry(cmd.Context())
 			o.hint = func(err error) string {
-				if errors.As(err, new(*queue.ClosedError)) {
+				if errors.As(err, new(*admin.ClosedError)) {
 					return "--again retries it all the same"
 				}
 				return ""
@@ -62,10 +63,10 @@ func (a *app) retryCommand() *cobra.Command {
 			return a.operate(cmd, o)
 		},
 	}
-	f.add(c, queue.Failed, queue.Closed, queue.Finished)
+	f.add(c, admin.Failed, admin.Closed, admin.Finished)
 	c.Flags().BoolVar(&again, "again", false, "also jobs that were retried, or dismissed, before")
-	alsoAbout(c, "again", queue.Closed)
-	return about(c, queue.Failed)
+	alsoAbout(c, "again", admin.Closed)
+	return about(c, admin.Failed)
 }
 
 // wouldRetry finds the jobs that would not be retried, for another has their type and key.
@@ -77,7 +78,7 @@ func wouldRetry(ctx context.Context) func(*queue.Queue, *job.Job, *change) error
 			c.Result = duplicate
 		}
 		before[key] = true
-		return q.Find(ctx, queue.Filter{Type: j.Type, Key: j.Key, Limit: 1}, func(newest *job.Job) error {
+		return admin.Of(q).Find(ctx, admin.Filter{Type: j.Type, Key: j.Key, Limit: 1}, func(newest *job.Job) error {
 			if !newest.Status.IsFinal() {
 				c.NewID, c.Result = &newest.ID, duplicate
 			}

@@ -3,7 +3,7 @@ package cmd
 import (
 	"github.com/spf13/cobra"
 
-	"github.com/hipq/hipq/queue"
+	"github.com/hipq/hipq/queue/admin"
 	"github.com/hipq/hipq/queue/job"
 )
 
@@ -36,7 +36,7 @@ type explained struct {
 	State   job.State      `json:"state"`
 	Shard   *int           `json:"shard"`
 	Shards  *int           `json:"shards"`
-	Reasons []queue.Reason `json:"reasons"`
+	Reasons []admin.Reason `json:"reasons"`
 }
 
 func (a *app) runWhy(cmd *cobra.Command, name string, id int64) error {
@@ -45,7 +45,7 @@ func (a *app) runWhy(cmd *cobra.Command, name string, id int64) error {
 		return err
 	}
 	defer i.close()
-	why, err := q.Why(cmd.Context(), id, queue.Asker{Handled: i.handled(name), LeftOut: i.leftOut(name), Concurrency: i.Worker.Concurrency})
+	why, err := admin.Of(q).Why(cmd.Context(), id, admin.Asker{Handled: i.handled(name), LeftOut: i.leftOut(name), Concurrency: i.Worker.Concurrency})
 	if err != nil {
 		return err
 	}
