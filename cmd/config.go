@@ -10,10 +10,11 @@ Exit codes: 0 done · 64 usage · 78 configuration, and with check --database 75
 
 func (a *app) configCommand() *cobra.Command {
 	c := &cobra.Command{
-		Use:     "config",
-		Short:   "Show or check the configuration",
-		Long:    configLong,
-		Example: "  hipq config show\n  hipq config check",
+		Use:        "config",
+		Short:      "Show or check the configuration",
+		Long:       configLong,
+		Example:    "  hipq config show\n  hipq config check",
+		SuggestFor: []string{"check", "settings"},
 	}
 	c.AddCommand(a.configShowCommand(), a.configCheckCommand())
 	return c

@@ -49,13 +49,13 @@ func (a *app) enqueueCommand() *cobra.Command {
 			case len(args) > 0:
 				return fmt.Errorf("with --ndjson each line names its own queue and type, so %q is too much", args[0])
 			}
-			return exclusive(cmd)
+			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if o.ndjson != "" {
 				return a.enqueueNDJSON(cmd, o)
 			}
-			return a.enqueueOne(cmd, args[0], args[1], o)
+			return a.enqueueJob(cmd, args[0], args[1], o)
 		},
 	}
 	f := c.Flags()
@@ -91,7 +91,7 @@ type enqueued struct {
 	DryRun    bool   `json:"dry_run,omitempty"`
 }
 
-func (a *app) enqueueOne(cmd *cobra.Command, name, jobType string, o enqueueOptions) error {
+func (a *app) enqueueJob(cmd *cobra.Command, name, jobType string, o enqueueOptions) error {
 	i, q, err := openQueue(cmd, a.open, name)
 	if err != nil {
 		return err
@@ -108,15 +108,10 @@ func (a *app) enqueueOne(cmd *cobra.Command, name, jobType string, o enqueueOpti
 	if err := types.check(jobType); err != nil {
 		return err
 	}
-	enqueue := q.EnqueueMany
-	if o.dryRun {
-		enqueue = q.WouldEnqueue
-	}
-	all, err := enqueue(cmd.Context(), []job.New{j})
+	added, err := enqueueOne(cmd.Context(), q, j, o.dryRun)
 	if err != nil {
 		return err
 	}
-	added := all[0]
 	if is, near := i.isNew(q.Name, jobType); is && a.onTerminal() {
 		meant := "is another meant?"
 		if near != "" {
@@ -125,6 +120,19 @@ func (a *app) enqueueOne(cmd *cobra.Command, name, jobType string, o enqueueOpti
 		a.err.line("hipq: this config names no job type %q in queue %s: %s", jobType, q.Name, meant)
 	}
 	return a.printEnqueued(q.Name, added, o.dryRun)
+}
+
+// enqueueOne adds a job, or in a dry run finds out what would come of it.
+func enqueueOne(ctx context.Context, q *queue.Queue, j job.New, dryRun bool) (queue.Added, error) {
+	enqueue := q.EnqueueMany
+	if dryRun {
+		enqueue = q.WouldEnqueue
+	}
+	all, err := enqueue(ctx, []job.New{j})
+	if err != nil {
+		return queue.Added{}, err
+	}
+	return all[0], nil
 }
 
 // printEnqueued says what became of a job, or would.

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/hipq/hipq/config"
 	"github.com/hipq/hipq/internal/process"
@@ -53,9 +52,6 @@ func Main(args []string, in io.Reader, out, err io.Writer) int {
 		failure = misread{failure, c}
 		a.json = a.json || slices.Contains(args, "--json") // nobody may have come to it
 		a.checking = c.Name() == "monitor" && slices.Contains(args, "--check")
-	}
-	if unknown, ok := errors.AsType[unknownName](failure); ok {
-		failure = usage(unknown.inOrder(c, c.Flags().Args()))
 	}
 	if failure == nil && a.out.err != nil {
 		failure = fmt.Errorf("print: %w", a.out.err)
@@ -105,54 +101,6 @@ func (a *app) root() *cobra.Command {
 	a.prepare(root)
 	refuseUnknownTopics(root)
 	return root
-}
-
-// prepare has a command check its arguments by its usage line, and refuse flags with nothing in them: most likely a shell's
-// variable that isn't set, which must not pass for the flag left out. It also notes that the command line was understood.
-func (a *app) prepare(c *cobra.Command) {
-	for _, sub := range c.Commands() {
-		a.prepare(sub)
-	}
-	if c.Args == nil {
-		c.Args = checkArguments
-	}
-	run := c.RunE
-	if run == nil { // it only has commands below it
-		run = func(c *cobra.Command, _ []string) error { return c.Help() }
-	}
-	c.RunE = func(cmd *cobra.Command, args []string) (err error) {
-		a.running = true
-		cmd.Flags().Visit(func(f *pflag.Flag) {
-			// no data is data too
-			if f.Value.String() == "" && f.Name != "data" && err == nil {
-				err = usagef("--%s is empty; leave it out for what holds without it", f.Name)
-			}
-		})
-		if err != nil {
-			return err
-		}
-		return run(cmd, args)
-	}
-}
-
-// refuseUnknownTopics makes help fail for what isn't there; cobra would print a help text and succeed.
-func refuseUnknownTopics(root *cobra.Command) {
-	root.InitDefaultHelpCmd()
-	for _, c := range root.Commands() {
-		if c.Name() != "help" {
-			continue
-		}
-		c.Args = func(_ *cobra.Command, args []string) error {
-			on, rest, err := root.Find(args)
-			if err == nil && len(rest) > 0 {
-				err = fmt.Errorf("there is no help on %q", strings.Join(args, " "))
-				if near := nearestCommand(on, rest); near != nil {
-					err = meant(err, commandLine(c, strings.Fields(below(near))))
-				}
-			}
-			return err
-		}
-	}
 }
 
 // loadOptions say where a command's config is, and what outranks it.
@@ -280,7 +228,7 @@ func (i *instance) queue(ctx context.Context, name string) (*queue.Queue, error)
 		}
 		known[n] = o.Name
 	}
-	return nil, usage(unknownName{fmt.Errorf("%w: %q; known are %s", config.ErrUnknownQueue, name, strings.Join(known, ", ")), name, known})
+	return nil, unknown(fmt.Errorf("%w: %q; known are %s", config.ErrUnknownQueue, name, strings.Join(known, ", ")), name, known)
 }
 
 // named is the queue of this name, or all.

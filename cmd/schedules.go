@@ -37,13 +37,12 @@ func (a *app) schedulesCommand() *cobra.Command {
 			return checkCommand(c, args)
 		},
 	}
-	c.AddCommand(a.schedulePauseCommand(scheduling{
-		verb: "pause", done: "paused", so: "paused", do: (*timetable.Timetable).Pause, paused: true,
-	}, "Hold schedules back", "The slots of a paused schedule pass by: nobody makes up for them.", "stop", "hold", "disable"))
-	c.AddCommand(a.schedulePauseCommand(scheduling{
-		verb: "resume", done: "resumed", so: "not paused", do: (*timetable.Timetable).Resume,
-	}, "Let schedules go on", "A schedule goes on with its next slot from now.", "unpause", "continue", "enable"))
-	c.AddCommand(a.scheduleRunCommand())
+	c.AddCommand(
+		a.pauseScheduleCommand(pausing{"schedules", true, false}, "Hold schedules back",
+			"The slots of a paused schedule pass by: nobody makes up for them.", "stop", "hold", "disable"),
+		a.pauseScheduleCommand(pausing{"schedules", false, false}, "Let schedules go on",
+			"A schedule goes on with its next slot from now.", "unpause", "continue", "enable"),
+		a.scheduleRunCommand())
 	return c
 }
 
@@ -212,34 +211,19 @@ func (s scheduled) remark(i *instance, now time.Time) string {
 	return strings.Join(said, ", ")
 }
 
-// scheduling is what to do to a schedule, and the words for it.
-type scheduling struct {
-	verb, done, so string
-	do             func(t *timetable.Timetable, ctx context.Context, name string) (changed bool, err error)
-	paused, dryRun bool
-}
-
-// scheduleChanged is what was done to a schedule, or would be.
-type scheduleChanged struct {
-	Schedule string `json:"schedule"`
-	Paused   bool   `json:"paused"`
-	Result   string `json:"result"`
-	DryRun   bool   `json:"dry_run"`
-}
-
-func (a *app) schedulePauseCommand(s scheduling, short, long string, others ...string) *cobra.Command {
+func (a *app) pauseScheduleCommand(p pausing, short, long string, others ...string) *cobra.Command {
 	c := &cobra.Command{
-		Use:   s.verb + " NAME…",
+		Use:   p.verb() + " NAME…",
 		Short: short,
 		Long: long + ` On all hosts, and until it is changed again. It may be repeated.
 
 Exit codes: 0 done, or it was so already · 1 with --dry-run: nothing would change · 64 usage · 75 the database is
 unreachable or busy · 78 configuration.`,
-		Example:    "  hipq schedules " + s.verb + " nightly-report",
+		Example:    "  hipq schedules " + p.verb() + " nightly-report",
 		SuggestFor: others,
-		RunE:       func(cmd *cobra.Command, args []string) error { return a.runScheduling(cmd, args, s) },
+		RunE:       func(cmd *cobra.Command, args []string) error { return a.pauseSchedules(cmd, args, p) },
 	}
-	c.Flags().BoolVar(&s.dryRun, "dry-run", false, dryRunUsage)
+	c.Flags().BoolVar(&p.dryRun, "dry-run", false, dryRunUsage)
 	return c
 }
 
@@ -256,7 +240,7 @@ func (a *app) knownSchedules(cmd *cobra.Command, names []string, learn bool) (*i
 	known := i.scheduleNames(rows)
 	for _, name := range names {
 		if err == nil && !slices.Contains(known, name) {
-			err = usage(unknownName{fmt.Errorf("unknown schedule: %q; known are %s", name, and(known)), name, known})
+			err = unknown(fmt.Errorf("unknown schedule: %q; known are %s", name, and(known)), name, known)
 		}
 	}
 	if err != nil {
@@ -266,29 +250,85 @@ func (a *app) knownSchedules(cmd *cobra.Command, names []string, learn bool) (*i
 	return i, t, rows, nil
 }
 
-func (a *app) runScheduling(cmd *cobra.Command, names []string, s scheduling) error {
-	i, t, rows, err := a.knownSchedules(cmd, names, !s.dryRun)
+func (a *app) pauseSchedules(cmd *cobra.Command, names []string, p pausing) error {
+	i, t, rows, err := a.knownSchedules(cmd, names, !p.dryRun)
 	if err != nil {
 		return err
 	}
 	defer i.close()
+	do := t.Resume
+	if p.paused {
+		do = t.Pause
+	}
+	return a.pauseEach(cmd.Context(), p, names, func(n int) (bool, error) {
+		if p.dryRun {
+			return rows[names[n]].Paused != p.paused, nil
+		}
+		return do(cmd.Context(), names[n])
+	})
+}
+
+const scheduleRunLong = `Enqueues the job of schedules of the config now, beside their plan: no slot is used up, also of one that is paused. It prints
+the ids, as hipq enqueue does. Of a schedule with a key of its own whose job is not final, it is that job's id; else the job has as its key
+the schedule's name, @ and this time, with microseconds.
+
+Exit codes: 0 done · 1 with --dry-run: nothing would be enqueued · 64 usage · 75 the database is unreachable or busy · 78 configuration.`
+
+func (a *app) scheduleRunCommand() *cobra.Command {
+	dryRun := false
+	c := &cobra.Command{
+		Use:        "run NAME…",
+		Short:      "Enqueue the job of schedules now",
+		Long:       scheduleRunLong,
+		Example:    "  hipq schedules run nightly-report",
+		SuggestFor: []string{"trigger", "now", "enqueue", "start"},
+		RunE:       func(cmd *cobra.Command, args []string) error { return a.runSchedules(cmd, args, dryRun) },
+	}
+	c.Flags().BoolVar(&dryRun, "dry-run", false, dryRunUsage)
+	return c
+}
+
+// scheduleRun is what run has enqueued, or would.
+type scheduleRun struct {
+	Schedule  string `json:"schedule"`
+	Queue     string `json:"queue"`
+	ID        *int64 `json:"id"`
+	Duplicate bool   `json:"duplicate"`
+	DryRun    bool   `json:"dry_run"`
+}
+
+func (a *app) runSchedules(cmd *cobra.Command, names []string, dryRun bool) error {
+	i, _, _, err := a.knownSchedules(cmd, names, false)
+	if err != nil {
+		return err
+	}
+	defer i.close()
+	for _, name := range names {
+		if i.schedule(name) == nil {
+			return usagef("schedules run: %s is of another config; run it with that one", name)
+		}
+	}
 	var nothing []error
 	for _, name := range names {
-		done := scheduleChanged{Schedule: name, Paused: s.paused, Result: s.done, DryRun: s.dryRun}
-		changes := rows[name].Paused != s.paused
-		if !s.dryRun {
-			if changes, err = s.do(t, cmd.Context(), name); err != nil {
+		said, err := a.runSchedule(cmd.Context(), i, name, dryRun)
+		if err != nil {
+			return err
+		}
+		if dryRun && said.Duplicate {
+			nothing = append(nothing, fmt.Errorf("schedules run: %s: it would be a duplicate of job %d of %s", name, *said.ID, said.Queue))
+		}
+		switch {
+		case a.json:
+			if err := a.printJSON(said); err != nil {
 				return err
 			}
-		}
-		if !changes {
-			done.Result = already
-			if s.dryRun {
-				nothing = append(nothing, fmt.Errorf("schedules %s: it would change nothing, for %s is %s", s.verb, name, s.so))
-			}
-		}
-		if err := a.printScheduling(done, s); err != nil {
-			return err
+		case dryRun && said.Duplicate && len(names) > 1:
+			a.out.line("%s: would be a duplicate of job %d of %s", name, *said.ID, said.Queue)
+		case dryRun && said.Duplicate:
+		case dryRun:
+			a.out.line("%s: would enqueue a job of type %s in %s", name, i.schedule(name).Job.Type, said.Queue)
+		default:
+			a.out.line("%d", *said.ID)
 		}
 	}
 	if len(nothing) == len(names) {
@@ -297,17 +337,20 @@ func (a *app) runScheduling(cmd *cobra.Command, names []string, s scheduling) er
 	return nil
 }
 
-func (a *app) printScheduling(done scheduleChanged, s scheduling) error {
-	switch {
-	case a.json:
-		return a.printJSON(done)
-	case s.dryRun && done.Result != already:
-		a.out.line("would %s %s", s.verb, done.Schedule)
-	case s.dryRun, !a.onTerminal():
-	case done.Result == already:
-		a.out.line("%s was %s before", done.Schedule, s.so)
-	default:
-		a.out.line("%s %s", s.done, done.Schedule)
+// runSchedule enqueues the job of a schedule, or finds out what would come of that.
+func (a *app) runSchedule(ctx context.Context, i *instance, name string, dryRun bool) (said scheduleRun, err error) {
+	s := i.schedule(name)
+	q, err := i.queue(ctx, s.Queue)
+	if err != nil {
+		return said, err
 	}
-	return nil
+	now, err := i.db.Clock(ctx)
+	if err != nil {
+		return said, err
+	}
+	added, err := enqueueOne(ctx, q, s.JobNow(now), dryRun)
+	if err != nil {
+		return said, fmt.Errorf("schedule %s: %w", name, err)
+	}
+	return scheduleRun{Schedule: name, Queue: s.Queue, ID: null.If(added.ID == 0, added.ID), Duplicate: added.Duplicate, DryRun: dryRun}, nil
 }

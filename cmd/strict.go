@@ -70,5 +70,5 @@ func unknownType(what, jobType string, known []string) error {
 		known = slices.Compact(slices.Sorted(slices.Values(known)))
 		text = "known are " + strings.Join(known, ", ")
 	}
-	return usage(unknownName{fmt.Errorf("%sunknown job type %q; %s", what, jobType, text), jobType, known})
+	return unknown(fmt.Errorf("%sunknown job type %q; %s", what, jobType, text), jobType, known)
 }

@@ -137,7 +137,7 @@ func tryOne(ctx context.Context, h handler.Handler, t job.Type, j *job.Job) (job
 func (i *instance) typeWithHandler(name, jobType string) (t job.Type, h config.Handler, err error) {
 	q, err := i.Queue(name)
 	if err != nil {
-		return t, h, usage(unknownName{err, name, queueNames(i.Config)})
+		return t, h, unknown(err, name, queueNames(i.Config))
 	}
 	h, ok := q.Handlers[jobType]
 	if !ok {

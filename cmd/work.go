@@ -154,7 +154,7 @@ func (a *app) runWork(cmd *cobra.Command, c *config.Config, names, types []strin
 func (i *instance) workQueues(names, types []string, runners *runners) (queues []worker.Queue, unfit, err error) {
 	for _, name := range names {
 		if _, err := i.Queue(name); err != nil {
-			return nil, nil, usage(unknownName{err, name, queueNames(i.Config)})
+			return nil, nil, unknown(err, name, queueNames(i.Config))
 		}
 	}
 	found := map[string]bool{}
