@@ -2,10 +2,15 @@ package cmd
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/schollz/progressbar/v3"
@@ -165,4 +170,122 @@ func (r interruptible) Read(p []byte) (int, error) {
 	case <-r.ctx.Done():
 		return 0, r.ctx.Err()
 	}
+}
+
+// startBar shows a person at a terminal how far a command has come, on standard error, until endBar: a bar if it is
+// known how many there are to do, else (with 0) their number. A pipe, a file, cron, a terminal that can't rewrite a line and
+// --json have none of it.
+func (a *app) startBar(what string, all int) {
+	terminal := a.err.terminal()
+	if terminal == nil || a.json || !canRewrite() {
+		return
+	}
+	most := int64(all)
+	if all == 0 {
+		most = -1
+	}
+	bar := progressbar.NewOptions64(most,
+		progressbar.OptionSetWriter(terminal),
+		progressbar.OptionSetDescription("hipq "+what),
+		progressbar.OptionShowCount(),
+		progressbar.OptionSetWidth(20),
+		progressbar.OptionThrottle(100*time.Millisecond),
+		progressbar.OptionSetElapsedTime(all == 0),
+		progressbar.OptionUseANSICodes(false), // blanks do as well
+		progressbar.OptionClearOnFinish())
+	a.err.bar = bar
+	if a.onTerminal() {
+		a.out.bar = bar
+	}
+}
+
+// moveBar says how many are done by now.
+func (a *app) moveBar(n int) {
+	if a.err.bar != nil {
+		_ = a.err.bar.Set(n) // who doesn't see it sees the end
+	}
+}
+
+// endBar leaves the terminal as if there had been no bar.
+func (a *app) endBar() {
+	if a.err.bar != nil {
+		_ = a.err.bar.Clear() // it is gone, or the terminal is
+	}
+	a.err.bar, a.out.bar = nil, nil
+}
+
+// standardOutput stands for the file that is none.
+const standardOutput = "-"
+
+// replaceFile puts a file in the place of what is there, whole or not at all: who reads it finds the old one or the new one.
+// Until then it has another name, in the same folder, which begins with a dot.
+func (i *instance) replaceFile(path string, content []byte, mode fs.FileMode) error {
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+		return usagef("%s is no regular file", path)
+	} else if err == nil && i.needs(info) {
+		return usagef("%s is a file of this instance, its config or its database", path)
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
+	if failed, ok := errors.AsType[*fs.PathError](err); ok { // of a file that nobody has heard of
+		err = fmt.Errorf("folder %s: %w", filepath.Dir(path), failed.Err)
+	}
+	if err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	defer func() { _ = os.Remove(f.Name()) }() // unless it has its name by then
+	_, err = f.Write(content)
+	err = errors.Join(err, f.Chmod(mode), f.Sync(), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	return nil
+}
+
+// needs says whether a file is the config or of the database.
+func (i *instance) needs(info fs.FileInfo) bool {
+	own := []string{i.File}
+	if path := i.Database.Path; path != "" {
+		own = append(own, path, path+"-wal", path+"-shm", path+"-journal")
+	}
+	return slices.ContainsFunc(own, func(name string) bool {
+		its, err := os.Stat(name)
+		return err == nil && os.SameFile(info, its)
+	})
+}
+
+// warningsMost is how many warnings a command prints: somebody may have written any number of rows that are worth one.
+const warningsMost = 20
+
+// warnings are those that a command has printed.
+type warnings struct {
+	mu   sync.Mutex
+	said map[string]bool
+}
+
+// warn tells people of what a command goes on without, once.
+func (a *app) warn(err error) {
+	a.warned.mu.Lock()
+	defer a.warned.mu.Unlock()
+	text := err.Error()
+	if a.warned.said == nil {
+		a.warned.said = map[string]bool{}
+	}
+	if a.warned.said[text] || len(a.warned.said) > warningsMost {
+		return
+	}
+	if a.warned.said[text] = true; len(a.warned.said) > warningsMost {
+		text = "there are more such warnings, which are not shown"
+	}
+	a.printWarning(text)
+}
+
+func (a *app) printWarning(text string) {
+	if a.json {
+		_ = a.err.json(map[string]string{"warning": text}) // a warning changes nothing
+		return
+	}
+	a.err.line("hipq: warning: %s", text)
 }
