@@ -36,6 +36,8 @@ type builder struct {
 	shared bool
 	// slots is how many jobs the worker runs at once.
 	slots int
+	// seen are the names in lists.
+	seen map[string]bool
 }
 
 func (b builder) config(s *shape) *Config {
@@ -67,18 +69,19 @@ func (b builder) config(s *shape) *Config {
 	if len(s.Queues) == 0 {
 		b.missing("queues", "; a config needs at least one queue")
 	}
-	seen := map[string]bool{}
 	for i, section := range s.Queues {
 		path := element("queues", i, section.Name)
 		q := b.queue(path, section, outer)
 		b.queueAlert(path, section, &c.Alert)
 		q.Location = c.Location
-		b.queueName(i, section.Name, names, seen)
+		b.ownName("queues", i, "queue", section.Name, func(name string) error {
+			_, err := names.CheckQueue(name)
+			return err
+		})
 		c.Queues = append(c.Queues, q)
 	}
-	scheduled := map[string]bool{}
 	for i, section := range s.Schedules {
-		c.Schedules = append(c.Schedules, b.schedule(i, section, c, scheduled))
+		c.Schedules = append(c.Schedules, b.schedule(i, section, c))
 	}
 	c.Warnings = b.warnings
 	return c
@@ -147,7 +150,7 @@ func (b builder) nodes(s databaseSection) []string {
 		}
 		seen[node] = true
 	}
-	b.noteList("database.nodes", s.Nodes, strings.Join(s.Nodes, " "))
+	b.noteList("database.nodes", s.Nodes)
 	return s.Nodes
 }
 
@@ -173,16 +176,8 @@ func (b builder) tls(s *tlsSection) *schema.TLS {
 		b.note("database.tls", nil, "")
 		return nil
 	}
-	file := func(path, text string) string {
-		if text == "" {
-			b.note(path, nil, "")
-			return ""
-		}
-		b.note(path, b.absolute(text), text)
-		return b.absolute(text)
-	}
 	return &schema.TLS{
-		CA: file("database.tls.ca", s.CA), Cert: file("database.tls.cert", s.Cert), Key: file("database.tls.key", s.Key),
+		CA: b.filePath("database.tls.ca", s.CA), Cert: b.filePath("database.tls.cert", s.Cert), Key: b.filePath("database.tls.key", s.Key),
 		ServerName: b.text("database.tls.server_name", s.ServerName, ""),
 	}
 }

@@ -65,11 +65,7 @@ func (c *checker) refuseName(path, value string, err error) {
 // integer reads a whole number; an empty text is the default, which is none where it is out of range.
 func (c *checker) integer(path, text string, otherwise, low, high int) int {
 	n := c.whole(path, text, otherwise, low, high)
-	if n >= low {
-		c.note(path, n, text)
-	} else {
-		c.note(path, nil, text)
-	}
+	c.noteIf(n >= low, path, n, text)
 	return n
 }
 
@@ -103,13 +99,6 @@ func (c *checker) fraction(path, text string, otherwise float64) float64 {
 
 // truth reads true or false, in the spellings that YAML files and environments have; an empty text is the default.
 func (c *checker) truth(path, text string, otherwise bool) bool {
-	is := c.unnoted(path, text, otherwise)
-	c.note(path, is, text)
-	return is
-}
-
-// unnoted is truth for what is noted with more.
-func (c *checker) unnoted(path, text string, otherwise bool) bool {
 	is := otherwise
 	switch strings.ToLower(text) {
 	case "":
@@ -120,13 +109,14 @@ func (c *checker) unnoted(path, text string, otherwise bool) bool {
 	default:
 		c.refuse(path, "%s is neither true nor false", shown(text))
 	}
+	c.note(path, is, text)
 	return is
 }
 
-// duration reads a time with its unit; an empty text is the default.
+// duration reads a time with its unit; an empty text is the default, which is none where it is out of range.
 func (c *checker) duration(path, text string, otherwise, low time.Duration) time.Duration {
 	d := c.span(path, text, otherwise, low)
-	c.note(path, formatDuration(d), text)
+	c.noteIf(d >= low, path, formatDuration(d), text)
 	return d
 }
 
@@ -157,11 +147,7 @@ func (c *checker) seconds(path, text string, otherwise, low time.Duration) time.
 // text reads what needs no checking here; an empty text is the default, and may be none.
 func (c *checker) text(path, text, otherwise string) string {
 	value := cmp.Or(text, otherwise)
-	if value == "" {
-		c.note(path, nil, text)
-	} else {
-		c.note(path, value, text)
-	}
+	c.noteIf(value != "", path, value, text)
 	return value
 }
 

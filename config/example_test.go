@@ -94,9 +94,9 @@ func allKeys(t reflect.Type) []string {
 	case reflect.Pointer, reflect.Slice:
 		return allKeys(t.Elem())
 	case reflect.Struct:
-		for i := range t.NumField() {
-			keys = append(keys, t.Name()+"."+t.Field(i).Tag.Get("mapstructure"))
-			keys = append(keys, allKeys(t.Field(i).Type)...)
+		for _, f := range fieldsOf(t) {
+			keys = append(keys, t.Name()+"."+f.Tag.Get("mapstructure"))
+			keys = append(keys, allKeys(f.Type)...)
 		}
 	}
 	return keys

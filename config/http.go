@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"regexp"
 	"slices"
 	"strings"
@@ -67,7 +68,7 @@ func (b builder) http(path string, s *httpSection) *HTTP {
 		}
 		h.Networks = append(h.Networks, text)
 	}
-	b.noteList(path+".networks", s.Networks, strings.Join(s.Networks, " "))
+	b.noteList(path+".networks", s.Networks)
 	h.Proxy = b.truth(path+".proxy", s.Proxy, false)
 	return h
 }
@@ -97,8 +98,7 @@ func isControl(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }
 
 // noteNames notes which headers there are; their values may be secrets.
 func (b builder) noteNames(path string, headers map[string]string) {
-	names := slices.Sorted(maps.Keys(headers))
-	b.noteList(path, names, strings.Join(names, " "))
+	b.noteList(path, slices.Sorted(maps.Keys(headers)))
 }
 
 // path notes a file, and gives its absolute path.
@@ -197,4 +197,21 @@ func signingKey(text string) ([]byte, error) {
 		return nil, errors.New("has whsec_ and then no base64")
 	}
 	return key, nil
+}
+
+// pingURL reads a URL that is to be told of a run; empty is none. Its path is a secret, for whoever knows it can say that all
+// is well.
+func (b builder) pingURL(path, text string) string {
+	if text == "" {
+		b.note(path, nil, "")
+		return ""
+	}
+	u, err := url.Parse(text)
+	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "" || u.Fragment != "" {
+		b.refuse(path, "is not a URL as https://hc-ping.com/UUID is (it is not shown, as it may be a secret)")
+		b.note(path, hidden, text)
+		return ""
+	}
+	b.note(path, openText(u.Scheme+"://"+u.Host+"/"+hidden), text)
+	return text
 }

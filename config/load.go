@@ -63,7 +63,7 @@ func read(o LoadOptions) (*Config, *checker, error) {
 	if err != nil {
 		return nil, nil, errors.Join(append(c.errs, fmt.Errorf("%w: %s: %w", ErrInvalid, file, err))...)
 	}
-	b := builder{checker: c, dir: filepath.Dir(file), shared: shared}
+	b := builder{checker: c, dir: filepath.Dir(file), shared: shared, seen: map[string]bool{}}
 	config := b.config(s)
 	if f := changed(o.Flags, "max-jobs"); f != nil {
 		config.Worker.MaxJobs = c.whole("--max-jobs", f.Value.String(), 0, 0, maxInt)
@@ -71,10 +71,15 @@ func read(o LoadOptions) (*Config, *checker, error) {
 	return config, c, errors.Join(c.errs...)
 }
 
-// layers lays the environment and the flags over the file.
+// layers lays the environment and the flags over the file. An empty variable is none.
 func (c *checker) layers(content map[string]any, env map[string]string, flags *pflag.FlagSet) (*shape, error) {
 	v := viper.New()
-	overlay := c.environment(env)
+	for _, key := range settings() {
+		if value := env[variable(key)]; value != "" {
+			v.Set(key, value) // not bound in viper, which would not let a caller, or a test, give another environment
+			c.origin[key] = variable(key)
+		}
+	}
 	if database, ok := content["database"].(map[string]any); ok && (c.origin["database.dsn"] != "" || c.origin["database.dsn_file"] != "") {
 		// two spellings of one setting: the environment's replaces the file's, whichever they are; and nodes are a part of it
 		delete(database, "dsn")
@@ -82,16 +87,12 @@ func (c *checker) layers(content map[string]any, env map[string]string, flags *p
 		delete(database, "nodes")
 	}
 	limits := setLimitsAside(content)
-	for _, layer := range []map[string]any{content, overlay} {
-		if err := v.MergeConfigMap(layer); err != nil {
-			return nil, err
-		}
+	if err := v.MergeConfigMap(content); err != nil {
+		return nil, err
 	}
 	for key, name := range flagged() {
 		if f := changed(flags, name); f != nil {
-			if err := v.BindPFlag(key, f); err != nil {
-				return nil, err
-			}
+			v.Set(key, f.Value.String())
 			c.origin[key] = "--" + name
 			if f.Value.String() == "" {
 				c.refuse(key, "is empty; leave the flag out for what holds without it")
@@ -127,31 +128,6 @@ func setLimitsAside(content map[string]any) map[int]map[string]string {
 		}
 	}
 	return aside
-}
-
-// environment collects the settings that are in the environment. It is laid over the file as a layer rather than bound
-// in viper, which would not let a caller, or a test, give another environment. An empty variable is none.
-func (c *checker) environment(env map[string]string) map[string]any {
-	overlay := map[string]any{}
-	for _, key := range settings() {
-		value := env[variable(key)]
-		if value == "" {
-			continue
-		}
-		c.origin[key] = variable(key)
-		path := strings.Split(key, ".")
-		section := overlay
-		for _, name := range path[:len(path)-1] {
-			inner, _ := section[name].(map[string]any)
-			if inner == nil {
-				inner = map[string]any{}
-				section[name] = inner
-			}
-			section = inner
-		}
-		section[path[len(path)-1]] = value
-	}
-	return overlay
 }
 
 // changed is the flag of that name if there is one and it was given.

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -10,8 +9,8 @@ import (
 	"github.com/hipq/hipq/queue/schedule"
 )
 
-// schedule reads the i-th schedule, whose queue is one of c's. seen are the names of those before it.
-func (b builder) schedule(i int, s scheduleSection, c *Config, seen map[string]bool) schedule.Schedule {
+// schedule reads the i-th schedule, whose queue is one of c's.
+func (b builder) schedule(i int, s scheduleSection, c *Config) schedule.Schedule {
 	path := element("schedules", i, s.Name)
 	before := len(b.errs)
 	o := schedule.Schedule{
@@ -27,7 +26,7 @@ func (b builder) schedule(i int, s scheduleSection, c *Config, seen map[string]b
 			Key:  b.text(path+".key", s.Key, ""),
 		},
 	}
-	b.scheduleName(fmt.Sprintf("schedules[%d].name", i), s.Name, seen)
+	b.ownName("schedules", i, "schedule", s.Name, schedule.CheckName)
 	b.outer[path+".zone"] = "timezone"
 	if zone := b.text(path+".zone", s.Zone, c.Location.String()); s.Zone != "" {
 		o.Location = b.zone(path+".zone", zone)
@@ -40,20 +39,6 @@ func (b builder) schedule(i int, s scheduleSection, c *Config, seen map[string]b
 		}
 	}
 	return o
-}
-
-func (b builder) scheduleName(at, name string, seen map[string]bool) {
-	switch {
-	case name == "":
-		b.missing(at, "; every schedule needs a name")
-	case seen[name]:
-		b.refuse(at, "%s is the name of an earlier schedule already", shown(name))
-	default:
-		if err := schedule.CheckName(name); err != nil {
-			b.refuseName(at, name, err)
-		}
-	}
-	seen[name] = true
 }
 
 func (b builder) spec(path, text string) schedule.Spec {
