@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hipq/hipq/internal/null"
+	"github.com/hipq/hipq/internal/readable"
 	"github.com/hipq/hipq/internal/shell"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/job"
@@ -113,7 +114,7 @@ func (a *app) printFailures(ctx context.Context, i *instance, q *queue.Queue, by
 	case found.More:
 		a.out.line("and older jobs of %s; --until lists them", q.Name)
 	case found.Others > 0:
-		a.out.line("and %s of %s that failed in other ways; --limit lists more", jobs(int(found.Others)), q.Name)
+		a.out.line("and %s of %s that failed in other ways; --limit lists more", readable.Count(found.Others, "job"), q.Name)
 	}
 	return len(found.Kinds), a.out.err
 }
@@ -161,19 +162,11 @@ func (a *app) printFailure(i *instance, k failureKind) error {
 	if !k.First.Equal(*k.Last) {
 		when += " to " + i.maybe(k.Last)
 	}
-	a.out.line("%s %s: %s failed, %s", k.Queue, shell.Word(k.Type), numbered(k.Jobs), when)
+	a.out.line("%s %s: %s failed, %s", k.Queue, shell.Word(k.Type), readable.Count(k.Jobs, "job"), when)
 	a.out.line("  job %d: %s", k.Example, orDash(k.Error))
 	a.out.line("  %s", k.Retry)
 	if k.Dismiss != nil {
 		a.out.line("  %s", *k.Dismiss)
 	}
 	return a.out.err
-}
-
-// numbered is a number of jobs, which may be large.
-func numbered(n int64) string {
-	if n == 1 {
-		return jobs(1)
-	}
-	return thousands(int(n)) + " jobs"
 }

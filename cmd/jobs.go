@@ -193,14 +193,11 @@ func (a *app) printLeftOut(l leftOut, count func() (n int, all bool, err error))
 	case err != nil:
 		return err
 	case n > l.listed && all:
-		a.out.line("the newest %s of %s %s; --limit lists more", thousands(l.listed), thousands(n), l.what)
+		a.out.line("the newest %s of %s %s; --limit lists more", readable.Thousands(l.listed), readable.Thousands(n), l.what)
 	case n > l.listed:
-		a.out.line("the newest %s of at least %s %s; --limit lists more", thousands(l.listed), thousands(n), l.what)
+		a.out.line("the newest %s of at least %s %s; --limit lists more", readable.Thousands(l.listed), readable.Thousands(n), l.what)
 	case !all:
-		a.out.line("the newest %s of perhaps more %s; --limit lists more", thousands(l.listed), l.what)
+		a.out.line("the newest %s of perhaps more %s; --limit lists more", readable.Thousands(l.listed), l.what)
 	}
 	return nil
 }
-
-// thousands is a number for people.
-func thousands(n int) string { return readable.Thousands(int64(n)) }

@@ -15,6 +15,7 @@ import (
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/config"
 	"github.com/hipq/hipq/internal/notice"
+	"github.com/hipq/hipq/internal/readable"
 	"github.com/hipq/hipq/internal/shell"
 	"github.com/hipq/hipq/internal/timetable"
 	"github.com/hipq/hipq/monitor"
@@ -83,7 +84,7 @@ func caughtIn(done worker.Summary, zone *time.Location) string {
 	said := "the database last answered at " + zonedTime(done.Answered, zone)
 	if n := done.Unsettled(); n > 0 {
 		said += fmt.Sprintf("; what became of %s could not be written: they count as lost with their worker, and run again as their retry policy says",
-			numbered(int64(n)))
+			readable.Count(n, "job"))
 	}
 	return said
 }

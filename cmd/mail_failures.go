@@ -12,6 +12,7 @@ import (
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/fingerprint"
 	"github.com/hipq/hipq/internal/notice"
+	"github.com/hipq/hipq/internal/readable"
 	"github.com/hipq/hipq/internal/shell"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/job"
@@ -164,7 +165,7 @@ func (a *app) mailQueue(ctx context.Context, i *instance, q *queue.Queue, ways [
 			continue
 		}
 		k := failureOf(q, queue.Filter{Standing: queue.Failed}, found.Kinds[at])
-		a.say(fmt.Sprintf("%s of %s failed for good so far, since %s: %s", numbered(k.Jobs), of, i.maybe(k.First), orDash(k.Error)),
+		a.say(fmt.Sprintf("%s of %s failed for good so far, since %s: %s", readable.Count(k.Jobs, "job"), of, i.maybe(k.First), orDash(k.Error)),
 			"look:  "+i.command(strings.Replace(k.Retry, "hipq retry", "hipq failures", 1)),
 			"retry: "+i.command(k.Retry)+"   # when the cause is mended", i.runAs())
 	}

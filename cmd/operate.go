@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hipq/hipq/internal/readable"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/job"
 )
@@ -158,7 +159,7 @@ func (a *app) operate(cmd *cobra.Command, o operation) error {
 			a.say(fmt.Sprintf("%s: nothing was done, for no job of %s that it can be done to meets the flags", o.verb, q.Name))
 			return nil
 		}
-		if o.ask && !o.dryRun && len(all) > 0 && !a.confirmed(fmt.Sprintf("%s %s of %s", o.verb, jobs(len(all)), q.Name)) {
+		if o.ask && !o.dryRun && len(all) > 0 && !a.confirmed(fmt.Sprintf("%s %s of %s", o.verb, readable.Count(len(all), "job"), q.Name)) {
 			if cmd.Context().Err() != nil {
 				return advised{errInterrupted, "nothing was changed"}
 			}
@@ -197,7 +198,7 @@ func (d *operated) brokenOff(ctx context.Context, err error) error {
 	if d.dryRun || len(d.all) == 1 || left == 0 {
 		return err
 	}
-	said := fmt.Sprintf("%s: %s of %s are done, %s are left; the next is %d", d.verb, thousands(d.done), numbered(int64(len(d.all))), thousands(left), d.all[d.done])
+	said := fmt.Sprintf("%s: %s of %s are done, %s are left; the next is %d", d.verb, readable.Thousands(d.done), readable.Count(len(d.all), "job"), readable.Thousands(left), d.all[d.done])
 	switch {
 	case d.again:
 	case d.filter.limit > 0:
@@ -210,7 +211,7 @@ func (d *operated) brokenOff(ctx context.Context, err error) error {
 
 // summarize says what an operation has come to.
 func (a *app) summarize(d operated) error {
-	of := jobs(len(d.changed)) + " of " + d.q.Name
+	of := readable.Count(len(d.changed), "job") + " of " + d.q.Name
 	switch {
 	case a.json:
 	case d.dryRun:
@@ -219,7 +220,7 @@ func (a *app) summarize(d operated) error {
 		a.out.line("%s: %s", d.verb, of)
 	}
 	if d.refused > 0 {
-		return fmt.Errorf("%s: %d of %s could not be", d.verb, d.refused, jobs(d.refused+len(d.changed)))
+		return fmt.Errorf("%s: %d of %s could not be", d.verb, d.refused, readable.Count(d.refused+len(d.changed), "job"))
 	}
 	if d.dryRun && len(d.changed) == 0 {
 		if d.duplicates > 0 {
@@ -328,14 +329,6 @@ func (a *app) confirmed(question string) bool {
 	answer, _ := bufio.NewReader(io.LimitReader(a.in, 100)).ReadString('\n') // none is no
 	answer = strings.ToLower(strings.TrimSpace(answer))
 	return answer == "y" || answer == "yes"
-}
-
-// jobs is a number of jobs.
-func jobs(n int) string {
-	if n == 1 {
-		return "1 job"
-	}
-	return strconv.Itoa(n) + " jobs"
 }
 
 // listed are the first of some ids.

@@ -13,6 +13,7 @@ import (
 	"github.com/hipq/hipq/config"
 	"github.com/hipq/hipq/internal/notice"
 	"github.com/hipq/hipq/internal/null"
+	"github.com/hipq/hipq/internal/readable"
 	"github.com/hipq/hipq/internal/roster"
 	"github.com/hipq/hipq/internal/timetable"
 	"github.com/hipq/hipq/monitor"
@@ -248,7 +249,7 @@ func (p *purging) tell(what, queue string, count int64, before time.Time) error 
 	}
 	isLeft := p.result == "left"
 	if isLeft && count > 0 {
-		p.left = append(p.left, thousands(int(count))+" "+things)
+		p.left = append(p.left, readable.Thousands(count)+" "+things)
 	}
 	switch {
 	case isLeft && count == 0:

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/activity"
+	"github.com/hipq/hipq/internal/readable"
 	"github.com/hipq/hipq/queue/job"
 )
 
@@ -56,7 +57,7 @@ func (s *shown) end(i *instance, j *job.Job) string {
 	case j.State() == job.Running:
 		return fmt.Sprintf("it is running, since %s", i.local(j.StartTime))
 	}
-	after := ", after " + plural(j.Attempt, "attempt")
+	after := ", after " + readable.Count(j.Attempt, "attempt")
 	if j.Attempt == 0 {
 		after = ", before it was tried"
 	}
@@ -79,12 +80,4 @@ func (s *shown) end(i *instance, j *job.Job) string {
 		said += fmt.Sprintf("; hipq retry %s %d tries it anew, hipq dismiss %s %d closes it", j.Queue, j.ID, j.Queue, j.ID)
 	}
 	return said
-}
-
-// plural is a number of things.
-func plural(n int, thing string) string {
-	if n == 1 {
-		return "1 " + thing
-	}
-	return fmt.Sprintf("%d %ss", n, thing)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hipq/hipq/internal/readable"
 	"github.com/hipq/hipq/internal/roster"
 	"github.com/hipq/hipq/monitor"
 	"github.com/hipq/hipq/queue"
@@ -300,7 +301,7 @@ func (a *app) printStatus(i *instance, queues []queueStatus, leftOut []unfitQueu
 			a.out.line("%s: hipq work with this config leaves it out: %s", q.Queue, *q.DividedOtherwise)
 		}
 		if q.Misplaced > 0 {
-			a.out.line("%s: %s, for the next worker to move to one of its %s", q.Queue, areMisplaced(q.Misplaced), plural(q.Shards, "shard"))
+			a.out.line("%s: %s misplaced, for the next worker to move to one of its %s", q.Queue, readable.Count(q.Misplaced, "job"), readable.Count(q.Shards, "shard"))
 		}
 	}
 	for _, q := range leftOut {

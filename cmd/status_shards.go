@@ -87,11 +87,3 @@ func (a *app) printShards(i *instance, queues []queueStatus) error {
 	}
 	return t.end()
 }
-
-// areMisplaced says how many jobs are in none of their queue's shards.
-func areMisplaced(n int64) string {
-	if n == 1 {
-		return "1 job is misplaced"
-	}
-	return fmt.Sprintf("%d jobs are misplaced", n)
-}

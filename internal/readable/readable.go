@@ -67,9 +67,17 @@ func Size(bytes int64) string {
 	return fmt.Sprint(bytes, " bytes")
 }
 
+// Count is a number of things: 1 job, 1,150 jobs.
+func Count[T int | int64](n T, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return Thousands(n) + " " + thing + "s"
+}
+
 // Thousands is a number with a comma between the thousands.
-func Thousands(n int64) string {
-	text := strconv.FormatInt(n, 10)
+func Thousands[T int | int64](n T) string {
+	text := strconv.FormatInt(int64(n), 10)
 	for at := len(text) - 3; at > 0 && text[at-1] != '-'; at -= 3 {
 		text = text[:at] + "," + text[at:]
 	}
