@@ -193,12 +193,14 @@ func (a *app) runConfigCheck(cmd *cobra.Command, database bool) error {
 func (d *checked) programs(c *config.Config) error {
 	var errs []error
 	seen := map[string]bool{}
-	count := func(n *int, h config.Handler) {
+	for _, q := range c.Queues {
+		d.Queues, d.JobTypes, d.Handlers = d.Queues+1, d.JobTypes+len(q.Types), d.Handlers+len(q.Handlers)
+	}
+	eachHandler(c, func(_, _ string, h config.Handler) {
 		if seen[h.Key] { // a retry handler of several types
 			return
 		}
 		seen[h.Key] = true
-		*n++
 		if argv := h.Program(); h.HTTP == nil && (len(argv) == 0 || argv[0] == "") { // that is known by now
 			return
 		}
@@ -207,19 +209,8 @@ func (d *checked) programs(c *config.Config) error {
 			return
 		}
 		d.Warnings = append(d.Warnings, doubts(c, h)...)
-	}
-	for _, q := range c.Queues {
-		d.Queues++
-		for _, t := range q.Types {
-			d.JobTypes++
-			if h, ok := q.Handlers[t.Name]; ok {
-				count(&d.Handlers, h)
-			}
-			if h, ok := q.RetryHandlers[t.Name]; ok {
-				count(&d.RetryHandlers, h)
-			}
-		}
-	}
+	})
+	d.RetryHandlers = len(seen) - d.Handlers
 	return errors.Join(errs...)
 }
 

@@ -31,17 +31,6 @@ func (a *app) guardCommand() *cobra.Command {
 	}
 }
 
-// newGuard is the guard of a worker whose process starts nothing but handlers.
-func (a *app) newGuard(i *instance, workerID string) *handler.Guard {
-	guard := handler.NewGuard(a.guardArgv(), workerID, i.Worker.Grace)
-	guard.Adopt()
-	guard.KillIfLate()
-	return guard
-}
-
-// guardArgv starts this same binary as a guard.
-func (a *app) guardArgv() []string { return a.selfArgv(guardCommand) }
-
 // selfArgv starts this same binary.
 func (a *app) selfArgv(command string) []string {
 	exe, err := os.Executable()
@@ -76,20 +65,12 @@ func (a *app) quarantineCommand() *cobra.Command {
 				return err
 			}
 			defer i.close()
-			w, err := newWorker()
+			p, runners, _, err := a.newWorker(i, args[:1], nil)
 			if err != nil {
 				return err
 			}
-			runners := a.newRunners(i, w.ID)
 			defer a.closeRunners(runners)
-			queues, _, err := i.workQueues([]string{args[0]}, nil, runners)
-			if err != nil {
-				return err
-			}
-			done, err := worker.TakeOver(cmd.Context(), worker.Params{
-				Queues: queues, Options: i.Worker, Renewed: runners.guard.Extend, Unkilled: a.warnOfUnkilled, Log: a.logger(),
-				ID: w.ID, Host: w.Host, PID: w.PID,
-			}, id, args[2], args[3])
+			done, err := worker.TakeOver(cmd.Context(), p, id, args[2], args[3])
 			if err == nil && done.Finished == 0 {
 				err = unsaid{errors.New("the attempt failed")}
 			}

@@ -56,33 +56,28 @@ func (a *app) initCommand() *cobra.Command {
 }
 
 func (a *app) printDDL(cmd *cobra.Command) error {
-	c, err := a.load(cmd)
-	if err != nil {
-		return err
-	}
-	names, err := c.Names()
-	if err != nil {
-		return err
-	}
-	ddl, err := schema.DDL(c.Database.Driver, names, tables(c))
-	if err != nil {
-		return err
-	}
-	procedures, err := schema.ProceduresDDL(c.Database.Driver, names, tables(c))
-	if err != nil {
-		return err
-	}
-	if procedures != "" {
-		ddl += "\n" + procedures
-	}
-	if a.json {
-		return a.printJSON(map[string]string{"ddl": ddl})
-	}
-	a.out.text("%s", ddl)
-	return nil
+	return a.printSQL(cmd, "ddl", func(c *config.Config, names schema.Names) (string, error) {
+		ddl, err := schema.DDL(c.Database.Driver, names, tables(c))
+		if err != nil {
+			return "", err
+		}
+		procedures, err := schema.ProceduresDDL(c.Database.Driver, names, tables(c))
+		if procedures != "" {
+			ddl += "\n" + procedures
+		}
+		return ddl, err
+	})
 }
 
 func (a *app) printGrants(cmd *cobra.Command) error {
+	return a.printSQL(cmd, "grants", func(c *config.Config, names schema.Names) (string, error) {
+		grants, err := schema.Grants(c.Database, names, tables(c))
+		return grants.String(), err
+	})
+}
+
+// printSQL prints statements, as JSON with the name of what they are.
+func (a *app) printSQL(cmd *cobra.Command, what string, of func(*config.Config, schema.Names) (string, error)) error {
 	c, err := a.load(cmd)
 	if err != nil {
 		return err
@@ -91,14 +86,14 @@ func (a *app) printGrants(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	grants, err := schema.Grants(c.Database, names, tables(c))
-	if err != nil {
+	text, err := of(c, names)
+	switch {
+	case err != nil:
 		return err
+	case a.json:
+		return a.printJSON(map[string]string{what: text})
 	}
-	if a.json {
-		return a.printJSON(map[string]string{"grants": grants.String()})
-	}
-	a.out.text("%s", grants)
+	a.out.text("%s", text)
 	return nil
 }
 

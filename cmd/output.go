@@ -40,24 +40,14 @@ func (o *output) Write(p []byte) (int, error) {
 	if o.bar != nil {
 		_ = o.bar.Clear() // or the lines look odd
 	}
-	to, written := o.Writer, make(chan error, 1)
+	to := o.Writer
 	if o.pager != nil {
 		to = o.pager
 	}
-	go func() {
-		_, err := to.Write(clean)
-		written <- err
-	}()
-	var err error
-	select {
-	case err = <-written:
-	case <-o.ctx.Done():
-		select {
-		case err = <-written:
-		case <-time.After(stalledFor):
-			err = o.ctx.Err()
-		}
-	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(o.ctx))
+	defer cancel()
+	defer context.AfterFunc(o.ctx, func() { time.AfterFunc(stalledFor, cancel) })()
+	_, err := await(ctx, func() (int, error) { return to.Write(clean) })
 	if err == nil {
 		return len(p), nil
 	}
@@ -106,27 +96,33 @@ func (l lines) Write(p []byte) (int, error) {
 	return len(p), l.err
 }
 
+// await gives what do does, or nothing if the context ends first: what do waits for may never come.
+func await[T any](ctx context.Context, do func() (T, error)) (result T, err error) {
+	type done struct {
+		result T
+		err    error
+	}
+	ended := make(chan done, 1)
+	go func() {
+		result, err := do()
+		ended <- done{result, err}
+	}()
+	select {
+	case got := <-ended:
+		return got.result, got.err
+	case <-ctx.Done():
+		return result, ctx.Err()
+	}
+}
+
 // openFile opens a file that the command line names, for a command that shall end when the context does: of a pipe to which
 // nobody writes (of a shell's <(…) say) neither the opening nor a Read ends by itself.
 func openFile(ctx context.Context, path string) (*inputFile, error) {
-	type result struct {
-		*os.File
-		error
+	f, err := await(ctx, func() (*os.File, error) { return os.Open(path) })
+	if err != nil {
+		return nil, err
 	}
-	done := make(chan result, 1)
-	go func() {
-		f, err := os.Open(path)
-		done <- result{f, err}
-	}()
-	select {
-	case got := <-done:
-		if got.error != nil {
-			return nil, got.error
-		}
-		return &inputFile{interruptible{ctx, got.File}, got.File}, nil
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
+	return &inputFile{interruptible{ctx, f}, f}, nil
 }
 
 // inputFile is a file that openFile has opened.
@@ -154,22 +150,9 @@ func (r interruptible) Read(p []byte) (int, error) {
 	if err := r.ctx.Err(); err != nil {
 		return 0, err
 	}
-	type result struct {
-		n   int
-		err error
-	}
-	// not p, which is the caller's again if the read is given up
-	buf, done := make([]byte, len(p)), make(chan result, 1)
-	go func() {
-		n, err := r.Reader.Read(buf)
-		done <- result{n, err}
-	}()
-	select {
-	case got := <-done:
-		return copy(p, buf[:got.n]), got.err
-	case <-r.ctx.Done():
-		return 0, r.ctx.Err()
-	}
+	buf := make([]byte, len(p)) // not p, which is the caller's again if the read is given up
+	n, err := await(r.ctx, func() (int, error) { return r.Reader.Read(buf) })
+	return copy(p, buf[:n]), err
 }
 
 // startBar shows a person at a terminal how far a command has come, on standard error, until endBar: a bar if it is

@@ -27,7 +27,10 @@ type runners struct {
 
 // newRunners is for a worker whose process starts nothing but handlers.
 func (a *app) newRunners(i *instance, workerID string) *runners {
-	return &runners{i: i, workerID: workerID, log: a.logger(), guard: a.newGuard(i, workerID)}
+	guard := handler.NewGuard(a.selfArgv(guardCommand), workerID, i.Worker.Grace)
+	guard.Adopt()
+	guard.KillIfLate()
+	return &runners{i: i, workerID: workerID, log: a.logger(), guard: guard}
 }
 
 // closeRunners ends what still runs. What can't be killed changes nothing about what the worker did.
@@ -111,27 +114,28 @@ func (r *runners) describe(p *handler.Program, h config.Handler) {
 	p.Grace, p.Guard, p.WorkerID, p.ConfigFile = r.i.Worker.Grace, r.guard, r.workerID, r.i.File
 }
 
+// programOf is a handler's program as it would be run here.
+func programOf(c *config.Config, h config.Handler) *handler.Program {
+	p := new(handler.Program)
+	(&runners{i: &instance{Config: c}}).describe(p, h)
+	return p
+}
+
 // canRun finds out whether a handler's program could be run here, or what an endpoint needs be read, and runs nothing.
 func canRun(c *config.Config, h config.Handler) error {
 	if h.HTTP != nil {
 		_, err := h.HTTP.Handler()
 		return err
 	}
-	r := runners{i: &instance{Config: c}}
-	var p handler.Program
-	r.describe(&p, h)
-	return p.Check()
+	return programOf(c, h).Check()
 }
 
 // foreign says who else could have written a handler's program, unless that is allowed; "" is nobody.
 func foreign(c *config.Config, h config.Handler) string {
-	r := runners{i: &instance{Config: c}}
-	var p handler.Program
-	r.describe(&p, h)
 	if h.HTTP != nil || c.AllowForeignHandlers {
 		return ""
 	}
-	if err := p.Foreign(); err != nil {
+	if err := programOf(c, h).Foreign(); err != nil {
 		return fmt.Sprintf("%s: %s", h.Key, err)
 	}
 	return ""
@@ -150,16 +154,27 @@ func doubts(c *config.Config, h config.Handler) (said []string) {
 		}
 		return said
 	}
-	r := runners{i: &instance{Config: c}}
-	var p handler.Program
-	r.describe(&p, h)
 	if text := foreign(c, h); text != "" {
 		said = append(said, text)
 	}
+	p := programOf(c, h)
 	if script := p.MissingScript(); script != "" {
 		said = append(said, fmt.Sprintf("%s: %s, which %s seems to be given to run, is not there", h.Key, script, p.Argv[0]))
 	}
 	return said
+}
+
+// eachHandler calls do for the handler and the retry handler of each job type; the retry handler may be that of several.
+func eachHandler(c *config.Config, do func(queue, jobType string, h config.Handler)) {
+	for _, q := range c.Queues {
+		for _, t := range q.Types {
+			for _, by := range []map[string]config.Handler{q.Handlers, q.RetryHandlers} {
+				if h, ok := by[t.Name]; ok {
+					do(q.Name, t.Name, h)
+				}
+			}
+		}
+	}
 }
 
 // leftOutAgain is after how long a job type is told of again that ticks leave out.
@@ -172,15 +187,14 @@ func (a *app) warnOfLeft(ctx context.Context, i *instance, left []leftType) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), mailedWithin)
 	defer cancel()
-	say := func(leftType) (bool, error) { return true, nil }
-	if now, err := i.db.Clock(ctx); err == nil && !a.verbose && !a.err.isTerminal() {
-		board := notice.NewBoard(i.db)
-		say = func(l leftType) (bool, error) {
-			return board.Claim(ctx, fmt.Sprintf("left out %s %s", l.queue, l.name), now, leftOutAgain)
-		}
-	}
+	now, err := i.db.Clock(ctx)
+	always := err != nil || a.verbose || a.err.isTerminal()
 	for _, l := range left {
-		if ours, err := say(l); ours || err != nil {
+		ours := always
+		if !ours {
+			ours, err = notice.NewBoard(i.db).Claim(ctx, fmt.Sprintf("left out %s %s", l.queue, l.name), now, leftOutAgain)
+		}
+		if ours || err != nil {
 			a.warn(fmt.Errorf("job type %s of %s is left out, and its jobs wait: %w", l.name, l.queue, l.err))
 		}
 	}
@@ -189,51 +203,33 @@ func (a *app) warnOfLeft(ctx context.Context, i *instance, left []leftType) {
 // warnOfPrograms warns of handlers and retry handlers whose programs can't be run here, of these queues and job types; none named
 // is all, but what is left out is told otherwise.
 func (a *app) warnOfPrograms(c *config.Config, queues, types []string, left ...leftType) {
-	for _, err := range cantRun(c, queues, types, left...) {
+	for _, err := range cantRun(c, queues, types, left) {
 		a.warn(err)
 	}
 }
 
 // cantRun finds those programs. It looks at files and runs nothing.
-func cantRun(c *config.Config, queues, types []string, left ...leftType) (errs []error) {
+func cantRun(c *config.Config, queues, types []string, left []leftType) (errs []error) {
 	wanted := func(names []string, name string) bool { return len(names) == 0 || slices.Contains(names, name) }
-	for _, q := range c.Queues {
-		for _, t := range q.Types {
-			isLeft := slices.ContainsFunc(left, func(l leftType) bool { return l.queue == q.Name && l.name == t.Name })
-			if isLeft || !wanted(queues, q.Name) || !wanted(types, t.Name) {
-				continue
-			}
-			for _, h := range handlersOf(q, t.Name) {
-				if err := canRun(c, h); err != nil {
-					errs = append(errs, fmt.Errorf("%s can't be run: %w", h.Key, err))
-				}
-			}
+	eachHandler(c, func(queue, jobType string, h config.Handler) {
+		isLeft := slices.ContainsFunc(left, func(l leftType) bool { return l.queue == queue && l.name == jobType })
+		if isLeft || !wanted(queues, queue) || !wanted(types, jobType) {
+			return
 		}
-	}
+		if err := canRun(c, h); err != nil {
+			errs = append(errs, fmt.Errorf("%s can't be run: %w", h.Key, err))
+		}
+	})
 	return errs
-}
-
-// handlersOf are the handler and the retry handler of a job type, as far as it has them.
-func handlersOf(q config.Queue, name string) (all []config.Handler) {
-	for _, by := range []map[string]config.Handler{q.Handlers, q.RetryHandlers} {
-		if h, ok := by[name]; ok {
-			all = append(all, h)
-		}
-	}
-	return all
 }
 
 // foreignPrograms are those of handlers that another user could have written. Root doesn't run them, and so has troubles.
 func foreignPrograms(c *config.Config) (said []string) {
-	for _, q := range c.Queues {
-		for _, t := range q.Types {
-			for _, h := range handlersOf(q, t.Name) {
-				if text := foreign(c, h); text != "" && os.Geteuid() != 0 && !slices.Contains(said, text) {
-					said = append(said, text)
-				}
-			}
+	eachHandler(c, func(_, _ string, h config.Handler) {
+		if text := foreign(c, h); text != "" && os.Geteuid() != 0 && !slices.Contains(said, text) {
+			said = append(said, text)
 		}
-	}
+	})
 	return said
 }
 
@@ -250,17 +246,6 @@ func leftTypes(c *config.Config) []leftType {
 	return r.left
 }
 
-// leftOut says of a queue's job types why a worker would leave them out.
-func (i *instance) leftOut(queue string) map[string]string {
-	why := map[string]string{}
-	for _, l := range leftTypes(i.Config) {
-		if l.queue == queue {
-			why[l.name] = l.why()
-		}
-	}
-	return why
-}
-
 // why is what is wrong, at which key of the config.
 func (l leftType) why() string {
 	if m, ok := errors.AsType[*config.Mistake](l.err); ok {
@@ -275,7 +260,7 @@ func troubles(c *config.Config) (said []string) {
 	for _, l := range left {
 		said = append(said, fmt.Sprintf("job type %s of %s is left out, and its jobs wait: %s", l.name, l.queue, l.why()))
 	}
-	for _, err := range cantRun(c, nil, nil, left...) {
+	for _, err := range cantRun(c, nil, nil, left) {
 		if !slices.Contains(said, err.Error()) { // a retry handler of several types
 			said = append(said, err.Error())
 		}

@@ -2,6 +2,7 @@ package cmd
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"strconv"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/null"
 	"github.com/hipq/hipq/internal/timetable"
+	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/job"
 )
 
@@ -27,13 +29,7 @@ func (a *app) showCommand() *cobra.Command {
 		Long:       showLong,
 		Example:    "  hipq show emails 42",
 		SuggestFor: []string{"inspect", "info", "get", "describe", "job"},
-		RunE: func(cmd *cobra.Command, args []string) error {
-			id, err := parseID(args[1])
-			if err != nil {
-				return err
-			}
-			return a.runShow(cmd, args[0], id)
-		},
+		RunE:       a.aboutJob(a.runShow),
 	}
 }
 
@@ -75,19 +71,14 @@ type shown struct {
 	by *string
 }
 
-func (a *app) runShow(cmd *cobra.Command, name string, id int64) error {
-	i, q, err := openQueue(cmd, a.openPatiently, name)
-	if err != nil {
-		return err
-	}
-	defer i.close()
-	j, err := q.Get(cmd.Context(), id)
+func (a *app) runShow(ctx context.Context, i *instance, q *queue.Queue, id int64) error {
+	j, err := q.Get(ctx, id)
 	if err != nil {
 		return err
 	}
 	s := shown{JSON: j.JSON(), Attempts: []attempt{}}
 	by := activity.Filter{Kind: activity.Job, Queue: q.Name, JobID: id}
-	err = activity.New(i.db).Find(cmd.Context(), by, func(e activity.Entry) error {
+	err = activity.New(i.db).Find(ctx, by, func(e activity.Entry) error {
 		s.note(e)
 		return nil
 	})

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -115,24 +116,17 @@ func (a *app) runWork(cmd *cobra.Command, c *config.Config, names, types []strin
 	defer i.close()
 	noteSeen(c)
 	a.mailBack(c, slices.Concat(names, types))
-	w, err := newWorker()
+	p, runners, unfit, err := a.newWorker(i, names, types)
 	if err != nil {
 		return done, err
 	}
-	runners := a.newRunners(i, w.ID)
 	defer a.closeRunners(runners)
-	queues, unfit, err := i.workQueues(names, types, runners)
-	if err != nil {
+	if err := i.checkShards(p.Queues, preferred); err != nil {
 		return done, err
 	}
-	if err := i.checkShards(queues, preferred); err != nil {
-		return done, err
-	}
+	p.Schedules, p.Shards, p.Quarantine = i.schedulesOf(p.Queues), preferred, a.quarantine(i, runners, p.ID)
 	began := time.Now()
-	done, err = worker.Run(cmd.Context(), worker.Params{
-		Queues: queues, Schedules: i.schedulesOf(queues), Options: i.Worker, Shards: preferred, Renewed: runners.guard.Extend,
-		Quarantine: a.quarantine(i, runners, w.ID), Unkilled: a.warnOfUnkilled, Log: a.logger(), ID: w.ID, Host: w.Host, PID: w.PID,
-	})
+	done, err = worker.Run(cmd.Context(), p)
 	took := time.Since(began)
 	if done.Started > 0 { // not each minute, for what concerns no job
 		a.warnOfPrograms(i.Config, names, types, runners.left...)
@@ -141,7 +135,7 @@ func (a *app) runWork(cmd *cobra.Command, c *config.Config, names, types []strin
 	switch {
 	case a.json:
 		err = errors.Join(err, a.printJSON(worked{
-			WorkerID: w.ID, Started: done.Started, Finished: done.Finished, Errors: done.Errors, Lost: done.Lost, TookMS: took.Milliseconds(),
+			WorkerID: p.ID, Started: done.Started, Finished: done.Finished, Errors: done.Errors, Lost: done.Lost, TookMS: took.Milliseconds(),
 		}))
 	case err == nil && a.onTerminal():
 		a.out.line("started %d, finished %d, errors %d, in %s", done.Started, done.Finished, done.Errors, took.Round(time.Millisecond))
@@ -150,6 +144,24 @@ func (a *app) runWork(cmd *cobra.Command, c *config.Config, names, types []strin
 		a.mailNews(cmd.Context(), i, took)
 	}
 	return done, errors.Join(err, unfit)
+}
+
+// newWorker is a worker of this process for the config's queues, or those named. Who gets its runners closes them; unfit says which
+// queues are left out.
+func (a *app) newWorker(i *instance, names, types []string) (p worker.Params, r *runners, unfit, err error) {
+	p = worker.Params{Options: i.Worker, Unkilled: a.warnOfUnkilled, Log: a.logger(), PID: os.Getpid()}
+	if p.ID, err = worker.NewID(); err != nil {
+		return p, nil, nil, err
+	}
+	if p.Host, err = os.Hostname(); err != nil {
+		return p, nil, nil, fmt.Errorf("find out this host's name: %w", err)
+	}
+	r = a.newRunners(i, p.ID)
+	p.Renewed = r.guard.Extend
+	if p.Queues, unfit, err = i.workQueues(names, types, r); err != nil {
+		a.closeRunners(r)
+	}
+	return p, r, unfit, err
 }
 
 // workQueues are the config's queues, or those named, with the handlers of the types wanted. Those whose tables can't be used
