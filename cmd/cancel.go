@@ -20,56 +20,58 @@ which takes it about a second, and worker.grace at most. A job that waits for an
 Exit codes: 0 done · 1 some could not be cancelled · 64 usage · 75 the database is unreachable or busy · 78 configuration.`
 
 func (a *app) cancelCommand() *cobra.Command {
-	var f operateFlags
-	var running bool
+	running := false
 	waiting := []queue.Standing{queue.Standing(job.Initial), queue.Standing(job.Retry)}
 	started := []queue.Standing{queue.Standing(job.Running), queue.Standing(job.Error)}
-	c := &cobra.Command{
+	others := slices.Concat([]queue.Standing{queue.Due, queue.Held, queue.Scheduled, queue.Locked}, started, []queue.Standing{queue.Waiting})
+	c := a.operateCommand(&cobra.Command{
 		Use:        "cancel QUEUE [ID…]",
 		Short:      "End jobs that have not started",
 		Long:       cancelLong,
 		Example:    "  hipq cancel emails 41 42\n  hipq cancel emails --type newsletter --dry-run\n  hipq cancel emails 43 --running",
 		SuggestFor: []string{"delete", "remove", "rm", "kill", "abort", "drop"},
-		RunE: func(cmd *cobra.Command, args []string) error {
-			o, err := f.operation(a, cmd, "cancelled", args)
-			switch {
-			case err != nil:
-				return err
-			case !running && slices.Contains(append(started, queue.Waiting), queue.Standing(f.state)):
-				return usagef("--state %s: a job that has been started is cancelled with --running", f.state)
+	}, "cancelled", waiting, others, func(_ *cobra.Command, f *operateFlags, o *operation) error {
+		switch {
+		case running:
+			o.stop()
+			return nil
+		case slices.Contains(append(started, queue.Waiting), queue.Standing(f.state)):
+			return usagef("--state %s: a job that has been started is cancelled with --running", f.state)
+		}
+		o.can = queue.CanCancel
+		o.do = func(ctx context.Context, q *queue.Queue, ids []int64, _ []*change) error {
+			return q.Cancel(ctx, ids...)
+		}
+		o.hint = func(err error) string {
+			if errors.Is(err, queue.ErrStarted) {
+				return "--running has its worker stop it"
 			}
-			o.can = queue.CanCancel
-			o.do = func(q *queue.Queue, batch []*change) error {
-				return q.Cancel(cmd.Context(), idsOf(batch)...)
-			}
-			o.hint = func(err error) string {
-				if errors.Is(err, queue.ErrStarted) {
-					return "--running has its worker stop it"
-				}
-				return ""
-			}
-			if running {
-				o.can = func(j *job.Job) error {
-					if err := queue.CanCancel(j); !errors.Is(err, queue.ErrStarted) {
-						return err
-					}
-					return nil
-				}
-				o.batch, o.do = 1, func(q *queue.Queue, batch []*change) error { return cancelOrStop(cmd.Context(), q, batch[0]) }
-				o.would = func(_ *queue.Queue, j *job.Job, c *change) error {
-					if errors.Is(queue.CanCancel(j), queue.ErrStarted) && j.Status.HasWorker() && j.Flaw == nil {
-						c.Result = asked
-					}
-					return nil
-				}
-			}
-			return a.operate(cmd, o)
-		},
-	}
-	f.add(c, slices.Concat(waiting, []queue.Standing{queue.Due, queue.Held, queue.Scheduled, queue.Locked}, started, []queue.Standing{queue.Waiting})...)
+			return ""
+		}
+		return nil
+	})
 	c.Flags().BoolVar(&running, "running", false, "also those that have been started: their workers are asked to stop them")
 	alsoAbout(c, "running", started...)
-	return about(c, waiting...)
+	return c
+}
+
+// stop has an operation cancel jobs, started or not.
+func (o *operation) stop() {
+	o.can = func(j *job.Job) error {
+		if err := queue.CanCancel(j); !errors.Is(err, queue.ErrStarted) {
+			return err
+		}
+		return nil
+	}
+	o.would = func(_ *queue.Queue, j *job.Job, c *change) error {
+		if errors.Is(queue.CanCancel(j), queue.ErrStarted) && j.Status.HasWorker() && j.Flaw == nil {
+			c.Result = asked
+		}
+		return nil
+	}
+	o.batch, o.do = 1, func(ctx context.Context, q *queue.Queue, _ []int64, batch []*change) error {
+		return cancelOrStop(ctx, q, batch[0])
+	}
 }
 
 // asked is the result for a job whose worker has to stop it.

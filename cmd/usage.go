@@ -115,8 +115,10 @@ func checkArguments(c *cobra.Command, args []string) error {
 			return fmt.Errorf("it takes no more than %s, and got %q", and(names), arg)
 		case arg == "":
 			return fmt.Errorf("%s is empty", name)
-		case name == "ID" && !isID(arg):
-			return fmt.Errorf("%q is not the id of a job", arg)
+		case name == "ID":
+			if _, err := parseID(arg); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
