@@ -158,9 +158,9 @@ func (a *app) printFailure(i *instance, k failureKind) error {
 	if a.json {
 		return a.printJSON(k)
 	}
-	when := i.maybe(k.First)
+	when := i.local(or0(k.First))
 	if !k.First.Equal(*k.Last) {
-		when += " to " + i.maybe(k.Last)
+		when += " to " + i.local(or0(k.Last))
 	}
 	a.out.line("%s %s: %s failed, %s", k.Queue, shell.Word(k.Type), readable.Count(k.Jobs, "job"), when)
 	a.out.line("  job %d: %s", k.Example, orDash(k.Error))

@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -247,24 +246,9 @@ func (a *app) writeStarter() (wrote bool, err error) {
 	if file == "" {
 		file = "hipq.yaml"
 	}
-	err = writeWhole(file, config.Starter())
+	err = writeWhole(file, config.Starter(), 0o600, os.Link) // it may get a password one day
 	if err != nil && !errors.Is(err, fs.ErrExist) {
 		return false, fmt.Errorf("%w: write a first one: %w", config.ErrInvalid, err)
 	}
 	return err == nil, nil
-}
-
-// writeWhole makes a file that is there only when it is complete, for another init may be about to read it. It gives
-// fs.ErrExist if there is one. Nobody else may read it: it may get a password one day.
-func writeWhole(file string, content []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(file), filepath.Base(file)+".*")
-	if err != nil {
-		return err
-	}
-	defer func() { _ = os.Remove(f.Name()) }()
-	_, err = f.Write(content)
-	if err = errors.Join(err, f.Close()); err != nil {
-		return err
-	}
-	return os.Link(f.Name(), file)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,7 +14,6 @@ import (
 
 	"github.com/hipq/hipq/internal/null"
 	"github.com/hipq/hipq/internal/timetable"
-	"github.com/hipq/hipq/queue/schedule"
 )
 
 const schedulesLong = `Lists the recurring jobs: when their slots are, which one was last and which is next, and the job that the last one has led
@@ -29,7 +29,7 @@ func (a *app) schedulesCommand() *cobra.Command {
 		Long:       schedulesLong,
 		Example:    "  hipq schedules\n  hipq schedules pause nightly-report\n  hipq schedules run nightly-report",
 		SuggestFor: []string{"schedule", "cron", "recurring", "timetable", "periodic"},
-		RunE:       func(cmd *cobra.Command, _ []string) error { return a.listSchedules(cmd) },
+		RunE:       a.listSchedules,
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return nil
@@ -82,29 +82,16 @@ func (i *instance) timetable(ctx context.Context) (t *timetable.Timetable, rows 
 }
 
 // scheduleNames are those of the config, and those that the database has besides.
-func (i *instance) scheduleNames(rows map[string]timetable.Row) (names []string) {
+func (i *instance) scheduleNames(rows map[string]timetable.Row) []string {
+	names := slices.Collect(maps.Keys(rows))
 	for _, s := range i.Schedules {
 		names = append(names, s.Name)
 	}
-	for name := range rows {
-		if !slices.Contains(names, name) {
-			names = append(names, name)
-		}
-	}
 	slices.Sort(names)
-	return names
+	return slices.Compact(names)
 }
 
-// schedule finds one of the config.
-func (i *instance) schedule(name string) *schedule.Schedule {
-	n := slices.IndexFunc(i.Schedules, func(s schedule.Schedule) bool { return s.Name == name })
-	if n < 0 {
-		return nil
-	}
-	return &i.Schedules[n]
-}
-
-func (a *app) listSchedules(cmd *cobra.Command) error {
+func (a *app) listSchedules(cmd *cobra.Command, _ []string) error {
 	i, err := a.open(cmd)
 	if err != nil {
 		return err
@@ -129,17 +116,15 @@ func (a *app) listSchedules(cmd *cobra.Command) error {
 			}
 			continue
 		}
-		last, job, next := "–", "–", "–"
-		if s.LastSlot != nil {
-			last, job = i.localCell(*s.LastSlot), strconv.FormatInt(*s.LastJobID, 10)
-			if s.LastQueue != nil && *s.LastQueue != s.Queue { // it had another queue then
-				job += " of " + *s.LastQueue
-			}
+		job := "–"
+		if s.LastJobID != nil {
+			job = strconv.FormatInt(*s.LastJobID, 10)
 		}
-		if s.NextSlot != nil {
-			next = i.localCell(*s.NextSlot)
+		if s.LastQueue != nil && *s.LastQueue != s.Queue { // it had another queue then
+			job += " of " + *s.LastQueue
 		}
-		if err := t.row(s.Name, s.When, s.Queue, s.JobType, last, job, next, s.remark(i, now)); err != nil {
+		err := t.row(s.Name, s.When, s.Queue, s.JobType, i.localCell(or0(s.LastSlot)), job, i.localCell(or0(s.NextSlot)), s.remark(i, now))
+		if err != nil {
 			return err
 		}
 	}
@@ -160,7 +145,7 @@ func (i *instance) scheduled(name string, rows map[string]timetable.Row, now tim
 		LeftWhy: null.If(row.LeftSlot.IsZero(), row.LeftWhy), WaitsUntil: utc(row.Ahead()),
 		InTurn: row.InTurn(),
 	}
-	if s := i.schedule(name); s != nil {
+	if s := i.Schedule(name); s != nil {
 		missed := string(s.Missed)
 		out.InConfig, out.Queue, out.JobType, out.Missed = true, s.Queue, s.Job.Type, &missed
 		out.When = timetable.SpecOf(*s)
@@ -304,7 +289,7 @@ func (a *app) runSchedules(cmd *cobra.Command, names []string, dryRun bool) erro
 	}
 	defer i.close()
 	for _, name := range names {
-		if i.schedule(name) == nil {
+		if i.Schedule(name) == nil {
 			return usagef("schedules run: %s is of another config; run it with that one", name)
 		}
 	}
@@ -326,7 +311,7 @@ func (a *app) runSchedules(cmd *cobra.Command, names []string, dryRun bool) erro
 			a.out.line("%s: would be a duplicate of job %d of %s", name, *said.ID, said.Queue)
 		case dryRun && said.Duplicate:
 		case dryRun:
-			a.out.line("%s: would enqueue a job of type %s in %s", name, i.schedule(name).Job.Type, said.Queue)
+			a.out.line("%s: would enqueue a job of type %s in %s", name, i.Schedule(name).Job.Type, said.Queue)
 		default:
 			a.out.line("%d", *said.ID)
 		}
@@ -339,7 +324,7 @@ func (a *app) runSchedules(cmd *cobra.Command, names []string, dryRun bool) erro
 
 // runSchedule enqueues the job of a schedule, or finds out what would come of that.
 func (a *app) runSchedule(ctx context.Context, i *instance, name string, dryRun bool) (said scheduleRun, err error) {
-	s := i.schedule(name)
+	s := i.Schedule(name)
 	q, err := i.queue(ctx, s.Queue)
 	if err != nil {
 		return said, err

@@ -268,16 +268,12 @@ func (a *app) printStatus(i *instance, queues []queueStatus, leftOut []unfitQueu
 		narrowing(nil, []string{"CLOSED", "LOCKED", "FINISHED", "ERROR", "WAITING", "SCHEDULED", "HELD"})
 	number := func(n int64) string { return strconv.FormatInt(n, 10) }
 	for _, q := range queues {
-		oldest := "–"
-		if q.OldestDue != nil {
-			oldest = i.localCell(*q.OldestDue)
-		}
 		name := q.Queue
 		if q.Paused {
 			name += " (paused)"
 		}
 		err := t.row(name, number(q.Due), number(q.Held), number(q.Scheduled), number(q.Locked), number(q.Running), number(q.Waiting),
-			number(q.Error), number(q.Failed), number(q.Finished), number(q.Closed), oldest)
+			number(q.Error), number(q.Failed), number(q.Finished), number(q.Closed), i.localCell(or0(q.OldestDue)))
 		if err != nil {
 			return err
 		}
@@ -326,5 +322,5 @@ func (a *app) printWorker(i *instance, which string, w workerStatus) {
 		slots = fmt.Sprintf(", holds slots for %d", w.Slots)
 	}
 	a.out.line("%s: %s, %s, pid %d on %s%s, started %s, last heartbeat %s%s",
-		which, w.ID, w.State, w.PID, w.Host, slots, i.maybe(w.StartTime), i.maybe(w.Heartbeat), w.silence)
+		which, w.ID, w.State, w.PID, w.Host, slots, i.local(or0(w.StartTime)), i.local(or0(w.Heartbeat)), w.silence)
 }

@@ -113,12 +113,12 @@ func (i *instance) localCell(t time.Time) string {
 	return t.In(i.Location).Format("2006-01-02 15:04:05")
 }
 
-// maybe is local for a time that may be missing.
-func (i *instance) maybe(t *time.Time) string {
-	if t == nil {
-		return i.local(time.Time{})
+// or0 is what p points to; of nil it is nothing.
+func or0[T any](p *T) (v T) {
+	if p != nil {
+		v = *p
 	}
-	return i.local(*t)
+	return v
 }
 
 // dash is how people see what isn't there.

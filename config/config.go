@@ -138,6 +138,16 @@ func (c *Config) Queue(name string) (Queue, error) {
 	return Queue{}, fmt.Errorf("%w: %q; %s has %s", ErrUnknownQueue, name, c.File, strings.Join(known, ", "))
 }
 
+// Schedule finds a schedule by its name; nil is none.
+func (c *Config) Schedule(name string) *schedule.Schedule {
+	for n := range c.Schedules {
+		if c.Schedules[n].Name == name {
+			return &c.Schedules[n]
+		}
+	}
+	return nil
+}
+
 //go:embed starter.yaml
 var starter []byte
 
