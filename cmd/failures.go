@@ -123,20 +123,12 @@ func (a *app) printFailures(ctx context.Context, i *instance, q *queue.Queue, by
 func failureOf(q *queue.Queue, by queue.Filter, f queue.Failure) failureKind {
 	command := func(verb string, more ...string) string {
 		words := append([]string{"hipq", verb, q.Name}, more...)
-		add := func(flag, value string) { words = append(words, flag, shell.Word(value)) }
-		add("--type", f.Type)
-		if by.Key != "" {
-			add("--key", by.Key)
-		}
-		if by.Error != "" {
-			add("--error", by.Error)
-		}
-		add("--fingerprint", f.Fingerprint)
-		if !by.Since.IsZero() {
-			add("--since", by.Since.UTC().Format(time.RFC3339Nano))
-		}
-		if !by.Until.IsZero() {
-			add("--until", by.Until.UTC().Format(time.RFC3339Nano))
+		for _, flag := range [][2]string{
+			{"--type", f.Type}, {"--key", by.Key}, {"--error", by.Error}, {"--fingerprint", f.Fingerprint}, {"--since", stamp(by.Since)}, {"--until", stamp(by.Until)},
+		} {
+			if flag[1] != "" {
+				words = append(words, flag[0], shell.Word(flag[1]))
+			}
 		}
 		return strings.Join(words, " ")
 	}
@@ -151,6 +143,14 @@ func failureOf(q *queue.Queue, by queue.Filter, f queue.Failure) failureKind {
 	dismiss := command("dismiss")
 	k.Retry, k.Dismiss = command("retry"), &dismiss
 	return k
+}
+
+// stamp is a time as a flag takes it; none is "".
+func stamp(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format(time.RFC3339Nano)
 }
 
 // printFailure prints one for people in lines, none of which can be taken for another: the error's begins with its job.

@@ -286,13 +286,9 @@ func (a *app) printStatus(i *instance, queues []queueStatus, leftOut []unfitQueu
 			// quoted, for a blank at its end must be seen
 			a.out.line("%s: due since %s, but no worker handles type %q", q.Queue, i.local(*t.OldestDue), t.Type)
 		}
-	}
-	for _, q := range queues {
 		for _, j := range q.Progressing {
 			a.out.line("%s: job %d (%s) has reached %s, %s", q.Queue, j.ID, j.Type, j.said, i.local(*j.ProgressTime))
 		}
-	}
-	for _, q := range queues {
 		if q.DividedOtherwise != nil {
 			a.out.line("%s: hipq work with this config leaves it out: %s", q.Queue, *q.DividedOtherwise)
 		}

@@ -67,7 +67,7 @@ func (a *app) tryMany(ctx context.Context, h handler.Handler, by config.Handler,
 	for range done.AtOnce {
 		all.Go(func() {
 			for one := next(); one != nil; one = next() {
-				o, _ := tryOne(ctx, h, t, one)
+				o, _, _ := tryOne(ctx, h, t, one, nil)
 				mu.Lock()
 				done.add(one, o, time.Since(began))
 				mu.Unlock()

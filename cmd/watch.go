@@ -8,12 +8,6 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// watchUsage is of a flag that without a value has the default of watchEvery.
-const (
-	watchUsage = "show it again every so often, in place on a terminal, until ^C"
-	watchEvery = "2s"
-)
-
 // watch shows something again and again until the context ends. A terminal shows the latest alone; a pipe, and a terminal that
 // can't rewrite its lines, get one after the other. Each begins with this host's time, in a zone. A database that is away is said,
 // and asked again.
@@ -60,6 +54,6 @@ func canRewrite() bool {
 
 // watchFlag adds --watch to a command.
 func watchFlag(c *cobra.Command, to *string) {
-	c.Flags().StringVar(to, "watch", "", watchUsage)
-	c.Flags().Lookup("watch").NoOptDefVal = watchEvery
+	c.Flags().StringVar(to, "watch", "", "show it again every so often, in place on a terminal, until ^C")
+	c.Flags().Lookup("watch").NoOptDefVal = "2s"
 }
