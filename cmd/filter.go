@@ -249,7 +249,9 @@ func (f *operateFlags) operation(a *app, cmd *cobra.Command, result string, args
 	case f.state != "":
 		standings = []queue.Standing{queue.Standing(f.state)}
 	}
-	return operation{verb: verb, result: result, queue: f.queue, ids: ids, filter: &f.filterFlags, standings: standings, dryRun: f.dryRun, ask: f.all && !f.yes}, nil
+	return operation{
+		verb: verb, result: result, queue: f.queue, ids: ids, filter: &f.filterFlags, standings: standings, dryRun: f.dryRun, ask: f.all && !f.yes,
+	}, nil
 }
 
 // find gives the ids of the jobs that a filter lets pass, before the first is changed, for it may stand elsewhere then.

@@ -173,7 +173,8 @@ func (d *operated) brokenOff(ctx context.Context, err error) error {
 	if d.dryRun || len(d.all) == 1 || left == 0 {
 		return err
 	}
-	said := fmt.Sprintf("%s: %s of %s are done, %s are left; the next is %d", d.verb, readable.Thousands(d.done), readable.Count(len(d.all), "job"), readable.Thousands(left), d.all[d.done])
+	said := fmt.Sprintf("%s: %s of %s are done, %s are left; the next is %d",
+		d.verb, readable.Thousands(d.done), readable.Count(len(d.all), "job"), readable.Thousands(left), d.all[d.done])
 	switch {
 	case d.again:
 	case d.filter.limit > 0:

@@ -20,39 +20,40 @@ Exit codes: 0 done · 1 some could not be rescheduled · 64 usage · 75 the data
 func (a *app) rescheduleCommand() *cobra.Command {
 	var at, in string
 	var priority int
+	waiting := []queue.Standing{queue.Standing(job.Initial), queue.Standing(job.Retry)}
+	others := []queue.Standing{queue.Due, queue.Held, queue.Scheduled, queue.Locked}
 	c := a.operateCommand(&cobra.Command{
 		Use:        "reschedule QUEUE [ID…]",
 		Short:      "Change when jobs run, or their priority",
 		Long:       rescheduleLong,
 		Example:    "  hipq reschedule emails 42 --in 0s\n  hipq reschedule emails 41 42 --at '2026-12-31 23:00' --priority 10\n  hipq reschedule emails --type newsletter --at 'tomorrow 09:00'",
 		SuggestFor: []string{"delay", "postpone", "update", "edit"},
-	}, "rescheduled", []queue.Standing{queue.Standing(job.Initial), queue.Standing(job.Retry)}, []queue.Standing{queue.Due, queue.Held, queue.Scheduled, queue.Locked},
-		func(cmd *cobra.Command, _ *operateFlags, o *operation) error {
-			changed := cmd.Flags().Changed
-			if !changed("at") && !changed("in") && !changed("priority") {
-				return misread{errors.New("it needs --at, --in or --priority"), cmd}
-			}
-			delay, err := durationFlag("--in", in)
-			if err != nil {
-				return err
-			}
-			var when queue.When
-			if changed("in") {
-				when.In = &delay
-			}
-			if changed("priority") {
-				when.Priority = &priority
-			}
-			o.can = queue.CanCancel
-			o.prepare = func(i *instance) (err error) {
-				when.At, err = i.time(cmd, "--at", at)
-				return err
-			}
-			o.batch, o.do = 1, func(ctx context.Context, q *queue.Queue, ids []int64, _ []*change) error {
-				return q.Reschedule(ctx, ids[0], when)
-			}
-			return nil
-		})
+	}, "rescheduled", waiting, others, func(cmd *cobra.Command, _ *operateFlags, o *operation) error {
+		changed := cmd.Flags().Changed
+		if !changed("at") && !changed("in") && !changed("priority") {
+			return misread{errors.New("it needs --at, --in or --priority"), cmd}
+		}
+		delay, err := durationFlag("--in", in)
+		if err != nil {
+			return err
+		}
+		var when queue.When
+		if changed("in") {
+			when.In = &delay
+		}
+		if changed("priority") {
+			when.Priority = &priority
+		}
+		o.can = queue.CanCancel
+		o.prepare = func(i *instance) (err error) {
+			when.At, err = i.time(cmd, "--at", at)
+			return err
+		}
+		o.batch, o.do = 1, func(ctx context.Context, q *queue.Queue, ids []int64, _ []*change) error {
+			return q.Reschedule(ctx, ids[0], when)
+		}
+		return nil
+	})
 	c.Flags().StringVar(&at, "at", "", "when to run: "+timeUsage)
 	c.Flags().StringVar(&in, "in", "", "in how long to run: 0s, 90s, 5m, 2h, 1d")
 	c.Flags().IntVar(&priority, "priority", 0, "lower runs first")
