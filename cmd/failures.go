@@ -163,7 +163,7 @@ func (a *app) printFailure(i *instance, k failureKind) error {
 		when += " to " + i.local(or0(k.Last))
 	}
 	a.out.line("%s %s: %s failed, %s", k.Queue, shell.Word(k.Type), readable.Count(k.Jobs, "job"), when)
-	a.out.line("  job %d: %s", k.Example, orDash(k.Error))
+	a.out.line("  job %d: %s", k.Example, dash(or0(k.Error)))
 	a.out.line("  %s", k.Retry)
 	if k.Dismiss != nil {
 		a.out.line("  %s", *k.Dismiss)
