@@ -93,7 +93,7 @@ type lookUp struct {
 
 // byArgument and byFlag find the offers for an argument of this name, and for a flag's value.
 var (
-	queueOffers = offers{func(_ lookUp, c *config.Config) []string { return queueNames(c) }, otherQueues}
+	queueOffers = offers{func(_ lookUp, c *config.Config) []string { return c.QueueNames() }, otherQueues}
 	typeOffers  = offers{configTypes, otherTypes}
 	idOffers    = offers{nil, newestIDs}
 	byArgument  = map[string]offers{"QUEUE": queueOffers, "TYPE": typeOffers, "ID": idOffers, "NAME": {configSchedules, otherSchedules}}
@@ -200,7 +200,7 @@ func otherQueues(l lookUp, i *instance) (names []string, err error) {
 func configTypes(l lookUp, c *config.Config) (names []string) {
 	for _, q := range c.Queues {
 		if len(l.args) == 0 || l.args[0] == q.Name {
-			names = append(names, typeNames(q)...)
+			names = append(names, q.TypeNames()...)
 		}
 	}
 	return names

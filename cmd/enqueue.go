@@ -115,12 +115,9 @@ func (a *app) enqueueJob(cmd *cobra.Command, name, jobType string, o enqueueOpti
 	if err != nil {
 		return err
 	}
-	if is, near := i.isNew(q.Name, jobType); is && a.onTerminal() {
-		meant := "is another meant?"
-		if near != "" {
-			meant = "did you mean " + near + "?"
-		}
-		a.err.line("hipq: this config names no job type %q in queue %s: %s", jobType, q.Name, meant)
+	if len(types.types) > 0 && !slices.Contains(types.types, jobType) && a.onTerminal() {
+		err := fmt.Errorf("this config names no job type %q in queue %s", jobType, q.Name)
+		a.err.line("hipq: %v", meant(err, config.Nearest(jobType, types.types)))
 	}
 	return a.printEnqueued(q.Name, added, o.dryRun)
 }
@@ -235,7 +232,7 @@ func (i *instance) accepted(ctx context.Context, q *queue.Queue) (a accepted, er
 	c, unknown := i.Queue(q.Name)
 	switch {
 	case unknown == nil:
-		a.any, a.types = !c.StrictTypes, typeNames(c)
+		a.any, a.types = !c.StrictTypes, c.TypeNames()
 	case i.StrictTypes:
 		a.types, err = q.TypeNames(ctx)
 	default:
@@ -249,32 +246,6 @@ func (a accepted) check(jobType string) error {
 		return nil
 	}
 	return unknownType("strict_types: ", jobType, a.types)
-}
-
-func queueNames(c *config.Config) []string {
-	names := make([]string, len(c.Queues))
-	for i, q := range c.Queues {
-		names[i] = q.Name
-	}
-	return names
-}
-
-func typeNames(q config.Queue) []string {
-	names := make([]string, len(q.Types))
-	for i, t := range q.Types {
-		names[i] = t.Name
-	}
-	return names
-}
-
-// isNew says whether the config has a queue with job types, and this isn't one of them; near is the one that may be meant.
-func (i *instance) isNew(queue, jobType string) (is bool, near string) {
-	c, err := i.Queue(queue)
-	names := typeNames(c)
-	if err != nil || len(names) == 0 || slices.Contains(names, jobType) {
-		return false, ""
-	}
-	return true, config.Nearest(jobType, names)
 }
 
 // unknownType refuses a type that is none of those known; what says where it stood.
