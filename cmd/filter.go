@@ -201,8 +201,8 @@ func standingsOf(c *cobra.Command) (all []queue.Standing) {
 	return all
 }
 
-// operateCommand completes a command that does something to jobs of these standings, and takes those of the others too if --state says
-// so. set says what it does, but for the jobs.
+// operateCommand completes a command that changes jobs of the standings in does. With --state it also takes those in takes. set says what
+// the command does to the jobs.
 func (a *app) operateCommand(
 	c *cobra.Command, result string, does, takes []queue.Standing, set func(cmd *cobra.Command, f *operateFlags, o *operation) error,
 ) *cobra.Command {

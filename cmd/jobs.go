@@ -121,8 +121,8 @@ func (a *app) listJobs(
 	}
 	for n, q := range queues {
 		by.Place = places[n]
-		left := leftOut{what: "jobs of " + q.Name, listed: listed[n], limit: by.Limit}
-		if err := a.printLeftOut(left, func() (int, bool, error) { return q.CountFound(cmd.Context(), by) }); err != nil {
+		err := a.printLeftOut("jobs of "+q.Name, listed[n], by.Limit, func() (int, bool, error) { return q.CountFound(cmd.Context(), by) })
+		if err != nil {
 			return err
 		}
 	}
@@ -176,28 +176,23 @@ func knownType(cmd *cobra.Command, queues []*queue.Queue, what, name string) err
 	return unknownType(what, name, known)
 }
 
-// leftOut is what a table may have left out, by its limit.
-type leftOut struct {
-	what          string
-	listed, limit int
-}
-
-// printLeftOut says how many there are that a table has left out, if there are any: count counts all, or says that it has
-// not.
-func (a *app) printLeftOut(l leftOut, count func() (n int, all bool, err error)) error {
-	if l.limit == 0 || l.listed < l.limit {
+// printLeftOut says how many things there are that a table has left out by its limit, if there are any: count counts all, or says that
+// it has not.
+func (a *app) printLeftOut(things string, listed, limit int, count func() (n int, all bool, err error)) error {
+	if limit == 0 || listed < limit {
 		return nil
 	}
 	n, all, err := count()
-	switch {
-	case err != nil:
+	if err != nil || all && n <= listed {
 		return err
-	case n > l.listed && all:
-		a.out.line("the newest %s of %s %s; --limit lists more", readable.Thousands(l.listed), readable.Thousands(n), l.what)
-	case n > l.listed:
-		a.out.line("the newest %s of at least %s %s; --limit lists more", readable.Thousands(l.listed), readable.Thousands(n), l.what)
-	case !all:
-		a.out.line("the newest %s of perhaps more %s; --limit lists more", readable.Thousands(l.listed), l.what)
 	}
+	of := readable.Thousands(n)
+	switch {
+	case n <= listed:
+		of = "perhaps more"
+	case !all:
+		of = "at least " + of
+	}
+	a.out.line("the newest %s of %s %s; --limit lists more", readable.Thousands(listed), of, things)
 	return nil
 }

@@ -185,33 +185,6 @@ func each(c *cobra.Command, f func(*cobra.Command)) {
 	}
 }
 
-// A line of NDJSON is told by its number and the field, with what the field may be.
-func TestMistakesInNDJSON(t *testing.T) {
-	if testing.Short() {
-		t.Skip("one command after the other")
-	}
-	h := mistaken(t, "sqlite", dbtest.SQLite(t))
-	for line, says := range map[string]string{
-		`{"queue":"files","type":"compress"}`: `unknown field "type"; known are job_data, job_key, job_type, priority, queue, ` +
-			`scheduled_run_time, shard_key, throttle_factor, time_windows, timeout`,
-		`{"queue":"files","job_type":"compress","prioritty":1}`: `unknown field "prioritty"; known are job_data, job_key, job_type, priority, queue, ` +
-			`scheduled_run_time, shard_key, throttle_factor, time_windows, timeout; did you mean priority?`,
-		`{"queue":"files","job_type":"compress","priority":"high"}`:   `priority may not be a JSON string`,
-		`{"queue":"files","job_type":"compress","throttle_factor":{}`: `throttle_factor may not be a JSON object`,
-		`{"queue":"files","job_type":"compress"`:                      `it ends in the middle of a JSON object`,
-		`{"queue":"fils","job_type":"compress"}`:                      `unknown queue: "fils"; known are emails, files; did you mean files?`,
-	} {
-		file := filepath.Join(t.TempDir(), "jobs.ndjson")
-		if err := os.WriteFile(file, []byte("\n"+line+"\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		got, _, _ := strings.Cut(h.tell(t, 1, "enqueue", "--ndjson", file), "\n")
-		if want := "hipq: " + file + ": line 2: " + says; got != want {
-			t.Errorf("%s: %s\nwant %s", line, got, want)
-		}
-	}
-}
-
 // hand is somebody who types command lines.
 type hand struct{ config string }
 

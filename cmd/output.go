@@ -96,7 +96,7 @@ func (l lines) Write(p []byte) (int, error) {
 	return len(p), l.err
 }
 
-// await gives what do does, or nothing if the context ends first: what do waits for may never come.
+// await returns the result of do, or the context's error if the context ends first: do may wait for ever.
 func await[T any](ctx context.Context, do func() (T, error)) (result T, err error) {
 	type done struct {
 		result T

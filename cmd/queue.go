@@ -109,10 +109,10 @@ type pausing struct {
 
 func (p pausing) verb() string { return map[bool]string{true: "pause", false: "resume"}[p.paused] }
 
-// so is what is held back, or isn't.
+// so says what a queue or a schedule is afterwards.
 func (p pausing) so() string { return map[bool]string{true: "paused", false: "not paused"}[p.paused] }
 
-// paused is what was done to a queue or a schedule, or would be.
+// paused is the result for a queue or a schedule, or in a dry run what it would be.
 type paused struct {
 	Paused bool   `json:"paused"`
 	Result string `json:"result"`
@@ -129,8 +129,8 @@ type schedulePaused struct {
 	paused
 }
 
-// pauseEach does it to each of these: do does it to the n-th, or in a dry run doesn't, and says whether that changes anything. What
-// fails for one is said, and the others are done all the same.
+// pauseEach calls do for each name. It pauses or resumes the n-th, or in a dry run only says whether that would change anything. If one
+// fails, the others are done all the same.
 func (a *app) pauseEach(ctx context.Context, p pausing, names []string, do func(n int) (changes bool, err error)) error {
 	var failed, nothing []error
 	for n, name := range names {

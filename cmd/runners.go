@@ -164,7 +164,7 @@ func doubts(c *config.Config, h config.Handler) (said []string) {
 	return said
 }
 
-// eachHandler calls do for the handler and the retry handler of each job type; the retry handler may be that of several.
+// eachHandler calls do for the handler and the retry handler of each job type. Several types may share a retry handler.
 func eachHandler(c *config.Config, do func(queue, jobType string, h config.Handler)) {
 	for _, q := range c.Queues {
 		for _, t := range q.Types {

@@ -211,7 +211,7 @@ func (a *app) printJob(i *instance, j *job.Job, s shown) error {
 	return nil
 }
 
-// given is a text about what there may be none of.
+// given is a value that a job may lack.
 func given(is bool, format string, args ...any) string {
 	if !is {
 		return activity.None

@@ -113,7 +113,7 @@ func (i *instance) localCell(t time.Time) string {
 	return t.In(i.Location).Format("2006-01-02 15:04:05")
 }
 
-// or0 is what p points to; of nil it is nothing.
+// or0 is the value that p points to, or the zero value.
 func or0[T any](p *T) (v T) {
 	if p != nil {
 		v = *p

@@ -147,7 +147,7 @@ func checkCommand(c *cobra.Command, args []string) error {
 	return nil
 }
 
-// suggested is the command below c that may be meant by a name: one that is for what others call so, or whose name is much like it.
+// suggested is the command below c that a name may mean: others call it so, or its name is similar.
 func suggested(c *cobra.Command, name string) string {
 	var names []string
 	for _, sub := range c.Commands() {
@@ -253,7 +253,7 @@ func meant(err error, instead string) error {
 	return fmt.Errorf("%w; did you mean %s?", err, instead)
 }
 
-// unknown refuses a name that nobody knows, such as a queue's; known are those there are.
+// unknown refuses a name, and suggests the nearest of the known ones.
 func unknown(err error, name string, known []string) error {
 	return usage(meant(err, config.Nearest(name, known)))
 }
@@ -263,9 +263,10 @@ func noneOf[T ~string](what string, got T, words []T) error {
 	return unknown(fmt.Errorf("%s: %q is none of %s", what, got, list(words)), string(got), texts(words))
 }
 
-// list is some words for people, and and lists them as a sentence does.
+// list joins words for people by commas.
 func list[T ~string](words []T) string { return strings.Join(texts(words), ", ") }
 
+// and joins words as a sentence does.
 func and(words []string) string {
 	last := len(words) - 1
 	if last < 1 {

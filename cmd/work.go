@@ -146,7 +146,7 @@ func (a *app) runWork(cmd *cobra.Command, c *config.Config, names, types []strin
 	return done, errors.Join(err, unfit)
 }
 
-// newWorker is a worker of this process for the config's queues, or those named. Who gets its runners closes them; unfit says which
+// newWorker makes this process a worker for the config's queues, or for the named ones. The caller closes its runners. unfit says which
 // queues are left out.
 func (a *app) newWorker(i *instance, names, types []string) (p worker.Params, r *runners, unfit, err error) {
 	p = worker.Params{Options: i.Worker, Unkilled: a.warnOfUnkilled, Log: a.logger(), PID: os.Getpid()}
