@@ -158,7 +158,7 @@ type finding struct {
 
 func (a *app) runConfigCheck(cmd *cobra.Command, database bool) error {
 	done := checked{Findings: []finding{}, Warnings: []string{}}
-	c, err := config.Inspect(a.loadOptions(cmd))
+	c, err := config.Load(a.loadOptions(cmd))
 	if c != nil {
 		readable := err == nil
 		c.Database.Warn = a.warn

@@ -150,7 +150,7 @@ func tryOne(ctx context.Context, h handler.Handler, t job.Type, j *job.Job, say 
 func (i *instance) typeWithHandler(name, jobType string) (t job.Type, h config.Handler, err error) {
 	q, err := i.Queue(name)
 	if err != nil {
-		return t, h, unknown(err, name, i.Config.QueueNames())
+		return t, h, unknown(err, name, i.QueueNames())
 	}
 	h, ok := q.Handlers[jobType]
 	if !ok {

@@ -169,7 +169,7 @@ func (a *app) newWorker(i *instance, names, types []string) (p worker.Params, r 
 func (i *instance) workQueues(names, types []string, runners *runners) (queues []worker.Queue, unfit, err error) {
 	for _, name := range names {
 		if _, err := i.Queue(name); err != nil {
-			return nil, nil, unknown(err, name, i.Config.QueueNames())
+			return nil, nil, unknown(err, name, i.QueueNames())
 		}
 	}
 	found := map[string]bool{}

@@ -25,18 +25,8 @@ func flagged() map[string]string {
 
 // Load finds, reads and checks the config. A flag outranks the environment, the environment the file, the file the
 // default. The error wraps ErrNotFound or ErrInvalid; in the latter case it names every mistake, a line each, and never
-// a secret. Mistakes takes it apart.
+// a secret, and beside it there is what could be read of the config, or nil. Mistakes takes the error apart.
 func Load(o LoadOptions) (*Config, error) {
-	config, _, err := read(o)
-	if err != nil {
-		return nil, err
-	}
-	return config, nil
-}
-
-// Inspect is Load for who looks for more mistakes: it gives what could be read of a config beside the error about the rest.
-// Nil is none at all.
-func Inspect(o LoadOptions) (*Config, error) {
 	config, _, err := read(o)
 	return config, err
 }
