@@ -116,14 +116,18 @@ func (a *app) report(code int, err error, hint string) {
 func joined(err error) (said []string) {
 	if mistakes := config.Mistakes(err); len(mistakes) > 1 {
 		for n, m := range mistakes {
-			switch {
-			case m.Key == "":
+			if m.Key == "" {
 				said = append(said, joined(m.Err)...)
-			case n == 0:
-				said = append(said, m.Error())
-			default:
-				said = append(said, m.After(mistakes[n-1]))
+				continue
 			}
+			text := m.Error()
+			if n > 0 { // the one before has said what and where
+				text = strings.TrimPrefix(text, config.ErrInvalid.Error()+": ")
+			}
+			if n > 0 && m.File == mistakes[n-1].File {
+				text = strings.TrimPrefix(text, m.File+": ")
+			}
+			said = append(said, text)
 		}
 		return said
 	}

@@ -4,6 +4,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/rivo/uniseg"
 )
@@ -55,7 +56,7 @@ const columnGap = "  "
 
 func (t *table) widen(cells []string) {
 	for n, c := range cells {
-		t.widths[n] = max(t.widths[n], uniseg.StringWidth(c)+len(columnGap))
+		t.widths[n] = max(t.widths[n], width(c)+len(columnGap))
 	}
 }
 
@@ -144,7 +145,7 @@ func (t *table) leastOf(n int) int {
 	if !slices.Contains(t.narrow.texts, t.header[n]) {
 		return t.widths[n]
 	}
-	return min(t.widths[n], max(leastText, uniseg.StringWidth(t.header[n]))+len(columnGap))
+	return min(t.widths[n], max(leastText, width(t.header[n]))+len(columnGap))
 }
 
 // draw writes a row on a line, without blanks at its end.
@@ -152,22 +153,30 @@ func (cs columns) draw(to *strings.Builder, row []string) {
 	var line strings.Builder
 	for _, c := range cs {
 		text := cut(row[c.at], c.width-len(columnGap))
-		line.WriteString(text + strings.Repeat(" ", max(0, c.width-uniseg.StringWidth(text))))
+		line.WriteString(text + strings.Repeat(" ", max(0, c.width-width(text))))
 	}
 	to.WriteString(strings.TrimRight(line.String(), " ") + "\n")
 }
 
+// width is how many columns of a terminal a text takes.
+func width(text string) int {
+	if strings.ContainsFunc(text, func(r rune) bool { return r >= utf8.RuneSelf }) {
+		return uniseg.StringWidth(text)
+	}
+	return len(text) // most texts by far
+}
+
 // cut shortens a text that is wider than the room for it.
 func cut(text string, room int) string {
-	if uniseg.StringWidth(text) <= room {
+	if width(text) <= room {
 		return text
 	}
 	short, used := "", 0
 	for state := -1; ; {
 		var cluster string
-		var width int
-		cluster, text, width, state = uniseg.FirstGraphemeClusterInString(text, state)
-		if used += width; used >= room {
+		var columns int
+		cluster, text, columns, state = uniseg.FirstGraphemeClusterInString(text, state)
+		if used += columns; used >= room {
 			return short + "…"
 		}
 		short += cluster

@@ -193,19 +193,6 @@ func (m *Mistake) Error() string {
 	return fmt.Sprintf("%v: %s: %v", kind, at, m.Err)
 }
 
-// After is Error for who has just read another mistake's, without the beginning that both have: the kind, and the file.
-func (m *Mistake) After(other *Mistake) string {
-	text := m.Error()
-	if m.Key == "" || other.Key == "" || m.isFlag() || other.isFlag() {
-		return text
-	}
-	text = strings.TrimPrefix(text, ErrInvalid.Error()+": ")
-	if m.File == other.File {
-		text = strings.TrimPrefix(text, m.File+": ")
-	}
-	return text
-}
-
 // Unwrap gives the kinds of error that it is, and the cause.
 func (m *Mistake) Unwrap() []error {
 	switch {

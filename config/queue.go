@@ -57,6 +57,7 @@ func (b builder) queue(path string, s queueSection, outer defaults) Queue {
 		q.DefaultRetry = &outer.Retry
 	}
 	outer.retryHandler = b.retryHandler(path+".retry_handler", s.RetryHandler, outer.retryHandler)
+	b.seen = map[string]bool{} // of this queue alone
 	for i, section := range s.JobTypes {
 		at := element(path+".job_types", i, section.Name)
 		b.ownName(path+".job_types", i, "job type", section.Name, job.CheckType)
