@@ -135,23 +135,34 @@ type instance struct {
 }
 
 // openPatiently is open for a command that reads or deletes much, for which the database may take its time.
-func (a *app) openPatiently(cmd *cobra.Command) (*instance, error) {
-	c, err := a.load(cmd)
-	if err != nil {
-		return nil, err
-	}
-	c.Database.Patient = true
-	return connectCaughtUp(cmd.Context(), c)
-}
+func (a *app) openPatiently(cmd *cobra.Command) (*instance, error) { return a.openWith(cmd, true) }
 
 // open reads the config and opens its database, whose tables must be there and up to date: those of the instance, and of one
 // queue at least.
-func (a *app) open(cmd *cobra.Command) (*instance, error) {
+func (a *app) open(cmd *cobra.Command) (*instance, error) { return a.openWith(cmd, false) }
+
+// catchUpWithin is how long a command waits until its node has what the others have committed. One that is far behind, as during
+// a backup, still shows what it has.
+const catchUpWithin = 5 * time.Second
+
+// openWith waits for what was done before: on a cluster it may have been at another node.
+func (a *app) openWith(cmd *cobra.Command, patient bool) (*instance, error) {
 	c, err := a.load(cmd)
 	if err != nil {
 		return nil, err
 	}
-	return connectCaughtUp(cmd.Context(), c)
+	c.Database.Patient = patient
+	i, err := connect(cmd.Context(), c)
+	if err != nil {
+		return nil, err
+	}
+	wait, cancel := context.WithTimeout(cmd.Context(), catchUpWithin)
+	defer cancel()
+	if err := i.db.CatchUp(wait); err != nil && (wait.Err() == nil || cmd.Context().Err() != nil) {
+		i.close()
+		return nil, err
+	}
+	return i, nil
 }
 
 // openQueue opens the instance, by open or openPatiently, for a command about one queue.
@@ -166,25 +177,6 @@ func openQueue(cmd *cobra.Command, open func(*cobra.Command) (*instance, error),
 		return nil, nil, err
 	}
 	return i, q, nil
-}
-
-// catchUpWithin is how long a command waits until its node has what the others have committed. One that is far behind, as during
-// a backup, still shows what it has.
-const catchUpWithin = 5 * time.Second
-
-// connectCaughtUp is connect for those who want to see what was done before: on a cluster it may have been at another node.
-func connectCaughtUp(ctx context.Context, c *config.Config) (*instance, error) {
-	i, err := connect(ctx, c)
-	if err != nil {
-		return nil, err
-	}
-	wait, cancel := context.WithTimeout(ctx, catchUpWithin)
-	defer cancel()
-	if err := i.db.CatchUp(wait); err != nil && (wait.Err() == nil || ctx.Err() != nil) {
-		i.close()
-		return nil, err
-	}
-	return i, nil
 }
 
 func connect(ctx context.Context, c *config.Config) (*instance, error) {
