@@ -57,6 +57,7 @@ var mistakes = []struct{ line, says, usage string }{
 	{"show 42 files", `show: "files" is not the id of a job`, "show QUEUE ID"},
 	{"cancel 41 42", `unknown queue: "41"; known are emails, files`, ""},
 	{"show files abc", `show: "abc" is not the id of a job`, "show QUEUE ID"},
+	{"show files -- -1", `show: "-1" is not the id of a job`, "show QUEUE ID"},
 	{"show files 0", `show: "0" is not the id of a job`, "show QUEUE ID"},
 	{"show files 99999999999999999999", `show: "99999999999999999999" is not the id of a job`, "show QUEUE ID"},
 	{"cancel files 1 2,3", `cancel: "2,3" is not the id of a job`, "cancel QUEUE [ID…]"},
@@ -82,6 +83,7 @@ var mistakes = []struct{ line, says, usage string }{
 	{"complete compress files k", `unknown queue: "compress"; known are emails, files`, ""},
 	{"complete files k compress", `unknown job type "k"; known are compress`, ""},
 	{"complete files comprss k", `unknown job type "comprss"; known are compress; did you mean compress?`, ""},
+	{"jobs emails --type compress", `--type: unknown job type "compress"; there is none`, ""},
 	{"jobs --type compres", `--type: unknown job type "compres"; known are compress; did you mean compress?`, ""},
 	{
 		"jobs --state finishd", `--state: "finishd" is none of initial, running, error, retry, final, due, held, scheduled, locked, waiting, ` +
