@@ -10,8 +10,8 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/go-viper/mapstructure/v2"
 	"github.com/spf13/pflag"
+	"github.com/spf13/viper"
 
 	"github.com/hipq/hipq/internal/regular"
 )
@@ -67,8 +67,10 @@ func read(o LoadOptions) (*Config, *checker, error) {
 
 // layers lays the environment and the flags over the file. An empty variable is none.
 func (c *checker) layers(content map[string]any, env map[string]string, flags *pflag.FlagSet) (*shape, error) {
+	v := viper.New()
 	for _, key := range settings() {
 		if value := env[variable(key)]; value != "" {
+			v.Set(key, value) // not bound in viper, which would not let a caller, or a test, give another environment
 			c.origin[key] = variable(key)
 		}
 	}
@@ -78,12 +80,13 @@ func (c *checker) layers(content map[string]any, env map[string]string, flags *p
 		delete(database, "dsn_file")
 		delete(database, "nodes")
 	}
-	for key, name := range c.origin {
-		set(content, key, env[name])
+	limits := setLimitsAside(content)
+	if err := v.MergeConfigMap(content); err != nil {
+		return nil, err
 	}
 	for key, name := range flagged() {
 		if f := changed(flags, name); f != nil {
-			set(content, key, f.Value.String())
+			v.Set(key, f.Value.String())
 			c.origin[key] = "--" + name
 			if f.Value.String() == "" {
 				c.refuse(key, "is empty; leave the flag out for what holds without it")
@@ -91,26 +94,34 @@ func (c *checker) layers(content map[string]any, env map[string]string, flags *p
 		}
 	}
 	var s shape
-	decoder, err := mapstructure.NewDecoder(&mapstructure.DecoderConfig{ErrorUnused: true, Result: &s})
-	if err != nil {
+	if err := v.UnmarshalExact(&s); err != nil {
 		return nil, err
 	}
-	return &s, decoder.Decode(content)
+	for i, values := range limits {
+		s.Queues[i].ThrottleGroups.Limits = values
+	}
+	return &s, nil
 }
 
-// set sets a key of a section, or of one in a section.
-func set(section map[string]any, key, value string) {
-	name, rest, within := strings.Cut(key, ".")
-	if !within {
-		section[name] = value
-		return
+// setLimitsAside takes the limits of throttle groups out of the queues, and gives them by queue: their keys are values of
+// the jobs, and viper would make lower case of them.
+func setLimitsAside(content map[string]any) map[int]map[string]string {
+	aside := map[int]map[string]string{}
+	queues, _ := content["queues"].([]any)
+	for i, q := range queues {
+		q, _ := q.(map[string]any)
+		groups, _ := q["throttle_groups"].(map[string]any)
+		limits, ok := groups["limits"].(map[string]any)
+		if !ok {
+			continue
+		}
+		delete(groups, "limits")
+		aside[i] = map[string]string{}
+		for value, limit := range limits {
+			aside[i][value], _ = limit.(string) // the keys were checked
+		}
 	}
-	inner, ok := section[name].(map[string]any)
-	if !ok {
-		inner = map[string]any{}
-		section[name] = inner
-	}
-	set(inner, rest, value)
+	return aside
 }
 
 // changed is the flag of that name if there is one and it was given.
