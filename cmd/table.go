@@ -1,12 +1,14 @@
 package cmd
 
 import (
-	"io"
+	"bytes"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
-	"github.com/rivo/uniseg"
+	"github.com/olekukonko/tablewriter"
+	"github.com/olekukonko/tablewriter/pkg/twwidth"
+	"github.com/olekukonko/tablewriter/renderer"
+	"github.com/olekukonko/tablewriter/tw"
 )
 
 // pageRows is how many rows of a table are laid out at once, and kept until then.
@@ -56,22 +58,63 @@ const columnGap = "  "
 
 func (t *table) widen(cells []string) {
 	for n, c := range cells {
-		t.widths[n] = max(t.widths[n], width(c)+len(columnGap))
+		t.widths[n] = max(t.widths[n], twwidth.Width(c)+len(columnGap))
 	}
 }
 
 func (t *table) print() error {
-	shown := t.fitted()
-	var page strings.Builder
-	if !t.headed {
-		shown.draw(&page, t.header)
-	}
-	for _, row := range t.page {
-		shown.draw(&page, row)
+	var drawn bytes.Buffer
+	if err := t.draw(&drawn); err != nil {
+		return err
 	}
 	t.headed, t.page = true, t.page[:0]
-	_, err := io.WriteString(t.out, page.String())
+	var trimmed bytes.Buffer // the last cell of a line is padded like the others
+	for line := range strings.Lines(drawn.String()) {
+		trimmed.WriteString(strings.TrimRight(line, " \n") + "\n")
+	}
+	_, err := t.out.Write(trimmed.Bytes())
 	return err
+}
+
+// draw lays out a page.
+func (t *table) draw(to *bytes.Buffer) error {
+	shown := t.fitted()
+	widths := tw.NewMapper[int, int]()
+	for n, c := range shown {
+		widths.Set(n, c.width)
+	}
+	padding := tw.CellPadding{Global: tw.Padding{Right: columnGap}}
+	page := tablewriter.NewTable(to,
+		tablewriter.WithRenderer(renderer.NewBlueprint(tw.Rendition{
+			Borders:  tw.BorderNone,
+			Settings: tw.Settings{Lines: tw.LinesNone, Separators: tw.SeparatorsNone},
+		})),
+		tablewriter.WithConfig(tablewriter.Config{
+			Stream: tw.StreamConfig{Enable: true},
+			Widths: tw.CellWidth{PerColumn: widths},
+			Header: tw.CellConfig{
+				Alignment:  tw.CellAlignment{Global: tw.AlignLeft},
+				Formatting: tw.CellFormatting{AutoFormat: tw.Off, AutoWrap: tw.WrapTruncate},
+				Padding:    padding,
+			},
+			Row: tw.CellConfig{
+				Alignment:  tw.CellAlignment{Global: tw.AlignLeft},
+				Formatting: tw.CellFormatting{AutoWrap: tw.WrapTruncate},
+				Padding:    padding,
+			},
+		}))
+	if err := page.Start(); err != nil {
+		return err
+	}
+	if !t.headed {
+		page.Header(shown.of(t.header))
+	}
+	for _, row := range t.page {
+		if err := page.Append(shown.of(row)); err != nil {
+			return err
+		}
+	}
+	return page.Close()
 }
 
 // narrowing is how a table gives way on a terminal that is too narrow for it, by the headings of columns.
@@ -145,40 +188,17 @@ func (t *table) leastOf(n int) int {
 	if !slices.Contains(t.narrow.texts, t.header[n]) {
 		return t.widths[n]
 	}
-	return min(t.widths[n], max(leastText, width(t.header[n]))+len(columnGap))
+	return min(t.widths[n], max(leastText, twwidth.Width(t.header[n]))+len(columnGap))
 }
 
-// draw writes a row on a line, without blanks at its end.
-func (cs columns) draw(to *strings.Builder, row []string) {
-	var line strings.Builder
-	for _, c := range cs {
-		text := cut(row[c.at], c.width-len(columnGap))
-		line.WriteString(text + strings.Repeat(" ", max(0, c.width-width(text))))
-	}
-	to.WriteString(strings.TrimRight(line.String(), " ") + "\n")
-}
-
-// width is how many columns of a terminal a text takes.
-func width(text string) int {
-	if strings.ContainsFunc(text, func(r rune) bool { return r >= utf8.RuneSelf }) {
-		return uniseg.StringWidth(text)
-	}
-	return len(text) // most texts by far
-}
-
-// cut shortens a text that is wider than the room for it.
-func cut(text string, room int) string {
-	if width(text) <= room {
-		return text
-	}
-	short, used := "", 0
-	for state := -1; ; {
-		var cluster string
-		var columns int
-		cluster, text, columns, state = uniseg.FirstGraphemeClusterInString(text, state)
-		if used += columns; used >= room {
-			return short + "…"
+// of gives the cells of a row that are shown.
+func (cs columns) of(row []string) []string {
+	cells := make([]string, len(cs))
+	for n, c := range cs {
+		cells[n] = row[c.at]
+		if room := c.width - len(columnGap); twwidth.Width(cells[n]) > room {
+			cells[n] = twwidth.Truncate(cells[n], room, "…")
 		}
-		short += cluster
 	}
+	return cells
 }
