@@ -70,6 +70,8 @@ func (i *instance) judge(name string, answer queue.Answer, done queue.Answered, 
 	switch {
 	case errors.Is(err, queue.ErrNotFound):
 		return "unknown", fmt.Errorf("%s has no job of type %s with the key %q", name, answer.Type, answer.Key)
+	case errors.Is(err, queue.ErrFinal) && j.Status == job.StatusAnswered:
+		return "refused", fmt.Errorf("job %d of %s was answered at %s (%s): the answer changes nothing", j.ID, name, i.local(j.UpdateTime), ending(j))
 	case errors.Is(err, queue.ErrFinal):
 		return "refused", fmt.Errorf("job %d of %s is final since %s (%s): the answer changes nothing", j.ID, name, i.local(j.UpdateTime), ending(j))
 	case errors.Is(err, queue.ErrNotStarted):
@@ -90,10 +92,12 @@ func (i *instance) answered(done queue.Answered) string {
 	switch {
 	case j.State() == job.Final && !done.Changed:
 		return fmt.Sprintf("job %d is final since %s (%s): nothing changed", j.ID, i.local(j.UpdateTime), ending(j))
+	case j.Status == job.StatusAnswered && !done.Changed:
+		return fmt.Sprintf("job %d was answered at %s (%s): nothing changed", j.ID, i.local(j.UpdateTime), ending(j))
 	case !done.Changed:
 		return fmt.Sprintf("job %d: attempt %d has failed already (%s): nothing changed", j.ID, j.Attempt, j.Error)
-	case j.State() == job.Error && j.WorkerID != job.None:
-		return fmt.Sprintf("job %d: attempt %d failed; its worker decides whether it is tried again, once the handler has ended", j.ID, j.Attempt)
+	case j.Status == job.StatusAnswered:
+		return fmt.Sprintf("job %d is answered (%s), and ends with its handler, which still runs", j.ID, ending(j))
 	case j.State() == job.Error:
 		return fmt.Sprintf("job %d: attempt %d failed; the next worker decides whether it is tried again", j.ID, j.Attempt)
 	case j.State() == job.Final:

@@ -28,8 +28,7 @@ type Answer struct {
 	Type, Key string
 	// Token, if not empty, is the AttemptToken of the attempt that is answered: no other is settled.
 	Token string
-	// Verdict is Finished, Failed (for good), or TryAgain: the attempt has failed, and a worker takes the retry decision. If
-	// its handler still runs, that worker does, once the handler has ended.
+	// Verdict is Finished, Failed (for good), or TryAgain: the attempt has failed, and a worker takes the retry decision.
 	Verdict job.Verdict
 	// Result is kept with the job: any text or JSON, at most job.MaxDataBytes long. Error says what went wrong.
 	Result, Error string
@@ -45,11 +44,11 @@ type Answered struct {
 	Changed bool
 }
 
-// Answer settles a job that has been started, asynchronous or not: one that runs, or that waits for its next attempt. What a
-// handler that still runs says later is ignored.
+// Answer settles a job that has been started, asynchronous or not: one that runs, or that waits for its next attempt. If the
+// job's handler still runs, the job keeps its key and its weight until the handler has ended, and what the handler says is ignored.
 //
-// It may be repeated: nothing changes if the job (the newest of this key) has ended in the same sense, or if the attempt has
-// failed already. ErrFinal if the job has ended in the other sense, ErrNotStarted, ErrOtherAttempt, each with the job in
+// It may be repeated: nothing changes if the job (the newest of this key) has been answered or has ended in the same sense, or if
+// the attempt has failed already. ErrFinal if that was in the other sense, ErrNotStarted, ErrOtherAttempt, each with the job in
 // Answered; ErrNotFound if there has been no job of this key, job.ErrInvalid.
 func (q *Queue) Answer(ctx context.Context, a Answer) (Answered, error) {
 	var done Answered
@@ -107,10 +106,12 @@ func (a Answer) outcome(j *job.Job, now time.Time) job.Outcome {
 
 // changes says whether an answer would change a job as it is, or why it is refused.
 func (a Answer) changes(j *job.Job) (bool, error) {
+	answered := j.Status == job.StatusAnswered
+	ends := j.Status.IsFinal() || answered && (j.Error == job.None || j.Wish == job.Outcome{Verdict: job.Failed}.Wish())
 	switch {
-	case j.Status.IsFinal() && (j.Error == job.None) != (a.Verdict == job.Finished):
+	case ends && (j.Error == job.None) != (a.Verdict == job.Finished):
 		return false, ErrFinal
-	case j.Status.IsFinal():
+	case ends:
 		return false, nil
 	case j.Flaw != nil:
 		return false, j.Flaw
@@ -118,7 +119,7 @@ func (a Answer) changes(j *job.Job) (bool, error) {
 		return false, ErrNotStarted
 	case a.Token != "" && a.Token != j.AttemptToken:
 		return false, ErrOtherAttempt
-	case j.State() != job.Running && a.Verdict == job.TryAgain:
+	case (answered || j.State() != job.Running) && a.Verdict == job.TryAgain:
 		return false, nil // that attempt has failed, and is being tried again
 	}
 	return true, nil
@@ -147,11 +148,10 @@ func (q *Queue) answer(ctx context.Context, tx *engine.Tx, a Answer, earlier Ans
 	}
 	j.Losses = 0
 	answered := rounds.Settled{Job: j, Outcome: a.outcome(j, tx.Now)}
-	if a.Verdict == job.TryAgain && j.Status.HasWorker() {
-		// its worker keeps it, for the next attempt must not begin beside this one, whose handler still runs
-		answered.Waits = job.StatusAnswered
+	if j.Status == job.StatusRunning || j.Status == job.StatusAnswered {
+		answered.Waits = job.StatusAnswered // its handler still runs, so the worker keeps the job's key and weight until it ends
 	} else {
-		j.WorkerID = job.None // nobody's from now on: so the worker that may still run it learns that its word doesn't count
+		j.WorkerID = job.None
 		t, err := q.typeOf(ctx, tx, j.Type)
 		if err != nil {
 			return Answered{}, err
@@ -187,7 +187,7 @@ func discarded(j *job.Job, o job.Outcome) *job.Job {
 
 // isLeftBy says whether a job is as an earlier try of the transaction left it, whose commit was not answered.
 func isLeftBy(j, earlier *job.Job) bool {
-	return j.Error == earlier.Error && (j.Error != job.None || j.WorkerID == job.None && j.Result == earlier.Result)
+	return j.Error == earlier.Error && (j.Error != job.None || j.WorkerID == earlier.WorkerID && j.Result == earlier.Result)
 }
 
 // byKey finds the job of a type and key that is not final, or else the newest that is, and locks its row.

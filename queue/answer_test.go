@@ -153,30 +153,66 @@ func TestAnswerToTryAgain(t *testing.T) {
 	})
 }
 
-// An attempt that was answered to be tried again counts against the limits until its handler has ended.
+// A job that was answered while its handler runs keeps its weight and its key until the handler has ended. The answer counts then.
 func TestHandlersCountWhenTheyWereAnswered(t *testing.T) {
+	ends := map[job.Verdict]string{
+		job.Finished: "final finished ok NONE", job.Failed: "final failed NONE broken", job.TryAgain: "retry scheduled NONE broken",
+	}
 	for name, end := range map[string]func(s store, j *job.Job){
 		"policy": func(s store, j *job.Job) { s.settle("w1", done, j) },
 		"retry handler": func(s store, j *job.Job) {
-			s.do(s.newRound("w1", 0, rounds.Settled{Job: j, Outcome: done, Waits: job.StatusDeciding}))
+			r := s.do(s.newRound("w1", 0, rounds.Settled{Job: j, Outcome: done, Waits: job.StatusDeciding}))
+			for _, asked := range r.Resting {
+				s.do(s.newRound("w1", 0, asked))
+			}
 		},
 		"lost": func(s store, _ *job.Job) { s.bury("w1"); s.upkeep() },
+		"stopped": func(s store, j *job.Job) {
+			must[string](t)(s.Stop(t.Context(), j.ID))
+			s.settle("w1", job.Outcome{Verdict: job.Stopped, Error: "stopped"}, j)
+		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			suiteWith(t, func(o *queue.Options) { o.ThrottleLimit = 1 }, func(s store) {
-				s.add(job.New{Type: "send", Key: "a"}, job.New{Type: "send"})
-				j := s.start("w1", 1)[0]
-				_, err := s.answer(queue.Answer{Key: "a", Verdict: job.TryAgain})
-				s.wantAnswer(err, nil)
-				if n := len(s.start("w2", 9)); n > 0 {
-					t.Errorf("%d were started beside the handler", n)
-				}
-				end(s, j)
-				if n := len(s.start("w2", 9)); n != 1 {
-					t.Errorf("%d were started when it had ended", n)
-				}
+		for verdict, want := range ends {
+			t.Run(name+"/"+string(verdict), func(t *testing.T) {
+				suiteWith(t, func(o *queue.Options) { o.ThrottleLimit = 1 }, func(s store) {
+					s.add(job.New{Type: "send", Key: "a"}, job.New{Type: "send"})
+					j := s.start("w1", 1)[0]
+					a := queue.Answer{Key: "a", Verdict: verdict}
+					if a.Result = "ok"; verdict != job.Finished {
+						a.Result, a.Error = "", "broken"
+					}
+					got, err := s.answer(a)
+					if s.wantAnswer(err, nil); !got.Changed || got.Job.Status != job.StatusAnswered || got.Job.State() != job.Running {
+						t.Errorf("%+v, %v", got, err)
+					}
+					got, err = s.answer(a)
+					if s.wantAnswer(err, nil); got.Changed {
+						t.Errorf("the same again: %+v", got)
+					}
+					if verdict == job.Finished {
+						_, err = s.answer(queue.Answer{Key: "a", Verdict: job.Failed})
+						s.wantAnswer(err, queue.ErrFinal)
+					}
+					if _, err := s.Enqueue(t.Context(), job.New{Type: "send", Key: "a", OnDuplicate: job.RefuseDuplicate}); !errors.Is(err, queue.ErrDuplicateKey) {
+						t.Errorf("its key beside the handler: %v", err)
+					}
+					if n := len(s.start("w2", 9)); n > 0 {
+						t.Errorf("%d were started beside the handler", n)
+					}
+					end(s, j)
+					if name == "stopped" && verdict != job.Finished {
+						want = "final closed NONE cancelled"
+					}
+					j = s.get(j.ID)
+					if is := fmt.Sprintf("%s %s %s %s", j.State(), j.Status, j.Result, j.Error); is != want {
+						t.Errorf("in the end %s, want %s", is, want)
+					}
+					if n := len(s.start("w2", 9)); n != 1 {
+						t.Errorf("%d were started when it had ended", n)
+					}
+				})
 			})
-		})
+		}
 	}
 }
 

@@ -22,6 +22,11 @@ func (q *Queue) conclude(ctx context.Context, tx *engine.Tx, s rounds.Settled) (
 	case o.Verdict == job.Sent:
 		next.Status, next.Error, next.Result, next.Wake = job.StatusAwaiting, job.None, orNone(o.Result), j.StartTime.Add(j.Timeout)
 		return nil, q.write(ctx, tx, j, next)
+	case s.Waits == job.StatusAnswered:
+		if next.Result = orNone(o.Result); o.Verdict == job.Finished {
+			next.Error = job.None
+		}
+		return nil, q.write(ctx, tx, j, next)
 	case s.Waits != "" && o.Verdict.IsError() && !s.Asked:
 		if next.Wish == job.None { // a lost attempt's row says until when its worker was heard of
 			next.Wish = j.Wish
@@ -33,6 +38,9 @@ func (q *Queue) conclude(ctx context.Context, tx *engine.Tx, s rounds.Settled) (
 		return nil, err
 	}
 	next = rules.After(j, o, s.Decision, t.Retry, q.Location, tx.Now, rand.Float64())
+	if j.Status == job.StatusAnswered {
+		next.Result = "" // the answer's stays
+	}
 	entry := q.entry(j, activity.Finished)
 	entry.RunMS, entry.Error, entry.Output = o.Ran.Milliseconds(), next.Error, o.Output
 	switch {

@@ -79,15 +79,16 @@ func TestProcedureProgress(t *testing.T) {
 	})
 }
 
-// Once an answer has come from outside, progress counts no more: of one that says that the attempt has failed the worker hears later.
+// Once an answer has come from outside, progress counts no more. The worker hears of the answer when it settles the job.
 func TestProcedureProgressOfAnAnswered(t *testing.T) {
 	proceduresSuite(t, asynchronous, func(s store) {
 		for _, tt := range []struct {
 			answer queue.Answer
-			want   string
+			ends   string
 		}{
-			{queue.Answer{Key: "failed", Verdict: job.TryAgain, Error: "no"}, "0"},
-			{queue.Answer{Key: "finished", Verdict: job.Finished}, "31011"},
+			{queue.Answer{Key: "retry", Verdict: job.TryAgain, Error: "no"}, "no NONE"},
+			{queue.Answer{Key: "failed", Verdict: job.Failed, Error: "never"}, "never NONE"},
+			{queue.Answer{Key: "finished", Verdict: job.Finished, Result: "ok"}, "NONE ok"},
 		} {
 			id := s.add(job.New{Type: "send", Key: tt.answer.Key})[0].ID
 			g := s.begin("w1")
@@ -98,8 +99,12 @@ func TestProcedureProgressOfAnAnswered(t *testing.T) {
 			if err == nil {
 				got = list[0]["written"]
 			}
-			if p, _ := s.get(id).Reached(); !strings.Contains(got, tt.want) || p.Percent != 40 {
+			if p, _ := s.get(id).Reached(); got != "0" || p.Percent != 40 {
 				t.Errorf("%s: %s, %+v", tt.answer.Key, got, p)
+			}
+			s.one("job_fail", "w1", "emails", id, g["token"], "its own word", nil)
+			if j := s.get(id); j.Error+" "+j.Result != tt.ends {
+				t.Errorf("%s: in the end %s %s", tt.answer.Key, j.Error, j.Result)
 			}
 		}
 	})

@@ -88,8 +88,8 @@ type Counts struct {
 func (c *Counts) add(status job.Status, n, later int64, oldest, now time.Time) {
 	where := map[job.Status]*int64{
 		job.StatusSubmitted: &c.Due, job.StatusAvailable: &c.Due, job.StatusScheduled: &c.Due, job.StatusThrottled: &c.Held,
-		job.StatusLocked: &c.Locked, job.StatusRunning: &c.Running, job.StatusAwaiting: &c.Waiting,
-		job.StatusAnswered: &c.Error, job.StatusDeciding: &c.Error, job.StatusUndecided: &c.Error,
+		job.StatusLocked: &c.Locked, job.StatusRunning: &c.Running, job.StatusAnswered: &c.Running, job.StatusAwaiting: &c.Waiting,
+		job.StatusDeciding: &c.Error, job.StatusUndecided: &c.Error,
 		job.StatusFinished: &c.Finished, job.StatusFailed: &c.Failed, job.StatusClosed: &c.Closed,
 	}[status]
 	if where != nil {

@@ -39,8 +39,8 @@ var Standings = []Standing{
 var conditions = map[Standing]string{
 	Standing(job.Initial): waiting + " AND state = 'initial'",
 	Standing(job.Retry):   waiting + " AND state = 'retry'",
-	Standing(job.Running): "status IN ('running', 'awaiting')",
-	Standing(job.Error):   "status IN ('answered', 'deciding', 'undecided')",
+	Standing(job.Running): "status IN ('running', 'answered', 'awaiting')",
+	Standing(job.Error):   "status IN ('deciding', 'undecided')",
 	Standing(job.Final):   "status IN ('finished', 'failed', 'closed') AND part = 'NONE'",
 	Due:                   "status IN ('submitted', 'available', 'scheduled') AND (status = 'available' OR scheduled_run_time <= {now})",
 	Held:                  "status = 'throttled'",

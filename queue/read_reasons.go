@@ -81,10 +81,12 @@ func (w *Why) standing(flawed bool) {
 		w.add("locked", "it is locked, to start when a slot is free, by %s", who)
 	case j.Status == job.StatusRunning:
 		w.add("running", "attempt %d is running since %s%s, by %s", j.Attempt, w.local(j.StartTime), until, who)
+	case j.Status == job.StatusAnswered:
+		w.add("answered", "attempt %d was answered, and ends with its handler, which runs%s, by %s", j.Attempt, until, who)
 	case j.Status == job.StatusAwaiting:
 		w.add("waiting", "attempt %d is waiting for an answer since %s, at most until %s: hipq complete %s %s %s, or hipq fail",
 			j.Attempt, w.local(j.StartTime), w.local(j.StartTime.Add(j.Timeout)), j.Queue, shell.Word(j.Type), shell.Word(j.Key))
-	case j.Status == job.StatusAnswered, j.Status == job.StatusDeciding:
+	case j.Status == job.StatusDeciding:
 		w.add("deciding", "attempt %d failed (%s); a retry handler decides whether it is tried again, run by %s",
 			j.Attempt, j.Error, who)
 	case j.Status == job.StatusUndecided:

@@ -152,7 +152,7 @@ func (s stranded) outcome(j *job.Job, now time.Time) (o job.Outcome, ok bool) {
 	lost := j.Status.HasWorker() && j.WorkerID == s.WorkerID && s.Gone
 	late := j.Status == job.StatusAwaiting && !j.WakeTime.After(now) ||
 		j.Status.HasWorker() && j.WorkerID == s.WorkerID && !s.Gone && j.Ran(now) >= j.Timeout+sqlMargin
-	if j.State() == job.Running {
+	if j.State() == job.Running && j.Status != job.StatusAnswered {
 		switch {
 		case lost && s.Host != nil && s.PID != nil:
 			j.Error = fmt.Sprintf("worker lost: %s (pid %s on %s)", s.WorkerID, *s.PID, *s.Host)
@@ -181,6 +181,7 @@ func (q *Queue) rescueOne(
 	case j.Status == job.StatusLocked: // a worker in SQL had locked it, and had not started it
 		status, wake := rules.Place(j.ScheduledRunTime, tx.Now)
 		return nil, tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET status = ?, wake_time = ?, worker_id = 'NONE' WHERE id = ?", status, engine.At(wake), j.ID)
+	case j.Status == job.StatusAnswered:
 	case j.State() == job.Running && s.Gone:
 		j.Losses = min(j.Losses+1, job.MaxAttempt)
 	case j.State() == job.Running: // a decision that is lost leaves them

@@ -189,16 +189,16 @@ func (q *Queue) settleOne(ctx context.Context, tx *engine.Tx, row settling, s ro
 	if o.Verdict == job.Finished && q.async(s.Job.Type) {
 		o.Verdict = job.Sent
 	}
-	switch {
-	case row.Stopping && (o.Verdict != job.Finished || row.Status != job.StatusRunning): // work that was only sent is not done
+	if s.Job.Status = row.Status; row.Status != job.StatusRunning && !s.Asked {
+		// by an answer while the handler ran, whose own word doesn't count then; or by a commit whose answer was lost
+		said := job.Job{Status: row.Status, Error: row.Error, Wish: row.Wish}
+		ran, output := o.Ran, o.Output
+		o = said.Outcome(tx.Now)
+		o.Ran, o.Output = ran, output
+	}
+	if row.Stopping && o.Verdict != job.Finished { // work that was only sent is not done
 		o = job.Outcome{Verdict: job.Stopped, Error: job.Cancelled, Output: o.Output, Ran: o.Ran}
 		s.Decision, s.Note = nil, "" // whatever a retry handler said meanwhile
-	case row.Status != job.StatusRunning && !s.Asked:
-		// by an answer while the handler ran, whose own word doesn't count then; or by a commit whose answer was lost
-		failed := job.Job{Error: row.Error, Wish: row.Wish}
-		ran, output := o.Ran, o.Output
-		o = failed.Outcome(tx.Now)
-		o.Ran, o.Output = ran, output
 	}
 	s.Outcome = o
 	if !s.Asked && !s.NotBegun && o.Verdict != job.Interrupted { // a decision about an attempt leaves them

@@ -223,23 +223,26 @@ func (q *Queue) postpone(ctx context.Context, tx *engine.Tx, j *job.Job) error {
 	return nil
 }
 
-// startedUnder gives the jobs that a round has started, if it was committed although it ended in an error. One whose attempt
-// an answer has ended meanwhile, before its handler began, is left to whoever takes the retry decision.
+// startedUnder gives the jobs that a round has started, if it was committed although it ended in an error. A job that was answered
+// meanwhile, before its handler began, ends as the answer says.
 func (q *Queue) startedUnder(ctx context.Context, tx *engine.Tx, r rounds.Round) (started []*job.Job, err error) {
 	locked, err := q.lockedUnder(ctx, tx, r)
 	if err != nil {
 		return nil, err
 	}
+	var entries []activity.Entry
 	for _, j := range locked {
 		if j.Status == job.StatusRunning {
 			started = append(started, j)
 			continue
 		}
-		if err := tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET status = 'undecided', worker_id = 'NONE' WHERE id = ?", j.ID); err != nil {
-			return nil, fmt.Errorf("leave job %d to its retry decision: %w", j.ID, err)
+		some, err := q.rescueOne(ctx, tx, r.Worker, nil, stranded{WorkerID: j.WorkerID, Gone: true}, j)
+		if err != nil {
+			return nil, fmt.Errorf("end job %d as it was answered: %w", j.ID, err)
 		}
+		entries = append(entries, some...)
 	}
-	return started, nil
+	return started, q.logAs(ctx, tx, r.Worker, entries)
 }
 
 // lockedUnder gives the jobs that a round has locked, if it was committed although it ended in an error. That commit may

@@ -134,7 +134,7 @@ func TestAnswerBeforeTheRoundIsRepeated(t *testing.T) {
 		for i, verdict := range []job.Verdict{job.TryAgain, job.Finished} {
 			must[queue.Answered](t)(s.answer(queue.Answer{Key: keys[i].Key, Verdict: verdict, Error: "no"}))
 		}
-		s.wantState(keys[0].ID, job.Error, job.StatusAnswered, 1)
+		s.wantState(keys[0].ID, job.Running, job.StatusAnswered, 1)
 		r.Again = true
 		if got := ids(s.do(r).Started); !slices.Equal(got, []int64{keys[2].ID}) {
 			t.Errorf("to be run are %v", got)

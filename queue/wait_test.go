@@ -65,6 +65,7 @@ func TestWait(t *testing.T) {
 		}, want: "no such address"},
 		"answered": {meanwhile: func(s store, j *job.Job) {
 			must[queue.Answered](s.t)(s.answer(queue.Answer{Key: j.Key, Verdict: job.Finished}))
+			s.settle("w", job.Outcome{Verdict: job.Failed, Error: "its own word"}, j)
 		}, want: job.None},
 		"deleted": {meanwhile: func(s store, _ *job.Job) { s.exec("DELETE FROM shop_emails") }, err: queue.ErrNotFound},
 		"discarded": {

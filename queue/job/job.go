@@ -127,7 +127,7 @@ func (j *Job) Ran(now time.Time) time.Duration {
 	return max(0, now.Sub(j.StartTime))
 }
 
-// Outcome is what is known of the attempt of a job in the state error.
+// Outcome is what the row of a job says of its attempt: one that failed, or that was answered while its handler runs.
 func (j *Job) Outcome(now time.Time) Outcome {
 	o := Outcome{Verdict: TryAgain, Error: j.Error, Ran: j.Ran(now)}
 	if j.Output != None {
@@ -139,6 +139,8 @@ func (j *Job) Outcome(now time.Time) Outcome {
 		}
 	}
 	switch {
+	case j.Status == StatusAnswered && j.Error == None:
+		o.Verdict, o.Error = Finished, ""
 	case j.Stopping:
 		o.Verdict, o.Error = Stopped, Cancelled
 	case j.Wish == wishNever:

@@ -17,7 +17,7 @@ const (
 	StatusLocked Status = "locked"
 	// StatusRunning: a worker has it, and its handler runs.
 	StatusRunning Status = "running"
-	// StatusAnswered: an answer from outside says that the attempt has failed, and its handler still runs.
+	// StatusAnswered: an answer from outside says how the attempt ends, and its handler still runs.
 	StatusAnswered Status = "answered"
 	// StatusDeciding: a worker has it, and asks its retry handler.
 	StatusDeciding Status = "deciding"
@@ -42,7 +42,7 @@ var Statuses = []Status{
 
 // states are those of the statuses that have one whatever the attempt.
 var states = map[Status]State{
-	StatusRunning: Running, StatusAwaiting: Running, StatusAnswered: Error, StatusDeciding: Error, StatusUndecided: Error,
+	StatusRunning: Running, StatusAwaiting: Running, StatusAnswered: Running, StatusDeciding: Error, StatusUndecided: Error,
 	StatusFinished: Final, StatusFailed: Final, StatusClosed: Final,
 }
 

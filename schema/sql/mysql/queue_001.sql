@@ -53,8 +53,8 @@ CREATE TABLE IF NOT EXISTS {jobs} (
   update_time        DATETIME(6) NOT NULL DEFAULT (UTC_TIMESTAMP(6)),
   -- how far it has come: what the status says for who reads
   state              VARCHAR(8) CHARACTER SET ascii AS (CASE WHEN status IN ('finished', 'failed', 'closed') THEN 'final'
-    WHEN status IN ('running', 'awaiting') THEN 'running'
-    WHEN status IN ('answered', 'deciding', 'undecided') THEN 'error' WHEN attempt > 0 THEN 'retry' ELSE 'initial' END) VIRTUAL,
+    WHEN status IN ('running', 'answered', 'awaiting') THEN 'running'
+    WHEN status IN ('deciding', 'undecided') THEN 'error' WHEN attempt > 0 THEN 'retry' ELSE 'initial' END) VIRTUAL,
   -- stored, not virtual: an index on a virtual column would bar MariaDB from adding columns instantly
   live               TINYINT AS (IF(status IN ('finished', 'failed', 'closed'), NULL, 1)) STORED,
   -- where among those of its status: the jobs that a full group holds back, those that no limit holds back, those to be stopped

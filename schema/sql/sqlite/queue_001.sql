@@ -52,8 +52,8 @@ CREATE TABLE IF NOT EXISTS {jobs} (
   update_time        TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now') || '000'),
   -- how far it has come: what the status says for who reads
   state              TEXT AS (CASE WHEN status IN ('finished', 'failed', 'closed') THEN 'final'
-    WHEN status IN ('running', 'awaiting') THEN 'running'
-    WHEN status IN ('answered', 'deciding', 'undecided') THEN 'error' WHEN attempt > 0 THEN 'retry' ELSE 'initial' END) VIRTUAL,
+    WHEN status IN ('running', 'answered', 'awaiting') THEN 'running'
+    WHEN status IN ('deciding', 'undecided') THEN 'error' WHEN attempt > 0 THEN 'retry' ELSE 'initial' END) VIRTUAL,
   live               INTEGER AS (iif(status IN ('finished', 'failed', 'closed'), NULL, 1)) STORED,
   -- where among those of its status: the jobs that a full group holds back, those that no limit holds back, those to be stopped
   part               TEXT AS (CASE WHEN status = 'throttled' THEN throttle_group

@@ -9,7 +9,7 @@ BEGIN
   DECLARE v_holder, v_lock, v_attempt_token, v_type VARBINARY(64);
   DECLARE v_key VARBINARY(255);
   DECLARE v_stopping, v_good BOOLEAN;
-  DECLARE v_error, v_output, v_wish, v_windows, v_zone {text};
+  DECLARE v_error, v_result, v_output, v_wish, v_windows, v_zone {text};
   DECLARE v_policy {text} DEFAULT '{default_policy}'; -- and so on, where somebody has deleted the queue's row
   DECLARE v_now, v_start, v_opening DATETIME(6);
   DECLARE v_attempt, v_interrupts, v_timeout, v_keep_finished, v_keep_failed BIGINT;
@@ -17,9 +17,9 @@ BEGIN
   DECLARE v_host VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin DEFAULT 'NONE';
   DECLARE v_pid INT DEFAULT 0;
   SET p_state = NULL, p_time = NULL;
-  SELECT j.state, j.status, j.worker_id, j.lock_token, j.attempt_token, j.job_type, j.job_key, j.attempt, j.interrupts, j.stopping, j.error,
+  SELECT j.state, j.status, j.worker_id, j.lock_token, j.attempt_token, j.job_type, j.job_key, j.attempt, j.interrupts, j.stopping, j.error, j.result,
       j.output, j.wish, j.start_time, j.timeout, j.time_windows, j.scheduled_run_time
-    INTO v_state, v_status, v_holder, v_lock, v_attempt_token, v_type, v_key, v_attempt, v_interrupts, v_stopping, v_error,
+    INTO v_state, v_status, v_holder, v_lock, v_attempt_token, v_type, v_key, v_attempt, v_interrupts, v_stopping, v_error, v_result,
       v_output, v_wish, v_start, v_timeout, v_windows, p_time
   FROM {jobs} j FORCE INDEX (PRIMARY) WHERE j.id = p_id FOR UPDATE;
   CALL {job}$judge(p_worker, p_id, p_token, FALSE, v_state, v_status, v_holder, v_lock, v_attempt_token);
@@ -31,11 +31,12 @@ BEGIN
     INTO v_keep_finished, v_keep_failed, v_zone, v_host, v_pid, v_policy
   FROM {queues} q LEFT JOIN {job_types} t ON t.queue = q.queue AND t.job_type = v_type LEFT JOIN {workers} w ON w.id = p_worker
   WHERE q.queue = '{queue}';
-  IF v_stopping AND (p_verdict <> 'finished' OR v_state = 'error' OR JSON_EXTRACT(v_policy, '$.async') IS NOT NULL) THEN
+  IF v_stopping AND NOT (v_status = 'answered' AND v_error = 'NONE') AND (p_verdict <> 'finished' OR v_status <> 'running' OR JSON_EXTRACT(v_policy, '$.async') IS NOT NULL) THEN
     SET p_verdict = 'cancelled', p_text = 'cancelled'; -- work that was only sent is not done
-  ELSEIF v_state = 'error' THEN
+  ELSEIF v_status = 'answered' THEN
     -- an answer from outside came first: the worker's own word doesn't count
-    SET p_verdict = IF(v_wish = 'never', 'failed', 'retry'), p_text = v_error, p_after = NULL;
+    SET p_verdict = CASE WHEN v_error = 'NONE' THEN 'finished' WHEN v_wish = 'never' THEN 'failed' ELSE 'retry' END,
+      p_text = IF(v_error = 'NONE', v_result, v_error), p_after = NULL;
     CALL {job}$wish(v_wish, p_after);
   ELSEIF p_verdict = 'finished' AND JSON_EXTRACT(v_policy, '$.async') IS NOT NULL THEN
     SET p_verdict = 'sent';
