@@ -68,7 +68,7 @@ bench-galera: ## measure throughput on a Galera cluster of three nodes
 	.ci/with-galera go test -run '^$$' -bench Galera -benchtime 1x -timeout 20m ./internal/bench
 
 # What systems differ in is how programs are run. To build all for each would take minutes, mostly for SQLite.
-RUNS_PROGRAMS := ./internal/process/... ./internal/guard ./internal/program ./queue/handler
+RUNS_PROGRAMS := ./internal/process/... ./internal/guard ./internal/handling ./queue/handler
 lint: $(GOLANGCI_LINT) ## check style, imports between packages, and common mistakes
 	GOOS=darwin go vet $(RUNS_PROGRAMS)
 	GOOS=freebsd go vet $(RUNS_PROGRAMS)

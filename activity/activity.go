@@ -7,12 +7,12 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/internal/engine"
-	"github.com/hipq/hipq/internal/null"
+	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/schema"
 )
 
 // None is the word NONE, for a text that an entry or a job doesn't have.
-const None = null.None
+const None = texts.None
 
 // Kind says whose transition an entry records.
 type Kind string

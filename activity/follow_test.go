@@ -9,7 +9,6 @@ import (
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/internal/engine"
-	"github.com/hipq/hipq/internal/record"
 	"github.com/hipq/hipq/schema"
 )
 
@@ -18,7 +17,7 @@ func recordJobs(t *testing.T, l testLog, jobs ...int64) {
 	t.Helper()
 	err := l.db.Tx(t.Context(), func(tx *engine.Tx) error {
 		for _, id := range jobs {
-			if err := record.Entries(t.Context(), tx, l.db, []activity.Entry{{Kind: activity.Job, State: activity.Added, Queue: "mail", JobID: id, JobType: "send"}}); err != nil {
+			if err := activity.Write(t.Context(), tx, l.db, []activity.Entry{{Kind: activity.Job, State: activity.Added, Queue: "mail", JobID: id, JobType: "send"}}); err != nil {
 				return err
 			}
 		}

@@ -3,7 +3,7 @@ package activity
 import (
 	"time"
 
-	"github.com/hipq/hipq/internal/null"
+	"github.com/hipq/hipq/internal/texts"
 )
 
 // JSON is an entry as scripts see it: what doesn't apply is null. The field names are fixed; new ones may come.
@@ -28,8 +28,8 @@ type JSON struct {
 // JSON gives the entry's fields, its time in UTC.
 func (e Entry) JSON() JSON {
 	return JSON{
-		At: e.At, Kind: e.Kind, State: e.State, Queue: null.Text(e.Queue), WorkerID: null.Text(e.WorkerID), Host: null.Text(e.Host),
-		PID: null.If(e.PID == 0, int64(e.PID)), JobID: null.If(e.JobID == 0, e.JobID), JobType: null.Text(e.JobType), JobKey: null.Text(e.JobKey), Attempt: e.Attempt,
-		WaitMS: e.WaitMS, RunMS: e.RunMS, Error: null.Text(e.Error), Output: null.Text(e.Output),
+		At: e.At, Kind: e.Kind, State: e.State, Queue: texts.NullText(e.Queue), WorkerID: texts.NullText(e.WorkerID), Host: texts.NullText(e.Host),
+		PID: texts.Nullable(e.PID == 0, int64(e.PID)), JobID: texts.Nullable(e.JobID == 0, e.JobID), JobType: texts.NullText(e.JobType), JobKey: texts.NullText(e.JobKey), Attempt: e.Attempt,
+		WaitMS: e.WaitMS, RunMS: e.RunMS, Error: texts.NullText(e.Error), Output: texts.NullText(e.Output),
 	}
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/internal/engine"
-	"github.com/hipq/hipq/internal/record"
 	"github.com/hipq/hipq/schema"
 )
 
@@ -55,7 +54,7 @@ func fill(t *testing.T, l testLog, n int, times ...time.Time) {
 			for i := range entries {
 				entries[i] = activity.Entry{Kind: activity.Job, State: activity.Added, Queue: "mail", JobID: int64(i + 1), JobType: "send"}
 			}
-			if err := record.Entries(t.Context(), tx, l.db, entries); err != nil {
+			if err := activity.Write(t.Context(), tx, l.db, entries); err != nil {
 				return err
 			}
 		}
@@ -199,7 +198,7 @@ func TestPurgeWaitsForNobody(t *testing.T) {
 	defer func() { _ = open.Rollback() }()
 	tx := l.db.Join(open)
 	tx.Now = purgeHour.Add(time.Hour)
-	if err := record.Entries(t.Context(), tx, l.db, []activity.Entry{{Kind: activity.Worker, State: activity.Starting}}); err != nil {
+	if err := activity.Write(t.Context(), tx, l.db, []activity.Entry{{Kind: activity.Worker, State: activity.Starting}}); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)

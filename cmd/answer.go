@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/hipq/hipq/internal/null"
+	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/job"
 )
@@ -49,7 +49,7 @@ func (a *app) answer(cmd *cobra.Command, name string, answer queue.Answer, dryRu
 		said := answered{Queue: q.Name, Changed: done.Changed, Result: result, DryRun: dryRun}
 		if j := done.Job; j != nil {
 			state := j.State()
-			said.ID, said.State, said.Attempt, said.Error = &j.ID, &state, j.Attempt, null.Text(j.Error)
+			said.ID, said.State, said.Attempt, said.Error = &j.ID, &state, j.Attempt, texts.NullText(j.Error)
 		}
 		return errors.Join(refusal, a.printJSON(said))
 	}

@@ -13,8 +13,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/hipq/hipq/config"
-	"github.com/hipq/hipq/internal/roster"
-	"github.com/hipq/hipq/internal/shell"
+	"github.com/hipq/hipq/internal/texts"
+	"github.com/hipq/hipq/internal/workers"
 	"github.com/hipq/hipq/queue"
 )
 
@@ -177,7 +177,7 @@ func (a *app) offer(c *cobra.Command, args []string, word string, of offers) (al
 
 // isPlain says whether a shell takes a text for what it is (in zsh, =name is a program), and hipq for no flag.
 func isPlain(text string) bool {
-	return text != "" && shell.Word(text) == text && !strings.ContainsAny(text[:1], "-=")
+	return text != "" && texts.ShellWord(text) == text && !strings.ContainsAny(text[:1], "-=")
 }
 
 // queues are those that the command line names, or all.
@@ -260,9 +260,9 @@ func otherSchedules(l lookUp, i *instance) ([]string, error) {
 }
 
 func lastWorkers(l lookUp, i *instance) (names []string, err error) {
-	workers, err := roster.New(i.db).AtWork(l.ctx)
-	if last, err := roster.New(i.db).Last(l.ctx); err == nil && last != nil {
-		workers = append(workers, *last)
+	rows, err := workers.New(i.db).AtWork(l.ctx)
+	if last, err := workers.New(i.db).Last(l.ctx); err == nil && last != nil {
+		rows = append(rows, *last)
 	}
 	for _, w := range workers {
 		names = append(names, w.ID)

@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hipq/hipq/config"
-	"github.com/hipq/hipq/internal/null"
+	"github.com/hipq/hipq/internal/texts"
 )
 
 const configLong = `Shows the configuration as it holds, or looks for what is wrong with it.
@@ -170,7 +170,7 @@ func (a *app) runConfigCheck(cmd *cobra.Command, database bool) error {
 	}
 	if a.json {
 		for _, m := range config.Mistakes(err) {
-			done.Findings = append(done.Findings, finding{null.If(m.Key == "", m.Key), null.If(m.From == "", m.From), m.Err.Error()})
+			done.Findings = append(done.Findings, finding{texts.Nullable(m.Key == "", m.Key), texts.Nullable(m.From == "", m.From), m.Err.Error()})
 		}
 		return errors.Join(err, a.printJSON(done))
 	}

@@ -71,7 +71,7 @@ func (a *app) enqueueCommand() *cobra.Command {
 	f.StringVar(&o.shardKey, "shard-key", "", "what decides in which of the queue's shards it is, unless throttle groups do (default: its key)")
 	f.StringArrayVar(&o.windows, "window", nil, "time of day within which it must start, may be repeated (default: the job type's)")
 	f.StringVar(&o.onDuplicate, "on-duplicate", "keep", "if a job with this type and key is not final: keep it, replace it unless it has started, or error")
-	_ = f.SetAnnotation("on-duplicate", wordsOfFlag, texts(job.OnDuplicates))
+	_ = f.SetAnnotation("on-duplicate", wordsOfFlag, asStrings(job.OnDuplicates))
 	f.StringVar(&o.ndjson, "ndjson", "", "add a job for each line of this file; - is standard input")
 	f.BoolVar(&o.dryRun, "dry-run", false, dryRunUsage)
 	// what holds without them is the job type's, not a number

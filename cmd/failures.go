@@ -9,9 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/hipq/hipq/internal/null"
-	"github.com/hipq/hipq/internal/readable"
-	"github.com/hipq/hipq/internal/shell"
+	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/job"
 )
@@ -114,7 +112,7 @@ func (a *app) printFailures(ctx context.Context, i *instance, q *queue.Queue, by
 	case found.More:
 		a.out.line("and older jobs of %s; --until lists them", q.Name)
 	case found.Others > 0:
-		a.out.line("and %s of %s that failed in other ways; --limit lists more", readable.Count(found.Others, "job"), q.Name)
+		a.out.line("and %s of %s that failed in other ways; --limit lists more", texts.Count(found.Others, "job"), q.Name)
 	}
 	return len(found.Kinds), a.out.err
 }
@@ -127,14 +125,14 @@ func failureOf(q *queue.Queue, by queue.Filter, f queue.Failure) failureKind {
 			{"--type", f.Type}, {"--key", by.Key}, {"--error", by.Error}, {"--fingerprint", f.Fingerprint}, {"--since", stamp(by.Since)}, {"--until", stamp(by.Until)},
 		} {
 			if flag[1] != "" {
-				words = append(words, flag[0], shell.Word(flag[1]))
+				words = append(words, flag[0], texts.ShellWord(flag[1]))
 			}
 		}
 		return strings.Join(words, " ")
 	}
 	k := failureKind{
 		Queue: q.Name, Type: f.Type, Fingerprint: f.Fingerprint, Jobs: f.Jobs, First: utc(f.First), Last: utc(f.Last), Example: f.Example,
-		Error: null.Text(f.Error),
+		Error: texts.NullText(f.Error),
 	}
 	if by.Standing == queue.Closed {
 		k.Retry = command("retry", "--again", "--state", string(queue.Closed))
@@ -162,7 +160,7 @@ func (a *app) printFailure(i *instance, k failureKind) error {
 	if !k.First.Equal(*k.Last) {
 		when += " to " + i.local(or0(k.Last))
 	}
-	a.out.line("%s %s: %s failed, %s", k.Queue, shell.Word(k.Type), readable.Count(k.Jobs, "job"), when)
+	a.out.line("%s %s: %s failed, %s", k.Queue, texts.ShellWord(k.Type), texts.Count(k.Jobs, "job"), when)
 	a.out.line("  job %d: %s", k.Example, dash(or0(k.Error)))
 	a.out.line("  %s", k.Retry)
 	if k.Dismiss != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/hipq/hipq/activity"
-	"github.com/hipq/hipq/internal/fingerprint"
+	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/queue"
 )
 
@@ -79,7 +79,7 @@ func (f *filterFlags) check(a *app, cmd *cobra.Command) error {
 		return usagef("--limit: %d is negative", f.limit)
 	case f.errorText != "" && (strings.TrimSpace(f.errorText) == "" || !utf8.ValidString(f.errorText)):
 		return usagef("--error: %q is no text to look for", f.errorText)
-	case f.fingerprint != "" && !fingerprint.Is(f.fingerprint):
+	case f.fingerprint != "" && !texts.IsFingerprint(f.fingerprint):
 		return usagef("--fingerprint: %q is not eight hex digits, as hipq failures gives them", f.fingerprint)
 	}
 	if a.json && !cmd.Flags().Changed("limit") {
@@ -178,13 +178,13 @@ const standingsNote = "hipq_standings"
 
 // about notes that a command can do something about the jobs of these standings.
 func about(c *cobra.Command, standings ...queue.Standing) *cobra.Command {
-	c.Annotations = map[string]string{standingsNote: strings.Join(texts(standings), " ")}
+	c.Annotations = map[string]string{standingsNote: strings.Join(asStrings(standings), " ")}
 	return c
 }
 
 // alsoAbout notes that with a flag, which is true or false, it can also do something about those of these.
 func alsoAbout(c *cobra.Command, flag string, standings ...queue.Standing) {
-	_ = c.Flags().SetAnnotation(flag, standingsNote, texts(standings)) // it fails if there is no such flag
+	_ = c.Flags().SetAnnotation(flag, standingsNote, asStrings(standings)) // it fails if there is no such flag
 }
 
 // standingsOf are those of the jobs about which a command can do something, with the flags that are given.

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/config"
-	"github.com/hipq/hipq/internal/notice"
+	"github.com/hipq/hipq/internal/alert"
 	"github.com/hipq/hipq/schema"
 )
 
@@ -35,12 +35,12 @@ func (e gone) hint() string {
 }
 
 // seen is when a tick of this user last found the config's database; nil where nobody can note it.
-func seen(c *config.Config) *notice.Seen {
+func seen(c *config.Config) *alert.Seen {
 	where := c.Database.Path // of SQLite
 	if where == "" {
 		where = schema.WithoutPassword(c.Database.DSN)
 	}
-	s, err := notice.SeenOf(where + "\x00" + c.Name)
+	s, err := alert.SeenOf(where + "\x00" + c.Name)
 	if err != nil {
 		return nil
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hipq/hipq/config"
-	"github.com/hipq/hipq/internal/readable"
+	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/internal/timetable"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/schema"
@@ -150,7 +150,7 @@ func (a *app) runInit(cmd *cobra.Command) error {
 		a.out.line("all tables are up to date")
 	}
 	for _, d := range done.Divided {
-		a.out.line("divided queue %s into %s, and moved %s", d.Queue, readable.Count(d.Shards, "shard"), readable.Count(d.Moved, "waiting job"))
+		a.out.line("divided queue %s into %s, and moved %s", d.Queue, texts.Count(d.Shards, "shard"), texts.Count(d.Moved, "waiting job"))
 	}
 	if len(done.Procedures) > 0 {
 		helpers := 0

@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/hipq/hipq/internal/readable"
+	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/job"
 )
@@ -186,13 +186,13 @@ func (a *app) printLeftOut(things string, listed, limit int, count func() (n int
 	if err != nil || all && n <= listed {
 		return err
 	}
-	of := readable.Thousands(n)
+	of := texts.Thousands(n)
 	switch {
 	case n <= listed:
 		of = "perhaps more"
 	case !all:
 		of = "at least " + of
 	}
-	a.out.line("the newest %s of %s %s; --limit lists more", readable.Thousands(listed), of, things)
+	a.out.line("the newest %s of %s %s; --limit lists more", texts.Thousands(listed), of, things)
 	return nil
 }

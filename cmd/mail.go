@@ -14,9 +14,8 @@ import (
 
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/config"
-	"github.com/hipq/hipq/internal/notice"
-	"github.com/hipq/hipq/internal/readable"
-	"github.com/hipq/hipq/internal/shell"
+	"github.com/hipq/hipq/internal/alert"
+	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/internal/timetable"
 	"github.com/hipq/hipq/monitor"
 	"github.com/hipq/hipq/queue"
@@ -84,7 +83,7 @@ func caughtIn(done worker.Summary, zone *time.Location) string {
 	said := "the database last answered at " + zonedTime(done.Answered, zone)
 	if n := done.Unsettled(); n > 0 {
 		said += fmt.Sprintf("; what became of %s could not be written: they count as lost with their worker, and run again as their retry policy says",
-			readable.Count(n, "job"))
+			texts.Count(n, "job"))
 	}
 	return said
 }
@@ -106,8 +105,8 @@ func (a *app) tellsOutages() bool {
 	return !a.verbose && !a.json && !a.err.isTerminal() && a.signals.ended() == 0
 }
 
-func outageOf(c *config.Config, what []string) (*notice.Outage, error) {
-	return notice.OutageOf(strings.Join(append([]string{c.File}, what...), "\x00"))
+func outageOf(c *config.Config, what []string) (*alert.Outage, error) {
+	return alert.OutageOf(strings.Join(append([]string{c.File}, what...), "\x00"))
 }
 
 // say prints what is news, and no error.
@@ -162,7 +161,7 @@ func (i *instance) command(text string) string {
 	if i.File == config.Everywhere {
 		return text
 	}
-	return text + " --config " + shell.Word(i.File)
+	return text + " --config " + texts.ShellWord(i.File)
 }
 
 // runAs says as whom to run the commands of a mail, where, and of which instance they are.
@@ -180,7 +179,7 @@ func (i *instance) runAs() string {
 
 // mailUnhandled tells of job types that have due jobs and that nobody has handled for a day. Of each queue it looks once an hour.
 func (a *app) mailUnhandled(ctx context.Context, i *instance, now time.Time) error {
-	board := notice.NewBoard(i.db)
+	board := alert.NewBoard(i.db)
 	queues, err := i.mailed()
 	if err != nil {
 		return err
@@ -228,7 +227,7 @@ func (a *app) mailUnhandled(ctx context.Context, i *instance, now time.Time) err
 			}
 			if ours {
 				a.say(fmt.Sprintf("jobs of %s/%s have been due since %s, and no worker of the last day handled that type",
-					q.Name, shell.Word(name), i.local(unhandled[name])), "look: "+i.command("hipq jobs "+q.Name+" --type "+shell.Word(name)), i.runAs())
+					q.Name, texts.ShellWord(name), i.local(unhandled[name])), "look: "+i.command("hipq jobs "+q.Name+" --type "+texts.ShellWord(name)), i.runAs())
 			}
 		}
 	}
@@ -240,7 +239,7 @@ func (a *app) mailInTurn(ctx context.Context, i *instance, now time.Time) error 
 	if len(i.Schedules) == 0 {
 		return nil
 	}
-	board := notice.NewBoard(i.db)
+	board := alert.NewBoard(i.db)
 	ours, err := board.Claim(ctx, "looked at schedules", now, time.Hour)
 	if err != nil || !ours {
 		return err

@@ -10,10 +10,8 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/activity"
-	"github.com/hipq/hipq/internal/fingerprint"
-	"github.com/hipq/hipq/internal/notice"
-	"github.com/hipq/hipq/internal/readable"
-	"github.com/hipq/hipq/internal/shell"
+	"github.com/hipq/hipq/internal/alert"
+	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/job"
 )
@@ -40,7 +38,7 @@ func (a *app) mailFailures(ctx context.Context, i *instance, now, since time.Tim
 	if err != nil || len(queues) == 0 {
 		return err
 	}
-	board := notice.NewBoard(i.db)
+	board := alert.NewBoard(i.db)
 	since, noted, err := lookSince(ctx, board, queues, now, since)
 	if err != nil {
 		return err
@@ -79,7 +77,7 @@ func (a *app) mailFailures(ctx context.Context, i *instance, now, since time.Tim
 
 // lookSince is since when to look for what has failed in queues: a time, or if all of them have been looked at since, shortly before
 // that. noted are the notices of it.
-func lookSince(ctx context.Context, board notice.Board, queues []*queue.Queue, now, since time.Time) (_ time.Time, noted []string, err error) {
+func lookSince(ctx context.Context, board alert.Board, queues []*queue.Queue, now, since time.Time) (_ time.Time, noted []string, err error) {
 	for _, q := range queues {
 		noted = append(noted, "looked for failed jobs of "+q.Name)
 	}
@@ -108,7 +106,7 @@ func (i *instance) failedSince(ctx context.Context, queues []*queue.Queue, since
 		if of == nil || e.Error == job.Cancelled { // who has cancelled a job knows
 			return
 		}
-		w := failedWay{e.JobType, fingerprint.Of(e.Error)}
+		w := failedWay{e.JobType, texts.Fingerprint(e.Error)}
 		if _, ok := of[w]; !ok && len(of) < kindsMost {
 			of[w] = e
 		}
@@ -118,7 +116,7 @@ func (i *instance) failedSince(ctx context.Context, queues []*queue.Queue, since
 
 // untold are those ways in which jobs of a queue failed of which nobody has told for an hour, the latest first, and which the caller
 // has claimed to tell.
-func untold(ctx context.Context, board notice.Board, q *queue.Queue, newest map[failedWay]activity.Entry, now time.Time) (ours []failedWay, err error) {
+func untold(ctx context.Context, board alert.Board, q *queue.Queue, newest map[failedWay]activity.Entry, now time.Time) (ours []failedWay, err error) {
 	if len(newest) == 0 {
 		return nil, nil
 	}
@@ -156,16 +154,16 @@ func (a *app) mailQueue(ctx context.Context, i *instance, q *queue.Queue, ways [
 		return err
 	}
 	for _, w := range ways {
-		of := q.Name + "/" + shell.Word(w.jobType)
+		of := q.Name + "/" + texts.ShellWord(w.jobType)
 		at := slices.IndexFunc(found.Kinds, func(k queue.Failure) bool { return k.Type == w.jobType && k.Fingerprint == w.fingerprint })
 		if at < 0 { // discarded, or dismissed or tried again by now
 			e := newest[w]
 			a.say(fmt.Sprintf("a job of %s failed for good at %s: %s", of, i.local(e.At), e.Error),
-				"look: "+i.command(fmt.Sprintf("hipq activity --queue %s --type %s --state failed", q.Name, shell.Word(w.jobType))), i.runAs())
+				"look: "+i.command(fmt.Sprintf("hipq activity --queue %s --type %s --state failed", q.Name, texts.ShellWord(w.jobType))), i.runAs())
 			continue
 		}
 		k := failureOf(q, queue.Filter{Standing: queue.Failed}, found.Kinds[at])
-		a.say(fmt.Sprintf("%s of %s failed for good so far, since %s: %s", readable.Count(k.Jobs, "job"), of, i.local(or0(k.First)), dash(or0(k.Error))),
+		a.say(fmt.Sprintf("%s of %s failed for good so far, since %s: %s", texts.Count(k.Jobs, "job"), of, i.local(or0(k.First)), dash(or0(k.Error))),
 			"look:  "+i.command(strings.Replace(k.Retry, "hipq retry", "hipq failures", 1)),
 			"retry: "+i.command(k.Retry)+"   # when the cause is mended", i.runAs())
 	}

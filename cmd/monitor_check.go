@@ -12,7 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/hipq/hipq/internal/readable"
+	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/internal/timetable"
 	"github.com/hipq/hipq/monitor"
 )
@@ -114,7 +114,7 @@ func (a *app) printCheck(j judged) error {
 // checkLine is the one line of a check.
 func checkLine(status, text, perfdata string) string {
 	const most = 1000 // some who read it have no room for more than a few thousand
-	text = strings.ReplaceAll(oneLine(readable.Clip(text, most)), "|", "¦")
+	text = strings.ReplaceAll(oneLine(texts.Clip(text, most)), "|", "¦")
 	if perfdata != "" {
 		perfdata = " | " + perfdata
 	}

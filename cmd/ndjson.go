@@ -16,7 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hipq/hipq/config"
-	"github.com/hipq/hipq/internal/shell"
+	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/schema"
@@ -333,7 +333,7 @@ func (n *ndjson) stopped(err error) error {
 		}
 		return advised{err, fmt.Sprintf("the lines before line %d would be in (added %d, duplicates %d)", n.in+1, n.counts.Added, n.counts.Duplicates)}
 	}
-	next := fmt.Sprintf("tail -n +%d %s | hipq enqueue --config %s --ndjson -", n.in+1, shell.Word(n.file), shell.Word(n.i.File))
+	next := fmt.Sprintf("tail -n +%d %s | hipq enqueue --config %s --ndjson -", n.in+1, texts.ShellWord(n.file), texts.ShellWord(n.i.File))
 	if n.onDuplicate != job.KeepDuplicate {
 		next += " --on-duplicate " + string(n.onDuplicate)
 	}

@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/hipq/hipq/internal/payload"
+	"github.com/hipq/hipq/internal/texts"
 )
 
 // jobLine is a line of NDJSON.
@@ -67,7 +67,7 @@ func readJobLine(text []byte) (l jobLine, err error) {
 		if err := d.Decode(&value); err != nil {
 			return l, cutShort(err)
 		}
-		if half := payload.LoneSurrogate(value); half != "" && (name != "job_data" || value[0] == '"') { // data that stay JSON stay as they are
+		if half := texts.LoneSurrogate(value); half != "" && (name != "job_data" || value[0] == '"') { // data that stay JSON stay as they are
 			return l, fmt.Errorf("%s has a lone surrogate, %s, which is half of a character", name, half)
 		}
 		if err := json.Unmarshal(value, into); err != nil {

@@ -12,7 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/hipq/hipq/internal/readable"
+	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/job"
 )
@@ -134,7 +134,7 @@ func (a *app) operate(cmd *cobra.Command, o operation) error {
 			a.say(fmt.Sprintf("%s: nothing was done, for no job of %s that it can be done to meets the flags", o.verb, q.Name))
 			return nil
 		}
-		if o.ask && !o.dryRun && len(all) > 0 && !a.confirmed(fmt.Sprintf("%s %s of %s", o.verb, readable.Count(len(all), "job"), q.Name)) {
+		if o.ask && !o.dryRun && len(all) > 0 && !a.confirmed(fmt.Sprintf("%s %s of %s", o.verb, texts.Count(len(all), "job"), q.Name)) {
 			if cmd.Context().Err() != nil {
 				return advised{errInterrupted, "nothing was changed"}
 			}
@@ -174,7 +174,7 @@ func (d *operated) brokenOff(ctx context.Context, err error) error {
 		return err
 	}
 	said := fmt.Sprintf("%s: %s of %s are done, %s are left; the next is %d",
-		d.verb, readable.Thousands(d.done), readable.Count(len(d.all), "job"), readable.Thousands(left), d.all[d.done])
+		d.verb, texts.Thousands(d.done), texts.Count(len(d.all), "job"), texts.Thousands(left), d.all[d.done])
 	switch {
 	case d.again:
 	case d.filter.limit > 0:
@@ -187,7 +187,7 @@ func (d *operated) brokenOff(ctx context.Context, err error) error {
 
 // summarize says what an operation has come to.
 func (a *app) summarize(d operated) error {
-	of := readable.Count(len(d.changed), "job") + " of " + d.q.Name
+	of := texts.Count(len(d.changed), "job") + " of " + d.q.Name
 	switch {
 	case a.json:
 	case d.dryRun:
@@ -196,7 +196,7 @@ func (a *app) summarize(d operated) error {
 		a.out.line("%s: %s", d.verb, of)
 	}
 	if d.refused > 0 {
-		return fmt.Errorf("%s: %d of %s could not be", d.verb, d.refused, readable.Count(d.refused+len(d.changed), "job"))
+		return fmt.Errorf("%s: %d of %s could not be", d.verb, d.refused, texts.Count(d.refused+len(d.changed), "job"))
 	}
 	if d.dryRun && len(d.changed) == 0 {
 		if d.duplicates > 0 {

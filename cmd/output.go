@@ -16,7 +16,7 @@ import (
 	"github.com/schollz/progressbar/v3"
 	"golang.org/x/term"
 
-	"github.com/hipq/hipq/internal/readable"
+	"github.com/hipq/hipq/internal/texts"
 )
 
 // output is the door through which all goes that a command prints: clean, whatever others have written into it. Each Write
@@ -36,7 +36,7 @@ type output struct {
 const stalledFor = 300 * time.Millisecond
 
 func (o *output) Write(p []byte) (int, error) {
-	clean := []byte(readable.Text(string(p))) // not p, which is the caller's again if the write is given up
+	clean := []byte(texts.Visible(string(p))) // not p, which is the caller's again if the write is given up
 	if o.bar != nil {
 		_ = o.bar.Clear() // or the lines look odd
 	}

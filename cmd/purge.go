@@ -11,11 +11,10 @@ import (
 
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/config"
-	"github.com/hipq/hipq/internal/notice"
-	"github.com/hipq/hipq/internal/null"
-	"github.com/hipq/hipq/internal/readable"
-	"github.com/hipq/hipq/internal/roster"
+	"github.com/hipq/hipq/internal/alert"
+	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/internal/timetable"
+	"github.com/hipq/hipq/internal/workers"
 	"github.com/hipq/hipq/monitor"
 	"github.com/hipq/hipq/queue"
 )
@@ -164,12 +163,12 @@ func (p *purging) run(ctx context.Context) error {
 		o.Before = entries.Kept[0].Hour // its ticks are for the monitor too
 	}
 	p.next("workers")
-	workers, err := roster.New(p.i.db).Purge(ctx, o)
+	workers, err := workers.New(p.i.db).Purge(ctx, o)
 	if err := errors.Join(p.tell("workers", "", workers, o.Before), err); err != nil {
 		return err
 	}
 	if !p.options.DryRun {
-		if err := notice.NewBoard(p.i.db).Purge(ctx, p.now.Add(-2*unhandledAgain)); err != nil {
+		if err := alert.NewBoard(p.i.db).Purge(ctx, p.now.Add(-2*unhandledAgain)); err != nil {
 			return err
 		}
 	}
@@ -245,14 +244,14 @@ func (p *purging) tell(what, queue string, count int64, before time.Time) error 
 	}
 	isLeft := p.result == "left"
 	if isLeft && count > 0 {
-		p.left = append(p.left, readable.Thousands(count)+" "+things)
+		p.left = append(p.left, texts.Thousands(count)+" "+things)
 	}
 	switch {
 	case isLeft && count == 0:
 		return nil
 	case p.a.json:
 		return p.a.printJSON(purged{
-			What: what, Queue: null.If(queue == "", queue), Result: p.result, Count: count, DryRun: p.options.DryRun && !isLeft, Before: before.UTC(),
+			What: what, Queue: texts.Nullable(queue == "", queue), Result: p.result, Count: count, DryRun: p.options.DryRun && !isLeft, Before: before.UTC(),
 		})
 	case isLeft, !p.options.DryRun && !p.a.onTerminal():
 		return nil

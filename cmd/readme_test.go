@@ -15,8 +15,8 @@ import (
 
 	"github.com/hipq/hipq/config"
 	"github.com/hipq/hipq/internal/dbtest"
-	"github.com/hipq/hipq/internal/roster"
 	"github.com/hipq/hipq/internal/rounds"
+	"github.com/hipq/hipq/internal/workers"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/job"
 )
@@ -561,7 +561,7 @@ func inserts(t *testing.T, p page) {
 				t.Errorf("%s:%d: %v", p.name, b.line, err)
 			}
 		}
-		if _, err := q.Rounds().Upkeep(t.Context(), roster.Worker{ID: "docs"}, rounds.Look{New: true}, nil, nil); err != nil {
+		if _, err := q.Rounds().Upkeep(t.Context(), workers.Worker{ID: "docs"}, rounds.Look{New: true}, nil, nil); err != nil {
 			t.Fatal(err)
 		}
 		n := 0

@@ -9,8 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/hipq/hipq/internal/roster"
 	"github.com/hipq/hipq/internal/rounds"
+	"github.com/hipq/hipq/internal/workers"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/handler"
 	"github.com/hipq/hipq/queue/job"
@@ -60,7 +60,7 @@ func (a *app) runJob(cmd *cobra.Command, name string, id int64) error {
 	}
 	defer a.closeRunners(runners)
 	q := p.Queues[0]
-	if err := runnable(cmd, q, roster.Worker{ID: p.ID, Host: p.Host, PID: p.PID}, id, runners); err != nil {
+	if err := runnable(cmd, q, workers.Worker{ID: p.ID, Host: p.Host, PID: p.PID}, id, runners); err != nil {
 		return err
 	}
 	var ran *worker.Attempt
@@ -82,7 +82,7 @@ const takeInWithin = 10 * time.Second
 
 // runnable refuses what can't be run here. It takes the job in first if it was inserted by plain SQL, and moves it to its shard if it
 // is in none.
-func runnable(cmd *cobra.Command, q worker.Queue, w roster.Worker, id int64, runners *runners) error {
+func runnable(cmd *cobra.Command, q worker.Queue, w workers.Worker, id int64, runners *runners) error {
 	pause := time.Duration(0)
 	for began := time.Now(); time.Since(began) < takeInWithin; time.Sleep(pause) {
 		j, err := q.Get(cmd.Context(), id)

@@ -12,7 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/hipq/hipq/internal/null"
+	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/internal/timetable"
 )
 
@@ -140,9 +140,9 @@ func (i *instance) scheduled(name string, rows map[string]timetable.Row, now tim
 	next := row.NextSlot.Time
 	out := scheduled{
 		Name: name, When: row.Spec, Queue: row.Queue, JobType: row.JobType, Paused: row.Paused, OverdueMS: row.Overdue().Milliseconds(),
-		LastSlot: utc(row.LastSlot.Time), LastJobID: null.If(row.LastSlot.IsZero(), row.LastJobID),
-		LastQueue: null.If(row.LastSlot.IsZero() || row.LastQueue == null.None, row.LastQueue), LeftSlot: utc(row.LeftSlot.Time),
-		LeftWhy: null.If(row.LeftSlot.IsZero(), row.LeftWhy), WaitsUntil: utc(row.Ahead()),
+		LastSlot: utc(row.LastSlot.Time), LastJobID: texts.Nullable(row.LastSlot.IsZero(), row.LastJobID),
+		LastQueue: texts.Nullable(row.LastSlot.IsZero() || row.LastQueue == texts.None, row.LastQueue), LeftSlot: utc(row.LeftSlot.Time),
+		LeftWhy: texts.Nullable(row.LeftSlot.IsZero(), row.LeftWhy), WaitsUntil: utc(row.Ahead()),
 		InTurn: row.InTurn(),
 	}
 	if s := i.Schedule(name); s != nil {
@@ -337,5 +337,5 @@ func (a *app) runSchedule(ctx context.Context, i *instance, name string, dryRun 
 	if err != nil {
 		return said, fmt.Errorf("schedule %s: %w", name, err)
 	}
-	return scheduleRun{Schedule: name, Queue: s.Queue, ID: null.If(added.ID == 0, added.ID), Duplicate: added.Duplicate, DryRun: dryRun}, nil
+	return scheduleRun{Schedule: name, Queue: s.Queue, ID: texts.Nullable(added.ID == 0, added.ID), Duplicate: added.Duplicate, DryRun: dryRun}, nil
 }

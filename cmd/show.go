@@ -11,8 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hipq/hipq/activity"
-	"github.com/hipq/hipq/internal/null"
-	"github.com/hipq/hipq/internal/readable"
+	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/internal/timetable"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/job"
@@ -97,7 +96,7 @@ func (a *app) runShow(ctx context.Context, i *instance, q *queue.Queue, id int64
 // note adds an entry to the attempt that it is about.
 func (s *shown) note(e activity.Entry) {
 	if e.State == activity.Added {
-		s.by = null.Text(e.Output)
+		s.by = texts.NullText(e.Output)
 		if name, slot := timetable.Of(e.Output); name != "" {
 			s.Schedule, s.Slot = &name, utc(slot)
 		}
@@ -107,7 +106,7 @@ func (s *shown) note(e activity.Entry) {
 	}
 	if n := len(s.Attempts); n == 0 || s.Attempts[n-1].Attempt != e.Attempt {
 		s.Attempts = append(s.Attempts, attempt{
-			Attempt: e.Attempt, WorkerID: null.Text(e.WorkerID), Host: null.Text(e.Host), PID: e.PID, State: activity.Starting, Late: []lateAnswer{},
+			Attempt: e.Attempt, WorkerID: texts.NullText(e.WorkerID), Host: texts.NullText(e.Host), PID: e.PID, State: activity.Starting, Late: []lateAnswer{},
 		})
 	}
 	last := &s.Attempts[len(s.Attempts)-1]
@@ -119,10 +118,10 @@ func (s *shown) note(e activity.Entry) {
 	case last.Ended != nil && e.State == activity.Cancelled:
 		return // between two attempts, by an operator: the job's own state and error say so
 	case last.Ended != nil:
-		last.Late = append(last.Late, lateAnswer{At: utc(e.At), State: e.State, Error: null.Text(e.Error)})
+		last.Late = append(last.Late, lateAnswer{At: utc(e.At), State: e.State, Error: texts.NullText(e.Error)})
 		return
 	}
-	last.State, last.Ended, last.RunMS, last.Error, last.Output = e.State, utc(e.At), e.RunMS, null.Text(e.Error), null.Text(e.Output)
+	last.State, last.Ended, last.RunMS, last.Error, last.Output = e.State, utc(e.At), e.RunMS, texts.NullText(e.Error), texts.NullText(e.Output)
 }
 
 // undecided adds what the job's row knows of an attempt that waits for its answer or its retry decision.
@@ -131,7 +130,7 @@ func (s *shown) undecided(j *job.Job) {
 	if n == 0 || s.Attempts[n-1].Attempt != j.Attempt || s.Attempts[n-1].Ended != nil {
 		return
 	}
-	s.Attempts[n-1].Error, s.Attempts[n-1].Output = null.Text(j.Error), null.Text(j.Output)
+	s.Attempts[n-1].Error, s.Attempts[n-1].Output = texts.NullText(j.Error), texts.NullText(j.Output)
 }
 
 // progress adds how far the last attempt had come that has said so.
@@ -275,7 +274,7 @@ func (s *shown) end(i *instance, j *job.Job) string {
 	case j.State() == job.Running:
 		return fmt.Sprintf("it is running, since %s", i.local(j.StartTime))
 	}
-	after := ", after " + readable.Count(j.Attempt, "attempt")
+	after := ", after " + texts.Count(j.Attempt, "attempt")
 	if j.Attempt == 0 {
 		after = ", before it was tried"
 	}

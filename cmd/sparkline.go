@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/hipq/hipq/internal/readable"
+	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/monitor"
 )
 
@@ -55,7 +55,7 @@ func (a *app) printCourse(r monitored) {
 			}
 		}
 		if most := slices.Max(values); most > 0 {
-			a.out.line("finished by the hour: %s %s, %s at most", sparkline(values), name, readable.Thousands(most))
+			a.out.line("finished by the hour: %s %s, %s at most", sparkline(values), name, texts.Thousands(most))
 		}
 	}
 }

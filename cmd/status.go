@@ -10,8 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/hipq/hipq/internal/readable"
-	"github.com/hipq/hipq/internal/roster"
+	"github.com/hipq/hipq/internal/texts"
+	"github.com/hipq/hipq/internal/workers"
 	"github.com/hipq/hipq/monitor"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/job"
@@ -161,7 +161,7 @@ func (a *app) runStatus(cmd *cobra.Command, o statusOptions) error {
 		_, remedy := schema.Diagnose(i.unfit[name])
 		report.LeftOut = append(report.LeftOut, unfitQueue{name, i.unfit[name].Error(), remedy})
 	}
-	last, err := roster.New(i.db).Last(cmd.Context())
+	last, err := workers.New(i.db).Last(cmd.Context())
 	if err != nil {
 		return err
 	}
@@ -180,7 +180,7 @@ func (a *app) runStatus(cmd *cobra.Command, o statusOptions) error {
 	if err != nil {
 		return err
 	}
-	atWork, err := roster.New(i.db).AtWork(cmd.Context())
+	atWork, err := workers.New(i.db).AtWork(cmd.Context())
 	if err != nil {
 		return err
 	}
@@ -249,7 +249,7 @@ func (i *instance) handled(queue string) []string {
 	return slices.Collect(maps.Keys(c.Handlers))
 }
 
-func newWorkerStatus(w roster.Row, now time.Time) workerStatus {
+func newWorkerStatus(w workers.Row, now time.Time) workerStatus {
 	s := workerStatus{
 		ID: w.ID, Host: w.Host, PID: w.PID, State: w.State, StartTime: utc(w.StartTime.Time), Heartbeat: utc(w.Heartbeat.Time),
 		LockUntil: utc(w.LockUntil.Time), EndTime: utc(w.EndTime.Time), Slots: w.Slots,
@@ -293,7 +293,7 @@ func (a *app) printStatus(i *instance, queues []queueStatus, leftOut []unfitQueu
 			a.out.line("%s: hipq work with this config leaves it out: %s", q.Queue, *q.DividedOtherwise)
 		}
 		if q.Misplaced > 0 {
-			a.out.line("%s: %s misplaced, for the next worker to move to one of its %s", q.Queue, readable.Count(q.Misplaced, "job"), readable.Count(q.Shards, "shard"))
+			a.out.line("%s: %s misplaced, for the next worker to move to one of its %s", q.Queue, texts.Count(q.Misplaced, "job"), texts.Count(q.Shards, "shard"))
 		}
 	}
 	for _, q := range leftOut {

@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hipq/hipq/config"
-	"github.com/hipq/hipq/internal/readable"
+	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/schema"
 )
@@ -27,12 +27,12 @@ const (
 
 // escaped writes each hidden character of a JSON text as \uXXXX: its value stays the same.
 func escaped(json []byte) []byte {
-	n := readable.IndexHidden(json)
+	n := texts.IndexHidden(json)
 	if n == len(json) {
 		return json
 	}
 	var b []byte
-	for ; n < len(json); n = readable.IndexHidden(json) {
+	for ; n < len(json); n = texts.IndexHidden(json) {
 		r, size := utf8.DecodeRune(json[n:])
 		b = append(b, json[:n]...)
 		for _, unit := range utf16.AppendRune(nil, r) {
@@ -44,10 +44,10 @@ func escaped(json []byte) []byte {
 }
 
 // safe is a text of any number of lines as people see it.
-func safe(s string) string { return readable.Text(readable.Clip(s, safeBytes)) }
+func safe(s string) string { return texts.Visible(texts.Clip(s, safeBytes)) }
 
 // oneLine is safe without ends of lines: what a text holds can't pass for another line of what a command prints.
-func oneLine(s string) string { return unfold(readable.Text(readable.Clip(s, lineBytes))) }
+func oneLine(s string) string { return unfold(texts.Visible(texts.Clip(s, lineBytes))) }
 
 // oneLines has each text as one line of what a command prints: with what a database says in it, it can't begin a further one.
 func oneLines(texts []string) []string {
@@ -59,7 +59,7 @@ func oneLines(texts []string) []string {
 
 // cell is oneLine for a table.
 func cell(s string) string {
-	s = unfold(readable.Text(s[:min(len(s), utf8.UTFMax*(cellCharacters+1))]))
+	s = unfold(texts.Visible(s[:min(len(s), utf8.UTFMax*(cellCharacters+1))]))
 	if characters := []rune(s); len(characters) > cellCharacters {
 		return string(characters[:cellCharacters-1]) + "…"
 	}

@@ -15,8 +15,8 @@ import (
 
 	"github.com/hipq/hipq/config"
 	"github.com/hipq/hipq/internal/handling"
-	"github.com/hipq/hipq/internal/null"
-	"github.com/hipq/hipq/internal/rules"
+	"github.com/hipq/hipq/internal/policy"
+	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/queue/handler"
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/queue/worker"
@@ -118,7 +118,7 @@ func tryOne(ctx context.Context, h handler.Handler, t job.Type, j *job.Job, say 
 	interruptible, interrupt := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer interrupt(nil)
 	defer context.AfterFunc(ctx, func() { interrupt(worker.ErrInterrupted) })() // what a worker's job would say
-	ctx, cancel := context.WithTimeoutCause(interruptible, j.Timeout, rules.TimeoutError(j.Timeout))
+	ctx, cancel := context.WithTimeoutCause(interruptible, j.Timeout, policy.TimeoutError(j.Timeout))
 	defer cancel()
 	var mu sync.Mutex
 	var heard handling.Heard
@@ -214,17 +214,17 @@ type tried struct {
 
 func (a *app) printTry(i *instance, t job.Type, j *job.Job, o job.Outcome, heard handling.Heard, reached job.Progress) error {
 	now := time.Now()
-	next := rules.After(j, o, nil, t.Retry, i.Location, now, rand.Float64())
+	next := policy.After(j, o, nil, t.Retry, i.Location, now, rand.Float64())
 	q, _ := i.Queue(j.Queue)
 	_, decides := q.RetryHandlers[j.Type]
 	if !a.json {
 		return a.sayTry(i, t, j, o, heard, next, decides && o.Verdict.IsError())
 	}
 	said := tried{
-		Output: null.If(o.Output == "", o.Output), Queue: j.Queue, Type: j.Type, Input: handler.Message(j), Outcome: string(o.Verdict), Result: null.JSON(next.Result),
+		Output: texts.Nullable(o.Output == "", o.Output), Queue: j.Queue, Type: j.Type, Input: handler.Message(j), Outcome: string(o.Verdict), Result: texts.NullJSON(next.Result),
 		TookMS: o.Ran.Milliseconds(), ProgressJSON: reached.JSON(),
-		Request: null.If(heard.Request == "", heard.Request), Answer: null.If(heard.Answer == "", heard.Answer),
-		ReadFrom: null.If(heard.ReadFrom == "", heard.ReadFrom),
+		Request: texts.Nullable(heard.Request == "", heard.Request), Answer: texts.Nullable(heard.Answer == "", heard.Answer),
+		ReadFrom: texts.Nullable(heard.ReadFrom == "", heard.ReadFrom),
 	}
 	if o.Verdict.IsError() {
 		said.Error = &next.Error
@@ -236,7 +236,7 @@ func (a *app) printTry(i *instance, t job.Type, j *job.Job, o job.Outcome, heard
 }
 
 // sayTry says for people how the handler ended, and what would become of the job.
-func (a *app) sayTry(i *instance, t job.Type, j *job.Job, o job.Outcome, heard handling.Heard, next rules.Next, decides bool) error {
+func (a *app) sayTry(i *instance, t job.Type, j *job.Job, o job.Outcome, heard handling.Heard, next policy.Next, decides bool) error {
 	part := func(what, text string) {
 		if text != "" {
 			a.out.text("%s\n%s\n", what, indent(safe(strings.TrimRight(text, " \r\n"))))

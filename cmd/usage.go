@@ -260,11 +260,11 @@ func unknown(err error, name string, known []string) error {
 
 // noneOf refuses what is none of some words; what is the flag, or the argument, that it was given for.
 func noneOf[T ~string](what string, got T, words []T) error {
-	return unknown(fmt.Errorf("%s: %q is none of %s", what, got, list(words)), string(got), texts(words))
+	return unknown(fmt.Errorf("%s: %q is none of %s", what, got, list(words)), string(got), asStrings(words))
 }
 
 // list joins words for people by commas.
-func list[T ~string](words []T) string { return strings.Join(texts(words), ", ") }
+func list[T ~string](words []T) string { return strings.Join(asStrings(words), ", ") }
 
 // and joins words as a sentence does.
 func and(words []string) string {
@@ -275,7 +275,7 @@ func and(words []string) string {
 	return strings.Join(words[:last], ", ") + " and " + words[last]
 }
 
-func texts[T ~string](words []T) []string {
+func asStrings[T ~string](words []T) []string {
 	texts := make([]string, len(words))
 	for i, w := range words {
 		texts[i] = string(w)

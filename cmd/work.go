@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/hipq/hipq/config"
-	"github.com/hipq/hipq/internal/shards"
+	"github.com/hipq/hipq/internal/policy"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/handler"
 	"github.com/hipq/hipq/queue/schedule"
@@ -243,8 +243,8 @@ func parseShards(text string) (numbers []int, err error) {
 		}
 		from, err := strconv.ParseUint(first, 10, 16)
 		to, wrong := strconv.ParseUint(last, 10, 16)
-		if err != nil || wrong != nil || to < from || to >= shards.Most {
-			return nil, usagef("--shards: %.40q is neither a shard (0 to %d) nor a range of them; write 3, or 0-3, or 0-3,7", part, shards.Most-1)
+		if err != nil || wrong != nil || to < from || to >= policy.MaxShards {
+			return nil, usagef("--shards: %.40q is neither a shard (0 to %d) nor a range of them; write 3, or 0-3, or 0-3,7", part, policy.MaxShards-1)
 		}
 		for n := int(from); n <= int(to); n++ {
 			numbers = append(numbers, n)

@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/hipq/hipq/internal/readable"
+	"github.com/hipq/hipq/internal/texts"
 )
 
 const (
@@ -88,7 +88,7 @@ const maxSize = 1 << 50
 
 // size reads a number of bytes with its unit; an empty text is 0, and none.
 func (c *checker) size(path, text string, low int64) (bytes int64) {
-	defer func() { c.noteIf(bytes > 0, path, readable.Size(bytes), text) }()
+	defer func() { c.noteIf(bytes > 0, path, texts.Bytes(bytes), text) }()
 	if text == "" {
 		return 0
 	}
@@ -100,7 +100,7 @@ func (c *checker) size(path, text string, low int64) (bytes int64) {
 	bytes, _ = strconv.ParseInt(m[1], 10, 64) // digits, and few enough
 	bytes *= map[string]int64{"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}[m[2]]
 	if bytes < low || bytes > maxSize {
-		c.refuse(path, "%s is out of range (%s to %s)", shown(text), readable.Size(low), readable.Size(maxSize))
+		c.refuse(path, "%s is out of range (%s to %s)", shown(text), texts.Bytes(low), texts.Bytes(maxSize))
 	}
 	return bytes
 }

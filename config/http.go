@@ -13,7 +13,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/hipq/hipq/internal/regular"
+	"github.com/hipq/hipq/internal/files"
 	"github.com/hipq/hipq/queue/handler"
 )
 
@@ -139,7 +139,7 @@ func (h HTTP) Handler() (*handler.HTTP, error) {
 		}
 	}
 	if h.CAFile != "" {
-		data, _, err := regular.ReadTrusted(h.CAFile)
+		data, _, err := files.ReadTrusted(h.CAFile)
 		if err != nil {
 			return nil, fmt.Errorf("ca: %w", err)
 		}
@@ -152,22 +152,22 @@ func (h HTTP) Handler() (*handler.HTTP, error) {
 }
 
 // Shared are the files with secrets that others may read.
-func (h HTTP) Shared() (files []string) {
+func (h HTTP) Shared() (shared []string) {
 	for _, file := range append(slices.Collect(maps.Values(h.HeaderFiles)), h.SecretFile) {
-		if _, shared, err := regular.ReadTrusted(file); shared && err == nil {
-			files = append(files, file)
+		if _, open, err := files.ReadTrusted(file); open && err == nil {
+			shared = append(shared, file)
 		}
 	}
-	slices.Sort(files)
-	return slices.Compact(files)
+	slices.Sort(shared)
+	return slices.Compact(shared)
 }
 
 // readSecret reads a file of one line; shared says that others may read it.
 func readSecret(file string) (text string, shared bool, err error) {
-	data, shared, err := regular.ReadTrusted(file)
+	data, shared, err := files.ReadTrusted(file)
 	text = strings.TrimRight(string(data), "\r\n")
 	switch {
-	case errors.Is(err, regular.ErrUntrusted):
+	case errors.Is(err, files.ErrUntrusted):
 		err = fmt.Errorf("%s %w", shown(file), err)
 	case err != nil:
 		err = fmt.Errorf("%s can't be read: %w", shown(file), errors.Unwrap(err))

@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/pflag"
 	"github.com/spf13/viper"
 
-	"github.com/hipq/hipq/internal/regular"
+	"github.com/hipq/hipq/internal/files"
 )
 
 // flagged are the settings that a command's flag may give.
@@ -157,11 +157,11 @@ func find(file, dir string, env map[string]string) (path string, data []byte, sh
 			places[i] = filepath.Join(dir, place)
 		}
 		path = filepath.Clean(places[i])
-		data, shared, err := regular.ReadTrusted(path)
+		data, shared, err := files.ReadTrusted(path)
 		switch {
 		case err == nil:
 			return path, data, shared, nil
-		case errors.Is(err, regular.ErrUntrusted):
+		case errors.Is(err, files.ErrUntrusted):
 			return "", nil, false, fmt.Errorf("%w: %s%s %w", ErrInvalid, path, named, err)
 		case !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR):
 			return "", nil, false, fmt.Errorf("%w: %s%s can't be read: %w", ErrInvalid, path, named, errors.Unwrap(err))

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hipq/hipq/internal/shards"
+	"github.com/hipq/hipq/internal/policy"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/job"
 )
@@ -37,7 +37,7 @@ func (b builder) queue(path string, s queueSection, outer defaults) Queue {
 	q.ThrottleGroups = b.groups(path+".throttle_groups", s.ThrottleGroups)
 	q.RefuseWeightless = !b.truth(path+".allow_weightless", s.AllowWeightless, true)
 	q.Rate = b.rate(path+".rate", s.Rate)
-	q.Shards = b.integer(path+".shards", s.Shards, 1, 1, shards.Most)
+	q.Shards = b.integer(path+".shards", s.Shards, 1, 1, policy.MaxShards)
 	q.Concurrency = b.integer(path+".concurrency", s.Concurrency, 0, 1, 10000)
 	q.Order = oneOf(b, path+".order", s.Order, job.ByPriority, job.BySchedule)
 	q.PriorityOrder = oneOf(b, path+".priority_order", s.PriorityOrder, job.LowestFirst, job.HighestFirst)

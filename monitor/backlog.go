@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/internal/engine"
-	"github.com/hipq/hipq/internal/roster"
+	"github.com/hipq/hipq/internal/workers"
 	"github.com/hipq/hipq/schema"
 )
 
@@ -50,7 +50,7 @@ func (m *Monitor) backlog(ctx context.Context, q schema.Queue, now time.Time, mo
 		return nil, err
 	}
 	// a dead worker's, also of one whose lock is over although nobody has found it dead yet; of these, only what was not started is due
-	join, missing := roster.New(m.db).Missing("j.worker_id")
+	join, missing := workers.New(m.db).Missing("j.worker_id")
 	err = add("SELECT j.shard, j.job_type, COUNT(*) AS n, "+m.db.TimeText("MIN(CASE WHEN j.status <> 'running' THEN j.scheduled_run_time END)")+" AS oldest"+
 		" FROM "+table+" AS j "+claim+" "+join+" AND w.lock_until > ? WHERE j."+schema.HasWorker+" AND "+missing+" GROUP BY j.shard, j.job_type", at)
 	return all, err

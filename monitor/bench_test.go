@@ -11,7 +11,6 @@ import (
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/internal/engine"
-	"github.com/hipq/hipq/internal/record"
 	"github.com/hipq/hipq/schema"
 )
 
@@ -55,7 +54,7 @@ func BenchmarkTake(b *testing.B) {
 					}
 					entries[i] = e
 				}
-				return record.Entries(b.Context(), tx, db, entries)
+				return activity.Write(b.Context(), tx, db, entries)
 			})
 			if err != nil {
 				b.Fatal(err)

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/hipq/hipq/internal/shards"
+	"github.com/hipq/hipq/internal/policy"
 	"github.com/hipq/hipq/schema"
 )
 
@@ -69,7 +69,7 @@ func (m *Monitor) division(ctx context.Context, q schema.Queue, held []shardPart
 		return d, false, nil
 	}
 	number := held[0].Division
-	d = Division{Queue: q.Name, Of: shards.N(number), ThrottleLimit: max(0, held[0].Limit)}
+	d = Division{Queue: q.Name, Of: policy.ShardsIn(number), ThrottleLimit: max(0, held[0].Limit)}
 	if d.Of > 1 {
 		d.Shards = make([]ShardState, d.Of)
 		for i := range d.Shards {
@@ -80,7 +80,7 @@ func (m *Monitor) division(ctx context.Context, q schema.Queue, held []shardPart
 		}
 	}
 	for _, p := range held {
-		if i, ok := shards.In(number, p.Place); ok && d.Of > 1 {
+		if i, ok := policy.ShardAt(number, p.Place); ok && d.Of > 1 {
 			d.Shards[i].ThrottlePart = p.Share
 			d.ThrottleParts += p.Share
 		}
@@ -90,7 +90,7 @@ func (m *Monitor) division(ctx context.Context, q schema.Queue, held []shardPart
 		if !s.Oldest.IsZero() {
 			age = now.Sub(s.Oldest.Time)
 		}
-		switch i, ok := shards.In(number, s.Place); {
+		switch i, ok := policy.ShardAt(number, s.Place); {
 		case s.Status == "submitted": // nobody has found out its shard yet
 		case ok && d.Of > 1:
 			of := &d.Shards[i]
@@ -118,7 +118,7 @@ func (m *Monitor) usedByShard(ctx context.Context, q schema.Queue, number int, a
 		return fmt.Errorf("sum up the throttle factors of %s: %w", q.Name, err)
 	}
 	for _, u := range used {
-		if i, ok := shards.In(number, u.Place); ok {
+		if i, ok := policy.ShardAt(number, u.Place); ok {
 			all[i].ThrottleUsed = u.Used
 		}
 	}

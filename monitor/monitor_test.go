@@ -11,7 +11,6 @@ import (
 
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/engine"
-	"github.com/hipq/hipq/internal/record"
 	"github.com/hipq/hipq/schema"
 )
 
@@ -70,7 +69,7 @@ func logged(t fataler, db *schema.DB, entries ...activity.Entry) {
 	err := db.Tx(context.Background(), func(tx *engine.Tx) error {
 		for _, e := range entries {
 			tx.Now = e.At
-			if err := record.Entries(context.Background(), tx, db, []activity.Entry{e}); err != nil {
+			if err := activity.Write(context.Background(), tx, db, []activity.Entry{e}); err != nil {
 				return err
 			}
 		}

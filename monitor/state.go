@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/internal/engine"
-	"github.com/hipq/hipq/internal/roster"
+	"github.com/hipq/hipq/internal/workers"
 )
 
 // State is how an instance is now, and how its last hours went.
@@ -89,7 +89,7 @@ func (m *Monitor) State(ctx context.Context, over time.Duration, most int64) (St
 	if s.HighIDs, err = m.db.HighIDs(ctx, tables...); err != nil {
 		return s, err
 	}
-	workers := roster.New(m.db)
+	workers := workers.New(m.db)
 	heard, err := workers.LastHeard(ctx)
 	if err != nil {
 		return s, err

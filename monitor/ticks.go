@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/internal/engine"
-	"github.com/hipq/hipq/internal/roster"
+	"github.com/hipq/hipq/internal/workers"
 )
 
 // Ticks are the ticks of all hosts: each is a worker that started, such as one by cron.
@@ -105,7 +105,7 @@ func (g *gap) add(o gap) {
 // readTicks finds the ticks of an hour among the workers.
 func (m *Monitor) readTicks(ctx context.Context, hour time.Time) (hourTicks, error) {
 	all := hourTicks{Hosts: map[string]*hostHour{}}
-	workers := roster.New(m.db)
+	workers := workers.New(m.db)
 	before, err := workers.LastTicks(ctx, hour.Add(-lookBack), hour)
 	if err != nil {
 		return all, err
@@ -141,7 +141,7 @@ func (m *Monitor) readTicks(ctx context.Context, hour time.Time) (hourTicks, err
 }
 
 // lastTicks are the last ticks of each host in the hours [from, to) that have been taken.
-func (m *Monitor) lastTicks(ctx context.Context, from, to time.Time) (last []roster.Tick, err error) {
+func (m *Monitor) lastTicks(ctx context.Context, from, to time.Time) (last []workers.Tick, err error) {
 	query := "SELECT host, " + m.db.TimeText("MAX(last_tick)") + " AS at FROM " + m.db.HostHours() + " WHERE hour >= ? AND hour < ? GROUP BY host"
 	if err := m.db.SelectContext(ctx, &last, query, engine.At(from), engine.At(to)); err != nil {
 		return nil, fmt.Errorf("read the last ticks: %w", err)

@@ -12,12 +12,12 @@ import (
 
 	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/internal/engine"
-	"github.com/hipq/hipq/internal/roster"
+	"github.com/hipq/hipq/internal/workers"
 	"github.com/hipq/hipq/schema"
 )
 
 // started inserts workers as they are once they have ended, those that died too.
-func started(t fataler, db *schema.DB, ticks ...roster.Tick) {
+func started(t fataler, db *schema.DB, ticks ...workers.Tick) {
 	t.Helper()
 	for i, tick := range ticks {
 		state, started := "finished", any(0)
@@ -46,7 +46,7 @@ func TestTicks(t *testing.T) {
 		hour := complete(t, m)
 		at := func(minutes float64) time.Time { return hour.Add(time.Duration(minutes * float64(time.Minute))).UTC() }
 		tick := func(host string, idle bool, minutes float64) {
-			started(t, db, roster.Tick{Host: host, At: engine.At(at(minutes)), Idle: idle})
+			started(t, db, workers.Tick{Host: host, At: engine.At(at(minutes)), Idle: idle})
 		}
 		tick("web1", true, -24*60-1) // too long before: it counts as a new host
 		tick("web2", true, -65)      // the hour in between was missed
@@ -107,15 +107,15 @@ func TestTicksEqualRecount(t *testing.T) {
 		m := New(db)
 		last := complete(t, m)
 		r := rand.New(rand.NewPCG(3, 5))
-		var all []roster.Tick
+		var all []workers.Tick
 		for range 300 {
-			all = append(all, roster.Tick{
+			all = append(all, workers.Tick{
 				Host: fmt.Sprint("h", r.IntN(4)), Idle: r.IntN(2) == 0,
 				At: engine.At(last.Add(time.Hour).Add(-time.Duration(r.Int64N(int64(18*time.Hour)/1000)) * 1000)),
 			})
 		}
 		started(t, db, all...)
-		slices.SortFunc(all, func(a, b roster.Tick) int { return cmp.Compare(a.At.UnixMicro(), b.At.UnixMicro()) })
+		slices.SortFunc(all, func(a, b workers.Tick) int { return cmp.Compare(a.At.UnixMicro(), b.At.UnixMicro()) })
 		for h := range 24 {
 			take(t, m, last.Add(-time.Duration(h)*time.Hour), TakeOptions{})
 		}

@@ -8,8 +8,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/engine"
-	"github.com/hipq/hipq/internal/record"
 	"github.com/hipq/hipq/internal/rounds"
 	"github.com/hipq/hipq/queue/job"
 )
@@ -163,7 +163,7 @@ func (q *Queue) answer(ctx context.Context, tx *engine.Tx, a Answer, earlier Ans
 	}
 	entries, err := q.conclude(ctx, tx, answered)
 	if err == nil {
-		err = record.Entries(ctx, tx, q.db, entries)
+		err = activity.Write(ctx, tx, q.db, entries)
 	}
 	if err != nil {
 		return Answered{}, err

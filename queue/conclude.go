@@ -8,8 +8,8 @@ import (
 
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/internal/policy"
 	"github.com/hipq/hipq/internal/rounds"
-	"github.com/hipq/hipq/internal/rules"
 	"github.com/hipq/hipq/queue/job"
 )
 
@@ -17,7 +17,7 @@ import (
 // work is done elsewhere, or a retry handler must decide. The output stays in the row until then.
 func (q *Queue) conclude(ctx context.Context, tx *engine.Tx, s rounds.Settled) ([]activity.Entry, error) {
 	j, o := s.Job, s.Outcome
-	next := rules.Next{Status: s.Waits, Error: o.Reason(), Output: o.Output, Wish: o.Wish(), Scheduled: j.ScheduledRunTime, Interrupts: j.Interrupts}
+	next := policy.Next{Status: s.Waits, Error: o.Reason(), Output: o.Output, Wish: o.Wish(), Scheduled: j.ScheduledRunTime, Interrupts: j.Interrupts}
 	switch {
 	case o.Verdict == job.Sent:
 		next.Status, next.Error, next.Result, next.Wake = job.StatusAwaiting, job.None, orNone(o.Result), j.StartTime.Add(j.Timeout)
@@ -37,7 +37,7 @@ func (q *Queue) conclude(ctx context.Context, tx *engine.Tx, s rounds.Settled) (
 	if err != nil {
 		return nil, err
 	}
-	next = rules.After(j, o, s.Decision, t.Retry, q.Location, tx.Now, rand.Float64())
+	next = policy.After(j, o, s.Decision, t.Retry, q.Location, tx.Now, rand.Float64())
 	if j.Status == job.StatusAnswered {
 		next.Result = "" // the answer's stays
 	}
@@ -59,7 +59,7 @@ func (q *Queue) conclude(ctx context.Context, tx *engine.Tx, s rounds.Settled) (
 func (q *Queue) async(jobType string) bool { return q.configured[jobType].Async }
 
 // write writes down what a job becomes. Its row is locked, and what it was has been checked.
-func (q *Queue) write(ctx context.Context, tx *engine.Tx, j *job.Job, n rules.Next) error {
+func (q *Queue) write(ctx context.Context, tx *engine.Tx, j *job.Job, n policy.Next) error {
 	set, args := "", []any{
 		n.Status, n.Error, orNone(n.Output), orNone(n.Wish), engine.At(n.Scheduled), engine.At(n.Wake), engine.At(tx.Now),
 		n.Interrupts, j.Losses, j.WorkerID,

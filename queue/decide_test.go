@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hipq/hipq/internal/roster"
 	"github.com/hipq/hipq/internal/rounds"
+	"github.com/hipq/hipq/internal/workers"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/job"
 )
@@ -101,7 +101,7 @@ func TestDecisionIsTakenByAnother(t *testing.T) {
 		s.bury("w1")
 		look := must[rounds.Look](t)(s.Rounds().Look(t.Context(), []string{"send"}))
 		// both types have retry handlers here: none for the policy
-		must[bool](t)(s.Rounds().Upkeep(t.Context(), roster.Worker{ID: "keeper"}, look, map[string]bool{"send": true}, nil))
+		must[bool](t)(s.Rounds().Upkeep(t.Context(), workers.Worker{ID: "keeper"}, look, map[string]bool{"send": true}, nil))
 
 		list := s.undecided("w2", 3)
 		if len(list) != 3 || len(s.undecided("w3", 9)) != 1 {

@@ -11,8 +11,7 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/internal/engine"
-	"github.com/hipq/hipq/internal/rules"
-	"github.com/hipq/hipq/internal/shards"
+	"github.com/hipq/hipq/internal/policy"
 	"github.com/hipq/hipq/queue/job"
 )
 
@@ -20,7 +19,7 @@ import (
 type adding struct {
 	*Queue
 	tx       *engine.Tx
-	division shards.Division
+	division policy.Division
 	jobs     []job.New
 	// added is what has become of each, and todo the indexes of those of which that is still open.
 	added []Added
@@ -191,8 +190,8 @@ func (a *adding) due(j *job.New) (text string, status job.Status, wake engine.Ti
 	if when.IsZero() {
 		when = a.tx.Now.Add(j.In)
 	}
-	when = rules.Opening(*j.Windows, a.Location, when)
-	status, at := rules.Place(when, a.tx.Now)
+	when = policy.Opening(*j.Windows, a.Location, when)
+	status, at := policy.Place(when, a.tx.Now)
 	return engine.Text(when), status, engine.At(at)
 }
 

@@ -8,10 +8,9 @@ import (
 
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/engine"
-	"github.com/hipq/hipq/internal/record"
-	"github.com/hipq/hipq/internal/roster"
+	"github.com/hipq/hipq/internal/policy"
 	"github.com/hipq/hipq/internal/rounds"
-	"github.com/hipq/hipq/internal/rules"
+	"github.com/hipq/hipq/internal/workers"
 	"github.com/hipq/hipq/queue/job"
 )
 
@@ -39,7 +38,7 @@ func (q *Queue) Cancel(ctx context.Context, ids ...int64) error {
 // cancel ends a job that waits.
 func (q *Queue) cancel(ctx context.Context, tx *engine.Tx, _ int, j *job.Job) error {
 	if j.Flaw != nil {
-		return q.refuse(ctx, tx, roster.Worker{}, j)
+		return q.refuse(ctx, tx, workers.Worker{}, j)
 	}
 	var entries []activity.Entry
 	if j.IsNew() {
@@ -50,7 +49,7 @@ func (q *Queue) cancel(ctx context.Context, tx *engine.Tx, _ int, j *job.Job) er
 	}
 	entry := q.entry(j, activity.Cancelled)
 	entry.Error = job.Cancelled
-	if err := record.Entries(ctx, tx, q.db, append(entries, entry)); err != nil {
+	if err := activity.Write(ctx, tx, q.db, append(entries, entry)); err != nil {
 		return err
 	}
 	err := tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET status = 'closed', error = ?, wake_time = NULL,"+
@@ -87,7 +86,7 @@ func (q *Queue) Stop(ctx context.Context, id int64) (asked string, err error) {
 		asked = job.None
 		switch {
 		case j.Flaw != nil:
-			return q.refuse(ctx, tx, roster.Worker{}, j)
+			return q.refuse(ctx, tx, workers.Worker{}, j)
 		case j.Status.HasWorker():
 			asked = j.WorkerID
 			return tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET stopping = 1 WHERE id = ?", id)
@@ -97,7 +96,7 @@ func (q *Queue) Stop(ctx context.Context, id int64) (asked string, err error) {
 		if err != nil {
 			return err
 		}
-		return record.Entries(ctx, tx, q.db, entries)
+		return activity.Write(ctx, tx, q.db, entries)
 	}}, []int64{id})
 	return asked, err
 }
@@ -124,8 +123,8 @@ func (q *Queue) Reschedule(ctx context.Context, id int64, w When) error {
 		if w.In != nil {
 			when = tx.Now.Add(*w.In)
 		}
-		when = rules.Opening(j.Windows, q.Location, when)
-		status, wake := rules.Place(when, tx.Now)
+		when = policy.Opening(j.Windows, q.Location, when)
+		status, wake := policy.Place(when, tx.Now)
 		return tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+scheduledAnew+", priority = COALESCE(?, priority) WHERE id = ?",
 			status, engine.At(wake), engine.At(when), engine.At(tx.Now), w.Priority, j.ID)
 	}}, []int64{id})

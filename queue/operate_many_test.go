@@ -7,7 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"github.com/hipq/hipq/internal/fingerprint"
+	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/job"
 )
@@ -62,7 +62,7 @@ func TestFailures(t *testing.T) {
 		if err := s.Dismiss(s.t.Context(), s.nth(5)); err != nil {
 			s.t.Fatal(err)
 		}
-		gone, late := fingerprint.Of("gone: 1"), fingerprint.Of("timeout after 1s")
+		gone, late := texts.Fingerprint("gone: 1"), texts.Fingerprint("timeout after 1s")
 		want := []queue.Failure{
 			{Type: "send", Fingerprint: gone, Jobs: 2, Example: s.nth(2), Error: "gone: 22"},
 			{Type: "report", Fingerprint: gone, Jobs: 1, Example: s.nth(4), Error: "gone: 3"},

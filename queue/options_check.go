@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/hipq/hipq/internal/shards"
+	"github.com/hipq/hipq/internal/policy"
 	"github.com/hipq/hipq/queue/job"
 )
 
@@ -29,8 +29,8 @@ func (o Options) check() error {
 	switch {
 	case o.ThrottleLimit > math.MaxInt32:
 		return fmt.Errorf("the ThrottleLimit %d is more than %d", o.ThrottleLimit, math.MaxInt32)
-	case o.Shards < 0 || o.Shards > shards.Most:
-		return fmt.Errorf("the Shards %d are not from 0 to %d", o.Shards, shards.Most)
+	case o.Shards < 0 || o.Shards > policy.MaxShards:
+		return fmt.Errorf("the Shards %d are not from 0 to %d", o.Shards, policy.MaxShards)
 	case o.Concurrency < 0 || o.Concurrency > math.MaxInt32:
 		return fmt.Errorf("the Concurrency %d is not from 0 to %d", o.Concurrency, math.MaxInt32)
 	case o.Rate.Starts < 0 || o.Rate.Starts > math.MaxInt32 || o.Rate.Per < 0 || o.Rate.Per > job.MaxSeconds*time.Second ||

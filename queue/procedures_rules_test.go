@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/internal/engine"
-	"github.com/hipq/hipq/internal/rules"
+	"github.com/hipq/hipq/internal/policy"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/job"
 )
@@ -72,7 +72,7 @@ func (s store) testOpening(t *testing.T) {
 			list := []string{window(), window()}[:1+random.IntN(2)]
 			text := string(must[[]byte](t)(json.Marshal(list)))
 			windows := must[job.Windows](t)(job.ParseWindows(list))
-			want := engine.Text(rules.Opening(windows, zone, at))
+			want := engine.Text(policy.Opening(windows, zone, at))
 			if got := s.out(conn, "shop_job$opening", text, settings, engine.Text(at)); got != want {
 				t.Errorf("%s %s at %s: opens %s, want %s", name, text, engine.Text(at), got, want)
 			}
@@ -116,7 +116,7 @@ func (s store) testDelay(t *testing.T) {
 		for range 30 {
 			attempt, r := 1+random.IntN(80), random.Float64()
 			p.Attempts = 200
-			want := rules.Retry(p, attempt, job.Outcome{Verdict: job.TryAgain}, r).In
+			want := policy.Retry(p, attempt, job.Outcome{Verdict: job.TryAgain}, r).In
 			us := must[float64](t)(strconv.ParseFloat(s.out(conn, "shop_job$delay", settings, attempt, r), 64))
 			got := time.Duration(us * float64(time.Microsecond))
 			if diff := (got - want).Abs(); diff > time.Millisecond {

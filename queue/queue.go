@@ -15,8 +15,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/hipq/hipq/internal/roster"
 	"github.com/hipq/hipq/internal/rounds"
+	"github.com/hipq/hipq/internal/workers"
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/schema"
 )
@@ -78,7 +78,7 @@ type Queue struct {
 	Options
 	db *schema.DB
 	// workers are those of the instance.
-	workers *roster.Roster
+	workers *workers.Table
 	table   string
 	// configured are the types of the config, by name.
 	configured map[string]job.Type
@@ -120,7 +120,7 @@ func New(db *schema.DB, o Options) (*Queue, error) {
 	}
 	o.Location = cmp.Or(o.Location, time.UTC)
 	o.KeepFinished, o.KeepFailed = cmp.Or(o.KeepFinished, DefaultKeepFinished), cmp.Or(o.KeepFailed, DefaultKeepFailed)
-	q := &Queue{Options: o, db: db, workers: roster.New(db), table: table, configured: map[string]job.Type{}}
+	q := &Queue{Options: o, db: db, workers: workers.New(db), table: table, configured: map[string]job.Type{}}
 	for _, t := range o.Types {
 		q.configured[t.Name] = t
 	}

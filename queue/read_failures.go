@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hipq/hipq/internal/fingerprint"
+	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/queue/job"
 )
 
@@ -50,7 +50,7 @@ func (q *Queue) Failures(ctx context.Context, by Filter) (Failures, error) {
 	}
 	found, at := Failures{More: len(ids) > failuresAmong}, map[[2]string]int{}
 	err = q.each(ctx, by, ids[:min(len(ids), failuresAmong)], failureColumns, func(j *job.Job) error {
-		key := [2]string{j.Type, fingerprint.Of(j.Error)}
+		key := [2]string{j.Type, texts.Fingerprint(j.Error)}
 		n, known := at[key]
 		switch {
 		case by.Fingerprint != "" && by.Fingerprint != key[1]:
@@ -60,7 +60,7 @@ func (q *Queue) Failures(ctx context.Context, by Filter) (Failures, error) {
 			return nil
 		case !known:
 			n, at[key] = len(found.Kinds), len(found.Kinds)
-			beginning := strings.ToValidUTF8(j.Error[:min(len(j.Error), fingerprint.Read)], "")
+			beginning := strings.ToValidUTF8(j.Error[:min(len(j.Error), texts.FingerprintBytes)], "")
 			found.Kinds = append(found.Kinds, Failure{
 				Type: j.Type, Fingerprint: key[1], First: j.UpdateTime, Example: j.ID, Error: beginning,
 			})

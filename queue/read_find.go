@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/internal/engine"
-	"github.com/hipq/hipq/internal/fingerprint"
+	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/queue/job"
 )
 
@@ -125,7 +125,7 @@ func (q *Queue) FindIDs(ctx context.Context, by Filter) (ids []int64, err error)
 		return nil, err
 	}
 	err = q.each(ctx, by, failed, failureColumns, func(j *job.Job) error {
-		if fingerprint.Of(j.Error) == by.Fingerprint {
+		if texts.Fingerprint(j.Error) == by.Fingerprint {
 			ids = append(ids, j.ID)
 		}
 		return nil

@@ -6,9 +6,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hipq/hipq/internal/roster"
-	"github.com/hipq/hipq/internal/rules"
-	"github.com/hipq/hipq/internal/shell"
+	"github.com/hipq/hipq/internal/policy"
+	"github.com/hipq/hipq/internal/texts"
+	"github.com/hipq/hipq/internal/workers"
 	"github.com/hipq/hipq/queue/job"
 )
 
@@ -85,7 +85,7 @@ func (w *Why) standing(flawed bool) {
 		w.add("answered", "attempt %d was answered, and ends with its handler, which runs%s, by %s", j.Attempt, until, who)
 	case j.Status == job.StatusAwaiting:
 		w.add("waiting", "attempt %d is waiting for an answer since %s, at most until %s: hipq complete %s %s %s, or hipq fail",
-			j.Attempt, w.local(j.StartTime), w.local(j.StartTime.Add(j.Timeout)), j.Queue, shell.Word(j.Type), shell.Word(j.Key))
+			j.Attempt, w.local(j.StartTime), w.local(j.StartTime.Add(j.Timeout)), j.Queue, texts.ShellWord(j.Type), texts.ShellWord(j.Key))
 	case j.Status == job.StatusDeciding:
 		w.add("deciding", "attempt %d failed (%s); a retry handler decides whether it is tried again, run by %s",
 			j.Attempt, j.Error, who)
@@ -164,7 +164,7 @@ func (w *Why) barred(ready bool) {
 func (w *Why) groupFull() {
 	group, factor, throttled := w.Job.Group, w.Job.ThrottleFactor, w.Job.Status == job.StatusThrottled
 	switch limit, used := w.room.limitOf(group), w.room.usedBy[group]; {
-	case limit > 0 && factor > 0 && !rules.Allows(limit, used, factor):
+	case limit > 0 && factor > 0 && !policy.Allows(limit, used, factor):
 		w.add("group_full", "throttled: of group %s %d of %d are taken, and its factor is %d", group, used, limit, factor)
 	case throttled && limit == 0:
 		w.add("held", "its throttle group was full, and has no limit any more: the next worker starts it")
@@ -194,10 +194,10 @@ func (w *Why) rateUsedUp() {
 	case w.RateWait == 0:
 	case w.isShard():
 		w.add("rate", "of the queue's rate of %d starts per %s its shard holds %d, which is used up for %s%s",
-			rate.Starts, rules.Brief(rate.Per), row.rateShare, wait,
+			rate.Starts, policy.Brief(rate.Per), row.rateShare, wait,
 			w.others(rate.Starts, max(row.rateShare, row.startsLately(rate))))
 	default:
-		w.add("rate", "the queue's rate of %d starts per %s is used up for %s", rate.Starts, rules.Brief(rate.Per), wait)
+		w.add("rate", "the queue's rate of %d starts per %s is used up for %s", rate.Starts, policy.Brief(rate.Per), wait)
 	}
 }
 
@@ -219,8 +219,8 @@ func (w *Why) lanesFull() {
 	slices.Sort(hosts)
 	for _, host := range slices.Compact(hosts) {
 		w.laneFull(host, "", w.by.Concurrency)
-		w.laneFull(host, roster.Lane(q.Name, ""), q.Concurrency)
-		w.laneFull(host, roster.Lane(q.Name, name), q.configured[name].Concurrency)
+		w.laneFull(host, workers.Lane(q.Name, ""), q.Concurrency)
+		w.laneFull(host, workers.Lane(q.Name, name), q.configured[name].Concurrency)
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/internal/engine"
-	"github.com/hipq/hipq/internal/shards"
+	"github.com/hipq/hipq/internal/policy"
 	"github.com/hipq/hipq/queue/job"
 )
 
@@ -22,10 +22,10 @@ type Division struct {
 }
 
 // Place is the number by which the tables, and job.Place, know a shard. Shards are from 0 to Of-1.
-func (d Division) Place(shard int) int { return shards.Place(d.number, shard) }
+func (d Division) Place(shard int) int { return policy.ShardPlace(d.number, shard) }
 
 // Shard is the shard at a place; ok is false if the job was placed when the queue was divided otherwise.
-func (d Division) Shard(place int) (shard int, ok bool) { return shards.In(d.number, place) }
+func (d Division) Shard(place int) (shard int, ok bool) { return policy.ShardAt(d.number, place) }
 
 // Division reads how the queue is divided.
 func (q *Queue) Division(ctx context.Context) (Division, error) {
@@ -33,10 +33,10 @@ func (q *Queue) Division(ctx context.Context) (Division, error) {
 	if err != nil {
 		return Division{}, err
 	}
-	if shards.N(number) < 1 {
+	if policy.ShardsIn(number) < 1 {
 		number = q.division().Number() // it isn't registered yet
 	}
-	d := Division{Of: shards.N(number), number: number}
+	d := Division{Of: policy.ShardsIn(number), number: number}
 	if q.Shards > 0 {
 		d.Otherwise = q.otherwiseDivided(number)
 	}

@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hipq/hipq/internal/roster"
 	"github.com/hipq/hipq/internal/rounds"
+	"github.com/hipq/hipq/internal/workers"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/job"
 )
@@ -216,7 +216,7 @@ func TestStartNowDivides(t *testing.T) {
 		s.hire("w")
 		now := func(id int64, want error) {
 			t.Helper()
-			r := rounds.New(roster.Worker{ID: "w", Host: "h", PID: 1})
+			r := rounds.New(workers.Worker{ID: "w", Host: "h", PID: 1})
 			if _, err := s.Rounds().StartNow(t.Context(), r, id); !errors.Is(err, want) {
 				t.Errorf("%v, want %v", err, want)
 			}

@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/hipq/hipq/internal/roster"
+	"github.com/hipq/hipq/internal/workers"
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/schema"
 )
@@ -29,8 +29,8 @@ type Why struct {
 	room            room
 	placed, rowHeld bool
 	// worker has the job, last is the one that was heard of last; nil is none. atWork are all that work.
-	worker, last *roster.Row
-	atWork       []roster.Row
+	worker, last *workers.Row
+	atWork       []workers.Row
 }
 
 // Asker is what the config that asks says of a worker.

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/internal/dbtest"
-	"github.com/hipq/hipq/internal/roster"
 	"github.com/hipq/hipq/internal/rounds"
+	"github.com/hipq/hipq/internal/workers"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/job"
 )
@@ -128,7 +128,7 @@ func TestTakeInRefuses(t *testing.T) {
 func TestTakeInLeavesHeldRows(t *testing.T) {
 	mysqlSuite(t, func(*queue.Options) {}, func(s store) {
 		row, take := "('send', '9999-01-01')", func() bool {
-			w := roster.Worker{ID: "keeper", Host: "h", PID: 1}
+			w := workers.Worker{ID: "keeper", Host: "h", PID: 1}
 			return must[bool](s.t)(s.Rounds().Upkeep(s.t.Context(), w, rounds.Look{New: true}, nil, nil))
 		}
 		s.exec("INSERT INTO shop_emails (job_type, scheduled_run_time) VALUES " + strings.Repeat(row+",", 500) + row)

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/internal/engine"
-	"github.com/hipq/hipq/internal/shards"
+	"github.com/hipq/hipq/internal/policy"
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/schema"
 )
@@ -54,7 +54,7 @@ func (r queueRecord) options(db *schema.DB) (Options, error) {
 		}
 	}
 	o := s.Options
-	o.Name, o.ThrottleLimit, o.Shards = r.Queue, r.ThrottleLimit, shards.N(r.Division)
+	o.Name, o.ThrottleLimit, o.Shards = r.Queue, r.ThrottleLimit, policy.ShardsIn(r.Division)
 	o.KeepFinished = cmp.Or(time.Duration(r.KeepFinished)*time.Second, DiscardAtOnce)
 	o.KeepFailed = cmp.Or(time.Duration(r.KeepFailed)*time.Second, DiscardAtOnce)
 	if o.Shards < 1 {

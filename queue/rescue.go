@@ -9,9 +9,9 @@ import (
 
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/engine"
-	"github.com/hipq/hipq/internal/roster"
+	"github.com/hipq/hipq/internal/policy"
 	"github.com/hipq/hipq/internal/rounds"
-	"github.com/hipq/hipq/internal/rules"
+	"github.com/hipq/hipq/internal/workers"
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/schema"
 )
@@ -51,7 +51,7 @@ func (q *Queue) orphans(joins string) (from, gone string) {
 // about jobs in this state without a retry handler, after an answer for example. handled and dead are as for Upkeep: a dead
 // worker's processes must end before its jobs are rescued.
 func (q *Queue) rescue(
-	ctx context.Context, w roster.Worker, l rounds.Look, handled map[string]bool, dead func(workerID string),
+	ctx context.Context, w workers.Worker, l rounds.Look, handled map[string]bool, dead func(workerID string),
 ) (more bool, err error) {
 	found, more, err := q.findStranded(ctx, l, handled)
 	if err != nil {
@@ -115,7 +115,7 @@ func (q *Queue) decidedHere(handled map[string]bool) (types []any) {
 }
 
 // rescueAll rescues jobs in one transaction, and passes over rows and keys that another holds: a later look finds them.
-func (q *Queue) rescueAll(ctx context.Context, w roster.Worker, found []stranded, handled map[string]bool) error {
+func (q *Queue) rescueAll(ctx context.Context, w workers.Worker, found []stranded, handled map[string]bool) error {
 	if len(found) == 0 {
 		return nil
 	}
@@ -159,7 +159,7 @@ func (s stranded) outcome(j *job.Job, now time.Time) (o job.Outcome, ok bool) {
 		case lost:
 			j.Error = "worker lost: " + s.WorkerID
 		default:
-			j.Error = rules.TimeoutError(j.Timeout).Error()
+			j.Error = policy.TimeoutError(j.Timeout).Error()
 		}
 		if j.Wish = job.None; lost {
 			j.Wish = job.LostWish(s.Heard.Time)
@@ -170,7 +170,7 @@ func (s stranded) outcome(j *job.Job, now time.Time) (o job.Outcome, ok bool) {
 
 // rescueOne rescues a job, up to the decision, if a retry handler takes that.
 func (q *Queue) rescueOne(
-	ctx context.Context, tx *engine.Tx, w roster.Worker, handled map[string]bool, s stranded, j *job.Job,
+	ctx context.Context, tx *engine.Tx, w workers.Worker, handled map[string]bool, s stranded, j *job.Job,
 ) ([]activity.Entry, error) {
 	o, ok := s.outcome(j, tx.Now)
 	switch {
@@ -179,7 +179,7 @@ func (q *Queue) rescueOne(
 	case j.Flaw != nil:
 		return nil, q.refuse(ctx, tx, w, j)
 	case j.Status == job.StatusLocked: // a worker in SQL had locked it, and had not started it
-		status, wake := rules.Place(j.ScheduledRunTime, tx.Now)
+		status, wake := policy.Place(j.ScheduledRunTime, tx.Now)
 		return nil, tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET status = ?, wake_time = ?, worker_id = 'NONE' WHERE id = ?", status, engine.At(wake), j.ID)
 	case j.Status == job.StatusAnswered:
 	case j.State() == job.Running && s.Gone:

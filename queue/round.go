@@ -7,9 +7,8 @@ import (
 
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/engine"
-	"github.com/hipq/hipq/internal/record"
-	"github.com/hipq/hipq/internal/roster"
 	"github.com/hipq/hipq/internal/rounds"
+	"github.com/hipq/hipq/internal/workers"
 	"github.com/hipq/hipq/queue/job"
 )
 
@@ -107,17 +106,17 @@ func (q *Queue) readFirst(tx *engine.Tx, r round, first *firstRead, again bool) 
 var errNotAsLeft = errors.New("some attempts are not as their worker left them")
 
 // logAs logs what a worker did.
-func (q *Queue) logAs(ctx context.Context, tx *engine.Tx, w roster.Worker, entries []activity.Entry) error {
+func (q *Queue) logAs(ctx context.Context, tx *engine.Tx, w workers.Worker, entries []activity.Entry) error {
 	for i := range entries {
 		entries[i].WorkerID, entries[i].Host, entries[i].PID = w.ID, w.Host, w.PID
 	}
-	return record.Entries(ctx, tx, q.db, entries)
+	return activity.Write(ctx, tx, q.db, entries)
 }
 
 // logRows logs what a worker did to all of these jobs, from their rows.
-func (q *Queue) logRows(ctx context.Context, tx *engine.Tx, w roster.Worker, state activity.State, rows record.Rows) error {
+func (q *Queue) logRows(ctx context.Context, tx *engine.Tx, w workers.Worker, state activity.State, rows activity.JobRows) error {
 	rows.Table = q.table
-	return record.OfRows(ctx, tx, q.db, activity.Entry{Kind: activity.Job, State: state, Queue: q.Name, WorkerID: w.ID, Host: w.Host, PID: w.PID}, rows)
+	return activity.WriteRows(ctx, tx, q.db, activity.Entry{Kind: activity.Job, State: state, Queue: q.Name, WorkerID: w.ID, Host: w.Host, PID: w.PID}, rows)
 }
 
 // entry is an entry about a job, without what only its author knows.

@@ -10,8 +10,8 @@ import (
 
 	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/internal/engine"
-	"github.com/hipq/hipq/internal/roster"
 	"github.com/hipq/hipq/internal/rounds"
+	"github.com/hipq/hipq/internal/workers"
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/schema"
 )
@@ -96,7 +96,7 @@ func (q *Queue) fill(b *testing.B, kinds ...rows) {
 }
 
 // bencher is who starts the jobs; without its row nothing is started.
-var bencher = roster.Worker{ID: "bench", Host: "bench", PID: 1}
+var bencher = workers.Worker{ID: "bench", Host: "bench", PID: 1}
 
 // startRound does a round of the bencher, which is to start n jobs.
 func (q *Queue) startRound(b *testing.B, c rounds.Candidates, n int, settle ...rounds.Settled) rounds.Done {

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/hipq/hipq/internal/engine"
-	"github.com/hipq/hipq/internal/rules"
+	"github.com/hipq/hipq/internal/policy"
 	"github.com/hipq/hipq/queue/job"
 )
 
@@ -47,7 +47,7 @@ func (q *Queue) addHeld(ctx context.Context, tx *engine.Tx, c *candidates, r *ro
 			break
 		}
 		r.seen[g] = true
-		if limit := r.limitOf(g); limit > 0 && !rules.Allows(limit, r.usedBy[g], 1) {
+		if limit := r.limitOf(g); limit > 0 && !policy.Allows(limit, r.usedBy[g], 1) {
 			r.closed[g] = true
 			continue
 		}

@@ -5,8 +5,8 @@ import (
 
 	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/internal/engine"
-	"github.com/hipq/hipq/internal/roster"
 	"github.com/hipq/hipq/internal/rounds"
+	"github.com/hipq/hipq/internal/workers"
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/schema"
 )
@@ -26,7 +26,7 @@ func TestRoundKeepsNoForeignLock(t *testing.T) {
 	if _, err := db.ExecContext(t.Context(), "UPDATE shop_emails SET status = 'running', worker_id = 'w1'"); err != nil {
 		t.Fatal(err)
 	}
-	w := roster.Worker{ID: "w2"}
+	w := workers.Worker{ID: "w2"}
 	for name, query := range map[string]func(tx *engine.Tx) engine.Query{
 		"candidate": func(tx *engine.Tx) engine.Query {
 			return (&candidates{q: q}).lock(tx, []candidate{{Position: schema.Position{ID: added.ID}}})

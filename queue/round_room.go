@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/internal/engine"
-	"github.com/hipq/hipq/internal/rules"
+	"github.com/hipq/hipq/internal/policy"
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/schema"
 )
@@ -173,7 +173,7 @@ func (q *Queue) mayGetRoom(ctx context.Context, tx *engine.Tx, r *room) (bool, e
 	if err != nil {
 		return false, fmt.Errorf("sum up the throttle factors: %w", err)
 	}
-	return now.Running > 0 || r.first == nil || len(r.heads) > 0 && r.heads[0].ID != r.first.ID || rules.Allows(r.limit, int(now.Used), r.first.ThrottleFactor), nil
+	return now.Running > 0 || r.first == nil || len(r.heads) > 0 && r.heads[0].ID != r.first.ID || policy.Allows(r.limit, int(now.Used), r.first.ThrottleFactor), nil
 }
 
 // used is the query for what the locked and running jobs weigh of which a condition is true, all and by group.
@@ -217,7 +217,7 @@ func (r *room) fit(j *job.Job) fit {
 			r.first = j
 		}
 		return waits
-	case r.limitOf(j.Group) > 0 && (r.closed[j.Group] || !rules.Allows(r.limitOf(j.Group), r.usedBy[j.Group], j.ThrottleFactor)):
+	case r.limitOf(j.Group) > 0 && (r.closed[j.Group] || !policy.Allows(r.limitOf(j.Group), r.usedBy[j.Group], j.ThrottleFactor)):
 		r.closed[j.Group] = true
 		return groupFull
 	case r.limit > 0 && !r.allows(j.ThrottleFactor):
@@ -240,9 +240,9 @@ func (r *room) admits(of *indexRange) bool {
 // allows says whether the queue's limit, or the shard's part of it, has room for a weight.
 func (r *room) allows(weight int) bool {
 	if !r.divided {
-		return rules.Allows(r.limit, r.used, weight)
+		return policy.Allows(r.limit, r.used, weight)
 	}
-	return rules.HasRoom(r.limit, r.row.share, r.used, weight)
+	return policy.HasRoom(r.limit, r.row.share, r.used, weight)
 }
 
 func (r *room) limitOf(group string) int {

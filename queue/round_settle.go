@@ -9,7 +9,6 @@ import (
 
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/engine"
-	"github.com/hipq/hipq/internal/record"
 	"github.com/hipq/hipq/internal/rounds"
 	"github.com/hipq/hipq/queue/job"
 )
@@ -65,8 +64,8 @@ func (q *Queue) settle(ctx context.Context, tx *engine.Tx, r rounds.Round, first
 }
 
 // ran are the rows of attempts, with how long each has taken. Many short ones have taken 0 ms.
-func ran(list []rounds.Settled) record.Rows {
-	rows := record.Rows{IDs: make([]any, len(list))}
+func ran(list []rounds.Settled) activity.JobRows {
+	rows := activity.JobRows{IDs: make([]any, len(list))}
 	var cases strings.Builder
 	for i, s := range list {
 		rows.IDs[i] = s.Job.ID

@@ -8,9 +8,8 @@ import (
 
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/engine"
-	"github.com/hipq/hipq/internal/record"
+	"github.com/hipq/hipq/internal/policy"
 	"github.com/hipq/hipq/internal/rounds"
-	"github.com/hipq/hipq/internal/rules"
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/schema"
 )
@@ -125,7 +124,7 @@ func (q *Queue) fitting(ctx context.Context, tx *engine.Tx, r round, room *room,
 			room.flawed = append(room.flawed, j)
 		case len(taken) == n:
 			waiting = true
-		case rules.Opening(j.Windows, q.Location, tx.Now).After(tx.Now):
+		case policy.Opening(j.Windows, q.Location, tx.Now).After(tx.Now):
 			if err := q.postpone(ctx, tx, j); err != nil {
 				return nil, err
 			}
@@ -202,7 +201,7 @@ func (q *Queue) markStarted(ctx context.Context, tx *engine.Tx, r round, room *r
 		if err != nil {
 			return fmt.Errorf("start jobs: %w", err)
 		}
-		err = q.logRows(ctx, tx, r.Worker, activity.Starting, record.Rows{IDs: ids, Wait: q.db.Milliseconds, Args: []any{now}})
+		err = q.logRows(ctx, tx, r.Worker, activity.Starting, activity.JobRows{IDs: ids, Wait: q.db.Milliseconds, Args: []any{now}})
 		if err != nil {
 			return err
 		}
@@ -213,8 +212,8 @@ func (q *Queue) markStarted(ctx context.Context, tx *engine.Tx, r round, room *r
 
 // postpone moves a due job to the opening of its windows.
 func (q *Queue) postpone(ctx context.Context, tx *engine.Tx, j *job.Job) error {
-	opening := rules.Opening(j.Windows, q.Location, tx.Now)
-	status, wake := rules.Place(opening, tx.Now)
+	opening := policy.Opening(j.Windows, q.Location, tx.Now)
+	status, wake := policy.Place(opening, tx.Now)
 	err := tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET status = ?, scheduled_run_time = ?, wake_time = ?, update_time = ? WHERE id = ?",
 		status, engine.At(opening), engine.At(wake), engine.At(tx.Now), j.ID)
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/hipq/hipq/internal/engine"
-	"github.com/hipq/hipq/internal/shards"
+	"github.com/hipq/hipq/internal/policy"
 	"github.com/hipq/hipq/schema"
 )
 
@@ -24,8 +24,8 @@ func (e shardsError) Is(target error) bool {
 } //nolint:errorlint // it is asked for the two alone
 
 // division is how the options say that the queue is divided.
-func (o Options) division() shards.Division {
-	return shards.Division{N: max(1, o.Shards), Groups: o.ThrottleGroups}
+func (o Options) division() policy.Division {
+	return policy.Division{N: max(1, o.Shards), Groups: o.ThrottleGroups}
 }
 
 // isDivided says whether the queue has more than one shard.
@@ -33,7 +33,7 @@ func (o Options) isDivided() bool { return o.Shards > 1 }
 
 // otherwiseDivided is the error if the database has a division of another number than these options; 0 is that it has none.
 func (q *Queue) otherwiseDivided(number int) error {
-	own, n, noun := q.division(), shards.N(number), "shards"
+	own, n, noun := q.division(), policy.ShardsIn(number), "shards"
 	if n == 1 {
 		noun = "shard"
 	}
@@ -48,7 +48,7 @@ func (q *Queue) otherwiseDivided(number int) error {
 }
 
 // place is the number of a shard in the tables.
-func (q *Queue) place(shard int) int { return shards.Place(q.division().Number(), shard) }
+func (q *Queue) place(shard int) int { return policy.ShardPlace(q.division().Number(), shard) }
 
 // inShard is the condition that a row is in this shard; inShards that it is in any of the queue's.
 func (q *Queue) inShard(shard int) string { return fmt.Sprintf(" shard = %d", q.place(shard)) }
@@ -69,7 +69,7 @@ func (q *Queue) misplaced() [2]string {
 
 // shardOf is the shard that a row is in; ok is false if it is in none of the queue's.
 func (q *Queue) shardOf(place int) (shard int, ok bool) {
-	return shards.In(q.division().Number(), place)
+	return policy.ShardAt(q.division().Number(), place)
 }
 
 // divisionOf reads the number of the queue's division; 0 if it isn't registered.

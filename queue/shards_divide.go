@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/internal/engine"
-	"github.com/hipq/hipq/internal/rules"
+	"github.com/hipq/hipq/internal/policy"
 	"github.com/hipq/hipq/queue/job"
 )
 
@@ -87,8 +87,8 @@ func (q *Queue) waitingByShard(ctx context.Context) ([]int, error) {
 
 // demands are what each shard would use besides what it has: where jobs are due, and a claim lately found too little for them. A job that
 // should start now comes before all others.
-func demands(rows []shardRow, waiting []int, now *job.Job) (limits, rates []rules.Demand) {
-	limits, rates = make([]rules.Demand, len(rows)), make([]rules.Demand, len(rows))
+func demands(rows []shardRow, waiting []int, now *job.Job) (limits, rates []policy.Demand) {
+	limits, rates = make([]policy.Demand, len(rows)), make([]policy.Demand, len(rows))
 	for i, r := range rows {
 		// the weight of the first job without room: of the heaviest, where claims ask for different types
 		due, first, since := waiting[i], 0, r.waitSince
@@ -103,8 +103,8 @@ func demands(rows []shardRow, waiting []int, now *job.Job) (limits, rates []rule
 		case due == waitingMax:
 			due = math.MaxInt32
 		}
-		limits[i] = rules.Demand{Wants: min(first*due, math.MaxInt32), First: first, Since: since}
-		rates[i] = rules.Demand{Wants: due, First: 1, Since: since}
+		limits[i] = policy.Demand{Wants: min(first*due, math.MaxInt32), First: first, Since: since}
+		rates[i] = policy.Demand{Wants: due, First: 1, Since: since}
 	}
 	return limits, rates
 }
@@ -133,7 +133,7 @@ func (q *Queue) writeShares(ctx context.Context, tx *engine.Tx, rows []shardRow,
 	for i, r := range rows {
 		rates[i].Used = r.startsLately(o.Rate)
 	}
-	shares, rateShares := rules.Divide(max(0, o.ThrottleLimit), limits), rules.Divide(o.Rate.Starts, rates)
+	shares, rateShares := policy.Divide(max(0, o.ThrottleLimit), limits), policy.Divide(o.Rate.Starts, rates)
 	for i, r := range rows {
 		if r.share == shares[i] && r.rateShare == rateShares[i] {
 			continue

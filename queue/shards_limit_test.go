@@ -14,8 +14,8 @@ import (
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/internal/engine"
-	"github.com/hipq/hipq/internal/roster"
 	"github.com/hipq/hipq/internal/rounds"
+	"github.com/hipq/hipq/internal/workers"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/job"
 )
@@ -43,7 +43,7 @@ func (f *fleet) change(set func(*queue.Options)) {
 // with it for a while, as a tick does.
 func (f *fleet) work(name string, seed uint64) {
 	random := rand.New(rand.NewPCG(seed, 7))
-	self := roster.Worker{ID: name, Host: "h", PID: 1}
+	self := workers.Worker{ID: name, Host: "h", PID: 1}
 	types := []string{"send", "report"}
 	var running []*job.Job
 	for f.over.Err() == nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/internal/engine"
-	"github.com/hipq/hipq/internal/roster"
 	"github.com/hipq/hipq/internal/rounds"
+	"github.com/hipq/hipq/internal/workers"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/job"
 )
@@ -318,7 +318,7 @@ func TestWorkerOfAnotherDivision(t *testing.T) {
 		other := store{Queue: must[*queue.Queue](t)(queue.New(s.db, o)), t: t, db: s.db}
 		must[int](t)(other.Reshard(t.Context()))
 		look.Misplaced, look.New = true, true
-		if _, err := s.Rounds().Upkeep(t.Context(), roster.Worker{ID: "w", Host: "h", PID: 1}, look, byPolicy("send"), nil); !errors.Is(err, queue.ErrShards) {
+		if _, err := s.Rounds().Upkeep(t.Context(), workers.Worker{ID: "w", Host: "h", PID: 1}, look, byPolicy("send"), nil); !errors.Is(err, queue.ErrShards) {
 			t.Errorf("the upkeep of another division: %v", err)
 		}
 		for shard := range 8 {

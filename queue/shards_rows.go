@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/internal/engine"
-	"github.com/hipq/hipq/internal/rules"
+	"github.com/hipq/hipq/internal/policy"
 	"github.com/hipq/hipq/queue/job"
 )
 
@@ -19,7 +19,7 @@ type shardRow struct {
 	at time.Time
 	// place is the shard's number in the tables.
 	place  int
-	starts rules.Starts
+	starts policy.Starts
 	// share is what the shard may use of the queue's limit, rateShare of the starts of its rate.
 	share, rateShare int
 	// heads are the jobs that claims have met lately as the first of their types without room.
@@ -71,7 +71,7 @@ func (q *Queue) scanShard(row interface{ Scan(into ...any) error }, others ...an
 		return s, err
 	}
 	if starts != job.None && (json.Unmarshal([]byte(starts), &s.starts) != nil || s.starts == nil) {
-		s.starts = rules.Starts{math.MaxInt64: q.Rate.Starts}
+		s.starts = policy.Starts{math.MaxInt64: q.Rate.Starts}
 	}
 	if heads == job.None || json.Unmarshal([]byte(heads), &s.heads) != nil {
 		s.heads = nil
@@ -116,7 +116,7 @@ func (q *Queue) makeShards(ctx context.Context, tx *engine.Tx) error {
 	}
 	n := q.division().N
 	if !q.areAll(rows) {
-		starts := rules.Starts{}
+		starts := policy.Starts{}
 		for _, r := range rows {
 			for at, some := range r.starts {
 				starts[at] += some

@@ -8,8 +8,8 @@ import (
 	"strconv"
 	"testing"
 
-	"github.com/hipq/hipq/internal/roster"
 	"github.com/hipq/hipq/internal/rounds"
+	"github.com/hipq/hipq/internal/workers"
 	"github.com/hipq/hipq/queue/job"
 )
 
@@ -43,7 +43,7 @@ func inOneShard(jobs []job.New) []job.New {
 func (s store) startIn(worker string, shard, n int) []*job.Job {
 	s.t.Helper()
 	s.hire(worker)
-	r := rounds.New(roster.Worker{ID: worker, Host: "h", PID: 1})
+	r := rounds.New(workers.Worker{ID: worker, Host: "h", PID: 1})
 	r.Slots, r.Candidates = n, s.Rounds().Candidates(shard, []string{"send", "report"})
 	return s.do(r).Started
 }
@@ -81,7 +81,7 @@ func (s store) divided() {
 // upkeepOf does the upkeep for what a look has found.
 func (s store) upkeepOf(l rounds.Look) {
 	s.t.Helper()
-	must[bool](s.t)(s.Rounds().Upkeep(s.t.Context(), roster.Worker{ID: "keeper", Host: "h", PID: 1}, l, nil, nil))
+	must[bool](s.t)(s.Rounds().Upkeep(s.t.Context(), workers.Worker{ID: "keeper", Host: "h", PID: 1}, l, nil, nil))
 }
 
 // round does a round, in a divided queue one in each shard; and once more when what each lacks has been divided anew. What has been

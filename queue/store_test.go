@@ -16,8 +16,8 @@ import (
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/internal/engine"
-	"github.com/hipq/hipq/internal/roster"
 	"github.com/hipq/hipq/internal/rounds"
+	"github.com/hipq/hipq/internal/workers"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/schema"
@@ -130,7 +130,7 @@ func (s store) wantRan(id, ms int64) {
 // newRound is a round of a worker that starts up to n jobs. It knows none of them from before, so it starts them strictly in
 // order.
 func (s store) newRound(worker string, n int, settle ...rounds.Settled) rounds.Round {
-	r := rounds.New(roster.Worker{ID: worker, Host: "h", PID: 1})
+	r := rounds.New(workers.Worker{ID: worker, Host: "h", PID: 1})
 	r.Settle, r.Slots, r.Candidates = settle, n, s.candidates("send", "report")
 	return r
 }
@@ -218,7 +218,7 @@ func (s store) upkeep() {
 	s.t.Helper()
 	types := []string{"send", "report"}
 	look := must[rounds.Look](s.t)(s.Rounds().Look(s.t.Context(), types))
-	must[bool](s.t)(s.Rounds().Upkeep(s.t.Context(), roster.Worker{ID: "keeper", Host: "h", PID: 1}, look, byPolicy(types...), nil))
+	must[bool](s.t)(s.Rounds().Upkeep(s.t.Context(), workers.Worker{ID: "keeper", Host: "h", PID: 1}, look, byPolicy(types...), nil))
 }
 
 func (s store) exec(query string, args ...any) {
@@ -659,7 +659,7 @@ func TestLostJobOfAnotherConfig(t *testing.T) {
 				s.bury(dead)
 				other := must[*queue.Queue](s.t)(queue.New(s.db, queue.Options{Name: "emails"}))
 				look := must[rounds.Look](s.t)(other.Rounds().Look(s.t.Context(), nil))
-				must[bool](s.t)(other.Rounds().Upkeep(s.t.Context(), roster.Worker{ID: "other"}, look, nil, nil))
+				must[bool](s.t)(other.Rounds().Upkeep(s.t.Context(), workers.Worker{ID: "other"}, look, nil, nil))
 				if asked {
 					s.wantState(id, job.Error, "undecided", 1)
 					s.wantHistory(id, "added/0 starting/1")

@@ -7,8 +7,8 @@ import (
 	"slices"
 
 	"github.com/hipq/hipq/internal/engine"
-	"github.com/hipq/hipq/internal/roster"
 	"github.com/hipq/hipq/internal/rounds"
+	"github.com/hipq/hipq/internal/workers"
 	"github.com/hipq/hipq/queue/job"
 )
 
@@ -69,7 +69,7 @@ func (q Rounds) Look(ctx context.Context, types []string) (l rounds.Look, err er
 // number of workers may do it at once. It does a bounded part of each; more: there may be more. handled are the worker's types,
 // and whether it has a retry handler for each. dead, if not nil, is called with each dead worker before its jobs are rescued,
 // perhaps repeatedly. A step that waits too long for a lock doesn't stop the others: the error is engine.IsLockTimeout.
-func (q Rounds) Upkeep(ctx context.Context, w roster.Worker, l rounds.Look, handled map[string]bool, dead func(workerID string)) (more bool, err error) {
+func (q Rounds) Upkeep(ctx context.Context, w workers.Worker, l rounds.Look, handled map[string]bool, dead func(workerID string)) (more bool, err error) {
 	var held error
 	for _, step := range []struct {
 		wanted bool

@@ -7,12 +7,12 @@ import (
 
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/engine"
-	"github.com/hipq/hipq/internal/roster"
+	"github.com/hipq/hipq/internal/workers"
 	"github.com/hipq/hipq/queue/job"
 )
 
 // refuse ends jobs that have a flaw: their rows stay, but final, each with its reason. The zero worker is an operator.
-func (q *Queue) refuse(ctx context.Context, tx *engine.Tx, w roster.Worker, jobs ...*job.Job) error {
+func (q *Queue) refuse(ctx context.Context, tx *engine.Tx, w workers.Worker, jobs ...*job.Job) error {
 	entries := make([]activity.Entry, 0, len(jobs))
 	for _, j := range jobs {
 		reason := strings.ToValidUTF8(j.Flaw.Error(), "\uFFFD")

@@ -7,8 +7,8 @@ import (
 
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/engine"
-	"github.com/hipq/hipq/internal/roster"
-	"github.com/hipq/hipq/internal/rules"
+	"github.com/hipq/hipq/internal/policy"
+	"github.com/hipq/hipq/internal/workers"
 	"github.com/hipq/hipq/queue/job"
 )
 
@@ -17,7 +17,7 @@ const takeInMax = 500
 
 // takeIn fills in what rows by plain SQL left to the type, applies windows, and logs them. It refuses what can't be a job. There are
 // more if it has found as many as it takes at a time; if it had to leave all of these, they wait for the next look.
-func (q *Queue) takeIn(ctx context.Context, w roster.Worker) (more bool, err error) {
+func (q *Queue) takeIn(ctx context.Context, w workers.Worker) (more bool, err error) {
 	more, err = q.takeInSome(ctx, w, true)
 	if engine.IsLockTimeout(err) { // another transaction may hold the key of a row to refuse
 		more, err = q.takeInSome(ctx, w, false)
@@ -29,7 +29,7 @@ func (q *Queue) takeIn(ctx context.Context, w roster.Worker) (more bool, err err
 }
 
 // takeInSome takes some rows in. It refuses those that can't be jobs, or leaves them for later.
-func (q *Queue) takeInSome(ctx context.Context, w roster.Worker, refuse bool) (more bool, err error) {
+func (q *Queue) takeInSome(ctx context.Context, w workers.Worker, refuse bool) (more bool, err error) {
 	err = q.db.TxInParts(ctx, nil, func(tx *engine.Tx) error {
 		var found []*job.Job
 		if err := tx.Read(ctx, q.inserted(tx, &found)); err != nil {
@@ -92,9 +92,9 @@ func (q *Queue) takeInOne(ctx context.Context, tx *engine.Tx, j *job.Job) error 
 	if j.Left.Windows {
 		j.Windows = t.Windows
 	}
-	at := rules.Opening(j.Windows, q.Location, j.ScheduledRunTime)
+	at := policy.Opening(j.Windows, q.Location, j.ScheduledRunTime)
 	j.Attempt = 0
-	status, wake := rules.Place(at, tx.Now)
+	status, wake := policy.Place(at, tx.Now)
 	return tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+
 		" SET status = ?, attempt = 0, shard = ?, wake_time = ?, scheduled_run_time = ?, timeout = COALESCE(timeout, ?), priority = COALESCE(priority, ?),"+
 		" throttle_factor = COALESCE(throttle_factor, ?), time_windows = ?, throttle_group = 'NONE', error = 'NONE', result = 'NONE',"+

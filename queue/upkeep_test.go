@@ -5,8 +5,8 @@ import (
 	"testing"
 
 	"github.com/hipq/hipq/internal/engine"
-	"github.com/hipq/hipq/internal/roster"
 	"github.com/hipq/hipq/internal/rounds"
+	"github.com/hipq/hipq/internal/workers"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/job"
 )
@@ -24,7 +24,7 @@ func TestUpkeepThatIsHeldUp(t *testing.T) {
 
 		types := []string{"send", "report"}
 		look := must[rounds.Look](t)(s.Rounds().Look(t.Context(), types))
-		_, err := s.Rounds().Upkeep(t.Context(), roster.Worker{ID: "keeper", Host: "h", PID: 1}, look, byPolicy(types...), nil)
+		_, err := s.Rounds().Upkeep(t.Context(), workers.Worker{ID: "keeper", Host: "h", PID: 1}, look, byPolicy(types...), nil)
 		if !engine.IsLockTimeout(err) {
 			t.Errorf("the upkeep ends with %v", err)
 		}

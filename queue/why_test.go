@@ -10,8 +10,8 @@ import (
 
 	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/internal/engine"
-	"github.com/hipq/hipq/internal/roster"
 	"github.com/hipq/hipq/internal/rounds"
+	"github.com/hipq/hipq/internal/workers"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/job"
 )
@@ -65,7 +65,7 @@ func TestWhy(t *testing.T) {
 		s.bury("w")
 		s.wantWhy(second[0].ID, "is over: the next worker takes the job back")
 		look := must[rounds.Look](t)(s.Rounds().Look(t.Context(), nil))
-		must[bool](t)(s.Rounds().Upkeep(t.Context(), roster.Worker{ID: "keeper"}, look, map[string]bool{"send": true}, nil))
+		must[bool](t)(s.Rounds().Upkeep(t.Context(), workers.Worker{ID: "keeper"}, look, map[string]bool{"send": true}, nil))
 		s.wantWhy(second[0].ID, "attempt 1 failed (worker lost: w (pid 1 on h)); the next worker that has a handler for send decides")
 
 		now := must[time.Time](t)(s.db.Clock(t.Context()))

@@ -12,7 +12,7 @@ import (
 	"strings"
 
 	"github.com/hipq/hipq/internal/engine"
-	"github.com/hipq/hipq/internal/regular"
+	"github.com/hipq/hipq/internal/files"
 )
 
 // Options say which database to open. It is a section of the config, so its fields have the config's names.
@@ -50,8 +50,8 @@ func (o Options) Check() error {
 		_, err := o.connector()
 		return err
 	}
-	switch err := regular.CheckDatabase(o.Path); {
-	case errors.Is(err, regular.ErrUntrusted):
+	switch err := files.CheckDatabase(o.Path); {
+	case errors.Is(err, files.ErrUntrusted):
 		return fmt.Errorf("%w: database.path: %s %w", ErrConfig, o.Path, err)
 	case err != nil:
 		return fmt.Errorf("%w: database.path: %w", ErrConfig, err)

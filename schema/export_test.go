@@ -27,7 +27,7 @@ func AddStep(t testing.TB, kind, text string) {
 		for name, with := range map[string]string{"instance_001.sql": "", "queue_001.sql": "", kind + "_002.sql": text} {
 			name = d.SQLDir + "/" + name
 			if with == "" {
-				first, err := files.ReadFile(name)
+				first, err := sqlFiles.ReadFile(name)
 				if err != nil {
 					t.Fatal(err)
 				}

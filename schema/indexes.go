@@ -1,6 +1,8 @@
 package schema
 
-import "github.com/hipq/hipq/internal/engine"
+import (
+	"github.com/hipq/hipq/internal/engine"
+)
 
 // index is an index of a table, and the statement that makes it.
 type index struct{ table, name, create string }

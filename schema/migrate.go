@@ -16,10 +16,10 @@ import (
 )
 
 //go:embed sql
-var files embed.FS
+var sqlFiles embed.FS
 
 // stepFiles are where steps are: a test adds some.
-var stepFiles fs.FS = files
+var stepFiles fs.FS = sqlFiles
 
 // noQueue stands in the list of owners for the tables that belong to the instance as a whole.
 const noQueue = "NONE"
@@ -79,7 +79,7 @@ func (db *DB) steps(u unit) ([][]string, error) {
 }
 
 func (db *DB) owners() ([]string, error) {
-	text, err := files.ReadFile(db.SQLDir + "/owners.sql")
+	text, err := sqlFiles.ReadFile(db.SQLDir + "/owners.sql")
 	if err != nil {
 		return nil, err
 	}

@@ -55,7 +55,7 @@ func (db *DB) procedures(queues []Queue) ([]procedure, error) {
 	}
 	var list []procedure
 	for _, u := range units {
-		files, err := fs.Glob(files, db.SQLDir+"/procedures/"+u.kind+"/*.sql") // sorted
+		files, err := fs.Glob(sqlFiles, db.SQLDir+"/procedures/"+u.kind+"/*.sql") // sorted
 		if err != nil {
 			return nil, err
 		}
@@ -126,7 +126,7 @@ func (db *DB) procedure(u unit, file string) (p procedure, err error) {
 	default:
 		p.name = helpers + "$" + base
 	}
-	text, err := files.ReadFile(file)
+	text, err := sqlFiles.ReadFile(file)
 	if err != nil {
 		return p, err
 	}
@@ -162,7 +162,7 @@ func (db *DB) inlined(text string) (string, error) {
 			return text, nil
 		}
 		name, after, _ := strings.Cut(after, "}")
-		part, err := files.ReadFile(db.SQLDir + "/procedures/inline/" + name + ".sql")
+		part, err := sqlFiles.ReadFile(db.SQLDir + "/procedures/inline/" + name + ".sql")
 		if err != nil {
 			return "", err
 		}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 
-	"github.com/hipq/hipq/internal/regular"
+	"github.com/hipq/hipq/internal/files"
 )
 
 // TLS says how the connection to MySQL is encrypted. It is a section of the config, so its fields have the config's names.
@@ -56,7 +56,7 @@ func (t *TLS) config(addr string) (*tls.Config, error) {
 		c.ServerName = host
 	}
 	if t.CA != "" {
-		pem, _, err := regular.Read(t.CA)
+		pem, _, err := files.Read(t.CA)
 		if err != nil {
 			return nil, fmt.Errorf("%w: database.tls.ca: %w", ErrConfig, err)
 		}
@@ -71,11 +71,11 @@ func (t *TLS) config(addr string) (*tls.Config, error) {
 	if t.Cert == "" || t.Key == "" {
 		return nil, fmt.Errorf("%w: database.tls: cert and key belong together", ErrConfig)
 	}
-	cert, _, err := regular.Read(t.Cert)
+	cert, _, err := files.Read(t.Cert)
 	if err != nil {
 		return nil, fmt.Errorf("%w: database.tls.cert: %w", ErrConfig, err)
 	}
-	key, _, err := regular.Read(t.Key)
+	key, _, err := files.Read(t.Key)
 	if err != nil {
 		return nil, fmt.Errorf("%w: database.tls.key: %w", ErrConfig, err)
 	}

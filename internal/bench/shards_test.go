@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/internal/dbtest"
-	"github.com/hipq/hipq/internal/shards"
+	"github.com/hipq/hipq/internal/policy"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/handler"
 	"github.com/hipq/hipq/queue/job"
@@ -23,7 +23,7 @@ func divided(name string, n, limit int) queue.Options {
 // fillShard adds n jobs, all to one shard.
 func (q *Queue) fillShard(ctx context.Context, shard, n int) error {
 	key := ""
-	for i := 0; shards.Hash(key, q.Shards) != shard; i++ {
+	for i := 0; policy.Hash(key, q.Shards) != shard; i++ {
 		key = strconv.Itoa(i)
 	}
 	jobs := make([]job.New, n)

@@ -122,7 +122,7 @@ slots_not_reserved() {
 mutant rescue_from_the_living # nobody asks whether the worker is dead
 rescue_from_the_living() {
   crash=(crash) queue=ReclaimFromADeadWorker
-  edit internal/roster/fragments.go 's/" ON w\.id = " ?\+ ?id ?\+ ?" AND w\.state = \x27working\x27"/" ON w.id = " + id + " AND 1 = 0"/'
+  edit internal/workers/fragments.go 's/" ON w\.id = " ?\+ ?id ?\+ ?" AND w\.state = \x27working\x27"/" ON w.id = " + id + " AND 1 = 0"/'
 }
 
 mutant rescue_as_finished # a lost attempt counts as done
@@ -158,7 +158,7 @@ rescue_started_only() {
 mutant interruptions_count # an attempt that ended because its worker was told to stop counts against the retry policy
 interruptions_count() {
   worker=InterruptedAttemptsDontCount
-  edit internal/rules/after.go 's/\t\tn\.Interrupts\+\+\n//'
+  edit internal/policy/after.go 's/\t\tn\.Interrupts\+\+\n//'
 }
 
 mutant activity_on_its_own # a crash comes between a transition and its activity
@@ -192,7 +192,7 @@ guard_asleep() {
 mutant final_comes_back # what failed for good is promoted
 final_comes_back() {
   crash=(crash)
-  edit internal/rules/after.go 's/\t\tif n\.Status = job\.StatusFailed;/\t\tn.Wake = now.Add(3 * time.Second)\n$&/'
+  edit internal/policy/after.go 's/\t\tif n\.Status = job\.StatusFailed;/\t\tn.Wake = now.Add(3 * time.Second)\n$&/'
   edit queue/upkeep.go 's/ AND status = \x27scheduled\x27 ORDER/ ORDER/'
   edit queue/upkeep_promote.go 's/SET status = \x27available\x27, wake_time = NULL WHERE status = \?/SET status = \x27available\x27, wake_time = NULL WHERE ? <> \x27\x27/'
 }
@@ -232,13 +232,13 @@ first_not_noted() {
 mutant shares_from_nothing # a share grows by what no other has given away
 shares_from_nothing() {
   crash=(shards) rules='OnlyWhatIsFreeMoves|SharesKeepTheLimit' queue=LimitAndRateOverShards
-  edit internal/rules/shares.go 's/\t\tfree -= max\(share-p\.used, 0\)\n//'
+  edit internal/policy/shares.go 's/\t\tfree -= max\(share-p\.used, 0\)\n//'
 }
 
 mutant shares_in_use # what runs in a shard is given to another
 shares_in_use() {
   rules='OnlyWhatIsFreeMoves|SharesKeepTheLimit'
-  edit internal/rules/shares.go 's/min\(p\.target, max\(p\.used\+free, 0\)\)/p.target/'
+  edit internal/policy/shares.go 's/min\(p\.target, max\(p\.used\+free, 0\)\)/p.target/'
 }
 
 mutant shares_kept # what one shard gets isn't taken from the one that had it
@@ -323,7 +323,7 @@ tests() {
   local test engine
   [[ ! $queue ]] || echo "go test -count=1 -timeout 5m -run '^Test($queue)\$' ./queue"
   [[ ! $worker ]] || echo "go test -count=1 -timeout 5m -run '^Test($worker)\$' ./queue/worker"
-  [[ ! $rules ]] || echo "go test -count=1 -timeout 5m -run '^Test($rules)\$' ./internal/rules"
+  [[ ! $rules ]] || echo "go test -count=1 -timeout 5m -run '^Test($rules)\$' ./internal/policy"
   if [[ ${NARROW:-} && $queue$worker$rules ]]; then return; fi
   for test in "${crash[@]}"; do
     for engine in "${engines[@]}"; do

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hipq/hipq/internal/roster"
+	"github.com/hipq/hipq/internal/workers"
 	"github.com/hipq/hipq/schema"
 )
 
@@ -139,7 +139,7 @@ const recent = 10 * time.Minute
 // lookAtWorkers finds out whether workers come.
 func lookAtWorkers(ctx context.Context, p *patient) Finding {
 	const remedy = "is hipq work in the crontab of a host, and does cron find hipq and the config? docs/operations.md, \"Nothing runs\", goes through it"
-	last, err := roster.New(p.db).LastHeard(ctx)
+	last, err := workers.New(p.db).LastHeard(ctx)
 	if err != nil {
 		return trouble(err)
 	}

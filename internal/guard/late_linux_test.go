@@ -13,7 +13,6 @@ import (
 	"github.com/hipq/hipq/internal/guard"
 	"github.com/hipq/hipq/internal/handling"
 	"github.com/hipq/hipq/internal/process/processtest"
-	"github.com/hipq/hipq/internal/program"
 )
 
 // lateLock is how long the lock of a lateStarter lasts.
@@ -56,7 +55,7 @@ func lateStarter(args []string) error {
 			}
 		}
 	}})
-	_, err := program.Start(ctx, g, program.Command{
+	_, err := handling.Start(ctx, g, handling.Command{
 		Path: "/bin/sh", Argv: []string{"sh", "-c", `echo 1 >"$0"; exec sleep 60`, dir + "/program"},
 		Env: []string{"PATH=" + os.Getenv("PATH"), guard.WorkerVariable + "=" + id},
 	}, nil, new(discard))

@@ -15,9 +15,9 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/hipq/hipq/internal/guard"
+	"github.com/hipq/hipq/internal/handling"
 	"github.com/hipq/hipq/internal/process"
 	"github.com/hipq/hipq/internal/process/processtest"
-	"github.com/hipq/hipq/internal/program"
 )
 
 // TestMain lets the test binary be the other processes that the tests need.
@@ -125,7 +125,7 @@ func run(g *guard.Guard, id, script string) (status syscall.WaitStatus, err erro
 		return status, err
 	}
 	env := []string{"PATH=" + os.Getenv("PATH"), guard.WorkerVariable + "=" + id}
-	p, err := program.Start(context.Background(), g, program.Command{Path: "/bin/sh", Argv: []string{"sh", "-c", script}, Env: env}, nil, new(discard))
+	p, err := handling.Start(context.Background(), g, handling.Command{Path: "/bin/sh", Argv: []string{"sh", "-c", script}, Env: env}, nil, new(discard))
 	if err != nil {
 		return status, err
 	}

@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/internal/guard"
+	"github.com/hipq/hipq/internal/handling"
 	"github.com/hipq/hipq/internal/process"
 	"github.com/hipq/hipq/internal/process/processtest"
-	"github.com/hipq/hipq/internal/program"
 )
 
 // otherUser runs a script as another user, within a limit: ID SCRIPT. It has no end.
@@ -23,7 +23,7 @@ func otherUser(args []string) error {
 	if err := g.Start(); err != nil {
 		return err
 	}
-	_, err := program.Start(context.Background(), g, program.Command{
+	_, err := handling.Start(context.Background(), g, handling.Command{
 		Path: "/bin/sh", Argv: []string{"sh", "-c", `ulimit -n 64; exec "$@"`, "sh", "sh", "-c", args[1]},
 		Env:        []string{"PATH=" + os.Getenv("PATH"), guard.WorkerVariable + "=" + args[0]},
 		Credential: &syscall.Credential{Uid: 65534, Gid: 65534},

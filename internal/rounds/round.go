@@ -5,13 +5,13 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/hipq/hipq/internal/roster"
+	"github.com/hipq/hipq/internal/workers"
 	"github.com/hipq/hipq/queue/job"
 )
 
 // Round is what a worker does to a queue in one transaction: it settles attempts that have ended, and starts the next jobs.
 type Round struct {
-	Worker roster.Worker
+	Worker workers.Worker
 	// Token is the lock of the jobs that the round starts. A round that ended in an error may have been committed: done again with
 	// its token, it finds what it has started, and settles nothing twice.
 	Token string
@@ -29,7 +29,7 @@ type Round struct {
 }
 
 // New is a round of a worker, with a token of its own.
-func New(w roster.Worker) Round {
+func New(w workers.Worker) Round {
 	token := uuid.Must(uuid.NewV7()) // it fails only where there is no randomness at all
 	return Round{Worker: w, Token: token.String(), Tried: new([]any)}
 }

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hipq/hipq/internal/readable"
+	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/monitor"
 )
 
@@ -107,8 +107,8 @@ func (w week) bars(name, class string, course map[int]*monitor.QueueHour, of fun
 		}
 	}
 	return panel{
-		Name: name, Class: class, Bars: path.String(), Scale: []label{{"100%", readable.Thousands(most)}},
-		Said: fmt.Sprintf("%s by hour: at most %s, on %s.", name, readable.Thousands(most), w.name(at)),
+		Name: name, Class: class, Bars: path.String(), Scale: []label{{"100%", texts.Thousands(most)}},
+		Said: fmt.Sprintf("%s by hour: at most %s, on %s.", name, texts.Thousands(most), w.name(at)),
 	}, true
 }
 
@@ -237,7 +237,7 @@ func sayHour(q *monitor.QueueHour) string {
 	var said []string
 	add := func(n int64, what string) {
 		if n > 0 {
-			said = append(said, readable.Thousands(n)+" "+what)
+			said = append(said, texts.Thousands(n)+" "+what)
 		}
 	}
 	add(q.Finished, "finished")

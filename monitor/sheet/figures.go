@@ -1,7 +1,7 @@
 package sheet
 
 import (
-	"github.com/hipq/hipq/internal/readable"
+	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/monitor"
 )
 
@@ -34,25 +34,25 @@ func (s Sheet) figures(day *monitor.Window) []figure {
 		}
 	}
 	figures := []figure{
-		{Name: "Finished", Number: readable.Thousands(now.Finished), Note: note(now.Finished, before.Finished)},
-		{Name: "Failed", Number: readable.Thousands(now.Failed), Note: note(now.Failed, before.Failed), Bad: now.Failed > 0},
-		{Name: "Tried again", Number: readable.Thousands(now.Errors)},
+		{Name: "Finished", Number: texts.Thousands(now.Finished), Note: note(now.Finished, before.Finished)},
+		{Name: "Failed", Number: texts.Thousands(now.Failed), Note: note(now.Failed, before.Failed), Bad: now.Failed > 0},
+		{Name: "Tried again", Number: texts.Thousands(now.Errors)},
 	}
 	if attempts(&now) > 0 {
 		figures[2].Note = share(now.Errors, attempts(&now)) + " of the attempts"
 	}
 	if len(s.Report.Gauges) > 0 {
 		n, oldest := backlog(s.Report.Gauges, "")
-		f := figure{Name: "Due and waiting", Number: readable.Thousands(n), Note: "when the hour ended"}
+		f := figure{Name: "Due and waiting", Number: texts.Thousands(n), Note: "when the hour ended"}
 		if n > 0 {
 			f.Note = "the oldest for " + duration(oldest)
 		}
 		figures = append(figures, f)
 	}
 	if w := day.Workers; w.Started > 0 {
-		f := figure{Name: "Worker runs", Number: readable.Thousands(w.Started), Note: "none of them died"}
+		f := figure{Name: "Worker runs", Number: texts.Thousands(w.Started), Note: "none of them died"}
 		if w.Died > 0 {
-			f.Note, f.Bad = readable.Thousands(w.Died)+" of them died", true
+			f.Note, f.Bad = texts.Thousands(w.Died)+" of them died", true
 		}
 		figures = append(figures, f)
 	}

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/hipq/hipq/internal/readable"
+	"github.com/hipq/hipq/internal/texts"
 )
 
 // hostsView is the week of the hosts, a strip for each.
@@ -44,7 +44,7 @@ func (s Sheet) hosts() *hostsView {
 func (s Sheet) host(w week, h Host) hostView {
 	v := hostView{Name: name(h.Name), Ticks: plural(h.Ticks, "start", "starts")}
 	if h.Ticks > 0 && h.Idle > 0 {
-		v.Ticks += ", " + readable.Thousands(h.Idle) + " of them with nothing to do"
+		v.Ticks += ", " + texts.Thousands(h.Idle) + " of them with nothing to do"
 	}
 	if !h.First.IsZero() {
 		v.Since = new(w.stretch(h.First, w.to))

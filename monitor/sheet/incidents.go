@@ -3,7 +3,7 @@ package sheet
 import (
 	"strings"
 
-	"github.com/hipq/hipq/internal/readable"
+	"github.com/hipq/hipq/internal/texts"
 )
 
 type incidentView struct {
@@ -18,6 +18,6 @@ func (s Sheet) incident(i Incident) incidentView {
 	}
 	return incidentView{
 		Queue: i.Queue, JobType: name(i.JobType), Jobs: plural(i.Jobs, "job", "jobs"), When: when,
-		Error: strings.TrimSpace(readable.Clip(i.Error, maxError)), Show: command(i.Show), Retry: command(i.Retry), Dismiss: command(i.Dismiss),
+		Error: strings.TrimSpace(texts.Clip(i.Error, maxError)), Show: command(i.Show), Retry: command(i.Retry), Dismiss: command(i.Dismiss),
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/hipq/hipq/internal/readable"
+	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/monitor"
 )
 
@@ -78,7 +78,7 @@ func (s Sheet) queue(name, id string, w week) queueView {
 	v.addWindows(s)
 	if slices.ContainsFunc(s.Report.Gauges, func(g monitor.Gauge) bool { return g.Queue == name }) {
 		n, oldest := backlog(s.Report.Gauges, name)
-		v.Backlog = readable.Thousands(n)
+		v.Backlog = texts.Thousands(n)
 		if n > 0 {
 			v.Oldest = duration(oldest)
 		}
@@ -93,16 +93,16 @@ var measures = [2][]struct {
 	value func(*monitor.Window, *monitor.Sums) string
 }{
 	{
-		{"Added", true, func(_ *monitor.Window, s *monitor.Sums) string { return readable.Thousands(s.Added) }},
-		{"Finished", true, func(_ *monitor.Window, s *monitor.Sums) string { return readable.Thousands(s.Finished) }},
+		{"Added", true, func(_ *monitor.Window, s *monitor.Sums) string { return texts.Thousands(s.Added) }},
+		{"Finished", true, func(_ *monitor.Window, s *monitor.Sums) string { return texts.Thousands(s.Finished) }},
 		{"against before", false, func(w *monitor.Window, s *monitor.Sums) string {
 			return changed(w.Hours, s.Finished, s.Before, s.Before.Finished)
 		}},
 		{"against a week earlier", false, func(w *monitor.Window, s *monitor.Sums) string {
 			return changed(w.Hours, s.Finished, s.WeekEarlier, s.WeekEarlier.Finished)
 		}},
-		{failedRow, true, func(_ *monitor.Window, s *monitor.Sums) string { return readable.Thousands(s.Failed) }},
-		{"Tried again", true, func(_ *monitor.Window, s *monitor.Sums) string { return readable.Thousands(s.Errors) }},
+		{failedRow, true, func(_ *monitor.Window, s *monitor.Sums) string { return texts.Thousands(s.Failed) }},
+		{"Tried again", true, func(_ *monitor.Window, s *monitor.Sums) string { return texts.Thousands(s.Errors) }},
 		{"Errors", true, func(_ *monitor.Window, s *monitor.Sums) string { return share(s.Errors+s.Failed, attempts(&s.Counts)) }},
 		{"before", false, func(w *monitor.Window, s *monitor.Sums) string {
 			if s.Before.Hours != w.Hours {
@@ -157,7 +157,7 @@ func (v *queueView) addWindows(s Sheet) {
 			}
 		}
 		if shown.window == dayWindow {
-			v.Finished, v.Failed = readable.Thousands(sums.Finished), readable.Thousands(sums.Failed)
+			v.Finished, v.Failed = texts.Thousands(sums.Finished), texts.Thousands(sums.Failed)
 			v.Change = changed(w.Hours, sums.Finished, sums.Before, sums.Before.Finished)
 			v.Errors = share(sums.Errors+sums.Failed, attempts(&sums.Counts))
 			v.Wait, v.Run = percentile(sums.Wait.P95MS), percentile(sums.Run.P95MS)

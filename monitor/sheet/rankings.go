@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/hipq/hipq/internal/readable"
+	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/monitor"
 )
 
@@ -35,7 +35,7 @@ func slowest(w *monitor.Window) (r ranking) {
 		ms := *t.Run.P95MS
 		most = max(most, ms)
 		r = append(r, rankView{
-			Queue: t.queue, JobType: name(t.JobType), Attempts: readable.Thousands(t.Run.Count), First: percentile(t.Run.P50MS),
+			Queue: t.queue, JobType: name(t.JobType), Attempts: texts.Thousands(t.Run.Count), First: percentile(t.Run.P50MS),
 			Second: percentile(t.Run.P95MS), Third: duration(t.Run.MaxMS), Bar: bar(ms, most),
 		})
 	}
@@ -49,8 +49,8 @@ func failing(w *monitor.Window) (r ranking) {
 		wrong := t.Failed + t.Errors
 		most = max(most, wrong)
 		r = append(r, rankView{
-			Queue: t.queue, JobType: name(t.JobType), Attempts: readable.Thousands(attempts(&t.Counts)), First: readable.Thousands(t.Failed),
-			Second: readable.Thousands(t.Errors), Third: share(wrong, attempts(&t.Counts)),
+			Queue: t.queue, JobType: name(t.JobType), Attempts: texts.Thousands(attempts(&t.Counts)), First: texts.Thousands(t.Failed),
+			Second: texts.Thousands(t.Errors), Third: share(wrong, attempts(&t.Counts)),
 			Bar: bar(wrong, attempts(&t.Counts)),
 		})
 	}

@@ -9,7 +9,7 @@ import (
 	"io"
 	"time"
 
-	"github.com/hipq/hipq/internal/readable"
+	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/monitor"
 )
 
@@ -81,6 +81,6 @@ func (s Sheet) Write(w io.Writer) error {
 	if err := page.ExecuteTemplate(&b, "sheet.html", s.view()); err != nil {
 		return fmt.Errorf("make the page: %w", err)
 	}
-	_, err := io.WriteString(w, readable.Text(b.String()))
+	_, err := io.WriteString(w, texts.Visible(b.String()))
 	return err
 }

@@ -11,7 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/hipq/hipq/internal/readable"
+	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/monitor"
 )
 
@@ -64,7 +64,7 @@ func TestTextsStayTexts(t *testing.T) {
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
-		if at := readable.IndexHidden(page); at < len(page) {
+		if at := texts.IndexHidden(page); at < len(page) {
 			t.Errorf("%s: hidden character at %d: %q", name, at, page[at:at+8])
 		}
 	}

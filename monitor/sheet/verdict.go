@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/hipq/hipq/internal/readable"
+	"github.com/hipq/hipq/internal/texts"
 )
 
 // verdict is whether all is well, in one sentence, and what is not.
@@ -24,7 +24,7 @@ func (s Sheet) verdict() *verdict {
 	v := verdict{Class: "well", Sentence: "All is well."}
 	var critical int64
 	for _, f := range findings {
-		shown := findingView{"warning", "Warning", readable.Clip(f.Text, maxSentence), command(f.Remedy)}
+		shown := findingView{"warning", "Warning", texts.Clip(f.Text, maxSentence), command(f.Remedy)}
 		if f.Critical {
 			shown.Class, shown.Word = "critical", "Critical"
 			critical++

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hipq/hipq/internal/readable"
+	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/monitor"
 )
 
@@ -53,14 +53,14 @@ func (s Sheet) view() view {
 	v.Slowest.link(v.Queues)
 	v.Failing.link(v.Queues)
 	for _, t := range s.Trends {
-		v.Trends = append(v.Trends, readable.Clip(t, maxSentence))
+		v.Trends = append(v.Trends, texts.Clip(t, maxSentence))
 	}
 	for _, i := range s.Incidents {
 		v.Incidents = append(v.Incidents, s.incident(i))
 	}
 	for _, t := range s.Throttles {
 		v.Throttles = append(v.Throttles, throttleView{
-			t.Queue, readable.Thousands(t.Used) + " of " + readable.Thousands(t.Limit), bar(t.Used, t.Limit),
+			t.Queue, texts.Thousands(t.Used) + " of " + texts.Thousands(t.Limit), bar(t.Used, t.Limit),
 		})
 	}
 	missing := s.Report.Missing
@@ -102,12 +102,12 @@ func (s Sheet) minute(t time.Time) string { return t.In(s.Zone).Format("Mon 2 Ja
 
 // name is a name that others have given, on a line.
 func name(text string) string {
-	return strings.Join(strings.Fields(readable.Clip(text, maxName)), " ")
+	return strings.Join(strings.Fields(texts.Clip(text, maxName)), " ")
 }
 
 // command is what to type in. One that can't be shown as it is would be another: then it is none.
 func command(text string) string {
-	if len(text) > maxCommand || strings.ContainsAny(text, "\n\t") || readable.IndexHidden(text) < len(text) {
+	if len(text) > maxCommand || strings.ContainsAny(text, "\n\t") || texts.IndexHidden(text) < len(text) {
 		return ""
 	}
 	return text

@@ -5,7 +5,7 @@ import (
 	"math"
 	"time"
 
-	"github.com/hipq/hipq/internal/readable"
+	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/monitor"
 )
 
@@ -97,7 +97,7 @@ func plural(n int64, one, many string) string {
 	if n == 1 {
 		return "1 " + one
 	}
-	return readable.Thousands(n) + " " + many
+	return texts.Thousands(n) + " " + many
 }
 
 // attempts is how many attempts have ended.

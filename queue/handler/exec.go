@@ -10,7 +10,7 @@ import (
 
 	"github.com/hipq/hipq/internal/handling"
 	"github.com/hipq/hipq/internal/process"
-	"github.com/hipq/hipq/internal/trace"
+	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/queue/job"
 )
 
@@ -140,9 +140,9 @@ func failure(end ending, out printed) string {
 	switch {
 	case !end.Signaled():
 		text = fmt.Sprintf("exit status %d", end.ExitStatus())
-		why = trace.Reason(out.whole(), out.last, end.ExitStatus() == exitFailed || end.ExitStatus() == exitTryLater)
+		why = texts.Reason(out.whole(), out.last, end.ExitStatus() == exitFailed || end.ExitStatus() == exitTryLater)
 	case end.Signal() == syscall.SIGABRT: // a program's own, after an uncaught exception; all others come from outside
-		why = trace.Reason(out.whole(), out.last, false)
+		why = texts.Reason(out.whole(), out.last, false)
 		fallthrough
 	default:
 		text = "killed by signal: " + end.Signal().String()

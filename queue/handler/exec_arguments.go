@@ -8,8 +8,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/hipq/hipq/internal/null"
-	"github.com/hipq/hipq/internal/payload"
+	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/queue/job"
 )
 
@@ -103,12 +102,12 @@ func valueOf(name string, j *job.Job) (string, error) {
 		return strconv.FormatInt(j.ID, 10), nil
 	case !data:
 		return j.Key, nil
-	case j.Data == null.None:
+	case j.Data == texts.None:
 		return "", errors.New("the job has no data")
 	case !utf8.ValidString(j.Data):
 		return "", errInvalidUTF8
 	}
-	value := payload.At([]byte(j.Data), strings.Split(path, ".")...)
+	value := texts.FieldOf([]byte(j.Data), strings.Split(path, ".")...)
 	if len(value) == 0 {
 		return "", errors.New("the job's data have no such value")
 	}
@@ -120,7 +119,7 @@ func valueOf(name string, j *job.Job) (string, error) {
 	case '[':
 		return "", errors.New("it is an array, want a text, a number or a truth value")
 	case '"':
-		if payload.LoneSurrogate(value) != "" {
+		if texts.LoneSurrogate(value) != "" {
 			return "", errInvalidUTF8
 		}
 		var text string

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/internal/handling"
-	"github.com/hipq/hipq/internal/program"
 	"github.com/hipq/hipq/queue/job"
 )
 
@@ -29,8 +28,8 @@ func (e *Exec) run(ctx context.Context, j *job.Job, argv []string, input []byte)
 	buffer := e.takeOutput()
 	defer e.giveBack(buffer)
 	buffer.take = progressIn(ctx, j)
-	p, err := e.start(ctx, argv, j, func(c program.Command) (*program.Program, error) {
-		return program.Start(ctx, e.Guard.ofWorker(), c, input, buffer)
+	p, err := e.start(ctx, argv, j, func(c handling.Command) (*handling.Program, error) {
+		return handling.Start(ctx, e.Guard.ofWorker(), c, input, buffer)
 	})
 	if err != nil {
 		return out, end, err
@@ -61,7 +60,7 @@ func (e *Exec) run(ctx context.Context, j *job.Job, argv []string, input []byte)
 const dying = 5 * time.Second
 
 // killedInVain is what to do when the attempt of a program is overdue: giveUp is called, with why, if that doesn't die.
-func killedInVain(p *program.Program, giveUp func(still string)) (overdue func()) {
+func killedInVain(p *handling.Program, giveUp func(still string)) (overdue func()) {
 	return func() {
 		time.AfterFunc(dying, func() {
 			p.IfKilledInVain(func() { giveUp("it doesn't end, although it was killed") })
@@ -70,7 +69,7 @@ func killedInVain(p *program.Program, giveUp func(still string)) (overdue func()
 }
 
 // disownAttempt ends the attempt of a program that can't be killed, so that it keeps no slot.
-func disownAttempt(ctx context.Context, p *program.Program, still string, buffer *output) {
+func disownAttempt(ctx context.Context, p *handling.Program, still string, buffer *output) {
 	p.Detach()
 	outcome := tryAgain(stillRuns(context.Cause(ctx).Error(), p, still))
 	outcome.Output = buffer.end().text
@@ -81,7 +80,7 @@ func disownAttempt(ctx context.Context, p *program.Program, still string, buffer
 const mayNotSignal = "the worker may not signal it"
 
 // stillRuns is why an attempt is over, of a program that can't be killed.
-func stillRuns(why string, p *program.Program, still string) string {
+func stillRuns(why string, p *handling.Program, still string) string {
 	return fmt.Sprintf("%s; process %d still runs: %s", why, p.PID(), still)
 }
 

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/internal/handling"
-	"github.com/hipq/hipq/internal/payload"
+	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/queue/job"
 )
 
@@ -116,7 +116,7 @@ func ForResult[T, R any](of job.Of[T], f func(ctx context.Context, j *job.Job, d
 		if err != nil && !errors.Is(err, ErrSent) {
 			return "", err
 		}
-		text, encodeErr := payload.Encode(result)
+		text, encodeErr := texts.EncodeJSON(result)
 		if encodeErr != nil {
 			return "", fmt.Errorf("the handler's result: %w", encodeErr)
 		}

@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"time"
 
-	"github.com/hipq/hipq/internal/null"
+	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/queue/job"
 )
 
@@ -26,7 +26,7 @@ type message struct {
 
 func newMessage(j *job.Job) message {
 	return message{
-		ID: j.ID, Queue: j.Queue, Type: j.Type, Key: j.Key, Data: null.JSON(j.Data), Attempt: j.Attempt, Token: j.AttemptToken,
+		ID: j.ID, Queue: j.Queue, Type: j.Type, Key: j.Key, Data: texts.NullJSON(j.Data), Attempt: j.Attempt, Token: j.AttemptToken,
 		Priority: j.Priority, TimeoutMS: j.Timeout.Milliseconds(),
 		ScheduledRunTime: j.ScheduledRunTime.UTC().Format(time.RFC3339Nano), CreateTime: j.CreateTime.UTC().Format(time.RFC3339Nano),
 	}

@@ -15,7 +15,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/hipq/hipq/internal/regular"
+	"github.com/hipq/hipq/internal/files"
 )
 
 // Program is a program that runs as a handler, and how: its process is the leader of a process group of its own, in a clean
@@ -149,9 +149,9 @@ const maxFirstLine = 256
 
 // checkScript looks for the interpreter of a script. A program that may be executed and not read is taken as it is.
 func (p *Program) checkScript(path string) error {
-	f, _, err := regular.Open(path)
-	if errors.Is(err, regular.ErrIrregular) {
-		return regular.ErrIrregular
+	f, _, err := files.Open(path)
+	if errors.Is(err, files.ErrIrregular) {
+		return files.ErrIrregular
 	}
 	if err != nil {
 		return nil

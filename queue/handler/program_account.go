@@ -10,8 +10,8 @@ import (
 	"strconv"
 	"syscall"
 
+	"github.com/hipq/hipq/internal/files"
 	"github.com/hipq/hipq/internal/process"
-	"github.com/hipq/hipq/internal/regular"
 )
 
 // account is a user as whom a program runs; without a credential it is the one that this process is.
@@ -92,8 +92,8 @@ func (p *Program) Foreign() error {
 		user, group = a.credential.Uid, a.credential.Gid
 	}
 	for _, file := range append([]string{p.inDir(path)}, p.scripts()...) {
-		switch err := regular.CheckProgram(file, user, group); {
-		case errors.Is(err, regular.ErrUntrusted):
+		switch err := files.CheckProgram(file, user, group); {
+		case errors.Is(err, files.ErrUntrusted):
 			return fmt.Errorf("%s %w", file, err)
 		case err != nil:
 			return fmt.Errorf("who may write %s is not known: %w", file, err)

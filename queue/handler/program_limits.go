@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hipq/hipq/internal/readable"
+	"github.com/hipq/hipq/internal/texts"
 )
 
 // Limits are what a program may use, and each of the processes that it starts for itself. 0 is no limit but what the worker has.
@@ -41,9 +41,9 @@ func (l Limits) all() []limit {
 	}
 	return []limit{
 		{"open_files", fmt.Sprint(l.OpenFiles), 'n', int64(l.OpenFiles), 1},
-		{"file_size", readable.Size(l.FileSize), 'f', whole(l.FileSize, 512), 512},
+		{"file_size", texts.Bytes(l.FileSize), 'f', whole(l.FileSize, 512), 512},
 		{"cpu", l.CPU.String(), 't', whole(int64(l.CPU), int64(time.Second)), 1},
-		{"memory", readable.Size(l.Memory), 'v', whole(l.Memory, 1<<10), 1 << 10},
+		{"memory", texts.Bytes(l.Memory), 'v', whole(l.Memory, 1<<10), 1 << 10},
 	}
 }
 

@@ -13,9 +13,9 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/hipq/hipq/internal/handling"
 	"github.com/hipq/hipq/internal/process"
-	"github.com/hipq/hipq/internal/program"
-	"github.com/hipq/hipq/internal/readable"
+	"github.com/hipq/hipq/internal/texts"
 	"github.com/hipq/hipq/queue/job"
 )
 
@@ -23,7 +23,7 @@ import (
 const shell = "/bin/sh"
 
 // start finds the program and starts it, with these arguments and for this job, or many, as run does. Its error is meant for people.
-func (p *Program) start(ctx context.Context, argv []string, j *job.Job, run func(program.Command) (*program.Program, error)) (*program.Program, error) {
+func (p *Program) start(ctx context.Context, argv []string, j *job.Job, run func(handling.Command) (*handling.Program, error)) (*handling.Program, error) {
 	if len(argv) == 0 {
 		return nil, errors.New("start the handler: it has no program")
 	}
@@ -59,7 +59,7 @@ func (p *Program) start(ctx context.Context, argv []string, j *job.Job, run func
 }
 
 // command is what to start: the program, or the shell that becomes it.
-func (p *Program) command(argv []string, j *job.Job) (c program.Command, err error) {
+func (p *Program) command(argv []string, j *job.Job) (c handling.Command, err error) {
 	if err := p.CheckSurroundings(); err != nil {
 		return c, err
 	}
@@ -67,7 +67,7 @@ func (p *Program) command(argv []string, j *job.Job) (c program.Command, err err
 	if err != nil {
 		return c, err
 	}
-	c = program.Command{Path: path, Argv: argv, Dir: p.Dir, Env: p.environment(j)}
+	c = handling.Command{Path: path, Argv: argv, Dir: p.Dir, Env: p.environment(j)}
 	if a := p.other(); a != nil {
 		c.Credential, c.NewPrivs = a.credential, p.NewPrivs
 	}
@@ -127,7 +127,7 @@ func (p *Program) CheckSurroundings() error {
 }
 
 // reap reaps a program that has ended, and says how.
-func (p *Program) reap(started *program.Program) (end ending, err error) {
+func (p *Program) reap(started *handling.Program) (end ending, err error) {
 	end.WaitStatus, err = started.Reap()
 	end.over = p.Limits.over(end.WaitStatus, started.Used())
 	return end, err
@@ -143,7 +143,7 @@ func (l Limits) over(status syscall.WaitStatus, used time.Duration) string {
 	case l.CPU > 0 && (signal == syscall.SIGXCPU || signal == syscall.SIGKILL && used >= l.CPU+lastCPU-time.Second/2):
 		return fmt.Sprintf("over its limit of cpu time (%s)", l.CPU)
 	case l.FileSize > 0 && signal == syscall.SIGXFSZ:
-		return fmt.Sprintf("over its limit of a file's size (%s)", readable.Size(l.FileSize))
+		return fmt.Sprintf("over its limit of a file's size (%s)", texts.Bytes(l.FileSize))
 	}
 	return ""
 }

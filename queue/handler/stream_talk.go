@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/internal/handling"
-	"github.com/hipq/hipq/internal/program"
 	"github.com/hipq/hipq/queue/job"
 )
 
@@ -22,8 +21,8 @@ type talk struct {
 	stream *Stream
 	taken  int // so many jobs have room in it; under the stream's mutex
 
-	program *program.Program
-	pipes   program.Dialogue
+	program *handling.Program
+	pipes   handling.Dialogue
 	log     syscall.RawConn // of the program's stderr
 	ended   chan struct{}   // closed when its process has ended
 	heard   chan struct{}   // closed when nothing of its stdout is left to be read
@@ -87,8 +86,8 @@ func (s *Stream) open(ctx context.Context) (*talk, error) {
 	}
 	t := &talk{stream: s, ended: make(chan struct{}), heard: make(chan struct{}), flights: map[int64]*flight{}}
 	var err error
-	t.program, err = s.start(ctx, s.Argv, nil, func(c program.Command) (p *program.Program, err error) {
-		p, t.pipes, err = program.StartDialogue(ctx, s.Guard.ofWorker(), c)
+	t.program, err = s.start(ctx, s.Argv, nil, func(c handling.Command) (p *handling.Program, err error) {
+		p, t.pipes, err = handling.StartDialogue(ctx, s.Guard.ofWorker(), c)
 		return p, err
 	})
 	if err != nil {

@@ -6,11 +6,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hipq/hipq/internal/null"
+	"github.com/hipq/hipq/internal/texts"
 )
 
 // None is the word NONE, for a text that a job doesn't have.
-const None = null.None
+const None = texts.None
 
 // Limits of a job's fields, in bytes.
 const (

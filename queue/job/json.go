@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"time"
 
-	"github.com/hipq/hipq/internal/null"
+	"github.com/hipq/hipq/internal/texts"
 )
 
 // JSON is a job as scripts see it; what a handler gets is queue/handler's message. The field names are fixed; new ones may come.
@@ -52,7 +52,7 @@ func (p Progress) JSON() ProgressJSON {
 		return ProgressJSON{}
 	}
 	at := p.Time.UTC()
-	return ProgressJSON{&p.Percent, null.Text(p.Note), &at}
+	return ProgressJSON{&p.Percent, texts.NullText(p.Note), &at}
 }
 
 // JSON gives the job's fields, times in UTC. What is left to the job's type is null, as is what there is none of. Without a
@@ -66,13 +66,13 @@ func (j *Job) JSON() JSON {
 		shard = j.Key
 	}
 	o := JSON{
-		ID: j.ID, Queue: j.Queue, Type: j.Type, Key: j.Key, Data: null.JSON(j.Data), State: j.State(),
-		TimeoutMS: null.If(j.Left.Timeout, j.Timeout.Milliseconds()), Error: null.Text(j.Error), Result: null.JSON(j.Result), Attempt: j.Attempt,
-		ScheduledRunTime: j.ScheduledRunTime.UTC(), Priority: null.If(j.Left.Priority, j.Priority),
-		ThrottleFactor: null.If(j.Left.ThrottleFactor, j.ThrottleFactor), ShardKey: shard, CreateTime: j.CreateTime.UTC(),
-		UpdateTime: j.UpdateTime.UTC(), WorkerID: null.Text(j.WorkerID), RetryOf: null.If(j.RetryOf == 0, j.RetryOf),
-		RetriedAs: null.If(j.RetriedAs == 0, j.RetriedAs), Dismissed: j.IsDismissed(), Flaw: flaw,
-		Shard: null.If(j.IsNew(), j.Shard()), Shards: null.If(j.IsNew(), j.Shards()),
+		ID: j.ID, Queue: j.Queue, Type: j.Type, Key: j.Key, Data: texts.NullJSON(j.Data), State: j.State(),
+		TimeoutMS: texts.Nullable(j.Left.Timeout, j.Timeout.Milliseconds()), Error: texts.NullText(j.Error), Result: texts.NullJSON(j.Result), Attempt: j.Attempt,
+		ScheduledRunTime: j.ScheduledRunTime.UTC(), Priority: texts.Nullable(j.Left.Priority, j.Priority),
+		ThrottleFactor: texts.Nullable(j.Left.ThrottleFactor, j.ThrottleFactor), ShardKey: shard, CreateTime: j.CreateTime.UTC(),
+		UpdateTime: j.UpdateTime.UTC(), WorkerID: texts.NullText(j.WorkerID), RetryOf: texts.Nullable(j.RetryOf == 0, j.RetryOf),
+		RetriedAs: texts.Nullable(j.RetriedAs == 0, j.RetriedAs), Dismissed: j.IsDismissed(), Flaw: flaw,
+		Shard: texts.Nullable(j.IsNew(), j.Shard()), Shards: texts.Nullable(j.IsNew(), j.Shards()),
 	}
 	if p, ok := j.Reached(); ok {
 		o.ProgressJSON = p.JSON()

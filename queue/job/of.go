@@ -3,7 +3,7 @@ package job
 import (
 	"fmt"
 
-	"github.com/hipq/hipq/internal/payload"
+	"github.com/hipq/hipq/internal/texts"
 )
 
 // Of is the name of a job type whose jobs have a T for their data: who enqueues and who handles them can't mean different
@@ -33,7 +33,7 @@ func encode[T any](payloadOf T) (data string, err error) {
 			err = fmt.Errorf("panic: %v", value)
 		}
 	}()
-	data, err = payload.Encode(payloadOf)
+	data, err = texts.EncodeJSON(payloadOf)
 	if _, isText := any(&payloadOf).(*string); data == None && !isText { // the text None is for New's Check to refuse
 		data = ""
 	}
@@ -53,7 +53,7 @@ func (o Of[T]) Read(j *Job) (T, error) {
 	if j.Type != string(o) {
 		return *new(T), fmt.Errorf("%w: its type is %q, where %q is handled", ErrInvalid, j.Type, string(o))
 	}
-	v, err := payload.Decode[T](j.Data)
+	v, err := texts.DecodeJSON[T](j.Data)
 	if err != nil {
 		return v, fmt.Errorf("%w: job_data: %w", ErrInvalid, err)
 	}
@@ -66,7 +66,7 @@ func ResultOf[T any](j *Job) (T, error) {
 	if j == nil {
 		return *new(T), errNoJob
 	}
-	v, err := payload.Decode[T](j.Result)
+	v, err := texts.DecodeJSON[T](j.Result)
 	if err != nil {
 		return v, fmt.Errorf("%w: result: %w", ErrInvalid, err)
 	}

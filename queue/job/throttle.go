@@ -6,7 +6,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/hipq/hipq/internal/payload"
+	"github.com/hipq/hipq/internal/texts"
 )
 
 // ThrottleGroups are limits beside the queue's own, one for each group of jobs: a full group holds back only its own.
@@ -70,7 +70,7 @@ func (g *ThrottleGroups) Limit(group string) int {
 
 // valueAt is the text, number or truth at a path into a JSON object, as text; empty if there is none.
 func valueAt(data []byte, path []string) string {
-	data = payload.At(data, path...)
+	data = texts.FieldOf(data, path...)
 	var text string
 	switch {
 	case len(data) == 0, data[0] == '{', data[0] == '[', string(data) == "null":

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/internal/handling"
+	"github.com/hipq/hipq/internal/policy"
 	"github.com/hipq/hipq/internal/rounds"
-	"github.com/hipq/hipq/internal/rules"
 	"github.com/hipq/hipq/queue/job"
 )
 
@@ -46,7 +46,7 @@ func (a *attempt) look() context.Context {
 		return a.ctx
 	}
 	timeout := a.Job.Timeout
-	ctx, release := context.WithDeadlineCause(a.runner.jobs, a.began.Add(timeout), rules.TimeoutError(timeout))
+	ctx, release := context.WithDeadlineCause(a.runner.jobs, a.began.Add(timeout), policy.TimeoutError(timeout))
 	a.ctx, a.cancel = context.WithCancelCause(ctx)
 	if a.returned {
 		release()

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/hipq/hipq/internal/shards"
+	"github.com/hipq/hipq/internal/policy"
 	"github.com/hipq/hipq/queue/handler"
 )
 
@@ -77,8 +77,8 @@ func (p Params) check() error {
 		return errors.New("a Middleware is nil")
 	}
 	for _, shard := range p.Shards {
-		if shard < 0 || shard >= shards.Most {
-			return fmt.Errorf("there is no shard %d in Shards: they are from 0 to %d", shard, shards.Most-1)
+		if shard < 0 || shard >= policy.MaxShards {
+			return fmt.Errorf("there is no shard %d in Shards: they are from 0 to %d", shard, policy.MaxShards-1)
 		}
 	}
 	scheduled := map[string]bool{}

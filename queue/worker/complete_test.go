@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hipq/hipq/internal/roster"
+	"github.com/hipq/hipq/internal/workers"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/handler"
 	"github.com/hipq/hipq/queue/job"
@@ -40,7 +40,7 @@ func TestWorkerIDIsNew(t *testing.T) {
 		p := s.worker(all(nothing))
 		wantSummary(s.t, s.work(p), worker.Summary{}) // with nothing to do
 		s.add(s.emails, "send", 1)
-		if _, err := worker.Run(s.t.Context(), p); !errors.Is(err, roster.ErrKnown) {
+		if _, err := worker.Run(s.t.Context(), p); !errors.Is(err, workers.ErrDuplicateID) {
 			s.t.Errorf("the same id again: %v", err)
 		}
 		if c := s.counts(s.emails); c.Due != 1 {

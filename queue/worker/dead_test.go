@@ -9,8 +9,8 @@ import (
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/internal/process/processtest"
-	"github.com/hipq/hipq/internal/roster"
 	"github.com/hipq/hipq/internal/rounds"
+	"github.com/hipq/hipq/internal/workers"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/queue/worker"
@@ -33,7 +33,7 @@ var types = []string{"send", "later", "once"}
 
 // newRound is a round of a worker that die has left behind.
 func newRound(q *queue.Queue, id string, slots int, settle ...rounds.Settled) rounds.Round {
-	r := rounds.New(roster.Worker{ID: id, Host: "here", PID: 99})
+	r := rounds.New(workers.Worker{ID: id, Host: "here", PID: 99})
 	r.Settle, r.Slots, r.Candidates = settle, slots, q.Rounds().Candidates(0, types)
 	return r
 }
@@ -160,7 +160,7 @@ func byPolicy(types ...string) map[string]bool {
 func (s shop) upkeep(q *queue.Queue) {
 	s.t.Helper()
 	look := must[rounds.Look](s.t)(q.Rounds().Look(s.t.Context(), types))
-	must[bool](s.t)(q.Rounds().Upkeep(s.t.Context(), roster.Worker{ID: "keeper", Host: "here", PID: 1}, look, byPolicy(types...), nil))
+	must[bool](s.t)(q.Rounds().Upkeep(s.t.Context(), workers.Worker{ID: "keeper", Host: "here", PID: 1}, look, byPolicy(types...), nil))
 }
 
 // A worker whose lock has not expired is left alone, whatever it has.

@@ -12,7 +12,7 @@ import (
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/internal/engine"
-	"github.com/hipq/hipq/internal/shards"
+	"github.com/hipq/hipq/internal/policy"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/queue/worker"
@@ -164,7 +164,7 @@ func TestWaitsInVain(t *testing.T) {
 			held(t, func(s shop, hold func(string, ...string) func()) {
 				s.addJobs(s.emails, job.New{Type: "once", Key: "k"})
 				p := only(s.emails, s.worker(all(nothing)))
-				s.exec("INSERT INTO shop_shards (queue, shard) VALUES ('NONE', ?)", shards.Hash(p.Host, shards.Most)) // whose turn it is to claim slots
+				s.exec("INSERT INTO shop_shards (queue, shard) VALUES ('NONE', ?)", policy.Hash(p.Host, policy.MaxShards)) // whose turn it is to claim slots
 				hold("READ COMMITTED", statement)
 				p.RunFor, p.Linger = 2*time.Second, true
 				_, err := s.start(p).end()

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/internal/process"
-	"github.com/hipq/hipq/internal/roster"
+	"github.com/hipq/hipq/internal/workers"
 )
 
 // lease is the worker's lock, under which its jobs run. Its times are those of process.Uptime, which nobody sets.
@@ -22,7 +22,7 @@ type lease struct {
 // keep renews the lock every third of its time until ctx ends, also while interrupted jobs end. If it can't, it ends the jobs'
 // context so early that a handler which needs the whole grace is gone when the lock expires.
 func (l *lease) keep(ctx context.Context) {
-	expiry := time.AfterFunc(l.left(), func() { l.stopJobs(roster.ErrLockLost) })
+	expiry := time.AfterFunc(l.left(), func() { l.stopJobs(workers.ErrLockLost) })
 	defer expiry.Stop()
 	next := time.NewTimer(l.LockFor / 3)
 	defer next.Stop()
@@ -43,8 +43,8 @@ func (l *lease) keep(ctx context.Context) {
 			l.holds(asked)
 			expiry.Reset(l.left())
 			next.Reset(l.LockFor / 3)
-		case errors.Is(err, roster.ErrLockLost):
-			l.stopJobs(roster.ErrLockLost)
+		case errors.Is(err, workers.ErrLockLost):
+			l.stopJobs(workers.ErrLockLost)
 			return
 		case ctx.Err() != nil:
 			return
@@ -80,6 +80,6 @@ func (l *lease) check() {
 	}
 	l.checked.Store(now)
 	if l.left() < 0 {
-		l.stopJobs(roster.ErrLockLost)
+		l.stopJobs(workers.ErrLockLost)
 	}
 }

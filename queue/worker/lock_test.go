@@ -10,7 +10,7 @@ import (
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/dbtest"
 	"github.com/hipq/hipq/internal/process"
-	"github.com/hipq/hipq/internal/roster"
+	"github.com/hipq/hipq/internal/workers"
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/queue/worker"
 )
@@ -27,10 +27,10 @@ func TestHostWasSuspended(t *testing.T) {
 		r := s.start(p)
 		g.holds(1)
 		process.Suspended.Add(int64(p.LockFor))
-		if cause := receive(s.t, "the handler ends", g.stopped); !errors.Is(cause, roster.ErrLockLost) {
+		if cause := receive(s.t, "the handler ends", g.stopped); !errors.Is(cause, workers.ErrLockLost) {
 			s.t.Errorf("the context ends with %v", cause)
 		}
-		if _, err := r.end(); !errors.Is(err, roster.ErrLockLost) {
+		if _, err := r.end(); !errors.Is(err, workers.ErrLockLost) {
 			s.t.Errorf("the worker ends with %v", err)
 		}
 	})
@@ -65,12 +65,12 @@ func TestLockIsLost(t *testing.T) {
 		wantSummary(s.t, s.work(next), worker.Summary{Started: 4, Finished: 4})
 		close(taken)
 		for range 2 {
-			if cause := receive(s.t, "the handlers end", g.stopped); !errors.Is(cause, roster.ErrLockLost) {
+			if cause := receive(s.t, "the handlers end", g.stopped); !errors.Is(cause, workers.ErrLockLost) {
 				s.t.Errorf("the context ends with %v", cause)
 			}
 		}
 		summary, err := r.end()
-		if !errors.Is(err, roster.ErrLockLost) {
+		if !errors.Is(err, workers.ErrLockLost) {
 			s.t.Errorf("the worker ends with %v", err)
 		}
 		if summary.Started != 2 || summary.Lost != 2 {
@@ -112,7 +112,7 @@ func TestLockIsLostWhileIdle(t *testing.T) {
 		eventually(s.t, "the worker is there", func() bool { return s.row(p.ID).State == "working" })
 		s.exec("UPDATE shop_workers SET state = 'error' WHERE id = ?", p.ID)
 		declared := time.Now()
-		if _, err := r.end(); !errors.Is(err, roster.ErrLockLost) {
+		if _, err := r.end(); !errors.Is(err, workers.ErrLockLost) {
 			s.t.Errorf("the worker ends with %v", err)
 		}
 		// the next renewal tells, within 8 s; the clock would not before 15

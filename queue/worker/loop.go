@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/internal/engine"
-	"github.com/hipq/hipq/internal/roster"
+	"github.com/hipq/hipq/internal/workers"
 	"github.com/hipq/hipq/schema"
 )
 
@@ -17,9 +17,9 @@ import (
 type loop struct {
 	Params
 	// self is how the roster, and the activity, name the worker.
-	self   roster.Worker
+	self   workers.Worker
 	db     *schema.DB
-	roster *roster.Roster
+	roster *workers.Table
 	// sources are where its jobs come from; summary is what it has done so far.
 	sources []*source
 	summary Summary
@@ -53,7 +53,7 @@ func (l *loop) accepting() bool { return l.starts.Err() == nil }
 func (l *loop) stopped() bool { return l.told.Err() != nil || l.jobs.Err() != nil }
 
 // lockLost says that the jobs were stopped because the lock was lost.
-func (l *loop) lockLost() bool { return errors.Is(context.Cause(l.jobs), roster.ErrLockLost) }
+func (l *loop) lockLost() bool { return errors.Is(context.Cause(l.jobs), workers.ErrLockLost) }
 
 // trouble says what a task's error means. A database that will answer later is no reason to end: while the lock holds, waiting
 // loses nothing.
@@ -67,8 +67,8 @@ func (l *loop) trouble(err error) error {
 			l.awaySince = time.Time{}
 		}
 		return nil
-	case errors.Is(context.Cause(l.work), roster.ErrLockLost), kind == schema.TryLater && l.lockLost():
-		return roster.ErrLockLost
+	case errors.Is(context.Cause(l.work), workers.ErrLockLost), kind == schema.TryLater && l.lockLost():
+		return workers.ErrLockLost
 	case kind != schema.TryLater || l.jobs.Err() != nil:
 		return err
 	}

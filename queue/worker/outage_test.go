@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/internal/dbtest"
-	"github.com/hipq/hipq/internal/roster"
+	"github.com/hipq/hipq/internal/workers"
 	"github.com/hipq/hipq/queue/job"
 	"github.com/hipq/hipq/queue/worker"
 	"github.com/hipq/hipq/schema"
@@ -117,7 +117,7 @@ func TestHandlersEndBeforeTheLock(t *testing.T) {
 		r := s.start(p)
 		g.next()
 		cut()
-		if cause := receive(s.t, "the lock is given up", g.stopped); !errors.Is(cause, roster.ErrLockLost) {
+		if cause := receive(s.t, "the lock is given up", g.stopped); !errors.Is(cause, workers.ErrLockLost) {
 			s.t.Errorf("the context ends with %v", cause)
 		}
 		// the grace, without something for a slow machine
@@ -130,7 +130,7 @@ func TestHandlersEndBeforeTheLock(t *testing.T) {
 		}
 		mend()
 		_, err := r.end()
-		if trouble, _ := schema.Diagnose(err); err == nil || !errors.Is(err, roster.ErrLockLost) && trouble != schema.TryLater {
+		if trouble, _ := schema.Diagnose(err); err == nil || !errors.Is(err, workers.ErrLockLost) && trouble != schema.TryLater {
 			s.t.Errorf("the worker ends with %v", err)
 		}
 		next := direct.worker(all(nothing))
@@ -157,7 +157,7 @@ func TestDatabaseFallsSilent(t *testing.T) {
 	eventually(t, "its other slots are left", func() bool { return direct.row(p.ID).Slots == 1 })
 	proxy.Stall()
 	defer proxy.Resume()
-	if cause := receive(t, "the lock is given up", g.stopped); !errors.Is(cause, roster.ErrLockLost) {
+	if cause := receive(t, "the lock is given up", g.stopped); !errors.Is(cause, workers.ErrLockLost) {
 		t.Errorf("the context ends with %v", cause)
 	}
 	if now, row := direct.clock(), direct.row(p.ID); now.After(row.LockUntil.Time) {
@@ -169,7 +169,7 @@ func TestDatabaseFallsSilent(t *testing.T) {
 	eventually(t, "the job is done", func() bool { return direct.get(direct.emails, id).State() == job.Final })
 	direct.wantHistory(direct.emails, atSecond, id)
 	summary, err := r.end()
-	if !errors.Is(err, roster.ErrLockLost) {
+	if !errors.Is(err, workers.ErrLockLost) {
 		t.Errorf("the worker ends with %v", err)
 	}
 	summary.Answered = time.Time{}
@@ -229,7 +229,7 @@ func TestDatabaseIsSilentAtTheEnd(t *testing.T) {
 	}{
 		"its time is up":       {time.Hour, false, schema.ErrNoAnswer},
 		"it was interrupted":   {time.Hour, true, schema.ErrNoAnswer},
-		"it has lost its lock": {5 * time.Second, false, roster.ErrLockLost},
+		"it has lost its lock": {5 * time.Second, false, workers.ErrLockLost},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

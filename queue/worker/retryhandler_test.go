@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/activity"
-	"github.com/hipq/hipq/internal/roster"
 	"github.com/hipq/hipq/internal/rounds"
+	"github.com/hipq/hipq/internal/workers"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/handler"
 	"github.com/hipq/hipq/queue/job"
@@ -427,12 +427,12 @@ func TestDecisionOfAWorkerDeclaredDead(t *testing.T) {
 			}
 		}
 		for range 2 {
-			if cause := receive(s.t, "the retry handlers end", first.stopped); !errors.Is(cause, roster.ErrLockLost) {
+			if cause := receive(s.t, "the retry handlers end", first.stopped); !errors.Is(cause, workers.ErrLockLost) {
 				s.t.Errorf("the context ends with %v", cause)
 			}
 		}
 		close(stay)
-		if _, err := r.end(); !errors.Is(err, roster.ErrLockLost) {
+		if _, err := r.end(); !errors.Is(err, workers.ErrLockLost) {
 			s.t.Errorf("the worker ends with %v", err)
 		}
 		for range 2 {

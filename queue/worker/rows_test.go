@@ -8,13 +8,13 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/activity"
-	"github.com/hipq/hipq/internal/roster"
+	"github.com/hipq/hipq/internal/workers"
 	"github.com/hipq/hipq/queue/job"
 )
 
 func TestWorkerIsOnRecord(t *testing.T) {
 	suite(t, func(s shop) {
-		if last := must[*roster.Row](s.t)(roster.New(s.db).Last(s.t.Context())); last != nil {
+		if last := must[*workers.Row](s.t)(workers.New(s.db).Last(s.t.Context())); last != nil {
 			s.t.Errorf("the last of no workers is %+v", last)
 		}
 		s.add(s.emails, "send", 4)
@@ -69,7 +69,7 @@ func TestWorkerIsOnRecord(t *testing.T) {
 		}
 		next := s.worker(all(nothing))
 		s.work(next)
-		last := must[*roster.Row](s.t)(roster.New(s.db).Last(s.t.Context()))
+		last := must[*workers.Row](s.t)(workers.New(s.db).Last(s.t.Context()))
 		if last == nil || last.ID != next.ID || last.State != "finished" || last.Host != "here" {
 			s.t.Errorf("the last worker is %+v", last)
 		}
@@ -80,11 +80,11 @@ func TestWorkerIsOnRecord(t *testing.T) {
 		s.work(lingers)
 		s.exec("INSERT INTO shop_workers (id, host, pid, state, start_time, heartbeat, lock_until)"+
 			" SELECT 'dead', host, pid, 'working', "+s.db.Now+", heartbeat, start_time FROM shop_workers WHERE id = ?", lingers.ID)
-		if _, err := roster.New(s.db).Reap(s.t.Context(), roster.Worker{}, nil); err != nil {
+		if _, err := workers.New(s.db).Reap(s.t.Context(), workers.Worker{}, nil); err != nil {
 			s.t.Fatal(err)
 		}
 		var idle []bool
-		ticks, err := roster.New(s.db).Ticks(s.t.Context(), before.Add(-time.Second), s.clock().Add(time.Second))
+		ticks, err := workers.New(s.db).Ticks(s.t.Context(), before.Add(-time.Second), s.clock().Add(time.Second))
 		for _, t := range ticks {
 			idle = append(idle, t.Idle && t.Host == "here")
 		}

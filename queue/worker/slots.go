@@ -3,7 +3,7 @@ package worker
 import (
 	"slices"
 
-	"github.com/hipq/hipq/internal/roster"
+	"github.com/hipq/hipq/internal/workers"
 )
 
 // lane bounds how many jobs run at once on this host, over the instance's workers there: all jobs, those of a queue, or those
@@ -73,7 +73,7 @@ func (s *slots) balance(claim bool) {
 	if s.own || s.balancing {
 		return
 	}
-	accepting, takes, claims, wants := s.accepting(), false, map[string]roster.Claim{}, map[*lane]int{}
+	accepting, takes, claims, wants := s.accepting(), false, map[string]workers.Claim{}, map[*lane]int{}
 	leaves := !accepting && !s.declined && s.host.inUse() > 0 && s.untilAnswer() <= 0
 	for _, one := range s.sources {
 		wants[one.lane] += one.want(accepting)
@@ -88,7 +88,7 @@ func (s *slots) balance(claim bool) {
 		if !claim {
 			want = l.slots
 		}
-		claims[l.name] = roster.Claim{Want: want, InUse: l.inUse(), Limit: l.limit}
+		claims[l.name] = workers.Claim{Want: want, InUse: l.inUse(), Limit: l.limit}
 	}
 	if !takes && !leaves {
 		return

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/hipq/hipq/internal/roster"
 	"github.com/hipq/hipq/internal/rounds"
+	"github.com/hipq/hipq/internal/workers"
 	"github.com/hipq/hipq/queue/job"
 )
 
@@ -59,7 +59,7 @@ type source struct {
 func (w *worker) addSources(q Queue) {
 	around := w.slots.host
 	if q.Concurrency > 0 {
-		around = w.slots.newLane(roster.Lane(q.Name, ""), around, q.Concurrency)
+		around = w.slots.newLane(workers.Lane(q.Name, ""), around, q.Concurrency)
 	}
 	own := map[string]int{}
 	for _, t := range q.Types {
@@ -68,7 +68,7 @@ func (w *worker) addSources(q Queue) {
 	var common []string
 	for _, name := range slices.Sorted(maps.Keys(q.Handlers)) {
 		if own[name] > 0 {
-			w.addSource(q, []string{name}, w.slots.newLane(roster.Lane(q.Name, name), around, own[name]))
+			w.addSource(q, []string{name}, w.slots.newLane(workers.Lane(q.Name, name), around, own[name]))
 		} else {
 			common = append(common, name)
 		}

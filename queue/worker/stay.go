@@ -7,7 +7,7 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/hipq/hipq/internal/roster"
+	"github.com/hipq/hipq/internal/workers"
 	"github.com/hipq/hipq/schema"
 )
 
@@ -59,7 +59,7 @@ func Stay(ctx context.Context, p Params) (sum Summary, err error) {
 			return sum, err
 		case err == nil:
 			continue
-		case kind != schema.TryLater && !errors.Is(err, roster.ErrLockLost) && !errors.Is(err, context.Canceled): // that may not be over soon
+		case kind != schema.TryLater && !errors.Is(err, workers.ErrLockLost) && !errors.Is(err, context.Canceled): // that may not be over soon
 			log.Error("the worker ends", "error", err)
 			return sum, err
 		case ctx.Err() != nil:

@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hipq/hipq/internal/roster"
 	"github.com/hipq/hipq/internal/rounds"
+	"github.com/hipq/hipq/internal/workers"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/queue/handler"
 	"github.com/hipq/hipq/queue/job"
@@ -196,7 +196,7 @@ func TestStoppedJobOfAWorkerDeclaredDead(t *testing.T) {
 		s.declareDead(p.ID)
 		wantSummary(s.t, s.work(only(s.emails, s.elsewhere().worker(all(nothing)))), worker.Summary{})
 		_ = receive(s.t, "the handler ends", g.stopped) // by whichever comes first
-		if _, err := r.end(); !errors.Is(err, roster.ErrLockLost) {
+		if _, err := r.end(); !errors.Is(err, workers.ErrLockLost) {
 			s.t.Errorf("the worker ends with %v", err)
 		}
 		s.wantCancelled(id, 1)

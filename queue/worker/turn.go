@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/hipq/hipq/internal/engine"
-	"github.com/hipq/hipq/internal/roster"
+	"github.com/hipq/hipq/internal/workers"
 	"github.com/hipq/hipq/schema"
 )
 
@@ -37,7 +37,7 @@ func (w *worker) goOn() error {
 		}
 		if w.tasks == 0 && w.slots.host.running == 0 && !slices.ContainsFunc(w.sources, (*source).isUnsettled) {
 			if w.lockLost() {
-				return roster.ErrLockLost
+				return workers.ErrLockLost
 			}
 			switch {
 			case !accepting:

@@ -18,8 +18,8 @@ import (
 	"github.com/hipq/hipq/activity"
 	"github.com/hipq/hipq/internal/engine"
 	"github.com/hipq/hipq/internal/process"
-	"github.com/hipq/hipq/internal/roster"
 	"github.com/hipq/hipq/internal/timetable"
+	"github.com/hipq/hipq/internal/workers"
 	"github.com/hipq/hipq/queue"
 	"github.com/hipq/hipq/schema"
 )
@@ -40,10 +40,10 @@ type Summary struct {
 func (s Summary) Unsettled() int { return s.Started - s.Finished - s.Errors }
 
 // ErrLockLost is the error of a worker that didn't renew its lock in time, and its handlers' cause: others take its jobs.
-var ErrLockLost = roster.ErrLockLost
+var ErrLockLost = workers.ErrLockLost
 
 // ErrKnown is the error of a worker with an ID that another has had.
-var ErrKnown = roster.ErrKnown
+var ErrKnown = workers.ErrDuplicateID
 
 // worker is one Run: the loop, and the parts that take their turns in it.
 type worker struct {
@@ -67,7 +67,7 @@ func newWorker(p Params) (*worker, error) {
 	}
 	db := p.Queues[0].Rounds().DB()
 	l := &loop{
-		Params: p, self: roster.Worker{ID: p.ID, Host: p.Host, PID: p.PID, Process: process.Identity()}, db: db, roster: roster.New(db),
+		Params: p, self: workers.Worker{ID: p.ID, Host: p.Host, PID: p.PID, Process: process.Identity()}, db: db, roster: workers.New(db),
 		landed: make(chan func() error),
 	}
 	w := &worker{loop: l, lease: &lease{loop: l}, slots: &slots{loop: l}, progress: &progress{loop: l}}
@@ -153,7 +153,7 @@ func (w *worker) bounded(ctx context.Context, most time.Duration, do func(contex
 // live registers the worker, lets begin start it off, and loops until it is done, under a lock that is renewed all the while.
 func (w *worker) live(ctx context.Context, begin func() error) (done Summary, err error) {
 	defer func() {
-		if at := w.answered.Load(); at != nil && (errors.Is(err, schema.ErrNoAnswer) || errors.Is(err, roster.ErrLockLost)) {
+		if at := w.answered.Load(); at != nil && (errors.Is(err, schema.ErrNoAnswer) || errors.Is(err, workers.ErrLockLost)) {
 			done.Answered = *at
 		}
 		err = errors.Join(w.withLeftOut(err), w.scheduler.failure())
@@ -170,7 +170,7 @@ func (w *worker) live(ctx context.Context, begin func() error) (done Summary, er
 	defer context.AfterFunc(w.jobs, func() {
 		if w.lockLost() {
 			// nothing can be written under an expired lock, and the database may neither answer nor hang up
-			time.AfterFunc(w.Grace+time.Second, func() { stopWork(roster.ErrLockLost) })
+			time.AfterFunc(w.Grace+time.Second, func() { stopWork(workers.ErrLockLost) })
 		}
 	})()
 
@@ -194,7 +194,7 @@ func (w *worker) live(ctx context.Context, begin func() error) (done Summary, er
 	}
 	if err := w.goOn(); err != nil {
 		w.abandon(err)
-		if errors.Is(err, roster.ErrLockLost) {
+		if errors.Is(err, workers.ErrLockLost) {
 			w.summary.Lost = w.summary.Unsettled()
 		}
 		// else others must wait for the lock to expire
@@ -220,7 +220,7 @@ func (w *worker) signOff(remark error) error {
 		case err == nil || !later:
 			return err
 		case w.lockLost():
-			return roster.ErrLockLost
+			return workers.ErrLockLost
 		case end.Err() != nil:
 			return w.unanswered(err)
 		}

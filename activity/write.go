@@ -1,0 +1,69 @@
+package activity
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+
+	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/schema"
+)
+
+const (
+	columns = "at, kind, state, queue, worker_id, host, pid, job_id, job_type, job_key, attempt, wait_ms, run_ms, error, output"
+	// row follows the expression for the time.
+	values = ",?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
+	// maxRows keeps a statement under SQLite's 32,766 parameters, and short enough for a parser to like it.
+	maxRows = 500
+	// maxBytes keeps a statement well under the smallest max_allowed_packet that a server is likely to have.
+	maxBytes = 4 << 20
+)
+
+// Entries appends to the activity of db's instance, in the caller's transaction, at its time. Empty texts become None.
+func Write(ctx context.Context, tx *engine.Tx, db *schema.DB, entries []Entry) error {
+	at, stamp := tx.Stamp()
+	for len(entries) > 0 {
+		n, size := 0, 0
+		var args []any
+		for ; n < len(entries) && n < maxRows && size < maxBytes; n++ {
+			e := entries[n]
+			args = append(append(args, stamp...), string(e.Kind), string(e.State), orNone(e.Queue), orNone(e.WorkerID), orNone(e.Host), e.PID,
+				e.JobID, orNone(e.JobType), orNone(e.JobKey), e.Attempt, e.WaitMS, e.RunMS, orNone(e.Error), orNone(e.Output))
+			size += len(e.Error) + len(e.Output)
+		}
+		if err := tx.Insert(ctx, engine.Insert{Table: db.Activity(), Columns: columns, Row: "(" + at + values, Args: args, N: n}); err != nil {
+			return fmt.Errorf("record activity: %w", err)
+		}
+		entries = entries[n:]
+	}
+	return nil
+}
+
+// Rows are the rows of jobs that have all gone through the same transition, in the caller's transaction.
+type JobRows struct {
+	Table string
+	IDs   []any
+	// Wait and Run are expressions for wait_ms and run_ms, with the parameters of both; empty is 0.
+	Wait, Run string
+	Args      []any
+}
+
+// OfRows appends an entry for each of the rows, which the database makes of them: that is cheaper than to send it the entries.
+// e has all but the time, the job, its type, its key and its attempt.
+func WriteRows(ctx context.Context, tx *engine.Tx, db *schema.DB, e Entry, r JobRows) error {
+	if len(r.IDs) == 0 {
+		return nil
+	}
+	at, args := tx.Stamp()
+	args = append(args, string(e.Kind), string(e.State), e.Queue, orNone(e.WorkerID), orNone(e.Host), e.PID)
+	args = append(append(args, r.Args...), orNone(e.Output))
+	statement := "INSERT" + db.OrFail + " INTO " + db.Activity() + " (at, kind, state, queue, worker_id, host, pid, job_id, job_type, job_key, attempt, wait_ms, run_ms, output)" +
+		" SELECT " + at + ", ?, ?, ?, ?, ?, ?, id, job_type, job_key, attempt, " + cmp.Or(r.Wait, "0") + ", " + cmp.Or(r.Run, "0") + ", ? FROM " + r.Table + " " + db.ByID +
+		" WHERE id IN " + engine.In(len(r.IDs))
+	if err := tx.Write(ctx, statement, append(args, r.IDs...)...); err != nil {
+		return fmt.Errorf("record activity: %w", err)
+	}
+	return nil
+}
+
+func orNone(s string) string { return cmp.Or(s, None) }

@@ -1,0 +1,135 @@
+// Package alert keeps what cron mails from being mailed again and again: over all hosts where the database knows it, and on
+// this host where it is the database that is away.
+package alert
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/schema"
+)
+
+// Board is where all ticks of an instance see what has been said.
+type Board struct{ db *schema.DB }
+
+// NewBoard is the board of db's instance.
+func NewBoard(db *schema.DB) Board { return Board{db} }
+
+// Claim says whether the caller is the one to say something, which is to be said once every so often, over all hosts; now is the
+// database's time. That it was said lately costs one read. It may be repeated only by whom it has told no: after an error that
+// comes from a commit, nobody may have said it.
+func (b Board) Claim(ctx context.Context, what string, now time.Time, every time.Duration) (ours bool, err error) {
+	if unsaid, err := b.Unsaid(ctx, []string{what}, now, every); err != nil || len(unsaid) == 0 {
+		return false, err
+	}
+	var tried []time.Time
+	err = b.db.Tx(ctx, func(tx *engine.Tx) error {
+		if tx.MayBeDone {
+			var said engine.Time
+			err := tx.GetContext(ctx, &said, "SELECT "+b.db.TimeColumn("said_time")+" FROM "+b.db.Notices()+" WHERE notice = ?", what)
+			if ours = err == nil && slices.ContainsFunc(tried, said.Equal); ours {
+				return nil
+			}
+		}
+		tried = append(tried, tx.Now)
+		now := engine.At(tx.Now)
+		res, err := tx.ExecContext(ctx, "UPDATE "+b.db.Notices()+" SET said_time = ? WHERE notice = ? AND (said_time <= ? OR said_time > ?)",
+			now, what, engine.At(tx.Now.Add(-every)), engine.At(tx.Now.Add(every)))
+		if err != nil {
+			return err
+		}
+		if n, err := res.RowsAffected(); err != nil || n > 0 {
+			ours = n > 0
+			return err
+		}
+		return tx.Undoing(ctx, func() error {
+			_, err := tx.ExecContext(ctx, "INSERT INTO "+b.db.Notices()+" (notice, said_time) VALUES (?, ?)", what, now)
+			ours = err == nil
+			return err
+		})
+	})
+	if engine.IsDuplicate(err) {
+		return false, nil
+	}
+	return ours && err == nil, wrap(err)
+}
+
+// Unsaid are those of some things, one at least, that have not been said for so long: one read for all.
+func (b Board) Unsaid(ctx context.Context, what []string, now time.Time, every time.Duration) ([]string, error) {
+	var said []string
+	args := make([]any, len(what))
+	for i := range what {
+		args[i] = what[i]
+	}
+	query := "SELECT notice FROM " + b.db.Notices() + " WHERE notice IN " + engine.In(len(what)) + " AND said_time > ? AND said_time <= ?"
+	// a time to come is from before the clock was put back, and counts for nothing
+	args = append(args, engine.At(now.Add(-every)), engine.At(now.Add(every)))
+	if err := b.db.SelectContext(ctx, &said, query, args...); err != nil {
+		return nil, wrap(err)
+	}
+	return slices.DeleteFunc(slices.Clone(what), func(w string) bool { return slices.Contains(said, w) }), nil
+}
+
+// Times are when some things, one at least, were said last, or done, as Note has it; what never was is not among them.
+func (b Board) Times(ctx context.Context, what []string) (map[string]time.Time, error) {
+	var rows []struct {
+		Notice string
+		Said   engine.Time `db:"said_time"`
+	}
+	args := make([]any, len(what))
+	for i := range what {
+		args[i] = what[i]
+	}
+	query := "SELECT notice, " + b.db.TimeColumns("said_time") + " FROM " + b.db.Notices() + " WHERE notice IN " + engine.In(len(what))
+	if err := b.db.SelectContext(ctx, &rows, query, args...); err != nil {
+		return nil, wrap(err)
+	}
+	times := map[string]time.Time{}
+	for _, r := range rows {
+		times[r.Notice] = r.Said.Time
+	}
+	return times, nil
+}
+
+// Note notes until when things have been done. It may be repeated.
+func (b Board) Note(ctx context.Context, what []string, until time.Time) error {
+	return wrap(b.db.Tx(ctx, func(tx *engine.Tx) error {
+		for _, w := range what {
+			if err := tx.Upsert(ctx, b.db.Notices(), []string{"notice"}, []any{w}, []string{"said_time"}, []any{engine.At(until)}); err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
+}
+
+func wrap(err error) error {
+	if err != nil {
+		err = fmt.Errorf("look whether it has been said: %w", err)
+	}
+	return err
+}
+
+// Purge deletes what was said before a time, in small transactions with pauses. It may be interrupted and repeated.
+func (b Board) Purge(ctx context.Context, before time.Time) error {
+	for {
+		began := time.Now()
+		var old []any
+		err := b.db.SelectContext(ctx, &old, "SELECT notice FROM "+b.db.Notices()+" WHERE said_time < ? LIMIT ?", engine.At(before), engine.PurgeBatch)
+		if err == nil && len(old) > 0 {
+			_, err = b.db.ExecContext(ctx, "DELETE FROM "+b.db.Notices()+" WHERE notice IN "+engine.In(len(old)), old...)
+		}
+		if err != nil {
+			return fmt.Errorf("purge notices: %w", err)
+		}
+		if len(old) < engine.PurgeBatch {
+			return nil
+		}
+		if err := engine.Breathe(ctx, began); err != nil {
+			return err
+		}
+	}
+}

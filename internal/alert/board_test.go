@@ -1,0 +1,63 @@
+package alert_test
+
+import (
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hipq/hipq/internal/alert"
+	"github.com/hipq/hipq/internal/dbtest"
+	"github.com/hipq/hipq/internal/engine"
+)
+
+// Of many that would say something at the same time one does, and again when its time is over.
+func TestClaim(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, driver, source string) {
+		db := dbtest.Open(t, driver, source)
+		for round := range 3 {
+			now, err := db.Clock(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			var said atomic.Int32
+			var all sync.WaitGroup
+			for range 8 {
+				all.Go(func() {
+					ours, err := alert.NewBoard(db).Claim(t.Context(), "failed emails 3f2a91bc \xff'", now, time.Hour)
+					if err != nil {
+						t.Error(err)
+					}
+					if ours {
+						said.Add(1)
+					}
+				})
+			}
+			all.Wait()
+			if said.Load() != 1 {
+				t.Errorf("round %d: %d say it", round, said.Load())
+			}
+			if _, err := db.ExecContext(t.Context(), "UPDATE "+db.Notices()+" SET said_time = ?", engine.At(now.Add(-time.Hour))); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
+// What was noted is known, and what never was is not.
+func TestTimes(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, driver, source string) {
+		b := alert.NewBoard(dbtest.Open(t, driver, source))
+		var until time.Time
+		for n := range 2 {
+			until = time.Date(2026, 11, 22, 3, n, 0, 0, time.UTC)
+			if err := b.Note(t.Context(), []string{"a", "b"}, until); err != nil {
+				t.Fatal(err)
+			}
+		}
+		times, err := b.Times(t.Context(), []string{"b", "c"})
+		if err != nil || len(times) != 1 || !times["b"].Equal(until) {
+			t.Errorf("%v, %v", times, err)
+		}
+	})
+}

@@ -1,0 +1,127 @@
+package alert
+
+import (
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/hipq/hipq/internal/files"
+)
+
+const (
+	// SaidEvery is how often it is said that something goes on.
+	SaidEvery = 15 * time.Minute
+	// overAfter is how long no tick must have failed before it is said to be over: what comes and goes would be said each time.
+	overAfter = 2 * time.Minute
+)
+
+// Outage is what this host's ticks of one crontab line know of their failing: a small file in the user's cache, for the database
+// can't be asked.
+type Outage struct{ file string }
+
+// state is what the file holds.
+type state struct {
+	// Since is when it began, Said when that was said last. Over is since when no tick has failed; zero if the last one did.
+	Since time.Time `json:"since"`
+	Said  time.Time `json:"said"`
+	Over  time.Time `json:"over"`
+}
+
+// OutageOf is the outage of those that have this key: a config, and what of it a tick works.
+func OutageOf(key string) (*Outage, error) {
+	file, err := cached("outage", key)
+	return &Outage{file}, err
+}
+
+// cached is the file in the user's cache that is about what of this key. Under sudo the cache may be another user's: that is none.
+func cached(what, key string) (string, error) {
+	cache, err := os.UserCacheDir()
+	if err == nil {
+		cache = filepath.Join(cache, "hipq")
+		err = files.CheckFolder(cache)
+	}
+	if err != nil {
+		return "", err
+	}
+	return filepath.Join(cache, what+"-"+uuid.NewSHA1(uuid.NameSpaceURL, []byte(key)).String()), nil
+}
+
+// Goes notes that a tick failed, at the latest from a time on, and says since when they do, and whether this one is to say so. Two
+// that fail at the same time may both say it.
+func (o *Outage) Goes(from, now time.Time) (since time.Time, say bool, err error) {
+	s, err := o.read()
+	if err != nil {
+		return from, true, err
+	}
+	if s.Since.IsZero() || s.Since.After(now) {
+		s = state{Since: from}
+	}
+	if lately := now.Sub(s.Said); lately < 0 || lately >= SaidEvery {
+		s.Said, say = now, true
+	}
+	if !say && s.Over.IsZero() {
+		return s.Since, false, nil // nothing is new
+	}
+	s.Over = time.Time{}
+	return s.Since, say, o.write(s)
+}
+
+// Ends notes that a tick has found the database. When none has failed for two minutes it says once from when to when they did; else
+// these are zero.
+func (o *Outage) Ends(now time.Time) (since, over time.Time, err error) {
+	s, err := o.read()
+	if err != nil || s.Since.IsZero() {
+		return since, over, err
+	}
+	if s.Over.IsZero() || s.Over.After(now) {
+		s.Over = now
+		return since, over, o.write(s)
+	}
+	if now.Sub(s.Over) < overAfter {
+		return since, over, nil
+	}
+	if err := os.Remove(o.file); err != nil {
+		if errors.Is(err, fs.ErrNotExist) { // another has said it
+			err = nil
+		}
+		return since, over, err
+	}
+	return s.Since, s.Over, nil
+}
+
+// read is the zero state where there is no file, or none that can be understood.
+func (o *Outage) read() (s state, err error) {
+	text, err := os.ReadFile(o.file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return state{}, nil
+	}
+	if err == nil && json.Unmarshal(text, &s) != nil {
+		return state{}, nil
+	}
+	return s, err
+}
+
+// write replaces the file, for another may read it.
+func (o *Outage) write(s state) error {
+	text, err := json.Marshal(s)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(o.file), 0o700); err != nil {
+		return err
+	}
+	temporary := o.file + "." + uuid.NewString()
+	if err := os.WriteFile(temporary, append(text, '\n'), 0o600); err != nil {
+		return err
+	}
+	err = os.Rename(temporary, o.file)
+	if err != nil {
+		_ = os.Remove(temporary)
+	}
+	return err
+}

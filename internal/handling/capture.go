@@ -1,0 +1,77 @@
+//go:build !windows
+
+package handling
+
+import (
+	"os"
+	"syscall"
+	"time"
+)
+
+// readAfter is when a program's output begins to be read while it runs. Until then, and that is all the life of most
+// programs, the pipe's buffer holds it: a reader's wake-ups would cost a short job a tenth of its time.
+const readAfter = 5 * time.Millisecond
+
+// maxPipe is the most that a pipe holds (on Linux, if the program asks for it).
+const maxPipe = 1 << 20
+
+// capture reads one end of a pipe into a sink.
+type capture struct {
+	fd    int // not blocking
+	out   Sink
+	later *time.Timer
+	file  chan *os.File // of fd, when the reader has begun
+	read  chan struct{} // closed when the reader has ended
+}
+
+func newCapture(fd int, out Sink) *capture {
+	c := &capture{fd: fd, out: out, file: make(chan *os.File, 1), read: make(chan struct{})}
+	c.later = time.AfterFunc(readAfter, c.follow)
+	return c
+}
+
+// follow reads until nobody holds the pipe's other end any more, or finish stops it.
+func (c *capture) follow() {
+	defer close(c.read)
+	file := os.NewFile(uintptr(c.fd), "output")
+	c.file <- file
+	for {
+		n, err := file.Read(c.out.Room())
+		c.out.Took(n)
+		if err != nil {
+			return
+		}
+	}
+}
+
+// finish takes what is in the pipe now and closes it. The program has ended, so nothing of its own is still to come; a
+// process that it left behind may hold the other end for as long as it likes.
+func (c *capture) finish() {
+	if c == nil {
+		return
+	}
+	if c.later.Stop() {
+		c.drain()
+		_ = syscall.Close(c.fd)
+		return
+	}
+	file := <-c.file
+	_ = file.SetReadDeadline(time.Unix(1, 0)) // long past: it stops the reader
+	<-c.read
+	c.drain()
+	_ = file.Close()
+}
+
+func (c *capture) drain() {
+	for taken := 0; taken < maxPipe; {
+		n, err := syscall.Read(c.fd, c.out.Room())
+		if err == syscall.EINTR {
+			continue
+		}
+		if n <= 0 {
+			return
+		}
+		c.out.Took(n)
+		taken += n
+	}
+}

@@ -1,0 +1,136 @@
+// Package handling is between a handler and the worker: what the context has of the attempt, and the programs that handlers start.
+// A program runs in a process group of its own, under guard. Why it is started without os/exec is in docs/architecture.md.
+package handling
+
+import (
+	"context"
+	"sync/atomic"
+
+	"github.com/hipq/hipq/queue/job"
+)
+
+// Hooks are what whoever calls a handler is prepared for. Those that are nil are as in the context around.
+type Hooks struct {
+	// Look ends the context if its time is up by the clock: a process that was stopped and goes on may come to begin a program
+	// before its timers have fired. Err calls it, and each time that the context itself is asked for its error.
+	Look func()
+	// Say gets how far the handler has come, in any goroutine, as often as the handler likes. It must return at once.
+	Say func(job.Progress)
+	// End ends the attempt of a handler that doesn't return, in any goroutine; what the handler returns later is nothing.
+	End func(job.Outcome)
+	// Note is called with what is heard, at any time while the handler runs.
+	Note func(add func(*Heard))
+}
+
+type key struct{}
+
+// attempt is a context with hooks.
+type attempt struct {
+	context.Context
+	Hooks
+	// instead is what to do when the attempt is overdue: own, or that of the context around.
+	instead *atomic.Pointer[func()]
+	own     atomic.Pointer[func()]
+}
+
+// With makes a context for a handler.
+func With(ctx context.Context, h Hooks) context.Context {
+	a := &attempt{Context: ctx, Hooks: h}
+	a.instead = &a.own
+	around := of(ctx)
+	if around == nil {
+		return a
+	}
+	if h.Look == nil {
+		a.Look = around.Look
+	}
+	if h.Say == nil {
+		a.Say = around.Say
+	}
+	if h.Note == nil {
+		a.Note = around.Note
+	}
+	if h.End == nil {
+		a.End, a.instead = around.End, around.instead
+	}
+	return a
+}
+
+// of is the attempt of a context; nil if it is that of none.
+func of(ctx context.Context) *attempt {
+	a, _ := ctx.Value(key{}).(*attempt) // the context may have been wrapped
+	return a
+}
+
+// Value implements context.Context.
+func (a *attempt) Value(k any) any {
+	if k == (key{}) {
+		return a
+	}
+	return a.Context.Value(k)
+}
+
+// Err implements context.Context.
+func (a *attempt) Err() error {
+	if a.Look != nil {
+		a.Look()
+	}
+	return a.Context.Err()
+}
+
+// Err is why the work must not begin; nil if it may. What comes between this look and the work is what may still go wrong: there
+// should be nothing.
+func Err(ctx context.Context) error {
+	if a := of(ctx); a != nil && a.Look != nil {
+		a.Look()
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return nil
+}
+
+// Say is who wants to know of the handler's progress; nil if nobody does.
+func Say(ctx context.Context) func(job.Progress) {
+	if a := of(ctx); a != nil {
+		return a.Say
+	}
+	return nil
+}
+
+// End ends the attempt whose context this is. It does nothing if whoever called the handler is not prepared for it.
+func End(ctx context.Context, o job.Outcome) {
+	if a := of(ctx); a != nil && a.End != nil {
+		a.End(o)
+	}
+}
+
+// Overdue ends the attempt of a handler that has not returned, although its context has ended and the grace is over, unless
+// something else is to be done then.
+func Overdue(ctx context.Context) {
+	a := of(ctx)
+	if a == nil {
+		return
+	}
+	if do := a.instead.Load(); do != nil {
+		(*do)()
+		return
+	}
+	End(ctx, GoesOn(ctx))
+}
+
+// Instead says what to do when the attempt is overdue, until restore is called: then it is what was said before. One that ends what
+// it runs by itself does nothing.
+func Instead(ctx context.Context, do func()) (restore func()) {
+	a := of(ctx)
+	if a == nil {
+		return func() {}
+	}
+	before := a.instead.Swap(&do)
+	return func() { a.instead.Store(before) }
+}
+
+// GoesOn is the outcome of an attempt whose handler ignores that its context has ended.
+func GoesOn(ctx context.Context) job.Outcome {
+	return job.Outcome{Verdict: job.TryAgain, Error: context.Cause(ctx).Error() + "; the handler goes on"}
+}

@@ -1,0 +1,82 @@
+package handling
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/hipq/hipq/internal/process"
+)
+
+// A program that has ended when the context ends counts by its exit status.
+func TestInterruptAfterTheEnd(t *testing.T) {
+	p, err := Start(t.Context(), nil, Command{Path: "/bin/sh", Argv: []string{"sh", "-c", "exit 5"}}, nil, new(discard))
+	if err != nil {
+		t.Fatal(err)
+	}
+	process.AwaitEnd(p.pid)
+	p.Interrupt(0, nil)
+	p.Await()
+	status, err := p.Reap()
+	if err != nil || p.interrupted || status.ExitStatus() != 5 {
+		t.Errorf("interrupted: %t, %v, %v", p.interrupted, status, err)
+	}
+	p.Interrupt(time.Hour, nil) // too late for anything: the id may be another's
+	if p.interrupted || p.kill != nil {
+		t.Error("interrupted after the reaping")
+	}
+}
+
+// discard takes what nobody wants to see.
+type discard [64]byte
+
+func (d *discard) Room() []byte { return d[:] }
+
+func (d *discard) Took(int) {}
+
+// The last look at the lock comes when all is ready, so that nothing but the fork is behind it.
+func TestLastLook(t *testing.T) {
+	lost := errors.New("lock lost")
+	for _, kind := range []string{"exec", "stream"} {
+		inner, cancel := context.WithCancelCause(t.Context())
+		defer cancel(nil)
+		before, after, looks := openFiles(t), 0, 0
+		ctx := With(inner, Hooks{Look: func() {
+			looks++
+			after = openFiles(t)
+			cancel(lost)
+		}})
+		began := filepath.Join(t.TempDir(), "began")
+		touch := Command{Path: "/bin/touch", Argv: []string{"touch", began}}
+		var err error
+		if kind == "exec" {
+			_, err = Start(ctx, nil, touch, []byte("{}"), new(discard))
+		} else {
+			_, _, err = StartDialogue(ctx, nil, touch)
+		}
+		if !errors.Is(err, lost) || looks == 0 {
+			t.Errorf("%s: %d looks, %v", kind, looks, err)
+		}
+		if after < before+3 {
+			t.Errorf("%s: it was looked before the pipes were made: %d files, then %d", kind, before, after)
+		}
+		if left := openFiles(t); left != before {
+			t.Errorf("%s: %d files were open, and now %d", kind, before, left)
+		}
+		if _, err := os.Stat(began); err == nil {
+			t.Errorf("%s: the program has begun", kind)
+		}
+	}
+}
+
+func openFiles(t *testing.T) int {
+	t.Helper()
+	open, err := os.ReadDir("/dev/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(open)
+}

@@ -1,0 +1,29 @@
+package policy
+
+import (
+	"cmp"
+	"math"
+	"time"
+
+	"github.com/hipq/hipq/queue/job"
+)
+
+// Retry is what the policy decides after the attempt-th attempt, which ended with o. random is in [0, 1).
+func Retry(p job.RetryPolicy, attempt int, o job.Outcome, random float64) job.Decision {
+	if o.Verdict == job.Failed || o.Verdict == job.Stopped || attempt >= p.Attempts {
+		return job.Decision{}
+	}
+	return job.Decision{Again: true, In: cmp.Or(max(0, o.RetryAfter), delay(p, attempt, random))}
+}
+
+// delay is how long to wait after the attempt-th attempt. Jitter comes after the cap, so that jobs which have all
+// reached the cap don't come back together; it only lengthens, so that a delay is never shorter than asked for.
+func delay(p job.RetryPolicy, attempt int, random float64) time.Duration {
+	d := float64(p.Delay)
+	if p.Backoff == job.Exponential {
+		d *= math.Pow(2, float64(min(max(attempt-1, 0), 62)))
+		d = min(d, float64(max(p.MaxDelay, p.Delay)))
+	}
+	d *= 1 + p.Jitter*random
+	return time.Duration(min(d, float64(math.MaxInt64/2)))
+}

@@ -1,0 +1,435 @@
+package policy
+
+import (
+	"math"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+// number is what may stand in a row: mostly something sensible.
+func number(top int) *rapid.Generator[int] {
+	return rapid.OneOf(rapid.IntRange(0, top), rapid.IntRange(0, top), rapid.Int())
+}
+
+// demands are demands as a hand may have left them in the rows.
+func demands(limit int) *rapid.Generator[[]Demand] {
+	return rapid.SliceOfN(rapid.Custom(func(t *rapid.T) Demand {
+		return Demand{
+			Used: number(limit).Draw(t, "used"), Wants: number(limit).Draw(t, "wants"), First: number(limit).Draw(t, "first"),
+			Since: rapid.Int64().Draw(t, "since"),
+		}
+	}), 1, 9)
+}
+
+// held is what shares come to, with what is used beyond them.
+func held(shares []int, demands []Demand) (sum int) {
+	for i, d := range demands {
+		sum += max(shares[i], d.Used)
+	}
+	return sum
+}
+
+// Whatever stands in the rows, no share is below 0, and all of them are no more than the limit.
+func TestSharesAddUp(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		limit := rapid.OneOf(rapid.IntRange(0, 30), rapid.IntRange(0, math.MaxInt32)).Draw(t, "limit")
+		demands := demands(limit).Draw(t, "demands")
+		given := slices.Clone(demands)
+		shares := Divide(limit, demands)
+		if !slices.Equal(given, demands) {
+			t.Fatalf("it has changed what it was given: %+v is %+v", given, demands)
+		}
+		sum := 0
+		for _, share := range shares {
+			if sum += share; share < 0 {
+				t.Fatalf("below 0: %v", shares)
+			}
+		}
+		if sum > limit || len(shares) != len(demands) {
+			t.Fatalf("of a limit of %d the shares are %v", limit, shares)
+		}
+	})
+}
+
+func TestDivideNothing(t *testing.T) {
+	if shares := Divide(3, nil); len(shares) > 0 {
+		t.Fatal(shares)
+	}
+}
+
+// A share never gives away what is in use: where no more than the limit is used, the shares and what is used beyond them are the limit.
+func TestOnlyWhatIsFreeMoves(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		limit := rapid.IntRange(0, 30).Draw(t, "limit")
+		demands := demands(limit).Draw(t, "demands")
+		used := 0
+		for i := range demands {
+			demands[i].Used = rapid.IntRange(0, limit-used).Draw(t, "used")
+			used += demands[i].Used
+		}
+		if shares := Divide(limit, demands); held(shares, demands) != limit {
+			t.Fatalf("of a limit of %d the shares are %v: %+v", limit, shares, demands)
+		}
+	})
+}
+
+// Where the others are idle, one that asks has the whole limit at once; and it goes back to two that ask as its jobs end.
+func TestOneHotShard(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		limit := rapid.IntRange(1, 100).Draw(t, "limit")
+		demands := make([]Demand, rapid.IntRange(1, 20).Draw(t, "n"))
+		hot := rapid.IntRange(0, len(demands)-1).Draw(t, "hot")
+		demands[hot].Wants, demands[hot].First = limit, 1
+		if shares := Divide(limit, demands); shares[hot] != limit {
+			t.Fatalf("of a limit of %d the hot shard has its share of %v", limit, shares)
+		}
+		if len(demands) == 1 {
+			return
+		}
+		other := (hot + 1) % len(demands)
+		demands[hot].Used, demands[hot].Since = limit, 1
+		demands[other].Wants, demands[other].First = limit, 1
+		even := max(limit/2, 1)
+		if shares := Divide(limit, demands); shares[other] != 0 || shares[hot] > limit-even {
+			t.Fatalf("the hot shard should leave %d: %v", even, shares)
+		}
+		demands[hot].Used = 0
+		if shares := Divide(limit, demands); shares[other] < even {
+			t.Fatalf("the other shard should have %d: %v", even, shares)
+		}
+	})
+}
+
+// What is divided among shards that ask has no pieces into which none of their jobs fits.
+func TestNoPieces(t *testing.T) {
+	demands := make([]Demand, 3)
+	for i := range demands {
+		demands[i] = Demand{Wants: 40, First: 4, Since: int64(i)}
+	}
+	started := 0
+	shares := Divide(10, demands)
+	for _, share := range shares {
+		if HasRoom(10, share, 0, 4) {
+			started++
+		}
+	}
+	if started != 2 {
+		t.Fatalf("of jobs of weight 4 a limit of 10 has started %d: %v", started, shares)
+	}
+}
+
+// Who gets what, of a limit of 12.
+func TestDivide(t *testing.T) {
+	for name, c := range map[string]struct {
+		demands []Demand
+		want    []int
+	}{
+		"what nobody uses is even":                          {make([]Demand, 5), []int{3, 3, 2, 2, 2}},
+		"what is used stays where it is":                    {[]Demand{{Used: 9}, {}, {}}, []int{9, 2, 1}},
+		"those that ask have the same":                      {[]Demand{{Wants: 20, First: 1}, {Wants: 20, First: 1}, {}, {}}, []int{6, 6, 0, 0}},
+		"no more than they ask for":                         {[]Demand{{Wants: 20, First: 1}, {Wants: 4, First: 2}, {}}, []int{8, 4, 0}},
+		"also a piece that no job like the first fits into": {[]Demand{{Wants: 20, First: 5}, {}}, []int{12, 0}},
+		"what is used within an even share stays": {
+			[]Demand{{Wants: 20, First: 1}, {Used: 5}}, []int{7, 5},
+		},
+		"what is used beyond it comes back as jobs end": {
+			[]Demand{{Wants: 20, First: 1}, {Used: 10}}, []int{2, 6},
+		},
+		"the one that has waited longest comes first": {
+			[]Demand{{Wants: 12, First: 12, Since: 2}, {Wants: 12, First: 12, Since: 1}, {Used: 4}}, []int{0, 8, 0},
+		},
+		"the first in line gets room beside what runs there": {
+			[]Demand{{Used: 9, Wants: 1, First: 1, Since: 1}, {Wants: 20, First: 1, Since: 2}}, []int{10, 2},
+		},
+		"a heavy job of the next in line comes before more light ones of the others": {
+			[]Demand{{Wants: 20, First: 1, Since: 1}, {Wants: 20, First: 9, Since: 2}, {Wants: 20, First: 1, Since: 3}}, []int{2, 9, 1},
+		},
+		"what is used over the limit has to end": {
+			[]Demand{{Used: 9, Wants: 1, First: 1}, {Used: 6}}, []int{6, 2},
+		},
+	} {
+		if got := Divide(12, c.demands); !slices.Equal(got, c.want) {
+			t.Errorf("%s: the shares of %+v are %v, want %v", name, c.demands, got, c.want)
+		}
+	}
+}
+
+// However many shards there are, and however large the limit is, it is divided in no time.
+func TestDivideIsQuick(t *testing.T) {
+	demands := make([]Demand, 100)
+	for i := range demands {
+		demands[i] = Demand{Used: i * i, Wants: math.MaxInt32, First: 1 + i*i*i, Since: int64(i % 7)}
+	}
+	for _, limit := range []int{998, 1_000_000, math.MaxInt32} {
+		began := time.Now()
+		Divide(limit, demands)
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("a limit of %d takes %s", limit, took)
+		}
+	}
+}
+
+func TestHasRoom(t *testing.T) {
+	for _, c := range []struct {
+		share, used, weight int
+		want                bool
+	}{
+		{4, 1, 3, true},
+		{4, 1, 4, false},
+		{10, 0, 10, true},
+		{10, 0, 11, true},
+		{10, 1, 11, false},
+		{9, 0, 11, false},
+		{10, 0, math.MaxInt, true},
+		{-5, 0, 1, false},
+		{2, -5, 3, false},
+		{6, 10, 1, false},
+	} {
+		if got := HasRoom(10, c.share, c.used, c.weight); got != c.want {
+			t.Errorf("with %d used of a share of %d, room for %d is %v", c.used, c.share, c.weight, got)
+		}
+	}
+}
+
+// queue is a queue in shards, as its rows have it: jobs start only in order, only as their shard's row allows.
+type queue struct {
+	limit   int
+	shares  []int
+	demands []Demand
+	waiting [][]int // the weights of the jobs of each shard that wait
+	running [][]int
+	now     int64
+}
+
+func newQueue(limit, shards int) *queue {
+	q := &queue{limit: limit, demands: make([]Demand, shards), waiting: make([][]int, shards), running: make([][]int, shards)}
+	q.shares = Divide(limit, q.demands)
+	return q
+}
+
+func (q *queue) used() (sum int) {
+	for _, d := range q.demands {
+		sum += d.Used
+	}
+	return sum
+}
+
+// round starts what a shard may start, and says how many jobs these were. What it has asked for is over then. It fails where they
+// run over the limit.
+func (q *queue) round(t *rapid.T, shard int) (started int) {
+	p := &q.demands[shard]
+	for ; len(q.waiting[shard]) > 0 && HasRoom(q.limit, q.shares[shard], p.Used, q.waiting[shard][0]); started++ {
+		weight := q.waiting[shard][0]
+		if used := q.used(); used > 0 && used+weight > q.limit {
+			t.Fatalf("with %d used of %d a job of %d has started: %+v", used, q.limit, weight, q.shares)
+		}
+		q.waiting[shard] = q.waiting[shard][1:]
+		q.running[shard] = append(q.running[shard], weight)
+		p.Used += weight
+		p.Wants, p.First = 0, 0
+	}
+	return started
+}
+
+// ask is a round and what follows it when it leaves a job waiting.
+func (q *queue) ask(t *rapid.T, shard int) (started int) {
+	started = q.round(t, shard)
+	p := &q.demands[shard]
+	if len(q.waiting[shard]) == 0 {
+		p.Wants, p.First = 0, 0
+		return started
+	}
+	if p.Wants == 0 {
+		q.now++
+		p.Since = q.now
+	}
+	p.First, p.Wants = q.waiting[shard][0], 0
+	for _, weight := range q.waiting[shard] {
+		p.Wants += weight
+	}
+	q.divide(t)
+	return started + q.round(t, shard)
+}
+
+// divide divides the limit anew. It fails if the shares, and what is used beyond them, come to more than the limit, or than what
+// is used.
+func (q *queue) divide(t *rapid.T) {
+	q.shares = Divide(q.limit, q.demands)
+	if sum := held(q.shares, q.demands); sum > max(q.limit, q.used()) {
+		t.Fatalf("of a limit of %d the shares are %v: %+v", q.limit, q.shares, q.demands)
+	}
+}
+
+// end ends a job.
+func (q *queue) end(shard, i int) {
+	r := q.running[shard]
+	q.demands[shard].Used -= r[i]
+	q.running[shard] = append(r[:i:i], r[i+1:]...)
+}
+
+// Whatever jobs come, start and end, whoever asks, and although the limit changes: no job starts above the limit, but one alone.
+func TestSharesKeepTheLimit(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		q := newQueue(rapid.IntRange(1, 20).Draw(t, "limit"), rapid.IntRange(1, 6).Draw(t, "shards"))
+		anyShard := rapid.IntRange(0, len(q.shares)-1)
+		t.Repeat(map[string]func(*rapid.T){
+			"add": func(t *rapid.T) {
+				i := anyShard.Draw(t, "shard")
+				q.waiting[i] = append(q.waiting[i], rapid.IntRange(1, 24).Draw(t, "weight"))
+			},
+			"round": func(t *rapid.T) { q.round(t, anyShard.Draw(t, "shard")) },
+			"ask":   func(t *rapid.T) { q.ask(t, anyShard.Draw(t, "shard")) },
+			"end": func(t *rapid.T) {
+				i := anyShard.Draw(t, "shard")
+				if len(q.running[i]) == 0 {
+					t.Skip("nothing runs")
+				}
+				q.end(i, rapid.IntRange(0, len(q.running[i])-1).Draw(t, "job"))
+			},
+			"lapse": func(t *rapid.T) {
+				p := &q.demands[anyShard.Draw(t, "shard")]
+				p.Wants, p.First = 0, 0
+			},
+			"another limit": func(t *rapid.T) {
+				q.limit = rapid.IntRange(1, 20).Draw(t, "limit")
+				q.divide(t)
+			},
+		})
+	})
+}
+
+// As long as jobs end, each shard that keeps asking starts its first job after two rounds of all shards for each shard, at the
+// latest: no two heavy jobs wait for each other, and no light ones keep a heavy one waiting.
+func TestAllAreServed(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		limit, shards := rapid.IntRange(1, 20).Draw(t, "limit"), rapid.IntRange(1, 6).Draw(t, "shards")
+		q := newQueue(limit, shards)
+		weights := rapid.OneOf(rapid.Just(1), rapid.IntRange(1, limit), rapid.IntRange(1, limit+5))
+		waited := make([]int, shards)
+		for range rapid.IntRange(1, 60).Draw(t, "turns") {
+			for i := range shards {
+				for rapid.IntRange(0, 3).Draw(t, "more") > 0 && len(q.waiting[i]) < 30 {
+					q.waiting[i] = append(q.waiting[i], weights.Draw(t, "weight"))
+				}
+			}
+			for _, i := range rapid.Permutation(order(shards)).Draw(t, "order") {
+				waited[i]++
+				if q.ask(t, i) > 0 || len(q.waiting[i]) == 0 {
+					waited[i] = 0
+				}
+				if waited[i] > 2*shards {
+					t.Fatalf("shard %d has waited for %d turns: %+v", i, waited[i], q.shares)
+				}
+			}
+			for i := range shards {
+				for len(q.running[i]) > 0 {
+					q.end(i, 0)
+				}
+			}
+		}
+	})
+}
+
+func order(n int) (list []int) {
+	for i := range n {
+		list = append(list, i)
+	}
+	return list
+}
+
+// Two jobs of which each takes the whole limit, or more, in two shards: one goes, then the other.
+func TestTwoHeavyJobs(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		limit := rapid.IntRange(1, 20).Draw(t, "limit")
+		heavy := rapid.IntRange(limit, limit+5)
+		q := newQueue(limit, rapid.IntRange(2, 8).Draw(t, "shards"))
+		a := rapid.IntRange(0, len(q.shares)-2).Draw(t, "a")
+		b := rapid.IntRange(a+1, len(q.shares)-1).Draw(t, "b")
+		q.waiting[a], q.waiting[b] = []int{heavy.Draw(t, "heavy")}, []int{heavy.Draw(t, "heavy")}
+		if q.ask(t, a) != 1 || q.ask(t, b) != 0 {
+			t.Fatalf("who asks first goes: %+v", q.shares)
+		}
+		q.end(a, 0)
+		if q.ask(t, b) != 1 {
+			t.Fatalf("when the first has ended, the other goes: %+v", q.shares)
+		}
+	})
+}
+
+// Where a limit is lowered below what is used, nothing starts until less is used; then what becomes free is for whoever has
+// waited longest.
+func TestLimitLowered(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		q := newQueue(10, 3)
+		for i := range q.shares {
+			q.waiting[i] = []int{1, 1, 1, 1, 1, 1, 1, 1}
+			q.ask(t, i)
+		}
+		if q.used() != 10 {
+			t.Fatalf("%d are used of 10", q.used())
+		}
+		q.limit = 4
+		q.divide(t)
+		for q.used() > 4 {
+			i := rapid.SampledFrom(busy(q)).Draw(t, "busy")
+			q.end(i, 0)
+			if q.used() < 4 {
+				break
+			}
+			for _, i := range rapid.Permutation(order(3)).Draw(t, "order") {
+				if n := q.ask(t, i); n > 0 {
+					t.Fatalf("with %d used of 4, %d have started", q.used()-n, n)
+				}
+			}
+		}
+		q.end(busy(q)[0], 0)
+		started := 0
+		for range 2 {
+			for i := range q.shares {
+				started += q.ask(t, i)
+			}
+		}
+		if started == 0 || q.used() != 4 {
+			t.Fatalf("with %d used of 4, %d have started", q.used(), started)
+		}
+	})
+}
+
+// However much is used, and by whom, when a limit is divided anew: until it is divided again, jobs end and others start below the
+// limit only.
+func TestLimitDividedAnew(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		q := newQueue(rapid.IntRange(1, 10).Draw(t, "limit"), rapid.IntRange(1, 4).Draw(t, "shards"))
+		for i := range q.shares {
+			q.running[i] = rapid.SliceOfN(rapid.IntRange(1, 3), 0, 6).Draw(t, "running")
+			q.waiting[i] = rapid.SliceOfN(rapid.IntRange(1, 3), 0, 6).Draw(t, "waiting")
+			p := &q.demands[i]
+			for _, weight := range q.running[i] {
+				p.Used += weight
+			}
+			if len(q.waiting[i]) > 0 && rapid.Bool().Draw(t, "asks") {
+				p.Wants, p.First, p.Since = 10, q.waiting[i][0], rapid.Int64Range(0, 9).Draw(t, "since")
+			}
+		}
+		q.divide(t)
+		for len(busy(q)) > 0 {
+			q.end(rapid.SampledFrom(busy(q)).Draw(t, "ends"), 0)
+			for i := range q.shares {
+				q.round(t, i)
+			}
+		}
+	})
+}
+
+// busy are the shards in which something runs.
+func busy(q *queue) (list []int) {
+	for i, r := range q.running {
+		if len(r) > 0 {
+			list = append(list, i)
+		}
+	}
+	return list
+}

@@ -1,0 +1,76 @@
+package policy
+
+import (
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/hipq/hipq/queue/job"
+)
+
+// However starts come, no stretch of the rate's time has more than it allows, and once that time is over there is room.
+func TestRate(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		r := job.Rate{
+			Starts: rapid.IntRange(1, 20).Draw(t, "starts"),
+			Per:    time.Duration(rapid.Int64Range(int64(time.Second), int64(time.Hour)).Draw(t, "per")),
+		}
+		now := time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC)
+		s := Starts{}
+		var at []time.Time
+		for range rapid.IntRange(1, 60).Draw(t, "steps") {
+			now = now.Add(time.Duration(rapid.Int64Range(0, int64(r.Per)/2).Draw(t, "pause")))
+			left, wait := s.Left(r, now)
+			if left > 0 != (wait == 0) || wait > r.Per+slice(r) {
+				t.Fatalf("%d left, wait %v", left, wait)
+			}
+			if left == 0 {
+				if later, _ := s.Left(r, now.Add(wait)); later == 0 {
+					t.Fatalf("after %v there is still no room", wait)
+				}
+				continue
+			}
+			n := rapid.IntRange(1, left).Draw(t, "n")
+			s = s.Add(r, n, now)
+			for range n {
+				at = append(at, now)
+			}
+		}
+		for i := range at {
+			if j := i + r.Starts; j < len(at) && at[j].Sub(at[i]) < r.Per {
+				t.Fatalf("%d starts within %v", r.Starts+1, at[j].Sub(at[i]))
+			}
+		}
+		if left, _ := s.Left(r, now.Add(r.Per+slice(r))); left != r.Starts {
+			t.Fatalf("after all of it is over, %d are left of %d", left, r.Starts)
+		}
+		if len(s) > rateSlices+2 {
+			t.Fatalf("%d slices are kept", len(s))
+		}
+	})
+}
+
+// Starts that the clock has yet to come to, for it was put back, count as of the moment in which that is found out.
+func TestRateOfAClockThatWasPutBack(t *testing.T) {
+	for _, r := range []job.Rate{{Starts: 3, Per: time.Minute}, {Starts: 3, Per: 2 * time.Hour}} {
+		late := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+		s := Starts{}.Add(r, 2, late).Add(r, 1, late.Add(r.Per/2))
+		now := late.Add(-time.Hour)
+		if left, wait := s.Left(r, now); left != 0 || wait > r.Per+slice(r) {
+			t.Errorf("%d left, wait %s", left, wait)
+		}
+		if !s.After(now) {
+			t.Error("nothing is after now")
+		}
+		if s = s.AsOf(r, now); s.After(now) {
+			t.Errorf("still later than now: %v", s)
+		}
+		if left, wait := s.Left(r, now); left != 0 || wait > r.Per+slice(r) {
+			t.Errorf("then %d left, wait %s", left, wait)
+		}
+		if left, _ := s.Left(r, now.Add(r.Per+slice(r))); left != r.Starts {
+			t.Errorf("after a whole period there are %d left", left)
+		}
+	}
+}

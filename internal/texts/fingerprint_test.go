@@ -1,0 +1,98 @@
+package texts_test
+
+import (
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"pgregory.net/rapid"
+
+	"github.com/hipq/hipq/internal/texts"
+)
+
+// TestShape has, for each kind of error, texts that are of it, and the shape that they share.
+func TestShape(t *testing.T) {
+	for want, list := range map[string][]string{
+		"":                            {"", " \n"},
+		"exit status #: no such file": {"exit status 65: no such file", "exit  status 1:\n no such file\n"},
+		"SMTP # from #: refused":      {"SMTP 550 from 10.0.0.1:25: refused", "SMTP 4 from 192.168.17.200:2525: refused"},
+		"timeout after #":             {"timeout after 30s", "timeout after 1m0s", "timeout after 1h2m3.5s", "timeout after 250ms"},
+		"since # at #":                {"since 2026-11-21T03:01:22Z at 5", "since 2026-11-21T03:01:22.415+01:00 at 17", "since 2026-11-21 at 1.5e"},
+		"at # #: late":                {"at 2026-11-21 03:01:22: late", "at 2025-01-01 23:59:59.123456: late"},
+		"#, # # # # GMT":              {"Sat, 22 Nov 2026 07:30:23 GMT", "Sun, 1 Mar 2027 17:00:00 GMT"},
+		"order # is gone":             {"order 3f2a91bc-0000-4abc-8def-deadbeefcafe is gone", "order deadbeef-abcd-abcd-abcd-abcdefabcdef is gone", "order 0xDEADBEEF is gone", "order d41d8cd98f00b204e9800998ecf8427e is gone", "order feedface is gone", "order 7 is gone", "order kX93jd02Lm is gone"},
+		"no such user: #":             {"no such user: bob@example.org", "no such user: Ann.B-C+tag@mail.example.co.uk"},
+		"user#, table#":               {"user42, table7", "user5, table12345"},
+		"open #: no such file":        {`open "/var/spool/a.txt": no such file`, `open '/x': no such file`, "open `C:\\temp\\x y`: no such file", "open “/srv/ü”: no such file"},
+		`unknown column "name"`:       {`unknown column "name"`},
+		"it can't be read":            {"it can't be read"},
+		"[#] (#) {#}":                 {"[12] (0.5) {3,000}", "[1] (1,234.5) {7}"},
+		"Fehler über #":               {"Fehler über 7"},
+		"a face, a bad facade":        {"a face, a bad facade"},
+		"connection to db-eu refused": {"connection to db-eu refused"},
+	} {
+		for _, text := range list {
+			if got := texts.Shape(text); got != want {
+				t.Errorf("the shape of %q is %q, want %q", text, got, want)
+			}
+		}
+	}
+}
+
+// TestOf holds fingerprints fast: a mail, a filter in somebody's script and another host's hipq may have them.
+func TestOf(t *testing.T) {
+	for text, want := range map[string]string{
+		"exit status 65: no such file":  "72ccad79",
+		"timeout after 30s":             "9c61b22c",
+		"worker lost: its lock expired": "272d0ad4",
+		"cancelled":                     "8b47045e",
+	} {
+		if got := texts.Fingerprint(text); got != want || !texts.IsFingerprint(got) {
+			t.Errorf("the fingerprint of %q is %s, was %s", text, got, want)
+		}
+	}
+	for _, s := range []string{"", "3f2a91b", "3f2a91bcd", "3F2A91BC", "3f2a91bg"} {
+		if texts.IsFingerprint(s) {
+			t.Errorf("%q is taken for a fingerprint", s)
+		}
+	}
+}
+
+// TestShapeOfLong: what is behind the end of a shape makes no difference, nor how long a number before it is.
+func TestShapeOfLong(t *testing.T) {
+	text := func(number string) string { return "order " + number + " of " + strings.Repeat("long ", 1000) }
+	want := texts.Fingerprint(text("1"))
+	for _, number := range []string{"22", "333", strings.Repeat("4", 200)} {
+		if got := texts.Fingerprint(text(number) + number); got != want {
+			t.Errorf("with %d digits it is %s, not %s", len(number), got, want)
+		}
+	}
+	if texts.Fingerprint(strings.Repeat("a ", 10_000)) == texts.Fingerprint(strings.Repeat("b ", 10_000)) {
+		t.Error("texts that differ from the beginning are alike")
+	}
+}
+
+// TestShapeOfAny: a shape is short, valid, one line, and has no digits.
+func TestShapeOfAny(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		pieces := rapid.SliceOfN(rapid.OneOf(rapid.String(), rapid.StringMatching(`[a-f0-9"'/@. :-]{1,30}`), rapid.Just("\xff")), 0, 40)
+		shape := texts.Shape(strings.Join(pieces.Draw(t, "pieces"), ""))
+		if len(shape) > 300 || !utf8.ValidString(shape) || strings.ContainsAny(shape, "\n\t") || strings.ContainsAny(shape, "0123456789") {
+			t.Fatalf("%q", shape)
+		}
+	})
+}
+
+func BenchmarkOf(b *testing.B) {
+	for name, text := range map[string]string{
+		"short":   "exit status 65: SMTP 550 5.1.1 <bob@example.org>: no such user, at 2026-11-21T03:01:22Z",
+		"digits":  strings.Repeat("1", 1<<20),
+		"hostile": strings.Repeat(`"'a.`, 1<<18),
+	} {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				texts.Fingerprint(text)
+			}
+		})
+	}
+}

@@ -1,0 +1,25 @@
+package texts_test
+
+import (
+	"os/exec"
+	"testing"
+
+	"github.com/hipq/hipq/internal/texts"
+)
+
+// A shell gets one word, and the text that it stands for.
+func TestWord(t *testing.T) {
+	for text, want := range map[string]string{
+		"/etc/hipq/a-b_c.yaml": "/etc/hipq/a-b_c.yaml", "": "''", "a b": "'a b'", "$(id)": "'$(id)'", "a'b": `'a'\''b'`,
+		"größe": "'größe'", "a\nb": "'a\nb'", "~": "'~'", "*": "'*'", "ａ": "'ａ'",
+	} {
+		got := texts.ShellWord(text)
+		if got != want {
+			t.Errorf("%q: %s, want %s", text, got, want)
+		}
+		out, err := exec.Command("sh", "-c", "printf '%s.' "+got).Output()
+		if err != nil || string(out) != text+"." {
+			t.Errorf("%q: the shell takes %s for %q: %v", text, got, out, err)
+		}
+	}
+}

@@ -1,0 +1,86 @@
+// Package texts holds what hipq does with texts: it shows them to people safely, quotes them for a shell, encodes the values of jobs,
+// finds the reason in what a program printed, and tells which errors are of one kind.
+package texts
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// IndexHidden finds the first character that does more than to be seen where it stands, or that is none: one that would
+// move the cursor, recolour the screen, or turn the direction of the text around it. Ends of lines and tabs are none of
+// them. Where there is none, it gives the text's length.
+func IndexHidden[T string | []byte](text T) int {
+	for i := 0; i < len(text); {
+		if b := text[i]; ' ' <= b && b <= '~' || b == '\n' || b == '\t' {
+			i++
+			continue
+		}
+		r, size := utf8.DecodeRuneInString(string(text[i:min(len(text), i+utf8.UTFMax)]))
+		if !unicode.IsPrint(r) && !unicode.Is(unicode.Zs, r) || r == utf8.RuneError && size == 1 {
+			return i
+		}
+		i += size
+	}
+	return len(text)
+}
+
+// Text has U+FFFD in the place of each hidden character.
+func Visible(text string) string {
+	text = strings.ReplaceAll(text, "\r\n", "\n")
+	n := IndexHidden(text)
+	if n == len(text) {
+		return text
+	}
+	var b strings.Builder
+	for ; n < len(text); n = IndexHidden(text) {
+		_, size := utf8.DecodeRuneInString(text[n:])
+		b.WriteString(text[:n])
+		b.WriteRune(unicode.ReplacementChar)
+		text = text[n+size:]
+	}
+	return b.String() + text
+}
+
+// Clip leaves out the middle of a text that has more bytes than most: its beginning says what it is about, its end often
+// what to do.
+func Clip(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	head, tail := strings.ToValidUTF8(s[:most/2], ""), strings.ToValidUTF8(s[len(s)-most/4:], "")
+	return fmt.Sprintf("%s… (%d bytes are left out) …%s", head, len(s)-len(head)-len(tail), tail)
+}
+
+// Size is a number of bytes with the largest unit in which it is whole: 512MiB.
+func Bytes(bytes int64) string {
+	for _, unit := range []struct {
+		name  string
+		bytes int64
+	}{{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}} {
+		if bytes%unit.bytes == 0 {
+			return fmt.Sprint(bytes/unit.bytes, unit.name)
+		}
+	}
+	return fmt.Sprint(bytes, " bytes")
+}
+
+// Count is a number of things: 1 job, 1,150 jobs.
+func Count[T int | int64](n T, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return Thousands(n) + " " + thing + "s"
+}
+
+// Thousands is a number with a comma between the thousands.
+func Thousands[T int | int64](n T) string {
+	text := strconv.FormatInt(int64(n), 10)
+	for at := len(text) - 3; at > 0 && text[at-1] != '-'; at -= 3 {
+		text = text[:at] + "," + text[at:]
+	}
+	return text
+}

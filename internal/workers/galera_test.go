@@ -1,0 +1,55 @@
+package workers
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hipq/hipq/internal/dbtest"
+)
+
+// Workers of one host may claim slots on different nodes of a cluster: together they get no more than there are.
+func TestGaleraSlots(t *testing.T) {
+	var rosters []*Table
+	for _, dsn := range dbtest.Galera(t) {
+		rosters = append(rosters, New(dbtest.Open(t, "mysql", dsn)))
+	}
+	for round := range 40 {
+		var all sync.WaitGroup
+		for n, r := range rosters {
+			w := Worker{ID: fmt.Sprintf("worker-%d-%d", round, n), Host: fmt.Sprint("host", round), PID: 1}
+			if err := r.Register(t.Context(), w, time.Hour); err != nil {
+				t.Fatal(err)
+			}
+			all.Go(func() {
+				_, _, err := r.ClaimSlots(t.Context(), w, map[string]Claim{"": {Want: 4, Limit: 4}}, true)
+				if err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+	}
+	// what the last of them has written has come to all nodes when the first has written something after it
+	last := Worker{ID: "last", Host: "last", PID: 1}
+	for _, r := range rosters {
+		last.ID += "."
+		if err := r.Register(t.Context(), last, time.Hour); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rows, err := rosters[0].AtWork(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	taken := map[string]int{}
+	for _, row := range rows {
+		taken[row.Host] += row.Slots
+	}
+	for host, n := range taken {
+		if n != 4 && host != last.Host {
+			t.Errorf("%d slots of 4 are taken on %s", n, host)
+		}
+	}
+}

@@ -1,0 +1,91 @@
+package workers
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hipq/hipq/activity"
+	"github.com/hipq/hipq/internal/engine"
+)
+
+// ErrLockLost means that a worker didn't renew its lock in time: others take its jobs.
+var ErrLockLost = errors.New("worker lost its lock")
+
+// ErrKnown means that there has been a worker with this id.
+var ErrDuplicateID = errors.New("the worker's id is not new")
+
+// Register makes the worker known, with a lock and no slots yet. ErrKnown if its id isn't new.
+func (r *Table) Register(ctx context.Context, w Worker, lockFor time.Duration) error {
+	return r.insert(ctx, w, "working", lockFor, activity.Starting)
+}
+
+// Pass records a worker that found nothing to do: its row and both of its entries, at the cost of one commit.
+func (r *Table) Pass(ctx context.Context, w Worker) error {
+	return r.insert(ctx, w, "finished", 0, activity.Starting, activity.Finished)
+}
+
+func (r *Table) insert(ctx context.Context, w Worker, state string, lockFor time.Duration, happened ...activity.State) error {
+	var entries []activity.Entry
+	for _, h := range happened {
+		entries = append(entries, w.entry(h))
+	}
+	err := r.db.Tx(ctx, func(tx *engine.Tx) error {
+		now, end, started := engine.At(tx.Now), engine.Time{}, sql.NullInt64{}
+		if state != "working" {
+			end, started.Valid = now, true
+		}
+		_, err := tx.ExecContext(ctx, "INSERT INTO "+r.db.Workers()+" (id, host, pid, state, slots, start_time, heartbeat, lock_until, end_time, started, process)"+
+			" VALUES (?, ?, ?, ?, 0, ?, ?, ?, ?, ?, ?)", w.ID, w.Host, w.PID, state, now, now, engine.At(tx.Now.Add(lockFor)), end, started,
+			cmp.Or(w.Process, activity.None))
+		if engine.IsDuplicate(err) {
+			if tx.MayBeDone {
+				return nil // it was done, with the activity
+			}
+			return fmt.Errorf("%w: %s", ErrDuplicateID, w.ID)
+		}
+		if err != nil {
+			return err
+		}
+		return activity.Write(ctx, tx, r.db, entries)
+	})
+	if err != nil {
+		return fmt.Errorf("register the worker: %w", err)
+	}
+	return nil
+}
+
+// Renew makes the worker's lock, and its jobs' locks, last lockFor from now. ErrLockLost if another has declared it dead.
+func (r *Table) Renew(ctx context.Context, w Worker, lockFor time.Duration) error {
+	return r.db.Tx(ctx, func(tx *engine.Tx) error {
+		ours, err := engine.Changed(tx.ExecContext(ctx, "UPDATE "+r.db.Workers()+" SET heartbeat = ?, lock_until = ? WHERE id = ? AND state = 'working'",
+			engine.At(tx.Now), engine.At(tx.Now.Add(lockFor)), w.ID))
+		if err == nil && !ours {
+			return ErrLockLost
+		}
+		return err
+	})
+}
+
+// End ends the worker's row, as Finished or Error, with how many attempts it has started. remark, if any, goes to the activity.
+func (r *Table) End(ctx context.Context, w Worker, state activity.State, started int, remark error) error {
+	err := r.db.Tx(ctx, func(tx *engine.Tx) error {
+		ours, err := engine.Changed(tx.ExecContext(ctx, "UPDATE "+r.db.Workers()+" SET state = ?, slots = 0, end_time = ?, started = ? WHERE id = ?"+
+			" AND state = 'working'", string(state), engine.At(tx.Now), started, w.ID))
+		if err != nil || !ours {
+			return err // declared dead, or finished by a commit that was not answered
+		}
+		entry := w.entry(state)
+		if remark != nil {
+			entry.Error = remark.Error()
+		}
+		return activity.Write(ctx, tx, r.db, []activity.Entry{entry})
+	})
+	if err != nil {
+		return fmt.Errorf("sign off the worker: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,78 @@
+package workers
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hipq/hipq/activity"
+	"github.com/hipq/hipq/internal/dbtest"
+	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/schema"
+)
+
+var purgeHour = time.Date(2025, 3, 30, 1, 0, 0, 0, time.UTC)
+
+func mustExec(t *testing.T, db *schema.DB, statement string, args ...any) {
+	t.Helper()
+	if _, err := db.ExecContext(t.Context(), statement, args...); err != nil {
+		t.Fatalf("%s: %v", statement, err)
+	}
+}
+
+func TestPurge(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, driver, source string) {
+		r := New(dbtest.Open(t, driver, source))
+		worker := func(id, state string, start, end engine.Time) {
+			mustExec(t, r.db, "INSERT INTO "+r.db.Workers()+" (id, host, pid, state, start_time, heartbeat, lock_until, end_time)"+
+				" VALUES (?, 'h', 1, ?, ?, ?, ?, ?)", id, state, start, start, start, end)
+		}
+		at := func(d time.Duration) engine.Time { return engine.At(purgeHour.Add(d)) }
+		for i := range engine.PurgeBatch + 10 {
+			worker(fmt.Sprintf("finished-%d", i), "finished", at(-2*time.Hour), at(-time.Hour))
+		}
+		worker("died", "error", at(-2*time.Hour), at(-time.Microsecond))
+		worker("working", "working", at(-1000*time.Hour), engine.Time{})
+		worker("just ended", "finished", at(-2*time.Hour), at(0))
+		worker("young", "finished", at(time.Hour), at(time.Hour))
+		for _, dry := range []bool{true, false} {
+			n, err := r.Purge(t.Context(), activity.PurgeOptions{Before: purgeHour, DryRun: dry})
+			if err != nil || n != engine.PurgeBatch+11 {
+				t.Errorf("dry run %v: %d workers, %v", dry, n, err)
+			}
+		}
+		var ids []string
+		if err := r.db.SelectContext(t.Context(), &ids, "SELECT id FROM "+r.db.Workers()+" ORDER BY id"); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff([]string{"just ended", "working", "young"}, ids); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	})
+}
+
+// A row that somebody has just written must not hold up the purge of others.
+func TestPurgeWaitsForNobody(t *testing.T) {
+	r := New(dbtest.Open(t, "mysql", dbtest.MySQL(t)))
+	at := engine.At(purgeHour)
+	mustExec(t, r.db, "INSERT INTO "+r.db.Workers()+" (id, host, pid, state, start_time, heartbeat, lock_until, end_time)"+
+		" VALUES ('old', 'h', 1, 'finished', ?, ?, ?, ?)", at, at, at, at)
+	open, err := r.db.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = open.Rollback() }()
+	_, err = open.ExecContext(t.Context(), "INSERT INTO "+r.db.Workers()+" (id, host, pid, state, start_time, heartbeat, lock_until)"+
+		" VALUES ('new', 'h', 1, 'working', UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), UTC_TIMESTAMP(6))")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if n, err := r.Purge(ctx, activity.PurgeOptions{Before: purgeHour.Add(time.Hour)}); err != nil || n != 1 {
+		t.Errorf("%d workers, %v", n, err)
+	}
+}

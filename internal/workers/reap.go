@@ -1,0 +1,77 @@
+package workers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/hipq/hipq/activity"
+	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/internal/process"
+)
+
+// Dead is a worker whose row says working, but whose lock is over, or whose process on this host is gone.
+type Dead struct {
+	Worker
+	Heartbeat engine.Time
+	Expired   bool
+}
+
+// Dead finds such workers, as w sees them.
+func (r *Table) Dead(ctx context.Context, w Worker) (found []Dead, err error) {
+	query := "SELECT id, host, pid, process, " + r.db.TimeColumns("heartbeat") + ", lock_until <= (SELECT " + r.db.Now + ") AS expired FROM " +
+		r.db.Workers() + " " + r.db.Index(r.db.Workers(), "state") +
+		" WHERE state = 'working' AND (lock_until <= (SELECT " + r.db.Now + ") OR host = ? AND process <> ?)"
+	if err := r.db.SelectContext(ctx, &found, query, w.Host, activity.None); err != nil {
+		return nil, fmt.Errorf("look for dead workers: %w", err)
+	}
+	return slices.DeleteFunc(found, func(d Dead) bool { return !d.Expired && !d.isGone(w) }), nil
+}
+
+// isGone says whether it was a process of w's host that is gone. Only the name tells copies of one host apart.
+func (d Dead) isGone(w Worker) bool { return d.Host == w.Host && process.IsGone(d.Process) }
+
+// Reap declares workers dead whose lock has expired, or whose process on w's host is gone, and logs it. From then on they can't
+// renew, and their slots and jobs are anybody's. Before that it calls ended with each whose lock still holds, which ends what
+// that worker has left running. found says that it has declared some. A row that another transaction holds delays no other.
+func (r *Table) Reap(ctx context.Context, w Worker, ended func(workerID string)) (found bool, err error) {
+	all, err := r.Dead(ctx, w)
+	for _, d := range all {
+		if !d.Expired {
+			ended(d.ID)
+		}
+		failed := r.db.TxInParts(ctx, nil, func(tx *engine.Tx) error { return r.declareDead(ctx, tx, w, d) })
+		if found = found || failed == nil; failed != nil {
+			err = errors.Join(err, fmt.Errorf("record dead worker %s: %w", d.ID, failed))
+		}
+	}
+	return found, err
+}
+
+// declareDead declares a worker dead, unless the worker has renewed its lock since it was found dead.
+func (r *Table) declareDead(ctx context.Context, tx *engine.Tx, w Worker, d Dead) error {
+	is, err := engine.Changed(tx.ExecContext(ctx, "UPDATE "+r.db.Workers()+" SET state = 'error', slots = 0, end_time = ?"+
+		" WHERE id = ? AND state = 'working' AND heartbeat = ?", engine.At(tx.Now), d.ID, d.Heartbeat))
+	if err != nil || !is {
+		return err
+	}
+	why := "worker died: "
+	if d.isGone(w) {
+		why += "its process is gone, and "
+	}
+	entry := d.entry(activity.Error)
+	entry.Error = why + "its last heartbeat was " + tx.Now.Sub(d.Heartbeat.Time).Round(time.Second).String() + " before"
+	return activity.Write(ctx, tx, r.db, []activity.Entry{entry})
+}
+
+// Died is how many workers have died since a time, with those that nobody has found dead yet.
+func (r *Table) Died(ctx context.Context, since time.Time) (died int64, err error) {
+	query := "SELECT COUNT(*) FROM " + r.db.Workers() + " " + r.db.Index(r.db.Workers(), "state") +
+		" WHERE state = 'error' AND end_time >= ? OR state = 'working' AND lock_until <= (SELECT " + r.db.Now + ")"
+	if err := r.db.GetContext(ctx, &died, query, engine.At(since)); err != nil {
+		return 0, fmt.Errorf("count the workers that died: %w", err)
+	}
+	return died, nil
+}

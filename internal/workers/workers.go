@@ -1,0 +1,111 @@
+// Package workers is the table of workers: who works, on what host, until when its lock lasts.
+package workers
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/hipq/hipq/activity"
+	"github.com/hipq/hipq/internal/engine"
+	"github.com/hipq/hipq/schema"
+)
+
+// Roster is the table of workers of one instance. It is safe for concurrent use.
+type Table struct{ db *schema.DB }
+
+// New is the roster of db's instance.
+func New(db *schema.DB) *Table { return &Table{db: db} }
+
+// Worker is who starts and settles jobs, as the activity names it.
+type Worker struct {
+	ID   string
+	Host string
+	PID  int
+	// Process is its process.Identity.
+	Process string
+}
+
+func (w Worker) entry(state activity.State) activity.Entry {
+	return activity.Entry{Kind: activity.Worker, State: state, WorkerID: w.ID, Host: w.Host, PID: w.PID}
+}
+
+// Row is a worker as its table has it.
+type Row struct {
+	ID   string
+	Host string
+	PID  int
+	// State is working, finished, or error, if it was found dead or ended by an error.
+	State     string
+	StartTime engine.Time `db:"start_time"`
+	Heartbeat engine.Time
+	// LockUntil is until when its locks last while it is working.
+	LockUntil engine.Time `db:"lock_until"`
+	EndTime   engine.Time `db:"end_time"`
+	// Slots are what it holds of its host's concurrency, Lanes what it holds of other lanes.
+	Slots int
+	Lanes string
+	// Accepting says that it still starts jobs.
+	Accepting bool
+}
+
+// Silent says whether a worker at work has missed a renewal of its lock, which comes after a third of the lock's time, and in
+// how long it will be found dead.
+func (r Row) Silent(now time.Time) (dead time.Duration, silent bool) {
+	if r.State != "working" || now.Sub(r.Heartbeat.Time) < r.LockUntil.Sub(r.Heartbeat.Time)/2 {
+		return 0, false
+	}
+	return max(0, r.LockUntil.Sub(now)), true
+}
+
+// rows are those that are found so.
+func (r *Table) rows(ctx context.Context, from engine.Reader, how string, args ...any) (rows []Row, err error) {
+	query := "SELECT id, host, pid, state, " + r.db.TimeColumns("start_time", "heartbeat", "lock_until", "end_time") +
+		", slots, lanes, accepting <> 0 AS accepting FROM " + r.db.Workers() + " " + how
+	if err := from.SelectContext(ctx, &rows, query, args...); err != nil {
+		return nil, fmt.Errorf("read the workers: %w", err)
+	}
+	return rows, nil
+}
+
+// Get is the worker of an id, or nil if it is not known, or not any more.
+func (r *Table) Get(ctx context.Context, id string) (*Row, error) {
+	return lastHeard(r.rows(ctx, r.db, "WHERE id = ?", id))
+}
+
+// Last is the worker of the instance that started last, or nil if there has been none.
+func (r *Table) Last(ctx context.Context) (*Row, error) {
+	return lastHeard(r.rows(ctx, r.db, "ORDER BY "+r.db.Workers()+".start_time DESC LIMIT 1"))
+}
+
+// LastHeard is the worker of the instance with the latest heartbeat, or nil if there has been none.
+func (r *Table) LastHeard(ctx context.Context) (*Row, error) {
+	last, err := r.Last(ctx)
+	if err != nil || last == nil {
+		return nil, err
+	}
+	atWork, err := r.AtWork(ctx)
+	return lastHeard(append(atWork, *last), err)
+}
+
+func lastHeard(rows []Row, err error) (*Row, error) {
+	if err != nil || len(rows) == 0 {
+		return nil, err
+	}
+	last := slices.MaxFunc(rows, func(a, b Row) int { return a.Heartbeat.Compare(b.Heartbeat.Time) })
+	return &last, nil
+}
+
+// AtWork are the workers that have neither ended nor been declared dead, those too whose lock is over, by host and since when.
+func (r *Table) AtWork(ctx context.Context) ([]Row, error) {
+	return r.rows(ctx, r.db, r.db.Index(r.db.Workers(), "state")+" WHERE state = 'working' ORDER BY host, "+r.db.Workers()+".start_time, id")
+}
+
+// IsWorking says whether a worker is at work and was not declared dead.
+func (r *Table) IsWorking(ctx context.Context, from engine.Reader, id string) (working bool, err error) {
+	if err := from.GetContext(ctx, &working, "SELECT "+r.Working("?"), id); err != nil {
+		return false, fmt.Errorf("find out whether worker %s is at work: %w", id, err)
+	}
+	return working, nil
+}
