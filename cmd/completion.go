@@ -264,7 +264,7 @@ func lastWorkers(l lookUp, i *instance) (names []string, err error) {
 	if last, err := workers.New(i.db).Last(l.ctx); err == nil && last != nil {
 		rows = append(rows, *last)
 	}
-	for _, w := range workers {
+	for _, w := range rows {
 		names = append(names, w.ID)
 	}
 	return names, err
