@@ -561,7 +561,7 @@ func inserts(t *testing.T, p page) {
 				t.Errorf("%s:%d: %v", p.name, b.line, err)
 			}
 		}
-		if _, err := q.Rounds().Upkeep(t.Context(), workers.Worker{ID: "docs"}, rounds.Look{New: true}, nil, nil); err != nil {
+		if _, err := q.Upkeep(t.Context(), workers.Worker{ID: "docs"}, rounds.Look{New: true}, nil, nil); err != nil {
 			t.Fatal(err)
 		}
 		n := 0

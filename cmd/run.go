@@ -106,7 +106,7 @@ func runnable(cmd *cobra.Command, q worker.Queue, w workers.Worker, id int64, ru
 		if placed && !j.IsNew() || j.State() == job.Final {
 			return nil
 		}
-		if _, err := q.Rounds().Upkeep(cmd.Context(), w, rounds.Look{New: j.IsNew(), Misplaced: !placed}, nil, nil); err != nil {
+		if _, err := q.Upkeep(cmd.Context(), w, rounds.Look{New: j.IsNew(), Misplaced: !placed}, nil, nil); err != nil {
 			return err
 		}
 		pause = min(2*pause+time.Millisecond, 200*time.Millisecond)

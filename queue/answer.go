@@ -14,14 +14,6 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// Why an answer settles no job.
-var (
-	// ErrNotStarted: the job has not been tried yet, so there is nothing to answer.
-	ErrNotStarted = errors.New("the job has not been started")
-	// ErrOtherAttempt: the token is not that of the job's latest attempt.
-	ErrOtherAttempt = errors.New("the token is of another attempt")
-)
-
 // Answer is word from outside that the work of a job is done, or has failed.
 type Answer struct {
 	// Type and Key name the job: the one of this type and key that is not final.
@@ -54,11 +46,11 @@ func (q *Queue) Answer(ctx context.Context, a Answer) (Answered, error) {
 	var done Answered
 	err := a.check()
 	if err == nil {
-		err = q.db.CatchUp(ctx) // the attempt may have begun on another node
+		err = q.DB().CatchUp(ctx) // the attempt may have begun on another node
 	}
 	if err == nil {
 		var earlier Answered // by the latest try of the transaction that changed the job
-		err = q.db.Tx(ctx, func(tx *engine.Tx) (err error) {
+		err = q.DB().Tx(ctx, func(tx *engine.Tx) (err error) {
 			if done, err = q.answer(ctx, tx, a, earlier); done.Changed {
 				earlier = done
 			}
@@ -130,7 +122,7 @@ func (q *Queue) answer(ctx context.Context, tx *engine.Tx, a Answer, earlier Ans
 	var err error
 	again := tx.MayBeDone && earlier.Changed
 	if again { // by the job's key another might be found by now
-		j, err = q.get(ctx, tx, earlier.Job.ID, q.db.ForUpdate)
+		j, err = q.get(ctx, tx, earlier.Job.ID, q.DB().ForUpdate)
 	} else {
 		j, err = q.byKey(ctx, tx, a.Type, a.Key)
 	}
@@ -157,13 +149,13 @@ func (q *Queue) answer(ctx context.Context, tx *engine.Tx, a Answer, earlier Ans
 			return Answered{}, err
 		}
 		// only a worker knows whether there is a retry handler
-		if _, ok := q.configured[j.Type]; a.Verdict == job.TryAgain && (ok || t.RetryHandler) {
+		if _, ok := q.Configured(j.Type); a.Verdict == job.TryAgain && (ok || t.RetryHandler) {
 			answered.Waits = job.StatusUndecided
 		}
 	}
 	entries, err := q.conclude(ctx, tx, answered)
 	if err == nil {
-		err = activity.Write(ctx, tx, q.db, entries)
+		err = activity.Write(ctx, tx, q.DB(), entries)
 	}
 	if err != nil {
 		return Answered{}, err
@@ -194,12 +186,12 @@ func isLeftBy(j, earlier *job.Job) bool {
 func (q *Queue) byKey(ctx context.Context, tx *engine.Tx, jobType, key string) (*job.Job, error) {
 	for _, which := range []string{"live = 1", "live IS NULL"} {
 		var id *int64
-		err := tx.GetContext(ctx, &id, "SELECT MAX(id) FROM "+q.table+" "+q.index("live")+" WHERE job_type = ? AND job_key = ? AND "+which, jobType, key)
+		err := tx.GetContext(ctx, &id, "SELECT MAX(id) FROM "+q.Table()+" "+q.index("live")+" WHERE job_type = ? AND job_key = ? AND "+which, jobType, key)
 		if err != nil {
 			return nil, err
 		}
 		if id != nil {
-			return q.get(ctx, tx, *id, q.db.ForUpdate)
+			return q.get(ctx, tx, *id, q.DB().ForUpdate)
 		}
 	}
 	return nil, ErrNotFound

@@ -98,3 +98,11 @@ func (q *Queue) discard(ctx context.Context, tx *engine.Tx, status job.Status, i
 }
 
 func orNone(s string) string { return cmp.Or(s, job.None) }
+
+// hasEnded is the condition for a job of the table t that has finished, or has failed and may be closed.
+func hasEnded(status job.Status) string {
+	if status == job.StatusFinished {
+		return "t.status = 'finished'"
+	}
+	return "t.status IN ('failed', 'closed')"
+}

@@ -39,7 +39,7 @@ func (q *Queue) WouldEnqueue(ctx context.Context, jobs []job.New) (would []Added
 		return nil, err
 	}
 	rolledBack := errors.New("rolled back")
-	err = q.db.TxUnclocked(ctx, func(tx *engine.Tx) (err error) {
+	err = q.DB().TxUnclocked(ctx, func(tx *engine.Tx) (err error) {
 		would, err = q.inChunks(prepared, func(some []job.New) ([]Added, error) { return q.add(ctx, tx, some, false, "") })
 		return cmp.Or(err, rolledBack)
 	})
@@ -70,7 +70,7 @@ func (q *Queue) EnqueueTx(ctx context.Context, tx *sql.Tx, jobs ...job.New) ([]A
 	if tx == nil {
 		return nil, fmt.Errorf("enqueue in %s: the transaction is nil", q.Name)
 	}
-	joined := q.db.Join(tx)
+	joined := q.DB().Join(tx)
 	return q.inChunks(prepared, func(some []job.New) ([]Added, error) { return q.add(ctx, joined, some, false, "") })
 }
 
@@ -99,7 +99,7 @@ func (q *Queue) inChunks(jobs []job.New, add func([]job.New) ([]Added, error)) (
 // addChunk adds jobs in a transaction of their own. If one is refused, those before it are added all the same.
 func (q *Queue) addChunk(ctx context.Context, prepared []job.New) (added []Added, err error) {
 	tries := 0
-	err = q.db.TxUnclocked(ctx, func(tx *engine.Tx) error {
+	err = q.DB().TxUnclocked(ctx, func(tx *engine.Tx) error {
 		tries++
 		if tx.MayBeDone {
 			// they must not be taken for duplicates of themselves, nor added again if they are final by now
@@ -133,39 +133,12 @@ func (q *Queue) wasAdded(ctx context.Context, tx *engine.Tx, jobs []Added) (bool
 		return false, nil
 	}
 	id := jobs[first].ID
-	if _, err := q.ids(ctx, tx, "SELECT id FROM "+q.table+" "+q.db.ByID+" WHERE id = ? "+q.db.ForUpdate, id); err != nil {
+	if _, err := q.ids(ctx, tx, "SELECT id FROM "+q.Table()+" "+q.DB().ByID+" WHERE id = ? "+q.DB().ForUpdate, id); err != nil {
 		return false, fmt.Errorf("wait for an earlier try: %w", err)
 	}
 	// by the activity, for the row may be gone
 	var added bool
-	err := tx.GetContext(ctx, &added, "SELECT EXISTS (SELECT 1 FROM "+q.db.Activity()+
+	err := tx.GetContext(ctx, &added, "SELECT EXISTS (SELECT 1 FROM "+q.DB().Activity()+
 		" WHERE job_id = ? AND queue = ? AND job_key = ? AND kind = 'job' AND state = 'added')", id, q.Name, jobs[first].Key)
 	return added, err
-}
-
-// Check refuses a job that the queue would not take: job.ErrInvalid, or job.ErrWindow. It doesn't ask the database.
-func (q *Queue) Check(j job.New) error {
-	if err := j.Check(); err != nil {
-		return err
-	}
-	if q.RefuseWeightless && j.ThrottleFactor != nil && *j.ThrottleFactor == 0 {
-		return job.ErrWeightless
-	}
-	return nil
-}
-
-func (q *Queue) prepare(jobs []job.New) (prepared []job.New, err error) {
-	if q.db == nil {
-		return nil, fmt.Errorf("%w: the Queue was not made by Open or New", ErrOptions)
-	}
-	prepared = make([]job.New, len(jobs))
-	for i, j := range jobs {
-		if err := q.Check(j); err != nil {
-			return nil, err
-		}
-		if prepared[i], err = j.WithKey(); err != nil {
-			return nil, err
-		}
-	}
-	return prepared, nil
 }

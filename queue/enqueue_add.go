@@ -221,3 +221,8 @@ func (a *adding) live(ctx context.Context, lock string) (map[[2]string]int64, er
 	}
 	return live, nil
 }
+
+// scheduledAnew reschedules a job that waits. A submitted row stays one. A worker that has the job locked finds its lock gone.
+const scheduledAnew = " SET status = CASE WHEN status = 'submitted' THEN status ELSE ? END," +
+	" wake_time = CASE WHEN status = 'submitted' THEN NULL ELSE ? END, scheduled_run_time = ?, update_time = ?," +
+	" worker_id = 'NONE', lock_token = 'NONE'"

@@ -17,7 +17,7 @@ func (s store) claim(worker, jobType string, n int) rounds.Done {
 	if s.Shards > 1 {
 		shard = 3
 	}
-	r.Candidates = s.Rounds().Candidates(shard, []string{jobType})
+	r.Candidates = s.Candidates(shard, []string{jobType})
 	return s.do(r)
 }
 

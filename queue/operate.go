@@ -14,16 +14,8 @@ import (
 	"github.com/hipq/hipq/queue/job"
 )
 
-// What an operator can't do to a job any more, or not yet.
+// What an operator can't do to a job that is final.
 var (
-	// ErrStarted: the job is running, or waits for its retry decision.
-	ErrStarted = errors.New("the job has started")
-	ErrFinal   = errors.New("the job is final")
-	ErrLocked  = errors.New("a worker has the job locked")
-	// ErrNotTakenIn: the row was inserted by plain SQL.
-	ErrNotTakenIn = errors.New("no worker has taken the job in yet")
-	// ErrNoRoom is about the rate, too.
-	ErrNoRoom    = errors.New("the queue's limits leave no room for the job now")
 	ErrNotFinal  = errors.New("the job is not final")
 	ErrNotFailed = errors.New("the job has not failed")
 )
@@ -49,10 +41,10 @@ func (q *Queue) cancel(ctx context.Context, tx *engine.Tx, _ int, j *job.Job) er
 	}
 	entry := q.entry(j, activity.Cancelled)
 	entry.Error = job.Cancelled
-	if err := activity.Write(ctx, tx, q.db, append(entries, entry)); err != nil {
+	if err := activity.Write(ctx, tx, q.DB(), append(entries, entry)); err != nil {
 		return err
 	}
-	err := tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET status = 'closed', error = ?, wake_time = NULL,"+
+	err := tx.Write(ctx, "UPDATE "+q.Table()+" "+q.DB().ByID+" SET status = 'closed', error = ?, wake_time = NULL,"+
 		" worker_id = 'NONE', lock_token = 'NONE', update_time = ? WHERE id = ?", job.Cancelled, engine.At(tx.Now), j.ID)
 	if err != nil {
 		return err
@@ -89,14 +81,14 @@ func (q *Queue) Stop(ctx context.Context, id int64) (asked string, err error) {
 			return q.refuse(ctx, tx, workers.Worker{}, j)
 		case j.Status.HasWorker():
 			asked = j.WorkerID
-			return tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+" SET stopping = 1 WHERE id = ?", id)
+			return tx.Write(ctx, "UPDATE "+q.Table()+" "+q.DB().ByID+" SET stopping = 1 WHERE id = ?", id)
 		}
 		o := job.Outcome{Verdict: job.Stopped, Error: job.Cancelled, Result: j.Result, Output: j.Output, Ran: j.Ran(tx.Now)}
 		entries, err := q.conclude(ctx, tx, rounds.Settled{Job: j, Outcome: o})
 		if err != nil {
 			return err
 		}
-		return activity.Write(ctx, tx, q.db, entries)
+		return activity.Write(ctx, tx, q.DB(), entries)
 	}}, []int64{id})
 	return asked, err
 }
@@ -125,12 +117,7 @@ func (q *Queue) Reschedule(ctx context.Context, id int64, w When) error {
 		}
 		when = policy.Opening(j.Windows, q.Location, when)
 		status, wake := policy.Place(when, tx.Now)
-		return tx.Write(ctx, "UPDATE "+q.table+" "+q.db.ByID+scheduledAnew+", priority = COALESCE(?, priority) WHERE id = ?",
+		return tx.Write(ctx, "UPDATE "+q.Table()+" "+q.DB().ByID+scheduledAnew+", priority = COALESCE(?, priority) WHERE id = ?",
 			status, engine.At(wake), engine.At(when), engine.At(tx.Now), w.Priority, j.ID)
 	}}, []int64{id})
 }
-
-// scheduledAnew reschedules a job that waits. A submitted row stays one. A worker that has the job locked finds its lock gone.
-const scheduledAnew = " SET status = CASE WHEN status = 'submitted' THEN status ELSE ? END," +
-	" wake_time = CASE WHEN status = 'submitted' THEN NULL ELSE ? END, scheduled_run_time = ?, update_time = ?," +
-	" worker_id = 'NONE', lock_token = 'NONE'"

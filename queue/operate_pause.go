@@ -3,7 +3,6 @@ package queue
 import (
 	"context"
 	"fmt"
-	"strconv"
 
 	"github.com/hipq/hipq/internal/engine"
 )
@@ -11,13 +10,13 @@ import (
 // Pause stops workers from starting jobs of the queue, or with false resumes it. What runs goes on, and jobs may be enqueued.
 // It registers the queue if nobody has yet, and may be repeated.
 func (q *Queue) Pause(ctx context.Context, paused bool) error {
-	number, err := q.divisionOf(ctx, q.db)
+	number, err := q.divisionOf(ctx, q.DB())
 	if err == nil && number == 0 {
 		err = q.Register(ctx)
 	}
 	if err == nil {
-		err = q.db.Tx(ctx, func(tx *engine.Tx) error {
-			if err := tx.Write(ctx, "UPDATE "+q.db.Queues()+" SET paused = ? WHERE queue = ?", paused, q.Name); err != nil || !paused {
+		err = q.DB().Tx(ctx, func(tx *engine.Tx) error {
+			if err := tx.Write(ctx, "UPDATE "+q.DB().Queues()+" SET paused = ? WHERE queue = ?", paused, q.Name); err != nil || !paused {
 				return err
 			}
 			// a round that has its turn and hasn't seen this is over first
@@ -30,20 +29,9 @@ func (q *Queue) Pause(ctx context.Context, paused bool) error {
 	return nil
 }
 
-// paused is whether the queue is paused, as an expression; its parameter is the queue's name.
-func (q *Queue) paused() string {
-	return "EXISTS (SELECT 1 FROM " + q.db.Queues() + " WHERE queue = ? AND paused = 1)"
-}
-
-// isOpenQueue is an expression: the queue that is its parameter isn't paused, and is divided as these options say.
-func (q *Queue) isOpenQueue() string {
-	return "NOT EXISTS (SELECT 1 FROM " + q.db.Queues() + " q WHERE q.queue = ? AND (q.paused = 1 OR q.division <> " +
-		strconv.Itoa(q.division().Number()) + "))"
-}
-
 // Paused says whether the queue is paused.
 func (q *Queue) Paused(ctx context.Context) (paused bool, err error) {
-	if err := q.db.GetContext(ctx, &paused, "SELECT "+q.paused(), q.Name); err != nil {
+	if err := q.DB().GetContext(ctx, &paused, "SELECT "+q.paused(), q.Name); err != nil {
 		return false, fmt.Errorf("find out whether %s is paused: %w", q.Name, err)
 	}
 	return paused, nil

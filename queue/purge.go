@@ -24,7 +24,7 @@ type PurgeOptions struct {
 // Purge deletes final jobs past the queue's retention, and counts them. It walks the whole table by primary key, in small steps
 // that lock only the rows that go. It may be interrupted and repeated, and run by several at once.
 func (q *Queue) Purge(ctx context.Context, o PurgeOptions) (finished, failed int64, err error) {
-	now, err := q.db.Clock(ctx)
+	now, err := q.DB().Clock(ctx)
 	p := purge{Queue: q, PurgeOptions: o, now: now}
 	for after, last := int64(-1), int64(0); err == nil && last > after; {
 		after = last
@@ -50,8 +50,8 @@ func (p *purge) page(ctx context.Context, after int64) (last int64, err error) {
 		Finished, Old bool
 	}
 	query := "SELECT id, status = 'finished' AS finished, (status = 'finished' AND update_time < ? OR status IN ('failed', 'closed') AND update_time < ?) AS old" +
-		" FROM " + p.table + " " + p.db.ByID + " WHERE id > ? ORDER BY id LIMIT ?"
-	err = p.db.SelectContext(ctx, &rows, query, engine.At(p.now.Add(-p.KeepFinished)), engine.At(p.now.Add(-p.KeepFailed)), after, purgePage)
+		" FROM " + p.Table() + " " + p.DB().ByID + " WHERE id > ? ORDER BY id LIMIT ?"
+	err = p.DB().SelectContext(ctx, &rows, query, engine.At(p.now.Add(-p.KeepFinished)), engine.At(p.now.Add(-p.KeepFailed)), after, purgePage)
 	if err != nil {
 		return after, fmt.Errorf("find old jobs: %w", err)
 	}
@@ -76,7 +76,7 @@ func (p *purge) delete(ctx context.Context, status job.Status, ids []any, delete
 	}
 	for batch := range slices.Chunk(ids, engine.PurgeBatch) {
 		began := time.Now()
-		n, err := p.db.DeleteRows(ctx, p.table, batch, hasEnded(status))
+		n, err := p.DB().DeleteRows(ctx, p.Table(), batch, hasEnded(status))
 		if err != nil {
 			return fmt.Errorf("delete old jobs: %w", err)
 		}
@@ -88,12 +88,4 @@ func (p *purge) delete(ctx context.Context, status job.Status, ids []any, delete
 		}
 	}
 	return nil
-}
-
-// hasEnded is the condition for a job of the table t that has finished, or has failed and may be closed.
-func hasEnded(status job.Status) string {
-	if status == job.StatusFinished {
-		return "t.status = 'finished'"
-	}
-	return "t.status IN ('failed', 'closed')"
 }

@@ -38,7 +38,7 @@ func purgeQueue(t *testing.T, driver, source string) *Queue {
 // purgeRow inserts a row that was last touched this long ago, n times.
 func purgeRow(t *testing.T, q *Queue, status job.Status, ago time.Duration, n int) {
 	t.Helper()
-	now, err := q.db.Clock(t.Context())
+	now, err := q.DB().Clock(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +51,7 @@ func purgeRow(t *testing.T, q *Queue, status job.Status, ago time.Duration, n in
 	for i := range n {
 		args = append(args, name, fmt.Sprint(i), status, at, at, wake)
 	}
-	_, err = q.db.ExecContext(t.Context(), "INSERT INTO "+q.table+" (job_type, job_key, status, create_time, update_time, wake_time, timeout, priority, throttle_factor, time_windows) VALUES "+engine.Rows(row, n), args...)
+	_, err = q.DB().ExecContext(t.Context(), "INSERT INTO "+q.Table()+" (job_type, job_key, status, create_time, update_time, wake_time, timeout, priority, throttle_factor, time_windows) VALUES "+engine.Rows(row, n), args...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +61,7 @@ func purgeRow(t *testing.T, q *Queue, status job.Status, ago time.Duration, n in
 func purgeLeft(t *testing.T, q *Queue) map[string]int {
 	t.Helper()
 	var names []string
-	if err := q.db.SelectContext(t.Context(), &names, "SELECT job_type FROM "+q.table); err != nil {
+	if err := q.DB().SelectContext(t.Context(), &names, "SELECT job_type FROM "+q.Table()); err != nil {
 		t.Fatal(err)
 	}
 	n := map[string]int{}
@@ -123,7 +123,7 @@ func TestPurgeDeletesOnlyFinal(t *testing.T) {
 		purgeRow(t, q, job.StatusFinished, 1000*time.Hour, 1)
 		var ids []any
 		var found []int64
-		if err := q.db.SelectContext(t.Context(), &found, "SELECT id FROM "+q.table); err != nil {
+		if err := q.DB().SelectContext(t.Context(), &found, "SELECT id FROM "+q.Table()); err != nil {
 			t.Fatal(err)
 		}
 		for _, id := range found {
@@ -144,15 +144,15 @@ func TestPurgeWaitsForNobody(t *testing.T) {
 	q := purgeQueue(t, "mysql", dbtest.MySQL(t))
 	purgeRow(t, q, job.StatusFinished, 1000*time.Hour, 50)
 	purgeRow(t, q, "available", time.Hour, 1)
-	tx, err := q.db.BeginTx(t.Context(), nil)
+	tx, err := q.DB().BeginTx(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = tx.Rollback() }()
-	if _, err := tx.ExecContext(t.Context(), "UPDATE "+q.table+" "+q.db.ByID+" SET status = 'locked' WHERE state = 'initial'"); err != nil {
+	if _, err := tx.ExecContext(t.Context(), "UPDATE "+q.Table()+" "+q.DB().ByID+" SET status = 'locked' WHERE state = 'initial'"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := tx.ExecContext(t.Context(), "INSERT INTO "+q.table+" (job_type) VALUES ('new')"); err != nil {
+	if _, err := tx.ExecContext(t.Context(), "INSERT INTO "+q.Table()+" (job_type) VALUES ('new')"); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)

@@ -82,7 +82,7 @@ type Filter struct {
 func (q *Queue) where(by Filter) (w engine.Where, hint string) {
 	switch {
 	case by.Standing != "":
-		w.And(strings.ReplaceAll(cmp.Or(conditions[by.Standing], "1 = 0"), "{now}", "(SELECT "+q.db.Now+")"))
+		w.And(strings.ReplaceAll(cmp.Or(conditions[by.Standing], "1 = 0"), "{now}", "(SELECT "+q.DB().Now+")"))
 		hint = q.claimIndex()
 	case by.Error != "" || by.Fingerprint != "":
 		w.And(mayHaveError)
@@ -106,8 +106,8 @@ func (q *Queue) where(by Filter) (w engine.Where, hint string) {
 	w.Says(by.Error)
 	w.Within("update_time", by.Since, by.Until)
 	if by.Among > 0 {
-		w.And("id >= (SELECT MIN(id) FROM (SELECT id FROM "+q.table+" ORDER BY id DESC LIMIT ?) AS newest)", by.Among)
-		hint = q.db.ByID
+		w.And("id >= (SELECT MIN(id) FROM (SELECT id FROM "+q.Table()+" ORDER BY id DESC LIMIT ?) AS newest)", by.Among)
+		hint = q.DB().ByID
 	}
 	return w, hint
 }
@@ -138,8 +138,8 @@ func (q *Queue) FindIDs(ctx context.Context, by Filter) (ids []int64, err error)
 // newest gives the ids of the jobs that where lets pass, the newest first; a most of 0 is all.
 func (q *Queue) newest(ctx context.Context, by Filter, most int) (ids []int64, err error) {
 	w, hint := q.where(by)
-	query := "SELECT id FROM " + q.table + " " + hint + w.SQL() + " ORDER BY id DESC LIMIT ?"
-	if err := q.db.SelectContext(ctx, &ids, query, append(w.Args, cmp.Or(most, math.MaxInt))...); err != nil {
+	query := "SELECT id FROM " + q.Table() + " " + hint + w.SQL() + " ORDER BY id DESC LIMIT ?"
+	if err := q.DB().SelectContext(ctx, &ids, query, append(w.Args, cmp.Or(most, math.MaxInt))...); err != nil {
 		return nil, fmt.Errorf("find jobs of %s: %w", q.Name, err)
 	}
 	return ids, nil
@@ -155,7 +155,7 @@ func (q *Queue) CountFound(ctx context.Context, by Filter) (n int, all bool, err
 	}
 	w, hint := q.where(by)
 	served := by.served() || by.Type != "" && by.Key != ""
-	n, all, err = q.db.CountSome(ctx, engine.Some{Table: q.table, Hint: hint, Where: w.SQL(), Args: w.Args, Served: served})
+	n, all, err = q.DB().CountSome(ctx, engine.Some{Table: q.Table(), Hint: hint, Where: w.SQL(), Args: w.Args, Served: served})
 	if err != nil {
 		return 0, false, fmt.Errorf("count jobs of %s: %w", q.Name, err)
 	}
@@ -223,8 +223,8 @@ const findPage = 500
 // page calls f with the first jobs that a condition lets pass, in the order of their ids.
 func (q *Queue) page(ctx context.Context, w engine.Where, of selection, order string, f func(*job.Job) error) error {
 	var stop error
-	rest := q.db.ByID + w.SQL() + " ORDER BY id" + order + " LIMIT ?"
-	err := engine.ReadOn(ctx, q.db, q.jobs(of, rest, append(w.Args, findPage), func(j *job.Job) {
+	rest := q.DB().ByID + w.SQL() + " ORDER BY id" + order + " LIMIT ?"
+	err := engine.ReadOn(ctx, q.DB(), q.jobs(of, rest, append(w.Args, findPage), func(j *job.Job) {
 		if stop == nil {
 			stop = f(j)
 		}

@@ -220,7 +220,8 @@ func (w *Why) lanesFull() {
 	for _, host := range slices.Compact(hosts) {
 		w.laneFull(host, "", w.by.Concurrency)
 		w.laneFull(host, workers.Lane(q.Name, ""), q.Concurrency)
-		w.laneFull(host, workers.Lane(q.Name, name), q.configured[name].Concurrency)
+		t, _ := q.Configured(name)
+		w.laneFull(host, workers.Lane(q.Name, name), t.Concurrency)
 	}
 }
 

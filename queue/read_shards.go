@@ -29,7 +29,7 @@ func (d Division) Shard(place int) (shard int, ok bool) { return policy.ShardAt(
 
 // Division reads how the queue is divided.
 func (q *Queue) Division(ctx context.Context) (Division, error) {
-	number, err := q.divisionOf(ctx, q.db)
+	number, err := q.divisionOf(ctx, q.DB())
 	if err != nil {
 		return Division{}, err
 	}
@@ -81,9 +81,9 @@ func (q *Queue) Overview(ctx context.Context) (o Overview, err error) {
 		}
 	}
 	jobs := "SELECT status, shard, COUNT(*), COALESCE(SUM(status IN ('submitted', 'scheduled') AND scheduled_run_time > ?), 0), " +
-		q.db.TimeText("MIN(CASE WHEN status IN ('submitted', 'available', 'scheduled', 'throttled') THEN scheduled_run_time END)") +
-		" FROM " + q.table + " " + q.claimIndex() + " GROUP BY status, shard"
-	err = q.db.Read(ctx, engine.Query{SQL: jobs, Args: []any{engine.At(s.now)}, Scan: engine.EachRow(func(row *sql.Rows) error {
+		q.DB().TimeText("MIN(CASE WHEN status IN ('submitted', 'available', 'scheduled', 'throttled') THEN scheduled_run_time END)") +
+		" FROM " + q.Table() + " " + q.claimIndex() + " GROUP BY status, shard"
+	err = q.DB().Read(ctx, engine.Query{SQL: jobs, Args: []any{engine.At(s.now)}, Scan: engine.EachRow(func(row *sql.Rows) error {
 		var status job.Status
 		var place int
 		var n, later int64
@@ -117,7 +117,7 @@ type situation struct {
 }
 
 func (q *Queue) situation(ctx context.Context) (s situation, err error) {
-	if s.now, err = q.db.Clock(ctx); err != nil {
+	if s.now, err = q.DB().Clock(ctx); err != nil {
 		return s, err
 	}
 	if s.paused, err = q.Paused(ctx); err != nil {
@@ -126,7 +126,7 @@ func (q *Queue) situation(ctx context.Context) (s situation, err error) {
 	if s.division, err = q.Division(ctx); err != nil {
 		return s, err
 	}
-	err = q.db.Read(ctx, q.shardRows(&s.shards))
+	err = q.DB().Read(ctx, q.shardRows(&s.shards))
 	return s, err
 }
 

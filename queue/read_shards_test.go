@@ -217,7 +217,7 @@ func TestStartNowDivides(t *testing.T) {
 		now := func(id int64, want error) {
 			t.Helper()
 			r := rounds.New(workers.Worker{ID: "w", Host: "h", PID: 1})
-			if _, err := s.Rounds().StartNow(t.Context(), r, id); !errors.Is(err, want) {
+			if _, err := s.StartNow(t.Context(), r, id); !errors.Is(err, want) {
 				t.Errorf("%v, want %v", err, want)
 			}
 		}

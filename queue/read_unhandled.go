@@ -24,19 +24,19 @@ func (q *Queue) Unhandled(ctx context.Context, c Counts, lastSeen time.Time, han
 	if c.Paused || c.OldestDue.IsZero() || c.OldestDue.After(before) {
 		return nil, nil
 	}
-	from := " FROM " + q.table + " " + q.claimIndex()
-	query := "SELECT job_type, " + q.db.TimeText("since") + " FROM (SELECT job_type, MIN(since) AS since" +
+	from := " FROM " + q.Table() + " " + q.claimIndex()
+	query := "SELECT job_type, " + q.DB().TimeText("since") + " FROM (SELECT job_type, MIN(since) AS since" +
 		" FROM (SELECT job_type, MIN(scheduled_run_time) AS since" + from + " WHERE status = 'available'" +
-		" GROUP BY " + q.db.TypesOfClaim + ") AS parts GROUP BY job_type) AS due" +
+		" GROUP BY " + q.DB().TypesOfClaim + ") AS parts GROUP BY job_type) AS due" +
 		" WHERE since <= ?" + strings.Repeat(" AND job_type <> ?", len(handled)) +
 		" AND NOT EXISTS (SELECT 1" + from + " WHERE status IN ('locked', 'running', 'answered', 'deciding', 'awaiting')" +
 		" AND part IN ('NONE', 'stop') AND job_type = due.job_type)" +
-		" AND NOT EXISTS (SELECT 1 FROM " + q.db.Activity() + " WHERE at >= ? AND queue = ? AND job_type = due.job_type" +
+		" AND NOT EXISTS (SELECT 1 FROM " + q.DB().Activity() + " WHERE at >= ? AND queue = ? AND job_type = due.job_type" +
 		" AND kind = 'job' AND state = 'starting')"
 	left := anys(handled, func(name string) any { return name })
 	args := slices.Concat([]any{engine.At(before)}, left, []any{engine.At(before), q.Name})
 	unhandled := map[string]time.Time{}
-	err := q.db.Read(ctx, engine.Query{SQL: query, Args: args, Scan: engine.EachRow(func(row *sql.Rows) error {
+	err := q.DB().Read(ctx, engine.Query{SQL: query, Args: args, Scan: engine.EachRow(func(row *sql.Rows) error {
 		var name string
 		var since engine.Time
 		err := row.Scan(&name, &since)

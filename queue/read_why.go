@@ -60,7 +60,7 @@ func (q *Queue) Why(ctx context.Context, id int64, by Asker) (w Why, err error) 
 	if q.Rate.Starts > 0 {
 		_, w.RateWait = q.startsLeft(&w.room, w.now)
 	}
-	if err := q.db.Read(ctx, q.used(inShard, &w.room)); err != nil {
+	if err := q.DB().Read(ctx, q.used(inShard, &w.room)); err != nil {
 		return w, fmt.Errorf("sum up the throttle factors: %w", err)
 	}
 	if j.Status == job.StatusAvailable && j.Flaw == nil {
@@ -70,17 +70,17 @@ func (q *Queue) Why(ctx context.Context, id int64, by Asker) (w Why, err error) 
 		if w.Ahead, err = q.ahead(ctx, w.Job); err != nil {
 			return w, err
 		}
-		if w.rowHeld, err = q.db.IsHeld(ctx, q.table, id); err != nil {
+		if w.rowHeld, err = q.DB().IsHeld(ctx, q.Table(), id); err != nil {
 			return w, err
 		}
 	}
-	if w.atWork, err = q.workers.AtWork(ctx); err != nil {
+	if w.atWork, err = q.Workers().AtWork(ctx); err != nil {
 		return w, err
 	}
-	if w.worker, err = q.workers.Get(ctx, w.Job.WorkerID); err != nil {
+	if w.worker, err = q.Workers().Get(ctx, w.Job.WorkerID); err != nil {
 		return w, err
 	}
-	if w.last, err = q.workers.LastHeard(ctx); err == nil {
+	if w.last, err = q.Workers().LastHeard(ctx); err == nil {
 		w.explain()
 	}
 	return w, err
@@ -89,9 +89,9 @@ func (q *Queue) Why(ctx context.Context, id int64, by Asker) (w Why, err error) 
 // ahead counts the due jobs that come before one.
 func (q *Queue) ahead(ctx context.Context, j *job.Job) (n int64, err error) {
 	var at schema.Position
-	err = q.db.QueryRowContext(ctx, "SELECT "+q.db.PositionOf("t")+" FROM "+q.table+" t WHERE id = ?", j.ID).Scan(at.Into()...)
+	err = q.DB().QueryRowContext(ctx, "SELECT "+q.DB().PositionOf("t")+" FROM "+q.Table()+" t WHERE id = ?", j.ID).Scan(at.Into()...)
 	if err == nil {
-		err = q.db.GetContext(ctx, &n, "SELECT COUNT(*) FROM "+q.table+" "+q.claimIndex()+" WHERE status = 'available' AND shard = ? AND "+schema.Before,
+		err = q.DB().GetContext(ctx, &n, "SELECT COUNT(*) FROM "+q.Table()+" "+q.claimIndex()+" WHERE status = 'available' AND shard = ? AND "+schema.Before,
 			append([]any{j.Place}, at.Args()...)...)
 	}
 	if err != nil {

@@ -22,7 +22,7 @@ type round struct {
 // earlier try to end. It skips rows that other transactions have locked, but waits some seconds for a lock on a job's key in the index.
 // If the error is engine.IsLockTimeout, repeat the round in parts, so that one job doesn't block the others. It may be repeated: see
 // Round.Token.
-func (q Rounds) Round(ctx context.Context, asked rounds.Round) (rounds.Done, error) {
+func (q *Queue) Round(ctx context.Context, asked rounds.Round) (rounds.Done, error) {
 	r := round{Round: asked}
 	r.candidates, _ = asked.Candidates.(*candidates)
 	var done rounds.Done

@@ -103,7 +103,7 @@ func (q *Queue) startRound(b *testing.B, c rounds.Candidates, n int, settle ...r
 	b.Helper()
 	r := rounds.New(bencher)
 	r.Settle, r.Slots, r.Candidates = settle, n, c
-	done, err := q.Rounds().Round(b.Context(), r)
+	done, err := q.Round(b.Context(), r)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -113,7 +113,7 @@ func (q *Queue) startRound(b *testing.B, c rounds.Candidates, n int, settle ...r
 // startCost is the median time of a round that starts 100 jobs, of a worker that goes along the line.
 func (q *Queue) startCost(b *testing.B, times int) time.Duration {
 	b.Helper()
-	c := q.Rounds().Candidates(0, []string{"noop"})
+	c := q.Candidates(0, []string{"noop"})
 	var costs []time.Duration
 	for range times {
 		began := time.Now()
@@ -215,7 +215,7 @@ func BenchmarkRoundHeld(b *testing.B) {
 			forget()
 			add(100_000, 1, `{"region": "full"}`)
 			began := time.Now()
-			for c := q.Rounds().Candidates(0, []string{"noop"}); q.held(b) < 100_000-1; {
+			for c := q.Candidates(0, []string{"noop"}); q.held(b) < 100_000-1; {
 				q.startRound(b, c, 1)
 			}
 			holding := time.Since(began)
@@ -251,7 +251,7 @@ func BenchmarkRoundDrain(b *testing.B) {
 			if _, err := q.EnqueueMany(b.Context(), jobs); err != nil {
 				b.Fatal(err)
 			}
-			c := q.Rounds().Candidates(0, []string{"noop"})
+			c := q.Candidates(0, []string{"noop"})
 			var costs []time.Duration
 			var ended []rounds.Settled
 			for range n / 100 {

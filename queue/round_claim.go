@@ -65,8 +65,8 @@ type candidate struct {
 const partMain, partFree = "NONE", "free"
 
 // Candidates are those of these types in a shard, for one worker.
-func (q Rounds) Candidates(shard int, types []string) rounds.Candidates {
-	c := &candidates{q: q.Queue, shard: shard, types: types}
+func (q *Queue) Candidates(shard int, types []string) rounds.Candidates {
+	c := &candidates{q: q, shard: shard, types: types}
 	for _, part := range []string{partMain, partFree} {
 		for _, t := range types {
 			c.ranges = append(c.ranges, &indexRange{status: job.StatusAvailable, part: part, jobType: t})

@@ -282,7 +282,7 @@ func TestIdleTickAsksOnceForAllShards(t *testing.T) {
 				must[any](t)(nil, q.Register(t.Context()))
 				texts := sent.during(func() {
 					must[any](t)(nil, q.Register(t.Context()))
-					if look := must[rounds.Look](t)(q.Rounds().Look(t.Context(), []string{"send"})); !look.Nothing() {
+					if look := must[rounds.Look](t)(q.Look(t.Context(), []string{"send"})); !look.Nothing() {
 						t.Errorf("a look finds %+v", look)
 					}
 				})

@@ -14,7 +14,7 @@ import (
 // StartNow locks and starts one job that waits, whatever its time, its windows and its queue's order say, and although the
 // queue may be paused; its limits and its rate hold all the same. ErrStarted, ErrFinal, ErrNotFound, ErrNotTakenIn or
 // ErrNoRoom if that can't be; ErrLocked if a worker has it. It may be repeated with the same round.
-func (q Rounds) StartNow(ctx context.Context, r rounds.Round, id int64) (*job.Job, error) {
+func (q *Queue) StartNow(ctx context.Context, r rounds.Round, id int64) (*job.Job, error) {
 	j, err := q.tryNow(ctx, r, id)
 	if errors.Is(err, errShareFull) {
 		if err = q.divideShares(ctx, j); err == nil {
@@ -30,7 +30,7 @@ func (q Rounds) StartNow(ctx context.Context, r rounds.Round, id int64) (*job.Jo
 // errShareFull is the ErrNoRoom of a job whose shard has too little of the limit or the rate: the others may have more.
 var errShareFull = fmt.Errorf("%w: hipq why says what its shard holds", ErrNoRoom)
 
-func (q Rounds) tryNow(ctx context.Context, r rounds.Round, id int64) (j *job.Job, err error) {
+func (q *Queue) tryNow(ctx context.Context, r rounds.Round, id int64) (j *job.Job, err error) {
 	err = q.db.Tx(ctx, func(tx *engine.Tx) (err error) {
 		if j, err = q.get(ctx, tx, id, q.db.ForUpdate); err != nil || j.Token == r.Token && j.Status == job.StatusRunning {
 			return err
@@ -84,7 +84,7 @@ func (q *Queue) startOne(ctx context.Context, tx *engine.Tx, r round, j *job.Job
 
 // TakeOver makes a running attempt, which another worker has begun under a token, that of a worker. ErrStarted if it is not the
 // other's any more. It may be repeated.
-func (q Rounds) TakeOver(ctx context.Context, worker string, id int64, from, token string) (j *job.Job, err error) {
+func (q *Queue) TakeOver(ctx context.Context, worker string, id int64, from, token string) (j *job.Job, err error) {
 	err = q.db.Tx(ctx, func(tx *engine.Tx) (err error) {
 		if j, err = q.get(ctx, tx, id, q.db.ForUpdate); err != nil {
 			return err

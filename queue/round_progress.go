@@ -11,7 +11,7 @@ import (
 
 // SetProgress writes down how far the attempts of a worker have come, as they have said: of those that run under the tokens that
 // it knows. It waits for no other transaction: held are those whose rows another holds. It may be repeated.
-func (q Rounds) SetProgress(ctx context.Context, workerID string, said []rounds.Said) (held []rounds.Said, err error) {
+func (q *Queue) SetProgress(ctx context.Context, workerID string, said []rounds.Said) (held []rounds.Said, err error) {
 	args := append(anys(said, func(s rounds.Said) any { return s.Job.ID }), workerID)
 	query := "SELECT id FROM " + q.table + " " + q.db.ByID + " WHERE id IN " + notAlone(len(said)) + " AND worker_id = ? "
 	err = q.db.TxInPassing(ctx, func(tx *engine.Tx) error {

@@ -22,7 +22,7 @@ func BenchmarkRoundSizes(b *testing.B) {
 						if _, err := q.EnqueueMany(b.Context(), slices.Repeat([]job.New{{Type: "noop"}}, size*times)); err != nil {
 							b.Fatal(err)
 						}
-						c := q.Rounds().Candidates(0, []string{"noop"})
+						c := q.Candidates(0, []string{"noop"})
 						var costs []time.Duration
 						var ended []rounds.Settled
 						for range times {

@@ -10,26 +10,16 @@ import (
 	"github.com/hipq/hipq/schema"
 )
 
-// Rounds is a queue as hipq's own worker sees it. An application has no use for it: its way to the worker is worker.Run. It is safe for
-// concurrent use.
-type Rounds struct{ *Queue }
-
-// Rounds is the queue as hipq's own worker sees it.
-func (q *Queue) Rounds() Rounds { return Rounds{q} }
-
-// DB is the database that it is in.
-func (q Rounds) DB() *schema.DB { return q.db }
-
 // Disowned are those of its jobs that run on in this process.
-func (q Rounds) Disowned() *rounds.Disowned { return &q.disowned }
+func (q *Queue) Disowned() *rounds.Disowned { return &q.disowned }
 
 // TakesTurns says whether those who start jobs of the queue follow one another: a job that starts takes something from
 // the others.
-func (q Rounds) TakesTurns() bool { return q.takesTurns() }
+func (q *Queue) TakesTurns() bool { return q.takesTurns() }
 
-// Enqueue adds a job in a transaction of the worker's own: the job of a schedule's slot. by says in the activity where it comes
+// EnqueueSlot adds a job in a transaction of the worker's own: the job of a schedule's slot. by says in the activity where it comes
 // from. isNew is false if a job with its key is there that is not final: then the id is that one's.
-func (q Rounds) Enqueue(ctx context.Context, tx *engine.Tx, j job.New, by string) (id int64, isNew bool, err error) {
+func (q *Queue) EnqueueSlot(ctx context.Context, tx *engine.Tx, j job.New, by string) (id int64, isNew bool, err error) {
 	prepared, err := q.prepare([]job.New{j})
 	if err != nil {
 		return 0, false, err
@@ -42,7 +32,7 @@ func (q Rounds) Enqueue(ctx context.Context, tx *engine.Tx, j job.New, by string
 }
 
 // Stopping are the jobs that a worker runs and is asked to stop.
-func (q Rounds) Stopping(ctx context.Context, workerID string) (ids []int64, err error) {
+func (q *Queue) Stopping(ctx context.Context, workerID string) (ids []int64, err error) {
 	err = q.db.SelectContext(ctx, &ids, "SELECT id FROM "+q.table+" "+q.claimIndex()+
 		" WHERE "+schema.HasWorker+" AND"+q.inShards()+" AND part = 'stop' AND worker_id = ?", workerID)
 	if err != nil {

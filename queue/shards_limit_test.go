@@ -56,7 +56,7 @@ func (f *fleet) work(name string, seed uint64) {
 		s := store{Queue: q, t: f.t, db: f.db}
 		var candidates []rounds.Candidates
 		for shard := range max(1, o.Shards) {
-			candidates = append(candidates, q.Rounds().Candidates(shard, types))
+			candidates = append(candidates, q.Candidates(shard, types))
 		}
 		for tick := 50 + random.IntN(100); tick > 0 && f.over.Err() == nil; tick-- {
 			var settle []*job.Job
@@ -70,7 +70,7 @@ func (f *fleet) work(name string, seed uint64) {
 			r := s.newRound(name, 1+random.IntN(4), settled(finished, settle...)...)
 			r.Candidates = candidates[random.IntN(len(candidates))]
 			for again := true; again; {
-				done, err := q.Rounds().Round(f.t.Context(), r)
+				done, err := q.Round(f.t.Context(), r)
 				if again = engine.IsLockTimeout(err); again {
 					r.Again = true
 					continue
@@ -85,12 +85,12 @@ func (f *fleet) work(name string, seed uint64) {
 				f.ended.Add(int64(len(settle)))
 				running = append(running, done.Started...)
 			}
-			look, err := q.Rounds().Look(f.t.Context(), types)
+			look, err := q.Look(f.t.Context(), types)
 			if errors.Is(err, queue.ErrShards) && random.IntN(5) == 0 {
 				break
 			}
 			if err == nil && random.IntN(4) == 0 {
-				_, err = q.Rounds().Upkeep(f.t.Context(), self, look, byPolicy(types...), nil)
+				_, err = q.Upkeep(f.t.Context(), self, look, byPolicy(types...), nil)
 			}
 			if err != nil && !errors.Is(err, queue.ErrShards) && !engine.IsLockTimeout(err) {
 				f.t.Errorf("%s: %v", name, err)

@@ -176,7 +176,7 @@ func TestStartNowInShards(t *testing.T) {
 				s.add(one...)
 				s.hire("w")
 				for n := range 3 {
-					_, err := s.Rounds().StartNow(t.Context(), s.newRound("w", 0), s.nth(n+1))
+					_, err := s.StartNow(t.Context(), s.newRound("w", 0), s.nth(n+1))
 					if n < 2 && err != nil || n == 2 && !errors.Is(err, queue.ErrNoRoom) {
 						t.Errorf("job %d: %v", n+1, err)
 					}
@@ -193,7 +193,7 @@ func TestStartNowInShards(t *testing.T) {
 		before := s.place(s.nth(2))
 		must[int](t)(other.Reshard(t.Context()))
 		s.exec("UPDATE shop_emails SET shard = ? WHERE id = ?", before, s.nth(2)) // as one that hasn't been moved yet
-		if _, err := s.Rounds().StartNow(t.Context(), s.newRound("w", 0), s.nth(2)); !errors.Is(err, queue.ErrShards) {
+		if _, err := s.StartNow(t.Context(), s.newRound("w", 0), s.nth(2)); !errors.Is(err, queue.ErrShards) {
 			t.Errorf("by who divides it otherwise: %v", err)
 		}
 		s.wantState(s.nth(2), job.Initial, "available", 0)
@@ -208,7 +208,7 @@ func TestReplacedSinceItWasRead(t *testing.T) {
 		west := s.place(s.add(first)[0].ID) % 1000
 		s.add(next)
 		here := s.newRound("w", 1)
-		here.Candidates = s.Rounds().Candidates(west, []string{"send"})
+		here.Candidates = s.Candidates(west, []string{"send"})
 		jobs := s.do(here).Started
 		region, elsewhere := "", west
 		for n := 0; elsewhere == west; n++ {
@@ -216,7 +216,7 @@ func TestReplacedSinceItWasRead(t *testing.T) {
 			elsewhere = s.place(s.add(inRegion(region, 1))[0].ID) % 1000
 		}
 		there := s.newRound("w", 9)
-		there.Candidates = s.Rounds().Candidates(elsewhere, []string{"send"})
+		there.Candidates = s.Candidates(elsewhere, []string{"send"})
 		if running := len(s.do(there).Started); running < 1 || len(jobs) != 1 {
 			t.Fatalf("%d and %d run", len(jobs), running)
 		}
@@ -245,11 +245,11 @@ func TestNewDataByWhoKnowsNoShards(t *testing.T) {
 		again := rounds.Settled{Job: jobs[0], Outcome: job.Outcome{Verdict: job.TryAgain, Error: "e"}, Waits: job.StatusDeciding}
 		r := s.newRound("w", 0, again)
 		r.Candidates = nil
-		resting := must[rounds.Done](t)(by.Rounds().Round(t.Context(), r)).Resting
+		resting := must[rounds.Done](t)(by.Round(t.Context(), r)).Resting
 		resting[0].Decision = &job.Decision{Again: true, Data: &data}
 		r = s.newRound("w", 0, resting...)
 		r.Candidates = nil
-		must[rounds.Done](t)(by.Rounds().Round(t.Context(), r))
+		must[rounds.Done](t)(by.Round(t.Context(), r))
 		s.exec("UPDATE shop_emails SET wake_time = create_time WHERE id = ?", jobs[0].ID)
 		for range 3 { // what was promoted comes last
 			s.upkeep()

@@ -23,7 +23,7 @@ func (s store) in(shard, n int, settle ...*job.Job) rounds.Done {
 	s.t.Helper()
 	s.hire("w")
 	r := s.newRound("w", n, settled(finished, settle...)...)
-	r.Candidates = s.Rounds().Candidates(shard, []string{"send"})
+	r.Candidates = s.Candidates(shard, []string{"send"})
 	return s.do(r)
 }
 
@@ -186,9 +186,9 @@ func TestHeldTurns(t *testing.T) {
 		letGo := s.held("SELECT shard FROM shop_shards WHERE queue = 'emails'")
 		s.hire("w")
 		r := s.newRound("w", 1)
-		r.Candidates = s.Rounds().Candidates(3, []string{"send"})
+		r.Candidates = s.Candidates(3, []string{"send"})
 		began := time.Now()
-		if _, err := s.Rounds().Round(t.Context(), r); !engine.IsLockTimeout(err) || time.Since(began) > 10*time.Second {
+		if _, err := s.Round(t.Context(), r); !engine.IsLockTimeout(err) || time.Since(began) > 10*time.Second {
 			t.Errorf("after %s: %v", time.Since(began), err)
 		}
 		letGo()
@@ -312,13 +312,13 @@ func TestWorkerOfAnotherDivision(t *testing.T) {
 	suiteWith(t, inEight(4), func(s store) {
 		s.add(make9s(20)...)
 		running := s.start("w", 4)
-		look := must[rounds.Look](t)(s.Rounds().Look(t.Context(), []string{"send"}))
+		look := must[rounds.Look](t)(s.Look(t.Context(), []string{"send"}))
 		o := s.Options
 		o.Shards = 5
 		other := store{Queue: must[*queue.Queue](t)(queue.New(s.db, o)), t: t, db: s.db}
 		must[int](t)(other.Reshard(t.Context()))
 		look.Misplaced, look.New = true, true
-		if _, err := s.Rounds().Upkeep(t.Context(), workers.Worker{ID: "w", Host: "h", PID: 1}, look, byPolicy("send"), nil); !errors.Is(err, queue.ErrShards) {
+		if _, err := s.Upkeep(t.Context(), workers.Worker{ID: "w", Host: "h", PID: 1}, look, byPolicy("send"), nil); !errors.Is(err, queue.ErrShards) {
 			t.Errorf("the upkeep of another division: %v", err)
 		}
 		for shard := range 8 {

@@ -44,18 +44,18 @@ func (s store) startIn(worker string, shard, n int) []*job.Job {
 	s.t.Helper()
 	s.hire(worker)
 	r := rounds.New(workers.Worker{ID: worker, Host: "h", PID: 1})
-	r.Slots, r.Candidates = n, s.Rounds().Candidates(shard, []string{"send", "report"})
+	r.Slots, r.Candidates = n, s.Candidates(shard, []string{"send", "report"})
 	return s.do(r).Started
 }
 
 // candidates are those of these types in all of the queue's shards.
 func (s store) candidates(types ...string) rounds.Candidates {
 	if s.Shards <= 1 {
-		return s.Rounds().Candidates(0, types)
+		return s.Candidates(0, types)
 	}
 	all := make(everywhere, s.Shards)
 	for shard := range all {
-		all[shard] = s.Rounds().Candidates(shard, types)
+		all[shard] = s.Candidates(shard, types)
 	}
 	return all
 }
@@ -81,7 +81,7 @@ func (s store) divided() {
 // upkeepOf does the upkeep for what a look has found.
 func (s store) upkeepOf(l rounds.Look) {
 	s.t.Helper()
-	must[bool](s.t)(s.Rounds().Upkeep(s.t.Context(), workers.Worker{ID: "keeper", Host: "h", PID: 1}, l, nil, nil))
+	must[bool](s.t)(s.Upkeep(s.t.Context(), workers.Worker{ID: "keeper", Host: "h", PID: 1}, l, nil, nil))
 }
 
 // round does a round, in a divided queue one in each shard; and once more when what each lacks has been divided anew. What has been
@@ -90,10 +90,10 @@ func (s store) round(ctx context.Context, r rounds.Round) (rounds.Done, error) {
 	all, ok := r.Candidates.(everywhere)
 	switch {
 	case !ok:
-		return s.Rounds().Round(ctx, r)
+		return s.Round(ctx, r)
 	case r.Slots == 0:
 		r.Candidates = all[0]
-		return s.Rounds().Round(ctx, r)
+		return s.Round(ctx, r)
 	}
 	var done rounds.Done
 	slots := r.Slots
@@ -102,7 +102,7 @@ func (s store) round(ctx context.Context, r rounds.Round) (rounds.Done, error) {
 		for _, one := range all {
 			for more := true; more; {
 				r.Candidates, r.Slots = one, slots-len(done.Started)
-				got, err := s.Rounds().Round(ctx, r)
+				got, err := s.Round(ctx, r)
 				if err != nil {
 					return rounds.Done{}, err
 				}

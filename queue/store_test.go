@@ -217,8 +217,8 @@ func byPolicy(types ...string) map[string]bool {
 func (s store) upkeep() {
 	s.t.Helper()
 	types := []string{"send", "report"}
-	look := must[rounds.Look](s.t)(s.Rounds().Look(s.t.Context(), types))
-	must[bool](s.t)(s.Rounds().Upkeep(s.t.Context(), workers.Worker{ID: "keeper", Host: "h", PID: 1}, look, byPolicy(types...), nil))
+	look := must[rounds.Look](s.t)(s.Look(s.t.Context(), types))
+	must[bool](s.t)(s.Upkeep(s.t.Context(), workers.Worker{ID: "keeper", Host: "h", PID: 1}, look, byPolicy(types...), nil))
 }
 
 func (s store) exec(query string, args ...any) {
@@ -493,7 +493,7 @@ func roundsShareNothing(s store) {
 	if int(c.Running) != len(seen) || int(c.Running+c.Due+c.Held) != n {
 		s.t.Errorf("%d running, %d due, %d held, %d seen", c.Running, c.Due, c.Held, len(seen))
 	}
-	if s.Rounds().TakesTurns() && c.Running != 8*30 {
+	if s.TakesTurns() && c.Running != 8*30 {
 		s.t.Errorf("%d running, want all groups full", c.Running)
 	}
 }
@@ -658,8 +658,8 @@ func TestLostJobOfAnotherConfig(t *testing.T) {
 				s.start(dead, 1)
 				s.bury(dead)
 				other := must[*queue.Queue](s.t)(queue.New(s.db, queue.Options{Name: "emails"}))
-				look := must[rounds.Look](s.t)(other.Rounds().Look(s.t.Context(), nil))
-				must[bool](s.t)(other.Rounds().Upkeep(s.t.Context(), workers.Worker{ID: "other"}, look, nil, nil))
+				look := must[rounds.Look](s.t)(other.Look(s.t.Context(), nil))
+				must[bool](s.t)(other.Upkeep(s.t.Context(), workers.Worker{ID: "other"}, look, nil, nil))
 				if asked {
 					s.wantState(id, job.Error, "undecided", 1)
 					s.wantHistory(id, "added/0 starting/1")
@@ -832,7 +832,7 @@ func TestPausedQueueStartsNothing(t *testing.T) {
 		s.wantState(id, job.Final, "finished", 1)
 		id = running
 		s.wantState(id, job.Initial, "available", 0)
-		if look := must[rounds.Look](s.t)(s.Rounds().Look(s.t.Context(), []string{"report"})); look.Due {
+		if look := must[rounds.Look](s.t)(s.Look(s.t.Context(), []string{"report"})); look.Due {
 			s.t.Error("a paused queue looks as if it had work")
 		}
 		if c := must[queue.Counts](s.t)(s.Counts(s.t.Context())); !c.Paused || c.Due != 1 {

@@ -12,7 +12,7 @@ import (
 // Undecided takes up to r.Slots jobs of these types that wait for their retry decision, under the lock of a round that is only
 // for this, and gives them with their last attempts. A retry handler decides about them, and another round writes down what it
 // says. A worker that was declared dead gets none. It may be repeated: see Round.Token.
-func (q Rounds) Undecided(ctx context.Context, r rounds.Round, types []string) (list []rounds.Settled, err error) {
+func (q *Queue) Undecided(ctx context.Context, r rounds.Round, types []string) (list []rounds.Settled, err error) {
 	err = q.db.Tx(ctx, func(tx *engine.Tx) error {
 		list = nil
 		jobs, err := q.lockedUnder(ctx, tx, r) // by an earlier try

@@ -13,7 +13,7 @@ import (
 )
 
 // Look finds out in one query, without locks, what there is to do. ErrShards if the queue has been divided otherwise.
-func (q Rounds) Look(ctx context.Context, types []string) (l rounds.Look, err error) {
+func (q *Queue) Look(ctx context.Context, types []string) (l rounds.Look, err error) {
 	names := []any{""} // which no type has
 	if len(types) > 0 {
 		names = anys(types, func(t string) any { return t })
@@ -69,7 +69,7 @@ func (q Rounds) Look(ctx context.Context, types []string) (l rounds.Look, err er
 // number of workers may do it at once. It does a bounded part of each; more: there may be more. handled are the worker's types,
 // and whether it has a retry handler for each. dead, if not nil, is called with each dead worker before its jobs are rescued,
 // perhaps repeatedly. A step that waits too long for a lock doesn't stop the others: the error is engine.IsLockTimeout.
-func (q Rounds) Upkeep(ctx context.Context, w workers.Worker, l rounds.Look, handled map[string]bool, dead func(workerID string)) (more bool, err error) {
+func (q *Queue) Upkeep(ctx context.Context, w workers.Worker, l rounds.Look, handled map[string]bool, dead func(workerID string)) (more bool, err error) {
 	var held error
 	for _, step := range []struct {
 		wanted bool

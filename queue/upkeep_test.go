@@ -23,8 +23,8 @@ func TestUpkeepThatIsHeldUp(t *testing.T) {
 		must[any](t)(tx.Exec("SELECT id FROM shop_emails FORCE INDEX (shop_emails$claim) WHERE status = 'available' FOR UPDATE"))
 
 		types := []string{"send", "report"}
-		look := must[rounds.Look](t)(s.Rounds().Look(t.Context(), types))
-		_, err := s.Rounds().Upkeep(t.Context(), workers.Worker{ID: "keeper", Host: "h", PID: 1}, look, byPolicy(types...), nil)
+		look := must[rounds.Look](t)(s.Look(t.Context(), types))
+		_, err := s.Upkeep(t.Context(), workers.Worker{ID: "keeper", Host: "h", PID: 1}, look, byPolicy(types...), nil)
 		if !engine.IsLockTimeout(err) {
 			t.Errorf("the upkeep ends with %v", err)
 		}

@@ -23,7 +23,7 @@ func BenchmarkProcedures(b *testing.B) {
 	python, source := dbtest.Client(b, "python"), dbtest.MySQL(b)
 	db := dbtest.Open(b, "mysql", source)
 	q := open(b, db, Plain("bench"))
-	if _, err := db.MakeProcedures(b.Context(), []schema.Queue{q.Table()}); err != nil {
+	if _, err := db.MakeProcedures(b.Context(), []schema.Queue{q.Options.Table()}); err != nil {
 		b.Fatal(err)
 	}
 	c, err := mysql.ParseDSN(source)

@@ -13,7 +13,7 @@ import (
 
 // Queue is a queue to which jobs of schedules are added, as queue.Rounds does.
 type Queue interface {
-	Enqueue(ctx context.Context, tx *engine.Tx, j job.New, by string) (id int64, isNew bool, err error)
+	EnqueueSlot(ctx context.Context, tx *engine.Tx, j job.New, by string) (id int64, isNew bool, err error)
 }
 
 // tick is how long after a slot the first tick may come that knows a schedule: crontab has one a minute.
@@ -121,7 +121,7 @@ func (t *Timetable) take(ctx context.Context, s schedule.Schedule, r Row, q Queu
 		}
 		to := r
 		for _, slot := range slots {
-			added, isNew, err := q.Enqueue(ctx, tx, s.JobOf(slot), fmt.Sprintf(by, s.Name, slot.Format(time.RFC3339)))
+			added, isNew, err := q.EnqueueSlot(ctx, tx, s.JobOf(slot), fmt.Sprintf(by, s.Name, slot.Format(time.RFC3339)))
 			if err != nil {
 				return err
 			}

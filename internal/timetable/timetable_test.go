@@ -44,7 +44,7 @@ func shopIn(t *testing.T, db *schema.DB, all ...schedule.Schedule) *shop {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.queues[name] = q.Rounds()
+		s.queues[name] = q
 	}
 	s.have(all...)
 	return s

@@ -61,11 +61,11 @@ func (p Params) check() error {
 		switch {
 		case q.Queue == nil:
 			return errors.New("a Queue is nil")
-		case q.Rounds().DB() == nil:
+		case q.DB() == nil:
 			return errors.New("a Queue was not made by queue.Open or queue.New")
 		case known[q.Name]:
 			return fmt.Errorf("queue %s is there twice", q.Name)
-		case q.Rounds().DB() != p.Queues[0].Rounds().DB():
+		case q.DB() != p.Queues[0].DB():
 			return fmt.Errorf("queue %s is not of the same schema.DB as %s", q.Name, p.Queues[0].Name)
 		}
 		known[q.Name] = true

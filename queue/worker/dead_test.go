@@ -23,7 +23,7 @@ func (s shop) die(q *queue.Queue, id string, n int) {
 	s.exec("INSERT INTO shop_workers (id, host, pid, state, slots, start_time, heartbeat, lock_until) VALUES (?, 'here', 99, 'working', 4, ?, ?, ?)",
 		id, engine.At(at), engine.At(at), engine.At(at.Add(59*time.Second)))
 	r := newRound(q, id, n)
-	if started := must[rounds.Done](s.t)(q.Rounds().Round(s.t.Context(), r)).Started; len(started) != n {
+	if started := must[rounds.Done](s.t)(q.Round(s.t.Context(), r)).Started; len(started) != n {
 		s.t.Fatalf("started %d", len(started))
 	}
 }
@@ -34,13 +34,13 @@ var types = []string{"send", "later", "once"}
 // newRound is a round of a worker that die has left behind.
 func newRound(q *queue.Queue, id string, slots int, settle ...rounds.Settled) rounds.Round {
 	r := rounds.New(workers.Worker{ID: id, Host: "here", PID: 99})
-	r.Settle, r.Slots, r.Candidates = settle, slots, q.Rounds().Candidates(0, types)
+	r.Settle, r.Slots, r.Candidates = settle, slots, q.Candidates(0, types)
 	return r
 }
 
 func (s shop) round(q *queue.Queue, id string, slots int, settle ...rounds.Settled) rounds.Done {
 	s.t.Helper()
-	return must[rounds.Done](s.t)(q.Rounds().Round(s.t.Context(), newRound(q, id, slots, settle...)))
+	return must[rounds.Done](s.t)(q.Round(s.t.Context(), newRound(q, id, slots, settle...)))
 }
 
 // lock locks jobs without starting them, as the workers of former versions did.
@@ -159,8 +159,8 @@ func byPolicy(types ...string) map[string]bool {
 // upkeep does what a look finds.
 func (s shop) upkeep(q *queue.Queue) {
 	s.t.Helper()
-	look := must[rounds.Look](s.t)(q.Rounds().Look(s.t.Context(), types))
-	must[bool](s.t)(q.Rounds().Upkeep(s.t.Context(), workers.Worker{ID: "keeper", Host: "here", PID: 1}, look, byPolicy(types...), nil))
+	look := must[rounds.Look](s.t)(q.Look(s.t.Context(), types))
+	must[bool](s.t)(q.Upkeep(s.t.Context(), workers.Worker{ID: "keeper", Host: "here", PID: 1}, look, byPolicy(types...), nil))
 }
 
 // A worker whose lock has not expired is left alone, whatever it has.

@@ -83,7 +83,7 @@ type Params struct {
 // tables are those of the queues.
 func (p Params) tables() (all []schema.Queue) {
 	for _, q := range p.Queues {
-		all = append(all, q.Table())
+		all = append(all, q.Options.Table())
 	}
 	return all
 }

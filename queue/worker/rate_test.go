@@ -160,7 +160,7 @@ func TestRateIsUsedUpByAnother(t *testing.T) {
 		dones := make(chan rounds.Done, 3)
 		for range cap(dones) {
 			go func() {
-				done, err := s.emails.Rounds().Round(s.t.Context(), newRound(s.emails, "other", 2))
+				done, err := s.emails.Round(s.t.Context(), newRound(s.emails, "other", 2))
 				if err != nil {
 					s.t.Error(err)
 				}
@@ -196,7 +196,7 @@ func TestRateCountsFromTheTurn(t *testing.T) {
 		must[any](s.t)(turn.Exec("UPDATE shop_shards SET turn = turn + 1 WHERE queue = 'emails'"))
 		done := make(chan rounds.Done, 1)
 		go func() {
-			round, err := s.emails.Rounds().Round(s.t.Context(), newRound(s.emails, "other", 1))
+			round, err := s.emails.Round(s.t.Context(), newRound(s.emails, "other", 1))
 			if err != nil {
 				s.t.Error(err)
 			}

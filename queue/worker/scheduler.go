@@ -30,7 +30,7 @@ func (s *scheduler) tend() {
 	s.busy = true
 	queues := map[string]timetable.Queue{}
 	for _, q := range s.Queues {
-		queues[q.Name] = q.Rounds()
+		queues[q.Name] = q
 	}
 	s.task(func() func() error {
 		var jobs int

@@ -80,7 +80,7 @@ func Stay(ctx context.Context, p Params) (sum Summary, err error) {
 func (p Params) checkTables(ctx context.Context) error {
 	within, cancel := context.WithTimeoutCause(ctx, stayMost, schema.ErrNoAnswer)
 	defer cancel()
-	err := p.Queues[0].Rounds().DB().Check(within, p.tables())
+	err := p.Queues[0].DB().Check(within, p.tables())
 	if within.Err() != nil {
 		return context.Cause(within)
 	}

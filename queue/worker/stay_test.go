@@ -100,7 +100,7 @@ func TestRefusesOtherLayouts(t *testing.T) {
 					s.t.Errorf("%s, %s %+d: %+v, %v", name, layout.table, layout.by, done, err)
 				}
 			}
-			if _, err := queue.Open(s.t.Context(), s.unchecked().Rounds().DB(), s.emails.Options); !errors.Is(err, layout.is) {
+			if _, err := queue.Open(s.t.Context(), s.unchecked().DB(), s.emails.Options); !errors.Is(err, layout.is) {
 				s.t.Errorf("open, %s %+d: %v", layout.table, layout.by, err)
 			}
 			s.exec("UPDATE hipq_tables SET version = version - ? WHERE table_name = ?", layout.by, layout.table)

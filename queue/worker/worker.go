@@ -65,7 +65,7 @@ func newWorker(p Params) (*worker, error) {
 	if err != nil {
 		return nil, err
 	}
-	db := p.Queues[0].Rounds().DB()
+	db := p.Queues[0].DB()
 	l := &loop{
 		Params: p, self: workers.Worker{ID: p.ID, Host: p.Host, PID: p.PID, Process: process.Identity()}, db: db, roster: workers.New(db),
 		landed: make(chan func() error),
